@@ -4,14 +4,17 @@
 #   make fashion    train a CNN on Fashion-MNIST                 DATA=dir EPOCHS=3 THREADS=2
 #   make examples   build/01_tensors .. build/word_vectors; make gallery: runs 12 of them, writes docs/gallery.md
 #   make web        the page that trains in the browser: build/web, for any file server; KEEP=1 sh tests/web.sh: its picture
-#   make test       all tests that a C compiler can run
-#   make fuzz|coverage|memcheck|mutants|stack-usage   long ways of looking for defects: tests/campaign.mk
+#   make test       the tests, eight minutes of two cores; FULL=1: on other systems and processors too, half an hour
+#   make fuzz|calls|coverage|memcheck|mutants|stack-usage   long ways of looking for defects: tests/campaign.mk
 #   make docs       docs/ops.md from the op tables and headers
 #   make check      form of the sources: contents, docs, sizes, symbols
 #   make split      the headers cut at their tags into build/split, for tools that search or draw files
 #   make bench      speed, as ratios to references where there are any      QUICK=1 ROUNDS=3 OPS=all (every op)
+#   make bench-compiled   training steps and their replays beside torch.compile and jax.jit   ROWS="chain mlp_train_32"
+#   make paper      every claim of the PyTorch paper, measured: docs/paper.md, 20 minutes; QUICK=1 without its six models
 #   make gpu        tensor_cuda.cu on a GPU: PART=truth|ops|why RESULTS=dir PREBUILT=1; make gpu-build ARCH=sm_90: its programs
 #   make lib        build/libtensor.a, for programs that link it instead of compiling the implementation
+#   make shared     build/libtensor.so, for examples/python and other languages
 #   make install    headers, libtensor.a, tensor.pc, the CMake package      PREFIX=/usr/local DESTDIR=; make clean
 
 CC      = cc
@@ -38,9 +41,13 @@ SECTIONS = -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables
 compile  = $(CC) $(STD) $(WARN) $(CFLAGS) -pthread -I.
 headers  = tensor.h tensor_nn.h
 names    = $(notdir $(basename $(wildcard examples/*.c)))
+zoo      = $(patsubst examples/%.c,%,$(wildcard examples/models/*.c))
 programs = $(filter-out compile_%,$(notdir $(basename $(wildcard tests/*.c))))
-scripts  = $(addprefix tests/,check.sh examples.sh readme.sh jobs.sh compile.sh traps.sh subsets.sh bits.sh arm.sh wasm.sh \
-           cuda.sh host.sh windows.sh engine.sh fuzz.sh differential.sh web.sh)
+# Other compilers, flags, processors and systems, the emulated GPU, fuzzing: these take 40 minutes of two cores, all
+# others eight. FULL=1, as in .ci/run, has them; without it make test counts them as skipped.
+long     = cuda.sh compile.sh bits.sh portable.sh subsets.sh export.sh fuzz.sh host.sh arm.sh windows.sh mcu.sh
+scripts  = $(addprefix tests/,check.sh examples.sh readme.sh jobs.sh traps.sh wasm.sh engine.sh \
+           differential.sh web.sh interop.sh models.sh gdb.sh python.sh parallel.sh fashion.sh $(if $(FULL),$(long)))
 # These bring the implementation themselves; all other programs wait for it and are linked with it.
 whole    = $(notdir $(basename $(shell grep -l 'define TENSOR_IMPLEMENTATION' examples/*.c tests/*.c bench/*.c)))
 speed    = micro ops every models nets gpt_step
@@ -62,30 +69,47 @@ $(B)/libtensor.a $(B)/tests/libtensor.a: %/libtensor.a: %/part1.o %/part2.o %/pa
 	@rm -f $@
 	$(AR) rcs $@ $^
 
-$(addprefix $(B)/,$(filter-out $(whole),$(names))): $(B)/libtensor.a
+$(addprefix $(B)/,$(filter-out $(whole),$(names)) $(zoo)): $(B)/libtensor.a
 $(addprefix $(B)/tests/,$(filter-out $(whole),$(programs))): $(B)/tests/libtensor.a
-$(addprefix $(B)/bench/,$(speed)): $(B)/libtensor.a
+$(addprefix $(B)/bench/,$(speed) fashion_mnist live replays): $(B)/libtensor.a
 
 $(B)/tests/ops.ok: tests/ops.sh tests/ops.def $(B)/tensor_impl.c $(headers)
 	@sh tests/ops.sh && touch $@
-$(B)/%: examples/%.c $(wildcard examples/kit/*.h) $(B)/tensor_impl.c $(headers)
+$(B)/%: examples/%.c $(wildcard examples/kit/*.h examples/models/*.h) $(B)/tensor_impl.c $(headers)
+	@mkdir -p $(@D)
 	$(compile) $(LDFLAGS) $< $(filter %.a,$^) $(LDLIBS) -o $@
 
-$(B)/tests/%: tests/%.c $(wildcard tests/*.h examples/kit/*.h) $(B)/tests/ops.ok $(headers)
+$(B)/tests/%: tests/%.c $(wildcard tests/*.h examples/kit/*.h examples/models/*.h) $(B)/tests/ops.ok $(headers)
 	$(compile) -DTENSOR_ALL_PASSES -DTENSOR_ALL_ROWS $(LDFLAGS) $< $(filter %.a,$^) $(LDLIBS) -o $@
 
-$(B)/bench/%: bench/%.c $(wildcard tests/*.h) tests/ops.def $(B)/tensor_impl.c $(headers)
+$(B)/bench/%: bench/%.c $(wildcard bench/*.h tests/*.h examples/kit/*.h examples/models/*.h) tests/ops.def $(B)/tensor_impl.c $(headers)
 	$(compile) $(LDFLAGS) $< $(filter %.a,$^) $(LDLIBS) -o $@
 
+# The same parts, at any address.
+$(B)/shared%.o: $(B)/tensor_impl.c $(headers)
+	$(compile) $(SECTIONS) -fPIC -DTENSOR_IMPLEMENTATION_PART=$* -c $< -o $@
+
+$(B)/libtensor.so: $(B)/shared1.o $(B)/shared2.o $(B)/shared3.o $(B)/shared4.o
+	$(CC) -shared -pthread $(LDFLAGS) $^ $(LDLIBS) -o $@
+
 lib: $(B)/libtensor.a
-examples: $(addprefix $(B)/,$(names))
+shared: $(B)/libtensor.so
+examples: $(addprefix $(B)/,$(names) $(zoo))
 gallery: examples; @B=$(B) CC='$(CC)' sh examples/gallery.sh
 
 web:
 	@B=$(B) sh examples/web/build.sh
 
-run: $(B)/char_gpt
-	$(B)/char_gpt
+# The program that somebody waits for brings its own implementation: what it calls, for this processor alone. That
+# compiles in a third of the time of the archive; -O1 takes a fifth off again and trains as fast as -O2.
+native = $(shell $(CC) -march=native -x c -fsyntax-only /dev/null 2>/dev/null && echo -march=native)
+$(B)/native/%: examples/%.c $(headers)
+	@mkdir -p $(@D)
+	$(compile) $(native) -DTENSOR_ISA=native -DTENSOR_STATIC -DTENSOR_IMPLEMENTATION -DTENSOR_NN_IMPLEMENTATION \
+	    -O1 -ftree-vectorize $(LDFLAGS) $< $(LDLIBS) -o $@
+
+run: $(B)/native/char_gpt
+	$(B)/native/char_gpt
 
 # What is given on the command line is in the environment of the program. The package dataset-fashion-mnist has the files
 # compressed; where they are not, and no DATA is given, the program draws clothes of its own.
@@ -101,8 +125,13 @@ fashion: $(B)/fashion
 	    DATA=$(B)/fashion-mnist; export DATA; \
 	fi; $(B)/fashion $(B)/fashion.png
 
-test: test-build examples
-	@B=$(B) CC='$(CC)' CXX='$(CXX)' sh tests/run.sh $(addprefix $(B)/tests/,$(programs)) $(scripts)
+test: test-build examples $(if $(FULL),$(B)/bench/fashion_mnist)
+	@B=$(B) CC='$(CC)' CXX='$(CXX)' LEFT_OUT='$(if $(FULL),,$(long))' sh tests/run.sh $(addprefix $(B)/tests/,$(programs)) \
+	    $(scripts)
+
+# What small networks reach on the real pictures, five seeds of each: half an hour of a core.
+fashion-proof: $(B)/bench/fashion_mnist
+	@B=$(B) sh tests/fashion.sh proof
 
 # The test programs alone, for other flags:  make test-programs B=build/asan CFLAGS='-g -fsanitize=address'
 test-programs: test-build
@@ -138,6 +167,12 @@ split:
 bench: $(addprefix $(B)/bench/,$(speed))
 	@B=$(B) CC='$(CC)' PYTHON='$(PYTHON)' QUICK='$(QUICK)' OPS='$(OPS)' sh bench/run.sh
 
+bench-compiled: $(B)/bench/replays
+	@$(PYTHON) bench/compiled.py $(B) $(ROWS)
+
+paper:
+	@B=$(B) CC='$(CC)' CXX='$(CXX)' PYTHON='$(PYTHON)' QUICK='$(QUICK)' sh bench/paper.sh
+
 gpu gpu-build:
 	@B=$(B) CC='$(CC)' NVCC='$(NVCC)' PYTHON='$(PYTHON)' sh bench/gpu.sh $(if $(filter gpu-build,$@),build,$(PART))
 
@@ -167,6 +202,6 @@ install: $(B)/libtensor.a
 clean:
 	rm -rf $(B)
 
-.PHONY: all lib examples gallery web run fashion test test-programs test-build docs check bench split gpu gpu-build install clean
+.PHONY: all lib shared examples gallery web run fashion fashion-proof test test-programs test-build docs check bench bench-compiled paper split gpu gpu-build install clean
 include tests/campaign.mk
 .SECONDARY:

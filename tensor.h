@@ -13,8 +13,8 @@
 //
 // CONTENTS (search for the tag)
 //   >>manual  >>config  >>types  >>errors  >>context  >>scopes  >>create  >>inspect  >>views  >>pointwise
-//   >>reduce  >>sort  >>linalg  >>index  >>random  >>autograd  >>sites  >>cpp
-//   >>shared  >>ops  >>vocabulary  >>passes  >>functions
+//   >>reduce  >>sort  >>linalg  >>index  >>random  >>autograd  >>capture  >>sites  >>cpp
+//   >>shared  >>ops  >>vocabulary  >>passes  >>portable-math  >>functions
 //   >>kernels  >>simd  >>simd-math  >>kernel-pointwise  >>kernel-reduce  >>kernel-rows  >>kernel-gemm
 //   >>kernel-random  >>kernel-copies  >>kernel-table
 //   >>impl  >>impl-gemm-shared  >>impl-passes  >>impl-platform  >>impl-state  >>impl-errors  >>impl-alloc
@@ -23,8 +23,9 @@
 //   >>impl-transfer  >>impl-iterator  >>impl-gemm  >>impl-cpu  >>impl-create  >>impl-inspect  >>impl-views
 //   >>impl-pointwise  >>impl-reduce  >>impl-rows  >>impl-statistics  >>impl-products  >>impl-linalg
 //   >>impl-index  >>impl-join  >>impl-rearrange  >>impl-sort  >>impl-random  >>impl-autograd
-//   >>impl-checkpoint  >>impl-engine  >>impl-calculus  >>impl-gradcheck  >>impl-print  >>impl-table
-//   >>license
+//   >>impl-checkpoint  >>impl-engine  >>impl-calculus  >>impl-gradcheck  >>impl-print  >>impl-capture
+//   >>impl-plan  >>impl-replay
+//   >>impl-table  >>license
 //
 // (A file includes itself once per instruction set to compile the CPU kernels; TENSOR__PASS says which.
 //  Everything down to >>kernels is skipped in those passes.)
@@ -43,7 +44,9 @@
 //            number keeps an integer tensor's dtype (0 and 1 a bool's), a fraction turns it to f32 (C has no
 //            weak scalar types); a negative number is not wrapped before it is combined with a u8 tensor;
 //            clamp passes the gradient on at its bounds; a 0-d index tensor counts as a tensor (in Python as
-//            a number).
+//            a number). Where PyTorch has no kernel for a dtype, there is one: hypot, logaddexp, logaddexp2
+//            of integers give f32, fmod, remainder, pow and floor_divide of bools give bools, and sub takes a
+//            bool beside another dtype (two bools are refused).
 // SHAPES     Functions that take a shape are variadic in C and C++: tensor_zeros(2, 3). Each has a plain twin
 //            whose name ends in _n and that takes (const int64_t *dims, int ndim). A tensor has at most 8
 //            dimensions. A dim < 0 counts from the end.
@@ -56,12 +59,17 @@
 //            returns poison, so expressions nest and one check is enough: tensor_ok(), tensor_error_text().
 //            The first error of a thread stays until tensor_clear_error(). Functions that do not make a
 //            tensor return the code (0 = success). Nothing aborts or exits. With no handler set, a thread's
-//            first error is printed to stderr once (not under TENSOR_NO_STDIO). One note that is not an error
-//            is reported the same way, once, with code 0: a scope holds some 100,000 tensors (a loop without
-//            a reset).
+//            first error is printed to stderr once (not under TENSOR_NO_STDIO). Calls that do not know their
+//            line (name_with, (name)(...), operators of C++, registering a hook) leave the report to the call
+//            around them or to the thread's next one; the line is that of the call that is given the failed
+//            result, else there is none. With .site_ = TENSOR_HERE in its args struct name_with knows it. One
+//            note that is not an error is reported the same way, once, with code 0: a scope holds some
+//            100,000 tensors (a loop without a reset).
 // THREADS    Any number of threads may use the library. A tensor may be read by many threads; two threads
 //            must not write the same tensor at once. The library starts threads only after
-//            tensor_set_num_threads(n). Results have the same bits for every number of threads.
+//            tensor_set_num_threads(n). Results have the same bits for every number of threads. Where there
+//            is no memory for a thread's state, every call of that thread fails with OUT_OF_MEMORY; such
+//            threads share one state, so one may read the error text of another.
 // HOST       Floating-point traps: no op raises invalid, division by zero or overflow where its results have
 //            none by IEEE's rules (0/0 of the program's own numbers still traps; comparisons with NaN may).
 //            Rounding modes other than to nearest change last bits, function values by up to 1e-3, and what
@@ -74,7 +82,8 @@
 //            recorded. Every gradient is made of differentiable operations (TENSOR_CREATE_GRAPH). Beyond
 //            PyTorch: x.mul_(x) and other in-place changes of a tensor by its own value have correct
 //            gradients; tensor_autograd_grad gives hooked gradients for every input; a checkpoint notices
-//            changed inputs.
+//            changed inputs. A recurrent net saves its first state whichever gradients are wanted: a change
+//            of it in place before backward is an error.
 // AUTOCAST   Mixed precision of forward passes, as torch.autocast: in tensor_scope_begin_autocast(dtype)
 //            products of matrices, linear, convolutions, attention, recurrent nets and prelu compute in that
 //            dtype; exp, logs, pow, rsqrt, softmax, sums, norms, layer and group norm, interpolate, losses in
@@ -87,10 +96,12 @@
 //            denormals as 0, and after the first product with AMX sigaltstack wants more than 8 KB
 //            (TENSOR_ISA=avx512 has neither effect). There are no complex numbers and there is no FFT.
 // CONFIG     Define before the implementation: TENSOR_MALLOC(bytes, alignment) and
-//            TENSOR_FREE(p, bytes, alignment), TENSOR_NO_STDIO, TENSOR_NO_THREADS, TENSOR_ASSERT(x),
+//            TENSOR_FREE(p, bytes, alignment) (NULL and nothing where there is no malloc), TENSOR_NO_STDIO
+//            (functions of files and the console are UNSUPPORTED errors), TENSOR_NO_THREADS,
 //            TENSOR_SELF (this file's name when renamed), TENSOR_ISA=avx2 (that instruction set alone:
-//            scalar, sse2, avx2, avx512, neon, wasm, or native; see >>passes), TENSOR_NO_AUTOGRAD (forward
-//            alone, see >>config), TENSOR_IMPLEMENTATION_PART=1..4 (four files share the compiling),
+//            scalar, sse2, avx2, avx512, neon, wasm, native, or portable: the same bits on every processor;
+//            see >>passes), TENSOR_NO_AUTOGRAD (forward alone, see >>config),
+//            TENSOR_IMPLEMENTATION_PART=1..4 (four files share the compiling),
 //            TENSOR_USE_OPENBLAS (larger products of f32 and f64 call cblas.h's functions: threads, bits and
 //            the errors of long sums are then OpenBLAS's; link -lopenblas). Define in every file:
 //            TENSOR_STATIC (all in one file; in several files it makes several libraries that share nothing),
@@ -100,16 +111,19 @@
 //            not hidden behind macros, so that hovering shows prototype and comment; errors do not name their
 //            line.
 //            Environment: TENSOR_ISA=scalar|sse2|avx2|avx512|avx512bf16|amx|neon|wasm forces an instruction
-//            set that is built, TENSOR_REFERENCE=1 the plain double-precision formulas (TENSOR_ALL_PASSES).
+//            set; one that is not built or not there is the error UNSUPPORTED at the first call that needs
+//            it, and the best one runs. TENSOR_REFERENCE=1: the plain double-precision formulas
+//            (TENSOR_ALL_PASSES).
 // READING    An op is a row of a table: search "X(SOFTMAX," for the row of softmax, which names its family,
 //            CPU kernel and gradient; "FRONT(softmax," or "(tensor_cat_n)(" for the public function,
 //            "X(EXP, exp)" for those generated from a list; OP_SOFTMAX for every other place that names it.
+//            tensor_family_t says in which sections the fronts and kernels of a family are.
 // COMPILE    The implementation takes 25 to 45 s at -O2 in one file: give it a file of its own, or four (see
 //            CONFIG), or link libtensor.a (make lib), and never pass -DTENSOR_IMPLEMENTATION for all files.
 //            -ffast-math and its parts are refused (define TENSOR_ALLOW_FAST_MATH to get memory safety and
 //            tolerances only), and so is x87 arithmetic: 32-bit x86 needs -msse2 -mfpmath=sse. gcc for
-//            Windows needs at least -O1. A compiler that knows neither gcc's nor MSVC's atomics (tcc) needs
-//            TENSOR_NO_THREADS.
+//            Windows needs at least -O1. A compiler that knows neither gcc's nor MSVC's atomics (tcc), and a
+//            system without pthread.h (a bare Cortex-M: docs/guide.md, Embedded) need TENSOR_NO_THREADS.
 // ------------------------------------------------------------------------------
 
 #include <stddef.h>
@@ -179,18 +193,24 @@
 // Options are designated initialisers of one args struct per function. Its members are, in order: site_
 // (which also allows an empty list), the positional arguments, options_are_named_, the options. An extra
 // argument without a name is assigned to options_are_named_: if it is a number, the compiler's message has
-// this name; anything assigned to it is an error at run time, even 0. In C++14 and later the members have
-// initialisers, so that a partial list gives no warning.
+// the name of its type; anything assigned to it is an error at run time, even 0. In C++14 and later the
+// members have initialisers, so that a partial list gives no warning.
+struct tensor_options_are_named;
 #define TENSOR_ARGS(function, type, ...)                                                                     \
     ((type){.options_are_named_ = TENSOR__NO_SURPLUS, .site_ = TENSOR__IN(function), __VA_ARGS__})
 // No number that a program gives by mistake.
 #define TENSOR__SURPLUS_MARK 0x5A5A
-#define TENSOR__NO_SURPLUS ((const void *)TENSOR__SURPLUS_MARK)
-// The same where the last positional argument is required: the list in sizeof is too short without it.
+#define TENSOR__NO_SURPLUS ((const struct tensor_options_are_named *)TENSOR__SURPLUS_MARK)
+// In the result of a name_defaults(): its members are taken literally.
+#define TENSOR__LITERAL ((const struct tensor_options_are_named *)(TENSOR__SURPLUS_MARK + 1))
+// The same where the last positional argument is required: the list in sizeof has a hole without it, and the
+// compiler's message has the name of the macro.
 #define TENSOR_ARGS_NEEDED(function, type, ...)                                                              \
-    ((type){.options_are_named_ = TENSOR__UNEVALUATED((const void *)(TENSOR__SURPLUS_MARK * (size_t)(        \
-                sizeof((type){.site_ = 0, __VA_ARGS__, .options_are_named_ = 0}) != 0))),                    \
+    ((type){.options_are_named_ = TENSOR__UNEVALUATED((const struct tensor_options_are_named *)(             \
+                TENSOR__SURPLUS_MARK * (size_t)(TENSOR__AN_ARGUMENT_IS_MISSING(type, __VA_ARGS__) != 0))),   \
             .site_ = TENSOR__IN(function), __VA_ARGS__})
+#define TENSOR__AN_ARGUMENT_IS_MISSING(type, ...)                                                            \
+    sizeof((type){.site_ = 0, __VA_ARGS__, .options_are_named_ = 0})
 #ifdef __clang__
 #define TENSOR__UNEVALUATED(...)                                                                             \
     _Pragma("clang diagnostic push") _Pragma("clang diagnostic ignored \"-Wunevaluated-expression\"")        \
@@ -222,6 +242,7 @@ enum { TENSOR_MAX_DIMS = 8 };
 
 typedef struct tensor_t tensor_t;
 typedef struct tensor_context_t tensor_context_t;
+typedef struct tensor_graph_t tensor_graph_t;    // a captured step, see >>capture
 
 typedef enum tensor_dtype_t {
     TENSOR_F32, TENSOR_F64, TENSOR_I32, TENSOR_I64, TENSOR_U8, TENSOR_BOOL, TENSOR_F16, TENSOR_BF16,
@@ -361,7 +382,16 @@ TENSOR_API void tensor_thread_end(void);
 //   -> code;  errors OWNER if memory was handed out already
 TENSOR_API int tensor_set_allocator(const tensor_allocator_t *a);
 
-// Bytes the context may take from the allocator; a request beyond it is the error OUT_OF_MEMORY.
+// An allocator that takes all memory from a buffer of the program, for tensor_set_allocator in one context:
+// for a device without malloc, or for a part of a program whose memory is limited.
+//   buffer  must stay until the context is freed or shut down and all other threads that used the library in
+//           it have ended; its first 64 bytes record what is free
+//   bytes   size of buffer, at least 256; reserved_bytes of tensor_memory_stats says how many are in use
+//   -> struct, without memory after an error;  errors OUT_OF_MEMORY (buffer is NULL or too small)
+TENSOR_API tensor_allocator_t tensor_arena_allocator(void *buffer, size_t bytes);
+
+// Limits the bytes that the context may take from the allocator; a request beyond the limit is the error
+// OUT_OF_MEMORY.
 //   bytes   0 = no limit
 //   -> 0;  errors none
 TENSOR_API int tensor_set_memory_limit(uint64_t bytes);
@@ -379,19 +409,19 @@ TENSOR_API void tensor_reset_peak_memory(void);
 TENSOR_API void tensor_empty_cache(void);
 
 // Lists live tensors by creation site: "3 tensors  12288 bytes  mul at net.c:41". No other thread may be
-// inside the library meanwhile.
+// inside the library during the call.
 //   text    buffer of size bytes (may be NULL if size is 0); always terminated
-//   -> length the whole text has;  errors none
+//   -> length of the whole text;  errors none
 TENSOR_API size_t tensor_memory_report(char *text, size_t size);
 
-// Number of threads kernels may use, the caller included. Starts or stops workers: not while another thread
-// is in a library call.
-//   n       1 (default) .. 256; a child of fork has one again, until it sets more
+// Sets the number of threads that kernels may use, the caller included. It starts or stops workers, so no
+// other thread may be in a library call.
+//   n       1 (default) .. 256; a child of fork has one thread until it sets more
 //   -> code;  errors UNSUPPORTED under TENSOR_NO_THREADS when n > 1, SHAPE if n is out of range, OWNER while
-//      a kernel runs, OUT_OF_MEMORY, INTERNAL (the system starts no thread)
+//      a kernel runs, OUT_OF_MEMORY, INTERNAL (the system cannot start a thread)
 TENSOR_API int tensor_set_num_threads(int n);
 
-// Number of threads kernels may use.
+// Number of threads that kernels may use.
 //   -> 1..256;  errors none
 TENSOR_API int tensor_get_num_threads(void);
 
@@ -404,13 +434,13 @@ TENSOR_API int tensor_num_processors(void);
 // the same, but scopes, grad mode, autocast, errors and the generator are separate. When fn returns, an error
 // that the jobs left goes to the handler, and tensors that they left in no scope are freed. Jobs must not
 // write what the call reads, as on any other thread. fn returns on the thread that called it.
-//   fn      NULL = own workers again
+//   fn      NULL = the library's own workers
 //   n       how many tasks may run at once, 1..256
 //   -> code;  errors SHAPE if n is out of range, OWNER while a kernel runs
 TENSOR_API int tensor_set_parallel_for(tensor_parallel_fn_t fn, void *user, int n);
 
-// Name of the instruction set kernels use: "scalar", "sse2", "avx2", "avx512", that with bf16 products
-// "avx512bf16" or "amx", "neon", "wasm".
+// Name of the instruction set that kernels use: "scalar", "sse2", "avx2", "avx512", "avx512bf16" or "amx"
+// (avx512 with products of bf16), "neon", "wasm", "portable".
 //   -> borrowed string;  errors none
 TENSOR_API const char *tensor_isa_name(void);
 
@@ -418,6 +448,62 @@ TENSOR_API const char *tensor_isa_name(void);
 // TENSOR_ALL_PASSES) or NULL (the best).
 //   -> code;  errors UNSUPPORTED if the machine or this build does not have it, OWNER while a kernel runs
 TENSOR_API int tensor_set_isa(const char *name);
+
+// ---- profiler
+
+// A call of a kernel, as it is reported to a profiler. Valid until the callback returns.
+typedef struct tensor_profiler_call_t {
+    const char *op;             // as in error texts, "matmul", "matmul_backward"; static
+    int inputs, outputs;        // for tensor_profiler_operand: 0 .. inputs - 1, then the outputs
+    tensor_device_t device;     // where the kernel runs; on a GPU the end of a call means that it is enqueued
+    uint64_t live_bytes;        // as in tensor_memory_stats, of the calling thread
+    uint64_t node;              // number of the node that the call becomes if autograd records it
+    const void *call_;
+} tensor_profiler_call_t;
+
+// An operand of a call; dtype is TENSOR_DTYPE_NONE where nothing was given.
+typedef struct tensor_profiler_operand_t {
+    tensor_dtype_t dtype;
+    int ndim;
+    const int64_t *dims;
+    int64_t numel;
+} tensor_profiler_operand_t;
+
+// The callbacks of a profiler; members may be NULL. They run inside the library, on the thread that set the
+// profiler, and may call no function of the library but tensor_profiler_operand. Names and sites are as in
+// error texts; a site may begin with the name of a function and a byte of value 1.
+typedef struct tensor_profiler_t {
+    void *user;
+    // A kernel is about to run; it has returned.
+    void (*begin)(void *user, const tensor_profiler_call_t *call);
+    void (*end)(void *user, const tensor_profiler_call_t *call);
+    // The calls since the last site were made by this line of the program.
+    void (*site)(void *user, const char *site);
+    // A module's forward or a range begins; NULL = the innermost one ends. The name is valid during the call.
+    void (*range)(void *user, const char *name);
+    // The calls from now on are the gradient of the node with this number, which that op made at that site
+    // (NULL = not known); op NULL = the backward pass has ended.
+    void (*backward)(void *user, uint64_t node, const char *op, const char *site);
+    // The thread takes bytes from the user's allocator or from a device; bytes < 0: it gives them back.
+    void (*memory)(void *user, tensor_device_t device, int64_t bytes);
+} tensor_profiler_t;
+
+// Sets the profiler of the calling thread (examples/kit/profiler.h makes tables and traces). Without one
+// there is no cost.
+//   profiler   borrowed until another one is set; NULL = none
+//   -> 0;  errors none
+TENSOR_API int tensor_profiler_set(const tensor_profiler_t *profiler);
+
+// Operand i of a call, inside begin and end.
+//   -> struct, whose dims are borrowed until the callback returns;  errors none (out of range: none given)
+TENSOR_API tensor_profiler_operand_t tensor_profiler_operand(const tensor_profiler_call_t *call, int i);
+
+// Names what the calling thread does until the matching pop: a line of the profiler's table. Ranges nest;
+// without a profiler they do nothing.
+//   name    copied by a profiler that keeps it
+//   -> nothing;  errors none
+TENSOR_API void tensor_range_push(const char *name);
+TENSOR_API void tensor_range_pop(void);
 
 // ------------------------------------------------------------------------------
 // >>scopes                                         MARK: ownership
@@ -525,7 +611,8 @@ TENSOR_API tensor_t *tensor_scalar(double value, tensor_dtype_t dtype);
 
 // A copy of C data in row-major order.
 //   data    product(dims) elements of dtype (bool as bytes, f16/bf16 as uint16_t); may be NULL when that is
-//           0. tensor_from and tensor_wrap (in C++ the twins too) compare its C type with dtype: float * fits
+//           0. A literal with commas needs parentheses in C: tensor_from(((float[]){1, 2}), TENSOR_F32, 2).
+//           tensor_from and tensor_wrap (in C++ the twins too) compare its C type with dtype: float * fits
 //           f32, double * f64, integers an integer dtype of their size (unsigned ones a float's bits, too);
 //           void *, bytes and structs fit all
 //   -> new;  grad none;  errors as above, SHAPE if data is NULL, DTYPE if its type does not fit
@@ -538,6 +625,17 @@ TENSOR_API tensor_t *tensor_from_n(const void *data, tensor_dtype_t dtype, const
 //      called)
 TENSOR_API tensor_t *tensor_wrap_n(void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
                                    void (*deleter)(void *data, void *user), void *user);
+
+enum { TENSOR_READ_ONLY = 1 };
+// The same with strides: memory of another library, or constants.
+//   data     the first element
+//   strides  [ndim] elements, >= 0; a stride of 0 repeats
+//   flags    TENSOR_READ_ONLY: data is const, and a change of it in place is an error (OWNER); else 0
+//   deleter  gets data without its const
+//   -> new;  grad none;  errors as tensor_wrap_n, SHAPE (strides that are negative or reach beyond 2^60)
+TENSOR_API tensor_t *tensor_wrap_strided(const void *data, tensor_dtype_t dtype, const int64_t *dims,
+                                         const int64_t *strides, int ndim, int flags,
+                                         void (*deleter)(void *data, void *user), void *user);
 
 // Values start, start + step, ... below end (above, if step < 0).
 //   -> new [ceil((end - start) / step)];  grad none;  errors SHAPE if step is 0 or points away from end
@@ -681,14 +779,12 @@ TENSOR_API int tensor_equal(tensor_t *a, tensor_t *b);
 
 // The text tensor_print prints: PyTorch's form, summarised above 1000 elements.
 //   text    buffer of size bytes (may be NULL if size is 0); always terminated
-//   -> length the whole text has;  errors POISONED
+//   -> length the whole text has;  errors POISONED, UNSUPPORTED under TENSOR_NO_STDIO
 TENSOR_API size_t tensor_to_string(tensor_t *x, char *text, size_t size);
 
-#ifndef TENSOR_NO_STDIO
 // Prints to stdout as PyTorch does.
-//   -> code;  errors POISONED
+//   -> code;  errors POISONED, IO (stdout cannot be written), UNSUPPORTED under TENSOR_NO_STDIO
 TENSOR_API int tensor_print(tensor_t *x);
-#endif
 
 // ------------------------------------------------------------------------------
 // >>views                                          MARK: views
@@ -703,6 +799,11 @@ TENSOR_API int tensor_print(tensor_t *x);
 TENSOR_API tensor_t *tensor_reshape_n(tensor_t *x, const int64_t *dims, int ndim);
 // The same, but never copies.                           -> view;  errors SHAPE if strides do not allow it
 TENSOR_API tensor_t *tensor_view_n(tensor_t *x, const int64_t *dims, int ndim);
+// The same bytes as another dtype, without history (x itself if it has that dtype). Of another size the last
+// dim, whose stride must be 1, grows or shrinks.
+//   dtype  any but bool, whose bytes are 0 or 1
+//   -> view, or x;  grad to x if it is x;  errors DTYPE, SHAPE if strides, sizes or the address do not fit
+TENSOR_API tensor_t *tensor_view_dtype(tensor_t *x, tensor_dtype_t dtype);
 // Dims start..end (both included) become one.            -> view (new if copied);  errors INDEX
 TENSOR_API tensor_t *tensor_flatten(tensor_t *x, int64_t start, int64_t end);
 // Swaps two dims.                                        -> view;  errors INDEX
@@ -723,7 +824,7 @@ TENSOR_API tensor_t *tensor_squeeze_dims(tensor_t *x, const int64_t *dims, int n
 TENSOR_API tensor_t *tensor_squeeze_all(tensor_t *x);
 // dim becomes several, at most one -1 is inferred.       -> view (new if copied);  errors INDEX, SHAPE
 TENSOR_API tensor_t *tensor_unflatten_n(tensor_t *x, int64_t dim, const int64_t *sizes, int n);
-// One dim.                                               -> view (new if copied);  errors none
+// The row-major elements in one dim.                     -> view (new if copied);  errors none
 TENSOR_API tensor_t *tensor_ravel(tensor_t *x);
 // All dims in reverse order.                             -> view;  errors none
 TENSOR_API tensor_t *tensor_T(tensor_t *x);
@@ -834,30 +935,42 @@ TENSOR_API tensor_t *tensor_cosh(tensor_t *x);
 TENSOR_API tensor_t *tensor_deg2rad(tensor_t *x);
 TENSOR_API tensor_t *tensor_digamma(tensor_t *x);                       // derivative of lgamma
 TENSOR_API tensor_t *tensor_elu(tensor_t *x, double alpha);             // PyTorch's default alpha is 1
+TENSOR_API tensor_t *tensor_entr(tensor_t *x);                          // -x log x; -inf below 0
 TENSOR_API tensor_t *tensor_erf(tensor_t *x);
 TENSOR_API tensor_t *tensor_erfc(tensor_t *x);
+TENSOR_API tensor_t *tensor_erfcx(tensor_t *x);                         // erfc(x) exp(x^2)
 TENSOR_API tensor_t *tensor_erfinv(tensor_t *x);
 TENSOR_API tensor_t *tensor_exp(tensor_t *x);
 TENSOR_API tensor_t *tensor_exp2(tensor_t *x);
 TENSOR_API tensor_t *tensor_expm1(tensor_t *x);
 TENSOR_API tensor_t *tensor_floor(tensor_t *x);
 TENSOR_API tensor_t *tensor_frac(tensor_t *x);                          // x - trunc(x), floats
+// x = mantissa 2^exponent, |mantissa| in 0.5 .. 1; exponent receives i32, 0 of 0 and of what is not finite
+TENSOR_API tensor_t *tensor_frexp(tensor_t *x, tensor_t **exponent);
 TENSOR_API tensor_t *tensor_gelu(tensor_t *x);                          // x * Phi(x), by erf
 TENSOR_API tensor_t *tensor_gelu_tanh(tensor_t *x);                     // its tanh approximation
 TENSOR_API tensor_t *tensor_hardsigmoid(tensor_t *x);
 TENSOR_API tensor_t *tensor_hardswish(tensor_t *x);
 TENSOR_API tensor_t *tensor_hardtanh(tensor_t *x, double lo, double hi);   // PyTorch: -1, 1
+TENSOR_API tensor_t *tensor_i0(tensor_t *x);                            // modified Bessel, first kind
+TENSOR_API tensor_t *tensor_i0e(tensor_t *x);                           // i0(x) exp(-|x|)
+TENSOR_API tensor_t *tensor_i1(tensor_t *x);
+TENSOR_API tensor_t *tensor_i1e(tensor_t *x);
 TENSOR_API tensor_t *tensor_leaky_relu(tensor_t *x, double slope);      // PyTorch's default slope is 0.01
 TENSOR_API tensor_t *tensor_lgamma(tensor_t *x);                        // log |gamma(x)|
 TENSOR_API tensor_t *tensor_log(tensor_t *x);
 TENSOR_API tensor_t *tensor_log10(tensor_t *x);
 TENSOR_API tensor_t *tensor_log1p(tensor_t *x);
 TENSOR_API tensor_t *tensor_log2(tensor_t *x);
+TENSOR_API tensor_t *tensor_log_ndtr(tensor_t *x);                      // log of ndtr
 TENSOR_API tensor_t *tensor_logsigmoid(tensor_t *x);
 TENSOR_API tensor_t *tensor_logit(tensor_t *x, double eps);             // x clamped to eps..1-eps; < 0 = not
 TENSOR_API tensor_t *tensor_mish(tensor_t *x);
+TENSOR_API tensor_t *tensor_mvlgamma(tensor_t *x, int p);               // log of the gamma function of p dims
 // NaN and infinities replaced (PyTorch: 0, NAN, NAN); posinf, neginf NaN = the dtype's largest, lowest number
 TENSOR_API tensor_t *tensor_nan_to_num(tensor_t *x, double nan, double posinf, double neginf);
+TENSOR_API tensor_t *tensor_ndtr(tensor_t *x);                          // the normal distribution's cdf
+TENSOR_API tensor_t *tensor_ndtri(tensor_t *x);                         // its inverse
 TENSOR_API tensor_t *tensor_neg(tensor_t *x);
 TENSOR_API tensor_t *tensor_polygamma(int n, tensor_t *x);              // n-th derivative of digamma
 TENSOR_API tensor_t *tensor_positive(tensor_t *x);                      // x itself; not bool
@@ -895,6 +1008,10 @@ TENSOR_API tensor_t *tensor_fmin(tensor_t *a, tensor_t *b);
 TENSOR_API tensor_t *tensor_fmod(tensor_t *a, tensor_t *b);             // sign of a, as C
 TENSOR_API tensor_t *tensor_heaviside(tensor_t *x, tensor_t *values);   // x > 0, values where x is 0; no grad
 TENSOR_API tensor_t *tensor_hypot(tensor_t *a, tensor_t *b);
+TENSOR_API tensor_t *tensor_nextafter(tensor_t *a, tensor_t *b);        // a's neighbour towards b; no grad
+// Regularised incomplete gamma functions P(a, x) and Q(a, x), a >= 0, x >= 0; gradient of x alone
+TENSOR_API tensor_t *tensor_igamma(tensor_t *a, tensor_t *x);
+TENSOR_API tensor_t *tensor_igammac(tensor_t *a, tensor_t *x);
 TENSOR_API tensor_t *tensor_ldexp(tensor_t *a, tensor_t *b);            // a 2^b
 TENSOR_API tensor_t *tensor_logaddexp(tensor_t *a, tensor_t *b);        // log(e^a + e^b)
 TENSOR_API tensor_t *tensor_logaddexp2(tensor_t *a, tensor_t *b);
@@ -905,6 +1022,8 @@ TENSOR_API tensor_t *tensor_pow(tensor_t *a, tensor_t *b);
 TENSOR_API tensor_t *tensor_remainder(tensor_t *a, tensor_t *b);        // sign of b, as Python
 TENSOR_API tensor_t *tensor_sub(tensor_t *a, tensor_t *b);
 TENSOR_API tensor_t *tensor_xlogy(tensor_t *a, tensor_t *b);            // a log(b), 0 where a is 0
+TENSOR_API tensor_t *tensor_xlog1py(tensor_t *a, tensor_t *b);          // a log1p(b), 0 where a is 0
+TENSOR_API tensor_t *tensor_zeta(tensor_t *s, tensor_t *q);             // sum of (q + k)^-s; grad of q alone
 
 // A tensor and a number.  -> new;  grad as the twin;  errors as above
 TENSOR_API tensor_t *tensor_add_scalar(tensor_t *a, double b);
@@ -966,6 +1085,8 @@ TENSOR_API tensor_t *tensor_bitwise_xor(tensor_t *a, tensor_t *b);
 TENSOR_API tensor_t *tensor_bitwise_not(tensor_t *x);
 TENSOR_API tensor_t *tensor_bitwise_left_shift(tensor_t *a, tensor_t *b);
 TENSOR_API tensor_t *tensor_bitwise_right_shift(tensor_t *a, tensor_t *b);
+TENSOR_API tensor_t *tensor_gcd(tensor_t *a, tensor_t *b);              // greatest common divisor; not bool
+TENSOR_API tensor_t *tensor_lcm(tensor_t *a, tensor_t *b);              // least common multiple
 TENSOR_API tensor_t *tensor_bitwise_and_scalar(tensor_t *a, double b);
 TENSOR_API tensor_t *tensor_bitwise_or_scalar(tensor_t *a, double b);
 TENSOR_API tensor_t *tensor_bitwise_xor_scalar(tensor_t *a, double b);
@@ -1002,6 +1123,17 @@ TENSOR_API tensor_t *tensor_lerp_scalar_(tensor_t *x, tensor_t *b, double weight
 TENSOR_API tensor_t *tensor_addcdiv_(tensor_t *x, tensor_t *a, tensor_t *b, double value);
 TENSOR_API tensor_t *tensor_addcmul_(tensor_t *x, tensor_t *a, tensor_t *b, double value);
 TENSOR_API tensor_t *tensor_abs_(tensor_t *x);
+TENSOR_API tensor_t *tensor_acos_(tensor_t *x);
+TENSOR_API tensor_t *tensor_acosh_(tensor_t *x);
+TENSOR_API tensor_t *tensor_asin_(tensor_t *x);
+TENSOR_API tensor_t *tensor_asinh_(tensor_t *x);
+TENSOR_API tensor_t *tensor_atan_(tensor_t *x);
+TENSOR_API tensor_t *tensor_atanh_(tensor_t *x);
+TENSOR_API tensor_t *tensor_cosh_(tensor_t *x);
+TENSOR_API tensor_t *tensor_erfc_(tensor_t *x);
+TENSOR_API tensor_t *tensor_lgamma_(tensor_t *x);
+TENSOR_API tensor_t *tensor_sinc_(tensor_t *x);
+TENSOR_API tensor_t *tensor_sinh_(tensor_t *x);
 TENSOR_API tensor_t *tensor_clamp_(tensor_t *x, double lo, double hi);
 TENSOR_API tensor_t *tensor_ceil_(tensor_t *x);
 TENSOR_API tensor_t *tensor_cos_(tensor_t *x);
@@ -1038,6 +1170,26 @@ TENSOR_API tensor_t *tensor_copy_(tensor_t *x, tensor_t *src);
 TENSOR_API tensor_t *tensor_fill_(tensor_t *x, double value);
 TENSOR_API tensor_t *tensor_zero_(tensor_t *x);
 TENSOR_API tensor_t *tensor_masked_fill_(tensor_t *x, tensor_t *mask, double value);
+TENSOR_API tensor_t *tensor_tril_(tensor_t *x, int64_t diagonal);
+TENSOR_API tensor_t *tensor_triu_(tensor_t *x, int64_t diagonal);
+// Comparisons and logic in place: 1 where it holds, 0 elsewhere, in x's dtype.
+//   -> x;  grad dx = 0, db = 0;  errors as above
+TENSOR_API tensor_t *tensor_eq_(tensor_t *x, tensor_t *b);
+TENSOR_API tensor_t *tensor_ge_(tensor_t *x, tensor_t *b);
+TENSOR_API tensor_t *tensor_gt_(tensor_t *x, tensor_t *b);
+TENSOR_API tensor_t *tensor_le_(tensor_t *x, tensor_t *b);
+TENSOR_API tensor_t *tensor_lt_(tensor_t *x, tensor_t *b);
+TENSOR_API tensor_t *tensor_ne_(tensor_t *x, tensor_t *b);
+TENSOR_API tensor_t *tensor_eq_scalar_(tensor_t *x, double b);
+TENSOR_API tensor_t *tensor_ge_scalar_(tensor_t *x, double b);
+TENSOR_API tensor_t *tensor_gt_scalar_(tensor_t *x, double b);
+TENSOR_API tensor_t *tensor_le_scalar_(tensor_t *x, double b);
+TENSOR_API tensor_t *tensor_lt_scalar_(tensor_t *x, double b);
+TENSOR_API tensor_t *tensor_ne_scalar_(tensor_t *x, double b);
+TENSOR_API tensor_t *tensor_logical_and_(tensor_t *x, tensor_t *b);
+TENSOR_API tensor_t *tensor_logical_or_(tensor_t *x, tensor_t *b);
+TENSOR_API tensor_t *tensor_logical_xor_(tensor_t *x, tensor_t *b);
+TENSOR_API tensor_t *tensor_logical_not_(tensor_t *x);
 
 // ------------------------------------------------------------------------------
 // >>reduce                                         MARK: reductions, softmax
@@ -1091,6 +1243,9 @@ TENSOR_API tensor_t *tensor_amin_dims(tensor_t *x, const int64_t *dims, int n, i
 TENSOR_API tensor_t *tensor_any_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
 TENSOR_API tensor_t *tensor_all_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
 TENSOR_API tensor_t *tensor_logsumexp_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
+// Summed to a shape that broadcasts to x's: what a broadcast's gradient is. tensor_sum_to_size(x, 3, 1).
+//   -> x if it has that shape, else new;  grad spreads g;  errors SHAPE
+TENSOR_API tensor_t *tensor_sum_to_size_n(tensor_t *x, const int64_t *dims, int ndim);
 TENSOR_API tensor_t *tensor_var_dims(tensor_t *x, const int64_t *dims, int n, double correction,
                                      int keepdim);
 TENSOR_API tensor_t *tensor_std_dims(tensor_t *x, const int64_t *dims, int n, double correction,
@@ -1105,7 +1260,7 @@ TENSOR_API tensor_t *tensor_nanmean(tensor_t *x);
 TENSOR_API tensor_t *tensor_nanmean_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
 // p-norm (sum |x|^p)^(1/p) of all elements or over dims; p = INFINITY: largest |x|, -INFINITY: smallest,
 // 0: how many are not 0.
-//   -> new, dtype of x;  grad 0 where the norm or x is 0;  errors as above
+//   -> new, dtype of x;  grad 0 where the norm or x is 0;  errors as above, SHAPE (p < 0 of no elements)
 TENSOR_API tensor_t *tensor_norm_p(tensor_t *x, double p);
 TENSOR_API tensor_t *tensor_norm_p_dims(tensor_t *x, double p, const int64_t *dims, int n, int keepdim);
 
@@ -1141,6 +1296,13 @@ TENSOR_API tensor_t *tensor_diff(tensor_t *x, int64_t n, int64_t dim);
 //   -> new;  grad as sub, mul, sum;  errors INDEX, SHAPE
 TENSOR_API tensor_t *tensor_trapezoid(tensor_t *y, tensor_t *x, double dx, int64_t dim);
 TENSOR_API tensor_t *tensor_cumulative_trapezoid(tensor_t *y, tensor_t *x, double dx, int64_t dim);
+// Derivative of the samples x along dim, by the two neighbours of each (torch.gradient of that dim).
+//   coordinates  places of the samples, [size of dim]; NULL = spacing apart
+//   edge_order   1 or 2: the order of the estimate at the ends (PyTorch's default is 1)
+//   -> new, shape of x (integers give f32);  grad as sub, div;  errors INDEX, SHAPE (fewer samples than
+//      edge_order + 1)
+TENSOR_API tensor_t *tensor_gradient(tensor_t *x, tensor_t *coordinates, double spacing, int64_t dim,
+                                     int edge_order);
 
 // exp(x) / sum(exp(x)) along dim, stable: the maximum is subtracted first.
 //   -> new, shape of x;  grad dx = y * (g - sum(g * y)), saves y;  errors INDEX, DTYPE (not a float)
@@ -1157,6 +1319,9 @@ TENSOR_API tensor_t *tensor_dist(tensor_t *a, tensor_t *b, double p);
 //   a, b    [..., M, K], [..., N, K]; leading dims broadcast
 //   -> new [..., M, N];  grad as norm_p;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_cdist(tensor_t *a, tensor_t *b, double p);
+// p-norm of the difference of each two rows of x [N, K], in the order 0 1, 0 2, .. 1 2, ..
+//   -> new [N (N - 1) / 2];  grad as norm_p;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_pdist(tensor_t *x, double p);
 // Slices along dim whose p-norm is above maxnorm are scaled down to it.
 //   -> new, shape of x;  grad as norm_p, mul;  errors INDEX, SHAPE (fewer than 2 dims, p <= 0, maxnorm < 0)
 TENSOR_API tensor_t *tensor_renorm(tensor_t *x, double p, int64_t dim, double maxnorm);
@@ -1225,7 +1390,7 @@ typedef struct tensor_searchsorted_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *sorted TENSOR_INIT, *values TENSOR_INIT;
     int right TENSOR_INIT;                  // behind equal elements, not before them
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     tensor_t *sorter TENSOR_INIT;           // indices that put each row of sorted in rising order (argsort)
 } tensor_searchsorted_args_t;
 
@@ -1250,6 +1415,19 @@ TENSOR_API tensor_t *tensor_bincount(tensor_t *x, tensor_t *weights, int64_t min
 //   low, high   equal: the smallest and the largest element
 //   -> new [bins], dtype of x;  grad none;  errors SHAPE (bins < 1, high < low, infinite range), DTYPE
 TENSOR_API tensor_t *tensor_histc(tensor_t *x, int64_t bins, double low, double high);
+// How many elements, or what weights, lie in the bins between edges; the last bin has both of its ends, and
+// elements beyond the ends are left out. Equal bins: edges of tensor_linspace(low, high, bins + 1).
+//   x       floats, any shape
+//   edges   [bins + 1], rising, dtype of x
+//   weight  NULL, or shape and dtype of x
+//   density  1 = the sum times the width of the bins is 1
+//   -> new [bins], dtype of x;  grad none;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_histogram(tensor_t *x, tensor_t *edges, tensor_t *weight, int density);
+// The same of points in n dims.
+//   x       [points, n]; edges: n tensors; weight: NULL, or [points]
+//   -> new [bins of each dim], dtype of x;  grad none;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_histogramdd(tensor_t *x, tensor_t *const *edges, int n, tensor_t *weight,
+                                        int density);
 
 // ------------------------------------------------------------------------------
 // >>linalg                                         MARK: matrix products, linear algebra
@@ -1370,7 +1548,7 @@ TENSOR_API tensor_lu_t tensor_lu_unpack(tensor_t *lu, tensor_t *pivots);
 typedef struct tensor_linalg_lu_solve_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *lu TENSOR_INIT, *pivots TENSOR_INIT, *b TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int right TENSOR_INIT;                  // X x = b (PyTorch's left=False)
     int adjoint TENSOR_INIT;                // x is transposed
 } tensor_linalg_lu_solve_args_t;
@@ -1402,7 +1580,7 @@ typedef struct tensor_linalg_tolerance_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
     double rtol TENSOR_INIT;                // 0 or less: max(M, N) * epsilon, with an atol 0; TENSOR_ZERO: 0
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     double atol TENSOR_INIT;
     tensor_t *rtols TENSOR_INIT;            // one rtol (atol) for each matrix, broadcasting with the batch:
     tensor_t *atols TENSOR_INIT;            // PyTorch's tolerances that are tensors
@@ -1438,13 +1616,13 @@ TENSOR_API tensor_t *tensor_linalg_vector_norm(tensor_t *x, double ord, const in
 //   -> new;  grad as svdvals, vector_norm;  errors as above, FORMAT (ord)
 TENSOR_API tensor_t *tensor_linalg_matrix_norm(tensor_t *x, const char *ord, int64_t dim0, int64_t dim1,
                                                int keepdim);
-// Both: ord NULL is the 2-norm of all elements in dims; else one dim (or a 1-d x) takes a vector norm, two a
-// matrix norm.   -> new;  grad as they;  errors as above
+// Either of the two: ord NULL is the 2-norm of all elements in dims; otherwise one dim (or a 1-d x) gives the
+// vector norm, two dims the matrix norm.   -> new;  grad as those;  errors as above
 TENSOR_API tensor_t *tensor_linalg_norm(tensor_t *x, const char *ord, const int64_t *dims, int n,
                                         int keepdim);
 // Condition number: the matrix norm of x times that of its inverse.
 //   p       NULL = "2" (largest by smallest singular value), else as matrix_norm's ord
-//   -> new [...], inf if singular;  grad as they;  errors as above
+//   -> new [...], inf if singular;  grad as those;  errors as above
 TENSOR_API tensor_t *tensor_linalg_cond(tensor_t *x, const char *p);
 
 // ------------------------------------------------------------------------------
@@ -1474,6 +1652,14 @@ TENSOR_API tensor_t *tensor_index_add_alpha(tensor_t *x, int64_t dim, tensor_t *
                                             double alpha);             // alpha src added
 TENSOR_API tensor_t *tensor_index_copy(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src);
 TENSOR_API tensor_t *tensor_index_copy_(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src);
+// The same combined with what is there.
+//   reduce        "prod", "mean" (integers: floor), "amax" or "amin"; NaN wins
+//   include_self  0 = only src counts in rows that index names (PyTorch's default is 1)
+//   -> new (x with _);  grad to x and src, ties share;  errors INDEX, DTYPE, SHAPE, FORMAT; with _ AUTOGRAD
+TENSOR_API tensor_t *tensor_index_reduce(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
+                                         const char *reduce, int include_self);
+TENSOR_API tensor_t *tensor_index_reduce_(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
+                                          const char *reduce, int include_self);
 // x with value in the rows index names (negative ones from the end).
 //   -> new (x with _);  grad dx = g, zero in those rows;  errors INDEX, DTYPE; with _ AUTOGRAD
 TENSOR_API tensor_t *tensor_index_fill(tensor_t *x, int64_t dim, tensor_t *index, double value);
@@ -1528,6 +1714,23 @@ TENSOR_API tensor_t *tensor_index_put_n_(tensor_t *x, tensor_t *const *list, int
                                          int accumulate);
 // Where x is not 0.   -> new [n, ndim] i64, row-major order;  grad none;  errors OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_nonzero(tensor_t *x);
+// The first `size` of these places, without reading x on the host (so captures allow it); if there are fewer,
+// the remaining rows are fill_value (PyTorch: -1).
+//   -> new [size, ndim] i64, row-major order;  grad none;  errors SHAPE
+TENSOR_API tensor_t *tensor_nonzero_static(tensor_t *x, int64_t size, int64_t fill_value);
+// Runs of x along dim, lengths[i] elements each, reduced to one element.
+//   reduce   "sum", "mean", "prod", "max" or "min"
+//   lengths  i32/i64 [segments], >= 0, their sum is the size of dim
+//   initial  what a run starts from; NAN = 0, of prod 1, of max -inf, of min inf; an empty mean is NaN then
+//   -> new, [segments] in dim;  grad to the elements, ties share;  errors INDEX, SHAPE, DTYPE, FORMAT
+TENSOR_API tensor_t *tensor_segment_reduce(tensor_t *x, const char *reduce, tensor_t *lengths, int64_t dim,
+                                           double initial);
+// Flat row-major places as indices into n dims.
+//   index  integers; a place beyond the last one wraps around, a negative one counts from the end
+//   dims   [n], 1 to 8 sizes above 0
+//   out    receives n tensors, always filled
+//   -> code; new i64, shape of index;  grad none;  errors SHAPE, DTYPE
+TENSOR_API int tensor_unravel_index(tensor_t *index, const int64_t *dims, int n, tensor_t **out);
 // x with src's elements, in order, where mask (bool, broadcasts) is true.
 //   -> new (x with _);  grad dx = g where mask is false, dsrc = g at those places;  errors SHAPE (src too
 //      small), DTYPE; with _ AUTOGRAD
@@ -1562,11 +1765,13 @@ TENSOR_API tensor_t *tensor_repeat_interleave_tensor(tensor_t *x, tensor_t *repe
 TENSOR_API tensor_t *tensor_flip_n(tensor_t *x, const int64_t *dims, int n);
 TENSOR_API tensor_t *tensor_fliplr(tensor_t *x);
 TENSOR_API tensor_t *tensor_flipud(tensor_t *x);
-// A turn by k quarters from dim0 towards dim1 (PyTorch: 1, 0, 1).   -> new;  grad turns back;  errors INDEX
+// Rotates by k quarters from dim0 to dim1 (PyTorch: 1, 0, 1).   -> new;  grad rotates back;  errors INDEX
 TENSOR_API tensor_t *tensor_rot90(tensor_t *x, int64_t k, int64_t dim0, int64_t dim1);
-// Elements moved by shift along dim; those that leave come in at the other end (nest for several dims, ravel
-// for none).   -> new;  grad rolls back;  errors INDEX
+// Elements moved by shift along dim; those that leave come in at the other end (PyTorch without dims: of
+// tensor_ravel(x)).   -> new;  grad rolls back;  errors INDEX
 TENSOR_API tensor_t *tensor_roll(tensor_t *x, int64_t shift, int64_t dim);
+// The same along n dims, dims[i] by shifts[i].   -> new;  grad rolls back;  errors INDEX, SHAPE
+TENSOR_API tensor_t *tensor_roll_n(tensor_t *x, const int64_t *shifts, const int64_t *dims, int n);
 // Joins along dim 1 (0 if 1-d), 0, 2, after making them at least 1-d, 2-d, 3-d; column_stack makes columns
 // of 1-d ones.   -> new;  grad slices g;  errors SHAPE
 TENSOR_API tensor_t *tensor_hstack_n(tensor_t *const *list, int n);
@@ -1579,7 +1784,7 @@ typedef struct tensor_rearrange_args_t {
     const char *site_ TENSOR_INIT;
     const char *pattern TENSOR_INIT;
     const char *reduce TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     // sizes of the names of one letter; 0 = follows from x
     int64_t a TENSOR_INIT, b TENSOR_INIT, c TENSOR_INIT, d TENSOR_INIT;
     int64_t e TENSOR_INIT, f TENSOR_INIT, g TENSOR_INIT, h TENSOR_INIT;
@@ -1602,7 +1807,7 @@ typedef struct tensor_check_args_t {
     const char *pattern TENSOR_INIT;
     int64_t *size0 TENSOR_INIT, *size1 TENSOR_INIT, *size2 TENSOR_INIT, *size3 TENSOR_INIT;
     int64_t *size4 TENSOR_INIT, *size5 TENSOR_INIT, *size6 TENSOR_INIT, *size7 TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
 } tensor_check_args_t;
 
 // Asserts a shape: int64_t b = 0, h = 0; tensor_check(x, "b 64 h _", &b, &h); tensor_check(y, "b h", &b, &h).
@@ -1630,6 +1835,10 @@ TENSOR_API void tensor_set_generator(tensor_generator_t g);
 TENSOR_API tensor_t *tensor_rand_n(const int64_t *dims, int ndim);
 // Standard normal (Box-Muller).                 -> new;  grad none;  errors SHAPE, OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_randn_n(const int64_t *dims, int ndim);
+// Both in a dtype: tensor_rand_of(TENSOR_F64, 2, 3).   -> new;  grad none;  errors SHAPE, DTYPE (not a
+// float), OUT_OF_MEMORY
+TENSOR_API tensor_t *tensor_rand_of_n(const int64_t *dims, int ndim, tensor_dtype_t dtype);
+TENSOR_API tensor_t *tensor_randn_of_n(const int64_t *dims, int ndim, tensor_dtype_t dtype);
 // Integers in [low, high).                      -> new i64;  grad none;  errors SHAPE if high <= low
 TENSOR_API tensor_t *tensor_randint_n(int64_t low, int64_t high, const int64_t *dims, int ndim);
 // The same in the shape and dtype of x.          -> new;  grad none;  errors DTYPE, SHAPE
@@ -1653,9 +1862,20 @@ TENSOR_API tensor_t *tensor_bernoulli(tensor_t *p);
 // Poisson numbers at rates 0..1e15 (elementwise).   -> new, shape and dtype of rates;  grad none;  errors
 // DTYPE, INDEX
 TENSOR_API tensor_t *tensor_poisson(tensor_t *rates);
-// Rows of weights (>= 0) give n indices each, drawn with replacement.   -> new i64 [..., n];  errors SHAPE,
-// DTYPE
-TENSOR_API tensor_t *tensor_multinomial(tensor_t *weights, int64_t n);
+typedef struct tensor_multinomial_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *weights TENSOR_INIT;
+    int64_t n TENSOR_INIT;
+    int replacement TENSOR_INIT;            // an index may be drawn again
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
+} tensor_multinomial_args_t;
+
+// Rows of weights give n indices each, drawn with a probability in proportion to the weight:
+// tensor_multinomial(weights, 2), or tensor_multinomial(weights, 9, 1) with replacement.
+//   weights  [..., k], finite, >= 0; in each row one is above 0, or n are without replacement
+//   n        0..k without replacement
+//   -> new i64 [..., n];  grad none;  errors SHAPE, DTYPE, INDEX (weights)
+TENSOR_API tensor_t *tensor_multinomial_with(tensor_multinomial_args_t a);
 // Fills x with uniform numbers from [low, high) (normal ones).
 //   -> x;  errors AUTOGRAD, DTYPE, INDEX (high < low, outside the dtype; std < 0)
 TENSOR_API tensor_t *tensor_uniform_(tensor_t *x, double low, double high);
@@ -1693,7 +1913,8 @@ TENSOR_API const char *tensor_grad_fn_name(tensor_t *x);
 TENSOR_API tensor_t *tensor_detach_(tensor_t *x);
 // The accumulated gradient.   -> borrowed (owned by x), NULL = none;  errors OUT_OF_MEMORY (.sparse)
 TENSOR_API tensor_t *tensor_grad(tensor_t *x);
-// Sets the gradient (NULL drops it).   -> code;  errors SHAPE, DTYPE
+// Sets the gradient (NULL drops it). The next backward adds into it, unless it has a graph or shares its
+// memory: then it stays as it is and the sum is new (PyTorch adds into it).   -> code;  errors SHAPE, DTYPE
 TENSOR_API int tensor_set_grad(tensor_t *x, tensor_t *grad);
 // Adds the gradient of a non-leaf, as its hooks left it, to tensor_grad(x) in every pass (those of
 // tensor_autograd_grad too).   -> x;  errors AUTOGRAD
@@ -1860,13 +2081,160 @@ TENSOR_API int tensor_gradcheck(tensor_fn_t fn, void *user, tensor_t *const *inp
 TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, double eps,
                                     double atol, double rtol);
 
+// ------------------------------------------------------------------------------
+// >>capture                                        MARK: capture and replay
+//
+// A step of a training loop (forward, loss, backward, clipping, optimizer) is written down once, while it is
+// done, and then runs again without its fronts: the kernels alone, on the same memory, in the same order.
+//
+//     tensor_capture_begin(TENSOR_CPU);
+//     step();                                     // is done, and written down
+//     tensor_graph_t *g = tensor_capture_end();
+//     for (...) { tensor_copy_(x, batch); nn_set_lr(opt, rate); tensor_graph_replay(g); }
+//
+// A replay leaves parameters, buffers, states and step counts of optimizers, versions and the generator as
+// the step itself would, bit for bit. It takes no memory, makes no tensor and checks no shape.
+// - Tensors older than the capture are inputs: a replay reads what they hold then (tensor_copy_ fills them)
+//   and changes in place what the step changed. Tensors made in the capture and alive at its end (the loss,
+//   gradients) are outputs: each replay fills them again, until the graph is freed. All others are
+//   temporaries and share one block of the graph.
+//   A gradient that nn_zero_grad drops behind nn_step is a temporary, and where the batch is one, a gradient
+//   of a weight that takes no memory.
+// - Learning rates, step counts and random numbers go on from replay to replay. A gradient that the step
+//   created is created by each replay, whatever .grad is then.
+// - Host code in the step is not repeated: hooks, custom functions and prints run only in the capture, their
+//   ops in each replay. Branches stay as they were taken. On the CPU a call whose results
+//   nobody reads is left out, if it cannot raise an error.
+// - Pointwise ops over one number of elements run together, block by block, so that the values between them
+//   stay in the cache, and so do reductions of these elements to one number (sum, mean, max). Each op rounds
+//   as alone. After tensor_set_isa or tensor_set_num_threads the next replay plans that again, for which it
+//   may take memory, and gives the bits that the step gives then.
+// - An error that names op and line: reading elements (item, data, equal, shapes that depend on elements),
+//   writing more than one number into a tensor (from, data_mut, nn_next), seeding, nn_set_lr, the first step
+//   of an optimizer (it makes the states: take one before), detect_anomaly, freeing or tensor_set of a tensor
+//   older than the capture that the step uses, ops on a GPU in a capture of the CPU.
+// - On a GPU the calls are a CUDA graph, which tensor_capture_end launches for the first time: in the capture
+//   itself nothing runs. The graph keeps the memory that it reads, also of tensors that are freed. What the
+//   step does on the CPU is not part of it, and neither is an op without a kernel (an error). One thread
+//   captures at a time. >>cuda-streams says how several streams become one graph.
+// Rejected: a second way of writing programs (traced functions, symbols): the step is what it was.
+// ------------------------------------------------------------------------------
+
+// Begins a capture: what the calling thread does with tensors of a device is recorded, until
+// tensor_capture_end.
+//   device  TENSOR_CPU, TENSOR_CUDA, ..
+//   -> code;  errors UNSUPPORTED: in a capture, under detect_anomaly, while another thread captures on a GPU;
+//      DEVICE, OUT_OF_MEMORY, CUDA, or the error that was pending
+TENSOR_API int tensor_capture_begin(tensor_device_t device);
+
+// Ends the capture. The step has then been done once: by the capture, or on a GPU by this call.
+//   -> graph, to be freed by tensor_graph_free or shutdown; NULL after an error, also one raised in the
+//      capture: then nothing is kept;  errors OWNER: no capture, a tensor it uses was freed in it;
+//      UNSUPPORTED (a GPU: work of another stream was not waited for), OUT_OF_MEMORY, CUDA
+TENSOR_API tensor_graph_t *tensor_capture_end(void);
+
+// Does the captured step again; on a GPU, on the thread's current stream, without waiting. An error stops it
+// where it arises (a label out of range: before the optimizer). On a GPU, which nobody waits for, the error
+// comes at the next wait (tensor_item, ..); until then the optimizers that step behind that op leave their
+// parameters and states as they are (all but Muon's momentum). All else that comes behind the op is done, and
+// the step counts.
+//   g       of this thread
+//   -> code;  errors OWNER: g was freed, is of another thread or context, a tensor it uses was freed, or a
+//      gradient that it adds to is another one; UNSUPPORTED: in a capture, a step with bf16 under an
+//      instruction set with other products of it, or parameters of one group no longer are;
+//      OUT_OF_MEMORY: planning for other threads; POISONED: g is NULL; those of the step's ops, or the error
+//      that was pending
+TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
+
+// Does a part of the captured step and returns: `while (tensor_graph_resume(g, 500) == 0) { frame(); }` is
+// one replay in slices. A slice ends before the call that would pass the budget, as far as its length is
+// known from the steps before; it makes one call at least, or some blocks of pointwise calls that run
+// together, and a call is not interrupted (the step of a GPU is one call). A step that has begun goes on with
+// the random numbers that it began with, and the thread may draw others in between.
+// Between slices the program may use and change whatever the step does not use. It may read the step's inputs
+// and parameters: some have their values of before the step, some those of after it. The step's outputs and
+// gradients have no defined values. It must not change them, nor tensors that the step reads.
+//   g          as tensor_graph_replay, which is refused while a step is under way
+//   budget_us  microseconds
+//   -> 1: the step is done; 0: more of it is left; less than 0: minus the code of an error, which ends the
+//      step where it arose: the next slice begins the step again
+//   errors     as tensor_graph_replay, SHAPE (budget_us is NaN)
+TENSOR_API int tensor_graph_resume(tensor_graph_t *g, double budget_us);
+
+// Real time: while it is on, the calling thread takes no memory from the allocator, no lock of the system and
+// no file; what would do so is an error that names op and line. A block of the library's cache is not taken
+// from the allocator, so a steady training step and a replay go through. A memory request is refused; after
+// another error, what was asked for is done, but a captured step with an optimizer ends there. Use one
+// thread: workers of tensor_set_num_threads that sleep are woken with a lock. Off, which is the default,
+// costs nothing.
+//   on      1 or 0
+//   -> code;  errors none of its own; what it refuses raises OUT_OF_MEMORY (memory), UNSUPPORTED (locks,
+//      files)
+TENSOR_API int tensor_set_realtime(int on);
+TENSOR_API int tensor_is_realtime(void);    // -> 1 or 0;  errors none
+
+// Frees a graph and its memory; its outputs keep their values.
+//   g       may be NULL; in the meantime no other thread frees a tensor that the graph reads
+//   -> code;  errors OWNER: g was freed already, or is being captured; UNSUPPORTED: of a GPU, in a capture
+TENSOR_API int tensor_graph_free(tensor_graph_t *g);
+
+// Prints the bytes of a graph, then its calls, a line each, to stdout.
+//   -> code;  errors POISONED, OWNER as tensor_graph_replay
+TENSOR_API int tensor_graph_print(const tensor_graph_t *g);
+
+// What a graph of the CPU consists of; a GPU's is all zeros. temporary_bytes is the sum of the sizes of the
+// temporaries, packed_bytes what those with memory of their own take, room_bytes the blocks of all workers
+// for the others. groups: of pointwise calls, and reductions to one number, that run together. streams: each
+// call that draws random numbers has a stream of the generator; the next replay begins with the stream after
+// these.
+typedef struct tensor_graph_info_t {
+    int64_t calls, streams, groups;
+    uint64_t input_bytes, output_bytes, temporary_bytes, packed_bytes, room_bytes;
+} tensor_graph_info_t;
+
+// A call of a graph, in the order of its replays.
+typedef struct tensor_graph_call_t {
+    const char *op;             // as in error texts, "matmul", "matmul_backward"; static
+    const char *site;           // the line that made it, backward's for gradients; NULL = not known
+    int inputs, outputs;        // for tensor_graph_operand: 0 .. inputs - 1, then the outputs
+    int64_t stream;             // of its random numbers, 0.. in the replay; -1 = none, or a seed of its own
+    int64_t group;              // 0..: of the pointwise calls that run with it, block by block; -1 = alone
+    const struct tensor_call_t *kernel;         // what its kernel is given, for programs that define
+    const void *call_;                          // TENSOR_BACKEND: see >>shared
+} tensor_graph_call_t;
+
+typedef enum tensor_graph_place_t {
+    TENSOR_GRAPH_NONE,          // an optional operand that was not given
+    TENSOR_GRAPH_NUMBER,        // a number of the host, as 2 in mul_scalar(x, 2)
+    TENSOR_GRAPH_INPUT, TENSOR_GRAPH_OUTPUT, TENSOR_GRAPH_TEMPORARY,
+    TENSOR_GRAPH_BLOCK          // a temporary of one group, or a gradient that an optimizer makes as it goes:
+                                // there is a block of it at a time
+} tensor_graph_place_t;
+
+// An operand of a call. dims are the graph's.
+typedef struct tensor_graph_operand_t {
+    tensor_graph_place_t place;
+    tensor_dtype_t dtype;
+    int ndim;
+    const int64_t *dims;
+    int64_t numel;
+    uint64_t bytes;             // of the elements
+    uint64_t offset;            // TENSOR_GRAPH_TEMPORARY: of the first element in the graph's block
+} tensor_graph_operand_t;
+
+// The read-only view of a graph.
+//   -> struct, of zeros if g is NULL, freed or being captured, or if i is out of range;  errors none
+TENSOR_API tensor_graph_info_t tensor_graph_info(const tensor_graph_t *g);
+TENSOR_API tensor_graph_call_t tensor_graph_call(const tensor_graph_t *g, int64_t i);
+TENSOR_API tensor_graph_operand_t tensor_graph_operand(const tensor_graph_call_t *call, int i);
+
 // The macros of >>sites call these with the number of the C type that data points to, in this list; 0 is any
-// other type, whose size says nothing (void, bytes, structs). A call of tensor__size_is_dtype is refused by
-// the compiler, or is an error at run time where the compiler cannot refuse it.
+// other type, whose size says nothing (void, bytes, structs). A call of tensor__size_is_dtype or _list is
+// refused by the compiler, or is an error at run time where the compiler cannot refuse it.
 #define TENSOR__C_TYPES(X)                                                                                   \
     X(1, short) X(2, unsigned short) X(3, int) X(4, unsigned int) X(5, long) X(6, unsigned long)             \
     X(7, long long) X(8, unsigned long long) X(9, float) X(10, double) X(11, long double)
-enum { TENSOR__C_ANY, TENSOR__C_BOOL = 12, TENSOR__C_POINTER = 13 };
+enum { TENSOR__C_ANY, TENSOR__C_BOOL = 12, TENSOR__C_POINTER = 13, TENSOR__C_TENSOR = 14 };
 TENSOR_API tensor_t *tensor__from(int type, const void *data, tensor_dtype_t dtype, const int64_t *dims,
                                   int ndim);
 TENSOR_API tensor_t *tensor__wrap(int type, void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
@@ -1874,6 +2242,8 @@ TENSOR_API tensor_t *tensor__wrap(int type, void *data, tensor_dtype_t dtype, co
 TENSOR_API int tensor__copy_out(int type, tensor_t *x, void *data, size_t bytes);
 TENSOR_API int tensor__size_is_dtype(void)
     TENSOR__REFUSED("a dtype is among the sizes; tensor_zeros_of(TENSOR_I64, 2, 3) takes one");
+TENSOR_API int tensor__size_is_list(void)
+    TENSOR__REFUSED("a list in parentheses is one number; write tensor_zeros(2, 3)");
 
 // The macros of >>sites call these: they note the place of a call in its result, or in its error.
 TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t);
@@ -1887,6 +2257,7 @@ TENSOR_API tensor_lu_factor_t tensor__at_lu_factor(const char *site, tensor_lu_f
 TENSOR_API tensor_lu_t tensor__at_lu(const char *site, tensor_lu_t t);
 TENSOR_API tensor_lstsq_t tensor__at_lstsq(const char *site, tensor_lstsq_t t);
 TENSOR_API int tensor__at_int(const char *site, int r);
+TENSOR_API tensor_graph_t *tensor__at_graph(const char *site, tensor_graph_t *g);
 TENSOR_API int64_t tensor__at_i64(const char *site, int64_t r);
 TENSOR_API double tensor__at_f64(const char *site, double r);
 TENSOR_API const void *tensor__at_ptr(const char *site, const void *p);
@@ -1953,6 +2324,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_ones_like(...) TENSOR__CALL1(tensor_ones_like, __VA_ARGS__)
 #define tensor_full_like(...) TENSOR__CALL(tensor_full_like, __VA_ARGS__)
 #define tensor_scalar(...) TENSOR__CALL(tensor_scalar, __VA_ARGS__)
+#define tensor_wrap_strided(...) TENSOR__CALL(tensor_wrap_strided, __VA_ARGS__)
 #define tensor_arange(...) TENSOR__CALL(tensor_arange, __VA_ARGS__)
 #define tensor_linspace(...) TENSOR__CALL(tensor_linspace, __VA_ARGS__)
 #define tensor_linspace_of(...) TENSOR__CALL(tensor_linspace_of, __VA_ARGS__)
@@ -1997,6 +2369,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_expand_as(...) TENSOR__CALL2(tensor_expand_as, __VA_ARGS__)
 #define tensor_reshape_as(...) TENSOR__CALL2(tensor_reshape_as, __VA_ARGS__)
 #define tensor_view_as(...) TENSOR__CALL2(tensor_view_as, __VA_ARGS__)
+#define tensor_view_dtype(...) TENSOR__CALL(tensor_view_dtype, __VA_ARGS__)
 #define tensor_atleast_1d(...) TENSOR__CALL1(tensor_atleast_1d, __VA_ARGS__)
 #define tensor_atleast_2d(...) TENSOR__CALL1(tensor_atleast_2d, __VA_ARGS__)
 #define tensor_atleast_3d(...) TENSOR__CALL1(tensor_atleast_3d, __VA_ARGS__)
@@ -2012,6 +2385,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_flipud(...) TENSOR__CALL1(tensor_flipud, __VA_ARGS__)
 #define tensor_rot90(...) TENSOR__CALL(tensor_rot90, __VA_ARGS__)
 #define tensor_roll(...) TENSOR__CALL(tensor_roll, __VA_ARGS__)
+#define tensor_roll_n(...) TENSOR__CALL(tensor_roll_n, __VA_ARGS__)
 #define tensor_narrow(...) TENSOR__CALL(tensor_narrow, __VA_ARGS__)
 #define tensor_select(...) TENSOR__CALL(tensor_select, __VA_ARGS__)
 #define tensor_slice(...) TENSOR__CALL(tensor_slice, __VA_ARGS__)
@@ -2119,6 +2493,35 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_div_scalar_(...) TENSOR__CALL(tensor_div_scalar_, __VA_ARGS__)
 #define tensor_addcmul_(...) TENSOR__CALL(tensor_addcmul_, __VA_ARGS__)
 #define tensor_abs_(...) TENSOR__CALL1(tensor_abs_, __VA_ARGS__)
+#define tensor_acos_(...) TENSOR__CALL1(tensor_acos_, __VA_ARGS__)
+#define tensor_acosh_(...) TENSOR__CALL1(tensor_acosh_, __VA_ARGS__)
+#define tensor_asin_(...) TENSOR__CALL1(tensor_asin_, __VA_ARGS__)
+#define tensor_asinh_(...) TENSOR__CALL1(tensor_asinh_, __VA_ARGS__)
+#define tensor_atan_(...) TENSOR__CALL1(tensor_atan_, __VA_ARGS__)
+#define tensor_atanh_(...) TENSOR__CALL1(tensor_atanh_, __VA_ARGS__)
+#define tensor_cosh_(...) TENSOR__CALL1(tensor_cosh_, __VA_ARGS__)
+#define tensor_erfc_(...) TENSOR__CALL1(tensor_erfc_, __VA_ARGS__)
+#define tensor_lgamma_(...) TENSOR__CALL1(tensor_lgamma_, __VA_ARGS__)
+#define tensor_sinc_(...) TENSOR__CALL1(tensor_sinc_, __VA_ARGS__)
+#define tensor_sinh_(...) TENSOR__CALL1(tensor_sinh_, __VA_ARGS__)
+#define tensor_logical_not_(...) TENSOR__CALL1(tensor_logical_not_, __VA_ARGS__)
+#define tensor_eq_(...) TENSOR__CALL2(tensor_eq_, __VA_ARGS__)
+#define tensor_ge_(...) TENSOR__CALL2(tensor_ge_, __VA_ARGS__)
+#define tensor_gt_(...) TENSOR__CALL2(tensor_gt_, __VA_ARGS__)
+#define tensor_le_(...) TENSOR__CALL2(tensor_le_, __VA_ARGS__)
+#define tensor_lt_(...) TENSOR__CALL2(tensor_lt_, __VA_ARGS__)
+#define tensor_ne_(...) TENSOR__CALL2(tensor_ne_, __VA_ARGS__)
+#define tensor_logical_and_(...) TENSOR__CALL2(tensor_logical_and_, __VA_ARGS__)
+#define tensor_logical_or_(...) TENSOR__CALL2(tensor_logical_or_, __VA_ARGS__)
+#define tensor_logical_xor_(...) TENSOR__CALL2(tensor_logical_xor_, __VA_ARGS__)
+#define tensor_eq_scalar_(...) TENSOR__CALL(tensor_eq_scalar_, __VA_ARGS__)
+#define tensor_ge_scalar_(...) TENSOR__CALL(tensor_ge_scalar_, __VA_ARGS__)
+#define tensor_gt_scalar_(...) TENSOR__CALL(tensor_gt_scalar_, __VA_ARGS__)
+#define tensor_le_scalar_(...) TENSOR__CALL(tensor_le_scalar_, __VA_ARGS__)
+#define tensor_lt_scalar_(...) TENSOR__CALL(tensor_lt_scalar_, __VA_ARGS__)
+#define tensor_ne_scalar_(...) TENSOR__CALL(tensor_ne_scalar_, __VA_ARGS__)
+#define tensor_tril_(...) TENSOR__CALL(tensor_tril_, __VA_ARGS__)
+#define tensor_triu_(...) TENSOR__CALL(tensor_triu_, __VA_ARGS__)
 #define tensor_clamp_(...) TENSOR__CALL(tensor_clamp_, __VA_ARGS__)
 #define tensor_exp_(...) TENSOR__CALL1(tensor_exp_, __VA_ARGS__)
 #define tensor_neg_(...) TENSOR__CALL1(tensor_neg_, __VA_ARGS__)
@@ -2147,6 +2550,24 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_mish(...) TENSOR__CALL1(tensor_mish, __VA_ARGS__)
 #define tensor_nan_to_num(...) TENSOR__CALL(tensor_nan_to_num, __VA_ARGS__)
 #define tensor_polygamma(...) TENSOR__CALL(tensor_polygamma, __VA_ARGS__)
+#define tensor_entr(...) TENSOR__CALL1(tensor_entr, __VA_ARGS__)
+#define tensor_erfcx(...) TENSOR__CALL1(tensor_erfcx, __VA_ARGS__)
+#define tensor_i0(...) TENSOR__CALL1(tensor_i0, __VA_ARGS__)
+#define tensor_i0e(...) TENSOR__CALL1(tensor_i0e, __VA_ARGS__)
+#define tensor_i1(...) TENSOR__CALL1(tensor_i1, __VA_ARGS__)
+#define tensor_i1e(...) TENSOR__CALL1(tensor_i1e, __VA_ARGS__)
+#define tensor_log_ndtr(...) TENSOR__CALL1(tensor_log_ndtr, __VA_ARGS__)
+#define tensor_ndtr(...) TENSOR__CALL1(tensor_ndtr, __VA_ARGS__)
+#define tensor_ndtri(...) TENSOR__CALL1(tensor_ndtri, __VA_ARGS__)
+#define tensor_igamma(...) TENSOR__CALL2(tensor_igamma, __VA_ARGS__)
+#define tensor_igammac(...) TENSOR__CALL2(tensor_igammac, __VA_ARGS__)
+#define tensor_xlog1py(...) TENSOR__CALL2(tensor_xlog1py, __VA_ARGS__)
+#define tensor_zeta(...) TENSOR__CALL2(tensor_zeta, __VA_ARGS__)
+#define tensor_nextafter(...) TENSOR__CALL2(tensor_nextafter, __VA_ARGS__)
+#define tensor_frexp(...) TENSOR__CALL(tensor_frexp, __VA_ARGS__)
+#define tensor_gcd(...) TENSOR__CALL2(tensor_gcd, __VA_ARGS__)
+#define tensor_lcm(...) TENSOR__CALL2(tensor_lcm, __VA_ARGS__)
+#define tensor_mvlgamma(...) TENSOR__CALL(tensor_mvlgamma, __VA_ARGS__)
 #define tensor_positive(...) TENSOR__CALL1(tensor_positive, __VA_ARGS__)
 #define tensor_rad2deg(...) TENSOR__CALL1(tensor_rad2deg, __VA_ARGS__)
 #define tensor_sgn(...) TENSOR__CALL1(tensor_sgn, __VA_ARGS__)
@@ -2275,6 +2696,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_diff(...) TENSOR__CALL(tensor_diff, __VA_ARGS__)
 #define tensor_trapezoid(...) TENSOR__CALL(tensor_trapezoid, __VA_ARGS__)
 #define tensor_cumulative_trapezoid(...) TENSOR__CALL(tensor_cumulative_trapezoid, __VA_ARGS__)
+#define tensor_gradient(...) TENSOR__CALL(tensor_gradient, __VA_ARGS__)
 #define tensor_softmax(...) TENSOR__CALL(tensor_softmax, __VA_ARGS__)
 #define tensor_log_softmax(...) TENSOR__CALL(tensor_log_softmax, __VA_ARGS__)
 #define tensor_dist(...) TENSOR__CALL(tensor_dist, __VA_ARGS__)
@@ -2298,6 +2720,11 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_isin(...) TENSOR__CALL2(tensor_isin, __VA_ARGS__)
 #define tensor_bincount(...) TENSOR__CALL(tensor_bincount, __VA_ARGS__)
 #define tensor_histc(...) TENSOR__CALL(tensor_histc, __VA_ARGS__)
+#define tensor_pdist(...) TENSOR__CALL(tensor_pdist, __VA_ARGS__)
+#define tensor_histogram(...) TENSOR__CALL(tensor_histogram, __VA_ARGS__)
+#define tensor_histogramdd(...) TENSOR__CALL(tensor_histogramdd, __VA_ARGS__)
+#define tensor_nonzero_static(...) TENSOR__CALL(tensor_nonzero_static, __VA_ARGS__)
+#define tensor_segment_reduce(...) TENSOR__CALL(tensor_segment_reduce, __VA_ARGS__)
 #define tensor_matmul(...) TENSOR__CALL2(tensor_matmul, __VA_ARGS__)
 #define tensor_mm(...) TENSOR__CALL2(tensor_mm, __VA_ARGS__)
 #define tensor_bmm(...) TENSOR__CALL2(tensor_bmm, __VA_ARGS__)
@@ -2370,6 +2797,9 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_index_add_alpha(...) TENSOR__CALL(tensor_index_add_alpha, __VA_ARGS__)
 #define tensor_index_copy(...) TENSOR__CALL(tensor_index_copy, __VA_ARGS__)
 #define tensor_index_copy_(...) TENSOR__CALL(tensor_index_copy_, __VA_ARGS__)
+#define tensor_index_reduce(...) TENSOR__CALL(tensor_index_reduce, __VA_ARGS__)
+#define tensor_index_reduce_(...) TENSOR__CALL(tensor_index_reduce_, __VA_ARGS__)
+#define tensor_unravel_index(...) TENSOR__CALL_KIND(int, tensor_unravel_index, __VA_ARGS__)
 #define tensor_index_fill(...) TENSOR__CALL(tensor_index_fill, __VA_ARGS__)
 #define tensor_index_fill_tensor(...) TENSOR__CALL(tensor_index_fill_tensor, __VA_ARGS__)
 #define tensor_index_fill_tensor_(...) TENSOR__CALL(tensor_index_fill_tensor_, __VA_ARGS__)
@@ -2390,7 +2820,6 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_randperm(...) TENSOR__CALL(tensor_randperm, __VA_ARGS__)
 #define tensor_bernoulli(...) TENSOR__CALL1(tensor_bernoulli, __VA_ARGS__)
 #define tensor_poisson(...) TENSOR__CALL1(tensor_poisson, __VA_ARGS__)
-#define tensor_multinomial(...) TENSOR__CALL(tensor_multinomial, __VA_ARGS__)
 #define tensor_uniform_(...) TENSOR__CALL(tensor_uniform_, __VA_ARGS__)
 #define tensor_normal_(...) TENSOR__CALL(tensor_normal_, __VA_ARGS__)
 #define tensor_exponential_(...) TENSOR__CALL(tensor_exponential_, __VA_ARGS__)
@@ -2428,6 +2857,14 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_set_parallel_for(...) TENSOR__CALL_KIND(int, tensor_set_parallel_for, __VA_ARGS__)
 #define tensor_raise(...) tensor__at_int(TENSOR_HERE, (tensor_raise)(__VA_ARGS__))
 #define tensor_set_isa(...) TENSOR__CALL_KIND(int, tensor_set_isa, __VA_ARGS__)
+#define tensor_profiler_set(...) TENSOR__CALL_KIND(int, tensor_profiler_set, __VA_ARGS__)
+#define tensor_capture_begin(...) TENSOR__CALL_KIND(int, tensor_capture_begin, __VA_ARGS__)
+#define tensor_capture_end(...) TENSOR__CALL_KIND(graph, tensor_capture_end, __VA_ARGS__)
+#define tensor_graph_replay(...) TENSOR__CALL_KIND(int, tensor_graph_replay, __VA_ARGS__)
+#define tensor_graph_resume(...) TENSOR__CALL_KIND(int, tensor_graph_resume, __VA_ARGS__)
+#define tensor_set_realtime(...) TENSOR__CALL_KIND(int, tensor_set_realtime, __VA_ARGS__)
+#define tensor_graph_free(...) TENSOR__CALL_KIND(int, tensor_graph_free, __VA_ARGS__)
+#define tensor_graph_print(...) TENSOR__CALL_KIND(int, tensor_graph_print, __VA_ARGS__)
 #define tensor_chunk(...) TENSOR__CALL_KIND(int, tensor_chunk, __VA_ARGS__)
 #define tensor_meshgrid(...) TENSOR__CALL_KIND(int, tensor_meshgrid, __VA_ARGS__)
 #define tensor_broadcast_tensors(...) TENSOR__CALL_KIND(int, tensor_broadcast_tensors, __VA_ARGS__)
@@ -2493,6 +2930,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_repeat_n(...) TENSOR__CALL(tensor_repeat_n, __VA_ARGS__)
 #define tensor_tile_n(...) TENSOR__CALL(tensor_tile_n, __VA_ARGS__)
 #define tensor_flip_n(...) TENSOR__CALL(tensor_flip_n, __VA_ARGS__)
+#define tensor_sum_to_size_n(...) TENSOR__CALL(tensor_sum_to_size_n, __VA_ARGS__)
 #define tensor_unflatten_n(...) TENSOR__CALL(tensor_unflatten_n, __VA_ARGS__)
 #define tensor_hstack_n(...) TENSOR__CALL(tensor_hstack_n, __VA_ARGS__)
 #define tensor_vstack_n(...) TENSOR__CALL(tensor_vstack_n, __VA_ARGS__)
@@ -2500,6 +2938,8 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_column_stack_n(...) TENSOR__CALL(tensor_column_stack_n, __VA_ARGS__)
 #define tensor_rand_n(...) TENSOR__CALL(tensor_rand_n, __VA_ARGS__)
 #define tensor_randn_n(...) TENSOR__CALL(tensor_randn_n, __VA_ARGS__)
+#define tensor_rand_of_n(...) TENSOR__CALL(tensor_rand_of_n, __VA_ARGS__)
+#define tensor_randn_of_n(...) TENSOR__CALL(tensor_randn_of_n, __VA_ARGS__)
 #define tensor_randint_n(...) TENSOR__CALL(tensor_randint_n, __VA_ARGS__)
 #define tensor_normal_size_n(...) TENSOR__CALL(tensor_normal_size_n, __VA_ARGS__)
 #endif
@@ -2515,14 +2955,33 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define TENSOR__C6(a, b, c, d, e, f) TENSOR__C3(a, b, c), TENSOR__C3(d, e, f)
 #define TENSOR__C7(a, b, c, d, e, f, g) TENSOR__C4(a, b, c, d), TENSOR__C3(e, f, g)
 #define TENSOR__C8(a, b, c, d, e, f, g, h) TENSOR__C4(a, b, c, d), TENSOR__C4(e, f, g, h)
-#define TENSOR__NTH(a, b, c, d, e, f, g, h, n, ...) n
-#define TENSOR__COUNT(...) TENSOR__NTH(__VA_ARGS__, 8, 7, 6, 5, 4, 3, 2, 1, 0)
+// From 9 to 16 there is no such name as at_most_8_dims, and the compiler says so.
+#define TENSOR__Cat_most_8_dims(...) at_most_8_dims
+#define TENSOR__NTH(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, count, ...) count
+#define TENSOR__COUNT(...)                                                                                   \
+    TENSOR__NTH(__VA_ARGS__, at_most_8_dims, at_most_8_dims, at_most_8_dims, at_most_8_dims, at_most_8_dims, \
+                at_most_8_dims, at_most_8_dims, at_most_8_dims, 8, 7, 6, 5, 4, 3, 2, 1, 0)
 #define TENSOR__GLUE2(a, b) a##b
 #define TENSOR__GLUE(a, b) TENSOR__GLUE2(a, b)
 #define TENSOR__CASTS(...) TENSOR__GLUE(TENSOR__C, TENSOR__COUNT(__VA_ARGS__))(__VA_ARGS__)
 
 // 1 to 8 dims, or a list of tensors, as the two arguments (array, count). sizeof does not evaluate.
 #define TENSOR_DIMS(...) ((const int64_t[]){TENSOR__CASTS(__VA_ARGS__)}), TENSOR__COUNT(__VA_ARGS__)
+// The same where a function takes them. A list in parentheses of its own, (2, 3), is one number to C: its
+// last. The text of "TENSOR__COUNT argument" shows it: "2" there, "1" of (n), "1 * k" of (n + 1) * k.
+#ifdef __GNUC__
+#define TENSOR__SPELLED2(...) #__VA_ARGS__
+#define TENSOR__SPELLED(...) TENSOR__SPELLED2(__VA_ARGS__)
+#define TENSOR__FIRST_LIST(first, ...) TENSOR__SPELLED(TENSOR__COUNT first)
+#define TENSOR__IS_LIST(...)                                                                                 \
+    (sizeof TENSOR__FIRST_LIST(__VA_ARGS__, ) == 2 &&                                                        \
+     __builtin_strcmp(TENSOR__FIRST_LIST(__VA_ARGS__, ), "1") != 0)
+#define TENSOR__LENGTH(...)                                                                                  \
+    (TENSOR__IS_LIST(__VA_ARGS__) ? tensor__size_is_list() : TENSOR__COUNT(__VA_ARGS__))
+#else
+#define TENSOR__LENGTH(...) TENSOR__COUNT(__VA_ARGS__)
+#endif
+#define TENSOR__DIMS(...) ((const int64_t[]){TENSOR__CASTS(__VA_ARGS__)}), TENSOR__LENGTH(__VA_ARGS__)
 // The same for sizes alone, where a dtype does not belong: it would count as one more size. An enumerator is
 // an int in C, so only its name tells it apart. The name is looked for in the first and the last argument,
 // where it is put by mistake.
@@ -2539,9 +2998,9 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
      TENSOR__NAMED(text, "TENSOR_I8") || TENSOR__NAMED(text, "TENSOR_I16"))
 #define TENSOR__SIZES(text, ...)                                                                             \
     ((const int64_t[]){TENSOR__CASTS(__VA_ARGS__)}),                                                         \
-        (__extension__(TENSOR__NAMES_DTYPE(text) ? tensor__size_is_dtype() : TENSOR__COUNT(__VA_ARGS__)))
+        (__extension__(TENSOR__NAMES_DTYPE(text) ? tensor__size_is_dtype() : TENSOR__LENGTH(__VA_ARGS__)))
 #else
-#define TENSOR__SIZES(text, ...) TENSOR_DIMS(__VA_ARGS__)
+#define TENSOR__SIZES(text, ...) TENSOR__DIMS(__VA_ARGS__)
 #endif
 #define TENSOR_LIST(...)                                                                                     \
     ((tensor_t *const[]){__VA_ARGS__}), (int)(sizeof((tensor_t *const[]){__VA_ARGS__}) / sizeof(tensor_t *))
@@ -2559,6 +3018,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
     TENSOR__UNEVALUATED(TENSOR__GENERIC(                                                                     \
         (data), TENSOR__C_TYPES(TENSOR__C_TYPE) TENSOR__C_TYPE(TENSOR__C_BOOL, _Bool)                        \
         float **: TENSOR__C_POINTER, double **: TENSOR__C_POINTER, int **: TENSOR__C_POINTER,                \
+        tensor_t *: TENSOR__C_TENSOR, const tensor_t *: TENSOR__C_TENSOR,                                    \
         default: TENSOR__C_ANY))
 #else
 #define TENSOR__TYPE(data) TENSOR__C_ANY
@@ -2570,18 +3030,18 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
     tensor_zeros_n(TENSOR__SIZES(#__VA_ARGS__, __VA_ARGS__), tensor_get_default_dtype())
 #define tensor_ones(...)                                                                                     \
     tensor_ones_n(TENSOR__SIZES(#__VA_ARGS__, __VA_ARGS__), tensor_get_default_dtype())
-#define tensor_empty_of(dtype, ...) tensor_empty_n(TENSOR_DIMS(__VA_ARGS__), dtype)
-#define tensor_zeros_of(dtype, ...) tensor_zeros_n(TENSOR_DIMS(__VA_ARGS__), dtype)
-#define tensor_ones_of(dtype, ...) tensor_ones_n(TENSOR_DIMS(__VA_ARGS__), dtype)
+#define tensor_empty_of(dtype, ...) tensor_empty_n(TENSOR__DIMS(__VA_ARGS__), dtype)
+#define tensor_zeros_of(dtype, ...) tensor_zeros_n(TENSOR__DIMS(__VA_ARGS__), dtype)
+#define tensor_ones_of(dtype, ...) tensor_ones_n(TENSOR__DIMS(__VA_ARGS__), dtype)
 #define tensor_full(value, ...)                                                                              \
     tensor_full_n(TENSOR__SIZES(#__VA_ARGS__, __VA_ARGS__), value, tensor_get_default_dtype())
-#define tensor_full_of(dtype, value, ...) tensor_full_n(TENSOR_DIMS(__VA_ARGS__), value, dtype)
+#define tensor_full_of(dtype, value, ...) tensor_full_n(TENSOR__DIMS(__VA_ARGS__), value, dtype)
 #define tensor_from(data, dtype, ...)                                                                        \
     tensor__at(TENSOR__IN(tensor_from),                                                                      \
-               tensor__from(TENSOR__TYPE(data), data, dtype, TENSOR_DIMS(__VA_ARGS__)))
+               tensor__from(TENSOR__TYPE(data), data, dtype, TENSOR__DIMS(__VA_ARGS__)))
 #define tensor_wrap(data, dtype, ...)                                                                        \
     tensor__at(TENSOR__IN(tensor_wrap),                                                                      \
-               tensor__wrap(TENSOR__TYPE(data), data, dtype, TENSOR_DIMS(__VA_ARGS__), 0, 0))
+               tensor__wrap(TENSOR__TYPE(data), data, dtype, TENSOR__DIMS(__VA_ARGS__), 0, 0))
 #ifndef TENSOR_EDITOR
 // These take data as the first argument: a literal with commas in its braces needs no parentheses.
 #define tensor_from_n(...) TENSOR__CALL(tensor_from_n, __VA_ARGS__)
@@ -2589,21 +3049,24 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_copy_out(x, data, ...)                                                                        \
     tensor__at_int(TENSOR__IN(tensor_copy_out), tensor__copy_out(TENSOR__TYPE(data), x, data, __VA_ARGS__))
 #endif
-#define tensor_reshape(x, ...) tensor_reshape_n(x, TENSOR_DIMS(__VA_ARGS__))
-#define tensor_view(x, ...) tensor_view_n(x, TENSOR_DIMS(__VA_ARGS__))
-#define tensor_permute(x, ...) tensor_permute_n(x, TENSOR_DIMS(__VA_ARGS__))
-#define tensor_expand(x, ...) tensor_expand_n(x, TENSOR_DIMS(__VA_ARGS__))
-#define tensor_repeat(x, ...) tensor_repeat_n(x, TENSOR_DIMS(__VA_ARGS__))
-#define tensor_tile(x, ...) tensor_tile_n(x, TENSOR_DIMS(__VA_ARGS__))
-#define tensor_flip(x, ...) tensor_flip_n(x, TENSOR_DIMS(__VA_ARGS__))
-#define tensor_broadcast_to(x, ...) tensor_expand_n(x, TENSOR_DIMS(__VA_ARGS__))
-#define tensor_unflatten(x, dim, ...) tensor_unflatten_n(x, dim, TENSOR_DIMS(__VA_ARGS__))
+#define tensor_reshape(x, ...) tensor_reshape_n(x, TENSOR__DIMS(__VA_ARGS__))
+#define tensor_view(x, ...) tensor_view_n(x, TENSOR__DIMS(__VA_ARGS__))
+#define tensor_permute(x, ...) tensor_permute_n(x, TENSOR__DIMS(__VA_ARGS__))
+#define tensor_expand(x, ...) tensor_expand_n(x, TENSOR__DIMS(__VA_ARGS__))
+#define tensor_repeat(x, ...) tensor_repeat_n(x, TENSOR__DIMS(__VA_ARGS__))
+#define tensor_tile(x, ...) tensor_tile_n(x, TENSOR__DIMS(__VA_ARGS__))
+#define tensor_flip(x, ...) tensor_flip_n(x, TENSOR__DIMS(__VA_ARGS__))
+#define tensor_sum_to_size(x, ...) tensor_sum_to_size_n(x, TENSOR__DIMS(__VA_ARGS__))
+#define tensor_broadcast_to(x, ...) tensor_expand_n(x, TENSOR__DIMS(__VA_ARGS__))
+#define tensor_unflatten(x, dim, ...) tensor_unflatten_n(x, dim, TENSOR__DIMS(__VA_ARGS__))
 #define tensor_hstack(...) tensor_hstack_n(TENSOR_LIST(__VA_ARGS__))
 #define tensor_vstack(...) tensor_vstack_n(TENSOR_LIST(__VA_ARGS__))
 #define tensor_dstack(...) tensor_dstack_n(TENSOR_LIST(__VA_ARGS__))
 #define tensor_column_stack(...) tensor_column_stack_n(TENSOR_LIST(__VA_ARGS__))
 #define tensor_rand(...) tensor_rand_n(TENSOR__SIZES(#__VA_ARGS__, __VA_ARGS__))
 #define tensor_randn(...) tensor_randn_n(TENSOR__SIZES(#__VA_ARGS__, __VA_ARGS__))
+#define tensor_rand_of(dtype, ...) tensor_rand_of_n(TENSOR__DIMS(__VA_ARGS__), dtype)
+#define tensor_randn_of(dtype, ...) tensor_randn_of_n(TENSOR__DIMS(__VA_ARGS__), dtype)
 #define tensor_randint(low, high, ...)                                                                       \
     tensor_randint_n(low, high, TENSOR__SIZES(#__VA_ARGS__, __VA_ARGS__))
 #define tensor_normal_size(mean, std, ...)                                                                   \
@@ -2619,6 +3082,8 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_check(...) tensor_check_with(TENSOR_ARGS(tensor_check, tensor_check_args_t, __VA_ARGS__))
 #define tensor_searchsorted(...)                                                                             \
     tensor_searchsorted_with(TENSOR_ARGS(tensor_searchsorted, tensor_searchsorted_args_t, __VA_ARGS__))
+#define tensor_multinomial(...)                                                                              \
+    tensor_multinomial_with(TENSOR_ARGS(tensor_multinomial, tensor_multinomial_args_t, __VA_ARGS__))
 #define tensor_linalg_pinv(...)                                                                              \
     tensor_linalg_pinv_with(TENSOR_ARGS(tensor_linalg_pinv, tensor_linalg_tolerance_args_t, __VA_ARGS__))
 #define tensor_linalg_matrix_rank(...)                                                                       \
@@ -2659,6 +3124,7 @@ template <class T> struct tensor__type<const T> : tensor__type<T> {};
 template <class T, size_t n> struct tensor__type<T[n]> : tensor__type<T> {};
 template <class T, size_t n> struct tensor__type<const T[n]> : tensor__type<T> {};
 template <class T> struct tensor__type<T *> { enum { number = TENSOR__C_POINTER }; };
+template <> struct tensor__type<tensor_t> { enum { number = TENSOR__C_TENSOR }; };
 template <> struct tensor__type<bool> { enum { number = TENSOR__C_BOOL }; };
 #define TENSOR__C_TYPE(n, type) template <> struct tensor__type<type> { enum { number = n }; };
 TENSOR__C_TYPES(TENSOR__C_TYPE)
@@ -2735,9 +3201,12 @@ TENSOR__FACE(broadcast_to, (tensor_t *x, ), (tensor_expand_n)(x, p.d, p.n))
 TENSOR__FACE(repeat, (tensor_t *x, ), (tensor_repeat_n)(x, p.d, p.n))
 TENSOR__FACE(tile, (tensor_t *x, ), (tensor_tile_n)(x, p.d, p.n))
 TENSOR__FACE(flip, (tensor_t *x, ), (tensor_flip_n)(x, p.d, p.n))
+TENSOR__FACE(sum_to_size, (tensor_t *x, ), (tensor_sum_to_size_n)(x, p.d, p.n))
 TENSOR__FACE(unflatten, (tensor_t *x, int64_t dim, ), (tensor_unflatten_n)(x, dim, p.d, p.n))
 TENSOR__FACE(rand, (), (tensor_rand_n)(p.d, p.n))
 TENSOR__FACE(randn, (), (tensor_randn_n)(p.d, p.n))
+TENSOR__FACE(rand_of, (tensor_dtype_t dtype, ), (tensor_rand_of_n)(p.d, p.n, dtype))
+TENSOR__FACE(randn_of, (tensor_dtype_t dtype, ), (tensor_randn_of_n)(p.d, p.n, dtype))
 TENSOR__FACE(randint, (int64_t low, int64_t high, ), (tensor_randint_n)(low, high, p.d, p.n))
 TENSOR__FACE(normal_size, (double mean, double std, ), (tensor_normal_size_n)(mean, std, p.d, p.n))
 #undef TENSOR__FACE
@@ -2803,6 +3272,19 @@ inline tensor_t *tensor_searchsorted(tensor_t *sorted, tensor_t *values,
     return (tensor_searchsorted)(sorted, values, a.right, a);
 }
 
+inline tensor_t *tensor_multinomial(tensor_t *weights, int64_t n, int replacement = 0) {
+    tensor_multinomial_args_t a = tensor_multinomial_args_t();
+    a.weights = weights;
+    a.n = n;
+    a.replacement = replacement;
+    a.options_are_named_ = TENSOR__NO_SURPLUS;
+    return tensor_multinomial_with(a);
+}
+
+inline tensor_t *tensor_multinomial(tensor_t *weights, int64_t n, tensor_multinomial_args_t a) {
+    return (tensor_multinomial)(weights, n, a.replacement);
+}
+
 #define TENSOR__FACE(name)                                                                                   \
     inline tensor_t *tensor_##name(tensor_t *x, double rtol,                                                 \
                                    tensor_linalg_tolerance_args_t a = tensor_linalg_tolerance_args_t()) {    \
@@ -2853,6 +3335,7 @@ template <class... P> inline int tensor_check(tensor_t *x, const char *pattern, 
 #define tensor_repeat(...) TENSOR__CALL(tensor_repeat, __VA_ARGS__)
 #define tensor_tile(...) TENSOR__CALL(tensor_tile, __VA_ARGS__)
 #define tensor_flip(...) TENSOR__CALL(tensor_flip, __VA_ARGS__)
+#define tensor_sum_to_size(...) TENSOR__CALL(tensor_sum_to_size, __VA_ARGS__)
 #define tensor_broadcast_to(...) TENSOR__CALL(tensor_broadcast_to, __VA_ARGS__)
 #define tensor_unflatten(...) TENSOR__CALL(tensor_unflatten, __VA_ARGS__)
 #define tensor_hstack(...) TENSOR__CALL(tensor_hstack, __VA_ARGS__)
@@ -2861,6 +3344,8 @@ template <class... P> inline int tensor_check(tensor_t *x, const char *pattern, 
 #define tensor_column_stack(...) TENSOR__CALL(tensor_column_stack, __VA_ARGS__)
 #define tensor_rand(...) TENSOR__CALL(tensor_rand, __VA_ARGS__)
 #define tensor_randn(...) TENSOR__CALL(tensor_randn, __VA_ARGS__)
+#define tensor_rand_of(...) TENSOR__CALL(tensor_rand_of, __VA_ARGS__)
+#define tensor_randn_of(...) TENSOR__CALL(tensor_randn_of, __VA_ARGS__)
 #define tensor_randint(...) TENSOR__CALL(tensor_randint, __VA_ARGS__)
 #define tensor_normal_size(...) TENSOR__CALL(tensor_normal_size, __VA_ARGS__)
 #define tensor_cat(...) TENSOR__CALL(tensor_cat, __VA_ARGS__)
@@ -2871,6 +3356,7 @@ template <class... P> inline int tensor_check(tensor_t *x, const char *pattern, 
 #define tensor_index(x, ...) TENSOR__CALL(tensor_index, x, {__VA_ARGS__})
 #define tensor_rearrange(...) TENSOR__CALL(tensor_rearrange, __VA_ARGS__)
 #define tensor_searchsorted(...) TENSOR__CALL(tensor_searchsorted, __VA_ARGS__)
+#define tensor_multinomial(...) TENSOR__CALL(tensor_multinomial, __VA_ARGS__)
 #define tensor_linalg_pinv(...) TENSOR__CALL(tensor_linalg_pinv, __VA_ARGS__)
 #define tensor_linalg_matrix_rank(...) TENSOR__CALL(tensor_linalg_matrix_rank, __VA_ARGS__)
 #define tensor_linalg_lu_solve(...) TENSOR__CALL(tensor_linalg_lu_solve, __VA_ARGS__)
@@ -2896,9 +3382,12 @@ class tensor_scope_guard {
 };
 
 // A tensor with operators: wraps a tensor_t * without owning it, so that a * b + 1 is a sum and not pointer
-// arithmetic.
+// arithmetic. C++ has no operators for pointers: tensor_ones(3) * 2 does not compile, but
+// tensor_val(tensor_ones(3)) * 2 does, as does every expression whose first operand is a tensor_val or
+// tensor_ref.
 class tensor_val {
   public:
+    typedef void tensor__compared;
     tensor_val(tensor_t *t) : t_(t) {}
     operator tensor_t *() const { return t_; }
     tensor_t *get() const { return t_; }
@@ -2982,6 +3471,35 @@ class tensor_ref : public tensor_val {
     int born_;
 };
 
+// A comparison of tensors is a tensor (tensor_lt, tensor_eq ...), that of their pointers is never meant: it
+// does not compile. x == nullptr does, and so does x.get() == y.get().
+#define TENSOR__COMPARE(sign, use)                                                                           \
+    template <class V, class T, class = typename V::tensor__compared>                                        \
+    bool operator sign(const V &use, const T &) = delete;                                                    \
+    template <class V, class = typename V::tensor__compared>                                                 \
+    bool operator sign(tensor_t *use, const V &) = delete;                                                   \
+    template <class V, class = typename V::tensor__compared>                                                 \
+    bool operator sign(double use, const V &) = delete;
+TENSOR__COMPARE(<, use_tensor_lt)
+TENSOR__COMPARE(<=, use_tensor_le)
+TENSOR__COMPARE(>, use_tensor_gt)
+TENSOR__COMPARE(>=, use_tensor_ge)
+TENSOR__COMPARE(==, use_tensor_eq)
+TENSOR__COMPARE(!=, use_tensor_ne)
+#undef TENSOR__COMPARE
+#define TENSOR__COMPARE(sign)                                                                                \
+    template <class V, class = typename V::tensor__compared>                                                 \
+    bool operator sign(const V &a, decltype(nullptr)) {                                                      \
+        return a.get() sign static_cast<tensor_t *>(nullptr);                                                \
+    }                                                                                                        \
+    template <class V, class = typename V::tensor__compared>                                                 \
+    bool operator sign(decltype(nullptr), const V &a) {                                                      \
+        return a.get() sign static_cast<tensor_t *>(nullptr);                                                \
+    }
+TENSOR__COMPARE(==)
+TENSOR__COMPARE(!=)
+#undef TENSOR__COMPARE
+
 #endif
 
 #endif   // TENSOR_H_INCLUDED_7C1E
@@ -3034,9 +3552,13 @@ on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
 #define TENSOR__COLD _Pragma("GCC push_options")                                                             \
     _Pragma("GCC optimize(\"O1,strict-aliasing,align-loops,align-functions,fp-contract=off\")")
+// From RARE to END it makes small code: for errors, the begin and the end of programs and threads, printing.
+#define TENSOR__RARE _Pragma("GCC push_options")                                                             \
+    _Pragma("GCC optimize(\"Os,strict-aliasing,fp-contract=off\")")
 #define TENSOR__END _Pragma("GCC pop_options")
 #else
 #define TENSOR__COLD
+#define TENSOR__RARE
 #define TENSOR__END
 #endif
 
@@ -3048,26 +3570,26 @@ on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #define TENSOR__INLINE static inline __attribute__((always_inline, unused))
 #define TENSOR__LIKELY(x) __builtin_expect(!!(x), 1)
 #define TENSOR__NOINLINE __attribute__((noinline))
+#define TENSOR__FAILS __attribute__((noinline, cold))   // what leads to its calls is unlikely and made small
 #define TENSOR__RESTRICT __restrict
 #define TENSOR__PREFETCH(p) __builtin_prefetch(p)
 #define TENSOR__PREFETCH_WRITE(p) __builtin_prefetch(p, 1)
+#define TENSOR__PREFETCH_SECOND(p) __builtin_prefetch(p, 0, 2)      // to the second cache, not to the first
 #else
 #define TENSOR__INLINE static inline
 #define TENSOR__LIKELY(x) (x)
 #define TENSOR__NOINLINE
+#define TENSOR__FAILS
 #define TENSOR__RESTRICT
 #define TENSOR__PREFETCH(p) ((void)(p))
 #define TENSOR__PREFETCH_WRITE(p) ((void)(p))
+#define TENSOR__PREFETCH_SECOND(p) ((void)(p))
 #endif
 // Where there is an MMU the first page is not mapped: a pointer into it is a number passed for a pointer.
 #if !defined(__wasm__) && (defined(__unix__) || defined(__APPLE__) || defined(_WIN32))
 #define TENSOR__GIVEN(p) ((uintptr_t)(const void *)(p) >= 4096)
 #else
 #define TENSOR__GIVEN(p) ((p) != NULL)
-#endif
-#ifndef TENSOR_ASSERT
-#include <assert.h>
-#define TENSOR_ASSERT(x) assert(x)
 #endif
 
 // Counters that several threads use. C99 and MSVC's C have no stdatomic, hence these six operations.
@@ -3124,7 +3646,7 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 #define TENSOR__DROP(p) tensor__unref(p)
 
 enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, with memory of alloc(-1)
-enum { TENSOR__API_VERSION = 10, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
+enum { TENSOR__API_VERSION = 14, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0,
        TENSOR__EMPTIED = 0x7E50E391 };         // by a shutdown that still works on it
 
@@ -3146,8 +3668,9 @@ enum { TENSOR__ANOMALY = 1, TENSOR__INFERRING = 2, TENSOR__PACKING = 4,   // ten
        TENSOR__CASTS = TENSOR__TO_F16 | TENSOR__TO_BF16,
        TENSOR__CAST_ANEW = 32 };                        // no cast is kept: a checkpoint's fn runs twice alike
 
-// What autocast does with the float inputs of an op: see >>ops.
-enum { TENSOR__AS_IS, TENSOR__LOW, TENSOR__FULL, TENSOR__WIDEST, TENSOR__APART,
+// What autocast does with the float inputs of an op, and what else its begin makes of them: see >>ops.
+enum { TENSOR__AS_IS, TENSOR__LOW, TENSOR__FULL, TENSOR__WIDEST, TENSOR__APART, TENSOR__CAST = 7,
+       TENSOR__HALVES = 8, TENSOR__PRODUCT = 16, TENSOR__DENSE_A = 32, TENSOR__DENSE_C = 128,
        TENSOR__POINT_AS_IS = 0, TENSOR__POINT_FULL = TENSOR__FULL, TENSOR__POINT_WIDEST = TENSOR__WIDEST };
 
 typedef struct tensor__thread_t tensor__thread_t;
@@ -3169,8 +3692,8 @@ struct tensor__storage_t {
     void (*deleter)(void *data, void *user);
     void *user;
     tensor__storage_t *next;            // in a free list
-    int16_t klass;                      // size class of data, < 0 = not the library's
-    uint8_t device;
+    int16_t size_class;                 // of data, < 0 = not the library's
+    uint8_t device, read_only;          // read_only: the elements are constants of the caller
 };
 
 // A header. Only the first ndim entries of dims and strides are ever written.
@@ -3303,6 +3826,7 @@ typedef struct tensor__random_params_t {        // RANDOM; the others read none
     double mean, std;                   // RANDN
     int64_t from, to;                   // RANDINT: a number is in from..to-1
     int64_t num_samples;                // MULTINOMIAL: draws per row, 0..
+    int64_t replacement;                // MULTINOMIAL: 0: a weight becomes 0 when it is drawn, see its kernel
 } tensor__random_params_t;
 
 // Windows over planes of size in, with results of size out. The dims are depth, height, width; a 2-d (1-d)
@@ -3420,6 +3944,13 @@ typedef char tensor__params_are_small[sizeof(tensor_params_t) <= 192 ? 1 : -1];
 typedef char tensor__params_begin_with_the_largest[sizeof(tensor_params_t) ==
                                                    sizeof(tensor__window_params_t) ? 1 : -1];
 
+// Elements that the kernel of a captured call makes as it goes, some rows at a time.
+typedef struct tensor__made_t {
+    int64_t width, most;                // elements of a row; rows at a time
+    // -> rows first .. first + n - 1, in memory of that worker, until its next call
+    const void *(*rows)(const struct tensor__made_t *m, int64_t first, int64_t n, int worker);
+} tensor__made_t;
+
 // A call of one kernel: everything a backend needs.
 typedef struct tensor_call_t {
     const tensor__row_t *row;
@@ -3433,6 +3964,9 @@ typedef struct tensor_call_t {
     // the head of the scratch when the kernel runs.
     void *scratch;
     tensor__thread_t *thread;
+    // In a graph, of each operand: NULL = it is in memory. NULL = all are. Rows of OPTIMIZER with `own` read
+    // it.
+    const tensor__made_t *const *made;
 } tensor_call_t;
 enum { TENSOR__PLAN_BYTES = 1024 };
 
@@ -3440,18 +3974,29 @@ enum { TENSOR__PLAN_BYTES = 1024 };
 enum {
     TENSOR_HOST_READ = 1,
     TENSOR_HOST_WRITE = 2,              // with HOST_READ: a pointer that is the user's from then on
-    TENSOR_SHAPE_FROM_DATA = 4          // reads them, and the shape of a result follows
+    TENSOR_SHAPE_FROM_DATA = 4,         // reads them, and the shape of a result follows
+    TENSOR_HANDLE_SET = 8               // nothing: a handle is to get another tensor (only captures are told)
 };
 
-// Hears of the two ways to elements while it is set on a thread: a graph that is captured, a profiler. Both
-// functions are called before anything is read or written; either may be NULL. They give 0, or the code of a
-// refusal: then the call or the access fails and has changed nothing.
+// Hears of the two ways to elements while it is set on a thread: a graph that is captured, a profiler. call
+// and host are called before anything is read or written; they give 0, or the code of a refusal: then the
+// call or the access fails and has changed nothing. Each function may be NULL.
 typedef struct tensor_recorder_t {
     // A kernel is to run. A refusal is raised by this function.
     int (*call)(struct tensor_recorder_t *self, const tensor_call_t *call);
     // The host is to use so many bytes of the storage. The library raises the refusal.
     int (*host)(struct tensor_recorder_t *self, const tensor__storage_t *storage, uint64_t bytes, int use,
                 const char *op);
+    // Whether calls on the device (-1 = on any) are captured, to run later and repeatedly: 0 = no, 1 = they
+    // do not run now, 2 = they run now as well. again (may be NULL) is called before each run (run = 1) and
+    // when there will be no more (0). NULL = it does not capture.
+    int (*again)(struct tensor_recorder_t *self, int device, void (*again)(void *user, int run),
+                 void *user);
+    // A backward pass has changed the gradient of a leaf.
+    void (*leaf)(struct tensor_recorder_t *self, tensor_t *leaf);
+    // The calls since the last site were made by this line of the program.
+    void (*site)(struct tensor_recorder_t *self, const char *site);
+    int refused;                        // what cannot be captured was called: there is no graph of the step
 } tensor_recorder_t;
 
 // -> tensor_code_t, after tensor__fail
@@ -3459,15 +4004,31 @@ typedef int (*tensor_kernel_t)(tensor_call_t *call);
 typedef uint64_t (*tensor_scratch_t)(const tensor_call_t *call);        // bytes wanted
 
 // Kernel families: a backend has one kernel per family. nn's are here too, so that one number names a family
-// anywhere.
+// anywhere. Behind each family: the rooms of its fronts, CPU drivers and gradients; the rooms of its loops,
+// which are compiled once per instruction set; the function of tensor_cuda.cu that takes its calls.
 typedef enum tensor_family_t {
-    TENSOR_FAMILY_POINTWISE, TENSOR_FAMILY_POINTWISE_BACKWARD, TENSOR_FAMILY_REDUCE, TENSOR_FAMILY_ROWS,
-    TENSOR_FAMILY_MATMUL, TENSOR_FAMILY_LINALG, TENSOR_FAMILY_INDEX, TENSOR_FAMILY_RANDOM,
-    TENSOR_FAMILY_FILL, TENSOR_FAMILY_VIEW, TENSOR_FAMILY_COMPOSED, TENSOR_FAMILY_CUSTOM,
-    TENSOR_FAMILY_TRANSFER,
-    TENSOR_FAMILY_CONV, TENSOR_FAMILY_POOL, TENSOR_FAMILY_NORM, TENSOR_FAMILY_EMBEDDING,
-        TENSOR_FAMILY_DROPOUT,
-    TENSOR_FAMILY_ATTENTION, TENSOR_FAMILY_LOSS, TENSOR_FAMILY_OPTIMIZER, TENSOR_FAMILY_RECURRENT,
+    TENSOR_FAMILY_POINTWISE,          // >>impl-pointwise >>impl-cpu; >>kernel-pointwise; native_pointwise
+    TENSOR_FAMILY_POINTWISE_BACKWARD, // >>impl-cpu; >>kernel-pointwise; pointwise_backward
+    TENSOR_FAMILY_REDUCE,             // >>impl-reduce >>impl-rows; >>kernel-reduce; native_reduce
+    TENSOR_FAMILY_ROWS,               // >>impl-rows >>impl-statistics >>impl-sort; >>kernel-rows; native_rows
+    TENSOR_FAMILY_MATMUL,             // >>impl-products >>impl-linear; >>kernel-gemm; native_matmul
+    TENSOR_FAMILY_LINALG,             // >>impl-linalg; -; native_linalg
+    TENSOR_FAMILY_INDEX,              // >>impl-index >>impl-views; -; native_index
+    TENSOR_FAMILY_RANDOM,             // >>impl-random; >>kernel-random; native_random
+    TENSOR_FAMILY_FILL,               // >>impl-create >>impl-pointwise >>impl-products; -; native_fill
+    TENSOR_FAMILY_VIEW,               // >>impl-views; no kernel
+    TENSOR_FAMILY_COMPOSED,           // >>impl-views >>impl-join >>impl-linalg; only a gradient, no kernel
+    TENSOR_FAMILY_CUSTOM,             // >>impl-autograd; no kernel
+    TENSOR_FAMILY_TRANSFER,           // >>impl-transfer; no kernel
+    TENSOR_FAMILY_CONV,               // >>impl-conv >>impl-columns; >>nn-kernel-conv; native_conv
+    TENSOR_FAMILY_POOL,               // >>impl-pool; >>nn-kernel-pool; native_pool
+    TENSOR_FAMILY_NORM,               // >>impl-norm; >>nn-kernel-norm; native_norm
+    TENSOR_FAMILY_EMBEDDING,          // >>impl-embedding; -; native_embedding
+    TENSOR_FAMILY_DROPOUT,            // >>impl-dropout; >>nn-kernel-dropout; native_dropout
+    TENSOR_FAMILY_ATTENTION,          // >>impl-attention; >>nn-kernel-attention; native_attention
+    TENSOR_FAMILY_LOSS,               // >>impl-losses >>impl-ctc; >>nn-kernel-loss; native_loss
+    TENSOR_FAMILY_OPTIMIZER,          // >>impl-optim; >>nn-kernel-optim; native_optimizer
+    TENSOR_FAMILY_RECURRENT,          // >>impl-recurrent; >>nn-kernel-recurrent; native_recurrent
     TENSOR_FAMILY_COUNT
 } tensor_family_t;
 
@@ -3487,11 +4048,15 @@ typedef struct tensor_backend_t {
     int (*copy)(void *to, tensor__storage_t *to_in, const void *from, tensor__storage_t *from_in,
                 uint64_t bytes, int wait, const char *op);
     // May be NULL. on = 1: work of the calling thread goes beside its other work; 0: it goes as before.
-    void (*aside)(int index, int on);
-    // 0 = the device does at once what it is asked. 1 = the calling thread's calls are recorded, to run later
-    // and repeatedly: again (may be NULL) is called before each run (run = 1) and when there will be no more
-    // (0).
-    int (*recording)(int index, void (*again)(void *user, int run), void *user);
+    void (*use_copy_stream)(int index, int on);
+    // The calling thread's calls become a graph, from begin to end; end = 0: it is not wanted any more. After
+    // an error of begin there is no graph. run: first = 1 for the run that the capture stands for. made:
+    // whether a storage was made in the capture. free after end. NULL = the device has no graphs.
+    int (*graph_begin)(int index, void **graph);
+    int (*graph_end)(void *graph, int wanted);
+    int (*graph_run)(void *graph, int first);
+    int (*graph_made)(const void *graph, const tensor__storage_t *storage);
+    void (*graph_free)(void *graph);
     void (*site)(const char *site);     // where the calling thread's calls since the last site were made
     // One per family, NULL = not supported: the op is an error that says so. A kernel raises its errors.
     tensor_kernel_t kernel[TENSOR_FAMILY_COUNT];
@@ -3510,7 +4075,7 @@ struct tensor__row_t {
     int8_t required;                    // inputs from here on may be NULL
     uint8_t nout;
     uint8_t kind;                       // TENSOR__FLT .. for pointwise rows
-    uint8_t cast;                       // TENSOR__AS_IS ..
+    uint8_t cast;                       // TENSOR__AS_IS .. | TENSOR__HALVES ..
     uint16_t id;                        // TENSOR_OP_ID in its own table
     uint16_t saves;                     // TENSOR__SA .. : what the gradient needs
     void (*grad)(tensor__grad_t *g);    // NULL = NOGRAD
@@ -3552,7 +4117,7 @@ enum { TENSOR__SAVED_HERE, TENSOR__SAVED_FREED, TENSOR__SAVED_DROPPED, TENSOR__S
 // A recorded operation. One block: struct, edges, saved values, metas, their dims, parameters.
 struct tensor__node_t {
     tensor__count_t refs;
-    int16_t klass;
+    int16_t size_class;
     uint8_t nout, saved_state;          // saved_state: TENSOR__SAVED_HERE ..
     int32_t nin, nsaved;
     const tensor__row_t *row;
@@ -3603,12 +4168,17 @@ typedef struct tensor__op_t {
     int16_t device;                     // of the results, and of the kernel
     uint8_t compute;                    // dtype the formula is computed in (pointwise)
     uint8_t immediate;                  // input 1 is absent and stands for imm
-    uint8_t moved;                      // bit k: args[k] is a copy on that device, dropped by commit
+    uint8_t moved;                      // bit k: args[k] was made for the call, which drops it
+    uint8_t narrow;                     // the dtype that visible results get at last; 0 = their own
     uint8_t plain;                      // see tensor__plain; f32 results have the shape of the inputs
     // outputs the user sees (1); the others are dropped after the tape saved them
     uint8_t visible;
+    uint8_t wants;                      // bit k: input k needs a gradient; set by tensor__tracks
     const struct tensor__in_place_t *update;    // output 0 is input 0, changed in place; NULL = not in place
     tensor_t *original;                 // copy of input 0 from before the change, if the gradient needs it
+    // Computes the results of small operands without a call block. -> 0 = they are not small: the kernel of
+    // the row does it. NULL = always that kernel
+    int (*direct)(struct tensor__op_t *o);
     tensor_params_t *p;                 // NULL = none
     tensor_generator_t rng;             // stream of this call, for random ops (set from next_stream)
     double imm;
@@ -3625,7 +4195,8 @@ typedef struct tensor__owned_t {
 } tensor__owned_t;
 
 // Kinds of objects; a dead one still reports a later use, see tensor__object.
-enum { TENSOR__LAYER, TENSOR__MODULE, TENSOR__OPTIMIZER, TENSOR__LOADER, TENSOR__READER, TENSOR__OBJECTS };
+enum { TENSOR__LAYER, TENSOR__MODULE, TENSOR__OPTIMIZER, TENSOR__LOADER, TENSOR__READER,
+       TENSOR__ARCHIVE, TENSOR__GRAPH, TENSOR__OBJECTS };
 
 // Merges a gradient by rows: values and their row numbers (index) become one value for each row.
 typedef tensor_t *tensor__merge_fn(tensor_t *values, tensor_t *index, int64_t rows);
@@ -3646,6 +4217,8 @@ typedef struct tensor__gemm_t {
 
 // A text that grows in memory of fixed size; length counts on when the memory is full.
 typedef struct tensor__text_t { char *p; size_t room, length; } tensor__text_t;
+
+typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
 
 // The private functions other parts may call. In a file without the implementation the names below the struct
 // stand for members of the struct that tensor__internals gives.
@@ -3684,6 +4257,7 @@ typedef struct tensor__internals_t {
     void (*drop)(tensor_t *t);
     void (*push_path)(tensor__thread_t *th, const char *name);   // module path for error texts
     void (*pop_path)(tensor__thread_t *th);
+    int (*on_path)(const tensor__thread_t *th, const char *name);  // the same string, not an equal one
     // converts n elements
     void (*load)(void *to, int to_dtype, const void *from, int from_dtype, int64_t n);
     void (*philox)(uint64_t seed, uint64_t stream, uint64_t block, uint32_t out[4]);
@@ -3692,9 +4266,11 @@ typedef struct tensor__internals_t {
     tensor_t *(*tidy)(tensor__thread_t *th, int64_t mark, tensor_t *y);
     // for the current context; NULL = none. UNSUPPORTED if it was built with another tensor.h
     int (*set_backend)(const tensor_backend_t *backend);
-    // whether th's work for the device is recorded; again as in tensor_backend_t
+    // 0 = th's work for the device is not recorded, 1 = only recorded, 2 = recorded and done now; again as in
+    // tensor_backend_t
     int (*recording)(tensor__thread_t *th, int device, void (*again)(void *user, int run), void *user);
-    void (*aside)(tensor__thread_t *th, int device, int on);
+    int (*refuses)(tensor__thread_t *th, int device);     // the same for work that cannot be recorded
+    void (*use_copy_stream)(tensor__thread_t *th, int device, int on);
     tensor_t *(*make)(tensor__thread_t *th, const char *op, int dtype, const int64_t *dims, int ndim,
                       int device);
     void (*arg)(tensor_arg_t *a, const tensor_t *t, int role);
@@ -3704,10 +4280,16 @@ typedef struct tensor__internals_t {
     // sets who hears of the calling thread's calls and accesses, NULL = nobody; -> who did before
     tensor_recorder_t *(*set_recorder)(tensor_recorder_t *recorder);
     int (*halves)(const tensor_t *x);                     // backend's halves
+    // 0 = it is not small
+    int (*product_direct)(const tensor__op_t *o, tensor__gemm_t *g, const tensor__row_t *then);
     int (*multiplies)(const tensor_t *x);                 // products take halves as they are
+    int (*begin_wide)(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin);
+    int (*put_input)(tensor__op_t *o, int k, tensor_t *x);
+    tensor_t *(*finish_wide)(tensor__op_t *o);
+    tensor_t *(*abandon)(tensor__op_t *o);                // of an op that is not finished; -> poison
     int64_t (*net)(const tensor_t *x, const tensor_params_t *p);    // backend's net
-    int (*lasts)(const tensor_t *x);                      // x is channels-last and results may keep it
-    void (*follow)(tensor_t *t, const tensor_t *x);       // then a fresh t is, too
+    int (*keeps_channels_last)(const tensor_t *x);        // x is channels-last and results may keep it
+    void (*follow_layout)(tensor_t *t, const tensor_t *x);              // then a fresh t is, too
     const tensor__row_t *(*row)(int id);                  // of tensor.h; NULL without TENSOR_ALL_ROWS
     const tensor__row_t *(*row_RELU)(void);               // the rows that tensor_nn.h names
     const tensor__row_t *(*row_GELU_TANH)(void);
@@ -3718,7 +4300,82 @@ typedef struct tensor__internals_t {
     int (*casting)(void);                                 // whether the thread is in autocast
     // in autocast: casts x[0..n-1] (NULL and dead ones stay) and leaves it until the innermost scope ends
     void (*autocast)(int to, tensor_t **x, int n);
+    // n threads that run fn; NULL = the system gives none, not raised
+    tensor__crew_t *(*crew_start)(tensor__thread_t *th, int n, void (*fn)(tensor__crew_t *c, void *arg),
+                                  void *arg);
+    int (*crew_here)(const tensor__crew_t *c);            // 0 = it was ended, or stayed behind a fork
+    void (*crew_lock)(tensor__crew_t *c);
+    void (*crew_unlock)(tensor__crew_t *c);
+    void (*crew_wait)(tensor__crew_t *c);                 // for a wake, locked
+    void (*crew_wake)(tensor__crew_t *c);                 // all, locked
+    int (*crew_stopped)(const tensor__crew_t *c);         // whether its function has to return; locked
+    void (*crew_join)(tensor__crew_t *c);                 // stops it, waits and frees it
+    int (*take_error)(char *text, size_t room);
 } tensor__internals_t;
+
+// The last two sizes of a tensor or an argument.
+#define TENSOR__HIGH(x) (x)->dims[(x)->ndim - 2]
+#define TENSOR__WIDE(x) (x)->dims[(x)->ndim - 1]
+
+// The arguments of a product, seen as matrices.
+typedef struct tensor__matrices_t {
+    tensor_arg_t arg[3];
+    int64_t dims[3][TENSOR_MAX_DIMS], strides[3][TENSOR_MAX_DIMS];
+} tensor__matrices_t;
+
+// Argument k gets a dim of size 1 before dim `at`.
+TENSOR__INLINE void tensor__insert_dim(tensor__matrices_t *m, int k, int at) {
+    int64_t *dims = m->dims[k], *strides = m->strides[k];
+    int n = m->arg[k].ndim++;
+    for (int d = n; d > at; d--) {
+        dims[d] = dims[d - 1];
+        strides[d] = strides[d - 1];
+    }
+    strides[at] = at < n ? strides[at + 1] * dims[at + 1] : 1;
+    dims[at] = 1;
+}
+
+// The leading dims of argument k, which are evenly spaced, become the rows of one matrix.
+TENSOR__INLINE void tensor__join_rows(tensor__matrices_t *m, int k, int64_t rows) {
+    int64_t *dims = m->dims[k], *strides = m->strides[k];
+    int last = m->arg[k].ndim - 1, d = last - 1;
+    while (d > 0 && dims[d] == 1) { d--; }
+    strides[0] = strides[d];
+    strides[1] = strides[last];
+    dims[0] = rows;
+    dims[1] = dims[last];
+    m->arg[k].ndim = 2;
+}
+
+// Inputs a and b and output y of MATMUL with at least 2 dims: a vector is a row of a or a column of b, and
+// one matrix b for all items of a makes of them one tall matrix. -> arg if they are so already, else m->arg
+TENSOR__INLINE const tensor_arg_t *tensor__matrices(const tensor_arg_t *arg, tensor__matrices_t *m) {
+    int na = arg[0].ndim, nb = arg[1].ndim, tall = na > 2 && nb <= 2 && arg[0].numel > 0;
+    if (na > 1 && nb > 1 && !tall) { return arg; }
+    for (int k = 0; k < 3; k++) {
+        m->arg[k] = arg[k];
+        for (int d = 0; d < arg[k].ndim; d++) {
+            m->dims[k][d] = arg[k].dims[d];
+            m->strides[k][d] = arg[k].strides[d];
+        }
+        m->arg[k].dims = m->dims[k];
+        m->arg[k].strides = m->strides[k];
+    }
+    if (na == 1) {
+        tensor__insert_dim(m, 0, 0);
+        tensor__insert_dim(m, 2, nb > 1 ? arg[2].ndim - 1 : 0);
+    }
+    if (nb == 1) {
+        tensor__insert_dim(m, 1, 1);
+        tensor__insert_dim(m, 2, m->arg[2].ndim);
+    }
+    if (tall) {
+        int64_t rows = arg[0].numel / TENSOR__WIDE(&arg[0]);
+        tensor__join_rows(m, 0, rows);
+        tensor__join_rows(m, 2, rows);
+    }
+    return m->arg;
+}
 
 #ifdef __cplusplus
 extern "C" {
@@ -3761,13 +4418,15 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR__IN_drop tensor__drop
 #define TENSOR__IN_push_path tensor__push_path
 #define TENSOR__IN_pop_path tensor__pop_path
+#define TENSOR__IN_on_path tensor__on_path
 #define TENSOR__IN_load tensor__load
 #define TENSOR__IN_philox tensor__philox
 #define TENSOR__IN_scope tensor__inner_scope
 #define TENSOR__IN_tidy tensor__tidy
 #define TENSOR__IN_set_backend tensor__set_backend
 #define TENSOR__IN_recording tensor__recording
-#define TENSOR__IN_aside tensor__aside
+#define TENSOR__IN_refuses tensor__refuses
+#define TENSOR__IN_use_copy_stream tensor__use_copy_stream
 #define TENSOR__IN_make tensor__make
 #define TENSOR__IN_arg tensor__arg
 #define TENSOR__IN_launch tensor__launch
@@ -3775,9 +4434,14 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR__IN_set_recorder tensor__set_recorder
 #define TENSOR__IN_halves tensor__halves
 #define TENSOR__IN_multiplies tensor__multiplies
+#define TENSOR__IN_product_direct tensor__product_direct
+#define TENSOR__IN_begin_wide tensor__begin_wide
+#define TENSOR__IN_put_input tensor__put_input
+#define TENSOR__IN_finish_wide tensor__finish_wide
+#define TENSOR__IN_abandon tensor__abandon
 #define TENSOR__IN_net tensor__net
-#define TENSOR__IN_lasts tensor__lasts
-#define TENSOR__IN_follow tensor__follow
+#define TENSOR__IN_keeps_channels_last tensor__keeps_channels_last
+#define TENSOR__IN_follow_layout tensor__follow_layout
 #define TENSOR__IN_row tensor__row
 #define TENSOR__IN_row_RELU tensor__row_RELU
 #define TENSOR__IN_row_GELU_TANH tensor__row_GELU_TANH
@@ -3787,19 +4451,18 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR__IN_assign tensor__assign
 #define TENSOR__IN_casting tensor__casting
 #define TENSOR__IN_autocast tensor__autocast
+#define TENSOR__IN_crew_start tensor__crew_start
+#define TENSOR__IN_crew_here tensor__crew_here
+#define TENSOR__IN_crew_lock tensor__crew_lock
+#define TENSOR__IN_crew_unlock tensor__crew_unlock
+#define TENSOR__IN_crew_wait tensor__crew_wait
+#define TENSOR__IN_crew_wake tensor__crew_wake
+#define TENSOR__IN_crew_stopped tensor__crew_stopped
+#define TENSOR__IN_crew_join tensor__crew_join
+#define TENSOR__IN_take_error tensor__take_error
 #else
 #define TENSOR__(f) (tensor__internals(TENSOR__API_VERSION)->f)
 #endif
-
-// Line of a front that autocast knows: `call` calls the front again on cast_[0], .., outside autocast.
-#define TENSOR__AUTOCAST(casting, to, call, ...)                                                             \
-    if ((casting) && (int)(to) != TENSOR__AS_IS) {                                                           \
-        tensor_t *cast_[] = {__VA_ARGS__};                                                                   \
-        tensor_scope_t within_ = TENSOR__(scope)(-1);                                                        \
-        if (!within_.thread) { return TENSOR__(poison); }                                                    \
-        TENSOR__(autocast)(to, cast_, (int)(sizeof cast_ / sizeof *cast_));                                  \
-        return (tensor_scope_return)(within_, call);                                                         \
-    }
 
 // ------------------------------------------------------------------------------
 // >>ops                                            MARK: op tables
@@ -3814,13 +4477,18 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 // docs. A step that is forgotten is reported.
 //
 // Pointwise columns: ID, name, kind, formula in F_A F_B F_C, derivative for each operand (times F_G), what
-// the derivatives read, class, domain of test inputs, doc. Kinds: FLT integers become f32; NUM keeps
-// integers; DBL as FLT, but all floats are computed in double by libm: rare functions need no vector body.
+// the derivatives read, class. Kinds: FLT integers become f32; NUM keeps integers; DBL as FLT, but all floats
+// are computed in double by libm: rare functions need no vector body.
 //
 // The class, a column of every row, is what autocast does with float inputs: AS_IS nothing; LOW they become
 // of the mode's dtype; FULL of f32; WIDEST of the widest dtype among them; APART nothing, but the ops inside
 // are not cast either. f64 is never cast. Pointwise rows are AS_IS, FULL or WIDEST (what they promote to);
-// the others need a line TENSOR__AUTOCAST in their front; the gate reports a front that lacks it.
+// begin casts the inputs of the others; a front made of other ops has a line TENSOR__OPEN_AS, in tensor_nn.h
+// NN__OPEN_AS.
+//
+// Beside the class is what tensor__begin_wide makes of the inputs. HALVES: those of one half dtype become
+// f32, and the results of that dtype, where the device has no kernels for it; PRODUCT: where its products
+// take none. DENSE_A, DENSE_C: the first, the third input becomes contiguous.
 // ------------------------------------------------------------------------------
 
 // clang-format off
@@ -3833,6 +4501,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR__GRAD(f) f
 #endif
 #define TENSOR__UNTRAINED "%s: this build has no gradients (TENSOR_NO_AUTOGRAD)"
+#define TENSOR__SILENT "%s: this build has no files and no console (TENSOR_NO_STDIO)"
 
 #define TENSOR__FLT 0
 #define TENSOR__NUM 1
@@ -3842,188 +4511,212 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR__DBL 5
 
 #define TENSOR_OPS_UNARY(X) \
-    X(ABS, abs, NUM, F_ABS(F_A), F_MUL(F_G, F_SIGN(F_A)), TENSOR__SA, AS_IS, -3, 3, "|x|") \
-    X(ACOS, acos, FLT, F_ACOS(F_A), F_NEG(F_MUL(F_G, F_RSQRT(F_SUB(F_C(1), F_MUL(F_A, F_A))))), TENSOR__SA, FULL, -0.9, 0.9, "arc cosine") \
-    X(ASIN, asin, FLT, F_ASIN(F_A), F_MUL(F_G, F_RSQRT(F_SUB(F_C(1), F_MUL(F_A, F_A)))), TENSOR__SA, FULL, -0.9, 0.9, "arc sine") \
-    X(ATAN, atan, FLT, F_ATAN(F_A), F_DIV(F_G, F_ADD(F_C(1), F_MUL(F_A, F_A))), TENSOR__SA, AS_IS, -3, 3, "arc tangent") \
-    X(CEIL, ceil, NUM, F_CEIL(F_A), F_C(0), 0, AS_IS, -3, 3, "smallest integer >= x") \
-    X(CLAMP, clamp, NUM, F_MIN(F_MAX(F_A, F_P(0)), F_P(1)), F_SEL(F_AND(F_GE(F_A, F_P(0)), F_LE(F_A, F_P(1))), F_G, F_C(0)), TENSOR__SA, AS_IS, -3, 3, "min(max(x, lo), hi); gradient 1 at the bounds") \
-    X(COS, cos, FLT, F_COS(F_A), F_NEG(F_MUL(F_G, F_SIN(F_A))), TENSOR__SA, AS_IS, -5, 5, "cosine") \
-    X(COSH, cosh, FLT, F_COSH(F_A), F_MUL(F_G, F_SINH(F_A)), TENSOR__SA, FULL, -3, 3, "hyperbolic cosine") \
-    X(ELU, elu, FLT, F_SEL(F_GT(F_A, F_C(0)), F_A, F_MUL(F_P(0), F_EXPM1(F_A))), F_SEL(F_GT(F_A, F_C(0)), F_G, F_MUL(F_G, F_MUL(F_P(0), F_EXP(F_A)))), TENSOR__SA, AS_IS, -3, 3, "x > 0 ? x : alpha (e^x - 1)") \
-    X(ERF, erf, FLT, F_ERF(F_A), F_MUL(F_G, F_MUL(F_C(1.1283791670955126), F_EXP(F_NEG(F_MUL(F_A, F_A))))), TENSOR__SA, AS_IS, -3, 3, "error function") \
-    X(ERFC, erfc, FLT, F_ERFC(F_A), F_MUL(F_G, F_MUL(F_C(-1.1283791670955126), F_EXP(F_NEG(F_MUL(F_A, F_A))))), TENSOR__SA, AS_IS, -3, 3, "1 - erf(x)") \
-    X(EXP, exp, FLT, F_EXP(F_A), F_MUL(F_G, F_Y), TENSOR__SY, FULL, -4, 4, "e^x") \
-    X(EXP2, exp2, FLT, F_EXP2(F_A), F_MUL(F_G, F_MUL(F_C(0.6931471805599453), F_Y)), TENSOR__SY, AS_IS, -4, 4, "2^x") \
-    X(EXPM1, expm1, FLT, F_EXPM1(F_A), F_MUL(F_G, F_ADD(F_Y, F_C(1))), TENSOR__SY, FULL, -4, 4, "e^x - 1") \
-    X(FLOOR, floor, NUM, F_FLOOR(F_A), F_C(0), 0, AS_IS, -3, 3, "largest integer <= x") \
-    X(GELU, gelu, FLT, F_GELU(F_A), F_MUL(F_G, F_ADD(F_MUL(F_C(0.5), F_ERFC(F_MUL(F_A, F_C(-0.7071067811865476)))), F_MUL(F_MUL(F_A, F_C(0.3989422804014327)), F_EXP(F_MUL(F_C(-0.5), F_MUL(F_A, F_A)))))), TENSOR__SA, AS_IS, -4, 4, "x Phi(x)") \
-    X(GELU_TANH, gelu_tanh, FLT, F_MUL(F_MUL(F_C(0.5), F_A), F_ADD(F_C(1), F_TANH(F_GELU_U(F_A)))), F_MUL(F_G, F_GELU_TANH_D(F_A, F_TANH(F_GELU_U(F_A)))), TENSOR__SA, AS_IS, -4, 4, "0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))") \
-    X(HARDSIGMOID, hardsigmoid, FLT, F_DIV(F_MIN(F_MAX(F_ADD(F_A, F_C(3)), F_C(0)), F_C(6)), F_C(6)), F_SEL(F_AND(F_GT(F_A, F_C(-3)), F_LT(F_A, F_C(3))), F_DIV(F_G, F_C(6)), F_C(0)), TENSOR__SA, AS_IS, -5, 5, "clamp(x + 3, 0, 6) / 6") \
-    X(HARDSWISH, hardswish, FLT, F_DIV(F_MUL(F_A, F_MIN(F_MAX(F_ADD(F_A, F_C(3)), F_C(0)), F_C(6))), F_C(6)), F_SEL(F_LE(F_A, F_C(-3)), F_C(0), F_SEL(F_LT(F_A, F_C(3)), F_MUL(F_G, F_ADD(F_DIV(F_A, F_C(3)), F_C(0.5))), F_G)), TENSOR__SA, AS_IS, -5, 5, "x hardsigmoid(x)") \
-    X(HARDTANH, hardtanh, NUM, F_MIN(F_MAX(F_A, F_P(0)), F_P(1)), F_SEL(F_OR(F_LE(F_A, F_P(0)), F_GE(F_A, F_P(1))), F_C(0), F_G), TENSOR__SA, AS_IS, -3, 3, "min(max(x, lo), hi); gradient 0 at the bounds") \
-    X(LEAKY_RELU, leaky_relu, FLT, F_SEL(F_GT(F_A, F_C(0)), F_A, F_MUL(F_A, F_P(0))), F_SEL(F_GT(F_A, F_C(0)), F_G, F_MUL(F_G, F_P(0))), TENSOR__SA, AS_IS, -3, 3, "x > 0 ? x : slope x") \
-    X(LOG, log, FLT, F_LOG(F_A), F_DIV(F_G, F_A), TENSOR__SA, FULL, 0.1, 5, "natural logarithm") \
-    X(LOG10, log10, FLT, F_LOG10(F_A), F_DIV(F_G, F_MUL(F_A, F_C(2.302585092994046))), TENSOR__SA, FULL, 0.1, 5, "decimal logarithm") \
-    X(LOG1P, log1p, FLT, F_LOG1P(F_A), F_DIV(F_G, F_ADD(F_C(1), F_A)), TENSOR__SA, FULL, -0.9, 4, "log(1 + x)") \
-    X(LOG2, log2, FLT, F_LOG2(F_A), F_DIV(F_G, F_MUL(F_A, F_C(0.6931471805599453))), TENSOR__SA, FULL, 0.1, 5, "binary logarithm") \
-    X(LOGSIGMOID, logsigmoid, FLT, F_SUB(F_MIN(F_A, F_C(0)), F_LOG1P(F_EXP(F_NEG(F_ABS(F_A))))), F_MUL(F_G, F_SIGMOID(F_NEG(F_A))), TENSOR__SA, AS_IS, -4, 4, "log(sigmoid(x))") \
-    X(MISH, mish, FLT, F_MUL(F_A, F_TANH(F_LOG1P(F_EXP(F_A)))), F_MUL(F_G, F_MISH_D(F_A, F_TANH(F_LOG1P(F_EXP(F_A))))), TENSOR__SA, AS_IS, -4, 4, "x tanh(log(1 + e^x))") \
-    X(NEG, neg, NUM, F_NEG(F_A), F_NEG(F_G), 0, AS_IS, -3, 3, "-x") \
-    X(RECIPROCAL, reciprocal, FLT, F_DIV(F_C(1), F_A), F_NEG(F_MUL(F_G, F_MUL(F_Y, F_Y))), TENSOR__SY, FULL, 0.3, 3, "1 / x") \
-    X(RELU, relu, NUM, F_SEL(F_LT(F_A, F_C(0)), F_C(0), F_A), F_SEL(F_LE(F_Y, F_C(0)), F_C(0), F_G), TENSOR__SY, AS_IS, -3, 3, "max(x, 0); gradient 0 at 0") \
-    X(ROUND, round, NUM, F_ROUND(F_A), F_C(0), 0, AS_IS, -3, 3, "nearest integer, half to even") \
-    X(RSQRT, rsqrt, FLT, F_RSQRT(F_A), F_MUL(F_MUL(F_C(-0.5), F_G), F_MUL(F_Y, F_MUL(F_Y, F_Y))), TENSOR__SY, FULL, 0.3, 5, "1 / sqrt(x)") \
-    X(SIGMOID, sigmoid, FLT, F_SIGMOID(F_A), F_MUL(F_G, F_MUL(F_Y, F_SUB(F_C(1), F_Y))), TENSOR__SY, AS_IS, -5, 5, "1 / (1 + e^-x)") \
-    X(SIGN, sign, NUM, F_SIGN(F_A), F_C(0), 0, AS_IS, -3, 3, "-1, 0 or 1; NaN stays NaN") \
-    X(SILU, silu, FLT, F_MUL(F_A, F_SIGMOID(F_A)), F_MUL(F_G, F_MUL(F_SIGMOID(F_A), F_ADD(F_C(1), F_MUL(F_A, F_SUB(F_C(1), F_SIGMOID(F_A)))))), TENSOR__SA, AS_IS, -5, 5, "x sigmoid(x)") \
-    X(SIN, sin, FLT, F_SIN(F_A), F_MUL(F_G, F_COS(F_A)), TENSOR__SA, AS_IS, -5, 5, "sine") \
-    X(SINH, sinh, FLT, F_SINH(F_A), F_MUL(F_G, F_COSH(F_A)), TENSOR__SA, FULL, -3, 3, "hyperbolic sine") \
-    X(SOFTPLUS, softplus, FLT, F_SEL(F_GT(F_MUL(F_A, F_P(0)), F_P(1)), F_A, F_DIV(F_LOG1P(F_EXP(F_MUL(F_A, F_P(0)))), F_P(0))), F_SEL(F_GT(F_MUL(F_A, F_P(0)), F_P(1)), F_G, F_MUL(F_G, F_SIGMOID(F_MUL(F_A, F_P(0))))), TENSOR__SA, FULL, -4, 4, "log(1 + e^(beta x)) / beta, x where beta x > threshold") \
-    X(SQRT, sqrt, FLT, F_SQRT(F_A), F_DIV(F_MUL(F_C(0.5), F_G), F_Y), TENSOR__SY, AS_IS, 0.1, 5, "square root") \
-    X(SQUARE, square, NUM, F_MUL(F_A, F_A), F_MUL(F_G, F_ADD(F_A, F_A)), TENSOR__SA, FULL, -3, 3, "x x") \
-    X(TAN, tan, FLT, F_TAN(F_A), F_MUL(F_G, F_ADD(F_C(1), F_MUL(F_Y, F_Y))), TENSOR__SY, FULL, -1.2, 1.2, "tangent") \
-    X(TANH, tanh, FLT, F_TANH(F_A), F_MUL(F_G, F_SUB(F_C(1), F_MUL(F_Y, F_Y))), TENSOR__SY, AS_IS, -3, 3, "hyperbolic tangent") \
-    X(TRUNC, trunc, NUM, F_TRUNC(F_A), F_C(0), 0, AS_IS, -3, 3, "x without its fraction")
+    X(ABS, abs, NUM, F_ABS(F_A), F_MUL(F_G, F_SIGN(F_A)), TENSOR__SA, AS_IS) \
+    X(ACOS, acos, FLT, F_ACOS(F_A), F_NEG(F_MUL(F_G, F_RSQRT(F_SUB(F_C(1), F_MUL(F_A, F_A))))), TENSOR__SA, FULL) \
+    X(ASIN, asin, FLT, F_ASIN(F_A), F_MUL(F_G, F_RSQRT(F_SUB(F_C(1), F_MUL(F_A, F_A)))), TENSOR__SA, FULL) \
+    X(ATAN, atan, FLT, F_ATAN(F_A), F_DIV(F_G, F_ADD(F_C(1), F_MUL(F_A, F_A))), TENSOR__SA, AS_IS) \
+    X(CEIL, ceil, NUM, F_CEIL(F_A), F_C(0), 0, AS_IS) \
+    X(CLAMP, clamp, NUM, F_MIN(F_P(1), F_MAX(F_P(0), F_A)), F_SEL(F_AND(F_GE(F_A, F_P(0)), F_LE(F_A, F_P(1))), F_G, F_C(0)), TENSOR__SA, AS_IS) \
+    X(COS, cos, FLT, F_COS(F_A), F_NEG(F_MUL(F_G, F_SIN(F_A))), TENSOR__SA, AS_IS) \
+    X(COSH, cosh, FLT, F_COSH(F_A), F_MUL(F_G, F_SINH(F_A)), TENSOR__SA, FULL) \
+    X(ELU, elu, FLT, F_SEL(F_GT(F_A, F_C(0)), F_A, F_MUL(F_P(0), F_EXPM1(F_A))), F_SEL(F_GT(F_A, F_C(0)), F_G, F_MUL(F_G, F_MUL(F_P(0), F_EXP(F_A)))), TENSOR__SA, AS_IS) \
+    X(ENTR, entr, FLT, F_SEL(F_GT(F_A, F_C(0)), F_NEG(F_MUL(F_A, F_LOG(F_A))), F_SEL(F_LT(F_A, F_C(0)), F_NEG(F_INF), F_MUL(F_A, F_C(0)))), F_MUL(F_G, F_SUB(F_NEG(F_LOG(F_A)), F_C(1))), TENSOR__SA, AS_IS) \
+    X(ERF, erf, FLT, F_ERF(F_A), F_MUL(F_G, F_MUL(F_C(1.1283791670955126), F_EXP(F_NEG(F_MUL(F_A, F_A))))), TENSOR__SA, AS_IS) \
+    X(ERFC, erfc, FLT, F_ERFC(F_A), F_MUL(F_G, F_MUL(F_C(-1.1283791670955126), F_EXP(F_NEG(F_MUL(F_A, F_A))))), TENSOR__SA, AS_IS) \
+    X(EXP, exp, FLT, F_EXP(F_A), F_MUL(F_G, F_Y), TENSOR__SY, FULL) \
+    X(EXP2, exp2, FLT, F_EXP2(F_A), F_MUL(F_G, F_MUL(F_C(0.6931471805599453), F_Y)), TENSOR__SY, AS_IS) \
+    X(EXPM1, expm1, FLT, F_EXPM1(F_A), F_MUL(F_G, F_ADD(F_Y, F_C(1))), TENSOR__SY, FULL) \
+    X(FLOOR, floor, NUM, F_FLOOR(F_A), F_C(0), 0, AS_IS) \
+    X(GELU, gelu, FLT, F_GELU(F_A), F_MUL(F_G, F_ADD(F_MUL(F_C(0.5), F_ERFC(F_MUL(F_A, F_C(-0.7071067811865476)))), F_MUL(F_MUL(F_A, F_C(0.3989422804014327)), F_EXP(F_MUL(F_C(-0.5), F_MUL(F_A, F_A)))))), TENSOR__SA, AS_IS) \
+    X(GELU_TANH, gelu_tanh, FLT, F_MUL(F_MUL(F_C(0.5), F_A), F_ADD(F_C(1), F_TANH(F_GELU_U(F_A)))), F_MUL(F_G, F_GELU_TANH_D(F_A, F_TANH(F_GELU_U(F_A)))), TENSOR__SA, AS_IS) \
+    X(HARDSIGMOID, hardsigmoid, FLT, F_DIV(F_MIN(F_MAX(F_ADD(F_A, F_C(3)), F_C(0)), F_C(6)), F_C(6)), F_SEL(F_AND(F_GT(F_A, F_C(-3)), F_LT(F_A, F_C(3))), F_DIV(F_G, F_C(6)), F_C(0)), TENSOR__SA, AS_IS) \
+    X(HARDSWISH, hardswish, FLT, F_DIV(F_MUL(F_A, F_MIN(F_MAX(F_ADD(F_A, F_C(3)), F_C(0)), F_C(6))), F_C(6)), F_SEL(F_LE(F_A, F_C(-3)), F_C(0), F_SEL(F_LT(F_A, F_C(3)), F_MUL(F_G, F_ADD(F_DIV(F_A, F_C(3)), F_C(0.5))), F_G)), TENSOR__SA, AS_IS) \
+    X(HARDTANH, hardtanh, NUM, F_MIN(F_P(1), F_MAX(F_P(0), F_A)), F_SEL(F_OR(F_LE(F_A, F_P(0)), F_GE(F_A, F_P(1))), F_C(0), F_G), TENSOR__SA, AS_IS) \
+    X(LEAKY_RELU, leaky_relu, FLT, F_SEL(F_GT(F_A, F_C(0)), F_A, F_MUL(F_A, F_P(0))), F_SEL(F_GT(F_A, F_C(0)), F_G, F_MUL(F_G, F_P(0))), TENSOR__SA, AS_IS) \
+    X(LOG, log, FLT, F_LOG(F_A), F_DIV(F_G, F_A), TENSOR__SA, FULL) \
+    X(LOG10, log10, FLT, F_LOG10(F_A), F_DIV(F_G, F_MUL(F_A, F_C(2.302585092994046))), TENSOR__SA, FULL) \
+    X(LOG1P, log1p, FLT, F_LOG1P(F_A), F_DIV(F_G, F_ADD(F_C(1), F_A)), TENSOR__SA, FULL) \
+    X(LOG2, log2, FLT, F_LOG2(F_A), F_DIV(F_G, F_MUL(F_A, F_C(0.6931471805599453))), TENSOR__SA, FULL) \
+    X(LOGSIGMOID, logsigmoid, FLT, F_SUB(F_MIN(F_A, F_C(0)), F_LOG1P(F_EXP(F_NEG(F_ABS(F_A))))), F_MUL(F_G, F_SIGMOID(F_NEG(F_A))), TENSOR__SA, AS_IS) \
+    X(MISH, mish, FLT, F_MUL(F_A, F_TANH(F_LOG1P(F_EXP(F_A)))), F_MUL(F_G, F_MISH_D(F_A, F_TANH(F_LOG1P(F_EXP(F_A))))), TENSOR__SA, AS_IS) \
+    X(NEG, neg, NUM, F_NEG(F_A), F_NEG(F_G), 0, AS_IS) \
+    X(RECIPROCAL, reciprocal, FLT, F_DIV(F_C(1), F_A), F_NEG(F_MUL(F_G, F_MUL(F_Y, F_Y))), TENSOR__SY, FULL) \
+    X(RELU, relu, NUM, F_SEL(F_LT(F_A, F_C(0)), F_C(0), F_A), F_SEL(F_LE(F_Y, F_C(0)), F_C(0), F_G), TENSOR__SY, AS_IS) \
+    X(ROUND, round, NUM, F_ROUND(F_A), F_C(0), 0, AS_IS) \
+    X(RSQRT, rsqrt, FLT, F_RSQRT(F_A), F_MUL(F_MUL(F_C(-0.5), F_G), F_MUL(F_Y, F_MUL(F_Y, F_Y))), TENSOR__SY, FULL) \
+    X(SIGMOID, sigmoid, FLT, F_SIGMOID(F_A), F_MUL(F_G, F_MUL(F_Y, F_SUB(F_C(1), F_Y))), TENSOR__SY, AS_IS) \
+    X(SIGN, sign, NUM, F_SIGN(F_A), F_C(0), 0, AS_IS) \
+    X(SILU, silu, FLT, F_MUL(F_A, F_SIGMOID(F_A)), F_MUL(F_G, F_MUL(F_SIGMOID(F_A), F_ADD(F_C(1), F_MUL(F_A, F_SUB(F_C(1), F_SIGMOID(F_A)))))), TENSOR__SA, AS_IS) \
+    X(SIN, sin, FLT, F_SIN(F_A), F_MUL(F_G, F_COS(F_A)), TENSOR__SA, AS_IS) \
+    X(SINH, sinh, FLT, F_SINH(F_A), F_MUL(F_G, F_COSH(F_A)), TENSOR__SA, FULL) \
+    X(SOFTPLUS, softplus, FLT, F_SEL(F_GT(F_MUL(F_A, F_P(0)), F_P(1)), F_A, F_DIV(F_LOG1P(F_EXP(F_MUL(F_A, F_P(0)))), F_P(0))), F_SEL(F_GT(F_MUL(F_A, F_P(0)), F_P(1)), F_G, F_MUL(F_G, F_SIGMOID(F_MUL(F_A, F_P(0))))), TENSOR__SA, FULL) \
+    X(SQRT, sqrt, FLT, F_SQRT(F_A), F_DIV(F_MUL(F_C(0.5), F_G), F_Y), TENSOR__SY, AS_IS) \
+    X(SQUARE, square, NUM, F_MUL(F_A, F_A), F_MUL(F_G, F_ADD(F_A, F_A)), TENSOR__SA, FULL) \
+    X(TAN, tan, FLT, F_TAN(F_A), F_MUL(F_G, F_ADD(F_C(1), F_MUL(F_Y, F_Y))), TENSOR__SY, FULL) \
+    X(TANH, tanh, FLT, F_TANH(F_A), F_MUL(F_G, F_SUB(F_C(1), F_MUL(F_Y, F_Y))), TENSOR__SY, AS_IS) \
+    X(TRUNC, trunc, NUM, F_TRUNC(F_A), F_C(0), 0, AS_IS)
 
 // Copies with conversion: clone, to, contiguous, copy_ and the copies inside other ops. Saves nothing.
 #define TENSOR_OPS_COPY(X) \
-    X(CLONE, clone, NUM, F_A, F_G, 0, AS_IS, -3, 3, "a copy, dtype converted")
+    X(CLONE, clone, NUM, F_A, F_G, 0, AS_IS)
 
 #define TENSOR_OPS_BINARY(X) \
-    X(ADD, add, NUM, F_ADD(F_A, F_B), F_G, F_G, 0, AS_IS, -3, 3, "a + b") \
-    X(ATAN2, atan2, FLT, F_ATAN2(F_A, F_B), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_DIV(F_MUL(F_G, F_B), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B)))), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_NEG(F_DIV(F_MUL(F_G, F_A), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B))))), TENSOR__SA | TENSOR__SB, AS_IS, 0.2, 3, "angle of the point (b, a)") \
-    X(DIV, div, FLT, F_DIV(F_A, F_B), F_DIV(F_G, F_B), F_NEG(F_DIV(F_MUL(F_G, F_DIV(F_A, F_B)), F_B)), TENSOR__SA | TENSOR__SB, AS_IS, 0.3, 3, "a / b") \
-    X(FLOOR_DIVIDE, floor_divide, NUM, F_FLOORDIV(F_A, F_B), F_C(0), F_C(0), 0, AS_IS, 0.3, 3, "floor(a / b)") \
-    X(FMOD, fmod, NUM, F_FMOD(F_A, F_B), F_G, F_NEG(F_MUL(F_G, F_TRUNC(F_DIV(F_A, F_B)))), TENSOR__SA | TENSOR__SB, AS_IS, 0.3, 3, "remainder with the sign of a") \
-    X(MAXIMUM, maximum, NUM, F_MAX(F_A, F_B), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_A, F_B), F_C(0), F_G)), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_B, F_A), F_C(0), F_G)), TENSOR__SA | TENSOR__SB, AS_IS, -3, 3, "larger of two; ties share the gradient") \
-    X(MINIMUM, minimum, NUM, F_MIN(F_A, F_B), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_B, F_A), F_C(0), F_G)), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_A, F_B), F_C(0), F_G)), TENSOR__SA | TENSOR__SB, AS_IS, -3, 3, "smaller of two; ties share the gradient") \
-    X(MUL, mul, NUM, F_MUL(F_A, F_B), F_MUL(F_G, F_B), F_MUL(F_G, F_A), TENSOR__SA | TENSOR__SB, AS_IS, -3, 3, "a b") \
-    X(POW, pow, NUM, F_POW(F_A, F_B), F_SEL(F_EQ(F_B, F_C(0)), F_C(0), F_MUL(F_G, F_MUL(F_B, F_POW(F_A, F_SUB(F_B, F_C(1)))))), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_GE(F_B, F_C(0))), F_C(0), F_MUL(F_G, F_MUL(F_Y, F_LOG(F_A)))), TENSOR__SA | TENSOR__SB | TENSOR__SY, FULL, 0.3, 3, "a^b") \
-    X(REMAINDER, remainder, NUM, F_REMAINDER(F_A, F_B), F_G, F_NEG(F_MUL(F_G, F_FLOORDIV(F_A, F_B))), TENSOR__SA | TENSOR__SB, AS_IS, 0.3, 3, "remainder with the sign of b") \
-    X(SUB, sub, NUM, F_SUB(F_A, F_B), F_G, F_NEG(F_G), 0, AS_IS, -3, 3, "a - b")
+    X(ADD, add, NUM, F_ADD(F_A, F_B), F_G, F_G, 0, AS_IS) \
+    X(ATAN2, atan2, FLT, F_ATAN2(F_A, F_B), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_DIV(F_MUL(F_G, F_B), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B)))), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_NEG(F_DIV(F_MUL(F_G, F_A), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B))))), TENSOR__SA | TENSOR__SB, AS_IS) \
+    X(DIV, div, FLT, F_DIV(F_A, F_B), F_DIV(F_G, F_B), F_NEG(F_DIV(F_MUL(F_G, F_DIV(F_A, F_B)), F_B)), TENSOR__SA | TENSOR__SB, AS_IS) \
+    X(FLOOR_DIVIDE, floor_divide, NUM, F_FLOORDIV(F_A, F_B), F_C(0), F_C(0), 0, AS_IS) \
+    X(FMOD, fmod, NUM, F_FMOD(F_A, F_B), F_G, F_NEG(F_MUL(F_G, F_TRUNC(F_DIV(F_A, F_B)))), TENSOR__SA | TENSOR__SB, AS_IS) \
+    X(MAXIMUM, maximum, NUM, F_MAX(F_A, F_B), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_A, F_B), F_C(0), F_G)), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_B, F_A), F_C(0), F_G)), TENSOR__SA | TENSOR__SB, AS_IS) \
+    X(MINIMUM, minimum, NUM, F_MIN(F_A, F_B), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_B, F_A), F_C(0), F_G)), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_A, F_B), F_C(0), F_G)), TENSOR__SA | TENSOR__SB, AS_IS) \
+    X(MUL, mul, NUM, F_MUL(F_A, F_B), F_MUL(F_G, F_B), F_MUL(F_G, F_A), TENSOR__SA | TENSOR__SB, AS_IS) \
+    X(POW, pow, NUM, F_POW(F_A, F_B), F_SEL(F_EQ(F_B, F_C(0)), F_C(0), F_MUL(F_G, F_MUL(F_B, F_POW(F_A, F_SUB(F_B, F_C(1)))))), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_GE(F_B, F_C(0))), F_C(0), F_MUL(F_G, F_MUL(F_Y, F_LOG(F_A)))), TENSOR__SA | TENSOR__SB | TENSOR__SY, FULL) \
+    X(REMAINDER, remainder, NUM, F_REMAINDER(F_A, F_B), F_G, F_NEG(F_MUL(F_G, F_FLOORDIV(F_A, F_B))), TENSOR__SA | TENSOR__SB, AS_IS) \
+    X(SUB, sub, NUM, F_SUB(F_A, F_B), F_G, F_NEG(F_G), 0, AS_IS)
 
 #define TENSOR_OPS_TERNARY(X) \
-    X(ADDCDIV, addcdiv, FLT, F_ADD(F_A, F_MUL(F_P(0), F_DIV(F_B, F_C_))), F_G, F_DIV(F_MUL(F_G, F_P(0)), F_C_), F_NEG(F_DIV(F_MUL(F_MUL(F_G, F_P(0)), F_DIV(F_B, F_C_)), F_C_)), TENSOR__SB | TENSOR__SC, AS_IS, 0.3, 3, "x + value a / b") \
-    X(ADDCMUL, addcmul, NUM, F_ADD(F_A, F_MUL(F_P(0), F_MUL(F_B, F_C_))), F_G, F_MUL(F_G, F_MUL(F_P(0), F_C_)), F_MUL(F_G, F_MUL(F_P(0), F_B)), TENSOR__SB | TENSOR__SC, AS_IS, -3, 3, "x + value a b") \
-    X(LERP, lerp, FLT, F_SEL(F_LT(F_ABS(F_C_), F_C(0.5)), F_ADD(F_A, F_MUL(F_C_, F_SUB(F_B, F_A))), F_SUB(F_B, F_MUL(F_SUB(F_B, F_A), F_SUB(F_C(1), F_C_)))), F_MUL(F_G, F_SUB(F_C(1), F_C_)), F_MUL(F_G, F_C_), F_MUL(F_G, F_SUB(F_B, F_A)), TENSOR__SA | TENSOR__SB | TENSOR__SC, AS_IS, -3, 3, "a + weight (b - a)") \
-    X(WHERE, where, NUM, F_SEL(F_NE(F_A, F_C(0)), F_B, F_C_), F_C(0), F_SEL(F_NE(F_A, F_C(0)), F_G, F_C(0)), F_SEL(F_NE(F_A, F_C(0)), F_C(0), F_G), TENSOR__SA, AS_IS, -3, 3, "condition ? a : b")
+    X(ADDCDIV, addcdiv, FLT, F_ADD(F_A, F_MUL(F_P(0), F_DIV(F_B, F_C_))), F_G, F_DIV(F_MUL(F_G, F_P(0)), F_C_), F_NEG(F_DIV(F_MUL(F_MUL(F_G, F_P(0)), F_DIV(F_B, F_C_)), F_C_)), TENSOR__SB | TENSOR__SC, AS_IS) \
+    X(ADDCMUL, addcmul, NUM, F_ADD(F_A, F_MUL(F_P(0), F_MUL(F_B, F_C_))), F_G, F_MUL(F_G, F_MUL(F_P(0), F_C_)), F_MUL(F_G, F_MUL(F_P(0), F_B)), TENSOR__SB | TENSOR__SC, AS_IS) \
+    X(LERP, lerp, FLT, F_SEL(F_LT(F_ABS(F_C_), F_C(0.5)), F_ADD(F_A, F_MUL(F_C_, F_SUB(F_B, F_A))), F_SUB(F_B, F_MUL(F_SUB(F_B, F_A), F_SUB(F_C(1), F_C_)))), F_MUL(F_G, F_SUB(F_C(1), F_C_)), F_MUL(F_G, F_C_), F_MUL(F_G, F_SUB(F_B, F_A)), TENSOR__SA | TENSOR__SB | TENSOR__SC, AS_IS) \
+    X(WHERE, where, NUM, F_SEL(F_NE(F_A, F_C(0)), F_B, F_C_), F_C(0), F_SEL(F_NE(F_A, F_C(0)), F_G, F_C(0)), F_SEL(F_NE(F_A, F_C(0)), F_C(0), F_G), TENSOR__SA, AS_IS)
 
-// Results are bool; no gradient. Columns: ID, name, operands, kind, formula (a mask), class, doc.
+// Results are bool; no gradient. Columns: ID, name, operands, kind, formula (a mask), class.
 #define TENSOR_OPS_COMPARE(X) \
-    X(EQ, eq, 2, CMP, F_EQ(F_A, F_B), AS_IS, "a == b") \
-    X(GE, ge, 2, CMP, F_GE(F_A, F_B), AS_IS, "a >= b") \
-    X(GT, gt, 2, CMP, F_GT(F_A, F_B), AS_IS, "a > b") \
-    X(ISFINITE, isfinite, 1, CMP, F_EQ(F_SUB(F_A, F_A), F_C(0)), AS_IS, "neither infinite nor NaN") \
-    X(ISINF, isinf, 1, CMP, F_AND(F_EQ(F_ABS(F_A), F_INF), F_NE(F_SUB(F_A, F_A), F_C(0))), AS_IS, "infinite (no integer is)") \
-    X(ISNAN, isnan, 1, CMP, F_ISNAN(F_A), AS_IS, "not a number") \
-    X(LE, le, 2, CMP, F_LE(F_A, F_B), AS_IS, "a <= b") \
-    X(LOGICAL_AND, logical_and, 2, LOG, F_AND(F_NE(F_A, F_C(0)), F_NE(F_B, F_C(0))), AS_IS, "a and b") \
-    X(LOGICAL_NOT, logical_not, 1, LOG, F_EQ(F_A, F_C(0)), AS_IS, "not x") \
-    X(LOGICAL_OR, logical_or, 2, LOG, F_OR(F_NE(F_A, F_C(0)), F_NE(F_B, F_C(0))), AS_IS, "a or b") \
-    X(LOGICAL_XOR, logical_xor, 2, LOG, F_XOR(F_NE(F_A, F_C(0)), F_NE(F_B, F_C(0))), AS_IS, "either a or b") \
-    X(LT, lt, 2, CMP, F_LT(F_A, F_B), AS_IS, "a < b") \
-    X(NE, ne, 2, CMP, F_NE(F_A, F_B), AS_IS, "a != b")
+    X(EQ, eq, 2, CMP, F_EQ(F_A, F_B), AS_IS) \
+    X(GE, ge, 2, CMP, F_GE(F_A, F_B), AS_IS) \
+    X(GT, gt, 2, CMP, F_GT(F_A, F_B), AS_IS) \
+    X(ISFINITE, isfinite, 1, CMP, F_EQ(F_SUB(F_A, F_A), F_C(0)), AS_IS) \
+    X(ISINF, isinf, 1, CMP, F_AND(F_EQ(F_ABS(F_A), F_INF), F_NE(F_SUB(F_A, F_A), F_C(0))), AS_IS) \
+    X(ISNAN, isnan, 1, CMP, F_ISNAN(F_A), AS_IS) \
+    X(LE, le, 2, CMP, F_LE(F_A, F_B), AS_IS) \
+    X(LOGICAL_AND, logical_and, 2, LOG, F_AND(F_NE(F_A, F_C(0)), F_NE(F_B, F_C(0))), AS_IS) \
+    X(LOGICAL_NOT, logical_not, 1, LOG, F_EQ(F_A, F_C(0)), AS_IS) \
+    X(LOGICAL_OR, logical_or, 2, LOG, F_OR(F_NE(F_A, F_C(0)), F_NE(F_B, F_C(0))), AS_IS) \
+    X(LOGICAL_XOR, logical_xor, 2, LOG, F_XOR(F_NE(F_A, F_C(0)), F_NE(F_B, F_C(0))), AS_IS) \
+    X(LT, lt, 2, CMP, F_LT(F_A, F_B), AS_IS) \
+    X(NE, ne, 2, CMP, F_NE(F_A, F_B), AS_IS)
 
-// Integers and bool; no gradient. Columns: ID, name, operands, formula on int64_t a, b, class, doc.
+// Integers and bool; no gradient. Columns: ID, name, operands, formula on int64_t a, b, class.
 #define TENSOR_OPS_BITWISE(X) \
-    X(BITWISE_AND, bitwise_and, 2, a & b, AS_IS, "bits in both") \
-    X(BITWISE_LEFT_SHIFT, bitwise_left_shift, 2, b < 0 || b > 63 ? 0 : (int64_t)((uint64_t)a << b), AS_IS, "a 2^b; 0 if b is too large") \
-    X(BITWISE_NOT, bitwise_not, 1, ~a, AS_IS, "bits flipped; logical not for bool") \
-    X(BITWISE_OR, bitwise_or, 2, a | b, AS_IS, "bits in either") \
-    X(BITWISE_RIGHT_SHIFT, bitwise_right_shift, 2, a >> (b < 0 || b > 63 ? 63 : b), AS_IS, "floor(a / 2^b); 0 or -1 if b is too large") \
-    X(BITWISE_XOR, bitwise_xor, 2, a ^ b, AS_IS, "bits in one only")
+    X(BITWISE_AND, bitwise_and, 2, a & b, AS_IS) \
+    X(BITWISE_LEFT_SHIFT, bitwise_left_shift, 2, b < 0 || b > 63 ? 0 : (int64_t)((uint64_t)a << b), AS_IS) \
+    X(BITWISE_NOT, bitwise_not, 1, ~a, AS_IS) \
+    X(BITWISE_OR, bitwise_or, 2, a | b, AS_IS) \
+    X(BITWISE_RIGHT_SHIFT, bitwise_right_shift, 2, a >> (b < 0 || b > 63 ? 63 : b), AS_IS) \
+    X(BITWISE_XOR, bitwise_xor, 2, a ^ b, AS_IS) \
+    X(GCD, gcd, 2, tensor__gcd_i64(a, b), AS_IS) \
+    X(LCM, lcm, 2, tensor__lcm_i64(a, b), AS_IS)
 
 // Kind DBL: formula in C on doubles, derivatives in the vocabulary (and p).
 #define TENSOR_OPS_DOUBLE1(X) \
-    X(ACOSH, acosh, DBL, acosh(F_A), F_MUL(F_G, F_RSQRT(F_SUB(F_MUL(F_A, F_A), F_C(1)))), TENSOR__SA, AS_IS, 1.1, 4, "inverse of cosh") \
-    X(ASINH, asinh, DBL, asinh(F_A), F_MUL(F_G, F_RSQRT(F_ADD(F_MUL(F_A, F_A), F_C(1)))), TENSOR__SA, AS_IS, -3, 3, "inverse of sinh") \
-    X(ATANH, atanh, DBL, atanh(F_A), F_DIV(F_G, F_SUB(F_C(1), F_MUL(F_A, F_A))), TENSOR__SA, AS_IS, -0.9, 0.9, "inverse of tanh") \
-    X(ERFINV, erfinv, DBL, tensor__erfinv_f64(F_A), F_MUL(F_G, F_MUL(F_C(0.886226925452758), F_EXP(F_POW(F_ERFINV(F_A), F_C(2))))), TENSOR__SA, FULL, -0.9, 0.9, "inverse of erf") \
-    X(LGAMMA, lgamma, DBL, tensor__lgamma_f64(F_A), F_MUL(F_G, F_POLYGAMMA(0, F_A)), TENSOR__SA, AS_IS, 0.3, 5, "log of |gamma(x)|") \
-    X(POLYGAMMA, polygamma, DBL, tensor__polygamma_f64(F_P(0), F_A), F_MUL(F_G, F_POLYGAMMA(p[0] + 1, F_A)), TENSOR__SA, AS_IS, 0.6, 5, "n-th derivative of digamma") \
-    X(SINC, sinc, DBL, F_A == 0 ? 1 : sin(3.141592653589793 * F_A) / (3.141592653589793 * F_A), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_DIV(F_MUL(F_G, F_SUB(F_COS(F_MUL(F_A, F_C(3.141592653589793))), F_DIV(F_SIN(F_MUL(F_A, F_C(3.141592653589793))), F_MUL(F_A, F_C(3.141592653589793))))), F_A)), TENSOR__SA, AS_IS, 0.2, 3, "sin(pi x) / (pi x), 1 at 0")
+    X(ACOSH, acosh, DBL, acosh(F_A), F_MUL(F_G, F_RSQRT(F_SUB(F_MUL(F_A, F_A), F_C(1)))), TENSOR__SA, AS_IS) \
+    X(ASINH, asinh, DBL, asinh(F_A), F_MUL(F_G, F_RSQRT(F_ADD(F_MUL(F_A, F_A), F_C(1)))), TENSOR__SA, AS_IS) \
+    X(ATANH, atanh, DBL, atanh(F_A), F_DIV(F_G, F_SUB(F_C(1), F_MUL(F_A, F_A))), TENSOR__SA, AS_IS) \
+    X(BESSEL_I, bessel_i, DBL, tensor__bessel_i_f64(F_P(0), F_P(1), F_A), F_MUL(F_G, F_SUB(F_BESSEL_I(1 - p[0], p[1], F_A), F_ADD(F_SEL(F_EQ(F_P(1), F_C(0)), F_C(0), F_MUL(F_SIGN(F_A), F_Y)), F_SEL(F_EQ(F_P(0), F_C(0)), F_C(0), F_SEL(F_EQ(F_A, F_C(0)), F_C(0.5), F_DIV(F_Y, F_A)))))), TENSOR__SA | TENSOR__SY, AS_IS) \
+    X(ERFCX, erfcx, DBL, tensor__erfcx_f64(F_A), F_MUL(F_G, F_SUB(F_MUL(F_MUL(F_C(2), F_A), F_Y), F_C(1.1283791670955126))), TENSOR__SA | TENSOR__SY, AS_IS) \
+    X(ERFINV, erfinv, DBL, tensor__erfinv_f64(F_A), F_MUL(F_G, F_MUL(F_C(0.886226925452758), F_EXP(F_POW(F_ERFINV(F_A), F_C(2))))), TENSOR__SA, FULL) \
+    X(LGAMMA, lgamma, DBL, tensor__lgamma_f64(F_A), F_MUL(F_G, F_POLYGAMMA(0, F_A)), TENSOR__SA, AS_IS) \
+    X(NDTRI, ndtri, DBL, tensor__ndtri_f64(F_A), F_MUL(F_G, F_MUL(F_C(2.5066282746310002), F_EXP(F_MUL(F_C(0.5), F_MUL(F_Y, F_Y))))), TENSOR__SY, AS_IS) \
+    X(POLYGAMMA, polygamma, DBL, tensor__polygamma_f64(F_P(0), F_A), F_MUL(F_G, F_POLYGAMMA(p[0] + 1, F_A)), TENSOR__SA, AS_IS) \
+    X(SINC, sinc, DBL, F_A == 0 ? 1 : sin(3.141592653589793 * F_A) / (3.141592653589793 * F_A), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_DIV(F_MUL(F_G, F_SUB(F_COS(F_MUL(F_A, F_C(3.141592653589793))), F_DIV(F_SIN(F_MUL(F_A, F_C(3.141592653589793))), F_MUL(F_A, F_C(3.141592653589793))))), F_A)), TENSOR__SA, AS_IS)
 
 #define TENSOR_OPS_DOUBLE2(X) \
-    X(COPYSIGN, copysign, DBL, copysign(F_A, F_B), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_MUL(F_G, F_DIV(F_Y, F_A))), F_C(0), TENSOR__SA | TENSOR__SY, AS_IS, -3, 3, "|a| with the sign of b") \
-    X(HYPOT, hypot, DBL, hypot(F_A, F_B), F_MUL(F_G, F_DIV(F_A, F_Y)), F_MUL(F_G, F_DIV(F_B, F_Y)), TENSOR__SA | TENSOR__SB | TENSOR__SY, AS_IS, 0.3, 3, "sqrt(a^2 + b^2)") \
-    X(LOGADDEXP, logaddexp, DBL, tensor__logaddexp_f64(F_A, F_B, 1), F_MUL(F_G, F_SIGMOID(F_SUB(F_A, F_B))), F_MUL(F_G, F_SIGMOID(F_SUB(F_B, F_A))), TENSOR__SA | TENSOR__SB, AS_IS, -3, 3, "log(e^a + e^b)") \
-    X(LOGADDEXP2, logaddexp2, DBL, tensor__logaddexp_f64(F_A, F_B, 0.6931471805599453), F_MUL(F_G, F_SIGMOID(F_MUL(F_C(0.6931471805599453), F_SUB(F_A, F_B)))), F_MUL(F_G, F_SIGMOID(F_MUL(F_C(0.6931471805599453), F_SUB(F_B, F_A)))), TENSOR__SA | TENSOR__SB, AS_IS, -3, 3, "log2(2^a + 2^b)") \
-    X(XLOGY, xlogy, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log(F_B), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(0))), F_C(0), F_MUL(F_G, F_LOG(F_B))), F_MUL(F_G, F_DIV(F_A, F_B)), TENSOR__SA | TENSOR__SB, AS_IS, 0.3, 3, "a log(b), 0 where a is 0")
+    X(COPYSIGN, copysign, DBL, copysign(F_A, F_B), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_MUL(F_G, F_DIV(F_Y, F_A))), F_C(0), TENSOR__SA | TENSOR__SY, AS_IS) \
+    X(HURWITZ_ZETA, hurwitz_zeta, DBL, tensor__hurwitz_f64(F_A, F_B), F_C(0), F_NEG(F_MUL(F_G, F_MUL(F_A, F_ZETA(F_ADD(F_A, F_C(1)), F_B)))), TENSOR__SA | TENSOR__SB, AS_IS) \
+    X(HYPOT, hypot, DBL, hypot(F_A, F_B), F_MUL(F_G, F_DIV(F_A, F_Y)), F_MUL(F_G, F_DIV(F_B, F_Y)), TENSOR__SA | TENSOR__SB | TENSOR__SY, AS_IS) \
+    X(INCOMPLETE_GAMMA, incomplete_gamma, DBL, tensor__igamma_f64(F_P(0), F_A, F_B), F_C(0), F_MUL(F_MUL(F_G, F_SUB(F_C(1), F_MUL(F_C(2), F_P(0)))), F_EXP(F_SUB(F_SUB(F_MUL(F_SUB(F_A, F_C(1)), F_LOG(F_B)), F_B), F_LGAMMA(F_A)))), TENSOR__SA | TENSOR__SB, AS_IS) \
+    X(LOGADDEXP, logaddexp, DBL, tensor__logaddexp_f64(F_A, F_B, 1), F_MUL(F_G, F_SIGMOID(F_SUB(F_A, F_B))), F_MUL(F_G, F_SIGMOID(F_SUB(F_B, F_A))), TENSOR__SA | TENSOR__SB, AS_IS) \
+    X(LOGADDEXP2, logaddexp2, DBL, tensor__logaddexp_f64(F_A, F_B, 0.6931471805599453), F_MUL(F_G, F_SIGMOID(F_MUL(F_C(0.6931471805599453), F_SUB(F_A, F_B)))), F_MUL(F_G, F_SIGMOID(F_MUL(F_C(0.6931471805599453), F_SUB(F_B, F_A)))), TENSOR__SA | TENSOR__SB, AS_IS) \
+    X(XLOG1PY, xlog1py, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log1p(F_B), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(-1))), F_C(0), F_MUL(F_G, F_LOG1P(F_B))), F_MUL(F_G, F_DIV(F_A, F_ADD(F_B, F_C(1)))), TENSOR__SA | TENSOR__SB, AS_IS) \
+    X(XLOGY, xlogy, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log(F_B), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(0))), F_C(0), F_MUL(F_G, F_LOG(F_B))), F_MUL(F_G, F_DIV(F_A, F_B)), TENSOR__SA | TENSOR__SB, AS_IS)
 
 // The rest. Columns: ID, name, family, inputs, outputs, CPU kernel, scratch, gradient (NOGRAD), saves,
-// class, doc.
+// class. Rows that no public function names, and outputs that it does not show:
+//
+//   AS_STRIDED_BACKWARD   zeros with g added at the places of a view
+//   CUMMAX CUMMIN         the index of the largest or smallest so far, the last of ties
+//   INDEX                 the flat places that broadcast indices name
+//   KTHVALUE              the index of the k-th smallest; k = 0: of the median, -1: of the nanmedian
+//   LINALG_DET            the determinant, its sign, the log of its absolute value
+//   LINALG_SWAPS          the row swaps of LINALG_LU_FACTOR as one order of all rows
+//   LINEAR_SCAN           y_k = a_k + b_k y_(k-1) along the last dim, from its end if reverse
+//   LOG_SOFTMAX_BACKWARD  g - exp(y) sum(g) of g, y
+//   MODE                  the last index of the most frequent value
+//   NONZERO               the places of the true elements of a mask: flat, or [n, ndim] if by_dim
+//   PROD_OTHERS           the product of all elements of the last dim except the own one
+//   SLICE_BACKWARD        zeros with g at the places of a slice
+//   SOFTMAX_BACKWARD      y (g - sum(g y)) of g, y
+//   SORT TOPK             indices; the values are gathered with them
 #define TENSOR_OPS_OTHER(X) \
-    X(AMAX, amax, REDUCE, 1, 1, tensor__cpu_amax, NULL, tensor__grad_amax, TENSOR__SA | TENSOR__SY, AS_IS, "largest element; ties share the gradient") \
-    X(AMIN, amin, REDUCE, 1, 1, tensor__cpu_amin, NULL, tensor__grad_amax, TENSOR__SA | TENSOR__SY, AS_IS, "smallest element; ties share the gradient") \
-    X(ALL, all, REDUCE, 1, 1, tensor__cpu_all, NULL, NOGRAD, 0, AS_IS, "whether all are true") \
-    X(ANY, any, REDUCE, 1, 1, tensor__cpu_any, NULL, NOGRAD, 0, AS_IS, "whether any is true") \
-    X(ARANGE, arange, FILL, 0, 1, tensor__cpu_fill, NULL, NOGRAD, 0, AS_IS, "f[0] + i f[1]") \
-    X(ARGMAX, argmax, ROWS, 1, 1, tensor__cpu_argmax, tensor__scratch_rows, NOGRAD, 0, AS_IS, "index of the largest along the last dim") \
-    X(ARGMIN, argmin, ROWS, 1, 1, tensor__cpu_argmin, tensor__scratch_rows, NOGRAD, 0, AS_IS, "index of the smallest along the last dim") \
-    X(AS_STRIDED, as_strided, VIEW, 1, 1, NULL, NULL, tensor__grad_as_strided, 0, AS_IS, "any view: offset and strides are given") \
-    X(AS_STRIDED_BACKWARD, as_strided_backward, INDEX, 1, 1, tensor__cpu_as_strided_backward, NULL, tensor__grad_as_strided_backward, 0, AS_IS, "zeros with g added at the places of a view") \
-    X(AS_STRIDED_SCATTER, as_strided_scatter, COMPOSED, 2, 1, NULL, NULL, tensor__grad_as_strided_scatter, 0, AS_IS, "x with a view of it replaced") \
-    X(BERNOULLI, bernoulli, RANDOM, 1, 1, tensor__cpu_bernoulli, NULL, NOGRAD, 0, AS_IS, "1 with probability p") \
-    X(CAT, cat, COMPOSED, -1, 1, NULL, NULL, tensor__grad_cat, 0, AS_IS, "tensors joined along dim") \
-    X(CUMMAX, cummax, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "index of the largest so far along the last dim, last of ties") \
-    X(CUMMIN, cummin, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "index of the smallest so far along the last dim, last of ties") \
-    X(CUMPROD, cumprod, ROWS, 1, 1, tensor__cpu_cumprod, tensor__scratch_rows, tensor__grad_cumprod, TENSOR__SA | TENSOR__SY, FULL, "running product along the last dim") \
-    X(CUMSUM, cumsum, ROWS, 1, 1, tensor__cpu_cumsum, tensor__scratch_rows, tensor__grad_cumsum, 0, FULL, "running sum along the last dim, from its end if reverse") \
-    X(CUSTOM, custom, CUSTOM, -1, 1, NULL, NULL, tensor__grad_custom, 0, AS_IS, "a user's function") \
-    X(EXPAND, expand, VIEW, 1, 1, NULL, NULL, tensor__grad_expand, 0, AS_IS, "sizes of 1 repeated without a copy") \
-    X(FILL, fill, FILL, 0, 1, tensor__cpu_fill, NULL, tensor__grad_fill, 0, AS_IS, "f[0] everywhere") \
-    X(GATHER, gather, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_gather, TENSOR__SB, AS_IS, "elements named by index along dim") \
-    X(INDEX, index, INDEX, -1, 1, tensor__cpu_places, NULL, NOGRAD, 0, AS_IS, "flat places that broadcast indices name; index k runs over i[k]") \
-    X(INDEX_ADD, index_add, INDEX, 3, 1, tensor__cpu_index, tensor__scratch_index, tensor__grad_index_add, TENSOR__SB, AS_IS, "rows added at index along dim") \
-    X(INDEX_COPY, index_copy, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_index_copy, TENSOR__SB, AS_IS, "rows replaced at index along dim") \
-    X(INDEX_SELECT, index_select, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_index_select, TENSOR__SB, AS_IS, "rows named by index along dim") \
-    X(KTHVALUE, kthvalue, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "index of the k-th smallest along the last dim; 0: median, -1: nanmedian") \
-    X(LINALG_CHOLESKY, linalg_cholesky, LINALG, 1, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_cholesky, TENSOR__SY, AS_IS, "lower L of L LT = x") \
-    X(LINALG_DET, linalg_det, LINALG, 1, 3, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_det, TENSOR__SA | TENSOR__SY, AS_IS, "determinant, its sign, log of its absolute value") \
-    X(LINALG_EIGH, linalg_eigh, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_eigh, TENSOR__SY | TENSOR__SY1, AS_IS, "eigenvalues and eigenvectors of a symmetric matrix, ascending") \
-    X(LINALG_LU_FACTOR, linalg_lu_factor, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_lu_factor, TENSOR__SY | TENSOR__SY1, AS_IS, "L and U in one matrix, row swaps from 1") \
-    X(LINALG_PINV, linalg_pinv, COMPOSED, 1, 1, NULL, NULL, tensor__grad_pinv, TENSOR__SA | TENSOR__SY, APART, "Moore-Penrose inverse") \
-    X(LINALG_QR, linalg_qr, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_qr, TENSOR__SY | TENSOR__SY1, AS_IS, "Q and R, Q square if complete") \
-    X(LINALG_SOLVE, linalg_solve, LINALG, 2, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_solve, TENSOR__SA | TENSOR__SY, AS_IS, "X of a X = b") \
-    X(LINALG_SOLVE_TRIANGULAR, linalg_solve_triangular, LINALG, 2, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_solve_triangular, TENSOR__SA | TENSOR__SY, AS_IS, "X of a X = b, a upper or lower, ones on its diagonal if unitriangular") \
-    X(LINALG_SVD, linalg_svd, LINALG, 1, 3, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_svd, TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, AS_IS, "singular vectors and values, descending") \
-    X(LINALG_SWAPS, linalg_swaps, LINALG, 1, 1, tensor__cpu_linalg, tensor__scratch_linalg, NOGRAD, 0, AS_IS, "row swaps as one order of all rows") \
-    X(LINEAR_SCAN, linear_scan, ROWS, 2, 1, tensor__cpu_linear_scan, tensor__scratch_rows, tensor__grad_linear_scan, TENSOR__SB | TENSOR__SY, AS_IS, "y_k = a_k + b_k y_(k-1) along the last dim, from its end if reverse") \
-    X(LOG_SOFTMAX, log_softmax, ROWS, 1, 1, tensor__cpu_log_softmax, tensor__scratch_rows, tensor__grad_log_softmax, TENSOR__SY, FULL, "x - logsumexp(x) along the last dim") \
-    X(LOG_SOFTMAX_BACKWARD, log_softmax_backward, ROWS, 2, 1, tensor__cpu_log_softmax_backward, tensor__scratch_rows, NOGRAD, 0, AS_IS, "g - exp(y) sum(g); inputs g, y") \
-    X(LOGCUMSUMEXP, logcumsumexp, ROWS, 1, 1, tensor__cpu_logcumsumexp, tensor__scratch_rows, tensor__grad_logcumsumexp, TENSOR__SA | TENSOR__SY, AS_IS, "running logsumexp along the last dim") \
-    X(LOGSUMEXP, logsumexp, ROWS, 1, 1, tensor__cpu_logsumexp, tensor__scratch_rows, tensor__grad_logsumexp, TENSOR__SA | TENSOR__SY, FULL, "log of the sum of e^x along the last dim") \
-    X(MATMUL, matmul, MATMUL, 2, 1, tensor__cpu_matmul, tensor__scratch_matmul, tensor__grad_matmul, TENSOR__CROSS, LOW, "batched matrix product") \
-    X(MEAN, mean, REDUCE, 1, 1, tensor__cpu_mean, NULL, tensor__grad_mean, 0, AS_IS, "mean over the dims of mask") \
-    X(MODE, mode, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "last index of the most frequent value along the last dim") \
-    X(MULTINOMIAL, multinomial, RANDOM, 1, 1, tensor__cpu_multinomial, NULL, NOGRAD, 0, AS_IS, "num_samples indices drawn from rows of weights") \
-    X(NONZERO, nonzero, INDEX, 1, 1, tensor__cpu_nonzero, NULL, NOGRAD, 0, AS_IS, "places of the true elements of a mask: flat, or [n, ndim] if by_dim") \
-    X(NORM, norm, ROWS, 1, 1, tensor__cpu_norm, tensor__scratch_rows, tensor__grad_norm, TENSOR__SA | TENSOR__SY, FULL, "2-norm along the last dim") \
-    X(PERMUTE, permute, VIEW, 1, 1, NULL, NULL, tensor__grad_permute, 0, AS_IS, "dims in the order i[]") \
-    X(POISSON, poisson, RANDOM, 1, 1, tensor__cpu_poisson, NULL, NOGRAD, 0, AS_IS, "counts of events at rate x") \
-    X(PROD, prod, REDUCE, 1, 1, tensor__cpu_prod, NULL, tensor__grad_prod, TENSOR__SA, FULL, "product") \
-    X(PROD_OTHERS, prod_others, ROWS, 1, 1, tensor__cpu_prod_others, tensor__scratch_rows, NOGRAD, 0, AS_IS, "product of all elements of the last dim but the own one") \
-    X(RAND, rand, RANDOM, 0, 1, tensor__cpu_rand, NULL, NOGRAD, 0, AS_IS, "uniform in [f[0], f[1])") \
-    X(RANDINT, randint, RANDOM, 0, 1, tensor__cpu_randint, NULL, NOGRAD, 0, AS_IS, "integers in [from, to)") \
-    X(RANDN, randn, RANDOM, 0, 1, tensor__cpu_randn, NULL, NOGRAD, 0, AS_IS, "normal with mean f[0], deviation f[1]") \
-    X(RANDPERM, randperm, RANDOM, 0, 1, tensor__cpu_randperm, NULL, NOGRAD, 0, AS_IS, "a random order of 0..n-1") \
-    X(RESHAPE, reshape, VIEW, 1, 1, NULL, NULL, tensor__grad_reshape, 0, AS_IS, "other sizes over the same elements") \
-    X(SCATTER, scatter, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter, TENSOR__SB, AS_IS, "elements replaced at index along dim") \
-    X(SCATTER_ADD, scatter_add, INDEX, 3, 1, tensor__cpu_index, tensor__scratch_index, tensor__grad_scatter_add, TENSOR__SB, WIDEST, "elements added at index along dim") \
-    X(SCATTER_REDUCE, scatter_reduce, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter_reduce, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY, AS_IS, "elements combined at index along dim: product, largest or smallest") \
-    X(SEARCHSORTED, searchsorted, ROWS, 2, 1, tensor__cpu_searchsorted, NULL, NOGRAD, 0, AS_IS, "places of b in sorted rows of a, behind equals if right") \
-    X(SLICE, slice, VIEW, 1, 1, NULL, NULL, tensor__grad_slice, 0, AS_IS, "every step-th index from start along dim") \
-    X(SLICE_BACKWARD, slice_backward, COMPOSED, 1, 1, NULL, NULL, tensor__grad_slice_backward, 0, AS_IS, "zeros with g at the places of a slice") \
-    X(SOFTMAX, softmax, ROWS, 1, 1, tensor__cpu_softmax, tensor__scratch_rows, tensor__grad_softmax, TENSOR__SY, FULL, "e^x / sum of e^x along the last dim") \
-    X(SOFTMAX_BACKWARD, softmax_backward, ROWS, 2, 1, tensor__cpu_softmax_backward, tensor__scratch_rows, NOGRAD, 0, AS_IS, "y (g - sum(g y)); inputs g, y") \
-    X(SORT, sort, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "indices that sort the last dim stably, falling if descending") \
-    X(SUM, sum, REDUCE, 1, 1, tensor__cpu_sum, NULL, tensor__grad_sum, 0, FULL, "sum over the dims of mask") \
-    X(TOPK, topk, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "indices of the k largest (or smallest) along the last dim, in order if sorted") \
-    X(TRANSFER, transfer, TRANSFER, 1, 1, tensor__cpu_transfer, NULL, tensor__grad_transfer, 0, AS_IS, "the same on another device") \
-    X(TRIL, tril, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, AS_IS, "zeros above the diagonal of that number") \
-    X(TRIU, triu, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, AS_IS, "zeros below the diagonal of that number") \
-    X(VAR, var, ROWS, 1, 1, tensor__cpu_var, tensor__scratch_rows, tensor__grad_var, TENSOR__SA, AS_IS, "two-pass variance along the last dim, divisor n - f[0]")
+    X(AMAX, amax, REDUCE, 1, 1, tensor__cpu_amax, NULL, tensor__grad_amax, TENSOR__SA | TENSOR__SY, AS_IS) \
+    X(AMIN, amin, REDUCE, 1, 1, tensor__cpu_amin, NULL, tensor__grad_amax, TENSOR__SA | TENSOR__SY, AS_IS) \
+    X(ALL, all, REDUCE, 1, 1, tensor__cpu_all, NULL, NOGRAD, 0, AS_IS) \
+    X(ANY, any, REDUCE, 1, 1, tensor__cpu_any, NULL, NOGRAD, 0, AS_IS) \
+    X(ARANGE, arange, FILL, 0, 1, tensor__cpu_fill, NULL, NOGRAD, 0, AS_IS) \
+    X(ARGMAX, argmax, ROWS, 1, 1, tensor__cpu_argmax, tensor__scratch_rows, NOGRAD, 0, AS_IS) \
+    X(ARGMIN, argmin, ROWS, 1, 1, tensor__cpu_argmin, tensor__scratch_rows, NOGRAD, 0, AS_IS) \
+    X(AS_STRIDED, as_strided, VIEW, 1, 1, NULL, NULL, tensor__grad_as_strided, 0, AS_IS) \
+    X(AS_STRIDED_BACKWARD, as_strided_backward, INDEX, 1, 1, tensor__cpu_as_strided_backward, NULL, tensor__grad_as_strided_backward, 0, AS_IS) \
+    X(AS_STRIDED_SCATTER, as_strided_scatter, COMPOSED, 2, 1, NULL, NULL, tensor__grad_as_strided_scatter, 0, AS_IS) \
+    X(BERNOULLI, bernoulli, RANDOM, 1, 1, tensor__cpu_bernoulli, NULL, NOGRAD, 0, AS_IS) \
+    X(CAT, cat, COMPOSED, -1, 1, NULL, NULL, tensor__grad_cat, 0, AS_IS) \
+    X(CUMMAX, cummax, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
+    X(CUMMIN, cummin, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
+    X(CUMPROD, cumprod, ROWS, 1, 1, tensor__cpu_cumprod, tensor__scratch_rows, tensor__grad_cumprod, TENSOR__SA | TENSOR__SY, FULL) \
+    X(CUMSUM, cumsum, ROWS, 1, 1, tensor__cpu_cumsum, tensor__scratch_rows, tensor__grad_cumsum, 0, FULL) \
+    X(CUSTOM, custom, CUSTOM, -1, 1, NULL, NULL, tensor__grad_custom, 0, AS_IS) \
+    X(EXPAND, expand, VIEW, 1, 1, NULL, NULL, tensor__grad_expand, 0, AS_IS) \
+    X(FILL, fill, FILL, 0, 1, tensor__cpu_fill, NULL, tensor__grad_fill, 0, AS_IS) \
+    X(GATHER, gather, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_gather, TENSOR__SB, AS_IS) \
+    X(INDEX, index, INDEX, -1, 1, tensor__cpu_places, NULL, NOGRAD, 0, AS_IS) \
+    X(INDEX_ADD, index_add, INDEX, 3, 1, tensor__cpu_index, tensor__scratch_index, tensor__grad_index_add, TENSOR__SB, AS_IS) \
+    X(INDEX_COPY, index_copy, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_index_copy, TENSOR__SB, AS_IS) \
+    X(INDEX_SELECT, index_select, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_index_select, TENSOR__SB, AS_IS) \
+    X(KTHVALUE, kthvalue, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
+    X(LINALG_CHOLESKY, linalg_cholesky, LINALG, 1, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_cholesky, TENSOR__SY, AS_IS) \
+    X(LINALG_DET, linalg_det, LINALG, 1, 3, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_det, TENSOR__SA | TENSOR__SY, AS_IS) \
+    X(LINALG_EIGH, linalg_eigh, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_eigh, TENSOR__SY | TENSOR__SY1, AS_IS) \
+    X(LINALG_LU_FACTOR, linalg_lu_factor, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_lu_factor, TENSOR__SY | TENSOR__SY1, AS_IS) \
+    X(LINALG_PINV, linalg_pinv, COMPOSED, 1, 1, NULL, NULL, tensor__grad_pinv, TENSOR__SA | TENSOR__SY, APART) \
+    X(LINALG_QR, linalg_qr, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_qr, TENSOR__SY | TENSOR__SY1, AS_IS) \
+    X(LINALG_SOLVE, linalg_solve, LINALG, 2, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_solve, TENSOR__SA | TENSOR__SY, AS_IS) \
+    X(LINALG_SOLVE_TRIANGULAR, linalg_solve_triangular, LINALG, 2, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_solve_triangular, TENSOR__SA | TENSOR__SY, AS_IS) \
+    X(LINALG_SVD, linalg_svd, LINALG, 1, 3, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_svd, TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, AS_IS) \
+    X(LINALG_SWAPS, linalg_swaps, LINALG, 1, 1, tensor__cpu_linalg, tensor__scratch_linalg, NOGRAD, 0, AS_IS) \
+    X(LINEAR_SCAN, linear_scan, ROWS, 2, 1, tensor__cpu_linear_scan, tensor__scratch_rows, tensor__grad_linear_scan, TENSOR__SB | TENSOR__SY, AS_IS) \
+    X(LOG_SOFTMAX, log_softmax, ROWS, 1, 1, tensor__cpu_log_softmax, tensor__scratch_rows, tensor__grad_log_softmax, TENSOR__SY, FULL) \
+    X(LOG_SOFTMAX_BACKWARD, log_softmax_backward, ROWS, 2, 1, tensor__cpu_log_softmax_backward, tensor__scratch_rows, NOGRAD, 0, AS_IS) \
+    X(LOGCUMSUMEXP, logcumsumexp, ROWS, 1, 1, tensor__cpu_logcumsumexp, tensor__scratch_rows, tensor__grad_logcumsumexp, TENSOR__SA | TENSOR__SY, AS_IS) \
+    X(LOGSUMEXP, logsumexp, ROWS, 1, 1, tensor__cpu_logsumexp, tensor__scratch_rows, tensor__grad_logsumexp, TENSOR__SA | TENSOR__SY, FULL) \
+    X(MATMUL, matmul, MATMUL, 2, 1, tensor__cpu_matmul, tensor__scratch_matmul, tensor__grad_matmul, TENSOR__CROSS, LOW | TENSOR__PRODUCT) \
+    X(MEAN, mean, REDUCE, 1, 1, tensor__cpu_mean, NULL, tensor__grad_mean, 0, AS_IS) \
+    X(MODE, mode, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
+    X(MULTINOMIAL, multinomial, RANDOM, 1, 1, tensor__cpu_multinomial, NULL, NOGRAD, 0, AS_IS) \
+    X(NONZERO, nonzero, INDEX, 1, 1, tensor__cpu_nonzero, NULL, NOGRAD, 0, AS_IS) \
+    X(NORM, norm, ROWS, 1, 1, tensor__cpu_norm, tensor__scratch_rows, tensor__grad_norm, TENSOR__SA | TENSOR__SY, FULL) \
+    X(PERMUTE, permute, VIEW, 1, 1, NULL, NULL, tensor__grad_permute, 0, AS_IS) \
+    X(POISSON, poisson, RANDOM, 1, 1, tensor__cpu_poisson, NULL, NOGRAD, 0, AS_IS) \
+    X(PROD, prod, REDUCE, 1, 1, tensor__cpu_prod, NULL, tensor__grad_prod, TENSOR__SA, FULL) \
+    X(PROD_OTHERS, prod_others, ROWS, 1, 1, tensor__cpu_prod_others, tensor__scratch_rows, NOGRAD, 0, AS_IS) \
+    X(RAND, rand, RANDOM, 0, 1, tensor__cpu_rand, NULL, NOGRAD, 0, AS_IS) \
+    X(RANDINT, randint, RANDOM, 0, 1, tensor__cpu_randint, NULL, NOGRAD, 0, AS_IS) \
+    X(RANDN, randn, RANDOM, 0, 1, tensor__cpu_randn, NULL, NOGRAD, 0, AS_IS) \
+    X(RANDPERM, randperm, RANDOM, 0, 1, tensor__cpu_randperm, NULL, NOGRAD, 0, AS_IS) \
+    X(RESHAPE, reshape, VIEW, 1, 1, NULL, NULL, tensor__grad_reshape, 0, AS_IS) \
+    X(SCATTER, scatter, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter, TENSOR__SB, AS_IS) \
+    X(SCATTER_ADD, scatter_add, INDEX, 3, 1, tensor__cpu_index, tensor__scratch_index, tensor__grad_scatter_add, TENSOR__SB, WIDEST) \
+    X(SCATTER_REDUCE, scatter_reduce, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter_reduce, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY, AS_IS) \
+    X(SEARCHSORTED, searchsorted, ROWS, 2, 1, tensor__cpu_searchsorted, NULL, NOGRAD, 0, AS_IS) \
+    X(SLICE, slice, VIEW, 1, 1, NULL, NULL, tensor__grad_slice, 0, AS_IS) \
+    X(SLICE_BACKWARD, slice_backward, COMPOSED, 1, 1, NULL, NULL, tensor__grad_slice_backward, 0, AS_IS) \
+    X(SOFTMAX, softmax, ROWS, 1, 1, tensor__cpu_softmax, tensor__scratch_rows, tensor__grad_softmax, TENSOR__SY, FULL) \
+    X(SOFTMAX_BACKWARD, softmax_backward, ROWS, 2, 1, tensor__cpu_softmax_backward, tensor__scratch_rows, NOGRAD, 0, AS_IS) \
+    X(SORT, sort, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
+    X(SUM, sum, REDUCE, 1, 1, tensor__cpu_sum, NULL, tensor__grad_sum, 0, FULL) \
+    X(TOPK, topk, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
+    X(TRANSFER, transfer, TRANSFER, 1, 1, tensor__cpu_transfer, NULL, tensor__grad_transfer, 0, AS_IS) \
+    X(TRIL, tril, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, AS_IS) \
+    X(TRIU, triu, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, AS_IS) \
+    X(VAR, var, ROWS, 1, 1, tensor__cpu_var, tensor__scratch_rows, tensor__grad_var, TENSOR__SA, AS_IS)
 
 // The pointwise lists in the order of their ids, by operands: those that are formulas, all.
 #define TENSOR_OPS_FORMULAS(ONE, TWO, THREE) \
@@ -4035,8 +4728,8 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 // Functions of several rows that autocast takes as one: name, class. All others are cast as their rows say.
 #define TENSOR_OPS_COMPOSED(X) \
     X(addmm, LOW) X(cdist, FULL) X(cross, WIDEST) X(dist, FULL) X(dot, WIDEST) X(einsum, LOW) X(index_put, WIDEST) \
-    X(linalg_lstsq, APART) X(linalg_matrix_exp, APART) X(linalg_vecdot, LOW) X(logit, APART) X(nansum, APART) \
-    X(renorm, FULL) X(tensordot, WIDEST) X(trace, APART) X(vander, APART)
+    X(linalg_lstsq, APART) X(linalg_matrix_exp, APART) X(linalg_vecdot, LOW) X(log_ndtr, APART) X(logit, APART) X(nansum, APART) \
+    X(pdist, FULL) X(renorm, FULL) X(tensordot, WIDEST) X(trace, APART) X(vander, APART)
 // clang-format on
 enum {
 #define TENSOR__X(name, cast) TENSOR__CAST_##name = TENSOR__##cast,
@@ -4067,7 +4760,8 @@ typedef enum tensor_op_id_t {
 //   F_FLOORDIV F_FMOD F_REMAINDER F_FLOOR F_CEIL F_TRUNC F_ROUND F_POW F_ATAN2
 //   F_EXP F_EXP2 F_EXPM1 F_LOG F_LOG2 F_LOG10 F_LOG1P F_SIN F_COS F_TAN F_ASIN F_ACOS F_ATAN F_SINH F_COSH
 //   F_TANH F_SIGMOID F_ERF F_ERFC F_GELU
-//   F_ERFINV and F_POLYGAMMA(n, x) in derivatives of DBL rows only
+//   F_ERFINV, F_LGAMMA, F_ZETA, F_BESSEL_I(n, scaled, x) and F_POLYGAMMA(n, x) in derivatives of DBL rows
+//   only; n and scaled are numbers of p
 //   F_LT F_LE F_GT F_GE F_EQ F_NE F_ISNAN give masks; F_AND F_OR F_XOR combine them; F_SEL(mask, x, y)
 //
 // The following are composed of others, for all meanings at once:
@@ -4084,13 +4778,23 @@ typedef enum tensor_op_id_t {
 //
 // The CPU kernels are compiled once per instruction set, a pass each. TENSOR_PASSES names the passes, bit k
 // for pass k: 0 scalar, 1 SSE2, 2 AVX2 with FMA and F16C, 3 AVX-512 F/DQ/BW/VL, 4 NEON, 5 SIMD128 of
-// WebAssembly, 7 the plain formulas in double of TENSOR_REFERENCE. Three ways to choose, from the simplest:
+// WebAssembly, 6 the portable one, 7 the plain formulas in double of TENSOR_REFERENCE. Four ways to choose,
+// from the simplest:
 //   nothing                    what the target may have: 14 on x86-64, 16 on AArch64, 32 with -msimd128,
 //                              1 elsewhere; the processor decides at run time
 //   TENSOR_ISA=avx2            that pass alone: scalar, sse2, avx2, avx512, neon, wasm, or native (the widest
 //                              that the compiler's flags allow). On a processor without it every op is an
 //                              UNSUPPORTED error.
+//   TENSOR_ISA=portable        the portable pass: four lanes without FMA, by SSE2, NEON, SIMD128 or plain C,
+//                              and own functions in place of libm's (>>portable-math). Results of the CPU
+//                              have the same bits on all processors, systems and compilers that have IEEE
+//                              floats and doubles with denormals and FLT_EVAL_METHOD 0.
 //   TENSOR_PASSES=6            several, by a decimal number; TENSOR_ALL_PASSES all of the target (tests)
+// In a portable build these may still differ: the sign and payload of a NaN; what the program leaves to the
+// compiler, as the order in which two arguments that draw random numbers are computed; results on other
+// devices. clang must not be given -ffp-contract=fast or, for ARM64, -funsafe-math-optimizations: it has no
+// macro that tells of them, and would fuse and reorder. Of libm a portable build calls what has one answer:
+// sqrt, fmod, frexp, ldexp, copysign, floor, ceil, trunc.
 // No scalar pass is built where a vector pass is the target's baseline: nothing would choose it.
 //
 // TENSOR_IMPLEMENTATION_PART=1..4 compiles a quarter of the implementation, so that four files share the
@@ -4129,6 +4833,7 @@ typedef enum tensor_op_id_t {
 #define TENSOR__ISA_PASS_avx512 8
 #define TENSOR__ISA_PASS_neon 16
 #define TENSOR__ISA_PASS_wasm 32
+#define TENSOR__ISA_PASS_portable 64
 #if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 #define TENSOR__ISA_PASS_native 8
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
@@ -4141,8 +4846,8 @@ typedef enum tensor_op_id_t {
 #define TENSOR__ISA_PASS2(name) TENSOR__ISA_PASS_##name
 #define TENSOR__ISA_PASS(name) TENSOR__ISA_PASS2(name)
 #if TENSOR__ISA_PASS(TENSOR_ISA) == 0
-#error "tensor.h: TENSOR_ISA is scalar, sse2, avx2, avx512, neon, wasm or native"
-#elif !(TENSOR__ISA_PASS(TENSOR_ISA) & TENSOR__TARGET_PASSES)
+#error "tensor.h: TENSOR_ISA is scalar, sse2, avx2, avx512, neon, wasm, portable or native"
+#elif !(TENSOR__ISA_PASS(TENSOR_ISA) & (TENSOR__TARGET_PASSES | 64))
 #error "tensor.h: TENSOR_ISA is an instruction set that this target does not have"
 #endif
 #define TENSOR_PASSES TENSOR__ISA_PASS(TENSOR_ISA)
@@ -4162,8 +4867,16 @@ typedef enum tensor_op_id_t {
 #elif !defined(TENSOR_PASSES)
 #define TENSOR_PASSES TENSOR__DEFAULT_PASSES
 #endif
-#if !(TENSOR_PASSES & TENSOR__TARGET_PASSES) || (TENSOR_PASSES & ~(TENSOR__TARGET_PASSES | 128))
-#error "tensor.h: TENSOR_PASSES has no pass of this target, or one of another target"
+#if TENSOR_PASSES == 64
+#define TENSOR__PORTABLE 1
+#ifdef TENSOR_USE_OPENBLAS
+#error "tensor.h: OpenBLAS has other bits on every processor: not together with TENSOR_ISA=portable"
+#endif
+#ifdef TENSOR_ALLOW_FAST_MATH
+#error "tensor.h: fast math has other bits with every compiler: not together with TENSOR_ISA=portable"
+#endif
+#elif !(TENSOR_PASSES & TENSOR__TARGET_PASSES) || (TENSOR_PASSES & ~(TENSOR__TARGET_PASSES | 128))
+#error "tensor.h: TENSOR_PASSES has no pass of this target, or one of another target; 64, portable, is alone"
 #endif
 
 // Whether pass k is in the program, and whether this file compiles it.
@@ -4228,7 +4941,7 @@ extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_n
     (((k) > 0 && TENSOR__HAS_PASS(0)) + ((k) > 1 && TENSOR__HAS_PASS(1)) +                                   \
      ((k) > 2 && TENSOR__HAS_PASS(2)) + ((k) > 3 && TENSOR__HAS_PASS(3)) +                                   \
      ((k) > 4 && TENSOR__HAS_PASS(4)))
-#define TENSOR__PASSES_BUILT (TENSOR__PLACE_OF(5) + TENSOR__HAS_PASS(5))
+#define TENSOR__PASSES_BUILT (TENSOR__PLACE_OF(5) + TENSOR__HAS_PASS(5) + TENSOR__HAS_PASS(6))
 #if TENSOR__HAS_PASS(0)
 #define TENSOR__OF_PASS_0(f) TENSOR__BUILT(f##_scalar),
 #else
@@ -4259,9 +4972,14 @@ extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_n
 #else
 #define TENSOR__OF_PASS_5(f)
 #endif
+#if TENSOR__HAS_PASS(6)
+#define TENSOR__OF_PASS_6(f) TENSOR__BUILT(f##_portable),
+#else
+#define TENSOR__OF_PASS_6(f)
+#endif
 #define TENSOR__PASSES_OF(f)                                                                                 \
     TENSOR__OF_PASS_0(f) TENSOR__OF_PASS_1(f) TENSOR__OF_PASS_2(f) TENSOR__OF_PASS_3(f) TENSOR__OF_PASS_4(f) \
-    TENSOR__OF_PASS_5(f)
+    TENSOR__OF_PASS_5(f) TENSOR__OF_PASS_6(f)
 // Their declarations, where another part defines them: type is that of the function.
 #define TENSOR__DECLARE(type, f) extern TENSOR__BETWEEN type TENSOR__PASSES_OF(f) f##_none;
 
@@ -4312,6 +5030,513 @@ TENSOR__INLINE const tensor__point_t *tensor__point(const tensor__row_t *row) {
 #elif TENSOR__HAS_PASS(5)
 #define TENSOR__WASM_PASSES 1
 #include <wasm_simd128.h>
+#elif TENSOR__HAS_PASS(6) && TENSOR__TARGET_PASSES == 15
+#include <emmintrin.h>
+#elif TENSOR__HAS_PASS(6) && TENSOR__TARGET_PASSES == 17
+#include <arm_neon.h>
+#elif TENSOR__HAS_PASS(6) && TENSOR__TARGET_PASSES == 33
+#include <wasm_simd128.h>
+#endif
+// The number of the portable pass: the kernels of SSE2 or those of SIMD128, which are the same program. The
+// latter stand on NEON and on plain C as well.
+#define TENSOR__PORTABLE_PASS (TENSOR__TARGET_PASSES == 15 ? 1 : 5)
+
+// The quoted name is found beside this file, whatever the include path is.
+#ifndef TENSOR_SELF
+#define TENSOR_SELF "tensor.h"
+#endif
+
+// ------------------------------------------------------------------------------
+// >>portable-math                                  MARK: the functions of libm, for portable builds
+//
+// A portable build does not call the platform's libm, except for what has one answer: roots, fmod, frexp,
+// ldexp, copysign, floor, ceil, trunc. The others are here, in double, off by at most five units in the last
+// place (Gamma by fifteen). They use additions, products, quotients and roots of IEEE doubles alone, so the
+// bits are the same everywhere. Passes have their own functions of f32: these serve f64, the fronts and the
+// numbers of optimizers.
+//
+// TENSOR__PASS_LIBM gives the rest of the library these functions under the names of <math.h>, as macros with
+// arguments, until it takes the names away again; between the two no product and sum are fused. Rejected:
+// names of their own at 300 calls, libm's results rounded to fewer digits (they still differ now and then).
+// ------------------------------------------------------------------------------
+#ifdef TENSOR__PORTABLE
+#define TENSOR__PASS 0
+#define TENSOR__PASS_LIBM 1
+#include TENSOR_SELF
+#undef TENSOR__PASS
+
+// h + l, |l| <= half an ulp of h: twice the digits.
+typedef struct tensor__pair_t { double h, l; } tensor__pair_t;
+
+TENSOR__BOTH TENSOR__FN tensor__pair_t tensor__pair(double h, double l) {
+    tensor__pair_t r;
+    r.h = h + l;
+    r.l = l - (r.h - h);
+    return r;
+}
+
+// a + b, exact.
+TENSOR__BOTH TENSOR__FN tensor__pair_t tensor__pair_sum(double a, double b) {
+    tensor__pair_t r;
+    r.h = a + b;
+    double part = r.h - a;
+    r.l = (a - (r.h - part)) + (b - part);
+    return r;
+}
+
+// a b, exact (Dekker): |a|, |b| < 2^990.
+TENSOR__BOTH TENSOR__FN tensor__pair_t tensor__pair_product(double a, double b) {
+    double s = 134217729.0 * a, t = 134217729.0 * b;
+    double ah = s - (s - a), bh = t - (t - b), al = a - ah, bl = b - bh;
+    tensor__pair_t r;
+    r.h = a * b;
+    r.l = ((ah * bh - r.h) + ah * bl + al * bh) + al * bl;
+    return r;
+}
+
+TENSOR__BOTH TENSOR__FN tensor__pair_t tensor__pair_mul(tensor__pair_t a, tensor__pair_t b) {
+    tensor__pair_t r = tensor__pair_product(a.h, b.h);
+    return tensor__pair(r.h, r.l + (a.h * b.l + a.l * b.h));
+}
+
+TENSOR__BOTH TENSOR__FN uint64_t tensor__bits_from_f64(double x) {
+    uint64_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__f64_from_bits(uint64_t u) {
+    double x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+// x 2^k, 1/4 <= |x| <= 4, |k| <= 2000; rounded once.
+TENSOR__BOTH TENSOR__FN double tensor__scale_f64(double x, int k) {
+    int half = k / 2;
+    return x * tensor__f64_from_bits((uint64_t)(1023 + half) << 52) *
+           tensor__f64_from_bits((uint64_t)(1023 + k - half) << 52);
+}
+
+// x = m 2^k, 0 < x < inf, sqrt(1/2) <= m <= sqrt(2). -> m
+TENSOR__BOTH TENSOR__FN double tensor__split_f64(double x, int *k) {
+    *k = 0;
+    if (x < 2.2250738585072014e-308) {
+        x *= 18014398509481984.0;
+        *k = -54;
+    }
+    uint64_t u = tensor__bits_from_f64(x);
+    *k += (int)(u >> 52) - 1023;
+    double m = tensor__f64_from_bits((u & 0xFFFFFFFFFFFFFu) | 0x3FF0000000000000u);
+    if (m > 1.4142135623730951) {
+        m *= 0.5;
+        ++*k;
+    }
+    return m;
+}
+
+// ln 2: 33 bits, so that its product with a whole number below 2^20 is exact, and the rest.
+#define TENSOR__LN2_33 0.6931471804855391
+#define TENSOR__LN2_REST 7.440617110012397e-11
+
+// (e^x - 1 - x) / x^2, |x| <= .3466: Taylor, 2^-57.
+TENSOR__BOTH TENSOR__FN double tensor__exp_series(double x) {
+    static const double c[11] = {
+        1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320, 1.0 / 362880, 1.0 / 3628800,
+        1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800.0
+    };
+    double p = 0;
+    for (int i = 10; i >= 0; i--) { p = (p + c[i]) * x; }
+    return p + 0.5;
+}
+
+// e^(h + l) = 2^k (1 + r + *rest), |h| <= 800. -> r
+TENSOR__BOTH TENSOR__FN double tensor__exp_reduce(double h, double l, int *k, double *rest) {
+    double n = floor(h * 1.4426950408889634 + 0.5), a = h - n * TENSOR__LN2_33, b = l - n * TENSOR__LN2_REST;
+    double r = a + b;
+    *k = (int)n;
+    *rest = r * r * tensor__exp_series(r) + (b - (r - a));
+    return r;
+}
+
+// e^(h + l)
+TENSOR__BOTH TENSOR__FN double tensor__exp_pair(double h, double l) {
+    if (h != h) { return h; }
+    if (h > 800) { return (double)INFINITY; }
+    if (h < -800) { return 0; }
+    int k;
+    double rest, r = tensor__exp_reduce(h, l, &k, &rest);
+    return tensor__scale_f64(1 + (r + rest), k);
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__exp_f64(double x) { return tensor__exp_pair(x, 0); }
+
+TENSOR__BOTH TENSOR__FN double tensor__exp2_f64(double x) {
+    if (!(x > -1100 && x < 1100)) { return tensor__exp_pair(x, 0); }
+    double n = floor(x + 0.5);
+    tensor__pair_t p = tensor__pair_product(x - n, 0.6931471805599453);
+    return tensor__scale_f64(tensor__exp_pair(p.h, p.l + (x - n) * 2.3190468138462996e-17), (int)n);
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__expm1_f64(double x) {
+    if (x != x || x == 0) { return x; }
+    if (x < -45) { return -1; }
+    if (x > 40) { return tensor__exp_f64(x); }
+    int k;
+    double rest, r = tensor__exp_reduce(x, 0, &k, &rest);
+    if (k == 0) { return r + rest; }
+    double power = tensor__scale_f64(1, k);
+    tensor__pair_t s = tensor__pair_sum(power - 1, power * r);
+    return s.h + (s.l + power * rest);
+}
+
+// log(1 + f) - f + f^2/2 as *rest, and f^2/2: |f| <= .42, 2^-57.
+TENSOR__BOTH TENSOR__FN double tensor__log_series(double f, double *rest) {
+    static const double c[11] = {2.0 / 3, 2.0 / 5, 2.0 / 7, 2.0 / 9, 2.0 / 11, 2.0 / 13, 2.0 / 15, 2.0 / 17,
+                                 2.0 / 19, 2.0 / 21, 2.0 / 23};
+    double s = f / (2 + f), z = s * s, p = 0, half = 0.5 * f * f;
+    for (int i = 10; i >= 0; i--) { p = (p + c[i]) * z; }
+    *rest = s * (half + p);
+    return half;
+}
+
+// k ln 2 + log(1 + f) + more
+TENSOR__BOTH TENSOR__FN double tensor__log_sum(double f, int k, double more) {
+    double rest, half = tensor__log_series(f, &rest);
+    if (k == 0) { return f - (half - (rest + more)); }
+    return k * TENSOR__LN2_33 - ((half - (rest + (k * TENSOR__LN2_REST + more))) - f);
+}
+
+// What log gives where x is not a positive number.
+TENSOR__BOTH TENSOR__FN double tensor__log_edge(double x) {
+    if (x == 0) { return -(double)INFINITY; }
+    return x < 0 ? (double)NAN : x;
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__log_f64(double x) {
+    int k;
+    if (!(x > 0 && x < (double)INFINITY)) { return tensor__log_edge(x); }
+    double m = tensor__split_f64(x, &k);
+    return tensor__log_sum(m - 1, k, 0);
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__log1p_f64(double x) {
+    if (x == 0 || !(x > -1 && x < (double)INFINITY)) { return x == 0 ? x : tensor__log_edge(1 + x); }
+    if (x > -0.2928 && x < 0.4142) { return tensor__log_sum(x, 0, 0); }
+    int k;
+    tensor__pair_t u = tensor__pair_sum(1, x);
+    double m = tensor__split_f64(u.h, &k);
+    return tensor__log_sum(m - 1, k, u.l / u.h);
+}
+
+// log x of 0 < x < inf to 2^-65.
+TENSOR__BOTH TENSOR__FN tensor__pair_t tensor__log_pair(double x) {
+    static const double c[11] = {1.0 / 5, 1.0 / 7, 1.0 / 9, 1.0 / 11, 1.0 / 13, 1.0 / 15, 1.0 / 17, 1.0 / 19,
+                                 1.0 / 21, 1.0 / 23, 1.0 / 25};
+    const tensor__pair_t third = {0.3333333333333333, 1.850371707708594e-17};
+    int k;
+    double m = tensor__split_f64(x, &k), f = m - 1, p = 0;
+    tensor__pair_t d = tensor__pair_sum(m, 1), s, z;
+    s.h = f / d.h;                      // log m = 2 atanh s, s = f / (m + 1)
+    z = tensor__pair_product(s.h, d.h);
+    s = tensor__pair(s.h, ((f - z.h) - z.l - s.h * d.l) / d.h);
+    z = tensor__pair_mul(s, s);
+    for (int i = 10; i >= 0; i--) { p = (p + c[i]) * z.h; }
+    tensor__pair_t t = tensor__pair_mul(z, third);
+    t = tensor__pair(t.h, t.l + p * z.h);
+    t = tensor__pair_mul(s, t);         // s^3/3 + s^5/5 + ..
+    double s_rest = s.l;
+    z = tensor__pair_sum(s.h, t.h);
+    s = tensor__pair_sum(k * TENSOR__LN2_33, 2 * z.h);
+    return tensor__pair(s.h, s.l + (2 * (z.l + (s_rest + t.l)) + k * TENSOR__LN2_REST));
+}
+
+// log x / log b, 1 / log b as a pair.
+TENSOR__BOTH TENSOR__FN double tensor__log_of_base(double x, double h, double l) {
+    if (!(x > 0 && x < (double)INFINITY)) { return tensor__log_edge(x); }
+    tensor__pair_t a = tensor__log_pair(x), b;
+    b.h = h;
+    b.l = l;
+    return tensor__pair_mul(a, b).h;
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__log2_f64(double x) {
+    return tensor__log_of_base(x, 1.4426950408889634, 2.0355273740931033e-17);
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__log10_f64(double x) {
+    return tensor__log_of_base(x, 0.4342944819032518, 1.098319650216765e-17);
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__pow_f64(double x, double y) {
+    if (y == 0 || x == 1) { return 1; }
+    if (x != x || y != y) { return x + y; }
+    double a = fabs(x);
+    int negative = fabs(fmod(y, 2)) == 1 && copysign(1, x) < 0;
+    double r;
+    if (fabs(y) == (double)INFINITY) {
+        r = (a > 1) == (y > 0) ? (double)INFINITY : 0;
+        if (a == 1) { r = 1; }
+    } else if (a == 1 && floor(y) == y) {
+        r = 1;
+    } else if (a == 0 || a == (double)INFINITY) {
+        r = (a == 0) == (y > 0) ? 0 : (double)INFINITY;
+    } else if (x < 0 && floor(y) != y) {
+        r = (double)NAN;
+    } else {
+        tensor__pair_t l = tensor__log_pair(a);
+        r = l.h * y;
+        if (r < 800 && r > -800) {      // |y| < 2^63 then, as |log x| >= 2^-53
+            tensor__pair_t p = tensor__pair_product(l.h, y);
+            r = tensor__exp_pair(p.h, p.l + l.l * y);
+        } else {
+            r = r > 0 ? (double)INFINITY : 0;
+        }
+    }
+    return negative ? -r : r;
+}
+
+// x = n pi/2 + r, |r| <= pi/4. -> n modulo 4. The product is x 2/pi modulo 4: where the last bit of x is 2^e,
+// the bits of 2/pi from 2^-(e-1) on matter, and 224 of them leave 107 or more of r.
+TENSOR__BOTH TENSOR__FN int tensor__angle_f64(double x, tensor__pair_t *r) {
+    static const uint32_t two_over_pi[42] = {
+        0, 0, 0xA2F9836Eu, 0x4E441529u, 0xFC2757D1u, 0xF534DDC0u, 0xDB629599u, 0x3C439041u, 0xFE5163ABu,
+        0xDEBBC561u, 0xB7246E3Au, 0x424DD2E0u, 0x06492EEAu, 0x09D1921Cu, 0xFE1DEB1Cu, 0xB129A73Eu,
+        0xE88235F5u, 0x2EBB4484u, 0xE99C7026u, 0xB45F7E41u, 0x3991D639u, 0x835339F4u, 0x9C845F8Bu,
+        0xBDF9283Bu, 0x1FF897FFu, 0xDE05980Fu, 0xEF2F118Bu, 0x5A0A6D1Fu, 0x6D367ECFu, 0x27CB09B7u,
+        0x4F463F66u, 0x9E5FEA2Du, 0x7527BAC7u, 0xEBE5F17Bu, 0x3D0739F7u, 0x8A5292EAu, 0x6BFB5FB1u,
+        0x1F8D5D08u, 0x56033046u, 0xFC7B6BABu, 0xF0CFBC20u, 0x9AF4361Du
+    };
+    const tensor__pair_t half_pi = {1.5707963267948966, 6.123233995736766e-17};
+    r->h = x;
+    r->l = 0;
+    if (x >= -0.7853981633974483 && x <= 0.7853981633974483) { return 0; }
+    if (x - x != 0) {
+        r->h = (double)NAN;
+        return 0;
+    }
+    uint64_t u = tensor__bits_from_f64(x), m = (u & 0xFFFFFFFFFFFFFu) | 0x10000000000000u, carry = 0;
+    uint32_t at = (uint32_t)(u >> 52 & 0x7FF) - 1075u + 62u, w[8], product[7], m0 = (uint32_t)m;
+    const uint32_t *t = two_over_pi + (at >> 5);
+    for (int i = 0; i < 7; i++) {
+        w[i] = (uint32_t)(((uint64_t)t[i] << 32 | t[i + 1]) >> (32u - (at & 31u)));
+    }
+    w[7] = 0;
+    for (int i = 6; i >= 0; i--) {
+        uint64_t a = (uint64_t)m0 * w[i], b = (m >> 32) * w[i + 1];
+        uint64_t s = (a & 0xFFFFFFFFu) + (b & 0xFFFFFFFFu) + (carry & 0xFFFFFFFFu);
+        carry = (a >> 32) + (b >> 32) + (carry >> 32) + (s >> 32);
+        product[i] = (uint32_t)s;
+    }
+    // product[0] has 2 bits of n before the point
+    uint32_t n = (product[0] + 0x20000000u) >> 30;
+    product[0] -= n << 30;
+    int negative = (int)(product[0] >> 31);
+    carry = 1;
+    for (int i = 6; negative && i >= 0; i--) {
+        carry += (uint32_t)~product[i];
+        product[i] = (uint32_t)carry;
+        carry >>= 32;
+    }
+    double unit = 1.0 / 1073741824;
+    tensor__pair_t f = {0, 0};
+    for (int i = 0; i < 7; i++, unit *= 1.0 / 4294967296.0) {
+        tensor__pair_t s = tensor__pair_sum(f.h, product[i] * unit);
+        f = tensor__pair(s.h, s.l + f.l);
+    }
+    *r = tensor__pair_mul(f, half_pi);
+    if (negative != (int)(u >> 63)) {
+        r->h = -r->h;
+        r->l = -r->l;
+    }
+    return (int)((u >> 63 ? 0 - n : n) & 3u);
+}
+
+// sin and cos of r, |r| <= pi/4: Taylor, 2^-57.
+TENSOR__BOTH TENSOR__FN double tensor__sin_series(tensor__pair_t r) {
+    static const double c[8] = {-1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880, -1.0 / 39916800,
+                                1.0 / 6227020800.0, -1.0 / 1307674368000.0, 1.0 / 355687428096000.0};
+    double z = r.h * r.h, p = 0;
+    for (int i = 7; i >= 0; i--) { p = (p + c[i]) * z; }
+    return r.h + (r.h * p + r.l * (1 - 0.5 * z));
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__cos_series(tensor__pair_t r) {
+    static const double c[8] = {1.0 / 24, -1.0 / 720, 1.0 / 40320, -1.0 / 3628800, 1.0 / 479001600,
+                                -1.0 / 87178291200.0, 1.0 / 20922789888000.0, -1.0 / 6402373705728000.0};
+    double z = r.h * r.h, p = 0, half = 0.5 * z, w = 1 - half;
+    for (int i = 7; i >= 0; i--) { p = (p + c[i]) * z; }
+    return w + (((1 - w) - half) + (z * p - r.h * r.l));
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__sin_f64(double x) {
+    if (x == 0) { return x; }
+    tensor__pair_t r;
+    int n = tensor__angle_f64(x, &r);
+    double y = n & 1 ? tensor__cos_series(r) : tensor__sin_series(r);
+    return n & 2 ? -y : y;
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__cos_f64(double x) {
+    tensor__pair_t r;
+    int n = tensor__angle_f64(x, &r);
+    double y = n & 1 ? tensor__sin_series(r) : tensor__cos_series(r);
+    return n == 1 || n == 2 ? -y : y;
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__tan_f64(double x) {
+    if (x == 0) { return x; }
+    tensor__pair_t r;
+    int n = tensor__angle_f64(x, &r);
+    double s = tensor__sin_series(r), c = tensor__cos_series(r);
+    return n & 1 ? -c / s : s / c;
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__atan_f64(double x) {
+    static const double bases[4] = {0.4636476090008061, 0.7853981633974483, 0.982793723247329,
+                                    1.5707963267948966};
+    static const double rests[4] = {2.2698777452961687e-17, 3.061616997868383e-17, 1.3903311031230998e-17,
+                                    6.123233995736766e-17};
+    double a = fabs(x), t = a, p = 0;
+    int base = -1;
+    if (a > 2.4375) {
+        base = 3;
+        t = -1 / a;
+    } else if (a > 1.1875) {
+        base = 2;
+        t = (a - 1.5) / (1 + 1.5 * a);
+    } else if (a > 0.6875) {
+        base = 1;
+        t = (a - 1) / (a + 1);
+    } else if (a > 0.4375) {
+        base = 0;
+        t = (2 * a - 1) / (2 + a);
+    }
+    double z = t * t;
+    for (int k = 49; k > 1; k -= 2) { p = ((k & 2 ? -1.0 : 1.0) / k + p) * z; }
+    if (base < 0) { return x == 0 ? x : copysign(t + t * p, x); }
+    return copysign(bases[base] + (t + (t * p + rests[base])), x);
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__atan2_f64(double y, double x) {
+    if (x != x || y != y) { return x + y; }
+    double a = fabs(y), b = fabs(x), r;
+    if (a == (double)INFINITY && b == a) {
+        r = 0.7853981633974483;
+    } else if (a == 0) {
+        r = 0;                          // 0/0 too
+    } else {
+        r = tensor__atan_f64(a / b);
+    }
+    if (copysign(1, x) < 0) { r = 3.141592653589793 - (r - 1.2246467991473532e-16); }
+    return copysign(r, y);
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__asin_f64(double x) {
+    return x == 0 ? x : tensor__atan2_f64(x, sqrt((1 - x) * (1 + x)));
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__acos_f64(double x) {
+    return 2 * tensor__atan2_f64(sqrt(1 - x), sqrt(1 + x));
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__sinh_f64(double x) {
+    double a = fabs(x), r;
+    if (x == 0 || x != x) { return x; }
+    if (a > 40) {
+        r = tensor__exp_f64(0.5 * a);
+        r = 0.5 * r * r;
+    } else {
+        r = tensor__expm1_f64(a);
+        r = 0.5 * (r + r / (r + 1));
+    }
+    return copysign(r, x);
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__cosh_f64(double x) {
+    double a = fabs(x);
+    if (a > 40) {
+        double r = tensor__exp_f64(0.5 * a);
+        return 0.5 * r * r;
+    }
+    double e = tensor__exp_f64(a);
+    return 0.5 * (e + 1 / e);
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__tanh_f64(double x) {
+    if (x == 0 || x != x) { return x; }
+    double t = tensor__expm1_f64(-2 * fabs(x));
+    return copysign(-t / (t + 2), x);
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__asinh_f64(double x) {
+    double a = fabs(x);
+    if (x == 0 || x - x != 0) { return x; }
+    if (a > 1e9) { return copysign(tensor__log_f64(a) + 0.6931471805599453, x); }
+    return copysign(tensor__log1p_f64(a + a * a / (1 + sqrt(1 + a * a))), x);
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__acosh_f64(double x) {
+    if (x > 1e9) { return tensor__log_f64(x) + 0.6931471805599453; }
+    return x < 1 ? (double)NAN : tensor__log1p_f64((x - 1) + sqrt((x - 1) * (x + 1)));
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__atanh_f64(double x) {
+    double a = fabs(x);
+    return x == 0 ? x : copysign(0.5 * tensor__log1p_f64(2 * a / (1 - a)), x);
+}
+
+// erf x of |x| <= 3/4: all terms of the sum have one sign.
+TENSOR__BOTH TENSOR__FN double tensor__erf_series(double x) {
+    double z = 2 * x * x, p = 0;
+    for (int k = 41; k > 1; k -= 2) { p = (1 + p) * z / k; }
+    return 1.1283791670955126 * x * (1 + p) * tensor__exp_f64(-x * x);
+}
+
+// erfc x of 3/4 <= x: a continued fraction; fewer steps reach 2^-60 where x is larger.
+TENSOR__BOTH TENSOR__FN double tensor__erfc_tail(double x) {
+    if (x > 28) { return 0; }
+    double f = x;
+    for (int k = 12 + (int)(200 / (x * x)); k > 0; k--) { f = x + 0.5 * k / f; }
+    tensor__pair_t z = tensor__pair_product(x, x);
+    return tensor__exp_pair(-z.h, -z.l) * 0.5641895835477563 / f;
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__erf_f64(double x) {
+    if (x != x || x == 0) { return x; }
+    if (fabs(x) < 0.75) { return tensor__erf_series(x); }
+    return copysign(1 - tensor__erfc_tail(fabs(x)), x);
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__erfc_f64(double x) {
+    if (x != x) { return x; }
+    if (fabs(x) < 0.75) { return 1 - tensor__erf_series(x); }
+    return x > 0 ? tensor__erfc_tail(x) : 2 - tensor__erfc_tail(-x);
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__hypot_f64(double x, double y) {
+    double a = fabs(x), b = fabs(y), s = 1;
+    if (a == (double)INFINITY || b == (double)INFINITY) { return (double)INFINITY; }
+    if (a > 1e150 || b > 1e150) {
+        s = 1.3407807929942597e+154;    // 2^512
+    } else if (a < 1e-140 && b < 1e-140) {
+        s = 7.458340731200207e-155;     // 2^-512
+    }
+    a /= s;
+    b /= s;
+    return s * sqrt(a * a + b * b);
+}
+
+// Gamma of 0 < x < 100: Stirling's series, where x is large enough for it.
+TENSOR__BOTH TENSOR__FN double tensor__tgamma_f64(double x) {
+    double before = 1, n = 0;
+    for (; x + n < 20; n++) { before *= x + n; }
+    tensor__pair_t u = tensor__pair_sum(x, n);
+    double z = 1 / (u.h * u.h), power = tensor__pow_f64(u.h, 0.5 * u.h - 0.25);
+    double rest = (1.0 / 12 - (1.0 / 360 - (1.0 / 1260 - (1.0 / 1680 - z / 1188) * z) * z) * z) / u.h;
+    rest += u.l * tensor__log_f64(u.h);
+    return 2.5066282746310002 * power * tensor__exp_pair(-u.h, rest) * power / before;
+}
 #endif
 
 // ------------------------------------------------------------------------------
@@ -4319,7 +5544,7 @@ TENSOR__INLINE const tensor__point_t *tensor__point(const tensor__row_t *row) {
 //
 // What every pass, every backend and the double-precision formulas call and no instruction set has:
 // conversions of f16 and bf16, the reduction of huge angles, Philox, and the special functions that libm
-// lacks (erfinv, lgamma, polygamma, Poisson numbers).
+// lacks (erfinv, lgamma, Bessel and incomplete gamma functions, Poisson numbers).
 //
 // They are plain C on bits and doubles, one text for CPU and CUDA, so that the bits depend neither on the
 // instruction set nor on the platform's libm. Rejected: libm's lgamma (it writes a global sign), F16C where
@@ -4400,6 +5625,26 @@ TENSOR__BOTH TENSOR__INLINE int tensor__isnan_f64(double x) {
     return (u & 0x7FFFFFFFFFFFFFFFu) > 0x7FF0000000000000u;
 }
 
+TENSOR__BOTH TENSOR__INLINE uint64_t tensor__magnitude(int64_t a) {
+    return a < 0 ? 0 - (uint64_t)a : (uint64_t)a;
+}
+
+// Euclid's algorithm on absolute values.
+TENSOR__BOTH TENSOR__FN int64_t tensor__gcd_i64(int64_t a, int64_t b) {
+    uint64_t x = tensor__magnitude(a), y = tensor__magnitude(b);
+    while (y) {
+        uint64_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return (int64_t)x;
+}
+
+TENSOR__BOTH TENSOR__FN int64_t tensor__lcm_i64(int64_t a, int64_t b) {
+    uint64_t divisor = (uint64_t)tensor__gcd_i64(a, b);
+    return divisor ? (int64_t)(tensor__magnitude(a) / divisor * tensor__magnitude(b)) : 0;
+}
+
 // Functions of DBL rows and of draws. None calls itself: a device would need a stack.
 TENSOR__BOTH TENSOR__FN double tensor__logaddexp_f64(double a, double b, double log_base) {
     if (a == b) { return a + 0.6931471805599453 / log_base; }      // infinities too
@@ -4431,11 +5676,11 @@ TENSOR__BOTH TENSOR__FN double tensor__erfinv_f64(double x) {
 // writes a global variable.
 TENSOR__BOTH TENSOR__FN double tensor__lgamma_f64(double x) {
     double p = 1, left = 0;
-    int turned = x < 0.5;
+    int reflected = x < 0.5;
     if (tensor__isnan_f64(x)) { return x; }
     if (fabs(x) > 1.7976931348623157e308 || (x <= 0 && x == floor(x))) { return (double)INFINITY; }
     if (x == 1 || x == 2) { return 0; }
-    if (turned) {
+    if (reflected) {
         left = 1.1447298858494002 - log(fabs(sin(3.141592653589793 * fmod(x, 2.0))));
         x = 1 - x;
     }
@@ -4443,7 +5688,7 @@ TENSOR__BOTH TENSOR__FN double tensor__lgamma_f64(double x) {
     double r = 1 / (x * x);
     r = (1.0 / 12 - r * (1.0 / 360 - r * (1.0 / 1260 - r * (1.0 / 1680 - r / 1188)))) / x;
     r = (x - 0.5) * log(x) - x + 0.9189385332046727 + r - log(p);
-    return turned ? left - r : r;
+    return reflected ? left - r : r;
 }
 
 // zeta(n + 1, x) = sum over k of (x + k)^-(n + 1), n > 0, x > 0: by its terms up to 15 + n, then by the
@@ -4461,40 +5706,169 @@ TENSOR__BOTH TENSOR__FN double tensor__zeta_f64(const double *b, double n, doubl
     return sum;
 }
 
+// Digamma right of 1/2; b: Bernoulli numbers B2, B4, ..
+TENSOR__BOTH TENSOR__FN double tensor__digamma_f64(const double *b, double x) {
+    double sum = 0;
+    for (; x < 15; x += 1) { sum -= 1 / x; }
+    sum += log(x);
+    if (x < 1e300) { sum -= 0.5 / x; }
+    for (int k = 0; k < 8 && x < 1e300; k++) { sum -= b[k] / ((2 * k + 2) * pow(x, 2.0 * k + 2)); }
+    return sum;
+}
+
 // n-th derivative of digamma: asymptotic series from 15 on, recurrence below, reflection left of 1/2 (n < 2)
 // or left of 0.
 TENSOR__BOTH TENSOR__FN double tensor__polygamma_f64(double n, double x) {
     const double b[8] = {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6,
                          -3617.0 / 510};                        // Bernoulli numbers B2, B4, ..
-    double sum = 0, sign = fmod(n, 2.0) == 0 ? -1 : 1, factorial = sign, left = 0;
-    int turned = n < 2 && x < 0.5;
+    double sum, sign = fmod(n, 2.0) == 0 ? -1 : 1, factorial = sign, left = 0;
+    int reflected = n < 2 && x < 0.5;
     if (tensor__isnan_f64(x)) { return (double)NAN; }
     if (n < 2 && x == -(double)INFINITY) { return (double)NAN; }
     if (n == 0 && x <= 0 && x == floor(x)) { return x == 0 ? copysign((double)INFINITY, -x) : (double)NAN; }
     if (x <= 0 && x == floor(x)) { return factorial * (double)INFINITY; }
-    if (turned) {
+
+    if (reflected) {
         double angle = 3.141592653589793 * fmod(x, 2.0);
         double term = sin(angle);
         left = n == 1 ? 9.869604401089358 / (term * term) : 3.141592653589793 * cos(angle) / term;
         x = 1 - x;
     }
     if (n == 0) {
-        for (; x < 15; x += 1) { sum -= 1 / x; }
-        sum += log(x);
-        if (x < 1e300) { sum -= 0.5 / x; }
-        for (int k = 0; k < 8 && x < 1e300; k++) { sum -= b[k] / ((2 * k + 2) * pow(x, 2.0 * k + 2)); }
+        sum = tensor__digamma_f64(b, x);
     } else if (x < 0) {                 // the terms left of 0 are those of a series less its tail
-        double turns = ceil(-x);
-        sum = tensor__zeta_f64(b, n, x + turns);
-        sum += sign * (tensor__zeta_f64(b, n, 1 - x - turns) - tensor__zeta_f64(b, n, 1 - x));
+        double steps = ceil(-x);
+        sum = tensor__zeta_f64(b, n, x + steps);
+        sum += sign * (tensor__zeta_f64(b, n, 1 - x - steps) - tensor__zeta_f64(b, n, 1 - x));
     } else {
         sum = tensor__zeta_f64(b, n, x);
     }
     for (int k = 2; k <= n; k++) { factorial *= k; }
     if (n > 0) { sum *= factorial; }
-    if (!turned) { return sum; }
+    if (!reflected) { return sum; }
     if (n == 1) { return left - sum; }
     return sum - left;
+}
+
+// I0 (n = 0) or I1 (n = 1) of x, times e^-|x| if scaled: below 20 the power series, whose terms are all
+// positive, from there the asymptotic series, whose smallest term is then below e^-40.
+TENSOR__BOTH TENSOR__FN double tensor__bessel_i_f64(double n, double scaled, double x) {
+    double a = fabs(x), sum = 1, term = 1, k = 1;
+    if (tensor__isnan_f64(x)) { return x; }
+    if (a < 20) {
+        double quarter = a * a / 4;
+        for (; term > 1e-17 * sum; k += 1) {
+            term *= quarter / (k * (k + n));
+            sum += term;
+        }
+        if (n > 0) { sum *= a / 2; }
+        if (scaled != 0) { sum *= exp(-a); }
+    } else {
+        for (; k < 40 && fabs(term) > 1e-17; k += 1) {
+            term *= ((2 * k - 1) * (2 * k - 1) - 4 * n * n) / (8 * k * a);
+            sum += term;
+        }
+        sum /= sqrt(6.283185307179586 * a);
+        // in two factors, where e^a is too large but the result is not
+        if (scaled == 0) { sum = sum * exp(a / 2) * exp(a - a / 2); }
+    }
+    return n > 0 && x < 0 ? -sum : sum;
+}
+
+// erfc(x) e^(x^2). Below 10 by libm: x is cut in two, so that the square of the large part is exact. From
+// there by the continued fraction.
+TENSOR__BOTH TENSOR__FN double tensor__erfcx_f64(double x) {
+    if (tensor__isnan_f64(x)) { return x; }
+    if (x < -27) { return (double)INFINITY; }
+    if (x < 10) {
+        double high = (double)(float)x;
+        high = floor(high * 1048576) / 1048576;
+        return exp(high * high) * exp((x - high) * (x + high)) * erfc(x);
+    }
+    double tail = x;
+    for (double k = 25; k > 0; k -= 1) { tail = x + k / 2 / tail; }
+    return 0.5641895835477563 / tail;
+}
+
+// The number below which a normal variable is with probability p. Of the smaller tail: a first guess from its
+// logarithm, then Halley's steps on erfc, which has no cancellation there.
+TENSOR__BOTH TENSOR__FN double tensor__ndtri_f64(double p) {
+    double tail = p < 0.5 ? p : 1 - p;
+    if (!(tail >= 0)) { return (double)NAN; }
+    if (tail == 0) { return p == 0 ? -(double)INFINITY : (double)INFINITY; }
+    double t = sqrt(-2 * log(tail));
+    double z = t - (2.30753 + 0.27061 * t) / (1 + t * (0.99229 + 0.04481 * t));
+    for (int i = 0; i < 4; i++) {
+        double area = 0.5 * erfc(z * 0.7071067811865476);
+        // relative to the density, in logarithms where both are tiny
+        double step = (area - tail) * 2.5066282746310002 * exp(z * z / 2);
+        if (z > 30) { step = (log(area) - log(tail)) / z; }
+        z += step / (1 - z * step / 2);
+    }
+    return p < 0.5 ? -z : z;
+}
+
+// P(a, x), or Q(a, x) = 1 - P if upper, without cancellation in either: the series of P where x is the
+// smaller, the continued fraction of Q elsewhere.
+TENSOR__BOTH TENSOR__FN double tensor__igamma_f64(double upper, double a, double x) {
+    if (tensor__isnan_f64(a) || tensor__isnan_f64(x) || x < 0 || a < 0) { return (double)NAN; }
+    int infinite_a = a > 1.7976931348623157e308, infinite_x = x > 1.7976931348623157e308;
+    if ((a == 0 && x == 0) || (infinite_a && infinite_x)) { return (double)NAN; }
+    if (a == 0 || infinite_x) { return upper != 0 ? 0 : 1; }
+    if (x == 0 || infinite_a) { return upper != 0 ? 1 : 0; }
+    double factor, y;
+    if (a < 20 && x < 100) {            // the gamma function itself is more exact than its logarithm
+        factor = pow(x, a) * exp(-x) / tgamma(a);
+    } else {
+        factor = exp(a * log(x) - x - tensor__lgamma_f64(a));
+    }
+    int of_p = x < a + 1;
+    if (of_p) {
+        double term = 1 / a, sum = term;
+        for (double k = a + 1; term > 1e-17 * sum && k < a + 100000; k += 1) {
+            term *= x / k;
+            sum += term;
+        }
+        y = factor * sum;
+    } else {                            // Lentz's method
+        double b = x + 1 - a, c = 1e300, d = 1 / b, h = d, change = 0;
+        for (double k = 1; fabs(change - 1) > 1e-16 && k < 100000; k += 1) {
+            double term = k * (a - k);
+            b += 2;
+            d = term * d + b;
+            d = 1 / (d == 0 ? 1e-300 : d);
+            c = b + term / c;
+            c = c == 0 ? 1e-300 : c;
+            change = c * d;
+            h *= change;
+        }
+        y = factor * h;
+    }
+    return of_p == (upper != 0) ? 1 - y : y;
+}
+
+// Hurwitz's zeta function, the sum of (q + k)^-s over k >= 0, s > 1: by its terms, then by Euler and
+// Maclaurin's series.
+TENSOR__BOTH TENSOR__FN double tensor__hurwitz_f64(double s, double q) {
+    const double b[8] = {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6,
+                         -3617.0 / 510};                        // Bernoulli numbers B2, B4, ..
+    if (tensor__isnan_f64(s) || tensor__isnan_f64(q)) { return (double)NAN; }
+    if (s == 1) { return (double)INFINITY; }
+    if (s < 1 || (q <= 0 && q != floor(q) && s != floor(s))) { return (double)NAN; }
+    if (q <= 0 && q == floor(q)) { return (double)INFINITY; }
+    double sum = 0;
+    for (int k = 0; k < 20 || (q < 10 && k < 100000); k++, q += 1) {
+        double term = pow(q, -s);
+        sum += term;
+        if (fabs(term) <= 1e-17 * fabs(sum) && q > 0) { return sum; }
+    }
+    double last = pow(q, -s), term = s * last / q / 2;
+    sum += last * q / (s - 1) + last / 2;
+    for (int k = 0; k < 8; k++) {
+        sum += b[k] * term;
+        term *= (s + 2 * k + 1) * (s + 2 * k + 2) / ((2 * k + 3) * (2 * k + 4) * q * q);
+    }
+    return sum;
 }
 
 // log(k!) by Stirling's series; small k by multiplication.
@@ -4514,8 +5888,8 @@ TENSOR__BOTH TENSOR__FN double tensor__log_factorial(double k) {
 TENSOR__BOTH TENSOR__FN double tensor__poisson(tensor_generator_t g, uint64_t e, double rate) {
     uint32_t w[4];
     double root = sqrt(rate), b = 0.931 + 2.53 * root, a = 0.02483 * b - 0.059, k = rate;
-    for (uint64_t turn = 0; turn < 4096; turn++) {
-        tensor__philox(g.seed, g.offset, e << 12 | turn, w);
+    for (uint64_t attempt = 0; attempt < 4096; attempt++) {
+        tensor__philox(g.seed, g.offset, e << 12 | attempt, w);
         double u = (double)(((uint64_t)w[1] << 32 | w[0]) >> 11) * 1.1102230246251565e-16;
         double v = (double)(((uint64_t)w[3] << 32 | w[2]) >> 11) * 1.1102230246251565e-16;
         if (rate < 30) {
@@ -4641,6 +6015,12 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q) {
     return u >> 31 ? -d : d;
 }
 
+#ifdef TENSOR__PORTABLE
+#define TENSOR__PASS 0
+#define TENSOR__PASS_LIBM 0
+#include TENSOR_SELF
+#undef TENSOR__PASS
+#endif
 TENSOR__PRECISE_END
 #endif   // TENSOR_SHARED_7C1E
 #endif   // TENSOR_IMPLEMENTATION || TENSOR_NN_IMPLEMENTATION || TENSOR_BACKEND
@@ -4655,10 +6035,77 @@ TENSOR__PRECISE_END
 // flags would decide) and intrinsics in macros of 100 lines (no breakpoints). The kernels of tensor_nn.h come
 // at the end of the same pass (TENSOR__MORE_KERNELS). Where tensor_nn.h is implemented in a file of its own,
 // it opens a pass with TENSOR__PASS_OPEN, adds its kernels, and ends it with TENSOR__PASS_CLOSE.
-// TENSOR__PASS_WORDS only undefines the words of the formulas.
+// TENSOR__PASS_WORDS only undefines the words of the formulas, TENSOR__PASS_LIBM only opens (1) or closes (0)
+// a stretch where the names of <math.h> mean the functions of >>portable-math and nothing is fused.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__PASS
+#ifdef TENSOR__PASS_LIBM
+// newlib's <math.h> has log2 as a macro
+#undef acos
+#undef acosh
+#undef asin
+#undef asinh
+#undef atan
+#undef atan2
+#undef atanh
+#undef cos
+#undef cosh
+#undef erf
+#undef erfc
+#undef exp
+#undef exp2
+#undef expm1
+#undef hypot
+#undef log
+#undef log10
+#undef log1p
+#undef log2
+#undef pow
+#undef sin
+#undef sinh
+#undef tan
+#undef tanh
+#undef tgamma
+#if TENSOR__PASS_LIBM
+#define acos(x) tensor__acos_f64(x)
+#define acosh(x) tensor__acosh_f64(x)
+#define asin(x) tensor__asin_f64(x)
+#define asinh(x) tensor__asinh_f64(x)
+#define atan(x) tensor__atan_f64(x)
+#define atan2(x, y) tensor__atan2_f64(x, y)
+#define atanh(x) tensor__atanh_f64(x)
+#define cos(x) tensor__cos_f64(x)
+#define cosh(x) tensor__cosh_f64(x)
+#define erf(x) tensor__erf_f64(x)
+#define erfc(x) tensor__erfc_f64(x)
+#define exp(x) tensor__exp_f64(x)
+#define exp2(x) tensor__exp2_f64(x)
+#define expm1(x) tensor__expm1_f64(x)
+#define hypot(x, y) tensor__hypot_f64(x, y)
+#define log(x) tensor__log_f64(x)
+#define log10(x) tensor__log10_f64(x)
+#define log1p(x) tensor__log1p_f64(x)
+#define log2(x) tensor__log2_f64(x)
+#define pow(x, y) tensor__pow_f64(x, y)
+#define sin(x) tensor__sin_f64(x)
+#define sinh(x) tensor__sinh_f64(x)
+#define tan(x) tensor__tan_f64(x)
+#define tanh(x) tensor__tanh_f64(x)
+#define tgamma(x) tensor__tgamma_f64(x)
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=off")
+#elif defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(_MSC_VER)
+#pragma fp_contract(off)
+#endif
+#elif defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
+#endif
+#undef TENSOR__PASS_LIBM
+#else
 #if !defined(TENSOR__PASS_CLOSE) && !defined(TENSOR__PASS_WORDS)
 
 // ------------------------------------------------------------------------------
@@ -4667,13 +6114,15 @@ TENSOR__PRECISE_END
 // The vector vocabulary of one pass. TENSOR__PASS is 0 scalar, 1 SSE2, 2 AVX2+FMA+F16C, 3 AVX-512 F/DQ/BW/VL,
 // 4 NEON of AArch64 (FMA and f16 conversion are in its base), 5 SIMD128 of WebAssembly (no FMA; -msimd128
 // decides, since a module with one such instruction needs them all). The header includes itself once per
-// pass: this text, the kernels, the closing lines.
+// pass: this text, the kernels, the closing lines. 1 and 5 are the same program: a portable build compiles 1
+// for x86-64, elsewhere 5, whose primitives are then those of SIMD128, NEON or plain C.
 //
 // This section defines the primitives of each instruction set; what is built on them is in >>simd-math, one
 // text for all except where AVX-512 looks tables up (V_LOOKUP). FMA is used only where V_FMA or V_FNMA is
 // written and the instruction set has it, hence passes may differ in the last bit, but never because of
 // compiler flags. Stated errors hold with and without FMA.
 //
+// M_BITS gives the bits of a mask in passes 1 and 5.
 // V_M is a full-width mask in passes 1, 2, 4 and 5, a __mmask16 in 3 and a 0/1 int in 0; only the M_ macros
 // know. Rejected: one C++-like wrapper type per ISA (needs C++), gcc vector extensions (MSVC), libm
 // (platform's bits).
@@ -4685,7 +6134,9 @@ TENSOR__PRECISE_END
 #else
 #define TENSOR__K2(name, isa) TENSOR__BUILT(tensor__##name##_##isa)
 #endif
-#if TENSOR__PASS == 0
+#if defined(TENSOR__PORTABLE)
+#define TENSOR__K(name) TENSOR__K2(name, portable)
+#elif TENSOR__PASS == 0
 #define TENSOR__K(name) TENSOR__K2(name, scalar)
 #elif TENSOR__PASS == 1
 #define TENSOR__K(name) TENSOR__K2(name, sse2)
@@ -4824,7 +6275,7 @@ TENSOR__INLINE int32_t TENSOR__K(trunci)(float a) {
 #define VI_RINT(a) TENSOR__K(trunci)(V_RINT(a))
 
 // ---- Primitives: NEON
-#elif TENSOR__PASS == 4
+#elif TENSOR__PASS == 4 || (TENSOR__PASS == 5 && TENSOR__TARGET_PASSES == 17)
 
 #define V_N 4
 #define V_F float32x4_t
@@ -4847,8 +6298,13 @@ TENSOR__INLINE int32_t TENSOR__K(trunci)(float a) {
 #define V_MUL(a, b) vmulq_f32(a, b)
 #define V_DIV(a, b) vdivq_f32(a, b)
 #define V_SQRT(a) vsqrtq_f32(a)
+#if TENSOR__PASS == 4
 #define V_FMA(a, b, c) vfmaq_f32(c, a, b)
 #define V_FNMA(a, b, c) vfmsq_f32(c, a, b)
+#else
+#define V_FMA(a, b, c) vaddq_f32(vmulq_f32(a, b), c)
+#define V_FNMA(a, b, c) vsubq_f32(c, vmulq_f32(a, b))
+#endif
 #define V_LT(a, b) vcltq_f32(a, b)
 #define V_LE(a, b) vcleq_f32(a, b)
 #define V_GT(a, b) vcgtq_f32(a, b)
@@ -4859,6 +6315,7 @@ TENSOR__INLINE int32_t TENSOR__K(trunci)(float a) {
 #define M_OR(a, b) vorrq_u32(a, b)
 #define M_XOR(a, b) veorq_u32(a, b)
 #define M_NOT(a) vmvnq_u32(a)
+#define M_BITS(m) TENSOR__S(m)
 #define M_ANY(m) (vmaxvq_u32(m) != 0)
 #define M_ALL(m) (vminvq_u32(m) != 0)
 #define V_SEL(m, a, b) vbslq_f32(m, a, b)
@@ -4884,11 +6341,20 @@ TENSOR__INLINE int32_t TENSOR__K(trunci)(float a) {
 #define V_FLOOR(v) vrndmq_f32(v)
 #define V_CEIL(v) vrndpq_f32(v)
 #define V_RINT(v) vrndnq_f32(v)
+#if TENSOR__PASS == 4
 // NaN if either is: V_MINR is V_MIN here, which satisfies all that is asked of the order of operands.
 #define V_MINR(a, b) vminq_f32(a, b)
 #define V_MAXR(a, b) vmaxq_f32(a, b)
 #define V_MIN(a, b) vminq_f32(a, b)
 #define V_MAX(a, b) vmaxq_f32(a, b)
+#else
+// As minps and maxps: these instructions treat zeros of different signs otherwise.
+#define V_MINR(a, b) TENSOR__K(minr)(a, b)
+#define V_MAXR(a, b) TENSOR__K(maxr)(a, b)
+
+TENSOR__INLINE V_F TENSOR__K(minr)(V_F a, V_F b) { return V_SEL(V_LT(a, b), a, b); }
+TENSOR__INLINE V_F TENSOR__K(maxr)(V_F a, V_F b) { return V_SEL(V_GT(a, b), a, b); }
+#endif
 
 TENSOR__INLINE V_I TENSOR__K(mulhi)(uint32x4_t a, uint32x4_t b) {
     uint64x2_t lo = vmull_u32(vget_low_u32(a), vget_low_u32(b)), hi = vmull_high_u32(a, b);
@@ -4900,13 +6366,24 @@ TENSOR__INLINE float TENSOR__K(hsum)(V_F v) {
     return vpadds_f32(vadd_f32(vget_low_f32(v), vget_high_f32(v)));
 }
 
+#if TENSOR__PASS == 4
 TENSOR__INLINE float TENSOR__K(hmaxr)(V_F v) { return vmaxvq_f32(v); }
 TENSOR__INLINE float TENSOR__K(hminr)(V_F v) { return vminvq_f32(v); }
+#else
+#define TENSOR__HORIZ(name, op) TENSOR__INLINE float TENSOR__K(name)(V_F v) { \
+    v = op(v, vextq_f32(v, v, 2)); \
+    return vgetq_lane_f32(op(v, vextq_f32(v, v, 1)), 0); }
+TENSOR__HORIZ(hmaxr, V_MAXR)
+TENSOR__HORIZ(hminr, V_MINR)
+#undef TENSOR__HORIZ
+#endif
 
 #define TENSOR__LOAD16(p) TENSOR__S(vmovl_u16(vld1_u16((const uint16_t *)(p))))
 #define TENSOR__STORE16(p, v) vst1_u16((uint16_t *)(p), vmovn_u32(TENSOR__U(v)))
+#if TENSOR__PASS == 4
 #define V_LOAD_F16(p) vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)(p))))
 #define V_STORE_F16(p, v) vst1_u16((uint16_t *)(p), vreinterpret_u16_f16(vcvt_f16_f32(v)))
+#endif
 
 TENSOR__INLINE V_I TENSOR__K(load_u8)(const void *p) {
     uint32_t u;
@@ -4925,13 +6402,17 @@ TENSOR__INLINE void TENSOR__K(store_u8)(void *p, V_I v) {
 
 #define TENSOR__D_OP(op) v##op##q_f64
 #define TENSOR__D_SET1(x) vdupq_n_f64(x)
+#if TENSOR__PASS == 4
 #define TENSOR__D_FMA(a, b, c) vfmaq_f64(c, a, b)
+#else
+#define TENSOR__D_FMA(a, b, c) vaddq_f64(vmulq_f64(a, b), c)
+#endif
 #define TENSOR__D_LO(v) vcvt_f64_f32(vget_low_f32(v))
 #define TENSOR__D_HI(v) vcvt_high_f64_f32(v)
 #define TENSOR__D_JOIN(d) vcvt_high_f32_f64(vcvt_f32_f64((d).lo), (d).hi)
 
 // ---- Primitives: WebAssembly
-#elif TENSOR__PASS == 5
+#elif TENSOR__PASS == 5 && TENSOR__TARGET_PASSES == 33
 
 #define V_N 4
 #define V_F v128_t
@@ -4963,6 +6444,7 @@ TENSOR__INLINE void TENSOR__K(store_u8)(void *p, V_I v) {
 #define M_OR(a, b) wasm_v128_or(a, b)
 #define M_XOR(a, b) wasm_v128_xor(a, b)
 #define M_NOT(a) wasm_v128_not(a)
+#define M_BITS(m) (m)
 #define M_ANY(m) wasm_v128_any_true(m)
 #define M_ALL(m) wasm_i32x4_all_true(m)
 #define V_SEL(m, a, b) wasm_v128_bitselect(a, b, m)
@@ -5026,6 +6508,252 @@ TENSOR__INLINE V_I TENSOR__K(pack8)(V_I v) {
 #define TENSOR__D_HI(v) wasm_f64x2_promote_low_f32x4(wasm_i32x4_shuffle(v, v, 2, 3, 2, 3))
 #define TENSOR__D_JOIN(d) wasm_i32x4_shuffle(wasm_f32x4_demote_f64x2_zero((d).lo), \
                                              wasm_f32x4_demote_f64x2_zero((d).hi), 0, 1, 4, 5)
+
+// ---- Primitives: plain C, for the portable pass where none of the others is
+#elif TENSOR__PASS == 5
+
+// Structs of lanes, because every compiler has them. A mask has -1 or 0 in each lane.
+typedef struct { float v[4]; } TENSOR__K(f4);
+typedef struct { int32_t v[4]; } TENSOR__K(i4);
+typedef struct { double v[2]; } TENSOR__K(d2);
+
+#define V_N 4
+#define V_F TENSOR__K(f4)
+#define V_I TENSOR__K(i4)
+#define V_M TENSOR__K(i4)
+#define TENSOR__DV TENSOR__K(d2)
+
+// A function of vectors: lane by lane the expression, in which x is the lane of a, y that of b.
+#define TENSOR__LANE1(i, lane, expression) { lane x = (lane)a.v[i]; r.v[i] = expression; }
+#define TENSOR__LANE2(i, lane, expression) {                                                                 \
+        lane x = (lane)a.v[i], y = (lane)b.v[i];                                                             \
+        r.v[i] = expression; }
+#define TENSOR__OF_ONE(R, name, A, lane, expression)                                                         \
+    TENSOR__INLINE R TENSOR__K(name)(A a) {                                                                  \
+        R r;                                                                                                 \
+        TENSOR__LANE1(0, lane, expression) TENSOR__LANE1(1, lane, expression)                                \
+        TENSOR__LANE1(2, lane, expression) TENSOR__LANE1(3, lane, expression)                                \
+        return r;                                                                                            \
+    }
+#define TENSOR__OF_TWO(R, name, A, lane, expression)                                                         \
+    TENSOR__INLINE R TENSOR__K(name)(A a, A b) {                                                             \
+        R r;                                                                                                 \
+        TENSOR__LANE2(0, lane, expression) TENSOR__LANE2(1, lane, expression)                                \
+        TENSOR__LANE2(2, lane, expression) TENSOR__LANE2(3, lane, expression)                                \
+        return r;                                                                                            \
+    }
+#define TENSOR__OF_PAIR(name, expression)                                                                    \
+    TENSOR__INLINE TENSOR__DV TENSOR__K(name)(TENSOR__DV a, TENSOR__DV b) {                                  \
+        TENSOR__DV r;                                                                                        \
+        TENSOR__LANE2(0, double, expression) TENSOR__LANE2(1, double, expression)                            \
+        return r;                                                                                            \
+    }
+// Signed overflow is undefined: integer lanes are computed unsigned. A shift to the right fills with the sign
+// by hand, because C leaves that open.
+TENSOR__OF_TWO(V_F, add, V_F, float, x + y)
+TENSOR__OF_TWO(V_F, sub, V_F, float, x - y)
+TENSOR__OF_TWO(V_F, mul, V_F, float, x * y)
+TENSOR__OF_TWO(V_F, div, V_F, float, x / y)
+TENSOR__OF_TWO(V_F, minr, V_F, float, x < y ? x : y)
+TENSOR__OF_TWO(V_F, maxr, V_F, float, x > y ? x : y)
+TENSOR__OF_TWO(V_M, lt, V_F, float, -(x < y))
+TENSOR__OF_TWO(V_M, le, V_F, float, -(x <= y))
+TENSOR__OF_TWO(V_M, eq, V_F, float, -(x == y))
+TENSOR__OF_TWO(V_M, ne, V_F, float, -(x != y))
+TENSOR__OF_TWO(V_M, i_eq, V_I, int32_t, -(x == y))
+TENSOR__OF_TWO(V_M, i_gt, V_I, int32_t, -(x > y))
+TENSOR__OF_TWO(V_I, i_add, V_I, uint32_t, (int32_t)(x + y))
+TENSOR__OF_TWO(V_I, i_sub, V_I, uint32_t, (int32_t)(x - y))
+TENSOR__OF_TWO(V_I, i_and, V_I, uint32_t, (int32_t)(x & y))
+TENSOR__OF_TWO(V_I, i_or, V_I, uint32_t, (int32_t)(x | y))
+TENSOR__OF_TWO(V_I, i_xor, V_I, uint32_t, (int32_t)(x ^ y))
+TENSOR__OF_TWO(V_I, i_mullo, V_I, uint32_t, (int32_t)(x * y))
+TENSOR__OF_TWO(V_I, i_mulhi, V_I, uint32_t, (int32_t)(uint32_t)((uint64_t)x * y >> 32))
+TENSOR__OF_ONE(V_F, root, V_F, float, sqrtf(x))
+TENSOR__OF_ONE(V_F, from_i, V_I, int32_t, (float)x)
+TENSOR__OF_ONE(V_I, trunci, V_F, float,
+               x >= -2147483648.0f && x < 2147483648.0f ? (int32_t)x : (int32_t)(-2147483647 - 1))
+TENSOR__OF_PAIR(d2_add, x + y)
+TENSOR__OF_PAIR(d2_sub, x - y)
+TENSOR__OF_PAIR(d2_mul, x * y)
+TENSOR__OF_PAIR(d2_div, x / y)
+#undef TENSOR__LANE1
+#undef TENSOR__LANE2
+#undef TENSOR__OF_ONE
+#undef TENSOR__OF_TWO
+#undef TENSOR__OF_PAIR
+
+TENSOR__INLINE V_F TENSOR__K(lanes)(float x0, float x1, float x2, float x3) {
+    V_F r;
+    r.v[0] = x0;
+    r.v[1] = x1;
+    r.v[2] = x2;
+    r.v[3] = x3;
+    return r;
+}
+
+TENSOR__INLINE V_I TENSOR__K(i_lanes)(int32_t x0, int32_t x1, int32_t x2, int32_t x3) {
+    V_I r;
+    r.v[0] = x0;
+    r.v[1] = x1;
+    r.v[2] = x2;
+    r.v[3] = x3;
+    return r;
+}
+
+TENSOR__INLINE V_F TENSOR__K(f_load)(const void *p) {
+    V_F r;
+    memcpy(&r, p, sizeof r);
+    return r;
+}
+
+TENSOR__INLINE V_I TENSOR__K(i_load)(const void *p) {
+    V_I r;
+    memcpy(&r, p, sizeof r);
+    return r;
+}
+
+TENSOR__INLINE V_I TENSOR__K(bits)(V_F v) { return TENSOR__K(i_load)(&v); }
+TENSOR__INLINE V_F TENSOR__K(of)(V_I v) { return TENSOR__K(f_load)(&v); }
+TENSOR__INLINE void TENSOR__K(f_store)(void *p, V_F v) { memcpy(p, &v, sizeof v); }
+TENSOR__INLINE void TENSOR__K(i_store)(void *p, V_I v) { memcpy(p, &v, sizeof v); }
+TENSOR__INLINE V_F TENSOR__K(set)(float x) { return TENSOR__K(lanes)(x, x, x, x); }
+TENSOR__INLINE V_I TENSOR__K(i_set)(int32_t x) { return TENSOR__K(i_lanes)(x, x, x, x); }
+
+TENSOR__INLINE V_F TENSOR__K(sel)(V_M m, V_F a, V_F b) {
+    return TENSOR__K(lanes)(m.v[0] ? a.v[0] : b.v[0], m.v[1] ? a.v[1] : b.v[1], m.v[2] ? a.v[2] : b.v[2],
+                            m.v[3] ? a.v[3] : b.v[3]);
+}
+
+TENSOR__INLINE V_I TENSOR__K(i_sel)(V_M m, V_I a, V_I b) {
+    return TENSOR__K(i_lanes)(m.v[0] ? a.v[0] : b.v[0], m.v[1] ? a.v[1] : b.v[1], m.v[2] ? a.v[2] : b.v[2],
+                              m.v[3] ? a.v[3] : b.v[3]);
+}
+
+TENSOR__INLINE V_I TENSOR__K(i_shl)(V_I a, int k) {
+    for (int i = 0; i < V_N; i++) { a.v[i] = (int32_t)((uint32_t)a.v[i] << k); }
+    return a;
+}
+
+TENSOR__INLINE V_I TENSOR__K(i_shr)(V_I a, int k) {
+    for (int i = 0; i < V_N; i++) { a.v[i] = (int32_t)((uint32_t)a.v[i] >> k); }
+    return a;
+}
+
+TENSOR__INLINE V_I TENSOR__K(i_sar)(V_I a, int k) {
+    for (int i = 0; i < V_N; i++) { a.v[i] = a.v[i] < 0 ? ~(~a.v[i] >> k) : a.v[i] >> k; }
+    return a;
+}
+
+#define V_LOAD(p) TENSOR__K(f_load)(p)
+#define V_STORE(p, v) TENSOR__K(f_store)(p, v)
+#define V_SET(x) TENSOR__K(set)((float)(x))
+#define V_ZERO() TENSOR__K(set)(0.0f)
+#define VI_LOAD(p) TENSOR__K(i_load)(p)
+#define VI_STORE(p, v) TENSOR__K(i_store)(p, v)
+#define VI_SET(x) TENSOR__K(i_set)((int32_t)(x))
+#define V_ADD(a, b) TENSOR__K(add)(a, b)
+#define V_SUB(a, b) TENSOR__K(sub)(a, b)
+#define V_MUL(a, b) TENSOR__K(mul)(a, b)
+#define V_DIV(a, b) TENSOR__K(div)(a, b)
+#define V_SQRT(a) TENSOR__K(root)(a)
+#define V_FMA(a, b, c) V_ADD(V_MUL(a, b), c)
+#define V_FNMA(a, b, c) V_SUB(c, V_MUL(a, b))
+#define V_LT(a, b) TENSOR__K(lt)(a, b)
+#define V_LE(a, b) TENSOR__K(le)(a, b)
+#define V_GT(a, b) TENSOR__K(lt)(b, a)
+#define V_GE(a, b) TENSOR__K(le)(b, a)
+#define V_EQ(a, b) TENSOR__K(eq)(a, b)
+#define V_NE(a, b) TENSOR__K(ne)(a, b)
+#define M_AND(a, b) TENSOR__K(i_and)(a, b)
+#define M_OR(a, b) TENSOR__K(i_or)(a, b)
+#define M_XOR(a, b) TENSOR__K(i_xor)(a, b)
+#define M_NOT(a) TENSOR__K(i_xor)(a, VI_SET(-1))
+#define M_BITS(m) (m)
+#define M_ANY(m) TENSOR__K(any)(m)
+#define M_ALL(m) TENSOR__K(all)(m)
+#define V_SEL(m, a, b) TENSOR__K(sel)(m, a, b)
+#define VI_SEL(m, a, b) TENSOR__K(i_sel)(m, a, b)
+#define VI_ADD(a, b) TENSOR__K(i_add)(a, b)
+#define VI_SUB(a, b) TENSOR__K(i_sub)(a, b)
+#define VI_AND(a, b) TENSOR__K(i_and)(a, b)
+#define VI_OR(a, b) TENSOR__K(i_or)(a, b)
+#define VI_XOR(a, b) TENSOR__K(i_xor)(a, b)
+#define VI_SHL(a, k) TENSOR__K(i_shl)(a, k)
+#define VI_SHR(a, k) TENSOR__K(i_shr)(a, k)
+#define VI_SAR(a, k) TENSOR__K(i_sar)(a, k)
+#define VI_EQ(a, b) TENSOR__K(i_eq)(a, b)
+#define VI_GT(a, b) TENSOR__K(i_gt)(a, b)
+#define VI_MULLO(a, b) TENSOR__K(i_mullo)(a, b)
+#define VI_MULHI(a, b) TENSOR__K(i_mulhi)(a, b)
+#define VI_TRUNC(a) TENSOR__K(trunci)(a)
+#define VI_RINT(a) TENSOR__K(trunci)(V_RINT(a))
+#define V_FROM_I(a) TENSOR__K(from_i)(a)
+#define V_BITS(v) TENSOR__K(bits)(v)
+#define V_OF(i) TENSOR__K(of)(i)
+#define V_MINR(a, b) TENSOR__K(minr)(a, b)
+#define V_MAXR(a, b) TENSOR__K(maxr)(a, b)
+
+TENSOR__INLINE int TENSOR__K(any)(V_M m) { return (m.v[0] | m.v[1] | m.v[2] | m.v[3]) != 0; }
+TENSOR__INLINE int TENSOR__K(all)(V_M m) { return (m.v[0] & m.v[1] & m.v[2] & m.v[3]) != 0; }
+TENSOR__INLINE float TENSOR__K(hsum)(V_F v) { return (v.v[0] + v.v[2]) + (v.v[1] + v.v[3]); }
+
+TENSOR__INLINE V_F TENSOR__K(even)(V_F a, V_F b) {
+    return TENSOR__K(lanes)(a.v[0], a.v[2], b.v[0], b.v[2]);
+}
+
+#define TENSOR__HORIZ(name, op) TENSOR__INLINE float TENSOR__K(name)(V_F v) { \
+    v = op(v, TENSOR__K(lanes)(v.v[2], v.v[3], v.v[2], v.v[3])); \
+    return op(v, TENSOR__K(lanes)(v.v[1], v.v[1], v.v[1], v.v[1])).v[0]; }
+TENSOR__HORIZ(hmaxr, V_MAXR)
+TENSOR__HORIZ(hminr, V_MINR)
+#undef TENSOR__HORIZ
+
+#define TENSOR__LOAD16(p) TENSOR__K(load16)(p)
+#define TENSOR__STORE16(p, v) TENSOR__K(store16)(p, v)
+#define VI_LOAD_U8(p) TENSOR__K(load_u8)(p)
+#define VI_STORE_U8(p, v) TENSOR__K(store_u8)(p, v)
+
+TENSOR__INLINE V_I TENSOR__K(load16)(const uint16_t *p) {
+    return TENSOR__K(i_lanes)(p[0], p[1], p[2], p[3]);
+}
+
+TENSOR__INLINE void TENSOR__K(store16)(uint16_t *p, V_I v) {
+    for (int i = 0; i < V_N; i++) { p[i] = (uint16_t)v.v[i]; }
+}
+
+TENSOR__INLINE V_I TENSOR__K(load_u8)(const uint8_t *p) {
+    return TENSOR__K(i_lanes)(p[0], p[1], p[2], p[3]);
+}
+
+TENSOR__INLINE void TENSOR__K(store_u8)(uint8_t *p, V_I v) {
+    for (int i = 0; i < V_N; i++) { p[i] = (uint8_t)v.v[i]; }
+}
+
+TENSOR__INLINE TENSOR__DV TENSOR__K(d2_set)(double x0, double x1) {
+    TENSOR__DV r;
+    r.v[0] = x0;
+    r.v[1] = x1;
+    return r;
+}
+
+TENSOR__INLINE TENSOR__DV TENSOR__K(d2_sqrt)(TENSOR__DV a) {
+    return TENSOR__K(d2_set)(sqrt(a.v[0]), sqrt(a.v[1]));
+}
+
+TENSOR__INLINE TENSOR__DV TENSOR__K(d2_low)(V_F v) { return TENSOR__K(d2_set)(v.v[0], v.v[1]); }
+TENSOR__INLINE TENSOR__DV TENSOR__K(d2_high)(V_F v) { return TENSOR__K(d2_set)(v.v[2], v.v[3]); }
+
+TENSOR__INLINE V_F TENSOR__K(d2_join)(TENSOR__DV lo, TENSOR__DV hi) {
+    return TENSOR__K(lanes)((float)lo.v[0], (float)lo.v[1], (float)hi.v[0], (float)hi.v[1]);
+}
+
+#define TENSOR__D_OP(op) TENSOR__K(d2_##op)
+#define TENSOR__D_SET1(x) TENSOR__K(d2_set)(x, x)
+#define TENSOR__D_FMA(a, b, c) TENSOR__K(d2_add)(TENSOR__K(d2_mul)(a, b), c)
+#define TENSOR__D_LO(v) TENSOR__K(d2_low)(v)
+#define TENSOR__D_HI(v) TENSOR__K(d2_high)(v)
+#define TENSOR__D_JOIN(d) TENSOR__K(d2_join)((d).lo, (d).hi)
 
 // ---- Primitives: x86
 #else
@@ -5117,6 +6845,7 @@ TENSOR__INLINE V_I TENSOR__K(pack8)(V_I v) {
 #define V_GE(a, b) _mm_cmple_ps(b, a)
 #define V_EQ(a, b) _mm_cmpeq_ps(a, b)
 #define V_NE(a, b) _mm_cmpneq_ps(a, b)
+#define M_BITS(m) V_BITS(m)
 #define M_ANY(m) (_mm_movemask_ps(m) != 0)
 #define M_ALL(m) (_mm_movemask_ps(m) == 15)
 #define V_SEL(m, a, b) TENSOR__K(sel)(m, a, b)
@@ -5344,7 +7073,7 @@ TENSOR__INLINE V_F TENSOR__K(min)(V_F a, V_F b) { return V_SEL(V_ISNAN(a), a, V_
 TENSOR__INLINE V_F TENSOR__K(max)(V_F a, V_F b) { return V_SEL(V_ISNAN(a), a, V_MAXR(a, b)); }
 #endif
 
-#if TENSOR__PASS < 2
+#ifndef V_RINT
 // From 2^23 on every float is an integer. RINT relies on the addition's own rounding to even.
 TENSOR__INLINE V_F TENSOR__K(rint)(V_F x) {
     V_F big = V_COPYSIGN(V_SET(8388608.0f), x), r = V_SUB(V_ADD(x, big), big);
@@ -5365,6 +7094,8 @@ TENSOR__INLINE V_F TENSOR__K(floor)(V_F x) {
 #define V_TRUNC(v) TENSOR__K(trunc)(v)
 #define V_FLOOR(v) TENSOR__K(floor)(v)
 #define V_CEIL(v) V_NEG(TENSOR__K(floor)(V_NEG(v)))
+#endif
+#if TENSOR__PASS < 2 || defined(TENSOR__PORTABLE)
 #define TENSOR__RINT_S(v) V_SUB(V_ADD(v, V_SET(12582912.0f)), V_SET(12582912.0f))      // |v| < 2^22
 #else
 #define TENSOR__RINT_S(v) V_RINT(v)
@@ -5378,7 +7109,7 @@ TENSOR__INLINE V_F TENSOR__K(load_f16)(const uint16_t *p) {
     V_I sub = V_BITS(V_MUL(V_FROM_I(VI_SHR(m, 13)), V_SET(5.9604644775390625e-8f)));    // m 2^-24, exact
     V_I r = VI_SEL(VI_GT(VI_SET(0x00800000), m), sub, VI_ADD(m, VI_SET(112 << 23)));
     r = VI_SEL(VI_GT(m, VI_SET(0x0F7FFFFF)), VI_OR(m, VI_SET(0x7F800000)), r);
-    r = VI_OR(r, VI_AND(V_BITS(VI_GT(m, VI_SET(0x0F800000))), VI_SET(0x00400000)));
+    r = VI_OR(r, VI_AND(M_BITS(VI_GT(m, VI_SET(0x0F800000))), VI_SET(0x00400000)));
     return V_OF(VI_OR(s, r));
 }
 
@@ -5478,11 +7209,16 @@ TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(cut_part)(V_F v, int64_t n) {
 #define TENSOR__HI(a, b) _mm512_maskz_unpackhi_ps(0xFFFF, a, b)
 #define TENSOR__LOWS(a, b) _mm512_maskz_shuffle_ps(0xFFFF, a, b, 0x44)
 #define TENSOR__HIGHS(a, b) _mm512_maskz_shuffle_ps(0xFFFF, a, b, 0xEE)
-#elif TENSOR__PASS == 4
+#elif TENSOR__PASS >= 4 && TENSOR__TARGET_PASSES == 17
 #define TENSOR__LO(a, b) vzip1q_f32(a, b)
 #define TENSOR__HI(a, b) vzip2q_f32(a, b)
 #define TENSOR__LOWS(a, b) vcombine_f32(vget_low_f32(a), vget_low_f32(b))
 #define TENSOR__HIGHS(a, b) vcombine_f32(vget_high_f32(a), vget_high_f32(b))
+#elif TENSOR__PASS == 5 && TENSOR__TARGET_PASSES != 33
+#define TENSOR__LO(a, b) TENSOR__K(lanes)(a.v[0], b.v[0], a.v[1], b.v[1])
+#define TENSOR__HI(a, b) TENSOR__K(lanes)(a.v[2], b.v[2], a.v[3], b.v[3])
+#define TENSOR__LOWS(a, b) TENSOR__K(lanes)(a.v[0], a.v[1], b.v[0], b.v[1])
+#define TENSOR__HIGHS(a, b) TENSOR__K(lanes)(a.v[2], a.v[3], b.v[2], b.v[3])
 #elif TENSOR__PASS == 5
 #define TENSOR__LO(a, b) wasm_i32x4_shuffle(a, b, 0, 4, 1, 5)
 #define TENSOR__HI(a, b) wasm_i32x4_shuffle(a, b, 2, 6, 3, 7)
@@ -6355,6 +8091,7 @@ TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b) {
 // so a result does not depend on an element's position. in: A, B, C, Y, G (those the formula reads); out: the
 // result, or gradients (NULL = not wanted). Rejected: a loop per stride pattern and dtype (code size, and
 // tails with other roundings).
+// Called from >>impl-cpu. On a GPU: >>pointwise.
 // ------------------------------------------------------------------------------
 
 #define F_A V_LOAD((const float *)in[0] + i)
@@ -6485,6 +8222,7 @@ TENSOR_OPS_COMPARE(TENSOR__X)
 //
 // Four vectors of lanes over at most a leaf, folded in a fixed tree. Tails go through a padded vector.
 // Rejected: one running sum (slow, and its error grows with n), lanes by the width of the ISA alone.
+// Called from >>impl-reduce. On a GPU: >>reduce.
 // ------------------------------------------------------------------------------
 
 #define TENSOR__REDUCE_LEAF(linkage, name, init, step, fold)                                                 \
@@ -6534,6 +8272,7 @@ TENSOR__BETWEEN int64_t TENSOR__K(find)(const float *x, int64_t n, float v) {
 // Two or three sweeps over a row that stays in L1. Sums are taken in lanes: a row is at most some thousand
 // elements in practice, and the order is fixed by n alone. Rejected: the one-sweep softmax that rescales as
 // it goes (one more exponential for each element, to save a sweep that L1 makes nearly free).
+// Called from >>impl-rows. On a GPU: >>rows.
 // ------------------------------------------------------------------------------
 
 // y = e^(x - max); returns the sum. The next row is likely to be the next in memory.
@@ -6649,6 +8388,7 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
 // (NT). The order is: block of B (L2), panel of A (L1), tile. For f64 there is only the tile here. Heights 8
 // to 13 of AVX-512 are two tiles, one above the other: this takes a third of the bytes of all tiles, and half
 // of 14 rows still keeps both multipliers busy.
+// Called from >>impl-gemm. On a GPU: >>matmul.
 // ------------------------------------------------------------------------------
 
 #undef TENSOR__MR
@@ -7075,7 +8815,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
     int64_t kc = b_here && g->n * g->k > 65536 ? (int64_t)TENSOR__GEMM_KS : tensor__gemm_chunk(g->k);
 
     // few rows use up a B that may be far away: its next block is fetched, some columns per tile
-    int turn = TENSOR__PASS == 3 && !ahead && !b_here && g->brs == 1 && g->bcs != 1
+    int fetch_b = TENSOR__PASS == 3 && !ahead && !b_here && g->brs == 1 && g->bcs != 1
         && r[1] - r[0] >= 3 * TENSOR__MR && g->k * g->n > 131072;
     int each = r[1] - r[0] >= 8 * TENSOR__MR ? 4 : 8;
     int64_t size = (kc + 16) * TENSOR__MR, i, packed;
@@ -7087,7 +8827,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                 const float *bias = p == 0 && g->bias ? (const float *)g->bias + jc : NULL;
                 const float *bb = b + p * g->brs + jc * g->bcs, *aa = ready ? ready : scratch;
                 int across = jc + TENSOR__GEMM_NC < r[3];
-                int64_t due = turn && (across || p + kc < r[5]) ? TENSOR__GEMM_NC : 0;  // columns to fetch
+                int64_t due = fetch_b && (across || p + kc < r[5]) ? TENSOR__GEMM_NC : 0;  // columns to fetch
                 // addresses: the columns that follow may be beyond the end of B
                 uintptr_t there = (uintptr_t)bb, column = sizeof(float) * (uintptr_t)g->bcs;
                 if (due && across) {
@@ -7105,8 +8845,12 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                     TENSOR__K(gemm_pack_b)(kb, nb - j, bb + j * g->bcs, g->brs, g->bcs,
                                            b_here ? bp : bp + j * kb);
                 }
-                int mr0 = ready || ahead || turn ? (high = 0, TENSOR__MR)
-                                       : tensor__gemm_height((int)rows - first, TENSOR__MR, &high);
+                int mr0 = TENSOR__MR;
+                high = 0;
+                if (!ready && !ahead && !fetch_b) {
+                    mr0 = tensor__gemm_height((int)rows - first, TENSOR__MR, &high);
+                }
+
                 // the first block of B packs the panels of A, a few ahead of their use; the others reuse them
                 for (i = 0, packed = ready || jc > r[2] ? rows : 0; i < rows; i += mr) {
                     const tensor__gemm_tile_fn *fn;
@@ -7126,30 +8870,42 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                     } else {
                         if (i) { aa += size; }
                         if (i == packed) {
-                            int n = i < first ? TENSOR__GEMM_PANELS : 0;
-                            if (i < first) { packed = first; }
-                            for (; n < TENSOR__GEMM_PANELS && packed < rows; n++) {
-                                packed = TENSOR__MIN(packed + mr0 + (packed - first < high), rows);
+                            int height = mr0;
+                            int64_t taller = first + high - i;      // rows in panels of height + 1
+                            if (i < first) {
+                                packed = height = first;
+                                taller = 0;
+                            } else {
+                                for (int n = 0; n < TENSOR__GEMM_PANELS && packed < rows; n++) {
+                                    packed = TENSOR__MIN(packed + mr0 + (packed - first < high), rows);
+                                }
                             }
-                            TENSOR__K(gemm_pack_a)(kb, packed - i, i < first ? 0 : first + high - i,
-                                                   i < first ? first : mr0,
+                            TENSOR__K(gemm_pack_a)(kb, packed - i, taller, height,
                                                    a + (ic + i) * g->ars + p * g->acs, g->ars, g->acs,
                                                    scratch + (aa - scratch), size);
                         }
                     }
                     // as an address too: the rows that follow are there only where they are fetched
                     uintptr_t next = (uintptr_t)aa + sizeof(float) * (uintptr_t)(a_here ? mr * as : size);
-                    for (j = 0; j < nb; j += w, next += 4 * sizeof(float) * (uintptr_t)(col ? kb : as)) {
+                    int64_t line = col ? kb : as;           // between two lines of A to fetch, in floats
+                    for (j = 0; j < nb; j += w, next += 4 * sizeof(float) * (uintptr_t)line) {
                         int nv = 1 + (nb - j >= TENSOR__NR);
                         const float *bj = b_here ? bb + j
                                                  : bp + j / TENSOR__NR * TENSOR__NR * kb + j % TENSOR__NR;
                         int64_t bs = b_here ? g->brs : TENSOR__NR;
                         w = (int)TENSOR__MIN(nb - j, (int64_t)nv * V_N);
                         if ((ahead || due > 0) && mr == TENSOR__MR && nv > 1 && i >= first) {
+                            const float *bias_here = bias ? bias + j : NULL;
+                            const float *fetched = (const float *)there;
+                            int64_t apart = g->bcs;
+                            int lines = 2 * each;
+                            if (ahead) {
+                                fetched = (const float *)next;
+                                apart = line;
+                                lines = 8;
+                            }
                             (col ? TENSOR__K(gemm_far_c) : TENSOR__K(gemm_far_r))(
-                                kb, aa, as, bj, bs, cc + j, g->crs, bias ? bias + j : NULL, add,
-                                (const float *)(ahead ? next : there), ahead ? (col ? kb : as) : g->bcs,
-                                ahead ? 8 : 2 * each);
+                                kb, aa, as, bj, bs, cc + j, g->crs, bias_here, add, fetched, apart, lines);
                             there += (uintptr_t)each * column;
                             due -= each;
                             continue;
@@ -7318,8 +9074,8 @@ TENSOR__DOTROWS(gemm_dot2, 2)
 TENSOR__DOTROWS(gemm_dot4, 4)
 #endif
 
-// One row, as in the inference of a small net: the same dots, without what more rows or longer sums need. A
-// vector with a stride is gathered first, so that the sum does not depend on where it is.
+// One row, as in the inference of a small net: the same dot products, without what more rows or longer sums
+// need. A vector with a stride is gathered first, so that the sum does not depend on where it is.
 TENSOR__FN void TENSOR__K(gemm_row)(const tensor__gemm_t *g, int64_t acs, int64_t brs, int64_t bcs) {
     const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0), *bias = (const float *)g->bias;
     const float *b = (const float *)g->b + (g->boff ? g->boff[0] : 0);
@@ -7342,8 +9098,8 @@ TENSOR__FN void TENSOR__K(gemm_row)(const tensor__gemm_t *g, int64_t acs, int64_
     }
 }
 
-TENSOR__FN void TENSOR__K(gemm_dots)(const tensor__gemm_t *g, const float *a, const float *b, float *c,
-                                     const int64_t *r) {
+TENSOR__FN void TENSOR__K(gemm_dot_products)(const tensor__gemm_t *g, const float *a, const float *b,
+                                             float *c, const int64_t *r) {
     int64_t i, j, p, kb;
     // the first tiles fetch one column each of the next four; a single tile would have to wait
     int fetch = r[1] - r[0] >= 2 * TENSOR__DM ? 4 : 0;
@@ -7379,7 +9135,11 @@ TENSOR__FN void TENSOR__K(gemm_dots)(const tensor__gemm_t *g, const float *a, co
 
 TENSOR__FN int TENSOR__K(gemm_is_dot)(const tensor__gemm_t *g) {
     // more rows where 32 registers hold a tile of 4 x 4; with fewer, packing B pays sooner
-    int most = TENSOR__PASS == 3 ? 64 : 40, each = TENSOR__PASS == 3 ? 8 : 20;
+#if TENSOR__PASS == 3
+    const int most = 64, each = 8;
+#else
+    const int most = 40, each = 20;
+#endif
     return g->acs == 1 && g->brs == 1 && g->bcs != 1 && each * g->m <= g->k && g->m <= most;
 }
 
@@ -7396,7 +9156,7 @@ TENSOR__FN void TENSOR__K(gemm_task)(void *arg, int64_t task, int worker) {
         float *c = (float *)g->c + (g->coff ? g->coff[item] : 0);
         tensor__gemm_rect(job, t - item * per, TENSOR__MR, TENSOR__NR, r);
         if (TENSOR__K(gemm_is_dot)(g)) {
-            TENSOR__K(gemm_dots)(g, a, b, c, r);
+            TENSOR__K(gemm_dot_products)(g, a, b, c, r);
         } else {
             TENSOR__K(gemm_block)(g, a, b, c, r, ready ? ready + (r[0] - job->r[0]) * lda : NULL, s);
         }
@@ -7432,7 +9192,7 @@ TENSOR__FN void TENSOR__K(gemm_part)(void *arg, int64_t task, int worker) {
     r[3] = g.n;
     r[5] = g.k;
     if (TENSOR__K(gemm_is_dot)(&g)) {
-        TENSOR__K(gemm_dots)(&g, a, b, part, r);
+        TENSOR__K(gemm_dot_products)(&g, a, b, part, r);
     } else {
         TENSOR__K(gemm_block)(&g, a, b, part, r, NULL, s);
     }
@@ -7455,8 +9215,8 @@ TENSOR__FN void TENSOR__K(gemm_split)(tensor__gemm_job_t *job) {
 }
 
 // A small product: A in place, one chunk of k, B in place or, where its columns run along k or end within a
-// vector, copied to panel one panel at a time. Tiles and dots are those of larger products, so bits are the
-// same.
+// vector, copied to panel one panel at a time. Tiles and dot products are those of larger products, so the
+// bits are the same.
 TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64_t acs, int64_t brs,
                                      int64_t bcs, float *panel) {
     const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0), *bias = (const float *)g->bias;
@@ -7545,9 +9305,12 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
                 TENSOR__K(gemm_tiny_whole)(call, ars, acs, brs, bcs);
             }
         } else {
-            TENSOR__K(gemm_dots)(call, (const float *)call->a + (call->aoff ? call->aoff[0] : 0),
-                                 (const float *)call->b + (call->boff ? call->boff[0] : 0),
-                                 (float *)call->c + (call->coff ? call->coff[0] : 0), r);
+            const float *a = (const float *)call->a, *b = (const float *)call->b;
+            float *c = (float *)call->c;
+            if (call->aoff) { a += call->aoff[0]; }
+            if (call->boff) { b += call->boff[0]; }
+            if (call->coff) { c += call->coff[0]; }
+            TENSOR__K(gemm_dot_products)(call, a, b, c, r);
         }
         return;
     }
@@ -7607,7 +9370,9 @@ TENSOR__BETWEEN void TENSOR__K(gemm_tile_f64)(int64_t k, int64_t rows, const dou
     TENSOR__K(doubles)
     c0 = { 0, 0 }, c1 = c0, c2 = c0, c3 = c0, d0 = c0, d1 = c0, d2 = c0, d3 = c0;
     TENSOR__K(doubles) *o = (TENSOR__K(doubles) *)(void *)c;
-    const double *a1 = rows > 1 ? a + ars : a, *a2 = rows > 2 ? a1 + ars : a1, *a3 = rows > 3 ? a2 + ars : a2;
+    const double *a1 = rows > 1 ? a + ars : a;
+    const double *a2 = rows > 2 ? a1 + ars : a1;
+    const double *a3 = rows > 3 ? a2 + ars : a2;
     for (; k > 0; k--, a += acs, a1 += acs, a2 += acs, a3 += acs, b += 2 * TENSOR__L64) {
         TENSOR__K(doubles)
         x = *(const TENSOR__K(doubles) *)(const void *)b;
@@ -7653,6 +9418,7 @@ TENSOR__BETWEEN void TENSOR__K(gemm_tile_f64)(int64_t k, int64_t rows, const dou
 // Uniform and normal numbers in vectors. They use only products and sums that no FMA joins, so they are the
 // same for every instruction set. Rejected: the generator of the C library, or one with a running state
 // (numbers would depend on the number of threads).
+// Called from >>impl-random. On a GPU: >>random.
 // ------------------------------------------------------------------------------
 
 // Two normal numbers by Box and Muller from two words: u1 in (0, 1], so the logarithm is finite.
@@ -7872,6 +9638,9 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #undef F_P
 #undef F_ERFINV
 #undef F_POLYGAMMA
+#undef F_LGAMMA
+#undef F_ZETA
+#undef F_BESSEL_I
 #undef F_POW
 #undef F_REMAINDER
 #undef F_ROUND
@@ -7918,6 +9687,7 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #undef M_ALL
 #undef M_AND
 #undef M_ANY
+#undef M_BITS
 #undef M_NOT
 #undef M_OR
 #undef M_XOR
@@ -8030,6 +9800,7 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #undef TENSOR__PASS
 #undef TENSOR__PASS_WORDS
 #endif
+#endif   // !TENSOR__PASS_LIBM
 #endif   // TENSOR__PASS
 
 // ------------------------------------------------------------------------------
@@ -8050,6 +9821,10 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 
 #include <locale.h>
 #include <stdlib.h>
+#include <time.h>
+#if defined(__unix__) || defined(__APPLE__)
+#include <sys/time.h>
+#endif
 #ifdef TENSOR_USE_OPENBLAS
 #include <cblas.h>
 #endif
@@ -8066,6 +9841,12 @@ TENSOR__PRECISE
 #pragma STDC FP_CONTRACT OFF
 #elif defined(_MSC_VER)
 #pragma fp_contract(off)
+#endif
+#ifdef TENSOR__PORTABLE
+#define TENSOR__PASS 0
+#define TENSOR__PASS_LIBM 1
+#include TENSOR_SELF
+#undef TENSOR__PASS
 #endif
 
 #ifdef __cplusplus
@@ -8330,22 +10111,15 @@ TENSOR__FN void tensor__gemm_task_f64(void *arg, int64_t task, int worker) {
 
 // k == 0: the empty sum. es = 4 or 8 bytes per element
 TENSOR__FN void tensor__gemm_empty(const tensor__gemm_t *g, size_t es) {
+    const float *bias_f32 = es == 4 ? (const float *)g->bias : NULL;
+    const double *bias_f64 = es == 8 ? (const double *)g->bias : NULL;
     if (g->accumulate && !g->bias) { return; }
-    for (int64_t t = 0; t < g->batch; t++) {
-        for (int64_t i = 0; i < g->m; i++) {
-            int64_t at = (g->coff ? g->coff[t] : 0) + i * g->crs;
-            if (es == 4) {
-                float *c = (float *)g->c + at;
-                const float *b = (const float *)g->bias;
-                for (int64_t j = 0; j < g->n; j++) {
-                    c[j] = (g->accumulate ? c[j] : 0.0f) + (b ? b[j] : 0.0f);
-                }
-            } else {
-                double *c = (double *)g->c + at;
-                const double *b = (const double *)g->bias;
-                for (int64_t j = 0; j < g->n; j++) { c[j] = (g->accumulate ? c[j] : 0.0) + (b ? b[j] : 0.0); }
-            }
-        }
+    for (int64_t row = 0; row < g->batch * g->m; row++) {
+        int64_t t = row / g->m, at = (g->coff ? g->coff[t] : 0) + row % g->m * g->crs;
+        char *c = (char *)g->c + at * (int64_t)es;
+        if (!g->accumulate) { memset(c, 0, (size_t)g->n * es); }
+        for (int64_t j = 0; bias_f32 && j < g->n; j++) { ((float *)(void *)c)[j] += bias_f32[j]; }
+        for (int64_t j = 0; bias_f64 && j < g->n; j++) { ((double *)(void *)c)[j] += bias_f64[j]; }
     }
 }
 
@@ -8417,10 +10191,6 @@ TENSOR_OPS_FORMULAS(TENSOR__BOTH_WAYS, TENSOR__BOTH_WAYS, TENSOR__BOTH_WAYS) TEN
 #undef TENSOR__X
 #endif
 
-// The quoted name is found beside this file, whatever the include path is.
-#ifndef TENSOR_SELF
-#define TENSOR_SELF "tensor.h"
-#endif
 // The kernels of tensor_nn.h join these passes if that file is found from here; else it opens its own.
 #ifdef TENSOR__MORE_KERNELS
 #ifndef __has_include
@@ -8453,6 +10223,10 @@ TENSOR_OPS_FORMULAS(TENSOR__BOTH_WAYS, TENSOR__BOTH_WAYS, TENSOR__BOTH_WAYS) TEN
 #define TENSOR__PASS 5
 #include TENSOR_SELF
 #endif
+#if TENSOR__COMPILES_PASS(6)
+#define TENSOR__PASS TENSOR__PORTABLE_PASS
+#include TENSOR_SELF
+#endif
 
 #if TENSOR__COMPILES_CORE
 #define TENSOR__X(result, f, params)                                                                         \
@@ -8473,11 +10247,25 @@ TENSOR__KERNELS(TENSOR__X)
 // (their destructors differ).
 // ------------------------------------------------------------------------------
 
+// newlib has a pthread.h without threads, picolibc has none.
+#if !defined(TENSOR_NO_THREADS) && !defined(_WIN32)
+#if !defined(__has_include)
+#include <pthread.h>
+#elif __has_include(<pthread.h>)
+#include <pthread.h>
+#endif
+#ifndef PTHREAD_MUTEX_INITIALIZER
+#error "tensor.h: this system has no threads: define TENSOR_NO_THREADS; a device without files and a console \
+also wants TENSOR_NO_STDIO, TENSOR_NO_CALL_SITES makes the program smaller"
+#define TENSOR_NO_THREADS               // no more errors about the same
+#endif
+#endif
+
 #if defined(TENSOR_NO_THREADS)
 #define TENSOR__TLS
 typedef int tensor__mutex_t;
 #define TENSOR__MUTEX_INIT 0
-#define TENSOR__LOCK(m) ((void)(m))
+#define TENSOR__TAKE(m) ((void)(m))
 #define TENSOR__UNLOCK(m) ((void)(m))
 #define TENSOR__YIELD() ((void)0)
 #elif defined(_WIN32)
@@ -8490,7 +10278,7 @@ typedef int tensor__mutex_t;
 #endif
 typedef SRWLOCK tensor__mutex_t;
 #define TENSOR__MUTEX_INIT SRWLOCK_INIT
-#define TENSOR__LOCK(m) AcquireSRWLockExclusive(m)
+#define TENSOR__TAKE(m) AcquireSRWLockExclusive(m)
 #define TENSOR__UNLOCK(m) ReleaseSRWLockExclusive(m)
 #define TENSOR__YIELD() ((void)SwitchToThread())
 typedef CONDITION_VARIABLE tensor__signal_t;
@@ -8503,13 +10291,12 @@ typedef HANDLE tensor__os_thread_t;
 #define TENSOR__THREAD_START(t, fn, arg) ((*(t) = CreateThread(NULL, 0, fn, arg, 0, NULL)) != NULL)
 #define TENSOR__THREAD_JOIN(t) ((void)WaitForSingleObject(t, INFINITE), (void)CloseHandle(t))
 #else
-#include <pthread.h>
 #include <unistd.h>
 #include <sched.h>
 #define TENSOR__TLS __thread
 typedef pthread_mutex_t tensor__mutex_t;
 #define TENSOR__MUTEX_INIT PTHREAD_MUTEX_INITIALIZER
-#define TENSOR__LOCK(m) ((void)pthread_mutex_lock(m))
+#define TENSOR__TAKE(m) ((void)pthread_mutex_lock(m))
 #define TENSOR__UNLOCK(m) ((void)pthread_mutex_unlock(m))
 #define TENSOR__YIELD() ((void)sched_yield())
 typedef pthread_cond_t tensor__signal_t;
@@ -8584,6 +10371,10 @@ TENSOR__FN int tensor__cas_u64(uint64_t *p, uint64_t *expected, uint64_t v) {
 #define TENSOR__PAUSE() _mm_pause()
 #endif
 
+// Takes a lock of the system, which a thread in real time must not do.
+TENSOR__FN void tensor__lock(tensor__mutex_t *m);
+#define TENSOR__LOCK(m) tensor__lock(m)
+
 // A lock; threads that wait for it spin.
 TENSOR__FN void tensor__spin(tensor__count_t *lock) {
     while (TENSOR__ATOMIC_ADD(lock, 1) != 0) {
@@ -8634,13 +10425,65 @@ TENSOR__FN void tensor__default_free(void *p) { free(((void **)p)[-1]); }
 #endif
 
 TENSOR__FN void *tensor__hook_alloc(void *user, size_t bytes, size_t alignment) {
-    (void)user;
+    (void)user, (void)bytes, (void)alignment;
     return TENSOR_MALLOC(bytes, alignment);
 }
 
 TENSOR__FN void tensor__hook_free(void *user, void *p, size_t bytes, size_t alignment) {
     (void)user, (void)bytes, (void)alignment;
     TENSOR_FREE(p, bytes, alignment);
+}
+
+// A free part of an arena, inside it. Parts are in the order of their addresses; all begin and end at
+// multiples of 64. The first one is the list's head, has no bytes and is where the arena begins.
+typedef struct tensor__part_t {
+    struct tensor__part_t *next;
+    size_t bytes;
+} tensor__part_t;
+
+#define TENSOR__WHOLE_64(bytes) (((bytes) + 63) & ~(size_t)63)
+
+// The first part that is large enough.
+TENSOR__FN void *tensor__arena_alloc(void *user, size_t bytes, size_t alignment) {
+    tensor__part_t *before = (tensor__part_t *)user, *part = before ? before->next : NULL;
+    if (bytes == 0 || bytes > SIZE_MAX - 63) { return NULL; }
+    bytes = TENSOR__WHOLE_64(bytes);
+    for (; part; before = part, part = part->next) {
+        size_t skipped = (size_t)(0 - (uintptr_t)part) & (alignment - 1);
+        if (part->bytes < skipped || part->bytes - skipped < bytes) { continue; }
+        char *block = (char *)part + skipped;
+        if (part->bytes > skipped + bytes) {
+            tensor__part_t *behind = (tensor__part_t *)(void *)(block + bytes);
+            behind->next = part->next;
+            behind->bytes = part->bytes - skipped - bytes;
+            part->next = behind;
+        }
+        if (skipped) {
+            part->bytes = skipped;
+        } else {
+            before->next = part->next;
+        }
+        return block;
+    }
+    return NULL;
+}
+
+// Free parts that meet become one.
+TENSOR__FN void tensor__arena_free(void *user, void *p, size_t bytes, size_t alignment) {
+    tensor__part_t *before = (tensor__part_t *)user, *part = (tensor__part_t *)p;
+    (void)alignment;
+    while (before->next && (uintptr_t)before->next < (uintptr_t)part) { before = before->next; }
+    part->bytes = TENSOR__WHOLE_64(bytes);
+    part->next = before->next;
+    before->next = part;
+    if (part->next && (char *)part + part->bytes == (char *)part->next) {
+        part->bytes += part->next->bytes;
+        part->next = part->next->next;
+    }
+    if ((char *)before + before->bytes == (char *)part) {
+        before->bytes += part->bytes;
+        before->next = part->next;
+    }
 }
 
 enum { TENSOR__AVX512 = 3, TENSOR__AMX = 5 };      // places in tensor__isas
@@ -8729,12 +10572,21 @@ typedef int64_t tensor__tally_t;
 typedef uint64_t tensor__word_t;
 #endif
 
+// Small blocks, headers and storages are taken from the allocator so many bytes at a time, about. A device
+// without an operating system has some tens of KB in all.
+#if defined(__unix__) || defined(__APPLE__) || defined(_WIN32) || defined(__wasm__)
+enum { TENSOR__SLAB_BYTES = 8192 };
+#else
+enum { TENSOR__SLAB_BYTES = 1024 };
+#endif
+
 enum {
     TENSOR__CLASSES = 168,          // size classes, four per doubling from 64 bytes up
     TENSOR__QUARANTINE = 16384,     // dead headers kept back even when no scope is ever reset
     TENSOR__GRAVES = 64,            // dead objects of each kind kept back
     TENSOR__MAX_THREADS = 256,
-    TENSOR__SLAB = 32,              // headers per slab
+    TENSOR__SMALL_BLOCK = TENSOR__SLAB_BYTES / 4,       // bytes; larger ones are raw blocks of their own
+    TENSOR__SLAB = TENSOR__SLAB_BYTES / 256,            // headers or storages of a slab
     TENSOR__PATH = 16               // module path depth kept for error texts
 };
 
@@ -8803,8 +10655,9 @@ struct tensor__thread_t {
     uint8_t locking;                // holds a tensor's lock: the user's jobs, which may need it, do not run
     uint8_t watched;                // the end of its thread gives it back
     uint8_t device;                 // of tensors made from nothing
-    uint8_t away;                   // calls went to a device that was not told their site yet
+    uint8_t away;                   // calls went to a device or a recorder that was not told their site yet
     tensor_recorder_t *recorder;    // hears of calls and of the host's accesses; NULL = nobody does
+    const tensor_profiler_t *profiler;          // where it is set, recorder is not NULL: one test serves both
     uint64_t seq;                   // of the last node
     uint64_t epoch;                 // resets and ends of user scopes
     tensor_t *headers, *headers_tail;           // dead headers, oldest first
@@ -8819,6 +10672,10 @@ struct tensor__thread_t {
     tensor_t *fresh;                // last result not stamped with a call site yet
     tensor__storage_t *written;     // storage of the last in-place change not stamped yet
     tensor_t *freed;                // what tensor_free just ended, not stamped yet
+    // Set in real time: whether the thread must do without memory, or a lock. denied: why memory was refused,
+    // for the text of the caller's error
+    int (*denies)(tensor__thread_t *th, int what);
+    const char *denied;
     struct { int code, reported; const char *site, *outer; char op[200]; char text[480]; } error;
     char shown[760];                // tensor_error_text's buffer
     const char *path[TENSOR__PATH];
@@ -8827,7 +10684,7 @@ struct tensor__thread_t {
     void *scratch;                  // grows, reused by every call
     uint64_t scratch_bytes;
     struct tensor__cast_t *casts;   // of leaves, TENSOR__CAST_ROOM places; NULL = none
-    int16_t casts_klass;            // of their block
+    int16_t casts_size_class;            // of their block
     int32_t cast_depth;             // scopes above this depth lie in the autocast that made them
     struct tensor__pass_t *pass;    // cached state of a backward pass
     int64_t pass_mark;              // scope stack below it was there before the running pass
@@ -8842,12 +10699,12 @@ typedef struct tensor__pool_t {
     void *hook_user;
     tensor__word_t state;           // generation << 32 | open << 31 | workers inside
     tensor__count_t busy, stop, parked;
-    tensor__count_t next[TENSOR__MAX_THREADS];    // task of each share
     tensor__count_t slots[TENSOR__MAX_THREADS];   // worker numbers in use, for the user's hook
-    int64_t ntasks, shares, each, more;           // each: tasks of a share; one more in the first ones
     tensor__task_fn fn;
     void *arg;
 #if !defined(TENSOR_NO_THREADS)
+    tensor__count_t next[TENSOR__MAX_THREADS];    // task of each share
+    int64_t shares, each, more;                   // each: tasks of a share; one more in the first ones
     size_t threads_bytes;
     tensor__mutex_t mutex;
     tensor__signal_t wake;
@@ -8864,7 +10721,7 @@ typedef struct tensor__late_t {
     tensor_t *(*whole)(tensor_t *x, tensor_t *g);               // gradients by rows
     tensor_t *(*add_rows)(tensor_t *leaf, tensor_t *a, tensor_t *b);
     tensor__merge_fn *merge_rows;
-    void (*autocast)(tensor__thread_t *th, int to, tensor_t **x, int n);
+    unsigned (*autocast)(tensor__thread_t *th, int to, tensor_t **x, int n);
 } tensor__late_t;
 
 struct tensor_context_t {
@@ -8880,6 +10737,7 @@ struct tensor_context_t {
     void *error_user;
     tensor__count_t growth_told;
     tensor__owned_t *owned;
+    tensor__crew_t *crews;
     tensor__graves_t graves[TENSOR__OBJECTS];
     struct tensor__hook_t *hooks;   // all hooks of the context, hook_count of them
     int64_t last_hook;
@@ -8915,6 +10773,14 @@ TENSOR__INLINE tensor__thread_t *tensor__self(void) {
     return TENSOR__LIKELY(th != NULL) ? th : tensor__attach(NULL);
 }
 
+enum { TENSOR__DENY_MEMORY, TENSOR__DENY_LOCK };
+
+TENSOR__FN void tensor__lock(tensor__mutex_t *m) {
+    tensor__thread_t *th = tensor__tls;
+    if (th && th->denies) { th->denies(th, TENSOR__DENY_LOCK); }
+    TENSOR__TAKE(m);
+}
+
 // ------------------------------------------------------------------------------
 // >>impl-errors                                    MARK: error texts
 //
@@ -8923,6 +10789,8 @@ TENSOR__INLINE tensor__thread_t *tensor__self(void) {
 // stamp of the thread's next call. Rejected: reporting where an error is raised (the place is not known
 // there), or at the start of the next op (that may be one inside the call that failed).
 // ------------------------------------------------------------------------------
+
+TENSOR__RARE
 
 TENSOR__FN void tensor__put(tensor__text_t *s, const char *text, size_t n) {
     for (size_t i = 0; i < n; i++, s->length++) {
@@ -8946,6 +10814,28 @@ TENSOR__FN void tensor__puti(tensor__text_t *s, int64_t v) {
     tensor__putu(s, v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
 }
 
+// The n digits of a number whose first one counts 10^e, without an exponent: e is in -4..5.
+TENSOR__FN void tensor__put_plain(tensor__text_t *s, const char *digits, int n, int e) {
+    for (int i = e; i < 0; i++) { tensor__puts(s, i == e ? "0." : "0"); }
+    for (int i = 0; i < n || i <= e; i++) {
+        if (i == e + 1 && e >= 0) { tensor__puts(s, "."); }
+        tensor__put(s, i < n ? &digits[i] : "0", 1);
+    }
+}
+
+// The same with one: 1.5e-07.
+TENSOR__FN void tensor__put_scientific(tensor__text_t *s, const char *digits, int n, int e) {
+    int size = e < 0 ? -e : e;
+    tensor__put(s, digits, 1);
+    if (n > 1) {
+        tensor__puts(s, ".");
+        tensor__put(s, digits + 1, (size_t)n - 1);
+    }
+    tensor__puts(s, e < 0 ? "e-" : "e+");
+    if (size < 10) { tensor__puts(s, "0"); }
+    tensor__puti(s, size);
+}
+
 // Six significant digits, as %g; independent of the locale.
 TENSOR__FN void tensor__putg(tensor__text_t *s, double v) {
     if (v != v) {
@@ -8964,36 +10854,25 @@ TENSOR__FN void tensor__putg(tensor__text_t *s, double v) {
         tensor__puts(s, "0");
         return;
     }
+
     int e = (int)floor(log10(v));
     double m = e < -300 ? v * 1e300 / pow(10, e + 300) : v / pow(10, e);    // 10^-324 is 0
-    int64_t digits = (int64_t)(m * 1e5 + 0.5);
-    if (digits >= 1000000) {
-        digits /= 10;
+    int64_t rounded = (int64_t)(m * 1e5 + 0.5);
+    if (rounded >= 1000000) {
+        rounded /= 10;
         e++;
     }
-    char b[8];
+    char digits[8];
     for (int i = 5; i >= 0; i--) {
-        b[i] = (char)('0' + (int)(digits % 10));
-        digits /= 10;
+        digits[i] = (char)('0' + (int)(rounded % 10));
+        rounded /= 10;
     }
     int n = 6;
-    while (n > 1 && b[n - 1] == '0') { n--; }
+    while (n > 1 && digits[n - 1] == '0') { n--; }
     if (e >= -4 && e < 6) {
-        for (int i = e; i < 0; i++) { tensor__puts(s, i == e ? "0." : "0"); }
-        for (int i = 0; i < n || i <= e; i++) {
-            if (i == e + 1 && e >= 0) { tensor__puts(s, "."); }
-            tensor__put(s, i < n ? &b[i] : "0", 1);
-        }
+        tensor__put_plain(s, digits, n, e);
     } else {
-        tensor__put(s, b, 1);
-        if (n > 1) {
-            tensor__puts(s, ".");
-            tensor__put(s, b + 1, (size_t)n - 1);
-        }
-        int size = e < 0 ? -e : e;
-        tensor__puts(s, e < 0 ? "e-" : "e+");
-        if (size < 10) { tensor__puts(s, "0"); }
-        tensor__puti(s, size);
+        tensor__put_scientific(s, digits, n, e);
     }
 }
 
@@ -9082,7 +10961,7 @@ TENSOR__FN void tensor__text(tensor__text_t *s, const char *format, ...) {
 }
 
 // Raises an error (the first one of a thread stays) and gives poison.
-TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fail(tensor__thread_t *th, int code, const char *format, ...) {
+TENSOR__FN TENSOR__FAILS tensor_t *tensor__fail(tensor__thread_t *th, int code, const char *format, ...) {
     if (th->error.code) { return TENSOR__POISON; }
     th->error.code = code;
     th->error.reported = 0;
@@ -9093,6 +10972,8 @@ TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fail(tensor__thread_t *th, int cod
     va_start(v, format);
     tensor__format(&s, format, v);
     va_end(v);
+    if (th->denied && code == TENSOR_ERR_OUT_OF_MEMORY) { tensor__puts(&s, th->denied); }
+    th->denied = NULL;
     tensor__text_t path = {th->error.op, sizeof th->error.op, 0};
     th->error.op[0] = 0;
     for (int i = 0; i < th->path_depth && i < TENSOR__PATH; i++) {
@@ -9209,8 +11090,9 @@ TENSOR_API const char *(tensor_code_name)(int code) {
 }
 
 TENSOR_API int (tensor_raise)(int code, const char *what) {
-    tensor__fail(tensor__self(), code > 0 && code < TENSOR_ERR_COUNT ? code : TENSOR_ERR_INTERNAL, "%s",
-                 what ? what : "?");
+    int known = code > 0 && code < TENSOR_ERR_COUNT;
+    if (!what) { what = "?"; }
+    tensor__fail(tensor__self(), known ? code : TENSOR_ERR_INTERNAL, "%s", what);
     return code;
 }
 
@@ -9220,6 +11102,8 @@ TENSOR_API int (tensor_set_error_handler)(tensor_error_fn_t fn, void *user) {
     th->ctx->error_user = user;
     return 0;
 }
+
+TENSOR__END
 
 // ------------------------------------------------------------------------------
 // >>impl-alloc                                     MARK: caching allocator, slabs
@@ -9253,6 +11137,12 @@ TENSOR__INLINE void tensor__count(tensor__tally_t *counter, int64_t by) {
     TENSOR__RELAXED_STORE(counter, TENSOR__RELAXED_LOAD(counter) + by);
 }
 
+// Tells the profiler of the calling thread.
+TENSOR__FN TENSOR__NOINLINE void tensor__tell_memory(int device, uint64_t bytes, int sign) {
+    const tensor_profiler_t *p = tensor__tls ? tensor__tls->profiler : NULL;
+    if (p && p->memory) { p->memory(p->user, (tensor_device_t)(TENSOR_CPU + device), sign * (int64_t)bytes); }
+}
+
 // Takes memory directly from the user's allocator. NULL if it fails or the limit is reached; raises nothing.
 TENSOR__FN TENSOR__NOINLINE void *tensor__raw_alloc(tensor_context_t *ctx, uint64_t bytes) {
     if (bytes > (uint64_t)SIZE_MAX - 64) { return NULL; }
@@ -9278,7 +11168,9 @@ TENSOR__FN TENSOR__NOINLINE void *tensor__raw_alloc(tensor_context_t *ctx, uint6
         ctx->allocs++;
     }
     TENSOR__UNLOCK(&ctx->mutex);
-    return r ? (char *)r + 64 : NULL;
+    if (!r) { return NULL; }
+    tensor__tell_memory(0, total, 1);
+    return (char *)r + 64;
 }
 
 TENSOR__FN TENSOR__NOINLINE void tensor__raw_free(tensor_context_t *ctx, void *p) {
@@ -9290,12 +11182,15 @@ TENSOR__FN TENSOR__NOINLINE void tensor__raw_free(tensor_context_t *ctx, void *p
     if (r->next) { r->next->prev = r->prev; }
     ctx->reserved -= r->bytes;
     ctx->frees++;
-    ctx->allocator.free(ctx->allocator.user, r, (size_t)r->bytes, 64);
+    uint64_t bytes = r->bytes;
+    ctx->allocator.free(ctx->allocator.user, r, (size_t)bytes, 64);
     TENSOR__UNLOCK(&ctx->mutex);
+    tensor__tell_memory(0, bytes, -1);
 }
 
 // Before an allocation fails, the thread's own cache is released (this thread must not touch another's).
 TENSOR__FN TENSOR__NOINLINE void *tensor__raw_or_release(tensor__thread_t *th, uint64_t bytes) {
+    if (th->denies && th->denies(th, TENSOR__DENY_MEMORY)) { return NULL; }
     void *p = tensor__raw_alloc(th->ctx, bytes);
     if (!p) {
         tensor__cache_release(th);
@@ -9333,8 +11228,8 @@ TENSOR__FN TENSOR__NOINLINE void *tensor__block_slow(tensor__thread_t *th, int k
         return p;
     }
     uint64_t bytes = tensor__class_bytes(k);
-    if (bytes > 2048) { return tensor__raw_or_release(th, bytes); }
-    int n = (int)(8192 / bytes);    // small ones are carved from one raw block
+    if (bytes > TENSOR__SMALL_BLOCK) { return tensor__raw_or_release(th, bytes); }
+    int n = (int)(TENSOR__SLAB_BYTES / bytes);      // small ones are carved from one raw block
     char *slab = (char *)tensor__raw_or_release(th, bytes * (uint64_t)n);
     if (!slab) { return NULL; }
     for (int i = n - 1; i > 0; i--) {
@@ -9344,10 +11239,15 @@ TENSOR__FN TENSOR__NOINLINE void *tensor__block_slow(tensor__thread_t *th, int k
     return slab;
 }
 
-TENSOR__INLINE void *tensor__block(tensor__thread_t *th, uint64_t bytes, int16_t *klass) {
-    int k = tensor__class_of(bytes);
-    if (k >= TENSOR__CLASSES) { return NULL; }
-    *klass = (int16_t)k;
+TENSOR__INLINE void *tensor__block(tensor__thread_t *th, uint64_t bytes, int16_t *size_class) {
+    int k = 0;
+    int64_t live = 64;              // of class 0
+    if (bytes > 64) {
+        k = tensor__class_of(bytes);
+        if (k >= TENSOR__CLASSES) { return NULL; }
+        live = (int64_t)tensor__class_bytes(k);
+    }
+    *size_class = (int16_t)k;
     void *p = th->bins[k];
     if (TENSOR__LIKELY(p != NULL)) {
         th->bins[k] = *(void **)p;
@@ -9355,16 +11255,16 @@ TENSOR__INLINE void *tensor__block(tensor__thread_t *th, uint64_t bytes, int16_t
         p = tensor__block_slow(th, k);
         if (!p) { return NULL; }
     }
-    int64_t live = TENSOR__RELAXED_LOAD(&th->live_bytes) + (int64_t)tensor__class_bytes(k);
+    live += TENSOR__RELAXED_LOAD(&th->live_bytes);
     TENSOR__RELAXED_STORE(&th->live_bytes, live);
     if (live > TENSOR__RELAXED_LOAD(&th->peak_bytes)) { TENSOR__RELAXED_STORE(&th->peak_bytes, live); }
     return p;
 }
 
-TENSOR__INLINE void tensor__block_free(tensor__thread_t *th, void *p, int klass) {
-    *(void **)p = th->bins[klass];
-    th->bins[klass] = p;
-    tensor__count(&th->live_bytes, -(int64_t)tensor__class_bytes(klass));
+TENSOR__INLINE void tensor__block_free(tensor__thread_t *th, void *p, int size_class) {
+    *(void **)p = th->bins[size_class];
+    th->bins[size_class] = p;
+    tensor__count(&th->live_bytes, -(int64_t)tensor__class_bytes(size_class));
 }
 
 // Pushes onto a lock-free stack of another thread.
@@ -9392,7 +11292,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__drain(tensor__thread_t *th) {
         tensor__storage_t *s = (tensor__storage_t *)TENSOR__PTR_SWAP(&th->foreign_storages, NULL);
         while (s) {
             tensor__storage_t *next = s->next;
-            if (s->klass >= 0) { tensor__block_free(th, s->data, s->klass); }
+            if (s->size_class >= 0) { tensor__block_free(th, s->data, s->size_class); }
             s->next = th->storages;
             th->storages = s;
             s = next;
@@ -9402,7 +11302,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__drain(tensor__thread_t *th) {
         tensor__node_t *n = (tensor__node_t *)TENSOR__PTR_SWAP(&th->foreign_nodes, NULL);
         while (n) {
             tensor__node_t *next = n->next;
-            tensor__block_free(th, n, n->klass);
+            tensor__block_free(th, n, n->size_class);
             n = next;
         }
     }
@@ -9416,11 +11316,11 @@ TENSOR__FN TENSOR__NOINLINE void tensor__drain(tensor__thread_t *th) {
     }
 }
 
-// Gives cached blocks that are raw blocks of their own (> 2048 bytes) back to the allocator.
+// Gives cached blocks that are raw blocks of their own back to the allocator.
 TENSOR__FN void tensor__cache_release(tensor__thread_t *th) {
     tensor__drain(th);
     for (int k = 0; k < TENSOR__CLASSES; k++) {
-        if (tensor__class_bytes(k) <= 2048) { continue; }
+        if (tensor__class_bytes(k) <= TENSOR__SMALL_BLOCK) { continue; }
         while (th->bins[k]) {
             void *p = th->bins[k];
             th->bins[k] = *(void **)p;
@@ -9473,7 +11373,7 @@ TENSOR__INLINE tensor_t *tensor__header(tensor__thread_t *th) {
 TENSOR__FN TENSOR__NOINLINE int tensor__storage_slow(tensor__thread_t *th) {
     tensor__drain(th);
     if (th->storages) { return 1; }
-    enum { N = 32 };
+    enum { N = TENSOR__SLAB };
     tensor__storage_t *slab = (tensor__storage_t *)tensor__raw_or_release(th, N * sizeof(tensor__storage_t));
     if (!slab) { return 0; }
     memset(slab, 0, N * sizeof(tensor__storage_t));
@@ -9489,21 +11389,21 @@ TENSOR__FN TENSOR__NOINLINE int tensor__storage_slow(tensor__thread_t *th) {
 // out of memory, not raised.
 TENSOR__INLINE tensor__storage_t *tensor__storage(tensor__thread_t *th, uint64_t bytes, void *data) {
     if (!th->storages && !tensor__storage_slow(th)) { return NULL; }
+    int16_t size_class = -1;
+    if (!data) {
+        data = tensor__block(th, bytes ? bytes : 1, &size_class);
+        if (!data) { return NULL; }
+    }
     tensor__storage_t *s = th->storages;
     th->storages = s->next;
-    s->klass = -1;
+    s->size_class = size_class;
     s->data = data;
-    if (!data && !(s->data = tensor__block(th, bytes ? bytes : 1, &s->klass))) {
-        s->next = th->storages;
-        th->storages = s;
-        return NULL;
-    }
     s->bytes = bytes;
     s->refs = 1;
     s->version = 0;
     s->write_op = s->write_site = NULL;
     s->deleter = NULL;
-    s->device = 0;
+    s->device = s->read_only = 0;
     return s;
 }
 
@@ -9522,6 +11422,7 @@ TENSOR__FN TENSOR__NOINLINE tensor__storage_t *tensor__device_storage(tensor__th
     s->deleter = b->release;
     s->user = block;
     s->device = (uint8_t)device;
+    tensor__tell_memory(device, bytes, 1);
     return s;
 }
 
@@ -9534,9 +11435,10 @@ TENSOR__INLINE void tensor__storage_drop(tensor__thread_t *th, tensor__storage_t
         th->inside = 1;
         deleter(s->data, s->user);
         th->inside = inside;
+        if (s->device) { tensor__tell_memory(s->device, s->bytes, -1); }
     }
     if (TENSOR__LIKELY(s->home == th)) {
-        if (s->klass >= 0) { tensor__block_free(th, s->data, s->klass); }
+        if (s->size_class >= 0) { tensor__block_free(th, s->data, s->size_class); }
         s->next = th->storages;
         th->storages = s;
     } else {
@@ -9626,6 +11528,8 @@ TENSOR__FN void *tensor__scratch(tensor__thread_t *th, uint64_t bytes) {
 // virtual tensors (a branch in every read of a header).
 // ------------------------------------------------------------------------------
 
+TENSOR__RARE
+
 // The passes in the order of their places; NULL = not built. x86 has three places for AVX-512: alone, with
 // products of bf16, with tiles of them.
 #if TENSOR__HAS_PASS(0)
@@ -9648,7 +11552,10 @@ TENSOR__FN void *tensor__scratch(tensor__thread_t *th, uint64_t bytes) {
 #else
 #define TENSOR__ISA_AT_3 NULL
 #endif
-#if defined(TENSOR__ARM_PASSES)
+#if defined(TENSOR__PORTABLE)
+static const tensor__isa_t *const tensor__isas[] = {&TENSOR__BUILT(tensor__isa_portable)};
+static const char *const tensor__isa_names[] = {"portable"};
+#elif defined(TENSOR__ARM_PASSES)
 static const tensor__isa_t *const tensor__isas[] = {TENSOR__ISA_AT_0, &TENSOR__BUILT(tensor__isa_neon)};
 static const char *const tensor__isa_names[] = {"scalar", "neon"};
 #elif defined(TENSOR__WASM_PASSES)
@@ -9694,16 +11601,23 @@ TENSOR__FN int tensor__isa_any(tensor_context_t *ctx) {
 
 // The environment is read once per context, at its first kernel.
 TENSOR__FN TENSOR__NOINLINE int tensor__isa_choose(tensor_context_t *ctx) {
+    const char *missing = NULL;
     TENSOR__LOCK(&ctx->mutex);
     if (!ctx->isa_known) {
         const char *name = getenv("TENSOR_ISA"), *ref = getenv("TENSOR_REFERENCE");
-        int found = name ? tensor__isa_find(name) : -1;
+        int found = name && name[0] ? tensor__isa_find(name) : -1;
+        if (name && name[0] && found < 0) { missing = name; }
         ctx->isa = found >= 0 ? found : tensor__isa_any(ctx);
         ctx->reference = TENSOR__HAS_PASS(7) && ref && ref[0] && strcmp(ref, "0") != 0;
         ctx->plain = ctx->reference || ctx->isa_missing ? NULL : tensor__isas[ctx->isa];
         TENSOR__ATOMIC_STORE(&ctx->isa_known, 1);
     }
     TENSOR__UNLOCK(&ctx->mutex);
+    if (missing) {
+        tensor__fail(tensor__self(), TENSOR_ERR_UNSUPPORTED,
+                     "TENSOR_ISA=%s in the environment: this machine or this build does not have it",
+                     missing);
+    }
     return ctx->isa;
 }
 
@@ -9751,6 +11665,19 @@ TENSOR_API int (tensor_set_isa)(const char *name) {
 
 #define TENSOR__ISA(th) (tensor__isas[tensor__isa_of((th)->ctx)])
 
+// Takes the scratch of a call whose row wants some. -> code
+TENSOR__FN int tensor__cpu_scratch(tensor_call_t *c) {
+    // The plan is made where the scratch is, or on the stack by a thread that has none yet and may need none.
+    uint64_t plan[TENSOR__PLAN_BYTES / sizeof(uint64_t)];
+    int has = c->thread->scratch != NULL;
+    c->scratch = has ? c->thread->scratch : plan;
+    uint64_t bytes = c->row->scratch(c);
+    c->scratch = bytes ? tensor__scratch(c->thread, bytes) : NULL;
+    if (bytes && !c->scratch) { return TENSOR_ERR_OUT_OF_MEMORY; }
+    if (bytes && !has) { memcpy(c->scratch, plan, sizeof plan); }
+    return 0;
+}
+
 // The CPU as a backend: a row names its kernel, so that all families have the same entry.
 TENSOR__FN int tensor__cpu_kernel(tensor_call_t *c) {
     const tensor__row_t *row = c->row;
@@ -9762,17 +11689,8 @@ TENSOR__FN int tensor__cpu_kernel(tensor_call_t *c) {
                         row->name, tensor__isa_names[ctx->isa]);
 #endif
     c->scratch = NULL;
-    if (!row->scratch) { return row->cpu(c); }
-
-    // The plan is made where the scratch is, or on the stack by a thread that has none yet and may need none.
-    uint64_t plan[TENSOR__PLAN_BYTES / sizeof(uint64_t)];
-    int has = c->thread->scratch != NULL;
-    c->scratch = has ? c->thread->scratch : plan;
-    uint64_t bytes = row->scratch(c);
-    c->scratch = bytes ? tensor__scratch(c->thread, bytes) : NULL;
-    if (bytes && !c->scratch) { return TENSOR_ERR_OUT_OF_MEMORY; }
-    if (bytes && !has) { memcpy(c->scratch, plan, sizeof plan); }
-    return row->cpu(c);
+    int code = row->scratch ? tensor__cpu_scratch(c) : 0;
+    return code ? code : row->cpu(c);
 }
 
 TENSOR__FN int tensor__cpu_count(void) { return 1; }
@@ -9780,8 +11698,8 @@ TENSOR__FN int tensor__cpu_count(void) { return 1; }
 #define TENSOR__K4 tensor__cpu_kernel, tensor__cpu_kernel, tensor__cpu_kernel, tensor__cpu_kernel
 static const tensor_backend_t tensor__cpu_backend = {
     TENSOR__API_VERSION, sizeof(tensor_backend_t), "cpu", tensor__cpu_count, NULL, NULL, NULL, NULL,
-    NULL, NULL, {TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, tensor__cpu_kernel,
-    tensor__cpu_kernel}, 0, 0, NULL};
+    NULL, NULL, NULL, NULL, NULL, NULL, {TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4,
+    tensor__cpu_kernel, tensor__cpu_kernel}, 0, 0, NULL};
 #undef TENSOR__K4
 
 TENSOR__FN int tensor__set_backend(const tensor_backend_t *backend) {
@@ -9840,13 +11758,24 @@ TENSOR__FN int tensor__move_bytes(tensor__thread_t *th, void *to, tensor__storag
 }
 
 TENSOR__FN int tensor__recording(tensor__thread_t *th, int device, void (*again)(void *, int), void *user) {
-    const tensor_backend_t *b = device ? th->ctx->backend[1] : NULL;
-    return b && b->recording ? b->recording(device - 1, again, user) : 0;
+    tensor_recorder_t *r = th->recorder;
+    return r && r->again ? r->again(r, device, again, user) : 0;
 }
 
-TENSOR__FN void tensor__aside(tensor__thread_t *th, int device, int on) {     // where pin_memory succeeded
-    th->ctx->backend[1]->aside(device - 1, on);
+// Whether th's work for the device (-1 = any) is recorded, where the caller has work that cannot be. Then the
+// capture gives no graph, even if the program clears the error that the caller raises.
+TENSOR__FN int tensor__refuses(tensor__thread_t *th, int device) {
+    if (!tensor__recording(th, device, NULL, NULL)) { return 0; }
+    th->recorder->refused = 1;
+    return 1;
 }
+
+// Called where pin_memory succeeded.
+TENSOR__FN void tensor__use_copy_stream(tensor__thread_t *th, int device, int on) {
+    th->ctx->backend[1]->use_copy_stream(device - 1, on);
+}
+
+TENSOR__END
 
 // ------------------------------------------------------------------------------
 // >>impl-context                                   MARK: contexts, thread states, memory figures
@@ -9855,6 +11784,8 @@ TENSOR__FN void tensor__aside(tensor__thread_t *th, int device, int on) {     //
 // context use the default one. How a context ends is in >>impl-shutdown. Rejected: globals (no two users in
 // one program), a context argument in every function.
 // ------------------------------------------------------------------------------
+
+TENSOR__RARE
 
 TENSOR__FN void tensor__context_init(tensor_context_t *ctx) {
     ctx->backend[0] = &tensor__cpu_backend;
@@ -9907,12 +11838,11 @@ TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *c
     if (!th) {
         th = tensor__thread_alloc(ctx);
         if (!th) {      // no memory for a state: every call of this thread fails with OUT_OF_MEMORY
-            static tensor__thread_t nowhere;
             static tensor_context_t nothing;
             nothing.limit = 1;
-            nowhere.ctx = &nothing;
-            nowhere.inside = 0;
-            return &nowhere;
+            nothing.first.ctx = &nothing;
+            nothing.first.inside = 0;
+            return &nothing.first;
         }
         memset(th, 0, sizeof *th);
         made = 1;
@@ -9930,6 +11860,7 @@ TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *c
         th->modes = 0;
         th->packing = NULL;
         th->recorder = NULL;
+        th->profiler = NULL;
         th->device = 0;
         th->path_depth = 0;
         th->fresh = NULL;
@@ -9957,6 +11888,27 @@ TENSOR_API int (tensor_set_allocator)(const tensor_allocator_t *a) {
         th->ctx->allocator.alloc = NULL;
     }
     return 0;
+}
+
+TENSOR_API tensor_allocator_t (tensor_arena_allocator)(void *buffer, size_t bytes) {
+    enum { LEAST = 256 };
+    tensor_allocator_t a = {tensor__arena_alloc, tensor__arena_free, NULL};
+    size_t has = TENSOR__GIVEN(buffer) ? bytes : 0;
+    if (has < LEAST) {
+        tensor__fail(tensor__self(), TENSOR_ERR_OUT_OF_MEMORY,
+                     "arena_allocator: the buffer has %d bytes; it needs %i at least", (int64_t)has,
+                     (int)LEAST);
+        return a;
+    }
+    size_t skipped = (size_t)(0 - (uintptr_t)buffer) & 63;
+    tensor__part_t *list = (tensor__part_t *)(void *)((char *)buffer + skipped);
+    tensor__part_t *part = (tensor__part_t *)(void *)((char *)list + 64);
+    part->next = NULL;
+    part->bytes = (bytes - skipped - 64) & ~(size_t)63;
+    list->next = part;
+    list->bytes = 0;
+    a.user = list;
+    return a;
 }
 
 TENSOR_API int (tensor_set_memory_limit)(uint64_t bytes) {
@@ -10007,37 +11959,38 @@ TENSOR__FN int tensor__same_name(const char *a, const char *b) {
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
+// How many live tensors t's op has made at t's site, and their bytes: counted at the first of them, 0 at
+// others.
+TENSOR__FN int64_t tensor__same_origin(const tensor_context_t *ctx, const tensor_t *t, int64_t *bytes) {
+    int64_t n = 0;
+    *bytes = 0;
+    for (tensor__raw_t *r = ctx->raw; r; r = r->next) {
+        tensor_t *slab = (tensor_t *)(void *)((char *)r + 64);
+        for (int k = 0; k < r->headers; k++) {
+            const tensor_t *other = &slab[k];
+            if (other->state != TENSOR__LIVE || !tensor__same_name(other->op, t->op)) { continue; }
+            if (!tensor__same_name(other->site, t->site)) { continue; }
+            if (n == 0 && other != t) { return 0; }
+            n++;
+            *bytes += other->numel * (int64_t)tensor_dtype_size((tensor_dtype_t)other->dtype);
+        }
+    }
+    return n;
+}
+
 TENSOR_API size_t (tensor_memory_report)(char *text, size_t size) {
     tensor_context_t *ctx = tensor__self()->ctx;
     if (!text) { size = 0; }
     tensor__text_t s = {text, size, 0};
     if (size) { text[0] = 0; }
     TENSOR__LOCK(&ctx->mutex);
-
-    // One line per (op, site): each header is counted by the first of its kind in the same walk.
-    for (tensor__raw_t *r = ctx->raw; r; r = r->next) {
+    for (tensor__raw_t *r = ctx->raw; r; r = r->next) {         // one line per op and site
         tensor_t *slab = (tensor_t *)(void *)((char *)r + 64);
         for (int i = 0; i < r->headers; i++) {
             tensor_t *t = &slab[i];
             if (t->state != TENSOR__LIVE) { continue; }
-            int64_t n = 0, bytes = 0;
-            int first = 1;
-            for (tensor__raw_t *q = ctx->raw; q && first; q = q->next) {
-                tensor_t *other = (tensor_t *)(void *)((char *)q + 64);
-                for (int k = 0; k < q->headers; k++) {
-                    if (other[k].state != TENSOR__LIVE || !tensor__same_name(other[k].op, t->op) ||
-                        !tensor__same_name(other[k].site, t->site)) {
-                        continue;
-                    }
-                    if (n == 0 && &other[k] != t) {
-                        first = 0;
-                        break;
-                    }
-                    n++;
-                    bytes += other[k].numel * (int64_t)tensor_dtype_size((tensor_dtype_t)other[k].dtype);
-                }
-            }
-            if (!first) { continue; }
+            int64_t bytes, n = tensor__same_origin(ctx, t, &bytes);
+            if (!n) { continue; }
             const char *plural = n == 1 ? "" : "s";
             tensor__text(&s, "%d tensor%s  %d bytes  %s%w\n", n, plural, bytes, tensor__origin(t), t->site);
         }
@@ -10067,19 +12020,63 @@ TENSOR__FN void tensor__disown(tensor__owned_t *o) {
     TENSOR__UNLOCK(&ctx->mutex);
 }
 
+// Takes the place of a recorder where only a profiler listens.
+static tensor_recorder_t tensor__no_recorder;
+
 TENSOR__FN tensor_recorder_t *tensor__set_recorder(tensor_recorder_t *recorder) {
     tensor__thread_t *th = tensor__self();
     tensor_recorder_t *before = th->recorder;
-    th->recorder = recorder;
-    return before;
+    th->recorder = !recorder && th->profiler ? &tensor__no_recorder : recorder;
+    return before == &tensor__no_recorder ? NULL : before;
+}
+
+TENSOR_API int (tensor_profiler_set)(const tensor_profiler_t *profiler) {
+    tensor_recorder_t *recorder = tensor__set_recorder(NULL);
+    tensor__self()->profiler = profiler;
+    tensor__set_recorder(recorder);
+    return 0;
+}
+
+TENSOR__FN void tensor__tell_range(const tensor__thread_t *th, const char *name) {
+    if (th->profiler && th->profiler->range) { th->profiler->range(th->profiler->user, name); }
+}
+
+TENSOR_API void (tensor_range_push)(const char *name) {
+    tensor__tell_range(tensor__self(), name ? name : "?");
+}
+
+TENSOR_API void (tensor_range_pop)(void) { tensor__tell_range(tensor__self(), NULL); }
+
+TENSOR_API tensor_profiler_operand_t (tensor_profiler_operand)(const tensor_profiler_call_t *call, int i) {
+    tensor_profiler_operand_t o = {TENSOR_DTYPE_NONE, 0, NULL, 0};
+    if (i < 0 || i >= call->inputs + call->outputs) { return o; }
+    const tensor_arg_t *a = &((const tensor_call_t *)call->call_)->arg[i];
+    if (!a->data) { return o; }             // the other members may not be set
+    o.dtype = (tensor_dtype_t)a->dtype;
+    o.ndim = a->ndim;
+    o.dims = a->dims;
+    o.numel = a->numel;
+    return o;
 }
 
 TENSOR__FN void tensor__push_path(tensor__thread_t *th, const char *name) {
     if (th->path_depth < TENSOR__PATH) { th->path[th->path_depth] = name; }
     th->path_depth++;
+    tensor__tell_range(th, name);
 }
 
-TENSOR__FN void tensor__pop_path(tensor__thread_t *th) { th->path_depth--; }
+TENSOR__FN void tensor__pop_path(tensor__thread_t *th) {
+    th->path_depth--;
+    tensor__tell_range(th, NULL);
+}
+
+TENSOR__FN int tensor__on_path(const tensor__thread_t *th, const char *name) {
+    int depth = th->path_depth < TENSOR__PATH ? th->path_depth : TENSOR__PATH;
+    while (depth > 0 && th->path[depth - 1] != name) { depth--; }
+    return depth > 0;
+}
+
+TENSOR__END
 
 // ------------------------------------------------------------------------------
 // >>impl-scopes                                    MARK: scopes, references
@@ -10369,7 +12366,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__casts_drop(tensor__thread_t *th) {
             tensor__drop(list[k].leaf);
         }
     }
-    if (list) { tensor__block_free(th, list, th->casts_klass); }
+    if (list) { tensor__block_free(th, list, th->casts_size_class); }
 }
 
 // Scope i and those inside it have ended: restores the modes that were set before.
@@ -10553,6 +12550,7 @@ TENSOR_API int (tensor_free)(tensor_t *t) {
         return th->error.code;
     }
     if (t->state == TENSOR__POISON_STATE) { return 0; }
+
     if (t->state == TENSOR__LIVE) {
         tensor__count_t keeps = TENSOR__ATOMIC_LOAD(&t->keeps);
         if (keeps > 0 || (t->home == th && t->slot >= 0)) {
@@ -10590,6 +12588,10 @@ TENSOR_API int (tensor_set)(tensor_t **handle, tensor_t *value) {
     if (old && old->state == TENSOR__DEAD) {
         tensor__unusable("set", "*handle", old);
         return th->error.code;
+    }
+    if (old && old->state == TENSOR__LIVE && tensor__recording(th, -1, NULL, NULL)) {
+        int code = th->recorder->host(th->recorder, old->storage, 0, TENSOR_HANDLE_SET, "set");
+        if (code) { return code; }
     }
     if (!old || old->state != TENSOR__LIVE || TENSOR__ATOMIC_LOAD(&old->keeps) > 0) {
         (tensor_keep)(value);
@@ -10685,6 +12687,7 @@ TENSOR__FN void tensor__thread_leave(tensor__thread_t *th, int release) {
     if (release) { tensor__cache_release(th); }
     th->error.code = 0;
     th->owner = 0;
+    th->denies = NULL;
     TENSOR__LOCK(&ctx->mutex);
     th->next_idle = ctx->idle;
     ctx->idle = th;
@@ -10737,6 +12740,7 @@ TENSOR__FN void tensor__wait_end(tensor__thread_t *th) {
 enum { TENSOR__SPINS = 4000 };      // pauses before sleeping, about 60-100 us
 #define TENSOR__OPEN ((uint64_t)1 << 31)
 
+#if !defined(TENSOR_NO_THREADS)
 TENSOR__INLINE int64_t tensor__pool_share(const tensor__pool_t *p, int64_t w) {     // its first task
     return w * p->each + (w < p->more ? w : p->more);
 }
@@ -10751,7 +12755,6 @@ TENSOR__FN void tensor__pool_work(tensor__pool_t *p, int worker) {
     }
 }
 
-#if !defined(TENSOR_NO_THREADS)
 typedef struct { tensor__pool_t *pool; int worker; } tensor__start_t;
 
 TENSOR__FN void tensor__worker(tensor__pool_t *p, int worker) {
@@ -10830,6 +12833,13 @@ TENSOR__FN void tensor__pool_stop(tensor_context_t *ctx) {
     p->hook = NULL;
 }
 
+#ifdef TENSOR__FORKS
+TENSOR__FN void tensor__watch_forks(void) {
+    static tensor__count_t told;
+    if (TENSOR__ATOMIC_ADD(&told, 1) == 0) { (void)pthread_atfork(NULL, NULL, tensor__forked); }
+}
+#endif
+
 TENSOR_API int (tensor_set_num_threads)(int n) {
     tensor__thread_t *th = tensor__self();
     tensor__pool_t *p = &th->ctx->pool;
@@ -10846,8 +12856,7 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
 #else
     size_t bytes = (size_t)(n - 1) * sizeof p->threads[0];
 #ifdef TENSOR__FORKS
-    static tensor__count_t told;
-    if (TENSOR__ATOMIC_ADD(&told, 1) == 0) { (void)pthread_atfork(NULL, NULL, tensor__forked); }
+    tensor__watch_forks();
     p->forks = tensor__forks;
 #endif
     p->threads = (tensor__os_thread_t *)TENSOR_MALLOC(bytes, 64);
@@ -10875,6 +12884,142 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
                  n - 1);
     return TENSOR_ERR_INTERNAL;
 #endif
+}
+
+// ------------------------------------------------------------------------------
+// Threads in the background
+//
+// A crew is threads of the calling thread's context that all run one function until it returns, with one
+// mutex and one signal. Rejected: the pool's workers (a kernel would wait for a file that is being read).
+// ------------------------------------------------------------------------------
+
+#if !defined(TENSOR_NO_THREADS)
+struct tensor__crew_t {
+    void (*end)(tensor__crew_t *c);     // tensor__crew_end, which programs without crews do not contain
+    tensor_context_t *ctx;
+    tensor__mutex_t mutex;
+    tensor__signal_t signal;
+    tensor__os_thread_t *threads;
+    int n, room, forks;             // n run, in room for more
+    int stop;                       // under mutex
+    tensor__crew_t *next, **prev;   // the context's list
+    void (*fn)(tensor__crew_t *c, void *arg);
+    void *arg;
+};
+
+TENSOR__FN int tensor__crew_here(const tensor__crew_t *c) {
+#ifdef TENSOR__FORKS
+    return c->forks == (int)tensor__forks && c->n > 0;
+#else
+    return c->n > 0;
+#endif
+}
+
+TENSOR__FN TENSOR__THREAD_MAIN(tensor__crew_main) {
+    tensor__crew_t *c = (tensor__crew_t *)arg;
+    if (!tensor__tls) { tensor__attach(c->ctx); }
+    c->fn(c, c->arg);
+    (tensor_thread_end)();
+    return 0;
+}
+
+// Waits until every thread has left its function. The threads of the process before a fork are not here.
+TENSOR__FN void tensor__crew_end(tensor__crew_t *c) {
+    if (!tensor__crew_here(c)) { return; }
+    TENSOR__LOCK(&c->mutex);
+    c->stop = 1;
+    TENSOR__SIGNAL_ALL(&c->signal);
+    TENSOR__UNLOCK(&c->mutex);
+    for (int i = 0; i < c->n; i++) { TENSOR__THREAD_JOIN(c->threads[i]); }
+    c->n = 0;
+}
+
+// Starts n threads, or as many as the system gives, that run fn. NULL = none, not raised.
+TENSOR__FN tensor__crew_t *tensor__crew_start(tensor__thread_t *th, int n,
+                                              void (*fn)(tensor__crew_t *c, void *arg), void *arg) {
+    tensor__crew_t *c = (tensor__crew_t *)TENSOR_MALLOC(sizeof *c, 64);
+    tensor__os_thread_t *threads = (tensor__os_thread_t *)TENSOR_MALLOC((size_t)n * sizeof *threads, 64);
+    if (!c || !threads) {
+        if (c) { TENSOR_FREE(c, sizeof *c, 64); }
+        if (threads) { TENSOR_FREE(threads, (size_t)n * sizeof *threads, 64); }
+        return NULL;
+    }
+    memset((void *)c, 0, sizeof *c);
+    TENSOR__MUTEX_START(&c->mutex);
+    TENSOR__SIGNAL_START(&c->signal);
+    c->ctx = th->ctx;
+    c->threads = threads;
+    c->n = c->room = n;
+#ifdef TENSOR__FORKS
+    tensor__watch_forks();
+    c->forks = (int)tensor__forks;
+#endif
+    c->end = tensor__crew_end;
+    c->fn = fn;
+    c->arg = arg;
+    for (int i = 0; i < n; i++) {
+        if (TENSOR__THREAD_START(&c->threads[i], tensor__crew_main, c)) { continue; }
+        c->n = i;           // those that run take what there is; none: as without threads
+        if (i > 0) { break; }
+        TENSOR_FREE(threads, (size_t)n * sizeof *threads, 64);
+        TENSOR_FREE(c, sizeof *c, 64);
+        return NULL;
+    }
+    TENSOR__LOCK(&c->ctx->mutex);
+    c->next = c->ctx->crews;
+    c->prev = &c->ctx->crews;
+    if (c->next) { c->next->prev = &c->next; }
+    c->ctx->crews = c;
+    TENSOR__UNLOCK(&c->ctx->mutex);
+    return c;
+}
+
+TENSOR__FN void tensor__crew_lock(tensor__crew_t *c) { TENSOR__LOCK(&c->mutex); }
+TENSOR__FN void tensor__crew_unlock(tensor__crew_t *c) { TENSOR__UNLOCK(&c->mutex); }
+TENSOR__FN void tensor__crew_wait(tensor__crew_t *c) { TENSOR__SIGNAL_WAIT(&c->signal, &c->mutex); }
+TENSOR__FN void tensor__crew_wake(tensor__crew_t *c) { TENSOR__SIGNAL_ALL(&c->signal); }
+TENSOR__FN int tensor__crew_stopped(const tensor__crew_t *c) { return c->stop; }
+
+TENSOR__FN void tensor__crew_join(tensor__crew_t *c) {
+    tensor__crew_end(c);
+    TENSOR__LOCK(&c->ctx->mutex);
+    *c->prev = c->next;
+    if (c->next) { c->next->prev = c->prev; }
+    TENSOR__UNLOCK(&c->ctx->mutex);
+    TENSOR_FREE(c->threads, (size_t)c->room * sizeof *c->threads, 64);
+    TENSOR_FREE(c, sizeof *c, 64);
+}
+
+// Before a shutdown: nothing runs in the background any more. The crews are joined by their owners.
+TENSOR__FN void tensor__crews_end(tensor_context_t *ctx) {
+    for (tensor__crew_t *c = ctx->crews; c; c = c->next) { c->end(c); }
+}
+#else
+TENSOR__FN tensor__crew_t *tensor__crew_start(tensor__thread_t *th, int n,
+                                              void (*fn)(tensor__crew_t *c, void *arg), void *arg) {
+    (void)th, (void)n, (void)fn, (void)arg;
+    return NULL;
+}
+
+TENSOR__FN int tensor__crew_here(const tensor__crew_t *c) { return c != NULL; }
+TENSOR__FN void tensor__crew_lock(tensor__crew_t *c) { (void)c; }
+TENSOR__FN void tensor__crew_unlock(tensor__crew_t *c) { (void)c; }
+TENSOR__FN void tensor__crew_wait(tensor__crew_t *c) { (void)c; }
+TENSOR__FN void tensor__crew_wake(tensor__crew_t *c) { (void)c; }
+TENSOR__FN int tensor__crew_stopped(const tensor__crew_t *c) { return c == NULL; }
+TENSOR__FN void tensor__crew_join(tensor__crew_t *c) { (void)c; }
+TENSOR__FN void tensor__crews_end(tensor_context_t *ctx) { (void)ctx; }
+#endif
+
+// Moves the calling thread's error, unreported, into text. -> its code, 0 = there was none
+TENSOR__FN int tensor__take_error(char *text, size_t room) {
+    tensor__thread_t *th = tensor__self();
+    int code = th->error.code;
+    tensor__text_t s = {text, room, 0};
+    text[0] = 0;
+    if (code) { tensor__puts(&s, (tensor_error_text)()); }
+    th->error.code = 0;
+    return code;
 }
 
 TENSOR__BETWEEN int tensor__thread_count(void) {
@@ -10944,7 +13089,6 @@ TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *
     th->in_parallel = 1;
     p->fn = fn;
     p->arg = arg;
-    p->ntasks = ntasks;
     if (p->hook) {
         tensor__wait_begin(th);
         p->hook(p->hook_user, ntasks, tensor__hook_task, p);
@@ -10988,6 +13132,8 @@ TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *
 // Rejected: destructors in the order of creation (an object made early may hold tensors made late), leaving
 // memory to the process (tests for leaks, and libraries that are unloaded).
 // ------------------------------------------------------------------------------
+
+TENSOR__RARE
 
 enum { TENSOR__HEADERS_HOLD, TENSOR__HEADERS_EMPTY, TENSOR__HEADERS_DESTROY };
 
@@ -11087,7 +13233,9 @@ TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
 
 TENSOR_API int (tensor_shutdown)(void) {
     tensor__thread_t *th = tensor__self();
-    int busy = tensor__called_back(th) || TENSOR__ATOMIC_LOAD(&th->ctx->pool.busy);
+    int busy = tensor__called_back(th);
+    if (!busy) { tensor__crews_end(th->ctx); }
+    busy |= TENSOR__ATOMIC_LOAD(&th->ctx->pool.busy);
     TENSOR__REFUSE_CODE(busy, OWNER, TENSOR__CALLED_BACK, "shutdown");
     return tensor__context_close(th);
 }
@@ -11106,6 +13254,8 @@ TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
     tensor_context_t *before = th->ctx;
     if (!context) { context = &tensor__default; }
     if (context == before) { return before; }
+    const tensor_profiler_t *profiler = th->profiler;
+    (tensor_profiler_set)(NULL);
     tensor_recorder_t *recorder = tensor__set_recorder(NULL);
 
     // The state stays with its thread: the thread that parked it finds it again.
@@ -11115,7 +13265,8 @@ TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
     TENSOR__UNLOCK(&before->mutex);
     tensor__tls = NULL;
     tensor__attach(context);
-    if (tensor__tls) { tensor__tls->recorder = recorder; }
+    (tensor_profiler_set)(profiler);
+    tensor__set_recorder(recorder);
     return before;
 }
 
@@ -11131,12 +13282,15 @@ TENSOR_API int (tensor_context_free)(tensor_context_t *context) {
         (tensor_context_use)(before);
         TENSOR__REFUSE_CODE(1, OWNER, TENSOR__CALLED_BACK, "context_free");
     }
+    tensor__crews_end(context);
     int code = tensor__context_close(tensor__self());
     TENSOR_FREE(context, sizeof *context, 64);
     (void)TENSOR__ATOMIC_ADD(&tensor__contexts, -1);
     tensor__attach(before == context ? &tensor__default : before);
     return code;
 }
+
+TENSOR__END
 
 // ------------------------------------------------------------------------------
 // >>impl-front                                     MARK: fronts: checks, shapes, results
@@ -11158,7 +13312,7 @@ static const char *const tensor__dtype_names[TENSOR_DTYPE_COUNT] = {"f32", "f64"
 static const char *const tensor__arg_names[TENSOR__MAX_IN] = {"a", "b", "c", "d", "e", "f", "g", "h"};
 
 TENSOR__INLINE int tensor__is_float(int dtype) {
-    return dtype <= TENSOR_F64 || dtype == TENSOR_F16 || dtype == TENSOR_BF16;
+    return (1u << TENSOR_F32 | 1u << TENSOR_F64 | 1u << TENSOR_F16 | 1u << TENSOR_BF16) >> (dtype & 31) & 1;
 }
 
 // 0 bool, 1 integer, 2 float
@@ -11220,22 +13374,19 @@ TENSOR__FN int tensor__broadcast(int64_t *dims, int *ndim, const int64_t *b, int
 
 // Product of sizes in u64; 0 = negative size or more than 2^62 bytes.
 TENSOR__FN int tensor__numel_of(const int64_t *dims, int ndim, int64_t *numel) {
-    uint64_t n = 1, nonzero = 1;
+    uint64_t nonzero = 1;
+    int some = 1;
     for (int i = 0; i < ndim; i++) {
         if (dims[i] < 0) { return 0; }
-        if (!tensor__mul_u64(nonzero, dims[i] ? (uint64_t)dims[i] : 1, &nonzero) ||
-            nonzero > (uint64_t)1 << 59) {
+        if (dims[i] == 0) {
+            some = 0;
+        } else if (!tensor__mul_u64(nonzero, (uint64_t)dims[i], &nonzero) || nonzero > (uint64_t)1 << 59) {
             return 0;
         }
-        n = dims[i] ? n * (uint64_t)dims[i] : 0;
     }
-    *numel = (int64_t)n;
+    *numel = some ? (int64_t)nonzero : 0;
     return 1;
 }
-
-// The last two sizes of a tensor or an argument.
-#define TENSOR__HIGH(x) (x)->dims[(x)->ndim - 2]
-#define TENSOR__WIDE(x) (x)->dims[(x)->ndim - 1]
 
 TENSOR__INLINE int tensor__same_dims(const int64_t *a, int na, const int64_t *b, int nb) {
     int same = na == nb;
@@ -11254,15 +13405,15 @@ TENSOR__FN int tensor__fills(const tensor_t *b, const tensor_t *x) {
     return fills;
 }
 
-TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__no_list(const char *op, tensor_t *const *list, int n) {
+TENSOR__FN TENSOR__FAILS tensor_t *tensor__no_list(const char *op, tensor_t *const *list, int n) {
     return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "%s: needs at least one tensor, got %s of %i", op,
                         list ? "a list" : "NULL as a list", n);
 }
 
 // Whether a call with options had no positional argument too many (see TENSOR_ARGS); raised if it had. A
-// struct filled by hand has neither a site nor the mark.
+// struct filled by hand has neither a site nor a mark, one from name_defaults() has its mark.
 TENSOR__FN int tensor__no_surplus(const char *op, const char *site, const void *surplus) {
-    int bad = surplus ? surplus != TENSOR__NO_SURPLUS : site != NULL;
+    int bad = surplus ? surplus != TENSOR__NO_SURPLUS && surplus != TENSOR__LITERAL : site != NULL;
     TENSOR__REFUSE_AS(0, bad, SHAPE, "%s: too many positional arguments, options are named", op);
     return 1;
 }
@@ -11283,27 +13434,32 @@ TENSOR__INLINE int tensor__dim(const char *op, int64_t dim, const tensor_t *x) {
     int d = tensor__dim(op, dim, x);                                                                         \
     if (d < 0) { return TENSOR__POISON; }
 
-// A live header in the innermost scope, dims and strides not set.
-TENSOR__INLINE tensor_t *tensor__new_header(tensor__thread_t *th, const char *op, int dtype, int ndim) {
+// The flags of a fresh contiguous tensor.
+TENSOR__INLINE int tensor__fresh_flags(const tensor__thread_t *th) {
+    return TENSOR__CONTIGUOUS | (th->modes & TENSOR__INFERRING ? TENSOR__INFERENCE : 0);
+}
+
+// A live header in the innermost scope, dims and strides not set. A header that was never used, and one that
+// has died, refer to nothing: storage, node, base and grad are NULL.
+TENSOR__INLINE tensor_t *tensor__new_header(tensor__thread_t *th, const char *op, int dtype, int ndim,
+                                            int flags) {
     tensor_t *t = tensor__header(th);
     if (!t) { return NULL; }
     if (!tensor__enlist(th, t)) {
         tensor__header_bury(th, t);
         return NULL;
     }
+
     t->state = TENSOR__LIVE;
     t->dtype = (uint8_t)dtype;
     t->ndim = (uint8_t)ndim;
     t->device = 0;
-    t->flags = 0;
+    t->flags = (uint8_t)flags;
     t->refs = 1;
     t->keeps = 0;
     t->offset = 0;
-    t->storage = NULL;
-    t->node = NULL;
     t->output = 0;
     t->base_version = t->rebased = 0;
-    t->base = t->grad = NULL;
     t->op = op;
     t->site = NULL;
     t->lock = 0;
@@ -11328,14 +13484,22 @@ TENSOR__FN int tensor__dim_mask(const char *op, tensor_t *x, const int64_t *dims
     return 1;
 }
 
-// Dims and strides of a contiguous tensor.
-TENSOR__INLINE void tensor__dense(tensor_t *t, const int64_t *dims, int ndim) {
-    int64_t stride = 1;
+// Dims and strides of a contiguous tensor. -> its number of elements; -1 = a size is negative, or they are
+// more than 2^59
+TENSOR__INLINE int64_t tensor__dense(tensor_t *t, const int64_t *dims, int ndim) {
+    uint64_t stride = 1;
+    int empty = 0;
     for (int i = ndim - 1; i >= 0; i--) {
+        uint64_t size = (uint64_t)dims[i];              // a negative one is too many
         t->dims[i] = dims[i];
-        t->strides[i] = stride;
-        stride *= dims[i] > 0 ? dims[i] : 1;
+        t->strides[i] = (int64_t)stride;
+        if (size == 0) {
+            empty = 1;
+        } else if (!tensor__mul_u64(stride, size, &stride) || stride > (uint64_t)1 << 59) {
+            return -1;
+        }
     }
+    return empty ? 0 : (int64_t)stride;
 }
 
 // A fresh contiguous tensor; raises SHAPE or OUT_OF_MEMORY.
@@ -11345,10 +13509,13 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
                    (int)TENSOR_MAX_DIMS);
     if (!tensor__dims_given(op, dims, ndim)) { return TENSOR__POISON; }
     TENSOR__REFUSE((unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "%s: %i is not a dtype", op, dtype);
-    int64_t n;
-    TENSOR__REFUSE(!tensor__numel_of(dims, ndim, &n), SHAPE,
-                   "%s: shape %n has a negative size or too many elements", op, dims, ndim);
-    tensor_t *t = tensor__new_header(th, op, dtype, ndim);
+    tensor_t *t = tensor__new_header(th, op, dtype, ndim, tensor__fresh_flags(th));
+    int64_t n = t ? tensor__dense(t, dims, ndim) : 0;
+    if (n < 0) {
+        (tensor_free)(t);
+        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: shape %n has a negative size or too many elements", op,
+                            dims, ndim);
+    }
     uint64_t bytes = (uint64_t)n * tensor__sizes[dtype];
     tensor__storage_t *s;
     if (!t) {
@@ -11366,16 +13533,13 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
     t->storage = s;
     t->device = (uint8_t)device;
     t->numel = n;
-    t->flags = TENSOR__CONTIGUOUS;
-    if (th->modes & TENSOR__INFERRING) { t->flags = TENSOR__CONTIGUOUS | TENSOR__INFERENCE; }
-    tensor__dense(t, dims, ndim);
     return t;
 }
 
 // A fresh tensor of f32 and contiguous a's shape, without the checks of tensor__make. NULL = out of memory,
 // not raised.
 TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, const tensor_t *a) {
-    tensor_t *t = tensor__new_header(th, op, TENSOR_F32, a->ndim);
+    tensor_t *t = tensor__new_header(th, op, TENSOR_F32, a->ndim, tensor__fresh_flags(th));
     if (!t) { return NULL; }
     t->storage = tensor__storage(th, (uint64_t)a->numel * sizeof(float), NULL);
     if (!t->storage) {
@@ -11383,8 +13547,6 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
         return NULL;
     }
     t->numel = a->numel;
-    t->flags = TENSOR__CONTIGUOUS;
-    if (th->modes & TENSOR__INFERRING) { t->flags = TENSOR__CONTIGUOUS | TENSOR__INFERENCE; }
     for (int d = 0; d < a->ndim; d++) {
         t->dims[d] = a->dims[d];
         t->strides[d] = a->strides[d];
@@ -11400,7 +13562,7 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
 TENSOR__INLINE int tensor__plain_operand(const tensor__thread_t *th, const tensor_t *t) {
     const tensor__isa_t *isa = th->ctx->plain;
     return isa && !th->recorder && TENSOR__HOST_F32(t) && (t->flags & TENSOR__CONTIGUOUS) &&
-           !(t->numel & (isa->lanes - 1)) && t->numel <= TENSOR__GRAIN && t->numel > 0;
+           !(t->numel & (isa->lanes - 1)) && (uint64_t)t->numel - 1 < TENSOR__GRAIN;     // 1..GRAIN
 }
 
 // Whether a pointwise call is plain: its inputs (at least one) are contiguous f32 of one shape on the host,
@@ -11429,7 +13591,7 @@ TENSOR__INLINE int tensor__needs_grad(const tensor_t *t) {
     return TENSOR__TRAINS && (t->node != NULL || (t->flags & TENSOR__REQUIRES_GRAD) != 0);
 }
 
-TENSOR__FN TENSOR__NOINLINE int tensor__bad_arg(const tensor__row_t *row, int i, int nin, tensor_t *t) {
+TENSOR__FN TENSOR__FAILS int tensor__bad_arg(const tensor__row_t *row, int i, int nin, tensor_t *t) {
     char name[32];
     tensor__text_t s = {name, sizeof name, 0};
     const char *a = row->args;
@@ -11450,6 +13612,30 @@ TENSOR__FN TENSOR__NOINLINE int tensor__bad_arg(const tensor__row_t *row, int i,
     return tensor__unusable(row->name, name, t);
 }
 
+// Drops the inputs that were made for the call.
+TENSOR__INLINE void tensor__release(tensor__op_t *o) {
+    if (TENSOR__LIKELY(!o->moved)) { return; }
+    for (int k = 0; o->moved >> k; k++) {
+        if (o->moved >> k & 1) { (tensor_free)(o->args[k]); }
+    }
+    o->moved = 0;
+}
+
+// For a begin or an infer that failed. -> 0
+TENSOR__FN TENSOR__FAILS int tensor__give_up(tensor__op_t *o) {
+    tensor__release(o);
+    return 0;
+}
+
+// Input k becomes x, made for the call. 0 = x is poison
+TENSOR__FN int tensor__put_input(tensor__op_t *o, int k, tensor_t *x) {
+    if (x == TENSOR__POISON) { return 0; }
+    if (o->moved >> k & 1) { (tensor_free)(o->args[k]); }
+    o->args[k] = x;
+    o->moved |= (uint8_t)(1 << k);
+    return 1;
+}
+
 TENSOR__FN tensor_t *tensor__to_device(tensor_t *x, int device, int wait);
 
 // The inputs are on several devices: 0-d tensors on the CPU go where the others are, everything else is an
@@ -11462,8 +13648,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__same_device(tensor__op_t *o, int i) {
         TENSOR__REFUSE_AS(0, t->device || t->ndim || o->in != o->args, DEVICE,
                           "%s: tensors on %s and %s; tensor_to(x, device) brings them together", o->row->name,
                           tensor__device_name(o->th, t->device), tensor__device_name(o->th, device));
-        if ((o->args[k] = tensor__to_device(t, device, 1)) == TENSOR__POISON) { return 0; }
-        o->moved |= (uint8_t)(1 << k);
+        if (!tensor__put_input(o, k, tensor__to_device(t, device, 1))) { return 0; }
     }
     o->device = (uint8_t)device;
     return 1;
@@ -11504,7 +13689,7 @@ TENSOR__INLINE int tensor__at_home(const tensor__thread_t *th, const tensor_t *t
     return TENSOR__GIVEN(t) && t->state == TENSOR__LIVE && t->home == th && t->device == 0;
 }
 
-// In line where the nanoseconds of a call count.
+// In line where the nanoseconds of a call count. For a row that changes an input in place: nothing is cast.
 TENSOR__INLINE int tensor__begin_here(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in,
                                       int nin) {
     tensor__thread_t *th = tensor__self();
@@ -11518,10 +13703,12 @@ TENSOR__INLINE int tensor__begin_here(tensor__op_t *o, const tensor__row_t *row,
     o->compute = 0;
     o->immediate = 0;
     o->moved = 0;
+    o->narrow = 0;
     o->plain = 0;
     o->visible = 1;
     o->update = NULL;
     o->original = NULL;
+    o->direct = NULL;
     o->p = NULL;
     o->rng.seed = o->rng.offset = 0;
     if (nin <= TENSOR__MAX_IN) {
@@ -11530,15 +13717,40 @@ TENSOR__INLINE int tensor__begin_here(tensor__op_t *o, const tensor__row_t *row,
     } else {
         o->in = in;
     }
-    int usual = nin == 1 || nin == 2;
-    usual = usual && tensor__at_home(th, in[0]) && (nin == 1 || tensor__at_home(th, in[1]));
+    int usual = nin > 0 && tensor__at_home(th, in[0]);
+    if (nin == 2) {         // apart, because compilers do not unroll the loop
+        usual = usual && tensor__at_home(th, in[1]);
+    } else {
+        for (int i = 1; i < nin && usual; i++) {
+            usual = tensor__at_home(th, in[i]) || (!in[i] && i >= row->required && row->nin >= 0);
+        }
+    }
     if (!TENSOR__LIKELY(usual)) { return tensor__begin_any(o, in, nin); }
     if (row->family == TENSOR_FAMILY_POINTWISE) { o->plain = (uint8_t)tensor__plain(th, row, in, nin); }
     return 1;
 }
 
+// Autocast is on (so late.autocast is set): the inputs as the class of the row wants them.
+TENSOR__FN TENSOR__NOINLINE int tensor__begin_cast(tensor__op_t *o) {
+    int to = o->row->cast & TENSOR__CAST;
+    if (o->row->family == TENSOR_FAMILY_POINTWISE || to == TENSOR__APART || to == TENSOR__AS_IS) { return 1; }
+    tensor_t *cast[TENSOR__MAX_IN];
+    for (int i = 0; i < o->nin; i++) { cast[i] = o->in[i]; }
+    unsigned made = o->th->ctx->late.autocast(o->th, to, cast, o->nin);
+    for (int i = 0; i < o->nin; i++) {
+        if (made >> i & 1) {
+            if (!tensor__put_input(o, i, cast[i])) { return 0; }
+        } else {
+            o->args[i] = cast[i];
+        }
+    }
+    return 1;
+}
+
 TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin) {
-    return tensor__begin_here(o, row, in, nin);
+    if (!tensor__begin_here(o, row, in, nin)) { return 0; }
+    if (TENSOR__LIKELY(!TENSOR__CASTING(o->th) || !(row->cast & TENSOR__CAST))) { return 1; }
+    return tensor__begin_cast(o) || tensor__give_up(o);
 }
 
 // The parameters of a pointwise row: what its formula calls F_P(0) and F_P(1).
@@ -11610,7 +13822,7 @@ TENSOR__FN void tensor__set_contiguous(tensor_t *t) {
 // A header over a storage. NULL = out of memory, raised.
 TENSOR__FN tensor_t *tensor__over(tensor__thread_t *th, const char *op, tensor__storage_t *storage, int dtype,
                                   const int64_t *dims, const int64_t *strides, int ndim, int64_t offset) {
-    tensor_t *t = tensor__new_header(th, op, dtype, ndim);
+    tensor_t *t = tensor__new_header(th, op, dtype, ndim, 0);
     TENSOR__REFUSE_AS(NULL, !t, OUT_OF_MEMORY, "%s: out of memory", op);
     TENSOR__HOLD(&storage->refs);
     t->storage = storage;
@@ -11630,9 +13842,10 @@ TENSOR__FN tensor_t *tensor__over(tensor__thread_t *th, const char *op, tensor__
 // ------------------------------------------------------------------------------
 // >>impl-autocast                                  MARK: autocast
 //
-// A scope in autocast has the dtype; a front that autocast knows calls itself again on cast inputs
-// (TENSOR__AUTOCAST), outside of autocast. The casts of leaves are kept until the scope ends, so a weight is
-// cast once, however often it is used. Rejected: casts in the kernels (each would have every mix of dtypes).
+// A scope in autocast has the dtype. begin casts the inputs of a row as its class says; a front made of other
+// ops casts its own (TENSOR__OPEN_AS), and until it returns the ops inside cast nothing. The casts of leaves
+// are kept until the scope ends, so a weight is cast once, however often it is used. Rejected: casts in the
+// kernels (each would have every mix of dtypes).
 // ------------------------------------------------------------------------------
 
 // f64 and tensors that are not floats stay as they are, as in PyTorch.
@@ -11641,16 +13854,19 @@ TENSOR__FN int tensor__castable(const tensor_t *x) {
            x->dtype != TENSOR_F64;
 }
 
-TENSOR__FN tensor_t *tensor__cast(tensor__thread_t *th, tensor_t *x, int dtype) {
+// made: whether the result is a new tensor, owned by the scope.
+TENSOR__FN tensor_t *tensor__cast(tensor__thread_t *th, tensor_t *x, int dtype, int *made) {
+    *made = 0;
     if (!tensor__castable(x) || x->dtype == dtype) { return x; }
+    *made = 1;
     if (dtype == TENSOR_F32 || x->dtype != TENSOR_F32 || x->node || x->base ||
         !(x->flags & TENSOR__REQUIRES_GRAD) || (th->modes & TENSOR__CAST_ANEW) ||
-        (x->device && tensor__recording(th, x->device, NULL, NULL))) {  // a replay casts the current value
+        tensor__recording(th, x->device, NULL, NULL)) {         // a replay casts the current value
         return (tensor_to)(x, dtype);
     }
     if (!th->casts) {       // the first one: they end with the scope that autocast began in
         uint64_t bytes = TENSOR__CAST_ROOM * sizeof *th->casts;
-        tensor__cast_t *list = (tensor__cast_t *)tensor__block(th, bytes, &th->casts_klass);
+        tensor__cast_t *list = (tensor__cast_t *)tensor__block(th, bytes, &th->casts_size_class);
         TENSOR__REFUSE(!list, OUT_OF_MEMORY, "out of memory: %d bytes", (int64_t)bytes);
         memset(list, 0, (size_t)bytes);
         th->casts = list;
@@ -11662,6 +13878,7 @@ TENSOR__FN tensor_t *tensor__cast(tensor__thread_t *th, tensor_t *x, int dtype) 
     int mine = c->leaf == x;
     if (mine && c->version == x->storage->version && c->cast->dtype == dtype &&
         (c->cast->node || !th->grad_mode)) {
+        *made = 0;
         return c->cast;
     }
     tensor_t *y = (tensor_to)(x, dtype);
@@ -11672,20 +13889,52 @@ TENSOR__FN tensor_t *tensor__cast(tensor__thread_t *th, tensor_t *x, int dtype) 
     return y;
 }
 
-// Autocast is on, so late.autocast is set.
+// Casts x and leaves autocast until the innermost scope ends.
 TENSOR__FN void tensor__autocast(int to, tensor_t **x, int n) {
     tensor__thread_t *th = tensor__self();
-    if (TENSOR__CASTING(th)) { th->ctx->late.autocast(th, to, x, n); }
+    if (!TENSOR__CASTING(th)) { return; }
+    th->ctx->late.autocast(th, to, x, n);
+    th->modes &= (uint8_t)~TENSOR__CASTS;
 }
 
-TENSOR__FN void tensor__autocast_now(tensor__thread_t *th, int to, tensor_t **x, int n) {
+// As tensor__autocast, for the class `to` of a front made of other ops, of any class. 0 = no memory, raised.
+TENSOR__FN int tensor__open_as(tensor__thread_t *th, int to, tensor_t **x, int n) {
+    to &= TENSOR__CAST;
+    if (!TENSOR__CASTING(th) || to == TENSOR__AS_IS) { return 1; }
+
+    uint8_t modes = th->modes;
+    int lost = 0;
+    for (int i = 0; i < n; i++) { lost += tensor__live(x[i]); }
+    tensor__autocast(to, x, n);
+    for (int i = 0; i < n; i++) { lost -= tensor__live(x[i]); }
+    if (lost) { th->modes = modes; }
+    return !lost;
+}
+
+// The part of a front, after TENSOR__MARK, that runs on cast inputs and casts no more. Between the two lines
+// nothing may return.
+#define TENSOR__OPEN_AS(to, x, n)                                                                            \
+    uint8_t modes_ = th_->modes;                                                                             \
+    if (!tensor__open_as(th_, to, x, n)) { return TENSOR__POISON; }
+#define TENSOR__RETURN_AS(y)                                                                                 \
+    tensor_t *y_ = y;                                                                                        \
+    th_->modes = modes_;                                                                                     \
+    TENSOR__RETURN(y_)
+
+// -> bit i: x[i] is a new tensor now; of more than 32 only the first are told
+TENSOR__FN unsigned tensor__autocast_now(tensor__thread_t *th, int to, tensor_t **x, int n) {
+    unsigned made = 0;
     int dtype = to == TENSOR__FULL ? TENSOR_F32 : (int)(tensor_autocast_dtype)(), widest = -1;
     for (int i = 0; to == TENSOR__WIDEST && i < n; i++) {
         if (!tensor__castable(x[i])) { continue; }
         dtype = widest = widest < 0 ? x[i]->dtype : tensor__promote2(widest, x[i]->dtype);
     }
-    for (int i = 0; dtype >= 0 && to != TENSOR__APART && i < n; i++) { x[i] = tensor__cast(th, x[i], dtype); }
-    th->modes &= (uint8_t)~TENSOR__CASTS;
+    for (int i = 0; dtype >= 0 && to != TENSOR__APART && i < n; i++) {
+        int is_new;
+        x[i] = tensor__cast(th, x[i], dtype, &is_new);
+        if (is_new && i < 32) { made |= 1u << i; }
+    }
+    return made;
 }
 
 TENSOR__FN tensor_dtype_t tensor__set_autocast(const char *op, tensor_dtype_t dtype) {
@@ -11754,6 +14003,7 @@ typedef struct tensor__pass_t {
     tensor__hooked_t *hooked;
     int64_t hooked_count, hooked_room;
     int ninputs, create, retain, anomaly;
+    int watched;                        // nodes pass tensor__arrived: there are inputs, or a profiler is set
     tensor__autograd_fn *autograd;
 } tensor__pass_t;
 
@@ -12077,37 +14327,34 @@ TENSOR_API const tensor_saved_hooks_t *(tensor_set_saved_tensors_hooks)(const te
     return was;
 }
 
-// A saved value as a header of the current scope; it has its place in the graph if the gradient is to be
-// differentiable.
+// A saved value as a header of the current scope, NULL for an optional input that was absent. It has its
+// place in the graph if the gradient is to be differentiable.
+TENSOR__FN tensor_t *tensor__unpack_value(tensor__grad_t *g, const tensor__saved_t *v) {
+    tensor__node_t *n = g->node;
+    if (v->is_immediate) { return (tensor_scalar)(v->immediate, (tensor_dtype_t)n->out[0].dtype); }
+    if (!v->storage) { return NULL; }
+    if (!tensor__check_saved(g, v)) { return TENSOR__POISON; }
+    tensor__edge_t *e = v->source >= 0 ? &n->edge[v->source] : NULL;
+    if (g->create && e && e->leaf && e->leaf->storage == v->storage) { return e->leaf; }
+    tensor_t *t = tensor__saved_header(g->th, n, v);
+    if (t == TENSOR__POISON || !g->create) { return t; }
+    tensor__node_t *node = e ? e->node : n;
+    if (node && tensor__is_float(v->dtype)) {
+        TENSOR__HOLD(&node->refs);
+        t->node = node;
+        t->output = e ? e->output : -1 - v->source;
+    }
+    return t;
+}
+
+// The saved value of input k (source k) or of output k (source -1 - k).
 TENSOR__FN tensor_t *tensor__unpack(tensor__grad_t *g, int source) {
     tensor__node_t *n = g->node;
-    tensor__thread_t *th = g->th;
     for (int i = 0; i < n->nsaved; i++) {
-        tensor__saved_t *v = &n->saved[i];
-        if (v->source != source) { continue; }
-        if (v->is_immediate) { return (tensor_scalar)(v->immediate, (tensor_dtype_t)n->out[0].dtype); }
-        if (!v->storage) { return NULL; }       // an optional input that was absent
-        if (!tensor__check_saved(g, v)) { return TENSOR__POISON; }
-        tensor__edge_t *e = source >= 0 ? &n->edge[source] : NULL;
-        if (g->create && e && e->leaf && e->leaf->storage == v->storage) { return e->leaf; }
-        tensor_t *t = tensor__saved_header(th, n, v);
-        if (t == TENSOR__POISON) { return t; }
-        tensor__node_t *node;
-        if (!g->create) {
-            node = NULL;
-        } else if (source < 0) {
-            node = n;
-        } else {
-            node = e->node;
-        }
-        if (node && tensor__is_float(v->dtype)) {
-            TENSOR__HOLD(&node->refs);
-            t->node = node;
-            t->output = source < 0 ? -1 - source : e->output;
-        }
-        return t;
+        if (n->saved[i].source == source) { return tensor__unpack_value(g, &n->saved[i]); }
     }
-    return tensor__fail(th, TENSOR_ERR_INTERNAL, "backward: %s did not save value %i", n->row->name, source);
+    return tensor__fail(g->th, TENSOR_ERR_INTERNAL, "backward: %s did not save value %i", n->row->name,
+                        source);
 }
 
 // Input k, output k of the op, as saved: what gradient functions read.
@@ -12174,7 +14421,7 @@ TENSOR__FN void tensor__node_free(tensor__thread_t *th, tensor__node_t *node) {
         if (n->custom) { tensor__custom_free(th, n->custom); }
         tensor__count(&th->live_nodes, -1);
         if (TENSOR__LIKELY(n->home == th)) {
-            tensor__block_free(th, n, n->klass);
+            tensor__block_free(th, n, n->size_class);
         } else {
             TENSOR__PUSH_FOREIGN(&n->home->foreign_nodes, n, tensor__node_t);
         }
@@ -12188,40 +14435,83 @@ TENSOR__INLINE const int64_t *tensor__pool_dims(int64_t **pool, const int64_t *d
     return at;
 }
 
-// The dims of t in a node: `shared` if all of its shapes are one, else in the pool.
-TENSOR__INLINE const int64_t *tensor__node_dims(const int64_t *shared, int64_t **pool, const tensor_t *t) {
-    return shared ? shared : tensor__pool_dims(pool, t->dims, t->ndim);
-}
-
+// strides: those of all shapes of the node; NULL = those of t go into the pool.
 TENSOR__INLINE void tensor__save(tensor__saved_t *v, const tensor_t *t, const int64_t *dims,
-                                 const int64_t *shared, int64_t **pool) {
+                                 const int64_t *strides, int64_t **pool) {
     TENSOR__HOLD(&t->storage->refs);
     v->storage = t->storage;
     v->offset = t->offset;
     v->version = t->storage->version;
     v->ndim = t->ndim;
     v->dtype = t->dtype;
+    v->is_immediate = 0;
     v->numel = t->numel;
     v->contiguous = (t->flags & TENSOR__CONTIGUOUS) != 0;
     v->dims = dims;
-    v->strides = shared ? shared + t->ndim : tensor__pool_dims(pool, t->strides, t->ndim);
+    v->strides = strides ? strides : tensor__pool_dims(pool, t->strides, t->ndim);
 }
 
-// Which operands the derivatives of a pointwise row read, for the inputs that need a gradient, from the text
-// of the row.
-TENSOR__FN int tensor__pointwise_saves(const tensor__op_t *o);
+// Whether a gradient goes to x, which may be NULL: there is none for integers.
+TENSOR__INLINE int tensor__wants_grad(tensor__thread_t *th, tensor_t *x) {
+    return x && tensor__sync_needs_grad(th, x) && tensor__is_float(x->dtype);
+}
 
-// What a node saves: saves of its row without what no wanted gradient reads.
-TENSOR__INLINE int tensor__saves_of(const tensor__op_t *o, int saves) {
-    if (o->row->family == TENSOR_FAMILY_POINTWISE && saves) { return tensor__pointwise_saves(o); }
-    if ((saves & TENSOR__CROSS) == TENSOR__CROSS) {
-        if (!tensor__sync_needs_grad(o->th, o->in[1])) { saves &= ~TENSOR__SA; }
-        if (!tensor__sync_needs_grad(o->th, o->in[0])) { saves &= ~TENSOR__SB; }
+// The rest of tensor__tracks, from an input on that has a gradient or is a view.
+TENSOR__FN TENSOR__NOINLINE int tensor__tracks_any(tensor__op_t *o) {
+    tensor__thread_t *th = o->th;
+    unsigned wants = 0;
+    int tracks = 0;
+    for (int i = 0; i < o->nin; i++) {
+        if (!o->in[i] || !tensor__sync_needs_grad(th, o->in[i])) { continue; }
+        tracks = 1;
+        if (i < TENSOR__MAX_IN && tensor__is_float(o->in[i]->dtype)) { wants |= 1u << i; }
     }
-    return saves;
+    o->wants = (uint8_t)wants;
+    return tracks;
 }
 
-TENSOR__FN TENSOR__NOINLINE void tensor__not_saved(tensor__thread_t *th, const char *op, tensor_t *t) {
+// Whether the tape records this op; sets o->wants.
+TENSOR__INLINE int tensor__tracks(tensor__op_t *o) {
+    if (!TENSOR__TRAINS || !o->th->grad_mode || !o->row->grad) { return 0; }
+    for (int i = 0; i < o->nin; i++) {
+        const tensor_t *x = o->in[i];
+        if (x && (x->base || tensor__needs_grad(x))) { return tensor__tracks_any(o); }
+    }
+    o->wants = 0;
+    return 0;
+}
+
+// The same for a row of one operand, or of two.
+TENSOR__INLINE int tensor__tracks_few(tensor__op_t *o, const tensor__row_t *row, tensor_t *a, tensor_t *b) {
+    tensor__thread_t *th = o->th;
+    if (!TENSOR__TRAINS || !th->grad_mode || !row->grad) { return 0; }
+    int wants = tensor__sync_needs_grad(th, a);
+    if (b && tensor__sync_needs_grad(th, b)) { wants |= 2; }
+    o->wants = (uint8_t)wants;
+    return wants;
+}
+
+// What a node saves: of the inputs (the first five) and outputs that the row names, those that are there and
+// that a wanted gradient reads.
+TENSOR__INLINE int tensor__saves_of(const tensor__op_t *o, int saves) {
+    if (!saves) { return 0; }
+    if (o->row->family == TENSOR_FAMILY_POINTWISE) {
+        const tensor__point_t *point = tensor__point(o->row);       // what the derivatives of its text read
+        int reads = 0;
+        if (o->wants & 1) { reads = point->reads[0]; }
+        if (o->wants & 2) { reads |= point->reads[1]; }
+        if (o->wants & 4) { reads |= point->reads[2]; }
+        return reads & (31 | TENSOR__SY);
+    }
+    if ((saves & TENSOR__CROSS) == TENSOR__CROSS) {
+        if (!(o->wants & 2)) { saves &= ~TENSOR__SA; }
+        if (!(o->wants & 1)) { saves &= ~TENSOR__SB; }
+    }
+    int inputs = (1 << TENSOR__MIN(o->nin, 5)) - 1, outputs = (1 << TENSOR__MIN(o->nout, 3)) - 1;
+    return saves & (inputs | outputs * TENSOR__SY);
+}
+
+TENSOR__FN TENSOR__FAILS void tensor__not_saved(tensor__thread_t *th, const char *op, const tensor_t *t) {
     tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: %t made by %s in inference mode cannot be saved for backward; "
                  "use a clone of it, or no_grad in place of inference mode", op, t, t->op ? t->op : "?");
 }
@@ -12231,12 +14521,12 @@ TENSOR__INLINE tensor__node_t *tensor__node_new(tensor__thread_t *th, const tens
                                                 int nout, int nsaved, size_t more) {
     size_t bytes = sizeof(tensor__node_t) + (size_t)nin * sizeof(tensor__edge_t) +
                    (size_t)(nin + nout) * sizeof(tensor__meta_t) + (size_t)nsaved * sizeof(tensor__saved_t);
-    int16_t klass;
-    tensor__node_t *n = (tensor__node_t *)tensor__block(th, bytes + more, &klass);
+    int16_t size_class;
+    tensor__node_t *n = (tensor__node_t *)tensor__block(th, bytes + more, &size_class);
     TENSOR__REFUSE_AS(NULL, !n, OUT_OF_MEMORY, "%s: out of memory for the tape", row->name);
     tensor__count(&th->live_nodes, 1);
     n->refs = 1;
-    n->klass = klass;
+    n->size_class = size_class;
     n->nout = (uint8_t)nout;
     n->saved_state = TENSOR__SAVED_HERE;
     n->nin = nin;
@@ -12255,14 +14545,14 @@ TENSOR__INLINE tensor__node_t *tensor__node_new(tensor__thread_t *th, const tens
 
 // Sets an edge to the node of t, to t as a leaf, or to nothing (NULL). -> the larger of seq and that node's.
 TENSOR__INLINE uint64_t tensor__edge_set(tensor__edge_t *e, tensor_t *t, uint64_t seq) {
-    e->node = NULL;
+    tensor__node_t *node = t ? t->node : NULL;
+    e->node = node;
     e->leaf = NULL;
     e->output = 0;
-    if (t && t->node) {
-        TENSOR__HOLD(&t->node->refs);
-        e->node = t->node;
+    if (node) {
+        TENSOR__HOLD(&node->refs);
         e->output = t->output;
-        if (t->node->seq > seq) { seq = t->node->seq; }
+        if (node->seq > seq) { seq = node->seq; }
     } else if (t && (t->flags & TENSOR__REQUIRES_GRAD)) {
         TENSOR__HOLD(&t->refs);
         e->leaf = t;
@@ -12270,8 +14560,14 @@ TENSOR__INLINE uint64_t tensor__edge_set(tensor__edge_t *e, tensor_t *t, uint64_
     return seq;
 }
 
+TENSOR__INLINE int tensor__count_bits(int bits) {
+    int n = 0;
+    for (; bits; bits &= bits - 1) { n++; }
+    return n;
+}
+
 // How many dims and strides the node of o holds.
-TENSOR__FN size_t tensor__node_shapes(const tensor__op_t *o, int saves) {
+TENSOR__FN size_t tensor__node_room(const tensor__op_t *o, int saves) {
     size_t dims = 0;
     for (int i = 0; i < o->nin; i++) {
         if (!o->in[i]) { continue; }
@@ -12285,74 +14581,110 @@ TENSOR__FN size_t tensor__node_shapes(const tensor__op_t *o, int saves) {
     return dims;
 }
 
-// The node of an op whose data is there; that of a plain one has the dims and strides of all shapes once.
-// NULL = out of memory, raised.
-TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
-    tensor__thread_t *th = o->th;
-    int nsaved = 0;
-    saves = tensor__saves_of(o, saves);
-    for (int i = 0; i < o->nin && i < 5; i++) {
-        if (!(saves >> i & 1)) { continue; }
-        nsaved++;
-        if (o->in[i] && (o->in[i]->flags & TENSOR__INFERENCE)) {
-            tensor__not_saved(th, o->row->name, o->in[i]);
-            return NULL;
+TENSOR__INLINE void tensor__node_shape(tensor__meta_t *m, const int64_t *dims, int ndim, int dtype) {
+    m->dims = dims;
+    m->ndim = (uint8_t)ndim;
+    m->dtype = (uint8_t)dtype;
+}
+
+// The shapes of inputs and outputs. Those of a plain call are one shape, which is written once, with its
+// strides. -> those strides, or NULL
+TENSOR__INLINE const int64_t *tensor__node_shapes(tensor__node_t *n, const tensor__op_t *o, int64_t **pool) {
+    if (o->plain) {
+        const tensor_t *y = o->out[0];
+        int ndim = y->ndim;
+        int64_t *dims = *pool, *strides = dims + ndim;
+        for (int d = 0; d < ndim; d++) {
+            dims[d] = y->dims[d];
+            strides[d] = y->strides[d];
+            TENSOR__HIDE(d);                            // else compilers call memcpy twice
+        }
+        for (tensor__meta_t *m = n->in; m <= n->out; m++) { tensor__node_shape(m, dims, ndim, TENSOR_F32); }
+        return strides;
+    }
+    for (int i = 0; i < o->nin; i++) {
+        const tensor_t *t = o->in[i];
+        if (t) {
+            tensor__node_shape(&n->in[i], tensor__pool_dims(pool, t->dims, t->ndim), t->ndim, t->dtype);
+        } else {
+            tensor__node_shape(&n->in[i], tensor__no_dims, 0, TENSOR_F32);
         }
     }
-    for (int i = 0; i < o->nout; i++) { nsaved += saves >> (8 + i) & 1; }
-    size_t dims = o->plain ? 2 * (size_t)o->out[0]->ndim : tensor__node_shapes(o, saves);
+    for (int i = 0; i < o->nout; i++) {
+        const tensor_t *t = o->out[i];
+        tensor__node_shape(&n->out[i], tensor__pool_dims(pool, t->dims, t->ndim), t->ndim, t->dtype);
+    }
+    return NULL;
+}
+
+// -> the largest seq of the nodes that gradients go to, at least that of the thread
+TENSOR__INLINE uint64_t tensor__node_edges(tensor__node_t *n, const tensor__op_t *o) {
+    uint64_t seq = o->th->seq;
+    for (int i = 0; i < o->nin; i++) {
+        tensor_t *t = o->in[i];
+        int wants;
+        if (i < TENSOR__MAX_IN) {
+            wants = o->wants >> i & 1;
+        } else {
+            wants = tensor__wants_grad(o->th, t);
+        }
+        seq = tensor__edge_set(&n->edge[i], wants ? t : NULL, seq);
+    }
+    return seq;
+}
+
+// strides: as tensor__node_shapes gives them. 0 = a value must not be saved, raised
+TENSOR__INLINE int tensor__node_saves(tensor__node_t *n, const tensor__op_t *o, int saves,
+                                      const int64_t *strides, int64_t **pool) {
+    tensor__saved_t *v = n->saved;
+    for (int i = 0, rest = saves & 31; rest; i++, rest >>= 1) {
+        if (!(rest & 1)) { continue; }
+        const tensor_t *t = o->in[i];
+        v->source = (int8_t)i;
+        if (t && (t->flags & TENSOR__INFERENCE)) {
+            tensor__not_saved(o->th, o->row->name, t);
+            n->nsaved = (int32_t)(v - n->saved);        // those that are there
+            return 0;
+        }
+        if (t) {
+            tensor__save(v, i == 0 && o->original ? o->original : t, n->in[i].dims, strides, pool);
+        } else {
+            v->storage = NULL;
+            v->is_immediate = i == 1 && o->immediate;
+            v->immediate = o->imm;
+        }
+        v++;
+    }
+    for (int i = 0, rest = saves >> 8; rest; i++, rest >>= 1) {
+        if (!(rest & 1)) { continue; }
+        v->source = (int8_t)(-1 - i);
+        tensor__save(v, o->out[i], n->out[i].dims, strides, pool);
+        v++;
+    }
+    return 1;
+}
+
+// The node of an op whose data is there. NULL = out of memory, or a value must not be saved, raised.
+TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
+    tensor__thread_t *th = o->th;
+    saves = tensor__saves_of(o, saves);
+    int nsaved = tensor__count_bits(saves);
+    size_t dims = o->plain ? 2 * (size_t)o->out[0]->ndim : tensor__node_room(o, saves);
     tensor__node_t *n = tensor__node_new(th, o->row, o->nin, o->nout, nsaved,
                                          dims * sizeof(int64_t) + (o->p ? sizeof(tensor_params_t) : 0));
     if (!n) { return NULL; }
     n->rng = o->rng;
-    n->p = (tensor_params_t *)(void *)(n->saved + nsaved);
-    int64_t *pool = (int64_t *)(void *)(n->p + (o->p ? 1 : 0));
+    n->p = NULL;
+    int64_t *pool = (int64_t *)(void *)(n->saved + nsaved);
     if (o->p) {
+        n->p = (tensor_params_t *)(void *)pool;
         *n->p = *o->p;
-    } else {
-        n->p = NULL;
+        pool = (int64_t *)(void *)(n->p + 1);
     }
-    const int64_t *shared = NULL;
-    if (o->plain) {
-        shared = tensor__pool_dims(&pool, o->out[0]->dims, o->out[0]->ndim);
-        tensor__pool_dims(&pool, o->out[0]->strides, o->out[0]->ndim);
-    }
-    uint64_t seq = th->seq;
-    int s = 0;
-    for (int i = 0; i < o->nin; i++) {
-        tensor_t *t = o->in[i];
-        int wants = t && tensor__is_float(t->dtype) && tensor__sync_needs_grad(th, t);
-        n->in[i].ndim = t ? t->ndim : 0;
-        n->in[i].dtype = t ? t->dtype : 0;
-        n->in[i].dims = t ? tensor__node_dims(shared, &pool, t) : tensor__no_dims;
-        seq = tensor__edge_set(&n->edge[i], wants ? t : NULL, seq);
-        if (i < 5 && (saves >> i & 1)) {
-            tensor__saved_t *v = &n->saved[s++];
-            v->source = (int8_t)i;
-            v->storage = NULL;
-            v->is_immediate = 0;
-            if (t) {
-                tensor__save(v, i == 0 && o->original ? o->original : t, n->in[i].dims, shared, &pool);
-            } else if (i == 1 && o->immediate) {
-                v->is_immediate = 1;
-                v->immediate = o->imm;
-            }
-        }
-    }
-    for (int i = 0; i < o->nout; i++) {
-        tensor_t *t = o->out[i];
-        n->out[i].ndim = t->ndim;
-        n->out[i].dtype = t->dtype;
-        n->out[i].dims = tensor__node_dims(shared, &pool, t);
-        if (saves >> (8 + i) & 1) {
-            tensor__saved_t *v = &n->saved[s++];
-            v->source = (int8_t)(-1 - i);
-            v->is_immediate = 0;
-            tensor__save(v, t, n->out[i].dims, shared, &pool);
-        }
-    }
-    th->seq = n->seq = seq + 1;
-    if ((th->modes & TENSOR__PACKING) && !th->packer->pack(th, n)) {
+    const int64_t *strides = tensor__node_shapes(n, o, &pool);
+    th->seq = n->seq = 1 + tensor__node_edges(n, o);
+    int saved = tensor__node_saves(n, o, saves, strides, &pool);
+    if (!saved || ((th->modes & TENSOR__PACKING) && !th->packer->pack(th, n))) {
         tensor__node_drop(th, n);
         return NULL;
     }
@@ -12428,6 +14760,7 @@ TENSOR__FN tensor__node_t *tensor__view_node(tensor__thread_t *th, const tensor_
     o.nin = src ? 2 : 1;
     o.out[0] = out;
     o.nout = 1;
+    o.wants = (uint8_t)(tensor__wants_grad(th, base) | tensor__wants_grad(th, src) << 1);
     tensor__strided_params(&o, base, view->offset - base->offset, view->strides, view->ndim);
     return tensor__node_make(&o, 0);
 }
@@ -12453,6 +14786,8 @@ TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tenso
 
 // Whether x may be changed in place; raises if not.
 TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tensor_t *x, int recording) {
+    TENSOR__REFUSE_AS(0, x->storage->read_only, OWNER,
+                      "%s: x %t looks at read-only memory; change a clone", op, x);
     for (int i = 0; i < x->ndim; i++) {
         TENSOR__REFUSE_AS(0, x->strides[i] == 0 && x->dims[i] > 1 && x->numel, AUTOGRAD,
                           "%s: x %t is expanded, several elements share one place; clone it first", op, x);
@@ -12473,6 +14808,7 @@ TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tens
                       "%s: x %t is %s; an in-place change of it cannot be recorded", op, x,
                       x->flags & TENSOR__NO_GRAD_VIEW ? "a view made under no_grad" :
                       "one of several views made by one call (split, chunk, unbind)");
+
     if (recording && x->base && x->numel) {
         int64_t span = tensor__span(x->base), end = x->offset - x->base->offset;
         for (int i = 0; i < x->ndim; i++) { end += (x->dims[i] - 1) * x->strides[i]; }
@@ -12556,7 +14892,8 @@ TENSOR__FN int tensor__record_update(tensor__op_t *o) {
 // There are two ways to the elements of tensors. Kernels run behind tensor__launch: it chooses and runs the
 // backend's kernel (which takes its scratch), then counts the versions of changed storages. Everything else
 // is an access of the host and is in >>impl-host. A plain call (tensor__plain), where no recorder listens,
-// runs the body that its kernel would run, without a call block: half of what a small op would cost.
+// runs the body that its kernel would run, without a call block: half of what a small op would cost. Small
+// products and argmax have such a way too (tensor__op_t, direct).
 // tests/check.sh knows who may read storage->data. Rejected: a call block for each access of the host (it
 // would cost more than the work), fronts of their own for small operands.
 // ------------------------------------------------------------------------------
@@ -12598,7 +14935,7 @@ TENSOR__INLINE void tensor__arg_none(tensor_arg_t *a) {
 }
 
 // Strides of dims with channels innermost, to `to` unless NULL. -> whether `is` has them, dims of 1 apart
-TENSOR__FN int tensor__last(const int64_t *dims, int ndim, const int64_t *is, int64_t *to) {
+TENSOR__FN int tensor__channels_last_strides(const int64_t *dims, int ndim, const int64_t *is, int64_t *to) {
     int64_t step = 1, same = 1;
     for (int k = 0; k < ndim; k++) {
         int d;
@@ -12617,27 +14954,28 @@ TENSOR__FN int tensor__last(const int64_t *dims, int ndim, const int64_t *is, in
 }
 
 // Whether a, on a device, is a channels-last image that its kernels take; not if it is row-major as well.
-TENSOR__FN int tensor__last_arg(const tensor_arg_t *a) {
+TENSOR__FN int tensor__channels_last_arg(const tensor_arg_t *a) {
     const tensor_backend_t *b = tensor__self()->ctx->backend[1];
     return !a->contiguous && a->ndim > 3 && a->ndim < 6 && a->numel && b && b->channels_last &&
-        tensor__last(a->dims, a->ndim, a->strides, NULL);
+        tensor__channels_last_strides(a->dims, a->ndim, a->strides, NULL);
 }
 
-TENSOR__FN int tensor__lasts(const tensor_t *x) {
+TENSOR__FN int tensor__keeps_channels_last(const tensor_t *x) {
     if (x == TENSOR__POISON) { return 0; }
     tensor_arg_t a;
     tensor__arg(&a, x, TENSOR_READ);
-    return x->device && tensor__last_arg(&a);
+    return x->device && tensor__channels_last_arg(&a);
 }
 
-TENSOR__FN void tensor__make_last(tensor_t *t) {    // t is fresh
+TENSOR__FN void tensor__make_channels_last(tensor_t *t) {    // t is fresh
     if (t->dims[1] == 1 || t->numel == t->dims[0] * t->dims[1]) { return; }
-    tensor__last(t->dims, t->ndim, t->strides, t->strides);
+    tensor__channels_last_strides(t->dims, t->ndim, t->strides, t->strides);
     t->flags &= (uint8_t)~TENSOR__CONTIGUOUS;
 }
 
-TENSOR__FN void tensor__follow(tensor_t *t, const tensor_t *x) {
-    if (x && t != TENSOR__POISON && t->ndim == x->ndim && tensor__lasts(x)) { tensor__make_last(t); }
+TENSOR__FN void tensor__follow_layout(tensor_t *t, const tensor_t *x) {
+    if (!x || t == TENSOR__POISON || t->ndim != x->ndim) { return; }
+    if (tensor__keeps_channels_last(x)) { tensor__make_channels_last(t); }
 }
 
 TENSOR__INLINE void tensor__bump(tensor__thread_t *th, tensor__storage_t *s, const char *op) {
@@ -12645,6 +14983,29 @@ TENSOR__INLINE void tensor__bump(tensor__thread_t *th, tensor__storage_t *s, con
     s->write_op = op;
     s->write_site = NULL;
     th->written = s;
+}
+
+// Runs a kernel that the recorder, which may refuse it, or the profiler hears of. -> code
+TENSOR__FN TENSOR__NOINLINE int tensor__launch_heard(tensor_call_t *c, tensor_kernel_t kernel) {
+    tensor__thread_t *th = c->thread;
+    tensor_recorder_t *r = th->recorder;
+    int code = r->call ? r->call(r, c) : 0;
+    const tensor_profiler_t *p = th->profiler;
+    if (code) { return code; }
+    th->away = 1;
+    if (!p) { return kernel(c); }
+    tensor_profiler_call_t heard;
+    heard.op = c->row->name;
+    heard.inputs = c->nin;
+    heard.outputs = c->nout;
+    heard.device = (tensor_device_t)(TENSOR_CPU + c->device);
+    heard.live_bytes = (uint64_t)TENSOR__RELAXED_LOAD(&th->live_bytes);
+    heard.node = th->seq + 1;
+    heard.call_ = c;
+    if (p->begin) { p->begin(p->user, &heard); }
+    code = kernel(c);
+    if (p->end) { p->end(p->user, &heard); }
+    return code;
 }
 
 // -> code; raised if not 0.
@@ -12656,29 +15017,17 @@ TENSOR__FN int tensor__launch(tensor_call_t *c) {
         tensor__fail(c->thread, TENSOR_ERR_UNSUPPORTED, "%s: %s has no kernel for it", row->name, b->name);
         return TENSOR_ERR_UNSUPPORTED;
     }
-    tensor_recorder_t *recorder = c->thread->recorder;
-    int code = recorder && recorder->call ? recorder->call(recorder, c) : 0;
-    if (!code) { code = kernel(c); }
+    for (int i = c->nin; i < c->nin + c->nout; i++) {       // states, statistics: no front checks them
+        TENSOR__REFUSE_CODE(c->arg[i].role == TENSOR_UPDATE && c->arg[i].storage->read_only, OWNER,
+                            "%s: a tensor over read-only memory cannot change; use a clone", row->name);
+    }
+    int code = c->thread->recorder ? tensor__launch_heard(c, kernel) : kernel(c);
     if (c->device) { c->thread->away = 1; }
     if (code) { return code; }
     for (int i = c->nin; i < c->nin + c->nout; i++) {
         if (c->arg[i].role == TENSOR_UPDATE) { tensor__bump(c->thread, c->arg[i].storage, row->name); }
     }
     return 0;
-}
-
-// Whether the tape records this op.
-TENSOR__INLINE int tensor__tracks_of(tensor__thread_t *th, const tensor__row_t *row, tensor_t *const *in,
-                                     int nin) {
-    if (!TENSOR__TRAINS || !th->grad_mode || !row->grad) { return 0; }
-    for (int i = 0; i < nin; i++) {
-        if (in[i] && tensor__sync_needs_grad(th, in[i])) { return 1; }
-    }
-    return 0;
-}
-
-TENSOR__INLINE int tensor__tracks(tensor__op_t *o) {
-    return tensor__tracks_of(o->th, o->row, o->in, o->nin);
 }
 
 // Calls body with the value v everywhere in input `slot`: in pieces, because bodies read memory.
@@ -12703,9 +15052,9 @@ TENSOR__INLINE void tensor__plain_run(const tensor__op_t *o, const tensor__row_t
     const double *p = o->p ? o->p->pointwise.p : NULL;
     const void *data[TENSOR__MAX_IN];
     for (int i = 0; i < nin; i++) {
-        data[i] = in[i] ? (const float *)in[i]->storage->data + in[i]->offset : NULL;
+        data[i] = immediate && i == 1 ? NULL : (const float *)in[i]->storage->data + in[i]->offset;
     }
-    tensor_t *y = o->out[0];
+    const tensor_t *y = o->out[0];
     void *out[1];
     out[0] = (float *)y->storage->data + y->offset;
     if (immediate) {
@@ -12713,14 +15062,14 @@ TENSOR__INLINE void tensor__plain_run(const tensor__op_t *o, const tensor__row_t
     } else {
         body(data, out, p, y->numel);
     }
-    if (o->update) { tensor__bump(o->th, y->storage, row->name); }
 }
 
 // Undoes the results of an op that failed.
-TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__abandon(tensor__op_t *o) {
+TENSOR__FN TENSOR__FAILS tensor_t *tensor__abandon(tensor__op_t *o) {
     for (int i = o->update ? 1 : 0; i < o->nout; i++) {
         if (o->out[i] != TENSOR__POISON) { (tensor_free)(o->out[i]); }
     }
+    tensor__release(o);
     return TENSOR__POISON;
 }
 
@@ -12730,11 +15079,41 @@ TENSOR__INLINE tensor_t *tensor__commit(tensor__op_t *o) {
         if (!(o->update ? o->update->record(o) : tensor__record(o))) { return tensor__abandon(o); }
     }
     for (int i = o->visible; i < o->nout; i++) { (tensor_free)(o->out[i]); }
-    for (int k = 0; o->moved >> k; k++) {
-        if (o->moved >> k & 1) { (tensor_free)(o->args[k]); }
-    }
+    tensor__release(o);
     o->th->fresh = o->out[0];
     return o->out[0];
+}
+
+// The kernel of o, by a call block. -> code. Apart from finish, whose other ways need no room for the block.
+TENSOR__FN TENSOR__NOINLINE int tensor__launch_op(tensor__op_t *o) {
+    tensor_call_t c;
+    c.row = o->row;
+    tensor_arg_t arg[TENSOR__MAX_IN + TENSOR__MAX_OUT];
+    c.arg = arg;
+    c.nin = o->nin;
+    c.nout = o->nout;
+    c.p = o->p;
+    c.rng = o->rng;
+    c.compute = o->compute;
+    c.device = (uint8_t)o->device;
+    c.thread = o->th;
+    for (int i = 0; i < o->nin; i++) {
+        if (o->in[i]) {
+            tensor__arg(&arg[i], o->in[i], TENSOR_READ);
+        } else {
+            tensor__arg_none(&arg[i]);
+        }
+    }
+    if (o->immediate) {
+        tensor__arg_none(&arg[1]);
+        arg[1].data = &o->imm;
+        arg[1].numel = 1;
+        arg[1].dtype = TENSOR_F64;
+    }
+    for (int i = 0; i < o->nout; i++) {
+        tensor__arg(&arg[o->nin + i], o->out[i], o->update && i == 0 ? TENSOR_UPDATE : TENSOR_WRITE);
+    }
+    return tensor__launch(&c);
 }
 
 TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
@@ -12743,37 +15122,9 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
     }
     if (o->plain) {
         tensor__plain_run(o, o->row, o->in, o->nin, o->immediate);
-    } else if (o->row->cpu) {
-        TENSOR_ASSERT(!TENSOR__CASTING(o->th) || o->row->cast == TENSOR__AS_IS || o->update ||
-                      o->row->family == TENSOR_FAMILY_POINTWISE);   // or its front lacks the line
-        tensor_call_t c;
-        c.row = o->row;
-        tensor_arg_t arg[TENSOR__MAX_IN + TENSOR__MAX_OUT];
-        c.arg = arg;
-        c.nin = o->nin;
-        c.nout = o->nout;
-        c.p = o->p;
-        c.rng = o->rng;
-        c.compute = o->compute;
-        c.device = (uint8_t)o->device;
-        c.thread = o->th;
-        for (int i = 0; i < o->nin; i++) {
-            if (o->in[i]) {
-                tensor__arg(&arg[i], o->in[i], TENSOR_READ);
-            } else {
-                tensor__arg_none(&arg[i]);
-            }
-        }
-        if (o->immediate) {
-            tensor__arg_none(&arg[1]);
-            arg[1].data = &o->imm;
-            arg[1].numel = 1;
-            arg[1].dtype = TENSOR_F64;
-        }
-        for (int i = 0; i < o->nout; i++) {
-            tensor__arg(&arg[o->nin + i], o->out[i], o->update && i == 0 ? TENSOR_UPDATE : TENSOR_WRITE);
-        }
-        if (tensor__launch(&c)) { return tensor__abandon(o); }
+        if (o->update) { tensor__bump(o->th, o->out[0]->storage, o->row->name); }
+    } else if (o->row->cpu && !(o->direct && o->direct(o))) {
+        if (tensor__launch_op(o)) { return tensor__abandon(o); }
     }
     return tensor__commit(o);
 }
@@ -12871,7 +15222,7 @@ TENSOR__FN tensor_t *tensor__to_device(tensor_t *x, int device, int wait) {
     o.p = &o.params;
     o.params.transfer.device = x->device;
     o.params.transfer.non_blocking = !wait;
-    o.device = (int16_t)(device || wait || !o.th->ctx->backend[1]->aside ? device : TENSOR__PINNED);
+    o.device = (int16_t)(device || wait || !o.th->ctx->backend[1]->use_copy_stream ? device : TENSOR__PINNED);
     tensor__result(&o, x->dtype, x->dims, x->ndim);
     o.device = 0;
     return tensor__tidy(th_, mark_, tensor__finish(&o));
@@ -12891,8 +15242,8 @@ TENSOR_API tensor_t *(tensor_to_non_blocking)(tensor_t *x, int to) {
 TENSOR_API tensor_t *(tensor_pin_memory)(tensor_t *x) {
     TENSOR__BEGIN(o, TENSOR__ROW(CLONE), x)
     const tensor_backend_t *b = o.th->ctx->backend[1];
-    TENSOR__REFUSE(x->device || !b || !b->aside, DEVICE, "pin_memory: %s", x->device ? "x is on a device" :
-                   "the CUDA backend is not started");
+    TENSOR__REFUSE(x->device, DEVICE, "pin_memory: x is on a device");
+    TENSOR__REFUSE(!b || !b->use_copy_stream, DEVICE, "pin_memory: the CUDA backend is not started");
     if (x->storage->deleter == b->release) { return x; }
     o.compute = x->dtype;
     o.device = TENSOR__PINNED;
@@ -13001,14 +15352,15 @@ TENSOR__STORE_FN(tensor__store_i64, int64_t, TENSOR__WRAPPED, (int64_t))
 #undef TENSOR__STORE_FN
 #undef TENSOR__STORE_RUN
 
-TENSOR__FN void tensor__load_run(void *d, int klass, const void *from, int dtype, int64_t stride, int64_t n) {
-    if (stride == 1 && klass == TENSOR__C_F32 && dtype == TENSOR_F32) {
+TENSOR__FN void tensor__load_run(void *d, int compute_class, const void *from, int dtype, int64_t stride,
+                                 int64_t n) {
+    if (stride == 1 && compute_class == TENSOR__C_F32 && dtype == TENSOR_F32) {
         memcpy(d, from, (size_t)n * 4);
         return;
     }
     int64_t all = n;
     if (stride == 0) { n = tensor__least(n, 16); }     // one value for all: the rest are copies of the first
-    switch (klass) {
+    switch (compute_class) {
     case TENSOR__C_F32:
         tensor__load_f32((float *)d, from, dtype, stride, n);
         break;
@@ -13020,18 +15372,19 @@ TENSOR__FN void tensor__load_run(void *d, int klass, const void *from, int dtype
         break;
     }
     int64_t m;
-    for (size_t size = tensor__class_size[klass]; n < all; n += m) {
+    for (size_t size = tensor__class_size[compute_class]; n < all; n += m) {
         m = tensor__least(all - n, n);
         memcpy((char *)d + (size_t)n * size, d, (size_t)m * size);
     }
 }
 
-TENSOR__FN void tensor__store_run(void *to, int dtype, int64_t stride, const void *s, int klass, int64_t n) {
-    if (stride == 1 && klass == TENSOR__C_F32 && dtype == TENSOR_F32) {
+TENSOR__FN void tensor__store_run(void *to, int dtype, int64_t stride, const void *s, int compute_class,
+                                  int64_t n) {
+    if (stride == 1 && compute_class == TENSOR__C_F32 && dtype == TENSOR_F32) {
         memcpy(to, s, (size_t)n * 4);
         return;
     }
-    switch (klass) {
+    switch (compute_class) {
     case TENSOR__C_F32:
         tensor__store_f32(to, dtype, stride, (const float *)s, n);
         break;
@@ -13046,7 +15399,7 @@ TENSOR__FN void tensor__store_run(void *to, int dtype, int64_t stride, const voi
 
 // n contiguous elements of one dtype to another.
 TENSOR__FN void tensor__load(void *to, int to_dtype, const void *from, int from_dtype, int64_t n) {
-    int klass = tensor__class(from_dtype);
+    int compute_class = tensor__class(from_dtype);
     if (to_dtype == from_dtype) {
         memcpy(to, from, (size_t)n * tensor__sizes[to_dtype]);
         return;
@@ -13054,8 +15407,9 @@ TENSOR__FN void tensor__load(void *to, int to_dtype, const void *from, int from_
     int64_t block[TENSOR__BLOCK];
     for (int64_t i = 0; i < n; i += TENSOR__BLOCK) {
         int64_t m = tensor__least(n - i, TENSOR__BLOCK);
-        tensor__load_run(block, klass, (const char *)from + i * tensor__sizes[from_dtype], from_dtype, 1, m);
-        tensor__store_run((char *)to + i * tensor__sizes[to_dtype], to_dtype, 1, block, klass, m);
+        const char *at = (const char *)from + i * tensor__sizes[from_dtype];
+        tensor__load_run(block, compute_class, at, from_dtype, 1, m);
+        tensor__store_run((char *)to + i * tensor__sizes[to_dtype], to_dtype, 1, block, compute_class, m);
     }
 }
 
@@ -13066,7 +15420,7 @@ typedef struct tensor__iter_arg_t {
 } tensor__iter_arg_t;
 
 typedef struct tensor__iter_t {
-    int nin, nout, ndim, klass, lanes, stream;
+    int nin, nout, ndim, compute_class, lanes, stream;
     int copies;                                 // the body only copies its one input
     int64_t dims[TENSOR_MAX_DIMS], numel;
     tensor__body_t body;
@@ -13077,34 +15431,28 @@ typedef struct tensor__iter_t {
     tensor__iter_arg_t arg[TENSOR__ITER_ARGS];  // inputs, then outputs
 } tensor__iter_t;
 
-// Broadcasts args to dims and merges dims that every argument walks with one stride.
-TENSOR__FN void tensor__iter_init(tensor__iter_t *it, const tensor_arg_t *args, int nin, int nout,
-                                  const int64_t *dims, int ndim, int64_t numel, int klass) {
-    int n = nin + nout, plain = 1;
-    it->nin = nin;
-    it->nout = nout;
-    it->klass = klass;
-    it->numel = numel;
-    it->isa = NULL;
-    it->stream = it->copies = 0;
-    for (int a = 0; a < n; a++) {
+// The arguments of a walk over numel elements. -> whether all of them are one run
+TENSOR__INLINE int tensor__iter_args(tensor__iter_t *it, const tensor_arg_t *args, int64_t numel,
+                                     int compute_class) {
+    int one_run = 1;
+    for (int a = 0; a < it->nin + it->nout; a++) {
         const tensor_arg_t *x = &args[a];
         tensor__iter_arg_t *y = &it->arg[a];
         y->data = (char *)x->data;
         y->dtype = x->dtype;
         y->size = tensor__sizes[x->dtype];
-        y->uniform = a < nin && x->numel == 1;
-        y->direct = x->contiguous && x->numel == numel && tensor__class(x->dtype) == klass &&
-                    y->size == tensor__class_size[klass];
-        if (!y->uniform && !(x->contiguous && x->numel == numel)) { plain = 0; }
+        y->uniform = a < it->nin && x->numel == 1;
+        y->direct = x->contiguous && x->numel == numel && tensor__class(x->dtype) == compute_class &&
+                    y->size == tensor__class_size[compute_class];
+        if (!y->uniform && !(x->contiguous && x->numel == numel)) { one_run = 0; }
     }
-    if (plain) {            // everything is one run
-        it->ndim = 1;
-        it->dims[0] = numel;
-        for (int a = 0; a < n; a++) { it->arg[a].strides[0] = it->arg[a].uniform ? 0 : 1; }
-        return;
-    }
-    int m = 0;
+    return one_run;
+}
+
+// Broadcasts args to dims and merges dims that every argument walks with one stride.
+TENSOR__FN void tensor__iter_dims(tensor__iter_t *it, const tensor_arg_t *args, const int64_t *dims,
+                                  int ndim) {
+    int m = 0, n = it->nin + it->nout;
     for (int d = 0; d < ndim; d++) {
         if (dims[d] == 1) { continue; }
         int64_t s[TENSOR__ITER_ARGS];
@@ -13131,6 +15479,42 @@ TENSOR__FN void tensor__iter_init(tensor__iter_t *it, const tensor_arg_t *args, 
     it->ndim = m;
 }
 
+// A walk over args, broadcast to dims, of numel elements.
+TENSOR__FN void tensor__iter_init(tensor__iter_t *it, const tensor_arg_t *args, int nin, int nout,
+                                  const int64_t *dims, int ndim, int64_t numel, int compute_class) {
+    it->nin = nin;
+    it->nout = nout;
+    it->compute_class = compute_class;
+    it->numel = numel;
+    it->isa = NULL;
+    it->stream = it->copies = 0;
+    if (!tensor__iter_args(it, args, numel, compute_class)) {
+        tensor__iter_dims(it, args, dims, ndim);
+        return;
+    }
+    it->ndim = 1;
+    it->dims[0] = numel;
+    for (int a = 0; a < nin + nout; a++) { it->arg[a].strides[0] = it->arg[a].uniform ? 0 : 1; }
+}
+
+// Moves n elements at p, stride apart and of the dtype of x, to a block of the compute type, or from it.
+TENSOR__INLINE void tensor__iter_convert(const tensor__iter_t *it, const tensor__iter_arg_t *x, char *p,
+                                         int64_t stride, char *block, int64_t n, int store) {
+    int bs = tensor__class_size[it->compute_class];
+    int64_t fast = 0;                   // elements the vector conversions took
+    if (it->isa && stride == 1) {
+        fast = store ? TENSOR__DO(it->isa, store)(p, x->dtype, (const float *)(const void *)block, n)
+                     : TENSOR__DO(it->isa, load)((float *)(void *)block, p, x->dtype, n);
+    }
+    if (store) {
+        tensor__store_run(p + fast * x->size, x->dtype, stride, block + fast * bs, it->compute_class,
+                          n - fast);
+    } else {
+        tensor__load_run(block + fast * bs, it->compute_class, p + fast * x->size, x->dtype, stride,
+                         n - fast);
+    }
+}
+
 // Moves elements first..first+n of the row-major order between an argument and a block.
 TENSOR__FN void tensor__iter_move(const tensor__iter_t *it, int a, int64_t first, int64_t n, void *block,
                                   int store) {
@@ -13143,23 +15527,11 @@ TENSOR__FN void tensor__iter_move(const tensor__iter_t *it, int a, int64_t first
         offset += at[d] * x->strides[d];
     }
     char *b = (char *)block;
-    int bs = tensor__class_size[it->klass];
+    int bs = tensor__class_size[it->compute_class];
     while (n > 0) {
         int64_t run = it->dims[last] - at[last];
         if (run > n) { run = n; }
-        char *p = x->data + offset * x->size;
-        int64_t fast = 0;               // elements the vector conversions took
-        if (it->isa && x->strides[last] == 1) {
-            fast = store ? TENSOR__DO(it->isa, store)(p, x->dtype, (const float *)(const void *)b, run)
-                         : TENSOR__DO(it->isa, load)((float *)(void *)b, p, x->dtype, run);
-        }
-        if (store) {
-            tensor__store_run(p + fast * x->size, x->dtype, x->strides[last], b + fast * bs, it->klass,
-                              run - fast);
-        } else {
-            tensor__load_run(b + fast * bs, it->klass, p + fast * x->size, x->dtype, x->strides[last],
-                             run - fast);
-        }
+        tensor__iter_convert(it, x, x->data + offset * x->size, x->strides[last], b, run, store);
         b += run * bs;
         n -= run;
         offset += run * x->strides[last];
@@ -13178,83 +15550,127 @@ TENSOR__FN void tensor__iter_spare(void *block, int bytes, int64_t m, int lanes)
     for (int64_t i = m; i < lanes; i++, to += bytes) { memcpy(to, to - bytes, (size_t)bytes); }
 }
 
-// Runs the body over elements first..end; blocks: room for a block of every argument.
-TENSOR__FN void tensor__iter_blocks(const tensor__iter_t *it, int64_t first, int64_t end, char *blocks) {
+// A block of every argument, and what the body is given: blocks, or an argument's own memory where that can
+// be used in place.
+typedef struct tensor__blocks_t {
     char *block[TENSOR__ITER_ARGS];
-    int bs = tensor__class_size[it->klass], n = it->nin + it->nout, direct = !it->stream;
-    for (int a = 0; a < n; a++) { block[a] = blocks + a * (TENSOR__BLOCK + TENSOR__LANES) * bs; }
     const void *in[TENSOR__ITER_ARGS];
-    for (int k = 0; k < it->nslots; k++) { in[k] = NULL; }
-    for (int a = 0; a < n; a++) {
-        if (a < it->nin && it->arg[a].uniform && it->arg[a].data) {
-            int64_t fill = end - first + it->lanes;     // a short run needs no more than its own vectors
-            tensor__load_run(block[a], it->klass, it->arg[a].data, it->arg[a].dtype, 0,
+    void *out[TENSOR__ITER_ARGS];
+    int bytes;                          // of an element of the compute type
+} tensor__blocks_t;
+
+// Inputs of one value everywhere fill their blocks, once for the n elements to come. -> whether every
+// argument is used in place
+TENSOR__INLINE int tensor__iter_open(const tensor__iter_t *it, tensor__blocks_t *b, int64_t n) {
+    int direct = !it->stream;
+    for (int k = 0; k < it->nslots; k++) { b->in[k] = NULL; }
+    for (int a = 0; a < it->nin + it->nout; a++) {
+        const tensor__iter_arg_t *x = &it->arg[a];
+        if (a < it->nin && x->uniform && x->data) {
+            int64_t fill = n + it->lanes;       // a short run needs no more than its own vectors
+            tensor__load_run(b->block[a], it->compute_class, x->data, x->dtype, 0,
                              tensor__least(fill, TENSOR__BLOCK));
-            in[it->slot[a]] = block[a];
+            b->in[it->slot[a]] = b->block[a];
             direct = 0;
-        } else if (!it->arg[a].direct && it->arg[a].data) {
+        } else if (!x->direct && x->data) {
             direct = 0;
         }
     }
-    void *out[TENSOR__ITER_ARGS];
+    return direct;
+}
+
+// The inputs of a piece of m elements; one that is shorter than a vector is padded to it.
+TENSOR__INLINE void tensor__iter_read(const tensor__iter_t *it, tensor__blocks_t *b, int64_t first, int64_t m,
+                                      int padded) {
+    for (int a = 0; a < it->nin; a++) {
+        const tensor__iter_arg_t *x = &it->arg[a];
+        if (!x->data || x->uniform) { continue; }
+        if (x->direct && !padded) {
+            b->in[it->slot[a]] = x->data + first * b->bytes;
+            continue;
+        }
+        if (x->direct) {
+            memcpy(b->block[a], x->data + first * b->bytes, (size_t)(m * b->bytes));
+        } else {
+            tensor__iter_move(it, a, first, m, b->block[a], 0);
+        }
+        if (padded) { tensor__iter_spare(b->block[a], b->bytes, m, it->lanes); }
+        b->in[it->slot[a]] = b->block[a];
+    }
+}
+
+// Where the body writes the results of a piece.
+TENSOR__INLINE void tensor__iter_results(const tensor__iter_t *it, tensor__blocks_t *b, int64_t first,
+                                         int padded) {
+    for (int k = 0; k < it->nout; k++) {
+        const tensor__iter_arg_t *x = &it->arg[it->nin + k];
+        if (!x->data) {
+            b->out[k] = NULL;
+        } else if (x->direct && !padded && !it->stream) {
+            b->out[k] = (void *)(x->data + first * b->bytes);
+        } else {
+            b->out[k] = (void *)b->block[it->nin + k];
+        }
+    }
+}
+
+// Results that the body wrote into blocks go to their tensors.
+TENSOR__INLINE void tensor__iter_write(const tensor__iter_t *it, const tensor__blocks_t *b, int64_t first,
+                                       int64_t m, int padded) {
+    for (int k = 0; k < it->nout; k++) {
+        int a = it->nin + k;
+        const tensor__iter_arg_t *x = &it->arg[a];
+        if (!x->data || (x->direct && !padded && !it->stream)) { continue; }
+        if (x->direct && !padded) {
+            float *to = (float *)(void *)(x->data + first * b->bytes);
+            TENSOR__DO(it->isa, stream)(to, (const float *)b->out[k], m);
+        } else if (x->direct) {
+            memcpy(x->data + first * b->bytes, b->block[a], (size_t)(m * b->bytes));
+        } else {
+            tensor__iter_move(it, a, first, m, b->block[a], 1);
+        }
+    }
+}
+
+// Elements first..end of a copy that converts or has strides: each is converted once on its way.
+TENSOR__INLINE void tensor__iter_copy(const tensor__iter_t *it, int64_t first, int64_t end, char *block) {
+    const tensor__iter_arg_t *x = &it->arg[0], *y = &it->arg[1];
+    int bytes = tensor__class_size[it->compute_class];
+    while (first < end) {
+        int64_t m = tensor__least(end - first, TENSOR__BLOCK);
+        char *by = block;
+        if (y->direct) {
+            by = y->data + first * bytes;
+        } else if (x->direct) {
+            by = x->data + first * bytes;
+        }
+        if (!x->direct) { tensor__iter_move(it, 0, first, m, by, 0); }
+        if (!y->direct) { tensor__iter_move(it, 1, first, m, by, 1); }
+        first += m;
+    }
+}
+
+// Runs the body over elements first..end; blocks: room for a block of every argument.
+TENSOR__FN void tensor__iter_blocks(const tensor__iter_t *it, int64_t first, int64_t end, char *blocks) {
+    if (it->copies && !(it->arg[0].direct && it->arg[1].direct)) {
+        tensor__iter_copy(it, first, end, blocks);
+        return;
+    }
+    tensor__blocks_t b;
+    b.bytes = tensor__class_size[it->compute_class];
+    for (int a = 0; a < it->nin + it->nout; a++) {
+        b.block[a] = blocks + a * (TENSOR__BLOCK + TENSOR__LANES) * b.bytes;
+    }
+    int direct = tensor__iter_open(it, &b, end - first);
     while (first < end) {
         int64_t left = end - first, m = direct ? left : tensor__least(left, TENSOR__BLOCK);
         int64_t whole = m & ~(int64_t)(it->lanes - 1);     // lanes is a power of two
-        if (it->copies && !(it->arg[0].direct && it->arg[1].direct)) {  // converted once on its way
-            const tensor__iter_arg_t *x = &it->arg[0], *y = &it->arg[1];
-            char *by;
-            if (y->direct) {
-                by = y->data + first * bs;
-            } else if (x->direct) {
-                by = x->data + first * bs;
-            } else {
-                by = block[0];
-            }
-            if (!x->direct) { tensor__iter_move(it, 0, first, m, by, 0); }
-            if (!y->direct) { tensor__iter_move(it, 1, first, m, by, 1); }
-            first += m;
-            continue;
-        }
-        if (whole) { m = whole; }       // the tail is handled in the next round
         int padded = whole == 0;
-        for (int a = 0; a < it->nin; a++) {
-            const tensor__iter_arg_t *x = &it->arg[a];
-            if (!x->data || x->uniform) { continue; }
-            if (x->direct && !padded) {
-                in[it->slot[a]] = x->data + first * bs;
-            } else {
-                if (x->direct) {
-                    memcpy(block[a], x->data + first * bs, (size_t)(m * bs));
-                } else {
-                    tensor__iter_move(it, a, first, m, block[a], 0);
-                }
-                if (padded) { tensor__iter_spare(block[a], bs, m, it->lanes); }
-                in[it->slot[a]] = block[a];
-            }
-        }
-        for (int k = 0; k < it->nout; k++) {
-            const tensor__iter_arg_t *x = &it->arg[it->nin + k];
-            if (!x->data) {
-                out[k] = NULL;
-            } else if (x->direct && !padded && !it->stream) {
-                out[k] = (void *)(x->data + first * bs);
-            } else {
-                out[k] = (void *)block[it->nin + k];
-            }
-        }
-        it->body(in, out, it->p, padded ? it->lanes : m);
-        for (int k = 0; k < it->nout; k++) {
-            const tensor__iter_arg_t *x = &it->arg[it->nin + k];
-            if (!x->data || (x->direct && !padded && !it->stream)) { continue; }
-            if (x->direct && !padded) {
-                float *to = (float *)(void *)(x->data + first * bs);
-                TENSOR__DO(it->isa, stream)(to, (const float *)out[k], m);
-            } else if (x->direct) {
-                memcpy(x->data + first * bs, block[it->nin + k], (size_t)(m * bs));
-            } else {
-                tensor__iter_move(it, it->nin + k, first, m, block[it->nin + k], 1);
-            }
-        }
+        if (whole) { m = whole; }       // the tail is handled in the next round
+        tensor__iter_read(it, &b, first, m, padded);
+        tensor__iter_results(it, &b, first, padded);
+        it->body(b.in, b.out, it->p, padded ? it->lanes : m);
+        tensor__iter_write(it, &b, first, m, padded);
         first += m;
     }
     if (it->stream) { TENSOR__DO(it->isa, stream)(NULL, NULL, 0); }
@@ -13282,7 +15698,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__iter_many(const tensor__iter_t *it, int
 }
 
 TENSOR__FN void tensor__iter_range(const tensor__iter_t *it, int64_t first, int64_t end) {
-    int eighths = (it->nin + it->nout) * tensor__class_size[it->klass];     // of a block's bytes
+    int eighths = (it->nin + it->nout) * tensor__class_size[it->compute_class];     // of a block's bytes
     if (eighths <= 8 * TENSOR__FEW_BLOCKS) {
         tensor__iter_few(it, first, end);
     } else if (eighths <= 8 * TENSOR__SOME_BLOCKS) {
@@ -13305,7 +15721,8 @@ TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
     if (it->numel <= 2 * TENSOR__GRAIN) {
         tensor__iter_range(it, 0, it->numel);
     } else {
-        it->stream = it->numel >= TENSOR__STREAM && it->klass == TENSOR__C_F32 && it->isa && it->isa->streams;
+        it->stream = it->numel >= TENSOR__STREAM && it->compute_class == TENSOR__C_F32 && it->isa &&
+                     it->isa->streams;
         for (int k = it->nin; k < it->nin + it->nout; k++) {
             const char *data = it->arg[k].data;
             if ((uintptr_t)data % 64) { it->stream = 0; }
@@ -13354,7 +15771,7 @@ enum {
 #endif
 
 // Transposes 16 x 16 pairs: rows of x, xs pairs apart, to rows of y, ys apart. y may be x.
-TENSOR__FN TENSOR__TARGET_DOT("") void tensor__dot_turn(const void *x, int64_t xs, void *y, int64_t ys) {
+TENSOR__FN TENSOR__TARGET_DOT("") void tensor__dot_transpose(const void *x, int64_t xs, void *y, int64_t ys) {
     __m512i z[16], t[16];
     TENSOR__UNROLL
     for (int i = 0; i < 16; i++) { z[i] = _mm512_loadu_si512((const char *)x + 4 * i * xs); }
@@ -13391,23 +15808,27 @@ TENSOR__FN TENSOR__TARGET_DOT("") void tensor__dot_turn(const void *x, int64_t x
 TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_tile(int pairs, int n, int lines, const uint16_t *src,
                                                             int64_t ls, int64_t ks, uint16_t *dst) {
     const uint16_t *s = src;
-    int turned = pairs;
+    int transposed = pairs;
     if (ks == 1) {
         __mmask32 mask = (__mmask32)(0xFFFFFFFFu >> (32 - n));
         for (int i = 0; i < 16; i++, s += ls) {
-            __m512i line = _mm512_maskz_loadu_epi16(i < lines ? mask : 0, i < lines ? s : src);
+            int there = i < lines;
+            const uint16_t *from = there ? s : src;
+            __m512i line = _mm512_maskz_loadu_epi16(there ? mask : 0, from);
             _mm512_storeu_si512(dst + 32 * i, line);
         }
     } else if (ls == 1) {
         __mmask16 mask = (__mmask16)(0xFFFFu >> (16 - lines));
         for (int i = 0; i < 16; i++, s += 2 * ks) {
             int has = n - 2 * i;
-            __m256i lo = _mm256_maskz_loadu_epi16(has > 0 ? mask : 0, has > 0 ? s : src);
-            __m256i hi = _mm256_maskz_loadu_epi16(has > 1 ? mask : 0, has > 1 ? s + ks : src);
+            const uint16_t *even = has > 0 ? s : src, *next = src;
+            if (has > 1) { next = s + ks; }
+            __m256i lo = _mm256_maskz_loadu_epi16(has > 0 ? mask : 0, even);
+            __m256i hi = _mm256_maskz_loadu_epi16(has > 1 ? mask : 0, next);
             __m512i odd = _mm512_slli_epi32(_mm512_cvtepu16_epi32(hi), 16);
             _mm512_storeu_si512(dst + 32 * i, _mm512_or_si512(_mm512_cvtepu16_epi32(lo), odd));
         }
-        turned = !pairs;
+        transposed = !pairs;
     } else {
         for (int i = 0; i < 16; i++) {
             for (int p = 0; p < 32; p++) {
@@ -13415,7 +15836,7 @@ TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_tile(int pairs, int n, in
             }
         }
     }
-    if (turned) { tensor__dot_turn(dst, 16, dst, 16); }
+    if (transposed) { tensor__dot_transpose(dst, 16, dst, 16); }
 }
 
 // A panel of such tiles, or two (lines > 16), `apart` apart: where ls is 1, they share cache lines.
@@ -13553,8 +15974,8 @@ TENSOR__FN TENSOR__TARGET_DOT(",amx-tile") void tensor__dot_close(int tiles) {
     if (tiles) { _tile_release(); }
 }
 
-// turned: rows and columns have changed places, the result is written transposed.
-typedef struct tensor__dot_job_t { tensor__gemm_job_t job; int tiles, turned; } tensor__dot_job_t;
+// transposed: rows and columns have changed places, the result is written transposed.
+typedef struct tensor__dot_job_t { tensor__gemm_job_t job; int tiles, transposed; } tensor__dot_job_t;
 
 // What a worker needs, in elements: panels of A, a block of B, and the sums of a block of C, two elements
 // each, which wait while k advances.
@@ -13579,17 +16000,73 @@ void tensor__dot_end(const tensor__dot_job_t *j, uint16_t *c, const float *s, in
                      int64_t y, int64_t h, int64_t w) {
     const tensor__gemm_t *g = j->job.g;
     const uint16_t *bias = (const uint16_t *)g->bias;
-    if (!j->turned) {
+    if (!j->transposed) {
         tensor__dot_store(h, w, s, ss, bias ? bias + y : NULL, c + i * g->crs + y, g->crs);
         return;
     }
-    float turned[16 * 32];
+    float transposed[16 * 32];
     for (int64_t v = 0; v < w; v += 16) {
         for (int64_t u = 0; u < h; u += 16) {
-            tensor__dot_turn(s + u * ss + v, ss, turned + u, 32);
+            tensor__dot_transpose(s + u * ss + v, ss, transposed + u, 32);
         }
-        tensor__dot_store(TENSOR__MIN(w - v, (int64_t)16), h, turned, 32, bias ? bias + i : NULL,
+        tensor__dot_store(TENSOR__MIN(w - v, (int64_t)16), h, transposed, 32, bias ? bias + i : NULL,
                           c + (y + v) * g->crs + i, g->crs);
+    }
+}
+
+// A worker's memory in the scratch, and the item it works on.
+typedef struct tensor__dot_work_t {
+    const tensor__dot_job_t *j;
+    tensor__dot_fn multiply;
+    const uint16_t *a, *b;
+    uint16_t *c;
+    uint16_t *panels, *block;           // packed rows of A; a packed block of B
+    float *sums;                        // of a block of C, where k comes in several parts (waits)
+    float *tile;                        // of one place of C, where k comes whole
+    int64_t wide;                       // columns of sums
+    int waits;
+} tensor__dot_work_t;
+
+// Rows i0..i1 and n columns from jc: adds k products from p on, of the packed block of B; C is written with
+// the last of them.
+TENSOR__FN void tensor__dot_rows(const tensor__dot_work_t *w, int64_t i0, int64_t i1, int64_t jc, int64_t n,
+                                 int64_t p, int64_t k) {
+    const tensor__gemm_t *g = w->j->job.g;
+    int64_t kt = (k + 31) / 32;
+    tensor__dot_t d;
+    d.cs = w->waits ? w->wide : 32;
+    d.bp = 512 * kt;
+    for (int64_t i = i0; i < i1; i += 32) {
+        const uint16_t *ai = w->a + i * g->ars + p * g->acs;
+        int64_t h = TENSOR__MIN(i1 - i, (int64_t)32);
+        int here = h == 32 && k % 32 == 0 && g->acs == 1;
+        if (!here) { tensor__dot_pack(0, k, (int)h, ai, g->ars, g->acs, w->panels, 512 * kt); }
+        d.a = here ? ai : w->panels;
+        d.ar = here ? g->ars : 32;
+        d.ap = here ? 16 * g->ars : 512 * kt;
+        d.at = here ? 32 : 512;
+        for (int64_t y = 0; y < n; y += 32) {
+            int64_t columns = TENSOR__MIN(n - y, (int64_t)32);
+            d.b = w->block + y * 32 * kt;
+            d.c = w->waits ? w->sums + (i - i0) * w->wide + y : w->tile;
+            w->multiply(&d, h > 16, columns > 16, kt, p > 0);
+            if (p + k == g->k) { tensor__dot_end(w->j, w->c, d.c, d.cs, i, jc + y, h, columns); }
+        }
+    }
+}
+
+// Rows i0..i1 and n columns from jc of C, over all of k.
+TENSOR__FN void tensor__dot_block(const tensor__dot_work_t *w, int64_t i0, int64_t i1, int64_t jc,
+                                  int64_t n) {
+    const tensor__gemm_t *g = w->j->job.g;
+    for (int64_t p = 0; p < g->k; p += TENSOR__DOT_KC) {
+        int64_t k = TENSOR__MIN(g->k - p, (int64_t)TENSOR__DOT_KC), kt = (k + 31) / 32;
+        for (int64_t y = 0; y < n; y += 32) {
+            const uint16_t *b = w->b + p * g->brs + (jc + y) * g->bcs;
+            tensor__dot_pack(1, k, (int)TENSOR__MIN(n - y, (int64_t)32), b, g->bcs, g->brs,
+                             w->block + y * 32 * kt, 512 * kt);
+        }
+        tensor__dot_rows(w, i0, i1, jc, n, p, k);
     }
 }
 
@@ -13598,55 +16075,29 @@ TENSOR__FN void tensor__dot_task(void *arg, int64_t task, int worker) {
     const tensor__gemm_t *g = j->job.g;
     int64_t per = j->job.cut.gm * j->job.cut.gn, first = task * j->job.cut.per;
     int64_t last = TENSOR__MIN(first + j->job.cut.per, g->batch * per), room = (int64_t)tensor__dot_room(g);
-    int64_t wide = (int64_t)tensor__dot_up(g->n, TENSOR__DOT_NC);
-    int64_t kc = (int64_t)tensor__dot_up(g->k, TENSOR__DOT_KC);
-    uint16_t *panels = (uint16_t *)(((uintptr_t)g->scratch + 63) & ~(uintptr_t)63) + room * worker;
-    uint16_t *block = panels + TENSOR__DOT_PANELS;
-    float *sums = (float *)(void *)(block + kc * wide);
-    tensor__dot_fn multiply = j->tiles ? tensor__dot_tiles : tensor__dot_vectors;
-    int waits = g->k > TENSOR__DOT_KC;
-    tensor__dot_t d;
-    d.cs = waits ? wide : 32;
+    float tile[32 * 32];
+    tensor__dot_work_t w;
+    w.j = j;
+    w.multiply = j->tiles ? tensor__dot_tiles : tensor__dot_vectors;
+    w.wide = (int64_t)tensor__dot_up(g->n, TENSOR__DOT_NC);
+    w.panels = (uint16_t *)(((uintptr_t)g->scratch + 63) & ~(uintptr_t)63) + room * worker;
+    w.block = w.panels + TENSOR__DOT_PANELS;
+    w.sums = (float *)(void *)(w.block + (int64_t)tensor__dot_up(g->k, TENSOR__DOT_KC) * w.wide);
+    w.tile = tile;
+    w.waits = g->k > TENSOR__DOT_KC;
     tensor__dot_open(j->tiles);
     int64_t r[6];
-    float tile[32 * 32];
     for (int64_t t = first; t < last; t++) {
         int64_t item = t / per;
-        const uint16_t *a = (const uint16_t *)g->a + (g->aoff ? g->aoff[item] : 0);
-        const uint16_t *b = (const uint16_t *)g->b + (g->boff ? g->boff[item] : 0);
-        uint16_t *c = (uint16_t *)g->c + (g->coff ? g->coff[item] : 0);
+        w.a = (const uint16_t *)g->a + (g->aoff ? g->aoff[item] : 0);
+        w.b = (const uint16_t *)g->b + (g->boff ? g->boff[item] : 0);
+        w.c = (uint16_t *)g->c + (g->coff ? g->coff[item] : 0);
         tensor__gemm_rect(&j->job, t % per, 32, 32, r);
-        int64_t rows = waits ? (int64_t)TENSOR__DOT_MC : r[1] - r[0];
+        int64_t rows = w.waits ? (int64_t)TENSOR__DOT_MC : r[1] - r[0];
         for (int64_t jc = r[2]; jc < r[3]; jc += TENSOR__DOT_NC) {
+            int64_t n = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__DOT_NC);
             for (int64_t i0 = r[0]; i0 < r[1]; i0 += rows) {
-                for (int64_t p = 0; p < g->k; p += TENSOR__DOT_KC) {
-                    int64_t n = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__DOT_NC), i1 =
-                        TENSOR__MIN(i0 + rows, r[1]);
-                    int64_t k = TENSOR__MIN(g->k - p, (int64_t)TENSOR__DOT_KC), kt = (k + 31) / 32;
-                    for (int64_t y = 0; y < n; y += 32) {
-                        tensor__dot_pack(1, k, (int)TENSOR__MIN(n - y, (int64_t)32),
-                                         b + p * g->brs + (jc + y) * g->bcs, g->bcs, g->brs,
-                                         block + y * 32 * kt, 512 * kt);
-                    }
-                    d.bp = 512 * kt;
-                    for (int64_t i = i0; i < i1; i += 32) {
-                        const uint16_t *ai = a + i * g->ars + p * g->acs;
-                        int64_t h = TENSOR__MIN(i1 - i, (int64_t)32);
-                        int here = h == 32 && k % 32 == 0 && g->acs == 1;
-                        if (!here) { tensor__dot_pack(0, k, (int)h, ai, g->ars, g->acs, panels, 512 * kt); }
-                        d.a = here ? ai : panels;
-                        d.ar = here ? g->ars : 32;
-                        d.ap = here ? 16 * g->ars : 512 * kt;
-                        d.at = here ? 32 : 512;
-                        for (int64_t y = 0; y < n; y += 32) {
-                            int64_t w = TENSOR__MIN(n - y, (int64_t)32);
-                            d.b = block + y * 32 * kt;
-                            d.c = waits ? sums + (i - i0) * wide + y : tile;
-                            multiply(&d, h > 16, w > 16, kt, p > 0);
-                            if (p + k == g->k) { tensor__dot_end(j, c, d.c, d.cs, i, jc + y, h, w); }
-                        }
-                    }
-                }
+                tensor__dot_block(&w, i0, TENSOR__MIN(i0 + rows, r[1]), jc, n);
             }
         }
     }
@@ -13659,8 +16110,8 @@ TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *call) {
     double work = (double)((g.m + 31) / 32) * (double)((g.n + 31) / 32) * (double)g.k * (double)g.batch;
     if (g.m <= 0 || g.n <= 0 || g.k <= 0 || g.batch <= 0) { return; }
     tensor__dot_job_t j;
-    j.turned = g.m < g.n / 2 && g.n > 32 && g.brs == 1;
-    if (j.turned) {
+    j.transposed = g.m < g.n / 2 && g.n > 32 && g.brs == 1;
+    if (j.transposed) {
         g.m = call->n;
         g.a = call->b;
         g.ars = call->bcs;
@@ -13691,11 +16142,57 @@ TENSOR__FN uint64_t tensor__scratch_bf16(const tensor__gemm_t *g) { return (void
 TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *g) { (void)g; }
 #endif
 
+// Whether products take bf16.
+TENSOR__FN int tensor__takes_bf16(tensor_context_t *ctx) {
+    return tensor__isa_of(ctx) > TENSOR__AVX512 && !ctx->reference;
+}
+
 // Whether products take x, of a half dtype, as it is.
 TENSOR__FN int tensor__multiplies(const tensor_t *x) {
-    tensor_context_t *ctx = tensor__self()->ctx;
     if (x->device) { return tensor__halves(x); }
-    return x->dtype == TENSOR_BF16 && x->numel && tensor__isa_of(ctx) > TENSOR__AVX512 && !ctx->reference;
+    return x->dtype == TENSOR_BF16 && x->numel && tensor__takes_bf16(tensor__self()->ctx);
+}
+
+// Inputs of one half dtype become f32 where the device has no kernel of the row for that dtype.
+TENSOR__FN int tensor__widen(tensor__op_t *o) {
+    const tensor_t *x = o->in[0];
+    for (int i = 1; i < o->nin; i++) {
+        if (o->in[i] && o->in[i]->dtype != x->dtype) { return 1; }      // the front says so
+    }
+    if (o->row->cast & TENSOR__PRODUCT ? tensor__multiplies(x) : tensor__halves(x)) { return 1; }
+    o->narrow = x->dtype;
+    for (int i = 0; i < o->nin; i++) {
+        if (o->in[i] && !tensor__put_input(o, i, tensor_to(o->in[i], TENSOR_F32))) { return 0; }
+    }
+    return 1;
+}
+
+// begin, and the inputs as row->cast says; for the rows that say something. Goes with finish_wide.
+TENSOR__FN int tensor__begin_wide(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin) {
+    if (!tensor__begin_here(o, row, in, nin)) { return 0; }
+    if (TENSOR__CASTING(o->th) && !tensor__begin_cast(o)) { return tensor__give_up(o); }
+    int takes = row->cast, dtype = o->in[0]->dtype;
+    if ((dtype == TENSOR_F16 || dtype == TENSOR_BF16) && (takes & (TENSOR__HALVES | TENSOR__PRODUCT))) {
+        if (!tensor__widen(o)) { return tensor__give_up(o); }
+    }
+    for (int i = 0; i < nin && takes >= TENSOR__DENSE_A; i++) {
+        tensor_t *x = o->in[i];
+        if (!(takes & TENSOR__DENSE_A << i) || !x || (x->flags & TENSOR__CONTIGUOUS)) { continue; }
+        if (!tensor__put_input(o, i, tensor_contiguous(x))) { return tensor__give_up(o); }
+    }
+    return 1;
+}
+
+// finish, and the results with the dtype of inputs that were widened.
+TENSOR__FN tensor_t *tensor__finish_wide(tensor__op_t *o) {
+    tensor_t *y = tensor__finish(o);
+    if (!o->narrow || y == TENSOR__POISON) { return y; }
+    for (int i = 0; i < o->visible; i++) {
+        y = tensor_to(o->out[i], (tensor_dtype_t)o->narrow);
+        (tensor_free)(o->out[i]);
+        o->out[i] = y;
+    }
+    return o->out[0];
 }
 
 TENSOR__FN uint64_t tensor__gemm_scratch(const tensor__gemm_t *g, int dtype) {
@@ -13716,11 +16213,11 @@ TENSOR__FN uint64_t tensor__product_scratch(const tensor__gemm_t *g, int dtype) 
 #ifdef TENSOR_USE_OPENBLAS
 // How a matrix of `across` columns in row-major order is described to BLAS; ld 0 = it cannot be.
 TENSOR__FN CBLAS_TRANSPOSE tensor__blas_side(int64_t down, int64_t across, int64_t rs, int64_t cs, int *ld) {
-    int plain = cs == 1 && rs >= across, turned = rs == 1 && cs >= down;
+    int plain = cs == 1 && rs >= across, transposed = rs == 1 && cs >= down;
     int64_t step;
     if (plain) {
         step = rs;
-    } else if (turned) {
+    } else if (transposed) {
         step = cs;
     } else {
         step = 0;
@@ -13772,6 +16269,38 @@ TENSOR__FN void tensor__gemm_f32(const tensor__gemm_t *g) {
     TENSOR__DO(TENSOR__ISA(th), gemm_f32)(g);
 }
 
+// The first element of t, which is f32 on the host.
+TENSOR__INLINE float *tensor__floats_of(const tensor_t *t) {
+    return (float *)t->storage->data + t->offset;
+}
+
+// The first result of o, in whole vectors, becomes the pointwise row `then` of the last one.
+TENSOR__FN TENSOR__NOINLINE void tensor__apply_direct(const tensor__op_t *o, const tensor__row_t *then) {
+    const void *in[1];
+    void *out[1];
+    in[0] = tensor__floats_of(o->out[o->nout - 1]);
+    out[0] = tensor__floats_of(o->out[0]);
+    tensor__point(then)->forward[o->th->ctx->plain->place](in, out, NULL, o->out[0]->numel);
+}
+
+// Inputs 0 and 1 of o, f32 matrices, and input 2, if there is one, as bias: their product, of the sizes and
+// strides in g, if they are on the host and so small that it needs neither scratch nor threads. It becomes
+// the last result; the pointwise row `then` (NULL = none) of it the first. 0 = they are not small, or a
+// recorder wants to hear of the call
+TENSOR__FN int tensor__product_direct(const tensor__op_t *o, tensor__gemm_t *g, const tensor__row_t *then) {
+    const tensor__isa_t *isa = o->th->ctx->plain;
+    if (!isa || o->th->recorder || !TENSOR__HOST_F32(o->in[0])) { return 0; }
+    if (!tensor__gemm_tiny(g, g->ars, g->acs, g->brs, g->bcs)) { return 0; }
+    if (then && o->out[0]->numel & (isa->lanes - 1)) { return 0; }
+    g->a = tensor__floats_of(o->in[0]);
+    g->b = tensor__floats_of(o->in[1]);
+    g->bias = o->nin > 2 && o->in[2] ? tensor__floats_of(o->in[2]) : NULL;
+    g->c = tensor__floats_of(o->out[o->nout - 1]);
+    TENSOR__DO(isa, gemm_f32)(g);
+    if (then) { tensor__apply_direct(o, then); }
+    return 1;
+}
+
 TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
     const tensor__isa_t *isa = TENSOR__ISA(tensor__self());
     if (g->m <= 0 || g->n <= 0 || g->batch <= 0) { return; }
@@ -13780,6 +16309,7 @@ TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
         return;
     }
     if (tensor__gemm_blas(g, 8)) { return; }
+
     tensor__gemm_job_t job;
     job.g = g;
     job.tile = TENSOR__DO(isa, gemm_tile_f64);
@@ -13940,6 +16470,9 @@ TENSOR__INLINE double tensor__round_f64(double a) {
 
 #define F_ERFINV(x) tensor__erfinv_f64(x)
 #define F_POLYGAMMA(n, x) tensor__polygamma_f64(n, x)
+#define F_LGAMMA(x) tensor__lgamma_f64(x)
+#define F_ZETA(s, q) tensor__hurwitz_f64(s, q)
+#define F_BESSEL_I(n, scaled, x) tensor__bessel_i_f64(n, scaled, x)
 
 #define TENSOR__FORWARD(name, f)                                                                             \
     TENSOR__FN void tensor__f_##name##_f64(const void *const *in, void *const *out, const double *p,         \
@@ -14048,11 +16581,11 @@ TENSOR__FN int64_t tensor__pow_i64(int64_t a, int64_t b) {
 #define TENSOR__X(ID, name, kind, f, ...) TENSOR__FORWARD_##kind(name, f)
 TENSOR_OPS_FORMULAS(TENSOR__X, TENSOR__X, TENSOR__X)
 #undef TENSOR__X
-#define TENSOR__X(ID, name, nin, kind, f, cast, doc) TENSOR__FORWARD(name, (f) ? 1 : 0)
+#define TENSOR__X(ID, name, nin, kind, f, ...) TENSOR__FORWARD(name, (f) ? 1 : 0)
 TENSOR_OPS_COMPARE(TENSOR__X)
 #undef TENSOR__X
 
-#define TENSOR__X(ID, name, nin, f, cast, doc)                                                               \
+#define TENSOR__X(ID, name, nin, f, ...)                                                                     \
     TENSOR__FN void tensor__f_##name##_i64(const void *const *in, void *const *out, const double *q,         \
                                            int64_t n) {                                                      \
         (void)q;                                                                                             \
@@ -14094,20 +16627,20 @@ TENSOR__FN int tensor__check_divisor(tensor_call_t *c, const tensor__iter_t *it)
 }
 
 // A copy that transposes rows and columns: in squares, so that each line of both is fetched once.
-typedef struct tensor__turn_t {
+typedef struct tensor__transpose_t {
     const tensor__isa_t *isa;
     const tensor__iter_t *it;
     int dim;                            // where x runs along; y runs along the last
-} tensor__turn_t;
-enum { TENSOR__TURN = 64 };             // columns of x per task
+} tensor__transpose_t;
+enum { TENSOR__TRANSPOSE = 64 };             // columns of x per task
 
-TENSOR__FN void tensor__turn_task(void *arg, int64_t task, int worker) {
-    const tensor__turn_t *v = (const tensor__turn_t *)arg;
+TENSOR__FN void tensor__transpose_task(void *arg, int64_t task, int worker) {
+    const tensor__transpose_t *v = (const tensor__transpose_t *)arg;
     const tensor__iter_t *it = v->it;
     const int64_t *xs = it->arg[0].strides, *ys = it->arg[1].strides;
     int last = it->ndim - 1;
-    int64_t per = (it->dims[v->dim] + TENSOR__TURN - 1) / TENSOR__TURN;
-    int64_t c = task % per * TENSOR__TURN, rest = task / per;
+    int64_t per = (it->dims[v->dim] + TENSOR__TRANSPOSE - 1) / TENSOR__TRANSPOSE;
+    int64_t c = task % per * TENSOR__TRANSPOSE, rest = task / per;
     const float *x = (const float *)(const void *)it->arg[0].data + c;
     float *y = (float *)(void *)it->arg[1].data + c * ys[v->dim];
     (void)worker;
@@ -14117,13 +16650,13 @@ TENSOR__FN void tensor__turn_task(void *arg, int64_t task, int worker) {
         y += rest % it->dims[d] * ys[d];
         rest /= it->dims[d];
     }
-    int64_t columns = tensor__least(TENSOR__TURN, it->dims[v->dim] - c);
+    int64_t columns = tensor__least(TENSOR__TRANSPOSE, it->dims[v->dim] - c);
     TENSOR__DO(v->isa, transpose)(it->dims[last], columns, x, xs[last], y, ys[v->dim]);
 }
 
 // 1 = done
-TENSOR__FN int tensor__turn(const tensor__isa_t *isa, const tensor__iter_t *it) {
-    tensor__turn_t v;
+TENSOR__FN int tensor__transpose(const tensor__isa_t *isa, const tensor__iter_t *it) {
+    tensor__transpose_t v;
     int last = it->ndim - 1;
     v.isa = isa;
     v.it = it;
@@ -14134,72 +16667,115 @@ TENSOR__FN int tensor__turn(const tensor__isa_t *isa, const tensor__iter_t *it) 
     for (v.dim = last - 1; v.dim >= 0 && it->arg[0].strides[v.dim] != 1; v.dim--) { }
     if (v.dim < 0 || it->dims[v.dim] < 4) { return 0; }
     int64_t tasks = it->numel / it->dims[last] / it->dims[v.dim];
-    tensor__parallel(tasks * ((it->dims[v.dim] + TENSOR__TURN - 1) / TENSOR__TURN), tensor__turn_task, &v);
+    tasks *= (it->dims[v.dim] + TENSOR__TRANSPOSE - 1) / TENSOR__TRANSPOSE;
+    tensor__parallel(tasks, tensor__transpose_task, &v);
     return 1;
 }
-// Forward: inputs A B C, one output that has the broadcast shape.
 
+// Forward: inputs A B C, one output that has the broadcast shape. Sets it to the iteration of the call.
+TENSOR__FN void tensor__pointwise_iter(const tensor_call_t *c, tensor__iter_t *it) {
+    const tensor_arg_t *y = &c->arg[c->nin];
+    const tensor__isa_t *isa = TENSOR__ISA(c->thread);
+    const tensor__point_t *point = tensor__point(c->row);
+    int compute_class = tensor__class(c->compute);
+    if (compute_class == TENSOR__C_F32 && c->thread->ctx->reference) { compute_class = TENSOR__C_F64; }
+    tensor__iter_init(it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, compute_class);
+    for (int i = 0; i < c->nin; i++) { it->slot[i] = i; }
+    it->nslots = 5;
+    it->p = c->p ? c->p->pointwise.p : NULL;
+    it->lanes = 1;
+    if (compute_class == TENSOR__C_I64) {
+        it->body = point->forward_i64;
+    } else if (compute_class == TENSOR__C_F64) {
+        it->body = point->forward_f64;
+    } else {
+        it->body = point->forward[isa->place];
+        it->lanes = isa->lanes;
+        it->isa = isa;
+        it->copies = c->row->id == TENSOR_OP_CLONE && !it->arg[0].uniform;
+    }
+}
+
+// Whether a call looks for a divisor of 0 before it writes.
+TENSOR__FN int tensor__divides_whole(const tensor_call_t *c) {
+    int id = c->row->id;
+    return tensor__class(c->compute) == TENSOR__C_I64 && c->row->family == TENSOR_FAMILY_POINTWISE &&
+           (id == TENSOR_OP_FLOOR_DIVIDE || id == TENSOR_OP_FMOD || id == TENSOR_OP_REMAINDER);
+}
+
+// A call without the iterator: contiguous f32, equal shapes, whole vectors, one thread's work. 0 = it is not
+// that
+TENSOR__FN int tensor__pointwise_at_once(const tensor_call_t *c, const tensor__isa_t *isa) {
+    const tensor_arg_t *y = &c->arg[c->nin];
+    int plain = tensor__class(c->compute) == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous &&
+                (y->numel & (isa->lanes - 1)) == 0 && y->numel <= TENSOR__GRAIN;
+    if (!plain || c->thread->ctx->reference) { return 0; }
+    const void *in[4];
+    for (int i = 0; i < c->nin; i++) {
+        const tensor_arg_t *a = &c->arg[i];
+        if (a->dtype != TENSOR_F32 || !a->contiguous || a->numel != y->numel) { return 0; }
+        in[i] = a->data;
+    }
+    void *out[1];
+    out[0] = y->data;
+    tensor__point(c->row)->forward[isa->place](in, out, c->p ? c->p->pointwise.p : NULL, y->numel);
+    return 1;
+}
+
+// Forward: inputs A B C, one output that has the broadcast shape.
 TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
     tensor_arg_t *y = &c->arg[c->nin];
     const tensor__isa_t *isa = TENSOR__ISA(c->thread);
-    int klass = tensor__class(c->compute);
-    if (y->numel == 0) { return 0; }
-
-    // The common case, without the iterator: contiguous f32, equal shapes, whole vectors.
-    if (klass == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous &&
-        (y->numel & (isa->lanes - 1)) == 0 && y->numel <= TENSOR__GRAIN && !c->thread->ctx->reference) {
-        int plain = 1;
-        const void *in[4];
-        for (int i = 0; i < c->nin; i++) {
-            const tensor_arg_t *a = &c->arg[i];
-            plain &= a->dtype == TENSOR_F32 && a->contiguous && a->numel == y->numel;
-            in[i] = a->data;
-        }
-        if (TENSOR__LIKELY(plain)) {
-            void *out[1];
-            out[0] = y->data;
-            tensor__point(c->row)->forward[isa->place](in, out, c->p ? c->p->pointwise.p : NULL, y->numel);
-            return 0;
-        }
-    }
+    if (y->numel == 0 || tensor__pointwise_at_once(c, isa)) { return 0; }
     tensor__iter_t it;
-    tensor__iter_init(&it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, klass);
-    if (c->row->id == TENSOR_OP_CLONE && tensor__turn(isa, &it)) { return 0; }
-    for (int i = 0; i < c->nin; i++) { it.slot[i] = i; }
-    it.nslots = 5;
-    it.p = c->p ? c->p->pointwise.p : NULL;
-    it.lanes = 1;
-    if (klass == TENSOR__C_I64) {
-        it.body = tensor__point(c->row)->forward_i64;
-        int id = c->row->id;
-        if (id == TENSOR_OP_FLOOR_DIVIDE || id == TENSOR_OP_FMOD || id == TENSOR_OP_REMAINDER) {
-            int code = tensor__check_divisor(c, &it);
-            if (code) { return code; }
-        }
-    } else if (klass == TENSOR__C_F64) {
-        it.body = tensor__point(c->row)->forward_f64;
-    } else if (c->thread->ctx->reference) {
-        tensor__iter_init(&it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, TENSOR__C_F64);
-        it.body = tensor__point(c->row)->forward_f64;
-    } else {
-        it.body = tensor__point(c->row)->forward[isa->place];
-        it.lanes = isa->lanes;
-        it.isa = isa;
-        it.copies = c->row->id == TENSOR_OP_CLONE && !it.arg[0].uniform;
-    }
+    tensor__pointwise_iter(c, &it);
+    if (c->row->id == TENSOR_OP_CLONE && tensor__transpose(isa, &it)) { return 0; }
+    int code = tensor__divides_whole(c) ? tensor__check_divisor(c, &it) : 0;
+    if (code) { return code; }
     tensor__iter_run(&it);
     return 0;
 }
 
 // Backward: inputs A B C Y G (absent ones NULL), outputs the gradients wanted, all in the shape of G.
+TENSOR__FN void tensor__pointwise_backward_iter(const tensor_call_t *c, tensor__iter_t *it) {
+    const tensor_arg_t *g = &c->arg[4];
+    const tensor__isa_t *isa = TENSOR__ISA(c->thread);
+    const tensor__point_t *point = tensor__point(c->row);
+    int vector = point->backward[isa->place] != NULL && !c->thread->ctx->reference;
+    int compute_class = vector ? tensor__class(c->compute) : TENSOR__C_F64;
+    tensor_arg_t used[TENSOR__ITER_ARGS];
+    int nin = 0;
+    for (int i = 0; i < 5; i++) {
+        if (!c->arg[i].data) { continue; }
+        used[nin] = c->arg[i];
+        it->slot[nin++] = i;
+    }
+    for (int i = 0; i < c->nout; i++) {
+        used[nin + i] = c->arg[5 + i];
+        if (used[nin + i].data) { continue; }
+        used[nin + i] = *g;             // not wanted: a placeholder of G's shape, never written
+        used[nin + i].data = NULL;
+    }
+    tensor__iter_init(it, used, nin, c->nout, g->dims, g->ndim, g->numel, compute_class);
+    it->nslots = 5;
+    it->p = c->p ? c->p->pointwise.p : NULL;
+    it->lanes = 1;
+    it->isa = NULL;
+    it->body = point->backward_f64;
+    if (compute_class == TENSOR__C_F32) {
+        it->lanes = isa->lanes;
+        it->isa = isa;
+        it->body = point->backward[isa->place];
+    }
+}
+
 TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
     const tensor_arg_t *g = &c->arg[4];
     const tensor__isa_t *isa = TENSOR__ISA(c->thread);
-    int klass = tensor__point(c->row)->backward[isa->place] ? tensor__class(c->compute) : TENSOR__C_F64;
-    int reference = c->thread->ctx->reference;
+    tensor__body_t body = tensor__point(c->row)->backward[isa->place];
     if (g->numel == 0) { return 0; }
-    if (klass == TENSOR__C_F32 && g->dtype == TENSOR_F32 && (g->numel & (isa->lanes - 1)) == 0 &&
-        g->numel <= TENSOR__GRAIN && !reference) {
+    if (body && tensor__class(c->compute) == TENSOR__C_F32 && g->dtype == TENSOR_F32 &&
+        (g->numel & (isa->lanes - 1)) == 0 && g->numel <= TENSOR__GRAIN && !c->thread->ctx->reference) {
         int plain = 1;
         const void *in[5];
         for (int i = 0; i < 5; i++) {
@@ -14210,37 +16786,12 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
         void *out[3];
         for (int i = 0; i < c->nout; i++) { out[i] = c->arg[5 + i].data; }
         if (TENSOR__LIKELY(plain)) {
-            tensor__point(c->row)->backward[isa->place](in, out, c->p ? c->p->pointwise.p : NULL, g->numel);
+            body(in, out, c->p ? c->p->pointwise.p : NULL, g->numel);
             return 0;
         }
     }
     tensor__iter_t it;
-    tensor_arg_t used[TENSOR__ITER_ARGS];
-    int nin = 0;
-    for (int i = 0; i < 5; i++) {
-        if (!c->arg[i].data) { continue; }
-        used[nin] = c->arg[i];
-        it.slot[nin++] = i;
-    }
-    for (int i = 0; i < c->nout; i++) { used[nin + i] = c->arg[5 + i]; }
-    for (int i = 0; i < c->nout; i++) {
-        if (!used[nin + i].data) {      // not wanted: a placeholder of G's shape, never written
-            used[nin + i] = *g;
-            used[nin + i].data = NULL;
-        }
-    }
-    if (reference) { klass = TENSOR__C_F64; }
-    tensor__iter_init(&it, used, nin, c->nout, g->dims, g->ndim, g->numel, klass);
-    it.nslots = 5;
-    it.p = c->p ? c->p->pointwise.p : NULL;
-    it.lanes = 1;
-    it.isa = NULL;
-    it.body = tensor__point(c->row)->backward_f64;
-    if (klass == TENSOR__C_F32) {
-        it.lanes = isa->lanes;
-        it.isa = isa;
-        it.body = tensor__point(c->row)->backward[isa->place];
-    }
+    tensor__pointwise_backward_iter(c, &it);
     tensor__iter_run(&it);
     return 0;
 }
@@ -14316,6 +16867,8 @@ TENSOR__FN int tensor__data_fits(const char *op, int type, int dtype) {
     const char *name = NULL;
     int size = 0, whole = type <= 8, has_sign = type & 1, fits = 0;
     if (type == TENSOR__C_ANY || (unsigned)dtype >= TENSOR_DTYPE_COUNT) { return 1; }
+    TENSOR__REFUSE_AS(0, type == TENSOR__C_TENSOR, DTYPE, "%s: data is a tensor; tensor_clone copies one",
+                      op);
     switch (type) {
 #define TENSOR__X(number, type) case number: name = #type; size = (int)sizeof(type); break;
         TENSOR__C_TYPES(TENSOR__X)
@@ -14360,6 +16913,12 @@ TENSOR_API int tensor__size_is_dtype(void) {
     return -1;
 }
 
+TENSOR_API int tensor__size_is_list(void) {
+    tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "a list in parentheses is one number; write "
+                 "tensor_zeros(2, 3)");
+    return -1;
+}
+
 TENSOR_API tensor_t *(tensor_from_n)(const void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim) {
     tensor_t *t = (tensor_empty_n)(dims, ndim, dtype);
     if (t == TENSOR__POISON || !t->numel) { return t; }
@@ -14375,32 +16934,64 @@ TENSOR_API tensor_t *(tensor_from_n)(const void *data, tensor_dtype_t dtype, con
     return TENSOR__POISON;
 }
 
+// Whether data may be wrapped; raises if not. *n receives the number of elements.
+TENSOR__FN int tensor__wrappable(const char *op, const void *data, int dtype, const int64_t *dims, int ndim,
+                                 int64_t *n) {
+    if (!tensor__dims_given(op, dims, ndim)) { return 0; }
+    TENSOR__REFUSE_AS(0, ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, n), SHAPE,
+                      "%s: shape has %i dims, a negative size or too many elements", op, ndim);
+    TENSOR__REFUSE_AS(0, (unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "%s: %i is not a dtype", op, dtype);
+    TENSOR__REFUSE_AS(0, !data || (uintptr_t)data % tensor__sizes[dtype], SHAPE, "%s: data is %s", op,
+                      data ? "misaligned for its dtype" : "NULL");
+    return 1;
+}
+
+// A tensor over `span` elements of memory that is not the library's.
+TENSOR__FN tensor_t *tensor__wrapped(const char *op, void *data, int dtype, const int64_t *dims,
+                                     const int64_t *strides, int ndim, int64_t span,
+                                     void (*deleter)(void *, void *), void *user) {
+    tensor__thread_t *th = tensor__self();
+    tensor__storage_t *s = tensor__storage(th, (uint64_t)span * tensor__sizes[dtype], data);
+    TENSOR__REFUSE(!s, OUT_OF_MEMORY, "%s: out of memory", op);
+    tensor_t *t = tensor__over(th, op, s, dtype, dims, strides, ndim, 0);
+    s->deleter = t ? deleter : NULL;
+    s->user = user;
+    tensor__storage_drop(th, s);
+    return t ? th->fresh = t : TENSOR__POISON;
+}
+
 TENSOR_API tensor_t *(tensor_wrap_n)(void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
                                      void (*deleter)(void *, void *), void *user) {
     TENSOR__BEGIN0(o, TENSOR__ROW(FILL))
-    if (!tensor__dims_given("wrap", dims, ndim)) { return TENSOR__POISON; }
     int64_t n;
-    TENSOR__REFUSE(ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, &n), SHAPE,
-                   "wrap: shape has %i dims, a negative size or too many elements", ndim);
-    TENSOR__REFUSE((unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "wrap: %i is not a dtype", (int)dtype);
-    TENSOR__REFUSE(!data || (uintptr_t)data % tensor__sizes[dtype], SHAPE, "wrap: data is %s", data ?
-                   "misaligned for its dtype" : "NULL");
-    const int64_t none = 0;
-    tensor_t *t = tensor__make(o.th, "wrap", (int)dtype, &none, 1, 0);
-    if (t == TENSOR__POISON) { return t; }
-    tensor__storage_t *s = tensor__storage(o.th, (uint64_t)n * tensor__sizes[dtype], data);
-    if (!s) {
-        (tensor_free)(t);
-        return tensor__fail(o.th, TENSOR_ERR_OUT_OF_MEMORY, "wrap: out of memory");
+    if (!tensor__wrappable("wrap", data, (int)dtype, dims, ndim, &n)) { return TENSOR__POISON; }
+    int64_t strides[TENSOR_MAX_DIMS], stride = 1;
+    for (int i = ndim - 1; i >= 0; i--) {
+        strides[i] = stride;
+        stride *= dims[i] > 0 ? dims[i] : 1;
     }
-    s->deleter = deleter;
-    s->user = user;
-    tensor__storage_drop(o.th, t->storage);
-    t->storage = s;
-    t->numel = n;
-    t->ndim = (uint8_t)ndim;
-    tensor__dense(t, dims, ndim);
-    return o.th->fresh = t;
+    return tensor__wrapped("wrap", data, (int)dtype, dims, strides, ndim, n, deleter, user);
+}
+
+TENSOR_API tensor_t *(tensor_wrap_strided)(const void *data, tensor_dtype_t dtype, const int64_t *dims,
+                                           const int64_t *strides, int ndim, int flags,
+                                           void (*deleter)(void *, void *), void *user) {
+    TENSOR__BEGIN0(o, TENSOR__ROW(FILL))
+    int64_t n;
+    if (!tensor__wrappable("wrap_strided", data, (int)dtype, dims, ndim, &n)) { return TENSOR__POISON; }
+    if (!tensor__dims_given("wrap_strided", strides, ndim)) { return TENSOR__POISON; }
+    uint64_t last = 0, reach;
+    for (int i = 0; i < ndim && n > 0; i++) {
+        int bad = strides[i] < 0 || !tensor__mul_u64((uint64_t)strides[i], (uint64_t)dims[i] - 1, &reach) ||
+                  reach > ((uint64_t)1 << 60) - last;
+        TENSOR__REFUSE(bad, SHAPE, "wrap_strided: stride %d of dim %i is negative or too large", strides[i],
+                       i);
+        last += reach;
+    }
+    tensor_t *t = tensor__wrapped("wrap_strided", (void *)(uintptr_t)data, (int)dtype, dims, strides, ndim,
+                                  n > 0 ? (int64_t)last + 1 : 0, deleter, user);
+    if (t != TENSOR__POISON) { t->storage->read_only = (flags & TENSOR_READ_ONLY) != 0; }
+    return t;
 }
 
 TENSOR_API tensor_t *(tensor_arange)(double start, double end, double step, tensor_dtype_t dtype) {
@@ -14679,6 +17270,17 @@ TENSOR_API int tensor__copy_out(int type, tensor_t *x, void *data, size_t bytes)
     return (tensor_copy_out)(x, data, bytes);
 }
 
+// Whether m pairs of elements are equal, or close enough as well.
+TENSOR__FN int tensor__pairs_agree(const double *u, const double *v, int64_t m, double rtol, double atol,
+                                   int exact) {
+    for (int64_t k = 0; k < m; k++) {
+        if (u[k] == v[k]) { continue; }
+        int near_enough = fabs(u[k] - v[k]) <= atol + rtol * fabs(v[k]);
+        if (exact || !near_enough || fabs(v[k]) > 1.7976931348623157e308) { return 0; }
+    }
+    return 1;
+}
+
 // Compares pairs of elements in double; 1 = all are equal or close enough.
 TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double atol, int exact,
                                const char *op) {
@@ -14697,25 +17299,17 @@ TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double ato
     tensor__arg(&arg[0], a, TENSOR_READ);
     tensor__arg(&arg[1], b, TENSOR_READ);
     tensor__iter_t it;
-    int klass = exact && !tensor__is_float(a->dtype) ? TENSOR__C_I64 : TENSOR__C_F64;
-    tensor__iter_init(&it, arg, 2, 0, a->dims, a->ndim, a->numel, klass);
+    int compute_class = exact && !tensor__is_float(a->dtype) ? TENSOR__C_I64 : TENSOR__C_F64;
+    tensor__iter_init(&it, arg, 2, 0, a->dims, a->ndim, a->numel, compute_class);
     for (int64_t i = 0; i < a->numel; i += TENSOR__BLOCK) {
         int64_t m = tensor__least(a->numel - i, TENSOR__BLOCK);
         double u[TENSOR__BLOCK];
         tensor__iter_move(&it, 0, i, m, u, 0);
         double v[TENSOR__BLOCK];
         tensor__iter_move(&it, 1, i, m, v, 0);
-        if (klass == TENSOR__C_I64) {
-            if (memcmp(u, v, (size_t)m * 8)) { return 0; }
-            continue;
-        }
-        for (int64_t k = 0; k < m; k++) {
-            if (u[k] == v[k]) { continue; }
-            if (exact || !(fabs(u[k] - v[k]) <= atol + rtol * fabs(v[k])) ||
-                fabs(v[k]) > 1.7976931348623157e308) {
-                return 0;
-            }
-        }
+        int agree = compute_class == TENSOR__C_I64 ? !memcmp(u, v, (size_t)m * 8) :
+                    tensor__pairs_agree(u, v, m, rtol, atol, exact);
+        if (!agree) { return 0; }
     }
     return 1;
 }
@@ -14848,6 +17442,11 @@ TENSOR__FRONT(view_n, (tensor_t *x, const int64_t *dims, int ndim), tensor__resh
 TENSOR__FN tensor_t *tensor__flat(tensor_t *x) {
     int64_t all = tensor__live(x) && !x->numel ? 0 : -1;
     return (tensor_reshape_n)(x, &all, 1);
+}
+
+// x with one dim, itself if it has one.
+TENSOR__FN tensor_t *tensor__one_row(tensor_t *x) {
+    return tensor__live(x) && x->ndim == 1 ? x : tensor__flat(x);
 }
 
 TENSOR_API tensor_t *(tensor_flatten)(tensor_t *x, int64_t start, int64_t end) {
@@ -15156,8 +17755,31 @@ TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
     return 0;
 }
 
-// The clone has the layout of x: it is made of the stretch of x's storage that holds x and the view. An
-// expanded x is first cloned densely; the offset then counts in that clone, as in PyTorch.
+// A copy of x with src in the place of a view that begins `at` elements after x's first one; inside: whether
+// x holds the view. The copy has the layout of x: it is made of the stretch of x's storage that holds both.
+TENSOR__FN tensor_t *tensor__with_view(tensor_t *x, tensor_t *src, const int64_t *dims,
+                                       const int64_t *strides, int ndim, int64_t at, int inside) {
+    int64_t span = tensor__length_of(x->dims, x->strides, x->ndim);
+    int64_t reach = tensor__length_of(dims, strides, ndim);
+    tensor_scope_t s = tensor__scope_begin(tensor__self(), 0);
+    tensor_t *y, *v;
+    if (inside && (x->flags & TENSOR__CONTIGUOUS)) {
+        y = (tensor_clone)(x);
+        v = y;
+        if (y != TENSOR__POISON) { v = (tensor_as_strided)(y, dims, strides, ndim, reach ? at : 0); }
+    } else {
+        int64_t first = inside || at > 0 ? 0 : at;           // of the stretch, from the first element of x
+        int64_t end = inside || at + reach < span ? span : at + reach;
+        int64_t all = end - first, step = 1;
+        tensor_t *stretch = (tensor_clone)((tensor_as_strided)(x, &all, &step, 1, x->offset + first));
+        y = (tensor_detach)((tensor_as_strided)(stretch, x->dims, x->strides, x->ndim, -first));
+        v = (tensor_as_strided)(stretch, dims, strides, ndim, reach ? at - first : 0);
+    }
+    (tensor_copy_)(v, src);
+    return (tensor_scope_return)(s, v == TENSOR__POISON ? v : y);
+}
+
+// An expanded x is first cloned densely; the offset then counts in that clone, as in PyTorch.
 TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, const int64_t *dims,
                                                  const int64_t *strides, int ndim, int64_t offset) {
     TENSOR__BEGIN(o, TENSOR__ROW(AS_STRIDED_SCATTER), x, src)
@@ -15176,22 +17798,7 @@ TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, con
     int inside = !reach || (at >= 0 && at + reach <= span);
     TENSOR__REFUSE((!inside || !tensor__span(x)) && tensor__tracks(&o), UNSUPPORTED,
                    "as_strided_scatter: x %t must hold the view, no element twice, to have a gradient", x);
-    tensor_scope_t s = tensor__scope_begin(o.th, 0);
-    tensor_t *y, *v;
-    if (inside && (x->flags & TENSOR__CONTIGUOUS)) {
-        y = (tensor_clone)(x);
-        v = y;
-        if (y != TENSOR__POISON) { v = (tensor_as_strided)(y, dims, strides, ndim, reach ? at : 0); }
-    } else {
-        int64_t first = inside || at > 0 ? 0 : at;           // of the stretch, from the first element of x
-        int64_t end = inside || at + reach < span ? span : at + reach;
-        int64_t all = end - first, step = 1;
-        tensor_t *stretch = (tensor_clone)((tensor_as_strided)(x, &all, &step, 1, x->offset + first));
-        y = (tensor_detach)((tensor_as_strided)(stretch, x->dims, x->strides, x->ndim, -first));
-        v = (tensor_as_strided)(stretch, dims, strides, ndim, reach ? at - first : 0);
-    }
-    (tensor_copy_)(v, src);
-    y = (tensor_scope_return)(s, v == TENSOR__POISON ? v : y);
+    tensor_t *y = tensor__with_view(x, src, dims, strides, ndim, at, inside);
     if (y == TENSOR__POISON) { return y; }
     y->op = o.row->name;
     o.out[o.nout++] = y;
@@ -15390,101 +17997,155 @@ TENSOR__FN tensor_t *tensor__stepped(const char *op, tensor_t *x, const tensor__
     return y;
 }
 
+// One item of an index as it is written: "3", "1:5:2", "None", "...", or nothing more.
+enum { TENSOR__NUMBER, TENSOR__SLICE, TENSOR__NEW_DIM, TENSOR__ELLIPSIS, TENSOR__REST };
+typedef struct tensor__item_t {
+    int kind;
+    int64_t part[3];                // start, end and step of a slice; part[0] of a number
+    int huge;                       // it has more digits than are read
+} tensor__item_t;
+
+// How many dims the items of an index take, and how many "..." it has.
+TENSOR__FN void tensor__count_items(const char *s, int *items, int *ellipses) {
+    *items = *ellipses = 0;
+    while (*s) {
+        while (*s == ' ' || *s == ',') { s++; }
+        int is_new = *s == 'N' || *s == 'n';
+        *items += *s && *s != '.' && !is_new;
+        *ellipses += *s == '.';
+        while (*s && *s != ',') { s++; }
+    }
+}
+
+// Digits at *s, behind a minus or not. -> whether there are any
+TENSOR__FN int tensor__read_number(const char **s, int64_t *number, int *huge) {
+    int negative = **s == '-';
+    int64_t k = 0;
+    if (negative) { ++*s; }
+    if (**s < '0' || **s > '9') { return 0; }
+    for (; **s >= '0' && **s <= '9'; ++*s) {
+        if (k < INT64_MAX / 20) {
+            k = k * 10 + (**s - '0');
+        } else {
+            *huge = 1;
+        }
+    }
+    *number = negative ? -k : k;
+    return 1;
+}
+
+// A number or a slice, up to the next comma. -> whether there is one
+TENSOR__FN int tensor__read_slice(const char **s, tensor__item_t *item) {
+    int colons = 0, given[3] = {0, 0, 0};
+    while (**s && **s != ',') {
+        if (**s == ':') {
+            if (++colons > 2) { return 0; }
+            ++*s;
+        } else if (**s == ' ') {
+            ++*s;
+        } else {
+            if (given[colons]) { return 0; }            // "1 2"
+            if (!tensor__read_number(s, &item->part[colons], &item->huge)) { return 0; }
+            given[colons] = 1;
+        }
+    }
+    item->kind = colons ? TENSOR__SLICE : TENSOR__NUMBER;
+    return colons || given[0];
+}
+
+// The item at *s; *s is then at a comma or the end. -> whether it can be read
+TENSOR__FN int tensor__read_item(const char **s, tensor__item_t *item) {
+    int good = 1;
+    item->part[0] = 0;
+    item->part[1] = INT64_MAX;
+    item->part[2] = 1;
+    item->huge = 0;
+    while (**s == ' ') { ++*s; }
+    if (!**s) {
+        item->kind = TENSOR__REST;
+    } else if (!strncmp(*s, "...", 3)) {
+        item->kind = TENSOR__ELLIPSIS;
+        *s += 3;
+    } else if (!strncmp(*s, "None", 4)) {
+        item->kind = TENSOR__NEW_DIM;
+        *s += 4;
+    } else if (!strncmp(*s, "newaxis", 7)) {
+        item->kind = TENSOR__NEW_DIM;
+        *s += 7;
+    } else {
+        good = tensor__read_slice(s, item);
+    }
+    while (**s == ' ') { ++*s; }
+    return good && (!**s || **s == ',');
+}
+
+// The next dim of a view: n indices of x's dim d from `start` on, `step` apart.
+TENSOR__FN void tensor__stepped_add(tensor__stepped_t *w, int d, int64_t start, int64_t n, int64_t step) {
+    w->begin[d] = n ? start : 0;
+    w->dims[w->ndim] = n;
+    w->mul[w->ndim] = n > 1 ? step : 1;
+    w->a[w->ndim] = d;
+    w->ndim++;
+}
+
+// A bound of a slice, which may count from the end, inside 0..n.
+TENSOR__FN int64_t tensor__slice_bound(int64_t bound, int64_t n) {
+    if (bound < 0) { bound += n; }
+    if (bound < 0) { return 0; }
+    return bound < n ? bound : n;
+}
+
+// -> 1, or 0 with an error: takes one index of dim d, or a slice of it, into the view.
+TENSOR__FN int tensor__at_dim(tensor__stepped_t *w, const tensor_t *x, int d, const tensor__item_t *item,
+                              const char *index) {
+    int64_t n = x->dims[d], step = item->part[2];
+    if (item->kind == TENSOR__NUMBER) {
+        int64_t number = item->part[0], at = number < 0 ? number + n : number;
+        TENSOR__REFUSE_AS(0, item->huge, INDEX, "at: a number in \"%s\" is outside dim %i of x %t", index, d,
+                          x);
+        TENSOR__REFUSE_AS(0, at < 0 || at >= n, INDEX, "at: index %d in \"%s\" is outside dim %i of x %t",
+                          number, index, d, x);
+        w->begin[d] = at;
+        return 1;
+    }
+    TENSOR__REFUSE_AS(0, step < 1, SHAPE, "at: step %d in \"%s\" must be at least 1", step, index);
+    int64_t start = tensor__slice_bound(item->part[0], n), end = tensor__slice_bound(item->part[1], n);
+    int64_t size = start < end ? (end - start + step - 1) / step : 0;
+    tensor__stepped_add(w, d, start, size, step);
+    return 1;
+}
+
 // Reads "1, :, ::2, ..., None" left to right into one view.
 TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
     if (!TENSOR__USABLE("at", "x", x)) { return TENSOR__POISON; }
     TENSOR__REFUSE(!index, FORMAT, "at: index is NULL");
-    int items = 0, d = 0, dots = 0;
-    for (const char *s = index; *s;) {      // how many dims the items use, for "..."
-        while (*s == ' ' || *s == ',') { s++; }
-        items += *s && *s != 'N' && *s != 'n' && *s != '.';
-        dots += *s == '.';
-        while (*s && *s != ',') { s++; }
-    }
-    TENSOR__REFUSE(dots > 1, FORMAT, "at: \"%s\" has more than one ...", index);
+    int items, ellipses, d = 0;
+    tensor__count_items(index, &items, &ellipses);
+    TENSOR__REFUSE(ellipses > 1, FORMAT, "at: \"%s\" has more than one ...", index);
     TENSOR__REFUSE(items > x->ndim, INDEX, "at: \"%s\" indexes %i dims of x %t", index, items, x);
+
     tensor__stepped_t w = tensor__stepped_init(x);
     w.ndim = 0;
-    for (const char *s = index; *s || d < x->ndim; s += *s == ',') {
-        int64_t v[3] = {0, INT64_MAX, 1}, size = 1, first = 0;
-        int part = 0, given[3] = {0, 0, 0}, bad = 0, keep = 1;     // keep: dims of x that come as they are
-        int huge = 0;
-        while (*s == ' ') { s++; }
-        if (!strncmp(s, "...", 3) || !*s) {
-            keep = *s ? x->ndim - items : x->ndim - d;
-            s += *s ? 3 : 0;
-        } else if (!strncmp(s, "None", 4) || !strncmp(s, "newaxis", 7)) {
-            s += *s == 'N' ? 4 : 7;
-            keep = -1;
-        } else {
-            for (; *s && *s != ',' && !bad; s++) {
-                if (*s == ':') {
-                    bad = ++part > 2;
-                    continue;
-                }
-                if (*s == ' ') { continue; }
-                int neg = *s == '-';
-                s += neg;
-                bad = given[part] || *s < '0' || *s > '9';          // "1 2"
-                int64_t k = 0;
-                for (; *s >= '0' && *s <= '9'; s++) {
-                    if (k < INT64_MAX / 20) {
-                        k = k * 10 + (*s - '0');
-                    } else {
-                        huge = 1;
-                    }
-                }
-                v[part] = neg ? -k : k;
-                given[part] = 1;
-                s--;
-            }
-            bad |= !part && !given[0];
-        }
-        while (*s == ' ') { s++; }
-        TENSOR__REFUSE(bad || (*s && *s != ','), FORMAT, "at: cannot read \"%s\"", index);
-        if (keep == 1 && (part || given[0])) {
-            int64_t n = x->dims[d], *from = &v[0], *to = &v[1];
-            TENSOR__REFUSE(v[2] < 1, SHAPE, "at: step %d in \"%s\" must be at least 1", v[2], index);
-            *from += *from < 0 ? n : 0;
-            *to += *to < 0 ? n : 0;
-            TENSOR__REFUSE(!part && huge, INDEX, "at: a number in \"%s\" is outside dim %i of x %t", index, d,
-                           x);
-            TENSOR__REFUSE(!part && (*from < 0 || *from >= n), INDEX,
-                           "at: index %d in \"%s\" is outside dim %i of x %t", *from < 0 ? *from - n : *from,
-                           index, d, x);
-            if (*from < 0) {
-                first = 0;
-            } else if (*from > n) {
-                first = n;
-            } else {
-                first = *from;
-            }
-            if (!part) {
-                size = -1;
-            } else if (*to <= first) {
-                size = 0;
-            } else {
-                int64_t end = *to < n ? *to : n;
-                size = (end - first + v[2] - 1) / v[2];
-            }
-        }
-        for (; keep > 0; keep--, d++) {
-            if (size < 0) {
-                w.begin[d] = first;
-                continue;
-            }
-            size = part ? size : x->dims[d];
-            w.begin[d] = size ? first : 0;
-            w.dims[w.ndim] = size;
-            w.mul[w.ndim] = part && size > 1 ? v[2] : 1;
-            w.a[w.ndim++] = d;
-        }
-        if (keep < 0) {
+    for (const char *s = index; *s || d < x->ndim;) {
+        tensor__item_t item;
+        int whole = 0;                                  // dims of x that come as they are
+        TENSOR__REFUSE(!tensor__read_item(&s, &item), FORMAT, "at: cannot read \"%s\"", index);
+        switch (item.kind) {
+        case TENSOR__REST: whole = x->ndim - d; break;
+        case TENSOR__ELLIPSIS: whole = x->ndim - items; break;
+        case TENSOR__NEW_DIM:
             TENSOR__REFUSE(w.ndim + x->ndim - d >= TENSOR_MAX_DIMS, SHAPE,
                            "at: \"%s\" of x %t has more than 8 dims", index, x);
             w.dims[w.ndim] = 1;
-            w.mul[w.ndim++] = 0;
+            w.mul[w.ndim] = 0;
+            w.ndim++;
+            break;
+        default:
+            if (!tensor__at_dim(&w, x, d, &item, index)) { return TENSOR__POISON; }
+            d++;
         }
+        for (; whole > 0; whole--, d++) { tensor__stepped_add(&w, d, 0, x->dims[d], 1); }
+        if (*s == ',') { s++; }
     }
     return tensor__stepped("at", x, &w);
 }
@@ -15572,44 +18233,63 @@ TENSOR_API tensor_t *(tensor_roll)(tensor_t *x, int64_t shift, int64_t dim) {
     TENSOR__RETURN((tensor_cat_n)(parts, 2, d));
 }
 
+TENSOR_API tensor_t *(tensor_roll_n)(tensor_t *x, const int64_t *shifts, const int64_t *dims, int n) {
+    TENSOR__MARK1(x)
+    TENSOR__REFUSE(n < 1 || !shifts || !dims, SHAPE, "roll: shifts and dims of %i dims, or one is NULL", n);
+    for (int i = 0; i < n; i++) { x = (tensor_roll)(x, shifts[i], dims[i]); }
+    TENSOR__RETURN(x);
+}
+
+// The product of n sizes, one of which may be -1 = as it comes out (*infer: which one, -1 = none). -1 = a
+// size is negative, or there are too many elements
+TENSOR__FN int64_t tensor__sizes_product(const int64_t *sizes, int n, int *infer) {
+    uint64_t known = 1;
+    int empty = 0;
+    *infer = -1;
+    for (int k = 0; k < n; k++) {
+        if (sizes[k] < -1 || (sizes[k] < 0 && *infer >= 0)) { return -1; }
+        if (sizes[k] < 0) {
+            *infer = k;
+        } else if (sizes[k] == 0) {
+            empty = 1;
+        } else if (!tensor__mul_u64(known, (uint64_t)sizes[k], &known) || known > (uint64_t)1 << 60) {
+            return -1;
+        }
+    }
+    return empty ? 0 : (int64_t)known;
+}
+
 TENSOR_API tensor_t *(tensor_unflatten_n)(tensor_t *x, int64_t dim, const int64_t *sizes, int n) {
     if (!TENSOR__USABLE("unflatten", "x", x) ||
         !tensor__dims_given("unflatten", sizes, n)) {
         return TENSOR__POISON;
     }
-    int d = tensor__slice_dim("unflatten", dim, x), m = 0;
-    int64_t known = 1, infer = -1;
+    int d = tensor__slice_dim("unflatten", dim, x), m = x->ndim - 1 + n, infer = -1;
     if (d < 0) { return TENSOR__POISON; }
-    int bad = n < 1 || x->ndim - 1 + n > TENSOR_MAX_DIMS, empty = 0;
-    int64_t dims[TENSOR_MAX_DIMS];
-    for (int i = 0; i < x->ndim && !bad; i++) {
-        if (i != d) {
-            dims[m++] = x->dims[i];
-            continue;
-        }
-        for (int k = 0; k < n && !bad; k++) {
-            uint64_t more = (uint64_t)known;
-            bad = sizes[k] < -1 || (sizes[k] < 0 && infer >= 0) ||
-                (sizes[k] > 0 && (!tensor__mul_u64((uint64_t)known, (uint64_t)sizes[k], &more) ||
-                                  more > (uint64_t)1 << 60));
-            if (sizes[k] < 0) { infer = m; }
-            empty |= sizes[k] == 0;
-            known = (int64_t)more;
-            dims[m++] = sizes[k];
+    int64_t dims[TENSOR_MAX_DIMS], known = -1;
+    if (n >= 1 && m <= TENSOR_MAX_DIMS) { known = tensor__sizes_product(sizes, n, &infer); }
+    if (known >= 0) {
+        for (int i = 0; i < m; i++) {
+            if (i < d) {
+                dims[i] = x->dims[i];
+            } else if (i < d + n) {
+                dims[i] = sizes[i - d];
+            } else {
+                dims[i] = x->dims[i - n + 1];
+            }
         }
     }
-    if (empty) { known = 0; }
-    if (!bad && infer >= 0 && known) {
-        dims[infer] = x->dims[d] / known;
-        known *= dims[infer];
+    if (infer >= 0 && known > 0) {
+        dims[d + infer] = x->dims[d] / known;
+        known *= dims[d + infer];
     }
-    TENSOR__REFUSE(bad || known != x->dims[d] || (infer >= 0 && dims[infer] < 0), SHAPE,
+    TENSOR__REFUSE(known != x->dims[d] || (infer >= 0 && dims[d + infer] < 0), SHAPE,
                    "unflatten: sizes %n do not make up dim %i of x %t", sizes, n < 0 || n > TENSOR_MAX_DIMS ?
                    0 : n, d, x);
     return (tensor_reshape_n)(x, dims, m);
 }
 
-TENSOR_API tensor_t *(tensor_ravel)(tensor_t *x) { return tensor__flat(x); }
+TENSOR__MADE(ravel, (tensor_t *x), tensor__flat(tensor_contiguous(x)))
 
 TENSOR_API tensor_t *(tensor_T)(tensor_t *x) {
     int64_t order[TENSOR_MAX_DIMS];
@@ -15678,7 +18358,8 @@ TENSOR_API tensor_t *(tensor_channels_last)(tensor_t *x) {
 }
 
 TENSOR_API int (tensor_is_channels_last)(tensor_t *x) {
-    return tensor__live(x) && x->ndim >= 3 && (tensor__last(x->dims, x->ndim, x->strides, NULL) || !x->numel);
+    if (!tensor__live(x) || x->ndim < 3) { return 0; }
+    return !x->numel || tensor__channels_last_strides(x->dims, x->ndim, x->strides, NULL);
 }
 
 // v is a view of y, a copy of x: v is replaced by src. -> y
@@ -15708,6 +18389,31 @@ TENSOR_API tensor_t *(tensor_detach)(tensor_t *x) {
     if (!TENSOR__USABLE("detach", "x", x)) { return TENSOR__POISON; }
     tensor_t *t = tensor__alias(th, "detach", x, x->dims, x->strides, x->ndim, x->offset);
     return t ? th->fresh = t : TENSOR__POISON;
+}
+
+TENSOR_API tensor_t *(tensor_view_dtype)(tensor_t *x, tensor_dtype_t dtype) {
+    tensor__thread_t *th = tensor__self();
+    if (!TENSOR__USABLE("view_dtype", "x", x)) { return TENSOR__POISON; }
+    TENSOR__REFUSE((unsigned)dtype >= TENSOR_DTYPE_COUNT || (dtype == TENSOR_BOOL && x->dtype != TENSOR_BOOL),
+                   DTYPE, "view_dtype: %i is not a dtype that any bytes are values of", (int)dtype);
+    if (x->dtype == (int)dtype) { return x; }
+    int64_t from = tensor__sizes[x->dtype], to = tensor__sizes[dtype], offset = x->offset * from;
+    int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
+    int last = x->ndim - 1, fits = from == to || (last >= 0 && (x->strides[last] == 1 || x->dims[last] == 1));
+    for (int i = 0; fits && i <= last; i++) {
+        int whole = i == last || x->dims[i] == 1 || x->strides[i] * from % to == 0;
+        dims[i] = i == last ? x->dims[i] * from / to : x->dims[i];
+        strides[i] = i == last && from != to ? 1 : x->strides[i] * from / to;
+        fits = whole && (i < last || x->dims[i] * from % to == 0);
+    }
+    if (fits && !x->device && x->numel) { fits = ((uintptr_t)tensor__ptr(x) & (uintptr_t)(to - 1)) == 0; }
+    TENSOR__REFUSE(!fits || offset % to, SHAPE,
+                   "view_dtype: the elements of x %t %y do not lie as those of %s; try tensor_contiguous", x,
+                   x, tensor__dtype_names[dtype]);
+    tensor_t *t = tensor__over(th, "view_dtype", x->storage, (int)dtype, dims, strides, x->ndim, offset / to);
+    if (!t) { return TENSOR__POISON; }
+    t->flags = (uint8_t)(t->flags | (x->flags & TENSOR__INFERENCE));
+    return th->fresh = t;
 }
 
 TENSOR__FN void tensor__grad_reshape(tensor__grad_t *g) {
@@ -15839,7 +18545,8 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
     TENSOR__REFUSE_AS(-1, promoted == TENSOR_BOOL && (id == TENSOR_OP_SUB || id == TENSOR_OP_NEG), DTYPE,
                       "%s: bool cannot be subtracted or negated; use logical_xor, logical_not", o->row->name);
     int shifts = id == TENSOR_OP_BITWISE_LEFT_SHIFT || id == TENSOR_OP_BITWISE_RIGHT_SHIFT;
-    TENSOR__REFUSE_AS(-1, promoted == TENSOR_BOOL && (shifts || id == TENSOR_OP_HARDTANH ||
+    int divides = id == TENSOR_OP_GCD || id == TENSOR_OP_LCM;
+    TENSOR__REFUSE_AS(-1, promoted == TENSOR_BOOL && (shifts || divides || id == TENSOR_OP_HARDTANH ||
                                                       id == TENSOR_OP_ADDCMUL), DTYPE,
                       "%s: bool is refused; integers are taken", o->row->name);
     return promoted;
@@ -15848,7 +18555,7 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
 // The result is channels-last if an input is; a copy is row-major.
 TENSOR__INLINE tensor_t *tensor__finish_images(tensor__op_t *o) {
     for (int i = 0; i < o->nin && o->device && o->row->id != TENSOR_OP_CLONE; i++) {
-        tensor__follow(o->out[0], o->in[i]);
+        tensor__follow_layout(o->out[0], o->in[i]);
     }
     return tensor__finish(o);
 }
@@ -15884,25 +18591,26 @@ TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
     return tensor__finish_images(o);
 }
 
-// The end of a pointwise op. row, in, nin and immediate are those of o again, so that they are constants
-// here. A plain one needs no promotion and no broadcast.
-TENSOR__INLINE tensor_t *tensor__pointwise_here(tensor__op_t *o, const tensor__row_t *row,
-                                                tensor_t *const *in, int nin, int immediate, int promoted) {
+// The end of a plain op, which needs no promotion and no broadcast. row, a, b, nin and immediate are those of
+// o again, so that some are constants here.
+TENSOR__INLINE tensor_t *tensor__plain_finish(tensor__op_t *o, const tensor__row_t *row, tensor_t *a,
+                                              tensor_t *b, int nin, int immediate) {
     tensor__thread_t *th = o->th;
-    if (!o->plain) { return tensor__pointwise_finish(o, promoted); }
-    tensor_t *t = tensor__like(th, row->name, in[0]);
-    if (!t) { return tensor__pointwise_finish(o, promoted); }
+    tensor_t *t = tensor__like(th, row->name, a);
+    if (!t) { return tensor__pointwise_finish(o, TENSOR_F32); }         // raises
     o->out[0] = t;
     o->nout = 1;
+    tensor_t *const in[2] = {a, b};
     tensor__plain_run(o, row, in, nin, immediate);
-    if (tensor__tracks_of(th, row, in, nin) && !tensor__record(o)) { return tensor__abandon(o); }
+    if (tensor__tracks_few(o, row, a, b) && !tensor__record(o)) { return tensor__abandon(o); }
     return th->fresh = t;
 }
 
 TENSOR__FN tensor_t *tensor__unary(const tensor__row_t *row, tensor_t *x, double f0, double f1) {
     TENSOR__BEGIN_HERE(o, row, x)
     if (f0 != 0 || f1 != 0) { tensor__formula_numbers(&o, f0, f1); }
-    return tensor__pointwise_here(&o, row, in_, 1, 0, x->dtype);
+    if (o.plain) { return tensor__plain_finish(&o, row, x, NULL, 1, 0); }
+    return tensor__pointwise_finish(&o, x->dtype);
 }
 
 // As tensor__unary, for ops whose formula reads F_P: the parameters are there even if they are 0.
@@ -15914,8 +18622,9 @@ TENSOR__FN tensor_t *tensor__unary_p(const tensor__row_t *row, tensor_t *x, doub
 
 TENSOR__FN tensor_t *tensor__binary(const tensor__row_t *row, tensor_t *a, tensor_t *b) {
     TENSOR__BEGIN_HERE(o, row, a, b)
-    return tensor__pointwise_here(&o, row, in_, 2, 0, TENSOR__LIKELY(a->dtype == b->dtype) ? a->dtype :
-                                  tensor__promote(in_, 2));
+    if (o.plain) { return tensor__plain_finish(&o, row, a, b, 2, 0); }
+    return tensor__pointwise_finish(&o, TENSOR__LIKELY(a->dtype == b->dtype) ? a->dtype :
+                                    tensor__promote(in_, 2));
 }
 
 // The dtype of (tensor, number): an integral number does not change it, a fraction turns integers to f32.
@@ -15927,12 +18636,12 @@ TENSOR__FN int tensor__weak(int dtype, double v) {
 
 TENSOR__FN tensor_t *tensor__scalar_op(const tensor__row_t *row, tensor_t *a, double b) {
     TENSOR__BEGIN_HERE(o, row, a)
-    tensor_t *const in[2] = {a, NULL};
     o.nin = 2;
     o.args[1] = NULL;
     o.immediate = 1;
     o.imm = b;
-    return tensor__pointwise_here(&o, row, in, 2, 1, tensor__weak(a->dtype, b));
+    if (o.plain) { return tensor__plain_finish(&o, row, a, NULL, 2, 1); }
+    return tensor__pointwise_finish(&o, tensor__weak(a->dtype, b));
 }
 
 TENSOR__FN tensor_t *tensor__ternary(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *c,
@@ -15943,16 +18652,37 @@ TENSOR__FN tensor_t *tensor__ternary(const tensor__row_t *row, tensor_t *a, tens
                                     tensor__promote(in_, 3));
 }
 
-// The elements of x, which has some, in memory: the lowest and one past the highest, relative to the storage.
+// The elements of x, which has some, in memory: the lowest byte and one past the highest, relative to the
+// storage, of which views may have several dtypes.
 TENSOR__FN void tensor__extent(const tensor_t *x, int64_t *first, int64_t *end) {
-    *first = x->offset;
-    *end = x->offset + tensor__length_of(x->dims, x->strides, x->ndim);
+    int64_t size = tensor__sizes[x->dtype];
+    *first = x->offset * size;
+    *end = (x->offset + tensor__length_of(x->dims, x->strides, x->ndim)) * size;
 }
 
 TENSOR__FN int tensor__same_view(const tensor_t *a, const tensor_t *b) {
-    if (a->offset != b->offset || a->ndim != b->ndim) { return 0; }
+    if (a->offset != b->offset || a->ndim != b->ndim || a->dtype != b->dtype) { return 0; }
     for (int i = 0; i < a->ndim; i++) {
         if (a->dims[i] != b->dims[i] || (a->dims[i] > 1 && a->strides[i] != b->strides[i])) { return 0; }
+    }
+    return 1;
+}
+
+// Operands whose memory is also x's: another view of it is copied first, or refused if that would hide a
+// mistake; the same view is copied if the gradient needs its value before the change. -> 0 with an error
+TENSOR__FN int tensor__update_apart(tensor__op_t *o, const tensor_t *x, const char *name, int tracks) {
+    for (int i = 1; i < o->nin; i++) {
+        tensor_t *b = o->args[i];
+        if (!b || b->storage != x->storage || !x->numel || !b->numel) { continue; }
+        int64_t x_first, x_end, b_first, b_end;
+        tensor__extent(x, &x_first, &x_end);
+        tensor__extent(b, &b_first, &b_end);
+        if (x_end <= b_first || b_end <= x_first) { continue; }
+        int same = tensor__same_view(x, b), whole = x->flags & b->flags & TENSOR__CONTIGUOUS;
+        TENSOR__REFUSE_AS(0, !same && whole, AUTOGRAD,
+                          "%s_: x %t and b %t overlap in memory; clone one first", name, x, b);
+        if (!same || tracks) { o->args[i] = (tensor_clone)(b); }
+        if (o->args[i] == TENSOR__POISON) { return 0; }
     }
     return 1;
 }
@@ -15988,23 +18718,7 @@ TENSOR__FN tensor_t *tensor__update_by(const tensor__in_place_t *how, const tens
                        o.args[i], x);
     }
     if (!tensor__update_allowed(o.th, name, x, tracks)) { return TENSOR__POISON; }
-    for (int i = 1; i < o.nin; i++) {
-        tensor_t *b = o.args[i];
-        if (!b || b->storage != x->storage || !x->numel || !b->numel) { continue; }
-        int64_t f0, e0;
-        tensor__extent(x, &f0, &e0);
-        int64_t f1, e1;
-        tensor__extent(b, &f1, &e1);
-        if (e0 <= f1 || e1 <= f0) { continue; }
-        if (!tensor__same_view(x, b)) {
-            TENSOR__REFUSE((x->flags & TENSOR__CONTIGUOUS) && (b->flags & TENSOR__CONTIGUOUS), AUTOGRAD,
-                           "%s_: x %t and b %t overlap in memory; clone one first", name, x, b);
-            o.args[i] = (tensor_clone)(b);
-        } else if (tracks) {
-            o.args[i] = (tensor_clone)(b);      // its value before the change is what the gradient needs
-        }
-        if (o.args[i] == TENSOR__POISON) { return TENSOR__POISON; }
-    }
+    if (!tensor__update_apart(&o, x, name, tracks)) { return TENSOR__POISON; }
     if (tracks && (o.row->saves & TENSOR__SA)) {
         tensor_scope_t s = tensor__scope_begin(o.th, 0);
         o.original = (tensor_scope_return)(s, (tensor_clone)(x));
@@ -16044,6 +18758,7 @@ TENSOR__X(LOGICAL_NOT, logical_not) TENSOR__X(ISNAN, isnan) TENSOR__X(ISINF, isi
 TENSOR__X(ISFINITE, isfinite) TENSOR__X(CLONE, clone) TENSOR__X(HARDSIGMOID, hardsigmoid)
 TENSOR__X(HARDSWISH, hardswish) TENSOR__X(MISH, mish) TENSOR__X(ACOSH, acosh) TENSOR__X(ASINH, asinh)
 TENSOR__X(ATANH, atanh) TENSOR__X(ERFINV, erfinv) TENSOR__X(LGAMMA, lgamma) TENSOR__X(SINC, sinc)
+TENSOR__X(ENTR, entr) TENSOR__X(ERFCX, erfcx) TENSOR__X(NDTRI, ndtri)
 #undef TENSOR__X
 
 // Numbers from 2^53 on have no fraction.
@@ -16088,6 +18803,80 @@ TENSOR_API tensor_t *(tensor_polygamma)(int n, tensor_t *x) {
 }
 
 TENSOR__MADE(digamma, (tensor_t *x), (tensor_polygamma)(0, x))
+
+// I0 or I1 (n = 0 or 1), times e^-|x| if scaled is 1.
+TENSOR__FN tensor_t *tensor__bessel_i(double n, double scaled, tensor_t *x) {
+    return tensor__unary_p(TENSOR__ROW(BESSEL_I), x, n, scaled);
+}
+
+#define TENSOR__X(name, n, scaled)                                                                           \
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) {                                                      \
+        return tensor__named(tensor__self(), tensor__bessel_i(n, scaled, x), __func__);                      \
+    }
+TENSOR__X(i0, 0, 0) TENSOR__X(i0e, 0, 1) TENSOR__X(i1, 1, 0) TENSOR__X(i1e, 1, 1)
+#undef TENSOR__X
+
+// The gradient of the exponents has no closed form (PyTorch has none): asking for it is an error.
+TENSOR__FN int tensor__constant_first(const char *op, tensor_t *a) {
+    TENSOR__REFUSE_AS(0, tensor__live(a) && tensor_grad_enabled() && tensor_requires_grad(a), AUTOGRAD,
+                      "%s: %t requires grad, and there is no gradient of the first argument; detach it", op,
+                      a);
+    return 1;
+}
+
+TENSOR__FN tensor_t *tensor__igamma(const char *op, tensor_t *a, tensor_t *x, int upper) {
+    if (!tensor__constant_first(op, a)) { return TENSOR__POISON; }
+    TENSOR__BEGIN(o, TENSOR__ROW(INCOMPLETE_GAMMA), a, x)
+    tensor__formula_numbers(&o, upper, 0);
+    return tensor__named(o.th, tensor__pointwise_finish(&o, tensor__promote(in_, 2)), op);
+}
+
+TENSOR__FRONT(igamma, (tensor_t *a, tensor_t *x), tensor__igamma("igamma", a, x, 0))
+TENSOR__FRONT(igammac, (tensor_t *a, tensor_t *x), tensor__igamma("igammac", a, x, 1))
+
+TENSOR_API tensor_t *(tensor_zeta)(tensor_t *s, tensor_t *q) {
+    if (!tensor__constant_first("zeta", s)) { return TENSOR__POISON; }
+    return tensor__named(tensor__self(), tensor__binary(TENSOR__ROW(HURWITZ_ZETA), s, q), __func__);
+}
+
+// The dtype of a function of x, and the one that it is computed in: halves are rounded once.
+TENSOR__FN int tensor__float_dtype(const tensor_t *x) {
+    return tensor__is_float(x->dtype) ? x->dtype : (int)tensor_get_default_dtype();
+}
+
+TENSOR__FN tensor_t *tensor__computed(tensor_t *x) {
+    return tensor_to(x, tensor__float_dtype(x) == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
+}
+
+TENSOR_API tensor_t *(tensor_ndtr)(tensor_t *x) {
+    TENSOR__MARK1(x)
+    int dtype = tensor__float_dtype(x);
+    x = tensor_mul_scalar(tensor_erfc(tensor_mul_scalar(tensor__computed(x), -0.7071067811865476)), 0.5);
+    TENSOR__RETURN(tensor_to(x, dtype));
+}
+
+// Left of -1 by erfcx, which does not underflow. Each side sees its own part of x alone, so that no NaN of
+// the other reaches the gradient.
+TENSOR_API tensor_t *(tensor_log_ndtr)(tensor_t *x) {
+    TENSOR__MARK1(x)
+    TENSOR__OPEN_AS(TENSOR__CAST_log_ndtr, &x, 1)
+    int dtype = tensor__float_dtype(x);
+    x = tensor__computed(x);
+    tensor_t *is_low = tensor_lt_scalar(x, -1), *edge = tensor_full_like(x, -1);
+    tensor_t *low = tensor_where(is_low, x, edge), *high = tensor_where(is_low, edge, x);
+    tensor_t *tail = tensor_erfcx(tensor_mul_scalar(low, -0.7071067811865476));
+    low = tensor_sub(tensor_log(tensor_mul_scalar(tail, 0.5)), tensor_mul_scalar(tensor_square(low), 0.5));
+    high = tensor_log1p(tensor_mul_scalar(tensor_erfc(tensor_mul_scalar(high, 0.7071067811865476)), -0.5));
+    TENSOR__RETURN_AS(tensor_to(tensor_where(is_low, low, high), dtype));
+}
+
+TENSOR_API tensor_t *(tensor_mvlgamma)(tensor_t *x, int p) {
+    TENSOR__MARK1(x)
+    TENSOR__REFUSE(p < 1 || p > 1000, SHAPE, "mvlgamma: p %i must be in 1..1000", p);
+    tensor_t *y = tensor_lgamma(x);
+    for (int k = 1; k < p; k++) { y = tensor_add(y, tensor_lgamma(tensor_sub_scalar(x, k / 2.0))); }
+    TENSOR__RETURN(tensor_add_scalar(y, p * (p - 1) * 0.2861824714623501));       // log(pi) / 4
+}
 TENSOR__FRONT(elu, (tensor_t *x, double alpha), tensor__unary_p(TENSOR__ROW(ELU), x, alpha, 0))
 TENSOR__FRONT(leaky_relu, (tensor_t *x, double slope), tensor__unary_p(TENSOR__ROW(LEAKY_RELU), x, slope, 0))
 TENSOR__FRONT(softplus, (tensor_t *x, double beta, double threshold),
@@ -16105,7 +18894,8 @@ TENSOR__X(LOGICAL_OR, logical_or) TENSOR__X(LOGICAL_XOR, logical_xor) TENSOR__X(
 TENSOR__X(BITWISE_OR, bitwise_or) TENSOR__X(BITWISE_XOR, bitwise_xor)
 TENSOR__X(BITWISE_LEFT_SHIFT, bitwise_left_shift) TENSOR__X(BITWISE_RIGHT_SHIFT, bitwise_right_shift)
 TENSOR__X(COPYSIGN, copysign) TENSOR__X(HYPOT, hypot) TENSOR__X(LOGADDEXP, logaddexp)
-TENSOR__X(LOGADDEXP2, logaddexp2) TENSOR__X(XLOGY, xlogy)
+TENSOR__X(LOGADDEXP2, logaddexp2) TENSOR__X(XLOGY, xlogy) TENSOR__X(XLOG1PY, xlog1py) TENSOR__X(GCD, gcd)
+TENSOR__X(LCM, lcm)
 #undef TENSOR__X
 
 #define TENSOR__X(ID, name)                                                                                  \
@@ -16177,6 +18967,9 @@ TENSOR__X(ERFINV, erfinv) TENSOR__X(EXP2, exp2) TENSOR__X(EXPM1, expm1) TENSOR__
 TENSOR__X(LOG, log) TENSOR__X(LOG10, log10) TENSOR__X(LOG1P, log1p) TENSOR__X(LOG2, log2)
 TENSOR__X(RECIPROCAL, reciprocal) TENSOR__X(ROUND, round) TENSOR__X(RSQRT, rsqrt) TENSOR__X(SIGN, sign)
 TENSOR__X(SIN, sin) TENSOR__X(SQUARE, square) TENSOR__X(TAN, tan) TENSOR__X(TRUNC, trunc)
+TENSOR__X(ACOS, acos) TENSOR__X(ACOSH, acosh) TENSOR__X(ASIN, asin) TENSOR__X(ASINH, asinh)
+TENSOR__X(ATAN, atan) TENSOR__X(ATANH, atanh) TENSOR__X(COSH, cosh) TENSOR__X(ERFC, erfc)
+TENSOR__X(LGAMMA, lgamma) TENSOR__X(SINC, sinc) TENSOR__X(SINH, sinh)
 #undef TENSOR__X
 
 // Rows with one or two numbers; rows of three operands.
@@ -16223,6 +19016,20 @@ TENSOR_API tensor_t *(tensor_lerp_scalar_)(tensor_t *x, tensor_t *b, double weig
 
 TENSOR__MADE(nan_to_num_, (tensor_t *x, double nan, double posinf, double neginf),
     (tensor_copy_)(x, (tensor_nan_to_num)(x, nan, posinf, neginf)))
+
+// What has another dtype than x is stored by copy_, which converts it.
+#define TENSOR__X(name)                                                                                      \
+    TENSOR__MADE(name##_, (tensor_t *x, tensor_t *b), (tensor_copy_)(x, (tensor_##name)(x, b)))
+TENSOR__X(eq) TENSOR__X(ge) TENSOR__X(gt) TENSOR__X(le) TENSOR__X(lt) TENSOR__X(ne) TENSOR__X(logical_and)
+TENSOR__X(logical_or) TENSOR__X(logical_xor)
+#undef TENSOR__X
+#define TENSOR__X(name)                                                                                      \
+    TENSOR__MADE(name##_scalar_, (tensor_t *x, double b), (tensor_copy_)(x, (tensor_##name##_scalar)(x, b)))
+TENSOR__X(eq) TENSOR__X(ge) TENSOR__X(gt) TENSOR__X(le) TENSOR__X(lt) TENSOR__X(ne)
+#undef TENSOR__X
+TENSOR__MADE(logical_not_, (tensor_t *x), (tensor_copy_)(x, (tensor_logical_not)(x)))
+TENSOR__MADE(tril_, (tensor_t *x, int64_t diagonal), (tensor_copy_)(x, (tensor_tril)(x, diagonal)))
+TENSOR__MADE(triu_, (tensor_t *x, int64_t diagonal), (tensor_copy_)(x, (tensor_triu)(x, diagonal)))
 
 TENSOR__INLINE tensor_t *tensor__copy_by(const tensor__in_place_t *how, tensor_t *x, tensor_t *src) {
     TENSOR__MARK
@@ -16352,15 +19159,21 @@ TENSOR_API tensor_t *(tensor_round_decimals)(tensor_t *x, int decimals) {
 
 TENSOR_API tensor_t *(tensor_logit)(tensor_t *x, double eps) {
     TENSOR__MARK1(x)
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_logit, (tensor_logit)(cast_[0], eps), x)
+    TENSOR__OPEN_AS(TENSOR__CAST_logit, &x, 1)
     if (!tensor__is_float(x->dtype)) { x = tensor_to(x, TENSOR_F32); }
     if (eps > 0.5) {                    // the bounds are crossed: numbers below the lower one become it
         tensor_t *low = tensor_scalar(eps, (tensor_dtype_t)x->dtype);
         x = tensor_where(tensor_lt_scalar(x, eps), low, tensor_clamp_max(x, 1 - eps));
     } else if (eps >= 0) {
         x = tensor_clamp(x, eps, 1 - eps);
+    } else if (tensor_grad_enabled() && tensor_requires_grad(x)) {
+        // Outside of 0..1 the value is NaN, but 1/x + 1/(1 - x) is not: a factor of NaN makes the gradient
+        // so.
+        tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
+        tensor_t *inside = tensor_logical_and(tensor_ge_scalar(x, 0), tensor_le_scalar(x, 1));
+        x = tensor_mul(x, tensor_where(inside, tensor_scalar(1, dtype), tensor_scalar((double)NAN, dtype)));
     }
-    TENSOR__RETURN(tensor_sub(tensor_log(x), tensor_log1p(tensor_neg(x))));
+    TENSOR__RETURN_AS(tensor_sub(tensor_log(x), tensor_log1p(tensor_neg(x))));
 }
 
 TENSOR_API tensor_t *(tensor_nan_to_num)(tensor_t *x, double nan, double posinf, double neginf) {
@@ -16416,6 +19229,53 @@ TENSOR__MADE(fmax, (tensor_t *a, tensor_t *b),
 TENSOR__MADE(fmin, (tensor_t *a, tensor_t *b),
     tensor_where(tensor_isnan(b), a, tensor_where(tensor_isnan(a), b, tensor_minimum(b, a))))
 
+// By the bits: those of the neighbours of a number differ by 1.
+TENSOR_API tensor_t *(tensor_nextafter)(tensor_t *a, tensor_t *b) {
+    TENSOR__MARK2(a, b)
+    tensor_t *list[2] = {tensor_detach(a), tensor_detach(b)};
+    tensor_dtype_t dtype = (tensor_dtype_t)tensor__promote(list, 2), bits = TENSOR_I32;
+    TENSOR__REFUSE(!tensor__is_float((int)dtype), DTYPE,
+                   "nextafter: a %t is %y and b %t is %y, must be floats", a, a, b, b);
+    if (tensor__sizes[dtype] == 8) { bits = TENSOR_I64; }
+    if (tensor__sizes[dtype] == 2) { bits = TENSOR_I16; }
+    tensor_t *of[2];
+    if (tensor_broadcast_tensors(list, 2, of)) { TENSOR__RETURN(TENSOR__POISON); }
+    a = tensor_contiguous(tensor_to(of[0], (int)dtype));
+    b = tensor_to(of[1], (int)dtype);
+    tensor_t *grows = tensor_eq(tensor_gt(b, a), tensor_gt_scalar(a, 0));       // in magnitude
+    tensor_t *step = tensor_sub_scalar(tensor_mul_scalar(tensor_to(grows, (int)bits), 2), 1);
+    tensor_t *y = tensor_view_dtype(tensor_add(tensor_view_dtype(a, bits), step), dtype);
+    tensor_t *one = tensor_ones_like(tensor_view_dtype(a, bits));
+    y = tensor_where(tensor_eq_scalar(a, 0), tensor_copysign(tensor_view_dtype(one, dtype), b), y);
+    y = tensor_where(tensor_eq(a, b), b, y);
+    tensor_t *unordered = tensor_logical_or(tensor_isnan(a), tensor_isnan(b));
+    TENSOR__RETURN(tensor_where(unordered, tensor_add(a, b), y));
+}
+
+// The exponent by the bits of a double, which every float is; the mantissa by products of powers of 2, which
+// are exact, in two steps, since one may be too large.
+TENSOR_API tensor_t *(tensor_frexp)(tensor_t *x, tensor_t **exponent) {
+    TENSOR__MARK
+    if (exponent) { *exponent = TENSOR__POISON; }
+    TENSOR__TAKES(x)
+    TENSOR__REFUSE(!tensor__is_float(x->dtype), DTYPE, "frexp: x %t is %y, must be a float", x, x);
+    tensor_t *f = tensor_to(x, TENSOR_F64), *d = tensor_contiguous(tensor_detach(f));
+    tensor_t *tiny = tensor_lt_scalar(tensor_abs(d), 2.2250738585072014e-308);     // denormals
+    d = tensor_where(tiny, tensor_mul_scalar(d, 18014398509481984.0), d);           // 2^54
+    tensor_t *e = tensor_bitwise_right_shift_scalar(tensor_view_dtype(tensor_contiguous(d), TENSOR_I64), 52);
+    e = tensor_sub_scalar(tensor_bitwise_and_scalar(e, 2047), 1022);
+    e = tensor_sub(e, tensor_mul_scalar(tensor_to(tiny, TENSOR_I64), 54));
+    tensor_t *none = tensor_logical_or(tensor_logical_not(tensor_isfinite(d)), tensor_eq_scalar(d, 0));
+    e = tensor_masked_fill(e, none, 0);
+    tensor_t *half = tensor_floor_divide_scalar(e, 2), *rest = tensor_sub(e, half);
+    tensor_t *y = tensor_mul(f, tensor_exp2(tensor_to(tensor_neg(half), TENSOR_F64)));
+    y = tensor_mul(y, tensor_exp2(tensor_to(tensor_neg(rest), TENSOR_F64)));
+    tensor_t *list[2] = {tensor_to(y, x->dtype), tensor_to(e, TENSOR_I32)};
+    tensor__tidy_n(th_, mark_, list, 2, __func__);
+    if (exponent) { *exponent = list[1]; }
+    return list[0];
+}
+
 TENSOR_API tensor_t *(tensor_heaviside)(tensor_t *x, tensor_t *values) {
     TENSOR__MARK1(x)
     TENSOR__REFUSE(tensor__live(values) && x->dtype != values->dtype, DTYPE,
@@ -16465,7 +19325,7 @@ TENSOR_API tensor_t *(tensor_to)(tensor_t *x, int to) {
     TENSOR__REFUSE((unsigned)to >= TENSOR_DTYPE_COUNT, DTYPE, "to: %i is neither a dtype nor a device", to);
     if (to == x->dtype) { return x; }
     o.compute = x->dtype;
-    tensor__follow(tensor__result(&o, to, x->dims, x->ndim), x);
+    tensor__follow_layout(tensor__result(&o, to, x->dims, x->ndim), x);
     return tensor__finish(&o);
 }
 
@@ -16512,6 +19372,9 @@ TENSOR__FN tensor_t *tensor__wide(tensor_t *t) {
 #define F_ERFC(a) tensor_erfc(a)
 #define F_ERFINV(a) tensor_erfinv(a)
 #define F_POLYGAMMA(n, x) (tensor_polygamma)((int)(n), x)
+#define F_LGAMMA(x) tensor_lgamma(x)
+#define F_ZETA(s, q) tensor_zeta(s, q)
+#define F_BESSEL_I(n, scaled, x) tensor__bessel_i(n, scaled, x)
 #define F_LT(a, b) tensor_lt(a, b)
 #define F_LE(a, b) tensor_le(a, b)
 #define F_GT(a, b) tensor_gt(a, b)
@@ -16541,15 +19404,6 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__NONE, TENS
 
 TENSOR__END
 
-TENSOR__FN int tensor__pointwise_saves(const tensor__op_t *o) {
-    int mask = 0;
-    for (int k = 0; k < o->nin && k < 3; k++) {
-        tensor_t *x = o->in[k];
-        if (x && tensor__sync_needs_grad(o->th, x)) { mask |= tensor__point(o->row)->reads[k]; }
-    }
-    return mask;
-}
-
 // The fused derivative of g's node through the gate, for the inputs k whose bit in wanted is set.
 TENSOR__FN void tensor__backward_call(tensor__grad_t *g, int wanted, int count) {
     const tensor__node_t *n = g->node;
@@ -16576,13 +19430,13 @@ TENSOR__FN void tensor__backward_call(tensor__grad_t *g, int wanted, int count) 
     }
     tensor__arg(&arg[4], gy, TENSOR_READ);
     for (int i = 0; i < 5 && gy->device && !last; i++) {    // a row-major gradient does not spread
-        last = arg[i].data && arg[i].ndim == gy->ndim && tensor__last_arg(&arg[i]);
+        last = arg[i].data && arg[i].ndim == gy->ndim && tensor__channels_last_arg(&arg[i]);
     }
     for (int k = 0; k < count; k++) {
         if (!(wanted >> k & 1)) { continue; }
         tensor_t *t = tensor__make(g->th, n->row->name, n->out[0].dtype, gy->dims, gy->ndim, gy->device);
         if (t == TENSOR__POISON) { return; }
-        if (last) { tensor__make_last(t); }
+        if (last) { tensor__make_channels_last(t); }
         tensor__arg(&arg[5 + k], t, TENSOR_WRITE);
         g->gx[k] = t;
     }
@@ -16601,70 +19455,98 @@ TENSOR__FN void tensor__backward_call(tensor__grad_t *g, int wanted, int count) 
     tensor__launch(&c);
 }
 
-// Gradient of every pointwise row: one fused kernel of the derivative columns, or the same text on tensors.
-TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
-    tensor__node_t *n = g->node;
-    tensor__thread_t *th = g->th;
-    const tensor__point_t *d = tensor__point(n->row);
+// The gradients of a pointwise row that need no fused kernel: zeros, the incoming gradient itself, and under
+// create_graph the text on tensors. -> bit k: input k wants the fused kernel; -1 = failed, raised
+TENSOR__INLINE int tensor__grad_by_text(tensor__grad_t *g, const tensor__point_t *d, int count, int *passed) {
     tensor_t *gy = g->gy[0];
-    int count = n->nin < 3 ? n->nin : 3, wanted = 0, passed = 0;
+    int wanted = 0;
+    *passed = 0;
     for (int k = 0; k < count; k++) {
         if (!tensor__needs(g, k)) { continue; }
         if (!d->d[k]) {
             g->gx[k] = tensor_zeros_like(gy);           // what copy_ overwrote
-        } else if (d->reads[k] == TENSOR__SG) {    // the incoming gradient itself
+        } else if (d->reads[k] == TENSOR__SG) {
             g->gx[k] = gy;
-            passed = 1;
-        } else if (g->create) {
-            tensor_t *t = d->d[k](g, g->p ? g->p->pointwise.p : NULL);
-            if (t == TENSOR__POISON) { return; }
-            g->gx[k] = t->ndim == gy->ndim ? t : tensor_expand_n(t, gy->dims, gy->ndim);
-        } else {
+            *passed = 1;
+        } else if (!g->create) {
             wanted |= 1 << k;
+        } else {
+            tensor_t *t = d->d[k](g, g->p ? g->p->pointwise.p : NULL);
+            if (t == TENSOR__POISON) { return -1; }
+            g->gx[k] = t->ndim == gy->ndim ? t : tensor_expand_n(t, gy->dims, gy->ndim);
         }
     }
-    if (!wanted) { return; }
+    return wanted;
+}
 
-    // Plain as in tensor__plain, the saved values too: the body runs on them without a call block.
-    const tensor__isa_t *isa = th->ctx->plain;
-    int plain = tensor__plain_operand(th, gy) && d->backward[isa->place] && n->out[0].dtype == TENSOR_F32;
-    const void *in[5] = {NULL, NULL, NULL, NULL, NULL};
-    const tensor__saved_t *uniform = NULL;
+// What the body of a fused derivative reads. The number that stands for an input, if there is one, is apart.
+typedef struct tensor__plain_grad_t {
+    const void *in[5];                  // saved inputs, saved output, incoming gradient
+    const tensor__saved_t *number;
+} tensor__plain_grad_t;
+
+// Whether a derivative is plain as in tensor__plain, the saved values too: its body then runs on them without
+// a call block. -1 = a saved value has changed, raised
+TENSOR__INLINE int tensor__grad_is_plain(tensor__grad_t *g, const tensor__point_t *d,
+                                         tensor__plain_grad_t *reads) {
+    const tensor__node_t *n = g->node;
+    const tensor_t *gy = g->gy[0];
+    int plain = tensor__plain_operand(g->th, gy) && d->backward[g->th->ctx->plain->place];
+    plain = plain && n->out[0].dtype == TENSOR_F32;
+    for (int i = 0; i < 5; i++) { reads->in[i] = NULL; }
+    reads->number = NULL;
     for (int i = 0; i < n->nsaved; i++) {
         const tensor__saved_t *v = &n->saved[i];
         if (v->is_immediate) {
-            uniform = v;
+            reads->number = v;
             continue;
         }
-        if (v->storage && v->storage->version != v->version && !tensor__check_saved(g, v)) { return; }
+        if (v->storage && v->storage->version != v->version && !tensor__check_saved(g, v)) { return -1; }
         plain = plain && v->storage && v->dtype == TENSOR_F32 && v->contiguous && v->numel == gy->numel;
-        if (plain) { in[v->source < 0 ? 3 : v->source] = (const float *)v->storage->data + v->offset; }
+        if (plain) { reads->in[v->source < 0 ? 3 : v->source] = (const float *)v->storage->data + v->offset; }
     }
-    if (!plain) {
-        tensor__backward_call(g, wanted, count);
-        return;
-    }
-    in[4] = (const float *)gy->storage->data + gy->offset;
+    if (plain) { reads->in[4] = (const float *)gy->storage->data + gy->offset; }
+    return plain;
+}
 
-    // The last result overwrites a gradient that nobody else holds: each element is read first.
-    int mine = !passed && gy->refs == 1 && gy->storage->refs == 1;
-    void *out[3] = {NULL, NULL, NULL};
+// Makes the wanted gradients. The last one overwrites the incoming gradient if that is nobody else's (mine):
+// each element is read first. 0 = out of memory, not raised
+TENSOR__INLINE int tensor__grad_results(tensor__grad_t *g, int wanted, int mine, void **out) {
+    tensor_t *gy = g->gy[0];
     for (int k = 0, left = wanted; left; k++, left >>= 1) {
         if (!(left & 1)) { continue; }
-        tensor_t *t = mine && left == 1 ? gy : tensor__like(th, n->row->name, gy);
-        if (!t) {
-            tensor__backward_call(g, wanted, count);        // raises, if it has no memory for it either
-            return;
-        }
+        tensor_t *t = mine && left == 1 ? gy : tensor__like(g->th, g->node->row->name, gy);
+        if (!t) { return 0; }
         g->gx[k] = t;
         out[k] = (float *)t->storage->data + t->offset;
     }
+    return 1;
+}
+
+// Gradient of every pointwise row: one fused kernel of the derivative columns, or the same text on tensors.
+TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
+    tensor__node_t *n = g->node;
+    const tensor__point_t *d = tensor__point(n->row);
+    tensor_t *gy = g->gy[0];
+    int count = n->nin < 3 ? n->nin : 3, passed;
+    int wanted = tensor__grad_by_text(g, d, count, &passed);
+    if (wanted <= 0) { return; }
+    tensor__plain_grad_t reads;
+    int plain = tensor__grad_is_plain(g, d, &reads);
+    if (plain < 0) { return; }
+    void *out[3] = {NULL, NULL, NULL};
+    int mine = !passed && gy->refs == 1 && gy->storage->refs == 1;
+    if (!plain || !tensor__grad_results(g, wanted, mine, out)) {
+        tensor__backward_call(g, wanted, count);        // raises, if it has no memory for them either
+        return;
+    }
+    tensor__body_t body = d->backward[g->th->ctx->plain->place];
     const double *p = n->p ? n->p->pointwise.p : NULL;
-    if (uniform) {
-        tensor__body_uniform(d->backward[isa->place], in, 5, out, 3, p, gy->numel, uniform->source,
-                             (float)uniform->immediate);
+    if (reads.number) {
+        tensor__body_uniform(body, reads.in, 5, out, 3, p, gy->numel, reads.number->source,
+                             (float)reads.number->immediate);
     } else {
-        d->backward[isa->place](in, out, p, gy->numel);
+        body(reads.in, out, p, gy->numel);
     }
 }
 
@@ -16681,7 +19563,7 @@ enum { TENSOR__LEAF = 1024, TENSOR__CHUNK = 65536 };
 
 typedef struct tensor__acc_t { double d; int64_t i; } tensor__acc_t;
 typedef struct tensor__reduce_t {
-    int id, klass, dtype, size, nk, nr, reference;
+    int id, compute_class, dtype, size, nk, nr, reference;
     int64_t kd[TENSOR_MAX_DIMS], ks[TENSOR_MAX_DIMS], rd[TENSOR_MAX_DIMS], rs[TENSOR_MAX_DIMS];
     int64_t kept, reduced, chunk, chunks, first;     // first: the output that `part` begins with
     const char *x;
@@ -16755,7 +19637,7 @@ TENSOR__INLINE void tensor__acc_leaf(const int id, const tensor__reduce_t *r, te
 #define TENSOR__EITHER(type)                                                                                 \
     case TENSOR_OP_ANY: TENSOR__EACH(type, v.i |= b != 0);                                                   \
     case TENSOR_OP_ALL: TENSOR__EACH(type, v.i &= b != 0);
-    if (r->klass == TENSOR__C_I64) {
+    if (r->compute_class == TENSOR__C_I64) {
         switch (id) {
         case TENSOR_OP_PROD: TENSOR__EACH(int64_t, v.i = (int64_t)((uint64_t)v.i * (uint64_t)b));
         case TENSOR_OP_AMAX: TENSOR__EACH(int64_t, v.i = b > v.i ? b : v.i);
@@ -16764,7 +19646,7 @@ TENSOR__INLINE void tensor__acc_leaf(const int id, const tensor__reduce_t *r, te
             TENSOR__EITHER(int64_t)
         default: TENSOR__EACH(int64_t, v.i = (int64_t)((uint64_t)v.i + (uint64_t)b));
         }
-    } else if (r->klass == TENSOR__C_F64) {
+    } else if (r->compute_class == TENSOR__C_F64) {
         switch (id) {
         case TENSOR_OP_PROD: TENSOR__EACH(double, v.d *= b);
         case TENSOR_OP_AMAX: TENSOR__EACH(double, v.d = tensor__max_f64(v.d, b));
@@ -16799,7 +19681,7 @@ TENSOR__FN void tensor__acc_store(const tensor__reduce_t *r, int64_t k, const te
     if (r->id == TENSOR_OP_MEAN) {
         double v = a->d / (double)r->reduced;
         tensor__store_f64(to, r->y->dtype, 1, &v, 1);
-    } else if (r->klass == TENSOR__C_I64 || r->id == TENSOR_OP_ANY || r->id == TENSOR_OP_ALL) {
+    } else if (r->compute_class == TENSOR__C_I64 || r->id == TENSOR_OP_ANY || r->id == TENSOR_OP_ALL) {
         tensor__store_i64(to, r->y->dtype, 1, &a->i, 1);
     } else {
         tensor__store_f64(to, r->y->dtype, 1, &a->d, 1);
@@ -16819,7 +19701,8 @@ TENSOR__INLINE int64_t tensor__offset_of(int64_t index, const int64_t *dims, con
 TENSOR__FN void tensor__reduce_range(const tensor__reduce_t *r, int64_t k, int64_t first, int64_t end,
                                      tensor__acc_t *a) {
     const char *base = r->x + tensor__offset_of(k, r->kd, r->ks, r->nk) * r->size;
-    int last = r->nr - 1, direct = r->klass != TENSOR__C_I64 && tensor__class_size[r->klass] == r->size;
+    int last = r->nr - 1, class_size = tensor__class_size[r->compute_class];
+    int direct = r->compute_class != TENSOR__C_I64 && class_size == r->size;
     int64_t block[TENSOR__LEAF];
     while (first < end) {
         int64_t run = r->rd[last] - first % r->rd[last], m = tensor__least(end - first, TENSOR__LEAF);
@@ -16832,7 +19715,7 @@ TENSOR__FN void tensor__reduce_range(const tensor__reduce_t *r, int64_t k, int64
                 run = r->rd[last] - (first + got) % r->rd[last];
                 if (run > m - got) { run = m - got; }
                 at = base + tensor__offset_of(first + got, r->rd, r->rs, r->nr) * r->size;
-                tensor__load_run((char *)block + got * tensor__class_size[r->klass], r->klass, at, r->dtype,
+                tensor__load_run((char *)block + got * class_size, r->compute_class, at, r->dtype,
                                  r->rs[last], run);
                 got += run;
             }
@@ -16898,11 +19781,17 @@ TENSOR__FN void tensor__merge_dim(int64_t *dims, int64_t *strides, int *n, int64
 // many outputs at once as have room for their parts on the stack.
 enum { TENSOR__MOST_PARTS = 64, TENSOR__PARTS_AT_ONCE = 4 };
 
+// Elements of such a chunk.
+TENSOR__INLINE int64_t tensor__chunk_of(int64_t reduced) {
+    int64_t chunk = (reduced + TENSOR__MOST_PARTS - 1) / TENSOR__MOST_PARTS;
+    if (chunk < TENSOR__CHUNK) { chunk = TENSOR__CHUNK; }
+    return chunk;
+}
+
 TENSOR__FN TENSOR__NOINLINE void tensor__reduce_parts(tensor__reduce_t *r) {
     tensor__acc_t part[TENSOR__PARTS_AT_ONCE * TENSOR__MOST_PARTS];
     r->part = part;
-    r->chunk = (r->reduced + TENSOR__MOST_PARTS - 1) / TENSOR__MOST_PARTS;
-    if (r->chunk < TENSOR__CHUNK) { r->chunk = TENSOR__CHUNK; }
+    r->chunk = tensor__chunk_of(r->reduced);
     r->chunks = (r->reduced + r->chunk - 1) / r->chunk;
     for (r->first = 0; r->first < r->kept; r->first += TENSOR__PARTS_AT_ONCE) {
         int64_t n = tensor__least(r->kept - r->first, TENSOR__PARTS_AT_ONCE);
@@ -16915,6 +19804,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__reduce_parts(tensor__reduce_t *r) {
     }
 }
 
+// With c->scratch, as a plan of a captured step calls it, it gives the reduction there and does nothing.
 TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c, void (*leaf)(const tensor__reduce_t *r, tensor__acc_t *a,
                                                                   const void *block, int64_t n)) {
     const tensor_arg_t *x = &c->arg[0];
@@ -16927,8 +19817,8 @@ TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c, void (*leaf)(const tensor__r
     r.dtype = x->dtype;
     r.size = tensor__sizes[x->dtype];
     r.isa = TENSOR__ISA(c->thread);
-    r.klass = tensor__class(x->dtype);
-    if (c->thread->ctx->reference && r.klass == TENSOR__C_F32) { r.klass = TENSOR__C_F64; }
+    r.compute_class = tensor__class(x->dtype);
+    if (c->thread->ctx->reference && r.compute_class == TENSOR__C_F32) { r.compute_class = TENSOR__C_F64; }
     r.kept = r.reduced = 1;
     for (int d = 0; d < x->ndim; d++) {
         if (c->p->reduce.mask >> d & 1) {
@@ -16945,9 +19835,14 @@ TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c, void (*leaf)(const tensor__r
         r.rs[0] = 1;
         r.nr = 1;
     }
+    if (c->scratch) {
+        *(tensor__reduce_t *)c->scratch = r;
+        return 0;
+    }
     int sums = r.id == TENSOR_OP_SUM || r.id == TENSOR_OP_MEAN;
-    if (sums && r.klass == TENSOR__C_F32 && x->dtype == TENSOR_F32 && r.y->dtype == TENSOR_F32 && r.nk == 1 &&
-        r.ks[0] == 1 && r.kept >= 8 && r.rs[r.nr - 1] != 1) {
+    int f32 = r.compute_class == TENSOR__C_F32 && x->dtype == TENSOR_F32 && r.y->dtype == TENSOR_F32;
+    int columns = r.nk == 1 && r.ks[0] == 1 && r.kept >= 8 && r.rs[r.nr - 1] != 1;
+    if (sums && f32 && columns) {
         int64_t tasks = (r.kept + TENSOR__BLOCK - 1) / TENSOR__BLOCK;
         if (r.kept * r.reduced < 2 * TENSOR__GRAIN) {
             for (int64_t t = 0; t < tasks; t++) { tensor__reduce_columns(&r, t, 0); }
@@ -16986,7 +19881,7 @@ TENSOR__X(PROD, prod) TENSOR__X(SUM, sum)
 // Front of all REDUCE rows: mask of dims to reduce.
 TENSOR__FN tensor_t *tensor__reduce(const tensor__row_t *row, tensor_t *x, uint32_t mask, int keepdim) {
     TENSOR__BEGIN(o, row, x)
-    TENSOR__AUTOCAST(TENSOR__CASTING(o.th), o.row->cast, tensor__reduce(row, cast_[0], mask, keepdim), x)
+    x = o.in[0];
     int id = row->id;
     int64_t dims[TENSOR_MAX_DIMS], reduced = 1;
     int ndim = 0, dtype = x->dtype;
@@ -17055,6 +19950,16 @@ TENSOR__FN tensor_t *tensor__sum_to(tensor_t *g, const int64_t *dims, int ndim) 
     return (tensor_reshape_n)(s, dims, ndim);
 }
 
+TENSOR_API tensor_t *(tensor_sum_to_size_n)(tensor_t *x, const int64_t *dims, int ndim) {
+    TENSOR__MARK1(x)
+    if (!tensor__dims_given("sum_to_size", dims, ndim)) { return TENSOR__POISON; }
+    int lead = x->ndim - ndim, fits = ndim >= 0 && lead >= 0;
+    for (int d = 0; fits && d < ndim; d++) { fits = dims[d] == 1 || dims[d] == x->dims[lead + d]; }
+    TENSOR__REFUSE(!fits, SHAPE, "sum_to_size: %n does not broadcast to x %t", dims,
+                   ndim < 0 || ndim > TENSOR_MAX_DIMS ? 0 : ndim, x);
+    TENSOR__RETURN(tensor__sum_to(x, dims, ndim));
+}
+
 // The shape that a reduction had with keepdim: reshapes t, of the reduced shape, back to it.
 TENSOR__FN tensor_t *tensor__kept(const tensor__grad_t *g, tensor_t *t) {
     const tensor__meta_t *x = &g->node->in[0];
@@ -17099,105 +20004,153 @@ typedef struct tensor__rowcall_t {
     tensor_call_t *c;
     int64_t rows, n, per;
     const tensor__isa_t *isa;
-    int klass, fast;
+    int compute_class, fast;
 } tensor__rowcall_t;
+
+// softmax, log_softmax and logsumexp of a row; the last gives one number.
+TENSOR__INLINE void tensor__f64_softmax(const int id, const double *x, double *y, int64_t n) {
+    double m = -(double)INFINITY, s = 0;
+    for (int64_t i = 0; i < n; i++) { m = tensor__max_f64(m, x[i]); }
+    for (int64_t i = 0; i < n; i++) { s += exp(x[i] - m); }
+    if (id == TENSOR_OP_LOGSUMEXP) {
+        int flat = m == (double)INFINITY || m == -(double)INFINITY;
+        y[0] = flat ? m : m + log(s);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = id == TENSOR_OP_SOFTMAX ? exp(x[i] - m) / s : x[i] - m - log(s);
+    }
+}
+
+TENSOR__INLINE void tensor__f64_softmax_backward(const double *g, const double *y, double *dx, int64_t n) {
+    double s = 0;
+    for (int64_t i = 0; i < n; i++) { s += g[i] * y[i]; }
+    for (int64_t i = 0; i < n; i++) { dx[i] = y[i] * (g[i] - s); }
+}
+
+TENSOR__INLINE void tensor__f64_log_softmax_backward(const double *g, const double *y, double *dx,
+                                                     int64_t n) {
+    double s = 0;
+    for (int64_t i = 0; i < n; i++) { s += g[i]; }
+    for (int64_t i = 0; i < n; i++) { dx[i] = g[i] - exp(y[i]) * s; }
+}
+
+TENSOR__INLINE void tensor__f64_cumsum(const double *x, double *y, int64_t n, int reverse) {
+    double s = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t k = reverse ? n - 1 - i : i;
+        y[k] = s += x[k];
+    }
+}
+
+TENSOR__INLINE void tensor__f64_cumprod(const double *x, double *y, int64_t n) {
+    double s = 1;
+    for (int64_t i = 0; i < n; i++) { y[i] = s *= x[i]; }
+}
+
+TENSOR__INLINE void tensor__f64_linear_scan(const double *x, const double *a, double *y, int64_t n,
+                                            int reverse) {
+    double s = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t k = reverse ? n - 1 - i : i;
+        y[k] = s = i ? x[k] + a[k] * s : x[k];
+    }
+}
+
+TENSOR__INLINE void tensor__f64_logcumsumexp(const double *x, double *y, int64_t n) {
+    double sum = -(double)INFINITY;
+    for (int64_t i = 0; i < n; i++) {           // equal infinities have no difference
+        double hi = sum, lo = x[i];
+        if (x[i] > sum) {
+            hi = x[i];
+            lo = sum;
+        }
+        y[i] = sum = hi == lo && hi - lo != 0 ? hi : hi + log1p(exp(lo - hi));
+    }
+}
+
+// The product of all others, from both sides: exact with zeros, no division.
+TENSOR__INLINE void tensor__f64_prod_others(const double *x, double *y, int64_t n) {
+    double s = 1;
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = s;
+        s *= x[i];
+    }
+    s = 1;
+    for (int64_t i = n - 1; i >= 0; i--) {
+        y[i] *= s;
+        s *= x[i];
+    }
+}
+
+TENSOR__INLINE double tensor__f64_var(const double *x, int64_t n, double correction) {
+    double s = 0;
+    for (int64_t i = 0; i < n; i++) { s += x[i]; }
+    double mean = s / (double)n;
+    s = 0;
+    for (int64_t i = 0; i < n; i++) { s += (x[i] - mean) * (x[i] - mean); }
+    return s / tensor__max_f64((double)n - correction, 0);
+}
+
+TENSOR__INLINE double tensor__f64_norm(const double *x, int64_t n) {
+    double m = 0, s = 0;
+    for (int64_t i = 0; i < n; i++) { m = tensor__max_f64(m, fabs(x[i])); }
+    if (m == 0 || tensor__isnan_f64(m) || m == (double)INFINITY) { return m; }
+    for (int64_t i = 0; i < n; i++) { s += (x[i] / m) * (x[i] / m); }
+    return m * sqrt(s);
+}
+
+// The place of the largest x (sign 1) or of the smallest (sign -1); that of the first NaN if there is one.
+TENSOR__INLINE int64_t tensor__f64_arg(const double *x, int64_t n, double sign) {
+    int64_t k = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (tensor__isnan_f64(x[i])) { return i; }
+        if (i == 0 || x[i] * sign > x[k] * sign) { k = i; }
+    }
+    return k;
+}
 
 // One row in double: the reference, and all dtypes except f32.
 TENSOR__INLINE void tensor__row_f64(const int id, const tensor__rowcall_t *r, const double *x,
                                     const double *x2, double *y, int64_t n) {
-    double m = -(double)INFINITY, s = 0;
+    const tensor_params_t *p = r->c->p;         // NULL for rows without
     switch (id) {
     case TENSOR_OP_SOFTMAX: case TENSOR_OP_LOG_SOFTMAX: case TENSOR_OP_LOGSUMEXP:
-        {
-            for (int64_t i = 0; i < n; i++) { m = tensor__max_f64(m, x[i]); }
-            int flat = id == TENSOR_OP_LOGSUMEXP && (m == (double)INFINITY || m == -(double)INFINITY);
-            for (int64_t i = 0; i < n; i++) { s += exp(x[i] - m); }
-            if (id == TENSOR_OP_LOGSUMEXP) {
-                y[0] = flat ? m : m + log(s);
-                break;
-            }
-            for (int64_t i = 0; i < n; i++) {
-                y[i] = id == TENSOR_OP_SOFTMAX ? exp(x[i] - m) / s : x[i] - m - log(s);
-            }
-            break;
-        }
+        tensor__f64_softmax(id, x, y, n);
+        break;
     case TENSOR_OP_SOFTMAX_BACKWARD:
-        for (int64_t i = 0; i < n; i++) { s += x[i] * x2[i]; }
-        for (int64_t i = 0; i < n; i++) { y[i] = x2[i] * (x[i] - s); }
+        tensor__f64_softmax_backward(x, x2, y, n);
         break;
     case TENSOR_OP_LOG_SOFTMAX_BACKWARD:
-        for (int64_t i = 0; i < n; i++) { s += x[i]; }
-        for (int64_t i = 0; i < n; i++) { y[i] = x[i] - exp(x2[i]) * s; }
+        tensor__f64_log_softmax_backward(x, x2, y, n);
         break;
     case TENSOR_OP_CUMSUM:
-        for (int64_t i = 0; i < n; i++) {
-            int64_t k = r->c->p->rows.reverse ? n - 1 - i : i;
-            y[k] = s += x[k];
-        }
+        tensor__f64_cumsum(x, y, n, p->rows.reverse != 0);
         break;
     case TENSOR_OP_CUMPROD:
-        s = 1;
-        for (int64_t i = 0; i < n; i++) { y[i] = s *= x[i]; }
+        tensor__f64_cumprod(x, y, n);
         break;
     case TENSOR_OP_LINEAR_SCAN:
-        for (int64_t i = 0; i < n; i++) {
-            int64_t k = r->c->p->rows.reverse ? n - 1 - i : i;
-            y[k] = s = i ? x[k] + x2[k] * s : x[k];
-        }
+        tensor__f64_linear_scan(x, x2, y, n, p->rows.reverse != 0);
         break;
-    case TENSOR_OP_LOGCUMSUMEXP:        // m is the sum so far; equal infinities have no difference
-        for (int64_t i = 0; i < n; i++) {
-            double hi = m, lo = x[i];
-            if (x[i] > m) {
-                hi = x[i];
-                lo = m;
-            }
-            y[i] = m = hi == lo && hi - lo != 0 ? hi : hi + log1p(exp(lo - hi));
-        }
+    case TENSOR_OP_LOGCUMSUMEXP:
+        tensor__f64_logcumsumexp(x, y, n);
         break;
-    case TENSOR_OP_PROD_OTHERS:         // from both sides; exact with zeros, no division
-        s = 1;
-        for (int64_t i = 0; i < n; i++) {
-            y[i] = s;
-            s *= x[i];
-        }
-        s = 1;
-        for (int64_t i = n - 1; i >= 0; i--) {
-            y[i] *= s;
-            s *= x[i];
-        }
+    case TENSOR_OP_PROD_OTHERS:
+        tensor__f64_prod_others(x, y, n);
         break;
     case TENSOR_OP_VAR:
-        for (int64_t i = 0; i < n; i++) { s += x[i]; }
-        m = s / (double)n;
-        s = 0;
-        for (int64_t i = 0; i < n; i++) { s += (x[i] - m) * (x[i] - m); }
-        y[0] = s / tensor__max_f64((double)n - r->c->p->rows.correction, 0);
+        y[0] = tensor__f64_var(x, n, p->rows.correction);
         break;
     case TENSOR_OP_NORM:
-        m = 0;
-        for (int64_t i = 0; i < n; i++) { m = tensor__max_f64(m, fabs(x[i])); }
-        if (m == 0 || tensor__isnan_f64(m) || m == (double)INFINITY) {
-            y[0] = m;
-            break;
-        }
-        for (int64_t i = 0; i < n; i++) { s += (x[i] / m) * (x[i] / m); }
-        y[0] = m * sqrt(s);
+        y[0] = tensor__f64_norm(x, n);
         break;
-    case TENSOR_OP_ARGMAX: case TENSOR_OP_ARGMIN:
-        {
-            int64_t k = 0;
-            double sign = id == TENSOR_OP_ARGMAX ? 1 : -1;
-            for (int64_t i = 0; i < n; i++) {
-                if (tensor__isnan_f64(x[i])) {
-                    k = i;
-                    break;
-                }
-                if (i == 0 || x[i] * sign > x[k] * sign) { k = i; }
-            }
-            y[0] = (double)k;
-            break;
-        }
+    case TENSOR_OP_ARGMAX:
+        y[0] = (double)tensor__f64_arg(x, n, 1);
+        break;
+    case TENSOR_OP_ARGMIN:
+        y[0] = (double)tensor__f64_arg(x, n, -1);
+        break;
     default: break;
     }
 }
@@ -17249,7 +20202,7 @@ TENSOR__INLINE void tensor__row_task(const int id, void *arg, int64_t task, int 
     const tensor_arg_t *x = &c->arg[0], *x2 = c->nin > 1 ? &c->arg[1] : NULL;
     tensor_arg_t *y = &c->arg[c->nin];
     int64_t n = r->n, m = r->rows ? y->numel / r->rows : 0, end = tensor__least((task + 1) * r->per, r->rows);
-    int xs = tensor__sizes[x->dtype], ys = tensor__sizes[y->dtype], cs = tensor__class_size[r->klass];
+    int xs = tensor__sizes[x->dtype], ys = tensor__sizes[y->dtype], cs = tensor__class_size[r->compute_class];
     char *work = (char *)c->scratch;        // NULL: a kernel of f32 that needs none
     if (work) { work += (size_t)worker * 3 * (size_t)(n + 8) * 8; }
     for (int64_t k = task * r->per; k < end; k++) {
@@ -17287,15 +20240,15 @@ TENSOR__INLINE void tensor__row_task(const int id, void *arg, int64_t task, int 
             continue;
         }
         char *bx = work, *bx2 = work + (n + 8) * cs, *by = work + 2 * (n + 8) * cs;
-        tensor__load_run(bx, r->klass, a, x->dtype, 1, n);
-        if (b) { tensor__load_run(bx2, r->klass, b, x2->dtype, 1, n); }
-        if (r->klass == TENSOR__C_I64 && tensor__row_is_integral(id)) {
+        tensor__load_run(bx, r->compute_class, a, x->dtype, 1, n);
+        if (b) { tensor__load_run(bx2, r->compute_class, b, x2->dtype, 1, n); }
+        if (r->compute_class == TENSOR__C_I64 && tensor__row_is_integral(id)) {
             tensor__row_i64(id, r, (const int64_t *)(void *)bx, (int64_t *)(void *)by, n);
         } else {
             tensor__row_f64(id, r, (const double *)(void *)bx, (const double *)(void *)bx2,
                             (double *)(void *)by, n);
         }
-        tensor__store_run(to, y->dtype, 1, by, r->klass, m);
+        tensor__store_run(to, y->dtype, 1, by, r->compute_class, m);
     }
 }
 
@@ -17313,7 +20266,7 @@ TENSOR__FN int tensor__cpu_rows(tensor_call_t *c, tensor__task_fn each) {
     r.n = x->ndim ? TENSOR__WIDE(x) : 1;
     r.rows = r.n ? x->numel / r.n : c->arg[c->nin].numel;
     r.isa = TENSOR__ISA(c->thread);
-    r.klass = tensor__is_float(x->dtype) ? TENSOR__C_F64 : TENSOR__C_I64;
+    r.compute_class = tensor__is_float(x->dtype) ? TENSOR__C_F64 : TENSOR__C_I64;
     r.fast = r.n > 0 && tensor__rows_are_fast(c);
     if (r.rows == 0) { return 0; }
     r.per = r.n ? (TENSOR__GRAIN / 4 + r.n - 1) / r.n : r.rows;
@@ -17348,12 +20301,13 @@ TENSOR__FN tensor_t *tensor__rows_op(const tensor__row_t *row, tensor_t *x, int6
                                      int keepdim, int dtype, int reverse, double correction) {
     TENSOR__MARK
     TENSOR__BEGIN(o, row, x)
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), o.row->cast,
-                     tensor__rows_op(row, cast_[0], dim, drop, keepdim, dtype, reverse, correction), x)
+    x = o.in[0];
     if (dtype < 0 && !tensor__needs_float(o.row->name, x)) { return TENSOR__POISON; }
     TENSOR__DIM(d, o.row->name, dim, x)
     int last = x->ndim - 1, moved = x->ndim > 1 && d != last;
-    tensor_t *m = tensor_contiguous(moved ? tensor_movedim(x, d, last) : x);
+    tensor_t *m = moved ? tensor_movedim(x, d, last) : x;
+    if (m == TENSOR__POISON) { TENSOR__RETURN(m); }
+    if (!(m->flags & TENSOR__CONTIGUOUS)) { m = tensor_contiguous(m); }
     if (m == TENSOR__POISON) { TENSOR__RETURN(m); }
     if (!m->ndim) {
         int64_t one = 1;
@@ -17363,7 +20317,8 @@ TENSOR__FN tensor_t *tensor__rows_op(const tensor__row_t *row, tensor_t *x, int6
     o.args[0] = m;
     o.p = &o.params;
     o.params.rows.reverse = reverse;
-    o.params.rows.correction = correction;
+    // Of no elements the divisor is 0 at most: their variance is NaN.
+    o.params.rows.correction = m->dims[m->ndim - 1] ? correction : 0;
     if (dtype < 0) { dtype = m->dtype; }
     tensor__result(&o, dtype, m->dims, drop ? m->ndim - 1 : m->ndim);
     tensor_t *y = tensor__finish(&o);
@@ -17451,20 +20406,52 @@ TENSOR__FN tensor_t *tensor__arg_op(const tensor__row_t *row, tensor_t *x, int64
     return tensor__rows_op(row, x, dim, 1, keepdim, TENSOR_I64, 0, 0);
 }
 
+// Over all elements, which are one row.
+TENSOR__FN tensor_t *tensor__arg_all(const tensor__row_t *row, tensor_t *x,
+                                     int (*direct)(tensor__op_t *o)) {
+    TENSOR__BEGIN_HERE(o, row, x)               // the class of these rows is AS_IS
+    TENSOR__REFUSE(!x->numel, SHAPE, "%s: x %t has no element to choose from", row->name, x);
+    if (!(x->flags & TENSOR__CONTIGUOUS)) {
+        if (!tensor__put_input(&o, 0, tensor_contiguous(x))) { return tensor__abandon(&o); }
+    }
+    if (x->ndim != 1) {
+        if (!tensor__put_input(&o, 0, tensor__one_row(o.in[0]))) { return tensor__abandon(&o); }
+    }
+    o.direct = direct;
+    o.p = &o.params;
+    o.params.rows.reverse = 0;
+    o.params.rows.correction = 0;
+    tensor__result(&o, TENSOR_I64, tensor__no_dims, 0);
+    return tensor__finish(&o);
+}
+
 TENSOR__FRONT(argmax_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__arg_op(TENSOR__ROW(ARGMAX), x, dim, keepdim))
 TENSOR__FRONT(argmin_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__arg_op(TENSOR__ROW(ARGMIN), x, dim, keepdim))
-#define TENSOR__X(ID, name)                                                                                  \
+// Whether input 0, contiguous, is f32 on the host and no recorder wants to hear of the call.
+TENSOR__INLINE int tensor__arg_small(const tensor__op_t *o) {
+    return o->th->ctx->plain && !o->th->recorder && TENSOR__HOST_F32(o->in[0]);
+}
+
+#define TENSOR__X(ID, name, leaf)                                                                            \
+    TENSOR__FN int tensor__##name##_direct(tensor__op_t *o) {                                                \
+        if (!tensor__arg_small(o)) { return 0; }                                                             \
+        const tensor__isa_t *isa = o->th->ctx->plain;                                                        \
+        const float *x = tensor__floats_of(o->in[0]);                                                        \
+        int64_t n = o->in[0]->numel;                                                                         \
+        int64_t at = TENSOR__DO(isa, find)(x, n, TENSOR__DO(isa, leaf)(x, n));                               \
+        *(int64_t *)tensor__ptr(o->out[0]) = at;                                                             \
+        return 1;                                                                                            \
+    }                                                                                                        \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) {                                                      \
-        TENSOR__MARK                                                                                         \
-        TENSOR__RETURN((tensor_##name##_dim)(tensor__flat(x), 0, 0));                                        \
+        return tensor__arg_all(tensor__row_##ID(), x, tensor__##name##_direct);                              \
     }
-TENSOR__X(ARGMAX, argmax) TENSOR__X(ARGMIN, argmin)
+TENSOR__X(ARGMAX, argmax, leaf_max) TENSOR__X(ARGMIN, argmin, leaf_min)
 #undef TENSOR__X
 
-TENSOR__MADE(var, (tensor_t *x, double correction), (tensor_var_dim)(tensor__flat(x), 0, correction, 0))
-TENSOR__MADE(norm, (tensor_t *x), (tensor_norm_dim)(tensor__flat(x), 0, 0))
+TENSOR__MADE(var, (tensor_t *x, double correction), (tensor_var_dim)(tensor__one_row(x), 0, correction, 0))
+TENSOR__MADE(norm, (tensor_t *x), (tensor_norm_dim)(tensor__one_row(x), 0, 0))
 
 TENSOR_API tensor_t *(tensor_std_dim)(tensor_t *x, int64_t dim, double correction, int keepdim) {
     TENSOR__MARK
@@ -17474,7 +20461,7 @@ TENSOR_API tensor_t *(tensor_std_dim)(tensor_t *x, int64_t dim, double correctio
     TENSOR__RETURN(tensor_masked_fill(tensor_sqrt(tensor_masked_fill(v, zero, 1)), zero, 0));
 }
 
-TENSOR__MADE(std, (tensor_t *x, double correction), (tensor_std_dim)(tensor__flat(x), 0, correction, 0))
+TENSOR__MADE(std, (tensor_t *x, double correction), (tensor_std_dim)(tensor__one_row(x), 0, correction, 0))
 
 // x at the indices `at` along dim, and these indices; drop: dim, of size 1, is removed. The value is
 // gathered, so its gradient goes to the chosen places alone.
@@ -17549,8 +20536,8 @@ TENSOR__FN void tensor__grad_var(tensor__grad_t *g) {
 
 TENSOR__FN void tensor__grad_norm(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0), *y = tensor_unsqueeze(tensor__grad_out(g, 0), -1);
-    tensor_t *zero = tensor_eq_scalar(y, 0);        // the gradient of a zero vector is 0
-    tensor_t *d = tensor_div(x, tensor_masked_fill(y, zero, 1));
+    tensor_t *zero = tensor_eq_scalar(y, 0);        // a zero vector's gradient is 0, and so are those of that
+    tensor_t *d = tensor_div(x, tensor_masked_fill(y, zero, (double)INFINITY));
     g->gx[0] = tensor_mul(tensor_unsqueeze(g->gy[0], -1), d);
 }
 
@@ -17558,8 +20545,9 @@ TENSOR__FN void tensor__grad_norm(tensor__grad_t *g) {
 // >>impl-statistics                                MARK: statistics over several dims
 //
 // Made of reductions and rows: several dims are joined to one row first; ops with two results return both.
-// Their gradients are those of the ops they are made of, except for scans, which have their own. Distances,
-// covariance and trapezoids are here too. Rejected: kernels of their own (programs do not wait for these).
+// Their gradients are those of the ops they are made of, except for scans, which have their own. Norms of
+// vectors, distances, covariance and trapezoids are here too. Rejected: kernels of their own (programs do not
+// wait for these).
 // ------------------------------------------------------------------------------
 
 TENSOR__COLD
@@ -17630,14 +20618,17 @@ TENSOR__FN tensor_t *tensor__norm_2(tensor_t *x, const int64_t *dims, int n, int
 }
 #undef TENSOR__FOLDED
 
-TENSOR_API tensor_t *(tensor_norm_p_dims)(tensor_t *x, double p, const int64_t *dims, int n, int keepdim) {
-    TENSOR__MARK
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__ROW(NORM)->cast,
-                     (tensor_norm_p_dims)(cast_[0], p, dims, n, keepdim), x)
-    if (!tensor__live(x) || !tensor__needs_float("norm", x) || p == 2) {
-        TENSOR__RETURN(tensor__live(x) && !tensor__is_float(x->dtype) ? TENSOR__POISON :
-                       tensor__norm_2(x, dims, n, keepdim));
+TENSOR__FN tensor_t *tensor__norm_p(tensor_t *x, double p, const int64_t *dims, int n, int keepdim) {
+    if (!tensor__live(x)) { return tensor__norm_2(x, dims, n, keepdim); }
+    if (!tensor__needs_float("norm", x)) { return TENSOR__POISON; }
+    if (p == 2) { return tensor__norm_2(x, dims, n, keepdim); }
+    uint32_t mask = 0;
+    if (p < 0 && !tensor__mask("norm", x, dims, n, &mask)) { return TENSOR__POISON; }
+    for (int d = 0; d < x->ndim; d++) {
+        TENSOR__REFUSE((mask >> d & 1) && x->dims[d] == 0, SHAPE,
+                       "norm: x %t has no element to choose from for p %g", x, p);
     }
+
     int half = x->dtype != TENSOR_F32 && x->dtype != TENSOR_F64;
     tensor_t *w = half ? tensor_to(x, TENSOR_F32) : x, *y;
     if (p == 0) {
@@ -17648,28 +20639,78 @@ TENSOR_API tensor_t *(tensor_norm_p_dims)(tensor_t *x, double p, const int64_t *
     } else if (p == (double)INFINITY || p == -(double)INFINITY) {
         y = (p > 0 ? tensor_amax_dims : tensor_amin_dims)(tensor_abs(w), dims, n, keepdim);
     } else {        // where x or the sum is 0 the power has no slope: gradient 0
+        double at_zero = p > 0 ? 0 : (double)INFINITY;
         tensor_t *none = tensor_eq_scalar(w, 0);
-        y = tensor_masked_fill(tensor_pow_scalar(tensor_abs(tensor_masked_fill(w, none, 1)), p), none,
-                               p > 0 ? 0 : (double)INFINITY);
+        y = tensor_masked_fill(w, none, 1);
+        y = tensor_masked_fill(tensor_pow_scalar(tensor_abs(y), p), none, at_zero);
         y = tensor_sum_dims(y, dims, n, keepdim);
         none = tensor_eq_scalar(y, 0);
-        y = tensor_masked_fill(tensor_pow_scalar(tensor_masked_fill(y, none, 1), 1 / p), none,
-                               p > 0 ? 0 : (double)INFINITY);
+        y = tensor_masked_fill(y, none, 1);
+        y = tensor_masked_fill(tensor_pow_scalar(y, 1 / p), none, at_zero);
     }
-    TENSOR__RETURN(half ? tensor_to(y, x->dtype) : y);
+    return half ? tensor_to(y, x->dtype) : y;
+}
+
+TENSOR_API tensor_t *(tensor_norm_p_dims)(tensor_t *x, double p, const int64_t *dims, int n, int keepdim) {
+    TENSOR__MARK
+    TENSOR__OPEN_AS(TENSOR__ROW(NORM)->cast, &x, 1)
+    TENSOR__RETURN_AS(tensor__norm_p(x, p, dims, n, keepdim));
 }
 
 TENSOR__MADE(norm_p, (tensor_t *x, double p), (tensor_norm_p_dims)(x, p, NULL, 0, 0))
+
+TENSOR__FN tensor_t *tensor__vector_norm_of(const char *op, tensor_t *x, double ord, const int64_t *dims,
+                                            int n, int keepdim) {
+    if (!TENSOR__USABLE(op, "x", x) || !tensor__needs_float(op, x) ||
+        !tensor__dims_given(op, dims, n)) {
+        return TENSOR__POISON;
+    }
+    tensor_shape_t kept;
+    tensor_t *y = tensor__gathered(op, x, dims, n, keepdim, &kept);
+    if (y == TENSOR__POISON) { return y; }
+    TENSOR__REFUSE(ord < 0 && !TENSOR__WIDE(y), SHAPE, "%s: x %t has no element to choose from for norm %g",
+                   op, x, ord);
+    if (ord != 2) { y = tensor_to(y, x->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32); }  // rounded once
+    if (ord == 2) {
+        y = tensor_norm_dim(y, -1, 0);
+    } else if (ord == 0) {
+        tensor_t *count = tensor_to(tensor_sum_dim(tensor_ne_scalar(y, 0), -1, 0), y->dtype);
+        y = tensor__constant_of(count, y);
+    } else if (ord == (double)INFINITY) {
+        y = tensor_amax_dim(tensor_abs(y), -1, 0);
+    } else if (ord == -(double)INFINITY) {
+        y = tensor_amin_dim(tensor_abs(y), -1, 0);
+    } else if (ord == 1) {
+        y = tensor_sum_dim(tensor_abs(y), -1, 0);
+    } else {                            // the gradient at a zero norm is 0, not 0 * inf
+        y = tensor_sum_dim(tensor_pow_scalar(tensor_abs(y), ord), -1, 0);
+        tensor_t *zero = tensor_eq_scalar(y, 0);
+        y = tensor_pow_scalar(tensor_masked_fill(y, zero, 1), 1 / ord);
+        y = tensor_masked_fill(y, zero, ord < 0 ? (double)INFINITY : 0);
+    }
+    return tensor_reshape_n(tensor_to(y, x->dtype), kept.dims, kept.ndim);
+}
+
+TENSOR__FN tensor_t *tensor__vector_norm(const char *op, tensor_t *x, double ord, const int64_t *dims, int n,
+                                         int keepdim) {
+    TENSOR__MARK
+    TENSOR__OPEN_AS(TENSOR__ROW(NORM)->cast, &x, 1)
+    TENSOR__RETURN_AS(tensor__vector_norm_of(op, x, ord, dims, n, keepdim));
+}
+
+TENSOR__FRONT(linalg_vector_norm, (tensor_t *x, double ord, const int64_t *dims, int n, int keepdim),
+    tensor__named(tensor__self(), tensor__vector_norm("linalg_vector_norm", x, ord, dims, n, keepdim),
+                  __func__))
+
 TENSOR__MADE(count_nonzero_dims, (tensor_t *x, const int64_t *dims, int n),
     tensor_sum_dims(tensor_ne_scalar(x, 0), dims, n, 0))
 TENSOR__MADE(count_nonzero, (tensor_t *x), tensor_sum(tensor_ne_scalar(x, 0)))
 
 TENSOR_API tensor_t *(tensor_nansum_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
     TENSOR__MARK
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_nansum,
-                     (tensor_nansum_dims)(cast_[0], dims, n, keepdim), x)
-    int has = tensor__live(x) && tensor__is_float(x->dtype);
-    TENSOR__RETURN(tensor_sum_dims(has ? tensor_masked_fill(x, tensor_isnan(x), 0) : x, dims, n, keepdim));
+    TENSOR__OPEN_AS(TENSOR__CAST_nansum, &x, 1)
+    if (tensor__live(x) && tensor__is_float(x->dtype)) { x = tensor_masked_fill(x, tensor_isnan(x), 0); }
+    TENSOR__RETURN_AS(tensor_sum_dims(x, dims, n, keepdim));
 }
 
 TENSOR__MADE(nansum, (tensor_t *x), (tensor_nansum_dims)(x, NULL, 0, 0))
@@ -17809,36 +20850,96 @@ TENSOR__MADE(trapezoid, (tensor_t *y, tensor_t *x, double dx, int64_t dim),
 TENSOR__MADE(cumulative_trapezoid, (tensor_t *y, tensor_t *x, double dx, int64_t dim),
     tensor_cumsum(tensor__trapezoids(y, x, dx, dim), dim))
 
-TENSOR_API tensor_t *(tensor_dist)(tensor_t *a, tensor_t *b, double p) {
-    TENSOR__MARK
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_dist, (tensor_dist)(cast_[0], cast_[1], p), a, b)
-    TENSOR__RETURN((tensor_norm_p)(tensor_sub(a, b), p));
+// The slope at an end of the line through three samples: `at` is the interval at the end, `next` the one
+// beside it. slope: of each interval; width: of each, NULL = all are equal.
+TENSOR__FN tensor_t *tensor__edge_slope(tensor_t *slope, tensor_t *width, int d, int64_t at, int64_t next) {
+    tensor_t *s = tensor_narrow(slope, d, at, 1), *change = tensor_sub(s, tensor_narrow(slope, d, next, 1));
+    if (!width) { return tensor_add(s, tensor_mul_scalar(change, 0.5)); }
+    tensor_t *w = tensor_narrow(width, d, at, 1);
+    return tensor_add(s, tensor_mul(change, tensor_div(w, tensor_add(w, tensor_narrow(width, d, next, 1)))));
 }
 
-TENSOR_API tensor_t *(tensor_cdist)(tensor_t *a, tensor_t *b, double p) {
-    TENSOR__MARK2(a, b)
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_cdist, (tensor_cdist)(cast_[0], cast_[1], p), a, b)
-    TENSOR__REFUSE(a->ndim < 2 || b->ndim < 2 || TENSOR__WIDE(a) != TENSOR__WIDE(b) || !(p >= 0), SHAPE,
-                   "cdist: a %t and b %t must be [..., M, K] and [..., N, K], p >= 0 (got %g)", a, b, p);
+TENSOR_API tensor_t *(tensor_gradient)(tensor_t *x, tensor_t *coordinates, double spacing, int64_t dim,
+                                       int edge_order) {
+    TENSOR__MARK1(x)
+    if (coordinates) { TENSOR__TAKES(coordinates) }
+    TENSOR__DIM(d, "gradient", dim, x)
+    int64_t n = x->ndim ? x->dims[d] : 1, along[TENSOR_MAX_DIMS];
+    TENSOR__REFUSE((edge_order != 1 && edge_order != 2) || n <= edge_order, SHAPE,
+                   "gradient: edge_order %i must be 1 or 2 and below the %d samples of dim %i of x %t",
+                   edge_order, n, d, x);
+    TENSOR__REFUSE(coordinates && (coordinates->ndim != 1 || coordinates->numel != n), SHAPE,
+                   "gradient: coordinates %t must be [%d], a place for each sample of dim %i of x %t",
+                   coordinates, n, d, x);
+    if (!tensor__is_float(x->dtype)) { x = tensor_to(x, (int)tensor_get_default_dtype()); }
+    for (int i = 0; i < x->ndim; i++) { along[i] = i == d ? n - 1 : 1; }
+    tensor_t *width = coordinates ? tensor_reshape_n(tensor_diff(coordinates, 1, 0), along, x->ndim) : NULL;
+    tensor_t *rise = tensor_diff(x, 1, d);
+    tensor_t *slope = width ? tensor_div(rise, width) : tensor_div_scalar(rise, spacing), *middle;
+    if (width) {                        // each slope weighs as much as the other's interval is wide
+        tensor_t *before = tensor_narrow(width, d, 0, n - 2), *behind = tensor_narrow(width, d, 1, n - 2);
+        middle = tensor_mul(tensor_narrow(slope, d, 0, n - 2), behind);
+        middle = tensor_add(middle, tensor_mul(tensor_narrow(slope, d, 1, n - 2), before));
+        middle = tensor_div(middle, tensor_add(before, behind));
+    } else {
+        middle = tensor_sub(tensor_narrow(x, d, 2, n - 2), tensor_narrow(x, d, 0, n - 2));
+        middle = tensor_div_scalar(middle, 2 * spacing);
+    }
+    tensor_t *parts[3] = {tensor_narrow(slope, d, 0, 1), middle, tensor_narrow(slope, d, n - 2, 1)};
+    if (edge_order == 2) {
+        parts[0] = tensor__edge_slope(slope, width, d, 0, 1);
+        parts[2] = tensor__edge_slope(slope, width, d, n - 2, n - 3);
+    }
+    TENSOR__RETURN(tensor_cat_n(parts, 3, d));
+}
+
+TENSOR_API tensor_t *(tensor_dist)(tensor_t *a, tensor_t *b, double p) {
+    TENSOR__MARK
+    tensor_t *in[2] = {a, b};
+    TENSOR__OPEN_AS(TENSOR__CAST_dist, in, 2)
+    TENSOR__RETURN_AS((tensor_norm_p)(tensor_sub(in[0], in[1]), p));
+}
+
+TENSOR__FN tensor_t *tensor__cdist(tensor_t *a, tensor_t *b, double p) {
     const int64_t k = -1;
     if (p == 2 && (TENSOR__HIGH(a) > 25 || TENSOR__HIGH(b) > 25)) {
         tensor_t *aa = tensor_sum_dim(tensor_square(a), -1, 1), *bb = tensor_sum_dim(tensor_square(b), -1, 1);
         tensor_t *d = tensor_sub(tensor_add(aa, tensor_mT(bb)),
                                  tensor_mul_scalar(tensor_matmul(a, tensor_mT(b)), 2));
         tensor_t *none = tensor_le_scalar(d, 0);        // distance 0 has gradient 0
-        TENSOR__RETURN(tensor_masked_fill(tensor_sqrt(tensor_masked_fill(d, none, 1)), none, 0));
+        return tensor_masked_fill(tensor_sqrt(tensor_masked_fill(d, none, 1)), none, 0);
     }
     if (p == (double)INFINITY && TENSOR__WIDE(a) == 0) { p = 1; }       // no coordinates: 0, not an error
-    TENSOR__RETURN(tensor_norm_p_dims(tensor_sub(tensor_unsqueeze(a, -2), tensor_unsqueeze(b, -3)), p, &k, 1,
-                                      0));
+    return tensor_norm_p_dims(tensor_sub(tensor_unsqueeze(a, -2), tensor_unsqueeze(b, -3)), p, &k, 1, 0);
+}
+
+TENSOR_API tensor_t *(tensor_cdist)(tensor_t *a, tensor_t *b, double p) {
+    TENSOR__MARK2(a, b)
+    TENSOR__REFUSE(a->ndim < 2 || b->ndim < 2 || TENSOR__WIDE(a) != TENSOR__WIDE(b) || !(p >= 0), SHAPE,
+                   "cdist: a %t and b %t must be [..., M, K] and [..., N, K], p >= 0 (got %g)", a, b, p);
+    tensor_t *in[2] = {a, b};
+    TENSOR__OPEN_AS(TENSOR__CAST_cdist, in, 2)
+    TENSOR__RETURN_AS(tensor__cdist(in[0], in[1], p));
+}
+
+TENSOR_API tensor_t *(tensor_pdist)(tensor_t *x, double p) {
+    TENSOR__MARK1(x)
+    TENSOR__REFUSE(x->ndim != 2 || !(p >= 0), SHAPE, "pdist: x %t must be [N, K] and p >= 0 (got %g)", x, p);
+    TENSOR__OPEN_AS(TENSOR__CAST_pdist, &x, 1)
+    tensor_t *at = tensor_to(tensor_triu_indices(x->dims[0], x->dims[0], 1), (int)tensor_device(x));
+    tensor_t *d = tensor_sub(tensor_index_select(x, 0, tensor_select(at, 0, 0)),
+                             tensor_index_select(x, 0, tensor_select(at, 0, 1)));
+    if (p == (double)INFINITY && x->dims[1] == 0) { p = 1; }
+    const int64_t k = -1;
+    TENSOR__RETURN_AS(tensor_norm_p_dims(d, p, &k, 1, 0));
 }
 
 TENSOR_API tensor_t *(tensor_renorm)(tensor_t *x, double p, int64_t dim, double maxnorm) {
     TENSOR__MARK1(x)
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_renorm, (tensor_renorm)(cast_[0], p, dim, maxnorm), x)
     TENSOR__DIM(d, "renorm", dim, x)
     TENSOR__REFUSE(x->ndim < 2 || !(p > 0) || !(maxnorm >= 0), SHAPE,
                    "renorm: x %t must have 2 dims, p be > 0 (got %g), maxnorm >= 0 (got %g)", x, p, maxnorm);
+    TENSOR__OPEN_AS(TENSOR__CAST_renorm, &x, 1)
     int64_t dims[TENSOR_MAX_DIMS];
     int n = 0;
     for (int i = 0; i < x->ndim; i++) {
@@ -17847,7 +20948,21 @@ TENSOR_API tensor_t *(tensor_renorm)(tensor_t *x, double p, int64_t dim, double 
     tensor_t *norm = tensor_norm_p_dims(x, p, dims, n, 1);
     tensor_t *low = tensor_logical_not(tensor_gt_scalar(norm, maxnorm));        // or NaN
     tensor_t *scale = tensor_mul_scalar(tensor_reciprocal(tensor_add_scalar(norm, 1e-7)), maxnorm);
-    TENSOR__RETURN(tensor_mul(x, tensor_masked_fill(scale, low, 1)));
+    TENSOR__RETURN_AS(tensor_mul(x, tensor_masked_fill(scale, low, 1)));
+}
+
+// Weights of observations (of x's columns, a float tensor if `floats`) as x's dtype. NULL = refused, raised
+TENSOR__FN tensor_t *tensor__cov_weights(tensor_t *weights, const char *name, int floats, const tensor_t *x) {
+    if (!TENSOR__USABLE("cov", name, weights)) { return NULL; }
+    int fits = weights->ndim == 1 && weights->dims[0] == x->dims[1];
+    TENSOR__REFUSE_AS(NULL, !fits || tensor__is_float(weights->dtype) != floats, SHAPE,
+                      "cov: %s %t must be %s [%d], one for each observation", name, weights,
+                      floats ? "float" : "integer", x->dims[1]);
+    int64_t any;
+    tensor_t *negative = tensor_any(tensor_lt_scalar(weights, 0));
+    if (!tensor__host_i64(negative, TENSOR_HOST_READ, "cov", &any)) { return NULL; }
+    TENSOR__REFUSE_AS(NULL, any, INDEX, "cov: %s must not be negative", name);
+    return tensor_to(weights, x->dtype);
 }
 
 TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fweights, tensor_t *aweights) {
@@ -17866,18 +20981,8 @@ TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fwe
     }
     for (int i = 0; i < 2; i++) {
         if (!given[i]) { continue; }
-        const char *name = i ? "aweights" : "fweights";
-        const char *kind = i ? "float" : "integer";
-        if (!TENSOR__USABLE("cov", name, given[i])) { return TENSOR__POISON; }
-        TENSOR__REFUSE(given[i]->ndim != 1 || given[i]->dims[0] != x->dims[1] ||
-                       tensor__is_float(given[i]->dtype) != i, SHAPE,
-                       "cov: %s %t must be %s [%d], one for each observation", name, given[i], kind,
-                       x->dims[1]);
-        tensor_t *negative = tensor_any(tensor_lt_scalar(given[i], 0));
-        int64_t any;
-        if (!tensor__host_i64(negative, TENSOR_HOST_READ, "cov", &any)) { return TENSOR__POISON; }
-        TENSOR__REFUSE(any, INDEX, "cov: %s must not be negative", name);
-        tensor_t *v = tensor_to(given[i], x->dtype);
+        tensor_t *v = tensor__cov_weights(given[i], i ? "aweights" : "fweights", i, x);
+        if (!v) { return TENSOR__POISON; }
         w = w ? tensor_mul(w, v) : v;
     }
     tensor_t *total = w ? tensor_sum(w) : tensor_scalar((double)x->dims[1], (tensor_dtype_t)x->dtype),
@@ -17920,9 +21025,9 @@ TENSOR__FN int64_t tensor__batch_of(const tensor_arg_t *y) {
     return n;
 }
 
-// Describes the call as GEMM, batch offsets not filled yet.
-TENSOR__FN void tensor__matmul_describe(const tensor_call_t *c, tensor__matmul_t *m) {
-    const tensor_arg_t *a = &c->arg[0], *b = &c->arg[1], *y = &c->arg[2];
+// Describes the call as GEMM, batch offsets not filled yet; arg: those of tensor__matrices.
+TENSOR__FN void tensor__matmul_describe(const tensor_arg_t *arg, tensor__matmul_t *m) {
+    const tensor_arg_t *a = &arg[0], *b = &arg[1], *y = &arg[2];
     m->g.m = a->dims[a->ndim - 2];
     m->g.k = a->dims[a->ndim - 1];
     m->g.n = b->dims[b->ndim - 1];
@@ -17943,16 +21048,18 @@ TENSOR__FN void tensor__matmul_describe(const tensor_call_t *c, tensor__matmul_t
 
 TENSOR__FN uint64_t tensor__scratch_matmul(const tensor_call_t *c) {
     if (!c->arg[c->nin].numel) { return 0; }
+    tensor__matrices_t s;
     tensor__matmul_t m;
-    tensor__matmul_describe(c, &m);
+    tensor__matmul_describe(tensor__matrices(c->arg, &s), &m);
     return m.offset_bytes + tensor__product_scratch(&m.g, c->arg[0].dtype);
 }
 
 TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
-    const tensor_arg_t *a = &c->arg[0], *b = &c->arg[1], *y = &c->arg[2];
-    tensor__matmul_t m;
-    tensor__matmul_describe(c, &m);
+    tensor__matrices_t s;
+    const tensor_arg_t *arg = tensor__matrices(c->arg, &s), *a = &arg[0], *b = &arg[1], *y = &arg[2];
     if (y->numel == 0) { return 0; }
+    tensor__matmul_t m;
+    tensor__matmul_describe(arg, &m);
     if (m.offset_bytes) {
         int64_t *off = (int64_t *)c->scratch, n = m.g.batch;
         for (int64_t i = 0; i < n; i++) {
@@ -17977,58 +21084,102 @@ TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
     return 0;
 }
 
+// The product of two small matrices.
+TENSOR__FN int tensor__matmul_direct(tensor__op_t *o) {
+    const tensor_t *a = o->in[0], *b = o->in[1];
+    if (a->ndim != 2 || b->ndim != 2) { return 0; }
+    tensor__gemm_t g;
+    g.m = a->dims[0];
+    g.n = b->dims[1];
+    g.k = a->dims[1];
+    g.ars = a->strides[0];
+    g.acs = a->strides[1];
+    g.brs = b->strides[0];
+    g.bcs = b->strides[1];
+    g.crs = g.n;
+    g.aoff = g.boff = g.coff = NULL;
+    g.batch = 1;
+    g.scratch = NULL;
+    g.accumulate = 0;
+    return tensor__product_direct(o, &g, NULL);
+}
+
+// Whether the leading dims of x, more than one, are rows with one distance.
+TENSOR__FN int tensor__rows_even(const tensor_t *x) {
+    int64_t next = 0;
+    for (int d = x->ndim - 2, found = 0; d >= 0; d--) {
+        if (x->dims[d] == 1) { continue; }
+        if (found && x->strides[d] != next) { return 0; }
+        next = x->strides[d] * x->dims[d];
+        found = 1;
+    }
+    return 1;
+}
+
+// The batch dims of a product, of inputs of which one has more than 2 dims. -> how many; -1 = they do not
+// broadcast
+TENSOR__FN TENSOR__NOINLINE int tensor__matmul_batch(const tensor_t *a, const tensor_t *b, int64_t *dims) {
+    int ndim = 0;
+    int fits = a->ndim <= 2 || tensor__broadcast(dims, &ndim, a->dims, a->ndim - 2);
+    fits = fits && (b->ndim <= 2 || tensor__broadcast(dims, &ndim, b->dims, b->ndim - 2));
+    return fits ? ndim : -1;
+}
+
+// Checks the inputs and makes the result. 0 = raised
+TENSOR__FN int tensor__infer_matmul(tensor__op_t *o) {
+    tensor_t *a = o->in[0], *b = o->in[1];
+    TENSOR__REFUSE_AS(0, !a->ndim || !b->ndim, SHAPE,
+                      "matmul: a %t and b %t must have at least 1 dim; use mul for numbers", a, b);
+    TENSOR__REFUSE_AS(0, a->dtype != b->dtype, DTYPE,
+                      "matmul: a %t is %y and b %t is %y; convert one with tensor_to", a, a, b, b);
+    TENSOR__REFUSE_AS(0, a->dtype == TENSOR_BOOL, DTYPE, "matmul: a %t and b %t are bool", a, b);
+    int64_t ka = a->dims[a->ndim - 1], kb = b->dims[b->ndim > 1 ? b->ndim - 2 : 0];
+    TENSOR__REFUSE_AS(0, ka != kb, SHAPE, "matmul: a %t and b %t do not agree on K (%d vs %d)", a, b, ka, kb);
+    int64_t dims[TENSOR_MAX_DIMS];
+    int ndim = a->ndim > 2 || b->ndim > 2 ? tensor__matmul_batch(a, b, dims) : 0;
+    TENSOR__REFUSE_AS(0, ndim < 0, SHAPE, "matmul: the batch dims of a %t and b %t do not broadcast", a, b);
+    if (a->ndim > 1) { dims[ndim++] = TENSOR__HIGH(a); }
+    if (b->ndim > 1) { dims[ndim++] = TENSOR__WIDE(b); }
+    if (a->ndim > 2 && b->ndim <= 2 && a->numel && !tensor__rows_even(a)) {
+        if (!tensor__put_input(o, 0, tensor_contiguous(a))) { return 0; }
+    }
+    tensor__result(o, a->dtype, dims, ndim);
+    o->direct = tensor__matmul_direct;
+    return 1;
+}
+
 TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
-    TENSOR__MARK
     tensor__op_t o;
     tensor_t *const in[2] = {a, b};
-    if (!tensor__begin(&o, TENSOR__ROW(MATMUL), in, 2)) { return TENSOR__POISON; }
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), o.row->cast, (tensor_matmul)(cast_[0], cast_[1]), a, b)
-    if (!a->ndim || !b->ndim) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE,
-                            "matmul: a %t and b %t must have at least 1 dim; use mul for numbers", a, b);
-    }
-    if (a->dtype != b->dtype) {
-        return tensor__fail(o.th, TENSOR_ERR_DTYPE,
-                            "matmul: a %t is %y and b %t is %y; convert one with tensor_to", a, a, b, b);
-    }
-    if (a->dtype == TENSOR_BOOL) {
-        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "matmul: a %t and b %t are bool", a, b);
-    }
-    int64_t ka = a->dims[a->ndim - 1], kb = b->dims[b->ndim > 1 ? b->ndim - 2 : 0];
-    if (ka != kb) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "matmul: a %t and b %t do not agree on K (%d vs %d)", a,
-                            b, ka, kb);
-    }
-    if ((a->dtype == TENSOR_F16 || a->dtype == TENSOR_BF16) && !tensor__multiplies(a)) {
-        tensor_t *y = tensor_matmul(tensor_to(a, TENSOR_F32), tensor_to(b, TENSOR_F32));
-        TENSOR__RETURN(tensor_to(y, (tensor_dtype_t)a->dtype));
-    }
-    if (a->ndim == 1) {
-        TENSOR__RETURN(tensor_squeeze(tensor_matmul(tensor_unsqueeze(a, 0), b), b->ndim > 1 ? -2 : 0));
-    }
-    if (b->ndim == 1) { TENSOR__RETURN(tensor_squeeze(tensor_matmul(a, tensor_unsqueeze(b, 1)), -1)); }
-    if (b->ndim == 2 && a->ndim > 2 && a->numel) {      // one matrix for all items: one tall product
-        int64_t tall[2] = {a->numel / ka, ka}, dims[TENSOR_MAX_DIMS];
-        for (int i = 0; i < a->ndim - 1; i++) { dims[i] = a->dims[i]; }
-        dims[a->ndim - 1] = b->dims[1];
-        TENSOR__RETURN(tensor_reshape_n(tensor_matmul(tensor_reshape_n(a, tall, 2), b), dims, a->ndim));
-    }
-    int64_t dims[TENSOR_MAX_DIMS];
-    int ndim = 0;
-    if ((a->ndim > 2 && !tensor__broadcast(dims, &ndim, a->dims, a->ndim - 2)) ||
-        (b->ndim > 2 && !tensor__broadcast(dims, &ndim, b->dims, b->ndim - 2))) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE,
-                            "matmul: the batch dims of a %t and b %t do not broadcast", a, b);
-    }
-    dims[ndim] = a->dims[a->ndim - 2];
-    dims[ndim + 1] = b->dims[b->ndim - 1];
-    tensor__result(&o, a->dtype, dims, ndim + 2);
-    return tensor__named(th_, tensor__finish(&o), __func__);
+    if (!tensor__begin_wide(&o, TENSOR__ROW(MATMUL), in, 2)) { return TENSOR__POISON; }
+    if (!tensor__infer_matmul(&o)) { return tensor__abandon(&o); }
+    tensor_t *y = tensor__finish_wide(&o);
+    return TENSOR__LIKELY(y != TENSOR__POISON) ? y : tensor__named(o.th, y, __func__);
 }
 
 TENSOR__FN void tensor__grad_matmul(tensor__grad_t *g) {
-    if (tensor__grad_need(g, 0)) { g->gx[0] = tensor_matmul(g->gy[0], tensor_mT(tensor__grad_in(g, 1))); }
-    if (tensor__grad_need(g, 1)) { g->gx[1] = tensor_matmul(tensor_mT(tensor__grad_in(g, 0)), g->gy[0]); }
+    const tensor__meta_t *a = &g->node->in[0], *b = &g->node->in[1];
+    tensor_t *gy = g->gy[0];
+    if (a->ndim == 1) { gy = tensor_unsqueeze(gy, b->ndim > 1 ? -2 : 0); }
+    if (b->ndim == 1) { gy = tensor_unsqueeze(gy, -1); }
+    if (tensor__grad_need(g, 0)) {
+        tensor_t *w = tensor__grad_in(g, 1);
+        if (b->ndim == 1) { w = tensor_unsqueeze(w, 1); }
+        w = tensor_matmul(gy, tensor_mT(w));
+        g->gx[0] = a->ndim == 1 ? tensor_squeeze(w, -2) : w;
+    }
+    if (tensor__grad_need(g, 1)) {
+        tensor_t *x = tensor__grad_in(g, 0);
+        if (a->ndim == 1) { x = tensor_unsqueeze(x, 0); }
+        if (a->ndim > 2 && b->ndim <= 2 && x->numel) {      // the rows of all items
+            int64_t dims[2] = {x->numel / TENSOR__WIDE(x), TENSOR__WIDE(x)};
+            x = tensor_reshape_n(x, dims, 2);
+            dims[1] = TENSOR__WIDE(gy);
+            gy = tensor_reshape_n(gy, dims, 2);
+        }
+        x = tensor_matmul(tensor_mT(x), gy);
+        g->gx[1] = b->ndim == 1 ? tensor_squeeze(x, -1) : x;
+    }
 }
 
 TENSOR__COLD
@@ -18036,8 +21187,6 @@ TENSOR__COLD
 TENSOR__FN tensor_t *tensor__product(const char *op, tensor_t *a, tensor_t *b, int na, int nb) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(op, "a", a) || !TENSOR__USABLE(op, "b", b)) { return TENSOR__POISON; }
-    TENSOR__AUTOCAST(TENSOR__CASTING(th), na + nb == 2 ? (int)TENSOR__CAST_dot : (int)TENSOR__AS_IS,
-                     tensor__product(op, cast_[0], cast_[1], na, nb), a, b)
     if (a->ndim != na || b->ndim != nb || (na == 3 && a->dims[0] != b->dims[0])) {
         return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: a %t and b %t must have %i and %i dims%s", op, a, b,
                             na, nb, na == 3 ? " and equal batch" : "");
@@ -18048,7 +21197,17 @@ TENSOR__FN tensor_t *tensor__product(const char *op, tensor_t *a, tensor_t *b, i
 TENSOR_API tensor_t *(tensor_mm)(tensor_t *a, tensor_t *b) { return tensor__product("mm", a, b, 2, 2); }
 TENSOR_API tensor_t *(tensor_bmm)(tensor_t *a, tensor_t *b) { return tensor__product("bmm", a, b, 3, 3); }
 TENSOR_API tensor_t *(tensor_mv)(tensor_t *a, tensor_t *b) { return tensor__product("mv", a, b, 2, 1); }
-TENSOR_API tensor_t *(tensor_dot)(tensor_t *a, tensor_t *b) { return tensor__product("dot", a, b, 1, 1); }
+
+// The others are cast by matmul.
+TENSOR__FN tensor_t *tensor__dot(const char *op, tensor_t *a, tensor_t *b) {
+    TENSOR__MARK
+    tensor_t *in[2] = {a, b};
+    TENSOR__OPEN_AS(TENSOR__CAST_dot, in, 2)
+    TENSOR__RETURN_AS(tensor__product(op, in[0], in[1], 1, 1));
+}
+
+TENSOR_API tensor_t *(tensor_dot)(tensor_t *a, tensor_t *b) { return tensor__dot("dot", a, b); }
+TENSOR_API tensor_t *(tensor_vdot)(tensor_t *a, tensor_t *b) { return tensor__dot("vdot", a, b); }
 
 TENSOR_API tensor_t *(tensor_outer)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK2(a, b)
@@ -18061,49 +21220,49 @@ TENSOR_API tensor_t *(tensor_outer)(tensor_t *a, tensor_t *b) {
 
 #define TENSOR__HALF(dtype) ((dtype) == TENSOR_F16 || (dtype) == TENSOR_BF16)
 
-// beta * x + alpha * product(a, b); x broadcasts to the product.
-TENSOR__FN tensor_t *tensor__add_product(const char *op, tensor_t *(*product)(tensor_t *a, tensor_t *b),
-                                         tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha) {
-    TENSOR__MARK
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_addmm,
-                     tensor__add_product(op, product, cast_[0], cast_[1], cast_[2], beta, alpha), x, a, b)
-    int outer = product == (tensor_outer);          // addr promotes, the others need one dtype
-    if (tensor__live(x) && tensor__live(a) && tensor__live(b) && (outer || a->dtype == b->dtype)) {
-        TENSOR__REFUSE(!outer && x->dtype != a->dtype, DTYPE, "%s: x is %y, a is %y; use tensor_to", op, x,
-                       a);
-        int dtype = tensor__promote2(x->dtype, outer ? tensor__promote2(a->dtype, b->dtype) : a->dtype);
-        int half = TENSOR__HALF(a->dtype) || TENSOR__HALF(dtype);
-        tensor_dtype_t wide = (tensor_dtype_t)(half && dtype != TENSOR_F64 ? (int)TENSOR_F32 : dtype);
-        if (half || (outer && (x->dtype != dtype || a->dtype != dtype || b->dtype != dtype))) {
-            tensor_t *f = tensor__add_product(op, product, tensor_to(x, wide), tensor_to(a, wide),
-                                              tensor_to(b, wide), beta, alpha);
-            TENSOR__RETURN(tensor_to(f, (tensor_dtype_t)dtype));                 // rounded once
-        }
-    }
+typedef tensor_t *tensor__product_fn(tensor_t *a, tensor_t *b);
+
+// beta * x + alpha * product(a, b), of one dtype; x broadcasts to the product.
+TENSOR__FN tensor_t *tensor__add_product(const char *op, tensor__product_fn *product, tensor_t *x,
+                                         tensor_t *a, tensor_t *b, double beta, double alpha) {
     tensor_t *y = product(a, b);
-    if (y != TENSOR__POISON && tensor__live(x) && !tensor__fills(x, y)) {
-        y = tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: x %t does not broadcast to the product %t", op, x, y);
-        TENSOR__RETURN(y);
-    }
-    if (y != TENSOR__POISON && alpha != 1) { y = tensor_mul_scalar(y, alpha); }
-    if (beta == 0 && (y == TENSOR__POISON || !tensor_grad_enabled() || !tensor_requires_grad(x))) {
-        TENSOR__RETURN(y);
-    }
+    if (y == TENSOR__POISON) { return y; }
+    TENSOR__REFUSE(tensor__live(x) && !tensor__fills(x, y), SHAPE,
+                   "%s: x %t does not broadcast to the product %t", op, x, y);
+    if (alpha != 1) { y = tensor_mul_scalar(y, alpha); }
     if (beta == 0) {                    // zeros whatever x holds, and zeros for its gradient
+        if (!tensor_grad_enabled() || !tensor_requires_grad(x)) { return y; }
         x = tensor_masked_fill(x, tensor_to(tensor_ones_like(x), TENSOR_BOOL), 0);
-        TENSOR__RETURN(tensor_add(x, y));
+    } else if (beta != 1) {
+        x = tensor_mul_scalar(x, beta);
     }
-    TENSOR__RETURN(tensor_add(beta == 1 ? x : tensor_mul_scalar(x, beta), y));
+    return tensor_add(x, y);
+}
+
+// The same in f32 for halves, and of the widest dtype for addr; rounded once.
+TENSOR__FN tensor_t *tensor__add_product_wide(const char *op, tensor__product_fn *product, tensor_t *x,
+                                              tensor_t *a, tensor_t *b, double beta, double alpha) {
+    int outer = product == (tensor_outer);          // addr promotes, the others need one dtype
+    if (!tensor__live(x) || !tensor__live(a) || !tensor__live(b) || (!outer && a->dtype != b->dtype)) {
+        return tensor__add_product(op, product, x, a, b, beta, alpha);
+    }
+    TENSOR__REFUSE(!outer && x->dtype != a->dtype, DTYPE, "%s: x is %y, a is %y; use tensor_to", op, x, a);
+    int dtype = tensor__promote2(x->dtype, outer ? tensor__promote2(a->dtype, b->dtype) : a->dtype);
+    int half = TENSOR__HALF(a->dtype) || TENSOR__HALF(dtype);
+    int wide = half && dtype != TENSOR_F64 ? (int)TENSOR_F32 : dtype;
+    if (x->dtype != wide) { x = tensor_to(x, wide); }
+    if (a->dtype != wide) { a = tensor_to(a, wide); }
+    if (b->dtype != wide) { b = tensor_to(b, wide); }
+    tensor_t *y = tensor__add_product(op, product, x, a, b, beta, alpha);
+    return wide == dtype ? y : tensor_to(y, dtype);
 }
 
 // Sum of a batch of products: one product over batch and K together.
 TENSOR__FN tensor_t *tensor__summed_bmm(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
-    TENSOR__REFUSE(tensor__live(a) && tensor__live(b) && (a->ndim != 3 || b->ndim != 3 ||
-                                                          a->dims[0] != b->dims[0] ||
-                   a->dims[2] != b->dims[1]), SHAPE, "addbmm: a %t and b %t are no batches of products", a,
-                   b);
     if (!tensor__live(a) || !tensor__live(b)) { return (tensor_bmm)(a, b); }
+    int fit = a->ndim == 3 && b->ndim == 3 && a->dims[0] == b->dims[0] && a->dims[2] == b->dims[1];
+    TENSOR__REFUSE(!fit, SHAPE, "addbmm: a %t and b %t must be [B, M, K] and [B, K, N]", a, b);
     int64_t da[2] = {a->dims[1], a->dims[0] * a->dims[2]}, db[2] = {da[1], b->dims[2]};
     a = tensor_reshape_n(tensor_transpose(a, 0, 1), da, 2);
     TENSOR__RETURN(tensor_mm(a, tensor_reshape_n(b, db, 2)));
@@ -18111,22 +21270,22 @@ TENSOR__FN tensor_t *tensor__summed_bmm(tensor_t *a, tensor_t *b) {
 
 #define TENSOR__X(name, product)                                                                             \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha) { \
-        tensor_t *y = tensor__add_product(#name, product, x, a, b, beta, alpha);                             \
-        return tensor__named(tensor__self(), y, __func__);                                                   \
+        TENSOR__MARK                                                                                         \
+        tensor_t *in[3] = {x, a, b};                                                                         \
+        TENSOR__OPEN_AS(TENSOR__CAST_addmm, in, 3)                                                           \
+        TENSOR__RETURN_AS(tensor__add_product_wide(#name, product, in[0], in[1], in[2], beta, alpha));       \
     }
 TENSOR__X(addmm, (tensor_mm)) TENSOR__X(baddbmm, (tensor_bmm)) TENSOR__X(addbmm, tensor__summed_bmm)
 TENSOR__X(addmv, (tensor_mv)) TENSOR__X(addr, (tensor_outer))
 #undef TENSOR__X
 
-TENSOR__FRONT(vdot, (tensor_t *a, tensor_t *b), tensor__product("vdot", a, b, 1, 1))
-
 TENSOR_API tensor_t *(tensor_linalg_vecdot)(tensor_t *a, tensor_t *b, int64_t dim) {
     TENSOR__MARK
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_linalg_vecdot,
-                     (tensor_linalg_vecdot)(cast_[0], cast_[1], dim), a, b)
-    tensor_t *y = tensor_mul(a, b);     // a sum of integers keeps their dtype here
+    tensor_t *in[2] = {a, b};
+    TENSOR__OPEN_AS(TENSOR__CAST_linalg_vecdot, in, 2)
+    tensor_t *y = tensor_mul(in[0], in[1]);     // a sum of integers keeps their dtype here
     tensor_t *s = tensor_sum_dim(y, dim, 0);
-    TENSOR__RETURN(s == TENSOR__POISON ? s : tensor_to(s, y->dtype));
+    TENSOR__RETURN_AS(s == TENSOR__POISON ? s : tensor_to(s, y->dtype));
 }
 
 // The diagonal of the last two dims as one last dim: every (n + 1)-th element of the rows laid end to end.
@@ -18142,9 +21301,9 @@ TENSOR__FN tensor_t *tensor__diagonal(tensor_t *x) {
 
 TENSOR_API tensor_t *(tensor_trace)(tensor_t *x) {
     TENSOR__MARK1(x)
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_trace, (tensor_trace)(cast_[0]), x)
     TENSOR__REFUSE(x->ndim != 2, SHAPE, "trace: x %t must have 2 dims", x);
-    TENSOR__RETURN(tensor_sum(tensor__diagonal(x)));
+    TENSOR__OPEN_AS(TENSOR__CAST_trace, &x, 1)
+    TENSOR__RETURN_AS(tensor_sum(tensor__diagonal(x)));
 }
 
 // A tensor whose dims have labels (0..63).
@@ -18182,9 +21341,9 @@ TENSOR__FN tensor_t *tensor__label_order(const tensor__labelled_t *a, const int8
 // The same with the nb leading dims expanded to `batch`, as a batch of matrices of the shape `three`.
 TENSOR__FN tensor_t *tensor__label_matrix(const tensor__labelled_t *a, const int8_t *order, int n,
                                           const int64_t *batch, int nb, const int64_t *three) {
-    int turned = 0, expanded = 0;
-    for (int d = 0; d < n; d++) { turned |= a->label[d] != order[d]; }
-    tensor_t *x = turned ? tensor__label_order(a, order, n) : a->x;
+    int permuted = 0, expanded = 0;
+    for (int d = 0; d < n; d++) { permuted |= a->label[d] != order[d]; }
+    tensor_t *x = permuted ? tensor__label_order(a, order, n) : a->x;
     if (x == TENSOR__POISON) { return x; }
     int64_t full[TENSOR_MAX_DIMS];
     for (int d = 0; d < n; d++) {
@@ -18194,25 +21353,34 @@ TENSOR__FN tensor_t *tensor__label_matrix(const tensor__labelled_t *a, const int
     return tensor_reshape_n(expanded ? tensor_expand_n(x, full, n) : x, three, 3);
 }
 
-// a = the sum of a b over the labels that are not kept. Its dims are those of both, of a alone, of b alone.
-// Sizes of 1 broadcast. 0 = failed, raised.
-TENSOR__FN int tensor__contract(const char *op, tensor__labelled_t *a, tensor__labelled_t *b, uint64_t keep) {
-    uint64_t in_a = 0, in_b = 0;
-    for (int d = 0; d < a->n; d++) { in_a |= (uint64_t)1 << a->label[d]; }
-    for (int d = 0; d < b->n; d++) { in_b |= (uint64_t)1 << b->label[d]; }
-    for (int l = 0; l < 64; l++) {      // a summed label of sizes 1 and n: the sum over n alone
-        if (!((in_a & in_b & ~keep) >> l & 1)) { continue; }
+TENSOR__FN uint64_t tensor__label_bits(const tensor__labelled_t *a) {
+    uint64_t bits = 0;
+    for (int d = 0; d < a->n; d++) { bits |= (uint64_t)1 << a->label[d]; }
+    return bits;
+}
+
+// Sums what the product of a and b need not have: the labels of one of them that are not kept, and a label of
+// both with the sizes 1 and n (the sum over n alone). 0 = failed, raised
+TENSOR__FN int tensor__contract_alone(tensor__labelled_t *a, tensor__labelled_t *b, uint64_t keep) {
+    uint64_t summed = tensor__label_bits(a) & tensor__label_bits(b) & ~keep;
+    for (int l = 0; l < 64; l++) {
+        if (!(summed >> l & 1)) { continue; }
         int da = tensor__label_at(a, l), db = tensor__label_at(b, l);
         if (a->x == TENSOR__POISON || b->x == TENSOR__POISON) { return 0; }
         if (a->x->dims[da] == b->x->dims[db]) { continue; }
         tensor__label_sum(a, ~((uint64_t)1 << l));
         tensor__label_sum(b, ~((uint64_t)1 << l));
-        in_a &= ~((uint64_t)1 << l);
-        in_b &= ~((uint64_t)1 << l);
     }
+    uint64_t in_a = tensor__label_bits(a), in_b = tensor__label_bits(b);
     tensor__label_sum(a, keep | in_b);
     tensor__label_sum(b, keep | in_a);
-    if (a->x == TENSOR__POISON || b->x == TENSOR__POISON) { return 0; }
+    return a->x != TENSOR__POISON && b->x != TENSOR__POISON;
+}
+
+// a = the sum of a b over the labels that are not kept. Its dims are those of both, of a alone, of b alone.
+// Sizes of 1 broadcast. 0 = failed, raised.
+TENSOR__FN int tensor__contract(const char *op, tensor__labelled_t *a, tensor__labelled_t *b, uint64_t keep) {
+    if (!tensor__contract_alone(a, b, keep)) { return 0; }
 
     // batch labels, those of a, of b; summed ones
     int8_t oa[TENSOR_MAX_DIMS], ob[TENSOR_MAX_DIMS], sum[TENSOR_MAX_DIMS];
@@ -18261,11 +21429,8 @@ TENSOR__FN int tensor__contract(const char *op, tensor__labelled_t *a, tensor__l
     return y.x != TENSOR__POISON;
 }
 
-TENSOR_API tensor_t *(tensor_tensordot_dims)(tensor_t *a, tensor_t *b, const int64_t *dims_a,
-                                             const int64_t *dims_b, int n) {
-    TENSOR__MARK
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_tensordot,
-                     (tensor_tensordot_dims)(cast_[0], cast_[1], dims_a, dims_b, n), a, b)
+TENSOR__FN tensor_t *tensor__tensordot(tensor_t *a, tensor_t *b, const int64_t *dims_a, const int64_t *dims_b,
+                                       int n) {
     if (!TENSOR__USABLE("tensordot", "a", a) || !TENSOR__USABLE("tensordot", "b", b) ||
         !tensor__dims_given("tensordot", dims_a, n) ||
         !tensor__dims_given("tensordot", dims_b, n)) {
@@ -18290,7 +21455,15 @@ TENSOR_API tensor_t *(tensor_tensordot_dims)(tensor_t *a, tensor_t *b, const int
     if (!tensor__contract("tensordot", &l, &r, keep)) { return TENSOR__POISON; }
 
     // the sum over a dim whose partner has size 1 is i64
-    TENSOR__RETURN(tensor__is_float(dtype) ? l.x : tensor_to(l.x, (tensor_dtype_t)dtype));
+    return tensor__is_float(dtype) ? l.x : tensor_to(l.x, (tensor_dtype_t)dtype);
+}
+
+TENSOR_API tensor_t *(tensor_tensordot_dims)(tensor_t *a, tensor_t *b, const int64_t *dims_a,
+                                             const int64_t *dims_b, int n) {
+    TENSOR__MARK
+    tensor_t *in[2] = {a, b};
+    TENSOR__OPEN_AS(TENSOR__CAST_tensordot, in, 2)
+    TENSOR__RETURN_AS(tensor__tensordot(in[0], in[1], dims_a, dims_b, n));
 }
 
 TENSOR_API tensor_t *(tensor_tensordot)(tensor_t *a, tensor_t *b, int n) {
@@ -18318,12 +21491,12 @@ TENSOR_API tensor_t *(tensor_inner)(tensor_t *a, tensor_t *b) {
 // of the term, NULL after raising.
 TENSOR__FN const char *tensor__einsum_term(const char *s, tensor__labelled_t *a, const char *equation,
                                            int k) {
-    int letters = 0, dots = 0, n = 0;
+    int letters = 0, ellipsis = 0, n = 0;
     const char *e = s;
     for (; *e && *e != ',' && *e != '-'; e++) {
         int upper = *e >= 'A' && *e <= 'Z', lower = *e >= 'a' && *e <= 'z';
-        if (*e == '.' && e[1] == '.' && e[2] == '.' && !dots) {
-            dots = 1;
+        if (*e == '.' && e[1] == '.' && e[2] == '.' && !ellipsis) {
+            ellipsis = 1;
             e += 2;
             continue;
         }
@@ -18331,7 +21504,7 @@ TENSOR__FN const char *tensor__einsum_term(const char *s, tensor__labelled_t *a,
                           e, equation);
         letters += upper || lower;
     }
-    TENSOR__REFUSE_AS(NULL, letters > a->x->ndim || (!dots && letters < a->x->ndim), SHAPE,
+    TENSOR__REFUSE_AS(NULL, letters > a->x->ndim || (!ellipsis && letters < a->x->ndim), SHAPE,
                       "einsum: tensor %i %t has %i dims, its term in \"%s\" names %i", k, a->x,
                       (int)a->x->ndim, equation, letters);
     for (; s < e; s++) {
@@ -18346,124 +21519,182 @@ TENSOR__FN const char *tensor__einsum_term(const char *s, tensor__labelled_t *a,
     return e;
 }
 
-TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *list, int n) {
-    TENSOR__MARK
+// What einsum knows of its labels: their sizes (-1 = no dim has it), in how many dims each is, the last
+// operand that has it, and those of the result in their order.
+typedef struct tensor__einsum_t {
+    const char *equation;
     int64_t size[64];
-    int last[64], count[64], nout = 0;
-    uint64_t keep = 0;
-    for (int l = 0; l < 64; l++) {
-        size[l] = -1;
-        last[l] = -1;
-        count[l] = 0;
-    }
-    TENSOR__REFUSE(!equation || !list || n < 1, FORMAT, "einsum: needs an equation and at least one tensor");
-    if (TENSOR__CASTING(th_)) {
-        tensor_t **cast = (tensor_t **)tensor__memory(th_, (uint64_t)n * sizeof *cast);
-        if (!cast) { return TENSOR__POISON; }
-        memcpy(cast, list, (size_t)n * sizeof *cast);
-        tensor_scope_t within = tensor__scope_begin(th_, th_->grad_mode);
-        tensor_t *y;
-        if (within.thread) {
-            th_->modes |= TENSOR__CAST_ANEW;        // one operand's result is a view of it
-            tensor__autocast(TENSOR__CAST_einsum, cast, n);
-            y = (tensor_scope_return)(within, (tensor_einsum_n)(equation, cast, n));
-        } else {
-            y = TENSOR__POISON;
-        }
-        tensor__memory_free(th_, cast);
-        return y;
-    }
-    const char *s = equation;
-    for (int k = 0; k < n; k++) {       // sizes, and which operand has a label last
-        if (!TENSOR__USABLE("einsum", "list", list[k])) { return TENSOR__POISON; }
+    int count[64], last[64];
+    int8_t out[64];
+    int nout;
+    uint64_t keep;                  // the labels in `out`
+} tensor__einsum_t;
+
+TENSOR__FN void tensor__einsum_keep(tensor__einsum_t *e, int label) {
+    e->out[e->nout++] = (int8_t)label;
+    e->keep |= (uint64_t)1 << label;
+}
+
+// Reads the terms of all operands. -> the end of the last one, NULL after raising
+TENSOR__FN const char *tensor__einsum_inputs(tensor__einsum_t *e, tensor_t *const *list, int n) {
+    const char *s = e->equation;
+    for (int l = 0; l < 64; l++) { e->size[l] = e->last[l] = -1; }
+    for (int k = 0; k < n; k++) {
+        if (!TENSOR__USABLE("einsum", "list", list[k])) { return NULL; }
         tensor__labelled_t a = {list[k], 0, {0}};
-        if (!(s = tensor__einsum_term(s, &a, equation, k))) { return TENSOR__POISON; }
+        s = tensor__einsum_term(s, &a, e->equation, k);
+        if (!s) { return NULL; }
         for (int d = 0; d < a.n; d++) {
             int l = a.label[d];
-            TENSOR__REFUSE(size[l] >= 0 && size[l] != a.x->dims[d] && size[l] != 1 && a.x->dims[d] != 1,
-                           SHAPE, "einsum: dim %i of tensor %i %t does not fit the size %d it has before in "
-                           "\"%s\"", d, k, a.x, size[l], equation);
-            if (size[l] < 0 || size[l] == 1) { size[l] = a.x->dims[d]; }
-            last[l] = k;
-            count[l]++;
+            int64_t *size = &e->size[l], own = a.x->dims[d];
+            TENSOR__REFUSE_AS(NULL, *size >= 0 && *size != own && *size != 1 && own != 1, SHAPE,
+                              "einsum: dim %i of tensor %i %t does not fit the size %d it has before in "
+                              "\"%s\"", d, k, a.x, *size, e->equation);
+            if (*size < 0 || *size == 1) { *size = own; }
+            e->last[l] = k;
+            e->count[l]++;
         }
-        TENSOR__REFUSE((*s == ',') != (k + 1 < n), FORMAT, "einsum: \"%s\" must have %i terms", equation, n);
+        TENSOR__REFUSE_AS(NULL, (*s == ',') != (k + 1 < n), FORMAT, "einsum: \"%s\" must have %i terms",
+                          e->equation, n);
         if (*s == ',') { s++; }
     }
-    int8_t out[64];
-    if (*s == '-') {
-        int dots = 0;
-        TENSOR__REFUSE(*++s != '>', FORMAT, "einsum: cannot read \"%s\" in \"%s\"", s, equation);
-        for (s++; *s; s++) {
-            if (*s == ' ') { continue; }
-            int first = *s >= 'a' ? *s - 'a' + 26 : *s - 'A', end = first + 1;
-            int ok = (*s >= 'A' && *s <= 'Z') || (*s >= 'a' && *s <= 'z');
-            if (*s == '.' && s[1] == '.' && s[2] == '.' && !dots) {
-                s += 2;
-                dots = 1;
-                first = 52;
-                end = 60;
-            } else if (!ok || size[first] < 0 || (keep >> first & 1)) {
-                return tensor__fail(th_, TENSOR_ERR_FORMAT,
-                                    "einsum: \"%s\" in \"%s\" is not a label of the inputs, or occurs twice",
-                                    s, equation);
+    return s;
+}
+
+// The labels behind "->". -> 1, or 0 with an error
+TENSOR__FN int tensor__einsum_output(tensor__einsum_t *e, const char *s) {
+    int ellipsis = 0;
+    TENSOR__REFUSE_AS(0, s[1] != '>', FORMAT, "einsum: cannot read \"%s\" in \"%s\"", s + 1, e->equation);
+    for (s += 2; *s; s++) {
+        if (*s == ' ') { continue; }
+        if (!strncmp(s, "...", 3) && !ellipsis) {
+            ellipsis = 1;
+            s += 2;
+            for (int l = 52; l < 60; l++) {
+                if (e->size[l] >= 0) { tensor__einsum_keep(e, l); }
             }
-            for (int l = first; l < end; l++) {
-                if (size[l] >= 0) {
-                    out[nout++] = (int8_t)l;
-                    keep |= (uint64_t)1 << l;
-                }
-            }
+            continue;
         }
-    } else {                            // what is not repeated, in alphabetical order
-        for (int i = 0; i < 64; i++) {
-            int l = i < 8 ? 52 + i : i - 8;
-            if (l < 60 && (l >= 52 ? count[l] > 0 : count[l] == 1)) {
-                out[nout++] = (int8_t)l;
-                keep |= (uint64_t)1 << l;
+        int upper = *s >= 'A' && *s <= 'Z', lower = *s >= 'a' && *s <= 'z', l = *s - 'A';
+        if (lower) { l = *s - 'a' + 26; }
+        TENSOR__REFUSE_AS(0, (!upper && !lower) || e->size[l] < 0 || (e->keep >> l & 1), FORMAT,
+                          "einsum: \"%s\" in \"%s\" is not a label of the inputs, or occurs twice", s,
+                          e->equation);
+        tensor__einsum_keep(e, l);
+    }
+    return 1;
+}
+
+// Without "->": the dims of "...", then the letters that occur once, by alphabet.
+TENSOR__FN void tensor__einsum_usual_output(tensor__einsum_t *e) {
+    for (int l = 52; l < 60; l++) {
+        if (e->count[l] > 0) { tensor__einsum_keep(e, l); }
+    }
+    for (int l = 0; l < 52; l++) {
+        if (e->count[l] == 1) { tensor__einsum_keep(e, l); }
+    }
+}
+
+// Whether two dims of a have one label: the first such pair.
+TENSOR__FN int tensor__label_twice(const tensor__labelled_t *a, int *first, int *second) {
+    for (int d = 0; d < a->n; d++) {
+        for (int e = d + 1; e < a->n; e++) {
+            if (a->label[e] == a->label[d]) {
+                *first = d;
+                *second = e;
+                return 1;
             }
         }
     }
+    return 0;
+}
+
+// Two dims with one label become their diagonal. -> 1, or 0 with an error
+TENSOR__FN int tensor__einsum_diagonals(tensor__labelled_t *a, const char *equation) {
+    int d, e;
+    while (tensor__label_twice(a, &d, &e)) {
+        int8_t label = a->label[d];
+        TENSOR__REFUSE_AS(0, a->x->dims[d] != a->x->dims[e], SHAPE,
+                          "einsum: dims %i and %i of %t have one label in \"%s\" but differ", d, e, a->x,
+                          equation);
+        a->x = tensor__diagonal(tensor_movedim(tensor_movedim(a->x, e, -1), d, -2));
+        if (a->x == TENSOR__POISON) { return 0; }
+        tensor__label_drop(a, e);
+        tensor__label_drop(a, d);
+        a->label[a->n++] = label;
+    }
+    return 1;
+}
+
+// Operands from left to right: labels that no later operand and not the result has are summed at once.
+TENSOR__FN tensor_t *tensor__einsum(const char *equation, tensor_t *const *list, int n) {
+    tensor__einsum_t e;
+    memset(&e, 0, sizeof e);
+    e.equation = equation;
+    const char *s = tensor__einsum_inputs(&e, list, n);
+    if (!s) { return TENSOR__POISON; }
+    if (*s != '-') {
+        tensor__einsum_usual_output(&e);
+    } else if (!tensor__einsum_output(&e, s)) {
+        return TENSOR__POISON;
+    }
+
     tensor__labelled_t acc = {NULL, 0, {0}};
     s = equation;
     for (int k = 0; k < n; k++) {
         tensor__labelled_t a = {list[k], 0, {0}};
         s = tensor__einsum_term(s, &a, equation, k) + 1;
-        for (int d = 0; d < a.n; d++) {  // a label twice: the diagonal
-            for (int e = d + 1; e < a.n; e++) {
-                if (a.label[e] != a.label[d]) { continue; }
-                int8_t label = a.label[d];
-                if (a.x->dims[d] != a.x->dims[e]) {
-                    tensor__fail(th_, TENSOR_ERR_SHAPE,
-                                 "einsum: dims %i and %i of %t have one label in \"%s\" but differ", d, e,
-                                 a.x, equation);
-                    TENSOR__RETURN(TENSOR__POISON);
-                }
-                a.x = tensor__diagonal(tensor_movedim(tensor_movedim(a.x, e, -1), d, -2));
-                if (a.x == TENSOR__POISON) { TENSOR__RETURN(a.x); }
-                tensor__label_drop(&a, e);
-                tensor__label_drop(&a, d);
-                a.label[a.n++] = label;
-                d = -1;
-                break;
-            }
-        }
-        uint64_t later = keep;
+        if (!tensor__einsum_diagonals(&a, equation)) { return TENSOR__POISON; }
+        uint64_t later = e.keep;
         for (int l = 0; l < 60; l++) {
-            if (last[l] > k) { later |= (uint64_t)1 << l; }
+            if (e.last[l] > k) { later |= (uint64_t)1 << l; }
         }
         if (!k) {
             acc = a;
             tensor__label_sum(&acc, later);
         } else if (!tensor__contract("einsum", &acc, &a, later)) {
-            TENSOR__RETURN(TENSOR__POISON);
+            return TENSOR__POISON;
         }
     }
-    TENSOR__RETURN(tensor__label_order(&acc, out, acc.n));
+    return tensor__label_order(&acc, e.out, acc.n);
 }
 
-// The best order of the products of matrices dims[i] x dims[i+1] (Cormen et al., Introduction to Algorithms,
-// 15.2): cut[i][j] is where the product of i..j is split.
+TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *list, int n) {
+    TENSOR__MARK
+    TENSOR__REFUSE(!equation || !list || n < 1, FORMAT, "einsum: needs an equation and at least one tensor");
+    if (!TENSOR__CASTING(th_)) { TENSOR__RETURN(tensor__einsum(equation, list, n)); }
+
+    tensor_t **cast = (tensor_t **)tensor__memory(th_, (uint64_t)n * sizeof *cast), *y = TENSOR__POISON;
+    if (!cast) { return y; }
+    memcpy(cast, list, (size_t)n * sizeof *cast);
+    uint8_t modes = th_->modes;
+    th_->modes |= TENSOR__CAST_ANEW;        // the result of one operand is a view of it
+    if (tensor__open_as(th_, TENSOR__CAST_einsum, cast, n)) { y = tensor__einsum(equation, cast, n); }
+    th_->modes = modes;
+    tensor__memory_free(th_, cast);
+    TENSOR__RETURN(y);
+}
+
+// The best order of a product of matrices (Cormen et al., Introduction to Algorithms, 15.2): cut[i][j] is
+// where the product of i..j is split, cost[i][j] its multiplications. Both are n x n, of zeros.
+TENSOR__FN void tensor__chain_cuts(tensor_t *const *list, int n, double *cost, int64_t *cut) {
+    for (int len = 1; len < n; len++) {
+        for (int i = 0; i + len < n; i++) {
+            int j = i + len;
+            double rows = list[i]->ndim == 2 ? (double)list[i]->dims[0] : 1;
+            double cols = list[j]->ndim == 2 ? (double)list[j]->dims[1] : 1;
+            for (int k = i; k < j; k++) {
+                double c = cost[i * n + k] + cost[(k + 1) * n + j] +
+                           rows * (double)list[k + 1]->dims[0] * cols;
+                if (k == i || c < cost[i * n + j]) {
+                    cost[i * n + j] = c;
+                    cut[i * n + j] = k;
+                }
+            }
+        }
+    }
+}
+
 TENSOR__FN tensor_t *tensor__chain(tensor_t *const *list, const int64_t *cut, int n, int i, int j) {
     if (i == j) { return list[i]; }
     int k = (int)cut[i * n + j];
@@ -18486,21 +21717,7 @@ TENSOR__FN tensor_t *tensor__multi_dot(const char *op, tensor_t *const *list, in
     if (!memory) { return TENSOR__POISON; }
     double *cost = (double *)(void *)memory;
     int64_t *cut = (int64_t *)(void *)(memory + cells * 8);
-    for (int len = 1; len < n; len++) {
-        for (int i = 0; i + len < n; i++) {
-            int j = i + len;
-            double rows = list[i]->ndim == 2 ? (double)list[i]->dims[0] : 1;
-            double cols = list[j]->ndim == 2 ? (double)list[j]->dims[1] : 1;
-            for (int k = i; k < j; k++) {
-                double c = cost[i * n + k] + cost[(k + 1) * n + j] +
-                           rows * (double)list[k + 1]->dims[0] * cols;
-                if (k == i || c < cost[i * n + j]) {
-                    cost[i * n + j] = c;
-                    cut[i * n + j] = k;
-                }
-            }
-        }
-    }
+    tensor__chain_cuts(list, n, cost, cut);
     tensor_t *y = n == 1 ? tensor_clone(list[0]) : tensor__chain(list, cut, n, 0, n - 1);
     tensor__memory_free(th_, memory);
     TENSOR__RETURN(y);
@@ -18573,8 +21790,6 @@ TENSOR__COLD
 TENSOR__FN tensor_t *tensor__cross(const char *op, tensor_t *a, tensor_t *b, int64_t dim) {
     TENSOR__MARK
     if (!TENSOR__USABLE(op, "a", a) || !TENSOR__USABLE(op, "b", b)) { return TENSOR__POISON; }
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_cross,
-                     tensor__cross(op, cast_[0], cast_[1], dim), a, b)
     int n = 0, d = a->ndim == b->ndim ? tensor__dim(op, dim, a) : 0;
     if (d < 0) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS];
@@ -18582,10 +21797,12 @@ TENSOR__FN tensor_t *tensor__cross(const char *op, tensor_t *a, tensor_t *b, int
                    !tensor__broadcast(dims, &n, a->dims, a->ndim) || !tensor__broadcast(dims, &n, b->dims, n),
                    SHAPE, "%s: a %t and b %t must have size 3 along dim %d and broadcast otherwise", op, a, b,
                    dim);
-    a = tensor_expand_n(a, dims, n);
-    b = tensor_expand_n(b, dims, n);
-    TENSOR__RETURN(tensor_sub(tensor_mul(tensor__roll3(a, d, 1), tensor__roll3(b, d, 2)),
-                              tensor_mul(tensor__roll3(a, d, 2), tensor__roll3(b, d, 1))));
+    tensor_t *in[2] = {a, b};
+    TENSOR__OPEN_AS(TENSOR__CAST_cross, in, 2)
+    a = tensor_expand_n(in[0], dims, n);
+    b = tensor_expand_n(in[1], dims, n);
+    TENSOR__RETURN_AS(tensor_sub(tensor_mul(tensor__roll3(a, d, 1), tensor__roll3(b, d, 2)),
+                                 tensor_mul(tensor__roll3(a, d, 2), tensor__roll3(b, d, 1))));
 }
 
 TENSOR__FRONT(linalg_cross, (tensor_t *a, tensor_t *b, int64_t dim), tensor__cross("linalg_cross", a, b, dim))
@@ -18649,7 +21866,7 @@ TENSOR__FN void tensor__la_axpy(double *TENSOR__RESTRICT y, double a, const doub
 }
 
 // Rotates (x, y): c x + s y, c y - s x.
-TENSOR__FN void tensor__la_turn(double *TENSOR__RESTRICT x, double *TENSOR__RESTRICT y, double c, double s,
+TENSOR__FN void tensor__la_rotate(double *TENSOR__RESTRICT x, double *TENSOR__RESTRICT y, double c, double s,
                                 int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         double a = x[i], b = y[i];
@@ -18744,14 +21961,10 @@ TENSOR__FN void tensor__la_triangular(const double *a, int64_t n, double *b, int
     }
 }
 
-// Eigenvalues d, ascending, eigenvectors in the rows of z; a is used up, w: 3 n doubles. Householder
-// tridiagonalisation, implicit QR steps with Wilkinson's shift (Golub & Van Loan 8.3). 0 = no convergence.
-TENSOR__FN int tensor__la_eigh(double *a, int64_t n, double *d, double *z, double *w) {
-    double scale = tensor__la_scale(a, n * n), *e = w + n, *tau = w + 2 * n;
-    tensor__la_identity(z, n, n);
-    for (int64_t i = 0; i < n; i++) { d[i] = 0; }
-    if (scale == 0) { return 1; }
-    for (int64_t i = 0; i < n * n; i++) { a[i] *= scale; }
+// Householder tridiagonalisation of the symmetric a, which is used up: d the diagonal, e beside it, the basis
+// in the rows of z. tau, w: n doubles each; z is the identity.
+TENSOR__FN void tensor__la_tridiagonal(double *a, int64_t n, double *d, double *e, double *z, double *tau,
+                                       double *w) {
     for (int64_t k = 0; k + 2 < n; k++) {
         double *v = a + k * n + k + 1, *rest = v + n;
         int64_t l = n - k - 1;
@@ -18775,7 +21988,58 @@ TENSOR__FN int tensor__la_eigh(double *a, int64_t n, double *d, double *z, doubl
     for (int64_t i = 0; i < n; i++) {
         for (int64_t j = 0; j < i; j++) { tensor__la_swap(z + i * n + j, z + j * n + i, 1); }
     }
-    int64_t hi = n - 1, turns = 0;
+}
+
+// One implicit QR step with Wilkinson's shift on rows lo..hi of the tridiagonal matrix d, e.
+TENSOR__FN void tensor__la_qr_step(double *d, double *e, double *z, int64_t n, int64_t lo, int64_t hi) {
+    double h = (d[hi - 1] - d[hi]) / 2, b = e[hi - 1], r = hypot(h, b);
+    double x = d[lo] - (d[hi] - b * (b / (h >= 0 ? h + r : h - r))), y = e[lo];
+    for (int64_t k = lo; k < hi; k++) {
+        r = hypot(x, y);
+        double c = 1, s = 0, p = d[k], q = d[k + 1], f = e[k];
+        if (r != 0) {
+            c = x / r;
+            s = y / r;
+        }
+        if (k > lo) { e[k - 1] = r; }
+        d[k] = c * c * p + 2 * c * s * f + s * s * q;
+        d[k + 1] = s * s * p - 2 * c * s * f + c * c * q;
+        e[k] = c * s * (q - p) + (c * c - s * s) * f;
+        x = e[k];
+        if (k + 1 < hi) {
+            y = s * e[k + 1];
+            e[k + 1] *= c;
+        }
+        tensor__la_rotate(z + k * n, z + (k + 1) * n, c, s, n);
+    }
+}
+
+// Swaps rows of z, n long, so that the values d are ascending.
+TENSOR__FN void tensor__la_ascending(double *d, double *z, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        int64_t least = i;
+        for (int64_t j = i + 1; j < n; j++) {
+            if (d[j] < d[least]) { least = j; }
+        }
+        if (least == i) { continue; }
+        double t = d[i];
+        d[i] = d[least];
+        d[least] = t;
+        tensor__la_swap(z + i * n, z + least * n, n);
+    }
+}
+
+// Eigenvalues d, ascending, eigenvectors in the rows of z; a is used up, w: 3 n doubles. Householder
+// tridiagonalisation, implicit QR steps with Wilkinson's shift (Golub & Van Loan 8.3). 0 = no convergence.
+TENSOR__FN int tensor__la_eigh(double *a, int64_t n, double *d, double *z, double *w) {
+    double scale = tensor__la_scale(a, n * n), *e = w + n, *tau = w + 2 * n;
+    tensor__la_identity(z, n, n);
+    for (int64_t i = 0; i < n; i++) { d[i] = 0; }
+    if (scale == 0) { return 1; }
+    for (int64_t i = 0; i < n * n; i++) { a[i] *= scale; }
+    tensor__la_tridiagonal(a, n, d, e, z, tau, w);
+
+    int64_t hi = n - 1, rounds = 0;
     while (hi > 0) {
         int64_t lo = hi;
         while (lo > 0 && fabs(e[lo - 1]) > 2.2204460492503131e-16 * (fabs(d[lo - 1]) + fabs(d[lo])) + 1e-40) {
@@ -18785,42 +22049,84 @@ TENSOR__FN int tensor__la_eigh(double *a, int64_t n, double *d, double *z, doubl
             hi--;
             continue;
         }
-        if (++turns > 60 * n) { return 0; }
-        double h = (d[hi - 1] - d[hi]) / 2, b = e[hi - 1], r = hypot(h, b);
-        double x = d[lo] - (d[hi] - b * (b / (h >= 0 ? h + r : h - r))), y = e[lo];
-        for (int64_t k = lo; k < hi; k++) {
-            r = hypot(x, y);
-            double c = 1, s = 0, p = d[k], q = d[k + 1], f = e[k];
-            if (r != 0) {
-                c = x / r;
-                s = y / r;
-            }
-            if (k > lo) { e[k - 1] = r; }
-            d[k] = c * c * p + 2 * c * s * f + s * s * q;
-            d[k + 1] = s * s * p - 2 * c * s * f + c * c * q;
-            e[k] = c * s * (q - p) + (c * c - s * s) * f;
-            x = e[k];
-            if (k + 1 < hi) {
-                y = s * e[k + 1];
-                e[k + 1] *= c;
-            }
-            tensor__la_turn(z + k * n, z + (k + 1) * n, c, s, n);
-        }
+        if (++rounds > 60 * n) { return 0; }
+        tensor__la_qr_step(d, e, z, n, lo, hi);
+    }
+    tensor__la_ascending(d, z, n);
+    for (int64_t i = 0; i < n; i++) { d[i] /= scale; }
+    return 1;
+}
+
+// Rotates each two rows of u, m long, that are not orthogonal, and those of v with them. s: the squares of
+// u's rows; *most: the largest so far. -> whether any were rotated
+TENSOR__FN int tensor__la_jacobi_sweep(double *u, int64_t m, int64_t n, double *s, double *v, double *most) {
+    int rotated = 0;
+    for (int64_t i = 0; i < n; i++) {
+        s[i] = tensor__la_dot(u + i * m, u + i * m, m);
+        if (s[i] > *most) { *most = s[i]; }
     }
     for (int64_t i = 0; i < n; i++) {
-        int64_t least = i;
         for (int64_t j = i + 1; j < n; j++) {
-            if (d[j] < d[least]) { least = j; }
+            double cross = tensor__la_dot(u + i * m, u + j * m, m), tiny = 1e-36 * *most;
+            if (!(s[i] > tiny && s[j] > tiny)) { continue; }
+            if (fabs(cross) <= 2.2204460492503131e-16 * sqrt((double)m * s[i] * s[j])) { continue; }
+            double zeta = (s[j] - s[i]) / (2 * cross);
+            double t = (zeta >= 0 ? 1 : -1) / (fabs(zeta) + hypot(1, zeta)), c = 1 / hypot(1, t);
+            tensor__la_rotate(u + i * m, u + j * m, c, -t * c, m);
+            tensor__la_rotate(v + i * n, v + j * n, c, -t * c, n);
+            s[i] -= t * cross;
+            s[j] += t * cross;
+            rotated = 1;
         }
-        if (least != i) {
-            double t = d[i];
-            d[i] = d[least];
-            d[least] = t;
-            tensor__la_swap(z + i * n, z + least * n, n);
-        }
-        d[i] /= scale;
     }
-    return 1;
+    return rotated;
+}
+
+// The norms s of u's rows, descending, with the rows of u and v in their order; u's rows are divided by them.
+// -> how many are not nearly 0: most is the square of the largest
+TENSOR__FN int64_t tensor__la_normalize(double *u, int64_t m, int64_t n, double *s, double *v, double most) {
+    int64_t have = 0;
+    for (int64_t i = 0; i < n; i++) { s[i] = sqrt(tensor__la_dot(u + i * m, u + i * m, m)); }
+    for (int64_t i = 0; i < n; i++) {
+        int64_t best = i;
+        for (int64_t j = i; j < n; j++) {
+            if (s[j] > s[best]) { best = j; }
+        }
+        if (best != i) {
+            double t = s[i];
+            s[i] = s[best];
+            s[best] = t;
+            tensor__la_swap(u + i * m, u + best * m, m);
+            tensor__la_swap(v + i * n, v + best * n, n);
+        }
+        if (s[i] <= 1e-18 * sqrt(most)) { continue; }
+        for (int64_t j = 0; j < m; j++) { u[i * m + j] /= s[i]; }
+        have++;
+    }
+    return have;
+}
+
+// One more row of an orthonormal basis: the unit vector that the first `have` rows of u cover least, made
+// orthogonal to all of them twice.
+TENSOR__FN void tensor__la_next_row(double *u, int64_t m, int64_t have) {
+    double *x = u + have * m, least = 2;
+    int64_t best = 0;
+    for (int64_t j = 0; j < m; j++) {
+        double sum = 0;
+        for (int64_t i = 0; i < have; i++) { sum += u[i * m + j] * u[i * m + j]; }
+        if (sum < least) {
+            least = sum;
+            best = j;
+        }
+    }
+    memset(x, 0, (size_t)m * sizeof *x);
+    x[best] = 1;
+    for (int64_t i = 0; i < 2 * have; i++) {
+        const double *y = u + i % have * m;
+        tensor__la_axpy(x, -tensor__la_dot(x, y, m), y, m);
+    }
+    double norm = sqrt(tensor__la_dot(x, x, m));
+    for (int64_t j = 0; j < m; j++) { x[j] /= norm; }
 }
 
 // Singular values s, descending, of the matrix whose n columns are the rows of a (length m >= n): left
@@ -18842,77 +22148,20 @@ TENSOR__FN int tensor__la_svd(double *a, int64_t m, int64_t n, double *u, int64_
     for (int64_t i = 0; i < n; i++) {
         for (int64_t j = 0; j < n; j++) { tensor__la_axpy(u + i * m, v[i * n + j], a + j * m, m); }
     }
-    for (int sweep = 0, turned = 1; turned; sweep++) {
-        if (sweep == 60) { return 0; }
-        turned = 0;
-        for (int64_t i = 0; i < n; i++) {
-            s[i] = tensor__la_dot(u + i * m, u + i * m, m);
-            most = s[i] > most ? s[i] : most;
-        }
-        for (int64_t i = 0; i < n; i++) {
-            for (int64_t j = i + 1; j < n; j++) {
-                double cross = tensor__la_dot(u + i * m, u + j * m, m);
-                if (!(s[i] > 1e-36 * most && s[j] > 1e-36 * most) ||
-                    fabs(cross) <= 2.2204460492503131e-16 * sqrt((double)m * s[i] * s[j])) {
-                    continue;
-                }
-                double zeta = (s[j] - s[i]) / (2 * cross);
-                double t = (zeta >= 0 ? 1 : -1) / (fabs(zeta) + hypot(1, zeta)), c = 1 / hypot(1, t);
-                tensor__la_turn(u + i * m, u + j * m, c, -t * c, m);
-                tensor__la_turn(v + i * n, v + j * n, c, -t * c, n);
-                s[i] -= t * cross;
-                s[j] += t * cross;
-                turned = 1;
-            }
-        }
-    }
-    int64_t have = 0;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t best = i;
-        for (int64_t j = i; j < n; j++) {
-            if (i == 0) { s[j] = sqrt(tensor__la_dot(u + j * m, u + j * m, m)); }
-            if (s[j] > s[best]) { best = j; }
-        }
-        if (best != i) {
-            double t = s[i];
-            s[i] = s[best];
-            s[best] = t;
-            tensor__la_swap(u + i * m, u + best * m, m);
-            tensor__la_swap(v + i * n, v + best * n, n);
-        }
-        if (s[i] <= 1e-18 * sqrt(most)) { continue; }
-        for (int64_t j = 0; j < m; j++) { u[i * m + j] /= s[i]; }
-        have++;
-    }
-    for (int64_t i = 0; i < n && scale != 0; i++) { s[i] /= scale; }
 
-    // The rest of an orthonormal basis: the unit vector least covered, made orthogonal to all others twice.
-    for (; have < rows; have++) {
-        double *x = u + have * m, least = 2;
-        int64_t best = 0;
-        for (int64_t j = 0; j < m; j++) {
-            double sum = 0;
-            for (int64_t i = 0; i < have; i++) { sum += u[i * m + j] * u[i * m + j]; }
-            if (sum < least) {
-                least = sum;
-                best = j;
-            }
-        }
-        memset(x, 0, (size_t)m * sizeof *x);
-        x[best] = 1;
-        for (int64_t i = 0; i < 2 * have; i++) {
-            const double *y = u + i % have * m;
-            tensor__la_axpy(x, -tensor__la_dot(x, y, m), y, m);
-        }
-        double norm = sqrt(tensor__la_dot(x, x, m));
-        for (int64_t j = 0; j < m; j++) { x[j] /= norm; }
+    int sweeps = 0;
+    while (tensor__la_jacobi_sweep(u, m, n, s, v, &most)) {
+        if (++sweeps == 60) { return 0; }
     }
+    int64_t have = tensor__la_normalize(u, m, n, s, v, most);
+    for (int64_t i = 0; i < n && scale != 0; i++) { s[i] /= scale; }
+    for (; have < rows; have++) { tensor__la_next_row(u, m, have); }
     return 1;
 }
 
-// Copies one item in and out; turn: transposed. rows x cols are those of the copy in scratch.
-TENSOR__FN void tensor__la_load(double *to, const tensor_arg_t *x, int64_t item, int turn) {
-    int d = x->ndim - 2, r = d + turn, c = d + 1 - turn, size = tensor__sizes[x->dtype];
+// Copies one item in and out; transposed: transposed. rows x cols are those of the copy in scratch.
+TENSOR__FN void tensor__la_load(double *to, const tensor_arg_t *x, int64_t item, int transposed) {
+    int d = x->ndim - 2, r = d + transposed, c = d + 1 - transposed, size = tensor__sizes[x->dtype];
     const char *at = (const char *)x->data + tensor__offset_of(item, x->dims, x->strides, d) * size;
     for (int64_t i = 0; i < x->dims[r]; i++) {
         tensor__load_f64(to + i * x->dims[c], at + i * x->strides[r] * size, x->dtype, x->strides[c],
@@ -18931,133 +22180,182 @@ TENSOR__FN void tensor__la_store(const tensor_arg_t *y, int64_t item, const doub
     }
 }
 
+// What the ops below share: the call, item `item` of its m x n matrix x in a, room for more numbers in b, and
+// small vectors in w. Each returns 0, or what its error says: the row that failed from 1 on.
+typedef struct tensor__la_item_t {
+    tensor_call_t *c;
+    const tensor_arg_t *x, *y;
+    int64_t item, m, n, k;              // k: the smaller of m and n
+    double *w, *a, *b;
+    int64_t *swaps;                     // in place of w
+} tensor__la_item_t;
+
+// Row swaps, counted from 1, as one order of all rows.
+TENSOR__FN int64_t tensor__la_swaps(const tensor__la_item_t *q) {
+    int64_t m = q->m, n = q->n, *swaps = q->swaps, *order = swaps + n;
+    tensor__load_i64(swaps, (const char *)q->x->data + q->item * n * 4, q->x->dtype, 1, n);
+    for (int64_t i = 0; i < m; i++) { order[i] = i; }
+    for (int64_t i = 0; i < n; i++) {
+        if (swaps[i] < 1 || swaps[i] > m) { return i + 1; }
+        int64_t t = order[i];
+        order[i] = order[swaps[i] - 1];
+        order[swaps[i] - 1] = t;
+    }
+    tensor__store_i64((char *)q->y->data + q->item * m * 8, q->y->dtype, 1, order, m);
+    return 0;
+}
+
+// By rows (Golub & Van Loan 4.2).
+TENSOR__FN int64_t tensor__la_cholesky(const tensor__la_item_t *q) {
+    int64_t n = q->n;
+    double *a = q->a;
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j <= i; j++) {
+            double s = a[i * n + j] - tensor__la_dot(a + i * n, a + j * n, j);
+            if (i == j && !(s > 0)) { return i + 1; }
+            a[i * n + j] = i == j ? sqrt(s) : s / a[j * n + j];
+        }
+        for (int64_t j = i + 1; j < n; j++) { a[i * n + j] = 0; }
+    }
+    tensor__la_store(q->y, q->item, a, n, n, 0);
+    return 0;
+}
+
+TENSOR__FN int64_t tensor__la_det(const tensor__la_item_t *q) {
+    int64_t n = q->n;
+    double det = 1, sign = 1, logarithm = 0;
+    tensor__la_lu(q->a, n, n, q->swaps);
+    for (int64_t i = 0; i < n; i++) {
+        double pivot = q->swaps[i] == i ? q->a[i * n + i] : -q->a[i * n + i];
+        double side = pivot;                    // 0 and NaN stay
+        if (pivot > 0) { side = 1; }
+        if (pivot < 0) { side = -1; }
+        det *= pivot;
+        sign *= side;
+        logarithm += log(fabs(pivot));
+    }
+    tensor__la_store(q->y, q->item, &det, 1, 1, 0);
+    tensor__la_store(q->y + 1, q->item, &sign, 1, 1, 0);
+    tensor__la_store(q->y + 2, q->item, &logarithm, 1, 1, 0);
+    return 0;
+}
+
+TENSOR__FN int64_t tensor__la_lu_factor(const tensor__la_item_t *q) {
+    int64_t k = q->k;
+    tensor__la_lu(q->a, q->m, q->n, q->swaps);
+    for (int64_t i = 0; i < k; i++) { q->swaps[i]++; }
+    tensor__la_store(q->y, q->item, q->a, q->m, q->n, 0);
+    tensor__store_i64((char *)q->y[1].data + q->item * k * 4, q->y[1].dtype, 1, q->swaps, k);
+    return 0;
+}
+
+TENSOR__FN int64_t tensor__la_solve(const tensor__la_item_t *q) {
+    int64_t n = q->n, r = TENSOR__WIDE(q->y);
+    double *a = q->a, *b = q->b;
+    tensor__la_load(b, q->x + 1, q->item, 0);
+    if (q->c->row->id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR) {
+        const tensor__linalg_params_t *p = &q->c->p->linalg;
+        tensor__la_triangular(a, n, b, r, (int)p->upper, (int)p->unitriangular);
+    } else {
+        tensor__la_lu(a, n, n, q->swaps);
+        for (int64_t i = 0; i < n; i++) {
+            if (a[i * n + i] == 0) { return i + 1; }
+            if (q->swaps[i] != i) { tensor__la_swap(b + i * r, b + q->swaps[i] * r, r); }
+        }
+        tensor__la_triangular(a, n, b, r, 0, 1);
+        tensor__la_triangular(a, n, b, r, 1, 0);
+    }
+    tensor__la_store(q->y, q->item, b, n, r, 0);
+    return 0;
+}
+
+// Golub & Van Loan 5.2.
+TENSOR__FN int64_t tensor__la_qr(const tensor__la_item_t *q) {
+    int64_t m = q->m, n = q->n, k = q->k, cols = TENSOR__WIDE(q->y);
+    double *a = q->a, *b = q->b, *tau = q->w, *v = q->w + k;
+    for (int64_t j = 0; j < k; j++) {
+        tau[j] = tensor__la_house(a + j * n + j, n, m - j);
+        tensor__la_reflect(a + j * n + j, n, m - j, tau[j], a + j * n + j + 1, n, n - j - 1, v);
+    }
+    tensor__la_identity(b, m, cols);
+    for (int64_t j = k - 1; j >= 0; j--) {
+        tensor__la_reflect(a + j * n + j, n, m - j, tau[j], b + j * cols + j, cols, cols - j, v);
+    }
+    for (int64_t i = 1; i < m; i++) {
+        for (int64_t j = 0; j < i && j < n; j++) { a[i * n + j] = 0; }
+    }
+    tensor__la_store(q->y, q->item, b, m, cols, 0);
+    tensor__la_store(q->y + 1, q->item, a, cols, n, 0);
+    return 0;
+}
+
+// Of a symmetric matrix, of which one triangle counts.
+TENSOR__FN int64_t tensor__la_eigen(const tensor__la_item_t *q) {
+    int64_t n = q->n;
+    double *a = q->a, *b = q->b, *w = q->w;
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < i; j++) {
+            if (q->c->p->linalg.upper) {
+                a[i * n + j] = a[j * n + i];
+            } else {
+                a[j * n + i] = a[i * n + j];
+            }
+        }
+    }
+    if (tensor__isnan_f64(tensor__la_scale(a, n * n))) { return 1; }
+    if (!tensor__la_eigh(a, n, w, b, w + n)) { return 2; }
+    tensor__la_store(q->y, q->item, w, 1, n, 0);
+    tensor__la_store(q->y + 1, q->item, b, n, n, 1);
+    return 0;
+}
+
+// a has the longer side of x in its rows: it is transposed unless x is wide.
+TENSOR__FN int64_t tensor__la_singular(const tensor__la_item_t *q) {
+    int wide = q->m < q->n;
+    int64_t m = q->m, n = q->n, k = q->k, big = wide ? n : m;
+    const tensor_arg_t *y = q->y, *vectors = wide ? &y[2] : &y[1];      // of the longer side
+    int64_t rows = vectors->dims[vectors->ndim - (wide ? 2 : 1)];
+    double *a = q->a, *b = q->b, *w = q->w, *v = b + rows * big;
+    if (tensor__isnan_f64(tensor__la_scale(a, m * n))) { return 1; }
+    if (!tensor__la_svd(a, big, k, b, rows, w, v, v + k * k, w + k)) { return 2; }
+
+    tensor__la_store(y, q->item, w, 1, k, 0);
+    if (wide) {
+        tensor__la_store(y + 1, q->item, v, k, k, 1);
+        tensor__la_store(y + 2, q->item, b, rows, big, 0);
+    } else {
+        tensor__la_store(y + 1, q->item, b, rows, big, 1);
+        tensor__la_store(y + 2, q->item, v, k, k, 0);
+    }
+    return 0;
+}
+
 TENSOR__FN int64_t tensor__la_item(const tensor__la_t *l, int64_t item, double *w) {
-    tensor_call_t *c = l->c;
-    const tensor_arg_t *x = &c->arg[0], *y = &c->arg[c->nin];
-    int64_t m = l->m, n = l->n, k = l->k, bad = 0, *swaps = (int64_t *)(void *)w;
-    double *a = w + 8 * (m + n + 8), *b = a + m * n;    // w: small vectors
-    if (c->row->id == TENSOR_OP_LINALG_SWAPS) {
-        int64_t *order = swaps + n;
-        tensor__load_i64(swaps, (const char *)x->data + item * n * 4, x->dtype, 1, n);
-        for (int64_t i = 0; i < m; i++) { order[i] = i; }
-        for (int64_t i = 0; i < n; i++) {
-            if (swaps[i] < 1 || swaps[i] > m) { return i + 1; }
-            int64_t t = order[i];
-            order[i] = order[swaps[i] - 1];
-            order[swaps[i] - 1] = t;
-        }
-        tensor__store_i64((char *)y->data + item * m * 8, y->dtype, 1, order, m);
-        return 0;
+    tensor__la_item_t q;
+    int id = l->c->row->id;
+    q.c = l->c;
+    q.x = &q.c->arg[0];
+    q.y = &q.c->arg[q.c->nin];
+    q.item = item;
+    q.m = l->m;
+    q.n = l->n;
+    q.k = l->k;
+    q.w = w;
+    q.a = w + 8 * (q.m + q.n + 8);
+    q.b = q.a + q.m * q.n;
+    q.swaps = (int64_t *)(void *)w;
+    if (id == TENSOR_OP_LINALG_SWAPS) { return tensor__la_swaps(&q); }
+    tensor__la_load(q.a, q.x, item, id == TENSOR_OP_LINALG_SVD && q.m >= q.n);
+    switch (id) {
+    case TENSOR_OP_LINALG_CHOLESKY: return tensor__la_cholesky(&q);
+    case TENSOR_OP_LINALG_DET: return tensor__la_det(&q);
+    case TENSOR_OP_LINALG_LU_FACTOR: return tensor__la_lu_factor(&q);
+    case TENSOR_OP_LINALG_SOLVE:
+    case TENSOR_OP_LINALG_SOLVE_TRIANGULAR: return tensor__la_solve(&q);
+    case TENSOR_OP_LINALG_QR: return tensor__la_qr(&q);
+    case TENSOR_OP_LINALG_EIGH: return tensor__la_eigen(&q);
+    default: return tensor__la_singular(&q);
     }
-    int wide = c->row->id == TENSOR_OP_LINALG_SVD && m < n;
-    tensor__la_load(a, x, item, c->row->id == TENSOR_OP_LINALG_SVD && !wide);
-    switch (c->row->id) {
-    case TENSOR_OP_LINALG_CHOLESKY:     // by rows (Golub & Van Loan 4.2)
-        for (int64_t i = 0; i < n; i++) {
-            for (int64_t j = 0; j <= i; j++) {
-                double s = a[i * n + j] - tensor__la_dot(a + i * n, a + j * n, j);
-                if (i == j && !(s > 0)) { return i + 1; }
-                a[i * n + j] = i == j ? sqrt(s) : s / a[j * n + j];
-            }
-            for (int64_t j = i + 1; j < n; j++) { a[i * n + j] = 0; }
-        }
-        tensor__la_store(y, item, a, n, n, 0);
-        break;
-    case TENSOR_OP_LINALG_DET:
-        {
-            double r[3] = {1, 1, 0};    // determinant, sign, log
-            tensor__la_lu(a, n, n, swaps);
-            for (int64_t i = 0; i < n; i++) {
-                double p = swaps[i] == i ? a[i * n + i] : -a[i * n + i];
-                r[0] *= p;
-                double sign = p;
-                if (p > 0) { sign = 1; }
-                if (p < 0) { sign = -1; }
-                r[1] *= sign;
-                r[2] += log(fabs(p));
-            }
-            for (int i = 0; i < 3; i++) { tensor__la_store(y + i, item, r + i, 1, 1, 0); }
-            break;
-        }
-    case TENSOR_OP_LINALG_LU_FACTOR:
-        tensor__la_lu(a, m, n, swaps);
-        for (int64_t i = 0; i < k; i++) { swaps[i]++; }
-        tensor__la_store(y, item, a, m, n, 0);
-        tensor__store_i64((char *)y[1].data + item * k * 4, y[1].dtype, 1, swaps, k);
-        break;
-    case TENSOR_OP_LINALG_SOLVE: case TENSOR_OP_LINALG_SOLVE_TRIANGULAR:
-        {
-            int64_t r = TENSOR__WIDE(y);
-            tensor__la_load(b, x + 1, item, 0);
-            if (c->row->id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR) {
-                tensor__la_triangular(a, n, b, r, (int)c->p->linalg.upper,
-                                      (int)c->p->linalg.unitriangular);
-            } else {
-                tensor__la_lu(a, n, n, swaps);
-                for (int64_t i = 0; i < n; i++) {
-                    if (a[i * n + i] == 0) { return i + 1; }
-                    if (swaps[i] != i) { tensor__la_swap(b + i * r, b + swaps[i] * r, r); }
-                }
-                tensor__la_triangular(a, n, b, r, 0, 1);
-                tensor__la_triangular(a, n, b, r, 1, 0);
-            }
-            tensor__la_store(y, item, b, n, r, 0);
-            break;
-        }
-    case TENSOR_OP_LINALG_QR:
-        {                               // Golub & Van Loan 5.2
-            int64_t cols = TENSOR__WIDE(y);
-            double *tau = w, *v = w + k;
-            for (int64_t j = 0; j < k; j++) {
-                tau[j] = tensor__la_house(a + j * n + j, n, m - j);
-                tensor__la_reflect(a + j * n + j, n, m - j, tau[j], a + j * n + j + 1, n, n - j - 1, v);
-            }
-            tensor__la_identity(b, m, cols);
-            for (int64_t j = k - 1; j >= 0; j--) {
-                tensor__la_reflect(a + j * n + j, n, m - j, tau[j], b + j * cols + j, cols, cols - j, v);
-            }
-            for (int64_t i = 1; i < m; i++) {
-                for (int64_t j = 0; j < i && j < n; j++) { a[i * n + j] = 0; }
-            }
-            tensor__la_store(y, item, b, m, cols, 0);
-            tensor__la_store(y + 1, item, a, cols, n, 0);
-            break;
-        }
-    case TENSOR_OP_LINALG_EIGH:
-        for (int64_t i = 0; i < n; i++) {       // one triangle counts
-            for (int64_t j = 0; j < i; j++) {
-                if (c->p->linalg.upper) {
-                    a[i * n + j] = a[j * n + i];
-                } else {
-                    a[j * n + i] = a[i * n + j];
-                }
-            }
-        }
-        if (tensor__isnan_f64(tensor__la_scale(a, n * n))) { return 1; }
-        if (!tensor__la_eigh(a, n, w, b, w + n)) { return 2; }
-        tensor__la_store(y, item, w, 1, n, 0);
-        tensor__la_store(y + 1, item, b, n, n, 1);
-        break;
-    default:
-        {                               // SVD; a has the longer side in its rows
-            int64_t big = wide ? n : m;
-            const tensor_arg_t *vectors = wide ? &y[2] : &y[1];         // of the longer side
-            int64_t rows = vectors->dims[vectors->ndim - (wide ? 2 : 1)];
-            double *v = b + rows * big;
-            if (tensor__isnan_f64(tensor__la_scale(a, m * n))) { return 1; }
-            if (!tensor__la_svd(a, big, k, b, rows, w, v, v + k * k, w + k)) { return 2; }
-            tensor__la_store(y, item, w, 1, k, 0);
-            if (wide) {
-                tensor__la_store(y + 1, item, v, k, k, 1);
-                tensor__la_store(y + 2, item, b, rows, big, 0);
-            } else {
-                tensor__la_store(y + 1, item, b, rows, big, 1);
-                tensor__la_store(y + 2, item, v, k, k, 0);
-            }
-            break;
-        }
-    }
-    return bad;
 }
 
 TENSOR__FN void tensor__la_task(void *arg, int64_t task, int worker) {
@@ -19532,8 +22830,6 @@ TENSOR__FN tensor_t *tensor__significant(const tensor_linalg_tolerance_args_t *a
 }
 
 TENSOR__FN tensor_t *tensor__pinv(tensor_linalg_tolerance_args_t *a) {
-    TENSOR__AUTOCAST(tensor__casting(), TENSOR__ROW(LINALG_PINV)->cast, (a->x = cast_[0], tensor__pinv(a)),
-                     a->x)
     tensor__op_t o;
     tensor_t *x = a->x;
     if (!tensor__la_begin(&o, TENSOR__ROW(LINALG_PINV), x, NULL, a->hermitian)) { return TENSOR__POISON; }
@@ -19567,7 +22863,13 @@ TENSOR__FN tensor_t *tensor__pinv(tensor_linalg_tolerance_args_t *a) {
 
 TENSOR_API tensor_t *tensor_linalg_pinv_with(tensor_linalg_tolerance_args_t a) {
     TENSOR__MARK
-    tensor_t *y = tensor__tolerates("linalg_pinv", &a) ? tensor__pinv(&a) : TENSOR__POISON;
+    uint8_t modes = th_->modes;
+    tensor_t *y = TENSOR__POISON;
+    if (tensor__tolerates("linalg_pinv", &a) &&
+        tensor__open_as(th_, TENSOR__ROW(LINALG_PINV)->cast, &a.x, 1)) {
+        y = tensor__pinv(&a);
+    }
+    th_->modes = modes;
     return tensor__at(a.site_, tensor__named(th_, tensor__tidy(th_, mark_, y), "tensor_linalg_pinv"));
 }
 
@@ -19604,7 +22906,8 @@ TENSOR_API tensor_lstsq_t (tensor_linalg_lstsq)(tensor_t *a, tensor_t *b) {
     }
     if (!tensor__la_usable(op, "a", a, 0) || !tensor__la_usable(op, "b", b, 0)) { return r; }
     TENSOR__REFUSE_AS(r, TENSOR__HIGH(a) != TENSOR__HIGH(b), SHAPE,
-                      "%s: a %t and b %t have not the same rows", op, a, b);
+                      "%s: a %t and b %t must have the same number of rows", op, a, b);
+
     int64_t m = TENSOR__HIGH(a), n = TENSOR__WIDE(a);
     double eps = a->dtype == TENSOR_F64 ? 2.2204460492503131e-16 : 1.1920928955078125e-07;
     tensor_qr_t f = (tensor_linalg_qr)(m < n ? tensor_mT(a) : a, NULL);
@@ -19664,12 +22967,9 @@ TENSOR__FN tensor_t *tensor__polynomial(double a, tensor_t *p, double b, tensor_
 
 // [13/13] Pade approximation of x 2^-s, squared s times (Higham, SIAM J. Matrix Anal. Appl. 26, 2005); one s
 // for the batch.
-TENSOR__FN tensor_t *tensor__matrix_exp(const char *op, tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_linalg_matrix_exp,
-                     tensor__matrix_exp(op, cast_[0]), x)
+TENSOR__FN tensor_t *tensor__pade_exp(const char *op, tensor_t *x) {
     if (!tensor__la_usable(op, "x", x, 1)) { return TENSOR__POISON; }
-    if (!x->numel) { TENSOR__RETURN(tensor_clone(x)); }
+    if (!x->numel) { return tensor_clone(x); }
     tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
     tensor_t *a = tensor_to(x, TENSOR_F64);
     tensor_t *largest = tensor_max(tensor_sum_dim(tensor_abs(tensor_detach(a)), -2, 0));
@@ -19694,55 +22994,20 @@ TENSOR__FN tensor_t *tensor__matrix_exp(const char *op, tensor_t *x) {
     tensor_t *solved = y;               // solve's gradient needs it; the caller must not change it
     for (; s > 0; s--) { y = tensor_matmul(y, y); }
     y = tensor_to(y, dtype);
-    TENSOR__RETURN(y == solved ? tensor_clone(y) : y);
+    return y == solved ? tensor_clone(y) : y;
+}
+
+TENSOR__FN tensor_t *tensor__matrix_exp(const char *op, tensor_t *x) {
+    TENSOR__MARK
+    TENSOR__OPEN_AS(TENSOR__CAST_linalg_matrix_exp, &x, 1)
+    TENSOR__RETURN_AS(tensor__pade_exp(op, x));
 }
 
 TENSOR__FRONT(linalg_matrix_exp, (tensor_t *x), tensor__matrix_exp("linalg_matrix_exp", x))
 
 TENSOR_API tensor_t *(tensor_matrix_exp)(tensor_t *x) { return tensor__matrix_exp("matrix_exp", x); }
 
-// ---- torch.linalg: norms ----
-
-TENSOR__FN tensor_t *tensor__vector_norm(const char *op, tensor_t *x, double ord, const int64_t *dims, int n,
-                                         int keepdim) {
-    TENSOR__MARK
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__ROW(NORM)->cast,
-                     tensor__vector_norm(op, cast_[0], ord, dims, n, keepdim), x)
-    if (!TENSOR__USABLE(op, "x", x) || !tensor__needs_float(op, x) ||
-        !tensor__dims_given(op, dims, n)) {
-        return TENSOR__POISON;
-    }
-    tensor_shape_t kept;
-    tensor_t *y = tensor__gathered(op, x, dims, n, keepdim, &kept);
-    if (y != TENSOR__POISON && ord < 0 && !TENSOR__WIDE(y)) {
-        y = tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: x %t has no element to choose from for norm %g", op, x,
-                         ord);
-    }
-    if (y == TENSOR__POISON) { TENSOR__RETURN(y); }
-    if (ord != 2) { y = tensor_to(y, x->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32); }  // rounded once
-    if (ord == 2) {
-        y = tensor_norm_dim(y, -1, 0);
-    } else if (ord == 0) {
-        tensor_t *count = tensor_to(tensor_sum_dim(tensor_ne_scalar(y, 0), -1, 0), y->dtype);
-        y = tensor__constant_of(count, y);
-    } else if (ord == (double)INFINITY) {
-        y = tensor_amax_dim(tensor_abs(y), -1, 0);
-    } else if (ord == -(double)INFINITY) {
-        y = tensor_amin_dim(tensor_abs(y), -1, 0);
-    } else if (ord == 1) {
-        y = tensor_sum_dim(tensor_abs(y), -1, 0);
-    } else {                            // the gradient at a zero norm is 0, not 0 * inf
-        y = tensor_sum_dim(tensor_pow_scalar(tensor_abs(y), ord), -1, 0);
-        tensor_t *zero = tensor_eq_scalar(y, 0);
-        y = tensor_pow_scalar(tensor_masked_fill(y, zero, 1), 1 / ord);
-        y = tensor_masked_fill(y, zero, ord < 0 ? (double)INFINITY : 0);
-    }
-    TENSOR__RETURN(tensor_reshape_n(tensor_to(y, x->dtype), kept.dims, kept.ndim));
-}
-
-TENSOR__FRONT(linalg_vector_norm, (tensor_t *x, double ord, const int64_t *dims, int n, int keepdim),
-    tensor__named(tensor__self(), tensor__vector_norm("linalg_vector_norm", x, ord, dims, n, keepdim),
-                  __func__))
+// ---- torch.linalg: norms of matrices ----
 
 // A decimal number with a point, or inf, -inf; NaN = neither. strtod would expect the locale's decimal point.
 TENSOR__FN double tensor__ord(const char *ord) {
@@ -19764,45 +23029,61 @@ TENSOR__FN double tensor__ord(const char *ord) {
     return t.length > 0 && t.length < t.room && !*end ? v : (double)NAN;
 }
 
-TENSOR__FN tensor_t *tensor__matrix_norm(const char *op, tensor_t *x, const char *ord, int64_t dim0,
-                                         int64_t dim1, int keepdim) {
-    TENSOR__MARK
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__ROW(NORM)->cast,
-                     tensor__matrix_norm(op, cast_[0], ord, dim0, dim1, keepdim), x)
-    if (!TENSOR__USABLE(op, "x", x)) { return TENSOR__POISON; }
-    int fro = !ord || !strcmp(ord, "fro"), nuc = ord && !strcmp(ord, "nuc");
-    double p = fro || nuc ? 2 : tensor__ord(ord);
-    int64_t both[2] = {dim0, dim1};
-    TENSOR__REFUSE(p != 1 && p != -1 && p != 2 && p != -2 && p != (double)INFINITY && p != -(double)INFINITY,
-                   FORMAT, "%s: ord \"%s\" must be fro, nuc, 1, -1, 2, -2, inf or -inf", op, ord);
-    TENSOR__REFUSE(x->ndim < 2, SHAPE, "%s: x %t must be a matrix", op, x);
-    if (fro) { TENSOR__RETURN(tensor__vector_norm(op, x, 2, both, 2, keepdim)); }
-    int d0 = tensor__dim(op, dim0, x), d1 = d0 < 0 ? d0 : tensor__dim(op, dim1, x);
-    if (d1 < 0) { return TENSOR__POISON; }
-    TENSOR__REFUSE(d0 == d1, INDEX, "%s: dim %i appears twice (x %t)", op, d0, x);
-    int64_t order[TENSOR_MAX_DIMS], kept[TENSOR_MAX_DIMS];
+// x with d0 and d1 as its last dims; kept: the dims of its norms, with the two as 1 if keepdim. -> how many
+TENSOR__FN int tensor__matrix_last(tensor_t **x, int d0, int d1, int keepdim, int64_t *kept) {
+    int64_t order[TENSOR_MAX_DIMS];
     int k = 0, nk = 0;
-    for (int d = 0; d < x->ndim; d++) {
-        if (d != d0 && d != d1) { order[k++] = d; }
-        if ((d != d0 && d != d1) || keepdim) { kept[nk++] = d != d0 && d != d1 ? x->dims[d] : 1; }
+    for (int d = 0; d < (*x)->ndim; d++) {
+        int summed = d == d0 || d == d1;
+        if (!summed) { order[k++] = d; }
+        if (!summed || keepdim) { kept[nk++] = summed ? 1 : (*x)->dims[d]; }
     }
     order[k] = d0;
     order[k + 1] = d1;
-    tensor_t *y = tensor_permute_n(x, order, x->ndim);
-    if (nuc || p == 2 || p == -2) {
-        if (!tensor__la_usable(op, "x", y, 0)) { TENSOR__RETURN(TENSOR__POISON); }
+    *x = tensor_permute_n(*x, order, (*x)->ndim);
+    return nk;
+}
+
+// The largest of the numbers along the last dim, or the smallest. The largest of no norms is 0, of no numbers
+// an error.
+TENSOR__FN tensor_t *tensor__extreme_norm(tensor_t *y, int largest) {
+    if (!largest) { return tensor_amin_dim(y, -1, 0); }
+    if (y->ndim && !y->dims[y->ndim - 1]) { return tensor_sum_dim(y, -1, 0); }
+    return tensor_amax_dim(y, -1, 0);
+}
+
+TENSOR__FN tensor_t *tensor__matrix_norm_of(const char *op, tensor_t *x, const char *ord, int64_t dim0,
+                                            int64_t dim1, int keepdim) {
+    if (!TENSOR__USABLE(op, "x", x)) { return TENSOR__POISON; }
+    int fro = !ord || !strcmp(ord, "fro"), nuc = ord && !strcmp(ord, "nuc");
+    double p = fro || nuc ? 2 : tensor__ord(ord), size = fabs(p);
+    int64_t both[2] = {dim0, dim1};
+    TENSOR__REFUSE(size != 1 && size != 2 && size != (double)INFINITY, FORMAT,
+                   "%s: ord \"%s\" must be fro, nuc, 1, -1, 2, -2, inf or -inf", op, ord);
+    TENSOR__REFUSE(x->ndim < 2, SHAPE, "%s: x %t must be a matrix", op, x);
+    if (fro) { return tensor__vector_norm(op, x, 2, both, 2, keepdim); }
+    int d0 = tensor__dim(op, dim0, x), d1 = d0 < 0 ? d0 : tensor__dim(op, dim1, x);
+    if (d1 < 0) { return TENSOR__POISON; }
+    TENSOR__REFUSE(d0 == d1, INDEX, "%s: dim %i appears twice (x %t)", op, d0, x);
+    int64_t kept[TENSOR_MAX_DIMS];
+    tensor_t *y = x;
+    int nkept = tensor__matrix_last(&y, d0, d1, keepdim, kept);
+    if (size == 2) {
+        if (!tensor__la_usable(op, "x", y, 0)) { return TENSOR__POISON; }
         y = tensor_linalg_svdvals(y);
-        if (nuc) { y = tensor_sum_dim(y, -1, 0); }
     } else {
-        if (!tensor__needs_float(op, x)) { TENSOR__RETURN(TENSOR__POISON); }
-        y = tensor_sum_dim(tensor_abs(y), p == 1 || p == -1 ? -2 : -1, 0);
+        if (!tensor__needs_float(op, x)) { return TENSOR__POISON; }
+        y = tensor_sum_dim(tensor_abs(y), size == 1 ? -2 : -1, 0);
     }
-    if (!nuc && p > 0 && y->ndim && !y->dims[y->ndim - 1]) {
-        y = tensor_sum_dim(y, -1, 0);               // the largest of no norms is 0, of no numbers an error
-    } else if (!nuc) {
-        y = p > 0 ? tensor_amax_dim(y, -1, 0) : tensor_amin_dim(y, -1, 0);
-    }
-    TENSOR__RETURN(tensor_reshape_n(y, kept, nk));
+    y = nuc ? tensor_sum_dim(y, -1, 0) : tensor__extreme_norm(y, p > 0);
+    return tensor_reshape_n(y, kept, nkept);
+}
+
+TENSOR__FN tensor_t *tensor__matrix_norm(const char *op, tensor_t *x, const char *ord, int64_t dim0,
+                                         int64_t dim1, int keepdim) {
+    TENSOR__MARK
+    TENSOR__OPEN_AS(TENSOR__ROW(NORM)->cast, &x, 1)
+    TENSOR__RETURN_AS(tensor__matrix_norm_of(op, x, ord, dim0, dim1, keepdim));
 }
 
 TENSOR__FRONT(linalg_matrix_norm, (tensor_t *x, const char *ord, int64_t dim0, int64_t dim1, int keepdim),
@@ -20085,19 +23366,19 @@ TENSOR__FN void tensor__add_converted(char *to, int sum, const char *from, int d
         return;
     }
     int64_t u[TENSOR__BLOCK], v[TENSOR__BLOCK];
-    int klass = tensor__is_float(dtype) ? TENSOR__C_F64 : TENSOR__C_I64;
+    int compute_class = tensor__is_float(dtype) ? TENSOR__C_F64 : TENSOR__C_I64;
     for (int64_t i = 0; i < n; i += TENSOR__BLOCK) {
         int64_t m = tensor__least(n - i, TENSOR__BLOCK);
-        tensor__load_run(u, klass, to + i * tensor__sizes[sum], sum, 1, m);
-        tensor__load_run(v, klass, from + i * tensor__sizes[dtype], dtype, 1, m);
+        tensor__load_run(u, compute_class, to + i * tensor__sizes[sum], sum, 1, m);
+        tensor__load_run(v, compute_class, from + i * tensor__sizes[dtype], dtype, 1, m);
         for (int64_t k = 0; k < m; k++) {
-            if (klass == TENSOR__C_I64) {
+            if (compute_class == TENSOR__C_I64) {
                 u[k] = (int64_t)((uint64_t)u[k] + (uint64_t)v[k]);
             } else {
                 ((double *)(void *)u)[k] += ((double *)(void *)v)[k];
             }
         }
-        tensor__store_run(to + i * tensor__sizes[sum], sum, 1, u, klass, m);
+        tensor__store_run(to + i * tensor__sizes[sum], sum, 1, u, compute_class, m);
     }
 }
 
@@ -20185,75 +23466,113 @@ TENSOR__FN uint64_t tensor__scratch_index(const tensor_call_t *c) {
     return tensor__is_float(x->dtype) && x->dtype != TENSOR_F64 && many && each ? (uint64_t)x->numel * 8 : 0;
 }
 
+// What the loops over an index share. Sums are made in f64 in scratch where that is `wide`, else in y.
+typedef struct tensor__indexed_t {
+    tensor_call_t *c;
+    const tensor_arg_t *x, *index, *src;
+    tensor_arg_t *y;
+    int id, d, size, wide;              // size: bytes of an element
+    char *sums;
+    int sum_dtype;
+    int64_t n, outer, inner;            // places along d; before it, behind it
+} tensor__indexed_t;
+
+TENSOR__FN int64_t tensor__index_value(const tensor_arg_t *index, int64_t i) {
+    int64_t k;
+    const char *at = (const char *)index->data + i * tensor__sizes[index->dtype];
+    tensor__load_i64(&k, at, index->dtype, 1, 1);
+    return k;
+}
+
+// INDEX_SELECT, INDEX_COPY, INDEX_ADD: whole rows.
+TENSOR__FN void tensor__index_rows(const tensor__indexed_t *v) {
+    int64_t m = v->index->numel, bytes = v->inner * v->size;
+    int64_t sum_bytes = v->inner * tensor__sizes[v->sum_dtype];
+    for (int64_t o = 0; o < v->outer; o++) {
+        for (int64_t k = 0; k < m; k++) {
+            int64_t here = o * m + k, there = o * v->n + tensor__index_value(v->index, k);
+            if (v->id == TENSOR_OP_INDEX_SELECT) {
+                memcpy((char *)v->y->data + here * bytes, (const char *)v->x->data + there * bytes,
+                       (size_t)bytes);
+                continue;
+            }
+            const char *from = (const char *)v->src->data + here * bytes;
+            if (v->id == TENSOR_OP_INDEX_COPY) {
+                memcpy((char *)v->y->data + there * bytes, from, (size_t)bytes);
+            } else {
+                tensor__add_elements(v->sums + there * sum_bytes, v->sum_dtype, from, v->x->dtype, v->inner);
+            }
+        }
+    }
+}
+
+// GATHER, SCATTER, SCATTER_ADD, SCATTER_REDUCE: elements; at = the multi-index of index's element i.
+TENSOR__FN void tensor__index_elements(const tensor__indexed_t *v) {
+    int64_t at[TENSOR_MAX_DIMS] = {0}, step = tensor__sizes[v->sum_dtype];
+    int ndim = v->x->ndim;
+    for (int64_t i = 0; i < v->index->numel; i++) {
+        int64_t k = tensor__index_value(v->index, i), place = 0, from = 0;
+        for (int e = 0; e < ndim; e++) { place += (e == v->d ? k : at[e]) * v->x->strides[e]; }
+        char *to = (char *)v->y->data + place * v->size;
+        if (v->id == TENSOR_OP_GATHER) {
+            memcpy((char *)v->y->data + i * v->size, (const char *)v->x->data + place * v->size,
+                   (size_t)v->size);
+        } else {
+            for (int e = 0; e < ndim; e++) { from += at[e] * v->src->strides[e]; }
+            const char *s = (const char *)v->src->data + from * v->size;
+            if (v->id == TENSOR_OP_SCATTER) {
+                memcpy(to, s, (size_t)v->size);
+            } else if (v->id == TENSOR_OP_SCATTER_REDUCE) {
+                tensor__combine(to, s, v->x->dtype, v->c->p->index.reduce);
+            } else {
+                tensor__add_elements(v->sums + place * step, v->sum_dtype, s, v->x->dtype, 1);
+            }
+        }
+        for (int e = ndim - 1; e >= 0 && ++at[e] == v->index->dims[e]; e--) { at[e] = 0; }
+    }
+}
+
 // GATHER, INDEX_SELECT x, index; INDEX_ADD, INDEX_COPY, SCATTER, SCATTER_ADD, SCATTER_REDUCE x, index, src.
 // In place when x is the output.
 TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
-    const tensor_arg_t *x = &c->arg[0], *index = &c->arg[1], *src = &c->arg[2];
+    const tensor_arg_t *x = &c->arg[0], *index = &c->arg[1];
     tensor_arg_t *y = &c->arg[c->nin];
-    int id = c->row->id, d = (int)c->p->index.dim, size = tensor__sizes[x->dtype], is =
-        tensor__sizes[index->dtype];
-    int64_t n = x->dims[d], outer = 1, inner = 1;
-    for (int i = 0; i < d; i++) { outer *= x->dims[i]; }
-    for (int i = d + 1; i < x->ndim; i++) { inner *= x->dims[i]; }
-    int code = tensor__check_index(c, index, n);
+    tensor__indexed_t v;
+    v.c = c;
+    v.x = x;
+    v.index = index;
+    v.src = &c->arg[2];
+    v.y = y;
+    v.id = c->row->id;
+    v.d = (int)c->p->index.dim;
+    v.size = tensor__sizes[x->dtype];
+    v.n = x->dims[v.d];
+    v.outer = v.inner = 1;
+    for (int i = 0; i < v.d; i++) { v.outer *= x->dims[i]; }
+    for (int i = v.d + 1; i < x->ndim; i++) { v.inner *= x->dims[i]; }
+    int code = tensor__check_index(c, index, v.n);
     if (code) { return code; }
-    int added = id == TENSOR_OP_INDEX_ADD || id == TENSOR_OP_SCATTER_ADD;
-    int wide = added && tensor__scratch_index(c) > 0, sum = wide ? (int)TENSOR_F64 : (int)x->dtype;
-    int64_t step = tensor__sizes[sum];
-    char *to = wide ? (char *)c->scratch : (char *)y->data;
-    if (wide) {
+
+    int added = v.id == TENSOR_OP_INDEX_ADD || v.id == TENSOR_OP_SCATTER_ADD;
+    v.wide = added && tensor__scratch_index(c) > 0;
+    v.sum_dtype = v.wide ? (int)TENSOR_F64 : (int)x->dtype;
+    v.sums = v.wide ? (char *)c->scratch : (char *)y->data;
+    if (v.wide) {
         tensor__load_f64((double *)c->scratch, x->data, x->dtype, 1, x->numel);
     } else if (c->nin == 3 && y->data != x->data) {
-        memcpy(y->data, x->data, (size_t)(x->numel * size));
+        memcpy(y->data, x->data, (size_t)(x->numel * v.size));
     }
-    if (tensor__by_rows(id)) {
-        int64_t m = index->numel;
-        for (int64_t o = 0; o < outer; o++) {
-            for (int64_t k = 0; k < m; k++) {
-                int64_t at;
-                tensor__load_i64(&at, (const char *)index->data + k * is, index->dtype, 1, 1);
-                if (id == TENSOR_OP_INDEX_SELECT) {
-                    memcpy((char *)y->data + (o * m + k) * inner * size, (const char *)x->data +
-                           (o * n + at) * inner * size, (size_t)(inner * size));
-                } else if (id == TENSOR_OP_INDEX_COPY) {
-                    memcpy((char *)y->data + (o * n + at) * inner * size, (const char *)src->data +
-                           (o * m + k) * inner * size, (size_t)(inner * size));
-                } else {
-                    tensor__add_elements(to + (o * n + at) * inner * step, sum, (const char *)src->data +
-                                         (o * m + k) * inner * size, x->dtype, inner);
-                }
-            }
-        }
-        if (wide) { tensor__store_f64(y->data, y->dtype, 1, (const double *)c->scratch, x->numel); }
-        return 0;
-    }
-    if (id == TENSOR_OP_GATHER && index->numel && index->numel / index->dims[d] == x->numel / n) {
-        tensor__gather_t g = {(const char *)x->data, (const char *)index->data, (char *)y->data, n,
-                              index->dims[d], inner, y->numel, size, index->dtype == TENSOR_I64};
+    if (tensor__by_rows(v.id)) {
+        tensor__index_rows(&v);
+    } else if (v.id == TENSOR_OP_GATHER && index->numel &&
+               index->numel / index->dims[v.d] == x->numel / v.n) {
+        tensor__gather_t g = {(const char *)x->data, (const char *)index->data, (char *)y->data, v.n,
+                              index->dims[v.d], v.inner, y->numel, v.size, index->dtype == TENSOR_I64};
         tensor__parallel((y->numel + TENSOR__GRAIN - 1) / TENSOR__GRAIN, tensor__gather_task, &g);
-        return 0;
+    } else {
+        tensor__index_elements(&v);
     }
-    int64_t at[TENSOR_MAX_DIMS] = {0};
-    for (int64_t i = 0; i < index->numel; i++) {        // at = the multi-index of index's element i
-        int64_t k, place = 0, from = 0;
-        tensor__load_i64(&k, (const char *)index->data + i * is, index->dtype, 1, 1);
-        for (int e = 0; e < x->ndim; e++) { place += (e == d ? k : at[e]) * x->strides[e]; }
-        if (id == TENSOR_OP_GATHER) {
-            memcpy((char *)y->data + i * size, (const char *)x->data + place * size, (size_t)size);
-        } else {
-            for (int e = 0; e < x->ndim; e++) { from += at[e] * src->strides[e]; }
-            const char *s = (const char *)src->data + from * size;
-            if (id == TENSOR_OP_SCATTER) {
-                memcpy((char *)y->data + place * size, s, (size_t)size);
-            } else if (id == TENSOR_OP_SCATTER_REDUCE) {
-                tensor__combine((char *)y->data + place * size, s, x->dtype, c->p->index.reduce);
-            } else {
-                tensor__add_elements(to + place * step, sum, s, x->dtype, 1);
-            }
-        }
-        for (int e = x->ndim - 1; e >= 0 && ++at[e] == index->dims[e]; e--) { at[e] = 0; }
-    }
-    if (wide) { tensor__store_f64(y->data, y->dtype, 1, (const double *)c->scratch, x->numel); }
+    if (v.wide) { tensor__store_f64(y->data, y->dtype, 1, (const double *)c->scratch, x->numel); }
     return 0;
 }
 
@@ -20302,54 +23621,60 @@ TENSOR__FN tensor_t *tensor__places(tensor_t *const *index, const int64_t *sizes
     return tensor__finish(&o);
 }
 
-// Front of these rows: checks dtypes and shapes, makes everything contiguous. 0-d operands count as [1].
+// Whether index, and src unless it is NULL, fit x along dim d. to: index's dims, or those of x with as many
+// rows as index has.
+TENSOR__FN int tensor__index_fits(const tensor_t *x, const tensor_t *index, const tensor_t *src, int rows,
+                                  int d,
+                                  int64_t *to) {
+    if (rows ? index->ndim != 1 : index->ndim != x->ndim) { return 0; }
+    if (src && src->ndim != x->ndim) { return 0; }
+    for (int i = 0; i < x->ndim; i++) {
+        if (rows) {
+            to[i] = i == d ? index->dims[0] : x->dims[i];
+            if (src && src->dims[i] != to[i]) { return 0; }
+        } else {
+            to[i] = index->dims[i];
+            if (i != d && to[i] > x->dims[i] && index->numel) { return 0; }
+            if (src && src->dims[i] < to[i]) { return 0; }
+        }
+    }
+    return 1;
+}
+
+// Whether the elements that are put into x come from a tensor, src.
+TENSOR__INLINE int tensor__index_has_src(int id) {
+    return id != TENSOR_OP_INDEX_SELECT && id != TENSOR_OP_GATHER;
+}
+
+// Front of these rows: checks dtypes and shapes, makes everything contiguous.
 // update: in place, which needs a contiguous x; the result is copied back into any other x.
-TENSOR__FN tensor_t *tensor__index_op(const tensor__row_t *row, tensor_t *x, int64_t dim, tensor_t *index,
-                                      tensor_t *src, int how,
-                                      const tensor__in_place_t *update) {
+TENSOR__FN tensor_t *tensor__index_dims(const tensor__row_t *row, tensor_t *x, int64_t dim, tensor_t *index,
+                                        tensor_t *src, int how, const tensor__in_place_t *update) {
     TENSOR__MARK
     tensor__op_t o;
     tensor_t *const in[3] = {x, index, src};
-    int id = row->id, rows = tensor__by_rows(id);
-    int has_src = id != TENSOR_OP_INDEX_SELECT && id != TENSOR_OP_GATHER;
-    if (!tensor__begin(&o, row, in, has_src ? 3 : 2)) { return TENSOR__POISON; }
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_) && !update, o.row->cast,
-                     tensor__index_op(row, cast_[0], dim, index, cast_[1], how, update), x, src)
+    int rows = tensor__by_rows(row->id), has_src = tensor__index_has_src(row->id), nin = has_src ? 3 : 2;
+    int usable = update ? tensor__begin_here(&o, row, in, nin) : tensor__begin(&o, row, in, nin);
+    if (!usable) { return TENSOR__POISON; }
+    x = o.in[0];
+    if (has_src) { src = o.in[2]; }
     const char *name = o.row->name;
-    if (!x->ndim || (!index->ndim && (!has_src || src->ndim == x->ndim || !src->ndim))) {
-        tensor_t *places = index->ndim ? index : tensor__flat(index);
-        tensor_t *values = has_src && !src->ndim ? tensor__flat(src) : src;
-        tensor_t *y = tensor__index_op(row, x->ndim ? x : tensor__flat(x), dim, places, values, how, update);
-        const tensor_t *as = id == TENSOR_OP_GATHER ? index : x;
-        if (tensor__live(y) && update) { y = x; }
-        if (!update && !as->ndim) { y = tensor_reshape_n(y, as->dims, 0); }
-        TENSOR__RETURN(y);
-    }
     TENSOR__DIM(d, name, dim, x)
     TENSOR__REFUSE(index->dtype != TENSOR_I64 && index->dtype != TENSOR_I32, DTYPE,
                    "%s: index %t must be i64 or i32, not %y", name, index, index);
     TENSOR__REFUSE(has_src && src->dtype != x->dtype, DTYPE, "%s: src %t is %y, x is %y", name, src, src, x);
     int64_t dims[TENSOR_MAX_DIMS];
-    int bad = (rows ? index->ndim != 1 : index->ndim != x->ndim) || (has_src && src->ndim != x->ndim);
-    for (int i = 0; i < x->ndim && !bad; i++) {
-        if (!rows) {
-            dims[i] = index->dims[i];
-        } else {
-            dims[i] = i == d ? index->dims[0] : x->dims[i];
-        }
-        if (!rows && i != d && index->dims[i] > x->dims[i]) { bad = index->numel != 0; }
-        if (has_src && (rows ? src->dims[i] != dims[i] : src->dims[i] < dims[i])) { bad = 1; }
-    }
+    int bad = !tensor__index_fits(x, index, has_src ? src : NULL, rows, d, dims);
     TENSOR__REFUSE(bad && has_src, SHAPE, "%s: index %t and src %t do not fit x %t along dim %i", name, index,
                    src, x, d);
     TENSOR__REFUSE(bad, SHAPE, "%s: index %t does not fit x %t along dim %i", name, index, x, d);
     if (update && !(x->flags & TENSOR__CONTIGUOUS)) {
         if (!tensor__update_allowed(o.th, name, x, 0)) { return TENSOR__POISON; }
-        TENSOR__RETURN(update->copy(x, tensor__index_op(row, x, d, index, src, how, NULL)));
+        TENSOR__RETURN(update->copy(x, tensor__index_dims(row, x, d, index, src, how, NULL)));
     }
     for (int i = 0; i < o.nin; i++) {
-        o.args[i] = update && i && o.args[i]->storage == x->storage ? tensor_clone(o.args[i]) :
-            tensor_contiguous(o.args[i]);
+        int overlaps = update && i && o.args[i]->storage == x->storage;
+        o.args[i] = overlaps ? tensor_clone(o.args[i]) : tensor_contiguous(o.args[i]);
         if (o.args[i] == TENSOR__POISON) { return TENSOR__POISON; }
     }
     o.p = &o.params;
@@ -20363,6 +23688,24 @@ TENSOR__FN tensor_t *tensor__index_op(const tensor__row_t *row, tensor_t *x, int
         tensor__result(&o, x->dtype, has_src ? x->dims : dims, x->ndim);
     }
     TENSOR__RETURN(tensor__finish(&o));
+}
+
+// The same, where 0-d operands count as [1].
+TENSOR__FN tensor_t *tensor__index_op(const tensor__row_t *row, tensor_t *x, int64_t dim, tensor_t *index,
+                                      tensor_t *src, int how, const tensor__in_place_t *update) {
+    int has_src = tensor__index_has_src(row->id);
+    int usable = tensor__live(x) && tensor__live(index) && (!has_src || tensor__live(src));
+    if (!usable || (x->ndim && (index->ndim || (has_src && src->ndim && src->ndim != x->ndim)))) {
+        return tensor__index_dims(row, x, dim, index, src, how, update);
+    }
+    TENSOR__MARK
+    tensor_t *places = index->ndim ? index : tensor__flat(index);
+    tensor_t *values = has_src && !src->ndim ? tensor__flat(src) : src;
+    tensor_t *y = tensor__index_dims(row, x->ndim ? x : tensor__flat(x), dim, places, values, how, update);
+    const tensor_t *as = row->id == TENSOR_OP_GATHER ? index : x;
+    if (tensor__live(y) && update) { y = x; }
+    if (!update && !as->ndim) { y = tensor_reshape_n(y, as->dims, 0); }
+    TENSOR__RETURN(y);
 }
 
 TENSOR__FRONT(index_select, (tensor_t *x, int64_t dim, tensor_t *index),
@@ -20481,6 +23824,79 @@ TENSOR_API tensor_t *(tensor_scatter_reduce_)(tensor_t *x, int64_t dim, tensor_t
     // The gradient needs x as it was before.
     tensor_t *was = th_->grad_mode ? tensor_clone(x) : x;
     TENSOR__RETURN(tensor_copy_(x, tensor_scatter_reduce(was, dim, index, src, reduce, include_self)));
+}
+
+// An index of rows is one for each of their elements.
+TENSOR_API tensor_t *(tensor_index_reduce)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
+                                           const char *reduce, int include_self) {
+    TENSOR__MARK2(x, index)
+    TENSOR__TAKES(src)
+    TENSOR__DIM(d, "index_reduce", dim, x)
+    int known = reduce && (!strcmp(reduce, "prod") || !strcmp(reduce, "mean") || !strcmp(reduce, "amax") ||
+                           !strcmp(reduce, "amin"));
+    TENSOR__REFUSE(!known, FORMAT, "index_reduce: reduce must be prod, mean, amax or amin, not \"%s\"",
+                   reduce ? reduce : "NULL");
+    int64_t dims[TENSOR_MAX_DIMS];
+    int fits = index->ndim <= 1 && src->ndim == x->ndim;
+    for (int i = 0; i < x->ndim; i++) {
+        dims[i] = i == d ? index->numel : 1;
+        fits = fits && src->dims[i] == (i == d ? index->numel : x->dims[i]);
+    }
+    TENSOR__REFUSE(src->dtype != x->dtype, DTYPE, "index_reduce: src %t is %y, x %t is %y", src, src, x, x);
+    TENSOR__REFUSE(!fits, SHAPE, "index_reduce: src %t must have the shape of x %t with the size of index %t "
+                   "in dim %i", src, x, index, d);
+    tensor_t *at = tensor_expand_n(tensor_reshape_n(index, dims, x->ndim), src->dims, src->ndim);
+    TENSOR__RETURN(tensor_scatter_reduce(x, d, at, src, reduce, include_self));
+}
+
+TENSOR_API tensor_t *(tensor_index_reduce_)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
+                                            const char *reduce, int include_self) {
+    TENSOR__MARK
+    tensor_t *was = th_->grad_mode ? tensor_clone(x) : x;
+    TENSOR__RETURN(tensor_copy_(x, tensor_index_reduce(was, dim, index, src, reduce, include_self)));
+}
+
+TENSOR_API int (tensor_unravel_index)(tensor_t *index, const int64_t *dims, int n, tensor_t **out) {
+    TENSOR__MARK
+    for (int i = 0; out && i < n; i++) { out[i] = TENSOR__POISON; }
+    if (!TENSOR__USABLE("unravel_index", "index", index)) { return th_->error.code; }
+    TENSOR__REFUSE_CODE(tensor__category(index->dtype) != 1, DTYPE,
+                        "unravel_index: index %t is %y, must be of an integer dtype", index, index);
+    int fits = n >= 1 && n <= TENSOR_MAX_DIMS && dims && out;
+    for (int i = 0; fits && i < n; i++) { fits = dims[i] > 0; }
+    TENSOR__REFUSE_CODE(!fits, SHAPE,
+                        "unravel_index: needs 1 to 8 dims above 0 and as many results, not %i", n);
+    tensor_t *list[TENSOR_MAX_DIMS], *at = tensor_to(index, TENSOR_I64);
+    for (int i = n; i-- > 0;) {
+        list[i] = tensor_remainder_scalar(at, (double)dims[i]);
+        at = tensor_floor_divide_scalar(at, (double)dims[i]);
+    }
+    tensor__tidy_n(th_, mark_, list, n, __func__);
+    for (int i = 0; i < n; i++) { out[i] = list[i]; }
+    return out[0] == TENSOR__POISON ? th_->error.code : 0;
+}
+
+// Without a count that the host would read: each true element goes to its number among them, all that have no
+// room to one place more.
+TENSOR_API tensor_t *(tensor_nonzero_static)(tensor_t *x, int64_t size, int64_t fill_value) {
+    TENSOR__MARK1(x)
+    TENSOR__REFUSE(size < 0 || size > (int64_t)1 << 56, SHAPE, "nonzero_static: size %d must be >= 0", size);
+    int64_t room = size + 1, shape[2] = {size, 0};
+    if (!x->ndim) { TENSOR__RETURN(tensor__filled("nonzero_static", shape, 2, TENSOR_I64, 0, x)); }
+    tensor_t *there = tensor_detach(tensor__flat(tensor_ne_scalar(x, 0)));
+    tensor_t *number = tensor_sub_scalar(tensor_cumsum(tensor_to(there, TENSOR_I64), 0), 1);
+    tensor_t *has_room = tensor_logical_and(there, tensor_lt_scalar(number, (double)size));
+    number = tensor_masked_fill(number, tensor_logical_not(has_room), (double)size);
+    tensor_t *places = tensor_to(tensor_arange(0, (double)x->numel, 1, TENSOR_I64), (int)tensor_device(x));
+    tensor_t *at = tensor__filled("nonzero_static", &room, 1, TENSOR_I64, -1, x);
+    at = tensor_narrow(tensor_index_copy(at, 0, number, places), 0, 0, size);
+    tensor_t *none = tensor_lt_scalar(at, 0), *list[TENSOR_MAX_DIMS];
+    for (int d = x->ndim; d-- > 0;) {
+        double n = x->dims[d] ? (double)x->dims[d] : 1;
+        list[d] = tensor_masked_fill(tensor_remainder_scalar(at, n), none, (double)fill_value);
+        at = tensor_floor_divide_scalar(at, n);
+    }
+    TENSOR__RETURN(tensor_stack_n(list, x->ndim, 1));
 }
 
 TENSOR_API tensor_t *(tensor_take_along_dim)(tensor_t *x, tensor_t *index, int64_t dim) {
@@ -20694,13 +24110,20 @@ typedef struct tensor__pick_t {
     int dim, ndim, moved;       // dims: shape of the result; moved: x was permuted by order, back undoes it
 } tensor__pick_t;
 
-TENSOR__FN int tensor__pick(tensor__pick_t *g, tensor_t *x, tensor_t *const *list, int n) {
-    int64_t total = 1;
-    int units = 0, d = 0, used = 0, first = -1, last = -1, k = 0;
-    uint32_t taken = 0;
-    if (!TENSOR__USABLE("index", "x", x)) { return 0; }
+// The tensors of an index, each of indices into `size` places: a mask is one of the dims that it covers.
+typedef struct tensor__indices_t {
     tensor_t *index[TENSOR_MAX_DIMS];
-    int64_t size[TENSOR_MAX_DIMS];
+    int64_t size[TENSOR_MAX_DIMS], total;       // total: the places of all
+    int n, dims, first, end;                    // dims: of x that they cover, from `first` to before `end`
+    uint32_t covered;
+} tensor__indices_t;
+
+// -> 0 with an error
+TENSOR__FN int tensor__indices(tensor__indices_t *u, tensor_t *x, tensor_t *const *list, int n) {
+    int d = 0;
+    memset(u, 0, sizeof *u);
+    u->total = 1;
+    u->first = u->end = -1;
     for (int i = 0; i < n && list; i++) {
         tensor_t *t = list[i];
         if (t && !TENSOR__USABLE("index", "index", t)) { return 0; }
@@ -20709,43 +24132,56 @@ TENSOR__FN int tensor__pick(tensor__pick_t *g, tensor_t *x, tensor_t *const *lis
         TENSOR__REFUSE_AS(0, mask && memcmp(t->dims, x->dims + d, (size_t)covers * sizeof *t->dims), INDEX,
                           "index: mask %t does not fit x %t at dim %i", t, x, d);
         if (t) {
-            if (first < 0) { first = d; }
-            last = d + covers;
-            index[units] = mask ? tensor__true_places(t, t->dims, t->ndim, 0) : t;
-            size[units] = 1;
-            for (int e = d; e < last; e++) {
-                size[units] *= x->dims[e];
-                taken |= 1u << e;
+            int64_t size = 1;
+            if (u->first < 0) { u->first = d; }
+            u->end = d + covers;
+            for (int e = d; e < u->end; e++) {
+                size *= x->dims[e];
+                u->covered |= 1u << e;
             }
-            used += covers;
-            total *= size[units++];
+            u->index[u->n] = mask ? tensor__true_places(t, t->dims, t->ndim, 0) : t;
+            u->size[u->n] = size;
+            u->total *= size;
+            u->dims += covers;
+            u->n++;
         }
         d += covers;
     }
-    TENSOR__REFUSE_AS(0, !units, SHAPE, "index: needs at least one index tensor");
-    g->at = tensor__places(index, size, units);
+    TENSOR__REFUSE_AS(0, !u->n, SHAPE, "index: needs at least one index tensor");
+    return 1;
+}
+
+// The order of x's dims in which the covered ones are neighbours: first of all if there is a gap between
+// them.
+TENSOR__FN void tensor__pick_order(tensor__pick_t *g, const tensor__indices_t *u, int ndim) {
+    int k = 0;
+    g->moved = u->end - u->first != u->dims;
+    for (int e = 0; e < ndim; e++) {
+        if (!g->moved || (u->covered >> e & 1)) { g->order[k++] = e; }
+    }
+    for (int e = 0; e < ndim; e++) {
+        if (g->moved && !(u->covered >> e & 1)) { g->order[k++] = e; }
+    }
+    for (int e = 0; e < ndim; e++) { g->back[g->order[e]] = e; }
+}
+
+TENSOR__FN int tensor__pick(tensor__pick_t *g, tensor_t *x, tensor_t *const *list, int n) {
+    tensor__indices_t u;
+    if (!TENSOR__USABLE("index", "x", x) || !tensor__indices(&u, x, list, n)) { return 0; }
+    g->at = tensor__places(u.index, u.size, u.n);
     if (g->at == TENSOR__POISON) { return 0; }
-    g->moved = last - first != used;            // indices with a gap between them: their dims come first
-    for (int pass = 0; pass < 2; pass++) {
-        for (int e = 0; e < x->ndim; e++) {
-            if ((taken >> e & 1) == (pass == 0)) { g->order[k++] = e; }
-        }
-    }
-    for (int e = 0; e < x->ndim; e++) {
-        if (!g->moved) { g->order[e] = e; }
-        g->back[g->order[e]] = e;
-    }
-    g->dim = g->moved ? 0 : first;
-    g->ndim = x->ndim - used + g->at->ndim;
+    tensor__pick_order(g, &u, x->ndim);
+    g->dim = g->moved ? 0 : u.first;
+    g->ndim = x->ndim - u.dims + g->at->ndim;
     TENSOR__REFUSE_AS(0, g->ndim > TENSOR_MAX_DIMS, SHAPE, "index: x %t indexed by %t has more than 8 dims",
                       x, g->at);
     int m = 0, r = 0;
     int64_t part[TENSOR_MAX_DIMS];
     for (int e = 0; e <= x->ndim; e++) {
         if (e == g->dim) {
-            part[m++] = total;
+            part[m++] = u.total;
             for (int b = 0; b < g->at->ndim; b++) { g->dims[r++] = g->at->dims[b]; }
-            e += used;
+            e += u.dims;
         }
         if (e < x->ndim) { part[m++] = g->dims[r++] = x->dims[g->order[e]]; }
     }
@@ -20763,8 +24199,6 @@ TENSOR_API tensor_t *(tensor_index_n)(tensor_t *x, tensor_t *const *list, int n)
 
 TENSOR__FN tensor_t *tensor__index_put(tensor_t *x, tensor_t *const *list, int n, tensor_t *values,
                                        int accumulate, const tensor__in_place_t *update) {
-    TENSOR__AUTOCAST(TENSOR__CASTING(tensor__self()) && !update, TENSOR__CAST_index_put,
-                     tensor__index_put(cast_[0], list, n, cast_[1], accumulate, NULL), x, values)
     tensor__pick_t g;
     const tensor__row_t *row = accumulate ? TENSOR__ROW(INDEX_ADD) : TENSOR__ROW(INDEX_COPY);
     if (!tensor__pick(&g, x, list, n)) { return TENSOR__POISON; }
@@ -20781,8 +24215,14 @@ TENSOR__FN tensor_t *tensor__index_put(tensor_t *x, tensor_t *const *list, int n
     return update ? update->copy(x, y) : y;
 }
 
-TENSOR__MADE(index_put_n, (tensor_t *x, tensor_t *const *list, int n, tensor_t *values, int accumulate),
-    tensor__index_put(x, list, n, values, accumulate, NULL))
+TENSOR_API tensor_t *(tensor_index_put_n)(tensor_t *x, tensor_t *const *list, int n, tensor_t *values,
+                                          int accumulate) {
+    TENSOR__MARK
+    tensor_t *in[2] = {x, values};
+    TENSOR__OPEN_AS(TENSOR__CAST_index_put, in, 2)
+    TENSOR__RETURN_AS(tensor__index_put(in[0], list, n, in[1], accumulate, NULL));
+}
+
 TENSOR__MADE(index_put_n_, (tensor_t *x, tensor_t *const *list, int n, tensor_t *values, int accumulate),
     tensor__index_put(x, list, n, values, accumulate, &tensor__in_place))
 
@@ -20797,6 +24237,7 @@ TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
     }
     TENSOR__REFUSE(index->ndim == TENSOR_MAX_DIMS || classes < 1, SHAPE, "one_hot: index %t with %d classes",
                    index, classes);
+
     int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < index->ndim; i++) { dims[i] = index->dims[i]; }
     dims[index->ndim] = classes;
@@ -20815,52 +24256,73 @@ TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
 // one result; the rest are views, index ops and fills. Rejected: a kernel per op.
 // ------------------------------------------------------------------------------
 
-TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
-    if (!list || n < 1) { return tensor__no_list("cat", list, n); }
-    tensor__op_t o;
-    if (!tensor__begin(&o, TENSOR__ROW(CAT), list, n)) { return TENSOR__POISON; }
+// PyTorch's exception: a tensor of shape [0] joins with any shape. Its dtype and history still count.
+TENSOR__FN int tensor__joins_all(const tensor_t *x) { return x->ndim == 1 && !x->numel; }
 
-    // PyTorch's exception: [0] joins with any shape. Its dtype and history still count.
-    int empty = 0;
+// The tensor whose shape counts for the others, if there are [0] among them and it has more dims; else NULL.
+TENSOR__FN const tensor_t *tensor__cat_shape(tensor_t *const *list, int n) {
     const tensor_t *first = NULL;
+    int empty = 0;
     for (int i = 0; i < n; i++) {
-        if (list[i]->ndim == 1 && !list[i]->numel) {
+        if (tensor__joins_all(list[i])) {
             empty++;
         } else if (!first) {
             first = list[i];
         }
     }
-    if (empty && first && first->ndim > 1) {
-        TENSOR__MARK
-        int64_t none[TENSOR_MAX_DIMS];
-        TENSOR__DIM(at, "cat", dim, first)
-        for (int i = 0; i < first->ndim; i++) { none[i] = i == at ? 0 : first->dims[i]; }
-        tensor_t **rest = (tensor_t **)tensor__memory(o.th, (uint64_t)n * sizeof *rest);
-        if (!rest) { return TENSOR__POISON; }
-        for (int i = 0; i < n; i++) {
-            int odd = list[i]->ndim == 1 && !list[i]->numel;
-            rest[i] = odd ? tensor_reshape_n(list[i], none, first->ndim) : list[i];
-        }
-        tensor_t *joined = (tensor_cat_n)(rest, n, dim);
-        tensor__memory_free(o.th, rest);
-        TENSOR__RETURN(joined);
-    }
-    TENSOR__DIM(d, "cat", dim, list[0])
-    TENSOR__REFUSE(!list[0]->ndim, SHAPE, "cat: 0-d tensors cannot be joined; use stack");
-    int64_t dims[TENSOR_MAX_DIMS], total = 0;
-    int dtype = list[0]->dtype;
-    for (int i = 0; i < list[0]->ndim; i++) { dims[i] = list[0]->dims[i]; }
+    return empty && first && first->ndim > 1 ? first : NULL;
+}
+
+// Joined with each [0] as a tensor of that shape, 0 along dim.
+TENSOR__FN tensor_t *tensor__cat_with_empty(tensor_t *const *list, int n, int64_t dim,
+                                            const tensor_t *shape) {
+    TENSOR__MARK
+    int64_t none[TENSOR_MAX_DIMS];
+    TENSOR__DIM(at, "cat", dim, shape)
+    for (int i = 0; i < shape->ndim; i++) { none[i] = i == at ? 0 : shape->dims[i]; }
+    tensor_t **rest = (tensor_t **)tensor__memory(th_, (uint64_t)n * sizeof *rest);
+    if (!rest) { return TENSOR__POISON; }
     for (int i = 0; i < n; i++) {
-        int bad = list[i]->ndim != list[0]->ndim;
-        for (int k = 0; k < list[0]->ndim && !bad; k++) { bad = k != d && list[i]->dims[k] != dims[k]; }
-        TENSOR__REFUSE(bad, SHAPE, "cat: tensor %i %t does not fit the first %t along dim %i", i, list[i],
-                       list[0], d);
-        dtype = tensor__promote2(dtype, list[i]->dtype);
+        rest[i] = tensor__joins_all(list[i]) ? tensor_reshape_n(list[i], none, shape->ndim) : list[i];
+    }
+    tensor_t *joined = (tensor_cat_n)(rest, n, dim);
+    tensor__memory_free(th_, rest);
+    return tensor__named(th_, tensor__tidy(th_, mark_, joined), "tensor_cat_n");
+}
+
+// The shape and dtype of the tensors joined along d. -> 0 with an error
+TENSOR__FN int tensor__cat_dims(tensor_t *const *list, int n, int d, int64_t *dims, int *dtype) {
+    const tensor_t *first = list[0];
+    int64_t total = 0;
+    *dtype = first->dtype;
+    for (int i = 0; i < first->ndim; i++) { dims[i] = first->dims[i]; }
+    for (int i = 0; i < n; i++) {
+        int fits = list[i]->ndim == first->ndim;
+        for (int k = 0; k < first->ndim && fits; k++) { fits = k == d || list[i]->dims[k] == dims[k]; }
+        TENSOR__REFUSE_AS(0, !fits, SHAPE, "cat: tensor %i %t does not fit the first %t along dim %i", i,
+                          list[i],
+                          first, d);
+        *dtype = tensor__promote2(*dtype, list[i]->dtype);
         uint64_t sum = (uint64_t)total + (uint64_t)list[i]->dims[d];
-        TENSOR__REFUSE(sum > (uint64_t)1 << 60, SHAPE, "cat: dim %i overflows", d);
+        TENSOR__REFUSE_AS(0, sum > (uint64_t)1 << 60, SHAPE, "cat: dim %i overflows", d);
         total = (int64_t)sum;
     }
     dims[d] = total;
+    return 1;
+}
+
+TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
+    if (!list || n < 1) { return tensor__no_list("cat", list, n); }
+    tensor__op_t o;
+    if (!tensor__begin(&o, TENSOR__ROW(CAT), list, n)) { return TENSOR__POISON; }
+    const tensor_t *shape = tensor__cat_shape(list, n);
+    if (shape) { return tensor__cat_with_empty(list, n, dim, shape); }
+
+    TENSOR__DIM(d, "cat", dim, list[0])
+    TENSOR__REFUSE(!list[0]->ndim, SHAPE, "cat: 0-d tensors cannot be joined; use stack");
+    int64_t dims[TENSOR_MAX_DIMS];
+    int dtype;
+    if (!tensor__cat_dims(list, n, d, dims, &dtype)) { return TENSOR__POISON; }
     tensor_t *y = tensor__result(&o, dtype, dims, list[0]->ndim);
     if (y == TENSOR__POISON) { return y; }
     tensor_scope_t s = tensor__scope_begin(o.th, 0);
@@ -21006,6 +24468,7 @@ TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int 
     }
     TENSOR__REFUSE(n < x->ndim || n > TENSOR_MAX_DIMS, SHAPE,
                    "repeat: x %t needs at least %i repeats, got %i", x, (int)x->ndim, n);
+
     int64_t dims[TENSOR_MAX_DIMS], final[TENSOR_MAX_DIMS];
     for (int i = 0; i < n; i++) {
         TENSOR__REFUSE(repeats[i] < 0, SHAPE, "repeat: %n has a negative count", repeats, n);
@@ -21171,6 +24634,7 @@ TENSOR_API tensor_t *(tensor_diag_embed)(tensor_t *x, int64_t offset, int64_t di
     if (a < 0 || b < 0) { return TENSOR__POISON; }
     TENSOR__REFUSE(!x->ndim || nd > TENSOR_MAX_DIMS || a == b || offset > limit || offset < -limit, SHAPE,
                    "diag_embed: x %t on diagonal %d of dims %d and %d", x, offset, dim1, dim2);
+
     int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < nd - 2; i++) { dims[i] = x->dims[i]; }
     dims[nd - 2] = dims[nd - 1] = x->dims[nd - 2] + (offset < 0 ? -offset : offset);
@@ -21201,13 +24665,13 @@ TENSOR__MADE(diagflat, (tensor_t *x, int64_t offset), tensor_diag_embed(tensor__
 
 TENSOR_API tensor_t *(tensor_vander)(tensor_t *x, int64_t n, int increasing) {
     TENSOR__MARK1(x)
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_vander, (tensor_vander)(cast_[0], n, increasing), x)
     TENSOR__REFUSE(x->ndim != 1 || n < 0, SHAPE, "vander: x %t must be 1-d and n %d not negative", x, n);
+    TENSOR__OPEN_AS(TENSOR__CAST_vander, &x, 1)
     double last = (double)n - 1;
     tensor_t *e = increasing ? tensor_arange(0, last + 1, 1, TENSOR_I64) :
         tensor_arange(last, -1, -1, TENSOR_I64);
     if (tensor__is_float(x->dtype)) { e = tensor_to(e, x->dtype); }  // integers become i64
-    TENSOR__RETURN(tensor_pow(tensor_unsqueeze(x, 1), e));
+    TENSOR__RETURN_AS(tensor_pow(tensor_unsqueeze(x, 1), e));
 }
 
 TENSOR_API tensor_t *(tensor_linalg_vander)(tensor_t *x, int64_t n) {
@@ -21230,17 +24694,27 @@ TENSOR_API tensor_t *(tensor_linalg_vander)(tensor_t *x, int64_t n) {
 // patterns (parsing costs less than the reshape's header).
 // ------------------------------------------------------------------------------
 
-// One word of a pattern. group: the dim it belongs to; k: which of the dims that "..." stands for.
 enum { TENSOR__AXES = 24 };
-typedef struct tensor__axis_t { const char *s; int64_t size; int n, group, k, number; } tensor__axis_t;
+// One word of a pattern: n characters at s.
+typedef struct tensor__axis_t {
+    const char *s;
+    int64_t size;                   // 0 = not known
+    int n, number;                  // number: it is digits
+    int group;                      // the dim it belongs to
+    int k;                          // which of the dims that "..." stands for
+    int repeats;                    // it is only on the right: x is repeated along it
+} tensor__axis_t;
 
 TENSOR__FN int tensor__word(const char *s, tensor__axis_t *a) {         // -> its length, 0 = none
     int n = 0;
     a->s = s;
-    a->k = 0;
+    a->k = a->repeats = 0;
     a->size = 0;
     a->number = *s >= '0' && *s <= '9';
-    if (!strncmp(s, "...", 3)) { return a->n = 3; }
+    if (!strncmp(s, "...", 3)) {
+        a->n = 3;
+        return 3;
+    }
     for (;; n++) {
         int digit = s[n] >= '0' && s[n] <= '9';
         int letter = ((s[n] | 32) >= 'a' && (s[n] | 32) <= 'z') || s[n] == '_';
@@ -21249,15 +24723,27 @@ TENSOR__FN int tensor__word(const char *s, tensor__axis_t *a) {         // -> it
         if (a->size > INT64_MAX / 20) { return 0; }
         a->size = a->size * 10 + (s[n] - '0');
     }
-    return a->n = n;
+    a->n = n;
+    return n;
 }
 
 TENSOR__FN int tensor__same_word(const tensor__axis_t *a, const tensor__axis_t *b) {
     return !a->number && !b->number && a->n == b->n && a->k == b->k && !memcmp(a->s, b->s, (size_t)a->n);
 }
 
-// The words of s up to end; "..." stands for `dots` dims. -> how many, -1 = cannot be read; *groups: dims
-TENSOR__FN int tensor__words(const char *s, const char *end, int dots, tensor__axis_t *axis, int *groups) {
+// Whether one of n words is there twice.
+TENSOR__FN int tensor__word_twice(const tensor__axis_t *axis, int n) {
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < i; k++) {
+            if (tensor__same_word(&axis[i], &axis[k])) { return 1; }
+        }
+    }
+    return 0;
+}
+
+// The words of s up to end; "..." is `ellipsis` dims. -> how many, -1 = cannot be read; *groups: dims
+TENSOR__FN int tensor__words(const char *s, const char *end, int ellipsis, tensor__axis_t *axis,
+                             int *groups) {
     int n = 0, open = 0;
     *groups = 0;
     while (s < end) {
@@ -21274,200 +24760,275 @@ TENSOR__FN int tensor__words(const char *s, const char *end, int dots, tensor__a
         tensor__axis_t a;
         if (!tensor__word(s, &a) || a.s + a.n > end) { return -1; }
         s += a.n;
-        for (int k = *a.s == '.' ? dots : 1; k > 0; k--) {
+        for (int k = *a.s == '.' ? ellipsis : 1; k > 0; k--) {
             if (n == TENSOR__AXES) { return -1; }
-            a.k = *a.s == '.' ? dots - k : 0;
+            a.k = *a.s == '.' ? ellipsis - k : 0;
             a.group = *groups;
             *groups += !open;
             axis[n++] = a;
         }
     }
-    for (int i = 0; i < n; i++) {
-        for (int k = 0; k < i; k++) {
-            if (tensor__same_word(&axis[i], &axis[k])) { return -1; }
-        }
-    }
-    return open ? -1 : n;
+    return open || tensor__word_twice(axis, n) ? -1 : n;
 }
 
-TENSOR_API tensor_t *tensor_rearrange_with(tensor_t *x, tensor_rearrange_args_t a) {
+// What is known of a pattern while it is read.
+typedef struct tensor__pattern_t {
+    const char *text;
+    tensor__axis_t left[TENSOR__AXES], right[TENSOR__AXES];
+    int nleft, nright;              // how many words
+    int left_dims, right_dims;      // and in how many dims they are
+    int64_t size[26];               // of the names of one letter, 0 = not given
+    uint32_t placed;                // the letters that occur
+    int64_t dims[TENSOR__AXES];     // of x, cut into its words
+    int ndim;
+    uint32_t reduced;               // which of them are not on the right
+    int64_t order[TENSOR__AXES];    // of the words on the right: which dim of the rest they are
+    int norder;
+} tensor__pattern_t;
+
+// The words of both sides, for an x of ndim dims. -> whether they can be read
+TENSOR__FN int tensor__pattern_read(tensor__pattern_t *p, int ndim) {
+    const char *s = p->text, *arrow = s ? strstr(s, "->") : NULL;
+    if (!arrow) { return 0; }
+    p->nleft = tensor__words(s, arrow, 0, p->left, &p->left_dims);
+    int ellipsis = ndim - p->left_dims;
+    if (ellipsis < 0) { ellipsis = 0; }
+    const char *at = strstr(s, "...");
+    if (ellipsis && at && at < arrow) {
+        p->nleft = tensor__words(s, arrow, ellipsis, p->left, &p->left_dims);
+    }
+    p->nright = tensor__words(arrow + 2, s + strlen(s), ellipsis, p->right, &p->right_dims);
+    return p->nleft >= 0 && p->nright >= 0;
+}
+
+// The letter of a name of one small letter, 0..25; -1 for other words.
+TENSOR__FN int tensor__letter(const tensor__axis_t *a) {
+    int c = a->n == 1 ? a->s[0] - 'a' : -1;
+    return c < 26 ? c : -1;
+}
+
+// The sizes of the words in dim g of x, which has that size; one of them may be unknown. -> whether they fit
+TENSOR__FN int tensor__pattern_sizes(tensor__pattern_t *p, int g, int64_t size) {
+    tensor__axis_t *open = NULL;
+    int64_t known = 1;
+    for (int i = 0; i < p->nleft; i++) {
+        tensor__axis_t *a = &p->left[i];
+        if (a->group != g) { continue; }
+        if (!a->size && !a->number) {
+            if (open) { return 0; }
+            open = a;
+            continue;
+        }
+        if (a->size < 0 || (a->size && known > ((int64_t)1 << 59) / a->size)) { return 0; }
+        known *= a->size;
+    }
+    if (open && known) {
+        open->size = size / known;
+        known *= open->size;
+    }
+    return known == size;
+}
+
+// x as its words: its dims then, and which of them are reduced. A word "1" is dropped if it is only on the
+// left. -> the last of the words that are reduced, NULL = none
+TENSOR__FN const tensor__axis_t *tensor__pattern_left(tensor__pattern_t *p) {
+    const tensor__axis_t *lost = NULL;
+    for (int i = 0, kept = 0; i < p->nleft; i++) {
+        tensor__axis_t *a = &p->left[i];
+        int there = 0;
+        for (int k = 0; k < p->nright; k++) { there |= tensor__same_word(a, &p->right[k]); }
+        a->group = there ? kept++ : -1;
+        if (!there && a->number && a->size == 1) { continue; }
+        if (!there) {
+            lost = a;
+            p->reduced |= (uint32_t)1 << p->ndim;
+        }
+        p->dims[p->ndim++] = a->size;
+    }
+    return lost;
+}
+
+// The words on the right: dims of what is left, or new ones. -> the first that has no size, NULL = none
+TENSOR__FN const tensor__axis_t *tensor__pattern_right(tensor__pattern_t *p) {
+    for (int i = 0; i < p->nright; i++) {
+        tensor__axis_t *a = &p->right[i];
+        a->repeats = 1;
+        for (int k = 0; k < p->nleft; k++) {
+            if (!tensor__same_word(&p->left[k], a)) { continue; }
+            a->repeats = 0;
+            a->size = p->left[k].size;
+            p->order[p->norder++] = p->left[k].group;
+        }
+        if (!a->repeats) { continue; }
+        int c = tensor__letter(a);
+        if (c >= 0) {
+            a->size = p->size[c];
+            p->placed |= (uint32_t)1 << c;
+        }
+        if (!a->number && a->size < 1) { return a; }
+    }
+    return NULL;
+}
+
+TENSOR__FN tensor_t *tensor__pattern_wrong(const tensor__pattern_t *p, const char *word, int n,
+                                           const char *why) {
+    char text[32] = "";
+    memcpy(text, word, (size_t)(n < 31 ? n : 31));
+    return tensor__fail(tensor__self(), TENSOR_ERR_FORMAT, "rearrange: %s in \"%s\" %s", text, p->text, why);
+}
+
+// Fills *p for x. -> NULL, or poison with an error
+TENSOR__FN tensor_t *tensor__pattern_fit(tensor__pattern_t *p, const tensor_t *x, int reduces) {
+    TENSOR__REFUSE(p->left_dims != x->ndim, SHAPE, "rearrange: x %t has %i dims, \"%s\" %i", x, (int)x->ndim,
+                   p->text, p->left_dims);
+    for (int i = 0; i < p->nleft; i++) {
+        int c = tensor__letter(&p->left[i]);
+        if (c < 0) { continue; }
+        p->left[i].size = p->size[c];
+        p->placed |= (uint32_t)1 << c;
+    }
+    for (int g = 0; g < p->left_dims; g++) {
+        TENSOR__REFUSE(!tensor__pattern_sizes(p, g, x->dims[g]), SHAPE,
+                       "rearrange: dim %i of x %t does not fit the sizes in \"%s\"", g, x, p->text);
+    }
+
+    const tensor__axis_t *a = tensor__pattern_left(p);
+    if (a && !reduces) {
+        return tensor__pattern_wrong(p, a->s, a->n, "is only on the left; name a reduction");
+    }
+    a = tensor__pattern_right(p);
+    if (a) { return tensor__pattern_wrong(p, a->s, a->n, "is only on the right and has no size"); }
+    for (int c = 0; c < 26; c++) {
+        char letter = (char)('a' + c);
+        if (p->size[c] && !(p->placed >> c & 1)) {
+            return tensor__pattern_wrong(p, &letter, 1, "has a size but no place");
+        }
+    }
+    TENSOR__REFUSE(p->ndim > TENSOR_MAX_DIMS || p->nright > TENSOR_MAX_DIMS, SHAPE,
+                   "rearrange: \"%s\" has more than 8 names", p->text);
+    return NULL;
+}
+
+// x cut into its words, reduced, in the order of the right, repeated, and joined to the dims of the right.
+TENSOR__FN tensor_t *tensor__pattern_apply(const tensor__pattern_t *p, tensor_t *x,
+                                           const tensor__row_t *reduction) {
+    int64_t dims[TENSOR__AXES];
+    int n = p->nright;
+    tensor_t *y = tensor_reshape_n(x, p->dims, p->ndim);
+    if (p->reduced) { y = tensor__reduce(reduction, y, p->reduced, 0); }
+    y = tensor_permute_n(y, p->order, p->norder);
+    for (int i = 0; i < n; i++) { dims[i] = p->right[i].repeats ? 1 : p->right[i].size; }
+    y = tensor_reshape_n(y, dims, n);
+    for (int i = 0; i < n; i++) { dims[i] = p->right[i].size; }
+    y = tensor_expand_n(y, dims, n);
+    if (y == TENSOR__POISON) { return y; }
+    for (int g = 0; g < p->right_dims; g++) { dims[g] = 1; }
+    for (int i = 0; i < n; i++) { dims[p->right[i].group] *= p->right[i].size; }
+    return tensor_reshape_n(y, dims, p->right_dims);
+}
+
+TENSOR__FN tensor_t *tensor__rearranged(tensor_t *x, const tensor_rearrange_args_t *a) {
     TENSOR__MARK
     static const char *const names[] = {"sum", "mean", "prod", "max", "min", "any", "all"};
     static const tensor__row_t *(*const rows[])(void) = {
         tensor__row_SUM, tensor__row_MEAN, tensor__row_PROD, tensor__row_AMAX, tensor__row_AMIN,
         tensor__row_ANY, tensor__row_ALL};
-    const char *p = a.pattern, *arrow = p ? strstr(p, "->") : NULL;
-    int how = 0, gl = 0, gr = 0, nl = -1, nr = -1, dots = 0, n = 0, used = 0, lost = 0;
-    uint32_t given = 0, mask = 0;
-    if (!TENSOR__USABLE("rearrange", "x", x)) { return tensor__at(a.site_, TENSOR__POISON); }
-    while (how < 7 && (!a.reduce || strcmp(a.reduce, names[how]))) { how++; }
-    tensor__axis_t left[TENSOR__AXES], right[TENSOR__AXES];
-    if (arrow && (how < 7 || !a.reduce)) {
-        nl = tensor__words(p, arrow, 0, left, &gl);
-        dots = x->ndim - gl;
-        const char *at = strstr(p, "...");
-        if (dots > 0 && at && at < arrow) { nl = tensor__words(p, arrow, dots, left, &gl); }
-        nr = tensor__words(arrow + 2, p + strlen(p), dots > 0 ? dots : 0, right, &gr);
+    if (!TENSOR__USABLE("rearrange", "x", x)) { return TENSOR__POISON; }
+    tensor__pattern_t p;
+    memset(&p, 0, sizeof p);
+    p.text = a->pattern;
+    memcpy(p.size, (const char *)a + offsetof(tensor_rearrange_args_t, a), sizeof p.size);
+
+    const char *text = a->pattern ? a->pattern : "NULL";
+    int how = 0, readable = tensor__pattern_read(&p, x->ndim);
+    while (a->reduce && how < 7 && strcmp(a->reduce, names[how])) { how++; }
+    TENSOR__REFUSE(a->reduce && (!readable || how == 7), FORMAT, "rearrange: cannot read \"%s\", %s", text,
+                   a->reduce);
+    TENSOR__REFUSE(!readable, FORMAT, "rearrange: cannot read \"%s\"", text);
+    tensor_t *wrong = tensor__pattern_fit(&p, x, a->reduce != NULL);
+    if (wrong) { return wrong; }
+    tensor_t *y = tensor__pattern_apply(&p, x, rows[how]());
+    return tensor__named(th_, tensor__tidy(th_, mark_, y), "tensor_rearrange");
+}
+
+TENSOR_API tensor_t *tensor_rearrange_with(tensor_t *x, tensor_rearrange_args_t a) {
+    return tensor__at(a.site_, tensor__rearranged(x, &a));
+}
+
+// What check reads: its words, the number of each one's name (-1 = it has none), the place of "...".
+typedef struct tensor__check_t {
+    tensor__axis_t word[TENSOR__AXES];
+    int slot[TENSOR__AXES];
+    int count, names, ellipsis;
+} tensor__check_t;
+
+// The name of word i: one that it shares with an earlier word, or a new one.
+TENSOR__FN int tensor__check_name(tensor__check_t *c, int i) {
+    for (int k = 0; k < i; k++) {
+        if (c->slot[k] >= 0 && tensor__same_word(&c->word[k], &c->word[i])) { return c->slot[k]; }
     }
-    if (nl < 0 || nr < 0) {
-        const char *text = p ? p : "NULL";
-        tensor_t *bad = a.reduce ?
-            tensor__fail(th_, TENSOR_ERR_FORMAT, "rearrange: cannot read \"%s\", %s", text, a.reduce) :
-            tensor__fail(th_, TENSOR_ERR_FORMAT, "rearrange: cannot read \"%s\"", text);
-        return tensor__at(a.site_, bad);
-    }
-    if (gl != x->ndim) {
-        return tensor__at(a.site_, tensor__fail(th_, TENSOR_ERR_SHAPE, "rearrange: x %t has %i dims, "
-                                                "\"%s\" %i", x, (int)x->ndim, p, gl));
-    }
-    tensor_t *y = NULL;
-    char word[32] = "";
-    const char *wrong = NULL;
-    int64_t sizes[26];
-    memcpy(sizes, (const char *)&a + offsetof(tensor_rearrange_args_t, a), sizeof sizes);
-    for (int i = 0; i < nl; i++) {          // sizes of the letters
-        int c = left[i].n == 1 ? left[i].s[0] - 'a' : -1;
-        if (c < 0 || c > 25) { continue; }
-        left[i].size = sizes[c];
-        given |= 1u << c;
-    }
-    for (int g = 0; g < gl && !y; g++) {    // and, from x, of one name in each dim
-        int64_t known = 1, size = x->dims[g];
-        int open = -1, bad = 0;
-        for (int i = 0; i < nl; i++) {
-            if (left[i].group != g) { continue; }
-            if (left[i].size || left[i].number) {
-                bad |= left[i].size < 0 || (left[i].size && known > ((int64_t)1 << 59) / left[i].size);
-                known = bad ? 0 : known * left[i].size;
-            } else {
-                bad |= open >= 0;
-                open = i;
-            }
-        }
-        if (!bad && open >= 0 && known) {
-            left[open].size = size / known;
-            known *= left[open].size;
-        }
-        if (bad || known != size) {
-            y = tensor__fail(th_, TENSOR_ERR_SHAPE, "rearrange: dim %i of x %t does not fit the sizes in "
-                             "\"%s\"", g, x, p);
-        }
-    }
-    int64_t dims[TENSOR__AXES];
-    for (int i = 0; i < nl && !y; i++) {
-        int there = 0;
-        for (int k = 0; k < nr; k++) { there |= tensor__same_word(&left[i], &right[k]); }
-        if (!there && (left[i].number && left[i].size == 1)) {
-            left[i].group = -1;
+    return c->names++;
+}
+
+// -> whether the pattern can be read
+TENSOR__FN int tensor__check_read(tensor__check_t *c, const char *s) {
+    c->count = c->names = 0;
+    c->ellipsis = -1;
+    while (s && *s) {
+        if (*s == ' ') {
+            s++;
             continue;
         }
-        if (!there && !a.reduce) {
-            wrong = "is only on the left; name a reduction";
-            lost = i;
-        }
-        mask |= (uint32_t)!there << used;
-        left[i].group = there ? used : -1;
-        dims[used++] = left[i].size;
-    }
-    if (wrong) { right[0] = left[lost]; }
-    for (int i = 0, kept = 0; i < used && !wrong; i++) {        // places of the left ones after the reduction
-        for (int k = 0; k < nl; k++) {
-            if (left[k].group == i && !(mask >> i & 1)) {
-                left[k].group = kept++;
-                break;
-            }
+        int i = c->count;
+        tensor__axis_t *a = &c->word[i];
+        if (i == TENSOR__AXES - 1 || !tensor__word(s, a)) { return 0; }
+        int ignored = *s == '_' && a->n == 1;
+        c->slot[i] = -1;
+        c->count++;
+        s += a->n;
+        if (*a->s == '.') {
+            if (c->ellipsis >= 0) { return 0; }
+            c->ellipsis = i;
+        } else if (!a->number && !ignored) {
+            c->slot[i] = tensor__check_name(c, i);
         }
     }
-    int64_t order[TENSOR__AXES];
-    for (int i = 0; i < nr && !wrong; i++) {
-        right[i].k = -1 - right[i].k;       // a size of its own, until it is found on the left
-        for (int k = 0; k < nl; k++) {
-            tensor__axis_t r = right[i];
-            r.k = -1 - r.k;
-            if (!tensor__same_word(&left[k], &r)) { continue; }
-            right[i].size = left[k].size;
-            right[i].k = 0;
-            order[n++] = left[k].group;
-        }
-        int c = right[i].n == 1 ? right[i].s[0] - 'a' : -1;
-        if (right[i].k < 0 && c >= 0 && c < 26) {
-            right[i].size = sizes[c];
-            given |= 1u << c;
-        }
-        if (right[i].k < 0 && !right[i].number && right[i].size < 1) {
-            wrong = "is only on the right and has no size";
-            right[0] = right[i];
-        }
-    }
-    for (int c = 0; c < 26 && !wrong; c++) {
-        if (sizes[c] && !(given >> c & 1)) {
-            wrong = "has a size but no place";
-            word[0] = (char)('a' + c);
-        }
-    }
-    if (y || wrong || used > TENSOR_MAX_DIMS || nr > TENSOR_MAX_DIMS) {
-        if (wrong && !word[0]) { memcpy(word, right[0].s, (size_t)(right[0].n < 31 ? right[0].n : 31)); }
-        if (!y) {
-            y = wrong ? tensor__fail(th_, TENSOR_ERR_FORMAT, "rearrange: %s in \"%s\" %s", word, p, wrong) :
-                tensor__fail(th_, TENSOR_ERR_SHAPE, "rearrange: \"%s\" has more than 8 names", p);
-        }
-        return tensor__at(a.site_, y);
-    }
-    y = tensor_reshape_n(x, dims, used);
-    if (mask) { y = tensor__reduce(rows[how](), y, mask, 0); }
-    y = tensor_permute_n(y, order, n);
-    for (int i = 0; i < nr; i++) { dims[i] = right[i].k < 0 ? 1 : right[i].size; }
-    y = tensor_reshape_n(y, dims, nr);
-    for (int i = 0; i < nr; i++) { dims[i] = right[i].size; }
-    y = tensor_expand_n(y, dims, nr);
-    for (int g = 0; g < gr; g++) { order[g] = 1; }
-    for (int i = 0; i < nr && y != TENSOR__POISON; i++) { order[right[i].group] *= right[i].size; }
-    y = tensor_reshape_n(y, order, gr);
-    return tensor__at(a.site_, tensor__named(th_, tensor__tidy(th_, mark_, y), "tensor_rearrange"));
+    return s != NULL;
+}
+
+// " (h)" of the word h
+TENSOR__FN void tensor__word_in_brackets(const tensor__axis_t *a, char text[32]) {
+    int n = a->n < 28 ? a->n : 28;
+    memcpy(text, " (", 2);
+    memcpy(text + 2, a->s, (size_t)n);
+    memcpy(text + 2 + n, ")", 2);
 }
 
 TENSOR_API int (tensor_check_n)(tensor_t *x, const char *pattern, int64_t *const *sizes, int n) {
     tensor__thread_t *th = tensor__self();
-    int count = 0, dots = -1, bad = !pattern, names = 0;
     if (!TENSOR__USABLE("check", "x", x)) { return th->error.code; }
-    tensor__axis_t word[TENSOR__AXES];
-    int slot[TENSOR__AXES];
-    for (const char *s = pattern; s && *s && !bad; s += word[count].n, count++) {
-        while (*s == ' ') { s++; }
-        if (!*s) { break; }
-        bad = count == TENSOR__AXES - 1 || !tensor__word(s, &word[count]) || (*s == '.' && dots >= 0);
-        if (*s == '.') { dots = count; }
-        if (bad) { break; }
-        slot[count] = -1;               // the number of the name
-        if (word[count].number || *s == '.' || (*s == '_' && word[count].n == 1)) { continue; }
-        for (int k = 0; k < count; k++) {
-            if (slot[k] >= 0 && tensor__same_word(&word[k], &word[count])) { slot[count] = slot[k]; }
-        }
-        if (slot[count] < 0) { slot[count] = names++; }
-    }
-    TENSOR__REFUSE_CODE(bad, FORMAT, "check: cannot read \"%s\"", pattern ? pattern : "NULL");
-    TENSOR__REFUSE_CODE(n > names || (n > 0 && !sizes), FORMAT, "check: \"%s\" has %i names for %i sizes",
-                        pattern, names, n);
-    int open = dots >= 0, want = count - open;
+    tensor__check_t c;
+    int readable = tensor__check_read(&c, pattern);
+    TENSOR__REFUSE_CODE(!readable, FORMAT, "check: cannot read \"%s\"", pattern ? pattern : "NULL");
+    TENSOR__REFUSE_CODE(n > c.names || (n > 0 && !sizes), FORMAT, "check: \"%s\" has %i names for %i sizes",
+                        pattern, c.names, n);
+    int open = c.ellipsis >= 0, want = c.count - open;
     TENSOR__REFUSE_CODE(x->ndim < want || (x->ndim > want && !open), SHAPE,
                         "check: x %t is not \"%s\": it has %i dims, not %i%s", x, pattern, (int)x->ndim, want,
                         open ? " or more" : "");
+
     int64_t known[TENSOR__AXES];
-    for (int k = 0; k < names; k++) { known[k] = k < n && sizes[k] && *sizes[k] ? *sizes[k] : -1; }
-    for (int i = 0; i < count; i++) {
-        int d = dots >= 0 && i > dots ? x->ndim - count + i : i;
-        if (i == dots || (slot[i] < 0 && !word[i].number)) { continue; }
-        int64_t size = word[i].number ? word[i].size : known[slot[i]];
-        if (size < 0) { size = known[slot[i]] = x->dims[d]; }
-        if (size != x->dims[d]) {
-            char name[32] = " (";
-            int m = word[i].n < 28 ? word[i].n : 28;
-            memcpy(name + 2, word[i].s, (size_t)m);
-            memcpy(name + 2 + m, ")", 2);
-            tensor__fail(th, TENSOR_ERR_SHAPE, "check: x %t is not \"%s\": dim %i%s is %d, not %d", x,
-                         pattern, d, word[i].number ? "" : name, x->dims[d], size);
-            return TENSOR_ERR_SHAPE;
-        }
+    for (int k = 0; k < c.names; k++) { known[k] = k < n && sizes[k] && *sizes[k] ? *sizes[k] : -1; }
+    for (int i = 0; i < c.count; i++) {
+        const tensor__axis_t *a = &c.word[i];
+        int slot = c.slot[i], d = open && i > c.ellipsis ? x->ndim - c.count + i : i;
+        if (slot < 0 && !a->number) { continue; }
+        if (slot >= 0 && known[slot] < 0) { known[slot] = x->dims[d]; }
+        int64_t size = a->number ? a->size : known[slot];
+        char name[32] = "";
+        if (!a->number) { tensor__word_in_brackets(a, name); }
+        TENSOR__REFUSE_CODE(size != x->dims[d], SHAPE, "check: x %t is not \"%s\": dim %i%s is %d, not %d", x,
+                            pattern, d, name, x->dims[d], size);
     }
     for (int k = 0; k < n; k++) {
         if (sizes[k]) { *sizes[k] = known[k]; }
@@ -21495,18 +25056,18 @@ enum { TENSOR__SMALL_SORT = 48 };       // by insertion
 typedef struct tensor__entry_t { uint64_t key; int64_t i; } tensor__entry_t;
 
 // Entries of a row. back: falling order. NaN comes last in both, first if nan_first.
-TENSOR__FN void tensor__order_keys(tensor__entry_t *e, const void *x, int klass, int64_t n, int back,
+TENSOR__FN void tensor__order_keys(tensor__entry_t *e, const void *x, int compute_class, int64_t n, int back,
                                    int nan_first) {
     for (int64_t k = 0; k < n; k++) {
         uint64_t u = 0;
         int nan = 0;
-        if (klass == TENSOR__C_F32) {
+        if (compute_class == TENSOR__C_F32) {
             uint32_t b;
             float v = ((const float *)x)[k] + 0.0f;         // -0 becomes 0
             memcpy(&b, &v, 4);
             nan = (b & 0x7FFFFFFF) > 0x7F800000;
             u = b >> 31 ? (uint32_t)~b : b | 0x80000000;
-        } else if (klass == TENSOR__C_F64) {
+        } else if (compute_class == TENSOR__C_F64) {
             double v = ((const double *)x)[k] + 0.0;
             memcpy(&u, &v, 8);
             nan = (u & INT64_MAX) > 0x7FF0000000000000;
@@ -21514,11 +25075,11 @@ TENSOR__FN void tensor__order_keys(tensor__entry_t *e, const void *x, int klass,
         } else {
             u = (uint64_t)((const int64_t *)x)[k] ^ (uint64_t)1 << 63;
         }
-        if (back) { u = klass == TENSOR__C_F32 ? u ^ UINT32_MAX : ~u; }
+        if (back) { u = compute_class == TENSOR__C_F32 ? u ^ UINT32_MAX : ~u; }
         if (nan) {
             if (nan_first) {
                 u = 0;
-            } else if (klass == TENSOR__C_F32) {
+            } else if (compute_class == TENSOR__C_F32) {
                 u = UINT32_MAX;
             } else {
                 u = UINT64_MAX;
@@ -21586,14 +25147,65 @@ TENSOR__FN uint64_t tensor__order_select(const tensor__entry_t *e, tensor__entry
     return key;
 }
 
-typedef struct tensor__order_t { tensor_call_t *c; int64_t rows, n, m, per; int klass; } tensor__order_t;
+typedef struct tensor__order_t {
+    tensor_call_t *c;
+    int64_t rows, n, m, per;
+    int compute_class;
+} tensor__order_t;
+
+// For each of these ops, of one row: its n keys in e, room for as many in t -> indices in y.
+TENSOR__FN void tensor__order_top(const tensor__order_t *r, tensor__entry_t *e, tensor__entry_t *t,
+                                  int64_t *y) {
+    int64_t k = r->m - 1, at = 0;
+    if (r->m == 0) { return; }
+    uint64_t key = tensor__order_select(e, t, r->n, &k);
+    for (int64_t i = 0; i < r->n; i++) {        // all below key, and the first k + 1 of key
+        if (e[i].key < key || (e[i].key == key && k-- >= 0)) { e[at++] = e[i]; }
+    }
+    if (r->c->p->order.sorted) { e = tensor__order_sort(e, t, r->m); }
+    for (int64_t i = 0; i < r->m; i++) { y[i] = e[i].i; }
+}
+
+// The k-th smallest, or the median: the first NaN if there is one, or, where NaN do not count, the median of
+// the others.
+TENSOR__FN void tensor__order_kth(const tensor__order_t *r, tensor__entry_t *e, tensor__entry_t *t,
+                                  uint64_t nan,
+                                  int64_t *y) {
+    int64_t wanted = r->c->p->order.k, n = r->n, nans = 0, first = 0, at = 0;
+    int may_have_nan = r->compute_class != TENSOR__C_I64 && wanted < 1;
+    for (int64_t i = n - 1; i >= 0 && may_have_nan; i--) {
+        if (e[i].key == nan) {
+            nans++;
+            first = i;
+        }
+    }
+    y[0] = first;
+    if (wanted == 0 ? nans > 0 : nans == n) { return; }
+    int64_t k = wanted > 0 ? wanted - 1 : (n - nans - 1) / 2;
+    uint64_t key = tensor__order_select(e, t, n, &k);
+    while (e[at].key != key || k-- > 0) { at++; }
+    y[0] = at;
+}
+
+TENSOR__FN void tensor__order_mode(const tensor__order_t *r, tensor__entry_t *e, tensor__entry_t *t,
+                                   int64_t *y) {
+    int64_t n = r->n, most = 0, count;
+    e = tensor__order_sort(e, t, n);
+    for (int64_t i = 0; i < n; i += count) {
+        for (count = 1; i + count < n && e[i + count].key == e[i].key; count++) { }
+        if (count > most) {
+            most = count;
+            y[0] = e[i + count - 1].i;
+        }
+    }
+}
 
 TENSOR__FN void tensor__order_task(void *arg, int64_t task, int worker) {
     const tensor__order_t *r = (const tensor__order_t *)arg;
     const tensor_call_t *c = r->c;
     const tensor__order_params_t *p = &c->p->order;
     const int64_t n = r->n, m = r->m;
-    int id = c->row->id, cls = r->klass;
+    int id = c->row->id, cls = r->compute_class;
     int low = id == TENSOR_OP_CUMMIN;
     int falling = id == TENSOR_OP_SORT || id == TENSOR_OP_TOPK ? p->descending != 0 : low;
     int nan_first = falling && !low;        // NaN is the largest value, but the running minimum of NaN is NaN
@@ -21602,55 +25214,18 @@ TENSOR__FN void tensor__order_task(void *arg, int64_t task, int worker) {
     int64_t end = tensor__least((task + 1) * r->per, r->rows);
     for (int64_t row = task * r->per; row < end; row++) {
         tensor__entry_t *e = work, *t = work + n;
-        int64_t *y = (int64_t *)c->arg[1].data + row * m, at = 0, best = 0;
+        int64_t *y = (int64_t *)c->arg[1].data + row * m, at = 0;
         tensor__load_run(t, cls, (const char *)c->arg[0].data + row * n * tensor__sizes[c->arg[0].dtype],
                          c->arg[0].dtype, 1, n);
         tensor__order_keys(e, t, cls, n, falling, nan_first);
-        int64_t k;
         switch (id) {
         case TENSOR_OP_SORT:
             e = tensor__order_sort(e, t, n);
             for (int64_t i = 0; i < n; i++) { y[i] = e[i].i; }
             break;
-        case TENSOR_OP_TOPK:
-            {
-                if (m == 0) { break; }
-                k = m - 1;
-                uint64_t key = tensor__order_select(e, t, n, &k);
-                for (int64_t i = 0; i < n; i++) {           // all below key, and the first k + 1 of key
-                    if (e[i].key < key || (e[i].key == key && k-- >= 0)) { e[at++] = e[i]; }
-                }
-                if (p->sorted) { e = tensor__order_sort(e, t, m); }
-                for (int64_t i = 0; i < m; i++) { y[i] = e[i].i; }
-                break;
-            }
-        case TENSOR_OP_KTHVALUE:
-            {
-                int64_t nans = 0, first = 0;
-                for (int64_t i = n - 1; i >= 0 && cls != TENSOR__C_I64 && p->k < 1; i--) {
-                    if (e[i].key == nan) {
-                        nans++;
-                        first = i;
-                    }
-                }
-                y[0] = first;
-                if (p->k == 0 ? nans > 0 : nans == n) { break; }
-                k = p->k > 0 ? p->k - 1 : (n - nans - 1) / 2;
-                uint64_t key = tensor__order_select(e, t, n, &k);
-                while (e[at].key != key || k-- > 0) { at++; }
-                y[0] = at;
-                break;
-            }
-        case TENSOR_OP_MODE:
-            e = tensor__order_sort(e, t, n);
-            for (int64_t i = 0; i < n; i += k) {
-                for (k = 1; i + k < n && e[i + k].key == e[i].key; k++) { }
-                if (k > best) {
-                    best = k;
-                    y[0] = e[i + k - 1].i;
-                }
-            }
-            break;
+        case TENSOR_OP_TOPK: tensor__order_top(r, e, t, y); break;
+        case TENSOR_OP_KTHVALUE: tensor__order_kth(r, e, t, nan, y); break;
+        case TENSOR_OP_MODE: tensor__order_mode(r, e, t, y); break;
         default:                                            // CUMMAX, CUMMIN: which key wins and stays
             for (int64_t i = 0; i < n; i++) {
                 if (e[i].key >= e[at].key) { at = i; }
@@ -21678,7 +25253,7 @@ TENSOR__FN int tensor__cpu_order(tensor_call_t *c) {
     r.m = c->arg[1].dims[x->ndim - 1];
     if (!x->numel) { return 0; }
     r.rows = x->numel / r.n;
-    r.klass = tensor__class(x->dtype);
+    r.compute_class = tensor__class(x->dtype);
     r.per = (TENSOR__GRAIN / 16 + r.n - 1) / r.n;
     tensor__parallel((r.rows + r.per - 1) / r.per, tensor__order_task, &r);
     return 0;
@@ -21836,7 +25411,55 @@ TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int
 TENSOR__X(quantile, 0) TENSOR__X(nanquantile, 1)
 #undef TENSOR__X
 
-// Runs of equal slices of x along dim (flat: of equal elements), in sorted order or in the order of x.
+// The order of the rows of a matrix by their elements from left to right: stable sorts, the last column
+// first. NULL without columns.
+TENSOR__FN tensor_t *tensor__row_order(tensor_t *x) {
+    tensor__thread_t *th = tensor__self();
+    tensor_t *perm = NULL;
+    if (x == TENSOR__POISON) { return NULL; }
+    for (int64_t c = x->dims[1] - 1; c >= 0; c--) {
+        int64_t mark = th->top;
+        tensor_t *column = tensor_select(x, 1, c);
+        if (perm) { column = tensor_index_select(column, 0, perm); }
+        tensor_t *order = tensor__order(TENSOR__ROW(SORT), column, 0, -1, 0, 0, 0);
+        if (perm) { order = tensor_index_select(perm, 0, order); }
+        order = tensor__tidy(th, mark, order);
+        if (perm) { (tensor_free)(perm); }
+        perm = order;
+    }
+    return perm;
+}
+
+// The runs of equal slices of x along dim d (flat: of equal elements): their slices, and where they are asked
+// for, the number of the run of each slice of x, and the lengths of the runs.
+TENSOR__FN void tensor__runs(tensor_t *x, int d, int flat, int sorted, int inverse, int counts,
+                             tensor_t *list[3]) {
+    tensor_t *f = tensor_detach(flat ? tensor__flat(x) : tensor_movedim(x, d, 0)), *perm = NULL;
+    tensor_shape_t shape = tensor_shape(f);
+    int64_t n = shape.dims[0], first = n ? 1 : 0, table[2] = {n, n ? f->numel / n : 1};
+    f = tensor_reshape_n(f, table, 2);
+    if (sorted) { perm = tensor__row_order(f); }
+    if (perm) { f = tensor_index_select(f, 0, perm); }
+    tensor_t *a = tensor_narrow(f, 0, first, n - first), *b = tensor_narrow(f, 0, 0, n - first);
+    tensor_t *starts[2] = {tensor_ones_n(&first, 1, TENSOR_BOOL), tensor_any_dim(tensor_ne(a, b), 1, 0)};
+    tensor_t *start = tensor_cat_n(starts, 2, 0);
+    tensor_t *places = tensor_masked_select(tensor_arange(0, (double)n, 1, TENSOR_I64), start);
+    f = tensor_index_select(f, 0, places);
+    shape.dims[0] = tensor_numel(places);
+    list[0] = tensor_movedim(tensor_reshape_n(f, shape.dims, shape.ndim), 0, d);
+    list[1] = list[2] = list[0];
+    if (inverse) {
+        tensor_t *run = tensor_sub_scalar(tensor_cumsum(start, 0), 1);
+        if (perm) { run = tensor_scatter(run, 0, perm, run); }
+        list[1] = flat ? tensor_reshape_n(run, x->dims, x->ndim) : run;
+    }
+    if (counts) {
+        tensor_t *ends[2] = {places, tensor_full_n(&first, 1, (double)n, TENSOR_I64)};
+        list[2] = tensor_diff(tensor_cat_n(ends, 2, 0), 1, 0);
+    }
+}
+
+// The slices along dim (flat: the elements) that differ, in sorted order or in the order of x.
 TENSOR__FN tensor_t *tensor__unique(tensor_t *x, int64_t dim, int flat, tensor_t **inverse, tensor_t **counts,
                                     int sorted, const char *function) {
     TENSOR__MARK
@@ -21850,43 +25473,11 @@ TENSOR__FN tensor_t *tensor__unique(tensor_t *x, int64_t dim, int flat, tensor_t
         d = tensor__dim("unique", dim, x);
     }
     if (d >= 0 && !flat && (!x->ndim || (!x->numel && x->dims[d]))) {
-        tensor__fail(th_, TENSOR_ERR_SHAPE, "unique: x %t must have dims, none of them 0 but dim %i", x, d);
+        tensor__fail(th_, TENSOR_ERR_SHAPE,
+                     "unique: x %t must have dims, and none of them may be 0 except dim %i", x, d);
         d = -1;
     }
-    if (d >= 0) {
-        tensor_t *f = tensor_detach(flat ? tensor__flat(x) : tensor_movedim(x, d, 0)), *perm = NULL;
-        tensor_shape_t shape = tensor_shape(f);
-        int64_t n = shape.dims[0], first = n ? 1 : 0, table[2] = {n, n ? f->numel / n : 1};
-        f = tensor_reshape_n(f, table, 2);
-        for (int64_t c = table[1] - 1; sorted && c >= 0; c--) {     // stable, the last column first
-            int64_t mark = th_->top;
-            tensor_t *column = tensor_select(f, 1, c);
-            tensor_t *order =
-                tensor__order(TENSOR__ROW(SORT), perm ? tensor_index_select(column, 0, perm) : column, 0, -1,
-                              0, 0, 0);
-            order = tensor__tidy(th_, mark, perm ? tensor_index_select(perm, 0, order) : order);
-            if (perm) { (tensor_free)(perm); }
-            perm = order;
-        }
-        if (perm) { f = tensor_index_select(f, 0, perm); }
-        tensor_t *a = tensor_narrow(f, 0, first, n - first), *b = tensor_narrow(f, 0, 0, n - first);
-        tensor_t *starts[2] = {tensor_ones_n(&first, 1, TENSOR_BOOL), tensor_any_dim(tensor_ne(a, b), 1, 0)};
-        tensor_t *start = tensor_cat_n(starts, 2, 0);
-        tensor_t *places = tensor_masked_select(tensor_arange(0, (double)n, 1, TENSOR_I64), start);
-        f = tensor_index_select(f, 0, places);
-        shape.dims[0] = tensor_numel(places);
-        list[0] = tensor_movedim(tensor_reshape_n(f, shape.dims, shape.ndim), 0, d);
-        list[1] = list[2] = list[0];
-        if (inverse) {
-            tensor_t *run = tensor_sub_scalar(tensor_cumsum(start, 0), 1);
-            if (perm) { run = tensor_scatter(run, 0, perm, run); }
-            list[1] = flat ? tensor_reshape_n(run, x->dims, x->ndim) : run;
-        }
-        if (counts) {
-            tensor_t *ends[2] = {places, tensor_full_n(&first, 1, (double)n, TENSOR_I64)};
-            list[2] = tensor_diff(tensor_cat_n(ends, 2, 0), 1, 0);
-        }
-    }
+    if (d >= 0) { tensor__runs(x, d, flat, sorted, inverse != NULL, counts != NULL, list); }
     if (!inverse) { inverse = &list[1]; }       // list[1] is then list[0], which tidy_n takes once
     if (!counts) { counts = &list[2]; }
     tensor__tidy_n(th_, mark_, list, 3, function);
@@ -21978,6 +25569,7 @@ TENSOR__FN tensor_t *tensor__searchsorted(tensor_t *sorted, tensor_t *values, in
                        "searchsorted: sorter %t must have the shape of sorted %t", sorter, sorted);
         sorted = tensor_gather(tensor_detach(sorted), -1, sorter);
     }
+
     o.args[0] = tensor_contiguous(sorted);
     o.args[1] = tensor_contiguous(values);
     if (o.args[0] == TENSOR__POISON || o.args[1] == TENSOR__POISON) { TENSOR__RETURN(TENSOR__POISON); }
@@ -22026,6 +25618,7 @@ TENSOR_API tensor_t *(tensor_bincount)(tensor_t *x, tensor_t *weights, int64_t m
     TENSOR__REFUSE(x->ndim != 1 || minlength < 0 ||
                    (weights && (weights->ndim != 1 || weights->dims[0] != x->dims[0])), SHAPE,
                    "bincount: x %t must be 1-d, weights as long, minlength >= 0 (got %d)", x, minlength);
+
     int64_t n = minlength;
     if (x->numel) {
         int64_t low, high;
@@ -22070,6 +25663,99 @@ TENSOR_API tensor_t *(tensor_histc)(tensor_t *x, int64_t bins, double low, doubl
     TENSOR__RETURN(tensor_to((tensor_bincount)(f, NULL, bins), x->dtype));
 }
 
+TENSOR_API tensor_t *(tensor_segment_reduce)(tensor_t *x, const char *reduce, tensor_t *lengths, int64_t dim,
+                                             double initial) {
+    TENSOR__MARK2(x, lengths)
+    static const char *const names[] = {"sum", "mean", "prod", "max", "min"};
+    static const char *const rows[] = {"prod", "amax", "amin"};         // of the last three
+    const double neutral[] = {0, 0, 1, -(double)INFINITY, (double)INFINITY};
+    TENSOR__DIM(d, "segment_reduce", dim, x)
+    int how = 0, given = !tensor__isnan_f64(initial);
+    while (how < 5 && (!reduce || strcmp(reduce, names[how]))) { how++; }
+    TENSOR__REFUSE(how == 5, FORMAT, "segment_reduce: reduce must be sum, mean, prod, max or min, not \"%s\"",
+                   reduce ? reduce : "NULL");
+    if (!tensor__needs_float("segment_reduce", x)) { return TENSOR__POISON; }
+    TENSOR__REFUSE(!x->ndim || lengths->ndim != 1 || tensor__category(lengths->dtype) != 1, SHAPE,
+                   "segment_reduce: lengths %t must be integers, one for each run of x %t", lengths, x);
+    int64_t least = 0, sum = 0, dims[TENSOR_MAX_DIMS], along[TENSOR_MAX_DIMS], n = x->dims[d];
+    const char *op = "segment_reduce";
+    if (lengths->numel && (!tensor__host_i64(tensor_min(lengths), TENSOR_HOST_READ, op, &least) ||
+                           !tensor__host_i64(tensor_sum(lengths), TENSOR_HOST_READ, op, &sum))) {
+        TENSOR__RETURN(TENSOR__POISON);
+    }
+    TENSOR__REFUSE(least < 0 || sum != n, INDEX, "segment_reduce: lengths must be >= 0 and their sum (%d) "
+                   "%d, the size of dim %i of x %t", sum, n, d, x);
+    for (int i = 0; i < x->ndim; i++) {
+        dims[i] = i == d ? lengths->numel : x->dims[i];
+        along[i] = i == d ? lengths->numel : 1;
+    }
+    tensor_t *ends = tensor_cumsum(tensor_to(lengths, TENSOR_I64), 0);
+    tensor_t *places = tensor_to(tensor_arange(0, (double)n, 1, TENSOR_I64), (int)tensor_device(x));
+    tensor_t *run = tensor__searchsorted(ends, places, 1, NULL);
+    double start = given ? initial : neutral[how];
+    tensor_t *y = tensor__filled(op, dims, x->ndim, x->dtype, start, x);
+    if (how >= 2) { TENSOR__RETURN(tensor_index_reduce(y, d, run, x, rows[how - 2], 1)); }
+    y = tensor_index_add(y, d, run, x);
+    if (how == 1) {
+        tensor_t *count = tensor_reshape_n(tensor_to(lengths, x->dtype), along, x->ndim);
+        y = tensor_div(y, given ? tensor_maximum_scalar(count, 1) : count);
+    }
+    TENSOR__RETURN(y);
+}
+
+// x [points, n] into the bins between the edges of each dim, flat; op: the function, in errors.
+TENSOR__FN tensor_t *tensor__histogram(const char *op, tensor_t *x, tensor_t *const *edges, int n,
+                                       tensor_t *weight, int density) {
+    int64_t dims[TENSOR_MAX_DIMS], total = 1;
+    tensor_t *place = NULL, *inside = NULL, *volume = NULL;
+    for (int d = 0; d < n; d++) {
+        if (!TENSOR__USABLE(op, "edges", edges[d])) { return TENSOR__POISON; }
+        TENSOR__REFUSE(edges[d]->ndim != 1 || edges[d]->numel < 2 || edges[d]->dtype != x->dtype, SHAPE,
+                       "%s: edges %t must be [bins + 1], at least 2, and of x's dtype %y", op, edges[d], x);
+        dims[d] = edges[d]->numel - 1;
+        TENSOR__REFUSE(total > ((int64_t)1 << 60) / dims[d], SHAPE, "%s: too many bins", op);
+        total *= dims[d];
+        tensor_t *v = tensor_contiguous(tensor_select(x, 1, d)), *edge = tensor_detach(edges[d]);
+        tensor_t *at = tensor_sub_scalar(tensor__searchsorted(tensor_contiguous(edge), v, 1, NULL), 1);
+        tensor_t *end = tensor_eq(v, tensor_select(edge, 0, dims[d]));
+        at = tensor_sub(at, tensor_to(end, TENSOR_I64));
+        tensor_t *in = tensor_logical_and(tensor_ge_scalar(at, 0), tensor_lt_scalar(at, (double)dims[d]));
+        tensor_t *width = tensor_diff(edge, 1, 0);
+        place = place ? tensor_add(tensor_mul_scalar(place, (double)dims[d]), at) : at;
+        inside = inside ? tensor_logical_and(inside, in) : in;
+        volume = volume ? tensor_mul(tensor_unsqueeze(volume, -1), width) : width;
+    }
+    tensor_t *w = weight ? tensor_detach(weight) : tensor_ones_n(x->dims, 1, (tensor_dtype_t)x->dtype);
+    w = tensor_masked_fill(tensor_to(w, (int)tensor_device(x)), tensor_logical_not(inside), 0);
+    place = tensor_masked_fill(place, tensor_logical_not(inside), 0);
+    tensor_t *y = tensor__filled(op, &total, 1, x->dtype, 0, x);
+    y = tensor_reshape_n(tensor_index_add(y, 0, place, w), dims, n);
+    return density ? tensor_div(y, tensor_mul(volume, tensor_sum(y))) : y;
+}
+
+TENSOR_API tensor_t *(tensor_histogram)(tensor_t *x, tensor_t *edges, tensor_t *weight, int density) {
+    TENSOR__MARK1(x)
+    if (weight) { TENSOR__TAKES(weight) }
+    if (!tensor__needs_float("histogram", x)) { return TENSOR__POISON; }
+    TENSOR__REFUSE(weight && (!tensor__same_shape(weight, x) || weight->dtype != x->dtype), SHAPE,
+                   "histogram: weight %t %y must have shape and dtype of x %t %y", weight, weight, x, x);
+    tensor_t *w = weight ? tensor__flat(weight) : NULL, *points = tensor_unsqueeze(tensor__flat(x), 1);
+    TENSOR__RETURN(tensor__histogram("histogram", tensor_detach(points), &edges, 1, w, density));
+}
+
+TENSOR_API tensor_t *(tensor_histogramdd)(tensor_t *x, tensor_t *const *edges, int n, tensor_t *weight,
+                                          int density) {
+    TENSOR__MARK1(x)
+    if (weight) { TENSOR__TAKES(weight) }
+    if (!tensor__needs_float("histogramdd", x)) { return TENSOR__POISON; }
+    TENSOR__REFUSE(!edges || n < 1 || n > TENSOR_MAX_DIMS || x->ndim != 2 || x->dims[1] != n, SHAPE,
+                   "histogramdd: x %t must be [points, dims], and edges as many as dims (got %i)", x, n);
+    int fits = !weight || (weight->ndim == 1 && weight->dims[0] == x->dims[0] && weight->dtype == x->dtype);
+    TENSOR__REFUSE(!fits, SHAPE, "histogramdd: weight %t %y must be [points] and of the dtype of x %t %y",
+                   weight, weight, x, x);
+    TENSOR__RETURN(tensor__histogram("histogramdd", tensor_detach(x), edges, n, weight, density));
+}
+
 // ------------------------------------------------------------------------------
 // >>impl-random                                    MARK: Philox, distributions
 //
@@ -22083,14 +25769,26 @@ TENSOR__FN tensor_generator_t tensor__next_stream(tensor__thread_t *th) {
     return g;
 }
 
+// A captured step draws what follows the generator of each replay: it cannot set it. Raises.
+TENSOR__FN int tensor__seed_refused(tensor__thread_t *th, const char *op) {
+    TENSOR__REFUSE_AS(1, tensor__recording(th, -1, NULL, NULL), UNSUPPORTED,
+                      "%s: not in a capture: a replay goes on with the generator as it is then", op);
+    return 0;
+}
+
 TENSOR_API void (tensor_manual_seed)(uint64_t seed) {
     tensor__thread_t *th = tensor__self();
+    if (tensor__seed_refused(th, "manual_seed")) { return; }
     th->rng.seed = seed;
     th->rng.offset = 0;
 }
 
 TENSOR_API tensor_generator_t (tensor_get_generator)(void) { return tensor__self()->rng; }
-TENSOR_API void (tensor_set_generator)(tensor_generator_t g) { tensor__self()->rng = g; }
+
+TENSOR_API void (tensor_set_generator)(tensor_generator_t g) {
+    tensor__thread_t *th = tensor__self();
+    if (!tensor__seed_refused(th, "set_generator")) { th->rng = g; }
+}
 
 typedef struct tensor__random_t {
     tensor_call_t *c;
@@ -22146,6 +25844,21 @@ TENSOR__INLINE void tensor__random_block(const int id, const tensor_call_t *c, i
     }
 }
 
+// Numbers i..i+m-1 of RAND or RANDN in f32, into the result or by a block.
+TENSOR__INLINE void tensor__random_f32(const int id, tensor__random_t *r, int64_t i, int64_t m, void *block) {
+    tensor_call_t *c = r->c;
+    float *f = r->direct ? (float *)c->arg[c->nin].data + i : (float *)block;
+    const tensor__isa_t *isa = TENSOR__ISA(c->thread);
+    const tensor__random_params_t *p = &c->p->random;
+    if (id == TENSOR_OP_RANDN) {
+        TENSOR__DO(isa, random_normal)(c->rng, i, m, (float)p->mean, (float)p->std, 0, f);
+    } else {
+        float low = (float)p->low, range = (float)(p->high - p->low);
+        TENSOR__DO(isa, random_uniform)(c->rng, i, m, low, range, (float)p->most, f);
+    }
+    if (!r->direct) { tensor__iter_move(&r->it, c->nin, i, m, f, 1); }
+}
+
 // id is a constant where this is inlined, once per row, so that no row reaches the numbers of another.
 TENSOR__INLINE void tensor__random_task(const int id, void *arg, int64_t task, int worker) {
     tensor__random_t *r = (tensor__random_t *)arg;
@@ -22156,17 +25869,8 @@ TENSOR__INLINE void tensor__random_task(const int id, void *arg, int64_t task, i
     for (int64_t i = task * TENSOR__GRAIN; i < end; i += step) {
         int64_t m = tensor__least(end - i, step);
         double block[TENSOR__BLOCK];
-        if (r->it.klass == TENSOR__C_F32 && (id == TENSOR_OP_RAND || id == TENSOR_OP_RANDN)) {
-            float *f = r->direct ? (float *)c->arg[c->nin].data + i : (float *)(void *)block;
-            const tensor__isa_t *isa = TENSOR__ISA(c->thread);
-            const tensor__random_params_t *given = &c->p->random;
-            if (id == TENSOR_OP_RANDN) {
-                TENSOR__DO(isa, random_normal)(c->rng, i, m, (float)given->mean, (float)given->std, 0, f);
-            } else {
-                float low = (float)given->low, range = (float)(given->high - given->low);
-                TENSOR__DO(isa, random_uniform)(c->rng, i, m, low, range, (float)given->most, f);
-            }
-            if (!r->direct) { tensor__iter_move(&r->it, c->nin, i, m, f, 1); }
+        if (r->it.compute_class == TENSOR__C_F32 && (id == TENSOR_OP_RAND || id == TENSOR_OP_RANDN)) {
+            tensor__random_f32(id, r, i, m, block);
             continue;
         }
         const int poisson = id == TENSOR_OP_POISSON;
@@ -22185,16 +25889,16 @@ TENSOR__FN int tensor__cpu_random(tensor_call_t *c, tensor__task_fn each) {
     tensor__random_t r;
     r.c = c;
     r.n = y->numel;
-    int klass;
+    int compute_class;
     if (c->row->id == TENSOR_OP_RANDINT) {
-        klass = TENSOR__C_I64;
+        compute_class = TENSOR__C_I64;
     } else if (c->nin || y->dtype == TENSOR_F64) {
-        klass = TENSOR__C_F64;
+        compute_class = TENSOR__C_F64;
     } else {
-        klass = TENSOR__C_F32;
+        compute_class = TENSOR__C_F32;
     }
-    tensor__iter_init(&r.it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, klass);
-    r.direct = r.it.klass == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous;
+    tensor__iter_init(&r.it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, compute_class);
+    r.direct = r.it.compute_class == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous;
     tensor__parallel((r.n + TENSOR__GRAIN - 1) / TENSOR__GRAIN, each, &r);
     return 0;
 }
@@ -22210,39 +25914,63 @@ TENSOR__X(RAND, rand) TENSOR__X(RANDN, randn) TENSOR__X(RANDINT, randint) TENSOR
 TENSOR__X(POISSON, poisson)
 #undef TENSOR__X
 
-// MULTINOMIAL: rows of weights (double, contiguous) to num_samples indices each, by inverse of the running
-// sum.
-TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
-    const tensor_arg_t *w = &c->arg[0];
-    int64_t k = TENSOR__WIDE(w), n = c->p->random.num_samples, rows = k ? w->numel / k : 0;
-    const double *at = (const double *)w->data;
+// Whether n indices can be drawn from each row of k weights. -> code
+TENSOR__FN int tensor__check_weights(const double *at, int64_t rows, int64_t k, int64_t n, int again) {
     for (int64_t r = 0; r < rows; r++) {
         double sum = 0;
+        int64_t positive = 0;
         for (int64_t i = 0; i < k; i++) {
             double v = at[r * k + i];
             TENSOR__REFUSE_CODE(!(v >= 0) || v > 1.7976931348623157e308, INDEX,
                                 "multinomial: weight %g at row %d, place %d must be finite and >= 0", v, r,
                                 i);
             sum += v;
+            positive += v > 0;
         }
         TENSOR__REFUSE_CODE(!(sum > 0), INDEX, "multinomial: row %d has no weight above 0", r);
+        TENSOR__REFUSE_CODE(!again && positive < n, INDEX,
+                            "multinomial: row %d has %d weights above 0, %d are to be drawn without "
+                            "replacement", r, positive, n);
     }
+    return 0;
+}
+
+// The place where the running sum of the weights passes x.
+TENSOR__FN int64_t tensor__weighted_place(const double *weight, int64_t k, double x) {
+    double sum = 0;
+    int64_t pick = -1;
+    for (int64_t i = 0; i < k; i++) {
+        if (weight[i] <= 0) { continue; }
+        sum += weight[i];
+        pick = i;
+        if (x < sum) { break; }
+    }
+    return pick;
+}
+
+// MULTINOMIAL: rows of weights (double, contiguous) to num_samples indices each, by inverse of the running
+// sum. Without replacement the weights are a copy of which nobody else knows.
+TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
+    const tensor_arg_t *w = &c->arg[0];
+    int64_t k = TENSOR__WIDE(w), n = c->p->random.num_samples, rows = k ? w->numel / k : 0;
+    double *at = (double *)w->data;
+    int again = c->p->random.replacement != 0;
+    int code = tensor__check_weights(at, rows, k, n, again);
+    if (code) { return code; }
     for (int64_t r = 0; r < rows; r++) {
         double total = 0;
-        for (int64_t i = 0; i < k; i++) { total += at[r * k + i]; }
         for (int64_t j = 0; j < n; j++) {
             uint32_t u[4];
             uint64_t e = (uint64_t)(r * n + j);
-            tensor__philox(c->rng.seed, c->rng.offset, e >> 1, u);
-            double x = tensor__unit(tensor__word64(u, e & 1)) * total, s = 0;
-            int64_t pick = -1;
-            for (int64_t i = 0; i < k; i++) {
-                if (at[r * k + i] <= 0) { continue; }
-                s += at[r * k + i];
-                pick = i;
-                if (x < s) { break; }
+            if (j == 0 || !again) {
+                total = 0;
+                for (int64_t i = 0; i < k; i++) { total += at[r * k + i]; }
             }
+            tensor__philox(c->rng.seed, c->rng.offset, e >> 1, u);
+            double x = tensor__unit(tensor__word64(u, e & 1)) * total;
+            int64_t pick = tensor__weighted_place(at + r * k, k, x);
             ((int64_t *)c->arg[1].data)[r * n + j] = pick;
+            if (!again) { at[r * k + pick] = 0; }
         }
     }
     return 0;
@@ -22286,6 +26014,15 @@ TENSOR__FRONT(rand_n, (const int64_t *dims, int ndim),
     tensor__drawn(TENSOR__ROW(RAND), dims, ndim, (int)tensor_get_default_dtype(), 0, 1, NULL))
 TENSOR__FRONT(randn_n, (const int64_t *dims, int ndim),
     tensor__drawn(TENSOR__ROW(RANDN), dims, ndim, (int)tensor_get_default_dtype(), 0, 1, NULL))
+
+#define TENSOR__X(ID, name)                                                                                  \
+    TENSOR_API tensor_t *(tensor_##name##_of_n)(const int64_t *dims, int ndim, tensor_dtype_t dtype) {       \
+        TENSOR__REFUSE((unsigned)dtype >= TENSOR_DTYPE_COUNT || !tensor__is_float((int)dtype), DTYPE,        \
+                       #name "_of: dtype %i must be a float", (int)dtype);                                   \
+        return tensor__drawn(tensor__row_##ID(), dims, ndim, (int)dtype, 0, 1, NULL);                        \
+    }
+TENSOR__X(RAND, rand) TENSOR__X(RANDN, randn)
+#undef TENSOR__X
 
 TENSOR_API tensor_t *(tensor_randint_n)(int64_t low, int64_t high, const int64_t *dims, int ndim) {
     TENSOR__REFUSE(high <= low, SHAPE, "randint: high %d must be above low %d", high, low);
@@ -22407,7 +26144,7 @@ TENSOR__FN int tensor__cpu_randperm(tensor_call_t *c) {
 TENSOR__FRONT(randperm, (int64_t n),
     tensor__drawn(TENSOR__ROW(RANDPERM), &n, 1, TENSOR_I64, 0, 0, NULL))
 
-TENSOR_API tensor_t *(tensor_multinomial)(tensor_t *weights, int64_t n) {
+TENSOR__FN tensor_t *tensor__multinomial(tensor_t *weights, int64_t n, int replacement) {
     TENSOR__MARK
     TENSOR__BEGIN(o, TENSOR__ROW(MULTINOMIAL), weights)
     TENSOR__REFUSE(!weights->ndim || n < 0, SHAPE, "multinomial: weights %t need a dim to draw %d from",
@@ -22415,16 +26152,26 @@ TENSOR_API tensor_t *(tensor_multinomial)(tensor_t *weights, int64_t n) {
     if (!tensor__needs_float("multinomial", weights)) { return TENSOR__POISON; }
     TENSOR__REFUSE(n && !TENSOR__WIDE(weights), INDEX,
                    "multinomial: rows of weights %t have nothing to draw from", weights);
+    TENSOR__REFUSE(!replacement && n > TENSOR__WIDE(weights), SHAPE,
+                   "multinomial: %d cannot be drawn from rows of weights %t without replacement", n, weights);
     o.args[0] = tensor_contiguous(tensor_to(tensor_detach(weights), TENSOR_F64));
+    if (!replacement) { o.args[0] = tensor_clone(o.args[0]); }
     if (o.args[0] == TENSOR__POISON) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < weights->ndim; i++) { dims[i] = weights->dims[i]; }
     dims[weights->ndim - 1] = n;
     o.p = &o.params;
     o.params.random.num_samples = n;
+    o.params.random.replacement = replacement;
     o.rng = tensor__next_stream(o.th);
     tensor__result(&o, TENSOR_I64, dims, weights->ndim);
     TENSOR__RETURN(tensor__finish(&o));
+}
+
+TENSOR_API tensor_t *tensor_multinomial_with(tensor_multinomial_args_t a) {
+    int good = tensor__no_surplus("multinomial", a.site_, a.options_are_named_);
+    tensor_t *y = good ? tensor__multinomial(a.weights, a.n, a.replacement != 0) : TENSOR__POISON;
+    return tensor__at(a.site_, y);
 }
 
 // Whether x may be filled: not a leaf that requires grad, not part of a graph.
@@ -22474,6 +26221,7 @@ TENSOR__FN tensor_t *tensor__draw_made(const char *name, int kind, tensor_t *x, 
     if (!tensor__fillable(th, name, x, kind > 2)) { return TENSOR__POISON; }
     TENSOR__REFUSE(!(a > low[kind] && a < high[kind]) || ((kind == 1 || kind == 2) && !(b >= 0)), INDEX,
                    "%s: the parameters %g, %g are out of range", name, a, b);
+
     tensor_scope_t s = tensor__scope_begin(th, 0);
     const tensor__row_t *row = kind == 2 ? TENSOR__ROW(RANDN) : TENSOR__ROW(RAND);
     tensor_t *y = tensor__drawn(row, x->dims, x->ndim, TENSOR_F64, 0, 1, x);
@@ -22618,7 +26366,9 @@ TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
                             "set_grad: grad %t must have the shape of x %t", grad, x);
         TENSOR__REFUSE_CODE(grad->dtype != x->dtype, DTYPE, "set_grad: grad is %y, x is %y", grad, x);
     }
-    return !tensor__replace(&x->grad, grad);
+    int ok = tensor__replace(&x->grad, grad);
+    if (th->recorder && th->recorder->leaf) { th->recorder->leaf(th->recorder, x); }
+    return !ok;
 }
 
 TENSOR_API tensor_t *(tensor_retain_grad)(tensor_t *x) {
@@ -22779,6 +26529,7 @@ TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, 
         tensor__not_saved(th, ctx->fn->name, x);
         return TENSOR_ERR_AUTOGRAD;
     }
+
     if (ctx->saved[slot].storage) { tensor__storage_drop(th, ctx->saved[slot].storage); }
     TENSOR__HOLD(&x->storage->refs);
     ctx->saved[slot].storage = x->storage;
@@ -22942,6 +26693,15 @@ TENSOR__FN int tensor__dirty_input(const tensor_function_ctx_t *c, const tensor_
     return -1;
 }
 
+// Saved values that are result k, which is dirty input i (-1 = none), are saved as result k.
+TENSOR__FN void tensor__custom_saves(tensor_function_ctx_t *c, int k, int i) {
+    for (int j = 0; j < TENSOR__MAX_IN; j++) {
+        int from = c->saved[j].source;
+        if (!c->saved[j].storage || c->saved[j].tensor != c->out[k] || from < 0) { continue; }
+        if (from == TENSOR__CONSTANT || from == i) { c->saved[j].source = -1 - k; }
+    }
+}
+
 // Runs forward; its results are in c->out. 0 = failed, raised.
 TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_t *c) {
     tensor_scope_t s = tensor__scope_begin(th, 0);
@@ -22958,11 +26718,7 @@ TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_
             break;
         }
         int i = tensor__dirty_input(c, y), again = 0;
-        for (int j = 0; j < TENSOR__MAX_IN; j++) {
-            int from = c->saved[j].source;
-            if (!c->saved[j].storage || c->saved[j].tensor != y || from < 0) { continue; }
-            if (from == TENSOR__CONSTANT || from == i) { c->saved[j].source = -1 - k; }
-        }
+        tensor__custom_saves(c, k, i);
         if (i >= 0) {
             returned |= 1u << i;
             continue;
@@ -22980,6 +26736,30 @@ TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_
     }
     tensor__scope_hand(th, s, NULL, c->out, ok ? c->nout : 0);
     return ok && th->error.code == 0;
+}
+
+// Results become those of the user, and of node unless it is NULL; *given: how many node got. 0 = failed,
+// raised
+TENSOR__FN int tensor__custom_results(tensor__thread_t *th, tensor_function_ctx_t *c, tensor__node_t *node,
+                                      tensor_t **outputs, int *given) {
+    int ok = 1;
+    for (int k = 0; k < c->nout && ok; k++) {
+        tensor_t *y = outputs[k] = c->out[k];
+        int dirty = tensor__dirty_input(c, y) >= 0;
+        if (!dirty) {
+            y->op = c->fn->name;
+            y->site = NULL;
+        }
+        if (!node || !tensor__is_float(y->dtype) || (c->constant >> k & 1)) { continue; }
+        if ((*given)++) { TENSOR__HOLD(&node->refs); }
+        if (dirty) {
+            ok = tensor__rehistory(th, y, node, k);
+        } else {
+            y->node = node;
+            y->output = k;
+        }
+    }
+    return ok;
 }
 
 TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_t *const *inputs, int n,
@@ -23012,22 +26792,7 @@ TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_
     for (int k = 0; k < nout && ok; k++) { o.out[k] = c->out[k]; }
     tensor__node_t *node = ok && c->tracks ? tensor__node_make(&o, 0) : NULL;
     ok = ok && (node || !c->tracks);
-    for (int k = 0; k < nout && ok; k++) {
-        tensor_t *y = outputs[k] = c->out[k];
-        int dirty = tensor__dirty_input(c, y) >= 0;
-        if (!dirty) {
-            y->op = fn->name;
-            y->site = NULL;
-        }
-        if (!node || !tensor__is_float(y->dtype) || (c->constant >> k & 1)) { continue; }
-        if (given++) { TENSOR__HOLD(&node->refs); }
-        if (dirty) {
-            ok = tensor__rehistory(th, y, node, k);
-        } else {
-            y->node = node;
-            y->output = k;
-        }
-    }
+    ok = ok && tensor__custom_results(th, c, node, outputs, &given);
     c->inputs = NULL;
     c->n = 0;
     if (node) {
@@ -23109,6 +26874,56 @@ TENSOR__FN int tensor__held_outside(tensor__thread_t *th, const tensor__region_t
 
 TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__node_t *n);
 
+// A region of `count` nodes that fn made of the n inputs. -> NULL, raised
+TENSOR__FN tensor__region_t *tensor__region_new(tensor__thread_t *th, int64_t count, int n) {
+    uint64_t nodes = (uint64_t)count * sizeof(tensor__node_t *);
+    uint64_t inputs = (uint64_t)n * (sizeof(tensor_t *) + sizeof(uint32_t));
+    tensor__region_t *r = (tensor__region_t *)tensor__memory(th, sizeof *r + nodes + inputs);
+    if (!r) { return NULL; }
+    r->refs = 1;
+    r->count = count;
+    r->node = (tensor__node_t **)(void *)(r + 1);
+    r->inputs = (tensor_t **)(void *)(r->node + count);
+    r->versions = (uint32_t *)(void *)(r->inputs + n);
+    return r;
+}
+
+// Holds the inputs as leaves, with library references only. -> 0 with an error
+TENSOR__FN int tensor__region_inputs(tensor__region_t *r, tensor_t *const *inputs, int n) {
+    int ok = 1;
+    for (; r->n < n && ok; r->n++) {
+        tensor_t *x = tensor__as_leaf(inputs[r->n], tensor__needs_grad(inputs[r->n]));
+        ok = x != TENSOR__POISON;
+        r->inputs[r->n] = tensor__hold(x);
+        r->versions[r->n] = ok ? x->storage->version : 0;
+        (tensor_free)(x);
+    }
+    return ok;
+}
+
+// Drops what node m, number k of the region, has saved, unless somebody else holds it. -> 0 with an error
+TENSOR__FN int tensor__region_drop(tensor__thread_t *th, tensor__region_t *r, tensor__node_t *m, int64_t k,
+                                   tensor__map_t *held) {
+    int inner = m->saved_state != TENSOR__SAVED_HERE;           // it is of a checkpoint inside fn
+    if (inner || (!m->nsaved && !m->custom)) { return 1; }
+    if (!tensor__node_extra(th, m)) { return 0; }
+    for (int i = 0; i < m->nsaved; i++) {
+        tensor__storage_t *kept = m->saved[i].storage;
+        if (!kept || tensor__map_get(held, kept) >= 0) { continue; }
+        m->saved[i].storage = NULL;
+        tensor__storage_drop(th, kept);
+    }
+    if (m->custom) { tensor__custom_drop(th, m->custom); }
+    m->saved_state = TENSOR__SAVED_DROPPED;
+    m->extra->region = r;
+    m->extra->restore = tensor__region_restore;
+    m->extra->leave = tensor__region_leave;
+    m->extra->index = (int32_t)k;
+    TENSOR__HOLD(&r->refs);
+    r->node[k] = m;
+    return 1;
+}
+
 TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n) {
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "checkpoint");
@@ -23119,7 +26934,8 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
             th->seq = inputs[i]->node->seq;
         }
     }
-    uint64_t since = th->seq ? th->seq : (th->seq = 1);
+    if (!th->seq) { th->seq = 1; }
+    uint64_t since = th->seq;
     tensor_generator_t rng = th->rng;
     tensor_scope_t s = tensor__scope_begin(th, th->grad_mode);
     if (!s.thread) { return TENSOR__POISON; }
@@ -23128,62 +26944,29 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
     if (!y) { y = tensor__fail(th, TENSOR_ERR_OWNER, "checkpoint: fn did not return a tensor"); }
     y = (tensor_scope_return)(s, y);
     if (!tensor__live(y) || !tensor__sync_needs_grad(th, y)) { return y; }
+
     tensor__node_t **list;
     int64_t count = tensor__walk(th, &y, 1, since, &list);
     if (count < 0) { return TENSOR__POISON; }
-    tensor__region_t *r = (tensor__region_t *)tensor__memory(th, sizeof *r +
-        (uint64_t)count * sizeof *r->node + (uint64_t)n * (sizeof *r->inputs + sizeof *r->versions));
+    tensor__region_t *r = tensor__region_new(th, count, n);
     if (!r) {
         if (list) { tensor__memory_free(th, list); }
         return TENSOR__POISON;
     }
-    r->refs = 1;
     r->fn = fn;
     r->user = user;
     r->rng = rng;
     r->modes = modes;
-    r->count = count;
-    r->node = (tensor__node_t **)(void *)(r + 1);
-    r->inputs = (tensor_t **)(void *)(r->node + count);
-    r->versions = (uint32_t *)(void *)(r->inputs + n);
-    int ok = 1;
-    for (; r->n < n && ok; r->n++) {            // library references only
-        tensor_t *x = tensor__as_leaf(inputs[r->n], tensor__needs_grad(inputs[r->n]));
-        ok = x != TENSOR__POISON;
-        r->inputs[r->n] = tensor__hold(x);
-        r->versions[r->n] = ok ? x->storage->version : 0;
-        (tensor_free)(x);
-    }
     tensor__map_t held;
     memset(&held, 0, sizeof held);
-    ok = ok && tensor__held_outside(th, r, list, &held);
-    for (int64_t k = 0; k < count && ok; k++) {
-        tensor__node_t *m = list[k];
-        // not here: a checkpoint inside fn
-        if (m->saved_state != TENSOR__SAVED_HERE || (!m->nsaved && !m->custom)) { continue; }
-        if (!tensor__node_extra(th, m)) {
-            ok = 0;
-            break;
-        }
-        for (int i = 0; i < m->nsaved; i++) {
-            tensor__storage_t *kept = m->saved[i].storage;
-            if (!kept || tensor__map_get(&held, kept) >= 0) { continue; }
-            m->saved[i].storage = NULL;
-            tensor__storage_drop(th, kept);
-        }
-        if (m->custom) { tensor__custom_drop(th, m->custom); }
-        m->saved_state = TENSOR__SAVED_DROPPED;
-        m->extra->region = r;
-        m->extra->restore = tensor__region_restore;
-        m->extra->leave = tensor__region_leave;
-        m->extra->index = (int32_t)k;
-        TENSOR__HOLD(&r->refs);
-        r->node[k] = m;
-    }
+    int ok = tensor__region_inputs(r, inputs, n) && tensor__held_outside(th, r, list, &held);
+    for (int64_t k = 0; k < count && ok; k++) { ok = tensor__region_drop(th, r, list[k], k, &held); }
     if (held.at) { tensor__memory_free(th, held.at); }
     if (list) { tensor__memory_free(th, list); }
     tensor__region_leave(th, r, -1);
-    return ok ? th->fresh = y : TENSOR__POISON;
+    if (!ok) { return TENSOR__POISON; }
+    th->fresh = y;
+    return y;
 }
 
 // Takes what m saved. 0 = m is not the operation that n was.
@@ -23370,12 +27153,16 @@ TENSOR__INLINE int tensor__exclusive(const tensor__thread_t *th, const tensor_t 
 TENSOR__FN int tensor__add_into(tensor__thread_t *th, tensor_t *sum, tensor_t *g) {
     tensor__op_t o;
     tensor_t *const list[2] = {sum, g};
-    if (!tensor__begin(&o, TENSOR__ROW(ADD), list, 2) || !tensor__update_allowed(th, "add", sum, 0) ||
-        tensor__pointwise_dtype(&o, tensor__promote(list, 2)) < 0) {
-        return 0;
-    }
+    if (!tensor__begin_here(&o, TENSOR__ROW(ADD), list, 2)) { return 0; }
+    if (!tensor__update_allowed(th, "add", sum, 0)) { return 0; }
     o.update = &tensor__in_place_unrecorded;
     o.out[o.nout++] = sum;
+    if (o.plain) {
+        tensor__plain_run(&o, o.row, list, 2, 0);
+        tensor__bump(th, sum->storage, "backward");
+        return 1;
+    }
+    if (tensor__pointwise_dtype(&o, tensor__promote(list, 2)) < 0) { return 0; }
     if (tensor__finish(&o) == TENSOR__POISON) { return 0; }
     sum->storage->write_op = "backward";
     return 1;
@@ -23446,6 +27233,7 @@ TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *
     }
     int ok = tensor__replace(&leaf->grad, g);
     tensor__grad_unlock(th, leaf);
+    if (th->recorder && th->recorder->leaf) { th->recorder->leaf(th->recorder, leaf); }
     return ok;
 }
 
@@ -23510,6 +27298,8 @@ TENSOR__FN int tensor__leaf_done(tensor__thread_t *th, tensor__pass_t *p, tensor
 // = failed, raised.
 TENSOR__FN TENSOR__NOINLINE int tensor__arrived(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
     tensor__node_t *n = s->node;
+    const tensor_profiler_t *heard = th->profiler;
+    if (heard && heard->backward) { heard->backward(heard->user, n->seq, n->row->name, n->site); }
     int64_t first = p->inputs ? tensor__map_get(&p->places, n) : 0;
     int go = first == 0;                // no output of n is asked for: go on
     for (int k = 0; k < n->nout; k++) {
@@ -23573,10 +27363,89 @@ TENSOR__FN int tensor__slice_into(tensor__grad_t *to) {
     return 1;
 }
 
+// Calls the node's gradient function on the device of the gradients that came to it: they fill g->gx.
+TENSOR__FN void tensor__call_grad(tensor__pass_t *p, tensor__slot_t *s, tensor__grad_t *g, tensor_t **gx) {
+    tensor__node_t *n = s->node;
+    tensor__thread_t *th = g->th;
+    g->node = n;
+    g->gy = s->g;
+    g->gx = gx;
+    g->p = n->p;
+    g->create = p->create;
+    g->pass = p->inputs ? p : NULL;
+    g->run = p;
+    g->autograd = p->create ? p->autograd : NULL;
+    memset(g->value, 0, sizeof g->value);
+
+    uint8_t device = th->device;
+    for (int i = 0; i < n->nout; i++) {
+        if (s->g[i]) { th->device = s->g[i]->device; }
+    }
+    n->row->grad(g);
+    th->device = device;
+}
+
+// One tensor for two inputs: their sums must be separate. A tensor in a slot is added to only where nobody
+// else holds it; a tensor that a leaf has taken over is always added to.
+TENSOR__FN void tensor__separate(const tensor__node_t *n, tensor_t *const *gy, tensor_t **gx) {
+    if (n->nin > TENSOR__MAX_IN) { return; }
+    for (int i = 1; i < n->nin; i++) {
+        for (int k = 0; k < i; k++) {
+            int owned = gx[i] != gy[0] || !n->edge[i].node || !n->edge[k].node;
+            if (gx[i] && gx[i] == gx[k] && owned) { gx[i] = (tensor_clone)(gx[i]); }
+        }
+    }
+}
+
+// Delivers the gradient of input i, and tells a leaf with hooks that this edge is done. 0 = failed, raised
+TENSOR__FN int tensor__deliver_input(tensor__pass_t *p, tensor__grad_t *g, int i) {
+    tensor__thread_t *th = g->th;
+    tensor__node_t *n = g->node;
+    tensor__edge_t *e = &n->edge[i];
+    if (g->gx[i] && tensor__needs(g, i)) {
+        TENSOR__REFUSE_AS(0, !tensor__live(g->gx[i]), INTERNAL,
+                          "backward: %s did not make a gradient for input %i", n->row->name, i);
+        if (p->anomaly && !th->no_nan(th, g, i)) { return 0; }
+        // The program's memory is not written, and may end before the gradient does.
+        int wrapped = n->custom && !g->gx[i]->device && g->gx[i]->storage->size_class < 0;
+        if (wrapped) { g->gx[i] = (tensor_clone)(g->gx[i]); }
+        if (!tensor__live(g->gx[i])) { return 0; }
+        tensor_t *lent = n->custom && g->gx[i]->slot < 0 ? tensor__hold(g->gx[i]) : NULL;   // the program's
+        int ok = tensor__deliver(th, p, e->node, e->output, e->leaf, &n->in[i], g->gx[i], n, i);
+        if (lent) { tensor__drop(lent); }
+        if (!ok) { return 0; }
+    }
+    if (p->hooked_count && e->leaf && (e->leaf->flags & TENSOR__HOOKED)) {
+        tensor__hooked_t *h = tensor__pass_hooked(th, p, e->leaf);
+        if (!h) { return 0; }
+        h->waiting--;
+        return h->waiting != 0 || tensor__leaf_done(th, p, h);
+    }
+    return 1;
+}
+
+// After a node has run: frees what it saved, or keeps it, packed values in their packed form only.
+TENSOR__FN void tensor__saved_after(tensor__thread_t *th, tensor__node_t *n, int retain) {
+    if (!n->nsaved && !n->custom) { return; }       // a view or an addition may run again, as in PyTorch
+    int packed = n->saved_state == TENSOR__SAVED_PACKED;
+    if (!retain) {
+        if (packed) { n->extra->packer->drop(th, n->extra); }
+        tensor__saved_drop(th, n);
+        if (n->custom) { tensor__custom_drop(th, n->custom); }
+        n->saved_state = TENSOR__SAVED_FREED;
+        return;
+    }
+    for (int i = 0; packed && i < n->nsaved; i++) {
+        if (!n->extra->packed[i] || !n->saved[i].storage) { continue; }
+        tensor__storage_drop(th, n->saved[i].storage);
+        n->saved[i].storage = NULL;
+    }
+}
+
 // Runs one node: gradients of its outputs in, gradients of its inputs delivered. 0 = failed, raised.
 TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
     tensor__node_t *n = s->node;
-    if (n->extra || p->inputs) {
+    if (n->extra || p->watched) {
         int go = tensor__arrived(th, p, s);
         if (go <= 0) { return go == 0; }
     }
@@ -23587,6 +27456,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
                       "backward: the values saved by %s%w were freed by an earlier backward; pass "
                       "TENSOR_RETAIN_GRAPH the first time", n->row->name, n->site);
     if (!n->row->grad) { return 1; }
+
     tensor_t *gx_small[TENSOR__MAX_IN];
     tensor_t **gx = gx_small;
     if (n->nin > TENSOR__MAX_IN) {
@@ -23597,73 +27467,22 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     }
     tensor__grad_t g;
     g.th = th;
-    g.node = n;
-    g.gy = s->g;
-    g.gx = gx;
-    g.p = n->p;
-    g.create = p->create;
-    g.pass = p->inputs ? p : NULL;
-    g.run = p;
-    g.autograd = p->create ? p->autograd : NULL;
-    memset(g.value, 0, sizeof g.value);
-    uint8_t device = th->device;
-    for (int i = 0; i < n->nout; i++) {
-        if (s->g[i]) { th->device = s->g[i]->device; }
-    }
-    n->row->grad(&g);
-    th->device = device;
+    tensor__call_grad(p, s, &g, gx);
     int ok = th->error.code == 0;
-
-    // One tensor for two inputs: their sums must be separate. A tensor in a slot is added to only where
-    // nobody else holds it; a tensor that a leaf has taken over is always added to.
-    for (int i = 1; i < n->nin && n->nin <= TENSOR__MAX_IN; i++) {
-        for (int k = 0; k < i; k++) {
-            int owned = gx[i] != s->g[0] || !n->edge[i].node || !n->edge[k].node;
-            if (gx[i] && gx[i] == gx[k] && owned) { gx[i] = (tensor_clone)(gx[i]); }
-        }
-    }
-    for (int i = 0; i < n->nin && ok; i++) {
-        tensor__edge_t *e = &n->edge[i];
-        if (gx[i] && tensor__needs(&g, i)) {
-            if (!tensor__live(gx[i])) {
-                tensor__fail(th, TENSOR_ERR_INTERNAL, "backward: %s did not make a gradient for input %i",
-                             n->row->name, i);
-                ok = 0;
-                break;
-            }
-            ok = (!p->anomaly || th->no_nan(th, &g, i)) &&
-                 tensor__deliver(th, p, e->node, e->output, e->leaf, &n->in[i], gx[i], n, i);
-        }
-        if (p->hooked_count && ok && e->leaf && (e->leaf->flags & TENSOR__HOOKED)) {
-            tensor__hooked_t *h = tensor__pass_hooked(th, p, e->leaf);
-            ok = h && (--h->waiting != 0 || tensor__leaf_done(th, p, h));
-        }
-    }
+    tensor__separate(n, s->g, gx);
+    for (int i = 0; i < n->nin && ok; i++) { ok = tensor__deliver_input(p, &g, i); }
     if (gx != gx_small) { tensor__memory_free(th, gx); }
-    if (!n->nsaved && !n->custom) { return ok; }    // a view or an addition may run again, as in PyTorch
-    if (!p->retain) {
-        if (n->saved_state == TENSOR__SAVED_PACKED) { n->extra->packer->drop(th, n->extra); }
-        tensor__saved_drop(th, n);
-        if (n->custom) { tensor__custom_drop(th, n->custom); }
-        n->saved_state = TENSOR__SAVED_FREED;
-    } else if (n->saved_state == TENSOR__SAVED_PACKED) {
-        for (int i = 0; i < n->nsaved; i++) {       // keeps only their packed form
-            if (!n->extra->packed[i] || !n->saved[i].storage) { continue; }
-            tensor__storage_drop(th, n->saved[i].storage);
-            n->saved[i].storage = NULL;
-        }
-    }
+    tensor__saved_after(th, n, p->retain);
     return ok;
 }
 
-TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int no, tensor_t *const *grads,
-                           tensor_t *const *inputs, int ni, tensor_t **found, int flags, const char *op,
-                           tensor__autograd_fn *autograd) {
-    TENSOR__REFUSE_CODE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, op);
+// Whether backward can start at the outputs with these gradients and reach the inputs. -> code
+TENSOR__FN int tensor__run_usable(tensor__thread_t *th, tensor_t *const *outputs, int no,
+                                  tensor_t *const *grads, tensor_t *const *inputs, int ni, const char *op) {
+    const char *why = th->grad_mode ? "" : "; this thread records nothing now: a no_grad scope is open";
     for (int i = 0; i < no; i++) {
         tensor_t *y = outputs[i], *g = grads ? grads[i] : NULL;
         if (!TENSOR__USABLE(op, "output", y)) { return th->error.code; }
-        const char *why = th->grad_mode ? "" : "; this thread records nothing now: a no_grad scope is open";
         TENSOR__REFUSE_CODE(!tensor__sync_needs_grad(th, y), AUTOGRAD,
                             "%s: %t made by %s%w does not require grad and has no graph%s", op, y,
                             tensor__origin(y), y->site, why);
@@ -23679,40 +27498,28 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
         TENSOR__REFUSE_CODE(!tensor__sync_needs_grad(th, inputs[i]), AUTOGRAD,
                             "%s: input %i %t does not require grad", op, i, inputs[i]);
     }
-    tensor__pass_t local, *p = th->pass;
-    if (p) {
-        th->pass = NULL;
-    } else {
-        p = &local;
-        memset(p, 0, sizeof *p);
-    }
-    p->create = (flags & TENSOR_CREATE_GRAPH) != 0;
-    p->autograd = autograd;
-    p->retain = p->create || (flags & TENSOR_RETAIN_GRAPH) != 0;
-    p->inputs = inputs;
-    p->found = found;
-    p->ninputs = ni;
-    memset(&p->places, 0, sizeof p->places);
-    p->more = NULL;
-    p->hooked = NULL;
-    p->hooked_count = p->hooked_room = 0;
-    p->anomaly = th->modes & TENSOR__ANOMALY;
-    int32_t depth = th->depth;
-    tensor_scope_t scope = tensor__scope_begin(th, p->create);
-    int ok = scope.thread != NULL;
-    if (ok) { th->modes &= (uint8_t)~TENSOR__CASTS; }       // in the dtypes of forward
-    if (ok && (ni || TENSOR__ATOMIC_LOAD(&th->ctx->hook_count))) { ok = tensor__plan(th, p, outputs, no); }
-    int64_t mark = th->top, outer_mark = th->pass_mark;
-    th->pass_mark = mark;
-    for (int i = 0; i < no && ok; i++) {
-        tensor_t *y = outputs[i], *g = grads ? grads[i] : NULL;
-        if (!g) { g = tensor__filled("ones", y->dims, y->ndim, y->dtype, 1, y); }
-        tensor__meta_t m;
-        m.dims = y->dims;
-        m.ndim = y->ndim;
-        m.dtype = y->dtype;
-        ok = g != TENSOR__POISON && tensor__deliver(th, p, y->node, y->output, y, &m, g, NULL, i);
-    }
+    return 0;
+}
+
+// Delivers the gradient that an output starts from, ones if none is given. 0 = failed, raised
+TENSOR__FN int tensor__start_at(tensor__thread_t *th, tensor__pass_t *p, tensor_t *y, tensor_t *g, int i) {
+    int given = g != NULL;
+    if (!given) { g = tensor__filled("ones", y->dims, y->ndim, y->dtype, 1, y); }
+    if (g == TENSOR__POISON) { return 0; }
+    tensor__meta_t m;
+    m.dims = y->dims;
+    m.ndim = y->ndim;
+    m.dtype = y->dtype;
+
+    // The gradient that is given is the program's, even if nobody else holds it: no leaf takes it as its own.
+    if (given) { tensor__hold(g); }
+    int ok = tensor__deliver(th, p, y->node, y->output, y, &m, g, NULL, i);
+    if (given) { tensor__drop(g); }
+    return ok;
+}
+
+// Runs the nodes in the pass until there are none. After a failure, before or in it, they are only dropped.
+TENSOR__FN int tensor__run_nodes(tensor__thread_t *th, tensor__pass_t *p, int64_t mark, int ok) {
     while (p->count) {
         tensor__slot_t s = tensor__pass_pop(p);
         if (ok) { ok = tensor__run_node(th, p, &s); }
@@ -23722,52 +27529,110 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
         }
         tensor__node_drop(th, s.node);
     }
-    for (int i = 0; i < ni; i++) {              // the hooks of leaves that are asked for
-        if (!ok || inputs[i]->node || !found[i] || !(inputs[i]->flags & TENSOR__HOOKED)) { continue; }
-        int64_t same = tensor__map_get(&p->places, inputs[i]) - 1;
-        if (same < 0 || same == i) {
-            tensor__extra_t *e = tensor__leaf_extra(inputs[i]);
-            ok = e->run_hooks(th, e, 0, &found[i], NULL);
-        } else {
-            tensor__drop(found[i]);
-            found[i] = tensor__hold(found[same]);
-        }
+    return ok;
+}
+
+// Runs the hooks of a leaf whose gradient is asked for; asked for twice, it has one result.
+TENSOR__FN int tensor__input_hooks(tensor__thread_t *th, tensor__pass_t *p, int i) {
+    tensor_t *x = p->inputs[i], **found = p->found;
+    if (x->node || !found[i] || !(x->flags & TENSOR__HOOKED)) { return 1; }
+    int64_t same = tensor__map_get(&p->places, x) - 1;
+    if (same < 0 || same == i) {
+        tensor__extra_t *e = tensor__leaf_extra(x);
+        return e->run_hooks(th, e, 0, &found[i], NULL);
     }
-    for (int64_t i = 0; i < p->hooked_count; i++) {  // leaves with an edge that got no gradient
+    tensor__drop(found[i]);
+    found[i] = tensor__hold(found[same]);
+    return 1;
+}
+
+// Leaves with hooks of which an edge got no gradient are done too.
+TENSOR__FN int tensor__end_leaves(tensor__thread_t *th, tensor__pass_t *p, int ok) {
+    for (int64_t i = 0; i < p->hooked_count; i++) {
         if (ok) { ok = tensor__leaf_done(th, p, &p->hooked[i]); }
         if (p->hooked[i].sum) { tensor__drop(p->hooked[i].sum); }
         tensor__drop(p->hooked[i].leaf);
     }
+    return ok;
+}
+
+// The thread's pass, whose memory is that of earlier ones; `local` is for a backward inside another.
+TENSOR__FN tensor__pass_t *tensor__pass_open(tensor__thread_t *th, tensor__pass_t *local, int flags) {
+    tensor__pass_t *p = th->pass;
+    if (p) {
+        th->pass = NULL;
+    } else {
+        p = local;
+        memset(p, 0, sizeof *p);
+    }
+    p->create = (flags & TENSOR_CREATE_GRAPH) != 0;
+    p->retain = p->create || (flags & TENSOR_RETAIN_GRAPH) != 0;
+    memset(&p->places, 0, sizeof p->places);
+    p->more = NULL;
+    p->hooked = NULL;
+    p->hooked_count = p->hooked_room = 0;
+    p->anomaly = th->modes & TENSOR__ANOMALY;
+    return p;
+}
+
+// Keeps the memory of a pass for the next one, if there is no other.
+TENSOR__FN void tensor__pass_close(tensor__thread_t *th, tensor__pass_t *p, const tensor__pass_t *local) {
     if (p->hooked) { tensor__memory_free(th, p->hooked); }
     if (p->more) { tensor__memory_free(th, p->more); }
     if (p->places.at) { tensor__memory_free(th, p->places.at); }
+    tensor__pass_t *kept = p;
+    if (p == local) {
+        kept = (tensor__pass_t *)tensor__raw_or_release(th, sizeof *p);
+        if (kept) { *kept = *local; }
+    }
+    if (kept && !th->pass) {
+        th->pass = kept;
+        return;
+    }
+    if (p->slots) { tensor__raw_free(th->ctx, p->slots); }
+    if (kept) { tensor__raw_free(th->ctx, kept); }
+}
+
+TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int no, tensor_t *const *grads,
+                           tensor_t *const *inputs, int ni, tensor_t **found, int flags, const char *op,
+                           tensor__autograd_fn *autograd) {
+    TENSOR__REFUSE_CODE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, op);
+    int code = tensor__run_usable(th, outputs, no, grads, inputs, ni, op);
+    if (code) { return code; }
+
+    tensor__pass_t local, *p = tensor__pass_open(th, &local, flags);
+    p->autograd = autograd;
+    p->inputs = inputs;
+    p->found = found;
+    p->ninputs = ni;
+    p->watched = inputs != NULL || th->profiler != NULL;
+    int32_t depth = th->depth;
+    tensor_scope_t scope = tensor__scope_begin(th, p->create);
+    int ok = scope.thread != NULL;
+    if (ok) { th->modes &= (uint8_t)~TENSOR__CASTS; }       // in the dtypes of forward
+    if (ok && (ni || TENSOR__ATOMIC_LOAD(&th->ctx->hook_count))) { ok = tensor__plan(th, p, outputs, no); }
+    int64_t mark = th->top, outer_mark = th->pass_mark;
+    th->pass_mark = mark;
+
+    for (int i = 0; i < no && ok; i++) {
+        ok = tensor__start_at(th, p, outputs[i], grads ? grads[i] : NULL, i);
+    }
+    ok = tensor__run_nodes(th, p, mark, ok);
+    for (int i = 0; i < ni && ok; i++) { ok = tensor__input_hooks(th, p, i); }
+    ok = tensor__end_leaves(th, p, ok);
+
     th->pass_mark = outer_mark;
+    const tensor_profiler_t *heard = th->profiler;
+    if (heard && heard->backward) { heard->backward(heard->user, 0, NULL, NULL); }
     th->written = NULL;
     th->fresh = NULL;
     if (scope.thread) {
         tensor__pop(th, mark);
         tensor__scope_restore(th, depth);
     }
-    if (p == &local) {      // keep the memory for the next pass
-        tensor__pass_t *kept = (tensor__pass_t *)tensor__raw_alloc(th->ctx, sizeof *p);
-        if (kept) {
-            *kept = local;
-            p = kept;
-        } else if (local.slots) {
-            tensor__raw_free(th->ctx, local.slots);
-        }
-    }
-    if (p != &local) {
-        if (!th->pass) {
-            th->pass = p;
-        } else {
-            if (p->slots) { tensor__raw_free(th->ctx, p->slots); }
-            tensor__raw_free(th->ctx, p);
-        }
-    }
+    tensor__pass_close(th, p, &local);
     if (ok) { return 0; }
-    if (th->error.code) { return th->error.code; }
-    return TENSOR_ERR_INTERNAL;
+    return th->error.code ? th->error.code : TENSOR_ERR_INTERNAL;
 }
 
 TENSOR_API int (tensor_backward)(tensor_t *loss) {
@@ -23779,6 +27644,24 @@ TENSOR_API int (tensor_backward_with)(tensor_t *y, tensor_t *grad, int flags) {
 }
 
 TENSOR__COLD
+
+// A gradient whose reference is the pass's: that becomes one of the innermost scope. -> t, an alias of it if
+// it is another thread's, or poison
+TENSOR__FN tensor_t *tensor__hand_gradient(tensor__thread_t *th, tensor_t *t) {
+    if (t->home == th && t->slot >= 0) {
+        tensor__drop(t);
+        return t;
+    }
+    if (t->home == th && tensor__enlist(th, t)) { return t; }
+    tensor_t *y = tensor__alias(th, t->op, t, t->dims, t->strides, t->ndim, t->offset);
+    if (y && t->node) {
+        TENSOR__HOLD(&t->node->refs);
+        y->node = t->node;
+        y->output = t->output;
+    }
+    tensor__drop(t);
+    return y ? y : TENSOR__POISON;
+}
 
 TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t *const *grad_outputs,
                                       tensor_t *const *inputs, int ni, tensor_t **gradients, int flags) {
@@ -23795,25 +27678,13 @@ TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t
                      "TENSOR_ALLOW_UNUSED gives NULL instead", i, inputs[i]);
         code = TENSOR_ERR_AUTOGRAD;
     }
-    for (int i = 0; i < ni; i++) {      // each is a library reference of the pass: it becomes the scope's
+    for (int i = 0; i < ni; i++) {
         tensor_t *t = gradients[i];
         if (code) {
             if (t) { tensor__drop(t); }
             gradients[i] = TENSOR__POISON;
-            continue;
-        }
-        if (!t) { continue; }
-        if (t->slot >= 0 && t->home == th) {
-            tensor__drop(t);
-        } else if (t->home != th || !tensor__enlist(th, t)) {
-            gradients[i] = tensor__alias(th, t->op, t, t->dims, t->strides, t->ndim, t->offset);
-            if (gradients[i] && t->node) {
-                TENSOR__HOLD(&t->node->refs);
-                gradients[i]->node = t->node;
-                gradients[i]->output = t->output;
-            }
-            tensor__drop(t);
-            if (!gradients[i]) { gradients[i] = TENSOR__POISON; }
+        } else if (t) {
+            gradients[i] = tensor__hand_gradient(th, t);
         }
     }
     return code;
@@ -24004,7 +27875,7 @@ TENSOR_API tensor_t *(tensor_vhp)(tensor_fn_t fn, void *user, tensor_t *const *i
 // >>impl-gradcheck                                 MARK: gradients against differences
 //
 // Gradients by backward against central differences in f64, projected on random weights; gradgradcheck does
-// the same to the gradients. The text names the largest difference and its place. Rejected: whole Jacobians
+// the same to the gradients. The text names the first element that differs. Rejected: whole Jacobians
 // (their cost is the square).
 // ------------------------------------------------------------------------------
 
@@ -24018,99 +27889,130 @@ TENSOR__FN tensor_t *tensor__weighted(tensor_fn_t fn, void *user, tensor_t *cons
     return tensor_sum(tensor_mul(tensor_to(y, TENSOR_F64), w));
 }
 
-// constant: a result that needs no gradient is right if it does not change.
+// What gradcheck tries: fn of n inputs, and how far a gradient may be from the difference.
+typedef struct tensor__gradcheck_t {
+    tensor_fn_t fn;
+    void *user;
+    tensor_t *const *inputs;
+    int n;
+    double eps, atol, rtol;
+} tensor__gradcheck_t;
+
+// Whether input i, which requires grad, can be changed element by element. -> code
+TENSOR__FN int tensor__gradcheck_input(const tensor_t *x, int i) {
+    TENSOR__REFUSE_CODE(x->dtype != TENSOR_F64, DTYPE, "gradcheck: input %i %t is %y, f64 is needed", i, x,
+                        x);
+    for (int d = 0; d < x->ndim; d++) {
+        TENSOR__REFUSE_CODE(!x->strides[d] && x->dims[d] > 1, AUTOGRAD,
+                            "gradcheck: elements of input %i %t share memory", i, x);
+    }
+    return 0;
+}
+
+// Whether two gradients, NULL for none, have the same bits.
+TENSOR__FN int tensor__same_gradient(tensor_t *first, tensor_t *second) {
+    if (!first || !second) { return !first && !second; }
+    tensor_t *a = tensor_to(tensor_contiguous(first), TENSOR_CPU);
+    tensor_t *b = tensor_to(tensor_contiguous(second), TENSOR_CPU);
+    const void *u = tensor__host(a, TENSOR_HOST_READ, "gradcheck");
+    const void *v = tensor__host(b, TENSOR_HOST_READ, "gradcheck");
+    return u && v && a->numel == b->numel && !memcmp(u, v, (size_t)a->numel * 8);
+}
+
+// The weighted result with another value of one element of x, which is *at in `host`: x's own memory if x is
+// on the host, else a copy.
+TENSOR__FN double tensor__result_at(const tensor__gradcheck_t *c, tensor_t *x, tensor_t *host, double *at,
+                                    double value) {
+    tensor_scope_t s = tensor__scope_begin(tensor__self(), 0);
+    *at = value;
+    if (x->device) { (void)tensor_copy_(x, host); }
+    double y = tensor_item(tensor__weighted(c->fn, c->user, c->inputs, c->n));
+    (tensor_scope_end)(s);
+    return y;
+}
+
+// Compares the gradient (NULL: zeros) of input i, which is x, with central differences. -> code
+TENSOR__FN int tensor__gradcheck_of(tensor__gradcheck_t *c, tensor_t *x, tensor_t *grad, int i) {
+    tensor__thread_t *th = tensor__self();
+    tensor_t *g = grad ? tensor_to(tensor_contiguous(grad), TENSOR_CPU) : NULL;
+    tensor_t *host = tensor_to(tensor_detach(x), TENSOR_CPU);
+    double *values = (double *)tensor__host(host, TENSOR_HOST_READ | TENSOR_HOST_WRITE, "gradcheck");
+    const double *gradient = g ? (const double *)tensor__host(g, TENSOR_HOST_READ, "gradcheck") : NULL;
+    if (th->error.code) { return th->error.code; }
+    for (int64_t k = 0; k < x->numel; k++) {
+        double *at = values + tensor__offset_of(k, host->dims, host->strides, host->ndim), was = *at;
+        double below = tensor__result_at(c, x, host, at, was - c->eps);
+        double above = tensor__result_at(c, x, host, at, was + c->eps);
+        *at = was;
+        if (x->device) {
+            tensor_scope_t s = tensor__scope_begin(th, 0);
+            (void)tensor_copy_(x, host);
+            (tensor_scope_end)(s);
+        }
+        if (th->error.code) { return th->error.code; }
+        double numeric = (above - below) / (2 * c->eps), analytic = gradient ? gradient[k] : 0;
+        double gap = fabs(numeric - analytic);          // perhaps NaN
+        TENSOR__REFUSE_CODE(!(gap <= c->atol + c->rtol * fabs(numeric)), AUTOGRAD,
+                            "gradcheck: input %i, element %d: autograd gives %g, central differences %g", i,
+                            k, analytic, numeric);
+    }
+    return 0;
+}
+
+// The gradients of the m inputs in `wanted`, twice. -> code
+TENSOR__FN int tensor__gradcheck_backward(const tensor__gradcheck_t *c, tensor_t *const *wanted, int m,
+                                          tensor_t **grads, tensor_t **again, int constant) {
+    for (int k = 0; k < 2; k++) {
+        tensor_t *y = tensor__weighted(c->fn, c->user, c->inputs, c->n);
+        if (constant && tensor__live(y) && !tensor__needs_grad(y)) { continue; }        // grads are NULL: 0
+        int code = tensor_autograd_grad(&y, 1, NULL, wanted, m, k ? again : grads, TENSOR_ALLOW_UNUSED);
+        if (y == TENSOR__POISON && !code) { code = tensor__self()->error.code; }
+        if (code) { return code; }
+    }
+    for (int i = 0; i < m; i++) {
+        TENSOR__REFUSE_CODE(!tensor__same_gradient(grads[i], again[i]), AUTOGRAD,
+                            "gradcheck: input %i: a second backward pass gives another gradient", i);
+    }
+    return 0;
+}
+
+// lists: room for three lists of n tensors. constant: a result that needs no gradient is right if it does not
+// change. -> code
+TENSOR__FN int tensor__gradcheck_all(tensor__gradcheck_t *c, tensor_t **lists, int constant) {
+    tensor__thread_t *th = tensor__self();
+    tensor_t **grads = lists, **wanted = grads + c->n, **again = wanted + c->n;
+    int m = 0, code = 0;
+    for (int i = 0; i < c->n; i++) {
+        tensor_t *x = c->inputs[i];
+        if (!TENSOR__USABLE("gradcheck", "input", x)) { return th->error.code; }
+        if (!tensor__sync_needs_grad(th, x)) { continue; }
+        code = tensor__gradcheck_input(x, i);
+        if (code) { return code; }
+        wanted[m++] = x;
+    }
+    code = tensor__gradcheck_backward(c, wanted, m, grads, again, constant);
+    for (int i = 0; i < m && !code; i++) { code = tensor__gradcheck_of(c, wanted[i], grads[i], i); }
+    return code;
+}
+
 TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, double eps,
                                  double atol, double rtol, int constant) {
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE_CODE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "gradcheck");
     TENSOR__REFUSE_CODE(!fn || n < 0 || (n && !inputs), OWNER, "gradcheck: fn or inputs is NULL");
-    if (eps == 0) { eps = 1e-6; }
-    if (atol == 0) { atol = 1e-5; }
-    if (rtol == 0) { rtol = 1e-3; }
-    tensor_t **grads = (tensor_t **)tensor__memory(th, (uint64_t)(n + 1) * 3 * sizeof *grads);
-    if (!grads) { return th->error.code; }
+    tensor__gradcheck_t c;
+    c.fn = fn;
+    c.user = user;
+    c.inputs = inputs;
+    c.n = n;
+    c.eps = eps == 0 ? 1e-6 : eps;
+    c.atol = atol == 0 ? 1e-5 : atol;
+    c.rtol = rtol == 0 ? 1e-3 : rtol;
+    tensor_t **lists = (tensor_t **)tensor__memory(th, (uint64_t)(n + 1) * 3 * sizeof *lists);
+    if (!lists) { return th->error.code; }
     tensor_scope_t s = tensor__scope_begin(th, 1);
-    tensor_t **wanted = grads + n, **again = wanted + n;
-    int m = 0, code = 0;
-    for (int i = 0; i < n && !code; i++) {
-        if (!TENSOR__USABLE("gradcheck", "input", inputs[i])) {
-            code = th->error.code;
-            break;
-        }
-        if (!tensor__sync_needs_grad(th, inputs[i])) { continue; }
-        if (inputs[i]->dtype != TENSOR_F64) {
-            tensor__fail(th, TENSOR_ERR_DTYPE, "gradcheck: input %i %t is %y, f64 is needed", i, inputs[i],
-                         inputs[i]);
-            code = TENSOR_ERR_DTYPE;
-        }
-        for (int d = 0; d < inputs[i]->ndim; d++) {
-            if (code || inputs[i]->strides[d] || inputs[i]->dims[d] < 2) { continue; }
-            tensor__fail(th, TENSOR_ERR_AUTOGRAD, "gradcheck: elements of input %i %t share memory", i,
-                         inputs[i]);
-            code = TENSOR_ERR_AUTOGRAD;
-        }
-        wanted[m++] = inputs[i];
-    }
-    for (int k = 0; k < 2 && !code; k++) {
-        tensor_t *y = tensor__weighted(fn, user, inputs, n);
-        if (constant && tensor__live(y) && !tensor__needs_grad(y)) { continue; }        // grads are NULL: 0
-        code = tensor_autograd_grad(&y, 1, NULL, wanted, m, k ? again : grads, TENSOR_ALLOW_UNUSED);
-        if (y == TENSOR__POISON && !code) { code = th->error.code; }
-    }
-    for (int i = 0; i < m && !code; i++) {
-        int same = !grads[i] == !again[i];
-        if (same && grads[i]) {
-            tensor_t *a = tensor_to(tensor_contiguous(grads[i]), TENSOR_CPU);
-            tensor_t *b = tensor_to(tensor_contiguous(again[i]), TENSOR_CPU);
-            const void *u = tensor__host(a, TENSOR_HOST_READ, "gradcheck");
-            const void *v = tensor__host(b, TENSOR_HOST_READ, "gradcheck");
-            same = u && v && a->numel == b->numel && !memcmp(u, v, (size_t)a->numel * 8);
-        }
-        if (same) { continue; }
-        code = TENSOR_ERR_AUTOGRAD;
-        tensor__fail(th, code, "gradcheck: input %i: a second backward pass gives another gradient", i);
-    }
-    double worst = 0;
-    for (int i = 0; i < m && !code; i++) {
-        tensor_t *x = wanted[i];
-        tensor_t *g = grads[i] ? tensor_to(tensor_contiguous(grads[i]), TENSOR_CPU) : NULL;
-        tensor_t *host = tensor_to(tensor_detach(x), TENSOR_CPU);      // x's own memory if it lies there
-        double *values = (double *)tensor__host(host, TENSOR_HOST_READ | TENSOR_HOST_WRITE, "gradcheck");
-        const double *gradient = g ? (const double *)tensor__host(g, TENSOR_HOST_READ, "gradcheck") : NULL;
-        if (th->error.code) {
-            code = th->error.code;
-            break;
-        }
-        for (int64_t k = 0; k < x->numel && !code; k++) {
-            double *at = values + tensor__offset_of(k, host->dims, host->strides, host->ndim);
-            double was = *at, v[2];
-            for (int side = 0; side < 3; side++) {
-                tensor_scope_t t = tensor__scope_begin(th, 0);
-                *at = was;
-                if (side < 2) { *at = was + (side ? eps : -eps); }
-                if (x->device) { (void)tensor_copy_(x, host); }
-                if (side == 2) {
-                    (tensor_scope_end)(t);
-                    break;
-                }
-                v[side] = tensor_item(tensor__weighted(fn, user, inputs, n));
-                (tensor_scope_end)(t);
-            }
-            if (th->error.code) {
-                code = th->error.code;
-                break;
-            }
-            double numeric = (v[1] - v[0]) / (2 * eps), analytic = gradient ? gradient[k] : 0;
-            double gap = fabs(numeric - analytic) - (atol + rtol * fabs(numeric));
-            if (!(gap <= 0) && !(gap <= worst)) {
-                worst = gap;
-                code = TENSOR_ERR_AUTOGRAD;
-                tensor__fail(th, code, "gradcheck: input %i, element %d: autograd gives %g, central "
-                             "differences %g", i, k, analytic, numeric);
-            }
-        }
-    }
-    tensor__memory_free(th, grads);
+    int code = tensor__gradcheck_all(&c, lists, constant);
+    tensor__memory_free(th, lists);
     if (s.thread) { (tensor_scope_end)(s); }
     return code;
 }
@@ -24180,6 +28082,8 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *cons
 // not line up).
 // ------------------------------------------------------------------------------
 
+TENSOR__RARE
+
 #ifndef TENSOR_NO_STDIO
 typedef struct tensor__printer_t {
     tensor__text_t s;
@@ -24237,13 +28141,29 @@ TENSOR__FN int tensor__number(const tensor__printer_t *p, int64_t offset, char *
     return snprintf(b, room, "%lld", (long long)v);
 }
 
+TENSOR__FN void tensor__print_number(tensor__printer_t *p, int64_t offset) {
+    char b[64];
+    int n = tensor__number(p, offset, b, sizeof b);
+    for (int i = n; i < p->width; i++) { tensor__puts(&p->s, " "); }
+    tensor__puts(&p->s, b);
+}
+
+// What is between the items of dim d; item: the number of the next one.
+TENSOR__FN void tensor__print_gap(tensor__printer_t *p, int d, int64_t item, int64_t per_line) {
+    int below = p->x->ndim - 1 - d;             // dims in an item
+    tensor__puts(&p->s, ",");
+    for (int j = 1; j < below; j++) { tensor__puts(&p->s, "\n"); }
+    if (below || item % per_line == 0) {
+        tensor__print_newline(p, p->indent + d + 1);
+    } else {
+        tensor__puts(&p->s, " ");
+    }
+}
+
 TENSOR__FN void tensor__print_dim(tensor__printer_t *p, int d, int64_t offset) {
     tensor_t *x = p->x;
-    char b[64];
     if (d == x->ndim) {
-        int n = tensor__number(p, offset, b, sizeof b);
-        for (int i = n; i < p->width; i++) { tensor__puts(&p->s, " "); }
-        tensor__puts(&p->s, b);
+        tensor__print_number(p, offset);
         return;
     }
     int64_t n = x->dims[d], per_line = (80 - p->indent - d) / (p->width + 2);
@@ -24252,15 +28172,7 @@ TENSOR__FN void tensor__print_dim(tensor__printer_t *p, int d, int64_t offset) {
     tensor__puts(&p->s, "[");
     for (int64_t i = 0; i < n; i++) {
         int64_t item = cut && i > 3 ? i - (n - 7) : i;      // the dots are item 3
-        if (i) { tensor__puts(&p->s, ","); }
-        if (i && !last) {
-            for (int j = d; j < x->ndim - 2; j++) { tensor__puts(&p->s, "\n"); }
-            tensor__print_newline(p, p->indent + d + 1);
-        } else if (i && item % per_line == 0) {
-            tensor__print_newline(p, p->indent + d + 1);
-        } else if (i) {
-            tensor__puts(&p->s, " ");
-        }
+        if (i) { tensor__print_gap(p, d, item, per_line); }
         if (cut && i == 3) {
             tensor__puts(&p->s, last ? " ..." : "...");
             i = n - 4;
@@ -24416,17 +28328,2133 @@ TENSOR_API int (tensor_print)(tensor_t *x) {
     char *text = (char *)tensor__memory(th, n + 1);
     if (!text) { return th->error.code; }
     (tensor_to_string)(x, text, n + 1);
-    printf("%s\n", text);
+    const int bad = puts(text) < 0 || fflush(stdout);       // a full disk is noticed by fflush
     tensor__memory_free(th, text);
-    return tensor__live(x) ? 0 : th->error.code;
+    if (bad) { tensor__fail(th, TENSOR_ERR_IO, "print: stdout cannot be written"); }
+    return tensor__live(x) && !bad ? 0 : th->error.code;
 }
 #else
 TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
     (void)x;
-    if (size) { text[0] = 0; }
+    if (text && size) { text[0] = 0; }
+    tensor__fail(tensor__self(), TENSOR_ERR_UNSUPPORTED, TENSOR__SILENT, "to_string");
     return 0;
 }
+
+TENSOR_API int (tensor_print)(tensor_t *x) {
+    (void)x;
+    tensor__fail(tensor__self(), TENSOR_ERR_UNSUPPORTED, TENSOR__SILENT, "print");
+    return TENSOR_ERR_UNSUPPORTED;
+}
 #endif
+
+TENSOR__END
+
+// ------------------------------------------------------------------------------
+// >>impl-capture                                   MARK: capture and replay
+//
+// A recorder (see tensor_recorder_t) copies each call, with dims, strides and parameters. Which storage an
+// operand is in is known by a deleter that the capture puts on it: it says when the storage has gone, so the
+// same address may be another storage later. No reference is held meanwhile, because choices look at counts.
+// At the end the storages that have gone are the temporaries: they are laid into one block, best fit over the
+// calls between first and last use, and their addresses in the calls are moved there; a result takes the
+// place of the operand that it is the last to read. Pointwise calls become groups that run block by block;
+// what depends on kernels and threads is planned anew when those are others. A program that never captures
+// does not reach this room. Rejected: a hook in the allocator (an instruction for every op of every
+// program), temporaries in the blocks they had (the cache would have to be another one during the capture,
+// and nodes alive at its end would be in between).
+// ------------------------------------------------------------------------------
+
+enum { TENSOR__GRAPH_OPEN = 1, TENSOR__GRAPH_READY, TENSOR__GRAPH_GONE, TENSOR__GRAPH_CHUNK = 65536 };
+
+// A storage that a capture has heard of.
+typedef struct tensor__traced_t {
+    tensor_graph_t *graph;
+    struct tensor__traced_t *next;
+    tensor__storage_t *storage;         // not to be followed once it has gone
+    void (*deleter)(void *data, void *user);    // the storage's own
+    void *user;
+    const char *op;                     // of the first call that uses it; NULL = none does
+    const char *site;
+    char *data;
+    uint64_t bytes, at;                 // at: of a temporary, in the graph's block
+    int64_t first, last;                // steps that use it
+    int older;                          // than the capture
+    int held;                           // an output
+    int read;                           // a temporary that a call reads which is not left out
+    int local;                          // a temporary of one group: there is a block of it at a time
+    int placed;                         // TENSOR__PLACED .., while the block is laid out
+    tensor__count_t gone;
+    tensor__storage_t stand_in;         // of a temporary, in its calls
+} tensor__traced_t;
+
+// A call, or what an optimizer does on the host.
+typedef struct tensor__step_t {
+    struct tensor__step_t *next;
+    tensor_call_t c;
+    tensor__traced_t **traced;          // of each operand, or NULL
+    const char *site;
+    void (*again)(void *user, int run);
+    void *user;
+    struct tensor__group_t *group;      // that it is in; of the step that runs a group, that group
+    struct tensor__step_t **product;    // the products that it makes as it goes
+    int products;
+    int drawn;                          // c.rng is that of the replay, offset numbers later
+    float us;                           // how long it took in slices
+    uint64_t offset;
+} tensor__step_t;
+
+// A call of a group as its iterator sees it. Places are in the room of a worker, in bytes per element of a
+// block; less than 0 = none.
+typedef struct tensor__member_t {
+    tensor__step_t *step;
+    tensor__iter_t it;
+    uint8_t way[TENSOR__ITER_ARGS];     // TENSOR__AS_IT_IS ..: how an argument becomes what bodies read
+    int local[TENSOR__ITER_ARGS];       // place of the temporary that an argument is
+    int block[TENSOR__ITER_ARGS];       // place of its elements in the compute type
+    tensor__reduce_t *reduce;           // of a reduction, else NULL
+    tensor__acc_t *leaf;                // what each of its leaves gives
+} tensor__member_t;
+enum { TENSOR__ABSENT, TENSOR__AS_IT_IS, TENSOR__CONVERTED, TENSOR__SPREAD, TENSOR__WALKED };
+
+// A product of a column and a row that an optimizer makes as it goes. A worker's rows are at the head of its
+// room, the scratch of the product's kernel is behind them.
+typedef struct tensor__maker_t {
+    tensor__made_t made;                // first: what kernels have is the maker
+    const tensor_graph_t *graph;
+    const tensor__step_t *product;
+    uint64_t bytes;                     // of the rows
+} tensor__maker_t;
+
+// Memory that a group walks through from its first element to its last.
+typedef struct tensor__stream_t {
+    const char *data;
+    int size;                           // bytes of an element
+} tensor__stream_t;
+
+// Pointwise calls that run together, block after block, and reductions of all that they read or write.
+typedef struct tensor__group_t {
+    tensor_graph_t *graph;
+    tensor__member_t *member;
+    tensor__stream_t *stream;
+    int n, streams;
+    int64_t number;                     // 0.. in the graph
+    int64_t numel, block, share;        // elements: of each call, of a block, of a task
+    int64_t chunk, per;                 // elements that reductions add up in one go, and its tasks
+    int64_t tasks, begin, count;        // what the next run does: count tasks from begin on
+} tensor__group_t;
+
+// The gradient that a leaf has after the step.
+typedef struct tensor__link_t {
+    struct tensor__link_t *next;
+    tensor_t *leaf, *grad;
+    tensor__storage_t *storage;         // of leaf
+    tensor__storage_t *older;           // of a gradient older than the step, which it adds to, else NULL
+} tensor__link_t;
+
+typedef struct tensor__chunk_t {
+    struct tensor__chunk_t *next;
+    uint64_t used, bytes;
+} tensor__chunk_t;
+
+// A free part of the block while it is laid out.
+typedef struct tensor__gap_t { uint64_t at, bytes; } tensor__gap_t;
+
+struct tensor_graph_t {
+    tensor_recorder_t recorder;         // first: the recorder is the graph
+    tensor__owned_t owned;
+    const tensor_backend_t *backend;    // of a graph of a GPU; NULL = the CPU's
+    void *there;                        // the backend's graph
+    int device;                         // as in tensor_t
+    int state, code;                    // code: of the first refusal
+    tensor__thread_t *thread;
+    tensor__chunk_t *chunks;
+    tensor__step_t *first, *last, *unsited;     // unsited: the first whose line is not known yet
+    tensor__step_t *at;                 // the next of a step in slices; NULL = none is under way
+    tensor__step_t **call;              // the steps that are calls
+    int64_t steps;
+    tensor__traced_t *traced;
+    tensor__traced_t **table;           // by the address of the storage
+    uint64_t table_size, table_used;
+    tensor__traced_t *constant;         // whose number the host is about to write
+    tensor__link_t *links;
+    tensor__traced_t *lost;             // an input that has gone since
+    tensor_generator_t rng;             // where the step's random numbers begin
+    uint64_t drawn;                     // how many there are
+    char *block;
+    char *room;                         // of the workers that run groups, worker_room bytes each
+    uint64_t worker_room, room_bytes;
+    tensor_graph_info_t info;
+    int isa, reference, threads;        // that the graph is planned for; threads: 0 = none
+    int bf16, takes_bf16;               // it has operands of bf16; products took bf16 at the capture
+};
+
+TENSOR__COLD
+
+// Zeroed memory that lives as long as the graph. NULL = out of memory, raised; the capture then fails.
+TENSOR__FN void *tensor__graph_memory(tensor_graph_t *g, uint64_t bytes) {
+    tensor__chunk_t *k = g->chunks;
+    bytes = (bytes + 15) & ~(uint64_t)15;
+    if (!k || k->bytes - k->used < bytes) {
+        uint64_t head = (sizeof *k + 15) & ~(uint64_t)15;
+        uint64_t room = bytes + head;
+        if (room < TENSOR__GRAPH_CHUNK) { room = TENSOR__GRAPH_CHUNK; }
+        k = (tensor__chunk_t *)tensor__memory(g->thread, room);
+        if (!k) {
+            g->code = TENSOR_ERR_OUT_OF_MEMORY;
+            return NULL;
+        }
+        k->bytes = room;
+        k->used = head;
+        k->next = g->chunks;
+        g->chunks = k;
+    }
+    void *p = (char *)k + k->used;
+    k->used += bytes;
+    return p;
+}
+
+// Several threads may capture steps that read one tensor: the deleters of a storage change under this lock.
+static tensor__count_t tensor__traced_lock;
+
+// The deleter of a storage that captures have heard of.
+TENSOR__FN void tensor__traced_gone(void *data, void *user) {
+    void (*deleter)(void *, void *) = tensor__traced_gone;
+    tensor__spin(&tensor__traced_lock);
+    while (deleter == tensor__traced_gone) {
+        tensor__traced_t *e = (tensor__traced_t *)user;
+        if (e->op && e->graph->state == TENSOR__GRAPH_READY) { e->graph->lost = e; }
+        deleter = e->deleter;
+        user = e->user;
+        TENSOR__ATOMIC_STORE(&e->gone, 1);
+    }
+    tensor__unspin(&tensor__traced_lock);
+    if (deleter) { deleter(data, user); }
+}
+
+// Takes the capture's deleter off a storage, which may have those of other graphs.
+TENSOR__FN void tensor__traced_leave(tensor__traced_t *e) {
+    tensor__spin(&tensor__traced_lock);
+    if (!TENSOR__ATOMIC_LOAD(&e->gone)) {
+        void (**deleter)(void *, void *) = &e->storage->deleter;
+        void **user = &e->storage->user;
+        while (*user != e) {
+            tensor__traced_t *other = (tensor__traced_t *)*user;
+            deleter = &other->deleter;
+            user = &other->user;
+        }
+        *deleter = e->deleter;
+        *user = e->user;
+        TENSOR__ATOMIC_STORE(&e->gone, 1);
+    }
+    tensor__unspin(&tensor__traced_lock);
+}
+
+// The place of a storage in the table, or the one where it would be.
+TENSOR__FN tensor__traced_t **tensor__traced_at(const tensor_graph_t *g, const tensor__storage_t *s) {
+    uint64_t at = ((uint64_t)(uintptr_t)s >> 4) * 0x9E3779B97F4A7C15u >> 20;
+    for (;; at++) {
+        tensor__traced_t **e = &g->table[at & (g->table_size - 1)];
+        if (!*e || (*e)->storage == s) { return e; }
+    }
+}
+
+// What is known of a storage; NULL = nothing.
+TENSOR__FN tensor__traced_t *tensor__traced_find(const tensor_graph_t *g, const tensor__storage_t *s) {
+    tensor__traced_t *e = g->table_size ? *tensor__traced_at(g, s) : NULL;
+    return e && !TENSOR__ATOMIC_LOAD(&e->gone) ? e : NULL;
+}
+
+TENSOR__FN int tensor__traced_grow(tensor_graph_t *g) {
+    tensor__traced_t **old = g->table;
+    uint64_t n = g->table_size;
+    uint64_t size = n ? 2 * n : 256;
+    tensor__traced_t **table = (tensor__traced_t **)tensor__graph_memory(g, size * sizeof *table);
+    if (!table) { return 0; }
+    g->table = table;
+    g->table_size = size;
+    for (uint64_t i = 0; i < n; i++) {
+        if (old[i]) { *tensor__traced_at(g, old[i]->storage) = old[i]; }
+    }
+    return 1;
+}
+
+// Begins to trace a storage. NULL = out of memory, raised.
+TENSOR__FN tensor__traced_t *tensor__trace(tensor_graph_t *g, tensor__storage_t *s, int older) {
+    if (2 * (g->table_used + 1) > g->table_size && !tensor__traced_grow(g)) { return NULL; }
+    tensor__traced_t *e = (tensor__traced_t *)tensor__graph_memory(g, sizeof *e);
+    if (!e) { return NULL; }
+    tensor__traced_t **at = tensor__traced_at(g, s);
+    g->table_used += *at == NULL;
+    *at = e;
+    e->graph = g;
+    e->next = g->traced;
+    g->traced = e;
+    e->storage = s;
+    e->data = (char *)s->data;
+    e->bytes = s->bytes;
+    e->older = older;
+    e->first = e->last = -1;
+    tensor__spin(&tensor__traced_lock);
+    e->deleter = s->deleter;
+    e->user = s->user;
+    s->deleter = tensor__traced_gone;
+    s->user = e;
+    tensor__unspin(&tensor__traced_lock);
+    return e;
+}
+
+// Whether a copy to or from a GPU needs the storage's deleter as it is.
+TENSOR__FN int tensor__is_pinned(const tensor__thread_t *th, const tensor__storage_t *s) {
+    const tensor_backend_t *b = th->ctx->backend[1];
+    return b && s->deleter && s->deleter == b->release;
+}
+
+TENSOR__FN void tensor__add_step(tensor_graph_t *g, tensor__step_t *s) {
+    if (g->last) {
+        g->last->next = s;
+    } else {
+        g->first = s;
+    }
+    g->last = s;
+    if (!g->unsited) { g->unsited = s; }
+    g->steps++;
+}
+
+// Copies n elements of an array. NULL = out of memory, raised.
+TENSOR__FN int64_t *tensor__graph_dims(tensor_graph_t *g, const int64_t *from, int n) {
+    int64_t *to = (int64_t *)tensor__graph_memory(g, (uint64_t)n * sizeof *to);
+    if (to) { memcpy(to, from, (size_t)n * sizeof *to); }
+    return to;
+}
+
+// Whether a call changes a storage in place that its thread has made.
+TENSOR__FN int tensor__changes_own(const tensor_call_t *c, const tensor__storage_t *s) {
+    for (int i = c->nin; i < c->nin + c->nout; i++) {
+        if (c->arg[i].storage == s && c->arg[i].role == TENSOR_UPDATE) { return s->home == c->thread; }
+    }
+    return 0;
+}
+
+// Makes operand i of a step the graph's own. -> code
+TENSOR__FN int tensor__graph_operand_own(tensor_graph_t *g, tensor__step_t *step, int i) {
+    tensor_arg_t *a = &step->c.arg[i];
+    if (!a->data) {                     // absent: nothing else of it needs to be set
+        tensor__arg_none(a);
+        return 0;
+    }
+    if (a->ndim) {
+        a->dims = tensor__graph_dims(g, a->dims, a->ndim);
+        a->strides = tensor__graph_dims(g, a->strides, a->ndim);
+        if (!a->dims || !a->strides) { return g->code; }
+    } else {
+        a->dims = a->strides = tensor__no_dims;
+    }
+    g->bf16 = g->bf16 || a->dtype == TENSOR_BF16;
+    if (!a->storage) {
+        // An immediate. Without elements it is what an optimizer fills before each step.
+        uint64_t bytes = (uint64_t)a->numel * tensor__sizes[a->dtype];
+        if (!bytes) { return 0; }
+        void *own = tensor__graph_memory(g, bytes);
+        if (own) { memcpy(own, a->data, (size_t)bytes); }
+        a->data = own;
+        return own ? 0 : g->code;
+    }
+    const char *op = step->c.row->name;
+    TENSOR__REFUSE_CODE(a->storage->device || tensor__is_pinned(g->thread, a->storage), UNSUPPORTED,
+                        "%s: an operand %n is on a GPU or in pinned memory: not in a capture of the CPU", op,
+                        a->dims, (int)a->ndim);
+
+    // What is not known yet and is written was made in the capture; what is read is older, but for an empty
+    // tensor that is changed in place. Memory of the program stays what it is, whoever looks at it.
+    tensor__traced_t *e = tensor__traced_find(g, a->storage);
+    if (!e) {
+        int read = a->role == TENSOR_READ && !tensor__changes_own(&step->c, a->storage);
+        e = tensor__trace(g, a->storage, read || a->storage->size_class < 0);
+    }
+    if (!e) { return g->code; }
+    if (!e->op) {
+        e->op = op;
+        e->first = g->steps;
+    }
+    e->last = g->steps;
+    step->traced[i] = e;
+    return 0;
+}
+
+// Appends a call. -> code
+TENSOR__FN int tensor__graph_add(tensor_graph_t *g, const tensor_call_t *c) {
+    uint64_t n = (uint64_t)(c->nin + c->nout);
+    tensor__step_t *step = (tensor__step_t *)tensor__graph_memory(g, sizeof *step);
+    tensor_arg_t *arg = (tensor_arg_t *)tensor__graph_memory(g, n * sizeof *arg);
+    tensor__traced_t **traced = (tensor__traced_t **)tensor__graph_memory(g, n * sizeof *traced);
+    if (!step || !arg || !traced) { return g->code; }
+    memcpy((void *)arg, (const void *)c->arg, (size_t)n * sizeof *arg);
+    step->c.row = c->row;
+    step->c.arg = arg;
+    step->c.nin = c->nin;
+    step->c.nout = c->nout;
+    step->c.compute = c->compute;
+    step->c.thread = g->thread;
+    step->traced = traced;
+    if (c->p) {
+        tensor_params_t *p = (tensor_params_t *)tensor__graph_memory(g, sizeof *p);
+        if (!p) { return g->code; }
+        *p = *c->p;
+        step->c.p = p;
+    }
+    int random = c->row->family == TENSOR_FAMILY_RANDOM || c->row->family == TENSOR_FAMILY_DROPOUT;
+    if (random) {
+        step->c.rng = c->rng;
+        step->offset = c->rng.offset - g->rng.offset;
+        step->drawn = c->rng.seed == g->rng.seed && c->rng.offset >= g->rng.offset;
+    }
+    for (int i = 0; i < (int)n; i++) {
+        int code = tensor__graph_operand_own(g, step, i);
+        if (code) { return g->code = code; }
+    }
+    tensor__add_step(g, step);
+    return 0;
+}
+
+// Writes a number that the host wrote in the capture.
+TENSOR__FN int tensor__cpu_constant(tensor_call_t *c) {
+    memcpy(c->arg[1].data, c->arg[0].data, (size_t)c->arg[0].numel);
+    return 0;
+}
+
+static const tensor__row_t tensor__constant_row = {
+    "constant", TENSOR_FAMILY_FILL, 1, 1, 1, 0, TENSOR__AS_IS, 0, 0, NULL, tensor__cpu_constant, NULL, NULL,
+    NULL};
+
+// The number that the host was about to write is there by now: it becomes a call.
+TENSOR__FN void tensor__graph_constant(tensor_graph_t *g) {
+    tensor__traced_t *e = g->constant;
+    g->constant = NULL;
+    if (!e || TENSOR__ATOMIC_LOAD(&e->gone)) { return; }
+    tensor_arg_t arg[2];
+    memset((void *)arg, 0, sizeof arg);
+    for (int i = 0; i < 2; i++) {
+        arg[i].data = e->data;
+        arg[i].numel = (int64_t)e->bytes;
+        arg[i].dtype = TENSOR_U8;
+        arg[i].ndim = 1;
+        arg[i].dims = &arg[i].numel;
+        arg[i].strides = &arg[i].numel;         // one item that is a row: nobody steps by it
+        arg[i].contiguous = 1;
+    }
+    arg[1].storage = e->storage;
+    arg[1].role = TENSOR_WRITE;
+    tensor_call_t c;
+    memset((void *)&c, 0, sizeof c);
+    c.row = &tensor__constant_row;
+    c.arg = arg;
+    c.nin = c.nout = 1;
+    c.compute = TENSOR_U8;
+    tensor__graph_add(g, &c);
+}
+
+TENSOR__FN int tensor__capture_call(tensor_recorder_t *self, const tensor_call_t *c) {
+    tensor_graph_t *g = (tensor_graph_t *)(void *)self;
+    if (g->code) { return 0; }          // the end says so
+    tensor__graph_constant(g);
+    int foreign = c->device || c->row->family == TENSOR_FAMILY_TRANSFER || c->thread != g->thread;
+    if (foreign) {
+        tensor__fail(c->thread, TENSOR_ERR_UNSUPPORTED,
+                     "%s: a capture of the CPU cannot hold work of a GPU or of another context",
+                     c->row->name);
+        return g->code = TENSOR_ERR_UNSUPPORTED;
+    }
+    return g->code ? g->code : tensor__graph_add(g, c);
+}
+
+// Raises why the host may not use elements in a capture, unless the capture has failed before. -> code
+TENSOR__FN int tensor__capture_refuse(tensor_graph_t *g, int use, const char *op) {
+    if (g->code) { return 0; }
+    const char *why = "the host reads elements here, which a replay would not do again; do it after "
+                      "tensor_capture_end or tensor_graph_replay";
+    if (use == TENSOR_HANDLE_SET) {
+        why = "the handle has a tensor older than the capture, which a replay would go on reading; "
+              "tensor_copy_ into that one";
+    } else if (use & TENSOR_SHAPE_FROM_DATA) {
+        why = "the shape of its result depends on elements, which change from replay to replay";
+    } else if (use & TENSOR_HOST_WRITE) {
+        why = "the host writes elements here, which a replay would not do again; make the tensor before "
+              "tensor_capture_begin and tensor_copy_ into it";
+    }
+    tensor__fail(g->thread, TENSOR_ERR_UNSUPPORTED, "%s: %s", op, why);
+    return g->code = TENSOR_ERR_UNSUPPORTED;
+}
+
+TENSOR__FN int tensor__capture_host(tensor_recorder_t *self, const tensor__storage_t *s, uint64_t bytes,
+                                    int use, const char *op) {
+    tensor_graph_t *g = (tensor_graph_t *)(void *)self;
+    tensor__graph_constant(g);
+    tensor__traced_t *e = tensor__traced_find(g, s);
+    if (use == TENSOR_HANDLE_SET && !(e && e->older)) { return 0; }
+    int fresh = !s->device && !(e && e->older);
+    if (use == TENSOR_HOST_WRITE && bytes <= 8 && bytes == s->bytes && fresh && !g->code) {
+        g->constant = e ? e : tensor__trace(g, (tensor__storage_t *)(uintptr_t)s, 0);
+        return g->code;
+    }
+    return tensor__capture_refuse(g, use, op);
+}
+
+// The host of a capture on a GPU: memory of the host is not part of it, and a number that is written there
+// becomes part of the backend's graph.
+TENSOR__FN int tensor__device_host(tensor_recorder_t *self, const tensor__storage_t *s, uint64_t bytes,
+                                   int use, const char *op) {
+    tensor_graph_t *g = (tensor_graph_t *)(void *)self;
+    int constant = use == TENSOR_HOST_WRITE && bytes <= 8;
+    if (!s->device || constant) { return 0; }
+    if (use == TENSOR_HANDLE_SET && g->backend->graph_made(g->there, s)) { return 0; }
+    return tensor__capture_refuse(g, use, op);
+}
+
+TENSOR__FN int tensor__capture_again(tensor_recorder_t *self, int device,
+                                     void (*again)(void *user, int run), void *user) {
+    tensor_graph_t *g = (tensor_graph_t *)(void *)self;
+    int captured = g->backend ? 1 : 2;
+    if (g->backend && device >= 0 && device != g->device) { return 0; }
+    if (!again) { return captured; }
+    if (!g->backend) { tensor__graph_constant(g); }
+    tensor__step_t *step = (tensor__step_t *)tensor__graph_memory(g, sizeof *step);
+    if (!step) { return captured; }
+    step->again = again;
+    step->user = user;
+    tensor__add_step(g, step);
+    return captured;
+}
+
+TENSOR__FN void tensor__capture_leaf(tensor_recorder_t *self, tensor_t *leaf) {
+    tensor_graph_t *g = (tensor_graph_t *)(void *)self;
+    tensor__link_t *l = g->links;
+    while (l && l->leaf != leaf) { l = l->next; }
+    if (l) { return; }
+    l = (tensor__link_t *)tensor__graph_memory(g, sizeof *l);
+    if (!l) { return; }
+    l->leaf = leaf;
+    l->storage = leaf->storage;
+    l->next = g->links;
+    g->links = l;
+}
+
+TENSOR__FN void tensor__capture_site(tensor_recorder_t *self, const char *site) {
+    tensor_graph_t *g = (tensor_graph_t *)(void *)self;
+    for (tensor__step_t *s = g->unsited; s; s = s->next) {
+        s->site = site[0] ? site : NULL;
+        for (int i = 0; i < s->c.nin + s->c.nout; i++) {
+            if (s->traced[i] && !s->traced[i]->site) { s->traced[i]->site = s->site; }
+        }
+    }
+    g->unsited = NULL;
+}
+
+// Traces the storages of all live headers of the thread. -> code
+TENSOR__FN int tensor__graph_census(tensor_graph_t *g) {
+    tensor__thread_t *th = g->thread;
+    int64_t room = TENSOR__RELAXED_LOAD(&th->live_tensors) + 64, n = 0;
+    tensor__storage_t **list = NULL;
+    for (int fits = 0; !fits; room = n + 64) {
+        if (list) { tensor__memory_free(th, list); }
+        list = (tensor__storage_t **)tensor__memory(th, (uint64_t)room * sizeof *list);
+        if (!list) { return g->code = TENSOR_ERR_OUT_OF_MEMORY; }
+        n = 0;
+        TENSOR__LOCK(&th->ctx->mutex);
+        for (tensor__raw_t *r = th->ctx->raw; r; r = r->next) {
+            tensor_t *slab = (tensor_t *)(void *)((char *)r + 64);
+            for (int i = 0; i < r->headers; i++) {
+                tensor_t *t = &slab[i];
+                if (t->home != th || t->state != TENSOR__LIVE || t->device || !t->storage) { continue; }
+                if (n < room) { list[n] = t->storage; }
+                n++;
+            }
+        }
+        TENSOR__UNLOCK(&th->ctx->mutex);
+        fits = n <= room;
+    }
+    for (int64_t i = 0; i < n && !g->code; i++) {
+        if (tensor__is_pinned(th, list[i]) || tensor__traced_find(g, list[i])) { continue; }
+        tensor__trace(g, list[i], 1);
+    }
+    tensor__memory_free(th, list);
+    return g->code;
+}
+
+// Lets go of all that a graph holds beside its own block.
+TENSOR__FN void tensor__graph_close(tensor_graph_t *g) {
+    tensor__thread_t *th = tensor__self();
+    if (g->state == TENSOR__GRAPH_OPEN && g->thread->recorder == &g->recorder) {
+        g->thread->recorder = NULL;
+        if (g->thread == th) { tensor__set_recorder(NULL); }
+    }
+    if (g->there) {
+        if (g->state == TENSOR__GRAPH_OPEN) { g->backend->graph_end(g->there, 0); }
+        g->backend->graph_free(g->there);
+    }
+    for (tensor__traced_t *e = g->traced; e; e = e->next) {
+        tensor__traced_leave(e);
+        if (e->held) { tensor__storage_drop(th, e->storage); }
+    }
+    for (tensor__step_t *s = g->first; s; s = s->next) {
+        if (s->again) { s->again(s->user, 0); }
+    }
+    for (tensor__link_t *l = g->links; l; l = l->next) {
+        if (l->grad) { tensor__drop(l->grad); }
+    }
+    if (g->block) { tensor__memory_free(th, g->block); }
+    if (g->room) { tensor__memory_free(th, g->room); }
+    while (g->chunks) {
+        tensor__chunk_t *next = g->chunks->next;
+        tensor__memory_free(th, g->chunks);
+        g->chunks = next;
+    }
+    g->state = TENSOR__GRAPH_GONE;
+}
+
+TENSOR__FN void tensor__graph_destroy(tensor__owned_t *o) {
+    tensor__graph_close((tensor_graph_t *)(void *)((char *)o - offsetof(tensor_graph_t, owned)));
+}
+
+TENSOR__FN void tensor__graph_drop(tensor_graph_t *g) {
+    tensor__disown(&g->owned);
+    tensor__graph_close(g);
+    tensor__bury(g, TENSOR__GRAPH);
+}
+
+TENSOR__FN int tensor__cpu_capture(tensor_graph_t *g) {
+    g->recorder.call = tensor__capture_call;
+    g->recorder.host = tensor__capture_host;
+    g->recorder.site = tensor__capture_site;
+    return tensor__graph_census(g);
+}
+
+// index: of the device, as in tensor_t. -> code
+TENSOR__FN int tensor__device_capture(tensor_graph_t *g, int index) {
+    const tensor_backend_t *b = g->thread->ctx->backend[1];
+    TENSOR__REFUSE_CODE(!b->graph_begin, UNSUPPORTED, "capture_begin: the backend cannot capture");
+    g->backend = b;
+    g->device = index;
+    g->recorder.host = tensor__device_host;
+    return b->graph_begin(index - 1, &g->there);
+}
+
+TENSOR_API int (tensor_capture_begin)(tensor_device_t device) {
+    tensor__thread_t *th = tensor__self();
+    if (th->error.code) { return th->error.code; }
+    int index = tensor__device_index(th, "capture_begin", (int)device);
+    if (index < 0) { return TENSOR_ERR_DEVICE; }
+    tensor_recorder_t *recorder = th->recorder == &tensor__no_recorder ? NULL : th->recorder;
+    if (recorder) { recorder->refused = 1; }
+    TENSOR__REFUSE_CODE(recorder, UNSUPPORTED, "capture_begin: another step is being captured");
+    TENSOR__REFUSE_CODE(th->modes & TENSOR__ANOMALY, UNSUPPORTED,
+                        "capture_begin: detect_anomaly reads every gradient; switch it off");
+    tensor_graph_t *g = (tensor_graph_t *)tensor__object(th, TENSOR__GRAPH, sizeof *g);
+    if (!g) { return th->error.code; }
+    g->recorder.again = tensor__capture_again;
+    g->recorder.leaf = tensor__capture_leaf;
+    g->owned.destroy = tensor__graph_destroy;
+    g->thread = th;
+    g->state = TENSOR__GRAPH_OPEN;
+    g->rng = th->rng;
+    g->takes_bf16 = tensor__takes_bf16(th->ctx);
+    tensor__own(th, &g->owned);
+    int code = index ? tensor__device_capture(g, index) : tensor__cpu_capture(g);
+    if (code) {
+        tensor__graph_drop(g);
+        return code;
+    }
+    tensor__set_recorder(&g->recorder);
+    return 0;
+}
+
+// Takes bytes from the gap that fits best, or from the end of the block. -> place
+TENSOR__FN uint64_t tensor__gap_take(tensor__gap_t *gap, int64_t *ngaps, uint64_t *end, uint64_t bytes) {
+    int64_t n = *ngaps, best = -1;
+    for (int64_t i = 0; i < n; i++) {
+        if (gap[i].bytes >= bytes && (best < 0 || gap[i].bytes < gap[best].bytes)) { best = i; }
+    }
+    if (best >= 0) {
+        uint64_t at = gap[best].at;
+        gap[best].at += bytes;
+        gap[best].bytes -= bytes;
+        if (!gap[best].bytes) {
+            memmove(&gap[best], &gap[best + 1], (size_t)(n - best - 1) * sizeof *gap);
+            *ngaps = n - 1;
+        }
+        return at;
+    }
+    uint64_t at = *end;
+    if (n && gap[n - 1].at + gap[n - 1].bytes == at) {          // the last gap grows
+        at = gap[n - 1].at;
+        *ngaps = n - 1;
+    }
+    *end = at + bytes;
+    return at;
+}
+
+// Gives a part back, joined with its neighbours.
+TENSOR__FN void tensor__gap_give(tensor__gap_t *gap, int64_t *ngaps, uint64_t at, uint64_t bytes) {
+    int64_t n = *ngaps, i = 0;
+    while (i < n && gap[i].at < at) { i++; }
+    int before = i > 0 && gap[i - 1].at + gap[i - 1].bytes == at;
+    int after = i < n && at + bytes == gap[i].at;
+    if (before) {
+        gap[i - 1].bytes += bytes;
+        if (after) {
+            gap[i - 1].bytes += gap[i].bytes;
+            memmove(&gap[i], &gap[i + 1], (size_t)(n - i - 1) * sizeof *gap);
+            *ngaps = n - 1;
+        }
+        return;
+    }
+    if (after) {
+        gap[i].at = at;
+        gap[i].bytes += bytes;
+        return;
+    }
+    memmove(&gap[i + 1], &gap[i], (size_t)(n - i) * sizeof *gap);
+    gap[i].at = at;
+    gap[i].bytes = bytes;
+    *ngaps = n + 1;
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-plan                                      MARK: the order and the memory of a captured step
+//
+// Pointwise calls over one number of elements, each of which is row-major where it is written, become a group
+// that runs block by block: the values between them stay in the first cache, and what no other call reads
+// never leaves it. Each call runs its own kernel on the elements of the block, so it rounds as alone. A
+// reduction of all elements to one number takes its leaves from the blocks and joins them in its own order at
+// the end. Where a group walks through more memory than the caches keep, the next block is fetched while this
+// one is computed: 1M elements, 12 calls, 2.7 ms without and 1.8 ms with it. A call of a group comes before
+// calls that were between them when it does not depend on those. What kernels and threads decide is planned
+// anew when they are others. The gradient of a weight in a batch of one is the product of a column and a row:
+// where the optimizer alone reads it, the optimizer has it made in pieces, and it is never in memory.
+// Rejected: kernels made for a whole group (a compiler at run time, and other roundings), a search for the
+// best order of all calls (the captured one is near it).
+// ------------------------------------------------------------------------------
+
+enum {
+    TENSOR__GROUP_MOST = 32,            // calls of a group
+    TENSOR__GROUP_PASSED = 16,          // calls that one that joins may change places with
+    TENSOR__GROUP_CACHE = 32 << 10,     // bytes that the blocks of a worker should take
+    TENSOR__GROUP_LEAST = 256,          // elements of a block, at least and at most
+    TENSOR__GROUP_BLOCK = 2048,
+    TENSOR__GROUP_FETCHES = 1 << 20     // bytes of a group that the caches near a core will hardly keep
+};
+
+// Leaves of a chunk of a reduction.
+TENSOR__FN int64_t tensor__leaves_of(int64_t chunk) { return (chunk + TENSOR__LEAF - 1) / TENSOR__LEAF; }
+
+// Whether an operand is read or written element by element, in the order of memory.
+TENSOR__FN int tensor__is_flat(const tensor_arg_t *a, int64_t numel) {
+    return a->data && a->contiguous && a->numel == numel;
+}
+
+// The addresses of an operand, which has elements.
+TENSOR__FN void tensor__arg_span(const tensor_arg_t *a, const char **from, const char **to) {
+    int64_t before = 0, after = 1;
+    for (int d = 0; d < a->ndim; d++) {
+        int64_t way = (a->dims[d] - 1) * a->strides[d];
+        if (way < 0) {
+            before += way;
+        } else {
+            after += way;
+        }
+    }
+    *from = (const char *)a->data + before * tensor__sizes[a->dtype];
+    *to = (const char *)a->data + after * tensor__sizes[a->dtype];
+}
+
+// Whether operand i of one step and j of another are in common memory that one of them writes.
+TENSOR__FN int tensor__operands_meet(const tensor__step_t *s, int i, const tensor__step_t *t, int j) {
+    const tensor_arg_t *a = &s->c.arg[i], *b = &t->c.arg[j];
+    const tensor__traced_t *e = s->traced[i], *f = t->traced[j];
+    if (!e || !f || !a->numel || !b->numel) { return 0; }
+    if (a->role == TENSOR_READ && b->role == TENSOR_READ) { return 0; }
+    if (e != f && !(e->older && f->older)) { return 0; }    // a program may have two tensors over its memory
+    const char *from, *to, *start, *end;
+    tensor__arg_span(a, &from, &to);
+    tensor__arg_span(b, &start, &end);
+    return from < end && start < to;
+}
+
+// Whether the order of two steps matters; numel >= 0: the order of whole steps, as both go through that
+// number of elements together.
+TENSOR__FN int tensor__steps_conflict(const tensor__step_t *s, const tensor__step_t *t, int64_t numel) {
+    for (int i = 0; i < s->c.nin + s->c.nout; i++) {
+        for (int j = 0; j < t->c.nin + t->c.nout; j++) {
+            if (!tensor__operands_meet(s, i, t, j)) { continue; }
+            const tensor_arg_t *a = &s->c.arg[i], *b = &t->c.arg[j];
+            int same = a->data == b->data && tensor__sizes[a->dtype] == tensor__sizes[b->dtype];
+            if (!(same && tensor__is_flat(a, numel) && tensor__is_flat(b, numel))) { return 1; }
+        }
+    }
+    for (int k = 0; k < s->products; k++) {
+        if (tensor__steps_conflict(s->product[k], t, -1)) { return 1; }
+    }
+    for (int k = 0; k < t->products; k++) {
+        if (tensor__steps_conflict(s, t->product[k], -1)) { return 1; }
+    }
+    return 0;
+}
+
+TENSOR__FN int tensor__conflicts_any(const tensor__step_t *s, tensor__step_t *const *list, int n,
+                                     int64_t numel) {
+    for (int k = 0; k < n; k++) {
+        if (tensor__steps_conflict(list[k], s, numel)) { return 1; }
+    }
+    return 0;
+}
+
+// The elements of a reduction to one number that reads them in the order of memory; 0 = it is another one.
+TENSOR__FN int64_t tensor__reduces_over(const tensor_call_t *c) {
+    const tensor_arg_t *x = &c->arg[0];
+    return c->arg[1].numel == 1 && x->numel > 1 && tensor__is_flat(x, x->numel) ? x->numel : 0;
+}
+
+// The elements of a call that may be in a group; 0 = it may not.
+TENSOR__FN int64_t tensor__groups_over(const tensor__step_t *s) {
+    const tensor_call_t *c = &s->c;
+    if (!c->row) { return 0; }
+    if (c->row->family == TENSOR_FAMILY_REDUCE) { return tensor__reduces_over(c); }
+    int forward = c->row->family == TENSOR_FAMILY_POINTWISE;
+    if (!forward && c->row->family != TENSOR_FAMILY_POINTWISE_BACKWARD) { return 0; }
+    int64_t numel = forward ? c->arg[c->nin].numel : c->arg[4].numel;
+    for (int i = c->nin; i < c->nin + c->nout; i++) {
+        if (c->arg[i].data && !tensor__is_flat(&c->arg[i], numel)) { return 0; }
+    }
+    const tensor_arg_t *x = &c->arg[0];
+    int permutes = forward && c->row->id == TENSOR_OP_CLONE && x->numel > 1 && !tensor__is_flat(x, numel);
+    return numel < 2 || permutes || tensor__divides_whole(c) ? 0 : numel;
+}
+
+// Whether a call belongs to those of a group, if it may be in it: a reduction only where it reads what one of
+// them reads or writes.
+TENSOR__FN int tensor__group_wants(const tensor__step_t *s, tensor__step_t *const *member, int n) {
+    if (s->c.row->family != TENSOR_FAMILY_REDUCE) { return 1; }
+    for (int k = 0; k < n; k++) {
+        const tensor_call_t *c = &member[k]->c;
+        for (int i = 0; i < c->nin + c->nout; i++) {
+            if (c->arg[i].data == s->c.arg[0].data && member[k]->traced[i] == s->traced[0]) { return 1; }
+        }
+    }
+    return 0;
+}
+
+// Whether a step changes what is older than the capture.
+TENSOR__FN int tensor__writes_older(const tensor__step_t *s) {
+    for (int i = 0; i < s->c.nin + s->c.nout; i++) {
+        if (s->traced[i] && s->traced[i]->older && s->c.arg[i].role != TENSOR_READ) { return 1; }
+    }
+    return 0;
+}
+
+// Whether a kernel may refuse what it reads: an index, a class, a divisor, a matrix.
+TENSOR__FN int tensor__may_refuse(const tensor__step_t *s) {
+    int family = s->c.row->family;
+    int places = family == TENSOR_FAMILY_INDEX || family == TENSOR_FAMILY_EMBEDDING;
+    return places || family == TENSOR_FAMILY_LOSS || family == TENSOR_FAMILY_LINALG ||
+           tensor__divides_whole(&s->c);
+}
+
+// Puts a step that runs n calls in the place of *at, after the calls that go before it and before those that
+// go after it; rest comes behind. -> code
+TENSOR__FN int tensor__group_make(tensor_graph_t *g, tensor__step_t **at, tensor__step_t *const *member,
+                                  int n, tensor__step_t *const *before, int nbefore,
+                                  tensor__step_t *const *after, int nafter, tensor__step_t *rest) {
+    tensor__step_t *s = (tensor__step_t *)tensor__graph_memory(g, sizeof *s);
+    tensor__group_t *v = (tensor__group_t *)tensor__graph_memory(g, sizeof *v);
+    uint64_t bytes = (uint64_t)n * sizeof(tensor__member_t);
+    tensor__member_t *members = (tensor__member_t *)tensor__graph_memory(g, bytes);
+    if (!s || !v || !members) { return g->code; }
+    s->group = v;
+    s->site = member[0]->site;
+    v->graph = g;
+    v->member = members;
+    v->n = n;
+    v->number = g->info.groups++;
+    v->numel = tensor__groups_over(member[0]);
+    for (int k = 0; k < n; k++) {
+        member[k]->group = v;
+        members[k].step = member[k];
+    }
+    for (int k = 0; k < nbefore; k++) {
+        *at = before[k];
+        at = &before[k]->next;
+    }
+    *at = s;
+    at = &s->next;
+    for (int k = 0; k < nafter; k++) {
+        *at = after[k];
+        at = &after[k]->next;
+    }
+    *at = rest;
+    return 0;
+}
+
+// Finds the calls that can be in a group with the one at *at. A call that reads or writes nothing of the
+// group goes before it; one that does goes after it, and so do those that depend on it. What an error may
+// keep from being written never comes before a call that it was behind, nor what it leaves written behind the
+// call that may raise it. What an optimizer does on the host and other groups stay where they are. -> code
+TENSOR__FN int tensor__group_find(tensor_graph_t *g, tensor__step_t **at) {
+    tensor__step_t *member[TENSOR__GROUP_MOST], *rest = NULL;
+    tensor__step_t *before[TENSOR__GROUP_PASSED], *after[TENSOR__GROUP_PASSED];
+    int n = 1, nbefore = 0, nafter = 0, then_before = 0, then_after = 0;
+    int64_t numel = tensor__groups_over(*at);
+    int wrote = tensor__writes_older(*at);
+    member[0] = *at;
+    for (tensor__step_t *t = (*at)->next; t && t->c.row && n < TENSOR__GROUP_MOST; t = t->next) {
+        int moves = !tensor__conflicts_any(t, after, nafter, -1) && !(nafter && tensor__writes_older(t));
+        int fits = tensor__groups_over(t) == numel && tensor__group_wants(t, member, n);
+        if (moves && fits && !tensor__conflicts_any(t, member, n, numel)) {
+            member[n++] = t;
+            wrote = wrote || tensor__writes_older(t);
+            rest = t->next;
+            then_before = nbefore;
+            then_after = nafter;
+        } else if (nbefore == TENSOR__GROUP_PASSED || nafter == TENSOR__GROUP_PASSED) {
+            break;
+        } else if (moves && !tensor__conflicts_any(t, member, n, -1) && !(wrote && tensor__may_refuse(t))) {
+            before[nbefore++] = t;
+        } else {
+            after[nafter++] = t;
+        }
+    }
+    return n < 2 ? 0 : tensor__group_make(g, at, member, n, before, then_before, after, then_after, rest);
+}
+
+// Whether a traced storage is a temporary of a captured step that has ended.
+TENSOR__FN int tensor__is_temporary(const tensor__traced_t *e) { return e && !e->older && !e->held; }
+
+// Call k of a step, which has one, after the products that it makes, or those of its group; NULL = there are
+// no more.
+TENSOR__FN tensor__step_t *tensor__step_part(tensor__step_t *s, int k) {
+    if (s->group) { return k < s->group->n ? s->group->member[k].step : NULL; }
+    if (k < s->products) { return s->product[k]; }
+    return k == s->products ? s : NULL;
+}
+
+// Notes which steps are the first and the last that use a storage, and the temporaries of one group.
+TENSOR__FN void tensor__graph_lives(tensor_graph_t *g) {
+    for (tensor__traced_t *e = g->traced; e; e = e->next) { e->first = e->last = -1; }
+    int64_t at = 0;
+    tensor__step_t *c;
+    for (tensor__step_t *s = g->first; s; s = s->next, at++) {
+        for (int k = 0; (c = tensor__step_part(s, k)) != NULL; k++) {
+            for (int i = 0; i < c->c.nin + c->c.nout; i++) {
+                tensor__traced_t *e = c->traced[i];
+                if (!e) { continue; }
+                if (e->first < 0) {
+                    e->first = at;
+                    e->local = s->group && tensor__is_temporary(e);
+                }
+                const tensor_arg_t *a = &c->c.arg[i];
+                e->last = at;
+                e->local = e->local && e->first == at && a->data == e->data &&
+                           tensor__is_flat(a, s->group->numel);
+            }
+        }
+        for (int k = 0; k < s->products; k++) { s->product[k]->traced[2]->local = 1; }
+    }
+}
+
+// ---- calls that are left out
+
+// Whether a row is a gradient. One reads the indices and classes that its forward call has checked.
+TENSOR__FN int tensor__is_gradient(const tensor__row_t *row) {
+    static const char end[] = "_backward";
+    size_t n = strlen(row->name), of = sizeof end - 1;
+    return n > of && strcmp(row->name + n - of, end) == 0;
+}
+
+// Whether a call changes nothing but its results and cannot raise an error. An op that takes an index, a
+// class or a probability may; of linear algebra, those that refuse a matrix or iterate.
+TENSOR__FN int tensor__only_writes(const tensor_call_t *c) {
+    switch (c->row->family) {
+    case TENSOR_FAMILY_POINTWISE:
+        return !tensor__divides_whole(c);
+    case TENSOR_FAMILY_POINTWISE_BACKWARD:
+    case TENSOR_FAMILY_REDUCE:
+    case TENSOR_FAMILY_ROWS:
+    case TENSOR_FAMILY_MATMUL:
+    case TENSOR_FAMILY_FILL:
+    case TENSOR_FAMILY_CONV:
+    case TENSOR_FAMILY_NORM:
+    case TENSOR_FAMILY_DROPOUT:
+    case TENSOR_FAMILY_ATTENTION:
+    case TENSOR_FAMILY_RECURRENT:
+    case TENSOR_FAMILY_POOL:
+        return 1;
+    case TENSOR_FAMILY_RANDOM:
+        return c->row->id != TENSOR_OP_MULTINOMIAL;
+    case TENSOR_FAMILY_LOSS:
+    case TENSOR_FAMILY_EMBEDDING:
+    case TENSOR_FAMILY_INDEX:
+        return tensor__is_gradient(c->row);
+    case TENSOR_FAMILY_LINALG:
+        return c->row->id == TENSOR_OP_LINALG_QR || c->row->id == TENSOR_OP_LINALG_DET ||
+               c->row->id == TENSOR_OP_LINALG_LU_FACTOR || c->row->id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR;
+    default:
+        return 0;
+    }
+}
+
+// Whether a replay has to do a step; `read` of the temporaries tells what later steps want.
+TENSOR__FN int tensor__step_wanted(const tensor__step_t *s) {
+    if (!s->c.row || !tensor__only_writes(&s->c)) { return 1; }
+    for (int i = 0; i < s->c.nin + s->c.nout; i++) {
+        const tensor__traced_t *e = s->traced[i];
+        if (s->c.arg[i].role == TENSOR_READ || !s->c.arg[i].data) { continue; }
+        if (!tensor__is_temporary(e) || e->read) { return 1; }
+    }
+    return 0;
+}
+
+// Notes what a step reads. A gradient of a pointwise call that nobody reads is left out.
+TENSOR__FN void tensor__step_reads(tensor__step_t *s) {
+    for (int i = 0; i < s->c.nin + s->c.nout; i++) {
+        tensor__traced_t *e = s->traced[i];
+        if (!e) { continue; }
+        if (s->c.arg[i].role != TENSOR_WRITE) {
+            e->read = 1;
+        } else if (s->c.row->family == TENSOR_FAMILY_POINTWISE_BACKWARD && tensor__is_temporary(e) &&
+                   !e->read) {
+            tensor__arg_none(&s->c.arg[i]);
+            s->traced[i] = NULL;
+        }
+    }
+}
+
+// Leaves out the calls whose results nobody reads, from the last one to the first.
+TENSOR__FN void tensor__graph_prune(tensor_graph_t *g) {
+    tensor__step_t **list = g->call;
+    int64_t n = 0;
+    for (tensor__step_t *s = g->first; s; s = s->next) { list[n++] = s; }
+    g->first = NULL;
+    for (int64_t i = n - 1; i >= 0; i--) {
+        if (!tensor__step_wanted(list[i])) { continue; }
+        tensor__step_reads(list[i]);
+        list[i]->next = g->first;
+        g->first = list[i];
+    }
+}
+
+// ---- gradients that an optimizer makes as it goes
+
+enum { TENSOR__MADE_MOST = 4096 };      // elements at a time, if a row is not longer
+
+// Whether a call is the product of a column and a row, of which some rows have the bits that they have in the
+// whole: sums of one term, in tiles. A single row would be a sum across vectors.
+TENSOR__FN int tensor__is_outer(const tensor_call_t *c) {
+#ifdef TENSOR_USE_OPENBLAS
+    (void)c;
+    return 0;
+#else
+    if (!c->row || c->row->family != TENSOR_FAMILY_MATMUL || c->row->id != TENSOR_OP_MATMUL) { return 0; }
+    const tensor_arg_t *a = &c->arg[0], *b = &c->arg[1], *y = &c->arg[2];
+    if (y->dtype != TENSOR_F32 || a->ndim != 2 || b->ndim != 2 || a->dims[1] != 1) { return 0; }
+    return a->dims[0] > 1 && b->dims[1] > 1 && b->strides[1] == 1 && y->contiguous;
+#endif
+}
+
+// Whether a step reads e as an operand that it can make as it goes.
+TENSOR__FN int tensor__takes_made(const tensor__step_t *s, const tensor__traced_t *e) {
+    if (!s->c.row || s->c.row->family != TENSOR_FAMILY_OPTIMIZER || !s->c.row->own) { return 0; }
+    int uses = 0;
+    for (int i = 0; i < s->c.nin + s->c.nout; i++) {
+        const tensor_arg_t *a = &s->c.arg[i];
+        if (s->traced[i] != e) { continue; }
+        if (a->role != TENSOR_READ || a->data != e->data || !a->contiguous) { return 0; }
+        uses++;
+    }
+    return uses == 1;
+}
+
+// Whether a step uses a storage.
+TENSOR__FN int tensor__step_uses(const tensor__step_t *s, const tensor__traced_t *e) {
+    for (int i = 0; i < s->c.nin + s->c.nout; i++) {
+        if (s->traced[i] == e) { return 1; }
+    }
+    return 0;
+}
+
+// Whether a step changes what a product reads.
+TENSOR__FN int tensor__changes_inputs(const tensor__step_t *s, const tensor__step_t *product) {
+    for (int i = 0; i < s->c.nin + s->c.nout; i++) {
+        for (int k = 0; k < product->c.nin; k++) {
+            if (tensor__operands_meet(product, k, s, i)) { return 1; }
+        }
+    }
+    return 0;
+}
+
+// The step that can make a product, as it alone uses the result, and what the product reads stays as it is
+// until then and in it. NULL = there is none
+TENSOR__FN tensor__step_t *tensor__product_reader(const tensor_graph_t *g, const tensor__step_t *p) {
+    const tensor__traced_t *e = p->traced[2];
+    const tensor_arg_t *y = &p->c.arg[2];
+    int whole = y->role == TENSOR_WRITE && y->data == e->data && 4 * (uint64_t)y->numel == e->bytes;
+    if (!tensor__is_temporary(e) || !whole) { return NULL; }
+    tensor__step_t *reader = NULL;
+    int behind = 0, changed = 0;
+    for (tensor__step_t *t = g->first; t; t = t->next) {
+        behind = behind || t == p;
+        if (t == p) { continue; }
+        changed = changed || (behind && !reader && tensor__changes_inputs(t, p));
+        if (!tensor__step_uses(t, e)) { continue; }
+        if (!behind || reader || changed || !tensor__takes_made(t, e)) { return NULL; }
+        reader = t;
+    }
+    return reader;
+}
+
+// A call of a product's kernel for some of its rows.
+typedef struct tensor__made_call_t {
+    tensor_call_t c;
+    tensor_arg_t arg[3];
+    int64_t dims[3][2], strides[3][2];
+} tensor__made_call_t;
+
+TENSOR__FN void tensor__made_call(const tensor__maker_t *m, int64_t first, int64_t n, char *room,
+                                  tensor__made_call_t *v) {
+    v->c = m->product->c;
+    for (int i = 0; i < 3; i++) {
+        v->arg[i] = v->c.arg[i];
+        v->dims[i][0] = i == 1 ? 1 : n;
+        v->dims[i][1] = i == 0 ? 1 : m->made.width;
+        v->strides[i][0] = i == 0 ? v->arg[0].strides[0] : m->made.width;
+        v->strides[i][1] = 1;
+        v->arg[i].numel = v->dims[i][0] * v->dims[i][1];
+        v->arg[i].dims = v->dims[i];
+        v->arg[i].strides = v->strides[i];
+    }
+    v->arg[0].data = (float *)v->arg[0].data + first * v->strides[0][0];
+    v->arg[2].data = room;
+    v->c.arg = v->arg;
+    v->c.scratch = room + m->bytes;
+}
+
+TENSOR__FN const void *tensor__made_rows(const tensor__made_t *made, int64_t first, int64_t n, int worker) {
+    const tensor__maker_t *m = (const tensor__maker_t *)(const void *)made;
+    char *room = m->graph->room + (uint64_t)worker * m->graph->worker_room;
+    tensor__made_call_t v;
+    tensor__made_call(m, first, n, room, &v);
+    v.c.row->cpu(&v.c);
+    return room;
+}
+
+// Lets a step make a product. -> code
+TENSOR__FN int tensor__step_makes(tensor_graph_t *g, tensor__step_t *s, tensor__step_t *p) {
+    uint64_t n = (uint64_t)(s->c.nin + s->c.nout);
+    if (!s->c.made) {
+        s->c.made = (const tensor__made_t *const *)tensor__graph_memory(g, n * sizeof *s->c.made);
+        s->product = (tensor__step_t **)tensor__graph_memory(g, n * sizeof *s->product);
+    }
+    tensor__maker_t *m = (tensor__maker_t *)tensor__graph_memory(g, sizeof *m);
+    if (!m || !s->c.made || !s->product) { return g->code; }
+    m->made.width = p->c.arg[1].dims[1];
+    m->made.most = m->made.width < TENSOR__MADE_MOST ? TENSOR__MADE_MOST / m->made.width : 1;
+    m->made.rows = tensor__made_rows;
+    m->graph = g;
+    m->product = p;
+    m->bytes = ((uint64_t)(m->made.most * m->made.width) * sizeof(float) + 63) & ~(uint64_t)63;
+    s->product[s->products++] = p;
+    const tensor__made_t **made = (const tensor__made_t **)(uintptr_t)s->c.made;
+    for (uint64_t i = 0; i < n; i++) {
+        if (s->traced[i] == p->traced[2]) { made[i] = &m->made; }
+    }
+    return 0;
+}
+
+// Finds the products that optimizers make as they go: a gradient of a batch of one, which needs no memory.
+// One that is alive at the end of the capture is an output and stays. -> code
+TENSOR__FN int tensor__graph_make(tensor_graph_t *g) {
+    int code = 0;
+    for (tensor__step_t **at = &g->first; *at && !code;) {
+        tensor__step_t *p = *at, *reader = tensor__is_outer(&p->c) ? tensor__product_reader(g, p) : NULL;
+        if (reader) {
+            *at = p->next;
+            code = tensor__step_makes(g, reader, p);
+        } else {
+            at = &p->next;
+        }
+    }
+    return code;
+}
+
+// Bytes of room that a worker needs for the products that a step makes.
+TENSOR__FN uint64_t tensor__made_plan(const tensor__step_t *s) {
+    uint64_t room = 0;
+    for (int i = 0; i < s->c.nin + s->c.nout; i++) {
+        const tensor__maker_t *m = (const tensor__maker_t *)(const void *)s->c.made[i];
+        if (!m) { continue; }
+        uint64_t plan[TENSOR__PLAN_BYTES / sizeof(uint64_t)];
+        tensor__made_call_t v;
+        tensor__made_call(m, 0, m->made.most, (char *)plan, &v);
+        v.c.scratch = plan;
+        uint64_t bytes = m->bytes + (v.c.row->scratch ? v.c.row->scratch(&v.c) : 0);
+        room = bytes > room ? bytes : room;
+    }
+    return (room + 63) & ~(uint64_t)63;
+}
+
+// Makes the groups. -> code
+TENSOR__FN int tensor__graph_group(tensor_graph_t *g) {
+    int code = 0;
+    for (tensor__step_t **at = &g->first; *at && !code; at = &(*at)->next) {
+        int begins = tensor__groups_over(*at) && (*at)->c.row->family != TENSOR_FAMILY_REDUCE;
+        if (begins) { code = tensor__group_find(g, at); }
+    }
+    if (!code) { tensor__graph_lives(g); }
+    return code;
+}
+
+// ---- the block of the temporaries
+
+enum { TENSOR__NOT_PLACED, TENSOR__PLACED, TENSOR__PLACE_GIVEN };
+
+// Bytes that a temporary takes in the block.
+TENSOR__FN uint64_t tensor__traced_room(const tensor__traced_t *e) {
+    return e->bytes ? (e->bytes + 63) & ~(uint64_t)63 : 64;
+}
+
+// Whether call k of a step is the last one that uses e, and each one reads it element by element.
+TENSOR__FN int tensor__ends_flat(tensor__step_t *s, int k, const tensor__traced_t *e, int64_t numel) {
+    tensor__step_t *c;
+    for (int j = 0; (c = tensor__step_part(s, j)) != NULL; j++) {
+        for (int i = 0; i < c->c.nin + c->c.nout; i++) {
+            if (c->traced[i] != e) { continue; }
+            if (j > k || c->c.arg[i].data != e->data || !tensor__is_flat(&c->c.arg[i], numel)) { return 0; }
+        }
+    }
+    return 1;
+}
+
+// The temporary whose place the result of call k can have: its last reader is the writer. A kernel writes its
+// last result after it has read the element of each operand. NULL = none
+TENSOR__FN tensor__traced_t *tensor__predecessor(tensor__step_t *s, int k, int out, int64_t at) {
+    tensor__step_t *c = tensor__step_part(s, k);
+    const tensor_arg_t *y = &c->c.arg[out];
+    int64_t numel = tensor__groups_over(c);
+    int last = c->c.nin + c->c.nout - 1;
+    while (!c->c.arg[last].data) { last--; }
+    if (!numel || out != last || y->data != c->traced[out]->data) { return NULL; }
+    for (int i = 0; i < c->c.nin; i++) {
+        tensor__traced_t *e = c->traced[i];
+        if (!tensor__is_temporary(e) || e->last != at || e->local != c->traced[out]->local) { continue; }
+        if (tensor__sizes[c->c.arg[i].dtype] != tensor__sizes[y->dtype]) { continue; }
+        if (e->placed == TENSOR__PLACED && tensor__ends_flat(s, k, e, numel)) { return e; }
+    }
+    return NULL;
+}
+
+// Places the temporaries that a step uses first into the block, and gives back those it uses last.
+TENSOR__FN void tensor__step_lay_out(tensor_graph_t *g, tensor__step_t *s, int64_t at, tensor__gap_t *gap,
+                                     int64_t *ngaps, uint64_t *end) {
+    tensor__step_t *c;
+    for (int k = 0; (c = tensor__step_part(s, k)) != NULL; k++) {
+        for (int i = 0; i < c->c.nin + c->c.nout; i++) {
+            tensor__traced_t *e = c->traced[i], *old = NULL;
+            if (!tensor__is_temporary(e) || e->first != at || e->placed) { continue; }
+            g->info.temporary_bytes += e->bytes;
+            e->placed = TENSOR__PLACED;
+            if (e->local) { continue; }
+            if (i >= c->c.nin) { old = tensor__predecessor(s, k, i, at); }
+            if (old && tensor__traced_room(old) == tensor__traced_room(e)) {
+                e->at = old->at;
+                old->placed = TENSOR__PLACE_GIVEN;
+            } else {
+                e->at = tensor__gap_take(gap, ngaps, end, tensor__traced_room(e));
+            }
+        }
+    }
+    for (int k = 0; (c = tensor__step_part(s, k)) != NULL; k++) {
+        for (int i = 0; i < c->c.nin + c->c.nout; i++) {
+            tensor__traced_t *e = c->traced[i];
+            if (!tensor__is_temporary(e) || e->last != at || e->placed != TENSOR__PLACED) { continue; }
+            e->placed = TENSOR__PLACE_GIVEN;
+            if (!e->local) { tensor__gap_give(gap, ngaps, e->at, tensor__traced_room(e)); }
+        }
+    }
+}
+
+// Lays the temporaries into one block. -> code
+TENSOR__FN int tensor__graph_lay_out(tensor_graph_t *g) {
+    tensor__thread_t *th = g->thread;
+    int64_t n = 0, ngaps = 0, at = 0;
+    uint64_t end = 0;
+    for (tensor__traced_t *e = g->traced; e; e = e->next) { n++; }
+    tensor__gap_t *gap = (tensor__gap_t *)tensor__memory(th, (uint64_t)(n + 1) * sizeof *gap);
+    if (!gap) { return TENSOR_ERR_OUT_OF_MEMORY; }
+    for (tensor__step_t *s = g->first; s; s = s->next, at++) {
+        tensor__step_lay_out(g, s, at, gap, &ngaps, &end);
+    }
+    tensor__memory_free(th, gap);
+    g->info.packed_bytes = end;
+    if (!end) { return 0; }
+    g->block = (char *)tensor__memory(th, end);
+    return g->block ? 0 : TENSOR_ERR_OUT_OF_MEMORY;
+}
+
+// Moves the operands that are temporaries into the block; those of one group have no memory of their own.
+TENSOR__FN void tensor__call_move(tensor_graph_t *g, tensor__step_t *s) {
+    for (int i = 0; i < s->c.nin + s->c.nout; i++) {
+        tensor__traced_t *e = s->traced[i];
+        if (!tensor__is_temporary(e)) { continue; }
+        tensor_arg_t *a = &s->c.arg[i];
+        char *data = e->local ? e->data : g->block + e->at;
+        a->data = data + ((char *)a->data - e->data);
+        a->storage = &e->stand_in;
+        e->stand_in.refs = 1;
+        e->stand_in.data = data;
+        e->stand_in.bytes = e->bytes;
+        e->stand_in.home = g->thread;
+        e->stand_in.size_class = -1;
+    }
+}
+
+TENSOR__FN int tensor__cpu_group(tensor_call_t *c);
+
+static const tensor__row_t tensor__group_row = {
+    "pointwise_group", TENSOR_FAMILY_COMPOSED, -1, 0, 0, 0, TENSOR__AS_IS, 0, 0, NULL, tensor__cpu_group,
+    NULL, NULL, NULL};
+
+// Gives the reductions of a group their memory. -> code
+TENSOR__FN int tensor__group_reduce(tensor_graph_t *g, tensor__group_t *v) {
+    v->chunk = v->numel;
+    for (int k = 0; k < v->n; k++) {
+        tensor__member_t *m = &v->member[k];
+        if (m->step->c.row->family != TENSOR_FAMILY_REDUCE) { continue; }
+        v->chunk = tensor__chunk_of(v->numel);
+        int64_t leaves = ((v->numel - 1) / v->chunk + 1) * tensor__leaves_of(v->chunk);
+        m->reduce = (tensor__reduce_t *)tensor__graph_memory(g, sizeof *m->reduce);
+        m->leaf = (tensor__acc_t *)tensor__graph_memory(g, (uint64_t)leaves * sizeof *m->leaf);
+        if (!m->reduce || !m->leaf) { return g->code; }
+    }
+    return 0;
+}
+
+// Notes the memory of an operand of a group, if it is walked through and not known yet.
+TENSOR__FN void tensor__group_stream(tensor__group_t *v, const tensor_arg_t *a) {
+    if (!tensor__is_flat(a, v->numel)) { return; }
+    for (int i = 0; i < v->streams; i++) {
+        if (v->stream[i].data == (const char *)a->data) { return; }
+    }
+    v->stream[v->streams].data = (const char *)a->data;
+    v->stream[v->streams++].size = tensor__sizes[a->dtype];
+}
+
+TENSOR__FN uint64_t tensor__stream_bytes(const tensor__group_t *v) {
+    uint64_t bytes = 0;
+    for (int i = 0; i < v->streams; i++) { bytes += (uint64_t)v->numel * (uint64_t)v->stream[i].size; }
+    return bytes;
+}
+
+// The call of a group: its operands are those of its calls that have memory. -> code
+TENSOR__FN int tensor__group_call(tensor_graph_t *g, tensor__step_t *s) {
+    tensor__group_t *v = s->group;
+    uint64_t most = 0;
+    for (int k = 0; k < v->n; k++) {
+        most += (uint64_t)(v->member[k].step->c.nin + v->member[k].step->c.nout);
+    }
+    tensor_arg_t *arg = (tensor_arg_t *)tensor__graph_memory(g, most * sizeof *arg);
+    s->traced = (tensor__traced_t **)tensor__graph_memory(g, most * sizeof *s->traced);
+    v->stream = (tensor__stream_t *)tensor__graph_memory(g, most * sizeof *v->stream);
+    if (!arg || !s->traced || !v->stream || tensor__group_reduce(g, v)) { return g->code; }
+    s->c.row = &tensor__group_row;
+    s->c.arg = arg;
+    s->c.thread = g->thread;
+    for (int outs = 0; outs < 2; outs++) {
+        for (int k = 0; k < v->n; k++) {
+            const tensor__step_t *m = v->member[k].step;
+            int from = outs ? m->c.nin : 0;
+            int to = from + (outs ? m->c.nout : m->c.nin);
+            for (int i = from; i < to; i++) {
+                if (!m->c.arg[i].data || (m->traced[i] && m->traced[i]->local)) { continue; }
+                int at = s->c.nin + s->c.nout;
+                arg[at] = m->c.arg[i];
+                s->traced[at] = m->traced[i];
+                tensor__group_stream(v, &arg[at]);
+                if (outs) {
+                    s->c.nout++;
+                } else {
+                    s->c.nin++;
+                }
+            }
+        }
+    }
+    return 0;
+}
+
+// Gives the calls their operands, and lists them. -> code
+TENSOR__FN int tensor__graph_move(tensor_graph_t *g) {
+    int64_t calls = 0;
+    tensor__step_t *c;
+    for (tensor__step_t *s = g->first; s; s = s->next) {
+        if (s->again) { continue; }
+        for (int k = 0; (c = tensor__step_part(s, k)) != NULL; k++) {
+            tensor__call_move(g, c);
+            g->call[calls++] = c;
+        }
+        int code = s->group ? tensor__group_call(g, s) : 0;
+        if (code) { return code; }
+        if (s->group && tensor__stream_bytes(s->group) < TENSOR__GROUP_FETCHES) { s->group->streams = 0; }
+    }
+    g->info.calls = calls;
+    return 0;
+}
+
+// ---- the plan of a group, and its run
+
+// Bytes per element of a block that a worker has room for.
+typedef struct tensor__room_t {
+    tensor__gap_t gap[(int)TENSOR__GROUP_MOST * (int)TENSOR__ITER_ARGS + 1];
+    int64_t ngaps;
+    uint64_t end;
+} tensor__room_t;
+
+// The operand of a call that is argument a of its iterator.
+TENSOR__FN int tensor__member_operand(const tensor__member_t *m, int a) {
+    const tensor_call_t *c = &m->step->c;
+    if (c->row->family == TENSOR_FAMILY_POINTWISE) { return a; }
+    return a < m->it.nin ? m->it.slot[a] : c->nin + a - m->it.nin;
+}
+
+// How argument a becomes what the body reads.
+TENSOR__FN int tensor__member_way(tensor__member_t *m, int a, int64_t numel) {
+    const tensor__iter_arg_t *x = &m->it.arg[a];
+    const tensor_arg_t *operand = &m->step->c.arg[tensor__member_operand(m, a)];
+    if (!x->data) { return TENSOR__ABSENT; }
+    if (tensor__is_flat(operand, numel)) { return x->direct ? TENSOR__AS_IT_IS : TENSOR__CONVERTED; }
+    int spread = 1;
+    for (int d = 0; d < m->it.ndim; d++) { spread = spread && x->strides[d] == 0; }
+    return spread ? TENSOR__SPREAD : TENSOR__WALKED;
+}
+
+// A reduction is a call without a result whose argument its leaves take as it is.
+TENSOR__FN void tensor__member_reduces(tensor__member_t *m) {
+    tensor_call_t c = m->step->c;
+    const tensor_arg_t *x = &c.arg[0];
+    c.scratch = m->reduce;
+    c.row->cpu(&c);
+    tensor__iter_init(&m->it, x, 1, 0, x->dims, x->ndim, x->numel, m->reduce->compute_class);
+    m->it.arg[0].direct = 1;
+    m->it.slot[0] = 0;
+}
+
+// Begins the plan of a call of a group, with the numbers that are spread: they are in the room from the first
+// call to the last.
+TENSOR__FN void tensor__member_begin(const tensor__group_t *v, tensor__member_t *m, tensor__room_t *r) {
+    if (m->reduce) {
+        tensor__member_reduces(m);
+    } else if (m->step->c.row->family == TENSOR_FAMILY_POINTWISE) {
+        tensor__pointwise_iter(&m->step->c, &m->it);
+    } else {
+        tensor__pointwise_backward_iter(&m->step->c, &m->it);
+    }
+    for (int a = 0; a < m->it.nin + m->it.nout; a++) {
+        m->way[a] = (uint8_t)tensor__member_way(m, a, v->numel);
+        m->local[a] = m->block[a] = -1;
+        if (m->way[a] != TENSOR__SPREAD) { continue; }
+        m->block[a] = (int)r->end;
+        r->end += tensor__class_size[m->it.compute_class];
+    }
+}
+
+// Gives the arguments of call k of a group their places in the room: temporaries from their first call to
+// their last one, converted operands for this one.
+TENSOR__FN void tensor__member_plan(tensor__step_t *s, int k, int64_t step, tensor__room_t *r) {
+    tensor__member_t *m = &s->group->member[k];
+    tensor__iter_t *it = &m->it;
+    uint64_t size = tensor__class_size[it->compute_class];
+    int n = it->nin + it->nout;
+    for (int a = 0; a < n; a++) {
+        int operand = tensor__member_operand(m, a);
+        tensor__traced_t *e = it->arg[a].data ? m->step->traced[operand] : NULL;
+        if (!e || !e->local) { continue; }
+        if (!e->placed) {
+            tensor__traced_t *old = a < it->nin ? NULL : tensor__predecessor(s, k, operand, step);
+            if (old) {
+                e->at = old->at;
+                old->placed = TENSOR__PLACE_GIVEN;
+            } else {
+                e->at = tensor__gap_take(r->gap, &r->ngaps, &r->end, it->arg[a].size);
+            }
+            e->placed = TENSOR__PLACED;
+        }
+        m->local[a] = (int)e->at;
+    }
+    for (int a = 0; a < n; a++) {
+        int way = m->way[a];
+        if (way == TENSOR__CONVERTED || way == TENSOR__WALKED) {
+            m->block[a] = (int)tensor__gap_take(r->gap, &r->ngaps, &r->end, size);
+        }
+    }
+    for (int a = 0; a < n; a++) {
+        int operand = tensor__member_operand(m, a);
+        tensor__traced_t *e = it->arg[a].data ? m->step->traced[operand] : NULL;
+        if (m->block[a] >= 0 && m->way[a] != TENSOR__SPREAD) {
+            tensor__gap_give(r->gap, &r->ngaps, (uint64_t)m->block[a], size);
+        }
+        if (e && e->local && e->placed == TENSOR__PLACED && tensor__ends_flat(s, k, e, s->group->numel)) {
+            tensor__gap_give(r->gap, &r->ngaps, e->at, it->arg[a].size);
+            e->placed = TENSOR__PLACE_GIVEN;
+        }
+    }
+}
+
+// Plans the group of a step for the kernels of now. -> bytes of room that a worker needs
+TENSOR__FN uint64_t tensor__group_plan(tensor__step_t *s, int64_t step) {
+    tensor__group_t *v = s->group;
+    tensor__room_t r;
+    r.ngaps = 0;
+    r.end = 0;
+    for (int k = 0; k < v->n; k++) {
+        tensor__step_t *c = v->member[k].step;
+        for (int i = 0; i < c->c.nin + c->c.nout; i++) {
+            if (c->traced[i] && c->traced[i]->local) { c->traced[i]->placed = TENSOR__NOT_PLACED; }
+        }
+    }
+    for (int k = 0; k < v->n; k++) { tensor__member_begin(v, &v->member[k], &r); }
+    for (int k = 0; k < v->n; k++) { tensor__member_plan(s, k, step, &r); }
+    int64_t least = TENSOR__GROUP_LEAST;
+    for (int k = 0; k < v->n; k++) {
+        if (v->member[k].reduce) { least = TENSOR__LEAF; }      // no leaf lies in two blocks
+    }
+    v->block = TENSOR__GROUP_BLOCK;
+    while (v->block > least && (uint64_t)v->block * r.end > TENSOR__GROUP_CACHE) { v->block /= 2; }
+    if (v->numel < v->block) { v->block = (v->numel + 63) & ~(int64_t)63; }
+    v->share = v->numel > 2 * TENSOR__GRAIN ? (int64_t)TENSOR__GRAIN : v->numel;
+    v->per = (v->chunk + v->share - 1) / v->share;
+    int64_t whole = (v->numel - 1) / v->chunk;          // chunks before the last one
+    v->tasks = whole * v->per + (v->numel - whole * v->chunk + v->share - 1) / v->share;
+    v->count = v->tasks - v->begin;
+    return r.end * (uint64_t)v->block;
+}
+
+// Plans a graph for the kernels and threads of now. Until it has succeeded the graph does not run. -> code
+TENSOR__FN int tensor__graph_plan(tensor_graph_t *g) {
+    tensor__thread_t *th = g->thread;
+    const tensor_context_t *ctx = th->ctx;
+    uint64_t room = 0;
+    int64_t at = 0;
+    g->threads = 0;
+    for (tensor__step_t *s = g->first; s; s = s->next, at++) {
+        if (s->group) {
+            uint64_t bytes = tensor__group_plan(s, at);
+            room = bytes > room ? bytes : room;
+        } else if (s->products) {
+            uint64_t bytes = tensor__made_plan(s);
+            room = bytes > room ? bytes : room;
+        } else if (!s->again && s->c.row->scratch && tensor__cpu_scratch(&s->c)) {
+            return th->error.code;
+        }
+    }
+    uint64_t bytes = room * (uint64_t)ctx->pool.n;
+    if (bytes > g->room_bytes) {
+        char *larger = (char *)tensor__memory(th, bytes);
+        if (!larger) { return th->error.code; }
+        if (g->room) { tensor__memory_free(th, g->room); }
+        g->room = larger;
+        g->room_bytes = bytes;
+    }
+    g->worker_room = room;
+    g->threads = ctx->pool.n;
+    g->isa = ctx->isa;
+    g->reference = ctx->reference;
+    g->info.room_bytes = bytes;
+    return 0;
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-replay                                    MARK: the end of a capture, replays, the view
+//
+// The end settles what inputs and outputs are, plans, and keeps the graph. A replay runs the steps of the
+// plan one after the other, in slices where it is asked to, and then links gradients. Rejected: threads that
+// run steps side by side (a step is wide enough, and slices would not know where they are).
+// ------------------------------------------------------------------------------
+
+enum { TENSOR__AGE_UNKNOWN, TENSOR__AGE_OLDER, TENSOR__AGE_MADE };
+
+// Whether a storage is older than the capture, or made in it.
+TENSOR__FN int tensor__graph_age(const tensor_graph_t *g, const tensor__storage_t *s) {
+    int made;
+    if (g->backend) {
+        if (s->device != g->device) { return TENSOR__AGE_UNKNOWN; }
+        made = g->backend->graph_made(g->there, s);
+    } else {
+        const tensor__traced_t *e = tensor__traced_find(g, s);
+        if (!e) { return TENSOR__AGE_UNKNOWN; }
+        made = !e->older;
+    }
+    return made ? TENSOR__AGE_MADE : TENSOR__AGE_OLDER;
+}
+
+// Which gradients a replay links to their leaves: those that the step made, and NULL where it dropped them. A
+// gradient older than the step is an input.
+TENSOR__FN void tensor__graph_link(tensor_graph_t *g) {
+    for (tensor__link_t *l = g->links; l; l = l->next) {
+        const tensor_t *leaf = l->leaf;
+        int stays = leaf->state == TENSOR__LIVE && leaf->storage == l->storage;
+        stays = stays && tensor__graph_age(g, l->storage) == TENSOR__AGE_OLDER;
+        int grad = TENSOR__AGE_UNKNOWN;
+        if (stays && leaf->grad) {
+            grad = tensor__graph_age(g, leaf->grad->storage);
+            stays = grad != TENSOR__AGE_UNKNOWN;
+        }
+        if (!stays) {
+            l->leaf = NULL;
+        } else if (grad == TENSOR__AGE_OLDER) {
+            l->older = leaf->grad->storage;
+        } else if (grad == TENSOR__AGE_MADE) {
+            l->grad = tensor__hold(leaf->grad);
+        }
+    }
+}
+
+// What is known of the storages at the end of a capture. -> code
+TENSOR__FN int tensor__graph_settle(tensor_graph_t *g) {
+    for (tensor__traced_t *e = g->traced; e; e = e->next) {
+        int gone = TENSOR__ATOMIC_LOAD(&e->gone) != 0;
+        TENSOR__REFUSE_CODE(gone && e->older && e->op, OWNER,
+                            "capture_end: a tensor of %u bytes that %s uses%w was freed or replaced in the "
+                            "capture; a replay could not read it", e->bytes, e->op, e->site);
+        if (gone) { continue; }
+        if (e->older && e->op) {
+            g->info.input_bytes += e->bytes;
+            continue;
+        }
+        tensor__traced_leave(e);
+        if (!e->older && e->op) {
+            TENSOR__HOLD(&e->storage->refs);
+            e->held = 1;
+            g->info.output_bytes += e->bytes;
+        }
+    }
+    return 0;
+}
+
+// Lays out and settles what a capture of the CPU has written down. -> code
+TENSOR__FN int tensor__cpu_captured(tensor_graph_t *g) {
+    g->drawn = g->thread->rng.offset - g->rng.offset;
+    g->info.streams = (int64_t)g->drawn;
+    g->call = (tensor__step_t **)tensor__graph_memory(g, (uint64_t)(g->steps + 1) * sizeof *g->call);
+    if (!g->call) { return g->code; }
+    tensor__graph_link(g);
+    int code = tensor__graph_settle(g);
+    if (!code) {
+        tensor__graph_prune(g);
+        code = tensor__graph_make(g);
+    }
+    if (!code) { code = tensor__graph_group(g); }
+    if (!code) { code = tensor__graph_lay_out(g); }
+    if (!code) { code = tensor__graph_move(g); }
+    return code ? code : tensor__graph_plan(g);
+}
+
+// Starts a graph of a GPU, after the host's part of the step. -> code
+TENSOR__FN int tensor__device_run(tensor_graph_t *g, tensor__thread_t *th, int first) {
+    for (tensor__step_t *s = g->first; s; s = s->next) { s->again(s->user, 1); }
+    return th->error.code ? th->error.code : g->backend->graph_run(g->there, first);
+}
+
+TENSOR_API tensor_graph_t *(tensor_capture_end)(void) {
+    tensor__thread_t *th = tensor__self();
+    TENSOR__REFUSE_AS(NULL, !th->recorder || !th->recorder->again, OWNER,
+                      "capture_end: this thread captures nothing; tensor_capture_begin comes first");
+    tensor_graph_t *g = (tensor_graph_t *)(void *)th->recorder;
+    if (!g->backend && !g->code && !th->error.code) { tensor__graph_constant(g); }
+    tensor__set_recorder(NULL);
+    int failed = g->code || g->recorder.refused || th->error.code || g->thread != th;
+    if (g->backend) {
+        int code = g->backend->graph_end(g->there, !failed);
+        failed = failed || code;
+        g->state = TENSOR__GRAPH_READY;
+    }
+    if (failed && !th->error.code) {
+        tensor__fail(th, TENSOR_ERR_UNSUPPORTED,
+                     "capture_end: the capture had an error, which was cleared, or changed the context");
+    }
+    if (!failed && g->backend) {
+        tensor__graph_link(g);
+        failed = tensor__device_run(g, th, 1);
+    } else if (!failed) {
+        failed = tensor__cpu_captured(g);
+    }
+    if (failed) {
+        tensor__graph_drop(g);
+        return NULL;
+    }
+    g->state = TENSOR__GRAPH_READY;
+    return g;
+}
+
+// -> 0, or the code after raising
+TENSOR__FN int tensor__graph_bad(const tensor_graph_t *g, const char *op) {
+    TENSOR__REFUSE_CODE(!TENSOR__GIVEN(g), POISONED, "%s: the graph is NULL, as its capture failed", op);
+    TENSOR__REFUSE_CODE(g->state == TENSOR__GRAPH_OPEN, OWNER, "%s: the graph is being captured", op);
+    TENSOR__REFUSE_CODE(g->state != TENSOR__GRAPH_READY, OWNER, "%s: the graph was freed", op);
+    return 0;
+}
+
+TENSOR_API int (tensor_graph_free)(tensor_graph_t *g) {
+    if (!g) { return 0; }
+    tensor__thread_t *th = tensor__self();
+    int code = tensor__graph_bad(g, "graph_free");
+    if (code) { return code; }
+    TENSOR__REFUSE_CODE(g->backend && tensor__refuses(th, -1), UNSUPPORTED,     // it would have to wait
+                        "graph_free: not in a capture");
+    tensor__graph_drop(g);
+    return 0;
+}
+
+// Whether a graph can run now. -> code
+TENSOR__FN int tensor__graph_unfit(const tensor_graph_t *g, tensor__thread_t *th, const char *op) {
+    int code = tensor__graph_bad(g, op);
+    if (code) { return code; }
+    TENSOR__REFUSE_CODE(g->thread != th, OWNER,
+                        "%s: the graph was captured by another thread or in another context", op);
+    TENSOR__REFUSE_CODE(g->lost, OWNER,
+                        "%s: a tensor of %u bytes that %s uses%w was freed since the capture",
+                        op, g->lost->bytes, g->lost->op, g->lost->site);
+    for (const tensor__link_t *l = g->links; l; l = l->next) {
+        const tensor_t *leaf = l->leaf;
+        if (!leaf || leaf->state != TENSOR__LIVE) { continue; }
+        int moved = leaf->storage != l->storage;
+        moved = moved || (l->older && (!leaf->grad || leaf->grad->storage != l->older));
+        TENSOR__REFUSE_CODE(moved, OWNER,
+                            "%s: %t or the gradient that the step adds to has other memory than "
+                            "at the capture (zero_grad, to); capture it again", op, leaf);
+    }
+    if (g->backend) { return 0; }
+    TENSOR__REFUSE_CODE(g->bf16 && g->takes_bf16 != tensor__takes_bf16(th->ctx), UNSUPPORTED,
+                        "%s: the step has bf16, and products of it were captured with an instruction set "
+                        "that %s; capture it again", op, g->takes_bf16 ? "takes it" : "does not take it");
+    return 0;
+}
+
+TENSOR__END
+
+// What a group's calls read has to be there in the compute type: spread numbers for a whole task.
+TENSOR__FN void tensor__group_spread(const tensor__group_t *v, int64_t n, char *room) {
+    for (int k = 0; k < v->n; k++) {
+        const tensor__member_t *m = &v->member[k];
+        for (int a = 0; a < m->it.nin; a++) {
+            if (m->way[a] != TENSOR__SPREAD) { continue; }
+            const tensor__iter_arg_t *x = &m->it.arg[a];
+            tensor__load_run(room + m->block[a] * v->block, m->it.compute_class, x->data, x->dtype, 0, n);
+        }
+    }
+}
+
+// The elements from `first` on of an argument that is row-major.
+TENSOR__INLINE char *tensor__member_at(const tensor__group_t *v, const tensor__member_t *m, int a,
+                                       int64_t first, char *room) {
+    const tensor__iter_arg_t *x = &m->it.arg[a];
+    return m->local[a] >= 0 ? room + m->local[a] * v->block : x->data + first * x->size;
+}
+
+// The elements behind the last whole vector, fewer than it has lanes.
+TENSOR__FN TENSOR__NOINLINE void tensor__member_tail(const tensor__iter_t *it, const void *const *in,
+                                                     void *const *out, int64_t whole, int64_t rest) {
+    int64_t blocks[TENSOR__ITER_ARGS][TENSOR__LANES];
+    const void *some_in[TENSOR__ITER_ARGS];
+    void *some_out[TENSOR__ITER_ARGS];
+    int bs = tensor__class_size[it->compute_class];
+    for (int k = 0; k < it->nslots; k++) {
+        some_in[k] = NULL;
+        if (!in[k]) { continue; }
+        memcpy(blocks[k], (const char *)in[k] + whole * bs, (size_t)(rest * bs));
+        tensor__iter_spare(blocks[k], bs, rest, it->lanes);
+        some_in[k] = blocks[k];
+    }
+    for (int k = 0; k < it->nout; k++) { some_out[k] = out[k] ? blocks[it->nslots + k] : NULL; }
+    it->body(some_in, some_out, it->p, it->lanes);
+    for (int k = 0; k < it->nout; k++) {
+        if (out[k]) { memcpy((char *)out[k] + whole * bs, some_out[k], (size_t)(rest * bs)); }
+    }
+}
+
+// Runs a reduction of a group on n elements, which begin where one of its leaves does.
+TENSOR__FN TENSOR__NOINLINE void tensor__member_leaves(const tensor__group_t *v, const tensor__member_t *m,
+                                                       int64_t first, int64_t n, char *room) {
+    int64_t chunk = first / v->chunk;
+    tensor__acc_t *leaf = m->leaf + chunk * tensor__leaves_of(v->chunk);
+    leaf += (first - chunk * v->chunk) / TENSOR__LEAF;
+    tensor__reduce_t here = *m->reduce;
+    here.x = tensor__member_at(v, m, 0, first, room);
+    for (int64_t i = 0; i < n; i += TENSOR__LEAF, leaf++) {
+        tensor__acc_init(&here, leaf);
+        tensor__reduce_range(&here, 0, i, tensor__least(i + TENSOR__LEAF, n), leaf);
+    }
+}
+
+// Joins the leaves of a reduction, in the order of its own kernel.
+TENSOR__FN void tensor__member_join(const tensor__group_t *v, const tensor__member_t *m) {
+    tensor__acc_t all;
+    tensor__acc_init(m->reduce, &all);
+    const tensor__acc_t *leaf = m->leaf;
+    for (int64_t first = 0; first < v->numel; first += v->chunk, leaf += tensor__leaves_of(v->chunk)) {
+        tensor__acc_t part;
+        tensor__acc_init(m->reduce, &part);
+        int64_t n = tensor__leaves_of(tensor__least(v->chunk, v->numel - first));
+        for (int64_t i = 0; i < n; i++) { tensor__acc_join(m->reduce, &part, &leaf[i]); }
+        tensor__acc_join(m->reduce, &all, &part);
+    }
+    tensor__acc_store(m->reduce, 0, &all);
+}
+
+// Runs one call of a group on n elements, a block at most.
+TENSOR__FN void tensor__member_run(const tensor__group_t *v, const tensor__member_t *m, int64_t first,
+                                   int64_t n, char *room) {
+    if (m->reduce) {
+        tensor__member_leaves(v, m, first, n, room);
+        return;
+    }
+    const tensor__iter_t *it = &m->it;
+    const void *in[TENSOR__ITER_ARGS] = {NULL};
+    void *out[TENSOR__ITER_ARGS];
+    for (int k = 0; k < it->nout; k++) {
+        int a = it->nin + k, way = m->way[a];
+        out[k] = NULL;
+        if (way == TENSOR__AS_IT_IS) { out[k] = tensor__member_at(v, m, a, first, room); }
+        if (way == TENSOR__CONVERTED) { out[k] = room + m->block[a] * v->block; }
+    }
+    for (int a = 0; a < it->nin; a++) {
+        int way = m->way[a];
+        if (way == TENSOR__ABSENT) { continue; }
+        if (way == TENSOR__AS_IT_IS) {
+            in[it->slot[a]] = tensor__member_at(v, m, a, first, room);
+            continue;
+        }
+        char *block = room + m->block[a] * v->block;
+        if (way == TENSOR__CONVERTED) {
+            if (it->copies && m->way[1] == TENSOR__AS_IT_IS) { block = (char *)out[0]; }
+            tensor__iter_convert(it, &it->arg[a], tensor__member_at(v, m, a, first, room), 1, block, n, 0);
+        } else if (way == TENSOR__WALKED) {
+            tensor__iter_move(it, a, first, n, block, 0);
+        }
+        in[it->slot[a]] = block;
+    }
+    if (it->copies && m->way[1] == TENSOR__CONVERTED) {     // a cast is the conversion alone
+        out[0] = (void *)(uintptr_t)in[0];
+    } else if (in[0] != out[0] || !it->copies) {
+        int64_t whole = n & ~(int64_t)(it->lanes - 1);
+        if (whole) { it->body(in, out, it->p, whole); }
+        if (whole < n) { tensor__member_tail(it, in, out, whole, n - whole); }
+    }
+    for (int k = 0; k < it->nout; k++) {
+        int a = it->nin + k;
+        if (m->way[a] != TENSOR__CONVERTED) { continue; }
+        char *to = tensor__member_at(v, m, a, first, room);
+        tensor__iter_convert(it, &it->arg[a], to, 1, (char *)out[k], n, 1);
+    }
+}
+
+// Fetches part k of what the block from `first` on reads and writes, while call k runs: memory takes about as
+// long as the calls. The first cache is full of the block at hand.
+TENSOR__INLINE void tensor__group_fetch(const tensor__group_t *v, int k, int64_t first) {
+    int64_t n = tensor__least(v->numel - first, v->block);
+    if (n <= 0) { return; }
+    for (int i = 0; i < v->streams; i++) {
+        const tensor__stream_t *x = &v->stream[i];
+        const char *at = x->data + (first + n * k / v->n) * x->size;
+        const char *end = x->data + (first + n * (k + 1) / v->n) * x->size;
+        for (; at < end; at += 64) { TENSOR__PREFETCH_SECOND(at); }
+    }
+}
+
+TENSOR__FN void tensor__group_task(void *arg, int64_t task, int worker) {
+    const tensor__group_t *v = (const tensor__group_t *)arg;
+    char *room = v->graph->room + (uint64_t)worker * v->graph->worker_room;
+    int64_t chunk = (v->begin + task) / v->per;
+    int64_t first = chunk * v->chunk + (v->begin + task) % v->per * v->share;
+    int64_t end = tensor__least(tensor__least(v->numel, (chunk + 1) * v->chunk), first + v->share);
+    tensor__group_spread(v, tensor__least(end - first, v->block), room);
+    for (; first < end; first += v->block) {
+        int64_t n = tensor__least(end - first, v->block);
+        for (int k = 0; k < v->n; k++) {
+            tensor__group_fetch(v, k, first + v->block);
+            tensor__member_run(v, &v->member[k], first, n, room);
+        }
+    }
+}
+
+// The kernel of a step that is a group.
+TENSOR__FN int tensor__cpu_group(tensor_call_t *c) {
+    tensor__group_t *v = ((tensor__step_t *)(void *)((char *)c - offsetof(tensor__step_t, c)))->group;
+    tensor__parallel(v->count, tensor__group_task, v);
+    if (v->begin + v->count < v->tasks) { return 0; }
+    for (int k = 0; k < v->n; k++) {
+        if (v->member[k].reduce) { tensor__member_join(v, &v->member[k]); }
+    }
+    return 0;
+}
+
+// Counts the changes of what a call wrote.
+TENSOR__INLINE void tensor__step_wrote(tensor__thread_t *th, const tensor__step_t *s) {
+    for (int i = 0; i < s->c.nin + s->c.nout; i++) {
+        if (s->c.arg[i].role == TENSOR_READ || !s->c.arg[i].storage) { continue; }
+        tensor__bump(th, s->c.arg[i].storage, s->c.row->name);
+        s->c.arg[i].storage->write_site = s->site;
+    }
+}
+
+// Runs one step, or a part of a group. -> code
+TENSOR__INLINE int tensor__graph_run(tensor__thread_t *th, const tensor_graph_t *g, tensor__step_t *s) {
+    if (s->again) {
+        s->again(s->user, 1);
+        return th->error.code;
+    }
+    if (s->drawn) {
+        s->c.rng.seed = g->rng.seed;
+        s->c.rng.offset = g->rng.offset + s->offset;
+    }
+    int code = th->recorder ? tensor__launch_heard(&s->c, tensor__cpu_kernel) : tensor__cpu_kernel(&s->c);
+    if (code) { return code; }
+    const tensor__group_t *v = s->group;
+    if (!v) {
+        tensor__step_wrote(th, s);
+    } else if (v->begin + v->count == v->tasks) {
+        for (int k = 0; k < v->n; k++) { tensor__step_wrote(th, v->member[k].step); }
+    }
+    return 0;
+}
+
+// Whether a step of the graph can begin or go on now; in_slices: it is done by tensor_graph_resume. -> code
+TENSOR__FN int tensor__graph_ready(tensor_graph_t *g, tensor__thread_t *th, const char *op, int in_slices) {
+    TENSOR__REFUSE_CODE(tensor__refuses(th, -1), UNSUPPORTED, "%s: not in a capture", op);
+    if (th->error.code) { return th->error.code; }
+    int code = tensor__graph_unfit(g, th, op);
+    if (code) { return code; }
+    TENSOR__REFUSE_CODE(g->at && !in_slices, UNSUPPORTED,
+                        "%s: a step of this graph is under way; tensor_graph_resume ends it", op);
+    const tensor_context_t *ctx = th->ctx;
+    int planned = g->threads == ctx->pool.n && g->isa == ctx->isa && g->reference == ctx->reference;
+    return planned || g->backend ? 0 : tensor__graph_plan(g);
+}
+
+// The step takes its random numbers.
+TENSOR__INLINE void tensor__graph_begin(tensor_graph_t *g, tensor__thread_t *th) {
+    g->rng = th->rng;
+    th->rng.offset += g->drawn;
+}
+
+// Links the gradients that the step made.
+TENSOR__INLINE void tensor__graph_end(tensor_graph_t *g, tensor__thread_t *th) {
+    for (tensor__link_t *l = g->links; l; l = l->next) {
+        tensor_t *leaf = l->leaf;
+        if (!leaf || l->older || leaf->grad == l->grad) { continue; }
+        if (leaf->state != TENSOR__LIVE || leaf->storage != l->storage) { continue; }
+        tensor__grad_lock(leaf);
+        tensor__replace(&leaf->grad, l->grad);
+        tensor__grad_unlock(th, leaf);
+    }
+}
+
+TENSOR_API int (tensor_graph_replay)(tensor_graph_t *g) {
+    tensor__thread_t *th = tensor__self();
+    int code = tensor__graph_ready(g, th, "graph_replay", 0);
+    if (code) { return code; }
+    if (g->backend) {
+        code = tensor__device_run(g, th, 0);
+    } else {
+        tensor__graph_begin(g, th);
+        for (tensor__step_t *s = g->first; s && !code; s = s->next) { code = tensor__graph_run(th, g, s); }
+        th->written = NULL;
+    }
+    if (code) { return code; }
+    tensor__graph_end(g, th);
+    return 0;
+}
+
+// A clock in microseconds. Strict C hides the monotonic one of POSIX.
+#if defined(_WIN32) && !defined(TENSOR_NO_THREADS)
+TENSOR__FN double tensor__microseconds(void) {
+    LARGE_INTEGER ticks, rate;
+    QueryPerformanceCounter(&ticks);
+    QueryPerformanceFrequency(&rate);
+    return (double)ticks.QuadPart * 1e6 / (double)rate.QuadPart;
+}
+#elif defined(CLOCK_MONOTONIC)
+TENSOR__FN double tensor__microseconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+#elif defined(__unix__) || defined(__APPLE__)
+TENSOR__FN double tensor__microseconds(void) {
+    struct timeval t;
+    gettimeofday(&t, NULL);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_usec;
+}
+#else
+TENSOR__FN double tensor__microseconds(void) { return (double)clock() * 1e6 / (double)CLOCKS_PER_SEC; }
+#endif
+
+TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
+    tensor__thread_t *th = tensor__self();
+    int code = tensor__graph_ready(g, th, "graph_resume", 1);
+    if (code) { return -code; }
+    if (budget_us != budget_us) {
+        tensor__fail(th, TENSOR_ERR_SHAPE, "graph_resume: budget_us is NaN");
+        return -(int)TENSOR_ERR_SHAPE;
+    }
+    if (g->backend) {                   // the device does the step; the host's share is one call
+        code = (tensor_graph_replay)(g);
+        return code ? -code : 1;
+    }
+    double begin = tensor__microseconds(), now = begin;
+    if (!g->at) {
+        tensor__graph_begin(g, th);
+        g->at = g->first;
+    }
+    int some = 0;
+    while (g->at && (!some || now - begin + (double)g->at->us <= budget_us)) {
+        tensor__step_t *s = g->at;
+        tensor__group_t *v = s->group;
+        if (v) { v->count = tensor__least(v->tasks - v->begin, g->threads); }
+        code = tensor__graph_run(th, g, s);
+        th->written = NULL;
+        int done = !v || v->begin + v->count == v->tasks;
+        if (v) {                        // a task of each thread at a time
+            v->begin = done ? 0 : v->begin + v->count;
+            v->count = v->tasks - v->begin;
+        }
+        if (done) { g->at = code ? NULL : s->next; }
+        if (code) { return -code; }
+        double then = now;
+        now = tensor__microseconds();
+
+        // One that was interrupted is forgotten by halves.
+        float took = (float)(now - then);
+        s->us = took < s->us ? (s->us + took) / 2 : took;
+        some = 1;
+    }
+    if (g->at) { return 0; }
+    tensor__graph_end(g, th);
+    return 1;
+}
+
+TENSOR__COLD
+
+TENSOR_API tensor_graph_info_t (tensor_graph_info)(const tensor_graph_t *g) {
+    tensor_graph_info_t none;
+    memset(&none, 0, sizeof none);
+    return TENSOR__GIVEN(g) && g->state == TENSOR__GRAPH_READY ? g->info : none;
+}
+
+TENSOR_API tensor_graph_call_t (tensor_graph_call)(const tensor_graph_t *g, int64_t i) {
+    tensor_graph_call_t call;
+    memset(&call, 0, sizeof call);
+    if (!TENSOR__GIVEN(g) || g->state != TENSOR__GRAPH_READY || i < 0 || i >= g->info.calls) { return call; }
+    const tensor__step_t *s = g->call[i];
+    call.op = s->c.row->name;
+    call.site = s->site;
+    call.inputs = s->c.nin;
+    call.outputs = s->c.nout;
+    call.stream = s->drawn ? (int64_t)s->offset : -1;
+    call.group = s->group ? s->group->number : -1;
+    call.kernel = &s->c;
+    call.call_ = s;
+    return call;
+}
+
+TENSOR_API tensor_graph_operand_t (tensor_graph_operand)(const tensor_graph_call_t *call, int i) {
+    tensor_graph_operand_t o;
+    memset(&o, 0, sizeof o);
+    if (!call || !call->call_ || i < 0 || i >= call->inputs + call->outputs) { return o; }
+    const tensor__step_t *s = (const tensor__step_t *)call->call_;
+    const tensor_arg_t *a = &s->c.arg[i];
+    const tensor__traced_t *e = s->traced[i];
+    if (!a->data && !a->storage) { return o; }
+    o.dtype = (tensor_dtype_t)a->dtype;
+    o.ndim = a->ndim;
+    o.dims = a->dims;
+    o.numel = a->numel;
+    o.bytes = (uint64_t)a->numel * tensor__sizes[a->dtype];
+    if (!e) {
+        o.place = TENSOR_GRAPH_NUMBER;
+    } else if (e->older) {
+        o.place = TENSOR_GRAPH_INPUT;
+    } else if (e->held) {
+        o.place = TENSOR_GRAPH_OUTPUT;
+    } else if (e->local) {
+        o.place = TENSOR_GRAPH_BLOCK;
+    } else {
+        o.place = TENSOR_GRAPH_TEMPORARY;
+        o.offset = e->at + (uint64_t)((const char *)a->data - (const char *)e->stand_in.data);
+    }
+    return o;
+}
+
+// What a thread in real time is told. -> whether it is refused
+TENSOR__FN int tensor__realtime_denies(tensor__thread_t *th, int what) {
+    if (what == TENSOR__DENY_MEMORY) {
+        th->denied = ": it is taken from the allocator, in real time (tensor_set_realtime)";
+        return 1;
+    }
+    tensor__fail(th, TENSOR_ERR_UNSUPPORTED,
+                 "a lock of the system is taken, in real time (tensor_set_realtime)");
+    return 0;
+}
+
+TENSOR_API int (tensor_set_realtime)(int on) {
+    tensor__self()->denies = on ? tensor__realtime_denies : NULL;
+    return 0;
+}
+
+TENSOR_API int (tensor_is_realtime)(void) { return tensor__self()->denies != NULL; }
+
+#ifndef TENSOR_NO_STDIO
+TENSOR__FN void tensor__print_operand(tensor__text_t *s, const tensor_graph_call_t *call, int i) {
+    static const char *const place[] = {"", "", "", " out", " tmp", " block"};
+    tensor_graph_operand_t o = (tensor_graph_operand)(call, i);
+    if (o.place == TENSOR_GRAPH_NONE) {
+        tensor__puts(s, " -");
+        return;
+    }
+    if (o.place == TENSOR_GRAPH_NUMBER) {
+        tensor__puts(s, " number");
+        return;
+    }
+    tensor__text(s, " %s%n%s", tensor_dtype_name(o.dtype), o.dims, o.ndim, place[o.place]);
+}
+
+TENSOR_API int (tensor_graph_print)(const tensor_graph_t *g) {
+    int code = tensor__graph_bad(g, "graph_print");
+    if (code) { return code; }
+    char line[2000];
+    tensor__text_t s = {line, sizeof line, 0};
+    tensor__text(&s, "graph: %d calls, %d groups of them run block by block, inputs %u bytes, outputs %u, "
+                 "temporaries %u in a block of %u and workers' blocks of %u", g->info.calls, g->info.groups,
+                 g->info.input_bytes, g->info.output_bytes, g->info.temporary_bytes, g->info.packed_bytes,
+                 g->info.room_bytes);
+    printf("%s\n", line);
+    for (int64_t i = 0; i < g->info.calls; i++) {
+        tensor_graph_call_t call = (tensor_graph_call)(g, i);
+        s.length = 0;
+        tensor__text(&s, "%d %s", i, call.op);
+        for (int k = 0; k < call.inputs; k++) { tensor__print_operand(&s, &call, k); }
+        tensor__puts(&s, " ->");
+        for (int k = 0; k < call.outputs; k++) { tensor__print_operand(&s, &call, call.inputs + k); }
+        if (call.group >= 0) { tensor__text(&s, ", group %d", call.group); }
+        tensor__text(&s, "%w", call.site);
+        printf("%s\n", line);
+    }
+    return 0;
+}
+#else
+TENSOR_API int (tensor_graph_print)(const tensor_graph_t *g) {
+    (void)g;
+    tensor__fail(tensor__self(), TENSOR_ERR_UNSUPPORTED, TENSOR__SILENT, "graph_print");
+    return TENSOR_ERR_UNSUPPORTED;
+}
+#endif
+
+TENSOR__END
 
 // ------------------------------------------------------------------------------
 // >>impl-table                                     MARK: rows, stamps, internals
@@ -24478,6 +30506,9 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
 #define F_ERFC(a) TENSOR__READ(a)
 #define F_ERFINV(a) TENSOR__READ(a)
 #define F_POLYGAMMA(n, x) TENSOR__READ(x)
+#define F_LGAMMA(x) TENSOR__READ(x)
+#define F_ZETA(s, q) TENSOR__READ((s) | (q))
+#define F_BESSEL_I(n, scaled, x) TENSOR__READ(x)
 
 // A row is reached by its accessor alone, so that the compiler and the linker drop the rows that a program
 // does not name, with their kernels and gradients.
@@ -24509,22 +30540,22 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
     tensor__f_##name##_f64, tensor__b_##name##_f64, TENSOR__INTEGER_##kind(tensor__f_##name##_i64),          \
     {d0, d1, d2}, {r0, r1, r2}
 #endif
-#define TENSOR__ONE(ID, name, kind, f, dA, saves, cast, lo, hi, doc)                                         \
+#define TENSOR__ONE(ID, name, kind, f, dA, saves, cast)                                                      \
     TENSOR__ROW_OF(ID, name, 1, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast,     \
                    TENSOR__POINT(name, kind, tensor__d0_##name, NULL, NULL, dA, 0, 0))
-#define TENSOR__TWO(ID, name, kind, f, dA, dB, saves, cast, lo, hi, doc)                                     \
+#define TENSOR__TWO(ID, name, kind, f, dA, dB, saves, cast)                                                  \
     TENSOR__ROW_OF(ID, name, 2, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast,     \
                    TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name, NULL, dA, dB, 0))
-#define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, saves, cast, lo, hi, doc)                               \
+#define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, saves, cast)                                            \
     TENSOR__ROW_OF(ID, name, 3, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast,     \
                    TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name, tensor__d2_##name,        \
                                  dA, dB, dC))
 
-#define TENSOR__TESTS(ID, name, n, kind, f, cast, doc)                                                       \
+#define TENSOR__TESTS(ID, name, n, kind, f, cast)                                                            \
     TENSOR__ROW_OF(ID, name, n, kind, 0, NULL, TENSOR__POINT_##cast,                                         \
                    {TENSOR__PASSES_OF(tensor__f_##name)}, {NULL}, tensor__f_##name##_f64, NULL,              \
                    tensor__f_##name##_i64, {NULL, NULL, NULL}, {0, 0, 0})
-#define TENSOR__BITS(ID, name, n, f, cast, doc)                                                              \
+#define TENSOR__BITS(ID, name, n, f, cast)                                                                   \
     TENSOR__ROW_OF(ID, name, n, BIT, 0, NULL, TENSOR__POINT_##cast, {NULL}, {NULL}, NULL, NULL,              \
                    tensor__f_##name##_i64, {NULL, NULL, NULL}, {0, 0, 0})
 
@@ -24541,7 +30572,7 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__TESTS, TEN
 #define TENSOR__PASS 0
 #define TENSOR__PASS_WORDS
 #include TENSOR_SELF
-#define TENSOR__X(ID, name, family, nin, nout, cpu, scratch, grad, saves, cast, doc)                         \
+#define TENSOR__X(ID, name, family, nin, nout, cpu, scratch, grad, saves, cast)                              \
     TENSOR__FN const tensor__row_t *tensor__row_##ID(void) {                                                 \
         static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, nin, nin, nout, TENSOR__FLT,        \
             TENSOR__##cast, TENSOR_OP_##ID, saves, TENSOR__GRAD(grad), cpu, scratch,                         \
@@ -24580,11 +30611,13 @@ TENSOR__INLINE void tensor__stamp(tensor_t *t, const char *site) {
     if (t->node && !t->node->site) { t->node->site = site; }
 }
 
-// Tells the device where its calls were made.
+// Tells the device, the recorder and the profiler where their calls were made.
 TENSOR__FN TENSOR__NOINLINE void tensor__tell_site(tensor__thread_t *th, const char *site) {
     const tensor_backend_t *b = th->ctx->backend[1];
     th->away = 0;
     if (b && b->site) { b->site(site); }
+    if (th->recorder && th->recorder->site) { th->recorder->site(th->recorder, site); }
+    if (th->profiler && th->profiler->site) { th->profiler->site(th->profiler->user, site); }
 }
 
 TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t) {
@@ -24609,8 +30642,10 @@ TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t) {
 // Stamps one of several results.
 TENSOR__FN void tensor__at_each(const char *site, tensor_t *t) {
     if (!site || !t) { return; }
+    tensor__thread_t *th = tensor__self();
+    if (th->away) { tensor__tell_site(th, site); }
     if (t == TENSOR__POISON) {
-        tensor__stamp_error(tensor__self(), site);
+        tensor__stamp_error(th, site);
         return;
     }
     if (site[0]) { tensor__stamp(t, site); }
@@ -24626,6 +30661,11 @@ TENSOR__FN void tensor__at_each(const char *site, tensor_t *t) {
 TENSOR__X(pair) TENSOR__X(qr) TENSOR__X(linalg_svd) TENSOR__X(svd) TENSOR__X(eigh) TENSOR__X(slogdet)
 TENSOR__X(lu_factor) TENSOR__X(lu) TENSOR__X(lstsq)
 #undef TENSOR__X
+
+TENSOR_API tensor_graph_t *tensor__at_graph(const char *site, tensor_graph_t *g) {
+    (void)tensor__at_int(site, 0);
+    return g;
+}
 
 TENSOR_API int tensor__at_int(const char *site, int r) {
     if (!site) { return r; }
@@ -24669,13 +30709,17 @@ static const tensor__internals_t tensor__internals_table = {
     tensor__thread_count, tensor__gemm, tensor__gemm_scratch, tensor__product_scratch, tensor__isa,
     tensor__reference, tensor__memory, tensor__memory_free, tensor__object, tensor__bury, tensor__own,
     tensor__disown, tensor__changeable, tensor__hold, tensor__drop, tensor__push_path, tensor__pop_path,
-    tensor__load, tensor__philox, tensor__inner_scope, tensor__tidy, tensor__set_backend,
-    tensor__recording, tensor__aside, tensor__make, tensor__arg, tensor__launch, tensor__host,
-    tensor__set_recorder, tensor__halves,
-    tensor__multiplies, tensor__net, tensor__lasts, tensor__follow, TENSOR__ROW_BY_ID, tensor__row_RELU,
+    tensor__on_path, tensor__load, tensor__philox, tensor__inner_scope, tensor__tidy, tensor__set_backend,
+    tensor__recording, tensor__refuses, tensor__use_copy_stream, tensor__make, tensor__arg, tensor__launch,
+    tensor__host, tensor__set_recorder, tensor__halves,
+    tensor__product_direct, tensor__multiplies, tensor__begin_wide, tensor__put_input, tensor__finish_wide,
+    tensor__abandon,
+    tensor__net, tensor__keeps_channels_last, tensor__follow_layout, TENSOR__ROW_BY_ID,
+    tensor__row_RELU,
     tensor__row_GELU_TANH, tensor__know_rows, tensor__merge_rows, tensor__write,
     tensor__assign, tensor__casting,
-    tensor__autocast,
+    tensor__autocast, tensor__crew_start, tensor__crew_here, tensor__crew_lock, tensor__crew_unlock,
+    tensor__crew_wait, tensor__crew_wake, tensor__crew_stopped, tensor__crew_join, tensor__take_error,
 };
 
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {
@@ -24691,6 +30735,12 @@ const char TENSOR__OF_BUILD(tensor__build) = 1;
 }
 #endif
 
+#ifdef TENSOR__PORTABLE
+#define TENSOR__PASS 0
+#define TENSOR__PASS_LIBM 0
+#include TENSOR_SELF
+#undef TENSOR__PASS
+#endif
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC pop_options
 #elif defined(__clang__)

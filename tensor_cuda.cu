@@ -942,6 +942,24 @@ template <class F> inline void each_lane(device_t *d, F f) {
     }
 }
 
+// f(address, bytes) for each stretch of the device's ranges that has memory. The caller holds its lock.
+template <class F> inline void each_mapped(device_t *d, F f) {
+    each_lane(d, [&](lane_t *l) {
+        for (arena_t &a : l->arena) {
+            for (block_t *c = a.chains; c; c = c->chain) {
+                uint64_t bytes = 0;
+                for (block_t *b = c; b; b = b->next) {
+                    const bool there = b->ranged && b->state != HOLE;
+                    bytes = there ? bytes + b->bytes : 0;
+                    if (there && (!b->next || b->next->state == HOLE)) {
+                        f(b->address + b->bytes - bytes, bytes);
+                    }
+                }
+            }
+        }
+    });
+}
+
 inline void trim_device(allocator_t *A, device_t *d) {
     d->stats.num_sync_all_streams++;
     each_lane(d, [&](lane_t *l) {   // a graph that may run again writes to its free memory
@@ -1455,14 +1473,27 @@ inline int cuda_unreserve(void *, int device, uint64_t address, uint64_t bytes) 
     return (int)lib.cuMemAddressFree_((CUdeviceptr)address, bytes);
 }
 
+// Which other devices read and write the memory of a device directly: bit p is device p. Under the lock of
+// its allocator's device_t.
+[[maybe_unused]] static uint32_t peers_of[MAX_DEVICES];
+
+// Mapped memory is the device's own and its peers'. -> 0, or the driver's error
+inline int cuda_access(int device, uint64_t address, uint64_t bytes) {
+    CUmemAccessDesc access[MAX_DEVICES];
+    size_t n = 0;
+    memset(access, 0, sizeof access);
+    for (int k = 0; k < MAX_DEVICES; k++) {
+        if (k != device && !(peers_of[device] >> k & 1)) { continue; }
+        access[n].location = cuda_property(k).location;
+        access[n++].flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    }
+    return (int)lib.cuMemSetAccess_((CUdeviceptr)address, bytes, access, n);
+}
+
 inline int cuda_map(void *, int device, uint64_t address, uint64_t bytes, uint64_t *handle) {
     on_device_t at(device);
     CUmemAllocationProp p = cuda_property(device);
     CUmemGenericAllocationHandle h;
-    CUmemAccessDesc access;
-    memset(&access, 0, sizeof access);
-    access.location = p.location;
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     int e = (int)lib.cuMemCreate_(&h, bytes, &p, 0);
     if (e) { return e; }
     *handle = h;
@@ -1471,7 +1502,7 @@ inline int cuda_map(void *, int device, uint64_t address, uint64_t bytes, uint64
         return e;
     }
 
-    if ((e = (int)lib.cuMemSetAccess_((CUdeviceptr)address, bytes, &access, 1)) != 0) {
+    if ((e = cuda_access(device, address, bytes)) != 0) {
         lib.cuMemUnmap_((CUdeviceptr)address, bytes);
         lib.cuMemRelease_(h);
     }
@@ -1516,7 +1547,8 @@ inline int cuda_stream_sync(void *, int device, void *stream) {
     return forget(cudaStreamSynchronize((cudaStream_t)stream));
 }
 
-inline int cuda_fill(void *, int, void *stream, uint64_t address, uint64_t bytes) {
+inline int cuda_fill(void *, int device, void *stream, uint64_t address, uint64_t bytes) {
+    on_device_t at(device);
     return forget(cudaMemsetAsync((void *)(uintptr_t)address, 0xFF, bytes, (cudaStream_t)stream));
 }
 
@@ -1649,7 +1681,7 @@ static struct {
     int off, matmul_tf32, no_conv_tf32;
     int64_t calls;
     int state[LIBRARY_COUNT];                   // 1 = usable, -1 = not, until the next start
-    char said[512], error[512];                 // said: cuDNN's message, perhaps about one of several engines
+    char message[512], error[512];              // message: cuDNN's, perhaps about one of several engines
 #ifdef TCU_HAVE_CUBLASLT
     cublasLtHandle_t blas[MAX_DEVICES];
     plans_t<product_key_t, product_plan_t> products;
@@ -1685,7 +1717,7 @@ struct relaxed_t {
 
 #ifdef TCU_HAVE_CUBLASLT
 // Call with libraries.lock held -> ok
-static bool blas_said(const char *what, cublasStatus_t status) {
+static bool blas_ok(const char *what, cublasStatus_t status) {
     if (!status) { return true; }
     cudaGetLastError();                         // the next launch must not see it
     snprintf(libraries.error, sizeof libraries.error, "cuBLASLt: %s: %s", what,
@@ -1695,14 +1727,14 @@ static bool blas_said(const char *what, cublasStatus_t status) {
 #endif
 #ifdef TCU_HAVE_CUDNN
 // Call with libraries.lock held -> ok; else a text, which becomes the library's error if `last`
-static bool dnn_said(const char *what, cudnnStatus_t status, bool last = false) {
+static bool dnn_ok(const char *what, cudnnStatus_t status, bool last = false) {
     char text[300] = "";
     if (!status) { return true; }
     cudaGetLastError();
     lib.cudnnGetLastErrorString_(text, sizeof text);
-    snprintf(libraries.said, sizeof libraries.said, "cuDNN: %s: %s: %s", what,
+    snprintf(libraries.message, sizeof libraries.message, "cuDNN: %s: %s: %s", what,
              lib.cudnnGetErrorString_(status), text);
-    if (last) { memcpy(libraries.error, libraries.said, sizeof libraries.error); }
+    if (last) { memcpy(libraries.error, libraries.message, sizeof libraries.error); }
     return false;
 }
 
@@ -1766,14 +1798,14 @@ static bool library_ready(library_t which, int device, allocator_t *cache) {
     if (which == LIBRARY_CUBLASLT && !libraries.blas[device]) {
         on_device_t leave(device);
         auto make = [&] { return lib.cublasLtCreate_(&libraries.blas[device]); };
-        return blas_said("cublasLtCreate", with_room(cache, device, make));
+        return blas_ok("cublasLtCreate", with_room(cache, device, make));
     }
 #endif
 #ifdef TCU_HAVE_CUDNN
     if (which == LIBRARY_CUDNN && !libraries.dnn[device] && !libraries.properties) {
         on_device_t leave(device);
         auto make = [&] { return lib.cudnnCreate_(&libraries.dnn[device]); };
-        return dnn_said("cudnnCreate", with_room(cache, device, make), true);
+        return dnn_ok("cudnnCreate", with_room(cache, device, make), true);
     }
 #endif
     return true;
@@ -1821,8 +1853,8 @@ struct limits_t {
     // divided into pieces of norm_piece.
     int64_t norm_block = 4096, norm_piece = 16384;
     bool libraries = true;                      // libraries do products and convolutions, if they can
-    // Layer norms of f32 with at least so many elements use cuDNN: for smaller ones its call costs the host
-    // more.
+    // Layer norms of f32 and halves with at least so many elements use cuDNN: for smaller ones its call, and
+    // a plan for each shape, costs the host more than it saves.
     int64_t norm_library = 1 << 18;
     int64_t product_workspace = 32 << 20, conv_workspace = 256 << 20; // the most bytes an algorithm may want
     int64_t one_query_keys = 1 << 14;           // more keys need more than one block per head
@@ -1830,6 +1862,9 @@ struct limits_t {
     uint64_t plan_sets = PLAN_SETS;
     int64_t scan_part = 16384;                  // elements of a long row that a block scans; as reduce_chunk
     int64_t sort_row = 2048;                    // longest row that a block sorts alone, at most ROW_SORT
+    // The most elements of a long row that are selected, not sorted for, at most ROW_SORT; elements of a row
+    // that a block goes through.
+    int64_t select_most = 2048, select_part = 4096;
     int64_t matrix_shared = 40 << 10, matrix_workspace = 256 << 20;    // bytes of a matrix, of all at a time
 };
 
@@ -2251,6 +2286,7 @@ struct net_args_t {
 // and stride, switches on the op. Sums and products are rounded one by one, so a formula has the bits of the
 // CPU's. Rejected: templates for all dtypes (a thousand kernels, a minute of nvcc, for work that is limited
 // by bandwidth anyway).
+// On the CPU: >>impl-cpu, >>kernel-pointwise.
 // ------------------------------------------------------------------------------
 
 #define TCU_WORD1(name, f32, f64)                                                                            \
@@ -2467,6 +2503,9 @@ TENSOR_OPS_COMPARE(TCU_XC) TENSOR_OPS_BITWISE(TCU_XB)
 // Rows of kind DBL: formulas on doubles, for all float dtypes.
 #define F_ERFINV(x) (C)tensor__erfinv_f64(x)
 #define F_POLYGAMMA(n, x) (C)tensor__polygamma_f64(n, x)
+#define F_LGAMMA(x) (C)tensor__lgamma_f64(x)
+#define F_ZETA(s, q) (C)tensor__hurwitz_f64(s, q)
+#define F_BESSEL_I(n, scaled, x) (C)tensor__bessel_i_f64(n, scaled, x)
 #define TCU_DOUBLE(ID, name, arity, f)                                                                             \
     struct op_##name {                                                                                             \
         enum { KIND = TENSOR__FLT, ARITY = arity, OP = TENSOR_OP_##ID };                                           \
@@ -3086,6 +3125,7 @@ triangle(T *y, const T *x, int64_t n, int64_t rows, int64_t columns, int64_t dia
 //
 // The CPU's numbers with the same bits: Philox4x32-10 with the element's index as counter, and its own
 // logarithm, sine and cosine made of products and sums, which no FMA may join.
+// On the CPU: >>impl-random, >>kernel-random; dropout >>impl-dropout, >>nn-kernel-dropout.
 // ------------------------------------------------------------------------------
 
 __device__ inline void philox(tensor_generator_t g, uint64_t block, uint32_t *out) {
@@ -3290,6 +3330,7 @@ inline int bernoulli(const place_t &at, const tensor_arg_t &y, const tensor_arg_
 // the chunks. There are as many chunks as keep a large device busy, whatever the device is, so results
 // depend only on the shape. Lanes go along the reduced elements or along the kept ones, whichever are
 // contiguous in memory, and use 16-byte accesses if they can. Rejected: atomics (other bits in every run).
+// On the CPU: >>impl-reduce, >>kernel-reduce.
 // ------------------------------------------------------------------------------
 
 enum reduce_t {
@@ -3522,7 +3563,7 @@ inline int sum_partials(const place_t &at, void *y, int dtype, const C *p, int64
 struct reduce_plan_t {
     reduce_set_t r;
     int64_t splits;
-    int dtype, klass;                           // of x; the class to compute in
+    int dtype, compute_class;                           // of x; the class to compute in
     uint64_t scratch;
 };
 
@@ -3552,7 +3593,7 @@ inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint3
     p.r.gone = p.r.where ? walk_of(&gone.arg, 1) : walk_by_memory(&gone.arg, 1);    // where: needs numbers
     p.r.x = x.data;
     p.r.from = p.dtype = x.dtype;
-    p.klass = class_of(x.dtype);
+    p.compute_class = class_of(x.dtype);
     p.r.width = 1;
     walk_t &k = p.r.kept, &g = p.r.gone;
     int V = 16 / size_of(x.dtype);
@@ -3561,7 +3602,7 @@ inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint3
     p.r.flat = !p.r.across && beside == 1 && g.ndim <= 1 && aligned16(x.data);
     for (int d = 0; d < k.ndim; d++) { p.r.flat = p.r.flat && k.strides[0][d] % V == 0; }
     int last = k.ndim - 1;
-    bool wide = p.r.across && !p.klass && k.strides[1][last] == 1 && k.dims[last] % V == 0 &&
+    bool wide = p.r.across && !p.compute_class && k.strides[1][last] == 1 && k.dims[last] % V == 0 &&
                 rows_aligned(k, 0, x.data, V);
     for (int d = 0; d < g.ndim; d++) { wide = wide && g.strides[0][d] % V == 0; }
     if (wide) {                                 // elements of V results each
@@ -3587,7 +3628,7 @@ inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint3
     if (p.r.chunk < 1) { p.r.chunk = 1; }
     p.splits = (g.n + p.r.chunk - 1) / p.r.chunk;
     p.splits = p.splits < 1 ? 1 : p.splits;
-    int value = p.klass ? 8 : 4;                 // bytes of a partial result
+    int value = p.compute_class ? 8 : 4;                 // bytes of a partial result
     if (op >= REDUCE_AMAX && op <= REDUCE_ARGMIN) { value = 16; }
     p.scratch = p.splits == 1 ? 0 : (uint64_t)(p.splits * k.n * p.r.width * value);
     return p;
@@ -3658,8 +3699,8 @@ inline int reduce(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &
     p.r.to = y.dtype;
     p.r.partial = p.scratch ? scratch : nullptr;
     if (op == REDUCE_MEAN) { scale = 1.0 / (double)p.r.gone.n; }
-    if (p.klass == 0) { return reduce_class<float>(at, p, op, (float)scale); }
-    if (p.klass == 1) { return reduce_class<double>(at, p, op, scale); }
+    if (p.compute_class == 0) { return reduce_class<float>(at, p, op, (float)scale); }
+    if (p.compute_class == 1) { return reduce_class<double>(at, p, op, scale); }
     return reduce_class<int64_t>(at, p, op, 1);
 }
 
@@ -3668,6 +3709,8 @@ inline int reduce(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &
 //
 // Contiguous rows: a power of two of threads takes a row, and short rows share a block. Each pass over a row
 // reads 16 bytes per thread; in the second pass the row comes from L2. f32 inside, f64 for f64.
+// On the CPU: >>impl-rows, >>kernel-rows; layer norm >>impl-norm, >>nn-kernel-norm; cross entropy
+// >>impl-losses, >>nn-kernel-loss.
 // ------------------------------------------------------------------------------
 
 template <class C> struct max_op {
@@ -3685,57 +3728,84 @@ inline int lanes_for(int64_t columns, int V) {
 
 template <class T> using class_t = typename pick_t<same_type<T, double>::value, double, float>::type;
 
-// f(column, values of the N inputs) for a whole row, in packs if addresses allow it.
-template <class T, int N, class F>
-__device__ inline void each_in_row(const T *const *x, int64_t columns, lanes_t l, F f) {
+// f(column, values) for a whole row, in packs if addresses allow it: the values of N inputs, then those of M
+// weights, which all rows share and which have the class's dtype.
+template <class T, int N, int M, class F>
+__device__ inline void each_weighted(const T *const *x, const class_t<T> *const *w, int64_t columns,
+                                     lanes_t l, F f) {
     constexpr int V = lanes_of<T>;
+    typedef class_t<T> C;
     bool wide = true;
     for (int k = 0; k < N; k++) { wide = wide && aligned16(x[k]); }
+    for (int k = 0; k < M; k++) { wide = wide && aligned16(w[k]); }
     int64_t packs = wide ? columns / V : 0;
     for (int64_t q = l.lane; q < packs; q += l.lanes) {
         pack_t<T, V> in[N];
+        pack_t<C, V> weight[M + 1];
         TCU_UNROLL
         for (int k = 0; k < N; k++) { in[k] = ((const pack_t<T, V> *)x[k])[q]; }
         TCU_UNROLL
+        for (int k = 0; k < M; k++) { weight[k] = ((const pack_t<C, V> *)w[k])[q]; }
+        TCU_UNROLL
         for (int i = 0; i < V; i++) {
-            class_t<T> v[N];
-            for (int k = 0; k < N; k++) { v[k] = to_class<class_t<T>>(in[k].v[i]); }
+            C v[N + M];
+            for (int k = 0; k < N; k++) { v[k] = to_class<C>(in[k].v[i]); }
+            for (int k = 0; k < M; k++) { v[N + k] = weight[k].v[i]; }
             f(q * V + i, v);
         }
     }
 
     for (int64_t i = packs * V + l.lane; i < columns; i += l.lanes) {
-        class_t<T> v[N];
-        for (int k = 0; k < N; k++) { v[k] = to_class<class_t<T>>(x[k][i]); }
+        C v[N + M];
+        for (int k = 0; k < N; k++) { v[k] = to_class<C>(x[k][i]); }
+        for (int k = 0; k < M; k++) { v[N + k] = w[k][i]; }
         f(i, v);
     }
 }
 
-// y[column] = f(column, values); y may be one of the inputs.
 template <class T, int N, class F>
-__device__ inline void map_row(T *y, const T *const *x, int64_t columns, lanes_t l, F f) {
+__device__ inline void each_in_row(const T *const *x, int64_t columns, lanes_t l, F f) {
+    each_weighted<T, N, 0>(x, nullptr, columns, l, f);
+}
+
+// y[column] = f(column, values); y may be one of the inputs.
+template <class T, int N, int M, class F>
+__device__ inline void map_weighted(T *y, const T *const *x, const class_t<T> *const *w, int64_t columns,
+                                    lanes_t l, F f) {
     constexpr int V = lanes_of<T>;
+    typedef class_t<T> C;
     bool wide = aligned16(y);
     for (int k = 0; k < N; k++) { wide = wide && aligned16(x[k]); }
+    for (int k = 0; k < M; k++) { wide = wide && aligned16(w[k]); }
     int64_t packs = wide ? columns / V : 0;
     for (int64_t q = l.lane; q < packs; q += l.lanes) {
         pack_t<T, V> in[N], out;
+        pack_t<C, V> weight[M + 1];
         TCU_UNROLL
         for (int k = 0; k < N; k++) { in[k] = ((const pack_t<T, V> *)x[k])[q]; }
         TCU_UNROLL
+        for (int k = 0; k < M; k++) { weight[k] = ((const pack_t<C, V> *)w[k])[q]; }
+        TCU_UNROLL
         for (int i = 0; i < V; i++) {
-            class_t<T> v[N];
-            for (int k = 0; k < N; k++) { v[k] = to_class<class_t<T>>(in[k].v[i]); }
+            C v[N + M];
+            for (int k = 0; k < N; k++) { v[k] = to_class<C>(in[k].v[i]); }
+            for (int k = 0; k < M; k++) { v[N + k] = weight[k].v[i]; }
             out.v[i] = from_class<T>(f(q * V + i, v));
         }
         ((pack_t<T, V> *)y)[q] = out;
     }
 
     for (int64_t i = packs * V + l.lane; i < columns; i += l.lanes) {
-        class_t<T> v[N];
-        for (int k = 0; k < N; k++) { v[k] = to_class<class_t<T>>(x[k][i]); }
+        C v[N + M];
+        for (int k = 0; k < N; k++) { v[k] = to_class<C>(x[k][i]); }
+        for (int k = 0; k < M; k++) { v[N + k] = w[k][i]; }
         y[i] = from_class<T>(f(i, v));
     }
+}
+
+template <class T, int N, class F>
+__device__ inline void map_row(T *y, const T *const *x, int64_t columns, lanes_t l, F f) {
+    map_weighted<T, N, 0>(y, x, nullptr, columns, l, f);
 }
 
 // Every thread of the row gets the joined value; all threads of the block must call it.
@@ -3996,11 +4066,11 @@ softmax_rows_backward(T *dx, const T *dy, const T *y, int64_t rows, int64_t colu
     }
 }
 
-// y = (x - mean) rstd w + b; w and b may be NULL; rms: the mean counts as 0. mean, rstd: f32 per row, kept
-// for backward.
+// y = (x - mean) rstd w + b; w and b may be NULL; rms: the mean counts as 0. mean, rstd: per row, kept for
+// backward. w, b, mean and rstd of halves are f32.
 template <class T, class C = class_t<T>>
 __global__ void __launch_bounds__(THREADS, 4)
-    layer_norm_rows(T *y, C *mean, C *rstd, const T *x, const T *w, const T *b, int64_t rows,
+    layer_norm_rows(T *y, C *mean, C *rstd, const T *x, const C *w, const C *b, int64_t rows,
                     int64_t columns, C eps, bool rms) {
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
@@ -4012,15 +4082,16 @@ __global__ void __launch_bounds__(THREADS, 4)
         C m = rms ? 0 : row_join<sum_op<C>>(sum, s, l) / (C)columns;
         each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { square += (v[0] - m) * (v[0] - m); });
         C k = 1 / w_sqrt(row_join<sum_op<C>>(square, s, l) / (C)columns + eps);
-        if (w && b) {                           // in packs, like x
-            const T *in[3] = {row[0], w, b};
-            map_row<T, 3>(y + r * columns, in, n, l,
-                          [&](int64_t, const C *v) { return (v[0] - m) * k * v[1] + v[2]; });
+        const C *weights[2] = {w, b};
+        if (w && b) {
+            map_weighted<T, 1, 2>(y + r * columns, row, weights, n, l,
+                                  [&](int64_t, const C *v) { return (v[0] - m) * k * v[1] + v[2]; });
+        } else if (w) {
+            map_weighted<T, 1, 1>(y + r * columns, row, weights, n, l,
+                                  [&](int64_t, const C *v) { return (v[0] - m) * k * v[1]; });
         } else {
-            map_row<T, 1>(y + r * columns, row, n, l, [&](int64_t i, const C *v) {
-                C h = (v[0] - m) * k, more = b ? to_class<C>(b[i]) : C(0);
-                return (w ? h * to_class<C>(w[i]) : h) + more;
-            });
+            map_row<T, 1>(y + r * columns, row, n, l,
+                          [&](int64_t i, const C *v) { return (v[0] - m) * k + (b ? b[i] : C(0)); });
         }
         if (n && !l.lane) {
             mean[r] = m;
@@ -4031,7 +4102,7 @@ __global__ void __launch_bounds__(THREADS, 4)
 
 template <class T, class C = class_t<T>>
 __global__ void __launch_bounds__(THREADS, 4)
-    layer_norm_rows_backward(T *dx, const T *dy, const T *x, const T *w, const C *mean, const C *rstd,
+    layer_norm_rows_backward(T *dx, const T *dy, const T *x, const C *w, const C *mean, const C *rstd,
                              int64_t rows, int64_t columns, bool rms) {
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
@@ -4040,9 +4111,8 @@ __global__ void __launch_bounds__(THREADS, 4)
         const T *in[2] = {dy + r * columns, x + r * columns};
         C m = n ? mean[r] : 0;
         C k = n ? rstd[r] : 0, a = 0, b = 0;
-        const T *scaled[3] = {in[0], in[1], w};
-        if (w) {                                // in packs, like the others
-            each_in_row<T, 3>(scaled, n, l, [&](int64_t, const C *v) {
+        if (w) {
+            each_weighted<T, 2, 1>(in, &w, n, l, [&](int64_t, const C *v) {
                 a += v[0] * v[2];
                 b += v[0] * v[2] * (v[1] - m) * k;
             });
@@ -4055,8 +4125,9 @@ __global__ void __launch_bounds__(THREADS, 4)
         a = rms ? 0 : row_join<sum_op<C>>(a, s, l) / (C)columns;
         b = row_join<sum_op<C>>(b, s, l) / (C)columns;
         if (w) {
-            map_row<T, 3>(dx + r * columns, scaled, n, l,
-                          [&](int64_t, const C *v) { return k * (v[0] * v[2] - a - (v[1] - m) * k * b); });
+            map_weighted<T, 2, 1>(dx + r * columns, in, &w, n, l, [&](int64_t, const C *v) {
+                return k * (v[0] * v[2] - a - (v[1] - m) * k * b);
+            });
         } else {
             map_row<T, 2>(dx + r * columns, in, n, l,
                           [&](int64_t, const C *v) { return k * (v[0] - a - (v[1] - m) * k * b); });
@@ -4432,9 +4503,9 @@ inline int layer_norm(const place_t &at, const tensor_arg_t &y, void *mean, void
     if (!rows || !columns) { return 0; }
     grid_t g = rows_for(at, rows, columns, 16 / size_of(x.dtype));
     TCU_FLOATS(x.dtype, T,
-               return launch(at, g, layer_norm_rows<T>, (T *)y.data, (class_t<T> *)mean, (class_t<T> *)rstd,
-                             (const T *)x.data, (const T *)w, (const T *)b, rows, columns, (class_t<T>)eps,
-                             rms);)
+               typedef class_t<T> C;
+               return launch(at, g, layer_norm_rows<T>, (T *)y.data, (C *)mean, (C *)rstd, (const T *)x.data,
+                             (const C *)w, (const C *)b, rows, columns, (C)eps, rms);)
     return 0;
 }
 
@@ -4443,7 +4514,7 @@ inline uint64_t layer_norm_scratch(const place_t &at, int64_t rows, int64_t colu
            sizeof(double);
 }
 
-// dw and db may be NULL (both or neither); their dtype is that of x, as w's is.
+// dw and db may be NULL (both or neither); they and w have the class's dtype.
 inline int layer_norm_backward(const place_t &at, const tensor_arg_t &dx, void *dw, void *db,
                                const tensor_arg_t &dy, const tensor_arg_t &x, const void *w,
                                const void *mean, const void *rstd, int64_t rows, int64_t columns, bool rms,
@@ -4457,14 +4528,16 @@ inline int layer_norm_backward(const place_t &at, const tensor_arg_t &dx, void *
     TCU_FLOATS(
         x.dtype, T, typedef class_t<T> C; C *part = (C *)scratch;
         code = launch(at, g, layer_norm_rows_backward<T>, (T *)dx.data, (const T *)dy.data, (const T *)x.data,
-                      (const T *)w, (const C *)mean, (const C *)rstd, rows, columns, rms);
+                      (const C *)w, (const C *)mean, (const C *)rstd, rows, columns, rms);
         if (!code && dw) {
             code = launch(at, {dim3((unsigned)((columns + 31) / 32), (unsigned)chunks), dim3(32, 8)},
                           layer_norm_weights<T>, part, (const T *)dy.data, (const T *)x.data, (const C *)mean,
                           (const C *)rstd, rows, columns, chunk);
-        } for (int k = 0; k < 2 && dw && !code; k++) {
-            code = sum_partials(at, k ? db : dw, (int)x.dtype, (const C *)part + k * chunks * columns,
-                                columns, chunks);
+        }
+        const int wide = sizeof(C) == 8 ? (int)TENSOR_F64 : (int)TENSOR_F32;
+        for (int k = 0; k < 2 && dw && !code; k++) {
+            code = sum_partials(at, k ? db : dw, wide, (const C *)part + k * chunks * columns, columns,
+                                chunks);
         })
     return code;
 }
@@ -4491,6 +4564,7 @@ inline int cross_entropy(const place_t &at, C *y, C *each, C *weight, C *lse, C 
 // touched, and noted in the error word. Sums at repeated indices are deterministic: a stable radix sort
 // brings the sources of one result together, threads add pieces of them in their order, and a fixed tree
 // adds the pieces. Rejected: float atomics.
+// On the CPU: >>impl-index, >>impl-embedding.
 // ------------------------------------------------------------------------------
 
 __device__ inline int64_t checked(int64_t i, int64_t size, int64_t position, unsigned long long *error) {
@@ -4977,21 +5051,29 @@ inline int add_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg_t
 //
 // For each row of x, an order: the positions of its elements, sorted stably by keys in tensor.h's order.
 // Rows that fit a block are sorted in shared memory, with the position as the last digit of the key; longer
-// rows are sorted all at once, by the keys and then by their rows. topk, kthvalue and mode read this order.
-// Rejected: a selection digit by digit (a second mechanism, for the few calls with long rows).
+// rows are sorted all at once, by the keys and then by their rows. mode and the medians read this order.
+// topk and kthvalue of long rows select digit by digit: x is read once for each eleven bits of its key and
+// no keys are stored. Rejected: sorting for them too (topk(50) of 50,000 logits a row moved 400 times what it
+// returns, and wanted 50 bytes of scratch an element).
+// On the CPU: >>impl-sort.
 // ------------------------------------------------------------------------------
 
 enum { ROW_SORT = 2048 };
 
+// Of each row of x, or of the row's positions in `from`; by_place: by position alone. width: power of 2.
 __global__ void __launch_bounds__(THREADS, 4)
-    sort_rows(order_t o, int *order, int64_t rows, int columns, int width) {    // width: power of 2
+    sort_rows(order_t o, int *order, const int *from, int64_t rows, int columns, int width, bool by_place) {
     TCU_SHARED(uint64_t, key, [ROW_SORT]);
     TCU_SHARED(int, at, [ROW_SORT]);
     const int t = (int)threadIdx.x, step = (int)blockDim.x;
     for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
         for (int i = t; i < width; i += step) {
-            key[i] = i < columns ? key_of(o, r * columns + i) : ~0ull;
-            at[i] = i;
+            const int64_t place = from && i < columns ? from[r * columns + i] : r * columns + i;
+            key[i] = ~0ull;
+            at[i] = INT32_MAX;
+            if (i >= columns) { continue; }
+            key[i] = by_place ? 0 : key_of(o, place);
+            at[i] = (int)place;
         }
         __syncthreads();
         for (int k = 2; k <= width; k *= 2) {
@@ -5011,7 +5093,7 @@ __global__ void __launch_bounds__(THREADS, 4)
                 __syncthreads();
             }
         }
-        for (int i = t; i < columns; i += step) { order[r * columns + i] = (int)(r * columns + at[i]); }
+        for (int i = t; i < columns; i += step) { order[r * columns + i] = at[i]; }
         __syncthreads();
     }
 }
@@ -5048,24 +5130,34 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// The position of the k-th smallest of each row; k = 0: of the median, or the first NaN if there is one; -1:
-// of the median of the elements that are not NaN, or the first NaN if all are.
+// What NaN is among the keys, where it is the largest.
+__device__ inline uint64_t nan_key(const order_t &o) { return o.bits < 64 ? (1ull << o.bits) - 1 : ~0ull; }
+
+__device__ inline bool has_nan(const order_t &o) {
+    return o.dtype == TENSOR_F32 || o.dtype == TENSOR_F64 || o.dtype == TENSOR_F16 || o.dtype == TENSOR_BF16;
+}
+
+// The rank, from 0 on, of a median in a row with so many elements that are not NaN. k = 0: of the first NaN
+// if there is one; -1: of the median of the others, or of the first NaN if there are no others.
+__device__ inline int64_t rank_of_median(int64_t k, int64_t columns, int64_t numbers) {
+    const int64_t enough = k ? 1 : columns;
+    return numbers < enough ? numbers : (numbers - 1) / 2;
+}
+
+// The position of the k-th smallest of each row; k < 1: of a median.
 __global__ void __launch_bounds__(THREADS, 4)
     order_rank(int64_t *y, order_t o, const int *order, int64_t rows, int64_t columns, int64_t k) {
-    const uint64_t nan = o.bits < 64 ? (1ull << o.bits) - 1 : ~0ull;
-    const bool whole = o.dtype != TENSOR_F32 && o.dtype != TENSOR_F64 && o.dtype != TENSOR_F16 &&
-                       o.dtype != TENSOR_BF16;
+    const uint64_t nan = nan_key(o);
     for (int64_t r = thread_index(); r < rows; r += thread_count()) {
         const int *row = order + r * columns;
         int64_t numbers = columns, low = 0, rank = k - 1;   // numbers: how many are not NaN
-        if (k < 1 && !whole) {
+        if (k < 1 && has_nan(o)) {
             while (low < numbers) {
                 int64_t mid = (low + numbers) / 2;
                 if (key_of(o, row[mid]) == nan) { numbers = mid; } else { low = mid + 1; }
             }
         }
-        const int64_t enough = k ? 1 : columns;
-        if (k < 1) { rank = numbers < enough ? numbers : (numbers - 1) / 2; }
+        if (k < 1) { rank = rank_of_median(k, columns, numbers); }
         y[r] = row[rank] - r * columns;
     }
 }
@@ -5094,14 +5186,218 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
+// The threshold of a row is the element that has the rank, from 1 on, by key and then by position. Each pass
+// counts how many of the elements that share the digits found so far have each next digit, from the highest
+// bit of the key down to the lowest of the position, until the threshold is alone or all that share its
+// digits come with it. What is left is to take the elements up to the threshold, in any order. The rank of a
+// median is known when the first pass has counted the NaN too.
+enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, COUNTS = DIGITS + 1 };     // the last count: of NaN
+
+// What is known of a threshold: its key from bit key_low on, its position from bit place_low on, its rank
+// among the elements that share these, and how many do.
+struct threshold_t {
+    uint64_t key, place;
+    int key_low, place_low;
+    int64_t rank, count;
+};
+
+struct select_t {
+    order_t o;
+    int64_t columns, rank;                      // rank < 1: of a median, as for rank_of_median
+    int parts, key_passes, passes, place_bits;  // parts: blocks of a row
+    bool alone;                                 // take the threshold, not what comes before it
+    // Zero at first, per row: how many positions are taken, how many parts have counted; if parts > 1, a
+    // count per digit.
+    int *taken, *counted, *bins;
+    threshold_t *known;                         // [row], if parts > 1
+    int *to;                                    // [row][rank] positions, or
+    int64_t *y;                                 // [row] the position within the row, if alone
+};
+
+__device__ inline bool is_open(const select_t &s, const threshold_t &f) {
+    return f.count > (s.alone ? 1 : f.rank);
+}
+
+// Less than 0, 0, more than 0: the element comes before those that share what is known, is one of them, comes
+// after them.
+__device__ inline int beside(const threshold_t &f, uint64_t key, int64_t i) {
+    const uint64_t high = f.key_low < 64 ? key >> f.key_low : 0, place = (uint64_t)i >> f.place_low;
+    if (high != f.key) { return high < f.key ? -1 : 1; }
+    return (place > f.place) - (place < f.place);
+}
+
+// The lowest bit of a pass's digit, and how many bits it has.
+__device__ inline int low_of(const select_t &s, int pass) {
+    if (pass < s.key_passes) { return most(s.o.bits - (pass + 1) * DIGIT_BITS, s.o.first); }
+    return most(s.place_bits - (pass - s.key_passes + 1) * DIGIT_BITS, 0);
+}
+
+__device__ inline int bits_of(const select_t &s, int pass) {
+    const int end = pass < s.key_passes ? s.o.bits - pass * DIGIT_BITS
+                                        : s.place_bits - (pass - s.key_passes) * DIGIT_BITS;
+    return end - low_of(s, pass);
+}
+
+// The threshold after a pass whose counts are in shared memory; all threads of the block call it.
+__device__ inline threshold_t narrowed(const select_t &s, threshold_t f, int pass, int *count, int *part,
+                                       threshold_t *found) {
+    const int low = low_of(s, pass), bits = bits_of(s, pass);
+    if (f.rank < 1) { f.rank = rank_of_median(f.rank, s.columns, s.columns - count[DIGITS]) + 1; }
+    block_scan(count, DIGITS, part);
+    for (int d = (int)threadIdx.x; d < DIGITS; d += THREADS) {
+        const int64_t before = count[d], end = d + 1 < DIGITS ? count[d + 1] : f.count;
+        if (before >= f.rank || end < f.rank) { continue; }
+        threshold_t next = f;                   // one thread is here
+        if (pass < s.key_passes) {
+            next.key = f.key << bits | (uint64_t)d;
+            next.key_low = low;
+        } else {
+            next.place = f.place << bits | (uint64_t)d;
+            next.place_low = low;
+        }
+        next.rank = f.rank - before;
+        next.count = end - before;
+        found[0] = next;
+    }
+    __syncthreads();
+    f = found[0];
+    __syncthreads();
+    return f;
+}
+
+// Adds the counts of a row's parts -> whether this block is the last of them, which has their sums then.
+__device__ inline bool joined(const select_t &s, int64_t row, int *count, int *last) {
+    int *bins = s.bins + row * COUNTS;
+    for (int d = (int)threadIdx.x; d < COUNTS; d += THREADS) {
+        if (count[d]) { atomicAdd(&bins[d], count[d]); }
+    }
+    __threadfence();
+    __syncthreads();
+    if (!threadIdx.x) { last[0] = atomicAdd(&s.counted[row], 1) % s.parts == s.parts - 1; }
+    __syncthreads();
+    if (!last[0]) { return false; }
+    __threadfence();
+    for (int d = (int)threadIdx.x; d < COUNTS; d += THREADS) { count[d] = atomicExch(&bins[d], 0); }
+    __syncthreads();
+    return true;
+}
+
+// A block goes through a part of a row, `first` .. end - 1 of passes + 1 steps; the last one takes. Rows of
+// one part have all steps in one launch, those of several parts a launch for each. With four blocks on a
+// multiprocessor the registers would not hold the keys.
+__global__ void __launch_bounds__(THREADS, 3) select_digits(select_t s, int first, int end) {
+    TCU_SHARED(int, count, [COUNTS]);
+    TCU_SHARED(int, part, [THREADS]);
+    TCU_SHARED(int, last, [1]);
+    TCU_SHARED(threshold_t, found, [1]);
+    const int t = (int)threadIdx.x;
+    const int64_t row = blockIdx.x / s.parts, each = (s.columns + s.parts - 1) / s.parts;
+    const int64_t from = (blockIdx.x - row * s.parts) * each, to = least(from + each, s.columns);
+    threshold_t f = {0, 0, 64, 32, s.rank, s.columns};
+    if (first) { f = s.known[row]; }
+    const bool by_nan = f.rank < 1 && has_nan(s.o);
+    for (int pass = first; pass < end && pass < s.passes && is_open(s, f); pass++) {
+        const int low = low_of(s, pass);
+        const uint64_t mask = ((uint64_t)1 << bits_of(s, pass)) - 1;
+        for (int d = t; d < COUNTS; d += THREADS) { count[d] = 0; }
+        __syncthreads();
+        for (int64_t i0 = from + t; i0 < to; i0 += EACH * THREADS) {
+            uint64_t key[EACH];                 // loaded together, before any of them is counted
+            TCU_UNROLL
+            for (int k = 0; k < EACH; k++) {
+                const int64_t i = i0 + k * THREADS;
+                key[k] = i < to ? key_of(s.o, row * s.columns + i) : 0;
+            }
+            TCU_UNROLL
+            for (int k = 0; k < EACH; k++) {
+                const int64_t i = i0 + k * THREADS;
+                if (i >= to || beside(f, key[k], i)) { continue; }
+                const uint64_t digits = pass < s.key_passes ? key[k] : (uint64_t)i;
+                atomicAdd(&count[digits >> low & mask], 1);
+                if (by_nan && !pass && key[k] == nan_key(s.o)) { atomicAdd(&count[DIGITS], 1); }
+            }
+        }
+        __syncthreads();
+        if (s.parts > 1 && !joined(s, row, count, last)) { return; }
+        f = narrowed(s, f, pass, count, part, found);
+        if (s.parts > 1 && !t) { s.known[row] = f; }
+    }
+
+    if (end <= s.passes) {
+        if (!first && !is_open(s, f) && !t && from == 0) { s.known[row] = f; }
+        return;
+    }
+    for (int64_t i = from + t; i < to; i += THREADS) {
+        const int there = beside(f, key_of(s.o, row * s.columns + i), i);
+        if (s.alone && !there) { s.y[row] = i; }
+        if (s.alone || there > 0) { continue; }
+        s.to[row * s.rank + atomicAdd(&s.taken[row], 1)] = (int)(row * s.columns + i);
+    }
+}
+
+// The blocks of a row of a selection.
+inline int select_parts(const place_t &at, int64_t rows, int64_t columns) {
+    const int64_t blocks = (int64_t)at.limits.sms * at.limits.blocks_per_sm;
+    return (int)most<int64_t>(1, least(columns / at.limits.select_part, blocks / rows));
+}
+
+inline select_t select_of(const place_t &at, const order_t &o, int64_t rows, int64_t columns, int64_t rank,
+                          bool alone) {
+    select_t s = {};
+    s.o = o;
+    s.columns = columns;
+    s.rank = rank;
+    s.alone = alone;
+    s.parts = select_parts(at, rows, columns);
+    s.place_bits = log2_up(columns);
+    s.key_passes = (o.bits - o.first + DIGIT_BITS - 1) / DIGIT_BITS;
+    s.passes = s.key_passes + (s.place_bits + DIGIT_BITS - 1) / DIGIT_BITS;
+    return s;
+}
+
+// Counters that must be zero, in ints; all that a selection needs, in bytes.
+inline int64_t select_zeros(const select_t &s, int64_t rows) {
+    return s.parts > 1 ? rows * (2 + COUNTS) : rows;
+}
+
+inline uint64_t select_scratch(const select_t &s, int64_t rows) {
+    const int64_t known = s.parts > 1 ? rows : 0;
+    const int64_t to = s.alone ? 0 : rows * s.rank;
+    return (uint64_t)known * sizeof(threshold_t) + (uint64_t)(select_zeros(s, rows) + to) * sizeof(int);
+}
+
+inline int selected_rows(const place_t &at, select_t &s, int64_t rows, void *scratch) {
+    const unsigned blocks = (unsigned)(rows * s.parts);
+    const int64_t zeros = select_zeros(s, rows);
+    s.known = (threshold_t *)scratch;
+    s.taken = (int *)(s.known + (s.parts > 1 ? rows : 0));
+    s.counted = s.taken + rows;
+    s.bins = s.counted + rows;
+    s.to = s.taken + zeros;
+    int code = code_of(cudaMemsetAsync(s.taken, 0, (size_t)zeros * sizeof(int), at.stream));
+    for (int first = 0; first <= s.passes && !code;) {
+        const int end = s.parts > 1 ? first + 1 : s.passes + 1;
+        code = launch(at, {blocks, THREADS}, select_digits, s, first, end);
+        first = end;
+    }
+    return code;
+}
+
+// Rows that a block sorts alone: see sort_rows.
+inline int sorted_alone(const place_t &at, const order_t &o, int *order, const int *from, int64_t rows,
+                        int64_t columns, bool by_place) {
+    int width = 1;
+    while (width < columns) { width *= 2; }
+    unsigned threads = (unsigned)most(32, least<int>(width / 2, THREADS));
+    return launch(at, {grid_for(at, rows, 1), threads}, sort_rows, o, order, from, rows, (int)columns, width,
+                  by_place);
+}
+
 // order[row][i] = position in x of the row's i-th element, in b.order. Scratch: sort_scratch(rows columns).
 inline int sorted_rows(const place_t &at, const order_t &o, sortable_t &b, int64_t rows, int64_t columns) {
     int64_t n = rows * columns;
     if (columns <= at.limits.sort_row) {
-        int width = 1;
-        while (width < columns) { width *= 2; }
-        unsigned threads = (unsigned)most(32, least<int>(width / 2, THREADS));
-        return launch(at, {grid_for(at, rows, 1), threads}, sort_rows, o, b.order, rows, (int)columns, width);
+        return sorted_alone(at, o, b.order, nullptr, rows, columns, false);
     }
 
     const grid_t grid = threads_for(at, n);
@@ -5117,15 +5413,39 @@ inline int sorted_rows(const place_t &at, const order_t &o, sortable_t &b, int64
 
 enum pick_id { PICK_SORT, PICK_TOP, PICK_RANK, PICK_MODE };
 
+// Whether long rows are selected from, not sorted.
+inline bool is_selected(const place_t &at, int what, int64_t columns, int64_t m) {
+    return columns > at.limits.sort_row &&
+           ((what == PICK_TOP && m <= at.limits.select_most) || what == PICK_RANK);
+}
+
+inline uint64_t pick_scratch(const place_t &at, int what, const tensor_arg_t &x, int64_t rows,
+                             int64_t columns, int64_t m, bool sorted) {
+    const uint64_t sort = sort_scratch(rows * columns) + 16;
+    if (!is_selected(at, what, columns, m)) { return what == PICK_TOP && !sorted ? 2 * sort : sort; }
+    const select_t s = select_of(at, order_of(x, false, false), rows, columns, m, what == PICK_RANK);
+    return select_scratch(s, rows) + (s.alone ? 0 : (uint64_t)(rows * m) * sizeof(int));
+}
+
 // y[rows, m] = positions. falling: from the largest, NaN first. PICK_TOP: the first m, ordered by position
-// unless sorted. k: for PICK_RANK. Scratch: sort_scratch of x's elements, twice for PICK_TOP.
+// unless sorted. k: for PICK_RANK. Scratch: pick_scratch.
 inline int pick(const place_t &at, int what, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
                 int64_t columns, int64_t m, bool falling, bool sorted, int64_t k, void *scratch) {
     order_t o = order_of(x, falling, falling);
-    sortable_t b(scratch, rows * columns);
     int64_t *to = (int64_t *)y.data, n = rows * m;
     if (!n) { return 0; }
     if (rows * columns > INT32_MAX) { return TENSOR_ERR_UNSUPPORTED; }
+    if (is_selected(at, what, columns, m)) {
+        select_t s = select_of(at, o, rows, columns, what == PICK_RANK ? k : m, what == PICK_RANK);
+        s.y = to;
+        int e = selected_rows(at, s, rows, scratch);
+        if (e || s.alone) { return e; }
+        int *order = s.to + n;
+        e = sorted_alone(at, o, order, s.to, rows, m, !sorted);
+        if (e) { return e; }
+        return launch(at, threads_for(at, n), order_places, to, (const int *)order, rows, m, m, columns);
+    }
+    sortable_t b(scratch, rows * columns);
     int code = sorted_rows(at, o, b, rows, columns);
     if (code) { return code; }
     const int *order = b.order;
@@ -5232,47 +5552,57 @@ inline int nonzero(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
     return code ? code : launch(at, {blocks, THREADS}, true_places, (int64_t *)y.data, (const int *)total, m);
 }
 
+// The position in a row of weights at v of its running sum; part: sums of its THREADS pieces.
+__device__ inline int64_t drawn_at(const double *row, const double *part, int64_t columns, double v) {
+    const int64_t each = (columns + THREADS - 1) / THREADS;
+    double at = 0;
+    int64_t pick = 0;
+    int k = 0;
+    while (k < THREADS - 1 && !(v < at + part[k])) { at += part[k++]; }
+    while (k && !(part[k] > 0)) { at -= part[--k]; }            // v was at the end of the sum
+    for (int64_t i = k * each; i < (k + 1) * each && i < columns; i++) {
+        if (!(row[i] > 0)) { continue; }
+        at += row[i];
+        pick = i;
+        if (v < at) { break; }
+    }
+    return pick;
+}
+
 // Draws n positions from each row of weights by the inverse of its running sum, one row per block. A weight
-// that is not a finite number >= 0, or a row without a weight above 0, is an error.
+// that is not a finite number >= 0, or a row without a weight above 0, is an error. Without replacement the
+// weight of a position that was drawn becomes 0, and the row is summed again for the next.
 __global__ void __launch_bounds__(THREADS, 4)
-    draw_rows(int64_t *y, const double *x, int64_t rows, int64_t columns, int64_t n, rng_t from,
+    draw_rows(int64_t *y, double *x, int64_t rows, int64_t columns, int64_t n, bool again, rng_t from,
               unsigned long long *error) {
     tensor_generator_t g = from.now();
     TCU_SHARED(double, part, [THREADS]);
     const int t = (int)threadIdx.x;
     const int64_t each = (columns + THREADS - 1) / THREADS;
     for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
-        const double *row = x + r * columns;
-        double sum = 0;
-        for (int64_t i = t * each; i < (t + 1) * each && i < columns; i++) {
-            if (!(row[i] >= 0 && row[i] < (double)INFINITY)) {
-                fault(error, r * columns + i);
+        double *row = x + r * columns;
+        for (int64_t first = 0; first < n; first += again ? n : 1) {
+            double sum = 0;
+            for (int64_t i = t * each; i < (t + 1) * each && i < columns; i++) {
+                if (!(row[i] >= 0 && row[i] < (double)INFINITY)) { fault(error, r * columns + i); }
+                sum += row[i];
             }
-            sum += row[i];
-        }
-        part[t] = sum;
-        __syncthreads();
-        double total = 0;                                   // the same for all, in one order
-        for (int k = 0; k < THREADS; k++) { total += part[k]; }
-        if (!t && !(total > 0)) { fault(error, r * columns); }
-        for (int64_t j = t; j < n; j += THREADS) {
-            uint32_t w[4];
-            int64_t e = r * n + j, pick = 0;
-            philox(g, (uint64_t)e >> 1, w);
-            const int pair = e & 1 ? 2 : 0;
-            double v = unit_of(w[pair + 1], w[pair]) * total, at = 0;
-            int k = 0;
-            while (k < THREADS - 1 && !(v < at + part[k])) { at += part[k++]; }
-            while (k && !(part[k] > 0)) { at -= part[--k]; }        // v was at the end of the sum
-            for (int64_t i = k * each; i < (k + 1) * each && i < columns; i++) {
-                if (!(row[i] > 0)) { continue; }
-                at += row[i];
-                pick = i;
-                if (v < at) { break; }
+            part[t] = sum;
+            __syncthreads();
+            double total = 0;                                   // the same for all, in one order
+            for (int k = 0; k < THREADS; k++) { total += part[k]; }
+            if (!t && !(total > 0)) { fault(error, r * columns); }
+            int64_t end = again ? n : first + 1;
+            for (int64_t j = first + t; j < end; j += THREADS) {
+                uint32_t w[4];
+                int64_t e = r * n + j;
+                philox(g, (uint64_t)e >> 1, w);
+                const int pair = e & 1 ? 2 : 0;
+                y[e] = drawn_at(row, part, columns, unit_of(w[pair + 1], w[pair]) * total);
+                if (!again) { row[y[e]] = 0; }
             }
-            y[e] = pick;
+            __syncthreads();
         }
-        __syncthreads();
     }
 }
 
@@ -5340,6 +5670,7 @@ inline int random_order(const place_t &at, int64_t *y, int64_t n, rng_t g, void 
 // and substitution needs none. Eigenvalues and singular values are computed by cyclic Jacobi (Golub & Van
 // Loan 8.5, 8.6), in which the rotations of a round are independent. Rejected: tensor.h's QR steps (each
 // rotation waits for the one before).
+// On the CPU: >>impl-linalg.
 // ------------------------------------------------------------------------------
 
 enum { WARP = 32, SWEEPS = 60, PIVOT_BITS = 20 };
@@ -5473,7 +5804,9 @@ __device__ inline void substitute(const double *a, int ld, int n, double *y, boo
         double v = unit ? y[k] : y[k] / x[k];
         __syncwarp();
         if (!lane) { y[k] = v; }
-        for (int i = (upper ? 0 : k + 1) + lane; i < (upper ? k : n); i += WARP) { y[i] -= x[i] * v; }
+        const int from = upper ? 0 : k + 1;
+        const int to = upper ? k : n;
+        for (int i = from + lane; i < to; i += WARP) { y[i] -= x[i] * v; }
         __syncwarp();
     }
 }
@@ -5640,12 +5973,12 @@ __device__ inline void rank_values(const double *d, int *order, int n, bool fall
     __syncthreads();
 }
 
-// Resets *turned; -> whether the last sweep rotated anything. All threads must call it.
-__device__ inline bool turned_once(int *turned) {
+// Resets *rotated; -> whether the last sweep rotated anything. All threads must call it.
+__device__ inline bool rotated_once(int *rotated) {
     __syncthreads();
-    bool again = *turned != 0;
+    bool again = *rotated != 0;
     __syncthreads();
-    if (!threadIdx.x) { *turned = 0; }
+    if (!threadIdx.x) { *rotated = 0; }
     __syncthreads();
     return again;
 }
@@ -5654,9 +5987,9 @@ __device__ inline bool turned_once(int *turned) {
 __global__ void __launch_bounds__(THREADS, 2) eigen_matrices(linalg_t l) {
     TCU_DYNAMIC_SHARED(double, shared);
     TCU_SHARED(double, part, [THREADS / WARP]);
-    TCU_SHARED(int, turned, [1]);
+    TCU_SHARED(int, rotated, [1]);
     const int n = l.n, ld = l.ld, players = n + n % 2, pairs = players / 2;
-    if (!threadIdx.x) { turned[0] = 0; }
+    if (!threadIdx.x) { rotated[0] = 0; }
     __syncthreads();
     each_matrix(l, shared, [&](int64_t item, const int64_t *from, double *a) {
         double *v = a + (int64_t)n * ld, *d = v + (int64_t)n * ld, *cs = d + n, sum = 0;
@@ -5681,7 +6014,7 @@ __global__ void __launch_bounds__(THREADS, 2) eigen_matrices(linalg_t l) {
                     if (q == n || fabs(a[(int64_t)p * ld + q]) <= least) { continue; }
                     turn_of(a[(int64_t)p * ld + p], a[(int64_t)q * ld + q], a[(int64_t)p * ld + q],
                             &cs[2 * i], &cs[2 * i + 1]);
-                    atomicMax(turned, 1);
+                    atomicMax(rotated, 1);
                 }
                 __syncthreads();
                 each_place(pairs, pairs, [&](int i, int j) {
@@ -5711,7 +6044,7 @@ __global__ void __launch_bounds__(THREADS, 2) eigen_matrices(linalg_t l) {
                 });
                 __syncthreads();
             }
-            again = turned_once(turned);
+            again = rotated_once(rotated);
         }
         if ((again || scale != scale) && !threadIdx.x) { no_result(l, item, 0); }
         for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) { d[i] = a[(int64_t)i * ld + i] / scale; }
@@ -5727,11 +6060,11 @@ __global__ void __launch_bounds__(THREADS, 2) eigen_matrices(linalg_t l) {
 __global__ void __launch_bounds__(THREADS, 2) singular_matrices(linalg_t l) {
     TCU_DYNAMIC_SHARED(double, shared);
     TCU_SHARED(double, part, [THREADS / WARP]);
-    TCU_SHARED(int, turned, [1]);
+    TCU_SHARED(int, rotated, [1]);
     const team_t w = team_now();
     const bool wide = l.m < l.n;
     const int big = wide ? l.n : l.m, k = l.k, ld = l.ld, players = k + k % 2;
-    if (!threadIdx.x) { turned[0] = 0; }
+    if (!threadIdx.x) { rotated[0] = 0; }
     __syncthreads();
     each_matrix(l, shared, [&](int64_t item, const int64_t *from, double *u) {
         double *v = u + (int64_t)l.r * ld, *d = v + (int64_t)k * ld, *cover = d + k, *dot = cover + big;
@@ -5768,7 +6101,7 @@ __global__ void __launch_bounds__(THREADS, 2) singular_matrices(linalg_t l) {
                         continue;
                     }
                     turn_of(xx, yy, xy, &c, &s);
-                    if (!w.lane) { atomicMax(turned, 1); }
+                    if (!w.lane) { atomicMax(rotated, 1); }
                     for (int h = 0; h < 2; h++) {
                         for (int j = w.lane; j < (h ? k : big); j += WARP) {
                             double f = x[j], g = y[j];
@@ -5780,7 +6113,7 @@ __global__ void __launch_bounds__(THREADS, 2) singular_matrices(linalg_t l) {
                 }
                 __syncthreads();
             }
-            again = turned_once(turned);
+            again = rotated_once(rotated);
         }
         if ((again || scale != scale) && !threadIdx.x) { no_result(l, item, 0); }
         for (int i = w.warp; i < k; i += w.warps) {
@@ -5813,7 +6146,7 @@ __global__ void __launch_bounds__(THREADS, 2) singular_matrices(linalg_t l) {
             }
             for (int j = (int)threadIdx.x; j < big; j += (int)blockDim.x) { x[j] = j == first; }
             __syncthreads();
-            for (int turn = 0; turn < 2; turn++) {
+            for (int transpose = 0; transpose < 2; transpose++) {
                 for (int i = w.warp; i < have; i += w.warps) {
                     const double *y = u + (int64_t)order[i] * ld;
                     double xy = 0;
@@ -5871,6 +6204,7 @@ __global__ void __launch_bounds__(THREADS, 4)
 // also used for dtypes that cuBLASLt does not take, for strides it cannot express, and as the reference that
 // its results are tested against. f32 sums for f16 and bf16. Rejected: tensor cores here (cuBLASLt uses
 // them).
+// On the CPU: >>impl-products, >>impl-gemm, >>kernel-gemm.
 // ------------------------------------------------------------------------------
 
 struct matmul_t {                               // y[m,n] = alpha x[m,k] w[k,n] + bias[n] (+ y), `batch` times
@@ -5960,12 +6294,12 @@ static_assert((int)RELU_EPILOGUE == CUBLASLT_EPILOGUE_RELU && (int)GELU_EPILOGUE
 // transposed.
 struct side_t {
     int64_t ld;
-    bool turned, fits;
+    bool transposed, fits;
     side_t(int64_t rows, int64_t columns, int64_t down, int64_t across) {
         bool plain = (down == 1 || rows == 1) && (columns == 1 || across >= rows);
-        turned = !plain;
+        transposed = !plain;
         ld = columns == 1 ? rows : across;
-        if (turned) { ld = down; }
+        if (transposed) { ld = down; }
         fits = (plain || ((across == 1 || columns == 1) && down >= columns)) && ld <= INT32_MAX;
     }
 };
@@ -6012,7 +6346,8 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
         return false;
     }
     side_t a(q.n, q.k, q.wc, q.wr), b(q.k, q.m, q.xc, q.xr), d(q.n, q.m, q.yc, q.yr);
-    if (!a.fits || !b.fits || !d.fits || d.turned || (q.batch > 1 && (q.xb < 0 || q.wb < 0 || q.yb < 0))) {
+    if (!a.fits || !b.fits || !d.fits || d.transposed ||
+        (q.batch > 1 && (q.xb < 0 || q.wb < 0 || q.yb < 0))) {
         return false;
     }
     int32_t epilogue = q.activation;
@@ -6022,7 +6357,7 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     if (q.before) { extras += 1024ll * alignment_of(q.before); }
     int64_t tf32 = q.dtype == TENSOR_F32 && __atomic_load_n(&libraries.matmul_tf32, __ATOMIC_RELAXED);
     product_key_t key = {{at.device, q.dtype, q.m, q.n, q.k, q.batch, a.ld, b.ld, d.ld, q.wb, q.xb, q.yb,
-                          a.turned + 2 * b.turned, epilogue + (q.add ? 1024 : 0), tf32,
+                          a.transposed + 2 * b.transposed, epilogue + (q.add ? 1024 : 0), tf32,
                           alignment_of(q.w) + 1024ll * alignment_of(q.x), alignment_of(q.y),
                           extras}};
     cudaDataType type = CUDA_R_32F;
@@ -6039,8 +6374,8 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     const side_t *side[3] = {&a, &b, &d};
     const int64_t rows[3] = {q.n, q.k, q.n}, columns[3] = {q.k, q.m, q.m}, steps[3] = {q.wb, q.xb, q.yb};
     int32_t op[2] = {CUBLAS_OP_N, CUBLAS_OP_N};
-    if (a.turned) { op[0] = CUBLAS_OP_T; }
-    if (b.turned) { op[1] = CUBLAS_OP_T; }
+    if (a.transposed) { op[0] = CUBLAS_OP_T; }
+    if (b.transposed) { op[1] = CUBLAS_OP_T; }
     int32_t count = (int32_t)q.batch;
     double one = q.alpha, more = q.add;
     float one32 = (float)one, more32 = (float)more;
@@ -6065,7 +6400,7 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     for (int k = 0; k < 3 && !e; k++) {
         const side_t &s = *side[k];
         uint64_t down = (uint64_t)rows[k], across = (uint64_t)columns[k];
-        if (s.turned) { down = (uint64_t)columns[k], across = (uint64_t)rows[k]; }
+        if (s.transposed) { down = (uint64_t)columns[k], across = (uint64_t)rows[k]; }
         e = lib.cublasLtMatrixLayoutInit_internal_(&layout[k], sizeof layout[k], type, down, across, s.ld);
         if (e || count == 1) { continue; }
         e = lib.cublasLtMatrixLayoutSetAttribute_(&layout[k], CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
@@ -6075,12 +6410,12 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
                                                   &steps[k], sizeof steps[k]);
     }
 
-    if (!blas_said("description of a product", e)) { return false; }
+    if (!blas_ok("description of a product", e)) { return false; }
     auto *slot = libraries.products.of(key, at.limits.plan_sets, nullptr, &found);
     if (!found) {
         e = plan_product(at, q, &product, layout, &slot->plan);
         if (e && e != CUBLAS_STATUS_NOT_SUPPORTED) { slot->used = 0; }       // it may succeed next time
-        if (!blas_said("no algorithm", e)) { return false; }
+        if (!blas_ok("no algorithm", e)) { return false; }
     }
 
     product_plan_t plan = slot->plan;
@@ -6102,7 +6437,7 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     }
 
     hold.lock();
-    return blas_said("cublasLtMatmul", e);
+    return blas_ok("cublasLtMatmul", e);
 }
 #endif
 
@@ -6189,6 +6524,7 @@ inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
 // cuDNN does convolutions if it is available. Otherwise plain kernels do, with one thread per result (one
 // block per element of a weight's gradient, or per plane's statistics) and sums in a fixed order, so that no
 // network has to leave the device. Rejected: implicit GEMM here (cuDNN has it).
+// On the CPU: >>impl-conv, >>impl-direct, >>impl-pool, >>impl-norm.
 // ------------------------------------------------------------------------------
 
 typedef tensor__window_params_t window_t;
@@ -6334,7 +6670,7 @@ struct dnn_graph_t {
         if (status || !s) { return; }
         status = s;
         at = what;
-        dnn_said(what, s);
+        dnn_ok(what, s);
     }
 
     cudnnBackendDescriptor_t make(cudnnBackendDescriptorType_t type) {
@@ -6395,29 +6731,29 @@ static cudnnDataType_t dnn_type(int dtype) {
 }
 
 // Whether an engine's sums are the same every time and as exact as the dtype promises.
-static bool engine_pleases(dnn_graph_t &g, cudnnBackendDescriptor_t config, bool exact) {
+static bool engine_is_acceptable(dnn_graph_t &g, cudnnBackendDescriptor_t config, bool exact) {
     cudnnBackendNumericalNote_t note[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     int64_t n = 0;
     cudnnBackendDescriptor_t engine = g.make(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-    bool pleases = !g.status &&
-        dnn_said("an engine", lib.cudnnBackendGetAttribute_(config, CUDNN_ATTR_ENGINECFG_ENGINE,
+    bool acceptable = !g.status &&
+        dnn_ok("an engine", lib.cudnnBackendGetAttribute_(config, CUDNN_ATTR_ENGINECFG_ENGINE,
                                                             CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine)) &&
-        dnn_said("its notes", lib.cudnnBackendGetAttribute_(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+        dnn_ok("its notes", lib.cudnnBackendGetAttribute_(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
                                                             CUDNN_TYPE_NUMERICAL_NOTE,
                                                             CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n, note));
-    for (int64_t k = 0; pleases && k < n; k++) {
-        pleases = note[k] != CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC &&
+    for (int64_t k = 0; acceptable && k < n; k++) {
+        acceptable = note[k] != CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC &&
                   note[k] != CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS &&
                   note[k] != CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION &&
                   !(exact && note[k] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
     }
 
     if (engine) { g.drop(engine); }
-    return pleases;
+    return acceptable;
 }
 
-// Finds the first engine in cuDNN's order that passes engine_pleases, fits the workspace and can be made ->
-// whether there is one
+// Finds the first engine in cuDNN's order that engine_is_acceptable takes, that fits the workspace and can be
+// made -> whether there is one
 static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, int device, bool exact,
                     int64_t most, dnn_plan_t *out) {
     enum { CHOICES = 16 };
@@ -6428,7 +6764,7 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
         g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &libraries.dnn[device]);
     }
     g.finish(whole, "operation graph");
-    snprintf(libraries.said, sizeof libraries.said,
+    snprintf(libraries.message, sizeof libraries.message,
              "cuDNN: no engine is deterministic and as exact as asked");
     for (cudnnBackendHeurMode_t mode : modes) {
         cudnnBackendDescriptor_t choice = g.make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), config[CHOICES];
@@ -6438,15 +6774,15 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
         if (libraries.properties) { g.set(choice, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, libraries.properties); }
         for (auto &c : config) { c = g.make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR); }
         if (g.status) { return false; }
-        if (!dnn_said("no engine", lib.cudnnBackendFinalize_(choice)) ||
-            !dnn_said("no engine", lib.cudnnBackendGetAttribute_(choice, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+        if (!dnn_ok("no engine", lib.cudnnBackendFinalize_(choice)) ||
+            !dnn_ok("no engine", lib.cudnnBackendGetAttribute_(choice, CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, CHOICES, &n,
                                                                  config))) {
             n = 0;
         }
         for (int64_t k = 0; k < n && k < CHOICES && !g.status; k++) {
             int64_t bytes = 0, one = 0;
-            if (!engine_pleases(g, config[k], exact)) { continue; }
+            if (!engine_is_acceptable(g, config[k], exact)) { continue; }
             cudnnBackendDescriptor_t plan = g.make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
             g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config[k]);
             if (libraries.properties) {
@@ -6455,8 +6791,8 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
                 g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &libraries.dnn[device]);
             }
             if (g.status) { break; }
-            if (dnn_said("no plan", lib.cudnnBackendFinalize_(plan)) &&
-                dnn_said("no plan", lib.cudnnBackendGetAttribute_(plan,
+            if (dnn_ok("no plan", lib.cudnnBackendFinalize_(plan)) &&
+                dnn_ok("no plan", lib.cudnnBackendGetAttribute_(plan,
                                                                   CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                                                   CUDNN_TYPE_INT64, 1, &one, &bytes)) &&
                 bytes <= most) {
@@ -6634,7 +6970,7 @@ static dnn_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, 
         bool exact = dtype == TENSOR_F32 && !tf32;
         slot->plan.workspace = -1;
         cudnnStatus_t e = conv_plan(at, kind, type, t, space, alignment, bias, exact, &slot->plan);
-        if (e && !bias) { memcpy(libraries.error, libraries.said, sizeof libraries.error); }
+        if (e && !bias) { memcpy(libraries.error, libraries.message, sizeof libraries.error); }
         if (e && CUDNN_STATUS_CATEGORY(e) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
     }
 
@@ -6682,7 +7018,7 @@ static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_ca
     if (whole) { id[2] = 5; }
     cudnnStatus_t e =
         dnn_execute(at, *plan, whole ? 4 : 3, id, data, space_for.at);
-    if (!dnn_said("cudnnBackendExecute", e, true)) { return false; }
+    if (!dnn_ok("cudnnBackendExecute", e, true)) { return false; }
     __atomic_fetch_add(&libraries.calls, 1, __ATOMIC_RELAXED);
     if (!bias || whole) { return true; }
     int64_t plane = last ? 1 : y.numel / t[2].dims[0] / t[2].dims[1];
@@ -7115,6 +7451,7 @@ piece_norm_backward(pieces_t p, C *dx, const C *dy, const C *x, const C *mean, c
 // Recurrent nets and attention with a mask have no kernels in this file: what cuDNN refuses goes to other
 // rows. Rejected: dq in f32 to which blocks add as they finish (no scores, but other bits in each run);
 // cuDNN's f32 attention (it has no backward).
+// On the CPU: >>impl-attention, >>impl-norm, >>impl-recurrent.
 // ------------------------------------------------------------------------------
 
 #ifdef TCU_HAVE_CUDNN
@@ -7125,8 +7462,8 @@ enum { ATTENTION_FORWARD = 3, ATTENTION_BACKWARD, NORM_FORWARD, NORM_BACKWARD };
 struct heads_t {
     int64_t dims[4], strides[4];
     bool fits;                                  // strides can express it
-    explicit heads_t(const tensor_arg_t &a, bool turned = false) {
-        int n = a.ndim - 2, row = 2 + turned, column = 3 - turned;
+    explicit heads_t(const tensor_arg_t &a, bool transposed = false) {
+        int n = a.ndim - 2, row = 2 + transposed, column = 3 - transposed;
         dims[row] = a.dims[n];
         dims[column] = a.dims[n + 1];
         strides[row] = a.strides[n];
@@ -7154,9 +7491,9 @@ struct flow_t : dnn_graph_t {
     desc_t op[MOST_OPS];
     int ops = 0;
     int64_t inside = 100;
-    desc_t inner(const int64_t *dims, cudnnDataType_t type = CUDNN_DATA_FLOAT, bool turned = false) {
+    desc_t inner(const int64_t *dims, cudnnDataType_t type = CUDNN_DATA_FLOAT, bool transposed = false) {
         int64_t strides[4] = {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1};
-        if (turned) { strides[2] = 1, strides[3] = dims[2]; }
+        if (transposed) { strides[2] = 1, strides[3] = dims[2]; }
         return tensor(inside++, type, 4, dims, strides, 16, INNER);
     }
 
@@ -7236,7 +7573,7 @@ static void attention_graph(flow_t &g, bool back, bool causal, cudnnDataType_t t
     desc_t d[SDPA_COUNT] = {};
     const int64_t *q = t[SDPA_Q].dims, rows = q[2], keys = t[SDPA_K].dims[3];
     const int64_t wide[4] = {q[0], q[1], rows, keys}, thin[4] = {q[0], q[1], rows, 1};
-    const int64_t turned[4] = {q[0], q[1], keys, rows};
+    const int64_t transposed[4] = {q[0], q[1], keys, rows};
     auto reals = [&]() { return g.inner(wide); };
     for (int k = 0; k <= (back ? SDPA_DELTA : SDPA_LSE); k++) {
         bool f32 = k == SDPA_LSE || k == SDPA_DELTA;
@@ -7281,12 +7618,12 @@ static void attention_graph(flow_t &g, bool back, bool causal, cudnnDataType_t t
     x = biased(g.point(CUDNN_POINTWISE_MUL, x, scale, reals()));
     x = masked(g.point(CUDNN_POINTWISE_SUB, x, d[SDPA_LSE], reals()));
     desc_t p = g.point(CUDNN_POINTWISE_EXP, x, nullptr, reals());
-    g.product(g.reshape(p, g.inner(turned, type, true)), d[SDPA_G], d[SDPA_DV]);
+    g.product(g.reshape(p, g.inner(transposed, type, true)), d[SDPA_G], d[SDPA_DV]);
     x = g.product(d[SDPA_G], d[SDPA_V], reals());
     x = g.point(CUDNN_POINTWISE_SUB, x, d[SDPA_DELTA], reals());
     x = g.point(CUDNN_POINTWISE_MUL, x, p, reals());
     x = g.point(CUDNN_POINTWISE_MUL, x, scale, g.inner(wide, type));
-    g.product(g.reshape(x, g.inner(turned, type, true)), d[SDPA_Q], d[SDPA_DK]);
+    g.product(g.reshape(x, g.inner(transposed, type, true)), d[SDPA_Q], d[SDPA_DK]);
     const int64_t *k = t[SDPA_K].dims, *step = t[SDPA_K].strides;
     const int64_t dims[4] = {k[0], k[1], k[3], k[2]}, strides[4] = {step[0], step[1], step[3], step[2]};
     desc_t key = g.tensor(g.inside++, type, 4, dims, strides, 16, g.INNER);
@@ -7323,7 +7660,7 @@ static dnn_plan_t *attention_planned(const place_t &at, bool back, bool causal, 
         slot->plan.workspace = -1;
         attention_graph(g, back, causal, dnn_type(dtype), t, alignment, bias);
         if (g.status || !plan_of(g, g.op, g.ops, at.device, false, INT64_MAX, &slot->plan)) {
-            memcpy(libraries.error, libraries.said, sizeof libraries.error);
+            memcpy(libraries.error, libraries.message, sizeof libraries.error);
         }
         if (g.status && CUDNN_STATUS_CATEGORY(g.status) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
     }
@@ -7400,7 +7737,7 @@ static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
         }
         cudnnStatus_t e = dnn_execute(at, *plan, count, id, data,
                                       (char *)space.at + delta);
-        if (!dnn_said("cudnnBackendExecute", e, true)) { return false; }
+        if (!dnn_ok("cudnnBackendExecute", e, true)) { return false; }
     }
 
     __atomic_fetch_add(&libraries.calls, 1, __ATOMIC_RELAXED);
@@ -7465,7 +7802,7 @@ static dnn_plan_t *norm_planned(const place_t &at, bool layer, bool back, int dt
 
     g.add(op);
     if (g.status || !plan_of(g, g.op, g.ops, at.device, false, at.limits.conv_workspace, &slot->plan)) {
-        memcpy(libraries.error, libraries.said, sizeof libraries.error);
+        memcpy(libraries.error, libraries.message, sizeof libraries.error);
     }
     if (g.status && CUDNN_STATUS_CATEGORY(g.status) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
     return slot->plan.workspace < 0 ? nullptr : &slot->plan;
@@ -7526,7 +7863,7 @@ static bool norm_by_library(const place_t &at, const tensor_call_t *c) {
     if (space.failed) { return false; }
     cudnnStatus_t e = dnn_execute(at, *plan, back ? 8 : 7, ids[back], data,
                                   space.at);
-    if (!dnn_said("cudnnBackendExecute", e, true)) { return false; }
+    if (!dnn_ok("cudnnBackendExecute", e, true)) { return false; }
     __atomic_fetch_add(&libraries.calls, 1, __ATOMIC_RELAXED);
     return back || layer ||
            !launch(at, threads_for(at, a.variance->numel), variance_of, a.variance->data, a.rstd->data,
@@ -7615,7 +7952,7 @@ struct net_t {
 
     bool check(cudnnStatus_t s) {
         if (!status) { status = s; }
-        return dnn_said("a recurrent net", s, true);
+        return dnn_ok("a recurrent net", s, true);
     }
 
     // f(our offset, offset in cuDNN's space, bytes) for each matrix, then for each bias -> whether cuDNN
@@ -7744,6 +8081,7 @@ static int64_t backend_net(int, int, const int64_t *, const tensor_params_t *) {
 //
 // tensor_nn.h's formulas (NN_LOSSES), defined for the device. A sum is made by reduce, over the elements'
 // losses.
+// On the CPU: >>impl-losses, >>nn-kernel-loss.
 // ------------------------------------------------------------------------------
 
 // clang-format off
@@ -7816,6 +8154,7 @@ loss_map_backward(int which, C *gx, C *gt, const C *g, bool each, C scale, const
 // A recurrent net is one product and one kernel per step: the work between the products is one sweep, as on
 // the CPU. CTC takes one block per item, whose threads share the states of a step. Rejected: one kernel for
 // all steps of a net (cuDNN has it; it needs a grid that waits for itself).
+// On the CPU: >>impl-columns, >>impl-recurrent, >>impl-ctc.
 // ------------------------------------------------------------------------------
 
 // y[plane][tap][pixel] = the element under the tap for that pixel, 0 outside.
@@ -8053,11 +8392,16 @@ ctc_items(ctc_t v, unsigned long long *error) {
 // One launch for up to MANY tensors, with their pointers in the kernel's arguments; block x of tensor y
 // takes every gridDim.x-th piece. The numbers of a step are those of tensor_nn.h, in its order of roundings,
 // so that parameters have the CPU's bits. Rejected: a launch per tensor (launches cost more than the work).
+// On the CPU: >>impl-optim, >>nn-kernel-optim.
 // ------------------------------------------------------------------------------
 
-enum { MANY = 24 };
+enum { MANY = 64 };                             // as many as 4 KB of arguments can hold, beside the numbers
 struct param_t { void *p, *g, *s[3]; int64_t n; };      // s: states, NULL if the rule has fewer
 struct params_t { param_t of[MANY]; };
+
+// The words of a graph's ops that may have refused an index: see fault(). Bit i of `of`: word i is one.
+enum { ERROR_WORDS = 256 };
+struct refusals_t { const unsigned long long *word; uint32_t of[ERROR_WORDS / 32]; };
 
 template <class C> struct update_t {            // nn__update_t, its numbers in the class of the parameters
 #define TCU_MEMBER(x) C x;
@@ -8066,6 +8410,9 @@ template <class C> struct update_t {            // nn__update_t, its numbers in 
     bool state[3], skip;
     nn__update_t of;
 };
+
+static_assert(sizeof(params_t) + sizeof(update_t<double>) + sizeof(void *) + sizeof(refusals_t) <= 4096,
+              "arguments of a launch");
 
 // One struct for each formula of NN__STEPS: its states, and what it computes for one element.
 #undef NN__T
@@ -8084,12 +8431,7 @@ template <class C> struct update_t {            // nn__update_t, its numbers in 
         static constexpr int STATES = states;                                                                \
         template <class C> __device__ static C one(const update_t<C> &u, C x, C g, C *s) {                   \
             C s0 = s[0], s1 = s[1], s2 = s[2];                                                               \
-            if (u.of.maximize) { g = -g; }                                                                   \
-            if (u.of.decoupled) {                                                                            \
-                x = w_mul(x, u.shrink);                                                                      \
-            } else if (u.of.decay) {                                                                         \
-                g = w_add(g, w_mul(u.weight_decay, x));                                                      \
-            }                                                                                                \
+            NN__STEP_BEFORE                                                                                  \
             NN__STEP_##name                                                                                  \
             s[0] = s0;                                                                                       \
             s[1] = s1;                                                                                       \
@@ -8100,10 +8442,24 @@ template <class C> struct update_t {            // nn__update_t, its numbers in 
 NN__STEPS(TCU_STEP)
 #undef TCU_STEP
 
-// LIVE: the numbers are those at `live` when the kernel runs, as a graph needs them.
+// Whether one of the words is written: the same for all threads of the launch, if the ops that write them are
+// on its stream or were waited for.
+__device__ inline bool any_refused(const refusals_t &r) {
+    unsigned long long any = 0;
+    for (int k = 0; k < ERROR_WORDS / 32; k++) {
+        for (uint32_t left = r.of[k]; left; left &= left - 1) {
+            any |= r.word[k * 32 + __ffs((int)left) - 1];
+        }
+    }
+    return any != 0;
+}
+
+// LIVE: the numbers are those at `live` when the kernel runs, as a graph needs them, whose step is not done
+// where an op of the graph has refused an index.
 template <class C, class STEP, bool LIVE>
 __global__ void __launch_bounds__(THREADS, sizeof(C) == 8 ? 3 : 4)      // f64's numbers fill the registers
-optimizer_step(params_t t, update_t<C> given, const update_t<C> *live) {
+optimizer_step(params_t t, update_t<C> given, const update_t<C> *live, refusals_t refused) {
+    if (LIVE && any_refused(refused)) { return; }
     update_t<C> u = given;
     if (LIVE) { u = *live; }
     if (LIVE && u.skip) { return; }
@@ -8189,7 +8545,7 @@ step_numbers(update_t<C> *to, update_t<C> given, const update_t<C> *live, const 
     }
 }
 
-template <class C> using step_kernel_t = void (*)(params_t, update_t<C>, const update_t<C> *);
+template <class C> using step_kernel_t = void (*)(params_t, update_t<C>, const update_t<C> *, refusals_t);
 
 template <class C> inline step_kernel_t<C> step_kernel(int formula, bool live) {
     static const step_kernel_t<C> all[][2] = {
@@ -8223,12 +8579,12 @@ template <class F> inline int by_many(const param_t *params, int count, F f) {
 // All tensors of one dtype with the same states. live: an update_t<C> on the device, or NULL.
 template <class C>
 inline int optimizer(const place_t &at, const param_t *params, int count, const nn__update_t &n,
-                     const void *live = nullptr) {
+                     const void *live = nullptr, const refusals_t &refused = {}) {
     update_t<C> u = update_of<C>(n, params[0]);
     step_kernel_t<C> kernel = step_kernel<C>(n.formula, live != nullptr);
     return by_many(params, count, [&](const params_t &t, unsigned had, int64_t most) {
         return launch(at, {dim3(grid_for(at, most, THREADS * 4), had), THREADS}, kernel, t, u,
-                      (const update_t<C> *)live);
+                      (const update_t<C> *)live, refused);
     });
 }
 
@@ -8320,8 +8676,14 @@ template <class C> inline int grads(const place_t &at, const param_t *params, in
 // destroying streams (arenas and marks name them): they are used again.
 // ------------------------------------------------------------------------------
 
-enum { SLOTS = 256, COUNTED = 2048, BACKWARD_FROM = 1024, MAX_STREAMS = 256, PER_DEVICE = 32, NUMBERS =
-    64 << 10 };
+enum {
+    SLOTS = ERROR_WORDS,
+    COUNTED = 2048,
+    BACKWARD_FROM = 1024,
+    MAX_STREAMS = 256,
+    PER_DEVICE = 32,
+    NUMBERS = 64 << 10
+};
 
 struct stream_t {
     cudaStream_t raw;
@@ -8347,7 +8709,6 @@ namespace tcu {
 // NULL), or the nn__update_t at host.
 struct live_t { uint32_t at; uint64_t offset, seed; const nn__update_t *host; param_t states;
     bool wide, own_seed; };
-struct again_t { void (*run)(void *user, int run); void *user; };
 
 // writer, readers: in a capture, the stream of the last write, and 1 << part of those that have read since
 // then.
@@ -8375,33 +8736,29 @@ template <class T> struct list_t {
     }
 };
 
-enum graph_state_t { GRAPH_NEW, GRAPH_OPEN, GRAPH_READY, GRAPH_DEAD };
-}  // namespace tcu
-
-struct tensor_cuda_graph_t {
-    tensor_cuda_graph_t *next;
-    tcu::graph_state_t state;
+// The part of a tensor_graph_t that is the device's.
+struct graph_t {
+    graph_t *next;
     int device, arena, failed, noted;           // failed: code of the call that could not be captured
     const void *thread;                         // the thread that captures it
-    tcu::stream_t *on;
+    stream_t *on;
     cudaGraphExec_t exec;
-    tcu::block_t *numbers;                      // on the device
+    block_t *numbers;                           // on the device
     unsigned char *staged;                      // the same on the host
-    uint32_t used;
+    int sent;                                   // the device has had them: only what differs from now on
+    uint32_t used, changed, changed_end;        // what is to be sent
     tensor_generator_t rng;                     // at begin
     uint64_t drawn;                             // calls of the generator in a run
-    int shutdowns;                              // tensor.h's count when it was captured
-    tcu::list_t<tcu::live_t> lives;
-    tcu::list_t<tcu::again_t> agains;
-    tcu::list_t<tcu::listed_t> list;
-    tcu::list_t<tcu::stream_t *> streams;       // captured: `on`, and those that waited for it
+    list_t<live_t> lives;
+    list_t<listed_t> list;
+    list_t<stream_t *> streams;                 // captured: `on`, and those that waited for it
 };
 
-namespace tcu {
-struct slot_t { const char *op, *site; tensor_cuda_graph_t *graph; bool told; int code; };   // told: by op
+struct slot_t { const char *op, *site; graph_t *graph; bool told; int code; };   // told: by op
 
 struct gpu_t {                                  // made when first used
     int ready, sms, next, used;                 // slots: the next one, how many since the last check
+    uint32_t asked;                             // bit p: whether device p's memory can be used was asked
     tensor_cuda_stream_t main, side;            // side: copies beside the rest
     unsigned long long *errors;                 // one word per slot, on the device: see fault()
     slot_t slot[SLOTS];                         // the owner of each word
@@ -8416,14 +8773,14 @@ static struct {
     tensor_cuda_stream_t *streams;
     tensor_cuda_event_t *events;
     tensor_cuda_comm_t *comms;
-    tensor_cuda_graph_t *graphs, *capture;      // capture: the one in progress
+    graph_t *graphs, *capture;                  // capture: the one in progress
     const char *name[COUNTED];
     int64_t native[COUNTED], fallback[COUNTED];
 } process;
 
 static thread_local struct {
     int generation, nslots;
-    tensor_cuda_stream_t *on[MAX_DEVICES], *before_aside;
+    tensor_cuda_stream_t *on[MAX_DEVICES], *before_copy_stream;
     stream_t *now;                              // of the running call
     slot_t *slot[16];                           // whose site is not known yet
 } this_thread;
@@ -8530,8 +8887,8 @@ static tensor_cuda_stream_t *current_handle(int index) {
     return this_thread.on[index] ? this_thread.on[index] : &process.gpu[index].main;
 }
 
-static tensor_cuda_graph_t *captured_on(const stream_t *s) {
-    tensor_cuda_graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
+static graph_t *captured_on(const stream_t *s) {
+    graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
     return g && __atomic_load_n(&s->part_of, __ATOMIC_ACQUIRE) == g->arena ? g : nullptr;
 }
 
@@ -8543,7 +8900,7 @@ static stream_t *current(int index, const char *op) {
     }
 
     tensor_cuda_stream_t *h = current_handle(index);
-    tensor_cuda_graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
+    graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
     if (h->dead) {
         raised(TENSOR_ERR_OWNER, "%s: the thread's current stream was freed", op);
         return nullptr;
@@ -8620,7 +8977,7 @@ static uint64_t next_mark(stream_t *s) {
 }
 
 // s becomes part of the capture; other threads wait for what was queued on it before. -> code
-static int graph_join(tensor_cuda_graph_t *g, stream_t *s) {
+static int graph_join(graph_t *g, stream_t *s) {
     if (captured_on(s)) { return 0; }
     if (!g->streams.add(s) || capture_join(process.allocator, g->device, (void *)s->raw, g->arena)) {
         return TENSOR_ERR_OUT_OF_MEMORY;
@@ -8644,7 +9001,7 @@ static int graph_edge(stream_t *s, stream_t *o) {
 }
 
 // A graph's call on s uses the block: each run waits for it, and the memory stays as long as the graph.
-static int list_block(tensor_cuda_graph_t *g, stream_t *s, block_t *b, tensor__storage_t *storage,
+static int list_block(graph_t *g, stream_t *s, block_t *b, tensor__storage_t *storage,
                       bool writes) {
     lock_t hold(&process.graph_lock);
     if (b->listed != g->arena) {
@@ -8671,7 +9028,7 @@ static int list_block(tensor_cuda_graph_t *g, stream_t *s, block_t *b, tensor__s
 
 // Called before and after a call, for each of its tensors.
 static int call_before(stream_t *s, const tensor_call_t *c) {
-    tensor_cuda_graph_t *g = captured_on(s);
+    graph_t *g = captured_on(s);
     for (int i = 0; i < c->nin + c->nout; i++) {
         const tensor_arg_t &a = c->arg[i];
         if (!a.data || !a.storage || !a.storage->device) { continue; }
@@ -8729,6 +9086,7 @@ static int in_capture(const stream_t *s, const char *op);
 static int settle(stream_t *s, const char *what) {
     if (in_capture(s, what)) { return TENSOR_ERR_UNSUPPORTED; }
     gpu_t *g = &process.gpu[s->device];
+    current_t at(s->device);
     unsigned long long word[SLOTS];
     if (code_of(cudaStreamSynchronize(s->raw))) { return raise_cuda(what); }
     if (!__atomic_exchange_n(&s->noted, 0, __ATOMIC_ACQ_REL)) { return 0; }
@@ -8742,7 +9100,6 @@ static int settle(stream_t *s, const char *what) {
                   __atomic_load_n(&process.stream[k]->noted, __ATOMIC_ACQUIRE);
     }
 
-    if (!others) { __atomic_store_n(&g->used, 0, __ATOMIC_RELAXED); }
     int bad = 0;
     for (int k = 0; k < SLOTS; k++) {
         if (!word[k]) { continue; }
@@ -8761,6 +9118,9 @@ static int settle(stream_t *s, const char *what) {
         TENSOR__(fail)(TENSOR__(self)(), bad, text, g->slot[k].op, *base ? " at " : "", base, item, pivot);
     }
 
+    // The words are 0 before other streams' ops get them, and before another stream's check reads them again.
+    if (bad && code_of(cudaStreamSynchronize(s->raw))) { return raise_cuda(what); }
+    if (!others) { __atomic_store_n(&g->used, 0, __ATOMIC_RELAXED); }
     return bad;
 }
 
@@ -8835,7 +9195,7 @@ static void backend_release(void *, void *block) {
     block_t *b = (block_t *)block;
     if (b->kept) {                              // by graphs
         lock_t hold(&process.graph_lock);
-        for (tensor_cuda_graph_t *g = process.graphs; g; g = g->next) {
+        for (graph_t *g = process.graphs; g; g = g->next) {
             for (int k = 0; k < g->list.n; k++) {
                 listed_t &l = g->list.at[k];
                 if (l.block != b) { continue; }
@@ -8859,6 +9219,28 @@ __global__ void __launch_bounds__(32, 1) store_few(unsigned char *to, few_t few,
     if ((int)threadIdx.x < n) { to[threadIdx.x] = few.v[threadIdx.x]; }
 }
 
+// Lets device `reader` use the memory of device `owner` directly, if it can; else copies between them go
+// through the host. Asked once for each pair.
+static void open_peer(int reader, int owner) {
+    gpu_t *g = &process.gpu[reader];
+    device_t *d = process.allocator->device[owner];
+    const uint32_t bit = 1u << owner;
+    if (!d || __atomic_fetch_or(&g->asked, bit, __ATOMIC_ACQ_REL) & bit) { return; }
+    on_device_t at(reader);
+    int can = 0;
+    if (forget(cudaDeviceCanAccessPeer(&can, reader, owner)) || !can) { return; }
+    // For memory of cudaMalloc. Already enabled is as good: by the program, or before the backend's last end.
+    cudaError_t e = cudaDeviceEnablePeerAccess(owner, 0);
+    if (forget(e) && e != cudaErrorPeerAccessAlreadyEnabled) { return; }
+    lock_t hold(&d->lock);
+    peers_of[owner] |= 1u << reader;
+    int code = 0;
+    each_mapped(d, [&](uint64_t address, uint64_t bytes) {
+        code = code ? code : cuda_access(owner, address, bytes);
+    });
+    if (code) { peers_of[owner] &= ~(1u << reader); }       // what is open stays so; copies go both ways
+}
+
 static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, tensor__storage_t *from_in,
                         uint64_t bytes, int wait, const char *op) {
     const int to_index = to_in ? to_in->device - 1 : -1;
@@ -8866,7 +9248,7 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
     const int index = to_index >= 0 ? to_index : from_index;
     stream_t *s = current(index, op), *other;
     if (!s) { return code_now(); }
-    tensor_cuda_graph_t *g = captured_on(s);
+    graph_t *g = captured_on(s);
     block_t *to_block = to_index >= 0 ? (block_t *)to_in->user : nullptr;
     block_t *from_block = from_index >= 0 ? (block_t *)from_in->user : nullptr;
     bool peers = to_block && from_block && to_index != from_index;
@@ -8894,6 +9276,8 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
         memcpy(few.v, from, (size_t)bytes);
         e = tcu_launch(store_few, 1, 32, 0, s->raw, (unsigned char *)to, few, (int)bytes);
     } else if (peers) {
+        open_peer(to_index, from_index);
+        open_peer(from_index, to_index);
         e = cudaMemcpyPeerAsync(to, to_index, from, from_index, bytes, s->raw);
     } else {
         cudaMemcpyKind kind = to_block ? cudaMemcpyDeviceToDevice : cudaMemcpyDeviceToHost;
@@ -8916,7 +9300,7 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
     return to_block ? 0 : settle(s, op);        // CUDA has read pageable memory when it returns
 }
 
-static void backend_aside(int index, int on) {
+static void backend_use_copy_stream(int index, int on) {
     gpu_t *g = gpu_of(index);
     if (!g) { return; }
     if (on) {
@@ -8928,10 +9312,10 @@ static void backend_aside(int index, int on) {
         if (!g->side.of || captured_on(h->of)) { return; }
         // Wait now for what was copied so far, because the next copy need not be waited for.
         order(h->of, next_mark(g->side.of));
-        this_thread.before_aside = this_thread.on[index];
+        this_thread.before_copy_stream = this_thread.on[index];
         this_thread.on[index] = &g->side;
     } else if (this_thread.on[index] == &g->side) {
-        this_thread.on[index] = this_thread.before_aside;
+        this_thread.on[index] = this_thread.before_copy_stream;
     }
 }
 
@@ -9039,7 +9423,7 @@ static int run_on_host(tensor_call_t *c, stream_t *s, tensor_arg_t *arg, twin_t 
 
 static int fall_back(tensor_call_t *c, stream_t *s) {
     int n = c->nin + c->nout, count = 0;
-    tensor_cuda_graph_t *g = captured_on(s);
+    graph_t *g = captured_on(s);
     if (g) {
         g->failed = TENSOR_ERR_UNSUPPORTED;
         return raised(g->failed, "%s: cuda has no kernel for it, and a graph cannot run on the CPU",
@@ -9089,7 +9473,7 @@ static unsigned long long *noting(const tensor_call_t *c, const char *what = nul
                                   int code = TENSOR_ERR_INDEX) {
     gpu_t *g = gpu_of(c->device - 1);
     stream_t *s = this_thread.now;
-    tensor_cuda_graph_t *graph = captured_on(s);
+    graph_t *graph = captured_on(s);
     for (int k = 0; !graph && k < process.nstreams && __atomic_load_n(&g->used, __ATOMIC_RELAXED) >= SLOTS;
          k++) {
         if (process.stream[k]->device == s->device && !captured_on(process.stream[k])) {
@@ -9108,16 +9492,30 @@ static unsigned long long *noting(const tensor_call_t *c, const char *what = nul
     return &g->errors[k];
 }
 
+// In a capture: the words of the graph's ops so far. Without one, none: the host hears of an error later.
+static refusals_t refusals_of(const tensor_call_t *c) {
+    refusals_t r = {};
+    graph_t *graph = captured_on(this_thread.now);
+    if (!graph || !graph->noted) { return r; }
+    gpu_t *g = gpu_of(c->device - 1);
+    lock_t hold(&process.lock);
+    r.word = g->errors;
+    for (int k = 0; k < SLOTS; k++) {
+        if (g->slot[k].graph == graph) { r.of[k / 32] |= 1u << k % 32; }
+    }
+    return r;
+}
+
 // The address of a number in a graph's numbers, which is filled anew before each run. -> NULL: no graph, or
 // (failed) no room
 static void *live_number(const live_t &number, uint32_t bytes) {
-    tensor_cuda_graph_t *g = captured_on(this_thread.now);
+    graph_t *g = captured_on(this_thread.now);
     if (!g) { return nullptr; }
     live_t n = number;
     n.at = g->used;
     if (g->used + bytes > NUMBERS || !g->lives.add(n)) {
         g->failed =
-            raised(TENSOR_ERR_OUT_OF_MEMORY, "cuda_graph: no room for more random ops and optimizers");
+            raised(TENSOR_ERR_OUT_OF_MEMORY, "capture: no room for more random ops and optimizers");
         return nullptr;
     }
     g->used += (bytes + 15) & ~15u;
@@ -9125,7 +9523,7 @@ static void *live_number(const live_t &number, uint32_t bytes) {
 }
 
 static rng_t rng_of(const tensor_call_t *c) {
-    tensor_cuda_graph_t *g = captured_on(this_thread.now);
+    graph_t *g = captured_on(this_thread.now);
     if (!g) { return c->rng; }
     live_t n = {};
     n.own_seed = c->rng.seed != g->rng.seed;
@@ -9234,11 +9632,11 @@ static int native_order(const place_t &at, tensor_call_t *c, int64_t rows, int64
     if (id == TENSOR_OP_SORT) { what = PICK_SORT; }
     if (id == TENSOR_OP_TOPK) { what = PICK_TOP; }
     if (id == TENSOR_OP_MODE) { what = PICK_MODE; }
-    bool falling = (what == PICK_SORT || what == PICK_TOP) && p.descending;
-    uint64_t bytes = sort_scratch(x.numel) + 16;
-    scratch_t scratch(c, what == PICK_TOP && !p.sorted ? 2 * bytes : bytes);
+    bool falling = (what == PICK_SORT || what == PICK_TOP) && p.descending, sorted = p.sorted != 0;
+    const int64_t m = y.numel / rows;
+    scratch_t scratch(c, pick_scratch(at, what, x, rows, columns, m, sorted));
     if (scratch.code) { return scratch.code; }
-    return pick(at, what, y, x, rows, columns, y.numel / rows, falling, p.sorted != 0, p.k, scratch.at);
+    return pick(at, what, y, x, rows, columns, m, falling, sorted, p.k, scratch.at);
 }
 
 static scan_t scan_of_row(int id) {
@@ -9268,11 +9666,11 @@ static int native_rows(const place_t &at, tensor_call_t *c) {
     case TENSOR_OP_CUMSUM: case TENSOR_OP_CUMPROD: case TENSOR_OP_LOGCUMSUMEXP: case TENSOR_OP_CUMMAX:
     case TENSOR_OP_CUMMIN: case TENSOR_OP_LINEAR_SCAN: case TENSOR_OP_PROD_OTHERS: {
         const scan_t what = scan_of_row(c->row->id);
-        const bool turned = (what == SCAN_SUM || what == SCAN_LINE) && c->p->rows.reverse != 0;
+        const bool transposed = (what == SCAN_SUM || what == SCAN_LINE) && c->p->rows.reverse != 0;
         const uint64_t bytes = scan_scratch(at, rows, columns);
         scratch_t totals(c, bytes), scratch(c, what == SCAN_OTHERS ? (uint64_t)x.numel * 8 : 0);
         if (totals.code || scratch.code) { return TENSOR_ERR_OUT_OF_MEMORY; }
-        return scan(at, what, y, x, rows, columns, turned, totals.at,
+        return scan(at, what, y, x, rows, columns, transposed, totals.at,
                     what == SCAN_LINE ? c->arg[1].data : nullptr, scratch.at);
     }
     case TENSOR_OP_SORT: case TENSOR_OP_TOPK: case TENSOR_OP_KTHVALUE: case TENSOR_OP_MODE:
@@ -9401,8 +9799,8 @@ static int native_random(const place_t &at, tensor_call_t *c) {
         const tensor_arg_t &x = c->arg[0];
         int64_t columns = x.dims[x.ndim - 1], rows = columns ? x.numel / columns : 0;
         if (!rows || !y.numel) { return y.numel ? (int)NONE : 0; }
-        return launch(at, blocks_for(at, rows), draw_rows, (int64_t *)y.data, (const double *)x.data, rows,
-                      columns, p->random.num_samples, rng_of(c), noting(c));
+        return launch(at, blocks_for(at, rows), draw_rows, (int64_t *)y.data, (double *)x.data, rows,
+                      columns, p->random.num_samples, p->random.replacement != 0, rng_of(c), noting(c));
     }
     case TENSOR_OP_POISSON: return bernoulli(at, y, c->arg[0], rng_of(c), true);
     case TENSOR_OP_RANDPERM: {
@@ -9515,19 +9913,28 @@ static int native_index(const place_t &where, tensor_call_t *c) {
     return scatter_add(at, y3.arg, 1, i3.arg, s3.arg, scratch.at, how);
 }
 
+static int native_matmul(const place_t &at, tensor_call_t *c) {
+    tensor__matrices_t m;
+    const tensor_arg_t *arg = tensor__matrices(c->arg, &m);
+    return product(at, arg[2], arg[0], arg[1]);
+}
+
 static int native_linear(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &w = c->arg[1], &bias = c->arg[2], &y = c->arg[3];
     const tensor_arg_t &before = c->arg[2 + c->nout];   // the activation's x if a gradient needs it, else y
     bool relu = c->row->id == NN_OP_LINEAR_RELU, plain = c->row->id == NN_OP_LINEAR;
     if (!x.contiguous || !y.contiguous || (bias.data && !bias.contiguous)) { return NONE; }
-    int64_t k = w.dims[1], n = w.dims[0], rows = n ? y.numel / n : 0;
-    const int64_t from[2] = {rows, k}, to[2] = {rows, n}, turned[2] = {k, n}, by[2] =
-        {w.strides[1], w.strides[0]};
+    bool vector = w.ndim == 1;          // one row
+    int64_t k = w.dims[w.ndim - 1];
+    int64_t n = vector ? 1 : w.dims[0];
+    int64_t rows = n ? y.numel / n : 0;
+    const int64_t from[2] = {rows, k}, to[2] = {rows, n}, transposed[2] = {k, n};
+    const int64_t by[2] = {w.strides[w.ndim - 1], vector ? k : w.strides[0]};
     shaped_t x2(x), y2(y), u2(before), w2(w);
     reshape(x2, 2, from);
     reshape(y2, 2, to);
     reshape(u2, 2, to);
-    reshape(w2, 2, turned, by);
+    reshape(w2, 2, transposed, by);
     if (plain) { return product(at, y2.arg, x2.arg, w2.arg, bias.data); }
     void *kept = c->nout > 1 ? before.data : nullptr;
     int code =
@@ -9624,6 +10031,19 @@ template <class C> static int plane_norms(const place_t &at, tensor_call_t *c) {
                   a.dy->data, x, a.mean->data, a.rstd->data);
 }
 
+// Whether the call is a layer norm or its gradient whose x, y and their gradients are of one half dtype.
+static bool norms_halves(const tensor_call_t *c) {
+    const bool back = c->row->id == NN_OP_LAYER_NORM_BACKWARD;
+    if (!back && c->row->id != NN_OP_LAYER_NORM) { return false; }
+    const norm_args_t n(c, back);
+    const tensor_arg_t *halves[4] = {n.x, n.y, n.dy, n.dx};
+    const tensor_arg_t *wide[7] = {n.weight, n.bias, n.mean, n.rstd, n.dweight, n.dbias, n.variance};
+    bool fit = true;
+    for (const tensor_arg_t *a : halves) { fit = fit && (!a->data || a->dtype == n.x->dtype); }
+    for (const tensor_arg_t *a : wide) { fit = fit && (!a->data || a->dtype == TENSOR_F32); }
+    return fit;
+}
+
 static int native_norm(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
     bool single = true, twice = true, half = a[0].dtype == TENSOR_F16 || a[0].dtype == TENSOR_BF16;
@@ -9632,8 +10052,7 @@ static int native_norm(const place_t &at, tensor_call_t *c) {
                  (c->row->id == NN_OP_GROUP_NORM_BACKWARD && !c->p->group_norm.groups);
     bool layer = c->row->id == NN_OP_LAYER_NORM || c->row->id == NN_OP_LAYER_NORM_BACKWARD;
     if (((batch && (half || !is_dense(c))) ||
-         (layer && is_dense(c) && (half || a[0].numel >= at.limits.norm_library))) &&
-             norm_by_library(at, c)) {
+         (layer && is_dense(c) && a[0].numel >= at.limits.norm_library)) && norm_by_library(at, c)) {
         return 0;
     }
 #endif
@@ -9642,7 +10061,9 @@ static int native_norm(const place_t &at, tensor_call_t *c) {
         twice = twice && (!a[k].data || a[k].dtype == TENSOR_F64);
     }
 
-    if (half || !is_dense(c)) { return over_copies(at, c, true, native_norm); }
+    const bool rows_of_halves = half && norms_halves(c);
+    if ((half && !rows_of_halves) || !is_dense(c)) { return over_copies(at, c, true, native_norm); }
+    single = single || rows_of_halves;
     const norm_args_t n(c, c->row->id == NN_OP_LAYER_NORM_BACKWARD);
     switch (c->row->id) {
     case NN_OP_BATCH_NORM: case NN_OP_GROUP_NORM: case NN_OP_GROUP_NORM_BACKWARD:
@@ -9862,7 +10283,7 @@ static int native_loss(const place_t &at, tensor_call_t *c) {
     });
 }
 
-static void turn(shaped_t &o) {
+static void transpose(shaped_t &o) {
     int d = o.arg.ndim;
     int64_t n = o.dims[d - 1], step = o.strides[d - 1];
     o.dims[d - 1] = o.dims[d - 2];
@@ -9897,8 +10318,8 @@ template <class C> static int attention(const place_t &at, tensor_call_t *c) {
     shaped_t p(q), d(q), kt(k), vt(v);
     reshape(p, n, dims);
     reshape(d, n, dims);
-    turn(kt);
-    turn(vt);
+    transpose(kt);
+    transpose(vt);
     p.arg.data = scores.at;
     d.arg.data = more.at;
     grid_t g = rows_for(at, rows, keys, 16 / (int)sizeof(C));
@@ -9914,8 +10335,8 @@ template <class C> static int attention(const place_t &at, tensor_call_t *c) {
     code = launch(at, g, attention_rows_backward<C>, scores.at, more.at, a.lse->data, rows, keys, queries,
                   causal, scale);
     if (!code) { code = product(at, *a.dq, d.arg, k); }
-    turn(p);
-    turn(d);
+    transpose(p);
+    transpose(d);
     if (!code) { code = product(at, *a.dk, d.arg, q); }
     return code ? code : product(at, *a.dv, p.arg, dy);
 }
@@ -9979,7 +10400,7 @@ template <class C> static int recurrent(const place_t &at, tensor_call_t *c) {
     const recurrent_args_t a(c, back);
     const tensor_arg_t &all = *a.y, &w = *a.weight;
     int64_t steps = all.dims[0], n = all.dims[1], h = all.dims[2], g = w.dims[0], size = n * h;
-    const int64_t state[2] = {n, h}, gates[2] = {n, g}, turned[2] = {h, g}, by[2] = {1, h};
+    const int64_t state[2] = {n, h}, gates[2] = {n, g}, transposed[2] = {h, g}, by[2] = {1, h};
     if (!steps || !size) { return NONE; }
     scratch_t scratch(c, back ? 0 : (uint64_t)(n * g) * sizeof(C));
     int code = scratch.code;
@@ -9988,7 +10409,7 @@ template <class C> static int recurrent(const place_t &at, tensor_call_t *c) {
     shaped_t x(all), y(w), wt(w);
     reshape(x, 2, back ? gates : state);
     reshape(y, 2, back ? state : gates);
-    if (!back) { reshape(wt, 2, turned, by); }
+    if (!back) { reshape(wt, 2, transposed, by); }
     y.arg.data = back ? a.dh->data : scratch.at;
     const C *first = (const C *)a.h0->data, *c0 = (const C *)a.c0->data;
     C *cells = (C *)a.cells->data, *kept = (C *)a.kept->data;
@@ -10091,7 +10512,7 @@ template <class C> static int step_in(const place_t &at, tensor_call_t *c, const
         live = scratch.at;
     }
 
-    return optimizer<C>(at, params, count, *u, live);
+    return optimizer<C>(at, params, count, *u, live, refusals_of(c));
 }
 
 static int native_optimizer(const place_t &at, tensor_call_t *c) {
@@ -10125,8 +10546,7 @@ static int native(const place_t &at, tensor_call_t *c) {
         return NONE;
     case TENSOR_FAMILY_ROWS: return native_rows(at, c);
     case TENSOR_FAMILY_MATMUL:
-        return c->row->id == TENSOR_OP_MATMUL ? product(at, c->arg[2], c->arg[0], c->arg[1])
-                                              : native_linear(at, c);
+        return c->row->id == TENSOR_OP_MATMUL ? native_matmul(at, c) : native_linear(at, c);
     case TENSOR_FAMILY_INDEX: return native_index(at, c);
     case TENSOR_FAMILY_RANDOM: return native_random(at, c);
     case TENSOR_FAMILY_FILL: return native_fill(at, c);
@@ -10148,48 +10568,25 @@ static int native(const place_t &at, tensor_call_t *c) {
 // >>graphs                                         MARK: a recorded step that runs again
 //
 // A capture is CUDA's own capture of a stream; its memory is an arena that only the graph's runs use. What
-// changes from run to run (offsets of the generator, an optimizer's numbers) is in one small block, which
-// one copy fills before each run; callbacks do the host's part. What was drawn, counted and changed during
-// the capture has not happened: end resets the generator. Rejected: patching kernel arguments in the graph's
-// nodes (one call of the driver for each).
+// changes from run to run (offsets of the generator, an optimizer's numbers) is in one small block; before a
+// run, a kernel writes there what has changed, which its arguments bring along. tensor.h does the host's part
+// and asks for the first run when the capture ends. What was drawn and counted in the capture has not
+// happened by then: end resets the generator. Rejected: patching kernel arguments in the graph's nodes (one
+// call of the driver for each); a copy (the graph's kernels would wait for another engine).
 // ------------------------------------------------------------------------------
 
-static int backend_recording(int index, void (*again)(void *user, int run), void *user) {
-    tensor_cuda_graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
-    if (!g || g->thread != &this_thread || g->device != index) { return 0; }
-    if (again && !g->agains.add({again, user})) {
-        g->failed = raised(TENSOR_ERR_OUT_OF_MEMORY, "cuda_graph: out of memory");
-    }
-    return 1;
+enum { NUMBERS_AT_ONCE = 1024 };
+struct sent_t { unsigned char v[NUMBERS_AT_ONCE]; };
+
+__global__ void __launch_bounds__(THREADS, 4) store_numbers(unsigned char *to, sent_t from, int n) {
+    for (int i = (int)threadIdx.x; i < n; i += THREADS) { to[i] = from.v[i]; }
 }
 
-// The host's accesses to memory of a device cannot be part of a graph, except for numbers it writes there:
-// they become constants of a kernel. tensor.h says so to the user.
-static tensor_recorder_t *recorder_before;      // of the thread that captures
-
-static int capture_host(tensor_recorder_t *, const tensor__storage_t *storage, uint64_t bytes, int use,
-                        const char *op) {
-    tensor_cuda_graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
-    bool constant = use == TENSOR_HOST_WRITE && bytes <= sizeof(few_t);
-    if (g && g->thread == &this_thread && storage->device && !constant) {
-        return g->failed = TENSOR_ERR_UNSUPPORTED;
-    }
-    tensor_recorder_t *other = recorder_before;
-    return other && other->host ? other->host(other, storage, bytes, use, op) : 0;
-}
-
-static int capture_call(tensor_recorder_t *, const tensor_call_t *call) {
-    tensor_recorder_t *other = recorder_before;
-    return other && other->call ? other->call(other, call) : 0;
-}
-
-static tensor_recorder_t capture_recorder = {capture_call, capture_host};
-
-// Waits for the graph's last run and frees it. held: the caller has process.lock.
-static void graph_drop(tensor_cuda_graph_t *g, bool held) {
+// Waits for the graph's last run and frees it.
+static void backend_graph_free(void *graph) {
+    graph_t *g = (graph_t *)graph;
     gpu_t *gpu = &process.gpu[g->device];
     on_device_t at(g->device);
-    bool lost = g->shutdowns != tensor__shutdowns();        // tensor.h's memory may be gone
     if (g->exec) {
         if (g->numbers->wrote) {    // each run writes them, after the run before it
             stream_t *s = process.stream[g->numbers->wrote >> MARK_BITS];
@@ -10198,19 +10595,19 @@ static void graph_drop(tensor_cuda_graph_t *g, bool held) {
         cudaGraphExecDestroy(g->exec);
     }
 
-    for (int k = 0; k < g->agains.n && !lost; k++) { g->agains.at[k].run(g->agains.at[k].user, 0); }
     {
         lock_t hold(&process.graph_lock);
         for (int k = 0; k < g->list.n; k++) {
             block_t *b = g->list.at[k].block;
             if (b && --b->kept == 0 && b->released) { let_go(process.allocator, b); }
         }
-        g->list.drop();
+        graph_t **before = &process.graphs;
+        while (*before && *before != g) { before = &(*before)->next; }
+        if (*before) { *before = g->next; }
     }
 
     {
-        int none = 0;
-        lock_t hold(held ? &none : &process.lock);
+        lock_t hold(&process.lock);
         for (slot_t &slot : gpu->slot) {
             if (slot.graph == g) { slot.graph = nullptr; }
         }
@@ -10218,43 +10615,40 @@ static void graph_drop(tensor_cuda_graph_t *g, bool held) {
 
     release(process.allocator, g->numbers);
     if (g->arena) { graph_release(process.allocator, g->device, g->arena); }
+    g->list.drop();
     g->lives.drop();
-    g->agains.drop();
     g->streams.drop();
     free(g->staged);
-    tensor_cuda_graph_t clean = {};
-    clean.next = g->next;
-    clean.device = g->device;
-    *g = clean;
+    free(g);
 }
 
-static const char OTHER_CAPTURE[] = "%s: another graph is being captured";
-
-// -> 0, or the code after raising
-static int graph_bad(const tensor_cuda_graph_t *g, const char *op, graph_state_t wanted) {
-    static const char *const are[] = {"has nothing captured", "is being captured", "is captured already",
-        "was freed"};
-    tensor_cuda_graph_t *other = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
-    if (!g) { return raised(TENSOR_ERR_POISONED, "%s: the graph is NULL, as its making failed", op); }
-    if (g->state != wanted) { return raised(TENSOR_ERR_OWNER, "%s: the graph %s", op, are[g->state]); }
-    if (wanted == GRAPH_OPEN ? g->thread != &this_thread
-                             : other && (other->thread == &this_thread || wanted == GRAPH_NEW)) {
-        if (other && other->thread == &this_thread) { other->failed = TENSOR_ERR_UNSUPPORTED; }
-        return raised(TENSOR_ERR_UNSUPPORTED, OTHER_CAPTURE, op);
-    }
-    return 0;
+// Whether a storage was made in the capture: its memory is of the graph's arena.
+static int backend_graph_made(const void *graph, const tensor__storage_t *storage) {
+    const block_t *b = (const block_t *)storage->user;
+    return b && b->home->lane->graph == ((const graph_t *)graph)->arena;
 }
 
-static void capture_over(const tensor_cuda_graph_t *g) {
+static void capture_over(const graph_t *g) {
     capture_end(process.allocator, g->device, g->arena);
     if (process.pinned->device[0]) { capture_end(process.pinned, 0, g->arena); }
 }
 
-static int graph_begin(tensor_cuda_graph_t *g) {
-    stream_t *s = current(g->device, "cuda_graph_begin");
+static int backend_graph_begin(int index, void **graph) {
+    static const char op[] = "capture_begin";
+    stream_t *s = current(index, op);
     if (!s) { return code_now(); }
+    graph_t *g = (graph_t *)calloc(1, sizeof *g);
+    if (!g) { return raised(TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", op); }
+    {
+        lock_t hold(&process.graph_lock);
+        g->next = process.graphs;
+        process.graphs = g;
+    }
+    g->device = index;
+    // What the cache has could not be given back in the capture: the graph would come on top of it.
+    empty_cache(process.allocator, index);
     g->arena = capture_begin(process.allocator, g->device, (void *)s->raw);
-    g->staged = (unsigned char *)malloc(NUMBERS);
+    g->staged = (unsigned char *)calloc(1, NUMBERS);
     current_t at(g->device);
     int code = !g->arena || !g->staged ? (int)TENSOR_ERR_OUT_OF_MEMORY
                                        : alloc(process.allocator, g->device, (void *)s->raw, NUMBERS, "graph",
@@ -10265,7 +10659,6 @@ static int graph_begin(tensor_cuda_graph_t *g) {
     if (!code && !g->streams.add(s)) { code = TENSOR_ERR_OUT_OF_MEMORY; }
     g->thread = &this_thread;
     g->rng = tensor_get_generator();
-    g->shutdowns = tensor__shutdowns();
     if (!code) {
         lock_t hold(&process.capture_lock);
         code = process.capture ? (int)TENSOR_ERR_UNSUPPORTED
@@ -10273,73 +10666,77 @@ static int graph_begin(tensor_cuda_graph_t *g) {
         // Relaxed, because a kernel's first launch, here or in a library, loads the kernel.
         if (!code) { code = code_of(cudaStreamBeginCapture(s->raw, cudaStreamCaptureModeRelaxed)); }
         if (!code) {
-            g->state = GRAPH_OPEN;
             s->part = 0;
             __atomic_store_n(&s->part_of, g->arena, __ATOMIC_RELEASE);
             __atomic_store_n(&process.capture, g, __ATOMIC_RELEASE);
         }
     }
 
-    if (code) {
-        if (g->arena) { capture_over(g); }
-        graph_drop(g, false);
-        if (code == TENSOR_ERR_CUDA) { return raise_cuda("cuda_graph_begin"); }
-        if (code == TENSOR_ERR_UNSUPPORTED) { return raised(code, OTHER_CAPTURE, "cuda_graph_begin"); }
-        return raised(code, "cuda_graph_begin: out of memory");
+    if (!code) {
+        *graph = g;
+        return 0;
     }
-
-    recorder_before = TENSOR__(set_recorder)(&capture_recorder);
-    return 0;
+    if (g->arena) { capture_over(g); }
+    backend_graph_free(g);
+    if (code == TENSOR_ERR_CUDA) { return raise_cuda(op); }
+    if (code == TENSOR_ERR_UNSUPPORTED) { return raised(code, "%s: another thread captures a step", op); }
+    return raised(code, "%s: out of memory", op);
 }
 
-static int graph_end(tensor_cuda_graph_t *g) {
-    cudaGraph_t graph = nullptr;
+// What was drawn in the capture has not happened yet: the first run draws it.
+static int backend_graph_end(void *graph, int wanted) {
+    static const char op[] = "capture_end";
+    graph_t *g = (graph_t *)graph;
+    cudaGraph_t captured = nullptr;
     current_t at(g->device);
-    int code = code_of(cudaStreamEndCapture(g->on->raw, &graph)), before = tensor_error_code();
+    int code = code_of(cudaStreamEndCapture(g->on->raw, &captured));
     bool unjoined = code && last_error == cudaErrorStreamCaptureUnjoined;
-    TENSOR__(set_recorder)(recorder_before);
-    __atomic_store_n(&process.capture, (tensor_cuda_graph_t *)nullptr, __ATOMIC_RELEASE);
+    __atomic_store_n(&process.capture, (graph_t *)nullptr, __ATOMIC_RELEASE);
     capture_over(g);
-    if (!code) { code = code_of(cudaGraphInstantiate(&g->exec, graph, 0)); }
-    if (graph) { cudaGraphDestroy(graph); }
-    g->drawn = tensor_get_generator().offset - g->rng.offset;
-    tensor_set_generator(g->rng);
-    if (before || g->failed || code) {
-        int first = before ? before : g->failed;
-        if (!first && unjoined) {
-            first =
-                raised(TENSOR_ERR_UNSUPPORTED, "cuda_graph_end: work of another stream was not waited for");
-        }
-        if (!first) { first = raise_cuda("cuda_graph_end"); }
-        graph_drop(g, false);
-        return first;
+    if (!code) { code = code_of(cudaGraphInstantiate(&g->exec, captured, 0)); }
+    if (captured) { cudaGraphDestroy(captured); }
+    if (g->thread == &this_thread) {
+        g->drawn = tensor_get_generator().offset - g->rng.offset;
+        tensor_set_generator(g->rng);
     }
-
-    g->state = GRAPH_READY;
-    return 0;
+    if (!wanted || g->failed) { return g->failed; }
+    if (unjoined) {
+        return raised(TENSOR_ERR_UNSUPPORTED, "%s: work of another stream was not waited for", op);
+    }
+    return code ? raise_cuda(op) : 0;
 }
 
-static int graph_replay(tensor_cuda_graph_t *g) {
-    stream_t *s = current(g->device, "cuda_graph_replay");
+// Puts a number of the next run into the host's copy; what differs from the last run's is to be sent.
+template <class T> static void stage(graph_t *g, uint32_t at, const T &v) {
+    if (g->sent && !memcmp(g->staged + at, (const void *)&v, sizeof v)) { return; }
+    memcpy(g->staged + at, (const void *)&v, sizeof v);
+    g->changed = least(g->changed, at);
+    g->changed_end = most(g->changed_end, at + (uint32_t)sizeof v);
+}
+
+// first: the capture has counted the versions already.
+static int backend_graph_run(void *graph, int first) {
+    static const char op[] = "graph_replay";
+    graph_t *g = (graph_t *)graph;
+    stream_t *s = current(g->device, op);
     if (!s) { return code_now(); }
     current_t at(g->device);
     tensor_generator_t rng = tensor_get_generator();
-    for (int k = 0; k < g->agains.n; k++) { g->agains.at[k].run(g->agains.at[k].user, 1); }
-    if (tensor_error_code()) { return tensor_error_code(); }
+    if (!g->sent) {
+        g->changed = 0;
+        g->changed_end = g->used;
+    }
     for (int k = 0; k < g->lives.n; k++) {
         const live_t &l = g->lives.at[k];
-        void *to = g->staged + l.at;
         if (!l.host) {
             tensor_generator_t now = rng;
             now.seed = l.own_seed ? l.seed : rng.seed;
             now.offset = l.own_seed ? l.offset : rng.offset + l.offset;
-            memcpy(to, &now, sizeof now);
+            stage(g, l.at, now);
         } else if (l.wide) {
-            update_t<double> u = update_of<double>(*l.host, l.states);
-            memcpy(to, (void *)&u, sizeof u);
+            stage(g, l.at, update_of<double>(*l.host, l.states));
         } else {
-            update_t<float> u = update_of<float>(*l.host, l.states);
-            memcpy(to, (void *)&u, sizeof u);
+            stage(g, l.at, update_of<float>(*l.host, l.states));
         }
     }
 
@@ -10351,13 +10748,20 @@ static int graph_replay(tensor_cuda_graph_t *g) {
         }
     }
 
-    if (!code && g->used) {
-        code = code_of(cudaMemcpyAsync((void *)(uintptr_t)g->numbers->address, g->staged, g->used,
-                                       cudaMemcpyHostToDevice, s->raw));
+    g->sent = 0;
+    for (uint32_t k = g->changed; k < g->changed_end && !code; k += NUMBERS_AT_ONCE) {
+        sent_t part = {};
+        const uint32_t n = least<uint32_t>(g->changed_end - k, NUMBERS_AT_ONCE);
+        memcpy(part.v, g->staged + k, n);
+        code = code_of(tcu_launch(store_numbers, 1, THREADS, 0, s->raw,
+                                  (unsigned char *)(uintptr_t)g->numbers->address + k, part, (int)n));
     }
 
     if (!code) { code = code_of(cudaGraphLaunch(g->exec, s->raw)); }
-    if (code) { return raise_cuda("cuda_graph_replay"); }
+    if (code) { return raise_cuda(op); }
+    g->sent = 1;
+    g->changed = NUMBERS;
+    g->changed_end = 0;
     if (g->noted) { __atomic_store_n(&s->noted, 1, __ATOMIC_RELEASE); }
     uint64_t mark = next_mark(s);
     use_after(s, g->numbers, true, mark);
@@ -10365,9 +10769,9 @@ static int graph_replay(tensor_cuda_graph_t *g) {
     for (int k = 0; k < g->list.n; k++) {
         listed_t &l = g->list.at[k];
         if (l.block) { use_after(s, l.block, l.wrote, mark); }
-        if (!l.storage || !l.wrote) { continue; }
+        if (first || !l.storage || !l.wrote) { continue; }
         l.storage->version++;
-        l.storage->write_op = "cuda_graph_replay";
+        l.storage->write_op = op;
         l.storage->write_site = nullptr;
     }
 
@@ -10394,14 +10798,14 @@ static int event_bad(const tensor_cuda_event_t *e, const char *op) {
 }
 
 // The graph that the calling thread captures.
-static tensor_cuda_graph_t *my_capture() {
-    tensor_cuda_graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
+static graph_t *my_capture() {
+    graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
     return g && g->thread == &this_thread ? g : nullptr;
 }
 
 // A graph cannot contain queries, or waits other than those for streams of the capture.
 static int in_capture(const stream_t *s, const char *op) {
-    tensor_cuda_graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
+    graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
     if (!g || (g->thread != &this_thread && !(s && captured_on(s)))) { return 0; }
     if (g->thread == &this_thread) { g->failed = TENSOR_ERR_UNSUPPORTED; }
     return raised(TENSOR_ERR_UNSUPPORTED, "%s: not while a graph is captured", op);
@@ -10443,7 +10847,7 @@ enum collective_t { RANKS_SUM, RANKS_MEAN, RANKS_BROADCAST, RANKS_GATHER };
 #ifdef TCU_HAVE_NCCL
 static_assert(TENSOR_CUDA_ID_BYTES == sizeof(ncclUniqueId), "tensor_cuda.h");
 
-static int nccl_said(const char *op, ncclResult_t e) {
+static int nccl_code(const char *op, ncclResult_t e) {
     if (!e) { return 0; }
     cudaGetLastError();
     return raised(TENSOR_ERR_CUDA, "%s: NCCL: %s", op, lib.ncclGetErrorString_(e));
@@ -10453,6 +10857,8 @@ static const int nccl_types[TENSOR_DTYPE_COUNT] = {ncclFloat32, ncclFloat64, ncc
     -1,
                                                    ncclFloat16, ncclBfloat16, ncclInt8, -1};
 
+// Beside launch and tensor.h's accesses of the host, collectives are a third way to elements: NCCL takes
+// addresses, and what it does is not a call of a row, so a recorder does not hear of it.
 static ncclResult_t nccl_call(const tensor_cuda_comm_t *c, int what, tensor_t *y, tensor_t *x, int root,
                               cudaStream_t stream) {
     const size_t n = (size_t)x->numel, size = (size_t)size_of(x->dtype);
@@ -10511,7 +10917,7 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
     current_t at(c->device);
     ncclResult_t e, state = ncclSuccess;
     if ((e = lib.ncclCommGetAsyncError_((ncclComm_t)c->at, &state)) || state) {
-        return nccl_said(op, e ? e : state);
+        return nccl_code(op, e ? e : state);
     }
     auto each = [&](auto f) {                   // f(tensor, whether it is written)
         for (int k = 0; k < n; k++) {
@@ -10536,7 +10942,7 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
         x->storage->write_op = op;
         x->storage->write_site = nullptr;
     });
-    return nccl_said(op, e ? e : end);
+    return nccl_code(op, e ? e : end);
 #else
     (void)what, (void)list, (void)n, (void)y, (void)root;
     return TENSOR_ERR_INTERNAL;
@@ -10562,7 +10968,7 @@ static int comm_drop(tensor_cuda_comm_t *c) {
     if (comm_failed(c)) {
         lib.ncclCommAbort_((ncclComm_t)c->at);
     } else {
-        code = nccl_said("cuda_comm_free", lib.ncclCommDestroy_((ncclComm_t)c->at));
+        code = nccl_code("cuda_comm_free", lib.ncclCommDestroy_((ncclComm_t)c->at));
     }
 #endif
     return code;
@@ -10631,7 +11037,8 @@ static int backend_run(tensor_call_t *c) {
 #define TCU_RUN4 backend_run, backend_run, backend_run, backend_run
 static const tensor_backend_t backend = {
     TENSOR__API_VERSION, sizeof(tensor_backend_t), "cuda", backend_count, backend_alloc, backend_release,
-        backend_copy, backend_aside, backend_recording, backend_site,
+        backend_copy, backend_use_copy_stream, backend_graph_begin, backend_graph_end, backend_graph_run,
+        backend_graph_made, backend_graph_free, backend_site,
     {TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, backend_run, backend_run}, 1, 1, backend_net};
 #undef TCU_RUN4
 
@@ -10752,7 +11159,9 @@ int tensor_cuda_shutdown(void) {
     int64_t used = 0;
     if (!process.allocator) { return 0; }
     if (process.capture) { return raised(TENSOR_ERR_OWNER, "cuda_shutdown: a graph is being captured"); }
-    for (tensor_cuda_graph_t *g = process.graphs; g; g = g->next) { graph_drop(g, true); }
+    if (process.graphs) {
+        return raised(TENSOR_ERR_OWNER, "cuda_shutdown: a graph is in use; call tensor_shutdown before");
+    }
     for (int k = 0; k < MAX_DEVICES; k++) {
         if (process.allocator->device[k]) {
             used += stats_of(process.allocator, k)->all[ALLOCATED_BYTES].current;
@@ -10782,7 +11191,6 @@ int tensor_cuda_shutdown(void) {
         if (!e->dead) { cudaEventDestroy(e->at); }
     }
     drop_handles(&process.events);
-    drop_handles(&process.graphs);
     for (int k = 0; k < process.nstreams; k++) {
         on_device_t at(process.stream[k]->device);
         cudaEventDestroy(process.stream[k]->event);
@@ -10791,6 +11199,7 @@ int tensor_cuda_shutdown(void) {
     }
 
     process.nstreams = 0;
+    memset(peers_of, 0, sizeof peers_of);
     for (gpu_t &g : process.gpu) {
         if (g.ready) {                          // the other devices may not exist
             on_device_t at((int)(&g - process.gpu));
@@ -10893,14 +11302,14 @@ static int of_graph(const tensor_cuda_event_t *e, const char *op) {
 }
 
 // A stream could not join: the capture is lost.
-static int joining(const char *op, tensor_cuda_graph_t *g, int code) {
+static int joining(const char *op, graph_t *g, int code) {
     return g->failed = code == TENSOR_ERR_CUDA ? raise_cuda(op) : raised(code, "%s: out of memory", op);
 }
 
 int tensor_cuda_stream_wait_event(tensor_cuda_stream_t *stream, tensor_cuda_event_t *event) {
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_wait_event");
     if (!h || event_bad(event, "cuda_stream_wait_event")) { return code_now(); }
-    tensor_cuda_graph_t *g = my_capture();
+    graph_t *g = my_capture();
     bool forks = g && event->graph == g->arena && g->device == h->of->device;
     if (!forks && in_capture(h->of, "cuda_stream_wait_event")) { return TENSOR_ERR_UNSUPPORTED; }
     if (!event->recorded) { return 0; }
@@ -10914,7 +11323,7 @@ int tensor_cuda_stream_wait_stream(tensor_cuda_stream_t *stream, tensor_cuda_str
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_wait_stream");
     tensor_cuda_stream_t *o = h ? stream_of(other, "cuda_stream_wait_stream") : nullptr;
     if (!o) { return code_now(); }
-    tensor_cuda_graph_t *g = my_capture();
+    graph_t *g = my_capture();
     if (g && captured_on(o->of) && g->device == h->of->device) {
         int code = graph_join(g, h->of);
         if (!code && h != o) { code = graph_edge(h->of, o->of); }
@@ -10974,7 +11383,7 @@ int tensor_cuda_event_free(tensor_cuda_event_t *event) {
 int tensor_cuda_event_record(tensor_cuda_event_t *event, tensor_cuda_stream_t *stream) {
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_event_record");
     if (!h || event_bad(event, "cuda_event_record")) { return code_now(); }
-    tensor_cuda_graph_t *g = my_capture();
+    graph_t *g = my_capture();
     if (!(g && captured_on(h->of)) && in_capture(h->of, "cuda_event_record")) {
         return TENSOR_ERR_UNSUPPORTED;
     }
@@ -11022,43 +11431,6 @@ double tensor_cuda_event_elapsed_time(tensor_cuda_event_t *start, tensor_cuda_ev
     return ms;
 }
 
-tensor_cuda_graph_t *tensor_cuda_graph_new(tensor_device_t device) {
-    if (!gpu_for(device, "cuda_graph_new")) { return nullptr; }
-    lock_t hold(&process.graph_lock);
-    tensor_cuda_graph_t *g = handle(&process.graphs);
-    if (!g) { raised(TENSOR_ERR_OUT_OF_MEMORY, "cuda_graph_new: out of memory"); }
-    if (g) { g->device = (int)device - TENSOR_CUDA; }
-    return g;
-}
-
-int tensor_cuda_graph_begin(tensor_cuda_graph_t *g) {
-    int code = tensor_error_code();
-    if (!code) { code = tcu::graph_bad(g, "cuda_graph_begin", tcu::GRAPH_NEW); }
-    return code ? code : tcu::graph_begin(g);
-}
-
-int tensor_cuda_graph_end(tensor_cuda_graph_t *g) {
-    int code = tcu::graph_bad(g, "cuda_graph_end", tcu::GRAPH_OPEN);
-    return code ? code : tcu::graph_end(g);
-}
-
-int tensor_cuda_graph_replay(tensor_cuda_graph_t *g) {
-    int code = tensor_error_code();
-    if (!code) { code = tcu::graph_bad(g, "cuda_graph_replay", tcu::GRAPH_READY); }
-    return code ? code : tcu::graph_replay(g);
-}
-
-int tensor_cuda_graph_free(tensor_cuda_graph_t *g) {
-    if (!g) { return 0; }
-    if (g->state == GRAPH_DEAD) {
-        return raised(TENSOR_ERR_OWNER, "cuda_graph_free: the graph was freed");
-    }
-    if (in_capture(nullptr, "cuda_graph_free")) { return TENSOR_ERR_UNSUPPORTED; }
-    graph_drop(g, false);
-    g->state = GRAPH_DEAD;
-    return 0;
-}
-
 int tensor_cuda_comm_id(void *id) {
     char text[256];
     if (!id) { return raised(TENSOR_ERR_POISONED, "cuda_comm_id: id is NULL"); }
@@ -11066,7 +11438,7 @@ int tensor_cuda_comm_id(void *id) {
         return raised(TENSOR_ERR_CUDA, "cuda_comm_id: %s", text);
     }
 #ifdef TCU_HAVE_NCCL
-    return nccl_said("cuda_comm_id", lib.ncclGetUniqueId_((ncclUniqueId *)id));
+    return nccl_code("cuda_comm_id", lib.ncclGetUniqueId_((ncclUniqueId *)id));
 #else
     return TENSOR_ERR_INTERNAL;
 #endif
@@ -11091,7 +11463,7 @@ tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const void *id, te
         ncclComm_t comm = nullptr;
         ncclUniqueId key;
         memcpy(&key, id, sizeof key);
-        if (nccl_said(op, lib.ncclCommInitRank_(&comm, ranks, key, rank))) { return nullptr; }
+        if (nccl_code(op, lib.ncclCommInitRank_(&comm, ranks, key, rank))) { return nullptr; }
         {
             lock_t hold(&process.lock);
             c = handle(&process.comms);
@@ -11201,7 +11573,7 @@ void *tensor_cuda_data(tensor_t *x) {
     stream_t *s = current(x->device - 1, op);
     if (!s || !x->numel) { return nullptr; }
     block_t *b = (block_t *)x->storage->user;
-    tensor_cuda_graph_t *g = captured_on(s);
+    graph_t *g = captured_on(s);
     int code = g ? list_block(g, s, b, x->storage, true) : use_before(s, b, true);
     if (code) {
         if (code == TENSOR_ERR_CUDA) { raise_cuda(op); } else { raised(code, "%s: out of memory", op); }
@@ -11209,6 +11581,7 @@ void *tensor_cuda_data(tensor_t *x) {
     }
     // Later calls on other streams record their event when they wait, so that it covers the caller's work.
     if (!g) { use_after(s, b, true, next_mark(s)); }
+    // What the caller does with the address is not recorded; a capture notes the block alone.
     return (char *)x->storage->data + x->offset * size_of(x->dtype);
 }
 
@@ -11299,6 +11672,27 @@ void tensor_cuda_range_pop(void) {
     if (!open_ranges) { return; }
     open_ranges--;
     TCU_RANGE_POP();
+}
+
+static void tell_range(void *, const char *name) {
+    if (name) { tensor_cuda_range_push(name); } else { tensor_cuda_range_pop(); }
+}
+
+// The range of a gradient ends where the next one begins, or the pass ends.
+static thread_local bool in_gradient;
+static void tell_backward(void *, uint64_t, const char *op, const char *) {
+    char text[96];
+    if (in_gradient) { tensor_cuda_range_pop(); }
+    in_gradient = op != nullptr;
+    if (!op) { return; }
+    snprintf(text, sizeof text, "%s backward", op);
+    tensor_cuda_range_push(text);
+}
+
+const tensor_profiler_t *tensor_cuda_profiler(void) {
+    static const tensor_profiler_t told = {nullptr, nullptr, nullptr, nullptr,
+                                           tell_range, tell_backward, nullptr};
+    return &told;
 }
 
 int64_t tensor_cuda_fallbacks(void) {

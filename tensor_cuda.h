@@ -1,4 +1,4 @@
-// tensor_cuda.h - v0.2.0 - the CUDA backend of tensor.h: start, streams, graphs, memory, what runs where
+// tensor_cuda.h - v0.2.0 - the CUDA backend of tensor.h: start, streams, memory, what runs where
 // Licence: MIT-0 or public domain, at your choice; full text at the end of tensor.h.
 //
 //   nvcc -std=c++17 -O3 -fmad=false -arch=native -c tensor_cuda.cu
@@ -10,7 +10,7 @@
 //   tensor_cuda_shutdown();
 //
 // CONTENTS (search for the tag)
-//   >>cuda-manual  >>cuda-start  >>cuda-streams  >>cuda-graphs  >>cuda-memory  >>cuda-doors  >>cuda-ops
+//   >>cuda-manual  >>cuda-start  >>cuda-streams  >>cuda-memory  >>cuda-doors  >>cuda-ops
 //   >>cuda-libraries  >>cuda-ranks
 #ifndef TENSOR_CUDA_H_INCLUDED_7C1E
 #define TENSOR_CUDA_H_INCLUDED_7C1E
@@ -37,8 +37,8 @@
 // If an op has no kernel of its own for a dtype, it runs on the CPU, over copies: the result is correct, but
 // slow. >>cuda-ops tells which ops did so, and can forbid it.
 //
-// Matrix products use cuBLASLt. Convolutions, recurrent nets, attention, batch and layer norm of f16 and
-// bf16, batch norm with channels innermost, and large layer norms of f32 use cuDNN. Each library is opened
+// Matrix products use cuBLASLt. Convolutions, recurrent nets, attention, batch norm of f16 and bf16 or with
+// channels innermost, and large layer norms use cuDNN. Each library is opened
 // when it is first needed. Neither is required: if a library is missing, has another version, or has nothing
 // for a shape, the kernels of tensor_cuda.cu do the op with the same accuracy, but slower. This is not an
 // error; tensor_cuda_library_error says what was wrong, and the switches are beside it (>>cuda-libraries). If
@@ -81,7 +81,7 @@ TENSOR_API int tensor_cuda_synchronize(tensor_device_t device);
 
 // Gives all memory back to the driver. Call it after tensor_shutdown, because no tensor may be on a device
 // any more.
-//   -> code;  errors OWNER (memory is still in use: only graphs are freed; a graph is being captured)
+//   -> code;  errors OWNER (memory or a graph is still in use)
 TENSOR_API int tensor_cuda_shutdown(void);
 
 // ------------------------------------------------------------------------------
@@ -92,6 +92,12 @@ TENSOR_API int tensor_cuda_shutdown(void);
 // tensors, scopes may end at any time, and a backward pass may run on another stream than the forward pass.
 // Threads that have set different streams run concurrently. NULL for a stream means the default stream of
 // device 0 (a DEVICE error if that is not started). The use of a freed stream or event is noticed.
+//
+// tensor_capture_begin (tensor.h) captures the thread's current stream. Another stream of the device becomes
+// part of the capture when it waits for a stream that is part of it (stream_wait_event for an event recorded
+// in the capture, stream_wait_stream): in each replay its work runs beside the rest. Streams wait for each
+// other's tensors as usual; before tensor_capture_end, the first stream must wait for all others. Until then
+// only the capturing thread may use such a stream.
 // ------------------------------------------------------------------------------
 
 typedef struct tensor_cuda_stream_t tensor_cuda_stream_t;
@@ -126,7 +132,7 @@ TENSOR_API int tensor_cuda_stream_query(tensor_cuda_stream_t *stream);
 // Later work of stream waits for the work before event / for the work queued on other so far. The host does
 // not wait.
 //   -> code;  errors OWNER, POISONED (event is NULL), UNSUPPORTED (in a capture, except for what belongs to
-//      it: >>cuda-graphs), CUDA
+//      it), CUDA
 TENSOR_API int tensor_cuda_stream_wait_event(tensor_cuda_stream_t *stream, tensor_cuda_event_t *event);
 TENSOR_API int tensor_cuda_stream_wait_stream(tensor_cuda_stream_t *stream, tensor_cuda_stream_t *other);
 
@@ -156,56 +162,6 @@ TENSOR_API int tensor_cuda_event_synchronize(tensor_cuda_event_t *event);
 // Time between two marks, in milliseconds; waits for the mark end.
 //   -> ms, NaN on failure;  errors OWNER, POISONED, UNSUPPORTED (no timing, no mark, in a capture), CUDA
 TENSOR_API double tensor_cuda_event_elapsed_time(tensor_cuda_event_t *start, tensor_cuda_event_t *end);
-
-// ------------------------------------------------------------------------------
-// >>cuda-graphs                                    MARK: a step captured once, run often
-//
-//   tensor_cuda_graph_t *g = tensor_cuda_graph_new(TENSOR_CUDA);
-//   tensor_cuda_graph_begin(g);                     // after one normal step: optimizers have states
-//   loss = ...; nn_zero_grad(opt); tensor_backward(loss); nn_step(opt);
-//   tensor_keep(loss);
-//   tensor_cuda_graph_end(g);
-//   for (...) { tensor_copy_(x, batch); tensor_cuda_graph_replay(g); ... tensor_item(loss) ... }
-//
-// Between begin and end, the thread's calls are recorded and not run. A replay gives the results that these
-// calls would give at that time: it reads the tensors that they read (their memory belongs to the graph
-// until the graph is freed), overwrites those that they made, draws the next random numbers, and uses an
-// optimizer's current learning rate and step count. In a capture nothing can depend on values: tensor_item,
-// printing, nonzero, an op without a kernel and a copy from the host are UNSUPPORTED errors (values of up to
-// 8 bytes become part of the graph). Only one graph is captured at a time.
-//
-// Another stream of the device becomes part of the capture when it waits for a stream that is part of it
-// (stream_wait_event for an event recorded in the capture, stream_wait_stream): in each replay its work runs
-// beside the rest. Streams wait for each other's tensors as usual; before the end, the first stream must
-// wait for all others. Until then only the capturing thread may use such a stream.
-// ------------------------------------------------------------------------------
-
-typedef struct tensor_cuda_graph_t tensor_cuda_graph_t;
-
-// An empty graph.
-//   -> graph, NULL on failure;  errors DEVICE (no such device, not started), OUT_OF_MEMORY
-TENSOR_API tensor_cuda_graph_t *tensor_cuda_graph_new(tensor_device_t device);
-
-// Starts recording what the calling thread does on the graph's device, on its current stream.
-//   -> code;  errors OWNER (already captured, freed), UNSUPPORTED (another capture), POISONED, OUT_OF_MEMORY,
-//      CUDA, and a pending error of the thread
-TENSOR_API int tensor_cuda_graph_begin(tensor_cuda_graph_t *g);
-
-// Ends the capture. If there was an error since begin, the graph is empty again.
-//   -> code;  errors OWNER (not being captured), UNSUPPORTED (work of another stream was not waited for),
-//      CUDA, and the error since begin
-TENSOR_API int tensor_cuda_graph_end(tensor_cuda_graph_t *g);
-
-// Replays the graph once, on the current stream, asynchronously. It waits for what other streams wrote to its
-// tensors. Do not call it after tensor_shutdown, which frees the memory that the graph uses.
-//   -> code;  errors OWNER (nothing captured, freed), UNSUPPORTED (in a capture), CUDA, and an error of the
-//      pending error of the thread
-TENSOR_API int tensor_cuda_graph_replay(tensor_cuda_graph_t *g);
-
-// Waits for the device and frees the graph; tensors made in it stay. tensor_cuda_shutdown frees graphs that
-// are left.
-//   -> code;  errors OWNER (freed before), UNSUPPORTED (in a capture)
-TENSOR_API int tensor_cuda_graph_free(tensor_cuda_graph_t *g);
 
 // ------------------------------------------------------------------------------
 // >>cuda-memory                                    MARK: memory
@@ -317,6 +273,11 @@ TENSOR_API int tensor_cuda_set_ranges(int on);
 //   -> nothing;  errors none
 TENSOR_API void tensor_cuda_range_push(const char *name);
 TENSOR_API void tensor_cuda_range_pop(void);
+
+// A profiler for tensor_profiler_set: if ranges are on, each module's forward and each tensor_range_push of
+// the thread are NVTX ranges too, and so is each gradient of a backward pass, as "matmul backward".
+//   -> borrowed, the same for all threads;  errors none
+TENSOR_API const tensor_profiler_t *tensor_cuda_profiler(void);
 
 // ------------------------------------------------------------------------------
 // >>cuda-ops                                       MARK: what runs where

@@ -7,7 +7,7 @@
 //
 // CONTENTS (search for the tag)
 //   >>nn-manual  >>functional  >>losses  >>modules  >>layers  >>init  >>optim  >>schedule  >>data
-//   >>files  >>progress  >>nn-cpp
+//   >>files  >>formats  >>progress  >>nn-cpp
 //   >>nn-shared  >>nn-ops
 //   >>nn-kernels  >>nn-kernel-conv  >>nn-kernel-direct  >>nn-kernel-pool  >>nn-kernel-norm
 //   >>nn-kernel-loss  >>nn-kernel-attention  >>nn-kernel-recurrent  >>nn-kernel-dropout
@@ -17,8 +17,9 @@
 //   >>impl-attention  >>impl-recurrent  >>impl-losses  >>impl-ctc  >>nn-table
 //   >>impl-modules  >>impl-layers  >>layers-calls  >>layers-linear  >>layers-image  >>layers-norm
 //   >>layers-recurrent  >>layers-attention  >>layers-sequential
+//   >>layers-losses  >>layers-parametrized
 //   >>impl-copies  >>impl-init  >>impl-optim  >>impl-clip  >>impl-schedule  >>impl-data  >>impl-sources
-//   >>impl-files  >>impl-state  >>impl-progress
+//   >>impl-files  >>impl-formats  >>impl-state  >>impl-progress
 //   >>nn-license
 
 #ifndef TENSOR_NN__PASS
@@ -94,7 +95,7 @@ TENSOR_API tensor_t *tensor_linear_gelu_tanh(tensor_t *x, tensor_t *weight, tens
 typedef struct tensor_embedding_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *index TENSOR_INIT, *weight TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int64_t padding_idx TENSOR_INIT;        // row without gradient; 0 = none, TENSOR_ZERO = row 0
     double max_norm TENSOR_INIT;            // > 0: rows used are scaled down to it, in weight itself
     double norm_type TENSOR_INIT;           // which norm, 0 = 2
@@ -114,7 +115,7 @@ typedef enum tensor_bag_mode_t { TENSOR_BAG_MEAN, TENSOR_BAG_SUM, TENSOR_BAG_MAX
 typedef struct tensor_embedding_bag_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *index TENSOR_INIT, *weight TENSOR_INIT, *offsets TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     tensor_bag_mode_t mode TENSOR_INIT;
     tensor_t *per_sample_weights TENSOR_INIT;   // shape of index, dtype of weight; TENSOR_BAG_SUM only
     int64_t padding_idx TENSOR_INIT;        // row that does not count; 0 = none, TENSOR_ZERO = row 0
@@ -143,7 +144,7 @@ typedef struct tensor_layer_norm_args_t {
     tensor_t *x TENSOR_INIT;
     int64_t normalized_dims TENSOR_INIT;    // how many trailing dims (PyTorch: their sizes); default 1
     tensor_t *weight TENSOR_INIT, *bias TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     double eps TENSOR_INIT;                 // default 1e-5
 } tensor_layer_norm_args_t;
 
@@ -158,7 +159,7 @@ typedef struct tensor_batch_norm_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT, *running_mean TENSOR_INIT, *running_var TENSOR_INIT, *weight TENSOR_INIT;
     tensor_t *bias TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int training TENSOR_INIT;               // statistics of x; updates the running ones
     double momentum TENSOR_INIT;            // weight of x in the update, default 0.1
     double eps TENSOR_INIT;                 // default 1e-5
@@ -176,7 +177,7 @@ TENSOR_API tensor_batch_norm_args_t tensor_batch_norm_defaults(void);
 typedef struct tensor_instance_norm_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     tensor_t *running_mean TENSOR_INIT, *running_var TENSOR_INIT, *weight TENSOR_INIT, *bias TENSOR_INIT;
     int no_use_input_stats TENSOR_INIT;     // normalise by the running statistics
     double momentum TENSOR_INIT;            // default 0.1
@@ -195,7 +196,7 @@ typedef struct tensor_group_norm_args_t {
     tensor_t *x TENSOR_INIT;
     int64_t groups TENSOR_INIT;
     tensor_t *weight TENSOR_INIT, *bias TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     double eps TENSOR_INIT;                 // default 1e-5
 } tensor_group_norm_args_t;
 
@@ -211,7 +212,7 @@ typedef struct tensor_rms_norm_args_t {
     tensor_t *x TENSOR_INIT;
     int64_t normalized_dims TENSOR_INIT;    // how many trailing dims; default 1
     tensor_t *weight TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     double eps TENSOR_INIT;                 // 0 = the epsilon of x's dtype (f16, bf16: of f32)
 } tensor_rms_norm_args_t;
 
@@ -226,7 +227,7 @@ typedef struct tensor_local_response_norm_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
     int64_t size TENSOR_INIT;               // channels of a window
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     double alpha TENSOR_INIT;               // default 1e-4
     double beta TENSOR_INIT;                // default 0.75
     double k TENSOR_INIT;                   // default 1
@@ -248,7 +249,7 @@ typedef struct tensor_conv_args_t {
     int64_t padding TENSOR_INIT;            // zeros on both sides, default 0
     int64_t dilation TENSOR_INIT;           // default 1
     int64_t groups TENSOR_INIT;             // default 1
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int64_t stride_h TENSOR_INIT, stride_w TENSOR_INIT, padding_h TENSOR_INIT, padding_w TENSOR_INIT,
         dilation_h TENSOR_INIT, dilation_w TENSOR_INIT;
     int same TENSOR_INIT;                   // padding = 'same' (stride 1): output as large as the input
@@ -277,7 +278,7 @@ typedef struct tensor_conv_transpose_args_t {
     int64_t output_padding TENSOR_INIT;     // added at the far end, less than stride or dilation, default 0
     int64_t groups TENSOR_INIT;             // default 1
     int64_t dilation TENSOR_INIT;           // default 1
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int64_t stride_h TENSOR_INIT, stride_w TENSOR_INIT, padding_h TENSOR_INIT, padding_w TENSOR_INIT,
         output_padding_h TENSOR_INIT, output_padding_w TENSOR_INIT, dilation_h TENSOR_INIT,
         dilation_w TENSOR_INIT;
@@ -302,7 +303,7 @@ typedef struct tensor_columns_args_t {
     int64_t dilation TENSOR_INIT;           // default 1
     int64_t padding TENSOR_INIT;            // default 0
     int64_t stride TENSOR_INIT;             // default 1
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int64_t kernel_w TENSOR_INIT, dilation_w TENSOR_INIT, padding_w TENSOR_INIT, stride_w TENSOR_INIT;
     int64_t height TENSOR_INIT, width TENSOR_INIT;   // of the images, col2im only; width 0 = height
 } tensor_columns_args_t;
@@ -326,7 +327,7 @@ typedef struct tensor_max_pool_args_t {
     int64_t stride TENSOR_INIT;             // default (0): the kernel
     int64_t padding TENSOR_INIT;            // minus infinity on both sides, at most kernel / 2
     int64_t dilation TENSOR_INIT;           // default 1
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int64_t kernel_h TENSOR_INIT, kernel_w TENSOR_INIT, stride_h TENSOR_INIT, stride_w TENSOR_INIT,
         padding_h TENSOR_INIT, padding_w TENSOR_INIT, dilation_h TENSOR_INIT, dilation_w TENSOR_INIT;
     int ceil_mode TENSOR_INIT;              // also windows that pass the end of the input
@@ -347,7 +348,7 @@ typedef struct tensor_avg_pool_args_t {
     int64_t kernel TENSOR_INIT;
     int64_t stride TENSOR_INIT;             // default (0): the kernel
     int64_t padding TENSOR_INIT;            // zeros on both sides, at most kernel / 2
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int64_t kernel_h TENSOR_INIT, kernel_w TENSOR_INIT, stride_h TENSOR_INIT, stride_w TENSOR_INIT,
         padding_h TENSOR_INIT, padding_w TENSOR_INIT;
     int ceil_mode TENSOR_INIT;
@@ -374,6 +375,19 @@ TENSOR_API tensor_pair_t tensor_adaptive_max_pool1d(tensor_t *x, int64_t l);
 TENSOR_API tensor_pair_t tensor_adaptive_max_pool2d(tensor_t *x, int64_t h, int64_t w);
 TENSOR_API tensor_pair_t tensor_adaptive_max_pool3d(tensor_t *x, int64_t d, int64_t h, int64_t w);
 
+// Largest element, and its position in the plane, of windows whose places are drawn for each plane (Graham,
+// 2014); they overlap where they must.
+//   x         [N, C, H, W] or [N, C, D, H, W], or without N, f32/f64/f16/bf16
+//   kernel_.. sizes of a window; d, h, w: sizes of the result, at most those of x less the window plus 1
+//   samples   [N, C, 2 or 3], dtype of x, in 0..1 (without N: [1, C, ..]); 2d: for width, height; 3d: for
+//             depth, height, width; NULL = drawn from the thread's generator
+//   -> new [N, C, h, w]; the indices are i64;  grad to the chosen element;  errors SHAPE, DTYPE
+TENSOR_API tensor_pair_t tensor_fractional_max_pool2d(tensor_t *x, int64_t kernel_h, int64_t kernel_w,
+                                                      int64_t h, int64_t w, tensor_t *samples);
+TENSOR_API tensor_pair_t tensor_fractional_max_pool3d(tensor_t *x, int64_t kernel_d, int64_t kernel_h,
+                                                      int64_t kernel_w, int64_t d, int64_t h, int64_t w,
+                                                      tensor_t *samples);
+
 // (sum of x^norm)^(1 / norm) of each window.
 //   x        as tensor_max_pool2d; integers become floats
 //   norm     not 0
@@ -390,7 +404,7 @@ typedef struct tensor_max_unpool_args_t {
     int64_t kernel TENSOR_INIT;
     int64_t stride TENSOR_INIT;             // default (0): the kernel
     int64_t padding TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int64_t kernel_h TENSOR_INIT, kernel_w TENSOR_INIT, stride_h TENSOR_INIT, stride_w TENSOR_INIT,
         padding_h TENSOR_INIT, padding_w TENSOR_INIT;
     int64_t size TENSOR_INIT, size_h TENSOR_INIT, size_w TENSOR_INIT; // output_size; 0 = as the pool's input
@@ -436,7 +450,7 @@ typedef struct tensor_interpolate_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
     int64_t size TENSOR_INIT;               // of the result's first dim (and the others), or scale_factor
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int64_t size_h TENSOR_INIT, size_w TENSOR_INIT;
     double scale_factor TENSOR_INIT, scale_factor_h TENSOR_INIT, scale_factor_w TENSOR_INIT;
     tensor_interpolation_t mode TENSOR_INIT;   // default TENSOR_NEAREST
@@ -453,7 +467,7 @@ TENSOR_API tensor_interpolate_args_t tensor_interpolate_defaults(void);
 typedef struct tensor_grid_sample_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT, *grid TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     tensor_interpolation_t mode TENSOR_INIT;   // TENSOR_BILINEAR (default), _NEAREST; 4-d x: _BICUBIC
     tensor_pad_t padding_mode TENSOR_INIT;     // outside: TENSOR_PAD_ZEROS (default), _BORDER or _REFLECT
     int align_corners TENSOR_INIT;
@@ -484,6 +498,8 @@ TENSOR_API tensor_t *tensor_dropout2d(tensor_t *x, double p, int training);     
 TENSOR_API tensor_t *tensor_dropout3d(tensor_t *x, double p, int training);   // [N, C, D, H, W], [C, D, H, W]
 // Keeps mean 0 and variance 1 (for selu).   -> as above;  errors as above
 TENSOR_API tensor_t *tensor_alpha_dropout(tensor_t *x, double p, int training);
+// The same for whole channels of [N, C, ...].   -> as above;  errors as above
+TENSOR_API tensor_t *tensor_feature_alpha_dropout(tensor_t *x, double p, int training);
 
 // Activations that tensor.h does not have (it has relu, gelu, silu, elu, hardtanh, mish, ...).
 //   x   f32/f64/f16/bf16
@@ -517,7 +533,7 @@ typedef struct tensor_scaled_dot_product_attention_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *query TENSOR_INIT, *key TENSOR_INIT, *value TENSOR_INIT;
     tensor_t *attn_mask TENSOR_INIT;        // bool (true = look) or a float to add; broadcasts to [..., T, S]
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     double dropout_p TENSOR_INIT;           // default 0
     int is_causal TENSOR_INIT;              // element t looks at s <= t; not together with attn_mask
     double scale TENSOR_INIT;               // 0 = 1 / sqrt(E)
@@ -539,7 +555,7 @@ typedef struct tensor_rnn_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
     tensor_t *const *weights TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     tensor_t *h TENSOR_INIT;                // first state, NULL = zeros
     tensor_t *c TENSOR_INIT;                // LSTM
     int64_t layers TENSOR_INIT;             // default 1
@@ -619,11 +635,14 @@ TENSOR_API tensor_pair_t tensor__max_pool3d_with_indices(tensor_max_pool_args_t 
 #define tensor_adaptive_max_pool1d(...) TENSOR__CALL_KIND(pair, tensor_adaptive_max_pool1d, __VA_ARGS__)
 #define tensor_adaptive_max_pool2d(...) TENSOR__CALL_KIND(pair, tensor_adaptive_max_pool2d, __VA_ARGS__)
 #define tensor_adaptive_max_pool3d(...) TENSOR__CALL_KIND(pair, tensor_adaptive_max_pool3d, __VA_ARGS__)
+#define tensor_fractional_max_pool2d(...) TENSOR__CALL_KIND(pair, tensor_fractional_max_pool2d, __VA_ARGS__)
+#define tensor_fractional_max_pool3d(...) TENSOR__CALL_KIND(pair, tensor_fractional_max_pool3d, __VA_ARGS__)
 #define tensor_dropout(...) TENSOR__CALL(tensor_dropout, __VA_ARGS__)
 #define tensor_dropout1d(...) TENSOR__CALL(tensor_dropout1d, __VA_ARGS__)
 #define tensor_dropout2d(...) TENSOR__CALL(tensor_dropout2d, __VA_ARGS__)
 #define tensor_dropout3d(...) TENSOR__CALL(tensor_dropout3d, __VA_ARGS__)
 #define tensor_alpha_dropout(...) TENSOR__CALL(tensor_alpha_dropout, __VA_ARGS__)
+#define tensor_feature_alpha_dropout(...) TENSOR__CALL(tensor_feature_alpha_dropout, __VA_ARGS__)
 #define tensor_celu(...) TENSOR__CALL(tensor_celu, __VA_ARGS__)
 #define tensor_glu(...) TENSOR__CALL(tensor_glu, __VA_ARGS__)
 #define tensor_hardshrink(...) TENSOR__CALL(tensor_hardshrink, __VA_ARGS__)
@@ -681,7 +700,7 @@ TENSOR_API tensor_pair_t tensor__max_pool3d_with_indices(tensor_max_pool_args_t 
 #ifndef __cplusplus
 #define tensor_col2im(input, output, ...)                                                                    \
     NN__WITH(tensor_col2im, tensor_columns, .x = (input), .height = (output), .kernel = __VA_ARGS__)
-#define tensor_pad(x, ...) tensor_pad_n(x, TENSOR_DIMS(__VA_ARGS__), TENSOR_PAD_CONSTANT, 0)
+#define tensor_pad(x, ...) tensor_pad_n(x, TENSOR__DIMS(__VA_ARGS__), TENSOR_PAD_CONSTANT, 0)
 #endif
 
 // ------------------------------------------------------------------------------
@@ -704,7 +723,7 @@ typedef struct tensor_cross_entropy_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     tensor_t *weight TENSOR_INIT;           // [C], NULL = 1
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int64_t ignore_index TENSOR_INIT;       // default -100
     double label_smoothing TENSOR_INIT;     // 0..1, default 0
     tensor_reduction_t reduction TENSOR_INIT;
@@ -722,7 +741,7 @@ typedef struct tensor_nll_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     tensor_t *weight TENSOR_INIT;           // [C], NULL = 1
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int64_t ignore_index TENSOR_INIT;       // default -100
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_nll_loss_args_t;
@@ -737,7 +756,7 @@ TENSOR_API tensor_nll_loss_args_t tensor_nll_loss_defaults(void);
 typedef struct tensor_mse_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_mse_loss_args_t;
 
@@ -750,7 +769,7 @@ TENSOR_API tensor_mse_loss_args_t tensor_mse_loss_defaults(void);
 typedef struct tensor_l1_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_l1_loss_args_t;
 
@@ -763,7 +782,7 @@ TENSOR_API tensor_l1_loss_args_t tensor_l1_loss_defaults(void);
 typedef struct tensor_smooth_l1_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     double beta TENSOR_INIT;                // default 1
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_smooth_l1_loss_args_t;
@@ -777,7 +796,7 @@ TENSOR_API tensor_smooth_l1_loss_args_t tensor_smooth_l1_loss_defaults(void);
 typedef struct tensor_huber_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     double delta TENSOR_INIT;               // default 1
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_huber_loss_args_t;
@@ -792,7 +811,7 @@ typedef struct tensor_binary_cross_entropy_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     tensor_t *weight TENSOR_INIT;           // broadcasts to input, NULL = 1
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_binary_cross_entropy_args_t;
 
@@ -808,7 +827,7 @@ typedef struct tensor_binary_cross_entropy_with_logits_args_t {
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     tensor_t *weight TENSOR_INIT;           // broadcasts to input, NULL = 1
     tensor_t *pos_weight TENSOR_INIT;       // the same, for the positive term
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_binary_cross_entropy_with_logits_args_t;
 
@@ -824,7 +843,7 @@ tensor_binary_cross_entropy_with_logits_defaults(void);
 typedef struct tensor_kl_div_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int log_target TENSOR_INIT;             // target is log-probabilities as well
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_kl_div_args_t;
@@ -839,7 +858,7 @@ typedef struct tensor_margin_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     tensor_t *weight TENSOR_INIT;           // [C], NULL = 1; for multi_margin and multilabel_soft_margin
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     double margin TENSOR_INIT;              // default 1; for hinge_embedding and multi_margin
     int64_t p TENSOR_INIT;                  // 1 (default) or 2; for multi_margin
     tensor_reduction_t reduction TENSOR_INIT;
@@ -877,7 +896,7 @@ TENSOR_API tensor_margin_loss_args_t tensor_multilabel_soft_margin_loss_defaults
 typedef struct tensor_ranking_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input1 TENSOR_INIT, *input2 TENSOR_INIT, *target TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     double margin TENSOR_INIT;              // default 0
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_ranking_loss_args_t;
@@ -897,7 +916,7 @@ TENSOR_API tensor_ranking_loss_args_t tensor_cosine_embedding_loss_defaults(void
 typedef struct tensor_triplet_margin_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *anchor TENSOR_INIT, *positive TENSOR_INIT, *negative TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     double margin TENSOR_INIT;              // default 1
     double p TENSOR_INIT;                   // which norm, default 2
     double eps TENSOR_INIT;                 // added to differences, default 1e-6
@@ -911,10 +930,32 @@ typedef struct tensor_triplet_margin_loss_args_t {
 TENSOR_API tensor_t *tensor_triplet_margin_loss_with(tensor_triplet_margin_loss_args_t a);
 TENSOR_API tensor_triplet_margin_loss_args_t tensor_triplet_margin_loss_defaults(void);
 
+// A distance of the user: of two tensors [N, D], gives [N].
+typedef tensor_t *(*tensor_distance_fn_t)(tensor_t *a, tensor_t *b, void *user);
+
+typedef struct tensor_triplet_margin_with_distance_loss_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *anchor TENSOR_INIT, *positive TENSOR_INIT, *negative TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
+    tensor_distance_fn_t distance_function TENSOR_INIT;     // NULL: tensor_pairwise_distance
+    void *user TENSOR_INIT;                                 // for distance_function
+    double margin TENSOR_INIT;                              // default 1
+    int swap TENSOR_INIT;                   // negative is compared with the nearer of anchor and positive
+    tensor_reduction_t reduction TENSOR_INIT;
+} tensor_triplet_margin_with_distance_loss_args_t;
+
+// The same with a distance of one's own: max(0, margin + d(anchor, positive) - d(anchor, negative)).
+//   anchor, positive, negative   of one shape, f32/f64/f16/bf16
+//   -> new;  grad through the distance;  errors SHAPE, DTYPE, those of the distance
+TENSOR_API tensor_t *tensor_triplet_margin_with_distance_loss_with(
+    tensor_triplet_margin_with_distance_loss_args_t a);
+TENSOR_API tensor_triplet_margin_with_distance_loss_args_t
+tensor_triplet_margin_with_distance_loss_defaults(void);
+
 typedef struct tensor_gaussian_nll_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT, *var TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int full TENSOR_INIT;                   // adds log(2 pi) / 2
     double eps TENSOR_INIT;                 // least variance, default 1e-6
     tensor_reduction_t reduction TENSOR_INIT;
@@ -932,7 +973,7 @@ TENSOR_API tensor_gaussian_nll_loss_args_t tensor_gaussian_nll_loss_defaults(voi
 typedef struct tensor_poisson_nll_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int no_log_input TENSOR_INIT;           // input is the rate itself: input - target log(input + eps)
     int full TENSOR_INIT;                   // adds Stirling's formula for log target!
     double eps TENSOR_INIT;                 // default 1e-8
@@ -949,7 +990,7 @@ typedef struct tensor_ctc_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *log_probs TENSOR_INIT, *targets TENSOR_INIT, *input_lengths TENSOR_INIT;
     tensor_t *target_lengths TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int64_t blank TENSOR_INIT;              // default 0
     int zero_infinity TENSOR_INIT;          // impossible alignments count as 0 instead of infinity
     tensor_reduction_t reduction TENSOR_INIT;
@@ -986,6 +1027,8 @@ TENSOR_API tensor_ctc_loss_args_t tensor_ctc_loss_defaults(void);
 #define tensor_cosine_embedding_loss(...)                                                                    \
     NN__WITH(tensor_cosine_embedding_loss, tensor_ranking_loss, __VA_ARGS__)
 #define tensor_triplet_margin_loss(...) NN__WITH_OWN(tensor_triplet_margin_loss, __VA_ARGS__)
+#define tensor_triplet_margin_with_distance_loss(...)                                                        \
+    NN__WITH_OWN(tensor_triplet_margin_with_distance_loss, __VA_ARGS__)
 #define tensor_gaussian_nll_loss(...) NN__WITH_OWN(tensor_gaussian_nll_loss, __VA_ARGS__)
 #define tensor_poisson_nll_loss(...) NN__WITH_OWN(tensor_poisson_nll_loss, __VA_ARGS__)
 #define tensor_ctc_loss(...) NN__WITH_OWN(tensor_ctc_loss, __VA_ARGS__)
@@ -1068,6 +1111,11 @@ TENSOR_API tensor_t *nn_parameter(nn_module_t *m, const char *name, tensor_t *t)
 //   -> t (borrowed);  errors SHAPE (name); mark m failed
 TENSOR_API tensor_t *nn_buffer(nn_module_t *m, const char *name, tensor_t *t);
 
+// The same for a tensor that is not saved, because the module computes it (PyTorch's persistent=False): it
+// moves and is copied with m, and nn_named_buffers lists it.
+//   -> t (borrowed);  errors as above
+TENSOR_API tensor_t *nn_buffer_transient(nn_module_t *m, const char *name, tensor_t *t);
+
 // Registers a module as part of m.
 //   child   NULL or failed marks m failed; may be the child of several modules
 //   -> child (borrowed);  errors SHAPE (name), OWNER (m is part of child)
@@ -1078,12 +1126,26 @@ TENSOR_API nn_module_t *nn_child(nn_module_t *m, const char *name, nn_module_t *
 //   -> new;  grad through the operations inside;  errors of those, with the module's path in the text
 TENSOR_API tensor_t *nn_forward(nn_module_t *m, tensor_t *x);
 
+// A module with several inputs: nn_call(m, x, mask). Of the library these take them: losses (y, target),
+// nn_bilinear (x1, x2), nn_cosine_similarity and nn_pairwise_distance (x1, x2), Transformers and their layers
+// (masks), and nn_sequential, whose modules each get what the one before it made, and those with several
+// inputs the others too.
+//   inputs   what the module takes; NULL where it may be left out
+//   -> new;  grad through the operations inside;  errors of those, UNSUPPORTED (it takes one input), SHAPE
+TENSOR_API tensor_t *nn_call_n(nn_module_t *m, tensor_t *const *inputs, int n);
+typedef tensor_t *(*nn_call_fn_t)(nn_module_t *m, tensor_t *const *inputs, int n);
+// Gives a module of the user a forward with several inputs, beside the one of nn_module_init or without it.
+//   -> nothing;  errors none
+TENSOR_API void nn_module_set_call(nn_module_t *m, nn_call_fn_t fn);
+
 typedef tensor_t *(*nn_forward_pre_hook_t)(nn_module_t *m, tensor_t *x, void *user);
 typedef tensor_t *(*nn_forward_hook_t)(nn_module_t *m, tensor_t *x, tensor_t *y, void *user);
 typedef tensor_t *(*nn_full_backward_hook_t)(nn_module_t *m, tensor_t *grad_input, tensor_t *grad_output,
                                              void *user);
 
-// Hooks that nn_forward runs in the order of their registration; a clone of m has none.
+// Hooks that nn_forward and the forwards with more inputs (nn_lstm_forward, nn_multihead_attention_forward,
+// nn_transformer_forward, ...) run in the order of their registration; a clone of m has none. Of several
+// inputs and results they see the first.
 //   fn      pre hook, before the forward of m: returns what replaces x, NULL = leave x
 //           hook, after the forward: the same for the result y
 //           backward hook, when the gradients of x and y are there (grad_input is NULL if x requires none):
@@ -1109,7 +1171,8 @@ TENSOR_API int nn_module_zero_grad(nn_module_t *m);
 // Frees m, and those children that have no other parent.
 //   m       NULL does nothing. A freed module leaves about 200 bytes until tensor_shutdown, so that its use
 //           is noticed
-//   -> code;  errors OWNER if m is the child of another module or was freed already
+//   -> code;  errors OWNER if m is the child of another module, was freed already, or a part of it is in its
+//      forward on this thread
 TENSOR_API int nn_free(nn_module_t *m);
 
 // All parameters with dotted names; a module's own come before those of its children, a shared one once.
@@ -1119,6 +1182,50 @@ TENSOR_API nn_named_list_t nn_named_parameters(nn_module_t *m);
 
 // The same with buffers: what a file contains.   -> borrowed list, as above;  errors as above
 TENSOR_API nn_named_list_t nn_state(nn_module_t *m);
+
+// The buffers, those that files do not hold too.   -> borrowed list, as above;  errors as above
+TENSOR_API nn_named_list_t nn_named_buffers(nn_module_t *m);
+
+// m and the modules inside it, each once, a module before its children.
+//   out     receives at most max of them; NULL = count only
+//   -> how many there are;  errors OUT_OF_MEMORY, POISONED (then 0)
+TENSOR_API int nn_modules(nn_module_t *m, nn_module_t **out, int max);
+
+// The modules that are directly in m; name(s): NULL, or receives their names, which m owns.
+//   -> how many there are;  errors POISONED (then 0)
+TENSOR_API int nn_children(nn_module_t *m, nn_module_t **out, const char **names, int max);
+
+// Calls fn for the modules inside m, children before the module they are in, and for m at last.
+//   -> m;  errors those of fn
+TENSOR_API nn_module_t *nn_apply(nn_module_t *m, void (*fn)(nn_module_t *m, void *user), void *user);
+
+// Sets requires_grad of the parameters whose dotted names match a pattern, where * is any text and ? any
+// character: nn_requires_grad_named(net, "layer?.*.bias", 0).
+//   -> how many match;  errors POISONED, AUTOGRAD, OUT_OF_MEMORY (then 0)
+TENSOR_API int nn_requires_grad_named(nn_module_t *m, const char *pattern, int on);
+
+// All elements of n parameters, one after the other.
+//   list    of one dtype and device, any shapes
+//   -> new [sum];  grad to each;  errors POISONED, SHAPE (n < 1)
+TENSOR_API tensor_t *nn_parameters_to_vector(tensor_t *const *list, int n);
+// Writes them back.   -> code;  errors SHAPE (as many elements), POISONED
+TENSOR_API int nn_vector_to_parameters(tensor_t *vector, tensor_t *const *list, int n);
+
+// Sequences of several lengths as one tensor (torch.nn.utils.rnn.pad_sequence).
+//   list           n of them, [length, ...], alike but for the length; the result has the first's dtype
+//   padding_value  of the elements behind the end of a sequence
+//   -> new [longest, n, ...], or with batch_first [n, longest, ...];  grad to each
+//   errors  SHAPE (n < 1, 0-d, other dims differ), DEVICE, POISONED, OUT_OF_MEMORY
+TENSOR_API tensor_t *nn_pad_sequence(tensor_t *const *list, int n, int batch_first, double padding_value);
+
+// Averages of the weights of a net, kept in a module of the same structure (nn_clone). nn_ema_update:
+// average = decay average + (1 - decay) weight. nn_swa_update: the mean of the weights at all calls.
+// Buffers and integers are copied. Call it after nn_step.
+//   updates  how many calls came before; at 0 all is copied, as PyTorch's AveragedModel does
+//   -> code;  errors FORMAT (names or shapes differ; then nothing changed), SHAPE (decay not in 0..1),
+//      POISONED
+TENSOR_API int nn_ema_update(nn_module_t *average, nn_module_t *m, int64_t updates, double decay);
+TENSOR_API int nn_swa_update(nn_module_t *average, nn_module_t *m, int64_t updates);
 
 // The same parameters as an array.
 //   out     receives at most max of them; NULL = count only
@@ -1139,15 +1246,20 @@ TENSOR_API nn_module_t *nn_get_child(nn_module_t *m, const char *name);
 //   -> length of the whole text;  errors none
 TENSOR_API size_t nn_to_string(nn_module_t *m, char *text, size_t size);
 
-#ifndef TENSOR_NO_STDIO
 // Prints this text and a newline to stdout.   -> code;  errors IO
 TENSOR_API int nn_print(nn_module_t *m);
-#endif
 
 // A module of the same structure and values that shares nothing with m.
 //   m       a module of this library, or the user's with .clone set
 //   -> module, NULL on failure;  errors UNSUPPORTED (no .clone), OUT_OF_MEMORY
 TENSOR_API nn_module_t *nn_clone(nn_module_t *m);
+
+// A convolution with a bias that does what conv and the batch norm after it do in evaluation.
+//   conv, bn  nn_conv1d .. nn_conv3d or a transposed one (of one group), nn_batch_norm1d .. 3d with running
+//             statistics; both after nn_eval
+//   -> module, shares nothing with them; NULL on failure;  errors UNSUPPORTED (kinds, training), SHAPE
+//      (channels), OUT_OF_MEMORY
+TENSOR_API nn_module_t *nn_fuse_conv_bn_eval(nn_module_t *conv, nn_module_t *bn);
 
 // Copies all parameters and buffers by name (e.g. into the clone that serves while the other one trains).
 //   -> code;  errors FORMAT (names or shapes differ; then dst is unchanged), POISONED
@@ -1173,6 +1285,7 @@ typedef union nn__module_t { nn_module_t *m; } __attribute__((__transparent_unio
 #ifndef TENSOR_EDITOR
 #define nn_parameter(...) TENSOR__CALL(nn_parameter, __VA_ARGS__)
 #define nn_buffer(...) TENSOR__CALL(nn_buffer, __VA_ARGS__)
+#define nn_buffer_transient(...) TENSOR__CALL(nn_buffer_transient, __VA_ARGS__)
 #if defined(__GNUC__) && !defined(__cplusplus)
 TENSOR__IN_LINE nn_module_t *nn__child_of(nn__module_t m, const char *name,
                                                            nn__module_t child) {
@@ -1189,9 +1302,11 @@ TENSOR__IN_LINE tensor_t *nn__forward_of(nn__module_t m, tensor__tensor_t x) {
 #define nn_child(...) NN__CALL(nn_child, __VA_ARGS__)
 #define nn_forward(...) TENSOR__CALL(nn_forward, __VA_ARGS__)
 #endif
+#define nn_call_n(...) TENSOR__CALL(nn_call_n, __VA_ARGS__)
 #define nn_get(...) TENSOR__CALL(nn_get, __VA_ARGS__)
 #define nn_get_child(...) NN__CALL(nn_get_child, __VA_ARGS__)
 #define nn_clone(...) NN__CALL(nn_clone, __VA_ARGS__)
+#define nn_fuse_conv_bn_eval(...) NN__CALL(nn_fuse_conv_bn_eval, __VA_ARGS__)
 #define nn_train(...) NN__CALL(nn_train, __VA_ARGS__)
 #define nn_eval(...) NN__CALL(nn_eval, __VA_ARGS__)
 #define nn_requires_grad_(...) NN__CALL(nn_requires_grad_, __VA_ARGS__)
@@ -1201,6 +1316,16 @@ TENSOR__IN_LINE tensor_t *nn__forward_of(nn__module_t m, tensor__tensor_t x) {
 #define nn_copy_state(...) TENSOR__CALL_KIND(int, nn_copy_state, __VA_ARGS__)
 #define nn_named_parameters(...)                                                                             \
     nn__at_list(TENSOR__IN(nn_named_parameters), (nn_named_parameters)(__VA_ARGS__))
+#define nn_named_buffers(...) nn__at_list(TENSOR__IN(nn_named_buffers), (nn_named_buffers)(__VA_ARGS__))
+#define nn_modules(...) TENSOR__CALL_KIND(int, nn_modules, __VA_ARGS__)
+#define nn_children(...) TENSOR__CALL_KIND(int, nn_children, __VA_ARGS__)
+#define nn_apply(...) NN__CALL(nn_apply, __VA_ARGS__)
+#define nn_requires_grad_named(...) TENSOR__CALL_KIND(int, nn_requires_grad_named, __VA_ARGS__)
+#define nn_parameters_to_vector(...) TENSOR__CALL(nn_parameters_to_vector, __VA_ARGS__)
+#define nn_vector_to_parameters(...) TENSOR__CALL_KIND(int, nn_vector_to_parameters, __VA_ARGS__)
+#define nn_pad_sequence(...) TENSOR__CALL(nn_pad_sequence, __VA_ARGS__)
+#define nn_ema_update(...) TENSOR__CALL_KIND(int, nn_ema_update, __VA_ARGS__)
+#define nn_swa_update(...) TENSOR__CALL_KIND(int, nn_swa_update, __VA_ARGS__)
 #define nn_state(...) nn__at_list(TENSOR__IN(nn_state), (nn_state)(__VA_ARGS__))
 #define nn_num_parameters(...) TENSOR__CALL_KIND(i64, nn_num_parameters, __VA_ARGS__)
 #define nn_register_forward_hook(...) TENSOR__CALL_KIND(i64, nn_register_forward_hook, __VA_ARGS__)
@@ -1225,7 +1350,7 @@ TENSOR__IN_LINE tensor_t *nn__forward_of(nn__module_t m, tensor__tensor_t x) {
 typedef struct nn_linear_args_t {
     const char *site_ TENSOR_INIT;
     int64_t in_features TENSOR_INIT, out_features TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int no_bias TENSOR_INIT;
 } nn_linear_args_t;
 TENSOR_API nn_module_t *nn_linear_with(nn_linear_args_t a);
@@ -1243,7 +1368,7 @@ typedef struct nn_conv_args_t {
     const char *site_ TENSOR_INIT;
     int64_t in_channels TENSOR_INIT, out_channels TENSOR_INIT, kernel TENSOR_INIT, stride TENSOR_INIT,
         padding TENSOR_INIT, dilation TENSOR_INIT, groups TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int64_t kernel_h TENSOR_INIT, kernel_w TENSOR_INIT, stride_h TENSOR_INIT, stride_w TENSOR_INIT,
         padding_h TENSOR_INIT, padding_w TENSOR_INIT, dilation_h TENSOR_INIT, dilation_w TENSOR_INIT;
     int no_bias TENSOR_INIT, same TENSOR_INIT;
@@ -1262,7 +1387,7 @@ typedef struct nn_conv_transpose_args_t {
     const char *site_ TENSOR_INIT;
     int64_t in_channels TENSOR_INIT, out_channels TENSOR_INIT, kernel TENSOR_INIT, stride TENSOR_INIT,
         padding TENSOR_INIT, output_padding TENSOR_INIT, groups TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int64_t kernel_h TENSOR_INIT, kernel_w TENSOR_INIT, stride_h TENSOR_INIT, stride_w TENSOR_INIT,
         padding_h TENSOR_INIT, padding_w TENSOR_INIT, output_padding_h TENSOR_INIT,
         output_padding_w TENSOR_INIT, dilation TENSOR_INIT, dilation_h TENSOR_INIT, dilation_w TENSOR_INIT;
@@ -1273,17 +1398,17 @@ TENSOR_API nn_module_t *nn_conv_transpose2d_with(nn_conv_transpose_args_t a);
 TENSOR_API nn_module_t *nn_conv_transpose3d_with(nn_conv_transpose_args_t a);
 TENSOR_API nn_conv_transpose_args_t nn_conv_transpose_defaults(void);
 
-// Largest (mean) value in windows; stride 0 = kernel. The mean counts padding unless exclude_pad.
+// Largest (mean) value in windows; stride 0 = kernel. The mean counts padding unless no_count_pad.
 //   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W], or without N
 //   -> module;  errors as above
 typedef struct nn_pool_args_t {
     const char *site_ TENSOR_INIT;
     int64_t kernel TENSOR_INIT, stride TENSOR_INIT, padding TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int64_t kernel_h TENSOR_INIT, kernel_w TENSOR_INIT, stride_h TENSOR_INIT, stride_w TENSOR_INIT,
         padding_h TENSOR_INIT, padding_w TENSOR_INIT;
     int64_t dilation TENSOR_INIT, dilation_h TENSOR_INIT, dilation_w TENSOR_INIT;   // max only
-    int ceil_mode TENSOR_INIT, exclude_pad TENSOR_INIT;
+    int ceil_mode TENSOR_INIT, no_count_pad TENSOR_INIT;
     int64_t divisor_override TENSOR_INIT;
 } nn_pool_args_t;
 TENSOR_API nn_module_t *nn_max_pool1d_with(nn_pool_args_t a);
@@ -1316,12 +1441,26 @@ TENSOR_API nn_module_t *nn_adaptive_max_pool1d(int64_t l);
 TENSOR_API nn_module_t *nn_adaptive_max_pool2d(int64_t h, int64_t w);
 TENSOR_API nn_module_t *nn_adaptive_max_pool3d(int64_t d, int64_t h, int64_t w);
 
+// tensor_fractional_max_pool2d, 3d, whose result has a size or a share of the input's. nn_call(m, x, samples)
+// gives the samples.  kernel, output_size, output_ratio: of the first dim of the image, others as nn_conv2d
+//   -> module;  errors as above, SHAPE (neither size nor ratio or both, a ratio not in 0..1)
+typedef struct nn_fractional_max_pool_args_t {
+    const char *site_ TENSOR_INIT;
+    int64_t kernel TENSOR_INIT, output_size TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
+    int64_t kernel_h TENSOR_INIT, kernel_w TENSOR_INIT, output_size_h TENSOR_INIT, output_size_w TENSOR_INIT;
+    double output_ratio TENSOR_INIT, output_ratio_h TENSOR_INIT, output_ratio_w TENSOR_INIT;
+} nn_fractional_max_pool_args_t;
+TENSOR_API nn_module_t *nn_fractional_max_pool2d_with(nn_fractional_max_pool_args_t a);
+TENSOR_API nn_module_t *nn_fractional_max_pool3d_with(nn_fractional_max_pool_args_t a);
+TENSOR_API nn_fractional_max_pool_args_t nn_fractional_max_pool_defaults(void);
+
 // tensor_interpolate: nn_upsample(.scale_factor = 2, .mode = TENSOR_BILINEAR).
 //   -> module;  errors as above
 typedef struct nn_upsample_args_t {
     const char *site_ TENSOR_INIT;
     int64_t size TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int64_t size_h TENSOR_INIT, size_w TENSOR_INIT;
     double scale_factor TENSOR_INIT, scale_factor_h TENSOR_INIT, scale_factor_w TENSOR_INIT;
     tensor_interpolation_t mode TENSOR_INIT;
@@ -1329,18 +1468,34 @@ typedef struct nn_upsample_args_t {
 } nn_upsample_args_t;
 TENSOR_API nn_module_t *nn_upsample_with(nn_upsample_args_t a);
 TENSOR_API nn_upsample_args_t nn_upsample_defaults(void);
+// nn_upsample of 2-d images with TENSOR_NEAREST, and with TENSOR_BILINEAR and align_corners.
+//   -> module;  errors as above, SHAPE (mode or align_corners given)
+TENSOR_API nn_module_t *nn_upsampling_nearest2d_with(nn_upsample_args_t a);
+TENSOR_API nn_module_t *nn_upsampling_bilinear2d_with(nn_upsample_args_t a);
 
 // tensor_pixel_shuffle, tensor_pixel_unshuffle.   -> module;  errors as above
 TENSOR_API nn_module_t *nn_pixel_shuffle(int64_t factor);
 TENSOR_API nn_module_t *nn_pixel_unshuffle(int64_t factor);
+// tensor_channel_shuffle; softmax over the channels of [C, H, W] or [N, C, H, W].
+//   -> module;  errors as above
+TENSOR_API nn_module_t *nn_channel_shuffle(int64_t groups);
+TENSOR_API nn_module_t *nn_softmax2d(void);
 
 // tensor_pad_n with n numbers (at most 6); the others pad both ends of the last 1, 2 or 3 dims by `by`.
 //   -> module;  errors as above
 TENSOR_API nn_module_t *nn_pad_n(const int64_t *pads, int n, tensor_pad_t mode, double value);
+TENSOR_API nn_module_t *nn_zero_pad1d(int64_t by);
 TENSOR_API nn_module_t *nn_zero_pad2d(int64_t by);
+TENSOR_API nn_module_t *nn_zero_pad3d(int64_t by);
+TENSOR_API nn_module_t *nn_constant_pad1d(int64_t by, double value);
 TENSOR_API nn_module_t *nn_constant_pad2d(int64_t by, double value);
+TENSOR_API nn_module_t *nn_constant_pad3d(int64_t by, double value);
+TENSOR_API nn_module_t *nn_reflection_pad1d(int64_t by);
 TENSOR_API nn_module_t *nn_reflection_pad2d(int64_t by);
+TENSOR_API nn_module_t *nn_reflection_pad3d(int64_t by);
+TENSOR_API nn_module_t *nn_replication_pad1d(int64_t by);
 TENSOR_API nn_module_t *nn_replication_pad2d(int64_t by);
+TENSOR_API nn_module_t *nn_replication_pad3d(int64_t by);
 TENSOR_API nn_module_t *nn_circular_pad1d(int64_t by);
 TENSOR_API nn_module_t *nn_circular_pad2d(int64_t by);
 TENSOR_API nn_module_t *nn_circular_pad3d(int64_t by);
@@ -1350,7 +1505,7 @@ TENSOR_API nn_module_t *nn_circular_pad3d(int64_t by);
 typedef struct nn_columns_args_t {
     const char *site_ TENSOR_INIT;
     int64_t kernel TENSOR_INIT, dilation TENSOR_INIT, padding TENSOR_INIT, stride TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int64_t kernel_w TENSOR_INIT, dilation_w TENSOR_INIT, padding_w TENSOR_INIT, stride_w TENSOR_INIT;
     int64_t height TENSOR_INIT, width TENSOR_INIT;   // nn_fold; width 0 = height
 } nn_columns_args_t;
@@ -1358,15 +1513,18 @@ TENSOR_API nn_module_t *nn_unfold_with(nn_columns_args_t a);
 TENSOR_API nn_module_t *nn_fold_with(nn_columns_args_t a);
 TENSOR_API nn_columns_args_t nn_columns_defaults(void);
 
-// (x - mean) / sqrt(var + eps) * weight + bias over the last dim.  weight [size] ones, bias [size] zeros
+// (x - mean) / sqrt(var + eps) * weight + bias over the last dim, or over several:
+// nn_layer_norm(.normalized_shape = TENSOR_DIMS(3, 8, 8)).  weight [size] ones, bias [size] zeros
 //   x       [..., size]
 //   -> module, y as x;  errors as above
 typedef struct nn_layer_norm_args_t {
     const char *site_ TENSOR_INIT;
     int64_t size TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     double eps TENSOR_INIT;                 // 1e-5
     int no_affine TENSOR_INIT, no_bias TENSOR_INIT;
+    const int64_t *normalized_shape TENSOR_INIT;   // instead of size, at most 6 numbers, copied
+    int normalized_dims TENSOR_INIT;        // how many they are
 } nn_layer_norm_args_t;
 TENSOR_API nn_module_t *nn_layer_norm_with(nn_layer_norm_args_t a);
 TENSOR_API nn_layer_norm_args_t nn_layer_norm_defaults(void);
@@ -1380,7 +1538,7 @@ TENSOR_API nn_layer_norm_args_t nn_layer_norm_defaults(void);
 typedef struct nn_multihead_attention_args_t {
     const char *site_ TENSOR_INIT;
     int64_t embed TENSOR_INIT, heads TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     double dropout TENSOR_INIT;
     int64_t kdim TENSOR_INIT, vdim TENSOR_INIT;   // features of key and value; 0 = embed
     int no_bias TENSOR_INIT, add_bias_kv TENSOR_INIT, add_zero_attn TENSOR_INIT, batch_first TENSOR_INIT;
@@ -1399,11 +1557,12 @@ typedef struct nn_attention_args_t {
     const char *site_ TENSOR_INIT;
     nn_module_t *module TENSOR_INIT;
     tensor_t *query TENSOR_INIT, *key TENSOR_INIT, *value TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     tensor_t *attn_mask TENSOR_INIT, *key_padding_mask TENSOR_INIT, **weights TENSOR_INIT;
     int is_causal TENSOR_INIT, every_head TENSOR_INIT;
 } nn_attention_args_t;
 TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a);
+TENSOR_API nn_attention_args_t nn_attention_defaults(void);
 
 // Layers of the Transformer (Vaswani et al., NIPS 2017): self-attention, in a decoder attention to memory,
 // then linear, activation, linear. Each part is added to its input and normalised.  self_attn,
@@ -1412,7 +1571,7 @@ TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a);
 typedef struct nn_transformer_layer_args_t {
     const char *site_ TENSOR_INIT;
     int64_t embed TENSOR_INIT, heads TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int64_t feedforward TENSOR_INIT;        // width between the two linears, 2048
     double dropout TENSOR_INIT, eps TENSOR_INIT;   // 0.1, 1e-5
     int gelu TENSOR_INIT;                   // instead of relu
@@ -1430,7 +1589,9 @@ TENSOR_API nn_module_t *nn_transformer_encoder(nn_module_t *layer, int64_t count
 TENSOR_API nn_module_t *nn_transformer_decoder(nn_module_t *layer, int64_t count, nn_module_t *norm);
 
 // The forward of these four: nn_transformer_forward(m, x, memory, .is_causal = 1). nn_forward(encoder, x)
-// uses no masks.
+// uses no masks. nn_call has PyTorch's order, also through sequentials: nn_call(encoder, x, mask,
+// key_padding_mask), nn_call(decoder, x, memory, mask, memory_mask, key_padding_mask,
+// memory_key_padding_mask).
 //   x        [T, N, embed]; batch_first: [N, T, embed]
 //   memory   what a decoder also looks at, [S, N, embed]; NULL for an encoder
 //   masks    as those of nn_multihead_attention_forward
@@ -1439,28 +1600,111 @@ typedef struct nn_transformer_args_t {
     const char *site_ TENSOR_INIT;
     nn_module_t *module TENSOR_INIT;
     tensor_t *x TENSOR_INIT, *memory TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     tensor_t *mask TENSOR_INIT, *key_padding_mask TENSOR_INIT;
     tensor_t *memory_mask TENSOR_INIT, *memory_key_padding_mask TENSOR_INIT;
     int is_causal TENSOR_INIT;              // x attends only to x before it
 } nn_transformer_args_t;
 TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a);
+TENSOR_API nn_transformer_args_t nn_transformer_defaults(void);
+
+// The whole Transformer: children encoder and decoder, both with a norm at the end; matrices start as
+// nn_init_xavier_uniform_ makes them. nn_call(m, source, target, source_mask, target_mask, memory_mask,
+// source_key_padding_mask, target_key_padding_mask, memory_key_padding_mask), masks as above; NULL, or a
+// shorter call, leaves them out.
+//   source   [S, N, embed]; batch_first: [N, S, embed]
+//   target   [T, N, embed], likewise
+//   -> module, y as target;  errors as above
+typedef struct nn_transformer_net_args_t {
+    const char *site_ TENSOR_INIT;
+    int64_t embed TENSOR_INIT, heads TENSOR_INIT;       // 512, 8
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
+    int64_t encoder_layers TENSOR_INIT, decoder_layers TENSOR_INIT;         // 6 6
+    int64_t feedforward TENSOR_INIT;        // 2048
+    double dropout TENSOR_INIT, eps TENSOR_INIT;        // 0.1, 1e-5
+    int gelu TENSOR_INIT;                   // instead of relu
+    int batch_first TENSOR_INIT, norm_first TENSOR_INIT, no_bias TENSOR_INIT;
+} nn_transformer_net_args_t;
+TENSOR_API nn_module_t *nn_transformer_with(nn_transformer_net_args_t a);
+TENSOR_API nn_transformer_net_args_t nn_transformer_net_defaults(void);
+// A mask [size, size] with which each sees itself and what is before it: 0 there, -inf elsewhere.
+//   -> new f32;  grad none;  errors SHAPE
+TENSOR_API tensor_t *nn_generate_square_subsequent_mask(int64_t size);
 
 // Rows of a table, reduced over bags: nn_forward(m, x) with x [bags, n] gives the mean.  weight [count,
-// size], standard normal. For offsets and weights of samples use tensor_embedding_bag with nn_get(m,
-// "weight")
+// size], standard normal. Offsets and weights of samples are given to nn_call(m, x, offsets,
+// per_sample_weights), where x is [n] if there are offsets; each may be NULL
 //   -> module, y [bags, size];  errors as above
 typedef struct nn_embedding_bag_args_t {
     const char *site_ TENSOR_INIT;
     int64_t count TENSOR_INIT, size TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     tensor_bag_mode_t mode TENSOR_INIT;
     int64_t padding_idx TENSOR_INIT;        // as tensor_embedding_bag
     int scale_grad_by_freq TENSOR_INIT, sparse TENSOR_INIT;
     double max_norm TENSOR_INIT, norm_type TENSOR_INIT;   // as tensor_embedding
+    int include_last_offset TENSOR_INIT;    // as tensor_embedding_bag
 } nn_embedding_bag_args_t;
 TENSOR_API nn_module_t *nn_embedding_bag_with(nn_embedding_bag_args_t a);
 TENSOR_API nn_embedding_bag_args_t nn_embedding_bag_defaults(void);
+
+// Losses as modules: nn_call(nn_cross_entropy_loss(.label_smoothing = 0.1), y, target). Options and the order
+// of inputs are those of the function of that name; weights among the options become buffers.
+//   -> module without parameters;  errors SHAPE (an option without its name), OUT_OF_MEMORY
+TENSOR_API nn_module_t *nn_bce_loss_with(tensor_binary_cross_entropy_args_t a);
+TENSOR_API nn_module_t *nn_bce_with_logits_loss_with(tensor_binary_cross_entropy_with_logits_args_t a);
+TENSOR_API nn_module_t *nn_cosine_embedding_loss_with(tensor_ranking_loss_args_t a);
+TENSOR_API nn_module_t *nn_cross_entropy_loss_with(tensor_cross_entropy_args_t a);
+TENSOR_API nn_module_t *nn_ctc_loss_with(tensor_ctc_loss_args_t a);
+TENSOR_API nn_module_t *nn_gaussian_nll_loss_with(tensor_gaussian_nll_loss_args_t a);
+TENSOR_API nn_module_t *nn_hinge_embedding_loss_with(tensor_margin_loss_args_t a);
+TENSOR_API nn_module_t *nn_huber_loss_with(tensor_huber_loss_args_t a);
+TENSOR_API nn_module_t *nn_kl_div_loss_with(tensor_kl_div_args_t a);
+TENSOR_API nn_module_t *nn_l1_loss_with(tensor_l1_loss_args_t a);
+TENSOR_API nn_module_t *nn_margin_ranking_loss_with(tensor_ranking_loss_args_t a);
+TENSOR_API nn_module_t *nn_mse_loss_with(tensor_mse_loss_args_t a);
+TENSOR_API nn_module_t *nn_multi_margin_loss_with(tensor_margin_loss_args_t a);
+TENSOR_API nn_module_t *nn_multilabel_margin_loss_with(tensor_margin_loss_args_t a);
+TENSOR_API nn_module_t *nn_multilabel_soft_margin_loss_with(tensor_margin_loss_args_t a);
+TENSOR_API nn_module_t *nn_nll_loss_with(tensor_nll_loss_args_t a);
+TENSOR_API nn_module_t *nn_poisson_nll_loss_with(tensor_poisson_nll_loss_args_t a);
+TENSOR_API nn_module_t *nn_smooth_l1_loss_with(tensor_smooth_l1_loss_args_t a);
+TENSOR_API nn_module_t *nn_soft_margin_loss_with(tensor_margin_loss_args_t a);
+TENSOR_API nn_module_t *nn_triplet_margin_loss_with(tensor_triplet_margin_loss_args_t a);
+TENSOR_API nn_module_t *nn_triplet_margin_with_distance_loss_with(
+    tensor_triplet_margin_with_distance_loss_args_t a);
+
+// Softmax over many classes for which rare ones cost little (Grave et al., 2017; PyTorch's
+// AdaptiveLogSoftmaxWithLoss): classes below the first cutoff are in the head, those between two cutoffs are
+// one more class of the head, and a tail of their own: nn_adaptive_log_softmax_with_loss(64, 10000,
+// .cutoffs = TENSOR_DIMS(100, 1000)).  head (a Linear), tail.0 .. (pairs of Linears without bias)
+//   -> module, nn_call(m, x, target) gives the mean loss
+//   errors  as above, SHAPE (cutoffs do not rise, or are not in 1..n_classes - 1; a tail without features)
+typedef struct nn_adaptive_log_softmax_with_loss_args_t {
+    const char *site_ TENSOR_INIT;
+    int64_t in_features TENSOR_INIT, n_classes TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
+    const int64_t *cutoffs TENSOR_INIT;     // at least one
+    int ncutoffs TENSOR_INIT;               // how many they are
+    double div_value TENSOR_INIT;           // tail k projects to in_features / div_value^(k + 1); 4
+    int head_bias TENSOR_INIT;
+} nn_adaptive_log_softmax_with_loss_args_t;
+TENSOR_API nn_module_t *nn_adaptive_log_softmax_with_loss_with(nn_adaptive_log_softmax_with_loss_args_t a);
+TENSOR_API nn_adaptive_log_softmax_with_loss_args_t nn_adaptive_log_softmax_with_loss_defaults(void);
+// Its parts: the log-probability of each target, whose mean is minus the loss; those of all classes; the
+// likeliest class.
+//   x        [N, in_features] or [in_features]
+//   target   [N] or [], i32/i64, values 0..n_classes - 1
+//   -> new [N] or [];  [N, n_classes] or [n_classes];  i64 [N] or [];  grad through the products and softmax
+//   errors   SHAPE, INDEX (a target outside), DTYPE, UNSUPPORTED (another kind of module)
+TENSOR_API tensor_t *nn_adaptive_output(nn_module_t *m, tensor_t *x, tensor_t *target);
+TENSOR_API tensor_t *nn_adaptive_log_prob(nn_module_t *m, tensor_t *x);
+TENSOR_API tensor_t *nn_adaptive_predict(nn_module_t *m, tensor_t *x);
+
+// tensor_cosine_similarity and tensor_pairwise_distance as modules of two inputs; PyTorch's defaults are 1,
+// 1e-8 and 2, 1e-6, 0.   -> module, nn_call(m, x1, x2);  errors OUT_OF_MEMORY
+TENSOR_API nn_module_t *nn_cosine_similarity(int64_t dim, double eps);
+TENSOR_API nn_module_t *nn_pairwise_distance(double p, double eps, int keepdim);
 
 // y = x1 weight x2 + bias.  weight [out, in1, in2], bias [out], uniform in +-1/sqrt(in1)
 //   -> module; nn_bilinear_forward(m, x1, x2);  errors as above
@@ -1476,7 +1720,7 @@ TENSOR_API tensor_t *nn_bilinear_forward(nn_module_t *m, tensor_t *x1, tensor_t 
 typedef struct nn_rnn_args_t {
     const char *site_ TENSOR_INIT;
     int64_t in_features TENSOR_INIT, hidden TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int64_t layers TENSOR_INIT;             // 1
     int64_t proj_size TENSOR_INIT;          // LSTM
     double dropout TENSOR_INIT;
@@ -1502,6 +1746,26 @@ TENSOR_API tensor_t *nn_lstm_forward(nn_module_t *m, tensor_t *x, tensor_t **h, 
 TENSOR_API tensor_t *nn_gru_forward(nn_module_t *m, tensor_t *x, tensor_t **h);
 TENSOR_API tensor_t *nn_rnn_forward(nn_module_t *m, tensor_t *x, tensor_t **h);
 
+// The same with plain tensors: s = nn_recurrent_forward(lstm, x, .h = s.h, .c = s.c). Nothing changes its
+// owner.
+//   h, c     the state to begin with, [directions * layers, N, hidden] (cells: [N, hidden]); NULL = zeros
+//   lengths  [N] i32/i64 in host memory, 1 <= length <= T, in any order: item n ends after lengths[n] steps.
+//            What is given is what pack_padded_sequence(enforce_sorted=False), the net and
+//            pad_packed_sequence(total_length=T) give together: y is 0 after the end of an item, its state is
+//            that of its last step, and the other direction begins there
+//   -> y, h, c, all new (c NULL except for LSTM);  grad through time
+//   errors  SHAPE, DTYPE, INDEX (a length), UNSUPPORTED (another kind of module; lengths for a cell)
+typedef struct nn_recurrent_args_t {
+    const char *site_ TENSOR_INIT;
+    nn_module_t *module TENSOR_INIT;
+    tensor_t *x TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
+    tensor_t *h TENSOR_INIT, *c TENSOR_INIT;
+    tensor_t *lengths TENSOR_INIT;
+} nn_recurrent_args_t;
+TENSOR_API tensor_state_t nn_recurrent_forward_with(nn_recurrent_args_t a);
+TENSOR_API nn_recurrent_args_t nn_recurrent_defaults(void);
+
 // Batch norm over [N, C], [N, C, L] (1d), [N, C, H, W] (2d), [N, C, D, H, W] (3d).  weight [C] ones, bias [C]
 // zeros, buffers running_mean [C], running_var [C], num_batches_tracked [] i64, which training changes
 //   cumulative  running statistics are the mean over all batches (PyTorch: momentum None)
@@ -1509,7 +1773,7 @@ TENSOR_API tensor_t *nn_rnn_forward(nn_module_t *m, tensor_t *x, tensor_t **h);
 typedef struct nn_batch_norm_args_t {
     const char *site_ TENSOR_INIT;
     int64_t channels TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     double eps TENSOR_INIT, momentum TENSOR_INIT;   // 1e-5, 0.1
     int cumulative TENSOR_INIT, no_affine TENSOR_INIT, no_track_running_stats TENSOR_INIT;
 } nn_batch_norm_args_t;
@@ -1518,12 +1782,32 @@ TENSOR_API nn_module_t *nn_batch_norm2d_with(nn_batch_norm_args_t a);
 TENSOR_API nn_module_t *nn_batch_norm3d_with(nn_batch_norm_args_t a);
 TENSOR_API nn_batch_norm_args_t nn_batch_norm_defaults(void);
 
+// Sums x over all processes that train one net, in place. x is contiguous, f32 or f64, where the net is.
+//   -> 0, or a code that it raised
+typedef int (*nn_all_reduce_fn_t)(tensor_t *x, void *user);
+// nn_batch_norm for images of any number of dims whose mean and variance are those of the samples of all
+// processes (torch.nn.SyncBatchNorm). Each training forward sums twice and each backward twice, so all
+// processes must run them in the same order: nn_sync_batch_norm(64, .all_reduce = sum, .user = comm).
+//   -> module, y as x;  grad through mean and variance of all;  errors as above; in forward those of
+//      all_reduce
+typedef struct nn_sync_batch_norm_args_t {
+    const char *site_ TENSOR_INIT;
+    int64_t channels TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
+    double eps TENSOR_INIT, momentum TENSOR_INIT;   // 1e-5, 0.1
+    int cumulative TENSOR_INIT, no_affine TENSOR_INIT, no_track_running_stats TENSOR_INIT;
+    nn_all_reduce_fn_t all_reduce TENSOR_INIT;      // NULL = this process is alone
+    void *user TENSOR_INIT;                         // for all_reduce
+} nn_sync_batch_norm_args_t;
+TENSOR_API nn_module_t *nn_sync_batch_norm_with(nn_sync_batch_norm_args_t a);
+TENSOR_API nn_sync_batch_norm_args_t nn_sync_batch_norm_defaults(void);
+
 // Instance norm over the same shapes, also without N; it has parameters and buffers only if the options ask.
 //   -> module, y as x;  errors as above
 typedef struct nn_instance_norm_args_t {
     const char *site_ TENSOR_INIT;
     int64_t channels TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     double eps TENSOR_INIT, momentum TENSOR_INIT;   // 1e-5, 0.1
     int affine TENSOR_INIT, track_running_stats TENSOR_INIT;
 } nn_instance_norm_args_t;
@@ -1537,21 +1821,23 @@ TENSOR_API nn_instance_norm_args_t nn_instance_norm_defaults(void);
 typedef struct nn_group_norm_args_t {
     const char *site_ TENSOR_INIT;
     int64_t groups TENSOR_INIT, channels TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     double eps TENSOR_INIT;                 // 1e-5
     int no_affine TENSOR_INIT;
 } nn_group_norm_args_t;
 TENSOR_API nn_module_t *nn_group_norm_with(nn_group_norm_args_t a);
 TENSOR_API nn_group_norm_args_t nn_group_norm_defaults(void);
 
-// x / sqrt(mean of x^2 + eps) * weight over the last dim.  weight [size] ones
+// x / sqrt(mean of x^2 + eps) * weight over the last dim, or several, as above.  weight [size] ones
 //   -> module, y as x;  errors as above
 typedef struct nn_rms_norm_args_t {
     const char *site_ TENSOR_INIT;
     int64_t size TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     double eps TENSOR_INIT;                 // 0 = the epsilon of x's dtype
     int no_affine TENSOR_INIT;
+    const int64_t *normalized_shape TENSOR_INIT;   // instead of size
+    int normalized_dims TENSOR_INIT;
 } nn_rms_norm_args_t;
 TENSOR_API nn_module_t *nn_rms_norm_with(nn_rms_norm_args_t a);
 TENSOR_API nn_rms_norm_args_t nn_rms_norm_defaults(void);
@@ -1560,21 +1846,21 @@ TENSOR_API nn_rms_norm_args_t nn_rms_norm_defaults(void);
 typedef struct nn_local_response_norm_args_t {
     const char *site_ TENSOR_INIT;
     int64_t size TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     double alpha TENSOR_INIT, beta TENSOR_INIT, k TENSOR_INIT;      // 1e-4, 0.75, 1
 } nn_local_response_norm_args_t;
 TENSOR_API nn_module_t *nn_local_response_norm_with(nn_local_response_norm_args_t a);
 TENSOR_API nn_local_response_norm_args_t nn_local_response_norm_defaults(void);
 
 // Rows of a table.  weight [count, size], standard normal
-//   padding_idx  row that starts as zeros and gets no gradient; TENSOR_ZERO = row 0; in nn_embedding_with
-//                -1 = none
+//   padding_idx  row that starts as zeros and gets no gradient; TENSOR_ZERO = row 0; -1 = the last one, in a
+//                struct that is taken literally (nn_embedding_defaults(), nn_embedding_with) none
 //   x       [...] i32/i64, values 0..count-1
 //   -> module, y [..., size];  errors as above
 typedef struct nn_embedding_args_t {
     const char *site_ TENSOR_INIT;
     int64_t count TENSOR_INIT, size TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int64_t padding_idx TENSOR_INIT;
     double max_norm TENSOR_INIT, norm_type TENSOR_INIT;   // as tensor_embedding
     int scale_grad_by_freq TENSOR_INIT, sparse TENSOR_INIT;
@@ -1589,10 +1875,56 @@ TENSOR_API nn_module_t *nn_dropout1d(double p);
 TENSOR_API nn_module_t *nn_dropout2d(double p);
 TENSOR_API nn_module_t *nn_dropout3d(double p);
 TENSOR_API nn_module_t *nn_alpha_dropout(double p);
+TENSOR_API nn_module_t *nn_feature_alpha_dropout(double p);               // whole channels of [N, C, ...]
 // All dims except the first become one.   -> module;  errors as above
 TENSOR_API nn_module_t *nn_flatten(void);
+// The dims start..end of x as one; one dim as several: nn_unflatten(1, 3, 8, 8).
+//   -> module;  errors as above
+TENSOR_API nn_module_t *nn_flatten_dims(int64_t start, int64_t end);
+TENSOR_API nn_module_t *nn_unflatten_n(int64_t dim, const int64_t *sizes, int n);
 // y = x.   -> module;  errors as above
 TENSOR_API nn_module_t *nn_identity(void);
+
+// Makes a parameter or buffer of m a function of others, which is computed whenever m uses it: what was
+// name becomes the parameter parametrizations.name.original, and the module is parametrizations.name.0.
+// Another one that is registered for the same name acts on the result of the first. nn_get(m, "weight") gives
+// what is computed. Optimizers are made afterwards. A module of the user gets it by nn_get in its forward.
+//   parametrization  its forward takes the original and returns a tensor of the same shape
+//   -> m;  errors INDEX (no such tensor), SHAPE (another shape), OWNER; all mark m as failed
+TENSOR_API nn_module_t *nn_register_parametrization(nn_module_t *m, const char *name,
+                                                    nn_module_t *parametrization);
+// Makes it a plain tensor again.
+//   leave_parametrized  1: with the value that was computed last, 0: the original (not after nn_weight_norm)
+//   -> m;  errors INDEX (it is not parametrized), UNSUPPORTED (it has no single original)
+TENSOR_API nn_module_t *nn_remove_parametrizations(nn_module_t *m, const char *name, int leave_parametrized);
+
+// weight = g v / |v|: nn_weight_norm(nn_conv1d(8, 8, 3)). Parameters parametrizations.weight.original0 (g)
+// and .original1 (v), as torch.nn.utils.parametrizations has them.
+//   -> m;  grad to g and v;  errors INDEX (no such tensor, dim), UNSUPPORTED; all mark m as failed
+typedef struct nn_weight_norm_args_t {
+    const char *site_ TENSOR_INIT;
+    nn_module_t *module TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
+    const char *name TENSOR_INIT;           // NULL = "weight"
+    int64_t dim TENSOR_INIT;                // whose slices have norms of their own; -1 = one norm of all
+} nn_weight_norm_args_t;
+TENSOR_API nn_module_t *nn_weight_norm_with(nn_weight_norm_args_t a);
+TENSOR_API nn_weight_norm_args_t nn_weight_norm_defaults(void);
+
+// weight = W / sigma(W), the largest singular value, by power iterations in training: parameter
+// parametrizations.weight.original, buffers parametrizations.weight.0._u and ._v. A vector becomes w / |w|.
+//   -> m;  grad to W;  errors INDEX (no such tensor, dim), SHAPE (n_power_iterations < 1); all mark m failed
+typedef struct nn_spectral_norm_args_t {
+    const char *site_ TENSOR_INIT;
+    nn_module_t *module TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
+    const char *name TENSOR_INIT;           // NULL = "weight"
+    int64_t n_power_iterations TENSOR_INIT; // 1
+    double eps TENSOR_INIT;                 // 1e-12
+    int64_t dim TENSOR_INIT;                // of the outputs: 0; transposed convolutions 1 (TENSOR_ZERO: 0)
+} nn_spectral_norm_args_t;
+TENSOR_API nn_module_t *nn_spectral_norm_with(nn_spectral_norm_args_t a);
+TENSOR_API nn_spectral_norm_args_t nn_spectral_norm_defaults(void);
 
 // Modules in sequence, named "0", "1", ... Without recording, a result between two of them is freed at once.
 //   list    n modules; a NULL or failed one marks the result as failed
@@ -1656,7 +1988,13 @@ TENSOR_API nn_module_t *nn_prelu(int64_t num_parameters, double init);
 #define nn_max_unpool1d(...) NN__NEEDS(nn_max_unpool1d, nn_pool, __VA_ARGS__)
 #define nn_max_unpool2d(...) NN__NEEDS(nn_max_unpool2d, nn_pool, __VA_ARGS__)
 #define nn_max_unpool3d(...) NN__NEEDS(nn_max_unpool3d, nn_pool, __VA_ARGS__)
+#define nn_fractional_max_pool2d(...)                                                                        \
+    NN__NEEDS(nn_fractional_max_pool2d, nn_fractional_max_pool, __VA_ARGS__)
+#define nn_fractional_max_pool3d(...)                                                                        \
+    NN__NEEDS(nn_fractional_max_pool3d, nn_fractional_max_pool, __VA_ARGS__)
 #define nn_upsample(...) NN__WITH_OWN(nn_upsample, __VA_ARGS__)
+#define nn_upsampling_nearest2d(...) NN__WITH(nn_upsampling_nearest2d, nn_upsample, __VA_ARGS__)
+#define nn_upsampling_bilinear2d(...) NN__WITH(nn_upsampling_bilinear2d, nn_upsample, __VA_ARGS__)
 #define nn_unfold(...) NN__NEEDS(nn_unfold, nn_columns, __VA_ARGS__)
 #define nn_layer_norm(...) NN__NEEDS(nn_layer_norm, nn_layer_norm, __VA_ARGS__)
 #define nn_multihead_attention(embed, ...)                                                                   \
@@ -1667,7 +2005,11 @@ TENSOR_API nn_module_t *nn_prelu(int64_t num_parameters, double init);
     NN__NEEDS(nn_transformer_encoder_layer, nn_transformer_layer, embed, __VA_ARGS__)
 #define nn_transformer_decoder_layer(embed, ...)                                                             \
     NN__NEEDS(nn_transformer_decoder_layer, nn_transformer_layer, embed, __VA_ARGS__)
+#define nn_transformer(...) NN__WITH(nn_transformer, nn_transformer_net, __VA_ARGS__)
+#define nn_generate_square_subsequent_mask(...) TENSOR__CALL(nn_generate_square_subsequent_mask, __VA_ARGS__)
 #define nn_transformer_forward(...) NN__WITH(nn_transformer_forward, nn_transformer, __VA_ARGS__)
+#define nn_adaptive_log_softmax_with_loss(in_features, ...)                                                  \
+    NN__NEEDS(nn_adaptive_log_softmax_with_loss, nn_adaptive_log_softmax_with_loss, in_features, __VA_ARGS__)
 #define nn_embedding_bag(count, ...) NN__NEEDS(nn_embedding_bag, nn_embedding_bag, count, __VA_ARGS__)
 #define nn_lstm(in_features, ...) NN__NEEDS(nn_lstm, nn_rnn, in_features, __VA_ARGS__)
 #define nn_gru(in_features, ...) NN__NEEDS(nn_gru, nn_rnn, in_features, __VA_ARGS__)
@@ -1678,16 +2020,44 @@ TENSOR_API nn_module_t *nn_prelu(int64_t num_parameters, double init);
 #define nn_batch_norm1d(...) NN__NEEDS(nn_batch_norm1d, nn_batch_norm, __VA_ARGS__)
 #define nn_batch_norm2d(...) NN__NEEDS(nn_batch_norm2d, nn_batch_norm, __VA_ARGS__)
 #define nn_batch_norm3d(...) NN__NEEDS(nn_batch_norm3d, nn_batch_norm, __VA_ARGS__)
+#define nn_sync_batch_norm(...) NN__NEEDS(nn_sync_batch_norm, nn_sync_batch_norm, __VA_ARGS__)
 #define nn_instance_norm1d(...) NN__NEEDS(nn_instance_norm1d, nn_instance_norm, __VA_ARGS__)
 #define nn_instance_norm2d(...) NN__NEEDS(nn_instance_norm2d, nn_instance_norm, __VA_ARGS__)
 #define nn_instance_norm3d(...) NN__NEEDS(nn_instance_norm3d, nn_instance_norm, __VA_ARGS__)
+#define nn_bce_loss(...) NN__WITH(nn_bce_loss, tensor_binary_cross_entropy, __VA_ARGS__)
+#define nn_bce_with_logits_loss(...)                                                                         \
+    NN__WITH(nn_bce_with_logits_loss, tensor_binary_cross_entropy_with_logits, __VA_ARGS__)
+#define nn_cosine_embedding_loss(...) NN__WITH(nn_cosine_embedding_loss, tensor_ranking_loss, __VA_ARGS__)
+#define nn_cross_entropy_loss(...) NN__WITH(nn_cross_entropy_loss, tensor_cross_entropy, __VA_ARGS__)
+#define nn_ctc_loss(...) NN__WITH(nn_ctc_loss, tensor_ctc_loss, __VA_ARGS__)
+#define nn_gaussian_nll_loss(...) NN__WITH(nn_gaussian_nll_loss, tensor_gaussian_nll_loss, __VA_ARGS__)
+#define nn_hinge_embedding_loss(...) NN__WITH(nn_hinge_embedding_loss, tensor_margin_loss, __VA_ARGS__)
+#define nn_huber_loss(...) NN__WITH(nn_huber_loss, tensor_huber_loss, __VA_ARGS__)
+#define nn_kl_div_loss(...) NN__WITH(nn_kl_div_loss, tensor_kl_div, __VA_ARGS__)
+#define nn_l1_loss(...) NN__WITH(nn_l1_loss, tensor_l1_loss, __VA_ARGS__)
+#define nn_margin_ranking_loss(...) NN__WITH(nn_margin_ranking_loss, tensor_ranking_loss, __VA_ARGS__)
+#define nn_mse_loss(...) NN__WITH(nn_mse_loss, tensor_mse_loss, __VA_ARGS__)
+#define nn_multi_margin_loss(...) NN__WITH(nn_multi_margin_loss, tensor_margin_loss, __VA_ARGS__)
+#define nn_multilabel_margin_loss(...) NN__WITH(nn_multilabel_margin_loss, tensor_margin_loss, __VA_ARGS__)
+#define nn_multilabel_soft_margin_loss(...)                                                                  \
+    NN__WITH(nn_multilabel_soft_margin_loss, tensor_margin_loss, __VA_ARGS__)
+#define nn_nll_loss(...) NN__WITH(nn_nll_loss, tensor_nll_loss, __VA_ARGS__)
+#define nn_poisson_nll_loss(...) NN__WITH(nn_poisson_nll_loss, tensor_poisson_nll_loss, __VA_ARGS__)
+#define nn_smooth_l1_loss(...) NN__WITH(nn_smooth_l1_loss, tensor_smooth_l1_loss, __VA_ARGS__)
+#define nn_soft_margin_loss(...) NN__WITH(nn_soft_margin_loss, tensor_margin_loss, __VA_ARGS__)
+#define nn_triplet_margin_loss(...) NN__WITH(nn_triplet_margin_loss, tensor_triplet_margin_loss, __VA_ARGS__)
+#define nn_triplet_margin_with_distance_loss(...)                                                            \
+    NN__WITH(nn_triplet_margin_with_distance_loss, tensor_triplet_margin_with_distance_loss, __VA_ARGS__)
 #define nn_group_norm(groups, ...) NN__NEEDS(nn_group_norm, nn_group_norm, groups, __VA_ARGS__)
 #define nn_rms_norm(...) NN__NEEDS(nn_rms_norm, nn_rms_norm, __VA_ARGS__)
+#define nn_recurrent_forward(...) NN__WITH(nn_recurrent_forward, nn_recurrent, __VA_ARGS__)
+#define nn_weight_norm(...) NN__WITH_OWN(nn_weight_norm, __VA_ARGS__)
+#define nn_spectral_norm(...) NN__WITH_OWN(nn_spectral_norm, __VA_ARGS__)
 #define nn_local_response_norm(...) NN__NEEDS(nn_local_response_norm, nn_local_response_norm, __VA_ARGS__)
 #define nn_embedding(count, ...) NN__NEEDS(nn_embedding, nn_embedding, count, __VA_ARGS__)
 #ifndef __cplusplus
 #define nn_fold(output, ...) NN__WITH(nn_fold, nn_columns, .height = (output), .kernel = __VA_ARGS__)
-#define nn_pad(mode, value, ...) nn_pad_n(TENSOR_DIMS(__VA_ARGS__), mode, value)
+#define nn_pad(mode, value, ...) nn_pad_n(TENSOR__DIMS(__VA_ARGS__), mode, value)
 #define NN_LIST(...)                                                                                         \
     ((nn_module_t *const[]){__VA_ARGS__}),                                                                   \
         (int)(sizeof((nn_module_t *const[]){__VA_ARGS__}) / sizeof(nn_module_t *) +                          \
@@ -1711,8 +2081,15 @@ int nn__are_modules(nn__module_t, nn__module_t, nn__module_t, nn__module_t, nn__
 #define NN__CHECKED(...) 0
 #endif
 #define nn_sequential(...) nn_sequential_n(NN_LIST(__VA_ARGS__))
+#define nn_call(m, ...) nn_call_n(m, TENSOR_LIST(__VA_ARGS__))
+#define nn_unflatten(dim, ...) nn_unflatten_n(dim, TENSOR__DIMS(__VA_ARGS__))
 #endif
 #ifndef TENSOR_EDITOR
+#define nn_cosine_similarity(...) NN__CALL(nn_cosine_similarity, __VA_ARGS__)
+#define nn_pairwise_distance(...) NN__CALL(nn_pairwise_distance, __VA_ARGS__)
+#define nn_adaptive_output(...) TENSOR__CALL(nn_adaptive_output, __VA_ARGS__)
+#define nn_adaptive_log_prob(...) TENSOR__CALL(nn_adaptive_log_prob, __VA_ARGS__)
+#define nn_adaptive_predict(...) TENSOR__CALL(nn_adaptive_predict, __VA_ARGS__)
 #define nn_bilinear(...) NN__CALL(nn_bilinear, __VA_ARGS__)
 #define nn_bilinear_forward(...) TENSOR__CALL(nn_bilinear_forward, __VA_ARGS__)
 #define nn_max_unpool_forward(...) TENSOR__CALL(nn_max_unpool_forward, __VA_ARGS__)
@@ -1733,13 +2110,25 @@ int nn__are_modules(nn__module_t, nn__module_t, nn__module_t, nn__module_t, nn__
 #define nn_circular_pad1d(...) NN__CALL(nn_circular_pad1d, __VA_ARGS__)
 #define nn_circular_pad2d(...) NN__CALL(nn_circular_pad2d, __VA_ARGS__)
 #define nn_circular_pad3d(...) NN__CALL(nn_circular_pad3d, __VA_ARGS__)
+#define nn_constant_pad1d(...) NN__CALL(nn_constant_pad1d, __VA_ARGS__)
 #define nn_constant_pad2d(...) NN__CALL(nn_constant_pad2d, __VA_ARGS__)
+#define nn_constant_pad3d(...) NN__CALL(nn_constant_pad3d, __VA_ARGS__)
 #define nn_pad_n(...) NN__CALL(nn_pad_n, __VA_ARGS__)
 #define nn_pixel_shuffle(...) NN__CALL(nn_pixel_shuffle, __VA_ARGS__)
 #define nn_pixel_unshuffle(...) NN__CALL(nn_pixel_unshuffle, __VA_ARGS__)
+#define nn_channel_shuffle(...) NN__CALL(nn_channel_shuffle, __VA_ARGS__)
+#define nn_softmax2d(...) NN__CALL(nn_softmax2d, __VA_ARGS__)
+#define nn_flatten_dims(...) NN__CALL(nn_flatten_dims, __VA_ARGS__)
+#define nn_unflatten_n(...) NN__CALL(nn_unflatten_n, __VA_ARGS__)
+#define nn_reflection_pad1d(...) NN__CALL(nn_reflection_pad1d, __VA_ARGS__)
 #define nn_reflection_pad2d(...) NN__CALL(nn_reflection_pad2d, __VA_ARGS__)
+#define nn_reflection_pad3d(...) NN__CALL(nn_reflection_pad3d, __VA_ARGS__)
+#define nn_replication_pad1d(...) NN__CALL(nn_replication_pad1d, __VA_ARGS__)
 #define nn_replication_pad2d(...) NN__CALL(nn_replication_pad2d, __VA_ARGS__)
+#define nn_replication_pad3d(...) NN__CALL(nn_replication_pad3d, __VA_ARGS__)
+#define nn_zero_pad1d(...) NN__CALL(nn_zero_pad1d, __VA_ARGS__)
 #define nn_zero_pad2d(...) NN__CALL(nn_zero_pad2d, __VA_ARGS__)
+#define nn_zero_pad3d(...) NN__CALL(nn_zero_pad3d, __VA_ARGS__)
 #define nn_dropout(...) NN__CALL(nn_dropout, __VA_ARGS__)
 #define nn_flatten(...) NN__CALL(nn_flatten, __VA_ARGS__)
 #define nn_identity(...) NN__CALL(nn_identity, __VA_ARGS__)
@@ -1752,6 +2141,8 @@ TENSOR__IN_LINE nn_module_t *nn__append_to(nn__module_t sequential, nn__module_t
 #define nn_append(...) __extension__ nn__stamp(TENSOR__IN(nn_append), nn__append_to(__VA_ARGS__))
 #else
 #define nn_append(...) NN__CALL(nn_append, __VA_ARGS__)
+#define nn_register_parametrization(...) NN__CALL(nn_register_parametrization, __VA_ARGS__)
+#define nn_remove_parametrizations(...) NN__CALL(nn_remove_parametrizations, __VA_ARGS__)
 #endif
 #define nn_relu(...) NN__CALL(nn_relu, __VA_ARGS__)
 #define nn_tanh(...) NN__CALL(nn_tanh, __VA_ARGS__)
@@ -1766,6 +2157,7 @@ TENSOR__IN_LINE nn_module_t *nn__append_to(nn__module_t sequential, nn__module_t
 #define nn_dropout2d(...) NN__CALL(nn_dropout2d, __VA_ARGS__)
 #define nn_dropout3d(...) NN__CALL(nn_dropout3d, __VA_ARGS__)
 #define nn_alpha_dropout(...) NN__CALL(nn_alpha_dropout, __VA_ARGS__)
+#define nn_feature_alpha_dropout(...) NN__CALL(nn_feature_alpha_dropout, __VA_ARGS__)
 #define nn_celu(...) NN__CALL(nn_celu, __VA_ARGS__)
 #define nn_hardshrink(...) NN__CALL(nn_hardshrink, __VA_ARGS__)
 #define nn_hardsigmoid(...) NN__CALL(nn_hardsigmoid, __VA_ARGS__)
@@ -1823,7 +2215,7 @@ TENSOR_API tensor_t *nn_init_xavier_normal_(tensor_t *t, double gain);
 typedef struct nn_kaiming_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *t TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     double a TENSOR_INIT;
     int fan_out TENSOR_INIT;
     nn_nonlinearity_t nonlinearity TENSOR_INIT;
@@ -1832,6 +2224,7 @@ typedef struct nn_kaiming_args_t {
 //   -> t;  errors as above
 TENSOR_API tensor_t *nn_init_kaiming_uniform__with(nn_kaiming_args_t a);
 TENSOR_API tensor_t *nn_init_kaiming_normal__with(nn_kaiming_args_t a);
+TENSOR_API nn_kaiming_args_t nn_kaiming_defaults(void);
 // gain times a random matrix [size of dim 0, all other dims] whose rows are orthonormal, or whose columns are
 // if there are fewer of them (Saxe et al. 2014: Q of a normal matrix, signs of R's diagonal).
 //   gain    PyTorch's default is 1
@@ -1885,7 +2278,7 @@ typedef struct nn_optimizer_t nn_optimizer_t;
 #define NN__OPTIMIZER_ARGS                                                                                   \
     const char *site_ TENSOR_INIT;                                                                           \
     nn_module_t *module TENSOR_INIT;                                                                         \
-    const void *options_are_named_ TENSOR_INIT;                                                              \
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;                                   \
     tensor_t *const *list TENSOR_INIT;                                                                       \
     int count TENSOR_INIT;                                                                                   \
     double lr TENSOR_INIT;
@@ -1996,6 +2389,47 @@ TENSOR_API nn_optimizer_t *nn_radam_with(nn_radam_args_t a);
 TENSOR_API nn_radam_args_t nn_radam_defaults(void);
 #define nn_radam(...) NN__WITH_OWN(nn_radam, __VA_ARGS__)
 
+// x -= eta (g + lambd x) with eta = lr / (1 + lambd lr t)^alpha at step t, from 0; its average over the steps
+// after t0 is the state "ax" (nn_optimizer_state).
+//   source: Polyak and Juditsky 1992, Acceleration of stochastic approximation by averaging
+typedef struct nn_asgd_args_t {
+    NN__OPTIMIZER_ARGS                      // lr 1e-2
+    double lambd TENSOR_INIT, alpha TENSOR_INIT, t0 TENSOR_INIT;            // 1e-4 0.75 1e6
+    double weight_decay TENSOR_INIT;
+    int maximize TENSOR_INIT;
+} nn_asgd_args_t;
+TENSOR_API nn_optimizer_t *nn_asgd_with(nn_asgd_args_t a);
+TENSOR_API nn_asgd_args_t nn_asgd_defaults(void);
+#define nn_asgd(...) NN__WITH_OWN(nn_asgd, __VA_ARGS__)
+
+// Each element has its own step, lr at first: multiplied by etaplus while the sign of g stays, by etaminus
+// when it changes (then x stays for this step). x -= step sign(g). For whole batches.
+//   source: Riedmiller and Braun 1993, A direct adaptive method for faster backpropagation learning
+typedef struct nn_rprop_args_t {
+    NN__OPTIMIZER_ARGS                      // lr 1e-2
+    double etaminus TENSOR_INIT, etaplus TENSOR_INIT;                       // 0.5 1.2
+    double step_size_min TENSOR_INIT, step_size_max TENSOR_INIT;            // 1e-6 50
+    int maximize TENSOR_INIT;
+} nn_rprop_args_t;
+TENSOR_API nn_optimizer_t *nn_rprop_with(nn_rprop_args_t a);
+TENSOR_API nn_rprop_args_t nn_rprop_defaults(void);
+#define nn_rprop(...) NN__WITH_OWN(nn_rprop, __VA_ARGS__)
+
+// As Adam without m, and v of a matrix is only known by the means of its rows and columns: r and c instead of
+// r c numbers. u = g / sqrt(v), x -= max(eps2, rms(x)) min(lr, 1 / sqrt(t)) u / max(1, rms(u) / d), after x
+// shrinks by 1 - lr weight_decay; v moves by t^beta2_decay at step t.
+//   source: Shazeer and Stern 2018, Adafactor
+typedef struct nn_adafactor_args_t {
+    NN__OPTIMIZER_ARGS                      // lr 1e-2
+    double beta2_decay TENSOR_INIT;         // -0.8
+    double eps1 TENSOR_INIT, eps2 TENSOR_INIT;   // 0: that of the parameter's dtype (1.2e-7 for f32); 1e-3
+    double d TENSOR_INIT, weight_decay TENSOR_INIT;                         // 1 0
+    int maximize TENSOR_INIT;
+} nn_adafactor_args_t;
+TENSOR_API nn_optimizer_t *nn_adafactor_with(nn_adafactor_args_t a);
+TENSOR_API nn_adafactor_args_t nn_adafactor_defaults(void);
+#define nn_adafactor(...) NN__WITH_OWN(nn_adafactor, __VA_ARGS__)
+
 // For the matrices of hidden layers: b += (1 - momentum) (g - b), o = the orthogonal matrix nearest to g +
 // momentum (b - g) (no_nesterov: to b) by ns_steps of Newton-Schulz in bf16, x -= lr (weight_decay x + r o).
 // r depends on the shape [m, n]: NN_ORIGINAL sqrt(max(1, m / n)), NN_MATCH_RMS_ADAMW 0.2 sqrt(max(m, n)),
@@ -2035,9 +2469,10 @@ TENSOR_API nn_lbfgs_args_t nn_lbfgs_defaults(void);
 #define nn_lbfgs(...) NN__WITH_OWN(nn_lbfgs, __VA_ARGS__)
 
 // All optimizers: name, formula (see NN__STEPS), the gradients they take (DENSE, ROWS_TOO: also by rows,
-// ROWS_ONLY; MATRICES: the step is that of nn__orthogonal; CLOSURE: see nn__lbfgs), default of lr; the names
-// of their states in files, and the option that creates each; the options, each with its place in files and
-// its default. A new optimizer is a row here, its text above and, if it has its own, a formula.
+// ROWS_ONLY; MATRICES: the step is that of nn__orthogonal; FACTORED: of nn__factored; CLOSURE: see
+// nn__lbfgs), default of lr; the names of their states in files, and the option that creates each; the
+// options, each with its place in files and its default. A new optimizer is a row here, its text above and,
+// if it has its own, a formula.
 // clang-format off
 #define NN__ADAM_STATES NN__STATE(exp_avg, ALWAYS) NN__STATE(exp_avg_sq, ALWAYS)
 #define NN__ADAM_OPTIONS NN__NUMBER(BETA1, beta1, 0.9) NN__NUMBER(BETA2, beta2, 0.999) NN__NUMBER(EPS, eps, 1e-8)
@@ -2052,21 +2487,49 @@ TENSOR_API nn_lbfgs_args_t nn_lbfgs_defaults(void);
     X(adamax, adamax, DENSE, 2e-3, NN__STATE(exp_avg, ALWAYS) NN__STATE(exp_inf, ALWAYS), NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0)) \
     X(nadam, nadam, DENSE, 2e-3, NN__ADAM_STATES, NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0) NN__NUMBER(DRAG, momentum_decay, 4e-3) NN__FLAG(DECOUPLED, decoupled_weight_decay)) \
     X(radam, radam, DENSE, 1e-3, NN__ADAM_STATES, NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0) NN__FLAG(DECOUPLED, decoupled_weight_decay)) \
+    X(asgd, asgd, DENSE, 1e-2, NN__STATE(ax, ALWAYS), NN__NUMBER(DRAG, lambd, 1e-4) NN__NUMBER(LOW, alpha, 0.75) NN__NUMBER(HIGH, t0, 1e6) NN__NUMBER(DECAY, weight_decay, 0)) \
+    X(rprop, rprop, DENSE, 1e-2, NN__STATE(prev, ALWAYS) NN__STATE(step_size, ALWAYS), NN__NUMBER(LOW, etaminus, 0.5) NN__NUMBER(HIGH, etaplus, 1.2) NN__NUMBER(LEAST, step_size_min, 1e-6) NN__NUMBER(MOST, step_size_max, 50)) \
+    X(adafactor, sgd, FACTORED, 1e-2, NN__STATE(row_var, ALWAYS) NN__STATE(col_var, ALWAYS) NN__STATE(variance, ALWAYS), NN__NUMBER(FALL, beta2_decay, -0.8) NN__NUMBER(EPS, eps1, 0) NN__NUMBER(LEAST, eps2, 1e-3) NN__NUMBER(HIGH, d, 1) NN__NUMBER(DECAY, weight_decay, 0) NN__ALWAYS_ON(DECOUPLED)) \
     X(muon, sgd, MATRICES, 1e-3, NN__STATE(momentum_buffer, ALWAYS), NN__NUMBER(DECAY, weight_decay, 0.1) NN__NUMBER(MOMENTUM, momentum, 0.95) NN__NUMBER(EPS, eps, 1e-7) NN__NUMBER(NS_A, ns_a, 3.4445) NN__NUMBER(NS_B, ns_b, -4.775) NN__NUMBER(NS_C, ns_c, 2.0315) NN__NUMBER(NS_STEPS, ns_steps, 5) NN__NUMBER(ADJUST, adjust_lr_fn, NN_ORIGINAL) NN__FLAG(PLAIN, no_nesterov) NN__ALWAYS_ON(DECOUPLED)) \
     X(lbfgs, sgd, CLOSURE, 1, NN__STATE(old_dirs, ALWAYS) NN__STATE(old_stps, ALWAYS) NN__STATE(d, ALWAYS), NN__NUMBER(MAX_ITER, max_iter, 20) NN__NUMBER(MAX_EVAL, max_eval, 0) NN__NUMBER(GRAD_TOL, tolerance_grad, 1e-7) NN__NUMBER(CHANGE_TOL, tolerance_change, 1e-9) NN__NUMBER(HISTORY, history_size, 100) NN__NUMBER(SEARCH, line_search_fn, NN_FIXED_STEP))
 // clang-format on
 
-// Gives some parameters their own learning rate or weight decay (0 = the optimizer's, TENSOR_ZERO = none):
+// Gives some parameters options of their own (0 = the optimizer's, TENSOR_ZERO = 0, a flag off):
 // nn_optimizer_group(opt, biases, n, .weight_decay = TENSOR_ZERO). They move there from the group that they
-// are in, or they are new.
+// are in, or they are new. Groups have numbers in the order in which they were made, from 0, which holds what
+// the optimizer began with; a call with the options of a group that exists adds to that group.
+#define NN__GROUP_OPTIONS(X)                                                                                 \
+    X(double, lr) X(double, weight_decay) X(double, momentum) X(double, dampening) X(double, beta1)          \
+    X(double, beta2) X(double, alpha) X(double, eps) X(double, rho) X(double, lr_decay)                      \
+    X(double, momentum_decay) X(double, initial_accumulator_value) X(double, lambd) X(double, t0)            \
+    X(double, etaminus) X(double, etaplus) X(double, step_size_min) X(double, step_size_max)                 \
+    X(double, beta2_decay) X(double, eps1) X(double, eps2) X(double, d) X(double, ns_a) X(double, ns_b)      \
+    X(double, ns_c) X(int, ns_steps) X(int, adjust_lr_fn) X(int, nesterov) X(int, no_nesterov)               \
+    X(int, amsgrad) X(int, centered) X(int, decoupled_weight_decay) X(int, maximize)
 typedef struct nn_group_args_t {
     const char *site_ TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
-    double lr TENSOR_INIT, weight_decay TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
+#define NN__GROUP_MEMBER(type, member) type member TENSOR_INIT;
+    NN__GROUP_OPTIONS(NN__GROUP_MEMBER)
+#undef NN__GROUP_MEMBER
 } nn_group_args_t;
 
-//   -> code;  errors SHAPE, OUT_OF_MEMORY, POISONED, UNSUPPORTED (nn_lbfgs)
+//   -> code;  errors SHAPE (out of range, or the optimizer has no such option), OUT_OF_MEMORY, POISONED,
+//      UNSUPPORTED (nn_lbfgs)
 TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n, nn_group_args_t a);
+TENSOR_API nn_group_args_t nn_group_defaults(void);
+// The number of groups.   -> count, 0 for NULL;  errors none
+TENSOR_API int nn_num_groups(nn_optimizer_t *o);
+// Gives a group a learning rate that nn_set_lr leaves alone from then on: for schedules per group.
+//   -> code;  errors SHAPE (negative, NaN), INDEX (no such group)
+TENSOR_API int nn_set_group_lr(nn_optimizer_t *o, int group, double lr);
+// The learning rate of a group.   -> value, NaN after an error;  errors INDEX
+TENSOR_API double nn_get_group_lr(nn_optimizer_t *o, int group);
+
+// A state of a parameter, by the name that files have: nn_optimizer_state(opt, w, "exp_avg").
+//   -> borrowed; NULL before the first step, and after an error;  errors INDEX (no such state or parameter),
+//      POISONED
+TENSOR_API tensor_t *nn_optimizer_state(nn_optimizer_t *o, tensor_t *parameter, const char *name);
 
 // Updates all parameters that have a gradient. Does nothing while an error is pending.
 //   -> code of that error;  errors OWNER, DEVICE, OUT_OF_MEMORY, UNSUPPORTED (a gradient by rows, or one
@@ -2088,6 +2551,11 @@ TENSOR_API int nn_zero_grad(nn_optimizer_t *o);
 TENSOR_API int nn_set_lr(nn_optimizer_t *o, double lr);
 // The learning rate.   -> value, NaN for NULL;  errors none
 TENSOR_API double nn_get_lr(nn_optimizer_t *o);
+// Sets the momentum of all groups: .beta1 where the optimizer has one, else .momentum.
+//   -> code;  errors SHAPE (out of range), UNSUPPORTED (it has neither)
+TENSOR_API int nn_set_momentum(nn_optimizer_t *o, double momentum);
+// The momentum of group 0.   -> value, NaN for NULL and where there is none;  errors none
+TENSOR_API double nn_get_momentum(nn_optimizer_t *o);
 
 // Scales all gradients by min(1, max_norm / (norm + 1e-6)), where norm is the 2-norm of all of them together
 // (summed in double in a fixed order). It does not wait for a device; tensor_item of the norm does.
@@ -2096,6 +2564,38 @@ TENSOR_API double nn_get_lr(nn_optimizer_t *o);
 TENSOR_API tensor_t *nn_clip_grad_norm(nn_optimizer_t *o, double max_norm);
 // The same for a list of parameters.   -> norm;  errors as above
 TENSOR_API tensor_t *nn_clip_grad_norm_n(tensor_t *const *list, int n, double max_norm);
+// The same with options: nn_clip_grad_norm(opt, 1, .norm_type = INFINITY), or for a list
+// nn_clip_grad_norm(NULL, 1, .list = tensors, .count = n, .error_if_nonfinite = 1).
+typedef struct nn_clip_grad_norm_args_t {
+    const char *site_ TENSOR_INIT;
+    nn_optimizer_t *optimizer TENSOR_INIT;
+    double max_norm TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
+    tensor_t *const *list TENSOR_INIT;
+    int count TENSOR_INIT;
+    double norm_type TENSOR_INIT;           // 2; INFINITY: the largest absolute value
+    int error_if_nonfinite TENSOR_INIT;     // waits for a device
+} nn_clip_grad_norm_args_t;
+//   -> 0-d f64;  errors as above, AUTOGRAD (infinite or NaN, if asked for: no gradient changes)
+TENSOR_API tensor_t *nn_clip_grad_norm_with(nn_clip_grad_norm_args_t a);
+TENSOR_API nn_clip_grad_norm_args_t nn_clip_grad_norm_defaults(void);
+
+// The norm of all elements of tensors, as clipping has it: nn_get_total_norm(grads, n, .norm_type = 1).
+typedef struct nn_get_total_norm_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *const *tensors TENSOR_INIT;
+    int count TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
+    double norm_type TENSOR_INIT;           // 2
+    int error_if_nonfinite TENSOR_INIT;
+} nn_get_total_norm_args_t;
+//   -> 0-d f64, without a gradient;  errors POISONED, DTYPE, AUTOGRAD (as above)
+TENSOR_API tensor_t *nn_get_total_norm_with(nn_get_total_norm_args_t a);
+TENSOR_API nn_get_total_norm_args_t nn_get_total_norm_defaults(void);
+// Scales the gradients of a list of parameters by min(1, max_norm / (total_norm + 1e-6)).
+//   total_norm  one element
+//   -> code;  errors POISONED, SHAPE
+TENSOR_API int nn_clip_grads_with_norm(tensor_t *const *list, int n, double max_norm, tensor_t *total_norm);
 // Clamps every gradient element to -limit..limit.   -> code;  errors POISONED, SHAPE
 TENSOR_API int nn_clip_grad_value(nn_optimizer_t *o, double limit);
 TENSOR_API int nn_clip_grad_value_n(tensor_t *const *list, int n, double limit);
@@ -2129,12 +2629,22 @@ TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 #define nn_optimizer_group(o, list, n, ...)                                                                  \
     nn__optimizer_group(o, list, n, TENSOR_ARGS(nn_optimizer_group, nn_group_args_t, __VA_ARGS__))
 #endif
+#define nn_optimizer_state(...) TENSOR__CALL(nn_optimizer_state, __VA_ARGS__)
 #define nn_step(...) TENSOR__CALL_KIND(int, nn_step, __VA_ARGS__)
 #define nn_step_closure(...) TENSOR__CALL(nn_step_closure, __VA_ARGS__)
 #define nn_optimizer_free(...) TENSOR__CALL_KIND(int, nn_optimizer_free, __VA_ARGS__)
 #define nn_zero_grad(...) TENSOR__CALL_KIND(int, nn_zero_grad, __VA_ARGS__)
 #define nn_set_lr(...) TENSOR__CALL_KIND(int, nn_set_lr, __VA_ARGS__)
-#define nn_clip_grad_norm(...) TENSOR__CALL(nn_clip_grad_norm, __VA_ARGS__)
+#define nn_set_group_lr(...) TENSOR__CALL_KIND(int, nn_set_group_lr, __VA_ARGS__)
+#define nn_set_momentum(...) TENSOR__CALL_KIND(int, nn_set_momentum, __VA_ARGS__)
+// A call without options does not reach the code for them.
+#define NN__CLIP(optimizer, max_norm, a, b, c, d, face, ...) face
+#define NN__CLIP_PLAIN(...) TENSOR__CALL(nn_clip_grad_norm, __VA_ARGS__)
+#define NN__CLIP_BY(...) NN__WITH_OWN(nn_clip_grad_norm, __VA_ARGS__)
+#define nn_clip_grad_norm(...)                                                                               \
+    NN__CLIP(__VA_ARGS__, NN__CLIP_BY, NN__CLIP_BY, NN__CLIP_BY, NN__CLIP_BY, NN__CLIP_PLAIN, 0)(__VA_ARGS__)
+#define nn_get_total_norm(tensors, ...) NN__NEEDS(nn_get_total_norm, nn_get_total_norm, tensors, __VA_ARGS__)
+#define nn_clip_grads_with_norm(...) TENSOR__CALL_KIND(int, nn_clip_grads_with_norm, __VA_ARGS__)
 #define nn_clip_grad_norm_n(...) TENSOR__CALL(nn_clip_grad_norm_n, __VA_ARGS__)
 #define nn_grad_scaler(...) TENSOR__CALL(nn_grad_scaler, __VA_ARGS__)
 #define nn_scaler_scale(...) TENSOR__CALL2(nn_scaler_scale, __VA_ARGS__)
@@ -2184,6 +2694,51 @@ TENSOR_API double nn_lr_one_cycle(int64_t step, int64_t total, double lr_max, do
 // (1: "triangular"; for "triangular2" pass an lr_max whose height halves every up + down steps).
 TENSOR_API double nn_lr_cyclic(int64_t step, int64_t up, int64_t down, double lr_min, double lr_max,
                                double gamma);
+// What the two above leave out: they set the learning rate of the optimizer for a step (groups keep their
+// ratio to it) and, as PyTorch's schedulers do unless told otherwise, its momentum, which is beta1 of Adam
+// and its like. The rate rises while the momentum falls, and back.
+typedef enum nn_anneal_t { NN_ANNEAL_COS, NN_ANNEAL_LINEAR } nn_anneal_t;
+typedef struct nn_one_cycle_lr_args_t {
+    const char *site_ TENSOR_INIT;
+    nn_optimizer_t *optimizer TENSOR_INIT;
+    int64_t step TENSOR_INIT;               // from 0; from total_steps on, the end
+    double max_lr TENSOR_INIT;
+    int64_t total_steps TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
+    double pct_start TENSOR_INIT;           // 0.3, the part of the steps in which the rate rises
+    int anneal_strategy TENSOR_INIT;        // a nn_anneal_t
+    int no_cycle_momentum TENSOR_INIT;
+    double base_momentum TENSOR_INIT, max_momentum TENSOR_INIT;             // 0.85 0.95
+    double div_factor TENSOR_INIT, final_div_factor TENSOR_INIT;            // 25 1e4
+    int three_phase TENSOR_INIT;            // falls as long as it rose, then to the end
+} nn_one_cycle_lr_args_t;
+//   -> code;  errors POISONED, SHAPE (rate, momentum), UNSUPPORTED (the optimizer has no momentum)
+TENSOR_API int nn_one_cycle_lr_with(nn_one_cycle_lr_args_t a);
+TENSOR_API nn_one_cycle_lr_args_t nn_one_cycle_lr_defaults(void);
+#define nn_one_cycle_lr(optimizer, step, max_lr, ...)                                                        \
+    NN__NEEDS(nn_one_cycle_lr, nn_one_cycle_lr, optimizer, step, max_lr, __VA_ARGS__)
+
+typedef enum nn_cyclic_mode_t { NN_TRIANGULAR, NN_TRIANGULAR2, NN_EXP_RANGE } nn_cyclic_mode_t;
+typedef struct nn_cyclic_lr_args_t {
+    const char *site_ TENSOR_INIT;
+    nn_optimizer_t *optimizer TENSOR_INIT;
+    int64_t step TENSOR_INIT;
+    double base_lr TENSOR_INIT, max_lr TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
+    int64_t step_size_up TENSOR_INIT;       // 2000
+    int64_t step_size_down TENSOR_INIT;     // 0: as step_size_up
+    int mode TENSOR_INIT;                   // a nn_cyclic_mode_t: the height stays, halves each cycle, is
+                                            // multiplied by gamma^step
+    double gamma TENSOR_INIT;               // 1
+    int no_cycle_momentum TENSOR_INIT;
+    double base_momentum TENSOR_INIT, max_momentum TENSOR_INIT;             // 0.8 0.9
+} nn_cyclic_lr_args_t;
+//   -> code;  errors as nn_one_cycle_lr
+TENSOR_API int nn_cyclic_lr_with(nn_cyclic_lr_args_t a);
+TENSOR_API nn_cyclic_lr_args_t nn_cyclic_lr_defaults(void);
+#define nn_cyclic_lr(optimizer, step, base_lr, ...)                                                          \
+    NN__NEEDS(nn_cyclic_lr, nn_cyclic_lr, optimizer, step, base_lr, __VA_ARGS__)
+
 // ReduceLROnPlateau's options (0 = PyTorch's default, TENSOR_ZERO = 0), then its state, all 0 at the
 // beginning.
 typedef struct nn_plateau_t {
@@ -2201,21 +2756,40 @@ TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr);
 // ------------------------------------------------------------------------------
 // >>data                                           MARK: datasets, loaders
 //
-// A dataset states the shape and dtype of one sample, and its get function writes a sample directly into its
-// row of the batch: no tensor per sample, no collate. Rejected: get returning tensors (one more allocation
-// and copy per sample).
+// A dataset states the shape and dtype of one sample, and its function writes a sample directly into its row
+// of the batch: no tensor per sample, no collate. Samples of different sizes are put together by `collate`, a
+// stream of samples has `next` instead of an index. What a sample is may depend on its index, the epoch and
+// its own generator, on nothing else: batches are then the same for any number of workers, and a loader
+// resumes in the middle of an epoch. Rejected: get returning tensors (one more allocation and copy per
+// sample), generators that belong to workers.
 // ------------------------------------------------------------------------------
 
+// One sample of one epoch. While its function runs, the generator is the calling thread's as well.
+typedef struct nn_item_t {
+    int64_t index, epoch;
+    tensor_generator_t generator;           // made of the loader's seed, index and epoch
+} nn_item_t;
+
+enum { NN_END = -1 };                       // next: there is no further sample in this epoch
+
+// One of x, collate, get_item, get and next is used, the first that is set. Each function returns 0, or a
+// tensor_code_t; what it raises (tensor_raise) is in the loader's error. A loader with workers calls them on
+// the workers' threads, several at the same time, without a tape; next is called by one at a time.
 typedef struct nn_dataset_t {
-    int64_t len;                            // samples
+    int64_t len;                            // samples; 0 if next is set
     // Writes sample index: x, y point to one sample's elements (y NULL if there is none).
-    //   -> 0, or a tensor_code_t
     int (*get)(void *user, int64_t index, void *x, void *y);
     void *user;
     tensor_shape_t x_shape, y_shape;        // of one sample, without the batch dim
     tensor_dtype_t x_dtype, y_dtype;
     int has_y;
     tensor_t *x, *y;                        // in memory, instead of get: sample i is x[i]; held by loaders
+    tensor_t *indices;                      // i64 [len], held by loaders: sample i is the indices[i]-th
+    int (*get_item)(void *user, nn_item_t *item, void *x, void *y);
+    // Makes the tensors of a whole batch of n items; *y may stay NULL.
+    int (*collate)(void *user, nn_item_t *items, int64_t n, tensor_t **x, tensor_t **y);
+    // Writes the next sample of item->epoch, the item->index-th; index 0 begins the epoch. NN_END = none left
+    int (*next)(void *user, nn_item_t *item, void *x, void *y);
 } nn_dataset_t;
 
 // A dataset of tensors in memory.
@@ -2223,6 +2797,43 @@ typedef struct nn_dataset_t {
 //   y       [N, ...] any dtype, or NULL
 //   -> struct that borrows both (len -1 on failure);  errors SHAPE (no dims, N differs), POISONED
 TENSOR_API nn_dataset_t nn_tensor_dataset(tensor_t *x, tensor_t *y);
+
+// The samples of d at indices, in that order (torch.utils.data.Subset).
+//   indices i64 [n], 0..len-1
+//   -> struct that borrows what d borrows, and a tensor of the current scope (len -1 on failure)
+//   errors  SHAPE (not 1-d; next), DTYPE, INDEX, POISONED
+TENSOR_API nn_dataset_t nn_subset(nn_dataset_t d, tensor_t *indices);
+
+// Divides d at random into n parts.
+//   lengths [n], their sum is the number of samples
+//   parts   receives n datasets, as nn_subset
+//   -> code;  errors SHAPE, OUT_OF_MEMORY
+TENSOR_API int nn_random_split(nn_dataset_t d, const int64_t *lengths, int n, uint64_t seed,
+                               nn_dataset_t *parts);
+
+// Which samples an epoch has, and in which order. One of your own sets count and order.
+typedef struct nn_sampler_t {
+    int64_t count;                          // samples of an epoch
+    // Fills out[0..count-1] with indices 0..len-1.   -> 0 or a tensor_code_t
+    int (*order)(const struct nn_sampler_t *s, int64_t len, int64_t epoch, uint64_t seed, int64_t *out);
+    void *user;
+    tensor_t *weights;                      // held by loaders
+    int64_t world_size, rank;
+    int no_replacement, shuffle, drop_last;
+} nn_sampler_t;
+
+// Draws by weight (torch.utils.data.WeightedRandomSampler).
+//   weights      f32 or f64 [len], finite, >= 0, not all 0
+//   num_samples  of an epoch
+//   replacement  0: each sample at most once; then as many weights as samples must be > 0
+//   -> struct that borrows weights;  errors of nn_data_loader: SHAPE, DTYPE
+TENSOR_API nn_sampler_t nn_weighted_random_sampler(tensor_t *weights, int64_t num_samples, int replacement);
+
+// The share of one of several processes (torch.utils.data.DistributedSampler): every world_size-th sample
+// from the rank-th. Loaders of all ranks need the same seed. So that shares are equal, the first samples come
+// again at the end, or with drop_last the last ones are left out.
+//   -> struct;  errors of nn_data_loader: SHAPE (rank not in 0..world_size-1)
+TENSOR_API nn_sampler_t nn_distributed_sampler(int64_t world_size, int64_t rank, int shuffle, int drop_last);
 
 typedef struct nn_data_loader_t nn_data_loader_t;
 
@@ -2233,47 +2844,53 @@ typedef struct nn_batch_t { tensor_t *x, *y; int64_t size, index, epoch; } nn_ba
 //   batch_size  samples per batch, default 1; the last batch may be smaller unless drop_last
 //   shuffle     another order in each epoch
 //   seed        0 = the seed of the calling thread's generator
-//   num_workers > 0: get is called for the samples of a batch on the kernel threads at the same time (it must
-//               allow that)
+//   num_workers threads in the background that make the batches to come; 0, or a build without threads:
+//               nn_next makes them. Content and order are the same.
+//   prefetch_factor  batches ahead for each worker, default 2
+//   sampler     instead of shuffle
 //   pin_memory  1: batches are in pinned memory, for tensor_to_non_blocking
 //   device      where batches go, through pinned memory: the next one is copied while this one is used
-//   -> loader, NULL on failure;  errors SHAPE, DEVICE, UNSUPPORTED, OUT_OF_MEMORY
+//   -> loader, NULL on failure;  errors SHAPE, DTYPE, DEVICE, UNSUPPORTED, OUT_OF_MEMORY
 typedef struct nn_data_loader_args_t {
     const char *site_ TENSOR_INIT;
     nn_dataset_t dataset TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int64_t batch_size TENSOR_INIT;
     int shuffle TENSOR_INIT, drop_last TENSOR_INIT, num_workers TENSOR_INIT;
     uint64_t seed TENSOR_INIT;
     int pin_memory TENSOR_INIT, device TENSOR_INIT;   // 0 = the CPU
+    int prefetch_factor TENSOR_INIT;
+    nn_sampler_t sampler TENSOR_INIT;
 } nn_data_loader_args_t;
 TENSOR_API nn_data_loader_t *nn_data_loader_with(nn_data_loader_args_t a);
+TENSOR_API nn_data_loader_args_t nn_data_loader_defaults(void);
 #define nn_data_loader(...) NN__WITH_OWN(nn_data_loader, __VA_ARGS__)
 
 // The next batch: while (nn_next(loader, &b)) is one epoch; the call after that starts the next epoch.
 //   b       filled: x [size, ...], y [size, ...] or NULL, new tensors of the current scope
-//   -> 1, or 0 at the end of the epoch or on failure;  errors what get returns, OUT_OF_MEMORY
+//   -> 1, or 0 at the end of the epoch or on failure
+//   errors  what the dataset's function returns or raises, with the number of the sample; OUT_OF_MEMORY
 TENSOR_API int nn_next(nn_data_loader_t *l, nn_batch_t *b);
 
-// Batches in an epoch.   -> count;  errors none
+// Batches in an epoch, -1 if the dataset has next.   -> count;  errors none
 TENSOR_API int64_t nn_num_batches(nn_data_loader_t *l);
 
-// Goes to where the loader is that many batches after it was made (to resume from a checkpoint).
+// Goes to where the loader is that many batches after it was made (to resume from a checkpoint). A dataset
+// with next begins its first epoch again and passes over as many batches.
 //   -> code;  errors SHAPE (negative), POISONED
 TENSOR_API int nn_seek(nn_data_loader_t *l, int64_t batches);
 
-// Frees it before tensor_shutdown does.   -> code;  errors none
+// Ends its threads and frees it before tensor_shutdown does.   -> code;  errors none
 TENSOR_API int nn_data_loader_free(nn_data_loader_t *l);
 
 // Parses the bytes of an IDX file (MNIST and similar data sets).
 //   -> new u8 i8 i16 i32 f32 or f64
 //   errors  FORMAT (not IDX, truncated, trailing bytes, gzip), SHAPE, OUT_OF_MEMORY
 TENSOR_API tensor_t *nn_parse_idx(const void *data, size_t size);
-#ifndef TENSOR_NO_STDIO
 // The same from a file.   -> as above;  errors as above, IO
 TENSOR_API tensor_t *nn_read_idx(const char *path);
-#endif
 #define nn_next(...) TENSOR__CALL_KIND(int, nn_next, __VA_ARGS__)
+#define nn_random_split(...) TENSOR__CALL_KIND(int, nn_random_split, __VA_ARGS__)
 #define nn_data_loader_free(...) TENSOR__CALL_KIND(int, nn_data_loader_free, __VA_ARGS__)
 #define nn_parse_idx(...) TENSOR__CALL(nn_parse_idx, __VA_ARGS__)
 #define nn_read_idx(...) TENSOR__CALL(nn_read_idx, __VA_ARGS__)
@@ -2292,6 +2909,9 @@ TENSOR_API tensor_t *nn_read_idx(const char *path);
 
 typedef struct nn_safetensors_t nn_safetensors_t;
 typedef struct nn_metadata_t { const char *key, *value; } nn_metadata_t;
+typedef struct nn_rename_t {
+    const char *from, *to;                  // names in the file that begin with from begin with to here
+} nn_rename_t;
 
 enum { NN_SAFETENSORS_MAX_HEADER = 16 << 20 };      // bytes; a larger header is refused
 
@@ -2322,10 +2942,46 @@ TENSOR_API tensor_t *nn_save_memory(nn_module_t *m);
 // nn_load from memory.   -> code;  errors as nn_load
 TENSOR_API int nn_load_memory(const void *data, size_t size, nn_module_t *m, int partial);
 
-#ifndef TENSOR_NO_STDIO
-// Opens a file; tensors are read when asked for.
+// Runs the test that nn_save_tested wrote into a file: m computes, in evaluation and without recording, what
+// it makes of the inputs, which take the device of m and, where they are floats, the dtype of its first float
+// tensor. Modes are as before afterwards. Say it once more after anything that may have changed the numbers:
+// another device, nn_to, nn_fuse_conv_bn_eval.
+//   -> code;  errors FORMAT (the file has no test; the output has another shape, or differs by more than the
+//      tolerance: says by how much and where), POISONED, those of m's forward
+TENSOR_API int nn_self_test(nn_safetensors_t *r, nn_module_t *m);
+
+// A moment of a training, in a block of the caller's memory: to go back to it after a step that went wrong, a
+// line search, a player's undo. It has the parameters and all buffers of the module, the states, step counts,
+// options and groups of the optimizer, and the calling thread's generator; not gradients, modes or scalers.
+// With a contiguous model on the CPU neither function takes memory. A shared tensor counts under each name.
+
+// The bytes that nn_snapshot needs: with an optimizer also for the states that its first step will make.
+//   m       NULL = the parameters of opt
+//   opt     NULL = none; not nn_lbfgs
+//   -> bytes, 0 after an error;  errors POISONED, OWNER, UNSUPPORTED (nn_lbfgs)
+TENSOR_API size_t nn_snapshot_size(nn_module_t *m, nn_optimizer_t *opt);
+// Writes the block. It has addresses of nothing: it may be copied, and read by another run of the program.
+//   block   size bytes, of any alignment
+//   -> code;  errors SHAPE (the block is too small: says what it needs), UNSUPPORTED (in a capture), those of
+//      nn_snapshot_size
+TENSOR_API int nn_snapshot(nn_module_t *m, nn_optimizer_t *opt, void *block, size_t size);
+// Puts everything back where it was, so that training goes on with the same bits, eagerly and by replays of
+// a graph that was captured before or after. Elements change in place: addresses, graphs and handles stay,
+// saved values of a forward count as changed. What had no state yet has its initial state afterwards.
+//   m, opt  those of nn_snapshot, or others with the same tensors
+//   -> code; unless it is 0, nothing has changed;  errors FORMAT (not a snapshot, or of another model: says
+//      what disagrees), OUT_OF_MEMORY (only where states must be made), those of nn_snapshot
+TENSOR_API int nn_restore(nn_module_t *m, nn_optimizer_t *opt, const void *block, size_t size);
+
+// Opens a file; tensors are read when asked for. A path that ends with .json is the index of a file in parts
+// (model.safetensors.index.json), which must be beside it: their tensors are those of one reader.
 //   -> reader, NULL on failure;  errors IO, FORMAT, OUT_OF_MEMORY
 TENSOR_API nn_safetensors_t *nn_safetensors_open(const char *path);
+// The same, and its tensors look into the file: only what is used is read, and several programs share the
+// memory. A change of such a tensor stays in this program. The file must not become shorter meanwhile. Where
+// the system cannot map files, as nn_safetensors_open; elements that need another type are copied.
+//   -> reader, NULL on failure;  errors as nn_safetensors_open
+TENSOR_API nn_safetensors_t *nn_safetensors_map(const char *path);
 // Writes a file.   -> code;  errors IO, FORMAT (names), POISONED, OUT_OF_MEMORY
 TENSOR_API int nn_safetensors_write(const char *path, const char *const *names, tensor_t *const *tensors,
                                     int n, const nn_metadata_t *metadata, int nmeta);
@@ -2341,14 +2997,31 @@ typedef struct nn_load_args_t {
     const char *site_ TENSOR_INIT;
     const char *path TENSOR_INIT;
     nn_module_t *module TENSOR_INIT;
-    const void *options_are_named_ TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     int partial TENSOR_INIT;                // missing and unexpected names are ignored
     const char *prefix TENSOR_INIT;         // precedes the names in the file; others are ignored
+    const nn_rename_t *renames TENSOR_INIT; // nrenames of them; the first that fits a name counts
+    int nrenames TENSOR_INIT;
 } nn_load_args_t;
 
 //   -> code;  errors IO, FORMAT, OUT_OF_MEMORY, POISONED
 TENSOR_API int nn_load_with(nn_load_args_t a);
+TENSOR_API nn_load_args_t nn_load_defaults(void);
 #define nn_load(path, ...) NN__WITH_OWN(nn_load, path, __VA_ARGS__)
+
+// A file that tests itself: what nn_save writes, inputs of m, and what m makes of them in evaluation. They
+// are the tensors test/input0, .., test/output and test/tolerance (f64); the metadata says test.inputs, how
+// many. nn_load reads such a file, too; in PyTorch, names that begin with test/ are to be left out.
+// nn_save_tested("net.safetensors", net, 1e-5, x).
+//   tolerance  how far an element of the output may be from the one in the file, >= 0
+//   inputs     n of them, as those of nn_call_n
+//   -> code;  errors as nn_save and as m's forward, SHAPE (tolerance, no input, an output without elements)
+TENSOR_API int nn_save_tested_n(const char *path, nn_module_t *m, double tolerance, tensor_t *const *inputs,
+                                int n);
+// nn_load with its options, then nn_self_test. Takes the size of the module in memory beside that of nn_load.
+//   -> code; unless it is 0, the module is unchanged;  errors as nn_load, nn_self_test
+TENSOR_API int nn_load_tested_with(nn_load_args_t a);
+#define nn_load_tested(path, ...) NN__WITH(nn_load_tested, nn_load, path, __VA_ARGS__)
 
 // Saves the module, the optimizer's state and options, the calling thread's generator and a step count.
 //   opt     NULL = none
@@ -2360,21 +3033,126 @@ TENSOR_API int nn_save_checkpoint(const char *path, nn_module_t *m, nn_optimizer
 //   step    receives the count; may be NULL
 //   -> code;  errors as nn_load
 TENSOR_API int nn_load_checkpoint(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t *step);
-#endif
+
+// What a checkpoint may hold; NULL = not. A loader goes on with the batch after the last one that it gave.
+typedef struct nn_checkpoint_t {
+    nn_module_t *module;
+    nn_optimizer_t *optimizer;
+    tensor_t *scaler;                       // of nn_grad_scaler
+    nn_plateau_t *plateau;
+    nn_data_loader_t *loader;               // over the same dataset
+    int64_t step;
+} nn_checkpoint_t;
+// Saves all of it, and the calling thread's generator, into one file; loads what is not NULL, and step. Each
+// reads the other functions' files too, where they have what is asked for. After an error nothing changed.
+//   -> code;  errors as nn_save_checkpoint, nn_load_checkpoint
+TENSOR_API int nn_checkpoint_save(const char *path, const nn_checkpoint_t *c);
+TENSOR_API int nn_checkpoint_load(const char *path, nn_checkpoint_t *c);
 #define nn_safetensors_get(...) TENSOR__CALL(nn_safetensors_get, __VA_ARGS__)
 #define nn_safetensors_close(...) TENSOR__CALL_KIND(int, nn_safetensors_close, __VA_ARGS__)
 #define nn_safetensors_format(...) TENSOR__CALL(nn_safetensors_format, __VA_ARGS__)
 #define nn_save_memory(...) TENSOR__CALL(nn_save_memory, __VA_ARGS__)
 #define nn_load_memory(...) TENSOR__CALL_KIND(int, nn_load_memory, __VA_ARGS__)
+TENSOR_API size_t nn__at_size(const char *site, size_t bytes);
+#define nn_snapshot_size(...) nn__at_size(TENSOR__IN(nn_snapshot_size), (nn_snapshot_size)(__VA_ARGS__))
+#define nn_snapshot(...) TENSOR__CALL_KIND(int, nn_snapshot, __VA_ARGS__)
+#define nn_restore(...) TENSOR__CALL_KIND(int, nn_restore, __VA_ARGS__)
 #define nn_safetensors_write(...) TENSOR__CALL_KIND(int, nn_safetensors_write, __VA_ARGS__)
 #define nn_save(...) TENSOR__CALL_KIND(int, nn_save, __VA_ARGS__)
+#define nn_self_test(...) TENSOR__CALL_KIND(int, nn_self_test, __VA_ARGS__)
+#define nn_save_tested_n(...) TENSOR__CALL_KIND(int, nn_save_tested_n, __VA_ARGS__)
+#ifndef __cplusplus
+#define nn_save_tested(path, m, tolerance, ...) nn_save_tested_n(path, m, tolerance, TENSOR_LIST(__VA_ARGS__))
+#endif
 #define nn_seek(...) TENSOR__CALL_KIND(int, nn_seek, __VA_ARGS__)
 #define nn_safetensors_open(...)                                                                             \
     ((nn_safetensors_t *)(intptr_t)TENSOR__CALL_KIND(ptr, nn_safetensors_open, __VA_ARGS__))
+#define nn_safetensors_map(...)                                                                              \
+    ((nn_safetensors_t *)(intptr_t)TENSOR__CALL_KIND(ptr, nn_safetensors_map, __VA_ARGS__))
 #define nn_safetensors_parse(...)                                                                            \
     ((nn_safetensors_t *)(intptr_t)TENSOR__CALL_KIND(ptr, nn_safetensors_parse, __VA_ARGS__))
 #define nn_save_checkpoint(...) TENSOR__CALL_KIND(int, nn_save_checkpoint, __VA_ARGS__)
 #define nn_load_checkpoint(...) TENSOR__CALL_KIND(int, nn_load_checkpoint, __VA_ARGS__)
+#define nn_checkpoint_save(...) TENSOR__CALL_KIND(int, nn_checkpoint_save, __VA_ARGS__)
+#define nn_checkpoint_load(...) TENSOR__CALL_KIND(int, nn_checkpoint_load, __VA_ARGS__)
+
+// ------------------------------------------------------------------------------
+// >>formats                                        MARK: npy, npz, DLPack
+//
+// Arrays to and from NumPy's files and other libraries' memory. npy and npz have the dtypes that NumPy has
+// (not bf16); u16 becomes i32 and u32 becomes i64, as in safetensors. Fortran order and big-endian elements
+// are read into rows and this machine's order. Structured, complex, text and object arrays are refused by
+// name, as is a compressed npz. Readers check every length before they use it; writers replace a file as
+// nn_save does. Rejected: inflating compressed archives (a second decoder to trust; numpy.savez does not
+// compress).
+// ------------------------------------------------------------------------------
+
+typedef struct nn_npz_t nn_npz_t;
+
+// Parses the bytes of an npy file (numpy.save; versions 1 to 3).
+//   -> new;  errors FORMAT, UNSUPPORTED (dtype, over 8 dims), OUT_OF_MEMORY
+TENSOR_API tensor_t *nn_parse_npy(const void *data, size_t size);
+// The bytes of an npy file, which numpy.load reads.
+//   -> new u8 [bytes];  errors UNSUPPORTED (bf16), POISONED, OUT_OF_MEMORY
+TENSOR_API tensor_t *nn_format_npy(tensor_t *x);
+
+// Opens an npz archive (numpy.savez) in memory, which must stay until nn_npz_close.
+//   -> reader, NULL on failure;  errors FORMAT, OUT_OF_MEMORY
+TENSOR_API nn_npz_t *nn_npz_parse(const void *data, size_t size);
+// Number of arrays; name of array i in the order of the archive, without its ending .npy.
+//   -> count; borrowed string, NULL if i is out of range;  errors none
+TENSOR_API int64_t nn_npz_count(nn_npz_t *r);
+TENSOR_API const char *nn_npz_name(nn_npz_t *r, int64_t i);
+// Reads one array and compares its checksum.
+//   -> new;  errors INDEX (no such name), FORMAT, UNSUPPORTED (as nn_parse_npy; compressed), IO,
+//            OUT_OF_MEMORY
+TENSOR_API tensor_t *nn_npz_get(nn_npz_t *r, const char *name);
+// Ends the reader (the tensors that it gave stay).   -> code;  errors none
+TENSOR_API int nn_npz_close(nn_npz_t *r);
+// The bytes of an npz archive with the given tensors, below 4 GB.
+//   names   n distinct UTF-8 strings, 1..4096 bytes
+//   -> new u8 [bytes];  errors FORMAT (names), UNSUPPORTED (bf16, size), POISONED, OUT_OF_MEMORY
+TENSOR_API tensor_t *nn_npz_format(const char *const *names, tensor_t *const *tensors, int n);
+
+// The same from and to files.   -> as above;  errors as above, IO
+TENSOR_API tensor_t *nn_read_npy(const char *path);
+TENSOR_API int nn_write_npy(const char *path, tensor_t *x);
+TENSOR_API nn_npz_t *nn_npz_open(const char *path);
+TENSOR_API int nn_npz_write(const char *path, const char *const *names, tensor_t *const *tensors, int n);
+
+// DLPack 1: a tensor passes between libraries without a copy (torch.utils.dlpack, numpy.from_dlpack). The
+// structs are those of dlpack.h; the versioned form also says whether the memory may be written.
+struct DLManagedTensor;
+struct DLManagedTensorVersioned;
+
+// x for another library, which calls its deleter when it needs x no more, before tensor_shutdown. x is held
+// until then. Work on x that its device has not finished is waited for.
+//   x       any dtype and strides, without history
+//   -> new struct, NULL on failure
+//   errors  AUTOGRAD (x requires grad: detach it), UNSUPPORTED (unversioned and read-only), POISONED,
+//           OUT_OF_MEMORY
+TENSOR_API struct DLManagedTensorVersioned *tensor_to_dlpack(tensor_t *x);
+TENSOR_API struct DLManagedTensor *tensor_to_dlpack_unversioned(tensor_t *x);
+// A tensor over the memory of m, whose deleter runs once: when the last user of the tensor is gone, or
+// before the return if there is an error. Negative strides and misaligned memory make a copy. A tensor that
+// m marks as read-only is changed by nobody (OWNER).
+//   m       on the CPU (device memory: tensor_cuda_wrap takes its pointer)
+//   -> new;  errors UNSUPPORTED (version, dtype, lanes, device, over 8 dims), SHAPE, POISONED, OUT_OF_MEMORY
+TENSOR_API tensor_t *tensor_from_dlpack(struct DLManagedTensorVersioned *m);
+TENSOR_API tensor_t *tensor_from_dlpack_unversioned(struct DLManagedTensor *m);
+
+#define nn_parse_npy(...) TENSOR__CALL(nn_parse_npy, __VA_ARGS__)
+#define nn_format_npy(...) TENSOR__CALL(nn_format_npy, __VA_ARGS__)
+#define nn_npz_parse(...) ((nn_npz_t *)(intptr_t)TENSOR__CALL_KIND(ptr, nn_npz_parse, __VA_ARGS__))
+#define nn_npz_get(...) TENSOR__CALL(nn_npz_get, __VA_ARGS__)
+#define nn_npz_close(...) TENSOR__CALL_KIND(int, nn_npz_close, __VA_ARGS__)
+#define nn_npz_format(...) TENSOR__CALL(nn_npz_format, __VA_ARGS__)
+#define nn_read_npy(...) TENSOR__CALL(nn_read_npy, __VA_ARGS__)
+#define nn_write_npy(...) TENSOR__CALL_KIND(int, nn_write_npy, __VA_ARGS__)
+#define nn_npz_open(...) ((nn_npz_t *)(intptr_t)TENSOR__CALL_KIND(ptr, nn_npz_open, __VA_ARGS__))
+#define nn_npz_write(...) TENSOR__CALL_KIND(int, nn_npz_write, __VA_ARGS__)
+#define tensor_from_dlpack(...) TENSOR__CALL(tensor_from_dlpack, __VA_ARGS__)
+#define tensor_from_dlpack_unversioned(...) TENSOR__CALL(tensor_from_dlpack_unversioned, __VA_ARGS__)
 
 // ------------------------------------------------------------------------------
 // >>progress                                       MARK: progress bar
@@ -2384,7 +3162,6 @@ TENSOR_API int nn_load_checkpoint(const char *path, nn_module_t *m, nn_optimizer
 // nn_print print anything in this header.
 // ------------------------------------------------------------------------------
 
-#ifndef TENSOR_NO_STDIO
 typedef struct nn_progress_t {
     const char *label;
     int64_t total, first;                   // first: units done when it began
@@ -2397,13 +3174,12 @@ typedef struct nn_progress_t {
 //   label   is borrowed and must stay until the end
 //   total   units of work, <= 0 = unknown
 //   first   units done already (a resumed run)
-//   -> struct;  errors none
+//   -> struct;  errors UNSUPPORTED under TENSOR_NO_STDIO
 TENSOR_API nn_progress_t nn_progress_begin(const char *label, int64_t total, int64_t first);
 // Shows that done units are finished; the last one (done == total) ends the line.
 //   note    NULL, or a text after the bar ("loss 0.31")
 //   -> nothing;  errors none
 TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
-#endif
 
 #if defined(__cplusplus) && defined(__clang__)
 #pragma clang diagnostic pop
@@ -2425,11 +3201,13 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 // ------------------------------------------------------------------------------
 
 // R is the result, f the function, T its args struct; A.. are (type, name) of the positions, members of T.
-// The mark TENSOR__NO_SURPLUS makes 0 mean the default, as in C. Rejected: decltype of the members for their
+// The mark TENSOR__NO_SURPLUS makes 0 mean the default, as in C; what name_defaults() gave has its own mark
+// and stays literal. Rejected: decltype of the members for their
 // types (20 ms more for each file that includes this).
 #define NN__CPP_tensor tensor_t *
 #define NN__CPP_i64 int64_t
 #define NN__CPP_int int
+#define NN__CPP_number double
 #define NN__CPP_list tensor_t *const *
 #define NN__CPP_text const char *
 #define NN__CPP_dataset nn_dataset_t
@@ -2444,7 +3222,9 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 #define NN__CPP(R, f, T, places, set)                                                                        \
     inline NN__CPP_##R (f)(NN__CPP_ALL places, T options_are_named = T()) { set NN__CPP_C(f) }
 #define NN__CPP_C(f)                                                                                         \
-    options_are_named.options_are_named_ = TENSOR__NO_SURPLUS;                                               \
+    if (!options_are_named.options_are_named_) {                                                             \
+        options_are_named.options_are_named_ = TENSOR__NO_SURPLUS;                                           \
+    }                                                                                                        \
     return f##_with(options_are_named);
 #define NN__CPP_0(R, f, T) inline NN__CPP_##R (f)(T options_are_named) { NN__CPP_C(f) }
 // NN__CPP_1 and NN__CPP_2 do not use NN__CPP, because compilers show every macro of an expansion in their
@@ -2568,6 +3348,8 @@ NN__CPP_3(tensor, tensor_cosine_embedding_loss, tensor_ranking_loss_args_t, (ten
           (tensor, input2), (tensor, target))
 NN__CPP_3(tensor, tensor_triplet_margin_loss, tensor_triplet_margin_loss_args_t, (tensor, anchor),
           (tensor, positive), (tensor, negative))
+NN__CPP_3(tensor, tensor_triplet_margin_with_distance_loss, tensor_triplet_margin_with_distance_loss_args_t,
+          (tensor, anchor), (tensor, positive), (tensor, negative))
 NN__CPP_3(tensor, tensor_gaussian_nll_loss, tensor_gaussian_nll_loss_args_t, (tensor, input),
           (tensor, target), (tensor, var))
 NN__CPP_4(tensor, tensor_ctc_loss, tensor_ctc_loss_args_t, (tensor, log_probs), (tensor, targets),
@@ -2595,20 +3377,57 @@ NN__CPP_DIMS(NN__CPP_1_3, module, nn_max_pool, , nn_pool_args_t, (i64, kernel), 
 NN__CPP_DIMS(NN__CPP_1_3, module, nn_avg_pool, , nn_pool_args_t, (i64, kernel), (i64, stride), (i64, padding))
 NN__CPP_DIMS(NN__CPP_1_3, module, nn_max_unpool, , nn_pool_args_t, (i64, kernel), (i64, stride),
              (i64, padding))
+NN__CPP_1(module, nn_fractional_max_pool2d, nn_fractional_max_pool_args_t, (i64, kernel))
+NN__CPP_2(module, nn_fractional_max_pool2d, nn_fractional_max_pool_args_t, (i64, kernel), (i64, output_size))
+NN__CPP_1(module, nn_fractional_max_pool3d, nn_fractional_max_pool_args_t, (i64, kernel))
+NN__CPP_2(module, nn_fractional_max_pool3d, nn_fractional_max_pool_args_t, (i64, kernel), (i64, output_size))
 NN__CPP_0(module, nn_upsample, nn_upsample_args_t)
 NN__CPP_1(module, nn_upsample, nn_upsample_args_t, (i64, size))
+NN__CPP_0(module, nn_upsampling_nearest2d, nn_upsample_args_t)
+NN__CPP_1(module, nn_upsampling_nearest2d, nn_upsample_args_t, (i64, size))
+NN__CPP_0(module, nn_upsampling_bilinear2d, nn_upsample_args_t)
+NN__CPP_1(module, nn_upsampling_bilinear2d, nn_upsample_args_t, (i64, size))
 NN__CPP_1_4(module, nn_unfold, nn_columns_args_t, (i64, kernel), (i64, dilation), (i64, padding),
             (i64, stride))
 NN__CPP_2_5(module, nn_fold, nn_columns_args_t, (i64, height), (i64, kernel), (i64, dilation),
             (i64, padding), (i64, stride))
+#define NN__CPP_LOSS(f, T)                                                                                   \
+    inline nn_module_t *(f)(T options_are_named = T()) { NN__CPP_C(f) }
+NN__CPP_LOSS(nn_bce_loss, tensor_binary_cross_entropy_args_t)
+NN__CPP_LOSS(nn_bce_with_logits_loss, tensor_binary_cross_entropy_with_logits_args_t)
+NN__CPP_LOSS(nn_cosine_embedding_loss, tensor_ranking_loss_args_t)
+NN__CPP_LOSS(nn_cross_entropy_loss, tensor_cross_entropy_args_t)
+NN__CPP_LOSS(nn_ctc_loss, tensor_ctc_loss_args_t)
+NN__CPP_LOSS(nn_gaussian_nll_loss, tensor_gaussian_nll_loss_args_t)
+NN__CPP_LOSS(nn_hinge_embedding_loss, tensor_margin_loss_args_t)
+NN__CPP_LOSS(nn_huber_loss, tensor_huber_loss_args_t)
+NN__CPP_LOSS(nn_kl_div_loss, tensor_kl_div_args_t)
+NN__CPP_LOSS(nn_l1_loss, tensor_l1_loss_args_t)
+NN__CPP_LOSS(nn_margin_ranking_loss, tensor_ranking_loss_args_t)
+NN__CPP_LOSS(nn_mse_loss, tensor_mse_loss_args_t)
+NN__CPP_LOSS(nn_multi_margin_loss, tensor_margin_loss_args_t)
+NN__CPP_LOSS(nn_multilabel_margin_loss, tensor_margin_loss_args_t)
+NN__CPP_LOSS(nn_multilabel_soft_margin_loss, tensor_margin_loss_args_t)
+NN__CPP_LOSS(nn_nll_loss, tensor_nll_loss_args_t)
+NN__CPP_LOSS(nn_poisson_nll_loss, tensor_poisson_nll_loss_args_t)
+NN__CPP_LOSS(nn_smooth_l1_loss, tensor_smooth_l1_loss_args_t)
+NN__CPP_LOSS(nn_soft_margin_loss, tensor_margin_loss_args_t)
+NN__CPP_LOSS(nn_triplet_margin_loss, tensor_triplet_margin_loss_args_t)
+NN__CPP_LOSS(nn_triplet_margin_with_distance_loss, tensor_triplet_margin_with_distance_loss_args_t)
 NN__CPP_1(module, nn_layer_norm, nn_layer_norm_args_t, (i64, size))
 NN__CPP_1(module, nn_rms_norm, nn_rms_norm_args_t, (i64, size))
+NN__CPP_2(state, nn_recurrent_forward, nn_recurrent_args_t, (module, module), (tensor, x))
+NN__CPP_1(module, nn_weight_norm, nn_weight_norm_args_t, (module, module))
+NN__CPP_1(module, nn_spectral_norm, nn_spectral_norm_args_t, (module, module))
 NN__CPP_1(module, nn_local_response_norm, nn_local_response_norm_args_t, (i64, size))
 NN__CPP_DIMS(NN__CPP_1, module, nn_batch_norm, , nn_batch_norm_args_t, (i64, channels))
+NN__CPP_1(module, nn_sync_batch_norm, nn_sync_batch_norm_args_t, (i64, channels))
 NN__CPP_DIMS(NN__CPP_1, module, nn_instance_norm, , nn_instance_norm_args_t, (i64, channels))
 NN__CPP_2(module, nn_group_norm, nn_group_norm_args_t, (i64, groups), (i64, channels))
 NN__CPP_2(module, nn_embedding, nn_embedding_args_t, (i64, count), (i64, size))
 NN__CPP_2(module, nn_embedding_bag, nn_embedding_bag_args_t, (i64, count), (i64, size))
+NN__CPP_2(module, nn_adaptive_log_softmax_with_loss, nn_adaptive_log_softmax_with_loss_args_t,
+          (i64, in_features), (i64, n_classes))
 NN__CPP_2(module, nn_lstm, nn_rnn_args_t, (i64, in_features), (i64, hidden))
 NN__CPP_2(module, nn_gru, nn_rnn_args_t, (i64, in_features), (i64, hidden))
 NN__CPP_2(module, nn_rnn, nn_rnn_args_t, (i64, in_features), (i64, hidden))
@@ -2618,6 +3437,7 @@ NN__CPP_2(module, nn_rnn_cell, nn_rnn_args_t, (i64, in_features), (i64, hidden))
 NN__CPP_2(module, nn_multihead_attention, nn_multihead_attention_args_t, (i64, embed), (i64, heads))
 NN__CPP_2(module, nn_transformer_encoder_layer, nn_transformer_layer_args_t, (i64, embed), (i64, heads))
 NN__CPP_2(module, nn_transformer_decoder_layer, nn_transformer_layer_args_t, (i64, embed), (i64, heads))
+NN__CPP_2(module, nn_transformer, nn_transformer_net_args_t, (i64, embed), (i64, heads))
 NN__CPP_4(tensor, nn_multihead_attention_forward, nn_attention_args_t, (module, module), (tensor, query),
           (tensor, key), (tensor, value))
 NN__CPP_2_3(tensor, nn_transformer_forward, nn_transformer_args_t, (module, module), (tensor, x),
@@ -2636,16 +3456,43 @@ NN__CPP_1(optimizer, nn_adadelta, nn_adadelta_args_t, (module, module))
 NN__CPP_1(optimizer, nn_adamax, nn_adamax_args_t, (module, module))
 NN__CPP_1(optimizer, nn_nadam, nn_nadam_args_t, (module, module))
 NN__CPP_1(optimizer, nn_radam, nn_radam_args_t, (module, module))
+NN__CPP_1(optimizer, nn_asgd, nn_asgd_args_t, (module, module))
+NN__CPP_1(optimizer, nn_rprop, nn_rprop_args_t, (module, module))
+NN__CPP_1(optimizer, nn_adafactor, nn_adafactor_args_t, (module, module))
 NN__CPP_1(optimizer, nn_muon, nn_muon_args_t, (module, module))
 NN__CPP_1(optimizer, nn_lbfgs, nn_lbfgs_args_t, (module, module))
+NN__CPP_2(tensor, nn_get_total_norm, nn_get_total_norm_args_t, (list, tensors), (int, count))
+NN__CPP_4(int, nn_one_cycle_lr, nn_one_cycle_lr_args_t, (optimizer, optimizer), (i64, step),
+          (number, max_lr), (i64, total_steps))
+NN__CPP_4(int, nn_cyclic_lr, nn_cyclic_lr_args_t, (optimizer, optimizer), (i64, step), (number, base_lr),
+          (number, max_lr))
 NN__CPP_1(loader, nn_data_loader, nn_data_loader_args_t, (dataset, dataset))
-#ifndef TENSOR_NO_STDIO
 NN__CPP_2(int, nn_load, nn_load_args_t, (text, path), (module, module))
-#endif
+NN__CPP_2(int, nn_load_tested, nn_load_args_t, (text, path), (module, module))
+
+template <class... T>
+inline int nn_save_tested(const char *path, nn_module_t *m, double tolerance, T... inputs) {
+    tensor_t *const list[] = {inputs..., nullptr};
+    return (nn_save_tested_n)(path, m, tolerance, list, static_cast<int>(sizeof...(T)));
+}
+
+#define nn_save_tested(...) NN__CALL(nn_save_tested, __VA_ARGS__)
 
 template <class... D> inline nn_module_t *nn_pad(tensor_pad_t mode, double value, D... pads) {
     tensor_dims_pack p(pads...);
     return (nn_pad_n)(p.d, p.n, mode, value);
+}
+
+inline tensor_t *(nn_clip_grad_norm)(nn_optimizer_t *o, double max_norm,
+                                     nn_clip_grad_norm_args_t options_are_named) {
+    options_are_named.optimizer = o;
+    options_are_named.max_norm = max_norm;
+    NN__CPP_C(nn_clip_grad_norm)
+}
+
+template <class... D> inline nn_module_t *nn_unflatten(int64_t dim, D... sizes) {
+    tensor_dims_pack p(sizes...);
+    return (nn_unflatten_n)(dim, p.d, p.n);
 }
 
 inline int nn_optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n,
@@ -2681,8 +3528,16 @@ struct nn_sequential_pack {
     }
 };
 #define nn_sequential(...) nn__stamp(TENSOR_HERE, nn_sequential_pack{__VA_ARGS__}.m)
+
+template <class... T> inline tensor_t *nn_call(nn_module_t *m, T... inputs) {
+    tensor_t *const list[] = {inputs..., nullptr};
+    return (nn_call_n)(m, list, static_cast<int>(sizeof...(T)));
+}
+
+#define nn_call(...) NN__CALL(nn_call, __VA_ARGS__)
 #define nn_fold(...) NN__CALL(nn_fold, __VA_ARGS__)
 #define nn_pad(...) NN__CALL(nn_pad, __VA_ARGS__)
+#define nn_unflatten(...) NN__CALL(nn_unflatten, __VA_ARGS__)
 #define nn_optimizer_group(...) NN__CALL(nn_optimizer_group, __VA_ARGS__)
 #endif
 
@@ -2703,6 +3558,13 @@ struct nn_sequential_pack {
 #if defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_BACKEND)
 #ifndef TENSOR_NN_SHARED_7C1E
 #define TENSOR_NN_SHARED_7C1E
+
+#ifdef TENSOR__PORTABLE
+#define TENSOR__PASS 0
+#define TENSOR__PASS_LIBM 1
+#include "tensor.h"
+#undef TENSOR__PASS
+#endif
 
 typedef tensor__window_params_t nn__window_t;
 // Modes of a pool's window: a mean counts the padding, it does not, the windows of an adaptive pool.
@@ -2746,10 +3608,12 @@ enum { NN__TILE_IMAGE, NN__TILE_GRAD, NN__TILE_KERNEL, NN__TILE_OUT, NN__TILE_SU
 typedef struct nn__block_t { int64_t r0, r1, x0, x1; } nn__block_t;
 
 // The numbers of one group of an optimizer at one step: lr is minus lr; rest is 1 - dampening; rest1 and
-// rest2 are 1 - beta1 and 1 - beta2; drag is lr_decay or momentum_decay. The last four belong to the
-// formula, and nn__at_step computes them.
+// rest2 are 1 - beta1 and 1 - beta2; drag is lr_decay, momentum_decay or lambd; low, high, least, most are
+// Rprop's factors and bounds of a step, or ASGD's alpha and t0. The last four belong to the formula, and
+// nn__at_step computes them.
 #define NN__NUMBERS(X)                                                                                       \
     X(lr) X(weight_decay) X(shrink) X(momentum) X(rest) X(beta1) X(rest1) X(beta2) X(rest2) X(eps) X(drag)   \
+    X(low) X(high) X(least) X(most)                                                                          \
     X(step) X(other) X(root) X(bias)
 // OPTIMIZER calls have this struct as argument 0, on the host, then nn_optimizer_t's skip if step needs it,
 // then x, gradient and three states of each parameter; the kind is the formula, or NN__SUM_SQUARES,
@@ -2807,18 +3671,37 @@ NN__BOTH void nn__at_radam(nn__update_t *u, double t) {
     u->other = u->early ? 0 : sqrt((rho - 4) * (rho - 2) * most / ((most - 4) * (most - 2) * rho));
 }
 
+// step: minus eta; other: the weight of this step in the average.
+NN__BOTH void nn__at_asgd(nn__update_t *u, double t) {
+    double after = t - 1 - u->high, lr = -u->lr;
+    double eta = lr / pow(1 + u->drag * lr * (t - 1), u->low);
+    u->step = -eta;
+    u->root = 1 - u->drag * eta;
+    u->other = 1 / (after > 1 ? after : 1);
+    u->early = u->other == 1;
+}
+
 // The formulas: name, how many states they have at most, what part of their numbers depends on the step, how
 // many states are always there (each of the others costs a test per iteration of the loop). NN__STEP_name is
 // what becomes of parameter x, gradient g and states s0, s1, s2, in the operations of the kernels. NN__N is a
-// number, NN__U a flag, NN__HAS whether a state is there. maximize and weight decay are applied before. Only
-// + - * / sqrt and max are used, so every instruction set and every tail give the same bits; roundings are in
-// the order of PyTorch's single-tensor rules.
+// number, NN__U a flag, NN__HAS whether a state is there. NN__STEP_BEFORE comes before each of them. Only
+// + - * / sqrt, max and comparisons are used, so every instruction set and every tail give the same bits;
+// roundings are in the order of PyTorch's single-tensor rules.
 #define NN__STEPS(X)                                                                                         \
     X(sgd, 1, nn__at_sgd, 0) X(adam, 3, nn__at_adam, 2) X(rmsprop, 3, nn__at_sgd, 1)                         \
     X(adagrad, 1, nn__at_adagrad, 1) X(adadelta, 2, nn__at_sgd, 2) X(adamax, 2, nn__at_adam, 2)              \
-    X(nadam, 2, nn__at_nadam, 2) X(radam, 2, nn__at_radam, 2)
+    X(nadam, 2, nn__at_nadam, 2) X(radam, 2, nn__at_radam, 2) X(asgd, 1, nn__at_asgd, 1)                     \
+    X(rprop, 2, nn__at_sgd, 2)
 
 // clang-format off
+#define NN__STEP_BEFORE \
+    if (NN__U(maximize)) { g = V_MUL(g, V_SET(-1)); } \
+    if (NN__U(decoupled)) { \
+        x = V_MUL(x, NN__N(shrink)); \
+    } else if (NN__U(decay)) { \
+        g = V_ADD(g, V_MUL(NN__N(weight_decay), x)); \
+    }
+
 #define NN__MEAN(s, beta) V_ADD(NN__MUL(s, NN__N(beta)), NN__MUL(NN__MUL(NN__N(rest2), g), g))
 #define NN__STEP_M \
     s0 = NN__U(lerp_back) ? V_SUB(g, NN__MUL(V_SUB(g, s0), NN__N(beta1))) : V_ADD(s0, NN__MUL(V_SUB(g, s0), NN__N(rest1)));
@@ -2870,6 +3753,18 @@ NN__BOTH void nn__at_radam(nn__update_t *u, double t) {
     g = NN__MUL(NN__DIV(s0, NN__N(bias)), NN__N(lr)); \
     if (!NN__U(early)) g = NN__MUL(NN__MUL(g, NN__DIV(NN__N(root), V_ADD(NN__SQRT(s1), NN__N(eps)))), NN__N(other)); \
     x = V_ADD(x, g);
+
+#define NN__STEP_asgd \
+    x = V_ADD(NN__MUL(x, NN__N(root)), NN__MUL(NN__N(step), g)); \
+    s0 = NN__U(early) ? x : V_ADD(s0, NN__MUL(V_SUB(x, s0), NN__N(other)));
+
+#define NN__STEP_rprop { \
+    NN__T zero = V_SET(0), same = NN__U(early) ? zero : NN__MUL(g, s0); \
+    s1 = NN__U(early) ? V_SUB(zero, NN__N(lr)) : s1; \
+    s1 = NN__MUL(s1, V_SEL(V_GT(same, zero), NN__N(high), V_SEL(V_LT(same, zero), NN__N(low), V_SET(1)))); \
+    s1 = V_SEL(V_LT(s1, NN__N(least)), NN__N(least), V_SEL(V_GT(s1, NN__N(most)), NN__N(most), s1)); \
+    s0 = g = V_SEL(V_LT(same, zero), zero, g); \
+    x = V_SUB(x, NN__MUL(NN__SIGN(V_, g), s1)); }
 // clang-format on
 enum {
 #define NN__STEP_ID(name, states, at, must) NN__STEP_ID_##name,
@@ -2886,7 +3781,7 @@ typedef struct nn__formula_t {
     void (*at)(nn__update_t *u, double t);
 } nn__formula_t;
 
-// Inner loops of the passes: name, result, parameters. What each does is said at its definition in
+// Inner loops of the passes: name, result, parameters. What each does is described at its definition in
 // >>nn-kernels. Each has a function of its own that gives it for a pass (NN__DO), so that a program contains
 // only those that it can reach. Rejected: one table of all of them per pass, which is kept whole for anyone
 // who wants one.
@@ -2936,7 +3831,7 @@ typedef struct nn__formula_t {
     X(direct_weight, void, (int m, int taps, const int32_t *off, const float *grad, int64_t gs, int64_t \
            g_row, int64_t g_image, const float *image, int64_t x_row, int64_t x_image, int64_t images, \
            int64_t rows, int64_t width, int64_t sw, float *to, int64_t ts)) \
-    X(turn, void, (int64_t rows, int64_t columns, const float *x, int64_t xs, float *y, int64_t ys)) \
+    X(transpose, void, (int64_t rows, int64_t columns, const float *x, int64_t xs, float *y, int64_t ys)) \
     X(gather, void, (int rows, int two, int64_t n, const float *a, int64_t as, const int32_t *off, const \
            float *b, const float *start, float *c, int64_t cs)) \
     X(winograd, void, (int form, int64_t n, const float *x, int64_t xt, int64_t xr, int64_t xc, float *y, \
@@ -2961,70 +3856,81 @@ typedef struct nn__cpu_t {
 //
 // As TENSOR_OPS_OTHER of tensor.h, with two more columns: how many inputs are required (the others may be
 // absent), and what error texts call them. The columns are ID, name, family, inputs, required, outputs, CPU
-// kernel, scratch, gradient, saves, class, names of the inputs, doc, and what only this row has (row->own:
+// kernel, scratch, gradient, saves, class, names of the inputs, and what only this row has (row->own:
 // nn__then_t, nn__taps_t, nn__integers_t, nn__pointwise_t).
-// Outputs from 1 on are kept for the gradient only. The three convolutions are bilinear, each the gradient of
-// the others, so they need no rows for gradients of gradients. Fused gradients (_BACKWARD) are used when no
-// graph of the gradient is wanted; otherwise the engine differentiates the op composed of smaller ones
-// (nn__composed_*).
+//
+// The three convolutions are bilinear, each the gradient of the others, so they need no rows for gradients of
+// gradients. Fused gradients (_BACKWARD) are used when no graph of the gradient is wanted; otherwise the
+// engine differentiates the op composed of smaller ones (nn__composed_*).
+//
+// Outputs from 1 on are kept for the gradient only:
+//
+//   ATTENTION              logsumexp of the scores of each query
+//   BATCH_NORM GROUP_NORM  mean, 1 / deviation, variance
+//   CROSS_ENTROPY          logsumexp [N], the divisor []
+//   CTC_LOSS               the gradient by log_probs, before it is multiplied by g
+//   LAYER_NORM             mean, 1 / deviation
+//   LINEAR_GELU_TANH       x wT + bias
+//   MAX_POOL               the place of the largest in its plane, i32
+//   RECURRENT              c and the gates of all steps
 // ------------------------------------------------------------------------------
 
 // clang-format off
 #define NN_OPS(X) \
-    X(AFFINE_GRID, affine_grid, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, APART, "theta", "places of affine maps", NULL) \
-    X(ATTENTION, scaled_dot_product_attention, ATTENTION, 3, 3, 2, nn__cpu_attention, nn__scratch_attention, nn__grad_attention, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY | TENSOR__SY1, LOW, "query key value", "softmax(q kT scale) v; logsumexp", NULL) \
-    X(ATTENTION_BACKWARD, scaled_dot_product_attention_backward, ATTENTION, 6, 6, 3, nn__cpu_attention_back, nn__scratch_attention, NOGRAD, 0, AS_IS, "grad query key value y logsumexp", "dq, dk, dv from g, q, k, v, y, logsumexp", NULL) \
-    X(AVG_POOL1D, avg_pool1d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", "mean of windows", &nn__of_avg_pool_integers) \
-    X(AVG_POOL2D, avg_pool2d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", "mean of windows", &nn__of_avg_pool_integers) \
-    X(AVG_POOL3D, avg_pool3d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", "mean of windows", &nn__of_avg_pool_integers) \
-    X(AVG_POOL_BACKWARD, avg_pool_backward, POOL, 1, 1, 1, nn__cpu_avg_unpool, NULL, nn__grad_avg_pool, 0, AS_IS, "grad", "g spread over windows", NULL) \
-    X(BATCH_NORM, batch_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, AS_IS, "x weight bias", "normalised channels, weight, bias; mean, 1 / deviation, variance", NULL) \
-    X(CHANNEL_SHUFFLE, channel_shuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", "channels of groups interleaved", NULL) \
-    X(COL2IM, col2im, CONV, 1, 1, 1, nn__cpu_columns, NULL, nn__grad_columns, 0, AS_IS, "x", "columns added into images", NULL) \
-    X(CONV1D, conv1d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW, "x weight bias", "convolution of x, w, bias", &nn__of_conv_taps) \
-    X(CONV2D, conv2d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW, "x weight bias", "convolution of x, w, bias", &nn__of_conv_taps) \
-    X(CONV3D, conv3d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW, "x weight bias", "convolution of x, w, bias", &nn__of_conv_taps) \
-    X(CONV_TRANSPOSE1D, conv_transpose1d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW, "x weight bias", "the gradient of conv1d by its input, of x, w; bias", &nn__of_conv_transposed_taps) \
-    X(CONV_TRANSPOSE2D, conv_transpose2d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW, "x weight bias", "the gradient of conv2d by its input, of x, w; bias", &nn__of_conv_transposed_taps) \
-    X(CONV_TRANSPOSE3D, conv_transpose3d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW, "x weight bias", "the gradient of conv3d by its input, of x, w; bias", &nn__of_conv_transposed_taps) \
-    X(CONV_WEIGHT, conv_weight, CONV, 2, 2, 1, nn__cpu_conv_weight, nn__scratch_conv, nn__grad_conv_weight, TENSOR__CROSS, AS_IS, "grad x", "gradient of the weight from g, x", NULL) \
-    X(CROSS_ENTROPY, cross_entropy, LOSS, 3, 2, 3, nn__cpu_cross_entropy, nn__scratch_cross_entropy, nn__grad_cross_entropy, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL, "input target weight", "of logits [N, C], classes [N], weight [C]; logsumexp [N], divisor []", NULL) \
-    X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward, LOSS, 6, 5, 1, nn__cpu_cross_entropy_back, NULL, NOGRAD, 0, AS_IS, "grad input target logsumexp divisor weight", "from g, logits, classes, logsumexp, divisor, weight", NULL) \
-    X(CTC_LOSS, ctc_loss, LOSS, 4, 4, 2, nn__cpu_ctc, nn__scratch_ctc, nn__grad_ctc, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY1, AS_IS, "log_probs targets input_lengths target_lengths", "of each item; its gradient", NULL) \
-    X(DROPOUT, dropout, DROPOUT, 1, 1, 1, nn__cpu_dropout, NULL, nn__grad_dropout, 0, AS_IS, "x", "x or 0, scaled", NULL) \
-    X(EMBEDDING, embedding, EMBEDDING, 2, 2, 1, nn__cpu_embedding, NULL, nn__grad_embedding, TENSOR__SA, AS_IS, "index weight", "rows of weight named by index", NULL) \
-    X(EMBEDDING_BACKWARD, embedding_backward, EMBEDDING, 2, 2, 1, nn__cpu_embedding_back, nn__scratch_embedding_back, nn__grad_embedding_back, TENSOR__SB, AS_IS, "grad index", "rows of g added at index", NULL) \
-    X(GRID_SAMPLE, grid_sample, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, WIDEST, "x grid", "images at the places of a grid", NULL) \
-    X(GROUP_NORM, group_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL, "x weight bias", "normalised groups, weight, bias; mean, 1 / deviation, variance", NULL) \
-    X(GROUP_NORM_BACKWARD, group_norm_backward, NORM, 5, 4, 3, nn__cpu_plane_norm_back, nn__scratch_plane_norm_back, NOGRAD, 0, AS_IS, "grad x mean rstd weight", "dx, dweight, dbias of batch_norm or group_norm from g, x, mean, 1 / deviation, weight", NULL) \
-    X(IM2COL, im2col, CONV, 1, 1, 1, nn__cpu_columns, NULL, nn__grad_columns, 0, AS_IS, "x", "windows of images as columns", NULL) \
-    X(INTERPOLATE, interpolate, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, FULL, "x", "images resampled", NULL) \
-    X(LAYER_NORM, layer_norm, NORM, 3, 1, 3, nn__cpu_layer_norm, NULL, nn__grad_layer_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL, "x weight bias", "normalised rows, weight, bias; mean, 1 / deviation", NULL) \
-    X(LAYER_NORM_BACKWARD, layer_norm_backward, NORM, 5, 4, 3, nn__cpu_layer_norm_back, nn__scratch_layer_norm_back, NOGRAD, 0, AS_IS, "grad x mean rstd weight", "dx, dweight, dbias from g, x, mean, 1 / deviation, weight", NULL) \
-    X(LINEAR, linear, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__CROSS, LOW, "x weight bias", "x wT + bias", NULL) \
-    X(LINEAR_GELU_TANH, linear_gelu_tanh, MATMUL, 3, 2, 2, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__CROSS | TENSOR__SY1, LOW, "x weight bias", "gelu_tanh of x wT + bias; that, for the gradient", &nn__then_gelu_tanh) \
-    X(LINEAR_RELU, linear_relu, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__CROSS | TENSOR__SY, LOW, "x weight bias", "relu of x wT + bias", &nn__then_relu) \
-    X(LOSS_BACKWARD, loss_backward, LOSS, 5, 3, 2, nn__cpu_loss_back, NULL, NOGRAD, 0, AS_IS, "grad input target weight pos_weight", "dinput, dtarget from g, input, target, weight, pos_weight", NULL) \
-    X(MAX_POOL1D, max_pool1d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, AS_IS, "x", "largest of windows; its place in the plane, i32", &nn__of_max_pool_integers) \
-    X(MAX_POOL2D, max_pool2d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, AS_IS, "x", "largest of windows; its place in the plane, i32", &nn__of_max_pool_integers) \
-    X(MAX_POOL3D, max_pool3d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, AS_IS, "x", "largest of windows; its place in the plane, i32", &nn__of_max_pool_integers) \
-    X(MAX_POOL_BACKWARD, max_pool_backward, POOL, 2, 2, 1, nn__cpu_max_unpool, NULL, nn__grad_max_unpool, TENSOR__SB, AS_IS, "grad place", "g added at places", NULL) \
-    X(MAX_UNPOOL1D, max_unpool1d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x indices", "x at the places of a max pool", NULL) \
-    X(MAX_UNPOOL2D, max_unpool2d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x indices", "x at the places of a max pool", NULL) \
-    X(MAX_UNPOOL3D, max_unpool3d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x indices", "x at the places of a max pool", NULL) \
-    X(PAD, pad, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", "elements added at the ends of dims", NULL) \
-    X(PIXEL_SHUFFLE, pixel_shuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", "channels as pixels", NULL) \
-    X(PIXEL_UNSHUFFLE, pixel_unshuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", "pixels as channels", NULL) \
-    X(RECURRENT, recurrent, RECURRENT, 5, 3, 3, nn__cpu_recurrent, nn__scratch_recurrent, nn__grad_recurrent, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SE | TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, LOW, "gi w_hh h0 b_hh c0", "h of all steps from the gates' share of x [T, N, G]; c; gates", NULL) \
-    X(RECURRENT_BACKWARD, recurrent_backward, RECURRENT, 8, 6, 4, nn__cpu_recurrent_back, nn__scratch_recurrent, NOGRAD, 0, AS_IS, "grad y c gates w_hh h0 dc c0", "dgi, dhg (GRU), dh0, dc0", NULL) \
-    X(LOSS_MSE, mse_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "(x - t)^2", &nn__pointwise_MSE) \
-    X(LOSS_L1, l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "|x - t|", &nn__pointwise_L1) \
-    X(LOSS_SMOOTH_L1, smooth_l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "d^2 / 2p near 0, else |d| - p / 2", &nn__pointwise_SMOOTH_L1) \
-    X(LOSS_HUBER, huber_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "d^2 / 2 near 0, else p (|d| - p / 2)", &nn__pointwise_HUBER) \
-    X(LOSS_BCE, binary_cross_entropy, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "-(t log x + (1 - t) log(1 - x))", &nn__pointwise_BCE) \
-    X(LOSS_BCE_LOGITS, binary_cross_entropy_with_logits, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "binary cross entropy of sigmoid(x)", &nn__pointwise_BCE_LOGITS) \
-    X(LOSS_KL_DIV, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "t (log t - x)", &nn__pointwise_KL_DIV) \
-    X(LOSS_KL_DIV_LOG, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "e^t (t - x)", &nn__pointwise_KL_DIV_LOG)
+    X(AFFINE_GRID, affine_grid, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, APART, "theta", NULL) \
+    X(ATTENTION, scaled_dot_product_attention, ATTENTION, 3, 3, 2, nn__cpu_attention, nn__scratch_attention, nn__grad_attention, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY | TENSOR__SY1, LOW, "query key value", NULL) \
+    X(ATTENTION_BACKWARD, scaled_dot_product_attention_backward, ATTENTION, 6, 6, 3, nn__cpu_attention_back, nn__scratch_attention, NOGRAD, 0, AS_IS, "grad query key value y logsumexp", NULL) \
+    X(AVG_POOL1D, avg_pool1d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", &nn__of_avg_pool_integers) \
+    X(AVG_POOL2D, avg_pool2d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", &nn__of_avg_pool_integers) \
+    X(AVG_POOL3D, avg_pool3d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", &nn__of_avg_pool_integers) \
+    X(AVG_POOL_BACKWARD, avg_pool_backward, POOL, 1, 1, 1, nn__cpu_avg_unpool, NULL, nn__grad_avg_pool, 0, AS_IS, "grad", NULL) \
+    X(BATCH_NORM, batch_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, AS_IS, "x weight bias", NULL) \
+    X(CHANNEL_SHUFFLE, channel_shuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", NULL) \
+    X(COL2IM, col2im, CONV, 1, 1, 1, nn__cpu_columns, NULL, nn__grad_columns, 0, AS_IS, "x", NULL) \
+    X(CONV1D, conv1d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW | TENSOR__HALVES, "x weight bias", &nn__of_conv_taps) \
+    X(CONV2D, conv2d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW | TENSOR__HALVES, "x weight bias", &nn__of_conv_taps) \
+    X(CONV3D, conv3d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW | TENSOR__HALVES, "x weight bias", &nn__of_conv_taps) \
+    X(CONV_TRANSPOSE1D, conv_transpose1d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW | TENSOR__HALVES, "x weight bias", &nn__of_conv_transposed_taps) \
+    X(CONV_TRANSPOSE2D, conv_transpose2d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW | TENSOR__HALVES, "x weight bias", &nn__of_conv_transposed_taps) \
+    X(CONV_TRANSPOSE3D, conv_transpose3d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW | TENSOR__HALVES, "x weight bias", &nn__of_conv_transposed_taps) \
+    X(CONV_WEIGHT, conv_weight, CONV, 2, 2, 1, nn__cpu_conv_weight, nn__scratch_conv, nn__grad_conv_weight, TENSOR__CROSS, AS_IS, "grad x", NULL) \
+    X(CROSS_ENTROPY, cross_entropy, LOSS, 3, 2, 3, nn__cpu_cross_entropy, nn__scratch_cross_entropy, nn__grad_cross_entropy, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL, "input target weight", NULL) \
+    X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward, LOSS, 6, 5, 1, nn__cpu_cross_entropy_back, NULL, NOGRAD, 0, AS_IS, "grad input target logsumexp divisor weight", NULL) \
+    X(CTC_LOSS, ctc_loss, LOSS, 4, 4, 2, nn__cpu_ctc, nn__scratch_ctc, nn__grad_ctc, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY1, AS_IS, "log_probs targets input_lengths target_lengths", NULL) \
+    X(DROPOUT, dropout, DROPOUT, 1, 1, 1, nn__cpu_dropout, NULL, nn__grad_dropout, 0, AS_IS, "x", NULL) \
+    X(EMBEDDING, embedding, EMBEDDING, 2, 2, 1, nn__cpu_embedding, NULL, nn__grad_embedding, TENSOR__SA, AS_IS, "index weight", NULL) \
+    X(EMBEDDING_BACKWARD, embedding_backward, EMBEDDING, 2, 2, 1, nn__cpu_embedding_back, nn__scratch_embedding_back, nn__grad_embedding_back, TENSOR__SB, AS_IS, "grad index", NULL) \
+    X(GRID_SAMPLE, grid_sample, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, WIDEST, "x grid", NULL) \
+    X(GROUP_NORM, group_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL, "x weight bias", NULL) \
+    X(GROUP_NORM_BACKWARD, group_norm_backward, NORM, 5, 4, 3, nn__cpu_plane_norm_back, nn__scratch_plane_norm_back, NOGRAD, 0, AS_IS, "grad x mean rstd weight", NULL) \
+    X(IM2COL, im2col, CONV, 1, 1, 1, nn__cpu_columns, NULL, nn__grad_columns, 0, AS_IS, "x", NULL) \
+    X(INTERPOLATE, interpolate, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, FULL, "x", NULL) \
+    X(LAYER_NORM, layer_norm, NORM, 3, 1, 3, nn__cpu_layer_norm, NULL, nn__grad_layer_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL | TENSOR__HALVES | TENSOR__DENSE_A, "x weight bias", NULL) \
+    X(LAYER_NORM_BACKWARD, layer_norm_backward, NORM, 5, 4, 3, nn__cpu_layer_norm_back, nn__scratch_layer_norm_back, NOGRAD, 0, AS_IS, "grad x mean rstd weight", NULL) \
+    X(LINEAR, linear, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__CROSS, LOW | TENSOR__PRODUCT | TENSOR__DENSE_A | TENSOR__DENSE_C, "x weight bias", NULL) \
+    X(LINEAR_GELU_TANH, linear_gelu_tanh, MATMUL, 3, 2, 2, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__CROSS | TENSOR__SY1, LOW | TENSOR__DENSE_A | TENSOR__DENSE_C, "x weight bias", &nn__then_gelu_tanh) \
+    X(LINEAR_RELU, linear_relu, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__CROSS | TENSOR__SY, LOW | TENSOR__DENSE_A | TENSOR__DENSE_C, "x weight bias", &nn__then_relu) \
+    X(LOSS_BACKWARD, loss_backward, LOSS, 5, 3, 2, nn__cpu_loss_back, NULL, NOGRAD, 0, AS_IS, "grad input target weight pos_weight", NULL) \
+    X(MAX_POOL1D, max_pool1d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, AS_IS, "x", &nn__of_max_pool_integers) \
+    X(MAX_POOL2D, max_pool2d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, AS_IS, "x", &nn__of_max_pool_integers) \
+    X(MAX_POOL3D, max_pool3d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, AS_IS, "x", &nn__of_max_pool_integers) \
+    X(MAX_POOL_BACKWARD, max_pool_backward, POOL, 2, 2, 1, nn__cpu_max_unpool, NULL, nn__grad_max_unpool, TENSOR__SB, AS_IS, "grad place", NULL) \
+    X(MAX_UNPOOL1D, max_unpool1d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x indices", NULL) \
+    X(MAX_UNPOOL2D, max_unpool2d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x indices", NULL) \
+    X(MAX_UNPOOL3D, max_unpool3d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x indices", NULL) \
+    X(PAD, pad, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", NULL) \
+    X(PIXEL_SHUFFLE, pixel_shuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", NULL) \
+    X(PIXEL_UNSHUFFLE, pixel_unshuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", NULL) \
+    X(RECURRENT, recurrent, RECURRENT, 5, 3, 3, nn__cpu_recurrent, nn__scratch_recurrent, nn__grad_recurrent, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SE | TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, LOW, "gi w_hh h0 b_hh c0", NULL) \
+    X(RECURRENT_BACKWARD, recurrent_backward, RECURRENT, 8, 6, 4, nn__cpu_recurrent_back, nn__scratch_recurrent, NOGRAD, 0, AS_IS, "grad y c gates w_hh h0 dc c0", NULL) \
+    X(LOSS_MSE, mse_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_MSE) \
+    X(LOSS_L1, l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_L1) \
+    X(LOSS_SMOOTH_L1, smooth_l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_SMOOTH_L1) \
+    X(LOSS_HUBER, huber_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_HUBER) \
+    X(LOSS_BCE, binary_cross_entropy, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_BCE) \
+    X(LOSS_BCE_LOGITS, binary_cross_entropy_with_logits, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_BCE_LOGITS) \
+    X(LOSS_KL_DIV, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_KL_DIV) \
+    X(LOSS_KL_DIV_LOG, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_KL_DIV_LOG)
 
 // As TENSOR_OPS_COMPOSED; losses are those without a row.
 #define NN_OPS_COMPOSED(X) \
@@ -3115,6 +4021,12 @@ typedef enum nn__loss_t {
     NN__LOSS_COUNT
 } nn__loss_t;
 
+#ifdef TENSOR__PORTABLE
+#define TENSOR__PASS 0
+#define TENSOR__PASS_LIBM 0
+#include "tensor.h"
+#undef TENSOR__PASS
+#endif
 #endif   // TENSOR_NN_SHARED_7C1E
 #endif
 
@@ -3132,7 +4044,9 @@ typedef enum nn__loss_t {
 
 #ifdef TENSOR_NN__PASS
 
-#if TENSOR_NN__PASS == 0
+#if TENSOR_NN__PASS < 6 && defined(TENSOR__PORTABLE)
+#define NN__K(name) TENSOR__BUILT(nn__##name##_portable)
+#elif TENSOR_NN__PASS == 0
 #define NN__K(name) TENSOR__BUILT(nn__##name##_scalar)
 #elif TENSOR_NN__PASS == 1
 #define NN__K(name) TENSOR__BUILT(nn__##name##_sse2)
@@ -3224,8 +4138,10 @@ TENSOR__INLINE double NN__K(larger)(double a, double b) { return a > b || a != a
 #define NN__EVEN(a, b)                                                                                       \
     _mm512_castpd_ps(_mm512_permutexvar_pd(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0),                         \
                                            _mm512_castps_pd(_mm512_shuffle_ps(a, b, 0x88))))
-#elif TENSOR_NN__PASS == 4
+#elif TENSOR_NN__PASS < 6 && TENSOR__TARGET_PASSES == 17
 #define NN__EVEN(a, b) vuzp1q_f32(a, b)
+#elif TENSOR_NN__PASS == 5 && TENSOR__TARGET_PASSES != 33
+#define NN__EVEN(a, b) TENSOR__K(even)(a, b)
 #elif TENSOR_NN__PASS == 5
 #define NN__EVEN(a, b) wasm_i32x4_shuffle(a, b, 0, 2, 4, 6)
 #endif
@@ -3350,6 +4266,8 @@ NN__KERNEL double NN__K(lse)(const void *x, int64_t n) {
 // Columns (im2col) for a GEMM: row r = (channel, ky, kx), one column per output pixel. The copy into columns
 // is one text for all element types, in >>impl-conv; only the addition back into the image is here. Rejected:
 // col2im as a scatter of single elements (rows of pixels are contiguous).
+// Called from >>impl-conv and >>impl-columns; the forms without columns are in >>nn-kernel-direct. On a GPU:
+// >>windows, >>cudnn.
 // ------------------------------------------------------------------------------
 
 // Adds the columns of a block of output pixels to `channels` planes.
@@ -3396,6 +4314,7 @@ NN__KERNEL void NN__K(col2im)(const void *columns, void *image, const nn__window
 // transposed afterwards, the incoming gradient before), and Winograd's tiles for 3x3 and 5x5 with many
 // channels. Rejected: columns for everything. To copy each input once per element of the kernel and to pack
 // it again costs as much as the product if channels or pixels are few.
+// Called from >>impl-direct. On a GPU: >>windows, >>cudnn.
 // ------------------------------------------------------------------------------
 
 #if TENSOR_NN__PASS < 6
@@ -3482,14 +4401,14 @@ NN__KERNEL void NN__K(direct)(int64_t co, int64_t n, const float *w, const int32
         }
         return;
     }
-    int64_t r1, x1, w1;
-    for (; r < rows; r = x1 + V_N < ow ? r1 : r1 + 1, x = r == r1 ? x1 + V_N : 0) {
+
+    // Two vectors of pixels at a time: at (r, x), and at (r1, x1) w1 pixels, which may be none.
+    while (r < rows) {
         const float *p0 = p + r * ps + x * sw;
-        x1 = x + V_N < ow ? x + V_N : 0;
-        r1 = x1 ? r : r + 1;
-        w1 = r1 < rows ? ow - x1 : 0;
-        const float *p1;
-        p1 = w1 ? p + r1 * ps + x1 * sw : p0;
+        int64_t x1 = x + V_N < ow ? x + V_N : 0;
+        int64_t r1 = x1 ? r : r + 1;
+        int64_t w1 = r1 < rows ? ow - x1 : 0;
+        const float *p1 = w1 ? p + r1 * ps + x1 * sw : p0;
         for (int64_t o = 0; o < co; o += NN__MR) {
             const float *wo = w + o * n, *bo = b + o;
             float *y0 = y + o * ys + r * ow + x, *y1 = y + o * ys + r1 * ow + x1;
@@ -3504,6 +4423,14 @@ NN__KERNEL void NN__K(direct)(int64_t co, int64_t n, const float *w, const int32
             } else {
                 NN__TILE(1, 0);
             }
+        }
+
+        if (x1 + V_N < ow) {
+            r = r1;
+            x = x1 + V_N;
+        } else {
+            r = r1 + 1;
+            x = 0;
         }
     }
 }
@@ -3565,9 +4492,13 @@ NN__KERNEL void NN__K(direct_weight)(int m, int taps, const int32_t *off, const 
                                      int64_t g_row, int64_t g_image, const float *image, int64_t x_row,
                                      int64_t x_image, int64_t images, int64_t rows, int64_t width, int64_t sw,
                                      float *to, int64_t ts) {
-    int64_t g_1 = gs, g_2 = m > 2 ? 2 * gs : 0, g_3 = m > 3 ? 3 * gs : 0, r;
+    int64_t g_1 = gs, r;
+    int64_t g_2 = m > 2 ? 2 * gs : 0;
+    int64_t g_3 = m > 3 ? 3 * gs : 0;
     int left = (int)(width % V_N);
-    int32_t o1 = off[taps > 1 ? 1 : 0], o2 = off[taps > 2 ? 2 : 0], o3 = off[taps > 3 ? 3 : 0];
+    int32_t o1 = off[taps > 1 ? 1 : 0];
+    int32_t o2 = off[taps > 2 ? 2 : 0];
+    int32_t o3 = off[taps > 3 ? 3 : 0];
     int32_t o4 = off[taps > 4 ? 4 : 0];
     NN__FIVE(NN__SUM)
     if (m == 1) {
@@ -3593,7 +4524,8 @@ NN__KERNEL void NN__K(direct_weight)(int m, int taps, const int32_t *off, const 
 }
 
 // y[c ys + r] = x[r xs + c]
-NN__KERNEL void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64_t xs, float *y, int64_t ys) {
+NN__KERNEL void NN__K(transpose)(int64_t rows, int64_t columns, const float *x, int64_t xs, float *y,
+                                 int64_t ys) {
     int64_t r = 0, c, i;
 #if TENSOR_NN__PASS == 3
 #define NN__HALVES(a, b, way) _mm512_maskz_shuffle_f32x4(0xFFFF, a, b, way)
@@ -3687,7 +4619,11 @@ NN__KERNEL void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
 TENSOR__INLINE void NN__K(gather_tile)(const int rows, const int nv, int64_t n, const float *a, int64_t as,
                                        const int32_t *off, const float *b, const float *start, float *c,
                                        int64_t cs) {
-    V_F u = start ? V_LOAD(start) : V_ZERO(), v = start && nv > 1 ? V_LOAD(start + V_N) : V_ZERO();
+    V_F u = V_ZERO(), v = V_ZERO();
+    if (start) {
+        u = V_LOAD(start);
+        if (nv > 1) { v = V_LOAD(start + V_N); }
+    }
     NN__GATHER_ROWS(NN__GATHER_ZERO)
     for (; n > 0; n--, b += 2 * V_N, off++) {
         const float *p = a + *off;
@@ -3723,7 +4659,8 @@ TENSOR__INLINE void NN__K(winograd_line)(const int form, const int from, const i
     const float a = 0.625f, b = 1.5f, a2 = a * a, b2 = b * b;
     const float fa = 1 / (2 * a2 * (a2 - b2)), fb = 1 / (2 * b2 * (b2 - a2)), fc = 1 / (a2 * b2);
     const int plain = form == NN__TILE_OUT || form == NN__TILE_GRAD;
-    const float ca = plain ? 1 : fa, cb = plain ? 1 : fb;
+    const float ca = plain ? 1 : fa;
+    const float cb = plain ? 1 : fb;
     V_F p, q, r, u;
     if (form == NN__TILE_OUT || form == NN__TILE_SUMS) {
 #define NN__TILE_AT(k, ka, m, kb, n) V_FMA(V_SET(ka), m, \
@@ -3807,6 +4744,7 @@ NN__KERNEL void NN__K(winograd)(int form, int64_t n, const float *x, int64_t xt,
 //
 // One plane [D, H, W] per call. Maximum: the first of equal elements in row-major order is taken, and NaN
 // wins (as in PyTorch). Rejected: padding the plane first (a copy, and an infinity that could be chosen).
+// Called from >>impl-pool. On a GPU: >>windows.
 // ------------------------------------------------------------------------------
 
 // The largest element of the window from..to, and its position.
@@ -3842,11 +4780,22 @@ TENSOR__INLINE void NN__K(max_window)(const NN__R *x, const nn__window_t *g, con
 TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__window_t *g, const int64_t *o,
                                      V_I step, int64_t n, int64_t room, float *y, int32_t *place) {
     float copy[NN__LONGEST];
-    int64_t sw = two ? 2 : g->stride[2], dw = two ? 1 : g->dilation[2], kw = two ? 2 : g->kernel[2];
-    int64_t w = g->in[2], x0 = o[2] * sw - (two ? 0 : g->pad[2]), depth = two ? 1 : g->kernel[0];
-    int64_t length = (kw - 1) * dw + sw * V_N, height = two ? 2 : g->kernel[1];
-    int64_t left = x0 < 0 ? -x0 : 0, right = w - x0 < length ? w - x0 : length;
-    int64_t last = x0 + ((n < V_N ? n : V_N) - 1) * sw, plane = g->in[0] * g->in[1] * w;
+    int64_t depth = 1, height = 2, kw = 2, dw = 1, sw = 2, pad = 0;
+    if (!two) {
+        depth = g->kernel[0];
+        height = g->kernel[1];
+        kw = g->kernel[2];
+        dw = g->dilation[2];
+        sw = g->stride[2];
+        pad = g->pad[2];
+    }
+
+    // The segment: `length` numbers from x0 of a row on, of which left .. right are in the row.
+    int64_t w = g->in[2], plane = g->in[0] * g->in[1] * w;
+    int64_t x0 = o[2] * sw - pad, length = (kw - 1) * dw + sw * V_N;
+    int64_t left = x0 < 0 ? -x0 : 0;
+    int64_t right = TENSOR__MIN(w - x0, length);
+    int64_t last = x0 + (TENSOR__MIN(n, (int64_t)V_N) - 1) * sw;
     int within = left == 0 && last + (kw - 1) * dw < w, first = 1, clean = 0;
     V_F m = V_SET(-INFINITY);
     V_I best = VI_SET(0);         // 0: no element inside: a dilation larger than the image
@@ -4011,6 +4960,7 @@ NN__KERNEL void NN__K(avg_pool)(void *x, void *y, const nn__window_t *g, int bac
 // Two passes over a row for the statistics, because one pass (E[x^2] - E[x]^2) cancels. Also rejected:
 // Welford's running update, which divides at every element and is one chain of dependent steps; a row is in
 // cache for the second pass. Sums are added in leaves, so the error does not depend on the width of the ISA.
+// Called from >>impl-norm. On a GPU: >>rows, >>windows, >>cudnn.
 // ------------------------------------------------------------------------------
 
 // Sum of g (x - mean), and in *total the sum of g; sum of (x - mean)^2 if g is NULL.
@@ -4127,6 +5077,7 @@ NN__KERNEL void NN__K(affine)(const void *g, const void *x, void *y, double a, d
 //
 // Gradients of the losses that need more than a pointwise formula, one row at a time. Rejected: composing
 // them of softmax, gather and products (three passes over the logits and two temporaries).
+// Called from >>impl-losses. On a GPU: >>losses, >>rows.
 // ------------------------------------------------------------------------------
 
 // One row of cross entropy's gradient: gx = a softmax(x) - b w (w NULL = 1), softmax(x) = e^(x - lse).
@@ -4204,6 +5155,8 @@ NN__KERNEL void NN__K(loss_back)(nn__slope_fn *slope, const void *g, int64_t ste
     NN__R *ox = (NN__R *)gx, *ot = (NN__R *)gt;
     V_F vx[NN__K(loss_block)], vt[NN__K(loss_block)], vq[NN__K(loss_block)];
     V_F a[NN__K(loss_block)], b[NN__K(loss_block)];
+    V_F *to_x = ox ? a : NULL;
+    V_F *to_t = ot ? b : NULL;
     V_F one = V_SET(1), vc = V_SET(c), all = V_SET((double)gp[0] * c);
     int64_t k, at;
     for (int64_t i = 0; i < n; i = at) {
@@ -4212,7 +5165,7 @@ NN__KERNEL void NN__K(loss_back)(nn__slope_fn *slope, const void *g, int64_t ste
             vt[k] = NN__LOAD(tp + at, n - at, 0.5);
             vq[k] = qp ? NN__LOAD(qp + at, n - at, 0) : one;
         }
-        slope(vx, vt, vq, ox ? a : NULL, ot ? b : NULL, k, p);
+        slope(vx, vt, vq, to_x, to_t, k, p);
         for (k = 0, at = i; k < NN__K(loss_block) && at < n; k++, at += V_N) {
             V_F by = step ? V_MUL(NN__LOAD(gp + at, n - at, 0), vc) : all;
             if (wp) { by = V_MUL(by, NN__LOAD(wp + at, n - at, 0)); }
@@ -4228,6 +5181,7 @@ NN__KERNEL void NN__K(loss_back)(nn__slope_fn *slope, const void *g, int64_t ste
 // One row of scores against n keys, of which the first `valid` may be looked at. The products before and
 // after are done by the GEMM. Rejected: a kernel of its own for the products with running maxima (the GEMM
 // is faster on CPUs, and a block of scores stays in cache).
+// Called from >>impl-attention. On a GPU: >>cudnn, >>rows.
 // ------------------------------------------------------------------------------
 
 // s = e^(scale s - max), 0 from valid on. -> sum of s; *lse = logsumexp (-inf if no key may be looked at)
@@ -4280,6 +5234,7 @@ NN__KERNEL void NN__K(attend_back)(void *s, void *d, int64_t valid, int64_t n, d
 // The two products are GEMMs (the one with x over all steps at once); this is the arithmetic between them,
 // in one sweep, with the gates kept for backward. Rejected: a dozen pointwise ops per step (their overhead
 // is more than the arithmetic of small nets), gates recomputed in backward.
+// Called from >>impl-recurrent. On a GPU: >>nets, >>cudnn.
 // ------------------------------------------------------------------------------
 
 #define NN__GATE(p, k) NN__LOAD((const NN__R *)(p) + (k) * n + i, n - i, 0)
@@ -4372,6 +5327,7 @@ NN__KERNEL void NN__K(recur_back)(int kind, void *dh, void *dc, const void *gate
 //
 // The mask is a function of the element's index and the generator, so backward computes it again. Rejected:
 // a mask that is saved (memory as large as the activation).
+// Called from >>impl-dropout. On a GPU: >>random.
 // ------------------------------------------------------------------------------
 
 // y = x scale if the 24-bit uniform number of element first + i is below keep (in units of 2^-24), else 0.
@@ -4411,6 +5367,7 @@ NN__KERNEL void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
 // A formula of NN__STEPS over n contiguous elements; s0, s1, s2 are the states in the order of the row, NULL
 // if unused. Rejected: FMA (the bits would depend on the ISA), one op after another (five sweeps over
 // parameters that do not fit a cache).
+// Called from >>impl-optim. On a GPU: >>optimizer.
 // ------------------------------------------------------------------------------
 
 #define NN__T V_F
@@ -4453,7 +5410,6 @@ TENSOR__INLINE V_F NN__K(tiny_sqrt)(V_F a) {
         const NN__R *qg = (const NN__R *)pg;                                                                 \
         const int has0 = must > 0 || q0, has1 = must > 1 || (states > 1 && q1), has2 = states > 2 && q2;     \
         NN__NUMBERS(NN__SPLAT)                                                                               \
-        const V_F sign = V_SET(-1);                                                                          \
         int64_t i;                                                                                           \
         for (i = 0; i < n; i += V_N) {                                                                       \
             int64_t left = n - i;                                                                            \
@@ -4463,9 +5419,7 @@ TENSOR__INLINE V_F NN__K(tiny_sqrt)(V_F a) {
             if (has0) { V_AHEAD(q0 + i, 256); s0 = NN__LOAD(q0 + i, left, 0); }                              \
             if (has1) { V_AHEAD(q1 + i, 256); s1 = NN__LOAD(q1 + i, left, 0); }                              \
             if (has2) s2 = NN__LOAD(q2 + i, left, 0);                                                        \
-            if (u.maximize) g = V_MUL(g, sign);                                                              \
-            if (u.decoupled) x = V_MUL(x, v_shrink);                                                         \
-            else if (u.decay) g = V_ADD(g, V_MUL(v_weight_decay, x));                                        \
+            NN__STEP_BEFORE                                                                                  \
             if (NN__ANY_TINY()) { enum { tiny = 1 }; NN__STEP_##name }                                       \
             else { enum { tiny = 0 }; NN__STEP_##name }                                                      \
             if (has0) NN__K(put)(q0 + i, left, s0);                                                          \
@@ -4593,6 +5547,12 @@ TENSOR__PRECISE
 #elif defined(_MSC_VER)
 #pragma fp_contract(off)
 #endif
+#ifdef TENSOR__PORTABLE
+#define TENSOR__PASS 0
+#define TENSOR__PASS_LIBM 1
+#include "tensor.h"
+#undef TENSOR__PASS
+#endif
 
 // The passes that are not in the core's: see >>passes of tensor.h. f64 and the plain formulas are compiled
 // together with this part of the file.
@@ -4622,6 +5582,10 @@ extern "C" {
 #endif
 #if TENSOR__COMPILES_PASS(5)
 #define TENSOR_NN__PASS 5
+#include "tensor_nn.h"
+#endif
+#if TENSOR__COMPILES_PASS(6)
+#define TENSOR_NN__PASS TENSOR__PORTABLE_PASS
 #include "tensor_nn.h"
 #endif
 #ifdef __cplusplus
@@ -4659,8 +5623,9 @@ TENSOR__COLD
 #define NN__ERROR(code, ...) NN__GIVE(code, code, __VA_ARGS__)
 #define NN__NO(code, ...) NN__GIVE(0, code, __VA_ARGS__)
 // What functions that need gradients do in a build without them. -> value
-#define NN__UNTRAINED(value, op)                                                                             \
-    NN__GIVE(value, TENSOR_ERR_UNSUPPORTED, "%s: this build has no gradients (TENSOR_NO_AUTOGRAD)", op)
+#define NN__UNTRAINED(value, op) NN__GIVE(value, TENSOR_ERR_UNSUPPORTED, TENSOR__UNTRAINED, op)
+// What functions of files and the console do in a build without them. -> value
+#define NN__SILENT(value, op) NN__GIVE(value, TENSOR_ERR_UNSUPPORTED, TENSOR__SILENT, op)
 
 TENSOR__END
 
@@ -4743,6 +5708,9 @@ TENSOR__FN const nn__cpu_t *nn__cpu(int dtype) {
 #if TENSOR__HAS_PASS(5)
     case 1: return &TENSOR__BUILT(nn__cpu_wasm);
 #endif
+#if TENSOR__HAS_PASS(6)
+    case 0: return &TENSOR__BUILT(nn__cpu_portable);
+#endif
     default: return &nn__cpu_f64;       // not reached: the core chooses among the passes that are built
     }
 }
@@ -4757,6 +5725,16 @@ TENSOR__FN int64_t nn__max(int64_t a, int64_t b) { return a > b ? a : b; }
 TENSOR__FN int64_t nn__ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 TENSOR__FN size_t nn__es(int dtype) { return dtype == TENSOR_F64 ? 8 : 4; }
 TENSOR__FN uint64_t nn__line(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// A family whose plan of a call, nn__family_t, is made once: its scratch function leaves it at the head of
+// the scratch.
+#define NN__PLANNED(family)                                                                                  \
+    typedef char nn__##family##_plan_fits[sizeof(nn__##family##_t) <= TENSOR__PLAN_BYTES ? 1 : -1];
+
+// The scratch after a plan of so many bytes.
+TENSOR__FN char *nn__after_plan(const tensor_call_t *c, size_t plan) {
+    return (char *)c->scratch + nn__line(plan);
+}
 
 // Items per task for n items of `cost` element operations each, if the division does not affect the result:
 // a join costs about as much as 32K operations.
@@ -4840,9 +5818,8 @@ TENSOR__FN const char *nn__arg_name(const tensor__row_t *row, int k, char name[1
 
 TENSOR__FN int nn__is_number(const tensor_t *x) { return x->dtype != TENSOR_BOOL; }
 
-// Whether the inputs of `mask` (bit k = input k; absent inputs are ignored) have one dtype: a float one or,
-// if integers are allowed, any but bool. Raises if not.
-TENSOR__FN int nn__one_dtype(tensor__op_t *o, unsigned mask, int integers) {
+// Says which of the inputs of `mask` is of a dtype that is not allowed or not the first one's. -> 0
+TENSOR__FN TENSOR__NOINLINE int nn__refuse_dtypes(tensor__op_t *o, unsigned mask, int integers) {
     tensor_t *first = NULL;
     int at = 0;
     char name[16], other[16];
@@ -4862,7 +5839,22 @@ TENSOR__FN int nn__one_dtype(tensor__op_t *o, unsigned mask, int integers) {
                           nn__arg_name(o->row, k, name), x, nn__arg_name(o->row, at, other), first);
         }
     }
-    return 1;
+    return 0;
+}
+
+// Whether the inputs of `mask` (bit k = input k; absent inputs are ignored) have one dtype: a float one or,
+// if integers are allowed, any but bool. Raises if not.
+TENSOR__FN int nn__one_dtype(tensor__op_t *o, unsigned mask, int integers) {
+    const tensor_t *first = NULL;
+    int same = 1;
+    for (int k = 0; k < o->nin; k++) {
+        const tensor_t *x = o->in[k];
+        if (!(mask >> k & 1u) || !x) { continue; }
+        if (!first) { first = x; }
+        same &= x->dtype == first->dtype;
+    }
+    int fits = !first || (integers ? nn__is_number(first) : nn__is_float(first));
+    return (same && fits) || nn__refuse_dtypes(o, mask, integers);
 }
 
 TENSOR__FN int nn__floats(tensor__op_t *o, unsigned mask) { return nn__one_dtype(o, mask, 0); }
@@ -4872,6 +5864,31 @@ TENSOR__FN tensor_t *nn__wide(tensor_t *x) { return x && nn__is_half(x) ? (tenso
 
 TENSOR__FN tensor_t *nn__narrow(tensor_t *y, const tensor_t *like) {
     return (tensor_to)(y, (tensor_dtype_t)like->dtype);
+}
+
+// Input k of o becomes x, a temporary tensor unless it is that input. 0 = raised
+TENSOR__FN int nn__put(tensor__op_t *o, int k, tensor_t *x) {
+    return x == o->in[k] || TENSOR__(put_input)(o, k, x);
+}
+
+TENSOR__FN int nn__put_as(tensor__op_t *o, int k, int dtype) {
+    return !o->in[k] || nn__put(o, k, (tensor_to)(o->in[k], (tensor_dtype_t)dtype));
+}
+
+// Inputs of half precision become f32. 0 = raised
+TENSOR__FN int nn__put_wide(tensor__op_t *o) {
+    for (int k = 0; k < o->nin; k++) {
+        if (o->in[k] && nn__is_half(o->in[k]) && !nn__put_as(o, k, TENSOR_F32)) { return 0; }
+    }
+    return 1;
+}
+
+// Ends an op: y, a temporary tensor of o or its result, as the dtype that the caller gets.
+TENSOR__FN tensor_t *nn__given_as(tensor_t *y, int dtype) {
+    if (y->state == TENSOR__POISON_STATE || y->dtype == dtype) { return y; }
+    tensor_t *given = (tensor_to)(y, (tensor_dtype_t)dtype);
+    (tensor_free)(y);
+    return given;
 }
 
 // Converts the inputs of `which` (bits) to their common dtype, as arithmetic does. -> the first of them
@@ -4893,9 +5910,10 @@ TENSOR__FN tensor_t *nn__promote(tensor_t **in, int n, unsigned which) {
 }
 
 // Whether a positional argument too many was given; raises if so. The macros put TENSOR__NO_SURPLUS (and a
-// site) in its position, so that even 0 is noticed; a struct filled by hand has NULL there.
+// site) in its position, so that even 0 is noticed; a struct filled by hand has NULL there, one from
+// name_defaults() has TENSOR__LITERAL.
 TENSOR__FN int nn__too_many(const char *op, const char *site, const void *surplus) {
-    int bad = surplus ? surplus != TENSOR__NO_SURPLUS : site != NULL;
+    int bad = surplus ? surplus != TENSOR__NO_SURPLUS && surplus != TENSOR__LITERAL : site != NULL;
     if (bad) { NN__FAIL(TENSOR_ERR_SHAPE, "%s: too many positional arguments, options are named", op); }
     return bad;
 }
@@ -4909,7 +5927,12 @@ TENSOR__FN int nn__same_shape(const tensor_t *a, const tensor_t *b) {
 // becomes the default and TENSOR_ZERO becomes 0. The list is applied to the args of a call whose macro
 // marked them with TENSOR__NO_SURPLUS (args without the mark are taken literally), and to zeros for
 // name_defaults().
-#define NN__OR(member, value) a->member = a->member == 0 ? (value) : a->member == TENSOR_ZERO ? 0 : a->member;
+#define NN__OR(member, value)                                                                                \
+    if (a->member == 0) {                                                                                    \
+        a->member = value;                                                                                   \
+    } else if (a->member == TENSOR_ZERO) {                                                                   \
+        a->member = 0;                                                                                       \
+    }
 #define NN__FILL(args, set)                                                                                  \
     TENSOR__FN void nn__fill_##args(args##_args_t *a) {                                                      \
         (void)a;                                                                                             \
@@ -4921,13 +5944,16 @@ TENSOR__FN int nn__same_shape(const tensor_t *a, const tensor_t *b) {
         args##_args_t a;                                                                                     \
         memset((void *)&a, 0, sizeof a);                                                                     \
         nn__fill_##args(&a);                                                                                 \
+        a.options_are_named_ = TENSOR__LITERAL;                                                              \
         return a;                                                                                            \
     }
+// Whether a call's macro, or its C++ function, filled the args `a`: 0 is the default.
+#define NN__CALLED(a) ((a).options_are_named_ == TENSOR__NO_SURPLUS)
 #define NN__FILL_DEFAULTS(args, set) NN__FILL(args, set) NN__DEFAULTS(args, args)
 // Begins a function of the args `a`, a struct args_args_t: fills them. 0 after raising.
 #define NN__TAKE(op, args, a)                                                                                \
     (!nn__too_many(op, (a).site_, (a).options_are_named_) &&                                                 \
-     ((a).options_are_named_ ? (nn__fill_##args(&(a)), 1) : 1))
+     (NN__CALLED(a) ? (nn__fill_##args(&(a)), 1) : 1))
 // tensor_op_with(a), whose result is `run`.
 #define NN__FRONT(op, args, run)                                                                             \
     TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
@@ -4964,7 +5990,9 @@ TENSOR__FN void *nn__lent(uint64_t n, size_t size) {
 TENSOR__FN tensor_t *nn__contiguous(tensor_t *x) { return x ? (tensor_contiguous)(x) : x; }
 
 // Channels stay innermost if the device accepts them so.
-TENSOR__FN tensor_t *nn__image(tensor_t *x) { return TENSOR__(lasts)(x) ? x : nn__contiguous(x); }
+TENSOR__FN tensor_t *nn__image(tensor_t *x) {
+    return TENSOR__(keeps_channels_last)(x) ? x : nn__contiguous(x);
+}
 
 // x with these dims. A view only if they differ: a gradient that is a view cannot become a leaf's own.
 TENSOR__FN tensor_t *nn__shaped(tensor_t *x, const int64_t *dims, int ndim) {
@@ -5061,14 +6089,15 @@ TENSOR__FN void nn__grad_norm(tensor__grad_t *g, const tensor__row_t *row, nn__c
     if (nn__grad_created(g, fn)) { return; }
     tensor_t *in[5];
     in[1] = TENSOR__(grad_in)(g, 0);
-    in[0] = TENSOR__(lasts)(in[1]) ? (tensor_channels_last)(g->gy[0]) : nn__contiguous(g->gy[0]);
+    int last = TENSOR__(keeps_channels_last)(in[1]);
+    in[0] = last ? (tensor_channels_last)(g->gy[0]) : nn__contiguous(g->gy[0]);
     in[2] = TENSOR__(grad_out)(g, 1);
     in[3] = TENSOR__(grad_out)(g, 2);
     in[4] = nn__saved(g, 1);
     tensor__op_t o;
     if (!nn__grad_begin(&o, g, row, in, 5, 3)) { return; }
     if (!TENSOR__(grad_need)(g, 1) && !TENSOR__(grad_need)(g, 2)) { n = 0; }
-    TENSOR__(follow)(TENSOR__(result)(&o, in[0]->dtype, in[0]->dims, in[0]->ndim), in[0]);
+    TENSOR__(follow_layout)(TENSOR__(result)(&o, in[0]->dtype, in[0]->dims, in[0]->ndim), in[0]);
     TENSOR__(result)(&o, in[2]->dtype, &n, 1);
     TENSOR__(result)(&o, in[2]->dtype, &n, 1);
     nn__grad_end(&o, g, 3);
@@ -5114,7 +6143,19 @@ TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in
 
 #define NN__OPTIONS(op, set, run) NN__FILL_DEFAULTS(tensor_##op, set) NN__SCOPED(op, tensor_##op, run)
 
-#define NN__AUTOCAST(to, call, ...) TENSOR__AUTOCAST(TENSOR__(casting)(), to, call, __VA_ARGS__)
+// Opens the scope of a front that is made of public ops. Its inputs become what autocast makes of them for
+// the class `to`; the ops inside are not cast. The scope has no thread after raising.
+TENSOR__FN tensor_scope_t nn__open_front(int to, tensor_t **in, int n) {
+    tensor_scope_t scope = TENSOR__(scope)(-1);
+    if (scope.thread) { TENSOR__(autocast)(to & TENSOR__CAST, in, n); }
+    return scope;
+}
+
+#define NN__OPEN_AS(to, in, n)                                                                               \
+    tensor_scope_t scope_ = nn__open_front(to, in, n);                                                       \
+    if (!scope_.thread) { return TENSOR__(poison); }
+#define NN__OPEN tensor_scope_t scope_ = TENSOR__(scope)(-1);
+#define NN__CLOSE(y) return (tensor_scope_return)(scope_, y)
 
 // ------------------------------------------------------------------------------
 // >>impl-linear                                    MARK: linear
@@ -5150,11 +6191,11 @@ TENSOR__FN void nn__linear_product(const tensor_call_t *c, tensor__gemm_t *g) {
     const tensor_arg_t *x = &c->arg[0], *w = &c->arg[1];
     int64_t m = 1;
     for (int d = 0; d + 1 < x->ndim; d++) { m *= x->dims[d]; }
-    *g = nn__product(m, w->dims[0], w->dims[1]);
+    *g = nn__product(m, w->ndim > 1 ? w->dims[0] : 1, TENSOR__WIDE(w));
     g->a = x->data;
     g->b = w->data;
-    g->brs = w->strides[1];
-    g->bcs = w->strides[0];
+    g->brs = w->strides[w->ndim - 1];
+    g->bcs = w->ndim > 1 ? w->strides[0] : w->dims[0] * w->strides[0];
     g->c = c->arg[c->nin + c->nout - 1].data;
     g->bias = c->arg[2].data;
 }
@@ -5183,58 +6224,68 @@ TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
     return a.row->cpu(&a);
 }
 
-TENSOR__FN tensor_t *nn__linear(const tensor__row_t *row, tensor_t *x, tensor_t *weight, tensor_t *bias);
+// The product of two small matrices, the bias, the activation.
+TENSOR__FN int nn__linear_direct(tensor__op_t *o) {
+    const tensor_t *x = o->in[0], *w = o->in[1];
+    if (x->ndim != 2 || w->ndim != 2) { return 0; }
+    tensor__gemm_t g = nn__product(x->dims[0], w->dims[0], w->dims[1]);
+    g.brs = w->strides[1];
+    g.bcs = w->strides[0];
+    return TENSOR__(product_direct)(o, &g, nn__activation(o->row));
+}
 
-// A weight [in] as the only row of a matrix; the output's dim of size 1 is removed.
-TENSOR__FN tensor_t *nn__linear_row(const tensor__row_t *row, tensor_t *x, tensor_t *weight, tensor_t *bias) {
-    if (bias && bias->numel != 1) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: bias %t must have one element beside the 1-d weight %t",
-                        row->name, bias, weight);
+// Checks the inputs and makes the results. 0 = raised
+TENSOR__FN int nn__infer_linear(tensor__op_t *o) {
+    const char *op = o->row->name;
+    tensor_t *x = o->in[0], *weight = o->in[1], *bias = o->in[2];
+    if (!nn__floats(o, 7)) { return 0; }
+    int vector = weight->ndim == 1;
+    if (vector && bias && bias->numel != 1) {
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: bias %t must have one element beside the 1-d weight %t", op,
+                      bias, weight);
     }
-    tensor_scope_t scope;
-    scope = TENSOR__(scope)(-1);
-    if (bias) { bias = (tensor_flatten)(bias, 0, -1); }
-    tensor_t *y = nn__linear(row, x, (tensor_unsqueeze)(weight, 0), bias);
-    return (tensor_scope_return)(scope, (tensor_squeeze)(y, -1));
+    if (!vector && weight->ndim != 2) {
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: weight %t must be 2-d [out, in] or 1-d [in]", op, weight);
+    }
+    if (x->ndim < 1 || TENSOR__WIDE(x) != TENSOR__WIDE(weight)) {
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: the last dim of x %t must be the %d columns of weight %t", op, x,
+                      TENSOR__WIDE(weight), weight);
+    }
+    if (!vector && bias && (bias->ndim != 1 || bias->dims[0] != weight->dims[0])) {
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: bias %t must have the %d rows of weight %t", op, bias,
+                      weight->dims[0], weight);
+    }
+
+    int64_t dims[TENSOR_MAX_DIMS];
+    for (int d = 0; d + 1 < x->ndim; d++) { dims[d] = x->dims[d]; }
+    dims[x->ndim - 1] = weight->dims[0];
+    int ndim = vector ? x->ndim - 1 : x->ndim;
+    TENSOR__(result)(o, x->dtype, dims, ndim);
+    o->direct = nn__linear_direct;
+    if (o->row->id != NN_OP_LINEAR_GELU_TANH || !tensor_grad_enabled()) { return 1; }
+    for (int k = 0; k < 3; k++) {       // for the gradient alone
+        if (o->in[k] && (tensor_requires_grad)(o->in[k])) {
+            TENSOR__(result)(o, x->dtype, dims, ndim);
+            break;
+        }
+    }
+    return 1;
 }
 
 TENSOR__FN tensor_t *nn__linear(const tensor__row_t *row, tensor_t *x, tensor_t *weight, tensor_t *bias) {
-    const int id = row->id;
     tensor_t *const in[3] = {x, weight, bias};
     tensor__op_t o;
-    if (!TENSOR__(begin)(&o, row, in, 3)) { return TENSOR__(poison); }
-    NN__AUTOCAST(o.row->cast, nn__linear(row, cast_[0], cast_[1], cast_[2]), x, weight, bias)
-    if (!nn__floats(&o, 7)) { return TENSOR__(poison); }
-    if (weight->ndim == 1) { return nn__linear_row(row, x, weight, bias); }
-    if (weight->ndim != 2) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: weight %t must be 2-d [out, in] or 1-d [in]", o.row->name,
-                        weight);
+    if (!TENSOR__(begin_wide)(&o, row, in, 3)) { return TENSOR__(poison); }
+    if (!nn__infer_linear(&o)) { return TENSOR__(abandon)(&o); }
+    x = o.in[0];
+    if (row->own && nn__is_half(x) && (!x->device || !TENSOR__(multiplies)(x))) {
+        tensor_t *y = (tensor_linear)(x, o.in[1], o.in[2]);     // rounded before the activation, too
+        tensor_t *z = nn__then(row)->apply(y);
+        (tensor_free)(y);
+        TENSOR__(abandon)(&o);
+        return z;
     }
-    if (x->ndim < 1 || x->dims[x->ndim - 1] != weight->dims[1]) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: the last dim of x %t must be the %d columns of weight %t",
-                        o.row->name, x, weight->dims[1], weight);
-    }
-    if (bias && (bias->ndim != 1 || bias->dims[0] != weight->dims[0])) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: bias %t must have the %d rows of weight %t", o.row->name,
-                        bias, weight->dims[0], weight);
-    }
-    if (nn__is_half(x) && (!TENSOR__(multiplies)(x) || (id != NN_OP_LINEAR && !x->device))) {
-        if (id != NN_OP_LINEAR) { return nn__then(row)->apply((tensor_linear)(x, weight, bias)); }
-        return nn__narrow((tensor_linear)(nn__wide(x), nn__wide(weight), nn__wide(bias)), x);
-    }
-    o.args[0] = nn__contiguous(x);
-    o.args[2] = nn__contiguous(bias);
-    if ((tensor_is_poison)(o.args[0]) || (bias && (tensor_is_poison)(o.args[2]))) {
-        return TENSOR__(poison);
-    }
-    int64_t dims[TENSOR_MAX_DIMS];
-    memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
-    dims[x->ndim - 1] = weight->dims[0];
-    TENSOR__(result)(&o, x->dtype, dims, x->ndim);
-    for (int k = 0; id == NN_OP_LINEAR_GELU_TANH && o.nout == 1 && k < 3 && tensor_grad_enabled(); k++) {
-        if (in[k] && (tensor_requires_grad)(in[k])) { TENSOR__(result)(&o, x->dtype, dims, x->ndim); }
-    }
-    return TENSOR__(finish)(&o);
+    return TENSOR__(finish_wide)(&o);
 }
 
 TENSOR_API tensor_t *(tensor_linear)(tensor_t *x, tensor_t *weight, tensor_t *bias) {
@@ -5291,41 +6342,47 @@ TENSOR__FN void nn__grad_linear(tensor__grad_t *g) {
     tensor_t *flat = nn__grad_activation(g);
     const tensor__meta_t *x = &g->node->in[0], *w = &g->node->in[1];
     if (g->node->nout > 1 && g->gy[1]) { flat = flat ? (tensor_add)(flat, g->gy[1]) : g->gy[1]; }
+    int vector = w->ndim == 1;
     int64_t dims[2];
     dims[0] = 1;
     for (int64_t d = 0; d + 1 < x->ndim; d++) { dims[0] *= x->dims[d]; }
-    dims[1] = w->dims[0];
+    dims[1] = vector ? 1 : w->dims[0];
     flat = (tensor_reshape_n)(flat, dims, 2);
     if (TENSOR__(grad_need)(g, 0)) {
-        g->gx[0] = (tensor_reshape_n)((tensor_matmul)(flat, TENSOR__(grad_in)(g, 1)), x->dims, x->ndim);
+        tensor_t *weight = TENSOR__(grad_in)(g, 1);
+        if (vector) { weight = (tensor_unsqueeze)(weight, 0); }
+        g->gx[0] = (tensor_reshape_n)((tensor_matmul)(flat, weight), x->dims, x->ndim);
     }
-    dims[1] = w->dims[1];
+    dims[1] = TENSOR__WIDE(w);
     if (TENSOR__(grad_need)(g, 1)) {
-        g->gx[1] =
+        tensor_t *gw =
             (tensor_matmul)((tensor_mT)(flat), (tensor_reshape_n)(TENSOR__(grad_in)(g, 0), dims, 2));
+        g->gx[1] = vector ? (tensor_squeeze)(gw, 0) : gw;
     }
-    if (TENSOR__(grad_need)(g, 2)) { g->gx[2] = (tensor_sum_dim)(flat, 0, 0); }
+    if (TENSOR__(grad_need)(g, 2)) {
+        const tensor__meta_t *b = &g->node->in[2];
+        tensor_t *gb = (tensor_sum_dim)(flat, 0, 0);
+        g->gx[2] = b->ndim == 1 ? gb : (tensor_reshape_n)(gb, b->dims, b->ndim);
+    }
 }
 
 TENSOR__COLD
 
 TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *weight, tensor_t *bias) {
-    tensor_t *const in[4] = {x1, x2, weight, bias};
-    NN__AUTOCAST(TENSOR__CAST_bilinear, (tensor_bilinear)(cast_[0], cast_[1], cast_[2], cast_[3]), x1, x2,
-                 weight, bias)
-    if (!nn__inputs("bilinear", "x1 x2 weight bias", 3, in, 4, 15)) {
-        return TENSOR__(poison);
-    }
+    tensor_t *in[4] = {x1, x2, weight, bias};
+    NN__OPEN_AS(TENSOR__CAST_bilinear, in, 4)
+    if (!nn__inputs("bilinear", "x1 x2 weight bias", 3, in, 4, 15)) { NN__CLOSE(TENSOR__(poison)); }
+    x1 = in[0];
+    x2 = in[1];
+    weight = in[2];
+    bias = in[3];
     int fits = x1->ndim == x2->ndim && x1->ndim > 0 && weight->ndim == 3;
     for (int d = 0; fits && d < x1->ndim - 1; d++) { fits = x1->dims[d] == x2->dims[d]; }
     if (!fits || x1->dims[x1->ndim - 1] != weight->dims[1] || x2->dims[x2->ndim - 1] != weight->dims[2] ||
         (bias && (bias->ndim != 1 || bias->dims[0] != weight->dims[0]))) {
-        return NN__FAIL(TENSOR_ERR_SHAPE,
-                        "bilinear: x1 %t, x2 %t, weight %t must be [..., I], [..., J], [O, I, J], bias [O]",
-                        x1, x2, weight);
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "bilinear: x1 %t, x2 %t, weight %t must be [..., I], [..., J], "
+                           "[O, I, J], bias [O]", x1, x2, weight));
     }
-    tensor_scope_t scope;
-    scope = TENSOR__(scope)(-1);
     int64_t out = weight->dims[0];
     int64_t n1 = weight->dims[1];
     int64_t n2 = weight->dims[2];
@@ -5337,7 +6394,7 @@ TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *wei
     y = nn__as(y, 3, y->dims[0], out, n2, 0);
     y = (tensor_reshape_n)((tensor_matmul)(y, nn__as(nn__wide(x2), 3, y->dims[0], n2, 1, 0)), lead, x1->ndim);
     if (bias) { y = (tensor_add)(y, nn__wide(bias)); }
-    return (tensor_scope_return)(scope, nn__narrow(y, x1));
+    NN__CLOSE(nn__narrow(y, x1));
 }
 
 // ------------------------------------------------------------------------------
@@ -5607,78 +6664,140 @@ NN__OWN_FRONT(embedding, , nn__embedding_front(a.index, a.weight, a.padding_idx,
 
 TENSOR__COLD
 
-TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a) {
-    static const char op[] = "embedding_bag";
-    tensor_t *in[4] = {a->index, a->weight, a->offsets, a->per_sample_weights};
-    tensor_t *index = a->index, *w = a->weight, *keep = NULL;
-    int64_t padding = a->padding_idx == TENSOR_ZERO ? 0 : a->padding_idx, longest = 0;
-    if (!nn__inputs(op, "index weight offsets per_sample_weights", 2, in, 4, 10)) {
-        return TENSOR__(poison);
-    }
-    if (w->ndim != 2 || index->ndim < 1 || index->ndim > 2 || (index->ndim == 2) != !a->offsets) {
-        return NN__FAIL(TENSOR_ERR_SHAPE,
-                        "%s: index %t must be [bags, n], or [n] with offsets; weight %t [rows, width]", op,
-                        index, w);
-    }
-    if (!nn__is_index(index) || (a->offsets && !nn__is_index(a->offsets))) {
-        return NN__FAIL(TENSOR_ERR_DTYPE, "%s: index and offsets must be i32 or i64 (index is %y)", op,
-                        index);
-    }
-    if (in[3] && (in[3]->ndim != index->ndim || in[3]->numel != index->numel || a->mode != TENSOR_BAG_SUM)) {
-        return NN__FAIL(TENSOR_ERR_SHAPE,
-                        "%s: per_sample_weights %t must have the shape of index %t, mode be the sum", op,
-                        in[3], index);
-    }
-    if ((int)a->mode < 0 || a->mode > TENSOR_BAG_MAX || (a->offsets && a->offsets->ndim != 1)) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: mode %i of index %t, or dims of offsets", op, (int)a->mode,
-                        index);
-    }
-    int64_t n = index->numel;
-    int64_t bags = a->offsets ? a->offsets->dims[0] - (a->include_last_offset != 0) : index->dims[0];
-    if (bags < 0) { bags = 0; }
+// The bag of each of n indices, and its place in the bag, both [n] i64 on the CPU.
+typedef struct nn__bags_t {
+    tensor_t *bag, *slot;
+    int64_t n, bags, longest;
+} nn__bags_t;
 
-    // The bag of each index, and its position in the bag.
-    tensor_t *bag = (tensor_zero_)(nn__host_tensor(&n, 1, TENSOR_I64));
-    tensor_t *slot = nn__host_tensor(&n, 1, TENSOR_I64);
-    if ((tensor_is_poison)(bag) || (tensor_is_poison)(slot)) { return TENSOR__(poison); }
-    tensor_arg_t arg;
-    memset((void *)&arg, 0, sizeof arg);
-    int has_offsets = a->offsets && a->offsets->numel > 0;
-    if (has_offsets) {
-        tensor_t *c = (tensor_to)(nn__contiguous(a->offsets), TENSOR_CPU);
-        if ((tensor_is_poison)(c)) { return c; }
-        arg.data = TENSOR__(host)(c, TENSOR_SHAPE_FROM_DATA, op);
-        arg.dtype = c->dtype;
+// -> 1, or 0 with an error
+TENSOR__FN int nn__bag_usable(const tensor_embedding_bag_args_t *a) {
+    static const char op[] = "embedding_bag";
+    tensor_t *index = a->index, *w = a->weight, *offsets = a->offsets, *scale = a->per_sample_weights;
+    tensor_t *const in[4] = {index, w, offsets, scale};
+    if (!nn__inputs(op, "index weight offsets per_sample_weights", 2, in, 4, 10)) { return 0; }
+    if (w->ndim != 2 || index->ndim < 1 || index->ndim > 2 || (index->ndim == 2) != !offsets) {
+        NN__FAIL(TENSOR_ERR_SHAPE,
+                 "%s: index %t must be [bags, n], or [n] with offsets; weight %t [rows, width]", op, index,
+                 w);
+        return 0;
     }
-    int64_t *bag_of = (int64_t *)TENSOR__(host)(bag, TENSOR_HOST_WRITE, op);
-    int64_t *slot_of = (int64_t *)TENSOR__(host)(slot, TENSOR_HOST_WRITE, op);
-    if (!bag_of || !slot_of || (has_offsets && !arg.data)) { return TENSOR__(poison); }
-    for (int64_t b = 0; b < bags; b++) {
-        int64_t first = arg.data ? nn__index(&arg, b) : b * index->dims[1];
-        int64_t end;
-        if (!arg.data) {
-            end = first + index->dims[1];
-        } else if (b + 1 < a->offsets->dims[0]) {
-            end = nn__index(&arg, b + 1);
+    if (!nn__is_index(index) || (offsets && !nn__is_index(offsets))) {
+        NN__FAIL(TENSOR_ERR_DTYPE, "%s: index and offsets must be i32 or i64 (index is %y)", op, index);
+        return 0;
+    }
+    if (scale && (scale->ndim != index->ndim || scale->numel != index->numel || a->mode != TENSOR_BAG_SUM)) {
+        NN__FAIL(TENSOR_ERR_SHAPE,
+                 "%s: per_sample_weights %t must have the shape of index %t, mode be the sum", op, scale,
+                 index);
+        return 0;
+    }
+    if ((unsigned)a->mode > TENSOR_BAG_MAX || (offsets && offsets->ndim != 1)) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: mode %i of index %t, or dims of offsets", op, (int)a->mode, index);
+        return 0;
+    }
+    return 1;
+}
+
+// Fills bag and slot from the offsets (data NULL = none: the rows of index). -> 1, or 0 with an error
+TENSOR__FN int nn__bag_fill(const tensor_embedding_bag_args_t *a, const tensor_arg_t *offsets,
+                            nn__bags_t *u) {
+    static const char op[] = "embedding_bag";
+    int64_t *bag = (int64_t *)TENSOR__(host)(u->bag, TENSOR_HOST_WRITE, op);
+    int64_t *slot = (int64_t *)TENSOR__(host)(u->slot, TENSOR_HOST_WRITE, op);
+    if (!bag || !slot) { return 0; }
+    for (int64_t b = 0; b < u->bags; b++) {
+        int64_t first, end = u->n;
+        if (!offsets->data) {
+            first = b * a->index->dims[1];
+            end = first + a->index->dims[1];
         } else {
-            end = n;
+            first = nn__index(offsets, b);
+            if (b + 1 < a->offsets->dims[0]) { end = nn__index(offsets, b + 1); }
         }
-        if (first < 0 || end < first || end > n || (b == 0 && first != 0) ||
-            (b == bags - 1 && end != n)) {
-            return NN__FAIL(TENSOR_ERR_INDEX, "%s: offsets %d..%d of bag %d are not in order in 0..%d", op,
-                            first, end, b, n);
+        int in_order = first >= 0 && first <= end && end <= u->n;
+        if (!in_order || (b == 0 && first != 0) || (b == u->bags - 1 && end != u->n)) {
+            NN__FAIL(TENSOR_ERR_INDEX, "%s: offsets %d..%d of bag %d are not in order in 0..%d", op, first,
+                     end,
+                     b, u->n);
+            return 0;
         }
         for (int64_t i = first; i < end; i++) {
-            bag_of[i] = b;
-            slot_of[i] = i - first;
+            bag[i] = b;
+            slot[i] = i - first;
         }
-        longest = nn__max(longest, end - first);
+        u->longest = nn__max(u->longest, end - first);
     }
-    index = (tensor_flatten)(index, 0, -1);
+    return 1;
+}
+
+// -> 1, or 0 with an error
+TENSOR__FN int nn__bag_places(const tensor_embedding_bag_args_t *a, nn__bags_t *u) {
+    static const char op[] = "embedding_bag";
+    tensor_t *offsets = a->offsets;
+    tensor_arg_t arg;
+    memset((void *)&arg, 0, sizeof arg);
+    u->n = a->index->numel;
+    u->bags = nn__max(offsets ? offsets->dims[0] - (a->include_last_offset != 0) : a->index->dims[0], 0);
+    u->longest = 0;
+    u->bag = (tensor_zero_)(nn__host_tensor(&u->n, 1, TENSOR_I64));
+    u->slot = nn__host_tensor(&u->n, 1, TENSOR_I64);
+    if ((tensor_is_poison)(u->bag) || (tensor_is_poison)(u->slot)) { return 0; }
+    if (offsets && offsets->numel > 0) {
+        tensor_t *c = (tensor_to)(nn__contiguous(offsets), TENSOR_CPU);
+        if ((tensor_is_poison)(c)) { return 0; }
+        arg.data = TENSOR__(host)(c, TENSOR_SHAPE_FROM_DATA, op);
+        arg.dtype = c->dtype;
+        if (!arg.data) { return 0; }
+    }
+    return nn__bag_fill(a, &arg, u);
+}
+
+// The largest of each bag: rows x of width elements side by side, with -inf (row n) after the end of a bag. A
+// bag without rows is 0. keep: which rows count, NULL = all.
+TENSOR__FN tensor_t *nn__bag_max(tensor_t *x, tensor_t *keep, const nn__bags_t *u) {
+    const tensor_t *on = x;
+    int64_t width = x->dims[1], padded = nn__max(u->longest, 1), all = u->bags * padded;
+    const int64_t dims[3] = {u->bags, padded, width};
+    if (keep) {
+        x = (tensor_masked_fill)(x, (tensor_unsqueeze)((tensor_logical_not)(keep), 1), -INFINITY);
+    }
+    tensor_t *const list[2] = {x, (tensor_unsqueeze)(nn__like(&width, 1, -INFINITY, on), 0)};
+    x = (tensor_cat_n)(list, 2, 0);
+    tensor_t *row = (tensor_fill_)(nn__host_tensor(&all, 1, TENSOR_I64), (double)u->n);
+    int64_t *to = (int64_t *)TENSOR__(host)(row, TENSOR_HOST_WRITE, "embedding_bag");
+    const int64_t *bag = (const int64_t *)TENSOR__(host)(u->bag, TENSOR_HOST_READ, "embedding_bag");
+    const int64_t *slot = (const int64_t *)TENSOR__(host)(u->slot, TENSOR_HOST_READ, "embedding_bag");
+    if (!to || !bag || !slot) { return TENSOR__(poison); }
+    for (int64_t i = 0; i < u->n; i++) { to[bag[i] * u->longest + slot[i]] = i; }
+    x = (tensor_index_select)(x, 0, nn__beside(row, on));
+    x = (tensor_max_dim)((tensor_reshape_n)(x, dims, 3), 1, 0).values;
+    return (tensor_masked_fill)(x, (tensor_eq_scalar)((tensor_detach)(x), -INFINITY), 0);
+}
+
+// The sum of each bag, or its mean over the rows that count.
+TENSOR__FN tensor_t *nn__bag_sum(tensor_t *x, tensor_t *keep, const nn__bags_t *u, int mean) {
+    const int64_t dims[2] = {u->bags, x->dims[1]};
+    if (keep) { x = (tensor_masked_fill)(x, (tensor_unsqueeze)((tensor_logical_not)(keep), 1), 0); }
+    tensor_t *bag = nn__beside(u->bag, x);
+    tensor_t *y = (tensor_index_add)(nn__like(dims, 2, 0, x), 0, bag, x);
+    if (!mean) { return y; }
+    tensor_t *each = keep ? (tensor_to)(keep, (tensor_dtype_t)y->dtype) : nn__like(&u->n, 1, 1, y);
+    tensor_t *count = (tensor_index_add)(nn__like(dims, 1, 0, y), 0, bag, each);
+    return (tensor_div)(y, (tensor_unsqueeze)((tensor_maximum_scalar)(count, 1), 1));
+}
+
+TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a) {
+    tensor_t *w = a->weight, *keep = NULL;
+    nn__bags_t u;
+    if (!nn__bag_usable(a) || !nn__bag_places(a, &u)) { return TENSOR__(poison); }
+    tensor_t *index = (tensor_flatten)(a->index, 0, -1);
     if (a->padding_idx != 0) {
+        int64_t padding = a->padding_idx == TENSOR_ZERO ? 0 : a->padding_idx;
         if (padding < 0) { padding += w->dims[0]; }
         if (padding < 0 || padding >= w->dims[0]) {
-            return NN__FAIL(TENSOR_ERR_INDEX, "%s: padding_idx %d is outside the %d rows of weight %t", op,
+            return NN__FAIL(TENSOR_ERR_INDEX,
+                            "embedding_bag: padding_idx %d is outside the %d rows of weight %t",
                             a->padding_idx, w->dims[0], w);
         }
         keep = (tensor_ne_scalar)(index, (double)padding);
@@ -5688,40 +6807,13 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     }
     tensor_t *x = nn__embedding_lookup(index, nn__wide(w), -1, 0, a->scale_grad_by_freq != 0, a->sparse != 0);
     if ((tensor_is_poison)(x)) { return x; }
-    int64_t dims[3];
-    dims[0] = bags;
-    dims[1] = w->dims[1];
-    tensor_t *list[2], *y;
-    if (a->mode == TENSOR_BAG_MAX) {
-        // Rows side by side, with -inf (row n) after the end of a bag.
-        y = nn__like(dims + 1, 1, -INFINITY, x);
-        list[0] =
-            keep ? (tensor_masked_fill)(x, (tensor_unsqueeze)((tensor_logical_not)(keep), 1), -INFINITY) : x;
-        list[1] = (tensor_unsqueeze)(y, 0);
-        x = (tensor_cat_n)(list, 2, 0);
-        dims[0] = bags * nn__max(longest, 1);
-        y = (tensor_fill_)(nn__host_tensor(dims, 1, TENSOR_I64), (double)n);
-        int64_t *to = (int64_t *)TENSOR__(host)(y, TENSOR_HOST_WRITE, op);
-        if (!to) { return TENSOR__(poison); }
-        for (int64_t i = 0; i < n; i++) { to[bag_of[i] * longest + slot_of[i]] = i; }
-        x = (tensor_index_select)(x, 0, nn__beside(y, index));
-        dims[0] = bags;
-        dims[1] = nn__max(longest, 1);
-        dims[2] = w->dims[1];
-        x = (tensor_max_dim)((tensor_reshape_n)(x, dims, 3), 1, 0).values;
-        return nn__narrow((tensor_masked_fill)(x, (tensor_eq_scalar)((tensor_detach)(x), -INFINITY), 0), w);
+    if (a->mode == TENSOR_BAG_MAX) { return nn__narrow(nn__bag_max(x, keep, &u), w); }
+    if (a->per_sample_weights) {
+        tensor_t *scale = (tensor_flatten)(nn__wide(a->per_sample_weights), 0, -1);
+        x = (tensor_mul)(x, (tensor_unsqueeze)(scale, 1));
+        if ((tensor_is_poison)(x)) { return x; }
     }
-    if (in[3]) { x = (tensor_mul)(x, (tensor_unsqueeze)((tensor_flatten)(nn__wide(in[3]), 0, -1), 1)); }
-    if (keep) { x = (tensor_masked_fill)(x, (tensor_unsqueeze)((tensor_logical_not)(keep), 1), 0); }
-    bag = nn__beside(bag, index);
-    y = nn__like(dims, 2, 0, x);
-    y = (tensor_index_add)(y, 0, bag, x);
-    if (a->mode == TENSOR_BAG_MEAN) {
-        x = keep ? (tensor_to)(keep, (tensor_dtype_t)y->dtype) : nn__like(&n, 1, 1, y);
-        x = (tensor_index_add)(nn__like(dims, 1, 0, y), 0, bag, x);
-        y = (tensor_div)(y, (tensor_unsqueeze)((tensor_maximum_scalar)(x, 1), 1));
-    }
-    return nn__narrow(y, w);
+    return nn__narrow(nn__bag_sum(x, keep, &u, a->mode == TENSOR_BAG_MEAN), w);
 }
 
 NN__OPTIONS(embedding_bag, , nn__run_embedding_bag(&a))
@@ -5836,50 +6928,53 @@ TENSOR__FN void nn__grad_layer_norm(tensor__grad_t *g) {
 
 NN__FILL_DEFAULTS(tensor_layer_norm, NN__OR(normalized_dims, 1) NN__OR(eps, 1e-5))
 
+// Whether weight or bias, input k, is absent or has the last nd dims of x; raises if not.
+TENSOR__FN int nn__norm_fits(const tensor__op_t *o, int k, int64_t nd) {
+    const tensor_t *x = o->in[0], *w = o->in[k];
+    int64_t first = x->ndim - nd;
+    int fits = !w || w->ndim == nd;
+    for (int64_t i = 0; w && fits && i < nd; i++) { fits = w->dims[i] == x->dims[first + i]; }
+    if (fits) { return 1; }
+    return NN__NO(TENSOR_ERR_SHAPE, "%s: %s %t must have the last %d dims of x %t", o->row->name,
+                  k == 1 ? "weight" : "bias", w, nd, x);
+}
+
+// Checks the inputs and makes the results. 0 = raised
+TENSOR__FN int nn__infer_layer_norm(tensor__op_t *o, int64_t nd, double eps, int rms) {
+    const tensor_t *x = o->in[0];
+    if (!nn__floats(o, 7)) { return 0; }
+    if (nd < 1 || nd > x->ndim) {
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: normalized_dims %d must be in 1..%i, the dims of x %t",
+                      o->row->name, nd, (int)x->ndim, x);
+    }
+    int first = x->ndim - (int)nd, computed = nn__is_half(x) ? (int)TENSOR_F32 : x->dtype;
+    for (int k = 1; k < 3; k++) {
+        if (!nn__norm_fits(o, k, nd)) { return 0; }
+        if (!nn__put_as(o, k, computed) || !nn__put(o, k, nn__contiguous(o->in[k]))) { return 0; }
+    }
+    if (rms && eps < 0) { eps = computed == TENSOR_F64 ? 2.220446049250313e-16 : 1.1920928955078125e-7; }
+    int64_t n = 1;
+    for (int i = first; i < x->ndim; i++) { n *= x->dims[i]; }
+    o->p = &o->params;
+    o->params.layer_norm.columns = n;
+    o->params.layer_norm.rms = rms;
+    o->params.layer_norm.eps = eps;
+    TENSOR__(result)(o, x->dtype, x->dims, x->ndim);
+    for (int k = 0; k < 2; k++) { TENSOR__(result)(o, computed, x->dims, first); }
+    return 1;
+}
+
 // rms: no mean; eps < 0 means the epsilon of the dtype of the computation.
 TENSOR__FN tensor_t *nn__layer_norm_front(tensor_t *x, tensor_t *w, tensor_t *b, int64_t nd, double eps,
                                           int rms) {
-    const char *op = rms ? "rms_norm" : "layer_norm";
-    tensor__row_t shown = *NN__ROW(LAYER_NORM);
-    tensor_t *in[3] = {x, w, b};
-    int64_t n = 1;
-    NN__AUTOCAST(shown.cast, nn__layer_norm_front(cast_[0], cast_[1], cast_[2], nd, eps, rms), x, w, b)
-    shown.name = op;
+    tensor_t *const in[3] = {x, w, b};
+    tensor__row_t shown = *NN__ROW(LAYER_NORM);     // errors say which function was called
     tensor__op_t o;
-    if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 7)) { return TENSOR__(poison); }
-    if (nd < 1 || nd > x->ndim) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: normalized_dims %d must be in 1..%i, the dims of x %t", op, nd,
-                        (int)x->ndim, x);
-    }
-    int64_t first = x->ndim - nd;
-    for (int64_t i = first; i < x->ndim; i++) { n *= x->dims[i]; }
-    for (int64_t k = 1; k < 3; k++) {
-        int same = !in[k] || in[k]->ndim == nd;
-        for (int64_t i = 0; in[k] && same && i < in[k]->ndim; i++) {
-            same = in[k]->dims[i] == x->dims[first + i];
-        }
-        if (!same) {
-            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %t must have the last %d dims of x %t", op,
-                            k == 1 ? "weight" : "bias", in[k], nd, x);
-        }
-    }
-    if (nn__is_half(x) && !TENSOR__(halves)(x)) {
-        return nn__narrow(nn__layer_norm_front(nn__wide(x), nn__wide(w), nn__wide(b), nd, eps, rms), x);
-    }
-    if (rms && eps < 0) { eps = x->dtype == TENSOR_F64 ? 2.220446049250313e-16 : 1.1920928955078125e-7; }
-    for (int64_t k = 0; k < 3; k++) { in[k] = nn__contiguous(k ? nn__wide(in[k]) : x); }
-    if (!TENSOR__(begin)(&o, NN__ROW(LAYER_NORM), in, 3)) { return TENSOR__(poison); }
-    o.p = &o.params;
-    o.params.layer_norm.columns = n;
-    o.params.layer_norm.rms = rms;
-    o.params.layer_norm.eps = eps;
-    int64_t lead[TENSOR_MAX_DIMS];
-    memcpy(lead, x->dims, (size_t)first * sizeof lead[0]);
-    TENSOR__(result)(&o, x->dtype, x->dims, x->ndim);
-    for (int64_t k = 0; k < 2; k++) {
-        TENSOR__(result)(&o, nn__is_half(x) ? (int)TENSOR_F32 : x->dtype, lead, (int)first);
-    }
-    return TENSOR__(finish)(&o);
+    if (rms) { shown.name = "rms_norm"; }
+    if (!TENSOR__(begin_wide)(&o, &shown, in, 3)) { return TENSOR__(poison); }
+    if (!nn__infer_layer_norm(&o, nd, eps, rms)) { return TENSOR__(abandon)(&o); }
+    o.row = NN__ROW(LAYER_NORM);
+    return TENSOR__(finish_wide)(&o);
 }
 
 NN__FRONT(layer_norm, tensor_layer_norm,
@@ -5934,9 +7029,10 @@ TENSOR__FN void nn__plane_norm_task(void *arg, int64_t task, int worker) {
         double rstd = 1 / sqrt(var + p->eps);
         for (int64_t j = 0; j < v->planes; j++) {
             int64_t at = nn__plane(p, v->planes, r, j), c = at % p->channels;
-            NN__DO(v->k, affine)(NULL, nn__at(&a[0], at * n), nn__at(&a[3], at * n), 0, mean,
-                                 a[1].data ? rstd * nn__value(a[1].data, a[1].dtype, c) : rstd,
-                                 a[2].data ? nn__value(a[2].data, a[2].dtype, c) : 0, n);
+            double scale = a[1].data ? rstd * nn__value(a[1].data, a[1].dtype, c) : rstd;
+            double shift = a[2].data ? nn__value(a[2].data, a[2].dtype, c) : 0;
+            NN__DO(v->k, affine)(NULL, nn__at(&a[0], at * n), nn__at(&a[3], at * n), 0, mean, scale, shift,
+                                 n);
         }
         nn__store(a[4].data, a[4].dtype, r, mean);
         nn__store(a[5].data, a[5].dtype, r, rstd);
@@ -6025,11 +7121,11 @@ TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64
     tensor_t *in[3];
 
     // A plane of one element: with channels before items, the planes are those of all items together.
-    int64_t turned = !groups && x->ndim == 2, channels = x->dims[1];
+    int64_t transposed = !groups && x->ndim == 2, channels = x->dims[1];
     if (groups) {
         in[0] = nn__contiguous(x);
     } else {
-        in[0] = nn__image(turned ? (tensor_mT)(x) : x);
+        in[0] = nn__image(transposed ? (tensor_mT)(x) : x);
     }
     in[1] = nn__contiguous(w);
     in[2] = nn__contiguous(b);
@@ -6040,14 +7136,14 @@ TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64
     o.p = &o.params;
     tensor__group_norm_params_t *p = &o.params.group_norm;
     p->groups = groups;
-    p->items = turned ? 1 : x->dims[0];
+    p->items = transposed ? 1 : x->dims[0];
     p->channels = channels;
-    p->plane = turned ? x->dims[0] : 1;
+    p->plane = transposed ? x->dims[0] : 1;
     for (int64_t k = 2; k < x->ndim; k++) { p->plane *= x->dims[k]; }
     p->eps = eps;
     o.visible = 4;
     int64_t rows = groups ? groups * x->dims[0] : channels;
-    TENSOR__(follow)(TENSOR__(result)(&o, x->dtype, in[0]->dims, in[0]->ndim), in[0]);
+    TENSOR__(follow_layout)(TENSOR__(result)(&o, x->dtype, in[0]->dims, in[0]->ndim), in[0]);
     for (int64_t k = 0; k < 3; k++) {
         TENSOR__(result)(&o, nn__is_half(x) ? (int)TENSOR_F32 : x->dtype, &rows, 1);
     }
@@ -6056,7 +7152,7 @@ TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64
         stat[0] = o.out[1];
         stat[1] = o.out[3];
     }
-    return turned ? (tensor_mT)(y) : y;
+    return transposed ? (tensor_mT)(y) : y;
 }
 
 // Whether a parameter of a norm (NULL is accepted) is a float [C] of x's dtype or f32; raises if not.
@@ -6071,6 +7167,28 @@ TENSOR__FN int nn__per_channel(const char *op, const char *what, const tensor_t 
     return 1;
 }
 
+// Batch or instance norm by running statistics: x k + (b - mean k), k = w / deviation.
+TENSOR__FN tensor_t *nn__norm_by_running(tensor_t *x, tensor_t *mean, tensor_t *var, tensor_t *w, tensor_t *b,
+                                         double eps) {
+    tensor_t *y = (tensor_rsqrt)((tensor_add_scalar)(nn__wide(var), eps));
+    if (w) { y = (tensor_mul)(y, w); }
+    tensor_t *shift = (tensor_neg)((tensor_mul)(nn__wide(mean), y));
+    if (b) { shift = (tensor_add)(shift, b); }
+    int64_t dims[TENSOR_MAX_DIMS];
+    for (int k = 0; k < x->ndim; k++) { dims[k] = k == 1 ? x->dims[1] : 1; }
+    y = (tensor_mul)(nn__wide(x), (tensor_reshape_n)(y, dims, x->ndim));
+    return nn__narrow((tensor_add)(y, (tensor_reshape_n)(shift, dims, x->ndim)), x);
+}
+
+// Moves a running statistic towards s, which in instance norm is [N * C]. 0 = raised
+TENSOR__FN int nn__move_running(tensor_t *running, tensor_t *s, const tensor_t *x, int instance,
+                                double momentum, double share) {
+    if (instance) { s = (tensor_mean_dim)((tensor_reshape_n)(s, x->dims, 2), 0, 0); }
+    s = (tensor_mul_scalar)(s, share);
+    s = (tensor_add)((tensor_mul_scalar)(nn__wide(running), 1 - momentum), s);
+    return !(tensor_is_poison)((tensor_copy_)(running, s));
+}
+
 // instance: statistics per item. own: use the statistics of x, not the running ones.
 TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, tensor_t *w, tensor_t *b,
                                     int instance, int own, double momentum, double eps) {
@@ -6078,8 +7196,6 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
     const char *op = instance ? "instance_norm" : "batch_norm";
     tensor_t *const in[5] = {x, mean, var, w, b};
     int64_t n = 1;
-    NN__AUTOCAST(instance ? (int)TENSOR__APART : (int)NN__ROW(BATCH_NORM)->cast,   // group_norm is FULL
-                 nn__batch_norm(cast_[0], mean, var, w, b, instance, own, momentum, eps), x)
     if (!nn__inputs(op, "x running_mean running_var weight bias", 1, in, 5, 1)) {
         return TENSOR__(poison);
     }
@@ -6087,44 +7203,30 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be [N, C, ...] with at least %i dims", op, x,
                         2 + instance);
     }
-    for (int64_t k = 1; k < 5; k++) {
+    for (int k = 1; k < 5; k++) {
         if (!nn__per_channel(op, names[k], in[k], x)) { return TENSOR__(poison); }
     }
     if (!mean != !var || (!own && !mean)) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t needs running_mean and running_var%s", op, x,
                         own ? ", or neither" : "");
     }
-    for (int64_t k = instance ? 2 : 0; k < x->ndim; k++) { n *= k == 1 ? 1 : x->dims[k]; }
     w = nn__wide(w);
     b = nn__wide(b);
-    tensor_t *y;
-    int64_t dims[TENSOR_MAX_DIMS];
-    if (!own) {   // y = x k + (b - mean k)
-        y = (tensor_rsqrt)((tensor_add_scalar)(nn__wide(var), eps));
-        if (w) { y = (tensor_mul)(y, w); }
-        w = (tensor_neg)((tensor_mul)(nn__wide(mean), y));
-        if (b) { w = (tensor_add)(w, b); }
-        for (int64_t k = 0; k < x->ndim; k++) { dims[k] = k == 1 ? x->dims[1] : 1; }
-        y = (tensor_mul)(nn__wide(x), (tensor_reshape_n)(y, dims, x->ndim));
-        return nn__narrow((tensor_add)(y, (tensor_reshape_n)(w, dims, x->ndim)), x);
-    }
+    if (!own) { return nn__norm_by_running(x, mean, var, w, b, eps); }
+    for (int k = instance ? 2 : 0; k < x->ndim; k++) { n *= k == 1 ? 1 : x->dims[k]; }
     if (n == 1) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t has one value per channel, its variance is 0", op, x);
     }
-    tensor_t *stat[2];
-    stat[0] = NULL;
-    y = nn__plane_norm(!instance && x->numel && TENSOR__(halves)(x) ? x : nn__wide(x), w, b,
-                       instance ? nn__max(x->dims[1], 1) : 0, eps, stat);
+    tensor_t *stat[2] = {NULL, NULL};
+    int as_it_is = !instance && x->numel && TENSOR__(halves)(x);
+    int64_t groups = instance ? nn__max(x->dims[1], 1) : 0;
+    tensor_t *y = nn__plane_norm(as_it_is ? x : nn__wide(x), w, b, groups, eps, stat);
     if (mean && stat[0] && x->numel) {   // without elements there are no statistics
+        double unbiased = momentum * (double)n / (double)(n - 1);
         tensor_scope_t scope = TENSOR__(scope)(0);
-        const double share[2] = {momentum, momentum * (double)n / (double)(n - 1)};
-        for (int64_t k = 0; k < 2; k++) {
-            tensor_t *s = stat[k], *r = in[1 + k];
-            if (instance) { s = (tensor_mean_dim)((tensor_reshape_n)(s, x->dims, 2), 0, 0); }
-            s = (tensor_mul_scalar)(s, share[k]);
-            s = (tensor_add)((tensor_mul_scalar)(nn__wide(r), 1 - momentum), s);
-            if ((tensor_is_poison)((tensor_copy_)(r, s))) { y = TENSOR__(poison); }
-        }
+        int moved = nn__move_running(mean, stat[0], x, instance, momentum, momentum);
+        moved &= nn__move_running(var, stat[1], x, instance, momentum, unbiased);
+        if (!moved) { y = TENSOR__(poison); }
         (tensor_scope_end)(scope);
     }
     return nn__narrow(y, x);
@@ -6137,41 +7239,44 @@ NN__OPTIONS(instance_norm, NN__OR(momentum, 0.1) NN__OR(eps, 1e-5),
             nn__batch_norm(a.x, a.running_mean, a.running_var, a.weight, a.bias, 1, !a.no_use_input_stats,
                            a.momentum, a.eps))
 
-TENSOR__FN tensor_t *nn__group_norm(tensor_t *x, int64_t groups, tensor_t *w, tensor_t *b, double eps) {
-    tensor_t *const in[3] = {x, w, b};
-    NN__AUTOCAST(NN__ROW(GROUP_NORM)->cast,
-                 nn__group_norm(cast_[0], groups, cast_[1], cast_[2], eps), x, w, b)
-    if (!nn__inputs("group_norm", "x weight bias", 1, in, 3, 1)) {
-        return TENSOR__(poison);
-    }
-    if (x->ndim < 2) { return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: x %t must be [N, C, ...]", x); }
+// Whether x, weight and bias fit. 0 after raising.
+TENSOR__FN int nn__group_norm_usable(tensor_t *const *in, int64_t groups) {
+    tensor_t *x = in[0];
+    if (!nn__inputs("group_norm", "x weight bias", 1, in, 3, 1)) { return 0; }
+    if (x->ndim < 2) { return NN__NO(TENSOR_ERR_SHAPE, "group_norm: x %t must be [N, C, ...]", x); }
     if (groups < 1 || x->dims[1] % groups != 0) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: the channels of x %t must be a multiple of groups %d",
-                        x, groups);
+        return NN__NO(TENSOR_ERR_SHAPE, "group_norm: the channels of x %t must be a multiple of groups %d", x,
+                      groups);
     }
-    if (!nn__per_channel("group_norm", "weight", w, x) || !nn__per_channel("group_norm", "bias", b, x)) {
-        return TENSOR__(poison);
+    if (!nn__per_channel("group_norm", "weight", in[1], x) ||
+        !nn__per_channel("group_norm", "bias", in[2], x)) {
+        return 0;
     }
     if (x->numel == groups) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: x %t has one value per group, its variance is 0", x);
+        return NN__NO(TENSOR_ERR_SHAPE, "group_norm: x %t has one value per group, its variance is 0", x);
     }
-    return nn__narrow(nn__plane_norm(nn__wide(x), nn__wide(w), nn__wide(b), groups, eps, NULL), x);
+    return 1;
 }
 
-NN__OPTIONS(group_norm, NN__OR(eps, 1e-5), nn__group_norm(a.x, a.groups, a.weight, a.bias, a.eps))
+TENSOR__FN tensor_t *nn__group_norm(tensor_t *x, int64_t groups, tensor_t *w, tensor_t *b, double eps) {
+    tensor_t *in[3] = {x, w, b};
+    NN__OPEN_AS(NN__ROW(GROUP_NORM)->cast, in, 3)
+    if (!nn__group_norm_usable(in, groups)) { NN__CLOSE(TENSOR__(poison)); }
+    tensor_t *y = nn__plane_norm(nn__wide(in[0]), nn__wide(in[1]), nn__wide(in[2]), groups, eps, NULL);
+    NN__CLOSE(nn__narrow(y, in[0]));
+}
+
+NN__OWN_FRONT(group_norm, NN__OR(eps, 1e-5), nn__group_norm(a.x, a.groups, a.weight, a.bias, a.eps))
 
 TENSOR__FN tensor_t *nn__local_response_norm(tensor_t *x, int64_t size, double alpha, double beta,
                                              double k0) {
-    NN__AUTOCAST(TENSOR__CAST_local_response_norm,
-                 nn__local_response_norm(cast_[0], size, alpha, beta, k0), x)
+    NN__OPEN_AS(TENSOR__CAST_local_response_norm, &x, 1)
     tensor_t *const given = x;
     tensor_t *sum = NULL;
-    if (!nn__inputs("local_response_norm", "x", 1, &x, 1, 1)) {
-        return TENSOR__(poison);
-    }
+    if (!nn__inputs("local_response_norm", "x", 1, &x, 1, 1)) { NN__CLOSE(TENSOR__(poison)); }
     if (x->ndim < 3 || size < 1) {
-        return NN__FAIL(TENSOR_ERR_SHAPE,
-                        "local_response_norm: x %t must be [N, C, d...] and size %d at least 1", x, size);
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "local_response_norm: x %t must be [N, C, d...] and size %d at "
+                           "least 1", x, size));
     }
     x = nn__wide(x);
     int64_t dims[TENSOR_MAX_DIMS];
@@ -6190,10 +7295,10 @@ TENSOR__FN tensor_t *nn__local_response_norm(tensor_t *x, int64_t size, double a
         sum = sum ? (tensor_add)(sum, part) : part;
     }
     s = (tensor_add_scalar)((tensor_mul_scalar)(sum, alpha / (double)size), k0);
-    return nn__narrow((tensor_div)(x, (tensor_pow_scalar)(s, beta)), given);
+    NN__CLOSE(nn__narrow((tensor_div)(x, (tensor_pow_scalar)(s, beta)), given));
 }
 
-NN__OPTIONS(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR(k, 1),
+NN__OWN_FRONT(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR(k, 1),
             nn__local_response_norm(a.x, a.size, a.alpha, a.beta, a.k))
 
 // ------------------------------------------------------------------------------
@@ -6241,6 +7346,25 @@ enum {
 
 TENSOR__END
 
+// Images of a task, and the memory of a worker, of packed weights and of offsets.
+TENSOR__FN void nn__direct_memory(nn__direct_t *v) {
+    v->per = 1;
+    if (v->gather && v->blocks == 1) {
+        v->per =
+            nn__min(2 * NN__DIRECT_BYTES / (v->image * 4), NN__GATHER_BYTES / (v->rows * v->ow * v->mr * 4));
+    } else if (v->sums && !v->gather) {
+        v->per = NN__DIRECT_BYTES / (v->image * 4);
+    }
+    v->per = nn__max(1, nn__min(v->per, nn__ceil(v->images, 8)));
+    int64_t pixels = v->per * v->rows * v->ow;
+    v->worker = nn__line((uint64_t)(v->per * v->image) * 4 + 256);
+    if (v->gather) { v->worker += nn__line((uint64_t)(pixels * v->mr) * 4); }
+    if (v->gather && v->sums) { v->worker += nn__line((uint64_t)(v->n * v->mr) * 4); }
+    v->weights = v->sums ? 0 : nn__line((uint64_t)(v->groups * v->tiles * v->mr * (v->n + 1)) * 4);
+    v->offsets = nn__line((uint64_t)(v->gather && v->sums ? pixels : v->n) * 4);
+    v->bytes = v->weights + v->offsets + v->worker * (uint64_t)TENSOR__(thread_count)();
+}
+
 // Computes the sizes. 0 = columns are better.
 TENSOR__FN int nn__direct_plan(nn__direct_t *v) {
     int64_t lanes = v->k->lanes;
@@ -6269,21 +7393,7 @@ TENSOR__FN int nn__direct_plan(nn__direct_t *v) {
     v->lines = (v->rows - 1) * v->sh + (v->kh - 1) * v->dh + 1;
     v->image = v->ci * v->lines * v->pitch;
     if (v->image > 0x7FFFFFF) { return 0; }
-    v->per = 1;
-    if (v->gather && v->blocks == 1) {
-        v->per =
-            nn__min(2 * NN__DIRECT_BYTES / (v->image * 4), NN__GATHER_BYTES / (v->rows * v->ow * v->mr * 4));
-    } else if (v->sums && !v->gather) {
-        v->per = NN__DIRECT_BYTES / (v->image * 4);
-    }
-    v->per = nn__max(1, nn__min(v->per, nn__ceil(v->images, 8)));
-    int64_t pixels = v->per * v->rows * v->ow;
-    v->worker = nn__line((uint64_t)(v->per * v->image) * 4 + 256);
-    if (v->gather) { v->worker += nn__line((uint64_t)(pixels * v->mr) * 4); }
-    if (v->gather && v->sums) { v->worker += nn__line((uint64_t)(v->n * v->mr) * 4); }
-    v->weights = v->sums ? 0 : nn__line((uint64_t)(v->groups * v->tiles * v->mr * (v->n + 1)) * 4);
-    v->offsets = nn__line((uint64_t)(v->gather && v->sums ? pixels : v->n) * 4);
-    v->bytes = v->weights + v->offsets + v->worker * (uint64_t)TENSOR__(thread_count)();
+    nn__direct_memory(v);
     return 1;
 }
 
@@ -6355,7 +7465,7 @@ TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
             }
         }
         for (i = 0; i < images; i++) {
-            NN__DO(v->k, turn)(rows * v->ow, m, out + i * rows * v->ow * v->mr, v->mr,
+            NN__DO(v->k, transpose)(rows * v->ow, m, out + i * rows * v->ow * v->mr, v->mr,
                                v->y + (((first + i) * v->groups + q) * v->co + o * v->mr) * plane +
                                    oy * v->ow,
                                plane);
@@ -6420,7 +7530,15 @@ TENSOR__FN void nn__winograd_in(void *arg, int64_t task, int worker) {
     int64_t lanes = v->k->lanes, parts = nn__ceil(v->tx, NN__WINOGRAD_TILES), c = task / parts * lanes;
     int64_t t0 = task % parts * NN__WINOGRAD_TILES, n = nn__min(NN__WINOGRAD_TILES, v->tx - t0);
     int grad = c >= v->ci;
-    int64_t step = v->side, side = grad ? step : 6, h = grad ? v->oh : v->h, w = grad ? v->ow : v->w;
+    int64_t step = v->side, side = 6, h = v->h, w = v->w, channels = v->ci;
+    const float *images = v->x;
+    if (grad) {
+        side = step;
+        h = v->oh;
+        w = v->ow;
+        channels = v->co;
+        images = v->y;
+    }
     int64_t x0 = step * t0 - (grad ? 0 : v->pw), columns = step * n + side - step;
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
     if (grad) { c -= v->ci; }
@@ -6430,8 +7548,7 @@ TENSOR__FN void nn__winograd_in(void *arg, int64_t task, int worker) {
     float *to;
     for (int64_t r = 0; r < v->count; r++) {
         int64_t image = (v->first + r) / v->ty, row = (v->first + r) % v->ty, tile = r * v->tx + t0;
-        const float *x = (grad ? v->y : v->x) +
-                         ((image * v->groups + v->group) * (grad ? v->co : v->ci) + c) * h * w;
+        const float *x = images + ((image * v->groups + v->group) * channels + c) * h * w;
         int64_t i = r > 0 && row > 0 ? side - step : 0;  // lines of the row above
         if (i) { memmove(block, block + step * line, (size_t)(i * line) * 4); }
         for (to = block + i * line; i < side; i++, to += line) {
@@ -6441,7 +7558,7 @@ TENSOR__FN void nn__winograd_in(void *arg, int64_t task, int worker) {
                 continue;
             }
             memset(to, 0, (size_t)(lo * lanes) * 4);
-            NN__DO(v->k, turn)(lanes, hi - lo, x + y * w + x0 + lo, h * w, to + lo * lanes, lanes);
+            NN__DO(v->k, transpose)(lanes, hi - lo, x + y * w + x0 + lo, h * w, to + lo * lanes, lanes);
             memset(to + hi * lanes, 0, (size_t)((columns - hi) * lanes) * 4);
         }
         if (grad) {
@@ -6461,7 +7578,7 @@ TENSOR__FN void nn__winograd_in(void *arg, int64_t task, int worker) {
 TENSOR__FN void nn__winograd_product(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
     int64_t e = task / v->tiles, o = task % v->tiles, tiles = v->count * v->tx;
-    int64_t steps = v->sums ? tiles : v->ci, many = v->sums ? v->ci : tiles;
+    int64_t steps = v->sums ? tiles : v->ci, many = tiles + v->ci - steps;
     int64_t parts = nn__ceil(steps, v->chain), runs = nn__ceil(many, v->k->gr);
     const float *in = v->in + e * v->image_plane;
     float *kernel = v->packed + e * v->kernel_plane + o * v->ci * v->mr;
@@ -6472,10 +7589,14 @@ TENSOR__FN void nn__winograd_product(void *arg, int64_t task, int worker) {
         for (int64_t u = 0; u < runs; u++) {
             int64_t from = steps * k / parts, to = steps * (k + 1) / parts;
             int64_t r0 = many * u / runs, r1 = many * (u + 1) / runs;
-            NN__DO(v->k, gather)((int)(r1 - r0), v->co - o * v->mr > v->k->lanes, to - from,
-                                 in + (v->sums ? from * v->pitch + r0 : r0 * v->pitch + from),
-                                 v->sums ? 1 : v->pitch, v->off, b + from * v->mr,
-                                 k > 0 || (v->sums && v->first > 0) ? NULL : zero, c + r0 * v->mr, v->mr);
+            int64_t at = r0 * v->pitch + from, pitch = v->pitch;
+            if (v->sums) {
+                at = from * v->pitch + r0;
+                pitch = 1;
+            }
+            int goes_on = k > 0 || (v->sums && v->first > 0);
+            NN__DO(v->k, gather)((int)(r1 - r0), v->co - o * v->mr > v->k->lanes, to - from, in + at, pitch,
+                                 v->off, b + from * v->mr, goes_on ? NULL : zero, c + r0 * v->mr, v->mr);
         }
     }
     (void)worker;
@@ -6498,7 +7619,7 @@ TENSOR__FN void nn__winograd_out(void *arg, int64_t task, int worker) {
                                    v->start + o * v->mr + j);
         }
         for (int64_t i = 0; i < nn__min(s, v->oh - y0); i++) {
-            NN__DO(v->k, turn)(nn__min(s * n, v->ow - s * t), m, block + s * i * n * v->mr, v->mr,
+            NN__DO(v->k, transpose)(nn__min(s * n, v->ow - s * t), m, block + s * i * n * v->mr, v->mr,
                                y + i * v->ow + s * t, plane);
         }
     }
@@ -6513,7 +7634,7 @@ TENSOR__FN void nn__winograd_kernel(void *arg, int64_t task, int worker) {
     int64_t e = v->kernel_plane, step = v->flipped ? -mr : mr, row = v->kw * step;
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker), *u = v->packed + task * mr;
     if (!v->sums) {
-        NN__DO(v->k, turn)(m, taps, v->weight + at, v->flipped ? taps : taps * v->ci, block, mr);
+        NN__DO(v->k, transpose)(m, taps, v->weight + at, v->flipped ? taps : taps * v->ci, block, mr);
     }
     for (int64_t j = 0; j < m; j += v->k->lanes) {
         if (v->sums) {
@@ -6524,7 +7645,7 @@ TENSOR__FN void nn__winograd_kernel(void *arg, int64_t task, int worker) {
                                    6 * e, e, NULL);
         }
     }
-    if (v->sums) { NN__DO(v->k, turn)(taps, m, block, mr, v->sum + at, taps * v->ci); }
+    if (v->sums) { NN__DO(v->k, transpose)(taps, m, block, mr, v->sum + at, taps * v->ci); }
 }
 
 // Block `task` of the tiles, from image to output, in the worker's own planes.
@@ -6578,10 +7699,10 @@ TENSOR__FN void nn__direct_pack(void *arg, int64_t task, int worker) {
     (void)worker;
     if (m < mr) { memset(p, 0, (size_t)(v->n * mr) * 4); }
     if (!v->flipped) {
-        NN__DO(v->k, turn)(m, v->n, v->weight + (q * v->co + t * mr) * v->n, v->n, p, mr);
+        NN__DO(v->k, transpose)(m, v->n, v->weight + (q * v->co + t * mr) * v->n, v->n, p, mr);
     } else {
         for (int64_t c = 0; c < v->ci; c++) {
-            NN__DO(v->k, turn)(m, taps, v->weight + ((q * v->ci + c) * v->co + t * mr) * taps, taps,
+            NN__DO(v->k, transpose)(m, taps, v->weight + ((q * v->ci + c) * v->co + t * mr) * taps, taps,
                                p + (c * taps + taps - 1) * mr, -mr);
         }
     }
@@ -6633,12 +7754,17 @@ TENSOR__FN void nn__gather_weight(const nn__direct_t *v, const float *gy, int64_
 
     // The rows of a tile are channels, or the columns of the kernel.
     int by_channel = v->ci >= v->kw;
-    int64_t many = by_channel ? v->ci : v->kw, others = by_channel ? taps : v->ci * v->kh;
-    int64_t as = by_channel ? v->lines * v->pitch : v->dw, cs = by_channel ? taps * v->mr : v->mr;
+    int64_t many = v->kw, others = v->ci * v->kh, as = v->dw, cs = v->mr;
+    if (by_channel) {
+        many = v->ci;
+        others = taps;
+        as = v->lines * v->pitch;
+        cs = taps * v->mr;
+    }
     int64_t runs = nn__ceil(many, v->k->gr);
     if (m % v->k->lanes) { memset(out, 0, (size_t)(all * v->mr) * 4); }
     for (int64_t i = 0; i < n; i++) {
-        NN__DO(v->k, turn)(m, pixels,
+        NN__DO(v->k, transpose)(m, pixels,
                            gy + (((first + i) * v->groups + q) * v->co + o * v->mr) * plane + oy * v->ow,
                            plane, out + i * pixels * v->mr, v->mr);
     }
@@ -6682,7 +7808,8 @@ TENSOR__FN void nn__direct_sums(const nn__direct_t *v, const float *gy, int64_t 
         }
     }
     if (v->gather) {
-        NN__DO(v->k, turn)(v->n, nn__min(v->co - o * v->mr, v->mr), sums, v->mr, to + o * v->mr * v->n, v->n);
+        NN__DO(v->k, transpose)(v->n, nn__min(v->co - o * v->mr, v->mr), sums, v->mr, to + o * v->mr * v->n,
+                                v->n);
     }
 }
 
@@ -6719,7 +7846,7 @@ typedef struct nn__conv_t {
     int dtype, direct;                // direct: the image is its own columns (1 x 1)
     size_t es;
     uint64_t columns, gemm, worker;   // bytes: columns of a worker, its GEMM, all of it
-    uint64_t turned;                  // of a transposed weight gradient, after the GEMM; 0 = not transposed
+    uint64_t transposed;              // of a transposed weight gradient, after the GEMM; 0 = not transposed
     const nn__direct_t *sums;         // the weight gradient without columns, or NULL
     char *pieces;                     // of the weight gradient, chunks of them
     char *work;                       // the scratch after the plan
@@ -6739,6 +7866,7 @@ TENSOR__FN int nn__conv_direct(const tensor_call_t *c, nn__conv_t *v, nn__direct
     if (v->dtype != TENSOR_F32) { return 0; }
     if (g->kernel[0] != 1 || g->in[0] != 1 || g->out[0] != 1 || g->pad[0] != 0) { return 0; }
     if (!v->x->numel || !v->y->numel || !v->w->numel) { return 0; }
+
     d->k = nn__cpu(v->dtype);
     d->images = v->images;
     d->groups = v->groups;
@@ -6816,8 +7944,9 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     if (input) { g = nn__product(m, v->rows * v->wide, v->og); }
 
     // The transposed gradient of the weight is cheaper: the smaller of the two factors is packed.
-    v->turned = weight && v->og >= 32 && v->og < v->kk ? nn__line((uint64_t)(v->og * v->kk) * v->es) : 0;
-    if (weight) { g = nn__product(v->turned ? v->kk : v->og, v->turned ? v->og : v->kk, v->rows * v->wide); }
+    v->transposed = weight && v->og >= 32 && v->og < v->kk ? nn__line((uint64_t)(v->og * v->kk) * v->es) : 0;
+    if (weight && v->transposed) { g = nn__product(v->kk, v->og, v->rows * v->wide); }
+    if (weight && !v->transposed) { g = nn__product(v->og, v->kk, v->rows * v->wide); }
     v->columns = v->direct ? 0 : nn__line((uint64_t)(m * v->rows * v->wide) * v->es);
     v->gemm = nn__line(TENSOR__(gemm_scratch)(&g, v->dtype));
 
@@ -6826,12 +7955,11 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     g.n = nn__min(g.n, 64);
     uint64_t narrow = nn__line(TENSOR__(gemm_scratch)(&g, v->dtype));
     if (narrow > v->gemm) { v->gemm = narrow; }
-    v->worker = v->columns + v->gemm + v->turned;
+    v->worker = v->columns + v->gemm + v->transposed;
     v->columnless = nn__conv_direct(c, v, &v->without);
 }
 
-typedef char nn__conv_plan_fits[sizeof(nn__conv_t) <= TENSOR__PLAN_BYTES ? 1 : -1];
-#define NN__CONV_PLAN nn__line(sizeof(nn__conv_t))
+NN__PLANNED(conv)
 
 // Leaves the plan at the head of the scratch.
 TENSOR__FN uint64_t nn__scratch_conv(const tensor_call_t *c) {
@@ -6839,14 +7967,14 @@ TENSOR__FN uint64_t nn__scratch_conv(const tensor_call_t *c) {
     nn__conv_plan(c, v);
     uint64_t bytes = v->columnless ? v->without.bytes : v->worker * (uint64_t)TENSOR__(thread_count)();
     if (c->row->id == NN_OP_CONV_WEIGHT) { bytes += (uint64_t)v->chunks * (uint64_t)v->w->numel * v->es; }
-    return NN__CONV_PLAN + bytes;
+    return nn__line(sizeof *v) + bytes;
 }
 
 // The plan of the call, with what lies behind it in the scratch.
 TENSOR__FN nn__conv_t *nn__conv_planned(const tensor_call_t *c) {
     nn__conv_t *v = (nn__conv_t *)c->scratch;
     v->k = nn__cpu(v->dtype);
-    v->work = (char *)c->scratch + NN__CONV_PLAN;
+    v->work = nn__after_plan(c, sizeof *v);
     return v;
 }
 
@@ -7004,7 +8132,7 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
     int64_t q = task / v->chunks / tiles, part = task % v->chunks;
     int64_t first = v->images * part / v->chunks, last = v->images * (part + 1) / v->chunks;
     char *columns = v->work + v->worker * (uint64_t)worker, *to = (char *)v->w->data;
-    char *turned = columns + v->columns + v->gemm;
+    char *transposed = columns + v->columns + v->gemm;
     if (v->chunks > 1) { to = v->pieces + (uint64_t)part * (uint64_t)v->w->numel * v->es; }
     to += q * v->og * v->kk * (int64_t)v->es;
     if (v->sums) {
@@ -7030,14 +8158,14 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
                 nn__im2col(nn__conv_x(v, i, q), columns, &v->g, v->es, v->cg, &b);
             }
             g.c = to;
-            if (v->turned) {
+            if (v->transposed) {
                 tensor__gemm_t t = nn__product(v->kk, v->og, n);
                 t.a = g.b;
                 t.ars = g.bcs;
                 t.b = g.a;
                 t.brs = 1;
                 t.bcs = g.ars;
-                t.c = turned;
+                t.c = transposed;
                 g = t;
             }
             g.accumulate = i > first || k > 0;
@@ -7045,14 +8173,14 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
             TENSOR__(gemm)(&g, v->dtype);
         }
     }
-    for (int64_t k = 0; v->turned && k < v->kk; k += 16) {
+    for (int64_t k = 0; v->transposed && k < v->kk; k += 16) {
         for (at = 0; at < v->og; at++) {
             for (int64_t i = k; i < nn__min(k + 16, v->kk); i++) {
                 int64_t from = i * v->og + at, here = at * v->kk + i;
                 if (v->es == 4) {
-                    ((float *)(void *)to)[here] = ((const float *)(const void *)turned)[from];
+                    ((float *)(void *)to)[here] = ((const float *)(const void *)transposed)[from];
                 } else {
-                    ((double *)(void *)to)[here] = ((const double *)(const void *)turned)[from];
+                    ((double *)(void *)to)[here] = ((const double *)(const void *)transposed)[from];
                 }
             }
         }
@@ -7098,21 +8226,23 @@ TENSOR__COLD
 // Runs the begun convolution o, whose result has `dims`, as many as its first input.
 TENSOR__FN tensor_t *nn__conv_run(tensor__op_t *o, const nn__window_t *g, const int64_t *dims) {
     tensor_t **in = o->args, *like;
-    if (TENSOR__(lasts)(in[0])) {
+    if (TENSOR__(keeps_channels_last)(in[0])) {
         like = in[0];
-    } else if (TENSOR__(lasts)(in[1])) {
+    } else if (TENSOR__(keeps_channels_last)(in[1])) {
         like = in[1];
     } else {
         like = NULL;
     }
     for (int i = 0; i < o->nin; i++) {
-        in[i] = like && i < 2 ? (tensor_channels_last)(in[i]) : nn__contiguous(in[i]);
-        if (in[i] && (tensor_is_poison)(in[i])) { return in[i]; }
+        tensor_t *dense = like && i < 2 ? (tensor_channels_last)(in[i]) : nn__contiguous(in[i]);
+        if (dense == in[i]) { continue; }
+        if (like == in[i]) { like = dense; }
+        if (!TENSOR__(put_input)(o, i, dense)) { return TENSOR__(abandon)(o); }
     }
     o->p = &o->params;
     o->p->window = *g;
-    TENSOR__(follow)(TENSOR__(result)(o, in[0]->dtype, dims, in[0]->ndim), like);
-    return TENSOR__(finish)(o);
+    TENSOR__(follow_layout)(TENSOR__(result)(o, in[0]->dtype, dims, in[0]->ndim), like);
+    return TENSOR__(finish_wide)(o);
 }
 
 // A convolution of the gradients.
@@ -7135,9 +8265,12 @@ TENSOR__FN void nn__grad_conv(tensor__grad_t *g) {
         g->gx[0] = nn__conv_op(other, gy, TENSOR__(grad_in)(g, 1), &g->p->window, in[0].dims);
     }
     if (TENSOR__(grad_need)(g, 1)) {
-        tensor_t *x = TENSOR__(grad_in)(g, 0);
-        g->gx[1] = nn__conv_op(NN__ROW(CONV_WEIGHT), input ? x : gy, input ? gy : x, &g->p->window,
-                               in[1].dims);
+        tensor_t *result = gy, *image = TENSOR__(grad_in)(g, 0);
+        if (input) {
+            result = image;
+            image = gy;
+        }
+        g->gx[1] = nn__conv_op(NN__ROW(CONV_WEIGHT), result, image, &g->p->window, in[1].dims);
     }
     if (TENSOR__(grad_need)(g, 2)) { g->gx[2] = (tensor_sum_dims)(gy, others, rank + 1, 0); }
 }
@@ -7317,99 +8450,125 @@ TENSOR__FN tensor_t *nn__conv_integers(const tensor__row_t *row, tensor_t *x, te
     return (tensor_add)(y, (tensor_reshape_n)(bias, each, x->ndim - 1));
 }
 
-// Checks x, weight and bias and convolves them (transposed: the transposed convolution). g holds stride,
-// padding and dilation, mode the groups, and in the output_padding of a transposed one.
-TENSOR__FN tensor_t *nn__conv_front(const tensor__row_t *row, tensor_t *x, tensor_t *w, tensor_t *bias,
-                                    nn__window_t g, int same) {
-    const int id = row->id;
-    tensor__op_t o;
-    tensor_t *in[3] = {x, w, bias};
-    int transposed = id >= NN_OP_CONV_TRANSPOSE1D;
-    int rank = id - (transposed ? NN_OP_CONV_TRANSPOSE1D : NN_OP_CONV1D) + 1;
-    int64_t groups = g.groups;
-    const char *op = row->name;
-    NN__AUTOCAST(row->cast, nn__conv_front(row, cast_[0], cast_[1], cast_[2], g, same), x, w, bias)
-    if (!TENSOR__(begin)(&o, row, in, 3) || !nn__one_dtype(&o, 7, 1)) { return TENSOR__(poison); }
+// Checks that x, weight and bias agree on dims, channels and groups; *outputs becomes the number of output
+// channels. 0 = raised
+TENSOR__FN int nn__conv_channels(const tensor__op_t *o, int rank, int transposed, int64_t groups,
+                                 int64_t *outputs) {
+    const char *op = o->row->name;
+    tensor_t *x = o->in[0], *w = o->in[1], *bias = o->in[2];
     if (x->ndim != rank + 2 && x->ndim != rank + 1) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x, nn__image_text(rank));
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x, nn__image_text(rank));
     }
     if (w->ndim != rank + 2) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: weight %t must have %i dims, %s", op, w, rank + 2,
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: weight %t must have %i dims, %s", op, w, rank + 2,
                         transposed ? "[C, O / groups, kernel]" : "[O, C / groups, kernel]");
     }
     if (groups < 1 || w->dims[0] % groups != 0) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: groups %d must divide the first dim of weight %t", op, groups,
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: groups %d must divide the first dim of weight %t", op, groups,
                         w);
     }
     int64_t channels = transposed ? w->dims[0] : w->dims[1] * groups;
-    int64_t dims[5];
-    dims[1] = transposed ? w->dims[1] * groups : w->dims[0];
+    *outputs = transposed ? w->dims[1] * groups : w->dims[0];
     if (x->dims[x->ndim - rank - 1] != channels) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must have %d channels for weight %t, groups %d", op, x,
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: x %t must have %d channels for weight %t, groups %d", op, x,
                         channels, w, groups);
     }
-    if (bias && (bias->ndim != 1 || bias->dims[0] != dims[1])) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: bias %t must have the %d outputs of weight %t", op, bias,
-                        dims[1], w);
+    if (bias && (bias->ndim != 1 || bias->dims[0] != *outputs)) {
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: bias %t must have the %d outputs of weight %t", op, bias,
+                        *outputs, w);
     }
-    for (int64_t d = 0; d < rank; d++) { g.kernel[3 - rank + d] = w->dims[2 + d]; }
+    return 1;
+}
+
+// Completes dim d of a convolution's window: the size of x and of the result, and the padding of `same`.
+// 0 = raised
+TENSOR__FN int nn__conv_size(const tensor__op_t *o, nn__window_t *g, int64_t d, int64_t size, int same) {
+    int64_t span = g->dilation[d] * (g->kernel[d] - 1), last = size + 2 * g->pad[d] - span - 1;
+    if (!same && last < 0) {
+        return NN__NO(TENSOR_ERR_SHAPE,
+                      "%s: kernel of weight %t (%d with dilation) is larger than x %t with padding %d",
+                      o->row->name, o->in[1], span + 1, o->in[0], g->pad[d]);
+    }
+    g->in[d] = size;
+    g->out[d] = same ? size : last / g->stride[d] + 1;
+    if (same) { g->pad[d] = span / 2; }
+    return 1;
+}
+
+// The same of a transposed convolution, whose `in` is the result and `out` is x; g->in[d] is output_padding
+// until then. 0 = raised
+TENSOR__FN int nn__conv_transposed_size(const tensor__op_t *o, nn__window_t *g, int64_t d, int64_t size) {
+    const char *op = o->row->name;
+    int64_t span = g->dilation[d] * (g->kernel[d] - 1);
+    if (g->in[d] < 0 || (g->in[d] >= g->stride[d] && g->in[d] >= g->dilation[d])) {
+        return NN__NO(TENSOR_ERR_SHAPE,
+                      "%s: output_padding %d must be below the stride %d or the dilation %d", op, g->in[d],
+                      g->stride[d], g->dilation[d]);
+    }
+    int64_t out = size > 0x7FFFFFFF ? -1 : (size - 1) * g->stride[d] - 2 * g->pad[d] + span + g->in[d] + 1;
+    if (size < 1 || out < 1) {
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: x %t and padding %d leave no output", op, o->in[0], g->pad[d]);
+    }
+    g->in[d] = out;
+    g->out[d] = size;
+    return 1;
+}
+
+// Checks the inputs and completes the window: g holds stride, padding and dilation, the groups, and in the
+// output_padding of a transposed convolution. dims: of the result, with a batch dim. 0 = raised
+TENSOR__FN int nn__infer_conv(tensor__op_t *o, nn__window_t *g, int same, int64_t dims[5]) {
+    const char *op = o->row->name;
+    tensor_t *x = o->in[0], *w = o->in[1];
+    const int transposed = o->row->id >= NN_OP_CONV_TRANSPOSE1D;
+    const int rank = o->row->id - (transposed ? NN_OP_CONV_TRANSPOSE1D : NN_OP_CONV1D) + 1;
+    if (!nn__one_dtype(o, 7, 1)) { return 0; }
+    if (!nn__conv_channels(o, rank, transposed, g->groups, &dims[1])) { return 0; }
+    for (int64_t d = 0; d < rank; d++) { g->kernel[3 - rank + d] = w->dims[2 + d]; }
     for (int64_t d = 0; d < 3 && !transposed; d++) {  // any that gives one output
-        if (nn__max(x->numel, g.pad[d]) <= 1 << 28) { g.stride[d] = nn__min(g.stride[d], 0x3FFFFFFF); }
+        if (nn__max(x->numel, g->pad[d]) <= 1 << 28) { g->stride[d] = nn__min(g->stride[d], 0x3FFFFFFF); }
     }
-    if (!nn__window_valid(op, rank, &g)) { return TENSOR__(poison); }
+    if (!nn__window_valid(op, rank, g)) { return 0; }
     for (int64_t d = 0; d < 3; d++) {
-        if (same && (g.stride[d] != 1 || g.pad[d] != 0)) {
-            return NN__FAIL(TENSOR_ERR_SHAPE,
+        if (same && (g->stride[d] != 1 || g->pad[d] != 0)) {
+            return NN__NO(TENSOR_ERR_SHAPE,
                             "%s: same needs stride 1 and no padding (got stride %d, padding %d)", op,
-                            g.stride[d], g.pad[d]);
+                            g->stride[d], g->pad[d]);
         }
-    }
-    if (nn__is_half(x) && !TENSOR__(halves)(x)) {
-        return nn__narrow(nn__conv_front(row, nn__wide(x), nn__wide(w), nn__wide(bias), g, same), x);
     }
     dims[0] = x->ndim == rank + 2 ? x->dims[0] : 1;
     for (int64_t d = 3 - rank; d < 3; d++) {
-        int64_t size = x->dims[x->ndim - 3 + d], span = g.dilation[d] * (g.kernel[d] - 1), out;
-        if (transposed) {
-            if (g.in[d] < 0 || (g.in[d] >= g.stride[d] && g.in[d] >= g.dilation[d])) {
-                return NN__FAIL(TENSOR_ERR_SHAPE,
-                                "%s: output_padding %d must be below the stride %d or the dilation %d", op,
-                                g.in[d], g.stride[d], g.dilation[d]);
-            }
-            out = size > 0x7FFFFFFF ? -1 : (size - 1) * g.stride[d] - 2 * g.pad[d] + span + g.in[d] + 1;
-            if (size < 1 || out < 1) {
-                return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t and padding %d leave no output", op, x, g.pad[d]);
-            }
-            g.in[d] = out;
-            g.out[d] = size;
-        } else {
-            int64_t k = size + 2 * g.pad[d] - span - 1;
-            if (same) {
-                g.pad[d] = span / 2;
-            } else if (k < 0) {
-                return NN__FAIL(TENSOR_ERR_SHAPE,
-                                "%s: kernel of weight %t (%d with dilation) is larger than "
-                                "x %t with padding %d",
-                                op, w, span + 1, x, g.pad[d]);
-            }
-            g.in[d] = size;
-            g.out[d] = out = same ? size : k / g.stride[d] + 1;
-        }
-        dims[2 + d - (3 - rank)] = out;
+        int64_t size = x->dims[x->ndim - 3 + d];
+        int fits = transposed ? nn__conv_transposed_size(o, g, d, size) : nn__conv_size(o, g, d, size, same);
+        if (!fits) { return 0; }
+        dims[2 + d - (3 - rank)] = transposed ? g->in[d] : g->out[d];
     }
-    tensor_t *y;
+    return 1;
+}
+
+// Convolves x, or the other way round (the rows of transposed convolutions).
+TENSOR__FN tensor_t *nn__conv_front(const tensor__row_t *row, tensor_t *x, tensor_t *w, tensor_t *bias,
+                                    nn__window_t g, int same) {
+    tensor__op_t o;
+    tensor_t *const in[3] = {x, w, bias};
+    int64_t dims[5];
+    if (!TENSOR__(begin_wide)(&o, row, in, 3)) { return TENSOR__(poison); }
+    if (!nn__infer_conv(&o, &g, same, dims)) { return TENSOR__(abandon)(&o); }
+    x = o.in[0];
+    const int ndim = x->ndim, image = ndim == o.in[1]->ndim - 1;        // one without a batch dim
     if (!nn__is_float(x)) {
         tensor_scope_t scope = TENSOR__(scope)(0);
-        tensor_t *batch = x->ndim == rank + 2 ? x : (tensor_unsqueeze)(x, 0);
-        if ((tensor_is_poison)(batch)) { return (tensor_scope_return)(scope, batch); }
-        y = nn__conv_integers(row, batch, w, bias, &g, dims);
-        if (x->ndim == rank + 1) { y = (tensor_squeeze)(y, 0); }
-        return (tensor_scope_return)(scope, y);
+        tensor_t *y = image ? (tensor_unsqueeze)(x, 0) : x;
+        if ((tensor_is_poison)(y)) { return (tensor_scope_return)(scope, y); }
+        y = nn__conv_integers(row, y, o.in[1], o.in[2], &g, dims);
+        return (tensor_scope_return)(scope, image ? (tensor_squeeze)(y, 0) : y);
     }
-    if (x->ndim == rank + 2) { return nn__conv_run(&o, &g, dims); }
-    o.args[0] = (tensor_unsqueeze)(x, 0);
-    if ((tensor_is_poison)(o.args[0])) { return TENSOR__(poison); }
-    return (tensor_reshape_n)(nn__conv_run(&o, &g, dims), dims + 1, rank + 1);
+    if (!image) { return nn__conv_run(&o, &g, dims); }
+    if (!TENSOR__(put_input)(&o, 0, (tensor_unsqueeze)(x, 0))) { return TENSOR__(abandon)(&o); }
+    tensor_t *y = nn__conv_run(&o, &g, dims);               // x may be gone now
+    if ((tensor_is_poison)(y)) { return y; }
+    tensor_t *one = (tensor_reshape_n)(y, dims + 1, ndim);
+    (tensor_free)(y);
+    return one;
 }
 
 // What all of these functions and layers read from their options `a` into the window g. 0 after raising.
@@ -7557,8 +8716,9 @@ TENSOR__FN tensor_t *nn__columns_front(const tensor__row_t *row, tensor_t *x, nn
     }
     dims[1] = back ? x->dims[lead] / taps : x->dims[lead] * taps;
     if (!back) { dims[2] = g.out[1] * g.out[2]; }
-    tensor_t *y =
-        nn__columns_op(row, lead ? nn__wide(x) : (tensor_unsqueeze)(nn__wide(x), 0), &g, dims, back ? 4 : 3);
+    tensor_t *y = nn__wide(x);
+    if (!lead) { y = (tensor_unsqueeze)(y, 0); }
+    y = nn__columns_op(row, y, &g, dims, back ? 4 : 3);
     return nn__narrow(lead ? y : (tensor_squeeze)(y, 0), x);
 }
 
@@ -7660,13 +8820,13 @@ TENSOR__FN tensor_t *nn__pool_op(const tensor__row_t *row, tensor_t *x, tensor_t
                                  const nn__window_t *window, const int64_t *dims, tensor_t **places) {
     tensor__op_t o;
     tensor_t *const in[2] = {nn__image(x), place};
-    tensor_t *like = place && TENSOR__(lasts)(place) ? place : in[0];
+    tensor_t *like = place && TENSOR__(keeps_channels_last)(place) ? place : in[0];
     if (!TENSOR__(begin)(&o, row, in, place ? 2 : 1)) { return TENSOR__(poison); }
     o.p = &o.params;
     o.params.window = *window;
-    TENSOR__(follow)(TENSOR__(result)(&o, x->dtype, dims, x->ndim), like);
+    TENSOR__(follow_layout)(TENSOR__(result)(&o, x->dtype, dims, x->ndim), like);
     if (row->nout == 2) {
-        TENSOR__(follow)(TENSOR__(result)(&o, TENSOR_I32, dims, x->ndim), like);
+        TENSOR__(follow_layout)(TENSOR__(result)(&o, TENSOR_I32, dims, x->ndim), like);
         if (places) { o.visible = 2; }
     }
     tensor_t *y = TENSOR__(finish)(&o);
@@ -7781,6 +8941,41 @@ TENSOR__FN tensor_t *nn__pool_integers(const tensor__row_t *row, tensor_t *x, co
     return (tensor_scope_return)(scope, y);
 }
 
+// Sets out[d] of windows over dim d of x, of in[d] elements. -> 1, or 0 with an error
+TENSOR__FN int nn__pool_windows(const char *op, const tensor_t *x, nn__window_t *g, int64_t d, int ceil) {
+    int64_t size = g->in[d], pad = g->pad[d], stride = g->stride[d];
+    if (2 * pad > g->kernel[d]) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: padding %d must be at most half the kernel %d", op, pad,
+                 g->kernel[d]);
+        return 0;
+    }
+    int64_t k = size + 2 * pad - g->dilation[d] * (g->kernel[d] - 1) - 1;
+    if (ceil) { k += stride - 1; }
+    if (k < 0 || size == 0) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: kernel %d does not fit into x %t with padding %d", op, g->kernel[d],
+                 x,
+                 pad);
+        return 0;
+    }
+    g->out[d] = k / stride + 1;
+    if (ceil && (g->out[d] - 1) * stride >= size + pad) { g->out[d]--; }
+    return 1;
+}
+
+// The same where the result's size is given, -1 = x's.
+TENSOR__FN int nn__pool_adaptive(const char *op, const tensor_t *x, nn__window_t *g, int64_t d) {
+    if (g->in[d] < 1) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: planes of x %t are empty", op, x);
+        return 0;
+    }
+    if (g->out[d] < -1) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: size %d of the result must be >= 0, or -1 as x's", op, g->out[d]);
+        return 0;
+    }
+    if (g->out[d] < 0) { g->out[d] = g->in[d]; }
+    return 1;
+}
+
 // The front of all pools. ceil: windows may start inside the padded image and end outside. places: as
 // nn__pool_op.
 TENSOR__FN tensor_t *nn__pool_front(const tensor__row_t *row, int rank, tensor_t *x, nn__window_t g,
@@ -7798,41 +8993,24 @@ TENSOR__FN tensor_t *nn__pool_front(const tensor__row_t *row, int rank, tensor_t
     int64_t dims[TENSOR_MAX_DIMS];
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
     for (int64_t d = 3 - rank; d < 3; d++) {
-        int64_t size = x->dims[x->ndim - 3 + d], pad = g.pad[d], stride = g.stride[d];
-        if (size > 0x7FFFFFFF || (size > 0 && (volume *= size) > 0x7FFFFFFF)) {
+        int64_t at = x->ndim - 3 + d, size = x->dims[at];
+        if (size > 0 && size <= 0x7FFFFFFF) { volume *= size; }
+        if (size > 0x7FFFFFFF || volume > 0x7FFFFFFF) {
             return NN__FAIL(TENSOR_ERR_SHAPE, "%s: planes of x %t must have less than 2^31 elements", op, x);
         }
         g.in[d] = size;
-        if (g.mode == NN__ADAPTIVE) {
-            if (size < 1) { return NN__FAIL(TENSOR_ERR_SHAPE, "%s: planes of x %t are empty", op, x); }
-            if (g.out[d] < -1) {
-                return NN__FAIL(TENSOR_ERR_SHAPE, "%s: size %d of the result must be >= 0, or -1 as x's", op,
-                                g.out[d]);
-            }
-            if (g.out[d] < 0) { g.out[d] = size; }
-        } else {
-            if (2 * pad > g.kernel[d]) {
-                return NN__FAIL(TENSOR_ERR_SHAPE, "%s: padding %d must be at most half the kernel %d", op,
-                                pad, g.kernel[d]);
-            }
-            int64_t k = size + 2 * pad - g.dilation[d] * (g.kernel[d] - 1) - 1;
-            if (ceil) { k += stride - 1; }
-            if (k < 0 || size == 0) {
-                return NN__FAIL(TENSOR_ERR_SHAPE, "%s: kernel %d does not fit into x %t with padding %d", op,
-                                g.kernel[d], x, pad);
-            }
-            g.out[d] = k / stride + 1;
-            if (ceil && (g.out[d] - 1) * stride >= size + pad) { g.out[d]--; }
-        }
-        dims[x->ndim - 3 + d] = g.out[d];
+        int ok = g.mode == NN__ADAPTIVE ? nn__pool_adaptive(op, x, &g, d) : nn__pool_windows(op, x, &g, d,
+                                                                                             ceil);
+        if (!ok) { return TENSOR__(poison); }
+        dims[at] = g.out[d];
     }
     if (!nn__is_float(x)) { return nn__pool_integers(row, x, &g, dims, places); }
-    return nn__is_half(x) ? nn__narrow(nn__pool_op(row, nn__wide(x), NULL, &g, dims, places), x)
-                          : nn__pool_op(row, x, NULL, &g, dims, places);
+    if (!nn__is_half(x)) { return nn__pool_op(row, x, NULL, &g, dims, places); }
+    return nn__narrow(nn__pool_op(row, nn__wide(x), NULL, &g, dims, places), x);
 }
 
-// The stride of a pool: 0 means the kernel's size; in args taken literally (called is NULL), -1 as well.
-TENSOR__FN int nn__pool_stride(const char *op, int rank, const void *called, int64_t v, int64_t h, int64_t w,
+// The stride of a pool: 0 means the kernel's size; in args taken literally (called is 0), -1 as well.
+TENSOR__FN int nn__pool_stride(const char *op, int rank, int called, int64_t v, int64_t h, int64_t w,
                                nn__window_t *g) {
     const int64_t stride[3] = {v, h, w};
     int given = v != 0 && (v != -1 || called);
@@ -7845,7 +9023,7 @@ TENSOR__FN int nn__pool_stride(const char *op, int rank, const void *called, int
 
 #define NN__POOL_WINDOW(op, rank, a, g)                                                                      \
     (NN__TRIPLE(op, rank, a, kernel, (g)->kernel) && NN__TRIPLE(op, rank, a, padding, (g)->pad) &&           \
-     nn__pool_stride(op, rank, (a)->options_are_named_, (a)->stride, (a)->stride_h, (a)->stride_w, g))
+     nn__pool_stride(op, rank, NN__CALLED(*(a)), (a)->stride, (a)->stride_h, (a)->stride_w, g))
 #define NN__POOL_SET NN__OR_DIMS(kernel, 0) NN__OR_DIMS(padding, 0) NN__OR(stride_h, -1) NN__OR(stride_w, -1)
 
 TENSOR__FN tensor_t *nn__max_pool_run(const tensor_max_pool_args_t *a, int rank, tensor_t **places) {
@@ -7918,10 +9096,6 @@ NN__X(1, (tensor_t *x, int64_t l), 1, 1, l)
 NN__X(2, (tensor_t *x, int64_t h, int64_t w), 1, h, w)
 NN__X(3, (tensor_t *x, int64_t d, int64_t h, int64_t w), d, h, w)
 #undef NN__X
-
-// For functions made of others: their temporaries are freed, only the result stays.
-#define NN__OPEN tensor_scope_t scope_ = TENSOR__(scope)(-1);
-#define NN__CLOSE(y) return (tensor_scope_return)(scope_, y)
 
 TENSOR__FN tensor_t *nn__lp_pool(tensor_t *x, int rank, double norm, int64_t kernel, int64_t stride,
                                  int ceil) {
@@ -8017,6 +9191,178 @@ NN__FILL_DEFAULTS(tensor_max_unpool, NN__POOL_SET NN__OR_DIMS(size, 0))
 NN__PER_RANK(max_unpool)
 #undef NN__PER_RANK
 
+// ---- windows whose places are drawn
+
+// What a fractional pool is of, images of `rank` dims.
+typedef struct nn__fractional_t {
+    int64_t kernel[3], to[3];
+    const int64_t *from;        // sizes of the image
+    int64_t planes;
+    int rank;
+} nn__fractional_t;
+
+// Where the windows of dim d begin in each plane, [planes, to[d]], as PyTorch computes it in the dtype of u
+// [planes]: the last one ends with the image.
+TENSOR__FN tensor_t *nn__fractional_begins(const nn__fractional_t *f, tensor_t *u, int d) {
+    int64_t room = f->from[d] - f->kernel[d], most = f->to[d] - 1, dims[2];
+    dims[0] = f->planes;
+    dims[1] = 1;
+    tensor_t *last = nn__beside((tensor_full_n)(dims, 2, (double)room, TENSOR_I64), u);
+    if (most == 0) { return last; }
+    double step = (double)room / (double)most;
+    u = (tensor_unsqueeze)(u, 1);
+    tensor_t *k = nn__beside((tensor_arange)(0, (double)most, 1, (tensor_dtype_t)u->dtype), u);
+    tensor_t *at = (tensor_to)((tensor_mul_scalar)((tensor_add)(k, u), step), TENSOR_I64);
+    tensor_t *list[2];
+    list[0] = (tensor_sub)(at, (tensor_to)((tensor_mul_scalar)(u, step), TENSOR_I64));
+    list[1] = last;
+    return (tensor_cat_n)(list, 2, 1);
+}
+
+// Positions in the plane of the elements of a window, [window], from that of its first.
+TENSOR__FN tensor_t *nn__fractional_window(const nn__fractional_t *f, tensor_t *like) {
+    int64_t window = 1, stride[3];
+    for (int d = f->rank - 1, step = 0; d >= 0; d--, step = 1) {
+        window *= f->kernel[d];
+        stride[d] = step ? stride[d + 1] * f->from[d + 1] : 1;
+    }
+    int64_t *at = (int64_t *)nn__lent((uint64_t)window, sizeof *at);
+    if (!at) { return TENSOR__(poison); }
+    for (int64_t i = 0; i < window; i++) {
+        int64_t rest = i;
+        at[i] = 0;
+        for (int d = f->rank - 1; d >= 0; d--) {
+            at[i] += rest % f->kernel[d] * stride[d];
+            rest /= f->kernel[d];
+        }
+    }
+    return nn__beside((tensor_from_n)(at, TENSOR_I64, &window, 1), like);
+}
+
+// Positions in the plane of all elements of all windows, [planes, windows, window].
+TENSOR__FN tensor_t *nn__fractional_positions(const nn__fractional_t *f, tensor_t *samples) {
+    tensor_t *at = NULL;
+    int64_t stride = 1, dims[5];
+    for (int d = f->rank - 1; d >= 0; d--) {
+        int which = f->rank == 2 ? 1 - d : d;
+        tensor_t *begin = nn__fractional_begins(f, (tensor_select)(samples, 1, which), d);
+        for (int k = 0; k < 5; k++) { dims[k] = 1; }
+        dims[0] = f->planes;
+        dims[1 + d] = f->to[d];
+        begin = (tensor_reshape_n)((tensor_mul_scalar)(begin, (double)stride), dims, f->rank + 1);
+        at = at ? (tensor_add)(at, begin) : begin;
+        stride *= f->from[d];
+    }
+    if ((tensor_is_poison)(at)) { return at; }
+    at = (tensor_unsqueeze)((tensor_flatten)(at, 1, -1), 2);
+    return (tensor_add)(at, nn__fractional_window(f, samples));
+}
+
+// Whether sizes fit x, and the samples, drawn if there are none, as [planes, rank]; poison after raising.
+TENSOR__FN tensor_t *nn__fractional_samples(const nn__fractional_t *f, const tensor_t *x, tensor_t *samples,
+                                            const char *op) {
+    int64_t dims[2];
+    dims[0] = f->planes;
+    dims[1] = f->rank;
+    for (int d = 0; d < f->rank; d++) {
+        int good = f->kernel[d] > 0 && f->to[d] > 0 && f->kernel[d] <= f->from[d];
+        if (!good || f->to[d] - 1 > f->from[d] - f->kernel[d]) {
+            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t has no %d windows of %d in a dim of %d", op, x,
+                            f->to[d], f->kernel[d], f->from[d]);
+        }
+    }
+    if (!samples) {
+        samples = nn__like(dims, 2, 0, x);
+        return (tensor_is_poison)(samples) ? samples : (tensor_uniform_)(samples, 0, 1);
+    }
+    if (samples->ndim != 3 || samples->numel != f->planes * f->rank || samples->dims[2] != f->rank) {
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: samples %t must be [N, C, %i] of x %t", op, samples, f->rank,
+                        x);
+    }
+    return (tensor_detach)((tensor_reshape_n)(samples, dims, 2));
+}
+
+// In the caller's scope.
+TENSOR__FN tensor_pair_t nn__fractional_run(tensor_t *x, const nn__fractional_t *f, tensor_t *samples,
+                                            const char *op) {
+    tensor_pair_t y;
+    y.values = y.indices = TENSOR__(poison);
+    samples = nn__fractional_samples(f, x, samples, op);
+    if ((tensor_is_poison)(samples)) { return y; }
+    tensor_t *at = nn__fractional_positions(f, samples);
+    if ((tensor_is_poison)(at)) { return y; }
+    int64_t dims[TENSOR_MAX_DIMS];
+    dims[0] = f->planes;
+    dims[1] = -1;
+    tensor_t *planes = (tensor_reshape_n)(x, dims, 2), *all = (tensor_reshape_n)(at, dims, 2);
+    tensor_t *windows = (tensor_reshape_n)((tensor_gather)(planes, 1, all), at->dims, 3);
+    tensor_pair_t best = (tensor_max_dim)(windows, 2, 1);
+    memcpy(dims, x->dims, sizeof dims);
+    for (int d = 0; d < f->rank; d++) { dims[x->ndim - f->rank + d] = f->to[d]; }
+    y.values = (tensor_reshape_n)(best.values, dims, x->ndim);
+    y.indices = (tensor_reshape_n)((tensor_gather)(at, 2, best.indices), dims, x->ndim);
+    return y;
+}
+
+TENSOR__FN tensor_pair_t nn__fractional_pool(tensor_t *x, int rank, const int64_t *kernel, const int64_t *to,
+                                             tensor_t *samples) {
+    const char *op = rank == 2 ? "fractional_max_pool2d" : "fractional_max_pool3d";
+    tensor_pair_t y;
+    y.values = y.indices = TENSOR__(poison);
+    tensor_t *in[2];
+    in[0] = x;
+    in[1] = samples;
+    if (!nn__inputs(op, "x samples", 1, in, 2, 3)) { return y; }
+    if ((x->ndim != rank + 1 && x->ndim != rank + 2) || x->numel == 0) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must have %i or %i dims, none of them 0", op, x, rank + 1,
+                 rank + 2);
+        return y;
+    }
+    nn__fractional_t f;
+    f.rank = rank;
+    f.from = x->dims + x->ndim - rank;
+    f.planes = x->ndim == rank + 2 ? x->dims[0] * x->dims[1] : x->dims[0];
+    for (int d = 0; d < rank; d++) {
+        f.kernel[d] = kernel[d];
+        f.to[d] = to[d];
+    }
+    tensor_t *place = (tensor_scalar)(0, TENSOR_F32);   // of the caller's scope: the indices take it over
+    if ((tensor_is_poison)(place)) { return y; }
+    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_pair_t best = nn__fractional_run(x, &f, samples, op);
+    int bad = best.values == TENSOR__(poison) || (tensor_set)(&place, best.indices) != TENSOR_OK;
+    y.values = (tensor_scope_return)(scope, bad ? TENSOR__(poison) : best.values);
+    if (bad) {
+        (tensor_free)(place);
+    } else {
+        y.indices = place;
+    }
+    return y;
+}
+
+TENSOR_API tensor_pair_t(tensor_fractional_max_pool2d)(tensor_t *x, int64_t kernel_h, int64_t kernel_w,
+                                                       int64_t h, int64_t w, tensor_t *samples) {
+    int64_t kernel[2], to[2];
+    kernel[0] = kernel_h;
+    kernel[1] = kernel_w;
+    to[0] = h;
+    to[1] = w;
+    return nn__fractional_pool(x, 2, kernel, to, samples);
+}
+
+TENSOR_API tensor_pair_t(tensor_fractional_max_pool3d)(tensor_t *x, int64_t kernel_d, int64_t kernel_h,
+                                                       int64_t kernel_w, int64_t d, int64_t h, int64_t w,
+                                                       tensor_t *samples) {
+    int64_t kernel[3], to[3];
+    kernel[0] = kernel_d;
+    kernel[1] = kernel_h;
+    kernel[2] = kernel_w;
+    to[0] = d;
+    to[1] = h;
+    to[2] = w;
+    return nn__fractional_pool(x, 3, kernel, to, samples);
+}
+
 // ------------------------------------------------------------------------------
 // >>impl-resample                                  MARK: padding, shuffles, resampling
 //
@@ -8037,65 +9383,73 @@ TENSOR__FN tensor_t *nn__take(tensor_t *x, int64_t d, tensor_t *i, tensor_pad_t 
     return (tensor_index_select)(x, d, (tensor_to)(i, TENSOR_I64));
 }
 
+// Dim d of y, of `size` elements, without what negative padding cuts off.
+TENSOR__FN tensor_t *nn__pad_cut(tensor_t *y, int d, int64_t size, int64_t left, int64_t right) {
+    if (left >= 0 && right >= 0) { return y; }
+    return (tensor_narrow)(y, d, nn__max(-left, 0), size + nn__min(left, 0) + nn__min(right, 0));
+}
+
+// y with left and right elements more in dim d, or fewer, which are elements of y. x: as it was given; dim d
+// of y is still x's. -> poison with an error
+TENSOR__FN tensor_t *nn__pad_taken(tensor_t *y, const tensor_t *x, int d, int64_t left, int64_t right,
+                                   tensor_pad_t mode) {
+    int64_t size = x->dims[d], most = mode == TENSOR_PAD_REFLECT ? size - 1 : size, sum = size + left + right;
+    if (!left && !right) { return y; }
+    if ((mode != TENSOR_PAD_REPLICATE && (left > most || right > most)) || size == 0) {
+        return NN__FAIL(TENSOR_ERR_SHAPE, "pad: %d and %d must be at most %d for dim %i of x %t", left, right,
+                        most, d, x);
+    }
+    if (mode == TENSOR_PAD_CIRCULAR) {          // what is cut off does not return
+        y = nn__pad_cut(y, d, size, left, right);
+        left = nn__max(left, 0);
+    }
+    tensor_t *places = (tensor_arange)((double)-left, (double)(sum - left), 1, TENSOR_I64);
+    return nn__take(y, d, nn__beside(places, x), mode);
+}
+
 TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, tensor_pad_t mode,
                                     double value) {
     NN__OPEN
     tensor__op_t o;
     tensor_t *y = x;
-    int64_t at = 0, step = 1;
-    int changed = 0;
+    int64_t at = 0, step = 1;           // of a constant: the first element of x in the result, a dim's stride
+    int grows = 0;
     if (!TENSOR__(begin)(&o, NN__ROW(PAD), &x, 1)) { NN__CLOSE(TENSOR__(poison)); }
     if (n < 0 || n % 2 != 0 || n > 2 * x->ndim || (n > 0 && !pads)) {
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
                            "pad: %i numbers for x %t, two for each dim from the last one are needed", n, x));
     }
-    int64_t dims[TENSOR_MAX_DIMS], cut[TENSOR_MAX_DIMS];
+    int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     for (int d = x->ndim - 1; d >= 0; d--) {
-        int64_t k = 2 * (x->ndim - 1 - d), left = 0, right = 0;
-        if (k < n) {
-            left = pads[k];
-            right = pads[k + 1];
-        }
-        int64_t size = x->dims[d], most = mode == TENSOR_PAD_REFLECT ? size - 1 : size, sum;
-        if (left < -0x3FFFFFFF || right < -0x3FFFFFFF || left > 0x3FFFFFFF || right > 0x3FFFFFFF ||
-            (sum = size + left + right) < 0 || -left > size || -right > size) {
+        int64_t k = 2 * (x->ndim - 1 - d), size = x->dims[d], limit = 0x3FFFFFFF;
+        int64_t left = k < n ? pads[k] : 0;
+        int64_t right = k < n ? pads[k + 1] : 0;
+        int in_range = left >= -limit && right >= -limit && left <= limit && right <= limit;
+        if (!in_range || -left > size || -right > size || size + left + right < 0) {
             NN__CLOSE(
                 NN__FAIL(TENSOR_ERR_SHAPE, "pad: %d and %d do not fit dim %i of x %t", left, right, d, x));
         }
-        if (mode != TENSOR_PAD_CONSTANT && (left || right)) {
-            if ((mode != TENSOR_PAD_REPLICATE && (left > most || right > most)) || size == 0) {
-                NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "pad: %d and %d must be at most %d for dim %i of x %t",
-                                   left, right, most, d, x));
-            }
-            if (mode == TENSOR_PAD_CIRCULAR &&
-                (left < 0 || right < 0)) {  // what is cut off does not return
-                y = (tensor_narrow)(y, d, nn__max(-left, 0), size + nn__min(left, 0) + nn__min(right, 0));
-                left = nn__max(left, 0);
-            }
-            y = nn__take(y, d,
-                         nn__beside((tensor_arange)((double)-left, (double)(sum - left), 1, TENSOR_I64), x),
-                         mode);
+        dims[d] = size + left + right;
+        if (mode != TENSOR_PAD_CONSTANT) {
+            y = nn__pad_taken(y, x, d, left, right, mode);
+            if ((tensor_is_poison)(y)) { NN__CLOSE(y); }
+            continue;
         }
-        if (mode == TENSOR_PAD_CONSTANT) {
-            // What remains of x, and its position in the result.
-            if (left < 0 || right < 0) {
-                y = (tensor_narrow)(y, d, left < 0 ? -left : 0, size + nn__min(left, 0) + nn__min(right, 0));
-            }
-            at += nn__max(left, 0) * step;
-            cut[d] = step;
-            changed |= left > 0 || right > 0;
-            if (sum > 0 && step > 0x7FFFFFFFFFFF / sum) {
-                NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "pad: the result for x %t is too large", x));
-            }
-            step *= sum;
+        y = nn__pad_cut(y, d, size, left, right);
+        at += nn__max(left, 0) * step;
+        strides[d] = step;
+        grows |= left > 0 || right > 0;
+        if (dims[d] > 0 && step > 0x7FFFFFFFFFFF / dims[d]) {
+            NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "pad: the result for x %t is too large", x));
         }
-        dims[d] = sum;
+        step *= dims[d];
     }
-    if (changed && y->state == TENSOR__LIVE) {
+    if (!grows) { NN__CLOSE((tensor_clone)(y)); }
+    if (y->state == TENSOR__LIVE) {
         tensor_t *all = nn__like(dims, x->ndim, value, x);
-        y = (tensor_as_strided_scatter)(all, y, y->dims, cut, y->ndim, at);
+        y = (tensor_as_strided_scatter)(all, y, y->dims, strides, y->ndim, at);
     }
-    NN__CLOSE(y == x || !changed ? (tensor_clone)(y) : y);
+    NN__CLOSE(y);
 }
 
 // y, copied if it is a view of x: the result of a function that is documented as new.
@@ -8158,6 +9512,20 @@ TENSOR_API tensor_t *(tensor_channel_shuffle)(tensor_t *x, int64_t groups) {
     NN__CLOSE(nn__not_view((tensor_reshape_n)(x, o.in[0]->dims, o.in[0]->ndim), o.in[0]));
 }
 
+// The weight that cubic interpolation gives to neighbour k, -1..2, of a point at t between neighbours 0 and
+// 1; u is the distance, A = -0.75.
+TENSOR__FN tensor_t *nn__cubic_weight(tensor_t *t, int64_t k) {
+    tensor_t *u, *w;
+    if (k == 0 || k == 1) {  // ((A + 2) u - (A + 3)) u u + 1
+        u = k == 0 ? t : (tensor_rsub_scalar)(t, 1);
+        w = (tensor_sub_scalar)((tensor_mul_scalar)(u, 1.25), 2.25);
+        return (tensor_add_scalar)((tensor_mul)(w, (tensor_mul)(u, u)), 1);
+    }
+    u = k < 0 ? (tensor_add_scalar)(t, 1) : (tensor_rsub_scalar)(t, 2);     // ((A u - 5 A) u + 8 A) u - 4 A
+    w = (tensor_mul)((tensor_add_scalar)((tensor_mul_scalar)(u, -0.75), 3.75), u);
+    return (tensor_add_scalar)((tensor_mul)((tensor_sub_scalar)(w, 6), u), 3);
+}
+
 // Dim d of x resampled at `out` points; scale = input elements per output element.
 TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double scale, int mode, int align) {
     tensor_dtype_t dtype = x->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
@@ -8180,24 +9548,11 @@ TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double sc
     }
     for (int64_t k = first; k < end; k++) {
         tensor_t *v = nn__take(x, d, (tensor_add_scalar)(low, (double)k), TENSOR_PAD_REPLICATE);
-        tensor_t *u;
-        if (k == 0) {
-            u = t;
-        } else if (k == 1) {
-            u = (tensor_rsub_scalar)(t, 1);
-        } else {
-            u = NULL;
-        }
         tensor_t *w;
-        if (mode != TENSOR_BICUBIC) {
+        if (mode == TENSOR_BICUBIC) {
+            w = nn__cubic_weight(t, k);
+        } else {
             w = k == 1 ? t : (tensor_rsub_scalar)(t, 1);
-        } else if (u) {  // ((A + 2) u - (A + 3)) u u + 1 with A = -0.75
-            w = (tensor_add_scalar)(
-                (tensor_mul)((tensor_sub_scalar)((tensor_mul_scalar)(u, 1.25), 2.25), (tensor_mul)(u, u)), 1);
-        } else {  // ((A u - 5 A) u + 8 A) u - 4 A
-            u = k < 0 ? (tensor_add_scalar)(t, 1) : (tensor_rsub_scalar)(t, 2);
-            w = (tensor_mul)((tensor_add_scalar)((tensor_mul_scalar)(u, -0.75), 3.75), u);
-            w = (tensor_add_scalar)((tensor_mul)((tensor_sub_scalar)(w, 6), u), 3);
         }
         v = (tensor_mul)(v, w);
         y = y ? (tensor_add)(y, v) : v;
@@ -8205,83 +9560,108 @@ TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double sc
     return y;
 }
 
-// sizes and factors: of the first dim, the height of three, the last; 0 = equal to the first.
-TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, const double *factors, int mode,
-                                           int align, int recompute) {
+// The dims of images that a mode is for, 0 = any.
+TENSOR__FN int nn__interpolate_rank(int mode) {
+    switch (mode) {
+    case TENSOR_LINEAR: return 1;
+    case TENSOR_BILINEAR:
+    case TENSOR_BICUBIC: return 2;
+    case TENSOR_TRILINEAR: return 3;
+    default: return 0;
+    }
+}
+
+// Whether the options fit x. -> 0 with an error
+TENSOR__FN int nn__interpolate_usable(const tensor_t *x, const int64_t *sizes, const double *factors,
+                                      int mode,
+                                      int align) {
     static const char *const names[8] = {"", "nearest", "nearest_exact", "linear", "bilinear", "bicubic",
                                          "trilinear", "area"};
     static const char *const ends[3] = {"", "_h", "_w"};
-    NN__OPEN
-    int wanted;
-    if (mode == TENSOR_LINEAR) {
-        wanted = 1;
-    } else if (mode == TENSOR_TRILINEAR) {
-        wanted = 3;
-    } else if (mode >= TENSOR_AREA) {
-        wanted = 0;
-    } else {
-        wanted = 2;
-    }
-    int64_t size[3], out[3] = {0, 0, 0};
-    memcpy(size, sizes, sizeof size);
-    double factor[3];
-    memcpy(factor, factors, sizeof factor);
-    if (mode == 0) { mode = TENSOR_NEAREST; }
-    tensor__op_t o;
-    if (!TENSOR__(begin)(&o, NN__ROW(INTERPOLATE), &x, 1)) { NN__CLOSE(TENSOR__(poison)); }
-    int rank = x->ndim - 2;
+    int rank = x->ndim - 2, known = mode >= 1 && mode <= TENSOR_AREA, wanted = nn__interpolate_rank(mode);
     if (rank < 1 || rank > 3) {
-        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
-                           "interpolate: x %t must be [N, C, L], [N, C, H, W] or [N, C, D, H, W]", x));
+        NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: x %t must be [N, C, L], [N, C, H, W] or [N, C, D, H, W]", x);
+        return 0;
     }
-    if (mode < 1 || mode > TENSOR_AREA || (mode > TENSOR_NEAREST_EXACT && wanted && wanted != rank)) {
-        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: mode %s is not one for x %t",
-                           mode < 1 || mode > TENSOR_AREA ? "?" : names[mode], x));
+    if (!known || (wanted && wanted != rank)) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: mode %s is not one for x %t", known ? names[mode] : "?", x);
+        return 0;
     }
     if (align && (mode <= TENSOR_NEAREST_EXACT || mode == TENSOR_AREA)) {
-        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: align_corners has no meaning for mode %s; x %t",
-                           names[mode], x));
+        NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: align_corners has no meaning for mode %s; x %t", names[mode],
+                 x);
+        return 0;
     }
     if ((sizes[0] > 0) == (factors[0] > 0)) {
-        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
-                           "interpolate: size %d, scale_factor %g: just one of them must be positive "
-                           "(size_h, size_w, scale_factor_h, scale_factor_w follow it); x %t",
-                           sizes[0], factors[0], x));
+        NN__FAIL(TENSOR_ERR_SHAPE,
+                 "interpolate: size %d, scale_factor %g: just one of them must be positive "
+                 "(size_h, size_w, scale_factor_h, scale_factor_w follow it); x %t",
+                 sizes[0], factors[0], x);
+        return 0;
     }
     for (int d = 0; d < 3; d++) {
-        int there = d == 0 || rank == 3 || (rank == 2 && d == 2) || (size[d] <= 0 && factor[d] == 0);
-        if (there && factor[d] >= 0 && factor[d] < 1e300 && (size[d] <= 0 || sizes[0] > 0)) { continue; }
-        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
-                           "interpolate: scale_factor%s %g, size%s %d with x %t: a factor must be "
-                           "finite and positive, sizes go with size and the dims of x",
-                           ends[d], factor[d], ends[d], size[d], x));
+        int given = sizes[d] > 0 || factors[d] != 0;
+        int there = d == 0 || rank == 3 || (rank == 2 && d == 2);
+        int factor_is_good = factors[d] >= 0 && factors[d] < 1e300;
+        if ((there || !given) && factor_is_good && (sizes[d] <= 0 || sizes[0] > 0)) { continue; }
+        NN__FAIL(TENSOR_ERR_SHAPE,
+                 "interpolate: scale_factor%s %g, size%s %d with x %t: a factor must be "
+                 "finite and positive, sizes go with size and the dims of x",
+                 ends[d], factors[d], ends[d], sizes[d], x);
+        return 0;
+    }
+    return 1;
+}
+
+// The size of dim 2 + d of the result, of size or factor, and the step in x from one element of it to the
+// next. -> 0 with an error
+TENSOR__FN int nn__interpolate_dim(const tensor_t *x, int d, int64_t size, double factor, int corners,
+                                   int recompute, int64_t *out, double *step) {
+    double n = (double)x->dims[2 + d];
+    *out = size;
+    if (factor > 0) {
+        if (n * factor >= 2147483648.0) {
+            NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: dim %i of x %t times scale_factor %g is too large",
+                     2 + d,
+                     x, factor);
+            return 0;
+        }
+        *out = (int64_t)floor(n * factor);
+    }
+    if (x->dims[2 + d] < 1 || *out < 1 || *out > 0x7FFFFFFF) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: dim %i of x %t cannot become %d", 2 + d, x, *out);
+        return 0;
+    }
+    if (corners) {
+        *step = *out > 1 ? (n - 1) / ((double)*out - 1) : 0;
+    } else if (factor > 0 && !recompute) {
+        *step = 1 / factor;
+    } else {
+        *step = n / (double)*out;
+    }
+    return 1;
+}
+
+// sizes and factors: of the first dim, the height of three, the last; 0 = equal to the first.
+TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, const double *factors, int mode,
+                                           int align, int recompute) {
+    NN__OPEN_AS(mode == TENSOR_AREA ? (int)TENSOR__APART : (int)NN__ROW(INTERPOLATE)->cast, &x, 1)
+    if (mode == 0) { mode = TENSOR_NEAREST; }
+    tensor__op_t o;
+    if (!TENSOR__(begin)(&o, NN__ROW(INTERPOLATE), &x, 1) ||
+        !nn__interpolate_usable(x, sizes, factors, mode, align)) {
+        NN__CLOSE(TENSOR__(poison));
     }
     if (mode > TENSOR_NEAREST_EXACT && !nn__floats(&o, 1)) { NN__CLOSE(TENSOR__(poison)); }
-    double scale[3];
+    int rank = x->ndim - 2, corners = align && mode > TENSOR_NEAREST_EXACT;
+    int64_t out[3] = {0, 0, 0};
+    double step[3];
     for (int d = 0; d < rank; d++) {
-        // The options are for the first dim, _h for the second of three, _w for the last; 0 = equal to the
-        // first.
-        int k = d == 0 ? 0 : 3 - rank + d;
-        double n = (double)x->dims[2 + d];
-        if (size[k] <= 0) { size[k] = size[0]; }
-        if (!(factor[k] > 0)) { factor[k] = factor[0]; }
-        out[d] = size[k];
-        if (factor[k] > 0 && n * factor[k] >= 2147483648.0) {
-            NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
-                               "interpolate: dim %i of x %t times scale_factor %g is too large", 2 + d, x,
-                               factor[k]));
-        }
-        if (factor[k] > 0) { out[d] = (int64_t)floor(n * factor[k]); }
-        if (x->dims[2 + d] < 1 || out[d] < 1 || out[d] > 0x7FFFFFFF) {
-            NN__CLOSE(
-                NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: dim %i of x %t cannot become %d", 2 + d, x, out[d]));
-        }
-        if (align && mode > TENSOR_NEAREST_EXACT) {
-            scale[d] = out[d] > 1 ? (n - 1) / ((double)out[d] - 1) : 0;
-        } else if (factor[k] > 0 && !recompute) {
-            scale[d] = 1 / factor[k];
-        } else {
-            scale[d] = n / (double)out[d];
+        int k = d == 0 ? 0 : 3 - rank + d;      // _h is the second of three dims, _w the last of two or three
+        int64_t size = sizes[k] > 0 ? sizes[k] : sizes[0];
+        double factor = factors[k] > 0 ? factors[k] : factors[0];
+        if (!nn__interpolate_dim(x, d, size, factor, corners, recompute, &out[d], &step[d])) {
+            NN__CLOSE(TENSOR__(poison));
         }
     }
     if (mode == TENSOR_AREA) {
@@ -8291,8 +9671,8 @@ TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, co
     }
     tensor_t *y = mode > TENSOR_NEAREST_EXACT ? nn__wide(x) : x;
     for (int d = 0; d < rank && y->state == TENSOR__LIVE; d++) {
-        if (out[d] != x->dims[2 + d] || scale[d] != 1) {
-            y = nn__resample(y, 2 + d, out[d], scale[d], mode, align);
+        if (out[d] != x->dims[2 + d] || step[d] != 1) {
+            y = nn__resample(y, 2 + d, out[d], step[d], mode, align);
         }
     }
     NN__CLOSE(y == x ? (tensor_clone)(x) : nn__narrow(y, x));
@@ -8301,9 +9681,6 @@ TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, co
 TENSOR__FN tensor_t *nn__interpolate_call(const tensor_interpolate_args_t *a) {
     const int64_t size[3] = {a->size, a->size_h, a->size_w};
     const double factor[3] = {a->scale_factor, a->scale_factor_h, a->scale_factor_w};
-    NN__AUTOCAST(a->mode == TENSOR_AREA ? (int)TENSOR__APART : NN__ROW(INTERPOLATE)->cast,
-                 nn__interpolate_front(cast_[0], size, factor, (int)a->mode, a->align_corners,
-                                       a->recompute_scale_factor), a->x)
     return nn__interpolate_front(a->x, size, factor, (int)a->mode, a->align_corners,
                                  a->recompute_scale_factor);
 }
@@ -8346,110 +9723,117 @@ TENSOR__FN tensor_t *nn__grid_cubic(tensor_t *t, int tap) {
     return (tensor_add_scalar)((tensor_mul)(y, x), c[3]);
 }
 
-TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
-    NN__OPEN
-    tensor_t *x = a->x, *grid = a->grid, *in[2] = {x, grid}, *y = NULL;
-    int64_t q = 1;
-    int nearest = a->mode == TENSOR_NEAREST, cubic = a->mode == TENSOR_BICUBIC;
-    int taps;
-    if (nearest) {
-        taps = 1;
-    } else if (cubic) {
-        taps = 4;
-    } else {
-        taps = 2;
+// What samples a grid: place[d] in dim d of x, low[d] the index below it (nearest: the index). flat: x's
+// images as rows, [N, C, places]; to: [N, C, points].
+typedef struct nn__grid_t {
+    tensor_t *place[3], *low[3], *flat;
+    const int64_t *sizes;               // of x's images
+    int64_t to[3];
+    int rank, taps, nearest, cubic, padding, align;
+} nn__grid_t;
+
+// The images at one of the taps^rank corners around each place, with its weight; 0 outside.
+TENSOR__FN tensor_t *nn__grid_corner(const nn__grid_t *v, int corner) {
+    tensor_t *at = NULL, *weight = NULL, *inside = NULL;
+    for (int d = 0; d < v->rank; d++, corner /= v->taps) {
+        int up = corner % v->taps, step = up - v->cubic;
+        double last = (double)v->sizes[d] - 1;
+        tensor_t *i = step ? (tensor_add_scalar)(v->low[d], step) : v->low[d];
+        if (v->cubic) { i = nn__grid_fold(i, v->sizes[d], v->padding, v->align); }
+        tensor_t *ok = (tensor_logical_and)((tensor_ge_scalar)(i, 0), (tensor_le_scalar)(i, last));
+        inside = inside ? (tensor_logical_and)(inside, ok) : ok;
+        i = (tensor_to)((tensor_masked_fill)(i, (tensor_logical_not)(ok), 0), TENSOR_I64);
+        at = at ? (tensor_add)((tensor_mul_scalar)(at, last + 1), i) : i;
+        if (v->nearest) { continue; }
+        tensor_t *w = (tensor_sub)(v->place[d], v->low[d]);
+        if (v->cubic) {
+            w = nn__grid_cubic(w, up);
+        } else if (!up) {
+            w = (tensor_rsub_scalar)(w, 1);
+        }
+        weight = weight ? (tensor_mul)(weight, w) : w;
     }
-    int corners = 1;
-    tensor__op_t o;
-    if (!TENSOR__(begin)(&o, NN__ROW(GRID_SAMPLE), in, 2) || !nn__floats(&o, 3)) {
-        NN__CLOSE(TENSOR__(poison));
-    }
-    int rank = x->ndim - 2;
+    tensor_t *y = (tensor_gather)(v->flat, 2, (tensor_expand_n)(at, v->to, 3));
+    if (!v->nearest) { y = (tensor_mul)(y, weight); }
+    return (tensor_masked_fill)(y, (tensor_logical_not)(inside), 0);
+}
+
+// -> 1, or 0 with an error
+TENSOR__FN int nn__grid_usable(const tensor_t *x, const tensor_t *grid, const tensor_grid_sample_args_t *a) {
+    int rank = x->ndim - 2, nearest = a->mode == TENSOR_NEAREST, cubic = a->mode == TENSOR_BICUBIC;
     if ((rank != 2 && rank != 3) || grid->ndim != x->ndim || grid->dims[rank + 1] != rank ||
         grid->dims[0] != x->dims[0] || (x->numel == 0 && grid->numel != 0)) {
-        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
-                           "grid_sample: x %t must be [N, C, H, W], grid %t [N, H', W', 2] "
-                           "(or [N, C, D, H, W], [N, D', H', W', 3])",
-                           x, grid));
+        NN__FAIL(TENSOR_ERR_SHAPE,
+                 "grid_sample: x %t must be [N, C, H, W], grid %t [N, H', W', 2] "
+                 "(or [N, C, D, H, W], [N, D', H', W', 3])",
+                 x, grid);
+        return 0;
     }
-    if ((a->mode && a->mode != TENSOR_BILINEAR && !nearest && (!cubic || rank != 2)) ||
-        a->padding_mode == TENSOR_PAD_CIRCULAR) {
-        NN__CLOSE(NN__FAIL(TENSOR_ERR_UNSUPPORTED,
-                           "grid_sample: mode must be bilinear, nearest or (for [N, C, H, W]) bicubic, "
-                           "padding_mode zeros, border or reflection (x %t)",
-                           x));
+    int mode = !a->mode || a->mode == TENSOR_BILINEAR || nearest || (cubic && rank == 2);
+    if (!mode || a->padding_mode == TENSOR_PAD_CIRCULAR) {
+        NN__FAIL(TENSOR_ERR_UNSUPPORTED,
+                 "grid_sample: mode must be bilinear, nearest or (for [N, C, H, W]) bicubic, "
+                 "padding_mode zeros, border or reflection (x %t)",
+                 x);
+        return 0;
     }
-    x = nn__wide(x);
-    grid = nn__wide(grid);
-    int64_t planes = x->dims[1];
-    int64_t three[3];
-    three[0] = x->dims[0];
-    three[1] = planes;
-    three[2] = x->numel / nn__max(x->dims[0] * planes, 1);
-    tensor_t *flat = (tensor_reshape_n)(x, three, 3);
-    for (int d = 1; d <= rank; d++) { q *= grid->dims[d]; }
-    three[2] = q;
-    int64_t dims[TENSOR_MAX_DIMS];
-    dims[0] = x->dims[0];
-    dims[1] = 1;
-    dims[2] = q;
-    tensor_t *place[3], *low[3];
-    for (int d = 0; d < rank; d++) {
-        tensor_t *g = (tensor_reshape_n)((tensor_select)(grid, rank + 1, rank - 1 - d), dims, 3);
-        place[d] = nn__grid_places(g, x->dims[2 + d], a->align_corners);
-        if (!cubic) {
-            place[d] = nn__grid_fold(place[d], x->dims[2 + d], (int)a->padding_mode, a->align_corners);
-        }
-        corners *= taps;
-        low[d] = nearest ? (tensor_round)(place[d]) : (tensor_floor)((tensor_detach)(place[d]));
+    return 1;
+}
+
+TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
+    tensor_t *in[2] = {a->x, a->grid};
+    NN__OPEN_AS(NN__ROW(GRID_SAMPLE)->cast, in, 2)
+    tensor__op_t o;
+    if (!TENSOR__(begin)(&o, NN__ROW(GRID_SAMPLE), in, 2) || !nn__floats(&o, 3) ||
+        !nn__grid_usable(in[0], in[1], a)) {
+        NN__CLOSE(TENSOR__(poison));
+    }
+    tensor_t *x = nn__wide(in[0]), *grid = nn__wide(in[1]), *y = NULL;
+    nn__grid_t v;
+    v.sizes = x->dims + 2;
+    v.rank = x->ndim - 2;
+    v.nearest = a->mode == TENSOR_NEAREST;
+    v.cubic = a->mode == TENSOR_BICUBIC;
+    v.taps = 2;
+    if (v.nearest) { v.taps = 1; }
+    if (v.cubic) { v.taps = 4; }
+    v.padding = (int)a->padding_mode;
+    v.align = a->align_corners;
+
+    int64_t planes = x->dims[1], points = 1;
+    for (int d = 1; d <= v.rank; d++) { points *= grid->dims[d]; }
+    const int64_t flat[3] = {x->dims[0], planes, x->numel / nn__max(x->dims[0] * planes, 1)};
+    const int64_t of_place[3] = {x->dims[0], 1, points};
+    v.flat = (tensor_reshape_n)(x, flat, 3);
+    v.to[0] = x->dims[0];
+    v.to[1] = planes;
+    v.to[2] = points;
+    int corners = 1;
+    for (int d = 0; d < v.rank; d++, corners *= v.taps) {
+        tensor_t *g = (tensor_reshape_n)((tensor_select)(grid, v.rank + 1, v.rank - 1 - d), of_place, 3);
+        v.place[d] = nn__grid_places(g, v.sizes[d], v.align);
+        if (!v.cubic) { v.place[d] = nn__grid_fold(v.place[d], v.sizes[d], v.padding, v.align); }
+        v.low[d] = v.nearest ? (tensor_round)(v.place[d]) : (tensor_floor)((tensor_detach)(v.place[d]));
     }
     for (int corner = 0; corner < corners; corner++) {
-        tensor_t *at = NULL, *weight = NULL, *inside = NULL;
-        int rest = corner;
-        for (int d = 0; d < rank; d++, rest /= taps) {
-            int up = rest % taps;
-            double last = (double)x->dims[2 + d] - 1;
-            tensor_t *i = up - cubic ? (tensor_add_scalar)(low[d], up - cubic) : low[d];
-            if (cubic) { i = nn__grid_fold(i, x->dims[2 + d], (int)a->padding_mode, a->align_corners); }
-            tensor_t *ok = (tensor_logical_and)((tensor_ge_scalar)(i, 0), (tensor_le_scalar)(i, last));
-            inside = inside ? (tensor_logical_and)(inside, ok) : ok;
-            i = (tensor_to)((tensor_masked_fill)(i, (tensor_logical_not)(ok), 0), TENSOR_I64);
-            at = at ? (tensor_add)((tensor_mul_scalar)(at, last + 1), i) : i;
-            if (nearest) { continue; }
-            tensor_t *w = (tensor_sub)(place[d], low[d]);
-            if (cubic) {
-                w = nn__grid_cubic(w, up);
-            } else if (!up) {
-                w = (tensor_rsub_scalar)(w, 1);
-            }
-            weight = weight ? (tensor_mul)(weight, w) : w;
-        }
-        tensor_t *v = (tensor_gather)(flat, 2, (tensor_expand_n)(at, three, 3));
-        if (!nearest) { v = (tensor_mul)(v, weight); }
-        v = (tensor_masked_fill)(v, (tensor_logical_not)(inside), 0);
-        y = y ? (tensor_add)(y, v) : v;
+        tensor_t *part = nn__grid_corner(&v, corner);
+        y = y ? (tensor_add)(y, part) : part;
     }
-    if (nearest && (tensor_requires_grad)(grid)) {      // a step function has slope 0: a gradient of zeros
-        tensor_t *all = (tensor_eq_scalar)((tensor_zeros_like)(place[0]), 0);
-        y = (tensor_mul)(y, (tensor_masked_fill)(place[0], all, 1));
+    if (v.nearest && (tensor_requires_grad)(grid)) {    // a step function has slope 0: a gradient of zeros
+        tensor_t *all = (tensor_eq_scalar)((tensor_zeros_like)(v.place[0]), 0);
+        y = (tensor_mul)(y, (tensor_masked_fill)(v.place[0], all, 1));
     }
-    memcpy(dims + 2, grid->dims + 1, (size_t)rank * sizeof dims[0]);
+    int64_t dims[TENSOR_MAX_DIMS];
+    dims[0] = x->dims[0];
     dims[1] = planes;
-    NN__CLOSE(nn__narrow((tensor_reshape_n)(y, dims, rank + 2), a->x));
+    memcpy(dims + 2, grid->dims + 1, (size_t)v.rank * sizeof dims[0]);
+    NN__CLOSE(nn__narrow((tensor_reshape_n)(y, dims, v.rank + 2), in[0]));
 }
 
-TENSOR__FN tensor_t *nn__grid_sample_call(tensor_grid_sample_args_t *a) {
-    NN__AUTOCAST(NN__ROW(GRID_SAMPLE)->cast,
-                 (a->x = cast_[0], a->grid = cast_[1], nn__grid_sample_front(a)), a->x, a->grid)
-    return nn__grid_sample_front(a);
-}
-
-NN__OWN_FRONT(grid_sample, , nn__grid_sample_call(&a))
+NN__OWN_FRONT(grid_sample, , nn__grid_sample_front(&a))
 
 TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, int n, int align_corners) {
-    NN__AUTOCAST(NN__ROW(AFFINE_GRID)->cast,
-                 (tensor_affine_grid)(cast_[0], size, n, align_corners), theta)
-    NN__OPEN
+    NN__OPEN_AS(NN__ROW(AFFINE_GRID)->cast, &theta, 1)
     tensor__op_t o;
     int64_t points = 1;
     int rank = n < 2 ? 0 : n - 2;
@@ -8602,10 +9986,9 @@ NN__X(dropout3d, 4, 4, 5)
         tensor_scope_t scope_;                                                                               \
         if (!nn__ready(#name, "x", &x_, 1)) return TENSOR__(poison);                                         \
         if (refused) return NN__FAIL(TENSOR_ERR_SHAPE, #name ": " text);                                     \
-        scope_ = TENSOR__(scope)(-1);                                                                        \
-        if (scope_.thread) TENSOR__(autocast)(to, &x_, 1);                                                   \
+        scope_ = nn__open_front(to, &x_, 1);                                                                 \
         x = nn__wide(x_);                                                                                    \
-        return (tensor_scope_return)(scope_, nn__narrow(result, x_));                                        \
+        NN__CLOSE(nn__narrow(result, x_));                                                                   \
     }
 
 // 0-d, of x's dtype
@@ -8653,17 +10036,26 @@ TENSOR__FN tensor_t *nn__p_norm(tensor_t *x, double p, int64_t dim, int keepdim)
 }
 
 // Keeps mean 0 and variance 1: dropped elements become -1.758 = selu(-infinity), then a x + b.
-TENSOR__FN tensor_t *nn__alpha_dropout(tensor_t *x, double p) {
+// like: the elements, or the channels, that are dropped apart.
+TENSOR__FN tensor_t *nn__alpha_dropout(tensor_t *x, double p, const int64_t *like) {
     double alpha = -1.7580993408473766, a = 1 / sqrt((alpha * alpha * p + 1) * (1 - p));
-    tensor_t *keep = (tensor_bernoulli)((tensor_full_like)(x, 1 - p));
+    tensor_t *keep = (tensor_bernoulli)(nn__like(like, x->ndim, 1 - p, x));
     if (p == 1) { return (tensor_mul_scalar)(x, 0); }
     tensor_t *shift = (tensor_mul_scalar)((tensor_add_scalar)((tensor_neg)(keep), 1 - p), a * alpha);
     return (tensor_add)((tensor_mul)(x, (tensor_mul_scalar)(keep, a)), shift);
 }
 
+TENSOR__FN tensor_t *nn__feature_alpha(tensor_t *x, double p) {
+    int64_t channels[TENSOR_MAX_DIMS];
+    for (int k = 0; k < x->ndim; k++) { channels[k] = k < 2 ? x->dims[k] : 1; }
+    return nn__alpha_dropout(x, p, channels);
+}
+
 // clang-format off
 NN__COMPOSED(alpha_dropout, (tensor_t *x, double p, int training), !(p >= 0 && p <= 1), "p must be in 0..1",
-             !training || p == 0 ? x_ : nn__alpha_dropout(x, p))
+             !training || p == 0 ? x_ : nn__alpha_dropout(x, p, x->dims))
+NN__COMPOSED(feature_alpha_dropout, (tensor_t *x, double p, int training), !(p >= 0 && p <= 1) || x->ndim < 2,
+             "p must be in 0..1 and x at least [N, C]", !training || p == 0 ? x_ : nn__feature_alpha(x, p))
 NN__COMPOSED(celu, (tensor_t *x, double alpha), alpha == 0, "alpha must not be 0", nn__celu(x, alpha))
 NN__COMPOSED_TO(TENSOR__FULL, gumbel_softmax, (tensor_t *x, double tau, int hard, int64_t dim), 0, "",
              nn__gumbel(x, tau, hard, dim))
@@ -8704,30 +10096,27 @@ TENSOR_API tensor_t *(tensor_glu)(tensor_t *x, int64_t dim) {
 
 TENSOR_API tensor_t *(tensor_prelu)(tensor_t *x, tensor_t *weight) {
     tensor_t *in[2] = {x, weight};
-    NN__AUTOCAST(TENSOR__CAST_prelu, (tensor_prelu)(cast_[0], cast_[1]), x, weight)
-    if (!nn__ready("prelu", "x weight", in, 2)) { return TENSOR__(poison); }
+    NN__OPEN_AS(TENSOR__CAST_prelu, in, 2)
+    if (!nn__ready("prelu", "x weight", in, 2)) { NN__CLOSE(TENSOR__(poison)); }
+    x = in[0];
+    weight = in[1];
     if (weight->ndim > 1 || (weight->numel != 1 && (x->ndim < 2 || weight->numel != x->dims[1]))) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "prelu: weight %t must be [1] or have the %d channels of x %t",
-                        weight, x->ndim > 1 ? x->dims[1] : 1, x);
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "prelu: weight %t must be [1] or have the %d channels of x %t",
+                           weight, x->ndim > 1 ? x->dims[1] : 1, x));
     }
+
     int64_t dims[TENSOR_MAX_DIMS];
     for (int k = 0; k < x->ndim; k++) { dims[k] = k == 1 ? weight->numel : 1; }
-    if (x->ndim == 1) { dims[0] = 1; }
-    tensor_scope_t scope;
-    scope = TENSOR__(scope)(-1);
     in[0] = nn__wide(x);
     in[1] = (tensor_reshape_n)(nn__wide(weight), dims, x->ndim);
     in[1] = (tensor_where)((tensor_gt_scalar)(in[0], 0), in[0], (tensor_mul)(in[0], in[1]));
-    return (tensor_scope_return)(scope, nn__narrow(in[1], x));
+    NN__CLOSE(nn__narrow(in[1], x));
 }
 
 TENSOR_API tensor_t *(tensor_cosine_similarity)(tensor_t *a, tensor_t *b, int64_t dim, double eps) {
     tensor_t *in[2] = {a, b};
-    NN__AUTOCAST(TENSOR__CAST_cosine_similarity,
-                 (tensor_cosine_similarity)(cast_[0], cast_[1], dim, eps), a, b)
-    if (!nn__ready("cosine_similarity", "a b", in, 2)) { return TENSOR__(poison); }
-    tensor_scope_t scope;
-    scope = TENSOR__(scope)(-1);
+    NN__OPEN_AS(TENSOR__CAST_cosine_similarity, in, 2)
+    if (!nn__ready("cosine_similarity", "a b", in, 2)) { NN__CLOSE(TENSOR__(poison)); }
     tensor_t *shape = (tensor_mul)(in[0], in[1]);
     for (int k = 0; k < 2 && !(tensor_is_poison)(shape); k++) {
         in[k] = (tensor_expand_n)(nn__wide(in[k]), shape->dims, shape->ndim);
@@ -8739,20 +10128,19 @@ TENSOR_API tensor_t *(tensor_cosine_similarity)(tensor_t *a, tensor_t *b, int64_
         in[0] = (tensor_sum_dim)((tensor_mul)(in[0], in[1]), dim, 0);
         shape = nn__narrow(in[0], shape);
     }
-    return (tensor_scope_return)(scope, shape);
+    NN__CLOSE(shape);
 }
 
 TENSOR_API tensor_t *(tensor_pairwise_distance)(tensor_t *a, tensor_t *b, double p, double eps, int keepdim) {
     tensor_t *in[2] = {a, b};
-    NN__AUTOCAST(TENSOR__CAST_pairwise_distance,
-                 (tensor_pairwise_distance)(cast_[0], cast_[1], p, eps, keepdim), a, b)
-    if (!nn__ready("pairwise_distance", "a b", in, 2)) { return TENSOR__(poison); }
-    tensor_scope_t scope;
-    scope = TENSOR__(scope)(-1);
+    NN__OPEN_AS(TENSOR__CAST_pairwise_distance, in, 2)
+    if (!nn__ready("pairwise_distance", "a b", in, 2)) { NN__CLOSE(TENSOR__(poison)); }
+    a = in[0];
+    b = in[1];
     in[0] = (tensor_sub)(nn__wide(a), nn__wide(b));
     in[0] = nn__p_norm((tensor_add_scalar)(in[0], eps), p, -1, keepdim);
     if (nn__is_half(a) && a->dtype == b->dtype) { in[0] = nn__narrow(in[0], a); }
-    return (tensor_scope_return)(scope, in[0]);
+    NN__CLOSE(in[0]);
 }
 
 // ------------------------------------------------------------------------------
@@ -8765,7 +10153,7 @@ TENSOR_API tensor_t *(tensor_pairwise_distance)(tensor_t *a, tensor_t *b, double
 
 // Queries of a task, of a block, and of a causal block, which computes few forbidden scores; and the number
 // of queries from which on keys are read transposed, [features, keys].
-enum { NN__QUERIES = 128, NN__BLOCK = 64, NN__CAUSAL = 32, NN__TURN = 32 };
+enum { NN__QUERIES = 128, NN__BLOCK = 64, NN__CAUSAL = 32, NN__TRANSPOSE = 32 };
 
 typedef struct nn__attention_t {
     const nn__cpu_t *k;
@@ -8775,7 +10163,8 @@ typedef struct nn__attention_t {
     double scale;
     size_t es;
     char *scratch;
-    uint64_t tile, turned, gemm, worker;   // bytes: a block of scores, a transposed head, a GEMM, a worker
+    // bytes: a block of scores, a transposed head, a GEMM, a worker
+    uint64_t tile, transposed, gemm, worker;
 } nn__attention_t;
 
 TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
@@ -8803,7 +10192,6 @@ TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
     v->causal = (int)c->p->attention.is_causal;
     v->rows = v->causal ? NN__CAUSAL : NN__BLOCK;
     v->scale = c->p->attention.scale;
-    v->scratch = (char *)c->scratch;
     int64_t bq = nn__min(v->t, v->rows);
     int64_t sizes[5][3];
     sizes[0][0] = bq, sizes[0][1] = v->s, sizes[0][2] = v->e;
@@ -8817,16 +10205,28 @@ TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
         if (bytes > v->gemm) { v->gemm = bytes; }
     }
     v->pitch = v->s + 16;
-    v->turned = v->k->lanes && v->t >= NN__TURN ? nn__line((uint64_t)(sizes[4][1] * v->pitch) * 4) : 0;
+    v->transposed = 0;
+    if (v->k->lanes && v->t >= NN__TRANSPOSE) {
+        v->transposed = nn__line((uint64_t)(sizes[4][1] * v->pitch) * 4);
+    }
     v->tile = nn__line((uint64_t)bq * (uint64_t)v->s * v->es);
-    v->worker = (v->tile + v->turned) * (back ? 2 : 1) + v->gemm;
+    v->worker = (v->tile + v->transposed) * (back ? 2 : 1) + v->gemm;
     if (!v->worker) { v->worker = nn__line(1); }    // nothing to compute, but addresses within it are formed
 }
 
+NN__PLANNED(attention)
+
+// Leaves the plan at the head of the scratch.
 TENSOR__FN uint64_t nn__scratch_attention(const tensor_call_t *c) {
-    nn__attention_t v;
-    nn__attention_plan(c, &v);
-    return v.worker * (uint64_t)TENSOR__(thread_count)();
+    nn__attention_t *v = (nn__attention_t *)c->scratch;
+    nn__attention_plan(c, v);
+    return nn__line(sizeof *v) + v->worker * (uint64_t)TENSOR__(thread_count)();
+}
+
+TENSOR__FN nn__attention_t *nn__attention_planned(const tensor_call_t *c) {
+    nn__attention_t *v = (nn__attention_t *)c->scratch;
+    v->scratch = nn__after_plan(c, sizeof *v);
+    return v;
 }
 
 // Address of row t of head `head`, for any strides.
@@ -8855,23 +10255,23 @@ TENSOR__FN void nn__attention_product(const nn__attention_t *v, tensor__gemm_t *
 }
 
 // The first `keys` rows of a head, transposed at `to`. -> NULL: the products read them as they are
-TENSOR__FN const char *nn__attention_turn(const nn__attention_t *v, const tensor_arg_t *a, int64_t head,
+TENSOR__FN const char *nn__attention_transposed(const nn__attention_t *v, const tensor_arg_t *a, int64_t head,
                                           int64_t keys, char *to) {
-    if (!v->turned || a->strides[a->ndim - 1] != 1) { return NULL; }
-    NN__DO(v->k, turn)(keys, a->dims[a->ndim - 1], (const float *)(const void *)nn__head(a, head, 0),
+    if (!v->transposed || a->strides[a->ndim - 1] != 1) { return NULL; }
+    NN__DO(v->k, transpose)(keys, a->dims[a->ndim - 1], (const float *)(const void *)nn__head(a, head, 0),
                        a->strides[a->ndim - 2], (float *)(void *)to, v->pitch);
     return to;
 }
 
 // Rows t..t+n of a times the first `keys` rows of b, which may be transposed, of one head.
 TENSOR__FN void nn__attention_scores(const nn__attention_t *v, const tensor_arg_t *a, const tensor_arg_t *b,
-                                     const char *turned, int64_t head, int64_t t, int64_t n, int64_t keys,
+                                     const char *transposed, int64_t head, int64_t t, int64_t n, int64_t keys,
                                      char *tile, char *scratch) {
     tensor__gemm_t g = nn__product(n, keys, b->dims[b->ndim - 1]);
     g.a = nn__head(a, head, t);
-    g.b = turned ? turned : nn__head(b, head, 0);
+    g.b = transposed ? transposed : nn__head(b, head, 0);
     g.c = tile, g.brs = v->pitch;
-    nn__attention_product(v, &g, a, turned ? NULL : b, 1, scratch);
+    nn__attention_product(v, &g, a, transposed ? NULL : b, 1, scratch);
 }
 
 TENSOR__FN void nn__attention_task(void *arg, int64_t task, int worker) {
@@ -8879,14 +10279,14 @@ TENSOR__FN void nn__attention_task(void *arg, int64_t task, int worker) {
     int64_t head = task / v->blocks, t = task % v->blocks * NN__QUERIES, end = nn__min(t + NN__QUERIES, v->t);
     int64_t n, keys = v->causal ? nn__min(v->s, end) : v->s;
     char *tile = v->scratch + v->worker * (uint64_t)worker, *room = tile + v->tile;
-    char *scratch = room + v->turned;
-    const char *turned = nn__attention_turn(v, v->key, head, keys, room);
+    char *scratch = room + v->transposed;
+    const char *transposed = nn__attention_transposed(v, v->key, head, keys, room);
     double sum[NN__BLOCK], lse;
     for (; t < end; t += n) {
         char *y = nn__at(v->y, (head * v->t + t) * v->ev);
         n = nn__min(v->rows, end - t);
         keys = v->causal ? nn__min(v->s, t + n) : v->s;
-        nn__attention_scores(v, v->q, v->key, turned, head, t, n, keys, tile, scratch);
+        nn__attention_scores(v, v->q, v->key, transposed, head, t, n, keys, tile, scratch);
         for (int64_t i = 0; i < n; i++) {
             int64_t valid = v->causal ? nn__min(keys, t + i + 1) : keys;
             sum[i] = NN__DO(v->k, attend)(tile + i * keys * (int64_t)v->es, valid, keys, v->scale, &lse);
@@ -8904,9 +10304,8 @@ TENSOR__FN void nn__attention_task(void *arg, int64_t task, int worker) {
 }
 
 TENSOR__FN int nn__cpu_attention(tensor_call_t *c) {
-    nn__attention_t v;
-    nn__attention_plan(c, &v);
-    if (v.y->numel || v.lse->numel) { nn__run(v.heads * v.blocks, nn__attention_task, &v); }
+    nn__attention_t *v = nn__attention_planned(c);
+    if (v->y->numel || v->lse->numel) { nn__run(v->heads * v->blocks, nn__attention_task, v); }
     return TENSOR_OK;
 }
 
@@ -8929,9 +10328,9 @@ TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
     const nn__attention_t *v = (const nn__attention_t *)arg;
     char *p = v->scratch + v->worker * (uint64_t)worker, *d = p + v->tile, *scratch = d + v->tile;
     int64_t first = (v->t - 1) / v->rows * v->rows, last = v->causal ? nn__min(v->s, v->t) : v->s;
-    const char *keyt = nn__attention_turn(v, v->key, head, last, scratch);
-    const char *vt = nn__attention_turn(v, v->v, head, last, scratch + v->turned);
-    scratch += 2 * v->turned;
+    const char *keyt = nn__attention_transposed(v, v->key, head, last, scratch);
+    const char *vt = nn__attention_transposed(v, v->v, head, last, scratch + v->transposed);
+    scratch += 2 * v->transposed;
     NN__DO(v->k, fill)(nn__head(v->dk, head, last), 0, (v->s - last) * v->e);
     NN__DO(v->k, fill)(nn__head(v->dv, head, last), 0, (v->s - last) * v->ev);
     for (int64_t t = first; t >= 0; t -= v->rows) {
@@ -8955,9 +10354,8 @@ TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
 }
 
 TENSOR__FN int nn__cpu_attention_back(tensor_call_t *c) {
-    nn__attention_t v;
-    nn__attention_plan(c, &v);
-    if (v.dq->numel || v.dk->numel || v.dv->numel) { nn__run(v.heads, nn__attention_back_task, &v); }
+    nn__attention_t *v = nn__attention_planned(c);
+    if (v->dq->numel || v->dk->numel || v->dv->numel) { nn__run(v->heads, nn__attention_back_task, v); }
     return TENSOR_OK;
 }
 
@@ -9007,9 +10405,9 @@ TENSOR__FN void nn__grad_attention(tensor__grad_t *g) {
     nn__grad_end(&o, g, 3);
 }
 
-TENSOR__FN double nn__attention_scale(const tensor_scaled_dot_product_attention_args_t *a) {
-    const tensor_t *q = a->query;
-    return a->scale != 0 ? a->scale : 1 / sqrt((double)nn__max(q->dims[q->ndim - 1], 1));
+TENSOR__FN double nn__attention_scale(const tensor_scaled_dot_product_attention_args_t *a,
+                                      const tensor_t *q) {
+    return a->scale != 0 ? a->scale : 1 / sqrt((double)nn__max(TENSOR__WIDE(q), 1));
 }
 
 // The CPU kernel of rows that only a device's library runs: it always declines.
@@ -9109,108 +10507,154 @@ TENSOR__FN tensor_t *nn__attention_biased(tensor_t *q, tensor_t *k, tensor_t *v,
     return y->state == TENSOR__POISON_STATE ? nn__unless_raised(before) : (tensor_masked_fill)(y, dead, 0);
 }
 
-TENSOR__FN tensor_t *
-nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_args_t *a) {
-    static const char name[] = "scaled_dot_product_attention";
-    tensor__op_t o;
-    tensor_t *const in[3] = {a->query, a->key, a->value};
-    tensor_t *q = a->query, *k = a->key, *v = a->value, *mask = a->attn_mask;
-    if (!TENSOR__(begin)(&o, NN__ROW(ATTENTION), in, 3) || !nn__floats(&o, 7)) { return TENSOR__(poison); }
+// Checks the inputs o, the mask and the options of a. 0 = raised
+TENSOR__FN int nn__attention_fits(tensor__op_t *o, const tensor_scaled_dot_product_attention_args_t *a) {
+    const char *op = o->row->name;
+    tensor_t *q = o->in[0], *k = o->in[1], *v = o->in[2], *mask = a->attn_mask;
+    if (!nn__floats(o, 7)) { return 0; }
     if (q->ndim < 2 || k->ndim < 2 || v->ndim < 2) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: query %t, key %t, value %t must have at least 2 dims", name, q,
-                        k, v);
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: query %t, key %t, value %t must have at least 2 dims", op, q, k,
+                      v);
     }
-    if (q->dims[q->ndim - 1] != k->dims[k->ndim - 1]) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: query %t and key %t must have the same last dim", name, q, k);
+    if (TENSOR__WIDE(q) != TENSOR__WIDE(k)) {
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: query %t and key %t must have the same last dim", op, q, k);
     }
     if (k->dims[k->ndim - 2] != v->dims[v->ndim - 2]) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: key %t and value %t must have the same length", name, k, v);
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: key %t and value %t must have the same length", op, k, v);
     }
     if (mask && a->is_causal) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: attn_mask %t and is_causal exclude each other", name, mask);
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: attn_mask %t and is_causal exclude each other", op, mask);
     }
-    if (TENSOR__GIVEN(mask) && mask->state == TENSOR__LIVE && mask->dtype != TENSOR_BOOL &&
-        mask->dtype != q->dtype) {
-        return NN__FAIL(TENSOR_ERR_DTYPE, "%s: attn_mask is %y, must be bool or %y as query", name, mask, q);
+    int live = TENSOR__GIVEN(mask) && mask->state == TENSOR__LIVE;
+    if (live && mask->dtype != TENSOR_BOOL && mask->dtype != q->dtype) {
+        return NN__NO(TENSOR_ERR_DTYPE, "%s: attn_mask is %y, must be bool or %y as query", op, mask, q);
     }
     if (!(a->dropout_p >= 0 && a->dropout_p <= 1)) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: dropout_p %g must be in 0..1", name, a->dropout_p);
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: dropout_p %g must be in 0..1", op, a->dropout_p);
     }
-    if (nn__is_half(q) && (mask || a->dropout_p > 0 || !q->numel || !v->numel || !TENSOR__(halves)(q))) {
-        tensor_scaled_dot_product_attention_args_t wide = *a;
-        tensor_t *y = mask && a->dropout_p <= 0 ? nn__attention_biased(q, k, v, mask,
-                                                                       nn__attention_scale(a)) : NULL;
-        if (y) { return y; }
-        wide.query = nn__wide(q);
-        wide.key = nn__wide(k);
-        wide.value = nn__wide(v);
-        wide.attn_mask = nn__wide(mask);
-        return nn__narrow(nn__run_scaled_dot_product_attention(&wide), q);
+    return 1;
+}
+
+// Whether the heads of query are groups, each with one head of key and value; raises if they cannot be.
+TENSOR__FN int nn__attention_groups(const tensor__op_t *o, int *grouped) {
+    const tensor_t *q = o->in[0], *k = o->in[1], *v = o->in[2];
+    *grouped = q->ndim > 2 && k->ndim == q->ndim && v->ndim == q->ndim && q->ndim < TENSOR_MAX_DIMS;
+    if (!*grouped) { return 1; }
+    int at = q->ndim - 3;
+    int64_t heads = k->dims[at], each = heads ? q->dims[at] / heads : 0;
+    if (v->dims[at] == heads && heads * each == q->dims[at]) { return 1; }
+    return NN__NO(TENSOR_ERR_SHAPE,
+                  "%s: the heads of query %t must be a multiple of those of key %t and value %t",
+                  o->row->name, q, k, v);
+}
+
+// x [..., heads * each, A, B] as [..., heads, each, A, B].
+TENSOR__FN tensor_t *nn__heads_in_groups(tensor_t *x, int64_t heads, int64_t each) {
+    int64_t dims[TENSOR_MAX_DIMS];
+    int n = x->ndim, at = n - 3;
+    memcpy(dims, x->dims, (size_t)at * sizeof dims[0]);
+    dims[at] = heads;
+    dims[at + 1] = each;
+    dims[at + 2] = x->dims[n - 2];
+    dims[at + 3] = x->dims[n - 1];
+    return (tensor_reshape_n)(x, dims, n + 1);
+}
+
+// x [..., heads, A, B] as [..., heads, each, A, B], the same for each, with the leading dims of q.
+TENSOR__FN tensor_t *nn__heads_for_groups(tensor_t *x, const tensor_t *q, int64_t each) {
+    int64_t dims[TENSOR_MAX_DIMS];
+    int n = x->ndim;
+    memcpy(dims, q->dims, (size_t)(n - 3) * sizeof dims[0]);
+    dims[n - 3] = x->dims[n - 3];
+    dims[n - 2] = each;
+    dims[n - 1] = x->dims[n - 2];
+    dims[n] = x->dims[n - 1];
+    return (tensor_expand_n)((tensor_unsqueeze)(x, n - 2), dims, n + 1);
+}
+
+// Query, key and value get one more dim, the heads of a group; so does the mask. 0 = raised
+TENSOR__FN int nn__attention_group(tensor__op_t *o, tensor_t **mask) {
+    tensor_t *q = o->in[0], *m = *mask;
+    int at = q->ndim - 3;
+    int64_t all = q->dims[at], heads = o->in[1]->dims[at], each = heads ? all / heads : 0;
+    for (int k = 1; k < 3; k++) {
+        if (!nn__put(o, k, nn__heads_for_groups(o->in[k], q, each))) { return 0; }
     }
-    int64_t dims[TENSOR_MAX_DIMS], d;
-    if (a->enable_gqa && q->ndim > 2 && k->ndim == q->ndim && v->ndim == q->ndim &&
-        q->ndim < TENSOR_MAX_DIMS) {
-        // query [..., heads, each, T, E]; key, value and mask have size 1 at `each`.
-        tensor_scaled_dot_product_attention_args_t b = *a;
-        int at = q->ndim - 3;
-        int64_t heads = k->dims[at], each = heads ? q->dims[at] / heads : 0;
-        if (v->dims[at] != heads || heads * each != q->dims[at]) {
-            return NN__FAIL(TENSOR_ERR_SHAPE,
-                            "%s: the heads of query %t must be a multiple of those of key %t and value %t",
-                            name, q, k, v);
-        }
-        b.enable_gqa = 0;
-        memcpy(dims, q->dims, (size_t)at * sizeof dims[0]);
-        dims[at] = heads;
-        dims[at + 1] = each;
-        for (d = 0; d < 2; d++) { dims[at + 2 + d] = q->dims[at + 1 + d]; }
-        b.query = (tensor_reshape_n)(q, dims, q->ndim + 1);
-        for (d = 0; d < 2; d++) {
-            tensor_t *x = d ? v : k;
-            dims[at + 2] = x->dims[at + 1];
-            dims[at + 3] = x->dims[at + 2];
-            *(d ? &b.value : &b.key) = (tensor_expand_n)((tensor_unsqueeze)(x, at + 1), dims, q->ndim + 1);
-        }
-        if (mask && mask->ndim > 2 && mask->dims[mask->ndim - 3] == q->dims[at]) {
-            memcpy(dims, mask->dims, (size_t)mask->ndim * sizeof dims[0]);
-            d = mask->ndim - 3;
-            dims[d] = heads;
-            dims[d + 1] = each;
-            dims[d + 2] = mask->dims[d + 1];
-            dims[d + 3] = mask->dims[d + 2];
-            b.attn_mask = (tensor_reshape_n)(mask, dims, mask->ndim + 1);
-        } else if (mask && mask->ndim > 2) {
-            b.attn_mask = (tensor_unsqueeze)(mask, -3);
-        }
-        memcpy(dims, q->dims, (size_t)q->ndim * sizeof dims[0]);
-        dims[q->ndim - 1] = v->dims[v->ndim - 1];
-        return (tensor_reshape_n)(nn__run_scaled_dot_product_attention(&b), dims, q->ndim);
+    if (m && m->ndim > 2) {
+        *mask = m->dims[m->ndim - 3] == all ? nn__heads_in_groups(m, heads, each) : (tensor_unsqueeze)(m, -3);
     }
-    double scale = nn__attention_scale(a);
-    int64_t same = q->ndim == k->ndim && q->ndim == v->ndim;
-    for (d = 0; same && d + 2 < q->ndim; d++) { same = q->dims[d] == k->dims[d] && q->dims[d] == v->dims[d]; }
-    if (mask || a->dropout_p > 0 || !same || k->dims[k->ndim - 2] == 0) {
-        return nn__narrow(nn__attention_composed(nn__wide(q), nn__wide(k), nn__wide(v), mask, a->is_causal,
-                                                 scale, a->dropout_p, NULL), q);
+    return nn__put(o, 0, nn__heads_in_groups(q, heads, each));
+}
+
+// Whether one kernel computes it: all batch dims are the same, and there are keys.
+TENSOR__FN int nn__attention_fused(const tensor__op_t *o) {
+    const tensor_t *q = o->in[0], *k = o->in[1], *v = o->in[2];
+    int same = q->ndim == k->ndim && q->ndim == v->ndim && k->dims[k->ndim - 2] > 0;
+    for (int d = 0; same && d + 2 < q->ndim; d++) {
+        same = q->dims[d] == k->dims[d] && q->dims[d] == v->dims[d];
     }
-    o.p = &o.params;
-    o.params.attention.is_causal = a->is_causal != 0;
-    o.params.attention.scale = scale;
+    return same;
+}
+
+// The inputs of o, by the kernel or by other ops.
+TENSOR__FN tensor_t *nn__attention_run(tensor__op_t *o, const tensor_scaled_dot_product_attention_args_t *a,
+                                       tensor_t *mask) {
+    tensor_t *q = o->in[0], *k = o->in[1], *v = o->in[2];
+    double scale = nn__attention_scale(a, q);
+    if (mask || a->dropout_p > 0 || !nn__attention_fused(o)) {
+        tensor_t *y = nn__attention_composed(nn__wide(q), nn__wide(k), nn__wide(v), mask, a->is_causal, scale,
+                                             a->dropout_p, NULL);
+        y = nn__narrow(y, q);
+        TENSOR__(abandon)(o);
+        return y;
+    }
+    int64_t dims[TENSOR_MAX_DIMS];
+    o->p = &o->params;
+    o->params.attention.is_causal = a->is_causal != 0;
+    o->params.attention.scale = scale;
     memcpy(dims, q->dims, (size_t)q->ndim * sizeof dims[0]);
-    dims[q->ndim - 1] = v->dims[v->ndim - 1];
-    TENSOR__(result)(&o, q->dtype, dims, q->ndim);
-    TENSOR__(result)(&o, nn__is_half(q) ? (int)TENSOR_F32 : q->dtype, dims, q->ndim - 1);
-    return TENSOR__(finish)(&o);
+    dims[q->ndim - 1] = TENSOR__WIDE(v);
+    TENSOR__(result)(o, q->dtype, dims, q->ndim);
+    TENSOR__(result)(o, nn__is_half(q) ? (int)TENSOR_F32 : q->dtype, dims, q->ndim - 1);
+    return TENSOR__(finish)(o);
 }
 
-TENSOR__FN tensor_t *nn__attention_call(tensor_scaled_dot_product_attention_args_t *a) {
-    NN__AUTOCAST(NN__ROW(ATTENTION)->cast, (a->query = cast_[0], a->key = cast_[1], a->value = cast_[2],
-                 a->attn_mask = cast_[3], nn__run_scaled_dot_product_attention(a)),
-                 a->query, a->key, a->value, a->attn_mask)
-    return nn__run_scaled_dot_product_attention(a);
+// Its temporary tensors end with the scope of the caller.
+TENSOR__FN tensor_t *
+nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_args_t *given) {
+    tensor_scaled_dot_product_attention_args_t a = *given;
+    tensor_t *in[4] = {a.query, a.key, a.value, a.attn_mask};
+    tensor__op_t o;
+    TENSOR__(autocast)(NN__ROW(ATTENTION)->cast, in, 4);
+    a.attn_mask = in[3];
+    if (!TENSOR__(begin)(&o, NN__ROW(ATTENTION), in, 3)) { return TENSOR__(poison); }
+    if (!nn__attention_fits(&o, &a)) { return TENSOR__(abandon)(&o); }
+
+    tensor_t *q = o.in[0], *v = o.in[2], *mask = a.attn_mask, *y;
+    int dtype = q->dtype, grouped = 0;
+    int64_t dims[TENSOR_MAX_DIMS];
+    int ndim = q->ndim;
+    memcpy(dims, q->dims, (size_t)ndim * sizeof dims[0]);
+    dims[ndim - 1] = TENSOR__WIDE(v);
+    if (nn__is_half(q) && (mask || a.dropout_p > 0 || !q->numel || !v->numel || !TENSOR__(halves)(q))) {
+        if (mask && a.dropout_p <= 0) {
+            y = nn__attention_biased(q, o.in[1], v, mask, nn__attention_scale(&a, q));
+            if (y) {
+                TENSOR__(abandon)(&o);
+                return y;
+            }
+        }
+        mask = nn__wide(mask);
+        if (!nn__put_wide(&o)) { return TENSOR__(abandon)(&o); }
+    }
+    if (a.enable_gqa && !nn__attention_groups(&o, &grouped)) { return TENSOR__(abandon)(&o); }
+    if (grouped && !nn__attention_group(&o, &mask)) { return TENSOR__(abandon)(&o); }
+    y = nn__attention_run(&o, &a, mask);
+    if (grouped) { y = (tensor_reshape_n)(y, dims, ndim); }
+    return (tensor_to)(y, (tensor_dtype_t)dtype);
 }
 
-NN__OPTIONS(scaled_dot_product_attention, , nn__attention_call(&a))
+NN__OPTIONS(scaled_dot_product_attention, , nn__run_scaled_dot_product_attention(&a))
 
 // ------------------------------------------------------------------------------
 // >>impl-recurrent                                 MARK: recurrent nets
@@ -9259,7 +10703,6 @@ TENSOR__FN void nn__recurrent_plan(nn__recurrent_t *v, const tensor_call_t *c) {
     v->dgi = back ? &a[8] : NULL;
     v->dhg = NULL;
     if (back) { v->dhg = v->kind == NN__GRU_NET ? &a[9] : &a[8]; }
-    v->hg = (char *)c->scratch;
 }
 
 // The product hg[n, g] = h w_hhT + b_hh (in backward: dh[n, h] += dhg w_hh).
@@ -9276,11 +10719,21 @@ TENSOR__FN tensor__gemm_t nn__recurrent_product(const nn__recurrent_t *v) {
     return g;
 }
 
+NN__PLANNED(recurrent)
+
+// Leaves the plan at the head of the scratch.
 TENSOR__FN uint64_t nn__scratch_recurrent(const tensor_call_t *c) {
-    nn__recurrent_t v;
-    nn__recurrent_plan(&v, c);
-    tensor__gemm_t g = nn__recurrent_product(&v);
-    return nn__line((uint64_t)(v.n * v.g) * nn__es(v.dtype)) + TENSOR__(gemm_scratch)(&g, v.dtype);
+    nn__recurrent_t *v = (nn__recurrent_t *)c->scratch;
+    nn__recurrent_plan(v, c);
+    tensor__gemm_t g = nn__recurrent_product(v);
+    uint64_t gates = nn__line((uint64_t)(v->n * v->g) * nn__es(v->dtype));
+    return nn__line(sizeof *v) + gates + TENSOR__(gemm_scratch)(&g, v->dtype);
+}
+
+TENSOR__FN nn__recurrent_t *nn__recurrent_planned(const tensor_call_t *c) {
+    nn__recurrent_t *v = (nn__recurrent_t *)c->scratch;
+    v->hg = nn__after_plan(c, sizeof *v);
+    return v;
 }
 
 // Item n of step t, or of the first state (t < 0).
@@ -9345,19 +10798,32 @@ TENSOR__FN void nn__recurrent_steps(nn__recurrent_t *v) {
 }
 
 TENSOR__FN int nn__cpu_recurrent(tensor_call_t *c) {
-    nn__recurrent_t v;
-    nn__recurrent_plan(&v, c);
-    nn__recurrent_steps(&v);
+    nn__recurrent_steps(nn__recurrent_planned(c));
     return TENSOR_OK;
 }
 
 TENSOR__FN int nn__cpu_recurrent_back(tensor_call_t *c) {
-    nn__recurrent_t v;
-    nn__recurrent_plan(&v, c);
-    NN__DO(nn__cpu(v.dtype), fill)(c->arg[10].data, 0, c->arg[10].numel);
-    NN__DO(nn__cpu(v.dtype), fill)(c->arg[11].data, 0, c->arg[11].numel);
-    nn__recurrent_steps(&v);
+    nn__recurrent_t *v = nn__recurrent_planned(c);
+    NN__DO(nn__cpu(v->dtype), fill)(c->arg[10].data, 0, c->arg[10].numel);
+    NN__DO(nn__cpu(v->dtype), fill)(c->arg[11].data, 0, c->arg[11].numel);
+    nn__recurrent_steps(v);
     return TENSOR_OK;
+}
+
+// The gates of a step, gate[k] [N, n], from the parts of the input and of h, [N, gates n]. A plain net has
+// one, without a function.
+TENSOR__FN void nn__recurrent_gates(int kind, tensor_t *x, tensor_t *g, int64_t n, tensor_t *gate[4]) {
+    for (int64_t k = 0; k < nn__net_gates(kind); k++) {
+        gate[k] = (tensor_narrow)(g, -1, k * n, n);
+        tensor_t *z = (tensor_narrow)(x, -1, k * n, n);
+        if (kind == NN__GRU_NET && k == 2) {
+            gate[k] = (tensor_tanh)((tensor_add)(z, (tensor_mul)(gate[0], gate[k])));
+        } else if (kind == NN__GRU_NET) {
+            gate[k] = (tensor_sigmoid)((tensor_add)(z, gate[k]));
+        } else if (kind == NN__LSTM_NET) {
+            gate[k] = k == 2 ? (tensor_tanh)(gate[k]) : (tensor_sigmoid)(gate[k]);
+        }
+    }
 }
 
 // The same, made of public ops, with the projection w_hr (or NULL). *c becomes the c of all steps.
@@ -9372,17 +10838,7 @@ TENSOR__FN tensor_t *nn__recurrent_composed(int kind, int reverse, tensor_t *gi,
         tensor_t *x = (tensor_select)(gi, 0, at), *g = (tensor_linear)(h, w, b);
         if (kind != NN__GRU_NET) { g = (tensor_add)(x, g); }
         tensor_t *gate[4];
-        for (int64_t k = 0; k < nn__net_gates(kind); k++) {
-            gate[k] = (tensor_narrow)(g, -1, k * n, n);
-            tensor_t *z = (tensor_narrow)(x, -1, k * n, n);
-            if (kind == NN__GRU_NET && k == 2) {
-                gate[k] = (tensor_tanh)((tensor_add)(z, (tensor_mul)(gate[0], gate[k])));
-            } else if (kind == NN__GRU_NET) {
-                gate[k] = (tensor_sigmoid)((tensor_add)(z, gate[k]));
-            } else if (kind == NN__LSTM_NET) {
-                gate[k] = k == 2 ? (tensor_tanh)(gate[k]) : (tensor_sigmoid)(gate[k]);
-            }
-        }
+        nn__recurrent_gates(kind, x, g, n, gate);
         if (kind == NN__LSTM_NET) {
             cell = (tensor_add)((tensor_mul)(gate[1], cell), (tensor_mul)(gate[0], gate[2]));
             h = (tensor_mul)(gate[3], (tensor_tanh)(cell));
@@ -9463,9 +10919,30 @@ TENSOR__FN void nn__grad_recurrent(tensor__grad_t *g) {
     g->gx[1] = (tensor_matmul)((tensor_mT)(dhg), (tensor_reshape_n)((tensor_cat_n)(list, 2, 0), dims, 2));
 }
 
+// Items that end early. Rows are those of y as [T N, ...]. The functions are here so that they come only into
+// programs that have such items.
+typedef struct nn__padded_t {
+    tensor_t *reversed; // [T N] i64: the rows when the steps of each item are in reverse
+    tensor_t *last;     // [N] i64: the row of each item's last step
+    tensor_t *past;     // [T, N, 1] bool: the steps after it
+    tensor_t *(*rows)(tensor_t *y, tensor_t *index);
+    tensor_t *(*blank)(tensor_t *y, tensor_t *past);
+} nn__padded_t;
+
+// The state at the last step; y [T, N, H].
+TENSOR__FN tensor_t *nn__last_state(tensor_t *y, int64_t last, const nn__padded_t *padded) {
+    return padded ? padded->rows(y, padded->last) : (tensor_select)(y, 0, last);
+}
+
+// y [T, N, F] with the steps of each item in reverse.
+TENSOR__FN tensor_t *nn__reversed(tensor_t *y, const nn__padded_t *padded) {
+    if ((tensor_is_poison)(y)) { return y; }
+    return (tensor_reshape_n)(padded->rows(y, padded->reversed), y->dims, 3);
+}
+
 // One layer and direction: gi [T, N, G], h and c [N, H], f32 or f64. -> y; *h and *c become the last states
 TENSOR__FN tensor_t *nn__recurrent(int kind, int reverse, tensor_t *gi, tensor_t *w, tensor_t *b,
-                                   tensor_t *w_hr, tensor_t **h, tensor_t **c) {
+                                   tensor_t *w_hr, tensor_t **h, tensor_t **c, const nn__padded_t *padded) {
     tensor__op_t o;
     tensor_t *in[5], *y, *cells;
     int64_t dims[3], last = reverse ? 0 : gi->dims[0] - 1;
@@ -9494,8 +10971,8 @@ TENSOR__FN tensor_t *nn__recurrent(int kind, int reverse, tensor_t *gi, tensor_t
         if (y->state == TENSOR__POISON_STATE) { return y; }
         cells = o.out[1];
     }
-    *h = (tensor_select)(y, 0, last);
-    if (kind == NN__LSTM_NET) { *c = (tensor_select)(cells, 0, last); }
+    *h = nn__last_state(y, last, padded);
+    if (kind == NN__LSTM_NET) { *c = nn__last_state(cells, last, padded); }
     return y;
 }
 
@@ -9525,7 +11002,8 @@ TENSOR__FN int nn__fits(const char *op, const char *what, const tensor_t *t, con
 // ---- whole nets by a device's library: weights are one row, first w_ih and w_hh of all layers and
 // directions, then their biases; states are h, then c (LSTM)
 
-TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_args_t *a, int own);
+TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_args_t *a, int own,
+                                  const nn__padded_t *padded);
 
 // y and the states in one row.
 TENSOR__FN tensor_t *nn__composed_net(tensor_t *const *in, const tensor_params_t *params) {
@@ -9561,7 +11039,7 @@ TENSOR__FN tensor_t *nn__composed_net(tensor_t *const *in, const tensor_params_t
     a.bidirectional = p->directions == 2;
     a.no_bias = (int)p->no_bias;
     a.batch_first = (int)p->batch_first;
-    tensor_state_t s = nn__net("recurrent_net", (int)p->kind, &a, 1);
+    tensor_state_t s = nn__net("recurrent_net", (int)p->kind, &a, 1, NULL);
     TENSOR__(memory_free)(nn__self(), (void *)w);
     tensor_t *list[3];
     list[0] = (tensor_flatten)(s.y, 0, -1);
@@ -9597,7 +11075,11 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
         o.visible = 4;
         for (int k = 0; k < 4; k++) {
             r = in[k < 2 ? 1 + k : 3 + k];
-            nn__result_if(r != NULL, &o, y->dtype, r ? r->dims : NULL, r ? r->ndim : 0);
+            if (r) {
+                nn__result_if(1, &o, y->dtype, r->dims, r->ndim);
+            } else {
+                nn__result_if(0, &o, y->dtype, NULL, 0);
+            }
         }
         if (TENSOR__(finish)(&o)->state != TENSOR__POISON_STATE) {
             for (int k = 0; k < 4; k++) {
@@ -9622,13 +11104,31 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
     nn__grad_composed(&both, nn__composed_net);
 }
 
+// All numbers of `run` layers from layer l on as one vector: the matrices, then the biases. NULL without
+// memory
+TENSOR__FN tensor_t *nn__net_flat(const tensor_rnn_args_t *a, int64_t l, int64_t run) {
+    int64_t dirs = a->bidirectional ? 2 : 1;
+    int64_t per = a->no_bias ? 2 : 4;
+    int count = 0;
+    tensor_t **list = (tensor_t **)TENSOR__(memory)(nn__self(), (uint64_t)(run * dirs * per) * sizeof *list);
+    if (!list) { return NULL; }
+    for (int64_t j = 0; j < per; j += 2) {
+        for (int64_t k = 0; k < 2 * run * dirs; k++) {
+            list[count++] = (tensor_flatten)(a->weights[(l * dirs + k / 2) * per + j + (k & 1)], 0, -1);
+        }
+    }
+    tensor_t *flat = (tensor_cat_n)(list, count, 0);
+    TENSOR__(memory_free)(nn__self(), (void *)list);
+    return flat;
+}
+
 // `run` layers from layer l on; x [T, N, ..] -> y, and states [1 or 2, run * directions, N, H]. NULL = the
 // device has no library for it.
 TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_t *x, int64_t hidden,
                                    int64_t l, int64_t run, tensor_t **states) {
     int64_t dirs = a->bidirectional ? 2 : 1;
-    int64_t per = a->no_bias ? 2 : 4, n = run * dirs;
-    int count = 0, single = a->x->ndim == 2, before = (tensor_error_code)();
+    int64_t n = run * dirs;
+    int single = a->x->ndim == 2, before = (tensor_error_code)();
     tensor_t *in[4] = {NULL, NULL, NULL, NULL};
     if (a->proj_size > 0 || !x->device || !x->numel || hidden <= 0) { return NULL; }
     tensor_params_t p;
@@ -9644,17 +11144,9 @@ TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_
     if (p.net.batch_first) { x = (tensor_transpose)(x, 0, 1); }
     int64_t reserve = (tensor_is_poison)(x) ? -1 : TENSOR__(net)(x, &p);
     if (reserve < 0) { return NULL; }
-    tensor_t **list;
-    list = (tensor_t **)TENSOR__(memory)(nn__self(), (uint64_t)(n * per) * sizeof *list);
-    if (!list) { return nn__unless_raised(before); }
-    for (int64_t j = 0; j < per; j += 2) {
-        for (int64_t k = 0; k < 2 * n; k++) {
-            list[count++] = (tensor_flatten)(a->weights[(l * dirs + k / 2) * per + j + (k & 1)], 0, -1);
-        }
-    }
+    in[1] = nn__net_flat(a, l, run);
+    if (!in[1]) { return nn__unless_raised(before); }
     in[0] = nn__contiguous(x);
-    in[1] = (tensor_cat_n)(list, count, 0);
-    TENSOR__(memory_free)(nn__self(), (void *)list);
     tensor_t *y;
     for (int64_t k = 0; k < (kind == NN__LSTM_NET ? 2 : 1); k++) {
         y = k ? a->c : a->h;
@@ -9687,152 +11179,247 @@ TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_
 
 enum { NN__LAYERS = 65535 };        // of a recurrent net, at most
 
-// Runs all layers and directions, in the scope of the caller. own: without a device's library.
-TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_args_t *a, int own) {
-    tensor_t *in[3] = {a->x, a->h, a->c}, *const *w = a->weights, *first[2] = {NULL, NULL};
-    int64_t dirs = a->bidirectional ? 2 : 1, gates = nn__net_gates(kind);
-    int64_t per = (a->no_bias ? 2 : 4) + (a->proj_size > 0);
-    int states = kind == NN__LSTM_NET ? 2 : 1, drops = a->training && a->dropout > 0, made = 0;
-    tensor_state_t s = nn__no_state();
-    if (!nn__inputs(op, "x h c", 1, in, 3, TENSOR__(casting)() ? 0 : 7)) { return s; }
-    tensor_t *x = a->x;
-    int single = x->ndim == 2;
-    if (x->ndim < 2 || x->ndim > 3 || x->dims[a->batch_first && !single] == 0) {
-        return NN__GIVE(s, TENSOR_ERR_SHAPE, "%s: x %t must be [%s, I] or [T, I], T > 0", op, x,
-                        a->batch_first ? "N, T" : "T, N");
+// A net that runs, in the scope of the caller.
+typedef struct nn__net_t {
+    const char *op;
+    tensor_rnn_args_t a;            // x, h, c and weights as autocast makes them
+    const nn__padded_t *padded;     // NULL, or that items end early
+    int kind, own;                  // own: without a device's library
+    int states, single;             // states: 2 (h and c) of LSTM, else 1; single: x is [T, I]
+    int64_t dirs, per, ends;        // directions; weights of one; layers * directions
+    int64_t hidden, size, n;        // features of c, features of h; items
+    tensor_t *first[2];             // h and c before the first step, [ends, n, features]; NULL: not made yet
+    tensor_t **end;                 // the last h of each layer and direction, then the last c
+    int made;                       // how many of the `ends` are made
+} nn__net_t;
+
+TENSOR__FN int nn__net_inputs(const nn__net_t *v, unsigned floats) {
+    tensor_t *in[3];
+    in[0] = v->a.x;
+    in[1] = v->a.h;
+    in[2] = v->a.c;
+    return nn__inputs(v->op, "x h c", 1, in, 3, floats);
+}
+
+// Whether x and the options are possible; raises if not.
+TENSOR__FN int nn__net_options(const nn__net_t *v) {
+    const tensor_rnn_args_t *a = &v->a;
+    const tensor_t *x = a->x;
+    if (x->ndim < 2 || x->ndim > 3 || x->dims[a->batch_first && x->ndim == 3] == 0) {
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: x %t must be [%s, I] or [T, I], T > 0", v->op, x,
+                      a->batch_first ? "N, T" : "T, N");
     }
     if (a->layers < 1 || a->layers > NN__LAYERS || a->proj_size < 0 ||
-        (a->proj_size > 0 && kind != NN__LSTM_NET) || !w || !(a->dropout >= 0 && a->dropout <= 1)) {
-        return NN__GIVE(s, TENSOR_ERR_SHAPE, "%s: needs weights%s, layers (%d) in 1..%d, proj_size (%d) >= 0 "
-                        "(LSTM), dropout (%g) in 0..1; x %t", op, w ? "" : " (they are NULL)", a->layers,
-                        (int64_t)NN__LAYERS, a->proj_size, a->dropout, x);
+        (a->proj_size > 0 && v->kind != NN__LSTM_NET) || !a->weights ||
+        !(a->dropout >= 0 && a->dropout <= 1)) {
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: needs weights%s, layers (%d) in 1..%d, proj_size (%d) >= 0 "
+                      "(LSTM), dropout (%g) in 0..1; x %t", v->op, a->weights ? "" : " (they are NULL)",
+                      a->layers, (int64_t)NN__LAYERS, a->proj_size, a->dropout, x);
     }
-    int64_t ends = a->layers * dirs;
-    int64_t n;
-    tensor_t **end;
-    if (TENSOR__(casting)()) {
-        tensor_rnn_args_t b = *a;
-        tensor_dtype_t was = (tensor_autocast_dtype)();
-        n = 3 + ends * per;
-        end = (tensor_t **)nn__lent((uint64_t)n, sizeof *end);
-        if (!end) { return s; }
-        memcpy(end, in, sizeof in);
-        memcpy(end + 3, w, (size_t)(n - 3) * sizeof *end);
-        TENSOR__(autocast)(NN__ROW(RECURRENT)->cast, end, (int)n);
-        b.x = end[0];
-        b.h = end[1];
-        b.c = end[2];
-        b.weights = end + 3;
-        s = nn__net(op, kind, &b, own);
-        (tensor_set_autocast)(was);     // the caller's scope may have failed to open
-        return s;
+    return 1;
+}
+
+// Casts inputs and weights as autocast does. 0 = raised
+TENSOR__FN int nn__net_cast(nn__net_t *v) {
+    tensor_rnn_args_t *a = &v->a;
+    int64_t n = v->ends * v->per;
+    tensor_t **cast = (tensor_t **)nn__lent((uint64_t)n + 3, sizeof *cast);
+    if (!cast) { return 0; }
+    cast[0] = a->x;
+    cast[1] = a->h;
+    cast[2] = a->c;
+    memcpy(cast + 3, a->weights, (size_t)n * sizeof *cast);
+    TENSOR__(autocast)(NN__ROW(RECURRENT)->cast, cast, (int)n + 3);
+    a->x = cast[0];
+    a->h = cast[1];
+    a->c = cast[2];
+    a->weights = cast + 3;
+    return nn__net_inputs(v, 7);
+}
+
+// The weights of direction d of layer l: w_ih, w_hh, then b_ih, b_hh and w_hr, if it has them.
+TENSOR__FN tensor_t *const *nn__net_part(const nn__net_t *v, int64_t l, int64_t d) {
+    return v->a.weights + (l * v->dirs + d) * v->per;
+}
+
+// Whether direction d of layer l, whose x has these features, has weights that fit; raises if not.
+TENSOR__FN int nn__net_part_fits(const nn__net_t *v, int64_t l, int64_t d, int64_t features) {
+    const tensor_t *x = v->a.x;
+    tensor_t *const *w = nn__net_part(v, l, d);
+    int64_t rows = nn__net_gates(v->kind) * v->hidden;
+    int fits = nn__fits(v->op, "w_ih", w[0], x, rows, features) &&
+               nn__fits(v->op, "w_hh", w[1], x, rows, v->size);
+    if (fits && !v->a.no_bias) {
+        fits = nn__fits(v->op, "b_ih", w[2], x, rows, -1) && nn__fits(v->op, "b_hh", w[3], x, rows, -1);
     }
-    if (!TENSOR__GIVEN(w[1]) || w[1]->state != TENSOR__LIVE) {
-        return NN__GIVE(s, TENSOR_ERR_OWNER, "%s: weight 1 (w_hh) is %s", op,
-                        w[1] ? "no live tensor" : "NULL");
+    if (fits && v->a.proj_size > 0) {
+        fits = nn__fits(v->op, "w_hr", w[v->per - 1], x, v->size, v->hidden);
     }
-    if (w[1]->ndim != 2 || w[1]->dims[0] % gates != 0) {
-        return NN__GIVE(s, TENSOR_ERR_SHAPE, "%s: weight 1 %t must be w_hh [%d H, H] (x %t)", op, w[1], gates,
-                        x);
+    return fits;
+}
+
+// Finds hidden and size, and checks all weights. 0 = raised
+TENSOR__FN int nn__net_weights(nn__net_t *v) {
+    const tensor_t *x = v->a.x, *w_hh = v->a.weights[1];
+    int64_t gates = nn__net_gates(v->kind), features = x->dims[x->ndim - 1];
+    if (!TENSOR__GIVEN(w_hh) || w_hh->state != TENSOR__LIVE) {
+        return NN__NO(TENSOR_ERR_OWNER, "%s: weight 1 (w_hh) is %s", v->op, w_hh ? "no live tensor" : "NULL");
     }
-    int64_t hidden = w[1]->dims[0] / gates;
-    int64_t size = a->proj_size > 0 ? a->proj_size : hidden;
-    int64_t features = x->dims[x->ndim - 1];
-    for (int64_t l = 0; l < a->layers; l++, features = dirs * size) {
-        for (int64_t d = 0; d < dirs; d++) {
-            tensor_t *const *p = w + (l * dirs + d) * per;
-            if (!nn__fits(op, "w_ih", p[0], x, gates * hidden, features) ||
-                !nn__fits(op, "w_hh", p[1], x, gates * hidden, size) ||
-                (!a->no_bias && (!nn__fits(op, "b_ih", p[2], x, gates * hidden, -1) ||
-                                 !nn__fits(op, "b_hh", p[3], x, gates * hidden, -1))) ||
-                (a->proj_size > 0 && !nn__fits(op, "w_hr", p[per - 1], x, size, hidden))) {
-                return s;
-            }
+    if (w_hh->ndim != 2 || w_hh->dims[0] % gates != 0) {
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: weight 1 %t must be w_hh [%d H, H] (x %t)", v->op, w_hh, gates,
+                      x);
+    }
+    v->hidden = w_hh->dims[0] / gates;
+    v->size = v->a.proj_size > 0 ? v->a.proj_size : v->hidden;
+    for (int64_t l = 0; l < v->a.layers; l++) {
+        for (int64_t d = 0; d < v->dirs; d++) {
+            if (!nn__net_part_fits(v, l, d, features)) { return 0; }
         }
+        features = v->dirs * v->size;
     }
-    n = single ? 1 : x->dims[!a->batch_first];
-    int64_t dims[3];
-    for (int64_t k = 0; k < states; k++) {
-        tensor_t *f = in[1 + k];
-        dims[0] = ends;
-        dims[1] = n;
-        dims[2] = k ? hidden : size;
-        if (f && (f->ndim != x->ndim || f->dims[0] != ends || f->dims[f->ndim - 1] != dims[2] ||
-                  (!single && f->dims[1] != n))) {
-            const char *name = k ? "c" : "h";
-            const char *without = single ? ": without the second dim" : "";
-            return NN__GIVE(s, TENSOR_ERR_SHAPE, "%s: %s %t must be [%d, %d, %d] (x %t%s)", op, name, f, ends,
-                            n, dims[2], x, without);
-        }
+    return 1;
+}
+
+// Whether state k, h or c, is absent or fits; raises if not.
+TENSOR__FN int nn__net_state_fits(const nn__net_t *v, int k) {
+    const tensor_t *x = v->a.x, *f = k ? v->a.c : v->a.h;
+    const char *name = k ? "c" : "h";
+    const char *without = v->single ? ": without the second dim" : "";
+    int64_t size = k ? v->hidden : v->size;
+    if (!f) { return 1; }
+    if (f->ndim == x->ndim && f->dims[0] == v->ends && f->dims[f->ndim - 1] == size &&
+        (v->single || f->dims[1] == v->n)) {
+        return 1;
     }
-    end = (tensor_t **)nn__lent((uint64_t)ends * 2, sizeof *end);
-    if (!end) { return s; }
-    if (single) {
-        x = (tensor_unsqueeze)(x, 1);
-    } else if (a->batch_first) {
-        x = (tensor_transpose)(x, 0, 1);
+    return NN__NO(TENSOR_ERR_SHAPE, "%s: %s %t must be [%d, %d, %d] (x %t%s)", v->op, name, f, v->ends, v->n,
+                  size, x, without);
+}
+
+// State k before the first step; zeros, beside x, if none was given.
+TENSOR__FN tensor_t *nn__net_first(const nn__net_t *v, int k, const tensor_t *x) {
+    tensor_t *f = nn__wide(k ? v->a.c : v->a.h);
+    if (f) { return v->single ? (tensor_unsqueeze)(f, 1) : f; }
+    const int64_t dims[3] = {v->ends, v->n, k ? v->hidden : v->size};
+    return nn__beside((tensor_zeros_n)(dims, 3, (tensor_dtype_t)x->dtype), x);
+}
+
+// Direction d of layer l, x [T, n, features]. -> y [T, n, size]; the last states are the next of v->end
+TENSOR__FN tensor_t *nn__net_direction(nn__net_t *v, tensor_t *x, int64_t l, int64_t d) {
+    tensor_t *const *w = nn__net_part(v, l, d);
+    int reverse = v->padded ? 0 : (int)d, reversed = v->padded && d;
+    tensor_t *b_ih = v->a.no_bias ? NULL : nn__wide(w[2]);
+    tensor_t *b_hh = v->a.no_bias ? NULL : nn__wide(w[3]);
+    tensor_t *w_hr = v->a.proj_size > 0 ? nn__wide(w[v->per - 1]) : NULL;
+    tensor_t *y = (tensor_linear)(x, nn__wide(w[0]), b_ih);
+    tensor_t *state[2] = {NULL, NULL};
+    for (int k = 0; k < v->states; k++) { state[k] = (tensor_select)(v->first[k], 0, l * v->dirs + d); }
+    if (reversed) { y = nn__reversed(y, v->padded); }
+    if (!(tensor_is_poison)(y)) {
+        y = nn__recurrent(v->kind, reverse, y, nn__wide(w[1]), b_hh, w_hr, &state[0], &state[1], v->padded);
     }
-    tensor_t *state[2], *side[2];
+    if (reversed) { y = nn__reversed(y, v->padded); }
+    for (int k = 0; k < v->states; k++) {
+        v->end[k * v->ends + v->made] = (tensor_unsqueeze)(state[k], 0);
+    }
+    v->made++;
+    return y;
+}
+
+// Layer l without a device's library, x [T, n, features]. -> y [T, n, directions * size]
+TENSOR__FN tensor_t *nn__net_layer(nn__net_t *v, tensor_t *x, int64_t l) {
+    tensor_t *side[2] = {NULL, NULL};
+    x = nn__wide(x);
+    for (int k = 0; k < v->states; k++) {
+        if (!v->first[k]) { v->first[k] = nn__net_first(v, k, x); }
+    }
+    for (int64_t d = 0; d < v->dirs; d++) { side[d] = nn__net_direction(v, x, l, d); }
+    return v->dirs == 2 ? (tensor_cat_n)(side, 2, -1) : side[0];
+}
+
+// All layers, x [T, n, features]. -> y; the last states are in v->end
+TENSOR__FN tensor_t *nn__net_layers(nn__net_t *v, tensor_t *x) {
+    const tensor_rnn_args_t *a = &v->a;
+    int drops = a->training && a->dropout > 0;
     int64_t run;
     for (int64_t l = 0; l < a->layers && !(tensor_is_poison)(x); l += run) {
         tensor_t *both = NULL;
         run = drops ? 1 : a->layers - l;
-        tensor_t *y = own ? NULL : nn__net_whole(kind, a, x, hidden, l, run, &both);
-        if (y) {
-            x = y;
-            for (int64_t k = 0; k < states && !(tensor_is_poison)(x); k++) {
-                end[k * ends + made] = (tensor_select)(both, 0, k);
-            }
-            made++;
-        } else {
+        tensor_t *y = v->own ? NULL : nn__net_whole(v->kind, a, x, v->hidden, l, run, &both);
+        if (!y) {
             run = 1;
-            x = nn__wide(x);
-            for (int64_t k = 0; k < states && !first[k]; k++) {
-                tensor_t *f = nn__wide(in[1 + k]);
-                dims[2] = k ? hidden : size;
-                if (!f) {
-                    first[k] = nn__beside((tensor_zeros_n)(dims, 3, (tensor_dtype_t)x->dtype), x);
-                } else if (single) {
-                    first[k] = (tensor_unsqueeze)(f, 1);
-                } else {
-                    first[k] = f;
-                }
+            y = nn__net_layer(v, x, l);
+        } else if (!(tensor_is_poison)(y)) {
+            for (int k = 0; k < v->states; k++) {
+                v->end[k * v->ends + v->made] = (tensor_select)(both, 0, k);
             }
-            for (int64_t d = 0; d < dirs; d++, made++) {
-                tensor_t *const *p = w + (l * dirs + d) * per;
-                tensor_t *gi = (tensor_linear)(x, nn__wide(p[0]), a->no_bias ? NULL : nn__wide(p[2]));
-                for (int64_t k = 0; k < states; k++) {
-                    state[k] = (tensor_select)(first[k], 0, l * dirs + d);
-                }
-                side[d] = gi;
-                if (!(tensor_is_poison)(gi)) {
-                    tensor_t *w_hr = a->proj_size > 0 ? nn__wide(p[per - 1]) : NULL;
-                    tensor_t *b_hh = a->no_bias ? NULL : nn__wide(p[3]);
-                    side[d] = nn__recurrent(kind, (int)d, gi, nn__wide(p[1]), b_hh, w_hr, &state[0],
-                                            &state[1]);
-                }
-                for (int64_t k = 0; k < states; k++) {
-                    end[k * ends + made] = (tensor_unsqueeze)(state[k], 0);
-                }
-            }
-            x = dirs == 2 ? (tensor_cat_n)(side, 2, -1) : side[0];
+            v->made++;
         }
-        if (l + run < a->layers && drops) { x = (tensor_dropout)(x, a->dropout, 1); }
+        x = drops && l + run < a->layers ? (tensor_dropout)(y, a->dropout, 1) : y;
     }
-    tensor_t *out[2];
-    for (int64_t k = 0; k < states && !(tensor_is_poison)(x); k++) {
-        out[k] = (tensor_cat_n)(end + k * ends, made, 0);
-        out[k] = nn__narrow(single ? (tensor_squeeze)(out[k], 1) : out[k], a->x);
+    return x;
+}
+
+// Checks weights and states and runs all layers.
+TENSOR__FN tensor_state_t nn__net_run(nn__net_t *v) {
+    const tensor_rnn_args_t *a = &v->a;
+    tensor_state_t s = nn__no_state();
+    tensor_t *x = a->x;
+    if (!nn__net_weights(v)) { return s; }
+    v->n = v->single ? 1 : x->dims[!a->batch_first];
+    for (int k = 0; k < v->states; k++) {
+        if (!nn__net_state_fits(v, k)) { return s; }
     }
+    v->end = (tensor_t **)nn__lent((uint64_t)v->ends * 2, sizeof *v->end);
+    if (!v->end) { return s; }
+    if (v->single) {
+        x = (tensor_unsqueeze)(x, 1);
+    } else if (a->batch_first) {
+        x = (tensor_transpose)(x, 0, 1);
+    }
+    // 0 times a NaN behind the end of an item would be NaN in gradients.
+    if (v->padded) { x = v->padded->blank(x, v->padded->past); }
+    x = nn__net_layers(v, x);
+    if (v->padded) { x = v->padded->blank(x, v->padded->past); }
     if ((tensor_is_poison)(x)) { return s; }
-    if (single) {
+
+    tensor_t *out[2] = {NULL, NULL};
+    for (int k = 0; k < v->states; k++) {
+        out[k] = (tensor_cat_n)(v->end + k * v->ends, v->made, 0);
+        out[k] = nn__narrow(v->single ? (tensor_squeeze)(out[k], 1) : out[k], a->x);
+    }
+    if (v->single) {
         x = (tensor_squeeze)(x, 1);
     } else if (a->batch_first) {
         x = (tensor_transpose)(x, 0, 1);
     }
     s.y = nn__narrow(x, a->x);
     s.h = out[0];
-    s.c = states == 2 ? out[1] : NULL;
+    s.c = out[1];
+    return s;
+}
+
+// Runs all layers and directions, in the scope of the caller. own: without a device's library. padded: NULL,
+// or that items end early (then own).
+TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_args_t *a, int own,
+                                  const nn__padded_t *padded) {
+    int casts = TENSOR__(casting)();
+    nn__net_t v;
+    memset((void *)&v, 0, sizeof v);
+    v.op = op;
+    v.a = *a;
+    v.padded = padded;
+    v.kind = kind;
+    v.own = own;
+    v.states = kind == NN__LSTM_NET ? 2 : 1;
+    v.dirs = a->bidirectional ? 2 : 1;
+    v.per = (a->no_bias ? 2 : 4) + (a->proj_size > 0);
+    if (!nn__net_inputs(&v, casts ? 0 : 7) || !nn__net_options(&v)) { return nn__no_state(); }
+    v.ends = a->layers * v.dirs;
+    v.single = a->x->ndim == 2;
+    if (!casts) { return nn__net_run(&v); }
+    tensor_dtype_t was = (tensor_autocast_dtype)();
+    tensor_state_t s = nn__net_cast(&v) ? nn__net_run(&v) : nn__no_state();
+    (tensor_set_autocast)(was);     // the caller's scope may have failed to open
     return s;
 }
 
@@ -9874,7 +11461,7 @@ NN__FILL_DEFAULTS(tensor_rnn, NN__RNN_SET)
             return nn__no_state();                                                                           \
         }                                                                                                    \
         b = nn__state_begin(kind);                                                                           \
-        return nn__state_end(&b, nn__net(#op, kind, &a, 0), a.site_);                                        \
+        return nn__state_end(&b, nn__net(#op, kind, &a, 0, NULL), a.site_);                                  \
     }
 NN__NET(lstm, NN__LSTM_NET)
 NN__NET(gru, NN__GRU_NET)
@@ -9896,7 +11483,7 @@ TENSOR__FN tensor_state_t nn__cell(const char *op, int kind, tensor_t *x, tensor
     a.c = c ? (tensor_unsqueeze)(c, 0) : c;
     a.weights = w;
     a.no_bias = !w[2] && !w[3];
-    s = nn__net(op, kind, &a, 0);
+    s = nn__net(op, kind, &a, 0, NULL);
     if (s.y != TENSOR__(poison)) {
         s.y = s.h = (tensor_select)(s.h, 0, 0);
         if (s.c) { s.c = (tensor_select)(s.c, 0, 0); }
@@ -10034,11 +11621,12 @@ TENSOR__FN void nn__loss_back_task(void *arg, int64_t task, int worker) {
     const nn__loss_job_t *v = (const nn__loss_job_t *)arg;
     const tensor_arg_t *a = v->c->arg;
     int64_t first = task * NN__LOSS_CHUNK, step = v->reduction == TENSOR_NONE;
+    char *dx = a[5].numel ? nn__at(&a[5], first) : NULL;
+    char *dt = a[6].numel ? nn__at(&a[6], first) : NULL;
     (void)worker;
     NN__DO(v->k, loss_back)(v->own->slope(v->k->place), nn__at(&a[0], first * step), step, v->scale,
                             nn__at(&a[1], first), nn__at(&a[2], first), nn__at(&a[3], first),
-                            nn__at(&a[4], first), a[5].numel ? nn__at(&a[5], first) : NULL,
-                            a[6].numel ? nn__at(&a[6], first) : NULL, nn__min(NN__LOSS_CHUNK, v->n - first),
+                            nn__at(&a[4], first), dx, dt, nn__min(NN__LOSS_CHUNK, v->n - first),
                             v->c->p->loss.beta);
 }
 
@@ -10120,57 +11708,70 @@ TENSOR__FN int nn__loss_weight(const char *op, const char *what, tensor_t **w, c
     return 1;
 }
 
+// Input and target become of one dtype, as in arithmetic, except in losses that want it given. 0 = raised
+TENSOR__FN int nn__loss_promote(tensor__op_t *o, int which) {
+    const tensor_t *x = o->in[0], *t = o->in[1];
+    int any = nn__is_float(x) || nn__is_float(t);
+    int promotes = which < NN__LOSS_HUBER ? any : which > NN__LOSS_BCE && nn__is_float(t);
+    if (!promotes || x->dtype == t->dtype) { return 1; }
+    tensor_t *in[2];
+    in[0] = o->in[0];
+    in[1] = o->in[1];
+    nn__promote(in, 2, 3);
+    return nn__put(o, 0, in[0]) && nn__put(o, 1, in[1]);
+}
+
+// Makes input and target of one dtype and checks them and the options. 0 = raised
+TENSOR__FN int nn__loss_inputs_fit(tensor__op_t *o, int which, double f, tensor_reduction_t reduction) {
+    const char *op = o->row->name;
+    if (!nn__loss_promote(o, which)) { return 0; }
+    const tensor_t *x = o->in[0], *t = o->in[1];
+    if (!nn__floats(o, 3)) { return 0; }
+    if (!nn__same_shape(x, t)) {
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: input %t and target %t must have the same shape", op, x, t);
+    }
+    int divergence = which == NN__LOSS_KL_DIV || which == NN__LOSS_KL_DIV_LOG;
+    if ((unsigned)reduction > (unsigned)(divergence ? TENSOR_BATCHMEAN : TENSOR_NONE)) {
+        return NN__NO(TENSOR_ERR_SHAPE,
+                      "%s: reduction %i (input %t) must be TENSOR_MEAN, TENSOR_SUM or TENSOR_NONE", op,
+                      (int)reduction, x);
+    }
+    if ((which == NN__LOSS_SMOOTH_L1 || which == NN__LOSS_HUBER) && !(f > 0)) {
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: %s %g (input %t) is out of range", op,
+                      which == NN__LOSS_HUBER ? "delta" : "beta", f, x);
+    }
+    return 1;
+}
+
+// Input k, a weight or absent, gets the dtype and the shape of input. 0 = raised
+TENSOR__FN int nn__put_weight(tensor__op_t *o, int k, const char *name) {
+    if (!o->in[k]) { return 1; }
+    if (!nn__put_as(o, k, o->in[0]->dtype)) { return 0; }
+    tensor_t *w = o->in[k];
+    return nn__loss_weight(o->row->name, name, &w, o->in[0]) && nn__put(o, k, w);
+}
+
 // at_zero: NULL, or the row that is used instead if f is 0.
 TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_t *at_zero, tensor_t *x,
                                     tensor_t *t, tensor_t *w, tensor_t *q, double f,
                                     tensor_reduction_t reduction) {
-    const int which = row->id - NN_OP_LOSS_MSE;
-    tensor_t *in[4] = {x, t, w, q};
+    tensor_t *const in[4] = {x, t, w, q};
+    int which = (int)row->id - NN_OP_LOSS_MSE;
     if (which == NN__LOSS_BCE && TENSOR__(casting)()) {
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "binary_cross_entropy: unsafe under autocast (input %t); "
                         "binary_cross_entropy_with_logits is safe", x);
     }
     tensor__op_t o;
-    NN__AUTOCAST(row->cast,
-                 nn__loss_front(row, at_zero, cast_[0], cast_[1], cast_[2], cast_[3], f, reduction), x, t, w,
-                 q)
     if (!TENSOR__(begin)(&o, row, in, 4)) { return TENSOR__(poison); }
-    tensor_scope_t scope;
-    if (x->dtype != t->dtype && (nn__is_float(x) || nn__is_float(t)) &&
-        (which < NN__LOSS_HUBER || (which > NN__LOSS_BCE && nn__is_float(t)))) {
-        scope = TENSOR__(scope)(-1);
-        nn__promote(in, 2, 3);
-        x = nn__loss_front(row, at_zero, in[0], in[1], w, q, f, reduction);
-        return (tensor_scope_return)(scope, which == NN__LOSS_BCE_LOGITS ? nn__narrow(x, t) : x);
+    int logits = which == NN__LOSS_BCE_LOGITS, target = o.in[1]->dtype;
+    if (at_zero && f == 0) { which = (int)at_zero->id - NN_OP_LOSS_MSE; }
+    if (!nn__loss_inputs_fit(&o, which, f, reduction)) { return TENSOR__(abandon)(&o); }
+    int given = logits ? target : o.in[0]->dtype;
+    if (!nn__put_wide(&o) || !nn__put_weight(&o, 2, "weight") || !nn__put_weight(&o, 3, "pos_weight")) {
+        return TENSOR__(abandon)(&o);
     }
-    for (int k = 2; k < 4; k++) {
-        if (in[k]) { o.args[k] = in[k] = nn__narrow(in[k], x); }
-    }
-    if (!nn__floats(&o, 15)) { return TENSOR__(poison); }
-    if (!nn__same_shape(x, t)) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t and target %t must have the same shape", row->name, x,
-                        t);
-    }
-    if ((int)reduction < 0 || reduction > TENSOR_BATCHMEAN ||
-        (reduction == TENSOR_BATCHMEAN && which != NN__LOSS_KL_DIV && which != NN__LOSS_KL_DIV_LOG)) {
-        return NN__FAIL(TENSOR_ERR_SHAPE,
-                        "%s: reduction %i (input %t) must be TENSOR_MEAN, TENSOR_SUM or TENSOR_NONE",
-                        row->name, (int)reduction, x);
-    }
-    if (at_zero && f == 0) { return nn__loss_front(at_zero, NULL, x, t, w, q, 0, reduction); }
-    if ((which == NN__LOSS_SMOOTH_L1 && !(f > 0)) || (which == NN__LOSS_HUBER && !(f > 0))) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %g (input %t) is out of range", row->name,
-                        which == NN__LOSS_HUBER ? "delta" : "beta", f, x);
-    }
-    if (nn__is_half(x)) {
-        scope = TENSOR__(scope)(-1);
-        t = nn__loss_front(row, at_zero, nn__wide(x), nn__wide(t), nn__wide(w), nn__wide(q), f, reduction);
-        return (tensor_scope_return)(scope, nn__narrow(t, x));
-    }
-    if (!nn__loss_weight(row->name, "weight", &in[2], x) ||
-        !nn__loss_weight(row->name, "pos_weight", &in[3], x)) {
-        return TENSOR__(poison);
-    }
+    if (at_zero && f == 0) { o.row = at_zero; }
+    o.p = &o.params;
     o.params.loss.kind = which;
     o.params.loss.reduction = reduction;
     o.params.loss.beta = f;
@@ -10178,17 +11779,18 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
     // The fused gradient is for input and target only.
     if (TENSOR__TRAINS && tensor_grad_enabled() &&
         ((w && tensor_requires_grad(w)) || (q && tensor_requires_grad(q)))) {
-        return nn__pointwise(row)->composed(in, &o.params);
+        tensor_scope_t scope = TENSOR__(scope)(-1);
+        tensor_t *y = (tensor_to)(nn__pointwise(o.row)->composed(o.in, &o.params), given);
+        y = (tensor_scope_return)(scope, y);
+        TENSOR__(abandon)(&o);
+        return y;
     }
-    in[0] = nn__contiguous(x);
-    in[1] = nn__contiguous(t);
-    if (!TENSOR__(begin)(&o, row, in, 4)) { return TENSOR__(poison); }
-    o.p = &o.params;
-    o.params.loss.kind = which;
-    o.params.loss.reduction = reduction;
-    o.params.loss.beta = f;
+    for (int k = 0; k < 2; k++) {
+        if (!nn__put(&o, k, nn__contiguous(o.in[k]))) { return TENSOR__(abandon)(&o); }
+    }
+    x = o.in[0];
     TENSOR__(result)(&o, x->dtype, x->dims, reduction == TENSOR_NONE ? x->ndim : 0);
-    return TENSOR__(finish)(&o);
+    return nn__given_as(TENSOR__(finish)(&o), given);
 }
 
 // ---- cross entropy and nll of logits [rows, classes]
@@ -10370,93 +11972,138 @@ TENSOR__FN tensor_t *nn__cross_entropy_soft(tensor_t *x, tensor_t *t, tensor_t *
     return (tensor_mean)(y);
 }
 
-// nll: input is log-probabilities.
-TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *a, int nll) {
-    const char *op = nll ? "nll_loss" : "cross_entropy";
-    tensor__row_t shown = *NN__ROW(CROSS_ENTROPY);
-    tensor_t *x = a->input, *t = a->target, *w = a->weight, *in[3] = {x, t, w};
-    shown.name = op;
-    tensor__op_t o;
-    if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 5)) { return TENSOR__(poison); }
+// Checks input, weight and options. 0 = raised
+TENSOR__FN int nn__cross_entropy_options(const tensor__op_t *o, const tensor_cross_entropy_args_t *a) {
+    const char *op = o->row->name;
+    tensor_t *x = o->in[0], *w = o->in[2];
     int64_t dim = x->ndim > 1;
     if (x->ndim < 1 || x->dims[dim] == 0) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t must be [N, C], [N, C, d...] or [C], C > 0", op, x);
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: input %t must be [N, C], [N, C, d...] or [C], C > 0", op, x);
     }
-    if ((int)a->reduction < 0 || a->reduction > TENSOR_NONE) {
-        return NN__FAIL(TENSOR_ERR_SHAPE,
-                        "%s: reduction %i (input %t) must be TENSOR_MEAN, TENSOR_SUM or TENSOR_NONE", op,
-                        (int)a->reduction, x);
+    if ((unsigned)a->reduction > TENSOR_NONE) {
+        return NN__NO(TENSOR_ERR_SHAPE,
+                      "%s: reduction %i (input %t) must be TENSOR_MEAN, TENSOR_SUM or TENSOR_NONE", op,
+                      (int)a->reduction, x);
     }
     if (!(a->label_smoothing >= 0 && a->label_smoothing <= 1)) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: label_smoothing %g (input %t) must be in 0..1", op,
-                        a->label_smoothing, x);
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: label_smoothing %g (input %t) must be in 0..1", op,
+                      a->label_smoothing, x);
     }
     if (w && (w->ndim != 1 || w->dims[0] != x->dims[dim])) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: weight %t must have the %d classes of input %t", op, w,
-                        x->dims[dim], x);
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: weight %t must have the %d classes of input %t", op, w,
+                      x->dims[dim], x);
     }
     if (w && tensor_grad_enabled() && tensor_requires_grad(w)) {
-        return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: weight %t requires grad, which it cannot get", op, w);
+        return NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: weight %t requires grad, which it cannot get", op, w);
     }
-    int mixed = !nll && nn__is_float(t) && (t->dtype != x->dtype || (w && w->dtype != x->dtype));
-    if (mixed || nn__is_half(x)) {
-        tensor_cross_entropy_args_t wide = *a;
-        tensor_scope_t scope = TENSOR__(scope)(-1);
-        if (mixed) { nn__promote(in, 3, 7); }
-        wide.input = nn__wide(in[0]);
-        wide.target = nn__wide(in[1]);
-        wide.weight = nn__wide(in[2]);
-        return (tensor_scope_return)(scope, nn__narrow(nn__cross_entropy_front(&wide, nll), in[0]));
+    return 1;
+}
+
+// Input, a target of probabilities and weight become of one dtype. 0 = raised
+TENSOR__FN int nn__cross_entropy_promote(tensor__op_t *o) {
+    tensor_t *in[3];
+    for (int k = 0; k < 3; k++) { in[k] = o->in[k]; }
+    nn__promote(in, 3, 7);
+    for (int k = 0; k < 3; k++) {
+        if (!nn__put(o, k, in[k])) { return 0; }
     }
-    if (!nll && t->dtype == x->dtype) {
-        if (!nn__same_shape(t, x)) {
-            return NN__FAIL(TENSOR_ERR_SHAPE,
-                            "%s: target probabilities %t must have the shape of input %t; class indices "
-                            "are i32 or i64, not %y",
-                            op, t, x, t);
-        }
-        if (a->ignore_index >= 0) {
-            return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: ignore_index is not for probabilities %t", op, t);
-        }
-        return nn__cross_entropy_soft(x, t, w, a->label_smoothing, a->reduction);
+    return 1;
+}
+
+// Whether probabilities fit as target; raises if not.
+TENSOR__FN int nn__probabilities_fit(const tensor__op_t *o, int64_t ignore_index) {
+    const tensor_t *x = o->in[0], *t = o->in[1];
+    if (!nn__same_shape(t, x)) {
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: target probabilities %t must have the shape of input %t; class "
+                      "indices are i32 or i64, not %y", o->row->name, t, x, t);
     }
+    if (ignore_index >= 0) {
+        return NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: ignore_index is not for probabilities %t", o->row->name,
+                      t);
+    }
+    return 1;
+}
+
+// Whether the class numbers of the target fit; raises if not.
+TENSOR__FN int nn__labels_fit(const tensor__op_t *o, int nll) {
+    const tensor_t *x = o->in[0], *t = o->in[1];
     if (!nn__is_index(t)) {
-        return NN__FAIL(TENSOR_ERR_DTYPE, "%s: target is %y, must be i32 or i64%s", op, t,
-                        nll ? "" : ", or a float");
+        return NN__NO(TENSOR_ERR_DTYPE, "%s: target is %y, must be i32 or i64%s", o->row->name, t,
+                      nll ? "" : ", or a float");
     }
-    int64_t same = t->ndim == x->ndim - 1;
-    for (int64_t d = 0; same && d < t->ndim; d++) { same = t->dims[d] == x->dims[d == 0 && dim ? 0 : d + 1]; }
-    if (!same) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: target %t must have the dims of input %t without the classes",
-                        op, t, x);
-    }
-
-    // Move the classes to the last dim: [rows, C].
-    const int64_t dims[2] = {x->numel / x->dims[dim], x->dims[dim]};
-    if (x->ndim > 2) { x = nn__contiguous((tensor_movedim)(x, 1, -1)); }
-    in[0] = nn__contiguous(nn__shaped(x, dims, 2));
-    in[1] = nn__contiguous(nn__shaped(t, dims, 1));
-    in[2] = nn__contiguous(w);
-    if (!TENSOR__(begin)(&o, NN__ROW(CROSS_ENTROPY), in, 3)) { return TENSOR__(poison); }
-    o.p = &o.params;
-    o.params.cross_entropy.reduction = a->reduction;
-    o.params.cross_entropy.ignore_index = a->ignore_index;
-    o.params.cross_entropy.log_probs = nll;
-    o.params.cross_entropy.label_smoothing = a->label_smoothing;
-    TENSOR__(result)(&o, x->dtype, dims, a->reduction == TENSOR_NONE ? 1 : 0);
-    TENSOR__(result)(&o, x->dtype, dims, 1);
-    TENSOR__(result)(&o, x->dtype, dims, 0);
-    tensor_t *y = TENSOR__(finish)(&o);
-    return a->reduction == TENSOR_NONE ? (tensor_reshape_n)(y, t->dims, t->ndim) : y;
+    int fits = t->ndim == x->ndim - 1;
+    for (int d = 0; fits && d < t->ndim; d++) { fits = t->dims[d] == x->dims[d ? d + 1 : 0]; }
+    if (fits) { return 1; }
+    return NN__NO(TENSOR_ERR_SHAPE, "%s: target %t must have the dims of input %t without the classes",
+                  o->row->name, t, x);
 }
 
-TENSOR__FN tensor_t *nn__cross_entropy_call(tensor_cross_entropy_args_t *a, int nll) {
-    NN__AUTOCAST(NN__ROW(CROSS_ENTROPY)->cast, (a->input = cast_[0], a->target = cast_[1],
-                 a->weight = cast_[2], nn__cross_entropy_front(a, nll)), a->input, a->target, a->weight)
-    return nn__cross_entropy_front(a, nll);
+// Input becomes [rows, C], target [rows]. 0 = raised
+TENSOR__FN int nn__cross_entropy_rows(tensor__op_t *o) {
+    tensor_t *x = o->in[0];
+    int64_t classes = x->dims[x->ndim > 1];
+    const int64_t dims[2] = {x->numel / classes, classes};
+    if (x->ndim > 2 && !nn__put(o, 0, (tensor_movedim)(x, 1, -1))) { return 0; }
+    return nn__put(o, 0, nn__contiguous(o->in[0])) && nn__put(o, 0, nn__shaped(o->in[0], dims, 2)) &&
+           nn__put(o, 1, nn__contiguous(nn__shaped(o->in[1], dims, 1))) &&
+           nn__put(o, 2, nn__contiguous(o->in[2]));
 }
 
-NN__OWN_FRONT(cross_entropy, NN__OR(ignore_index, -100), nn__cross_entropy_call(&a, 0))
+// The loss of target numbers; given: the dtype of the result.
+TENSOR__FN tensor_t *nn__cross_entropy_hard(tensor__op_t *o, const tensor_cross_entropy_args_t *a, int nll,
+                                            int given) {
+    tensor_t *t = o->in[1];
+    int64_t dims[TENSOR_MAX_DIMS];
+    int ndim = t->ndim, each = a->reduction == TENSOR_NONE;
+    if (!nn__labels_fit(o, nll)) { return TENSOR__(abandon)(o); }
+    memcpy(dims, t->dims, (size_t)ndim * sizeof dims[0]);
+    if (!nn__cross_entropy_rows(o)) { return TENSOR__(abandon)(o); }
+    o->row = NN__ROW(CROSS_ENTROPY);
+    o->p = &o->params;
+    o->params.cross_entropy.reduction = a->reduction;
+    o->params.cross_entropy.ignore_index = a->ignore_index;
+    o->params.cross_entropy.log_probs = nll;
+    o->params.cross_entropy.label_smoothing = a->label_smoothing;
+    const tensor_t *x = o->in[0];
+    TENSOR__(result)(o, x->dtype, x->dims, each);
+    TENSOR__(result)(o, x->dtype, x->dims, 1);
+    TENSOR__(result)(o, x->dtype, x->dims, 0);
+    tensor_t *y = TENSOR__(finish)(o);
+    if (each && y->state != TENSOR__POISON_STATE) {
+        tensor_t *shaped = (tensor_reshape_n)(y, dims, ndim);
+        (tensor_free)(y);
+        y = shaped;
+    }
+    return nn__given_as(y, given);
+}
+
+// nll: input is log-probabilities.
+TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *a, int nll) {
+    tensor__row_t shown = *NN__ROW(CROSS_ENTROPY);      // errors say which function was called
+    tensor_t *const in[3] = {a->input, a->target, a->weight};
+    tensor__op_t o;
+    if (nll) { shown.name = "nll_loss"; }
+    if (!TENSOR__(begin)(&o, &shown, in, 3)) { return TENSOR__(poison); }
+    if (!nn__floats(&o, 5) || !nn__cross_entropy_options(&o, a)) { return TENSOR__(abandon)(&o); }
+    int soft = !nll && nn__is_float(o.in[1]);
+    if (soft && o.in[1]->dtype != o.in[0]->dtype && !nn__cross_entropy_promote(&o)) {
+        return TENSOR__(abandon)(&o);
+    }
+    int given = o.in[0]->dtype;
+    if (nn__is_half(o.in[0]) && !nn__put_wide(&o)) { return TENSOR__(abandon)(&o); }
+    if (!soft) { return nn__cross_entropy_hard(&o, a, nll, given); }
+
+    tensor_t *y = TENSOR__(poison);
+    if (nn__probabilities_fit(&o, a->ignore_index)) {
+        tensor_scope_t scope = TENSOR__(scope)(-1);
+        y = nn__cross_entropy_soft(o.in[0], o.in[1], o.in[2], a->label_smoothing, a->reduction);
+        y = (tensor_scope_return)(scope, (tensor_to)(y, given));
+    }
+    TENSOR__(abandon)(&o);
+    return y;
+}
+
+NN__OWN_FRONT(cross_entropy, NN__OR(ignore_index, -100), nn__cross_entropy_front(&a, 0))
 
 TENSOR__FN tensor_t *nn__nll_front(const tensor_nll_loss_args_t *a) {
     tensor_cross_entropy_args_t b = tensor_cross_entropy_defaults();
@@ -10465,7 +12112,7 @@ TENSOR__FN tensor_t *nn__nll_front(const tensor_nll_loss_args_t *a) {
     b.weight = a->weight;
     b.ignore_index = a->ignore_index;
     b.reduction = a->reduction;
-    return nn__cross_entropy_call(&b, 1);
+    return nn__cross_entropy_front(&b, 1);
 }
 
 NN__OWN_FRONT(nll_loss, NN__OR(ignore_index, -100), nn__nll_front(&a))
@@ -10504,7 +12151,7 @@ TENSOR__FN const tensor_t *nn__loss_inputs(const char *op, const char *names,
                         "%s: %s %t and %s %t must have the same shape", op, nn__arg_name(&row, 0, first),
                         in[0], nn__arg_name(&row, k, name), in[k]);
     }
-    if ((int)reduction < 0 || reduction > TENSOR_NONE) {
+    if ((unsigned)reduction > TENSOR_NONE) {
         return NN__GIVE((const tensor_t *)NULL, TENSOR_ERR_SHAPE, "%s: reduction %i (%s %t) must be "
                         "TENSOR_MEAN, TENSOR_SUM or TENSOR_NONE", op, (int)reduction,
                         nn__arg_name(&row, 0, first), in[0]);
@@ -10662,6 +12309,22 @@ TENSOR__FN tensor_t *nn__triplet_margin_loss(const tensor_triplet_margin_loss_ar
     return (tensor_relu)((tensor_add_scalar)((tensor_sub)(y, away), a->margin));
 }
 
+TENSOR__FN tensor_t *nn__triplet_margin_with_distance_loss(
+    const tensor_triplet_margin_with_distance_loss_args_t *a, tensor_t **in) {
+    tensor_t *y[3] = {NULL, NULL, NULL};
+    if (!(a->margin > 0)) {
+        return NN__FAIL(TENSOR_ERR_SHAPE, "triplet_margin_with_distance_loss: margin %g must be above 0 "
+                        "(anchor %t)", a->margin, in[0]);
+    }
+    for (int k = 0; k < 2 + (a->swap != 0); k++) {      // anchor positive, anchor negative, positive negative
+        tensor_t *from = in[k == 2], *to = in[k == 0 ? 1 : 2];
+        y[k] = a->distance_function ? a->distance_function(from, to, a->user)
+                                    : (tensor_pairwise_distance)(from, to, 2, 1e-6, 0);
+    }
+    if (a->swap) { y[1] = (tensor_minimum)(y[1], y[2]); }
+    return (tensor_relu)((tensor_add_scalar)((tensor_sub)(y[0], y[1]), a->margin));
+}
+
 TENSOR__FN tensor_t *nn__gaussian_nll_loss(const tensor_gaussian_nll_loss_args_t *a, tensor_t **in) {
     tensor_t *x = in[0], *v = in[2];
     int ones = 0, less = v->ndim + 1 == x->ndim, fits = v->ndim == x->ndim || less;
@@ -10719,6 +12382,7 @@ TENSOR__FN tensor_t *nn__poisson_nll_loss(const tensor_poisson_nll_loss_args_t *
 NN__FILL(tensor_margin_loss, NN__OR(margin, 1) NN__OR(p, 1))
 NN__FILL(tensor_ranking_loss, NN__OR(margin, 0))
 NN__FILL_DEFAULTS(tensor_triplet_margin_loss, NN__OR(margin, 1) NN__OR(p, 2) NN__OR(eps, 1e-6))
+NN__FILL_DEFAULTS(tensor_triplet_margin_with_distance_loss, NN__OR(margin, 1))
 NN__FILL_DEFAULTS(tensor_gaussian_nll_loss, NN__OR(eps, 1e-6))
 NN__FILL_DEFAULTS(tensor_poisson_nll_loss, NN__OR(eps, 1e-8))
 #define NN__X(op, args, ...) NN__DEFAULTS(tensor_##op, args) NN__LOSS_OF(op, args, __VA_ARGS__)
@@ -10737,6 +12401,8 @@ NN__X(cosine_embedding_loss, tensor_ranking_loss, "input1 input2 target", 3, 3, 
 
 NN__LOSS_OF(triplet_margin_loss, tensor_triplet_margin_loss, "anchor positive negative", 3, 7, 0, 6,
             a->anchor, a->positive, a->negative)
+NN__LOSS_OF(triplet_margin_with_distance_loss, tensor_triplet_margin_with_distance_loss,
+            "anchor positive negative", 3, 7, 0, 6, a->anchor, a->positive, a->negative)
 NN__LOSS_OF(gaussian_nll_loss, tensor_gaussian_nll_loss, "input target var", 3, 7, 0, 0, a->input, a->target,
             a->var)
 NN__LOSS_OF(poisson_nll_loss, tensor_poisson_nll_loss, "input target", 2, 3, 0, 2, a->input, a->target)
@@ -10753,6 +12419,7 @@ typedef struct nn__ctc_t {
     const tensor_call_t *c;
     int64_t t, n, classes, states;   // states: room for each item
     size_t worker;                   // doubles of scratch
+    double *work;                    // the scratch after the plan
 } nn__ctc_t;
 
 TENSOR__FN void nn__ctc_plan(nn__ctc_t *v, const tensor_call_t *c) {
@@ -10766,10 +12433,14 @@ TENSOR__FN void nn__ctc_plan(nn__ctc_t *v, const tensor_call_t *c) {
     v->worker = (size_t)((c->p->ctc.with_grad ? v->t + 1 : 2) * v->states + v->classes);
 }
 
+NN__PLANNED(ctc)
+
+// Leaves the plan at the head of the scratch.
 TENSOR__FN uint64_t nn__scratch_ctc(const tensor_call_t *c) {
-    nn__ctc_t v;
-    nn__ctc_plan(&v, c);
-    return (uint64_t)v.worker * sizeof(double) * (uint64_t)TENSOR__(thread_count)();
+    nn__ctc_t *v = (nn__ctc_t *)c->scratch;
+    nn__ctc_plan(v, c);
+    uint64_t bytes = (uint64_t)v->worker * sizeof(double) * (uint64_t)TENSOR__(thread_count)();
+    return nn__line(sizeof *v) + bytes;
 }
 
 // First label of item n; lengths have been checked.
@@ -10790,69 +12461,102 @@ TENSOR__INLINE int64_t nn__ctc_label(const tensor_call_t *c, int64_t first, int6
     return s % 2 ? nn__index(&c->arg[1], first + s / 2) : c->p->ctc.blank;
 }
 
-TENSOR__FN void nn__ctc_task(void *arg, int64_t n, int worker) {
-    const nn__ctc_t *v = (const nn__ctc_t *)arg;
-    const tensor_call_t *c = v->c;
-    const tensor_arg_t *x = &c->arg[0];
-    int64_t first = nn__ctc_first(c, n), length = nn__index(&c->arg[2], n),
-            states = 2 * nn__index(&c->arg[3], n) + 1;
-    int64_t grad = c->p->ctc.with_grad, rows = grad ? v->t : 1;
-    double *alpha = (double *)c->scratch + (size_t)worker * v->worker, *row = alpha,
-           *beta = alpha + rows * v->states;
-    double *sum = beta + v->states;
-    for (int64_t t = 0; t < length; t++) {
+// One item of a batch: its labels are from `first` on, its steps t are 0..length-1. A state is a label or a
+// blank between two.
+typedef struct nn__ctc_item_t {
+    const nn__ctc_t *v;
+    const tensor_call_t *c;
+    int64_t n, first, length, states;
+    double *alpha, *beta, *sum;
+} nn__ctc_item_t;
+
+// Whether a path may go from state s to s + 2: both are labels, and they differ.
+TENSOR__FN int nn__ctc_may_skip(const nn__ctc_item_t *q, int64_t s) {
+    return s % 2 && nn__ctc_label(q->c, q->first, s) != nn__ctc_label(q->c, q->first, s + 2);
+}
+
+// The log-probability of class k at step t.
+TENSOR__INLINE double nn__ctc_log_prob(const nn__ctc_item_t *q, int64_t t, int64_t k) {
+    const tensor_arg_t *x = &q->c->arg[0];
+    return nn__value(x->data, x->dtype, (t * q->v->n + q->n) * q->v->classes + k);
+}
+
+// alpha[s]: the log of the probability of all paths to state s at step t, of every t if the gradient needs
+// them. -> the loss
+TENSOR__FN double nn__ctc_forward(const nn__ctc_item_t *q, int64_t every) {
+    double *row = q->alpha;
+    for (int64_t t = 0; t < q->length; t++) {
         const double *old = row;
-        if (t > 0 && grad) { row += v->states; }
-        for (int64_t s = states - 1; s >= 0; s--) {  // downwards: row may be the same as old
+        if (t > 0 && every) { row += q->v->states; }
+        for (int64_t s = q->states - 1; s >= 0; s--) {      // downwards: row may be the same as old
             double a = s < 2 && t == 0 ? 0 : -INFINITY;
             if (t > 0) {
                 a = old[s];
                 if (s > 0) { a = nn__log_add(a, old[s - 1]); }
-                if (s > 1 && s % 2 && nn__ctc_label(c, first, s) != nn__ctc_label(c, first, s - 2)) {
-                    a = nn__log_add(a, old[s - 2]);
-                }
+                if (s > 1 && nn__ctc_may_skip(q, s - 2)) { a = nn__log_add(a, old[s - 2]); }
             }
-            int64_t at = (t * v->n + n) * v->classes + nn__ctc_label(c, first, s);
-            row[s] = a + nn__value(x->data, x->dtype, at);
+            row[s] = a + nn__ctc_log_prob(q, t, nn__ctc_label(q->c, q->first, s));
         }
     }
-    double before = states > 1 ? row[states - 2] : -INFINITY;
-    double loss;
-    if (length > 0) {
-        loss = -nn__log_add(row[states - 1], before);
-    } else if (states > 1) {
-        loss = INFINITY;
-    } else {
-        loss = 0;
+    double before = q->states > 1 ? row[q->states - 2] : -INFINITY;
+    if (q->length > 0) { return -nn__log_add(row[q->states - 1], before); }
+    return q->states > 1 ? INFINITY : 0;
+}
+
+// beta[s]: as alpha, of the paths from s at step t to the end; it is that of t + 1 before.
+// sum[k]: of all paths that are in class k at step t.
+TENSOR__FN void nn__ctc_step_back(const nn__ctc_item_t *q, int64_t t) {
+    double *beta = q->beta, *sum = q->sum;
+    for (int64_t k = 0; k < q->v->classes; k++) { sum[k] = -INFINITY; }
+    for (int64_t s = 0; s < q->states; s++) {               // upwards: beta[s + 1..] are still those of t + 1
+        double b = s >= q->states - 2 && t == q->length - 1 ? 0 : -INFINITY;
+        int64_t k = nn__ctc_label(q->c, q->first, s);
+        if (t < q->length - 1) {
+            b = beta[s];
+            if (s + 1 < q->states) { b = nn__log_add(b, beta[s + 1]); }
+            if (s + 2 < q->states && nn__ctc_may_skip(q, s)) { b = nn__log_add(b, beta[s + 2]); }
+        }
+        sum[k] = nn__log_add(sum[k], q->alpha[t * q->v->states + s] + b);
+        beta[s] = b + nn__ctc_log_prob(q, t, k);
     }
-    nn__store(c->arg[4].data, x->dtype, n, loss == INFINITY && c->p->ctc.zero_infinity ? 0 : loss);
-    int64_t k;
-    for (int64_t t = v->t - 1; grad && t >= 0; t--) {
-        int64_t at = (t * v->n + n) * v->classes;
-        if (t >= length || loss == INFINITY) {
-            double fill = t < length && !c->p->ctc.zero_infinity ? (double)NAN : 0;
-            for (k = 0; k < v->classes; k++) { nn__store(c->arg[5].data, x->dtype, at + k, fill); }
+}
+
+TENSOR__FN void nn__ctc_backward(const nn__ctc_item_t *q, double loss) {
+    const tensor_arg_t *dx = &q->c->arg[5];
+    int64_t classes = q->v->classes;
+    for (int64_t t = q->v->t - 1; t >= 0; t--) {
+        int64_t at = (t * q->v->n + q->n) * classes;
+        if (t >= q->length || loss == INFINITY) {
+            double fill = t < q->length && !q->c->p->ctc.zero_infinity ? (double)NAN : 0;
+            for (int64_t k = 0; k < classes; k++) { nn__store(dx->data, dx->dtype, at + k, fill); }
             continue;
         }
-        for (k = 0; k < v->classes; k++) { sum[k] = -INFINITY; }
-        for (int64_t s = 0; s < states; s++) {  // upwards: beta[s + 1..] are still those of t + 1
-            double b = s >= states - 2 && t == length - 1 ? 0 : -INFINITY;
-            k = nn__ctc_label(c, first, s);
-            if (t < length - 1) {
-                b = beta[s];
-                if (s + 1 < states) { b = nn__log_add(b, beta[s + 1]); }
-                if (s + 2 < states && s % 2 && k != nn__ctc_label(c, first, s + 2)) {
-                    b = nn__log_add(b, beta[s + 2]);
-                }
-            }
-            sum[k] = nn__log_add(sum[k], alpha[t * v->states + s] + b);
-            beta[s] = b + nn__value(x->data, x->dtype, at + k);
-        }
-        for (k = 0; k < v->classes; k++) {
-            nn__store(c->arg[5].data, x->dtype, at + k,
-                      exp(nn__value(x->data, x->dtype, at + k)) - exp(sum[k] + loss));
+        nn__ctc_step_back(q, t);
+        for (int64_t k = 0; k < classes; k++) {
+            double g = exp(nn__ctc_log_prob(q, t, k)) - exp(q->sum[k] + loss);
+            nn__store(dx->data, dx->dtype, at + k, g);
         }
     }
+}
+
+TENSOR__FN void nn__ctc_task(void *arg, int64_t n, int worker) {
+    const nn__ctc_t *v = (const nn__ctc_t *)arg;
+    const tensor_call_t *c = v->c;
+    int64_t grad = c->p->ctc.with_grad, rows = grad ? v->t : 1;
+    nn__ctc_item_t q;
+    q.v = v;
+    q.c = c;
+    q.n = n;
+    q.first = nn__ctc_first(c, n);
+    q.length = nn__index(&c->arg[2], n);
+    q.states = 2 * nn__index(&c->arg[3], n) + 1;
+    q.alpha = v->work + (size_t)worker * v->worker;
+    q.beta = q.alpha + rows * v->states;
+    q.sum = q.beta + v->states;
+    double loss = nn__ctc_forward(&q, grad);
+    int zero = loss == INFINITY && c->p->ctc.zero_infinity;
+    nn__store(c->arg[4].data, c->arg[0].dtype, n, zero ? 0 : loss);
+    if (grad) { nn__ctc_backward(&q, loss); }
 }
 
 TENSOR__FN int nn__cpu_ctc(tensor_call_t *c) {
@@ -10878,23 +12582,28 @@ TENSOR__FN int nn__cpu_ctc(tensor_call_t *c) {
             return TENSOR_ERR_INDEX;
         }
     }
-    nn__ctc_t v;
-    nn__ctc_plan(&v, c);
-    nn__run(v.n, nn__ctc_task, &v);
+    nn__ctc_t *v = (nn__ctc_t *)c->scratch;
+    v->work = (double *)(void *)nn__after_plan(c, sizeof *v);
+    nn__run(v->n, nn__ctc_task, v);
     return TENSOR_OK;
 }
 
-// The same recursion on tensors, with -1e30 for -inf so that no gradient is NaN. PyTorch's gradient also
-// contains exp(log_probs), which is added with the value 0.
-TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t *params) {
-    const tensor__ctc_params_t *p = &params->ctc;
-    tensor_t *x = in[0], *a = NULL, *low = (tensor_scalar)(-1e30, (tensor_dtype_t)x->dtype);
+// The states of the recursion, [N, states], beside log_probs.
+typedef struct nn__ctc_states_t {
+    tensor_t *label;                    // the class of a state
+    tensor_t *skip;                     // whether a path may come from two states before
+    tensor_t *end;                      // whether a path may end there
+} nn__ctc_states_t;
+
+// Reads targets and lengths. 0 = raised
+TENSOR__FN int nn__ctc_states(tensor_t *const *in, const tensor__ctc_params_t *p, nn__ctc_states_t *to) {
+    tensor_t *x = in[0];
     tensor_arg_t arg[4];
     int64_t first = 0, states = 1;
     for (int64_t i = 1; i < 4; i++) {
         tensor_t *here = (tensor_to)(in[i], TENSOR_CPU);
         arg[i].data = TENSOR__(host)(here, TENSOR_SHAPE_FROM_DATA, "ctc_loss");
-        if (!arg[i].data) { return TENSOR__(poison); }
+        if (!arg[i].data) { return 0; }
         arg[i].dtype = here->dtype;
     }
     for (int64_t i = 0; i < x->dims[1]; i++) { states = nn__max(states, 2 * nn__index(&arg[3], i) + 1); }
@@ -10905,22 +12614,33 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
     int64_t *labels = (int64_t *)TENSOR__(host)(label, TENSOR_HOST_WRITE, "ctc_loss");
     uint8_t *skips = (uint8_t *)TENSOR__(host)(skip, TENSOR_HOST_WRITE, "ctc_loss");
     uint8_t *ends = (uint8_t *)TENSOR__(host)(end, TENSOR_HOST_WRITE, "ctc_loss");
-    if (!labels || !skips || !ends) { return TENSOR__(poison); }
+    if (!labels || !skips || !ends) { return 0; }
     for (int64_t i = 0; i < dims[0]; i++) {
-        int64_t *to = labels + i * states, n = nn__index(&arg[3], i);
+        int64_t *classes = labels + i * states, n = nn__index(&arg[3], i);
         uint8_t *may = skips + i * states, *last = ends + i * states;
         if (p->columns) { first = i * p->columns; }
         for (int64_t s = 0; s < n; s++) {
-            to[2 * s + 1] = nn__index(&arg[1], first + s);
-            may[2 * s + 1] = s > 0 && to[2 * s + 1] != to[2 * s - 1];
+            classes[2 * s + 1] = nn__index(&arg[1], first + s);
+            may[2 * s + 1] = s > 0 && classes[2 * s + 1] != classes[2 * s - 1];
         }
         last[2 * n] = 1;
         if (n > 0) { last[2 * n - 1] = 1; }
         first += n;
     }
-    label = nn__beside(label, x);
-    skip = nn__beside(skip, x);
-    end = nn__beside(end, x);
+    to->label = nn__beside(label, x);
+    to->skip = nn__beside(skip, x);
+    to->end = nn__beside(end, x);
+    return 1;
+}
+
+// The same recursion on tensors, with -1e30 for -inf so that no gradient is NaN. PyTorch's gradient also
+// contains exp(log_probs), which is added with the value 0.
+TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t *params) {
+    const tensor__ctc_params_t *p = &params->ctc;
+    tensor_t *x = in[0], *a = NULL, *low = (tensor_scalar)(-1e30, (tensor_dtype_t)x->dtype);
+    nn__ctc_states_t of;
+    if (!nn__ctc_states(in, p, &of) || (tensor_is_poison)(of.label)) { return TENSOR__(poison); }
+    const int64_t states = of.label->dims[1], dims[2] = {x->dims[1], states};
     tensor_t *q = nn__like(dims, 1, 0, x);
     for (int64_t t = 0; t < x->dims[0]; t++) {
         tensor_t *row = (tensor_select)(x, 0, t), *on = (tensor_gt_scalar)(in[2], (double)t), *b, *list[3];
@@ -10937,21 +12657,21 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
                 both[1] = (tensor_narrow)(list[i - 1], 1, 0, states - 1);
                 list[i] = states > 1 ? (tensor_cat_n)(both, 2, 1) : both[0];
             }
-            list[2] = (tensor_where)(skip, list[2], low);
+            list[2] = (tensor_where)(of.skip, list[2], low);
             b = (tensor_logsumexp)((tensor_stack_n)(list, 3, 0), 0, 0);
         }
-        b = (tensor_add)(b, (tensor_gather)(row, 1, label));
+        b = (tensor_add)(b, (tensor_gather)(row, 1, of.label));
         a = (tensor_where)((tensor_unsqueeze)(on, 1), b, a);
         q = (tensor_add)(q, nn__only((tensor_sum_dim)((tensor_exp)(row), 1, 0), on));
     }
     if (!a) { return q; }
-    a = (tensor_neg)((tensor_logsumexp)((tensor_where)(end, a, low), 1, 0));
-    end = (tensor_gt_scalar)(a, 1e29);
+    a = (tensor_neg)((tensor_logsumexp)((tensor_where)(of.end, a, low), 1, 0));
+    tensor_t *impossible = (tensor_gt_scalar)(a, 1e29);
     if (p->zero_infinity) {
-        a = (tensor_masked_fill)((tensor_add)(a, (tensor_sub)(q, (tensor_detach)(q))), end, 0);
+        a = (tensor_masked_fill)((tensor_add)(a, (tensor_sub)(q, (tensor_detach)(q))), impossible, 0);
     } else {
         a = (tensor_mul)((tensor_add)(a, (tensor_sub)(q, (tensor_detach)(q))),
-                         (tensor_masked_fill)((tensor_ones_like)((tensor_detach)(a)), end, INFINITY));
+                         (tensor_masked_fill)((tensor_ones_like)((tensor_detach)(a)), impossible, INFINITY));
     }
     return a;
 }
@@ -10996,6 +12716,7 @@ TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
         return NN__FAIL(TENSOR_ERR_INDEX, "ctc_loss: blank %d is not in 0..%d (log_probs %t)", a->blank,
                         x->dims[2] - 1, a->log_probs);
     }
+
     in[0] = nn__contiguous(x);
     for (int64_t k = 1; k < 4; k++) { in[k] = nn__contiguous(in[k]); }
     tensor__op_t o;
@@ -11026,7 +12747,7 @@ NN__OPTIONS(ctc_loss, NN__OR(blank, 0), nn__run_ctc_loss(&a))
 // ------------------------------------------------------------------------------
 
 #define NOGRAD NULL
-#define NN__ROW_OF(ID, name, family, nin, required, nout, cpu, scratch, grad, saves, cast, args, doc, own)   \
+#define NN__ROW_OF(ID, name, family, nin, required, nout, cpu, scratch, grad, saves, cast, args, own)        \
     TENSOR__FN const tensor__row_t *nn__row_##ID(void) {                                                     \
         static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, nin, required, nout, 0,             \
                                           TENSOR__##cast, NN_OP_##ID, saves, TENSOR__GRAD(grad), cpu,        \
@@ -11059,6 +12780,8 @@ TENSOR__END
 // context. Rejected: reference counts in the user's struct (it may be on a stack), a registry by name.
 // ------------------------------------------------------------------------------
 
+TENSOR__RARE
+
 #include <limits.h>
 #include <stdlib.h>
 #ifndef TENSOR_NO_STDIO
@@ -11073,6 +12796,7 @@ TENSOR__END
 #include <sys/stat.h>
 #include <windows.h>
 #define NN__HAS_STAT
+#define NN__HAS_MAPS
 #elif defined(__unix__) || defined(__APPLE__)
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11080,6 +12804,10 @@ TENSOR__END
 #include <unistd.h>
 #define NN__HAS_STAT
 #define NN__HAS_LINKS
+#ifndef __wasm__
+#include <sys/mman.h>
+#define NN__HAS_MAPS
+#endif
 #if defined(__STRICT_ANSI__) && !defined(__cplusplus)   // strict C: the headers may hide what the library has
 extern ssize_t readlink(const char *path, char *to, size_t size);
 extern FILE *fdopen(int fd, const char *mode);
@@ -11089,13 +12817,15 @@ extern int fsync(int fd);
 #endif
 #endif
 
-enum { NN__PARAMETER, NN__BUFFER, NN__CHILD };
+// TRANSIENT: a buffer that files do not hold. COMPUTED: what nn_register_parametrization replaced.
+enum { NN__PARAMETER, NN__BUFFER, NN__TRANSIENT, NN__CHILD, NN__COMPUTED };
 enum { NN__MAX_NAME = 200 };
 
 typedef struct nn__slot_t {
     char *name;
-    tensor_t *tensor;   // held; NULL for a child
+    tensor_t *tensor;           // held; NULL for a child and for what is computed
     nn_module_impl_t *child;
+    nn_module_impl_t *source;   // COMPUTED: the module whose forward gives the tensor; counted in its refs
     int kind;
 } nn__slot_t;
 
@@ -11120,6 +12850,9 @@ typedef struct nn__kind_t {
     const nn__join_t *join;     // NULL, or what it becomes after another kind in a sequential
 } nn__kind_t;
 
+// What a module does to its first input x; rest: its other inputs and results, as the body knows them.
+typedef tensor_t *nn__body_fn(nn_module_t *m, tensor_t *x, void *rest);
+
 typedef struct nn__hook_t {
     struct nn__hook_t *next;
     int64_t id;
@@ -11127,7 +12860,7 @@ typedef struct nn__hook_t {
     nn_forward_hook_t post;
     nn_full_backward_hook_t back;
     void *user;
-    tensor_t *(*forward)(nn_module_t *m, tensor_t *x);      // runs all of a module: nn__forward_hooked
+    tensor_t *(*forward)(nn_module_t *m, tensor_t *x, nn__body_fn *body, void *rest);   // nn__forward_hooked
 } nn__hook_t;
 
 struct nn_module_impl_t {
@@ -11138,9 +12871,10 @@ struct nn_module_impl_t {
     nn__slot_t *slot;
     int nslots;
     int64_t cap;
-    int parents, refs;    // refs = parents + 1 while open + calls whose backward hooks wait
+    int parents, refs;    // refs = parents + 1 while open + calls whose backward hooks wait + sources
     nn__hook_t *hooks;    // in the order of registration
     int64_t last_hook;
+    nn_call_fn_t call;    // its forward with several inputs, or NULL
     const char *key;      // its name in its first parent, NULL for a root
     void *list, *names;   // the last results of nn_named_parameters
 };
@@ -11326,11 +13060,20 @@ TENSOR__FN void nn__leave_child(nn__slot_t *s) {
     }
 }
 
+// Makes impl the module that gives the tensor of a slot; NULL = none does.
+TENSOR__FN void nn__set_source(nn__slot_t *s, nn_module_impl_t *impl) {
+    nn_module_impl_t *was = s->source;
+    if (impl) { impl->refs++; }
+    s->source = impl;
+    if (was && --was->refs == 0) { nn__let_go(was); }
+}
+
 TENSOR__FN void nn__clear_slot(nn__slot_t *s) {
     if (s->tensor) { TENSOR__(drop)(s->tensor); }
     if (s->child) { nn__leave_child(s); }
     s->tensor = NULL;
     s->child = NULL;
+    nn__set_source(s, NULL);
 }
 
 TENSOR__FN void nn__close(nn_module_impl_t *impl) {
@@ -11388,6 +13131,15 @@ TENSOR_API void nn_module_init(nn_module_t *m, const char *name, nn_forward_fn_t
     TENSOR__(own)(nn__self(), &impl->owned);
 }
 
+// Whether a module inside impl, or impl as a part of another, is in its forward on the calling thread.
+TENSOR__FN int nn__is_running(const nn_module_impl_t *impl) {
+    if (impl->key && TENSOR__(on_path)(nn__self(), impl->key)) { return 1; }
+    for (int i = 0; i < impl->nslots; i++) {
+        if (impl->slot[i].child && nn__is_running(impl->slot[i].child)) { return 1; }
+    }
+    return 0;
+}
+
 TENSOR_API int (nn_free)(nn_module_t *m) {
     if (!m || nn__is_zeroed(m)) { return TENSOR_OK; }
     if (!nn__is_module(m)) { return nn__unusable("free", "the argument", m); }
@@ -11398,6 +13150,9 @@ TENSOR_API int (nn_free)(nn_module_t *m) {
     if (!impl) { return TENSOR_OK; }
     if (impl->parents > 0) {
         return NN__ERROR(TENSOR_ERR_OWNER, "free: module %s is part of another module, free that", m->name);
+    }
+    if (nn__is_running(impl)) {
+        return NN__ERROR(TENSOR_ERR_OWNER, "free: a part of module %s is in its forward", m->name);
     }
     m->impl = NULL;
     m->code = TENSOR_ERR_OWNER;
@@ -11442,6 +13197,14 @@ TENSOR__FN nn__slot_t *nn__slot(nn_module_t *m, const char *op, const char *name
         impl->slot = s;
         s = &impl->slot[impl->nslots++];
         s->name = copy;
+    } else if (s->kind == NN__COMPUTED && kind != NN__COMPUTED) {
+        NN__FAIL(TENSOR_ERR_OWNER, "%s: \"%s\" is parametrized, see nn_remove_parametrizations", op, name);
+        nn__mark(m, TENSOR_ERR_OWNER);
+        return NULL;
+    } else if (s->child && nn__is_running(s->child)) {
+        NN__FAIL(TENSOR_ERR_OWNER, "%s: \"%s\" is in its forward", op, name);
+        nn__mark(m, TENSOR_ERR_OWNER);
+        return NULL;
     }
     s->kind = kind;
     return s;
@@ -11482,6 +13245,10 @@ TENSOR_API tensor_t *(nn_buffer)(nn_module_t *m, const char *name, tensor_t *t) 
     return nn__register(m, "buffer", name, t, NN__BUFFER);
 }
 
+TENSOR_API tensor_t *(nn_buffer_transient)(nn_module_t *m, const char *name, tensor_t *t) {
+    return nn__register(m, "buffer_transient", name, t, NN__TRANSIENT);
+}
+
 TENSOR__FN int nn__contains(const nn_module_impl_t *outer, const nn_module_impl_t *inner) {
     if (outer == inner) { return 1; }
     for (int i = 0; i < outer->nslots; i++) {
@@ -11517,14 +13284,16 @@ TENSOR_API nn_module_t *(nn_child)(nn_module_t *m, const char *name, nn_module_t
 // Use
 // ------------------------------------------------------------------------------
 
-TENSOR__FN tensor_t *nn__forward_plain(nn_module_t *m, tensor_t *x) {
+TENSOR__FN tensor_t *nn__forward_plain(nn_module_t *m, tensor_t *x, void *rest) {
+    (void)rest;
     if (m->impl->kind && !m->impl->kind->composite) { return m->forward(m, x); }
     tensor_scope_t scope;
     scope = TENSOR__(scope)(-1);
+    const char *name = m->name;             // m may be freed there
     tensor_t *y = m->forward(m, x);
     if (!y) {
         y = NN__FAIL(TENSOR_ERR_INTERNAL, "forward: the forward of %s returned NULL, must return a tensor",
-                     m->name);
+                     name);
     }
     return (tensor_scope_return)(scope, y);
 }
@@ -11580,43 +13349,60 @@ TENSOR__FN int nn__hooked_output(tensor_function_ctx_t *ctx, tensor_t *grad, ten
     return c->input ? TENSOR_OK : nn__hooked_run(c, NULL, &nothing);
 }
 
-TENSOR__FN tensor_t *nn__forward_hooked(nn_module_t *m, tensor_t *x) {
+// The first hook after hook `last` that is called before the body (pre) or after it. NULL also where a hook
+// has freed m.
+TENSOR__FN nn__hook_t *nn__next_hook(const nn_module_t *m, const nn_module_impl_t *impl, int64_t last,
+                                     int pre) {
+    nn__hook_t *h = impl->module == m ? impl->hooks : NULL;
+    while (h && (h->id <= last || !(pre ? h->pre != NULL : h->post != NULL))) { h = h->next; }
+    return h;
+}
+
+TENSOR__FN tensor_t *nn__forward_hooked(nn_module_t *m, tensor_t *x, nn__body_fn *body, void *rest) {
     static const tensor_function_t input = {"backward_hook", nn__hooked_forward, nn__hooked_input,
                                             nn__hooked_destroy},
                                    output = {"backward_hook", nn__hooked_forward, nn__hooked_output,
                                              nn__hooked_destroy};
     tensor_scope_t scope = TENSOR__(scope)(-1);
+    nn_module_impl_t *impl = m->impl;       // a hook may free m: then another module has it, or none
     nn__hooked_t *c = NULL;
     nn__hook_t *h;
     tensor_t *r;
     int back = 0;
-    for (int64_t last = 0;;) {
-        for (h = m->impl->hooks; h && (h->id <= last || !h->pre); h = h->next) { }
-        if (!h) { break; }
-        last = h->id;
+    int64_t last;
+    for (h = nn__next_hook(m, impl, 0, 1); h; h = nn__next_hook(m, impl, last, 1)) {
+        last = h->id;                       // h may remove itself
         r = h->pre(m, x, h->user);
         if (r) { x = r; }
     }
-    for (h = m->impl->hooks; h; h = h->next) { back |= h->back != NULL; }
+    if (impl->module != m) {
+        tensor_t *gone = NN__FAIL(TENSOR_ERR_OWNER, "forward: a hook has freed the module");
+        return (tensor_scope_return)(scope, gone);
+    }
+    for (h = impl->hooks; h; h = h->next) { back |= h->back != NULL; }
     if (back && tensor_grad_enabled() && x && !(tensor_is_poison)(x)) {
         c = (nn__hooked_t *)nn__memory(1, sizeof *c);
         if (!c) { return (tensor_scope_return)(scope, TENSOR__(poison)); }
         c->refs = 2;
-        c->impl = m->impl;
-        c->impl->refs++;
+        c->impl = impl;
+        impl->refs++;
         c->input = tensor_requires_grad(x);
         x = (tensor_apply)(&input, c, &x, 1);
     }
-    tensor_t *y = nn__forward_plain(m, x);
-    for (int64_t last = 0;;) {
-        for (h = m->impl->hooks; h && (h->id <= last || !h->post); h = h->next) { }
-        if (!h) { break; }
-        last = h->id;
+    tensor_t *y = body(m, x, rest);
+    for (h = nn__next_hook(m, impl, 0, 0); h; h = nn__next_hook(m, impl, last, 0)) {
+        last = h->id;                       // h may remove itself
         r = h->post(m, x, y, h->user);
         if (r) { y = r; }
     }
     if (c) { y = (tensor_apply)(&output, c, &y, 1); }  // frees c's reference if y is poison
     return (tensor_scope_return)(scope, y);
+}
+
+// Runs the body of m with its hooks, if it has any.
+TENSOR__FN tensor_t *nn__with_hooks(nn_module_t *m, tensor_t *x, nn__body_fn *body, void *rest) {
+    nn__hook_t *h = m->impl->hooks;
+    return h ? h->forward(m, x, body, rest) : body(m, x, rest);
 }
 
 TENSOR__FN int64_t nn__add_hook(nn_module_t *m, const char *op, nn_forward_pre_hook_t pre,
@@ -11662,26 +13448,72 @@ TENSOR_API int nn_remove_hook(nn_module_t *m, int64_t handle) {
     return 1;
 }
 
-TENSOR_API tensor_t *(nn_forward)(nn_module_t *m, tensor_t *x) {
+// Raises that m cannot run: it failed, or has no forward with so many inputs. -> poison
+TENSOR__FN tensor_t *nn__not_ready(const char *op, const nn_module_t *m) {
     tensor__thread_t *th = nn__self();
-    if (!nn__usable(m) || !m->forward) {
-        if (tensor_error_code() == TENSOR_OK) {
-            if (nn__open_module(m) && m->code != TENSOR_OK) {
-                TENSOR__(fail)(th, m->code, "forward: module %s failed when it was made", m->name);
-            } else if (nn__open_module(m)) {
-                TENSOR__(fail)(th, TENSOR_ERR_POISONED, "forward: module %s has no forward", m->name);
-            } else {
-                nn__unusable("forward", "the module", m);
-            }
-        }
-        return TENSOR__(poison);
+    if (tensor_error_code() != TENSOR_OK) { return TENSOR__(poison); }
+    if (!nn__open_module(m)) {
+        nn__unusable(op, "the module", m);
+    } else if (m->code != TENSOR_OK) {
+        TENSOR__(fail)(th, m->code, "%s: module %s failed when it was made", op, m->name);
+    } else if (m->impl->call) {
+        TENSOR__(fail)(th, TENSOR_ERR_UNSUPPORTED, "%s: module %s has several inputs, see nn_call", op,
+                       m->name);
+    } else {
+        TENSOR__(fail)(th, TENSOR_ERR_POISONED, "%s: module %s has no forward", op, m->name);
     }
-    nn_module_impl_t *impl = m->impl;
-    int pushed = impl->key != NULL;
-    if (pushed) { TENSOR__(push_path)(th, impl->key); }
-    tensor_t *y = impl->hooks ? impl->hooks->forward(m, x) : nn__forward_plain(m, x);
+    return TENSOR__(poison);
+}
+
+// Runs the body of m, its name in the path of errors.
+TENSOR__FN tensor_t *nn__run_module(nn_module_t *m, tensor_t *x, nn__body_fn *body, void *rest) {
+    tensor__thread_t *th = nn__self();
+    int pushed = m->impl->key != NULL;
+    if (pushed) { TENSOR__(push_path)(th, m->impl->key); }
+    tensor_t *y = nn__with_hooks(m, x, body, rest);
     if (pushed) { TENSOR__(pop_path)(th); }
     return y;
+}
+
+TENSOR_API tensor_t *(nn_forward)(nn_module_t *m, tensor_t *x) {
+    if (!nn__usable(m) || !m->forward) { return nn__not_ready("forward", m); }
+    return nn__run_module(m, x, nn__forward_plain, NULL);
+}
+
+typedef struct nn__inputs_t {
+    tensor_t *const *in;
+    int n;
+} nn__inputs_t;
+
+// rest: all inputs; x is the first of them, or what a hook made of it.
+TENSOR__FN tensor_t *nn__call_body(nn_module_t *m, tensor_t *x, void *rest) {
+    const nn__inputs_t *r = (const nn__inputs_t *)rest;
+    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_t **in = (tensor_t **)nn__lent((uint64_t)r->n, sizeof *in), *y = TENSOR__(poison);
+    if (in) {
+        memcpy((void *)in, (const void *)r->in, (size_t)r->n * sizeof *in);
+        in[0] = x;
+        y = m->impl->call(m, in, r->n);
+    }
+    if (!y) { y = NN__FAIL(TENSOR_ERR_INTERNAL, "call: %s returned NULL, must return a tensor", m->name); }
+    return (tensor_scope_return)(scope, y);
+}
+
+TENSOR_API tensor_t *(nn_call_n)(nn_module_t *m, tensor_t *const *inputs, int n) {
+    if (!nn__usable(m)) { return nn__not_ready("call", m); }
+    if (n < 1 || !inputs) { return NN__FAIL(TENSOR_ERR_SHAPE, "call: %s was given no input", m->name); }
+    if (!m->impl->call && n == 1) { return (nn_forward)(m, inputs[0]); }
+    if (!m->impl->call) {
+        return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "call: module %s takes one input, %i were given", m->name, n);
+    }
+    nn__inputs_t rest;
+    rest.in = inputs;
+    rest.n = n;
+    return nn__run_module(m, inputs[0], nn__call_body, &rest);
+}
+
+TENSOR_API void nn_module_set_call(nn_module_t *m, nn_call_fn_t fn) {
+    if (nn__open_module(m)) { m->impl->call = fn; }
 }
 
 TENSOR__FN void nn__set_training(nn_module_impl_t *impl, int on) {
@@ -11794,7 +13626,8 @@ TENSOR__FN void *nn__collect_lent(nn_module_t *m, const char *op, nn__items_t *o
     return nn__collect_in(m, op, out, 0);
 }
 
-TENSOR__FN nn_named_list_t nn__named(nn_module_t *m, const char *op, int buffers) {
+// kinds: bit k = those of kind k.
+TENSOR__FN nn_named_list_t nn__named(nn_module_t *m, const char *op, unsigned kinds) {
     nn_named_list_t r;
     nn__items_t all;
     void *block = nn__collect(m, op, &all);
@@ -11807,10 +13640,11 @@ TENSOR__FN nn_named_list_t nn__named(nn_module_t *m, const char *op, int buffers
         return r;
     }
     for (int64_t i = 0; i < all.n; i++) {
-        if (all.item[i].first != i || (all.item[i].slot->kind == NN__BUFFER && !buffers)) { continue; }
+        int kind = all.item[i].slot->kind;
+        if (all.item[i].first != i || !(kinds >> kind & 1)) { continue; }
         list[r.count].name = all.item[i].name;
         list[r.count].tensor = all.item[i].tensor;
-        list[r.count].is_buffer = all.item[i].slot->kind == NN__BUFFER;
+        list[r.count].is_buffer = kind != NN__PARAMETER;
         r.count++;
     }
     r.item = list;
@@ -11827,11 +13661,198 @@ TENSOR_API nn_named_list_t nn__at_list(const char *site, nn_named_list_t l) {
 }
 
 TENSOR_API nn_named_list_t (nn_named_parameters)(nn_module_t *m) {
-    return nn__named(m, "named_parameters", 0);
+    return nn__named(m, "named_parameters", 1u << NN__PARAMETER);
 }
 
 TENSOR_API nn_named_list_t (nn_state)(nn_module_t *m) {
-    return nn__named(m, "state", 1);
+    return nn__named(m, "state", 1u << NN__PARAMETER | 1u << NN__BUFFER);
+}
+
+TENSOR_API nn_named_list_t (nn_named_buffers)(nn_module_t *m) {
+    return nn__named(m, "named_buffers", 1u << NN__BUFFER | 1u << NN__TRANSIENT);
+}
+
+// Adds impl and what is in it to out, if it is not there. -> how many are there now; beyond max, only counted
+TENSOR__FN int nn__walk(nn_module_impl_t *impl, nn_module_impl_t **seen, int n) {
+    for (int i = 0; i < n; i++) {
+        if (seen[i] == impl) { return n; }
+    }
+    seen[n++] = impl;
+    for (int i = 0; i < impl->nslots; i++) {
+        if (impl->slot[i].child) { n = nn__walk(impl->slot[i].child, seen, n); }
+    }
+    return n;
+}
+
+// The number of slots that are modules, in impl and all that is in it, each as often as it is there.
+TENSOR__FN uint64_t nn__count_modules(const nn_module_impl_t *impl) {
+    uint64_t n = 1;
+    for (int i = 0; i < impl->nslots; i++) {
+        if (impl->slot[i].child) { n += nn__count_modules(impl->slot[i].child); }
+    }
+    return n;
+}
+
+// m and what is in it, each once, in memory of the scope. -> NULL after raising
+TENSOR__FN nn_module_impl_t **nn__all_modules(nn_module_t *m, const char *op, int *n) {
+    *n = 0;
+    if (!nn__can_use(op, "the module", m)) { return NULL; }
+    nn_module_impl_t **seen =
+        (nn_module_impl_t **)nn__lent(nn__count_modules(m->impl) + 1, sizeof(nn_module_impl_t *));
+    if (seen) { *n = nn__walk(m->impl, seen, 0); }
+    return seen;
+}
+
+TENSOR_API int (nn_modules)(nn_module_t *m, nn_module_t **out, int max) {
+    tensor_scope_t scope = TENSOR__(scope)(-1);
+    int n = 0;
+    nn_module_impl_t **all = nn__all_modules(m, "modules", &n);
+    for (int i = 0; all && out && i < n && i < max; i++) { out[i] = all[i]->module; }
+    (tensor_scope_end)(scope);
+    return n;
+}
+
+TENSOR_API int (nn_children)(nn_module_t *m, nn_module_t **out, const char **names, int max) {
+    if (!nn__can_use("children", "the module", m)) { return 0; }
+    int n = 0;
+    for (int i = 0; i < m->impl->nslots; i++) {
+        const nn__slot_t *s = &m->impl->slot[i];
+        if (!s->child) { continue; }
+        if (out && n < max) { out[n] = s->child->module; }
+        if (names && n < max) { names[n] = s->name; }
+        n++;
+    }
+    return n;
+}
+
+TENSOR_API nn_module_t *(nn_apply)(nn_module_t *m, void (*fn)(nn_module_t *m, void *user), void *user) {
+    if (!nn__can_use("apply", "the module", m)) { return m; }
+    if (!fn) { return NN__GIVE(m, TENSOR_ERR_POISONED, "apply: fn is NULL"); }
+    for (int i = 0; i < m->impl->nslots; i++) {         // fn may register more
+        if (m->impl->slot[i].child) { (nn_apply)(m->impl->slot[i].child->module, fn, user); }
+    }
+    fn(m, user);
+    return m;
+}
+
+// Whether text matches a pattern of * and ?. Where the rest fails, the last * takes one character more.
+TENSOR__FN int nn__matches(const char *pattern, const char *text) {
+    const char *star = NULL, *from = NULL;
+    while (*text) {
+        if (*pattern == '*') {
+            star = ++pattern;
+            from = text;
+        } else if (*pattern == '?' || *pattern == *text) {
+            pattern++;
+            text++;
+        } else if (star) {
+            pattern = star;
+            text = ++from;
+        } else {
+            return 0;
+        }
+    }
+    while (*pattern == '*') { pattern++; }
+    return *pattern == 0;
+}
+
+TENSOR_API int (nn_requires_grad_named)(nn_module_t *m, const char *pattern, int on) {
+    if (!nn__there("requires_grad_named", "the pattern", pattern)) { return 0; }
+    tensor_scope_t scope = TENSOR__(scope)(-1);
+    nn__items_t all;
+    void *block = nn__collect_lent(m, "requires_grad_named", &all);
+    int n = 0;
+    for (int64_t i = 0; block && i < all.n; i++) {
+        if (all.item[i].slot->kind != NN__PARAMETER || !nn__matches(pattern, all.item[i].name)) { continue; }
+        if ((tensor_is_poison)((tensor_requires_grad_)(all.item[i].tensor, on))) { continue; }
+        n++;
+    }
+    (tensor_scope_end)(scope);
+    return n;
+}
+
+// ------------------------------------------------------------------------------
+// Parameters as a vector, averages of weights
+// ------------------------------------------------------------------------------
+
+// Checks a list of tensors. -> the number of their elements, < 0 after raising
+TENSOR__FN int64_t nn__whole_list(const char *op, tensor_t *const *list, int n) {
+    int64_t total = 0;
+    if (!list) {
+        nn__poisoned(op, "the list", NULL);
+        return -1;
+    }
+    if (n < 1) { return NN__GIVE((int64_t)-1, TENSOR_ERR_SHAPE, "%s: %d parameters", op, (int64_t)n); }
+    for (int i = 0; i < n; i++) {
+        if (!nn__whole(op, "a parameter", list[i])) { return -1; }
+        total += list[i]->numel;
+    }
+    return total;
+}
+
+TENSOR_API tensor_t *(nn_parameters_to_vector)(tensor_t *const *list, int n) {
+    if (nn__whole_list("parameters_to_vector", list, n) < 0) { return TENSOR__(poison); }
+    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_t **flat = (tensor_t **)nn__lent((uint64_t)n, sizeof *flat), *y = TENSOR__(poison);
+    int64_t all = -1;
+    for (int i = 0; flat && i < n; i++) { flat[i] = (tensor_reshape_n)(list[i], &all, 1); }
+    if (flat) { y = (tensor_cat_n)(flat, n, 0); }
+    return (tensor_scope_return)(scope, y);
+}
+
+TENSOR_API int (nn_vector_to_parameters)(tensor_t *vector, tensor_t *const *list, int n) {
+    static const char op[] = "vector_to_parameters";
+    int64_t total = nn__whole_list(op, list, n), at = 0;
+    if (total < 0 || !nn__whole(op, "the vector", vector)) { return tensor_error_code(); }
+    if (vector->ndim != 1 || vector->numel != total) {
+        return NN__ERROR(TENSOR_ERR_SHAPE, "%s: the vector %t must be [%d]", op, vector, total);
+    }
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    for (int i = 0; i < n && tensor_error_code() == TENSOR_OK; i++) {
+        tensor_t *part = (tensor_narrow)((tensor_detach)(vector), 0, at, list[i]->numel);
+        (tensor_copy_)(list[i], (tensor_reshape_n)(part, list[i]->dims, list[i]->ndim));
+        at += list[i]->numel;
+    }
+    (tensor_scope_end)(scope);
+    return tensor_error_code();
+}
+
+// Whether the sequences are there and alike but for the length; *longest is that of the longest. 0 after
+// raising.
+TENSOR__FN int nn__sequences_fit(const char *op, tensor_t *const *list, int n, int64_t *longest) {
+    *longest = 0;
+    if (!list) {
+        nn__poisoned(op, "the list", NULL);
+        return 0;
+    }
+    if (n < 1) { return NN__NO(TENSOR_ERR_SHAPE, "%s: %d sequences", op, (int64_t)n); }
+    for (int i = 0; i < n; i++) {
+        if (!nn__whole(op, "a sequence", list[i])) { return 0; }
+        int fits = list[i]->ndim >= 1 && list[i]->ndim == list[0]->ndim;
+        for (int d = 1; fits && d < list[i]->ndim; d++) { fits = list[i]->dims[d] == list[0]->dims[d]; }
+        if (!fits) {
+            return NN__NO(TENSOR_ERR_SHAPE,
+                          "%s: sequence %i is %t, the first is %t; only the first dim may differ", op, i,
+                          list[i], list[0]);
+        }
+        *longest = nn__max(*longest, list[i]->dims[0]);
+    }
+    return 1;
+}
+
+TENSOR_API tensor_t *(nn_pad_sequence)(tensor_t *const *list, int n, int batch_first, double padding_value) {
+    int64_t longest, pads[2 * TENSOR_MAX_DIMS] = {0};
+    if (!nn__sequences_fit("pad_sequence", list, n, &longest)) { return TENSOR__(poison); }
+    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_t **padded = (tensor_t **)nn__lent((uint64_t)n, sizeof *padded), *y = TENSOR__(poison);
+    const int last = 2 * list[0]->ndim;
+    for (int i = 0; padded && i < n; i++) {
+        tensor_t *x = (tensor_to)(list[i], (int)list[0]->dtype);
+        pads[last - 1] = longest - list[i]->dims[0];
+        padded[i] = (tensor_pad_n)(x, pads, last, TENSOR_PAD_CONSTANT, padding_value);
+    }
+    if (padded) { y = (tensor_stack_n)(padded, n, batch_first ? 0 : 1); }
+    return (tensor_scope_return)(scope, y);
 }
 
 TENSOR_API int (nn_parameters)(nn_module_t *m, tensor_t **out, int max) {
@@ -11897,11 +13918,17 @@ TENSOR__FN nn__slot_t *nn__lookup(const nn_module_impl_t *impl, const char *name
     return NULL;
 }
 
+// The tensor of a slot, NULL for a child.
+TENSOR__FN tensor_t *nn__slot_tensor(const nn__slot_t *s) {
+    return s->source ? (nn_forward)(s->source->module, NULL) : s->tensor;
+}
+
 TENSOR_API tensor_t *(nn_get)(nn_module_t *m, const char *name) {
     if (!nn__can_use("get", "the module", m)) { return TENSOR__(poison); }
     if (!nn__there("get", "name", name)) { return TENSOR__(poison); }
     nn__slot_t *s = nn__lookup(m->impl, name);
-    if (s && s->tensor) { return s->tensor; }
+    tensor_t *t = s ? nn__slot_tensor(s) : NULL;
+    if (t) { return t; }
     return NN__FAIL(TENSOR_ERR_INDEX, "get: %s has no parameter or buffer \"%s\"", m->name, name);
 }
 
@@ -11913,6 +13940,8 @@ TENSOR_API nn_module_t *(nn_get_child)(nn_module_t *m, const char *name) {
     return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_INDEX, "get_child: %s has no module \"%s\"", m->name,
                     name);
 }
+
+TENSOR__END
 
 // ------------------------------------------------------------------------------
 // >>impl-layers                                    MARK: what all layers share
@@ -11944,6 +13973,7 @@ enum {
     NN__LSTM_ID,
     NN__GRU_ID,
     NN__ATTENTION_ID,
+    NN__ADAPTIVE_ID,
     NN__ENCODER_LAYER_ID,
     NN__DECODER_LAYER_ID,
     NN__ENCODER_ID,
@@ -11963,6 +13993,7 @@ enum {
     NN__WORD,            // int, the index of a word
     NN__TUPLE,           // int64_t[3], of which the last ones are used, one for each of the kind's dims
     NN__SIZES,           // the same; one number if they are equal: 3; None for negative ones
+    NN__EACH_SIZE,       // the same; one number only if there is one dim
     NN__LIST,            // nn__list_t
     NN__NOTE             // nothing: the name itself is printed
 };
@@ -11995,14 +14026,21 @@ TENSOR__FN int nn__all_are(const int64_t *v, int64_t rank, int64_t value) {
     return 1;
 }
 
+// Whether the field at `at` has its default. A note and a list have none.
 TENSOR__FN int nn__is_usual(const nn__field_t *f, const void *at, int rank) {
     if (f->usual == NN__SHOWN) { return 0; }
     switch (f->type) {
+    case NN__INT:
+    case NN__SIZE: return *(const int64_t *)at == (int64_t)f->usual;
     case NN__FLOAT: return *(const double *)at == f->usual;
+    case NN__FLOAT_OR_NONE:
+        if (f->usual != f->usual) { return *(const double *)at != *(const double *)at; }
+        return *(const double *)at == f->usual;
     case NN__BOOL:
     case NN__WORD: return *(const int *)at == (int)f->usual;
-    case NN__TUPLE: return nn__all_are((const int64_t *)at, rank, (int64_t)f->usual);
-    default: return *(const int64_t *)at == (int64_t)f->usual;
+    case NN__TUPLE:
+    case NN__SIZES: return nn__all_are((const int64_t *)at, rank, (int64_t)f->usual);
+    default: return 0;
     }
 }
 
@@ -12034,9 +14072,9 @@ TENSOR__FN void nn__put_tuple(tensor__text_t *t, const int64_t *v, int64_t n) {
     NN__PUT(t, n == 1 ? ",)" : ")");
 }
 
-// The sizes of the last `rank` dims: one number if they are equal.
-TENSOR__FN void nn__put_sizes(tensor__text_t *t, const int64_t *v, int rank) {
-    if (nn__all_are(v, rank, v[2])) {
+// The sizes of the last `rank` dims: one number if there is one dim, or if `joined` and they are equal.
+TENSOR__FN void nn__put_sizes(tensor__text_t *t, const int64_t *v, int rank, int joined) {
+    if (rank == 1 || (joined && nn__all_are(v, rank, v[2]))) {
         nn__put_size(t, v[2]);
         return;
     }
@@ -12064,7 +14102,8 @@ TENSOR__FN void nn__put_field(tensor__text_t *t, const nn__field_t *f, const voi
     case NN__BOOL: NN__PUT(t, *(const int *)at ? "True" : "False"); break;
     case NN__WORD: NN__PUT(t, "%s", f->words[*(const int *)at]); break;
     case NN__TUPLE: nn__put_tuple(t, (const int64_t *)at + 3 - rank, rank); break;
-    case NN__SIZES: nn__put_sizes(t, (const int64_t *)at, rank); break;
+    case NN__SIZES: nn__put_sizes(t, (const int64_t *)at, rank, 1); break;
+    case NN__EACH_SIZE: nn__put_sizes(t, (const int64_t *)at, rank, 0); break;
     case NN__LIST: nn__put_tuple(t, list->v, list->n); break;
     default: break;
     }
@@ -12163,7 +14202,10 @@ TENSOR__FN void *nn__make_like(const nn__kind_t *kind, const nn_module_t *like) 
 
 TENSOR__FN nn_module_t *nn__clone_layer(nn_module_t *m) {
     nn_module_t *c = (nn_module_t *)nn__make_like(m->impl->kind, m);
-    if (c) { c->site = m->site; }
+    if (c) {
+        c->site = m->site;
+        c->name = m->name;
+    }
     return c;
 }
 
@@ -12225,9 +14267,9 @@ TENSOR__FN void nn__add_parameter(nn_module_t *m, const char *name, const int64_
 }
 
 // Gives m weight [n] of ones and bias [n] of zeros, if they are wanted.
-TENSOR__FN void nn__add_affine(nn_module_t *m, int64_t n, int weight, int bias) {
-    if (weight) { nn__add_parameter(m, "weight", &n, 1, nn__start_ones, 0); }
-    if (bias) { nn__add_parameter(m, "bias", &n, 1, nn__start_zeros, 0); }
+TENSOR__FN void nn__add_affine(nn_module_t *m, const int64_t *dims, int ndim, int weight, int bias) {
+    if (weight) { nn__add_parameter(m, "weight", dims, ndim, nn__start_ones, 0); }
+    if (bias) { nn__add_parameter(m, "bias", dims, ndim, nn__start_zeros, 0); }
 }
 
 // Registers a buffer [n] (n < 0: 0-d) filled with one value.
@@ -12253,13 +14295,13 @@ TENSOR__FN void nn__add_buffer(nn_module_t *m, const char *name, int64_t n, doub
 
 // The tensor of slot k, NULL if the layer has fewer.
 TENSOR__FN tensor_t *nn__tensor(const nn_module_t *m, int k) {
-    return k < m->impl->nslots ? m->impl->slot[k].tensor : NULL;
+    return m->impl && k < m->impl->nslots ? nn__slot_tensor(&m->impl->slot[k]) : NULL;
 }
 
 // The tensor with that name, NULL if the layer has none.
 TENSOR__FN tensor_t *nn__called(const nn_module_t *m, const char *name) {
     const nn__slot_t *s = nn__lookup(m->impl, name);
-    return s ? s->tensor : NULL;
+    return s ? nn__slot_tensor(s) : NULL;
 }
 
 // The child with that name, NULL if there is none.
@@ -12287,14 +14329,10 @@ TENSOR__FN int nn__enter(const char *op, const char *makers, const nn_module_t *
     return 1;
 }
 
-// Ends one that opened no scope.
-TENSOR__FN tensor_t *nn__leave_plain(const nn_module_t *m, tensor_t *y) {
-    if (m->impl->key) { TENSOR__(pop_path)(nn__self()); }
+// Ends it.
+TENSOR__FN tensor_t *nn__leave(const nn_module_t *m, tensor_t *y) {
+    if (m->impl && m->impl->key) { TENSOR__(pop_path)(nn__self()); }       // NULL: it freed itself
     return y;
-}
-
-TENSOR__FN tensor_t *nn__leave(const nn_module_t *m, tensor_scope_t scope, tensor_t *y) {
-    return nn__leave_plain(m, (tensor_scope_return)(scope, y));
 }
 
 // k n for a small k; if it would overflow, a size that no tensor can have.
@@ -12386,6 +14424,7 @@ NN__CALL_0(TANH,        tanh,        "Tanh",        NULL)
 NN__CALL_0(TANHSHRINK,  tanhshrink,  "Tanhshrink",  NULL)
 
 NN__CALL_1(CELU,            celu,            "CELU",           FLOAT, "alpha",            alpha)
+NN__CALL_1(CHANNEL_SHUFFLE, channel_shuffle, "ChannelShuffle", INT,   "groups",           groups)
 NN__CALL_1(ELU,             elu,             "ELU",            FLOAT, "alpha",            alpha)
 NN__CALL_1(GLU,             glu,             "GLU",            INT,   "dim",              dim)
 NN__CALL_1(HARDSHRINK,      hardshrink,      "Hardshrink",     FLOAT, "",                 lambd)
@@ -12488,6 +14527,7 @@ NN__DROPOUT(DROPOUT1D, dropout1d, "Dropout1d")
 NN__DROPOUT(DROPOUT2D, dropout2d, "Dropout2d")
 NN__DROPOUT(DROPOUT3D, dropout3d, "Dropout3d")
 NN__DROPOUT(ALPHA_DROPOUT, alpha_dropout, "AlphaDropout")
+NN__DROPOUT(FEATURE_ALPHA_DROPOUT, feature_alpha_dropout, "FeatureAlphaDropout")
 
 // ---- flatten, identity
 
@@ -12501,6 +14541,70 @@ TENSOR__FN tensor_t *nn__forward_flatten(nn_module_t *m, tensor_t *x) {
 
 NN__PLAIN_KIND(FLATTEN, nn_module_t, "Flatten", nn__forward_flatten, nn__flatten_fields)
 NN__CALL_CONSTRUCTOR(FLATTEN, flatten)
+
+typedef struct nn__dims_layer_t {
+    nn_module_t base;
+    int64_t start_dim, end_dim;     // of unflatten the first one alone
+    nn__list_t unflattened_size;
+} nn__dims_layer_t;
+
+// clang-format off
+static const nn__field_t nn__flatten_dims_fields[] = {
+    {"start_dim", NN__OF(dims, start_dim), NN__INT, NN__SHOWN, NULL},
+    {"end_dim",   NN__OF(dims, end_dim),   NN__INT, NN__SHOWN, NULL},
+    NN__LAST
+};
+
+static const nn__field_t nn__unflatten_fields[] = {
+    {"dim",              NN__OF(dims, start_dim),        NN__INT,  NN__SHOWN, NULL},
+    {"unflattened_size", NN__OF(dims, unflattened_size), NN__LIST, NN__SHOWN, NULL},
+    NN__LAST
+};
+// clang-format on
+
+TENSOR__FN tensor_t *nn__forward_flatten_dims(nn_module_t *m, tensor_t *x) {
+    const nn__dims_layer_t *l = (const nn__dims_layer_t *)m;
+    return (tensor_flatten)(x, l->start_dim, l->end_dim);
+}
+
+TENSOR__FN tensor_t *nn__forward_unflatten(nn_module_t *m, tensor_t *x) {
+    const nn__dims_layer_t *l = (const nn__dims_layer_t *)m;
+    return (tensor_unflatten_n)(x, l->start_dim, l->unflattened_size.v, (int)l->unflattened_size.n);
+}
+
+NN__PLAIN_KIND(FLATTEN_DIMS, nn__dims_layer_t, "Flatten", nn__forward_flatten_dims, nn__flatten_dims_fields)
+NN__PLAIN_KIND(UNFLATTEN, nn__dims_layer_t, "Unflatten", nn__forward_unflatten, nn__unflatten_fields)
+
+TENSOR_API nn_module_t *(nn_flatten_dims)(int64_t start, int64_t end) {
+    nn__dims_layer_t *l = (nn__dims_layer_t *)nn__make(NN__KIND(FLATTEN_DIMS));
+    if (!l) { return NULL; }
+    l->start_dim = start;
+    l->end_dim = end;
+    return &l->base;
+}
+
+TENSOR_API nn_module_t *(nn_unflatten_n)(int64_t dim, const int64_t *sizes, int n) {
+    if (n < 1 || n > 6 || !sizes) { return nn__refuse("unflatten", "1..6 sizes are needed", n); }
+    nn__dims_layer_t *l = (nn__dims_layer_t *)nn__make(NN__KIND(UNFLATTEN));
+    if (!l) { return NULL; }
+    l->start_dim = dim;
+    l->unflattened_size.n = n;
+    memcpy(l->unflattened_size.v, sizes, (size_t)n * sizeof sizes[0]);
+    return &l->base;
+}
+
+// ---- softmax over channels
+
+TENSOR__FN tensor_t *nn__forward_softmax2d(nn_module_t *m, tensor_t *x) {
+    (void)m;
+    if (x && !(tensor_is_poison)(x) && x->ndim != 3 && x->ndim != 4) {
+        return NN__FAIL(TENSOR_ERR_SHAPE, "softmax2d: x %t must be [C, H, W] or [N, C, H, W]", x);
+    }
+    return (tensor_softmax)(x, -3);
+}
+
+NN__PLAIN_KIND(SOFTMAX2D, nn_module_t, "Softmax2d", nn__forward_softmax2d, NULL)
+NN__CALL_CONSTRUCTOR(SOFTMAX2D, softmax2d)
 
 TENSOR__FN tensor_t *nn__forward_identity(nn_module_t *m, tensor_t *x) {
     (void)m;
@@ -12576,12 +14680,24 @@ static const nn__field_t nn__bilinear_fields[] = {
 
 NN__KNOWN_KIND(BILINEAR, nn__bilinear_layer_t, "Bilinear", NULL, nn__bilinear_fields, NN__BILINEAR_ID)
 
+// Whether a module that takes `takes` inputs was given so many; raises if not.
+TENSOR__FN int nn__takes(const nn_module_t *m, int n, int takes) {
+    if (n == takes) { return 1; }
+    return NN__NO(TENSOR_ERR_SHAPE, "call: %s takes %i inputs, %i were given", m->name, takes, n);
+}
+
+TENSOR__FN tensor_t *nn__call_bilinear(nn_module_t *m, tensor_t *const *in, int n) {
+    if (!nn__takes(m, n, 2)) { return TENSOR__(poison); }
+    return (tensor_bilinear)(in[0], in[1], nn__tensor(m, 0), nn__tensor(m, 1));
+}
+
 TENSOR_API nn_module_t *(nn_bilinear)(int64_t in1, int64_t in2, int64_t out, int no_bias) {
     if (in1 < 1) { return nn__refuse("bilinear", "in1 must be > 0", in1); }
     if (in2 < 1) { return nn__refuse("bilinear", "in2 must be > 0", in2); }
     if (out < 1) { return nn__refuse("bilinear", "out must be > 0", out); }
     nn__bilinear_layer_t *l = (nn__bilinear_layer_t *)nn__make(NN__KIND(BILINEAR));
     if (!l) { return NULL; }
+    l->base.impl->call = nn__call_bilinear;
     l->in1_features = in1;
     l->in2_features = in2;
     l->out_features = out;
@@ -12593,11 +14709,15 @@ TENSOR_API nn_module_t *(nn_bilinear)(int64_t in1, int64_t in2, int64_t out, int
     return nn__done(&l->base);
 }
 
+TENSOR__FN tensor_t *nn__bilinear_body(nn_module_t *m, tensor_t *x, void *rest) {
+    return (tensor_bilinear)(x, (tensor_t *)rest, nn__tensor(m, 0), nn__tensor(m, 1));
+}
+
 TENSOR_API tensor_t *(nn_bilinear_forward)(nn_module_t *m, tensor_t *x1, tensor_t *x2) {
     if (!nn__enter("bilinear_forward", "nn_bilinear", m, NN__BILINEAR_ID, NN__BILINEAR_ID)) {
         return TENSOR__(poison);
     }
-    return nn__leave_plain(m, (tensor_bilinear)(x1, x2, nn__tensor(m, 0), nn__tensor(m, 1)));
+    return nn__leave(m, nn__with_hooks(m, x1, nn__bilinear_body, x2));
 }
 
 // ---- embedding
@@ -12649,7 +14769,7 @@ TENSOR__FN void nn__add_table(nn_module_t *m, int64_t rows, int64_t size, int64_
 // The row that padding_idx means. In a call 0 means none, TENSOR_ZERO row 0, and negative ones count from the
 // end; in args that are taken literally negative ones mean none.
 TENSOR__FN int64_t nn__padding_row(const nn_embedding_args_t *a) {
-    if (!a->options_are_named_) { return a->padding_idx < 0 ? -1 : a->padding_idx; }
+    if (!NN__CALLED(*a)) { return a->padding_idx < 0 ? -1 : a->padding_idx; }
     if (a->padding_idx == TENSOR_ZERO) { return 0; }
     if (a->padding_idx == 0) { return -1; }
     return a->padding_idx < 0 ? a->padding_idx + a->count : a->padding_idx;
@@ -12659,7 +14779,7 @@ TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     if (a.count < 1) { return nn__refuse("embedding", "count must be > 0", a.count); }
     if (a.size < 1) { return nn__refuse("embedding", "size must be > 0", a.size); }
     int64_t padding = nn__padding_row(&a);
-    if (padding < 0 && a.options_are_named_ && a.padding_idx != 0) {
+    if (padding < 0 && NN__CALLED(a) && a.padding_idx != 0) {
         return NN__REFUSE("embedding: padding_idx %d must be at least -count %d", a.padding_idx, -a.count);
     }
     if (padding >= a.count) {
@@ -12678,7 +14798,7 @@ TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     return nn__done(&l->base);
 }
 
-NN__OWN_LAYER(embedding, a->padding_idx = a->options_are_named_ ? a->padding_idx : -1;, nn__make_embedding(a))
+NN__OWN_LAYER(embedding, a->padding_idx = NN__CALLED(*a) ? a->padding_idx : -1;, nn__make_embedding(a))
 
 // ---- embedding_bag
 
@@ -12687,6 +14807,7 @@ typedef struct nn__bag_layer_t {
     int64_t num_embeddings, embedding_dim, padding_idx;   // as nn__embedding_layer_t
     double max_norm, norm_type;
     int scale_grad_by_freq, sparse, mode;                 // mode: a tensor_bag_mode_t
+    int include_last_offset;
 } nn__bag_layer_t;
 
 static const char *const nn__bag_modes[] = {"'mean'", "'sum'", "'max'"};
@@ -12704,7 +14825,7 @@ static const nn__field_t nn__bag_fields[] = {
 };
 // clang-format on
 
-TENSOR__FN tensor_t *nn__forward_embedding_bag(nn_module_t *m, tensor_t *x) {
+TENSOR__FN tensor_t *nn__embed_bag(nn_module_t *m, tensor_t *x, tensor_t *offsets, tensor_t *weights) {
     const nn__bag_layer_t *l = (const nn__bag_layer_t *)m;
     tensor_embedding_bag_args_t a = tensor_embedding_bag_defaults();
     a.index = x;
@@ -12715,7 +14836,23 @@ TENSOR__FN tensor_t *nn__forward_embedding_bag(nn_module_t *m, tensor_t *x) {
     a.sparse = l->sparse;
     a.max_norm = l->max_norm;
     a.norm_type = l->norm_type;
+    a.offsets = offsets;
+    a.per_sample_weights = weights;
+    a.include_last_offset = l->include_last_offset;
     return (tensor_embedding_bag_with)(a);
+}
+
+TENSOR__FN tensor_t *nn__forward_embedding_bag(nn_module_t *m, tensor_t *x) {
+    return nn__embed_bag(m, x, NULL, NULL);
+}
+
+TENSOR__FN tensor_t *nn__call_embedding_bag(nn_module_t *m, tensor_t *const *in, int n) {
+    if (n > 3) {
+        return NN__FAIL(TENSOR_ERR_SHAPE, "call: %s takes 1 to 3 inputs, %i were given", m->name, n);
+    }
+    tensor_t *offsets = n > 1 ? in[1] : NULL;
+    tensor_t *weights = n > 2 ? in[2] : NULL;
+    return nn__embed_bag(m, in[0], offsets, weights);
 }
 
 NN__PLAIN_KIND(EMBEDDING_BAG, nn__bag_layer_t, "EmbeddingBag", nn__forward_embedding_bag, nn__bag_fields)
@@ -12723,7 +14860,7 @@ NN__PLAIN_KIND(EMBEDDING_BAG, nn__bag_layer_t, "EmbeddingBag", nn__forward_embed
 TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
     if (a.count < 1) { return nn__refuse("embedding_bag", "count must be > 0", a.count); }
     if (a.size < 1) { return nn__refuse("embedding_bag", "size must be > 0", a.size); }
-    if ((int)a.mode < 0 || a.mode > TENSOR_BAG_MAX) {
+    if ((unsigned)a.mode > TENSOR_BAG_MAX) {
         return nn__refuse("embedding_bag", "mode must be a tensor_bag_mode_t", (int64_t)a.mode);
     }
     int64_t padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
@@ -12740,6 +14877,8 @@ TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
     }
     nn__bag_layer_t *l = (nn__bag_layer_t *)nn__make(NN__KIND(EMBEDDING_BAG));
     if (!l) { return NULL; }
+    l->base.impl->call = nn__call_embedding_bag;
+    l->include_last_offset = a.include_last_offset != 0;
     l->num_embeddings = a.count;
     l->embedding_dim = a.size;
     l->padding_idx = padding;
@@ -12941,7 +15080,7 @@ static const nn__field_t nn__pool_tuples[] = {   // AvgPool1d, MaxUnpool
 };
 
 static const nn__field_t nn__adaptive_fields[] = {
-    {"output_size", NN__OF(pool, window.out), NN__SIZES, NN__SHOWN, NULL},
+    {"output_size", NN__OF(pool, window.out), NN__EACH_SIZE, NN__SHOWN, NULL},
     NN__LAST
 };
 // clang-format on
@@ -13005,7 +15144,7 @@ TENSOR__FN nn_module_t *nn__max_pool_new(const nn_pool_args_t *a, int rank) {
 
 TENSOR__FN nn_module_t *nn__avg_pool_new(const nn_pool_args_t *a, int rank) {
     return nn__make_pool(a, nn__avg_pool_row(rank)->name, nn__avg_pool_kind(rank),
-                         a->exclude_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD, a->divisor_override, 0);
+                         a->no_count_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD, a->divisor_override, 0);
 }
 
 TENSOR__FN nn_module_t *nn__max_unpool_new(const nn_pool_args_t *a, int rank) {
@@ -13017,16 +15156,28 @@ NN__LAYER_PER_DIMS(max_pool, nn_pool, nn__max_pool_new)
 NN__LAYER_PER_DIMS(avg_pool, nn_pool, nn__avg_pool_new)
 NN__LAYER_PER_DIMS(max_unpool, nn_pool, nn__max_unpool_new)
 
+typedef struct nn__unpool_rest_t {
+    tensor_t *indices;
+    const int64_t *size;
+} nn__unpool_rest_t;
+
+TENSOR__FN tensor_t *nn__unpool_body(nn_module_t *m, tensor_t *x, void *rest) {
+    const nn__unpool_rest_t *r = (const nn__unpool_rest_t *)rest;
+    nn__window_t g = ((const nn__pool_layer_t *)m)->window;
+    size_t rank = (size_t)nn__dims(m);
+    if (r->size) { memcpy(g.in + 3 - rank, r->size, rank * sizeof r->size[0]); }
+    return nn__max_unpool_front(nn__max_unpool_row((int)rank), x, r->indices, g, r->size != NULL);
+}
+
 TENSOR_API tensor_t *(nn_max_unpool_forward)(nn_module_t *m, tensor_t *x, tensor_t *indices,
                                              const int64_t *size) {
     if (!nn__enter("max_unpool_forward", "nn_max_unpool", m, NN__MAX_UNPOOL_ID, NN__MAX_UNPOOL_ID)) {
         return TENSOR__(poison);
     }
-    nn__window_t g = ((const nn__pool_layer_t *)m)->window;
-    size_t rank = (size_t)nn__dims(m);
-    if (size) { memcpy(g.in + 3 - rank, size, rank * sizeof size[0]); }
-    tensor_t *y = nn__max_unpool_front(nn__max_unpool_row((int)rank), x, indices, g, size != NULL);
-    return nn__leave_plain(m, y);
+    nn__unpool_rest_t rest;
+    rest.indices = indices;
+    rest.size = size;
+    return nn__leave(m, nn__with_hooks(m, x, nn__unpool_body, &rest));
 }
 
 TENSOR__FN nn_module_t *nn__make_adaptive(const nn__kind_t *kind, int64_t d, int64_t h, int64_t w) {
@@ -13113,6 +15264,73 @@ TENSOR_API nn_module_t *(nn_lp_pool3d)(double norm, int64_t kernel, int64_t stri
     return nn__make_lp_pool(NN__KIND(LP_POOL3D), "lp_pool3d", norm, kernel, stride, ceil);
 }
 
+// ---- fractional max pool
+
+typedef struct nn__fractional_layer_t {
+    nn_module_t base;
+    int64_t kernel[3], size[3];     // of the dims of the image
+    double ratio[3];                // instead of size, if ratio[0] > 0
+} nn__fractional_layer_t;
+
+TENSOR__FN tensor_t *nn__fractional_of(nn_module_t *m, tensor_t *x, tensor_t *samples) {
+    const nn__fractional_layer_t *l = (const nn__fractional_layer_t *)m;
+    int rank = nn__dims(m), ratios = l->ratio[0] > 0 && x && !(tensor_is_poison)(x) && x->ndim >= rank;
+    int64_t to[3];
+    for (int d = 0; d < rank; d++) {
+        to[d] = ratios ? (int64_t)((double)x->dims[x->ndim - rank + d] * l->ratio[d]) : l->size[d];
+    }
+    return nn__fractional_pool(x, rank, l->kernel, to, samples).values;
+}
+
+TENSOR__FN tensor_t *nn__forward_fractional(nn_module_t *m, tensor_t *x) {
+    return nn__fractional_of(m, x, NULL);
+}
+
+TENSOR__FN tensor_t *nn__call_fractional(nn_module_t *m, tensor_t *const *in, int n) {
+    if (n > 2) {
+        return NN__FAIL(TENSOR_ERR_SHAPE, "call: %s takes x and samples, %i were given", m->name, n);
+    }
+    return nn__fractional_of(m, in[0], n > 1 ? in[1] : NULL);
+}
+
+NN__SPECIAL_KIND(FRACTIONAL_MAX_POOL2D, nn__fractional_layer_t, "FractionalMaxPool2d", nn__forward_fractional,
+                 NULL, NULL, 2, 1, NN__ANY, NULL)
+NN__SPECIAL_KIND(FRACTIONAL_MAX_POOL3D, nn__fractional_layer_t, "FractionalMaxPool3d", nn__forward_fractional,
+                 NULL, NULL, 3, 1, NN__ANY, NULL)
+
+// Dim d has numbers of its own where they are given (> 0).
+TENSOR__FN void nn__fractional_dim(nn__fractional_layer_t *l, int d, int64_t kernel, int64_t size,
+                                   double ratio) {
+    if (kernel > 0) { l->kernel[d] = kernel; }
+    if (size > 0) { l->size[d] = size; }
+    if (ratio > 0) { l->ratio[d] = ratio; }
+}
+
+TENSOR__FN nn_module_t *nn__make_fractional(const nn_fractional_max_pool_args_t *a, int rank) {
+    const char *op = rank == 2 ? "fractional_max_pool2d" : "fractional_max_pool3d";
+    int by_size = a->output_size > 0, by_ratio = a->output_ratio > 0;
+    if (a->kernel < 1) { return nn__refuse(op, "kernel must be > 0", a->kernel); }
+    if (by_size == by_ratio) { return NN__REFUSE("%s: needs output_size or output_ratio, not both", op); }
+    nn__fractional_layer_t *l = (nn__fractional_layer_t *)nn__make(
+        rank == 2 ? NN__KIND(FRACTIONAL_MAX_POOL2D) : NN__KIND(FRACTIONAL_MAX_POOL3D));
+    if (!l) { return NULL; }
+    for (int d = 0; d < rank; d++) {
+        nn__fractional_dim(l, d, a->kernel, a->output_size, a->output_ratio);
+    }
+    if (rank == 3) { nn__fractional_dim(l, 1, a->kernel_h, a->output_size_h, a->output_ratio_h); }
+    nn__fractional_dim(l, rank - 1, a->kernel_w, a->output_size_w, a->output_ratio_w);
+    int bad = 0;
+    for (int d = 0; d < rank && by_ratio; d++) { bad = bad || !(l->ratio[d] > 0 && l->ratio[d] < 1); }
+    l->base.impl->call = nn__call_fractional;
+    if (!bad) { return &l->base; }
+    (nn_free)(&l->base);
+    return NN__REFUSE("%s: output_ratio must be between 0 and 1", op);
+}
+
+NN__FILL_DEFAULTS(nn_fractional_max_pool, )
+NN__LAYER(fractional_max_pool2d, nn_fractional_max_pool, nn__make_fractional(&a, 2))
+NN__LAYER(fractional_max_pool3d, nn_fractional_max_pool, nn__make_fractional(&a, 3))
+
 // ---- upsample: the numbers that PyTorch prints depend on which were given, so it prints itself
 
 typedef struct nn__upsample_layer_t {
@@ -13151,16 +15369,20 @@ TENSOR__FN tensor_t *nn__forward_upsample(nn_module_t *m, tensor_t *x) {
 
 NN__SPECIAL_KIND(UPSAMPLE, nn__upsample_layer_t, "Upsample", nn__forward_upsample, NULL, nn__print_upsample,
                  0, 0, NN__ANY, NULL)
+NN__SPECIAL_KIND(UPSAMPLING_NEAREST2D, nn__upsample_layer_t, "UpsamplingNearest2d", nn__forward_upsample,
+                 NULL, nn__print_upsample, 2, 0, NN__ANY, NULL)
+NN__SPECIAL_KIND(UPSAMPLING_BILINEAR2D, nn__upsample_layer_t, "UpsamplingBilinear2d", nn__forward_upsample,
+                 NULL, nn__print_upsample, 2, 0, NN__ANY, NULL)
 
-TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a) {
+TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a, const nn__kind_t *kind) {
     if ((a.size > 0) == (a.scale_factor > 0)) {
         return NN__REFUSE("upsample: size %d, scale_factor %g: just one of them must be positive", a.size,
                           a.scale_factor);
     }
-    if ((int)a.mode < 0 || a.mode > TENSOR_AREA) {
+    if ((unsigned)a.mode > TENSOR_AREA) {
         return nn__refuse("upsample", "mode must be a tensor_interpolation_t", (int64_t)a.mode);
     }
-    nn__upsample_layer_t *l = (nn__upsample_layer_t *)nn__make(NN__KIND(UPSAMPLE));
+    nn__upsample_layer_t *l = (nn__upsample_layer_t *)nn__make(kind);
     if (!l) { return NULL; }
     l->size[0] = a.size;
     l->size[1] = a.size_h;
@@ -13173,7 +15395,22 @@ TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a) {
     return &l->base;
 }
 
-NN__OWN_LAYER(upsample, , nn__make_upsample(a))
+// In a mode that the name says.
+TENSOR__FN nn_module_t *nn__make_upsampling(nn_upsample_args_t a, const nn__kind_t *kind, const char *op,
+                                            tensor_interpolation_t mode) {
+    if ((int)a.mode != 0 || a.align_corners) {
+        return NN__REFUSE("%s: mode and align_corners are those of the name", op);
+    }
+    a.mode = mode;
+    a.align_corners = mode == TENSOR_BILINEAR;
+    return nn__make_upsample(a, kind);
+}
+
+NN__OWN_LAYER(upsample, , nn__make_upsample(a, NN__KIND(UPSAMPLE)))
+NN__LAYER(upsampling_nearest2d, nn_upsample,
+          nn__make_upsampling(a, NN__KIND(UPSAMPLING_NEAREST2D), "upsampling_nearest2d", TENSOR_NEAREST))
+NN__LAYER(upsampling_bilinear2d, nn_upsample,
+          nn__make_upsampling(a, NN__KIND(UPSAMPLING_BILINEAR2D), "upsampling_bilinear2d", TENSOR_BILINEAR))
 
 // ---- pads
 
@@ -13210,7 +15447,7 @@ NN__PAD_KINDS(reflection_pad, REFLECTION_PAD, "ReflectionPad", nn__pad_fields)
 NN__PAD_KINDS(replication_pad, REPLICATION_PAD, "ReplicationPad", nn__pad_fields)
 NN__PAD_KINDS(circular_pad, CIRCULAR_PAD, "CircularPad", nn__pad_fields)
 #undef NN__PAD_KINDS
-NN__IMAGE_KIND(ZERO_PAD2D, nn__pad_layer_t, "ZeroPad2d", nn__forward_pad, nn__pad_fields, 2)
+NN__KINDS(ZERO_PAD, nn__pad_layer_t, "ZeroPad", nn__forward_pad, nn__pad_fields, NN__ANY, NULL)
 
 TENSOR__FN nn_module_t *nn__make_pad(const nn__kind_t *kind, const int64_t *pads, int n, tensor_pad_t mode,
                                      double value) {
@@ -13244,32 +15481,31 @@ TENSOR__FN nn_module_t *nn__make_even_pad(const nn__kind_t *kind, int64_t by, te
     return nn__make_pad(kind, pads, 2 * kind->dims, mode, value);
 }
 
-TENSOR_API nn_module_t *(nn_zero_pad2d)(int64_t by) {
-    return nn__make_even_pad(NN__KIND(ZERO_PAD2D), by, TENSOR_PAD_CONSTANT, 0);
+#define NN__EVEN_PAD(name, ID, mode)                                                                         \
+    TENSOR_API nn_module_t *(nn_##name)(int64_t by) {                                                        \
+        return nn__make_even_pad(NN__KIND(ID), by, mode, 0);                                                 \
+    }
+#define NN__EVEN_PADS(name, ID, mode)                                                                        \
+    NN__EVEN_PAD(name##_pad1d, ID##_PAD1D, mode)                                                             \
+    NN__EVEN_PAD(name##_pad2d, ID##_PAD2D, mode)                                                             \
+    NN__EVEN_PAD(name##_pad3d, ID##_PAD3D, mode)
+NN__EVEN_PADS(zero, ZERO, TENSOR_PAD_CONSTANT)
+NN__EVEN_PADS(reflection, REFLECTION, TENSOR_PAD_REFLECT)
+NN__EVEN_PADS(replication, REPLICATION, TENSOR_PAD_REPLICATE)
+NN__EVEN_PADS(circular, CIRCULAR, TENSOR_PAD_CIRCULAR)
+#undef NN__EVEN_PADS
+#undef NN__EVEN_PAD
+
+TENSOR_API nn_module_t *(nn_constant_pad1d)(int64_t by, double value) {
+    return nn__make_even_pad(NN__KIND(CONSTANT_PAD1D), by, TENSOR_PAD_CONSTANT, value);
 }
 
 TENSOR_API nn_module_t *(nn_constant_pad2d)(int64_t by, double value) {
     return nn__make_even_pad(NN__KIND(CONSTANT_PAD2D), by, TENSOR_PAD_CONSTANT, value);
 }
 
-TENSOR_API nn_module_t *(nn_reflection_pad2d)(int64_t by) {
-    return nn__make_even_pad(NN__KIND(REFLECTION_PAD2D), by, TENSOR_PAD_REFLECT, 0);
-}
-
-TENSOR_API nn_module_t *(nn_replication_pad2d)(int64_t by) {
-    return nn__make_even_pad(NN__KIND(REPLICATION_PAD2D), by, TENSOR_PAD_REPLICATE, 0);
-}
-
-TENSOR_API nn_module_t *(nn_circular_pad1d)(int64_t by) {
-    return nn__make_even_pad(NN__KIND(CIRCULAR_PAD1D), by, TENSOR_PAD_CIRCULAR, 0);
-}
-
-TENSOR_API nn_module_t *(nn_circular_pad2d)(int64_t by) {
-    return nn__make_even_pad(NN__KIND(CIRCULAR_PAD2D), by, TENSOR_PAD_CIRCULAR, 0);
-}
-
-TENSOR_API nn_module_t *(nn_circular_pad3d)(int64_t by) {
-    return nn__make_even_pad(NN__KIND(CIRCULAR_PAD3D), by, TENSOR_PAD_CIRCULAR, 0);
+TENSOR_API nn_module_t *(nn_constant_pad3d)(int64_t by, double value) {
+    return nn__make_even_pad(NN__KIND(CONSTANT_PAD3D), by, TENSOR_PAD_CONSTANT, value);
 }
 
 // ---- unfold, fold
@@ -13336,7 +15572,7 @@ NN__LAYER(fold, nn_columns, nn__make_fold(&a))
 
 typedef struct nn__layer_norm_layer_t {
     nn_module_t base;
-    nn__list_t normalized_shape;    // one size
+    nn__list_t normalized_shape;    // of the last dims
     double eps;                     // rms: NaN = the epsilon of x's dtype
     int affine, bias;
 } nn__layer_norm_layer_t;
@@ -13359,11 +15595,16 @@ static const nn__field_t nn__rms_norm_fields[] = {
 // clang-format on
 
 TENSOR__FN tensor_t *nn__normed(nn_module_t *m, tensor_t *x, const char *op, double eps, int rms) {
-    int64_t size = ((const nn__layer_norm_layer_t *)m)->normalized_shape.v[0];
-    if (x && !(tensor_is_poison)(x) && (x->ndim < 1 || x->dims[x->ndim - 1] != size)) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must end in a dim of %d", op, x, size);
+    const nn__list_t *shape = &((const nn__layer_norm_layer_t *)m)->normalized_shape;
+    int n = (int)shape->n, same = 1;
+    for (int k = 0; k < n && x && !(tensor_is_poison)(x); k++) {
+        same = same && x->ndim >= n && x->dims[x->ndim - n + k] == shape->v[k];
     }
-    return nn__layer_norm_front(x, nn__tensor(m, 0), nn__tensor(m, 1), 1, eps, rms);
+    if (!same && n == 1) {
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must end in a dim of %d", op, x, shape->v[0]);
+    }
+    if (!same) { return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must end in the dims %n", op, x, shape->v, n); }
+    return nn__layer_norm_front(x, nn__tensor(m, 0), nn__tensor(m, 1), n, eps, rms);
 }
 
 TENSOR__FN tensor_t *nn__forward_layer_norm(nn_module_t *m, tensor_t *x) {
@@ -13379,27 +15620,36 @@ NN__PLAIN_KIND(LAYER_NORM, nn__layer_norm_layer_t, "LayerNorm", nn__forward_laye
 NN__SCOPED_KIND(RMS_NORM, nn__layer_norm_layer_t, "RMSNorm", nn__forward_rms_norm, nn__rms_norm_fields,
                 NN__ANY)
 
-TENSOR__FN nn_module_t *nn__make_last_norm(const nn__kind_t *kind, int64_t size, double eps, int affine,
-                                           int bias) {
+// Over the last n dims, or the last one if n is 0.
+TENSOR__FN nn_module_t *nn__make_last_norm(const nn__kind_t *kind, const char *op, int64_t size,
+                                           const int64_t *shape, int n, double eps, int affine, int bias) {
+    if (n == 0 && size < 1) { return nn__refuse(op, "size must be > 0", size); }
+    if (n < 0 || n > 6 || (n > 0 && (!shape || size != 0))) {
+        return nn__refuse(op, "normalized_shape must be 1..6 numbers, instead of size", n);
+    }
+    for (int k = 0; k < n; k++) {
+        if (shape[k] < 1) { return nn__refuse(op, "normalized_shape must be > 0", shape[k]); }
+    }
     nn__layer_norm_layer_t *l = (nn__layer_norm_layer_t *)nn__make(kind);
     if (!l) { return NULL; }
-    l->normalized_shape.n = 1;
+    l->normalized_shape.n = n ? n : 1;
     l->normalized_shape.v[0] = size;
+    if (n) { memcpy(l->normalized_shape.v, shape, (size_t)n * sizeof shape[0]); }
     l->eps = eps;
     l->affine = affine;
     l->bias = bias;
-    nn__add_affine(&l->base, size, affine, bias);
+    nn__add_affine(&l->base, l->normalized_shape.v, (int)l->normalized_shape.n, affine, bias);
     return nn__done(&l->base);
 }
 
 TENSOR__FN nn_module_t *nn__make_layer_norm(nn_layer_norm_args_t a) {
-    if (a.size < 1) { return nn__refuse("layer_norm", "size must be > 0", a.size); }
-    return nn__make_last_norm(NN__KIND(LAYER_NORM), a.size, a.eps, !a.no_affine, !a.no_affine && !a.no_bias);
+    return nn__make_last_norm(NN__KIND(LAYER_NORM), "layer_norm", a.size, a.normalized_shape,
+                              a.normalized_dims, a.eps, !a.no_affine, !a.no_affine && !a.no_bias);
 }
 
 TENSOR__FN nn_module_t *nn__make_rms_norm(nn_rms_norm_args_t a) {
-    if (a.size < 1) { return nn__refuse("rms_norm", "size must be > 0", a.size); }
-    return nn__make_last_norm(NN__KIND(RMS_NORM), a.size, a.eps < 0 ? NAN : a.eps, !a.no_affine, 0);
+    return nn__make_last_norm(NN__KIND(RMS_NORM), "rms_norm", a.size, a.normalized_shape, a.normalized_dims,
+                              a.eps < 0 ? NAN : a.eps, !a.no_affine, 0);
 }
 
 NN__OWN_LAYER(layer_norm, NN__OR(eps, 1e-5), nn__make_layer_norm(a))
@@ -13427,6 +15677,14 @@ static const nn__field_t nn__batch_norm_fields[] = {
 };
 // clang-format on
 
+// The share that a batch has in the running statistics.
+TENSOR__FN double nn__norm_momentum(const nn_module_t *m) {
+    double momentum = ((const nn__batch_norm_layer_t *)m)->momentum;
+    if (momentum == momentum) { return momentum; }
+    tensor_t *batches = nn__called(m, "num_batches_tracked");
+    return m->training && batches ? 1 / (double)((tensor_item_i64)(batches) + 1) : 0;
+}
+
 TENSOR__FN tensor_t *nn__forward_batch_norm(nn_module_t *m, tensor_t *x) {
     const nn__batch_norm_layer_t *l = (const nn__batch_norm_layer_t *)m;
     tensor_t *mean = nn__called(m, "running_mean"), *batches = nn__called(m, "num_batches_tracked");
@@ -13436,15 +15694,12 @@ TENSOR__FN tensor_t *nn__forward_batch_norm(nn_module_t *m, tensor_t *x) {
     if (x && !(tensor_is_poison)(x)) {
         single = l->instance && x->ndim == fewest;
         if (x->ndim < fewest || x->ndim > most || x->dims[!single] != l->num_features) {
-            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must have %i%s dims and %d channels",
-                            l->instance ? "instance_norm" : "batch_norm", x, most,
+            const char *op = l->instance ? "instance_norm" : "batch_norm";
+            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must have %i%s dims and %d channels", op, x, most,
                             fewest == most ? "" : " (or one less)", l->num_features);
         }
     }
-    double momentum = l->momentum;
-    if (momentum != momentum) {
-        momentum = m->training && batches ? 1 / (double)((tensor_item_i64)(batches) + 1) : 0;
-    }
+    double momentum = nn__norm_momentum(m);
     tensor_scope_t scope = TENSOR__(scope)(-1);
     tensor_t *y = nn__batch_norm(single ? (tensor_unsqueeze)(x, 0) : x, mean, nn__called(m, "running_var"),
                                  nn__called(m, "weight"), nn__called(m, "bias"), l->instance,
@@ -13476,7 +15731,7 @@ TENSOR__FN nn_module_t *nn__make_batch_norm(const nn__kind_t *kind, const nn_bat
     l->affine = !a->no_affine;
     l->track_running_stats = !a->no_track_running_stats;
     l->instance = instance;
-    nn__add_affine(&l->base, a->channels, l->affine, l->affine);
+    nn__add_affine(&l->base, &a->channels, 1, l->affine, l->affine);
     if (l->track_running_stats) {
         nn__add_buffer(&l->base, "running_mean", a->channels, 0, TENSOR_F32);
         nn__add_buffer(&l->base, "running_var", a->channels, 1, TENSOR_F32);
@@ -13503,6 +15758,140 @@ NN__FILL_DEFAULTS(nn_batch_norm, NN__OR(eps, 1e-5) NN__OR(momentum, 0.1))
 NN__FILL_DEFAULTS(nn_instance_norm, NN__OR(eps, 1e-5) NN__OR(momentum, 0.1))
 NN__LAYER_PER_DIMS(batch_norm, nn_batch_norm, nn__batch_norm_new)
 NN__LAYER_PER_DIMS(instance_norm, nn_instance_norm, nn__instance_norm_new)
+
+// ---- batch norm over processes
+
+typedef struct nn__all_reduce_t {
+    nn_all_reduce_fn_t fn;
+    void *user;
+} nn__all_reduce_t;
+
+typedef struct nn__sync_norm_layer_t {
+    nn__batch_norm_layer_t norm;    // first: its fields are printed
+    nn__all_reduce_t all;
+} nn__sync_norm_layer_t;
+
+// The sum of x over processes. Its gradient is the sum of theirs.
+TENSOR__FN tensor_t *nn__summed_over_all(const nn__all_reduce_t *all, tensor_t *x);
+
+TENSOR__FN tensor_t *nn__all_sum_forward(tensor_function_ctx_t *ctx, tensor_t *const *in, int n) {
+    const nn__all_reduce_t *all = (const nn__all_reduce_t *)tensor_function_user(ctx);
+    tensor_t *y = (tensor_clone)((tensor_contiguous)(in[0]));
+    (void)n;
+    if ((tensor_is_poison)(y) || all->fn(y, all->user) == TENSOR_OK) { return y; }
+    if (tensor_error_code() != TENSOR_OK) { return TENSOR__(poison); }
+    return NN__FAIL(TENSOR_ERR_INTERNAL, "sync_batch_norm: all_reduce failed and raised no error");
+}
+
+TENSOR__FN int nn__all_sum_backward(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n) {
+    (void)n;
+    grads[0] = nn__summed_over_all((const nn__all_reduce_t *)tensor_function_user(ctx), grad);
+    return tensor_error_code();
+}
+
+TENSOR__FN void nn__all_sum_destroy(void *user) { nn__free(user); }
+
+TENSOR__FN tensor_t *nn__summed_over_all(const nn__all_reduce_t *all, tensor_t *x) {
+    static const tensor_function_t sum = {"all_reduce", nn__all_sum_forward, nn__all_sum_backward,
+                                          nn__all_sum_destroy};
+    nn__all_reduce_t *own = (nn__all_reduce_t *)nn__memory(1, sizeof *own);     // may outlive the layer
+    if (!own) { return TENSOR__(poison); }
+    *own = *all;
+    return (tensor_apply)(&sum, own, &x, 1);
+}
+
+// The mean of all and the mean square about it, the difference of two large sums being too inexact; *count
+// receives how many values there are.
+TENSOR__FN void nn__all_statistics(const nn__all_reduce_t *all, tensor_t *x, tensor_t **mean, tensor_t **var,
+                                   tensor_t **count) {
+    int64_t over[TENSOR_MAX_DIMS], shape[TENSOR_MAX_DIMS], channels = x->dims[1], one = 1;
+    int n = 0;
+    for (int k = 0; k < x->ndim; k++) {
+        shape[k] = k == 1 ? channels : 1;
+        if (k != 1) { over[n++] = k; }
+    }
+    double values = (double)x->numel / (double)channels;
+    tensor_t *parts[2];
+    parts[0] = (tensor_sum_dims)(x, over, n, 0);
+    parts[1] = nn__beside((tensor_full_n)(&one, 1, values, (tensor_dtype_t)x->dtype), x);
+    tensor_t *sums = nn__summed_over_all(all, (tensor_cat_n)(parts, 2, 0));
+    *count = (tensor_detach)((tensor_narrow)(sums, 0, channels, 1));
+    *mean = (tensor_div)((tensor_narrow)(sums, 0, 0, channels), *count);
+    tensor_t *apart = (tensor_sub)(x, (tensor_reshape_n)(*mean, shape, x->ndim));
+    tensor_t *squares = (tensor_sum_dims)((tensor_square)(apart), over, n, 0);
+    *var = (tensor_div)(nn__summed_over_all(all, squares), *count);
+}
+
+// running = (1 - momentum) running + momentum now. -> 0 after raising
+TENSOR__FN int nn__track(tensor_t *running, tensor_t *now, double momentum) {
+    tensor_t *before = (tensor_mul_scalar)(nn__wide(running), 1 - momentum);
+    tensor_t *after = (tensor_add)(before, (tensor_mul_scalar)(now, momentum));
+    return !(tensor_is_poison)((tensor_copy_)(running, after));
+}
+
+TENSOR__FN tensor_t *nn__sync_norm(nn_module_t *m, tensor_t *x) {
+    const nn__sync_norm_layer_t *l = (const nn__sync_norm_layer_t *)m;
+    tensor_t *running = nn__called(m, "running_mean"), *batches = nn__called(m, "num_batches_tracked");
+    tensor_t *weight = nn__called(m, "weight"), *wide = nn__wide(x), *mean, *var, *count;
+    int64_t shape[TENSOR_MAX_DIMS];
+    nn__all_statistics(&l->all, wide, &mean, &var, &count);
+    for (int k = 0; k < x->ndim; k++) { shape[k] = k == 1 ? x->dims[1] : 1; }
+    if (m->training && running) {
+        tensor_scope_t scope = TENSOR__(scope)(0);
+        double momentum = nn__norm_momentum(m);
+        tensor_t *others = (tensor_clamp_min)((tensor_sub_scalar)(count, 1), 1);
+        tensor_t *sample = (tensor_mul)(var, (tensor_div)(count, others));
+        int good = nn__track(running, mean, momentum);
+        good = good && nn__track(nn__called(m, "running_var"), sample, momentum);
+        if (good) { (tensor_add_scalar_)(batches, 1); }
+        (tensor_scope_end)(scope);
+        if (!good) { return TENSOR__(poison); }
+    }
+    tensor_t *scale = (tensor_rsqrt)((tensor_add_scalar)(var, l->norm.eps));
+    if (weight) { scale = (tensor_mul)(scale, nn__wide(weight)); }
+    tensor_t *y = (tensor_mul)((tensor_sub)(wide, (tensor_reshape_n)(mean, shape, x->ndim)),
+                               (tensor_reshape_n)(scale, shape, x->ndim));
+    tensor_t *bias = weight ? nn__wide(nn__called(m, "bias")) : NULL;
+    if (bias) { y = (tensor_add)(y, (tensor_reshape_n)(bias, shape, x->ndim)); }
+    return nn__narrow(y, x);
+}
+
+TENSOR__FN tensor_t *nn__forward_sync_norm(nn_module_t *m, tensor_t *x) {
+    const nn__sync_norm_layer_t *l = (const nn__sync_norm_layer_t *)m;
+    tensor_t *mean = nn__called(m, "running_mean");
+    if (!nn__whole("sync_batch_norm", "x", x)) { return TENSOR__(poison); }
+    if (x->ndim < 2 || x->dims[1] != l->norm.num_features || !nn__is_float(x)) {
+        return NN__FAIL(TENSOR_ERR_SHAPE, "sync_batch_norm: x %t must be floats [N, %d, ...]", x,
+                        l->norm.num_features);
+    }
+    int own = m->training || !mean;
+    if (own && l->all.fn) { return nn__sync_norm(m, x); }
+    tensor_t *y = nn__batch_norm(x, mean, nn__called(m, "running_var"), nn__called(m, "weight"),
+                                 nn__called(m, "bias"), 0, own, nn__norm_momentum(m), l->norm.eps);
+    tensor_t *batches = nn__called(m, "num_batches_tracked");
+    if (m->training && batches && !(tensor_is_poison)(y)) { (tensor_add_scalar_)(batches, 1); }
+    return y;
+}
+
+NN__SCOPED_KIND(SYNC_BATCH_NORM, nn__sync_norm_layer_t, "SyncBatchNorm", nn__forward_sync_norm,
+                nn__batch_norm_fields, NN__ANY)
+
+TENSOR__FN nn_module_t *nn__make_sync_norm(const nn_sync_batch_norm_args_t *a) {
+    nn_batch_norm_args_t b = nn_batch_norm_defaults();
+    b.channels = a->channels;
+    b.eps = a->eps;
+    b.momentum = a->momentum;
+    b.cumulative = a->cumulative;
+    b.no_affine = a->no_affine;
+    b.no_track_running_stats = a->no_track_running_stats;
+    nn__sync_norm_layer_t *l = (nn__sync_norm_layer_t *)nn__make_batch_norm(NN__KIND(SYNC_BATCH_NORM), &b, 0);
+    if (!l) { return NULL; }
+    l->all.fn = a->all_reduce;
+    l->all.user = a->user;
+    return &l->norm.base;
+}
+
+NN__OWN_LAYER(sync_batch_norm, NN__OR(eps, 1e-5) NN__OR(momentum, 0.1), nn__make_sync_norm(&a))
 
 // ---- group norm
 
@@ -13547,7 +15936,7 @@ TENSOR__FN nn_module_t *nn__make_group_norm(nn_group_norm_args_t a) {
     l->num_channels = a.channels;
     l->eps = a.eps;
     l->affine = !a.no_affine;
-    nn__add_affine(&l->base, a.channels, l->affine, l->affine);
+    nn__add_affine(&l->base, &a.channels, 1, l->affine, l->affine);
     return nn__done(&l->base);
 }
 
@@ -13634,13 +16023,20 @@ static const nn__field_t nn__cell_fields[] = {
 };
 // clang-format on
 
-// h, c: NULL, or the state, which is replaced.
-TENSOR__FN tensor_t *nn__forward_state(nn_module_t *m, tensor_t *x, tensor_t **h, tensor_t **c) {
+// What a forward with state has besides x. h, c: the state to begin with, or NULL. to_h, to_c: NULL, or what
+// becomes the last one.
+typedef struct nn__state_rest_t {
+    tensor_t *h, *c, **to_h, **to_c;
+    const nn__padded_t *padded;
+} nn__state_rest_t;
+
+TENSOR__FN tensor_t *nn__forward_state(nn_module_t *m, tensor_t *x, void *rest) {
     static const char *const ops[2][4] = {{"rnn", "rnn", "lstm", "gru"},
                                           {"rnn_cell", "rnn_cell", "lstm_cell", "gru_cell"}};
     const nn__rnn_layer_t *l = (const nn__rnn_layer_t *)m;
+    const nn__state_rest_t *r = (const nn__state_rest_t *)rest;
     const char *op = ops[l->cell][l->net];
-    int n = m->impl->nslots;
+    int n = m->impl->nslots, count = 0;
     if (x && !(tensor_is_poison)(x) && x->ndim > 0 && x->dims[x->ndim - 1] != l->input_size) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must end in a dim of %d", op, x, l->input_size);
     }
@@ -13648,13 +16044,15 @@ TENSOR__FN tensor_t *nn__forward_state(nn_module_t *m, tensor_t *x, tensor_t **h
     tensor_t **w = (tensor_t **)nn__lent((uint64_t)n + 2, sizeof *w);
     tensor_state_t s = nn__no_state();
     if (w) {
-        w[n] = w[n + 1] = NULL;
-        for (int k = 0; k < n; k++) { w[k] = m->impl->slot[k].tensor; }
+        for (int k = 0; k < n; k++) {       // the weights, and "parametrizations" if there are any
+            if (!m->impl->slot[k].child) { w[count++] = nn__tensor(m, k); }
+        }
+        w[count] = w[count + 1] = NULL;
         tensor_rnn_args_t a = tensor_rnn_defaults();
         a.x = x;
         a.weights = w;
-        a.h = h ? *h : NULL;
-        a.c = c ? *c : NULL;
+        a.h = r->h;
+        a.c = r->c;
         a.layers = l->num_layers;
         a.no_bias = !l->bias;
         a.batch_first = l->batch_first;
@@ -13662,19 +16060,21 @@ TENSOR__FN tensor_t *nn__forward_state(nn_module_t *m, tensor_t *x, tensor_t **h
         a.proj_size = l->proj_size;
         a.dropout = l->dropout;
         a.training = m->training;
-        s = l->cell ? nn__cell(op, l->net, x, a.h, a.c, w) : nn__net(op, l->net, &a, 0);
+        s = l->cell ? nn__cell(op, l->net, x, a.h, a.c, w)
+                    : nn__net(op, l->net, &a, r->padded != NULL, r->padded);
     }
     s = nn__state_end(&b, s, NULL);
     if (s.y == TENSOR__(poison)) { return s.y; }
-    if (h && (tensor_set)(h, s.h) != TENSOR_OK) { return TENSOR__(poison); }
-    if (c && s.c && (tensor_set)(c, s.c) != TENSOR_OK) { return TENSOR__(poison); }
-    if (!h) { (tensor_free)(s.h); }
-    if (!c) { (tensor_free)(s.c); }
+    if (r->to_h && (tensor_set)(r->to_h, s.h) != TENSOR_OK) { return TENSOR__(poison); }
+    if (r->to_c && s.c && (tensor_set)(r->to_c, s.c) != TENSOR_OK) { return TENSOR__(poison); }
+    if (!r->to_h) { (tensor_free)(s.h); }
+    if (!r->to_c) { (tensor_free)(s.c); }
     return s.y;
 }
 
 TENSOR__FN tensor_t *nn__forward_recurrent(nn_module_t *m, tensor_t *x) {
-    return nn__forward_state(m, x, NULL, NULL);
+    nn__state_rest_t rest = {NULL, NULL, NULL, NULL, NULL};
+    return nn__forward_state(m, x, &rest);
 }
 
 #define NN__RNN_KIND(ID, name, fields, id)                                                                   \
@@ -13756,8 +16156,11 @@ NN__LAYER(rnn_cell, nn_rnn,
 // id: of the net and of its cell.
 TENSOR__FN tensor_t *nn__state_forward(const char *op, const char *makers, nn_module_t *m, int id,
                                        tensor_t *x, tensor_t **h, tensor_t **c) {
+    nn__state_rest_t rest = {NULL, NULL, h, c, NULL};
+    if (h) { rest.h = *h; }
+    if (c) { rest.c = *c; }
     if (!nn__enter(op, makers, m, id, id)) { return TENSOR__(poison); }
-    return nn__leave_plain(m, nn__forward_state(m, x, h, c));
+    return nn__leave(m, nn__with_hooks(m, x, nn__forward_state, &rest));
 }
 
 TENSOR_API tensor_t *(nn_lstm_forward)(nn_module_t *m, tensor_t *x, tensor_t **h, tensor_t **c) {
@@ -13770,6 +16173,82 @@ TENSOR_API tensor_t *(nn_gru_forward)(nn_module_t *m, tensor_t *x, tensor_t **h)
 
 TENSOR_API tensor_t *(nn_rnn_forward)(nn_module_t *m, tensor_t *x, tensor_t **h) {
     return nn__state_forward("rnn_forward", "nn_rnn or nn_rnn_cell", m, NN__RNN_ID, x, h, NULL);
+}
+
+// ---- with plain tensors
+
+TENSOR__FN tensor_t *nn__rows_of(tensor_t *y, tensor_t *index) {
+    int64_t dims[2] = {-1, 0};
+    if ((tensor_is_poison)(y)) { return y; }
+    dims[1] = y->dims[2];
+    return (tensor_index_select)((tensor_reshape_n)(y, dims, 2), 0, index);
+}
+
+TENSOR__FN tensor_t *nn__blanked(tensor_t *y, tensor_t *past) { return (tensor_masked_fill)(y, past, 0); }
+
+// The items of a net with these lengths. -> 0 after raising
+TENSOR__FN int nn__ends(nn__padded_t *p, const nn__rnn_layer_t *l, const tensor_t *x, tensor_t *lengths) {
+    static const char op[] = "recurrent_forward";
+    if (!nn__whole(op, "lengths", lengths) || !nn__whole(op, "x", (tensor_t *)(uintptr_t)x)) { return 0; }
+    if (l->cell) { return NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: a cell has no lengths", op); }
+    if (x->ndim != 3 || lengths->ndim != 1 || lengths->dims[0] != x->dims[!l->batch_first] ||
+        lengths->dims[0] == 0) {
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: lengths %t must have a length for each item of x %t", op,
+                      lengths, x);
+    }
+    if (!nn__is_index(lengths) || lengths->device) {
+        return NN__NO(TENSOR_ERR_DTYPE, "%s: lengths %t must be i32 or i64, in host memory", op, lengths);
+    }
+    int64_t n = lengths->dims[0], steps = x->dims[l->batch_first != 0];
+    int64_t least = (tensor_item_i64)((tensor_min)(lengths)), most = (tensor_item_i64)((tensor_max)(lengths));
+    if (least < 1 || most > steps) {
+        return NN__NO(TENSOR_ERR_INDEX, "%s: lengths are in %d..%d, must be in 1..%d (x %t)", op, least, most,
+                      steps, x);
+    }
+    int64_t column[2] = {-1, 1}, past[3] = {-1, -1, 1}, row = -1;
+    past[1] = n;
+    tensor_t *ends = nn__beside((tensor_to)(lengths, TENSOR_I64), x);
+    tensor_t *item = nn__beside((tensor_arange)(0, (double)n, 1, TENSOR_I64), x);
+    tensor_t *step = nn__beside((tensor_arange)(0, (double)steps, 1, TENSOR_I64), x);
+    step = (tensor_reshape_n)(step, column, 2);
+    tensor_t *after = (tensor_ge)(step, ends), *last = (tensor_sub_scalar)(ends, 1);
+    tensor_t *reversed = (tensor_where)(after, step, (tensor_sub)(last, step));
+    reversed = (tensor_add)((tensor_mul_scalar)(reversed, (double)n), item);
+    p->reversed = (tensor_reshape_n)(reversed, &row, 1);
+    p->last = (tensor_add)((tensor_mul_scalar)(last, (double)n), item);
+    p->past = (tensor_reshape_n)(after, past, 3);
+    p->rows = nn__rows_of;
+    p->blank = nn__blanked;
+    return !(tensor_is_poison)(p->reversed) && !(tensor_is_poison)(p->last) && !(tensor_is_poison)(p->past);
+}
+
+NN__FILL_DEFAULTS(nn_recurrent, )
+
+TENSOR_API tensor_state_t nn_recurrent_forward_with(nn_recurrent_args_t a) {
+    static const char op[] = "recurrent_forward";
+    nn__state_rest_t rest = {a.h, a.c, NULL, NULL, NULL};
+    nn__padded_t padded;
+    nn_module_t *m = a.module;
+    if (!NN__TAKE(op, nn_recurrent, a) ||
+        !nn__enter(op, "nn_rnn, nn_lstm, nn_gru or one of their cells", m, NN__RNN_ID, NN__GRU_ID)) {
+        (void)tensor__at(a.site_, TENSOR__(poison));
+        return nn__no_state();
+    }
+    tensor_state_t s = nn__no_state();
+    nn__state_scope_t b = nn__state_begin(((const nn__rnn_layer_t *)m)->net);
+    int good = 1;
+    if (a.lengths) { good = nn__ends(&padded, (const nn__rnn_layer_t *)m, a.x, a.lengths); }
+    rest.padded = a.lengths ? &padded : NULL;
+    tensor_t *h = (tensor_scalar)(0, TENSOR_F32), *c = b.c ? (tensor_scalar)(0, TENSOR_F32) : NULL;
+    rest.to_h = &h;
+    if (b.c) { rest.to_c = &c; }
+    tensor_t *y = good ? nn__with_hooks(m, a.x, nn__forward_state, &rest) : TENSOR__(poison);
+    if (!(tensor_is_poison)(nn__leave(m, y))) {
+        s.y = y;
+        s.h = h;
+        s.c = c;
+    }
+    return nn__state_end(&b, s, a.site_);
 }
 
 // ------------------------------------------------------------------------------
@@ -13804,128 +16283,182 @@ TENSOR__FN tensor_t *nn__longer_mask(tensor_t *mask) {
     return (tensor_cat_n)(list, 2, -1);
 }
 
+// A call of nn_multihead_attention.
+typedef struct nn__attending_t {
+    nn_module_t *m;
+    const nn__attention_layer_t *l;
+    tensor_t *in[3];        // query, key, value as given
+    tensor_t *mask, *pad;   // attn_mask, key_padding_mask; both may be NULL
+    tensor_t *q[3];         // query, key, value [N, T or S, features]
+    int64_t n, t, s;
+    int ndim;               // of each input: 3, or 2 without N
+} nn__attending_t;
+
 static const char *const nn__qkv[3] = {"q_proj_weight", "k_proj_weight", "v_proj_weight"};
 static const char *const nn__norms[3] = {"norm1", "norm2", "norm3"};
 static const char *const nn__drops[3] = {"dropout1", "dropout2", "dropout3"};
 
-TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
-    static const char op[] = "multihead_attention";
-    static const char *const extra[2] = {"bias_k", "bias_v"};
-    const nn__attention_layer_t *l = (const nn__attention_layer_t *)m;
+// Checks query, key and value and puts N first. 0 = raised
+TENSOR__FN int nn__attend_inputs(nn__attending_t *v) {
+    const nn__attention_layer_t *l = v->l;
     const int64_t features[3] = {l->embed_dim, l->kdim, l->vdim};
-    tensor_t *in[5] = {a->query, a->key, a->value, a->attn_mask, a->key_padding_mask};
-    tensor_t *w = nn__called(m, "in_proj_weight"), *b = nn__called(m, "in_proj_bias"), *mask = in[3];
-    int64_t embed = l->embed_dim, heads = l->num_heads;
-    double scale = 1 / sqrt((double)(embed / heads)), drop = m->training ? l->dropout : 0;
-    if (!nn__inputs(op, "query key value attn_mask key_padding_mask", 3, in, 5, 7)) {
-        return TENSOR__(poison);
+    tensor_t *const *in = v->in, **q = v->q;
+    v->ndim = in[0]->ndim;
+    int fits = v->ndim == 2 || v->ndim == 3;
+    for (int k = 0; fits && k < 3; k++) {
+        fits = in[k]->ndim == v->ndim && in[k]->dims[v->ndim - 1] == features[k];
     }
-    int nd = in[0]->ndim;
-    for (int k = 0; k < 3; k++) {
-        if (in[k]->ndim != nd || nd < 2 || nd > 3 || in[k]->dims[nd - 1] != features[k]) {
-            return NN__FAIL(TENSOR_ERR_SHAPE,
-                            "%s: query %t, key %t, value %t must be [T, N, %d], "
-                            "[S, N, %d], [S, N, %d], or all without N",
-                            op, in[0], in[1], in[2], embed, l->kdim, l->vdim);
-        }
+    if (!fits) {
+        return NN__NO(TENSOR_ERR_SHAPE, "multihead_attention: query %t, key %t, value %t must be [T, N, %d], "
+                      "[S, N, %d], [S, N, %d], or all without N", in[0], in[1], in[2], l->embed_dim, l->kdim,
+                      l->vdim);
     }
-    tensor_t *q[3];
-    for (int k = 0; k < 3; k++) { q[k] = nn__batch_first(in[k], nd, l->batch_first); }
-    int64_t n = q[0]->dims[0];
-    int64_t t = q[0]->dims[1];
-    int64_t s = q[1]->dims[1];
-    if (q[1]->dims[0] != n || q[2]->dims[0] != n || q[2]->dims[1] != s) {
-        return NN__FAIL(TENSOR_ERR_SHAPE,
-                        "%s: query %t, key %t, value %t must have the same N, key and value the same S%s", op,
-                        in[0], in[1], in[2], l->batch_first ? " (batch_first: [N, S, ...])" : "");
+    for (int k = 0; k < 3; k++) { q[k] = nn__batch_first(in[k], v->ndim, l->batch_first); }
+    v->n = q[0]->dims[0];
+    v->t = q[0]->dims[1];
+    v->s = q[1]->dims[1];
+    if (q[1]->dims[0] != v->n || q[2]->dims[0] != v->n || q[2]->dims[1] != v->s) {
+        return NN__NO(TENSOR_ERR_SHAPE, "multihead_attention: query %t, key %t, value %t must have the same "
+                      "N, key and value the same S%s", in[0], in[1], in[2],
+                      l->batch_first ? " (batch_first: [N, S, ...])" : "");
     }
-    if (in[4] && nd == 2 && in[4]->ndim == 1) { in[4] = (tensor_unsqueeze)(in[4], 0); }
-    if (in[4] && (in[4]->ndim != 2 || in[4]->dims[0] != n || in[4]->dims[1] != s)) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: key_padding_mask %t must be [%d, %d]", op, in[4], n, s);
+    return 1;
+}
+
+// Whether a mask is absent, bool or of the dtype of query; raises if not.
+TENSOR__FN int nn__attend_mask_dtype(const nn__attending_t *v, const char *name, const tensor_t *mask) {
+    if (!mask || mask->dtype == TENSOR_BOOL || mask->dtype == v->in[0]->dtype) { return 1; }
+    return NN__NO(TENSOR_ERR_DTYPE, "multihead_attention: %s is %y, must be bool or %y as query", name, mask,
+                  v->in[0]);
+}
+
+// Checks both masks. 0 = raised
+TENSOR__FN int nn__attend_masks(nn__attending_t *v) {
+    const tensor_t *mask = v->mask;
+    int64_t all = v->n * v->l->num_heads;
+    if (v->pad && v->ndim == 2 && v->pad->ndim == 1) { v->pad = (tensor_unsqueeze)(v->pad, 0); }
+    if (v->pad && (v->pad->ndim != 2 || v->pad->dims[0] != v->n || v->pad->dims[1] != v->s)) {
+        return NN__NO(TENSOR_ERR_SHAPE, "multihead_attention: key_padding_mask %t must be [%d, %d]", v->pad,
+                      v->n, v->s);
     }
-    if (mask && (mask->ndim < 2 || mask->ndim > 3 || mask->dims[mask->ndim - 2] != t ||
-                 mask->dims[mask->ndim - 1] != s || (mask->ndim == 3 && mask->dims[0] != n * heads))) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: attn_mask %t must be [%d, %d] or [%d, %d, %d]", op, mask, t, s,
-                        n * heads, t, s);
+    if (mask && (mask->ndim < 2 || mask->ndim > 3 || mask->dims[mask->ndim - 2] != v->t ||
+                 mask->dims[mask->ndim - 1] != v->s || (mask->ndim == 3 && mask->dims[0] != all))) {
+        return NN__NO(TENSOR_ERR_SHAPE, "multihead_attention: attn_mask %t must be [%d, %d] or [%d, %d, %d]",
+                      mask, v->t, v->s, all, v->t, v->s);
     }
-    for (int k = 3; k < 5; k++) {
-        if (in[k] && in[k]->dtype != TENSOR_BOOL && in[k]->dtype != in[0]->dtype) {
-            return NN__FAIL(TENSOR_ERR_DTYPE, "%s: %s is %y, must be bool or %y as query", op,
-                            k == 3 ? "attn_mask" : "key_padding_mask", in[k], in[0]);
-        }
-    }
-    if (a->is_causal && !mask) {
-        const int64_t square[2] = {t, s};
-        mask = (tensor_tril)(nn__beside((tensor_ones_n)(square, 2, TENSOR_BOOL), in[0]), 0);
-        mask = (tensor_logical_not)(mask);
-    }
-    tensor_t *y;
-    if (w && in[0] == in[1] && in[1] == in[2]) {
-        y = (tensor_linear)(q[0], w, b);
-        for (int k = 0; k < 3; k++) { q[k] = (tensor_narrow)(y, 2, k * embed, embed); }
-    } else {
-        for (int k = 0; k < 3; k++) {
-            q[k] =
-                (tensor_linear)(q[k], w ? (tensor_narrow)(w, 0, k * embed, embed) : nn__called(m, nn__qkv[k]),
-                                b ? (tensor_narrow)(b, 0, k * embed, embed) : NULL);
-        }
-    }
-    int64_t dims[3];
-    dims[0] = n;
-    dims[1] = 1;
-    dims[2] = embed;
-    tensor_t *list[2];
-    for (int zeros = 0; zeros < 2; zeros++) {   // one more key and value: bias_k and bias_v, then zeros
-        if (zeros ? !l->add_zero_attn : !nn__called(m, extra[0])) { continue; }
-        for (int k = 0; k < 2; k++) {
-            list[0] = q[1 + k];
-            list[1] = zeros ? nn__like(dims, 3, 0, in[0])
-                            : (tensor_expand_n)(nn__called(m, extra[k]), dims, 3);
-            q[1 + k] = (tensor_cat_n)(list, 2, 1);
-        }
-        mask = nn__longer_mask(mask);
-        in[4] = nn__longer_mask(in[4]);
+    return nn__attend_mask_dtype(v, "attn_mask", mask) &&
+           nn__attend_mask_dtype(v, "key_padding_mask", v->pad);
+}
+
+// Query, key and value times their weights: v->q becomes [N, T or S, embed].
+TENSOR__FN void nn__attend_project(nn__attending_t *v) {
+    tensor_t *w = nn__called(v->m, "in_proj_weight"), *b = nn__called(v->m, "in_proj_bias");
+    int64_t embed = v->l->embed_dim;
+    if (w && v->in[0] == v->in[1] && v->in[1] == v->in[2]) {
+        tensor_t *y = (tensor_linear)(v->q[0], w, b);
+        for (int k = 0; k < 3; k++) { v->q[k] = (tensor_narrow)(y, 2, k * embed, embed); }
+        return;
     }
     for (int k = 0; k < 3; k++) {
-        if ((tensor_is_poison)(q[k])) { return q[k]; }
-        q[k] = (tensor_transpose)(nn__as(q[k], 4, n, q[k]->dims[1], heads, embed / heads), 1, 2);
+        tensor_t *weight = w ? (tensor_narrow)(w, 0, k * embed, embed) : nn__called(v->m, nn__qkv[k]);
+        tensor_t *bias = b ? (tensor_narrow)(b, 0, k * embed, embed) : NULL;
+        v->q[k] = (tensor_linear)(v->q[k], weight, bias);
     }
-    if (mask && mask->ndim == 3) { mask = nn__as(mask, 4, n, heads, t, q[1]->dims[2]); }
-    if (in[4]) {
-        tensor_t *pad = (tensor_unsqueeze)((tensor_unsqueeze)(in[4], 1), 1);
+}
+
+// One more key and value that every query sees, [1, 1, embed], or zeros if they are NULL.
+TENSOR__FN void nn__attend_one_more(nn__attending_t *v, tensor_t *key, tensor_t *value) {
+    const int64_t dims[3] = {v->n, 1, v->l->embed_dim};
+    for (int k = 0; k < 2; k++) {
+        tensor_t *more = k ? value : key, *list[2];
+        list[0] = v->q[1 + k];
+        list[1] = more ? (tensor_expand_n)(more, dims, 3) : nn__like(dims, 3, 0, v->in[0]);
+        v->q[1 + k] = (tensor_cat_n)(list, 2, 1);
+    }
+    v->mask = nn__longer_mask(v->mask);
+    v->pad = nn__longer_mask(v->pad);
+}
+
+// A mask (bool: true = do not look) as the number that is added to the scores.
+TENSOR__FN tensor_t *nn__mask_added(tensor_t *mask, const tensor_t *like) {
+    if (mask->dtype != TENSOR_BOOL) { return mask; }
+    return (tensor_masked_fill)(nn__like(mask->dims, mask->ndim, 0, like), mask, -INFINITY);
+}
+
+// Both masks as one that broadcasts to [N, heads, T, S]; bool: true = look. NULL = there is none
+TENSOR__FN tensor_t *nn__attend_mask(const nn__attending_t *v) {
+    tensor_t *mask = v->mask;
+    if (mask && mask->ndim == 3) { mask = nn__as(mask, 4, v->n, v->l->num_heads, v->t, v->q[1]->dims[2]); }
+    if (v->pad) {
+        tensor_t *pad = (tensor_unsqueeze)((tensor_unsqueeze)(v->pad, 1), 1);
         if (!mask) {
             mask = pad;
         } else if (mask->dtype == TENSOR_BOOL && pad->dtype == TENSOR_BOOL) {
             mask = (tensor_logical_or)(mask, pad);
         } else {
-            for (int k = 0; k < 2; k++) {
-                tensor_t **f = k ? &mask : &pad;
-                if ((*f)->dtype == TENSOR_BOOL) {
-                    *f = (tensor_masked_fill)(nn__like((*f)->dims, (*f)->ndim, 0, in[0]), *f, -INFINITY);
-                }
-            }
-            mask = (tensor_add)(mask, pad);
+            pad = nn__mask_added(pad, v->in[0]);
+            mask = (tensor_add)(nn__mask_added(mask, v->in[0]), pad);
         }
     }
-    if (mask && mask->dtype == TENSOR_BOOL) { mask = (tensor_logical_not)(mask); }
+    return mask && mask->dtype == TENSOR_BOOL ? (tensor_logical_not)(mask) : mask;
+}
+
+// Attention that also gives its weights, as a->weights.
+TENSOR__FN tensor_t *nn__attend_weighed(const nn__attending_t *v, const nn_attention_args_t *a,
+                                        tensor_t *mask, double dropout) {
+    double scale = 1 / sqrt((double)(v->l->embed_dim / v->l->num_heads));
+    tensor_t *weights;
+    tensor_t *y = nn__attention_composed(nn__wide(v->q[0]), nn__wide(v->q[1]), nn__wide(v->q[2]),
+                                         nn__wide(mask), 0, scale, dropout, &weights);
+    if (!a->every_head) { weights = (tensor_mean_dim)(weights, 1, 0); }
+    if (v->ndim == 2) { weights = (tensor_squeeze)(weights, 0); }
+    (tensor_set)(a->weights, nn__narrow(weights, v->in[0]));
+    return nn__narrow(y, v->in[0]);
+}
+
+TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
+    const nn__attention_layer_t *l = (const nn__attention_layer_t *)m;
+    tensor_t *in[5] = {a->query, a->key, a->value, a->attn_mask, a->key_padding_mask};
+    int64_t embed = l->embed_dim, heads = l->num_heads;
+    nn__attending_t v;
+    if (!nn__inputs("multihead_attention", "query key value attn_mask key_padding_mask", 3, in, 5, 7)) {
+        return TENSOR__(poison);
+    }
+    v.m = m;
+    v.l = l;
+    memcpy(v.in, in, sizeof v.in);
+    v.mask = in[3];
+    v.pad = in[4];
+    if (!nn__attend_inputs(&v) || !nn__attend_masks(&v)) { return TENSOR__(poison); }
+    if (a->is_causal && !v.mask) {
+        const int64_t square[2] = {v.t, v.s};
+        v.mask = (tensor_tril)(nn__beside((tensor_ones_n)(square, 2, TENSOR_BOOL), in[0]), 0);
+        v.mask = (tensor_logical_not)(v.mask);
+    }
+    nn__attend_project(&v);
+    tensor_t *bias_k = nn__called(m, "bias_k");
+    if (bias_k) { nn__attend_one_more(&v, bias_k, nn__called(m, "bias_v")); }
+    if (l->add_zero_attn) { nn__attend_one_more(&v, NULL, NULL); }
+    for (int k = 0; k < 3; k++) {
+        tensor_t *q = v.q[k];
+        if ((tensor_is_poison)(q)) { return q; }
+        v.q[k] = (tensor_transpose)(nn__as(q, 4, v.n, q->dims[1], heads, embed / heads), 1, 2);
+    }
+    tensor_t *mask = nn__attend_mask(&v), *y;
+    double dropout = m->training ? l->dropout : 0;
     if (a->weights) {
-        y = nn__attention_composed(nn__wide(q[0]), nn__wide(q[1]), nn__wide(q[2]), nn__wide(mask), 0, scale,
-                                   drop, &list[0]);
-        y = nn__narrow(y, in[0]);
-        if (!a->every_head) { list[0] = (tensor_mean_dim)(list[0], 1, 0); }
-        list[0] = nn__narrow(nd == 2 ? (tensor_squeeze)(list[0], 0) : list[0], in[0]);
-        (tensor_set)(a->weights, list[0]);
+        y = nn__attend_weighed(&v, a, mask, dropout);
     } else {
         tensor_scaled_dot_product_attention_args_t c = tensor_scaled_dot_product_attention_defaults();
-        c.query = q[0];
-        c.key = q[1];
-        c.value = q[2];
+        c.query = v.q[0];
+        c.key = v.q[1];
+        c.value = v.q[2];
         c.attn_mask = mask;
-        c.dropout_p = drop;
+        c.dropout_p = dropout;
         y = (tensor_scaled_dot_product_attention_with)(c);
     }
-    y = (nn_forward)(nn__kid(m, "out_proj"), nn__as((tensor_transpose)(y, 1, 2), 3, n, t, embed, 0));
-    return (tensor_is_poison)(y) ? y : nn__batch_first(y, nd, l->batch_first);
+    y = (nn_forward)(nn__kid(m, "out_proj"), nn__as((tensor_transpose)(y, 1, 2), 3, v.n, v.t, embed, 0));
+    return (tensor_is_poison)(y) ? y : nn__batch_first(y, v.ndim, l->batch_first);
 }
 
 TENSOR__FN tensor_t *nn__forward_attention(nn_module_t *m, tensor_t *x) {
@@ -13977,7 +16510,9 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
     nn_linear_args_t out = nn_linear_defaults();
     out.in_features = out.out_features = a.embed;
     out.no_bias = a.no_bias;
-    (nn_child)(m, "out_proj", (nn_linear_with)(out));
+    nn_module_t *projection = (nn_linear_with)(out);
+    if (projection) { projection->name = "NonDynamicallyQuantizableLinear"; }    // PyTorch's
+    (nn_child)(m, "out_proj", projection);
     if (!a.no_bias && m->code == TENSOR_OK) {
         tensor_scope_t scope = TENSOR__(scope)(0);
         TENSOR__(assign)(nn__called(nn__kid(m, "out_proj"), "bias"), 0);
@@ -13994,6 +16529,16 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
 
 NN__OWN_LAYER(multihead_attention, NN__OR(dropout, 0), nn__make_attention(a))
 
+NN__FILL_DEFAULTS(nn_attention, )
+
+// The other inputs are in rest.
+TENSOR__FN tensor_t *nn__attention_body(nn_module_t *m, tensor_t *x, void *rest) {
+    nn_attention_args_t a = *(const nn_attention_args_t *)rest;
+    tensor_scope_t scope = TENSOR__(scope)(-1);
+    a.query = x;
+    return (tensor_scope_return)(scope, nn__attend(m, &a));
+}
+
 TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a) {
     tensor_t *y = TENSOR__(poison), *w = NULL, **out = a.weights;
     if (nn__too_many("multihead_attention", a.site_, a.options_are_named_)) { return tensor__at(a.site_, y); }
@@ -14001,8 +16546,7 @@ TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a) 
     a.weights = out ? &w : NULL;
     if (nn__enter("multihead_attention", "nn_multihead_attention", a.module, NN__ATTENTION_ID,
                   NN__ATTENTION_ID)) {
-        tensor_scope_t scope = TENSOR__(scope)(-1);
-        y = nn__leave(a.module, scope, nn__attend(a.module, &a));
+        y = nn__leave(a.module, nn__with_hooks(a.module, a.query, nn__attention_body, &a));
     }
     if (out) {
         *out = (tensor_is_poison)(y) ? y : w;
@@ -14059,6 +16603,33 @@ TENSOR__FN tensor_t *nn__transformer_layer(nn_module_t *m, const nn_transformer_
     return x;
 }
 
+// The inputs of an encoder or decoder, or of its layers, in PyTorch's order. -> 0 after raising
+TENSOR__FN int nn__transformer_inputs(nn_transformer_args_t *a, nn_module_t *m, tensor_t *const *in, int n) {
+    tensor_t *all[6] = {NULL, NULL, NULL, NULL, NULL, NULL};
+    int id = m->impl->kind->id, decoder = id == NN__DECODER_LAYER_ID || id == NN__DECODER_ID;
+    int least = decoder ? 2 : 1;
+    int most = decoder ? 6 : 3;
+    if (n < least || n > most || (decoder && !in[1])) {
+        return NN__NO(TENSOR_ERR_SHAPE, "call: %s takes %i to %i inputs%s, %i were given", m->name, least,
+                      most, decoder ? ", the second is memory" : "", n);
+    }
+    memcpy((void *)all, (const void *)in, (size_t)n * sizeof in[0]);
+    memset((void *)a, 0, sizeof *a);
+    a->module = m;
+    a->x = all[0];
+    a->memory = decoder ? all[1] : NULL;
+    a->mask = all[decoder ? 2 : 1];
+    a->key_padding_mask = all[decoder ? 4 : 2];
+    a->memory_mask = decoder ? all[3] : NULL;
+    a->memory_key_padding_mask = all[5];
+    return 1;
+}
+
+TENSOR__FN tensor_t *nn__call_transformer_layer(nn_module_t *m, tensor_t *const *in, int n) {
+    nn_transformer_args_t a;
+    return nn__transformer_inputs(&a, m, in, n) ? nn__transformer_layer(m, &a, a.x) : TENSOR__(poison);
+}
+
 TENSOR__FN tensor_t *nn__forward_transformer_layer(nn_module_t *m, tensor_t *x) {
     nn_transformer_args_t a;
     memset((void *)&a, 0, sizeof a);
@@ -14084,6 +16655,7 @@ TENSOR__FN nn_module_t *nn__make_transformer_layer(nn_transformer_layer_args_t a
         (nn__transformer_layer_t *)nn__make(decoder ? NN__KIND(DECODER_LAYER) : NN__KIND(ENCODER_LAYER));
     if (!l) { return NULL; }
     nn_module_t *m = &l->base;
+    m->impl->call = nn__call_transformer_layer;
     l->norm_first = a.norm_first != 0;
     l->gelu = a.gelu != 0;
     nn_multihead_attention_args_t attention = nn_multihead_attention_defaults();
@@ -14128,6 +16700,11 @@ TENSOR__FN tensor_t *nn__transformer(nn_module_t *m, const nn_transformer_args_t
     return norm ? (nn_forward)(norm, b.x) : b.x;
 }
 
+TENSOR__FN tensor_t *nn__call_transformer_stack(nn_module_t *m, tensor_t *const *in, int n) {
+    nn_transformer_args_t a;
+    return nn__transformer_inputs(&a, m, in, n) ? nn__transformer(m, &a) : TENSOR__(poison);
+}
+
 TENSOR__FN tensor_t *nn__forward_transformer(nn_module_t *m, tensor_t *x) {
     nn_transformer_args_t a;
     memset((void *)&a, 0, sizeof a);
@@ -14139,6 +16716,17 @@ NN__SCOPED_KIND(ENCODER, nn_module_t, "TransformerEncoder", nn__forward_transfor
 NN__SCOPED_KIND(DECODER, nn_module_t, "TransformerDecoder", nn__forward_transformer, NULL, NN__DECODER_ID)
 NN__PLAIN_KIND(MODULE_LIST, nn_module_t, "ModuleList", NULL, NULL)
 
+NN__FILL_DEFAULTS(nn_transformer, )
+
+// The other inputs are in rest.
+TENSOR__FN tensor_t *nn__transformer_body(nn_module_t *m, tensor_t *x, void *rest) {
+    nn_transformer_args_t a = *(const nn_transformer_args_t *)rest;
+    tensor_scope_t scope = TENSOR__(scope)(-1);
+    a.x = x;
+    x = nn__kid(m, "layers") ? nn__transformer(m, &a) : nn__transformer_layer(m, &a, x);
+    return (tensor_scope_return)(scope, x);
+}
+
 TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a) {
     static const char op[] = "transformer_forward";
     tensor_t *y = TENSOR__(poison);
@@ -14146,18 +16734,17 @@ TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a) {
         !nn__enter(op, "nn_transformer_..", a.module, NN__ENCODER_LAYER_ID, NN__DECODER_ID)) {
         return tensor__at(a.site_, y);
     }
-    tensor_scope_t scope = TENSOR__(scope)(-1);
     int id = a.module->impl->kind->id;
     int decoder = id == NN__DECODER_LAYER_ID || id == NN__DECODER_ID;
-    if (decoder != (a.memory != NULL)) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "%s: memory is %s, must be %s for the module %s", op,
-                 decoder ? "NULL" : "given", decoder ? "a tensor" : "NULL", a.module->name);
-    } else if (nn__kid(a.module, "layers")) {
-        y = nn__transformer(a.module, &a);
+    const char *name = a.module->name;
+    if (decoder && !a.memory) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: memory is NULL, must be a tensor for the module %s", op, name);
+    } else if (!decoder && a.memory) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: memory is given, must be NULL for the module %s", op, name);
     } else {
-        y = nn__transformer_layer(a.module, &a, a.x);
+        y = nn__with_hooks(a.module, a.x, nn__transformer_body, &a);
     }
-    return tensor__at(a.site_, nn__leave(a.module, scope, y));
+    return tensor__at(a.site_, nn__leave(a.module, y));
 }
 
 // each: the id of its layers
@@ -14172,6 +16759,7 @@ TENSOR__FN nn_module_t *nn__make_transformer(const char *op, const nn__kind_t *k
     nn_module_t *m = (nn_module_t *)nn__make(kind);
     nn_module_t *list = (nn_module_t *)nn__make(NN__KIND(MODULE_LIST));
     if (!m || !list) { return NULL; }
+    m->impl->call = nn__call_transformer_stack;
     (nn_child)(m, "layers", list);
     char name[24];
     for (int64_t k = 0; k < count && list->code == TENSOR_OK; k++) {
@@ -14192,6 +16780,86 @@ TENSOR_API nn_module_t *(nn_transformer_encoder)(nn_module_t *layer, int64_t cou
 TENSOR_API nn_module_t *(nn_transformer_decoder)(nn_module_t *layer, int64_t count, nn_module_t *norm) {
     return nn__make_transformer("transformer_decoder", NN__KIND(DECODER), NN__DECODER_LAYER_ID, layer, count,
                                 norm);
+}
+
+// ---- encoder and decoder
+
+TENSOR__FN tensor_t *nn__call_transformer(nn_module_t *m, tensor_t *const *in, int n) {
+    tensor_t *all[8] = {NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
+    if (n < 2 || n > 8) {
+        return NN__FAIL(TENSOR_ERR_SHAPE, "call: %s takes 2 to 8 inputs, %i were given", m->name, n);
+    }
+    memcpy((void *)all, (const void *)in, (size_t)n * sizeof in[0]);
+    nn_transformer_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.module = nn__kid(m, "encoder");
+    a.x = all[0];
+    a.mask = all[2];
+    a.key_padding_mask = all[5];
+    tensor_t *memory = nn_transformer_forward_with(a);
+    a.module = nn__kid(m, "decoder");
+    a.x = all[1];
+    a.memory = memory;
+    a.mask = all[3];
+    a.memory_mask = all[4];
+    a.key_padding_mask = all[6];
+    a.memory_key_padding_mask = all[7];
+    return nn_transformer_forward_with(a);
+}
+
+NN__PLAIN_KIND(TRANSFORMER, nn_module_t, "Transformer", NULL, NULL)
+
+// The encoder or decoder of a Transformer, with its norm.
+TENSOR__FN nn_module_t *nn__make_half(const nn_transformer_net_args_t *a, int decoder) {
+    nn_transformer_layer_args_t layer = nn_transformer_layer_defaults();
+    nn_layer_norm_args_t norm = nn_layer_norm_defaults();
+    layer.embed = norm.size = a->embed;
+    layer.heads = a->heads;
+    layer.feedforward = a->feedforward;
+    layer.dropout = a->dropout;
+    layer.eps = norm.eps = a->eps;
+    layer.gelu = a->gelu;
+    layer.batch_first = a->batch_first;
+    layer.norm_first = a->norm_first;
+    layer.no_bias = norm.no_bias = a->no_bias;
+    nn_module_t *each = nn__make_transformer_layer(layer, decoder);
+    if (!each) { return NULL; }
+    nn_module_t *last = (nn_layer_norm_with)(norm);
+    return decoder ? (nn_transformer_decoder)(each, a->decoder_layers, last)
+                   : (nn_transformer_encoder)(each, a->encoder_layers, last);
+}
+
+TENSOR__FN nn_module_t *nn__make_whole_transformer(nn_transformer_net_args_t a) {
+    nn_module_t *halves[2];
+    for (int k = 0; k < 2; k++) {
+        halves[k] = nn__make_half(&a, k);
+        if (!halves[k]) { return NULL; }
+    }
+    nn_module_t *m = (nn_module_t *)nn__make(NN__KIND(TRANSFORMER));
+    if (!m) { return NULL; }
+    m->impl->call = nn__call_transformer;
+    (nn_child)(m, "encoder", halves[0]);
+    (nn_child)(m, "decoder", halves[1]);
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    nn__items_t all;
+    void *block = m->code == TENSOR_OK ? nn__collect_lent(m, "transformer", &all) : NULL;
+    for (int64_t i = 0; block && i < all.n; i++) {
+        if (all.item[i].tensor->ndim > 1) { (nn_init_xavier_uniform_)(all.item[i].tensor, 1); }
+    }
+    (tensor_scope_end)(scope);
+    return nn__done(m);
+}
+
+NN__FILL_DEFAULTS(nn_transformer_net, NN__OR(embed, 512) NN__OR(heads, 8) NN__OR(encoder_layers, 6)
+                  NN__OR(decoder_layers, 6) NN__OR(feedforward, 2048) NN__OR(dropout, 0.1) NN__OR(eps, 1e-5))
+NN__LAYER(transformer, nn_transformer_net, nn__make_whole_transformer(a))
+
+TENSOR_API tensor_t *(nn_generate_square_subsequent_mask)(int64_t size) {
+    int64_t dims[2];
+    dims[0] = dims[1] = size;
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_t *mask = (tensor_triu)((tensor_full_n)(dims, 2, -(double)INFINITY, TENSOR_F32), 1);
+    return (tensor_scope_return)(scope, mask);
 }
 
 // ------------------------------------------------------------------------------
@@ -14215,7 +16883,10 @@ TENSOR__FN const nn__join_t *nn__pair(const nn__slot_t *s, const tensor_t *x) {
         const nn__window_t *g = &((const nn__pool_layer_t *)b->module)->window;
         return nn__all_are(g->dilation, 3, 1) && !nn__all_are(g->stride, 3, 1) ? join : NULL;
     }
-    return x && !x->device ? join : NULL;
+    // What does not fit is an error of the layer that the program made, not of the op.
+    const tensor_t *w = a->nslots ? a->slot[0].tensor : NULL;      // NULL too where it is computed
+    int fits = x && x->ndim && nn__is_float(x) && w && w->ndim == 2 && w->dims[1] == x->dims[x->ndim - 1];
+    return fits && !x->device ? join : NULL;
 }
 
 // A result between two children is freed when nothing needs it. The tape keeps what it saves, so without
@@ -14266,8 +16937,39 @@ TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {
     return sequential;
 }
 
+TENSOR__FN tensor_t *nn__call_sequential(nn_module_t *m, tensor_t *const *in, int n);
+
+// Whether a module, or in a sequential one of its modules, has several inputs.
+TENSOR__FN int nn__takes_several(const nn_module_impl_t *impl) {
+    if (impl->call != nn__call_sequential) { return impl->call != NULL; }
+    for (int i = 0; i < impl->nslots; i++) {
+        if (impl->slot[i].child && nn__takes_several(impl->slot[i].child)) { return 1; }
+    }
+    return 0;
+}
+
+// The first input goes through all modules; those with several inputs get the others too.
+TENSOR__FN tensor_t *nn__call_sequential(nn_module_t *m, tensor_t *const *in, int n) {
+    tensor_t **own = (tensor_t **)nn__lent((uint64_t)n, sizeof *own), *x = in[0];
+    int used = n == 1;
+    if (!own) { return TENSOR__(poison); }
+    memcpy((void *)own, (const void *)in, (size_t)n * sizeof *own);
+    for (int i = 0; i < m->impl->nslots; i++) {
+        nn_module_impl_t *child = m->impl->slot[i].child;
+        if (!child) { continue; }
+        own[0] = x;
+        int several = nn__takes_several(child);
+        used = used || several;
+        x = several ? (nn_call_n)(child->module, own, n) : (nn_forward)(child->module, x);
+    }
+    if (used) { return x; }
+    return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "call: no module in %s has several inputs, %i were given",
+                    m->name, n);
+}
+
 TENSOR_API nn_module_t *(nn_sequential_n)(nn_module_t *const *list, int n) {
     nn_module_t *s = (nn_module_t *)nn__make(NN__KIND(SEQUENTIAL));
+    if (s) { s->impl->call = nn__call_sequential; }
     if (s && !list && n > 0) { nn__mark(s, nn__poisoned("sequential", "the list", list)); }
     for (int i = 0; s && list && i < n; i++) {
         nn_module_t *m = list[i];
@@ -14281,6 +16983,624 @@ TENSOR_API nn_module_t *(nn_sequential_n)(nn_module_t *const *list, int n) {
 }
 
 // ------------------------------------------------------------------------------
+// >>layers-losses                                  MARK: losses as modules
+//
+// A row each: name, args struct and function, PyTorch's name, and what becomes of the inputs. The struct
+// holds the options as they were given, so that the function fills in its defaults. Rejected: a struct of
+// options for modules (the same members again).
+// ------------------------------------------------------------------------------
+
+// The inputs `in` as members of the args `a`; FIRST is the member that a positional argument would be.
+#define NN__FIRST_IN_TWO input
+#define NN__TAKE_IN_TWO 2, a.input = in[0]; a.target = in[1];
+#define NN__HOLD_IN_TWO
+#define NN__FIRST_WEIGHTED input
+#define NN__TAKE_WEIGHTED 2, a.input = in[0]; a.target = in[1]; a.weight = nn__called(m, "weight");
+#define NN__HOLD_WEIGHTED nn__hold_option(&l->base, "weight", &l->options.weight);
+#define NN__FIRST_WEIGHTED_TWICE input
+#define NN__TAKE_WEIGHTED_TWICE NN__TAKE_WEIGHTED a.pos_weight = nn__called(m, "pos_weight");
+#define NN__HOLD_WEIGHTED_TWICE                                                                              \
+    NN__HOLD_WEIGHTED nn__hold_option(&l->base, "pos_weight", &l->options.pos_weight);
+#define NN__FIRST_RANKED input1
+#define NN__TAKE_RANKED 3, a.input1 = in[0]; a.input2 = in[1]; a.target = in[2];
+#define NN__HOLD_RANKED
+#define NN__FIRST_IN_TRIPLES anchor
+#define NN__TAKE_IN_TRIPLES 3, a.anchor = in[0]; a.positive = in[1]; a.negative = in[2];
+#define NN__HOLD_IN_TRIPLES
+#define NN__FIRST_WITH_VAR input
+#define NN__TAKE_WITH_VAR 3, a.input = in[0]; a.target = in[1]; a.var = in[2];
+#define NN__HOLD_WITH_VAR
+#define NN__FIRST_IN_FOUR log_probs
+#define NN__TAKE_IN_FOUR                                                                                     \
+    4, a.log_probs = in[0]; a.targets = in[1]; a.input_lengths = in[2]; a.target_lengths = in[3];
+#define NN__HOLD_IN_FOUR
+
+// Makes an option that is a tensor a buffer.
+TENSOR__FN void nn__hold_option(nn_module_t *m, const char *name, tensor_t **option) {
+    if (*option) { (nn_buffer)(m, name, (tensor_detach)(*option)); }
+    *option = NULL;
+}
+
+#define NN__TAKEN(...) NN__TAKEN_AS(__VA_ARGS__)
+#define NN__TAKEN_AS(takes, set)                                                                             \
+    if (!nn__takes(m, n, takes)) { return TENSOR__(poison); }                                                \
+    set
+#define NN__LOSS_LAYER(ID, name, args, function, printed, inputs)                                            \
+    typedef struct nn__##name##_layer_t {                                                                    \
+        nn_module_t base;                                                                                    \
+        args##_args_t options;                                                                               \
+    } nn__##name##_layer_t;                                                                                  \
+    TENSOR__FN tensor_t *nn__call_##name(nn_module_t *m, tensor_t *const *in, int n) {                       \
+        args##_args_t a = ((const nn__##name##_layer_t *)m)->options;                                        \
+        NN__TAKEN(NN__TAKE_##inputs)                                                                         \
+        return function##_with(a);                                                                           \
+    }                                                                                                        \
+    NN__PLAIN_KIND(ID, nn__##name##_layer_t, printed, NULL, NULL)                                            \
+    TENSOR_API nn_module_t *nn_##name##_with(args##_args_t a) {                                              \
+        int named = !nn__too_many(#name, a.site_, a.options_are_named_);                                     \
+        if (named && a.NN__FIRST_##inputs) {                                                                 \
+            named = NN__NO(TENSOR_ERR_SHAPE, "%s: options are named; inputs go to nn_call", #name);          \
+        }                                                                                                    \
+        nn__##name##_layer_t *l = named ? (nn__##name##_layer_t *)nn__make(NN__KIND(ID)) : NULL;             \
+        if (l) {                                                                                             \
+            l->base.impl->call = nn__call_##name;                                                            \
+            l->options = a;                                                                                  \
+            l->options.site_ = NULL;                                                                         \
+            NN__HOLD_##inputs                                                                                \
+        }                                                                                                    \
+        return nn__stamp(a.site_, l ? nn__done(&l->base) : NULL);                                            \
+    }
+// clang-format off
+NN__LOSS_LAYER(BCE_LOSS, bce_loss, tensor_binary_cross_entropy, tensor_binary_cross_entropy, "BCELoss", WEIGHTED)
+NN__LOSS_LAYER(BCE_WITH_LOGITS_LOSS, bce_with_logits_loss, tensor_binary_cross_entropy_with_logits, tensor_binary_cross_entropy_with_logits, "BCEWithLogitsLoss", WEIGHTED_TWICE)
+NN__LOSS_LAYER(COSINE_EMBEDDING_LOSS, cosine_embedding_loss, tensor_ranking_loss, tensor_cosine_embedding_loss, "CosineEmbeddingLoss", RANKED)
+NN__LOSS_LAYER(CROSS_ENTROPY_LOSS, cross_entropy_loss, tensor_cross_entropy, tensor_cross_entropy, "CrossEntropyLoss", WEIGHTED)
+NN__LOSS_LAYER(CTC_LOSS, ctc_loss, tensor_ctc_loss, tensor_ctc_loss, "CTCLoss", IN_FOUR)
+NN__LOSS_LAYER(GAUSSIAN_NLL_LOSS, gaussian_nll_loss, tensor_gaussian_nll_loss, tensor_gaussian_nll_loss, "GaussianNLLLoss", WITH_VAR)
+NN__LOSS_LAYER(HINGE_EMBEDDING_LOSS, hinge_embedding_loss, tensor_margin_loss, tensor_hinge_embedding_loss, "HingeEmbeddingLoss", IN_TWO)
+NN__LOSS_LAYER(HUBER_LOSS, huber_loss, tensor_huber_loss, tensor_huber_loss, "HuberLoss", IN_TWO)
+NN__LOSS_LAYER(KL_DIV_LOSS, kl_div_loss, tensor_kl_div, tensor_kl_div, "KLDivLoss", IN_TWO)
+NN__LOSS_LAYER(L1_LOSS, l1_loss, tensor_l1_loss, tensor_l1_loss, "L1Loss", IN_TWO)
+NN__LOSS_LAYER(MARGIN_RANKING_LOSS, margin_ranking_loss, tensor_ranking_loss, tensor_margin_ranking_loss, "MarginRankingLoss", RANKED)
+NN__LOSS_LAYER(MSE_LOSS, mse_loss, tensor_mse_loss, tensor_mse_loss, "MSELoss", IN_TWO)
+NN__LOSS_LAYER(MULTI_MARGIN_LOSS, multi_margin_loss, tensor_margin_loss, tensor_multi_margin_loss, "MultiMarginLoss", WEIGHTED)
+NN__LOSS_LAYER(MULTILABEL_MARGIN_LOSS, multilabel_margin_loss, tensor_margin_loss, tensor_multilabel_margin_loss, "MultiLabelMarginLoss", IN_TWO)
+NN__LOSS_LAYER(MULTILABEL_SOFT_MARGIN_LOSS, multilabel_soft_margin_loss, tensor_margin_loss, tensor_multilabel_soft_margin_loss, "MultiLabelSoftMarginLoss", WEIGHTED)
+NN__LOSS_LAYER(NLL_LOSS, nll_loss, tensor_nll_loss, tensor_nll_loss, "NLLLoss", WEIGHTED)
+NN__LOSS_LAYER(POISSON_NLL_LOSS, poisson_nll_loss, tensor_poisson_nll_loss, tensor_poisson_nll_loss, "PoissonNLLLoss", IN_TWO)
+NN__LOSS_LAYER(SMOOTH_L1_LOSS, smooth_l1_loss, tensor_smooth_l1_loss, tensor_smooth_l1_loss, "SmoothL1Loss", IN_TWO)
+NN__LOSS_LAYER(SOFT_MARGIN_LOSS, soft_margin_loss, tensor_margin_loss, tensor_soft_margin_loss, "SoftMarginLoss", IN_TWO)
+NN__LOSS_LAYER(TRIPLET_MARGIN_LOSS, triplet_margin_loss, tensor_triplet_margin_loss, tensor_triplet_margin_loss, "TripletMarginLoss", IN_TRIPLES)
+NN__LOSS_LAYER(TRIPLET_MARGIN_WITH_DISTANCE_LOSS, triplet_margin_with_distance_loss, tensor_triplet_margin_with_distance_loss, tensor_triplet_margin_with_distance_loss, "TripletMarginWithDistanceLoss", IN_TRIPLES)
+// clang-format on
+
+// ---- similarity, distance
+
+typedef struct nn__pair_layer_t {
+    nn_module_t base;
+    int64_t dim;
+    double p, eps;
+    int keepdim;
+} nn__pair_layer_t;
+
+TENSOR__FN tensor_t *nn__call_cosine_similarity(nn_module_t *m, tensor_t *const *in, int n) {
+    const nn__pair_layer_t *l = (const nn__pair_layer_t *)m;
+    if (!nn__takes(m, n, 2)) { return TENSOR__(poison); }
+    return (tensor_cosine_similarity)(in[0], in[1], l->dim, l->eps);
+}
+
+TENSOR__FN tensor_t *nn__call_pairwise_distance(nn_module_t *m, tensor_t *const *in, int n) {
+    const nn__pair_layer_t *l = (const nn__pair_layer_t *)m;
+    if (!nn__takes(m, n, 2)) { return TENSOR__(poison); }
+    return (tensor_pairwise_distance)(in[0], in[1], l->p, l->eps, l->keepdim);
+}
+
+NN__PLAIN_KIND(COSINE_SIMILARITY, nn__pair_layer_t, "CosineSimilarity", NULL, NULL)
+NN__PLAIN_KIND(PAIRWISE_DISTANCE, nn__pair_layer_t, "PairwiseDistance", NULL, NULL)
+
+TENSOR_API nn_module_t *(nn_cosine_similarity)(int64_t dim, double eps) {
+    nn__pair_layer_t *l = (nn__pair_layer_t *)nn__make(NN__KIND(COSINE_SIMILARITY));
+    if (!l) { return NULL; }
+    l->base.impl->call = nn__call_cosine_similarity;
+    l->dim = dim;
+    l->eps = eps;
+    return nn__done(&l->base);
+}
+
+TENSOR_API nn_module_t *(nn_pairwise_distance)(double p, double eps, int keepdim) {
+    nn__pair_layer_t *l = (nn__pair_layer_t *)nn__make(NN__KIND(PAIRWISE_DISTANCE));
+    if (!l) { return NULL; }
+    l->base.impl->call = nn__call_pairwise_distance;
+    l->p = p;
+    l->eps = eps;
+    l->keepdim = keepdim != 0;
+    return nn__done(&l->base);
+}
+
+// ---- adaptive softmax: children "head" and "tail" (a ModuleList of pairs), whose shapes say the cutoffs
+
+NN__KNOWN_KIND(ADAPTIVE, nn_module_t, "AdaptiveLogSoftmaxWithLoss", NULL, NULL, NN__ADAPTIVE_ID)
+
+// Begins what is asked of m and x.   -> x [N, in], poison after raising
+TENSOR__FN tensor_t *nn__adaptive_input(const nn_module_t *m, tensor_t *x) {
+    static const char op[] = "adaptive_log_softmax_with_loss";
+    if (!nn__whole(op, "x", x)) { return TENSOR__(poison); }
+    int64_t features = nn__called(nn__kid(m, "head"), "weight")->dims[1];
+    if (x->ndim < 1 || x->ndim > 2 || x->dims[x->ndim - 1] != features) {
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be [N, %d] or [%d]", op, x, features, features);
+    }
+    return x->ndim == 1 ? (tensor_unsqueeze)(x, 0) : x;
+}
+
+// How many classes tail k has.
+TENSOR__FN int64_t nn__tail_classes(const nn_module_t *tail, int k) {
+    return nn__called(nn__kid(tail->impl->slot[k].child->module, "1"), "weight")->dims[0];
+}
+
+TENSOR__FN tensor_t *nn__tail_log_prob(const nn_module_t *tail, int k, tensor_t *x) {
+    return (tensor_log_softmax)((nn_forward)(tail->impl->slot[k].child->module, x), 1);
+}
+
+// Adds the log-probabilities of the targets within tail k, which are the classes first..last - 1, to y.
+TENSOR__FN tensor_t *nn__add_tail(const nn_module_t *tail, int k, tensor_t *x, tensor_t *target,
+                                  tensor_t *inside, int64_t first, tensor_t *y) {
+    tensor_t *rows = (tensor_squeeze)((tensor_nonzero)(inside), 1);
+    if ((tensor_is_poison)(rows) || rows->numel == 0) { return y; }
+    tensor_t *of = (tensor_sub_scalar)((tensor_index_select)(target, 0, rows), (double)first);
+    tensor_t *all = nn__tail_log_prob(tail, k, (tensor_index_select)(x, 0, rows));
+    tensor_t *chosen = (tensor_squeeze)((tensor_gather)(all, 1, (tensor_unsqueeze)(of, 1)), 1);
+    return (tensor_index_add)(y, 0, rows, chosen);
+}
+
+// x [N, in], target [N]
+TENSOR__FN tensor_t *nn__adaptive_rows(nn_module_t *m, tensor_t *x, tensor_t *target) {
+    const nn_module_t *tail = nn__kid(m, "tail");
+    tensor_t *head = (tensor_log_softmax)((nn_forward)(nn__kid(m, "head"), x), 1);
+    if ((tensor_is_poison)(head)) { return head; }
+    int64_t first = head->dims[1] - tail->impl->nslots, shortlist = first;
+    tensor_t *of = (tensor_to)(target, TENSOR_I64), *wide = of;     // of: the class of the head
+    tensor_t *y = nn__like(wide->dims, 1, 0, head);
+    for (int k = 0; k < tail->impl->nslots; k++) {
+        int64_t last = first + nn__tail_classes(tail, k);
+        tensor_t *inside = (tensor_logical_and)((tensor_ge_scalar)(wide, (double)first),
+                                                (tensor_lt_scalar)(wide, (double)last));
+        y = nn__add_tail(tail, k, x, wide, inside, first, y);
+        of = (tensor_masked_fill)(of, inside, (double)(shortlist + k));
+        first = last;
+    }
+    tensor_t *above = (tensor_ge_scalar)(wide, (double)first);
+    tensor_t *outside = (tensor_logical_or)((tensor_lt_scalar)(wide, 0), above);
+    if ((tensor_item)((tensor_any)(outside)) != 0) {
+        return NN__FAIL(TENSOR_ERR_INDEX, "adaptive_log_softmax_with_loss: a target is not in 0..%d",
+                        first - 1);
+    }
+    return (tensor_add)(y, (tensor_squeeze)((tensor_gather)(head, 1, (tensor_unsqueeze)(of, 1)), 1));
+}
+
+TENSOR__FN tensor_t *nn__adaptive_body(nn_module_t *m, tensor_t *x, void *rest) {
+    static const char op[] = "adaptive_log_softmax_with_loss";
+    tensor_t *target = (tensor_t *)rest, *rows = nn__adaptive_input(m, x);
+    if ((tensor_is_poison)(rows) || !nn__whole(op, "target", target)) { return TENSOR__(poison); }
+    if (target->dtype != TENSOR_I64 && target->dtype != TENSOR_I32) {
+        return NN__FAIL(TENSOR_ERR_DTYPE, "%s: target is %y, must be i32 or i64", op, target);
+    }
+    if (target->ndim != x->ndim - 1 || (x->ndim == 2 && target->dims[0] != x->dims[0])) {
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: target %t does not fit x %t", op, target, x);
+    }
+    if (x->ndim == 2) { return nn__adaptive_rows(m, rows, target); }
+    return (tensor_squeeze)(nn__adaptive_rows(m, rows, (tensor_unsqueeze)(target, 0)), 0);
+}
+
+TENSOR__FN tensor_t *nn__call_adaptive(nn_module_t *m, tensor_t *const *in, int n) {
+    if (!nn__takes(m, n, 2)) { return TENSOR__(poison); }
+    return (tensor_neg)((tensor_mean)(nn__adaptive_body(m, in[0], in[1])));
+}
+
+TENSOR_API tensor_t *(nn_adaptive_output)(nn_module_t *m, tensor_t *x, tensor_t *target) {
+    static const char op[] = "adaptive_output";
+    if (!nn__enter(op, "nn_adaptive_log_softmax_with_loss", m, NN__ADAPTIVE_ID, NN__ADAPTIVE_ID)) {
+        return TENSOR__(poison);
+    }
+    tensor_scope_t scope = TENSOR__(scope)(-1);
+    return (tensor_scope_return)(scope, nn__leave(m, nn__with_hooks(m, x, nn__adaptive_body, target)));
+}
+
+TENSOR__FN tensor_t *nn__adaptive_all(nn_module_t *m, tensor_t *x, void *rest) {
+    const nn_module_t *tail = nn__kid(m, "tail");
+    int n = tail->impl->nslots, single = x && x->ndim == 1;
+    tensor_t **parts = (tensor_t **)nn__lent((uint64_t)n + 1, sizeof *parts);
+    (void)rest;
+    x = nn__adaptive_input(m, x);
+    if ((tensor_is_poison)(x) || !parts) { return TENSOR__(poison); }
+    tensor_t *head = (tensor_log_softmax)((nn_forward)(nn__kid(m, "head"), x), 1);
+    if ((tensor_is_poison)(head)) { return head; }
+    int64_t shortlist = head->dims[1] - n;
+    parts[0] = (tensor_narrow)(head, 1, 0, shortlist);
+    for (int k = 0; k < n; k++) {
+        tensor_t *cluster = (tensor_narrow)(head, 1, shortlist + k, 1);
+        parts[1 + k] = (tensor_add)(nn__tail_log_prob(tail, k, x), cluster);
+    }
+    tensor_t *y = (tensor_cat_n)(parts, n + 1, 1);
+    return single ? (tensor_squeeze)(y, 0) : y;
+}
+
+TENSOR_API tensor_t *(nn_adaptive_log_prob)(nn_module_t *m, tensor_t *x) {
+    static const char op[] = "adaptive_log_prob";
+    if (!nn__enter(op, "nn_adaptive_log_softmax_with_loss", m, NN__ADAPTIVE_ID, NN__ADAPTIVE_ID)) {
+        return TENSOR__(poison);
+    }
+    tensor_scope_t scope = TENSOR__(scope)(-1);
+    return (tensor_scope_return)(scope, nn__leave(m, nn__adaptive_all(m, x, NULL)));
+}
+
+TENSOR_API tensor_t *(nn_adaptive_predict)(nn_module_t *m, tensor_t *x) {
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    return (tensor_scope_return)(scope, (tensor_argmax_dim)((nn_adaptive_log_prob)(m, x), -1, 0));
+}
+
+TENSOR__FN nn_module_t *nn__plain_linear(int64_t in, int64_t out, int bias) {
+    nn_linear_args_t a = nn_linear_defaults();
+    a.in_features = in;
+    a.out_features = out;
+    a.no_bias = !bias;
+    return nn_linear_with(a);
+}
+
+TENSOR__FN nn_module_t *nn__make_adaptive_softmax(const nn_adaptive_log_softmax_with_loss_args_t *a) {
+    static const char op[] = "adaptive_log_softmax_with_loss";
+    int n = a->cutoffs ? a->ncutoffs : 0, rises = n > 0;
+    for (int k = 0; k < n; k++) {
+        int64_t before = k ? a->cutoffs[k - 1] : 0;
+        rises = rises && a->cutoffs[k] > before && a->cutoffs[k] < a->n_classes;
+    }
+    if (!rises) { return NN__REFUSE("%s: cutoffs must rise, in 1..%d", op, a->n_classes - 1); }
+    if (!(a->div_value > 0)) { return nn__refuse_number(op, "div_value must be > 0", a->div_value); }
+    nn_module_t *m = (nn_module_t *)nn__make(NN__KIND(ADAPTIVE));
+    nn_module_t *tail = m ? (nn_module_t *)nn__make(NN__KIND(MODULE_LIST)) : NULL;
+    if (!tail) {
+        (nn_free)(m);
+        return NULL;
+    }
+    m->impl->call = nn__call_adaptive;
+    (nn_child)(m, "head", nn__plain_linear(a->in_features, a->cutoffs[0] + n, a->head_bias));
+    for (int k = 0; k < n && m->code == TENSOR_OK && tail->code == TENSOR_OK; k++) {
+        int64_t last = k + 1 < n ? a->cutoffs[k + 1] : a->n_classes;
+        char key[24];
+        tensor__text_t t = nn__text(key, sizeof key);
+        NN__PUT(&t, "%i", k);
+        int64_t hidden = (int64_t)((double)a->in_features / pow(a->div_value, k + 1));
+        nn_module_t *pair[2];
+        pair[0] = nn__plain_linear(a->in_features, hidden, 0);
+        pair[1] = pair[0] ? nn__plain_linear(hidden, last - a->cutoffs[k], 0) : NULL;
+        (nn_child)(tail, key, (nn_sequential_n)(pair, 2));
+    }
+    (nn_child)(m, "tail", tail);
+    return nn__done(m);
+}
+
+NN__OWN_LAYER(adaptive_log_softmax_with_loss, NN__OR(div_value, 4), nn__make_adaptive_softmax(&a))
+
+// ------------------------------------------------------------------------------
+// >>layers-parametrized                            MARK: tensors of modules that are computed
+//
+// A parametrized tensor is a slot that has a module instead of a tensor: nn__slot_tensor runs its forward.
+// The modules and their parameters are children of m under PyTorch's names, so that files, optimizers,
+// copies and moves need nothing more. Rejected: hooks that write the weight before each forward (two threads
+// could not run one module).
+// ------------------------------------------------------------------------------
+
+// What is computed from the original, or from original0 and original1, by the modules "0", "1", ... in turn.
+TENSOR__FN tensor_t *nn__forward_parametrization(nn_module_t *m, tensor_t *x) {
+    const nn_module_impl_t *impl = m->impl;
+    tensor_t *both[2] = {NULL, NULL};
+    int n = 0;
+    for (int i = 0; i < impl->nslots; i++) {
+        const nn__slot_t *s = &impl->slot[i];
+        if (s->child) {
+            x = n == 2 ? (nn_call_n)(s->child->module, both, 2) : (nn_forward)(s->child->module, x);
+            n = 1;
+        } else {
+            x = both[n++] = s->tensor;
+        }
+    }
+    return x;
+}
+
+NN__SCOPED_KIND(MODULE_DICT, nn_module_t, "ModuleDict", NULL, NULL, NN__ANY)
+NN__SCOPED_KIND(PARAMETRIZATION_LIST, nn_module_t, "ParametrizationList", nn__forward_parametrization, NULL,
+                NN__ANY)
+
+// The tensor that a parametrization is to replace or to follow. NULL after raising
+TENSOR__FN nn__slot_t *nn__parametrizable(const char *op, nn_module_t *m, const char *name) {
+    if (!nn__can_use(op, "the module", m)) { return NULL; }
+    nn__slot_t *s = nn__find_slot(m->impl, name, strlen(name));
+    if (s && !s->child) { return s; }
+    NN__FAIL(TENSOR_ERR_INDEX, "%s: %s has no parameter or buffer \"%s\"", op, m->name, name);
+    nn__mark(m, TENSOR_ERR_INDEX);
+    return NULL;
+}
+
+// The child with that name, a new one of that kind if there is none. NULL after raising
+TENSOR__FN nn_module_t *nn__kid_made(nn_module_t *m, const char *name, const nn__kind_t *kind) {
+    nn_module_t *kid = nn__kid(m, name);
+    if (kid) { return kid; }
+    kid = (nn_module_t *)nn__make(kind);
+    if (!kid) {
+        nn__mark(m, TENSOR_ERR_OUT_OF_MEMORY);
+        return NULL;
+    }
+    kid->training = m->training;
+    (nn_child)(m, name, kid);
+    return kid;
+}
+
+// Moves slot `name` of m to its list of parametrizations. -> the list, NULL after raising
+TENSOR__FN nn_module_t *nn__parametrized(nn_module_t *m, const char *name, const char *original) {
+    nn_module_t *sets = nn__kid_made(m, "parametrizations", NN__KIND(MODULE_DICT));
+    nn_module_t *list = sets ? nn__kid_made(sets, name, NN__KIND(PARAMETRIZATION_LIST)) : NULL;
+    nn__slot_t *s = nn__find_slot(m->impl, name, strlen(name));
+    if (!list || s->kind == NN__COMPUTED) { return list; }
+    int trains = (tensor_requires_grad)(s->tensor);
+    nn__register(list, "register_parametrization", original, s->tensor, s->kind);
+    if (TENSOR__TRAINS && s->kind == NN__PARAMETER && !trains) { (tensor_requires_grad_)(s->tensor, 0); }
+    if (list->code != TENSOR_OK) {
+        nn__mark(m, list->code);
+        return NULL;
+    }
+    nn__clear_slot(s);
+    s->kind = NN__COMPUTED;
+    nn__set_source(s, list->impl);
+    return list;
+}
+
+// Adds a module to the list. -> m
+TENSOR__FN nn_module_t *nn__parametrized_by(nn_module_t *m, nn_module_t *list, nn_module_t *how) {
+    char key[24];
+    tensor__text_t t = nn__text(key, sizeof key);
+    NN__PUT(&t, "%d", (int64_t)(nn_children)(list, NULL, NULL, 0));
+    (nn_child)(list, key, how);
+    nn__set_training(list->impl, m->training);
+    if (list->code != TENSOR_OK) { nn__mark(m, list->code); }
+    return m;
+}
+
+TENSOR_API nn_module_t *(nn_register_parametrization)(nn_module_t *m, const char *name,
+                                                      nn_module_t *parametrization) {
+    static const char op[] = "register_parametrization";
+    if (!nn__there(op, "name", name) || !nn__can_use(op, "the parametrization", parametrization)) {
+        if (nn__open_module(m)) { nn__mark(m, tensor_error_code()); }
+        return m;
+    }
+    nn__slot_t *s = nn__parametrizable(op, m, name);
+    if (!s) { return m; }
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_t *before = nn__slot_tensor(s), *after = (nn_forward)(parametrization, before);
+    int same = !(tensor_is_poison)(after) && nn__same_shape(before, after);
+    if (!same && !(tensor_is_poison)(after)) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: \"%s\" %t would become %t", op, name, before, after);
+    }
+    (tensor_scope_end)(scope);
+    nn_module_t *list = same ? nn__parametrized(m, name, "original") : NULL;
+    if (list) { return nn__parametrized_by(m, list, parametrization); }
+    nn__mark(m, tensor_error_code());
+    return m;
+}
+
+// Takes a slot out of a module.
+TENSOR__FN void nn__drop_slot(nn_module_impl_t *impl, nn__slot_t *s) {
+    int64_t after = impl->slot + impl->nslots - (s + 1);
+    nn__clear_slot(s);
+    nn__free(s->name);
+    memmove((void *)s, (void *)(s + 1), (size_t)after * sizeof *s);
+    impl->nslots--;
+    memset((void *)&impl->slot[impl->nslots], 0, sizeof *s);
+}
+
+TENSOR_API nn_module_t *(nn_remove_parametrizations)(nn_module_t *m, const char *name,
+                                                     int leave_parametrized) {
+    static const char op[] = "remove_parametrizations";
+    if (!nn__there(op, "name", name) || !nn__can_use(op, "the module", m)) { return m; }
+    nn__slot_t *s = nn__find_slot(m->impl, name, strlen(name));
+    if (!s || s->kind != NN__COMPUTED) {
+        return NN__GIVE(m, TENSOR_ERR_INDEX, "%s: \"%s\" of %s is not parametrized", op, name, m->name);
+    }
+    nn_module_t *sets = nn__kid(m, "parametrizations");
+    nn_module_t *list = sets ? nn__kid(sets, name) : NULL;
+    const nn__slot_t *first = list && list->impl == s->source ? list->impl->slot : NULL;
+    if (!first || !first->tensor || nn__is_running(list->impl)) {
+        return NN__GIVE(m, TENSOR_ERR_OWNER, "%s: the parametrizations of \"%s\" %s", op, name,
+                        first && first->tensor ? "are in their forward" : "were replaced");
+    }
+    int single = list->impl->nslots < 2 || list->impl->slot[1].child != NULL;
+    if (!single && !leave_parametrized) {
+        return NN__GIVE(m, TENSOR_ERR_UNSUPPORTED, "%s: \"%s\" has no single original", op, name);
+    }
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_t *t = first->tensor, *now = leave_parametrized ? nn__slot_tensor(s) : t;
+    int kind = first->kind, trains = (tensor_requires_grad)(t), good = !(tensor_is_poison)(now);
+    s = nn__find_slot(m->impl, name, strlen(name));         // that forward may have added slots
+    // The original stays the same object, so that its optimizer continues with it.
+    if (good && single && now != t) { good = !(tensor_is_poison)((tensor_copy_)(t, now)); }
+    if (good) {
+        TENSOR__(hold)(t);
+        nn__set_source(s, NULL);
+        s->kind = kind;
+        nn__register(m, op, name, single ? t : (tensor_clone)(now), kind);
+        if (TENSOR__TRAINS && kind == NN__PARAMETER && !trains) {
+            (tensor_requires_grad_)(nn__called(m, name), 0);
+        }
+        nn__drop_slot(sets->impl, nn__find_slot(sets->impl, name, strlen(name)));
+        if (sets->impl->nslots == 0) {
+            nn__drop_slot(m->impl, nn__find_slot(m->impl, "parametrizations", 16));
+        }
+        TENSOR__(drop)(t);
+    }
+    (tensor_scope_end)(scope);
+    return m;
+}
+
+// ---- weight norm
+
+typedef struct nn__weight_norm_layer_t {
+    nn_module_t base;
+    int64_t dim;
+} nn__weight_norm_layer_t;
+
+// The norms of the slices of v along dim, with v's number of dims; dim < 0: of all, 0-d.
+TENSOR__FN tensor_t *nn__norm_except_dim(tensor_t *v, int64_t dim) {
+    int64_t over[TENSOR_MAX_DIMS];
+    int n = 0;
+    if (dim < 0) { return (tensor_norm)(v); }
+    for (int k = 0; k < v->ndim; k++) {
+        if (k != dim) { over[n++] = k; }
+    }
+    return n ? (tensor_norm_p_dims)(v, 2, over, n, 1) : (tensor_abs)(v);
+}
+
+TENSOR__FN tensor_t *nn__call_weight_norm(nn_module_t *m, tensor_t *const *in, int n) {
+    int64_t dim = ((const nn__weight_norm_layer_t *)m)->dim;
+    if (n != 2) { return NN__FAIL(TENSOR_ERR_SHAPE, "weight_norm: %i inputs, takes g and v", n); }
+    return (tensor_mul)(in[1], (tensor_div)(in[0], nn__norm_except_dim(in[1], dim)));
+}
+
+NN__PLAIN_KIND(WEIGHT_NORM, nn__weight_norm_layer_t, "_WeightNorm", NULL, NULL)
+
+TENSOR__FN nn_module_t *nn__weight_norm(const nn_weight_norm_args_t *a) {
+    static const char op[] = "weight_norm";
+    nn_module_t *m = a->module;
+    const char *name = a->name ? a->name : "weight";
+    nn__slot_t *s = nn__parametrizable(op, m, name);
+    if (!s) { return m; }
+    if (s->kind == NN__COMPUTED) {
+        nn__mark(m, TENSOR_ERR_UNSUPPORTED);
+        return NN__GIVE(m, TENSOR_ERR_UNSUPPORTED, "%s: \"%s\" is parametrized already", op, name);
+    }
+    if (a->dim < -1 || a->dim >= s->tensor->ndim) {
+        nn__mark(m, TENSOR_ERR_INDEX);
+        return NN__GIVE(m, TENSOR_ERR_INDEX, "%s: \"%s\" %t has no dim %d", op, name, s->tensor, a->dim);
+    }
+    nn__weight_norm_layer_t *l = (nn__weight_norm_layer_t *)nn__make(NN__KIND(WEIGHT_NORM));
+    if (!l) {
+        nn__mark(m, TENSOR_ERR_OUT_OF_MEMORY);
+        return m;
+    }
+    l->dim = a->dim;
+    l->base.impl->call = nn__call_weight_norm;
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_t *g = nn__norm_except_dim(s->tensor, a->dim);
+    int kind = s->kind, trains = (tensor_requires_grad)(s->tensor);
+    nn_module_t *list = nn__parametrized(m, name, "original1");
+    if (list) {
+        nn__slot_t first = list->impl->slot[0];
+        nn__register(list, op, "original0", g, kind);
+        if (TENSOR__TRAINS && kind == NN__PARAMETER && !trains) { (tensor_requires_grad_)(g, 0); }
+        if (list->code == TENSOR_OK) {      // g before v
+            list->impl->slot[0] = list->impl->slot[1];
+            list->impl->slot[1] = first;
+        }
+        nn__parametrized_by(m, list, &l->base);
+    } else {
+        (nn_free)(&l->base);
+    }
+    (tensor_scope_end)(scope);
+    return m;
+}
+
+NN__OWN_LAYER(weight_norm, NN__OR(dim, 0), nn__weight_norm(&a))
+
+// ---- spectral norm
+
+#define NN__OWN_DIM (-1000)     // the dim that the kind of the module has
+
+typedef struct nn__spectral_norm_layer_t {
+    nn_module_t base;
+    int64_t dim, n_power_iterations;
+    double eps;
+} nn__spectral_norm_layer_t;
+
+// w as a matrix whose rows are its slices along dim.
+TENSOR__FN tensor_t *nn__as_matrix(tensor_t *w, int64_t dim) {
+    return (tensor_flatten)(dim ? (tensor_movedim)(w, dim, 0) : w, 1, -1);
+}
+
+TENSOR__FN void nn__power_iterations(const nn__spectral_norm_layer_t *l, tensor_t *matrix, int64_t n) {
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_t *u = nn__tensor(&l->base, 0), *v = nn__tensor(&l->base, 1);
+    for (int64_t k = 0; k < n; k++) {
+        (tensor_copy_)(u, (tensor_normalize)((tensor_mv)(matrix, v), 2, 0, l->eps));
+        (tensor_copy_)(v, (tensor_normalize)((tensor_mv)((tensor_mT)(matrix), u), 2, 0, l->eps));
+    }
+    (tensor_scope_end)(scope);
+}
+
+TENSOR__FN tensor_t *nn__forward_spectral_norm(nn_module_t *m, tensor_t *w) {
+    const nn__spectral_norm_layer_t *l = (const nn__spectral_norm_layer_t *)m;
+    if (!nn__whole("spectral_norm", "the weight", w)) { return TENSOR__(poison); }
+    if (w->ndim < 2) { return (tensor_normalize)(w, 2, 0, l->eps); }
+    tensor_t *matrix = nn__as_matrix(w, l->dim);
+    if (m->training) { nn__power_iterations(l, matrix, l->n_power_iterations); }
+    // The next forward changes u and v, and backward needs those of this one.
+    tensor_t *u = (tensor_clone)(nn__tensor(m, 0)), *v = (tensor_clone)(nn__tensor(m, 1));
+    return (tensor_div)(w, (tensor_dot)(u, (tensor_mv)(matrix, v)));
+}
+
+NN__SCOPED_KIND(SPECTRAL_NORM, nn__spectral_norm_layer_t, "_SpectralNorm", nn__forward_spectral_norm, NULL,
+                NN__ANY)
+
+// Gives l the vectors of a weight, after 15 iterations.
+TENSOR__FN void nn__add_singular_vectors(nn__spectral_norm_layer_t *l, tensor_t *w) {
+    static const char *const names[2] = {"_u", "_v"};
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_t *matrix = nn__as_matrix(w, l->dim);
+    for (int k = 0; k < 2 && !(tensor_is_poison)(matrix); k++) {
+        tensor_t *t = (tensor_empty_n)(&matrix->dims[k], 1, (tensor_dtype_t)w->dtype);
+        if (!(tensor_is_poison)(t)) { t = (tensor_normal_)(nn__beside(t, w), 0, 1); }
+        (nn_buffer)(&l->base, names[k], (tensor_normalize)(t, 2, 0, l->eps));
+    }
+    if (l->base.code == TENSOR_OK) { nn__power_iterations(l, matrix, 15); }
+    (tensor_scope_end)(scope);
+}
+
+TENSOR__FN nn_module_t *nn__spectral_norm(const nn_spectral_norm_args_t *a) {
+    static const char op[] = "spectral_norm";
+    nn_module_t *m = a->module;
+    const char *name = a->name ? a->name : "weight";
+    nn__slot_t *s = nn__parametrizable(op, m, name);
+    if (!s) { return m; }
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_t *w = nn__slot_tensor(s);
+    int rank = w->ndim;
+    int64_t dim = a->dim;
+    if (dim == NN__OWN_DIM) { dim = m->forward == nn__forward_conv_transpose; }
+    if (dim < 0) { dim += rank; }
+    nn__spectral_norm_layer_t *l = NULL;
+    if (dim < 0 || dim >= nn__max(rank, 1)) {
+        NN__FAIL(TENSOR_ERR_INDEX, "%s: \"%s\" %t has no dim %d", op, name, w, a->dim);
+    } else if (a->n_power_iterations < 1) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: n_power_iterations must be > 0 (got %d)", op, a->n_power_iterations);
+    } else {
+        l = (nn__spectral_norm_layer_t *)nn__make(NN__KIND(SPECTRAL_NORM));
+    }
+    if (l) {
+        l->dim = dim;
+        l->n_power_iterations = a->n_power_iterations;
+        l->eps = a->eps;
+        l->base.training = m->training;
+        if (rank > 1) { nn__add_singular_vectors(l, w); }
+    }
+    (tensor_scope_end)(scope);
+    nn_module_t *how = l ? nn__done(&l->base) : NULL;
+    nn_module_t *list = how ? nn__parametrized(m, name, "original") : NULL;
+    if (list) { return nn__parametrized_by(m, list, how); }
+    (nn_free)(how);
+    nn__mark(m, tensor_error_code());
+    return m;
+}
+
+NN__OWN_LAYER(spectral_norm, NN__OR(n_power_iterations, 1) NN__OR(eps, 1e-12) NN__OR(dim, NN__OWN_DIM),
+              nn__spectral_norm(&a))
+
+// ------------------------------------------------------------------------------
 // >>impl-copies                                    MARK: printing, copies of modules
 //
 // Texts of modules as PyTorch prints them, copies of state, moves to a device or dtype, clones. All of these
@@ -14291,6 +17611,11 @@ TENSOR_API nn_module_t *(nn_sequential_n)(nn_module_t *const *list, int n) {
 TENSOR__FN void nn__describe(nn_module_impl_t *impl, tensor__text_t *t, int depth) {
     int children = 0;
     if (!impl->module) { return; }
+    for (int i = 0; i < impl->nslots; i++) {
+        if (impl->slot[i].kind != NN__COMPUTED) { continue; }
+        NN__PUT(t, "Parametrized");
+        break;
+    }
     NN__PUT(t, "%s(", impl->module->name);
     if (impl->kind && impl->kind->print) {
         impl->kind->print(impl->module, t);
@@ -14328,33 +17653,37 @@ TENSOR_API int nn_print(nn_module_t *m) {
     char *text = (char *)nn__memory(n + 1, 1);
     if (!text) { return TENSOR_ERR_OUT_OF_MEMORY; }
     nn_to_string(m, text, n + 1);
-    int bad = puts(text) < 0;
+    int bad = puts(text) < 0 || fflush(stdout);
     nn__free(text);
     if (!bad) { return TENSOR_OK; }
     return NN__ERROR(TENSOR_ERR_IO, "print: stdout cannot be written");
 }
+#else
+TENSOR_API int nn_print(nn_module_t *m) {
+    (void)m;
+    return NN__SILENT(TENSOR_ERR_UNSUPPORTED, "print");
+}
 #endif
+
+// The tensors of two modules of the same structure, in memory of the scope. -> code; FORMAT if they differ
+TENSOR__FN int nn__same_state(const char *op, nn_module_t *dst, nn_module_t *src, nn__items_t *a,
+                              nn__items_t *b) {
+    if (!nn__collect_lent(dst, op, a) || !nn__collect_lent(src, op, b)) { return tensor_error_code(); }
+    for (int64_t i = 0; i < a->n && i < b->n; i++) {
+        const nn__item_t *to = &a->item[i], *from = &b->item[i];
+        if (strcmp(to->name, from->name) == 0 && nn__same_shape(to->tensor, from->tensor)) { continue; }
+        return NN__ERROR(TENSOR_ERR_FORMAT, "%s: \"%s\" %t and \"%s\" %t differ", op, to->name, to->tensor,
+                         from->name, from->tensor);
+    }
+    if (a->n == b->n) { return TENSOR_OK; }
+    return NN__ERROR(TENSOR_ERR_FORMAT, "%s: modules of %d and %d tensors", op, a->n, b->n);
+}
 
 TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
     tensor_scope_t scope = TENSOR__(scope)(0);
     nn__items_t a, b;
-    int code = TENSOR_OK;
-    if (!nn__collect_lent(dst, "copy_state", &a) || !nn__collect_lent(src, "copy_state", &b)) {
-        (tensor_scope_end)(scope);
-        return tensor_error_code();
-    }
-    for (int64_t i = 0; i < a.n && i < b.n && code == TENSOR_OK; i++) {
-        if (strcmp(a.item[i].name, b.item[i].name) == 0 &&
-            nn__same_shape(a.item[i].tensor, b.item[i].tensor)) {
-            continue;
-        }
-        code = NN__ERROR(TENSOR_ERR_FORMAT, "copy_state: \"%s\" %t and \"%s\" %t differ", a.item[i].name,
-                         a.item[i].tensor, b.item[i].name, b.item[i].tensor);
-    }
-    if (code == TENSOR_OK && a.n != b.n) {
-        code = NN__ERROR(TENSOR_ERR_FORMAT, "copy_state: modules of %d and %d tensors", a.n, b.n);
-    }
-    for (int64_t i = 0; i < a.n && code == TENSOR_OK; i++) {
+    int code = nn__same_state("copy_state", dst, src, &a, &b);
+    for (int64_t i = 0; code == TENSOR_OK && i < a.n; i++) {
         if (a.item[i].first != i || a.item[i].tensor == b.item[i].tensor) { continue; }
         if ((tensor_is_poison)((tensor_copy_)(a.item[i].tensor, b.item[i].tensor))) {
             code = tensor_error_code();
@@ -14362,6 +17691,36 @@ TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
     }
     (tensor_scope_end)(scope);
     return code;
+}
+
+// average += part (weight - average) for parameters; what else there is, is copied. -> code
+TENSOR__FN int nn__average(const char *op, nn_module_t *average, nn_module_t *m, double part) {
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    nn__items_t a, b;
+    int code = nn__same_state(op, average, m, &a, &b);
+    for (int64_t i = 0; code == TENSOR_OK && i < a.n; i++) {
+        tensor_t *to = a.item[i].tensor, *from = b.item[i].tensor;
+        if (a.item[i].first != i || to == from) { continue; }
+        if (a.item[i].slot->kind != NN__PARAMETER || part == 1) {
+            (tensor_copy_)(to, from);
+        } else {
+            (tensor_lerp_scalar_)(to, (tensor_to)((tensor_detach)(from), (int)to->dtype), part);
+        }
+        code = tensor_error_code();
+    }
+    (tensor_scope_end)(scope);
+    return code;
+}
+
+TENSOR_API int (nn_ema_update)(nn_module_t *average, nn_module_t *m, int64_t updates, double decay) {
+    if (!(decay >= 0 && decay <= 1)) {
+        return NN__ERROR(TENSOR_ERR_SHAPE, "ema_update: decay must be in 0..1 (got %g)", decay);
+    }
+    return nn__average("ema_update", average, m, updates > 0 ? 1 - decay : 1);
+}
+
+TENSOR_API int (nn_swa_update)(nn_module_t *average, nn_module_t *m, int64_t updates) {
+    return nn__average("swa_update", average, m, updates > 0 ? 1 / ((double)updates + 1) : 1);
 }
 
 // t takes the data of fresh, and fresh that of t: the header must stay the one that optimizers and users
@@ -14467,6 +17826,32 @@ TENSOR__FN int nn__remember(nn__clones_t *c, const void *old, const void *fresh)
     return 1;
 }
 
+// Slots that are computed in a copy know their modules.
+TENSOR__FN void nn__find_sources(nn_module_t *c) {
+    for (int i = 0; i < c->impl->nslots; i++) {
+        nn__slot_t *s = &c->impl->slot[i];
+        if (s->kind != NN__COMPUTED) { continue; }
+        const nn_module_t *sets = nn__kid(c, "parametrizations");
+        const nn_module_t *list = sets ? nn__kid(sets, s->name) : NULL;
+        nn__set_source(s, list ? list->impl : NULL);
+    }
+}
+
+// Gives module c a copy of the tensor of slot s; one that an earlier slot has too is copied once.
+TENSOR__FN void nn__clone_tensor(nn_module_t *c, const nn__slot_t *s, nn__clones_t *known) {
+    int trained = TENSOR__TRAINS && s->kind == NN__PARAMETER;
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_t *t = (tensor_t *)nn__cloned(known, s->tensor);
+    if (!t) {
+        t = (tensor_clone)(s->tensor);
+        if (trained) { (tensor_requires_grad_)(t, 1); }
+        if (!nn__remember(known, s->tensor, t)) { nn__mark(c, TENSOR_ERR_OUT_OF_MEMORY); }
+    }
+    nn__register(c, "clone", s->name, t, s->kind);
+    if (trained && !(tensor_requires_grad)(s->tensor)) { (tensor_requires_grad_)(t, 0); }
+    (tensor_scope_end)(scope);
+}
+
 TENSOR__FN nn_module_t *nn__clone(nn_module_t *m, nn__clones_t *known) {
     nn_module_t *c = (nn_module_t *)nn__cloned(known, m);
     int own = m->impl->kind != NULL;
@@ -14482,31 +17867,23 @@ TENSOR__FN nn_module_t *nn__clone(nn_module_t *m, nn__clones_t *known) {
         return NULL;
     }
     c->training = m->training;
-    if (!own) {
-        if ((nn_copy_state)(c, m) != TENSOR_OK) {
-            (nn_free)(c);
-            return NULL;
-        }
+    if (own) {
+        c->impl->call = m->impl->call;
+    } else if ((nn_copy_state)(c, m) != TENSOR_OK) {
+        (nn_free)(c);
+        return NULL;
     }
     for (int i = 0; own && i < m->impl->nslots; i++) {
         nn__slot_t *s = &m->impl->slot[i];
         if (s->child) {
             (nn_child)(c, s->name, s->child->module ? nn__clone(s->child->module, known) : NULL);
+        } else if (s->kind == NN__COMPUTED) {
+            nn__slot(c, "clone", s->name, NN__COMPUTED);
         } else {
-            tensor_scope_t scope = TENSOR__(scope)(0);
-            tensor_t *t = (tensor_t *)nn__cloned(known, s->tensor);
-            if (!t) {
-                t = (tensor_clone)(s->tensor);
-                if (TENSOR__TRAINS && s->kind == NN__PARAMETER) { (tensor_requires_grad_)(t, 1); }
-                if (!nn__remember(known, s->tensor, t)) { nn__mark(c, TENSOR_ERR_OUT_OF_MEMORY); }
-            }
-            nn__register(c, "clone", s->name, t, s->kind);
-            if (TENSOR__TRAINS && s->kind == NN__PARAMETER && !(tensor_requires_grad)(s->tensor)) {
-                (tensor_requires_grad_)(t, 0);
-            }
-            (tensor_scope_end)(scope);
+            nn__clone_tensor(c, s, known);
         }
     }
+    nn__find_sources(c);
     if (c->code != TENSOR_OK || !nn__remember(known, m, c)) {
         (nn_free)(c);
         return NULL;
@@ -14522,6 +17899,55 @@ TENSOR_API nn_module_t *(nn_clone)(nn_module_t *m) {
     nn_module_t *c = nn__clone(m, &known);
     nn__free((void *)(uintptr_t)known.pair);
     return c;
+}
+
+// Whether conv and bn can become one: 1, for a transposed convolution 2; 0 after raising.
+TENSOR__FN int nn__fusible(const nn_module_t *conv, const nn_module_t *bn) {
+    static const char op[] = "fuse_conv_bn_eval";
+    if (!nn__can_use(op, "conv", conv) || !nn__can_use(op, "bn", bn)) { return 0; }
+    const nn__kind_t *a = conv->impl->kind, *b = bn->impl->kind;
+    const nn__conv_layer_t *c = (const nn__conv_layer_t *)conv;
+    int how = a && a->forward == nn__forward_conv;
+    if (a && a->forward == nn__forward_conv_transpose && c->window.groups == 1) { how = 2; }
+    const nn__batch_norm_layer_t *norm = (const nn__batch_norm_layer_t *)bn;
+    int batch = b && b->forward == nn__forward_batch_norm && !norm->instance;
+    if (!how || !batch || !nn__called(bn, "running_var")) {
+        return NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: %s and %s are not a convolution and a batch norm with "
+                      "running statistics", op, conv->name, bn->name);
+    }
+    if (conv->training || bn->training) {
+        return NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: conv and bn must be in evaluation, see nn_eval", op);
+    }
+    if (c->out_channels != norm->num_features) {
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: conv gives %d channels, bn takes %d", op, c->out_channels,
+                      norm->num_features);
+    }
+    return how;
+}
+
+TENSOR_API nn_module_t *(nn_fuse_conv_bn_eval)(nn_module_t *conv, nn_module_t *bn) {
+    int how = nn__fusible(conv, bn);
+    nn_module_t *m = how ? (nn_clone)(conv) : NULL;
+    if (!m) { return NULL; }
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_t *w = nn__called(m, "weight"), *b = nn__called(m, "bias"), *mean = nn__called(bn, "running_mean");
+    tensor_t *gain = nn__called(bn, "weight"), *shift = nn__called(bn, "bias");
+    double eps = ((const nn__batch_norm_layer_t *)bn)->eps;
+    tensor_t *by = (tensor_rsqrt)((tensor_add_scalar)(nn__called(bn, "running_var"), eps));
+    if (gain) { by = (tensor_mul)(gain, by); }
+    int64_t dims[TENSOR_MAX_DIMS];
+    for (int k = 0; k < w->ndim; k++) { dims[k] = 1; }
+    dims[how == 2] = -1;                // [out, in, ...], transposed [in, out, ...]
+    tensor_t *weight = (tensor_mul)(w, (tensor_reshape_n)(by, dims, w->ndim));
+    tensor_t *bias = (tensor_mul)(b ? (tensor_sub)(b, mean) : (tensor_neg)(mean), by);
+    if (shift) { bias = (tensor_add)(bias, shift); }
+    (nn_parameter)(m, "weight", (tensor_detach)(weight));
+    (nn_parameter)(m, "bias", (tensor_detach)(bias));
+    ((nn__conv_layer_t *)m)->bias = 1;
+    (tensor_scope_end)(scope);
+    if (m->code == TENSOR_OK) { return m; }
+    (nn_free)(m);
+    return NULL;
 }
 
 // ------------------------------------------------------------------------------
@@ -14639,6 +18065,8 @@ TENSOR_API tensor_t *(nn_init_xavier_normal_)(tensor_t *t, double gain) {
     return nn__init(t, tensor_normal_, 0, gain * sqrt(2 / (fan[0] + fan[1])));
 }
 
+NN__FILL_DEFAULTS(nn_kaiming, )
+
 TENSOR_API tensor_t *nn_init_kaiming_uniform__with(nn_kaiming_args_t a) {
     double fan[2];
     if (nn__too_many("kaiming_uniform_", a.site_, a.options_are_named_) ||
@@ -14692,6 +18120,7 @@ TENSOR_API tensor_t *(nn_init_dirac_)(tensor_t *t, int64_t groups) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "dirac_: t %t must be [out, in, K...], out a multiple of %d groups",
                         t, groups);
     }
+
     for (int d = 2; d < t->ndim; d++) { centre = centre * t->dims[d] + t->dims[d] / 2; }
     tensor_scope_t scope;
     scope = TENSOR__(scope)(0);
@@ -14713,6 +18142,7 @@ TENSOR_API tensor_t *(nn_init_sparse_)(tensor_t *t, double sparsity, double std)
                         "sparse_: t %t must have 2 dims, sparsity %g lie in 0..1, std %g be >= 0", t,
                         sparsity, std);
     }
+
     tensor_scope_t scope;
     scope = TENSOR__(scope)(0);
     tensor_t *x = (tensor_normal_)(nn__host_tensor(t->dims, t->ndim, TENSOR_F32), 0, std);
@@ -14744,22 +18174,27 @@ enum {
     NN__EPS, NN__AMSGRAD, NN__CENTERED, NN__DECOUPLED, NN__DRAG, NN__INITIAL, NN__RHO, NN__NS_A, NN__NS_B,
     NN__NS_C, NN__NS_STEPS, NN__ADJUST, NN__PLAIN, NN__MAX_ITER, NN__MAX_EVAL, NN__GRAD_TOL, NN__CHANGE_TOL,
     NN__HISTORY, NN__SEARCH, NN__PAIRS, NN__LENGTH,      // the last two: states of lbfgs, see nn__lbfgs
+    NN__LOW, NN__HIGH, NN__LEAST, NN__MOST, NN__FALL,
     NN__OPTIONS, NN__OLD_OPTIONS = NN__DECOUPLED, NN__ALWAYS = NN__OPTIONS
 };
 
-enum { NN__DENSE, NN__ROWS_TOO, NN__ROWS_ONLY, NN__MATRICES, NN__CLOSURE };
+enum { NN__DENSE, NN__ROWS_TOO, NN__ROWS_ONLY, NN__MATRICES, NN__FACTORED, NN__CLOSURE };
 struct nn__param_t;
 struct nn__search_t;
 // What some rules do in their own way; it is reached from their rules only.
 typedef struct nn__ways_t {
-    // What the formula adds to p with gradient g, with a scaler's skip; *state: what state 0 becomes.
-    tensor_t *(*turned)(const nn_optimizer_t *o, const struct nn__param_t *p, tensor_t *g, tensor_t *skip,
-                        tensor_t **state);
+    // What the formula adds to p with gradient g, with a scaler's skip; state[k]: what state k becomes.
+    tensor_t *(*direction)(const nn_optimizer_t *o, const struct nn__param_t *p, tensor_t *g, tensor_t *skip,
+                          tensor_t **state);
+    // The dims of state k of parameter t. -> their number, < 0 if t has none; NULL: those of t
+    int (*shape)(const tensor_t *t, int k, int64_t *dims);
     tensor_t *(*minimize)(struct nn__search_t *s);      // a step with a closure
 } nn__ways_t;
 
 typedef struct nn__rule_t {
     const char *name;
+    const char *options;                // their names, each after a blank and before one
+    const unsigned char *option;        // which they are
     const nn__ways_t *ways;
     const nn__formula_t *of;
     int formula, takes;
@@ -14777,13 +18212,34 @@ NN__STEPS(NN__FORMULA)
 TENSOR__FN tensor_t *nn__orthogonal(const nn_optimizer_t *o, const struct nn__param_t *p, tensor_t *g,
                                     tensor_t *skip, tensor_t **state);
 TENSOR__FN tensor_t *nn__lbfgs(struct nn__search_t *s);
-static const nn__ways_t nn__ways_DENSE = {NULL, NULL}, nn__ways_ROWS_TOO = {NULL, NULL},
-                        nn__ways_ROWS_ONLY = {NULL, NULL}, nn__ways_MATRICES = {nn__orthogonal, NULL},
-                        nn__ways_CLOSURE = {NULL, nn__lbfgs};
+TENSOR__FN tensor_t *nn__factored(const nn_optimizer_t *o, const struct nn__param_t *p, tensor_t *g,
+                                  tensor_t *skip, tensor_t **state);
+TENSOR__FN int nn__factored_shape(const tensor_t *t, int k, int64_t *dims);
+static const nn__ways_t nn__ways_DENSE = {NULL, NULL, NULL}, nn__ways_ROWS_TOO = {NULL, NULL, NULL},
+                        nn__ways_ROWS_ONLY = {NULL, NULL, NULL},
+                        nn__ways_MATRICES = {nn__orthogonal, NULL, NULL},
+                        nn__ways_FACTORED = {nn__factored, nn__factored_shape, NULL},
+                        nn__ways_CLOSURE = {NULL, NULL, nn__lbfgs};
+#define NN__OPTION_IDS(name, step, takes, lr, states, options)                                               \
+    static const unsigned char nn__options_##name[] = {NN__LR, options NN__MAXIMIZE};
+#define NN__NUMBER(option, member, value) NN__##option,
+#define NN__FLAG(option, member) NN__##option,
+#define NN__ALWAYS_ON(option)
+NN__OPTIMIZERS(NN__OPTION_IDS)
+#undef NN__NUMBER
+#undef NN__FLAG
+#undef NN__ALWAYS_ON
+#define NN__NUMBER(option, member, value) " " #member " "
+#define NN__FLAG(option, member) " " #member " "
+#define NN__ALWAYS_ON(option)
 #define NN__RULE(name, step, takes, lr, states, options)                                                     \
-    static const nn__rule_t nn__rule_##name = {#name, &nn__ways_##takes, &nn__formula_##step,                \
-                                               NN__STEP_ID_##step, NN__##takes, {states {NULL, 0}}};
+    static const nn__rule_t nn__rule_##name = {#name, " lr " options " maximize ", nn__options_##name,       \
+                                               &nn__ways_##takes, &nn__formula_##step, NN__STEP_ID_##step,   \
+                                               NN__##takes, {states {NULL, 0}}};
 NN__OPTIMIZERS(NN__RULE)
+#undef NN__NUMBER
+#undef NN__FLAG
+#undef NN__ALWAYS_ON
 
 typedef struct nn__param_t {
     tensor_t *t;                      // held
@@ -14792,9 +18248,10 @@ typedef struct nn__param_t {
     int group, owes;                  // owes: steps since the last nn__settle counted it
 } nn__param_t;
 
+// Options of some parameters. A number that is the optimizer's is NAN here.
 typedef struct nn__group_t {
-    double ratio;   // learning rate = ratio * option LR
-    double weight_decay;
+    double ratio;   // learning rate = ratio * the optimizer's, unless own[NN__LR] is set
+    double own[NN__OPTIONS];
     int64_t step;   // in a running step: its numbers are in o->update[update]
     int update;
 } nn__group_t;
@@ -14803,7 +18260,7 @@ typedef struct nn__group_t {
 typedef struct nn__job_t {
     nn__param_t *param;
     tensor_t *from, *grad, *rows;       // rows: NULL, or i64, the row of the parameter for each row of grad
-    tensor_t *state;                    // NULL, or what state 0 becomes; then the formula has no states
+    tensor_t *state[NN__MAX_STATE];     // what the states become, if the rule has a way of its own; or NULL
     int update, done;
 } nn__job_t;
 
@@ -14853,7 +18310,13 @@ TENSOR__FN void nn__optimizer_close(nn_optimizer_t *o) {
 
 // If o cannot be used, the code after raising, else 0.
 TENSOR__FN int nn__bad_optimizer(const char *op, const nn_optimizer_t *o) {
+    uint32_t mark;
     if (!o) { return nn__poisoned(op, "the optimizer", o); }
+    memcpy(&mark, (const char *)o + offsetof(nn_module_t, state_), sizeof mark);
+    if (mark == NN__A_MODULE) {
+        return NN__ERROR(TENSOR_ERR_OWNER, "%s: a module was given, its optimizer is wanted%s", op,
+                         strcmp(op, "zero_grad") == 0 ? " (or nn_module_zero_grad)" : "");
+    }
     if (!o->dead) { return TENSOR_OK; }
     return NN__ERROR(TENSOR_ERR_OWNER, "%s: the optimizer was freed", op);
 }
@@ -14875,76 +18338,128 @@ TENSOR_API int (nn_optimizer_free)(nn_optimizer_t *o) {
     return code;
 }
 
+// Whether the optimizer can update parameter i of a list; raises if not. -> code
+TENSOR__FN int nn__bad_param(const nn_optimizer_t *o, tensor_t *t, int64_t i) {
+    const char *name = o->rule->name;
+    if (!t || (tensor_is_poison)(t)) { return nn__poisoned(name, "a parameter", t); }
+    if (!nn__is_float(t)) {
+        return NN__ERROR(TENSOR_ERR_DTYPE, "%s: parameter %d is %y, not a float", name, i, t);
+    }
+    if (!(tensor_is_leaf)(t)) {
+        return NN__ERROR(TENSOR_ERR_AUTOGRAD,
+                         "%s: parameter %d %t is not a leaf: it is the result of an operation", name, i, t);
+    }
+    if (o->rule->takes == NN__MATRICES && t->ndim != 2) {
+        return NN__ERROR(TENSOR_ERR_SHAPE, "%s: parameter %d %t must have 2 dims", name, i, t);
+    }
+    for (int k = 0; k < t->ndim; k++) {
+        if (t->dims[k] > 1 && t->strides[k] == 0) {
+            return NN__ERROR(TENSOR_ERR_SHAPE,
+                             "%s: parameter %d %t is expanded, several elements share one place", name, i, t);
+        }
+    }
+    return TENSOR_OK;
+}
+
+// Room for one more parameter of a list of n, its job and its numbers. 0 = out of memory, raised
+TENSOR__FN int nn__param_room(nn_optimizer_t *o, int n) {
+    int cap = n > 8 ? n : 8;
+    if (o->nparams < o->cap) { return 1; }
+    if (o->cap) { cap = 2 * o->cap; }
+    nn__param_t *p = (nn__param_t *)nn__grow(o->param, (uint64_t)o->nparams, (uint64_t)cap, sizeof *p);
+    if (!p) { return 0; }
+    o->param = p;
+    nn__job_t *j = (nn__job_t *)nn__grow(o->job, 0, (uint64_t)cap, sizeof *j);
+    if (!j) { return 0; }
+    o->job = j;
+    nn__update_t *u = (nn__update_t *)nn__grow(o->update, 0, (uint64_t)cap, sizeof *u);
+    if (!u) { return 0; }
+    o->update = u;
+    o->cap = cap;
+    return 1;
+}
+
 // Puts tensors into group g and moves those that are in another one.
 TENSOR__FN int nn__add_params(nn_optimizer_t *o, tensor_t *const *list, int n, int g) {
-    int k;
     for (int i = 0; i < n; i++) {
-        tensor_t *t = list[i];
-        if (!t || (tensor_is_poison)(t)) { return nn__poisoned(o->rule->name, "a parameter", t); }
-        if (!nn__is_float(t)) {
-            return NN__ERROR(TENSOR_ERR_DTYPE, "%s: parameter %d is %y, not a float", o->rule->name,
-                             (int64_t)i, t);
-        }
-        if (!(tensor_is_leaf)(t)) {
-            return NN__ERROR(TENSOR_ERR_AUTOGRAD,
-                             "%s: parameter %d %t is not a leaf: it is the result of an operation",
-                             o->rule->name, (int64_t)i, t);
-        }
-        if (o->rule->takes == NN__MATRICES && t->ndim != 2) {
-            return NN__ERROR(TENSOR_ERR_SHAPE, "%s: parameter %d %t must have 2 dims", o->rule->name,
-                             (int64_t)i, t);
-        }
-        for (k = 0; k < t->ndim; k++) {
-            if (t->dims[k] > 1 && t->strides[k] == 0) {
-                return NN__ERROR(TENSOR_ERR_SHAPE,
-                                 "%s: parameter %d %t is expanded, several elements share one place",
-                                 o->rule->name, (int64_t)i, t);
-            }
-        }
-        for (k = 0; k < o->nparams && o->param[k].t != t; k++) { }
+        int code = nn__bad_param(o, list[i], i), k = 0;
+        if (code != TENSOR_OK) { return code; }
+        while (k < o->nparams && o->param[k].t != list[i]) { k++; }
         if (k == o->nparams) {
-            if (o->nparams == o->cap) {
-                int cap;
-                if (o->cap) {
-                    cap = 2 * o->cap;
-                } else if (n > 8) {
-                    cap = n;
-                } else {
-                    cap = 8;
-                }
-                nn__param_t *p =
-                    (nn__param_t *)nn__grow(o->param, (uint64_t)o->nparams, (uint64_t)cap, sizeof *p);
-                if (!p) { return TENSOR_ERR_OUT_OF_MEMORY; }
-                o->param = p;
-                nn__job_t *j;
-                j = (nn__job_t *)nn__grow(o->job, 0, (uint64_t)cap, sizeof *j);
-                if (!j) { return TENSOR_ERR_OUT_OF_MEMORY; }
-                o->job = j;
-                nn__update_t *u;
-                u = (nn__update_t *)nn__grow(o->update, 0, (uint64_t)cap, sizeof *u);
-                if (!u) { return TENSOR_ERR_OUT_OF_MEMORY; }
-                o->update = u;
-                o->cap = cap;
-            }
-            o->param[o->nparams++].t = TENSOR__(hold)(t);
+            if (!nn__param_room(o, n)) { return TENSOR_ERR_OUT_OF_MEMORY; }
+            o->param[o->nparams++].t = TENSOR__(hold)(list[i]);
         }
         o->param[k].group = g;
     }
     return TENSOR_OK;
 }
 
-// The group with these options, a new one if there is none; < 0 after raising.
-TENSOR__FN int nn__find_group(nn_optimizer_t *o, double ratio, double weight_decay) {
+// The group with these options of its own, a new one if there is none; < 0 after raising.
+TENSOR__FN int nn__find_group(nn_optimizer_t *o, const nn__group_t *like) {
     nn__group_t *g = o->group;
     for (int i = 0; i < o->ngroups; i++) {
-        if (g[i].ratio == ratio && g[i].weight_decay == weight_decay) { return i; }
+        int k = 0;
+        for (; k < NN__OPTIONS; k++) {
+            double a = g[i].own[k], b = like->own[k];
+            if (a != b && (a == a || b == b)) { break; }
+        }
+        if (k == NN__OPTIONS && g[i].ratio == like->ratio) { return i; }
     }
     g = (nn__group_t *)nn__grow(g, (uint64_t)o->ngroups, (uint64_t)o->ngroups + 1, sizeof *g);
     if (!g) { return -1; }
     o->group = g;
-    g[o->ngroups].ratio = ratio;
-    g[o->ngroups].weight_decay = weight_decay;
+    g[o->ngroups] = *like;
     return o->ngroups++;
+}
+
+TENSOR__FN void nn__plain_group(nn__group_t *g) {
+    memset(g, 0, sizeof *g);
+    g->ratio = 1;
+    for (int k = 0; k < NN__OPTIONS; k++) { g->own[k] = (double)NAN; }
+}
+
+TENSOR__FN double nn__group_option(const nn_optimizer_t *o, const nn__group_t *g, int k) {
+    double own = g->own[k];
+    if (own == own) { return own; }
+    return k == NN__LR ? o->option[k] * g->ratio : o->option[k];
+}
+
+// Checks options that depend on each other. -> code
+TENSOR__FN int nn__options_agree(const nn__rule_t *rule, const double *option) {
+    const char *name = rule->name;
+    if (option[NN__NESTEROV] != 0 && (option[NN__MOMENTUM] == 0 || option[NN__DAMPENING] != 0)) {
+        return NN__ERROR(TENSOR_ERR_SHAPE, "%s: nesterov needs a momentum and no dampening", name);
+    }
+    if (rule->takes == NN__ROWS_ONLY && !(option[NN__LR] > 0 && option[NN__EPS] > 0)) {
+        return NN__ERROR(TENSOR_ERR_SHAPE, "%s: lr and eps must be > 0", name);
+    }
+    if (rule->takes == NN__CLOSURE && option[NN__HISTORY] < 1) {
+        return NN__ERROR(TENSOR_ERR_SHAPE, "%s: history_size must be > 0", name);
+    }
+    if (rule->formula == NN__STEP_ID_rprop &&
+        !(option[NN__LOW] > 0 && option[NN__LOW] < 1 && option[NN__HIGH] > 1)) {
+        return NN__ERROR(TENSOR_ERR_SHAPE, "%s: must be 0 < etaminus < 1 < etaplus (got %g, %g)", name,
+                         option[NN__LOW], option[NN__HIGH]);
+    }
+    if (rule->takes == NN__FACTORED && !(option[NN__HIGH] >= 1)) {
+        return NN__ERROR(TENSOR_ERR_SHAPE, "%s: d must be >= 1 (got %g)", name, option[NN__HIGH]);
+    }
+    return TENSOR_OK;
+}
+
+// The parameters of m, each once. -> memory to free, NULL after raising
+TENSOR__FN tensor_t **nn__parameters_of(nn_module_t *m, const char *op, int *count) {
+    nn__items_t items;
+    void *block = nn__collect(m, op, &items);
+    tensor_t **all = block ? (tensor_t **)nn__memory((uint64_t)items.n, sizeof(tensor_t *)) : NULL;
+    *count = 0;
+    for (int64_t i = 0; all && i < items.n; i++) {
+        if (items.item[i].first == i && items.item[i].slot->kind == NN__PARAMETER) {
+            all[(*count)++] = items.item[i].tensor;
+        }
+    }
+    nn__free(block);
+    return all;
 }
 
 TENSOR__FN nn_optimizer_t *nn__optimizer(const nn__rule_t *rule, const double *option, nn_module_t *m,
@@ -14952,30 +18467,11 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(const nn__rule_t *rule, const double *o
     const char *name = rule->name;
     nn_optimizer_t *o = NULL;
     tensor_t **all = NULL;
-    void *block = NULL;
-    if (code == TENSOR_OK && option[NN__NESTEROV] != 0 &&
-        (option[NN__MOMENTUM] == 0 || option[NN__DAMPENING] != 0)) {
-        code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: nesterov needs a momentum and no dampening", name);
-    }
-    if (code == TENSOR_OK && rule->takes == NN__ROWS_ONLY && !(option[NN__LR] > 0 && option[NN__EPS] > 0)) {
-        code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: lr and eps must be > 0", name);
-    }
-    if (code == TENSOR_OK && rule->takes == NN__CLOSURE && option[NN__HISTORY] < 1) {
-        code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: history_size must be > 0", name);
-    }
+    if (code == TENSOR_OK) { code = nn__options_agree(rule, option); }
     if (code == TENSOR_OK && !list && !m && count > 0) { code = nn__poisoned(name, "the list", list); }
-    nn__items_t items;
-    int64_t i;
     if (code == TENSOR_OK && !list) {
-        block = nn__collect(m, name, &items);
-        if (block) { all = (tensor_t **)nn__memory((uint64_t)items.n, sizeof(tensor_t *)); }
+        list = all = nn__parameters_of(m, name, &count);
         if (!all) { code = TENSOR_ERR_OUT_OF_MEMORY; }
-        for (i = 0, count = 0; all && i < items.n; i++) {
-            if (items.item[i].first == i && items.item[i].slot->kind == NN__PARAMETER) {
-                all[count++] = items.item[i].tensor;
-            }
-        }
-        list = all;
     }
     if (code == TENSOR_OK && count < 1) {
         code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: no parameters", name);
@@ -14990,7 +18486,9 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(const nn__rule_t *rule, const double *o
         memcpy(o->option, option, sizeof o->option);
         o->owned.destroy = nn__optimizer_shutdown;
         TENSOR__(own)(nn__self(), &o->owned);
-        if (nn__find_group(o, 1, option[NN__DECAY]) < 0) {
+        nn__group_t all_of_it;
+        nn__plain_group(&all_of_it);
+        if (nn__find_group(o, &all_of_it) < 0) {
             code = TENSOR_ERR_OUT_OF_MEMORY;
         } else {
             code = nn__add_params(o, list, count, 0);
@@ -15001,7 +18499,6 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(const nn__rule_t *rule, const double *o
         }
     }
     nn__free(all);
-    nn__free(block);
     TENSOR__(pop_path)(nn__self());
     if (site) { (void)tensor__at_ptr(site, o); }
     return o;
@@ -15018,6 +18515,7 @@ TENSOR__FN double nn__option_below(int option) {
 }
 
 TENSOR__FN int nn__option_holds(int option, double v) {
+    if (option == NN__FALL) { return v <= 0 && v - v == 0; }
     return (v >= 0 && v < nn__option_below(option)) || (v == 1 && option == NN__RHO) ||
            (v - v == 0 && (option == NN__DAMPENING || (option >= NN__NS_A && option <= NN__NS_C)));
 }
@@ -15027,6 +18525,9 @@ TENSOR__FN int nn__option(const char *op, const char *name, int option, double v
     double below = nn__option_below(option);
     *to = v;
     if (nn__option_holds(option, v)) { return TENSOR_OK; }
+    if (option == NN__FALL) {
+        return NN__ERROR(TENSOR_ERR_SHAPE, "%s: %s must be <= 0 (got %g)", op, name, v);
+    }
     return NN__ERROR(TENSOR_ERR_SHAPE, "%s: %s must be >= 0 and %s %g (got %g)", op, name,
                      option == NN__RHO ? "<=" : "<", below, v);
 }
@@ -15059,8 +18560,26 @@ NN__OPTIMIZERS(NN__OPTIMIZER_DEFAULTS)
     }
 NN__OPTIMIZERS(NN__OPTIMIZER)
 
+NN__FILL_DEFAULTS(nn_group, )
+
+// Gives g the value v of an option, which a call named; padded: its name between blanks. -> code
+TENSOR__FN int nn__own_option(const nn_optimizer_t *o, nn__group_t *g, const char *padded, double v) {
+    char name[40];
+    size_t n = strlen(padded) - 2;
+    if (v == 0) { return TENSOR_OK; }
+    memcpy(name, padded + 1, n);
+    name[n] = 0;
+    const char *at = strstr(o->rule->options, padded);
+    if (!at) {
+        return NN__ERROR(TENSOR_ERR_SHAPE, "optimizer_group: %s has no option %s", o->rule->name, name);
+    }
+    int blanks = 0;                     // two for each option before it
+    for (const char *p = o->rule->options; p < at; p++) { blanks += *p == ' '; }
+    int option = o->rule->option[blanks / 2];
+    return nn__option("optimizer_group", name, option, v == TENSOR_ZERO ? 0 : v, &g->own[option]);
+}
+
 TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n, nn_group_args_t a) {
-    double lr = a.lr, decay = a.weight_decay;
     int code = nn__bad_optimizer("optimizer_group", o);
     if (code == TENSOR_OK && nn__too_many("optimizer_group", a.site_, a.options_are_named_)) {
         code = TENSOR_ERR_SHAPE;
@@ -15074,35 +18593,74 @@ TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int
         return tensor__at_int(a.site_, NN__ERROR(TENSOR_ERR_UNSUPPORTED, "optimizer_group: %s has one group",
                                                  o->rule->name));
     }
-    if (lr == 0) {
-        lr = o->option[NN__LR];
-    } else if (lr == TENSOR_ZERO) {
-        lr = 0;
+
+    nn__group_t g;
+    nn__plain_group(&g);
+#define NN__GROUP_SET(type, member)                                                                          \
+    if (code == TENSOR_OK) { code = nn__own_option(o, &g, " " #member " ", (double)a.member); }
+    NN__GROUP_OPTIONS(NN__GROUP_SET)
+#undef NN__GROUP_SET
+    double resolved[NN__OPTIONS], lr = g.own[NN__LR], base = o->option[NN__LR];
+    for (int k = 0; k < NN__OPTIONS; k++) { resolved[k] = nn__group_option(o, &g, k); }
+    if (code == TENSOR_OK) { code = nn__options_agree(o->rule, resolved); }
+    if (code == TENSOR_OK && base == 0 && lr > 0) {
+        code = NN__ERROR(TENSOR_ERR_SHAPE,
+                         "optimizer_group: lr %g has no ratio to the optimizer's, which is 0", lr);
     }
-    if (decay == 0) {
-        decay = o->option[NN__DECAY];
-    } else if (decay == TENSOR_ZERO) {
-        decay = 0;
-    }
-    if (!(lr >= 0) || !(decay >= 0) || (o->option[NN__LR] == 0 && lr != 0)) {
-        NN__FAIL(TENSOR_ERR_SHAPE,
-            "optimizer_group: lr and weight_decay must be >= 0, and lr 0 if the optimizer's is (got %g, %g)",
-            lr, decay);
-        return tensor__at_int(a.site_, TENSOR_ERR_SHAPE);
-    }
-    int g = nn__find_group(o, o->option[NN__LR] > 0 ? lr / o->option[NN__LR] : 1, decay);
-    code = g < 0 ? TENSOR_ERR_OUT_OF_MEMORY : nn__add_params(o, list, n, g);
+    if (lr == lr && base > 0) { g.ratio = lr / base; }
+    g.own[NN__LR] = (double)NAN;
+    int at = code == TENSOR_OK ? nn__find_group(o, &g) : 0;
+    if (code == TENSOR_OK) { code = at < 0 ? TENSOR_ERR_OUT_OF_MEMORY : nn__add_params(o, list, n, at); }
     return tensor__at_int(a.site_, code);
+}
+
+// The group with that number; NULL after raising.
+TENSOR__FN nn__group_t *nn__group_at(const char *op, nn_optimizer_t *o, int group) {
+    if (nn__bad_optimizer(op, o) != TENSOR_OK) { return NULL; }
+    if (group >= 0 && group < o->ngroups) { return &o->group[group]; }
+    return NN__GIVE((nn__group_t *)NULL, TENSOR_ERR_INDEX, "%s: there is no group %i, there are %i", op,
+                    group, o->ngroups);
+}
+
+TENSOR_API int nn_num_groups(nn_optimizer_t *o) { return o && !o->dead ? o->ngroups : 0; }
+
+// Whether a number of an optimizer may be set: not in a capture. -> code
+TENSOR__FN int nn__set_now(const char *op) {
+    if (!TENSOR__(recording)(nn__self(), -1, NULL, NULL)) { return TENSOR_OK; }
+    return NN__ERROR(TENSOR_ERR_UNSUPPORTED,
+                     "%s: not in a capture, which a replay would not do again; set it before "
+                     "tensor_graph_replay", op);
+}
+
+TENSOR_API int (nn_set_group_lr)(nn_optimizer_t *o, int group, double lr) {
+    nn__group_t *g = nn__group_at("set_group_lr", o, group);
+    if (!g) { return tensor_error_code(); }
+    if (!(lr >= 0)) { return NN__ERROR(TENSOR_ERR_SHAPE, "set_group_lr: lr must be >= 0 (got %g)", lr); }
+    int code = nn__set_now("set_group_lr");
+    if (code == TENSOR_OK) { g->own[NN__LR] = lr; }
+    return code;
+}
+
+TENSOR_API double nn_get_group_lr(nn_optimizer_t *o, int group) {
+    nn__group_t *g = nn__group_at("get_group_lr", o, group);
+    return g ? nn__group_option(o, g, NN__LR) : (double)NAN;
 }
 
 // ------------------------------------------------------------------------------
 // The step
 // ------------------------------------------------------------------------------
 
-// Whether the options of this optimizer use state k.
-TENSOR__FN int nn__uses_state(const nn_optimizer_t *o, int k) {
+// Whether the options of this group use state k.
+TENSOR__FN int nn__uses_state(const nn_optimizer_t *o, const nn__group_t *g, int k) {
     int needs = o->rule->state[k].needs;
-    return o->rule->state[k].name && (needs == NN__ALWAYS || o->option[needs] != 0);
+    return o->rule->state[k].name && (needs == NN__ALWAYS || nn__group_option(o, g, needs) != 0);
+}
+
+// The dims of state k of parameter t. -> their number; < 0 if it does not have that state
+TENSOR__FN int nn__state_shape(const nn_optimizer_t *o, const tensor_t *t, int k, int64_t *dims) {
+    if (o->rule->ways->shape) { return o->rule->ways->shape(t, k, dims); }
+    memcpy(dims, t->dims, (size_t)t->ndim * sizeof dims[0]);
+    return t->ndim;
 }
 
 // Computes what depends on the step; t = 1 is the first.
@@ -15113,8 +18671,9 @@ TENSOR__FN void nn__at_step(nn__update_t *u, double t) {
 
 // The numbers of group g at step t (1 = first).
 TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn__update_t *u) {
-    const double *v = o->option;
-    double lr = v[NN__LR] * o->group[g].ratio, decay = o->group[g].weight_decay;
+    double v[NN__OPTIONS];
+    for (int k = 0; k < NN__OPTIONS; k++) { v[k] = nn__group_option(o, &o->group[g], k); }
+    double lr = v[NN__LR], decay = v[NN__DECAY];
     memset(u, 0, sizeof *u);
     u->of = o->rule->of;
     u->formula = o->rule->formula;
@@ -15124,7 +18683,7 @@ TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn__updat
     u->shrink = 1 - lr * decay;
     u->decoupled = v[NN__DECOUPLED] != 0 && decay != 0;
     u->decay = v[NN__DECOUPLED] == 0 && decay != 0;
-    u->maximize = v[NN__MAXIMIZE] != 0;
+    u->maximize = v[NN__MAXIMIZE] != 0 && o->rule->takes != NN__FACTORED;
     u->momentum = v[NN__MOMENTUM];
     u->rest = 1 - v[NN__DAMPENING];
     u->nesterov = v[NN__NESTEROV] != 0;
@@ -15135,32 +18694,60 @@ TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn__updat
     u->lerp_back = u->rest1 >= 0.5;
     u->eps = v[NN__EPS];
     u->drag = v[NN__DRAG];
+    u->low = v[NN__LOW];
+    u->high = v[NN__HIGH];
+    u->least = v[NN__LEAST];
+    u->most = v[NN__MOST];
+    if (o->rule->takes == NN__FACTORED) { u->lr = -1; }
     nn__at_step(u, (double)t);
 }
 
 typedef struct nn__stepping_t { const tensor_call_t *c; nn__update_t u; } nn__stepping_t;
 
-// task counts chunks over all parameters.
+// How operand i, a gradient, is made; NULL = it is in memory.
+TENSOR__INLINE const tensor__made_t *nn__step_made(const tensor_call_t *c, int64_t i) {
+    return c->made ? c->made[i] : NULL;
+}
+
+// Elements of gradient i in a task: whole rows of one that is made as the step goes.
+TENSOR__FN int64_t nn__step_share(const tensor_call_t *c, int64_t i) {
+    const tensor__made_t *made = nn__step_made(c, i);
+    if (!made) { return NN__CHUNK; }
+    return made->width < NN__CHUNK ? NN__CHUNK / made->width * made->width : made->width;
+}
+
+// task counts shares over all parameters.
 TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
     const nn__stepping_t *s = (const nn__stepping_t *)arg;
-    const tensor_arg_t *a = s->c->arg + 2;
+    const tensor_call_t *c = s->c;
+    int64_t i = 3, share = nn__step_share(c, i), tasks = nn__ceil(c->arg[i].numel, share);
+    while (task >= tasks) {
+        task -= tasks;
+        i += 5;
+        share = nn__step_share(c, i);
+        tasks = nn__ceil(c->arg[i].numel, share);
+    }
+    const tensor_arg_t *a = &c->arg[i - 1];
+    const tensor__made_t *made = nn__step_made(c, i);
 
     // NULL, or the row of x and its states for each row of g; < 0 = none
-    (void)worker;
-    for (; task >= nn__ceil(a[1].numel, NN__CHUNK); a += 5) { task -= nn__ceil(a[1].numel, NN__CHUNK); }
     const int64_t *rows = a[4].dtype == TENSOR_I64 ? (const int64_t *)a[4].data : NULL;
     int64_t width = rows ? a[1].dims[1] : a[1].numel;
+    if (made) { width = made->most * made->width; }
     size_t size = a->dtype == TENSOR_F64 ? 8 : 4;
-    int64_t from = task * NN__CHUNK;
+    int64_t from = task * share;
     char *at[5];
     int64_t n;
-    for (int64_t end = nn__min(a[1].numel, from + NN__CHUNK); from < end; from += n) {
+    for (int64_t end = nn__min(a[1].numel, from + share); from < end; from += n) {
         n = nn__min(end - from, width - from % width);
         int64_t to = rows ? rows[from / width] * width + from % width : from;
         if (to < 0) { continue; }
         for (int k = 0; k < 5; k++) {
             at[k] = (char *)a[k].data;
             if (at[k]) { at[k] += (size_t)(k == 1 ? from : to) * size; }
+        }
+        if (made) {
+            at[1] = (char *)(uintptr_t)made->rows(made, from / made->width, n / made->width, worker);
         }
         if (rows) { at[4] = NULL; }
         s->u.of->step(nn__cpu(a->dtype)->place)(&s->u, at[0], at[1], at[2], at[3], at[4], n);
@@ -15177,7 +18764,7 @@ TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
     if (skip && skip[0] != 0) { return TENSOR_OK; }
     if (skip && skip[1] > 0) { nn__at_step(&s.u, s.u.at - (double)skip[1]); }
     for (int64_t i = 2; i < c->nin + c->nout; i += 5) {
-        tasks += nn__ceil(c->arg[i + 1].numel, NN__CHUNK);
+        tasks += nn__ceil(c->arg[i + 1].numel, nn__step_share(c, i + 1));
         total += c->arg[i + 1].numel;
     }
     if (total >= NN__PARALLEL_FROM) {
@@ -15189,7 +18776,7 @@ TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
 }
 
 static const tensor__row_t nn__step_row = {"step", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_STEP, 0,
-                                           NULL, nn__cpu_step, NULL, NULL, NULL};
+                                           NULL, nn__cpu_step, NULL, NULL, "makes gradients as it goes"};
 
 TENSOR__FN void nn__step_arg(tensor_arg_t *a, tensor_t *t, int role) {
     if (t) {
@@ -15233,7 +18820,7 @@ TENSOR__FN int nn__step_on(nn_optimizer_t *o, const nn__job_t *like, tensor_arg_
         nn__step_arg(&a[n++], j->from, TENSOR_UPDATE);
         nn__step_arg(&a[n++], j->grad, TENSOR_READ);
         for (int k = 0; k < NN__MAX_STATE; k++) {
-            nn__step_arg(&a[n++], j->state ? NULL : j->param->state[k], TENSOR_UPDATE);
+            nn__step_arg(&a[n++], o->rule->ways->direction ? NULL : j->param->state[k], TENSOR_UPDATE);
         }
         // Rules that accept rows have no third state; its argument is the list of rows.
         if (j->rows) { nn__step_arg(&a[n - 1], j->rows, TENSOR_READ); }
@@ -15241,17 +18828,29 @@ TENSOR__FN int nn__step_on(nn_optimizer_t *o, const nn__job_t *like, tensor_arg_
     return nn__optimizer_call(&nn__step_row, o->rule->formula, a, 2, n - 2, like->from->device);
 }
 
-// A step that a device records (captures): what each of its replays must do on the host.
+// A step that is recorded (captured): what each of its replays must do on the host.
 typedef struct nn__again_t {
     nn_optimizer_t *o;
+    int now;                    // the step is made at once as well
     int n, owes, *param, *at;   // whose numbers are in update[at]
+    int *lead;                  // of each update: the first of param that has it
     nn__update_t *update;
 } nn__again_t;
 
 TENSOR__FN void nn__again(void *user, int run) {
     nn__again_t *a = (nn__again_t *)user;
-    if (!run) { nn__free(a); }
-    if (!run || nn__bad_optimizer("step", a->o) != TENSOR_OK) { return; }
+    if (!run) {
+        nn__free(a);
+        return;
+    }
+    if (nn__bad_optimizer("step", a->o) != TENSOR_OK) { return; }
+    for (int i = 0; i < a->n; i++) {
+        const nn__param_t *p = &a->o->param[a->param[i]], *q = &a->o->param[a->lead[a->at[i]]];
+        if (p->step == q->step && p->group == q->group) { continue; }
+        NN__FAIL(TENSOR_ERR_UNSUPPORTED,
+                 "step: parameters that shared group and count then no longer do; capture it again");
+        return;
+    }
     for (int i = 0; i < a->n; i++) {
         nn__param_t *p = &a->o->param[a->param[i]];
         p->step++;
@@ -15268,27 +18867,30 @@ TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates, int owes
     for (int i = 0; i < o->njobs; i++) { device = o->job[i].from->device ? o->job[i].from->device : device; }
     if (!TENSOR__(recording)(nn__self(), device, NULL, NULL)) { return NULL; }
     nn__again_t *a;
-    a = (nn__again_t *)nn__memory(1, sizeof *a + numbers + 2 * n * sizeof(int));
+    a = (nn__again_t *)nn__memory(1, sizeof *a + numbers + (2 * n + (uint64_t)nupdates) * sizeof(int));
     if (!a) { return NULL; }
     a->o = o;
     a->owes = owes;
     a->update = (nn__update_t *)(void *)(a + 1);
     a->param = (int *)(void *)(a->update + nupdates);
     a->at = a->param + n;
+    a->lead = a->at + n;
     memcpy(a->update, o->update, (size_t)numbers);
+    for (int i = o->njobs - 1; i >= 0; i--) {
+        a->lead[o->job[i].update] = (int)(o->job[i].param - o->param);
+    }
     for (int i = 0; i < o->njobs; i++) {
         a->param[a->n] = (int)(o->job[i].param - o->param);
         a->at[a->n++] = o->job[i].update;
     }
-    TENSOR__(recording)(nn__self(), device, nn__again, a);
+    a->now = TENSOR__(recording)(nn__self(), device, nn__again, a) == 2;
     return a;
 }
 
 // A held tensor filled with v on like's device, f64 if like is f64, else f32; NULL after raising.
-TENSOR__FN tensor_t *nn__full_held(const tensor_t *like, double v) {
+TENSOR__FN tensor_t *nn__full_held(const tensor_t *like, const int64_t *dims, int ndim, double v) {
     tensor_scope_t scope = TENSOR__(scope)(0);
-    tensor_t *t =
-        (tensor_full_n)(like->dims, like->ndim, v, like->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
+    tensor_t *t = (tensor_full_n)(dims, ndim, v, like->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
     t = nn__beside(t, like);
     t = (tensor_is_poison)(t) ? NULL : TENSOR__(hold)(t);
     (tensor_scope_end)(scope);
@@ -15315,7 +18917,7 @@ TENSOR__FN int nn__bring(tensor_t *t, int dtype, int device) {
 // Corrects the step counts for steps that were skipped. -> code
 TENSOR__FN int nn__settle(nn_optimizer_t *o) {
     if (!o->owes) { return TENSOR_OK; }
-    if (TENSOR__(recording)(nn__self(), o->skip->device, NULL, NULL)) {
+    if (TENSOR__(refuses)(nn__self(), o->skip->device)) {
         return NN__ERROR(TENSOR_ERR_UNSUPPORTED, "step: steps with the scaler came before the capture; take "
                          "a step as it is captured first");
     }
@@ -15354,17 +18956,20 @@ TENSOR__FN tensor_t *nn__step_grad(const nn_optimizer_t *o, const nn__param_t *p
                         "%s: the gradient of %t is not by rows: not of .sparse embeddings on the CPU alone, "
                         "or tensor_grad() was called", o->rule->name, p->t);
     }
-    if (rows && o->group[p->group].weight_decay != 0) {
+    const nn__group_t *g = &o->group[p->group];
+    if (rows && nn__group_option(o, g, NN__DECAY) != 0) {
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: weight_decay and the gradient of %t by rows (.sparse)",
                         o->rule->name, p->t);
     }
-    return rows && o->option[NN__MOMENTUM] != 0 ? (tensor_grad)(p->t) : nn__stored_grad(p->t);
+    int whole = rows && nn__group_option(o, g, NN__MOMENTUM) != 0;
+    return whole ? (tensor_grad)(p->t) : nn__stored_grad(p->t);
 }
 
 // Muon's step of p with gradient g, times r; *state: its momentum. poison = raised.
 TENSOR__FN tensor_t *nn__orthogonal(const nn_optimizer_t *o, const nn__param_t *p, tensor_t *g,
                                     tensor_t *skip, tensor_t **state) {
-    const double *v = o->option;
+    double v[NN__OPTIONS];
+    for (int k = 0; k < NN__OPTIONS; k++) { v[k] = nn__group_option(o, &o->group[p->group], k); }
     double m = (double)p->t->dims[0], n = (double)p->t->dims[1];
     int adjust = (int)v[NN__ADJUST];
     double r;
@@ -15394,92 +18999,201 @@ TENSOR__FN tensor_t *nn__orthogonal(const nn_optimizer_t *o, const nn__param_t *
     return (tensor_is_poison)(b) ? b : x;
 }
 
-// All that can fail comes before the first change, so that a step is made for every parameter or for none
-// (on a device, a launch that fails leaves earlier groups changed).
-TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
-    int code = tensor_error_code(), nupdates = 0;
-    nn__update_t *numbers = o ? o->update : NULL;
-    nn__again_t *again = NULL;
-    if (code != TENSOR_OK) { return code; }
-    code = nn__bad_optimizer("step", o);
-    if (code == TENSOR_OK && o->rule->takes == NN__CLOSURE) {
-        code = NN__ERROR(TENSOR_ERR_UNSUPPORTED, "step: %s needs nn_step_closure", o->rule->name);
+// Adafactor: row_var and col_var of matrices, the last dims of t; variance of what has fewer dims.
+TENSOR__FN int nn__factored_shape(const tensor_t *t, int k, int64_t *dims) {
+    int n = t->ndim;
+    if ((k == 2) != (n < 2)) { return -1; }
+    memcpy(dims, t->dims, (size_t)n * sizeof dims[0]);
+    if (k < 2) { dims[n - 1 - k] = 1; }
+    return n;
+}
+
+// The distance from 1 to the next number of a float dtype.
+TENSOR__FN double nn__epsilon(int dtype) {
+    if (dtype == TENSOR_F64) { return 2.220446049250313e-16; }
+    if (dtype == TENSOR_F32) { return 1.1920928955078125e-07; }
+    return dtype == TENSOR_F16 ? 0.0009765625 : 0.0078125;
+}
+
+// The mean of squares over a dim, which stays as 1.
+TENSOR__FN tensor_t *nn__mean_square(tensor_t *g, int64_t dim) {
+    return (tensor_mean_dim)((tensor_square)(g), dim, 1);
+}
+
+TENSOR__FN tensor_t *nn__rms(tensor_t *x) {
+    return (tensor_div_scalar)((tensor_norm)(x), sqrt((double)x->numel));
+}
+
+// Adafactor's step of p with gradient g, without the minus. Its numbers are tensors, so that it does not wait
+// for a device.
+TENSOR__FN tensor_t *nn__factored(const nn_optimizer_t *o, const nn__param_t *p, tensor_t *g, tensor_t *skip,
+                                  tensor_t **state) {
+    double v[NN__OPTIONS];
+    for (int k = 0; k < NN__OPTIONS; k++) { v[k] = nn__group_option(o, &o->group[p->group], k); }
+    if (TENSOR__(refuses)(nn__self(), p->t->device)) {
+        return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "adafactor: a step cannot be captured");
     }
-    if (code == TENSOR_OK && nn__unsettled(o, skip)) { code = o->settle(o); }
+    double eps1 = v[NN__EPS] > 0 ? v[NN__EPS] : nn__epsilon(p->t->dtype);
+    tensor_t *x = (tensor_to)((tensor_detach)(p->t), g->dtype);
+    tensor_t *t = nn__beside((tensor_scalar)((double)(p->step + 1), (tensor_dtype_t)g->dtype), g);
+    if (v[NN__MAXIMIZE] != 0) { g = (tensor_neg)(g); }
+    if (skip) { t = (tensor_sub)(t, (tensor_to)((tensor_select)(skip, 0, 1), g->dtype)); }
+    tensor_t *by = (tensor_pow_scalar)(t, v[NN__FALL]), *u;
+    if (x->ndim > 1) {
+        state[0] = (tensor_lerp)(p->state[0], nn__mean_square(g, -1), by);
+        state[1] = (tensor_lerp)(p->state[1], nn__mean_square(g, -2), by);
+        u = (tensor_matmul)(state[0], state[1]);
+        u = (tensor_div)(u, (tensor_clamp_min)((tensor_mean_dim)(state[0], -2, 1), eps1));
+    } else {
+        u = state[2] = (tensor_lerp)(p->state[2], (tensor_square)(g), by);
+    }
+    u = (tensor_mul)((tensor_rsqrt)((tensor_clamp_min)(u, eps1 * eps1)), g);
+    tensor_t *size = (tensor_mul)((tensor_clamp_min)(nn__rms(x), v[NN__LEAST]),
+                                  (tensor_clamp_max)((tensor_rsqrt)(t), v[NN__LR]));
+    tensor_t *over = (tensor_clamp_min)((tensor_div_scalar)(nn__rms(u), v[NN__HIGH]), 1);
+    u = (tensor_mul)(u, (tensor_div)(size, over));
+    for (int k = 0; k < NN__MAX_STATE && skip; k++) {
+        if (!state[k]) { continue; }
+        tensor_t *skipped = (tensor_ne_scalar)((tensor_select)(skip, 0, 0), 0);
+        state[k] = (tensor_where)(skipped, p->state[k], state[k]);
+    }
+    return u;
+}
+
+// Whether a step is allowed now; settles the counts first if it must. -> code
+TENSOR__FN int nn__step_allowed(nn_optimizer_t *o, const tensor_t *skip) {
+    int code = tensor_error_code();
+    if (code == TENSOR_OK) { code = nn__bad_optimizer("step", o); }
     if (code != TENSOR_OK) { return code; }
-    int i;
-    for (i = 0; i < o->ngroups; i++) { o->group[i].step = -1; }
-    tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    if (o->rule->takes == NN__CLOSURE) {
+        return NN__ERROR(TENSOR_ERR_UNSUPPORTED, "step: %s needs nn_step_closure", o->rule->name);
+    }
+    return nn__unsettled(o, skip) ? o->settle(o) : TENSOR_OK;
+}
+
+// Makes state k of p, or converts it after nn_to, if the options of p's group use it. 0 = raised
+TENSOR__FN int nn__step_state(const nn_optimizer_t *o, nn__param_t *p, int k, int dtype) {
+    const nn__group_t *group = &o->group[p->group];
+    int64_t dims[TENSOR_MAX_DIMS];
+    int ndim = nn__uses_state(o, group, k) ? nn__state_shape(o, p->t, k, dims) : -1;
+    if (ndim < 0) { return 1; }
+    if (!p->state[k]) {
+        if (TENSOR__(refuses)(nn__self(), p->t->device)) {
+            return NN__NO(TENSOR_ERR_UNSUPPORTED,
+                          "step: take a step before the capture, which makes the states");
+        }
+        p->state[k] = nn__full_held(p->t, dims, ndim, nn__group_option(o, group, NN__INITIAL));
+        if (!p->state[k]) { return 0; }
+    }
+    if (p->state[k]->dtype == dtype && p->state[k]->device == p->t->device) { return 1; }
+    return nn__bring(p->state[k], dtype, p->t->device) == TENSOR_OK;
+}
+
+// Adds the job of p to those of o; *nupdates counts the numbers in o->update. 0 = raised
+TENSOR__FN int nn__step_job(nn_optimizer_t *o, nn__param_t *p, tensor_t *skip, int *nupdates) {
+    nn__group_t *group = &o->group[p->group];
+    nn__job_t *j = &o->job[o->njobs];
+    int dtype = p->t->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
+    for (int k = 0; k < NN__MAX_STATE; k++) {
+        if (!nn__step_state(o, p, k, dtype)) { return 0; }
+    }
+    j->param = p;
+    j->from = nn__step_operand(p->t, dtype);
+    tensor_t *g = nn__step_grad(o, p);
+    j->rows = tensor__rows_of(g);
+    memset((void *)j->state, 0, sizeof j->state);
+    if (!(tensor_is_poison)(g)) { g = nn__step_operand(g, dtype); }
+    if (!(tensor_is_poison)(g) && o->rule->ways->direction) {
+        g = nn__step_operand(o->rule->ways->direction(o, p, g, skip, j->state), dtype);
+    }
+    if ((tensor_is_poison)(j->from) || (tensor_is_poison)(g)) { return 0; }
+    if (p->step + 1 != group->step) {
+        group->step = p->step + 1;
+        group->update = *nupdates;
+        nn__numbers(o, p->group, p->step + 1, &o->update[*nupdates]);
+        *nupdates += 1;
+    }
+    j->grad = g;
+    j->update = group->update;
+    j->done = 0;
+    o->njobs++;
+    return 1;
+}
+
+// The jobs of all parameters that have a gradient. -> how many numbers they use, -1 after raising
+TENSOR__FN int nn__step_jobs(nn_optimizer_t *o, tensor_t *skip) {
+    int nupdates = 0;
+    for (int i = 0; i < o->ngroups; i++) { o->group[i].step = -1; }
     o->njobs = 0;
-    int k;
-    for (i = 0; i < o->nparams; i++) {
+    for (int i = 0; i < o->nparams; i++) {
         nn__param_t *p = &o->param[i];
-        nn__group_t *group = &o->group[p->group];
-        int dtype = p->t->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
-        nn__job_t *j = &o->job[o->njobs];
         if (!p->t->grad || p->t->numel == 0) { continue; }
-        for (k = 0; k < NN__MAX_STATE; k++) {
-            if (!nn__uses_state(o, k)) { continue; }
-            if (!p->state[k] && TENSOR__(recording)(nn__self(), p->t->device, NULL, NULL)) {
-                NN__FAIL(TENSOR_ERR_UNSUPPORTED,
-                         "step: take a step before the capture, which makes the states");
-            } else if (!p->state[k]) {
-                p->state[k] = nn__full_held(p->t, o->option[NN__INITIAL]);
-            }
-            if (!p->state[k]) { break; }
-            if (p->state[k]->dtype == dtype && p->state[k]->device == p->t->device) { continue; }
-            if (nn__bring(p->state[k], dtype, p->t->device)) { break; }  // after nn_to
-        }
-        if (k < NN__MAX_STATE) { break; }
-        j->param = p;
-        j->from = nn__step_operand(p->t, dtype);
-        tensor_t *g = nn__step_grad(o, p);
-        j->rows = tensor__rows_of(g);
-        j->state = NULL;
-        if (!(tensor_is_poison)(g)) { g = nn__step_operand(g, dtype); }
-        if (!(tensor_is_poison)(g) && o->rule->ways->turned) {
-            g = nn__step_operand(o->rule->ways->turned(o, p, g, skip, &j->state), dtype);
-        }
-        if ((tensor_is_poison)(j->from) || (tensor_is_poison)(g)) { break; }
-        if (p->step + 1 != group->step) {
-            group->step = p->step + 1;
-            group->update = nupdates;
-            nn__numbers(o, p->group, p->step + 1, &o->update[nupdates++]);
-        }
-        j->grad = g;
-        j->update = group->update;
-        j->done = 0;
-        o->njobs++;
+        if (!nn__step_job(o, p, skip, &nupdates)) { return -1; }
     }
-    code = i < o->nparams ? tensor_error_code() : TENSOR_OK;
-    tensor_arg_t *a;
-    a = code ? NULL : (tensor_arg_t *)nn__lent((uint64_t)o->njobs * 5 + 2, sizeof *a);
-    if (a) { again = nn__step_again(o, nupdates, skip != NULL); }
-    if (again) { o->update = again->update; }
-    code = tensor_error_code();
-    for (i = 0; i < o->njobs && code == TENSOR_OK; i++) {
+    return nupdates;
+}
+
+// Calls the kernels of all jobs; a: room for their arguments. A job is done if its kernel succeeded. -> code
+TENSOR__FN int nn__step_run(nn_optimizer_t *o, tensor_arg_t *a, tensor_t *skip) {
+    int code = tensor_error_code();
+    for (int i = 0; i < o->njobs && code == TENSOR_OK; i++) {
         if (o->job[i].done) { continue; }
         code = nn__step_on(o, &o->job[i], a, skip);
-        for (k = i; k < o->njobs && code != TENSOR_OK; k++) {
+        for (int k = i; k < o->njobs && code != TENSOR_OK; k++) {
             if (o->job[k].done == i + 1) { o->job[k].done = 0; }
         }
     }
+    return code;
+}
+
+// Writes a job's results where the kernel did not work in place. -> code
+TENSOR__FN int nn__step_write(const nn__job_t *j) {
+    nn__param_t *p = j->param;
+    int code = TENSOR_OK;
+    if (j->from != p->t && (tensor_is_poison)(TENSOR__(write)(p->t, j->from))) { code = tensor_error_code(); }
+    for (int k = 0; k < NN__MAX_STATE; k++) {
+        tensor_t *fresh = j->state[k];
+        if (fresh && (tensor_is_poison)(TENSOR__(write)(p->state[k], fresh))) { code = tensor_error_code(); }
+    }
+    return code;
+}
+
+// Everything that can fail comes before the first change, so that a step is made for every parameter or for
+// none (on a device, a launch that fails leaves earlier groups changed).
+TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
+    int code = nn__step_allowed(o, skip);
+    if (code != TENSOR_OK) { return code; }
+    nn__update_t *numbers = o->update;
+    nn__again_t *again = NULL;
+    tensor_arg_t *a = NULL;
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    int nupdates = nn__step_jobs(o, skip);
+    if (nupdates >= 0) { a = (tensor_arg_t *)nn__lent((uint64_t)o->njobs * 5 + 2, sizeof *a); }
+    if (a) { again = nn__step_again(o, nupdates, skip != NULL); }
+    if (again) { o->update = again->update; }
+    code = nn__step_run(o, a, skip);
     o->update = numbers;
-    for (i = 0; i < o->njobs; i++) {
+    int now = !again || again->now;
+    for (int i = 0; i < o->njobs; i++) {
         nn__param_t *p = o->job[i].param;
         if (!o->job[i].done) { continue; }
-        if (o->job[i].from != p->t && (tensor_is_poison)(TENSOR__(write)(p->t, o->job[i].from))) {
-            code = tensor_error_code();
-        }
-        if (o->job[i].state && (tensor_is_poison)(TENSOR__(write)(p->state[0], o->job[i].state))) {
-            code = tensor_error_code();
-        }
-        p->step += again == NULL;
-        if (skip && !again) { p->owes = o->owes = 1; }
+        int wrote = nn__step_write(&o->job[i]);
+        if (wrote != TENSOR_OK) { code = wrote; }
+        p->step += now;
+        if (skip && now) { p->owes = o->owes = 1; }
     }
     (tensor_scope_end)(scope);
     return code;
+}
+
+TENSOR_API tensor_t *(nn_optimizer_state)(nn_optimizer_t *o, tensor_t *parameter, const char *name) {
+    if (nn__bad_optimizer("optimizer_state", o) != TENSOR_OK) { return NULL; }
+    int k = 0, i = 0;
+    while (i < o->nparams && o->param[i].t != parameter) { i++; }
+    while (k < NN__MAX_STATE && o->rule->state[k].name && strcmp(o->rule->state[k].name, name) != 0) { k++; }
+    if (i < o->nparams && k < NN__MAX_STATE && o->rule->state[k].name) { return o->param[i].state[k]; }
+    return NN__GIVE((tensor_t *)NULL, TENSOR_ERR_INDEX, "optimizer_state: %s has no %s \"%s\"", o->rule->name,
+                    i < o->nparams ? "state" : "such parameter with state", name);
 }
 
 TENSOR_API int (nn_step)(nn_optimizer_t *o) {
@@ -15598,79 +19312,112 @@ TENSOR__FN double nn__cubic(const nn__point_t *a, const nn__point_t *b, double l
     return t;
 }
 
+// A search for a step length that meets the strong Wolfe conditions.
+typedef struct nn__wolfe_t {
+    nn__search_t *s;
+    double loss, enough, flat;          // at the start; a loss that is below it by t * enough; a slope
+    double most;                        // points to try after the first one
+    int tried;
+    nn__point_t at[2];                  // the ends of the bracket; before there is one, at[0]
+    int low;                            // the end with the smaller loss: the result
+    int done;                           // whether at[low] meets the conditions
+} nn__wolfe_t;
+
+TENSOR__FN nn__point_t nn__tried(nn__search_t *s, double t, int g) {
+    nn__point_t p;
+    p.t = t;
+    p.g = g;
+    p.loss = nn__try(s, t, g, &p.slope);
+    return p;
+}
+
+TENSOR__FN int nn__wolfe_goes_on(const nn__wolfe_t *w) {
+    return !w->done && w->tried < w->most && tensor_error_code() == TENSOR_OK;
+}
+
+// Goes on from at[1], the first point, until a place that meets the conditions is between the two.
+TENSOR__FN void nn__find_bracket(nn__wolfe_t *w) {
+    nn__point_t *at = w->at;
+    const nn__point_t start = at[0];
+    for (; nn__wolfe_goes_on(w); w->tried++) {
+        if (at[1].loss > w->loss + at[1].t * w->enough) { break; }
+        if (w->tried > 1 && at[1].loss >= at[0].loss) { break; }
+        w->done = fabs(at[1].slope) <= w->flat;
+        if (w->done || at[1].slope >= 0) { break; }
+        double t = nn__cubic(&at[0], &at[1], at[1].t + 0.01 * (at[1].t - at[0].t), at[1].t * 10);
+        at[0] = at[1];
+        at[1] = nn__tried(w->s, t, 3 - at[0].g);        // g[0] is kept
+    }
+    if (w->tried == w->most) {
+        at[0].t = 0;
+        at[0].loss = start.loss;
+        at[0].g = 0;
+    }
+    w->low = w->done || !(at[0].loss <= at[1].loss);
+}
+
+// t, or a place further from the ends where it comes near to one for the second time (*stuck).
+TENSOR__FN double nn__off_the_ends(double t, double bottom, double top, int *stuck) {
+    double margin = 0.1 * (top - bottom);
+    int again = *stuck || t >= top || t <= bottom;
+    *stuck = 0;
+    if (!(top - t < margin || t - bottom < margin)) { return t; }
+    if (again) { return fabs(t - top) < fabs(t - bottom) ? top - margin : bottom + margin; }
+    *stuck = 1;
+    return t;
+}
+
+// Narrows the bracket.
+TENSOR__FN void nn__zoom(nn__wolfe_t *w) {
+    nn__point_t *at = w->at;
+    double largest = nn__largest(w->s->d), change = w->s->o->option[NN__CHANGE_TOL];
+    int spare = 3 - at[0].g - at[1].g, stuck = 0;
+    while (nn__wolfe_goes_on(w)) {
+        double bottom = at[0].t < at[1].t ? at[0].t : at[1].t;
+        double top = at[0].t < at[1].t ? at[1].t : at[0].t;
+        if ((top - bottom) * largest < change) { break; }
+        double t = nn__off_the_ends(nn__cubic(&at[0], &at[1], bottom, top), bottom, top, &stuck);
+        nn__point_t fresh = nn__tried(w->s, t, spare), *low = &at[w->low], *high = &at[!w->low];
+        w->tried++;
+        if (fresh.loss > w->loss + t * w->enough || fresh.loss >= low->loss) {
+            spare = high->g;
+            *high = fresh;
+            w->low = at[0].loss <= at[1].loss ? 0 : 1;
+            continue;
+        }
+        w->done = fabs(fresh.slope) <= w->flat;
+        if (!w->done && fresh.slope * (high->t - low->t) >= 0) {
+            spare = high->g;
+            *high = *low;
+        } else {
+            spare = low->g;
+        }
+        *low = fresh;
+    }
+}
+
 // A step length that meets the strong Wolfe conditions, beginning with t, with at most `most` more calls.
 // g[0] has the gradient at x and receives the one at the result. First a bracket is found, then it is
 // narrowed.
 TENSOR__FN double nn__strong_wolfe(nn__search_t *s, double *loss, double slope, double t, double most) {
-    const double enough = 1e-4 * slope, flat = -0.9 * slope, change = s->o->option[NN__CHANGE_TOL];
-    double largest = nn__largest(s->d);
-    nn__point_t at[2];                  // the ends of the bracket; before there is one, at[0]
-    int i = 0, low = 1, done = 0, stuck = 0;
-    at[0].t = 0;
-    at[0].loss = *loss;
-    at[0].slope = slope;
-    at[0].g = 0;
-    at[1].g = 1;
-    at[1].t = t;
-    at[1].loss = nn__try(s, t, 1, &at[1].slope);
-    for (; i < most && tensor_error_code() == TENSOR_OK; i++) {
-        if (at[1].loss > *loss + at[1].t * enough || (i > 1 && at[1].loss >= at[0].loss)) { break; }
-        done = fabs(at[1].slope) <= flat;
-        if (done || at[1].slope >= 0) { break; }
-        t = nn__cubic(&at[0], &at[1], at[1].t + 0.01 * (at[1].t - at[0].t), at[1].t * 10);
-        at[0] = at[1];
-        at[1].g = 3 - at[0].g;          // g[0] is kept
-        at[1].t = t;
-        at[1].loss = nn__try(s, t, at[1].g, &at[1].slope);
-    }
-    if (i == most) {
-        at[0].t = 0;
-        at[0].loss = *loss;
-        at[0].g = 0;
-    }
-    if (!done) { low = at[0].loss <= at[1].loss ? 0 : 1; }
-    int spare = 3 - at[0].g - at[1].g;
-    nn__point_t fresh;
-    while (!done && i < most && tensor_error_code() == TENSOR_OK) {
-        double bottom = at[0].t < at[1].t ? at[0].t : at[1].t;
-        double top = at[0].t < at[1].t ? at[1].t : at[0].t;
-        if ((top - bottom) * largest < change) { break; }
-        t = nn__cubic(&at[0], &at[1], bottom, top);
-        double margin = 0.1 * (top - bottom);
-        if (top - t < margin || t - bottom < margin) {          // too near to an end for the second time
-            if (stuck || t >= top || t <= bottom) {
-                t = fabs(t - top) < fabs(t - bottom) ? top - margin : bottom + margin;
-                stuck = 0;
-            } else {
-                stuck = 1;
-            }
-        } else {
-            stuck = 0;
-        }
-        fresh.t = t;
-        fresh.g = spare;
-        fresh.loss = nn__try(s, t, spare, &fresh.slope);
-        i++;
-        if (fresh.loss > *loss + t * enough || fresh.loss >= at[low].loss) {
-            spare = at[!low].g;
-            at[!low] = fresh;
-            low = at[0].loss <= at[1].loss ? 0 : 1;
-        } else {
-            done = fabs(fresh.slope) <= flat;
-            if (!done && fresh.slope * (at[!low].t - at[low].t) >= 0) {
-                spare = at[!low].g;
-                at[!low] = at[low];
-            } else {
-                spare = at[low].g;
-            }
-            at[low] = fresh;
-        }
-    }
-    tensor_t *g = s->g[at[low].g];
-    s->g[at[low].g] = s->g[0];
+    nn__wolfe_t w;
+    memset(&w, 0, sizeof w);
+    w.s = s;
+    w.loss = *loss;
+    w.enough = 1e-4 * slope;
+    w.flat = -0.9 * slope;
+    w.most = most;
+    w.at[0].loss = *loss;
+    w.at[0].slope = slope;
+    w.at[1] = nn__tried(s, t, 1);
+    nn__find_bracket(&w);
+    nn__zoom(&w);
+    const nn__point_t *found = &w.at[w.low];
+    tensor_t *g = s->g[found->g];
+    s->g[found->g] = s->g[0];
     s->g[0] = g;
-    *loss = at[low].loss;
-    return at[low].t;
+    *loss = found->loss;
+    return found->t;
 }
 
 // State k of lbfgs with at least these rows, with the dtype and device of g [N]; NULL after raising.
@@ -15685,6 +19432,7 @@ TENSOR__FN tensor_t *nn__rows_state(nn_optimizer_t *o, int k, int64_t rows, tens
         return NULL;
     }
     if (old && old->dims[0] >= rows) { return old; }
+
     int64_t dims[2];
     dims[0] = old ? rows - old->dims[0] : rows;
     dims[1] = g->numel;
@@ -15737,6 +19485,44 @@ TENSOR__FN int nn__direction(nn_optimizer_t *o, tensor_t *d, tensor_t *before, t
     return tensor_error_code();
 }
 
+// Chooses the direction of the next step; last receives the gradient. -> the length to begin with
+TENSOR__FN double nn__first_length(nn__search_t *s, tensor_t *last) {
+    nn_optimizer_t *o = s->o;
+    double t = 1;
+    if (o->param[0].step++ == 0) {
+        (tensor_copy_)(s->d, (tensor_neg)(s->g[0]));
+        t = 1 / (tensor_item)((tensor_sum)((tensor_abs)(s->g[0])));
+        if (!(t < 1)) { t = 1; }
+    } else {
+        nn__direction(o, s->d, last, s->g[0]);
+    }
+    (tensor_copy_)(last, s->g[0]);
+    return o->option[NN__LR] * t;
+}
+
+// Whether the gradient, the step of that length or the change of the loss is within its tolerance.
+TENSOR__FN int nn__converged(const nn__search_t *s, double length, double change) {
+    const double *v = s->o->option;
+    return nn__largest(s->g[0]) <= v[NN__GRAD_TOL] || nn__largest(s->d) * fabs(length) <= v[NN__CHANGE_TOL] ||
+           fabs(change) < v[NN__CHANGE_TOL];
+}
+
+// Goes along the direction, beginning with length t, with at most `calls` calls of the closure since the
+// step began; *loss becomes that of the new place if there are more iterations. -> whether to go on
+TENSOR__FN int nn__lbfgs_move(nn__search_t *s, double t, double slope, double calls, int more, double *loss) {
+    double *v = s->o->option, before = *loss;
+    int searches = v[NN__SEARCH] != 0;
+    s->x = nn__vector(s->o, 0);
+    if (searches) { t = nn__strong_wolfe(s, loss, slope, t, calls - s->calls); }
+    if (tensor_error_code() == TENSOR_OK) {
+        v[NN__LENGTH] = t;
+        nn__place(s, t);
+    }
+    if (more && !searches) { *loss = nn__evaluate(s, 0, NULL); }
+    return more && tensor_error_code() == TENSOR_OK && s->calls < calls &&
+           !nn__converged(s, t, *loss - before);
+}
+
 TENSOR__FN tensor_t *nn__lbfgs(nn__search_t *s) {
     nn_optimizer_t *o = s->o;
     double *v = o->option;
@@ -15746,44 +19532,20 @@ TENSOR__FN tensor_t *nn__lbfgs(nn__search_t *s) {
     o->stepping = 1;
     double loss = nn__evaluate(s, 0, &first);
     s->g[0] = tensor_error_code() == TENSOR_OK ? nn__vector(o, 1) : TENSOR__(poison);
-    int k;
-    for (k = 1; k < 3; k++) { s->g[k] = v[NN__SEARCH] != 0 ? (tensor_zeros_like)(s->g[0]) : NULL; }
+    for (int k = 1; k < 3; k++) { s->g[k] = v[NN__SEARCH] != 0 ? (tensor_zeros_like)(s->g[0]) : NULL; }
     tensor_t *state = (tensor_is_poison)(s->g[0]) ||
         !s->g[0]->numel ? NULL : nn__rows_state(o, 2, 2, s->g[0]);
-    double t;
     for (int i = 0; state && i < (int)v[NN__MAX_ITER] && tensor_error_code() == TENSOR_OK; i++) {
         if (i == 0 && nn__largest(s->g[0]) <= v[NN__GRAD_TOL]) { break; }
-        tensor_scope_t turn = TENSOR__(scope)(0);
+        tensor_scope_t step_scope = TENSOR__(scope)(0);
         s->d = (tensor_select)(state, 0, 0);
-        tensor_t *last = (tensor_select)(state, 0, 1);
-        if (o->param[0].step++ == 0) {
-            (tensor_copy_)(s->d, (tensor_neg)(s->g[0]));
-            t = 1 / (tensor_item)((tensor_sum)((tensor_abs)(s->g[0])));
-            t = v[NN__LR] * (t < 1 ? t : 1);
-        } else {
-            nn__direction(o, s->d, last, s->g[0]);
-            t = v[NN__LR];
-        }
-        (tensor_copy_)(last, s->g[0]);
-        double before = loss;
+        double t = nn__first_length(s, (tensor_select)(state, 0, 1));
         double slope = nn__dot(s->g[0], s->d);
-        k = tensor_error_code() == TENSOR_OK && !(slope > -v[NN__CHANGE_TOL]);      // whether to continue
+        int goes_on = tensor_error_code() == TENSOR_OK && !(slope > -v[NN__CHANGE_TOL]);
         v[NN__LENGTH] = t;
-        if (k) {
-            s->x = nn__vector(o, 0);
-            if (v[NN__SEARCH] != 0) {
-                t = nn__strong_wolfe(s, &loss, slope, t, calls - s->calls);
-            }
-            if (tensor_error_code() == TENSOR_OK) { nn__place(s, v[NN__LENGTH] = t); }
-            k = i + 1 < (int)v[NN__MAX_ITER];
-            if (k && v[NN__SEARCH] == 0) { loss = nn__evaluate(s, 0, NULL); }
-            k = k && tensor_error_code() == TENSOR_OK && s->calls < calls &&
-                !(nn__largest(s->g[0]) <= v[NN__GRAD_TOL]) &&
-                !(nn__largest(s->d) * fabs(t) <= v[NN__CHANGE_TOL]) &&
-                !(fabs(loss - before) < v[NN__CHANGE_TOL]);
-        }
-        (tensor_scope_end)(turn);
-        if (!k) { break; }
+        if (goes_on) { goes_on = nn__lbfgs_move(s, t, slope, calls, i + 1 < (int)v[NN__MAX_ITER], &loss); }
+        (tensor_scope_end)(step_scope);
+        if (!goes_on) { break; }
     }
     o->stepping = 0;
     if (tensor_error_code() != TENSOR_OK) { first = TENSOR__(poison); }
@@ -15821,12 +19583,42 @@ TENSOR_API int (nn_set_lr)(nn_optimizer_t *o, double lr) {
     int code = nn__bad_optimizer("set_lr", o);
     if (code != TENSOR_OK) { return code; }
     if (!(lr >= 0)) { return NN__ERROR(TENSOR_ERR_SHAPE, "set_lr: lr must be >= 0 (got %g)", lr); }
-    o->option[NN__LR] = lr;
-    return TENSOR_OK;
+    code = nn__set_now("set_lr");
+    if (code == TENSOR_OK) { o->option[NN__LR] = lr; }
+    return code;
 }
 
 TENSOR_API double nn_get_lr(nn_optimizer_t *o) {
     return o && !o->dead ? o->option[NN__LR] : (double)NAN;
+}
+
+// The option that is its momentum; < 0 if it has none.
+TENSOR__FN int nn__momentum_of(const nn_optimizer_t *o) {
+    if (strstr(o->rule->options, " beta1 ")) { return NN__BETA1; }
+    return strstr(o->rule->options, " momentum ") ? NN__MOMENTUM : -1;
+}
+
+TENSOR_API int (nn_set_momentum)(nn_optimizer_t *o, double momentum) {
+    int code = nn__bad_optimizer("set_momentum", o);
+    if (code != TENSOR_OK) { return code; }
+    int k = nn__momentum_of(o);
+    if (k < 0) {
+        return NN__ERROR(TENSOR_ERR_UNSUPPORTED, "set_momentum: %s has neither momentum nor beta1",
+                         o->rule->name);
+    }
+    if (!nn__option_holds(k, momentum)) {
+        return NN__ERROR(TENSOR_ERR_SHAPE, "set_momentum: %g is out of range", momentum);
+    }
+    code = nn__set_now("set_momentum");
+    if (code != TENSOR_OK) { return code; }
+    o->option[k] = momentum;
+    for (int i = 0; i < o->ngroups; i++) { o->group[i].own[k] = (double)NAN; }
+    return TENSOR_OK;
+}
+
+TENSOR_API double nn_get_momentum(nn_optimizer_t *o) {
+    int k = o && !o->dead ? nn__momentum_of(o) : -1;
+    return k < 0 ? (double)NAN : nn__group_option(o, &o->group[0], k);
 }
 
 // ------------------------------------------------------------------------------
@@ -15947,43 +19739,134 @@ TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, i
     return code;
 }
 
-// The norm, and the factor computed from it, stay on the gradients' devices.
-TENSOR__FN tensor_t *nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int n, double max_norm) {
-    tensor_t *total = NULL;
+// Which devices have gradients: bit d for device d. 0 after raising too.
+TENSOR__FN unsigned nn__clip_devices(nn_optimizer_t *o, tensor_t *const *list, int n, double max_norm) {
     unsigned devices = 0;
     if (!o && !list && n > 0) { nn__poisoned("clip_grad_norm", "the list", list); }
-    if (tensor_error_code() != TENSOR_OK) { return TENSOR__(poison); }
+    if (tensor_error_code() != TENSOR_OK) { return 0; }
     if (!(max_norm >= 0)) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "clip_grad_norm: max_norm must be >= 0 (got %g)", max_norm);
-        return TENSOR__(poison);
+        return NN__GIVE(0u, TENSOR_ERR_SHAPE, "clip_grad_norm: max_norm must be >= 0 (got %g)", max_norm);
     }
     for (int i = 0; i < n; i++) {
         tensor_t *t = nn__listed(o, list, i);
-        if (!nn__whole("clip_grad_norm", "a parameter", t)) { return TENSOR__(poison); }
+        if (!nn__whole("clip_grad_norm", "a parameter", t)) { return 0; }
         if (t->grad) { devices |= 1u << t->grad->device; }
     }
-    tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
-    tensor_t *part;
-    for (int d = 0; devices >> d; d++) {
-        if (!(devices >> d & 1)) { continue; }
-        part = TENSOR__(make)(nn__self(), "clip_grad_norm", TENSOR_F64, NULL, 0, d);
-        nn__grads_call(o, list, n, d, 0, part, NULL);
-        total = total ? (tensor_add)(total, nn__beside(part, total)) : part;
-    }
-    tensor_t *norm = total ? (tensor_sqrt)(total) : (tensor_zeros_n)(NULL, 0, TENSOR_F64);
-    part = nn__host_tensor(NULL, 0, TENSOR_F64);
-    double *most = (double *)TENSOR__(host)(part, TENSOR_HOST_WRITE, "clip_grad_norm");
+    return devices;
+}
+
+// Scales the gradients on these devices by min(1, max_norm / (norm + 1e-6)), without waiting. -> code
+TENSOR__FN int nn__clip_to(nn_optimizer_t *o, tensor_t *const *list, int n, unsigned devices,
+                           double max_norm, tensor_t *norm) {
+    tensor_t *top = nn__host_tensor(NULL, 0, TENSOR_F64);
+    double *most = (double *)TENSOR__(host)(top, TENSOR_HOST_WRITE, "clip_grad_norm");
     if (most) { *most = max_norm; }
     tensor_t *factor =
-        (tensor_clamp)((tensor_div)(part, (tensor_add_scalar)(norm, 1e-6)), -(double)INFINITY, 1);
+        (tensor_clamp)((tensor_div)(top, (tensor_add_scalar)(norm, 1e-6)), -(double)INFINITY, 1);
     int code = tensor_error_code();
     for (int d = 0; devices >> d && code == TENSOR_OK; d++) {
         if (devices >> d & 1) {
             code = nn__grads_call(o, list, n, d, 1, (tensor_to)(factor, TENSOR_CPU + d), NULL);
         }
     }
+    return code;
+}
+
+// The norm, and the factor computed from it, stay on the gradients' devices.
+TENSOR__FN tensor_t *nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int n, double max_norm) {
+    tensor_t *total = NULL;
+    unsigned devices = nn__clip_devices(o, list, n, max_norm);
+    if (tensor_error_code() != TENSOR_OK) { return TENSOR__(poison); }
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    for (int d = 0; devices >> d; d++) {
+        if (!(devices >> d & 1)) { continue; }
+        tensor_t *part = TENSOR__(make)(nn__self(), "clip_grad_norm", TENSOR_F64, NULL, 0, d);
+        nn__grads_call(o, list, n, d, 0, part, NULL);
+        total = total ? (tensor_add)(total, nn__beside(part, total)) : part;
+    }
+    tensor_t *norm = total ? (tensor_sqrt)(total) : (tensor_zeros_n)(NULL, 0, TENSOR_F64);
+    int code = nn__clip_to(o, list, n, devices, max_norm, norm);
     return (tensor_scope_return)(scope, code == TENSOR_OK ? norm : TENSOR__(poison));
+}
+
+// The norm of the norms of n tensors, NULL ones left out, in the current scope. -> 0-d f64; poison after
+// raising
+TENSOR__FN tensor_t *nn__total_norm(const char *op, tensor_t *const *list, int n, double p, int refuse) {
+    tensor_t **norm = (tensor_t **)nn__lent((uint64_t)n + 1, sizeof *norm);
+    int m = 0;
+    if (!norm) { return TENSOR__(poison); }
+    for (int i = 0; i < n; i++) {
+        if (!list[i]) { continue; }
+        tensor_t *t = (tensor_norm_p)((tensor_to)((tensor_detach)(list[i]), TENSOR_F64), p);
+        norm[m] = m ? nn__beside(t, norm[0]) : t;
+        m++;
+    }
+    tensor_t *total = m ? (tensor_norm_p)((tensor_stack_n)(norm, m, 0), p)
+                        : (tensor_zeros_n)(NULL, 0, TENSOR_F64);
+    if (!refuse || (tensor_is_poison)(total)) { return total; }
+    double v = (tensor_item)(total);
+    if (v - v == 0) { return total; }
+    return NN__FAIL(TENSOR_ERR_AUTOGRAD, "%s: the norm of order %g of the gradients is %g", op, p, v);
+}
+
+NN__FILL_DEFAULTS(nn_clip_grad_norm, NN__OR(norm_type, 2))
+NN__FILL_DEFAULTS(nn_get_total_norm, NN__OR(norm_type, 2))
+
+TENSOR_API tensor_t *nn_clip_grad_norm_with(nn_clip_grad_norm_args_t a) {
+    nn_optimizer_t *o = a.optimizer;
+    if (!TENSOR__TRAINS) { return NN__UNTRAINED(TENSOR__(poison), "clip_grad_norm"); }
+    if (!NN__TAKE("clip_grad_norm", nn_clip_grad_norm, a)) { return tensor__at(a.site_, TENSOR__(poison)); }
+    if ((o || !a.list) && nn__bad_optimizer("clip_grad_norm", o) != TENSOR_OK) {
+        return tensor__at(a.site_, TENSOR__(poison));
+    }
+    int n = o ? o->nparams : a.count, code;
+    unsigned devices = nn__clip_devices(o, a.list, n, a.max_norm);
+    if (tensor_error_code() != TENSOR_OK) { return tensor__at(a.site_, TENSOR__(poison)); }
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_t **grads = (tensor_t **)nn__lent((uint64_t)n + 1, sizeof *grads), *norm = TENSOR__(poison);
+    for (int i = 0; grads && i < n; i++) {
+        tensor_t *g = nn__stored_grad(nn__listed(o, a.list, i));
+        grads[i] = g && g->numel ? g : NULL;
+    }
+    if (grads) { norm = nn__total_norm("clip_grad_norm", grads, n, a.norm_type, a.error_if_nonfinite); }
+    code = tensor_error_code();
+    if (code == TENSOR_OK) { code = nn__clip_to(o, a.list, n, devices, a.max_norm, norm); }
+    norm = (tensor_scope_return)(scope, code == TENSOR_OK ? norm : TENSOR__(poison));
+    return tensor__at(a.site_, norm);
+}
+
+TENSOR_API tensor_t *nn_get_total_norm_with(nn_get_total_norm_args_t a) {
+    tensor_t *norm = TENSOR__(poison);
+    if (!NN__TAKE("get_total_norm", nn_get_total_norm, a)) { return tensor__at(a.site_, norm); }
+    if (!a.tensors && a.count > 0) {
+        nn__poisoned("get_total_norm", "the list", NULL);
+        return tensor__at(a.site_, norm);
+    }
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    for (int i = 0; i < a.count; i++) { nn__whole("get_total_norm", "a tensor", a.tensors[i]); }
+    if (tensor_error_code() == TENSOR_OK) {
+        norm = nn__total_norm("get_total_norm", a.tensors, a.count, a.norm_type, a.error_if_nonfinite);
+    }
+    norm = (tensor_scope_return)(scope, norm);
+    return tensor__at(a.site_, norm);
+}
+
+TENSOR_API int (nn_clip_grads_with_norm)(tensor_t *const *list, int n, double max_norm,
+                                         tensor_t *total_norm) {
+    if (!TENSOR__TRAINS) { return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "clip_grads_with_norm"); }
+    unsigned devices = nn__clip_devices(NULL, list, n, max_norm);
+    int code = tensor_error_code();
+    if (code != TENSOR_OK) { return code; }
+    if (!nn__whole("clip_grads_with_norm", "the norm", total_norm)) { return tensor_error_code(); }
+    if (total_norm->numel != 1) {
+        return NN__ERROR(TENSOR_ERR_SHAPE, "clip_grads_with_norm: the norm %t must have one element",
+                         total_norm);
+    }
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_t *norm = (tensor_to)((tensor_reshape_n)((tensor_detach)(total_norm), NULL, 0), TENSOR_F64);
+    code = nn__clip_to(NULL, list, n, devices, max_norm, norm);
+    (tensor_scope_end)(scope);
+    return code;
 }
 
 TENSOR_API tensor_t *(nn_clip_grad_norm)(nn_optimizer_t *o, double max_norm) {
@@ -16071,10 +19954,11 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
         code = NN__ERROR(TENSOR_ERR_UNSUPPORTED, "scaler_unscale: the gradients were unscaled already");
     }
     if (code == TENSOR_OK && !o->skip) {
-        if (TENSOR__(recording)(nn__self(), scaler->device, NULL, NULL)) {
+        if (TENSOR__(refuses)(nn__self(), scaler->device)) {
             NN__FAIL(TENSOR_ERR_UNSUPPORTED, "scaler_unscale: take a step before the capture");
         } else {
-            o->skip = nn__full_held((tensor_narrow)(scaler, 0, 0, 2), 0);
+            int64_t two = 2;
+            o->skip = nn__full_held(scaler, &two, 1, 0);
         }
         o->settle = nn__settle;
         code = tensor_error_code();
@@ -16215,6 +20099,67 @@ TENSOR_API double nn_lr_cyclic(int64_t step, int64_t up, int64_t down, double lr
     return lr_min + (lr_max - lr_min) * height * pow(gamma_, (double)step);
 }
 
+// The value between from and to at part t, 0..1, of the way.
+TENSOR__FN double nn__annealed(int strategy, double t, double from, double to) {
+    return strategy == NN_ANNEAL_LINEAR ? (to - from) * t + from : nn__half_cosine(t, 1, from, to);
+}
+
+// Sets the learning rate and, unless told not to, the momentum. -> code
+TENSOR__FN int nn__set_cycle(const char *site, nn_optimizer_t *o, double lr, double momentum, int fixed) {
+    int code = (nn_set_lr)(o, lr);
+    if (code == TENSOR_OK && !fixed) { code = (nn_set_momentum)(o, momentum); }
+    return tensor__at_int(site, code);
+}
+
+NN__FILL_DEFAULTS(nn_one_cycle_lr, NN__OR(pct_start, 0.3) NN__OR(base_momentum, 0.85)
+                  NN__OR(max_momentum, 0.95) NN__OR(div_factor, 25) NN__OR(final_div_factor, 1e4))
+NN__FILL_DEFAULTS(nn_cyclic_lr, NN__OR(step_size_up, 2000) NN__OR(step_size_down, 0) NN__OR(gamma, 1)
+                  NN__OR(base_momentum, 0.8) NN__OR(max_momentum, 0.9))
+
+TENSOR_API int nn_one_cycle_lr_with(nn_one_cycle_lr_args_t a) {
+    if (!NN__TAKE("one_cycle_lr", nn_one_cycle_lr, a)) { return tensor__at_int(a.site_, TENSOR_ERR_SHAPE); }
+    double first = a.max_lr / a.div_factor, total = (double)a.total_steps;
+    // At the ends of the phases: the step, the rate, the momentum. Phase k goes from k to k + 1.
+    double at[4], rate[4], momentum[4];
+    int phases = a.three_phase ? 3 : 2;
+    at[0] = 0;
+    rate[0] = first;
+    momentum[0] = a.max_momentum;
+    at[1] = a.pct_start * total - 1;
+    rate[1] = a.max_lr;
+    momentum[1] = a.base_momentum;
+    at[2] = 2 * a.pct_start * total - 2;
+    rate[2] = first;
+    at[phases] = total - 1;
+    rate[phases] = first / a.final_div_factor;
+    momentum[2] = momentum[phases] = a.max_momentum;
+    double step = (double)nn__max(a.step, 0);
+    int k = 0;
+    while (k < phases - 1 && step > at[k + 1]) { k++; }
+    double length = at[k + 1] - at[k], t = length > 0 ? (step - at[k]) / length : 1;
+    if (t > 1) { t = 1; }
+    return nn__set_cycle(a.site_, a.optimizer, nn__annealed(a.anneal_strategy, t, rate[k], rate[k + 1]),
+                         nn__annealed(a.anneal_strategy, t, momentum[k], momentum[k + 1]),
+                         a.no_cycle_momentum);
+}
+
+TENSOR_API int nn_cyclic_lr_with(nn_cyclic_lr_args_t a) {
+    if (!NN__TAKE("cyclic_lr", nn_cyclic_lr, a)) { return tensor__at_int(a.site_, TENSOR_ERR_SHAPE); }
+    double up = (double)a.step_size_up, down = a.step_size_down > 0 ? (double)a.step_size_down : up;
+    double step = (double)nn__max(a.step, 0);
+    if (!(up > 0)) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "cyclic_lr: step_size_up must be > 0 (got %d)", a.step_size_up);
+        return tensor__at_int(a.site_, TENSOR_ERR_SHAPE);
+    }
+    double cycle = floor(step / (up + down)), at = step - cycle * (up + down);
+    double height = at <= up ? at / up : (up + down - at) / down, scale = 1;
+    if (a.mode == NN_TRIANGULAR2) { scale = pow(0.5, cycle); }
+    if (a.mode == NN_EXP_RANGE) { scale = pow(a.gamma, step); }
+    return nn__set_cycle(a.site_, a.optimizer, a.base_lr + (a.max_lr - a.base_lr) * height * scale,
+                         a.max_momentum - (a.max_momentum - a.base_momentum) * height * scale,
+                         a.no_cycle_momentum);
+}
+
 TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr) {
     nn_plateau_t q, *a = &q;
     if (!p) {
@@ -16250,21 +20195,48 @@ TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr) {
 // >>impl-data                                      MARK: datasets, loaders
 //
 // The order of an epoch is a Fisher-Yates shuffle by Philox(seed, stream = epoch), so a loader has no state
-// except seed and position. Rejected: storing the permutation in a checkpoint, a generator shared with the
-// model (its draws would change the order).
+// except seed and position. Workers take rows of the oldest batch that is not ready; the calling thread alone
+// makes batch tensors, and hands them out in order. Rejected: storing the permutation in a checkpoint, a
+// generator shared with the model (its draws would change the order), a batch per worker (the first one comes
+// as late as the slowest worker).
 // ------------------------------------------------------------------------------
+
+// A batch on its way: its rows are written by workers, or by nn_next itself.
+typedef struct nn__coming_t {
+    tensor_t *x, *y;            // held; NULL until a worker makes them (collate)
+    char *x_rows, *y_rows;
+    int64_t position, rows, taken, done;    // taken, done: rows handed out to workers, finished
+    int last;                   // the stream has no more
+    int code, returned;         // of the first row that failed, 0 = none; what its function returned
+    int64_t bad_row, bad;       // that row, and the index of its sample
+    char text[200];             // why; "" = its function only returned something
+} nn__coming_t;
 
 struct nn_data_loader_t {
     tensor__owned_t owned;   // first: the context's list
     int dead;                // as in nn_optimizer_t
     nn_dataset_t set;        // its x and y are held and contiguous
-    int64_t batch, batches, position, epoch;
-    int64_t *order;   // len entries; NULL if not shuffled
+    nn_sampler_t sampler;    // its weights are held; order NULL = none
+    const int64_t *indices;  // elements of set.indices; NULL = none
+    const char *all_x, *all_y;      // elements of set.x and set.y
+    size_t x_row, y_row;     // bytes of a sample
+    int64_t batch, count, batches, position, epoch;
+    int64_t *order;   // count entries; NULL if not shuffled
     int64_t order_epoch;
-    int *codes;       // the results of get for the rows of a batch; NULL if the samples are in memory
     uint64_t seed;
     int workers, pinned, device;
+    tensor_device_t default_device;         // of the thread that made the loader, for its workers
+    tensor__thread_t **hand;    // who calls the dataset's functions: [0] nn_next, [1].. the workers, locked
+    int hands;                  // how many workers there are
     nn_batch_t ahead;   // the next batch, held, on its way to the device; size 0 = none
+
+    // The batches to come are a ring; with workers, the members below belong to the crew's lock.
+    tensor__crew_t *crew;       // NULL = none runs
+    nn__coming_t *ring;
+    int64_t room, first, queued;
+    int ended, over;            // ended: the stream has no more; over: nn_next has yet to say so
+    int64_t streamed, pass;     // the stream's next sample; batches that it still has to pass over
+    int drop_last;
 };
 
 TENSOR_API nn_dataset_t nn_tensor_dataset(tensor_t *x, tensor_t *y) {
@@ -16297,31 +20269,96 @@ TENSOR_API nn_dataset_t nn_tensor_dataset(tensor_t *x, tensor_t *y) {
     return d;
 }
 
+TENSOR_API nn_dataset_t nn_subset(nn_dataset_t d, tensor_t *indices) {
+    int64_t len = d.len;
+    d.len = -1;
+    if (len < 0 || d.next) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "subset: the dataset has no indices");
+        return d;
+    }
+    if (!nn__whole("subset", "indices", indices)) { return d; }
+    if (indices->ndim != 1 || indices->dtype != TENSOR_I64) {
+        NN__FAIL(indices->ndim != 1 ? TENSOR_ERR_SHAPE : TENSOR_ERR_DTYPE,
+                 "subset: indices are %y %t; they must be i64 [n]", indices, indices);
+        return d;
+    }
+    tensor_t *c = (tensor_to)((tensor_contiguous)(indices), TENSOR_CPU);
+    const int64_t *p = (const int64_t *)TENSOR__(host)(c, TENSOR_HOST_READ, "subset");
+    for (int64_t i = 0; p && i < c->numel; i++) {
+        if (p[i] >= 0 && p[i] < len) { continue; }
+        NN__FAIL(TENSOR_ERR_INDEX, "subset: indices[%d] is %d, the dataset has %d samples", i, p[i], len);
+        return d;
+    }
+    if (c->numel > 0 && !p) { return d; }
+    if (d.indices) { c = (tensor_index_select)(d.indices, 0, c); }
+    if ((tensor_is_poison)(c)) { return d; }
+    d.indices = c;
+    d.len = c->numel;
+    return d;
+}
+
 TENSOR__FN void nn__drop_ahead(nn_data_loader_t *l) {
     if (l->ahead.size) { TENSOR__(drop)(l->ahead.x); }
     if (l->ahead.size && l->ahead.y) { TENSOR__(drop)(l->ahead.y); }
     l->ahead.size = 0;
 }
 
+TENSOR__FN void nn__drop_coming(nn__coming_t *c) {
+    if (c->x) { TENSOR__(drop)(c->x); }
+    if (c->y) { TENSOR__(drop)(c->y); }
+    c->x = c->y = NULL;
+}
+
+// Ends the workers and forgets the batches to come.
+TENSOR__FN void nn__crew_end(nn_data_loader_t *l) {
+    if (l->crew) { TENSOR__(crew_join)(l->crew); }
+    l->crew = NULL;
+    l->hands = 0;
+    l->ended = l->over = 0;
+    for (; l->queued > 0; l->queued--) { nn__drop_coming(&l->ring[l->first++ % l->room]); }
+    l->first = 0;
+}
+
 TENSOR__FN void nn__loader_close(nn_data_loader_t *l) {
+    tensor_t *held[4];
     TENSOR__(disown)(&l->owned);
+    nn__crew_end(l);
     nn__drop_ahead(l);
-    if (l->set.x) { TENSOR__(drop)(l->set.x); }
-    if (l->set.y) { TENSOR__(drop)(l->set.y); }
+    held[0] = l->set.x;
+    held[1] = l->set.y;
+    held[2] = l->set.indices;
+    held[3] = l->sampler.weights;
+    for (int k = 0; k < 4; k++) {
+        if (held[k]) { TENSOR__(drop)(held[k]); }
+    }
     nn__free(l->order);
-    nn__free(l->codes);
+    nn__free(l->ring);
+    nn__free(l->hand);
     l->order = NULL;
-    l->codes = NULL;
+    l->ring = NULL;
+    l->hand = NULL;
     l->batches = 0;
     l->dead = 1;
     TENSOR__(bury)(l, TENSOR__LOADER);
 }
 
+// Whether the calling thread is inside a function of the loader's dataset.
+TENSOR__FN int nn__called_back(const nn_data_loader_t *l) {
+    const tensor__thread_t *self = nn__self();
+    int inside = l->hand[0] == self;
+    if (!l->crew || !TENSOR__(crew_here)(l->crew)) { return inside; }
+    TENSOR__(crew_lock)(l->crew);
+    for (int k = 1; k <= l->hands; k++) { inside |= l->hand[k] == self; }
+    TENSOR__(crew_unlock)(l->crew);
+    return inside;
+}
+
 // If l cannot be used, the code after raising, else 0.
 TENSOR__FN int nn__bad_loader(const char *op, const nn_data_loader_t *l) {
     if (!l) { return nn__poisoned(op, "the loader", l); }
-    if (!l->dead) { return TENSOR_OK; }
-    return NN__ERROR(TENSOR_ERR_OWNER, "%s: the loader was freed", op);
+    if (l->dead) { return NN__ERROR(TENSOR_ERR_OWNER, "%s: the loader was freed", op); }
+    if (!nn__called_back(l)) { return TENSOR_OK; }
+    return NN__ERROR(TENSOR_ERR_OWNER, "%s: not in a function of the loader's own dataset", op);
 }
 
 TENSOR__FN void nn__loader_shutdown(tensor__owned_t *o) {
@@ -16334,74 +20371,161 @@ TENSOR_API int (nn_data_loader_free)(nn_data_loader_t *l) {
     return code;
 }
 
-// A held contiguous tensor with t's elements, on the CPU; NULL after raising.
-TENSOR__FN tensor_t *nn__held_contiguous(tensor_t *t) {
+// Makes *t a held contiguous tensor with its elements, on the CPU, and gives those. 0 after raising, and *t
+// is NULL.
+TENSOR__FN int nn__hold_contiguous(tensor_t **t, const char **elements) {
     tensor_scope_t scope = TENSOR__(scope)(0);
-    tensor_t *c = (tensor_to)((tensor_contiguous)(t), TENSOR_CPU);
-    c = (tensor_is_poison)(c) ? NULL : TENSOR__(hold)(c);
+    tensor_t *c = (tensor_to)((tensor_contiguous)(*t), TENSOR_CPU);
+    *t = (tensor_is_poison)(c) ? NULL : TENSOR__(hold)(c);
     (tensor_scope_end)(scope);
-    return c;
+    if (!*t) { return 0; }
+    *elements = (const char *)TENSOR__(host)(*t, TENSOR_HOST_READ, "data_loader");
+    return *elements != NULL || (*t)->numel == 0;
+}
+
+TENSOR__FN size_t nn__row_bytes(const tensor_shape_t *shape, tensor_dtype_t dtype) {
+    size_t bytes = tensor_dtype_size(dtype);
+    for (int k = 0; k < shape->ndim; k++) { bytes *= (size_t)shape->dims[k]; }
+    return bytes;
+}
+
+// Whether the arguments make sense. size: of a batch.
+TENSOR__FN int nn__loader_checks(const nn_data_loader_args_t *a, int64_t size) {
+    const nn_dataset_t *d = &a->dataset;
+    if (d->len < 0) {
+        if (tensor_error_code() != TENSOR_OK) { return 0; }
+        return NN__NO(TENSOR_ERR_SHAPE, "data_loader: the dataset's len is negative (got %d)", d->len);
+    }
+    if (size < 1) {
+        return NN__NO(TENSOR_ERR_SHAPE, "data_loader: batch_size must be > 0 (got %d)", a->batch_size);
+    }
+    if (!d->x && !d->collate && !d->get && !d->get_item && !d->next) {
+        return NN__NO(TENSOR_ERR_SHAPE, "data_loader: the dataset has neither x nor get");
+    }
+    if (d->x_shape.ndim < 0 || d->x_shape.ndim >= TENSOR_MAX_DIMS || d->y_shape.ndim < 0 ||
+        d->y_shape.ndim >= TENSOR_MAX_DIMS) {
+        return NN__NO(TENSOR_ERR_SHAPE, "data_loader: a sample has 0..7 dims");
+    }
+    if (a->sampler.order && (a->shuffle || a->sampler.count < 0 || d->next)) {
+        const char *with = "a negative count";
+        if (d->next) { with = "a stream"; }
+        if (a->shuffle) { with = "shuffle"; }
+        return NN__NO(TENSOR_ERR_SHAPE, "data_loader: a sampler is given with %s", with);
+    }
+    if (d->next && a->shuffle) {
+        return NN__NO(TENSOR_ERR_SHAPE, "data_loader: a stream cannot be shuffled");
+    }
+    if (a->num_workers < 0 || a->prefetch_factor < 0 || a->num_workers > 256 || a->prefetch_factor > 1024) {
+        return NN__NO(TENSOR_ERR_SHAPE, "data_loader: num_workers %i or prefetch_factor %i is not possible",
+                      a->num_workers, a->prefetch_factor);
+    }
+    return 1;
+}
+
+// Whether the dataset's indices are as many as it has samples, and those of its tensors.
+TENSOR__FN int nn__indices_fit(const nn_data_loader_t *l) {
+    const nn_dataset_t *d = &l->set;
+    if (d->indices->ndim != 1 || d->indices->dtype != TENSOR_I64 || d->indices->numel < d->len) {
+        return NN__NO(TENSOR_ERR_SHAPE, "data_loader: the dataset's indices %y %t must be i64 [%d]",
+                      d->indices, d->indices, d->len);
+    }
+    for (int64_t i = 0; i < d->len; i++) {
+        if (l->indices[i] >= 0 && (!d->x || l->indices[i] < d->x->dims[0])) { continue; }
+        return NN__NO(TENSOR_ERR_INDEX, "data_loader: the dataset's indices[%d] is %d", i, l->indices[i]);
+    }
+    return 1;
+}
+
+// Holds and allocates what the loader needs. 0 after raising.
+TENSOR__FN int nn__loader_begin(nn_data_loader_t *l, const nn_data_loader_args_t *a) {
+    nn_dataset_t *d = &l->set;
+    const char *indices = NULL;
+    tensor_t *x = d->x, *y = d->y, *list = d->indices, *weights = l->sampler.weights;
+    d->x = d->y = d->indices = l->sampler.weights = NULL;
+    if (x) {
+        d->x = x;
+        if (!nn__hold_contiguous(&d->x, &l->all_x)) { return 0; }
+    }
+    if (x && y) {
+        d->y = y;
+        if (!nn__hold_contiguous(&d->y, &l->all_y)) { return 0; }
+    }
+    if (list) {
+        tensor_scope_t scope = TENSOR__(scope)(0);
+        d->indices = (tensor_clone)(list);          // the program may change its own later
+        int held = nn__hold_contiguous(&d->indices, &indices);
+        (tensor_scope_end)(scope);
+        l->indices = (const int64_t *)(const void *)indices;
+        if (!held || !nn__indices_fit(l)) { return 0; }
+    }
+    if (weights) {
+        if (!nn__whole("data_loader", "the sampler's weights", weights)) { return 0; }
+        l->sampler.weights = TENSOR__(hold)(weights);
+    }
+    if (a->shuffle || l->sampler.order) {
+        l->order = (int64_t *)nn__memory((uint64_t)l->count, sizeof(int64_t));
+        if (!l->order) { return 0; }
+    }
+    l->ring = (nn__coming_t *)nn__memory((uint64_t)l->room, sizeof *l->ring);
+    l->hand = (tensor__thread_t **)nn__memory((uint64_t)l->workers + 1, sizeof *l->hand);
+    if (!l->ring || !l->hand) { return 0; }
+    tensor_t *probe = nn__host_tensor(NULL, 0, TENSOR_F32);
+    if (l->pinned && (tensor_is_poison)((tensor_pin_memory)(probe))) { return 0; }
+    return !l->device || !(tensor_is_poison)((tensor_to)(probe, l->device));
+}
+
+NN__FILL_DEFAULTS(nn_data_loader, NN__OR(batch_size, 1))
+
+// Completes what the arguments leave open: the shapes of a dataset of tensors, the count of a distributed
+// sampler, which does not know how many samples there are.
+TENSOR__FN void nn__loader_complete(nn_data_loader_args_t *a) {
+    nn_dataset_t *d = &a->dataset;
+    nn_sampler_t *s = &a->sampler;
+    if (d->x && d->len >= 0) {
+        nn_dataset_t whole = nn_tensor_dataset(d->x, d->y);
+        if (d->indices && whole.len >= 0) {
+            whole.indices = d->indices;
+            whole.len = d->len;
+        }
+        *d = whole;
+    }
+    if (s->order && s->world_size > 0 && d->len >= 0) {
+        s->count = d->len / s->world_size + (!s->drop_last && d->len % s->world_size != 0);
+    }
+}
+
+TENSOR__FN void nn__loader_fields(nn_data_loader_t *l, const nn_data_loader_args_t *a, int64_t size) {
+    const nn_dataset_t *d = &a->dataset;
+    memcpy((void *)&l->set, d, sizeof l->set);
+    l->sampler = a->sampler;
+    l->batch = size;
+    l->count = a->sampler.order ? a->sampler.count : d->len;
+    l->batches = d->next ? INT64_MAX : l->count / size + (l->count % size != 0 && !a->drop_last);
+    l->seed = a->seed ? a->seed : tensor_get_generator().seed;
+    l->workers = d->next && a->num_workers > 1 ? 1 : a->num_workers;
+    int64_t each = a->prefetch_factor ? a->prefetch_factor : 2;
+    l->room = l->workers ? l->workers * each : 1;
+    l->device = a->device == TENSOR_CPU ? 0 : a->device;
+    l->pinned = a->pin_memory || l->device;
+    l->drop_last = a->drop_last;
+    l->order_epoch = -1;
+    l->x_row = nn__row_bytes(&d->x_shape, d->x_dtype);
+    l->y_row = d->has_y ? nn__row_bytes(&d->y_shape, d->y_dtype) : 0;
+    l->default_device = tensor_get_default_device();
 }
 
 TENSOR_API nn_data_loader_t *nn_data_loader_with(nn_data_loader_args_t a) {
     nn_data_loader_t *l = NULL;
-    const nn_dataset_t *d = &a.dataset;
     int64_t size = a.batch_size == 0 ? 1 : a.batch_size;
-    int bad = 0;
-    if (d->x) { a.dataset = nn_tensor_dataset(d->x, d->y); }
-    if (nn__too_many("data_loader", a.site_, a.options_are_named_)) {
-        l = NULL;
-    } else if (d->len < 0) {
-        if (tensor_error_code() == TENSOR_OK) {
-            NN__FAIL(TENSOR_ERR_SHAPE, "data_loader: the dataset's len is negative (got %d)", d->len);
-        }
-    } else if (size < 1) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "data_loader: batch_size must be > 0 (got %d)", a.batch_size);
-    } else if (!d->x && !d->get) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "data_loader: the dataset has neither x nor get");
-    } else if (d->x_shape.ndim < 0 || d->x_shape.ndim >= TENSOR_MAX_DIMS || d->y_shape.ndim < 0 ||
-               d->y_shape.ndim >= TENSOR_MAX_DIMS) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "data_loader: a sample has 0..7 dims");
-    } else {
+    nn__loader_complete(&a);
+    if (!nn__too_many("data_loader", a.site_, a.options_are_named_) && nn__loader_checks(&a, size)) {
         l = (nn_data_loader_t *)TENSOR__(object)(nn__self(), TENSOR__LOADER, sizeof *l);
     }
     if (l) {
-        memcpy((void *)&l->set, d, sizeof l->set);
-        l->set.x = NULL;
-        l->set.y = NULL;
-        l->batch = size;
-        l->batches = d->len / size + (d->len % size != 0 && !a.drop_last);
-        l->seed = a.seed ? a.seed : tensor_get_generator().seed;
-        l->workers = a.num_workers;
-        l->device = a.device == TENSOR_CPU ? 0 : a.device;
-        l->pinned = a.pin_memory || l->device;
-        l->order_epoch = -1;
+        nn__loader_fields(l, &a, size);
         l->owned.destroy = nn__loader_shutdown;
         TENSOR__(own)(nn__self(), &l->owned);
-        if (d->x) {
-            l->set.x = nn__held_contiguous(d->x);
-            bad |= !l->set.x;
-        }
-        if (d->x && d->y) {
-            l->set.y = nn__held_contiguous(d->y);
-            bad |= !l->set.y;
-        }
-        if (a.shuffle) {
-            l->order = (int64_t *)nn__memory((uint64_t)d->len, sizeof(int64_t));
-            bad |= !l->order;
-        }
-        if (!d->x) {
-            l->codes = (int *)nn__memory((uint64_t)(size < d->len ? size : d->len) + 1, sizeof(int));
-            bad |= !l->codes;
-        }
-        if (l->pinned) {
-            bad |= (tensor_is_poison)((tensor_pin_memory)(nn__host_tensor(NULL, 0, TENSOR_F32)));
-        }
-        if (l->device) {
-            bad |= (tensor_is_poison)((tensor_to)(nn__host_tensor(NULL, 0, TENSOR_F32),
-                                                  l->device));
-        }
-        if (bad) {
+        if (!nn__loader_begin(l, &a)) {
             nn__loader_close(l);
             l = NULL;
         }
@@ -16411,18 +20535,37 @@ TENSOR_API nn_data_loader_t *nn_data_loader_with(nn_data_loader_args_t a) {
 }
 
 TENSOR_API int64_t nn_num_batches(nn_data_loader_t *l) {
-    return l ? l->batches : 0;
+    if (!l) { return 0; }
+    return l->set.next && !l->dead ? -1 : l->batches;
+}
+
+// Goes to a place; what was on its way is dropped.
+TENSOR__FN void nn__loader_place(nn_data_loader_t *l, int64_t epoch, int64_t position) {
+    nn__crew_end(l);
+    nn__drop_ahead(l);
+    l->epoch = epoch;
+    l->position = position;
+    l->streamed = 0;
+    l->pass = l->set.next ? position : 0;
 }
 
 TENSOR_API int (nn_seek)(nn_data_loader_t *l, int64_t batches) {
     int code = nn__bad_loader("seek", l);
     if (code != TENSOR_OK) { return code; }
     if (batches < 0) { return NN__ERROR(TENSOR_ERR_SHAPE, "seek: batches must be >= 0 (got %d)", batches); }
-    nn__drop_ahead(l);
-    l->epoch = l->batches > 0 ? batches / l->batches : 0;
-    l->position = l->batches > 0 ? batches % l->batches : 0;
+    if (l->set.next) {
+        nn__loader_place(l, 0, nn__min(batches, INT64_MAX / l->batch / 2));     // no stream is that long
+    } else if (l->batches > 0) {
+        nn__loader_place(l, batches / l->batches, batches % l->batches);
+    } else {
+        nn__loader_place(l, 0, 0);
+    }
     return TENSOR_OK;
 }
+
+// ------------------------------------------------------------------------------
+// Orders
+// ------------------------------------------------------------------------------
 
 // Uniform in 0..n-1 from 64-bit words of a Philox stream; words that would favour small values are skipped.
 typedef struct nn__draw_t {
@@ -16431,134 +20574,576 @@ typedef struct nn__draw_t {
     int used;
 } nn__draw_t;
 
+TENSOR__FN uint64_t nn__draw_word(nn__draw_t *d) {
+    if (d->used == 4) {
+        TENSOR__(philox)(d->seed, d->stream, d->block++, d->word);
+        d->used = 0;
+    }
+    uint64_t v = (uint64_t)d->word[d->used] << 32 | d->word[d->used + 1];
+    d->used += 2;
+    return v;
+}
+
 TENSOR__FN uint64_t nn__draw(nn__draw_t *d, uint64_t n) {
     uint64_t limit = UINT64_MAX - UINT64_MAX % n, v;
-    do {
-        if (d->used == 4) {
-            TENSOR__(philox)(d->seed, d->stream, d->block++, d->word);
-            d->used = 0;
-        }
-        v = (uint64_t)d->word[d->used] << 32 | d->word[d->used + 1];
-        d->used += 2;
-    } while (v >= limit);
+    do { v = nn__draw_word(d); } while (v >= limit);
     return v % n;
 }
 
-TENSOR__FN void nn__shuffle(nn_data_loader_t *l) {
-    if (!l->order || l->order_epoch == l->epoch) { return; }
+TENSOR__FN nn__draw_t nn__draws(uint64_t seed, int64_t epoch) {
     nn__draw_t d;
     memset(&d, 0, sizeof d);
-    d.seed = l->seed;
-    d.stream = (uint64_t)l->epoch;
+    d.seed = seed;
+    d.stream = (uint64_t)epoch;
     d.used = 4;
-    for (int64_t i = 0; i < l->set.len; i++) { l->order[i] = i; }
-    for (int64_t i = l->set.len - 1; i > 0; i--) {
-        int64_t k = (int64_t)nn__draw(&d, (uint64_t)i + 1), t = l->order[i];
-        l->order[i] = l->order[k];
-        l->order[k] = t;
-    }
-    l->order_epoch = l->epoch;
+    return d;
 }
 
-// Rows of one batch, divided into tasks with a fixed number of rows.
+// 0..n-1 in another order for each epoch.
+TENSOR__FN void nn__shuffle(int64_t *order, int64_t n, uint64_t seed, int64_t epoch) {
+    nn__draw_t d = nn__draws(seed, epoch);
+    for (int64_t i = 0; i < n; i++) { order[i] = i; }
+    for (int64_t i = n - 1; i > 0; i--) {
+        int64_t k = (int64_t)nn__draw(&d, (uint64_t)i + 1), t = order[i];
+        order[i] = order[k];
+        order[k] = t;
+    }
+}
+
+TENSOR_API int (nn_random_split)(nn_dataset_t d, const int64_t *lengths, int n, uint64_t seed,
+                                 nn_dataset_t *parts) {
+    int64_t sum = 0;
+    int bad = d.len < 0 || d.next || n < 1 || !lengths || !parts;
+    for (int k = 0; k < n && !bad; k++) {
+        bad = lengths[k] < 0 || lengths[k] > d.len - sum;
+        sum += bad ? 0 : lengths[k];
+    }
+    if (bad || sum != d.len) {
+        return NN__ERROR(TENSOR_ERR_SHAPE, "random_split: the lengths do not add up to the %d samples",
+                         d.len);
+    }
+    tensor_t *order = nn__host_tensor(&sum, 1, TENSOR_I64);
+    int64_t *p = (int64_t *)TENSOR__(host)(order, TENSOR_HOST_WRITE, "random_split");
+    if (!p && sum > 0) { return tensor_error_code(); }
+    nn__shuffle(p, sum, seed, 0);
+    int64_t at = 0;
+    for (int k = 0; k < n; k++) {
+        parts[k] = nn_subset(d, (tensor_narrow)(order, 0, at, lengths[k]));
+        if (parts[k].len < 0) { return tensor_error_code(); }
+        at += lengths[k];
+    }
+    return TENSOR_OK;
+}
+
+typedef struct nn__key_t {
+    double key;
+    int64_t index;
+} nn__key_t;
+
+TENSOR__FN int nn__by_key(const void *a, const void *b) {
+    const nn__key_t *x = (const nn__key_t *)a, *y = (const nn__key_t *)b;
+    if (x->key != y->key) { return x->key < y->key ? -1 : 1; }
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+// In 0..1, neither 0 nor 1.
+TENSOR__FN double nn__draw_unit(nn__draw_t *d) {
+    return ((double)(nn__draw_word(d) >> 12) + 0.5) / 4503599627370496.0;
+}
+
+// Whether that many samples can be drawn by n weights (NULL: a refused tensor).
+TENSOR__FN int nn__weights_suffice(const nn_sampler_t *s, const double *weight, int64_t n) {
+    int64_t positive = 0, least = s->no_replacement ? s->count : 1;
+    double sum = 0;
+    if (!weight) { return 0; }
+    for (int64_t i = 0; i < n; i++) {
+        if (!(weight[i] >= 0) || weight[i] - weight[i] != 0) { return 0; }
+        sum += weight[i];
+        positive += weight[i] > 0;
+    }
+    return sum - sum == 0 && (s->count <= 0 || positive >= least);
+}
+
+// The first of n > 0 keys that is above u, else the last.
+TENSOR__FN int64_t nn__first_above(const nn__key_t *key, int64_t n, double u) {
+    int64_t low = 0, high = n - 1;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (key[middle].key > u) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low;
+}
+
+// With replacement: places in the running sum of the weights. Without: the smallest of exponential draws,
+// each divided by its weight.
+TENSOR__FN int nn__order_weighted(const nn_sampler_t *s, int64_t len, int64_t epoch, uint64_t seed,
+                                  int64_t *out) {
+    tensor_scope_t scope;
+    scope = TENSOR__(scope)(0);
+    tensor_t *w = (tensor_to)((tensor_to)((tensor_contiguous)(s->weights), TENSOR_CPU), TENSOR_F64);
+    const double *weight = (const double *)TENSOR__(host)(w, TENSOR_HOST_READ, "weighted_random_sampler");
+    nn__key_t *key = NULL;
+    if (w->ndim != 1 || w->dims[0] != len || !nn__weights_suffice(s, weight, len)) {
+        NN__FAIL(TENSOR_ERR_SHAPE,
+                 "weighted_random_sampler: %d samples of %d by weights %t: these must be one for each "
+                 "sample, finite, >= 0 and enough of them > 0", s->count, len, s->weights);
+    } else {
+        key = (nn__key_t *)nn__lent((uint64_t)len + 1, sizeof *key);
+    }
+    nn__draw_t d = nn__draws(seed, epoch);
+    double running = 0;
+    int64_t n = 0;
+    for (int64_t i = 0; key && i < len; i++) {
+        running += weight[i];
+        if (weight[i] <= 0) { continue; }
+        key[n].key = s->no_replacement ? -log(nn__draw_unit(&d)) / weight[i] : running;
+        key[n++].index = i;
+    }
+    if (key && s->no_replacement) { qsort(key, (size_t)n, sizeof *key, nn__by_key); }
+    for (int64_t i = 0; key && i < s->count; i++) {
+        int64_t at = s->no_replacement ? i : nn__first_above(key, n, nn__draw_unit(&d) * running);
+        out[i] = key[at].index;
+    }
+    (tensor_scope_end)(scope);
+    return key ? TENSOR_OK : tensor_error_code();
+}
+
+TENSOR_API nn_sampler_t nn_weighted_random_sampler(tensor_t *weights, int64_t num_samples, int replacement) {
+    nn_sampler_t s;
+    memset((void *)&s, 0, sizeof s);
+    s.order = nn__order_weighted;
+    s.weights = weights ? weights : TENSOR__(poison);
+    s.count = num_samples;
+    s.no_replacement = !replacement;
+    return s;
+}
+
+TENSOR__FN int nn__order_distributed(const nn_sampler_t *s, int64_t len, int64_t epoch, uint64_t seed,
+                                     int64_t *out) {
+    if (s->rank < 0 || s->rank >= s->world_size) {
+        return NN__ERROR(TENSOR_ERR_SHAPE, "distributed_sampler: rank %d is not in 0..%d", s->rank,
+                         s->world_size - 1);
+    }
+    int64_t *all = s->shuffle ? (int64_t *)nn__memory((uint64_t)len, sizeof *all) : NULL;
+    if (s->shuffle && !all) { return tensor_error_code(); }
+    if (all) { nn__shuffle(all, len, seed, epoch); }
+    for (int64_t i = 0; i < s->count; i++) {
+        int64_t at = (s->rank + i * s->world_size) % len;
+        out[i] = all ? all[at] : at;
+    }
+    nn__free(all);
+    return TENSOR_OK;
+}
+
+TENSOR_API nn_sampler_t nn_distributed_sampler(int64_t world_size, int64_t rank, int shuffle, int drop_last) {
+    nn_sampler_t s;
+    memset((void *)&s, 0, sizeof s);
+    s.order = nn__order_distributed;
+    s.world_size = world_size > 0 ? world_size : 1;
+    s.rank = world_size > 0 ? rank : -1;
+    s.shuffle = shuffle;
+    s.drop_last = drop_last;
+    return s;
+}
+
+// Makes the order of this epoch. -> code
+TENSOR__FN int nn__order(nn_data_loader_t *l) {
+    if (!l->order || l->order_epoch == l->epoch) { return TENSOR_OK; }
+    l->order_epoch = -1;
+    if (l->sampler.order) {
+        int code = l->sampler.order(&l->sampler, l->set.len, l->epoch, l->seed, l->order);
+        if (code != TENSOR_OK) {
+            if (tensor_error_code() == TENSOR_OK) {
+                NN__FAIL(code > 0 && code < TENSOR_ERR_COUNT ? code : TENSOR_ERR_INDEX,
+                         "next: the sampler failed with code %d", (int64_t)code);
+            }
+            return tensor_error_code();
+        }
+        for (int64_t i = 0; i < l->count; i++) {
+            if (l->order[i] >= 0 && l->order[i] < l->set.len) { continue; }
+            return NN__ERROR(TENSOR_ERR_INDEX, "next: the sampler gives index %d of %d samples", l->order[i],
+                             l->set.len);
+        }
+    } else {
+        nn__shuffle(l->order, l->count, l->seed, l->epoch);
+    }
+    l->order_epoch = l->epoch;
+    return TENSOR_OK;
+}
+
+// ------------------------------------------------------------------------------
+// Samples
+// ------------------------------------------------------------------------------
+
+TENSOR__FN int64_t nn__sample_at(const nn_data_loader_t *l, int64_t i) {
+    int64_t at = l->order ? l->order[i] : i;
+    return l->indices ? l->indices[at] : at;
+}
+
+TENSOR__FN nn_item_t nn__item(const nn_data_loader_t *l, int64_t index) {
+    nn_item_t item;
+    uint32_t word[4];
+    TENSOR__(philox)(l->seed ^ 0x9E3779B97F4A7C15u, (uint64_t)l->epoch, (uint64_t)index, word);
+    item.index = index;
+    item.epoch = l->epoch;
+    item.generator.seed = (uint64_t)word[0] << 32 | word[1];
+    item.generator.offset = 0;
+    return item;
+}
+
+// What went wrong with a sample: the code its function returned, and what it raised. -> 0 if nothing did
+TENSOR__FN int nn__note(int code, char *text, size_t room) {
+    int raised = TENSOR__(take_error)(text, room);
+    if (raised) { return raised; }
+    if (code == 0) { return 0; }
+    return code > 0 && code < TENSOR_ERR_COUNT ? code : TENSOR_ERR_IO;
+}
+
+// Writes one sample of a dataset with a function. -> what it returned
+TENSOR__FN int nn__get_sample(const nn_data_loader_t *l, int64_t index, void *x, void *y) {
+    const nn_dataset_t *d = &l->set;
+    nn_item_t item = nn__item(l, index);
+    tensor_generator_t before = tensor_get_generator();
+    tensor_scope_t scope;
+    scope = TENSOR__(scope)(0);
+    tensor_set_generator(item.generator);
+    int code;
+    if (d->next) {
+        code = d->next(d->user, &item, x, y);
+    } else if (d->get_item) {
+        code = d->get_item(d->user, &item, x, y);
+    } else {
+        code = d->get(d->user, index, x, y);
+    }
+    tensor_set_generator(before);
+    (tensor_scope_end)(scope);
+    return code;
+}
+
+// Rows begin..end-1 of a batch whose samples have an index, up to the first that fails.
+TENSOR__FN void nn__write_rows(const nn_data_loader_t *l, nn__coming_t *c, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i++) {
+        int64_t at = nn__sample_at(l, c->position * l->batch + i);
+        char *x = c->x_rows + (size_t)i * l->x_row, *y = c->y_rows ? c->y_rows + (size_t)i * l->y_row : NULL;
+        if (l->set.x) {
+            if (l->x_row) { memcpy(x, l->all_x + (size_t)at * l->x_row, l->x_row); }
+            if (y && l->y_row) { memcpy(y, l->all_y + (size_t)at * l->y_row, l->y_row); }
+            continue;
+        }
+        c->returned = nn__get_sample(l, at, x, y);
+        c->code = nn__note(c->returned, c->text, sizeof c->text);
+        if (c->code) {
+            c->bad = at;
+            return;
+        }
+    }
+}
+
+// A whole batch by collate.
+TENSOR__FN void nn__collate(const nn_data_loader_t *l, nn__coming_t *c) {
+    tensor_generator_t before = tensor_get_generator();
+    tensor_scope_t scope;
+    scope = TENSOR__(scope)(0);
+    nn_item_t *items = (nn_item_t *)nn__lent((uint64_t)c->rows + 1, sizeof *items);
+    tensor_t *x = NULL, *y = NULL;
+    for (int64_t i = 0; items && i < c->rows; i++) {
+        items[i] = nn__item(l, nn__sample_at(l, c->position * l->batch + i));
+    }
+    if (items) {
+        c->bad = items[0].index;
+        tensor_set_generator(items[0].generator);
+        c->returned = l->set.collate(l->set.user, items, c->rows, &x, &y);
+        tensor_set_generator(before);
+    }
+    int good = items && c->returned == 0 && tensor_error_code() == TENSOR_OK;
+    if (good && (!x || (tensor_is_poison)(x) || (y && (tensor_is_poison)(y)))) {
+        NN__FAIL(TENSOR_ERR_POISONED, "collate made no tensor");
+        good = 0;
+    }
+    if (good) {
+        c->x = TENSOR__(hold)(x);
+        c->y = y ? TENSOR__(hold)(y) : NULL;
+    } else {
+        c->code = nn__note(c->returned, c->text, sizeof c->text);
+    }
+    (tensor_scope_end)(scope);
+}
+
+// The next rows of a stream. c->rows becomes what there were.
+TENSOR__FN void nn__stream(nn_data_loader_t *l, nn__coming_t *c) {
+    int64_t i = -l->pass * l->batch;        // rows that are passed over are written to the first
+    l->pass = 0;
+    for (; i < c->rows; i++) {
+        size_t row = (size_t)(i > 0 ? i : 0);
+        char *y = c->y_rows ? c->y_rows + row * l->y_row : NULL;
+        c->bad = l->streamed;
+        c->returned = nn__get_sample(l, l->streamed, c->x_rows + row * l->x_row, y);
+        c->code = nn__note(c->returned == NN_END ? 0 : c->returned, c->text, sizeof c->text);
+        if (c->code) { return; }
+        if (c->returned == NN_END) { break; }
+        l->streamed++;
+    }
+    c->last = i < c->rows;
+    if (i < 0 || (c->last && l->drop_last)) { i = 0; }
+    c->rows = i;
+}
+
+// ------------------------------------------------------------------------------
+// Batches
+// ------------------------------------------------------------------------------
+
+// A batch tensor [rows, sample...], held, and its elements. 0 after raising.
+TENSOR__FN int nn__batch_tensor(const nn_data_loader_t *l, const tensor_shape_t *sample, tensor_dtype_t dtype,
+                                int64_t rows, tensor_t **t, char **elements) {
+    int64_t dims[TENSOR_MAX_DIMS];
+    tensor_scope_t scope;
+    dims[0] = rows;
+    for (int k = 0; k < sample->ndim; k++) { dims[k + 1] = sample->dims[k]; }
+    scope = TENSOR__(scope)(0);
+    tensor_t *made = l->pinned ? TENSOR__(make)(nn__self(), "next", dtype, dims, sample->ndim + 1,
+                                                TENSOR__PINNED)
+                               : nn__host_tensor(dims, sample->ndim + 1, dtype);
+    *elements = (char *)TENSOR__(host)(made, TENSOR_HOST_WRITE, "next");
+    *t = *elements ? TENSOR__(hold)(made) : NULL;
+    (tensor_scope_end)(scope);
+    return *t != NULL;
+}
+
+// Makes room for the batch at position. 0 after raising.
+TENSOR__FN int nn__prepare(const nn_data_loader_t *l, nn__coming_t *c, int64_t position) {
+    memset((void *)c, 0, sizeof *c);
+    c->position = position;
+    c->rows = l->set.next ? l->batch : nn__min(l->batch, l->count - position * l->batch);
+    if (l->set.collate) { return 1; }
+    if (nn__batch_tensor(l, &l->set.x_shape, l->set.x_dtype, c->rows, &c->x, &c->x_rows) &&
+        (!l->set.has_y ||
+         nn__batch_tensor(l, &l->set.y_shape, l->set.y_dtype, c->rows, &c->y, &c->y_rows))) {
+        return 1;
+    }
+    nn__drop_coming(c);
+    return 0;
+}
+
+// A piece of work: rows begin..end-1 of c.
+TENSOR__FN void nn__work(nn_data_loader_t *l, nn__coming_t *c, int64_t begin, int64_t end) {
+    if (l->set.x || (!l->set.collate && !l->set.next)) {
+        nn__write_rows(l, c, begin, end);
+    } else if (l->set.collate) {
+        nn__collate(l, c);
+    } else {
+        nn__stream(l, c);
+    }
+}
+
+// Rows that are one piece of work: all of them where a function makes them together; one by a function; as
+// many as 64 KB hold where they are copied.
+TENSOR__FN int64_t nn__piece(const nn_data_loader_t *l) {
+    if (l->set.x) { return 1 + (int64_t)(65536 / (l->x_row + l->y_row + 1)); }
+    return l->set.collate || l->set.next ? l->batch : 1;
+}
+
+// The oldest batch with rows that nobody took; NULL = none. Locked.
+TENSOR__FN nn__coming_t *nn__untaken(nn_data_loader_t *l) {
+    for (int64_t k = 0; k < l->queued && !l->ended; k++) {
+        nn__coming_t *c = &l->ring[(l->first + k) % l->room];
+        if (c->taken < c->rows && !c->code) { return c; }
+    }
+    return NULL;
+}
+
+// What a worker does until the loader ends. It works on a copy of the batch's description: the loader looks
+// at the other one meanwhile.
+TENSOR__FN void nn__worker(tensor__crew_t *crew, void *arg) {
+    nn_data_loader_t *l = (nn_data_loader_t *)arg;
+    nn__coming_t now;
+    (void)tensor_set_default_device(l->default_device);
+    TENSOR__(take_error)(now.text, sizeof now.text);
+    TENSOR__(crew_lock)(crew);
+    l->hand[++l->hands] = nn__self();
+    while (!TENSOR__(crew_stopped)(crew)) {
+        nn__coming_t *c = nn__untaken(l);
+        if (!c) {
+            TENSOR__(crew_wait)(crew);
+            continue;
+        }
+        int64_t begin = c->taken, end = begin + nn__piece(l);
+        if (end > c->rows) { end = c->rows; }
+        c->taken = end;
+        now = *c;
+        TENSOR__(crew_unlock)(crew);
+        nn__work(l, &now, begin, end);
+        TENSOR__(crew_lock)(crew);
+        c->done += end - begin;
+        if (now.code && (!c->code || begin < c->bad_row)) {     // the first row, whoever came first
+            c->code = now.code;
+            c->returned = now.returned;
+            c->bad = now.bad;
+            c->bad_row = begin;
+            memcpy(c->text, now.text, sizeof now.text);
+        }
+        if (!l->set.x && l->set.collate) {
+            c->x = now.x;
+            c->y = now.y;
+        } else if (!l->set.x && l->set.next && !now.code) {
+            c->rows = c->taken = c->done = now.rows;
+            l->ended = now.last;
+        }
+        if (c->code || c->done >= c->rows) { TENSOR__(crew_wake)(crew); }      // nn_next may wait for it
+    }
+    TENSOR__(crew_unlock)(crew);
+}
+
+// Rows of a batch in memory, one piece by each of the kernel threads.
 typedef struct nn__gather_t {
-    const nn_data_loader_t *l;
-    const char *all_x, *all_y;          // the data set's; NULL if samples come from its function
-    char *x, *y;
-    size_t x_row, yr;   // bytes
-    int64_t from, rows, per_task;
+    nn_data_loader_t *l;
+    nn__coming_t *c;
+    int64_t piece;
 } nn__gather_t;
 
 TENSOR__FN void nn__gather_task(void *arg, int64_t task, int worker) {
     nn__gather_t *g = (nn__gather_t *)arg;
-    const nn_dataset_t *d = &g->l->set;
-    int64_t i = task * g->per_task, end = i + g->per_task < g->rows ? i + g->per_task : g->rows;
+    int64_t begin = task * g->piece, end = begin + g->piece;
     (void)worker;
-    for (; i < end; i++) {
-        int64_t at = g->l->order ? g->l->order[g->from + i] : g->from + i;
-        char *x = g->x + (size_t)i * g->x_row, *y = g->y ? g->y + (size_t)i * g->yr : NULL;
-        if (d->x) {
-            if (g->x_row) { memcpy(x, g->all_x + (size_t)at * g->x_row, g->x_row); }
-            if (y && g->yr) { memcpy(y, g->all_y + (size_t)at * g->yr, g->yr); }
+    nn__write_rows(g->l, g->c, begin, end < g->c->rows ? end : g->c->rows);
+}
+
+// Makes the batch at the loader's position on the calling thread. 0 after raising.
+TENSOR__FN int nn__make_now(nn_data_loader_t *l, nn__coming_t *c) {
+    if (!nn__prepare(l, c, l->position)) { return 0; }
+    if (l->ended) {
+        c->rows = 0;
+    } else if (l->set.x) {
+        nn__gather_t g;
+        g.l = l;
+        g.c = c;
+        g.piece = nn__piece(l);
+        int64_t tasks = (c->rows + g.piece - 1) / g.piece;
+        if (tasks > 1) {
+            TENSOR__(parallel)(tasks, nn__gather_task, &g);
         } else {
-            g->l->codes[i] = d->get(d->user, at, x, y);
+            nn__gather_task(&g, 0, 0);
         }
+    } else {
+        l->hand[0] = nn__self();
+        nn__work(l, c, 0, c->rows);
+        l->hand[0] = NULL;
+        l->ended = c->last;
     }
+    return 1;
 }
 
-// A batch tensor [rows, sample...].
-TENSOR__FN tensor_t *nn__batch_tensor(const tensor_shape_t *sample, tensor_dtype_t dtype, int64_t rows,
-                                      int pinned) {
-    int64_t dims[TENSOR_MAX_DIMS];
-    dims[0] = rows;
-    for (int k = 0; k < sample->ndim; k++) { dims[k + 1] = sample->dims[k]; }
-    if (!pinned) { return nn__host_tensor(dims, sample->ndim + 1, dtype); }
-    return TENSOR__(make)(nn__self(), "next", dtype, dims, sample->ndim + 1, TENSOR__PINNED);
+// Gives the workers batches until the ring is full. 0 after raising.
+TENSOR__FN int nn__queue(nn_data_loader_t *l) {
+    nn__coming_t fresh;
+    while (l->queued < l->room && l->position + l->queued < l->batches) {
+        if (!nn__prepare(l, &fresh, l->position + l->queued)) { return 0; }
+        TENSOR__(crew_lock)(l->crew);
+        l->ring[(l->first + l->queued) % l->room] = fresh;
+        l->queued++;
+        TENSOR__(crew_wake)(l->crew);
+        TENSOR__(crew_unlock)(l->crew);
+    }
+    return 1;
 }
 
-TENSOR__FN int nn__gather(nn_data_loader_t *l, nn_batch_t *b) {
+// Waits for the workers' next batch. 0 after raising.
+TENSOR__FN int nn__await(nn_data_loader_t *l, nn__coming_t *c) {
+    if (!l->crew) { l->crew = TENSOR__(crew_start)(nn__self(), l->workers, nn__worker, l); }
+    if (!l->crew) { return nn__make_now(l, c); }        // the system has no threads
+    if (!nn__queue(l)) {
+        char text[1];
+        if (l->queued == 0) { return 0; }
+        TENSOR__(take_error)(text, sizeof text);        // no memory for batches ahead: fewer of them
+    }
+    nn__coming_t *first = &l->ring[l->first % l->room];
+    TENSOR__(crew_lock)(l->crew);
+    for (;;) {
+        int untouched = l->ended && first->taken == 0;
+        if (untouched) { first->rows = 0; }
+        if (untouched || (first->done == first->taken && (first->done == first->rows || first->code))) {
+            break;
+        }
+        TENSOR__(crew_wait)(l->crew);
+    }
+    *c = *first;
+    l->first++;
+    l->queued--;
+    TENSOR__(crew_unlock)(l->crew);
+    return 1;
+}
+
+// What the caller gets of a held tensor, of which the first rows are filled.
+TENSOR__FN tensor_t *nn__handed(const nn_data_loader_t *l, tensor_t *t, int64_t rows) {
+    int partly = l->set.next && !l->set.x && rows < t->dims[0];
+    return partly ? (tensor_narrow)(t, 0, 0, rows) : (tensor_detach)(t);
+}
+
+// The loader is at the begin of the next epoch.
+TENSOR__FN void nn__loader_rewind(nn_data_loader_t *l) {
+    if (l->crew) { TENSOR__(crew_lock)(l->crew); }
+    for (; l->queued > 0; l->queued--) { nn__drop_coming(&l->ring[l->first++ % l->room]); }
+    l->ended = 0;
+    l->streamed = 0;
+    if (l->crew) { TENSOR__(crew_unlock)(l->crew); }
+    l->position = 0;
+    l->epoch++;
+}
+
+// The next batch of this epoch, on the host. 0 = the epoch ends, or raised.
+TENSOR__FN int nn__fetch(nn_data_loader_t *l, nn_batch_t *b) {
     if (!nn__there("next", "the batch", b)) { return 0; }
     b->x = b->y = TENSOR__(poison);
     b->size = b->index = b->epoch = 0;
     if (tensor_error_code() != TENSOR_OK) { return 0; }
     if (nn__bad_loader("next", l) != TENSOR_OK) { return 0; }
-    if (l->position >= l->batches) {
-        l->position = 0;
-        l->epoch++;
+    if (l->crew && !TENSOR__(crew_here)(l->crew)) { nn__loader_place(l, l->epoch, l->position); }
+    nn__coming_t c;
+    memset((void *)&c, 0, sizeof c);
+    if (l->position < l->batches) {
+        if (nn__order(l) != TENSOR_OK) { return 0; }
+        if (!(l->workers ? nn__await(l, &c) : nn__make_now(l, &c))) { return 0; }
+    }
+    if (c.code) {
+        if (c.text[0]) {
+            NN__FAIL(c.code, "next: sample %d: %s", c.bad, c.text);
+        } else {
+            NN__FAIL(c.code, "next: get failed for sample %d with code %d", c.bad, (int64_t)c.returned);
+        }
+        nn__drop_coming(&c);
+        nn__loader_place(l, l->epoch, l->position);
         return 0;
     }
-    nn__shuffle(l);
-    nn__gather_t g;
-    g.l = l;
-    g.from = l->position * l->batch;
-    g.rows = l->set.len - g.from < l->batch ? l->set.len - g.from : l->batch;
-    b->x = nn__batch_tensor(&l->set.x_shape, l->set.x_dtype, g.rows, l->pinned);
-    b->y = l->set.has_y ? nn__batch_tensor(&l->set.y_shape, l->set.y_dtype, g.rows, l->pinned) : NULL;
-    const nn_dataset_t *d = &l->set;
-    g.all_x = d->x ? (const char *)TENSOR__(host)(d->x, TENSOR_HOST_READ, "next") : NULL;
-    g.all_y = d->y ? (const char *)TENSOR__(host)(d->y, TENSOR_HOST_READ, "next") : NULL;
-    g.x = (char *)TENSOR__(host)(b->x, TENSOR_HOST_WRITE, "next");
-    g.y = b->y ? (char *)TENSOR__(host)(b->y, TENSOR_HOST_WRITE, "next") : NULL;
-    if (!g.x || (b->y && !g.y) || (d->x && !g.all_x) || (d->y && !g.all_y)) {
-        b->x = b->y = TENSOR__(poison);
+    if (c.rows == 0) {
+        nn__drop_coming(&c);
+        nn__loader_rewind(l);
         return 0;
     }
-    g.x_row = (size_t)(b->x->numel / g.rows) * tensor_dtype_size(l->set.x_dtype);
-    g.yr = b->y ? (size_t)(b->y->numel / g.rows) * tensor_dtype_size(l->set.y_dtype) : 0;
-    g.per_task = 1 + (int64_t)(65536 / (g.x_row + g.yr + 1));
-    if (!l->set.x) { g.per_task = 1; }
-    int64_t tasks = (g.rows + g.per_task - 1) / g.per_task;
-    tensor_scope_t scope;
-    scope = TENSOR__(scope)(-1);
-    if (tasks > 1 && (l->set.x || l->workers > 0)) {
-        TENSOR__(parallel)(tasks, nn__gather_task, &g);
-    } else {
-        for (int64_t i = 0; i < tasks; i++) { nn__gather_task(&g, i, 0); }
-    }
-    (tensor_scope_end)(scope);
-    for (int64_t i = 0; l->codes && i < g.rows; i++) {
-        int code = l->codes[i];
-        if (code == 0) { continue; }
-        int64_t sample = l->order ? l->order[g.from + i] : g.from + i;
-        NN__FAIL(code > 0 && code < TENSOR_ERR_COUNT ? code : TENSOR_ERR_IO,
-                 "next: get failed for sample %d with code %d", sample, (int64_t)code);
-        b->x = b->y = TENSOR__(poison);
-        return 0;
-    }
-    b->size = g.rows;
+    b->x = nn__handed(l, c.x, c.rows);
+    b->y = c.y ? nn__handed(l, c.y, c.rows) : NULL;
+    nn__drop_coming(&c);
+    b->size = c.rows;
     b->index = l->position++;
     b->epoch = l->epoch;
-    if (!l->device) { return 1; }
-    TENSOR__(aside)(nn__self(), l->device - TENSOR_CPU, 1);
+    if (!l->device) { return tensor_error_code() == TENSOR_OK; }
+    TENSOR__(use_copy_stream)(nn__self(), l->device - TENSOR_CPU, 1);
     b->x = (tensor_to_non_blocking)(b->x, l->device);
     if (b->y) { b->y = (tensor_to_non_blocking)(b->y, l->device); }
-    TENSOR__(aside)(nn__self(), l->device - TENSOR_CPU, 0);
+    TENSOR__(use_copy_stream)(nn__self(), l->device - TENSOR_CPU, 0);
     return tensor_error_code() == TENSOR_OK;
 }
 
 TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
+    if (b && l && l->over) {        // the batch ahead was looked for beyond the stream's end
+        b->x = b->y = TENSOR__(poison);
+        b->size = l->over = 0;
+        return 0;
+    }
     if (!b || !l || l->dead || tensor_error_code() != TENSOR_OK || !l->ahead.size) {
-        if (!nn__gather(l, b)) { return 0; }
+        if (!nn__fetch(l, b)) { return 0; }
     } else {
         *b = l->ahead;
         b->x = (tensor_detach)(b->x);
@@ -16568,11 +21153,12 @@ TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
     if (!l->device || l->position >= l->batches) { return 1; }
     tensor_scope_t scope;
     scope = TENSOR__(scope)(0);
-    if (nn__gather(l, &l->ahead)) {
+    if (nn__fetch(l, &l->ahead)) {
         TENSOR__(hold)(l->ahead.x);
         TENSOR__(hold)(l->ahead.y);
     } else {
         l->ahead.size = 0;
+        l->over = l->set.next != NULL && tensor_error_code() == TENSOR_OK;
     }
     (tensor_scope_end)(scope);
     return 1;
@@ -16585,9 +21171,12 @@ TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
 // Rejected: a read of the whole file (large ones are read one tensor at a time).
 // ------------------------------------------------------------------------------
 
+typedef struct nn__mapping_t nn__mapping_t;     // a file in memory, counted
+
 typedef struct nn__source_t {
     const unsigned char *data;   // NULL = file
     void *file;
+    nn__mapping_t *map;          // NULL = data is not a mapped file
     uint64_t size, at;   // at: the file's position
 } nn__source_t;
 
@@ -16667,11 +21256,21 @@ TENSOR__FN int nn__file_kind(const char *path, int *mode) {
 #endif
 }
 
+// Whether files must not be opened now. Raises.
+TENSOR__FN int nn__now_realtime(const char *op, const char *path) {
+    if ((tensor_is_realtime)()) {
+        NN__FAIL(TENSOR_ERR_UNSUPPORTED,
+                 "%s: \"%s\" is a file, in real time (tensor_set_realtime)", op, path);
+    }
+    return (tensor_is_realtime)();
+}
+
 // Opens path and finds its size; 0 after raising IO.
 TENSOR__FN int nn__open(nn__source_t *s, const char *op, const char *path) {
     int64_t size = -1;
     memset(s, 0, sizeof *s);
     if (!path) { return NN__NO(TENSOR_ERR_IO, "%s: cannot open \"(null)\": no path", op); }
+    if (nn__now_realtime(op, path)) { return 0; }
     if (nn__file_kind(path, NULL) == NN__NO_FILE) {           // opening a FIFO would wait for its writer
         return NN__NO(TENSOR_ERR_IO, "%s: \"%s\" is not a regular file", op, path);
     }
@@ -16718,11 +21317,87 @@ TENSOR__FN int nn__read(nn__source_t *s, uint64_t at, void *to, uint64_t n) {
     return 0;
 }
 
+// ------------------------------------------------------------------------------
+// Mapped files
+// ------------------------------------------------------------------------------
+
+// Not the context's memory: tensors over it may be the last that goes.
+struct nn__mapping_t {
+    void *data;
+    uint64_t size;
+    tensor__count_t refs;
+};
+
+TENSOR__FN void nn__unmap(void *data, void *user) {
+    nn__mapping_t *m = (nn__mapping_t *)user;
+    (void)data;
+    if (TENSOR__ATOMIC_ADD(&m->refs, -1) != 1) { return; }
+#if defined(TENSOR_NO_STDIO)
+#elif defined(NN__HAS_MAPS) && defined(_WIN32)
+    (void)UnmapViewOfFile(m->data);
+#elif defined(NN__HAS_MAPS)
+    (void)munmap(m->data, (size_t)m->size);
+#endif
+    free(m);
+}
+
+#if !defined(TENSOR_NO_STDIO) && defined(NN__HAS_MAPS)
+// The pages of a file, as a copy that is made where it is changed. NULL = the system does not map it.
+#if defined(_WIN32)
+TENSOR__FN void *nn__map_pages(const char *path, uint64_t size) {
+    wchar_t *wide = nn__path(path);
+    HANDLE file = wide ? CreateFileW(wide, GENERIC_READ, FILE_SHARE_READ, NULL, OPEN_EXISTING, 0, NULL)
+                       : INVALID_HANDLE_VALUE;
+    nn__free(wide);
+    if (file == INVALID_HANDLE_VALUE) { return NULL; }
+    LARGE_INTEGER now;
+    int same = GetFileSizeEx(file, &now) && (uint64_t)now.QuadPart == size;
+    HANDLE mapping = same ? CreateFileMappingW(file, NULL, PAGE_WRITECOPY, 0, 0, NULL) : NULL;
+    void *data = mapping ? MapViewOfFile(mapping, FILE_MAP_COPY, 0, 0, (SIZE_T)size) : NULL;
+    if (mapping) { CloseHandle(mapping); }
+    CloseHandle(file);
+    return data;
+}
+#else
+TENSOR__FN void *nn__map_pages(const char *path, uint64_t size) {
+    struct stat st;
+    int fd = open(path, O_RDONLY);
+    if (fd < 0) { return NULL; }
+    void *data = MAP_FAILED;
+    if (fstat(fd, &st) == 0 && (uint64_t)st.st_size == size) {
+        data = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+    }
+    close(fd);
+    return data == MAP_FAILED ? NULL : data;
+}
+#endif
+
+// Makes s, an open file, a mapped one, if the system does that.
+TENSOR__FN void nn__map_source(nn__source_t *s, const char *path) {
+    if (s->size == 0 || s->size > (uint64_t)SIZE_MAX / 2) { return; }
+    nn__mapping_t *m = (nn__mapping_t *)malloc(sizeof *m);
+    void *data = m ? nn__map_pages(path, s->size) : NULL;
+    if (!data) {
+        free(m);
+        return;
+    }
+    m->data = data;
+    m->size = s->size;
+    m->refs = 1;
+    fclose((FILE *)s->file);
+    s->file = NULL;
+    s->map = m;
+    s->data = (const unsigned char *)data;
+}
+#endif
+
 TENSOR__FN void nn__close_source(nn__source_t *s) {
 #ifndef TENSOR_NO_STDIO
     if (s->file) { fclose((FILE *)s->file); }
 #endif
+    if (s->map) { nn__unmap(NULL, s->map); }
     s->file = NULL;
+    s->map = NULL;
 }
 
 // Reverses the bytes of n elements.
@@ -16780,6 +21455,7 @@ TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
     if (got < 4 || head[0] != 0 || head[1] != 0) {
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" is not an IDX file (first bytes are not 0 0)", label);
     }
+
     int rank = head[3];
     switch (head[2]) {
     case 0x08:
@@ -16810,6 +21486,7 @@ TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
     if (!nn__read(s, 4, head + 4, 4 * (uint64_t)rank)) {
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" ends inside its header", label);
     }
+
     int64_t dims[TENSOR_MAX_DIMS];
     for (int k = 0; k < rank; k++) {
         const unsigned char *p = head + 4 + 4 * k;
@@ -16850,6 +21527,10 @@ TENSOR_API tensor_t *(nn_read_idx)(const char *path) {
     nn__close_source(&s);
     return t;
 }
+#else
+TENSOR_API tensor_t *(nn_read_idx)(const char *path) {
+    return (void)path, NN__SILENT(TENSOR__(poison), "read_idx");
+}
 #endif
 
 // ------------------------------------------------------------------------------
@@ -16866,6 +21547,7 @@ typedef struct nn__entry_t {
     int64_t dims[TENSOR_MAX_DIMS];   // the first dims; a file may have more
     uint64_t numel, begin, end;      // begin, end: in the data
     int ndim, dtype;                 // row of nn__dtypes
+    int part;                        // 1.. of an index's files; 0 = the reader's own
 } nn__entry_t;
 
 typedef struct nn__named_index_t {
@@ -16884,6 +21566,9 @@ struct nn_safetensors_t {
     nn__named_index_t *sorted;   // by name
     nn_metadata_t *metadata;
     int64_t nmetadata, metadata_cap;
+    nn_safetensors_t **part;     // of an index: the files, which belong to it
+    const char **part_name;
+    int nparts;
 };
 
 // The types of the format, with our dtype for those that can be read.
@@ -16919,6 +21604,12 @@ enum { NN__DTYPES = (int)(sizeof nn__dtypes / sizeof nn__dtypes[0]) };
 TENSOR__FN void nn__reader_close(nn_safetensors_t *r) {
     TENSOR__(disown)(&r->owned);
     nn__close_source(&r->source);
+    for (int k = 0; k < r->nparts; k++) {
+        if (r->part[k]) { nn__reader_close(r->part[k]); }
+    }
+    r->nparts = 0;
+    nn__free(r->part);
+    nn__free((void *)(uintptr_t)r->part_name);
     nn__free(r->header);
     nn__free(r->label);
     nn__free(r->entry);
@@ -17025,57 +21716,64 @@ TENSOR__FN char *nn__no_string(nn__json_t *j, const char *about, const char *wha
     return NULL;
 }
 
-// A string, decoded in place and terminated. NULL after refusing.
+// A code point as UTF-8. -> behind it
+TENSOR__FN char *nn__put_utf8(char *to, uint32_t v) {
+    static const unsigned char lead[4] = {0, 0xC0, 0xE0, 0xF0};
+    int more = (v >= 0x80) + (v >= 0x800) + (v >= 0x10000);     // bytes after the first
+    *to++ = (char)(lead[more] | v >> 6 * more);
+    while (more-- > 0) { *to++ = (char)(0x80 | (v >> 6 * more & 0x3F)); }
+    return to;
+}
+
+// The code point of the escape \u at j->p, or of a pair of them; 0 after raising.
+TENSOR__FN uint32_t nn__code_point(nn__json_t *j, const char *about) {
+    uint32_t v, low;
+    if (!nn__hex4(j->p + 2, j->end, &v)) { return (uint32_t)nn__malformed(j, about, "malformed \\u escape"); }
+    j->p += 6;
+    if (v >= 0xD800 && v < 0xE000) {
+        if (v >= 0xDC00 || j->end - j->p < 6 || j->p[0] != '\\' || j->p[1] != 'u' ||
+            !nn__hex4(j->p + 2, j->end, &low) || low < 0xDC00 || low > 0xDFFF) {
+            return (uint32_t)nn__malformed(j, about, "unpaired surrogate");
+        }
+        v = 0x10000 + ((v - 0xD800) << 10) + (low - 0xDC00);
+        j->p += 6;
+    }
+    if (v == 0) { nn__malformed(j, about, "NUL in a string"); }
+    return v;
+}
+
+// Decodes the escape at j->p. -> behind what it becomes, NULL after raising
+TENSOR__FN char *nn__escape(nn__json_t *j, const char *about, char *to) {
+    static const char escapes[] = "\"\"\\\\//b\bf\fn\nr\rt\t";
+    if (j->end - j->p < 2) { return nn__no_string(j, about, "unterminated escape"); }
+    if (j->p[1] == 'u') {
+        uint32_t v = nn__code_point(j, about);
+        return v ? nn__put_utf8(to, v) : NULL;
+    }
+    const char *e = escapes;
+    while (*e && *e != j->p[1]) { e += 2; }
+    if (!*e) { return nn__no_string(j, about, "unknown escape"); }
+    *to++ = e[1];
+    j->p += 2;
+    return to;
+}
+
+// A string, decoded in place and terminated. NULL after raising.
 TENSOR__FN char *nn__string(nn__json_t *j, const char *about) {
     if (nn__peek(j) != '"') { return nn__no_string(j, about, "a string is expected"); }
-    char *start, *to;
-    start = to = ++j->p;
+    j->p++;
+    char *start = j->p, *to = start;
     for (;;) {
         if (j->p >= j->end) { return nn__no_string(j, about, "unterminated string"); }
         unsigned char c = (unsigned char)*j->p;
         if (c == '"') { break; }
         if (c < 0x20) { return nn__no_string(j, about, "control character in a string"); }
-        int n;
         if (c == '\\') {
-            static const unsigned char lead[4] = {0, 0xC0, 0xE0, 0xF0};
-            static const char escapes[] = "\"\"\\\\//b\bf\fn\nr\rt\t";
-            const char *e = NULL;
-            if (j->end - j->p < 2) { return nn__no_string(j, about, "unterminated escape"); }
-            if (j->p[1] != 'u') {
-                for (e = escapes; *e && *e != j->p[1]; e += 2) { }
-                if (!*e) { return nn__no_string(j, about, "unknown escape"); }
-                *to++ = e[1];
-                j->p += 2;
-                continue;
-            }
-            uint32_t v;
-            if (!nn__hex4(j->p + 2, j->end, &v)) { return nn__no_string(j, about, "malformed \\u escape"); }
-            j->p += 6;
-            uint32_t low;
-            if (v >= 0xD800 && v < 0xE000) {
-                if (v >= 0xDC00 || j->end - j->p < 6 || j->p[0] != '\\' || j->p[1] != 'u' ||
-                    !nn__hex4(j->p + 2, j->end, &low) || low < 0xDC00 || low > 0xDFFF) {
-                    return nn__no_string(j, about, "unpaired surrogate");
-                }
-                v = 0x10000 + ((v - 0xD800) << 10) + (low - 0xDC00);
-                j->p += 6;
-            }
-            if (v == 0) { return nn__no_string(j, about, "NUL in a string"); }
-            // bytes after the first
-            if (v < 0x80) {
-                n = 0;
-            } else if (v < 0x800) {
-                n = 1;
-            } else if (v < 0x10000) {
-                n = 2;
-            } else {
-                n = 3;
-            }
-            *to++ = (char)(lead[n] | v >> 6 * n);
-            while (n-- > 0) { *to++ = (char)(0x80 | (v >> 6 * n & 0x3F)); }
+            to = nn__escape(j, about, to);
+            if (!to) { return NULL; }
             continue;
         }
-        n = nn__utf8((const unsigned char *)j->p, (const unsigned char *)j->end);
+        int n = nn__utf8((const unsigned char *)j->p, (const unsigned char *)j->end);
         if (n == 0) { return nn__no_string(j, about, "a string is not UTF-8"); }
         while (n-- > 0) { *to++ = *j->p++; }
     }
@@ -17116,66 +21814,90 @@ TENSOR__FN int nn__integer(nn__json_t *j, const char *about, uint64_t *out) {
     return 1;
 }
 
-TENSOR__FN int nn__parse_entry(nn__json_t *j, nn__entry_t *e, const char *name) {
-    int have_dtype = 0, have_shape = 0, have_offsets = 0;
-    if (!nn__expect(j, '{', name, "an object is expected")) { return 0; }
-    e->name = name;
-    e->numel = 1;
-    int k;
-    uint64_t v;
-    do {
-        const char *key = nn__string(j, name);
-        if (!key || !nn__expect(j, ':', name, "a colon is expected")) { return 0; }
-        if (strcmp(key, "dtype") == 0) {
-            const char *d = nn__string(j, name);
-            if (!d) { return 0; }
-            if (have_dtype++) { return nn__malformed(j, name, "dtype stands twice"); }
-            for (k = 0; k < NN__DTYPES && strcmp(nn__dtypes[k].name, d) != 0; k++) { }
-            if (k == NN__DTYPES) { return nn__malformed(j, name, "unknown dtype"); }
-            e->dtype = k;
-        } else if (strcmp(key, "shape") == 0) {
-            if (have_shape++) { return nn__malformed(j, name, "shape stands twice"); }
-            if (!nn__expect(j, '[', name, "shape must be a list")) { return 0; }
-            if (nn__peek(j) == ']') {
-                j->p++;
-                continue;
-            }
-            do {
-                if (!nn__integer(j, name, &v)) { return 0; }
-                if (e->ndim < TENSOR_MAX_DIMS) { e->dims[e->ndim] = (int64_t)v; }
-                e->ndim++;
-                if (v != 0 && e->numel > ((uint64_t)1 << 60) / v) {
-                    return nn__malformed(j, name, "the shape overflows");
-                }
-                e->numel *= v;
-            } while (nn__peek(j) == ',' && j->p++);
-            if (!nn__expect(j, ']', name, "a closing bracket is expected")) { return 0; }
-        } else if (strcmp(key, "data_offsets") == 0) {
-            if (have_offsets++) { return nn__malformed(j, name, "data_offsets stands twice"); }
-            if (!nn__expect(j, '[', name, "data_offsets must be a list") ||
-                !nn__integer(j, name, &e->begin) ||
-                !nn__expect(j, ',', name, "data_offsets must be two numbers") ||
-                !nn__integer(j, name, &e->end) ||
-                !nn__expect(j, ']', name, "data_offsets must be two numbers")) {
-                return 0;
-            }
-        } else {
-            return nn__malformed(j, name, "unknown key");
-        }
-    } while (nn__peek(j) == ',' && j->p++);
-    if (!nn__expect(j, '}', name, "a closing brace is expected")) { return 0; }
-    if (!have_dtype || !have_shape || !have_offsets) {
-        return nn__malformed(j, name, "dtype, shape or data_offsets is missing");
+// The dtype of an entry: its number in nn__dtypes, -1 after raising.
+TENSOR__FN int nn__parse_dtype(nn__json_t *j, const char *name) {
+    const char *d = nn__string(j, name);
+    if (!d) { return -1; }
+    for (int k = 0; k < NN__DTYPES; k++) {
+        if (strcmp(nn__dtypes[k].name, d) == 0) { return k; }
     }
-    if (e->begin > e->end) { return nn__malformed(j, name, "data_offsets end before they begin"); }
+    nn__malformed(j, name, "unknown dtype");
+    return -1;
+}
+
+// The shape of an entry. More dims than a tensor may have are counted, not kept. 0 = raised
+TENSOR__FN int nn__parse_shape(nn__json_t *j, nn__entry_t *e) {
+    if (!nn__expect(j, '[', e->name, "shape must be a list")) { return 0; }
+    e->ndim = 0;
+    e->numel = 1;
+    if (nn__peek(j) == ']') {
+        j->p++;
+        return 1;
+    }
+    do {
+        uint64_t v;
+        if (!nn__integer(j, e->name, &v)) { return 0; }
+        if (e->ndim < TENSOR_MAX_DIMS) { e->dims[e->ndim] = (int64_t)v; }
+        e->ndim++;
+        if (v != 0 && e->numel > ((uint64_t)1 << 60) / v) {
+            return nn__malformed(j, e->name, "the shape overflows");
+        }
+        e->numel *= v;
+    } while (nn__peek(j) == ',' && j->p++);
+    return nn__expect(j, ']', e->name, "a closing bracket is expected");
+}
+
+TENSOR__FN int nn__parse_offsets(nn__json_t *j, nn__entry_t *e) {
+    return nn__expect(j, '[', e->name, "data_offsets must be a list") && nn__integer(j, e->name, &e->begin) &&
+           nn__expect(j, ',', e->name, "data_offsets must be two numbers") &&
+           nn__integer(j, e->name, &e->end) &&
+           nn__expect(j, ']', e->name, "data_offsets must be two numbers");
+}
+
+// Whether the data of an entry are in the file and have the size of its shape; raises if not.
+TENSOR__FN int nn__entry_in_file(nn__json_t *j, const nn__entry_t *e) {
+    if (e->begin > e->end) { return nn__malformed(j, e->name, "data_offsets end before they begin"); }
     if (e->end > j->r->source.size - j->r->data) {
-        return nn__malformed(j, name, "data_offsets lie beyond the file's end");
+        return nn__malformed(j, e->name, "data_offsets lie beyond the file's end");
     }
     uint64_t bits = (uint64_t)nn__dtypes[e->dtype].bits;  // 8 elements have that many bytes
     if (e->numel % 8 * bits % 8 != 0 || e->numel / 8 * bits + e->numel % 8 * bits / 8 != e->end - e->begin) {
-        return nn__malformed(j, name, "shape and data_offsets disagree on the size");
+        return nn__malformed(j, e->name, "shape and data_offsets disagree on the size");
     }
     return 1;
+}
+
+// One tensor of the header: an object of dtype, shape and data_offsets, each once, in any order. 0 = raised
+TENSOR__FN int nn__parse_entry(nn__json_t *j, nn__entry_t *e, const char *name) {
+    static const char *const keys[3] = {"dtype", "shape", "data_offsets"};
+    static const char *const twice[3] = {"dtype is given twice", "shape is given twice",
+                                         "data_offsets is given twice"};
+    int seen[3] = {0, 0, 0};
+    if (!nn__expect(j, '{', name, "an object is expected")) { return 0; }
+    e->name = name;
+    do {
+        const char *key = nn__string(j, name);
+        if (!key || !nn__expect(j, ':', name, "a colon is expected")) { return 0; }
+        int k = 0;
+        while (k < 3 && strcmp(key, keys[k]) != 0) { k++; }
+        if (k == 3) { return nn__malformed(j, name, "unknown key"); }
+        if (seen[k]++) { return nn__malformed(j, name, twice[k]); }
+        int good;
+        switch (k) {
+        case 0:
+            e->dtype = nn__parse_dtype(j, name);
+            good = e->dtype >= 0;
+            break;
+        case 1: good = nn__parse_shape(j, e); break;
+        default: good = nn__parse_offsets(j, e); break;
+        }
+        if (!good) { return 0; }
+    } while (nn__peek(j) == ',' && j->p++);
+    if (!nn__expect(j, '}', name, "a closing brace is expected")) { return 0; }
+    if (!seen[0] || !seen[1] || !seen[2]) {
+        return nn__malformed(j, name, "dtype, shape or data_offsets is missing");
+    }
+    return nn__entry_in_file(j, e);
 }
 
 TENSOR__FN int nn__parse_metadata(nn__json_t *j) {
@@ -17211,49 +21933,8 @@ TENSOR__FN int nn__by_offset(const void *a, const void *b) {
     return x->end < y->end ? -1 : x->end > y->end;
 }
 
-// Parses header[0..n-1] of r. 0 after raising.
-TENSOR__FN int nn__parse_header(nn_safetensors_t *r, uint64_t n) {
-    nn__json_t j;
-    uint64_t at = 0;
-    int seen_metadata = 0;
-    j.r = r;
-    j.p = r->header;
-    j.end = r->header + n;
-    j.failed = 0;
-    if (!nn__expect(&j, '{', "", "the header does not begin with {")) { return 0; }
-    if (nn__peek(&j) == '}') {
-        j.p++;
-    } else {
-        do {
-            char *name = nn__string(&j, "header");
-            if (!name || !nn__expect(&j, ':', name, "a colon is expected")) { return 0; }
-            if (strcmp(name, "__metadata__") == 0) {
-                if (seen_metadata++) { return nn__malformed(&j, name, "stands twice"); }
-                if (!nn__parse_metadata(&j)) { return 0; }
-                continue;
-            }
-            if (!nn__name_ok(name)) {
-                return nn__malformed(&j, "header", "a name is empty, too long or has control characters");
-            }
-            nn__entry_t *q;
-            q = (nn__entry_t *)nn__room(r->entry, r->count, &r->cap, 16, sizeof *q);
-            if (!q) { return 0; }
-            r->entry = q;
-            if (!nn__parse_entry(&j, &r->entry[r->count], name)) { return 0; }
-            r->count++;
-        } while (nn__peek(&j) == ',' && j.p++);
-        if (!nn__expect(&j, '}', "", "a closing brace is expected")) { return 0; }
-    }
-    if (nn__peek(&j) != -1) { return nn__malformed(&j, "", "text after the header's object"); }
-    if (r->count) { qsort(r->entry, (size_t)r->count, sizeof *r->entry, nn__by_offset); }
-    for (int64_t i = 0; i < r->count; i++) {
-        if (r->entry[i].begin > at) { return nn__malformed(&j, r->entry[i].name, "a hole before its data"); }
-        if (r->entry[i].begin < at) {
-            return nn__malformed(&j, r->entry[i].name, "its data overlap another tensor's");
-        }
-        at = r->entry[i].end;
-    }
-    if (at != r->source.size - r->data) { return nn__malformed(&j, "", "bytes after the last tensor"); }
+// Makes the list of names in order. 0 after raising.
+TENSOR__FN int nn__sort_names(nn_safetensors_t *r) {
     r->sorted = (nn__named_index_t *)nn__memory((uint64_t)r->count, sizeof *r->sorted);
     if (!r->sorted) { return 0; }
     for (int64_t i = 0; i < r->count; i++) {
@@ -17263,9 +21944,68 @@ TENSOR__FN int nn__parse_header(nn_safetensors_t *r, uint64_t n) {
     if (r->count) { qsort(r->sorted, (size_t)r->count, sizeof *r->sorted, nn__by_name); }
     for (int64_t i = 1; i < r->count; i++) {
         if (strcmp(r->sorted[i - 1].name, r->sorted[i].name) == 0) {
-            return nn__malformed(&j, r->sorted[i].name, "two tensors of this name");
+            return NN__NO(TENSOR_ERR_FORMAT, "safetensors: \"%s\": %s: two tensors of this name", r->label,
+                          r->sorted[i].name);
         }
     }
+    return 1;
+}
+
+// A tensor of the header, after its name and colon. 0 = raised
+TENSOR__FN int nn__parse_tensor(nn__json_t *j, const char *name) {
+    nn_safetensors_t *r = j->r;
+    if (!nn__name_ok(name)) {
+        return nn__malformed(j, "header", "a name is empty, too long or has control characters");
+    }
+    nn__entry_t *q = (nn__entry_t *)nn__room(r->entry, r->count, &r->cap, 16, sizeof *q);
+    if (!q) { return 0; }
+    r->entry = q;
+    if (!nn__parse_entry(j, &r->entry[r->count], name)) { return 0; }
+    r->count++;
+    return 1;
+}
+
+// The tensors and the metadata of the header. 0 = raised
+TENSOR__FN int nn__parse_members(nn__json_t *j) {
+    int seen_metadata = 0;
+    if (nn__peek(j) == '}') {
+        j->p++;
+        return 1;
+    }
+    do {
+        char *name = nn__string(j, "header");
+        if (!name || !nn__expect(j, ':', name, "a colon is expected")) { return 0; }
+        int metadata = strcmp(name, "__metadata__") == 0;
+        if (metadata && seen_metadata++) { return nn__malformed(j, name, "is given twice"); }
+        if (metadata ? !nn__parse_metadata(j) : !nn__parse_tensor(j, name)) { return 0; }
+    } while (nn__peek(j) == ',' && j->p++);
+    return nn__expect(j, '}', "", "a closing brace is expected");
+}
+
+// Sorts the tensors by offset. Whether their data meet, without holes, from 0 to the end; raises if not.
+TENSOR__FN int nn__offsets_meet(nn__json_t *j) {
+    nn_safetensors_t *r = j->r;
+    uint64_t at = 0;
+    if (r->count) { qsort(r->entry, (size_t)r->count, sizeof *r->entry, nn__by_offset); }
+    for (int64_t i = 0; i < r->count; i++) {
+        const nn__entry_t *e = &r->entry[i];
+        if (e->begin > at) { return nn__malformed(j, e->name, "a hole before its data"); }
+        if (e->begin < at) { return nn__malformed(j, e->name, "its data overlap another tensor's"); }
+        at = e->end;
+    }
+    return at == r->source.size - r->data || nn__malformed(j, "", "bytes after the last tensor");
+}
+
+// Parses header[0..n-1] of r. 0 after raising.
+TENSOR__FN int nn__parse_header(nn_safetensors_t *r, uint64_t n) {
+    nn__json_t j;
+    j.r = r;
+    j.p = r->header;
+    j.end = r->header + n;
+    j.failed = 0;
+    if (!nn__expect(&j, '{', "", "the header does not begin with {") || !nn__parse_members(&j)) { return 0; }
+    if (nn__peek(&j) != -1) { return nn__malformed(&j, "", "text after the header's object"); }
+    if (!nn__offsets_meet(&j) || !nn__sort_names(r)) { return 0; }
     if (r->nmetadata) { qsort(r->metadata, (size_t)r->nmetadata, sizeof *r->metadata, nn__by_name); }
     for (int64_t i = 1; i < r->nmetadata; i++) {
         if (strcmp(r->metadata[i - 1].key, r->metadata[i].key) == 0) {
@@ -17287,8 +22027,7 @@ static const struct {
     {"\x80\4", "is a pickle, not safetensors"},
     {"\x80\5", "is a pickle, not safetensors"},
     {"GGUF", "is a GGUF file, not safetensors; load the safetensors file it was made from"},
-    {"\x93NUMPY", "is a NumPy file, not safetensors; convert it in Python: "
-                  "safetensors.numpy.save_file({\"x\": numpy.load(old)}, new)"},
+    {"\x93NUMPY", "is a NumPy file, not safetensors; nn_read_npy reads it"},
     {"\x89HDF", "is an HDF5 file, not safetensors"},
     {"\x1F\x8B", "is gzip-compressed; decompress it first (gunzip)"},
     {"version ", "is a pointer of Git LFS, not the file itself; fetch it (git lfs pull)"},
@@ -17394,6 +22133,33 @@ TENSOR__FN nn__entry_t *nn__find_entry(nn_safetensors_t *r, const char *prefix, 
     return found ? &r->entry[found->index] : NULL;
 }
 
+// How names of a module are found in a file.
+typedef struct nn__names_t {
+    const char *prefix;
+    const nn_rename_t *rename;
+    int n;
+} nn__names_t;
+
+TENSOR__FN nn__names_t nn__same_names(void) {
+    nn__names_t names;
+    names.prefix = "";
+    names.rename = NULL;
+    names.n = 0;
+    return names;
+}
+
+// The entry of the module's tensor `name`; NULL = there is none.
+TENSOR__FN nn__entry_t *nn__find_named(nn_safetensors_t *r, const nn__names_t *names, const char *name) {
+    for (int i = 0; i < names->n; i++) {
+        const nn_rename_t *q = &names->rename[i];
+        size_t length = q->to ? strlen(q->to) : 0;
+        if (!q->from || (length && strncmp(name, q->to, length) != 0)) { continue; }
+        nn__entry_t *e = nn__find_entry(r, q->from, name + length);
+        if (e) { return e; }
+    }
+    return nn__find_entry(r, names->prefix, name);
+}
+
 TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
     int dtype = nn__dtypes[e->dtype].dtype, size = nn__dtypes[e->dtype].bits / 8,
         widen = nn__dtypes[e->dtype].widen;
@@ -17406,14 +22172,26 @@ TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "safetensors: \"%s\": %s has %i dims, tensors at most %i",
                         r->label, e->name, e->ndim, (int)TENSOR_MAX_DIMS);
     }
+    if (e->part) { r = r->part[e->part - 1]; }
+    nn__mapping_t *map = r->source.map;
+    uint64_t at = r->data + e->begin;
+    if (map && bytes > 0 && widen < 0 && dtype != TENSOR_BOOL && nn__little_endian() &&
+        ((uintptr_t)map->data + at) % (uint64_t)size == 0) {
+        (void)TENSOR__ATOMIC_ADD(&map->refs, 1);
+        tensor_t *t = (tensor_wrap_n)((char *)map->data + at, (tensor_dtype_t)dtype, e->dims, e->ndim,
+                                      nn__unmap, map);
+        if ((tensor_is_poison)(t)) { nn__unmap(NULL, map); }
+        return t;
+    }
     tensor_t *t = nn__host_tensor(e->dims, e->ndim, (tensor_dtype_t)dtype);
     if ((tensor_is_poison)(t) || bytes == 0) { return t; }
     void *elements = TENSOR__(host)(t, TENSOR_HOST_WRITE, "safetensors");
     if (!elements) { return TENSOR__(poison); }
-    if (!nn__read(&r->source, r->data + e->begin, elements, bytes)) {
+    if (!nn__read(&r->source, at, elements, bytes)) {
         (tensor_free)(t);
         return NN__FAIL(TENSOR_ERR_IO, "safetensors: \"%s\": %s cannot be read", r->label, e->name);
     }
+
     if (!nn__little_endian()) { nn__swap(elements, bytes / (uint64_t)size, (size_t)size); }
     if (widen >= 0) { nn__widen(elements, bytes / (uint64_t)size, widen); }
     if (dtype == TENSOR_BOOL) {
@@ -17435,10 +22213,203 @@ TENSOR_API tensor_t *(nn_safetensors_get)(nn_safetensors_t *r, const char *name)
 }
 
 #ifndef TENSOR_NO_STDIO
-TENSOR_API nn_safetensors_t *(nn_safetensors_open)(const char *path) {
+// ------------------------------------------------------------------------------
+// Files in parts
+// ------------------------------------------------------------------------------
+
+enum { NN__MAX_PARTS = 10000, NN__MAX_NESTED = 64 };
+
+// Whether c can be in a number, true, false or null.
+TENSOR__FN int nn__word_char(char c) {
+    return c == '-' || c == '+' || c == '.' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+           (c >= 'A' && c <= 'Z');
+}
+
+// Passes over a value, whatever it is.
+TENSOR__FN int nn__skip_value(nn__json_t *j) {
+    int depth = 0;
+    do {
+        int c = nn__peek(j);
+        const char *begin = j->p;
+        if (c == '"') {
+            if (!nn__string(j, "index")) { return 0; }
+        } else if (c == '{' || c == '[') {
+            j->p++;
+            if (++depth > NN__MAX_NESTED) { return nn__malformed(j, "index", "too many brackets"); }
+        } else if (depth > 0 && (c == '}' || c == ']')) {
+            j->p++;
+            depth--;
+        } else if (depth > 0 && (c == ',' || c == ':')) {
+            j->p++;
+        } else {
+            while (j->p < j->end && nn__word_char(*j->p)) { j->p++; }
+            if (j->p == begin) { return nn__malformed(j, "index", "a value is expected"); }
+        }
+    } while (depth > 0);
+    return 1;
+}
+
+// A file beside the index: no folder, no drive, nothing hidden.
+TENSOR__FN int nn__plain_name(const char *s) {
+    return nn__name_ok(s) && s[0] != '.' && strlen(s) < 256 && !strchr(s, '/') && !strchr(s, '\\') &&
+           !strchr(s, ':');
+}
+
+// The number of the part that is called so, 1.., 0 after raising.
+TENSOR__FN int nn__part_of(nn__json_t *j, const char *file, int64_t *cap) {
+    nn_safetensors_t *r = j->r;
+    for (int k = r->nparts - 1; k >= 0; k--) {
+        if (strcmp(r->part_name[k], file) == 0) { return k + 1; }
+    }
+    if (!nn__plain_name(file)) { return nn__malformed(j, file, "a part must be a file beside the index"); }
+    if (r->nparts == NN__MAX_PARTS) { return nn__malformed(j, "index", "too many parts"); }
+    const char **q = (const char **)nn__room((void *)(uintptr_t)r->part_name, r->nparts, cap, 16, sizeof *q);
+    if (!q) { return 0; }
+    r->part_name = q;
+    r->part_name[r->nparts++] = file;
+    return r->nparts;
+}
+
+// "weight_map": {"name": "file", ...}
+TENSOR__FN int nn__parse_weight_map(nn__json_t *j) {
+    nn_safetensors_t *r = j->r;
+    int64_t cap = 0;
+    if (!nn__expect(j, '{', "weight_map", "an object is expected")) { return 0; }
+    if (nn__peek(j) == '}') {
+        j->p++;
+        return 1;
+    }
+    do {
+        const char *name = nn__string(j, "weight_map");
+        if (!name || !nn__expect(j, ':', name, "a colon is expected")) { return 0; }
+        const char *file = nn__string(j, name);
+        if (!file) { return 0; }
+        if (!nn__name_ok(name)) {
+            return nn__malformed(j, "weight_map", "a name is empty, too long or has control characters");
+        }
+        nn__entry_t *q = (nn__entry_t *)nn__room(r->entry, r->count, &r->cap, 64, sizeof *q);
+        if (!q) { return 0; }
+        r->entry = q;
+        int part = nn__part_of(j, file, &cap);
+        if (part == 0) { return 0; }
+        r->entry[r->count].name = name;
+        r->entry[r->count++].part = part;
+    } while (nn__peek(j) == ',' && j->p++);
+    return nn__expect(j, '}', "weight_map", "a closing brace is expected");
+}
+
+TENSOR__FN int nn__parse_index(nn_safetensors_t *r, uint64_t n) {
+    nn__json_t j;
+    int seen = 0;
+    j.r = r;
+    j.p = r->header;
+    j.end = r->header + n;
+    j.failed = 0;
+    if (!nn__expect(&j, '{', "index", "it does not begin with {")) { return 0; }
+    do {
+        const char *key = nn__string(&j, "index");
+        if (!key || !nn__expect(&j, ':', key, "a colon is expected")) { return 0; }
+        if (strcmp(key, "weight_map") != 0) {
+            if (!nn__skip_value(&j)) { return 0; }
+        } else if (seen++ || !nn__parse_weight_map(&j)) {
+            return nn__malformed(&j, "weight_map", "is given twice");
+        }
+    } while (nn__peek(&j) == ',' && j.p++);
+    if (!nn__expect(&j, '}', "index", "a closing brace is expected")) { return 0; }
+    if (nn__peek(&j) != -1) { return nn__malformed(&j, "index", "text after its object"); }
+    return seen || nn__malformed(&j, "index", "weight_map is missing");
+}
+
+TENSOR__FN nn_safetensors_t *nn__open_reader(const char *path, int map);
+
+// Opens the parts, which are in the folder of path, and takes over what they say of the tensors.
+TENSOR__FN int nn__open_parts(nn_safetensors_t *r, const char *path, int map) {
+    size_t folder = 0, room = strlen(path) + 260;
+    for (size_t i = 0; path[i]; i++) {
+        if (path[i] == '/' || path[i] == '\\') { folder = i + 1; }
+    }
+    r->part = (nn_safetensors_t **)nn__memory((uint64_t)r->nparts + 1, sizeof(nn_safetensors_t *));
+    char *file = r->part ? (char *)nn__memory(room, 1) : NULL;
+    int good = file != NULL;
+    for (int k = 0; good && k < r->nparts; k++) {
+        memcpy(file, path, folder);
+        memcpy(file + folder, r->part_name[k], strlen(r->part_name[k]) + 1);
+        r->part[k] = nn__open_reader(file, map);
+        good = r->part[k] != NULL;
+        if (good) { TENSOR__(disown)(&r->part[k]->owned); }
+    }
+    nn__free(file);
+    for (int64_t i = 0; good && i < r->count; i++) {
+        nn__entry_t *e = &r->entry[i];
+        const nn__entry_t *of = nn__find_entry(r->part[e->part - 1], "", e->name);
+        if (!of) {
+            return NN__NO(TENSOR_ERR_FORMAT, "safetensors: \"%s\": %s is not in %s", r->label, e->name,
+                          r->part_name[e->part - 1]);
+        }
+        const char *name = e->name;
+        int part = e->part;
+        *e = *of;
+        e->name = name;
+        e->part = part;
+    }
+    return good;
+}
+
+// Takes over the source, even if it fails.
+TENSOR__FN nn_safetensors_t *nn__index_reader(nn__source_t *s, const char *path, int map) {
+    nn_safetensors_t *r = (nn_safetensors_t *)TENSOR__(object)(nn__self(), TENSOR__READER, sizeof *r);
+    if (!r) {
+        nn__close_source(s);
+        return NULL;
+    }
+    r->source = *s;
+    r->owned.destroy = nn__reader_shutdown;
+    TENSOR__(own)(nn__self(), &r->owned);
+    r->label = nn__copy_string(path);
+    uint64_t n = s->size;
+    if (r->label && n > NN_SAFETENSORS_MAX_HEADER) {
+        NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: \"%s\": an index of %u bytes is over the limit", path, n);
+    } else if (r->label) {
+        r->header = (char *)nn__memory(n + 1, 1);
+        if (r->header && !nn__read(&r->source, 0, r->header, n)) {
+            NN__FAIL(TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", path);
+        } else if (r->header && nn__parse_index(r, n) && nn__sort_names(r) && nn__open_parts(r, path, map)) {
+            return r;
+        }
+    }
+    if (!r->part) { r->nparts = 0; }
+    nn__reader_close(r);
+    return NULL;
+}
+
+TENSOR__FN nn_safetensors_t *nn__open_reader(const char *path, int map) {
     nn__source_t s;
     if (!nn__open(&s, "safetensors", path)) { return NULL; }
+#ifdef NN__HAS_MAPS
+    if (map) { nn__map_source(&s, path); }
+#else
+    (void)map;
+#endif
     return nn__reader(&s, path);
+}
+
+TENSOR__FN nn_safetensors_t *nn__open_any(const char *path, int map) {
+    size_t n = path ? strlen(path) : 0;
+    nn__source_t s;
+    if (n < 5 || strcmp(path + n - 5, ".json") != 0) { return nn__open_reader(path, map); }
+    return nn__open(&s, "safetensors", path) ? nn__index_reader(&s, path, map) : NULL;
+}
+
+TENSOR_API nn_safetensors_t *(nn_safetensors_open)(const char *path) { return nn__open_any(path, 0); }
+
+TENSOR_API nn_safetensors_t *(nn_safetensors_map)(const char *path) { return nn__open_any(path, 1); }
+#else
+TENSOR_API nn_safetensors_t *(nn_safetensors_open)(const char *path) {
+    return (void)path, NN__SILENT((nn_safetensors_t *)NULL, "safetensors_open");
+}
+
+TENSOR_API nn_safetensors_t *(nn_safetensors_map)(const char *path) {
+    return (void)path, NN__SILENT((nn_safetensors_t *)NULL, "safetensors_map");
 }
 #endif
 
@@ -17463,6 +22434,7 @@ TENSOR__FN void nn__write(nn__sink_t *s, const void *data, uint64_t n) {
         return;
     }
 #endif
+
     if (n > s->cap - s->n) {
         uint64_t cap = 2 * s->cap > s->n + n ? 2 * s->cap : s->n + n + 256;
         char *q = (char *)nn__grow(s->p, s->n, cap, 1);
@@ -17523,11 +22495,95 @@ TENSOR__FN int nn__by_size(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
+// Whether a tensor and its name can be written; raises if not. Fills out.
+TENSOR__FN int nn__out_fill(nn__out_t *out, const char *name, tensor_t *t, int position) {
+    if (!t || (tensor_is_poison)(t)) {
+        nn__poisoned("safetensors", name ? name : "a tensor", t);
+        return 0;
+    }
+    if (!name || !nn__name_ok(name) || strcmp(name, "__metadata__") == 0) {
+        return NN__NO(TENSOR_ERR_FORMAT, "safetensors: tensor %d has a name no file may hold",
+                      (int64_t)position);
+    }
+    int k = 0;
+    while (nn__dtypes[k].dtype != (int)t->dtype) { k++; }
+    out->name = name;
+    out->t = t;
+    out->dtype = k;
+    out->size = nn__dtypes[k].bits / 8;
+    out->bytes = (uint64_t)t->numel * (uint64_t)out->size;
+    return 1;
+}
+
+// Fills out and sorts it. 0 = raised
+TENSOR__FN int nn__out_sorted(nn__out_t *out, const char *const *names, tensor_t *const *tensors, int n) {
+    for (int i = 0; i < n; i++) {
+        if (!nn__out_fill(&out[i], names[i], tensors[i], i)) { return 0; }
+    }
+    if (n < 2) { return 1; }
+    qsort(out, (size_t)n, sizeof *out, nn__by_name);
+    for (int i = 1; i < n; i++) {
+        if (strcmp(out[i - 1].name, out[i].name) == 0) {
+            return NN__NO(TENSOR_ERR_FORMAT, "safetensors: two tensors are called \"%s\"", out[i].name);
+        }
+    }
+    qsort(out, (size_t)n, sizeof *out, nn__by_size);
+    return 1;
+}
+
+TENSOR__FN void nn__write_metadata(nn__sink_t *s, const nn_metadata_t *metadata, int n) {
+    nn__write_text(s, "\"__metadata__\":{");
+    for (int i = 0; i < n; i++) {
+        if (i) { nn__write_text(s, ","); }
+        nn__write_string(s, metadata[i].key);
+        nn__write_text(s, ":");
+        nn__write_string(s, metadata[i].value);
+    }
+    nn__write_text(s, "}");
+}
+
+// A tensor of the header, whose data begin at `at`.
+TENSOR__FN void nn__write_entry(nn__sink_t *s, const nn__out_t *out, uint64_t at) {
+    nn__write_string(s, out->name);
+    nn__write_text(s, ":{\"dtype\":\"");
+    nn__write_text(s, nn__dtypes[out->dtype].name);
+    nn__write_text(s, "\",\"shape\":[");
+    for (int k = 0; k < out->t->ndim; k++) {
+        if (k) { nn__write_text(s, ","); }
+        nn__write_u64(s, (uint64_t)out->t->dims[k]);
+    }
+    nn__write_text(s, "],\"data_offsets\":[");
+    nn__write_u64(s, at);
+    nn__write_text(s, ",");
+    nn__write_u64(s, at + out->bytes);
+    nn__write_text(s, "]}");
+}
+
+// Writes the length and the text of the header. 0 = raised
+TENSOR__FN int nn__write_header(nn__sink_t *s, const nn__out_t *out, int n, const nn_metadata_t *metadata,
+                                int nmeta) {
+    uint64_t at = 0;
+    nn__write(s, "\0\0\0\0\0\0\0\0{", 9);
+    if (nmeta > 0) { nn__write_metadata(s, metadata, nmeta); }
+    for (int i = 0; i < n; i++) {
+        if (i || nmeta > 0) { nn__write_text(s, ","); }
+        nn__write_entry(s, &out[i], at);
+        at += out[i].bytes;
+    }
+    nn__write_text(s, "}");
+    while (s->n % 8 != 0 && !s->failed) { nn__write_text(s, " "); }
+    if (s->failed) { return 0; }
+    if (s->n - 8 > NN_SAFETENSORS_MAX_HEADER) {
+        return NN__NO(TENSOR_ERR_FORMAT, "safetensors: a header of %d bytes is over the limit",
+                      (int64_t)s->n);
+    }
+    for (int k = 0; k < 8; k++) { s->p[k] = (char)(unsigned char)((s->n - 8) >> (8 * k)); }
+    return 1;
+}
+
 // Checks and sorts the tensors and makes the header (length included). -> block to free, NULL after raising
 TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensors, int n,
                                const nn_metadata_t *metadata, int nmeta, nn__sink_t *header) {
-    uint64_t at = 0;
-    int bad = 0;
     memset(header, 0, sizeof *header);
     if (n > 0 && (!names || !tensors)) {
         nn__poisoned("safetensors", names ? "tensors" : "names", NULL);
@@ -17538,97 +22594,40 @@ TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensor
         nn__poisoned("safetensors", metadata ? "a metadata string" : "metadata", NULL);
         return NULL;
     }
-    nn__out_t *out;
-    out = (nn__out_t *)nn__memory((uint64_t)(n > 0 ? n : 1), sizeof *out);
+    nn__out_t *out = (nn__out_t *)nn__memory((uint64_t)(n > 0 ? n : 1), sizeof *out);
     if (!out) { return NULL; }
-    int k;
-    for (int i = 0; i < n && !bad; i++) {
-        tensor_t *t = tensors[i];
-        bad = 1;
-        if (!t || (tensor_is_poison)(t)) {
-            nn__poisoned("safetensors", names[i] ? names[i] : "a tensor", t);
-        } else if (!names[i] || !nn__name_ok(names[i]) || strcmp(names[i], "__metadata__") == 0) {
-            NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: tensor %d has a name no file may hold", (int64_t)i);
-        } else {
-            bad = 0;
-        }
-        for (k = 0; !bad && nn__dtypes[k].dtype != (int)t->dtype; k++) { }
-        if (bad) { break; }
-        out[i].name = names[i];
-        out[i].t = t;
-        out[i].dtype = k;
-        out[i].size = nn__dtypes[k].bits / 8;
-        out[i].bytes = (uint64_t)t->numel * (uint64_t)out[i].size;
+    if (nn__out_sorted(out, names, tensors, n) && nn__write_header(header, out, n, metadata, nmeta)) {
+        return out;
     }
-    if (!bad && n > 1) { qsort(out, (size_t)n, sizeof *out, nn__by_name); }
-    for (int i = 1; i < n && !bad; i++) {
-        if (strcmp(out[i - 1].name, out[i].name) != 0) { continue; }
-        bad = 1;
-        NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: two tensors are called \"%s\"", out[i].name);
+    nn__free(header->p);
+    nn__free(out);
+    return NULL;
+}
+
+// Hands the elements of t, in rows and little-endian, to use (NULL if they cannot be had: raised), with s and
+// their bytes.
+TENSOR__FN void nn__elements(tensor_t *t, const char *op, nn__sink_t *s,
+                             void (*use)(nn__sink_t *s, const void *elements, uint64_t bytes)) {
+    uint64_t size = tensor_dtype_size((tensor_dtype_t)t->dtype), bytes = (uint64_t)t->numel * size;
+    if (bytes == 0 || s->failed) { return; }
+    tensor_scope_t scope;
+    scope = TENSOR__(scope)(0);
+    tensor_t *c = (tensor_to)((tensor_contiguous)(t), TENSOR_CPU);
+    if (!nn__little_endian()) { c = (tensor_clone)(c); }
+    void *elements = TENSOR__(host)(c, TENSOR_HOST_READ, op);
+    if (!elements) {
+        s->failed = tensor_error_code();
+    } else {
+        if (!nn__little_endian()) { nn__swap(elements, (uint64_t)c->numel, (size_t)size); }
+        use(s, elements, bytes);
     }
-    if (!bad && n > 1) { qsort(out, (size_t)n, sizeof *out, nn__by_size); }
-    nn__write(header, "\0\0\0\0\0\0\0\0{", 9);
-    if (nmeta > 0) {
-        nn__write_text(header, "\"__metadata__\":{");
-        for (int i = 0; i < nmeta; i++) {
-            if (i) { nn__write_text(header, ","); }
-            nn__write_string(header, metadata[i].key);
-            nn__write_text(header, ":");
-            nn__write_string(header, metadata[i].value);
-        }
-        nn__write_text(header, n > 0 ? "}," : "}");
-    }
-    for (int i = 0; i < n && !bad; i++) {
-        if (i) { nn__write_text(header, ","); }
-        nn__write_string(header, out[i].name);
-        nn__write_text(header, ":{\"dtype\":\"");
-        nn__write_text(header, nn__dtypes[out[i].dtype].name);
-        nn__write_text(header, "\",\"shape\":[");
-        for (k = 0; k < out[i].t->ndim; k++) {
-            if (k) { nn__write_text(header, ","); }
-            nn__write_u64(header, (uint64_t)out[i].t->dims[k]);
-        }
-        nn__write_text(header, "],\"data_offsets\":[");
-        nn__write_u64(header, at);
-        at += out[i].bytes;
-        nn__write_text(header, ",");
-        nn__write_u64(header, at);
-        nn__write_text(header, "]}");
-    }
-    nn__write_text(header, "}");
-    while (header->n % 8 != 0 && !header->failed) { nn__write_text(header, " "); }
-    if (!bad && !header->failed && header->n - 8 > NN_SAFETENSORS_MAX_HEADER) {
-        bad = 1;
-        NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: a header of %d bytes is over the limit",
-                 (int64_t)header->n);
-    }
-    if (bad || header->failed) {
-        nn__free(header->p);
-        nn__free(out);
-        return NULL;
-    }
-    for (k = 0; k < 8; k++) { header->p[k] = (char)(unsigned char)((header->n - 8) >> (8 * k)); }
-    return out;
+    (tensor_scope_end)(scope);
 }
 
 // Writes header and data into s; s->failed says whether it failed.
 TENSOR__FN void nn__emit(nn__sink_t *s, const nn__sink_t *header, const nn__out_t *out, int n) {
     nn__write(s, header->p, header->n);
-    for (int i = 0; i < n && !s->failed; i++) {
-        tensor_scope_t scope = TENSOR__(scope)(0);
-        tensor_t *c = (tensor_to)((tensor_contiguous)(out[i].t), TENSOR_CPU);
-        if (out[i].bytes > 0) {
-            if (!nn__little_endian()) { c = (tensor_clone)(c); }
-            void *elements = TENSOR__(host)(c, TENSOR_HOST_READ, "safetensors");
-            if (!elements) {
-                s->failed = tensor_error_code();
-            } else {
-                if (!nn__little_endian()) { nn__swap(elements, (uint64_t)c->numel, (size_t)out[i].size); }
-                nn__write(s, elements, out[i].bytes);
-            }
-        }
-        (tensor_scope_end)(scope);
-    }
+    for (int i = 0; i < n && !s->failed; i++) { nn__elements(out[i].t, "safetensors", s, nn__write); }
 }
 
 TENSOR_API tensor_t *(nn_safetensors_format)(const char *const *names, tensor_t *const *tensors, int n,
@@ -17656,14 +22655,14 @@ TENSOR_API tensor_t *(nn_safetensors_format)(const char *const *names, tensor_t 
 }
 
 #ifndef TENSOR_NO_STDIO
-TENSOR__FN int nn__io_failed(const char *what, const char *path, int error) {
-    return NN__ERROR(TENSOR_ERR_IO, "safetensors: %s \"%s\": %s", what, path, strerror(error));
+TENSOR__FN int nn__io_failed(const char *op, const char *what, const char *path, int error) {
+    return NN__ERROR(TENSOR_ERR_IO, "%s: %s \"%s\": %s", op, what, path, strerror(error));
 }
 
 enum { NN__MAX_LINKS = 40 };   // as in Linux
 
 // path with the links at its end followed, so that the links stay. -> block to free, NULL after raising
-TENSOR__FN char *nn__follow(const char *path) {
+TENSOR__FN char *nn__follow(const char *op, const char *path) {
     char *at = nn__copy_string(path);
 #ifdef NN__HAS_LINKS
     char to[4097];
@@ -17671,7 +22670,7 @@ TENSOR__FN char *nn__follow(const char *path) {
         ssize_t n = readlink(at, to, sizeof to - 1);
         if (n < 0) { break; }
         if (k == NN__MAX_LINKS || (size_t)n == sizeof to - 1) {
-            nn__io_failed("cannot write", path, ELOOP);
+            nn__io_failed(op, "cannot write", path, ELOOP);
             nn__free(at);
             return NULL;
         }
@@ -17686,6 +22685,8 @@ TENSOR__FN char *nn__follow(const char *path) {
         nn__free(at);
         at = next;
     }
+#else
+    (void)op;
 #endif
     return at;
 }
@@ -17732,7 +22733,7 @@ TENSOR__FN FILE *nn__create_new(const char *path) {
 
 // Creates target.tmp-PROCESS-NUMBER, which no other save uses, empty, with target's permissions (mode < 0:
 // the usual ones). *path receives its name, a block to free. NULL after raising.
-TENSOR__FN FILE *nn__create(const char *target, int mode, char **path) {
+TENSOR__FN FILE *nn__create(const char *op, const char *target, int mode, char **path) {
     static tensor__count_t saves;
     size_t room = strlen(target) + 60;
     tensor__text_t t;
@@ -17764,11 +22765,11 @@ TENSOR__FN FILE *nn__create(const char *target, int mode, char **path) {
         }
         if (!f && errno != EEXIST) { break; }
     }
-    if (!f) { nn__io_failed("cannot create", *path, errno); }
+    if (!f) { nn__io_failed(op, "cannot create", *path, errno); }
 #ifdef NN__HAS_LINKS
     // While it is empty, so that private data stays private.
     if (f && mode >= 0 && chmod(*path, (mode_t)mode) != 0) {
-        nn__io_failed("cannot create", *path, errno);
+        nn__io_failed(op, "cannot create", *path, errno);
         fclose(f);
         (void)remove(*path);
         f = NULL;
@@ -17830,15 +22831,26 @@ TENSOR__FN int nn__replace(const char *from, const char *target) {
 #endif
 }
 
+// What is to be written, and the function that writes it; s->failed says whether it failed.
+typedef struct nn__content_t {
+    void (*emit)(nn__sink_t *s, const struct nn__content_t *c);
+    const nn__sink_t *header;
+    const nn__out_t *out;
+    int n;
+} nn__content_t;
+
+TENSOR__FN void nn__emit_safetensors(nn__sink_t *s, const nn__content_t *c) {
+    nn__emit(s, c->header, c->out, c->n);
+}
+
 // Writes, waits for the disk and closes. -> code
-TENSOR__FN int nn__write_file(FILE *f, const char *path, const nn__sink_t *header, const nn__out_t *out,
-                              int n) {
+TENSOR__FN int nn__write_file(const char *op, FILE *f, const char *path, const nn__content_t *c) {
     nn__sink_t s;
     int error = 0;
     memset(&s, 0, sizeof s);
     s.file = f;
     errno = 0;
-    nn__emit(&s, header, out, n);
+    c->emit(&s, c);
     if (fflush(f) != 0 && !s.failed) { s.failed = TENSOR_ERR_IO; }
     if (s.failed == TENSOR_ERR_IO) {
         error = errno ? errno : EIO;
@@ -17848,41 +22860,1145 @@ TENSOR__FN int nn__write_file(FILE *f, const char *path, const nn__sink_t *heade
     errno = 0;
     if (fclose(f) != 0 && !error) { error = errno ? errno : EIO; }
     if (s.failed && s.failed != TENSOR_ERR_IO) { return s.failed; }
-    return error ? nn__io_failed("cannot write", path, error) : TENSOR_OK;
+    return error ? nn__io_failed(op, "cannot write", path, error) : TENSOR_OK;
 }
 
-TENSOR_API int (nn_safetensors_write)(const char *path, const char *const *names, tensor_t *const *tensors,
-                                     int n, const nn_metadata_t *metadata, int nmeta) {
-    char *temporary = NULL;
-    int error = 0, mode = -1;
-    if (!path) { return nn__io_failed("cannot write", "(null)", EINVAL); }
-    if (!nn__writable(path, &mode)) { return TENSOR_ERR_IO; }
-    char *target = nn__follow(path);
-    if (!target) { return tensor_error_code(); }
-    nn__sink_t header;
-    nn__out_t *out = nn__plan(names, tensors, n, metadata, nmeta, &header);
-    if (!out) {
-        nn__free(target);
-        return tensor_error_code();
+// Where a file is to be, with links followed, and its permissions. -> block to free, NULL after raising
+TENSOR__FN char *nn__target(const char *op, const char *path, int *mode) {
+    if (!path) {
+        nn__io_failed(op, "cannot write", "(null)", EINVAL);
+        return NULL;
     }
-    FILE *f = nn__create(target, mode, &temporary);
-    int code = f ? nn__write_file(f, temporary, &header, out, n) : tensor_error_code();
+    return nn__writable(path, mode) ? nn__follow(op, path) : NULL;
+}
+
+// Makes a new file beside target and puts it in its place. -> code
+TENSOR__FN int nn__save_file(const char *op, const char *path, char *target, int mode,
+                             const nn__content_t *c) {
+    char *temporary = NULL;
+    int error = 0;
+    FILE *f = nn__create(op, target, mode, &temporary);
+    int code = f ? nn__write_file(op, f, temporary, c) : tensor_error_code();
     if (code == TENSOR_OK) {
         error = nn__replace(temporary, target);
-        if (error) { code = nn__io_failed("cannot rename to", target, error); }
+        if (error) { code = nn__io_failed(op, "cannot rename to", target, error); }
     }
     if (f && code != TENSOR_OK) { nn__remove(temporary); }
     if (code == TENSOR_OK) {
         error = nn__sync_folder(target);
-        if (error) { code = nn__io_failed("cannot sync the folder of", path, error); }
+        if (error) { code = nn__io_failed(op, "cannot sync the folder of", path, error); }
     }
     nn__free(temporary);
-    nn__free(target);
-    nn__free(header.p);
-    nn__free(out);
     return code;
 }
+
+TENSOR_API int (nn_safetensors_write)(const char *path, const char *const *names, tensor_t *const *tensors,
+                                     int n, const nn_metadata_t *metadata, int nmeta) {
+    int mode = -1;
+    char *target = nn__target("safetensors", path, &mode);
+    if (!target) { return tensor_error_code(); }
+    nn__sink_t header;
+    nn__out_t *out = nn__plan(names, tensors, n, metadata, nmeta, &header);
+    int code = tensor_error_code();
+    if (out) {
+        nn__content_t c;
+        c.emit = nn__emit_safetensors;
+        c.header = &header;
+        c.out = out;
+        c.n = n;
+        code = nn__save_file("safetensors", path, target, mode, &c);
+        nn__free(header.p);
+        nn__free(out);
+    }
+    nn__free(target);
+    return code;
+}
+#else
+TENSOR_API int (nn_safetensors_write)(const char *path, const char *const *names, tensor_t *const *tensors,
+                                     int n, const nn_metadata_t *metadata, int nmeta) {
+    (void)path, (void)names, (void)tensors, (void)n, (void)metadata, (void)nmeta;
+    return NN__SILENT(TENSOR_ERR_UNSUPPORTED, "safetensors_write");
+}
 #endif
+
+// ------------------------------------------------------------------------------
+// >>impl-formats                                   MARK: npy, npz, DLPack
+//
+// The header of npy is a Python literal; the parser accepts the one dict that it can be. Of npz the central
+// directory counts, because numpy writes the sizes there and not always before the data. Rejected: trusting
+// the order of keys, a general parser of literals.
+// ------------------------------------------------------------------------------
+
+enum { NN__MAX_NPY_HEADER = 65536 };    // bytes; as shapes have at most 8 dims, no header needs more
+
+// The element types, with our dtype for those that can be read; those that only reading knows are the last.
+static const struct {
+    char kind, size;
+    int dtype, widen;
+} nn__npy_types[] = {
+    {'f', 4, TENSOR_F32, -1}, {'f', 8, TENSOR_F64, -1},     {'f', 2, TENSOR_F16, -1},
+    {'i', 4, TENSOR_I32, -1}, {'i', 8, TENSOR_I64, -1},     {'i', 2, TENSOR_I16, -1},
+    {'i', 1, TENSOR_I8, -1},  {'u', 1, TENSOR_U8, -1},      {'b', 1, TENSOR_BOOL, -1},
+    {'u', 2, TENSOR_I32, NN__U16}, {'u', 4, TENSOR_I64, NN__U32},
+};
+enum { NN__NPY_TYPES = (int)(sizeof nn__npy_types / sizeof nn__npy_types[0]), NN__NPY_WRITTEN = 9 };
+
+// The array in bytes begin..end of a source.
+typedef struct nn__npy_t {
+    nn__source_t *source;
+    uint64_t begin, end;
+    const char *label, *name;       // name: in the archive, NULL = the file is the array
+    const char *p, *stop;           // what of the header is left to parse
+    uint32_t *crc;                  // of all bytes; NULL = not wanted
+    int type, swap, fortran, ndim;
+    int64_t dims[TENSOR_MAX_DIMS];
+    uint64_t numel;
+} nn__npy_t;
+
+// -> 0 after raising
+TENSOR__FN int nn__npy_no(const nn__npy_t *a, int code, const char *what) {
+    if (a->name) {
+        NN__FAIL(code, "npy: \"%s\": %s: %s", a->label, a->name, what);
+    } else {
+        NN__FAIL(code, "npy: \"%s\": %s", a->label, what);
+    }
+    return 0;
+}
+
+TENSOR__FN int nn__npy_bad(const nn__npy_t *a, const char *what) {
+    return nn__npy_no(a, TENSOR_ERR_FORMAT, what);
+}
+
+// The next character that is not a blank, -1 = none.
+TENSOR__FN int nn__npy_peek(nn__npy_t *a) {
+    while (a->p < a->stop && (*a->p == ' ' || *a->p == '\t' || *a->p == '\n' || *a->p == '\r')) { a->p++; }
+    return a->p < a->stop ? (unsigned char)*a->p : -1;
+}
+
+TENSOR__FN int nn__npy_take(nn__npy_t *a, int c) {
+    if (nn__npy_peek(a) != c) { return 0; }
+    a->p++;
+    return 1;
+}
+
+// A literal of text without escapes, in either quotes. -> its length, -1 = there is none; *text receives it
+TENSOR__FN int nn__npy_text(nn__npy_t *a, const char **text) {
+    int quote = nn__npy_peek(a);
+    if (quote != '\'' && quote != '"') { return -1; }
+    const char *start = ++a->p;
+    while (a->p < a->stop && *a->p != quote && *a->p != '\\' && *a->p != '\n') { a->p++; }
+    if (a->p >= a->stop || *a->p != quote) { return -1; }
+    *text = start;
+    return (int)(a->p++ - start);
+}
+
+// Whether the letters of word come next.
+TENSOR__FN int nn__npy_word(nn__npy_t *a, const char *word) {
+    size_t n = strlen(word);
+    (void)nn__npy_peek(a);
+    if ((size_t)(a->stop - a->p) < n || memcmp(a->p, word, n) != 0) { return 0; }
+    a->p += n;
+    return 1;
+}
+
+// '<f4': byte order, kind, bytes.
+TENSOR__FN int nn__npy_descr(nn__npy_t *a) {
+    const char *d = "";
+    if (nn__npy_peek(a) == '[') {
+        return nn__npy_no(a, TENSOR_ERR_UNSUPPORTED, "a structured array; save its fields one by one");
+    }
+    int n = nn__npy_text(a, &d);
+    if (n < 0) { return nn__npy_bad(a, "descr is not a text"); }
+    if (n >= 2 && d[0] == '|' && d[1] == 'O') {
+        return nn__npy_no(a, TENSOR_ERR_UNSUPPORTED, "an array of Python objects, which are never loaded");
+    }
+
+    for (int k = 0; n == 3 && k < NN__NPY_TYPES; k++) {
+        if (d[1] != nn__npy_types[k].kind || d[2] != '0' + nn__npy_types[k].size) { continue; }
+        if (d[0] != '<' && d[0] != '>' && (d[0] != '|' || nn__npy_types[k].size > 1)) { continue; }
+        a->type = k;
+        a->swap = nn__npy_types[k].size > 1 && (d[0] == '<') != nn__little_endian();
+        return 1;
+    }
+    char what[80];
+    tensor__text_t t = nn__text(what, sizeof what);
+    NN__PUT(&t, "dtype ");
+    for (int k = 0; k < n && k < 24; k++) {
+        char c[2] = {d[k], 0};
+        NN__PUT(&t, "%s", d[k] >= 0x20 && d[k] < 0x7F ? c : "?");
+    }
+    NN__PUT(&t, " is not supported");
+    return nn__npy_no(a, TENSOR_ERR_UNSUPPORTED, what);
+}
+
+// (2, 3)
+TENSOR__FN int nn__npy_shape(nn__npy_t *a) {
+    int open = 1;       // a further size may come
+    a->numel = 1;
+    if (!nn__npy_take(a, '(')) { return nn__npy_bad(a, "shape is not a tuple"); }
+    while (nn__npy_peek(a) != ')') {
+        uint64_t v = 0;
+        const char *first = a->p;
+        while (a->p < a->stop && *a->p >= '0' && *a->p <= '9' && v < (uint64_t)1 << 56) {
+            v = v * 10 + (uint64_t)(*a->p++ - '0');
+        }
+        if (a->p == first || !open) { return nn__npy_bad(a, "shape has something other than sizes >= 0"); }
+        if (a->p - first > 1 && *first == '0') { return nn__npy_bad(a, "a size with a leading zero"); }
+        if (v > (uint64_t)1 << 53 || (v != 0 && a->numel > ((uint64_t)1 << 60) / v)) {
+            return nn__npy_bad(a, "the shape overflows");
+        }
+        if (a->p < a->stop && *a->p == 'L') { a->p++; }     // of Python 2
+        if (a->ndim == TENSOR_MAX_DIMS) {
+            return nn__npy_no(a, TENSOR_ERR_UNSUPPORTED, "more than 8 dims");
+        }
+        a->dims[a->ndim++] = (int64_t)v;
+        a->numel *= v;
+        open = nn__npy_take(a, ',');
+    }
+    a->p++;
+    if (a->ndim == 1 && !open) { return nn__npy_bad(a, "shape is a number, not a tuple"); }
+    return 1;
+}
+
+TENSOR__FN int nn__npy_order(nn__npy_t *a) {
+    a->fortran = nn__npy_word(a, "True");
+    if (a->fortran || nn__npy_word(a, "False")) { return 1; }
+    return nn__npy_bad(a, "fortran_order is neither True nor False");
+}
+
+// {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
+TENSOR__FN int nn__npy_dict(nn__npy_t *a) {
+    static const char *const keys[3] = {"descr", "fortran_order", "shape"};
+    int (*const value[3])(nn__npy_t *) = {nn__npy_descr, nn__npy_order, nn__npy_shape};
+    int seen = 0;
+    if (!nn__npy_take(a, '{')) { return nn__npy_bad(a, "the header is not a dict"); }
+    while (nn__npy_peek(a) != '}') {
+        const char *key = "";
+        int n = nn__npy_text(a, &key), k = 0;
+        while (k < 3 && ((size_t)n != strlen(keys[k]) || memcmp(key, keys[k], (size_t)n) != 0)) { k++; }
+        if (n < 0 || k == 3) { return nn__npy_bad(a, "the header has an unknown key"); }
+        if (seen >> k & 1) { return nn__npy_bad(a, "the header has a key twice"); }
+        seen |= 1 << k;
+        if (!nn__npy_take(a, ':')) { return nn__npy_bad(a, "a colon is expected"); }
+        if (!value[k](a)) { return 0; }
+        if (!nn__npy_take(a, ',') && nn__npy_peek(a) != '}') { return nn__npy_bad(a, "a comma is expected"); }
+    }
+    a->p++;
+    if (seen != 7) { return nn__npy_bad(a, "descr, fortran_order or shape is missing"); }
+    if (nn__npy_peek(a) != -1) { return nn__npy_bad(a, "text after the header's dict"); }
+    return 1;
+}
+
+// The checksum of zip archives: CRC-32, four bits at a time.
+TENSOR__FN uint32_t nn__crc(uint32_t crc, const void *data, uint64_t n) {
+    static const uint32_t table[16] = {0x00000000, 0x1DB71064, 0x3B6E20C8, 0x26D930AC, 0x76DC4190, 0x6B6B51F4,
+                                       0x4DB26158, 0x5005713C, 0xEDB88320, 0xF00F9344, 0xD6D6A3E8, 0xCB61B38C,
+                                       0x9B64C2B0, 0x86D3D2D4, 0xA00AE278, 0xBDBDF21C};
+    const unsigned char *p = (const unsigned char *)data;
+    crc = ~crc;
+    while (n-- > 0) {
+        crc ^= *p++;
+        crc = crc >> 4 ^ table[crc & 15];
+        crc = crc >> 4 ^ table[crc & 15];
+    }
+    return ~crc;
+}
+
+TENSOR__FN uint32_t nn__u16_at(const unsigned char *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8; }
+
+TENSOR__FN uint32_t nn__u32_at(const unsigned char *p) { return nn__u16_at(p) | nn__u16_at(p + 2) << 16; }
+
+TENSOR__FN uint64_t nn__u64_at(const unsigned char *p) {
+    return nn__u32_at(p) | (uint64_t)nn__u32_at(p + 4) << 32;
+}
+
+// Reads and parses the header; a->begin then is where the elements begin. head: 12 bytes and the header.
+TENSOR__FN int nn__npy_header(nn__npy_t *a, unsigned char *head) {
+    uint64_t size = a->end - a->begin, first = 10;
+    static const unsigned char magic[6] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
+    if (size < 10) { return nn__npy_bad(a, "shorter than the header of an npy file"); }
+    if (!nn__read(a->source, a->begin, head, 10)) { return nn__npy_no(a, TENSOR_ERR_IO, "cannot be read"); }
+    if (memcmp(head, magic, 6) != 0) { return nn__npy_bad(a, "not an npy file (its first bytes differ)"); }
+    if (head[6] < 1 || head[6] > 3 || head[7] != 0) { return nn__npy_bad(a, "an unknown version of npy"); }
+    uint64_t n = nn__u16_at(head + 8);
+    if (head[6] > 1) {
+        first = 12;
+        if (size < 12) { return nn__npy_bad(a, "shorter than the header of an npy file"); }
+        if (!nn__read(a->source, a->begin + 10, head + 10, 2)) {
+            return nn__npy_no(a, TENSOR_ERR_IO, "cannot be read");
+        }
+        n = nn__u32_at(head + 8);
+    }
+    if (n > size - first) { return nn__npy_bad(a, "the header's length exceeds the file"); }
+    if (n >= NN__MAX_NPY_HEADER) { return nn__npy_bad(a, "the header is over the limit of 64 KiB"); }
+    if (!nn__read(a->source, a->begin + first, head + first, n)) {
+        return nn__npy_no(a, TENSOR_ERR_IO, "cannot be read");
+    }
+
+    if (a->crc) { *a->crc = nn__crc(*a->crc, head, first + n); }
+    a->p = (const char *)head + first;
+    a->stop = a->p + n;
+    if (n == 0 || a->stop[-1] != '\n') { return nn__npy_bad(a, "the header does not end with a line feed"); }
+    if (!nn__npy_dict(a)) { return 0; }
+    a->begin += first + n;
+    uint64_t want = a->numel * (uint64_t)nn__npy_types[a->type].size;
+    if (a->end - a->begin < want) { return nn__npy_bad(a, "shorter than its shape says"); }
+    if (a->end - a->begin > want) { return nn__npy_bad(a, "longer than its shape says"); }
+    return 1;
+}
+
+// Fortran order: the elements are those of the transpose.
+TENSOR__FN tensor_t *nn__npy_transposed(tensor_t *t) {
+    int64_t back[TENSOR_MAX_DIMS];
+    for (int k = 0; k < t->ndim; k++) { back[k] = t->ndim - 1 - k; }
+    tensor_scope_t scope;
+    scope = TENSOR__(scope)(0);
+    return (tensor_scope_return)(scope, (tensor_contiguous)((tensor_permute_n)(t, back, t->ndim)));
+}
+
+// The elements, in memory of a new tensor.
+TENSOR__FN tensor_t *nn__npy_elements(nn__npy_t *a) {
+    size_t size = (size_t)nn__npy_types[a->type].size;
+    int dtype = nn__npy_types[a->type].dtype, transposed = a->fortran && a->ndim > 1;
+    for (int k = 0; transposed && k < a->ndim / 2; k++) {
+        int64_t d = a->dims[k];
+        a->dims[k] = a->dims[a->ndim - 1 - k];
+        a->dims[a->ndim - 1 - k] = d;
+    }
+    tensor_t *t = nn__host_tensor(a->dims, a->ndim, (tensor_dtype_t)dtype);
+    if ((tensor_is_poison)(t)) { return t; }
+    if (a->numel > 0) {
+        unsigned char *p = (unsigned char *)TENSOR__(host)(t, TENSOR_HOST_WRITE, "npy");
+        if (!p) { return TENSOR__(poison); }
+        if (!nn__read(a->source, a->begin, p, a->numel * size)) {
+            (tensor_free)(t);
+            nn__npy_no(a, TENSOR_ERR_IO, "cannot be read");
+            return TENSOR__(poison);
+        }
+        if (a->crc) { *a->crc = nn__crc(*a->crc, p, a->numel * size); }
+        if (a->swap) { nn__swap(p, a->numel, size); }
+        if (nn__npy_types[a->type].widen >= 0) { nn__widen(p, a->numel, nn__npy_types[a->type].widen); }
+        for (uint64_t k = 0; dtype == TENSOR_BOOL && k < a->numel; k++) { p[k] = p[k] != 0; }
+    }
+    if (!transposed) { return t; }
+    tensor_t *rows = nn__npy_transposed(t);
+    (tensor_free)(t);
+    return rows;
+}
+
+TENSOR__FN tensor_t *nn__npy_read(nn__npy_t *a) {
+    unsigned char *head = (unsigned char *)nn__memory(NN__MAX_NPY_HEADER + 12, 1);
+    if (!head) { return TENSOR__(poison); }
+    tensor_t *t = nn__npy_header(a, head) ? nn__npy_elements(a) : TENSOR__(poison);
+    nn__free(head);
+    return t;
+}
+
+TENSOR__FN tensor_t *nn__npy(nn__source_t *s, const char *label) {
+    nn__npy_t a;
+    memset(&a, 0, sizeof a);
+    a.source = s;
+    a.end = s->size;
+    a.label = label;
+    return nn__npy_read(&a);
+}
+
+TENSOR_API tensor_t *(nn_parse_npy)(const void *data, size_t size) {
+    nn__source_t s = nn__from_memory(data, size);
+    return nn__npy(&s, "memory");
+}
+
+// ------------------------------------------------------------------------------
+// Writing npy
+// ------------------------------------------------------------------------------
+
+enum { NN__NPY_HEADER = 320 };      // bytes; 8 sizes of 19 digits fit
+
+// Puts the header of x into head, padded to a multiple of 64. -> bytes, 0 after raising
+TENSOR__FN size_t nn__npy_head(tensor_t *x, char *head) {
+    int k = 0;
+    while (k < NN__NPY_WRITTEN && nn__npy_types[k].dtype != (int)x->dtype) { k++; }
+    if (k == NN__NPY_WRITTEN) {
+        return (size_t)NN__NO(TENSOR_ERR_UNSUPPORTED, "npy: NumPy has no %y; convert the tensor to f32", x);
+    }
+    tensor__text_t t;
+    memcpy(head, "\x93NUMPY\1", 8);
+    t = nn__text(head + 10, NN__NPY_HEADER - 10);
+    char kind[3] = {nn__npy_types[k].kind, (char)('0' + nn__npy_types[k].size), 0};
+    NN__PUT(&t, "{'descr': '%s%s', 'fortran_order': False, 'shape': (", nn__npy_types[k].size > 1 ? "<" : "|",
+            kind);
+    for (int d = 0; d < x->ndim; d++) { NN__PUT(&t, d ? ", %d" : "%d", x->dims[d]); }
+    NN__PUT(&t, "%s), }", x->ndim == 1 ? "," : "");
+    size_t n = 10 + t.length;
+    do { head[n++] = ' '; } while (n % 64 != 0);
+    head[n - 1] = '\n';
+    head[8] = (char)(unsigned char)((n - 10) & 255);
+    head[9] = (char)(unsigned char)((n - 10) >> 8);
+    return n;
+}
+
+TENSOR_API tensor_t *(nn_format_npy)(tensor_t *x) {
+    char head[NN__NPY_HEADER];
+    if (!nn__whole("format_npy", "x", x)) { return TENSOR__(poison); }
+    size_t n = nn__npy_head(x, head);
+    if (n == 0) { return TENSOR__(poison); }
+    int64_t bytes = (int64_t)n + x->numel * (int64_t)tensor_dtype_size((tensor_dtype_t)x->dtype);
+    tensor_t *t = nn__host_tensor(&bytes, 1, TENSOR_U8);
+    nn__sink_t s;
+    memset(&s, 0, sizeof s);
+    s.cap = (uint64_t)bytes;
+    s.p = (char *)TENSOR__(host)(t, TENSOR_HOST_WRITE, "format_npy");
+    if (!s.p) { return TENSOR__(poison); }
+    nn__write(&s, head, n);
+    nn__elements(x, "format_npy", &s, nn__write);
+    if (!s.failed) { return t; }
+    (tensor_free)(t);
+    return TENSOR__(poison);
+}
+
+// ------------------------------------------------------------------------------
+// npz: a zip archive of npy files
+// ------------------------------------------------------------------------------
+
+typedef struct nn__member_t {
+    char *name;                     // without .npy
+    uint64_t at, size;              // of the local header; of the data
+    uint32_t crc, method;
+} nn__member_t;
+
+struct nn_npz_t {
+    tensor__owned_t owned;          // first: the context's list
+    int dead;                       // as in nn_optimizer_t
+    nn__source_t source;
+    char *directory, *label;        // directory: the central one, in which the names are
+    nn__member_t *member;           // in the order of the archive
+    nn__named_index_t *sorted;      // by name
+    int64_t count;
+};
+
+TENSOR__FN void nn__npz_end(nn_npz_t *r) {
+    TENSOR__(disown)(&r->owned);
+    nn__close_source(&r->source);
+    nn__free(r->directory);
+    nn__free(r->label);
+    nn__free(r->member);
+    nn__free(r->sorted);
+    r->count = 0;
+    r->dead = 1;
+    TENSOR__(bury)(r, TENSOR__ARCHIVE);
+}
+
+TENSOR__FN void nn__npz_shutdown(tensor__owned_t *o) { nn__npz_end((nn_npz_t *)(void *)o); }
+
+TENSOR_API int (nn_npz_close)(nn_npz_t *r) {
+    if (r && r->dead) { return NN__ERROR(TENSOR_ERR_OWNER, "npz_close: the reader was closed already"); }
+    if (r) { nn__npz_end(r); }
+    return TENSOR_OK;
+}
+
+TENSOR__FN int nn__npz_bad(const nn_npz_t *r, const char *what) {
+    return NN__NO(TENSOR_ERR_FORMAT, "npz: \"%s\": %s", r->label, what);
+}
+
+// Where the central directory is and how many entries it has. 0 after raising.
+TENSOR__FN int nn__npz_find(nn_npz_t *r, uint64_t *at, uint64_t *bytes, uint64_t *count) {
+    uint64_t size = r->source.size, room = size < 22 + 65535 ? size : 22 + 65535, wide;
+    if (size < 22) { return nn__npz_bad(r, "shorter than a zip archive"); }
+    unsigned char *tail = (unsigned char *)nn__memory(room, 1);
+    if (!tail) { return 0; }
+    int read = nn__read(&r->source, size - room, tail, room);
+    uint64_t end = room - 22;       // the record of the end may have a comment behind it
+    while (read && end > 0 && nn__u32_at(tail + end) != 0x06054B50) { end--; }
+    int found = read && nn__u32_at(tail + end) == 0x06054B50;
+    uint32_t disk = 0;
+    if (found) {
+        disk = nn__u32_at(tail + end + 4);
+        *count = nn__u16_at(tail + end + 10);
+        *bytes = nn__u32_at(tail + end + 12);
+        *at = nn__u32_at(tail + end + 16);
+    }
+    end += size - room;
+    nn__free(tail);
+    if (!read) { return NN__NO(TENSOR_ERR_IO, "npz: \"%s\" cannot be read", r->label); }
+    if (!found) { return nn__npz_bad(r, "not a zip archive"); }
+    unsigned char record[56];
+    if (end >= 20 && nn__read(&r->source, end - 20, record, 20) && nn__u32_at(record) == 0x07064B50) {
+        wide = nn__u64_at(record + 8);      // zip64
+        if (!nn__read(&r->source, wide, record, 56) || nn__u32_at(record) != 0x06064B50 || wide > end) {
+            return nn__npz_bad(r, "the end of the directory is damaged");
+        }
+        *count = nn__u64_at(record + 32);
+        *bytes = nn__u64_at(record + 40);
+        *at = nn__u64_at(record + 48);
+    } else if (disk != 0) {
+        return nn__npz_bad(r, "one of several parts of an archive");
+    }
+    if (*at > end || *bytes > end - *at || *count > *bytes / 46) {
+        return nn__npz_bad(r, "the directory lies beyond the file's end");
+    }
+    return 1;
+}
+
+// The values that a zip64 field has for those that do not fit into 32 bits, in this order. 0 = malformed.
+TENSOR__FN int nn__npz_wide(const unsigned char *p, uint64_t left, uint64_t *value[3]) {
+    while (left >= 4) {
+        uint64_t n = nn__u16_at(p + 2), k = 0;
+        if (n > left - 4) { return 0; }
+        for (int v = 0; nn__u16_at(p) == 1 && v < 3; v++) {
+            if (*value[v] != 0xFFFFFFFFu) { continue; }
+            if (k + 8 > n) { return 0; }
+            *value[v] = nn__u64_at(p + 4 + k);
+            k += 8;
+        }
+        p += 4 + n;
+        left -= 4 + n;
+    }
+    return 1;
+}
+
+// One line of the directory at p, of which `left` bytes are there. -> its length, 0 after raising
+TENSOR__FN uint64_t nn__npz_line(nn_npz_t *r, unsigned char *p, uint64_t left) {
+    if (left < 46 || nn__u32_at(p) != 0x02014B50) {
+        return (uint64_t)nn__npz_bad(r, "the directory is damaged");
+    }
+    uint64_t names = nn__u16_at(p + 28), extra = nn__u16_at(p + 30);
+    uint64_t line = 46 + names + extra + nn__u16_at(p + 32);
+    if (left < line) { return (uint64_t)nn__npz_bad(r, "the directory is damaged"); }
+    uint64_t packed = nn__u32_at(p + 20), size = nn__u32_at(p + 24), at = nn__u32_at(p + 42), *wide[3];
+    wide[0] = &size;
+    wide[1] = &packed;
+    wide[2] = &at;
+    if (!nn__npz_wide(p + 46 + names, extra, wide)) {
+        return (uint64_t)nn__npz_bad(r, "the directory is damaged");
+    }
+    if (names < 4 || memcmp(p + 46 + names - 4, ".npy", 4) != 0) { return line; }      // numpy has no others
+
+    nn__member_t *m = &r->member[r->count];
+    m->method = nn__u16_at(p + 10);
+    m->crc = nn__u32_at(p + 16);
+    m->at = at;
+    m->size = packed;
+    if ((nn__u16_at(p + 8) & 1) != 0) { return (uint64_t)nn__npz_bad(r, "an entry is encrypted"); }
+    if (m->method == 0 && packed != size) { return (uint64_t)nn__npz_bad(r, "an entry has two sizes"); }
+
+    // The name is moved to where its line began, which leaves room for the NUL.
+    memmove(p, p + 46, (size_t)(names - 4));
+    p[names - 4] = 0;
+    m->name = (char *)p;
+    if (strlen(m->name) != names - 4 || !nn__name_ok(m->name)) {
+        return (uint64_t)nn__npz_bad(r, "a name is empty, too long, not UTF-8 or has control characters");
+    }
+    r->count++;
+    return line;
+}
+
+// Reads the directory. 0 after raising.
+TENSOR__FN int nn__npz_directory(nn_npz_t *r) {
+    uint64_t at = 0, bytes = 0, count = 0, done = 0;
+    if (!nn__npz_find(r, &at, &bytes, &count)) { return 0; }
+    r->directory = (char *)nn__memory(bytes + 1, 1);
+    r->member = r->directory ? (nn__member_t *)nn__memory(count + 1, sizeof *r->member) : NULL;
+    r->sorted = r->member ? (nn__named_index_t *)nn__memory(count + 1, sizeof *r->sorted) : NULL;
+    if (!r->sorted) { return 0; }
+    if (!nn__read(&r->source, at, r->directory, bytes)) {
+        return NN__NO(TENSOR_ERR_IO, "npz: \"%s\" cannot be read", r->label);
+    }
+
+    for (uint64_t k = 0; k < count; k++) {
+        uint64_t line = nn__npz_line(r, (unsigned char *)r->directory + done, bytes - done);
+        if (line == 0) { return 0; }
+        done += line;
+    }
+    for (int64_t k = 0; k < r->count; k++) {
+        r->sorted[k].name = r->member[k].name;
+        r->sorted[k].index = k;
+    }
+    if (r->count > 1) { qsort(r->sorted, (size_t)r->count, sizeof *r->sorted, nn__by_name); }
+    for (int64_t k = 1; k < r->count; k++) {
+        if (strcmp(r->sorted[k - 1].name, r->sorted[k].name) == 0) {
+            return NN__NO(TENSOR_ERR_FORMAT, "npz: \"%s\": two arrays are called \"%s\"", r->label,
+                          r->sorted[k].name);
+        }
+    }
+    return 1;
+}
+
+// Takes over the source, even if it fails.
+TENSOR__FN nn_npz_t *nn__npz(nn__source_t *s, const char *label) {
+    nn_npz_t *r = (nn_npz_t *)TENSOR__(object)(nn__self(), TENSOR__ARCHIVE, sizeof *r);
+    if (!r) {
+        nn__close_source(s);
+        return NULL;
+    }
+    r->source = *s;
+    r->owned.destroy = nn__npz_shutdown;
+    TENSOR__(own)(nn__self(), &r->owned);
+    r->label = nn__copy_string(label);
+    if (r->label && nn__npz_directory(r)) { return r; }
+    nn__npz_end(r);
+    return NULL;
+}
+
+TENSOR_API nn_npz_t *(nn_npz_parse)(const void *data, size_t size) {
+    nn__source_t s = nn__from_memory(data, size);
+    return nn__npz(&s, "memory");
+}
+
+TENSOR_API int64_t nn_npz_count(nn_npz_t *r) { return r ? r->count : 0; }
+
+TENSOR_API const char *nn_npz_name(nn_npz_t *r, int64_t i) {
+    return r && i >= 0 && i < r->count ? r->member[i].name : NULL;
+}
+
+TENSOR__FN tensor_t *nn__npz_read(nn_npz_t *r, const nn__member_t *m) {
+    unsigned char local[30];
+    nn__npy_t a;
+    uint32_t crc = 0;
+    memset(&a, 0, sizeof a);
+    a.label = r->label;
+    a.name = m->name;
+    a.source = &r->source;
+    a.crc = &crc;
+    if (m->method != 0) {
+        nn__npy_no(&a, TENSOR_ERR_UNSUPPORTED,
+                   "compressed (numpy.savez_compressed); save it with numpy.savez");
+        return TENSOR__(poison);
+    }
+    if (!nn__read(&r->source, m->at, local, 30) || nn__u32_at(local) != 0x04034B50) {
+        nn__npy_bad(&a, "not where the directory says");
+        return TENSOR__(poison);
+    }
+    a.begin = m->at + 30 + nn__u16_at(local + 26) + nn__u16_at(local + 28);
+    if (a.begin > r->source.size || m->size > r->source.size - a.begin) {
+        nn__npy_bad(&a, "longer than the file");
+        return TENSOR__(poison);
+    }
+    a.end = a.begin + m->size;
+    tensor_t *t = nn__npy_read(&a);
+    if ((tensor_is_poison)(t) || crc == m->crc) { return t; }
+    (tensor_free)(t);
+    nn__npy_bad(&a, "damaged: its checksum is another one");
+    return TENSOR__(poison);
+}
+
+TENSOR_API tensor_t *(nn_npz_get)(nn_npz_t *r, const char *name) {
+    if (!r || !name) {
+        nn__poisoned("npz_get", r ? "name" : "the reader", NULL);
+        return TENSOR__(poison);
+    }
+    if (r->dead) { return NN__FAIL(TENSOR_ERR_OWNER, "npz_get: the reader was closed"); }
+    nn__named_index_t want, *found = NULL;
+    want.name = name;
+    want.index = 0;
+    if (r->count > 0) {
+        found = (nn__named_index_t *)bsearch(&want, r->sorted, (size_t)r->count, sizeof want, nn__by_name);
+    }
+    if (found) { return nn__npz_read(r, &r->member[found->index]); }
+    return NN__FAIL(TENSOR_ERR_INDEX, "npz: \"%s\" has no array \"%s\"", r->label, name);
+}
+
+// ------------------------------------------------------------------------------
+// Writing npz
+// ------------------------------------------------------------------------------
+
+enum { NN__NPZ_LOCAL = 30, NN__NPZ_LINE = 46, NN__NPZ_END = 22 };
+
+// What is known of an array before anything is written.
+typedef struct nn__packed_t {
+    char head[NN__NPY_HEADER];
+    size_t head_bytes, name_bytes;      // name_bytes: with .npy
+    uint32_t crc;
+    uint64_t at, bytes;
+} nn__packed_t;
+
+typedef struct nn__archive_t {
+    const char *const *names;
+    tensor_t *const *tensors;
+    nn__packed_t *packed;
+    int n;
+    uint64_t bytes;                     // of the whole archive
+} nn__archive_t;
+
+// As nn__write, but s is only a checksum: n.
+TENSOR__FN void nn__add_crc(nn__sink_t *s, const void *data, uint64_t n) {
+    s->n = nn__crc((uint32_t)s->n, data, n);
+}
+
+// Makes header and checksum of array i, which begins where the archive ends so far. 0 after raising.
+TENSOR__FN int nn__npz_member(nn__archive_t *z, int i) {
+    nn__packed_t *p = &z->packed[i];
+    const char *name = z->names[i];
+    tensor_t *t = z->tensors[i];
+    if (!nn__whole("npz", name ? name : "a tensor", t)) { return 0; }
+    if (!name || !nn__name_ok(name)) {
+        return NN__NO(TENSOR_ERR_FORMAT, "npz: tensor %d has a name no file may hold", (int64_t)i);
+    }
+    p->head_bytes = nn__npy_head(t, p->head);
+    if (p->head_bytes == 0) { return 0; }
+    nn__sink_t crc;
+    memset(&crc, 0, sizeof crc);
+    nn__add_crc(&crc, p->head, p->head_bytes);
+    nn__elements(t, "npz", &crc, nn__add_crc);
+    if (crc.failed) { return 0; }
+    p->crc = (uint32_t)crc.n;
+    p->name_bytes = strlen(name) + 4;
+    p->at = z->bytes - NN__NPZ_END;
+    p->bytes = p->head_bytes + (uint64_t)t->numel * tensor_dtype_size((tensor_dtype_t)t->dtype);
+    z->bytes += p->bytes + NN__NPZ_LOCAL + p->name_bytes;
+    return 1;
+}
+
+// 0 after raising that two of n names are the same; they become sorted.
+TENSOR__FN int nn__npz_names_differ(const char **names, int n) {
+    if (n > 1) { qsort(names, (size_t)n, sizeof *names, nn__by_name); }
+    for (int i = 1; i < n; i++) {
+        if (strcmp(names[i - 1], names[i]) == 0) {
+            return NN__NO(TENSOR_ERR_FORMAT, "npz: two tensors are called \"%s\"", names[i]);
+        }
+    }
+    return 1;
+}
+
+// Makes headers and checksums. -> block to free, NULL after raising
+TENSOR__FN nn__packed_t *nn__npz_plan(nn__archive_t *z) {
+    if (z->n > 0 && (!z->names || !z->tensors)) {
+        nn__poisoned("npz", z->names ? "tensors" : "names", NULL);
+        return NULL;
+    }
+    uint64_t room = (uint64_t)(z->n > 0 ? z->n : 1);
+    z->packed = (nn__packed_t *)nn__memory(room, sizeof *z->packed);
+    const char **sorted = z->packed ? (const char **)nn__memory(room, sizeof *sorted) : NULL;
+    int bad = !sorted;
+    z->bytes = NN__NPZ_END;
+    for (int i = 0; i < z->n && !bad; i++) {
+        bad = !nn__npz_member(z, i);
+        sorted[i] = z->names[i];
+    }
+    for (int i = 0; i < z->n && !bad; i++) { z->bytes += NN__NPZ_LINE + z->packed[i].name_bytes; }
+    if (!bad && (z->bytes >= 0xFFFFFFFFu || z->n >= 0xFFFF)) {
+        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "npz: %u bytes in %i arrays are too many; write npy files", z->bytes,
+                 z->n);
+        bad = 1;
+    }
+    bad = bad || !nn__npz_names_differ(sorted, z->n);
+    nn__free((void *)(uintptr_t)sorted);
+    if (!bad) { return z->packed; }
+    nn__free(z->packed);
+    return z->packed = NULL;
+}
+
+TENSOR__FN void nn__write_le(nn__sink_t *s, uint64_t v, int bytes) {
+    unsigned char b[8];
+    for (int k = 0; k < bytes; k++) { b[k] = (unsigned char)(v >> 8 * k); }
+    nn__write(s, b, (uint64_t)bytes);
+}
+
+// What the two headers of a member have in common: from the version needed to the sizes.
+TENSOR__FN void nn__npz_common(nn__sink_t *s, const nn__packed_t *p) {
+    nn__write_le(s, 20, 2);
+    nn__write_le(s, 0x0800, 2);             // the name is UTF-8
+    nn__write_le(s, 0, 2);                  // stored
+    nn__write_le(s, 0x00210000, 4);         // 1980-01-01: the same tensors give the same bytes
+    nn__write_le(s, p->crc, 4);
+    nn__write_le(s, p->bytes, 4);
+    nn__write_le(s, p->bytes, 4);
+    nn__write_le(s, p->name_bytes, 2);
+    nn__write_le(s, 0, 2);
+}
+
+TENSOR__FN void nn__npz_emit(nn__sink_t *s, const nn__archive_t *z) {
+    for (int i = 0; i < z->n && !s->failed; i++) {
+        const nn__packed_t *p = &z->packed[i];
+        nn__write(s, "PK\3\4", 4);
+        nn__npz_common(s, p);
+        nn__write_text(s, z->names[i]);
+        nn__write_text(s, ".npy");
+        nn__write(s, p->head, p->head_bytes);
+        nn__elements(z->tensors[i], "npz", s, nn__write);
+    }
+    uint64_t at = s->n;
+    for (int i = 0; i < z->n && !s->failed; i++) {
+        const nn__packed_t *p = &z->packed[i];
+        nn__write(s, "PK\1\2\24\0", 6);
+        nn__npz_common(s, p);
+        nn__write(s, "\0\0\0\0\0\0\0\0\0\0", 10);      // no comment, disk 0, no attributes
+        nn__write_le(s, p->at, 4);
+        nn__write_text(s, z->names[i]);
+        nn__write_text(s, ".npy");
+    }
+    uint64_t bytes = s->n - at;
+    nn__write(s, "PK\5\6\0\0\0\0", 8);
+    nn__write_le(s, (uint64_t)z->n, 2);
+    nn__write_le(s, (uint64_t)z->n, 2);
+    nn__write_le(s, bytes, 4);
+    nn__write_le(s, at, 4);
+    nn__write_le(s, 0, 2);
+}
+
+TENSOR_API tensor_t *(nn_npz_format)(const char *const *names, tensor_t *const *tensors, int n) {
+    nn__archive_t z;
+    memset(&z, 0, sizeof z);
+    z.names = names;
+    z.tensors = tensors;
+    z.n = n;
+    if (!nn__npz_plan(&z)) { return TENSOR__(poison); }
+    int64_t bytes = (int64_t)z.bytes;
+    tensor_t *t = nn__host_tensor(&bytes, 1, TENSOR_U8);
+    nn__sink_t s;
+    memset(&s, 0, sizeof s);
+    s.cap = z.bytes;
+    s.p = (char *)TENSOR__(host)(t, TENSOR_HOST_WRITE, "npz");
+    if (s.p) { nn__npz_emit(&s, &z); }
+    nn__free(z.packed);
+    if (s.p && !s.failed) { return t; }
+    if (s.p) { (tensor_free)(t); }
+    return TENSOR__(poison);
+}
+
+#ifndef TENSOR_NO_STDIO
+TENSOR_API tensor_t *(nn_read_npy)(const char *path) {
+    nn__source_t s;
+    if (!nn__open(&s, "read_npy", path)) { return TENSOR__(poison); }
+    tensor_t *t = nn__npy(&s, path);
+    nn__close_source(&s);
+    return t;
+}
+
+TENSOR_API nn_npz_t *(nn_npz_open)(const char *path) {
+    nn__source_t s;
+    if (!nn__open(&s, "npz", path)) { return NULL; }
+    return nn__npz(&s, path);
+}
+
+// What is written: an archive, or the one array of it alone.
+typedef struct nn__arrays_t {
+    nn__content_t content;          // first
+    const nn__archive_t *z;
+} nn__arrays_t;
+
+TENSOR__FN void nn__emit_npz(nn__sink_t *s, const nn__content_t *c) {
+    nn__npz_emit(s, ((const nn__arrays_t *)(const void *)c)->z);
+}
+
+TENSOR__FN void nn__emit_npy(nn__sink_t *s, const nn__content_t *c) {
+    const nn__archive_t *z = ((const nn__arrays_t *)(const void *)c)->z;
+    nn__write(s, z->packed->head, z->packed->head_bytes);
+    nn__elements(z->tensors[0], "npy", s, nn__write);
+}
+
+TENSOR__FN int nn__arrays_write(const char *op, const char *path, nn__archive_t *z,
+                                void (*emit)(nn__sink_t *s, const nn__content_t *c)) {
+    nn__arrays_t a;
+    int mode = -1;
+    char *target = nn__target(op, path, &mode);
+    if (!target) { return tensor_error_code(); }
+    memset(&a, 0, sizeof a);
+    a.content.emit = emit;
+    a.z = z;
+    int code = nn__save_file(op, path, target, mode, &a.content);
+    nn__free(target);
+    return code;
+}
+
+TENSOR_API int (nn_write_npy)(const char *path, tensor_t *x) {
+    nn__archive_t z;
+    nn__packed_t p;
+    if (!nn__whole("write_npy", "x", x)) { return tensor_error_code(); }
+    memset(&z, 0, sizeof z);
+    z.tensors = &x;
+    z.packed = &p;
+    z.n = 1;
+    p.head_bytes = nn__npy_head(x, p.head);
+    return p.head_bytes ? nn__arrays_write("npy", path, &z, nn__emit_npy) : tensor_error_code();
+}
+
+TENSOR_API int (nn_npz_write)(const char *path, const char *const *names, tensor_t *const *tensors, int n) {
+    nn__archive_t z;
+    memset(&z, 0, sizeof z);
+    z.names = names;
+    z.tensors = tensors;
+    z.n = n;
+    if (!nn__npz_plan(&z)) { return tensor_error_code(); }
+    int code = nn__arrays_write("npz", path, &z, nn__emit_npz);
+    nn__free(z.packed);
+    return code;
+}
+#else
+TENSOR_API tensor_t *(nn_read_npy)(const char *path) {
+    return (void)path, NN__SILENT(TENSOR__(poison), "read_npy");
+}
+
+TENSOR_API nn_npz_t *(nn_npz_open)(const char *path) {
+    return (void)path, NN__SILENT((nn_npz_t *)NULL, "npz_open");
+}
+
+TENSOR_API int (nn_write_npy)(const char *path, tensor_t *x) {
+    return (void)path, (void)x, NN__SILENT(TENSOR_ERR_UNSUPPORTED, "write_npy");
+}
+
+TENSOR_API int (nn_npz_write)(const char *path, const char *const *names, tensor_t *const *tensors, int n) {
+    (void)path, (void)names, (void)tensors, (void)n;
+    return NN__SILENT(TENSOR_ERR_UNSUPPORTED, "npz_write");
+}
+#endif
+
+// ------------------------------------------------------------------------------
+// DLPack
+// ------------------------------------------------------------------------------
+
+// As in dlpack.h 1.x; the sizes of these structs are checked by tests/formats.c.
+typedef struct nn__dl_tensor_t {
+    void *data;
+    struct { int32_t type, id; } device;
+    int32_t ndim;
+    struct { uint8_t code, bits; uint16_t lanes; } dtype;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+} nn__dl_tensor_t;
+
+typedef struct nn__dl_plain_t {             // DLManagedTensor
+    nn__dl_tensor_t t;
+    void *manager;
+    void (*deleter)(struct nn__dl_plain_t *self);
+} nn__dl_plain_t;
+
+typedef struct nn__dl_versioned_t {         // DLManagedTensorVersioned
+    uint32_t major, minor;
+    void *manager;
+    void (*deleter)(struct nn__dl_versioned_t *self);
+    uint64_t flags;                         // bit 0: read-only, 1: a copy
+    nn__dl_tensor_t t;
+} nn__dl_versioned_t;
+
+enum { NN__DL_CPU = 1, NN__DL_CUDA = 2, NN__DL_CUDA_HOST = 3, NN__DL_READ_ONLY = 1 };
+
+// Code and bits of our dtypes.
+static const struct {
+    uint8_t code, bits;
+    int16_t dtype;
+} nn__dl_types[] = {{2, 32, TENSOR_F32}, {2, 64, TENSOR_F64}, {0, 32, TENSOR_I32}, {0, 64, TENSOR_I64},
+                    {1, 8, TENSOR_U8},   {6, 8, TENSOR_BOOL}, {2, 16, TENSOR_F16}, {4, 16, TENSOR_BF16},
+                    {0, 8, TENSOR_I8},   {0, 16, TENSOR_I16}};
+enum { NN__DL_TYPES = (int)(sizeof nn__dl_types / sizeof nn__dl_types[0]) };
+
+// What another library holds. The memory is not the context's, so that a deleter which comes after
+// tensor_shutdown finds it.
+typedef struct nn__lending_t {
+    union { nn__dl_plain_t plain; nn__dl_versioned_t versioned; } dl;   // first
+    tensor_t *x;                            // held
+    int shutdowns;                          // when it was lent: afterwards x is gone
+    int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
+} nn__lending_t;
+
+TENSOR__FN void nn__lending_end(nn__lending_t *l) {
+    if (l->shutdowns == tensor__shutdowns()) { TENSOR__(drop)(l->x); }
+    free(l);
+}
+
+TENSOR__FN void nn__plain_deleter(nn__dl_plain_t *m) { nn__lending_end((nn__lending_t *)(void *)m); }
+
+TENSOR__FN void nn__versioned_deleter(nn__dl_versioned_t *m) { nn__lending_end((nn__lending_t *)(void *)m); }
+
+// Waits for what a device still has to do for x: reads one element.
+TENSOR__FN int nn__settled(tensor_t *x) {
+    if (x->numel == 0) { return 1; }
+    tensor_scope_t scope;
+    scope = TENSOR__(scope)(0);
+    int64_t one = 1;
+    tensor_t *t = (tensor_to)((tensor_as_strided)(x, &one, &one, 1, x->offset), TENSOR_CPU);
+    int settled = !(tensor_is_poison)(t);
+    (tensor_scope_end)(scope);
+    return settled;
+}
+
+// x held and described. NULL after raising.
+TENSOR__FN nn__lending_t *nn__lend(tensor_t *x, int versioned) {
+    static const char op[] = "to_dlpack";
+    if (!nn__whole(op, "x", x)) { return NULL; }
+    if ((tensor_requires_grad)(x)) {
+        NN__FAIL(TENSOR_ERR_AUTOGRAD, "%s: x %t requires grad; pass on tensor_detach(x)", op, x);
+        return NULL;
+    }
+    if (!versioned && x->storage->read_only) {
+        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: x %t is read-only, which only the versioned struct can say", op,
+                 x);
+        return NULL;
+    }
+    tensor_arg_t a;
+    TENSOR__(arg)(&a, x, TENSOR_READ);
+    if (x->device && !nn__settled(x)) { return NULL; }
+    if (!x->device && !TENSOR__(host)(x, TENSOR_HOST_READ | TENSOR_HOST_WRITE, op)) { return NULL; }
+    nn__lending_t *l = (nn__lending_t *)malloc(sizeof *l);
+    if (!l) {
+        NN__FAIL(TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", op);
+        return NULL;
+    }
+    memset((void *)l, 0, sizeof *l);
+    nn__dl_tensor_t *t = versioned ? &l->dl.versioned.t : &l->dl.plain.t;
+    t->data = x->numel ? a.data : NULL;
+    t->device.type = x->device ? NN__DL_CUDA : NN__DL_CPU;
+    t->device.id = x->device ? x->device - 1 : 0;
+    t->ndim = x->ndim;
+    int k = 0;
+    while (nn__dl_types[k].dtype != (int)x->dtype) { k++; }
+    t->dtype.code = nn__dl_types[k].code;
+    t->dtype.bits = nn__dl_types[k].bits;
+    t->dtype.lanes = 1;
+    for (int d = 0; d < x->ndim; d++) {
+        l->dims[d] = x->dims[d];
+        l->strides[d] = x->strides[d];
+    }
+    t->shape = l->dims;
+    t->strides = l->strides;
+    l->x = TENSOR__(hold)(x);
+    l->shutdowns = tensor__shutdowns();
+    return l;
+}
+
+TENSOR_API struct DLManagedTensorVersioned *tensor_to_dlpack(tensor_t *x) {
+    nn__lending_t *l = nn__lend(x, 1);
+    if (!l) { return NULL; }
+    nn__dl_versioned_t *m = &l->dl.versioned;
+    m->major = 1;
+    m->minor = 0;
+    m->flags = x->storage->read_only ? NN__DL_READ_ONLY : 0;
+    m->manager = l;
+    m->deleter = nn__versioned_deleter;
+    return (struct DLManagedTensorVersioned *)(void *)m;
+}
+
+TENSOR_API struct DLManagedTensor *tensor_to_dlpack_unversioned(tensor_t *x) {
+    nn__lending_t *l = nn__lend(x, 0);
+    if (!l) { return NULL; }
+    l->dl.plain.manager = l;
+    l->dl.plain.deleter = nn__plain_deleter;
+    return (struct DLManagedTensor *)(void *)&l->dl.plain;
+}
+
+// What the strides of a foreign tensor say: how far the first and the last element are from data, in
+// elements. 0 = its sizes or strides overflow.
+TENSOR__FN int nn__dl_reach(const nn__dl_tensor_t *t, const int64_t *strides, int64_t *low, int64_t *high) {
+    *low = *high = 0;
+    for (int d = 0; d < t->ndim; d++) {
+        int64_t steps = t->shape[d] - 1, stride = strides[d], limit = (int64_t)1 << 58;
+        if (steps <= 0) { continue; }
+        if (stride > limit / steps || stride < -(limit / steps)) { return 0; }
+        if (stride < 0) { *low += stride * steps; } else { *high += stride * steps; }
+    }
+    return *low > -((int64_t)1 << 59) && *high < (int64_t)1 << 59;
+}
+
+// A copy of elements that cannot be looked at where they are.
+TENSOR__FN tensor_t *nn__dl_copy(const nn__dl_tensor_t *t, const char *data, const int64_t *strides,
+                                 int dtype) {
+    tensor_t *y = nn__host_tensor(t->shape, t->ndim, (tensor_dtype_t)dtype);
+    char *to = (tensor_is_poison)(y) ? NULL : (char *)TENSOR__(host)(y, TENSOR_HOST_WRITE, "from_dlpack");
+    size_t size = tensor_dtype_size((tensor_dtype_t)dtype);
+    if (!to) { return TENSOR__(poison); }
+    for (int64_t i = 0; i < y->numel; i++) {
+        int64_t rest = i, at = 0;
+        for (int d = t->ndim - 1; d >= 0; d--) {
+            at += rest % t->shape[d] * strides[d];
+            rest /= t->shape[d];
+        }
+        memcpy(to + (size_t)i * size, data + at * (int64_t)size, size);
+    }
+    return y;
+}
+
+TENSOR__FN void nn__dl_release_versioned(void *data, void *user) {
+    nn__dl_versioned_t *m = (nn__dl_versioned_t *)user;
+    (void)data;
+    if (m->deleter) { m->deleter(m); }
+}
+
+TENSOR__FN void nn__dl_release_plain(void *data, void *user) {
+    nn__dl_plain_t *m = (nn__dl_plain_t *)user;
+    (void)data;
+    if (m->deleter) { m->deleter(m); }
+}
+
+// The strides of t, which may have none, and its number of elements. 0 = a size is negative or they overflow
+TENSOR__FN int nn__dl_strides(const nn__dl_tensor_t *t, int64_t *strides, int64_t *numel) {
+    int64_t stride = 1;
+    *numel = 1;
+    if (t->ndim > 0 && !t->shape) { return 0; }
+    for (int d = t->ndim - 1; d >= 0; d--) {
+        if (t->shape[d] < 0 || (t->shape[d] > 0 && stride > ((int64_t)1 << 58) / t->shape[d])) { return 0; }
+        strides[d] = t->strides ? t->strides[d] : stride;       // NULL: rows, before version 1.2
+        stride *= t->shape[d] ? t->shape[d] : 1;
+        *numel *= t->shape[d];
+    }
+    return 1;
+}
+
+// The place of t's dtype in nn__dl_types, or NN__DL_TYPES.
+TENSOR__FN int nn__dl_type(const nn__dl_tensor_t *t) {
+    int k = 0;
+    if (t->dtype.lanes != 1) { return NN__DL_TYPES; }
+    while (k < NN__DL_TYPES &&
+           (nn__dl_types[k].code != t->dtype.code || nn__dl_types[k].bits != t->dtype.bits)) {
+        k++;
+    }
+    return k;
+}
+
+// A tensor over t, whose memory release(.., user) gives back.
+TENSOR__FN tensor_t *nn__dl_wrap(const nn__dl_tensor_t *t, int read_only, void (*release)(void *, void *),
+                                 void *user) {
+    static const char op[] = "from_dlpack";
+    int64_t strides[TENSOR_MAX_DIMS], low, high, numel;
+    tensor_t *y = TENSOR__(poison);
+    const int k = nn__dl_type(t);
+    int host = t->device.type == NN__DL_CPU || t->device.type == NN__DL_CUDA_HOST;
+    const char *data = (const char *)t->data;
+    if (k == NN__DL_TYPES) {
+        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: elements of code %i with %i bits and %i lanes", op,
+                 (int)t->dtype.code, (int)t->dtype.bits, (int)t->dtype.lanes);
+    } else if (!host) {
+        NN__FAIL(TENSOR_ERR_UNSUPPORTED,
+                 "%s: memory of a device of type %i; tensor_cuda_wrap takes a CUDA pointer", op,
+                 (int)t->device.type);
+    } else if (t->ndim < 0 || t->ndim > TENSOR_MAX_DIMS) {
+        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: %i dims; there may be 0 to 8", op, (int)t->ndim);
+    } else if (!nn__dl_strides(t, strides, &numel) || !nn__dl_reach(t, strides, &low, &high)) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: sizes or strides are negative or overflow", op);
+    } else if (numel > 0 && !data) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: data is NULL", op);
+    } else if (numel == 0) {
+        y = nn__host_tensor(t->shape, t->ndim, (tensor_dtype_t)nn__dl_types[k].dtype);
+    } else {
+        tensor_dtype_t dtype = (tensor_dtype_t)nn__dl_types[k].dtype;
+        data += t->byte_offset;
+        if (low != 0 || (uintptr_t)data % tensor_dtype_size(dtype) != 0) {
+            y = nn__dl_copy(t, data, strides, dtype);
+        } else {
+            y = (tensor_wrap_strided)(data, dtype, t->shape, strides, t->ndim,
+                                      read_only ? TENSOR_READ_ONLY : 0, release, user);
+            if (!(tensor_is_poison)(y)) { return y; }       // which gives the memory back later
+        }
+    }
+    release(NULL, user);
+    return y;
+}
+
+TENSOR_API tensor_t *(tensor_from_dlpack)(struct DLManagedTensorVersioned *managed) {
+    nn__dl_versioned_t *m = (nn__dl_versioned_t *)(void *)managed;
+    if (!nn__there("from_dlpack", "m", m)) { return TENSOR__(poison); }
+    if (m->major == 1) {
+        return nn__dl_wrap(&m->t, (m->flags & NN__DL_READ_ONLY) != 0, nn__dl_release_versioned, m);
+    }
+    NN__FAIL(TENSOR_ERR_UNSUPPORTED, "from_dlpack: version %u.%u of DLPack; 1 is known", (uint64_t)m->major,
+             (uint64_t)m->minor);
+    nn__dl_release_versioned(NULL, m);      // all that another version has at the same place
+    return TENSOR__(poison);
+}
+
+TENSOR_API tensor_t *(tensor_from_dlpack_unversioned)(struct DLManagedTensor *managed) {
+    nn__dl_plain_t *m = (nn__dl_plain_t *)(void *)managed;
+    if (!nn__there("from_dlpack", "m", m)) { return TENSOR__(poison); }
+    return nn__dl_wrap(&m->t, 0, nn__dl_release_plain, m);
+}
 
 // ------------------------------------------------------------------------------
 // >>impl-state                                     MARK: state of modules, checkpoints
@@ -17909,6 +24025,7 @@ TENSOR__FN int nn__save_begin(nn__save_t *s, nn_module_t *m, const char *op, int
     s->t = (tensor_t **)nn__memory((uint64_t)s->all.n + (uint64_t)more, sizeof(tensor_t *));
     if (!s->name || !s->t) { return 0; }
     for (int64_t i = 0; i < s->all.n; i++) {  // a shared tensor under each of its names, as in PyTorch
+        if (s->all.item[i].slot->kind == NN__TRANSIENT) { continue; }
         s->name[s->n] = s->all.item[i].name;
         s->t[s->n++] = s->all.item[i].tensor;
     }
@@ -17968,10 +24085,19 @@ TENSOR__FN int nn__entry_fits(const nn__entry_t *e, const tensor_t *t, char *tex
     return same;
 }
 
-// Compares what the file has under names that begin with prefix with what m needs. Names that begin with
-// skip are not reported as unexpected.
-TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, const char *prefix, int partial,
-                               const char *skip) {
+// Whether the tensor is what a checkpoint has besides the module.
+TENSOR__FN int nn__of_training(const char *name) {
+    return strncmp(name, "optimizer/", 10) == 0 || strncmp(name, "training/", 9) == 0;
+}
+
+// Whether the tensor is part of the test that the file has.
+TENSOR__FN int nn__of_test(nn_safetensors_t *r, const char *name) {
+    return strncmp(name, "test/", 5) == 0 && nn_safetensors_metadata(r, "test.inputs") != NULL;
+}
+
+// Compares what the file has under names that begin with the prefix with what m needs.
+TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, const nn__names_t *names,
+                               int partial, int checkpoint) {
     unsigned char *known = (unsigned char *)nn__lent((uint64_t)r->count + 1, 1);
     unsigned char *found = (unsigned char *)nn__lent((uint64_t)all->n + 1, 1);
     if (!known || !found) { return TENSOR_ERR_OUT_OF_MEMORY; }
@@ -17984,7 +24110,8 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     differ.t = nn__text(differ.text, sizeof differ.text);
     char about[200];
     for (int64_t i = 0; i < all->n; i++) {
-        nn__entry_t *e = nn__find_entry(r, prefix, all->item[i].name);
+        int transient = all->item[i].slot->kind == NN__TRANSIENT;
+        nn__entry_t *e = transient ? NULL : nn__find_named(r, names, all->item[i].name);
         if (!e) { continue; }
         known[e - r->entry] = 1;
         found[all->item[i].first] = 1;
@@ -17993,14 +24120,15 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
         }
     }
     for (int64_t i = 0; i < all->n && !partial; i++) {
-        if (all->item[i].first == i && !found[i]) {
+        if (all->item[i].first == i && !found[i] && all->item[i].slot->kind != NN__TRANSIENT) {
             nn__mismatch_name(&missing, all->item[i].name, NULL);
         }
     }
     for (int64_t i = 0; i < r->count && !partial; i++) {
         const char *name = r->entry[i].name;
-        if (known[i] || strncmp(name, prefix, strlen(prefix)) != 0) { continue; }
-        if (!skip || strncmp(name, skip, strlen(skip)) != 0) { nn__mismatch_name(&unexpected, name, NULL); }
+        if (known[i] || strncmp(name, names->prefix, strlen(names->prefix)) != 0) { continue; }
+        int beside = checkpoint ? nn__of_training(name) : nn__of_test(r, name);
+        if (!beside) { nn__mismatch_name(&unexpected, name, NULL); }
     }
     if (!missing.count && !unexpected.count && !differ.count) { return TENSOR_OK; }
     return NN__ERROR(TENSOR_ERR_FORMAT,
@@ -18011,13 +24139,14 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
 
 // Reads what the file has for the module, after nn__check_state, and makes sure that nn__put_state cannot
 // fail. -> a list in memory of the scope, as long as all (NULL: not in the file); NULL after raising
-TENSOR__FN tensor_t **nn__stage_state(nn_safetensors_t *r, const nn__items_t *all, const char *prefix) {
+TENSOR__FN tensor_t **nn__stage_state(nn_safetensors_t *r, const nn__items_t *all,
+                                      const nn__names_t *names) {
     tensor_t **fresh = (tensor_t **)nn__lent((uint64_t)all->n + 1, sizeof *fresh);
     for (int64_t i = 0; fresh && i < all->n; i++) {
-        nn__entry_t *e = nn__find_entry(r, prefix, all->item[i].name);
+        nn__entry_t *e = nn__find_named(r, names, all->item[i].name);
         tensor_t *to = all->item[i].tensor;
         fresh[i] = NULL;
-        if (!e) { continue; }
+        if (!e || all->item[i].slot->kind == NN__TRANSIENT) { continue; }
         if (!TENSOR__(changeable)(nn__self(), "load", to)) { return NULL; }
         tensor_t *read = nn__read_entry(r, e);
         tensor_t *t = (tensor_to)(read, (int)to->dtype);
@@ -18043,16 +24172,16 @@ TENSOR__FN int nn__put_state(const nn__items_t *all, tensor_t *const *fresh) {
     return TENSOR_OK;
 }
 
-TENSOR__FN int nn__load_from(nn_safetensors_t *r, nn_module_t *m, const char *prefix, int partial) {
+TENSOR__FN int nn__load_from(nn_safetensors_t *r, nn_module_t *m, const nn__names_t *names, int partial) {
     tensor_t **fresh = NULL;
     if (!r) { return tensor_error_code(); }
     tensor_scope_t scope;
     scope = TENSOR__(scope)(0);
     nn__items_t all;
     int code = nn__collect_lent(m, "load", &all) ? TENSOR_OK : tensor_error_code();
-    if (code == TENSOR_OK) { code = nn__check_state(r, &all, prefix, partial, NULL); }
+    if (code == TENSOR_OK) { code = nn__check_state(r, &all, names, partial, 0); }
     if (code == TENSOR_OK) {
-        fresh = nn__stage_state(r, &all, prefix);
+        fresh = nn__stage_state(r, &all, names);
         code = fresh ? nn__put_state(&all, fresh) : tensor_error_code();
     }
     (tensor_scope_end)(scope);
@@ -18061,12 +24190,488 @@ TENSOR__FN int nn__load_from(nn_safetensors_t *r, nn_module_t *m, const char *pr
 
 TENSOR_API int (nn_load_memory)(const void *data, size_t size, nn_module_t *m, int partial) {
     nn_safetensors_t *r = (nn_safetensors_parse)(data, size);
-    int code = nn__load_from(r, m, "", partial);
+    nn__names_t names = nn__same_names();
+    int code = nn__load_from(r, m, &names, partial);
     nn_safetensors_close(r);
     return code;
 }
 
-#ifndef TENSOR_NO_STDIO
+// ------------------------------------------------------------------------------
+// Tests in files
+//
+// The test runs what nn_call_n runs, so it finds wrong weights, a wrong order of layers and wrong arithmetic
+// alike. Rejected: input and output as text of the metadata (the header would grow by the size of an image).
+// ------------------------------------------------------------------------------
+
+enum { NN__TEST_INPUTS = 64 };      // at most
+
+// x where m computes: on its device and, if it is a float, in its float dtype.
+TENSOR__FN tensor_t *nn__test_input(const nn__items_t *all, tensor_t *x) {
+    const tensor_t *like = NULL;
+    if (!x || (tensor_is_poison)(x)) { return x; }
+    for (int64_t i = 0; i < all->n && !like; i++) {
+        if (nn__is_float(all->item[i].tensor)) { like = all->item[i].tensor; }
+    }
+    if (!like) { return x; }
+    if (nn__is_float(x)) { x = (tensor_to)(x, (int)like->dtype); }
+    return (tensor_to)(x, TENSOR_CPU + (int)like->device);
+}
+
+// What m makes of the inputs in evaluation. In the caller's scope, which does not record. -> poison after
+// raising
+TENSOR__FN tensor_t *nn__test_output(const char *op, nn_module_t *m, tensor_t *const *inputs, int n) {
+    int count = 0;
+    nn__items_t all;
+    if (!nn__collect_lent(m, op, &all)) { return TENSOR__(poison); }
+    nn_module_impl_t **modules = nn__all_modules(m, op, &count);
+    int *modes = (int *)nn__lent((uint64_t)count + 1, sizeof *modes);
+    tensor_t **in = (tensor_t **)nn__lent((uint64_t)n, sizeof *in);
+    if (!modules || !modes || !in) { return TENSOR__(poison); }
+    for (int i = 0; i < n; i++) { in[i] = nn__test_input(&all, inputs[i]); }
+    for (int i = 0; i < count; i++) {
+        modes[i] = modules[i]->module->training;
+        modules[i]->module->training = 0;
+    }
+    tensor_t *y = (nn_call_n)(m, in, n);
+    for (int i = 0; i < count; i++) { modules[i]->module->training = modes[i]; }
+    return y;
+}
+
+// The greatest difference between elements, and where it is; infinite where one of them is NaN.
+TENSOR__FN double nn__greatest_difference(const double *a, const double *b, int64_t n, int64_t *at) {
+    double most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (a[i] == b[i] || (a[i] != a[i] && b[i] != b[i])) { continue; }
+        double d = fabs(a[i] - b[i]);
+        if (d != d) { d = INFINITY; }
+        if (d > most) {
+            most = d;
+            *at = i;
+        }
+    }
+    return most;
+}
+
+// -> code
+TENSOR__FN int nn__compare_output(const char *label, tensor_t *y, tensor_t *want, double tolerance) {
+    static const char op[] = "self_test";
+    if (!nn__same_shape(y, want)) {
+        return NN__ERROR(TENSOR_ERR_FORMAT, "%s: \"%s\": test/output is %t, the module gives %t", op, label,
+                         want, y);
+    }
+    tensor_t *a = (tensor_contiguous)((tensor_to)((tensor_to)(y, TENSOR_F64), TENSOR_CPU));
+    tensor_t *b = (tensor_to)(want, TENSOR_F64);
+    const double *got = (const double *)TENSOR__(host)(a, TENSOR_HOST_READ, op);
+    const double *expected = (const double *)TENSOR__(host)(b, TENSOR_HOST_READ, op);
+    if (!got || !expected) { return tensor_error_code(); }
+    int64_t at = 0;
+    double most = nn__greatest_difference(got, expected, (tensor_numel)(want), &at);
+    if (most <= tolerance) { return TENSOR_OK; }
+    return NN__ERROR(TENSOR_ERR_FORMAT,
+                     "%s: \"%s\": test/output %t differs by up to %g, the tolerance is %g: element %d is %g, "
+                     "the module gives %g",
+                     op, label, want, most, tolerance, at, expected[at], got[at]);
+}
+
+// A decimal u64; 0 if text is not one.
+TENSOR__FN int nn__decimal(const char *text, uint64_t *out) {
+    uint64_t v = 0;
+    if (!text || !*text) { return 0; }
+    for (; *text; text++) {
+        uint64_t d = (uint64_t)(unsigned char)*text - '0';
+        if (d > 9 || v > (UINT64_MAX - d) / 10) { return 0; }
+        v = v * 10 + d;
+    }
+    *out = v;
+    return 1;
+}
+
+// The tolerance, and how many inputs there are. -> code
+TENSOR__FN int nn__test_numbers(nn_safetensors_t *r, double *tolerance, uint64_t *n) {
+    const char *inputs = nn_safetensors_metadata(r, "test.inputs");
+    nn__entry_t *e = nn__find_entry(r, "", "test/tolerance");
+    if (!inputs || !e || !nn__find_entry(r, "", "test/output")) {
+        return NN__ERROR(TENSOR_ERR_FORMAT, "self_test: \"%s\" has no test; nn_save_tested writes one",
+                         r->label);
+    }
+    int good = e->ndim == 0 && nn__dtypes[e->dtype].dtype == TENSOR_F64;
+    *tolerance = good ? (tensor_item)(nn__read_entry(r, e)) : -1;
+    good = nn__decimal(inputs, n) && *n >= 1 && *n <= NN__TEST_INPUTS;
+    if (good && *tolerance >= 0) { return TENSOR_OK; }
+    return NN__ERROR(TENSOR_ERR_FORMAT,
+                     "self_test: \"%s\": test/tolerance must be an f64 >= 0, test.inputs in 1..%i", r->label,
+                     (int)NN__TEST_INPUTS);
+}
+
+// In the caller's scope. -> code
+TENSOR__FN int nn__self_test(nn_safetensors_t *r, nn_module_t *m) {
+    double tolerance = 0;
+    uint64_t n = 0;
+    int code = nn__test_numbers(r, &tolerance, &n);
+    if (code != TENSOR_OK) { return code; }
+    tensor_t *inputs[NN__TEST_INPUTS];
+    for (int i = 0; i < (int)n; i++) {
+        char name[24];
+        tensor__text_t t = nn__text(name, sizeof name);
+        NN__PUT(&t, "test/input%i", i);
+        nn__entry_t *e = nn__find_entry(r, "", name);
+        inputs[i] = e ? nn__read_entry(r, e) : NULL;        // NULL: it was left out
+    }
+    tensor_t *want = nn__read_entry(r, nn__find_entry(r, "", "test/output"));
+    if (tensor_error_code() != TENSOR_OK) { return tensor_error_code(); }
+    tensor_t *y = nn__test_output("self_test", m, inputs, (int)n);
+    if ((tensor_is_poison)(y)) { return tensor_error_code(); }
+    return nn__compare_output(r->label, y, want, tolerance);
+}
+
+TENSOR_API int (nn_self_test)(nn_safetensors_t *r, nn_module_t *m) {
+    if (tensor_error_code() != TENSOR_OK) { return tensor_error_code(); }
+    if (!nn__there("self_test", "the reader", r)) { return tensor_error_code(); }
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    int code = nn__self_test(r, m);
+    (tensor_scope_end)(scope);
+    return code;
+}
+
+// ------------------------------------------------------------------------------
+// Snapshots
+//
+// A head, the groups and counts of the optimizer, then one record for each tensor: nn__record_t and its
+// elements. One walk over module and optimizer counts, writes, compares and puts back, so the order is the
+// same each time. Nothing in the block is aligned. Rejected: the format of files (for a small net, most of
+// the time would be spent on names).
+// ------------------------------------------------------------------------------
+
+typedef struct nn__snapshot_t {
+    char magic[8], rule[16];                // rule: "" = no optimizer
+    uint64_t bytes;                         // of the block
+    int64_t tensors;                        // parameters and buffers
+    int64_t nparams, ngroups;               // of the optimizer
+    uint64_t seed, offset;                  // of the generator
+    double option[NN__OPTIONS];
+} nn__snapshot_t;
+
+typedef struct nn__record_t {
+    uint64_t bytes;                         // of the elements that follow
+    int64_t dtype, ndim;                    // ndim < 0: a state that there is not, without elements
+    int64_t dims[TENSOR_MAX_DIMS];
+} nn__record_t;
+
+typedef struct nn__group_record_t { double ratio, own[NN__OPTIONS]; } nn__group_record_t;
+typedef struct nn__param_record_t { int64_t step, group; } nn__param_record_t;
+
+enum { NN__SNAP_COUNT, NN__SNAP_TAKE, NN__SNAP_CHECK, NN__SNAP_PUT };
+#define NN__MAX_STEPS ((int64_t)1 << 53)    // of a parameter: no file or block may hold more
+
+typedef struct nn__snapping_t {
+    const char *op;
+    nn_module_t *module;
+    nn_optimizer_t *opt;
+    char *to;                               // TAKE: the block
+    const char *from;                       // CHECK, PUT: the block
+    uint64_t at, size;
+    int64_t tensors;
+    int phase;
+} nn__snapping_t;
+
+static const char nn__snapshot_magic[8] = {'n', 'n', 's', 'n', 'a', 'p', '0', '1'};
+
+TENSOR__FN int nn__snap_short(const nn__snapping_t *s) {
+    return NN__ERROR(TENSOR_ERR_FORMAT, "%s: the block ends too early; nn_snapshot did not write it", s->op);
+}
+
+// The next bytes of the block are those of item. -> code
+TENSOR__FN int nn__snap_item(nn__snapping_t *s, void *item, uint64_t bytes) {
+    if (s->phase != NN__SNAP_COUNT && bytes > s->size - s->at) { return nn__snap_short(s); }
+    if (s->phase == NN__SNAP_TAKE) { memcpy(s->to + s->at, item, (size_t)bytes); }
+    if (s->phase > NN__SNAP_TAKE) { memcpy(item, s->from + s->at, (size_t)bytes); }
+    s->at += bytes;
+    return TENSOR_OK;
+}
+
+// The next bytes are the elements of t; it may be NULL, and they are passed by. -> code
+TENSOR__FN int nn__snap_elements(nn__snapping_t *s, tensor_t *t, uint64_t bytes) {
+    uint64_t at = s->at;
+    if (s->phase != NN__SNAP_COUNT && bytes > s->size - at) { return nn__snap_short(s); }
+    s->at += bytes;
+    if (!t || !bytes) { return TENSOR_OK; }
+    if (s->phase == NN__SNAP_TAKE) { return (tensor_copy_out)(t, s->to + at, (size_t)bytes); }
+    if (s->phase != NN__SNAP_PUT) { return TENSOR_OK; }
+    if (!t->device && (t->flags & TENSOR__CONTIGUOUS)) {
+        void *to = (tensor_data_mut)(t);
+        if (to) { memcpy(to, s->from + at, (size_t)bytes); }
+        return tensor_error_code();
+    }
+    tensor_t *was = (tensor_from_n)(s->from + at, (tensor_dtype_t)t->dtype, t->dims, t->ndim);
+    TENSOR__(write)(t, nn__beside(was, t));
+    return tensor_error_code();
+}
+
+TENSOR__FN void nn__put_path(tensor__text_t *to, const nn__prefix_t *p) {
+    if (p->up) {
+        nn__put_path(to, p->up);
+        NN__PUT(to, ".");
+    }
+    NN__PUT(to, "%s", p->name);
+}
+
+// Raises what disagrees. -> code
+TENSOR__FN int nn__snap_differs(const nn__snapping_t *s, const nn__prefix_t *name, const nn__record_t *now,
+                                const nn__record_t *then) {
+    char path[300];
+    tensor__text_t text = nn__text(path, sizeof path);
+    nn__put_path(&text, name);
+    int ndim = then->ndim < 0 || then->ndim > TENSOR_MAX_DIMS ? 0 : (int)then->ndim;
+    int known = then->dtype >= 0 && then->dtype < TENSOR_DTYPE_COUNT;
+    int dtype = known ? (int)then->dtype : TENSOR_U8;
+    return NN__ERROR(TENSOR_ERR_FORMAT,
+                     "%s: %s is %n %s, in the block it is %n %s: the block is of another model or optimizer",
+                     s->op, path, now->dims, (int)now->ndim, tensor_dtype_name((tensor_dtype_t)now->dtype),
+                     then->dims, ndim, tensor_dtype_name((tensor_dtype_t)dtype));
+}
+
+// The record of a tensor. now: what it is, or, of a state, would be; there: whether it is there now. *then
+// receives what the block has. -> code
+TENSOR__FN int nn__snap_record(nn__snapping_t *s, const nn__record_t *now, int there,
+                               const nn__prefix_t *name, nn__record_t *then) {
+    *then = *now;
+    if (s->phase == NN__SNAP_TAKE && !there) {
+        then->ndim = -1;
+        then->bytes = 0;
+    }
+    int code = nn__snap_item(s, then, sizeof *then);
+    if (code != TENSOR_OK || (then->ndim == -1 && then->bytes == 0)) { return code; }
+    int same = then->ndim == now->ndim && then->dtype == now->dtype && then->bytes == now->bytes;
+    for (int k = 0; same && k < now->ndim; k++) { same = then->dims[k] == now->dims[k]; }
+    return same ? TENSOR_OK : nn__snap_differs(s, name, now, then);
+}
+
+TENSOR__FN void nn__record_of(nn__record_t *r, int dtype, const int64_t *dims, int ndim) {
+    memset(r, 0, sizeof *r);
+    r->bytes = ndim < 0 ? 0 : tensor_dtype_size((tensor_dtype_t)dtype);
+    r->dtype = dtype;
+    r->ndim = ndim;
+    for (int k = 0; k < ndim; k++) {
+        r->dims[k] = dims[k];
+        r->bytes *= (uint64_t)dims[k];
+    }
+}
+
+// A parameter or a buffer. -> code
+TENSOR__FN int nn__snap_tensor(nn__snapping_t *s, tensor_t *t, const nn__prefix_t *name) {
+    nn__record_t now, then;
+    s->tensors++;
+    nn__record_of(&now, t->dtype, t->dims, t->ndim);
+    int code = nn__snap_record(s, &now, 1, name, &then);
+    if (code == TENSOR_OK && then.ndim < 0) { code = nn__snap_differs(s, name, &now, &then); }
+    return code == TENSOR_OK ? nn__snap_elements(s, t, now.bytes) : code;
+}
+
+// State k of parameter i, which a restore makes or gives its initial value. -> code
+TENSOR__FN int nn__snap_state(nn__snapping_t *s, int i, int k) {
+    nn_optimizer_t *o = s->opt;
+    nn__param_t *p = &o->param[i];
+    const nn__group_t *group = &o->group[p->group];
+    int64_t dims[TENSOR_MAX_DIMS];
+    int ndim = nn__state_shape(o, p->t, k, dims);
+    if (ndim < 0 || (s->phase == NN__SNAP_COUNT && !p->state[k] && !nn__uses_state(o, group, k))) {
+        ndim = -1;
+    }
+    nn__prefix_t name = {NULL, o->rule->state[k].name, 0};
+    nn__record_t now, then;
+    int dtype = p->t->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
+    if (p->state[k]) { dtype = p->state[k]->dtype; }
+    nn__record_of(&now, dtype, dims, ndim);
+    int code = nn__snap_record(s, &now, p->state[k] != NULL, &name, &then);
+    if (code != TENSOR_OK) { return code; }
+    if (s->phase == NN__SNAP_CHECK && then.ndim >= 0 && !p->state[k]) {
+        p->state[k] = nn__full_held(p->t, dims, ndim, nn__group_option(o, group, NN__INITIAL));
+        if (!p->state[k]) { return tensor_error_code(); }
+    }
+    if (s->phase == NN__SNAP_PUT && then.ndim < 0 && p->state[k]) {
+        TENSOR__(assign)(p->state[k], nn__group_option(o, group, NN__INITIAL));
+        return tensor_error_code();
+    }
+    return nn__snap_elements(s, p->state[k], then.bytes);
+}
+
+// Groups, counts and states. -> code
+TENSOR__FN int nn__snap_optimizer(nn__snapping_t *s) {
+    nn_optimizer_t *o = s->opt;
+    int code = TENSOR_OK;
+    for (int i = 0; i < o->ngroups && code == TENSOR_OK; i++) {
+        nn__group_record_t r;
+        r.ratio = o->group[i].ratio;
+        memcpy(r.own, o->group[i].own, sizeof r.own);
+        code = nn__snap_item(s, &r, sizeof r);
+        if (s->phase != NN__SNAP_PUT) { continue; }
+        o->group[i].ratio = r.ratio;
+        memcpy(o->group[i].own, r.own, sizeof r.own);
+    }
+    for (int i = 0; i < o->nparams && code == TENSOR_OK; i++) {
+        nn__param_record_t r;
+        r.step = o->param[i].step;
+        r.group = o->param[i].group;
+        code = nn__snap_item(s, &r, sizeof r);
+        int odd = r.step < 0 || r.step > NN__MAX_STEPS || r.group < 0 || r.group >= o->ngroups;
+        if (code == TENSOR_OK && odd) {
+            code = NN__ERROR(TENSOR_ERR_FORMAT, "%s: the block holds a count or group of parameter %i that "
+                             "this optimizer cannot have", s->op, i);
+        }
+        if (s->phase != NN__SNAP_PUT) { continue; }
+        o->param[i].step = r.step;
+        o->param[i].group = (int)r.group;
+    }
+    for (int i = 0; i < o->nparams; i++) {
+        for (int k = 0; k < NN__MAX_STATE && o->rule->state[k].name && code == TENSOR_OK; k++) {
+            code = nn__snap_state(s, i, k);
+        }
+    }
+    return code;
+}
+
+// Parameters and buffers below a module. -> code
+TENSOR__FN int nn__snap_module(nn__snapping_t *s, const nn_module_impl_t *impl, const nn__prefix_t *up) {
+    int code = TENSOR_OK;
+    for (int i = 0; i < impl->nslots && code == TENSOR_OK; i++) {
+        const nn__slot_t *slot = &impl->slot[i];
+        nn__prefix_t name = {up, slot->name, 0};
+        if (slot->tensor) { code = nn__snap_tensor(s, slot->tensor, &name); }
+        if (slot->child && code == TENSOR_OK) { code = nn__snap_module(s, slot->child, &name); }
+    }
+    return code;
+}
+
+// All that lies behind the head. -> code
+TENSOR__FN int nn__snap_walk(nn__snapping_t *s, int phase) {
+    s->phase = phase;
+    s->at = sizeof(nn__snapshot_t);
+    s->tensors = 0;
+    int code = TENSOR_OK;
+    if (s->module) {
+        code = nn__snap_module(s, s->module->impl, NULL);
+    } else {
+        nn__prefix_t name = {NULL, "a parameter of the optimizer", 0};
+        for (int i = 0; i < s->opt->nparams && code == TENSOR_OK; i++) {
+            code = nn__snap_tensor(s, s->opt->param[i].t, &name);
+        }
+    }
+    return s->opt && code == TENSOR_OK ? nn__snap_optimizer(s) : code;
+}
+
+// What all three functions begin with: whether module and optimizer can be used, and the bytes that they
+// need. -> code
+TENSOR__FN int nn__snap_begin(nn__snapping_t *s, const char *op, nn_module_t *m, nn_optimizer_t *opt) {
+    memset(s, 0, sizeof *s);
+    s->op = op;
+    s->module = m;
+    s->opt = opt;
+    if (tensor_error_code() != TENSOR_OK) { return tensor_error_code(); }
+    if ((m || !opt) && !nn__can_use(op, "the module", m)) { return tensor_error_code(); }
+    int code = opt ? nn__busy_optimizer(op, opt) : TENSOR_OK;
+    if (code == TENSOR_OK && opt && opt->rule->takes == NN__CLOSURE) {
+        return NN__ERROR(TENSOR_ERR_UNSUPPORTED, "%s: not of lbfgs, whose states change their shape", op);
+    }
+    if (code == TENSOR_OK) { code = nn__snap_walk(s, NN__SNAP_COUNT); }
+    s->size = s->at;
+    return code;
+}
+
+TENSOR_API size_t nn__at_size(const char *site, size_t bytes) {
+    if (site) { (void)tensor__at_i64(site, 0); }
+    return bytes;
+}
+
+TENSOR_API size_t (nn_snapshot_size)(nn_module_t *m, nn_optimizer_t *opt) {
+    nn__snapping_t s;
+    return nn__snap_begin(&s, "snapshot_size", m, opt) == TENSOR_OK ? (size_t)s.size : 0;
+}
+
+TENSOR__FN int nn__snap_room(const nn__snapping_t *s, const void *block, uint64_t have, uint64_t need) {
+    if (block && have >= need) { return TENSOR_OK; }
+    return NN__ERROR(TENSOR_ERR_SHAPE, "%s: the block has %u bytes%s, it needs %u", s->op, have,
+                     block ? "" : " at NULL", need);
+}
+
+TENSOR_API int (nn_snapshot)(nn_module_t *m, nn_optimizer_t *opt, void *block, size_t size) {
+    nn__snapping_t s;
+    nn__snapshot_t head;
+    int code = nn__snap_begin(&s, "snapshot", m, opt);
+    if (code == TENSOR_OK) { code = nn__set_now("snapshot"); }
+    if (code == TENSOR_OK) { code = nn__snap_room(&s, block, size, s.size); }
+    if (code == TENSOR_OK && opt && opt->settle) { code = opt->settle(opt); }
+    if (code != TENSOR_OK) { return code; }
+    s.to = (char *)block;
+    code = nn__snap_walk(&s, NN__SNAP_TAKE);
+    if (code != TENSOR_OK) { return code; }
+    tensor_generator_t rng = tensor_get_generator();
+    memset((void *)&head, 0, sizeof head);
+    memcpy(head.magic, nn__snapshot_magic, sizeof head.magic);
+    head.bytes = s.at;
+    head.tensors = s.tensors;
+    head.seed = rng.seed;
+    head.offset = rng.offset;
+    if (opt) {
+        memcpy(head.rule, opt->rule->name, strlen(opt->rule->name));
+        head.nparams = opt->nparams;
+        head.ngroups = opt->ngroups;
+        memcpy(head.option, opt->option, sizeof head.option);
+    }
+    memcpy(block, &head, sizeof head);
+    return TENSOR_OK;
+}
+
+// Whether the head fits module and optimizer. -> code
+TENSOR__FN int nn__snap_head(const nn__snapping_t *s, const nn__snapshot_t *head, size_t size) {
+    const nn_optimizer_t *o = s->opt;
+    int ours = memcmp(head->magic, nn__snapshot_magic, sizeof head->magic) == 0 &&
+               memchr(head->rule, 0, sizeof head->rule) != NULL;
+    if (!ours) { return NN__ERROR(TENSOR_ERR_FORMAT, "%s: nn_snapshot did not write this block", s->op); }
+    if (head->bytes < sizeof *head) { return nn__snap_short(s); }
+    int code = nn__snap_room(s, s->from, size, head->bytes);
+    if (code != TENSOR_OK) { return code; }
+    const char *then = head->rule[0] ? head->rule : "no optimizer";
+    const char *now = o ? o->rule->name : "no optimizer";
+    if (strcmp(then, now) != 0) {
+        return NN__ERROR(TENSOR_ERR_FORMAT, "%s: the block has the state of %s, not of %s", s->op, then, now);
+    }
+    int64_t nparams = o ? o->nparams : 0;
+    int64_t ngroups = o ? o->ngroups : 0;
+    if (head->tensors == s->tensors && head->nparams == nparams && head->ngroups == ngroups) {
+        return TENSOR_OK;
+    }
+    return NN__ERROR(TENSOR_ERR_FORMAT,
+                     "%s: the block has %d tensors of a model, %d parameters in %d groups of an optimizer; "
+                     "here they are %d, and %d in %d", s->op, head->tensors, head->nparams, head->ngroups,
+                     s->tensors, nparams, ngroups);
+}
+
+TENSOR_API int (nn_restore)(nn_module_t *m, nn_optimizer_t *opt, const void *block, size_t size) {
+    nn__snapping_t s;
+    nn__snapshot_t head;
+    int code = nn__snap_begin(&s, "restore", m, opt);
+    if (code == TENSOR_OK) { code = nn__set_now("restore"); }
+    if (code == TENSOR_OK) { code = nn__snap_room(&s, block, size, sizeof head); }
+    if (code != TENSOR_OK) { return code; }
+    s.from = (const char *)block;
+    memcpy(&head, block, sizeof head);
+    code = nn__snap_head(&s, &head, size);
+    if (code != TENSOR_OK) { return code; }
+    s.size = head.bytes;
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    code = nn__snap_walk(&s, NN__SNAP_CHECK);
+    if (code == TENSOR_OK && opt && opt->settle) { code = opt->settle(opt); }
+    if (code == TENSOR_OK) { code = nn__snap_walk(&s, NN__SNAP_PUT); }
+    (tensor_scope_end)(scope);
+    if (code != TENSOR_OK) { return code; }
+    if (opt) { memcpy(opt->option, head.option, sizeof opt->option); }
+    tensor_generator_t rng;
+    rng.seed = head.seed;
+    rng.offset = head.offset;
+    tensor_set_generator(rng);
+    return TENSOR_OK;
+}
+
 TENSOR_API int (nn_save)(const char *path, nn_module_t *m) {
     static const nn_metadata_t format[1] = {{"format", "pt"}};
     nn__save_t s;
@@ -18080,22 +24685,127 @@ TENSOR_API int (nn_save)(const char *path, nn_module_t *m) {
     return code;
 }
 
+NN__FILL_DEFAULTS(nn_load, )
+
+TENSOR__FN nn__names_t nn__load_names(const nn_load_args_t *a) {
+    nn__names_t names = nn__same_names();
+    if (a->prefix) { names.prefix = a->prefix; }
+    names.rename = a->renames;
+    names.n = a->renames ? a->nrenames : 0;
+    return names;
+}
+
 TENSOR_API int nn_load_with(nn_load_args_t a) {
     int code = TENSOR_ERR_SHAPE;
     if (!nn__too_many("load", a.site_, a.options_are_named_)) {
         nn_safetensors_t *r = (nn_safetensors_open)(a.path);
-        code = nn__load_from(r, a.module, a.prefix ? a.prefix : "", a.partial);
+        nn__names_t names = nn__load_names(&a);
+        code = nn__load_from(r, a.module, &names, a.partial);
         nn_safetensors_close(r);
     }
     return tensor__at_int(a.site_, code);
+}
+
+// Copies of what a module holds, in memory of the scope; NULL after raising.
+TENSOR__FN tensor_t **nn__copy_items(const nn__items_t *all) {
+    tensor_t **copy = (tensor_t **)nn__lent((uint64_t)all->n + 1, sizeof *copy);
+    for (int64_t i = 0; copy && i < all->n; i++) {
+        copy[i] = all->item[i].first == i ? (tensor_clone)(all->item[i].tensor) : NULL;
+        if (copy[i] && (tensor_is_poison)(copy[i])) { return NULL; }
+    }
+    return copy;
+}
+
+// In the caller's scope. -> code
+TENSOR__FN int nn__load_tested(nn_safetensors_t *r, const nn_load_args_t *a) {
+    double tolerance;
+    uint64_t n;
+    nn__items_t all;
+    int code = nn__test_numbers(r, &tolerance, &n);
+    if (code != TENSOR_OK) { return code; }
+    if (!nn__collect_lent(a->module, "load_tested", &all)) { return tensor_error_code(); }
+    tensor_t **before = nn__copy_items(&all);
+    if (!before) { return tensor_error_code(); }
+    nn__names_t names = nn__load_names(a);
+    code = nn__load_from(r, a->module, &names, a->partial);
+    if (code != TENSOR_OK) { return code; }
+    code = nn__self_test(r, a->module);
+    if (code != TENSOR_OK) { nn__put_state(&all, before); }
+    return code;
+}
+
+TENSOR_API int nn_load_tested_with(nn_load_args_t a) {
+    int code = TENSOR_ERR_SHAPE;
+    if (!nn__too_many("load_tested", a.site_, a.options_are_named_)) {
+        nn_safetensors_t *r = (nn_safetensors_open)(a.path);
+        tensor_scope_t scope = TENSOR__(scope)(0);
+        code = r ? nn__load_tested(r, &a) : tensor_error_code();
+        (tensor_scope_end)(scope);
+        nn_safetensors_close(r);
+    }
+    return tensor__at_int(a.site_, code);
+}
+
+// In the caller's scope. -> code
+TENSOR__FN int nn__save_tested(const char *path, nn_module_t *m, double tolerance, tensor_t *const *inputs,
+                               int n) {
+    static const char op[] = "save_tested";
+    if (!inputs || n < 1 || n > NN__TEST_INPUTS) {
+        return NN__ERROR(TENSOR_ERR_SHAPE, "%s: %i inputs, takes 1..%i", op, inputs ? n : 0,
+                         (int)NN__TEST_INPUTS);
+    }
+    if (!(tolerance >= 0)) {
+        return NN__ERROR(TENSOR_ERR_SHAPE, "%s: tolerance must be >= 0 (got %g)", op, tolerance);
+    }
+    tensor_t *y = nn__test_output(op, m, inputs, n);
+    if ((tensor_is_poison)(y)) { return tensor_error_code(); }
+    if ((tensor_numel)(y) == 0) {
+        return NN__ERROR(TENSOR_ERR_SHAPE, "%s: the output %t has no elements to compare", op, y);
+    }
+    char count[24], name[NN__TEST_INPUTS][24];
+    tensor__text_t t = nn__text(count, sizeof count);
+    NN__PUT(&t, "%i", n);
+    nn_metadata_t metadata[2];
+    metadata[0].key = "format";
+    metadata[0].value = "pt";
+    metadata[1].key = "test.inputs";
+    metadata[1].value = count;
+    nn__save_t s;
+    int code = nn__save_begin(&s, m, op, n + 2) ? TENSOR_OK : tensor_error_code();
+    for (int i = 0; i < n && code == TENSOR_OK; i++) {
+        if (!inputs[i]) { continue; }
+        t = nn__text(name[i], sizeof name[i]);
+        NN__PUT(&t, "test/input%i", i);
+        s.name[s.n] = name[i];
+        s.t[s.n++] = inputs[i];
+    }
+    if (code == TENSOR_OK) {
+        s.name[s.n] = "test/output";
+        s.t[s.n++] = y;
+        s.name[s.n] = "test/tolerance";
+        s.t[s.n++] = (tensor_full_n)(NULL, 0, tolerance, TENSOR_F64);
+        code = (nn_safetensors_write)(path, s.name, s.t, s.n, metadata, 2);
+    }
+    nn__save_end(&s);
+    return code;
+}
+
+TENSOR_API int (nn_save_tested_n)(const char *path, nn_module_t *m, double tolerance, tensor_t *const *inputs,
+                                  int n) {
+    if (tensor_error_code() != TENSOR_OK) { return tensor_error_code(); }
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    int code = nn__save_tested(path, m, tolerance, inputs, n);
+    (tensor_scope_end)(scope);
+    return code;
 }
 
 // ------------------------------------------------------------------------------
 // Checkpoints
 //
 // Optimizer state is stored as "optimizer/exp_avg/NAME" beside the parameters, with "optimizer/steps" [n] i64
-// in the order of the optimizer's parameters, "optimizer/groups" [g, 2] f64 and "optimizer/options" f64; the
-// rest is metadata.
+// in the order of the optimizer's parameters, "optimizer/groups" [g, 1 + n] f64 (ratio of the learning rate,
+// then the options of its own, NaN where it has none; before 0.2 [g, 2], ratio and weight decay) and
+// "optimizer/options" [n] f64; the rest is metadata.
 // ------------------------------------------------------------------------------
 
 // The file's name for state k of parameter i: made from the parameter's name in the module, or its number.
@@ -18117,11 +24827,104 @@ TENSOR__FN char *nn__state_name(const nn_optimizer_t *o, int i, int k, const nn_
     return t.p;
 }
 
-TENSOR_API int (nn_save_checkpoint)(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t step) {
-    static const char *const fixed[3] = {"optimizer/steps", "optimizer/groups", "optimizer/options"};
+enum { NN__PLATEAU = 10, NN__LOADER = 3 };      // numbers of a plateau, f64, and of a loader, i64
+
+TENSOR__FN void nn__plateau_numbers(const nn_plateau_t *p, double *to) {
+    double all[NN__PLATEAU] = {p->factor, p->threshold, p->min_lr, (double)p->patience, (double)p->cooldown,
+                               (double)(2 * !!p->maximize + !!p->absolute), p->best, (double)p->seen,
+                               (double)p->bad, (double)p->resting};
+    memcpy(to, all, sizeof all);
+}
+
+TENSOR__FN void nn__put_plateau(nn_plateau_t *p, const double *from) {
+    p->factor = from[0];
+    p->threshold = from[1];
+    p->min_lr = from[2];
+    p->patience = (int64_t)from[3];
+    p->cooldown = (int64_t)from[4];
+    p->maximize = (int)from[5] / 2;
+    p->absolute = (int)from[5] % 2;
+    p->best = from[6];
+    p->seen = (int64_t)from[7];
+    p->bad = (int64_t)from[8];
+    p->resting = (int64_t)from[9];
+}
+
+// Adds what a training has besides module and optimizer. -> code
+TENSOR__FN int nn__save_training(nn__save_t *s, const nn_checkpoint_t *c) {
+    if (c->scaler) {
+        if ((tensor_is_poison)(nn__scaler(c->scaler, NN__SCALE))) { return tensor_error_code(); }
+        s->name[s->n] = "training/scaler";
+        s->t[s->n++] = c->scaler;
+    }
+    if (c->plateau) {
+        double all[NN__PLATEAU];
+        int64_t n = NN__PLATEAU;
+        nn__plateau_numbers(c->plateau, all);
+        s->name[s->n] = "training/plateau";
+        s->t[s->n++] = (tensor_from_n)(all, TENSOR_F64, &n, 1);
+    }
+    if (c->loader) {
+        int code = nn__bad_loader("checkpoint_save", c->loader);
+        if (code != TENSOR_OK) { return code; }
+        int64_t all[NN__LOADER], n = NN__LOADER;
+        memcpy(all, &c->loader->seed, sizeof all[0]);
+        all[1] = c->loader->epoch;
+        all[2] = c->loader->position - (c->loader->ahead.size > 0);     // that one was not given yet
+        s->name[s->n] = "training/loader";
+        s->t[s->n++] = (tensor_from_n)(all, TENSOR_I64, &n, 1);
+    }
+    return tensor_error_code();
+}
+
+// Adds the optimizer's states, whose names are to be freed. -> code
+TENSOR__FN int nn__save_states(nn__save_t *s, nn_optimizer_t *o) {
+    for (int i = 0; i < o->nparams; i++) {
+        for (int k = 0; k < NN__MAX_STATE; k++) {
+            if (!o->param[i].state[k]) { continue; }
+            s->name[s->n] = nn__state_name(o, i, k, &s->all);
+            if (!s->name[s->n]) { return TENSOR_ERR_OUT_OF_MEMORY; }
+            s->t[s->n++] = o->param[i].state[k];
+        }
+    }
+    return TENSOR_OK;
+}
+
+// Adds the optimizer's step counts, groups and options. -> code
+TENSOR__FN int nn__save_numbers(nn__save_t *s, nn_optimizer_t *o) {
+    static const char *const names[3] = {"optimizer/steps", "optimizer/groups", "optimizer/options"};
+    int64_t n = o->nparams, dims[2];
+    tensor_t *extra[3];
+    extra[0] = nn__host_tensor(&n, 1, TENSOR_I64);
+    dims[0] = o->ngroups;
+    dims[1] = 1 + NN__OPTIONS;
+    extra[1] = nn__host_tensor(dims, 2, TENSOR_F64);
+    n = NN__OPTIONS;
+    extra[2] = (tensor_from_n)(o->option, TENSOR_F64, &n, 1);
+    int64_t *steps = (int64_t *)TENSOR__(host)(extra[0], TENSOR_HOST_WRITE, "save_checkpoint");
+    double *groups = (double *)TENSOR__(host)(extra[1], TENSOR_HOST_WRITE, "save_checkpoint");
+    if (!steps || !groups || (tensor_is_poison)(extra[2])) { return tensor_error_code(); }
+    int code = o->settle ? o->settle(o) : TENSOR_OK;
+    for (int i = 0; i < o->nparams; i++) { steps[i] = o->param[i].step; }
+    for (int i = 0; i < o->ngroups; i++) {
+        groups[i * dims[1]] = o->group[i].ratio;
+        memcpy(groups + i * dims[1] + 1, o->group[i].own, sizeof o->group[i].own);
+    }
+    for (int i = 0; i < 3; i++) {
+        s->name[s->n] = names[i];
+        s->t[s->n++] = extra[i];
+    }
+    return code;
+}
+
+TENSOR_API int (nn_checkpoint_save)(const char *path, const nn_checkpoint_t *checkpoint) {
+    if (!nn__there("checkpoint_save", "the checkpoint", checkpoint)) { return tensor_error_code(); }
+    nn_module_t *m = checkpoint->module;
+    nn_optimizer_t *opt = checkpoint->optimizer;
+    int64_t step = checkpoint->step;
     tensor_generator_t g = tensor_get_generator();
     tensor_scope_t scope;
-    int own = 0, code = TENSOR_OK, nmeta = 4, named = 0;
+    int code = TENSOR_OK, nmeta = 4;
     if (tensor_error_code() != TENSOR_OK) { return tensor_error_code(); }
     uint64_t values[3];
     values[0] = (uint64_t)step;
@@ -18141,69 +24944,32 @@ TENSOR_API int (nn_save_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
     metadata[3].key = "generator.offset";
     scope = TENSOR__(scope)(0);
     nn__save_t s;
-    if (!nn__save_begin(&s, m, "save_checkpoint", opt ? opt->nparams * NN__MAX_STATE + 3 : 0)) {
+    if (!nn__save_begin(&s, m, "save_checkpoint", 3 + (opt ? opt->nparams * NN__MAX_STATE + 3 : 0))) {
         code = tensor_error_code();
     }
-    named = s.n;
+    int first_state = s.n, end_state = s.n;         // names of states, which are to be freed
     if (opt && code == TENSOR_OK) {
         metadata[nmeta].key = "optimizer";
         metadata[nmeta++].value = opt->rule->name;
-        for (int i = 0; i < opt->nparams && code == TENSOR_OK; i++) {
-            for (int k = 0; k < NN__MAX_STATE && code == TENSOR_OK; k++) {
-                if (!opt->param[i].state[k]) { continue; }
-                s.name[s.n] = nn__state_name(opt, i, k, &s.all);
-                if (!s.name[s.n]) {
-                    code = TENSOR_ERR_OUT_OF_MEMORY;
-                    continue;
-                }
-                s.t[s.n++] = opt->param[i].state[k];
-                own++;
-            }
-        }
-        int64_t n = opt->nparams;
-        tensor_t *extra[3];
-        extra[0] = nn__host_tensor(&n, 1, TENSOR_I64);
-        int64_t dims[2];
-        dims[0] = opt->ngroups;
-        dims[1] = 2;
-        extra[1] = nn__host_tensor(dims, 2, TENSOR_F64);
-        n = NN__OPTIONS;
-        extra[2] = (tensor_from_n)(opt->option, TENSOR_F64, &n, 1);
-        int64_t *steps = (int64_t *)TENSOR__(host)(extra[0], TENSOR_HOST_WRITE, "save_checkpoint");
-        double *groups = (double *)TENSOR__(host)(extra[1], TENSOR_HOST_WRITE, "save_checkpoint");
-        if (!steps || !groups || (tensor_is_poison)(extra[2])) {
-            code = tensor_error_code();
-        } else if (code == TENSOR_OK) {
-            code = opt->settle ? opt->settle(opt) : TENSOR_OK;
-            for (int i = 0; i < opt->nparams; i++) { steps[i] = opt->param[i].step; }
-            for (int i = 0; i < opt->ngroups; i++) {
-                groups[2 * i] = opt->group[i].ratio;
-                groups[2 * i + 1] = opt->group[i].weight_decay;
-            }
-            for (int i = 0; i < 3; i++) {
-                s.name[s.n] = fixed[i];
-                s.t[s.n++] = extra[i];
-            }
-        }
+        code = nn__save_states(&s, opt);
+        end_state = s.n;
+        if (code == TENSOR_OK) { code = nn__save_numbers(&s, opt); }
     }
+    if (code == TENSOR_OK) { code = nn__save_training(&s, checkpoint); }
     if (code == TENSOR_OK) { code = (nn_safetensors_write)(path, s.name, s.t, s.n, metadata, nmeta); }
-    for (int i = named; i < named + own; i++) { nn__free((void *)(uintptr_t)s.name[i]); }
+    for (int i = first_state; i < end_state; i++) { nn__free((void *)(uintptr_t)s.name[i]); }
     nn__save_end(&s);
     (tensor_scope_end)(scope);
     return code;
 }
 
-// A decimal u64; 0 if text is not one.
-TENSOR__FN int nn__decimal(const char *text, uint64_t *out) {
-    uint64_t v = 0;
-    if (!text || !*text) { return 0; }
-    for (; *text; text++) {
-        uint64_t d = (uint64_t)(unsigned char)*text - '0';
-        if (d > 9 || v > (UINT64_MAX - d) / 10) { return 0; }
-        v = v * 10 + d;
-    }
-    *out = v;
-    return 1;
+TENSOR_API int (nn_save_checkpoint)(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t step) {
+    nn_checkpoint_t c;
+    memset((void *)&c, 0, sizeof c);
+    c.module = m;
+    c.optimizer = opt;
+    c.step = step;
+    return (nn_checkpoint_save)(path, &c);
 }
 
 // The tensor name of r, contiguous and owned by the scope, if it has that dtype (a state: f32 or f64) and
@@ -18224,33 +24990,76 @@ TENSOR__FN tensor_t *nn__expected(nn_safetensors_t *r, const char *name, int dty
 typedef struct nn__staged_t {
     const int64_t *steps;
     const double *groups, *options;     // nothing more than the elements of tensors
-    int64_t noptions;
+    int64_t noptions, nown;             // nown: of a group, 0 in old files, where it has a weight decay
     tensor_t **state;    // NN__MAX_STATE for each parameter; NULL = none
 } nn__staged_t;
+
+// What the file has for group i.
+TENSOR__FN void nn__staged_group(const nn__staged_t *s, int i, nn__group_t *g) {
+    const double *from = s->groups + i * (s->nown ? 1 + s->nown : 2);
+    nn__plain_group(g);
+    g->ratio = from[0];
+    if (s->nown) {
+        memcpy(g->own, from + 1, (size_t)s->nown * sizeof(double));
+    } else {
+        g->own[NN__DECAY] = from[1];
+    }
+}
 
 // Whether all numbers are possible for an optimizer.
 TENSOR__FN int nn__staged_numbers(const nn_optimizer_t *o, const nn__staged_t *s) {
     for (int i = 0; i < s->noptions; i++) {
         if (!nn__option_holds(i, s->options[i])) { return 0; }
     }
-    for (int i = 0; i < 2 * o->ngroups; i++) {
-        if (!(s->groups[i] >= 0 && s->groups[i] - s->groups[i] == 0)) { return 0; }
+    for (int i = 0; i < o->ngroups; i++) {
+        nn__group_t g;
+        nn__staged_group(s, i, &g);
+        if (!(g.ratio >= 0 && g.ratio - g.ratio == 0)) { return 0; }
+        for (int k = 0; k < NN__OPTIONS; k++) {
+            if (g.own[k] == g.own[k] && !nn__option_holds(k, g.own[k])) { return 0; }
+        }
     }
     for (int i = 0; i < o->nparams; i++) {
-        if (s->steps[i] < 0 || s->steps[i] > (int64_t)1 << 53) { return 0; }
+        if (s->steps[i] < 0 || s->steps[i] > NN__MAX_STEPS) { return 0; }
     }
     return 1;
+}
+
+// Reads the states of parameters, where the file has them; *read counts them. -> code
+TENSOR__FN int nn__stage_states(nn_safetensors_t *r, nn_optimizer_t *o, const nn__items_t *all,
+                                nn__staged_t *s, int64_t *read) {
+    for (int i = 0; i < o->nparams; i++) {
+        const tensor_t *p = o->param[i].t;
+        int as = p->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
+        for (int k = 0; k < NN__MAX_STATE && o->rule->state[k].name; k++) {
+            char *name = nn__state_name(o, i, k, all);
+            tensor_t *t = NULL;
+            if (!name) { return TENSOR_ERR_OUT_OF_MEMORY; }
+            nn__entry_t *entry = nn__find_entry(r, "", name);
+            *read += entry != NULL;
+            if (entry && o->rule->takes == NN__CLOSURE) {
+                t = nn__expected(r, name, as, entry->dims, 2, 1);
+            } else if (entry) {
+                int64_t of[TENSOR_MAX_DIMS];
+                t = nn__expected(r, name, as, of, nn__state_shape(o, p, k, of), 1);
+            }
+            nn__free(name);
+            if (t && (tensor_is_poison)(t)) { return tensor_error_code(); }
+            s->state[i * NN__MAX_STATE + k] = t;
+        }
+    }
+    return TENSOR_OK;
 }
 
 // Reads and checks everything that the optimizer needs. -> code
 TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const nn__items_t *all,
                                    nn__staged_t *s) {
     const char *rule = nn_safetensors_metadata(r, "optimizer");
-    int64_t left = -3;                          // names of the optimizer that were not read
+    int64_t held = 0, read = 3;                 // tensors of the file for an optimizer; those that were read
     int code = nn__busy_optimizer("load_checkpoint", o);
     if (code != TENSOR_OK) { return code; }
     for (int64_t e = 0; e < nn_safetensors_count(r); e++) {
-        left += strncmp(nn_safetensors_name(r, e), "optimizer/", 10) == 0;
+        held += strncmp(nn_safetensors_name(r, e), "optimizer/", 10) == 0;
     }
     if (!rule || strcmp(rule, o->rule->name) != 0) {
         return NN__ERROR(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\" holds the state of %s, not of %s",
@@ -18259,10 +25068,15 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
     int64_t dims[2];
     dims[0] = o->nparams;
     tensor_t *steps = nn__expected(r, "optimizer/steps", TENSOR_I64, dims, 1, 0);
+    nn__entry_t *entry = nn__find_entry(r, "", "optimizer/groups");
     dims[0] = o->ngroups;
     dims[1] = 2;
+    if (entry && entry->ndim == 2 && entry->dims[1] > NN__OLD_OPTIONS && entry->dims[1] <= 1 + NN__OPTIONS) {
+        dims[1] = entry->dims[1];
+    }
+    s->nown = dims[1] == 2 ? 0 : dims[1] - 1;
     tensor_t *groups = nn__expected(r, "optimizer/groups", TENSOR_F64, dims, 2, 0);
-    nn__entry_t *entry = nn__find_entry(r, "", "optimizer/options");
+    entry = nn__find_entry(r, "", "optimizer/options");
     dims[0] = NN__OPTIONS;
     if (entry && entry->ndim == 1 && entry->dims[0] >= NN__OLD_OPTIONS && entry->dims[0] < NN__OPTIONS) {
         dims[0] = entry->dims[0];
@@ -18276,29 +25090,12 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
     s->state = (tensor_t **)nn__lent((uint64_t)o->nparams * NN__MAX_STATE + 1, sizeof(tensor_t *));
     if (!s->state) { return TENSOR_ERR_OUT_OF_MEMORY; }
     memset((void *)s->state, 0, (size_t)o->nparams * NN__MAX_STATE * sizeof(tensor_t *));
-    for (int i = 0; i < o->nparams; i++) {
-        for (int k = 0; k < NN__MAX_STATE && o->rule->state[k].name; k++) {
-            const tensor_t *p = o->param[i].t;
-            int as = p->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
-            char *name = nn__state_name(o, i, k, all);
-            tensor_t *t = NULL;
-            if (!name) { return TENSOR_ERR_OUT_OF_MEMORY; }
-            entry = nn__find_entry(r, "", name);
-            left -= entry != NULL;
-            if (entry && o->rule->takes == NN__CLOSURE) {
-                t = nn__expected(r, name, as, entry->dims, 2, 1);
-            } else if (entry) {
-                t = nn__expected(r, name, as, p->dims, p->ndim, 1);
-            }
-            nn__free(name);
-            if (t && (tensor_is_poison)(t)) { return tensor_error_code(); }
-            s->state[i * NN__MAX_STATE + k] = t;
-        }
-    }
-    if (left != 0) {
+    code = nn__stage_states(r, o, all, s, &read);
+    if (code != TENSOR_OK) { return code; }
+    if (held != read) {
         return NN__ERROR(TENSOR_ERR_FORMAT,
                          "load_checkpoint: \"%s\" holds %d tensors that this optimizer does not have",
-                         r->label, left);
+                         r->label, held - read);
     }
     if (!nn__staged_numbers(o, s)) {
         return NN__ERROR(TENSOR_ERR_FORMAT,
@@ -18312,8 +25109,10 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
 TENSOR__FN void nn__put_optimizer(nn_optimizer_t *o, const nn__staged_t *s) {
     memcpy(o->option, s->options, (size_t)s->noptions * sizeof(double));
     for (int i = 0; i < o->ngroups; i++) {
-        o->group[i].ratio = s->groups[2 * i];
-        o->group[i].weight_decay = s->groups[2 * i + 1];
+        nn__group_t *g = &o->group[i], fresh;
+        nn__staged_group(s, i, &fresh);
+        g->ratio = fresh.ratio;
+        memcpy(g->own, fresh.own, sizeof g->own);
     }
     for (int i = 0; i < o->nparams; i++) {
         o->param[i].step = s->steps[i];
@@ -18325,16 +25124,89 @@ TENSOR__FN void nn__put_optimizer(nn_optimizer_t *o, const nn__staged_t *s) {
     }
 }
 
+// What a checkpoint has besides module and optimizer: elements of tensors of the current scope.
+typedef struct nn__training_t {
+    tensor_t *scaler;
+    const double *plateau;
+    const int64_t *loader;
+} nn__training_t;
+
+// Whether these can be the numbers of a scaler, and of a plateau.
+TENSOR__FN int nn__scaler_possible(const float *p) {
+    for (int i = 0; i < NN__SCALER; i++) {
+        if (!(p[i] >= 0) || p[i] - p[i] != 0) { return 0; }
+    }
+    return p[NN__SCALE] > 0 && p[NN__GROWTH] > 0 && p[NN__BACKOFF] > 0 && p[NN__INTERVAL] >= 1;
+}
+
+TENSOR__FN int nn__plateau_possible(const double *p) {
+    for (int i = 0; i < NN__PLATEAU; i++) {
+        double least = i < 5 ? TENSOR_ZERO : 0;
+        if (i != 6 && !(p[i] >= least && p[i] <= 9007199254740992.0)) { return 0; }
+    }
+    return p[5] <= 3;
+}
+
+// -> code
+TENSOR__FN int nn__stage_training(nn_safetensors_t *r, const nn_checkpoint_t *c, nn__training_t *t) {
+    memset(t, 0, sizeof *t);
+    int64_t n = NN__SCALER;
+    tensor_t *found;
+    int bad = 0;
+    if (c->scaler) {
+        if ((tensor_is_poison)(nn__scaler(c->scaler, NN__SCALE))) { return tensor_error_code(); }
+        t->scaler = nn__expected(r, "training/scaler", TENSOR_F32, &n, 1, 0);
+        if ((tensor_is_poison)(t->scaler)) { return tensor_error_code(); }
+        const float *p = (const float *)TENSOR__(host)(t->scaler, TENSOR_HOST_READ, "load_checkpoint");
+        bad = p && !nn__scaler_possible(p);
+    }
+    if (c->plateau) {
+        n = NN__PLATEAU;
+        found = nn__expected(r, "training/plateau", TENSOR_F64, &n, 1, 0);
+        t->plateau = (const double *)TENSOR__(host)(found, TENSOR_HOST_READ, "load_checkpoint");
+        if (!t->plateau) { return tensor_error_code(); }
+        bad |= !nn__plateau_possible(t->plateau);
+    }
+    if (c->loader) {
+        int code = nn__bad_loader("checkpoint_load", c->loader);
+        if (code != TENSOR_OK) { return code; }
+        n = NN__LOADER;
+        found = nn__expected(r, "training/loader", TENSOR_I64, &n, 1, 0);
+        t->loader = (const int64_t *)TENSOR__(host)(found, TENSOR_HOST_READ, "load_checkpoint");
+        if (!t->loader) { return tensor_error_code(); }
+        bad |= t->loader[1] < 0 || t->loader[2] < 0 || t->loader[2] > c->loader->batches;
+        bad |= t->loader[1] > (int64_t)1 << 53 || t->loader[2] > (int64_t)1 << 53;
+    }
+    if (!bad) { return TENSOR_OK; }
+    return NN__ERROR(TENSOR_ERR_FORMAT,
+                     "load_checkpoint: \"%s\" holds a scaler, plateau or place that is not possible",
+                     r->label);
+}
+
+TENSOR__FN int nn__put_training(nn_checkpoint_t *c, const nn__training_t *t) {
+    if (t->scaler && (tensor_is_poison)((tensor_copy_)(c->scaler, t->scaler))) { return tensor_error_code(); }
+    if (t->plateau) { nn__put_plateau(c->plateau, t->plateau); }
+    if (t->loader) {
+        memcpy(&c->loader->seed, &t->loader[0], sizeof c->loader->seed);
+        c->loader->order_epoch = -1;
+        nn__loader_place(c->loader, t->loader[1], t->loader[2]);
+    }
+    return TENSOR_OK;
+}
+
 // In the caller's scope: everything is read and checked before anything changes.
-TENSOR__FN int nn__load_checkpoint_from(nn_safetensors_t *r, nn_module_t *m, nn_optimizer_t *opt,
-                                        int64_t *step) {
+TENSOR__FN int nn__load_checkpoint_from(nn_safetensors_t *r, nn_checkpoint_t *c) {
     nn__staged_t staged;
+    nn__training_t training;
+    nn_module_t *m = c->module;
+    nn_optimizer_t *opt = c->optimizer;
+    nn__names_t names = nn__same_names();
     tensor_generator_t g = {0, 0};
     uint64_t count = 0;
     memset(&staged, 0, sizeof staged);
     nn__items_t all;
     if (!nn__collect_lent(m, "load_checkpoint", &all)) { return tensor_error_code(); }
-    int code = nn__check_state(r, &all, "", 0, "optimizer/");
+    int code = nn__check_state(r, &all, &names, 0, 1);
     if (code != TENSOR_OK) { return code; }
     if (!nn__decimal(nn_safetensors_metadata(r, "step"), &count) ||
         !nn__decimal(nn_safetensors_metadata(r, "generator.seed"), &g.seed) ||
@@ -18343,29 +25215,41 @@ TENSOR__FN int nn__load_checkpoint_from(nn_safetensors_t *r, nn_module_t *m, nn_
                          "load_checkpoint: \"%s\" has no step or generator; it is not a checkpoint",
                          r->label);
     }
-    tensor_t **fresh = nn__stage_state(r, &all, "");
+    tensor_t **fresh = nn__stage_state(r, &all, &names);
     if (!fresh) { return tensor_error_code(); }
     if (opt) { code = nn__stage_optimizer(r, opt, &all, &staged); }
+    if (code == TENSOR_OK) { code = nn__stage_training(r, c, &training); }
     if (code == TENSOR_OK) { code = nn__put_state(&all, fresh); }
+    if (code == TENSOR_OK) { code = nn__put_training(c, &training); }
     if (code != TENSOR_OK) { return code; }
     if (opt) { nn__put_optimizer(opt, &staged); }
     tensor_set_generator(g);
-    if (step) { *step = (int64_t)count; }
+    c->step = (int64_t)count;
     return TENSOR_OK;
 }
 
 TENSOR_API int (nn_load_checkpoint)(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t *step) {
+    nn_checkpoint_t c;
+    memset((void *)&c, 0, sizeof c);
+    c.module = m;
+    c.optimizer = opt;
+    int code = (nn_checkpoint_load)(path, &c);
+    if (code == TENSOR_OK && step) { *step = c.step; }
+    return code;
+}
+
+TENSOR_API int (nn_checkpoint_load)(const char *path, nn_checkpoint_t *c) {
     if (tensor_error_code() != TENSOR_OK) { return tensor_error_code(); }
+    if (!nn__there("checkpoint_load", "the checkpoint", c)) { return tensor_error_code(); }
     nn_safetensors_t *r = (nn_safetensors_open)(path);
     if (!r) { return tensor_error_code(); }
     tensor_scope_t scope;
     scope = TENSOR__(scope)(0);
-    int code = nn__load_checkpoint_from(r, m, opt, step);
+    int code = nn__load_checkpoint_from(r, c);
     (tensor_scope_end)(scope);
     nn_safetensors_close(r);
     return code;
 }
-#endif
 
 // ------------------------------------------------------------------------------
 // >>impl-progress                                  MARK: progress bar
@@ -18429,6 +25313,22 @@ TENSOR__FN void nn__put_time(tensor__text_t *t, double seconds) {
     NN__PUT(t, "%d%s%d", s / 60 % 60, s % 60 < 10 ? ":0" : ":", s % 60);
 }
 
+// "[####----] 30/100", without the bar in a file; "30" where the total is not known.
+TENSOR__FN void nn__put_done(tensor__text_t *t, const nn_progress_t *p, int64_t done) {
+    const int width = 24;
+    if (p->total <= 0) {
+        NN__PUT(t, "%d", done);
+        return;
+    }
+    int filled = (int)(width * (done < p->total ? (double)done / (double)p->total : 1));
+    if (p->terminal) {
+        NN__PUT(t, "[");
+        for (int k = 0; k < width; k++) { NN__PUT(t, k < filled ? "#" : "-"); }
+        NN__PUT(t, "] ");
+    }
+    NN__PUT(t, "%d/%d", done, p->total);
+}
+
 TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
     double now = nn__seconds();
     if (!p) { return; }
@@ -18443,17 +25343,7 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
     tensor__text_t t = nn__text(line, sizeof line);
     if (p->terminal) { NN__PUT(&t, "\r"); }
     if (*p->label) { NN__PUT(&t, "%s ", p->label); }
-    if (p->total > 0) {
-        int filled = (int)(24 * (done < p->total ? (double)done / (double)p->total : 1));
-        if (p->terminal) {
-            NN__PUT(&t, "[");
-            for (int k = 0; k < 24; k++) { NN__PUT(&t, k < filled ? "#" : "-"); }
-            NN__PUT(&t, "] ");
-        }
-        NN__PUT(&t, "%d/%d", done, p->total);
-    } else {
-        NN__PUT(&t, "%d", done);
-    }
+    nn__put_done(&t, p, done);
     if (rate < 100) {
         NN__PUT(&t, "  %g/s  ", floor(rate * 100 + 0.5) / 100);
     } else {
@@ -18474,6 +25364,17 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
     if (finished || !p->terminal) { fputc('\n', stderr); }
     fflush(stderr);
 }
+#else
+TENSOR_API nn_progress_t nn_progress_begin(const char *label, int64_t total, int64_t first) {
+    nn_progress_t p;
+    (void)label, (void)total, (void)first;
+    memset(&p, 0, sizeof p);
+    return NN__SILENT(p, "progress_begin");
+}
+
+TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
+    (void)p, (void)done, (void)note;
+}
 #endif
 
 TENSOR__END
@@ -18481,6 +25382,12 @@ TENSOR__END
 #endif   // TENSOR__COMPILES_NN
 #undef TENSOR__MORE_KERNELS
 
+#ifdef TENSOR__PORTABLE
+#define TENSOR__PASS 0
+#define TENSOR__PASS_LIBM 0
+#include "tensor.h"
+#undef TENSOR__PASS
+#endif
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC pop_options
 #elif defined(__clang__)

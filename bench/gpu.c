@@ -28,7 +28,7 @@ typedef struct job_t {
     nn_module_t *net;
     nn_optimizer_t *opt;
     double clip;
-    tensor_cuda_graph_t *graph;
+    tensor_graph_t *graph;
 } job_t;
 
 static int64_t k = 1;
@@ -45,7 +45,7 @@ static void run(void *arg, long repeats) {
     job_t *j = (job_t *)arg;
     while (repeats-- > 0) {
         tensor_scope_t s = tensor_scope_begin();
-        if (j->graph) tensor_cuda_graph_replay(j->graph);
+        if (j->graph) tensor_graph_replay(j->graph);
         else (void)j->call(j);
         tensor_scope_end(s);
     }
@@ -141,12 +141,12 @@ static void op_once(const op_t *r, operands_t *o) {
 typedef struct op_job_t {
     const op_t *row;
     operands_t set[SETS];
-    tensor_cuda_graph_t *graph;
+    tensor_graph_t *graph;
 } op_job_t;
 static void op_run(void *arg, long repeats) {
     op_job_t *j = (op_job_t *)arg;
     while (repeats-- > 0) {
-        if (j->graph) tensor_cuda_graph_replay(j->graph);
+        if (j->graph) tensor_graph_replay(j->graph);
         for (int n = 0; n < SETS && !j->graph; n++) op_once(j->row, &j->set[n]);
     }
     tensor_cuda_synchronize(TENSOR_CUDA);
@@ -178,13 +178,10 @@ static void op_measure(const op_t *r, int layout, tensor_dtype_t dtype, int back
              backward ? 'b' : 'f');
     op_prepare(&j, r, layout, dtype, k, backward);
     libraries = tensor_cuda_library_calls(), away = tensor_cuda_fallbacks();
-    j.graph = tensor_cuda_graph_new(TENSOR_CUDA);
-    if (tensor_ok() && tensor_cuda_graph_begin(j.graph) == 0) {
+    if (tensor_ok() && tensor_capture_begin(TENSOR_CUDA) == 0) {
         for (int n = 0; n < SETS; n++) op_once(r, &j.set[n]);
-        if (tensor_cuda_graph_end(j.graph))
-            tensor_cuda_graph_free(j.graph), j.graph = NULL, tensor_clear_error();
-    } else {
-        j.graph = NULL;
+        j.graph = tensor_capture_end();
+        if (!j.graph) tensor_clear_error();
     }
     if (!j.graph && tensor_ok()) op_run(&j, 1);             // for the counts
     libraries = tensor_cuda_library_calls() - libraries;
@@ -202,7 +199,7 @@ static void op_measure(const op_t *r, int layout, tensor_dtype_t dtype, int back
         t = bench_now() - t;
     }
     if (tensor_ok()) bench_row(name, 1e6 * t / SETS, unit);
-    if (j.graph) tensor_cuda_graph_free(j.graph);
+    if (j.graph) tensor_graph_free(j.graph);
     tensor_scope_reset(scope);
     if (tensor_ok()) {                          // the host's share: nothing to wait for
         op_prepare(&j, r, layout, dtype, 64, backward);
@@ -351,14 +348,13 @@ static void smoke(void) {
           tensor_item(tensor_sum(x)) == 1000 && tensor_cuda_comm_free(comm) == 0);
     if (!tensor_ok()) printf("library: nccl: %s\n", tensor_error_text());
     tensor_clear_error();
-    tensor_cuda_graph_t *g = tensor_cuda_graph_new(TENSOR_CUDA);
-    tensor_cuda_graph_begin(g);
+    tensor_capture_begin(TENSOR_CUDA);
     tensor_t *y = tensor_keep(tensor_add_scalar(x, 1));
-    tensor_cuda_graph_end(g);
+    tensor_graph_t *g = tensor_capture_end();
     tensor_cuda_empty_cache(TENSOR_CUDA);
     tensor_fill_(x, 4);
-    check("smoke_graph", "replayed", tensor_cuda_graph_replay(g) == 0 && tensor_item(tensor_sum(y)) == 5000);
-    tensor_cuda_graph_free(g);
+    check("smoke_graph", "replayed", tensor_graph_replay(g) == 0 && tensor_item(tensor_sum(y)) == 5000);
+    tensor_graph_free(g);
     tensor_free(y);
     tensor_empty((int64_t)1 << 40);
     check("smoke_memory", "error", tensor_error_code() == TENSOR_ERR_OUT_OF_MEMORY);
@@ -376,11 +372,11 @@ static void smoke(void) {
 // ---- what is paid beside kernels ----
 
 static tensor_t *cost_x;
-static tensor_cuda_graph_t *cost_graph;
+static tensor_graph_t *cost_graph;
 static tensor_cuda_event_t *cost_event;
 static int64_t cost_bytes;
 static void cost_launch(void) { tensor_add_scalar_(cost_x, 1); }
-static void cost_replay(void) { tensor_cuda_graph_replay(cost_graph); }
+static void cost_replay(void) { tensor_graph_replay(cost_graph); }
 static void cost_record(void) { tensor_cuda_event_record(cost_event, NULL); }
 static void cost_item(void) { (void)tensor_item(cost_x); }
 static void cost_alloc(void) { tensor_free(tensor_empty(cost_bytes / 4)); }
@@ -432,13 +428,12 @@ static void costs(void) {
     cost("cost_record", cost_record, 1000);
     cost("cost_item", cost_item, 200);
     for (int nodes = 1; nodes <= 100; nodes *= 10) {
-        cost_graph = tensor_cuda_graph_new(TENSOR_CUDA);
-        tensor_cuda_graph_begin(cost_graph);
+        tensor_capture_begin(TENSOR_CUDA);
         for (int n = 0; n < nodes; n++) cost_launch();
-        tensor_cuda_graph_end(cost_graph);
+        cost_graph = tensor_capture_end();
         snprintf(text, sizeof text, "cost_replay_%d", nodes);
         cost(text, cost_replay, 500);
-        tensor_cuda_graph_free(cost_graph);
+        tensor_graph_free(cost_graph);
     }
     for (int n = 0; n < 4 && k == 1; n++) {
         double t = bench_now();
@@ -486,13 +481,13 @@ static void network(const char *name, job_t *j) {
     snprintf(text, sizeof text, "%s_memory", name);
     bench_row(text, (double)tensor_cuda_max_memory_allocated(TENSOR_CUDA) / 1048576, "MB");
     snprintf(text, sizeof text, "%s_graph", name);
-    j->graph = tensor_cuda_graph_new(TENSOR_CUDA);
-    if (tensor_cuda_graph_begin(j->graph) == 0) {
+    if (tensor_capture_begin(TENSOR_CUDA) == 0) {
         (void)j->call(j);
-        if (tensor_cuda_graph_end(j->graph) == 0) bench_row(text, 1e6 * measure(j), "us");
+        j->graph = tensor_capture_end();
+        if (j->graph) bench_row(text, 1e6 * measure(j), "us");
     }
     check(name, "captured", tensor_ok());
-    tensor_cuda_graph_free(j->graph);
+    tensor_graph_free(j->graph);
     j->graph = NULL;
 }
 static nn_module_t *mlp(int64_t width) {
@@ -500,8 +495,6 @@ static nn_module_t *mlp(int64_t width) {
                          nn_linear(width, 10));
 }
 static void networks(const char *name) {
-    static lm_t lm;
-    static ncf_t ncf;
     static gpt_t gpt;
     job_t j = {train, NULL, NULL, NULL, NULL, 0, NULL};
     if (strcmp(name, "mlp") == 0) {
@@ -511,19 +504,17 @@ static void networks(const char *name) {
         j.y = tensor_randint(0, 10, 64);
     } else if (strcmp(name, "ncf") == 0) {
         j.call = infer;
-        ncf_init(&ncf, 0);
-        j.net = nn_eval(&ncf.base);
+        j.net = nn_eval(ncf(0));
         j.x = tensor_stack(0, tensor_randint(0, 6040, 1024), tensor_randint(0, 3706, 1024));
     } else if (strcmp(name, "lstm") == 0) {
-        lm_init(&lm, 10000 / k, k == 1 ? 200 : 16);
-        j.net = &lm.base;
+        j.net = lstm_lm_new(10000 / k, k == 1 ? 200 : 16, 2, 0);
         j.opt = nn_sgd(j.net, .lr = 1);
         j.x = tensor_randint(0, 10000 / k, 35, 20);
         j.y = tensor_randint(0, 10000 / k, 700);
         j.clip = 5;
     } else if (strcmp(name, "resnet50") == 0) {
         int64_t batch = k == 1 ? 64 : 2, side = 224 / k > 32 ? 224 / k : 32;
-        j.net = resnet50(1000 / (int)k, k > 16 ? 16 : k);
+        j.net = resnet_new(50, 1000 / k, k > 16 ? 16 : k, 0);
         nn_to(j.net, TENSOR_BF16);
         j.opt = nn_sgd(j.net, .lr = 0.1, .momentum = 0.9);
         j.x = tensor_channels_last(tensor_to(tensor_randn(batch, 3, side, side), TENSOR_BF16));
@@ -550,7 +541,15 @@ static void queue(const char *path) {
     double host[MOST + 1], device[MOST + 1];
     tensor_cuda_event_t *at[MOST + 1];
     tensor_cuda_stream_t *stream = tensor_cuda_current_stream(TENSOR_CUDA);
-    nn_module_t *net = nn_eval(resnet50(1000 / (int)k, k > 16 ? 16 : k)), *part = net;
+    // The parts of a ResNet-50 in their order; a block is one.
+    static const char *const names[] = {
+        "conv1",    "bn1",      "maxpool",  "layer1.0", "layer1.1", "layer1.2", "layer2.0",
+        "layer2.1", "layer2.2", "layer2.3", "layer3.0", "layer3.1", "layer3.2", "layer3.3",
+        "layer3.4", "layer3.5", "layer4.0", "layer4.1", "layer4.2", "avgpool",  "fc"};
+    enum { RELU_AFTER = 1, FLAT_BEFORE = 20 };
+    nn_module_t *net = nn_eval(resnet_new(50, 1000 / k, k > 16 ? 16 : k, 0)), *parts[MOST];
+    const int count = (int)(sizeof names / sizeof *names);
+    for (int i = 0; i < count; i++) parts[i] = nn_get_child(net, names[i]);
     int64_t side = 224 / k > 32 ? 224 / k : 32;
     tensor_t *input = tensor_randn(k == 1 ? 32 : 2, 3, side, side);
     FILE *f = path ? fopen(path, "w") : NULL;
@@ -564,12 +563,9 @@ static void queue(const char *path) {
         start = bench_now();
         tensor_cuda_event_record(at[0], stream);
         host[0] = 0;
-        for (n = 0; n < MOST; n++) {
-            char name[8];
-            snprintf(name, sizeof name, "%d", n);
-            if (n > 22) break;
-            part = nn_get_child(net, name);
-            x = nn_forward(part, x);
+        for (n = 0; n < count; n++) {
+            x = nn_forward(parts[n], n == FLAT_BEFORE ? tensor_flatten(x, 1, -1) : x);
+            if (n == RELU_AFTER) tensor_relu_(x);
             tensor_cuda_event_record(at[n + 1], stream);
             host[n + 1] = 1e3 * (bench_now() - start);
         }

@@ -28,6 +28,7 @@ PART=${1:-${PART:-}}
 RESULTS=${RESULTS:-bench/results/gpu-$(date +%F)}
 begin=$(date +%s)
 tests="device streams ops_device nn_rows kernels"
+more="gpu custom_kernel"
 
 case $PART in
 build | truth | ops | why) ;;
@@ -67,15 +68,16 @@ build() {
         echo "impl $c -c $objects/impl.c"
         for t in device streams ops_device nn_rows; do echo "$t $c -c tests/$t.c"; done
         echo "gpu $c -c bench/gpu.c"
+        echo "custom_kernel $cuda -c examples/custom_kernel.cu"
     } | while read -r name how; do
-        sources="tensor.h tensor_nn.h tensor_cuda.h tensor_cuda.cu bench/gpu.h bench/nets.h tests/test.h tests/mirror.h ${how##* }"
+        sources="tensor.h tensor_nn.h tensor_cuda.h tensor_cuda.cu bench/gpu.h bench/nets.h examples/models/*.h tests/test.h tests/mirror.h ${how##* }"
         newer=$(find $sources -newer "$objects/$name.o" 2> /dev/null | head -n 1)
         if [ -f "$objects/$name.o" ] && [ -z "$newer" ] && [ "$(cat "$objects/$name.how" 2> /dev/null)" = "$how" ]; then continue; fi
         printf '%s -o %s/%s.o > %s/%s.log 2>&1 && echo "%s" > %s/%s.how || { cat %s/%s.log; rm -f %s/%s.o; }\n' \
             "$how" "$objects" "$name" "$objects" "$name" "$how" "$objects" "$name" "$objects" "$name" "$objects" "$name"
     done | xargs -d '\n' -P "${JOBS:-$(nproc)}" -n 1 sh -c
     # Linked by nvcc, which knows where CUDA's runtime is, and puts it in: nothing of the toolkit is needed to run.
-    for t in $tests gpu; do
+    for t in $tests $more; do
         case $t in
         kernels) with=impl ;;                   # it brings tensor_cuda.cu
         *) with="impl tensor_cuda" ;;
@@ -256,7 +258,7 @@ if [ ! -s "$RESULTS/facts.txt" ]; then
 fi
 
 chmod +x "$GPU"/* 2> /dev/null          # what travels may lose it
-for t in $tests gpu; do
+for t in $tests $more; do
     if [ ! -x "$GPU/$t" ]; then
         say "failed: $GPU/$t is not there"
         count 0 1
@@ -320,6 +322,14 @@ together() {
 }
 truth() {
     gpu 150 "$GPU/gpu" smoke $TRIAL
+    step 30 "$GPU/custom_kernel"        # compares itself with the library's ops
+    status=$?
+    if [ "$status" -eq 0 ]; then
+        count 1 0
+    elif [ "$status" -ne 125 ]; then
+        count 0 1
+        say "failed: custom_kernel, status $status: $(grep differs "$now" | head -n 1)"
+    fi
     list=
     for t in $tests; do list="$list $t=$GPU/$t"; done
     for t in device streams ops_device nn_rows; do list="$list $t-alone=env@TENSOR_CUDA_NO_LIBRARIES=1@$GPU/$t"; done

@@ -3,6 +3,9 @@
 
 #include "tensor_nn.h"
 
+#define KIT_PROFILER_IMPLEMENTATION
+#include "../examples/kit/profiler.h"
+
 #include <spawn.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -22,6 +25,12 @@ static void adds(void *arg, long repeats) {
         if (i % NODES == NODES - 1) tensor_scope_reset(scope);
     }
     tensor_scope_end(scope);
+}
+// With the kit's profiler listening: what it costs is the difference to add16.
+static void adds_profiled(void *arg, long repeats) {
+    kit_profiler_t *p = kit_profiler_start();
+    adds(arg, repeats);
+    kit_profiler_free(p);
 }
 static void muls(void *arg, long repeats) {
     pair_t *p = (pair_t *)arg;
@@ -69,6 +78,15 @@ static void mlp_steps(void *arg, long repeats) {
     }
     tensor_scope_end(scope);
 }
+// The same step, captured.
+static tensor_graph_t *mlp_graph(mlp_t *m) {
+    tensor_capture_begin(TENSOR_CPU);
+    mlp_steps(m, 1);
+    return tensor_capture_end();
+}
+static void mlp_replays(void *arg, long repeats) {
+    for (long i = 0; i < repeats; i++) tensor_graph_replay((tensor_graph_t *)arg);
+}
 static void mlp_infer(void *arg, long repeats) {
     mlp_t *m = (mlp_t *)arg;
     tensor_scope_t scope = tensor_scope_begin_no_grad();
@@ -108,6 +126,7 @@ int main(int argc, char **argv) {
     start_up(argv[0]);
     pair_t p = {tensor_rand(16), tensor_rand(16)};
     bench_row("add16", 1e9 * bench_median(adds, &p), "ns");
+    bench_row("add16_profiled", 1e9 * bench_median(adds_profiled, &p), "ns");
     bench_row("mul16", 1e9 * bench_median(muls, &p), "ns");
     tensor_requires_grad_(p.a, 1);
     tensor_requires_grad_(p.b, 1);
@@ -127,6 +146,9 @@ int main(int argc, char **argv) {
     mlp_steps(&m, 100);
     tensor_memory_stats_t after = tensor_memory_stats();
     bench_row("mlp_mallocs_per_step", (double)(after.allocs - before.allocs) / 100, "calls");
+    tensor_graph_t *graph = mlp_graph(&m);
+    bench_row("mlp_step_replay", 1e6 * bench_median(mlp_replays, graph), "us");
+    tensor_graph_free(graph);
     m.x = tensor_randn(1, 8);
     bench_row("mlp_infer", 1e6 * bench_median(mlp_infer, &m), "us");
     return tensor_shutdown();

@@ -88,34 +88,25 @@ int main(int argc, char **argv) {
     only = argc > 2 ? argv[2] : NULL;
     tensor_scope_t scope = tensor_scope_begin();
     for (int sparse = 0; sparse < 2; sparse++) {
-        static ncf_t nets[2];
-        ncf_t *f = &nets[sparse];
-        tensor_t *tables[4], *rest[8];
+        static const char *const names[12] = {
+            "mf_user_embed.weight", "mf_item_embed.weight", "mlp_user_embed.weight", "mlp_item_embed.weight",
+            "mlp.0.weight", "mlp.0.bias", "mlp.1.weight", "mlp.1.bias", "mlp.2.weight", "mlp.2.bias",
+            "final.weight", "final.bias"};
+        tensor_t *parts[12];                    // tables, then the rest
         if (!wanted(sparse ? "ncf_sparse_train" : "ncf_train")) continue;
         memset(&j, 0, sizeof j);
-        ncf_init(f, sparse);
-        for (int i = 0; i < 2; i++) {
-            tables[2 * i] = nn_get(f->gmf[i], "weight");
-            tables[2 * i + 1] = nn_get(f->mlp[i], "weight");
-        }
-        j.net = &f->base;
-        for (int i = 0; i < 8; i++) {
-            static const char *const names[6] = {"0.weight", "0.bias", "2.weight", "2.bias", "4.weight",
-                                                 "4.bias"};
-            rest[i] = i < 6 ? nn_get(f->net, names[i]) : nn_get(f->out, i == 6 ? "weight" : "bias");
-        }
-        j.opt = sparse ? nn_adam(.list = rest, .count = 8) : nn_adam(j.net);
-        if (sparse) j.more = nn_sparse_adam(.list = tables, .count = 4);
+        j.net = ncf(sparse);
+        for (int i = 0; i < 12; i++) parts[i] = nn_get(j.net, names[i]);
+        j.opt = sparse ? nn_adam(.list = parts + 4, .count = 8) : nn_adam(j.net);
+        if (sparse) j.more = nn_sparse_adam(.list = parts, .count = 4);
         j.x = tensor_stack(0, tensor_randint(0, 6040, 2048), tensor_randint(0, 3706, 2048));
         j.y = tensor_round(tensor_rand(2048));
         j.binary = 1;
         row(sparse ? "ncf_sparse_train" : "ncf_train", &j, train);
     }
     if (wanted("lstm_train")) {
-        static lm_t lm;
         memset(&j, 0, sizeof j);
-        lm_init(&lm, 10000, 200);
-        j.net = &lm.base;
+        j.net = lstm_lm_new(10000, 200, 2, 0);
         j.opt = nn_sgd(j.net, .lr = 1);
         j.x = tensor_randint(0, 10000, 35, 20);
         j.y = tensor_randint(0, 10000, 700);
@@ -124,7 +115,7 @@ int main(int argc, char **argv) {
     }
     if (wanted("resnet18_train")) {
         memset(&j, 0, sizeof j);
-        j.net = resnet18(10, 0);
+        j.net = resnet_new(18, 10, 1, 1);
         j.opt = nn_sgd(j.net, .lr = 0.1, .momentum = 0.9);
         j.x = tensor_randn(32, 3, 32, 32);
         j.y = tensor_randint(0, 10, 32);
@@ -155,7 +146,7 @@ int main(int argc, char **argv) {
     if (wanted("gpt_baby_token")) gpt_token("gpt_baby_token", 6, 6, 384, 256);
     if (wanted("resnet18_infer")) {
         memset(&j, 0, sizeof j);
-        j.net = nn_eval(resnet18(1000, 1));
+        j.net = nn_eval(resnet_new(18, 1000, 1, 0));
         j.x = tensor_randn(1, 3, 224, 224);
         row("resnet18_infer", &j, infer);
     }

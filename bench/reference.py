@@ -17,6 +17,9 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "fixtures"))
+import models as zoo
+
 NODES = 64
 warnings.filterwarnings("ignore", category=FutureWarning)          # torch.jit
 now = time.perf_counter
@@ -295,55 +298,9 @@ def models(threads):
         train(f"cnn_train_{batch}", net, opt, torch.randn(batch, 1, 28, 28), torch.randint(0, 10, (batch,)))
 
 
-class Lm(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embedding = nn.Embedding(10000, 200)
-        self.lstm = nn.LSTM(200, 200, 2)
-        self.out = nn.Linear(200, 10000)
-
-    def forward(self, x):
-        return self.out(self.lstm(self.embedding(x))[0])
-
-
-class Ncf(nn.Module):
-    def __init__(self, sparse):
-        super().__init__()
-        self.gmf = nn.ModuleList([nn.Embedding(n, 64, sparse=sparse) for n in (6040, 3706)])
-        self.mlp = nn.ModuleList([nn.Embedding(n, 64, sparse=sparse) for n in (6040, 3706)])
-        self.net = nn.Sequential(nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 16))
-        self.out = nn.Linear(80, 1)
-
-    def forward(self, x):
-        u, i = x[0], x[1]
-        h = self.net(torch.cat((self.mlp[0](u), self.mlp[1](i)), 1))
-        return self.out(torch.cat((self.gmf[0](u) * self.gmf[1](i), h), 1)).squeeze(1)
-
-
-class Basic(nn.Module):
-    def __init__(self, i, o, stride):
-        super().__init__()
-        self.net = nn.Sequential(nn.Conv2d(i, o, 3, stride, 1, bias=False), nn.BatchNorm2d(o), nn.ReLU(),
-                                 nn.Conv2d(o, o, 3, 1, 1, bias=False), nn.BatchNorm2d(o))
-        self.shortcut = nn.Identity()
-        if i != o:
-            self.shortcut = nn.Sequential(nn.Conv2d(i, o, 1, stride, bias=False), nn.BatchNorm2d(o))
-
-    def forward(self, x):
-        return F.relu(self.net(x) + self.shortcut(x))
-
-
-def resnet18(classes, large):
-    if large:
-        layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
-    else:
-        layers = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
-    i = 64
-    for k in range(8):
-        o = 64 << k // 2
-        layers.append(Basic(i, o, 2 if k and k % 2 == 0 else 1))
-        i = o
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes))
+def ncf(sparse):
+    """On MovieLens-1M's numbers of users and films."""
+    return zoo.NeuMF(6040, 3706, 64, [128, 64, 32, 16], sparse)
 
 
 class Token(nn.Module):
@@ -405,20 +362,20 @@ def nets(threads, name):
             row(name, 1e6 * min(median(lambda: f(*x)) for f in ways), "us")
 
     if name in ("ncf_train", "ncf_sparse_train"):
-        net = Ncf(name == "ncf_sparse_train")
+        net = ncf(name == "ncf_sparse_train")
         x = torch.stack((torch.randint(0, 6040, (2048,)), torch.randint(0, 3706, (2048,))))
-        tables = list(net.gmf.parameters()) + list(net.mlp.parameters())
-        rest = list(net.net.parameters()) + list(net.out.parameters())
+        tables = [p for k, p in net.named_parameters() if "embed" in k]
+        rest = [p for k, p in net.named_parameters() if "embed" not in k]
         opts = [torch.optim.Adam(net.parameters())]
         if name == "ncf_sparse_train":
             opts = [torch.optim.Adam(rest), torch.optim.SparseAdam(tables)]
         train(net, opts, x, torch.rand(2048).round(), F.binary_cross_entropy_with_logits)
     elif name == "lstm_train":
-        net = Lm()
+        net = zoo.RNNModel(10000, 200, 2, 0.0)
         x, y = torch.randint(0, 10000, (35, 20)), torch.randint(0, 10000, (700,))
         train(net, [torch.optim.SGD(net.parameters(), 1)], x, y, clip=5.0)
     elif name == "resnet18_train":
-        net = resnet18(10, False)
+        net = zoo.ResNet(18, 10, 1, True)
         x, y = torch.randn(32, 3, 32, 32), torch.randint(0, 10, (32,))
         train(net, [torch.optim.SGD(net.parameters(), 0.1, 0.9)], x, y)
     elif name in ("gpt_baby_train", "gpt_baby_autocast"):
@@ -432,34 +389,9 @@ def nets(threads, name):
     elif name == "gpt_baby_token":
         infer(Token(6, 6, 384, 256), torch.zeros(1, 1, dtype=torch.long))
     elif name == "resnet18_infer":
-        infer(resnet18(1000, True), torch.randn(1, 3, 224, 224))
+        infer(zoo.ResNet(18, 1000, 1), torch.randn(1, 3, 224, 224))
     with open("/proc/self/status") as f:
         row(name + "_rss", next(int(line.split()[1]) for line in f if line.startswith("VmHWM")) / 1024, "MB")
-
-
-class Bottleneck(nn.Module):
-    def __init__(self, i, mid, stride):
-        super().__init__()
-        o = 4 * mid
-        self.net = nn.Sequential(nn.Conv2d(i, mid, 1, bias=False), nn.BatchNorm2d(mid), nn.ReLU(),
-                                 nn.Conv2d(mid, mid, 3, stride, 1, bias=False), nn.BatchNorm2d(mid), nn.ReLU(),
-                                 nn.Conv2d(mid, o, 1, bias=False), nn.BatchNorm2d(o))
-        self.shortcut = nn.Identity()
-        if i != o:
-            self.shortcut = nn.Sequential(nn.Conv2d(i, o, 1, stride, bias=False), nn.BatchNorm2d(o))
-
-    def forward(self, x):
-        return F.relu(self.net(x) + self.shortcut(x))
-
-
-def resnet50():
-    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
-    i = 64
-    for stage, count in enumerate((3, 4, 6, 3)):
-        for n in range(count):
-            layers.append(Bottleneck(i, 64 << stage, 2 if stage and not n else 1))
-            i = 256 << stage
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
 
 
 def cuda(name, how):
@@ -521,14 +453,14 @@ def cuda(name, how):
         opt = torch.optim.Adam(net.parameters())
         x, y = torch.randn(64, 784), torch.randint(0, 10, (64,))
     elif name == "ncf":
-        net = Ncf(False).eval()
+        net = ncf(False).eval()
         x = torch.stack((torch.randint(0, 6040, (1024,)), torch.randint(0, 3706, (1024,))))
     elif name == "lstm":
-        net, clip = Lm(), 5.0
+        net, clip = zoo.RNNModel(10000, 200, 2, 0.0), 5.0
         opt = torch.optim.SGD(net.parameters(), 1)
         x, y = torch.randint(0, 10000, (35, 20)), torch.randint(0, 10000, (700,))
     elif name == "resnet50":
-        net = resnet50().to(half).to(memory_format=torch.channels_last)
+        net = zoo.ResNet(50, 1000, 1).to(half).to(memory_format=torch.channels_last)
         opt = torch.optim.SGD(net.parameters(), 0.1, 0.9)
         x = torch.randn(64, 3, 224, 224).to(half).to(memory_format=torch.channels_last)
         y = torch.randint(0, 1000, (64,))

@@ -72,5 +72,8 @@ int main(void) {
     tensor_print(tensor_relu(tensor_matmul(x, x)));
     printf("and after a mistake: %s\n", tensor_code_name(tensor_error_code()));
     tensor_clear_error();
-    return tensor_shutdown();
+    if (fflush(stdout) || ferror(stdout)) {
+        (void)tensor_raise(TENSOR_ERR_IO, "01_tensors: cannot write to stdout");
+    }
+    return tensor_shutdown() != 0;
 }

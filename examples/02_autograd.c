@@ -51,5 +51,8 @@ int main(void) {
     }
     tensor_scope_end(scope);
     printf("a line fitted to 8 points: slope %.3f, offset %.3f\n", tensor_item(slope), tensor_item(offset));
-    return tensor_shutdown();
+    if (fflush(stdout) || ferror(stdout)) {
+        (void)tensor_raise(TENSOR_ERR_IO, "02_autograd: cannot write to stdout");
+    }
+    return tensor_shutdown() != 0;
 }

@@ -91,5 +91,8 @@ int main(void) {
     }
     tensor_scope_end(scope);
     printf("loss fell below a tenth in 50 steps: %s\n", last < first / 10 ? "yes" : "no");
-    return tensor_shutdown();
+    if (fflush(stdout) || ferror(stdout)) {
+        (void)tensor_raise(TENSOR_ERR_IO, "04_custom_layer: cannot write to stdout");
+    }
+    return tensor_shutdown() != 0;
 }

@@ -84,5 +84,8 @@ int main(void) {
     printf("real: mean 4, deviation 0.5\n");
     printf("fake: mean within 0.5 of it: %s, deviation between 0.1 and 1: %s\n",
            fabs(mean - 4) < 0.5 ? "yes" : "no", deviation > 0.1 && deviation < 1 ? "yes" : "no");
-    return tensor_shutdown();
+    if (fflush(stdout) || ferror(stdout)) {
+        (void)tensor_raise(TENSOR_ERR_IO, "05_gan: cannot write to stdout");
+    }
+    return tensor_shutdown() != 0;
 }

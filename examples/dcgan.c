@@ -117,7 +117,9 @@ int main(int argc, char **argv) {
     (void)snprintf(text, sizeof text,
                    "%d steps, loss %.2f of the generator and %.2f of the discriminator, %.1f s of one core",
                    steps, mean_g, mean_d, seconds);
-    printf("%s\n", text);
+    if (puts(text) < 0 || fflush(stdout)) {
+        (void)tensor_raise(TENSOR_ERR_IO, "dcgan: cannot write to stdout");
+    }
     plot_caption(p, text);
     plot_save(p, argc > 1 ? argv[1] : "build/dcgan.png");
     plot_free(p);

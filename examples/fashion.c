@@ -132,7 +132,9 @@ int main(int argc, char **argv) {
         (void)snprintf(text, sizeof text, "epoch %d   loss %.4f   test accuracy %.2f %%   %s", epoch,
                        sum / (double)nn_num_batches(batches), right,
                        real ? "Fashion-MNIST" : "clothes that the program drew");
-        printf("%s\n", text);
+        if (puts(text) < 0 || fflush(stdout)) {
+            (void)tensor_raise(TENSOR_ERR_IO, "fashion: cannot write to stdout");
+        }
     }
     plot_t *p = plot_new(1200, 400);
     tensor_t *filters = tensor_detach(tensor_squeeze(nn_get(first, "weight"), 1));

@@ -119,7 +119,9 @@ int main(int argc, char **argv) {
     (void)snprintf(text, sizeof text,
                    "%d steps, loss %.3f, %.1f %% right (from scratch %.1f %%), %.2f s of one core", steps,
                    loss_now, share[0], share[1], seconds);
-    printf("%s\n", text);
+    if (puts(text) < 0 || fflush(stdout)) {
+        (void)tensor_raise(TENSOR_ERR_IO, "fine_tune: cannot write to stdout");
+    }
     plot_caption(p, text);
     plot_save(p, argc > 1 ? argv[1] : "build/fine_tune.png");
     plot_free(p);

@@ -57,7 +57,8 @@ done
     for program in $programs; do cat "$B/gallery/${program%:*}.md"; done
     echo "## More"
     echo
-    echo "[05_gan.c](../examples/05_gan.c) is the GAN step of the PyTorch paper. \`make fashion\` gives fashion.c the real"
+    echo "[05_gan.c](../examples/05_gan.c) is the GAN step of the PyTorch paper. [augment.c](../examples/augment.c) draws a sheet of"
+    echo "what augmentation makes of a picture, [tones.c](../examples/tones.c) learns sounds by their mel spectrograms. \`make fashion\` gives fashion.c the real"
     echo "Fashion-MNIST. \`make web\` builds a page that trains four networks in a browser, in build/web: index.html with"
     echo "demos.wasm for any file server, alone.html to be opened from a folder."
     echo

@@ -105,7 +105,9 @@ int main(int argc, char **argv) {
     tensor_scope_end(scope);
     (void)snprintf(text, sizeof text, "%d steps, loss %.4f, %.2f s of one core, %d parameters for %d numbers",
                    steps, loss_now, seconds, (int)nn_num_parameters(net), (int)(3 * h * w));
-    printf("%s\n", text);
+    if (puts(text) < 0 || fflush(stdout)) {
+        (void)tensor_raise(TENSOR_ERR_IO, "image_fit: cannot write to stdout");
+    }
     plot_caption(p, text);
     plot_save(p, argc > 1 ? argv[1] : "build/image_fit.png");
     plot_free(p);

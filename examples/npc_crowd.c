@@ -112,7 +112,9 @@ int main(int argc, char **argv) {
     (void)snprintf(text, sizeof text,
                    "%d frames, loss %.4f, frame %.2f ms, 99 of 100 below %.2f ms (of 16.7), %d allocations "
                    "after frame 100", frames, loss_now, ms[frames / 2], ms[frames * 99 / 100], (int)later);
-    printf("%s\n", text);
+    if (puts(text) < 0 || fflush(stdout)) {
+        (void)tensor_raise(TENSOR_ERR_IO, "npc_crowd: cannot write to stdout");
+    }
     plot_caption(p, text);
     plot_save(p, argc > 1 ? argv[1] : "build/npc_crowd.png");
     plot_free(p);

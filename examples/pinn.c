@@ -101,7 +101,9 @@ int main(int argc, char **argv) {
     char text[160];
     (void)snprintf(text, sizeof text, "%d steps, loss %.4f, largest error %.3f, %.2f s of one core", steps,
                    loss_now, error, seconds);
-    printf("%s\n", text);
+    if (puts(text) < 0 || fflush(stdout)) {
+        (void)tensor_raise(TENSOR_ERR_IO, "pinn: cannot write to stdout");
+    }
     plot_caption(p, text);
     plot_save(p, argc > 1 ? argv[1] : "build/pinn.png");
     plot_free(p);

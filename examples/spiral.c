@@ -68,7 +68,9 @@ int main(int argc, char **argv) {
     plot_curve(p, NULL, NULL, losses);
     (void)snprintf(text, sizeof text, "%d steps, loss %.4f, %.1f %% of %d points right, %.2f s of one core",
                    steps, loss_now, right, (int)POINTS, seconds);
-    printf("%s\n", text);
+    if (puts(text) < 0 || fflush(stdout)) {
+        (void)tensor_raise(TENSOR_ERR_IO, "spiral: cannot write to stdout");
+    }
     plot_caption(p, text);
     plot_save(p, argc > 1 ? argv[1] : "build/spiral.svg");
     plot_free(p);

@@ -115,7 +115,9 @@ int main(int argc, char **argv) {
     (void)snprintf(text, sizeof text,
                    "%d steps, loss %.3f, off by %.0f a day (as last week: %.0f), %.2f s of one core", steps,
                    loss_now, off, naive, seconds);
-    printf("%s\n", text);
+    if (puts(text) < 0 || fflush(stdout)) {
+        (void)tensor_raise(TENSOR_ERR_IO, "timeseries: cannot write to stdout");
+    }
     plot_caption(p, text);
     plot_save(p, argc > 1 ? argv[1] : "build/timeseries.svg");
     plot_free(p);

@@ -91,7 +91,9 @@ int main(int argc, char **argv) {
     tensor_scope_end(scope);
     char text[160];
     (void)snprintf(text, sizeof text, "%d steps, loss %.1f, %.2f s of one core", steps, loss_now, seconds);
-    printf("%s\n", text);
+    if (puts(text) < 0 || fflush(stdout)) {
+        (void)tensor_raise(TENSOR_ERR_IO, "vae: cannot write to stdout");
+    }
     plot_caption(p, text);
     plot_save(p, argc > 1 ? argv[1] : "build/vae.png");
     plot_free(p);

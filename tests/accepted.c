@@ -444,7 +444,7 @@ static void by_hand(void) {
     CHECK(tensor_item_i64(tensor_linalg_matrix_rank_with(a)) == 3);
     a.atol = 2;
     CHECK(tensor_item_i64(tensor_linalg_matrix_rank_with(a)) == 0);
-    a.options_are_named_ = &a;
+    a.options_are_named_ = (const struct tensor_options_are_named *)(const void *)&a;
     CHECK_POISON(tensor_linalg_matrix_rank_with(a), TENSOR_ERR_SHAPE, "too many positional arguments");
 }
 

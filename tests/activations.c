@@ -3,6 +3,23 @@
 #define G(f) {#f, f}
 #include "elements_are.h"
 
+// -0 within the bounds stays -0, and an equal bound does not replace it, as in PyTorch: relu6(-0.) is -0. The
+// instructions of NEON take +0 for the larger one, here and there.
+static void zeros_keep_signs(void) {
+    static const tensor_dtype_t dtypes[] = {TENSOR_F64, TENSOR_F32, TENSOR_F16, TENSOR_BF16};
+    int k, j;
+    if (strcmp(tensor_isa_name(), "neon") == 0) return;
+    for (k = 0; k < 4; k++) {
+        tensor_t *x = tensor_to(X(-0.0, 0), dtypes[k]);
+        tensor_t *y[] = {tensor_relu6(x), tensor_clamp(x, 0, 6), tensor_clamp(x, -1, 0),
+                         tensor_clamp_min(x, 0), tensor_hardtanh(x, 0, 6), tensor_hardtanh(x, -1, 0),
+                         tensor_clamp(x, -0.0, 6)};
+        for (j = 0; j < 7; j++) {
+            IS(0, tensor_signbit(y[j]), 1, 0);
+        }
+    }
+}
+
 static void activation_values(void) {
     const double e = 1e-15;
     tensor_t *x = X(-3.5, -1, -.5, 0, .5, 1, 3.5, INF, NANF), *a, *b, *h;
@@ -148,6 +165,15 @@ static void random_activations(void) {
     CHECK_NEAR(tensor_item(tensor_var(y, 1)), 1, 0.02);
     CHECK(tensor_alpha_dropout(x, 0.3, 0) == x && tensor_alpha_dropout(x, 0, 1) == x);
     CHECK(tensor_item(tensor_norm(tensor_alpha_dropout(x, 1, 1))) == 0);
+    y = tensor_feature_alpha_dropout(tensor_reshape(x, 100, 200, 5), 0.3, 1);
+    CHECK_NEAR(tensor_item(tensor_mean(y)), 0, 0.03);
+    CHECK_NEAR(tensor_item(tensor_var(y, 1)), 1, 0.03);
+    m = tensor_amax_dim(y, 2, 0);                    // a channel is dropped whole: one value
+    v = tensor_to(tensor_eq(m, tensor_amin_dim(y, 2, 0)), TENSOR_F32);
+    CHECK_NEAR(tensor_item(tensor_mean(v)), 0.3, 0.02);
+    CHECK(tensor_feature_alpha_dropout(x, 0.3, 0) == x);
+    CHECK_POISON(tensor_feature_alpha_dropout(tensor_ones(4), 0.3, 1), TENSOR_ERR_SHAPE,
+                 "feature_alpha_dropout: p must be in 0..1 and x at least [N, C]");
     y = tensor_rrelu(x, 0.1, 0.5, 1);
     v = tensor_masked_select(tensor_div(y, x), tensor_lt_scalar(x, 0));
     CHECK(tensor_item(tensor_min(v)) >= 0.0999 && tensor_item(tensor_max(v)) <= 0.5001);
@@ -215,6 +241,7 @@ static void modules(void) {
     MODULE(nn_logsigmoid(), "LogSigmoid()", tensor_logsigmoid(x));
     MODULE(nn_eval(nn_dropout1d(0.5)), "Dropout1d(p=0.5, inplace=False)", x);
     MODULE(nn_eval(nn_alpha_dropout(0.2)), "AlphaDropout(p=0.2, inplace=False)", x);
+    MODULE(nn_eval(nn_feature_alpha_dropout(0.2)), "FeatureAlphaDropout(p=0.2, inplace=False)", x);
     MODULE(nn_softplus(1, 20), "Softplus(beta=1.0, threshold=20.0)", tensor_softplus(x, 1, 20));
     MODULE(nn_gelu_tanh(), "GELU(approximate='tanh')", tensor_gelu_tanh(x));
     m = nn_prelu(2, 0.25);
@@ -239,6 +266,7 @@ static void modules(void) {
 
 int main(void) {
     RUN(activation_values);
+    RUN(zeros_keep_signs);
     RUN(activation_gradients);
     RUN(random_activations);
     RUN(modules);

@@ -11,22 +11,22 @@
 // Every row with a class, and every function that has one without a row, is among them.
 static void rows(void) {
     static const struct { const char *name; int cast; } all[] = {
-#define X(ID, name, kind, f, dA, saves, cast, ...) {#name, TENSOR__##cast},
+#define X(ID, name, kind, f, dA, saves, cast) {#name, TENSOR__##cast},
         TENSOR_OPS_UNARY(X) TENSOR_OPS_COPY(X) TENSOR_OPS_DOUBLE1(X)
 #undef X
-#define X(ID, name, kind, f, dA, dB, saves, cast, ...) {#name, TENSOR__##cast},
+#define X(ID, name, kind, f, dA, dB, saves, cast) {#name, TENSOR__##cast},
         TENSOR_OPS_BINARY(X) TENSOR_OPS_DOUBLE2(X)
 #undef X
-#define X(ID, name, kind, f, dA, dB, dC, saves, cast, ...) {#name, TENSOR__##cast},
+#define X(ID, name, kind, f, dA, dB, dC, saves, cast) {#name, TENSOR__##cast},
         TENSOR_OPS_TERNARY(X)
 #undef X
-#define X(ID, name, n, kind, f, cast, doc) {#name, TENSOR__##cast},
+#define X(ID, name, n, kind, f, cast) {#name, TENSOR__##cast},
         TENSOR_OPS_COMPARE(X)
 #undef X
-#define X(ID, name, n, f, cast, doc) {#name, TENSOR__##cast},
+#define X(ID, name, n, f, cast) {#name, TENSOR__##cast},
         TENSOR_OPS_BITWISE(X)
 #undef X
-#define X(ID, name, family, nin, nout, cpu, scratch, grad, saves, cast, doc) {#name, TENSOR__##cast},
+#define X(ID, name, family, nin, nout, cpu, scratch, grad, saves, cast) {#name, TENSOR__##cast},
         TENSOR_OPS_OTHER(X)
 #undef X
 #define X(ID, name, family, nin, need, nout, cpu, scratch, grad, saves, cast, ...) {#name, TENSOR__##cast},
@@ -399,7 +399,8 @@ static void second(void) {
 static void modules(void) {
     nn_module_t *lstm = nn_lstm(4, 4, .layers = 2), *attention = nn_multihead_attention(4, 2),
                 *conv = nn_sequential(nn_conv2d(2, 4, 3), nn_batch_norm2d(4), nn_relu(), nn_flatten(),
-                                      nn_linear(16, 4), nn_layer_norm(4), nn_softmax(1));
+                                      nn_linear(16, 4), nn_layer_norm(4), nn_softmax(1)),
+                *upsample = nn_upsample(.scale_factor = 2);
     nn_module_t *all[3];
     tensor_t *x = leaf(6, TENSOR_F32, 0), *h = NULL, *c = NULL, *y[3];
     tensor_scope_t a = tensor_scope_begin_autocast(TENSOR_BF16);
@@ -411,8 +412,14 @@ static void modules(void) {
     y[1] = tensor_reshape(x, 3, 2, 4);
     y[1] = nn_multihead_attention_forward(attention, y[1], y[1], y[1]);
     CHECK(tensor_dtype(y[1]) == TENSOR_BF16);
-    y[2] = nn_forward(conv, tensor_reshape(tensor_cat(0, x, tensor_narrow(x, 0, 0, 2)), 1, 2, 4, 4));
+    tensor_t *image = tensor_reshape(tensor_cat(0, x, tensor_narrow(x, 0, 0, 2)), 1, 2, 4, 4);
+    y[2] = nn_forward(conv, image);
     CHECK(tensor_dtype(y[2]) == TENSOR_F32);
+
+    // As the function that it calls: torch.nn.Upsample of halves gives f32.
+    image = tensor_to(image, TENSOR_BF16);
+    CHECK(tensor_dtype(tensor_interpolate(image, .scale_factor = 2)) == TENSOR_F32);
+    CHECK(tensor_dtype(nn_forward(upsample, image)) == TENSOR_F32);
     for (k = 0; k < 3; k++) {
         tensor_t *list[16];
         int n, i;
@@ -427,6 +434,7 @@ static void modules(void) {
     tensor_free(c);
     tensor_scope_end(a);
     for (k = 0; k < 3; k++) nn_free(all[k]);
+    nn_free(upsample);
 }
 
 int main(void) {

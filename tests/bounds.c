@@ -62,6 +62,18 @@ static void rows(void) {
         CHECK(tensor_item(tensor_sum(tensor_conv2d(w, point))) == (double)(3 * n));
         CHECK(tensor_item(tensor_sum(tensor_layer_norm(x))) < 1);
         CHECK(tensor_equal(tensor_contiguous(tensor_transpose(x, 0, 1)), tensor_ones(n, 1)));
+        double kept = tensor_item(tensor_sum(tensor_dropout(x, 0.5, 1)));
+        CHECK(kept >= 0 && kept <= 2 * (double)n);
+
+        // Gradients of rows, when what arrives is there.
+        tensor_t *leaf = tensor_requires_grad_(tensor_ones(1, n), 1);
+        CHECK(tensor_backward_with(tensor_log_softmax(leaf, 1), x, 0) == 0);
+        CHECK(tensor_backward_with(tensor_softmax(leaf, 1), x, 0) == 0);
+        CHECK(tensor_backward_with(tensor_layer_norm(leaf), x, 0) == 0);
+        CHECK(tensor_backward_with(tensor_gelu(leaf), x, 0) == 0);
+        CHECK(tensor_backward_with(tensor_dropout(leaf, 0.5, 1), x, 0) == 0);
+        CHECK(tensor_backward_with(tensor_cumsum(leaf, 1), x, 0) == 0);
+        CHECK(tensor_numel(tensor_grad(leaf)) == n);
         tensor_scope_end(scope);
     }
 }

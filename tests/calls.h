@@ -108,6 +108,10 @@ static int lstsq(arguments_t *a, tensor_lstsq_t f) {
     int tall = s.ndim > 1 && s.dims[s.ndim - 2] > s.dims[s.ndim - 1];       // no dims: it is not a tensor
     return results(a, f.solution, tall ? f.residuals : NULL, NULL);
 }
+// Points, edges of two dims, weights; whether a density.
+TEST_FN tensor_t *histogramdd(arguments_t *a) {
+    return tensor_histogramdd(a->in[0], a->in + 1, 2, a->in[3], (int)a->i[0]);
+}
 static int state(arguments_t *a, tensor_state_t s) {
     return results(a, s.y, s.h, s.c);
 }
@@ -174,6 +178,12 @@ static tensor_t *steps(arguments_t *a) {
     if (strcmp(a->s, "adamax") == 0) o = nn_adamax(WHOSE, BETAS);
     if (strcmp(a->s, "nadam") == 0)
         o = nn_nadam(WHOSE, BETAS, .momentum_decay = v[5], .decoupled_weight_decay = flag);
+    if (strcmp(a->s, "asgd") == 0) o = nn_asgd(WHOSE, .lambd = v[2], .alpha = v[3], .t0 = v[4]);
+    if (strcmp(a->s, "rprop") == 0)
+        o = nn_rprop(.list = &w, .count = 1, .lr = v[0], .maximize = up, .etaminus = v[2], .etaplus = v[3],
+                     .step_size_min = v[4], .step_size_max = v[5]);
+    if (strcmp(a->s, "adafactor") == 0)
+        o = nn_adafactor(WHOSE, .beta2_decay = v[2], .eps1 = v[3], .eps2 = v[4], .d = v[5]);
     if (strcmp(a->s, "radam") == 0) o = nn_radam(WHOSE, BETAS, .decoupled_weight_decay = flag);
 #undef WHOSE
 #undef BETAS

@@ -1,6 +1,7 @@
 # campaign.mk - ways of looking for defects that take longer than make test
 #
 #   make fuzz             new inputs for readers, parsed strings and sequences of calls      SECONDS=60
+#   make calls            random programs of API calls in process      N=10000000 SEED=1
 #   make coverage         lines and branches of the headers that the tests reach, room by room
 #   make memcheck         the core's test programs under valgrind      MEMCHECK="autograd nn"
 #   make mutants          small faults in the headers, chosen at run time: how many the tests notice    EVERY=9
@@ -16,6 +17,9 @@ $(B)/tests/seeds: $(wildcard tests/fuzz/*)
 
 fuzz: $(B)/tests/seeds
 	@B=$(B) SECONDS_EACH='$(or $(SECONDS),60)' sh tests/fuzz.sh
+
+calls: $(B)/tests/ops.ok
+	@B=$(B) CC='$(CC)' N='$(N)' SEED='$(SEED)' sh tests/calls.sh
 
 coverage: $(B)/tests/ops.ok
 	@B=$(B) CC='$(CC)' sh tests/coverage.sh $(filter-out $(whole),$(programs))
@@ -34,4 +38,4 @@ stack-usage: $(B)/tests/stack
 test-exhaustive: $(B)/tests/ulp
 	$(B)/tests/ulp all
 
-.PHONY: fuzz coverage memcheck mutants stack-usage test-exhaustive
+.PHONY: fuzz calls coverage memcheck mutants stack-usage test-exhaustive

@@ -44,6 +44,12 @@ result "not of version $version" "$(
     [ "$(grep -m 1 '^## ' CHANGELOG.md)" = "## $version" ] || echo CHANGELOG.md
     grep -q "^## Version ${version%.*}\$" README.md || echo README.md)"
 
+# An args struct of tensor_nn.h has its name_defaults(); those of tensor.h are zeros.
+result "args structs without name_defaults()" "$(
+    for n in $(sed -n 's/^} \([a-z_0-9]*\)_args_t;.*/\1/p' tensor_nn.h); do
+        grep -q "^TENSOR_API ${n}_args_t [a-z_0-9]*_defaults(void);\|^TENSOR_API ${n}_args_t\$" tensor_nn.h || echo "$n"
+    done)"
+
 # Each public function of a tensor or a code has its macro that stamps the place of the call.
 for h in tensor.h tensor_nn.h; do
     result "$h: public function without a macro for its call site" "$(awk '
@@ -86,11 +92,89 @@ for h in $headers; do
         inside && /[ ,][fi](\[|,|;)/ { print FNR ": " $0 }' $h)"
 done
 
+# One conditional a statement reads well, two do not: name what one of them gives. Kernels, whose lines are
+# vectors, and macros are exempt.
+for h in tensor.h tensor_nn.h tensor_cuda.cu; do
+    result "$h: statement with two conditionals" "$(awk '
+        /^\/\/ >>[a-z0-9-]+ .*MARK: / { kernel = $2 ~ /^>>(nn-)?(kernel|simd)/ }
+        /^#/ || continued { continued = /\\$/; next }
+        /^[A-Z]/ { text = "" }                  # a macro that makes functions
+        kernel { next }
+        {
+            gsub(/\\./, "")
+            gsub(/"[^"]*"|\047[^\047]*\047/, "")
+            sub(/\/\/.*/, "")
+            n = split($0, part, /[;{}]/)
+            for (i = 1; i <= n; i++) {
+                text = text part[i]
+                if (gsub(/\?/, "?", text) > 1) { print FNR ": " $0; text = "" }
+                if (i < n) text = ""
+            }
+        }' $h)"
+done
+
+# The way from a family to its code: the comments of tensor_family_t, and the tags that heads of sections name.
+result "tag in a comment that no section has" "$(awk '
+    FNR == 1 { at = 0 }
+    /^\/\/ >>[a-z0-9-]+ .*MARK: / { has[substr($2, 3)] = 1 }
+    /\/\/.*>>[a-z]/ {
+        comment = $0
+        sub(/^[^\/]*\/\//, "", comment)
+        while (match(comment, />>[a-z][a-z0-9-]+/)) {
+            named[substr(comment, RSTART + 2, RLENGTH - 2)] = FILENAME ":" FNR
+            comment = substr(comment, RSTART + RLENGTH)
+        }
+    }
+    END { for (t in named) if (!(t in has)) print named[t] ": >>" t }' $headers)"
+result "tensor.h: tensor_family_t names another place than the rows of the family have" "$(awk '
+    FNR == 1 { room = "" }
+    /^\/\/ >>[a-z0-9-]+ .*MARK: / { room = substr($2, 3) }
+    /^    TENSOR_FAMILY_[A-Z_]+, +\/\// {
+        family = $1
+        gsub(/TENSOR_FAMILY_|,/, "", family)
+        place[family] = $0
+        n = split($0, part, "; ")
+        if (n > 2) native[family] = part[3]
+        if (n < 2) print FNR ": " $0
+    }
+    /^(TENSOR__FN|TENSOR__INLINE|static|inline) .*[a-z]\(/ {
+        name = $0
+        sub(/\(.*/, "", name)
+        sub(/.*[ *]/, "", name)
+        where[name] = room
+    }
+    /^    X\([A-Z_0-9]+, [a-z_0-9]+, [A-Z]+, / {
+        row = $0
+        n = split(row, word, /[^A-Za-z0-9_]+/)
+        while (match(row, /(tensor__|nn__)(cpu|grad)_[a-z0-9_]+/)) {
+            uses[++m] = word[5] " " substr(row, RSTART, RLENGTH)
+            row = substr(row, RSTART + RLENGTH)
+        }
+    }
+    END {
+        for (i = 1; i <= m; i++) {
+            split(uses[i], u, " ")
+            if (!(u[2] in where)) continue                  # made by a macro
+            checked++
+            if (index(place[u[1]] " ", ">>" where[u[2]] " ") == 0 && index(place[u[1]], ">>" where[u[2]] ";") == 0)
+                print u[1] ": " u[2] " is in >>" where[u[2]]
+        }
+        if (checked < 100) print "only " checked + 0 " functions of rows found"
+        for (f in native) if (!(native[f] in where)) print f ": no function " native[f]
+    }' tensor.h tensor_nn.h tensor_cuda.cu)"
+for h in $headers; do
+    result "$h: section of more than 1,500 lines" "$(awk '
+        function over() { if (n > 1500) print tag ": " n " lines" }
+        /^\/\/ >>[a-z0-9-]+ .*MARK: / { over(); tag = $2; n = 0 }
+        { n++ }
+        END { over() }' $h)"
+done
+
 # Elements of tensors are reached by calls of kernels, by accesses of the host, and by plain calls, which run the
 # kernels' bodies without a call block. These functions are the three ways.
-may_reach="tensor__ptr tensor__arg tensor__arg_saved tensor__host_rare tensor__host_of tensor__host_get tensor__host_put"
-plain_calls="tensor__plain_run tensor__grad_pointwise"
-memory="nn__lent"                               # no tensor's elements
+may_reach="tensor__ptr tensor__floats_of tensor__arg tensor__arg_saved tensor__host_rare tensor__host_of tensor__host_get tensor__host_put"
+plain_calls="tensor__plain_run tensor__grad_is_plain tensor__grad_results tensor__product_direct tensor__arg_small"
+memory="nn__lent tensor_view_dtype"            # no tensor's elements
 for h in tensor.h tensor_nn.h; do
     result "$h: function that reaches the elements of tensors past tensor__launch and tensor__host" "$(
         awk -v may="$may_reach $plain_calls $memory" '
@@ -103,9 +187,9 @@ for h in tensor.h tensor_nn.h; do
         code ~ /storage->data|[^a-z_]tensor__ptr\(/ && !(name in ok) { print FNR ": " name }' $h)"
 done
 
-for f in examples/*.c examples/engine/*.[ch]*; do
+for f in examples/*.c examples/*.cu examples/engine/*.[ch]*; do
     lines=$(wc -l <$f)
-    result "$f: size" "$(if [ "$lines" -gt 149 ]; then echo "$lines lines, at most 149"; fi)"
+    result "$f: size" "$(if [ "$lines" -gt 150 ]; then echo "$lines lines, at most 150"; fi)"
 done
 
 for f in examples/kit/*.h; do
@@ -113,7 +197,12 @@ for f in examples/kit/*.h; do
     result "$f: size" "$(if [ "$lines" -gt 500 ]; then echo "$lines lines, at most 500"; fi)"
 done
 
-for f in $headers examples/*.c examples/kit/*.h examples/engine/*.[ch]* examples/web/*.c examples/web/*.h tests/*.c tests/*.cpp tests/*.h bench/*.c; do
+for f in examples/models/*.[ch]; do
+    lines=$(wc -l <"$f")
+    result "$f: size" "$(if [ "$lines" -gt 200 ]; then echo "$lines lines, at most 200"; fi)"
+done
+
+for f in $headers examples/*.c examples/*.cu examples/kit/*.h examples/models/*.[ch] examples/engine/*.[ch]* examples/web/*.c examples/web/*.h tests/*.c tests/*.cpp tests/*.h bench/*.c; do
     [ -f "$f" ] || continue
     result "$f: not ASCII, tab, or blank at line end" "$(LC_ALL=C awk '
         /[^ -~]/ || / $/ { print FNR ": " substr($0, 1, 100) }' $f)"
@@ -123,7 +212,7 @@ for f in $headers examples/*.c examples/kit/*.h examples/engine/*.[ch]* examples
         !off && length($0) > 110 { print FNR ": " length($0) " columns" }' $f)"
 done
 
-for f in examples/*.c; do
+for f in examples/*.c examples/*.cu examples/models/*.c; do
     result "$f: first comment lacks Build: or Output:" "$(awk '
         !/^\/\// { exit }
         /^\/\/ Build: / { b = 1 }

@@ -127,7 +127,17 @@ static void checkpoint_and_generator(void) {
     CHECK(tensor_equal(r[0], r[1]));
 }
 
+// Each input is looked at before the function runs.
+static void checkpoint_of_poison(void) {
+    tensor_t *in[2];
+    in[0] = tensor_ones(2);
+    in[1] = tensor_matmul(tensor_ones(2, 3), tensor_ones(2, 3));
+    tensor_clear_error();
+    CHECK_POISON(tensor_checkpoint(poly, NULL, in, 2), TENSOR_ERR_POISONED, "checkpoint: ");
+}
+
 int main(void) {
+    RUN(checkpoint_of_poison);
     RUN(checkpoint);
     RUN(checkpoint_twice);
     RUN(checkpoint_and_generator);

@@ -57,6 +57,9 @@ static int use() {
         bad += tensor_size(tensor_index(a, nullptr, tensor_arange(0, 2, 1, TENSOR_I64)), 1) != 2;
         bad += tensor_size(tensor_hstack(a, a), 1) != 6 || tensor_ndim(tensor_unflatten(a, 1, 3, 1)) != 3;
         bad += tensor_size(tensor_flip(tensor_tile(a, 2), 0, 1), 1) != 6;
+        bad += tensor_item(tensor_sum(tensor_sum_to_size(a, 1, 3))) != 12;
+        bad += tensor_dtype(tensor_rand_of(TENSOR_F64, 2, 3)) != TENSOR_F64;
+        bad += tensor_size(tensor_randn_of(TENSOR_F16, 2, 3), 1) != 3;
         tensor_index_put_(a, tensor_zeros(1), 0, tensor_arange(0, 1, 1, TENSOR_I64));
         tensor_fill_(a, 2);
         tensor_ref moved = static_cast<tensor_ref &&>(r);
@@ -68,7 +71,18 @@ static int use() {
         bad += tensor_size(tensor_max_pool2d_with_indices(image, 2).indices, 2) != 2;
         bad += scope.reset() != 0;
     }
+    bad += kept == nullptr || nullptr == kept || !(kept != nullptr) || !(nullptr != kept);
     bad += tensor_item(tensor_sum(kept)) != 18;
+    // What name_defaults() gives is taken literally: no row of padding, no decay.
+    nn_module_t *table = nn_embedding(3, 2, nn_embedding_defaults());
+    bad += tensor_item(tensor_sum(tensor_abs(tensor_select(nn_get(table, "weight"), 0, 2)))) == 0;
+    nn_adamw_args_t still = nn_adamw_defaults();
+    still.lr = 0.5;
+    still.weight_decay = 0;
+    tensor_t *weight = nn_get(table, "weight"), *was = tensor_clone(tensor_detach(weight));
+    tensor_set_grad(weight, tensor_zeros(3, 2));
+    nn_optimizer_t *opt = nn_adamw(table, still);
+    bad += nn_step(opt) != 0 || tensor_equal(weight, was) != 1;
     return bad;
 }
 
@@ -212,6 +226,9 @@ static int positions() {
     LOSS2(poisson_nll_loss);
     RANK(margin_ranking_loss, sign);
     RANK(cosine_embedding_loss, pairs);
+    SAME(tensor_triplet_margin_with_distance_loss(p, t, sign),
+         tensor_triplet_margin_with_distance_loss_args_t,
+         tensor_triplet_margin_with_distance_loss_with, (a.anchor = p, a.positive = t, a.negative = sign));
     SAME(tensor_triplet_margin_loss(p, t, sign), tensor_triplet_margin_loss_args_t,
          tensor_triplet_margin_loss_with, (a.anchor = p, a.positive = t, a.negative = sign));
     SAME(tensor_gaussian_nll_loss(p, t, t), tensor_gaussian_nll_loss_args_t, tensor_gaussian_nll_loss_with,
@@ -276,10 +293,30 @@ static int positions() {
     SAME(nn_transformer_forward(decoder, tokens, tokens), nn_transformer_args_t, nn_transformer_forward_with,
          (a.module = decoder, a.x = a.memory = tokens));
     bad += nn_init_kaiming_uniform_(rows) != rows || nn_init_kaiming_normal_(rows) != rows;
+    nn_optimizer_t *cycled = nn_sgd(heads);
+    bad += nn_one_cycle_lr(cycled, 0, 0.1, 10) != 0 || nn_cyclic_lr(cycled, 0, 0.1, 0.2) != 0 ||
+           nn_clip_grad_norm(cycled, 1.0) == nullptr || nn_get_total_norm(nullptr, 0) == nullptr;
     bad += nn_sgd(heads) == nullptr || nn_adam(heads) == nullptr || nn_adamw(heads) == nullptr ||
            nn_sparse_adam(heads) == nullptr;
+    bad += tensor_item(nn_call(nn_mse_loss(), rows, rows)) != 0 ||
+           nn_call(nn_cosine_similarity(1, 1e-8), rows, rows) == nullptr;
+    bad += nn_transformer(8, 2) == nullptr;
+    const int64_t cutoffs[] = {2, 5};
+    nn_adaptive_log_softmax_with_loss_args_t adaptive = nn_adaptive_log_softmax_with_loss_args_t();
+    adaptive.cutoffs = cutoffs;
+    adaptive.ncutoffs = 2;
+    bad += nn_sync_batch_norm(4) == nullptr || nn_fractional_max_pool2d(2, 3) == nullptr ||
+           nn_fractional_max_pool3d(2, 3) == nullptr ||
+           nn_adaptive_log_softmax_with_loss(16, 9, adaptive) == nullptr;
+    bad += nn_recurrent_forward(nn_lstm(6, 2), tokens).y == nullptr;
+    bad += nn_weight_norm(nn_linear(3, 2)) == nullptr || nn_spectral_norm(nn_linear(3, 2)) == nullptr;
+    bad += nn_unflatten(1, 2, 3) == nullptr || nn_upsampling_nearest2d(5) == nullptr;
+    bad += nn_asgd(heads) == nullptr || nn_rprop(heads) == nullptr || nn_adafactor(heads) == nullptr;
     bad += nn_rmsprop(heads) == nullptr || nn_data_loader(nn_tensor_dataset(rows, none)) == nullptr;
-    if (heads == nullptr) bad += nn_load("", heads);
+    if (heads == nullptr) {
+        bad += nn_load("", heads) + nn_load_tested("", heads) + nn_save_tested("", heads, 1e-5, rows) +
+               nn_self_test(nullptr, heads);
+    }
 #if __cplusplus >= 202002L
     // Options behind any number of positions.
     bad += tensor_ndim(tensor_cross_entropy(p, labels, {.reduction = TENSOR_NONE})) != 1;
@@ -290,6 +327,9 @@ static int positions() {
     bad += nn_upsample({.scale_factor = 2}) == nullptr;
     bad += tensor_ndim(tensor_batch_norm(x, {.training = 1})) != 4;
     tensor_t *leaves[] = {tensor_requires_grad_(tensor_ones(2), 1)};
+    bad += tensor_ndim(nn_call(nn_mse_loss({.reduction = TENSOR_NONE}), rows, rows)) != tensor_ndim(rows);
+    bad += nn_one_cycle_lr(cycled, 3, 0.1, 10, {.base_momentum = 0.5, .three_phase = 1}) != 0 ||
+           nn_clip_grad_norm(cycled, 1.0, {.norm_type = 1, .error_if_nonfinite = 1}) == nullptr;
     bad += nn_sgd(heads, {.lr = 0.1}) == nullptr || nn_adam(nullptr, {.list = leaves, .count = 1}) == nullptr;
 #endif
     if (!tensor_ok()) wrong("positions", bad);

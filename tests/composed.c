@@ -236,7 +236,37 @@ static void remainder_quotient(void) {
     CHECK(tensor_equal(tensor_grad(b), tensor_full(-16, 2)));
 }
 
+// The largest element of a row is found wherever it is: e^300 is not a float.
+static void largest_anywhere(void) {
+    for (int64_t n = 1; n <= 300; n = n * 2 + 1) {
+        for (int64_t k = 0; k < n; k++) {
+            tensor_scope_t scope = tensor_scope_begin();
+            tensor_t *x = tensor_zeros(1, n);
+            tensor_fill_(tensor_select(x, 1, k), 300);
+            tensor_t *label = tensor_full_of(TENSOR_I64, (double)((k + 1) % n), 1);
+            CHECK_NEAR(tensor_item(tensor_cross_entropy(x, label)), n > 1 ? 300 : 0, 1e-4);
+            tensor_scope_end(scope);
+        }
+    }
+}
+
+// The value of index_fill as a tensor, along each dim; a divisor of 0 at the end of many.
+static void ends_of_lists(void) {
+    tensor_t *x = tensor_reshape(tensor_arange(0, 60, 1, TENSOR_F32), 3, 4, 5);
+    tensor_t *index = tensor_arange(0, 3, 2, TENSOR_I64), *value = tensor_scalar(-1, TENSOR_F32);
+    for (int d = 0; d < 3; d++) {
+        CHECK(tensor_equal(tensor_index_fill_tensor(x, d, index, value), tensor_index_fill(x, d, index, -1)));
+    }
+    for (int64_t n = 1; n < 5000; n = 3 * n + 1) {
+        tensor_t *a = tensor_ones_of(TENSOR_I64, n), *b = tensor_ones_of(TENSOR_I64, n);
+        tensor_fill_(tensor_select(b, 0, n - 1), 0);
+        CHECK_POISON(tensor_floor_divide(a, b), TENSOR_ERR_INDEX, "integer division by zero at element");
+    }
+}
+
 int main(void) {
+    RUN(ends_of_lists);
+    RUN(largest_anywhere);
     RUN(unary_values);
     RUN(binary_values);
     RUN(in_place_values);

@@ -733,7 +733,7 @@ static void modules(void) {
     m = nn_max_pool1d(2);
     CHECK(tensor_size(nn_forward(m, tensor_ones(1, 1, 7)), 2) == 3);
     nn_free(m);
-    m = nn_avg_pool2d(2, 1, 1, .exclude_pad = 1);
+    m = nn_avg_pool2d(2, 1, 1, .no_count_pad = 1);
     CHECK(total(nn_forward(m, tensor_ones(1, 1, 3, 3))) == 16);
     nn_free(m);
 }
@@ -951,6 +951,23 @@ static void edges(void) {
     CHECK_POISON(tensor_combinations(tensor_ones(200), 100, 0), TENSOR_ERR_SHAPE, "combinations: 100 of 200");
 }
 
+// Channels of their own by 3 x 3, every width and a few heights: the last column and the last row too.
+static void every_width(void) {
+    int64_t w, h, stride;
+    for (w = 3; w < 38; w++)
+        for (h = 3; h < 8; h++)
+            for (stride = 1; stride < 3; stride++) {
+                tensor_scope_t s = tensor_scope_begin();
+                tensor_t *x = tensor_rand(1, 2, h, w), *k = tensor_rand(2, 1, 3, 3);
+                tensor_t *y = tensor_conv2d(x, k, .groups = 2, .stride = stride);
+                tensor_t *z = tensor_conv2d(tensor_to(x, TENSOR_F64), tensor_to(k, TENSOR_F64), .groups = 2,
+                                            .stride = stride);
+                CHECK_MSG(tensor_allclose(tensor_to(y, TENSOR_F64), z, 1e-5, 1e-6), "[%d, %d], stride %d",
+                          (int)h, (int)w, (int)stride);
+                tensor_scope_end(s);
+            }
+}
+
 // Windows that reach over the edge (ceil_mode) see what lies inside.
 static void pool_ceil(void) {
     int64_t w, k;
@@ -1039,5 +1056,6 @@ int main(void) {
     RUN(errors);
     RUN(edges);
     RUN(pool_ceil);
+    RUN(every_width);
     return test_report();
 }

@@ -148,7 +148,17 @@ static void any_of_bytes(void) {
     CHECK(tensor_dtype(tensor_any(tensor_to(x, TENSOR_I8))) == TENSOR_BOOL);
 }
 
+// Half way between two f16 the even one is taken.
+static void ties_of_halves(void) {
+    for (int k = 0; k < 64; k++) {
+        double below = 1 + k / 1024.0, even = k % 2 ? below + 1 / 1024.0 : below;
+        CHECK(tensor_item(tensor_full_of(TENSOR_F16, below + 1 / 2048.0, 1)) == even);
+        CHECK(tensor_item(tensor_to(tensor_full(below + 1 / 2048.0, 1), TENSOR_F16)) == even);
+    }
+}
+
 int main(void) {
+    RUN(ties_of_halves);
     RUN(small_integers);
     RUN(conversions);
     RUN(dtypes_of_numbers);

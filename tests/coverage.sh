@@ -12,9 +12,9 @@ mkdir -p "$out"
 printf '#define TENSOR_IMPLEMENTATION\n#define TENSOR_NN_IMPLEMENTATION\n#include "tensor_nn.h"\n' >"$out/impl.c"
 rm -f "$out"/*.gcda
 # gcov looks for the headers where the compiler found them.
-$CC -std=c99 -O0 --coverage -pthread "-I$here" -DTENSOR_ALL_PASSES -c "$out/impl.c" -o "$out/impl.o" || exit 1
+$CC -std=c99 -O0 --coverage -pthread "-I$here" -DTENSOR_ALL_PASSES -DTENSOR_ALL_ROWS -c "$out/impl.c" -o "$out/impl.o" || exit 1
 for p in "$@"; do
-    if $CC -std=c99 -O1 -w -pthread -I. -DTENSOR_ALL_PASSES -c "tests/$p.c" -o "$out/$p.o" &&
+    if $CC -std=c99 -O1 -w -pthread -I. -DTENSOR_ALL_PASSES -DTENSOR_ALL_ROWS -c "tests/$p.c" -o "$out/$p.o" &&
         $CC -pthread --coverage "$out/$p.o" "$out/impl.o" -lm -o "$out/$p"; then
         timeout "${TEST_TIMEOUT:-900}" "$out/$p" >"$out/$p.log" 2>&1
         echo "$p: status $?, $(tail -n 1 "$out/$p.log")"

@@ -8,8 +8,8 @@
 # How kernels go through memory must be as tests/cuda/sectors.txt has it (sectors of 32 bytes, launches, blocks), which is
 # entered with  cp $B/cuda/sectors.txt tests/cuda/.
 # FULL=1 adds the sanitizers and nvcc. Needs CUDA's headers and g++ on Linux; without them it prints "skipped N tests:
-# why". The last line is "N passed, N failed". NVCC= skips the check of registers and of the width of accesses. See
-# tests/cuda/cusim.h.
+# why". NVCC= skips the check of registers and of the width of accesses. What failed is repeated at the end, in lines
+# that begin with "failed: "; the last line is "N passed, N failed". See tests/cuda/cusim.h.
 B=${B:-build}
 CC=${CC:-cc}
 CXX=${CXX:-g++}
@@ -18,6 +18,7 @@ JOBS=${JOBS:-2}
 out=$B/cuda
 passed=0
 failed=0
+said=
 mkdir -p "$out"
 rm -f "$out"/*.log "$out"/*.ran
 
@@ -25,8 +26,15 @@ if [ -z "$CUDA" ]; then
     nvcc=$(command -v "${NVCC:-nvcc}" || echo /usr/local/cuda/bin/nvcc)
     CUDA=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
 fi
+# fail N WHAT: counts N failures; WHAT is repeated at the end.
+fail() {
+    failed=$((failed + $1))
+    shift
+    said="${said}failed: cuda.sh: $*
+"
+}
 skip() {
-    echo "skipped 26 tests of tensor_cuda.cu: $1"
+    echo "skipped 27 tests of tensor_cuda.cu: $1"
     echo "0 passed, 0 failed"
     exit 0
 }
@@ -47,13 +55,29 @@ program() {
     name=$1
     shift
     {
-        if $CXX "$@" -pthread -lm -o "$out/$name"; then CUSIM_KERNELS=$out/$name.ran $limit "$out/$name" $arg; fi
+        if $CXX "$@" -pthread -lm -o "$out/$name"; then
+            CUSIM_KERNELS=$out/$name.ran $limit "$out/$name" $arg || echo "ended with status $?"
+        fi
     } > "$out/$name.log" 2>&1
 }
 # in_c NAME FLAGS: a test of tests/ with tensor_cuda.cu for its device.
 in_c() {
     $CC -std=c99 -Wall -Wextra $2 -DTEST_CUDA -DTEST_CUDA_SIM -pthread -I. -c "tests/$1.c" -o "$out/$1.o" \
         > "$out/$1-cuda.log" 2>&1
+}
+# example NAME: runs examples/NAME.cu and compares what it prints with its first comment.
+example() {
+    {
+        sed 's/\([a-z_]*\)<<<\(.*\)>>>(/tcu_launch(\1, \2, /' "examples/$1.cu" > "$out/$1.cpp"
+        sed -n '/^\/\/ Output:$/,/^[^\/]/s,^//   ,,p' "examples/$1.cu" > "$out/$1.want"
+        if $CXX -std=c++17 -Wall -Wextra -Werror $inc -DTENSOR_CUDA_SIM -include tests/cuda/cusim.h -c "$out/$1.cpp" \
+            -o "$out/$1.o" && $CXX "$out/$1.o" "$out/kernels-plain.o" "$sim" "$impl" -pthread -lm -o "$out/$1" &&
+            $limit "$out/$1" > "$out/$1.txt" && [ -s "$out/$1.want" ] && diff "$out/$1.want" "$out/$1.txt"; then
+            echo "1 passed, 0 failed"
+        else
+            echo "0 passed, 1 failed"
+        fi
+    } > "$out/$1.log" 2>&1
 }
 # variant NAME FLAGS OPTIMIZATION OPERATIONS: one compiled emulator, then each program with it. kernels.o holds
 # tensor_cuda.cu, for the programs in C too.
@@ -81,6 +105,13 @@ variant() {
         in_c streams -O1 && program streams-cuda "$out/streams.o" "$out/kernels-$1.o" "$sim" "$impl"
         in_c nn_rows -O0 && program nn_rows-cuda "$out/nn_rows.o" "$out/kernels-$1.o" "$sim" "$impl"
         in_c ops_device -O0 && program ops-cuda "$out/ops_device.o" "$out/kernels-$1.o" "$sim" "$impl"
+        example custom_kernel
+        {
+            $CC -std=gnu99 -Wall -Wextra -O1 -pthread -I. -c tests/parallel/gpus.c -o "$out/gpus.o"
+        } > "$out/gpus-libraries.log" 2>&1
+        arg=$out/gpus.safetensors
+        program gpus-libraries "$out/gpus.o" "$out/kernels-$1.o" "$sim" "$out/fakes-$1.o" "$impl"
+        arg=
         program device-libraries "$out/device.o" "$out/kernels-$1.o" "$sim" "$out/fakes-$1.o" "$impl"
         program ops-libraries "$out/ops_device.o" "$out/kernels-$1.o" "$sim" "$out/fakes-$1.o" "$impl"
         arg="all 64"                                    # what `make gpu` runs, small: nothing leaves the device
@@ -138,7 +169,7 @@ if [ ! -f "$impl" ]; then
     printf '#define TENSOR_IMPLEMENTATION\n#define TENSOR_NN_IMPLEMENTATION\n#include "tensor_nn.h"\n' > "$out/tensor_impl.c"
     $CC -std=c99 -O0 -pthread -I. -c "$out/tensor_impl.c" -o "$impl" || exit 1
 fi
-names="selftest-plain alloc-plain kernels-plain libraries-plain sectors device-cuda device-libraries streams-cuda nn_rows-cuda ops-cuda ops-libraries gpu-cuda standin"
+names="selftest-plain alloc-plain kernels-plain libraries-plain sectors device-cuda device-libraries gpus-libraries streams-cuda nn_rows-cuda ops-cuda ops-libraries custom_kernel gpu-cuda standin"
 # A driver with the name of the real one in which a kernel can be loaded and nothing else: cuDNN makes plans with it.
 DRIVER=$PWD/$out/libcuda.so.1
 case $out in /*) DRIVER=$out/libcuda.so.1 ;; esac
@@ -173,7 +204,7 @@ for t in $names; do
     if [ -z "$last" ]; then
         echo "$t: ended without a count"
         tail -n 30 "$out/$t.log"
-        failed=$((failed + 1))
+        fail 1 "$t ended without a count: $(tail -n 1 "$out/$t.log")"
         continue
     fi
     p=${last%% *}
@@ -182,9 +213,15 @@ for t in $names; do
     if [ "$f" -ne 0 ]; then
         echo "$t:"
         tail -n 40 "$out/$t.log" | sed 's/^/    /'
+        what=$(grep -E '^[^ ]+:[0-9]+: |^gpu\.sh: | was: ' "$out/$t.log" | head -n 3)
+        if [ -z "$what" ]; then what=$(tail -n 6 "$out/$t.log"); fi
+        fail "$f" "$t: $(printf '%s' "$what" | tr '\n' ';')"
+    elif grep -q '^ended with status' "$out/$t.log"; then   # a leak is found behind the count
+        echo "$t:"
+        tail -n 40 "$out/$t.log" | sed 's/^/    /'
+        fail 1 "$t $(grep '^ended with status' "$out/$t.log"): $(grep '^SUMMARY' "$out/$t.log" | head -n 1)"
     fi
     passed=$((passed + p))
-    failed=$((failed + f))
 done
 cat "$out"/device-cuda.log "$out"/nn_rows-cuda.log "$out"/ops-cuda.log 2>/dev/null | sed -n 's/^row //p' | awk -F': ' '{
         n = split($2, word, " ")
@@ -210,7 +247,7 @@ if cmp -s "$out/rows.txt" tests/cuda/rows.txt; then
 else
     echo "tests/cuda/rows.txt is not what ran:"
     diff tests/cuda/rows.txt "$out/rows.txt" | head -n 20
-    failed=$((failed + 1))
+    fail 1 "tests/cuda/rows.txt is not what ran: $(diff tests/cuda/rows.txt "$out/rows.txt" | head -n 3 | tr '\n' ';')"
 fi
 # Every kernel of the source ran in a program; and how many of the compiled ones did, dtypes apart.
 awk '{ sub(/\/\/.*/, "") } /__global__ void/ { text = ""; open = 1 } open { text = text " " $0 }
@@ -229,7 +266,11 @@ done | awk 'NF == 1 && length($1) == 16 && $1 ~ /^[0-9a-f]+$/ { at[$1] = 1; symb
     END { for (k in kernel) { all++; if (k in there) { n++ } else { print "kernel that never ran: " k } }
         for (k in made) { m++; if (k in ran) { r++ } }
         printf "%d of %d kernels ran, %d of %d compiled ones\n", n, all, r, m }' > "$out/kernels.log"
-if grep -q 'never ran' "$out/kernels.log" || ! grep -q '^[1-9].* kernels ran' "$out/kernels.log"; then failed=$((failed + 1)); else passed=$((passed + 1)); fi
+if grep -q 'never ran' "$out/kernels.log" || ! grep -q '^[1-9].* kernels ran' "$out/kernels.log"; then
+    fail 1 "$(grep 'never ran' "$out/kernels.log" | tr '\n' ';') $(tail -n 1 "$out/kernels.log")"
+else
+    passed=$((passed + 1))
+fi
 cat "$out/kernels.log"
 grep -h 'ns an operation' "$out"/alloc-plain.log
 grep -hs '^skipped' "$out"/libraries-plain.log
@@ -238,5 +279,6 @@ awk '/ native .* fallback$/ {
     }
     END { printf "op test on the device: %d calls native, %d on the CPU; of %d ops %d native, %d for some dtypes\n",
                  native, away, rows, all, some }' "$out/ops-cuda.log"
+printf '%s' "$said"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

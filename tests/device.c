@@ -52,6 +52,10 @@ static void other_version(void) {
     CHECK(tensor__internals(TENSOR__API_VERSION)->set_backend(&other) == TENSOR_ERR_UNSUPPORTED);
     CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, NULL);
     CHECK(tensor__internals(TENSOR__API_VERSION)->set_backend(&mirror) == 0);
+    CHECK(tensor_capture_begin(TENSOR_CUDA) == TENSOR_ERR_UNSUPPORTED);         // this one has no graphs
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "capture_begin: the backend cannot capture");
+    CHECK(tensor_capture_end() == NULL);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "capture_end: this thread captures nothing");
 }
 #endif
 
@@ -202,7 +206,8 @@ static void mixing(void) {
     X((tensor_manual_seed(3), tensor_bernoulli(tensor_sigmoid(x))))                                          \
     X((tensor_manual_seed(3), tensor_poisson(tensor_mul_scalar(tensor_exp(x), 9))))                          \
     X((tensor_manual_seed(3), tensor_poisson(tensor_to(x, TENSOR_F64))))                                     \
-    X((tensor_manual_seed(3), tensor_multinomial(x, 40)))                                                    \
+    X((tensor_manual_seed(3), tensor_multinomial(x, 40, 1)))                                                 \
+    X((tensor_manual_seed(3), tensor_multinomial(tensor_repeat_interleave(x, 99, 1), 5, 1)))                 \
     X((tensor_manual_seed(3), tensor_multinomial(tensor_repeat_interleave(x, 99, 1), 5)))                    \
     X((tensor_manual_seed(3), tensor_randn_like(tensor_to(x, TENSOR_F64))))                                  \
     X(tensor_linalg_svdvals(x)) X(tensor_linalg_qr(x, NULL).r) X(tensor_linalg_eigvalsh(square(x), 0))       \

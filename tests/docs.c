@@ -136,16 +136,21 @@ static const char *const without[][2] = {
     {"geometric_", "numbers"},  {"log_normal_", "floats"},   {"random_", "all"},
     {"gumbel_softmax", "floats"}, {"to_non_blocking", "all"}, {"pin_memory", "all"},
     {"normal_scalar", "floats"}, {"rnormal_scalar", "floats"}, {"normal_size", "f32"},
+    {"rand_of", "floats"},      {"randn_of", "floats"},
+    {"feature_alpha_dropout", "floats"}, {"triplet_margin_with_distance_loss", "floats"},
+    {"fractional_max_pool2d", "floats"}, {"fractional_max_pool3d", "floats"},
 };
 
 // Chapters without ops, and functions of op chapters that are none.
 static const char *const chapters_without[] = {
     "manual",   "config",   "types", "errors",    "context",  "scopes", "inspect",
-    "autograd", "sites",    "cpp",   "nn-manual", "modules",  "layers", "init",
-    "optim",    "schedule", "data",  "files",     "progress", "nn-cpp",
+    "autograd", "capture",  "sites", "cpp",       "nn-manual", "modules",  "layers", "init",
+    "optim",    "schedule", "data",  "files",     "formats",   "progress", "nn-cpp",
 };
 static const char *const no_ops[] = {"get_default_device", "get_default_dtype", "get_generator",
-                                     "manual_seed", "set_generator"};
+                                     "manual_seed",        "set_generator",     "wrap_strided",
+                                     "from_dlpack",        "to_dlpack",         "from_dlpack_unversioned",
+                                     "to_dlpack_unversioned"};
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 static int listed(const char *const *list, int n, const char *name) {
@@ -246,6 +251,11 @@ static int takes(const char *op, const char *lines, tensor_dtype_t d, int *graph
         if (a.in[k] && is_float(a.in[k])) a.in[k] = tensor_requires_grad_(tensor_detach(a.in[k]), 1);
     CHECK_OK();
     ops[find(op)].call(&a);
+    if (tensor_error_code() == TENSOR_ERR_AUTOGRAD && a.nin > 1) { // a gradient of the other inputs alone
+        tensor_clear_error();
+        a.in[0] = tensor_detach(a.in[0]);
+        ops[find(op)].call(&a);
+    }
     good = tensor_error_code() != TENSOR_ERR_DTYPE && tensor_error_code() != TENSOR_ERR_UNSUPPORTED;
     if (data < 0 && good) good = tensor_dtype(a.out[0]) == d;
     for (k = 0; k < a.nout && tensor_ok(); k++)
@@ -268,7 +278,7 @@ static void example(const char *base, const char *type) {
     static example_t e;
     tensor_scope_t scope = tensor_scope_begin();
     static char line[16000];
-    char last[100];
+    char last[160];
     int made;
     snprintf(last, sizeof last, "tensor_%s(", base);
     if (examples.at && strstr(examples.at, last)) {         // another function of the same op
@@ -439,7 +449,7 @@ static void declaration(const char *text, const char *chapter, const char *own, 
     // Arguments: the struct's members, or the text between the parentheses on one line.
     clear(&arguments);
     if (ends(name, "_with")) {
-        const char *type = open + 1;
+        const char *type = open + 1 + strspn(open + 1, " \n");
         if (strncmp(type, "tensor_t *x, ", 13) == 0) { // what comes before the options
             say(&arguments, "x, ");
             type += 13;

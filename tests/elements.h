@@ -30,6 +30,24 @@ TEST_FN double trigamma(double x) {
     for (k = 0; k < 1000; k++, x += 1) s += 1 / (x * x);
     return s + 1 / x + 1 / (2 * x * x) + 1 / (6 * x * x * x);
 }
+TEST_FN double entropy(double x) {
+    if (x > 0) return -x * log(x);
+    return x < 0 ? -(double)INFINITY : 0;
+}
+TEST_FN int64_t greatest_divisor(int64_t a, int64_t b) {
+    uint64_t x = a < 0 ? 0 - (uint64_t)a : (uint64_t)a, y = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
+    while (x && y) {
+        if (x > y) x %= y;
+        else y %= x;
+    }
+    return (int64_t)(x + y);
+}
+TEST_FN int64_t least_multiple(int64_t a, int64_t b) {
+    int64_t divisor = greatest_divisor(a, b);
+    if (divisor == 0) return 0;
+    a = (int64_t)((uint64_t)(a / divisor) * (uint64_t)b);
+    return a < 0 ? (int64_t)(0 - (uint64_t)a) : a;
+}
 TEST_FN int64_t power_of_integers(int64_t a, int64_t b) {
     uint64_t r = 1;
     int64_t k;

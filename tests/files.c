@@ -533,15 +533,19 @@ static void freed_memory(void) {
     tensor_t *file = nn_save_memory(m), *x = tensor_ones(4, 2);
     int kind, i;
     for (kind = 0; kind < 8; kind++) {
-        uint64_t before = 0;
+        tensor_memory_stats_t before = tensor_memory_stats(), after;
         for (i = 0; i < 10500; i++) {
             tensor_scope_t scope = tensor_scope_begin();
-            if (i == 500) before = tensor_memory_stats().reserved_bytes;
+            if (i == 500) before = tensor_memory_stats();
             one_round(kind, file, m, x);
             tensor_scope_end(scope);
         }
-        before = tensor_memory_stats().reserved_bytes - before;
-        CHECK_MSG(before == 0, "kind %d: %lld bytes more after 10,000", kind, (long long)before);
+        after = tensor_memory_stats();
+        CHECK_MSG(after.reserved_bytes == before.reserved_bytes, "kind %d: %lld bytes more after 10,000",
+                  kind, (long long)(after.reserved_bytes - before.reserved_bytes));
+        CHECK_MSG(after.live_bytes == before.live_bytes && after.live_tensors == before.live_tensors,
+                  "kind %d: %lld live bytes more after 10,000", kind,
+                  (long long)(after.live_bytes - before.live_bytes));
     }
     nn_free(m);
 }
@@ -564,6 +568,10 @@ static void stale_pointers(void) {
         tensor_clear_error();
         CHECK(nn_step(o) == TENSOR_ERR_OWNER);
         CHECK_ERROR(TENSOR_ERR_OWNER, "step: the optimizer was freed");
+        CHECK(nn_step((nn_optimizer_t *)(void *)m) == TENSOR_ERR_OWNER);
+        CHECK_ERROR(TENSOR_ERR_OWNER, "step: a module was given, its optimizer is wanted");
+        CHECK(nn_zero_grad((nn_optimizer_t *)(void *)m) == TENSOR_ERR_OWNER);
+        CHECK_ERROR(TENSOR_ERR_OWNER, "is wanted (or nn_module_zero_grad)");
         CHECK(nn_seek(l, 0) == TENSOR_ERR_OWNER);
         tensor_clear_error();
         CHECK_POISON(nn_safetensors_get(r, "weight"), TENSOR_ERR_OWNER, "the reader was closed");

@@ -36,6 +36,7 @@ double() {                              # double NAME TEXT..: a test program tha
     chmod +x "$GPU/$name"
 }
 for t in device streams ops_device nn_rows kernels; do double $t 'echo "exp                              3 native      0 fallback"; echo "5 passed, 0 failed"'; done
+double custom_kernel 'echo "result   agrees"'
 # At most 8 files of 16 MiB with names that travel; a table, a log, the machine's facts; no file of what runs now.
 left_well() {
     [ "$(ls "$1" | wc -l)" -le 8 ]
@@ -82,6 +83,7 @@ check "why: no spread"
 double streams 'echo "streams.c:9: wrong"; echo "4 passed, 1 failed"; exit 1'
 double nn_rows 'echo "about to crash"; kill -9 $$'
 double kernels 'echo begun; sleep 100'
+double custom_kernel 'echo "result   differs"; exit 1'
 mv "$GPU/gpu" "$GPU/gpu.real"
 double gpu 'echo "check one passed"; echo "1 passed, 0 failed"'
 part failing LIMIT=12 sh bench/gpu.sh truth
@@ -96,6 +98,9 @@ grep -q '^ *cut after .*kernels' "$out/results-failing/truth-table.md"
 check "failing tests: kernels"
 grep -q '^-- device, status 0: 5 passed, 0 failed' "$out/results-failing/truth-log.txt"
 check "failing tests: device"
+grep -q '^failed: custom_kernel, status 1: result   differs' "$out/results-failing/truth-log.txt"
+check "failing tests: custom_kernel"
+double custom_kernel 'echo "result   agrees"'
 # The whole is ended while something runs.
 for signal in TERM HUP KILL; do
     for how in truth ops; do

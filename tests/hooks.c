@@ -285,6 +285,28 @@ static void module_hooks(void) {
     CHECK_ERROR(TENSOR_ERR_POISONED, "register_forward_pre_hook");
 }
 
+// A hook that frees its module, or the one around it.
+static tensor_t *frees(nn_module_t *m, tensor_t *x, void *user) {
+    (void)x;
+    nn_free(user ? (nn_module_t *)user : m);
+    return NULL;
+}
+static void hooks_that_free(void) {
+    nn_module_t *m = nn_linear(3, 2);
+    nn_register_forward_pre_hook(m, frees, NULL);
+    CHECK_POISON(nn_forward(m, tensor_ones(3)), TENSOR_ERR_OWNER, "a hook has freed the module");
+    CHECK_POISON(nn_forward(m, tensor_ones(3)), TENSOR_ERR_POISONED, "was freed");
+    m = nn_lstm(3, 2);
+    nn_register_forward_pre_hook(m, frees, NULL);
+    CHECK_POISON(nn_lstm_forward(m, tensor_ones(5, 1, 3), NULL, NULL), TENSOR_ERR_OWNER,
+                 "a hook has freed the module");
+    m = nn_sequential(nn_linear(3, 2), nn_relu());
+    nn_register_forward_pre_hook(nn_get_child(m, "0"), frees, m);
+    nn_forward(m, tensor_ones(3));
+    CHECK_ERROR(TENSOR_ERR_OWNER, "free: a part of module Sequential is in its forward");
+    CHECK(nn_free(m) == 0);
+}
+
 typedef struct store_t { int packed, unpacked, dropped, bad; } store_t;
 
 static void *pack_half(tensor_t *x, void *user) { // keeps f32 values as f16
@@ -304,6 +326,46 @@ static tensor_t *unpack_half(void *packed, void *user) {
 static void drop_half(void *packed, void *user) {
     ((store_t *)user)->dropped++;
     tensor_free((tensor_t *)packed);
+}
+
+static tensor_t *keep_gradient(tensor_t *g, void *user) {
+    (void)user;
+    return g;
+}
+// What a pass allocates for leaves with hooks goes back at its end.
+static void hooked_leaves_leave_nothing(void) {
+    tensor_t *x = tensor_requires_grad_(tensor_ones(3), 1);
+    uint64_t bytes = 0;
+    int k;
+    tensor_register_hook(x, keep_gradient, NULL);
+    for (k = 0; k < 200; k++) {
+        tensor_scope_t s = tensor_scope_begin();
+        tensor_backward(tensor_sum(tensor_mul(x, x)));
+        tensor_scope_end(s);
+        if (k == 20) bytes = tensor_memory_stats().live_bytes + tensor_memory_stats().reserved_bytes;
+    }
+    CHECK(tensor_memory_stats().live_bytes + tensor_memory_stats().reserved_bytes == bytes);
+}
+
+// A backward that retains the graph keeps the packed form of each saved value, not the value.
+static void retained_stays_packed(void) {
+    enum { N = 4096 };
+    store_t st;
+    tensor_saved_hooks_t hooks;
+    tensor_t *a = tensor_requires_grad_(tensor_ones(N), 1), *b = tensor_requires_grad_(tensor_ones(N), 1), *y;
+    uint64_t before;
+    memset(&st, 0, sizeof st);
+    hooks.pack = pack_half, hooks.unpack = unpack_half, hooks.drop = drop_half, hooks.user = &st;
+    tensor_set_saved_tensors_hooks(&hooks);
+    y = tensor_mul(tensor_mul_scalar(a, 2), tensor_mul_scalar(b, 3));
+    tensor_set_saved_tensors_hooks(NULL);
+    CHECK(st.packed == 2);
+    y = tensor_sum(y);
+    before = tensor_memory_stats().live_bytes;
+    CHECK(tensor_backward_with(y, NULL, TENSOR_RETAIN_GRAPH) == 0 && st.unpacked == 2);
+    CHECK(tensor_memory_stats().live_bytes < before + 2 * N * 4 + N * 2);    // the two gradients
+    tensor_backward(y);
+    CHECK(st.dropped == 2);
 }
 
 static void saved_hooks(void) {
@@ -368,7 +430,114 @@ static void hook_of_one_output(void) {
     CHECK(calls[0] == 1 && calls[1] == 0);
 }
 
+// ---- forwards with more inputs ----
+
+typedef struct typed_t { int pre, post, back; double go; } typed_t;
+
+static tensor_t *typed_pre(nn_module_t *m, tensor_t *x, void *user) {
+    (void)m;
+    ((typed_t *)user)->pre++;
+    return tensor_mul_scalar(x, 2);
+}
+
+static tensor_t *typed_post(nn_module_t *m, tensor_t *x, tensor_t *y, void *user) {
+    (void)m, (void)x;
+    ((typed_t *)user)->post++;
+    return tensor_add_scalar(y, 1);
+}
+
+static tensor_t *typed_back(nn_module_t *m, tensor_t *gi, tensor_t *go, void *user) {
+    typed_t *l = (typed_t *)user;
+    (void)m;
+    l->back++;
+    l->go = tensor_item(tensor_sum(go));
+    return tensor_mul_scalar(gi, 10);
+}
+
+// ((i % m) - m / 2) * by, i counting from 7 first in steps of 7 or from 0 in steps of 1.
+static tensor_t *counted(tensor_t *like, int64_t first, int64_t step, int64_t m, double by) {
+    tensor_shape_t s = tensor_shape(like);
+    int64_t n = tensor_numel(like);
+    tensor_t *i = tensor_mul_scalar(tensor_arange((double)first, (double)(first + n), 1, TENSOR_F64),
+        (double)step);
+    i = tensor_sub_scalar(tensor_remainder_scalar(i, (double)m), (double)(m / 2));
+    return tensor_reshape_n(tensor_mul_scalar(i, by), s.dims, s.ndim);
+}
+
+static tensor_t *typed_input(int64_t a, int64_t b, int64_t c) {
+    return tensor_requires_grad_(counted(tensor_zeros(a, b, c), 0, 1, 5, 0.25), 1);
+}
+
+// PyTorch: pre hook 2 x, hook y + 1, backward hook 10 grad_input; loss (y * y).sum(); parameters ((7 i) % 13
+// - 6) / 20.
+static void typed_forwards_run_hooks(void) {
+    static const double want[7][3] = {                // y.sum(), x.grad.sum(), grad_output.sum()
+        {7.72206024484168, -32.0627154468918, 15.4441204896834},
+        {8.49858779747076, -79.6017222290489, 16.9971755949415},
+        {7.77066895165576, -52.5862995532269, 15.5413379033115},
+        {11.8011108567072, 0.316146909959342, 23.6022217134144},
+        {10.3476721402903, 1.20687878104296, 20.6953442805807},
+        {14.4606774598941, 0.0244608408531213, 28.9213549197883},
+        {16.075, -23.175, 32.15}};
+    tensor_t *memory = tensor_detach(typed_input(2, 1, 4));
+    for (int k = 0; k < 7; k++) {
+        nn_module_t *m = k == 0   ? nn_lstm(3, 2)
+                         : k == 1 ? nn_gru(3, 2)
+                         : k == 2 ? nn_rnn(3, 2)
+                         : k == 3 ? nn_multihead_attention(4, 2)
+                         : k == 4 ? nn_transformer_encoder_layer(4, 2, .feedforward = 8,
+                             .dropout = TENSOR_ZERO)
+                         : k == 5 ? nn_transformer_decoder_layer(4, 2, .feedforward = 8,
+                             .dropout = TENSOR_ZERO)
+                                  : nn_bilinear(3, 2, 4, 0);
+        tensor_t *x = k < 3 ? typed_input(4, 1, 3) : k == 6 ? tensor_reshape(typed_input(4, 1, 3), 4, 3)
+                                                            : typed_input(3, 1, 4);
+        tensor_t *h = NULL, *c = NULL, *y = NULL;
+        int64_t at = 0;
+        typed_t l = {0, 0, 0, 0};
+        nn_to(m, TENSOR_F64);
+        x = tensor_requires_grad_(tensor_clone(tensor_detach(x)), 1);   // of Bilinear: a leaf of 2 dims
+        nn_named_list_t p = nn_named_parameters(m);
+        tensor_scope_t s = tensor_scope_begin_no_grad();
+        for (int64_t i = 0; i < p.count; i++) {
+            tensor_copy_(p.item[i].tensor, counted(p.item[i].tensor, at, 7, 13, 0.05));
+            at += tensor_numel(p.item[i].tensor);
+        }
+        tensor_scope_end(s);
+        nn_register_forward_pre_hook(m, typed_pre, &l);
+        nn_register_forward_hook(m, typed_post, &l);
+        nn_register_full_backward_hook(m, typed_back, &l);
+        switch (k) {
+        case 0: y = nn_lstm_forward(m, x, &h, &c); break;
+        case 1: y = nn_gru_forward(m, x, &h); break;
+        case 2: y = nn_rnn_forward(m, x, &h); break;
+        case 3: y = nn_multihead_attention_forward(m, x, memory, memory); break;
+        case 4: y = nn_transformer_forward(m, x); break;
+        case 5: y = nn_transformer_forward(m, x, memory); break;
+        default: y = nn_bilinear_forward(m, x, tensor_full_of(TENSOR_F64, 0.5, 4, 2));
+        }
+        CHECK_NEAR(tensor_item(tensor_sum(y)), want[k][0], 1e-12);
+        CHECK(tensor_backward(tensor_sum(tensor_square(y))) == 0);
+        CHECK_NEAR(tensor_item(tensor_sum(tensor_grad(x))), want[k][1], 1e-11);
+        CHECK_NEAR(l.go, want[k][2], 1e-12);
+        CHECK_MSG(l.pre == 1 && l.post == 1 && l.back == 1, "case %d: %d %d %d", k, l.pre, l.post, l.back);
+        if (h) tensor_free(h);
+        if (c) tensor_free(c);
+        nn_free(m);
+    }
+    // A hook on a layer, and on the attention inside it, runs when the whole stack does.
+    typed_t l = {0, 0, 0, 0};
+    nn_module_t *m = nn_transformer_encoder(nn_transformer_encoder_layer(4, 2, .feedforward = 8), 2, NULL);
+    nn_register_forward_pre_hook(nn_get_child(m, "layers.1"), typed_pre, &l);
+    nn_register_forward_hook(nn_get_child(m, "layers.0.self_attn"), typed_post, &l);
+    CHECK(tensor_ndim(nn_forward(m, tensor_zeros(3, 1, 4))) == 3 && l.pre == 1 && l.post == 1);
+    CHECK(tensor_ndim(nn_transformer_forward(m, tensor_zeros(3, 1, 4), .is_causal = 1)) == 3);
+    CHECK(l.pre == 2 && l.post == 2);
+    nn_free(m);
+}
+
 int main(void) {
+    RUN(typed_forwards_run_hooks);
     RUN(hooks_of_values);
     RUN(hooks_of_leaves);
     RUN(hooks_unused_edge);
@@ -376,7 +545,10 @@ int main(void) {
     RUN(hooks_in_place);
     RUN(hook_errors);
     RUN(hook_of_one_output);
+    RUN(hooked_leaves_leave_nothing);
+    RUN(retained_stays_packed);
     RUN(saved_hooks);
     RUN(module_hooks);
+    RUN(hooks_that_free);
     return test_report();
 }

@@ -817,6 +817,34 @@ static void absurd_sizes(void) {
                  TENSOR_ERR_SHAPE, "kron");
 }
 
+// A name in the environment that this machine or this build does not have: one error, then the best one runs.
+static void unknown_instruction_set(void) {
+#ifndef _WIN32
+    const char *was = getenv("TENSOR_ISA");
+    char kept[32] = "";
+    if (was) snprintf(kept, sizeof kept, "%s", was);
+    setenv("TENSOR_ISA", "avx9", 1);
+    tensor_context_t *mine = tensor_context_new(), *before = tensor_context_use(mine);
+    tensor_set_error_handler(test_quiet, NULL);
+    tensor_t *y = tensor_neg(tensor_ones(2));
+    CHECK(tensor_item(tensor_sum(y)) == -2);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "TENSOR_ISA=avx9 in the environment: this machine or this build");
+    CHECK(tensor_item(tensor_sum(tensor_neg(y))) == 2 && tensor_ok());
+    tensor_context_use(before);
+    tensor_context_free(mine);
+    setenv("TENSOR_ISA", "", 1);        // as if it were not there
+    mine = tensor_context_new(), before = tensor_context_use(mine);
+    CHECK(tensor_item(tensor_sum(tensor_neg(tensor_ones(2)))) == -2 && tensor_ok());
+    tensor_context_use(before);
+    tensor_context_free(mine);
+    if (was) {
+        setenv("TENSOR_ISA", kept, 1);
+    } else {
+        unsetenv("TENSOR_ISA");
+    }
+#endif
+}
+
 int main(void) {
     RUN(absurd_sizes);
     RUN(no_exceptions);
@@ -829,6 +857,7 @@ int main(void) {
     RUN(jobs_share_a_leaf);
     RUN(jobs_meet_a_checkpoint);
     RUN(contexts_of_jobs);
+    RUN(unknown_instruction_set);
 #ifdef __linux__
     RUN(signals);
     RUN(cancelled);

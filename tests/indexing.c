@@ -1461,6 +1461,28 @@ static void memory(void) {
     CHECK_MSG(failed > 20, "only %ld allocations failed", failed);
 }
 
+// Rows longer than the blocks they are added in, of every dtype.
+static void long_rows_added(void) {
+    static const tensor_dtype_t types[] = {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_BF16, TENSOR_I64,
+                                           TENSOR_I32, TENSOR_I16, TENSOR_I8,  TENSOR_U8};
+    enum { N = 1500 };
+    int64_t at[] = {1, 1, 2}, i;
+    int k;
+    for (k = 0; k < 9; k++) {
+        tensor_t *where = tensor_from(at, TENSOR_I64, 3), *src = tensor_fmod_scalar(
+            tensor_arange(0, 3 * N, 1, TENSOR_F64), 7);
+        tensor_t *x = tensor_zeros_of(types[k], 3, N), *y;
+        src = tensor_to(tensor_reshape(src, 3, N), types[k]);
+        y = tensor_contiguous(tensor_to(tensor_index_add(x, 0, where, src), TENSOR_F64));
+        for (i = 0; i < N; i++) {
+            const double *p = (const double *)tensor_data(y);
+            double two = (double)(i % 7 + (N + i) % 7), one = (double)((2 * N + i) % 7);
+            if (p[i] != 0 || p[N + i] != two || p[2 * N + i] != one) break;
+        }
+        CHECK_MSG(i == N, "%s: element %d of a row", tensor_dtype_name(types[k]), (int)i);
+    }
+}
+
 int main(void) {
     RUN(index_values);
     RUN(index_in_place);
@@ -1486,5 +1508,6 @@ int main(void) {
     RUN(pattern_checks);
     RUN(pattern_errors);
     RUN(memory);
+    RUN(long_rows_added);
     return test_report();
 }

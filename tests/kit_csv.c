@@ -70,10 +70,10 @@ static void columns_are_numbers(void) {
     CHECK(tensor_item_i64(tensor_at(y, "2")) == 0);
     CHECK_TEXT(classes[1], "green");
     CHECK_POISON(kit_csv_classes(csv, "b", classes, 1, &count), TENSOR_ERR_FORMAT,
-                 "x.csv: row 1: more classes");
+                 "x.csv: row 2: more classes");
     CHECK_POISON(kit_csv_classes(csv, "d", classes, 3, &count), TENSOR_ERR_INDEX, "there is no column \"d\"");
     CHECK_POISON(kit_csv_numbers(csv, TENSOR_F32, NULL, 0), TENSOR_ERR_FORMAT,
-                 "x.csv: row 0: column \"b\": \"red\" is not a number");
+                 "x.csv: row 1: column \"b\": \"red\" is not a number");
     kit_csv_free(csv);
 }
 
@@ -109,7 +109,7 @@ static void numbers_are_exact(void) {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char text[100];
         snprintf(text, sizeof text, "a\n\"%s\"\n", wrong[i]);
-        KIT_REFUSED(try_numbers, text, strlen(text), "row 0: column \"a\"");
+        KIT_REFUSED(try_numbers, text, strlen(text), "row 1: column \"a\"");
     }
 }
 

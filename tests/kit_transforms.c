@@ -24,6 +24,46 @@ static void normalize(void) {
     CHECK(same == N * C * H * W);
 }
 
+static tensor_t *made_smaller(tensor_t *const *x, int n, void *user) {
+    (void)user;
+    return n == 1 ? kit_resize(x[0], 3, 5, 1) : NULL;
+}
+
+// torch.nn.functional.interpolate(a, size=size, mode=mode, antialias=True), torch 2.15, first three elements
+// and sum, where a = (torch.arange(126, dtype=torch.float64) * 37 % 101 / 101).reshape(1, 2, 7, 9)
+static void resizes(void) {
+    static const struct {
+        int height, width, bicubic;
+        double first[3], sum;
+    } cases[] = {
+        {3, 4, 0, {0.42956152758133, 0.40626832718115, 0.469158588332701}, 11.744276469341662},
+        {3, 4, 1, {0.42073267576172, 0.397308525543947, 0.474799376676838}, 11.739999020387138},
+        {5, 9, 0, {0.099009900990099, 0.465346534653465, 0.498349834983498}, 44.027402740274034},
+        {5, 9, 1, {0.0702304503769249, 0.436567084040291, 0.512231266510599}, 44.17679595766687},
+        {10, 6, 0, {0.137376237623762, 0.54015401540154, 0.291529152915292}, 58.7664191419142},
+        {10, 6, 1, {0.0931636939493594, 0.599715722846324, 0.236955755485815}, 58.965623337234376},
+        {1, 2, 0, {0.515733415747361, 0.484157285161329, 0.468561435511652}, 1.956446196580069},
+        {1, 2, 1, {0.515331838027944, 0.481948809438683, 0.468484153219454}, 1.9531188145664875},
+    };
+    static double a[126];
+    for (int i = 0; i < 126; i++)
+        a[i] = i * 37 % 101 / 101.0;
+    tensor_t *x = tensor_from(a, TENSOR_F64, 1, 2, 7, 9);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tensor_t *y = kit_resize(x, cases[i].height, cases[i].width, cases[i].bicubic);
+        const double *p = (const double *)tensor_data(y);
+        CHECK(tensor_size(y, 1) == 2 && tensor_size(y, 2) == cases[i].height);
+        for (int k = 0; p && k < 3; k++)
+            CHECK_NEAR(p[k], cases[i].first[k], 1e-13);
+        CHECK_NEAR(tensor_item(tensor_sum(y)), cases[i].sum, 1e-12);
+    }
+    CHECK(test_same_bits(kit_resize(x, 7, 9, 0), x));
+    tensor_t *w = tensor_requires_grad_(tensor_rand_of(TENSOR_F64, 1, 2, 7, 9), 1);
+    CHECK_MSG(tensor_gradcheck(made_smaller, NULL, &w, 1, 0, 0, 0) == 0, "%s", tensor_error_text());
+    CHECK_POISON(kit_resize(x, 0, 3, 0), TENSOR_ERR_SHAPE, "kit_resize");
+    CHECK_POISON(kit_resize(tensor_ones(2, 3), 2, 3, 0), TENSOR_ERR_SHAPE, "kit_resize");
+}
+
 static void flips(void) {
     tensor_generator_t g = {1, 0};
     for (int vertical = 0; vertical < 2; vertical++) {
@@ -314,6 +354,7 @@ static void decoders(void) {
 int main(void) {
     tensor_manual_seed(1);
     RUN(normalize);
+    RUN(resizes);
     RUN(flips);
     RUN(crops);
     RUN(cutouts);

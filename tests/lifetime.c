@@ -1,6 +1,7 @@
 // lifetime.c - the end of a context: tensors that hold one another in every way there is are freed once each,
 // by tensor_shutdown and tensor_context_free; what a hook, a closure, a module or a job asks for that takes
-// from the library what it stands on is an error. Meant for the address sanitizer, true without it too.
+// from the library what it stands on is an error; an arena gives blocks and takes them back. Meant for the
+// address sanitizer, true without it too.
 #define _DEFAULT_SOURCE 1
 #define _POSIX_C_SOURCE 200809L
 #include "test.h"
@@ -537,6 +538,121 @@ static void shutdown_while_threads_live(void) {
     }
 }
 
+// A tensor of an outer scope that goes in an inner one leaves the inner one's mark where it is.
+static void freed_in_an_inner_scope(void) {
+    tensor_scope_t deep[5];         // whose marks are lower
+    for (int k = 0; k < 5; k++) deep[k] = tensor_scope_begin();
+    CHECK(tensor_scope_end(deep[0]) == 0);
+    tensor_scope_t outer = tensor_scope_begin();
+    tensor_t *x = tensor_ones(3);
+    tensor_scope_t inner = tensor_scope_begin();
+    CHECK(tensor_free(x) == 0);
+    int64_t before = tensor_memory_stats().live_tensors;
+    tensor_ones(4);
+    CHECK(tensor_scope_end(inner) == 0);
+    CHECK(tensor_memory_stats().live_tensors == before);
+    CHECK(tensor_scope_end(outer) == 0);
+}
+
+// ---- memory of the program's own ----
+
+enum { ARENA = 96 * 1024, ARENA_BLOCKS = 100 };
+static unsigned char arena_bytes[ARENA + 8];
+
+// The largest block that an arena gives.
+static size_t arena_most(const tensor_allocator_t *a) {
+    for (size_t n = ARENA; n > 0; n -= 64) {
+        void *p = a->alloc(a->user, n, 64);
+        if (p) {
+            a->free(a->user, p, n, 64);
+            return n;
+        }
+    }
+    return 0;
+}
+
+// Blocks do not touch one another or what is around the arena, and when all are back it is whole again.
+static void arena_blocks(void) {
+    static const size_t alignments[4] = {1, 16, 64, 1024};
+    memset(arena_bytes, 0xEE, sizeof arena_bytes);
+    tensor_allocator_t a = tensor_arena_allocator(arena_bytes + 3, ARENA);
+    size_t most = arena_most(&a), sizes[ARENA_BLOCKS] = {0};
+    unsigned char *blocks[ARENA_BLOCKS] = {NULL};
+    uint32_t random = 1, given = 0, refused = 0;
+    CHECK_MSG(most >= ARENA - 192, "%d bytes of %d", (int)most, (int)ARENA);
+    for (int step = 0; step < 20000 + ARENA_BLOCKS; step++) {
+        random = random * 1664525u + 1013904223u;
+        int i = step < 20000 ? (int)(random >> 8) % ARENA_BLOCKS : step - 20000;
+        if (blocks[i]) {
+            int intact = 1;
+            for (size_t k = 0; k < sizes[i]; k++) { intact &= blocks[i][k] == (unsigned char)i; }
+            CHECK(intact);
+            a.free(a.user, blocks[i], sizes[i], 64);
+            blocks[i] = NULL;
+        } else if (step < 20000) {
+            size_t alignment = alignments[random >> 30];
+            sizes[i] = 1 + (random >> 16) % 4000;
+            blocks[i] = (unsigned char *)a.alloc(a.user, sizes[i], alignment);
+            if (blocks[i]) {
+                given++;
+                CHECK((uintptr_t)blocks[i] % alignment == 0);
+                CHECK(blocks[i] > arena_bytes + 3 && blocks[i] + sizes[i] <= arena_bytes + 3 + ARENA);
+                memset(blocks[i], i, sizes[i]);
+            } else {
+                refused++;
+            }
+        }
+    }
+    CHECK_MSG(given > 5000 && refused > 100, "%u given, %u refused", given, refused);
+    CHECK(arena_most(&a) == most);
+    CHECK(a.alloc(a.user, SIZE_MAX, 64) == NULL);
+    for (int i = 0; i < 3; i++) { CHECK(arena_bytes[i] == 0xEE); }
+    for (int i = 3; i < 8; i++) { CHECK(arena_bytes[ARENA + i] == 0xEE); }
+}
+
+// A context that has nothing else trains in it, and gives all of it back.
+static void arena_of_a_context(void) {
+    tensor_allocator_t a = tensor_arena_allocator(arena_bytes, ARENA);
+    size_t most = arena_most(&a);
+    tensor_context_t *context = tensor_context_new(), *before = tensor_context_use(context);
+    tensor_set_error_handler(test_quiet, NULL);
+    CHECK(tensor_set_allocator(&a) == 0);
+    nn_module_t *net = nn_linear(2, 1);
+    nn_optimizer_t *opt = nn_sgd(net, .lr = 0.1);
+    tensor_t *x = tensor_ones(4, 2);
+    double first = 0, last = 0;
+    tensor_scope_t scope = tensor_scope_begin();
+    for (int i = 0; i < 20; i++, tensor_scope_reset(scope)) {
+        tensor_t *loss = tensor_mse_loss(nn_forward(net, x), tensor_ones(4, 1));
+        nn_zero_grad(opt);
+        tensor_backward(loss);
+        nn_step(opt);
+        last = tensor_item(loss);
+        if (i == 0) { first = last; }
+    }
+    CHECK_MSG(tensor_ok() && last < 0.1 * first, "%g to %g: %s", first, last, tensor_error_text());
+    CHECK(tensor_memory_stats().reserved_bytes <= ARENA);
+    tensor_t *large = tensor_zeros(ARENA / 4);
+    CHECK(tensor_is_poison(large));
+    CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, "zeros");
+    CHECK(tensor_numel(tensor_zeros(8)) == 8);
+    tensor_scope_end(scope);
+    CHECK(tensor_context_use(before) == context);
+    CHECK(tensor_context_free(context) == 0);
+    CHECK(arena_most(&a) == most);
+}
+
+static void arena_too_small(void) {
+    tensor_allocator_t a = tensor_arena_allocator(arena_bytes, 255);
+    CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, "the buffer has 255 bytes; it needs 256 at least");
+    CHECK(a.alloc(a.user, 1, 64) == NULL);
+    a = tensor_arena_allocator(NULL, ARENA);
+    CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, "arena_allocator: the buffer has 0 bytes");
+    CHECK(a.alloc(a.user, 1, 64) == NULL);
+    a = tensor_arena_allocator(arena_bytes + 1, 256);
+    CHECK(tensor_ok() && a.alloc(a.user, 1, 64) != NULL);
+}
+
 int main(void) {
     int i;
     tensor_set_error_handler(test_quiet, NULL);
@@ -546,6 +662,10 @@ int main(void) {
     }
     for (i = 0; i < INSIDE; i++)
         asks(i);
+    RUN(freed_in_an_inner_scope);
+    RUN(arena_blocks);
+    RUN(arena_of_a_context);
+    RUN(arena_too_small);
     RUN(states_are_handed_on);
     test_name = "shutdown_while_threads_live";
     tensor_set_error_handler(test_quiet, NULL);

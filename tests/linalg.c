@@ -882,7 +882,8 @@ static void errors(void) {
     CHECK(!tensor_is_poison(tensor_linalg_lstsq(R(3, 2), R(3, 1)).solution));
     CHECK_ERROR(TENSOR_ERR_SHAPE, "an error that waits");
     CHECK_POISON(tensor_linalg_lstsq(flat, v).solution, TENSOR_ERR_SHAPE, "linalg_lstsq: b [3]");
-    CHECK_POISON(tensor_linalg_lstsq(flat, R(3, 1)).residuals, TENSOR_ERR_SHAPE, "not the same rows");
+    CHECK_POISON(tensor_linalg_lstsq(flat, R(3, 1)).residuals, TENSOR_ERR_SHAPE,
+                 "must have the same number of rows");
     CHECK_POISON(tensor_linalg_matrix_exp(flat), TENSOR_ERR_SHAPE, "linalg_matrix_exp: x [2,3]");
     CHECK_POISON(tensor_matrix_power(flat, 2), TENSOR_ERR_SHAPE, "matrix_power: x [2,3]");
     CHECK_POISON(tensor_linalg_vector_norm(flat, 2, twice, 2, 0), TENSOR_ERR_INDEX,

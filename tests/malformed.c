@@ -1,6 +1,7 @@
 // malformed.c - files that must be refused, by name, each with its code and its text: safetensors,
-// checkpoints, modules, IDX. Each is also read by a second function where there is one (nn_load_memory, from
-// the disk), and leaves nothing behind. Then every truncation and every flipped bit of good files: refused,
+// checkpoints, modules, IDX, npy and npz. Each is also read by a second function where there is one
+// (nn_load_memory, from the disk), and leaves nothing behind. Then every truncation and every flipped
+// bit of good files: refused,
 // or read without harm. The same table runs with 32-bit pointers (tests/host.sh).
 #if defined(__linux__) && !defined(_DEFAULT_SOURCE)
 #define _DEFAULT_SOURCE // getpid, access
@@ -108,12 +109,12 @@ static const struct header_t {
     {"no shape", "{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,1]}}", 1, "missing"},
     {"no data_offsets", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1]}}", 1, "missing"},
     {"dtype twice", "{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
-     "dtype stands twice"},
+     "dtype is given twice"},
     {"shape twice", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
-     "shape stands twice"},
+     "shape is given twice"},
     {"data_offsets twice",
      "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"data_offsets\":[0,1]}}", 1,
-     "data_offsets stands twice"},
+     "data_offsets is given twice"},
     {"a key more", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"x\":1}}", 1,
      "unknown key"},
     {"a key in capitals", "{\"a\":{\"DTYPE\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
@@ -494,8 +495,136 @@ static void refused_idx(void) {
 
 // ---- damaged files ----
 
+// ---- npy: a header's text and n bytes of data ----
+
+#define NPY(descr, fortran, shape) "{'descr': " descr ", 'fortran_order': " fortran ", 'shape': " shape ", }"
+static const struct npy_t {
+    const char *name, *header;
+    size_t n;
+    int code;
+    const char *text; // NULL: a good file
+} npys[] = {
+    {"good", NPY("'<f4'", "False", "(2, 3)"), 24, 0, NULL},
+    {"good: double quotes", "{\"descr\": \"<f4\", \"fortran_order\": False, \"shape\": (1,)}", 4, 0, NULL},
+    {"good: another order", "{'shape': (1,), 'fortran_order': True, 'descr': '|u1'}", 1, 0, NULL},
+    {"good: 0-d", NPY("'<f8'", "False", "()"), 8, 0, NULL},
+    {"good: no elements", NPY("'<f8'", "False", "(0, 7)"), 0, 0, NULL},
+    {"good: Python 2", NPY("'<f8'", "False", "(3L,)"), 24, 0, NULL},
+    {"good: big-endian", NPY("'>i2'", "False", "(3,)"), 6, 0, NULL},
+    {"good: blanks", "  { 'descr' : '|b1' , 'fortran_order' : False , 'shape' : ( 3 , ) }   ", 3, 0, NULL},
+    {"nothing", "", 0, TENSOR_ERR_FORMAT, "not a dict"},
+    {"a list", "[]", 0, TENSOR_ERR_FORMAT, "not a dict"},
+    {"an empty dict", "{}", 0, TENSOR_ERR_FORMAT, "is missing"},
+    {"no shape", "{'descr': '<f4', 'fortran_order': False}", 0, TENSOR_ERR_FORMAT, "is missing"},
+    {"a key too many", "{'descr': '<f4', 'more': 1}", 0, TENSOR_ERR_FORMAT, "unknown key"},
+    {"a key that begins as one", "{'descr2': '<f4'}", 0, TENSOR_ERR_FORMAT, "unknown key"},
+    {"a key that is shorter", "{'desc': '<f4'}", 0, TENSOR_ERR_FORMAT, "unknown key"},
+    {"a key twice", "{'descr': '<f4', 'descr': '<f4'}", 0, TENSOR_ERR_FORMAT, "twice"},
+    {"a key without quotes", "{descr: '<f4'}", 0, TENSOR_ERR_FORMAT, "unknown key"},
+    {"a key without an end", "{'descr", 0, TENSOR_ERR_FORMAT, "unknown key"},
+    {"an escape", "{'des\\x63r': '<f4'}", 0, TENSOR_ERR_FORMAT, "unknown key"},
+    {"no colon", "{'descr' '<f4'}", 0, TENSOR_ERR_FORMAT, "colon"},
+    {"no comma", "{'descr': '<f4' 'shape': ()}", 0, TENSOR_ERR_FORMAT, "comma"},
+    {"a structured array", NPY("[('a', '<f4')]", "False", "(2,)"), 8, TENSOR_ERR_UNSUPPORTED, "structured"},
+    {"objects", NPY("'|O'", "False", "(2,)"), 8, TENSOR_ERR_UNSUPPORTED, "Python objects"},
+    {"text", NPY("'<U4'", "False", "(2,)"), 32, TENSOR_ERR_UNSUPPORTED, "dtype <U4"},
+    {"complex", NPY("'<c8'", "False", "(2,)"), 16, TENSOR_ERR_UNSUPPORTED, "dtype <c8"},
+    {"u8", NPY("'<u8'", "False", "(2,)"), 16, TENSOR_ERR_UNSUPPORTED, "dtype <u8"},
+    {"long double", NPY("'<f16'", "False", "(2,)"), 32, TENSOR_ERR_UNSUPPORTED, "dtype <f16"},
+    {"the machine's order", NPY("'=f4'", "False", "(2,)"), 8, TENSOR_ERR_UNSUPPORTED, "dtype =f4"},
+    {"no order", NPY("'|f4'", "False", "(2,)"), 8, TENSOR_ERR_UNSUPPORTED, "dtype |f4"},
+    {"a dtype without quotes", NPY("<f4", "False", "(2,)"), 8, TENSOR_ERR_FORMAT, "not a text"},
+    {"a dtype without letters", NPY("''", "False", "(2,)"), 8, TENSOR_ERR_UNSUPPORTED, "dtype  is"},
+    {"an order that is 1", NPY("'<f4'", "1", "(2,)"), 8, TENSOR_ERR_FORMAT, "neither True nor False"},
+    {"a shape that is a list", NPY("'<f4'", "False", "[2]"), 8, TENSOR_ERR_FORMAT, "not a tuple"},
+    {"a shape that is a number", NPY("'<f4'", "False", "2"), 8, TENSOR_ERR_FORMAT, "not a tuple"},
+    {"a number in brackets", NPY("'<f4'", "False", "(2)"), 8, TENSOR_ERR_FORMAT, "a number, not a tuple"},
+    {"a negative size", NPY("'<f4'", "False", "(-2,)"), 8, TENSOR_ERR_FORMAT, "sizes >= 0"},
+    {"a size of 1.0", NPY("'<f4'", "False", "(1.0,)"), 4, TENSOR_ERR_FORMAT, "sizes >= 0"},
+    {"a size of 1e3", NPY("'<f4'", "False", "(1e3,)"), 4, TENSOR_ERR_FORMAT, "sizes >= 0"},
+    {"a size of 0x2", NPY("'<f4'", "False", "(0x2,)"), 8, TENSOR_ERR_FORMAT, "sizes >= 0"},
+    {"a size of 02", NPY("'<f4'", "False", "(02,)"), 8, TENSOR_ERR_FORMAT, "leading zero"},
+    {"two commas", NPY("'<f4'", "False", "(2,,)"), 8, TENSOR_ERR_FORMAT, "sizes >= 0"},
+    {"no comma in the shape", NPY("'<f4'", "False", "(2 2)"), 8, TENSOR_ERR_FORMAT, "sizes >= 0"},
+    {"an open shape", "{'shape': (2,", 8, TENSOR_ERR_FORMAT, "sizes >= 0"},
+    {"20 digits", NPY("'<f4'", "False", "(18446744073709551617,)"), 4, TENSOR_ERR_FORMAT, "overflows"},
+    {"a product of 2^64", NPY("'<f4'", "False", "(4294967296,4294967296)"), 4, TENSOR_ERR_FORMAT, "overflow"},
+    {"a product of 2^62", NPY("'<f4'", "False", "(2147483648,2147483648)"), 4, TENSOR_ERR_FORMAT, "overflow"},
+    {"nine dims", NPY("'|u1'", "False", "(1,1,1,1,1,1,1,1,1)"), 1, TENSOR_ERR_UNSUPPORTED, "8 dims"},
+    {"too little data", NPY("'<f4'", "False", "(2,)"), 7, TENSOR_ERR_FORMAT, "shorter than its shape"},
+    {"too much data", NPY("'<f4'", "False", "(2,)"), 9, TENSOR_ERR_FORMAT, "longer than its shape"},
+    {"data of 0-d missing", NPY("'<f4'", "False", "()"), 0, TENSOR_ERR_FORMAT, "shorter than its shape"},
+    {"a claim of 2^50 bytes", NPY("'|u1'", "False", "(1125899906842624,)"), 9, TENSOR_ERR_FORMAT, "shorter"},
+    {"text behind the dict", NPY("'<f4'", "False", "(1,)") "x", 4, TENSOR_ERR_FORMAT, "after the header"},
+};
+static const struct raw_t npy_files[] = {
+    {"no byte", "", 0, "shorter than the header"},
+    {"nine bytes", BYTES("\223NUMPY\1\0\0"), "shorter than the header"},
+    {"another magic", BYTES("\223NUMPX\1\0\1\0\n"), "first bytes differ"},
+    {"version 0", BYTES("\223NUMPY\0\0\1\0\n"), "unknown version"},
+    {"version 4", BYTES("\223NUMPY\4\0\1\0\0\0\n"), "unknown version"},
+    {"version 1.1", BYTES("\223NUMPY\1\1\1\0\n"), "unknown version"},
+    {"a header longer than the file", BYTES("\223NUMPY\1\0\2\0\n"), "exceeds the file"},
+    {"version 2 with half a length", BYTES("\223NUMPY\2\0\1\0\n"), "shorter than the header"},
+    {"version 2 with 2^32 - 1", BYTES("\223NUMPY\2\0\377\377\377\377\n"), "exceeds the file"},
+    {"no header", BYTES("\223NUMPY\1\0\0\0"), "line feed"},
+    {"no line feed", BYTES("\223NUMPY\1\0\2\0{}"), "line feed"},
+};
+static const struct raw_t npz_files[] = {
+    {"no byte", "", 0, "shorter than a zip"},
+    {"no archive", BYTES("something that is not an archive"), "not a zip"},
+    {"two disks", BYTES("PK\5\6\1\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"), "several parts"},
+    {"a directory beyond the end", BYTES("PK\5\6\0\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0"), "beyond"},
+    {"more entries than bytes", BYTES("PK\5\6\0\0\0\0\377\377\377\377\0\0\0\0\0\0\0\0\0\0"), "beyond"},
+    {"a directory of 2^32 - 1", BYTES("PK\5\6\0\0\0\0\1\0\1\0\377\377\377\377\0\0\0\0\0\0"), "beyond"},
+    {"an entry that is none",
+     BYTES("01234567890123456789012345678901234567890123456789"
+           "PK\5\6\0\0\0\0\1\0\1\0\62\0\0\0\0\0\0\0\0\0"),
+     "directory is damaged"},
+};
+
+static void refused_npy(void) {
+    for (size_t i = 0; i < sizeof npys / sizeof npys[0]; i++) {
+        size_t length = strlen(npys[i].header) + 1, n = 10 + length + npys[i].n;
+        uint8_t *file = (uint8_t *)calloc(1, n);
+        if (!file) abort();
+        memcpy(file, "\223NUMPY\1", 8);
+        file[8] = (uint8_t)length;
+        memcpy(file + 10, npys[i].header, length - 1);
+        file[10 + length - 1] = '\n';
+        if (npys[i].text) {
+            CHECK_POISON(nn_parse_npy(file, n), npys[i].code, npys[i].text);
+            put_file(file, n);
+            CHECK_POISON(nn_read_npy(path), npys[i].code, npys[i].text);
+            n_refused++;
+        } else {
+            CHECK_MSG(!tensor_is_poison(nn_parse_npy(file, n)), "%s: %s", npys[i].name, tensor_error_text());
+            tensor_clear_error();
+        }
+        free(file);
+    }
+    for (size_t i = 0; i < sizeof npy_files / sizeof npy_files[0]; i++) {
+        CHECK_POISON(nn_parse_npy(npy_files[i].bytes, npy_files[i].n), TENSOR_ERR_FORMAT, npy_files[i].text);
+        n_refused++;
+    }
+    size_t n = 12 + 70000;
+    char *big = (char *)calloc(1, n);
+    if (!big) abort();
+    memcpy(big, "\223NUMPY\2\0\160\21\1", 12);
+    CHECK_POISON(nn_parse_npy(big, n), TENSOR_ERR_FORMAT, "over the limit");
+    free(big);
+}
+static void refused_npz(void) {
+    for (size_t i = 0; i < sizeof npz_files / sizeof npz_files[0]; i++) {
+        CHECK_MSG(nn_npz_parse(npz_files[i].bytes, npz_files[i].n) == NULL, "%s", npz_files[i].name);
+        CHECK_ERROR(TENSOR_ERR_FORMAT, npz_files[i].text);
+        n_refused++;
+    }
+}
+
 // Every truncation and every flipped bit: refused, or read without harm.
-static void damaged(int idx, const uint8_t *good, size_t n) {
+enum { WEIGHTS, IDX, ARRAY, ARCHIVE };
+static void damaged(int kind, const uint8_t *good, size_t n) {
     size_t i;
     int64_t k;
     for (i = 0; i < n + n * 8; i++) {
@@ -504,8 +633,15 @@ static void damaged(int idx, const uint8_t *good, size_t n) {
         if (!copy) abort();
         memcpy(copy, good, length);
         if (i >= n) copy[(i - n) / 8] ^= (uint8_t)(1u << (i - n) % 8);
-        if (idx) {
+        if (kind == IDX) {
             (void)nn_parse_idx(copy, length);
+        } else if (kind == ARRAY) {
+            (void)nn_parse_npy(copy, length);
+        } else if (kind == ARCHIVE) {
+            nn_npz_t *r = nn_npz_parse(copy, length);
+            for (k = 0; k < nn_npz_count(r); k++)
+                (void)nn_npz_get(r, nn_npz_name(r, k));
+            nn_npz_close(r);
         } else {
             nn_safetensors_t *r = nn_safetensors_parse(copy, length);
             for (k = 0; k < nn_safetensors_count(r); k++)
@@ -529,8 +665,12 @@ static void damaged_files(void) {
     list[1] = tensor_arange(0, 3, 1, TENSOR_I64);
     list[2] = tensor_zeros_of(TENSOR_U8, 0, 4);
     file = nn_safetensors_format(names, list, 3, meta, 1);
-    damaged(0, (const uint8_t *)tensor_data(file), (size_t)tensor_numel(file));
-    damaged(1, (const uint8_t *)idxs[0].bytes, idxs[0].n);
+    damaged(WEIGHTS, (const uint8_t *)tensor_data(file), (size_t)tensor_numel(file));
+    damaged(IDX, (const uint8_t *)idxs[0].bytes, idxs[0].n);
+    file = nn_format_npy(list[0]);
+    damaged(ARRAY, (const uint8_t *)tensor_data(file), (size_t)tensor_numel(file));
+    file = nn_npz_format(names, list, 3);
+    damaged(ARCHIVE, (const uint8_t *)tensor_data(file), (size_t)tensor_numel(file));
 }
 
 int main(void) {
@@ -545,6 +685,8 @@ int main(void) {
     RUN(refused_sizes);
     RUN(refused_checkpoints);
     RUN(refused_idx);
+    RUN(refused_npy);
+    RUN(refused_npz);
     RUN(damaged_files);
     remove(path);
     printf("%ld cases of malformed files, each refused with its text\n", n_refused);

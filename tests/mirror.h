@@ -154,7 +154,7 @@ static int mirror_run(tensor_call_t *c) {
 }
 static tensor_backend_t mirror = {
     TENSOR__API_VERSION, sizeof(tensor_backend_t), "mirror", mirror_count, mirror_take, mirror_give,
-        mirror_copy, NULL, NULL, NULL,
+        mirror_copy, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
     {mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run,
      mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run,
      mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run}, 0, 0, NULL};

@@ -157,6 +157,7 @@ static void freed_objects(void) {
 }
 
 static void null_arguments(void) {
+    nn_progress_t bar;
     nn_module_t *m = nn_linear(2, 2), *s;
     const char *const name = "x";
     const nn_metadata_t half = {"key", NULL};
@@ -187,6 +188,8 @@ static void null_arguments(void) {
     CHECK(nn_clip_grad_value_n(NULL, 3, 1) == TENSOR_ERR_POISONED);
     tensor_clear_error();
     nn_progress(NULL, 1, NULL);
+    bar = nn_progress_begin(NULL, 7, 2);
+    CHECK(bar.total == 7 && bar.first == 2 && bar.last == 2 && bar.label[0] == 0);
     CHECK(nn_adam(NULL) == NULL);
     CHECK_ERROR(TENSOR_ERR_POISONED, "adam: the module is NULL");
     CHECK(nn_adam(.list = NULL, .count = 3) == NULL);
@@ -354,9 +357,30 @@ static void constructors_out_of_memory(void) {
     tensor_set_memory_limit(0);
 }
 
+// A copy that fails is the code of nn_copy_state: an expanded buffer cannot be written to.
+static void copy_state_fails(void) {
+    nn_module_t a, b;
+    nn_module_init(&a, "A", NULL, NULL);
+    nn_module_init(&b, "B", NULL, NULL);
+    nn_buffer(&a, "x", tensor_expand(tensor_ones(1), 3));
+    nn_buffer(&b, "x", tensor_zeros(3));
+    CHECK(nn_copy_state(&a, &b) != TENSOR_OK);
+    CHECK(!tensor_ok());
+    tensor_clear_error();
+    CHECK(nn_copy_state(&b, &a) == TENSOR_OK && tensor_item(tensor_sum(nn_get(&b, "x"))) == 3);
+    nn_free(&a);
+    nn_free(&b);
+}
+
 static void paths(void) {
     nn_module_t *net = nn_sequential(nn_linear(4, 4), nn_sequential(nn_relu(), nn_linear(3, 3)));
     CHECK_POISON(nn_forward(net, tensor_ones(2, 4)), TENSOR_ERR_SHAPE, "1.1");
+    nn_free(net);
+    // one op runs both layers; the error is that of the layer
+    net = nn_sequential(nn_linear(4, 4), nn_relu());
+    CHECK_POISON(nn_forward(net, tensor_ones(2, 3)), TENSOR_ERR_SHAPE, "linear: the last dim of x [2,3]");
+    CHECK_POISON(nn_forward(net, tensor_ones_of(TENSOR_I64, 2, 4)), TENSOR_ERR_DTYPE, "linear: ");
+    CHECK_TEXT(tensor_grad_fn_name(nn_forward(net, tensor_ones(2, 4))), "linear_relu");
     nn_free(net);
 }
 
@@ -419,6 +443,29 @@ static void near_bound(const char *what, tensor_t *t, double bound) {
     double low = tensor_item(tensor_min(t)), high = tensor_item(tensor_max(t));
     CHECK_MSG(low >= -bound && high < bound && low < -0.9 * bound && high > 0.9 * bound, "%s %g %g in +-%g",
               what, low, high, bound);
+}
+
+// The gains are those of torch.nn.init.calculate_gain.
+static void plain_distributions(void) {
+    static const double gains[] = {1.4141428569978354, 1.4142135623730951, 1.6666666666666667, 1, 1, 0.75};
+    tensor_t *t = tensor_empty(400, 500);
+    int k;
+    for (k = 0; k < 6; k++) {
+        CHECK(fabs(nn_gain((nn_nonlinearity_t)k, 0.01) - gains[k]) < 1e-15);
+    }
+    CHECK(fabs(nn_gain(NN_LEAKY_RELU, 0.2) - 1.3867504905630728) < 1e-15);
+    CHECK(nn_gain(NN_TANH, 0.2) == gains[2]);
+    CHECK(nn_init_ones_(t) == t && tensor_item(tensor_min(t)) == 1 && tensor_item(tensor_max(t)) == 1);
+    CHECK(nn_init_constant_(t, -3) == t && tensor_item(tensor_sum(t)) == -600000);
+    CHECK(nn_init_zeros_(t) == t && tensor_item(tensor_max(tensor_abs(t))) == 0);
+    CHECK(nn_init_uniform_(t, 2, 5) == t);
+    CHECK(tensor_item(tensor_min(t)) >= 2 && tensor_item(tensor_max(t)) < 5);
+    CHECK(fabs(tensor_item(tensor_mean(t)) - 3.5) < 0.01);
+    CHECK(fabs(tensor_item(tensor_var(t, 1)) - 0.75) < 0.01);
+    CHECK(nn_init_normal_(t, -1, 0.5) == t);
+    CHECK(fabs(tensor_item(tensor_mean(t)) + 1) < 0.01);
+    CHECK(fabs(tensor_item(tensor_var(t, 1)) - 0.25) < 0.01);
+    CHECK_POISON(nn_init_uniform_(NULL, 0, 1), TENSOR_ERR_POISONED, "");
 }
 
 static void structured_distributions(void) {
@@ -1587,6 +1634,11 @@ static void make_old(const char *path, int64_t options) {
             CHECK(tensor_numel(all[i]) > options);
             all[i] = tensor_clone(tensor_narrow(all[i], 0, 0, options));
         }
+        if (strcmp(names[i], "optimizer/groups") == 0) {        // ratio and weight decay only
+            tensor_t *ratio = tensor_narrow(all[i], 1, 0, 1), *decay = tensor_narrow(all[i], 1, 2, 1);
+            tensor_t *whole = tensor_select(nn_safetensors_get(r, "optimizer/options"), 0, 1);
+            all[i] = tensor_cat(1, ratio, tensor_where(tensor_isnan(decay), whole, decay));
+        }
     }
     for (i = 0; i < 5; i++) {
         metadata[i].key = keys[i];
@@ -1826,6 +1878,34 @@ static void cross_entropy_values(void) {
         }
 }
 
+// What name_defaults() gives is taken literally, also with a site, and an option too many is still noticed.
+static void literal_defaults(void) {
+    nn_data_loader_args_t batches = nn_data_loader_defaults();
+    nn_load_args_t file = nn_load_defaults();
+    nn_kaiming_args_t start = nn_kaiming_defaults();
+    nn_embedding_args_t table = nn_embedding_defaults();
+    nn_module_t *m;
+    nn_data_loader_t *l;
+    nn_batch_t batch;
+    CHECK(batches.batch_size == 1 && !file.partial && !start.fan_out && table.padding_idx == -1);
+    batches.site_ = TENSOR_HERE;
+    batches.dataset = nn_tensor_dataset(tensor_ones(4, 2), tensor_ones(4, 2));
+    l = nn_data_loader_with(batches);
+    CHECK(l && nn_num_batches(l) == 4 && nn_next(l, &batch) && tensor_size(batch.x, 0) == 1);
+    nn_data_loader_free(l);
+    table.count = 3, table.size = 2;
+    m = nn_embedding_with(table);
+    CHECK(tensor_item(tensor_sum(tensor_abs(tensor_select(nn_get(m, "weight"), 0, 2)))) > 0);
+    nn_free(m);
+    table.padding_idx = 0;
+    m = nn_embedding_with(table);
+    CHECK(tensor_item(tensor_sum(tensor_abs(tensor_select(nn_get(m, "weight"), 0, 0)))) == 0);
+    nn_free(m);
+    table.options_are_named_ = (const struct tensor_options_are_named *)(const void *)&table;
+    CHECK(nn_embedding_with(table) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "embedding: too many positional arguments");
+}
+
 // Every layer prints what PyTorch 2.15 prints of it: print(torch.nn.Linear(4, 2)).
 static void printed_layers(void) {
     const struct {
@@ -1840,8 +1920,15 @@ static void printed_layers(void) {
         {nn_max_pool1d(2), "MaxPool1d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)"},
         {nn_avg_pool1d(2), "AvgPool1d(kernel_size=(2,), stride=(2,), padding=(0,))"},
         {nn_avg_pool2d(2, .kernel_w = 3), "AvgPool2d(kernel_size=(2, 3), stride=(2, 3), padding=0)"},
+        {nn_adaptive_avg_pool1d(3), "AdaptiveAvgPool1d(output_size=3)"},
+        {nn_adaptive_avg_pool2d(1, 1), "AdaptiveAvgPool2d(output_size=(1, 1))"},
+        {nn_adaptive_max_pool3d(2, 2, 2), "AdaptiveMaxPool3d(output_size=(2, 2, 2))"},
+        {nn_multihead_attention(8, 2),
+         "MultiheadAttention(\n"
+         "  (out_proj): NonDynamicallyQuantizableLinear(in_features=8, out_features=8, bias=True)\n"
+         ")"},
         {nn_adaptive_avg_pool2d(-1, 3), "AdaptiveAvgPool2d(output_size=(None, 3))"},
-        {nn_adaptive_avg_pool2d(-1, -1), "AdaptiveAvgPool2d(output_size=None)"},
+        {nn_adaptive_avg_pool2d(-1, -1), "AdaptiveAvgPool2d(output_size=(None, None))"},
         {nn_max_unpool2d(2), "MaxUnpool2d(kernel_size=(2, 2), stride=(2, 2), padding=(0, 0))"},
         {nn_lp_pool1d(2, 3, 0, 0), "LPPool1d(norm_type=2.0, kernel_size=3, stride=None, ceil_mode=False)"},
         {nn_lp_pool2d(2.5, 3, 2, 1), "LPPool2d(norm_type=2.5, kernel_size=3, stride=2, ceil_mode=True)"},
@@ -1863,6 +1950,20 @@ static void printed_layers(void) {
          "EmbeddingBag(4, 2, mode='sum', padding_idx=1)"},
         {nn_embedding_bag(4, 2, .max_norm = 1.5, .norm_type = 1, .scale_grad_by_freq = 1),
          "EmbeddingBag(4, 2, max_norm=1.5, norm_type=1.0, scale_grad_by_freq=True, mode='mean')"},
+        {nn_sync_batch_norm(4),
+         "SyncBatchNorm(4, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)"},
+        {nn_fractional_max_pool2d(2, 3), "FractionalMaxPool2d()"},
+        {nn_fractional_max_pool3d(2, .output_ratio = 0.5), "FractionalMaxPool3d()"},
+        {nn_adaptive_log_softmax_with_loss(8, 9, .cutoffs = TENSOR_DIMS(3)),
+         "AdaptiveLogSoftmaxWithLoss(\n"
+         "  (head): Linear(in_features=8, out_features=4, bias=False)\n"
+         "  (tail): ModuleList(\n"
+         "    (0): Sequential(\n"
+         "      (0): Linear(in_features=8, out_features=2, bias=False)\n"
+         "      (1): Linear(in_features=2, out_features=6, bias=False)\n"
+         "    )\n"
+         "  )\n"
+         ")"},
         {nn_bilinear(2, 3, 4, 0), "Bilinear(in1_features=2, in2_features=3, out_features=4, bias=True)"},
         {nn_bilinear(2, 3, 4, 1), "Bilinear(in1_features=2, in2_features=3, out_features=4, bias=False)"},
         {nn_rnn(5, 6, .relu = 1), "RNN(5, 6)"},
@@ -1911,12 +2012,15 @@ int main(void) {
     RUN(linear_activations);
     RUN(relu_after_pool);
     RUN(constructors_out_of_memory);
+    RUN(copy_state_fails);
     RUN(paths);
     RUN(sharing);
     RUN(sequence_frees);
     RUN(initial_distributions);
+    RUN(plain_distributions);
     RUN(layers_run);
     RUN(activations);
+    RUN(literal_defaults);
     RUN(printed_layers);
     RUN(optimizers_follow_pytorch);
     RUN(tiny_states_keep_their_bits);

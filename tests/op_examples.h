@@ -50,8 +50,11 @@ static const char *const example_calls[][3] = {
     {"lu_unpack", "(f.lu, f.pivots)", "tensor_lu_factor_t f = tensor_linalg_lu_factor(a);"},
     {"from", "(v, DT, SIZES)", "float v[] = {0, 1, 2, 3, 4, 5};"},
     {"wrap", "(v, DT, SIZES)", "float v[] = {0, 1, 2, 3, 4, 5};"},
+    {"rand_of", "(DT, SIZES)", ""},
+    {"randn_of", "(DT, SIZES)", ""},
     {"allclose", "(A, B, F(0), F(1))", ""},
     {"equal", "(A, B)", ""},
+    {"histogramdd", "(A, edges, 2, NULL, 0)", "tensor_t *edges[] = {b, c};"},
 };
 
 // Members of the structs that functions return.
@@ -400,9 +403,10 @@ static tensor_t *example_tensor(const word_t *word, int k, const entry_t *op, co
     if (tensor_dtype(x) == TENSOR_F32 && n > SPELL_MOST) {
         double from = lo < hi ? lo : -1, to = lo < hi ? hi : 1;
         if (has_letter(word, 'p')) from = 0.1, to = 0.9;
-        snprintf(make, make_size, "tensor_reshape(tensor_linspace(%g, %g, %lld)%s)", from, to, (long long)n,
+        char call[240];
+        snprintf(call, sizeof call, "tensor_reshape(tensor_linspace(%g, %g, %lld)%s)", from, to, (long long)n,
                  dims);
-        snprintf(text, text_size, "%c = %s", name, make);
+        snprintf(text, text_size, "%c = %s", name, call);
         snprintf(make, make_size, "tensor_t *%s;", text);
         return tensor_reshape_n(tensor_linspace(from, to, n), s.dims, s.ndim);
     }
@@ -472,7 +476,7 @@ static int example_of(const char *name, const char *type, int small, example_t *
     for (k = 0; k < a.nin; k++) {
         a.in[k] = example_tensor(&c->in[k], k, op, c, one, sizeof one, made, sizeof made);
         if (!a.in[k]) continue;
-        if (*e->inputs) strcat(e->inputs, "  ");
+        if (*e->inputs) strncat(e->inputs, "  ", sizeof e->inputs - strlen(e->inputs) - 1);
         strncat(e->inputs, one, sizeof e->inputs - strlen(e->inputs) - 1);
         strncat(e->make, made, sizeof e->make - strlen(e->make) - 1);
         strncat(e->make, " ", sizeof e->make - strlen(e->make) - 1);
@@ -484,6 +488,7 @@ static int example_of(const char *name, const char *type, int small, example_t *
     text = row->arguments;
     for (k = 0; k < (int)(sizeof example_calls / sizeof example_calls[0]); k++)
         if (strcmp(example_calls[k][0], name) == 0) text = example_calls[k][1], before = example_calls[k][2];
+    if (strstr(text, "SIZES")) variadic = 0;
     if (text == row->arguments && (strcmp(row->form, "MANY") == 0 || strcmp(row->form, "AS") == 0)) {
         const char *at = strstr(text, function);
         text = at ? at + strlen(function) : text;
@@ -500,8 +505,8 @@ static int example_of(const char *name, const char *type, int small, example_t *
     snprintf(e->call, sizeof e->call, "%s(%s)", function, arguments);
     if (*before) {
         strncat(e->make, before, sizeof e->make - strlen(e->make) - 1);
-        snprintf(one, sizeof one, "%s%s%s", e->inputs, *e->inputs ? "  " : "", before);
-        snprintf(e->inputs, sizeof e->inputs, "%s", one);
+        if (*e->inputs) strncat(e->inputs, "  ", sizeof e->inputs - strlen(e->inputs) - 1);
+        strncat(e->inputs, before, sizeof e->inputs - strlen(e->inputs) - 1);
     }
 
     // What it gives.

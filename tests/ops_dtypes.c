@@ -234,8 +234,9 @@ static void scalar_twins(void) {
 }
 
 // y is what the op gives, z what its twin left in x: the same, or refused where the dtype cannot hold it.
-static void check_in_place(const entry_t *twin, tensor_t *x, const tensor_t *y, tensor_t *z, int refused,
+static void check_in_place(const entry_t *twin, tensor_t *x, tensor_t *y, tensor_t *z, int refused,
                            const char *what) {
+    if (y->dtype == TENSOR_BOOL && x->dtype != TENSOR_BOOL) y = tensor_to(y, x->dtype);  // a comparison
     if (refused) {
         CHECK_MSG(tensor_is_poison(z) && tensor_error_code() == TENSOR_ERR_DTYPE,
                   "%s %s: expected DTYPE, got %s", twin->name, what, tensor_error_text());
@@ -269,6 +270,7 @@ static void here_of_two(const entry_t *twin, const arguments_t *given, int dtype
              *b = tensor_scalar(2, (tensor_dtype_t)dtype), *y;
     char what[64];
     int refused;
+    if (form == 3 && number->twin != NUMBER) return;        // logical_and_ has no twin for numbers
     if (form == 0) b = make(dtype, 2, dims, LT, 0.5, 3, SIGNED, 0);
     if (form == 1) b = make(dtype, 1, row, LS, 0.5, 3, SIGNED, 0);
     if (form == 3) y = call_of(number, given, x, NULL, 2);

@@ -142,6 +142,7 @@ static void errors(void) {
     BAD(tensor_as_strided(a, (const int64_t[]){7}, nine, 1, 0), SHAPE,
         "leaves the storage of x [2,3] (6 elements)");
     BAD(tensor_as_strided(a, nine, nine, 1, -1), SHAPE, "leaves the storage");
+    BAD(tensor_as_strided(a, nine, nine, -1, 0), SHAPE, "leaves the storage");
     BAD(tensor_as_strided(a, (const int64_t[]){2}, (const int64_t[]){INT64_MAX}, 1, 0), SHAPE,
         "leaves the storage");
     BAD(tensor_as_strided_scatter(a, v, nine, nine, 1, 0), SHAPE, "as_strided_scatter");

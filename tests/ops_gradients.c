@@ -287,10 +287,58 @@ static void kinks(void) {
     n_grad += 9;
 }
 
+// Rows whose functions choose their numbers, or whose first operand, here user, is a constant.
+#define SPECIAL(name, ...)                                                                                   \
+    static tensor_t *call_of_##name(tensor_t *const *in, int n, void *user) {                                \
+        (void)n, (void)user;                                                                                 \
+        return __VA_ARGS__;                                                                                  \
+    }
+SPECIAL(i0, tensor_i0(in[0]))
+SPECIAL(i0e, tensor_i0e(in[0]))
+SPECIAL(i1, tensor_i1(in[0]))
+SPECIAL(i1e, tensor_i1e(in[0]))
+SPECIAL(igamma, tensor_igamma((tensor_t *)user, in[0]))
+SPECIAL(igammac, tensor_igammac((tensor_t *)user, in[0]))
+SPECIAL(zeta, tensor_zeta((tensor_t *)user, in[0]))
+static void special_cases(void) {
+    static const struct { int id; call_t call; } list[] = {
+        {TENSOR_OP_BESSEL_I, call_of_i0}, {TENSOR_OP_BESSEL_I, call_of_i0e}, {TENSOR_OP_BESSEL_I, call_of_i1},
+        {TENSOR_OP_BESSEL_I, call_of_i1e}, {TENSOR_OP_INCOMPLETE_GAMMA, call_of_igamma},
+        {TENSOR_OP_INCOMPLETE_GAMMA, call_of_igammac}, {TENSOR_OP_HURWITZ_ZETA, call_of_zeta},
+    };
+    int j, v, k;
+    for (j = 0; j < COUNT(list); j++)
+        for (v = 0; v < 5; v++) {
+            tensor_scope_t s = tensor_scope_begin();
+            double values[6], constants[6];
+            tensor_t *x, *constant;
+            int code, id = list[j].id;
+            for (k = 0; k < 6; k++) {
+                values[k] = 0.35 + 0.45 * k + 0.2 * v;
+                if (id == TENSOR_OP_BESSEL_I && k % 2) values[k] *= -10;        // both series
+                constants[k] = 1.3 + 0.5 * (5 - k);
+            }
+            x = tensor_requires_grad_(tensor_from(values, TENSOR_F64, 3, 2), 1);
+            constant = tensor_from(constants, TENSOR_F64, 3, 2);
+            if (list[j].call == call_of_i0 || list[j].call == call_of_i1)       // of numbers of one size
+                x = tensor_requires_grad_(tensor_clone(tensor_detach(tensor_clamp(x, -6, 6))), 1);
+            code = tensor_gradcheck(list[j].call, constant, &x, 1, 1e-6, 1e-5, 1e-3);
+            CHECK_MSG(code == 0, "special %d, %d: %s", j, v, tensor_error_text());
+            tensor_clear_error();
+            code = tensor_gradgradcheck(list[j].call, constant, &x, 1, 1e-6, 1e-5, 1e-3);
+            CHECK_MSG(code == 0, "special %d, %d, second order: %s", j, v, tensor_error_text());
+            tensor_clear_error();
+            row_grad[id]++, row_gradgrad[id]++;
+            n_grad++, n_gradgrad++;
+            tensor_scope_end(s);
+        }
+}
+
 static void first_and_second(void) {
     int k;
     each(run_grad);
     linalg_cases();
+    special_cases();
     for (k = 0; k < TENSOR_OP_COUNT; k++) {
         if (k == TENSOR_OP_TRANSFER) continue;          // ops_device.c
         CHECK_MSG(!TENSOR__(row)(k)->grad || (row_grad[k] >= 5 && row_gradgrad[k] >= 5),

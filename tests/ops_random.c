@@ -45,7 +45,7 @@ static tensor_t *draw_bernoulli(int64_t n) { return tensor_bernoulli(tensor_full
 static tensor_t *draw_uniform(int64_t n) { return tensor_uniform_(tensor_empty_of(TENSOR_F64, n), -1, 3); }
 static tensor_t *draw_normal(int64_t n) { return tensor_normal_(tensor_empty(n), 2, 0.5); }
 static tensor_t *draw_multinomial(int64_t n) {
-    return tensor_multinomial(tensor_from(((float[]){1, 0, 3, 4}), TENSOR_F32, 4), n);
+    return tensor_multinomial(tensor_from(((float[]){1, 0, 3, 4}), TENSOR_F32, 4), n, 1);
 }
 static void draws(const char *name, draw_t draw, double mean, double deviation) {
     tensor_t *a, *b, *c;
@@ -185,12 +185,38 @@ static void poisson(void) {
     CHECK_POISON(tensor_poisson(tensor_zeros_of(TENSOR_I64, 2)), TENSOR_ERR_DTYPE, "poisson");
     n_values++, n_errors += 3;
 }
+// Of weights 1, 0, 3, 4 the first draw is 2 with 3/8; 4, then 3 comes with 4/8 * 3/4, and so on: all six
+// orders
+// of two draws, and the third position is what is left. The weights of the caller stay.
+static void multinomial_without_replacement(void) {
+    enum { ROWS = 40000 };
+    static int64_t pick[ROWS][3];
+    double w[4] = {1, 0, 3, 4};
+    int seen[4][4] = {{0}};
+    tensor_t *row = tensor_from(w, TENSOR_F64, 4), *x = tensor_clone(tensor_expand(row, ROWS, 4));
+    tensor_t *y = tensor_multinomial(x, 3), *one = tensor_multinomial(row, 2);
+    CHECK(tensor_equal(x, tensor_expand(row, ROWS, 4)) && tensor_numel(one) == 2);
+    tensor_copy_out(y, pick, sizeof pick);
+    for (int i = 0; i < ROWS; i++) {
+        int all = 0;
+        for (int k = 0; k < 3; k++) all |= 1 << pick[i][k];
+        CHECK_MSG(all == 13, "row %d", i);
+        seen[pick[i][0]][pick[i][1]]++;
+    }
+    for (int a = 0; a < 4; a++) {
+        for (int b = 0; b < 4; b++) {
+            double p = a == b ? 0 : w[a] / 8 * w[b] / (8 - w[a]), off = fabs((double)seen[a][b] / ROWS - p);
+            CHECK_MSG(off <= 5 * sqrt(p * (1 - p) / ROWS), "%d then %d: off by %g", a, b, off);
+        }
+    }
+    n_values++;
+}
 static void multinomial(void) {
     float bad[] = {1, -1, 2}, none[] = {0, 0}, nan[] = {1, NAN};
     tensor_t *t;
     draws("multinomial", draw_multinomial, (0 + 3 * 2 + 4 * 3) / 8.0,
           sqrt((6 * 6 * 0 + 3 * 4 + 4 * 9) / 8.0 - 2.25 * 2.25));
-    t = tensor_multinomial(tensor_rand(3, 5), 7);
+    t = tensor_multinomial(tensor_rand(3, 5), 7, 1);
     CHECK(tensor_size(t, 0) == 3 && tensor_size(t, 1) == 7 && tensor_dtype(t) == TENSOR_I64);
     CHECK_POISON(tensor_multinomial(tensor_from(bad, TENSOR_F32, 3), 2), TENSOR_ERR_INDEX, "weight -1");
     CHECK_POISON(tensor_multinomial(tensor_from(none, TENSOR_F32, 2), 2), TENSOR_ERR_INDEX,
@@ -200,7 +226,11 @@ static void multinomial(void) {
     CHECK_POISON(tensor_multinomial(tensor_ones_of(TENSOR_I64, 2), 2), TENSOR_ERR_DTYPE, "multinomial");
     CHECK_POISON(tensor_multinomial(tensor_scalar(1, TENSOR_F32), 2), TENSOR_ERR_SHAPE, "multinomial");
     CHECK_POISON(tensor_multinomial(tensor_ones(2), -1), TENSOR_ERR_SHAPE, "multinomial");
-    n_values++, n_errors += 7;
+    CHECK_POISON(tensor_multinomial(tensor_ones(2), 3), TENSOR_ERR_SHAPE,
+                 "multinomial: 3 cannot be drawn from rows of weights [2] without replacement");
+    CHECK_POISON(tensor_multinomial(tensor_to(tensor_eye(3, 3), TENSOR_F64), 2), TENSOR_ERR_INDEX,
+                 "multinomial: row 0 has 1 weights above 0, 2 are to be drawn without replacement");
+    n_values++, n_errors += 9;
 }
 
 int main(void) {
@@ -213,6 +243,7 @@ int main(void) {
     RUN(bernoulli);
     RUN(poisson);
     RUN(multinomial);
+    RUN(multinomial_without_replacement);
     printf("%ld value cases, %ld with threads, %ld error cases\n", n_values, n_threads, n_errors);
     return test_report();
 }

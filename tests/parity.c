@@ -499,6 +499,43 @@ static void norm_of_order_zero(void) {
     EXPECT(gradient(y, x, 0), 0, 0, 0);
     CHECK(!tensor_requires_grad(tensor_linalg_vector_norm(tensor_detach(x), 0, NULL, 0, 0)));
 }
+// PyTorch: "cannot compute the -3 norm on an empty tensor because the operation does not have an identity"
+static void norm_of_nothing(void) {
+    tensor_t *x = tensor_zeros(0, 3);
+    int64_t rows = 0, columns = 1;
+    CHECK_POISON(tensor_norm_p(x, -3), TENSOR_ERR_SHAPE,
+                 "x [0,3] has no element to choose from for p -3");
+    CHECK_POISON(tensor_norm_p_dims(x, -0.5, &rows, 1, 0), TENSOR_ERR_SHAPE, "no element to choose from");
+    CHECK_POISON(tensor_norm_p(x, -(double)INFINITY), TENSOR_ERR_SHAPE, "no element to choose from");
+    CHECK(tensor_numel(tensor_norm_p_dims(x, -3, &columns, 1, 0)) == 0);
+    EXPECT(tensor_norm_p_dims(x, 3, &rows, 1, 0), 0, 0, 0);
+    CHECK(tensor_item(tensor_norm_p(tensor_scalar(-2, TENSOR_F32), -3)) == 2);
+}
+// torch.special: the gradients of log_ndtr(nan) and i0(1000.) are nan and inf; bf16 is rounded once.
+static void gradients_at_the_ends(void) {
+    tensor_t *x = leaf(tensor_scalar((double)NAN, TENSOR_F32)), *big = leaf(tensor_scalar(1000, TENSOR_F64));
+    tensor_backward(tensor_log_ndtr(x));
+    tensor_backward(tensor_i0(big));
+    CHECK(isnan(tensor_item(tensor_grad(x))));
+    CHECK(isinf(tensor_item(tensor_grad(big))));
+    tensor_t *half = tensor_to(tensor_linspace(-6, 3, 200), TENSOR_BF16), *wide = tensor_to(half, TENSOR_F32);
+    CHECK(tensor_equal(tensor_ndtr(half), tensor_to(tensor_ndtr(wide), TENSOR_BF16)));
+    CHECK(tensor_equal(tensor_log_ndtr(half), tensor_to(tensor_log_ndtr(wide), TENSOR_BF16)));
+}
+// At 0 the norm has no second derivative. Its gradient there is the constant 0; PyTorch's second is NaN or 0.
+static void norm_of_zeros_twice(void) {
+    tensor_t *x = leaf(tensor_to(tensor_zeros(3), TENSOR_F64)), *y[4];
+    int64_t dim = 0;
+    y[0] = tensor_norm(x);
+    y[1] = tensor_norm_dim(x, 0, 0);
+    y[2] = tensor_linalg_norm(x, NULL, &dim, 1, 0);
+    y[3] = tensor_norm_p(x, 3);
+    for (int k = 0; k < 4; k++) {
+        tensor_t *g = gradient(y[k], x, TENSOR_CREATE_GRAPH);
+        EXPECT(g, 0, 0, 0);
+        EXPECT(gradient(g, x, 0), 0, 0, 0);
+    }
+}
 static void distances_of_order_zero(void) {
     tensor_t *x = leaf(tensor_reshape(tensor_arange(0, 3, 1, TENSOR_F32), 1, 3)), *y;
     y = tensor_norm_p(x, 0);
@@ -592,7 +629,58 @@ static void view_of_a_marked_view(void) {
     EXPECT(gradient(w, v, 0), 0, 0, 0, 0, 1, 2, 3, 4, 0, 0, 0, 0);
 }
 
+// torch.var(torch.ones(0), correction=-1); torch.var(torch.ones(2, 0), 1, correction=-1); torch.std(..)
+static void variance_of_nothing(void) {
+    CHECK(isnan(tensor_item(tensor_var(tensor_zeros(0), -1))));
+    CHECK(isnan(tensor_item(tensor_var(tensor_zeros(0), 0))));
+    CHECK(isnan(tensor_item(tensor_std(tensor_zeros_of(TENSOR_F64, 1, 0, 1), -3))));
+    tensor_t *y = tensor_var_dim(tensor_zeros(2, 0), 1, -1, 0);
+    CHECK(tensor_numel(y) == 2 && isnan(tensor_item(tensor_select(y, 0, 1))));
+    EXPECT(tensor_var(numbers(4), -1), 1);      // torch.var(torch.arange(1., 5), correction=-1)
+}
+
+// torch.ravel is row-major: of torch.arange(1., 5).reshape(1, 4)[:, ::2], stride 2, it is a copy
+static void ravel_of_strides(void) {
+    tensor_t *x = tensor_slice(tensor_reshape(numbers(4), 1, 4), 1, 0, 4, 2), *y = tensor_ravel(x);
+    CHECK(tensor_stride(y, 0) == 1 && tensor_data(y) != tensor_data(x));
+    EXPECT(y, 1, 3);
+    x = tensor_narrow(numbers(6), 0, 2, 3);
+    CHECK(tensor_data(tensor_ravel(x)) == tensor_data(x));       // what is row-major stays a view
+    x = leaf(tensor_T(tensor_reshape(numbers(4), 2, 2)));
+    EXPECT(gradient(tensor_ravel(x), x, 0), 1, 2, 3, 4);
+}
+
+// x = torch.tensor([-0.5, 0.25, 1.5, 0.5], requires_grad=True); torch.autograd.grad(torch.logit(x).sum(), x)
+static void logit_outside(void) {
+    const float data[] = {-0.5f, 0.25f, 1.5f, 0.5f};
+    tensor_t *x = leaf(tensor_from(data, TENSOR_F32, 4)), *y = tensor_logit(x, -1), *g;
+    tensor_t *loss = tensor_sum(y);
+    tensor_autograd_grad(&loss, 1, NULL, &x, 1, &g, 0);
+    CHECK(isnan(tensor_item(tensor_select(y, 0, 0))) && isnan(tensor_item(tensor_select(y, 0, 2))));
+    CHECK(isnan(tensor_item(tensor_select(g, 0, 0))) && isnan(tensor_item(tensor_select(g, 0, 2))));
+    CHECK_NEAR(tensor_item(tensor_select(g, 0, 1)), 16.0 / 3, 1e-5);
+    CHECK_NEAR(tensor_item(tensor_select(g, 0, 3)), 4, 1e-5);
+}
+
+// x.grad = g; (x * 2).sum().backward() adds into g; where g has a graph, PyTorch does too.
+static void gradient_that_was_set(void) {
+    tensor_t *x = leaf(numbers(2)), *g = numbers(2);
+    tensor_set_grad(x, g);
+    tensor_backward(tensor_sum(tensor_mul_scalar(x, 2)));
+    EXPECT(tensor_grad(x), 3, 4);
+    EXPECT(g, 3, 4);
+    g = tensor_mul_scalar(leaf(numbers(2)), 1);
+    tensor_set_grad(x, g);
+    tensor_backward(tensor_sum(tensor_mul_scalar(x, 2)));
+    EXPECT(tensor_grad(x), 3, 4);
+    EXPECT(g, 1, 2);
+}
+
 int main(void) {
+    RUN(variance_of_nothing);
+    RUN(ravel_of_strides);
+    RUN(logit_outside);
+    RUN(gradient_that_was_set);
     RUN(view_of_a_marked_view);
     RUN(pools_without_outputs);
     RUN(convolutions_of_no_channels);
@@ -619,6 +707,9 @@ int main(void) {
     RUN(logcumsumexp_twice);
     RUN(polygamma_far_left);
     RUN(norm_of_order_zero);
+    RUN(norm_of_nothing);
+    RUN(norm_of_zeros_twice);
+    RUN(gradients_at_the_ends);
     RUN(distances_of_order_zero);
     RUN(triplet_of_numbers);
     RUN(logit_with_crossed_bounds);

@@ -164,7 +164,7 @@ static int call_code(const entry_t *op, arguments_t *a) {
 static const struct {
     const char *names, *why;
 } composed[] = {
-    {"corrcoef cov linalg_matrix_power matrix_power trapezoid cumulative_trapezoid",
+    {"corrcoef cov histogram linalg_matrix_power matrix_power trapezoid cumulative_trapezoid",
      "made of ops, each of which casts as ever"},
     {"linalg_eigh linalg_svd svd", "their vectors are compared by products, which cast"},
     {"empty empty_like empty_strided", "their elements are whatever memory held"},

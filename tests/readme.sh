@@ -1,9 +1,10 @@
 # readme.sh - compiles every ```c and ```cpp block of README.md, CONTRIBUTING.md, CHANGELOG.md and docs/*.md with
 # warnings as errors. A block with main() is run in this folder, and what it prints is compared (tests/same.awk) with
-# the ```text block right after it. A block that begins with #include, static, typedef or struct stands at file scope, any other is the body of a
-# function. The C column of the table | Python | C | is compiled as well and run, a block of its own for each row.
-# Every link to a place in this repository must lead somewhere, and every room and name of the library that a page
-# names must exist. DOCS="docs/guide.md" takes these files alone.
+# the ```text block right after it. A block that begins with #include, static, typedef or struct stands at file scope,
+# any other is the body of a function. The C column of the table | Python | C | is compiled as well and run, a block of
+# its own for each row. No block and no command is left out. Every link to a place in this repository must lead
+# somewhere, and every room and name of the library that a page names must exist. docs/paper.md has all claims of
+# bench/paper.sh. DOCS="docs/guide.md" takes these files alone.
 # Ends with "N passed, N failed".
 B=${B:-build}
 R=$B/readme
@@ -48,6 +49,39 @@ for page in ${DOCS:-README.md CONTRIBUTING.md CHANGELOG.md docs/*.md}; do
     done <"$R/links.txt"
 done
 
+# No block is left out: a fence is c, cpp or the text that a program prints, and a program has such a text. Texts without
+# a program are the drawing of internals.md and what make gallery and make docs wrote. Commands are indented: a target of
+# the Makefile, or a compiler's line, which is run with the first program of the page.
+for page in ${DOCS:-README.md CONTRIBUTING.md CHANGELOG.md docs/*.md}; do
+    awk -v page="$page" '
+        function untested(why) { print page ", line " FNR ": " why }
+        code && !on && NF && !/^```text$/ { untested("the program above has no output"); code = 0 }
+        /^```/ {
+            if (!on && !/^```(c|cpp|text)$/) { untested("a block that no test looks at: " $0) }
+            if (/^```text$/ && !code && page !~ /(gallery|internals|ops)[.]md$/) { untested("a text of no program") }
+            if (on != "code" || $0 != "```") { code = 0 }
+            on = on ? "" : /^```c/ ? "code" : "text"
+            next
+        }
+        on == "code" && /main\(/ { code = 1 }
+        ' "$page" >"$R/untested.txt"
+    awk '/^```/ { on = !on } !on && /^    [^ ]/ { sub(/ #.*/, ""); print }' "$page" >"$R/commands.txt"
+    first=$(ls "$R/$(basename "$page" .md)"-01.c 2>/dev/null)
+    while read -r line; do
+        case $line in
+            "make "*)
+                target=${line#make }
+                grep -qE "^([a-z-]+ )*${target%% *}( [a-z-]+)*:" Makefile || echo "$page: there is no $line" ;;
+            "cc "*)
+                sh -c "$(echo "${line%%&&*}" | sed "s, [a-z]*[.]c , $first ,; s,build/,$B/,; s,-o [a-z]*,-o $R/line.out,; s,^cc,$CC,")" \
+                    >"$R/line.err" 2>&1 || { echo "$page: $line"; cat "$R/line.err"; } ;;
+            "git clone "* | "nvcc "*) ;;        # tests/cuda.sh compiles the .cu
+            *) echo "$page: a command that no test looks at: $line" ;;
+        esac
+    done <"$R/commands.txt" >>"$R/untested.txt"
+    if [ -s "$R/untested.txt" ]; then failed=$((failed + 1)); cat "$R/untested.txt"; else passed=$((passed + 1)); fi
+done
+
 # What a page names exists: tags of rooms (>>impl-gate), names of the library. The name of a kernel of a pass is made by
 # the preprocessor.
 cat tensor*.h tensor*.cu examples/kit/*.h >"$R/library.txt"
@@ -66,11 +100,68 @@ for page in ${DOCS:-README.md CONTRIBUTING.md CHANGELOG.md docs/*.md}; do
     done <"$R/names.txt"
 done
 
-# The first screen of README.md and each of its sections fit a terminal.
-awk 'function section() { if (n > 60) print "README.md: " n " lines, at most 60: " name; n = 0 }
-    FNR == 1 { name = $0 } /^```/ { code = !code } !code && /^## / { section(); name = $0 } { n++ } END { section() }' \
-    README.md >"$R/long.txt"
+# docs/paper.md has each claim of bench/paper.sh; each row was measured or emulated and has a figure and a command that
+# exists; and the files that it names are there.
+if [ -z "$DOCS" ]; then
+    grep -oE '^ *(row|tested|shown) [0-9.]+ "[^"$]{12,}' bench/paper.sh | sed 's/^[^"]*"//' >"$R/claims.txt"
+    grep -E '^\| [0-9.]+ \| ' docs/paper.md >"$R/paper.txt"
+    awk -F ' *[|] *' 'FNR == NR { claim[$0]; next }
+        {
+            known = 0
+            for (c in claim) { if (index($3, c) == 1) { known = seen[c] = 1 } }
+            if (!known) { print "docs/paper.md: bench/paper.sh has no claim \"" $3 "\"" }
+            if ($5 !~ /^(yes|no)$/ || $6 !~ /^(measured|emulated)$/ || $7 == "") { print "docs/paper.md: not a whole row: " $0 }
+            if ($4 !~ /[0-9]/) { print "docs/paper.md: no figure: " $0 }
+        }
+        END { for (c in claim) { if (!(c in seen)) { print "docs/paper.md: no row for \"" c "\"" } } }' \
+        "$R/claims.txt" "$R/paper.txt" >"$R/paper.err"
+    awk -F ' *[|] *' '{ gsub(/`/, "", $7); print $7 }' "$R/paper.txt" | sort -u | sed 's/^[A-Z_]*=[^ ]* //' >"$R/commands.txt"
+    while read -r first second _; do
+        case $first in
+            - | mpirun) ;;
+            sh | python3) [ -f "$second" ] || echo "docs/paper.md: there is no $second" ;;
+            make) grep -qE "^([a-z-]+ )*$second( [a-z-]+)*:" Makefile || echo "docs/paper.md: there is no make $second" ;;
+            build/paper/*) [ -f "bench/${first#build/paper/}.c" ] || echo "docs/paper.md: there is no $first" ;;
+            build/tests/* | build/bench/*) [ -f "${first#build/}.c" ] || echo "docs/paper.md: there is no $first" ;;
+            *) [ -f "examples/${first#build/}.c" ] || echo "docs/paper.md: there is no $first" ;;
+        esac
+    done <"$R/commands.txt" >>"$R/paper.err"
+    grep -oE '\.\./bench/[a-z0-9./_-]+' docs/paper.md | while read -r file; do
+        [ -f "docs/$file" ] || echo "docs/paper.md: there is no $file"
+    done >>"$R/paper.err"
+    if [ -s "$R/paper.err" ] || [ "$(wc -l <"$R/paper.txt")" -lt 40 ]; then
+        failed=$((failed + 1))
+        echo "docs/paper.md has $(wc -l <"$R/paper.txt") rows:"
+        cat "$R/paper.err"
+    else
+        passed=$((passed + $(wc -l <"$R/paper.txt")))
+    fi
+fi
+
+# The first screen of README.md and each of its sections fit a terminal of 60 lines, a chapter of the guide 80; a
+# chapter has a program. Lines of more than 100 characters, in the guide 120, take two.
+awk -v most=60 -v wide=100 'function section() {
+        if (n > most) { print page ": " n " lines, at most " most ": " name }
+        if (page ~ /guide/ && name ~ /^## / && !program) { print page ": no program in " name }
+        n = program = 0
+    }
+    FNR == 1 { if (page) { section(); most = 80; wide = 120 } page = FILENAME; name = $0 }
+    /^```/ { code = !code }
+    !code && /^## / { section(); name = $0 }
+    code && /main\(/ { program = 1 }
+    { n += 1 + int((length($0) - 1) / wide) }
+    END { section() }' README.md docs/guide.md >"$R/long.txt"
 if [ -s "$R/long.txt" ]; then failed=$((failed + 1)); cat "$R/long.txt"; else passed=$((passed + 1)); fi
+
+# The gallery, as make gallery measured it: twelve programs of at most 150 lines, each within a minute.
+if [ -z "$DOCS" ]; then
+    sed -n 's,^\[\(examples/.*\)\](.*): \([0-9.]*\) s\, [0-9]* MB.$,\1 \2,p' docs/gallery.md >"$R/gallery.txt"
+    while read -r program seconds; do
+        echo "$program $(wc -l <"$program") $seconds"
+    done <"$R/gallery.txt" | awk '{ n++ } $2 > 150 || $3 > 60 { print "docs/gallery.md: " $1 ", " $2 " lines, " $3 " s" }
+        END { if (n < 12) print "docs/gallery.md has " n + 0 " programs" }' >"$R/gallery.err"
+    if [ -s "$R/gallery.err" ]; then failed=$((failed + 1)); cat "$R/gallery.err"; else passed=$((passed + $(wc -l <"$R/gallery.txt"))); fi
+fi
 
 # Each row may hide the names that stand for its own.
 awk -v dir="$R" '

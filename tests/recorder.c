@@ -175,8 +175,8 @@ static void networks(void) {
     CHECK(tensor_equal(t, w));
     nn_safetensors_close(file);
     set = nn_tensor_dataset(w, i);
-    loader = nn_data_loader(set, .batch_size = 2);
-    HEARS("next r, next r, next w, next w", CHECK(nn_next(loader, &batch)))
+    HEARS("data_loader r, data_loader r", loader = nn_data_loader(set, .batch_size = 2))
+    HEARS("next w, next w", CHECK(nn_next(loader, &batch)))
     REFUSED(TENSOR_HOST_WRITE, "next: memory of the host", CHECK(!nn_next(loader, &batch)))
     CHECK(nn_data_loader_free(loader) == 0);
     CHECK(tensor_backward(tensor_sum(nn_forward(m, w))) == 0);
@@ -257,6 +257,121 @@ static void contexts(void) {
     CHECK(tensor_context_free(other) == 0);
 }
 
+// What a profiler hears, as words: "matmul()" a call, "[name ]" a range, "@function" a site, "<op >" a
+// gradient.
+static char heard[4000];
+static int64_t heard_bytes[2];      // taken on the CPU, on the device
+static uint64_t heard_nodes[40];    // of calls, by name below
+static const char *heard_ops[40];
+static int heard_calls, heard_wrong;
+
+static void hear(const char *text, const char *more) {
+    size_t at = strlen(heard);
+    snprintf(heard + at, sizeof heard - at, "%s%s", text, more);
+}
+static void hear_begin(void *user, const tensor_profiler_call_t *call) {
+    heard_wrong += user != heard || call->inputs < 0 || call->outputs < 1;
+    hear(heard[0] ? " " : "", call->op);
+    hear("(", "");
+}
+static void hear_end(void *user, const tensor_profiler_call_t *call) {
+    tensor_profiler_operand_t y = tensor_profiler_operand(call, call->inputs);
+    heard_wrong += user != heard || y.ndim < 0 || y.ndim > 8 || (y.ndim && !y.dims);
+    heard_wrong += tensor_profiler_operand(call, call->inputs + call->outputs).dtype != TENSOR_DTYPE_NONE;
+    heard_wrong += tensor_profiler_operand(call, -1).dtype != TENSOR_DTYPE_NONE;
+    hear(")", "");
+    heard_ops[heard_calls % 40] = call->op;
+    heard_nodes[heard_calls++ % 40] = call->node;
+}
+static void hear_site(void *user, const char *site) {
+    char name[40];
+    (void)user;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(site, "\1"), site);
+    hear(" @", name);
+}
+static void hear_range(void *user, const char *name) {
+    (void)user;
+    hear(name ? " [" : "]", name ? name : "");
+}
+static void hear_backward(void *user, uint64_t node, const char *op, const char *site) {
+    int known = 0;
+    (void)user;
+    if (!op) {
+        hear(">", "");
+        return;
+    }
+    for (int k = 0; k < heard_calls && k < 40; k++) known |= heard_nodes[k] == node;
+    heard_wrong += !known || (site && !strchr(site, ':'));
+    hear(" <", op);
+}
+static void hear_memory(void *user, tensor_device_t device, int64_t bytes) {
+    (void)user;
+    heard_bytes[device != TENSOR_CPU] += bytes;
+}
+static tensor_profiler_t hears = {heard,      hear_begin,    hear_end,   hear_site,
+                                  hear_range, hear_backward, hear_memory};
+
+static void listen(const tensor_profiler_t *profiler) {
+    if (profiler) heard[0] = 0;
+    heard_calls = 0;
+    CHECK(tensor_profiler_set(profiler) == 0);
+}
+
+static void profilers(void) {
+    float data[6] = {1, 2, 3, 4, 5, 6};
+    tensor_t *x = tensor_from(data, TENSOR_F32, 2, 3), *y, *big;
+    nn_module_t *net = nn_sequential(nn_linear(3, 16), nn_tanh());
+    nn_optimizer_t *opt = nn_sgd(net, .lr = 0.1);
+    tensor_t *first = tensor_add(nn_forward(net, x), nn_forward(net, x));
+    listen(&hears);
+    tensor_range_push("mine");
+    y = nn_forward(net, x);
+    tensor_range_pop();
+    CHECK_TEXT(heard, " [mine [0 linear()] [1 tanh()] @nn_forward]");
+    heard[0] = 0;
+    CHECK(tensor_backward(tensor_sum(y)) == 0);
+    CHECK_TEXT(heard,
+               "sum() @tensor_sum fill() <sum <tanh tanh() <linear matmul() sum()> @tensor_backward");
+    heard[0] = 0;
+    CHECK(nn_step(opt) == 0);
+    CHECK_TEXT(heard, "step() @nn_step");
+    CHECK(heard_wrong == 0);
+    // A recorder besides: both hear, and what it refuses the profiler does not hear of.
+    heard[0] = 0;
+    watch_from_now();
+    tensor_tanh(x);
+    seen.call_refused = "tanh";
+    CHECK(tensor_is_poison(tensor_tanh(x)));
+    end_watch();
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "tanh: not now");
+    CHECK(seen.calls == 2);
+    CHECK_TEXT(heard, "tanh() @tensor_tanh");
+    heard_bytes[0] = 0;
+    big = tensor_zeros(1 << 20);
+    CHECK(heard_bytes[0] >= 4 << 20);
+    tensor_free(big);
+    tensor_empty_cache();
+    CHECK(heard_bytes[0] <= 0);
+    listen(NULL);
+    CHECK(tensor_equal(tensor_add(y, y), first));
+    heard[0] = 0;
+    tensor_tanh(x);
+    CHECK_TEXT(heard, "");
+    nn_optimizer_free(opt);
+    nn_free(net);
+}
+
+static void profiled_devices(void) {
+    heard_bytes[0] = heard_bytes[1] = 0;
+    listen(&hears);
+    tensor_t *x = on(tensor_ones(1000)), *y = tensor_tanh(x);
+    CHECK(heard_bytes[1] == 2 * 4000);
+    tensor_free(x);
+    tensor_free(y);
+    CHECK(heard_bytes[1] == 0);
+    listen(NULL);
+}
+
 int main(void) {
     RUN(elements);
     RUN(numbers_for_fronts);
@@ -264,6 +379,10 @@ int main(void) {
     RUN(networks);
     RUN(calls);
     RUN(contexts);
-    if (device_start() == 0) RUN(devices);
+    RUN(profilers);
+    if (device_start() == 0) {
+        RUN(devices);
+        RUN(profiled_devices);
+    }
     return test_report();
 }

@@ -1,5 +1,6 @@
 # run.sh program|script.sh ... - runs each, shows its counts of cases and what failing ones printed, adds up the
 # last lines. As many run side by side as there are cores; scripts, which compile, begin first and share the cores.
+# $LEFT_OUT names the scripts that this run does without; they count as skipped.
 # Each must end with a line "N passed, N failed"; one that does not (a crash, a time-out) counts as one failure.
 # Ends with what failed once more, how many tests were skipped and that line itself; the exit status is 0 only if
 # nothing failed and something ran.
@@ -39,7 +40,11 @@ one='
         grep -E "^([0-9]+ .*(cases|ops)|skipped)" "$to.out" | grep -v differ | sed "s/^/    /"
         if [ "$f" -ne 0 ]; then
             tail -n 60 "$to.out" | sed "s/^/    /"
-            tail -n 12 "$to.out" | sed "s/^/failed: $name: /" >"$to.failed"
+            # What failed may stand far above the end.
+            {
+                grep -iE "fail|error|differ" "$to.out" | grep -v " 0 failed" | head -n 8
+                tail -n 4 "$to.out"
+            } | awk "!seen[\$0]++" | sed "s/^/failed: $name: /" >"$to.failed"
         fi
     } >"$to.report"
     cat "$to.report"'
@@ -62,6 +67,9 @@ for t in "$@"; do
     failed=$((failed + f))
 done
 cat "$out"/*.failed 2>/dev/null
+if [ -n "$LEFT_OUT" ]; then
+    echo "skipped $(echo $LEFT_OUT | wc -w) tests that take a minute or more each, FULL=1 has them: $LEFT_OUT" | tee "$out/left.out"
+fi
 cat "$out"/*.out | awk '/^skipped [0-9]+ test/ { n += $2 } END { if (n) { print "skipped " n " tests in all" } }'
 rm -rf "$out"
 echo "$passed passed, $failed failed"

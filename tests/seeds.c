@@ -4,14 +4,20 @@
 //   seeds unpack NAME DIR     writes each to a file of its own, for libFuzzer
 //   seeds pack FILE ...       prints files as lines of NAME.seeds: printable ASCII, all else and \ as \xx
 #define FUZZ_SEEDS
-#if defined(__linux__) && !defined(_DEFAULT_SOURCE)
-#define _DEFAULT_SOURCE
-#endif
-#include "fuzz/api.c"
+#include "fuzz/arrays.c"
 #include "fuzz/checkpoint.c"
+#include "fuzz/csv.c"
+#include "fuzz/dlpack.c"
+#include "fuzz/gguf.c"
 #include "fuzz/idx.c"
+#include "fuzz/media.c"
 #include "fuzz/safetensors.c"
+#include "fuzz/shards.c"
+#include "fuzz/snapshot.c"
 #include "fuzz/strings.c"
+#include "fuzz/tokens.c"
+#include "fuzz/torchfile.c"
+#include "fuzz/api.c" // last: its names of one word are members and parameters in the kit
 
 static const struct target_t {
     const char *name;
@@ -19,10 +25,19 @@ static const struct target_t {
     void (*run)(const uint8_t *data, size_t size);
 } targets[] = {
     {"api", api_setup, api},
+    {"arrays", arrays_setup, arrays},
     {"checkpoint", checkpoint_setup, checkpoint},
+    {"csv", csv_setup, csv},
+    {"dlpack", dlpack_setup, dlpack},
+    {"gguf", gguf_setup, gguf},
     {"idx", idx_setup, idx},
+    {"media", media_setup, media},
     {"safetensors", safetensors_setup, safetensors},
+    {"shards", shards_setup, shards},
+    {"snapshot", snapshot_setup, snapshot},
     {"strings", strings_setup, strings},
+    {"tokens", tokens_setup, tokens},
+    {"torchfile", torchfile_setup, torchfile},
 };
 enum { TARGETS = (int)(sizeof targets / sizeof targets[0]), LONGEST = 1 << 16 };
 

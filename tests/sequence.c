@@ -522,6 +522,34 @@ static void loss_errors(void) {
                                                  .reduction = TENSOR_SUM)) == 0);
 }
 
+// Fewer heads of keys and values than of queries, and values of another size than keys. PyTorch:
+// t = lambda m, d, o, *s: ((torch.arange(math.prod(s)).double().reshape(s) % m / d - o).requires_grad_())
+// F.scaled_dot_product_attention(t(7, 4, .5, 1, 4, 3, 2), t(5, 3, .6, 1, 2, 5, 2), t(11, 5, 1, 1, 2, 5, 3),
+//                                enable_gqa=True)
+static tensor_t *steps_of(double modulus, double divisor, double less, tensor_t *like) {
+    tensor_t *t = tensor_arange(0, (double)tensor_numel(like), 1, TENSOR_F64);
+    t = tensor_sub_scalar(tensor_div_scalar(tensor_remainder_scalar(t, modulus), divisor), less);
+    return tensor_requires_grad_(tensor_reshape_as(t, like), 1);
+}
+static double sum_by_place(tensor_t *x) {
+    tensor_t *places = tensor_arange(0, (double)tensor_numel(x), 1, TENSOR_F64);
+    return tensor_item(tensor_sum(tensor_mul(x, tensor_reshape_as(places, x))));
+}
+static void attention_of_wide_values(void) {
+    tensor_t *q = steps_of(7, 4, 0.5, tensor_empty(1, 4, 3, 2));
+    tensor_t *k = steps_of(5, 3, 0.6, tensor_empty(1, 2, 5, 2));
+    tensor_t *v = steps_of(11, 5, 1, tensor_empty(1, 2, 5, 3));
+    tensor_t *y = tensor_scaled_dot_product_attention(q, k, v, .enable_gqa = 1);
+    CHECK(tensor_ndim(y) == 4 && tensor_size(y, 1) == 4 && tensor_size(y, 3) == 3);
+    CHECK_NEAR(tensor_item(tensor_at(y, "0, 0, 0, 0")), -0.25031280996538857, 1e-14);
+    CHECK_NEAR(tensor_item(tensor_at(y, "0, 0, 1, 2")), -0.2954530698504559, 1e-14);
+    tensor_t *loss = tensor_sum(tensor_mul(y, tensor_detach(steps_of(3, 1, 1, y))));
+    CHECK_NEAR(tensor_item(loss), -0.4125126257745005, 1e-12);
+    tensor_backward(loss);
+    CHECK_NEAR(sum_by_place(tensor_grad(q)), 6.698763457938787, 1e-11);
+    CHECK_NEAR(sum_by_place(tensor_grad(k)), 0.33065690203800724, 1e-11);
+    CHECK_NEAR(sum_by_place(tensor_grad(v)), 24, 1e-11);
+}
 static void attention_masks(void) {
     tensor_t *q = X(0.1, 2, 4, 3, 2), *k = X(0.5, 2, 2, 5, 2), *v = X(0.9, 2, 2, 5, 2), *y;
     tensor_t *b4 = tensor_gt_scalar(tensor_detach(X(0.2, 2, 4, 3, 5)), -0.4), *f4 = X(0.7, 2, 4, 3, 5),
@@ -1059,7 +1087,7 @@ static void bags(void) {
     CHECK(tensor_item(tensor_max(tensor_norm_dim(nn_get(e, "weight"), 1, 0))) < 0.5001);
     y = nn_bilinear_forward(b, tensor_ones(5, 2), tensor_ones(5, 3));
     CHECK(tensor_size(y, 1) == 4 && nn_state(b).count == 2);
-    CHECK_POISON(nn_forward(b, tensor_ones(5, 2)), TENSOR_ERR_POISONED, "no forward");
+    CHECK_POISON(nn_forward(b, tensor_ones(5, 2)), TENSOR_ERR_UNSUPPORTED, "several inputs, see nn_call");
     CHECK_POISON(tensor_embedding_bag(f, w), TENSOR_ERR_SHAPE,
                  "embedding_bag: index [6] must be [bags, n], or [n] with offsets");
     CHECK_POISON(tensor_embedding_bag(f, w, labels(wrong, 3)), TENSOR_ERR_INDEX,
@@ -1233,6 +1261,7 @@ int main(void) {
     RUN(mixed_dtypes);
     RUN(edge_gradients);
     RUN(attention_masks);
+    RUN(attention_of_wide_values);
     RUN(attention_blocks);
     RUN(multihead_attention_values);
     RUN(transformer_values);

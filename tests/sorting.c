@@ -858,7 +858,7 @@ static void errors(void) {
                  "unique_dim: dim 2 is outside");
     CHECK(tensor_is_poison(second));
     CHECK_POISON(tensor_unique_dim(e, 0, NULL, NULL), TENSOR_ERR_SHAPE,
-                 "unique_dim: x [2,0] must have dims, none of them 0");
+                 "unique_dim: x [2,0] must have dims, and none of them may be 0 except dim 0");
 }
 
 // As PyTorch's, results lie in the order of their dims, whichever dim was walked.
@@ -878,7 +878,44 @@ static void order_in_memory(void) {
     }
 }
 
+// The last element counts too, of every dtype.
+static void extremes_at_the_end(void) {
+    static const tensor_dtype_t types[] = {TENSOR_I64, TENSOR_I32, TENSOR_U8,
+                                           TENSOR_F64, TENSOR_F32, TENSOR_F16};
+    int64_t n;
+    int k;
+    for (k = 0; k < 6; k++)
+        for (n = 1; n < 70; n++) {
+            tensor_t *x = tensor_arange(0, (double)n, 1, types[k]);
+            CHECK(tensor_item_i64(tensor_argmax_dim(x, 0, 0)) == n - 1);
+            CHECK(tensor_item_i64(tensor_argmin_dim(tensor_flip(x, 0), 0, 0)) == n - 1);
+        }
+}
+
+// One element is not like the others, and it is the last.
+static void last_is_another(void) {
+    static const tensor_dtype_t dtypes[] = {TENSOR_F32, TENSOR_F64, TENSOR_I64, TENSOR_I32, TENSOR_I16};
+    for (int k = 0; k < 5; k++) {
+        for (int64_t n = 2; n < 20000; n = n * 3 + 1) {
+            tensor_t *x = tensor_to(tensor_full(7, n), (int)dtypes[k]);
+            tensor_fill_(tensor_select(x, 0, n - 1), -300);
+            tensor_pair_t p = tensor_sort(x, 0, 0);
+            CHECK(tensor_item(tensor_select(p.values, 0, 0)) == -300);
+            CHECK(tensor_item_i64(tensor_select(p.indices, 0, 0)) == n - 1);
+            CHECK(tensor_item(tensor_select(p.values, 0, n - 1)) == 7);
+        }
+    }
+}
+
+static void mode_of_one(void) {
+    tensor_pair_t p = tensor_mode(tensor_reshape(tensor_arange(5, 8, 1, TENSOR_F32), 3, 1), 1, 0);
+    CHECK(tensor_item(tensor_select(p.values, 0, 2)) == 7);
+    for (int k = 0; k < 3; k++) CHECK(tensor_item_i64(tensor_select(p.indices, 0, k)) == 0);
+}
+
 int main(void) {
+    RUN(mode_of_one);
+    RUN(last_is_another);
     RUN(order_in_memory);
     RUN(sorts);
     RUN(selects);
@@ -896,5 +933,6 @@ int main(void) {
     RUN(gradients_at_edges);
     RUN(out_of_memory);
     RUN(errors);
+    RUN(extremes_at_the_end);
     return test_report();
 }

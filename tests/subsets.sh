@@ -150,6 +150,70 @@ END
 $compile "$M/refusing.c" -lm -o "$M/refusing" > "$M/refusing.log" 2>&1
 result refusing $? && program refusing
 
+# Without stdio: the program calls nothing of it, and functions of files and the console say why they do nothing.
+cat > "$M/silent.c" << 'END'
+#define TENSOR_NO_STDIO
+#define TENSOR_STATIC
+#define TENSOR_IMPLEMENTATION
+#define TENSOR_NN_IMPLEMENTATION
+#include "tensor_nn.h"
+#include <stdio.h>
+static int passed, failed;
+static void refused(const char *name) {
+    const char *text = tensor_error_text();
+    int ok = tensor_error_code() == TENSOR_ERR_UNSUPPORTED && strstr(text, "TENSOR_NO_STDIO") && strstr(text, name);
+    if (!ok) { printf("%s: %s\n", name, text); }
+    passed += ok;
+    failed += !ok;
+    tensor_clear_error();
+}
+int main(void) {
+    tensor_t *x = tensor_ones(3);
+    char text[40] = "old";
+    const char *name = "x";
+    int64_t step;
+    nn_module_t *net = nn_linear(3, 2);
+    nn_optimizer_t *opt = nn_sgd(net, .lr = 0.1);
+    nn_checkpoint_t c;
+    memset(&c, 0, sizeof c);
+    c.module = net;
+    tensor_clear_error();
+#define REFUSED(name, ...) ((void)(__VA_ARGS__), refused(name))
+    REFUSED("to_string", tensor_to_string(x, text, sizeof text));
+    REFUSED("print", tensor_print(x));
+    REFUSED("graph_print", tensor_graph_print(NULL));
+    REFUSED("print", nn_print(net));
+    REFUSED("read_idx", nn_read_idx("a"));
+    REFUSED("safetensors_open", nn_safetensors_open("a"));
+    REFUSED("safetensors_map", nn_safetensors_map("a"));
+    REFUSED("safetensors_write", nn_safetensors_write("a", &name, &x, 1, NULL, 0));
+    REFUSED("save", nn_save("a", net));
+    REFUSED("load", nn_load("a", net));
+    REFUSED("save_tested", nn_save_tested("a", net, 1e-5, x));
+    REFUSED("load_tested", nn_load_tested("a", net));
+    REFUSED("save_checkpoint", nn_save_checkpoint("a", net, opt, 1));
+    REFUSED("load_checkpoint", nn_load_checkpoint("a", net, opt, &step));
+    REFUSED("checkpoint_save", nn_checkpoint_save("a", &c));
+    REFUSED("checkpoint_load", nn_checkpoint_load("a", &c));
+    REFUSED("read_npy", nn_read_npy("a"));
+    REFUSED("write_npy", nn_write_npy("a", x));
+    REFUSED("npz_open", nn_npz_open("a"));
+    REFUSED("npz_write", nn_npz_write("a", &name, &x, 1));
+    REFUSED("progress_begin", nn_progress_begin("a", 1, 0).total);
+    passed += text[0] == 0;             // to_string leaves no old text
+    failed += text[0] != 0;
+    printf("%d passed, %d failed\n", passed, failed);
+    return tensor_shutdown() || failed;
+}
+END
+$compile "$M/silent.c" -lm -o "$M/silent" > "$M/silent.log" 2>&1
+result silent $? && program silent
+$compile -DTENSOR_NO_STDIO -c "$M/impl.c" -o "$M/nostdio.o" > "$M/nostdio.log" 2>&1
+result nostdio $?
+nm -u "$M/nostdio.o" | grep -wE 'printf|puts|fopen|fputs|fprintf|fwrite|fread|snprintf|stderr|stdout|fflush' > "$M/stdio.log"
+test $? -eq 1
+result stdio $?
+
 # A processor without the only pass that is built: an error that says so at the first op, no illegal instruction.
 cat > "$M/lacking.c" << 'END'
 #define TENSOR_IMPLEMENTATION

@@ -91,6 +91,9 @@ static void data_texts(void) {
                  "data is double (8 bytes an element), dtype f32 wants float (4)");
     CHECK_POISON(tensor_wrap(two, TENSOR_BOOL, 2), TENSOR_ERR_DTYPE, "wrap: data is double");
     CHECK_POISON(tensor_from(rows, TENSOR_F32, 2, 4), TENSOR_ERR_DTYPE, "data is an array of pointers");
+    tensor_t *handle = tensor_ones(2, 3);
+    CHECK_POISON(tensor_from(handle, TENSOR_F32, 4), TENSOR_ERR_DTYPE,
+                 "from: data is a tensor; tensor_clone copies one");
     CHECK(tensor_copy_out(x, ints, sizeof(float) * 4) == TENSOR_ERR_DTYPE);
     CHECK_ERROR(TENSOR_ERR_DTYPE, "copy_out: data is int (4 bytes an element), dtype f32 wants float (4)");
     // The text names the call.
@@ -198,12 +201,14 @@ static void modules(void) {
     CHECK_POISON(nn_forward(net, tensor_ones(1)), TENSOR_ERR_POISONED, "was freed");
 }
 
-// ---- a dtype among the sizes, where the compiler does not refuse it ----
+// ---- a dtype or a list among the sizes, where the compiler does not refuse it ----
 
 static void sizes(void) {
     int (*volatile count)(void) = tensor__size_is_dtype;
+    int (*volatile length)(void) = tensor__size_is_list;
     int64_t dims[] = {2, 3, TENSOR_I64};
     CHECK_POISON(tensor_zeros_n(dims, count(), TENSOR_F32), TENSOR_ERR_DTYPE, "a dtype is among the sizes");
+    CHECK_POISON(tensor_zeros_n(dims, length(), TENSOR_F32), TENSOR_ERR_SHAPE, "write tensor_zeros(2, 3)");
     CHECK(tensor_ndim(tensor_zeros(2, 3)) == 2 && tensor_ndim(tensor_full(1, 2, 3)) == 2);
     CHECK(tensor_ndim(tensor_zeros(TENSOR_MAX_DIMS, (int)TENSOR_DTYPE_COUNT)) == 2);
 }

@@ -121,15 +121,36 @@ refuses "c" "a dtype is among the sizes" 'tensor_ones(TENSOR_BF16, 2, 3);'
 refuses "c" "a dtype is among the sizes" 'tensor_full(1, k, TENSOR_U8);'
 refuses "c" "a dtype is among the sizes" 'tensor_randint(0, 9, TENSOR_BOOL);'
 refuses "c++" "a_dtype_is_not_a_size\|deleted" 'tensor_zeros(2, 3, TENSOR_I64);'
+# A list in parentheses of its own, as Python has it.
+refuses "c" "a list in parentheses" 'tensor_zeros((2, 3));'
+refuses "c" "a list in parentheses" 'tensor_zeros_of(TENSOR_I64, (2, k));'
+refuses "c" "a list in parentheses" 'tensor_reshape(x, (k, 4), 3);'
+refuses "c" "a list in parentheses" 'tensor_permute(x, (0, 1));'
+refuses "c" "a list in parentheses" 'tensor_randn((2, 3, 4, 5, 6, 7, 8, 9));'
+# More than 8 dims.
+refuses "c" "at_most_8_dims" 'tensor_zeros(1, 2, 3, 4, 5, 6, 7, 8, 9);'
+refuses "c" "at_most_8_dims" 'tensor_reshape(x, 1, 2, 3, 4, 5, 6, 7, 8, k, k + 1);'
+refuses "c++" "at most 8 dims" 'tensor_zeros(1, 2, 3, 4, 5, 6, 7, 8, 9);'
+# One argument too many.
+refuses "c c++" "too many arguments" 'tensor_sum(x, 1);'
 # A required number that is missing, an option without its name.
-refuses "c c++" "$missing" 'nn_linear(3);'
-refuses "c c++" "$missing" 'nn_conv2d(3, 64);'
+refuses "c" "AN_ARGUMENT_IS_MISSING" 'nn_linear(3);'
+refuses "c" "AN_ARGUMENT_IS_MISSING" 'nn_conv2d(3, 64);'
+refuses "c++" "$missing" 'nn_linear(3);'
+refuses "c++" "$missing" 'nn_conv2d(3, 64);'
 refuses "c c++" "$missing" 'nn_conv2d(3);'
 refuses "c c++" "$missing" 'nn_embedding(3);'
 refuses "c c++" "$missing" 'nn_lstm(3);'
-refuses "c" "options_are_named_" 'nn_adam(m, 0.01);'
+refuses "c" "struct tensor_options_are_named" 'nn_adam(m, 0.01);'
 refuses "c++" "$mismatch" 'nn_adam(m, 0.01);'
 refuses "c" "learning_rate" 'nn_adam(m, .learning_rate = 0.01);'
+# A comparison of tensors, which would be one of their pointers.
+for sign in '<' '<=' '>' '>=' '==' '!='; do
+    refuses "c++" "use_tensor_\|deleted" "tensor_ref a = x, b = x; bool r = a $sign b; (void)r;"
+    refuses "c++" "use_tensor_\|deleted" "tensor_val a = x; bool r = a $sign 2; (void)r;"
+    refuses "c++" "use_tensor_\|deleted" "tensor_val a = x; bool r = 0.5 $sign a; (void)r;"
+    refuses "c++" "use_tensor_\|deleted" "tensor_ref a = x; bool r = x $sign a; (void)r;"
+done
 # A misspelt option: at most 20 lines of C++20.
 refuses "c++20" "nn_conv_args_t" 'nn_conv2d(3, 64, 3, {.strid = 2});'
 refuses "c++20" "nn_linear_args_t" 'nn_linear(3, 64, {.nobias = 1});'
@@ -146,6 +167,10 @@ takes "c c++" '
     x = tensor_where(x, k ? x : c, twice(x, c));
     x = (tensor_add)(x, c);
     x = tensor_zeros(2, k, 3 * (k + 1));
+    x = tensor_zeros((k));
+    x = tensor_zeros((k + 1) * 2, (k));
+    x = tensor_zeros((k > 1 ? k : 2), 3);
+    x = tensor_reshape(x, (int)tensor_numel(x) / 2, 2);
     x = tensor_full(0.5, TENSOR_MAX_DIMS, k);
     x = tensor_zeros_of(TENSOR_I64, 2, 3);
     x = nn_forward(m, x);'
@@ -209,6 +234,11 @@ takes "c c++" '
 takes "c" '
     x = tensor_from(((float[]){1, 2, 3}), TENSOR_F32, 3);
     x = tensor_from_n((const int32_t[]){0, 20, 1}, TENSOR_I32, (const int64_t[]){3}, 1);'
+
+takes "c++" '
+    tensor_ref a = x, b = x;
+    bool r = a == nullptr || nullptr != b || a.get() == b.get() || !a || (a && x == b.get());
+    (void)r;'
 
 if [ $skipped -gt 0 ]; then echo "skipped: $skipped compilers of four that are not there"; fi
 echo "$passed passed, $failed failed"

@@ -87,5 +87,9 @@ int main() {
     std::printf("longest frame %.1f ms of 16.7, %.1f MB of 64 at most, ", longest,
                 static_cast<double>(memory.peak) / (1 << 20));
     std::printf("%zu allocations after frame 60, %zu bytes left\n", calls, memory.used.load());
-    return code;
+    if (std::fflush(stdout) || std::ferror(stdout)) {
+        std::fputs("frame: cannot write to stdout\n", stderr);
+        return 1;
+    }
+    return code != 0;
 }

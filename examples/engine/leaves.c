@@ -1,8 +1,8 @@
 // leaves.c - raylib: a thousand leaves in a wind that a network learns while one watches
 //
-// The mouse is a fan: the wind blows away from it. The network sees samples of that wind, a batch or more a
-// frame, and the leaves see only the network. Move the fan, and the leaves go astray until the network has
-// learnt again.
+// The mouse is a fan: the wind blows away from it and turns round it. The network sees samples of that wind,
+// a batch or more a frame, and the leaves see only the network. Move the fan, and the leaves go astray until
+// the network has learnt again.
 //
 // Build: make lib
 //        cc -O2 -I. examples/engine/leaves.c build/libtensor.a `pkg-config --libs raylib` -lm -pthread
@@ -16,12 +16,14 @@
 
 enum { LEAVES = 1000, SIDE = 800, BATCH = 256 };
 
-// [N, 2] places in -1..1 -> [N, 2]: away from the fan, less with the distance.
+// [N, 2] places in -1..1 -> [N, 2]: away from the fan and round it, less with the distance.
 static tensor_t *wind_at(tensor_t *place, float x, float y) {
     float at[2] = {x, y};
+    float turn[4] = {1, 2, -2, 1};
     tensor_t *away = tensor_sub(place, tensor_from(at, TENSOR_F32, 2));
+    tensor_t *wind = tensor_matmul(away, tensor_from(turn, TENSOR_F32, 2, 2));
     tensor_t *square = tensor_sum_dim(tensor_square(away), 1, 1);
-    return tensor_div(away, tensor_add_scalar(tensor_mul_scalar(square, 4), 0.2));
+    return tensor_div(wind, tensor_add_scalar(tensor_mul_scalar(square, 4), 0.5));
 }
 
 static tensor_t *anywhere(int64_t n) {
@@ -53,15 +55,20 @@ int main(void) {
         } while (GetTime() < until);
         tensor_scope_t quiet = tensor_scope_begin_no_grad();
         tensor_t *wind = nn_forward(net, leaves);
-        // What leaves the window on one side comes back on the other.
-        tensor_t *moved = tensor_add_scalar(tensor_add(leaves, tensor_mul_scalar(wind, 1.0 / 60)), 1);
-        tensor_set(&leaves, tensor_sub_scalar(tensor_remainder_scalar(moved, 2), 1));
-        tensor_scope_end(quiet);
+        tensor_t *moved = tensor_add(leaves, tensor_mul_scalar(wind, 1.0 / 60));
+        // A leaf that left the window, and one in a hundred of the others, falls anew.
+        tensor_t *far = tensor_gt_scalar(tensor_amax_dim(tensor_abs(moved), 1, 1), 1);
+        tensor_t *old = tensor_lt_scalar(tensor_rand(LEAVES, 1), 0.01);
+        tensor_set(&leaves, tensor_where(tensor_logical_or(far, old), anywhere(LEAVES), moved));
+        wind = tensor_scope_return(quiet, wind);
         const float *p = (const float *)tensor_data(leaves);
+        const float *w = (const float *)tensor_data(wind);
         BeginDrawing();
         ClearBackground(RAYWHITE);
-        for (int i = 0; i < LEAVES && p; i++) {
-            DrawCircle((int)((p[2 * i] + 1) * SIDE / 2), (int)((p[2 * i + 1] + 1) * SIDE / 2), 2, DARKGREEN);
+        for (int i = 0; i < 2 * LEAVES && p && w; i += 2) {
+            int px = (int)((p[i] + 1) * SIDE / 2), py = (int)((p[i + 1] + 1) * SIDE / 2);
+            DrawLine(px, py, px + (int)(w[i] * 20), py + (int)(w[i + 1] * 20), GRAY);
+            DrawCircle(px, py, 3, DARKGREEN);
         }
         DrawText(TextFormat("loss %.4f", loss), 10, 10, 20, GRAY);
         EndDrawing();
@@ -72,5 +79,5 @@ int main(void) {
     if (!tensor_ok()) { fprintf(stderr, "%s\n", tensor_error_text()); }
     printf("%d frames, loss %.4f\n", frame, loss);
     tensor_free(leaves);
-    return tensor_shutdown();
+    return tensor_shutdown() != 0;
 }

@@ -70,5 +70,7 @@ int main(int argc, char **argv) {
         }
     }
     free(weights);
+    if (argc < 2) { fprintf(stderr, "use: reload library.so ..\n"); }
+    if (fflush(stdout) || ferror(stdout)) { return fprintf(stderr, "reload: cannot write to stdout\n"), 1; }
     return argc < 2;
 }

@@ -6,7 +6,8 @@
 //   #include "kit/csv.h"
 //
 // kit_read_csv takes a path, kit_parse_csv the same bytes in memory and a name for error texts. A table is
-// read as a whole or refused as a whole: the error names the file, the line and the reason.
+// read as a whole or refused as a whole: the error names the file, the line and the reason. Rows have indices
+// from 0; error texts count them from 1, below the header.
 #ifndef KIT_CSV_H
 #define KIT_CSV_H
 
@@ -37,7 +38,8 @@ int64_t kit_csv_find(const kit_csv_t *csv, const char *name);                 //
 // errors.
 //   dtype   TENSOR_F32, or another one to convert to
 //   names   n names, or NULL for all columns
-//   -> new [rows, n];  errors FORMAT (names row, column and text), INDEX (no such column), OUT_OF_MEMORY
+//   -> new [rows, n];  errors FORMAT (names the row, from 1, column and text), INDEX (no such column),
+//      OUT_OF_MEMORY
 tensor_t *kit_csv_numbers(const kit_csv_t *csv, tensor_dtype_t dtype, const char *const *names, int n);
 
 // A column of words as class numbers, counted up in the order in which the words appear.
@@ -254,7 +256,7 @@ tensor_t *kit_csv_numbers(const kit_csv_t *csv, tensor_dtype_t dtype, const char
             char text[160];
             snprintf(text, sizeof text, "column \"%.50s\": \"%.50s\" is not a number", csv->fields[column],
                      field);
-            return kit_file__fail(TENSOR_ERR_FORMAT, csv->file, "row", row, text);
+            return kit_file__fail(TENSOR_ERR_FORMAT, csv->file, "row", row + 1, text);
         }
     }
     return dtype == TENSOR_F64 ? x : tensor_to(x, dtype);
@@ -273,7 +275,7 @@ tensor_t *kit_csv_classes(const kit_csv_t *csv, const char *name, const char **c
         while (k < found && strcmp(classes[k], field) != 0)
             k++;
         if (k == found && found == max) {
-            return kit_file__fail(TENSOR_ERR_FORMAT, csv->file, "row", row, "more classes than allowed");
+            return kit_file__fail(TENSOR_ERR_FORMAT, csv->file, "row", row + 1, "more classes than allowed");
         }
         if (k == found) classes[found++] = field;
         to[row] = k;

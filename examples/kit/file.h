@@ -68,6 +68,17 @@ KIT_FILE__FN FILE *kit_file__open(const char *path, const char *mode) {
 #endif
 }
 
+// Closes a file that was written (NULL = it did not open), and removes it if it is not whole. Devices stay.
+//   -> code;  errors IO
+KIT_FILE__FN int kit_file__finish(FILE *f, const char *path) {
+    int failed = !f || ferror(f);
+    failed |= f && fclose(f);
+    if (!failed) return 0;
+    if (f && strncmp(path, "/dev/", 5) != 0) (void)remove(path);
+    kit_file__fail(TENSOR_ERR_IO, path ? path : "(no path)", NULL, -1, "cannot be written");
+    return TENSOR_ERR_IO;
+}
+
 // The bytes of a file and a NUL behind them, to be freed. NULL = raised.
 KIT_FILE__FN unsigned char *kit_file__load(const char *path, size_t *size) {
     unsigned char *data = NULL;

@@ -190,10 +190,10 @@ static int kit_gguf__tensor(kit_gguf_t *f, kit_gguf__entry_t *e) {
     e->shape.ndim = (int)ndim;
     for (int k = (int)ndim - 1; k >= 0; k--) {
         const uint64_t d = kit_gguf__u64(f);
-        if (d > INT64_MAX || (d > 0 && numel > INT64_MAX / 8 / d))
+        if (d > INT64_MAX || (d > 0 && numel > (UINT64_C(1) << 59) / d))
             return kit_gguf__bad(f, "a tensor has too many elements");
         e->shape.dims[k] = (int64_t)d;
-        numel *= d;
+        numel *= d ? d : 1; // the other dims of an empty tensor must fit, too
     }
     e->type = (uint32_t)kit_gguf__u32(f);
     e->count = kit_gguf__u64(f);

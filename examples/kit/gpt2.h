@@ -253,12 +253,6 @@ static void kit_gpt2__spell(FILE *f, const kit_tokenizer_t *t, int64_t id, int j
     }
 }
 
-// Closes f.   -> 1 if all that was written is in it
-static int kit_gpt2__close(FILE *f) {
-    int good = !ferror(f);
-    return fclose(f) == 0 && good;
-}
-
 int kit_gpt2_write(const kit_tokenizer_t *t, const char *vocab_path, const char *merges_path) {
     int64_t left, right;
     if (!t) return tensor_raise(TENSOR_ERR_OWNER, "kit_gpt2_write: the tokenizer is NULL");
@@ -269,10 +263,8 @@ int kit_gpt2_write(const kit_tokenizer_t *t, const char *vocab_path, const char 
         fprintf(f, "\": %lld", (long long)i);
     }
     if (f) fputs("}\n", f);
-    if (!f || !kit_gpt2__close(f)) {
-        kit_file__fail(TENSOR_ERR_IO, vocab_path, NULL, -1, "it cannot be written");
-        return TENSOR_ERR_IO;
-    }
+    int code = kit_file__finish(f, vocab_path);
+    if (code) return code;
     f = kit_file__open(merges_path, "wb");
     if (f) fputs("#version: 0.2\n", f);
     for (int64_t rank = 0; f && kit_tokenizer_pair(t, rank, &left, &right); rank++) {
@@ -281,9 +273,7 @@ int kit_gpt2_write(const kit_tokenizer_t *t, const char *vocab_path, const char 
         kit_gpt2__spell(f, t, right, 0);
         putc('\n', f);
     }
-    if (f && kit_gpt2__close(f)) return 0;
-    kit_file__fail(TENSOR_ERR_IO, merges_path, NULL, -1, "it cannot be written");
-    return TENSOR_ERR_IO;
+    return kit_file__finish(f, merges_path);
 }
 
 #endif

@@ -25,6 +25,12 @@ extern "C" {
 // (x - mean) / std, one of each for every channel.
 tensor_t *kit_normalize(tensor_t *x, const double *mean, const double *std);
 
+// To another size, smoothed where it becomes smaller: torch.nn.functional.interpolate(mode="bilinear",
+// antialias=True), or "bicubic". A product with a matrix for each direction, so it has a gradient.
+//   x       floats
+//   -> [N, C, height, width];  errors as above
+tensor_t *kit_resize(tensor_t *x, int64_t height, int64_t width, int bicubic);
+
 // Left becomes right (top becomes bottom) with probability p.
 tensor_t *kit_random_horizontal_flip(tensor_generator_t *g, tensor_t *x, double p);
 tensor_t *kit_random_vertical_flip(tensor_generator_t *g, tensor_t *x, double p);
@@ -148,6 +154,47 @@ tensor_t *kit_normalize(tensor_t *x, const double *mean, const double *std) {
     tensor_t *s =
         tensor_to(tensor_to(tensor_from_n(std, TENSOR_F64, dims, 4), tensor_dtype(x)), tensor_device(x));
     return tensor_div(tensor_sub(x, m), s);
+}
+
+// How much a point at distance d from the middle counts; 0 from 1 on, of the cubic one from 2 on.
+static double kit_transforms__filter(double d, int bicubic) {
+    d = fabs(d);
+    if (!bicubic) return d < 1 ? 1 - d : 0;
+    if (d < 1) return (1.5 * d - 2.5) * d * d + 1;
+    return d < 2 ? ((-0.5 * d + 2.5) * d - 4) * d + 2 : 0;
+}
+
+// The matrix [to, from] that makes `to` points of `from`, in dtype and on the device of x.
+static tensor_t *kit_transforms__resizing(tensor_t *x, int64_t from, int64_t to, int bicubic) {
+    const int64_t dims[2] = {to, from};
+    tensor_t *m = tensor_to(tensor_zeros_n(dims, 2, TENSOR_F64), TENSOR_CPU);
+    double *row = (double *)tensor_data_mut(m);
+    const double scale = (double)from / (double)to, wide = scale > 1 ? scale : 1;
+    for (int64_t i = 0; row && i < to; i++, row += from) {
+        const double middle = scale * ((double)i + 0.5), reach = wide * (bicubic ? 2 : 1);
+        int64_t first = (int64_t)(middle - reach + 0.5), end = (int64_t)(middle + reach + 0.5);
+        double sum = 0;
+        if (middle - reach + 0.5 < 0) first = 0;
+        if (end > from) end = from;
+        for (int64_t k = first; k < end; k++) {
+            row[k] = kit_transforms__filter(((double)k - middle + 0.5) / wide, bicubic);
+            sum += row[k];
+        }
+        for (int64_t k = first; k < end; k++) {
+            row[k] /= sum;
+        }
+    }
+    return tensor_to(tensor_to(m, tensor_dtype(x)), tensor_device(x));
+}
+
+tensor_t *kit_resize(tensor_t *x, int64_t height, int64_t width, int bicubic) {
+    int wrong = height < 1 || width < 1 ||
+                (tensor_ndim(x) == 4 && (tensor_size(x, 2) < 1 || tensor_size(x, 3) < 1));
+    tensor_t *poison = kit_transforms__refuse(x, wrong, "kit_resize: x is not [N, C, H, W], or a size is 0");
+    if (poison) return poison;
+    tensor_t *down = kit_transforms__resizing(x, tensor_size(x, 2), height, bicubic);
+    tensor_t *right = kit_transforms__resizing(x, tensor_size(x, 3), width, bicubic);
+    return tensor_matmul(tensor_matmul(down, x), tensor_mT(right));
 }
 
 static tensor_t *kit_transforms__flip(tensor_generator_t *g, tensor_t *x, double p, int64_t dim) {

@@ -401,6 +401,7 @@ struct memory {
     int device;
     bool own_pages;             // mmap, else malloc
     bool chunk;                 // of a reserved range
+    unsigned open = 0;          // chunks: the devices that may use it
 };
 typedef std::map<char *, memory> memory_map;
 static memory_map device_memory, pinned_memory;
@@ -409,6 +410,7 @@ static thread_local cudaError_t last_error;
 static bool sticky;
 static CUstream_st *running;        // whose work runs now: a graph's lane, not the stream that was captured
 static std::map<int, size_t> used;
+static std::map<int, unsigned> enabled;         // peers whose memory a device may use
 static thread_local int current_device;
 static thread_local cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
 
@@ -796,13 +798,25 @@ static CUresult mem_access(CUdeviceptr at, size_t n, const CUmemAccessDesc *d, s
     char *p = (char *)at;
     cudaError_t e = call();
     if (e) { return driver_error(e); }
-    if (count != 1 || d->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) { return CUDA_ERROR_INVALID_VALUE; }
+    unsigned open = 0;
+    for (size_t k = 0; k < count; k++) {
+        if (d[k].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE || d[k].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+            d[k].location.id < 0 || d[k].location.id >= config.devices) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        open |= 1u << d[k].location.id;
+    }
     for (auto &c : chunks) {
         char *a = c.second.at;
         if (!a || a < p || a >= p + n) { continue; }
+        if (a + c.second.bytes > p + n) { return CUDA_ERROR_INVALID_VALUE; }
+        if (device_memory.count(a)) {           // more devices
+            device_memory[a].open |= open;
+            continue;
+        }
         mprotect(a, c.second.bytes, PROT_READ | PROT_WRITE);
         std::memset(a, 0xFF, c.second.bytes);
-        device_memory[a] = {c.second.bytes, c.second.bytes, c.second.device, true, true};
+        device_memory[a] = {c.second.bytes, c.second.bytes, c.second.device, true, true, open};
     }
     guard(false);
     return inside(device_memory, p, n) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -973,7 +987,9 @@ API cudaStreamQuery(cudaStream_t s) {
     entry_t hold;
     if (sticky) { return fail(cudaErrorLaunchFailure); }
     if (s->graph) { return forbidden(); }
-    return s->tail && !s->tail->done ? fail(cudaErrorNotReady) : cudaSuccess;
+    if (!s->tail || s->tail->done) { return cudaSuccess; }
+    progress();                                 // a device works on while the host asks
+    return fail(cudaErrorNotReady);
 }
 API cudaDeviceSynchronize(void) {
     entry_t hold;
@@ -1008,15 +1024,38 @@ API cudaMemcpyAsync(void *d, const void *s, size_t n, enum cudaMemcpyKind kind, 
     if (pageable) { finish(st->tail); }
     return status();
 }
+// Whether a device may use the memory there directly.
+static bool opened_to(int device, const void *p) {
+    auto it = device_memory.upper_bound((char *)p);
+    const memory &m = (--it)->second;
+    if (m.device == device) { return true; }
+    return m.chunk ? m.open >> device & 1 : enabled[device] >> m.device & 1;
+}
+API cudaDeviceCanAccessPeer(int *can, int device, int peer) {
+    entry_t hold;
+    TRY(call());
+    *can = config.peers && device != peer;
+    return cudaSuccess;
+}
+API cudaDeviceEnablePeerAccess(int peer, unsigned) {
+    entry_t hold;
+    TRY(call());
+    if (peer == current_device || peer < 0 || peer >= config.devices) { return fail(cudaErrorInvalidDevice); }
+    if (enabled[current_device] >> peer & 1) { return fail(cudaErrorPeerAccessAlreadyEnabled); }
+    enabled[current_device] |= 1u << peer;
+    return cudaSuccess;
+}
 API cudaMemcpyPeerAsync(void *d, int to, const void *s, int from, size_t n, cudaStream_t st) {
     entry_t hold;
     if (to < 0 || from < 0 || to >= config.devices || from >= config.devices) { return fail(cudaErrorInvalidDevice); }
+    if (n && on_device(d, n) && on_device(s, n) && !(opened_to(from, d) && opened_to(to, s))) { counts.staged++; }
     return cudaMemcpyAsync(d, s, n, cudaMemcpyDeviceToDevice, st);
 }
 API cudaMemsetAsync(void *d, int v, size_t n, cudaStream_t st) {
     entry_t hold;
     TRY(call());
     if (!st || !on_device(d, n)) { return fail(cudaErrorInvalidValue); }
+    if (st->device != current_device) { return fail(cudaErrorInvalidResourceHandle); }      // CUDA does not say
     enqueue_work(st, [=] { std::memset(d, v, n); });
     return cudaSuccess;
 }
@@ -1198,6 +1237,11 @@ void cusim_set(const char *what, long value) {
     using namespace cusim;
     std::string w = what;
     if (w == "devices") { config.devices = (int)value; }
+    if (w == "peers") { config.peers = value != 0; }
+    if (w == "staged") {
+        if (counts.staged != value) { die("copies between devices took another way"); }
+        counts.staged = 0;
+    }
     if (w == "capability") { config.capability = (int)value; }
     if (w == "protect") { config.protect = value != 0; }
     if (w == "random") { config.order = value ? RANDOM : LATE; }

@@ -40,6 +40,7 @@ struct config_t {
     bool protect = false;       // device memory cannot be touched while host code runs
     const char *missing = "";   // library that cannot be opened, or symbol that is not in its library
     int capability = 90;
+    bool peers = true;          // devices can use each other's memory
     int devices = 1, sms = 4;   // -1 = the driver is too old; few multiprocessors, so that grid-stride loops turn more than once
     size_t memory = size_t(1) << 30;                            // bytes per device
     long fail_alloc = -1, fail_launch = -1, fail_call = -1;     // the call that fails, counted from 0 since reset()
@@ -47,9 +48,9 @@ struct config_t {
 extern config_t config;
 
 // What is alive and what was called. allocs: device and pinned memory, physical chunks, reservations;
-// calls: copies, events, streams, graphs, libraries.
+// calls: copies, events, streams, graphs, libraries. staged: copies between devices that went through the host.
 struct counts_t { long allocs, launches, calls, live_memory, live_pinned, live_chunks, live_ranges, live_streams,
-    live_events, live_graphs; };
+    live_events, live_graphs, staged; };
 extern counts_t counts;
 
 struct launched_t { void (*kernel)(); dim3 grid, block; };

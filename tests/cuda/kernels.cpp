@@ -13,6 +13,7 @@
 #include <cstring>
 #include <functional>
 #include <random>
+#include <string>
 #include <vector>
 
 using namespace tcu;
@@ -424,7 +425,7 @@ static void rows_of_numbers() {
             }
             if (columns == 7) { continue; }
             int sums = class_of(dtype) ? TENSOR_F64 : TENSOR_F32;
-            array_t W(dtype, {columns}, &w), B(dtype, {columns}, &b), M(sums, {rows}), R(sums, {rows}), DW(dtype, {columns}), DB(dtype, {columns});
+            array_t W(sums, {columns}, &w), B(sums, {columns}, &b), M(sums, {rows}), R(sums, {rows}), DW(sums, {columns}), DB(sums, {columns});
             array_t S(TENSOR_U8, {(int64_t)layer_norm_scratch(at, rows, columns)});
             CHECK(layer_norm(at, Y.o, M.o.data, R.o.data, X.o, W.o.data, B.o.data, rows, columns, 1e-5, false) == 0);
             CHECK(layer_norm_backward(at, D.o, DW.o.data, DB.o.data, G.o, X.o, W.o.data, M.o.data, R.o.data, rows, columns, false, S.o.data) == 0);
@@ -591,6 +592,7 @@ static values tied(size_t n, int dtype) {
     return v;
 }
 static void orders() {
+    const limits_t before = at.limits;
     struct shape_t { int64_t rows, columns; };
     std::vector<shape_t> shapes = {{3, 19}, {1, 1}, {4, 2}};
     if (!SMALL_RUN) { for (shape_t s : {shape_t{1, 700}, shape_t{5, 130}, shape_t{2, 2049}}) { shapes.push_back(s); } }
@@ -602,14 +604,19 @@ static void orders() {
             int64_t n = sh.rows * sh.columns, m = (sh.columns + 1) / 2;
             values v = tied((size_t)n, dtype);
             array_t X(dtype, {sh.rows, sh.columns}, &v), Y(TENSOR_I64, {sh.rows, sh.columns}), H(TENSOR_I64, {sh.rows, m}), K(TENSOR_I64, {sh.rows});
-            array_t S(TENSOR_U8, {(int64_t)(2 * sort_scratch(n) + 32)});
+            array_t S(TENSOR_U8, {(int64_t)(2 * sort_scratch(n) + 32) + sh.rows * (DIGITS + 99) * 4});
             tensor_t *x = here(X);
-            for (int64_t row : {(int64_t)ROW_SORT, (int64_t)1}) {         // in a block, and by radix passes
-                at.limits.sort_row = row;
+            // In a block; by radix passes; selected by one block a row, and by several.
+            struct way_t { int64_t row, most, part; };
+            for (way_t way : {way_t{ROW_SORT, ROW_SORT, 4096}, way_t{1, 0, 4096}, way_t{1, ROW_SORT, 4096}, way_t{1, ROW_SORT, 7}}) {
+                at.limits.sort_row = way.row;
+                at.limits.select_most = way.most;
+                at.limits.select_part = way.part;
                 for (bool falling : {false, true}) {
                     CHECK(pick(at, PICK_SORT, Y.o, X.o, sh.rows, sh.columns, sh.columns, falling, true, 0, S.o.data) == 0);
                     CHECK(near_to(Y.get(), numbers_of((tensor_argsort)(x, 1, falling)), 0));
                     for (bool sorted : {false, true}) {
+                        CHECK(pick_scratch(at, PICK_TOP, X.o, sh.rows, sh.columns, m, sorted) <= (uint64_t)S.o.numel);
                         CHECK(pick(at, PICK_TOP, H.o, X.o, sh.rows, sh.columns, m, falling, sorted, 0, S.o.data) == 0);
                         CHECK(near_to(H.get(), numbers_of((tensor_topk)(x, m, 1, falling, sorted).indices), 0));
                     }
@@ -617,6 +624,7 @@ static void orders() {
                 for (int64_t k : {(int64_t)-1, (int64_t)0, (int64_t)1, m, sh.columns}) {
                     tensor_pair_t want = k < 0    ? (tensor_nanmedian_dim)(x, 1, 0)
                                          : k == 0 ? (tensor_median_dim)(x, 1, 0) : (tensor_kthvalue)(x, k, 1, 0);
+                    CHECK(pick_scratch(at, PICK_RANK, X.o, sh.rows, sh.columns, 1, true) <= (uint64_t)S.o.numel);
                     CHECK(pick(at, PICK_RANK, K.o, X.o, sh.rows, sh.columns, 1, false, true, k, S.o.data) == 0);
                     CHECK(near_to(K.get(), numbers_of(want.indices), 0));
                 }
@@ -645,6 +653,7 @@ static void orders() {
             tensor_scope_end(scope);
         }
     }
+    at.limits = before;
 }
 static void scans() {
     for (int dtype : {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_I64}) {
@@ -820,10 +829,10 @@ static void whole_ops() {
             (tensor_manual_seed)(turn + 3);
             draw[d][0] = (tensor_poisson)(d ? there : x);
             draw[d][1] = (tensor_randn_like)(d ? there : x);
-            draw[d][2] = (tensor_multinomial)(d ? there : x, 30);
+            draw[d][2] = (tensor_multinomial)(d ? there : x, 30, turn);
         }
         for (int k = 0; k < 3; k++) { CHECK(near_to(numbers_of((tensor_to)(draw[1][k], TENSOR_CPU)), numbers_of(draw[0][k]), 1e-12)); }
-        (tensor_multinomial)((tensor_neg)(there), 3);
+        (tensor_multinomial)((tensor_neg)(there), 3, 0);
         CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == TENSOR_ERR_INDEX);
         tensor_clear_error();
         tensor_scope_end(scope);
@@ -966,23 +975,35 @@ static void matrices() {
         CHECK(same(y[0], y[1], 0));
     }
     // Recorded and run again: other numbers, other errors.
-    tensor_cuda_graph_t *g = tensor_cuda_graph_new(TENSOR_CUDA);
     tensor_p x = (tensor_select)(bad, 0, 0), eye = (tensor_to)((tensor_eye)(2, 2), TENSOR_CUDA), y[3];
     (tensor_set_default_device)(TENSOR_CUDA);
-    CHECK(tensor_cuda_graph_begin(g) == 0);
+    CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
     y[0] = (tensor_linalg_cholesky)(x, 0);
     y[1] = (tensor_linalg_svdvals)(x);
     y[2] = (tensor_randperm)(300);
     (tensor_set_default_device)(TENSOR_CPU);
-    CHECK(tensor_cuda_graph_end(g) == 0 && tensor_cuda_graph_replay(g) == 0 && tensor_cuda_synchronize(TENSOR_CUDA) == 0);
+    tensor_graph_t *g = (tensor_capture_end)();       // which notes no line
+    CHECK(g && tensor_cuda_synchronize(TENSOR_CUDA) == 0);
     values drawn = numbers_of(off_device(y[2]));
     (tensor_copy_)(x, (tensor_mul_scalar)(eye, 9));
-    CHECK(tensor_cuda_graph_replay(g) == 0 && same(y[0], (tensor_mul_scalar)(eye, 3), 1e-12));
+    // The numbers of the step come as arguments of a kernel before the graph: no call but the two launches.
+    cusim::counts_t count = cusim::counts;
+    CHECK((tensor_graph_replay)(g) == 0);
+    CHECK(cusim::counts.launches == count.launches + 2 && cusim::counts.calls == count.calls + 1);
+    CHECK(same(y[0], (tensor_mul_scalar)(eye, 3), 1e-12));
     CHECK(same((tensor_max)(y[1]), (tensor_full_n)(NULL, 0, 9, TENSOR_F64), 1e-12) && numbers_of(off_device(y[2])) != drawn);
     (tensor_copy_)(x, (tensor_mul_scalar)(eye, -1));
-    CHECK(tensor_cuda_graph_replay(g) == 0);
+    CHECK((tensor_graph_replay)(g) == 0);
     fails_with("linalg_cholesky: x is not positive definite: matrix 0, pivot 1");
-    CHECK(tensor_cuda_graph_free(g) == 0 && (!ALL_ROWS || tensor_cuda_fallbacks() == before) && tensor_ok());
+    CHECK(tensor_graph_free(g) == 0 && (!ALL_ROWS || tensor_cuda_fallbacks() == before) && tensor_ok());
+    // Numbers that are those of the run before are not sent again.
+    CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
+    (tensor_mul_scalar_)(x, 1);
+    g = (tensor_capture_end)();
+    count = cusim::counts;
+    CHECK(g && (tensor_graph_replay)(g) == 0);
+    CHECK(cusim::counts.launches == count.launches + 1 && cusim::counts.calls == count.calls + 1);
+    CHECK(tensor_graph_free(g) == 0);
     tensor_scope_end(scope);
 }
 
@@ -1061,7 +1082,7 @@ static void optimizers() {
         std::vector<std::unique_ptr<array_t>> all;
         std::vector<param_t> params;
         std::vector<values> start;
-        int count = SMALL_RUN ? 3 : MANY + 5;
+        int count = SMALL_RUN ? 3 : 69;         // one of them is empty
         bool good = true;
         for (int i = 0; i < count; i++) {
             int64_t n = i == 1 ? 0 : 1 + i * 7;
@@ -1072,7 +1093,9 @@ static void optimizers() {
             size_t o = all.size() - 4;
             params.push_back({all[o]->o.data, all[o + 1]->o.data, {all[o + 2]->o.data, rule == NN__STEP_ID_sgd ? nullptr : all[o + 3]->o.data, nullptr}, n});
         }
+        long launches = cusim::counts.launches;
         CHECK(optimizer<float>(at, params.data(), count, u) == 0);
+        CHECK(cusim::counts.launches == launches + (SMALL_RUN ? 1 : 2));
         for (int i = 0; i < count; i++) {
             values want;
             for (int64_t j = 0; j < params[(size_t)i].n; j++) {
@@ -1364,6 +1387,25 @@ static void doors() {
     CHECK(tensor_cuda_set_ranges(0) == 1);
     tensor_cuda_range_pop();
     CHECK(!std::strcmp(cusim::range_log(), "layer(add()mul())"));
+    // Modules, ranges of tensor.h and gradients, for a thread that asks for them.
+    nn_module_t *net = nn_sequential(nn_relu(), nn_tanh());
+    tensor_t *leaf = (tensor_requires_grad_)((tensor_ones_like)(x), 1);
+    (tensor_profiler_set)(tensor_cuda_profiler());
+    (nn_forward)(net, leaf);                    // ranges are off
+    CHECK(!*cusim::range_log() && tensor_cuda_set_ranges(1) == 0);
+    tensor_range_push("step");
+    tensor_t *loss = (tensor_sum)((nn_forward)(net, leaf));
+    std::string forward = cusim::range_log();
+    CHECK((tensor_backward)(loss) == 0);
+    std::string gradients = cusim::range_log();
+    tensor_range_pop();
+    CHECK(!std::strcmp(cusim::range_log(), ")"));
+    CHECK(tensor_cuda_set_ranges(0) == 1 && (tensor_profiler_set)(NULL) == 0 && (nn_free)(net) == 0);
+    std::printf("ranges %s %s\n", forward.c_str(), gradients.c_str());
+    CHECK(forward.find("step(") == 0 && forward.find("0(relu(") < forward.find("1(tanh("));
+    CHECK(forward.find("1(tanh(") != std::string::npos);
+    CHECK(gradients.find("sum backward(") != std::string::npos && gradients.find("tanh backward(tanh") != std::string::npos);
+    CHECK(gradients.find("relu backward(relu") > gradients.find("tanh backward("));
     tensor_scope_end(scope);
     CHECK(tensor_ok() && tensor_shutdown() == 0 && tensor_cuda_shutdown() == 0);
     CHECK(cudaStreamSynchronize(own) == 0 && cudaStreamDestroy(own) == 0);      // it was not ours to destroy

@@ -101,7 +101,7 @@ static void pointwise_rows_of(int dtype, const std::string &name) {
             [&] { return pointwise_backward(at, TENSOR_OP_MUL, in, out, 2, dtype, nullptr); });
     }
     array_t x(dtype, {64, 1024}), y(dtype, {64, 1024}), column(dtype, {1024}), line(dtype, {64});
-    array_t scratch(TENSOR_F64, {1 << 16}), f32(TENSOR_F32, {64, 1024});
+    array_t scratch(TENSOR_F64, {1 << 16}), f32(TENSOR_F32, {64, 1024}), weight(TENSOR_F32, {1024});
     const std::string end = " " + name;
     row("cast to f32" + end, [&] { return copy(at, f32.o, x.o); });
     row("sum of rows" + end, [&] { return reduce(at, line.o, x.o, 2, REDUCE_SUM, scratch.o.data); });
@@ -109,7 +109,7 @@ static void pointwise_rows_of(int dtype, const std::string &name) {
     row("softmax" + end, [&] { return softmax(at, y.o, x.o, 64, 1024, false); });
     row("softmax backward" + end, [&] { return softmax_backward(at, y.o, x.o, x.o, 64, 1024, false); });
     row("layer_norm" + end, [&] {
-        return layer_norm(at, y.o, scratch.o.data, (char *)scratch.o.data + 8192, x.o, column.o.data, column.o.data, 64,
+        return layer_norm(at, y.o, scratch.o.data, (char *)scratch.o.data + 8192, x.o, weight.o.data, weight.o.data, 64,
                           1024, 1e-5, false);
     });
     row("cumsum" + end, [&] { return scan(at, SCAN_SUM, y.o, x.o, 64, 1024, false, nullptr); });
@@ -121,6 +121,7 @@ static void orders_and_places() {
     row("sort of 20000", [&] { return pick(at, PICK_SORT, y.o, x.o, 1, n, n, false, true, 0, scratch.o.data); });
     array_t first(TENSOR_I64, {1, 16});
     row("topk 16 of 20000", [&] { return pick(at, PICK_TOP, first.o, x.o, 1, n, 16, true, true, 0, scratch.o.data); });
+    row("median of 20000", [&] { return pick(at, PICK_RANK, first.o, x.o, 1, n, 1, false, true, 0, scratch.o.data); });
     array_t table(TENSOR_F32, {64, 256}), rows(TENSOR_F32, {512, 256}), index(TENSOR_I64, {512}, {}, 64), few(TENSOR_I64, {512}, {}, 2);
     array_t more(TENSOR_I64, {4096}, {}, 2), thin(TENSOR_F32, {4096, 8}), narrow(TENSOR_F32, {64, 8});
     row("embedding", [&] { return index_rows(at, rows.o, table.o, index.o, 512, 256, 64); });

@@ -382,7 +382,7 @@ TEST_FN tensor_t *call_closure(tensor_t *const *in, int n, void *user) {
     for (k = 0; k < n; k++)
         a.in[c->at[k]] = in[k];
     ops[c->what].call(&a);
-    return a.out[0];
+    return a.nout ? a.out[0] : NULL; // unbind of no places
 }
 static closure_t closures[MAX_STEPS]; // checkpoints call them until backward
 static int nclosures;
@@ -403,7 +403,7 @@ TEST_FN int call_via(const step_t *step, const arguments_t *a, tensor_t **out) {
     case CHECKPOINTED: out[0] = USE(tensor_checkpoint)(call_closure, c, in, c->n); return 1;
     case VJP:
         y = call_closure(in, c->n, c);
-        if (!y) return -1; // unbind of no places
+        if (!y) return -1;
         if (tensor_is_poison(y)) return out[0] = y, 1;
         out[0] = USE(tensor_vjp)(call_closure, c, in, c->n, weights_of(y), v, 0);
         out[1] = v[0];
@@ -443,18 +443,25 @@ TEST_FN tensor_t *dense(const state_t *s, const step_t *step, tensor_t *x) {
     return tensor_contiguous(x);
 }
 
+// Whether another value that outlives the scope is the same tensor (what changed it in place gives it).
+TEST_FN int stays(const state_t *s, const variable_t *x) {
+    int k;
+    for (k = 0; k < MAX_VALUES; k++)
+        if (s->x[k].t == x->t && s->x[k].depth <= s->depth) return 1;
+    return 0;
+}
 TEST_FN void end_scope(state_t *s, int returned) {
     int k;
     s->depth--;
     for (k = 0; k < MAX_VALUES; k++) {
         variable_t *x = &s->x[k];
+        if (x->t && x->depth > s->depth && (x->kept || k == returned)) x->depth = s->depth;
+    }
+    for (k = 0; k < MAX_VALUES; k++) {
+        variable_t *x = &s->x[k];
         if (!x->t || x->depth <= s->depth) continue;
-        if (x->kept || k == returned) {
-            x->depth = s->depth;
-            continue;
-        }
         // a leaf and a gradient with a graph hold each other
-        if (tensor_is_leaf(x->t) && tensor_grad(x->t)) tensor_set_grad(x->t, NULL);
+        if (tensor_is_leaf(x->t) && tensor_grad(x->t) && !stays(s, x)) tensor_set_grad(x->t, NULL);
         x->t = NULL;
     }
 }
@@ -678,7 +685,7 @@ TEST_FN void state_end(state_t *s) {
     }
     for (k = 0; k < MAX_VALUES; k++)
         while (s->x[k].t && s->x[k].kept-- > 0)
-            tensor_free(s->x[k].t);
+            USE(tensor_free)(s->x[k].t);
     tensor_scope_end(s->scope[0]);
     for (k = 0; k < s->nmodules; k++)
         USE(nn_module_zero_grad)(s->module[k]), USE(nn_free)(s->module[k]);

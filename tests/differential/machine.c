@@ -7,11 +7,13 @@
 //
 // A program runs (a) with each instruction set, (b) with the reference, (c) with 3 threads, (d) on the mirror
 // device, (e) in PyTorch. (c) and (d) must have the bits of the first run; the others are within what runs with
-// noise (results off by units of the last place) differ by. A failing program is shrunk and printed.
+// noise (results off by units of the last place) differ by. A failing program is shrunk and printed. Its ops are also
+// captured, and replays must have the bits of the capture (replay.h).
 #define _DEFAULT_SOURCE
-#include "compare.h"
+#include "replay.h"
 #include "public.h"
 
+#include <ctype.h>
 #include <signal.h>
 #include <sys/types.h>
 #include <sys/wait.h>
@@ -40,7 +42,8 @@ static const setting_t noises[] = {{"noise", NULL, 1, 0, 1},
                                    {"noise", NULL, 1, 0, NOISE_DOWN}};
 enum { NOISES = (int)(sizeof noises / sizeof noises[0]) };
 static int there[SETTINGS], with_torch;
-static long n_runs[SETTINGS + 1], n_programs, n_steps, n_failures, n_not_torch, n_known, n_crashes;
+enum { MOST_RESTS = 6 }; // times that a known difference is left out of a program and the rest compared
+static long n_runs[SETTINGS + 1], n_programs, n_steps, n_failures, n_not_torch, n_known, n_rests, n_crashes;
 
 // ---- PyTorch, in one process at the other end of two pipes ----
 
@@ -159,63 +162,6 @@ TEST_FN int has_halves(const trace_t *t) {
         if (t->r[k].dtype == TENSOR_F16 || t->r[k].dtype == TENSOR_BF16) return 1;
     return 0;
 }
-// -> the number of the configuration that differs + 1, 0: none. only: that one alone, -1: all
-TEST_FN int try_program(const program_t *p, int only, char *what, size_t size) {
-    trace_t base, other, noise[NOISES];
-    const trace_t *noisy[NOISES];
-    int k, bad = 0, have_noise = 0;
-    run_program(p, &plain_setting, &base);
-    if (base.invalid) {
-        trace_end(&base);
-        return 0;
-    }
-    for (k = 0; k <= SETTINGS && !bad; k++) {
-        int how = k < EXACT_SETTINGS ? EXACT : k == TORCH ? FOREIGN : CLOSE, j;
-        if (settings[k % SETTINGS].device && has_halves(&base)) how = CLOSE; // products go other ways there
-        if (only >= 0 && k != only) continue;
-        if (k == TORCH ? !with_torch : !there[k]) continue;
-        if (k == 2 && !for_device(p)) continue;
-        if (k == TORCH && !for_torch(p)) {
-            n_not_torch++;
-            continue;
-        }
-        if (how != EXACT && !have_noise) {
-            for (j = 0; j < NOISES; j++) {
-                run_program(p, &noises[j], &noise[j]);
-                noisy[j] = &noise[j];
-            }
-            have_noise = 1;
-        }
-        if (k == TORCH && !run_torch(p, &base, &other)) {
-            n_not_torch++;
-            trace_end(&other);
-            continue;
-        }
-        if (k != TORCH) run_program(p, &settings[k], &other);
-        n_runs[k]++;
-        j = differ(p, &base, &other, noisy, have_noise ? NOISES : 0, how, what, size);
-        if (j && k == TORCH && known(p, &base, j, what)) {
-            n_known++;
-            j = 0;
-        }
-        if (!j && other.leaked && k != TORCH) {
-            snprintf(what, size, "tensors or nodes are left alive");
-            j = 1;
-        }
-        if (j) bad = k + 1;
-        trace_end(&other);
-    }
-    for (k = 0; have_noise && k < NOISES; k++)
-        trace_end(&noise[k]);
-    trace_end(&base);
-    return bad;
-}
-TEST_FN const char *setting_name(int k) {
-    return k == TORCH ? "PyTorch" : settings[k].name;
-}
-
-// ---- shrinking ----
-
 // p without statement k and all that needs what it makes. replaced: leaves in place of its results
 TEST_FN void without(const program_t *p, int k, program_t *q) {
     int gone[MAX_VALUES] = {0}, j, i, depth = 0, open = 0;
@@ -249,6 +195,89 @@ TEST_FN void without(const program_t *p, int k, program_t *q) {
         q->step[q->n++] = *s;
     }
 }
+// p without what a known difference comes from. -> whether there was any such
+TEST_FN int without_known(const program_t *p, const trace_t *a, drop_t *drop, int step, program_t *q) {
+    static program_t next;
+    int k, dropped = 0;
+    *q = *p;
+    for (k = p->n - 1; k >= 0; k--) // from the end: what follows does not move the others
+        if (drop ? drop(p, a, k) : k == step) {
+            without(q, k, &next);
+            *q = next;
+            dropped++;
+        }
+    return dropped && q->n > 0;
+}
+// -> the number of the configuration that differs + 1, 0: none. only: that one alone, -1: all
+TEST_FN int try_program(const program_t *p, int only, char *what, size_t size) {
+    static program_t rests[MOST_RESTS];
+    static int depth;
+    trace_t base, other, noise[NOISES];
+    const trace_t *noisy[NOISES];
+    int k, bad = 0, have_noise = 0, left = 0;
+    run_program(p, &plain_setting, &base);
+    if (base.invalid) {
+        trace_end(&base);
+        return 0;
+    }
+    for (k = 0; k <= SETTINGS && !bad; k++) {
+        int how = k < EXACT_SETTINGS ? EXACT : k == TORCH ? FOREIGN : CLOSE, j;
+        if (settings[k % SETTINGS].device && has_halves(&base)) how = CLOSE; // products go other ways there
+        if (only >= 0 && k != only) continue;
+        if (k == TORCH ? !with_torch : !there[k]) continue;
+        if (k == 2 && !for_device(p)) continue;
+        if (k == TORCH && !for_torch(p)) {
+            n_not_torch++;
+            continue;
+        }
+        if (how != EXACT && !have_noise) {
+            for (j = 0; j < NOISES; j++) {
+                run_program(p, &noises[j], &noise[j]);
+                noisy[j] = &noise[j];
+            }
+            have_noise = 1;
+        }
+        if (k == TORCH && !run_torch(p, &base, &other)) {
+            n_not_torch++;
+            trace_end(&other);
+            continue;
+        }
+        if (k != TORCH) run_program(p, &settings[k], &other);
+        n_runs[k]++;
+        j = differ(p, &base, &other, noisy, have_noise ? NOISES : 0, how, what, size);
+        if (j && k == TORCH) {
+            drop_t *drop;
+            int step;
+            if (known(p, &base, j, what, &drop, &step)) {
+                n_known++;
+                j = 0;
+                left = depth < MOST_RESTS && without_known(p, &base, drop, step, &rests[depth]);
+            }
+        }
+        if (!j && other.leaked && k != TORCH) {
+            snprintf(what, size, "tensors or nodes are left alive");
+            j = 1;
+        }
+        if (j) bad = k + 1;
+        trace_end(&other);
+    }
+    for (k = 0; have_noise && k < NOISES; k++)
+        trace_end(&noise[k]);
+    trace_end(&base);
+    if (left && !bad) {
+        n_rests++;
+        depth++;
+        bad = try_program(&rests[depth - 1], TORCH, what, size);
+        depth--;
+    }
+    return bad;
+}
+TEST_FN const char *setting_name(int k) {
+    return k == TORCH ? "PyTorch" : settings[k].name;
+}
+
+// ---- shrinking ----
+
 // p with a leaf in place of what statement k makes
 TEST_FN int with_leaf(const program_t *p, int k, program_t *q) {
     trace_t t;
@@ -329,6 +358,7 @@ TEST_FN void check_program(program_t *p, int print) {
     int bad, steps = p->n;
     n_programs++;
     n_steps += p->n;
+    check_replays(p);
     bad = try_program(p, -1, what, sizeof what);
     CHECK_MSG(!bad, "seed %llu, %s: %s", (unsigned long long)p->seed, bad ? setting_name(bad - 1) : "", what);
     if (!bad) return;
@@ -379,16 +409,61 @@ TEST_FN int was_called(const char *name) {
     k = find(base);
     return k < NOPS && ops[k].seen > 0;
 }
-TEST_FN void coverage(void) {
-    int k, j, called = 0, excepted = 0, n = (int)(sizeof public_names / sizeof public_names[0]);
-    for (k = 0; k < n; k++) {
-        size_t length = strlen(public_names[k]);
-        int except = length > 9 && strcmp(public_names[k] + length - 9, "_defaults") == 0;
+enum { PUBLIC = (int)(sizeof public_names / sizeof public_names[0]) };
+TEST_FN int is_exception(const char *name) {
+    size_t length = strlen(name);
+    int except = length > 9 && strcmp(name + length - 9, "_defaults") == 0, j;
+    for (j = 0; j < (int)(sizeof exceptions / sizeof exceptions[0]); j++)
+        except |= listed(exceptions[j].names, name);
+    return except;
+}
+// Whether the files that `why` names contain the name, as a word, or that of the macro in front of it.
+TEST_FN int is_tested(const char *why, const char *name) {
+    static char text[1 << 19];
+    char path[80], base[120];
+    const char *at = strstr(why, "tests/"), *hit;
+    size_t n = strlen(name);
+    if (n > 5 && strcmp(name + n - 5, "_with") == 0) n -= 5;
+    if (n > 2 && strcmp(name + n - 2, "_n") == 0) n -= 2;
+    snprintf(base, sizeof base, "%.*s", (int)n, name);
+    for (; at; at = strstr(at + 1, "tests/")) {
+        FILE *f;
+        snprintf(path, sizeof path, "%.*s", (int)strcspn(at, ", "), at);
+        f = fopen(path, "r");
+        text[f ? fread(text, 1, sizeof text - 1, f) : 0] = 0;
+        if (f) fclose(f);
+        for (hit = strstr(text, base); hit; hit = strstr(hit + 1, base)) {
+            int inside = hit > text && (isalnum((unsigned char)hit[-1]) || hit[-1] == '_');
+            const char *end = hit + n + (strncmp(hit + n, "_n", 2) == 0 ? 2 : 0);
+            if (!inside && !isalnum((unsigned char)*end) && *end != '_') return 1;
+        }
+    }
+    return 0;
+}
+// Every exception is a function that the tests it names call.
+TEST_FN void exceptions_are_tested(void) {
+    char name[120];
+    int k, j;
+    for (k = 0; k < PUBLIC; k++) {
+        snprintf(name, sizeof name, "%s", public_names[k]);
         for (j = 0; j < (int)(sizeof exceptions / sizeof exceptions[0]); j++)
-            except |= listed(exceptions[j].names, public_names[k]);
+            if (listed(exceptions[j].names, name))
+                CHECK_MSG(is_tested(exceptions[j].why, name), "%s is not in the files of \"%s\"", name,
+                          exceptions[j].why);
+    }
+}
+TEST_FN int all_called(void) {
+    int k;
+    for (k = 0; k < PUBLIC; k++)
+        if (!was_called(public_names[k]) && !is_exception(public_names[k])) return 0;
+    return 1;
+}
+TEST_FN void coverage(void) {
+    int k, called = 0, excepted = 0, n = PUBLIC;
+    for (k = 0; k < n; k++) {
         if (was_called(public_names[k]))
             called++;
-        else if (except)
+        else if (is_exception(public_names[k]))
             excepted++;
         else {
             CHECK_MSG(0, "%s: no program called it", public_names[k]);
@@ -405,17 +480,17 @@ TEST_FN void report(void) {
            "whose rounding "
            "decides, %ld errors agreed, %ld hooks called\n",
            n_programs, n_steps, n_tried, n_records, n_elements, n_loose, n_errors_agreed, n_hooks);
+    printf("%ld captured steps of %ld calls (%ld statements fail or are refused there, %ld values are "
+           "freed), %ld values of their replays compared\n",
+           n_graphs, n_graph_calls, n_uncaptured, n_freed, n_replayed);
     printf("runs:");
     for (k = 0; k < SETTINGS; k++)
         if (there[k]) printf(" %s %ld", settings[k].name, n_runs[k]);
     if (with_torch)
-        printf(" PyTorch %ld (%ld have no counterpart there, %ld differ where they may)", n_runs[TORCH],
-               n_not_torch, n_known);
+        printf(" PyTorch %ld (%ld have no counterpart there, %ld differ where they may: without "
+               "what differs %ld were compared again), %ld gradients of zeros against none",
+               n_runs[TORCH], n_not_torch, n_known, n_rests, n_zeros);
     printf("\n");
-    if (n_overwritten)
-        printf("known: %ld times PyTorch at fault: gradients of as_strided_scatter, cholesky_inverse, "
-               "cholesky_solve, lstsq\n",
-               n_overwritten);
     if (n_equals) printf("known: %ld times which of equal elements is meant is not said\n", n_equals);
     if (n_overlaps) printf("known: %ld times PyTorch reads what it has written\n", n_overlaps);
     for (k = 0; k < (int)(sizeof cases / sizeof cases[0]); k++)
@@ -463,7 +538,15 @@ int main(int argc, char **argv) {
             generate(&p, first + j);
             check_program(&p, print);
         }
-        if (count >= 1200) coverage();                  // fewer need not reach every op
+        // Fewer need not reach every function; of so many some more may be needed for a rare one.
+        for (; count >= 1200 && j < count + 600 && !all_called(); j++) {
+            generate(&p, first + j);
+            check_program(&p, print);
+        }
+        if (count >= 1200) {
+            coverage();
+            exceptions_are_tested();
+        }
     } else {
         printf("machine check FIRST COUNT [torch] | show SEED | replay FILE [torch]\n");
         return 2;

@@ -3,7 +3,8 @@
 // scope. Nothing crashes, overflows or leaks; an error has a code and a text.
 //
 // The program's tensors are in a ring of 16 that calls take their inputs from and put their results in. A
-// result of more than 4096 elements is not put there, so that programs stay quick.
+// result of more than 4096 elements is not put there, so that programs stay quick, and of the results of
+// failed calls only each sixteenth, so that most calls get past the check for them.
 #include "fuzz.h"
 #include "../cases.h"
 
@@ -15,15 +16,19 @@ typedef struct tried_t {
 } tried_t;
 static tried_t *tried;
 static int ntried, traced; // FUZZ_TRACE=1: the program on stderr
+static unsigned long long calls,
+    errors; // steps of programs, each at least one call; those that ended in an error
 
 static struct {
     tensor_t *ring[RING], *kept[MOST_KEPT];
     tensor_scope_t scopes[MOST_SCOPES];
-    int at, nkept, nscopes;
+    int at, failed, nkept, nscopes;
 } program;
 
 static void put(tensor_t *x) {
-    if (x && tensor_numel(x) <= MOST_ELEMENTS) program.ring[program.at++ % RING] = x;
+    if (!x || tensor_numel(x) > MOST_ELEMENTS) return;
+    if (tensor_is_poison(x) && ++program.failed % 16 != 0) return;
+    program.ring[program.at++ % RING] = x;
 }
 static tensor_t *taken(bytes_t *b) {
     return program.ring[next_byte(b) % RING];
@@ -139,7 +144,9 @@ static void make_view(bytes_t *b) {
 }
 static void change(bytes_t *b) {
     tensor_t *x = taken(b), *y = taken(b), *z = NULL;
-    switch (next_byte(b) % 12) {
+    unsigned kind = next_byte(b) % 12;
+    if (traced) fprintf(stderr, "change %u of %p by %p\n", kind, (void *)x, (void *)y);
+    switch (kind) {
     case 0: z = tensor_add_(x, y); break;
     case 1: z = tensor_mul_(x, y); break;
     case 2: z = tensor_copy_(x, y); break;
@@ -162,11 +169,13 @@ static void change(bytes_t *b) {
 
 static void differentiate(bytes_t *b) {
     tensor_t *y = taken(b), *x = taken(b), *in[2], *out[2] = {NULL, NULL};
-    switch (next_byte(b) % 12) {
+    unsigned kind = next_byte(b) % 12;
+    if (traced) fprintf(stderr, "gradient %u of %p, %p\n", kind, (void *)y, (void *)x);
+    switch (kind) {
     case 0:
     case 1: tensor_backward(tensor_sum(tensor_to(y, TENSOR_F32))); break;
     case 2: tensor_backward(y); break;
-    // Not with TENSOR_CREATE_GRAPH: a leaf and its gradient would hold each other.
+    // Not with TENSOR_CREATE_GRAPH: a leaf and its gradient would hold each other (until tensor_shutdown).
     case 3:
         tensor_backward_with(y, x, (int)(next_byte(b) & (TENSOR_RETAIN_GRAPH | TENSOR_ALLOW_UNUSED)));
         break;
@@ -176,15 +185,25 @@ static void differentiate(bytes_t *b) {
         tensor_autograd_grad(&y, 1, NULL, in, 2, out, (int)(next_byte(b) & 7));
         put(out[0]), put(out[1]);
         break;
-    case 5: put(tensor_grad(y)); break;
-    case 6: tensor_set_grad(y, tensor_detach(x)); break; // a graph of y would hold y for good
-    case 7: tensor_requires_grad_(y, (int)(next_byte(b) & 1)); break;
+    case 5: put(tensor_detach(tensor_grad(y))); break; // in place it would take a graph, see case 3
+    case 6:
+        tensor_set_grad(y, tensor_detach(x));
+        break; // a graph of y would hold y for good
+    // Of a copy: a view that is a leaf and is written into what it looks at would be held by that, and hold
+    // it (also in PyTorch).
+    case 7:
+        if (next_byte(b) & 1) {
+            put(tensor_requires_grad_(tensor_clone(tensor_detach(y)), 1));
+        } else {
+            tensor_requires_grad_(y, 0);
+        }
+        break;
     case 8: tensor_retain_grad(y); break;
     case 9: tensor_detach_(y); break;
     case 10: tensor_set_grad(y, NULL); break;
     default:
         tensor_backward_with(tensor_sum(tensor_square(y)), NULL, TENSOR_RETAIN_GRAPH);
-        put(tensor_grad(x));
+        put(tensor_detach(tensor_grad(x)));
         break;
     }
 }
@@ -308,6 +327,8 @@ static void api(const uint8_t *data, size_t size) {
         if (traced) fprintf(stderr, "%d: kind %u: %s\n", steps, kind, tensor_error_text());
         PROMISE(tensor_ok() || *tensor_error_text(), "an error without a text");
         PROMISE(tensor_error_code() != TENSOR_ERR_INTERNAL, "%s", tensor_error_text());
+        calls++;
+        errors += !tensor_ok();
         tensor_clear_error();
     }
     program_end();

@@ -1,19 +1,13 @@
 // checkpoint.c - checkpoints of a net and an optimizer: after a refused one all is as it was, after one that
 // is taken a training step goes on. The first byte says which optimizer.
-#if defined(__linux__) && !defined(_DEFAULT_SOURCE)
-#define _DEFAULT_SOURCE
-#endif
 #include "fuzz.h"
-#ifdef __linux__
-#include <unistd.h>
-#endif
 
 enum { OPTIMIZERS = 6 };
 static struct {
     nn_module_t *net;
     nn_optimizer_t *opt;
 } worlds[OPTIMIZERS];
-static char checkpoint_path[48], checkpoint_probe[64];
+static char checkpoint_path[64], checkpoint_probe[64];
 
 static uint8_t *read_all(const char *path, size_t *n) {
     FILE *f = fopen(path, "rb");
@@ -45,16 +39,9 @@ static void train(int k) {
 }
 static void checkpoint_setup(void) {
     int k;
-#ifdef __linux__
-    const char *folder = access("/dev/shm", W_OK) == 0 ? "/dev/shm/" : "";
-#endif
     if (worlds[0].net) return;
-#ifdef __linux__
-    snprintf(checkpoint_path, sizeof checkpoint_path, "%stensor-fuzz-%ld", folder, (long)getpid());
-#else
-    snprintf(checkpoint_path, sizeof checkpoint_path, "tensor-fuzz");
-#endif
-    snprintf(checkpoint_probe, sizeof checkpoint_probe, "%s-probe", checkpoint_path);
+    fuzz_path(checkpoint_path, sizeof checkpoint_path, "checkpoint");
+    fuzz_path(checkpoint_probe, sizeof checkpoint_probe, "probe");
     for (k = 0; k < OPTIMIZERS; k++) {
         nn_module_t *m = nn_sequential(nn_linear(2, 2), nn_batch_norm1d(2));
         tensor_t *bias = nn_get(m, "0.bias"), *weight = nn_get(m, "0.weight");

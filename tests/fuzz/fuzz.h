@@ -9,7 +9,13 @@
 // is cleared, and no tensor, node or byte of storage may be left.
 #ifndef TEST_FUZZ_H
 #define TEST_FUZZ_H
+#if defined(__linux__) && !defined(_DEFAULT_SOURCE)
+#define _DEFAULT_SOURCE
+#endif
 #include "../test.h"
+#ifdef __linux__
+#include <unistd.h>
+#endif
 
 enum { FUZZ_MEMORY = 32 << 20 }; // bytes; beyond it an op is OUT_OF_MEMORY
 
@@ -62,6 +68,17 @@ TEST_FN void fuzz_one(void (*setup)(void), void (*target)(const uint8_t *data, s
     PROMISE(after.live_bytes == before.live_bytes, "%lld bytes are left",
             (long long)(after.live_bytes - before.live_bytes));
     tensor_set_memory_limit(0);
+}
+
+// The path of a file that a target writes for each input; in memory where the system has such a folder, and of
+// this process alone.
+TEST_FN void fuzz_path(char *path, size_t room, const char *name) {
+#ifdef __linux__
+    const char *folder = access("/dev/shm", W_OK) == 0 ? "/dev/shm/" : "";
+    snprintf(path, room, "%stensor-fuzz-%ld-%s", folder, (long)getpid(), name);
+#else
+    snprintf(path, room, "tensor-fuzz-%s", name);
+#endif
 }
 
 // ---- reading an input; behind its end are zeros ----

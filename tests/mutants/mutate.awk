@@ -7,10 +7,11 @@
 #   a < b       a < b - 1                       a - b   a + b
 #   a += b      a -= b
 # One of `every` candidates is taken. Lines in drop ("FILE LINE", which did not compile) have none. list receives
-# "N FILE LINE KIND" of each; the last line of stderr is the next number.
-function candidate(kind) {
+# "N FILE LINE KIND" of each, KIND minus2 = the second of its kind in the line; the last line of stderr is the next number.
+function candidate(kind,    nth) {
+    nth = ++of_line[FILENAME, FNR, kind]
     if (candidates++ % every != 0) return 0
-    print first " " FILENAME " " FNR " " kind > list
+    print first " " FILENAME " " FNR " " kind (nth > 1 ? nth : "") > list
     return 1
 }
 # s with each place of op (a text) behind which `with` (%d: the number) is set
@@ -30,7 +31,7 @@ BEGIN { while ((getline line < drop) > 0) dropped[line] = 1 }
     macro = continued || code ~ /^ *#/
     continued = macro && code ~ /\\$/
     if (code ~ /^}/) body = 0
-    plain = inside && body && !macro && code !~ /"|\/\/|static const|enum|case |\?|^ *for|#|TENSOR_ASSERT|TENSOR__OP_BEFORE|'/
+    plain = inside && body && !macro && code !~ /"|\/\/|static const|enum|case |\?|^ *for|#|TENSOR__OP_BEFORE|'/
     if (code ~ /^[A-Za-z].*\{$/ || code ~ /^ +[^ ].*\) \{$/ && !macro) body = 1
     if (plain && !((FILENAME " " FNR) in dropped)) {
         if (match(code, /^ *if \(/) && code ~ /\) (\{.*\}|\{)$/ && code !~ /else/) {

@@ -15,6 +15,7 @@ Vector2 GetMousePosition(void);
 void BeginDrawing(void);
 void EndDrawing(void);
 void ClearBackground(Color color);
+void DrawLine(int x, int y, int to_x, int to_y, Color color);
 void DrawCircle(int x, int y, float radius, Color color);
 void DrawText(const char *text, int x, int y, int size, Color color);
 const char *TextFormat(const char *text, ...);

@@ -1,0 +1,164 @@
+// replays.c eager|replay|kernels|floor ROW [THREADS] - a whole training step, as the step itself or as a
+// replay of its capture; how much of the replay is in kernels; the least that such a step can take. For
+// bench/compiled.py: it says "ready" (the floor says more about the step in a second line), and for each line
+// that it reads the microseconds of a step.
+#define TENSOR_BACKEND          // floor.h looks at operands
+#include "nets.h"
+
+#include "floor.h"
+
+typedef struct job_t {
+    nn_module_t *net;
+    nn_optimizer_t *opt;
+    tensor_t *x, *y, *loss;
+    double clip;
+    int binary;
+} job_t;
+static gpt_t gpt;
+
+// Forward, loss, backward and optimizer; of the chain forward, sum and backward.
+static void step(job_t *j) {
+    if (!j->net) {
+        tensor_set_grad(j->x, NULL);
+        tensor_t *y = tensor_tanh(tensor_add_scalar(tensor_mul(j->x, j->y), 0.5));
+        y = tensor_sub(tensor_sigmoid(tensor_mul(y, j->x)), j->y);
+        j->loss = tensor_sum(y);
+        tensor_backward(j->loss);
+        return;
+    }
+    tensor_t *y = nn_forward(j->net, j->x);
+    if (j->binary) j->loss = tensor_binary_cross_entropy_with_logits(y, j->y);
+    else j->loss = tensor_cross_entropy(tensor_ndim(y) > 2 ? tensor_flatten(y, 0, 1) : y, j->y);
+    tensor_backward(j->loss);
+    if (j->clip > 0) nn_clip_grad_norm(j->opt, j->clip);
+    nn_step(j->opt);
+    nn_zero_grad(j->opt);       // gradients that go here are temporaries of a capture
+}
+
+// x: of floats or of numbers of words; items: of y, which are classes.
+static void data(job_t *j, tensor_t *x, int64_t items, int64_t classes) {
+    j->x = x;
+    j->y = tensor_randint(0, classes, items);
+}
+static void small(job_t *j) {
+    j->net = nn_sequential(nn_linear(8, 64), nn_relu(), nn_linear(64, 64), nn_relu(), nn_linear(64, 4));
+    j->opt = nn_adam(j->net);
+    data(j, tensor_randn(32, 8), 32, 4);
+}
+static void mlp(job_t *j, int64_t batch) {
+    j->net = nn_sequential(nn_linear(784, 512), nn_relu(), nn_linear(512, 256), nn_relu(),
+                           nn_linear(256, 10));
+    j->opt = nn_adam(j->net);
+    data(j, tensor_randn(batch, 784), batch, 10);
+}
+static void cnn(job_t *j, int64_t batch) {
+    j->net = nn_sequential(nn_conv2d(1, 16, 5, .padding = 2), nn_relu(), nn_max_pool2d(2),
+                           nn_conv2d(16, 32, 5, .padding = 2), nn_relu(), nn_max_pool2d(2), nn_flatten(),
+                           nn_linear(1568, 128), nn_relu(), nn_linear(128, 10));
+    j->opt = nn_sgd(j->net, .lr = 0.02, .momentum = 0.9);
+    data(j, tensor_randn(batch, 1, 28, 28), batch, 10);
+}
+static void text(job_t *j, int layers, int width, int64_t context, int words, int64_t batch) {
+    gpt_init(&gpt, layers, layers, width, (int)context, words);
+    j->net = &gpt.base;
+    j->opt = nn_adamw(j->net);
+    data(j, tensor_randint(0, words, batch, context), batch * context, words);
+}
+static void lstm(job_t *j) {
+    j->net = lstm_lm_new(10000, 200, 2, 0);
+    j->opt = nn_sgd(j->net, .lr = 1);
+    j->clip = 5;
+    data(j, tensor_randint(0, 10000, 35, 20), 700, 10000);
+}
+static void films(job_t *j) {
+    j->net = ncf(0);
+    j->opt = nn_adam(j->net);
+    j->binary = 1;
+    j->x = tensor_stack(0, tensor_randint(0, 6040, 2048), tensor_randint(0, 3706, 2048));
+    j->y = tensor_round(tensor_rand(2048));
+}
+static void resnet(job_t *j) {
+    j->net = resnet_new(18, 10, 1, 1);
+    j->opt = nn_sgd(j->net, .lr = 0.1, .momentum = 0.9);
+    data(j, tensor_randn(32, 3, 32, 32), 32, 10);
+}
+static void chain(job_t *j) {
+    j->x = tensor_requires_grad_(tensor_randn(1000000), 1);
+    j->y = tensor_randn(1000000);
+}
+
+// -> whether there is such a row
+static int make(job_t *j, const char *row) {
+    int batch = 0;
+    if (!strcmp(row, "chain")) chain(j);
+    else if (!strcmp(row, "rl_train_32")) small(j);
+    else if (sscanf(row, "mlp_train_%d", &batch) == 1) mlp(j, batch);
+    else if (sscanf(row, "cnn_train_%d", &batch) == 1) cnn(j, batch);
+    else if (!strcmp(row, "gpt_step")) text(j, 4, 128, 64, 98, 12), j->clip = 1;
+    else if (!strcmp(row, "gpt_baby_train")) text(j, 6, 384, 256, 65, 8);
+    else if (!strcmp(row, "lstm_train")) lstm(j);
+    else if (!strcmp(row, "ncf_train")) films(j);
+    else if (!strcmp(row, "resnet18_train")) resnet(j);
+    else return 0;
+    return 1;
+}
+
+// Microseconds of a step: of some 50 ms of them, and one at least.
+static double sample(job_t *j, tensor_graph_t *g, tensor_scope_t scope) {
+    double begin = bench_now(), now = begin;
+    long steps = 0;
+    for (; now - begin < 0.05; steps++, now = bench_now()) {
+        if (g) {
+            tensor_graph_replay(g);
+        } else {
+            step(j);
+            tensor_scope_reset(scope);
+        }
+    }
+    return 1e6 * (now - begin) / (double)steps;
+}
+
+int main(int argc, char **argv) {
+    enum { EAGER, REPLAY, KERNELS, FLOOR, COLUMNS };
+    static const char *const columns[COLUMNS] = {"eager", "replay", "kernels", "floor"};
+    int column = 0;
+    job_t j;
+    floor_t least;
+    char line[64];
+    memset(&j, 0, sizeof j);
+    while (argc > 2 && column < COLUMNS && strcmp(argv[1], columns[column])) column++;
+    if (argc < 3 || column == COLUMNS) return 2;
+    tensor_set_num_threads(argc > 3 ? atoi(argv[3]) : 1);
+    tensor_scope_t outer = tensor_scope_begin();
+    if (!make(&j, argv[2])) return 2;
+    tensor_scope_t scope = tensor_scope_begin();
+    for (int i = 0; i < 2; i++, tensor_scope_reset(scope)) step(&j);
+    tensor_graph_t *g = NULL;
+    if (column != EAGER) {
+        tensor_capture_begin(TENSOR_CPU);
+        step(&j);
+        tensor_keep(j.loss);
+        tensor_scope_reset(scope);
+        g = tensor_capture_end();
+        if (g) tensor_graph_replay(g);
+    }
+    if (column == FLOOR && g && !floor_init(&least, g)) return 1;
+    if (tensor_ok()) printf("ready\n");
+    if (column == FLOOR && g) {
+        printf("%.2f MB read, %.2f MB written, %.4g MFLOP of products\n", 1e-6 * (double)least.read,
+               1e-6 * (double)least.written, 1e-6 * least.flops);
+    }
+    fflush(stdout);
+    while (tensor_ok() && fgets(line, sizeof line, stdin)) {
+        double us;
+        if (column == KERNELS) us = kernels_sample(g);
+        else if (column == FLOOR) us = floor_sample(&least);
+        else us = sample(&j, g, scope);
+        printf("%.6g\n", us);
+        fflush(stdout);
+    }
+    if (column == FLOOR && g) free(least.memory);
+    if (!tensor_ok()) fprintf(stderr, "%s\n", tensor_error_text());
+    tensor_scope_end(outer);
+    return tensor_shutdown();
+}

@@ -1,0 +1,367 @@
+// export_c.h - a captured step as one C99 file: inference, or training with its optimizer
+//
+// A file to copy and to change, with the other export_*.h and file.h beside it. In one C file of the program:
+//
+//   #define KIT_EXPORT_C_IMPLEMENTATION
+//   #include "kit/export_c.h"
+//
+//   tensor_capture_begin(TENSOR_CPU);
+//   train_step();                                       // reads x and labels, leaves loss
+//   tensor_graph_t *g = tensor_capture_end();
+//   tensor_t *in[] = {x, labels}, *out[] = {loss};
+//   kit_export_t e = {"digits", in, 2, NULL, out, 1, NULL, 0, 3};
+//   tensor_graph_export_c(g, "digits.c", &e);
+//
+// The file needs no library, no malloc and no libm. It has digits_init, and digits_step(in_0, in_1, out_0,
+// rates). `cc -DDIGITS_VERIFY digits.c` is a program that repeats the recorded steps and compares. Written
+// are, in f32: products, pointwise ops, sums, softmax, losses, dropout, convolutions and pools of lines and
+// images, norms, embeddings, indexing, attention, LSTM, GRU and RNN, clipping, SGD and Adam(W). Another op
+// is an error that names it.
+#ifndef KIT_EXPORT_C_H
+#define KIT_EXPORT_C_H
+
+#include "tensor_nn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct kit_export_t {
+    const char *name;                   // of the functions, a C identifier; NULL = "step"
+    tensor_t *const *inputs;            // what the step is given: tensors older than the capture, contiguous
+    int ninputs;
+    const char *const *input_names;     // parts of C identifiers: in_NAME; NULL = in_0, in_1, ..
+    tensor_t *const *outputs;           // what it leaves: tensors that were alive at the capture's end
+    int noutputs;
+    const char *const *output_names;    // out_NAME; NULL = out_0, out_1, ..
+    int int8;                           // weights of linear layers and convolutions that no step changes: as
+                                        // bytes, with a scale for each output
+    int replays;                        // recorded for the test; they are steps of the model like any other
+} kit_export_t;
+
+// Writes the step of a graph of the CPU as C. Parameters, optimizer states and all other tensors that are
+// older than the capture are in the file with the values they have now. A label that is out of range
+// makes NAME_step return 1 before it has changed a parameter; else it returns 0.
+// Sums have the order of the library's scalar kernels, so the file's numbers are those that a replay gives
+// under TENSOR_ISA=scalar, bit for bit, except for sums that the file's first lines name.
+//   path    receives the file; on an error nothing is left there
+//   -> code;  errors OWNER (g is NULL or was freed), UNSUPPORTED (an op, a dtype, a name, or a tensor of the
+//      lists that is not contiguous or that the step does not use), IO, OUT_OF_MEMORY, those of a replay
+int tensor_graph_export_c(tensor_graph_t *g, const char *path, const kit_export_t *e);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
+
+#if defined(KIT_EXPORT_C_IMPLEMENTATION) && !defined(KIT_EXPORT_C_DONE)
+#define KIT_EXPORT_C_DONE
+
+#include "export_file.h"
+#include "export_image.h"
+#include "export_nets.h"
+#include "export_ops.h"
+#include "export_pool.h"
+#include "export_sequence.h"
+#include "export_train.h"
+#include "file.h"
+
+// ---- what is in memory
+
+static kit_place_t *kit_export__add(kit_export_state_t *x, const tensor_arg_t *a) {
+    kit_place_t *p = kit_place(x, a->storage);
+    if (p) { return p; }
+    if ((x->places & (x->places - 1)) == 0) {
+        size_t room = (size_t)(x->places ? 2 * x->places : 16) * sizeof *p;
+        p = (kit_place_t *)realloc((void *)x->place, room);
+        if (!p) {
+            x->failed = 1;
+            return NULL;
+        }
+        x->place = p;
+    }
+    p = &x->place[x->places++];
+    memset((void *)p, 0, sizeof *p);
+    p->storage = a->storage;
+    p->first = p->last = -1;
+    return p;
+}
+
+// Notes how a call uses the memory of an operand.   -> 0 if it cannot be written
+static int kit_export__use(kit_export_state_t *x, int64_t call, int k) {
+    const tensor_call_t *c = x->call.kernel;
+    const tensor_arg_t *a = &c->arg[k];
+    kit_place_t *p = kit_export__add(x, a);
+    if (!p) { return 0; }
+    int constant = strcmp(c->row->name, "constant") == 0;       // 8 bytes of whatever they mean
+    int written = a->role != TENSOR_READ;
+    p->older = tensor_graph_operand(&x->call, k).place == TENSOR_GRAPH_INPUT;
+    if (p->first < 0) {
+        p->first = call;
+        p->site = x->call.site;
+        p->op = x->call.op;
+    }
+    p->last = call;
+    p->changes |= written;
+    p->uses++;
+    int linear = strncmp(c->row->name, "linear", 6) == 0 && k == 1 && a->ndim == 2;
+    int conv = k == 1 && (c->row->id == NN_OP_CONV1D || c->row->id == NN_OP_CONV2D);
+    p->weights += (linear || conv) && a->contiguous;
+    int places = k == 2 && (c->row->id == NN_OP_MAX_POOL1D || c->row->id == NN_OP_MAX_POOL2D);
+    p->spare |= places || (k == 7 && c->row->id == NN_OP_RECURRENT);
+    if (constant) { return 1; }
+    if (!kit_type((tensor_dtype_t)a->dtype)) {
+        return kit_refuse(x, "%s: export_c.h does not know %s", c->row->name,
+                          tensor_dtype_name((tensor_dtype_t)a->dtype));
+    }
+    if (p->touched && p->dtype != (tensor_dtype_t)a->dtype) {
+        return kit_refuse(x, "%s: a memory is %s and %s", c->row->name, tensor_dtype_name(p->dtype),
+                          tensor_dtype_name((tensor_dtype_t)a->dtype));
+    }
+    p->touched = 1;
+    p->dtype = (tensor_dtype_t)a->dtype;
+    int64_t size = (int64_t)tensor_dtype_size(p->dtype);
+    int64_t end = ((const char *)a->data - (const char *)a->storage->data) / size + (a->numel > 0);
+    for (int d = 0; d < a->ndim; d++) { end += a->dims[d] > 1 ? (a->dims[d] - 1) * a->strides[d] : 0; }
+    p->numel = end > p->numel ? end : p->numel;
+    if (linear || conv) { p->rows_ = a->dims[0]; }
+    return 1;
+}
+
+static int kit_export__collect(kit_export_state_t *x, int64_t calls) {
+    for (int64_t i = 0; i < calls; i++) {
+        x->call = tensor_graph_call(x->graph, i);
+        for (int k = 0; k < x->call.inputs + x->call.outputs; k++) {
+            const tensor_arg_t *a = &x->call.kernel->arg[k];
+            if (a->data && a->storage && !kit_export__use(x, i, k)) { return 0; }
+        }
+    }
+    return 1;
+}
+
+// An input or output of the step.   -> 0 if it is not one
+static int kit_export__argument(kit_export_state_t *x, const kit_export_t *e, int i, kit_kind_t kind) {
+    int in = kind == KIT_INPUT;
+    const char *what = in ? "input" : "output";
+    tensor_t *t = in ? e->inputs[i] : e->outputs[i];
+    const char *const *names = in ? e->input_names : e->output_names;
+    if (tensor_is_poison(t)) { return kit_refuse(x, "%s %d is poison", what, i); }
+    kit_place_t *p = kit_place(x, t->storage);
+    if (!p || (in && !p->older) || (!in && p->older)) {
+        return kit_refuse(x, in ? "%s %d is not older than the capture, or not read by the step"
+                                : "%s %d was not made by the step", what, i);
+    }
+    if (!tensor_is_contiguous(t) || t->offset || t->numel < p->numel || p->kind == kind) {
+        return kit_refuse(x, "%s %d is not contiguous, a view of a part, or given twice", what, i);
+    }
+    if (in && p->changes) { return kit_refuse(x, "%s %d is changed by the step", what, i); }
+    p->kind = kind;
+    p->numel = t->numel;
+    // With a prefix, so that no name of the file's own is the same.
+    const char *prefix = in ? "in" : "out";
+    if (names) {
+        snprintf(p->name, sizeof p->name, "%s_%.50s", prefix, names[i]);
+    } else {
+        snprintf(p->name, sizeof p->name, "%s_%d", prefix, i);
+    }
+    return 1;
+}
+
+static int kit_export__arguments(kit_export_state_t *x, const kit_export_t *e) {
+    for (int64_t i = 0; i < x->places; i++) {
+        kit_place_t *p = &x->place[i];
+        p->kind = p->older ? p->changes ? KIT_STATE : KIT_CONSTANT : KIT_TEMPORARY;
+        if (p->kind == KIT_TEMPORARY) { continue; }
+        snprintf(p->name, sizeof p->name, "%s%lld", p->changes ? "state" : "data", (long long)i);
+        int weight = p->kind == KIT_CONSTANT && p->weights == p->uses && p->dtype == TENSOR_F32;
+        if (e->int8 && weight && p->rows_ > 0) { p->rows = p->rows_; }
+    }
+    for (int i = 0; i < e->ninputs; i++) {
+        if (!kit_export__argument(x, e, i, KIT_INPUT)) { return 0; }
+    }
+    for (int i = 0; i < e->noutputs; i++) {
+        if (!kit_export__argument(x, e, i, KIT_OUTPUT)) { return 0; }
+    }
+    for (int64_t i = 0; i < x->places; i++) {
+        kit_place_t *p = &x->place[i];
+        if (p->kind == KIT_INPUT) { p->rows = 0; }
+        if (p->spare && p->kind == KIT_TEMPORARY && p->uses == 1) { p->numel = 0; }
+    }
+    return 1;
+}
+
+// ---- the body
+
+typedef int (*kit_export__writer_t)(kit_export_state_t *x, const tensor_call_t *c);
+typedef struct kit_export__op_t { const char *name; kit_export__writer_t write; } kit_export__op_t;
+
+// The writer of a call; NULL = there is none.
+static kit_export__writer_t kit_export__writer(const tensor_call_t *c) {
+    static const kit_export__op_t ops[] = {{"constant", kit_write_constant},
+                                           {"matmul", kit_write_matmul},
+                                           {"linear", kit_write_linear},
+                                           {"linear_relu", kit_write_linear},
+                                           {"linear_gelu_tanh", kit_write_linear},
+                                           {"dropout", kit_write_dropout},
+                                           {"cross_entropy", kit_write_cross_entropy},
+                                           {"cross_entropy_backward", kit_write_cross_entropy_back},
+                                           {"loss_backward", kit_write_loss_back},
+                                           {"clip_grad_norm", kit_write_squares},
+                                           {"scale_grad", kit_write_scale},
+                                           {"step", kit_write_step}};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        if (strcmp(c->row->name, ops[i].name) == 0) { return ops[i].write; }
+    }
+    switch (c->row->id) {
+    case NN_OP_CONV1D: case NN_OP_CONV2D: case NN_OP_CONV_TRANSPOSE1D: case NN_OP_CONV_TRANSPOSE2D:
+        return kit_write_conv;
+    case NN_OP_CONV_WEIGHT: return kit_write_conv_weight;
+    case NN_OP_MAX_POOL1D: case NN_OP_MAX_POOL2D: return kit_write_max_pool;
+    case NN_OP_MAX_POOL_BACKWARD: return kit_write_max_pool_back;
+    case NN_OP_AVG_POOL1D: case NN_OP_AVG_POOL2D: case NN_OP_AVG_POOL_BACKWARD: return kit_write_avg_pool;
+    case NN_OP_BATCH_NORM: case NN_OP_GROUP_NORM: return kit_write_plane_norm;
+    case NN_OP_GROUP_NORM_BACKWARD: return kit_write_plane_norm_back;
+    case NN_OP_LAYER_NORM: return kit_write_layer_norm;
+    case NN_OP_LAYER_NORM_BACKWARD: return kit_write_layer_norm_back;
+    case NN_OP_EMBEDDING: return kit_write_embedding;
+    case NN_OP_EMBEDDING_BACKWARD: return kit_write_embedding_back;
+    case NN_OP_ATTENTION: return kit_write_attention;
+    case NN_OP_ATTENTION_BACKWARD: return kit_write_attention_back;
+    case NN_OP_RECURRENT: return kit_write_recurrent;
+    case NN_OP_RECURRENT_BACKWARD: return kit_write_recurrent_back;
+    case TENSOR_OP_TRIL: case TENSOR_OP_TRIU: return kit_write_tri;
+    default: break;
+    }
+    switch (c->row->family) {
+    case TENSOR_FAMILY_POINTWISE: case TENSOR_FAMILY_POINTWISE_BACKWARD: return kit_write_pointwise;
+    case TENSOR_FAMILY_FILL: return kit_write_fill;
+    case TENSOR_FAMILY_INDEX: return kit_write_index;
+    case TENSOR_FAMILY_REDUCE: return kit_write_reduce;
+    case TENSOR_FAMILY_ROWS: return kit_write_rows;
+    case TENSOR_FAMILY_LOSS: return c->row->nin == 4 ? kit_write_loss : NULL;
+    default: return NULL;
+    }
+}
+
+static void kit_export__shape(kit_export_state_t *x, int k) {
+    tensor_graph_operand_t o = tensor_graph_operand(&x->call, k);
+    if (o.place == TENSOR_GRAPH_NONE || o.place == TENSOR_GRAPH_NUMBER) { return; }
+    kit_put(x, " %s[", tensor_dtype_name(o.dtype));
+    for (int d = 0; d < o.ndim; d++) { kit_put(x, d ? ",%lld" : "%lld", (long long)o.dims[d]); }
+    kit_put(x, "]");
+}
+
+// All calls, a block each under a line that says what it is.
+static int kit_export__body(kit_export_state_t *x, int64_t calls) {
+    for (int64_t i = 0; i < calls; i++) {
+        x->call = tensor_graph_call(x->graph, i);
+        const tensor_call_t *c = x->call.kernel;
+        kit_export__writer_t write = kit_export__writer(c);
+        int back = c->row->family == TENSOR_FAMILY_POINTWISE_BACKWARD;
+        if (write == kit_write_step && !x->updates) { kit_put(x, "\n    steps++;\n"); }
+        if (!write) {
+            return kit_refuse(x, "%s at %s: export_c.h does not know this op", x->call.op,
+                              kit_export__site(x->call.site));
+        }
+        kit_put(x, "\n    // %s%s:", x->call.op, back ? "_backward" : "");
+        for (int k = 0; k < x->call.inputs && k < 6; k++) { kit_export__shape(x, k); }
+        kit_put(x, " ->");
+        for (int k = 0; k < x->call.outputs && k < 6; k++) { kit_export__shape(x, x->call.inputs + k); }
+        kit_put(x, "%s, %s\n    {\n", x->call.outputs > 6 ? " .." : "", kit_export__site(x->call.site));
+        x->depth = 1;
+        if (!write(x, c)) { return kit_refuse(x, "%s: export_c.h does not know this op", x->call.op); }
+        x->depth = 0;
+        kit_put(x, "    }\n");
+    }
+    return 1;
+}
+
+// ---- the file
+
+static void kit_export__file(kit_export_state_t *x, const char *path) {
+    FILE *f = path ? kit_file__open(path, "wb") : NULL;
+    if (f) { fwrite(x->text, 1, x->used, f); }
+    kit_file__finish(f, path);
+}
+
+// Takes the text that has been written.   -> to be freed, NULL if there is none
+static char *kit_export__take(kit_export_state_t *x) {
+    char *text = x->text;
+    x->text = NULL;
+    x->used = x->room = 0;
+    return text;
+}
+
+static int kit_export__names(kit_export_state_t *x, const kit_export_t *e) {
+    int good = kit_export__name(x, e->name ? e->name : "step", 0);
+    for (int i = 0; i < e->ninputs && e->input_names && good; i++) {
+        good = kit_export__name(x, e->input_names[i], 1);
+    }
+    for (int i = 0; i < e->noutputs && e->output_names && good; i++) {
+        good = kit_export__name(x, e->output_names[i], 1);
+    }
+    return good;
+}
+
+static int kit_export__write(kit_export_state_t *x, tensor_graph_t *g, const kit_export_t *e) {
+    const char *name = e->name ? e->name : "step";
+    int64_t calls = tensor_graph_info(g).calls, streams = tensor_graph_info(g).streams;
+    uint64_t flash = 0, ram = 0;
+    if (!kit_export__names(x, e)) { return 0; }
+    if (!kit_export__collect(x, calls) || !kit_export__arguments(x, e)) { return 0; }
+
+    // The body comes last in the file, and says what must be before it.
+    kit_export__arenas(x, &ram);
+    char *arenas = kit_export__take(x);
+    int good = kit_export__body(x, calls);
+    char *body = kit_export__take(x);
+    kit_export__arrays(x, &flash, &ram);
+    char *arrays = kit_export__take(x);
+    if (good && !x->failed) {
+        ram += (uint64_t)x->row * sizeof(float) + (uint64_t)x->wide * sizeof(double);
+        kit_export__head(x, e, name, flash, ram);
+        kit_export__functions(x);
+        kit_put(x, "%s%s", arenas ? arenas : "", arrays ? arrays : "");
+        if (x->row) { kit_put(x, "static float row[%lld];\n", (long long)x->row); }
+        if (x->wide) { kit_put(x, "static double wide[%lld];\n", (long long)x->wide); }
+        if (x->updates) { kit_put(x, "static int32_t steps;\n"); }
+        if (x->draws) { kit_put(x, "static uint64_t seed, stream;\n"); }
+        kit_export__init(x, name);
+        kit_put(x, "\nint %s_step(", name);
+        kit_export__parameters(x, e, 1);
+        kit_put(x, ") {%s", body ? body : "");
+        if (x->draws) { kit_put(x, "    stream += %lld;\n", (long long)streams); }
+        kit_put(x, "    return 0;\n}\n");
+        if (e->replays > 0) { good = kit_export__test(x, g, e, name); }
+    }
+    free(arenas);
+    free(body);
+    free(arrays);
+    return good && !x->failed;
+}
+
+int tensor_graph_export_c(tensor_graph_t *g, const char *path, const kit_export_t *e) {
+    kit_export_state_t x;
+    memset((void *)&x, 0, sizeof x);
+    x.graph = g;
+    if (!tensor_ok()) { return tensor_error_code(); }
+    if (!tensor_graph_info(g).calls) {
+        tensor_raise(TENSOR_ERR_OWNER, "export_c: the graph is NULL, was freed, or has no call");
+        return tensor_error_code();
+    }
+    int good = kit_export__write(&x, g, e);
+    if (x.failed) {
+        tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "export_c: out of memory");
+    } else if (good) {
+        kit_export__file(&x, path);
+    } else if (tensor_ok()) {
+        char text[400];
+        snprintf(text, sizeof text, "export_c: %s", x.why);
+        tensor_raise(TENSOR_ERR_UNSUPPORTED, text);
+    }
+    free(x.text);
+    free((void *)x.place);
+    return tensor_error_code();
+}
+
+#endif

@@ -1,0 +1,339 @@
+// export_file.h - the file that export_c.h writes, but for the step itself: head, arrays, functions, test
+//
+// Included by the implementation of export_c.h; copy it with that.
+#ifndef KIT_EXPORT_FILE_H
+#define KIT_EXPORT_FILE_H
+
+#include "export_c.h"
+#include "export_text.h"
+
+// Whether a name can be one of C, or the end of one.   -> 0 if it cannot
+KIT_TEXT_FN int kit_export__name(kit_export_state_t *x, const char *name, int end) {
+    size_t n = name ? strlen(name) : 0;
+    int good = n > 0 && n < 48 && (end || !strchr("0123456789", name[0]));
+    for (size_t i = 0; i < n && good; i++) {
+        char c = name[i];
+        good = c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    }
+    return good || kit_refuse(x, "\"%.60s\" cannot be a name in C", name ? name : "(null)");
+}
+
+// A line of the program, "train.c:12"; "" = not known.
+KIT_TEXT_FN const char *kit_export__site(const char *site) {
+    const char *at = site ? site : "";
+    for (const char *c = at; *c; c++) {
+        if (*c == '\1' || *c == '/' || *c == '\\') { at = c + 1; }
+    }
+    return at;
+}
+
+// ---- data
+
+KIT_TEXT_FN double kit_export__element(const void *data, tensor_dtype_t dtype, int64_t i) {
+    switch (dtype) {
+    case TENSOR_F32: return (double)((const float *)data)[i];
+    case TENSOR_F64: return ((const double *)data)[i];
+    case TENSOR_I32: return (double)((const int32_t *)data)[i];
+    case TENSOR_I64: return (double)((const int64_t *)data)[i];
+    default: return (double)((const uint8_t *)data)[i];
+    }
+}
+
+KIT_TEXT_FN int kit_export__all_zero(const kit_place_t *p) {
+    for (int64_t i = 0; i < p->numel; i++) {
+        if (kit_export__element(p->storage->data, p->dtype, i) != 0) { return 0; }
+    }
+    return 1;
+}
+
+// The values between braces, eight a line.
+KIT_TEXT_FN void kit_export__values(kit_export_state_t *x, const void *data, tensor_dtype_t dtype,
+                                    int64_t n) {
+    kit_put(x, "{");
+    for (int64_t i = 0; i < n; i++) {
+        kit_put(x, "%s%s", i % 8 ? " " : "\n    ",
+                kit_number(x, kit_export__element(data, dtype, i), dtype).text);
+        if (i + 1 < n) { kit_put(x, ","); }
+    }
+    kit_put(x, "\n};\n");
+}
+
+// A matrix of weights as bytes, with a scale for each row: w = scale * byte.
+KIT_TEXT_FN void kit_export__bytes(kit_export_state_t *x, const kit_place_t *p) {
+    const float *w = (const float *)p->storage->data;
+    int64_t k = p->numel / p->rows;
+    float *scale = (float *)malloc((size_t)p->rows * sizeof *scale);
+    if (!scale) {
+        x->failed = 1;
+        return;
+    }
+    kit_put(x, "static const int8_t %s[%lld] = {", p->name, (long long)p->numel);
+    for (int64_t r = 0; r < p->rows; r++) {
+        float most = 0;
+        for (int64_t i = 0; i < k; i++) {
+            float size = w[r * k + i] < 0 ? -w[r * k + i] : w[r * k + i];
+            most = size > most ? size : most;
+        }
+        scale[r] = most / 127;
+        for (int64_t i = 0; i < k; i++) {
+            double q = most > 0 ? (double)(w[r * k + i] / scale[r]) : 0;
+            kit_put(x, "%s%d,", (r * k + i) % 16 ? " " : "\n    ", (int)(q < 0 ? q - 0.5 : q + 0.5));
+        }
+    }
+    kit_put(x, "\n};\nstatic const float %s_scale[%lld] = ", p->name, (long long)p->rows);
+    kit_export__values(x, scale, TENSOR_F32, p->rows);
+    free(scale);
+}
+
+KIT_TEXT_FN void kit_export__arrays(kit_export_state_t *x, uint64_t *flash, uint64_t *ram) {
+    for (int64_t i = 0; i < x->places; i++) {
+        const kit_place_t *p = &x->place[i];
+        uint64_t bytes = (uint64_t)p->numel * tensor_dtype_size(p->dtype);
+        if (p->kind != KIT_CONSTANT && p->kind != KIT_STATE) { continue; }
+        kit_put(x, "\n// first used by %s, %s\n", p->op, kit_export__site(p->site));
+        if (p->rows) {
+            kit_export__bytes(x, p);
+            *flash += (uint64_t)p->numel + (uint64_t)p->rows * sizeof(float);
+            continue;
+        }
+        if (p->kind == KIT_STATE) {
+            kit_put(x, "static %s %s[%lld];\n", kit_type(p->dtype), p->name, (long long)p->numel);
+            *ram += bytes;
+            if (kit_export__all_zero(p)) { continue; }
+        }
+        *flash += bytes;
+        kit_put(x, "static const %s %s%s[%lld] = ", kit_type(p->dtype), p->name,
+                p->kind == KIT_STATE ? "_start" : "", (long long)p->numel);
+        kit_export__values(x, p->storage->data, p->dtype, p->numel);
+    }
+}
+
+// Places the temporaries of one dtype: the longest first, each at the lowest place where none that lives at
+// the same time is.   -> elements of the arena
+KIT_TEXT_FN int64_t kit_export__arena(kit_export_state_t *x, const char *arena) {
+    int64_t end = 0;
+    for (;;) {
+        kit_place_t *p = NULL;
+        for (int64_t i = 0; i < x->places; i++) {
+            kit_place_t *q = &x->place[i];
+            if (q->kind != KIT_TEMPORARY || q->placed || strcmp(kit_arena(q->dtype), arena) != 0) {
+                continue;
+            }
+            if (!p || q->numel > p->numel) { p = q; }
+        }
+        if (!p) { return end; }
+        p->at = 0;
+        for (int64_t i = 0; i < x->places; i++) {
+            const kit_place_t *q = &x->place[i];
+            if (!q->placed || q->kind != KIT_TEMPORARY || strcmp(kit_arena(q->dtype), arena) != 0) {
+                continue;
+            }
+            int together = q->first <= p->last && p->first <= q->last;
+            if (together && q->at < p->at + p->numel && p->at < q->at + q->numel) {
+                p->at = q->at + q->numel;
+                i = -1;                 // look at all of them again from there
+            }
+        }
+        p->placed = 1;
+        end = p->at + p->numel > end ? p->at + p->numel : end;
+    }
+}
+
+KIT_TEXT_FN void kit_export__arenas(kit_export_state_t *x, uint64_t *ram) {
+    static const tensor_dtype_t of[] = {TENSOR_F64, TENSOR_I64, TENSOR_F32, TENSOR_I32, TENSOR_U8};
+    for (int k = 0; k < 5; k++) {
+        int64_t n = kit_export__arena(x, kit_arena(of[k]));
+        if (!n) { continue; }
+        kit_put(x, "static %s %s[%lld];\n", kit_type(of[k]), kit_arena(of[k]), (long long)n);
+        *ram += (uint64_t)n * tensor_dtype_size(of[k]);
+    }
+}
+
+// ---- functions
+
+// One text of export_math.h. A text may have a function that the step does not use.
+KIT_TEXT_FN void kit_export__function(kit_export_state_t *x, const char *text) {
+    int begins = 1;                     // a line
+    while (*text) {
+        size_t skip = 0;
+        if (begins && strncmp(text, "static ", 7) == 0) {
+            skip = strncmp(text, "static inline ", 14) == 0 ? 14 : 7;
+        }
+        if (skip) { kit_put(x, "K_FN "); }
+        text += skip;
+        begins = *text == '\n';
+        kit_put(x, "%c", *text++);
+    }
+    kit_put(x, "\n");
+}
+
+KIT_TEXT_FN void kit_export__functions(kit_export_state_t *x) {
+    static const kit_math_text_t texts[] = {KIT_MATH_TEXTS};
+    for (int i = KIT_MATH_COUNT - 1; i >= 0; i--) {
+        if (x->needs >> i & 1) { x->needs |= texts[i].needs; }
+    }
+    if (x->needs) {
+        kit_put(x, "#if defined(__GNUC__)\n#define K_FN __attribute__((unused)) static inline\n"
+                   "#else\n#define K_FN static\n#endif\n\n");
+    }
+    for (int i = 0; i < KIT_MATH_COUNT; i++) {
+        if (x->needs >> i & 1) { kit_export__function(x, texts[i].text); }
+    }
+}
+
+KIT_TEXT_FN void kit_export__init(kit_export_state_t *x, const char *name) {
+    kit_put(x, "\nvoid %s_init(%s) {\n", name, x->draws ? "uint64_t seed_" : "void");
+    for (int64_t i = 0; i < x->places; i++) {
+        const kit_place_t *p = &x->place[i];
+        if (p->kind != KIT_STATE) { continue; }
+        int zero = kit_export__all_zero(p);
+        kit_put(x, "    for (int i = 0; i < %lld; i++) { %s[i] = %s%s; }\n", (long long)p->numel, p->name,
+                zero ? "0" : p->name, zero ? "" : "_start[i]");
+    }
+    if (x->updates) { kit_put(x, "    steps = %lld;\n", (long long)x->update[0]->at); }
+    if (x->draws) { kit_put(x, "    seed = seed_;\n    stream = 0;\n"); }
+    kit_put(x, "}\n");
+}
+
+// The arguments of NAME_step: with types, or as they are passed in the test.
+KIT_TEXT_FN void kit_export__parameters(kit_export_state_t *x, const kit_export_t *e, int types) {
+    int n = 0;
+    for (int kind = KIT_INPUT; kind <= KIT_OUTPUT; kind++) {
+        int count = kind == KIT_INPUT ? e->ninputs : e->noutputs;
+        for (int i = 0; i < count; i++) {
+            const tensor_t *t = kind == KIT_INPUT ? e->inputs[i] : e->outputs[i];
+            const kit_place_t *p = kit_place(x, t->storage);
+            kit_put(x, "%s", n++ ? ", " : "");
+            if (types) {
+                kit_put(x, "%s%s *%s", kind == KIT_INPUT ? "const " : "", kit_type(p->dtype), p->name);
+            } else {
+                kit_put(x, "%s_%s", kind == KIT_INPUT ? "given" : "got", p->name);
+            }
+        }
+    }
+    if (x->updates) { kit_put(x, "%s%s", n++ ? ", " : "", types ? "const double *rates" : "rates"); }
+    if (!n && types) { kit_put(x, "void"); }
+}
+
+// The first lines, which say what the file is.
+KIT_TEXT_FN void kit_export__head(kit_export_state_t *x, const kit_export_t *e, const char *name,
+                                  uint64_t flash, uint64_t ram) {
+    kit_put(x, "// %s.c - a step of a network, written by tensor.h's export_c.h\n//\n", name);
+    kit_put(x, "//   %s_init(%s)        before the first step, and to begin again\n", name,
+            x->draws ? "seed" : "");
+    kit_put(x, "//   %s_step(", name);
+    kit_export__parameters(x, e, 1);
+    kit_put(x, ")        -> 0; 1 = a label is out of range\n");
+    for (int i = 0; i < e->ninputs + e->noutputs; i++) {
+        tensor_t *t = i < e->ninputs ? e->inputs[i] : e->outputs[i - e->ninputs];
+        kit_put(x, "//   %-8s %s[", kit_place(x, t->storage)->name, tensor_dtype_name(tensor_dtype(t)));
+        for (int d = 0; d < tensor_ndim(t); d++) {
+            kit_put(x, d ? ",%lld" : "%lld", (long long)tensor_size(t, d));
+        }
+        kit_put(x, "]\n");
+    }
+    for (int i = 0; i < x->updates; i++) { kit_put(x, "//   rates[%d]  was %g\n", i, -x->update[i]->lr); }
+    kit_put(x,
+            "//\n// %llu bytes of memory, %llu bytes of constants, %.0f floating-point operations a step.\n",
+            (unsigned long long)ram, (unsigned long long)flash, x->flops);
+    if (x->inexact) {
+        kit_put(x, "// Some long sums are in another order than the library's: their last bits differ.\n");
+    }
+    kit_put(x, "// No function of libc is called. Compile without -ffast-math.\n"
+               "#include <stdint.h>\n\n"
+               "#if defined(__clang__)\n#pragma STDC FP_CONTRACT OFF\n"
+               "#elif defined(__GNUC__)\n#pragma GCC optimize (\"-ffp-contract=off\")\n#endif\n\n");
+    kit_put(x, "void %s_init(%s);\nint %s_step(", name, x->draws ? "uint64_t seed" : "void", name);
+    kit_export__parameters(x, e, 1);
+    kit_put(x, ");\n\n");
+}
+
+// What the test compares with: the outputs of the replays.
+KIT_TEXT_FN int kit_export__record(kit_export_state_t *x, tensor_graph_t *g, const kit_export_t *e) {
+    int64_t total = 0;
+    for (int i = 0; i < e->noutputs; i++) { total += tensor_numel(e->outputs[i]); }
+    double *all = (double *)malloc((size_t)(total * e->replays + 1) * sizeof *all);
+    if (!all) {
+        x->failed = 1;
+        return 0;
+    }
+    int code = 0;
+    double *to = all;
+    for (int r = 0; r < e->replays && !code; r++) {
+        code = tensor_graph_replay(g);
+        for (int i = 0; i < e->noutputs && !code; i++) {
+            tensor_t *t = e->outputs[i];
+            for (int64_t k = 0; k < tensor_numel(t); k++) {
+                *to++ = kit_export__element(t->storage->data, tensor_dtype(t), k);
+            }
+        }
+    }
+    const double *from = all;
+    kit_put(x, "static const double want[%d][%lld] = {", e->replays, (long long)total);
+    for (int r = 0; r < e->replays && !code; r++) {
+        kit_put(x, "%s\n    {", r ? "," : "");
+        for (int64_t k = 0; k < total; k++) {
+            kit_put(x, "%s%s", k ? ", " : "", kit_number(x, *from++, TENSOR_F64).text);
+        }
+        kit_put(x, "}");
+    }
+    kit_put(x, "\n};\n");
+    free(all);
+    return !code;
+}
+
+// A program that repeats the steps.
+KIT_TEXT_FN int kit_export__test(kit_export_state_t *x, tensor_graph_t *g, const kit_export_t *e,
+                                 const char *name) {
+    int exact = strcmp(tensor_isa_name(), "scalar") == 0 && !x->inexact && !e->int8;
+    tensor_generator_t rng = tensor_get_generator();
+    kit_put(x, "\n#ifdef ");
+    for (const char *c = name; *c; c++) { kit_put(x, "%c", *c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c); }
+    kit_put(x, "_VERIFY\n#include <stdio.h>\n\n");
+    for (int i = 0; i < e->ninputs; i++) {
+        tensor_t *t = e->inputs[i];
+        const kit_place_t *p = kit_place(x, t->storage);
+        kit_put(x, "static const %s given_%s[%lld] = ", kit_type(p->dtype), p->name, (long long)p->numel);
+        kit_export__values(x, t->storage->data, p->dtype, p->numel);
+    }
+    if (!kit_export__record(x, g, e)) { return 0; }
+    kit_put(x, "\nint main(void) {\n");
+    if (x->updates) {
+        kit_put(x, "    static const double rates[%d] = {", x->updates);
+        for (int i = 0; i < x->updates; i++) {
+            kit_put(x, "%s%s", i ? ", " : "", kit_number(x, -x->update[i]->lr, TENSOR_F64).text);
+        }
+        kit_put(x, "};\n");
+    }
+    kit_put(x, "    double most = 0;\n");
+    for (int i = 0; i < e->noutputs; i++) {
+        const kit_place_t *p = kit_place(x, e->outputs[i]->storage);
+        kit_put(x, "    static %s got_%s[%lld];\n", kit_type(p->dtype), p->name, (long long)p->numel);
+    }
+    kit_put(x, x->draws ? "    %s_init(%lluu);\n" : "    %s_init();\n", name, (unsigned long long)rng.seed);
+    if (x->draws) { kit_put(x, "    stream = %lluu;\n", (unsigned long long)rng.offset); }
+    kit_put(x, "    for (int r = 0; r < %d; r++) {\n        int n = 0;\n        if (%s_step(", e->replays,
+            name);
+    kit_export__parameters(x, e, 0);
+    kit_put(x, ")) { return 1; }\n");
+    for (int i = 0; i < e->noutputs; i++) {
+        const kit_place_t *p = kit_place(x, e->outputs[i]->storage);
+        kit_put(x, "        for (int i = 0; i < %lld; i++, n++) {\n", (long long)p->numel);
+        kit_put(
+            x,
+            "            double got = (double)got_%s[i], size = want[r][n] < 0 ? -want[r][n] : want[r][n];\n",
+            p->name);
+        kit_put(x, "            double off = got < want[r][n] ? want[r][n] - got : got - want[r][n];\n");
+        kit_put(
+            x,
+            "            if (got == want[r][n] || (got != got && want[r][n] != want[r][n])) { continue; }\n");
+        kit_put(x,
+                "            off /= 1 + size;\n            most = off > most || off != off ? off : most;\n");
+        kit_put(x, "        }\n");
+    }
+    kit_put(x, "    }\n    printf(\"%s: %d steps, largest difference %%g\\n\", most);\n", name, e->replays);
+    kit_put(x, "    return !(most <= %s);\n}\n#endif\n", exact ? "0" : e->int8 ? "0.05" : "1e-4");
+    return 1;
+}
+
+#endif

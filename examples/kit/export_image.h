@@ -1,0 +1,447 @@
+// export_image.h - the ops that export_c.h writes: convolutions and their gradients
+//
+// Included by the implementation of export_c.h; copy it with that. Images are [N, C, H, W] or [N, C, L],
+// contiguous. The order of sums is that of the library's scalar kernels: see kit_conv_direct.
+#ifndef KIT_EXPORT_IMAGE_H
+#define KIT_EXPORT_IMAGE_H
+
+#include "export_ops.h"
+
+// ---- convolution
+
+// A convolution, its gradient by the image (flipped: x is then the gradient that comes in) or by the weight.
+typedef struct kit_conv_t {
+    long long images, groups, ci, co;         // channels of a group, read and written
+    long long h, w, oh, ow, kh, kw;           // planes that are read and written, the kernel
+    long long dh, dw, ph, pw, sh, sw, uh, uw; // uh, uw: distance of the elements that are read
+    long long lines, pitch;                   // of a plane with its padding
+    int flipped, padded;
+    // Blocks of pixels of the library's products: rows and columns of a block, blocks of a row.
+    long long rows, wide, parts;
+} kit_conv_t;
+
+// -> 0 if the convolution cannot be written
+KIT_TEXT_FN int kit_conv(kit_export_state_t *x, const tensor_call_t *c, kit_conv_t *v) {
+    const tensor__window_params_t *g = &c->p->window;
+    int id = c->row->id, weight = id == NN_OP_CONV_WEIGHT, flipped = !weight && id >= NN_OP_CONV_TRANSPOSE1D;
+    const tensor_arg_t *image = &c->arg[flipped ? 3 : weight], *w = &c->arg[weight ? 2 : 1];
+    memset((void *)v, 0, sizeof *v);
+    if (!kit_plain(x, c, weight ? 3 : 4, -1)) { return 0; }
+    if (g->kernel[0] != 1 || g->in[0] != 1 || g->out[0] != 1 || g->pad[0] != 0) {
+        return kit_refuse(x, "%s: export_c.h does not know volumes", c->row->name);
+    }
+    v->flipped = flipped;
+    v->images = image->dims[0];
+    v->groups = g->groups;
+    v->kh = g->kernel[1];
+    v->kw = g->kernel[2];
+    v->dh = g->dilation[1];
+    v->dw = g->dilation[2];
+    v->ci = flipped ? w->dims[0] / g->groups : w->dims[1];
+    v->co = flipped ? w->dims[1] : w->dims[0] / g->groups;
+    v->h = flipped ? g->out[1] : g->in[1];
+    v->w = flipped ? g->out[2] : g->in[2];
+    v->oh = flipped ? g->in[1] : g->out[1];
+    v->ow = flipped ? g->in[2] : g->out[2];
+    v->sh = flipped ? 1 : g->stride[1];
+    v->sw = flipped ? 1 : g->stride[2];
+    v->uh = flipped ? g->stride[1] : 1;
+    v->uw = flipped ? g->stride[2] : 1;
+    v->ph = flipped ? v->dh * (v->kh - 1) - g->pad[1] : g->pad[1];
+    v->pw = flipped ? v->dw * (v->kw - 1) - g->pad[2] : g->pad[2];
+    v->lines = (v->oh - 1) * v->sh + (v->kh - 1) * v->dh + 1;
+    v->pitch = (v->ow - 1) * v->sw + (v->kw - 1) * v->dw + 1;
+    v->padded = v->ph || v->pw || v->uh > 1 || v->uw > 1 || v->lines > v->h || v->pitch > v->w;
+    long long high = v->ph + (v->h - 1) * v->uh + 1, broad = v->pw + (v->w - 1) * v->uw + 1;
+    v->lines = v->lines > high ? v->lines : high;
+    v->pitch = v->pitch > broad ? v->pitch : broad;
+
+    long long taps = v->kh * v->kw, cg = flipped ? v->co : v->ci, step = cg, all = g->out[1], least;
+    if (flipped) {
+        step = 256 / taps < cg ? 256 / taps : cg;
+    }
+    long long m = (step > 1 ? step : 1) * taps, most = 262144 / (m * 4) > 512 ? 262144 / (m * 4) : 512;
+    int as_is = taps == 1 && g->stride[1] == 1 && g->stride[2] == 1 && !g->pad[1] && !g->pad[2];
+    v->parts = (g->out[2] + most - 1) / most;
+    v->wide = (g->out[2] + v->parts - 1) / v->parts;
+    v->rows = (as_is ? 524288 : 262144) / (m * v->wide * 4);
+    least = (64 + v->wide - 1) / v->wide;
+    v->rows = v->rows > least ? v->rows : least;
+    v->rows = v->rows < all ? v->rows : all;
+    if (v->parts > 1) {
+        v->rows = 1;
+    }
+    long long blocks = (all + v->rows - 1) / v->rows;
+    v->rows = (all + blocks - 1) / blocks;
+    x->flops += 2.0 * (double)v->images * (double)v->groups * (double)(v->ci * v->co) * (double)taps *
+                (double)(g->out[1] * g->out[2]);
+    return 1;
+}
+
+// 1 = the scalar kernels sum an output in one chain that begins with the bias; 0 = they multiply matrices of
+// columns.
+KIT_TEXT_FN int kit_conv_direct(const kit_conv_t *v, int sums) {
+    int one = v->ci == 1 && v->co == 1;
+    if (v->ph < 0 || v->pw < 0 || v->kh * v->kw == 1 || v->uh * v->uw > (one ? 4 : 1)) {
+        return 0;
+    }
+    if (one && v->sw < 3) {
+        return 1;
+    }
+    if (v->co == 1 && v->ci * v->kh * v->kw > 64) {
+        return 0;
+    }
+    return v->sw == 1 && !(sums && v->ow < 24);
+}
+
+// The chain of products whose blocks of pixels are summed alike; 0 = they are not.
+KIT_TEXT_FN int64_t kit_conv_chain(const kit_conv_t *v, long long oh, long long ow, int64_t m, int64_t k,
+                                   const int64_t *strides) {
+    int64_t chain = 0;
+    for (long long r = 0; r < oh; r += v->rows) {
+        for (long long c = 0; c < ow; c += v->wide) {
+            long long high = oh - r < v->rows ? oh - r : v->rows, broad = ow - c < v->wide ? ow - c : v->wide;
+            int64_t one = kit_chain(1, m, high * broad, k, strides);
+            if (!one || (chain && one != chain)) {
+                return 0;
+            }
+            chain = one;
+        }
+    }
+    return chain;
+}
+
+// in = channels of image n and group q: with zeros around them, in row, or as they are.
+KIT_TEXT_FN void kit_conv_image(kit_export_state_t *x, const kit_conv_t *v, const char *from, long long ci) {
+    if (!v->padded) {
+        kit_line(x, "const float *in = %s;", from);
+        return;
+    }
+    int64_t room = ci * v->lines * v->pitch + 8; // kit_conv_lines may read beyond
+    x->row = room > x->row ? room : x->row;
+    kit_line(x, "const float *plane = %s, *in = row;", from);
+    kit_for(x, "c", ci);
+    kit_for(x, "i", v->h);
+    kit_line(x, "float *line = row + %lld * c + %lld * i + %lld;", v->lines * v->pitch, v->uh * v->pitch,
+             v->ph * v->pitch + v->pw);
+    kit_line(x, "for (int j = 0; j < %lld; j++) { line[%s] = plane[%lld * c + %lld * i + j]; }", v->w,
+             v->uw > 1 ? kit_word("%lld * j", v->uw).text : "j", v->h * v->w, v->w);
+    kit_close(x, 2);
+}
+
+KIT_TEXT_FN void kit_conv_zeros(kit_export_state_t *x, const kit_conv_t *v, long long ci) {
+    if (!v->padded) {
+        return;
+    }
+    kit_line(x, "for (int i = 0; i < %lld; i++) { row[i] = 0; }", ci * v->lines * v->pitch);
+}
+
+// Three sums, a line of the kernel each: the scalar kernel of one output from nine elements.
+KIT_TEXT_FN void kit_conv_nine(kit_export_state_t *x, const kit_conv_t *v, int bias) {
+    static const char name[] = "abc";
+    kit_for(x, "o", v->co);
+    kit_line(x, "const float *f = k + 9 * o%s;", v->flipped ? " + 8" : "");
+    kit_for(x, "i", v->oh);
+    kit_for(x, "j", v->ow);
+    kit_line(x, "const float *p = in + %lld * i + %lld * j;", v->sh * v->pitch, v->sw);
+    kit_line(x, "float a = %s, b = 0, c = 0;", bias ? "bias[o]" : "0");
+    kit_for(x, "t", 3);
+    for (int l = 0; l < 3; l++) {
+        kit_word_t tap = v->flipped ? kit_word("f[-t - %d]", 3 * l) : kit_word("f[t + %d]", 3 * l);
+        kit_line(x, "%c += %s * p[%lld + %lld * t];", name[l], tap.text, l * v->dh * v->pitch, v->dw);
+    }
+    kit_close(x, 1);
+    kit_line(x, "to[%lld * o + %lld * i + j] = a + b + c;", v->oh * v->ow, v->ow);
+    kit_close(x, 3);
+}
+
+// A chain of products over channels and taps where the library adds a product in parts.
+KIT_TEXT_FN void kit_conv_parts(kit_export_state_t *x, const kit_conv_t *v, int bias, int64_t chain) {
+    long long taps = v->kh * v->kw;
+    kit_for(x, "o", v->co);
+    kit_for(x, "i", v->oh);
+    kit_line(x, "float *out = to + %lld * o + %lld * i, s[%lld];", v->oh * v->ow, v->ow, v->ow);
+    kit_line(x, "int done = 0;");
+    kit_for(x, "j", v->ow);
+    kit_line(x, "out[j] = %s;", bias ? "bias[o]" : "0");
+    kit_line(x, "s[j] = 0;");
+    kit_close(x, 1);
+    kit_for(x, "c", v->ci);
+    kit_for(x, "y", v->kh);
+    kit_for(x, "t", v->kw);
+    kit_line(x, "const float *p = in + %lld * c + %lld * i + %lld * y + %lld * t;", v->lines * v->pitch,
+             v->sh * v->pitch, v->dh * v->pitch, v->dw);
+    kit_line(x, "const float f = k[%lld * o + %lld * c + %lld * y + t];", v->ci * taps, taps, v->kw);
+    kit_line(x, "for (int j = 0; j < %lld; j++) { s[j] += f * p[%lld * j]; }", v->ow, v->sw);
+    kit_line(x, "if (++done %% %lld != 0 && done != %lld) { continue; }", (long long)chain, v->ci * taps);
+    kit_for(x, "j", v->ow);
+    kit_line(x, "out[j] += s[j];");
+    kit_line(x, "s[j] = 0;");
+    kit_close(x, 6);
+}
+
+// Lines of outputs, some at a time, each a sum over channels and taps. start: it begins with the bias.
+KIT_TEXT_FN void kit_conv_lines(kit_export_state_t *x, const kit_conv_t *v, int start, int bias,
+                                const char *scale) {
+    long long taps = v->kh * v->kw, n = v->ci * taps, plane = v->oh * v->ow, each = v->flipped ? taps : n;
+    int some = kit_together(v->co, 4), unrolled = v->kw <= 8, way = v->flipped ? -1 : 1;
+    const char *cast = scale ? "(float)" : "", *from = bias ? "bias[o + r]" : "0";
+
+    // Lines of a copy may be longer: what is beyond the output is not kept.
+    long long wide = v->padded && v->sw == 1 ? (v->ow + 7) / 8 * 8 : v->ow;
+    kit_line(x, "for (int o = 0; o < %lld; o += %d) {", v->co, some);
+    x->depth++;
+    kit_for(x, "i", v->oh);
+    kit_line(x, "float s[%d][%lld];", some, wide);
+    kit_for(x, "r", some);
+    kit_line(x, "for (int j = 0; j < %lld; j++) { s[r][j] = %s; }", wide, start ? from : "0");
+    kit_close(x, 1);
+    kit_for(x, "c", v->ci);
+    kit_for(x, "y", v->kh);
+    kit_line(x, "const float *p = in + %lld * c + %lld * i + %lld * y;", v->lines * v->pitch,
+             v->sh * v->pitch, v->dh * v->pitch);
+    if (v->flipped) { // the last tap of the kernel first
+        kit_line(x, "const float *taps = k + %lld * o - %lld * y + %lld * c + %lld;", each, v->kw,
+                 v->co * taps, taps - 1);
+    } else {
+        kit_line(x, "const %s *taps = k + %lld * o + %lld * y + %lld * c;", scale ? "int8_t" : "float", each,
+                 v->kw, taps);
+    }
+    kit_for(x, "r", some);
+    kit_line(x, "const %s *f = taps + %lld * r;", scale ? "int8_t" : "float", each);
+    if (!unrolled) {
+        kit_for(x, "t", v->kw);
+    }
+    kit_for(x, "j", wide);
+    kit_line(x, "s[r][j] = s[r][j]");
+    for (long long t = 0; t < (unrolled ? v->kw : 1); t++) {
+        kit_word_t tap = unrolled ? kit_word("%lld", t * way) : kit_word(way < 0 ? "-t" : "t");
+        kit_word_t at = unrolled ? kit_word("%lld", t * v->dw) : kit_word("%lld * t", v->dw);
+        kit_word_t j = v->sw > 1 ? kit_word("%lld * j", v->sw) : kit_word("j");
+        const char *end = t + 1 == v->kw || !unrolled ? ";" : "";
+        kit_line(x, "    + %sf[%s] * p[%s + %s]%s", cast, tap.text, j.text, at.text, end);
+    }
+    kit_close(x, 4 + !unrolled);
+    kit_for(x, "r", some);
+    kit_line(x, "for (int j = 0; j < %lld; j++) { to[%lld * (o + r) + %lld * i + j] = %s%ss[r][j]%s; }",
+             v->ow, plane, v->ow, start || !bias ? "" : from, start || !bias ? "" : " + ",
+             scale ? " * scale[o + r]" : "");
+    kit_close(x, 3);
+}
+
+// The gradient by the image where the library adds columns into it: a tap at a time, for some rows of g.
+KIT_TEXT_FN void kit_conv_scatter(kit_export_state_t *x, const kit_conv_t *v, const tensor_call_t *c) {
+    const tensor__window_params_t *g = &c->p->window;
+    long long taps = v->kh * v->kw, pixels = g->out[1] * g->out[2], step = 256 / taps;
+    int64_t strides[5] = {1, v->co * taps, pixels, 1, 0};
+    if (step > v->co) { step = v->co; }
+    if (step < 1) { step = 1; }
+    int64_t chain = kit_conv_chain(v, v->h, v->w, step * taps, v->ci, strides);
+    if (!chain || v->parts > 1 || (chain < v->ci)) {
+        x->inexact = 1;
+    }
+    kit_line(x, "for (int i = 0; i < %lld; i++) { to[i] = %s; }", v->co * v->oh * v->ow,
+             c->arg[2].data ? kit_word("bias[i / %lld]", v->oh * v->ow).text : "0");
+    kit_line(x, "for (int first = 0; first < %lld; first += %lld) {", v->h, v->rows);
+    x->depth++;
+    kit_for(x, "o", v->co);
+    if (v->kh > 1) {
+        kit_for(x, "u", v->kh);
+    }
+    kit_for(x, "t", v->kw);
+    kit_line(x, "for (int i = first; i < %lld && i < first + %lld; i++) {", v->h, v->rows);
+    x->depth++;
+    kit_word_t tap =
+        v->kh > 1 ? kit_word("%lld * o + %lld * u + t", taps, v->kw) : kit_word("%lld * o + t", taps);
+    kit_word_t line = v->kh > 1 ? kit_word("%lld * i - %lld + %lld * u", v->uh, (long long)g->pad[1], v->dh)
+                                : kit_word("%lld * i - %lld", v->uh, (long long)g->pad[1]);
+    kit_line(x, "const int y = %s;", line.text);
+    kit_line(x, "float s[%lld];", v->w);
+    kit_line(x, "if (y < 0 || y >= %lld) { continue; }", v->oh);
+    kit_line(x, "for (int j = 0; j < %lld; j++) { s[j] = 0; }", v->w);
+    kit_for(x, "c", v->ci);
+    kit_line(x, "const float f = k[%lld * c + %s], *p = g + %lld * c + %lld * i;", v->co * taps, tap.text,
+             pixels, v->w);
+    kit_line(x, "for (int j = 0; j < %lld; j++) { s[j] += f * p[j]; }", v->w);
+    kit_close(x, 1);
+    kit_for(x, "j", v->w);
+    kit_line(x, "const int at = %lld * j - %lld + %lld * t;", v->uw, (long long)g->pad[2], v->dw);
+    kit_line(x, "if (at >= 0 && at < %lld) { to[%lld * o + %lld * y + at] += s[j]; }", v->ow, v->oh * v->ow,
+             v->ow);
+    kit_close(x, v->kh > 1 ? 6 : 5);
+}
+
+// Convolutions (x, weight, bias) and their gradients by the image, which are transposed convolutions.
+KIT_TEXT_FN int kit_write_conv(kit_export_state_t *x, const tensor_call_t *c) {
+    kit_conv_t v;
+    if (!kit_conv(x, c, &v)) {
+        return 0;
+    }
+    const kit_place_t *place = kit_place(x, c->arg[1].storage);
+    long long taps = v.kh * v.kw, n = v.ci * taps, pixels = v.oh * v.ow;
+    int direct = kit_conv_direct(&v, 0), bias = c->arg[2].data != NULL, scatter = v.flipped && !direct;
+    int64_t strides[5] = {n, 1, pixels, 1, 0}, chain = n;
+    if (!direct && !scatter) {
+        chain = kit_conv_chain(&v, v.oh, v.ow, v.co, n, strides);
+        if (!chain) {
+            x->inexact = 1;
+        }
+        if (!chain) {
+            chain = n;
+        }
+    }
+    kit_declare(x, "x", &c->arg[0]);
+    if (place->rows) {
+        kit_line(x, "const int8_t *w = %s;", place->name);
+    } else {
+        kit_declare(x, "w", &c->arg[1]);
+    }
+    if (bias) {
+        kit_declare(x, v.groups > 1 ? "all" : "bias", &c->arg[2]);
+    }
+    kit_declare(x, "result", &c->arg[3]);
+    if (!scatter) {
+        kit_conv_zeros(x, &v, v.ci);
+    }
+    if (v.images > 1) {
+        kit_for(x, "n", v.images);
+    }
+    if (v.groups > 1) {
+        kit_for(x, "q", v.groups);
+    }
+    char from[2][KIT_WORD], part[KIT_WORD];
+    long long plane[2] = {v.ci * v.h * v.w, v.co * pixels};
+    for (int k = 0; k < 2; k++) {
+        kit_word_t image = v.images > 1 ? kit_word(" + %lld * n", v.groups * plane[k]) : kit_word("%s", "");
+        kit_word_t group = v.groups > 1 ? kit_word(" + %lld * q", plane[k]) : kit_word("%s", "");
+        snprintf(from[k], sizeof from[k], "%s%.40s%.40s", k ? "result" : "x", image.text, group.text);
+    }
+    snprintf(part, sizeof part, v.groups > 1 ? "w + %lld * q" : "w", v.co * n);
+    kit_line(x, "const %s *k = %s;", place->rows ? "int8_t" : "float", part);
+    if (place->rows) {
+        kit_line(
+            x, v.groups > 1 ? "const float *scale = %s_scale + %lld * q;" : "const float *scale = %s_scale;",
+            place->name, v.co);
+    }
+    if (bias && v.groups > 1) {
+        kit_line(x, "const float *bias = all + %lld * q;", v.co);
+    }
+    kit_line(x, "float *to = %s;", from[1]);
+    if (scatter) {
+        kit_line(x, "const float *g = %s;", from[0]);
+        kit_conv_scatter(x, &v, c);
+    } else {
+        int nine = direct && v.co == 1 && n == 9 && !place->rows;
+        kit_conv_image(x, &v, from[0], v.ci);
+        if (nine && v.kh != 3) {
+            x->inexact = 1;
+        }
+        if (nine && v.kh == 3 && v.kw == 3) {
+            kit_conv_nine(x, &v, bias);
+        } else if (chain < n && !place->rows) {
+            kit_conv_parts(x, &v, bias, chain);
+        } else {
+            kit_conv_lines(x, &v, direct && !place->rows, bias, place->rows ? "scale" : NULL);
+        }
+    }
+    kit_close(x, (v.images > 1) + (v.groups > 1));
+    return 1;
+}
+
+// The gradient by the weight. The library sums parts of the images apart, and within a part a chain of
+// products for some images (direct) or for a block of pixels of each image.
+KIT_TEXT_FN int kit_write_conv_weight(kit_export_state_t *x, const tensor_call_t *c) {
+    kit_conv_t v;
+    if (!kit_conv(x, c, &v)) {
+        return 0;
+    }
+    long long taps = v.kh * v.kw, n = v.ci * taps, pixels = v.oh * v.ow, sums = v.co * taps;
+    long long chunks = v.images < 8 ? v.images : 8, each = (v.images + 7) / 8, chain = pixels;
+    int direct = kit_conv_direct(&v, 1);
+    if ((double)c->arg[2].numel * 4 * (double)chunks > 33554432.0) {
+        chunks = 1;
+    }
+    if (direct) {
+        long long image = v.ci * ((v.oh - 1) * v.sh + (v.kh - 1) * v.dh + 1) * v.pitch * 4;
+        each = 262144 / image < each ? 262144 / image : each;
+        each = each > 1 ? each : 1;
+    } else {
+        int64_t plain[5] = {pixels, 1, 1, v.rows * v.wide, 0}, turned[5] = {v.rows * v.wide, 1, 1, pixels, 0};
+        int turn = v.co >= 32 && v.co < n;
+        long long last = pixels - (v.oh - 1) / v.rows * v.rows * v.ow;
+        chain = turn ? kit_chain(1, n, v.co, v.rows * v.wide, turned)
+                     : kit_chain(1, v.co, n, v.rows * v.wide, plain);
+        int64_t end = turn ? kit_chain(1, n, v.co, last, turned) : kit_chain(1, v.co, n, last, plain);
+        int alike = chain == end || (chain >= v.rows * v.wide && end >= last);
+        if (!chain || v.parts > 1 || !alike) {
+            x->inexact = 1;
+        }
+        if (!chain) {
+            chain = pixels;
+        }
+        each = 1;
+    }
+    long long room = v.padded ? v.lines * v.pitch : 0, block = v.rows * v.ow;
+    x->row = room + 2 * sums > x->row ? room + 2 * sums : x->row;
+    kit_declare(x, "grad", &c->arg[0]);
+    kit_declare(x, "x", &c->arg[1]);
+    kit_declare(x, "w", &c->arg[2]);
+    kit_line(x, "float *part = row + %lld, *s = row + %lld;", room, room + sums);
+    kit_conv_zeros(x, &v, 1);
+    kit_for(x, "q", v.groups);
+    kit_for(x, "c", v.ci);
+    kit_for(x, "m", chunks);
+    int counts = !direct || each > 1;
+    kit_line(x, counts ? "int last = %lld * (m + 1) / %lld, more = 0;" : "int last = %lld * (m + 1) / %lld;",
+             v.images, chunks);
+    kit_line(x, "for (int k = 0; k < %lld; k++) { part[k] = s[k] = 0; }", sums);
+    kit_line(x, "for (int n = %lld * m / %lld; n < last; n++) {", v.images, chunks);
+    x->depth++;
+    kit_line(x, "const float *g = grad + %lld * n + %lld * q;", v.groups * v.co * pixels, v.co * pixels);
+    char from[KIT_WORD];
+    snprintf(from, sizeof from, "x + %lld * n + %lld * q + %lld * c", v.groups * v.ci * v.h * v.w,
+             v.ci * v.h * v.w, v.h * v.w);
+    if (v.padded) {
+        kit_line(x, "const float *plane = %s, *in = row;", from);
+        kit_for(x, "i", v.h);
+        kit_line(x, "for (int j = 0; j < %lld; j++) { row[%lld * i + j + %lld] = plane[%lld * i + j]; }", v.w,
+                 v.pitch, v.ph * v.pitch + v.pw, v.w);
+        kit_close(x, 1);
+    } else {
+        kit_line(x, "const float *in = %s;", from);
+    }
+    kit_for(x, "i", v.oh);
+    kit_for(x, "j", v.ow);
+    kit_line(x, "const float *p = in + %lld * i + %lld * j;", v.sh * v.pitch, v.sw);
+    kit_for(x, "o", v.co);
+    kit_line(x, "const float d = g[%lld * o + %lld * i + j];", pixels, v.ow);
+    kit_for(x, "y", v.kh);
+    kit_line(x,
+             "for (int t = 0; t < %lld; t++) { s[%lld * o + %lld * y + t] += d * p[%lld * y + %lld * t]; }",
+             v.kw, taps, v.kw, v.dh * v.pitch, v.dw);
+    kit_close(x, 2);
+    if (direct) { // the chain ends with some images
+        kit_close(x, 2);
+        if (each > 1) {
+            kit_line(x, "if (++more < %lld && n + 1 < last) { continue; }", each);
+            kit_line(x, "more = 0;");
+        }
+    } else { // or within the pixels of one
+        kit_line(x, "more++;");
+        kit_line(x, "if (more %% %lld != 0 && %lld * i + j + 1 != %lld%s) { continue; }", chain, v.ow, pixels,
+                 v.rows < v.oh ? kit_word(" && (%lld * i + j + 1) %% %lld != 0", v.ow, block).text : "");
+        kit_line(x, "if ((%lld * i + j + 1) %% %lld == 0) { more = 0; }", v.ow, block);
+    }
+    kit_for(x, "k", sums);
+    kit_line(x, "part[k] += s[k];");
+    kit_line(x, "s[k] = 0;");
+    kit_close(x, direct ? 2 : 4);
+    kit_for(x, "o", v.co);
+    kit_for(x, "k", taps);
+    kit_line(x, "float *to = w + %lld * (%lld * q + o) + %lld * c + k;", n, v.co, taps);
+    kit_line(x, "*to = m ? *to + part[%lld * o + k] : part[%lld * o + k];", taps, taps);
+    kit_close(x, 5);
+    return 1;
+}
+
+#endif

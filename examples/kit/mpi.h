@@ -1,0 +1,156 @@
+// mpi.h - the ranks of mpirun behind the collectives of parallel.h
+//
+// A file to copy and to change, with parallel.h beside it; mpicc compiles it. In one C file of the program:
+//
+//   #define KIT_PARALLEL_IMPLEMENTATION
+//   #define KIT_MPI_IMPLEMENTATION
+//   #include "kit/mpi.h"
+#ifndef KIT_MPI_H
+#define KIT_MPI_H
+
+#include "parallel.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// The ranks of mpirun. Initialises MPI unless the program has, and ends it then at exit. Where ranks have
+// failed, the exit ends all of them.
+//   timeout   seconds that a rank waits for the others before it gives up
+//   -> code;  errors IO, UNSUPPORTED (MPI cannot be initialised, has ended, or was initialised by MPI_Init,
+//   without threads: the program calls MPI_Init_thread with MPI_THREAD_FUNNELED or more)
+int kit_mpi_ranks(kit_collectives_t *ranks, double timeout);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
+
+#if defined(KIT_MPI_IMPLEMENTATION) && !defined(KIT_MPI_DONE)
+#define KIT_MPI_DONE
+
+#if defined(__has_include)
+#if !__has_include(<mpi.h>)
+#error "kit/mpi.h: there is no mpi.h; install MPI (Debian: libopenmpi-dev) and compile with mpicc"
+#endif
+#endif
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static struct {
+    MPI_Comm channel[2];
+    double timeout;
+    int failed, rank;
+} kit_mpi__state;
+
+static int kit_mpi__fail(const char *what) {
+    char text[160];
+    snprintf(text, sizeof text, "kit_parallel: rank %d: %s", kit_mpi__state.rank, what);
+    kit_mpi__state.failed = 1;
+    return tensor_raise(TENSOR_ERR_IO, text);
+}
+
+// Every operation is one that does not block, so that a rank that never comes is noticed.
+static int kit_mpi__wait(void *user, void **request, int poll) {
+    MPI_Request *r = (MPI_Request *)*request;
+    double end = MPI_Wtime() + kit_mpi__state.timeout;
+    int done = 0, good = 1;
+    (void)user;
+    if (!r) return 0;
+    if (kit_mpi__state.failed) return TENSOR_ERR_IO;
+    do {
+        good = MPI_Test(r, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS;
+    } while (good && !done && !poll && MPI_Wtime() < end);
+    if (good && !done && poll) return 0;
+    if (!good) return kit_mpi__fail("MPI reports an error of another rank");
+    if (!done) return kit_mpi__fail("another rank has not answered in time"); // r stays: MPI has it
+    free(r);
+    *request = NULL;
+    return 0;
+}
+
+static MPI_Request *kit_mpi__request(void **request) {
+    MPI_Request *r = kit_mpi__state.failed ? NULL : (MPI_Request *)malloc(sizeof *r);
+    *request = r;
+    return r;
+}
+
+static int kit_mpi__sum(void *user, int channel, tensor_t *data, void **request) {
+    MPI_Request *r = kit_mpi__request(request);
+    (void)user;
+    if (!r) return TENSOR_ERR_IO;
+    int n = (int)tensor_numel(data);
+    int code = MPI_Iallreduce(MPI_IN_PLACE, tensor_data_mut(data), n, MPI_FLOAT, MPI_SUM,
+                              kit_mpi__state.channel[channel], r);
+    return code == MPI_SUCCESS ? 0 : kit_mpi__fail("a sum cannot begin");
+}
+
+static int kit_mpi__broadcast(void *user, tensor_t *x) {
+    char *data = (char *)tensor_data_mut(x);
+    size_t bytes = (size_t)tensor_numel(x) * tensor_dtype_size(tensor_dtype(x));
+    for (size_t at = 0; at < bytes;) {
+        size_t piece = bytes - at < (1u << 28) ? bytes - at : 1u << 28;
+        void *request;
+        MPI_Request *r = kit_mpi__request(&request);
+        if (!r) return TENSOR_ERR_IO;
+        if (MPI_Ibcast(data + at, (int)piece, MPI_BYTE, 0, kit_mpi__state.channel[1], r))
+            return kit_mpi__fail("a broadcast cannot begin");
+        int code = kit_mpi__wait(user, &request, 0);
+        if (code) return code;
+        at += piece;
+    }
+    return 0;
+}
+
+static int kit_mpi__gather(void *user, const void *mine, size_t bytes, void *all) {
+    void *request;
+    MPI_Request *r = kit_mpi__request(&request);
+    if (!r) return TENSOR_ERR_IO;
+    if (MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE,
+                       kit_mpi__state.channel[1], r))
+        return kit_mpi__fail("a gather cannot begin");
+    return kit_mpi__wait(user, &request, 0);
+}
+
+static void kit_mpi__end(void) {
+    int over = 0;
+    MPI_Finalized(&over);
+    if (over) return;
+    if (kit_mpi__state.failed) MPI_Abort(MPI_COMM_WORLD, 1); // finalize would wait for the others
+    MPI_Finalize();
+}
+
+int kit_mpi_ranks(kit_collectives_t *ranks, double timeout) {
+    int there = 0, over = 0, level = 0;
+    kit_collectives_t c = {0,            1, TENSOR_CPU, NULL, kit_mpi__sum, kit_mpi__wait, kit_mpi__broadcast,
+                           kit_mpi__gather};
+    MPI_Initialized(&there);
+    MPI_Finalized(&over);
+    if (over) { return tensor_raise(TENSOR_ERR_UNSUPPORTED, "kit_parallel: MPI has ended in this process"); }
+    if (!there) {
+        if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level)) {
+            return tensor_raise(TENSOR_ERR_UNSUPPORTED, "kit_parallel: MPI cannot be initialised");
+        }
+        atexit(kit_mpi__end);
+    }
+    MPI_Query_thread(&level);
+    if (level < MPI_THREAD_FUNNELED) {
+        return tensor_raise(TENSOR_ERR_UNSUPPORTED,
+                            "kit_parallel: MPI was initialised without threads; call MPI_Init_thread with "
+                            "MPI_THREAD_FUNNELED or more, or leave it to kit_mpi_ranks");
+    }
+    for (int k = 0; k < 2; k++) {
+        if (MPI_Comm_dup(MPI_COMM_WORLD, &kit_mpi__state.channel[k])) {
+            return tensor_raise(TENSOR_ERR_IO, "kit_parallel: no communicator");
+        }
+        MPI_Comm_set_errhandler(kit_mpi__state.channel[k], MPI_ERRORS_RETURN);
+    }
+    kit_mpi__state.timeout = timeout;
+    MPI_Comm_rank(MPI_COMM_WORLD, &c.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &c.size);
+    kit_mpi__state.rank = c.rank;
+    *ranks = c;
+    return 0;
+}
+#endif

@@ -1,0 +1,175 @@
+// nccl.h - GPUs behind the collectives of parallel.h: a process for each, or a thread
+//
+// A file to copy and to change, with parallel.h beside it. In one C file of the program, which is linked with
+// tensor_cuda.o:
+//
+//   #define KIT_PARALLEL_IMPLEMENTATION
+//   #define KIT_NCCL_IMPLEMENTATION
+//   #include "kit/nccl.h"                                    // which includes parallel.h
+//
+//   char id[TENSOR_CUDA_ID_BYTES];
+//   if (rank == 0) tensor_cuda_comm_id(id);                  // and send it to the others: file, socket, MPI
+//   kit_collectives_t ranks;
+//   if (kit_nccl_ranks(&ranks, rank, size, id, (tensor_device_t)(TENSOR_CUDA + rank), 30)) return 1;
+//   tensor_set_default_device(ranks.device);                 // or nn_to(net, (int)ranks.device)
+//   kit_parallel_t *p = kit_parallel_open(&ranks, net);
+//   ...
+//   kit_parallel_close(p);
+//   kit_nccl_end(&ranks);
+//
+// Sums run on streams of their own, so that backward goes on beside them.
+#ifndef KIT_NCCL_H
+#define KIT_NCCL_H
+
+#include "../../tensor_cuda.h"
+#include "parallel.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// One rank's end; waits until all ranks have called it.
+//   id       of tensor_cuda_comm_id, the same on all ranks
+//   device   of this rank, started by tensor_cuda_init
+//   timeout  seconds that a rank waits for the others' part of a sum before it gives up
+//   -> code;  errors as tensor_cuda_comm_new, OUT_OF_MEMORY
+int kit_nccl_ranks(kit_collectives_t *ranks, int rank, int size, const void *id, tensor_device_t device,
+                   double timeout);
+// Frees what ranks holds; not after an error of another rank, for which NCCL may wait.
+void kit_nccl_end(kit_collectives_t *ranks);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
+
+#if defined(KIT_NCCL_IMPLEMENTATION) && !defined(KIT_NCCL_DONE)
+#define KIT_NCCL_DONE
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+// Ranks may interleave the two channels in different orders, so each has a communicator and a stream.
+typedef struct kit_nccl__channel_t {
+    tensor_cuda_comm_t *comm;
+    tensor_cuda_stream_t *stream;
+} kit_nccl__channel_t;
+
+typedef struct kit_nccl__state_t {
+    kit_nccl__channel_t channel[2];
+    tensor_device_t device;
+    int rank, size;
+    double timeout;
+} kit_nccl__state_t;
+
+// Queues one collective: all_gather into y if there is a y, a broadcast from rank 0 or a sum otherwise.
+static int kit_nccl__queue(kit_nccl__channel_t *c, tensor_t *x, tensor_t *y, int broadcast) {
+    tensor_cuda_stream_t *before = tensor_cuda_set_stream(c->stream);
+    int code;
+    if (!before) return tensor_error_code();
+    if (y) code = tensor_cuda_all_gather(c->comm, y, x);
+    else if (broadcast) code = tensor_cuda_broadcast(c->comm, x, 0);
+    else code = tensor_cuda_all_reduce(c->comm, x, 0);
+    tensor_cuda_set_stream(before);
+    return code;
+}
+
+static int kit_nccl__wait(void *user, void **request, int poll) {
+    kit_nccl__state_t *s = (kit_nccl__state_t *)user;
+    kit_nccl__channel_t *c = (kit_nccl__channel_t *)*request;
+    time_t begin = time(NULL);
+    if (!c || poll) return 0;
+    while (!tensor_cuda_stream_query(c->stream)) {
+        if (difftime(time(NULL), begin) > s->timeout) {
+            char text[100];
+            snprintf(text, sizeof text, "kit_parallel: rank %d: another rank has not answered in time",
+                     s->rank);
+            return tensor_raise(TENSOR_ERR_IO, text);
+        }
+    }
+    *request = NULL;
+    return 0;
+}
+
+static int kit_nccl__sum(void *user, int channel, tensor_t *data, void **request) {
+    kit_nccl__state_t *s = (kit_nccl__state_t *)user;
+    int code = kit_nccl__queue(&s->channel[channel], data, NULL, 0);
+    *request = code ? NULL : &s->channel[channel];
+    return code;
+}
+
+static int kit_nccl__broadcast(void *user, tensor_t *data) {
+    kit_nccl__state_t *s = (kit_nccl__state_t *)user;
+    void *request = &s->channel[1];
+    int code = kit_nccl__queue(&s->channel[1], data, NULL, 1);
+    return code ? code : kit_nccl__wait(user, &request, 0);
+}
+
+static int kit_nccl__gather_to(kit_nccl__state_t *s, tensor_t *x, tensor_t *y, void *all) {
+    void *request = &s->channel[1];
+    int code = kit_nccl__queue(&s->channel[1], x, y, 0);
+    if (!code) code = kit_nccl__wait(s, &request, 0);
+    if (code) tensor_keep(y); // NCCL may still write to it
+    return code ? code : tensor_copy_out(y, all, (size_t)tensor_numel(y));
+}
+
+static int kit_nccl__gather(void *user, const void *mine, size_t bytes, void *all) {
+    kit_nccl__state_t *s = (kit_nccl__state_t *)user;
+    int64_t one = (int64_t)bytes, many = one * s->size;
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_t *x = tensor_to(tensor_from_n(mine, TENSOR_U8, &one, 1), (int)s->device);
+    tensor_t *y = tensor_to(tensor_empty_n(&many, 1, TENSOR_U8), (int)s->device);
+    int code = kit_nccl__gather_to(s, x, y, all);
+    tensor_scope_end(scope);
+    return code;
+}
+
+// The second communicator's id goes to the other ranks by the first one.
+static int kit_nccl__open(kit_nccl__state_t *s, const void *id) {
+    unsigned char other[TENSOR_CUDA_ID_BYTES] = {0};
+    int64_t bytes = TENSOR_CUDA_ID_BYTES;
+    for (int k = 0; k < 2; k++) {
+        s->channel[k].stream = tensor_cuda_stream_new(s->device);
+        if (!s->channel[k].stream) return tensor_error_code();
+    }
+    s->channel[0].comm = tensor_cuda_comm_new(s->rank, s->size, id, s->device);
+    if (!s->channel[0].comm) return tensor_error_code();
+    int code = s->rank == 0 ? tensor_cuda_comm_id(other) : 0;
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_t *x = tensor_to(tensor_from_n(other, TENSOR_U8, &bytes, 1), (int)s->device);
+    if (!code) code = kit_nccl__queue(&s->channel[0], x, NULL, 1);
+    if (!code) code = tensor_copy_out(x, other, sizeof other);
+    tensor_scope_end(scope);
+    if (code) return code;
+    s->channel[1].comm = tensor_cuda_comm_new(s->rank, s->size, other, s->device);
+    return s->channel[1].comm ? 0 : tensor_error_code();
+}
+
+void kit_nccl_end(kit_collectives_t *ranks) {
+    kit_nccl__state_t *s = (kit_nccl__state_t *)ranks->user;
+    for (int k = 0; s && k < 2; k++) {
+        if (s->channel[k].comm) tensor_cuda_comm_free(s->channel[k].comm);
+        if (s->channel[k].stream) tensor_cuda_stream_free(s->channel[k].stream);
+    }
+    free(s);
+    ranks->user = NULL;
+}
+
+int kit_nccl_ranks(kit_collectives_t *ranks, int rank, int size, const void *id, tensor_device_t device,
+                   double timeout) {
+    kit_nccl__state_t *s = (kit_nccl__state_t *)calloc(1, sizeof *s);
+    if (!s) return tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory");
+    kit_collectives_t c = {rank,           size,           device,              s,
+                           kit_nccl__sum, kit_nccl__wait, kit_nccl__broadcast, kit_nccl__gather};
+    s->rank = rank;
+    s->size = size;
+    s->device = device;
+    s->timeout = timeout;
+    int code = kit_nccl__open(s, id);
+    if (code) kit_nccl_end(&c);
+    else *ranks = c;
+    return code;
+}
+
+#endif

@@ -1,0 +1,466 @@
+// parallel.h - one net trained by several processes, each on its share of the data (DistributedDataParallel)
+//
+// A file to copy and to change. In one C file of the program, which mpicc compiles and mpirun starts:
+//
+//   #define KIT_PARALLEL_IMPLEMENTATION
+//   #define KIT_MPI_IMPLEMENTATION
+//   #include "kit/mpi.h"                                     // which includes parallel.h
+//
+//   kit_collectives_t ranks;
+//   if (kit_mpi_ranks(&ranks, 30)) return 1;
+//   kit_parallel_t *p = kit_parallel_open(&ranks, net);      // all ranks now have the weights of rank 0
+//   tensor_t *mine = kit_parallel_shard(p, samples, seed, epoch);
+//   ...
+//       tensor_backward(kit_parallel_loss(p, loss, samples_of_this_batch));
+//       if (kit_parallel_finish(p)) break;                   // gradients are those of the whole batch
+//       nn_step(opt);
+//
+// Gradients are summed in buckets of 25 MB while backward still runs. mpi.h has ranks on the CPU, nccl.h
+// ranks on GPUs; another engine fills a kit_collectives_t of its own. Parameters are of f32, on the ranks'
+// device.
+#ifndef KIT_PARALLEL_H
+#define KIT_PARALLEL_H
+
+#include "tensor_nn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// What ranks do together. All call the same functions in the same order on a channel: 0 is for gradients, 1
+// for everything else. Each gives 0, or a code that it has raised: IO where a rank has gone, or has not
+// answered in time. Tensors are contiguous and on `device`.
+typedef struct kit_collectives_t {
+    int rank, size;
+    tensor_device_t device;
+    void *user;
+    // Begins to sum data (f32) over ranks, in place; it stays until wait. A request is NULL when it is done.
+    int (*sum)(void *user, int channel, tensor_t *data, void **request);
+    int (*wait)(void *user, void **request, int poll); // poll: only gives it time to go on
+    int (*broadcast)(void *user, tensor_t *data);      // from rank 0
+    int (*gather)(void *user, const void *mine, size_t bytes, void *all); // of the host: all [size * bytes]
+} kit_collectives_t;
+
+// One rank alone: a program need not know whether there are more.
+kit_collectives_t kit_parallel_alone(void);
+
+typedef struct kit_parallel_t kit_parallel_t;
+
+// Compares the nets of all ranks, gives them the state of rank 0 and hooks into the gradients of net, which
+// must not get other parameters afterwards.
+//   ranks   copied
+//   -> p, NULL on failure, on all ranks
+//   errors  SHAPE (nets differ), UNSUPPORTED (not f32, not on the ranks' device), IO, OUT_OF_MEMORY
+kit_parallel_t *kit_parallel_open(const kit_collectives_t *ranks, nn_module_t *net);
+void kit_parallel_close(kit_parallel_t *p); // before the net is freed
+
+// Mean loss of `samples` of this rank, weighted by its share of them, so that the sum of gradients is that of
+// the mean over all ranks. A rank without samples calls it with loss NULL and calls no backward.
+//   -> loss to call backward with (NULL if it was);  errors IO
+tensor_t *kit_parallel_loss(kit_parallel_t *p, tensor_t *loss, int64_t samples);
+// After backward, before the optimizer's step: waits for the sums of gradients. Where an error is pending on
+// a rank, all ranks fail. A parameter without a gradient on some ranks counts as zero there, without one on
+// all it keeps what it has.
+//   -> code;  errors IO
+int kit_parallel_finish(kit_parallel_t *p);
+// 0: backward adds up gradients on this rank alone, and no finish is called; 1: the next backward sums what
+// there is.
+void kit_parallel_sync(kit_parallel_t *p, int on);
+// Mean of a number over ranks, weighted.   -> mean, NaN after an error;  errors IO
+double kit_parallel_mean(kit_parallel_t *p, double value, double weight);
+// The samples of this rank in an epoch: each of 0..n-1 is on one rank, in another order in each epoch. Ranks
+// get n / size or one more.   -> new i64;  errors OUT_OF_MEMORY
+tensor_t *kit_parallel_shard(const kit_parallel_t *p, int64_t n, uint64_t seed, uint64_t epoch);
+// Sum over ranks, with a gradient.   -> new;  errors IO, UNSUPPORTED (not f32)
+tensor_t *kit_parallel_sum(const kit_collectives_t *ranks, tensor_t *x);
+// The same in place, for nn_sync_batch_norm(64, .all_reduce = kit_parallel_all_reduce, .user = &ranks), where
+// ranks is a kit_collectives_t that outlives the layer.   -> code;  errors as above
+int kit_parallel_all_reduce(tensor_t *x, void *ranks);
+// Sums of two numbers over ranks, in double.   -> code;  errors IO, OUT_OF_MEMORY
+int kit_parallel_total(const kit_collectives_t *c, double first, double second, double sums[2]);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
+
+#if defined(KIT_PARALLEL_IMPLEMENTATION) && !defined(KIT_PARALLEL_DONE)
+#define KIT_PARALLEL_DONE
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- one rank
+
+static int kit_parallel__sum_alone(void *user, int channel, tensor_t *data, void **request) {
+    (void)user, (void)channel, (void)data;
+    *request = NULL;
+    return 0;
+}
+
+static int kit_parallel__wait_alone(void *user, void **request, int poll) {
+    (void)user, (void)request, (void)poll;
+    return 0;
+}
+
+static int kit_parallel__broadcast_alone(void *user, tensor_t *data) {
+    (void)user, (void)data;
+    return 0;
+}
+
+static int kit_parallel__gather_alone(void *user, const void *mine, size_t bytes, void *all) {
+    (void)user;
+    memcpy(all, mine, bytes);
+    return 0;
+}
+
+kit_collectives_t kit_parallel_alone(void) {
+    kit_collectives_t c = {0,
+                           1,
+                           tensor_get_default_device(),
+                           NULL,
+                           kit_parallel__sum_alone,
+                           kit_parallel__wait_alone,
+                           kit_parallel__broadcast_alone,
+                           kit_parallel__gather_alone};
+    return c;
+}
+
+// ---- gradients
+
+#ifndef KIT_PARALLEL_BUCKET
+#define KIT_PARALLEL_BUCKET (25 << 20) // bytes
+#endif
+
+typedef struct kit_parallel__parameter_t {
+    struct kit_parallel_t *p;
+    tensor_t *t, *place; // place: a view of its part of the bucket, in its shape
+    int64_t hook, bucket;
+    int ready;
+    float has; // 1: this rank has a gradient, and it is in its place
+} kit_parallel__parameter_t;
+
+// data: the gradients, then for each parameter 1 if this rank has one, then 1 if an error is pending here
+typedef struct kit_parallel__bucket_t {
+    tensor_t *data, *marks; // marks: a view of what follows the gradients
+    float *mark;            // [count + 1], of the host
+    void *request;
+    int64_t first, count, elements, waiting; // parameters; elements of gradients; parameters not ready yet
+} kit_parallel__bucket_t;
+
+struct kit_parallel_t {
+    kit_collectives_t ranks;
+    kit_parallel__parameter_t *parameter; // the last of the net first: their gradients come first
+    kit_parallel__bucket_t *bucket;
+    int64_t count, buckets, begun;
+    int sync, code; // code: the first failure, after which nothing is sent
+};
+
+static void kit_parallel__copy(kit_parallel__parameter_t *q) {
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_t *grad = tensor_grad(q->t);
+    q->has = grad != NULL;
+    if (grad) tensor_copy_(q->place, grad);
+    else tensor_zero_(q->place);
+    tensor_scope_end(scope);
+}
+
+// What follows the gradients in a bucket. An error that is pending goes with it: the other ranks must hear.
+static void kit_parallel__mark(kit_parallel_t *p, kit_parallel__bucket_t *b) {
+    int64_t n = b->count + 1;
+    for (int64_t k = 0; k < b->count; k++) { b->mark[k] = p->parameter[b->first + k].has; }
+    b->mark[b->count] = !tensor_ok();
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_copy_(b->marks, tensor_wrap_n(b->mark, TENSOR_F32, &n, 1, NULL, NULL));
+    tensor_scope_end(scope);
+}
+
+// Buckets begin in their order, which is the same on all ranks.
+static void kit_parallel__begin(kit_parallel_t *p) {
+    while (p->begun < p->buckets && p->bucket[p->begun].waiting == 0 && !p->code) {
+        kit_parallel__bucket_t *b = &p->bucket[p->begun++];
+        kit_parallel__mark(p, b);
+        p->code = p->ranks.sum(p->ranks.user, 0, b->data, &b->request);
+    }
+}
+
+static void kit_parallel__arrived(tensor_t *x, void *user) {
+    kit_parallel__parameter_t *q = (kit_parallel__parameter_t *)user;
+    kit_parallel_t *p = q->p;
+    (void)x;
+    if (!p->sync || q->ready || p->code) return;
+    q->ready = 1;
+    kit_parallel__copy(q);
+    p->bucket[q->bucket].waiting--;
+    kit_parallel__begin(p);
+    for (int64_t k = 0; k < p->begun && !p->code; k++) {
+        p->code = p->ranks.wait(p->ranks.user, &p->bucket[k].request, 1);
+    }
+}
+
+// Writes the sums back. -> how many ranks have failed
+static float kit_parallel__spread(kit_parallel_t *p, kit_parallel__bucket_t *b) {
+    if (tensor_copy_out(b->marks, b->mark, (size_t)(b->count + 1) * sizeof(float))) return 1;
+    for (int64_t k = 0; k < b->count; k++) {
+        kit_parallel__parameter_t *q = &p->parameter[b->first + k];
+        if (b->mark[k] <= 0) continue;
+        if (tensor_grad(q->t)) tensor_copy_(tensor_grad(q->t), q->place);
+        else tensor_set_grad(q->t, tensor_clone(q->place));
+    }
+    return b->mark[b->count];
+}
+
+int kit_parallel_finish(kit_parallel_t *p) {
+    float failed = 0;
+    for (int64_t k = 0; k < p->count && !p->code; k++) {
+        kit_parallel__parameter_t *q = &p->parameter[k];
+        if (!q->ready) kit_parallel__copy(q); // nothing produced it here, or backward did not run
+    }
+    for (int64_t k = 0; k < p->buckets; k++) { p->bucket[k].waiting = 0; }
+    kit_parallel__begin(p);
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    for (int64_t k = 0; k < p->buckets; k++) {
+        kit_parallel__bucket_t *b = &p->bucket[k];
+        if (!p->code) p->code = p->ranks.wait(p->ranks.user, &b->request, 0);
+        if (!p->code) failed += kit_parallel__spread(p, b);
+        b->waiting = b->count;
+    }
+    tensor_scope_end(scope);
+    for (int64_t k = 0; k < p->count; k++) { p->parameter[k].ready = 0; }
+    p->begun = 0;
+    if (!p->code && failed > 0) {
+        p->code = TENSOR_ERR_IO;
+        if (tensor_ok()) tensor_raise(p->code, "kit_parallel: another rank has an error");
+    }
+    return p->code;
+}
+
+void kit_parallel_sync(kit_parallel_t *p, int on) { p->sync = on; }
+
+// ---- opening
+
+typedef struct kit_parallel__summary_t {
+    uint64_t version, count, hash, usable;
+} kit_parallel__summary_t;
+
+static uint64_t kit_parallel__mix(uint64_t hash, const void *data, size_t n) {
+    const unsigned char *c = (const unsigned char *)data;
+    for (size_t i = 0; i < n; i++) { hash = (hash ^ c[i]) * UINT64_C(1099511628211); }
+    return hash;
+}
+
+// Names, shapes and dtypes of all that a net holds; whether its parameters are of a kind that can be summed.
+static kit_parallel__summary_t kit_parallel__look(nn_module_t *net, tensor_device_t device) {
+    nn_named_list_t all = nn_state(net);
+    kit_parallel__summary_t s = {(uint64_t)tensor_version(), (uint64_t)all.count, 7, net && tensor_ok()};
+    for (int64_t i = 0; i < all.count; i++) {
+        tensor_t *t = all.item[i].tensor;
+        tensor_shape_t shape = tensor_shape(t);
+        int dtype = tensor_dtype(t);
+        s.hash = kit_parallel__mix(s.hash, all.item[i].name, strlen(all.item[i].name) + 1);
+        s.hash = kit_parallel__mix(s.hash, shape.dims, (size_t)shape.ndim * sizeof shape.dims[0]);
+        s.hash = kit_parallel__mix(s.hash, &dtype, sizeof dtype);
+        if (tensor_device(t) != (int)device || (!all.item[i].is_buffer && dtype != TENSOR_F32)) s.usable = 0;
+    }
+    return s;
+}
+
+// -> code, the same on all ranks
+static int kit_parallel__agree(const kit_collectives_t *c, nn_module_t *net) {
+    char text[160];
+    kit_parallel__summary_t mine = kit_parallel__look(net, c->device), *all;
+    all = (kit_parallel__summary_t *)calloc((size_t)c->size, sizeof *all);
+    if (!all) return tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory");
+    int code = c->gather(c->user, &mine, sizeof mine, all);
+    for (int k = 0; k < c->size && !code; k++) {
+        const char *what = NULL;
+        if (!all[k].usable) what = "has a net that is not of f32 on its device";
+        else if (all[k].version != all[0].version) what = "has another version of tensor.h than rank 0";
+        else if (all[k].count != all[0].count) what = "has another number of parameters than rank 0";
+        else if (all[k].hash != all[0].hash) what = "has other names, shapes or dtypes than rank 0";
+        if (!what) continue;
+        snprintf(text, sizeof text, "kit_parallel: rank %d %s", k, what);
+        code = tensor_raise(all[k].usable ? TENSOR_ERR_SHAPE : TENSOR_ERR_UNSUPPORTED, text);
+    }
+    free(all);
+    return code;
+}
+
+static int kit_parallel__start(const kit_collectives_t *c, nn_module_t *net) {
+    nn_named_list_t all = nn_state(net);
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    int code = 0;
+    for (int64_t i = 0; i < all.count && !code; i++, tensor_scope_reset(scope)) {
+        tensor_t *data = tensor_clone(tensor_contiguous(all.item[i].tensor));
+        code = c->broadcast(c->user, data);
+        if (!code) tensor_copy_(all.item[i].tensor, data);
+        if (code) tensor_keep(data); // the engine may still write to it
+    }
+    tensor_scope_end(scope);
+    return code ? code : tensor_error_code();
+}
+
+// Which parameters are in which bucket.
+static void kit_parallel__share_out(kit_parallel_t *p, nn_named_list_t list) {
+    for (int64_t i = 0; i < list.count; i++) {
+        kit_parallel__parameter_t *q = &p->parameter[i];
+        kit_parallel__bucket_t *b = p->buckets ? &p->bucket[p->buckets - 1] : NULL;
+        q->p = p;
+        q->t = list.item[list.count - 1 - i].tensor;
+        int64_t n = tensor_numel(q->t);
+        if (!b || b->elements + n > KIT_PARALLEL_BUCKET / (int64_t)sizeof(float)) {
+            b = &p->bucket[p->buckets++];
+            b->first = i;
+        }
+        q->bucket = p->buckets - 1;
+        b->elements += n;
+        b->waiting = ++b->count;
+        p->count++;
+    }
+}
+
+// Memory of the buckets, and where each parameter has its place there. -> 1 or 0
+static int kit_parallel__allocate(kit_parallel_t *p) {
+    int good = 1;
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    for (int64_t k = 0; k < p->buckets && good; k++) {
+        kit_parallel__bucket_t *b = &p->bucket[k];
+        int64_t at = 0, n = b->elements + b->count + 1;
+        b->mark = (float *)calloc((size_t)b->count + 1, sizeof(float));
+        b->data = tensor_keep(tensor_to(tensor_zeros_n(&n, 1, TENSOR_F32), (int)p->ranks.device));
+        b->marks = tensor_keep(tensor_narrow(b->data, 0, b->elements, b->count + 1));
+        good = b->mark != NULL;
+        for (int64_t i = b->first; i < b->first + b->count; i++) {
+            kit_parallel__parameter_t *q = &p->parameter[i];
+            tensor_shape_t s = tensor_shape(q->t);
+            n = tensor_numel(q->t);
+            q->place = tensor_keep(tensor_view_n(tensor_narrow(b->data, 0, at, n), s.dims, s.ndim));
+            q->hook = tensor_register_post_accumulate_grad_hook(q->t, kit_parallel__arrived, q);
+            good = good && q->hook != 0;
+            at += n;
+        }
+    }
+    tensor_scope_end(scope);
+    return good && tensor_ok();
+}
+
+kit_parallel_t *kit_parallel_open(const kit_collectives_t *ranks, nn_module_t *net) {
+    if (kit_parallel__agree(ranks, net) || kit_parallel__start(ranks, net)) return NULL;
+    nn_named_list_t list = nn_named_parameters(net);
+    kit_parallel_t *p = (kit_parallel_t *)calloc(1, sizeof *p);
+    int good = p != NULL;
+    if (good) {
+        p->ranks = *ranks;
+        p->sync = 1;
+        p->parameter = (kit_parallel__parameter_t *)calloc((size_t)list.count + 1, sizeof *p->parameter);
+        p->bucket = (kit_parallel__bucket_t *)calloc((size_t)list.count + 1, sizeof *p->bucket);
+        good = p->parameter && p->bucket;
+    }
+    if (good) {
+        kit_parallel__share_out(p, list);
+        good = kit_parallel__allocate(p);
+    }
+    if (!good) {
+        kit_parallel_close(p);
+        tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory");
+        return NULL;
+    }
+    return p;
+}
+
+void kit_parallel_close(kit_parallel_t *p) {
+    if (!p) return;
+    for (int64_t k = 0; k < p->count; k++) {
+        tensor_remove_hook(p->parameter[k].hook);
+        tensor_free(p->parameter[k].place);
+    }
+    for (int64_t k = 0; p->bucket && k < p->buckets; k++) {
+        kit_parallel__bucket_t *b = &p->bucket[k];
+        tensor_free(b->marks);
+        if (!b->request) tensor_free(b->data); // else the engine may still write to it
+        free(b->mark);
+    }
+    free(p->bucket);
+    free(p->parameter);
+    free(p);
+}
+
+// ---- samples and numbers
+
+int kit_parallel_total(const kit_collectives_t *c, double first, double second, double sums[2]) {
+    double mine[2] = {first, second};
+    double *all = (double *)calloc((size_t)c->size, sizeof mine);
+    if (!all) return tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory");
+    int code = c->gather(c->user, mine, sizeof mine, all);
+    sums[0] = sums[1] = 0;
+    for (int k = 0; k < c->size; k++) {
+        sums[0] += all[2 * k];
+        sums[1] += all[2 * k + 1];
+    }
+    free(all);
+    return code;
+}
+
+tensor_t *kit_parallel_loss(kit_parallel_t *p, tensor_t *loss, int64_t samples) {
+    double sums[2] = {0, 0};
+    if (!p->code) p->code = kit_parallel_total(&p->ranks, (double)samples, 0, sums);
+    double weight = sums[0] > 0 ? (double)samples / sums[0] : 0;
+    return loss ? tensor_mul_scalar(loss, weight) : NULL;
+}
+
+double kit_parallel_mean(kit_parallel_t *p, double value, double weight) {
+    double sums[2] = {0, 0};
+    if (!p->code) p->code = kit_parallel_total(&p->ranks, value * weight, weight, sums);
+    return p->code ? (double)NAN : sums[0] / sums[1];
+}
+
+tensor_t *kit_parallel_shard(const kit_parallel_t *p, int64_t n, uint64_t seed, uint64_t epoch) {
+    tensor_generator_t before = tensor_get_generator();
+    tensor_manual_seed(seed + epoch * UINT64_C(0x9E3779B97F4A7C15));
+    tensor_t *order = tensor_randperm(n);
+    tensor_set_generator(before);
+    int64_t mine = (n - p->ranks.rank + p->ranks.size - 1) / p->ranks.size;
+    tensor_t *at = tensor_mul_scalar(tensor_arange(0, (double)mine, 1, TENSOR_I64), p->ranks.size);
+    return tensor_index_select(order, 0, tensor_add_scalar(at, p->ranks.rank));
+}
+
+// ---- sums with a gradient
+
+int kit_parallel_all_reduce(tensor_t *x, void *ranks) {
+    const kit_collectives_t *c = (const kit_collectives_t *)ranks;
+    void *request = NULL;
+    int code = 0;
+    if (tensor_dtype(x) != TENSOR_F32) {
+        code = tensor_raise(TENSOR_ERR_UNSUPPORTED, "kit_parallel: what is to be summed is not of f32");
+    }
+    if (!code) code = c->sum(c->user, 1, x, &request);
+    if (!code) code = c->wait(c->user, &request, 0);
+    if (request) tensor_keep(x); // the engine may still write to it
+    return code;
+}
+
+static tensor_t *kit_parallel__summed(const kit_collectives_t *c, tensor_t *x) {
+    tensor_t *y = tensor_clone(tensor_contiguous(x));
+    return kit_parallel_all_reduce(y, (void *)(uintptr_t)c) ? tensor_detach(NULL) : y;
+}
+
+static tensor_t *kit_parallel__sum_forward(tensor_function_ctx_t *ctx, tensor_t *const *inputs, int n) {
+    (void)n;
+    return kit_parallel__summed((const kit_collectives_t *)tensor_function_user(ctx), inputs[0]);
+}
+
+static int kit_parallel__sum_backward(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n) {
+    (void)n;
+    grads[0] = kit_parallel_sum((const kit_collectives_t *)tensor_function_user(ctx), grad);
+    return tensor_error_code();
+}
+
+tensor_t *kit_parallel_sum(const kit_collectives_t *ranks, tensor_t *x) {
+    static const tensor_function_t sum = {"kit_parallel_sum", kit_parallel__sum_forward,
+                                          kit_parallel__sum_backward, NULL};
+    return tensor_apply(&sum, (void *)(uintptr_t)ranks, &x, 1);
+}
+
+#endif

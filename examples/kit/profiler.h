@@ -1,0 +1,497 @@
+// profiler.h - where time goes: tables by op, line and module, a trace for Chrome, a flame graph as text
+//
+// A file to copy and to change, with file.h beside it. In one C file of the program:
+//
+//   #define KIT_PROFILER_IMPLEMENTATION
+//   #include "kit/profiler.h"
+//
+//   kit_profiler_t *p = kit_profiler_start();
+//   for (int step = 0; step < 10; step++) train_step();
+//   kit_profiler_print(p, KIT_PROFILER_OPS, 20);
+//   kit_profiler_trace(p, "step.json");      // open in chrome://tracing or ui.perfetto.dev
+//   kit_profiler_free(p);
+//
+// It hears of what the thread does that started it. Of a GPU it sees how long enqueueing took.
+#ifndef KIT_PROFILER_H
+#define KIT_PROFILER_H
+
+#include "tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct kit_profiler_t kit_profiler_t;
+
+// Begins to listen to the calling thread. Takes 48 bytes for each call of a kernel and 24 for each range.
+//   -> profiler, NULL on failure;  errors OUT_OF_MEMORY
+kit_profiler_t *kit_profiler_start(void);
+// Ends listening, on the same thread; what follows does so, too.
+void kit_profiler_stop(kit_profiler_t *p);
+void kit_profiler_free(kit_profiler_t *p);
+
+// What a table has a row for. Lines are those of the program that called the library, those of the forward
+// call for a gradient. Modules are paths of layers and of ranges (tensor_range_push), "step.0.linear1"; their
+// gradients have "backward" in the path.
+enum { KIT_PROFILER_OPS, KIT_PROFILER_LINES, KIT_PROFILER_MODULES };
+
+typedef struct kit_profiler_row_t {
+    const char *name; // lives as long as the profiler
+    int64_t calls;    // of kernels; of a module, its children's too
+    double self;      // seconds in kernels; of a module, without its children's
+    double total;     // with what was done since the call before: checks, memory, the tape, the program's own
+                      // work; of a module, with its children. Ops add up to the whole time, as lines do
+    double share;     // of the time between start and stop: self of an op or a line, total of a module
+    double bytes;     // of all operands
+    double flops;     // of products of matrices, convolutions and attention, by their shapes; else 0
+} kit_profiler_row_t;
+
+// Rows of a table, those with the largest share first.
+//   rows    receives at most `room`; may be NULL if that is 0
+//   -> how many there are;  errors OUT_OF_MEMORY (0 rows)
+int kit_profiler_rows(kit_profiler_t *p, int by, kit_profiler_row_t *rows, int room);
+// Prints the first rows of a table, and what they come to, to stdout.
+void kit_profiler_print(kit_profiler_t *p, int by, int rows);
+// Prints the tree of modules with a bar of the share of each that has at least 0.5 %.
+void kit_profiler_flame(kit_profiler_t *p);
+// Writes calls, ranges and live bytes as a trace in Chrome's JSON.   -> code;  errors IO
+int kit_profiler_trace(kit_profiler_t *p, const char *path);
+double kit_profiler_seconds(const kit_profiler_t *p); // between start and stop
+
+#ifdef __cplusplus
+}
+#endif
+#endif
+
+#if defined(KIT_PROFILER_IMPLEMENTATION) && !defined(KIT_PROFILER_DONE)
+#define KIT_PROFILER_DONE
+
+#include "file.h"
+
+#include <time.h>
+#if !defined(_WIN32)
+#include <sys/time.h>
+#endif
+
+static double kit_profiler__clock(void) {
+#if defined(_WIN32)
+    return (double)clock() / CLOCKS_PER_SEC; // time of day there, not of the processor
+#else
+    struct timeval t;
+    gettimeofday(&t, NULL);
+    return (double)t.tv_sec + 1e-6 * (double)t.tv_usec;
+#endif
+}
+
+// A counter that costs some ten nanoseconds to read; start and stop compare it with the clock.
+static uint64_t kit_profiler__ticks(void) {
+#if (defined(__x86_64__) || defined(__i386__)) && defined(__GNUC__) && !defined(__TINYC__)
+    return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__) && defined(__GNUC__)
+    uint64_t t;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(t));
+    return t;
+#else
+    return (uint64_t)(1e6 * kit_profiler__clock());
+#endif
+}
+
+enum { KIT_PROFILER__NODES = 1 << 15, KIT_PROFILER__CACHE = 1 << 11, KIT_PROFILER__FRAMES = 1 << 14 };
+
+typedef struct kit_profiler__call_t {
+    uint64_t begin, end, live;
+    float bytes, flops;
+    int32_t op, line, frame; // line -1: not known yet
+} kit_profiler__call_t;
+
+// A range or module in the tree, under the one in which it was called; 0 is the program.
+typedef struct kit_profiler__frame_t {
+    int32_t name, path;          // path: "step.0.linear1", a name, too
+    int32_t parent, child, next; // child: the latest; next: its sibling; -1 none
+    int32_t base, mirror;        // where the gradient of calls in this frame is counted, from `base`
+} kit_profiler__frame_t;
+
+typedef struct kit_profiler__span_t {
+    uint64_t begin, end;
+    int32_t frame, outer; // outer: the span around it, -1 none
+} kit_profiler__span_t;
+
+typedef struct kit_profiler__name_t {
+    char *text;
+    int32_t product; // kit_profiler__product
+} kit_profiler__name_t;
+
+typedef struct kit_profiler__list_t {
+    void *at;
+    int64_t count, room;
+} kit_profiler__list_t;
+
+struct kit_profiler_t {
+    tensor_profiler_t hears;
+    uint64_t begin, end, call_begin;
+    double clock, rate;    // seconds; seconds per tick
+    int64_t lost, stamped; // calls there was no memory for; calls before `stamped` know their line
+    kit_profiler__list_t calls, frames, spans, names;
+    int32_t frame, span, line, running, base; // base: where a backward pass runs, -1 = none does
+    struct { uint64_t node; int64_t call; int32_t frame; } nodes[KIT_PROFILER__NODES]; // of the latest calls
+    struct { const char *text; int32_t name; } cache[KIT_PROFILER__CACHE];
+};
+
+#define KIT_PROFILER__AT(p, list, type, i) (((kit_profiler__##type##_t *)(p)->list.at)[i])
+
+// Room for one more item.   -> it, zeroed; NULL = no memory
+static void *kit_profiler__add(kit_profiler__list_t *list, size_t size) {
+    if (list->count == list->room) {
+        int64_t room = list->room ? 2 * list->room : 256;
+        void *grown = (uint64_t)room > SIZE_MAX / size ? NULL : realloc(list->at, (size_t)room * size);
+        if (!grown) return NULL;
+        list->at = grown;
+        list->room = room;
+    }
+    return memset((char *)list->at + (size_t)list->count++ * size, 0, size);
+}
+
+// How many multiplications a call has follows from the shapes of its operands a, b, v and its result y.
+static int32_t kit_profiler__product(const char *op) {
+    if (!strcmp(op, "matmul") || !strncmp(op, "linear", 6)) return 'm';
+    if (!strncmp(op, "conv_transpose", 14)) return 't';
+    if (!strncmp(op, "conv", 4) && op[4] >= '1' && op[4] <= '3') return 'c';
+    if (!strcmp(op, "scaled_dot_product_attention")) return 'a';
+    if (!strcmp(op, "scaled_dot_product_attention_backward")) return 'b';
+    return !strcmp(op, "conv_weight") ? 'w' : 0;
+}
+
+static double kit_profiler__flops(int32_t product, const tensor_profiler_call_t *call) {
+    if (!product) return 0;
+    int back = product == 'b'; // its first operand is the gradient of y
+    tensor_profiler_operand_t a = tensor_profiler_operand(call, back);
+    tensor_profiler_operand_t b = tensor_profiler_operand(call, back + 1);
+    tensor_profiler_operand_t v = tensor_profiler_operand(call, back + 2);
+    tensor_profiler_operand_t y = tensor_profiler_operand(call, call->inputs);
+    if (!a.ndim || !b.ndim || !a.numel || !b.numel || !y.numel) return 0;
+    double inner = (double)a.dims[a.ndim - 1], per = (double)b.numel / (double)b.dims[0];
+    double na = (double)a.numel, ny = (double)y.numel;
+    if (product == 'm') return 2 * ny * inner;
+    if (product == 'c') return 2 * ny * per; // weights per channel of the result
+    if (product == 't') return 2 * na * per;
+    if (product == 'w') return y.ndim ? 2 * na * ny / (double)y.dims[0] : 0;
+    if (b.ndim < 2 || !v.ndim) return 0;
+    double one = na / inner * (double)b.dims[b.ndim - 2]; // elements of q kT
+    return 2 * one * (back ? 3 * inner + 2 * (double)v.dims[v.ndim - 1] : inner + (double)v.dims[v.ndim - 1]);
+}
+
+static const char *kit_profiler__text(const kit_profiler_t *p, int32_t name) {
+    return name < 0 ? "?" : KIT_PROFILER__AT(p, names, name, name).text;
+}
+
+// The number of a name, by its text.   -> -1 = no memory
+static int32_t kit_profiler__name(kit_profiler_t *p, const char *text) {
+    for (int32_t k = 0; k < p->names.count; k++) {
+        if (!strcmp(kit_profiler__text(p, k), text)) return k;
+    }
+    char *copy = (char *)malloc(strlen(text) + 1);
+    kit_profiler__name_t *n = copy ? (kit_profiler__name_t *)kit_profiler__add(&p->names, sizeof *n) : NULL;
+    if (!n) free(copy);
+    if (!n) return -1;
+    n->text = strcpy(copy, text);
+    n->product = kit_profiler__product(text);
+    return (int32_t)p->names.count - 1;
+}
+
+// The same for a text that stays as long as the program: mostly known by its address.
+static int32_t kit_profiler__literal(kit_profiler_t *p, const char *text, int is_site) {
+    size_t at = ((uintptr_t)text ^ ((uintptr_t)text >> 11)) % KIT_PROFILER__CACHE;
+    if (p->cache[at].text == text) return p->cache[at].name;
+    const char *shown = text, *slash;
+    if (is_site) { // the name of a function and a byte 1, a path, "file.c:41"
+        if (strchr(text, 1)) shown = strchr(text, 1) + 1;
+        while ((slash = strpbrk(shown, "/\\")) != NULL) shown = slash + 1;
+    }
+    p->cache[at].text = text;
+    return p->cache[at].name = kit_profiler__name(p, shown);
+}
+
+// The frame of that name in another; beyond KIT_PROFILER__FRAMES of them, that other.
+static int32_t kit_profiler__child(kit_profiler_t *p, int32_t parent, const char *name) {
+    const kit_profiler__frame_t *at = &KIT_PROFILER__AT(p, frames, frame, parent);
+    for (int32_t k = at->child; k >= 0; k = KIT_PROFILER__AT(p, frames, frame, k).next) {
+        if (!strcmp(kit_profiler__text(p, KIT_PROFILER__AT(p, frames, frame, k).name), name)) return k;
+    }
+    char path[512];
+    const char *above = parent ? kit_profiler__text(p, at->path) : "";
+    snprintf(path, sizeof path, "%.400s%s%.100s", above, *above ? "." : "", name);
+    kit_profiler__frame_t f = {-1, -1, parent, -1, at->child, -1, -1};
+    f.name = kit_profiler__name(p, name);
+    f.path = kit_profiler__name(p, path);
+    void *room = p->frames.count < KIT_PROFILER__FRAMES ? kit_profiler__add(&p->frames, sizeof f) : NULL;
+    if (!room) return parent;
+    memcpy(room, &f, sizeof f);
+    return KIT_PROFILER__AT(p, frames, frame, parent).child = (int32_t)p->frames.count - 1;
+}
+
+// Where the gradient of calls in frame f is counted while a backward pass runs in frame `base`: in the path
+// of f below base.backward, without the part that both share.
+static int32_t kit_profiler__mirror(kit_profiler_t *p, int32_t f, int32_t base) {
+    for (int32_t k = base; k >= 0; k = KIT_PROFILER__AT(p, frames, frame, k).parent) {
+        if (k == f) return kit_profiler__child(p, base, "backward");
+    }
+    kit_profiler__frame_t of = KIT_PROFILER__AT(p, frames, frame, f);
+    if (of.base == base) return of.mirror;
+    int32_t parent = kit_profiler__mirror(p, of.parent, base);
+    of.mirror = kit_profiler__child(p, parent, kit_profiler__text(p, of.name));
+    KIT_PROFILER__AT(p, frames, frame, f).base = base;
+    KIT_PROFILER__AT(p, frames, frame, f).mirror = of.mirror;
+    return of.mirror;
+}
+
+static void kit_profiler__begin(void *user, const tensor_profiler_call_t *call) {
+    (void)call;
+    ((kit_profiler_t *)user)->call_begin = kit_profiler__ticks();
+}
+
+static void kit_profiler__end(void *user, const tensor_profiler_call_t *call) {
+    uint64_t end = kit_profiler__ticks();
+    kit_profiler_t *p = (kit_profiler_t *)user;
+    int32_t op = kit_profiler__literal(p, call->op, 0);
+    size_t place = (size_t)(call->node % KIT_PROFILER__NODES);
+    kit_profiler__call_t *c = op < 0 ? NULL : (kit_profiler__call_t *)kit_profiler__add(&p->calls, sizeof *c);
+    p->lost += !c;
+    if (!c) return;
+    p->nodes[place].node = call->node;
+    p->nodes[place].frame = p->frame;
+    p->nodes[place].call = p->calls.count - 1;
+    double bytes = 0;
+    for (int i = 0; i < call->inputs + call->outputs; i++) {
+        tensor_profiler_operand_t o = tensor_profiler_operand(call, i);
+        if (o.dtype != TENSOR_DTYPE_NONE) bytes += (double)o.numel * (double)tensor_dtype_size(o.dtype);
+    }
+    c->begin = p->call_begin;
+    c->end = end;
+    c->live = call->live_bytes;
+    c->bytes = (float)bytes;
+    c->flops = (float)kit_profiler__flops(KIT_PROFILER__AT(p, names, name, op).product, call);
+    c->op = op;
+    c->line = p->base >= 0 ? p->line : -1;
+    c->frame = p->frame;
+}
+
+static void kit_profiler__site(void *user, const char *site) {
+    kit_profiler_t *p = (kit_profiler_t *)user;
+    int32_t line = kit_profiler__literal(p, site, 1);
+    for (; p->stamped < p->calls.count; p->stamped++) {
+        kit_profiler__call_t *c = &KIT_PROFILER__AT(p, calls, call, p->stamped);
+        if (c->line < 0) c->line = line;
+    }
+}
+
+static void kit_profiler__range(void *user, const char *name) {
+    kit_profiler_t *p = (kit_profiler_t *)user;
+    if (!name && p->span >= 0) { // else it began before the profiler
+        kit_profiler__span_t *s = &KIT_PROFILER__AT(p, spans, span, p->span);
+        s->end = kit_profiler__ticks();
+        p->span = s->outer;
+        p->frame = p->span < 0 ? 0 : KIT_PROFILER__AT(p, spans, span, p->span).frame;
+    }
+    if (!name) return;
+    int32_t frame = kit_profiler__child(p, p->frame, name);
+    kit_profiler__span_t *s = (kit_profiler__span_t *)kit_profiler__add(&p->spans, sizeof *s);
+    p->lost += !s;
+    if (!s) return;
+    s->begin = kit_profiler__ticks();
+    s->frame = p->frame = frame;
+    s->outer = p->span;
+    p->span = (int32_t)p->spans.count - 1;
+}
+
+static void kit_profiler__backward(void *user, uint64_t node, const char *op, const char *site) {
+    kit_profiler_t *p = (kit_profiler_t *)user;
+    size_t place = (size_t)(node % KIT_PROFILER__NODES);
+    int known = p->nodes[place].node == node;
+    if (p->base < 0) p->base = p->frame;
+    if (!op) {
+        p->frame = p->base;
+        p->base = -1;
+        return;
+    }
+    p->frame = kit_profiler__mirror(p, known ? p->nodes[place].frame : p->base, p->base);
+    p->line = site ? kit_profiler__literal(p, site, 1) : -1;
+    if (!site && known) p->line = KIT_PROFILER__AT(p, calls, call, p->nodes[place].call).line;
+}
+
+kit_profiler_t *kit_profiler_start(void) {
+    kit_profiler_t *p = (kit_profiler_t *)calloc(1, sizeof *p);
+    void *program = p ? kit_profiler__add(&p->frames, sizeof(kit_profiler__frame_t)) : NULL;
+    if (!program || kit_profiler__name(p, "program") != 0 || kit_profiler__name(p, "?") != 1) {
+        kit_profiler_free(p);
+        tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "kit_profiler_start: out of memory");
+        return NULL;
+    }
+    kit_profiler__frame_t frame = {0, 0, -1, -1, -1, -1, -1};
+    memcpy(program, &frame, sizeof frame);
+    tensor_profiler_t hears = {p, kit_profiler__begin, kit_profiler__end, kit_profiler__site,
+                               kit_profiler__range, kit_profiler__backward, NULL};
+    p->hears = hears;
+    p->span = p->base = p->line = -1;
+    p->running = 1;
+    tensor_profiler_set(&p->hears);
+    p->clock = kit_profiler__clock();
+    p->begin = kit_profiler__ticks();
+    return p;
+}
+
+void kit_profiler_stop(kit_profiler_t *p) {
+    if (!p || !p->running) return;
+    p->end = kit_profiler__ticks();
+    p->rate = (kit_profiler__clock() - p->clock) / (double)(p->end > p->begin ? p->end - p->begin : 1);
+    tensor_profiler_set(NULL);
+    p->running = 0;
+    for (; p->span >= 0; p->span = KIT_PROFILER__AT(p, spans, span, p->span).outer) {
+        KIT_PROFILER__AT(p, spans, span, p->span).end = p->end;
+    }
+}
+
+void kit_profiler_free(kit_profiler_t *p) {
+    if (!p) return;
+    kit_profiler_stop(p);
+    for (int64_t k = 0; k < p->names.count; k++) { free(KIT_PROFILER__AT(p, names, name, k).text); }
+    free(p->names.at);
+    free(p->calls.at);
+    free(p->frames.at);
+    free(p->spans.at);
+    free(p);
+}
+
+double kit_profiler_seconds(const kit_profiler_t *p) { return p ? p->rate * (double)(p->end - p->begin) : 0; }
+
+// Sums of a table by op, line or frame, in the order of their numbers.   -> rows to free, NULL after raising
+static kit_profiler_row_t *kit_profiler__sums(kit_profiler_t *p, int by, int64_t *count) {
+    double seconds = kit_profiler_seconds(p);
+    uint64_t before = p->begin;
+    int tree = by == KIT_PROFILER_MODULES;
+    *count = tree ? p->frames.count : p->names.count;
+    kit_profiler_row_t *rows = (kit_profiler_row_t *)calloc((size_t)*count, sizeof *rows);
+    if (!rows) tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "kit_profiler: out of memory");
+    for (int64_t k = 0; rows && k < p->calls.count; k++) {
+        const kit_profiler__call_t *c = &KIT_PROFILER__AT(p, calls, call, k);
+        int32_t keys[3] = {c->op, c->line < 0 ? 1 : c->line, c->frame}; // 1: "?"
+        kit_profiler_row_t *r = &rows[keys[by]];
+        r->calls++;
+        r->self += p->rate * (double)(c->end - c->begin);
+        r->total += p->rate * (double)(c->end - before);
+        r->bytes += (double)c->bytes;
+        r->flops += (double)c->flops;
+        before = c->end;
+    }
+    for (int64_t k = *count - 1; rows && k >= 0; k--) {
+        kit_profiler_row_t *r = &rows[k];
+        r->name = kit_profiler__text(p, tree ? KIT_PROFILER__AT(p, frames, frame, k).path : (int32_t)k);
+        if (seconds > 0) r->share = (tree ? r->total : r->self) / seconds;
+        if (!tree || k == 0) continue;
+        kit_profiler_row_t *above = &rows[KIT_PROFILER__AT(p, frames, frame, k).parent];
+        above->calls += r->calls;
+        above->total += r->total;
+        above->bytes += r->bytes;
+        above->flops += r->flops;
+    }
+    return rows;
+}
+
+static int kit_profiler__by_share(const void *a, const void *b) {
+    double x = ((const kit_profiler_row_t *)a)->share, y = ((const kit_profiler_row_t *)b)->share;
+    return (x < y) - (x > y);
+}
+
+int kit_profiler_rows(kit_profiler_t *p, int by, kit_profiler_row_t *rows, int room) {
+    int64_t count = 0, there = 0;
+    kit_profiler_stop(p);
+    kit_profiler_row_t *all = p ? kit_profiler__sums(p, by, &count) : NULL;
+    for (int64_t k = 0; all && k < count; k++) {
+        if (all[k].calls) all[there++] = all[k];
+    }
+    if (there) qsort(all, (size_t)there, sizeof *all, kit_profiler__by_share);
+    for (int64_t k = 0; k < there && k < room; k++) { rows[k] = all[k]; }
+    free(all);
+    return (int)there;
+}
+
+void kit_profiler_print(kit_profiler_t *p, int by, int most) {
+    static const char *const titles[3] = {"op", "line", "module"};
+    int n = kit_profiler_rows(p, by, NULL, 0);
+    kit_profiler_row_t *rows = (kit_profiler_row_t *)calloc((size_t)n + 1, sizeof *rows);
+    double self = 0;
+    n = rows ? kit_profiler_rows(p, by, rows, n) : 0;
+    printf("%-36s     calls    self ms   total ms    share         MB  GFLOP/s\n", titles[by]);
+    for (int k = 0; k < n; k++) {
+        const kit_profiler_row_t *r = &rows[k];
+        double kernels = by == KIT_PROFILER_MODULES ? r->total : r->self;
+        size_t length = strlen(r->name);
+        self += r->self;
+        if (k >= most) continue;
+        printf("%-36s %9lld %10.3f %10.3f %6.2f %% %10.2f", r->name + (length > 36 ? length - 36 : 0),
+               (long long)r->calls, 1e3 * r->self, 1e3 * r->total, 100 * r->share, 1e-6 * r->bytes);
+        if (r->flops > 0 && kernels > 0) printf(" %8.1f", 1e-9 * r->flops / kernels);
+        printf("\n");
+    }
+    printf("%d rows: %.3f of %.3f ms in kernels; %lld calls not kept\n", n, 1e3 * self,
+           1e3 * kit_profiler_seconds(p), (long long)(p ? p->lost : 0));
+    free(rows);
+}
+
+void kit_profiler_flame(kit_profiler_t *p) {
+    int64_t count;
+    kit_profiler_stop(p);
+    kit_profiler_row_t *rows = p ? kit_profiler__sums(p, KIT_PROFILER_MODULES, &count) : NULL;
+    int32_t f = rows ? 0 : -1, depth = 0;
+    while (f >= 0) { // the tree, without recursion: ranges nest as deep as the program likes
+        kit_profiler__frame_t at = KIT_PROFILER__AT(p, frames, frame, f);
+        int shown = rows[f].share >= 0.005, indent = depth < 16 ? 2 * depth : 32;
+        int bar = (int)(40 * (rows[f].share < 1 ? rows[f].share : 1));
+        if (shown) {
+            printf("%*s%-*.40s %6.2f %% %10.3f ms %.*s\n", indent, "", 40 - indent,
+                   kit_profiler__text(p, at.name), 100 * rows[f].share, 1e3 * rows[f].total, bar,
+                   "########################################");
+        }
+        for (f = shown ? at.child : -1, depth++; f < 0 && depth > 0; depth--) {
+            f = at.next;
+            if (f < 0 && at.parent >= 0) at = KIT_PROFILER__AT(p, frames, frame, at.parent);
+        }
+    }
+    free(rows);
+}
+
+// An event without its end: kind, name, times in microseconds (three places, whatever the locale).
+static void kit_profiler__event(const kit_profiler_t *p, FILE *file, const char *text, char kind,
+                                uint64_t begin, uint64_t end) {
+    unsigned long long at = (unsigned long long)(1e9 * p->rate * (double)(begin - p->begin));
+    unsigned long long took = (unsigned long long)(1e9 * p->rate * (double)(end - begin));
+    fprintf(file, ",\n{\"pid\":1,\"tid\":1,\"ph\":\"%c\",\"ts\":%llu.%03llu,\"dur\":%llu.%03llu,\"name\":\"",
+            kind, at / 1000, at % 1000, took / 1000, took % 1000);
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\') fputc('\\', file);
+        fputc((unsigned char)*text < 32 ? ' ' : *text, file);
+    }
+    fputc('"', file);
+}
+
+int kit_profiler_trace(kit_profiler_t *p, const char *path) {
+    FILE *file = p && path ? kit_file__open(path, "wb") : NULL;
+    kit_profiler_stop(p);
+    if (file) fputs("{\"traceEvents\":[{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{}}", file);
+    for (int64_t k = 0; file && k < p->spans.count; k++) {
+        const kit_profiler__span_t *s = &KIT_PROFILER__AT(p, spans, span, k);
+        const char *name = kit_profiler__text(p, KIT_PROFILER__AT(p, frames, frame, s->frame).name);
+        kit_profiler__event(p, file, name, 'X', s->begin, s->end);
+        fputc('}', file);
+    }
+    for (int64_t k = 0; file && k < p->calls.count; k++) {
+        const kit_profiler__call_t *c = &KIT_PROFILER__AT(p, calls, call, k);
+        kit_profiler__event(p, file, kit_profiler__text(p, c->op), 'X', c->begin, c->end);
+        fprintf(file, ",\"args\":{\"bytes\":%.0f,\"flop\":%.0f}}", (double)c->bytes, (double)c->flops);
+        kit_profiler__event(p, file, "memory", 'C', c->begin, c->begin);
+        fprintf(file, ",\"args\":{\"live bytes\":%llu}}", (unsigned long long)c->live);
+    }
+    if (file) fputs("\n]}\n", file);
+    return kit_file__finish(file, path);
+}
+
+#endif

@@ -1,0 +1,274 @@
+// shared.h - memory that several processes have, and a job that they run: POSIX shared memory and fork, on
+// Windows file mappings and the program started again
+//
+// A file to copy and to change. In one C file of the program, as its first include:
+//
+//   #define KIT_SHARED_IMPLEMENTATION
+//   #include "kit/shared.h"
+//
+//   static int job(const char *name, int k) {                // process k; 0 is a success
+//       kit_shared_t s;
+//       if (kit_shared_open(&s, name, BYTES)) return 1;
+//       tensor_t *w = tensor_wrap(s.data, TENSOR_F32, 256, 32);
+//       ...
+//   int main(int argc, char **argv) {
+//       kit_shared_child(argc, argv, job);                   // first of all: Windows' children begin here
+//       kit_shared_t s;
+//       if (kit_shared_new(&s, "weights", BYTES)) return 1;
+//       int failed = kit_shared_run(argv[0], "weights", 2, job);
+//       kit_shared_close(&s);
+#ifndef KIT_SHARED_H
+#define KIT_SHARED_H
+
+#if defined(KIT_SHARED_IMPLEMENTATION) && !defined(_WIN32) && !defined(_POSIX_C_SOURCE)
+#define _POSIX_C_SOURCE 200809L         // shm_open, ftruncate, fork
+#endif
+
+#include "tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct kit_shared_t {
+    void *data;             // NULL: not mapped
+    size_t bytes;
+    char name[64];          // of the system; empty: this process does not own it
+    void *handle;           // of Windows
+} kit_shared_t;
+
+// Makes `bytes` zeros that have a name: letters, digits and '-', at most 24. Its owner closes last.
+//   -> code, s->data NULL on failure;  errors SHAPE (the name, 0 bytes), IO (it is taken, the system refuses)
+int kit_shared_new(kit_shared_t *s, const char *name, size_t bytes);
+// Maps what kit_shared_new of another process made.
+//   -> code, s->data NULL on failure;  errors IO (it is gone, another user's, has fewer bytes), SHAPE
+int kit_shared_open(kit_shared_t *s, const char *name, size_t bytes);
+// Unmaps it: tensors over it must be gone. The owner's close takes the name away; who has it mapped keeps it.
+void kit_shared_close(kit_shared_t *s);
+
+typedef int (*kit_shared_job_t)(const char *name, int k);
+// Runs job(name, 0) .. job(name, n - 1), each in a process of its own, and waits for all of them.
+//   program   argv[0], which Windows starts again
+//   -> how many failed
+int kit_shared_run(const char *program, const char *name, int n, kit_shared_job_t job);
+// In a process that kit_shared_run has started on Windows: runs the job and ends it. Elsewhere nothing.
+void kit_shared_child(int argc, char **argv, kit_shared_job_t job);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
+
+#if defined(KIT_SHARED_IMPLEMENTATION) && !defined(KIT_SHARED_DONE)
+#define KIT_SHARED_DONE
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KIT_SHARED__PROCESSES = 64 };
+
+static int kit_shared__fail(kit_shared_t *s, int code, const char *name, const char *what) {
+    char text[200];
+    snprintf(text, sizeof text, "kit_shared: the memory \"%.40s\" %s", name ? name : "", what);
+    s->data = NULL;
+    s->name[0] = 0;
+    return tensor_raise(code, text);
+}
+
+// Begins s; a name has no '/' and no other sign of the system's.
+static int kit_shared__name(kit_shared_t *s, const char *name, size_t bytes, const char *before) {
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-";
+    const size_t n = name ? strlen(name) : 0;
+    memset(s, 0, sizeof *s);
+    if (n < 1 || n > 24 || strspn(name, allowed) != n) {
+        return kit_shared__fail(s, TENSOR_ERR_SHAPE, name,
+                                "has a name that is not 1 to 24 letters, digits and '-'");
+    }
+    if (bytes == 0) { return kit_shared__fail(s, TENSOR_ERR_SHAPE, name, "would have no bytes"); }
+    snprintf(s->name, sizeof s->name, "%s%s", before, name);
+    s->bytes = bytes;
+    return 0;
+}
+
+#if !defined(__wasm__)
+static int kit_shared__small(kit_shared_t *s, const char *name, size_t there, size_t bytes) {
+    char text[100];
+    snprintf(text, sizeof text, "has %llu bytes, %llu are needed", (unsigned long long)there,
+             (unsigned long long)bytes);
+    return kit_shared__fail(s, TENSOR_ERR_IO, name, text);
+}
+
+static int kit_shared__absent(kit_shared_t *s, const char *name, int denied) {
+    return kit_shared__fail(s, TENSOR_ERR_IO, name,
+                            denied ? "is another user's" : "is gone, or was never made");
+}
+#endif
+
+#if defined(_WIN32)
+
+#define WIN32_LEAN_AND_MEAN
+#include <windows.h>
+
+#include <process.h>
+
+int kit_shared_new(kit_shared_t *s, const char *name, size_t bytes) {
+    const int code = kit_shared__name(s, name, bytes, "Local\\kit-");
+    if (code) { return code; }
+    const unsigned long long size = bytes;
+    s->handle = CreateFileMappingA(INVALID_HANDLE_VALUE, NULL, PAGE_READWRITE, (DWORD)(size >> 32),
+                                   (DWORD)(size & 0xFFFFFFFFu), s->name);
+    const int taken = GetLastError() == ERROR_ALREADY_EXISTS;
+    if (s->handle && !taken) { s->data = MapViewOfFile(s->handle, FILE_MAP_ALL_ACCESS, 0, 0, bytes); }
+    if (s->data) { return 0; }
+    if (s->handle) { CloseHandle(s->handle); }
+    return kit_shared__fail(s, TENSOR_ERR_IO, name, taken ? "is there already" : "cannot be made");
+}
+
+int kit_shared_open(kit_shared_t *s, const char *name, size_t bytes) {
+    MEMORY_BASIC_INFORMATION region;
+    const int code = kit_shared__name(s, name, bytes, "Local\\kit-");
+    if (code) { return code; }
+    s->handle = OpenFileMappingA(FILE_MAP_READ | FILE_MAP_WRITE, FALSE, s->name);
+    if (!s->handle) {
+        const int denied = GetLastError() == ERROR_ACCESS_DENIED;
+        return kit_shared__absent(s, name, denied);
+    }
+    s->data = MapViewOfFile(s->handle, FILE_MAP_READ | FILE_MAP_WRITE, 0, 0, 0);
+    s->name[0] = 0;
+    if (!s->data || !VirtualQuery(s->data, &region, sizeof region)) {
+        CloseHandle(s->handle);
+        return kit_shared__fail(s, TENSOR_ERR_IO, name, "cannot be mapped");
+    }
+    if (region.RegionSize >= bytes) { return 0; }
+    UnmapViewOfFile(s->data);
+    CloseHandle(s->handle);
+    return kit_shared__small(s, name, region.RegionSize, bytes);
+}
+
+void kit_shared_close(kit_shared_t *s) {
+    if (s->data) {
+        UnmapViewOfFile(s->data);
+        CloseHandle(s->handle);
+    }
+    s->data = NULL;
+}
+
+int kit_shared_run(const char *program, const char *name, int n, kit_shared_job_t job) {
+    intptr_t child[KIT_SHARED__PROCESSES];
+    int failed = 0;
+    (void)job;                              // the child finds it by kit_shared_child
+    n = n < KIT_SHARED__PROCESSES ? n : KIT_SHARED__PROCESSES;
+    for (int k = 0; k < n; k++) {
+        char number[16];
+        snprintf(number, sizeof number, "%d", k);
+        child[k] = _spawnl(_P_NOWAIT, program, "kit-shared-child", name, number, NULL);
+    }
+    for (int k = 0; k < n; k++) {
+        int status = 1;
+        failed += child[k] == -1 || _cwait(&status, child[k], 0) == -1 || status != 0;
+    }
+    return failed;
+}
+
+void kit_shared_child(int argc, char **argv, kit_shared_job_t job) {
+    if (argc == 3 && strcmp(argv[0], "kit-shared-child") == 0) { exit(job(argv[1], atoi(argv[2])) != 0); }
+}
+
+#elif defined(__wasm__)
+
+int kit_shared_new(kit_shared_t *s, const char *name, size_t bytes) {
+    const int code = kit_shared__name(s, name, bytes, "");
+    return code ? code : kit_shared__fail(s, TENSOR_ERR_UNSUPPORTED, name, "needs a system with processes");
+}
+
+int kit_shared_open(kit_shared_t *s, const char *name, size_t bytes) {
+    return kit_shared_new(s, name, bytes);
+}
+
+void kit_shared_close(kit_shared_t *s) { s->data = NULL; }
+
+int kit_shared_run(const char *program, const char *name, int n, kit_shared_job_t job) {
+    (void)program, (void)name, (void)job;
+    return n;
+}
+
+void kit_shared_child(int argc, char **argv, kit_shared_job_t job) { (void)argc, (void)argv, (void)job; }
+
+#else
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int kit_shared__map(kit_shared_t *s, int file) {
+    s->data = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    if (s->data == MAP_FAILED) { s->data = NULL; }
+    return s->data != NULL;
+}
+
+int kit_shared_new(kit_shared_t *s, const char *name, size_t bytes) {
+    const int code = kit_shared__name(s, name, bytes, "/kit-");
+    if (code) { return code; }
+    const int file = shm_open(s->name, O_RDWR | O_CREAT | O_EXCL, 0600);
+    if (file < 0) {
+        const int taken = errno == EEXIST;
+        return kit_shared__fail(s, TENSOR_ERR_IO, name, taken ? "is there already" : "cannot be made");
+    }
+    if (ftruncate(file, (off_t)bytes) == 0 && kit_shared__map(s, file)) { return 0; }
+    shm_unlink(s->name);
+    return kit_shared__fail(s, TENSOR_ERR_IO, name, "cannot be made");
+}
+
+int kit_shared_open(kit_shared_t *s, const char *name, size_t bytes) {
+    struct stat about;
+    const int code = kit_shared__name(s, name, bytes, "/kit-");
+    if (code) { return code; }
+    const int file = shm_open(s->name, O_RDWR, 0);
+    s->name[0] = 0;
+    if (file < 0) {
+        return kit_shared__absent(s, name, errno == EACCES);
+    }
+    // Root may open what is another user's, who could cut it off at any time.
+    if (fstat(file, &about) || about.st_uid != geteuid()) {
+        close(file);
+        return kit_shared__absent(s, name, 1);
+    }
+    if ((uint64_t)about.st_size < bytes) {          // pages behind the end would be a SIGBUS
+        close(file);
+        return kit_shared__small(s, name, (size_t)about.st_size, bytes);
+    }
+    return kit_shared__map(s, file) ? 0 : kit_shared__fail(s, TENSOR_ERR_IO, name, "cannot be mapped");
+}
+
+void kit_shared_close(kit_shared_t *s) {
+    if (s->data) { munmap(s->data, s->bytes); }
+    if (s->data && s->name[0]) { shm_unlink(s->name); }
+    s->data = NULL;
+}
+
+int kit_shared_run(const char *program, const char *name, int n, kit_shared_job_t job) {
+    pid_t child[KIT_SHARED__PROCESSES];
+    int failed = 0;
+    (void)program;
+    n = n < KIT_SHARED__PROCESSES ? n : KIT_SHARED__PROCESSES;
+    fflush(NULL);                                   // or each child writes it again
+    for (int k = 0; k < n; k++) {
+        child[k] = fork();
+        if (child[k] == 0) { _exit(job(name, k) != 0); }
+    }
+    for (int k = 0; k < n; k++) {
+        int status = 1;
+        failed += child[k] < 0 || waitpid(child[k], &status, 0) < 0 || status != 0;
+    }
+    return failed;
+}
+
+void kit_shared_child(int argc, char **argv, kit_shared_job_t job) { (void)argc, (void)argv, (void)job; }
+
+#endif
+#endif

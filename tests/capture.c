@@ -1,0 +1,1232 @@
+// capture.c - a step that is captured and replayed leaves what the step itself leaves, bit for bit: losses,
+// gradients, parameters, buffers, optimizer state, the generator; and what cannot be captured is an error
+#include "test.h"
+
+enum { STEPS = 6, ITEMS = 6, MOST = 200 };
+
+// A network in training. step does everything but fill x and y.
+typedef struct job_t {
+    nn_module_t *net, *token, *place, *body, *head;
+    nn_optimizer_t *opt;
+    tensor_t *x, *y, *loss, *scaler, *mask;
+    tensor_t *(*step)(struct job_t *j);
+} job_t;
+typedef void (*make_t)(job_t *j);
+
+static tensor_t *finish(job_t *j, tensor_t *loss) {
+    nn_zero_grad(j->opt);
+    tensor_backward(loss);
+    nn_clip_grad_norm(j->opt, 0.5);
+    nn_step(j->opt);
+    return loss;
+}
+
+// ---- the networks
+
+static tensor_t *mlp_step(job_t *j) {
+    return finish(j, tensor_mse_loss(nn_forward(j->net, j->x), j->y));
+}
+static void mlp(job_t *j) {
+    j->net = nn_sequential(nn_linear(8, 64), nn_relu(), nn_linear(64, 64), nn_tanh(), nn_linear(64, 4));
+    j->opt = nn_adam(j->net, .lr = 0.01);
+    j->x = tensor_randn(ITEMS, 8);
+    j->y = tensor_randn(ITEMS, 4);
+    j->step = mlp_step;
+}
+
+static tensor_t *labelled_step(job_t *j) {
+    return finish(j, tensor_cross_entropy(nn_forward(j->net, j->x), j->y));
+}
+static void cnn(job_t *j) {
+    j->net = nn_sequential(nn_conv2d(3, 8, 3, .padding = 1), nn_batch_norm2d(8), nn_relu(), nn_max_pool2d(2),
+                           nn_conv2d(8, 12, 3), nn_avg_pool2d(2), nn_dropout(0.3), nn_flatten(),
+                           nn_linear(12 * 2 * 2, 5));
+    j->opt = nn_sgd(j->net, .lr = 0.05, .momentum = 0.9, .nesterov = 1, .weight_decay = 0.01);
+    j->x = tensor_randn(ITEMS, 3, 12, 12);
+    j->y = tensor_randint(0, 5, ITEMS);
+    j->step = labelled_step;
+}
+
+static tensor_t *lstm_step(job_t *j) {
+    tensor_t *h = NULL, *c = NULL;
+    tensor_t *y = nn_lstm_forward(j->body, nn_forward(j->token, j->x), &h, &c);
+    tensor_t *logits = nn_forward(j->head, tensor_select(y, 0, -1));
+    tensor_t *loss = tensor_add(tensor_cross_entropy(logits, j->y), tensor_mean(tensor_square(c)));
+    tensor_free(h);
+    tensor_free(c);
+    return finish(j, loss);
+}
+static void lstm(job_t *j) {
+    j->token = nn_embedding(11, 12);
+    j->body = nn_lstm(12, 16, .layers = 2, .dropout = 0.2);
+    j->head = nn_linear(16, 5);
+    j->net = nn_sequential(j->token, j->body, j->head);
+    j->opt = nn_adamw(j->net, .lr = 0.01, .weight_decay = 0.1);
+    j->x = tensor_randint(0, 11, 7, ITEMS);
+    j->y = tensor_randint(0, 5, ITEMS);
+    j->step = lstm_step;
+}
+
+static tensor_t *gpt_step(job_t *j) {
+    int64_t B = tensor_size(j->x, 0), T = tensor_size(j->x, 1);
+    tensor_t *place = tensor_arange(0, (double)T, 1, TENSOR_I64);
+    tensor_t *x = tensor_add(nn_forward(j->token, j->x), nn_forward(j->place, place));
+    tensor_t *h = tensor_permute(tensor_reshape(nn_forward(j->body, x), B, T, 3, 2, 12), 2, 0, 3, 1, 4);
+    h = tensor_scaled_dot_product_attention(tensor_select(h, 0, 0), tensor_select(h, 0, 1),
+                                            tensor_select(h, 0, 2), .is_causal = 1);
+    x = tensor_add(x, tensor_reshape(tensor_transpose(h, 1, 2), B, T, 24));
+    x = tensor_dropout(tensor_add(x, nn_forward(j->head, x)), 0.1, 1);
+    tensor_t *logits = tensor_linear(x, nn_get(j->token, "weight"), NULL);
+    return finish(j, tensor_cross_entropy(tensor_reshape(logits, -1, 13), tensor_reshape(j->y, -1)));
+}
+static void gpt(job_t *j) {
+    j->token = nn_embedding(13, 24);
+    j->place = nn_embedding(10, 24);
+    j->body = nn_sequential(nn_layer_norm(24), nn_linear(24, 72, .no_bias = 1));
+    j->head = nn_sequential(nn_layer_norm(24), nn_linear(24, 96), nn_gelu(), nn_linear(96, 24));
+    j->net = nn_sequential(j->token, j->place, j->body, j->head);
+    j->opt = nn_adamw(j->net, .lr = 0.01, .beta2 = 0.99);
+    j->x = tensor_randint(0, 13, ITEMS, 10);
+    j->y = tensor_randint(0, 13, ITEMS, 10);
+    j->step = gpt_step;
+}
+
+// Two passes into the same gradients, dropped at the end of the step, in a checkpoint with dropout.
+static tensor_t *noisy(tensor_t *const *in, int n, void *user) {
+    (void)n;
+    return tensor_dropout(nn_forward((nn_module_t *)user, in[0]), 0.4, 1);
+}
+static tensor_t *sums_step(job_t *j) {
+    tensor_t *loss = NULL;
+    for (int half = 0; half < 2; half++) {
+        tensor_t *x = tensor_narrow(j->x, 0, half * ITEMS / 2, ITEMS / 2);
+        tensor_t *h = tensor_checkpoint(noisy, j->body, &x, 1);
+        loss = tensor_mse_loss(nn_forward(j->head, h), tensor_narrow(j->y, 0, half * ITEMS / 2, ITEMS / 2));
+        tensor_backward(tensor_div_scalar(loss, 2));
+    }
+    nn_step(j->opt);
+    nn_zero_grad(j->opt);
+    return loss;
+}
+static void sums(job_t *j) {
+    j->body = nn_sequential(nn_linear(8, 20), nn_gelu());
+    j->head = nn_linear(20, 4);
+    j->net = nn_sequential(j->body, j->head);
+    j->opt = nn_nadam(j->net, .lr = 0.01);
+    j->x = tensor_randn(ITEMS, 8);
+    j->y = tensor_randn(ITEMS, 4);
+    j->step = sums_step;
+}
+
+// Half precision with a scaler, whose factor grows on the way.
+static tensor_t *scaled_step(job_t *j) {
+    tensor_scope_t scope = tensor_scope_begin_autocast(TENSOR_F16);
+    tensor_t *y = nn_forward(j->net, j->x);
+    tensor_scope_return(scope, y);
+    tensor_t *loss = tensor_mse_loss(tensor_to(y, TENSOR_F32), j->y);
+    nn_zero_grad(j->opt);
+    tensor_backward(nn_scaler_scale(j->scaler, loss));
+    nn_scaler_step(j->scaler, j->opt);
+    nn_scaler_update(j->scaler);
+    return loss;
+}
+static void scaled(job_t *j) {
+    mlp(j);
+    j->scaler = nn_grad_scaler(1024, 2);
+    j->step = scaled_step;
+}
+
+// A batch of one whose gradients go: the optimizer makes them. Zeros of both signs, and products that are too
+// small, in rows shorter and longer than what is made at a time.
+static tensor_t *one_step(job_t *j) {
+    tensor_t *x = tensor_mul(j->x, j->mask);
+    tensor_t *y = nn_forward(j->body, tensor_narrow(x, 1, 0, 300));
+    tensor_t *loss = tensor_add(tensor_mse_loss(y, j->y), tensor_sum(tensor_square(nn_forward(j->head, x))));
+    tensor_backward(loss);
+    nn_step(j->opt);
+    nn_zero_grad(j->opt);
+    return loss;
+}
+static void one(job_t *j) {
+    static const float factors[] = {1, 0, -0.0f, 1e-3f, -1e-30f, 0.5f, 1e-38f};
+    float *mask = (float *)malloc(4500 * sizeof *mask);
+    for (int i = 0; i < 4500; i++) mask[i] = factors[i % 7];
+    j->mask = tensor_from(mask, TENSOR_F32, 1, 4500);
+    free(mask);
+    j->body = nn_sequential(nn_linear(300, 97), nn_relu(), nn_linear(97, 33));
+    j->head = nn_linear(4500, 2);
+    j->net = nn_sequential(j->body, j->head);
+    j->x = tensor_randn(1, 4500);
+    j->y = tensor_randn(1, 33);
+    j->step = one_step;
+}
+static void one_adamw(job_t *j) {
+    one(j);
+    j->opt = nn_adamw(j->net, .lr = 0.01);
+}
+static void one_sgd(job_t *j) {
+    one(j);
+    j->opt = nn_sgd(j->net, .lr = 0.01, .momentum = 0.9, .maximize = 1);
+}
+static void one_rprop(job_t *j) {
+    one(j);
+    j->opt = nn_rprop(j->net, .lr = 0.01);
+}
+
+// ---- what the steps leave
+
+typedef struct left_t {
+    float loss[STEPS];
+    int n, items;
+    size_t bytes;
+    struct { char *data; size_t bytes; } part[MOST];
+    char *file;
+    size_t file_bytes;
+    tensor_generator_t rng;
+} left_t;
+
+static void leave(left_t *l, tensor_t *t) {
+    size_t bytes = (size_t)tensor_numel(t) * tensor_dtype_size(tensor_dtype(t));
+    char *data = (char *)malloc(bytes + 1);
+    CHECK(l->n < MOST && tensor_copy_out(tensor_detach(t), data, bytes) == 0);
+    l->part[l->n].data = data;
+    l->part[l->n++].bytes = bytes;
+}
+
+// Parameters, buffers, gradients; and the checkpoint, which has the optimizer's states and steps as well.
+static void leave_all(left_t *l, job_t *j) {
+    nn_named_list_t list = nn_state(j->net);
+    for (int64_t i = 0; i < list.count; i++) {
+        leave(l, list.item[i].tensor);
+        if (!list.item[i].is_buffer && tensor_grad(list.item[i].tensor)) {
+            leave(l, tensor_grad(list.item[i].tensor));
+        }
+    }
+    if (j->scaler) leave(l, j->scaler);
+    l->rng = tensor_get_generator();
+    char path[300];
+    const char *folder = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%s/tensor-capture-%p.ckpt", folder ? folder : "/tmp", (void *)l);
+    CHECK(nn_save_checkpoint(path, j->net, j->opt, STEPS) == 0);
+    FILE *f = fopen(path, "rb");
+    l->file = (char *)malloc(1 << 20);
+    l->file_bytes = f ? fread(l->file, 1, 1 << 20, f) : 0;
+    CHECK(l->file_bytes > 0 && l->file_bytes < 1 << 20);
+    if (f) fclose(f);
+    remove(path);
+}
+
+static void forget(left_t *l) {
+    for (int i = 0; i < l->n; i++)
+        free(l->part[i].data);
+    free(l->file);
+}
+
+// One step of warming up, then STEPS of them with other data and another rate each: as they are, or the first
+// one captured and the others replayed.
+static void train(make_t make, int captured, left_t *l) {
+    job_t j;
+    tensor_graph_t *g = NULL;
+    memset(&j, 0, sizeof j);
+    memset(l, 0, sizeof *l);
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_manual_seed(17);
+    make(&j);
+    tensor_scope_t inner = tensor_scope_begin();
+    j.step(&j);
+    tensor_scope_reset(inner);
+    for (int i = 0; i < STEPS; i++) {
+        int whole = tensor_dtype(j.x) == TENSOR_I64;
+        tensor_copy_(j.x, whole ? tensor_remainder_scalar(tensor_add_scalar(j.x, 3), 11)
+                                : tensor_add(j.x, tensor_mul_scalar(tensor_randn_like(j.x), 0.5)));
+        nn_set_lr(j.opt, 0.02 / (1 + i));
+        if (captured && i > 0) {
+            uint64_t before = tensor_memory_stats().allocs;
+            int64_t alive = tensor_memory_stats().live_tensors;
+            CHECK(tensor_graph_replay(g) == 0);
+            CHECK_MSG(tensor_memory_stats().allocs == before, "a replay took memory");
+            CHECK(tensor_memory_stats().live_tensors == alive);
+        } else {
+            if (captured) CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+            j.loss = tensor_keep(j.step(&j));
+            tensor_scope_reset(inner);          // what it held becomes temporaries
+            if (captured) {
+                g = tensor_capture_end();
+                CHECK_MSG(g != NULL, "%s", tensor_error_text());
+                if (!g) break;
+                tensor_graph_info_t info = tensor_graph_info(g);
+                CHECK(info.packed_bytes > 0 && info.packed_bytes < info.temporary_bytes);
+            }
+        }
+        l->loss[i] = (float)tensor_item(j.loss);
+        if (!captured) tensor_free(j.loss);
+    }
+    if (captured) tensor_free(j.loss);
+    leave_all(l, &j);
+    CHECK(tensor_graph_free(g) == 0);
+    nn_optimizer_free(j.opt);
+    nn_free(j.net);
+    if (j.scaler) tensor_free(j.scaler);
+    tensor_scope_end(inner);
+    tensor_scope_end(scope);
+}
+
+static void compare(const char *name, make_t make) {
+    left_t eager, replayed;
+    train(make, 0, &eager);
+    train(make, 1, &replayed);
+    CHECK_MSG(eager.n == replayed.n, "%s: %d tensors left, %d by replays", name, eager.n, replayed.n);
+    for (int i = 0; i < STEPS; i++)
+        CHECK_MSG(memcmp(&eager.loss[i], &replayed.loss[i], sizeof(float)) == 0,
+                  "%s, %s, %d threads: loss %d is %.9g, replayed %.9g", name, tensor_isa_name(),
+                  tensor_get_num_threads(), i, (double)eager.loss[i], (double)replayed.loss[i]);
+    for (int i = 0; i < eager.n && i < replayed.n; i++)
+        CHECK_MSG(eager.part[i].bytes == replayed.part[i].bytes &&
+                      memcmp(eager.part[i].data, replayed.part[i].data, eager.part[i].bytes) == 0,
+                  "%s, %s, %d threads: tensor %d differs", name, tensor_isa_name(),
+                  tensor_get_num_threads(), i);
+    CHECK_MSG(eager.file_bytes == replayed.file_bytes &&
+                  memcmp(eager.file, replayed.file, eager.file_bytes) == 0,
+              "%s: the checkpoints differ", name);
+    CHECK(memcmp(&eager.rng, &replayed.rng, sizeof eager.rng) == 0);
+    CHECK_MSG(eager.loss[STEPS - 1] == eager.loss[STEPS - 1] && eager.loss[0] != eager.loss[STEPS - 1],
+              "%s: nothing was learnt", name);
+    forget(&eager);
+    forget(&replayed);
+}
+
+static void bits(void) {
+    static const char *const isa[] = {"scalar", "sse2",  "avx2", "avx512", "avx512bf16",
+                                      "amx",    "neon", "wasm", "reference"};
+    int tried = 0;
+    for (size_t i = 0; i < sizeof isa / sizeof *isa; i++) {
+        if (tensor_set_isa(isa[i])) {
+            tensor_clear_error();
+            continue;
+        }
+        tried++;
+        for (int threads = 1; threads <= 3; threads += 2) {
+            if (tensor_set_num_threads(threads)) {
+                tensor_clear_error();           // TENSOR_NO_THREADS
+                continue;
+            }
+            compare("mlp", mlp);
+            compare("cnn", cnn);
+            compare("lstm", lstm);
+            compare("gpt", gpt);
+            compare("sums", sums);
+            compare("scaled", scaled);
+            compare("one, AdamW", one_adamw);
+            compare("one, SGD", one_sgd);
+            compare("one, Rprop", one_rprop);
+        }
+    }
+    CHECK(tried >= 2);
+    tensor_set_isa(NULL);
+    tensor_set_num_threads(1);
+}
+
+// ---- groups: pointwise calls that run block by block
+
+typedef struct chain_t {
+    tensor_t *x, *other, *row, *turned, *state, *y, *total;
+} chain_t;
+
+// Six and more pointwise ops with a row that is spread over all, a transposed operand, casts, random numbers
+// between them, a state that changes in place, a sum in the middle of forward and backward.
+static void chain_step(chain_t *c) {
+    tensor_dtype_t dtype = tensor_dtype(c->x);
+    tensor_t *y = tensor_add_scalar(tensor_mul(c->x, c->other), 2);
+    y = tensor_mul(tensor_sub(y, c->row), tensor_transpose(c->turned, 0, 1));
+    if (dtype == TENSOR_I64) {
+        y = tensor_bitwise_xor(tensor_maximum(y, c->x), c->other);
+        y = tensor_add(tensor_floor_divide_scalar(y, 3), tensor_to(tensor_gt(y, c->x), TENSOR_I64));
+        y = tensor_to(tensor_neg(tensor_to(y, TENSOR_U8)), TENSOR_I64);
+    } else {
+        y = tensor_mul(tensor_tanh(y), c->x);
+        y = tensor_dropout(y, 0.3, 1);
+        y = tensor_sigmoid(tensor_to(tensor_to(y, TENSOR_F16), TENSOR_F64));
+        y = tensor_where(tensor_gt_scalar(y, 0.4), tensor_to(y, dtype), c->x);
+    }
+    tensor_add_(c->state, tensor_mul_scalar(tensor_detach(y), 2));
+    c->total = tensor_keep(tensor_sum(y));
+    c->y = tensor_keep(tensor_sub(y, c->row));
+    if (dtype != TENSOR_I64) {
+        tensor_set_grad(c->x, NULL);
+        tensor_backward(c->total);
+    }
+}
+
+enum { LEFT = 4 };
+
+// What a step leaves, as bytes.
+static void chain_left(chain_t *c, char *to[LEFT], size_t bytes[LEFT]) {
+    tensor_t *left[LEFT];
+    left[0] = tensor_detach(c->y);
+    left[1] = tensor_detach(c->total);
+    left[2] = c->state;
+    left[3] = tensor_dtype(c->x) == TENSOR_I64 ? c->state : tensor_grad(c->x);
+    for (int i = 0; i < LEFT; i++) {
+        bytes[i] = (size_t)tensor_numel(left[i]) * tensor_dtype_size(tensor_dtype(left[i]));
+        to[i] = (char *)malloc(bytes[i] + 1);
+        CHECK(tensor_copy_out(left[i], to[i], bytes[i]) == 0);
+    }
+}
+
+static tensor_t *numbers(tensor_dtype_t dtype, int64_t rows, int64_t columns) {
+    return tensor_to(tensor_mul_scalar(tensor_randn(rows, columns), dtype == TENSOR_I64 ? 9 : 1), dtype);
+}
+
+// A replay of the graph, planned for the kernels and threads of now, and the step itself.
+static void chain_compare(tensor_graph_t *g, chain_t *c) {
+    static const char *const what[LEFT] = {"result", "sum", "state", "gradient"};
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *before = tensor_clone(c->state), *x = tensor_detach(c->x);
+    int64_t rows = tensor_size(x, 0), columns = tensor_size(x, 1);
+    tensor_copy_(x, numbers(tensor_dtype(x), rows, columns));
+    tensor_generator_t rng = tensor_get_generator();
+    char *replayed[LEFT], *eager[LEFT];
+    size_t bytes[LEFT];
+    CHECK_MSG(tensor_graph_replay(g) == 0, "%s", tensor_error_text());
+    chain_left(c, replayed, bytes);
+    tensor_copy_(c->state, before);
+    tensor_set_generator(rng);
+    chain_t again = *c;
+    chain_step(&again);
+    chain_left(&again, eager, bytes);
+    for (int i = 0; i < LEFT; i++) {
+        CHECK_MSG(memcmp(eager[i], replayed[i], bytes[i]) == 0, "%s, %d threads, %s [%d,%d]: %s differs",
+                  tensor_isa_name(), tensor_get_num_threads(), tensor_dtype_name(tensor_dtype(x)), (int)rows,
+                  (int)columns, what[i]);
+        free(eager[i]);
+        free(replayed[i]);
+    }
+    tensor_free(again.y);
+    tensor_free(again.total);
+    tensor_scope_end(scope);
+}
+
+static void chain(tensor_dtype_t dtype, int64_t rows, int64_t columns) {
+    static const char *const isa[] = {"scalar", "sse2", "avx2", "avx512", "neon", "wasm", "reference"};
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_manual_seed(3);
+    chain_t c;
+    c.x = numbers(dtype, rows, columns);
+    c.other = numbers(dtype, rows, columns);
+    c.row = tensor_select(numbers(dtype, 1, columns), 0, 0);
+    c.turned = numbers(dtype, columns, rows);
+    c.state = numbers(dtype, rows, columns);
+    if (dtype != TENSOR_I64) tensor_requires_grad_(c.x, 1);
+    tensor_scope_t inner = tensor_scope_begin();
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    chain_step(&c);
+    tensor_scope_end(inner);
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK_MSG(g != NULL, "%s", tensor_error_text());
+    int64_t blocks = 0, grouped = 0;
+    for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) {
+        tensor_graph_call_t call = tensor_graph_call(g, i);
+        grouped += call.group >= 0;
+        for (int k = 0; k < call.inputs; k++)
+            blocks += tensor_graph_operand(&call, k).place == TENSOR_GRAPH_BLOCK;
+        CHECK(call.group < tensor_graph_info(g).groups);
+        if (strncmp(call.op, "dropout", 7) == 0 || strncmp(call.op, "floor", 5) == 0) CHECK(call.group == -1);
+    }
+    if (rows * columns > 1) CHECK(tensor_graph_info(g).groups >= 2 && grouped >= 8 && blocks >= 4);
+    chain_compare(g, &c);
+    for (size_t i = 0; i < sizeof isa / sizeof *isa; i++) {
+        if (tensor_set_isa(isa[i])) {
+            tensor_clear_error();
+            continue;
+        }
+        for (int threads = 1; threads <= 3; threads += 2) {
+            if (tensor_set_num_threads(threads) == 0) chain_compare(g, &c);
+            tensor_clear_error();               // TENSOR_NO_THREADS
+        }
+    }
+    tensor_set_isa(NULL);
+    tensor_set_num_threads(1);
+    CHECK(tensor_graph_free(g) == 0);
+    tensor_free(c.y);
+    tensor_free(c.total);
+    tensor_scope_end(scope);
+}
+
+static void chains(void) {
+    static const tensor_dtype_t dtypes[] = {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_I64};
+    static const int shapes[][2] = {{1, 1}, {2, 1}, {7, 3}, {16, 16}, {5, 51}, {13, 400}, {9, 4445}};
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
+            chain(dtypes[i], shapes[k][0], shapes[k][1]);
+}
+
+// Reductions of all elements run with the group that makes or reads these, in the order of their own kernels.
+enum { REDUCED = 8 };
+static void reduced_step(tensor_t *x, tensor_t *left[REDUCED]) {
+    int floats = tensor_dtype(x) != TENSOR_I64;
+    tensor_t *y = tensor_mul_scalar(x, 3);
+    left[0] = tensor_keep(tensor_sum(y));
+    left[1] = tensor_keep(floats ? tensor_mean(y) : tensor_prod(x));
+    left[2] = tensor_keep(tensor_max(y));
+    left[3] = tensor_keep(tensor_min(x));
+    left[4] = tensor_keep(tensor_prod(tensor_add_scalar(tensor_mul_scalar(y, 1e-4), 1)));
+    left[5] = tensor_keep(tensor_all(y));
+    left[6] = tensor_keep(tensor_any(tensor_gt_scalar(y, 9)));
+    left[7] = tensor_keep(tensor_sum(tensor_mul(y, tensor_neg(x))));
+}
+
+static void reduced_compare(tensor_graph_t *g, tensor_t *x, tensor_t *const captured[REDUCED], int slices) {
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *eager[REDUCED];
+    for (int i = 0; i < REDUCED; i++) tensor_fill_(captured[i], 77);
+    if (slices) {
+        int done;
+        while ((done = tensor_graph_resume(g, 0)) == 0) {}
+        CHECK(done == 1);
+    } else {
+        CHECK(tensor_graph_replay(g) == 0);
+    }
+    reduced_step(x, eager);
+    for (int i = 0; i < REDUCED; i++) {
+        char a[8] = {0}, b[8] = {0};
+        CHECK(tensor_dtype(eager[i]) == tensor_dtype(captured[i]));
+        CHECK(tensor_copy_out(eager[i], a, tensor_dtype_size(tensor_dtype(eager[i]))) == 0);
+        CHECK(tensor_copy_out(captured[i], b, tensor_dtype_size(tensor_dtype(eager[i]))) == 0);
+        CHECK_MSG(memcmp(a, b, sizeof a) == 0, "%s, %d threads, %s [%d]: reduction %d differs",
+                  tensor_isa_name(), tensor_get_num_threads(), tensor_dtype_name(tensor_dtype(x)),
+                  (int)tensor_numel(x), i);
+        tensor_free(eager[i]);
+    }
+    tensor_scope_end(scope);
+}
+
+static void reduced_of(tensor_dtype_t dtype, int64_t n) {
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *x = tensor_select(numbers(dtype, 1, n), 0, 0), *left[REDUCED];
+    tensor_scope_t inner = tensor_scope_begin();
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    reduced_step(x, left);
+    tensor_scope_end(inner);
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK_MSG(g != NULL, "%s", tensor_error_text());
+    int grouped = 0;
+    for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) {
+        tensor_graph_call_t c = tensor_graph_call(g, i);
+        grouped += c.group >= 0 && tensor_graph_operand(&c, c.inputs).numel == 1;
+    }
+    CHECK_MSG(grouped == REDUCED, "%d reductions of %d run in groups", grouped, REDUCED);
+    tensor_copy_(x, tensor_select(numbers(dtype, 1, n), 0, 0));
+    reduced_compare(g, x, left, 0);
+    reduced_compare(g, x, left, 1);
+    if (tensor_set_num_threads(3) == 0) reduced_compare(g, x, left, 0);
+    tensor_clear_error();                       // TENSOR_NO_THREADS
+    tensor_set_num_threads(1);
+    if (n < 100000) {
+        if (tensor_set_isa("reference") == 0) reduced_compare(g, x, left, 0);
+        tensor_clear_error();                   // a build without it
+        tensor_set_isa(NULL);
+    }
+    CHECK(tensor_graph_free(g) == 0);
+    for (int i = 0; i < REDUCED; i++) tensor_free(left[i]);
+    tensor_scope_end(scope);
+}
+
+static void reduced(void) {
+    static const int64_t sizes[] = {2, 1023, 1024, 3001, 40000, 65537, 200001, 64 * 65536 + 1000};
+    tensor_manual_seed(4);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        reduced_of(TENSOR_F32, sizes[i]);
+        reduced_of(TENSOR_F64, sizes[i]);
+        if (sizes[i] > 100000) continue;
+        reduced_of(TENSOR_F16, sizes[i]);
+        reduced_of(TENSOR_I64, sizes[i]);
+    }
+}
+
+// So many results live at once make blocks short, but not shorter than what a sum adds up alone.
+enum { WIDE = 12 };
+static tensor_t *wide_step(tensor_t *x) {
+    tensor_t *y[WIDE];
+    for (int i = 0; i < WIDE; i++) y[i] = tensor_mul_scalar(x, 1 + i * 0.25);
+    tensor_t *total = y[0];
+    for (int i = 1; i < WIDE; i++) total = tensor_add(total, y[i]);
+    return tensor_sum(total);
+}
+
+static void reduced_wide(void) {
+    static const int64_t sizes[] = {3000, 65535, 65536, 65537, 131072};
+    static const tensor_dtype_t dtypes[] = {TENSOR_F32, TENSOR_F64};
+    for (int i = 0; i < 10; i++) {
+        tensor_t *x = tensor_to(tensor_rand(sizes[i % 5]), dtypes[i / 5]);
+        double eager = tensor_item(wide_step(x));
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        tensor_scope_t inner = tensor_scope_begin();
+        tensor_t *sum = tensor_scope_return(inner, wide_step(x));
+        tensor_graph_t *g = tensor_capture_end();
+        tensor_fill_(sum, 0);
+        CHECK(tensor_graph_replay(g) == 0);
+        CHECK_MSG(tensor_item(sum) == eager, "%d %s: %.17g, eager %.17g", (int)sizes[i % 5],
+                  tensor_dtype_name(dtypes[i / 5]), tensor_item(sum), eager);
+        CHECK(tensor_graph_free(g) == 0);
+    }
+}
+
+// A group does not reach across elements: a read of others than those that it writes waits for all of them.
+static void shifted(void) {
+    enum { N = 40000 };
+    tensor_t *a = tensor_arange(0, N, 1, TENSOR_F32), *b;
+    for (int kind = 0; kind < 3; kind++) {
+        tensor_t *want = NULL;
+        tensor_graph_t *g = NULL;
+        b = tensor_clone(a);
+        for (int captured = 0; captured < 2; captured++) {
+            tensor_scope_t scope = tensor_scope_begin();
+            tensor_copy_(b, a);
+            if (captured) CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+            if (kind == 0) {                    // the same elements, one place on
+                tensor_mul_scalar_(b, 2);
+                tensor_add_(tensor_narrow(b, 0, 0, N - 1), tensor_neg(tensor_narrow(b, 0, 1, N - 1)));
+            } else if (kind == 1) {             // columns for rows
+                tensor_mul_scalar_(b, 3);
+                tensor_t *turned = tensor_transpose(tensor_view(b, 200, 200), 0, 1);
+                tensor_add_(tensor_view(b, 200, 200), tensor_mul_scalar(turned, 2));
+            } else {                            // one element, spread
+                tensor_add_scalar_(b, 1);
+                tensor_copy_(b, tensor_mul(b, tensor_select(b, 0, 7)));
+            }
+            if (captured) {
+                g = tensor_capture_end();
+                CHECK_MSG(g != NULL, "%s", tensor_error_text());
+                tensor_copy_(b, a);
+                CHECK(tensor_graph_replay(g) == 0);
+                CHECK_MSG(tensor_equal(b, want), "kind %d", kind);
+                CHECK(tensor_graph_free(g) == 0);
+            } else {
+                want = tensor_keep(tensor_clone(b));
+            }
+            tensor_scope_end(scope);
+        }
+        tensor_free(want);
+    }
+}
+
+// Products of bf16 are other calls where the processor multiplies it.
+static void products_of_bf16(void) {
+    tensor_t *x = tensor_to(tensor_randn(8, 8), TENSOR_BF16);
+    CHECK(tensor_set_isa("scalar") == 0 && tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_matmul(x, x);
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK(tensor_graph_replay(g) == 0);
+    if (tensor_set_isa("avx512bf16") == 0) {
+        CHECK(tensor_graph_replay(g) == TENSOR_ERR_UNSUPPORTED);
+        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "graph_replay: the step has bf16");
+    }
+    tensor_clear_error();
+    CHECK(tensor_set_isa("scalar") == 0 && tensor_graph_replay(g) == 0 && tensor_graph_free(g) == 0);
+    tensor_set_isa(NULL);
+}
+
+// Every rule of an optimizer, with numbers that depend on its step.
+static int rule;
+static void one_rule(job_t *j) {
+    mlp(j);
+    nn_optimizer_free(j->opt);
+    switch (rule) {
+    case 0: j->opt = nn_adagrad(j->net, .lr = 0.05, .lr_decay = 0.1); break;
+    case 1: j->opt = nn_adadelta(j->net); break;
+    case 2: j->opt = nn_rmsprop(j->net, .lr = 0.01, .momentum = 0.9, .centered = 1); break;
+    case 3: j->opt = nn_adamax(j->net, .lr = 0.01); break;
+    case 4: j->opt = nn_radam(j->net, .lr = 0.01); break;
+    case 5: j->opt = nn_asgd(j->net, .lr = 0.01); break;
+    case 6: j->opt = nn_rprop(j->net); break;
+    default: j->opt = nn_adam(j->net, .lr = 0.01, .amsgrad = 1, .weight_decay = 0.1); break;
+    }
+}
+static void rules(void) {
+    for (rule = 0; rule <= 7; rule++) {
+        char name[20];
+        snprintf(name, sizeof name, "rule %d", rule);
+        compare(name, one_rule);
+    }
+}
+
+// ---- what cannot be captured
+
+// The statements in a capture fail with a text that has `part`; the capture gives nothing, the next works.
+#define NOT_CAPTURED(part, ...)                                                                              \
+    {                                                                                                        \
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);                                                        \
+        tensor_t *before_ = tensor_relu(x);                                                                  \
+        __VA_ARGS__;                                                                                         \
+        CHECK(before_ != NULL && tensor_capture_end() == NULL);                                              \
+        CHECK_MSG(strstr(tensor_error_text(), "capture.c:") != NULL, "no line: %s", tensor_error_text());    \
+        CHECK(tensor_error_code() == TENSOR_ERR_OWNER || tensor_error_code() == TENSOR_ERR_UNSUPPORTED);     \
+        CHECK_ERROR(tensor_error_code(), part);                                                              \
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);                                                        \
+        tensor_relu(x);                                                                                      \
+        tensor_graph_t *good_ = tensor_capture_end();                                                        \
+        CHECK(tensor_graph_replay(good_) == 0 && tensor_graph_free(good_) == 0);                             \
+    }
+
+static tensor_t *closure(void *user) {
+    job_t *j = (job_t *)user;
+    nn_zero_grad(j->opt);
+    tensor_t *loss = tensor_mse_loss(nn_forward(j->net, j->x), j->y);
+    tensor_backward(loss);
+    return loss;
+}
+
+static void refused(void) {
+    float data[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    tensor_t *x = tensor_from(data, TENSOR_F32, 8);
+    job_t j;
+    memset(&j, 0, sizeof j);
+    mlp(&j);
+    NOT_CAPTURED("item: the host reads elements", tensor_item(tensor_sum(x)))
+    NOT_CAPTURED("item: the host reads elements", { if (tensor_item(tensor_sum(x)) > 0) tensor_relu(x); })
+    NOT_CAPTURED("equal: the host reads elements", tensor_equal(x, x))
+    NOT_CAPTURED("data: the host reads elements", tensor_data(x))
+    NOT_CAPTURED("data_mut: the host", tensor_data_mut(x))
+    NOT_CAPTURED("from: the host writes elements", tensor_from(data, TENSOR_F32, 8))
+    NOT_CAPTURED("nonzero: the shape of its result", tensor_nonzero(x))
+    NOT_CAPTURED("the shape of its result", tensor_masked_select(x, tensor_gt_scalar(x, 3)))
+    NOT_CAPTURED("manual_seed: not in a capture", tensor_manual_seed(1))
+    NOT_CAPTURED("set_generator: not in a capture", tensor_set_generator(tensor_get_generator()))
+    NOT_CAPTURED("set_lr: not in a capture", nn_set_lr(j.opt, 0.1))
+    NOT_CAPTURED("set_group_lr: not in a capture", nn_set_group_lr(j.opt, 0, 0.1))
+    NOT_CAPTURED("set_momentum: not in a capture", nn_set_momentum(j.opt, 0.8))
+    NOT_CAPTURED("capture_begin: another step is being captured", tensor_capture_begin(TENSOR_CPU))
+    NOT_CAPTURED("take a step before the capture", mlp_step(&j))
+    tensor_scope_t inner = tensor_scope_begin();
+    tensor_t *keeps = tensor_keep(tensor_ones(5)), *given = tensor_ones(3);
+    tensor_scope_return(inner, given);
+    NOT_CAPTURED("set: the handle has a tensor older than the capture", tensor_neg(keeps);
+                 tensor_set(&keeps, tensor_zeros(5)))
+    NOT_CAPTURED("of 12 bytes that exp uses at capture.c:", tensor_exp(given); tensor_free(given))
+    tensor_free(keeps);
+
+    // A replay in a capture; an error that is cleared.
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_relu(x);
+    tensor_graph_t *g = tensor_capture_end();
+    NOT_CAPTURED("graph_replay: not in a capture", tensor_graph_replay(g))
+    NOT_CAPTURED("capture_end: the capture had an error", tensor_item(x);
+                 CHECK_ERROR(TENSOR_ERR_SHAPE, NULL); tensor_item(tensor_sum(x)); tensor_clear_error())
+
+    // Work that cannot be captured, with its error cleared: still no graph, which would lack it.
+#define CLEARED(text, ...)                                                                                   \
+    NOT_CAPTURED("capture_end: the capture had an error", __VA_ARGS__;                                       \
+                 CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, text))
+    tensor_t *scaler = nn_grad_scaler(4, 2);
+    CLEARED("step: take a step before the capture", mlp_step(&j))
+    CLEARED("scaler_unscale: take a step before the capture", nn_scaler_unscale(scaler, j.opt))
+    CLEARED("graph_replay: not in a capture", tensor_graph_replay(g))
+    CLEARED("capture_begin: another step", tensor_capture_begin(TENSOR_CPU))
+    tensor_free(scaler);
+
+    // An error of the step is the step's own.
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    CHECK(tensor_is_poison(tensor_matmul(x, tensor_ones(3))));
+    CHECK(tensor_capture_end() == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "matmul: ");
+
+    // L-BFGS decides by numbers that it reads.
+    nn_optimizer_t *lbfgs = nn_lbfgs(j.net);
+    NOT_CAPTURED("the host reads elements", nn_step_closure(lbfgs, closure, &j))
+    nn_optimizer_free(lbfgs);
+
+    // The numbers of Adafactor's steps are operands of its ops.
+    nn_optimizer_t *adam = j.opt;
+    j.opt = nn_adafactor(j.net);
+    mlp_step(&j);
+    NOT_CAPTURED("adafactor: a step cannot be captured", mlp_step(&j))
+    CLEARED("adafactor: a step cannot be captured", mlp_step(&j))
+    nn_optimizer_free(j.opt);
+    j.opt = adam;
+
+    // A loader hands out batches of the host.
+    nn_dataset_t set = nn_tensor_dataset(tensor_randn(6, 8), tensor_randn(6, 4));
+    nn_data_loader_t *loader = nn_data_loader(set, .batch_size = 2);
+    nn_batch_t batch;
+    NOT_CAPTURED("next: the host", nn_next(loader, &batch))
+    nn_data_loader_free(loader);
+
+    CHECK(tensor_capture_begin(TENSOR_CUDA) == TENSOR_ERR_DEVICE);
+    CHECK_ERROR(TENSOR_ERR_DEVICE, "capture_begin: no CUDA device 0; the CUDA backend is not started");
+    CHECK(tensor_capture_end() == NULL);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "capture_end: this thread captures nothing");
+    tensor_set_detect_anomaly(1);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "capture_begin: detect_anomaly");
+    tensor_set_detect_anomaly(0);
+    CHECK(tensor_graph_free(g) == 0 && tensor_graph_free(NULL) == 0);
+    CHECK(tensor_graph_free(g) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "graph_free: the graph was freed");
+    CHECK(tensor_graph_replay(g) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "graph_replay: the graph was freed");
+    CHECK(tensor_graph_replay(NULL) == TENSOR_ERR_POISONED);
+    CHECK_ERROR(TENSOR_ERR_POISONED, "graph_replay: the graph is NULL");
+    nn_optimizer_free(j.opt);
+    nn_free(j.net);
+}
+
+// ---- what a graph no longer fits
+
+static void unfit(void) {
+    tensor_t *x = tensor_ones(4), *w = tensor_requires_grad_(tensor_ones(4), 1);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_t *y = tensor_mul(x, w), *loss = tensor_sum(tensor_square(y));
+    tensor_backward(loss);
+    tensor_graph_t *g = tensor_capture_end(), *h;
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_exp(x);
+    h = tensor_capture_end();                   // two graphs of one input
+
+    // Inputs are read anew; the gradient is linked again.
+    tensor_fill_(x, 2);
+    tensor_set_grad(w, NULL);
+    CHECK(tensor_graph_replay(g) == 0);
+    CHECK(tensor_item(loss) == 16 && tensor_item(tensor_select(tensor_grad(w), 0, 1)) == 8);
+    CHECK(tensor_item(tensor_select(y, 0, 3)) == 2);
+
+    // A change in place counts as one.
+    tensor_t *z = tensor_mul(w, w);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_add_scalar_(tensor_detach(w), 1);
+    tensor_graph_t *k = tensor_capture_end();
+    CHECK(tensor_graph_replay(k) == 0);
+    CHECK(tensor_item(tensor_select(tensor_detach(w), 0, 0)) == 3);
+    CHECK(tensor_backward(tensor_sum(z)) == TENSOR_ERR_AUTOGRAD);
+    CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "changed in place by add at capture.c:");
+    CHECK(tensor_graph_free(k) == 0);
+
+    CHECK(tensor_graph_free(g) == 0 && tensor_graph_replay(h) == 0);
+    tensor_free(x);
+    CHECK(tensor_graph_replay(h) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "graph_replay: a tensor of 16 bytes that exp uses at capture.c:");
+    CHECK(tensor_graph_free(h) == 0);
+    CHECK(tensor_item(loss) == 16);             // an output outlives its graph
+}
+
+// A label out of range stops a replay before the optimizer.
+static void stopped(void) {
+    job_t j;
+    memset(&j, 0, sizeof j);
+    cnn(&j);
+    tensor_scope_t scope = tensor_scope_begin();
+    labelled_step(&j);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    labelled_step(&j);
+    tensor_graph_t *g = tensor_capture_end();
+    tensor_scope_end(scope);
+    tensor_t *w = tensor_clone(tensor_detach(nn_get(j.net, "0.weight")));
+    tensor_fill_(j.y, 5);
+    CHECK(tensor_graph_replay(g) == TENSOR_ERR_INDEX);
+    CHECK_ERROR(TENSOR_ERR_INDEX, "cross_entropy");
+    CHECK(tensor_equal(w, tensor_detach(nn_get(j.net, "0.weight"))));
+    tensor_fill_(j.y, 4);
+    CHECK(tensor_graph_replay(g) == 0);
+    CHECK(!tensor_equal(w, tensor_detach(nn_get(j.net, "0.weight"))));
+    nn_optimizer_free(j.opt);
+    CHECK(tensor_graph_replay(g) != 0);
+    tensor_clear_error();
+    nn_free(j.net);
+    CHECK(tensor_graph_free(g) == 0);
+}
+
+// What a step has changed before the call that stops it is changed, and nothing of what comes behind it.
+static void stopped_between(void) {
+    for (int kind = 0; kind < 3; kind++) {
+        tensor_t *before = tensor_ones(8), *behind = tensor_ones(8), *x = tensor_ones(4, 4), *i;
+        i = tensor_zeros_of(TENSOR_I64, 4);
+        tensor_t *whole = tensor_ones_of(TENSOR_I64, 4);
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_mul_scalar_(before, 2);
+        if (kind == 0) tensor_cross_entropy(x, i);
+        if (kind == 1) tensor_index_select(x, 0, i);
+        if (kind == 2) tensor_floor_divide(i, whole);
+        tensor_add_scalar_(behind, 1);
+        tensor_scope_end(scope);
+        tensor_graph_t *g = tensor_capture_end();
+        CHECK(tensor_graph_replay(g) == 0);
+        CHECK(tensor_item(tensor_max(before)) == 4 && tensor_item(tensor_max(behind)) == 3);
+        tensor_fill_(i, 7);
+        tensor_fill_(whole, 0);
+        CHECK(tensor_graph_replay(g) == TENSOR_ERR_INDEX);
+        tensor_clear_error();
+        CHECK(tensor_item(tensor_max(before)) == 8 && tensor_item(tensor_max(behind)) == 3);
+        CHECK(tensor_graph_free(g) == 0);
+    }
+}
+
+// ---- the view of a graph
+
+static void view(void) {
+    tensor_t *x = tensor_ones(3, 4), *w = tensor_ones(4, 5), *b;
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    b = tensor_scalar(2, TENSOR_F32);
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *y = tensor_relu(tensor_mul_scalar(tensor_add(tensor_matmul(x, w), b), 3));
+    y = tensor_scope_return(scope, y);
+    tensor_graph_t *g = tensor_capture_end();
+    tensor_graph_info_t info = tensor_graph_info(g);
+    CHECK(info.calls == 5 && info.input_bytes == 48 + 80 && info.output_bytes == 60 + 4);
+    CHECK(info.temporary_bytes == 3 * 60 && info.packed_bytes == 64);
+    CHECK(info.groups == 1 && info.room_bytes > 0);
+    static const char *const ops[] = {"fill", "matmul", "add", "mul", "relu"};
+    for (int64_t i = 0; i < info.calls; i++) {
+        tensor_graph_call_t c = tensor_graph_call(g, i);
+        CHECK_MSG(strncmp(c.op, ops[i], 3) == 0, "call %d is %s", (int)i, c.op);
+        CHECK(c.site != NULL && strstr(c.site, "capture.c:") != NULL);
+        CHECK(c.outputs == 1 && c.group == (i < 2 ? -1 : 0));
+    }
+    tensor_graph_call_t c = tensor_graph_call(g, 1);
+    tensor_graph_operand_t o = tensor_graph_operand(&c, 0);
+    CHECK(o.place == TENSOR_GRAPH_INPUT && o.dtype == TENSOR_F32);
+    CHECK(o.ndim == 2 && o.dims[1] == 4 && o.bytes == 48);
+    o = tensor_graph_operand(&c, 2);
+    CHECK(o.place == TENSOR_GRAPH_TEMPORARY && o.dims[1] == 5 && o.bytes == 60 && o.offset % 64 == 0);
+    c = tensor_graph_call(g, 3);
+    CHECK(tensor_graph_operand(&c, 1).place == TENSOR_GRAPH_NUMBER);
+    o = tensor_graph_operand(&c, 0);
+    CHECK(o.place == TENSOR_GRAPH_BLOCK && o.dims[1] == 5 && o.bytes == 60 && o.offset == 0);
+    CHECK(tensor_graph_operand(&c, 3).place == TENSOR_GRAPH_NONE);
+    c = tensor_graph_call(g, 4);
+    CHECK(tensor_graph_operand(&c, 1).place == TENSOR_GRAPH_OUTPUT);
+    CHECK(tensor_graph_call(g, 5).op == NULL && tensor_graph_call(g, -1).op == NULL);
+    CHECK(tensor_graph_call(g, 5).kernel == NULL && c.kernel != NULL && c.stream == -1 && info.streams == 0);
+    CHECK(tensor_graph_print(g) == 0);
+    tensor_fill_(w, 2);
+    CHECK(tensor_graph_replay(g) == 0 && tensor_item(tensor_max(y)) == 30);
+    CHECK(tensor_graph_free(g) == 0);
+}
+
+// Calls whose results nobody reads are left out, but for those that may raise an error; the numbers of later
+// random calls are those of the step.
+static int n_calls(tensor_graph_t *g, const char *op) {
+    int n = 0;
+    for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) n += !strcmp(tensor_graph_call(g, i).op, op);
+    return n;
+}
+static tensor_t *unread_step(tensor_t *x, tensor_t *w, tensor_t *v, tensor_t *at, tensor_t *state) {
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_matmul(tensor_exp(x), x);                            // nobody reads it
+    tensor_cos(tensor_dropout(x, 0.5, 1));
+    tensor_add_(tensor_sin(x), x);                              // nor what changes in place
+    tensor_index_select(x, 0, at);                              // an index may be out of range
+    tensor_max_pool2d(tensor_reshape(x, 1, 1, tensor_size(x, 0), -1), 2);
+    tensor_linalg_qr(x, NULL);
+    tensor_linalg_solve(x, w);                                  // a matrix may be singular
+    tensor_rand(3);
+    tensor_t *u = tensor_requires_grad_(tensor_clone(x), 1);    // its gradient goes with it
+    tensor_backward(tensor_cross_entropy(tensor_embedding(at, u), at));
+    tensor_copy_(state, tensor_tanh(x));                        // older than the capture
+    tensor_t *empty = tensor_empty_like(x);
+    tensor_mul_(state, tensor_fill_(tensor_zero_(empty), 2));
+    tensor_t *y = tensor_mul(tensor_dropout(x, 0.5, 1), tensor_mul(w, v));
+    tensor_set_grad(w, NULL);
+    tensor_set_grad(v, NULL);
+    tensor_backward(tensor_sum(tensor_square(y)));              // the sum is not read, nor v's gradient
+    tensor_set_grad(v, NULL);
+    return tensor_scope_return(scope, y);
+}
+
+// The gradient of a matrix that is multiplied by a column: a column times the row w, which the optimizer may
+// change as well.
+enum { MADE, KEPT, W_CHANGES, W_IS_STEPPED, W_CHANGES_LATER, MADES };
+typedef struct product_t {
+    tensor_t *m, *w;
+    nn_optimizer_t *opt;
+} product_t;
+
+static void product_step(product_t *p, int way) {
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_backward(tensor_sum(tensor_square(tensor_matmul(p->m, p->w))));
+    tensor_t *w = tensor_detach(p->w);
+    if (way == W_CHANGES) tensor_mul_scalar_(w, 1.5);
+    nn_step(p->opt);
+    if (way != KEPT) nn_zero_grad(p->opt);
+    if (way == KEPT) tensor_set_grad(p->w, NULL);
+    if (way == W_CHANGES_LATER) tensor_mul_scalar_(tensor_add_scalar_(w, 0.25), 1.5);
+    tensor_scope_end(scope);
+}
+
+// What is left of the matrix after three steps. made: whether its gradient is in no memory.
+static void product_train(int way, int captured, float *m, int *made) {
+    product_t p;
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_manual_seed(5);
+    p.m = tensor_requires_grad_(tensor_randn(6, 9), 1);
+    p.w = tensor_randn(9, 1);
+    if (way == W_IS_STEPPED) tensor_requires_grad_(p.w, 1);
+    tensor_t *list[2];
+    list[0] = p.m;
+    list[1] = p.w;
+    p.opt = nn_adam(NULL, .list = list, .count = way == W_IS_STEPPED ? 2 : 1, .lr = 0.1);
+    tensor_graph_t *g = NULL;
+    for (int i = 0; i < 4; i++) {
+        if (i > 1 && captured) {
+            CHECK(tensor_graph_replay(g) == 0);
+            continue;
+        }
+        int capture = i == 1 && captured;
+        if (way == KEPT) nn_zero_grad(p.opt);
+        if (capture) CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        product_step(&p, way);
+        if (capture) g = tensor_capture_end();
+        if (capture) CHECK_MSG(g != NULL, "%s", tensor_error_text());
+    }
+    *made = 0;
+    for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) {
+        tensor_graph_call_t c = tensor_graph_call(g, i);
+        if (strcmp(c.op, "step")) continue;
+        tensor_graph_operand_t grad = tensor_graph_operand(&c, 3);
+        CHECK(grad.numel == 54);
+        *made = grad.place == TENSOR_GRAPH_BLOCK;
+    }
+    CHECK(tensor_copy_out(tensor_detach(p.m), m, 54 * sizeof *m) == 0);
+    tensor_graph_free(g);
+    nn_optimizer_free(p.opt);
+    tensor_scope_end(scope);
+}
+
+static void products_made(void) {
+    for (int way = 0; way < MADES; way++) {
+        float eager[54], replayed[54];
+        int made;
+        product_train(way, 0, eager, &made);
+        product_train(way, 1, replayed, &made);
+        CHECK_MSG(made == (way == MADE || way == W_CHANGES_LATER), "way %d: %d", way, made);
+        CHECK_MSG(memcmp(eager, replayed, sizeof eager) == 0, "way %d", way);
+    }
+}
+
+static void left_out(void) {
+    enum { N = 30 };
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *x = tensor_randn(N, N), *w = tensor_randn(N, N), *v = tensor_randn(N, N);
+    tensor_t *at = tensor_arange(0, 3, 1, TENSOR_I64), *state = tensor_zeros(N, N);
+    tensor_requires_grad_(w, 1);
+    tensor_requires_grad_(v, 1);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_t *y = unread_step(x, w, v, at, state);
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK_MSG(g != NULL, "%s", tensor_error_text());
+    static const char *const gone[] = {"exp",        "matmul",    "cos",  "sin",
+                                       "add",        "sum",       "rand", "cross_entropy_backward",
+                                       "max_pool2d", "linalg_qr", "embedding_backward"};
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
+        CHECK_MSG(n_calls(g, gone[i]) == 0, "%s", gone[i]);
+    static const char *const stay[] = {"index_select", "tanh",      "dropout",
+                                       "linalg_solve", "embedding", "cross_entropy"};
+    for (size_t i = 0; i < sizeof stay / sizeof *stay; i++)
+        CHECK_MSG(n_calls(g, stay[i]) == 1, "%s", stay[i]);
+    for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) {
+        tensor_graph_call_t c = tensor_graph_call(g, i);
+        if (strcmp(c.op, "mul") || c.outputs < 2) continue;
+        int results = 0;
+        for (int k = 0; k < c.outputs; k++)
+            results += tensor_graph_operand(&c, c.inputs + k).place != TENSOR_GRAPH_NONE;
+        CHECK(results == 1);
+    }
+    tensor_generator_t rng = tensor_get_generator();
+    tensor_copy_(x, tensor_randn(N, N));
+    tensor_set_generator(rng);
+    CHECK(tensor_graph_replay(g) == 0);
+    tensor_generator_t after = tensor_get_generator();
+    tensor_t *left[3], *grad = tensor_keep(tensor_clone(tensor_grad(w)));
+    left[0] = tensor_clone(y);
+    left[1] = tensor_clone(state);
+    left[2] = grad;
+    CHECK(tensor_grad(v) == NULL);
+    tensor_set_generator(rng);
+    tensor_t *again = unread_step(x, w, v, at, state);
+    CHECK(tensor_equal(again, left[0]) && tensor_equal(state, left[1]));
+    CHECK(tensor_equal(tensor_grad(w), left[2]));
+    CHECK(tensor_get_generator().offset == after.offset);
+    tensor_fill_(at, N);                                        // refused, as in the step
+    CHECK(tensor_graph_replay(g) == TENSOR_ERR_INDEX);
+    CHECK_ERROR(TENSOR_ERR_INDEX, "index_select");
+    CHECK(tensor_graph_free(g) == 0);
+    tensor_free(grad);
+    tensor_scope_end(scope);
+}
+
+// A number that the host writes becomes part of the graph; hooks are told in the capture alone.
+static int hooked;
+static tensor_t *doubles(tensor_t *g, void *user) {
+    (void)user;
+    hooked++;
+    return tensor_mul_scalar(g, 2);
+}
+static void host(void) {
+    float three = 3;
+    tensor_t *w = tensor_requires_grad_(tensor_ones(6), 1);
+    tensor_register_hook(w, doubles, NULL);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_t *t = tensor_from(&three, TENSOR_F32, 1);
+    three = 4;
+    tensor_t *loss = tensor_sum(tensor_mul(w, t));
+    tensor_set_grad(w, NULL);
+    tensor_backward(loss);
+    tensor_graph_t *g = tensor_capture_end();
+    tensor_fill_(tensor_detach(w), 2);
+    tensor_set_grad(w, NULL);
+    CHECK(tensor_graph_replay(g) == 0 && hooked == 1);
+    CHECK(tensor_item(loss) == 36 && tensor_item(tensor_max(tensor_grad(w))) == 6);
+    CHECK(tensor_graph_free(g) == 0);
+}
+
+// A capture and a graph that nobody ends, at a shutdown.
+static void left_open(void) {
+    tensor_context_t *own = tensor_context_new(), *before = tensor_context_use(own);
+    tensor_t *x = tensor_ones(4);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_relu(x);
+    CHECK(tensor_capture_end() != NULL);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_relu(x);
+    CHECK(tensor_context_free(own) == 0);
+    tensor_context_use(before);
+    tensor_add_scalar(tensor_ones(4), 1);
+}
+
+// ---- parameters, gradients and memory that are no longer those of the capture
+
+static tensor_t *first, *second;
+
+static void two_step(nn_optimizer_t *o) {
+    nn_zero_grad(o);
+    tensor_backward(tensor_add(tensor_sum(tensor_square(first)), tensor_sum(tensor_square(second))));
+    nn_step(o);
+}
+
+// Adam counts the steps of each parameter. A graph holds one count for those that had the same.
+static void counts(void) {
+    for (int kind = 0; kind < 3; kind++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        first = tensor_requires_grad_(tensor_ones(1), 1);
+        second = tensor_requires_grad_(tensor_ones(1), 1);
+        tensor_t *both[2];
+        both[0] = first;
+        both[1] = second;
+        nn_optimizer_t *o = nn_adam(NULL, .list = both, .count = 2, .lr = 0.1);
+        two_step(o);
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        two_step(o);
+        tensor_graph_t *g = tensor_capture_end();
+        CHECK(tensor_graph_replay(g) == 0);
+
+        if (kind == 0) {                        // a step in which the second has no gradient
+            nn_zero_grad(o);
+            tensor_backward(tensor_sum(tensor_square(first)));
+            nn_step(o);
+        } else {
+            nn_optimizer_group(o, &both[kind - 1], 1, .lr = 1e-6);
+        }
+        double was = tensor_item(second);
+        CHECK(tensor_graph_replay(g) == TENSOR_ERR_UNSUPPORTED);
+        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "no longer do; capture it again");
+        CHECK(tensor_item(second) == was);
+        CHECK(tensor_graph_free(g) == 0);
+        nn_optimizer_free(o);
+        tensor_scope_end(scope);
+    }
+}
+
+// A step that adds to a gradient older than itself needs that gradient.
+static void older_gradient(void) {
+    tensor_t *w = tensor_requires_grad_(tensor_ones(1), 1);
+    nn_optimizer_t *o = nn_sgd(NULL, .list = &w, .count = 1, .lr = 0.5);
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_backward(tensor_sum(w));
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_backward(tensor_sum(w));
+    nn_step(o);                                 // 1 - 0.5 * 2
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK(tensor_item(w) == 0 && tensor_graph_replay(g) == 0);
+    CHECK(tensor_item(w) == -1.5 && tensor_item(tensor_grad(w)) == 3);
+    tensor_scope_reset(scope);
+
+    tensor_t *held = tensor_detach(tensor_grad(w));         // its memory stays
+    nn_zero_grad(o);
+    CHECK(tensor_graph_replay(g) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "has other memory than at the capture");
+    tensor_backward(tensor_sum(w));             // a new gradient
+    CHECK(tensor_graph_replay(g) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "has other memory than at the capture");
+    CHECK(tensor_item(w) == -1.5 && tensor_item(held) == 3);
+    CHECK(tensor_graph_free(g) == 0);
+    tensor_scope_end(scope);
+    nn_optimizer_free(o);
+}
+
+// A gradient that the step itself sets is there after a replay.
+static void own_gradient(void) {
+    tensor_t *w = tensor_requires_grad_(tensor_ones(2), 1), *x = tensor_ones(2);
+    nn_optimizer_t *o = nn_sgd(NULL, .list = &w, .count = 1, .lr = 0.25);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_set_grad(w, tensor_mul_scalar(x, 2));
+    nn_step(o);                                 // 1 - 0.25 * 2
+    tensor_graph_t *g = tensor_capture_end();
+    nn_zero_grad(o);
+    tensor_fill_(x, 4);
+    CHECK(tensor_graph_replay(g) == 0);         // 0.5 - 0.25 * 8
+    CHECK(tensor_item(tensor_max(tensor_detach(w))) == -1.5);
+    CHECK(tensor_grad(w) && tensor_item(tensor_max(tensor_grad(w))) == 8);
+    CHECK(tensor_graph_free(g) == 0);
+    nn_optimizer_free(o);
+}
+
+// Memory of the program is written where it lies, although the tensor over it was made in the capture.
+static void memory_of_the_program(void) {
+    float memory[2] = {0};
+    tensor_t *x = tensor_ones(2);
+    tensor_scope_t scope = tensor_scope_begin();
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_t *out = tensor_wrap(memory, TENSOR_F32, 2);
+    tensor_copy_(out, tensor_mul_scalar(x, 10));
+    tensor_graph_t *g = tensor_capture_end();
+    tensor_fill_(x, 7);
+    CHECK(memory[0] == 10 && tensor_graph_replay(g) == 0 && memory[1] == 70);
+    tensor_free(out);
+    CHECK(tensor_graph_replay(g) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "was freed since the capture");
+    CHECK(memory[0] == 70 && tensor_graph_free(g) == 0);
+    tensor_scope_end(scope);
+}
+
+// A convolution of one image leaves nothing behind but its result.
+static void one_image(void) {
+    tensor_t *x = tensor_randn(2, 5, 5), *w = tensor_randn(3, 2, 3, 3);
+    int64_t before = tensor_memory_stats().live_tensors;
+    tensor_t *y = tensor_conv2d(x, w);
+    CHECK(tensor_ndim(y) == 3 && tensor_free(y) == 0);
+    CHECK(tensor_memory_stats().live_tensors == before);
+}
+
+int main(void) {
+    RUN(bits);
+    RUN(chains);
+    RUN(reduced);
+    RUN(reduced_wide);
+    RUN(shifted);
+    RUN(products_of_bf16);
+    RUN(rules);
+    RUN(refused);
+    RUN(unfit);
+    RUN(stopped);
+    RUN(stopped_between);
+    RUN(view);
+    RUN(products_made);
+    RUN(left_out);
+    RUN(host);
+    RUN(left_open);
+    RUN(counts);
+    RUN(older_gradient);
+    RUN(own_gradient);
+    RUN(memory_of_the_program);
+    RUN(one_image);
+    return test_report();
+}

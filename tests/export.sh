@@ -1,0 +1,113 @@
+# export.sh - captured steps as C files (examples/kit/export_c.h): each compiles without a warning with every compiler that
+# is here, calls nothing, is as small as its header says, and repeats the recorded steps bit for bit
+B=${B:-build}
+CC=${CC:-cc}
+out=$B/export
+rm -rf "$out"
+mkdir -p "$out"
+passed=0
+failed=0
+skipped=0
+check() { # WHAT COMMAND..
+    what=$1
+    shift
+    if "$@" >"$out/log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "$what: $*"
+        head -n 12 "$out/log" | sed 's/^/    /'
+    fi
+}
+
+${MAKE:-make} -s "$B/tests/libtensor.a" CC="$CC" B="$B" >&2 || { echo "0 passed, 1 failed"; exit 1; }
+check "the exporter" $CC -std=c99 -Wall -Wextra -Werror -pthread -I. -Iexamples tests/export/steps.c "$B/tests/libtensor.a" \
+    -lm -o "$out/steps"
+
+# The scalar kernels have the order of sums of the files: bits. Others: small differences.
+for isa in scalar best; do
+    mkdir -p "$out/$isa"
+    if [ $isa = scalar ]; then TENSOR_ISA=scalar && export TENSOR_ISA; else unset TENSOR_ISA; fi
+    "$out/steps" "$out/$isa" >"$out/steps.log" 2>&1
+    last=$(tail -n 1 "$out/steps.log" | sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p')
+    last=${last:-0 1}                   # it did not end
+    passed=$((passed + ${last% *}))
+    failed=$((failed + ${last#* }))
+    if [ "${last#* }" != 0 ]; then head -n 20 "$out/steps.log"; fi
+    for f in "$out/$isa"/*.c; do
+        name=$(basename "$f" .c)
+        verify=$(echo "$name" | tr a-z A-Z)_VERIFY
+        all="gcc:-O1"                   # small differences do not need every compiler
+        turn=$((1 - ${turn:-0}))        # bits: every level of both, a half for each file
+        if [ $isa = scalar ]; then all="gcc:-O0 gcc:-O2 clang:-O1 clang:-O3"; fi
+        if [ $isa = scalar ] && [ $turn = 1 ]; then all="gcc:-O1 gcc:-O3 clang:-O0 clang:-O2"; fi
+        if [ $isa = scalar ] && [ "$(wc -c <"$f")" -gt 400000 ]; then all="gcc:-O3 clang:-O2"; fi     # arrays
+        for how in $all; do
+            how=$(echo "$how" | tr : ' ')
+            if ! command -v ${how% *} >/dev/null; then
+                skipped=$((skipped + 2))
+                continue
+            fi
+            check "$isa $name $how" $how -std=c99 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -D$verify "$f" \
+                -o "$out/$name"
+            check "$isa $name $how" "$out/$name"
+        done
+    done
+done
+
+# sections NAME KIND [SIZE]: bytes of them in the object.
+sections() { ${3:-size} -A "$out/$1.o" | awk -v of="^\\\\.$2" '$1 ~ of { sum += $2 } END { print sum + 0 }'; }
+for name in digits digits_train adam cnn norms transformer lstm gru; do
+    check "$name freestanding" $CC -std=c99 -Os -ffreestanding -c "$out/scalar/$name.c" -o "$out/$name.o"
+    # Compilers make calls of these of loops.
+    check "$name calls nothing" test -z "$(nm -u "$out/$name.o" | grep -vE ' (memcpy|memset|memmove)$')"
+done
+check "code of a 196-32-10 MLP, $(sections digits text) bytes" test "$(sections digits text)" -le 8192
+check "code of its training, $(sections digits_train text) bytes" test "$(sections digits_train text)" -le 40960
+check "memory of its training, $(sections digits_train bss) bytes" test "$(sections digits_train bss)" -le 65536
+# The same for a Cortex-M4.
+if command -v arm-none-eabi-gcc >/dev/null; then
+    for name in digits digits_train; do
+        check "$name for a Cortex-M4" arm-none-eabi-gcc -std=c99 -Os -mcpu=cortex-m4 -mthumb -mfloat-abi=hard \
+            -mfpu=fpv4-sp-d16 -ffreestanding -Wall -Wextra -Wconversion -Wshadow -Werror -c "$out/scalar/$name.c" -o "$out/${name}_m4.o"
+    done
+    code=$(sections digits_m4 text arm-none-eabi-size)
+    train=$(sections digits_train_m4 text arm-none-eabi-size)
+    memory=$(sections digits_train_m4 bss arm-none-eabi-size)
+    check "Cortex-M4: code of a 196-32-10 MLP, $code bytes" test "$code" -gt 0 -a "$code" -le 8192
+    check "Cortex-M4: code of its training, $train bytes" test "$train" -gt 0 -a "$train" -le 40960
+    check "Cortex-M4: memory of its training, $memory bytes" test "$memory" -gt 0 -a "$memory" -le 65536
+    echo "Cortex-M4: $code bytes of inference, $train of training, memory $memory"
+else
+    echo "skipped 5 tests: no arm-none-eabi-gcc"
+fi
+# Weights as bytes: a fourth, the scales, and what is no weight.
+flash() { sed -n 's,.* \([0-9]*\) bytes of constants.*,\1,p' "$out/scalar/$1.c"; }
+check "bytes as weights of a CNN: $(flash fashion8) of $(flash fashion)" \
+    test "$(($(flash fashion8) * 10))" -le "$(($(flash fashion) * 3))"
+says=$(sed -n 's,^// \([0-9]*\) bytes of memory.*,\1,p' "$out/scalar/digits_train.c")
+check "memory as its header says, $says bytes" test "$(sections digits_train bss)" -le $((says + 200))
+# The step of examples/export_step.c on this computer, and on a Cortex-M4: the loss falls, by the same bits.
+check "the example" ${MAKE:-make} -s "$B/export_step" CC="$CC" B="$B"
+check "the example runs" "$B/export_step"
+printf '#include <stdio.h>\nvoid say(const char *text);\nvoid say(const char *text) { fputs(text, stdout); }\n' >"$out/say.c"
+for level in -O0 -O3; do
+    check "examples/mcu $level" $CC -std=c99 $level examples/mcu/main.c build/xor_step.c "$out/say.c" -o "$out/mcu"
+    check "examples/mcu $level runs" "$out/mcu"
+    "$out/mcu" >"$out/mcu$level.txt"
+    check "$level: the same bits" cmp "$out/mcu-O0.txt" "$out/mcu$level.txt"
+done
+if command -v arm-none-eabi-gcc >/dev/null && command -v qemu-system-arm >/dev/null; then
+    # Without the flags of a make that runs this: it would warn among what the device says.
+    mcu_make="env MAKEFLAGS= B=../../build ${MAKE:-make} -s -C examples/mcu"
+    check "mcu.elf" $mcu_make ../../build/mcu.elf
+    timeout 120 $mcu_make run >"$out/device.txt" 2>&1
+    check "on a Cortex-M4: the same bits" cmp "$out/mcu-O0.txt" "$out/device.txt"
+    echo "XOR on a Cortex-M4: $(size build/mcu.elf | awk 'NR == 2 { print $1 " bytes of flash, " $2 + $3 " of memory" }')"
+else
+    echo "skipped 2 tests: no arm-none-eabi-gcc or no qemu-system-arm"
+fi
+echo "code: $(sections digits text) bytes of inference, $(sections digits_train text) of training, memory $(sections digits_train bss)"
+if [ $skipped -gt 0 ]; then echo "skipped $skipped tests: no gcc or no clang"; fi
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

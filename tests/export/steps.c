@@ -1,0 +1,412 @@
+// steps.c - writes captured steps as C files into the folder argv[1], for tests/export.sh, and tests what
+// cannot be written
+#define TENSOR_BACKEND
+#include "tensor_nn.h"
+#define KIT_EXPORT_C_IMPLEMENTATION
+#include "kit/export_c.h"
+
+#include "../test.h"
+
+enum { ITEMS = 6, MOST = 24 };
+
+typedef tensor_t *(*loss_t)(tensor_t *y, tensor_t *target);
+
+static const char *folder;
+static tensor_t *seen;                  // the tensor that the file gives back
+static int with_grads = 1;              // beside it, the gradients of all parameters
+static int replays = 5;
+
+static void file_name(char *to, size_t room, const char *name) {
+    snprintf(to, room, "%s/%s.c", folder, name);
+}
+
+// Writes one step of training.   -> code
+static int train(const char *name, nn_module_t *net, nn_optimizer_t *o, tensor_t *x, tensor_t *target,
+                 loss_t loss, double clip) {
+    tensor_graph_t *g = NULL;
+    for (int i = 0; i < 2; i++) {
+        if (i) CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        tensor_scope_t scope = tensor_scope_begin();
+        nn_zero_grad(o);
+        tensor_t *l = loss(nn_forward(net, x), target);
+        tensor_backward(l);
+        if (clip > 0) nn_clip_grad_norm(o, clip);
+        nn_step(o);
+        if (!with_grads) nn_zero_grad(o);       // they are temporaries, or the optimizer makes them
+        seen = tensor_scope_return(scope, tensor_detach(l));
+        if (i) g = tensor_capture_end();
+    }
+    CHECK_OK();
+    char path[300];
+    file_name(path, sizeof path, name);
+    tensor_t *in[2] = {x, target}, *out[MOST] = {seen};
+    const char *const names[] = {"x", "target"};
+    tensor_t *parameters[MOST];
+    int n = 1, count = with_grads ? nn_parameters(net, parameters, MOST - 1) : 0;
+    CHECK(count < MOST);
+    for (int i = 0; i < count; i++) { out[n++] = tensor_grad(parameters[i]); }
+    kit_export_t e = {name, in, 2, names, out, n, NULL, 0, replays};
+    int code = tensor_graph_export_c(g, path, &e);
+    tensor_graph_free(g);
+    nn_optimizer_free(o);
+    nn_free(net);
+    return code;
+}
+
+typedef tensor_t *(*forward_t)(nn_module_t *net, tensor_t *x);
+
+// Writes a forward.   -> code
+static int infer(const char *name, nn_module_t *net, tensor_t *x, forward_t forward, int int8) {
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_scope_t inner = tensor_scope_begin();
+    tensor_t *y = tensor_scope_return(inner, forward(net, x));
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK_OK();
+    char path[300];
+    file_name(path, sizeof path, name);
+    tensor_t *in[1] = {x}, *out[1] = {y};
+    kit_export_t e = {name, in, 1, NULL, out, 1, NULL, int8, 1};
+    int code = tensor_graph_export_c(g, path, &e);
+    tensor_graph_free(g);
+    tensor_scope_end(scope);
+    nn_free(net);
+    return code;
+}
+
+// ---- training
+
+static tensor_t *entropy(tensor_t *y, tensor_t *target) { return tensor_cross_entropy(y, target); }
+static tensor_t *smooth_entropy(tensor_t *y, tensor_t *target) {
+    return tensor_cross_entropy(y, target, .label_smoothing = 0.1);
+}
+static tensor_t *likelihood(tensor_t *y, tensor_t *target) { return tensor_nll_loss(y, target); }
+static tensor_t *squares(tensor_t *y, tensor_t *target) { return tensor_mse_loss(y, target); }
+static tensor_t *all_squares(tensor_t *y, tensor_t *target) {
+    return tensor_mse_loss(y, target, .reduction = TENSOR_SUM);
+}
+static tensor_t *hubers(tensor_t *y, tensor_t *target) { return tensor_huber_loss(y, target, .delta = 0.5); }
+static tensor_t *bits(tensor_t *y, tensor_t *target) {
+    return tensor_binary_cross_entropy_with_logits(y, tensor_sigmoid(target));
+}
+static tensor_t *by_hand(tensor_t *y, tensor_t *target) {
+    tensor_t *d = tensor_sub(y, target);
+    return tensor_add(tensor_mean(tensor_abs(d)), tensor_mul_scalar(tensor_sum(tensor_square(d)), 0.01));
+}
+
+static nn_module_t *net(nn_module_t *activation, nn_module_t *last) {
+    nn_module_t *m =
+        nn_sequential(nn_linear(8, 16), activation, nn_linear(16, 12), nn_tanh(), nn_linear(12, 4));
+    if (last) nn_append(m, last);
+    return m;
+}
+
+static void trainings(void) {
+    tensor_t *x = tensor_randn(ITEMS, 8), *k = tensor_randint(0, 4, ITEMS), *t = tensor_randn(ITEMS, 4);
+    nn_module_t *m = net(nn_relu(), NULL);
+    CHECK(train("sgd", m, nn_sgd(m, .lr = 0.05), x, k, entropy, 0) == 0);
+    m = net(nn_gelu(), NULL);
+    CHECK(train("momentum", m, nn_sgd(m, .lr = 0.05, .momentum = 0.9, .weight_decay = 0.01), x, t, squares,
+                0) == 0);
+    m = net(nn_silu(), NULL);
+    CHECK(train("nesterov", m, nn_sgd(m, .lr = 0.05, .momentum = 0.9, .nesterov = 1), x, t, all_squares,
+                0.5) == 0);
+    m = nn_sequential(nn_linear(8, 16), nn_relu(), nn_dropout(0.2), nn_linear(16, 4));
+    CHECK(train("adam", m, nn_adam(m, .lr = 0.01), x, k, entropy, 0.5) == 0);
+    m = net(nn_sigmoid(), NULL);
+    CHECK(train("adamw", m, nn_adamw(m, .lr = 0.01, .weight_decay = 0.1), x, t, hubers, 0) == 0);
+    m = net(nn_gelu_tanh(), NULL);
+    CHECK(train("amsgrad", m, nn_adam(m, .lr = 0.01, .amsgrad = 1), x, t, bits, 0) == 0);
+    with_grads = 0;
+    m = net(nn_gelu(), NULL);
+    CHECK(train("one", m, nn_adam(m, .lr = 0.01), tensor_randn(1, 8), tensor_randint(0, 4, 1), entropy,
+                0) == 0);
+    with_grads = 1;
+    m = net(nn_leaky_relu(0.1), nn_log_softmax(1));
+    CHECK(train("likelihood", m, nn_sgd(m, .lr = 0.1), x, k, likelihood, 0) == 0);
+    m = net(nn_softplus(1, 20), NULL);
+    CHECK(train("smoothed", m, nn_sgd(m, .lr = 0.1), x, k, smooth_entropy, 0) == 0);
+    m = net(nn_elu(1), NULL);
+    CHECK(train("by_hand", m, nn_sgd(m, .lr = 0.1), x, t, by_hand, 0) == 0);
+    m = nn_sequential(nn_linear(196, 32), nn_relu(), nn_linear(32, 10));
+    with_grads = 0;
+    CHECK(train("digits_train", m, nn_sgd(m, .lr = 0.1), tensor_rand(16, 196), tensor_randint(0, 10, 16),
+                entropy, 0) == 0);
+    with_grads = 1;
+}
+
+// ---- images
+
+static nn_module_t *one_layer(nn_module_t *layer, int64_t features) {
+    return nn_sequential(layer, nn_flatten(), nn_linear(features, 4));
+}
+
+static void image_trainings(void) {
+    tensor_t *k = tensor_randint(0, 4, 3), *t = tensor_randn(3, 4);
+    tensor_t *x = tensor_randn(3, 1, 28, 28), *colours = tensor_randn(3, 4, 9, 11),
+             *line = tensor_randn(3, 4, 30);
+    nn_module_t *m = nn_sequential(nn_conv2d(1, 4, 5, .padding = 2), nn_relu(), nn_max_pool2d(2),
+                                   nn_conv2d(4, 6, 5, .padding = 2), nn_relu(), nn_max_pool2d(2),
+                                   nn_flatten(), nn_linear(6 * 7 * 7, 16), nn_relu(), nn_linear(16, 4));
+    CHECK(train("cnn", m, nn_sgd(m, .lr = 0.05, .momentum = 0.9), x, k, entropy, 0) == 0);
+    // strides, groups, dilation; one channel to one; no bias
+    m = nn_sequential(nn_conv2d(4, 6, 3, .stride = 2, .padding = 1, .groups = 2), nn_tanh(),
+                      nn_conv2d(6, 6, 3, .padding = 1, .groups = 6), nn_flatten(), nn_linear(6 * 5 * 6, 4));
+    CHECK(train("groups", m, nn_sgd(m, .lr = 0.05), colours, t, squares, 0) == 0);
+    m = nn_sequential(nn_conv2d(4, 8, 1), nn_relu(), nn_conv2d(8, 5, 3, .dilation = 2, .no_bias = 1),
+                      nn_flatten(), nn_linear(5 * 5 * 7, 4));
+    CHECK(train("dilated", m, nn_adam(m, .lr = 0.01), colours, k, entropy, 0) == 0);
+    m = nn_sequential(nn_conv1d(4, 8, 9, .padding = 4), nn_relu(), nn_max_pool1d(3),
+                      nn_conv1d(8, 6, 3, .stride = 2), nn_relu(), nn_avg_pool1d(2), nn_flatten(),
+                      nn_linear(12, 4));
+    CHECK(train("conv1d", m, nn_sgd(m, .lr = 0.05), line, t, squares, 0) == 0);
+    m = nn_sequential(nn_conv2d(4, 6, 3, .padding = 1), nn_batch_norm2d(6), nn_relu(),
+                      nn_avg_pool2d(3, .stride = 2, .padding = 1), nn_group_norm(3, 6),
+                      nn_max_pool2d(3, .stride = 2, .padding = 1), nn_adaptive_avg_pool2d(2, 2), nn_flatten(),
+                      nn_linear(24, 4));
+    CHECK(train("norms", m, nn_sgd(m, .lr = 0.05), colours, k, entropy, 0) == 0);
+    m = nn_sequential(nn_linear(8, 12), nn_batch_norm1d(12), nn_relu(), nn_linear(12, 4));
+    CHECK(train("norm1d", m, nn_sgd(m, .lr = 0.05), tensor_randn(ITEMS, 8), tensor_randn(ITEMS, 4), squares,
+                0) == 0);
+    m = one_layer(nn_conv2d(4, 3, 4, .stride = 3, .no_bias = 1), 18);
+    CHECK(train("strided", m, nn_sgd(m, .lr = 0.05), colours, t, squares, 0) == 0);
+    m = one_layer(nn_conv_transpose2d(4, 3, 3, .stride = 2, .padding = 1), 3 * 17 * 21);
+    CHECK(train("transposed", m, nn_sgd(m, .lr = 0.01), colours, t, squares, 0) == 0);
+}
+
+// The net of examples/fashion.c.
+static nn_module_t *fashion(void) {
+    return nn_sequential(nn_conv2d(1, 16, 5, .padding = 2), nn_relu(), nn_max_pool2d(2),
+                         nn_conv2d(16, 32, 5, .padding = 2), nn_relu(), nn_max_pool2d(2), nn_flatten(),
+                         nn_linear(32 * 7 * 7, 128), nn_relu(), nn_linear(128, 10));
+}
+
+// Shapes whose sums the library cuts: parts of the batch, blocks of pixels, chains of a product.
+static void large_trainings(void) {
+    replays = 1;
+    nn_module_t *l = nn_linear(3, 7);
+    CHECK(train("many_labels", l, nn_sgd(l, .lr = 0.1), tensor_randn(900, 3), tensor_randint(0, 7, 900),
+                smooth_entropy, 0) == 0);
+    l = nn_linear(2, 5);
+    CHECK(train("many_squares", l, nn_sgd(l, .lr = 0.1), tensor_randn(1000, 2), tensor_randn(1000, 5),
+                squares, 0) == 0);
+    tensor_t *x = tensor_randn(10, 2, 28, 26), *t = tensor_randn(10, 4), *wide = tensor_randn(1, 40, 20, 60);
+    nn_module_t *m = nn_sequential(nn_conv2d(2, 3, 3, .padding = 1), nn_relu(),
+                                   nn_conv2d(3, 5, 5, .stride = 2), nn_flatten(), nn_linear(5 * 12 * 11, 4));
+    CHECK(train("batch", m, nn_sgd(m, .lr = 0.001), x, t, squares, 0) == 0);
+    m = nn_sequential(nn_conv2d(40, 36, 3, .stride = 2, .padding = 1), nn_tanh(), nn_conv2d(36, 40, 1),
+                      nn_relu(), nn_max_pool2d(5), nn_flatten(), nn_linear(40 * 2 * 6, 4));
+    CHECK(train("blocks", m, nn_sgd(m, .lr = 0.001), wide, tensor_randn(1, 4), squares, 0) == 0);
+    m = nn_sequential(nn_conv2d(40, 4, 5), nn_tanh(), nn_conv2d(4, 6, 3, .stride = 3), nn_flatten(),
+                      nn_linear(6 * 5 * 18, 4));
+    CHECK(train("chains", m, nn_sgd(m, .lr = 0.001), wide, tensor_randn(1, 4), squares, 0) == 0);
+    replays = 5;
+    with_grads = 0;
+    m = fashion();
+    CHECK(train("fashion_train", m, nn_sgd(m, .lr = 0.02, .momentum = 0.9), tensor_randn(16, 1, 28, 28),
+                tensor_randint(0, 10, 16), entropy, 0) == 0);
+    with_grads = 1;
+}
+
+// ---- sequences
+
+// A layer between an embedding and a classifier of each step.
+static tensor_t *every_step(tensor_t *y, tensor_t *target) {
+    return tensor_cross_entropy(tensor_reshape(y, -1, tensor_size(y, -1)), tensor_flatten(target, 0, -1));
+}
+static tensor_t *picked(tensor_t *y, tensor_t *target) {
+    tensor_t *rows = tensor_gather(tensor_log_softmax(y, -1), -1, tensor_unsqueeze(target, -1));
+    return tensor_neg(tensor_mean(tensor_index_select(rows, 0, tensor_select(target, 1, 0))));
+}
+
+// y has queries, keys and values side by side.
+static tensor_t *attended(tensor_t *y, tensor_t *target, int causal) {
+    tensor_t *part[3];
+    for (int i = 0; i < 3; i++)
+        part[i] = tensor_narrow(y, -1, 4 * i, 4);
+    tensor_t *z = tensor_scaled_dot_product_attention(part[0], part[1], part[2], .is_causal = causal);
+    return tensor_mse_loss(z, target);
+}
+static tensor_t *all_seen(tensor_t *y, tensor_t *target) {
+    return attended(y, target, 0);
+}
+static tensor_t *past_seen(tensor_t *y, tensor_t *target) {
+    return attended(y, target, 1);
+}
+
+enum { WORDS = 11, WIDTH = 8, STEPS = 5 };
+
+static nn_module_t *text_net(nn_module_t *layer) {
+    return nn_sequential(nn_embedding(WORDS, WIDTH), layer, nn_linear(WIDTH, 3));
+}
+
+static void sequence_trainings(void) {
+    tensor_t *words = tensor_randint(0, WORDS, 3, STEPS), *k = tensor_randint(0, 3, 3, STEPS);
+    nn_module_t *m = text_net(nn_layer_norm(WIDTH));
+    CHECK(train("layer_norm", m, nn_adam(m, .lr = 0.01), words, k, every_step, 0) == 0);
+    m = text_net(nn_rms_norm(WIDTH));
+    CHECK(train("rms_norm", m, nn_sgd(m, .lr = 0.1), words, k, picked, 0) == 0);
+    m = text_net(nn_transformer_encoder_layer(WIDTH, 2, .feedforward = 16, .batch_first = 1));
+    CHECK(train("transformer", m, nn_adamw(m, .lr = 0.01), words, k, every_step, 1) == 0);
+    m = text_net(nn_lstm(WIDTH, WIDTH, .batch_first = 1));
+    CHECK(train("lstm", m, nn_sgd(m, .lr = 0.1), words, k, every_step, 0) == 0);
+    m = text_net(nn_gru(WIDTH, WIDTH, .batch_first = 1, .layers = 2));
+    CHECK(train("gru", m, nn_sgd(m, .lr = 0.1), words, k, every_step, 0.5) == 0);
+    m = text_net(nn_lstm(WIDTH, WIDTH / 2, .batch_first = 1, .bidirectional = 1));
+    CHECK(train("both_ways", m, nn_adam(m, .lr = 0.01), words, k, every_step, 0) == 0);
+    tensor_t *longer = tensor_randn(2, 70, 6), *z = tensor_randn(2, 70, 4);
+    m = nn_linear(6, 12);
+    CHECK(train("attention", m, nn_sgd(m, .lr = 0.1), longer, z, all_seen, 0) == 0);
+    m = nn_linear(6, 12);
+    CHECK(train("causal", m, nn_sgd(m, .lr = 0.1), longer, z, past_seen, 0) == 0);
+    // more gates than a chain of a product is long
+    replays = 1;
+    m = nn_sequential(nn_lstm(5, 130, .batch_first = 1), nn_linear(130, 3));
+    CHECK(train("gates", m, nn_sgd(m, .lr = 0.1), tensor_randn(2, 3, 5), tensor_randint(0, 3, 2, 3),
+                every_step, 0) == 0);
+    replays = 5;
+    // rows of a table with very many indices
+    m = nn_sequential(nn_embedding(2, 4), nn_linear(4, 3));
+    CHECK(train("table", m, nn_sgd(m, .lr = 0.1), tensor_randint(0, 2, 40, 15), tensor_randint(0, 3, 40, 15),
+                every_step, 0) == 0);
+    m = text_net(nn_rnn(WIDTH, WIDTH, .no_bias = 1));
+    CHECK(train("rnn", m, nn_sgd(m, .lr = 0.1), words, k, every_step, 0) == 0);
+}
+
+// ---- inference
+
+static tensor_t *plain(nn_module_t *m, tensor_t *x) { return nn_forward(m, x); }
+static tensor_t *sums(nn_module_t *m, tensor_t *x) {
+    tensor_t *y = nn_forward(m, x);
+    tensor_t *rows = tensor_add(tensor_sum_dim(y, 1, 1), tensor_amax_dim(y, 1, 1));
+    tensor_t *columns = tensor_mean_dim(y, 0, 1);
+    return tensor_add(tensor_matmul(tensor_transpose(y, 0, 1), y), tensor_mul(columns, tensor_mean(rows)));
+}
+
+// Seven dims that no loop joins.
+static tensor_t *dims(nn_module_t *m, tensor_t *x) {
+    tensor_t *y = tensor_permute(nn_forward(m, x), 6, 4, 2, 0, 5, 3, 1);
+    tensor_t *z = tensor_add(y, tensor_reshape(tensor_arange(0, 10, 1, TENSOR_F32), 1, 5, 1, 1, 1, 2, 1));
+    return tensor_add(tensor_sum_dim(tensor_sum_dim(z, 5, 0), 2, 0),
+                      tensor_sum_dim(tensor_sum_dim(z, 5, 0), 2, 0));
+}
+
+static void inferences(void) {
+    CHECK(infer("dims", nn_relu(), tensor_randn(2, 3, 4, 2, 5, 2, 3), dims, 0) == 0);
+    CHECK(infer("softmax", nn_eval(net(nn_relu(), nn_softmax(1))), tensor_randn(ITEMS, 8), plain, 0) == 0);
+    CHECK(infer("sums", nn_eval(net(nn_hardtanh(-1, 1), NULL)), tensor_randn(ITEMS, 8), sums, 0) == 0);
+    CHECK(infer("one", nn_eval(net(nn_gelu(), nn_log_softmax(-1))), tensor_randn(8), plain, 0) == 0);
+    nn_module_t *m = nn_sequential(nn_linear(196, 32), nn_relu(), nn_linear(32, 10));
+    nn_module_t *small = nn_clone(m);
+    tensor_t *x = tensor_rand(1, 196);
+    CHECK(infer("digits", nn_eval(m), x, plain, 0) == 0);
+    CHECK(infer("digits8", nn_eval(small), x, plain, 1) == 0);
+}
+
+// A token's way through a small GPT: a mask made by hand, heads by views.
+static tensor_t *masked(nn_module_t *m, tensor_t *x) {
+    tensor_t *y = nn_forward(m, x), *heads = tensor_permute(tensor_reshape(y, 2, STEPS, 2, 4), 0, 2, 1, 3);
+    tensor_t *scores = tensor_matmul(heads, tensor_transpose(heads, -1, -2));
+    tensor_t *unseen = tensor_eq_scalar(tensor_tril(tensor_ones(STEPS, STEPS), 0), 0);
+    scores = tensor_softmax(tensor_masked_fill(scores, unseen, -INFINITY), -1);
+    tensor_t *z = tensor_permute(tensor_matmul(scores, heads), 0, 2, 1, 3);
+    tensor_t *last = tensor_index_select(tensor_reshape(z, 2, STEPS, 8), 1,
+                                         tensor_arange(STEPS - 1, STEPS, 1, TENSOR_I64));
+    return tensor_cat(1, tensor_reshape(z, 2, STEPS, 8), last);
+}
+
+static void sequence_inferences(void) {
+    tensor_t *words = tensor_randint(0, WORDS, 2, STEPS);
+    nn_module_t *m =
+        nn_sequential(nn_embedding(WORDS, WIDTH), nn_lstm(WIDTH, 6, .batch_first = 1), nn_linear(6, 3));
+    nn_module_t *bytes = nn_clone(m);
+    CHECK(infer("lstm_run", nn_eval(m), words, plain, 0) == 0);
+    CHECK(infer("lstm8", nn_eval(bytes), words, plain, 1) == 0);
+    m = nn_sequential(nn_embedding(WORDS, WIDTH),
+                      nn_transformer_encoder_layer(WIDTH, 2, .feedforward = 16, .gelu = 1, .batch_first = 1,
+                                                   .norm_first = 1));
+    CHECK(infer("encoder", nn_eval(m), words, plain, 0) == 0);
+    m = nn_sequential(nn_embedding(WORDS, WIDTH), nn_layer_norm(WIDTH));
+    CHECK(infer("gpt", nn_eval(m), tensor_randint(0, 2, 2, STEPS), masked, 0) == 0);
+}
+
+static void image_inferences(void) {
+    tensor_t *x = tensor_randn(1, 1, 28, 28), *colours = tensor_randn(2, 4, 9, 11);
+    nn_module_t *m = fashion(), *bytes = nn_clone(m);
+    CHECK(infer("fashion", nn_eval(m), x, plain, 0) == 0);
+    CHECK(infer("fashion8", nn_eval(bytes), x, plain, 1) == 0);
+    m = nn_sequential(nn_conv2d(4, 6, 3, .padding = 1), nn_batch_norm2d(6), nn_relu(), nn_avg_pool2d(7),
+                      nn_adaptive_avg_pool2d(1, 1), nn_flatten());
+    CHECK(infer("normed", nn_eval(m), colours, plain, 0) == 0);
+    m = nn_sequential(nn_max_pool2d(3, .stride = 2, .dilation = 2), nn_adaptive_avg_pool2d(2, 3),
+                      nn_flatten());
+    CHECK(infer("pools", nn_eval(m), colours, plain, 0) == 0);
+}
+
+// ---- what cannot be written
+
+static int is_there(const char *name) {
+    char path[300];
+    file_name(path, sizeof path, name);
+    FILE *f = fopen(path, "r");
+    if (f) fclose(f);
+    return f != NULL;
+}
+
+static void refused(void) {
+    nn_module_t *m = nn_sequential(nn_conv3d(1, 2, 3), nn_relu());
+    CHECK(infer("conv", nn_eval(m), tensor_randn(1, 1, 5, 5, 5), plain, 0) == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "export_c: conv3d at steps.c:");
+    CHECK(!is_there("conv"));
+    m = nn_linear(3, 4);
+    CHECK(train("rmsprop", m, nn_rmsprop(m), tensor_randn(2, 3), tensor_randn(2, 4), squares, 0)
+          == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "export_c: step: export_c.h knows SGD, Adam and AdamW alone");
+    m = nn_linear(3, 4);
+    CHECK(nn_to(m, TENSOR_F64) == 0);
+    CHECK(infer("wide", m, tensor_to(tensor_randn(2, 3), TENSOR_F64), plain, 0) == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "export_c.h knows products of f32 alone");
+    const char *before = folder;
+    folder = "no/such/folder";
+    CHECK(infer("there", nn_linear(3, 4), tensor_randn(2, 3), plain, 0) == TENSOR_ERR_IO);
+    folder = before;
+    CHECK_ERROR(TENSOR_ERR_IO, "cannot be written");
+
+    tensor_t *x = tensor_ones(4), *other = tensor_ones(4);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_t *y = tensor_exp(x);
+    tensor_graph_t *g = tensor_capture_end();
+    kit_export_t e = {"none", &other, 1, NULL, &y, 1, NULL, 0, 0};
+    char path[300];
+    file_name(path, sizeof path, "none");
+    CHECK(tensor_graph_export_c(g, path, &e) == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "input 0 is not older than the capture, or not read by the step");
+    e.inputs = &x;
+    e.outputs = &x;
+    CHECK(tensor_graph_export_c(g, path, &e) == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "output 0 was not made by the step");
+    e.outputs = &y;
+    e.name = "two words";
+    CHECK(tensor_graph_export_c(g, path, &e) == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "export_c: \"two words\" cannot be a name in C");
+    e.name = "none";
+    CHECK(tensor_graph_export_c(NULL, path, &e) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "export_c: the graph is NULL");
+    CHECK(!is_there("none") && tensor_graph_export_c(g, path, &e) == 0 && is_there("none"));
+    remove(path);
+    tensor_graph_free(g);
+}
+
+int main(int argc, char **argv) {
+    folder = argc > 1 ? argv[1] : ".";
+    tensor_manual_seed(5);
+    RUN(trainings);
+    RUN(image_trainings);
+    RUN(large_trainings);
+    RUN(sequence_trainings);
+    RUN(inferences);
+    RUN(image_inferences);
+    RUN(sequence_inferences);
+    RUN(refused);
+    return test_report();
+}

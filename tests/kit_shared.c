@@ -1,0 +1,110 @@
+// kit_shared.c - examples/kit/shared.h: two processes write to one tensor; memory that is gone, too small, or
+// another user's
+#define KIT_SHARED_IMPLEMENTATION
+#include "../examples/kit/shared.h"
+
+#include "test.h"
+
+#if !defined(_WIN32) && !defined(__wasm__)
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
+
+enum { N = 1000, BYTES = N * 4, WORKERS = 2 };
+
+static char name[24];
+
+// Each process adds k + 1 to its half.
+static int adds(const char *memory, int k) {
+    kit_shared_t s;
+    if (kit_shared_open(&s, memory, BYTES)) { return 1; }
+    const int64_t half = N / 2;
+    tensor_t *mine = tensor_wrap_n((float *)s.data + k * half, TENSOR_F32, &half, 1, NULL, NULL);
+    tensor_add_scalar_(mine, k + 1);
+    return tensor_error_code();
+}
+
+static int fails_once(const char *memory, int k) {
+    (void)memory;
+    return k == 1;
+}
+
+static int either(const char *memory, int k) {
+    return memory[0] == 'f' ? fails_once(memory, k) : adds(memory, k);
+}
+
+static void shares(const char *program) {
+    kit_shared_t s, other;
+    CHECK_MSG(kit_shared_new(&s, name, BYTES) == 0, "%s", tensor_error_text());
+    if (!s.data) { return; }
+    float *w = (float *)s.data;
+    CHECK(w[0] == 0 && w[N - 1] == 0);
+    CHECK(kit_shared_run(program, name, WORKERS, either) == 0);
+    CHECK(w[0] == 1 && w[N / 2 - 1] == 1 && w[N / 2] == 2 && w[N - 1] == 2);
+    // Another mapping of this process: the same bytes at another address; closing it leaves the name.
+    CHECK(kit_shared_open(&other, name, BYTES) == 0 && other.data != s.data);
+    w[7] = 70;
+    CHECK(((float *)other.data)[7] == 70);
+    kit_shared_close(&other);
+    CHECK(other.data == NULL && kit_shared_open(&other, name, 1) == 0);
+    kit_shared_close(&other);
+    kit_shared_close(&s);
+    CHECK(s.data == NULL);
+    CHECK(kit_shared_run(program, "fails", 3, either) == 1);
+}
+
+static void refuses(void) {
+    kit_shared_t s, other;
+    CHECK(kit_shared_open(&other, name, BYTES) == TENSOR_ERR_IO && other.data == NULL);
+    CHECK_ERROR(TENSOR_ERR_IO, "is gone, or was never made");
+    CHECK(kit_shared_new(&s, name, BYTES) == 0);
+    CHECK(kit_shared_new(&other, name, BYTES) == TENSOR_ERR_IO && other.data == NULL);
+    CHECK_ERROR(TENSOR_ERR_IO, "is there already");
+    CHECK(kit_shared_open(&other, name, 1 << 20) == TENSOR_ERR_IO && other.data == NULL);
+    CHECK_ERROR(TENSOR_ERR_IO, "bytes, 1048576 are needed");
+    kit_shared_close(&s);
+    CHECK(kit_shared_open(&other, name, BYTES) == TENSOR_ERR_IO);
+    CHECK_ERROR(TENSOR_ERR_IO, name);
+    static const char *const wrong[] = {"", "a/b", "..", "a-name-that-is-much-too-long", NULL};
+    for (int k = 0; k < 5; k++) {
+        CHECK(kit_shared_new(&s, wrong[k], BYTES) == TENSOR_ERR_SHAPE && s.data == NULL);
+        CHECK_ERROR(TENSOR_ERR_SHAPE, "letters, digits and '-'");
+    }
+    CHECK(kit_shared_new(&s, name, 0) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "no bytes");
+}
+
+// Only root can give a file away.
+static void of_another_user(void) {
+#if defined(_WIN32) || defined(__wasm__)
+    printf("skipped 1 test of another user's memory: it needs a Unix\n");
+#else
+    kit_shared_t s, other;
+    if (geteuid() != 0) {
+        printf("skipped 1 test of another user's memory: this is not root\n");
+        return;
+    }
+    CHECK(kit_shared_new(&s, name, BYTES) == 0);
+    const int file = shm_open(s.name, O_RDWR, 0);
+    CHECK(file >= 0 && fchown(file, 65534, 65534) == 0);
+    close(file);
+    CHECK(kit_shared_open(&other, name, BYTES) == TENSOR_ERR_IO && other.data == NULL);
+    CHECK_ERROR(TENSOR_ERR_IO, "is another user's");
+    kit_shared_close(&s);
+#endif
+}
+
+int main(int argc, char **argv) {
+    kit_shared_child(argc, argv, either);
+#if defined(_WIN32)
+    snprintf(name, sizeof name, "test-%lu", GetCurrentProcessId());
+#elif !defined(__wasm__)
+    snprintf(name, sizeof name, "test-%ld", (long)getpid());
+#endif
+    test_name = "shares";
+    shares(argv[0]);
+    RUN(refuses);
+    RUN(of_another_user);
+    return test_report();
+}

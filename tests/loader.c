@@ -1,0 +1,454 @@
+// loader.c - batches made in the background: the same for any number of workers, resumed anywhere, ended
+// cleanly; samplers, subsets, streams, collate, samples that fail
+#if defined(__linux__) && !defined(_DEFAULT_SOURCE)
+#define _DEFAULT_SOURCE // fork
+#endif
+#include "test.h"
+#ifdef __linux__
+#include <sys/wait.h>
+#include <unistd.h>
+#endif
+
+enum { SAMPLES = 53 };
+
+// A sample depends on index, epoch and generator: the first by the item's, the second by the thread's.
+static int drawn(void *user, nn_item_t *item, void *x, void *y) {
+    float *to = (float *)x;
+    tensor_t *noise = tensor_rand(2);
+    (void)user;
+    to[0] = (float)item->index;
+    to[1] = (float)item->epoch;
+    to[2] = (float)(item->generator.seed >> 40);
+    memcpy(to + 3, tensor_data(noise), 2 * sizeof(float));
+    *(int64_t *)y = item->index % 3;
+    return 0;
+}
+
+static nn_dataset_t items(void) {
+    nn_dataset_t d;
+    memset((void *)&d, 0, sizeof d);
+    d.len = SAMPLES;
+    d.get_item = drawn;
+    d.x_shape.ndim = 1;
+    d.x_shape.dims[0] = 5;
+    d.y_dtype = TENSOR_I64;
+    d.has_y = 1;
+    return d;
+}
+
+// Everything that a loader gives in its next epochs, and in which order.
+static uint64_t whole(nn_data_loader_t *l, int epochs) {
+    uint64_t h = TEST_HASH;
+    nn_batch_t b;
+    tensor_scope_t scope = tensor_scope_begin();
+    for (int e = 0; e < epochs; e++) {
+        for (; nn_next(l, &b); tensor_scope_reset(scope)) {
+            h = test_hash(h, b.x);
+            if (b.y) h = test_hash(h, b.y);
+            h = (h ^ (uint64_t)b.index ^ (uint64_t)b.epoch << 32) * 1099511628211ull;
+        }
+        h = h * 31 + 7;
+    }
+    tensor_scope_end(scope);
+    CHECK_OK();
+    return h;
+}
+
+static void workers(void) {
+    static const int counts[] = {0, 1, 2, 3, 8};
+    uint64_t want = 0, memory = 0;
+    tensor_t *x = tensor_reshape(tensor_arange(0, SAMPLES * 4, 1, TENSOR_F32), SAMPLES, 4);
+    for (size_t k = 0; k < sizeof counts / sizeof counts[0]; k++) {
+        nn_data_loader_t *l = nn_data_loader(items(), .batch_size = 8, .shuffle = 1, .seed = 5,
+                                             .num_workers = counts[k], .prefetch_factor = (int)k);
+        uint64_t got = whole(l, 3);
+        nn_data_loader_free(l);
+        if (k == 0) want = got;
+        CHECK_MSG(got == want, "%d workers give other batches", counts[k]);
+        l = nn_data_loader(nn_tensor_dataset(x, x), .batch_size = 8, .shuffle = 1, .seed = 5, .drop_last = 1,
+                           .num_workers = counts[k]);
+        got = whole(l, 2);
+        nn_data_loader_free(l);
+        if (k == 0) memory = got;
+        CHECK_MSG(got == memory, "%d workers give other rows of memory", counts[k]);
+    }
+    tensor_generator_t before = tensor_get_generator(), after;
+    nn_data_loader_t *l = nn_data_loader(items(), .batch_size = 8, .seed = 5);
+    (void)whole(l, 1);
+    after = tensor_get_generator();
+    CHECK(before.seed == after.seed && before.offset == after.offset); // the thread's is not used up
+    nn_data_loader_free(l);
+}
+
+// A batch of any place is the same after nn_seek, with workers or without; a loop that ends early may go on.
+static void resumes(void) {
+    float first[40][5];
+    nn_batch_t b;
+    int64_t n = 0;
+    nn_data_loader_t *l = nn_data_loader(items(), .batch_size = 8, .shuffle = 1, .seed = 9);
+    for (int e = 0; e < 2; e++) {
+        while (nn_next(l, &b)) tensor_copy_out(tensor_select(b.x, 0, 0), first[n++], sizeof first[0]);
+    }
+    CHECK(n == 14 && nn_num_batches(l) == 7);
+    nn_data_loader_free(l);
+    for (int w = 0; w < 3; w++) {
+        l = nn_data_loader(items(), .batch_size = 8, .shuffle = 1, .seed = 9, .num_workers = w);
+        for (int64_t at = n - 1; at >= 0; at--) {
+            float row[5];
+            CHECK(nn_seek(l, at) == 0 && nn_next(l, &b) && b.index == at % 7 && b.epoch == at / 7);
+            tensor_copy_out(tensor_select(b.x, 0, 0), row, sizeof row);
+            CHECK_MSG(memcmp(row, first[at], sizeof row) == 0, "%d workers: batch %d after a seek", w,
+                      (int)at);
+        }
+        nn_data_loader_free(l);
+    }
+}
+
+// ---- samples that fail ----
+
+static int fails(void *user, nn_item_t *item, void *x, void *y) {
+    (void)x, (void)y;
+    if (item->index == 19 && *(int *)user == 1) {
+        return tensor_raise(TENSOR_ERR_FORMAT, "cats.bin: record 19: label 12 is above 9");
+    }
+    if (item->index == 19 && *(int *)user == 2) return TENSOR_ERR_IO;
+    if (item->index == 19 && *(int *)user == 3) (void)tensor_matmul(tensor_ones(2, 3), tensor_ones(2, 3));
+    return 0;
+}
+
+static void failures(void) {
+    int how = 0;
+    nn_batch_t b;
+    nn_dataset_t d = items();
+    d.get_item = fails;
+    d.user = &how;
+    for (int w = 0; w < 4; w++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        nn_data_loader_t *l = nn_data_loader(d, .batch_size = 8, .num_workers = w);
+        static const struct {
+            int code;
+            const char *text;
+        } want[] = {{TENSOR_ERR_FORMAT, "next: sample 19: cats.bin: record 19: label 12 is above 9"},
+                    {TENSOR_ERR_IO, "get failed for sample 19 with code"},
+                    {TENSOR_ERR_SHAPE, "next: sample 19: matmul: "}};
+        for (how = 1; how <= 3; how++) {
+            nn_seek(l, 0);
+            CHECK(nn_next(l, &b) && nn_next(l, &b) && !nn_next(l, &b));
+            CHECK(tensor_is_poison(b.x) && tensor_is_poison(b.y) && b.size == 0);
+            CHECK(nn_next(l, &b) == 0); // while the error is pending
+            CHECK_ERROR(want[how - 1].code, want[how - 1].text);
+        }
+        how = 0;
+        CHECK(nn_next(l, &b) && b.index == 2); // the same batch again
+        how = 2;
+        nn_seek(l, 1);
+        CHECK(nn_next(l, &b)); // 2 is being made, or was: its failure is not this one's
+        nn_data_loader_free(l);
+        how = 0;
+        tensor_scope_end(scope);
+        CHECK_OK();
+    }
+}
+
+// ---- what is in the background ends ----
+
+static void early_ends(void) {
+    nn_batch_t b;
+    tensor_context_t *own = tensor_context_new(), *before = tensor_context_use(own);
+    for (int k = 0; k < 30; k++) {
+        nn_data_loader_t *l = nn_data_loader(items(), .batch_size = 3, .num_workers = 1 + k % 3);
+        for (int i = 0; i < k % 5; i++) CHECK(nn_next(l, &b));
+        if (k % 2) nn_data_loader_free(l);
+    }
+    CHECK_OK();
+    CHECK(tensor_shutdown() == 0); // ends the others
+    tensor_context_use(own);
+    nn_data_loader_t *l = nn_data_loader(items(), .batch_size = 3, .num_workers = 2);
+    CHECK(nn_next(l, &b));
+    tensor_context_use(before);
+    CHECK(tensor_context_free(own) == 0);
+}
+
+// ---- a dataset that calls its own loader
+
+static nn_data_loader_t *own;
+static int calls_back(void *user, int64_t index, void *x, void *y) {
+    nn_batch_t b;
+    (void)y;
+    *(float *)x = (float)index;
+    if (*(int *)user == 0) return nn_next(own, &b);
+    return *(int *)user == 1 ? nn_seek(own, 0) : nn_data_loader_free(own);
+}
+
+static void called_back(void) {
+    int how = 0;
+    nn_batch_t b;
+    nn_dataset_t d;
+    memset((void *)&d, 0, sizeof d);
+    d.len = 9;
+    d.get = calls_back;
+    d.user = &how;
+    for (int w = 0; w < 3; w++) {
+        for (how = 0; how < 3; how++) {
+            own = nn_data_loader(d, .batch_size = 3, .num_workers = w);
+            CHECK(!nn_next(own, &b));
+            CHECK_ERROR(TENSOR_ERR_OWNER, "not in a function of the loader's own dataset");
+            CHECK(nn_data_loader_free(own) == 0);
+        }
+    }
+}
+
+// ---- subsets and samplers ----
+
+static void subsets(void) {
+    nn_batch_t b;
+    nn_dataset_t part[3], d = items();
+    int seen[SAMPLES] = {0};
+    int64_t lengths[3] = {30, 20, 3}, wrong[2] = {30, 20};
+    CHECK(nn_random_split(d, lengths, 3, 7, part) == 0);
+    CHECK_OK();
+    for (int k = 0; k < 3; k++) {
+        nn_data_loader_t *l = nn_data_loader(part[k], .batch_size = 7, .shuffle = k == 1, .num_workers = k);
+        int64_t n = 0;
+        for (; nn_next(l, &b); n += b.size) {
+            for (int64_t i = 0; i < b.size; i++) {
+                seen[(int)tensor_item(tensor_select(tensor_select(b.x, 0, i), 0, 0))]++;
+            }
+        }
+        CHECK(n == lengths[k]);
+        nn_data_loader_free(l);
+    }
+    for (int i = 0; i < SAMPLES; i++) CHECK(seen[i] == 1);
+    CHECK(nn_random_split(d, wrong, 2, 7, part) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "do not add up to the 53");
+    int64_t list[3] = {5, 5, 52}, inner[2] = {2, 0}, out[1] = {53};
+    d = nn_subset(nn_subset(d, tensor_from(list, TENSOR_I64, 3)), tensor_from(inner, TENSOR_I64, 2));
+    nn_data_loader_t *l = nn_data_loader(d, .batch_size = 2);
+    CHECK(d.len == 2 && nn_next(l, &b) && tensor_item(tensor_at(b.x, "0, 0")) == 52 &&
+          tensor_item(tensor_at(b.x, "1, 0")) == 5);
+    nn_data_loader_free(l);
+    CHECK(nn_subset(items(), tensor_from(out, TENSOR_I64, 1)).len == -1);
+    CHECK_ERROR(TENSOR_ERR_INDEX, "indices[0] is 53, the dataset has 53");
+    tensor_t *x = tensor_arange(0, 10, 1, TENSOR_F32);
+    d = nn_subset(nn_tensor_dataset(x, NULL), tensor_from(list, TENSOR_I64, 2));
+    l = nn_data_loader(d, .batch_size = 2);
+    CHECK(nn_next(l, &b) && tensor_item(tensor_sum(b.x)) == 10);
+    nn_data_loader_free(l);
+}
+
+static int64_t firsts(nn_data_loader_t *l, int64_t *out) {
+    nn_batch_t b;
+    int64_t n = 0;
+    tensor_scope_t scope = tensor_scope_begin();
+    for (; nn_next(l, &b); tensor_scope_reset(scope)) {
+        for (int64_t i = 0; i < b.size; i++) out[n++] = tensor_item_i64(tensor_select(b.x, 0, i));
+    }
+    tensor_scope_end(scope);
+    return n;
+}
+
+static int backwards(const nn_sampler_t *s, int64_t len, int64_t epoch, uint64_t seed, int64_t *out) {
+    (void)epoch, (void)seed;
+    for (int64_t i = 0; i < s->count; i++) out[i] = len - 1 - i + *(int64_t *)s->user;
+    return 0;
+}
+
+// The indices are the loader's own, and are looked at when it takes them.
+static void indices_change(void) {
+    nn_batch_t b;
+    tensor_t *x = tensor_arange(0, 6, 1, TENSOR_F32), *indices = tensor_full_of(TENSOR_I64, 4, 3);
+    nn_dataset_t d = nn_subset(nn_tensor_dataset(x, NULL), indices);
+    nn_data_loader_t *l = nn_data_loader(d, .batch_size = 3);
+    tensor_fill_(indices, 777);
+    CHECK(nn_next(l, &b) && tensor_item(tensor_min(b.x)) == 4 && tensor_item(tensor_max(b.x)) == 4);
+    nn_data_loader_free(l);
+    CHECK(nn_data_loader(d) == NULL);
+    CHECK_ERROR(TENSOR_ERR_INDEX, "data_loader: the dataset's indices[0] is 777");
+    tensor_fill_(indices, 5);
+    d.len = 4;
+    CHECK(nn_data_loader(d) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "data_loader: the dataset's indices i64 [3] must be i64 [4]");
+}
+
+static void samplers(void) {
+    static int64_t got[40000];
+    tensor_t *x = tensor_arange(0, 10, 1, TENSOR_I64);
+    nn_dataset_t d = nn_tensor_dataset(x, NULL);
+    double weights[10] = {0, 1, 2, 3, 0, 4, 0, 0, 0, 0}, count[10] = {0};
+    tensor_t *w = tensor_from(weights, TENSOR_F64, 10);
+    nn_data_loader_t *l = nn_data_loader(d, .batch_size = 64, .seed = 3, .num_workers = 1,
+                                         .sampler = nn_weighted_random_sampler(w, 40000, 1));
+    CHECK(firsts(l, got) == 40000);
+    for (int i = 0; i < 40000; i++) count[got[i]]++;
+    // 4 standard deviations of a binomial of 40000
+    for (int i = 0; i < 10; i++) CHECK_NEAR(count[i] / 40000, weights[i] / 10, 4 * 0.5 / 200);
+    CHECK(count[0] == 0 && count[9] == 0);
+    nn_data_loader_free(l);
+    int at_first[10] = {0};
+    for (uint64_t seed = 1; seed <= 2000; seed++) {
+        l = nn_data_loader(d, .batch_size = 10, .seed = seed, .sampler = nn_weighted_random_sampler(w, 4, 0));
+        CHECK(firsts(l, got) == 4 && got[0] + got[1] + got[2] + got[3] == 1 + 2 + 3 + 5);
+        at_first[got[0]]++;
+        nn_data_loader_free(l);
+    }
+    for (int i = 0; i < 10; i++) CHECK_NEAR(at_first[i] / 2000.0, weights[i] / 10, 4 * 0.5 / 44.7);
+    l = nn_data_loader(d, .sampler = nn_weighted_random_sampler(w, 5, 0));
+    CHECK(firsts(l, got) == 0);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "5 samples of 10 by weights [10]");
+    nn_data_loader_free(l);
+
+    // The numbers of torch.utils.data.DistributedSampler(range(10), 4, rank, shuffle=False)
+    static const int64_t padded[4][3] = {{0, 4, 8}, {1, 5, 9}, {2, 6, 0}, {3, 7, 1}};
+    for (int rank = 0; rank < 4; rank++) {
+        l = nn_data_loader(d, .sampler = nn_distributed_sampler(4, rank, 0, 0));
+        CHECK(nn_num_batches(l) == 3 && firsts(l, got) == 3);
+        CHECK(memcmp(got, padded[rank], sizeof padded[0]) == 0);
+        nn_data_loader_free(l);
+        l = nn_data_loader(d, .sampler = nn_distributed_sampler(4, rank, 0, 1));
+        CHECK(firsts(l, got) == 2 && got[1] == rank + 4);
+        nn_data_loader_free(l);
+    }
+    int seen[10] = {0};
+    for (int rank = 0; rank < 2; rank++) {
+        l = nn_data_loader(d, .seed = 4, .sampler = nn_distributed_sampler(2, rank, 1, 0));
+        CHECK(firsts(l, got) == 5);
+        for (int i = 0; i < 5; i++) seen[got[i]]++;
+        nn_data_loader_free(l);
+    }
+    for (int i = 0; i < 10; i++) CHECK(seen[i] == 1);
+    CHECK(firsts(l = nn_data_loader(d, .sampler = nn_distributed_sampler(2, 2, 0, 0)), got) == 0);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "rank 2 is not in 0..1");
+    nn_data_loader_free(l);
+
+    int64_t more = 0;
+    nn_sampler_t own;
+    memset((void *)&own, 0, sizeof own);
+    own.order = backwards;
+    own.count = 3;
+    own.user = &more;
+    l = nn_data_loader(d, .sampler = own);
+    CHECK(firsts(l, got) == 3 && got[0] == 9 && got[2] == 7);
+    more = 1;
+    CHECK(firsts(l, got) == 0);
+    CHECK_ERROR(TENSOR_ERR_INDEX, "gives index 10 of 10");
+    nn_data_loader_free(l);
+    CHECK(nn_data_loader(d, .shuffle = 1, .sampler = own) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "a sampler is given with shuffle");
+}
+
+// ---- streams and collate ----
+
+// 11 samples in epoch 0, 4 in epoch 1, none in epoch 2.
+static int streamed(void *user, nn_item_t *item, void *x, void *y) {
+    static const int64_t left[] = {11, 4, 0, 8};
+    (void)user, (void)y;
+    if (item->index >= left[item->epoch % 4]) return NN_END;
+    *(int64_t *)x = item->index + 100 * item->epoch;
+    return 0;
+}
+
+static void streams(void) {
+    nn_dataset_t d;
+    nn_batch_t b;
+    memset((void *)&d, 0, sizeof d);
+    d.next = streamed;
+    d.x_dtype = TENSOR_I64;
+    for (int w = 0; w < 3; w++) {
+        for (int drop = 0; drop < 2; drop++) {
+            static const int64_t sizes[2][4] = {{11, 4, 0, 8}, {8, 4, 0, 8}};
+            nn_data_loader_t *l = nn_data_loader(d, .batch_size = 4, .num_workers = w, .drop_last = drop);
+            CHECK(nn_num_batches(l) == -1);
+            for (int e = 0; e < 4; e++) {
+                int64_t n = 0;
+                for (; nn_next(l, &b); n += b.size) {
+                    for (int64_t i = 0; i < b.size; i++) {
+                        CHECK(tensor_item_i64(tensor_select(b.x, 0, i)) == n + i + 100 * e && b.epoch == e);
+                    }
+                }
+                CHECK_MSG(n == sizes[drop][e], "%d workers, epoch %d: %d samples", w, e, (int)n);
+            }
+            CHECK(nn_seek(l, 2) == 0 && nn_next(l, &b) == !drop);
+            CHECK(drop || tensor_item_i64(tensor_at(b.x, "2")) == 10);
+            CHECK(nn_seek(l, INT64_MAX) == 0 && nn_next(l, &b) == 0);
+            nn_data_loader_free(l);
+        }
+    }
+    CHECK_OK();
+    CHECK(nn_data_loader(d, .shuffle = 1) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "a stream cannot be shuffled");
+}
+
+// Words of 1..4 letters, filled up with -1 to the longest of the batch.
+static int padded(void *user, nn_item_t *item, int64_t n, tensor_t **x, tensor_t **y) {
+    int64_t longest = 0;
+    (void)user;
+    for (int64_t i = 0; i < n; i++) {
+        if (item[i].index == 40) return TENSOR_ERR_IO;
+        if (1 + item[i].index % 4 > longest) longest = 1 + item[i].index % 4;
+    }
+    *x = tensor_full_of(TENSOR_I64, -1, n, longest);
+    *y = tensor_zeros_of(TENSOR_I64, n);
+    int64_t *to = (int64_t *)tensor_data_mut(*x), *length = (int64_t *)tensor_data_mut(*y);
+    for (int64_t i = 0; i < n; i++) {
+        length[i] = 1 + item[i].index % 4;
+        for (int64_t k = 0; k < length[i]; k++) to[i * longest + k] = item[i].index;
+    }
+    return 0;
+}
+
+static void collated(void) {
+    nn_dataset_t d;
+    nn_batch_t b;
+    memset((void *)&d, 0, sizeof d);
+    d.len = 21;
+    d.collate = padded;
+    uint64_t want = 0;
+    for (int w = 0; w < 4; w++) {
+        nn_data_loader_t *l = nn_data_loader(d, .batch_size = 2, .num_workers = w, .shuffle = 1, .seed = 2);
+        uint64_t got = whole(l, 2);
+        if (w == 0) want = got;
+        CHECK_MSG(got == want, "%d workers collate otherwise", w);
+        nn_data_loader_free(l);
+        l = nn_data_loader(d, .batch_size = 2, .num_workers = w);
+        CHECK(nn_next(l, &b) && b.size == 2 && tensor_size(b.x, 1) == 2 && nn_next(l, &b) &&
+              tensor_size(b.x, 1) == 4);
+        nn_data_loader_free(l);
+    }
+    d.len = 41;
+    nn_data_loader_t *l = nn_data_loader(d, .batch_size = 2, .num_workers = 2);
+    while (nn_next(l, &b)) { }
+    CHECK_ERROR(TENSOR_ERR_IO, "sample 40");
+    nn_data_loader_free(l);
+}
+
+// A child of fork has no workers: it starts its own.
+static void forked(void) {
+#if defined(__linux__) && !defined(__SANITIZE_THREAD__)
+    nn_batch_t b;
+    nn_data_loader_t *l = nn_data_loader(items(), .batch_size = 8, .num_workers = 2, .seed = 5);
+    CHECK(nn_next(l, &b));
+    double next = 0;
+    fflush(stdout);
+    pid_t child = fork();
+    if (nn_next(l, &b)) next = tensor_item(tensor_at(b.x, "0, 0"));
+    if (child == 0) _exit(next == 8 ? 0 : 1);
+    int status = 1;
+    CHECK(next == 8 && waitpid(child, &status, 0) == child && status == 0);
+    nn_data_loader_free(l);
+#endif
+}
+
+int main(void) {
+    RUN(workers);
+    RUN(resumes);
+    RUN(failures);
+    RUN(early_ends);
+    RUN(called_back);
+    RUN(subsets);
+    RUN(indices_change);
+    RUN(samplers);
+    RUN(streams);
+    RUN(collated);
+    RUN(forked);
+    return test_report();
+}

@@ -1,0 +1,136 @@
+# models.sh - the programs of examples/models: each model trains two steps, wrong files and arguments are refused in one
+# sentence, GPT-2's goes on with a text; and files: what PyTorch writes gives PyTorch's results in C, and back.
+# Ends with "N passed, N failed".
+B=${B:-build}
+PYTHON=${PYTHON:-python3}
+out=$B/tests/models.files
+passed=0
+failed=0
+rm -rf "$out"
+mkdir -p "$out"
+
+# result TEXT: passes if TEXT is empty, else shows it.
+result() {
+    if [ -z "$1" ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "$1"
+    fi
+}
+
+# A model is read in one sitting.
+result "$(wc -l examples/models/*.[ch] | awk '$2 != "total" && $1 >= 200 { print $2 ": " $1 " lines, not under 200" }')"
+
+# model batch thin: the loss of the second step on the same batch is below the first one's.
+while read -r name batch thin; do
+    THIN=$thin "$B/models/train" "$name" "$batch" 2 >"$out/train.txt" 2>&1 </dev/null
+    result "$(awk -v name="$name" '
+        $1 == "step" { loss[$2] = $4 }
+        $1 == name ":" && $2 > 0 { last = 1 }
+        END { if (!last || !(loss[2] < loss[1])) print name ": does not train" }' "$out/train.txt"
+        [ "$(wc -l <"$out/train.txt")" -eq 3 ] || cat "$out/train.txt")"
+done <<'END'
+alexnet 4 8
+vgg19 4 16
+resnet18 4 8
+resnet50 4 8
+mobilenet_v2 4 4
+gnmt 4 32
+ncf 64 16
+lstm_lm 4 10
+vit_tiny 4 4
+vae 8 1
+gpt2 2 16
+END
+result "$(THIN=8 "$B/models/train" dcgan 4 2 2>&1 </dev/null | grep -q '^dcgan: [0-9.]* images/s' || echo "dcgan: does not run")"
+
+# The user's data: a text, ratings, pictures.
+for line in "TEXT=LICENSE lstm_lm 2 10" "TEXT=LICENSE gpt2 2 16" "RATINGS=$out/ratings.csv ncf 64 16" \
+    "DATA=$out vae 8 1" "DATA=$out alexnet 4 8"; do
+    set -- $line
+    awk 'BEGIN { for (i = 1; i <= 300; i++) print i % 50 + 1 "," i % 70 + 1 ",5,0" }' >"$out/ratings.csv"
+    [ -f "$out/train-images-idx3-ubyte" ] || {
+        printf '\000\000\010\003\000\000\000\020\000\000\000\034\000\000\000\034' >"$out/train-images-idx3-ubyte"
+        cat README.md CHANGELOG.md CONTRIBUTING.md | head -c 12544 >>"$out/train-images-idx3-ubyte"
+        printf '\000\000\010\001\000\000\000\020' >"$out/train-labels-idx1-ubyte"
+        printf '\001\002\003\004\005\006\007\010\001\002\003\004\005\006\007\010' >>"$out/train-labels-idx1-ubyte"
+    }
+    env "$1" THIN="$4" "$B/models/train" "$2" "$3" 2 >"$out/own.txt" 2>&1 </dev/null
+    env THIN="$4" "$B/models/train" "$2" "$3" 2 >"$out/made.txt" 2>&1 </dev/null
+    result "$(grep -q "^$2: " "$out/own.txt" || cat "$out/own.txt")"
+    result "$(if grep step "$out/made.txt" | diff - "$out/own.txt" >/dev/null; then echo "$line: the data is not used"; fi)"
+done
+
+# Debian has Fashion-MNIST, here unpacked as `make fashion` does it: models learn from it.
+debian=${DATASET:-/usr/share/datasets/fashion-mnist}
+if [ -f "$debian/train-images-idx3-ubyte.gz" ]; then
+    mkdir -p "$out/debian"
+    for file in train-images-idx3-ubyte train-labels-idx1-ubyte; do
+        gunzip -c "$debian/$file.gz" >"$out/debian/$file"
+    done
+    while read -r name batch thin; do
+        DATA=$out/debian THIN=$thin "$B/models/train" "$name" "$batch" 20 >"$out/own.txt" 2>&1 </dev/null
+        result "$(awk -v name="$name" '
+            $1 == "step" { if ($2 <= 5) early += $4; if ($2 > 15) late += $4 }
+            $1 == name ":" { last = 1 }
+            END { if (!last || !(late < early)) print name ": does not learn from Fashion-MNIST" }' "$out/own.txt")"
+    done <<'END'
+vae 32 1
+resnet18 16 16
+END
+else
+    echo "skipped 2 tests of models on Fashion-MNIST: no $debian"
+fi
+
+# refused TEXT COMMAND..: status 1 and one sentence on stderr, with that in it.
+refused() {
+    text=$1
+    shift
+    "$@" >"$out/refused.txt" 2>"$out/refused.err" </dev/null
+    got=$?
+    result "$([ "$got" -eq 1 ] || echo "$*: status $got")"
+    result "$(grep -q -- "$text" "$out/refused.err" || echo "$*: does not say \"$text\": $(cat "$out/refused.err")")"
+    result "$([ "$(wc -l <"$out/refused.err")" -eq 1 ] || echo "$*: not one line: $(cat "$out/refused.err")")"
+}
+small=tests/fixtures/models_small.safetensors
+refused "use: train MODEL" "$B/models/train"
+refused "models: alexnet vgg19" "$B/models/train" alexnet2
+refused "conv1.weight" env THIN=16 WEIGHTS=$small "$B/models/train" resnet50 2 1
+refused "missing" env THIN=16 TEXT="$out/none" "$B/models/train" lstm_lm 2 1
+refused "missing" env THIN=16 RATINGS="$out/none" "$B/models/train" ncf 2 1
+refused "none" env DATA="$out/none" "$B/models/train" vae 2 1
+refused "use: gpt2" "$B/models/gpt2" "$out"
+refused "vocab.json" "$B/models/gpt2" "$out/none" text
+
+# GPT-2's program with a file of its layout, small.
+cp tests/fixtures/kit/vocab.json tests/fixtures/kit/merges.txt "$out"
+"$B/tests/models" gpt2 "$out" >/dev/null
+"$B/models/gpt2" "$out" "the cat" 6 >"$out/said.txt" 2>"$out/said.err" </dev/null
+result "$(grep -q "^the cat." "$out/said.txt" || cat "$out/said.txt" "$out/said.err")"
+refused "more than" "$B/models/gpt2" "$out" "the cat" 2000
+head -c 3000 "$out/model.safetensors" >"$out/cut" && mv "$out/cut" "$out/model.safetensors"
+refused "model.safetensors" "$B/models/gpt2" "$out" "the cat" 6
+
+if "$PYTHON" -c 'import torch, numpy' 2>/dev/null; then
+    for step in "$PYTHON tests/fixtures/models.py write" "$B/tests/models read" "$B/tests/models write" \
+        "$PYTHON tests/fixtures/models.py read"; do
+        $step "$out" >"$out/step.txt" 2>&1 </dev/null
+        status=$?
+        last=$(tail -n 1 "$out/step.txt")
+        case $last in
+            *" passed, "*" failed")
+                passed=$((passed + $(echo "$last" | cut -d' ' -f1)))
+                failed=$((failed + $(echo "$last" | cut -d' ' -f3)))
+                [ "$status" -eq 0 ] || cat "$out/step.txt"
+                ;;
+            *) result "$([ "$status" -eq 0 ] || cat "$out/step.txt")" ;;
+        esac
+    done
+else
+    echo "skipped 24 tests of files that PyTorch writes and reads: no $PYTHON with torch and numpy"
+fi
+rm -rf "$out"
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,110 @@
+# parallel.sh - several processes train one net (examples/kit/parallel.h, mpi.h) under mpirun: losses of two and three
+# ranks beside those of one, uneven batches, gradients that a rank lacks, accumulation, batch norm over ranks, shards,
+# a checkpoint that resumes on another number of ranks; and ranks that disagree, hang, leave, fail or die.
+# Skipped and counted without MPI. Ends with "N passed, N failed". The mode "speed" of ranks.c is for a machine at rest.
+B=${B:-build}
+CC=${CC:-cc}
+P=$B/parallel
+passed=0
+failed=0
+if ! command -v mpicc >/dev/null 2>&1 || ! command -v mpirun >/dev/null 2>&1; then
+    echo "skipped 48 tests of several ranks: no mpicc, or no mpirun"
+    echo "0 passed, 0 failed"
+    exit 0
+fi
+if ! timeout 60 mpirun --allow-run-as-root --oversubscribe --mca btl self,vader -np 2 true </dev/null 2>/dev/null; then
+    echo "skipped 48 tests of several ranks: mpirun cannot start two processes here"
+    echo "0 passed, 0 failed"
+    exit 0
+fi
+mkdir -p "$P"
+result() {
+    if [ -z "$1" ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "$1"
+    fi
+}
+warn="-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
+for define in "" "-DKIT_MPI_IMPLEMENTATION -DKIT_PARALLEL_IMPLEMENTATION"; do
+    # shellcheck disable=SC2086
+    result "$(mpicc -std=c99 $warn $define -I. -x c -fsyntax-only examples/kit/mpi.h 2>&1 | head -n 5)"
+done
+printf '#define TENSOR_IMPLEMENTATION\n#define TENSOR_NN_IMPLEMENTATION\n#include "tensor_nn.h"\n' >"$P/impl.c"
+# shellcheck disable=SC2086
+if ! mpicc -std=c99 -O1 -pthread -I. "$P/impl.c" -c -o "$P/impl.o" ||
+    ! mpicc -std=c99 $warn -O1 -pthread -I. tests/parallel/ranks.c "$P/impl.o" -lm -o "$P/ranks"; then
+    echo "tests/parallel/ranks.c does not build"
+    echo "$passed passed, $((failed + 1)) failed"
+    exit 1
+fi
+
+# ranks N MODE [FILE]: what they print, within a minute; the status is mpirun's.
+ranks() {
+    n=$1
+    shift
+    timeout 60 mpirun --allow-run-as-root --oversubscribe --mca btl self,vader -np "$n" "$P/ranks" "$@" \
+        </dev/null 2>"$P/err.txt"
+}
+# same NAME FILE FILE: lines "step loss" that differ by 1e-6 at most; the second may begin later.
+same() {
+    awk -v name="$1" '
+        FNR == NR { want[$1] = $2; n++; next }
+        NF != 2 || !($1 in want) { print name ": " $0; bad = 1; exit }
+        { d = $2 - want[$1]; if (d < 0) d = -d; if (d > most) most = d; got++ }
+        END {
+            if (bad) exit
+            if (n != 50 || got < 25) print name ": " n " and " got " steps"
+            else if (most > 1e-6) print name ": losses differ by " most
+        }' "$2" "$3"
+}
+
+for mode in even uneven norm twice; do
+    ranks 1 $mode >"$P/$mode.1" || result "$mode: one rank fails: $(cat "$P/$mode.1" "$P/err.txt")"
+    for n in 2 3; do
+        [ "$mode" != norm ] || [ $n = 2 ] || continue       # a mean of three parts of 32 weighs them alike
+        ranks $n $mode "$P/$mode.$n.safetensors" >"$P/$mode.$n" || result "$mode, $n ranks: $(cat "$P/$mode.$n" "$P/err.txt")"
+        result "$(same "$mode, $n ranks" "$P/$mode.1" "$P/$mode.$n")"
+    done
+done
+result "$(awk 'NR == 1 { first = $2 } { last = $2 } END { if (last > 0.7 * first) print "it does not learn: " first " " last }' "$P/even.2")"
+for n in 1 3; do
+    ranks $n resume "$P/even.2.safetensors" >"$P/resume.$n" || result "resume, $n ranks: $(cat "$P/resume.$n" "$P/err.txt")"
+    result "$(same "resumed by $n ranks" "$P/even.1" "$P/resume.$n")"
+done
+# Without mpirun a program is one rank; without MPI a compiler says what is missing.
+timeout 60 "$P/ranks" even >"$P/even.alone" 2>"$P/err.txt" </dev/null
+result "$(same "without mpirun" "$P/even.1" "$P/even.alone")"
+printf '#define KIT_MPI_IMPLEMENTATION\n#include "examples/kit/mpi.h"\n' >"$P/none.c"
+"$CC" -I. -fsyntax-only "$P/none.c" >"$P/err.txt" 2>&1
+result "$(grep -q "there is no mpi.h; install MPI" "$P/err.txt" || [ -f /usr/include/mpi.h ] || cat "$P/err.txt")"
+for mode in missing shards; do
+    for n in 2 3; do
+        ranks $n $mode >"$P/$mode" || result "$mode, $n ranks: $(cat "$P/$mode" "$P/err.txt")"
+        result "$([ "$(grep -c '^good$' "$P/$mode")" -eq $n ] || echo "$mode: $(cat "$P/$mode")")"
+    done
+done
+
+# broken MODE COUNT TEXT: so many of two ranks say the text; mpirun fails, and soon.
+broken() {
+    begin=$(date +%s)
+    ranks 2 "broken-$1" >"$P/broken"
+    status=$?
+    took=$(($(date +%s) - begin))
+    result "$([ $status -ne 0 ] && [ $status -ne 124 ] || echo "$1: status $status")"
+    result "$([ $took -lt 30 ] || echo "$1: took $took s")"
+    result "$([ "$(grep -c "$3" "$P/broken")" -ge "$2" ] || echo "$1: says $(cat "$P/broken" "$P/err.txt")")"
+}
+broken shapes 2 "rank 1 has other names, shapes or dtypes than rank 0"
+broken count 2 "rank 1 has another number of parameters than rank 0"
+broken dtype 2 "rank 1 has a net that is not of f32 on its device"
+broken version 2 "rank 1 has another version of tensor.h than rank 0"
+broken threads 2 "MPI was initialised without threads; call MPI_Init_thread"
+broken ended 1 "MPI has ended in this process"
+broken error 1 "another rank has an error"
+broken hang 1 "rank 0: another rank has not answered in time"
+broken leave 1 "rank 0: another rank has not answered in time"
+broken die 0 ""
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

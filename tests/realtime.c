@@ -1,0 +1,599 @@
+// realtime.c - training inside a frame: going back to a snapshot gives the same bits again, eagerly and by
+// replays; slices of a step are the step; in real time nothing is asked of the system
+#include "test.h"
+
+#include <time.h>
+
+enum { ITEMS = 6, STEPS = 5 };
+
+// ---- networks in training
+
+typedef struct job_t {
+    nn_module_t *net;
+    nn_optimizer_t *opt;
+    tensor_t *x, *y, *loss;
+    tensor_graph_t *graph;
+} job_t;
+typedef void (*make_t)(job_t *j);
+
+static void step(job_t *j) {
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *loss = tensor_mse_loss(nn_forward(j->net, j->x), j->y);
+    nn_zero_grad(j->opt);
+    tensor_backward(loss);
+    nn_clip_grad_norm(j->opt, 0.5);
+    nn_step(j->opt);
+    tensor_copy_(j->loss, tensor_detach(loss));
+    tensor_scope_end(scope);
+}
+
+static void capture(job_t *j) {
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    step(j);
+    j->graph = tensor_capture_end();
+    CHECK_MSG(j->graph != NULL, "%s", tensor_error_text());
+}
+
+static void end(job_t *j) {
+    CHECK(tensor_graph_free(j->graph) == 0);
+    nn_optimizer_free(j->opt);
+    nn_free(j->net);
+}
+
+static void data(job_t *j, tensor_t *x, tensor_t *y) {
+    j->x = x;
+    j->y = y;
+    j->loss = tensor_scalar(0, tensor_dtype(y));
+    j->graph = NULL;
+}
+
+static nn_module_t *layers(void) {
+    return nn_sequential(nn_linear(8, 64), nn_relu(), nn_dropout(0.2), nn_linear(64, 4));
+}
+
+static void adam(job_t *j) {
+    j->net = layers();
+    j->opt = nn_adam(j->net, .lr = 0.01, .amsgrad = 1);
+    data(j, tensor_randn(ITEMS, 8), tensor_randn(ITEMS, 4));
+}
+
+static void sgd(job_t *j) {
+    j->net = nn_sequential(nn_conv2d(3, 8, 3, .padding = 1), nn_batch_norm2d(8), nn_relu(), nn_max_pool2d(2),
+                           nn_dropout(0.3), nn_flatten(), nn_linear(8 * 3 * 3, 4));
+    j->opt = nn_sgd(j->net, .lr = 0.05, .momentum = 0.9);
+    data(j, tensor_randn(ITEMS, 3, 6, 6), tensor_randn(ITEMS, 4));
+}
+
+// The learning rate is in a state; a parameter that is not contiguous; two groups.
+static void rprop(job_t *j) {
+    adam(j);
+    nn_optimizer_free(j->opt);
+    j->opt = nn_rprop(j->net, .lr = 0.01);
+    tensor_t *bias = nn_get(j->net, "0.bias");
+    nn_optimizer_group(j->opt, &bias, 1, .lr = 0.02);
+}
+
+static void images(job_t *j) {
+    nn_module_t *conv = nn_conv2d(3, 8, 3, .padding = 1);
+    tensor_t *turned = tensor_channels_last(tensor_detach(nn_get(conv, "weight")));
+    nn_parameter(conv, "weight", tensor_requires_grad_(turned, 1));
+    j->net = nn_sequential(conv, nn_relu(), nn_flatten(), nn_linear(8 * 6 * 6, 4));
+    j->opt = nn_adamw(j->net, .lr = 0.01);
+    data(j, tensor_randn(ITEMS, 3, 6, 6), tensor_randn(ITEMS, 4));
+}
+
+static void doubles(job_t *j) {
+    adam(j);
+    nn_to(j->net, TENSOR_F64);
+    data(j, tensor_to(j->x, TENSOR_F64), tensor_to(j->y, TENSOR_F64));
+}
+
+// ---- snapshots
+
+// Losses of STEPS steps, with other data each, and all parameters after them.
+typedef struct trace_t {
+    double loss[STEPS];
+    double sum[40];
+} trace_t;
+
+static void run(job_t *j, trace_t *t, int by_replay) {
+    memset(t, 0, sizeof *t);
+    for (int i = 0; i < STEPS; i++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_copy_(j->x, tensor_randn_like(j->x));        // from the generator
+        tensor_scope_end(scope);
+        nn_set_lr(j->opt, nn_get_lr(j->opt) * 0.9);
+        if (by_replay) {
+            CHECK(tensor_graph_replay(j->graph) == 0);
+        } else {
+            step(j);
+        }
+        t->loss[i] = tensor_item(j->loss);
+    }
+    nn_named_list_t list = nn_state(j->net);
+    CHECK(list.count <= 40);
+    for (int64_t i = 0; i < list.count; i++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *w = tensor_to(tensor_detach(list.item[i].tensor), TENSOR_F64);
+        t->sum[i] = tensor_item(tensor_sum(tensor_mul(w, tensor_add_scalar(w, 0.5))));
+        tensor_scope_end(scope);
+    }
+}
+
+static void same(const char *what, const trace_t *a, const trace_t *b) {
+    CHECK_MSG(memcmp(a->loss, b->loss, sizeof a->loss) == 0, "%s: loss %.17g, then %.17g", what,
+              a->loss[STEPS - 1], b->loss[STEPS - 1]);
+    CHECK_MSG(memcmp(a->sum, b->sum, sizeof a->sum) == 0, "%s: other parameters", what);
+}
+
+static void back(make_t make, const char *name) {
+    job_t j;
+    trace_t first, again, other;
+    tensor_manual_seed(5);
+    make(&j);
+    size_t size = nn_snapshot_size(j.net, j.opt);
+    CHECK(size > 0);
+    char *fresh = (char *)malloc(size + 1), *later = (char *)malloc(size);
+    CHECK(nn_snapshot(j.net, j.opt, fresh + 1, size) == 0);         // before the first step, nowhere aligned
+    run(&j, &first, 0);
+    CHECK(nn_snapshot_size(j.net, j.opt) == size);
+
+    CHECK(nn_snapshot(j.net, j.opt, later, size) == 0);
+    run(&j, &other, 0);
+    CHECK_MSG(memcmp(&first, &other, sizeof first) != 0, "%s: nothing changed", name);
+    CHECK(nn_restore(j.net, j.opt, later, size) == 0);
+    run(&j, &again, 0);
+    same(name, &other, &again);
+
+    CHECK(nn_restore(j.net, j.opt, fresh + 1, size) == 0);          // states exist now, as zeros
+    run(&j, &again, 0);
+    same(name, &first, &again);
+
+    // By replays of a graph that is younger than the block, and eagerly after them.
+    capture(&j);
+    for (int by_replay = 1; by_replay >= 0; by_replay--) {
+        CHECK(nn_restore(j.net, j.opt, later, size) == 0);
+        run(&j, &again, by_replay);
+        same(name, &other, &again);
+    }
+
+    // Another object of the same making, which has no states yet.
+    job_t k;
+    make(&k);
+    k.y = j.y;
+    CHECK(nn_restore(k.net, k.opt, later, size) == 0);
+    run(&k, &again, 0);
+    same(name, &other, &again);
+    end(&k);
+    end(&j);
+    free(fresh);
+    free(later);
+}
+
+static void snapshots(void) {
+    back(adam, "adam");
+    back(sgd, "sgd");
+    back(rprop, "rprop");
+    back(images, "images");
+    back(doubles, "doubles");
+}
+
+// Neither function takes memory, and nothing but elements and numbers changes.
+static void without_memory(void) {
+    job_t j;
+    adam(&j);
+    step(&j);
+    size_t size = nn_snapshot_size(j.net, j.opt);
+    char *block = (char *)malloc(size);
+    uint64_t before = tensor_memory_stats().allocs;
+    CHECK(nn_snapshot(j.net, j.opt, block, size) == 0);
+    CHECK(nn_restore(j.net, j.opt, block, size) == 0);
+    CHECK(tensor_memory_stats().allocs == before);
+
+    // A forward before the restore saved what the restore changes.
+    tensor_t *loss = tensor_mse_loss(nn_forward(j.net, j.x), j.y);
+    CHECK(nn_restore(j.net, j.opt, block, size) == 0);
+    CHECK(tensor_backward(loss) == TENSOR_ERR_AUTOGRAD);
+    CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "changed in place");
+    free(block);
+    end(&j);
+}
+
+// The module alone; the optimizer alone, with its parameters.
+static void halves(void) {
+    job_t j;
+    trace_t first, again;
+    sgd(&j);
+    step(&j);
+    size_t whole = nn_snapshot_size(j.net, j.opt);
+    size_t module = nn_snapshot_size(j.net, NULL), optimizer = nn_snapshot_size(NULL, j.opt);
+    CHECK(module < optimizer && optimizer < whole);         // whole: running statistics as well
+    char *block = (char *)malloc(whole);
+    CHECK(nn_snapshot(j.net, NULL, block, whole) == 0);
+    float *w = (float *)malloc(8 * 27 * 4), *v = (float *)malloc(8 * 27 * 4);
+    CHECK(tensor_copy_out(tensor_detach(nn_get(j.net, "0.weight")), w, 8 * 27 * 4) == 0);
+    run(&j, &first, 0);
+    CHECK(nn_restore(j.net, NULL, block, whole) == 0);
+    CHECK(tensor_copy_out(tensor_detach(nn_get(j.net, "0.weight")), v, 8 * 27 * 4) == 0);
+    CHECK(memcmp(v, w, 8 * 27 * 4) == 0);
+    nn_eval(j.net);                                         // running statistics stay
+    CHECK(nn_snapshot(NULL, j.opt, block, whole) == 0);
+    run(&j, &first, 0);
+    CHECK(nn_restore(NULL, j.opt, block, whole) == 0);
+    run(&j, &again, 0);
+    same("optimizer", &first, &again);
+    free(block);
+    free(v);
+    free(w);
+    end(&j);
+}
+
+static void other_blocks(void) {
+    job_t j, k;
+    trace_t before, after;
+    adam(&j);
+    sgd(&k);
+    size_t size = nn_snapshot_size(j.net, j.opt), other = nn_snapshot_size(k.net, k.opt);
+    size_t most = 4 * (size > other ? size : other);
+    char *block = (char *)malloc(most);
+    CHECK(nn_snapshot(j.net, j.opt, block, size - 1) == TENSOR_ERR_SHAPE);
+    char part[60];
+    snprintf(part, sizeof part, "snapshot: the block has %d bytes, it needs %d", (int)size - 1, (int)size);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, part);
+    CHECK(nn_snapshot(j.net, j.opt, NULL, size) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "at NULL");
+    CHECK(nn_snapshot(NULL, NULL, block, size) == TENSOR_ERR_POISONED);
+    CHECK_ERROR(TENSOR_ERR_POISONED, "snapshot: the module is NULL");
+    nn_optimizer_t *lbfgs = nn_lbfgs(j.net);
+    CHECK(nn_snapshot_size(j.net, lbfgs) == 0);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "snapshot_size: not of lbfgs");
+    nn_optimizer_free(lbfgs);
+
+    // Blocks of others. After the refusals, nothing has changed.
+    step(&j);
+    CHECK(nn_snapshot(j.net, j.opt, block, most) == 0);
+    run(&j, &before, 0);
+    CHECK(nn_restore(j.net, j.opt, block, most) == 0);
+    tensor_generator_t rng = tensor_get_generator();
+    char *good = (char *)malloc(most);
+    memcpy(good, block, most);
+    memset(block, 0, 100);
+    CHECK(nn_restore(j.net, j.opt, block, most) == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "restore: nn_snapshot did not write this block");
+    CHECK(nn_restore(j.net, j.opt, good, size / 2) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "restore: the block has");
+    CHECK(nn_snapshot(k.net, k.opt, block, most) == 0);
+    CHECK(nn_restore(j.net, j.opt, block, most) == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "restore: the block has the state of sgd, not of adam");
+    CHECK(nn_restore(j.net, NULL, good, most) == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "the block has the state of adam, not of no optimizer");
+    CHECK(nn_snapshot(k.net, NULL, block, most) == 0);
+    CHECK(nn_restore(j.net, NULL, block, most) == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "restore: the block has 9 tensors of a model, 0 parameters in 0 groups");
+
+    nn_module_t *wide = nn_sequential(nn_linear(8, 64), nn_relu(), nn_dropout(0.2), nn_linear(64, 5));
+    nn_optimizer_t *opt = nn_adam(wide);
+    CHECK(nn_snapshot(wide, opt, block, most) == 0);
+    CHECK(nn_restore(j.net, j.opt, block, most) == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "restore: 3.weight is [4,64] f32, in the block it is [5,64] f32");
+    nn_optimizer_free(opt);
+    nn_free(wide);
+
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    CHECK(nn_snapshot(j.net, j.opt, block, most) == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "snapshot: not in a capture");
+    CHECK(nn_restore(j.net, j.opt, good, most) == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "restore: not in a capture");
+    CHECK(tensor_graph_free(tensor_capture_end()) == 0);
+
+    tensor_set_generator(rng);
+    run(&j, &after, 0);
+    same("after refusals", &before, &after);
+
+    // Every cut and every flipped byte of the head: all is restored, or an error and all is as it was.
+    size_t from = nn_snapshot_size(j.net, j.opt);
+    char *was = (char *)malloc(from), *is = (char *)malloc(from), *exact = (char *)malloc(from);
+    CHECK(nn_snapshot(j.net, j.opt, was, from) == 0 && memcmp(was, good, from) != 0);
+    for (size_t cut = 0; cut < from; cut++) {
+        char *less = (char *)malloc(cut + 1);
+        memcpy(less, good, cut);
+        CHECK(nn_restore(j.net, j.opt, less, cut) != 0);
+        tensor_clear_error();
+        free(less);
+    }
+    CHECK(nn_snapshot(j.net, j.opt, is, from) == 0 && memcmp(is, was, from) == 0);
+    for (size_t i = 0; i < 900 && i < from; i++) {
+        memcpy(exact, good, from);
+        exact[i] = (char)(exact[i] ^ 0x55);
+        int restored = nn_restore(j.net, j.opt, exact, from) == 0;
+        tensor_clear_error();
+        CHECK(nn_snapshot(j.net, j.opt, is, from) == 0);
+        int as_given = memcmp(is, exact, from) == 0 || memcmp(is, good, from) == 0; // a byte that is not read
+        int whole = restored ? as_given : memcmp(is, was, from) == 0;
+        CHECK_MSG(whole, "byte %d: half is restored", (int)i);
+        memcpy(was, is, from);
+    }
+
+    // A head that counts less than itself, and a count after which there is none.
+    for (uint64_t less = 0; less < 320; less += 8) {
+        memcpy(exact, good, from);
+        memcpy(exact + 24, &less, sizeof less);
+        CHECK(nn_restore(j.net, j.opt, exact, from) == TENSOR_ERR_FORMAT);
+        CHECK_ERROR(TENSOR_ERR_FORMAT, "restore: the block ends too early");
+    }
+    static const int64_t counts[8] = {1, 0, 1, 0, 1, 0, 1, 0};      // of four parameters: step, group
+    size_t at = 0;
+    while (at + sizeof counts < from && memcmp(good + at, counts, sizeof counts) != 0) { at += 8; }
+    CHECK(at + sizeof counts < from);
+    memcpy(exact, good, from);
+    int64_t last = INT64_MAX;
+    memcpy(exact + at, &last, sizeof last);
+    CHECK(nn_restore(j.net, j.opt, exact, from) == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "restore: the block holds a count or group of parameter 0");
+
+    CHECK(nn_restore(j.net, j.opt, good, from) == 0);
+    run(&j, &after, 0);
+    same("after damage", &before, &after);
+    free(exact);
+    free(was);
+    free(is);
+    free(block);
+    free(good);
+    end(&j);
+    end(&k);
+}
+
+// ---- slices
+
+static double clock_us(void) {
+#if defined(TIME_UTC)
+    struct timespec t;
+    timespec_get(&t, TIME_UTC);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+#else
+    return (double)clock() * 1e6 / CLOCKS_PER_SEC;
+#endif
+}
+
+// One step in slices. -> their number
+static int sliced(job_t *j, double budget) {
+    int slices = 1, r;
+    while ((r = tensor_graph_resume(j->graph, budget)) == 0) {
+        slices++;
+        tensor_scope_t scope = tensor_scope_begin();        // the frame's work, with its own random numbers
+        tensor_generator_t rng = tensor_get_generator();
+        tensor_matmul(tensor_randn(20, 20), tensor_ones(20, 20));
+        tensor_set_generator(rng);
+        tensor_scope_end(scope);
+    }
+    CHECK_MSG(r == 1, "%s", tensor_error_text());
+    return slices;
+}
+
+// The calls of a graph; those of a group are one.
+static int64_t units(const tensor_graph_t *g) {
+    int64_t n = tensor_graph_info(g).groups;
+    for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) n += tensor_graph_call(g, i).group < 0;
+    return n;
+}
+
+// A group ends its slice between blocks.
+static void parts_of_a_group(void) {
+    enum { N = 200000 };
+    tensor_t *x = tensor_requires_grad_(tensor_randn(N), 1), *y;
+    tensor_scope_t scope = tensor_scope_begin();
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    y = tensor_keep(tensor_tanh(tensor_mul(x, x)));
+    tensor_backward(tensor_sum(tensor_square(y)));
+    tensor_scope_end(scope);
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK(tensor_graph_info(g).groups == 1 && units(g) < 5);
+    CHECK(tensor_graph_replay(g) == 0);
+    tensor_t *want = tensor_clone(tensor_detach(y)), *grad = tensor_clone(tensor_grad(x));
+    for (int threads = 1; threads <= 3; threads += 2) {
+        if (tensor_set_num_threads(threads)) {
+            tensor_clear_error();               // TENSOR_NO_THREADS
+            continue;
+        }
+        tensor_fill_(tensor_detach(y), 0);
+        tensor_fill_(tensor_grad(x), 0);
+        int n = 1, r;
+        while ((r = tensor_graph_resume(g, 0)) == 0) n++;
+        CHECK(r == 1 && n > (threads == 1 ? 12 : 4));
+        CHECK(tensor_equal(want, tensor_detach(y)) && tensor_equal(grad, tensor_grad(x)));
+        CHECK(tensor_graph_replay(g) == 0 && tensor_equal(grad, tensor_grad(x)));
+    }
+
+    // The plan for other threads takes memory, which is refused in real time; the graph stays good.
+    if (tensor_set_num_threads(4) == 0) {
+        tensor_set_realtime(1);
+        CHECK(tensor_graph_replay(g) == TENSOR_ERR_OUT_OF_MEMORY);
+        CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, "in real time (tensor_set_realtime) at realtime.c:");
+        tensor_set_realtime(0);
+        CHECK(tensor_graph_replay(g) == 0 && tensor_equal(grad, tensor_grad(x)));
+    }
+    tensor_clear_error();
+    tensor_set_num_threads(1);
+    CHECK(tensor_graph_free(g) == 0);
+    tensor_free(y);
+}
+
+static void slices(void) {
+    static const make_t all[] = {adam, sgd, images};
+    for (int k = 0; k < 3; k++) {
+        job_t j;
+        trace_t want, got;
+        tensor_manual_seed(9);
+        all[k](&j);
+        step(&j);
+        size_t size = nn_snapshot_size(j.net, j.opt);
+        char *block = (char *)malloc(size);
+        CHECK(nn_snapshot(j.net, j.opt, block, size) == 0);
+        run(&j, &want, 0);
+        capture(&j);
+        for (int budget = 0; budget < 3; budget++) {
+            CHECK(nn_restore(j.net, j.opt, block, size) == 0);
+            memset(&got, 0, sizeof got);
+            int most = 0;
+            for (int i = 0; i < STEPS; i++) {
+                tensor_scope_t scope = tensor_scope_begin();
+                tensor_copy_(j.x, tensor_randn_like(j.x));
+                tensor_scope_end(scope);
+                nn_set_lr(j.opt, nn_get_lr(j.opt) * 0.9);
+                int n = sliced(&j, budget == 0 ? 0 : budget == 1 ? 10 : 1e9);
+                most = n > most ? n : most;
+                got.loss[i] = tensor_item(j.loss);
+            }
+            CHECK(memcmp(got.loss, want.loss, sizeof got.loss) == 0);
+            if (budget == 0) CHECK(most > units(j.graph));      // the optimizer counts too
+            if (budget == 2) CHECK(most == 1);
+        }
+
+        // What a step under way refuses, and a step that ends by an error.
+        CHECK(tensor_graph_resume(j.graph, 0) == 0);
+        CHECK(tensor_graph_replay(j.graph) == TENSOR_ERR_UNSUPPORTED);
+        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "graph_replay: a step of this graph is under way");
+        CHECK(tensor_graph_resume(j.graph, (double)NAN) == -TENSOR_ERR_SHAPE);
+        CHECK_ERROR(TENSOR_ERR_SHAPE, "graph_resume: budget_us is NaN at realtime.c:");
+        CHECK(tensor_graph_resume(j.graph, 1e9) == 1);
+        CHECK(tensor_graph_replay(j.graph) == 0);
+        CHECK(tensor_graph_resume(NULL, 1) == -TENSOR_ERR_POISONED);
+        CHECK_ERROR(TENSOR_ERR_POISONED, "graph_resume: the graph is NULL");
+        CHECK(tensor_graph_resume(j.graph, 0) == 0);        // freed in the middle
+        end(&j);
+        free(block);
+    }
+}
+
+// An error inside: it is minus its code, nothing is written to parameters, and the next slice begins anew.
+static void stopped(void) {
+    nn_module_t *net = nn_linear(4, 3);
+    nn_optimizer_t *opt = nn_sgd(net, .lr = 0.1);
+    tensor_t *x = tensor_randn(5, 4), *labels = tensor_randint(0, 3, 5);
+    tensor_graph_t *g = NULL;
+    for (int i = 0; i < 2; i++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        if (i) CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        nn_zero_grad(opt);
+        tensor_backward(tensor_cross_entropy(nn_forward(net, x), labels));
+        nn_step(opt);
+        tensor_scope_end(scope);
+        if (i) g = tensor_capture_end();
+    }
+    tensor_t *w = tensor_clone(tensor_detach(nn_get(net, "weight")));
+    tensor_fill_(labels, 3);
+    int r;
+    while ((r = tensor_graph_resume(g, 0)) == 0) { }
+    CHECK(r == -TENSOR_ERR_INDEX);
+    CHECK_ERROR(TENSOR_ERR_INDEX, "cross_entropy");
+    CHECK(tensor_equal(w, tensor_detach(nn_get(net, "weight"))));
+    tensor_fill_(labels, 2);
+    CHECK(tensor_graph_replay(g) == 0);
+    CHECK(!tensor_equal(w, tensor_detach(nn_get(net, "weight"))));
+    CHECK(tensor_graph_free(g) == 0);
+    nn_optimizer_free(opt);
+    nn_free(net);
+}
+
+// The longest slice of one step.
+static double longest(job_t *j, double budget) {
+    double worst = 0;
+    for (int r = 0; r == 0;) {
+        double before = clock_us();
+        r = tensor_graph_resume(j->graph, budget);
+        double took = clock_us() - before;
+        worst = took > worst ? took : worst;
+    }
+    return worst;
+}
+
+// A slice keeps to its budget, where no call is longer (under a sanitizer, one is): in the best of some
+// steps, as other programs run too.
+static void budgets(void) {
+    job_t j;
+    j.net = nn_sequential(nn_linear(64, 128), nn_relu(), nn_linear(128, 128), nn_relu(), nn_linear(128, 64),
+                          nn_tanh(), nn_linear(64, 32));
+    j.opt = nn_adam(j.net);
+    data(&j, tensor_randn(32, 64), tensor_randn(32, 32));
+    step(&j);
+    capture(&j);
+    const double budget = 100;
+    double call = 1e9, best = 1e9;
+    for (int i = 0; i < 5; i++) {                           // how long the calls take is known then
+        double one = longest(&j, 0);
+        call = one < call ? one : call;
+    }
+    double most = call > budget ? call + 50 : budget + 50;
+    for (int trial = 0; trial < 300 && best > most; trial++) {
+        double slice = longest(&j, budget);
+        best = slice < best ? slice : best;
+    }
+    CHECK_MSG(best <= most, "a slice of %g us took %g, the longest call %g", budget, best, call);
+    end(&j);
+}
+
+// ---- real time
+
+static void realtime(void) {
+    job_t j;
+    adam(&j);
+    for (int i = 0; i < 3; i++) step(&j);
+    capture(&j);
+    CHECK(tensor_graph_replay(j.graph) == 0);
+    size_t size = nn_snapshot_size(j.net, j.opt);
+    char *block = (char *)malloc(size);
+    tensor_memory_stats_t before = tensor_memory_stats();
+    CHECK(tensor_is_realtime() == 0 && tensor_set_realtime(1) == 0 && tensor_is_realtime() == 1);
+    for (int i = 0; i < 1000; i++) tensor_graph_replay(j.graph);
+    while (tensor_graph_resume(j.graph, 5) == 0) { }
+    CHECK_OK();
+    for (int i = 0; i < 3; i++) step(&j);                   // what the cache has is enough
+    CHECK_OK();
+    CHECK(nn_snapshot(j.net, j.opt, block, size) == 0);
+    CHECK(nn_restore(j.net, j.opt, block, size) == 0);
+    CHECK_OK();
+    CHECK(tensor_set_realtime(0) == 0);
+    tensor_memory_stats_t after = tensor_memory_stats();
+    CHECK(after.allocs == before.allocs && after.frees == before.frees);
+
+    // Memory, a lock, files, threads: each names who asked and the line.
+    tensor_set_realtime(1);
+    CHECK_POISON(tensor_zeros(1000, 5000), TENSOR_ERR_OUT_OF_MEMORY,
+                 "zeros: out of memory for shape [1000,5000] f32: it is taken from the allocator, in real "
+                 "time (tensor_set_realtime) at realtime.c:");
+    CHECK(nn_linear(3, 4) == NULL);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "linear: a lock of the system is taken, in real time");
+    CHECK(nn_free(j.net) == 0);                             // is done, and noticed
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "a lock of the system is taken, in real time (tensor_set_realtime)");
+#ifndef TENSOR_NO_STDIO
+    CHECK(nn_safetensors_open("nowhere.safetensors") == NULL);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "safetensors_open: \"nowhere.safetensors\" is a file, in real time");
+    CHECK_POISON(nn_read_npy("nowhere.npy"), TENSOR_ERR_UNSUPPORTED, "\"nowhere.npy\" is a file");
+    tensor_t *w = tensor_scalar(1, TENSOR_F32);
+    const char *name = "w";
+    CHECK(nn_safetensors_write("nowhere.safetensors", &name, &w, 1, NULL, 0) != 0);
+    CHECK_ERROR(tensor_error_code(), "in real time (tensor_set_realtime) at realtime.c:");
+    CHECK(tensor_print(w) == TENSOR_ERR_OUT_OF_MEMORY);
+    CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, "in real time");
+#endif
+    tensor_set_realtime(0);
+    CHECK(!tensor_is_poison(tensor_zeros(1000, 5000)));
+    nn_module_t *late = nn_linear(3, 4);
+    CHECK(late != NULL && nn_free(late) == 0);
+    free(block);
+    CHECK(tensor_graph_free(j.graph) == 0);
+    nn_optimizer_free(j.opt);
+}
+
+int main(void) {
+    RUN(slices);
+    RUN(parts_of_a_group);
+    RUN(stopped);
+    RUN(budgets);
+    RUN(realtime);
+    RUN(snapshots);
+    RUN(without_memory);
+    RUN(halves);
+    RUN(other_blocks);
+    return test_report();
+}
