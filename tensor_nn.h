@@ -4794,8 +4794,8 @@ TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__wi
     int64_t w = g->in[2], plane = g->in[0] * g->in[1] * w;
     int64_t x0 = o[2] * sw - pad, length = (kw - 1) * dw + sw * V_N;
     int64_t left = x0 < 0 ? -x0 : 0;
-    int64_t right = TENSOR__MIN(w - x0, length);
-    int64_t last = x0 + (TENSOR__MIN(n, (int64_t)V_N) - 1) * sw;
+    int64_t right = w - x0 < length ? w - x0 : length;
+    int64_t last = x0 + ((n < V_N ? n : V_N) - 1) * sw;
     int within = left == 0 && last + (kw - 1) * dw < w, first = 1, clean = 0;
     V_F m = V_SET(-INFINITY);
     V_I best = VI_SET(0);         // 0: no element inside: a dilation larger than the image

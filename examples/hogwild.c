@@ -1,14 +1,13 @@
 // hogwild.c - processes that train one net in shared memory without locks (section 5.4 of the PyTorch paper)
 //
-// The parameters are tensors over a shared mapping (kit/shared.h). Each process adds its own gradients to the
-// weights that all see. Lost and late updates are part of the method.
+// The parameters are tensors over a shared mapping (kit/shared.h). Each process adds its own gradients to the weights
+// that all see. Lost and late updates are part of the method.
 //
 // Build: make build/hogwild && build/hogwild                (PROCESSES=2 STEPS=6000, from the environment)
 // Output: samples/s and wrong answers on new data, of one process and of several that share its steps.
 #define KIT_SHARED_IMPLEMENTATION
 #include "kit/shared.h"
 #include "tensor_nn.h"
-
 #include <time.h>
 
 enum { BATCH = 256, INPUTS = 32, HIDDEN = 256, CLASSES = 10, TEST = 2000, ROOM = 1 << 20 };
@@ -80,14 +79,14 @@ int main(int argc, char **argv) {
     snprintf(name, sizeof name, "hogwild-%.0f", 1e3 * ((double)time(NULL) + now()));
     for (int run = 0; run < 2; run++) {
         kit_shared_t shared;
-        tensor_t *centres, *x, *y;
+        tensor_t *centres, *x;
         if (kit_shared_new(&shared, name, ROOM)) { return 1; }
         nn_module_t *net = make((char *)shared.data, 1, &centres);
         *(int *)shared.data = steps / counts[run];
         double begin = now();
         int failed = kit_shared_run(argv[0], name, counts[run], train);
         rate[run] = steps / counts[run] * counts[run] * BATCH / (now() - begin);
-        y = draw(centres, TEST, &x);
+        tensor_t *y = draw(centres, TEST, &x);
         tensor_t *right = tensor_eq(tensor_argmax_dim(nn_forward(net, x), 1, 0), y);
         double wrong = 100 - 100 * tensor_item(tensor_mean(tensor_to(right, TENSOR_F32)));
         worst = wrong > worst ? wrong : worst;
@@ -96,8 +95,6 @@ int main(int argc, char **argv) {
         kit_shared_close(&shared);
     }
     printf("%.2f times as fast; wrong at worst %.2f %%\n", rate[1] / rate[0], worst);
-    if (fflush(stdout) || ferror(stdout)) {
-        (void)tensor_raise(TENSOR_ERR_IO, "hogwild: cannot write to stdout");
-    }
+    if (fflush(stdout) || ferror(stdout)) { (void)tensor_raise(TENSOR_ERR_IO, "cannot write to stdout"); }
     return tensor_shutdown() != 0;
 }

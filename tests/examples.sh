@@ -37,7 +37,9 @@ done
 # the number behind that word, in the caption or the text, is not above the bound, or there is none.
 while read -r name setting kind size ink word bound; do
     picture=$out/$name.$kind
-    if ! env "$setting" SAVE="$out/$name.safetensors" "$B/$name" "$picture" >"$out/$name.txt" 2>"$out/$name.err" </dev/null; then
+    set -- "$B/$name"
+    [ "$kind" = text ] || set -- "$B/$name" "$picture"
+    if ! env "$setting" SAVE="$out/$name.safetensors" "$@" >"$out/$name.txt" 2>"$out/$name.err" </dev/null; then
         result "$name: fails: $(cat "$out/$name.err")"
         continue
     fi
