@@ -47,8 +47,10 @@ static int augmented(void *user, nn_item_t *items, int64_t n, tensor_t **x, tens
     }
     tensor_t *at = tensor_from(chosen, TENSOR_I64, n);
     tensor_t *bytes = tensor_unsqueeze(tensor_index_select(p->x, 0, at), 1);
-    bytes = kit_random_horizontal_flip(NULL, kit_random_crop(NULL, bytes, SIDE, SIDE, p->reach), 0.5);
-    *x = levels(bytes);
+    if (p->reach > 0) {
+        bytes = kit_random_crop(NULL, bytes, SIDE, SIDE, p->reach);
+    }
+    *x = levels(kit_random_horizontal_flip(NULL, bytes, 0.5));
     *y = tensor_to(tensor_index_select(p->y, 0, at), TENSOR_I64);
     return 0;
 }
@@ -89,8 +91,8 @@ int main(int argc, char **argv) {
                             nn_conv2d(32, 64, 3, .padding = 1), nn_relu(), nn_flatten(),
                             nn_linear(64 * 49, 128), nn_relu(), nn_dropout(0.3), nn_linear(128, 10));
     } else {
-        net = nn_sequential(nn_flatten(), nn_linear(SIDE * SIDE, 256), nn_relu(), nn_linear(256, 128), nn_relu(),
-                            nn_linear(128, 10));
+        net = nn_sequential(nn_flatten(), nn_linear(SIDE * SIDE, 256), nn_relu(),
+                            nn_linear(256, 128), nn_relu(), nn_linear(128, 10));
     }
     nn_optimizer_t *opt = nn_adam(net);
     pictures_t pictures = {x, y, cnn ? 2 : 0};
