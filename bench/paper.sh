@@ -108,6 +108,10 @@ if [ -n "$CUDA" ] && $CXX -std=c++17 -O2 -isystem "$CUDA/include" -Itests/cuda -
     trace=$P/trace
 fi
 no_cuda="no headers of CUDA here"
+if [ -n "$CUDA" ] && [ -z "$trace" ]; then
+    tail -n 20 "$P/cuda.err"
+    exit 1
+fi
 
 # ---- the rows
 
