@@ -14,8 +14,8 @@ OUT=${OUT:-.}
 P=$B/paper
 PAGE=$OUT/docs/paper.md
 RESULTS=$OUT/bench/results
+rm -rf "$P"
 mkdir -p "$P" "$OUT/docs" "$RESULTS"
-rm -f "$P"/*.txt
 began=$(date +%s)
 load=$(cut -d" " -f1 /proc/loadavg 2>/dev/null)
 
