@@ -1200,9 +1200,10 @@ TENSOR_API tensor_t *tensor_logical_not_(tensor_t *x);
 // ------------------------------------------------------------------------------
 // >>reduce                                         MARK: reductions, softmax
 //
-// Sums run in fixed lanes and leaves with double on top, so the error is O(log n) and bits do not depend on
-// threads. NaN propagates; ties and empty inputs as PyTorch. A _dim function takes one dim and keepdim (0 or
-// 1). All: -> new;  errors INDEX (dim), SHAPE (empty where there is no neutral value), DTYPE, OUT_OF_MEMORY
+// Sums run in fixed lanes and leaves with double on top, so the error is O(log n) and the bits do not depend
+// on threads. NaN propagates; ties and empty inputs are as in PyTorch. A _dim function takes one dim and
+// keepdim (0 or 1). All: -> new;  errors INDEX (dim), SHAPE (empty where there is no neutral value), DTYPE,
+// OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
 
 // All elements.  -> new 0-d;  grad spreads g;  errors as above
@@ -1211,12 +1212,12 @@ TENSOR_API tensor_t *tensor_mean(tensor_t *x);
 TENSOR_API tensor_t *tensor_prod(tensor_t *x);
 TENSOR_API tensor_t *tensor_max(tensor_t *x);                           // grad split evenly among ties
 TENSOR_API tensor_t *tensor_min(tensor_t *x);
-// i64, first of ties, NaN wins; no grad
+// The index of the first largest (smallest) element, i64; a NaN counts as the largest (smallest); no grad
 TENSOR_API tensor_t *tensor_argmax(tensor_t *x);
 TENSOR_API tensor_t *tensor_argmin(tensor_t *x);
 TENSOR_API tensor_t *tensor_any(tensor_t *x);                           // bool (u8 of u8); no grad
 TENSOR_API tensor_t *tensor_all(tensor_t *x);
-// divides by n - correction (PyTorch: 1), at least 0
+// Divided by n - correction (PyTorch: 1), or by 0 if that is negative
 TENSOR_API tensor_t *tensor_var(tensor_t *x, double correction);
 TENSOR_API tensor_t *tensor_std(tensor_t *x, double correction);
 TENSOR_API tensor_t *tensor_norm(tensor_t *x);                          // 2-norm, scaled against overflow
@@ -1249,14 +1250,15 @@ TENSOR_API tensor_t *tensor_amin_dims(tensor_t *x, const int64_t *dims, int n, i
 TENSOR_API tensor_t *tensor_any_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
 TENSOR_API tensor_t *tensor_all_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
 TENSOR_API tensor_t *tensor_logsumexp_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
-// Summed to a shape that broadcasts to x's: what a broadcast's gradient is. tensor_sum_to_size(x, 3, 1).
+// x summed to a shape that broadcasts to that of x, as the gradient of a broadcast is:
+// tensor_sum_to_size(x, 3, 1).
 //   -> x if it has that shape, else new;  grad spreads g;  errors SHAPE
 TENSOR_API tensor_t *tensor_sum_to_size_n(tensor_t *x, const int64_t *dims, int ndim);
 TENSOR_API tensor_t *tensor_var_dims(tensor_t *x, const int64_t *dims, int n, double correction,
                                      int keepdim);
 TENSOR_API tensor_t *tensor_std_dims(tensor_t *x, const int64_t *dims, int n, double correction,
                                      int keepdim);
-// How many elements are not 0.   -> new i64;  grad none;  errors as above
+// The number of elements that are not 0.   -> new i64;  grad none;  errors as above
 TENSOR_API tensor_t *tensor_count_nonzero(tensor_t *x);
 TENSOR_API tensor_t *tensor_count_nonzero_dims(tensor_t *x, const int64_t *dims, int n);
 // Sum and mean of the elements that are not NaN.   -> new;  grad as sum and mean, 0 at NaN;  errors as above
@@ -1290,7 +1292,7 @@ TENSOR_API tensor_t *tensor_cumsum(tensor_t *x, int64_t dim);
 TENSOR_API tensor_t *tensor_cumprod(tensor_t *x, int64_t dim);
 // Running log(sum(exp)) along dim, stable.   -> new, shape of x;  grad by weights <= 1;  errors INDEX, DTYPE
 TENSOR_API tensor_t *tensor_logcumsumexp(tensor_t *x, int64_t dim);
-// Running maximum (minimum) along dim and where it was, the last of ties; NaN stays.
+// The running maximum (minimum) along dim and its index, the last of ties; NaN from the first NaN on.
 //   -> pair of new, shape of x, indices i64;  grad to the chosen index;  errors INDEX
 TENSOR_API tensor_pair_t tensor_cummax(tensor_t *x, int64_t dim);
 TENSOR_API tensor_pair_t tensor_cummin(tensor_t *x, int64_t dim);
@@ -1298,15 +1300,15 @@ TENSOR_API tensor_pair_t tensor_cummin(tensor_t *x, int64_t dim);
 //   -> new, n fewer along dim, at least 0;  grad as sub;  errors INDEX, SHAPE (0-d, n < 0)
 TENSOR_API tensor_t *tensor_diff(tensor_t *x, int64_t n, int64_t dim);
 // Integral of y along dim by the trapezoidal rule; cumulative: the running one, one element fewer than y.
-//   x       places of the samples, [size of dim] or broadcasting to y; NULL = dx apart
+//   x       positions of the samples, [size of dim] or broadcasting to y; NULL: they are dx apart
 //   -> new;  grad as sub, mul, sum;  errors INDEX, SHAPE
 TENSOR_API tensor_t *tensor_trapezoid(tensor_t *y, tensor_t *x, double dx, int64_t dim);
 TENSOR_API tensor_t *tensor_cumulative_trapezoid(tensor_t *y, tensor_t *x, double dx, int64_t dim);
-// Derivative of the samples x along dim, by the two neighbours of each (torch.gradient of that dim).
-//   coordinates  places of the samples, [size of dim]; NULL = spacing apart
+// The derivative of the samples x along dim, from the two neighbours of each (torch.gradient for one dim).
+//   coordinates  positions of the samples, [size of dim]; NULL: they are spacing apart
 //   edge_order   1 or 2: the order of the estimate at the ends (PyTorch's default is 1)
-//   -> new, shape of x (integers give f32);  grad as sub, div;  errors INDEX, SHAPE (fewer samples than
-//      edge_order + 1)
+//   -> new, shape of x (integers give the default dtype);  grad as sub, div;  errors INDEX, SHAPE (fewer
+//      samples than edge_order + 1)
 TENSOR_API tensor_t *tensor_gradient(tensor_t *x, tensor_t *coordinates, double spacing, int64_t dim,
                                      int edge_order);
 
@@ -1320,12 +1322,12 @@ TENSOR_API tensor_t *tensor_log_softmax(tensor_t *x, int64_t dim);
 
 // p-norm of a - b (they broadcast).   -> new 0-d;  grad as norm_p;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_dist(tensor_t *a, tensor_t *b, double p);
-// p-norm of the difference of every row of a and every row of b. p = 2 with more than 25 rows goes by matmul,
-// as PyTorch (faster, less exact for near rows).
+// p-norm of the difference of every row of a and every row of b. With p = 2 and more than 25 rows it is
+// computed by matmul, as in PyTorch: faster, but less exact for rows that are close to each other.
 //   a, b    [..., M, K], [..., N, K]; leading dims broadcast
 //   -> new [..., M, N];  grad as norm_p;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_cdist(tensor_t *a, tensor_t *b, double p);
-// p-norm of the difference of each two rows of x [N, K], in the order 0 1, 0 2, .. 1 2, ..
+// p-norm of the difference of each pair of rows of x [N, K], in the order 0 1, 0 2, .. 1 2, ..
 //   -> new [N (N - 1) / 2];  grad as norm_p;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_pdist(tensor_t *x, double p);
 // Slices along dim whose p-norm is above maxnorm are scaled down to it.
@@ -1334,7 +1336,7 @@ TENSOR_API tensor_t *tensor_renorm(tensor_t *x, double p, int64_t dim, double ma
 // Covariance of variables (rows) over observations (columns).
 //   x         [variables, observations] or [observations]
 //   correction  the divisor is observations - correction (PyTorch: 1)
-//   fweights  i64 [observations], how often each counts; aweights  float >= 0, its weight; NULL = 1
+//   fweights  i64 [observations], how often each one counts; aweights  floats >= 0, weights; NULL: all 1
 //   -> new [variables, variables], 0-d for one;  grad as matmul;  errors SHAPE, DTYPE, INDEX (weight < 0)
 TENSOR_API tensor_t *tensor_cov(tensor_t *x, int64_t correction, tensor_t *fweights, tensor_t *aweights);
 // Correlation coefficients, within -1..1.   -> new, shapes as cov;  grad as cov, div;  errors SHAPE, DTYPE
@@ -1343,51 +1345,54 @@ TENSOR_API tensor_t *tensor_corrcoef(tensor_t *x);
 // ------------------------------------------------------------------------------
 // >>sort                                           MARK: sorting, selection, counting
 //
-// NaN is the largest value and -0 equals 0; sorts are stable always. The value of a pair is gathered, so its
-// gradient goes to the chosen places. All: -> new;  errors INDEX (dim), SHAPE, DTYPE, OUT_OF_MEMORY
+// NaN is the largest value and -0 equals 0; sorts are always stable. The values of a pair are gathered, so
+// that their gradient goes to the chosen elements. All: -> new;  errors INDEX (dim), SHAPE, DTYPE,
+// OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
 
-// Sorted along dim, and where each element was (msort: along dim 0, values alone).
-//   -> pair of new, shape of x, indices i64;  grad to those places;  errors INDEX
+// x sorted along dim, and the index that each element had (msort: along dim 0, only the values).
+//   -> pair of new, shape of x, indices i64;  grad to those elements;  errors INDEX
 TENSOR_API tensor_pair_t tensor_sort(tensor_t *x, int64_t dim, int descending);
 TENSOR_API tensor_t *tensor_msort(tensor_t *x);
-// The indices alone.   -> new i64, shape of x;  grad none;  errors INDEX
+// Only the indices.   -> new i64, shape of x;  grad none;  errors INDEX
 TENSOR_API tensor_t *tensor_argsort(tensor_t *x, int64_t dim, int descending);
-// The k largest (or smallest) along dim, best first if sorted, else in the order of x; the first of ties.
+// The k largest (or smallest) elements along dim, the largest (smallest) first if sorted, else in the order
+// of x. Of ties the first ones are taken.
 //   k       0..size of dim
 //   largest, sorted   PyTorch: 1, 1
-//   -> pair of new, k along dim, indices i64;  grad to those places;  errors INDEX, SHAPE (k out of range)
+//   -> pair of new, k along dim, indices i64;  grad to those elements;  errors INDEX, SHAPE (k out of range)
 TENSOR_API tensor_pair_t tensor_topk(tensor_t *x, int64_t k, int64_t dim, int largest, int sorted);
-// The k-th smallest along dim, k from 1.   -> pair of new;  grad to that place;  errors INDEX, SHAPE (k)
+// The k-th smallest along dim, k from 1.   -> pair of new;  grad to that element;  errors INDEX, SHAPE (k)
 TENSOR_API tensor_pair_t tensor_kthvalue(tensor_t *x, int64_t k, int64_t dim, int keepdim);
-// Median, the lower of two; NaN if there is one (nanmedian: of the others). Without dim: of all elements, NaN
-// if there are none.
-//   -> new 0-d, or pair of new;  grad split evenly among ties, with dim to that place;  errors INDEX, SHAPE
+// The median, the lower one of two; NaN if an element is NaN (nanmedian leaves them out). Without dim: of all
+// elements, NaN if there are none.
+//   -> new 0-d, or pair of new;  grad split evenly among ties, with dim to that element;  errors INDEX, SHAPE
 TENSOR_API tensor_t *tensor_median(tensor_t *x);
 TENSOR_API tensor_t *tensor_nanmedian(tensor_t *x);
 TENSOR_API tensor_pair_t tensor_median_dim(tensor_t *x, int64_t dim, int keepdim);
 TENSOR_API tensor_pair_t tensor_nanmedian_dim(tensor_t *x, int64_t dim, int keepdim);
-// The most frequent value along dim, the smallest of ties, and its last place.
-//   -> pair of new;  grad to that place;  errors INDEX, SHAPE (no element along dim)
+// The most frequent value along dim, the smallest of ties, and its last index.
+//   -> pair of new;  grad to that element;  errors INDEX, SHAPE (no element along dim)
 TENSOR_API tensor_pair_t tensor_mode(tensor_t *x, int64_t dim, int keepdim);
-// q-quantiles of all elements or along dim; NaN if there is one (nanquantile: of the others).
+// q-quantiles of all elements or along dim; NaN if an element is NaN (nanquantile leaves them out).
 //   x       f32 or f64
 //   q       0-d or [Q], values 0..1
 //   interpolation   "linear" (NULL), "lower", "higher", "midpoint", "nearest"
-//   -> new, [Q] in front of the dims left if q is 1-d;  grad to the two places;  errors as above, SHAPE (q)
+//   -> new, [Q] in front of the dims left if q is 1-d;  grad to the two elements;  errors as above, SHAPE (q)
 TENSOR_API tensor_t *tensor_quantile(tensor_t *x, tensor_t *q);
 TENSOR_API tensor_t *tensor_nanquantile(tensor_t *x, tensor_t *q);
 TENSOR_API tensor_t *tensor_quantile_dim(tensor_t *x, tensor_t *q, int64_t dim, int keepdim,
                                          const char *interpolation);
 TENSOR_API tensor_t *tensor_nanquantile_dim(tensor_t *x, tensor_t *q, int64_t dim, int keepdim,
                                             const char *interpolation);
-// The different values of x in rising order (unique_consecutive: each run of equal ones, in the order of x).
-//   inverse   NULL, or receives i64 [shape of x]: which value each element is
-//   counts    NULL, or receives i64 [n]: how often each value is there (in the run)
+// The distinct values of x in ascending order (unique_consecutive: one value for each run of equal elements,
+// in the order of x).
+//   inverse   NULL, or receives i64 [shape of x]: for each element, the index of its value in the result
+//   counts    NULL, or receives i64 [n]: how often each value occurs (the length of its run)
 //   -> new [n];  grad none;  errors as above
 TENSOR_API tensor_t *tensor_unique(tensor_t *x, tensor_t **inverse, tensor_t **counts);
 TENSOR_API tensor_t *tensor_unique_consecutive(tensor_t *x, tensor_t **inverse, tensor_t **counts);
-// The same for slices along dim, ordered by their first difference; inverse is [size of dim].
+// The same for slices along dim, ordered by the first element that differs; inverse is [size of dim].
 //   -> new, shape of x but n along dim;  grad none;  errors as above
 TENSOR_API tensor_t *tensor_unique_dim(tensor_t *x, int64_t dim, tensor_t **inverse, tensor_t **counts);
 TENSOR_API tensor_t *tensor_unique_consecutive_dim(tensor_t *x, int64_t dim, tensor_t **inverse,
@@ -1395,41 +1400,44 @@ TENSOR_API tensor_t *tensor_unique_consecutive_dim(tensor_t *x, int64_t dim, ten
 typedef struct tensor_searchsorted_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *sorted TENSOR_INIT, *values TENSOR_INIT;
-    int right TENSOR_INIT;                  // behind equal elements, not before them
+    int right TENSOR_INIT;                  // after equal elements, not before them
     const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     tensor_t *sorter TENSOR_INIT;           // indices that put each row of sorted in rising order (argsort)
 } tensor_searchsorted_args_t;
 
-// Where values would go into sorted so that it stays so: tensor_searchsorted(sorted, values, 1).
-//   sorted  [n] for all values, or [..., n] with the leading dims of values; rising, if there is no sorter
+// The indices at which values can be inserted so that sorted stays sorted:
+// tensor_searchsorted(sorted, values, 1).
+//   sorted  [n] for all values, or [..., n] with the leading dims of values; ascending if sorter is NULL
 //   values  dtype of sorted
 //   sorter  i32/i64, shape of sorted, or NULL
 //   -> new i64, shape of values, 0..n;  grad none;  errors SHAPE, DTYPE, INDEX (of sorter)
 TENSOR_API tensor_t *tensor_searchsorted_with(tensor_searchsorted_args_t a);
 // The same with one list of boundaries.   -> new i64, shape of x;  grad none;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_bucketize(tensor_t *x, tensor_t *boundaries, int right);
-// Which elements of x are among those of test (dtypes promote; NaN is in nothing).
+// Whether each element of x equals an element of test (dtypes promote; NaN equals nothing).
 //   -> new bool, shape of x;  grad none;  errors DTYPE
 TENSOR_API tensor_t *tensor_isin(tensor_t *x, tensor_t *test);
-// How often each integer 0, 1, .. is in x, or the sum of the weights of its places.
+// How often each integer 0, 1, .. occurs in x, or the sum of the weights where it occurs.
 //   x         integers >= 0, [n]
 //   weights   NULL, or [n]
 //   -> new [max(largest + 1, minlength)], i64, or dtype of weights (f64 if not f32);  grad none;  errors as
 //      above, INDEX (a negative value)
 TENSOR_API tensor_t *tensor_bincount(tensor_t *x, tensor_t *weights, int64_t minlength);
-// How many elements lie in each of equal bins from low to high, high included; others are left out.
-//   low, high   equal: the smallest and the largest element
+// The number of elements in each of equal bins from low to high, high included; elements outside are not
+// counted.
+//   low, high   if they are equal: the smallest and the largest element
 //   -> new [bins], dtype of x;  grad none;  errors SHAPE (bins < 1, high < low, infinite range), DTYPE
 TENSOR_API tensor_t *tensor_histc(tensor_t *x, int64_t bins, double low, double high);
-// How many elements, or what weights, lie in the bins between edges; the last bin has both of its ends, and
-// elements beyond the ends are left out. Equal bins: edges of tensor_linspace(low, high, bins + 1).
+// The number of elements in each bin between two edges, or the sum of their weights. The last bin includes
+// both of its edges; elements outside of all bins are not counted. tensor_linspace(low, high, bins + 1) makes
+// the edges of equal bins.
 //   x       floats, any shape
-//   edges   [bins + 1], rising, dtype of x
+//   edges   [bins + 1], ascending, dtype of x
 //   weight  NULL, or shape and dtype of x
-//   density  1 = the sum times the width of the bins is 1
+//   density  1: scaled so that the sum of value times width over all bins is 1
 //   -> new [bins], dtype of x;  grad none;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_histogram(tensor_t *x, tensor_t *edges, tensor_t *weight, int density);
-// The same of points in n dims.
+// The same for points in n dims.
 //   x       [points, n]; edges: n tensors; weight: NULL, or [points]
 //   -> new [bins of each dim], dtype of x;  grad none;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_histogramdd(tensor_t *x, tensor_t *const *edges, int n, tensor_t *weight,
@@ -1439,7 +1447,7 @@ TENSOR_API tensor_t *tensor_histogramdd(tensor_t *x, tensor_t *const *edges, int
 // >>linalg                                         MARK: matrix products, linear algebra
 //
 // One packed, register-tiled GEMM serves all products in all transposes (views cost nothing). The order of
-// accumulation depends on shapes alone. The decompositions below are the library's own plain algorithms in
+// accumulation depends only on the shapes. The decompositions below are the library's own plain algorithms in
 // double.
 // ------------------------------------------------------------------------------
 
@@ -1459,10 +1467,11 @@ TENSOR_API tensor_t *tensor_mv(tensor_t *a, tensor_t *b);
 TENSOR_API tensor_t *tensor_dot(tensor_t *a, tensor_t *b);
 // a [M], b [N].                        -> new [M, N];  grad as mul;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_outer(tensor_t *a, tensor_t *b);
-// beta * x + alpha * (a b), x of their dtype broadcasts to [M, N].
+// beta * x + alpha * (a b). x has the dtype of a and b and broadcasts to [M, N].
 //   -> new [M, N];  grad as mul/matmul;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_addmm(tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha);
-// The same for a batch of products, their sum, a matrix times a vector, an outer product.
+// The same for other products: baddbmm for a batch of matrix products, addbmm for the sum of such a batch,
+// addmv for a matrix times a vector, addr for an outer product.
 //   -> new, shape of the product;  grad as mul/matmul;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_baddbmm(tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha);
 TENSOR_API tensor_t *tensor_addbmm(tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha);
@@ -1546,7 +1555,7 @@ TENSOR_API tensor_slogdet_t tensor_slogdet(tensor_t *x);
 // Log of the determinant, NaN if it is negative.   -> new [...];  grad x^-T;  errors as above
 TENSOR_API tensor_t *tensor_logdet(tensor_t *x);
 // x = P L U: L below the diagonal and U in one matrix, pivots i32: row i was swapped with row pivots[i] - 1.
-//   -> struct of two new;  grad of lu;  errors as above (a singular x is none)
+//   -> struct of two new;  grad of lu;  errors as above (a singular x is not an error)
 TENSOR_API tensor_lu_factor_t tensor_linalg_lu_factor(tensor_t *x);
 // The same as three matrices.   -> struct of three new;  grad of l and u;  errors as above
 TENSOR_API tensor_lu_t tensor_linalg_lu(tensor_t *x);
@@ -1562,19 +1571,19 @@ typedef struct tensor_linalg_lu_solve_args_t {
 // X of x X = b from lu_factor(x).   -> new;  grad through the solves;  errors as above, INDEX (pivots)
 TENSOR_API tensor_t *tensor_linalg_lu_solve_with(tensor_linalg_lu_solve_args_t a);
 TENSOR_API tensor_t *tensor_lu_solve(tensor_t *b, tensor_t *lu, tensor_t *pivots);
-// x = Q R by Householder reflections, signs as LAPACK's.
+// x = Q R by Householder reflections, with the signs of LAPACK.
 //   mode    "reduced" (NULL): Q [..., M, K], R [..., K, N], K = min(M, N); "complete": Q square; "r": no q
 //   -> struct of two new;  grad for independent columns, not "complete" with M > N;  errors as above, FORMAT
 TENSOR_API tensor_qr_t tensor_linalg_qr(tensor_t *x, const char *mode);
 TENSOR_API tensor_qr_t tensor_qr(tensor_t *x);
 // x = U diag(S) Vh, S descending. Signs of the vectors are not determined.
-//   full_matrices  1 (torch's default) = U and Vh square, 0 = K = min(M, N) columns and rows
+//   full_matrices  1 (torch's default): U and Vh are square; 0: U has K = min(M, N) columns and Vh K rows
 //   -> struct of three new;  grad for distinct S;  errors LINALG if x has inf or NaN, as above
 TENSOR_API tensor_linalg_svd_t tensor_linalg_svd(tensor_t *x, int full_matrices);
-// The same with V in place of its transpose and K columns (torch.svd).
+// The same with V, not its transpose, and K columns (torch.svd).
 //   -> struct of three new;  grad as above;  errors as above
 TENSOR_API tensor_svd_t tensor_svd(tensor_t *x);
-// The singular values alone, descending.   -> new [..., K];  grad U diag(g) Vh;  errors as above
+// Only the singular values, descending.   -> new [..., K];  grad U diag(g) Vh;  errors as above
 TENSOR_API tensor_t *tensor_linalg_svdvals(tensor_t *x);
 // Eigenvalues, ascending, and eigenvectors (columns) of a symmetric x; one triangle is read.
 //   upper   0 = the lower one, 1 = the upper one
@@ -1585,7 +1594,7 @@ TENSOR_API tensor_t *tensor_linalg_eigvalsh(tensor_t *x, int upper);
 typedef struct tensor_linalg_tolerance_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
-    double rtol TENSOR_INIT;                // 0 or less: max(M, N) * epsilon, with an atol 0; TENSOR_ZERO: 0
+    double rtol TENSOR_INIT;                // 0 or less: max(M, N) * epsilon, 0 if atol > 0; TENSOR_ZERO: 0
     const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     double atol TENSOR_INIT;
     tensor_t *rtols TENSOR_INIT;            // one rtol (atol) for each matrix, broadcasting with the batch:
@@ -1600,7 +1609,7 @@ TENSOR_API tensor_t *tensor_linalg_pinv_with(tensor_linalg_tolerance_args_t a);
 TENSOR_API tensor_t *tensor_pinverse(tensor_t *x);
 // Number of singular values that count.   -> new i64 [...];  grad none;  errors as above
 TENSOR_API tensor_t *tensor_linalg_matrix_rank_with(tensor_linalg_tolerance_args_t a);
-// X with the least |a X - b| by QR (the shortest one if a is wide); a has full rank.
+// X that minimises |a X - b|, by QR (the X of least norm if there are many); a must have full rank.
 //   a, b    [..., M, N], [..., M, K]
 //   -> struct of two new: X [..., N, K], residuals [..., K] (M > N, else empty);  grad through QR;
 //   errors LINALG if the rank is not full, as above
@@ -1627,7 +1636,7 @@ TENSOR_API tensor_t *tensor_linalg_matrix_norm(tensor_t *x, const char *ord, int
 TENSOR_API tensor_t *tensor_linalg_norm(tensor_t *x, const char *ord, const int64_t *dims, int n,
                                         int keepdim);
 // Condition number: the matrix norm of x times that of its inverse.
-//   p       NULL = "2" (largest by smallest singular value), else as matrix_norm's ord
+//   p       NULL = "2" (largest singular value / smallest), else as ord of matrix_norm
 //   -> new [...], inf if singular;  grad as those;  errors as above
 TENSOR_API tensor_t *tensor_linalg_cond(tensor_t *x, const char *p);
 
@@ -1648,7 +1657,8 @@ TENSOR_API tensor_t *tensor_stack_n(tensor_t *const *list, int n, int64_t dim);
 //   index   [n] i32/i64, values 0..size-1
 //   -> new;  grad dx = index_add of g;  errors INDEX, DTYPE, SHAPE
 TENSOR_API tensor_t *tensor_index_select(tensor_t *x, int64_t dim, tensor_t *index);
-// x with src's rows added at (replacing) index along dim, in the order of index; in place with _.
+// x with the rows of src added to the rows of x that index names along dim (index_copy: in their place), in
+// the order of index; in place with _.
 //   src     shape of x, but index's length along dim
 //   -> new (x with _);  grad dx = g (index_copy: zero where replaced), dsrc = index_select of g
 //   errors  INDEX, DTYPE, SHAPE; with _ AUTOGRAD
@@ -1658,15 +1668,15 @@ TENSOR_API tensor_t *tensor_index_add_alpha(tensor_t *x, int64_t dim, tensor_t *
                                             double alpha);             // alpha src added
 TENSOR_API tensor_t *tensor_index_copy(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src);
 TENSOR_API tensor_t *tensor_index_copy_(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src);
-// The same combined with what is there.
-//   reduce        "prod", "mean" (integers: floor), "amax" or "amin"; NaN wins
-//   include_self  0 = only src counts in rows that index names (PyTorch's default is 1)
+// The same, but the rows of src and of x are combined by reduce.
+//   reduce        "prod", "mean" (integers: floor), "amax" or "amin" (NaN if one is NaN)
+//   include_self  0: the rows of x that index names are not included (PyTorch's default is 1)
 //   -> new (x with _);  grad to x and src, ties share;  errors INDEX, DTYPE, SHAPE, FORMAT; with _ AUTOGRAD
 TENSOR_API tensor_t *tensor_index_reduce(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
                                          const char *reduce, int include_self);
 TENSOR_API tensor_t *tensor_index_reduce_(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
                                           const char *reduce, int include_self);
-// x with value in the rows index names (negative ones from the end).
+// x with value in the rows that index names (negative indices count from the end).
 //   -> new (x with _);  grad dx = g, zero in those rows;  errors INDEX, DTYPE; with _ AUTOGRAD
 TENSOR_API tensor_t *tensor_index_fill(tensor_t *x, int64_t dim, tensor_t *index, double value);
 TENSOR_API tensor_t *tensor_index_fill_(tensor_t *x, int64_t dim, tensor_t *index, double value);
@@ -1682,7 +1692,8 @@ TENSOR_API tensor_t *tensor_gather(tensor_t *x, int64_t dim, tensor_t *index);
 // The same with x and index broadcast to each other in all dims but dim; negative indices count from the end
 // (PyTorch takes any index, modulo the size).   -> new;  grad as gather;  errors INDEX, DTYPE, SHAPE
 TENSOR_API tensor_t *tensor_take_along_dim(tensor_t *x, tensor_t *index, int64_t dim);
-// A copy of x with src's elements added at (replacing) the places index names; in place with _.
+// A copy of x with the elements of src added to the elements that index names (scatter: in their place); in
+// place with _.
 //   index   as tensor_gather; src has at least index's sizes
 //   -> new (x with _);  grad dx = g (scatter: zero where replaced), dsrc = gather of g
 //   errors  INDEX, DTYPE, SHAPE; with _ AUTOGRAD
@@ -1692,52 +1703,55 @@ TENSOR_API tensor_t *tensor_scatter(tensor_t *x, int64_t dim, tensor_t *index, t
 TENSOR_API tensor_t *tensor_scatter_(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src);
 TENSOR_API tensor_t *tensor_scatter_value(tensor_t *x, int64_t dim, tensor_t *index, double value);
 TENSOR_API tensor_t *tensor_scatter_value_(tensor_t *x, int64_t dim, tensor_t *index, double value);
-// Combines them with what is there.
-//   reduce        "sum", "prod", "mean" (integers: floor), "amax" or "amin"; NaN wins
-//   include_self  0 = only src counts where index points (PyTorch's default is 1)
+// The same, but the elements of src and of x are combined by reduce.
+//   reduce        "sum", "prod", "mean" (integers: floor), "amax" or "amin" (NaN if one is NaN)
+//   include_self  0: the elements of x that index names are not included (PyTorch's default is 1)
 //   -> new (x with _);  grad to x and src, ties share;  errors INDEX, DTYPE, SHAPE, FORMAT; with _ AUTOGRAD
 TENSOR_API tensor_t *tensor_scatter_reduce(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
                                            const char *reduce, int include_self);
 TENSOR_API tensor_t *tensor_scatter_reduce_(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
                                             const char *reduce, int include_self);
-// Elements at flat row-major places (negative ones from the end), in the shape of index.
+// The elements at flat row-major indices (negative ones count from the end), in the shape of index.
 //   -> new;  grad dx = put of g, summed;  errors INDEX, DTYPE
 TENSOR_API tensor_t *tensor_take(tensor_t *x, tensor_t *index);
-// x with src's elements put at (added to) those places.   -> new;  grad as index_copy (index_add);  errors
-// INDEX, DTYPE, SHAPE
+// x with the elements of src in the place of those elements (accumulate: added to them).
+//   -> new;  grad as index_copy (index_add);  errors INDEX, DTYPE, SHAPE
 TENSOR_API tensor_t *tensor_put(tensor_t *x, tensor_t *index, tensor_t *src, int accumulate);
 // x[i, :, m, ...]: tensor_index(x, i, NULL, m) (nullptr in C++).
 //   list    for each dim of x a tensor i32/i64 (negative values from the end), NULL for ":", or a bool mask
 //           over as many dims as it has; they broadcast. A gap between them moves their dims to the front.
 //   -> new;  grad dx = g added at those places;  errors INDEX, DTYPE, SHAPE
 TENSOR_API tensor_t *tensor_index_n(tensor_t *x, tensor_t *const *list, int n);
-// x[list] = values, or += (every repetition counts); tensor_index_put(x, values, accumulate, i, ...).
+// x[list] = values, with accumulate x[list] += values, where an index that is repeated counts every time:
+// tensor_index_put(x, values, accumulate, i, ...).
 //   values  dtype of x, broadcasts to the shape tensor_index gives
 //   -> new (x with _);  grad dx = g (zero where replaced), dvalues = g[list];  errors as above; _ AUTOGRAD
 TENSOR_API tensor_t *tensor_index_put_n(tensor_t *x, tensor_t *const *list, int n, tensor_t *values,
                                         int accumulate);
 TENSOR_API tensor_t *tensor_index_put_n_(tensor_t *x, tensor_t *const *list, int n, tensor_t *values,
                                          int accumulate);
-// Where x is not 0.   -> new [n, ndim] i64, row-major order;  grad none;  errors OUT_OF_MEMORY
+// The indices of the elements that are not 0.
+//   -> new [n, ndim] i64, row-major order;  grad none;  errors OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_nonzero(tensor_t *x);
-// The first `size` of these places, without reading x on the host (so captures allow it); if there are fewer,
-// the remaining rows are fill_value (PyTorch: -1).
+// The first `size` of these indices, without reading x on the host (so captures allow it); if there are
+// fewer, the remaining rows are fill_value (PyTorch: -1).
 //   -> new [size, ndim] i64, row-major order;  grad none;  errors SHAPE
 TENSOR_API tensor_t *tensor_nonzero_static(tensor_t *x, int64_t size, int64_t fill_value);
 // Runs of x along dim, lengths[i] elements each, reduced to one element.
 //   reduce   "sum", "mean", "prod", "max" or "min"
 //   lengths  i32/i64 [segments], >= 0, their sum is the size of dim
-//   initial  what a run starts from; NAN = 0, of prod 1, of max -inf, of min inf; an empty mean is NaN then
+//   initial  the value that a run starts from; NAN: 0 for sum and mean (the mean of an empty run is NaN), 1
+//            for prod, -inf for max, inf for min
 //   -> new, [segments] in dim;  grad to the elements, ties share;  errors INDEX, SHAPE, DTYPE, FORMAT
 TENSOR_API tensor_t *tensor_segment_reduce(tensor_t *x, const char *reduce, tensor_t *lengths, int64_t dim,
                                            double initial);
-// Flat row-major places as indices into n dims.
-//   index  integers; a place beyond the last one wraps around, a negative one counts from the end
+// Converts flat row-major indices to indices into n dims.
+//   index  integers; one beyond the last element wraps around, a negative one counts from the end
 //   dims   [n], 1 to 8 sizes above 0
 //   out    receives n tensors, always filled
 //   -> code; new i64, shape of index;  grad none;  errors SHAPE, DTYPE
 TENSOR_API int tensor_unravel_index(tensor_t *index, const int64_t *dims, int n, tensor_t **out);
-// x with src's elements, in order, where mask (bool, broadcasts) is true.
+// x with the elements of src, in order, where mask (bool, broadcasts) is true.
 //   -> new (x with _);  grad dx = g where mask is false, dsrc = g at those places;  errors SHAPE (src too
 //      small), DTYPE; with _ AUTOGRAD
 TENSOR_API tensor_t *tensor_masked_scatter(tensor_t *x, tensor_t *mask, tensor_t *src);
@@ -1759,27 +1773,29 @@ TENSOR_API tensor_t *tensor_masked_select(tensor_t *x, tensor_t *mask);
 //   classes  -1 = the largest index + 1 (read from the tensor)
 //   -> new i64 [..., classes];  grad none;  errors INDEX, DTYPE, SHAPE
 TENSOR_API tensor_t *tensor_one_hot(tensor_t *index, int64_t classes);
-// Copies along each dim: repeats[d] times. tile: missing repeats are 1.
+// x repeated along each dim d repeats[d] times. tile: missing repeats are 1.
 //   -> new;  grad sums over the copies;  errors SHAPE
 TENSOR_API tensor_t *tensor_repeat_n(tensor_t *x, const int64_t *repeats, int n);
 TENSOR_API tensor_t *tensor_tile_n(tensor_t *x, const int64_t *repeats, int n);
-// Each index along dim repeated in place, 0 0 1 1: a number of times, or repeats[i] times (integers, [size]).
+// Each index along dim is repeated, 0 0 1 1: repeats times, or index i repeats[i] times (integers, [size]).
 //   -> new;  grad sums over the copies;  errors INDEX, SHAPE
 TENSOR_API tensor_t *tensor_repeat_interleave(tensor_t *x, int64_t repeats, int64_t dim);
 TENSOR_API tensor_t *tensor_repeat_interleave_tensor(tensor_t *x, tensor_t *repeats, int64_t dim);
-// Order along the dims reversed / along dim 1 / dim 0.   -> new;  grad flips g;  errors INDEX, SHAPE
+// x with the order along dims reversed; fliplr: along dim 1, flipud: along dim 0.
+//   -> new;  grad flips g;  errors INDEX, SHAPE
 TENSOR_API tensor_t *tensor_flip_n(tensor_t *x, const int64_t *dims, int n);
 TENSOR_API tensor_t *tensor_fliplr(tensor_t *x);
 TENSOR_API tensor_t *tensor_flipud(tensor_t *x);
 // Rotates by k quarters from dim0 to dim1 (PyTorch: 1, 0, 1).   -> new;  grad rotates back;  errors INDEX
 TENSOR_API tensor_t *tensor_rot90(tensor_t *x, int64_t k, int64_t dim0, int64_t dim1);
-// Elements moved by shift along dim; those that leave come in at the other end (PyTorch without dims: of
-// tensor_ravel(x)).   -> new;  grad rolls back;  errors INDEX
+// x with its elements moved by shift along dim; those that leave at one end enter at the other. For PyTorch's
+// roll without dims, roll tensor_ravel(x).   -> new;  grad rolls back;  errors INDEX
 TENSOR_API tensor_t *tensor_roll(tensor_t *x, int64_t shift, int64_t dim);
 // The same along n dims, dims[i] by shifts[i].   -> new;  grad rolls back;  errors INDEX, SHAPE
 TENSOR_API tensor_t *tensor_roll_n(tensor_t *x, const int64_t *shifts, const int64_t *dims, int n);
-// Joins along dim 1 (0 if 1-d), 0, 2, after making them at least 1-d, 2-d, 3-d; column_stack makes columns
-// of 1-d ones.   -> new;  grad slices g;  errors SHAPE
+// Joins n tensors. hstack: at least 1-d, along dim 1 (dim 0 if 1-d); vstack: at least 2-d, along dim 0;
+// dstack: at least 3-d, along dim 2; column_stack: along dim 1, a 1-d tensor being a column.
+//   -> new;  grad slices g;  errors SHAPE
 TENSOR_API tensor_t *tensor_hstack_n(tensor_t *const *list, int n);
 TENSOR_API tensor_t *tensor_vstack_n(tensor_t *const *list, int n);
 TENSOR_API tensor_t *tensor_dstack_n(tensor_t *const *list, int n);
@@ -1801,8 +1817,9 @@ typedef struct tensor_rearrange_args_t {
     int64_t y TENSOR_INIT, z TENSOR_INIT;
 } tensor_rearrange_args_t;
 
-// Splits, permutes, joins. A name or number only on the right repeats x, one only on the left is reduced.
-//   pattern  names and numbers by spaces; ( ) = one dim of x; ... = the dims not named
+// Splits, permutes and joins dims. A name or number that is only on the right repeats x; one that is only on
+// the left is reduced.
+//   pattern  names and numbers separated by spaces; ( ) = one dim of x; ... = the dims not named
 //   reduce   "sum", "mean", "prod", "max", "min", "any", "all"; NULL = nothing is lost
 //   -> view where strides allow, else new;  grad flows to x;  errors FORMAT, SHAPE
 TENSOR_API tensor_t *tensor_rearrange_with(tensor_t *x, tensor_rearrange_args_t a);
@@ -1818,7 +1835,7 @@ typedef struct tensor_check_args_t {
 
 // Asserts a shape: int64_t b = 0, h = 0; tensor_check(x, "b 64 h _", &b, &h); tensor_check(y, "b h", &b, &h).
 //   pattern  a number or name for each dim; _ = any size, ... = any number of dims; one name is one size
-//   sizes    for each name in order: 0 receives the size, another value is demanded; may be fewer, NULL
+//   sizes    for each name in order: 0 receives the size, any other value is required; may be fewer, NULL
 //   -> code, 0 if x has that shape (nothing is received if not);  errors SHAPE, FORMAT
 TENSOR_API int tensor_check_n(tensor_t *x, const char *pattern, int64_t *const *sizes, int n);
 TENSOR_API int tensor_check_with(tensor_check_args_t a);
