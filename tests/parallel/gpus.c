@@ -38,7 +38,8 @@ static int heard; // rank 0 has an error; atomic
 // Hangs until rank 0 has given up; or is gone as a killed process is, with its work half done.
 static void trouble(const char *how) {
     if (!strcmp(how, "die")) pthread_exit(NULL);
-    for (int k = 0; k < 3000 && !strcmp(how, "hang") && !__atomic_load_n(&heard, __ATOMIC_ACQUIRE); k++) usleep(10000);
+    if (strcmp(how, "hang")) return;
+    for (int k = 0; k < 3000 && !__atomic_load_n(&heard, __ATOMIC_ACQUIRE); k++) usleep(10000);
 }
 
 static void quiet(int code, const char *text, void *user) { (void)code, (void)text, (void)user; }
