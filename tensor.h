@@ -1008,7 +1008,7 @@ TENSOR_API tensor_t *tensor_fmin(tensor_t *a, tensor_t *b);
 TENSOR_API tensor_t *tensor_fmod(tensor_t *a, tensor_t *b);             // sign of a, as C
 TENSOR_API tensor_t *tensor_heaviside(tensor_t *x, tensor_t *values);   // x > 0, values where x is 0; no grad
 TENSOR_API tensor_t *tensor_hypot(tensor_t *a, tensor_t *b);
-TENSOR_API tensor_t *tensor_nextafter(tensor_t *a, tensor_t *b);        // a's neighbour towards b; no grad
+TENSOR_API tensor_t *tensor_nextafter(tensor_t *a, tensor_t *b);        // a's neighbour towards b; grad to a
 // Regularised incomplete gamma functions P(a, x) and Q(a, x), a >= 0, x >= 0; gradient of x alone
 TENSOR_API tensor_t *tensor_igamma(tensor_t *a, tensor_t *x);
 TENSOR_API tensor_t *tensor_igammac(tensor_t *a, tensor_t *x);
@@ -19202,7 +19202,7 @@ TENSOR__FN tensor_t *tensor__constant_of(tensor_t *y, tensor_t *x) {
     tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
     tensor_t *no = tensor_to(tensor_scalar(0, TENSOR_BOOL), (int)tensor_device(x));
     tensor_t *zero = tensor_sum(tensor_where(no, x, tensor_scalar(0, dtype)));
-    return tensor_add(y, tensor_to(zero, y->dtype));
+    return tensor_sub(y, tensor_to(zero, y->dtype));        // -0 - 0 is -0
 }
 
 TENSOR_API tensor_t *(tensor_div_mode)(tensor_t *a, tensor_t *b, const char *rounding_mode) {
@@ -19232,7 +19232,7 @@ TENSOR__MADE(fmin, (tensor_t *a, tensor_t *b),
 // By the bits: those of the neighbours of a number differ by 1.
 TENSOR_API tensor_t *(tensor_nextafter)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK2(a, b)
-    tensor_t *list[2] = {tensor_detach(a), tensor_detach(b)};
+    tensor_t *list[2] = {a, b};
     tensor_dtype_t dtype = (tensor_dtype_t)tensor__promote(list, 2), bits = TENSOR_I32;
     TENSOR__REFUSE(!tensor__is_float((int)dtype), DTYPE,
                    "nextafter: a %t is %y and b %t is %y, must be floats", a, a, b, b);
@@ -19240,16 +19240,28 @@ TENSOR_API tensor_t *(tensor_nextafter)(tensor_t *a, tensor_t *b) {
     if (tensor__sizes[dtype] == 2) { bits = TENSOR_I16; }
     tensor_t *of[2];
     if (tensor_broadcast_tensors(list, 2, of)) { TENSOR__RETURN(TENSOR__POISON); }
-    a = tensor_contiguous(tensor_to(of[0], (int)dtype));
-    b = tensor_to(of[1], (int)dtype);
-    tensor_t *grows = tensor_eq(tensor_gt(b, a), tensor_gt_scalar(a, 0));       // in magnitude
+    tensor_t *from = tensor_to(of[0], (int)dtype), *x = tensor_contiguous(tensor_detach(from));
+    tensor_t *to = tensor_to(tensor_detach(of[1]), (int)dtype);
+    tensor_t *grows = tensor_eq(tensor_gt(to, x), tensor_gt_scalar(x, 0));      // in magnitude
     tensor_t *step = tensor_sub_scalar(tensor_mul_scalar(tensor_to(grows, (int)bits), 2), 1);
-    tensor_t *y = tensor_view_dtype(tensor_add(tensor_view_dtype(a, bits), step), dtype);
-    tensor_t *one = tensor_ones_like(tensor_view_dtype(a, bits));
-    y = tensor_where(tensor_eq_scalar(a, 0), tensor_copysign(tensor_view_dtype(one, dtype), b), y);
-    y = tensor_where(tensor_eq(a, b), b, y);
-    tensor_t *unordered = tensor_logical_or(tensor_isnan(a), tensor_isnan(b));
-    TENSOR__RETURN(tensor_where(unordered, tensor_add(a, b), y));
+    tensor_t *y = tensor_view_dtype(tensor_add(tensor_view_dtype(x, bits), step), dtype);
+    tensor_t *one = tensor_ones_like(tensor_view_dtype(x, bits));
+    y = tensor_where(tensor_eq_scalar(x, 0), tensor_copysign(tensor_view_dtype(one, dtype), to), y);
+    y = tensor_where(tensor_eq(x, to), to, y);
+    tensor_t *unordered = tensor_logical_or(tensor_isnan(x), tensor_isnan(to));
+    y = tensor_where(unordered, tensor_add(x, to), y);
+    if (tensor_grad_enabled() && tensor__live(from) && tensor__sync_needs_grad(th_, from)) {
+        // Where a steps the gradient passes: it is that of a clone into which the neighbours are written.
+        tensor_t *stepped = tensor_clone(from);
+        if (!tensor__live(y) || !tensor__live(stepped)) { TENSOR__RETURN(TENSOR__POISON); }
+        uint8_t mode = th_->grad_mode;
+        th_->grad_mode = 0;
+        int failed = tensor_is_poison(tensor__write(stepped, y));
+        th_->grad_mode = mode;
+        if (failed) { TENSOR__RETURN(TENSOR__POISON); }
+        y = tensor_where(tensor_ne(x, to), stepped, y);
+    }
+    TENSOR__RETURN(tensor__constant_of(y, b));
 }
 
 // The exponent by the bits of a double, which every float is; the mantissa by products of powers of 2, which
@@ -19485,9 +19497,18 @@ typedef struct tensor__plain_grad_t {
     const tensor__saved_t *number;
 } tensor__plain_grad_t;
 
+// Whether a wanted derivative reads the saved value of that source. One that none reads may have changed.
+TENSOR__FN int tensor__grad_reads(const tensor__point_t *d, int wanted, int source) {
+    int saved = source < 0 ? TENSOR__SY : 1 << source;
+    for (int k = 0; k < 3; k++) {
+        if ((wanted >> k & 1) && (d->reads[k] & saved)) { return 1; }
+    }
+    return 0;
+}
+
 // Whether a derivative is plain as in tensor__plain, the saved values too: its body then runs on them without
-// a call block. -1 = a saved value has changed, raised
-TENSOR__INLINE int tensor__grad_is_plain(tensor__grad_t *g, const tensor__point_t *d,
+// a call block. -1 = a saved value that is read has changed, raised
+TENSOR__INLINE int tensor__grad_is_plain(tensor__grad_t *g, const tensor__point_t *d, int wanted,
                                          tensor__plain_grad_t *reads) {
     const tensor__node_t *n = g->node;
     const tensor_t *gy = g->gy[0];
@@ -19501,7 +19522,10 @@ TENSOR__INLINE int tensor__grad_is_plain(tensor__grad_t *g, const tensor__point_
             reads->number = v;
             continue;
         }
-        if (v->storage && v->storage->version != v->version && !tensor__check_saved(g, v)) { return -1; }
+        if (v->storage && v->storage->version != v->version && tensor__grad_reads(d, wanted, v->source) &&
+            !tensor__check_saved(g, v)) {
+            return -1;
+        }
         plain = plain && v->storage && v->dtype == TENSOR_F32 && v->contiguous && v->numel == gy->numel;
         if (plain) { reads->in[v->source < 0 ? 3 : v->source] = (const float *)v->storage->data + v->offset; }
     }
@@ -19532,7 +19556,7 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
     int wanted = tensor__grad_by_text(g, d, count, &passed);
     if (wanted <= 0) { return; }
     tensor__plain_grad_t reads;
-    int plain = tensor__grad_is_plain(g, d, &reads);
+    int plain = tensor__grad_is_plain(g, d, wanted, &reads);
     if (plain < 0) { return; }
     void *out[3] = {NULL, NULL, NULL};
     int mine = !passed && gy->refs == 1 && gy->storage->refs == 1;
