@@ -573,14 +573,15 @@ TENSOR_API int tensor_set(tensor_t **handle, tensor_t *value);
 // ------------------------------------------------------------------------------
 // >>create                                         MARK: creation
 //
-// Variadic names take the dims as arguments and make the default dtype: tensor_zeros(2, 3);
-// tensor_zeros_of(TENSOR_I64, 2, 3) names one. The twins below (_n) are the plain functions behind them.
+// Variadic functions take the dims as arguments: tensor_zeros(2, 3) has the default dtype,
+// tensor_zeros_of(TENSOR_I64, 2, 3) the given one. The functions below whose names end in _n are the plain
+// functions behind them.
 // All: -> new, contiguous;  grad none;  errors SHAPE (negative dim, too many dims, product over 2^63),
 // OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
 
-// The context's dtype for numbers that do not name one: f32 unless set. Creation without a dtype makes it,
-// and float functions turn integers into it; modules keep f32 parameters.
+// The default dtype of the context, f32 unless set: creation functions without a dtype make it, and float
+// functions convert integers to it. Parameters of modules stay f32.
 //   dtype   f32 f64 f16 bf16
 //   -> code / dtype;  errors DTYPE
 TENSOR_API int tensor_set_default_dtype(tensor_dtype_t dtype);
@@ -595,8 +596,8 @@ TENSOR_API tensor_t *tensor_empty_n(const int64_t *dims, int ndim, tensor_dtype_
 TENSOR_API tensor_t *tensor_zeros_n(const int64_t *dims, int ndim, tensor_dtype_t dtype);
 // Ones.                                                                      -> new;  errors as above
 TENSOR_API tensor_t *tensor_ones_n(const int64_t *dims, int ndim, tensor_dtype_t dtype);
-// A value everywhere. One outside the range of an integer dtype is an error, here and wherever a number is
-// stored (fill_, masked_fill, clamp's bounds...; PyTorch wraps a negative one for u8).
+// Every element is value. A value outside the range of an integer dtype is an error, here and wherever a
+// number is stored (fill_, masked_fill, the bounds of clamp; PyTorch wraps a negative one for u8).
 //   -> new;  errors as above, DTYPE
 TENSOR_API tensor_t *tensor_full_n(const int64_t *dims, int ndim, double value, tensor_dtype_t dtype);
 // Shape and dtype of x, uninitialised / 0 / 1 / value.                        -> new;  errors as above
@@ -610,11 +611,11 @@ TENSOR_API tensor_t *tensor_full_like(tensor_t *x, double value);
 TENSOR_API tensor_t *tensor_scalar(double value, tensor_dtype_t dtype);
 
 // A copy of C data in row-major order.
-//   data    product(dims) elements of dtype (bool as bytes, f16/bf16 as uint16_t); may be NULL when that is
-//           0. A literal with commas needs parentheses in C: tensor_from(((float[]){1, 2}), TENSOR_F32, 2).
-//           tensor_from and tensor_wrap (in C++ the twins too) compare its C type with dtype: float * fits
-//           f32, double * f64, integers an integer dtype of their size (unsigned ones a float's bits, too);
-//           void *, bytes and structs fit all
+//   data    product(dims) elements of dtype (bool as bytes, f16/bf16 as uint16_t); may be NULL if there are
+//           none. A literal with commas needs parentheses in C: tensor_from(((float[]){1, 2}), TENSOR_F32,
+//           2). tensor_from and tensor_wrap (in C++ also the functions in _n) compare its C type with dtype:
+//           float * fits f32; double * fits f64; an integer type fits the integer dtypes of its size, an
+//           unsigned one also the float dtype of its size, as bits; void *, bytes and structs fit all dtypes
 //   -> new;  grad none;  errors as above, SHAPE if data is NULL, DTYPE if its type does not fit
 TENSOR_API tensor_t *tensor_from_n(const void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim);
 
@@ -630,8 +631,8 @@ enum { TENSOR_READ_ONLY = 1 };
 // The same with strides: memory of another library, or constants.
 //   data     the first element
 //   strides  [ndim] elements, >= 0; a stride of 0 repeats
-//   flags    TENSOR_READ_ONLY: data is const, and a change of it in place is an error (OWNER); else 0
-//   deleter  gets data without its const
+//   flags    TENSOR_READ_ONLY: data is const, and changing the tensor in place is an error (OWNER); else 0
+//   deleter  receives data without its const
 //   -> new;  grad none;  errors as tensor_wrap_n, SHAPE (strides that are negative or reach beyond 2^60)
 TENSOR_API tensor_t *tensor_wrap_strided(const void *data, tensor_dtype_t dtype, const int64_t *dims,
                                          const int64_t *strides, int ndim, int flags,
@@ -641,14 +642,14 @@ TENSOR_API tensor_t *tensor_wrap_strided(const void *data, tensor_dtype_t dtype,
 //   -> new [ceil((end - start) / step)];  grad none;  errors SHAPE if step is 0 or points away from end
 TENSOR_API tensor_t *tensor_arange(double start, double end, double step, tensor_dtype_t dtype);
 
-// n values from start to end, both included; read ends that are tensors with tensor_item.
-//   dtype   any but bool; an integer one cuts the fractions of start and end, then of the values
-//   -> new [n];  grad none;  errors SHAPE if n < 0, DTYPE (also if an integer dtype does not hold the ends)
+// n values from start to end, both included. If start or end is a tensor, read it with tensor_item.
+//   dtype   any but bool; an integer dtype cuts off the fractions of start and end, then of the values
+//   -> new [n];  grad none;  errors SHAPE if n < 0, DTYPE (also if an integer dtype cannot hold the ends)
 TENSOR_API tensor_t *tensor_linspace(double start, double end, int64_t n);
 TENSOR_API tensor_t *tensor_linspace_of(tensor_dtype_t dtype, double start, double end, int64_t n);
 
-// base to the n powers from start to end; an integer dtype cuts the fractions of start and end, then of the
-// powers.
+// base to the power of n exponents from start to end; an integer dtype cuts off the fractions of start and
+// end, then of the powers.
 //   -> new [n];  grad none;  errors SHAPE if n < 0, DTYPE (as linspace)
 TENSOR_API tensor_t *tensor_logspace(double start, double end, int64_t n, double base);
 TENSOR_API tensor_t *tensor_logspace_of(tensor_dtype_t dtype, double start, double end, int64_t n,
@@ -663,30 +664,30 @@ TENSOR_API tensor_t *tensor_eye(int64_t n, int64_t m);
 TENSOR_API tensor_t *tensor_empty_strided(const int64_t *dims, const int64_t *strides, int ndim,
                                           tensor_dtype_t dtype);
 
-// Rows and columns of the elements on and below (above) the offset-th diagonal.
+// The row and column numbers of the elements on and below (above) the offset-th diagonal.
 //   -> new [2, count] i64;  grad none;  errors SHAPE
 TENSOR_API tensor_t *tensor_tril_indices(int64_t rows, int64_t cols, int64_t offset);
 TENSOR_API tensor_t *tensor_triu_indices(int64_t rows, int64_t cols, int64_t offset);
 
-// Each of n 1-d (0-d) tensors along its own dim of a grid. out receives n views, always filled.
+// Each of n 1-d or 0-d tensors along its own dim of a grid. out receives n views, always filled.
 //   indexing  "ij", or "xy": the first two dims swapped
 //   -> code;  grad sums over the grid;  errors SHAPE, FORMAT
 TENSOR_API int tensor_meshgrid(tensor_t *const *list, int n, const char *indexing, tensor_t **out);
 // All tuples of one element of each of n 1-d tensors.   -> new [product, n] ([product] if n = 1);  grad sums;
 // errors SHAPE
 TENSOR_API tensor_t *tensor_cartesian_prod(tensor_t *const *list, int n);
-// All choices of r elements of x [n] in order; with_replacement: an element may come again.
+// All choices of r elements of x [n], in the order of x; with_replacement: an element may be chosen again.
 //   r   0..1024; 0 chooses nothing: [0]
 //   -> new [count, r];  grad sums;  errors SHAPE
 TENSOR_API tensor_t *tensor_combinations(tensor_t *x, int r, int with_replacement);
-// n matrices (0-d and 1-d count as one row) along the diagonal, zeros beside.   -> new;  grad slices g;
+// n matrices (0-d and 1-d count as one row) along the diagonal, zeros elsewhere.   -> new;  grad slices g;
 // errors SHAPE
 TENSOR_API tensor_t *tensor_block_diag(tensor_t *const *list, int n);
-// x [..., n] as the offset-th diagonal of zeros, whose dims dim1, dim2 are new (PyTorch: 0, -2, -1).
+// Zeros with x [..., n] on the offset-th diagonal of the new dims dim1 and dim2 (PyTorch: 0, -2, -1).
 //   -> new [..., m, m];  grad dx = diagonal of g;  errors SHAPE, INDEX
 TENSOR_API tensor_t *tensor_diag_embed(tensor_t *x, int64_t offset, int64_t dim1, int64_t dim2);
-// 1-d to a matrix with that diagonal, a matrix to its diagonal / any shape to a matrix.   -> new;
-// grad as diag_embed;  errors SHAPE
+// diag: from a 1-d x a matrix with that diagonal, from a matrix its diagonal. diagflat: a matrix whose
+// diagonal has the elements of x, of any shape.   -> new;  grad as diag_embed;  errors SHAPE
 TENSOR_API tensor_t *tensor_diag(tensor_t *x, int64_t diagonal);
 TENSOR_API tensor_t *tensor_diagflat(tensor_t *x, int64_t offset);
 // Powers n-1 .. 0 (increasing: 0 .. n-1) of x [m].   -> new [m, n];  grad as pow;  errors SHAPE
@@ -700,18 +701,19 @@ TENSOR_API tensor_t *tensor_linalg_vander(tensor_t *x, int64_t n);
 //   -> new, contiguous;  grad dx = g;  errors OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_clone(tensor_t *x);
 
-// Another dtype or another device (x itself if it is so already). Float to integer truncates, saturates, NaN
-// gives 0.
-//   to   a dtype (TENSOR_F16) or a device (TENSOR_CPU, TENSOR_CUDA); copies to and from the CPU wait for it
+// x in another dtype or on another device; x itself if nothing changes. Float to integer truncates and
+// saturates; NaN gives 0.
+//   to   a dtype (TENSOR_F16) or a device (TENSOR_CPU, TENSOR_CUDA); the host waits for a copy to or from
+//        the CPU
 //   -> new or x;  grad dx = g cast back, on x's device;  errors DTYPE, DEVICE (no such device), OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_to(tensor_t *x, int to);
 
-// As tensor_to a device, but the host does not wait: x must be in pinned memory and stay as it is until the
-// device has read it; a result on the CPU (pinned) is there after the stream was waited for.
+// As tensor_to with a device, but the host does not wait. x must be in pinned memory and must not change
+// until the device has read it; a result on the CPU (pinned) is complete after a wait for the stream.
 //   -> new or x;  grad dx = g, on x's device;  errors DEVICE (no such device), OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_to_non_blocking(tensor_t *x, int to);
 
-// A copy in memory of the host that a device reads and writes by itself (x itself if it is there already).
+// A copy in host memory that a device can read and write directly; x itself if it is in such memory.
 //   -> new or x;  grad dx = g;  errors DEVICE (x on a device, CUDA is not started), OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_pin_memory(tensor_t *x);
 
@@ -794,13 +796,14 @@ TENSOR_API int tensor_print(tensor_t *x);
 // UNSUPPORTED
 // ------------------------------------------------------------------------------
 
-// Other sizes over the same elements, at most one -1 is inferred. Copies when strides do not allow a view.
+// The same elements with other sizes; one size may be -1 and is inferred. Copies if the strides do not allow
+// a view.
 //   -> view (new if copied);  errors SHAPE
 TENSOR_API tensor_t *tensor_reshape_n(tensor_t *x, const int64_t *dims, int ndim);
 // The same, but never copies.                           -> view;  errors SHAPE if strides do not allow it
 TENSOR_API tensor_t *tensor_view_n(tensor_t *x, const int64_t *dims, int ndim);
-// The same bytes as another dtype, without history (x itself if it has that dtype). Of another size the last
-// dim, whose stride must be 1, grows or shrinks.
+// The same bytes read as another dtype, without history; x itself if it has that dtype. If the element size
+// differs, the last dim, whose stride must be 1, grows or shrinks.
 //   dtype  any but bool, whose bytes are 0 or 1
 //   -> view, or x;  grad to x if it is x;  errors DTYPE, SHAPE if strides, sizes or the address do not fit
 TENSOR_API tensor_t *tensor_view_dtype(tensor_t *x, tensor_dtype_t dtype);
@@ -822,7 +825,7 @@ TENSOR_API tensor_t *tensor_unsqueeze(tensor_t *x, int64_t dim);
 TENSOR_API tensor_t *tensor_squeeze(tensor_t *x, int64_t dim);
 TENSOR_API tensor_t *tensor_squeeze_dims(tensor_t *x, const int64_t *dims, int n);
 TENSOR_API tensor_t *tensor_squeeze_all(tensor_t *x);
-// dim becomes several, at most one -1 is inferred.       -> view (new if copied);  errors INDEX, SHAPE
+// Splits dim into n dims; one size may be -1: inferred.  -> view (new if copied);  errors INDEX, SHAPE
 TENSOR_API tensor_t *tensor_unflatten_n(tensor_t *x, int64_t dim, const int64_t *sizes, int n);
 // The row-major elements in one dim.                     -> view (new if copied);  errors none
 TENSOR_API tensor_t *tensor_ravel(tensor_t *x);
@@ -845,12 +848,12 @@ TENSOR_API tensor_t *tensor_diagonal(tensor_t *x, int64_t offset, int64_t dim1, 
 // All windows of size elements along dim, step apart, as a last dim (Tensor.unfold).   -> view;  errors
 // INDEX, SHAPE
 TENSOR_API tensor_t *tensor_unfold_dim(tensor_t *x, int64_t dim, int64_t size, int64_t step);
-// Shapes of n tensors broadcast to one.
+// n tensors broadcast to their common shape.
 //   out     receives n views, always filled
 //   -> code;  errors SHAPE
 TENSOR_API int tensor_broadcast_tensors(tensor_t *const *list, int n, tensor_t **out);
-// [N, C, spatial..] with the channels innermost in memory (x itself if it is so) / whether it is so.
-// CUDA's convolutions, pools, batch norm and pointwise ops keep that; other results are row-major.
+// x [N, C, spatial..] with the channels innermost in memory (x itself if they are); whether they are.
+// CUDA's convolutions, pools, batch norm and pointwise ops keep that layout; other results are row-major.
 //   -> new or x;  grad dx = g;  errors SHAPE
 TENSOR_API tensor_t *tensor_channels_last(tensor_t *x);
 TENSOR_API int tensor_is_channels_last(tensor_t *x);
@@ -858,7 +861,7 @@ TENSOR_API int tensor_is_channels_last(tensor_t *x);
 TENSOR_API tensor_t *tensor_expand_n(tensor_t *x, const int64_t *dims, int ndim);
 // length indices from start along dim.                   -> view;  errors INDEX
 TENSOR_API tensor_t *tensor_narrow(tensor_t *x, int64_t dim, int64_t start, int64_t length);
-// One index along dim, which disappears.                 -> view;  errors INDEX
+// One index along dim, which is removed.                 -> view;  errors INDEX
 TENSOR_API tensor_t *tensor_select(tensor_t *x, int64_t dim, int64_t index);
 // start:end:step along dim, as Python slices (bounds are clamped).   -> view;  errors INDEX, SHAPE if step <
 // 1
@@ -866,17 +869,17 @@ TENSOR_API tensor_t *tensor_slice(tensor_t *x, int64_t dim, int64_t start, int64
 // Indexing in NumPy's notation: "1, -1, :, 2:, ::2, ..., None" (or newaxis); steps are positive. To assign:
 // tensor_copy_(tensor_at(x, "0, 1:"), y).               -> view;  errors FORMAT, INDEX, SHAPE
 TENSOR_API tensor_t *tensor_at(tensor_t *x, const char *index);
-// Any strides and offset (elements) over x's storage.    -> view;  errors SHAPE if it leaves the storage
+// Any strides and offset (elements) over x's storage.    -> view;  errors SHAPE if the view leaves it
 TENSOR_API tensor_t *tensor_as_strided(tensor_t *x, const int64_t *dims, const int64_t *strides, int ndim,
                                        int64_t offset);
-// A copy of x, lying as x does, in which the elements of that view are those of src (same shape as the view,
-// no overlap).
-//   offset  in x's storage, as in as_strided: x's own offset is its first element
+// A copy of x with the layout of x, in which the elements of the view that as_strided makes are replaced by
+// src. src has the shape of the view, and no two elements of the view are the same element of x.
+//   offset  in x's storage, as in as_strided; x's own offset is that of its first element
 //   -> new;  grad dx = g with the view zeroed, dsrc = the view of g;  errors SHAPE, UNSUPPORTED if a gradient
 //   is wanted and the view leaves x
 TENSOR_API tensor_t *tensor_as_strided_scatter(tensor_t *x, tensor_t *src, const int64_t *dims,
                                                const int64_t *strides, int ndim, int64_t offset);
-// A copy of x in which that select, slice or diagonal is src (of its shape).
+// A copy of x in which that select, slice or diagonal is replaced by src, which has its shape.
 //   -> new;  grad dx = g with the view zeroed, dsrc = the view of g;  errors INDEX, SHAPE
 TENSOR_API tensor_t *tensor_select_scatter(tensor_t *x, tensor_t *src, int64_t dim, int64_t index);
 TENSOR_API tensor_t *tensor_slice_scatter(tensor_t *x, tensor_t *src, int64_t dim, int64_t start,
@@ -890,15 +893,17 @@ TENSOR_API int tensor_split(tensor_t *x, int64_t size, int64_t dim, tensor_t **o
 // x cut along dim into n views of nearly equal size (PyTorch's chunk).   -> how many, as tensor_split;
 // errors SHAPE
 TENSOR_API int tensor_chunk(tensor_t *x, int n, int64_t dim, tensor_t **out, int max);
-// x cut into n views of the given sizes (PyTorch's split with a list) / into exactly n, the first ones larger
-// / at n indices (n + 1 views) / into its selects along dim. out as above, of n, max, n + 1, max places.
+// split_with_sizes: x cut into n views of the given sizes (PyTorch's split with a list). tensor_split: into
+// exactly n views, the first ones larger by 1 if need be. tensor_split_at: at n indices, into n + 1 views.
+// unbind: into its selects along dim. out is as above, with n, max, n + 1 and max places.
 //   -> how many;  errors INDEX, SHAPE (sizes do not add up, too few places)
 TENSOR_API int tensor_split_with_sizes(tensor_t *x, const int64_t *sizes, int n, int64_t dim, tensor_t **out);
 TENSOR_API int tensor_tensor_split(tensor_t *x, int n, int64_t dim, tensor_t **out, int max);
 TENSOR_API int tensor_tensor_split_at(tensor_t *x, const int64_t *indices, int n, int64_t dim,
                                       tensor_t **out);
 TENSOR_API int tensor_unbind(tensor_t *x, int64_t dim, tensor_t **out, int max);
-// x cut into n equal views along dim 1 (0 if 1-d), 0, 2.   -> how many;  errors INDEX, SHAPE
+// x cut into n equal views along dim 1 (dim 0 if x is 1-d), dim 0 and dim 2.   -> how many;  errors INDEX,
+// SHAPE
 TENSOR_API int tensor_hsplit(tensor_t *x, int n, tensor_t **out, int max);
 TENSOR_API int tensor_vsplit(tensor_t *x, int n, tensor_t **out, int max);
 TENSOR_API int tensor_dsplit(tensor_t *x, int n, tensor_t **out, int max);
@@ -913,9 +918,9 @@ TENSOR_API tensor_t *tensor_detach(tensor_t *x);
 // >>pointwise                                      MARK: pointwise
 //
 // Formulas, derivatives and docs are the rows of >>ops. Operands broadcast and promote as in PyTorch; float
-// functions turn integers into the default dtype. Scalar twins take the scalar weakly: it does not widen the
-// tensor's dtype. All: -> new, contiguous;  errors SHAPE (no broadcast), DTYPE, OUT_OF_MEMORY; integer x / 0:
-// INDEX
+// functions turn integers into the default dtype. The number of a scalar twin is weak: it does not widen the
+// tensor's dtype. All: -> new, contiguous;  errors SHAPE (no broadcast), DTYPE, OUT_OF_MEMORY, INDEX (an
+// integer divided by 0)
 // ------------------------------------------------------------------------------
 
 // One operand.  -> new;  grad as the row says;  errors as above
@@ -945,7 +950,7 @@ TENSOR_API tensor_t *tensor_exp2(tensor_t *x);
 TENSOR_API tensor_t *tensor_expm1(tensor_t *x);
 TENSOR_API tensor_t *tensor_floor(tensor_t *x);
 TENSOR_API tensor_t *tensor_frac(tensor_t *x);                          // x - trunc(x), floats
-// x = mantissa 2^exponent, |mantissa| in 0.5 .. 1; exponent receives i32, 0 of 0 and of what is not finite
+// x = mantissa 2^exponent, |mantissa| in 0.5 .. 1; exponent receives i32, 0 where x is 0 or not finite
 TENSOR_API tensor_t *tensor_frexp(tensor_t *x, tensor_t **exponent);
 TENSOR_API tensor_t *tensor_gelu(tensor_t *x);                          // x * Phi(x), by erf
 TENSOR_API tensor_t *tensor_gelu_tanh(tensor_t *x);                     // its tanh approximation
@@ -964,10 +969,11 @@ TENSOR_API tensor_t *tensor_log1p(tensor_t *x);
 TENSOR_API tensor_t *tensor_log2(tensor_t *x);
 TENSOR_API tensor_t *tensor_log_ndtr(tensor_t *x);                      // log of ndtr
 TENSOR_API tensor_t *tensor_logsigmoid(tensor_t *x);
-TENSOR_API tensor_t *tensor_logit(tensor_t *x, double eps);             // x clamped to eps..1-eps; < 0 = not
+TENSOR_API tensor_t *tensor_logit(tensor_t *x, double eps);             // eps >= 0 clamps x to eps..1-eps
 TENSOR_API tensor_t *tensor_mish(tensor_t *x);
 TENSOR_API tensor_t *tensor_mvlgamma(tensor_t *x, int p);               // log of the gamma function of p dims
-// NaN and infinities replaced (PyTorch: 0, NAN, NAN); posinf, neginf NaN = the dtype's largest, lowest number
+// Replaces NaN and infinities (PyTorch: 0, NAN, NAN). NAN as posinf or neginf means the largest or the lowest
+// number of the dtype
 TENSOR_API tensor_t *tensor_nan_to_num(tensor_t *x, double nan, double posinf, double neginf);
 TENSOR_API tensor_t *tensor_ndtr(tensor_t *x);                          // the normal distribution's cdf
 TENSOR_API tensor_t *tensor_ndtri(tensor_t *x);                         // its inverse
@@ -1003,13 +1009,13 @@ TENSOR_API tensor_t *tensor_div(tensor_t *a, tensor_t *b);              // true 
 TENSOR_API tensor_t *tensor_div_mode(tensor_t *a, tensor_t *b, const char *rounding_mode);
 TENSOR_API tensor_t *tensor_float_power(tensor_t *a, tensor_t *b);      // a^b in f64
 TENSOR_API tensor_t *tensor_floor_divide(tensor_t *a, tensor_t *b);
-TENSOR_API tensor_t *tensor_fmax(tensor_t *a, tensor_t *b);             // a NaN gives the other
+TENSOR_API tensor_t *tensor_fmax(tensor_t *a, tensor_t *b);             // if one is NaN, the other
 TENSOR_API tensor_t *tensor_fmin(tensor_t *a, tensor_t *b);
 TENSOR_API tensor_t *tensor_fmod(tensor_t *a, tensor_t *b);             // sign of a, as C
 TENSOR_API tensor_t *tensor_heaviside(tensor_t *x, tensor_t *values);   // x > 0, values where x is 0; no grad
 TENSOR_API tensor_t *tensor_hypot(tensor_t *a, tensor_t *b);
-TENSOR_API tensor_t *tensor_nextafter(tensor_t *a, tensor_t *b);        // a's neighbour towards b; no grad
-// Regularised incomplete gamma functions P(a, x) and Q(a, x), a >= 0, x >= 0; gradient of x alone
+TENSOR_API tensor_t *tensor_nextafter(tensor_t *a, tensor_t *b);        // a's neighbour towards b; grad to a
+// Regularised incomplete gamma functions P(a, x) and Q(a, x), a >= 0, x >= 0; only x gets a gradient
 TENSOR_API tensor_t *tensor_igamma(tensor_t *a, tensor_t *x);
 TENSOR_API tensor_t *tensor_igammac(tensor_t *a, tensor_t *x);
 TENSOR_API tensor_t *tensor_ldexp(tensor_t *a, tensor_t *b);            // a 2^b
@@ -1023,7 +1029,7 @@ TENSOR_API tensor_t *tensor_remainder(tensor_t *a, tensor_t *b);        // sign 
 TENSOR_API tensor_t *tensor_sub(tensor_t *a, tensor_t *b);
 TENSOR_API tensor_t *tensor_xlogy(tensor_t *a, tensor_t *b);            // a log(b), 0 where a is 0
 TENSOR_API tensor_t *tensor_xlog1py(tensor_t *a, tensor_t *b);          // a log1p(b), 0 where a is 0
-TENSOR_API tensor_t *tensor_zeta(tensor_t *s, tensor_t *q);             // sum of (q + k)^-s; grad of q alone
+TENSOR_API tensor_t *tensor_zeta(tensor_t *s, tensor_t *q);             // sum of (q + k)^-s; grad to q only
 
 // A tensor and a number.  -> new;  grad as the twin;  errors as above
 TENSOR_API tensor_t *tensor_add_scalar(tensor_t *a, double b);
@@ -2209,7 +2215,7 @@ typedef enum tensor_graph_place_t {
     TENSOR_GRAPH_NUMBER,        // a number of the host, as 2 in mul_scalar(x, 2)
     TENSOR_GRAPH_INPUT, TENSOR_GRAPH_OUTPUT, TENSOR_GRAPH_TEMPORARY,
     TENSOR_GRAPH_BLOCK          // a temporary of one group, or a gradient that an optimizer makes as it goes:
-                                // there is a block of it at a time
+                                // only one block of it exists at a time
 } tensor_graph_place_t;
 
 // An operand of a call. dims are the graph's.
@@ -2262,7 +2268,7 @@ TENSOR_API tensor_graph_t *tensor__at_graph(const char *site, tensor_graph_t *g)
 TENSOR_API int64_t tensor__at_i64(const char *site, int64_t r);
 TENSOR_API double tensor__at_f64(const char *site, double r);
 TENSOR_API const void *tensor__at_ptr(const char *site, const void *p);
-TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref from before one frees nothing
+TENSOR_API int tensor__shutdowns(void);     // how many so far: a tensor_ref from before frees nothing
 
 #ifdef __cplusplus
 }
@@ -2947,7 +2953,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 
 #ifndef __cplusplus
 
-// | 0: a double or a pointer among the dims does not compile.
+// The "| 0" makes a double or a pointer among the dims fail to compile.
 #define TENSOR__C1(a) (int64_t)((a) | 0)
 #define TENSOR__C2(a, b) TENSOR__C1(a), TENSOR__C1(b)
 #define TENSOR__C3(a, b, c) TENSOR__C1(a), TENSOR__C1(b), TENSOR__C1(c)
@@ -2956,7 +2962,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define TENSOR__C6(a, b, c, d, e, f) TENSOR__C3(a, b, c), TENSOR__C3(d, e, f)
 #define TENSOR__C7(a, b, c, d, e, f, g) TENSOR__C4(a, b, c, d), TENSOR__C3(e, f, g)
 #define TENSOR__C8(a, b, c, d, e, f, g, h) TENSOR__C4(a, b, c, d), TENSOR__C4(e, f, g, h)
-// From 9 to 16 there is no such name as at_most_8_dims, and the compiler says so.
+// 9 to 16 dims become the undeclared name at_most_8_dims, which the compiler's message shows.
 #define TENSOR__Cat_most_8_dims(...) at_most_8_dims
 #define TENSOR__NTH(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, count, ...) count
 #define TENSOR__COUNT(...)                                                                                   \
@@ -2966,10 +2972,12 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define TENSOR__GLUE(a, b) TENSOR__GLUE2(a, b)
 #define TENSOR__CASTS(...) TENSOR__GLUE(TENSOR__C, TENSOR__COUNT(__VA_ARGS__))(__VA_ARGS__)
 
-// 1 to 8 dims, or a list of tensors, as the two arguments (array, count). sizeof does not evaluate.
+// TENSOR_DIMS (1 to 8 dims) and TENSOR_LIST (tensors) give the two arguments (array, count). The second use
+// of the list is in sizeof, which does not evaluate it.
 #define TENSOR_DIMS(...) ((const int64_t[]){TENSOR__CASTS(__VA_ARGS__)}), TENSOR__COUNT(__VA_ARGS__)
-// The same where a function takes them. A list in parentheses of its own, (2, 3), is one number to C: its
-// last. The text of "TENSOR__COUNT argument" shows it: "2" there, "1" of (n), "1 * k" of (n + 1) * k.
+// The same for the arguments of a function. A list in its own parentheses, (2, 3), is a comma expression in
+// C: one number, the last. To refuse it, the preprocessor expands the text "TENSOR__COUNT argument": that of
+// (2, 3) becomes "2", that of (n) "1", that of (n + 1) * k "1 * k".
 #ifdef __GNUC__
 #define TENSOR__SPELLED2(...) #__VA_ARGS__
 #define TENSOR__SPELLED(...) TENSOR__SPELLED2(__VA_ARGS__)
@@ -2983,9 +2991,9 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define TENSOR__LENGTH(...) TENSOR__COUNT(__VA_ARGS__)
 #endif
 #define TENSOR__DIMS(...) ((const int64_t[]){TENSOR__CASTS(__VA_ARGS__)}), TENSOR__LENGTH(__VA_ARGS__)
-// The same for sizes alone, where a dtype does not belong: it would count as one more size. An enumerator is
-// an int in C, so only its name tells it apart. The name is looked for in the first and the last argument,
-// where it is put by mistake.
+// The same for functions that take sizes but no dtype: a dtype would count as one more size. An enumerator is
+// an int in C, so only its name tells it apart. The first and the last argument are searched for such a name,
+// because that is where a dtype is put by mistake.
 #ifdef __GNUC__
 #define TENSOR__PAD "             "
 #define TENSOR__NAMED(text, name)                                                                            \
@@ -16804,7 +16812,7 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
 // tensor__make. Rejected: a kernel per constructor.
 // ------------------------------------------------------------------------------
 
-// Whether an integer dtype holds value (its fraction is cut); raised if not.
+// Whether an integer dtype can hold value, whose fraction is cut off; raises if not.
 TENSOR__FN int tensor__holds(const char *op, int dtype, double value) {
     if ((unsigned)dtype >= TENSOR_DTYPE_COUNT) { return 1; }
     if (tensor__is_float(dtype) || dtype == TENSOR_BOOL) { return 1; }
@@ -16814,7 +16822,7 @@ TENSOR__FN int tensor__holds(const char *op, int dtype, double value) {
     return 1;
 }
 
-// Puts value into x, which is fresh or allowed to change.
+// Fills x with value. x is new, or may be changed in place.
 TENSOR__FN tensor_t *tensor__filled(const char *op, const int64_t *dims, int ndim, int dtype, double value,
                                     const tensor_t *like) {
     TENSOR__BEGIN0(o, TENSOR__ROW(FILL))
@@ -16859,9 +16867,9 @@ TENSOR_API tensor_t *(tensor_full_like)(tensor_t *x, double value) {
 TENSOR_API tensor_t *(tensor_zeros_like)(tensor_t *x) { return (tensor_full_like)(x, 0); }
 TENSOR_API tensor_t *(tensor_ones_like)(tensor_t *x) { return (tensor_full_like)(x, 1); }
 
-// Whether data of a C type (TENSOR__C_TYPES) holds elements of dtype; raised if not. Unsigned integers of a
-// float's size may hold its bits; 16-bit integers hold those of f16 and bf16 in any case. Bytes fit every
-// dtype.
+// Whether data of a C type (TENSOR__C_TYPES) may hold elements of dtype; raises if not. Unsigned integers may
+// hold the bits of a float dtype of their size; 16-bit integers of either sign those of f16 and bf16. Bytes
+// fit every dtype.
 TENSOR__FN int tensor__data_fits(const char *op, int type, int dtype) {
     static const char *const wants[TENSOR_DTYPE_COUNT] = {"float", "double", "int32_t", "int64_t", "uint8_t",
         "bool", "uint16_t", "uint16_t", "int8_t", "int16_t"};
@@ -17007,7 +17015,7 @@ TENSOR_API tensor_t *(tensor_arange)(double start, double end, double step, tens
     return tensor__finish(&o);
 }
 
-// Integer dtypes cut the fractions of the ends first. 0 = raised.
+// Checks a linspace or logspace; for an integer dtype, cuts off the fractions of the ends. 0 = raised.
 TENSOR__FN int tensor__spaced(const char *op, int dtype, double *start, double *end, int64_t n) {
     TENSOR__REFUSE_AS(0, n < 0, SHAPE, "%s: n %d is negative", op, n);
     TENSOR__REFUSE_AS(0, (unsigned)dtype >= TENSOR_DTYPE_COUNT || dtype == TENSOR_BOOL, DTYPE,
@@ -17027,7 +17035,8 @@ TENSOR__FN tensor_t *tensor__ramp(int dtype, double start, double step, int64_t 
     return tensor__finish(&o);
 }
 
-// The first half counts from start and the second one from end, as in PyTorch: symmetric, both ends exact.
+// The first half counts up from start and the second half down from end, as in PyTorch: the values are
+// symmetric and both ends exact.
 TENSOR__FN tensor_t *tensor__linspace(int dtype, double start, double end, int64_t n) {
     double step = n > 1 ? (end - start) / (double)(n - 1) : 0;
     tensor_t *t = tensor__ramp(dtype, start, step, n);
@@ -17365,14 +17374,14 @@ TENSOR__FN int tensor__view_strides(const tensor_t *x, const int64_t *dims, int 
         int64_t s = 1;
         for (int i = ndim - 1; i >= 0; i--) {
             strides[i] = s;
-            // no elements: any size is possible
+            // there are no elements, so any sizes are possible
             if (dims[i] > 0 && s <= INT64_MAX / dims[i]) { s *= dims[i]; }
         }
         return 1;
     }
     int64_t xd[TENSOR_MAX_DIMS], xs[TENSOR_MAX_DIMS], step = 1;
 
-    // match runs of x's dims (sizes of 1 do not count) with runs of the new ones, from the right
+    // From the right, matches runs of x's dims (those of size 1 do not count) with runs of the new dims.
     int d = -1, v = ndim - 1;
     for (int i = 0; i < x->ndim; i++) {
         if (x->dims[i] == 1) { continue; }
@@ -17445,7 +17454,7 @@ TENSOR__FN tensor_t *tensor__flat(tensor_t *x) {
     return (tensor_reshape_n)(x, &all, 1);
 }
 
-// x with one dim, itself if it has one.
+// x with its elements in one dim; x itself if it has one dim.
 TENSOR__FN tensor_t *tensor__one_row(tensor_t *x) {
     return tensor__live(x) && x->ndim == 1 ? x : tensor__flat(x);
 }
@@ -17521,7 +17530,7 @@ TENSOR_API tensor_t *(tensor_mT)(tensor_t *x) {
     return (tensor_transpose)(x, -2, -1);
 }
 
-// movedim of several dims; name: the op's, in errors.
+// movedim of several dims; name: of the op, for errors.
 TENSOR__FN tensor_t *tensor__movedims(const char *name, tensor_t *x, const int64_t *source,
                                       const int64_t *destination, int n) {
     TENSOR__BEGIN(o, TENSOR__ROW(PERMUTE), x)
@@ -17539,7 +17548,7 @@ TENSOR__FN tensor_t *tensor__movedims(const char *name, tensor_t *x, const int64
         taken |= 1u << to;
         order[to] = from;
     }
-    for (int to = 0, from = 0; to < x->ndim; to++) {        // the others, in their order, where there is room
+    for (int to = 0, from = 0; to < x->ndim; to++) {        // the other dims, in order, to the free places
         if (taken >> to & 1) { continue; }
         while (moved >> from & 1) { from++; }
         order[to] = from++;
@@ -17570,7 +17579,7 @@ TENSOR_API tensor_t *(tensor_unsqueeze)(tensor_t *x, int64_t dim) {
     return tensor__view(&o, dims, strides, x->ndim + 1, x->offset);
 }
 
-// Removes the dims of mask that have size 1.
+// Removes the dims of size 1 whose bit in mask is set.
 TENSOR__FN tensor_t *tensor__squeeze(tensor_t *x, uint32_t mask) {
     TENSOR__BEGIN(o, TENSOR__ROW(RESHAPE), x)
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
@@ -17695,7 +17704,7 @@ TENSOR__FN int tensor__in_storage(tensor__op_t *o, tensor_t *x, const int64_t *d
     return 1;
 }
 
-// Elements from the first of a view to one past its last; 0 = it has none.
+// The number of elements from the first of a view to its last, both included; 0 if it has none.
 TENSOR__FN int64_t tensor__length_of(const int64_t *dims, const int64_t *strides, int ndim) {
     int64_t last = 0;
     for (int i = 0; i < ndim; i++) {
@@ -17905,7 +17914,7 @@ TENSOR_API int (tensor_tensor_split_at)(tensor_t *x, const int64_t *indices, int
     return tensor__split_at("tensor_split", x, indices, n, dim, out);
 }
 
-// The dim of hsplit: a 1-d x is cut along its only one.
+// The dim of hsplit: a 1-d x is cut along its only dim.
 TENSOR__FN int tensor__hdim(const tensor_t *x) { return tensor__live(x) && x->ndim == 1 ? 0 : 1; }
 
 TENSOR_API int (tensor_hsplit_at)(tensor_t *x, const int64_t *indices, int n, tensor_t **out) {
@@ -18003,7 +18012,7 @@ enum { TENSOR__NUMBER, TENSOR__SLICE, TENSOR__NEW_DIM, TENSOR__ELLIPSIS, TENSOR_
 typedef struct tensor__item_t {
     int kind;
     int64_t part[3];                // start, end and step of a slice; part[0] of a number
-    int huge;                       // it has more digits than are read
+    int huge;                       // a number has more digits than are read
 } tensor__item_t;
 
 // How many dims the items of an index take, and how many "..." it has.
@@ -18129,7 +18138,7 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
     w.ndim = 0;
     for (const char *s = index; *s || d < x->ndim;) {
         tensor__item_t item;
-        int whole = 0;                                  // dims of x that come as they are
+        int whole = 0;                                  // dims of x that are taken whole
         TENSOR__REFUSE(!tensor__read_item(&s, &item), FORMAT, "at: cannot read \"%s\"", index);
         switch (item.kind) {
         case TENSOR__REST: whole = x->ndim - d; break;
@@ -18241,8 +18250,8 @@ TENSOR_API tensor_t *(tensor_roll_n)(tensor_t *x, const int64_t *shifts, const i
     TENSOR__RETURN(x);
 }
 
-// The product of n sizes, one of which may be -1 = as it comes out (*infer: which one, -1 = none). -1 = a
-// size is negative, or there are too many elements
+// The product of n sizes, one of which may be -1: to be inferred (*infer: which one, -1 = none). -> -1 if
+// another size is negative, or there are too many elements
 TENSOR__FN int64_t tensor__sizes_product(const int64_t *sizes, int n, int *infer) {
     uint64_t known = 1;
     int empty = 0;
@@ -18350,7 +18359,7 @@ TENSOR_API int (tensor_broadcast_tensors)(tensor_t *const *list, int n, tensor_t
     return 0;
 }
 
-// x with its dim 1 innermost in memory ([N, C, spatial..]), dims as they were.
+// x [N, C, spatial..] with dim 1 innermost in memory; the dims keep their order.
 TENSOR_API tensor_t *(tensor_channels_last)(tensor_t *x) {
     TENSOR__MARK1(x)
     TENSOR__REFUSE(x->ndim < 3, SHAPE, "channels_last: x %t must be [N, C, spatial..]", x);
@@ -18421,8 +18430,8 @@ TENSOR__FN void tensor__grad_reshape(tensor__grad_t *g) {
     g->gx[0] = (tensor_reshape_n)(g->gy[0], g->node->in[0].dims, g->node->in[0].ndim);
 }
 
-// order: x was permuted by it, and its memory has the order from before that: the next gradient is
-// contiguous. NULL = x was not permuted.
+// order: the permutation that made x, NULL = none. The result has the memory layout of the tensor that was
+// permuted, so that the gradient of the permutation is contiguous.
 TENSOR__FN tensor_t *tensor__slice_backward(tensor_t *g, const tensor__meta_t *x,
                                             const tensor__slice_params_t *p, const int64_t *order) {
     TENSOR__BEGIN(o, TENSOR__ROW(SLICE_BACKWARD), g)
@@ -18499,14 +18508,14 @@ TENSOR__FN void tensor__grad_as_strided_backward(tensor__grad_t *g) {
     int ndim = g->node->in[0].ndim, back = 0;
     for (int i = 0; i < ndim; i++) { back |= p->stride[i] < 0; }
     tensor_t *y = tensor__view(&o, g->node->in[0].dims, p->stride, ndim, c->offset + p->offset);
-    g->gx[0] = back ? (tensor_clone)(y) : y;        // flip: negative strides stay inside
+    g->gx[0] = back ? (tensor_clone)(y) : y;        // flip: no tensor outside has negative strides
 }
 
 TENSOR__FN void tensor__grad_as_strided_scatter(tensor__grad_t *g) {
     const tensor__meta_t *v = &g->node->in[1];
     const tensor__as_strided_params_t *p = &g->p->as_strided;
     tensor_t *c = (tensor_contiguous)(g->gy[0]);
-    if (p->base_span && c != TENSOR__POISON) {          // into the span: as the gradient of that view of it
+    if (p->base_span && c != TENSOR__POISON) {          // as the gradient of a view of the whole span
         tensor_t *y = (tensor_zeros_n)(&p->base_span, 1, (tensor_dtype_t)c->dtype);
         c = y == TENSOR__POISON ? y : (tensor_as_strided_scatter)(y, c, g->node->in[0].dims, p->base_stride,
                                                                   g->node->in[0].ndim, y->offset);
@@ -18524,10 +18533,10 @@ TENSOR__FN void tensor__grad_as_strided_scatter(tensor__grad_t *g) {
 // >>impl-pointwise                                 MARK: pointwise fronts, casts, in place
 //
 // One front serves all rows of a kind. begin says whether a call is plain: contiguous f32 of one shape in
-// whole vectors, up to some thousand elements. A plain call goes the same way with less on it: no promotion,
-// no broadcast, no call block and no iterator, and its node has one copy of the shape. Copies with
-// conversion, in-place twins and the gradient of the rows are here too. Rejected: a function written out per
-// op, a second way for plain calls with its own checks and its own nodes.
+// whole vectors, up to some thousand elements. A plain call takes the same path but skips promotion,
+// broadcast, the call block and the iterator; its node has one copy of the shape. Copies with conversion,
+// in-place twins and the gradient of the rows are here too. Rejected: a function written out per op, a second
+// path for plain calls with its own checks and its own nodes.
 // ------------------------------------------------------------------------------
 
 // dtypes of a pointwise op: what it is computed in (o->compute) and what it gives. -1 = refused, raised.
@@ -18653,8 +18662,8 @@ TENSOR__FN tensor_t *tensor__ternary(const tensor__row_t *row, tensor_t *a, tens
                                     tensor__promote(in_, 3));
 }
 
-// The elements of x, which has some, in memory: the lowest byte and one past the highest, relative to the
-// storage, of which views may have several dtypes.
+// The stretch of memory that the elements of x take (x has at least one): its lowest byte and one past its
+// highest, relative to the storage. In bytes, because views of one storage may have several dtypes.
 TENSOR__FN void tensor__extent(const tensor_t *x, int64_t *first, int64_t *end) {
     int64_t size = tensor__sizes[x->dtype];
     *first = x->offset * size;
@@ -18669,8 +18678,8 @@ TENSOR__FN int tensor__same_view(const tensor_t *a, const tensor_t *b) {
     return 1;
 }
 
-// Operands whose memory is also x's: another view of it is copied first, or refused if that would hide a
-// mistake; the same view is copied if the gradient needs its value before the change. -> 0 with an error
+// Operands that share memory with x: another view is copied first, or refused if that would hide a mistake;
+// the same view is copied if the gradient needs its value before the change. -> 0 with an error
 TENSOR__FN int tensor__update_apart(tensor__op_t *o, const tensor_t *x, const char *name, int tracks) {
     for (int i = 1; i < o->nin; i++) {
         tensor_t *b = o->args[i];
@@ -18688,8 +18697,8 @@ TENSOR__FN int tensor__update_apart(tensor__op_t *o, const tensor_t *x, const ch
     return 1;
 }
 
-// x = op(x, others) in place, by the functions of how. nin counts x; imm stands for input 1 when it is NULL
-// and scalar is set.
+// x = op(x, others) in place, by the functions in `how`. nin counts x. If scalar is set, input 1 is NULL and
+// imm takes its place.
 TENSOR__FN tensor_t *tensor__update_by(const tensor__in_place_t *how, const tensor__row_t *row,
                                        tensor_t *const *list, int nin, int scalar, double imm,
                                        const double *f, int writes_only) {
@@ -18729,7 +18738,7 @@ TENSOR__FN tensor_t *tensor__update_by(const tensor__in_place_t *how, const tens
     o.update = how;
     o.out[0] = x;
     o.nout = 1;
-    if (writes_only) {          // copy_: the formula reads src alone
+    if (writes_only) {          // copy_: the formula reads only src
         o.args[0] = o.args[1];
         o.args[1] = x;
         if (!tracks || !tensor__sync_needs_grad(o.th, x)) { o.nin = 1; }
@@ -18773,7 +18782,8 @@ TENSOR__FN int tensor__clamped(int dtype, double lo, double hi) {
     return tensor__fractional(v) ? tensor__weak(dtype, v) : dtype;
 }
 
-// A bound beyond the far end of an integer dtype would be a result that the dtype cannot hold.
+// A lower bound above the range of an integer dtype, or an upper bound below it, would be the result, which
+// the dtype cannot hold.
 TENSOR__FN int tensor__clampable(int dtype, double lo, double hi) {
     if (dtype == TENSOR_BOOL) { return 1; }             // the result is i64
     return (!(lo > 0) || tensor__holds("clamp", dtype, lo)) &&
@@ -18856,8 +18866,8 @@ TENSOR_API tensor_t *(tensor_ndtr)(tensor_t *x) {
     TENSOR__RETURN(tensor_to(x, dtype));
 }
 
-// Left of -1 by erfcx, which does not underflow. Each side sees its own part of x alone, so that no NaN of
-// the other reaches the gradient.
+// Below -1 the result is computed by erfcx, which does not underflow. Each of the two formulas sees only its
+// own part of x, so that a NaN of the other one cannot reach the gradient.
 TENSOR_API tensor_t *(tensor_log_ndtr)(tensor_t *x) {
     TENSOR__MARK1(x)
     TENSOR__OPEN_AS(TENSOR__CAST_log_ndtr, &x, 1)
@@ -19018,7 +19028,7 @@ TENSOR_API tensor_t *(tensor_lerp_scalar_)(tensor_t *x, tensor_t *b, double weig
 TENSOR__MADE(nan_to_num_, (tensor_t *x, double nan, double posinf, double neginf),
     (tensor_copy_)(x, (tensor_nan_to_num)(x, nan, posinf, neginf)))
 
-// What has another dtype than x is stored by copy_, which converts it.
+// These are stored by copy_, which converts a result of another dtype to that of x.
 #define TENSOR__X(name)                                                                                      \
     TENSOR__MADE(name##_, (tensor_t *x, tensor_t *b), (tensor_copy_)(x, (tensor_##name)(x, b)))
 TENSOR__X(eq) TENSOR__X(ge) TENSOR__X(gt) TENSOR__X(le) TENSOR__X(lt) TENSOR__X(ne) TENSOR__X(logical_and)
@@ -19095,7 +19105,7 @@ TENSOR_API tensor_t *(tensor_masked_fill)(tensor_t *x, tensor_t *mask, double va
     TENSOR__RETURN(tensor__fill_masked("masked_fill", x, mask, v));
 }
 
-// The value is a tensor: 0-d, in x's dtype.
+// A value that is a tensor must be 0-d. -> the value in x's dtype
 TENSOR__FN tensor_t *tensor__fill_value(const char *name, tensor_t *x, tensor_t *value) {
     TENSOR__REFUSE(value->ndim, SHAPE, "%s: value %t must be 0-d", name, value);
     return (tensor_to)(value, x->dtype);
@@ -19169,7 +19179,7 @@ TENSOR_API tensor_t *(tensor_logit)(tensor_t *x, double eps) {
         x = tensor_clamp(x, eps, 1 - eps);
     } else if (tensor_grad_enabled() && tensor_requires_grad(x)) {
         // Outside of 0..1 the value is NaN, but 1/x + 1/(1 - x) is not: a factor of NaN makes the gradient
-        // so.
+        // NaN too.
         tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
         tensor_t *inside = tensor_logical_and(tensor_ge_scalar(x, 0), tensor_le_scalar(x, 1));
         x = tensor_mul(x, tensor_where(inside, tensor_scalar(1, dtype), tensor_scalar((double)NAN, dtype)));
@@ -19194,8 +19204,8 @@ TENSOR_API tensor_t *(tensor_signbit)(tensor_t *x) {
     TENSOR__RETURN(tensor_lt_scalar(x, 0));
 }
 
-// y, which is constant wherever it is defined, as a function of x: its gradient is 0, and no NaN comes from
-// the places where y jumps.
+// y as a function of x. y is constant except for jumps: its gradient is 0 everywhere, and the jumps do not
+// make it NaN.
 TENSOR__FN tensor_t *tensor__constant_of(tensor_t *y, tensor_t *x) {
     if (!tensor__live(y) || !tensor_grad_enabled() || !tensor__sync_needs_grad(tensor__self(), x)) {
         return y;
@@ -19203,7 +19213,7 @@ TENSOR__FN tensor_t *tensor__constant_of(tensor_t *y, tensor_t *x) {
     tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
     tensor_t *no = tensor_to(tensor_scalar(0, TENSOR_BOOL), (int)tensor_device(x));
     tensor_t *zero = tensor_sum(tensor_where(no, x, tensor_scalar(0, dtype)));
-    return tensor_add(y, tensor_to(zero, y->dtype));
+    return tensor_sub(y, tensor_to(zero, y->dtype));        // -0 - 0 is -0
 }
 
 TENSOR_API tensor_t *(tensor_div_mode)(tensor_t *a, tensor_t *b, const char *rounding_mode) {
@@ -19224,16 +19234,16 @@ TENSOR__MADE(float_power, (tensor_t *a, tensor_t *b),
     tensor_pow(tensor_to(a, TENSOR_F64), tensor_to(b, TENSOR_F64)))
 TENSOR__MADE(float_power_scalar, (tensor_t *a, double b), tensor_pow_scalar(tensor_to(a, TENSOR_F64), b))
 
-// Of equal zeros the first is taken: maximum(b, a).
+// maximum(b, a), not (a, b): of two zeros with different signs the result is then a.
 TENSOR__MADE(fmax, (tensor_t *a, tensor_t *b),
     tensor_where(tensor_isnan(b), a, tensor_where(tensor_isnan(a), b, tensor_maximum(b, a))))
 TENSOR__MADE(fmin, (tensor_t *a, tensor_t *b),
     tensor_where(tensor_isnan(b), a, tensor_where(tensor_isnan(a), b, tensor_minimum(b, a))))
 
-// By the bits: those of the neighbours of a number differ by 1.
+// Works on the bits: as integers, those of two neighbouring numbers differ by 1.
 TENSOR_API tensor_t *(tensor_nextafter)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK2(a, b)
-    tensor_t *list[2] = {tensor_detach(a), tensor_detach(b)};
+    tensor_t *list[2] = {a, b};
     tensor_dtype_t dtype = (tensor_dtype_t)tensor__promote(list, 2), bits = TENSOR_I32;
     TENSOR__REFUSE(!tensor__is_float((int)dtype), DTYPE,
                    "nextafter: a %t is %y and b %t is %y, must be floats", a, a, b, b);
@@ -19241,20 +19251,32 @@ TENSOR_API tensor_t *(tensor_nextafter)(tensor_t *a, tensor_t *b) {
     if (tensor__sizes[dtype] == 2) { bits = TENSOR_I16; }
     tensor_t *of[2];
     if (tensor_broadcast_tensors(list, 2, of)) { TENSOR__RETURN(TENSOR__POISON); }
-    a = tensor_contiguous(tensor_to(of[0], (int)dtype));
-    b = tensor_to(of[1], (int)dtype);
-    tensor_t *grows = tensor_eq(tensor_gt(b, a), tensor_gt_scalar(a, 0));       // in magnitude
+    tensor_t *from = tensor_to(of[0], (int)dtype), *x = tensor_contiguous(tensor_detach(from));
+    tensor_t *to = tensor_to(tensor_detach(of[1]), (int)dtype);
+    tensor_t *grows = tensor_eq(tensor_gt(to, x), tensor_gt_scalar(x, 0));      // in magnitude
     tensor_t *step = tensor_sub_scalar(tensor_mul_scalar(tensor_to(grows, (int)bits), 2), 1);
-    tensor_t *y = tensor_view_dtype(tensor_add(tensor_view_dtype(a, bits), step), dtype);
-    tensor_t *one = tensor_ones_like(tensor_view_dtype(a, bits));
-    y = tensor_where(tensor_eq_scalar(a, 0), tensor_copysign(tensor_view_dtype(one, dtype), b), y);
-    y = tensor_where(tensor_eq(a, b), b, y);
-    tensor_t *unordered = tensor_logical_or(tensor_isnan(a), tensor_isnan(b));
-    TENSOR__RETURN(tensor_where(unordered, tensor_add(a, b), y));
+    tensor_t *y = tensor_view_dtype(tensor_add(tensor_view_dtype(x, bits), step), dtype);
+    tensor_t *one = tensor_ones_like(tensor_view_dtype(x, bits));
+    y = tensor_where(tensor_eq_scalar(x, 0), tensor_copysign(tensor_view_dtype(one, dtype), to), y);
+    y = tensor_where(tensor_eq(x, to), to, y);
+    tensor_t *unordered = tensor_logical_or(tensor_isnan(x), tensor_isnan(to));
+    y = tensor_where(unordered, tensor_add(x, to), y);
+    if (tensor_grad_enabled() && tensor__live(from) && tensor__sync_needs_grad(th_, from)) {
+        // Where a steps the gradient passes: it is that of a clone into which the neighbours are written.
+        tensor_t *stepped = tensor_clone(from);
+        if (!tensor__live(y) || !tensor__live(stepped)) { TENSOR__RETURN(TENSOR__POISON); }
+        uint8_t mode = th_->grad_mode;
+        th_->grad_mode = 0;
+        int failed = tensor_is_poison(tensor__write(stepped, y));
+        th_->grad_mode = mode;
+        if (failed) { TENSOR__RETURN(TENSOR__POISON); }
+        y = tensor_where(tensor_ne(x, to), stepped, y);
+    }
+    TENSOR__RETURN(tensor__constant_of(y, b));
 }
 
-// The exponent by the bits of a double, which every float is; the mantissa by products of powers of 2, which
-// are exact, in two steps, since one may be too large.
+// The exponent comes from the bits of a double, which can hold every float. The mantissa is x times powers of
+// 2, which is exact; there are two factors, because one power may be too large for a double.
 TENSOR_API tensor_t *(tensor_frexp)(tensor_t *x, tensor_t **exponent) {
     TENSOR__MARK
     if (exponent) { *exponent = TENSOR__POISON; }
@@ -19430,7 +19452,7 @@ TENSOR__FN void tensor__backward_call(tensor__grad_t *g, int wanted, int count) 
         tensor__arg_saved(a, v);
     }
     tensor__arg(&arg[4], gy, TENSOR_READ);
-    for (int i = 0; i < 5 && gy->device && !last; i++) {    // a row-major gradient does not spread
+    for (int i = 0; i < 5 && gy->device && !last; i++) {    // channels-last if an operand is
         last = arg[i].data && arg[i].ndim == gy->ndim && tensor__channels_last_arg(&arg[i]);
     }
     for (int k = 0; k < count; k++) {
@@ -19486,9 +19508,18 @@ typedef struct tensor__plain_grad_t {
     const tensor__saved_t *number;
 } tensor__plain_grad_t;
 
+// Whether a wanted derivative reads the saved value of that source. One that none reads may have changed.
+TENSOR__FN int tensor__grad_reads(const tensor__point_t *d, int wanted, int source) {
+    int saved = source < 0 ? TENSOR__SY : 1 << source;
+    for (int k = 0; k < 3; k++) {
+        if ((wanted >> k & 1) && (d->reads[k] & saved)) { return 1; }
+    }
+    return 0;
+}
+
 // Whether a derivative is plain as in tensor__plain, the saved values too: its body then runs on them without
-// a call block. -1 = a saved value has changed, raised
-TENSOR__INLINE int tensor__grad_is_plain(tensor__grad_t *g, const tensor__point_t *d,
+// a call block. -1 = a saved value that is read has changed, raised
+TENSOR__INLINE int tensor__grad_is_plain(tensor__grad_t *g, const tensor__point_t *d, int wanted,
                                          tensor__plain_grad_t *reads) {
     const tensor__node_t *n = g->node;
     const tensor_t *gy = g->gy[0];
@@ -19502,7 +19533,10 @@ TENSOR__INLINE int tensor__grad_is_plain(tensor__grad_t *g, const tensor__point_
             reads->number = v;
             continue;
         }
-        if (v->storage && v->storage->version != v->version && !tensor__check_saved(g, v)) { return -1; }
+        if (v->storage && v->storage->version != v->version && tensor__grad_reads(d, wanted, v->source) &&
+            !tensor__check_saved(g, v)) {
+            return -1;
+        }
         plain = plain && v->storage && v->dtype == TENSOR_F32 && v->contiguous && v->numel == gy->numel;
         if (plain) { reads->in[v->source < 0 ? 3 : v->source] = (const float *)v->storage->data + v->offset; }
     }
@@ -19533,7 +19567,7 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
     int wanted = tensor__grad_by_text(g, d, count, &passed);
     if (wanted <= 0) { return; }
     tensor__plain_grad_t reads;
-    int plain = tensor__grad_is_plain(g, d, &reads);
+    int plain = tensor__grad_is_plain(g, d, wanted, &reads);
     if (plain < 0) { return; }
     void *out[3] = {NULL, NULL, NULL};
     int mine = !passed && gy->refs == 1 && gy->storage->refs == 1;

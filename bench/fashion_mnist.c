@@ -2,7 +2,7 @@
 //
 //   fashion_mnist cnn|mlp EPOCHS SEED WORKERS      with DATA=folder of the four files, unpacked
 //
-// Every picture is flipped or not and, for the CNN, moved by up to two pixels, by its own generator on the
+// Every picture is flipped or not and, for the CNN, moved by up to two pixels, by kit/transforms.h on the
 // loader's workers. Output: a line per epoch, then the accuracy in percent of the last epoch and the share of
 // the time of training, in percent, in which the network did not wait for the loader. make fashion-proof
 // judges the accuracy.
@@ -16,11 +16,14 @@
 #include <string.h>
 #include <time.h>
 
-enum { SIDE = 28, PIXELS = SIDE * SIDE, BATCH = 64, TESTED = 1000 };
+#define KIT_TRANSFORMS_IMPLEMENTATION
+#include "../examples/kit/transforms.h"
+
+enum { SIDE = 28, BATCH = 64, TESTED = 1000 };
 
 typedef struct pictures_t {
-    const unsigned char *x, *y;
-    int reach; // pixels by which a picture is moved at most
+    tensor_t *x, *y; // u8 [N, SIDE, SIDE], [N]
+    int reach;       // pixels by which a picture is moved at most
 } pictures_t;
 
 static tensor_t *read_file(const char *name) {
@@ -29,27 +32,26 @@ static tensor_t *read_file(const char *name) {
     return nn_read_idx(path);
 }
 
-// Bytes -> mean 0 and deviation 1 over the pictures of Fashion-MNIST.
-static float level(int byte) {
-    return ((float)byte / 255 - 0.2860f) / 0.3530f;
+// Bytes [N, 1, SIDE, SIDE] -> mean 0 and deviation 1 over the pictures of Fashion-MNIST.
+static tensor_t *levels(tensor_t *bytes) {
+    const double mean = 0.2860, std = 0.3530;
+    return kit_normalize(tensor_div_scalar(tensor_to(bytes, TENSOR_F32), 255), &mean, &std);
 }
 
-static int sample(void *user, nn_item_t *item, void *x, void *y) {
+// A batch, on a worker. What is drawn comes from the first item's generator, which is the thread's here.
+static int augmented(void *user, nn_item_t *items, int64_t n, tensor_t **x, tensor_t **y) {
     const pictures_t *p = (const pictures_t *)user;
-    const unsigned char *from = p->x + item->index * PIXELS;
-    uint64_t chance = item->generator.seed; // its bits are as good as a draw
-    int flip = (int)(chance & 1), span = 2 * p->reach + 1;
-    int right = (int)(chance >> 8 & 0xFFFF) % span - p->reach;
-    int down = (int)(chance >> 24 & 0xFFFF) % span - p->reach;
-    float *to = (float *)x;
-    for (int row = 0; row < SIDE; row++) {
-        for (int column = 0; column < SIDE; column++) {
-            int r = row - down, c = (flip ? SIDE - 1 - column : column) - right;
-            int inside = r >= 0 && r < SIDE && c >= 0 && c < SIDE;
-            *to++ = level(inside ? from[r * SIDE + c] : 0);
-        }
+    int64_t chosen[BATCH];
+    for (int64_t i = 0; i < n; i++) {
+        chosen[i] = items[i].index;
     }
-    *(int64_t *)y = p->y[item->index];
+    tensor_t *at = tensor_from(chosen, TENSOR_I64, n);
+    tensor_t *bytes = tensor_unsqueeze(tensor_index_select(p->x, 0, at), 1);
+    if (p->reach > 0) {
+        bytes = kit_random_crop(NULL, bytes, SIDE, SIDE, p->reach);
+    }
+    *x = levels(kit_random_horizontal_flip(NULL, bytes, 0.5));
+    *y = tensor_to(tensor_index_select(p->y, 0, at), TENSOR_I64);
     return 0;
 }
 
@@ -65,8 +67,7 @@ static double accuracy(nn_module_t *net, tensor_t *x, tensor_t *y) {
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     nn_eval(net);
     for (int64_t i = 0; i < n; i += TESTED, tensor_scope_reset(scope)) {
-        tensor_t *part = tensor_unsqueeze(tensor_to(tensor_narrow(x, 0, i, TESTED), TENSOR_F32), 1);
-        part = tensor_div_scalar(tensor_sub_scalar(tensor_div_scalar(part, 255), 0.2860), 0.3530);
+        tensor_t *part = levels(tensor_unsqueeze(tensor_narrow(x, 0, i, TESTED), 1));
         tensor_t *said = tensor_argmax_dim(nn_forward(net, part), 1, 0);
         tensor_t *truth = tensor_to(tensor_narrow(y, 0, i, TESTED), TENSOR_I64);
         right += tensor_item(tensor_sum(tensor_eq(said, truth)));
@@ -90,24 +91,16 @@ int main(int argc, char **argv) {
                             nn_conv2d(32, 64, 3, .padding = 1), nn_relu(), nn_flatten(),
                             nn_linear(64 * 49, 128), nn_relu(), nn_dropout(0.3), nn_linear(128, 10));
     } else {
-        net = nn_sequential(nn_flatten(), nn_linear(PIXELS, 256), nn_relu(), nn_linear(256, 128), nn_relu(),
-                            nn_linear(128, 10));
+        net = nn_sequential(nn_flatten(), nn_linear(SIDE * SIDE, 256), nn_relu(),
+                            nn_linear(256, 128), nn_relu(), nn_linear(128, 10));
     }
     nn_optimizer_t *opt = nn_adam(net);
-    pictures_t pictures;
-    pictures.x = (const unsigned char *)tensor_data(x);
-    pictures.y = (const unsigned char *)tensor_data(y);
-    pictures.reach = cnn ? 2 : 0;
+    pictures_t pictures = {x, y, cnn ? 2 : 0};
     nn_dataset_t set;
     memset((void *)&set, 0, sizeof set);
     set.len = tensor_size(x, 0);
-    set.get_item = sample;
+    set.collate = augmented;
     set.user = &pictures;
-    set.x_shape.ndim = 3;
-    set.x_shape.dims[0] = 1;
-    set.x_shape.dims[1] = set.x_shape.dims[2] = SIDE;
-    set.has_y = 1;
-    set.y_dtype = TENSOR_I64;
     nn_data_loader_t *batches = nn_data_loader(set, .batch_size = BATCH, .shuffle = 1, .drop_last = 1,
                                                .num_workers = argc > 4 ? atoi(argv[4]) : 2);
     int64_t steps = nn_num_batches(batches) * epochs, step = 0;

@@ -14,8 +14,8 @@ OUT=${OUT:-.}
 P=$B/paper
 PAGE=$OUT/docs/paper.md
 RESULTS=$OUT/bench/results
+rm -rf "$P"
 mkdir -p "$P" "$OUT/docs" "$RESULTS"
-rm -f "$P"/*.txt
 began=$(date +%s)
 load=$(cut -d" " -f1 /proc/loadavg 2>/dev/null)
 
@@ -108,6 +108,10 @@ if [ -n "$CUDA" ] && $CXX -std=c++17 -O2 -isystem "$CUDA/include" -Itests/cuda -
     trace=$P/trace
 fi
 no_cuda="no headers of CUDA here"
+if [ -n "$CUDA" ] && [ -z "$trace" ]; then
+    tail -n 20 "$P/cuda.err"
+    exit 1
+fi
 
 # ---- the rows
 

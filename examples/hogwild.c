@@ -1,7 +1,7 @@
 // hogwild.c - processes that train one net in shared memory without locks (section 5.4 of the PyTorch paper)
 //
-// The parameters are tensors over a shared mapping (kit/shared.h). Each process adds its own gradients to the weights
-// that all see. Lost and late updates are part of the method.
+// The parameters are tensors over a shared mapping (kit/shared.h). Each process adds its own gradients to the
+// weights that all see. Lost and late updates are part of the method.
 //
 // Build: make build/hogwild && build/hogwild                (PROCESSES=2 STEPS=6000, from the environment)
 // Output: samples/s and wrong answers on new data, of one process and of several that share its steps.

@@ -114,7 +114,6 @@ static struct {
     {"logical_or_", 'g', 16, "the gradient of x is 0, as of eq_ (PyTorch's passes x's place by)", 0},
     {"logical_xor_", 'g', 16, "the gradient of x is 0, as of eq_ (PyTorch's passes x's place by)", 0},
     {"mvlgamma", 'r', 4, "a sum of two lgamma, each within its tolerance", 0},
-    {"nextafter", 'g', 32, "the result has no gradient, as its comment says (PyTorch's is 1)", 0},
     {"polygamma", 'g', 8, "PyTorch's polygamma is good to 1e-10 only", 0},
     {"polygamma", 'r', 8, "PyTorch's polygamma is good to 1e-10 only", 0},
     {"relu6", 'g', 2, "the gradient at NaN is g (PyTorch: 0)", 0},

@@ -340,6 +340,37 @@ static void changed_results(void) {
     tensor_mul_scalar_(in, 2);
     CHECK(tensor_allclose(gradient(r, x, 0), want, 1e-12, 1e-12));
 }
+// y = torch.ldexp(x, k); x.mul_(2): the first input is not needed, also where k needs a gradient
+static void changed_after_ldexp(void) {
+    double m[] = {0.3, -0.1, 0.2, 0.5}, ks[] = {1, 2, -1, 0};
+    tensor_t *x = leaf(tensor_from(m, TENSOR_F64, 4)), *k = tensor_from(ks, TENSOR_F64, 4);
+    int wanted;
+    for (wanted = 0; wanted < 2; wanted++) {
+        tensor_t *in = tensor_mul_scalar(x, 1);
+        tensor_t *y = tensor_ldexp(in, wanted ? tensor_mul_scalar(leaf(k), 1) : k);
+        tensor_mul_scalar_(in, 2);
+        EXPECT(gradient(y, x, 0), 2, 8, 1.5, 4);
+        CHECK_OK();
+    }
+}
+// i = x * 1; y = i * k; i.mul_(2): y's gradient by x reads k alone, that by k reads i
+static void changed_but_not_read(void) {
+    double m[] = {0.3, -0.1, 0.2, 0.5};
+    tensor_t *x = leaf(tensor_from(m, TENSOR_F64, 4)), *k = leaf(numbers(4)), *in, *y;
+    int single, graph;
+    for (single = 0; single < 2; single++)
+        for (graph = 0; graph < 2; graph++) {
+            int flags = TENSOR_RETAIN_GRAPH | (graph ? TENSOR_CREATE_GRAPH : 0);
+            in = tensor_to(tensor_mul_scalar(x, 1), single ? TENSOR_F32 : TENSOR_F64);
+            in = tensor_mul_scalar(in, 1);
+            y = tensor_mul(in, tensor_to(tensor_mul_scalar(k, 1), tensor_dtype(in)));
+            tensor_mul_scalar_(in, 2);
+            EXPECT(gradient(y, x, flags), 1, 4, 9, 16);
+            CHECK_OK();
+            gradient(y, k, flags);
+            CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "was changed in place");
+        }
+}
 static tensor_t *wide_qr(tensor_t *const *in, int n, void *user) {
     tensor_qr_t f = tensor_linalg_qr(in[0], NULL);
     (void)n, (void)user;
@@ -676,7 +707,38 @@ static void gradient_that_was_set(void) {
     EXPECT(g, 1, 2);
 }
 
+// a.grad and b.grad of (torch.nextafter(a, b) * torch.arange(1., 9)).sum()
+static void gradient_of_neighbours(void) {
+    float from[] = {1, 2, 0, -0.0f, 0, 3, NAN, INFINITY}, to[] = {3, 0, 1, -2, 0, 3, 1, 0};
+    tensor_t *a = leaf(tensor_from(from, TENSOR_F32, 8)), *b = leaf(tensor_from(to, TENSOR_F32, 8));
+    tensor_t *y = tensor_nextafter(a, b), *row, *ga = NULL;
+    CHECK(test_same_bits(y, tensor_nextafter(tensor_detach(a), tensor_detach(b))));
+    EXPECT(gradient(y, a, TENSOR_RETAIN_GRAPH), 1, 2, 3, 4, 0, 0, 7, 8);
+    EXPECT(gradient(y, b, 0), 0, 0, 0, 0, 0, 0, 0, 0);
+    // a is broadcast and of another dtype
+    row = leaf(tensor_from(from, TENSOR_F32, 2));
+    y = tensor_nextafter(row, tensor_to(tensor_reshape(tensor_from(to, TENSOR_F32, 4), 2, 2), TENSOR_F64));
+    CHECK(tensor_dtype(y) == TENSOR_F64);
+    EXPECT(gradient(tensor_square(y), row, 0), 2, 24);
+    y = tensor_nextafter(row, tensor_ones_of(TENSOR_I32, 2));
+    ga = gradient(tensor_square(y), row, TENSOR_CREATE_GRAPH);
+    EXPECT(gradient(ga, row, 0), 0, 8);
+}
+// torch.div(x, 3, rounding_mode="trunc") of -1 is -0, whether a gradient is wanted or not
+static void zeros_of_what_needs_grad(void) {
+    tensor_t *x = leaf(tensor_full(-1, 3)), *y = tensor_div_mode(x, tensor_full(3, 3), "trunc");
+    CHECK(tensor_requires_grad(y));
+    EXPECT(tensor_reciprocal(y), -INFINITY, -INFINITY, -INFINITY);
+    EXPECT(gradient(y, x, 0), 0, 0, 0);
+    y = tensor_div_mode(leaf(tensor_full(-0.0, 2)), tensor_ones(2), "floor");
+    EXPECT(tensor_reciprocal(y), -INFINITY, -INFINITY);
+}
+
 int main(void) {
+    RUN(gradient_of_neighbours);
+    RUN(zeros_of_what_needs_grad);
+    RUN(changed_after_ldexp);
+    RUN(changed_but_not_read);
     RUN(variance_of_nothing);
     RUN(ravel_of_strides);
     RUN(logit_outside);

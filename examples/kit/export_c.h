@@ -42,8 +42,9 @@ typedef struct kit_export_t {
 // Writes the step of a graph of the CPU as C. Parameters, optimizer states and all other tensors that are
 // older than the capture are in the file with the values they have now. A label that is out of range
 // makes NAME_step return 1 before it has changed a parameter; else it returns 0.
-// Sums have the order of the library's scalar kernels, so the file's numbers are those that a replay gives
-// under TENSOR_ISA=scalar, bit for bit, except for sums that the file's first lines name.
+// The file's numbers are, bit for bit, those that a replay gives: in a program of TENSOR_ISA=portable under
+// that, so they are the same on every processor; in other programs under TENSOR_ISA=scalar. Where some sums
+// are in another order, and with int8, they differ in last bits; the file's first lines say so.
 //   path    receives the file; on an error nothing is left there
 //   -> code;  errors OWNER (g is NULL or was freed), UNSUPPORTED (an op, a dtype, a name, or a tensor of the
 //      lists that is not contiguous or that the step does not use), IO, OUT_OF_MEMORY, those of a replay
@@ -344,6 +345,7 @@ int tensor_graph_export_c(tensor_graph_t *g, const char *path, const kit_export_
     kit_export_state_t x;
     memset((void *)&x, 0, sizeof x);
     x.graph = g;
+    x.lanes = strcmp(tensor_isa_name(), "portable") == 0 ? 4 : 1;
     if (!tensor_ok()) { return tensor_error_code(); }
     if (!tensor_graph_info(g).calls) {
         tensor_raise(TENSOR_ERR_OWNER, "export_c: the graph is NULL, was freed, or has no call");

@@ -177,7 +177,12 @@ KIT_TEXT_FN void kit_export__functions(kit_export_state_t *x) {
                    "#else\n#define K_FN static\n#endif\n\n");
     }
     for (int i = 0; i < KIT_MATH_COUNT; i++) {
-        if (x->needs >> i & 1) { kit_export__function(x, texts[i].text); }
+        if (!(x->needs >> i & 1)) { continue; }
+        if (i == KIT_FOLD) {
+            kit_put(x, "// The sums that are made side by side, as in the lanes of a vector.\n"
+                       "#define K_LANES %d\n\n", x->lanes);
+        }
+        kit_export__function(x, texts[i].text);
     }
 }
 
@@ -238,9 +243,15 @@ KIT_TEXT_FN void kit_export__head(kit_export_state_t *x, const kit_export_t *e, 
             (unsigned long long)ram, (unsigned long long)flash, x->flops);
     if (x->inexact) {
         kit_put(x, "// Some long sums are in another order than the library's: their last bits differ.\n");
+    } else if (!e->int8) {
+        kit_put(x, "// The numbers are those of TENSOR_ISA=%s, bit for bit.\n",
+                x->lanes > 1 ? "portable" : "scalar");
     }
     kit_put(x, "// No function of libc is called. Compile without -ffast-math.\n"
-               "#include <stdint.h>\n\n"
+               "#include <float.h>\n#include <stdint.h>\n\n"
+               "#if FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16\n"
+               "#error \"floats are not computed as floats: -std=gnu99, or -msse2 -mfpmath=sse\"\n"
+               "#endif\n\n"
                "#if defined(__clang__)\n#pragma STDC FP_CONTRACT OFF\n"
                "#elif defined(__GNUC__)\n#pragma GCC optimize (\"-ffp-contract=off\")\n#endif\n\n");
     kit_put(x, "void %s_init(%s);\nint %s_step(", name, x->draws ? "uint64_t seed" : "void", name);
@@ -285,7 +296,9 @@ KIT_TEXT_FN int kit_export__record(kit_export_state_t *x, tensor_graph_t *g, con
 // A program that repeats the steps.
 KIT_TEXT_FN int kit_export__test(kit_export_state_t *x, tensor_graph_t *g, const kit_export_t *e,
                                  const char *name) {
-    int exact = strcmp(tensor_isa_name(), "scalar") == 0 && !x->inexact && !e->int8;
+    // Whether the order of sums is that of the kernels that record.
+    int own = x->lanes > 1 || strcmp(tensor_isa_name(), "scalar") == 0;
+    int exact = own && !x->inexact && !e->int8;
     tensor_generator_t rng = tensor_get_generator();
     kit_put(x, "\n#ifdef ");
     for (const char *c = name; *c; c++) { kit_put(x, "%c", *c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c); }

@@ -1,7 +1,7 @@
 // export_image.h - the ops that export_c.h writes: convolutions and their gradients
 //
 // Included by the implementation of export_c.h; copy it with that. Images are [N, C, H, W] or [N, C, L],
-// contiguous. The order of sums is that of the library's scalar kernels: see kit_conv_direct.
+// contiguous. The order of sums is that of the library's kernels: see kit_conv_way.
 #ifndef KIT_EXPORT_IMAGE_H
 #define KIT_EXPORT_IMAGE_H
 
@@ -18,6 +18,7 @@ typedef struct kit_conv_t {
     int flipped, padded;
     // Blocks of pixels of the library's products: rows and columns of a block, blocks of a row.
     long long rows, wide, parts;
+    long long high, items, tiles; // KIT_GATHERED: rows of a block, images of one, vectors of outputs
 } kit_conv_t;
 
 // -> 0 if the convolution cannot be written
@@ -57,9 +58,7 @@ KIT_TEXT_FN int kit_conv(kit_export_state_t *x, const tensor_call_t *c, kit_conv
     v->pitch = v->pitch > broad ? v->pitch : broad;
 
     long long taps = v->kh * v->kw, cg = flipped ? v->co : v->ci, step = cg, all = g->out[1], least;
-    if (flipped) {
-        step = 256 / taps < cg ? 256 / taps : cg;
-    }
+    if (flipped) { step = 256 / taps < cg ? 256 / taps : cg; }
     long long m = (step > 1 ? step : 1) * taps, most = 262144 / (m * 4) > 512 ? 262144 / (m * 4) : 512;
     int as_is = taps == 1 && g->stride[1] == 1 && g->stride[2] == 1 && !g->pad[1] && !g->pad[2];
     v->parts = (g->out[2] + most - 1) / most;
@@ -68,9 +67,7 @@ KIT_TEXT_FN int kit_conv(kit_export_state_t *x, const tensor_call_t *c, kit_conv
     least = (64 + v->wide - 1) / v->wide;
     v->rows = v->rows > least ? v->rows : least;
     v->rows = v->rows < all ? v->rows : all;
-    if (v->parts > 1) {
-        v->rows = 1;
-    }
+    if (v->parts > 1) { v->rows = 1; }
     long long blocks = (all + v->rows - 1) / v->rows;
     v->rows = (all + blocks - 1) / blocks;
     x->flops += 2.0 * (double)v->images * (double)v->groups * (double)(v->ci * v->co) * (double)taps *
@@ -78,20 +75,55 @@ KIT_TEXT_FN int kit_conv(kit_export_state_t *x, const tensor_call_t *c, kit_conv
     return 1;
 }
 
-// 1 = the scalar kernels sum an output in one chain that begins with the bias; 0 = they multiply matrices of
-// columns.
-KIT_TEXT_FN int kit_conv_direct(const kit_conv_t *v, int sums) {
+// How the library sums: a product of matrices of columns; each output in one chain that begins with the bias,
+// pixels or outputs in vectors; Winograd's tiles.
+typedef enum kit_way_t { KIT_COLUMNS, KIT_PIXELS, KIT_GATHERED, KIT_WINOGRAD } kit_way_t;
+
+KIT_TEXT_FN long long kit_up(long long n, long long by) {
+    return (n + by - 1) / by;
+}
+
+KIT_TEXT_FN int kit_conv_winograd(const kit_conv_t *v, long long lanes, int sums) {
+    long long least = v->kh == 5 ? 16 : 32, side = 7 - v->kh;
+    if (lanes < 2 || v->kh != v->kw || (v->kh != 3 && v->kh != 5) || (sums && v->kh == 5)) { return 0; }
+    if (v->dh != 1 || v->dw != 1 || v->sh != 1 || v->sw != 1) { return 0; }
+    if (v->ci < least || v->co < least || v->ci % lanes || v->co % lanes) { return 0; }
+    long long across = kit_up(v->ow, side), down = kit_up(v->oh, side);
+    return v->images * across * down >= 32 && v->oh * v->ow * 2 >= side * side * across * down;
+}
+
+// The way of a convolution, or of its gradient by the weight (sums).
+KIT_TEXT_FN kit_way_t kit_conv_way(const kit_export_state_t *x, kit_conv_t *v, int sums) {
+    long long lanes = x->lanes, n = v->ci * v->kh * v->kw;
     int one = v->ci == 1 && v->co == 1;
-    if (v->ph < 0 || v->pw < 0 || v->kh * v->kw == 1 || v->uh * v->uw > (one ? 4 : 1)) {
-        return 0;
+    if (v->uh * v->uw > (one ? 4 : 1)) { return KIT_COLUMNS; }
+    if (kit_conv_winograd(v, lanes, sums)) { return KIT_WINOGRAD; }
+    if (v->ph < 0 || v->pw < 0 || v->kh * v->kw == 1) { return KIT_COLUMNS; }
+    int full = v->ow * 100 / (kit_up(v->ow, lanes) * lanes) >= 60;  // the vectors of a line
+    if ((v->co == 1 && n > 64) || v->sw != 1 || (sums && v->ow < 24)) { full = 0; }
+    if (one && v->sw < 3) { full = 1; }
+    int gathered = lanes > 1 && v->co * 4 >= kit_up(v->co, lanes) * lanes * 3 && n >= 64 &&
+                   (sums || v->ow >= 4) && (v->co > lanes || !full);
+    if (!gathered) { return full ? KIT_PIXELS : KIT_COLUMNS; }
+    long long pitch = v->pw + v->w * v->uw, span = (v->ow - 1) * v->sw + (v->kw - 1) * v->dw + 1;
+    pitch = pitch > span ? pitch : span;
+    long long outputs = 131072 / (v->ow * 2 * lanes * 4);   // rows of them
+    v->high = (262144 / (v->ci * pitch * 4) - (v->kh - 1) * v->dh - 1) / v->sh + 1;
+    v->high = v->high < outputs ? v->high : outputs;
+    v->high = v->high > 4 ? v->high : 4;
+    v->high = v->high < v->oh ? v->high : v->oh;
+    v->high = kit_up(v->oh, kit_up(v->oh, v->high));
+    v->tiles = kit_up(v->co, 2 * lanes);
+    v->items = 1;
+    if (v->high == v->oh) {
+        long long image = v->ci * ((v->oh - 1) * v->sh + (v->kh - 1) * v->dh + 1) * pitch;
+        long long held = 131072 / (v->oh * v->ow * 2 * lanes * 4), most = kit_up(v->images, 8);
+        v->items = 524288 / (image * 4);
+        v->items = v->items < held ? v->items : held;
+        v->items = v->items < most ? v->items : most;
+        v->items = v->items > 1 ? v->items : 1;
     }
-    if (one && v->sw < 3) {
-        return 1;
-    }
-    if (v->co == 1 && v->ci * v->kh * v->kw > 64) {
-        return 0;
-    }
-    return v->sw == 1 && !(sums && v->ow < 24);
+    return KIT_GATHERED;
 }
 
 // The chain of products whose blocks of pixels are summed alike; 0 = they are not.
@@ -102,9 +134,7 @@ KIT_TEXT_FN int64_t kit_conv_chain(const kit_conv_t *v, long long oh, long long 
         for (long long c = 0; c < ow; c += v->wide) {
             long long high = oh - r < v->rows ? oh - r : v->rows, broad = ow - c < v->wide ? ow - c : v->wide;
             int64_t one = kit_chain(1, m, high * broad, k, strides);
-            if (!one || (chain && one != chain)) {
-                return 0;
-            }
+            if (!one || (chain && one != chain)) { return 0; }
             chain = one;
         }
     }
@@ -130,9 +160,7 @@ KIT_TEXT_FN void kit_conv_image(kit_export_state_t *x, const kit_conv_t *v, cons
 }
 
 KIT_TEXT_FN void kit_conv_zeros(kit_export_state_t *x, const kit_conv_t *v, long long ci) {
-    if (!v->padded) {
-        return;
-    }
+    if (!v->padded) { return; }
     kit_line(x, "for (int i = 0; i < %lld; i++) { row[i] = 0; }", ci * v->lines * v->pitch);
 }
 
@@ -155,29 +183,43 @@ KIT_TEXT_FN void kit_conv_nine(kit_export_state_t *x, const kit_conv_t *v, int b
     kit_close(x, 3);
 }
 
-// A chain of products over channels and taps where the library adds a product in parts.
-KIT_TEXT_FN void kit_conv_parts(kit_export_state_t *x, const kit_conv_t *v, int bias, int64_t chain) {
-    long long taps = v->kh * v->kw;
+// Sums over channels and taps that the library makes in parts: of `chain` terms each, added to the bias, or
+// (chain 0) so many equal ones, of which the first begins with it.
+KIT_TEXT_FN void kit_conv_parts(kit_export_state_t *x, const kit_conv_t *v, int bias, int64_t chain,
+                                long long parts) {
+    long long taps = v->kh * v->kw, n = v->ci * taps;
+    const char *start = bias ? "bias[o]" : "0";
     kit_for(x, "o", v->co);
     kit_for(x, "i", v->oh);
     kit_line(x, "float *out = to + %lld * o + %lld * i, s[%lld];", v->oh * v->ow, v->ow, v->ow);
-    kit_line(x, "int done = 0;");
+    kit_line(x, chain ? "int done = 0;" : "int done = 0, part = 1;");
     kit_for(x, "j", v->ow);
-    kit_line(x, "out[j] = %s;", bias ? "bias[o]" : "0");
-    kit_line(x, "s[j] = 0;");
+    kit_line(x, "out[j] = %s;", chain ? start : "0");
+    kit_line(x, "s[j] = %s;", chain ? "0" : start);
     kit_close(x, 1);
     kit_for(x, "c", v->ci);
     kit_for(x, "y", v->kh);
     kit_for(x, "t", v->kw);
     kit_line(x, "const float *p = in + %lld * c + %lld * i + %lld * y + %lld * t;", v->lines * v->pitch,
              v->sh * v->pitch, v->dh * v->pitch, v->dw);
-    kit_line(x, "const float f = k[%lld * o + %lld * c + %lld * y + t];", v->ci * taps, taps, v->kw);
+    if (v->flipped) {
+        kit_line(x, "const float f = k[%lld * o + %lld * c + %lld - %lld * y - t];", taps, v->co * taps,
+                 taps - 1, v->kw);
+    } else {
+        kit_line(x, "const float f = k[%lld * o + %lld * c + %lld * y + t];", n, taps, v->kw);
+    }
     kit_line(x, "for (int j = 0; j < %lld; j++) { s[j] += f * p[%lld * j]; }", v->ow, v->sw);
-    kit_line(x, "if (++done %% %lld != 0 && done != %lld) { continue; }", (long long)chain, v->ci * taps);
+    if (chain) {
+        kit_line(x, "if (++done %% %lld != 0 && done != %lld) { continue; }", (long long)chain, n);
+    } else {
+        kit_line(x, "if (++done != %lld * part / %lld) { continue; }", n, parts);
+    }
     kit_for(x, "j", v->ow);
-    kit_line(x, "out[j] += s[j];");
+    kit_line(x, chain ? "out[j] += s[j];" : "out[j] = part > 1 ? out[j] + s[j] : s[j];");
     kit_line(x, "s[j] = 0;");
-    kit_close(x, 6);
+    kit_close(x, 1);
+    if (!chain) { kit_line(x, "part++;"); }
+    kit_close(x, 5);
 }
 
 // Lines of outputs, some at a time, each a sum over channels and taps. start: it begins with the bias.
@@ -209,9 +251,7 @@ KIT_TEXT_FN void kit_conv_lines(kit_export_state_t *x, const kit_conv_t *v, int 
     }
     kit_for(x, "r", some);
     kit_line(x, "const %s *f = taps + %lld * r;", scale ? "int8_t" : "float", each);
-    if (!unrolled) {
-        kit_for(x, "t", v->kw);
-    }
+    if (!unrolled) { kit_for(x, "t", v->kw); }
     kit_for(x, "j", wide);
     kit_line(x, "s[r][j] = s[r][j]");
     for (long long t = 0; t < (unrolled ? v->kw : 1); t++) {
@@ -237,17 +277,13 @@ KIT_TEXT_FN void kit_conv_scatter(kit_export_state_t *x, const kit_conv_t *v, co
     if (step > v->co) { step = v->co; }
     if (step < 1) { step = 1; }
     int64_t chain = kit_conv_chain(v, v->h, v->w, step * taps, v->ci, strides);
-    if (!chain || v->parts > 1 || (chain < v->ci)) {
-        x->inexact = 1;
-    }
+    if (!chain || v->parts > 1 || (chain < v->ci)) { x->inexact = 1; }
     kit_line(x, "for (int i = 0; i < %lld; i++) { to[i] = %s; }", v->co * v->oh * v->ow,
              c->arg[2].data ? kit_word("bias[i / %lld]", v->oh * v->ow).text : "0");
     kit_line(x, "for (int first = 0; first < %lld; first += %lld) {", v->h, v->rows);
     x->depth++;
     kit_for(x, "o", v->co);
-    if (v->kh > 1) {
-        kit_for(x, "u", v->kh);
-    }
+    if (v->kh > 1) { kit_for(x, "u", v->kh); }
     kit_for(x, "t", v->kw);
     kit_line(x, "for (int i = first; i < %lld && i < first + %lld; i++) {", v->h, v->rows);
     x->depth++;
@@ -274,21 +310,18 @@ KIT_TEXT_FN void kit_conv_scatter(kit_export_state_t *x, const kit_conv_t *v, co
 // Convolutions (x, weight, bias) and their gradients by the image, which are transposed convolutions.
 KIT_TEXT_FN int kit_write_conv(kit_export_state_t *x, const tensor_call_t *c) {
     kit_conv_t v;
-    if (!kit_conv(x, c, &v)) {
-        return 0;
-    }
+    if (!kit_conv(x, c, &v)) { return 0; }
     const kit_place_t *place = kit_place(x, c->arg[1].storage);
     long long taps = v.kh * v.kw, n = v.ci * taps, pixels = v.oh * v.ow;
-    int direct = kit_conv_direct(&v, 0), bias = c->arg[2].data != NULL, scatter = v.flipped && !direct;
+    kit_way_t way = kit_conv_way(x, &v, 0);
+    int direct = way != KIT_COLUMNS, bias = c->arg[2].data != NULL, scatter = v.flipped && !direct;
     int64_t strides[5] = {n, 1, pixels, 1, 0}, chain = n;
+    long long parts = way == KIT_GATHERED ? kit_up(n, 192) : 1;
+    if (way == KIT_WINOGRAD || kit_dots(x, 1, v.co, pixels, n, strides, 0)) { x->inexact = 1; }
     if (!direct && !scatter) {
         chain = kit_conv_chain(&v, v.oh, v.ow, v.co, n, strides);
-        if (!chain) {
-            x->inexact = 1;
-        }
-        if (!chain) {
-            chain = n;
-        }
+        if (!chain) { x->inexact = 1; }
+        if (!chain) { chain = n; }
     }
     kit_declare(x, "x", &c->arg[0]);
     if (place->rows) {
@@ -296,19 +329,11 @@ KIT_TEXT_FN int kit_write_conv(kit_export_state_t *x, const tensor_call_t *c) {
     } else {
         kit_declare(x, "w", &c->arg[1]);
     }
-    if (bias) {
-        kit_declare(x, v.groups > 1 ? "all" : "bias", &c->arg[2]);
-    }
+    if (bias) { kit_declare(x, v.groups > 1 ? "all" : "bias", &c->arg[2]); }
     kit_declare(x, "result", &c->arg[3]);
-    if (!scatter) {
-        kit_conv_zeros(x, &v, v.ci);
-    }
-    if (v.images > 1) {
-        kit_for(x, "n", v.images);
-    }
-    if (v.groups > 1) {
-        kit_for(x, "q", v.groups);
-    }
+    if (!scatter) { kit_conv_zeros(x, &v, v.ci); }
+    if (v.images > 1) { kit_for(x, "n", v.images); }
+    if (v.groups > 1) { kit_for(x, "q", v.groups); }
     char from[2][KIT_WORD], part[KIT_WORD];
     long long plane[2] = {v.ci * v.h * v.w, v.co * pixels};
     for (int k = 0; k < 2; k++) {
@@ -331,15 +356,13 @@ KIT_TEXT_FN int kit_write_conv(kit_export_state_t *x, const tensor_call_t *c) {
         kit_line(x, "const float *g = %s;", from[0]);
         kit_conv_scatter(x, &v, c);
     } else {
-        int nine = direct && v.co == 1 && n == 9 && !place->rows;
+        int nine = way == KIT_PIXELS && v.co == 1 && n == 9 && !place->rows;
         kit_conv_image(x, &v, from[0], v.ci);
-        if (nine && v.kh != 3) {
-            x->inexact = 1;
-        }
+        if (nine && v.kh != 3) { x->inexact = 1; }
         if (nine && v.kh == 3 && v.kw == 3) {
             kit_conv_nine(x, &v, bias);
-        } else if (chain < n && !place->rows) {
-            kit_conv_parts(x, &v, bias, chain);
+        } else if ((chain < n || parts > 1) && !place->rows) {
+            kit_conv_parts(x, &v, bias, parts > 1 ? 0 : chain, parts);
         } else {
             kit_conv_lines(x, &v, direct && !place->rows, bias, place->rows ? "scale" : NULL);
         }
@@ -349,93 +372,115 @@ KIT_TEXT_FN int kit_write_conv(kit_export_state_t *x, const tensor_call_t *c) {
 }
 
 // The gradient by the weight. The library sums parts of the images apart, and within a part a chain of
-// products for some images (direct) or for a block of pixels of each image.
+// products for some images (pixels in vectors), for some pixels of them (outputs in vectors), or for a block
+// of pixels of each image.
 KIT_TEXT_FN int kit_write_conv_weight(kit_export_state_t *x, const tensor_call_t *c) {
     kit_conv_t v;
-    if (!kit_conv(x, c, &v)) {
-        return 0;
-    }
+    if (!kit_conv(x, c, &v)) { return 0; }
     long long taps = v.kh * v.kw, n = v.ci * taps, pixels = v.oh * v.ow, sums = v.co * taps;
     long long chunks = v.images < 8 ? v.images : 8, each = (v.images + 7) / 8, chain = pixels;
-    int direct = kit_conv_direct(&v, 1);
-    if ((double)c->arg[2].numel * 4 * (double)chunks > 33554432.0) {
-        chunks = 1;
-    }
-    if (direct) {
+    kit_way_t way = kit_conv_way(x, &v, 1);
+    int lanes = way == KIT_PIXELS;      // a sum is made in lanes: those of a line, or of a dot product
+    const char *lane = "j % K_LANES";
+    if ((double)c->arg[2].numel * 4 * (double)chunks > 33554432.0) { chunks = 1; }
+    if (way == KIT_PIXELS) {
         long long image = v.ci * ((v.oh - 1) * v.sh + (v.kh - 1) * v.dh + 1) * v.pitch * 4;
         each = 262144 / image < each ? 262144 / image : each;
         each = each > 1 ? each : 1;
+    } else if (way == KIT_GATHERED) {
+        long long most = kit_up(8, v.tiles * v.groups);
+        chunks = chunks < most ? chunks : most;
     } else {
         int64_t plain[5] = {pixels, 1, 1, v.rows * v.wide, 0}, turned[5] = {v.rows * v.wide, 1, 1, pixels, 0};
         int turn = v.co >= 32 && v.co < n;
-        long long last = pixels - (v.oh - 1) / v.rows * v.rows * v.ow;
-        chain = turn ? kit_chain(1, n, v.co, v.rows * v.wide, turned)
-                     : kit_chain(1, v.co, n, v.rows * v.wide, plain);
-        int64_t end = turn ? kit_chain(1, n, v.co, last, turned) : kit_chain(1, v.co, n, last, plain);
-        int alike = chain == end || (chain >= v.rows * v.wide && end >= last);
-        if (!chain || v.parts > 1 || !alike) {
-            x->inexact = 1;
-        }
-        if (!chain) {
-            chain = pixels;
-        }
-        each = 1;
+        const int64_t *of = turn ? turned : plain;
+        long long first = v.rows * v.wide, last = pixels - (v.oh - 1) / v.rows * v.rows * v.ow;
+        long long high = turn ? n : v.co, broad = turn ? v.co : n;
+        chain = kit_chain(1, high, broad, first, of);
+        int64_t end = kit_chain(1, high, broad, last, of);
+        int alike = chain == end || (chain >= first && end >= last);
+        lanes = kit_dots(x, 1, high, broad, first, of, 1);
+        if (lanes != kit_dots(x, 1, high, broad, last, of, 1)) { alike = 0; }
+        if (!chain || v.parts > 1 || !alike || way == KIT_WINOGRAD) { x->inexact = 1; }
+        if (!chain) { chain = pixels; }
+        lane = "more % K_LANES";
     }
     long long room = v.padded ? v.lines * v.pitch : 0, block = v.rows * v.ow;
-    x->row = room + 2 * sums > x->row ? room + 2 * sums : x->row;
+    long long all = room + (1 + (lanes ? x->lanes : 1)) * sums;
+    x->row = all > x->row ? all : x->row;
     kit_declare(x, "grad", &c->arg[0]);
     kit_declare(x, "x", &c->arg[1]);
     kit_declare(x, "w", &c->arg[2]);
     kit_line(x, "float *part = row + %lld, *s = row + %lld;", room, room + sums);
+    if (lanes) { kit_need(x, KIT_FOLD); }
     kit_conv_zeros(x, &v, 1);
     kit_for(x, "q", v.groups);
     kit_for(x, "c", v.ci);
     kit_for(x, "m", chunks);
-    int counts = !direct || each > 1;
+    int counts = way != KIT_PIXELS || each > 1;
     kit_line(x, counts ? "int last = %lld * (m + 1) / %lld, more = 0;" : "int last = %lld * (m + 1) / %lld;",
              v.images, chunks);
-    kit_line(x, "for (int k = 0; k < %lld; k++) { part[k] = s[k] = 0; }", sums);
+    if (way == KIT_GATHERED) { kit_line(x, "int all = 0, cut = 0;"); }
+    kit_line(x, "for (int k = 0; k < %lld; k++) { part[k] = 0; }", sums);
+    kit_line(x, "for (int k = 0; k < %lld%s; k++) { s[k] = 0; }", sums, lanes ? " * K_LANES" : "");
     kit_line(x, "for (int n = %lld * m / %lld; n < last; n++) {", v.images, chunks);
     x->depth++;
     kit_line(x, "const float *g = grad + %lld * n + %lld * q;", v.groups * v.co * pixels, v.co * pixels);
-    char from[KIT_WORD];
-    snprintf(from, sizeof from, "x + %lld * n + %lld * q + %lld * c", v.groups * v.ci * v.h * v.w,
-             v.ci * v.h * v.w, v.h * v.w);
+    kit_word_t from = kit_word("x + %lld * n + %lld * q + %lld * c", v.groups * v.ci * v.h * v.w,
+                               v.ci * v.h * v.w, v.h * v.w);
     if (v.padded) {
-        kit_line(x, "const float *plane = %s, *in = row;", from);
+        kit_line(x, "const float *plane = %s, *in = row;", from.text);
         kit_for(x, "i", v.h);
         kit_line(x, "for (int j = 0; j < %lld; j++) { row[%lld * i + j + %lld] = plane[%lld * i + j]; }", v.w,
                  v.pitch, v.ph * v.pitch + v.pw, v.w);
         kit_close(x, 1);
     } else {
-        kit_line(x, "const float *in = %s;", from);
+        kit_line(x, "const float *in = %s;", from.text);
     }
     kit_for(x, "i", v.oh);
     kit_for(x, "j", v.ow);
     kit_line(x, "const float *p = in + %lld * i + %lld * j;", v.sh * v.pitch, v.sw);
+    if (way == KIT_GATHERED && v.items > 1) {       // pixels of some images, or of a block, in equal parts
+        kit_line(x, "if (!more) { all = (last - n > %lld ? %lld : last - n) * %lld; }", v.items, v.items,
+                 pixels);
+    } else if (way == KIT_GATHERED) {
+        kit_line(x, "if (!more) { all = (%lld - i > %lld ? %lld : %lld - i) * %lld; }", v.oh, v.high, v.high,
+                 v.oh, v.ow);
+    }
     kit_for(x, "o", v.co);
     kit_line(x, "const float d = g[%lld * o + %lld * i + j];", pixels, v.ow);
     kit_for(x, "y", v.kh);
-    kit_line(x,
-             "for (int t = 0; t < %lld; t++) { s[%lld * o + %lld * y + t] += d * p[%lld * y + %lld * t]; }",
-             v.kw, taps, v.kw, v.dh * v.pitch, v.dw);
+    kit_line(x, "float *to = s + %s(%lld * o + %lld * y)%s%s;", lanes ? "K_LANES * " : "", taps, v.kw,
+             lanes ? " + " : "", lanes ? lane : "");
+    kit_line(x, "for (int t = 0; t < %lld; t++) { to[%st] += d * p[%lld * y + %lld * t]; }", v.kw,
+             lanes ? "K_LANES * " : "", v.dh * v.pitch, v.dw);
     kit_close(x, 2);
-    if (direct) { // the chain ends with some images
+    if (way == KIT_PIXELS) {            // the chain ends with some images
         kit_close(x, 2);
         if (each > 1) {
             kit_line(x, "if (++more < %lld && n + 1 < last) { continue; }", each);
             kit_line(x, "more = 0;");
         }
-    } else { // or within the pixels of one
+    } else if (way == KIT_GATHERED) {
+        kit_line(x, "if (++more != all * (cut + 1) / ((all + 127) / 128)) { continue; }");
+        kit_line(x, "cut++;");
+        kit_line(x, "if (more == all) { more = cut = 0; }");
+    } else {                            // or within the pixels of one
+        kit_line(x, "const int done = %lld * i + j + 1, ends = done %% %lld == 0 || done == %lld;", v.ow,
+                 block, pixels);
         kit_line(x, "more++;");
-        kit_line(x, "if (more %% %lld != 0 && %lld * i + j + 1 != %lld%s) { continue; }", chain, v.ow, pixels,
-                 v.rows < v.oh ? kit_word(" && (%lld * i + j + 1) %% %lld != 0", v.ow, block).text : "");
-        kit_line(x, "if ((%lld * i + j + 1) %% %lld == 0) { more = 0; }", v.ow, block);
+        kit_line(x, "if (more %% %lld != 0 && !ends) { continue; }", chain);
+        kit_line(x, "if (ends) { more = 0; }");
     }
     kit_for(x, "k", sums);
-    kit_line(x, "part[k] += s[k];");
-    kit_line(x, "s[k] = 0;");
-    kit_close(x, direct ? 2 : 4);
+    if (lanes) {
+        kit_line(x, "part[k] += k_fold(s + K_LANES * k, 1);");
+        kit_line(x, "for (int l = 0; l < K_LANES; l++) { s[K_LANES * k + l] = 0; }");
+    } else {
+        kit_line(x, "part[k] += s[k];");
+        kit_line(x, "s[k] = 0;");
+    }
+    kit_close(x, way == KIT_PIXELS ? 2 : 4);
     kit_for(x, "o", v.co);
     kit_for(x, "k", taps);
     kit_line(x, "float *to = w + %lld * (%lld * q + o) + %lld * c + k;", n, v.co, taps);

@@ -1,8 +1,10 @@
 // export_math.h - the functions that an exported file may need, as C text
 //
-// Included by the implementation of export_c.h; copy it with that. The texts are the library's scalar
-// functions (>>simd-math of tensor.h) without a macro: the same operations in the same order, so the same
-// bits. Roots are the processor's where it has an instruction for them, else digit by digit: both are exact.
+// Included by the implementation of export_c.h; copy it with that. The texts are the library's functions
+// (>>simd-math of tensor.h) without a macro: the same operations in the same order, so the same bits. Sums
+// are made in K_LANES chains side by side, which a file defines as 4 for the bits of TENSOR_ISA=portable, as
+// 1 for those of the scalar kernels. Roots are the processor's where it has an instruction for them, else
+// digit by digit: both are exact.
 #ifndef KIT_EXPORT_MATH_H
 #define KIT_EXPORT_MATH_H
 
@@ -13,8 +15,9 @@
 typedef enum kit_math_t {
     KIT_INF, KIT_NAN, KIT_BITS, KIT_LDEXP, KIT_ABS, KIT_SIGN, KIT_LESSER, KIT_LARGER, KIT_FLOOR, KIT_SQRT,
     KIT_SQRT64, KIT_EXP_CORE, KIT_EXP, KIT_EXPM1, KIT_LOG_SUM, KIT_LOG, KIT_LOG1P, KIT_LOG64, KIT_TANH,
-    KIT_SIGMOID, KIT_REST, KIT_ERF_CORE, KIT_ERF, KIT_ERFCX, KIT_ERFC, KIT_GELU, KIT_SUM, KIT_EXP_ROW,
-    KIT_PHILOX, KIT_POWER, KIT_WIDE, KIT_SQUARES, KIT_LEAVES, KIT_DEVIATION, KIT_MATH_COUNT
+    KIT_SIGMOID, KIT_REST, KIT_ERF_CORE, KIT_ERF, KIT_ERFCX, KIT_ERFC, KIT_GELU, KIT_FOLD, KIT_PLACE, KIT_DOT,
+    KIT_SUM, KIT_EXP_ROW, KIT_PHILOX, KIT_POWER, KIT_WIDE, KIT_SQUARES, KIT_LEAVES, KIT_DEVIATION,
+    KIT_MATH_COUNT
 } kit_math_t;
 
 typedef struct kit_math_text_t { const char *name; uint64_t needs; const char *text; } kit_math_text_t;
@@ -110,12 +113,12 @@ typedef struct kit_math_text_t { const char *name; uint64_t needs; const char *t
      "    one = k > 64 ? 0.0f : k_float(0x3F800000u - s);\n" \
      "    return k_log_sum(one - 1.0f + k_float(k_bits(x) - s), (float)k);\n}\n"}, \
     {"k_log64", 0, \
-     "// In double, to the last digit or two: of sums, x > 0.\n" \
-     "static double k_log64(double x) {\n    union { double d; uint64_t bits; } u;\n    double s, z, p = 0;\n    int e = -1023, i;\n" \
-     "    u.d = x;\n    e += (int)(u.bits >> 52);\n    u.bits = (u.bits & 0xFFFFFFFFFFFFFu) | 0x3FF0000000000000u;\n" \
-     "    if (u.d > 1.4142135623730951) {\n        u.d *= 0.5;\n        e++;\n    }\n" \
-     "    s = (u.d - 1) / (u.d + 1);\n    z = s * s;\n    for (i = 23; i > 1; i -= 2) { p = (p + 1.0 / i) * z; }\n" \
-     "    return e * 0.69314718055994531 + 2 * (s + s * p);\n}\n"}, \
+     "// Of sums: the library's own logarithm (>>portable-math), for x of normal size.\nstatic double k_log64(double x) {\n" \
+     "    union { double d; uint64_t bits; } u;\n    double f, s, z, p = 0, half;\n    int e = -1023, i;\n    u.d = x;\n" \
+     "    e += (int)(u.bits >> 52);\n    u.bits = (u.bits & 0xFFFFFFFFFFFFFu) | 0x3FF0000000000000u;\n    if (u.d > 1.4142135623730951) {\n" \
+     "        u.d *= 0.5;\n        e++;\n    }\n    f = u.d - 1;\n    s = f / (2 + f);\n    z = s * s;\n    half = 0.5 * f * f;\n" \
+     "    for (i = 23; i > 1; i -= 2) { p = (p + 2.0 / i) * z; }\n    p = s * (half + p);\n    if (e == 0) { return f - (half - p); }\n" \
+     "    return e * 0.6931471804855391 - (half - (p + e * 7.440617110012397e-11) - f);\n}\n"}, \
     {"k_tanh", KIT_ON(KIT_EXP_CORE) | KIT_ON(KIT_LDEXP) | KIT_ON(KIT_BITS) | KIT_ON(KIT_ABS), \
      "static float k_tanh(float x) {\n    float a = k_abs(x), s = x * x, p = -0.00571549917f, n, t, r;\n" \
      "    if (x != x) { return x; }\n" \
@@ -161,17 +164,30 @@ typedef struct kit_math_text_t { const char *name; uint64_t needs; const char *t
      "    l = (float)((double)a * 0.70710678118654752 - (double)z);\n    l = (z - (w - 3.0f) + l) * (u * u * -0.282f);\n" \
      "    l = l - k_rest(a, a, s) * -0.5f;\n    r = k_exp_core(s * -0.5f, l, &n, &t);\n    g = (r + t) * g + g;\n" \
      "    return (-0.0f > x ? -0.0f : x) - k_ldexp(g, n - 1.0f);\n}\n"}, \
-    {"k_sum", 0, \
-     "// In four chains for each 1024 elements, then in double.\n" \
-     "static double k_sum(const float *x, int n) {\n    double sum = 0;\n    int i = 0, end;\n" \
-     "    while (i < n) {\n        float a = 0, b = 0, c = 0, d = 0;\n        end = n - i > 1024 ? i + 1024 : n;\n" \
-     "        for (; i + 4 <= end; i += 4) {\n            a += x[i];\n            b += x[i + 1];\n            c += x[i + 2];\n            d += x[i + 3];\n        }\n" \
-     "        for (; i < end; i++) { a += x[i]; }\n        sum += (double)(a + b + (c + d));\n    }\n    return sum;\n}\n"}, \
-    {"k_exp_row", KIT_ON(KIT_EXP), \
-     "// y = e^(x - max of x). -> the sum of y, in *max the maximum\n" \
-     "static float k_exp_row(const float *x, float *y, int n, float *max) {\n    float m = x[0], sum[2] = {0, 0};\n    int i;\n" \
-     "    for (i = 1; i < n; i++) { m = m > x[i] ? m : x[i]; }\n    *max = m;\n" \
-     "    for (i = 0; i < n; i++) {\n        y[i] = k_exp(x[i] - m);\n        sum[i & 1] += y[i];\n    }\n    return sum[0] + sum[1];\n}\n"}, \
+    {"k_fold", 0, \
+     "// The sum of chains * K_LANES sums: neighbouring chains are added, then the halves of their lanes.\n" \
+     "static float k_fold(float *s, int chains) {\n    for (int c = 1; c < chains; c *= 2) {\n        for (int i = 0; i < chains; i += 2 * c) {\n" \
+     "            for (int l = 0; l < K_LANES; l++) { s[i * K_LANES + l] += s[(i + c) * K_LANES + l]; }\n        }\n    }\n" \
+     "    for (int w = K_LANES / 2; w > 0; w /= 2) {\n        for (int l = 0; l < w; l++) { s[l] += s[l + w]; }\n    }\n    return s[0];\n}\n"}, \
+    {"k_place", 0, \
+     "// Which of chains * K_LANES sums element i of n belongs to: what is left over goes to the first chain as long\n" \
+     "// as it fills its lanes, then to the second.\nstatic int k_place(int i, int n, int chains) {\n    int all = chains * K_LANES;\n" \
+     "    if (i < n / all * all) { return i % all; }\n    return i < n / K_LANES * K_LANES ? i % K_LANES : K_LANES + i % K_LANES;\n}\n"}, \
+    {"k_dot", KIT_ON(KIT_FOLD), \
+     "// The sum of n products of elements u and v apart.\nstatic float k_dot(const float *a, int u, const float *b, int v, int n) {\n" \
+     "    float s[K_LANES] = {0};\n    int i = 0;\n    for (; i + K_LANES <= n; i += K_LANES) {\n" \
+     "        for (int l = 0; l < K_LANES; l++) { s[l] += a[u * (i + l)] * b[v * (i + l)]; }\n    }\n" \
+     "    for (; i < n; i++) { s[i % K_LANES] += a[u * i] * b[v * i]; }\n    return k_fold(s, 1);\n}\n"}, \
+    {"k_sum", KIT_ON(KIT_FOLD) | KIT_ON(KIT_PLACE), \
+     "// In four chains.\nstatic float k_leaf(const float *x, int n) {\n    float s[4 * K_LANES] = {0};\n" \
+     "    for (int i = 0; i < n; i++) { s[k_place(i, n, 4)] += x[i]; }\n    return k_fold(s, 4);\n}\n\n" \
+     "// So for each 1024 elements, then in double.\nstatic double k_sum(const float *x, int n) {\n    double sum = 0;\n" \
+     "    for (int i = 0; i < n; i += 1024) { sum += (double)k_leaf(x + i, n - i > 1024 ? 1024 : n - i); }\n    return sum;\n}\n"}, \
+    {"k_exp_row", KIT_ON(KIT_EXP) | KIT_ON(KIT_FOLD) | KIT_ON(KIT_PLACE), \
+     "// y = e^(x - max of x). -> the sum of y, in *max the maximum\nstatic float k_exp_row(const float *x, float *y, int n, float *max) {\n" \
+     "    float m = x[0], s[2 * K_LANES] = {0};\n    for (int i = 1; i < n; i++) { m = m > x[i] ? m : x[i]; }\n    *max = m;\n" \
+     "    for (int i = 0; i < n; i++) {\n        y[i] = k_exp(x[i] - m);\n        s[k_place(i, n, 2)] += y[i];\n    }\n    return k_fold(s, 2);\n" \
+     "}\n"}, \
     {"k_philox", 0, \
      "// Philox4x32-10: four words for each block of a stream.\n" \
      "static void k_philox(uint64_t seed, uint64_t stream, uint32_t block, uint32_t w[4]) {\n" \
@@ -191,24 +207,24 @@ typedef struct kit_math_text_t { const char *name; uint64_t needs; const char *t
      "    while (i < n) {\n        double lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};\n        int end = n - i > 16384 ? i + 16384 : n;\n" \
      "        for (k = 0; i < end; i++, k = (k + 1) & 7) { lane[k] += (double)x[i] * (double)x[i]; }\n" \
      "        total += lane[0] + lane[4] + (lane[2] + lane[6]) + (lane[1] + lane[5] + (lane[3] + lane[7]));\n    }\n    return total;\n}\n"}, \
-    {"k_leaves", 0, \
-     "// The sum of a row: in two chains for each 64 elements, then in double.\n" \
-     "static double k_leaves(const float *x, int n) {\n    double sum = 0;\n    int i = 0, end;\n" \
-     "    while (i < n) {\n        float s = 0, t = 0;\n        end = n - i > 64 ? i + 64 : n;\n" \
-     "        for (; i + 2 <= end; i += 2) {\n            s += x[i];\n            t += x[i + 1];\n        }\n" \
-     "        s += t;\n        for (; i < end; i++) { s += x[i]; }\n        sum += (double)s;\n    }\n    return sum;\n}\n"}, \
-    {"k_deviation", 0, \
-     "// The sum of g (x - mean), and in *total that of g; of (x - mean)^2 if g is 0.\n" \
-     "static double k_deviation(const float *g, const float *x, float mean, double *total, int n) {\n" \
-     "    double sum = 0, all = 0;\n    int i = 0, end;\n" \
-     "    while (i < n) {\n        float s = 0, t = 0, a = 0, b = 0;\n        end = n - i > 64 ? i + 64 : n;\n" \
-     "        for (; i + 2 <= end; i += 2) {\n            const float u = x[i] - mean, v = x[i + 1] - mean;\n" \
-     "            s += (g ? g[i] : u) * u;\n            t += (g ? g[i + 1] : v) * v;\n" \
-     "            a += g ? g[i] : 0;\n            b += g ? g[i + 1] : 0;\n        }\n" \
-     "        s += t;\n        a += b;\n" \
-     "        for (; i < end; i++) {\n            const float u = x[i] - mean;\n" \
-     "            s += (g ? g[i] : u) * u;\n            a += g ? g[i] : 0;\n        }\n" \
-     "        sum += (double)s;\n        all += (double)a;\n    }\n    if (total) { *total = all; }\n    return sum;\n}\n"}
+    {"k_leaves", KIT_ON(KIT_FOLD), \
+     "// The sum of a row: in two chains for each 64 K_LANES elements, then in double.\nstatic double k_leaves(const float *x, int n) {\n" \
+     "    double sum = 0;\n    for (int i = 0, end; i < n; i = end) {\n        float s[2 * K_LANES] = {0};\n" \
+     "        end = n - i > 64 * K_LANES ? i + 64 * K_LANES : n;\n        for (; i + 2 * K_LANES <= end; i += 2 * K_LANES) {\n" \
+     "            for (int l = 0; l < 2 * K_LANES; l++) { s[l] += x[i + l]; }\n        }\n" \
+     "        for (int l = 0; l < K_LANES; l++) { s[l] += s[K_LANES + l]; }\n        for (; i < end; i++) { s[i % K_LANES] += x[i]; }\n" \
+     "        sum += (double)k_fold(s, 1);\n    }\n    return sum;\n}\n"}, \
+    {"k_deviation", KIT_ON(KIT_FOLD), \
+     "// The sum of g (x - mean), and in *total that of g; of (x - mean)^2 if g is 0. In the chains of k_leaves.\n" \
+     "static double k_deviation(const float *g, const float *x, float mean, double *total, int n) {\n    double sum = 0, all = 0;\n" \
+     "    for (int i = 0, end; i < n; i = end) {\n        float s[2 * K_LANES] = {0}, a[2 * K_LANES] = {0};\n" \
+     "        end = n - i > 64 * K_LANES ? i + 64 * K_LANES : n;\n        for (; i + 2 * K_LANES <= end; i += 2 * K_LANES) {\n" \
+     "            for (int l = 0; l < 2 * K_LANES; l++) {\n                const float u = x[i + l] - mean;\n" \
+     "                s[l] += (g ? g[i + l] : u) * u;\n                a[l] += g ? g[i + l] : 0;\n            }\n        }\n" \
+     "        for (int l = 0; l < K_LANES; l++) {\n            s[l] += s[K_LANES + l];\n            a[l] += a[K_LANES + l];\n        }\n" \
+     "        for (; i < end; i++) {\n            const float u = x[i] - mean;\n            s[i % K_LANES] += (g ? g[i] : u) * u;\n" \
+     "            a[i % K_LANES] += g ? g[i] : 0;\n        }\n        sum += (double)k_fold(s, 1);\n        all += (double)k_fold(a, 1);\n    }\n" \
+     "    if (total) { *total = all; }\n    return sum;\n}\n"}
 // clang-format on
 
 #endif

@@ -1,7 +1,7 @@
 // export_nets.h - the ops that export_c.h writes: attention, recurrent nets
 //
 // Included by the implementation of export_c.h; copy it with that. The order of sums is that of the
-// library's scalar kernels; kit_export_state_t.inexact says where it is not.
+// library's kernels; kit_export_state_t.inexact says where it is not.
 #ifndef KIT_EXPORT_NETS_H
 #define KIT_EXPORT_NETS_H
 
@@ -113,11 +113,12 @@ KIT_TEXT_FN int kit_write_attention(kit_export_state_t *x, const tensor_call_t *
     kit_word_t scale = kit_number(x, c->p->attention.scale, TENSOR_F32);
     kit_need(x, KIT_INF);
     kit_need(x, KIT_EXP);
+    kit_need(x, KIT_FOLD);
     kit_need(x, KIT_LOG64);
     x->row = v.s > x->row ? v.s : x->row;
     kit_heads(x, &v);
     kit_for(x, "t", v.t);
-    kit_line(x, "float *s = row, *to = y + %lld * t, most = -K_INF, sum = 0;", v.ev);
+    kit_line(x, "float *s = row, *to = y + %lld * t, most = -K_INF, sum[K_LANES] = {0}, total;", v.ev);
     kit_scores(x, &v);
     kit_line(x, "most = most > f * %s ? most : f * %s;", scale.text, scale.text);
     kit_close(x, 1);
@@ -127,13 +128,14 @@ KIT_TEXT_FN int kit_write_attention(kit_export_state_t *x, const tensor_call_t *
     kit_line(x, "for (int j = 0; j < n; j++) {");
     x->depth++;
     kit_line(x, "s[j] = k_exp(s[j] * %s + -most);", scale.text);
-    kit_line(x, "sum += s[j];");
+    kit_line(x, "sum[j %% K_LANES] += s[j];");
     kit_word_t at = kit_element(v.v, "j", "e");
     kit_line(x, "for (int e = 0; e < %lld; e++) { to[e] += s[j] * v[%s]; }", v.ev, at.text);
     kit_close(x, 1);
-    kit_line(x, "lse[t] = (float)((double)most + k_log64((double)sum));");
-    kit_line(x, "sum = (float)(1 / (double)sum);");
-    kit_line(x, "for (int e = 0; e < %lld; e++) { to[e] *= sum; }", v.ev);
+    kit_line(x, "total = k_fold(sum, 1);");
+    kit_line(x, "lse[t] = (float)((double)most + k_log64((double)total));");
+    kit_line(x, "total = (float)(1 / (double)total);");
+    kit_line(x, "for (int e = 0; e < %lld; e++) { to[e] *= total; }", v.ev);
     kit_close(x, 1 + v.heads.ndim);
     return 1;
 }
@@ -150,6 +152,7 @@ KIT_TEXT_FN int kit_write_attention_back(kit_export_state_t *x, const tensor_cal
     long long room = 2 * v.s + (blocks ? v.s * (v.e + v.ev) : 0);
     kit_need(x, KIT_INF);
     kit_need(x, KIT_EXP);
+    kit_need(x, KIT_FOLD);
     x->row = room > x->row ? room : x->row;
     kit_heads(x, &v);
     kit_line(x, "float *s = row, *d = row + %lld;", v.s);
@@ -170,15 +173,15 @@ KIT_TEXT_FN int kit_write_attention_back(kit_export_state_t *x, const tensor_cal
     kit_word_t g = kit_element(v.g, "t", "e"), value = kit_element(v.v, "j", "e"),
                key = kit_element(v.k, "j", "e");
     kit_word_t query = kit_element(v.q, "t", "e");
-    kit_line(x, "float *to = dq + %lld * t, sum = 0;", v.e);
+    kit_line(x, "float *to = dq + %lld * t, sum[K_LANES] = {0};", v.e);
     kit_line(x, "double all = 0;");
     kit_line(x, "for (int e = 0; e < %lld; e++) { to[e] = 0; }", v.e);
     kit_line(x, "if (lse[t] == -K_INF) { continue; }");
     kit_for(x, "e", v.ev);
-    kit_line(x, "sum += g[%s] * y[%lld * t + e];", g.text, v.ev);
-    kit_line(x, "if ((e + 1) %% 64 == 0 || e + 1 == %lld) {", v.ev);
-    kit_line(x, "    all += (double)sum;");
-    kit_line(x, "    sum = 0;");
+    kit_line(x, "sum[e %% K_LANES] += g[%s] * y[%lld * t + e];", g.text, v.ev);
+    kit_line(x, "if ((e + 1) %% (64 * K_LANES) == 0 || e + 1 == %lld) {", v.ev);
+    kit_line(x, "    all += (double)k_fold(sum, 1);");
+    kit_line(x, "    for (int l = 0; l < K_LANES; l++) { sum[l] = 0; }");
     kit_line(x, "}");
     kit_close(x, 1);
     kit_scores(x, &v);

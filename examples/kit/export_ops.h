@@ -1,7 +1,8 @@
 // export_ops.h - the ops that export_c.h writes: pointwise, products, sums, rows, losses, optimizers
 //
 // Included by the implementation of export_c.h; copy it with that. Sums are in the order of the library's
-// scalar kernels; where that is not so, kit_export_state_t.inexact says it.
+// portable kernels, or with kit_export_state_t.lanes = 1 in that of the scalar ones; where that is not so,
+// kit_export_state_t.inexact says it.
 #ifndef KIT_EXPORT_OPS_H
 #define KIT_EXPORT_OPS_H
 
@@ -154,6 +155,16 @@ KIT_TEXT_FN int64_t kit_chain(int64_t batch, int64_t m, int64_t n, int64_t k, co
     return k <= 512 ? k : ((k + parts - 1) / parts + 15) / 16 * 16;
 }
 
+// Whether a product's sums are made in lanes, by k_dot, 1024 terms at a time. adds: to what is there.
+KIT_TEXT_FN int kit_dots(const kit_export_state_t *x, int64_t batch, int64_t m, int64_t n, int64_t k,
+                         const int64_t *s, int adds) {
+    int64_t acs = k == 1 ? 1 : s[1], brs = s[2], bcs = n == 1 ? 1 : s[3];
+    if (k == 1 && n != 1 && bcs != 1) { brs = 1; }
+    int row = m == 1 && batch == 1 && (brs == 1 || n == 1) && k <= 1024 && n * k <= 65536 && !adds;
+    int few = acs == 1 && brs == 1 && bcs != 1 && 20 * m <= k && m <= 40;
+    return x->lanes > 1 && (row || few) && kit_chain(batch, m, n, k, s) > 0;
+}
+
 // How many of n sums are made at a time, at most so many: one alone waits for its own additions.
 KIT_TEXT_FN int kit_together(int64_t n, int most) {
     while (n % most) { most /= 2; }
@@ -180,6 +191,31 @@ KIT_TEXT_FN void kit_write_product(kit_export_state_t *x, int64_t batch, int64_t
     if (!chain) { chain = k; }
     x->flops += 2.0 * (double)batch * (double)m * (double)n * (double)k;
     kit_for(x, "i", m);
+    if (!weight && kit_dots(x, batch, m, n, k, s, 0)) {
+        int cut = k > 1024;
+        kit_need(x, KIT_DOT);
+        kit_for(x, "j", n);
+        if (cut) {
+            kit_line(x, "float *to = y + %lld * i + j;", (long long)s[4]);
+            kit_line(x, "for (int q = 0; q < %lld; q += 1024) {", (long long)k);
+            kit_line(x, "    const int terms = %lld - q > 1024 ? 1024 : %lld - q;", (long long)k,
+                     (long long)k);
+        }
+        kit_word_t first = kit_word("%lld * i%s", (long long)s[0], cut ? " + q" : "");
+        kit_word_t second = kit_word("%lld * j%s", (long long)s[3], cut ? " + q" : "");
+        kit_word_t sum = kit_word("k_dot(a + %.60s, %lld, b + %.60s, %lld, ", first.text, (long long)s[1],
+                                  second.text, (long long)s[2]);
+        const char *more = bias ? " + bias[j]" : "";
+        if (cut) {
+            kit_line(x, "    const float s = %sterms);", sum.text);
+            kit_line(x, "    *to = q ? *to + s : s%s;", more);
+            kit_line(x, "}");
+        } else {
+            kit_line(x, "y[%lld * i + j] = %s%lld)%s;", (long long)s[4], sum.text, (long long)k, more);
+        }
+        kit_close(x, 2);
+        return;
+    }
     if (across) {                       // a row of y at a time: the loop over j is one of vectors
         int cut = chain < k;            // parts of k are summed apart
         kit_line(x, cut ? "float *to = y + %lld * i, *line = row;" : "float *line = y + %lld * i;",

@@ -1,7 +1,7 @@
 // export_pool.h - the ops that export_c.h writes: pools, batch and group norm
 //
 // Included by the implementation of export_c.h; copy it with that. Images are [N, C, H, W] or [N, C, L],
-// contiguous. The order of sums is that of the library's scalar kernels.
+// contiguous. The order of sums is that of the library's kernels.
 #ifndef KIT_EXPORT_POOL_H
 #define KIT_EXPORT_POOL_H
 

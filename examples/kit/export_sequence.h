@@ -1,7 +1,7 @@
 // export_sequence.h - the ops that export_c.h writes: indices, embeddings, layer norm
 //
 // Included by the implementation of export_c.h; copy it with that. The order of sums is that of the
-// library's scalar kernels; kit_export_state_t.inexact says where it is not.
+// library's kernels; kit_export_state_t.inexact says where it is not.
 #ifndef KIT_EXPORT_SEQUENCE_H
 #define KIT_EXPORT_SEQUENCE_H
 
@@ -253,7 +253,8 @@ KIT_TEXT_FN int kit_write_layer_norm_back(kit_export_state_t *x, const tensor_ca
     kit_line(x, "for (int r = %lld * k / %lld; r < %lld * (k + 1) / %lld; r++) {", rows, parts, rows, parts);
     x->depth++;
     kit_line(x, "const float *g = grad + %lld * r, *p = x + %lld * r, m = mean[r], d = rstd[r];", n, n);
-    kit_line(x, "float s = 0, t = 0, sf, tf;");
+    kit_need(x, KIT_FOLD);
+    kit_line(x, "float s[K_LANES] = {0}, t[K_LANES] = {0}, sf, tf;");
     kit_line(x, "double sum = 0, dot = 0;");
     kit_for(x, "j", n);
     kit_line(x, "const float h = (p[j] - m) * d, v = g[j]%s;", c->arg[4].data ? " * w[j]" : "");
@@ -261,12 +262,12 @@ KIT_TEXT_FN int kit_write_layer_norm_back(kit_export_state_t *x, const tensor_ca
         kit_line(x, "pw[j] += g[j] * h;");
         kit_line(x, "pb[j] += g[j];");
     }
-    kit_line(x, "s += v;");
-    kit_line(x, "t += v * h;");
-    kit_line(x, "if ((j + 1) %% 64 == 0 || j + 1 == %lld) {", n);
-    kit_line(x, "    sum += (double)s;");
-    kit_line(x, "    dot += (double)t;");
-    kit_line(x, "    s = t = 0;");
+    kit_line(x, "s[j %% K_LANES] += v;");
+    kit_line(x, "t[j %% K_LANES] += v * h;");
+    kit_line(x, "if ((j + 1) %% (64 * K_LANES) == 0 || j + 1 == %lld) {", n);
+    kit_line(x, "    sum += (double)k_fold(s, 1);");
+    kit_line(x, "    dot += (double)k_fold(t, 1);");
+    kit_line(x, "    for (int l = 0; l < K_LANES; l++) { s[l] = t[l] = 0; }");
     kit_line(x, "}");
     kit_close(x, 1);
     kit_line(x, "sf = (float)(sum / %lld.0);", n);

@@ -56,7 +56,8 @@ typedef struct kit_export_state_t {
     int64_t places;
     uint64_t needs;                     // functions of export_math.h
     int64_t row, wide;                  // floats and doubles that an op needs beside the arena
-    int inexact;                        // some sums are in another order than the scalar kernels'
+    int lanes;                          // sums that are made side by side: the K_LANES of the file
+    int inexact;                        // some sums are in another order than the library's
     int updates, draws;                 // optimizer groups; whether random numbers are drawn
     const nn__update_t *update[16];
     int depth;                          // of loops

@@ -55,17 +55,15 @@ KIT_TEXT_FN int kit_write_rows(kit_export_state_t *x, const tensor_call_t *c) {
     kit_word_t each = kit_word("%s", loop);
     x->flops += 4.0 * (double)a->numel;
     if (back) {
-        kit_need(x, id == TENSOR_OP_SOFTMAX_BACKWARD ? KIT_WIDE : KIT_SUM);
+        kit_need(x, KIT_SUM);
         if (id == TENSOR_OP_SOFTMAX_BACKWARD) {
-            kit_line(x, "float sum[4] = {0, 0, 0, 0};");
-            kit_line(x, "%s { sum[j < %lld ? j %% 4 : 0] += g[j] * y[j]; }", each.text,
-                     (long long)(n / 4 * 4));
-            kit_line(x, "const float s = sum[0] + sum[1] + (sum[2] + sum[3]);");
+            kit_line(x, "float sum[4 * K_LANES] = {0};");
+            kit_line(x, "%s { sum[k_place(j, %lld, 4)] += g[j] * y[j]; }", each.text, (long long)n);
+            kit_line(x, "const float s = k_fold(sum, 4);");
             kit_line(x, "%s { out[j] = y[j] * (g[j] - s); }", each.text);
         } else {
-            if (n > 1024) { x->inexact = 1; }
             kit_need(x, KIT_EXP);
-            kit_line(x, "const float s = (float)k_sum(g, %lld);", (long long)n);
+            kit_line(x, "const float s = k_leaf(g, %lld);", (long long)n);
             kit_line(x, "%s { out[j] = g[j] - k_exp(y[j]) * s; }", each.text);
         }
     } else {
@@ -152,15 +150,23 @@ KIT_TEXT_FN int kit_write_loss(kit_export_state_t *x, const tensor_call_t *c) {
     if (c->p->loss.kind == NN__LOSS_BCE) { kit_line(x, "// the input is in 0..1; here nobody checks it"); }
     kit_declare(x, "y", &a[4]);
     int cut = whole && a[0].numel > 4096;       // so many are summed at a time
-    if (whole) { kit_line(x, "float s = 0;"); }
+    if (whole) {
+        kit_need(x, KIT_FOLD);
+        kit_line(x, "float s[K_LANES] = {0};");
+    }
     if (cut) { kit_line(x, "double sum = 0;"); }
     kit_for(x, "i", a[0].numel);
     kit_loss_loads(x, reads);
-    kit_line(x, "%s (%s)%s;", whole ? "s +=" : "y[i] =", text, a[2].data ? " * w[i]" : "");
-    if (cut) { kit_leaf(x, "(i + 1) % 4096 == 0"); }
+    kit_line(x, "%s (%s)%s;", whole ? "s[i % K_LANES] +=" : "y[i] =", text, a[2].data ? " * w[i]" : "");
+    if (cut) {
+        kit_line(x, "if ((i + 1) %% 4096 == 0) {");
+        kit_line(x, "    sum += (double)k_fold(s, 1);");
+        kit_line(x, "    for (int l = 0; l < K_LANES; l++) { s[l] = 0; }");
+        kit_line(x, "}");
+    }
     kit_close(x, 1);
     if (whole) {
-        kit_line(x, "*y = (float)((%s(double)s) * %s);", cut ? "sum + " : "",
+        kit_line(x, "*y = (float)((%s(double)k_fold(s, 1)) * %s);", cut ? "sum + " : "",
                  kit_number(x, kit_loss_factor(c, &a[0]), TENSOR_F64).text);
     }
     x->flops += 3.0 * (double)a[0].numel;
@@ -228,10 +234,11 @@ KIT_TEXT_FN int kit_write_cross_entropy(kit_export_state_t *x, const tensor_call
     if (!p->log_probs) {
         kit_need(x, KIT_EXP);
         kit_need(x, KIT_LOG64);
-        kit_line(x, "float max = t[0], s = 0;");
+        kit_need(x, KIT_FOLD);
+        kit_line(x, "float max = t[0], s[K_LANES] = {0};");
         kit_line(x, "for (int j = 1; j < %lld; j++) { max = max > t[j] ? max : t[j]; }", classes);
-        kit_line(x, "for (int j = 0; j < %lld; j++) { s += k_exp(t[j] - max); }", classes);
-        kit_line(x, "l = (double)max + k_log64((double)s);");
+        kit_line(x, "for (int j = 0; j < %lld; j++) { s[j %% K_LANES] += k_exp(t[j] - max); }", classes);
+        kit_line(x, "l = (double)max + k_log64((double)k_fold(s, 1));");
     }
     kit_line(x, "lse[r] = (float)l;");
     if (p->reduction == TENSOR_NONE) { kit_line(x, "y[r] = 0;"); }

@@ -14,8 +14,17 @@ static known_t knowns[] = {
     {"", "\"\" against \"RuntimeError: expected dtype", "operands of several dtypes promote", 0},
     {"", "is not differentiable with respect to argument", "more gradients than PyTorch has", 0},
     {"", "\"\" against \"RuntimeError: derivative for aten::", "more gradients than PyTorch has", 0},
-    {"unique unique_dim unique_consecutive unique_consecutive_dim heaviside",
+    {"unique unique_dim unique_consecutive unique_consecutive_dim heaviside histogram histogramdd",
      "requires grad 0, leaf 1 against 1, 0", "what has no gradient does not require one", 0},
+    {"eq_ ne_ lt_ le_ gt_ ge_", "requires grad 0, leaf 1 against 1, 0",
+     "what has no gradient does not require one", 0},
+    {"igamma igammac zeta", "there is no gradient of the first argument", "PyTorch says so in backward", 0},
+    {"logical_and_ logical_or_ logical_xor_ logical_not_", "is a leaf that requires grad",
+     "PyTorch at fault: a leaf that is changed", 0},
+    {"mvlgamma", "may not be a boolean", "PyTorch has no kernel for the dtype", 0},
+    {"backward grad", "Function PixelShuffleBackward0 returned an invalid gradient",
+     "PyTorch at fault: the sizes of images without elements", 0},
+    {"view_dtype", "requires grad 1, leaf ", "of its own dtype it is x itself", 0},
     {"addcdiv addcmul", "\"\" against \"RuntimeError: result type", "operands of several dtypes promote", 0},
     {"", "given to vhp should contain a single", "results without a gradient may have any shape", 0},
     {"", "given to hvp should contain a single", "results without a gradient may have any shape", 0},
@@ -96,9 +105,6 @@ static known_t knowns[] = {
     {"backward grad", "\"\" against \"RuntimeError: Trying to backward through the graph a second time",
      "what saves nothing can run again", 0},
     {"as_strided_scatter", "element", "PyTorch at fault: gradients of overwritten elements", 0},
-    {"div_mode trunc floor ceil round", "element", "whole numbers after rounding", 0},
-    {"remainder_scalar remainder fmod fmod_scalar floor_divide floor_divide_scalar", "element",
-     "whole multiples after rounding", 0},
     {"adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d", "must be a float", "integers are refused",
      0},
     {"sigmoid exp2 custom", "requires grad 0, leaf 1 against 1, 0",
@@ -336,6 +342,17 @@ static int ran_twice(const program_t *p, const trace_t *a, int at, const char *n
     (void)a, (void)at, (void)name;
     return strstr(what, "saved by mul were freed") && (uses(p, "trapezoid") || uses(p, "cumulative_trapezoid"));
 }
+// The result of logic in place is a constant; PyTorch's keeps what x was made by.
+static int is_logic_in_place(const char *name) {
+    return strncmp(name, "logical_", 8) == 0 && name[strlen(name) - 1] == '_';
+}
+static int logic(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    int k, there = 0;
+    (void)a, (void)at;
+    for (k = 0; k < p->n; k++) there |= is_logic_in_place(name_of(&p->step[k]));
+    return there && (strstr(what, "gradient") || strstr(what, "requires grad") || strstr(what, " by ") ||
+                     strcmp(name, "grad") == 0);
+}
 // A backward that fails may have added to the gradients of some leaves.
 static int half_done(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     int k;
@@ -366,6 +383,32 @@ static int six(const program_t *p, const trace_t *a, int at, const char *name, c
     }
     if (!there || (strcmp(name, "grad") && !strstr(what, "gradient"))) return 0;
     return v && sscanf(v, " is %lf against %lf", &x, &y) == 2 && fabs(x - y) <= 1e-7 * (fabs(x) + fabs(y));
+}
+static int eps_of_halves(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    const step_t *s = step_at(p, a, at);
+    int k;
+    (void)p;
+    if (!s || strcmp(name, "cosine_similarity") || !strstr(what, "nan")) return 0;
+    for (k = 0; k < s->nin; k++)
+        if (s->in[k] >= 0 && made(a, s->in[k]) && made(a, s->in[k])->dtype == TENSOR_F16) return 1;
+    return 0;
+}
+// What is rounded to whole numbers, or to whole multiples, jumps where the last bits of its input differ.
+static int jumped(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    static const char *const whole[] = {"div_mode", "trunc", "floor", "ceil", "round"};
+    static const char *const multiple[] = {"remainder_scalar", "remainder",    "fmod",
+                                           "fmod_scalar",      "floor_divide", "floor_divide_scalar"};
+    const char *v = strstr(what, " is ");
+    double x, y;
+    int k;
+    (void)p, (void)a, (void)at;
+    if (!strstr(what, "element") || !v || sscanf(v, " is %lf against %lf", &x, &y) != 2) return 0;
+    if (x - x != 0 || y - y != 0) return 0;     // inf and NaN are no jump
+    for (k = 0; k < (int)(sizeof whole / sizeof whole[0]); k++)
+        if (strcmp(name, whole[k]) == 0) return fabs(x - y) >= 0.5;
+    for (k = 0; k < (int)(sizeof multiple / sizeof multiple[0]); k++)
+        if (strcmp(name, multiple[k]) == 0) return 1;
+    return 0;
 }
 // The inverse of what is singular except for rounding errors.
 static int singular(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
@@ -411,6 +454,10 @@ static int setting_grad(const program_t *p, const trace_t *a, int step) {
     (void)a;
     return is(&p->step[step], DO_set_grad);
 }
+static int deciding(const program_t *p, const trace_t *a, int step) {
+    (void)a;
+    return is_logic_in_place(name_of(&p->step[step]));
+}
 static int overwriting(const program_t *p, const trace_t *a, int step) {
     const char *name = name_of(&p->step[step]);
     (void)a;
@@ -432,6 +479,8 @@ static struct {
     {cut_mean, NULL, "PyTorch at fault: lp_pool of integers loses the fraction of their mean", 0},
     {equal_elements, NULL, "which of equal elements is meant is not said", 0},
     {hooked, hooking, "autograd_grad gives hooked gradients", 0},
+    {eps_of_halves, NULL, "PyTorch at fault: in f16 eps is 0", 0},
+    {logic, deciding, "PyTorch at fault: the gradient of what logic in place has overwritten", 0},
     {led_past, NULL, "PyTorch's graph leads past a view whose base was changed", 0},
     {inferred, NULL, "PyTorch records nothing for vjp and its like in inference mode", 0},
     {stale_view, NULL, "PyTorch 2.15 at fault: a view whose base was changed is a leaf until its grad_fn is read", 0},
@@ -440,6 +489,7 @@ static struct {
     {retained, retaining, "PyTorch has no gradient of what was changed through a view", 0},
     {set_before, setting_grad, "PyTorch adds into the gradient that was set, also where it has a graph", 0},
     {six, NULL, "PyTorch at fault: 1/6 of hardsigmoid and hardswish in f64 is that of f32", 0},
+    {jumped, NULL, "whole numbers and whole multiples after rounding", 0},
     {shrunk, NULL, "the sign of softshrink's 0", 0},
     {singular, NULL, "the inverse of what is singular except for rounding errors", 0},
 };

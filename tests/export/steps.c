@@ -200,6 +200,17 @@ static void large_trainings(void) {
     m = nn_sequential(nn_conv2d(40, 4, 5), nn_tanh(), nn_conv2d(4, 6, 3, .stride = 3), nn_flatten(),
                       nn_linear(6 * 5 * 18, 4));
     CHECK(train("chains", m, nn_sgd(m, .lr = 0.001), wide, tensor_randn(1, 4), squares, 0) == 0);
+    // dot products of more than 1024 terms; outputs in vectors: for some images, for a part of the lines
+    m = nn_linear(1500, 6);
+    CHECK(train("dots", m, nn_sgd(m, .lr = 0.001), tensor_randn(3, 1500), tensor_randn(3, 6), squares, 0)
+          == 0);
+    m = one_layer(nn_conv2d(8, 12, 3, .stride = 2), 12 * 4 * 3);
+    CHECK(train("gathered", m, nn_sgd(m, .lr = 0.001), tensor_randn(19, 8, 9, 7), tensor_randn(19, 4),
+                squares, 0) == 0);
+    m = nn_sequential(nn_conv2d(32, 8, 3, .padding = 4, .dilation = 4), nn_relu(), nn_max_pool2d(4),
+                      nn_flatten(), nn_linear(8 * 7 * 15, 4));
+    CHECK(train("banded", m, nn_sgd(m, .lr = 0.001), tensor_randn(1, 32, 28, 60), tensor_randn(1, 4), squares,
+                0) == 0);
     replays = 5;
     with_grads = 0;
     m = fashion();
