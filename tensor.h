@@ -2185,7 +2185,8 @@ TENSOR_API int tensor_is_realtime(void);    // -> 1 or 0;  errors none
 TENSOR_API int tensor_graph_free(tensor_graph_t *g);
 
 // Prints the bytes of a graph, then its calls, a line each, to stdout.
-//   -> code;  errors POISONED, OWNER as tensor_graph_replay
+//   -> code;  errors POISONED, OWNER as tensor_graph_replay; IO (stdout cannot be written), UNSUPPORTED under
+//      TENSOR_NO_STDIO
 TENSOR_API int tensor_graph_print(const tensor_graph_t *g);
 
 // What a graph of the CPU consists of; a GPU's is all zeros. temporary_bytes is the sum of the sizes of the
@@ -30466,8 +30467,8 @@ TENSOR_API int (tensor_graph_print)(const tensor_graph_t *g) {
                  "temporaries %u in a block of %u and workers' blocks of %u", g->info.calls, g->info.groups,
                  g->info.input_bytes, g->info.output_bytes, g->info.temporary_bytes, g->info.packed_bytes,
                  g->info.room_bytes);
-    printf("%s\n", line);
-    for (int64_t i = 0; i < g->info.calls; i++) {
+    int bad = puts(line) < 0;
+    for (int64_t i = 0; i < g->info.calls && !bad; i++) {
         tensor_graph_call_t call = (tensor_graph_call)(g, i);
         s.length = 0;
         tensor__text(&s, "%d %s", i, call.op);
@@ -30476,9 +30477,11 @@ TENSOR_API int (tensor_graph_print)(const tensor_graph_t *g) {
         for (int k = 0; k < call.outputs; k++) { tensor__print_operand(&s, &call, call.inputs + k); }
         if (call.group >= 0) { tensor__text(&s, ", group %d", call.group); }
         tensor__text(&s, "%w", call.site);
-        printf("%s\n", line);
+        bad = puts(line) < 0;
     }
-    return 0;
+    if (!bad && fflush(stdout) == 0) { return 0; }          // a full disk is noticed by fflush
+    tensor__fail(tensor__self(), TENSOR_ERR_IO, "graph_print: stdout cannot be written");
+    return TENSOR_ERR_IO;
 }
 #else
 TENSOR_API int (tensor_graph_print)(const tensor_graph_t *g) {
