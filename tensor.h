@@ -686,8 +686,8 @@ TENSOR_API tensor_t *tensor_block_diag(tensor_t *const *list, int n);
 // Zeros with x [..., n] on the offset-th diagonal of the new dims dim1 and dim2 (PyTorch: 0, -2, -1).
 //   -> new [..., m, m];  grad dx = diagonal of g;  errors SHAPE, INDEX
 TENSOR_API tensor_t *tensor_diag_embed(tensor_t *x, int64_t offset, int64_t dim1, int64_t dim2);
-// diag: from a 1-d x a matrix with that diagonal, from a matrix its diagonal. diagflat: a matrix whose
-// diagonal has the elements of x, of any shape.   -> new;  grad as diag_embed;  errors SHAPE
+// diag: from a 1-d x a matrix with x on that diagonal, from a matrix that diagonal. diagflat: a matrix with
+// the elements of x, of any shape, on the offset-th diagonal.   -> new;  grad as diag_embed;  errors SHAPE
 TENSOR_API tensor_t *tensor_diag(tensor_t *x, int64_t diagonal);
 TENSOR_API tensor_t *tensor_diagflat(tensor_t *x, int64_t offset);
 // Powers n-1 .. 0 (increasing: 0 .. n-1) of x [m].   -> new [m, n];  grad as pow;  errors SHAPE
@@ -893,17 +893,17 @@ TENSOR_API int tensor_split(tensor_t *x, int64_t size, int64_t dim, tensor_t **o
 // x cut along dim into n views of nearly equal size (PyTorch's chunk).   -> how many, as tensor_split;
 // errors SHAPE
 TENSOR_API int tensor_chunk(tensor_t *x, int n, int64_t dim, tensor_t **out, int max);
-// split_with_sizes: x cut into n views of the given sizes (PyTorch's split with a list). tensor_split: into
-// exactly n views, the first ones larger by 1 if need be. tensor_split_at: at n indices, into n + 1 views.
-// unbind: into its selects along dim. out is as above, with n, max, n + 1 and max places.
+// split_with_sizes: x cut into n views of the given sizes (PyTorch's split with a list). tensor_tensor_split:
+// into exactly n views, the first ones larger by 1 if need be. tensor_tensor_split_at: at n indices, into
+// n + 1 views. unbind: into its selects along dim. out is as above, with n, max, n + 1 and max places.
 //   -> how many;  errors INDEX, SHAPE (sizes do not add up, too few places)
 TENSOR_API int tensor_split_with_sizes(tensor_t *x, const int64_t *sizes, int n, int64_t dim, tensor_t **out);
 TENSOR_API int tensor_tensor_split(tensor_t *x, int n, int64_t dim, tensor_t **out, int max);
 TENSOR_API int tensor_tensor_split_at(tensor_t *x, const int64_t *indices, int n, int64_t dim,
                                       tensor_t **out);
 TENSOR_API int tensor_unbind(tensor_t *x, int64_t dim, tensor_t **out, int max);
-// x cut into n equal views along dim 1 (dim 0 if x is 1-d), dim 0 and dim 2.   -> how many;  errors INDEX,
-// SHAPE
+// x cut into n equal views: hsplit along dim 1 (dim 0 if x is 1-d), vsplit along dim 0, dsplit along dim 2.
+//   -> how many;  errors INDEX, SHAPE
 TENSOR_API int tensor_hsplit(tensor_t *x, int n, tensor_t **out, int max);
 TENSOR_API int tensor_vsplit(tensor_t *x, int n, tensor_t **out, int max);
 TENSOR_API int tensor_dsplit(tensor_t *x, int n, tensor_t **out, int max);
@@ -16822,7 +16822,7 @@ TENSOR__FN int tensor__holds(const char *op, int dtype, double value) {
     return 1;
 }
 
-// Fills x with value. x is new, or may be changed in place.
+// A new tensor in which every element is value; on the device of like, or on the default one (like NULL).
 TENSOR__FN tensor_t *tensor__filled(const char *op, const int64_t *dims, int ndim, int dtype, double value,
                                     const tensor_t *like) {
     TENSOR__BEGIN0(o, TENSOR__ROW(FILL))
@@ -18515,7 +18515,7 @@ TENSOR__FN void tensor__grad_as_strided_scatter(tensor__grad_t *g) {
     const tensor__meta_t *v = &g->node->in[1];
     const tensor__as_strided_params_t *p = &g->p->as_strided;
     tensor_t *c = (tensor_contiguous)(g->gy[0]);
-    if (p->base_span && c != TENSOR__POISON) {          // as the gradient of a view of the whole span
+    if (p->base_span && c != TENSOR__POISON) {          // the gradient of x's span: c in it, zeros between
         tensor_t *y = (tensor_zeros_n)(&p->base_span, 1, (tensor_dtype_t)c->dtype);
         c = y == TENSOR__POISON ? y : (tensor_as_strided_scatter)(y, c, g->node->in[0].dims, p->base_stride,
                                                                   g->node->in[0].ndim, y->offset);
