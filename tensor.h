@@ -2202,7 +2202,8 @@ TENSOR_API int tensor_is_realtime(void);    // -> 1 or 0;  errors none
 TENSOR_API int tensor_graph_free(tensor_graph_t *g);
 
 // Prints the bytes of a graph, then its calls, a line each, to stdout.
-//   -> code;  errors POISONED, OWNER as tensor_graph_replay
+//   -> code;  errors POISONED, OWNER as tensor_graph_replay; IO (stdout cannot be written), UNSUPPORTED under
+//      TENSOR_NO_STDIO
 TENSOR_API int tensor_graph_print(const tensor_graph_t *g);
 
 // What a graph of the CPU consists of; a GPU's is all zeros. temporary_bytes is the sum of the sizes of the
@@ -4594,7 +4595,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(MAXIMUM, maximum, NUM, F_MAX(F_A, F_B), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_A, F_B), F_C(0), F_G)), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_B, F_A), F_C(0), F_G)), TENSOR__SA | TENSOR__SB, AS_IS) \
     X(MINIMUM, minimum, NUM, F_MIN(F_A, F_B), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_B, F_A), F_C(0), F_G)), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_A, F_B), F_C(0), F_G)), TENSOR__SA | TENSOR__SB, AS_IS) \
     X(MUL, mul, NUM, F_MUL(F_A, F_B), F_MUL(F_G, F_B), F_MUL(F_G, F_A), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(POW, pow, NUM, F_POW(F_A, F_B), F_SEL(F_EQ(F_B, F_C(0)), F_C(0), F_MUL(F_G, F_MUL(F_B, F_POW(F_A, F_SUB(F_B, F_C(1)))))), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_GE(F_B, F_C(0))), F_C(0), F_MUL(F_G, F_MUL(F_Y, F_LOG(F_A)))), TENSOR__SA | TENSOR__SB | TENSOR__SY, FULL) \
+    X(POW, pow, NUM, F_POW(F_A, F_B), F_SEL(F_EQ(F_B, F_C(0)), F_C(0), F_MUL(F_G, F_MUL(F_B, F_POW(F_A, F_SUB(F_B, F_C(1)))))), F_MUL(F_G, F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_GE(F_B, F_C(0))), F_C(0), F_MUL(F_Y, F_LOG(F_A)))), TENSOR__SA | TENSOR__SB | TENSOR__SY, FULL) \
     X(REMAINDER, remainder, NUM, F_REMAINDER(F_A, F_B), F_G, F_NEG(F_MUL(F_G, F_FLOORDIV(F_A, F_B))), TENSOR__SA | TENSOR__SB, AS_IS) \
     X(SUB, sub, NUM, F_SUB(F_A, F_B), F_G, F_NEG(F_G), 0, AS_IS)
 
@@ -30483,8 +30484,8 @@ TENSOR_API int (tensor_graph_print)(const tensor_graph_t *g) {
                  "temporaries %u in a block of %u and workers' blocks of %u", g->info.calls, g->info.groups,
                  g->info.input_bytes, g->info.output_bytes, g->info.temporary_bytes, g->info.packed_bytes,
                  g->info.room_bytes);
-    printf("%s\n", line);
-    for (int64_t i = 0; i < g->info.calls; i++) {
+    int bad = puts(line) < 0;
+    for (int64_t i = 0; i < g->info.calls && !bad; i++) {
         tensor_graph_call_t call = (tensor_graph_call)(g, i);
         s.length = 0;
         tensor__text(&s, "%d %s", i, call.op);
@@ -30493,9 +30494,11 @@ TENSOR_API int (tensor_graph_print)(const tensor_graph_t *g) {
         for (int k = 0; k < call.outputs; k++) { tensor__print_operand(&s, &call, call.inputs + k); }
         if (call.group >= 0) { tensor__text(&s, ", group %d", call.group); }
         tensor__text(&s, "%w", call.site);
-        printf("%s\n", line);
+        bad = puts(line) < 0;
     }
-    return 0;
+    if (!bad && fflush(stdout) == 0) { return 0; }          // a full disk is noticed by fflush
+    tensor__fail(tensor__self(), TENSOR_ERR_IO, "graph_print: stdout cannot be written");
+    return TENSOR_ERR_IO;
 }
 #else
 TENSOR_API int (tensor_graph_print)(const tensor_graph_t *g) {

@@ -1246,7 +1246,8 @@ TENSOR_API nn_module_t *nn_get_child(nn_module_t *m, const char *name);
 //   -> length of the whole text;  errors none
 TENSOR_API size_t nn_to_string(nn_module_t *m, char *text, size_t size);
 
-// Prints this text and a newline to stdout.   -> code;  errors IO
+// Prints this text and a newline to stdout.
+//   -> code;  errors IO (stdout cannot be written), OUT_OF_MEMORY, UNSUPPORTED under TENSOR_NO_STDIO
 TENSOR_API int nn_print(nn_module_t *m);
 
 // A module of the same structure and values that shares nothing with m.
@@ -1311,6 +1312,7 @@ TENSOR__IN_LINE tensor_t *nn__forward_of(nn__module_t m, tensor__tensor_t x) {
 #define nn_eval(...) NN__CALL(nn_eval, __VA_ARGS__)
 #define nn_requires_grad_(...) NN__CALL(nn_requires_grad_, __VA_ARGS__)
 #define nn_free(...) TENSOR__CALL_KIND(int, nn_free, __VA_ARGS__)
+#define nn_print(...) TENSOR__CALL_KIND(int, nn_print, __VA_ARGS__)
 #define nn_parameters(...) TENSOR__CALL_KIND(int, nn_parameters, __VA_ARGS__)
 #define nn_module_zero_grad(...) TENSOR__CALL_KIND(int, nn_module_zero_grad, __VA_ARGS__)
 #define nn_copy_state(...) TENSOR__CALL_KIND(int, nn_copy_state, __VA_ARGS__)
@@ -17648,7 +17650,7 @@ TENSOR_API size_t nn_to_string(nn_module_t *m, char *text, size_t size) {
 }
 
 #ifndef TENSOR_NO_STDIO
-TENSOR_API int nn_print(nn_module_t *m) {
+TENSOR_API int (nn_print)(nn_module_t *m) {
     size_t n = nn_to_string(m, NULL, 0);
     char *text = (char *)nn__memory(n + 1, 1);
     if (!text) { return TENSOR_ERR_OUT_OF_MEMORY; }
@@ -17659,7 +17661,7 @@ TENSOR_API int nn_print(nn_module_t *m) {
     return NN__ERROR(TENSOR_ERR_IO, "print: stdout cannot be written");
 }
 #else
-TENSOR_API int nn_print(nn_module_t *m) {
+TENSOR_API int (nn_print)(nn_module_t *m) {
     (void)m;
     return NN__SILENT(TENSOR_ERR_UNSUPPORTED, "print");
 }

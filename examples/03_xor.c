@@ -26,5 +26,5 @@ int main(void) {
     }
     tensor_print(tensor_sigmoid(nn_forward(net, x)));
     tensor_scope_end(scope);
-    return tensor_shutdown();     /* frees everything; returns the first error, 0 if none */
+    return tensor_shutdown() != 0;      // frees everything; 1 after an error, whose text is on stderr
 }

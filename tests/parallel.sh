@@ -8,12 +8,12 @@ P=$B/parallel
 passed=0
 failed=0
 if ! command -v mpicc >/dev/null 2>&1 || ! command -v mpirun >/dev/null 2>&1; then
-    echo "skipped 48 tests of several ranks: no mpicc, or no mpirun"
+    echo "skipped 51 tests of several ranks: no mpicc, or no mpirun"
     echo "0 passed, 0 failed"
     exit 0
 fi
 if ! timeout 60 mpirun --allow-run-as-root --oversubscribe --mca btl self,vader -np 2 true </dev/null 2>/dev/null; then
-    echo "skipped 48 tests of several ranks: mpirun cannot start two processes here"
+    echo "skipped 51 tests of several ranks: mpirun cannot start two processes here"
     echo "0 passed, 0 failed"
     exit 0
 fi
@@ -104,6 +104,7 @@ broken threads 2 "MPI was initialised without threads; call MPI_Init_thread"
 broken ended 1 "MPI has ended in this process"
 broken error 1 "another rank has an error"
 broken hang 1 "rank 0: another rank has not answered in time"
+broken late 1 "rank 0: another rank has not answered in time"
 broken leave 1 "rank 0: another rank has not answered in time"
 broken die 0 ""
 echo "$passed passed, $failed failed"

@@ -733,8 +733,22 @@ static void zeros_of_what_needs_grad(void) {
     y = tensor_div_mode(leaf(tensor_full(-0.0, 2)), tensor_ones(2), "floor");
     EXPECT(tensor_reciprocal(y), -INFINITY, -INFINITY);
 }
+static tensor_t *power_of(tensor_t *const *in, int n, void *base) {
+    (void)n;
+    return tensor_pow((tensor_t *)base, in[0]);
+}
+// torch.autograd.functional.jvp(lambda b: torch.pow(a, b), b, torch.ones(4)): a power of 0 does not depend on b
+static void jvp_of_powers_of_zero(void) {
+    double as[] = {0, 0, 0, 2}, bs[] = {0, 0.5, 2, 0};
+    tensor_t *a = tensor_from(as, TENSOR_F64, 4), *b = tensor_from(bs, TENSOR_F64, 4), *ones, *jvp;
+    ones = tensor_ones_like(b);
+    tensor_jvp(power_of, a, &b, 1, &ones, &jvp, 0);
+    EXPECT(jvp, 0, 0, 0, log(2));
+    CHECK_OK();
+}
 
 int main(void) {
+    RUN(jvp_of_powers_of_zero);
     RUN(gradient_of_neighbours);
     RUN(zeros_of_what_needs_grad);
     RUN(changed_after_ldexp);

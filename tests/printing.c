@@ -2,7 +2,15 @@
 //
 //   build/tests/printing             the committed cases
 //   build/tests/printing FILE        those of another file of that script
+#if defined(__unix__)
+#define _POSIX_C_SOURCE 200809L     // dup2
+#endif
 #include "test.h"
+
+#if defined(__unix__)
+#include <fcntl.h>
+#include <unistd.h>
+#endif
 
 enum { MAX_NUMBERS = 100000, MAX_TEXT = 400000 };
 
@@ -141,10 +149,54 @@ static void in_little_room(void) {
     }
 }
 
+#if defined(__unix__)
+enum { PRINT_TENSOR, PRINT_MODULE, PRINT_GRAPH, PRINTERS };
+
+static int print_one(int which, tensor_t *x, nn_module_t *m, const tensor_graph_t *g) {
+    switch (which) {
+    case PRINT_TENSOR: return tensor_print(x);
+    case PRINT_MODULE: return nn_print(m);
+    default: return tensor_graph_print(g);
+    }
+}
+
+// What prints to stdout says that it could not. What a full disk refuses may stay in the buffer of stdout; it
+// then stands in front of the next line.
+static void on_a_full_disk(void) {
+    const int full = open("/dev/full", O_WRONLY);
+    if (full < 0) {
+        printf("skipped 1 test of a full disk: no /dev/full\n");
+        return;
+    }
+    nn_module_t *m = nn_linear(2, 3);
+    tensor_t *x = tensor_ones(2);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_t *y = tensor_mul_scalar(x, 2);
+    tensor_graph_t *g = tensor_capture_end();
+    for (int which = 0; which < PRINTERS; which++) {
+        CHECK(print_one(which, x, m, g) == 0);
+        fflush(stdout);
+        const int terminal = dup(1);
+        dup2(full, 1);
+        int code = print_one(which, x, m, g);
+        dup2(terminal, 1);
+        close(terminal);
+        clearerr(stdout);
+        CHECK_MSG(code == TENSOR_ERR_IO, "printer %d gives %d", which, code);
+        CHECK_ERROR(TENSOR_ERR_IO, "print: stdout cannot be written at printing.c");
+    }
+    close(full);
+    CHECK(tensor_graph_free(g) == 0 && tensor_free(y) == 0 && nn_free(m) == 0);
+}
+#endif
+
 int main(int argc, char **argv) {
     if (argc > 1) fixture = argv[1];
     RUN(as_pytorch);
     RUN(in_little_room);
+#if defined(__unix__)
+    RUN(on_a_full_disk);
+#endif
     printf("%ld printed tensors, cases of PyTorch\n", compared);
     return test_report();
 }

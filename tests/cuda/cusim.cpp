@@ -17,6 +17,7 @@
 #include <sched.h>
 #include <string>
 #include <sys/mman.h>
+#include <unistd.h>
 #include <vector>
 #if !defined(__x86_64__)
 #include <ucontext.h>
@@ -533,32 +534,62 @@ static void step(CUstream_st *s) {
     clock_gettime(CLOCK_MONOTONIC, &now);
     o.record->ms = (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
 }
+// Whether s is held up by a gate: what opens it is another rank's, and may never come.
+static bool gated(const CUstream_st *s) {
+    return !s->queue.empty() && s->queue.front().wait && !s->queue.front().wait->done && !s->queue.front().wait->owner;
+}
+// One of the streams that can go on; NULL if gates hold up what there is.
+static CUstream_st *any_stream() {
+    std::vector<CUstream_st *> can;
+    bool held = false;
+    for (CUstream_st *x : streams) {
+        if (runnable(x)) { can.push_back(x); }
+        held = held || gated(x);
+    }
+    if (can.empty() && !held) { die("streams wait for each other"); }
+    return can.empty() ? nullptr : can[random((unsigned)can.size())];
+}
+// The stream that has to go on before t is done; behind a gate any may be the one.
+static CUstream_st *needed(const token_p &t) {
+    CUstream_st *s = t->owner;
+    for (int hop = 0; !runnable(s); hop++) {
+        if (s->queue.empty() || hop > 1000) { die("streams wait for each other"); }
+        if (gated(s)) { return any_stream(); }
+        s = s->queue.front().wait->owner;
+    }
+    return s;
+}
+// Lets other threads into the emulator, in the midst of a call.
+static void give_way() {
+    const int depth = api.depth;
+    api.depth = 0;
+    RELEASE(&api);
+    __atomic_store_n(&api.owner, 0, __ATOMIC_RELEASE);
+    usleep(100);
+    entry_t again;
+    api.depth = depth + 1;
+}
 // Runs what the token needs; in random order what may run.
-static void finish(const token_p &t) {
+static void finish(token_p t) {
     if (!t) { return; }
     guard(true);
     while (!t->done) {
-        CUstream_st *s = t->owner;
-        if (config.order == RANDOM) {
-            std::vector<CUstream_st *> can;
-            for (CUstream_st *x : streams) {
-                if (runnable(x)) { can.push_back(x); }
-            }
-            if (can.empty()) { die("streams wait for each other"); }
-            s = can[random((unsigned)can.size())];
-        } else {
-            for (int hop = 0; !runnable(s); hop++) {
-                if (s->queue.empty() || hop > 1000) { die("streams wait for each other"); }
-                s = s->queue.front().wait->owner;
-            }
+        CUstream_st *s = config.order == RANDOM ? any_stream() : needed(t);
+        if (s) {
+            step(s);
+            continue;
         }
-        step(s);
+        guard(false);
+        give_way();
+        guard(true);
     }
     ACQUIRE(t.get());
     guard(false);
 }
 static void finish_all() {
-    for (CUstream_st *s : streams) { finish(s->tail); }
+    std::vector<token_p> tails;                 // others may make streams meanwhile
+    for (CUstream_st *s : streams) { tails.push_back(s->tail); }
+    for (const token_p &t : tails) { finish(t); }
 }
 static void progress() {
     guard(true);
@@ -574,7 +605,11 @@ static token_p push(CUstream_st *s, work_t work, token_p wait = nullptr, token_p
     s->tail = record;
     RELEASE((char *)record.get() + 1);
     s->queue.push_back(op{std::move(work), std::move(wait), record});
-    if (config.order == EAGER) { finish(record); }
+    if (config.order == EAGER) {
+        guard(true);
+        while (runnable(s)) { step(s); }        // all of it, but for what a gate holds up
+        guard(false);
+    }
     if (config.order == RANDOM) { progress(); }
     return record;
 }
@@ -591,6 +626,20 @@ cudaError_t enqueue(cudaStream_t s, work_t work) {
     if (sticky) { return fail(cudaErrorLaunchFailure); }
     if (!s) { return fail(cudaErrorInvalidResourceHandle); }
     enqueue_work(s, std::move(work));
+    return cudaSuccess;
+}
+gate_p gate_new() { return std::make_shared<token>(); }
+void gate_open(const gate_p &gate) {
+    entry_t hold;
+    RELEASE(gate.get());
+    gate->done = true;
+}
+cudaError_t enqueue_behind(const gate_p &gate, cudaStream_t s, work_t work) {
+    entry_t hold;
+    if (sticky) { return fail(cudaErrorLaunchFailure); }
+    if (!s) { return fail(cudaErrorInvalidResourceHandle); }
+    if (s->graph) { return fail(cudaErrorStreamCaptureUnsupported); }
+    push(s, std::move(work), gate);
     return cudaSuccess;
 }
 static bool reserved(const char *p);

@@ -28,6 +28,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <tuple>
 
 namespace cusim {
@@ -77,6 +78,12 @@ void library_fake(const char *library, const char *name, void *function);     //
 bool library_call();            // for fakes: false = this call has to fail
 // Work of a fake library: runs in stream order, is captured and replayed.
 cudaError_t enqueue(cudaStream_t s, std::function<void()> work);
+// The same for work that waits until a gate is open, which other ranks of a collective decide. The host does not wait.
+struct token;
+typedef std::shared_ptr<token> gate_p;
+gate_p gate_new();
+void gate_open(const gate_p &gate);
+cudaError_t enqueue_behind(const gate_p &gate, cudaStream_t s, std::function<void()> work);
 bool on_device(const void *p, size_t bytes);
 // Whether no word of a kernel's argument is the address of memory that only the host has; else the context is lost.
 bool argument(const void *p, size_t bytes);

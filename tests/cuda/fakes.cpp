@@ -1275,16 +1275,23 @@ static cudnnStatus_t rnn_back_weights(cudnnHandle_t h, cudnnRNNDescriptor_t d, c
 }
 
 // -------------------------------------------------------------------------------- NCCL
-// Ranks are threads of this process: a collective waits for its stream, then for the others, and what comes of it is
-// written in the order of the stream.
+// Ranks are threads of this process. A collective arrives when its stream comes to it, and its stream goes on when all
+// ranks have arrived; the host waits for nothing but the making of a communicator.
+struct turn_t {                             // one collective of all ranks
+    int there = 0, what = -1, type = -1;
+    std::vector<std::vector<char>> of;      // by rank
+    std::vector<char> y;
+    cusim::gate_p all = cusim::gate_new();
+};
 struct party_t {
     std::mutex lock;
     std::condition_variable all;
     int ranks = 0, there = 0;
     long turn = 0;
-    std::vector<std::vector<char>> of;
+    bool left = false;                      // a rank has aborted
     std::vector<int> devices;
-    int what = -1, type = -1;
+    std::vector<size_t> asked;              // by rank: how many collectives
+    std::vector<std::shared_ptr<turn_t>> turns;
 };
 struct ncclComm { unsigned magic; int rank, device; std::shared_ptr<party_t> party; };
 struct collective_call { int what, type, op, root; const void *from; void *to; size_t count; ncclComm *comm; cudaStream_t stream; };
@@ -1294,12 +1301,10 @@ static std::map<long, std::shared_ptr<party_t>> parties;
 static thread_local int groups;
 static thread_local std::vector<collective_call> group;
 static size_t bytes_of_nccl(int t) { return t == ncclFloat64 || t == ncclInt64 ? 8 : t <= ncclUint8 ? 1 : t == ncclFloat16 || t == ncclBfloat16 ? 2 : 4; }
-// Once all ranks are here; the last one runs f.
-template <class F> static void meet(party_t &p, F f) {
+static void meet(party_t &p) {
     std::unique_lock<std::mutex> hold(p.lock);
     long turn = p.turn;
     if (++p.there == p.ranks) {
-        f();
         p.there = 0;
         p.turn++;
         p.all.notify_all();
@@ -1313,37 +1318,53 @@ template <class T> static void sum_of(std::vector<std::vector<char>> &of, std::v
         ((T *)y.data())[i] = mean ? (T)(sum / (T)of.size()) : sum;
     }
 }
-static ncclResult_t run(const collective_call &c) {
-    party_t &p = *c.comm->party;
-    int device = -1;
-    size_t bytes = c.count * bytes_of_nccl(c.type), ranks = (size_t)p.ranks;
-    cudaGetDevice(&device);
-    demand(c.comm->magic == COMM && device == c.comm->device, "NCCL: another device is current than the communicator's");
-    demand(cusim::on_device(c.from, bytes) && cusim::on_device(c.to, c.what == 2 ? bytes * ranks : bytes),
-           "NCCL: memory that is not the device's");
-    std::vector<char> y(c.what == 2 ? bytes * ranks : bytes), mine(bytes);
-    if (cudaMemcpyAsync(mine.data(), c.from, bytes, cudaMemcpyDeviceToHost, c.stream) || cudaStreamSynchronize(c.stream)) {
-        return ncclUnhandledCudaError;
-    }
-    meet(p, [&] { p.what = c.what, p.type = c.type; });
-    demand(p.what == c.what && p.type == c.type, "NCCL: ranks differ in what they ask");
-    p.of[(size_t)c.comm->rank] = std::move(mine);
-    meet(p, [] {});
-    for (auto &v : p.of) { demand(v.size() == bytes, "NCCL: ranks differ in their counts"); }
+// In the order of a rank's stream. The last one to come computes the result.
+static void arrive(turn_t &t, const collective_call &c, int rank, int ranks) {
+    const size_t bytes = c.count * bytes_of_nccl(c.type);
+    if (!t.there) { t.what = c.what, t.type = c.type; }
+    demand(t.what == c.what && t.type == c.type, "NCCL: ranks differ in what they ask");
+    t.of.resize((size_t)ranks);
+    t.of[(size_t)rank].assign((const char *)c.from, (const char *)c.from + bytes);
+    fakes.collectives++;
+    if (++t.there < ranks) { return; }
+    for (auto &v : t.of) { demand(v.size() == bytes, "NCCL: ranks differ in their counts"); }
     bool mean = c.op == ncclAvg;
-    if (c.what == 1) { y = p.of[(size_t)c.root]; }
-    for (size_t k = 0; k < ranks && c.what == 2; k++) { std::memcpy(y.data() + k * bytes, p.of[k].data(), bytes); }
+    if (c.what == 1) { t.y = t.of[(size_t)c.root]; }
+    for (auto &v : t.of) {
+        if (c.what == 2) { t.y.insert(t.y.end(), v.begin(), v.end()); }
+    }
     if (c.what == 0) {
         demand(c.type == ncclFloat32 || c.type == ncclFloat64 || c.type == ncclInt64, "the fake adds f32, f64, i64");
-        if (c.type == ncclFloat32) { sum_of<float>(p.of, y, mean); }
-        if (c.type == ncclFloat64) { sum_of<double>(p.of, y, mean); }
-        if (c.type == ncclInt64) { sum_of<long long>(p.of, y, mean); }
+        t.y.resize(bytes);
+        if (c.type == ncclFloat32) { sum_of<float>(t.of, t.y, mean); }
+        if (c.type == ncclFloat64) { sum_of<double>(t.of, t.y, mean); }
+        if (c.type == ncclInt64) { sum_of<long long>(t.of, t.y, mean); }
     }
-    meet(p, [] {});
+    cusim::gate_open(t.all);
+}
+static ncclResult_t run(const collective_call &c) {
+    party_t &p = *c.comm->party;
+    const int rank = c.comm->rank, ranks = p.ranks;
+    int device = -1;
+    size_t bytes = c.count * bytes_of_nccl(c.type);
+    cudaGetDevice(&device);
+    demand(c.comm->magic == COMM && device == c.comm->device, "NCCL: another device is current than the communicator's");
+    demand(cusim::on_device(c.from, bytes) && cusim::on_device(c.to, c.what == 2 ? bytes * (size_t)ranks : bytes),
+           "NCCL: memory that is not the device's");
+    std::shared_ptr<turn_t> t;
+    {
+        std::lock_guard<std::mutex> hold(p.lock);
+        size_t k = p.asked[(size_t)rank]++;
+        if (p.turns.size() <= k) { p.turns.resize(k + 1); }
+        if (!p.turns[k]) { p.turns[k] = std::make_shared<turn_t>(); }
+        t = p.turns[k];
+    }
     void *to = c.to;
-    fakes.collectives++;
-    return cusim::enqueue(c.stream, [to, y = std::move(y)] { std::memcpy(to, y.data(), y.size()); }) ? ncclUnhandledCudaError
-                                                                                                     : ncclSuccess;
+    if (cusim::enqueue(c.stream, [t, c, rank, ranks] { arrive(*t, c, rank, ranks); }) ||
+        cusim::enqueue_behind(t->all, c.stream, [t, to] { std::memcpy(to, t->y.data(), t->y.size()); })) {
+        return ncclUnhandledCudaError;
+    }
+    return ncclSuccess;
 }
 static ncclResult_t ask(const collective_call &c) {
     if (groups) {
@@ -1371,12 +1392,12 @@ static ncclResult_t nc_init(ncclComm_t *out, int ranks, ncclUniqueId id, int ran
         if (!p) { p = std::make_shared<party_t>(); }
         c->party = p;
         p->ranks = ranks;
-        p->of.resize((size_t)ranks);
+        p->asked.resize((size_t)ranks);
         p->devices.resize((size_t)ranks);
         p->devices[(size_t)rank] = c->device;
         fakes.live++;
     }
-    meet(*c->party, [] {});
+    meet(*c->party);
     for (int k = 0; k < ranks; k++) {
         if (k != rank && c->party->devices[(size_t)k] == c->device) {       // NCCL says so too
             delete c;
@@ -1387,16 +1408,40 @@ static ncclResult_t nc_init(ncclComm_t *out, int ranks, ncclUniqueId id, int ran
     *out = c;
     return ncclSuccess;
 }
-static ncclResult_t nc_destroy(ncclComm_t c) {
-    demand(c->magic == COMM, "ncclCommDestroy of no communicator");
+static ncclResult_t drop(ncclComm_t c) {
     std::lock_guard<std::mutex> hold(parties_lock);
     delete c;
     fakes.live--;
     return ncclSuccess;
 }
+// The collectives that a rank has asked for and others have not come to.
+static std::vector<std::shared_ptr<turn_t>> open_turns(const ncclComm &c) {
+    std::vector<std::shared_ptr<turn_t>> open;
+    std::lock_guard<std::mutex> hold(c.party->lock);
+    for (size_t k = 0; k < c.party->asked[(size_t)c.rank]; k++) {
+        if (c.party->turns[k]->there < c.party->ranks) { open.push_back(c.party->turns[k]); }
+    }
+    return open;
+}
+static ncclResult_t nc_destroy(ncclComm_t c) {
+    demand(c->magic == COMM, "ncclCommDestroy of no communicator");
+    demand(open_turns(*c).empty(), "ncclCommDestroy waits for a rank that does not come");
+    return drop(c);
+}
+// Its streams go on, with whatever is in the results; the other ranks hear of it.
+static ncclResult_t nc_abort(ncclComm_t c) {
+    demand(c->magic == COMM, "ncclCommAbort of no communicator");
+    for (auto &t : open_turns(*c)) { cusim::gate_open(t->all); }
+    {
+        std::lock_guard<std::mutex> hold(c->party->lock);
+        c->party->left = true;
+    }
+    return drop(c);
+}
 static ncclResult_t nc_state(ncclComm_t c, ncclResult_t *state) {
     demand(c->magic == COMM, "ncclCommGetAsyncError of no communicator");
-    *state = ncclSuccess;
+    std::lock_guard<std::mutex> hold(c->party->lock);
+    *state = c->party->left ? ncclRemoteError : ncclSuccess;
     return ncclSuccess;
 }
 static const char *nc_text(ncclResult_t e) { return e == ncclInvalidUsage ? "invalid usage" : "error of the fake"; }
@@ -1425,7 +1470,7 @@ static ncclResult_t nc_end() {
 static const bool added = [] {
     static const struct { const char *name; void *function; } nccl[] = {
         {"ncclGetUniqueId", (void *)nc_id}, {"ncclCommInitRank", (void *)nc_init}, {"ncclCommDestroy", (void *)nc_destroy},
-        {"ncclCommAbort", (void *)nc_destroy}, {"ncclCommGetAsyncError", (void *)nc_state}, {"ncclGetErrorString", (void *)nc_text},
+        {"ncclCommAbort", (void *)nc_abort}, {"ncclCommGetAsyncError", (void *)nc_state}, {"ncclGetErrorString", (void *)nc_text},
         {"ncclAllReduce", (void *)nc_reduce}, {"ncclBroadcast", (void *)nc_broadcast}, {"ncclAllGather", (void *)nc_gather},
         {"ncclGroupStart", (void *)nc_start}, {"ncclGroupEnd", (void *)nc_end}};
     for (auto &f : nccl) { cusim::library_fake("libnccl.so.2", f.name, f.function); }

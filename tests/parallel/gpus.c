@@ -1,6 +1,5 @@
 // gpus.c - examples/kit/nccl.h: ranks that are threads with a GPU each, beside one rank; in the emulator, with a fake NCCL
-//
-// A rank that hangs or has no samples is for tests/parallel.sh: the fake's sums wait on the host.
+#define _DEFAULT_SOURCE // usleep
 #define KIT_PARALLEL_BUCKET 4096
 #define KIT_PARALLEL_IMPLEMENTATION
 #define KIT_NCCL_IMPLEMENTATION
@@ -9,12 +8,13 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 extern void cusim_set(const char *what, long value); // of the emulator
 
 #define RANKS_LOCAL __thread
 #define STEPS 10 // the emulator takes its time
-#define LEAST 3
 #include "train.h"
 
 enum { RANKS = 2 };
@@ -33,7 +33,14 @@ static void check(int good, const char *what, const char *mode) {
     if (!good) printf("%s: %s\n", mode, what);
 }
 
-static void trouble(const char *how) { (void)how; }
+static int heard; // rank 0 has an error; atomic
+
+// Hangs until rank 0 has given up; or is gone as a killed process is, with its work half done.
+static void trouble(const char *how) {
+    if (!strcmp(how, "die")) pthread_exit(NULL);
+    if (strcmp(how, "hang")) return;
+    for (int k = 0; k < 3000 && !__atomic_load_n(&heard, __ATOMIC_ACQUIRE); k++) usleep(10000);
+}
 
 static void quiet(int code, const char *text, void *user) { (void)code, (void)text, (void)user; }
 
@@ -45,17 +52,27 @@ static int run(const job_t *job) {
     return train(job->mode, job->file, 0);
 }
 
+// Whether a rank does not come to a sum, for which NCCL waits: its stream never ends.
+static int stalls(const char *mode) {
+    static const char *const all[] = {"broken-hang", "broken-late", "broken-leave", "broken-die"};
+    for (int k = 0; k < 4; k++) {
+        if (!strcmp(mode, all[k])) return 1;
+    }
+    return 0;
+}
+
 static void *rank_run(void *arg) {
     job_t *job = (job_t *)arg;
     tensor_device_t device = (tensor_device_t)(TENSOR_CUDA + job->rank);
     tensor_set_error_handler(quiet, NULL);
     out = job->out;
-    job->code = kit_nccl_ranks(&ranks, job->rank, job->size, job->id, device, 30);
+    job->code = kit_nccl_ranks(&ranks, job->rank, job->size, job->id, device, stalls(job->mode) ? 2 : 60);
     if (!job->code) {
         tensor_set_default_device(device);
         make_data();
         job->code = run(job);
-        kit_nccl_end(&ranks);
+        if (job->rank == 0) __atomic_store_n(&heard, job->code != 0, __ATOMIC_RELEASE);
+        if (!stalls(job->mode)) kit_nccl_end(&ranks);
     }
     if (job->code && strncmp(job->mode, "broken-", 7)) printf("rank %d: %s\n", job->rank, tensor_error_text());
     tensor_thread_end();
@@ -68,6 +85,7 @@ static int start(const char *mode, int size, FILE **file, const char *path) {
     job_t job[RANKS];
     pthread_t thread[RANKS];
     int good = tensor_cuda_comm_id(id) == 0;
+    heard = 0;
     for (int k = 0; k < size; k++) {
         job[k] = (job_t){mode, id, path, k, size, 0, tmpfile()};
         pthread_create(&thread[k], NULL, rank_run, &job[k]);
@@ -136,6 +154,15 @@ int main(int argc, char **argv) {
     for (int k = 0; k < BROKEN; k++) {
         check(!start(broken_by[k][0], RANKS, two, NULL), "no rank fails", broken_by[k][0]);
         text_is(broken_by[k][0], two[0], broken_by[k][1]);
+    }
+    // The last ones: streams of these ranks never end.
+    static const char *const stalled[] = {"broken-hang", "broken-late", "broken-leave", "broken-die"};
+    for (int k = 0; k < 4; k++) {
+        time_t begin = time(NULL);
+        check(!start(stalled[k], RANKS, two, NULL), "no rank fails", stalled[k]);
+        text_is(stalled[k], two[0], "rank 0: another rank has not answered in time");
+        if (k < 2) text_is(stalled[k], two[1], "rank 1: another rank has not answered in time");
+        check(difftime(time(NULL), begin) < 30, "takes too long", stalled[k]);
     }
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;

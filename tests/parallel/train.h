@@ -153,6 +153,7 @@ static int broken(const char *how) {
         if (last && step == 3) trouble(how);
         if (last && step == 3 && !strcmp(how, "leave")) break;
         batch(p, net, 0, 32);
+        if (last && step == 3 && !strcmp(how, "late")) trouble("hang"); // its last bucket begins in finish
         if (last && step == 3 && !strcmp(how, "error")) tensor_raise(TENSOR_ERR_INTERNAL, "its own");
         if (kit_parallel_finish(p)) break;
     }
