@@ -737,7 +737,7 @@ static tensor_t *power_of(tensor_t *const *in, int n, void *base) {
     (void)n;
     return tensor_pow((tensor_t *)base, in[0]);
 }
-// torch.autograd.functional.jvp(lambda b: torch.pow(a, b), b, torch.ones(4)): a power of 0 does not depend on b
+// functional.jvp(lambda b: torch.pow(a, b), b, torch.ones(4)): a power of 0 does not depend on b
 static void jvp_of_powers_of_zero(void) {
     double as[] = {0, 0, 0, 2}, bs[] = {0, 0.5, 2, 0};
     tensor_t *a = tensor_from(as, TENSOR_F64, 4), *b = tensor_from(bs, TENSOR_F64, 4), *ones, *jvp;
