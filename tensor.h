@@ -1852,14 +1852,14 @@ TENSOR_API int tensor_check_with(tensor_check_args_t a);
 TENSOR_API void tensor_manual_seed(uint64_t seed);
 // The calling thread's generator (seed, next stream), e.g. for a checkpoint.   -> struct;  errors none
 TENSOR_API tensor_generator_t tensor_get_generator(void);
-// Replaces it.   -> nothing;  errors none
+// Replaces the calling thread's generator.   -> nothing;  errors none
 TENSOR_API void tensor_set_generator(tensor_generator_t g);
 // Uniform in [0, 1).                            -> new;  grad none;  errors SHAPE, OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_rand_n(const int64_t *dims, int ndim);
 // Standard normal (Box-Muller).                 -> new;  grad none;  errors SHAPE, OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_randn_n(const int64_t *dims, int ndim);
-// Both in a dtype: tensor_rand_of(TENSOR_F64, 2, 3).   -> new;  grad none;  errors SHAPE, DTYPE (not a
-// float), OUT_OF_MEMORY
+// The same two in a given dtype: tensor_rand_of(TENSOR_F64, 2, 3).
+//   -> new;  grad none;  errors SHAPE, DTYPE (not a float), OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_rand_of_n(const int64_t *dims, int ndim, tensor_dtype_t dtype);
 TENSOR_API tensor_t *tensor_randn_of_n(const int64_t *dims, int ndim, tensor_dtype_t dtype);
 // Integers in [low, high).                      -> new i64;  grad none;  errors SHAPE if high <= low
@@ -1871,8 +1871,8 @@ TENSOR_API tensor_t *tensor_randint_like(tensor_t *x, int64_t low, int64_t high)
 // Normal with a mean and deviation (>= 0) for each element.   -> new, broadcast shape;  grad none;
 // errors SHAPE, INDEX, DTYPE
 TENSOR_API tensor_t *tensor_normal(tensor_t *mean, tensor_t *std);
-// The same with one deviation for all, with one mean for all.   -> new, shape and dtype of the tensor;
-// grad none;  errors INDEX, DTYPE
+// The same with one deviation for all elements (normal_scalar) or one mean for all (rnormal_scalar).
+//   -> new, shape and dtype of the tensor;  grad none;  errors INDEX, DTYPE
 TENSOR_API tensor_t *tensor_normal_scalar(tensor_t *mean, double std);
 TENSOR_API tensor_t *tensor_rnormal_scalar(tensor_t *std, double mean);
 // Normal with one mean and one deviation (>= 0): tensor_normal_size(2, 0.5, 3, 4).   -> new;  grad none;
@@ -1893,9 +1893,9 @@ typedef struct tensor_multinomial_args_t {
     const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
 } tensor_multinomial_args_t;
 
-// Rows of weights give n indices each, drawn with a probability in proportion to the weight:
+// n indices for each row of weights, drawn with probabilities in proportion to the weights:
 // tensor_multinomial(weights, 2), or tensor_multinomial(weights, 9, 1) with replacement.
-//   weights  [..., k], finite, >= 0; in each row one is above 0, or n are without replacement
+//   weights  [..., k], finite, >= 0; in each row at least one is above 0 (without replacement at least n)
 //   n        0..k without replacement
 //   -> new i64 [..., n];  grad none;  errors SHAPE, DTYPE, INDEX (weights)
 TENSOR_API tensor_t *tensor_multinomial_with(tensor_multinomial_args_t a);
@@ -1920,11 +1920,11 @@ TENSOR_API tensor_t *tensor_random_(tensor_t *x, int64_t low, int64_t high);
 // gradients are right.
 // ------------------------------------------------------------------------------
 
-// Marks a leaf as wanting a gradient (or not).
+// Sets whether a leaf requires a gradient.
 //   x       f32 f64 f16 bf16; not the result of a recorded operation
 //   -> x;  errors DTYPE (integers), AUTOGRAD (switching off on a non-leaf)
 TENSOR_API tensor_t *tensor_requires_grad_(tensor_t *x, int on);
-// Whether x requires grad / was made by the user rather than a recorded op.   -> 1 or 0;  errors none
+// Whether x requires a gradient; whether x is not the result of a recorded op.   -> 1 or 0;  errors none
 TENSOR_API int tensor_requires_grad(tensor_t *x);
 TENSOR_API int tensor_is_leaf(tensor_t *x);
 // Whether x was made in inference mode.   -> 1 or 0;  errors none
@@ -1936,11 +1936,12 @@ TENSOR_API const char *tensor_grad_fn_name(tensor_t *x);
 TENSOR_API tensor_t *tensor_detach_(tensor_t *x);
 // The accumulated gradient.   -> borrowed (owned by x), NULL = none;  errors OUT_OF_MEMORY (.sparse)
 TENSOR_API tensor_t *tensor_grad(tensor_t *x);
-// Sets the gradient (NULL drops it). The next backward adds into it, unless it has a graph or shares its
-// memory: then it stays as it is and the sum is new (PyTorch adds into it).   -> code;  errors SHAPE, DTYPE
+// Sets the gradient of x (NULL removes it). The next backward adds to it in place, unless it has a graph or
+// shares its memory: then it is not changed, and the sum is a new tensor (PyTorch adds in place).
+//   -> code;  errors SHAPE, DTYPE
 TENSOR_API int tensor_set_grad(tensor_t *x, tensor_t *grad);
-// Adds the gradient of a non-leaf, as its hooks left it, to tensor_grad(x) in every pass (those of
-// tensor_autograd_grad too).   -> x;  errors AUTOGRAD
+// Adds the gradient of a non-leaf, as its hooks return it, to tensor_grad(x) in every backward pass, also in
+// those of tensor_autograd_grad.   -> x;  errors AUTOGRAD
 TENSOR_API tensor_t *tensor_retain_grad(tensor_t *x);
 // Whether operations of the calling thread are recorded.   -> 1 or 0;  errors none
 TENSOR_API int tensor_grad_enabled(void);
@@ -1955,55 +1956,56 @@ typedef tensor_t *(*tensor_hook_t)(tensor_t *grad, void *user);
 typedef void (*tensor_post_hook_t)(tensor_t *x, void *user);
 
 // Calls fn with the gradient of x, summed over all its uses, in every backward pass; several hooks run in the
-// order of registration. Gone with the graph of x.
-//   x       requires grad; an in-place change of x later on leaves the hook with the old value
-//   fn      returns the gradient to go on with (shape and dtype of grad), NULL = grad as it is
+// order of registration. The hook of a leaf lives as long as the leaf, any other as long as the graph of x.
+//   x       requires grad; if x is changed in place later, the hook still belongs to the old value
+//   fn      returns the gradient that replaces grad (shape and dtype of grad), or NULL to keep grad
 //   -> handle for tensor_remove_hook, 0 on failure;  errors AUTOGRAD, OWNER if fn is NULL
 TENSOR_API int64_t tensor_register_hook(tensor_t *x, tensor_hook_t fn, void *user);
-// Calls fn(x, user) in every backward pass as soon as tensor_grad(x) is complete: an optimizer may step and
-// drop the gradient there.
+// Calls fn(x, user) in every backward pass as soon as tensor_grad(x) is complete: fn may run the step of an
+// optimizer and remove the gradient.
 //   x       leaf that requires grad
 //   -> handle, 0 on failure;  errors AUTOGRAD, OWNER if fn is NULL
 TENSOR_API int64_t tensor_register_post_accumulate_grad_hook(tensor_t *x, tensor_post_hook_t fn, void *user);
-// Removes a hook.   -> 1, 0 if it is gone already;  errors none
+// Removes a hook.   -> 1, or 0 if there is no such hook any more;  errors none
 TENSOR_API int tensor_remove_hook(int64_t handle);
 
 // Adds d loss / d leaf into the grad of every leaf that requires it; frees the graph's saved values. A pass
-// that fails leaves what it has added so far, as PyTorch's does.
+// that fails does not undo what it has added, as in PyTorch.
 //   loss    one element
 //   -> code;  errors AUTOGRAD (loss does not require grad, not one element, second pass, changed saved value)
 TENSOR_API int tensor_backward(tensor_t *loss);
 
 enum { TENSOR_RETAIN_GRAPH = 1, TENSOR_CREATE_GRAPH = 2, TENSOR_ALLOW_UNUSED = 4 };   // CREATE implies RETAIN
 
-// The same for any shape, with the gradient to start from.
+// The same for y of any shape, from a given gradient of y.
 //   grad    shape and dtype of y; NULL = 1 (y of one element)
-//   flags   TENSOR_RETAIN_GRAPH | TENSOR_CREATE_GRAPH. With the latter a leaf and its .grad hold each other,
-//           as in PyTorch, until nn_zero_grad or tensor_set_grad(leaf, NULL); tensor_autograd_grad does not
+//   flags   TENSOR_RETAIN_GRAPH | TENSOR_CREATE_GRAPH. With the latter a leaf and its .grad keep each other
+//           alive, as in PyTorch, until nn_zero_grad or tensor_set_grad(leaf, NULL); with
+//           tensor_autograd_grad they do not
 //   -> code;  errors AUTOGRAD, SHAPE
 TENSOR_API int tensor_backward_with(tensor_t *y, tensor_t *grad, int flags);
 
 // Gradients of outputs with respect to inputs, without touching any .grad (torch.autograd.grad).
-//   outputs  no tensors; grad_outputs their gradients (NULL, or NULL entries, = 1 for one element)
-//   inputs   ni tensors that require grad, leaves or not; gradients[i] receives d / d inputs[i], always
-//            filled. Nodes that lead to none of them are left alone.
+//   outputs  [no] tensors; grad_outputs: their gradients (NULL, or an entry NULL: 1, if it has one element)
+//   inputs   [ni] tensors that require grad, leaves or not; gradients[i] receives d / d inputs[i], always
+//            filled. Nodes that lead to none of them do not run.
 //   flags    as above; TENSOR_ALLOW_UNUSED gives NULL instead of an error for an input outside the graph
-//   -> code (gradients are the caller's, poison on failure; equal ones may be one tensor: clone them before
-//      a change in place);  errors AUTOGRAD, SHAPE
+//   -> code (the caller owns the gradients, poison on failure; equal ones may be the same tensor: clone one
+//      before you change it in place);  errors AUTOGRAD, SHAPE
 TENSOR_API int tensor_autograd_grad(tensor_t *const *outputs, int no, tensor_t *const *grad_outputs,
                                     tensor_t *const *inputs, int ni, tensor_t **gradients, int flags);
 
-// What is done with a value that an operation saves for backward (offloading, compression).
+// Functions for the values that operations save for backward, to offload or compress them.
 typedef struct tensor_saved_hooks_t {
-    void *(*pack)(tensor_t *x, void *user);         // x goes afterwards unless kept; NULL = failed
+    void *(*pack)(tensor_t *x, void *user);         // x is freed afterwards unless kept; NULL = failed
     tensor_t *(*unpack)(void *packed, void *user);  // shape and dtype of x; once per backward pass
-    void (*drop)(void *packed, void *user);         // nobody needs it any more; NULL = nothing to do
+    void (*drop)(void *packed, void *user);         // packed is not needed any more; NULL = nothing to do
     void *user;
 } tensor_saved_hooks_t;
 
-// Until the innermost scope ends, values that operations save go through hooks, except leaves and what custom
-// functions save.
-//   hooks   must live as long as what is recorded; NULL = values are kept as they are
+// Until the innermost scope ends, the values that operations save pass through hooks, except leaves and the
+// values that custom functions save.
+//   hooks   must live as long as what is recorded; NULL: values are kept as they are
 //   -> what was set before;  errors none
 TENSOR_API const tensor_saved_hooks_t *tensor_set_saved_tensors_hooks(const tensor_saved_hooks_t *hooks);
 
@@ -2050,18 +2052,18 @@ TENSOR_API void *tensor_function_user(tensor_function_ctx_t *ctx);
 // What the functions below differentiate: a tensor computed from n tensors.
 typedef tensor_t *(*tensor_fn_t)(tensor_t *const *inputs, int n, void *user);
 
-// fn(inputs, n, user) that keeps no intermediate values: backward calls fn again, with the same random
-// numbers, and so gets the same bits for less memory (torch.utils.checkpoint without reentrance).
-//   fn      makes the same operations each time; parameters it captures get their gradients as usual
+// Calls fn(inputs, n, user) and keeps no intermediate values: backward calls fn again, with the same random
+// numbers, and gets the same bits with less memory (torch.utils.checkpoint without reentrance).
+//   fn      must make the same operations in each call; parameters that it captures get their gradients too
 //   user    must live until backward
-//   inputs  not changed in place until then
+//   inputs  must not be changed in place until then
 //   -> new;  grad that of fn;  errors what fn raises; backward: AUTOGRAD if an input was changed
 TENSOR_API tensor_t *tensor_checkpoint(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n);
 
-// torch.autograd.functional. y = fn(inputs); inputs that are not floats are constants, their results are
-// NULL; the results for what y does not depend on are zeros. flags: TENSOR_CREATE_GRAPH makes the results
-// differentiable. All -> results new, always filled (poison on failure);  errors AUTOGRAD, SHAPE, OWNER
-// (NULL), what fn raises
+// torch.autograd.functional. y = fn(inputs); inputs that are not floats are constants, and their results
+// are NULL; the result for an input that y does not depend on is zeros. flags: TENSOR_CREATE_GRAPH makes the
+// results differentiable. All -> results new, always filled (poison on failure);  errors AUTOGRAD, SHAPE,
+// OWNER (NULL), what fn raises
 
 // v times the Jacobian.
 //   v       shape of y; NULL = 1 (y of one element)
@@ -2107,11 +2109,11 @@ TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const 
 // ------------------------------------------------------------------------------
 // >>capture                                        MARK: capture and replay
 //
-// A step of a training loop (forward, loss, backward, clipping, optimizer) is written down once, while it is
-// done, and then runs again without its fronts: the kernels alone, on the same memory, in the same order.
+// A step of a training loop (forward, loss, backward, clipping, optimizer) is recorded once, while it runs,
+// and then runs again as its kernels only, on the same memory, in the same order.
 //
 //     tensor_capture_begin(TENSOR_CPU);
-//     step();                                     // is done, and written down
+//     step();                                     // runs, and is recorded
 //     tensor_graph_t *g = tensor_capture_end();
 //     for (...) { tensor_copy_(x, batch); nn_set_lr(opt, rate); tensor_graph_replay(g); }
 //
@@ -2121,21 +2123,21 @@ TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const 
 //   and changes in place what the step changed. Tensors made in the capture and alive at its end (the loss,
 //   gradients) are outputs: each replay fills them again, until the graph is freed. All others are
 //   temporaries and share one block of the graph.
-//   A gradient that nn_zero_grad drops behind nn_step is a temporary, and where the batch is one, a gradient
-//   of a weight that takes no memory.
-// - Learning rates, step counts and random numbers go on from replay to replay. A gradient that the step
+//   A gradient that nn_zero_grad removes after nn_step is a temporary; if it is that of a weight and the
+//   batch is one, it takes no memory.
+// - Learning rates, step counts and random numbers continue from replay to replay. A gradient that the step
 //   created is created by each replay, whatever .grad is then.
 // - Host code in the step is not repeated: hooks, custom functions and prints run only in the capture, their
-//   ops in each replay. Branches stay as they were taken. On the CPU a call whose results
-//   nobody reads is left out, if it cannot raise an error.
-// - Pointwise ops over one number of elements run together, block by block, so that the values between them
-//   stay in the cache, and so do reductions of these elements to one number (sum, mean, max). Each op rounds
-//   as alone. After tensor_set_isa or tensor_set_num_threads the next replay plans that again, for which it
-//   may take memory, and gives the bits that the step gives then.
-// - An error that names op and line: reading elements (item, data, equal, shapes that depend on elements),
-//   writing more than one number into a tensor (from, data_mut, nn_next), seeding, nn_set_lr, the first step
-//   of an optimizer (it makes the states: take one before), detect_anomaly, freeing or tensor_set of a tensor
-//   older than the capture that the step uses, ops on a GPU in a capture of the CPU.
+//   ops in each replay. Branches stay as they were taken. On the CPU a call whose results are not read is
+//   left out if it cannot raise an error.
+// - Pointwise ops over the same number of elements run together, block by block, so that the values between
+//   them stay in the cache, and so do reductions of these elements to one number (sum, mean, max). Each op
+//   rounds as it does alone. After tensor_set_isa or tensor_set_num_threads the next replay plans that again,
+//   for which it may take memory, and gives the bits that the step gives then.
+// - These are errors that name op and line: reading elements (item, data, equal, shapes that depend on
+//   elements), writing more than one number into a tensor (from, data_mut, nn_next), seeding, nn_set_lr, the
+//   first step of an optimizer (it makes the states: take one before), detect_anomaly, freeing or tensor_set
+//   of a tensor older than the capture that the step uses, ops on a GPU in a capture of the CPU.
 // - On a GPU the calls are a CUDA graph, which tensor_capture_end launches for the first time: in the capture
 //   itself nothing runs. The graph keeps the memory that it reads, also of tensors that are freed. What the
 //   step does on the CPU is not part of it, and neither is an op without a kernel (an error). One thread
@@ -2150,16 +2152,16 @@ TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const 
 //      DEVICE, OUT_OF_MEMORY, CUDA, or the error that was pending
 TENSOR_API int tensor_capture_begin(tensor_device_t device);
 
-// Ends the capture. The step has then been done once: by the capture, or on a GPU by this call.
+// Ends the capture. The step has then run once: by the capture, or on a GPU by this call.
 //   -> graph, to be freed by tensor_graph_free or shutdown; NULL after an error, also one raised in the
 //      capture: then nothing is kept;  errors OWNER: no capture, a tensor it uses was freed in it;
 //      UNSUPPORTED (a GPU: work of another stream was not waited for), OUT_OF_MEMORY, CUDA
 TENSOR_API tensor_graph_t *tensor_capture_end(void);
 
-// Does the captured step again; on a GPU, on the thread's current stream, without waiting. An error stops it
+// Runs the captured step again; on a GPU, on the thread's current stream, without waiting. An error stops it
 // where it arises (a label out of range: before the optimizer). On a GPU, which nobody waits for, the error
-// comes at the next wait (tensor_item, ..); until then the optimizers that step behind that op leave their
-// parameters and states as they are (all but Muon's momentum). All else that comes behind the op is done, and
+// comes at the next wait (tensor_item, ..); until then the optimizers that step after that op leave their
+// parameters and states as they are (all but Muon's momentum). Everything else after the op runs, and
 // the step counts.
 //   g       of this thread
 //   -> code;  errors OWNER: g was freed, is of another thread or context, a tensor it uses was freed, or a
@@ -2169,7 +2171,7 @@ TENSOR_API tensor_graph_t *tensor_capture_end(void);
 //      that was pending
 TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 
-// Does a part of the captured step and returns: `while (tensor_graph_resume(g, 500) == 0) { frame(); }` is
+// Runs a part of the captured step and returns: `while (tensor_graph_resume(g, 500) == 0) { frame(); }` is
 // one replay in slices. A slice ends before the call that would pass the budget, as far as its length is
 // known from the steps before; it makes one call at least, or some blocks of pointwise calls that run
 // together, and a call is not interrupted (the step of a GPU is one call). A step that has begun goes on with
