@@ -38,7 +38,7 @@ static int count(const char *text, const char *part) {
     return n;
 }
 
-// A large product is slower than a small sum, and neither is there before it has run: the emulator runs work late.
+// A large product takes longer than a small sum; the emulator runs both late, and its clock is the host's.
 static void times(const char *path) {
     static char text[40000];
     tensor_t *a = tensor_randn(96, 96), *b = tensor_randn(4);
@@ -57,12 +57,14 @@ static void times(const char *path) {
     check(row(p, KIT_PROFILER_OPS, "matmul").calls == 3, "three calls");
     check(small > 0 && large > small && large < 60, "the product takes longer than the sum");
     check(fabs(all - large - small) < 1e-9, "a range has the time of its calls");
-    check(fabs(row(p, KIT_PROFILER_MODULES, "program").device - all) < 1e-9, "the program has that of its range");
+    check(fabs(row(p, KIT_PROFILER_MODULES, "program").device - all) < 1e-9,
+          "the program has the time of its range");
     check(p->unmarked == 0 && p->taken.count == 6, "each call has marks");
     // Calls of one stream do not overlap, and none is done before it was made.
     for (int64_t k = 0; k + 1 < p->taken.count; k++) {
         const kit_profiler__taken_t *t = &KIT_PROFILER__AT(p, taken, taken, k);
-        check(t->at >= 0 && t->seconds > 0 && t[1].at > t->at + 0.99 * t->seconds - 1e-6, "calls are one behind the other");
+        check(t->at >= 0 && t->seconds > 0 && t[1].at > t->at + 0.99 * t->seconds - 1e-6,
+              "calls are one behind the other");
     }
     kit_profiler_print(p, KIT_PROFILER_OPS, 5);
     check(kit_profiler_trace(p, path) == 0, "the trace is written");
@@ -140,7 +142,7 @@ static void marks_fail(void) {
     // DEVICE: a device that was not started.
     p = kit_profiler_cuda_start();
     errors = 0;
-    check(p->marks.mark(p->marks.user, (tensor_device_t)(TENSOR_CUDA + 5)) == -1, "no mark on another device");
+    check(p->marks.mark(p->marks.user, (tensor_device_t)(TENSOR_CUDA + 5)) == -1, "no mark elsewhere");
     check(errors == 1 && tensor_ok(), "DEVICE is reported, and is not the program's");
     tensor_exp(x);
     check(row(p, KIT_PROFILER_OPS, "exp").calls == 1 && p->unmarked == 1, "the profile goes on");
