@@ -458,6 +458,7 @@ typedef struct tensor_profiler_call_t {
     tensor_device_t device;     // where the kernel runs; on a GPU the end of a call means that it is enqueued
     uint64_t live_bytes;        // as in tensor_memory_stats, of the calling thread
     uint64_t node;              // number of the node that the call becomes if autograd records it
+    int captured;               // 1 = in a capture: on a GPU the kernel runs when the graph does
     const void *call_;
 } tensor_profiler_call_t;
 
@@ -470,8 +471,9 @@ typedef struct tensor_profiler_operand_t {
 } tensor_profiler_operand_t;
 
 // The callbacks of a profiler; members may be NULL. They run inside the library, on the thread that set the
-// profiler, and may call no function of the library but tensor_profiler_operand. Names and sites are as in
-// error texts; a site may begin with the name of a function and a byte of value 1.
+// profiler, and may call no function of the library but tensor_profiler_operand; begin and end, outside of a
+// capture, also those of events (tensor_cuda.h), if they clear their errors. Names and sites are as in error
+// texts; a site may begin with the name of a function and a byte of value 1.
 typedef struct tensor_profiler_t {
     void *user;
     // A kernel is about to run; it has returned.
@@ -15029,6 +15031,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__launch_heard(tensor_call_t *c, tensor_ke
     heard.device = (tensor_device_t)(TENSOR_CPU + c->device);
     heard.live_bytes = (uint64_t)TENSOR__RELAXED_LOAD(&th->live_bytes);
     heard.node = th->seq + 1;
+    heard.captured = r != &tensor__no_recorder;
     heard.call_ = c;
     if (p->begin) { p->begin(p->user, &heard); }
     code = kernel(c);

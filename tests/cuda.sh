@@ -34,7 +34,7 @@ fail() {
 "
 }
 skip() {
-    echo "skipped 27 tests of tensor_cuda.cu: $1"
+    echo "skipped 28 tests of tensor_cuda.cu: $1"
     echo "0 passed, 0 failed"
     exit 0
 }
@@ -111,6 +111,11 @@ variant() {
         } > "$out/gpus-libraries.log" 2>&1
         arg=$out/gpus.safetensors
         program gpus-libraries "$out/gpus.o" "$out/kernels-$1.o" "$sim" "$out/fakes-$1.o" "$impl"
+        {
+            $CC -std=c99 -Wall -Wextra -O1 -pthread -I. -c tests/parallel/profiled.c -o "$out/profiled.o"
+        } > "$out/profiled-cuda.log" 2>&1
+        arg=$out/profiled.json
+        program profiled-cuda "$out/profiled.o" "$out/kernels-$1.o" "$sim" "$impl"
         arg=
         program device-libraries "$out/device.o" "$out/kernels-$1.o" "$sim" "$out/fakes-$1.o" "$impl"
         program ops-libraries "$out/ops_device.o" "$out/kernels-$1.o" "$sim" "$out/fakes-$1.o" "$impl"
@@ -169,7 +174,7 @@ if [ ! -f "$impl" ]; then
     printf '#define TENSOR_IMPLEMENTATION\n#define TENSOR_NN_IMPLEMENTATION\n#include "tensor_nn.h"\n' > "$out/tensor_impl.c"
     $CC -std=c99 -O0 -pthread -I. -c "$out/tensor_impl.c" -o "$impl" || exit 1
 fi
-names="selftest-plain alloc-plain kernels-plain libraries-plain sectors device-cuda device-libraries gpus-libraries streams-cuda nn_rows-cuda ops-cuda ops-libraries custom_kernel gpu-cuda standin"
+names="selftest-plain alloc-plain kernels-plain libraries-plain sectors device-cuda device-libraries gpus-libraries profiled-cuda streams-cuda nn_rows-cuda ops-cuda ops-libraries custom_kernel gpu-cuda standin"
 # A driver with the name of the real one in which a kernel can be loaded and nothing else: cuDNN makes plans with it.
 DRIVER=$PWD/$out/libcuda.so.1
 case $out in /*) DRIVER=$out/libcuda.so.1 ;; esac

@@ -18,7 +18,7 @@ static int table(kit_profiler_t *p, int by) {
 
 // The row of that name, of the table that was read last.
 static const kit_profiler_row_t *row(int n, const char *name) {
-    static const kit_profiler_row_t none = {"", 0, 0, 0, 0, 0, 0};
+    static const kit_profiler_row_t none = {"", 0, 0, 0, 0, 0, 0, 0};
     for (int k = 0; k < n; k++) {
         if (!strcmp(rows[k].name, name)) return &rows[k];
     }

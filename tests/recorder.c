@@ -263,7 +263,7 @@ static char heard[4000];
 static int64_t heard_bytes[2];      // taken on the CPU, on the device
 static uint64_t heard_nodes[40];    // of calls, by name below
 static const char *heard_ops[40];
-static int heard_calls, heard_wrong;
+static int heard_calls, heard_wrong, heard_captured;
 
 static void hear(const char *text, const char *more) {
     size_t at = strlen(heard);
@@ -271,6 +271,7 @@ static void hear(const char *text, const char *more) {
 }
 static void hear_begin(void *user, const tensor_profiler_call_t *call) {
     heard_wrong += user != heard || call->inputs < 0 || call->outputs < 1;
+    heard_captured += call->captured;
     hear(heard[0] ? " " : "", call->op);
     hear("(", "");
 }
@@ -335,7 +336,14 @@ static void profilers(void) {
     heard[0] = 0;
     CHECK(nn_step(opt) == 0);
     CHECK_TEXT(heard, "step() @nn_step");
-    CHECK(heard_wrong == 0);
+    CHECK(heard_wrong == 0 && heard_captured == 0);
+    // In a capture, and not in its replay.
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_tanh(x);
+    tensor_graph_t *graph = tensor_capture_end();
+    CHECK(graph != NULL && heard_captured == 1);
+    CHECK(tensor_graph_replay(graph) == 0 && heard_captured == 1);
+    CHECK(tensor_graph_free(graph) == 0);
     // A recorder besides: both hear, and what it refuses the profiler does not hear of.
     heard[0] = 0;
     watch_from_now();

@@ -1,6 +1,6 @@
 // profiler.h - where time goes: tables by op, line and module, a trace for Chrome, a flame graph as text
 //
-// A file to copy and to change, with file.h beside it. In one C file of the program:
+// A file to copy and to change, with profiler_show.h and file.h beside it. In one C file of the program:
 //
 //   #define KIT_PROFILER_IMPLEMENTATION
 //   #include "kit/profiler.h"
@@ -11,7 +11,8 @@
 //   kit_profiler_trace(p, "step.json");      // open in chrome://tracing or ui.perfetto.dev
 //   kit_profiler_free(p);
 //
-// It hears of what the thread does that started it. Of a GPU it sees how long enqueueing took.
+// It hears of what the thread does that started it. Of a GPU it sees how long enqueueing took;
+// profiler_cuda.h adds how long the GPU took.
 #ifndef KIT_PROFILER_H
 #define KIT_PROFILER_H
 
@@ -44,6 +45,8 @@ typedef struct kit_profiler_row_t {
     double share;     // of the time between start and stop: self of an op or a line, total of a module
     double bytes;     // of all operands
     double flops;     // of products of matrices, convolutions and attention, by their shapes; else 0
+    double device;    // seconds of a GPU between the marks around its calls, 0 without marks; of a module,
+                      // with its children's
 } kit_profiler_row_t;
 
 // Rows of a table, those with the largest share first.
@@ -57,6 +60,23 @@ void kit_profiler_flame(kit_profiler_t *p);
 // Writes calls, ranges and live bytes as a trace in Chrome's JSON.   -> code;  errors IO
 int kit_profiler_trace(kit_profiler_t *p, const char *path);
 double kit_profiler_seconds(const kit_profiler_t *p); // between start and stop
+
+// Marks in the work of a device, numbered from 0 for each device: profiler_cuda.h has those of a GPU.
+enum { KIT_PROFILER_MARKS = 4096, KIT_PROFILER_DEVICES = 16 };
+
+typedef struct kit_profiler_marks_t {
+    void *user;
+    // Puts a mark behind what the thread has enqueued on the device.   -> its number, -1 = there is none
+    int64_t (*mark)(void *user, tensor_device_t device);
+    // Seconds between two marks of a device; waits for `to`. Asked of mark 0 and of the KIT_PROFILER_MARKS
+    // latest ones.   -> seconds, NaN on failure
+    double (*between)(void *user, tensor_device_t device, int64_t from, int64_t to);
+    void (*end)(void *user); // no mark is needed any more; once
+} kit_profiler_marks_t;
+
+// From now on calls on a device, but not those in a capture, are between two marks.
+//   marks   NULL: without, as at the start; the marks before have their end
+void kit_profiler_set_marks(kit_profiler_t *p, const kit_profiler_marks_t *marks);
 
 #ifdef __cplusplus
 }
@@ -116,6 +136,13 @@ typedef struct kit_profiler__span_t {
     int32_t frame, outer; // outer: the span around it, -1 none
 } kit_profiler__span_t;
 
+// What a device took for a call: between marks, whose seconds are known once they are read.
+typedef struct kit_profiler__taken_t {
+    int64_t call, from, to;
+    double at, seconds; // at: since the device's mark 0; -1: not known
+    int32_t device;     // 0: TENSOR_CUDA
+} kit_profiler__taken_t;
+
 typedef struct kit_profiler__name_t {
     char *text;
     int32_t product; // kit_profiler__product
@@ -131,7 +158,10 @@ struct kit_profiler_t {
     uint64_t begin, end, call_begin;
     double clock, rate;    // seconds; seconds per tick
     int64_t lost, stamped; // calls there was no memory for; calls before `stamped` know their line
-    kit_profiler__list_t calls, frames, spans, names;
+    kit_profiler__list_t calls, frames, spans, names, taken;
+    kit_profiler_marks_t marks;
+    int64_t from;           // the mark before this call, -1 = none
+    int64_t read, unmarked; // how many of taken were read; calls on a device without marks
     int32_t frame, span, line, running, base; // base: where a backward pass runs, -1 = none does
     struct { uint64_t node; int64_t call; int32_t frame; } nodes[KIT_PROFILER__NODES]; // of the latest calls
     struct { const char *text; int32_t name; } cache[KIT_PROFILER__CACHE];
@@ -244,9 +274,58 @@ static int32_t kit_profiler__mirror(kit_profiler_t *p, int32_t f, int32_t base) 
     return of.mirror;
 }
 
+// Reads the time between marks, until so many are left.
+static void kit_profiler__read(kit_profiler_t *p, int64_t left) {
+    for (; p->read < p->taken.count - left; p->read++) {
+        kit_profiler__taken_t *t = &KIT_PROFILER__AT(p, taken, taken, p->read);
+        tensor_device_t device = (tensor_device_t)(TENSOR_CUDA + t->device);
+        t->at = p->marks.between(p->marks.user, device, 0, t->from);
+        t->seconds = p->marks.between(p->marks.user, device, t->from, t->to);
+        if (t->at >= 0 && t->seconds >= 0) continue;
+        t->at = -1; // NaN
+        t->seconds = 0;
+        p->unmarked++;
+    }
+}
+
+void kit_profiler_set_marks(kit_profiler_t *p, const kit_profiler_marks_t *marks) {
+    static const kit_profiler_marks_t none = {NULL, NULL, NULL, NULL};
+    if (!p) return;
+    if (p->marks.mark) kit_profiler__read(p, 0);
+    if (p->marks.end) p->marks.end(p->marks.user);
+    p->marks = marks ? *marks : none;
+    p->from = -1;
+}
+
+// The mark before a call. A device has as many marks as calls, so the older half is read where they run out:
+// the device has passed those long ago.
+static void kit_profiler__before(kit_profiler_t *p, const tensor_profiler_call_t *call) {
+    int device = (int)call->device - TENSOR_CUDA;
+    p->from = -1;
+    if (device < 0 || call->captured) return;
+    int64_t left = p->taken.count - p->read;
+    if (2 * (left + 1) >= KIT_PROFILER_MARKS) kit_profiler__read(p, KIT_PROFILER_MARKS / 4);
+    if (device < KIT_PROFILER_DEVICES) p->from = p->marks.mark(p->marks.user, call->device);
+    p->unmarked += p->from < 0;
+}
+
+// The mark behind the latest call.
+static void kit_profiler__behind(kit_profiler_t *p, tensor_device_t device) {
+    int64_t to = p->marks.mark(p->marks.user, device);
+    kit_profiler__taken_t *t = NULL;
+    if (to >= 0) t = (kit_profiler__taken_t *)kit_profiler__add(&p->taken, sizeof *t);
+    p->unmarked += !t;
+    if (!t) return;
+    t->call = p->calls.count - 1;
+    t->from = p->from;
+    t->to = to;
+    t->device = (int32_t)device - TENSOR_CUDA;
+}
+
 static void kit_profiler__begin(void *user, const tensor_profiler_call_t *call) {
-    (void)call;
-    ((kit_profiler_t *)user)->call_begin = kit_profiler__ticks();
+    kit_profiler_t *p = (kit_profiler_t *)user;
+    if (p->marks.mark) kit_profiler__before(p, call);
+    p->call_begin = kit_profiler__ticks();
 }
 
 static void kit_profiler__end(void *user, const tensor_profiler_call_t *call) {
@@ -273,6 +352,7 @@ static void kit_profiler__end(void *user, const tensor_profiler_call_t *call) {
     c->op = op;
     c->line = p->base >= 0 ? p->line : -1;
     c->frame = p->frame;
+    if (p->from >= 0) kit_profiler__behind(p, call->device);
 }
 
 static void kit_profiler__site(void *user, const char *site) {
@@ -332,6 +412,7 @@ kit_profiler_t *kit_profiler_start(void) {
                                kit_profiler__range, kit_profiler__backward, NULL};
     p->hears = hears;
     p->span = p->base = p->line = -1;
+    p->from = -1;
     p->running = 1;
     tensor_profiler_set(&p->hears);
     p->clock = kit_profiler__clock();
@@ -345,6 +426,7 @@ void kit_profiler_stop(kit_profiler_t *p) {
     p->rate = (kit_profiler__clock() - p->clock) / (double)(p->end > p->begin ? p->end - p->begin : 1);
     tensor_profiler_set(NULL);
     p->running = 0;
+    kit_profiler_set_marks(p, NULL);
     for (; p->span >= 0; p->span = KIT_PROFILER__AT(p, spans, span, p->span).outer) {
         KIT_PROFILER__AT(p, spans, span, p->span).end = p->end;
     }
@@ -358,140 +440,12 @@ void kit_profiler_free(kit_profiler_t *p) {
     free(p->calls.at);
     free(p->frames.at);
     free(p->spans.at);
+    free(p->taken.at);
     free(p);
 }
 
 double kit_profiler_seconds(const kit_profiler_t *p) { return p ? p->rate * (double)(p->end - p->begin) : 0; }
 
-// Sums of a table by op, line or frame, in the order of their numbers.   -> rows to free, NULL after raising
-static kit_profiler_row_t *kit_profiler__sums(kit_profiler_t *p, int by, int64_t *count) {
-    double seconds = kit_profiler_seconds(p);
-    uint64_t before = p->begin;
-    int tree = by == KIT_PROFILER_MODULES;
-    *count = tree ? p->frames.count : p->names.count;
-    kit_profiler_row_t *rows = (kit_profiler_row_t *)calloc((size_t)*count, sizeof *rows);
-    if (!rows) tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "kit_profiler: out of memory");
-    for (int64_t k = 0; rows && k < p->calls.count; k++) {
-        const kit_profiler__call_t *c = &KIT_PROFILER__AT(p, calls, call, k);
-        int32_t keys[3] = {c->op, c->line < 0 ? 1 : c->line, c->frame}; // 1: "?"
-        kit_profiler_row_t *r = &rows[keys[by]];
-        r->calls++;
-        r->self += p->rate * (double)(c->end - c->begin);
-        r->total += p->rate * (double)(c->end - before);
-        r->bytes += (double)c->bytes;
-        r->flops += (double)c->flops;
-        before = c->end;
-    }
-    for (int64_t k = *count - 1; rows && k >= 0; k--) {
-        kit_profiler_row_t *r = &rows[k];
-        r->name = kit_profiler__text(p, tree ? KIT_PROFILER__AT(p, frames, frame, k).path : (int32_t)k);
-        if (seconds > 0) r->share = (tree ? r->total : r->self) / seconds;
-        if (!tree || k == 0) continue;
-        kit_profiler_row_t *above = &rows[KIT_PROFILER__AT(p, frames, frame, k).parent];
-        above->calls += r->calls;
-        above->total += r->total;
-        above->bytes += r->bytes;
-        above->flops += r->flops;
-    }
-    return rows;
-}
-
-static int kit_profiler__by_share(const void *a, const void *b) {
-    double x = ((const kit_profiler_row_t *)a)->share, y = ((const kit_profiler_row_t *)b)->share;
-    return (x < y) - (x > y);
-}
-
-int kit_profiler_rows(kit_profiler_t *p, int by, kit_profiler_row_t *rows, int room) {
-    int64_t count = 0, there = 0;
-    kit_profiler_stop(p);
-    kit_profiler_row_t *all = p ? kit_profiler__sums(p, by, &count) : NULL;
-    for (int64_t k = 0; all && k < count; k++) {
-        if (all[k].calls) all[there++] = all[k];
-    }
-    if (there) qsort(all, (size_t)there, sizeof *all, kit_profiler__by_share);
-    for (int64_t k = 0; k < there && k < room; k++) { rows[k] = all[k]; }
-    free(all);
-    return (int)there;
-}
-
-void kit_profiler_print(kit_profiler_t *p, int by, int most) {
-    static const char *const titles[3] = {"op", "line", "module"};
-    int n = kit_profiler_rows(p, by, NULL, 0);
-    kit_profiler_row_t *rows = (kit_profiler_row_t *)calloc((size_t)n + 1, sizeof *rows);
-    double self = 0;
-    n = rows ? kit_profiler_rows(p, by, rows, n) : 0;
-    printf("%-36s     calls    self ms   total ms    share         MB  GFLOP/s\n", titles[by]);
-    for (int k = 0; k < n; k++) {
-        const kit_profiler_row_t *r = &rows[k];
-        double kernels = by == KIT_PROFILER_MODULES ? r->total : r->self;
-        size_t length = strlen(r->name);
-        self += r->self;
-        if (k >= most) continue;
-        printf("%-36s %9lld %10.3f %10.3f %6.2f %% %10.2f", r->name + (length > 36 ? length - 36 : 0),
-               (long long)r->calls, 1e3 * r->self, 1e3 * r->total, 100 * r->share, 1e-6 * r->bytes);
-        if (r->flops > 0 && kernels > 0) printf(" %8.1f", 1e-9 * r->flops / kernels);
-        printf("\n");
-    }
-    printf("%d rows: %.3f of %.3f ms in kernels; %lld calls not kept\n", n, 1e3 * self,
-           1e3 * kit_profiler_seconds(p), (long long)(p ? p->lost : 0));
-    free(rows);
-}
-
-void kit_profiler_flame(kit_profiler_t *p) {
-    int64_t count;
-    kit_profiler_stop(p);
-    kit_profiler_row_t *rows = p ? kit_profiler__sums(p, KIT_PROFILER_MODULES, &count) : NULL;
-    int32_t f = rows ? 0 : -1, depth = 0;
-    while (f >= 0) { // the tree, without recursion: ranges nest as deep as the program likes
-        kit_profiler__frame_t at = KIT_PROFILER__AT(p, frames, frame, f);
-        int shown = rows[f].share >= 0.005, indent = depth < 16 ? 2 * depth : 32;
-        int bar = (int)(40 * (rows[f].share < 1 ? rows[f].share : 1));
-        if (shown) {
-            printf("%*s%-*.40s %6.2f %% %10.3f ms %.*s\n", indent, "", 40 - indent,
-                   kit_profiler__text(p, at.name), 100 * rows[f].share, 1e3 * rows[f].total, bar,
-                   "########################################");
-        }
-        for (f = shown ? at.child : -1, depth++; f < 0 && depth > 0; depth--) {
-            f = at.next;
-            if (f < 0 && at.parent >= 0) at = KIT_PROFILER__AT(p, frames, frame, at.parent);
-        }
-    }
-    free(rows);
-}
-
-// An event without its end: kind, name, times in microseconds (three places, whatever the locale).
-static void kit_profiler__event(const kit_profiler_t *p, FILE *file, const char *text, char kind,
-                                uint64_t begin, uint64_t end) {
-    unsigned long long at = (unsigned long long)(1e9 * p->rate * (double)(begin - p->begin));
-    unsigned long long took = (unsigned long long)(1e9 * p->rate * (double)(end - begin));
-    fprintf(file, ",\n{\"pid\":1,\"tid\":1,\"ph\":\"%c\",\"ts\":%llu.%03llu,\"dur\":%llu.%03llu,\"name\":\"",
-            kind, at / 1000, at % 1000, took / 1000, took % 1000);
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\') fputc('\\', file);
-        fputc((unsigned char)*text < 32 ? ' ' : *text, file);
-    }
-    fputc('"', file);
-}
-
-int kit_profiler_trace(kit_profiler_t *p, const char *path) {
-    FILE *file = p && path ? kit_file__open(path, "wb") : NULL;
-    kit_profiler_stop(p);
-    if (file) fputs("{\"traceEvents\":[{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{}}", file);
-    for (int64_t k = 0; file && k < p->spans.count; k++) {
-        const kit_profiler__span_t *s = &KIT_PROFILER__AT(p, spans, span, k);
-        const char *name = kit_profiler__text(p, KIT_PROFILER__AT(p, frames, frame, s->frame).name);
-        kit_profiler__event(p, file, name, 'X', s->begin, s->end);
-        fputc('}', file);
-    }
-    for (int64_t k = 0; file && k < p->calls.count; k++) {
-        const kit_profiler__call_t *c = &KIT_PROFILER__AT(p, calls, call, k);
-        kit_profiler__event(p, file, kit_profiler__text(p, c->op), 'X', c->begin, c->end);
-        fprintf(file, ",\"args\":{\"bytes\":%.0f,\"flop\":%.0f}}", (double)c->bytes, (double)c->flops);
-        kit_profiler__event(p, file, "memory", 'C', c->begin, c->begin);
-        fprintf(file, ",\"args\":{\"live bytes\":%llu}}", (unsigned long long)c->live);
-    }
-    if (file) fputs("\n]}\n", file);
-    return kit_file__finish(file, path);
-}
+#include "profiler_show.h"
 
 #endif
