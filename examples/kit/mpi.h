@@ -37,11 +37,12 @@ int kit_mpi_ranks(kit_collectives_t *ranks, double timeout);
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static struct {
     MPI_Comm channel[2];
     double timeout;
-    int failed, rank;
+    int failed, rank, size;
 } kit_mpi__state;
 
 static int kit_mpi__fail(const char *what) {
@@ -103,14 +104,26 @@ static int kit_mpi__broadcast(void *user, tensor_t *x) {
     return 0;
 }
 
+// MPI works on a block of its own, which stays with it when a rank gives up: the memory of the caller goes.
 static int kit_mpi__gather(void *user, const void *mine, size_t bytes, void *all) {
+    size_t whole = bytes * (size_t)kit_mpi__state.size;
+    char *block = (char *)malloc(whole + bytes);
     void *request;
     MPI_Request *r = kit_mpi__request(&request);
-    if (!r) return TENSOR_ERR_IO;
-    if (MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE,
+    if (!r || !block) {
+        free(r);
+        free(block);
+        return kit_mpi__fail("a gather has no memory, or an earlier call has failed");
+    }
+    memcpy(block + whole, mine, bytes);
+    if (MPI_Iallgather(block + whole, (int)bytes, MPI_BYTE, block, (int)bytes, MPI_BYTE,
                        kit_mpi__state.channel[1], r))
         return kit_mpi__fail("a gather cannot begin");
-    return kit_mpi__wait(user, &request, 0);
+    int code = kit_mpi__wait(user, &request, 0);
+    if (code) return code;
+    memcpy(all, block, whole);
+    free(block);
+    return 0;
 }
 
 static void kit_mpi__end(void) {
@@ -150,6 +163,7 @@ int kit_mpi_ranks(kit_collectives_t *ranks, double timeout) {
     MPI_Comm_rank(MPI_COMM_WORLD, &c.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &c.size);
     kit_mpi__state.rank = c.rank;
+    kit_mpi__state.size = c.size;
     *ranks = c;
     return 0;
 }

@@ -110,7 +110,10 @@ static int kit_nccl__gather_to(kit_nccl__state_t *s, tensor_t *x, tensor_t *y, v
     void *request = &s->channel[1];
     int code = kit_nccl__queue(&s->channel[1], x, y, 0);
     if (!code) code = kit_nccl__wait(s, &request, 0);
-    if (code) tensor_keep(y); // NCCL may still write to it
+    if (code) { // NCCL may still read and write them
+        tensor_keep(x);
+        tensor_keep(y);
+    }
     return code ? code : tensor_copy_out(y, all, (size_t)tensor_numel(y));
 }
 

@@ -60,8 +60,9 @@ void kit_parallel_close(kit_parallel_t *p); // before the net is freed
 tensor_t *kit_parallel_loss(kit_parallel_t *p, tensor_t *loss, int64_t samples);
 // After backward, before the optimizer's step: waits for the sums of gradients. Where an error is pending on
 // a rank, all ranks fail. A parameter without a gradient on some ranks counts as zero there, without one on
-// all it keeps what it has.
-//   -> code;  errors IO
+// all it keeps what it has. Two backwards count both only where the second comes before the sums begin.
+//   -> code;  errors IO, AUTOGRAD (a gradient came again too late; other ranks hear of it, or wait in vain),
+//   what is pending on this rank
 int kit_parallel_finish(kit_parallel_t *p);
 // 0: backward adds up gradients on this rank alone, and no finish is called; 1: the next backward sums what
 // there is.
@@ -186,11 +187,26 @@ static void kit_parallel__begin(kit_parallel_t *p) {
     }
 }
 
+// A second backward has added to a gradient that is in its place already.
+static void kit_parallel__came_again(kit_parallel__parameter_t *q) {
+    if (q->bucket >= q->p->begun) {
+        kit_parallel__copy(q);
+        return;
+    }
+    tensor_raise(TENSOR_ERR_AUTOGRAD, "kit_parallel: a gradient came again after its sum had begun; call "
+                                      "kit_parallel_sync(p, 0) before all backwards of a step but the last");
+}
+
 static void kit_parallel__arrived(tensor_t *x, void *user) {
     kit_parallel__parameter_t *q = (kit_parallel__parameter_t *)user;
     kit_parallel_t *p = q->p;
     (void)x;
-    if (!p->sync || q->ready || p->code) return;
+    if (p->code) return;
+    if (q->ready) {
+        kit_parallel__came_again(q);
+        return;
+    }
+    if (!p->sync) return;
     q->ready = 1;
     kit_parallel__copy(q);
     p->bucket[q->bucket].waiting--;
@@ -230,10 +246,10 @@ int kit_parallel_finish(kit_parallel_t *p) {
     tensor_scope_end(scope);
     for (int64_t k = 0; k < p->count; k++) { p->parameter[k].ready = 0; }
     p->begun = 0;
-    if (!p->code && failed > 0) {
-        p->code = TENSOR_ERR_IO;
-        if (tensor_ok()) tensor_raise(p->code, "kit_parallel: another rank has an error");
+    if (!p->code && failed > 0 && tensor_ok()) {
+        p->code = tensor_raise(TENSOR_ERR_IO, "kit_parallel: another rank has an error");
     }
+    if (!p->code) p->code = tensor_error_code(); // this rank's own
     return p->code;
 }
 

@@ -47,6 +47,7 @@ static void quiet(int code, const char *text, void *user) { (void)code, (void)te
 static int run(const job_t *job) {
     if (!strcmp(job->mode, "missing")) return missing();
     if (!strcmp(job->mode, "shards")) return shards();
+    if (!strcmp(job->mode, "again")) return again();
     if (!strcmp(job->mode, "resume")) return train("even", job->file, 1);
     if (!strncmp(job->mode, "broken-", 7)) return broken(job->mode + 7);
     return train(job->mode, job->file, 0);
@@ -145,8 +146,9 @@ int main(int argc, char **argv) {
     check(start("even", 1, one, NULL) && start("even", RANKS, two, path), "a rank fails", "even");
     check(start("resume", RANKS, two, path), "a rank fails", "resume");
     check(same(one[0], two[0]) == STEPS - SAVE_AT, "losses differ", "resume");
-    for (int k = 0; k < 2; k++) {
-        const char *mode = k ? "shards" : "missing";
+    static const char *const whole[] = {"missing", "shards", "again"};
+    for (int k = 0; k < 3; k++) {
+        const char *mode = whole[k];
         check(start(mode, RANKS, two, NULL), "a rank fails", mode);
         text_is(mode, two[0], "good");
         text_is(mode, two[1], "good");

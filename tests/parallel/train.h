@@ -107,6 +107,19 @@ static int missing(void) {
     return tensor_error_code();
 }
 
+// Two backwards before one finish: both count where the bucket has not begun, as "idle" keeps it here.
+static int again(void) {
+    nn_module_t *net = nn_linear(4, 2);
+    nn_parameter(net, "idle", tensor_ones(3));
+    kit_parallel_t *p = kit_parallel_open(&ranks, net);
+    for (int k = 0; p && k < 2; k++) tensor_backward(tensor_sum(nn_forward(net, tensor_ones(1, 4))));
+    if (!p || kit_parallel_finish(p)) return 1;
+    tensor_t *g = tensor_grad(nn_get(net, "bias"));
+    fprintf(out, "%s\n", g && tensor_item(tensor_sum(g)) == 4 * ranks.size ? "good" : "wrong");
+    kit_parallel_close(p);
+    return tensor_error_code();
+}
+
 // All samples are on one rank each, in another order in the next epoch.
 static int shards(void) {
     nn_module_t *net = make_net(8, 0);
@@ -148,11 +161,13 @@ static int broken(const char *how) {
     if (last && !strcmp(how, "version")) ranks.gather = other_version;
     nn_module_t *net = make_net(last && !strcmp(how, "shapes") ? 9 : 8, last && !strcmp(how, "count"));
     if (last && !strcmp(how, "dtype")) nn_to(net, TENSOR_F64);
+    if (!strcmp(how, "again")) net = nn_linear(INPUTS, CLASSES); // nothing idle: backward begins its bucket
     kit_parallel_t *p = kit_parallel_open(&ranks, net);
     for (int step = 0; p && step < 6 && tensor_ok(); step++) {
         if (last && step == 3) trouble(how);
         if (last && step == 3 && !strcmp(how, "leave")) break;
         batch(p, net, 0, 32);
+        if (last && step == 3 && !strcmp(how, "again")) tensor_backward(tensor_sum(nn_forward(net, data)));
         if (last && step == 3 && !strcmp(how, "late")) trouble("hang"); // its last bucket begins in finish
         if (last && step == 3 && !strcmp(how, "error")) tensor_raise(TENSOR_ERR_INTERNAL, "its own");
         if (kit_parallel_finish(p)) break;
