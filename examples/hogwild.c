@@ -2,7 +2,6 @@
 //
 // The parameters are tensors over a shared mapping (kit/shared.h). Each process adds its own gradients to the
 // weights that all see. Lost and late updates are part of the method.
-//
 // Build: make build/hogwild && build/hogwild                (PROCESSES=2 STEPS=6000, from the environment)
 // Output: samples/s and wrong answers on new data, of one process and of several that share its steps.
 #define KIT_SHARED_IMPLEMENTATION
@@ -74,26 +73,27 @@ static int train(const char *name, int k) {
 int main(int argc, char **argv) {
     kit_shared_child(argc, argv, train);
     int counts[2] = {1, number("PROCESSES", 2)}, steps = number("STEPS", 6000);
-    double rate[2], worst = 0;
+    double rate[2], wrong[2];
     char name[24];
     snprintf(name, sizeof name, "hogwild-%.0f", 1e3 * ((double)time(NULL) + now()));
     for (int run = 0; run < 2; run++) {
         kit_shared_t shared;
         tensor_t *centres, *x;
-        if (kit_shared_new(&shared, name, ROOM)) { return 1; }
+        if (kit_shared_new(&shared, name, ROOM)) { return tensor_shutdown() != 0; }
         nn_module_t *net = make((char *)shared.data, 1, &centres);
-        *(int *)shared.data = steps / counts[run];
+        int each = counts[run] < 1 ? 0 : steps / counts[run];
+        *(int *)shared.data = each;
         double begin = now();
         int failed = kit_shared_run(argv[0], name, counts[run], train);
-        rate[run] = steps / counts[run] * counts[run] * BATCH / (now() - begin);
-        tensor_t *y = draw(centres, TEST, &x);
-        tensor_t *right = tensor_eq(tensor_argmax_dim(nn_forward(net, x), 1, 0), y);
-        double wrong = 100 - 100 * tensor_item(tensor_mean(tensor_to(right, TENSOR_F32)));
-        worst = wrong > worst ? wrong : worst;
-        printf("%d processes: %.0f samples/s, %.2f %% are wrong\n", counts[run], rate[run], wrong);
-        if (tensor_shutdown() || failed) { return 1; }
+        rate[run] = (double)each * counts[run] * BATCH / (now() - begin);
+        tensor_t *y = draw(centres, TEST, &x), *answers = tensor_argmax_dim(nn_forward(net, x), 1, 0);
+        wrong[run] = 100 * tensor_item(tensor_mean(tensor_to(tensor_ne(answers, y), TENSOR_F32)));
+        failed = tensor_shutdown() || failed;
         kit_shared_close(&shared);
+        if (failed) { return 1; }
+        printf("%d processes: %.0f samples/s, %.2f %% are wrong\n", counts[run], rate[run], wrong[run]);
     }
+    double worst = wrong[1] > wrong[0] ? wrong[1] : wrong[0];
     printf("%.2f times as fast; wrong at worst %.2f %%\n", rate[1] / rate[0], worst);
     if (fflush(stdout) || ferror(stdout)) { (void)tensor_raise(TENSOR_ERR_IO, "cannot write to stdout"); }
     return tensor_shutdown() != 0;

@@ -159,6 +159,13 @@ README.md|@tones README.md
 OUT/missing|@tokens OUT/missing OUT/missing text
 README.md|@tokens README.md README.md text
 END
+# Processes that cannot be started leave no shared memory. Linux shows it as files.
+shared_memory() { find /dev/shm -name 'kit-hogwild-*' 2>/dev/null | sort; }
+shared_memory >"$out/shared_before.txt"
+refused "it runs 1 to 64" env PROCESSES=65 "$B/hogwild"
+refused "it runs 1 to 64" env PROCESSES=0 "$B/hogwild"
+shared_memory >"$out/shared_after.txt"
+result "$(comm -13 "$out/shared_before.txt" "$out/shared_after.txt" | sed 's/^/hogwild: left there: /')"
 # Nothing asks for a terminal.
 for name in cartpole char_gpt; do
     result "$(SHOW=1 SAVE="$out/dumb.safetensors" TERM= "$B/$name" "$out/dumb.png" </dev/null 2>&1 >/dev/null | grep -v "$progress" | sed "s/^/$name: /")"

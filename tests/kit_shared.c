@@ -6,8 +6,12 @@
 #include "test.h"
 
 #if !defined(_WIN32) && !defined(__wasm__)
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 #endif
 
@@ -30,7 +34,28 @@ static int fails_once(const char *memory, int k) {
     return k == 1;
 }
 
-static int either(const char *memory, int k) {
+// Sends the parent, who waits, a signal that it handles, and goes on for a while.
+static int signals(void) {
+#if !defined(_WIN32) && !defined(__wasm__)
+    const struct timespec pause = {0, 50000000};
+    nanosleep(&pause, NULL);
+    if (kill(getppid(), SIGUSR1)) { return 1; }
+    nanosleep(&pause, NULL);
+#endif
+    return 0;
+}
+
+#if !defined(_WIN32) && !defined(__wasm__)
+static volatile sig_atomic_t signals_heard;
+
+static void heard(int number) {
+    (void)number;
+    signals_heard = signals_heard + 1;
+}
+#endif
+
+static int any_job(const char *memory, int k) {
+    if (strcmp(memory, "signals") == 0) { return signals(); }
     return memory[0] == 'f' ? fails_once(memory, k) : adds(memory, k);
 }
 
@@ -40,7 +65,7 @@ static void shares(const char *program) {
     if (!s.data) { return; }
     float *w = (float *)s.data;
     CHECK(w[0] == 0 && w[N - 1] == 0);
-    CHECK(kit_shared_run(program, name, WORKERS, either) == 0);
+    CHECK(kit_shared_run(program, name, WORKERS, any_job) == 0);
     CHECK(w[0] == 1 && w[N / 2 - 1] == 1 && w[N / 2] == 2 && w[N - 1] == 2);
     // Another mapping of this process: the same bytes at another address; closing it leaves the name.
     CHECK(kit_shared_open(&other, name, BYTES) == 0 && other.data != s.data);
@@ -51,7 +76,28 @@ static void shares(const char *program) {
     kit_shared_close(&other);
     kit_shared_close(&s);
     CHECK(s.data == NULL);
-    CHECK(kit_shared_run(program, "fails", 3, either) == 1);
+    CHECK(kit_shared_run(program, "fails", 3, any_job) == 1);
+    CHECK(kit_shared_run(program, "fails", 64, any_job) == 1);
+    static const int wrong[] = {-1, 0, 65, 1000};
+    for (int k = 0; k < 4; k++) {
+        CHECK(kit_shared_run(program, "fails", wrong[k], any_job) == -1);
+        CHECK_ERROR(TENSOR_ERR_SHAPE, "it runs 1 to 64");
+    }
+}
+
+static void waits_through_signals(const char *program) {
+#if defined(_WIN32) || defined(__wasm__)
+    (void)program;
+    printf("skipped 1 test of a signal while waiting: it needs a Unix\n");
+#else
+    struct sigaction handled, before;
+    memset(&handled, 0, sizeof handled);
+    handled.sa_handler = heard;                 // no SA_RESTART: waitpid ends with EINTR
+    sigaction(SIGUSR1, &handled, &before);
+    CHECK(kit_shared_run(program, "signals", 1, any_job) == 0);
+    CHECK(signals_heard == 1);
+    sigaction(SIGUSR1, &before, NULL);
+#endif
 }
 
 static void refuses(void) {
@@ -75,6 +121,34 @@ static void refuses(void) {
     CHECK_ERROR(TENSOR_ERR_SHAPE, "no bytes");
 }
 
+// More than the system has: refused here, not with a SIGBUS at the first write.
+static void more_than_there_is(void) {
+#if !defined(_POSIX_ADVISORY_INFO) || _POSIX_ADVISORY_INFO <= 0
+    printf("skipped 1 test of more memory than there is: this system reserves none\n");
+#else
+    kit_shared_t s;
+    struct statvfs room;
+    CHECK(kit_shared_new(&s, name, BYTES) == 0);
+    const int file = shm_open(s.name, O_RDWR, 0);
+    const int known = file >= 0 && fstatvfs(file, &room) == 0 && room.f_blocks > 0;
+    close(file);
+    kit_shared_close(&s);
+    if (!known) {
+        printf("skipped 1 test of more memory than there is: how much there is, the system does not say\n");
+        return;
+    }
+    const size_t all = (size_t)room.f_blocks * (size_t)room.f_frsize;
+    CHECK(kit_shared_new(&s, name, all + (1 << 20)) == TENSOR_ERR_IO && s.data == NULL);
+    CHECK_ERROR(TENSOR_ERR_IO, strerror(ENOSPC));
+    // Neither a name nor a descriptor is left behind.
+    CHECK(kit_shared_open(&s, name, 1) == TENSOR_ERR_IO);
+    CHECK_ERROR(TENSOR_ERR_IO, "is gone, or was never made");
+    const int next = open("/dev/null", O_RDONLY);
+    CHECK(next == file);
+    close(next);
+#endif
+}
+
 // Only root can give a file away.
 static void of_another_user(void) {
 #if defined(_WIN32) || defined(__wasm__)
@@ -96,7 +170,7 @@ static void of_another_user(void) {
 }
 
 int main(int argc, char **argv) {
-    kit_shared_child(argc, argv, either);
+    kit_shared_child(argc, argv, any_job);
 #if defined(_WIN32)
     snprintf(name, sizeof name, "test-%lu", GetCurrentProcessId());
 #elif !defined(__wasm__)
@@ -104,7 +178,10 @@ int main(int argc, char **argv) {
 #endif
     test_name = "shares";
     shares(argv[0]);
+    test_name = "waits_through_signals";
+    waits_through_signals(argv[0]);
     RUN(refuses);
+    RUN(more_than_there_is);
     RUN(of_another_user);
     return test_report();
 }

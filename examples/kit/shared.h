@@ -21,7 +21,7 @@
 #define KIT_SHARED_H
 
 #if defined(KIT_SHARED_IMPLEMENTATION) && !defined(_WIN32) && !defined(_POSIX_C_SOURCE)
-#define _POSIX_C_SOURCE 200809L         // shm_open, ftruncate, fork
+#define _POSIX_C_SOURCE 200809L         // shm_open, posix_fallocate, fork
 #endif
 
 #include "tensor.h"
@@ -38,6 +38,7 @@ typedef struct kit_shared_t {
 } kit_shared_t;
 
 // Makes `bytes` zeros that have a name: letters, digits and '-', at most 24. Its owner closes last.
+// Linux, BSD and Windows reserve all of it here; elsewhere a write may find that the system has no more.
 //   -> code, s->data NULL on failure;  errors SHAPE (the name, 0 bytes), IO (it is taken, the system refuses)
 int kit_shared_new(kit_shared_t *s, const char *name, size_t bytes);
 // Maps what kit_shared_new of another process made.
@@ -49,7 +50,8 @@ void kit_shared_close(kit_shared_t *s);
 typedef int (*kit_shared_job_t)(const char *name, int k);
 // Runs job(name, 0) .. job(name, n - 1), each in a process of its own, and waits for all of them.
 //   program   argv[0], which Windows starts again
-//   -> how many failed
+//   n         1 to 64
+//   -> how many failed, -1 if none was started;  errors SHAPE (n)
 int kit_shared_run(const char *program, const char *name, int n, kit_shared_job_t job);
 // In a process that kit_shared_run has started on Windows: runs the job and ends it. Elsewhere nothing.
 void kit_shared_child(int argc, char **argv, kit_shared_job_t job);
@@ -74,6 +76,15 @@ static int kit_shared__fail(kit_shared_t *s, int code, const char *name, const c
     s->data = NULL;
     s->name[0] = 0;
     return tensor_raise(code, text);
+}
+
+// Whether kit_shared_run takes n.
+static int kit_shared__count(int n) {
+    char text[100];
+    if (n >= 1 && n <= KIT_SHARED__PROCESSES) { return 1; }
+    snprintf(text, sizeof text, "kit_shared_run: %d processes, it runs 1 to %d", n, KIT_SHARED__PROCESSES);
+    (void)tensor_raise(TENSOR_ERR_SHAPE, text);
+    return 0;
 }
 
 // Begins s; a name has no '/' and no other sign of the system's.
@@ -158,7 +169,7 @@ int kit_shared_run(const char *program, const char *name, int n, kit_shared_job_
     intptr_t child[KIT_SHARED__PROCESSES];
     int failed = 0;
     (void)job;                              // the child finds it by kit_shared_child
-    n = n < KIT_SHARED__PROCESSES ? n : KIT_SHARED__PROCESSES;
+    if (!kit_shared__count(n)) { return -1; }
     for (int k = 0; k < n; k++) {
         char number[16];
         snprintf(number, sizeof number, "%d", k);
@@ -190,7 +201,7 @@ void kit_shared_close(kit_shared_t *s) { s->data = NULL; }
 
 int kit_shared_run(const char *program, const char *name, int n, kit_shared_job_t job) {
     (void)program, (void)name, (void)job;
-    return n;
+    return kit_shared__count(n) ? n : -1;
 }
 
 void kit_shared_child(int argc, char **argv, kit_shared_job_t job) { (void)argc, (void)argv, (void)job; }
@@ -204,24 +215,44 @@ void kit_shared_child(int argc, char **argv, kit_shared_job_t job) { (void)argc,
 #include <sys/wait.h>
 #include <unistd.h>
 
+// Maps the file, or leaves why not in errno.
 static int kit_shared__map(kit_shared_t *s, int file) {
     s->data = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    close(file);
     if (s->data == MAP_FAILED) { s->data = NULL; }
     return s->data != NULL;
+}
+
+// ftruncate alone reserves nothing: a write to a page that the system no longer has would be a SIGBUS.
+//   -> 0, or an error of errno
+static int kit_shared__reserve(int file, size_t bytes) {
+    if (ftruncate(file, (off_t)bytes)) { return errno; }
+#if defined(_POSIX_ADVISORY_INFO) && _POSIX_ADVISORY_INFO > 0
+    int code;
+    do { code = posix_fallocate(file, 0, (off_t)bytes); } while (code == EINTR);
+    // These say that this kind of file cannot be reserved.
+    return code == EINVAL || code == ENODEV || code == EOPNOTSUPP ? 0 : code;
+#else
+    return 0;
+#endif
+}
+
+static int kit_shared__unmade(kit_shared_t *s, const char *name, int error) {
+    char text[120];
+    snprintf(text, sizeof text, "cannot be made: %.90s", strerror(error));
+    return kit_shared__fail(s, TENSOR_ERR_IO, name, error == EEXIST ? "is there already" : text);
 }
 
 int kit_shared_new(kit_shared_t *s, const char *name, size_t bytes) {
     const int code = kit_shared__name(s, name, bytes, "/kit-");
     if (code) { return code; }
     const int file = shm_open(s->name, O_RDWR | O_CREAT | O_EXCL, 0600);
-    if (file < 0) {
-        const int taken = errno == EEXIST;
-        return kit_shared__fail(s, TENSOR_ERR_IO, name, taken ? "is there already" : "cannot be made");
-    }
-    if (ftruncate(file, (off_t)bytes) == 0 && kit_shared__map(s, file)) { return 0; }
+    if (file < 0) { return kit_shared__unmade(s, name, errno); }
+    int error = kit_shared__reserve(file, bytes);
+    if (!error && !kit_shared__map(s, file)) { error = errno; }
+    close(file);
+    if (!error) { return 0; }
     shm_unlink(s->name);
-    return kit_shared__fail(s, TENSOR_ERR_IO, name, "cannot be made");
+    return kit_shared__unmade(s, name, error);
 }
 
 int kit_shared_open(kit_shared_t *s, const char *name, size_t bytes) {
@@ -242,7 +273,9 @@ int kit_shared_open(kit_shared_t *s, const char *name, size_t bytes) {
         close(file);
         return kit_shared__small(s, name, (size_t)about.st_size, bytes);
     }
-    return kit_shared__map(s, file) ? 0 : kit_shared__fail(s, TENSOR_ERR_IO, name, "cannot be mapped");
+    const int mapped = kit_shared__map(s, file);
+    close(file);
+    return mapped ? 0 : kit_shared__fail(s, TENSOR_ERR_IO, name, "cannot be mapped");
 }
 
 void kit_shared_close(kit_shared_t *s) {
@@ -251,20 +284,26 @@ void kit_shared_close(kit_shared_t *s) {
     s->data = NULL;
 }
 
+// Whether a process that fork has started ends with 0. A signal that this program handles does not end the wait.
+static int kit_shared__succeeds(pid_t child) {
+    int status = 1;
+    pid_t ended;
+    if (child < 0) { return 0; }
+    do { ended = waitpid(child, &status, 0); } while (ended < 0 && errno == EINTR);
+    return ended == child && status == 0;
+}
+
 int kit_shared_run(const char *program, const char *name, int n, kit_shared_job_t job) {
     pid_t child[KIT_SHARED__PROCESSES];
     int failed = 0;
     (void)program;
-    n = n < KIT_SHARED__PROCESSES ? n : KIT_SHARED__PROCESSES;
+    if (!kit_shared__count(n)) { return -1; }
     fflush(NULL);                                   // or each child writes it again
     for (int k = 0; k < n; k++) {
         child[k] = fork();
         if (child[k] == 0) { _exit(job(name, k) != 0); }
     }
-    for (int k = 0; k < n; k++) {
-        int status = 1;
-        failed += child[k] < 0 || waitpid(child[k], &status, 0) < 0 || status != 0;
-    }
+    for (int k = 0; k < n; k++) { failed += !kit_shared__succeeds(child[k]); }
     return failed;
 }
 
