@@ -8,12 +8,12 @@ P=$B/parallel
 passed=0
 failed=0
 if ! command -v mpicc >/dev/null 2>&1 || ! command -v mpirun >/dev/null 2>&1; then
-    echo "skipped 59 tests of several ranks: no mpicc, or no mpirun"
+    echo "skipped 77 tests of several ranks: no mpicc, or no mpirun"
     echo "0 passed, 0 failed"
     exit 0
 fi
 if ! timeout 60 mpirun --allow-run-as-root --oversubscribe --mca btl self,vader -np 2 true </dev/null 2>/dev/null; then
-    echo "skipped 59 tests of several ranks: mpirun cannot start two processes here"
+    echo "skipped 77 tests of several ranks: mpirun cannot start two processes here"
     echo "0 passed, 0 failed"
     exit 0
 fi
@@ -100,12 +100,18 @@ broken shapes 2 "rank 1 has other names, shapes or dtypes than rank 0"
 broken count 2 "rank 1 has another number of parameters than rank 0"
 broken dtype 2 "rank 1 has a net that is not of f32 on its device"
 broken version 2 "rank 1 has another version of tensor.h than rank 0"
+broken state 2 "rank 1 has another optimizer state than rank 0; all ranks load the file"
+broken step 2 "rank 1 is at another step than rank 0; all ranks load the file"
+broken file 1 "rank 1 has an error: .*no/such/file"
 broken threads 2 "MPI was initialised without threads; call MPI_Init_thread"
 broken ended 1 "MPI has ended in this process"
 broken error 1 "another rank has an error"
 broken hang 1 "rank 0: another rank has not answered in time"
 broken late 1 "rank 0: another rank has not answered in time"
 broken leave 1 "rank 0: another rank has not answered in time"
+broken empty 1 "rank 0: another rank did not come to a layer's sum; all ranks need samples in each batch"
+broken empty 1 "rank 1: another rank has not answered in time"
+broken large 2 "a tensor of 2^31 elements or more is too large for a sum of MPI"
 broken again 1 "came again after its sum had begun"
 broken gather 1 "its memory is its own"
 broken die 0 ""

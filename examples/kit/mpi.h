@@ -16,7 +16,8 @@ extern "C" {
 
 // The ranks of mpirun. Initialises MPI unless the program has, and ends it then at exit. Where ranks have
 // failed, the exit ends all of them.
-//   timeout   seconds that a rank waits for the others before it gives up
+//   timeout   seconds that a rank waits for the others before it gives up; this start itself waits for all
+//             ranks without a limit, as MPI does
 //   -> code;  errors IO, UNSUPPORTED (MPI cannot be initialised, has ended, or was initialised by MPI_Init,
 //   without threads: the program calls MPI_Init_thread with MPI_THREAD_FUNNELED or more)
 int kit_mpi_ranks(kit_collectives_t *ranks, double timeout);
@@ -34,13 +35,21 @@ int kit_mpi_ranks(kit_collectives_t *ranks, double timeout);
 #error "kit/mpi.h: there is no mpi.h; install MPI (Debian: libopenmpi-dev) and compile with mpicc"
 #endif
 #endif
+#include <limits.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { KIT_MPI_LAYERS = 1, KIT_MPI_REST = 2 }; // channels; 0 is for gradients
+
+typedef struct kit_mpi__request_t {
+    MPI_Request mpi;
+    int channel;
+} kit_mpi__request_t;
+
 static struct {
-    MPI_Comm channel[2];
+    MPI_Comm channel[3];
     double timeout;
     int failed, rank, size;
 } kit_mpi__state;
@@ -54,32 +63,45 @@ static int kit_mpi__fail(const char *what) {
 
 // Every operation is one that does not block, so that a rank that never comes is noticed.
 static int kit_mpi__wait(void *user, void **request, int poll) {
-    MPI_Request *r = (MPI_Request *)*request;
+    kit_mpi__request_t *r = (kit_mpi__request_t *)*request;
     double end = MPI_Wtime() + kit_mpi__state.timeout;
     int done = 0, good = 1;
     (void)user;
     if (!r) return 0;
     if (kit_mpi__state.failed) return TENSOR_ERR_IO;
     do {
-        good = MPI_Test(r, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS;
+        good = MPI_Test(&r->mpi, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS;
     } while (good && !done && !poll && MPI_Wtime() < end);
     if (good && !done && poll) return 0;
     if (!good) return kit_mpi__fail("MPI reports an error of another rank");
+    if (!done && r->channel == KIT_MPI_LAYERS) {
+        return kit_mpi__fail("another rank did not come to a layer's sum; all ranks need samples in "
+                             "each batch");
+    }
     if (!done) return kit_mpi__fail("another rank has not answered in time"); // r stays: MPI has it
     free(r);
     *request = NULL;
     return 0;
 }
 
-static MPI_Request *kit_mpi__request(void **request) {
-    MPI_Request *r = kit_mpi__state.failed ? NULL : (MPI_Request *)malloc(sizeof *r);
+// -> the request that MPI fills, NULL after a failure
+static MPI_Request *kit_mpi__request(void **request, int channel) {
+    kit_mpi__request_t *r = NULL;
+    if (!kit_mpi__state.failed) r = (kit_mpi__request_t *)malloc(sizeof *r);
     *request = r;
-    return r;
+    if (!r) return NULL;
+    r->channel = channel;
+    return &r->mpi;
 }
 
 static int kit_mpi__sum(void *user, int channel, tensor_t *data, void **request) {
-    MPI_Request *r = kit_mpi__request(request);
     (void)user;
+    *request = NULL;
+    if (tensor_numel(data) > INT_MAX) {
+        return tensor_raise(TENSOR_ERR_UNSUPPORTED,
+                            "kit_parallel: a tensor of 2^31 elements or more is too large for a sum of MPI");
+    }
+    MPI_Request *r = kit_mpi__request(request, channel);
     if (!r) return TENSOR_ERR_IO;
     int n = (int)tensor_numel(data);
     int code = MPI_Iallreduce(MPI_IN_PLACE, tensor_data_mut(data), n, MPI_FLOAT, MPI_SUM,
@@ -93,9 +115,9 @@ static int kit_mpi__broadcast(void *user, tensor_t *x) {
     for (size_t at = 0; at < bytes;) {
         size_t piece = bytes - at < (1u << 28) ? bytes - at : 1u << 28;
         void *request;
-        MPI_Request *r = kit_mpi__request(&request);
+        MPI_Request *r = kit_mpi__request(&request, KIT_MPI_REST);
         if (!r) return TENSOR_ERR_IO;
-        if (MPI_Ibcast(data + at, (int)piece, MPI_BYTE, 0, kit_mpi__state.channel[1], r))
+        if (MPI_Ibcast(data + at, (int)piece, MPI_BYTE, 0, kit_mpi__state.channel[KIT_MPI_REST], r))
             return kit_mpi__fail("a broadcast cannot begin");
         int code = kit_mpi__wait(user, &request, 0);
         if (code) return code;
@@ -109,15 +131,15 @@ static int kit_mpi__gather(void *user, const void *mine, size_t bytes, void *all
     size_t whole = bytes * (size_t)kit_mpi__state.size;
     char *block = (char *)malloc(whole + bytes);
     void *request;
-    MPI_Request *r = kit_mpi__request(&request);
+    MPI_Request *r = kit_mpi__request(&request, KIT_MPI_REST);
     if (!r || !block) {
-        free(r);
+        free(request);
         free(block);
         return kit_mpi__fail("a gather has no memory, or an earlier call has failed");
     }
     memcpy(block + whole, mine, bytes);
     if (MPI_Iallgather(block + whole, (int)bytes, MPI_BYTE, block, (int)bytes, MPI_BYTE,
-                       kit_mpi__state.channel[1], r))
+                       kit_mpi__state.channel[KIT_MPI_REST], r))
         return kit_mpi__fail("a gather cannot begin");
     int code = kit_mpi__wait(user, &request, 0);
     if (code) return code;
@@ -153,7 +175,7 @@ int kit_mpi_ranks(kit_collectives_t *ranks, double timeout) {
                             "kit_parallel: MPI was initialised without threads; call MPI_Init_thread with "
                             "MPI_THREAD_FUNNELED or more, or leave it to kit_mpi_ranks");
     }
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 3; k++) {
         if (MPI_Comm_dup(MPI_COMM_WORLD, &kit_mpi__state.channel[k])) {
             return tensor_raise(TENSOR_ERR_IO, "kit_parallel: no communicator");
         }

@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-// One rank's end; waits until all ranks have called it.
+// One rank's end; waits until all ranks have called it, without a limit, as NCCL does.
 //   id       of tensor_cuda_comm_id, the same on all ranks
 //   device   of this rank, started by tensor_cuda_init
 //   timeout  seconds that a rank waits for the others' part of a sum before it gives up
@@ -50,14 +50,16 @@ void kit_nccl_end(kit_collectives_t *ranks);
 #include <stdlib.h>
 #include <time.h>
 
-// Ranks may interleave the two channels in different orders, so each has a communicator and a stream.
+enum { KIT_NCCL_LAYERS = 1, KIT_NCCL_REST = 2, KIT_NCCL_CHANNELS = 3 }; // 0 is for gradients
+
+// Ranks may interleave the channels in different orders, so each has a communicator and a stream.
 typedef struct kit_nccl__channel_t {
     tensor_cuda_comm_t *comm;
     tensor_cuda_stream_t *stream;
 } kit_nccl__channel_t;
 
 typedef struct kit_nccl__state_t {
-    kit_nccl__channel_t channel[2];
+    kit_nccl__channel_t channel[KIT_NCCL_CHANNELS];
     tensor_device_t device;
     int rank, size;
     double timeout;
@@ -82,9 +84,11 @@ static int kit_nccl__wait(void *user, void **request, int poll) {
     if (!c || poll) return 0;
     while (!tensor_cuda_stream_query(c->stream)) {
         if (difftime(time(NULL), begin) > s->timeout) {
-            char text[100];
-            snprintf(text, sizeof text, "kit_parallel: rank %d: another rank has not answered in time",
-                     s->rank);
+            char text[160];
+            const char *what = "has not answered in time";
+            if (c == &s->channel[KIT_NCCL_LAYERS])
+                what = "did not come to a layer's sum; all ranks need samples in each batch";
+            snprintf(text, sizeof text, "kit_parallel: rank %d: another rank %s", s->rank, what);
             return tensor_raise(TENSOR_ERR_IO, text);
         }
     }
@@ -101,14 +105,14 @@ static int kit_nccl__sum(void *user, int channel, tensor_t *data, void **request
 
 static int kit_nccl__broadcast(void *user, tensor_t *data) {
     kit_nccl__state_t *s = (kit_nccl__state_t *)user;
-    void *request = &s->channel[1];
-    int code = kit_nccl__queue(&s->channel[1], data, NULL, 1);
+    void *request = &s->channel[KIT_NCCL_REST];
+    int code = kit_nccl__queue(&s->channel[KIT_NCCL_REST], data, NULL, 1);
     return code ? code : kit_nccl__wait(user, &request, 0);
 }
 
 static int kit_nccl__gather_to(kit_nccl__state_t *s, tensor_t *x, tensor_t *y, void *all) {
-    void *request = &s->channel[1];
-    int code = kit_nccl__queue(&s->channel[1], x, y, 0);
+    void *request = &s->channel[KIT_NCCL_REST];
+    int code = kit_nccl__queue(&s->channel[KIT_NCCL_REST], x, y, 0);
     if (!code) code = kit_nccl__wait(s, &request, 0);
     if (code) { // NCCL may still read and write them
         tensor_keep(x);
@@ -128,30 +132,35 @@ static int kit_nccl__gather(void *user, const void *mine, size_t bytes, void *al
     return code;
 }
 
-// The second communicator's id goes to the other ranks by the first one.
-static int kit_nccl__open(kit_nccl__state_t *s, const void *id) {
-    unsigned char other[TENSOR_CUDA_ID_BYTES] = {0};
+// The id of a further communicator goes to the other ranks by the first one.
+static int kit_nccl__open_more(kit_nccl__state_t *s, kit_nccl__channel_t *c) {
+    unsigned char id[TENSOR_CUDA_ID_BYTES] = {0};
     int64_t bytes = TENSOR_CUDA_ID_BYTES;
-    for (int k = 0; k < 2; k++) {
+    int code = s->rank == 0 ? tensor_cuda_comm_id(id) : 0;
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_t *x = tensor_to(tensor_from_n(id, TENSOR_U8, &bytes, 1), (int)s->device);
+    if (!code) code = kit_nccl__queue(&s->channel[0], x, NULL, 1);
+    if (!code) code = tensor_copy_out(x, id, sizeof id);
+    tensor_scope_end(scope);
+    if (code) return code;
+    c->comm = tensor_cuda_comm_new(s->rank, s->size, id, s->device);
+    return c->comm ? 0 : tensor_error_code();
+}
+
+static int kit_nccl__open(kit_nccl__state_t *s, const void *id) {
+    for (int k = 0; k < KIT_NCCL_CHANNELS; k++) {
         s->channel[k].stream = tensor_cuda_stream_new(s->device);
         if (!s->channel[k].stream) return tensor_error_code();
     }
     s->channel[0].comm = tensor_cuda_comm_new(s->rank, s->size, id, s->device);
     if (!s->channel[0].comm) return tensor_error_code();
-    int code = s->rank == 0 ? tensor_cuda_comm_id(other) : 0;
-    tensor_scope_t scope = tensor_scope_begin_no_grad();
-    tensor_t *x = tensor_to(tensor_from_n(other, TENSOR_U8, &bytes, 1), (int)s->device);
-    if (!code) code = kit_nccl__queue(&s->channel[0], x, NULL, 1);
-    if (!code) code = tensor_copy_out(x, other, sizeof other);
-    tensor_scope_end(scope);
-    if (code) return code;
-    s->channel[1].comm = tensor_cuda_comm_new(s->rank, s->size, other, s->device);
-    return s->channel[1].comm ? 0 : tensor_error_code();
+    int code = kit_nccl__open_more(s, &s->channel[KIT_NCCL_LAYERS]);
+    return code ? code : kit_nccl__open_more(s, &s->channel[KIT_NCCL_REST]);
 }
 
 void kit_nccl_end(kit_collectives_t *ranks) {
     kit_nccl__state_t *s = (kit_nccl__state_t *)ranks->user;
-    for (int k = 0; s && k < 2; k++) {
+    for (int k = 0; s && k < KIT_NCCL_CHANNELS; k++) {
         if (s->channel[k].comm) tensor_cuda_comm_free(s->channel[k].comm);
         if (s->channel[k].stream) tensor_cuda_stream_free(s->channel[k].stream);
     }

@@ -8,7 +8,7 @@
 //
 //   kit_collectives_t ranks;
 //   if (kit_mpi_ranks(&ranks, 30)) return 1;
-//   kit_parallel_t *p = kit_parallel_open(&ranks, net);      // all ranks now have the weights of rank 0
+//   kit_parallel_t *p = kit_parallel_open(&ranks, net, opt, step); // ranks now have the weights of rank 0
 //   tensor_t *mine = kit_parallel_shard(p, samples, seed, epoch);
 //   ...
 //       tensor_backward(kit_parallel_loss(p, loss, samples_of_this_batch));
@@ -28,8 +28,8 @@ extern "C" {
 #endif
 
 // What ranks do together. All call the same functions in the same order on a channel: 0 is for gradients, 1
-// for everything else. Each gives 0, or a code that it has raised: IO where a rank has gone, or has not
-// answered in time. Tensors are contiguous and on `device`.
+// for sums of layers, broadcast and gather have one of their own. Each gives 0, or a code that it has raised:
+// IO where a rank has gone, or has not answered in time. Tensors are contiguous and on `device`.
 typedef struct kit_collectives_t {
     int rank, size;
     tensor_device_t device;
@@ -47,11 +47,16 @@ kit_collectives_t kit_parallel_alone(void);
 typedef struct kit_parallel_t kit_parallel_t;
 
 // Compares the nets of all ranks, gives them the state of rank 0 and hooks into the gradients of net, which
-// must not get other parameters afterwards.
+// must not get other parameters afterwards. States, counts and options of opt are compared, not sent: each
+// rank loads the checkpoint. The host has room for a copy of net and states.
 //   ranks   copied
+//   opt     NULL = none is compared (nn_lbfgs)
+//   step    what nn_load_checkpoint gave, or 0
 //   -> p, NULL on failure, on all ranks
-//   errors  SHAPE (nets differ), UNSUPPORTED (not f32, not on the ranks' device), IO, OUT_OF_MEMORY
-kit_parallel_t *kit_parallel_open(const kit_collectives_t *ranks, nn_module_t *net);
+//   errors  SHAPE (nets, states or steps differ), UNSUPPORTED (not f32, not on the ranks' device; nn_lbfgs),
+//           IO (also where an error was pending on another rank), OUT_OF_MEMORY
+kit_parallel_t *kit_parallel_open(const kit_collectives_t *ranks, nn_module_t *net, nn_optimizer_t *opt,
+                                  int64_t step);
 void kit_parallel_close(kit_parallel_t *p); // before the net is freed
 
 // Mean loss of `samples` of this rank, weighted by its share of them, so that the sum of gradients is that of
@@ -61,7 +66,7 @@ tensor_t *kit_parallel_loss(kit_parallel_t *p, tensor_t *loss, int64_t samples);
 // After backward, before the optimizer's step: waits for the sums of gradients. Where an error is pending on
 // a rank, all ranks fail. A parameter without a gradient on some ranks counts as zero there, without one on
 // all it keeps what it has. Two backwards count both only where the second comes before the sums begin.
-//   -> code;  errors IO, AUTOGRAD (a gradient came again too late; other ranks hear of it, or wait in vain),
+//   -> code;  errors IO, AUTOGRAD (a gradient came again too late; other ranks hear of it or time out),
 //   what is pending on this rank
 int kit_parallel_finish(kit_parallel_t *p);
 // 0: backward adds up gradients on this rank alone, and no finish is called; 1: the next backward sums what
@@ -75,7 +80,8 @@ tensor_t *kit_parallel_shard(const kit_parallel_t *p, int64_t n, uint64_t seed, 
 // Sum over ranks, with a gradient.   -> new;  errors IO, UNSUPPORTED (not f32)
 tensor_t *kit_parallel_sum(const kit_collectives_t *ranks, tensor_t *x);
 // The same in place, for nn_sync_batch_norm(64, .all_reduce = kit_parallel_all_reduce, .user = &ranks), where
-// ranks is a kit_collectives_t that outlives the layer.   -> code;  errors as above
+// ranks is a kit_collectives_t that outlives the layer. All ranks need samples in each batch: one without
+// does not come, and the others time out.   -> code;  errors as above
 int kit_parallel_all_reduce(tensor_t *x, void *ranks);
 // Sums of two numbers over ranks, in double.   -> code;  errors IO, OUT_OF_MEMORY
 int kit_parallel_total(const kit_collectives_t *c, double first, double second, double sums[2]);
@@ -118,13 +124,8 @@ static int kit_parallel__gather_alone(void *user, const void *mine, size_t bytes
 }
 
 kit_collectives_t kit_parallel_alone(void) {
-    kit_collectives_t c = {0,
-                           1,
-                           tensor_get_default_device(),
-                           NULL,
-                           kit_parallel__sum_alone,
-                           kit_parallel__wait_alone,
-                           kit_parallel__broadcast_alone,
+    kit_collectives_t c = {0, 1, tensor_get_default_device(), NULL, kit_parallel__sum_alone,
+                           kit_parallel__wait_alone, kit_parallel__broadcast_alone,
                            kit_parallel__gather_alone};
     return c;
 }
@@ -187,29 +188,19 @@ static void kit_parallel__begin(kit_parallel_t *p) {
     }
 }
 
-// A second backward has added to a gradient that is in its place already.
-static void kit_parallel__came_again(kit_parallel__parameter_t *q) {
-    if (q->bucket >= q->p->begun) {
-        kit_parallel__copy(q);
-        return;
-    }
-    tensor_raise(TENSOR_ERR_AUTOGRAD, "kit_parallel: a gradient came again after its sum had begun; call "
-                                      "kit_parallel_sync(p, 0) before all backwards of a step but the last");
-}
-
 static void kit_parallel__arrived(tensor_t *x, void *user) {
     kit_parallel__parameter_t *q = (kit_parallel__parameter_t *)user;
     kit_parallel_t *p = q->p;
     (void)x;
-    if (p->code) return;
-    if (q->ready) {
-        kit_parallel__came_again(q);
+    if (p->code || !(p->sync || q->ready)) return;
+    if (q->bucket < p->begun) {
+        tensor_raise(TENSOR_ERR_AUTOGRAD, "kit_parallel: a gradient came again after its sum had begun; call "
+                                          "kit_parallel_sync(p, 0) before all backwards but the last");
         return;
     }
-    if (!p->sync) return;
+    kit_parallel__copy(q); // once more where a second backward has added to it
+    p->bucket[q->bucket].waiting -= !q->ready;
     q->ready = 1;
-    kit_parallel__copy(q);
-    p->bucket[q->bucket].waiting--;
     kit_parallel__begin(p);
     for (int64_t k = 0; k < p->begun && !p->code; k++) {
         p->code = p->ranks.wait(p->ranks.user, &p->bucket[k].request, 1);
@@ -258,7 +249,9 @@ void kit_parallel_sync(kit_parallel_t *p, int on) { p->sync = on; }
 // ---- opening
 
 typedef struct kit_parallel__summary_t {
-    uint64_t version, count, hash, usable;
+    uint64_t version, count, hash, usable, failed, state;
+    int64_t step;
+    char error[160]; // that is pending, as of a file that is missing
 } kit_parallel__summary_t;
 
 static uint64_t kit_parallel__mix(uint64_t hash, const void *data, size_t n) {
@@ -270,7 +263,7 @@ static uint64_t kit_parallel__mix(uint64_t hash, const void *data, size_t n) {
 // Names, shapes and dtypes of all that a net holds; whether its parameters are of a kind that can be summed.
 static kit_parallel__summary_t kit_parallel__look(nn_module_t *net, tensor_device_t device) {
     nn_named_list_t all = nn_state(net);
-    kit_parallel__summary_t s = {(uint64_t)tensor_version(), (uint64_t)all.count, 7, net && tensor_ok()};
+    kit_parallel__summary_t s = {(uint64_t)tensor_version(), (uint64_t)all.count, 7, 1, 0, 0, 0, {0}};
     for (int64_t i = 0; i < all.count; i++) {
         tensor_t *t = all.item[i].tensor;
         tensor_shape_t shape = tensor_shape(t);
@@ -283,22 +276,32 @@ static kit_parallel__summary_t kit_parallel__look(nn_module_t *net, tensor_devic
     return s;
 }
 
-// -> code, the same on all ranks
-static int kit_parallel__agree(const kit_collectives_t *c, nn_module_t *net) {
-    char text[160];
-    kit_parallel__summary_t mine = kit_parallel__look(net, c->device), *all;
-    all = (kit_parallel__summary_t *)calloc((size_t)c->size, sizeof *all);
+// What disagrees with rank 0; NULL = nothing.
+static const char *kit_parallel__odd(const kit_parallel__summary_t *one, const kit_parallel__summary_t *all) {
+    if (one->failed) return "has an error: ";
+    if (!one->usable) return "has a net that is not of f32 on its device";
+    if (one->version != all->version) return "has another version of tensor.h than rank 0";
+    if (one->count != all->count) return "has another number of parameters than rank 0";
+    if (one->hash != all->hash) return "has other names, shapes or dtypes than rank 0";
+    if (one->step != all->step) return "is at another step than rank 0; all ranks load the file";
+    if (one->state != all->state) return "has another optimizer state than rank 0; all ranks load the file";
+    return NULL;
+}
+
+// -> code, on all ranks or on none
+static int kit_parallel__agree(const kit_collectives_t *c, kit_parallel__summary_t mine) {
+    char text[320];
+    kit_parallel__summary_t *all = (kit_parallel__summary_t *)calloc((size_t)c->size, sizeof *all);
     if (!all) return tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory");
+    mine.failed = !tensor_ok();
+    if (mine.failed) snprintf(mine.error, sizeof mine.error, "%s", tensor_error_text());
     int code = c->gather(c->user, &mine, sizeof mine, all);
     for (int k = 0; k < c->size && !code; k++) {
-        const char *what = NULL;
-        if (!all[k].usable) what = "has a net that is not of f32 on its device";
-        else if (all[k].version != all[0].version) what = "has another version of tensor.h than rank 0";
-        else if (all[k].count != all[0].count) what = "has another number of parameters than rank 0";
-        else if (all[k].hash != all[0].hash) what = "has other names, shapes or dtypes than rank 0";
+        const char *what = kit_parallel__odd(&all[k], all);
         if (!what) continue;
-        snprintf(text, sizeof text, "kit_parallel: rank %d %s", k, what);
-        code = tensor_raise(all[k].usable ? TENSOR_ERR_SHAPE : TENSOR_ERR_UNSUPPORTED, text);
+        snprintf(text, sizeof text, "kit_parallel: rank %d %s%s", k, what, all[k].error);
+        code = all[k].usable ? TENSOR_ERR_SHAPE : TENSOR_ERR_UNSUPPORTED;
+        code = tensor_raise(all[k].failed ? TENSOR_ERR_IO : code, text);
     }
     free(all);
     return code;
@@ -316,6 +319,20 @@ static int kit_parallel__start(const kit_collectives_t *c, nn_module_t *net) {
     }
     tensor_scope_end(scope);
     return code ? code : tensor_error_code();
+}
+
+// After the start weights are equal, so all that a snapshot holds is, but for the generator.
+static uint64_t kit_parallel__hash_state(nn_module_t *net, nn_optimizer_t *opt) {
+    tensor_generator_t before = tensor_get_generator();
+    size_t size = nn_snapshot_size(net, opt);
+    char *block = (char *)calloc(1, size + 1);
+    uint64_t hash = 7;
+    tensor_manual_seed(0);
+    if (!block) tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory");
+    else if (!nn_snapshot(net, opt, block, size)) hash = kit_parallel__mix(hash, block, size);
+    tensor_set_generator(before);
+    free(block);
+    return hash;
 }
 
 // Which parameters are in which bucket.
@@ -362,8 +379,13 @@ static int kit_parallel__allocate(kit_parallel_t *p) {
     return good && tensor_ok();
 }
 
-kit_parallel_t *kit_parallel_open(const kit_collectives_t *ranks, nn_module_t *net) {
-    if (kit_parallel__agree(ranks, net) || kit_parallel__start(ranks, net)) return NULL;
+kit_parallel_t *kit_parallel_open(const kit_collectives_t *ranks, nn_module_t *net, nn_optimizer_t *opt,
+                                  int64_t step) {
+    kit_parallel__summary_t mine = kit_parallel__look(net, ranks->device);
+    mine.step = step;
+    if (kit_parallel__agree(ranks, mine) || kit_parallel__start(ranks, net)) return NULL;
+    if (opt) mine.state = kit_parallel__hash_state(net, opt);
+    if (kit_parallel__agree(ranks, mine)) return NULL;
     nn_named_list_t list = nn_named_parameters(net);
     kit_parallel_t *p = (kit_parallel_t *)calloc(1, sizeof *p);
     int good = p != NULL;
@@ -457,14 +479,10 @@ int kit_parallel_all_reduce(tensor_t *x, void *ranks) {
     return code;
 }
 
-static tensor_t *kit_parallel__summed(const kit_collectives_t *c, tensor_t *x) {
-    tensor_t *y = tensor_clone(tensor_contiguous(x));
-    return kit_parallel_all_reduce(y, (void *)(uintptr_t)c) ? tensor_detach(NULL) : y;
-}
-
 static tensor_t *kit_parallel__sum_forward(tensor_function_ctx_t *ctx, tensor_t *const *inputs, int n) {
+    tensor_t *y = tensor_clone(tensor_contiguous(inputs[0]));
     (void)n;
-    return kit_parallel__summed((const kit_collectives_t *)tensor_function_user(ctx), inputs[0]);
+    return kit_parallel_all_reduce(y, tensor_function_user(ctx)) ? tensor_detach(NULL) : y;
 }
 
 static int kit_parallel__sum_backward(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n) {

@@ -55,8 +55,8 @@ static int run(const job_t *job) {
 
 // Whether a rank does not come to a sum, for which NCCL waits: its stream never ends.
 static int stalls(const char *mode) {
-    static const char *const all[] = {"broken-hang", "broken-late", "broken-leave", "broken-die"};
-    for (int k = 0; k < 4; k++) {
+    static const char *const all[] = {"broken-hang", "broken-late", "broken-leave", "broken-die", "broken-empty"};
+    for (int k = 0; k < 5; k++) {
         if (!strcmp(mode, all[k])) return 1;
     }
     return 0;
@@ -127,6 +127,9 @@ int main(int argc, char **argv) {
         {"broken-count", "rank 1 has another number of parameters than rank 0"},
         {"broken-dtype", "rank 1 has a net that is not of f32 on its device"},
         {"broken-version", "rank 1 has another version of tensor.h than rank 0"},
+        {"broken-state", "rank 1 has another optimizer state than rank 0"},
+        {"broken-step", "rank 1 is at another step than rank 0"},
+        {"broken-file", "rank 1 has an error: "},
         {"broken-error", "another rank has an error"},
     };
     enum { BROKEN = (int)(sizeof broken_by / sizeof *broken_by) };
@@ -158,11 +161,13 @@ int main(int argc, char **argv) {
         text_is(broken_by[k][0], two[0], broken_by[k][1]);
     }
     // The last ones: streams of these ranks never end.
-    static const char *const stalled[] = {"broken-hang", "broken-late", "broken-leave", "broken-die"};
-    for (int k = 0; k < 4; k++) {
+    static const char *const stalled[] = {"broken-hang", "broken-late", "broken-leave", "broken-die", "broken-empty"};
+    for (int k = 0; k < 5; k++) {
+        const char *says = k < 4 ? "rank 0: another rank has not answered in time"
+                                 : "rank 0: another rank did not come to a layer's sum";
         time_t begin = time(NULL);
         check(!start(stalled[k], RANKS, two, NULL), "no rank fails", stalled[k]);
-        text_is(stalled[k], two[0], "rank 0: another rank has not answered in time");
+        text_is(stalled[k], two[0], says);
         if (k < 2) text_is(stalled[k], two[1], "rank 1: another rank has not answered in time");
         check(difftime(time(NULL), begin) < 30, "takes too long", stalled[k]);
     }

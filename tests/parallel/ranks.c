@@ -27,7 +27,7 @@ static int speed(void) {
     nn_module_t *net = nn_sequential(nn_linear(WIDTH, WIDTH), nn_relu(), nn_linear(WIDTH, WIDTH), nn_relu(),
                                      nn_linear(WIDTH, WIDTH), nn_relu(), nn_linear(WIDTH, WIDTH));
     nn_optimizer_t *opt = nn_sgd(net, .lr = 1e-3);
-    kit_parallel_t *p = kit_parallel_open(&ranks, net);
+    kit_parallel_t *p = kit_parallel_open(&ranks, net, opt, 0);
     double took[3] = {1e9, 1e9, 1e9};
     tensor_scope_t scope = tensor_scope_begin();
     for (int k = 0; p && k < RUNS && tensor_ok(); k++, tensor_scope_reset(scope)) {
@@ -79,6 +79,15 @@ static int late_gather(void) {
     return 1;
 }
 
+// MPI counts in int. The tensor is one element that stands for all of them.
+static int large_sum(void) {
+    void *request;
+    int code = ranks.sum(ranks.user, 0, tensor_expand(tensor_zeros(1), ((int64_t)1 << 32) + 1), &request);
+    puts(code == TENSOR_ERR_UNSUPPORTED ? tensor_error_text() : "not refused");
+    fflush(stdout);
+    return 1;
+}
+
 static void quiet(int code, const char *text, void *user) { (void)code, (void)text, (void)user; }
 
 int main(int argc, char **argv) {
@@ -98,6 +107,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(mode, "shards")) code = shards();
     else if (!strcmp(mode, "speed")) code = speed();
     else if (!strcmp(mode, "again")) code = again();
+    else if (!strcmp(mode, "broken-large")) code = large_sum();
     else if (!strcmp(mode, "broken-gather")) code = late_gather();
     else if (!strncmp(mode, "broken-", 7)) code = broken(mode + 7);
     else if (!strcmp(mode, "resume")) code = train("even", file, 1);

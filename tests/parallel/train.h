@@ -62,7 +62,7 @@ static int train(const char *how, const char *file, int resume) {
     nn_optimizer_t *opt = uneven || norm ? nn_sgd(net, .lr = 0.1, .momentum = 0.9) : nn_adam(net, .lr = 3e-3);
     int64_t step = 0;
     if (resume) nn_load_checkpoint(file, net, opt, &step);
-    kit_parallel_t *p = kit_parallel_open(&ranks, net);
+    kit_parallel_t *p = kit_parallel_open(&ranks, net, opt, step);
     if (!p) return 1;
     tensor_scope_t scope = tensor_scope_begin();
     for (; step < STEPS && tensor_ok(); step++, tensor_scope_reset(scope)) {
@@ -97,7 +97,7 @@ static int train(const char *how, const char *file, int resume) {
 // A parameter that only rank 0 uses has its gradient on all.
 static int missing(void) {
     nn_module_t *net = make_net(8, 0);
-    kit_parallel_t *p = kit_parallel_open(&ranks, net);
+    kit_parallel_t *p = kit_parallel_open(&ranks, net, NULL, 0);
     tensor_t *idle = nn_named_parameters(net).item[2].tensor;
     if (ranks.rank == 0) tensor_backward(tensor_sum(tensor_mul_scalar(idle, 5)));
     if (kit_parallel_finish(p)) return 1;
@@ -111,7 +111,7 @@ static int missing(void) {
 static int again(void) {
     nn_module_t *net = nn_linear(4, 2);
     nn_parameter(net, "idle", tensor_ones(3));
-    kit_parallel_t *p = kit_parallel_open(&ranks, net);
+    kit_parallel_t *p = kit_parallel_open(&ranks, net, NULL, 0);
     for (int k = 0; p && k < 2; k++) tensor_backward(tensor_sum(nn_forward(net, tensor_ones(1, 4))));
     if (!p || kit_parallel_finish(p)) return 1;
     tensor_t *g = tensor_grad(nn_get(net, "bias"));
@@ -123,7 +123,7 @@ static int again(void) {
 // All samples are on one rank each, in another order in the next epoch.
 static int shards(void) {
     nn_module_t *net = make_net(8, 0);
-    kit_parallel_t *p = kit_parallel_open(&ranks, net);
+    kit_parallel_t *p = kit_parallel_open(&ranks, net, NULL, 0);
     enum { N = 101 };
     int64_t at[N], next[N], differ = 0;
     tensor_t *seen = tensor_zeros(N);
@@ -154,6 +154,13 @@ static int other_version(void *user, const void *mine, size_t bytes, void *all) 
     return own_gather(user, &s, bytes, all);
 }
 
+// As a checkpoint would: the optimizer has states afterwards.
+static void one_step(nn_module_t *net, nn_optimizer_t *opt) {
+    tensor_backward(tensor_sum(nn_forward(net, data)));
+    nn_step(opt);
+    nn_zero_grad(opt);
+}
+
 // What goes wrong on the last rank in step 3, or before.
 static int broken(const char *how) {
     int last = ranks.rank == ranks.size - 1;
@@ -162,11 +169,15 @@ static int broken(const char *how) {
     nn_module_t *net = make_net(last && !strcmp(how, "shapes") ? 9 : 8, last && !strcmp(how, "count"));
     if (last && !strcmp(how, "dtype")) nn_to(net, TENSOR_F64);
     if (!strcmp(how, "again")) net = nn_linear(INPUTS, CLASSES); // nothing idle: backward begins its bucket
-    kit_parallel_t *p = kit_parallel_open(&ranks, net);
+    if (!strcmp(how, "empty")) net = make_net(8, 1);
+    nn_optimizer_t *opt = nn_adam(net);
+    if (!last && !strcmp(how, "state")) one_step(net, opt);
+    if (last && !strcmp(how, "file")) nn_load_checkpoint("no/such/file", net, opt, NULL);
+    kit_parallel_t *p = kit_parallel_open(&ranks, net, opt, last && !strcmp(how, "step"));
     for (int step = 0; p && step < 6 && tensor_ok(); step++) {
         if (last && step == 3) trouble(how);
         if (last && step == 3 && !strcmp(how, "leave")) break;
-        batch(p, net, 0, 32);
+        batch(p, net, 0, step == 3 && !strcmp(how, "empty") ? 1 : 32); // 1: of rank 0
         if (last && step == 3 && !strcmp(how, "again")) tensor_backward(tensor_sum(nn_forward(net, data)));
         if (last && step == 3 && !strcmp(how, "late")) trouble("hang"); // its last bucket begins in finish
         if (last && step == 3 && !strcmp(how, "error")) tensor_raise(TENSOR_ERR_INTERNAL, "its own");
@@ -174,6 +185,7 @@ static int broken(const char *how) {
     }
     fprintf(out, "%s\n", tensor_error_text());
     fflush(out);
+    if (!strcmp(how, "empty")) sleep(1); // the first process that leaves ends the others
     kit_parallel_close(p);
     return tensor_error_code() != 0;
 }
