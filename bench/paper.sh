@@ -21,17 +21,30 @@ load=$(cut -d" " -f1 /proc/loadavg 2>/dev/null)
 
 # ---- helpers
 
-# measure NAME COMMAND..: its output is in NAME.txt. At most ten minutes.
+# measure NAME COMMAND..: its output is in NAME.txt, its status in NAME.rc. At most ten minutes.
 measure() {
+    name_of_run=$1
     to=$P/$1.txt
     shift
     echo "$(($(date +%s) - began)) s: $*" >&2
     timeout 600 "$@" >"$to" 2>"$to.err" </dev/null
+    rc=$?
+    echo "$rc" >"$P/$name_of_run.rc"
+    [ "$rc" -eq 0 ] || echo "    ended with status $rc" >&2
+    return "$rc"
 }
+# succeeded NAME: what a failed program printed is no figure.
+succeeded() { [ "$(cat "$P/$1.rc" 2>/dev/null)" = 0 ]; }
 # value NAME ROW: the number in the line "ROW number unit" of NAME.txt, nothing if there is none.
-value() { awk -v row="$2" '$1 == row { print $2; exit }' "$P/$1.txt" 2>/dev/null; }
+value() { succeeded "$1" && awk -v row="$2" '$1 == row { print $2; exit }' "$P/$1.txt"; }
 # text NAME SED-EXPRESSION: what it prints of NAME.txt.
-text() { sed -n "$2" "$P/$1.txt" 2>/dev/null | head -n 1; }
+text() { succeeded "$1" && sed -n "$2" "$P/$1.txt" | head -n 1; }
+# all_emulated NAME..: these runs of the idle driver ended well, and no op of theirs fell back to the CPU.
+all_emulated() {
+    for run in "$@"; do
+        [ "$(value "$run" on_the_cpu)" = 0 ] || return 1
+    done
+}
 # number FORMAT EXPRESSION: awk's value of it; nothing where an operand is missing.
 number() { case $2 in *[*/][*/]* | [*/]* | *[*/]) ;; *) awk "BEGIN { printf \"$1\", $2 }" ;; esac; }
 # mark CONDITION FIGURES..: met or not by awk; not run where a figure is missing.
@@ -45,6 +58,10 @@ mark() {
         fi
     done
     awk "BEGIN { print ($condition) ? \"met\" : \"not met\" }"
+}
+# hogwild_mark TIMES WRONG-OF-ONE WRONG-OF-TWO: faster, and as accurate.
+hogwild_mark() {
+    mark "$1 + 0 >= 1.7 && $2 + 0 <= 5 && $3 + 0 <= 5 && $3 - $2 <= 1 && $2 - $3 <= 1" "$1" "$2" "$3"
 }
 # either VALUE TEXT OTHERWISE: the text where there is a value.
 either() { if [ -n "$1" ]; then echo "$2"; else echo "$3"; fi; }
@@ -64,21 +81,23 @@ row() {
 # tested SECTION CLAIM PROGRAM-OR-SCRIPT COMMAND: a claim that a test proves; its last line counts.
 tested() {
     measure test $4
+    rc=$?
     counts=$(tail -n 1 "$P/test.txt" | sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p')
     p=${counts% *}
     f=${counts#* }
-    if [ "${p:-0}" -eq 0 ] && [ "${f:-1}" -eq 0 ]; then
+    if [ "$rc" -eq 0 ] && [ "${p:-0}" -eq 0 ] && [ "${f:-1}" -eq 0 ]; then
         row "$1" "$2" "$(head -n 1 "$P/test.txt")" "not run" "$4"
     else
-        row "$1" "$2" "${p:-0} cases pass, ${f:-1} fail" "$(mark "${f:-1} == 0" 1)" "$4"
+        row "$1" "$2" "${p:-0} cases pass, ${f:-1} fail" "$(mark "${f:-1} == 0 && $rc == 0" 1)" "$4"
     fi
 }
 # shown SECTION CLAIM PROGRAM: an example that ends as its first comment says (tests/examples.sh compares all of it).
 shown() {
     measure shown "$B/$3"
+    rc=$?
     last=$(sed -n '/^#include/q; s,^//   ,,p' "examples/$3.c" | tail -n 1)
     good=0
-    if [ "$(tail -n 1 "$P/shown.txt")" = "$last" ]; then good=1; fi
+    if [ "$rc" -eq 0 ] && [ "$(tail -n 1 "$P/shown.txt")" = "$last" ]; then good=1; fi
     lines=$(sed -n '/^#include/,$p' "examples/$3.c" | grep -c .)
     row "$1" "$2" "$lines lines of C with main, $(if [ $good = 1 ]; then echo "prints what it should"; else echo "prints something else"; fi)" \
         "$(mark "$good" 1)" "build/$3"
@@ -127,7 +146,7 @@ own=$(value micro start_fork_exec_first_op)
 other=$(value torch_start start)
 row 4.1 "No wait for a compilation before the first result" \
     "$(number %.2f "$own/1") ms from the start of the process${other:+; PyTorch $(number %.0f "$other/1") ms}" \
-    "$(mark "$own / 1 < ${other:-100}" "$own")" "build/bench/micro"
+    "$(mark "$own / 1 < $other / 1" "$own" "$other")" "build/bench/micro"
 [ -z "$torch" ] || measure share "$PYTHON" bench/paper.py share
 little=$(value share share_small) much=$(value share share_large)
 row 4.2 "Memory is shared with NumPy and by DLPack in constant time, however large" \
@@ -147,7 +166,7 @@ for name in "add16:an operation on 16 elements" "add16_tape:the same, recorded f
     own=$(value micro "${name%%:*}")
     other=$(value torch "${name%%:*}")
     row 5.1 "The core is compiled code with little overhead: ${name#*:}" \
-        "$(number %.0f "$own/1") ns${other:+; PyTorch $(number %.0f "$other/1") ns}" "$(mark "$own / 1 < ${other:-1000}" "$own")" \
+        "$(number %.0f "$own/1") ns${other:+; PyTorch $(number %.0f "$other/1") ns}" "$(mark "$own / 1 < $other / 1" "$own" "$other")" \
         "build/bench/micro"
 done
 tested 5.1 "Threads may run nets side by side, backward passes too (no interpreter lock)" threads "build/tests/threads"
@@ -162,6 +181,10 @@ if [ -n "$trace" ]; then
     measure cached "$trace" memory
     MOMENTUM=0.9 measure momentum "$trace" memory
     TENSOR_CUDA_NO_CACHE=1 measure uncached "$trace" memory
+    if ! all_emulated host queue cached momentum uncached; then
+        no_cuda="a run of the idle driver failed, or an op ran on the CPU"
+        rm -f "$P/host.rc" "$P/queue.rc" "$P/cached.rc" "$P/momentum.rc" "$P/uncached.rc"
+    fi
 fi
 ns=$(value host host_op) ops=$(value host host_ops) kernels=$(value host host_kernels_gp100)
 row 5.2 "The host queues operations and runs ahead of the device (ResNet-50, training step, batch 32)" \
@@ -177,19 +200,23 @@ h200=$(value host host_kernels_h200)
 row 5.2 "The same where the driver takes 4 us for a launch" \
     "$(either "$ns" "emulated: $(number %.1f "$queued/1000") ms to queue a step, whose kernels take at least $(number %.0f "$h200/1000") ms on an H200: $(number %.1f "$h200/$queued") times" "$no_cuda")" \
     "$(mark "${h200:-0} > ${queued:-1}" "$ns")" "build/paper/trace host"
-later=
+later= later_momentum=
 for step in 2 3 4 5; do later="$later + $(value cached memory_driver_$step)"; done
+for step in 3 4 5; do later_momentum="$later_momentum + $(value momentum memory_driver_$step)"; done
 later=${ns:+$(number %d "1 * (0$later)")}
-row 5.3 "The allocator keeps memory: no call of the driver from the second step on" \
-    "$(either "$later" "emulated: $(value cached memory_driver_1) calls in the first step, $later in the four after it; with momentum, whose buffers the first step makes, $(value momentum memory_driver_2) in the second, $(value momentum memory_driver_3) after it" "$no_cuda")" \
-    "$(mark "${later:-1} == 0" "$later")" "build/paper/trace memory"
+later_momentum=${ns:+$(number %d "1 * (0$later_momentum)")}
+row 5.3 "The allocator keeps memory: no call of the driver from the second step on, with momentum from the third" \
+    "$(either "$later" "emulated: $(value cached memory_driver_1) calls in the first step, $later in the four after it; with momentum, whose buffers the first step makes, $(value momentum memory_driver_2) in the second, $later_momentum after it" "$no_cuda")" \
+    "$(mark "${later:-1} == 0 && ${later_momentum:-1} == 0" "$later" "$later_momentum")" "build/paper/trace memory"
 row 5.3 "Memory is freed at once and used again on the same stream without waiting" \
     "$(either "$waits" "emulated: $(value host host_driver) calls of the driver and $waits waits in a step" "$no_cuda")" \
     "$(mark "${waits:-1} + $(value host host_driver)0 == 0" "$waits")" "build/paper/trace host"
 measure hogwild "$B/hogwild"
-times=$(text hogwild 's/ times as fast.*//p') wrong=$(text hogwild 's/.*at worst \(.*\) %$/\1/p')
-row 5.4 "Processes share tensors: Hogwild (two processes at least 1.7 times as fast as one)" \
-    "two processes: $times times the samples of one, $wrong % wrong at worst" "$(mark "${times:-0} >= 1.7" "$times")" "build/hogwild"
+times=$(text hogwild 's/ times as fast.*//p')
+alone=$(text hogwild 's/^1 processes.*, \(.*\) % are wrong$/\1/p') both=$(text hogwild 's/^2 processes.*, \(.*\) % are wrong$/\1/p')
+row 5.4 "Processes share tensors: Hogwild (two processes at least 1.7 times as fast as one, at most 5 % wrong, within a point)" \
+    "two processes: $times times the samples of one; $both % wrong, one process $alone %" \
+    "$(hogwild_mark "$times" "$alone" "$both")" "build/hogwild"
 tested 5.4 "Gradients are added up over processes (here by MPI)" parallel.sh "sh tests/parallel.sh"
 mpi="mpirun --allow-run-as-root --oversubscribe --mca btl self,vader"
 for n in 1 2; do [ ! -x "$B/parallel/ranks" ] || measure "ranks$n" $mpi -np $n "$B/parallel/ranks" speed; done
@@ -198,9 +225,9 @@ hidden=$(text ranks2 's/.*(\(.*\) % hidden)/\1/p')
 row 5.4 "Two processes share a step of a net of 105 MB (at most 0.6 of its time, at least 70 % of the sums behind backward)" \
     "$(either "$two" "$one ms by one, $two ms by two: $(number %.2f "$two/$one"); $hidden % of the sums hidden" "no MPI here")" \
     "$(mark "${two:-1} <= 0.6 * ${one:-1} && ${hidden:-0} >= 70" "$one" "$two")" "mpirun -np 2 build/parallel/ranks speed"
-measure live "$B/bench/live" "$P/live-here.txt"
-[ -z "$torch" ] || measure live_torch "$PYTHON" bench/paper.py live "$P/live-torch.txt"
-peak() { awk '$2 > m { m = $2 } END { if (m) { printf "%.0f", m / 1e6 } }' "$P/live-$1.txt" 2>/dev/null; }
+measure live "$B/bench/live" "$P/live-here.txt" || rm -f "$P/live-here.txt"
+[ -z "$torch" ] || measure live_torch "$PYTHON" bench/paper.py live "$P/live-torch.txt" || rm -f "$P/live-torch.txt"
+peak() { [ -s "$P/live-$1.txt" ] && awk '$2 > m { m = $2 } END { if (m) { printf "%.0f", m / 1e6 } }' "$P/live-$1.txt" 2>/dev/null; }
 own=$(peak here) other=$(peak torch)
 row 5.5 "Counted references free at once: live bytes of a training step of ResNet-50, batch 4 (within a tenth of PyTorch's)" \
     "at most $own MB${other:+; PyTorch $other MB}" "$(mark "$own / ${other:-1} <= 1.1" "$own" "$other")" "build/bench/live FILE"
@@ -219,19 +246,20 @@ if [ -n "$torch" ] && [ -z "$QUICK" ]; then
     pages=
     for name in alexnet vgg19 resnet50 mobilenet_v2 gnmt ncf; do
         pages="$pages $P/models-$name.md"
-        MODELS=$name THREADS=1 TURNS=${TURNS:-2} STEPS=3 COMPILE=0 RESULTS=$P/models-$name.md measure zoo "$PYTHON" bench/zoo.py table "$B"
+        MODELS=$name THREADS=1 TURNS=${TURNS:-2} STEPS=3 COMPILE=0 RESULTS=$P/models-$name.md measure zoo "$PYTHON" bench/zoo.py table "$B" || rm -f "$P/models-$name.md"
         cat "$P/zoo.txt.err" >>"$P/zoo-all.err"
     done
     # shellcheck disable=SC2086
-    RESULTS=$models measure zoo_page "$PYTHON" bench/zoo.py join $pages
+    RESULTS=$models measure zoo_page "$PYTHON" bench/zoo.py join $pages || models=
 fi
+[ -n "$torch" ] || models=
 for name in alexnet vgg19 resnet50 mobilenet_v2 gnmt ncf; do
-    ratio=$(awk -F ' *[|] *' -v name="$name" '$2 ~ "^" name "," { print $6 }' "$models" 2>/dev/null)
-    figure=$(awk -F ' *[|] *' -v name="$name" '$2 ~ "^" name "," { split($2, w, " "); print $4 ", PyTorch " $5 " " w[3] "/s" }' "$models" 2>/dev/null)
+    ratio=$(awk -F ' *[|] *' -v name="$name" '$2 ~ "^" name "," { print $6 }' "${models:-/dev/null}" 2>/dev/null)
+    figure=$(awk -F ' *[|] *' -v name="$name" '$2 ~ "^" name "," { split($2, w, " "); print $4 ", PyTorch " $5 " " w[3] "/s" }' "${models:-/dev/null}" 2>/dev/null)
     row 6.3 "Table 1, training: $name (at least as fast as PyTorch, one thread of a CPU)" \
         "${figure:-no PyTorch here}${ratio:+: $ratio times}" "$(mark "${ratio:-0} >= 1" "$ratio")" "MODELS=$name sh bench/zoo.sh"
 done
-least=$(awk -F ' *[|] *' '$6 + 0 > 0 && (!m || $6 < m) { m = $6 } END { if (m) { print m } }' "$models" 2>/dev/null)
+least=$(awk -F ' *[|] *' '$6 + 0 > 0 && (!m || $6 < m) { m = $6 } END { if (m) { print m } }' "${models:-/dev/null}" 2>/dev/null)
 row 6.3 "No more than 17 % slower than the fastest (section 3: a tenth of the speed may be traded for simplicity, not half)" \
     "$(either "$least" "the slowest of the six: $least times PyTorch" "no PyTorch here")" "$(mark "${least:-0} >= 0.83" "$least")" "sh bench/zoo.sh"
 row 6.3 "Table 1 on its GPU, ResNet-50: kernels bound it, not the host" \

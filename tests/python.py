@@ -1,6 +1,7 @@
 """python.py - examples/python: what is bound, calls, errors, memory shared with NumPy and PyTorch, lifetimes, training.
 
 Run by tests/python.sh; the last line is "N passed, N failed"."""
+import copy
 import gc
 import pathlib
 import re
@@ -92,6 +93,39 @@ def gradients():
         check(not (w * w).requires_grad(), "no_grad")
     check((w * w).requires_grad(), "no_grad ended")
     refused("requires grad; pass on tensor_detach", lambda: np.from_dlpack(w))
+
+
+# copy.copy gives the same tensor, copy.deepcopy one with its own memory, as PyTorch; each is freed once.
+def copies():
+    before = live()
+    x = t.from_dlpack(np.array([1, 2, 3], np.float32)).requires_grad_(1)
+    (x * x).sum().backward()
+    same, own = copy.copy(x), copy.deepcopy(x)
+    with t.no_grad():
+        x.fill_(7)
+    check(same is not x and same.pointer == x.pointer and own.pointer != x.pointer, "owners")
+    check(np.array_equal(np.from_dlpack(same.detach()), [7, 7, 7]), "copy.copy is of other memory")
+    check(np.array_equal(np.from_dlpack(own.detach()), [1, 2, 3]), "copy.deepcopy is of the same memory")
+    check(own.requires_grad() and own.is_leaf() and np.array_equal(np.from_dlpack(own.grad), [2, 4, 6]), "gradient")
+    refused("only a leaf", lambda: copy.deepcopy(x * x))
+    del x
+    gc.collect()
+    check(same.sum().item() == 21, "the copy went with the tensor")
+    pair = copy.deepcopy([same, same])
+    check(pair[0] is pair[1], "one tensor became two")
+    whole = copy.deepcopy(t.from_dlpack(np.arange(3)))
+    check(whole.dtype() == t.I64 and not whole.requires_grad() and whole.grad is None, "integers")
+    del same, own, pair, whole
+    check(live() == before, "%d tensors more than before" % (live() - before))
+
+
+def iterates():
+    x = t.from_dlpack(np.arange(6, dtype=np.float32).reshape(3, 2))
+    rows = [row for row, _ in zip(x, range(9))]
+    check(len(rows) == 3 and all(row.shape == (2,) for row in rows), "%d rows" % len(rows))
+    check(rows[2:] and np.array_equal(np.from_dlpack(rows[2]), [4, 5]), "the last row")
+    check(list(t.zeros([0, 2])) == [], "no rows")
+    refused("0-d", lambda: iter(x.sum()))
 
 
 # Shared memory: both see the other's writes, and each keeps it alive.
@@ -225,7 +259,7 @@ def as_torch():
     check(want.item() < 1.0, "it does not learn: %g" % want.item())
 
 
-for test in (bound, calls, gradients, numpy_shares, many, trains):
+for test in (bound, calls, gradients, copies, iterates, numpy_shares, many, trains):
     test()
 for test in (torch_shares, as_torch):
     if torch:

@@ -138,6 +138,41 @@ if [ -z "$DOCS" ]; then
     fi
 fi
 
+# What bench/paper.sh takes for a figure: nothing of a program that failed, of an op that ran on the CPU, without a
+# reference, or of a Hogwild that is fast and wrong. The helpers run by themselves, with programs that print a line.
+if [ -z "$DOCS" ]; then
+    sed -n '/^# ---- helpers/,/^# ---- programs/p' bench/paper.sh >"$R/helpers.sh"
+    (
+        P=$R began=0
+        # shellcheck disable=SC1091
+        . "$R/helpers.sh"
+        says() { [ "$2" = "$3" ] || echo "bench/paper.sh: $1: \"$2\", not \"$3\""; }
+        : >"$R/rows.md"
+        measure good echo "on_the_cpu 0 calls"
+        measure cpu echo "on_the_cpu 2 calls"
+        measure bad sh -c 'echo "on_the_cpu 0 calls"; exit 3'
+        says "a program that succeeds" "$(value good on_the_cpu)" 0
+        says "a program that fails" "$(value bad on_the_cpu)$(text bad 's/ .*//p')" ""
+        says "all emulated" "$(all_emulated good && echo yes)" yes
+        says "an op on the CPU" "$(all_emulated good cpu || echo no)" no
+        says "one run failed" "$(all_emulated good bad || echo no)" no
+        says "no reference" "$(mark "1 < 2" 1 "")" "not run"
+        says "Hogwild" "$(hogwild_mark 1.9 1.4 1.5)" met
+        says "Hogwild, slow" "$(hogwild_mark 1.6 1.4 1.5)" "not met"
+        says "Hogwild, a point worse" "$(hogwild_mark 1.9 1.4 2.5)" "not met"
+        says "Hogwild, both wrong" "$(hogwild_mark 1.9 6 6)" "not met"
+        echo 'echo "5 passed, 0 failed"; exit 1' >"$R/fails.sh"
+        tested 1 "a test that ends with an error" fails "sh $R/fails.sh"
+        says "a test that ends with an error" "$(awk -F ' *[|] *' '{ print $5 }' "$R/rows.md")" no
+    ) >"$R/helpers.txt" 2>"$R/helpers.err"
+    if [ -s "$R/helpers.txt" ]; then
+        failed=$((failed + 1))
+        cat "$R/helpers.txt"
+    else
+        passed=$((passed + 11))
+    fi
+fi
+
 # The first screen of README.md and each of its sections fit a terminal of 60 lines, a chapter of the guide 80; a
 # chapter has a program. Lines of more than 100 characters, in the guide 120, take two.
 awk -v most=60 -v wide=100 'function section() {

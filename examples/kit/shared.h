@@ -284,7 +284,8 @@ void kit_shared_close(kit_shared_t *s) {
     s->data = NULL;
 }
 
-// Whether a process that fork has started ends with 0. A signal that this program handles does not end the wait.
+// Whether a process that fork has started ends with 0. A signal that this program handles does not end the
+// wait.
 static int kit_shared__succeeds(pid_t child) {
     int status = 1;
     pid_t ended;

@@ -3,7 +3,7 @@
 // Each model is a header: NAME_new(...) returns a module that nn_free or tensor_shutdown frees. Names,
 // shapes and initial values of its parameters are those of the published PyTorch model that its first
 // comment names, so nn_load reads what safetensors.torch.save_file(model.state_dict(), path) writes, and the
-// other way round.
+// other way round. They are C, 99 and later, and not C++: options have names without braces.
 //   thin   what widths are divided by: 1 is the published size, more is for trials
 #ifndef MODEL_H
 #define MODEL_H

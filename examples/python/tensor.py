@@ -178,8 +178,7 @@ class Handle:
 
 
 class Module(Handle):
-    def __call__(self, x):
-        return nn.forward(self, x)
+    __call__ = _make("nn_forward")
 
     def parameters(self):
         """Name: Tensor, of parameters and not of buffers."""
@@ -194,12 +193,17 @@ def _operator(name):
 class Tensor(Handle):
     __add__, __sub__, __mul__, __truediv__, __matmul__ = map(_operator, ("add", "sub", "mul", "div", "matmul"))
     __radd__, __rsub__, __rmul__ = map(_operator, ("add", "rsub", "mul"))
+    __rtruediv__ = lambda self, number: self.reciprocal() * number
+    __neg__ = _make("tensor_neg")
+    __copy__ = lambda self: _result(self.pointer)       # another reference to the same tensor
+    grad = property(_make("tensor_grad"))
 
-    def __rtruediv__(self, number):
-        return self.reciprocal() * number
-
-    def __neg__(self):
-        return self.neg()
+    def __deepcopy__(self, memo):
+        if not self.is_leaf():
+            raise Error(lib.TENSOR_ERR_AUTOGRAD, "only a leaf can be copied deeply; take its detach()")
+        new = self.detach().clone().requires_grad_(self.requires_grad())
+        new.set_grad(self.grad and self.grad.detach().clone())
+        return new
 
     def __del__(self):
         if self.pointer and lib:
@@ -211,6 +215,11 @@ class Tensor(Handle):
     def __getitem__(self, index):
         return self.at(index) if isinstance(index, str) else self.select(0, index)
 
+    def __iter__(self):
+        if not self.shape:
+            raise TypeError("iteration over a 0-d tensor")
+        return (self[k] for k in range(self.shape[0]))
+
     def __repr__(self):
         text = ffi.new("char[]", 1 << 16)
         lib.tensor_to_string(self.pointer, text, len(text))
@@ -220,10 +229,6 @@ class Tensor(Handle):
     def shape(self):
         s = lib.tensor_shape(self.pointer)
         return tuple(s.dims[0:s.ndim])
-
-    @property
-    def grad(self):
-        return _find("tensor_", "grad")(self)
 
     def __dlpack_device__(self):
         device = lib.tensor_device(self.pointer)
@@ -286,14 +291,10 @@ class no_grad:          # with t.no_grad():
 
 
 class _Nn:
-    def __getattr__(self, name):
-        return _find("nn_", name)
+    __getattr__ = staticmethod(functools.partial(_find, "nn_"))
 
 
-def __getattr__(name):
-    return _find("tensor_", name)
-
-
+__getattr__ = functools.partial(_find, "tensor_")
 nn = _Nn()
 _quiet = ffi.callback("tensor_error_fn_t", lambda code, text, user: None)
 lib.tensor_set_error_handler(_quiet, ffi.NULL)
