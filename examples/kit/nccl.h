@@ -12,7 +12,7 @@
 //   kit_collectives_t ranks;
 //   if (kit_nccl_ranks(&ranks, rank, size, id, (tensor_device_t)(TENSOR_CUDA + rank), 30)) return 1;
 //   tensor_set_default_device(ranks.device);                 // or nn_to(net, (int)ranks.device)
-//   kit_parallel_t *p = kit_parallel_open(&ranks, net);
+//   kit_parallel_t *p = kit_parallel_open(&ranks, net, opt, step);
 //   ...
 //   kit_parallel_close(p);
 //   kit_nccl_end(&ranks);
