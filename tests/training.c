@@ -492,7 +492,9 @@ static own_sgd_t own_sgd(nn_module_t *net, double lr, double factor) {
 static void own_sgd_step(own_sgd_t *o) {
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     for (int k = 0; k < o->count; k++) {
-        tensor_add_(tensor_mul_scalar_(o->momentum[k], o->factor), tensor_grad(o->weight[k]));
+        tensor_t *g = tensor_grad(o->weight[k]);
+        if (!g) continue;               // no loss has reached it
+        tensor_add_(tensor_mul_scalar_(o->momentum[k], o->factor), g);
         tensor_sub_(o->weight[k], tensor_mul_scalar(o->momentum[k], o->lr));
         tensor_set_grad(o->weight[k], NULL);
     }
