@@ -3676,7 +3676,7 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 #define TENSOR__DROP(p) tensor__unref(p)
 
 enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, with memory of alloc(-1)
-enum { TENSOR__API_VERSION = 14, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
+enum { TENSOR__API_VERSION = 15, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0,
        TENSOR__EMPTIED = 0x7E50E391 };         // by a shutdown that still works on it
 
@@ -4250,97 +4250,129 @@ typedef struct tensor__text_t { char *p; size_t room, length; } tensor__text_t;
 
 typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
 
-// The private functions other parts may call. In a file without the implementation the names below the struct
-// stand for members of the struct that tensor__internals gives.
+// The private functions that tensor_nn.h and backends may call, as TENSOR__(name): result, name, parameters.
+// tensor__name is such a function. A file without the implementation reaches it through a struct that
+// tensor__internals gives; both the struct and its values are made from this list.
+// clang-format off
+#define TENSOR__INTERNALS(X) \
+    X(tensor__thread_t *, self, (void)) \
+    X(tensor_t *, fail, (tensor__thread_t *th, int code, const char *format, ...)) \
+    /* appends to s; the format of tensor__format */ \
+    X(void, text, (tensor__text_t *s, const char *format, ...)) \
+    /* -> 0 if it failed, raised */ \
+    X(int, begin, (tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin)) \
+    X(tensor_t *, result, (tensor__op_t *o, int dtype, const int64_t *dims, int ndim)) \
+    X(tensor_t *, finish, (tensor__op_t *o)) \
+    X(tensor_t *, grad_in, (tensor__grad_t *g, int k)) \
+    X(tensor_t *, grad_out, (tensor__grad_t *g, int k)) \
+    X(int, grad_need, (const tensor__grad_t *g, int k)) \
+    X(tensor_generator_t, next_stream, (tensor__thread_t *th)) \
+    X(void, parallel, (int64_t ntasks, tensor__task_fn fn, void *arg)) \
+    X(int, thread_count, (void)) \
+    X(void, gemm, (const tensor__gemm_t *g, int dtype)) \
+    /* bytes of scratch for the product and its parts */ \
+    X(uint64_t, gemm_scratch, (const tensor__gemm_t *g, int dtype)) \
+    /* bytes of scratch for the product alone */ \
+    X(uint64_t, product_scratch, (const tensor__gemm_t *g, int dtype)) \
+    /* the pass whose kernels are used: 0 scalar .. 3 AVX-512 */ \
+    X(int, isa, (void)) \
+    /* whether TENSOR_REFERENCE asks for plain double formulas */ \
+    X(int, reference, (void)) \
+    /* zeroed and counted memory; NULL after raising OUT_OF_MEMORY */ \
+    X(void *, memory, (tensor__thread_t *th, uint64_t bytes)) \
+    X(void, memory_free, (tensor__thread_t *th, void *p)) \
+    /* like memory */ \
+    X(void *, object, (tensor__thread_t *th, int kind, uint64_t bytes)) \
+    X(void, bury, (void *object, int kind)) \
+    X(void, own, (tensor__thread_t *th, tensor__owned_t *o)) \
+    X(void, disown, (tensor__owned_t *o)) \
+    /* whether x may be changed in place without recording; raises if not */ \
+    X(int, changeable, (tensor__thread_t *th, const char *op, tensor_t *x)) \
+    /* takes a reference of the library */ \
+    X(tensor_t *, hold, (tensor_t *t)) \
+    X(void, drop, (tensor_t *t)) \
+    /* the path of modules in error texts */ \
+    X(void, push_path, (tensor__thread_t *th, const char *name)) \
+    X(void, pop_path, (tensor__thread_t *th)) \
+    /* whether the path has this pointer, not only an equal string */ \
+    X(int, on_path, (const tensor__thread_t *th, const char *name)) \
+    X(void, philox, (uint64_t seed, uint64_t stream, uint64_t block, uint32_t out[4])) \
+    /* opens a scope of the library, without an epoch; grad_mode < 0 leaves the mode as it is */ \
+    X(tensor_scope_t, inner_scope, (int grad_mode)) \
+    /* for the current context; NULL = none. -> UNSUPPORTED if it was built with another tensor.h */ \
+    X(int, set_backend, (const tensor_backend_t *backend)) \
+    /* -> 0 if th's work for the device is not recorded, 1 if it is only recorded, 2 if it is recorded */ \
+    /* and done now. The graph calls again(user, run) in each replay */ \
+    X(int, recording, (tensor__thread_t *th, int device, void (*again)(void *user, int run), void *user)) \
+    /* whether th records work for the device, asked by work that cannot be recorded; no graph comes of it */ \
+    X(int, refuses, (tensor__thread_t *th, int device)) \
+    X(void, use_copy_stream, (tensor__thread_t *th, int device, int on)) \
+    X(tensor_t *, make, (tensor__thread_t *th, const char *op, int dtype, const int64_t *dims, int ndim, \
+                         int device)) \
+    X(void, arg, (tensor_arg_t *a, const tensor_t *t, int role)) \
+    /* the gate; an error is raised */ \
+    X(int, launch, (tensor_call_t *call)) \
+    /* elements of x, which is on the CPU, for the host; use: TENSOR_HOST_READ ..; NULL = none, or raised */ \
+    X(void *, host, (const tensor_t *x, int use, const char *op)) \
+    /* sets who hears of the calling thread's calls and accesses, NULL = nobody; -> who did before */ \
+    X(tensor_recorder_t *, set_recorder, (tensor_recorder_t *recorder)) \
+    /* halves of the backend of x */ \
+    X(int, halves, (const tensor_t *x)) \
+    /* -> 0 if the product is not small */ \
+    X(int, product_direct, (const tensor__op_t *o, tensor__gemm_t *g, const tensor__row_t *then)) \
+    /* whether products take the halves of x as they are */ \
+    X(int, multiplies, (const tensor_t *x)) \
+    X(int, begin_wide, (tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin)) \
+    X(int, put_input, (tensor__op_t *o, int k, tensor_t *x)) \
+    X(tensor_t *, finish_wide, (tensor__op_t *o)) \
+    /* ends an op that will not be finished; -> poison */ \
+    X(tensor_t *, abandon, (tensor__op_t *o)) \
+    /* net of the backend of x */ \
+    X(int64_t, net, (const tensor_t *x, const tensor_params_t *p)) \
+    /* whether x is channels-last and results may be too */ \
+    X(int, keeps_channels_last, (const tensor_t *x)) \
+    /* makes a fresh t channels-last if x is */ \
+    X(void, follow_layout, (tensor_t *t, const tensor_t *x)) \
+    /* the row of an op of tensor.h; the function is NULL without TENSOR_ALL_ROWS */ \
+    X(const tensor__row_t *, row, (int id)) \
+    /* the rows that tensor_nn.h names */ \
+    X(const tensor__row_t *, row_RELU, (void)) \
+    X(const tensor__row_t *, row_GELU_TANH, (void)) \
+    /* must precede the first gradient by rows */ \
+    X(void, know_rows, (tensor__thread_t *th, tensor__merge_fn *merge)) \
+    /* NULL if there are no gradients by rows */ \
+    X(tensor__merge_fn *, merge_rows, (void)) \
+    /* copy_ and fill_ where nothing is recorded */ \
+    X(tensor_t *, write, (tensor_t *x, tensor_t *src)) \
+    X(tensor_t *, assign, (tensor_t *x, double value)) \
+    /* whether the thread is in autocast */ \
+    X(int, casting, (void)) \
+    /* in autocast: casts x[0..n-1] (NULL and dead ones stay) and leaves it until the innermost scope ends */ \
+    X(void, autocast, (int to, tensor_t **x, int n)) \
+    /* starts n threads that run fn; NULL if the system gives none, not raised */ \
+    X(tensor__crew_t *, crew_start, (tensor__thread_t *th, int n, \
+                                     void (*fn)(tensor__crew_t *c, void *arg), void *arg)) \
+    /* -> 0 if the crew was ended, or stayed behind a fork */ \
+    X(int, crew_here, (const tensor__crew_t *c)) \
+    X(void, crew_lock, (tensor__crew_t *c)) \
+    X(void, crew_unlock, (tensor__crew_t *c)) \
+    /* waits for a wake; the caller has the lock */ \
+    X(void, crew_wait, (tensor__crew_t *c)) \
+    /* wakes all; the caller has the lock */ \
+    X(void, crew_wake, (tensor__crew_t *c)) \
+    /* whether fn has to return; the caller has the lock */ \
+    X(int, crew_stopped, (const tensor__crew_t *c)) \
+    /* stops the crew, waits for it and frees it */ \
+    X(void, crew_join, (tensor__crew_t *c)) \
+    X(int, take_error, (char *text, size_t room))
+// clang-format on
+
 typedef struct tensor__internals_t {
     int version;
     tensor_t *poison;
-    tensor__thread_t *(*self)(void);
-    tensor_t *(*fail)(tensor__thread_t *th, int code, const char *format, ...);
-    void (*text)(tensor__text_t *s, const char *format, ...);     // appends; the format of tensor__format
-    // 0 = failed, raised
-    int (*begin)(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin);
-    tensor_t *(*result)(tensor__op_t *o, int dtype, const int64_t *dims, int ndim);
-    tensor_t *(*finish)(tensor__op_t *o);
-    tensor_t *(*grad_in)(tensor__grad_t *g, int k);
-    tensor_t *(*grad_out)(tensor__grad_t *g, int k);
-    int (*grad_need)(const tensor__grad_t *g, int k);
-    tensor_t *(*sum_to)(tensor_t *g, const int64_t *dims, int ndim);
-    tensor_generator_t (*next_stream)(tensor__thread_t *th);
-    void (*parallel)(int64_t ntasks, tensor__task_fn fn, void *arg);
-    int (*thread_count)(void);
-    void (*gemm)(const tensor__gemm_t *g, int dtype);
-    uint64_t (*gemm_scratch)(const tensor__gemm_t *g, int dtype);   // bytes, for it and its parts
-    uint64_t (*product_scratch)(const tensor__gemm_t *g, int dtype);        // for it alone
-    int (*isa)(void);                                     // pass whose kernels to use: 0 scalar .. 3 AVX-512
-    int (*reference)(void);                               // TENSOR_REFERENCE: plain double formulas
-    // zeroed, counted; NULL after raising OUT_OF_MEMORY
-    void *(*memory)(tensor__thread_t *th, uint64_t bytes);
-    void (*memory_free)(tensor__thread_t *th, void *p);
-    void *(*object)(tensor__thread_t *th, int kind, uint64_t bytes);    // as memory
-    void (*bury)(void *object, int kind);
-    void (*own)(tensor__thread_t *th, tensor__owned_t *o);
-    void (*disown)(tensor__owned_t *o);
-    // whether x may be changed in place without recording; raises if not
-    int (*changeable)(tensor__thread_t *th, const char *op, tensor_t *x);
-    tensor_t *(*hold)(tensor_t *t);                       // a library reference
-    void (*drop)(tensor_t *t);
-    void (*push_path)(tensor__thread_t *th, const char *name);   // module path for error texts
-    void (*pop_path)(tensor__thread_t *th);
-    int (*on_path)(const tensor__thread_t *th, const char *name);  // the same string, not an equal one
-    // converts n elements
-    void (*load)(void *to, int to_dtype, const void *from, int from_dtype, int64_t n);
-    void (*philox)(uint64_t seed, uint64_t stream, uint64_t block, uint32_t out[4]);
-    // the library's own: no epoch; grad_mode < 0 = as it is
-    tensor_scope_t (*scope)(int grad_mode);
-    tensor_t *(*tidy)(tensor__thread_t *th, int64_t mark, tensor_t *y);
-    // for the current context; NULL = none. UNSUPPORTED if it was built with another tensor.h
-    int (*set_backend)(const tensor_backend_t *backend);
-    // 0 = th's work for the device is not recorded, 1 = only recorded, 2 = recorded and done now; again as in
-    // tensor_backend_t
-    int (*recording)(tensor__thread_t *th, int device, void (*again)(void *user, int run), void *user);
-    int (*refuses)(tensor__thread_t *th, int device);     // the same for work that cannot be recorded
-    void (*use_copy_stream)(tensor__thread_t *th, int device, int on);
-    tensor_t *(*make)(tensor__thread_t *th, const char *op, int dtype, const int64_t *dims, int ndim,
-                      int device);
-    void (*arg)(tensor_arg_t *a, const tensor_t *t, int role);
-    int (*launch)(tensor_call_t *call);                   // the gate; raised if not 0
-    // Elements of x, which is on the CPU, for the host; use: TENSOR_HOST_READ .. NULL = none, or raised
-    void *(*host)(const tensor_t *x, int use, const char *op);
-    // sets who hears of the calling thread's calls and accesses, NULL = nobody; -> who did before
-    tensor_recorder_t *(*set_recorder)(tensor_recorder_t *recorder);
-    int (*halves)(const tensor_t *x);                     // backend's halves
-    // 0 = it is not small
-    int (*product_direct)(const tensor__op_t *o, tensor__gemm_t *g, const tensor__row_t *then);
-    int (*multiplies)(const tensor_t *x);                 // products take halves as they are
-    int (*begin_wide)(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin);
-    int (*put_input)(tensor__op_t *o, int k, tensor_t *x);
-    tensor_t *(*finish_wide)(tensor__op_t *o);
-    tensor_t *(*abandon)(tensor__op_t *o);                // of an op that is not finished; -> poison
-    int64_t (*net)(const tensor_t *x, const tensor_params_t *p);    // backend's net
-    int (*keeps_channels_last)(const tensor_t *x);        // x is channels-last and results may keep it
-    void (*follow_layout)(tensor_t *t, const tensor_t *x);              // then a fresh t is, too
-    const tensor__row_t *(*row)(int id);                  // of tensor.h; NULL without TENSOR_ALL_ROWS
-    const tensor__row_t *(*row_RELU)(void);               // the rows that tensor_nn.h names
-    const tensor__row_t *(*row_GELU_TANH)(void);
-    void (*know_rows)(tensor__thread_t *th, tensor__merge_fn *merge);  // before a gradient by rows is made
-    tensor__merge_fn *(*merge_rows)(void);                // NULL = there are none
-    tensor_t *(*write)(tensor_t *x, tensor_t *src);       // copy_ and fill_ where nothing is recorded
-    tensor_t *(*assign)(tensor_t *x, double value);
-    int (*casting)(void);                                 // whether the thread is in autocast
-    // in autocast: casts x[0..n-1] (NULL and dead ones stay) and leaves it until the innermost scope ends
-    void (*autocast)(int to, tensor_t **x, int n);
-    // n threads that run fn; NULL = the system gives none, not raised
-    tensor__crew_t *(*crew_start)(tensor__thread_t *th, int n, void (*fn)(tensor__crew_t *c, void *arg),
-                                  void *arg);
-    int (*crew_here)(const tensor__crew_t *c);            // 0 = it was ended, or stayed behind a fork
-    void (*crew_lock)(tensor__crew_t *c);
-    void (*crew_unlock)(tensor__crew_t *c);
-    void (*crew_wait)(tensor__crew_t *c);                 // for a wake, locked
-    void (*crew_wake)(tensor__crew_t *c);                 // all, locked
-    int (*crew_stopped)(const tensor__crew_t *c);         // whether its function has to return; locked
-    void (*crew_join)(tensor__crew_t *c);                 // stops it, waits and frees it
-    int (*take_error)(char *text, size_t room);
+#define TENSOR__X(result, name, parameters) result (*name) parameters;
+    TENSOR__INTERNALS(TENSOR__X)
+#undef TENSOR__X
 } tensor__internals_t;
 
 // The last two sizes of a tensor or an argument.
@@ -4417,79 +4449,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 // In one file with the core these are the functions themselves, so that only those in use are kept.
 #if defined(TENSOR_IMPLEMENTATION) && \
     (!defined(TENSOR_IMPLEMENTATION_PART) || TENSOR_IMPLEMENTATION_PART == 1)
-#define TENSOR__(f) TENSOR__IN_##f
-#define TENSOR__IN_poison TENSOR__POISON
-#define TENSOR__IN_self tensor__self
-#define TENSOR__IN_fail tensor__fail
-#define TENSOR__IN_text tensor__text
-#define TENSOR__IN_begin tensor__begin
-#define TENSOR__IN_result tensor__result
-#define TENSOR__IN_finish tensor__finish
-#define TENSOR__IN_grad_in tensor__grad_in
-#define TENSOR__IN_grad_out tensor__grad_out
-#define TENSOR__IN_grad_need tensor__grad_need
-#define TENSOR__IN_sum_to tensor__sum_to
-#define TENSOR__IN_next_stream tensor__next_stream
-#define TENSOR__IN_parallel tensor__parallel
-#define TENSOR__IN_thread_count tensor__thread_count
-#define TENSOR__IN_gemm tensor__gemm
-#define TENSOR__IN_gemm_scratch tensor__gemm_scratch
-#define TENSOR__IN_product_scratch tensor__product_scratch
-#define TENSOR__IN_isa tensor__isa
-#define TENSOR__IN_reference tensor__reference
-#define TENSOR__IN_memory tensor__memory
-#define TENSOR__IN_memory_free tensor__memory_free
-#define TENSOR__IN_object tensor__object
-#define TENSOR__IN_bury tensor__bury
-#define TENSOR__IN_own tensor__own
-#define TENSOR__IN_disown tensor__disown
-#define TENSOR__IN_changeable tensor__changeable
-#define TENSOR__IN_hold tensor__hold
-#define TENSOR__IN_drop tensor__drop
-#define TENSOR__IN_push_path tensor__push_path
-#define TENSOR__IN_pop_path tensor__pop_path
-#define TENSOR__IN_on_path tensor__on_path
-#define TENSOR__IN_load tensor__load
-#define TENSOR__IN_philox tensor__philox
-#define TENSOR__IN_scope tensor__inner_scope
-#define TENSOR__IN_tidy tensor__tidy
-#define TENSOR__IN_set_backend tensor__set_backend
-#define TENSOR__IN_recording tensor__recording
-#define TENSOR__IN_refuses tensor__refuses
-#define TENSOR__IN_use_copy_stream tensor__use_copy_stream
-#define TENSOR__IN_make tensor__make
-#define TENSOR__IN_arg tensor__arg
-#define TENSOR__IN_launch tensor__launch
-#define TENSOR__IN_host tensor__host
-#define TENSOR__IN_set_recorder tensor__set_recorder
-#define TENSOR__IN_halves tensor__halves
-#define TENSOR__IN_multiplies tensor__multiplies
-#define TENSOR__IN_product_direct tensor__product_direct
-#define TENSOR__IN_begin_wide tensor__begin_wide
-#define TENSOR__IN_put_input tensor__put_input
-#define TENSOR__IN_finish_wide tensor__finish_wide
-#define TENSOR__IN_abandon tensor__abandon
-#define TENSOR__IN_net tensor__net
-#define TENSOR__IN_keeps_channels_last tensor__keeps_channels_last
-#define TENSOR__IN_follow_layout tensor__follow_layout
-#define TENSOR__IN_row tensor__row
-#define TENSOR__IN_row_RELU tensor__row_RELU
-#define TENSOR__IN_row_GELU_TANH tensor__row_GELU_TANH
-#define TENSOR__IN_know_rows tensor__know_rows
-#define TENSOR__IN_merge_rows tensor__merge_rows
-#define TENSOR__IN_write tensor__write
-#define TENSOR__IN_assign tensor__assign
-#define TENSOR__IN_casting tensor__casting
-#define TENSOR__IN_autocast tensor__autocast
-#define TENSOR__IN_crew_start tensor__crew_start
-#define TENSOR__IN_crew_here tensor__crew_here
-#define TENSOR__IN_crew_lock tensor__crew_lock
-#define TENSOR__IN_crew_unlock tensor__crew_unlock
-#define TENSOR__IN_crew_wait tensor__crew_wait
-#define TENSOR__IN_crew_wake tensor__crew_wake
-#define TENSOR__IN_crew_stopped tensor__crew_stopped
-#define TENSOR__IN_crew_join tensor__crew_join
-#define TENSOR__IN_take_error tensor__take_error
+#define TENSOR__(f) tensor__##f
 #else
 #define TENSOR__(f) (tensor__internals(TENSOR__API_VERSION)->f)
 #endif
@@ -10795,6 +10755,7 @@ static tensor_t tensor__poison_tensor = {
     TENSOR__POISON_STATE, TENSOR_F32, 0, 0, 0, 1, 0, 0, 0, NULL, NULL, 0, -1, 0, 0, NULL, NULL, NULL,
     "poison", NULL, NULL, 0, NULL, 0, {0}, {0}};
 #define TENSOR__POISON (&tensor__poison_tensor)
+#define tensor__poison TENSOR__POISON       // for TENSOR__(poison)
 
 TENSOR__FN tensor__thread_t *tensor__attach(tensor_context_t *ctx);
 
@@ -30650,10 +30611,8 @@ TENSOR__FN const tensor__row_t *tensor__row(int id) {
     };
     return rows[id]();
 }
-
-#define TENSOR__ROW_BY_ID tensor__row
 #else
-#define TENSOR__ROW_BY_ID NULL
+#define tensor__row NULL            // a table of all rows would keep all ops
 #endif
 
 // Stamps what the call just made, or the error it just raised.
@@ -30759,26 +30718,11 @@ TENSOR_API const void *tensor__at_ptr(const char *site, const void *p) {
 
 TENSOR_API int tensor__shutdowns(void) { return TENSOR__ATOMIC_LOAD(&tensor__shutdown_count); }
 
-static tensor__thread_t *tensor__self_fn(void) { return tensor__self(); }
-
 static const tensor__internals_t tensor__internals_table = {
-    TENSOR__API_VERSION, TENSOR__POISON, tensor__self_fn,
-    tensor__fail, tensor__text, tensor__begin, tensor__result, tensor__finish, tensor__grad_in,
-    tensor__grad_out, tensor__grad_need, tensor__sum_to, tensor__next_stream, tensor__parallel,
-    tensor__thread_count, tensor__gemm, tensor__gemm_scratch, tensor__product_scratch, tensor__isa,
-    tensor__reference, tensor__memory, tensor__memory_free, tensor__object, tensor__bury, tensor__own,
-    tensor__disown, tensor__changeable, tensor__hold, tensor__drop, tensor__push_path, tensor__pop_path,
-    tensor__on_path, tensor__load, tensor__philox, tensor__inner_scope, tensor__tidy, tensor__set_backend,
-    tensor__recording, tensor__refuses, tensor__use_copy_stream, tensor__make, tensor__arg, tensor__launch,
-    tensor__host, tensor__set_recorder, tensor__halves,
-    tensor__product_direct, tensor__multiplies, tensor__begin_wide, tensor__put_input, tensor__finish_wide,
-    tensor__abandon,
-    tensor__net, tensor__keeps_channels_last, tensor__follow_layout, TENSOR__ROW_BY_ID,
-    tensor__row_RELU,
-    tensor__row_GELU_TANH, tensor__know_rows, tensor__merge_rows, tensor__write,
-    tensor__assign, tensor__casting,
-    tensor__autocast, tensor__crew_start, tensor__crew_here, tensor__crew_lock, tensor__crew_unlock,
-    tensor__crew_wait, tensor__crew_wake, tensor__crew_stopped, tensor__crew_join, tensor__take_error,
+    TENSOR__API_VERSION, tensor__poison,
+#define TENSOR__X(result, name, parameters) tensor__##name,
+    TENSOR__INTERNALS(TENSOR__X)
+#undef TENSOR__X
 };
 
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {

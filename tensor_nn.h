@@ -6139,7 +6139,7 @@ TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in
     TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
         tensor_scope_t scope;                                                                                \
         if (!NN__TAKE(#op, args, a)) return tensor__at(a.site_, TENSOR__(poison));                           \
-        scope = TENSOR__(scope)(-1);                                                                         \
+        scope = TENSOR__(inner_scope)(-1);                                                                         \
         return tensor__at(a.site_, scope.thread ? (tensor_scope_return)(scope, run) : TENSOR__(poison));     \
     }
 
@@ -6148,7 +6148,7 @@ TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in
 // Opens the scope of a front that is made of public ops. Its inputs become what autocast makes of them for
 // the class `to`; the ops inside are not cast. The scope has no thread after raising.
 TENSOR__FN tensor_scope_t nn__open_front(int to, tensor_t **in, int n) {
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     if (scope.thread) { TENSOR__(autocast)(to & TENSOR__CAST, in, n); }
     return scope;
 }
@@ -6156,7 +6156,7 @@ TENSOR__FN tensor_scope_t nn__open_front(int to, tensor_t **in, int n) {
 #define NN__OPEN_AS(to, in, n)                                                                               \
     tensor_scope_t scope_ = nn__open_front(to, in, n);                                                       \
     if (!scope_.thread) { return TENSOR__(poison); }
-#define NN__OPEN tensor_scope_t scope_ = TENSOR__(scope)(-1);
+#define NN__OPEN tensor_scope_t scope_ = TENSOR__(inner_scope)(-1);
 #define NN__CLOSE(y) return (tensor_scope_return)(scope_, y)
 
 // ------------------------------------------------------------------------------
@@ -6558,7 +6558,7 @@ TENSOR__FN tensor_t *nn__stored_grad(tensor_t *t) {
     tensor_t *g = t->grad;
     if (!tensor__rows_of(g) || (g->grad->flags & TENSOR__ROWS)) { return g; }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     tensor_t *y = TENSOR__(merge_rows)()(g, g->grad, t->dims[0]);
     if (!(tensor_is_poison)(y)) {
         t->grad = TENSOR__(hold)(y);
@@ -6608,7 +6608,7 @@ TENSOR__FN void nn__grad_embedding_back(tensor__grad_t *g) {
 
 // Scales the rows of weight that index names down to max_norm. -> weight
 TENSOR__FN tensor_t *nn__renormed(tensor_t *index, tensor_t *weight, double max_norm, double p) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *w = nn__wide(weight), *norm, *flat = (tensor_flatten)(index, 0, -1);
     int64_t rows = w->dims[0];
     if (p == 0 || p == 2) {
@@ -6653,7 +6653,7 @@ TENSOR__FN tensor_t *nn__embedding_front(tensor_t *index, tensor_t *w, int64_t r
                         row, w->dims[0], w);
     }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(-1);
+    scope = TENSOR__(inner_scope)(-1);
     tensor_t *y = max_norm > 0 ? nn__renormed(index, w, max_norm, norm_type) : w;
     if (!(tensor_is_poison)(y)) {
         y = nn__embedding_lookup(index, nn__wide(w), padding, 0, by_frequency != 0, sparse != 0);
@@ -7225,7 +7225,7 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
     tensor_t *y = nn__plane_norm(as_it_is ? x : nn__wide(x), w, b, groups, eps, stat);
     if (mean && stat[0] && x->numel) {   // without elements there are no statistics
         double unbiased = momentum * (double)n / (double)(n - 1);
-        tensor_scope_t scope = TENSOR__(scope)(0);
+        tensor_scope_t scope = TENSOR__(inner_scope)(0);
         int moved = nn__move_running(mean, stat[0], x, instance, momentum, momentum);
         moved &= nn__move_running(var, stat[1], x, instance, momentum, unbiased);
         if (!moved) { y = TENSOR__(poison); }
@@ -8558,7 +8558,7 @@ TENSOR__FN tensor_t *nn__conv_front(const tensor__row_t *row, tensor_t *x, tenso
     x = o.in[0];
     const int ndim = x->ndim, image = ndim == o.in[1]->ndim - 1;        // one without a batch dim
     if (!nn__is_float(x)) {
-        tensor_scope_t scope = TENSOR__(scope)(0);
+        tensor_scope_t scope = TENSOR__(inner_scope)(0);
         tensor_t *y = image ? (tensor_unsqueeze)(x, 0) : x;
         if ((tensor_is_poison)(y)) { return (tensor_scope_return)(scope, y); }
         y = nn__conv_integers(row, y, o.in[1], o.in[2], &g, dims);
@@ -8929,7 +8929,7 @@ static const nn__integers_t nn__of_avg_pool_integers = {nn__avg_pool_integers};
 // The pool of integers x; the result has dims.
 TENSOR__FN tensor_t *nn__pool_integers(const tensor__row_t *row, tensor_t *x, const nn__window_t *g,
                                        const int64_t *dims, tensor_t **places) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *place = TENSOR__(poison);
     int ndim = x->ndim;
     int64_t plane = nn__volume(g->in);
@@ -9173,7 +9173,7 @@ TENSOR__FN tensor_t *nn__max_unpool_front(const tensor__row_t *row, tensor_t *x,
         flat[1] *= dims[x->ndim - 3 + d] = g.in[d];
     }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(-1);
+    scope = TENSOR__(inner_scope)(-1);
     tensor_t *y = nn__like(flat, 2, 0, x);
     y = (tensor_scatter)(y, 1, (tensor_reshape_n)(index, from, 2), (tensor_reshape_n)(x, from, 2));
     return (tensor_scope_return)(scope, (tensor_reshape_n)(y, dims, x->ndim));
@@ -9330,7 +9330,7 @@ TENSOR__FN tensor_pair_t nn__fractional_pool(tensor_t *x, int rank, const int64_
     }
     tensor_t *place = (tensor_scalar)(0, TENSOR_F32);   // of the caller's scope: the indices take it over
     if ((tensor_is_poison)(place)) { return y; }
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     tensor_pair_t best = nn__fractional_run(x, &f, samples, op);
     int bad = best.values == TENSOR__(poison) || (tensor_set)(&place, best.indices) != TENSOR_OK;
     y.values = (tensor_scope_return)(scope, bad ? TENSOR__(poison) : best.values);
@@ -9963,7 +9963,7 @@ TENSOR__FN tensor_t *nn__dropout_channels(tensor_t *x, double p, int single) {
             return NN__FAIL(TENSOR_ERR_SHAPE, #name ": x %t must have %i to %i dims", x, least, most);       \
         if (!(p >= 0 && p <= 1)) return NN__FAIL(TENSOR_ERR_SHAPE, #name ": p %g must be in 0..1", p);       \
         if (!training || p == 0) return x;                                                                   \
-        scope = TENSOR__(scope)(-1);                                                                         \
+        scope = TENSOR__(inner_scope)(-1);                                                                         \
         return (tensor_scope_return)(scope, nn__dropout_channels(x, p, single));                             \
     }
 NN__X(dropout1d, 2, 2, 3)
@@ -10090,7 +10090,7 @@ TENSOR_API tensor_t *(tensor_glu)(tensor_t *x, int64_t dim) {
     }
     int64_t half = x->dims[d] / 2;
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(-1);
+    scope = TENSOR__(inner_scope)(-1);
     tensor_t *w = nn__wide(x);
     tensor_t *gate = (tensor_sigmoid)((tensor_narrow)(w, d, half, half));
     return (tensor_scope_return)(scope, nn__narrow((tensor_mul)((tensor_narrow)(w, d, 0, half), gate), x));
@@ -11435,7 +11435,7 @@ TENSOR__FN nn__state_scope_t nn__state_begin(int kind) {
     nn__state_scope_t b;
     b.h = (tensor_scalar)(0, TENSOR_F32);
     b.c = kind == NN__LSTM_NET ? (tensor_scalar)(0, TENSOR_F32) : NULL;
-    b.scope = TENSOR__(scope)(-1);
+    b.scope = TENSOR__(inner_scope)(-1);
     return b;
 }
 
@@ -11781,7 +11781,7 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
     // The fused gradient is for input and target only.
     if (TENSOR__TRAINS && tensor_grad_enabled() &&
         ((w && tensor_requires_grad(w)) || (q && tensor_requires_grad(q)))) {
-        tensor_scope_t scope = TENSOR__(scope)(-1);
+        tensor_scope_t scope = TENSOR__(inner_scope)(-1);
         tensor_t *y = (tensor_to)(nn__pointwise(o.row)->composed(o.in, &o.params), given);
         y = (tensor_scope_return)(scope, y);
         TENSOR__(abandon)(&o);
@@ -12097,7 +12097,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
 
     tensor_t *y = TENSOR__(poison);
     if (nn__probabilities_fit(&o, a->ignore_index)) {
-        tensor_scope_t scope = TENSOR__(scope)(-1);
+        tensor_scope_t scope = TENSOR__(inner_scope)(-1);
         y = nn__cross_entropy_soft(o.in[0], o.in[1], o.in[2], a->label_smoothing, a->reduction);
         y = (tensor_scope_return)(scope, (tensor_to)(y, given));
     }
@@ -12760,18 +12760,6 @@ NN_OPS(NN__ROW_OF)
 #undef NN__ROW_OF
 #undef NOGRAD
 
-#ifdef TENSOR_ALL_ROWS
-// The row of an id, for code that has only the number: tests, the manual.
-TENSOR__FN const tensor__row_t *nn__row(int id) {
-    static const tensor__row_t *(*const rows[])(void) = {
-#define TENSOR__X(ID, ...) nn__row_##ID,
-        NN_OPS(TENSOR__X)
-#undef TENSOR__X
-    };
-    return rows[id - TENSOR_OP_NN_FIRST]();
-}
-#endif
-
 TENSOR__END
 
 // ------------------------------------------------------------------------------
@@ -13100,7 +13088,7 @@ TENSOR__FN void nn__close(nn_module_impl_t *impl) {
     impl->names = NULL;
     impl->nslots = 0;
     if (impl->destroy) {
-        tensor_scope_t scope = TENSOR__(scope)(-1);     // the library's own: a shutdown inside it is refused
+        tensor_scope_t scope = TENSOR__(inner_scope)(-1);     // the library's own: a shutdown inside it is refused
         impl->destroy(m);
         (tensor_scope_end)(scope);
     }
@@ -13290,7 +13278,7 @@ TENSOR__FN tensor_t *nn__forward_plain(nn_module_t *m, tensor_t *x, void *rest) 
     (void)rest;
     if (m->impl->kind && !m->impl->kind->composite) { return m->forward(m, x); }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(-1);
+    scope = TENSOR__(inner_scope)(-1);
     const char *name = m->name;             // m may be freed there
     tensor_t *y = m->forward(m, x);
     if (!y) {
@@ -13365,7 +13353,7 @@ TENSOR__FN tensor_t *nn__forward_hooked(nn_module_t *m, tensor_t *x, nn__body_fn
                                             nn__hooked_destroy},
                                    output = {"backward_hook", nn__hooked_forward, nn__hooked_output,
                                              nn__hooked_destroy};
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     nn_module_impl_t *impl = m->impl;       // a hook may free m: then another module has it, or none
     nn__hooked_t *c = NULL;
     nn__hook_t *h;
@@ -13490,7 +13478,7 @@ typedef struct nn__inputs_t {
 // rest: all inputs; x is the first of them, or what a hook made of it.
 TENSOR__FN tensor_t *nn__call_body(nn_module_t *m, tensor_t *x, void *rest) {
     const nn__inputs_t *r = (const nn__inputs_t *)rest;
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     tensor_t **in = (tensor_t **)nn__lent((uint64_t)r->n, sizeof *in), *y = TENSOR__(poison);
     if (in) {
         memcpy((void *)in, (const void *)r->in, (size_t)r->n * sizeof *in);
@@ -13706,7 +13694,7 @@ TENSOR__FN nn_module_impl_t **nn__all_modules(nn_module_t *m, const char *op, in
 }
 
 TENSOR_API int (nn_modules)(nn_module_t *m, nn_module_t **out, int max) {
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     int n = 0;
     nn_module_impl_t **all = nn__all_modules(m, "modules", &n);
     for (int i = 0; all && out && i < n && i < max; i++) { out[i] = all[i]->module; }
@@ -13760,7 +13748,7 @@ TENSOR__FN int nn__matches(const char *pattern, const char *text) {
 
 TENSOR_API int (nn_requires_grad_named)(nn_module_t *m, const char *pattern, int on) {
     if (!nn__there("requires_grad_named", "the pattern", pattern)) { return 0; }
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     nn__items_t all;
     void *block = nn__collect_lent(m, "requires_grad_named", &all);
     int n = 0;
@@ -13794,7 +13782,7 @@ TENSOR__FN int64_t nn__whole_list(const char *op, tensor_t *const *list, int n) 
 
 TENSOR_API tensor_t *(nn_parameters_to_vector)(tensor_t *const *list, int n) {
     if (nn__whole_list("parameters_to_vector", list, n) < 0) { return TENSOR__(poison); }
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     tensor_t **flat = (tensor_t **)nn__lent((uint64_t)n, sizeof *flat), *y = TENSOR__(poison);
     int64_t all = -1;
     for (int i = 0; flat && i < n; i++) { flat[i] = (tensor_reshape_n)(list[i], &all, 1); }
@@ -13809,7 +13797,7 @@ TENSOR_API int (nn_vector_to_parameters)(tensor_t *vector, tensor_t *const *list
     if (vector->ndim != 1 || vector->numel != total) {
         return NN__ERROR(TENSOR_ERR_SHAPE, "%s: the vector %t must be [%d]", op, vector, total);
     }
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     for (int i = 0; i < n && tensor_error_code() == TENSOR_OK; i++) {
         tensor_t *part = (tensor_narrow)((tensor_detach)(vector), 0, at, list[i]->numel);
         (tensor_copy_)(list[i], (tensor_reshape_n)(part, list[i]->dims, list[i]->ndim));
@@ -13845,7 +13833,7 @@ TENSOR__FN int nn__sequences_fit(const char *op, tensor_t *const *list, int n, i
 TENSOR_API tensor_t *(nn_pad_sequence)(tensor_t *const *list, int n, int batch_first, double padding_value) {
     int64_t longest, pads[2 * TENSOR_MAX_DIMS] = {0};
     if (!nn__sequences_fit("pad_sequence", list, n, &longest)) { return TENSOR__(poison); }
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     tensor_t **padded = (tensor_t **)nn__lent((uint64_t)n, sizeof *padded), *y = TENSOR__(poison);
     const int last = 2 * list[0]->ndim;
     for (int i = 0; padded && i < n; i++) {
@@ -13858,7 +13846,7 @@ TENSOR_API tensor_t *(nn_pad_sequence)(tensor_t *const *list, int n, int batch_f
 }
 
 TENSOR_API int (nn_parameters)(nn_module_t *m, tensor_t **out, int max) {
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     nn__items_t all;
     void *block = nn__collect_lent(m, "parameters", &all);
     int n = 0;
@@ -13872,7 +13860,7 @@ TENSOR_API int (nn_parameters)(nn_module_t *m, tensor_t **out, int max) {
 }
 
 TENSOR_API int64_t (nn_num_parameters)(nn_module_t *m) {
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     nn__items_t all;
     void *block = nn__collect_lent(m, "num_parameters", &all);
     int64_t n = 0;
@@ -13886,7 +13874,7 @@ TENSOR_API int64_t (nn_num_parameters)(nn_module_t *m) {
 }
 
 TENSOR_API nn_module_t *(nn_requires_grad_)(nn_module_t *m, int on) {
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     nn__items_t all;
     void *block = nn__collect_lent(m, "requires_grad_", &all);
     for (int64_t i = 0; block && i < all.n; i++) {
@@ -13897,7 +13885,7 @@ TENSOR_API nn_module_t *(nn_requires_grad_)(nn_module_t *m, int on) {
 }
 
 TENSOR_API int (nn_module_zero_grad)(nn_module_t *m) {
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     nn__items_t all;
     void *block = nn__collect_lent(m, "zero_grad", &all);
     for (int64_t i = 0; block && i < all.n; i++) {
@@ -14262,7 +14250,7 @@ TENSOR__FN void nn__add_parameter(nn_module_t *m, const char *name, const int64_
                                   nn__start_fn start, double bound) {
     if (m->code != TENSOR_OK) { return; }
     TENSOR__(push_path)(nn__self(), m->name);
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     (nn_parameter)(m, name, start(dims, ndim, bound));
     (tensor_scope_end)(scope);
     TENSOR__(pop_path)(nn__self());
@@ -14277,7 +14265,7 @@ TENSOR__FN void nn__add_affine(nn_module_t *m, const int64_t *dims, int ndim, in
 // Registers a buffer [n] (n < 0: 0-d) filled with one value.
 TENSOR__FN void nn__add_buffer(nn_module_t *m, const char *name, int64_t n, double value,
                                tensor_dtype_t dtype) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     if (m->code == TENSOR_OK) { (nn_buffer)(m, name, (tensor_full_n)(&n, n >= 0, value, dtype)); }
     (tensor_scope_end)(scope);
 }
@@ -14763,7 +14751,7 @@ TENSOR__FN void nn__add_table(nn_module_t *m, int64_t rows, int64_t size, int64_
     const int64_t dims[2] = {rows, size};
     nn__add_parameter(m, "weight", dims, 2, nn__start_normal, 1);
     if (padding < 0 || m->code != TENSOR_OK) { return; }
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     TENSOR__(assign)((tensor_select)(nn__tensor(m, 0), 0, padding), 0);
     (tensor_scope_end)(scope);
 }
@@ -15702,7 +15690,7 @@ TENSOR__FN tensor_t *nn__forward_batch_norm(nn_module_t *m, tensor_t *x) {
         }
     }
     double momentum = nn__norm_momentum(m);
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     tensor_t *y = nn__batch_norm(single ? (tensor_unsqueeze)(x, 0) : x, mean, nn__called(m, "running_var"),
                                  nn__called(m, "weight"), nn__called(m, "bias"), l->instance,
                                  m->training || !mean, momentum, l->eps);
@@ -15839,7 +15827,7 @@ TENSOR__FN tensor_t *nn__sync_norm(nn_module_t *m, tensor_t *x) {
     nn__all_statistics(&l->all, wide, &mean, &var, &count);
     for (int k = 0; k < x->ndim; k++) { shape[k] = k == 1 ? x->dims[1] : 1; }
     if (m->training && running) {
-        tensor_scope_t scope = TENSOR__(scope)(0);
+        tensor_scope_t scope = TENSOR__(inner_scope)(0);
         double momentum = nn__norm_momentum(m);
         tensor_t *others = (tensor_clamp_min)((tensor_sub_scalar)(count, 1), 1);
         tensor_t *sample = (tensor_mul)(var, (tensor_div)(count, others));
@@ -16516,7 +16504,7 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
     if (projection) { projection->name = "NonDynamicallyQuantizableLinear"; }    // PyTorch's
     (nn_child)(m, "out_proj", projection);
     if (!a.no_bias && m->code == TENSOR_OK) {
-        tensor_scope_t scope = TENSOR__(scope)(0);
+        tensor_scope_t scope = TENSOR__(inner_scope)(0);
         TENSOR__(assign)(nn__called(nn__kid(m, "out_proj"), "bias"), 0);
         (tensor_scope_end)(scope);
     }
@@ -16536,7 +16524,7 @@ NN__FILL_DEFAULTS(nn_attention, )
 // The other inputs are in rest.
 TENSOR__FN tensor_t *nn__attention_body(nn_module_t *m, tensor_t *x, void *rest) {
     nn_attention_args_t a = *(const nn_attention_args_t *)rest;
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     a.query = x;
     return (tensor_scope_return)(scope, nn__attend(m, &a));
 }
@@ -16723,7 +16711,7 @@ NN__FILL_DEFAULTS(nn_transformer, )
 // The other inputs are in rest.
 TENSOR__FN tensor_t *nn__transformer_body(nn_module_t *m, tensor_t *x, void *rest) {
     nn_transformer_args_t a = *(const nn_transformer_args_t *)rest;
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     a.x = x;
     x = nn__kid(m, "layers") ? nn__transformer(m, &a) : nn__transformer_layer(m, &a, x);
     return (tensor_scope_return)(scope, x);
@@ -16842,7 +16830,7 @@ TENSOR__FN nn_module_t *nn__make_whole_transformer(nn_transformer_net_args_t a) 
     m->impl->call = nn__call_transformer;
     (nn_child)(m, "encoder", halves[0]);
     (nn_child)(m, "decoder", halves[1]);
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     nn__items_t all;
     void *block = m->code == TENSOR_OK ? nn__collect_lent(m, "transformer", &all) : NULL;
     for (int64_t i = 0; block && i < all.n; i++) {
@@ -16859,7 +16847,7 @@ NN__LAYER(transformer, nn_transformer_net, nn__make_whole_transformer(a))
 TENSOR_API tensor_t *(nn_generate_square_subsequent_mask)(int64_t size) {
     int64_t dims[2];
     dims[0] = dims[1] = size;
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *mask = (tensor_triu)((tensor_full_n)(dims, 2, -(double)INFINITY, TENSOR_F32), 1);
     return (tensor_scope_return)(scope, mask);
 }
@@ -16894,7 +16882,7 @@ TENSOR__FN const nn__join_t *nn__pair(const nn__slot_t *s, const tensor_t *x) {
 // A result between two children is freed when nothing needs it. The tape keeps what it saves, so without
 // recording this is at once. The user can have its pointer only by tensor_keep (keeps > 0).
 TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     int recording = tensor_grad_enabled(), waits = 0;
     tensor_t *y = x;
     for (int i = 0; i < m->impl->nslots; i++) {
@@ -17203,7 +17191,7 @@ TENSOR_API tensor_t *(nn_adaptive_output)(nn_module_t *m, tensor_t *x, tensor_t 
     if (!nn__enter(op, "nn_adaptive_log_softmax_with_loss", m, NN__ADAPTIVE_ID, NN__ADAPTIVE_ID)) {
         return TENSOR__(poison);
     }
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     return (tensor_scope_return)(scope, nn__leave(m, nn__with_hooks(m, x, nn__adaptive_body, target)));
 }
 
@@ -17231,12 +17219,12 @@ TENSOR_API tensor_t *(nn_adaptive_log_prob)(nn_module_t *m, tensor_t *x) {
     if (!nn__enter(op, "nn_adaptive_log_softmax_with_loss", m, NN__ADAPTIVE_ID, NN__ADAPTIVE_ID)) {
         return TENSOR__(poison);
     }
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     return (tensor_scope_return)(scope, nn__leave(m, nn__adaptive_all(m, x, NULL)));
 }
 
 TENSOR_API tensor_t *(nn_adaptive_predict)(nn_module_t *m, tensor_t *x) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     return (tensor_scope_return)(scope, (tensor_argmax_dim)((nn_adaptive_log_prob)(m, x), -1, 0));
 }
 
@@ -17375,7 +17363,7 @@ TENSOR_API nn_module_t *(nn_register_parametrization)(nn_module_t *m, const char
     }
     nn__slot_t *s = nn__parametrizable(op, m, name);
     if (!s) { return m; }
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *before = nn__slot_tensor(s), *after = (nn_forward)(parametrization, before);
     int same = !(tensor_is_poison)(after) && nn__same_shape(before, after);
     if (!same && !(tensor_is_poison)(after)) {
@@ -17417,7 +17405,7 @@ TENSOR_API nn_module_t *(nn_remove_parametrizations)(nn_module_t *m, const char 
     if (!single && !leave_parametrized) {
         return NN__GIVE(m, TENSOR_ERR_UNSUPPORTED, "%s: \"%s\" has no single original", op, name);
     }
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *t = first->tensor, *now = leave_parametrized ? nn__slot_tensor(s) : t;
     int kind = first->kind, trains = (tensor_requires_grad)(t), good = !(tensor_is_poison)(now);
     s = nn__find_slot(m->impl, name, strlen(name));         // that forward may have added slots
@@ -17488,7 +17476,7 @@ TENSOR__FN nn_module_t *nn__weight_norm(const nn_weight_norm_args_t *a) {
     }
     l->dim = a->dim;
     l->base.impl->call = nn__call_weight_norm;
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *g = nn__norm_except_dim(s->tensor, a->dim);
     int kind = s->kind, trains = (tensor_requires_grad)(s->tensor);
     nn_module_t *list = nn__parametrized(m, name, "original1");
@@ -17526,7 +17514,7 @@ TENSOR__FN tensor_t *nn__as_matrix(tensor_t *w, int64_t dim) {
 }
 
 TENSOR__FN void nn__power_iterations(const nn__spectral_norm_layer_t *l, tensor_t *matrix, int64_t n) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *u = nn__tensor(&l->base, 0), *v = nn__tensor(&l->base, 1);
     for (int64_t k = 0; k < n; k++) {
         (tensor_copy_)(u, (tensor_normalize)((tensor_mv)(matrix, v), 2, 0, l->eps));
@@ -17552,7 +17540,7 @@ NN__SCOPED_KIND(SPECTRAL_NORM, nn__spectral_norm_layer_t, "_SpectralNorm", nn__f
 // Gives l the vectors of a weight, after 15 iterations.
 TENSOR__FN void nn__add_singular_vectors(nn__spectral_norm_layer_t *l, tensor_t *w) {
     static const char *const names[2] = {"_u", "_v"};
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *matrix = nn__as_matrix(w, l->dim);
     for (int k = 0; k < 2 && !(tensor_is_poison)(matrix); k++) {
         tensor_t *t = (tensor_empty_n)(&matrix->dims[k], 1, (tensor_dtype_t)w->dtype);
@@ -17569,7 +17557,7 @@ TENSOR__FN nn_module_t *nn__spectral_norm(const nn_spectral_norm_args_t *a) {
     const char *name = a->name ? a->name : "weight";
     nn__slot_t *s = nn__parametrizable(op, m, name);
     if (!s) { return m; }
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *w = nn__slot_tensor(s);
     int rank = w->ndim;
     int64_t dim = a->dim;
@@ -17682,7 +17670,7 @@ TENSOR__FN int nn__same_state(const char *op, nn_module_t *dst, nn_module_t *src
 }
 
 TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     nn__items_t a, b;
     int code = nn__same_state("copy_state", dst, src, &a, &b);
     for (int64_t i = 0; code == TENSOR_OK && i < a.n; i++) {
@@ -17697,7 +17685,7 @@ TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
 
 // average += part (weight - average) for parameters; what else there is, is copied. -> code
 TENSOR__FN int nn__average(const char *op, nn_module_t *average, nn_module_t *m, double part) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     nn__items_t a, b;
     int code = nn__same_state(op, average, m, &a, &b);
     for (int64_t i = 0; code == TENSOR_OK && i < a.n; i++) {
@@ -17770,7 +17758,7 @@ TENSOR_API int (nn_to)(nn_module_t *m, int to) {
         return tensor_error_code();
     }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     int64_t i;
     for (i = 0; i < a.n; i++) {
         tensor_t *t = a.item[i].tensor;
@@ -17842,7 +17830,7 @@ TENSOR__FN void nn__find_sources(nn_module_t *c) {
 // Gives module c a copy of the tensor of slot s; one that an earlier slot has too is copied once.
 TENSOR__FN void nn__clone_tensor(nn_module_t *c, const nn__slot_t *s, nn__clones_t *known) {
     int trained = TENSOR__TRAINS && s->kind == NN__PARAMETER;
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *t = (tensor_t *)nn__cloned(known, s->tensor);
     if (!t) {
         t = (tensor_clone)(s->tensor);
@@ -17931,7 +17919,7 @@ TENSOR_API nn_module_t *(nn_fuse_conv_bn_eval)(nn_module_t *conv, nn_module_t *b
     int how = nn__fusible(conv, bn);
     nn_module_t *m = how ? (nn_clone)(conv) : NULL;
     if (!m) { return NULL; }
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *w = nn__called(m, "weight"), *b = nn__called(m, "bias"), *mean = nn__called(bn, "running_mean");
     tensor_t *gain = nn__called(bn, "weight"), *shift = nn__called(bn, "bias");
     double eps = ((const nn__batch_norm_layer_t *)bn)->eps;
@@ -17986,7 +17974,7 @@ TENSOR__FN tensor_t *nn__init(tensor_t *t, tensor_t *(*fill)(tensor_t *t, double
                               double b) {
     if (!nn__there("init", "the tensor", t)) { return TENSOR__(poison); }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     tensor_t *r = fill(t, a, b);
     return nn__init_end(scope, t, r);
 }
@@ -18027,7 +18015,7 @@ TENSOR_API tensor_t *(nn_init_trunc_normal_)(tensor_t *t, double mean, double st
                         low, high, std);
     }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     tensor_t *u = (tensor_uniform_)(nn__host_tensor(t->dims, t->ndim, TENSOR_F32), 0, 1);
     float *v = (float *)tensor_data_mut(u);
     double a = std > 0 ? 0.5 * erfc(-(low - mean) / std * 0.70710678118654752) : 0;
@@ -18093,7 +18081,7 @@ TENSOR_API tensor_t *(nn_init_orthogonal_)(tensor_t *t, double gain) {
     if (!nn__fans(t, "orthogonal_", fan)) { return TENSOR__(poison); }
     if (t->numel == 0) { return t; }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     int64_t wide = t->dims[0] < t->numel / t->dims[0];
     int64_t dims[2];
     dims[wide] = t->dims[0];                            // the longer side first: Q has orthonormal columns
@@ -18110,7 +18098,7 @@ TENSOR_API tensor_t *(nn_init_eye_)(tensor_t *t) {
     if (!nn__fans(t, "eye_", fan)) { return TENSOR__(poison); }
     if (t->ndim != 2) { return NN__FAIL(TENSOR_ERR_SHAPE, "eye_: t %t must have 2 dims", t); }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     return nn__init_end(scope, t, (tensor_copy_)(t, (tensor_eye)(t->dims[0], t->dims[1])));
 }
 
@@ -18125,7 +18113,7 @@ TENSOR_API tensor_t *(nn_init_dirac_)(tensor_t *t, int64_t groups) {
 
     for (int d = 2; d < t->ndim; d++) { centre = centre * t->dims[d] + t->dims[d] / 2; }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     tensor_t *x = (tensor_zero_)(nn__host_tensor(t->dims, t->ndim, TENSOR_F32));
     float *v = (float *)tensor_data_mut(x);
     int64_t out = t->dims[0] / groups;
@@ -18146,7 +18134,7 @@ TENSOR_API tensor_t *(nn_init_sparse_)(tensor_t *t, double sparsity, double std)
     }
 
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     tensor_t *x = (tensor_normal_)(nn__host_tensor(t->dims, t->ndim, TENSOR_F32), 0, std);
     float *v = (float *)TENSOR__(host)(x, TENSOR_HOST_WRITE, "sparse_");
     int64_t zeros = (int64_t)ceil(sparsity * (double)t->dims[0]);
@@ -18891,7 +18879,7 @@ TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates, int owes
 
 // A held tensor filled with v on like's device, f64 if like is f64, else f32; NULL after raising.
 TENSOR__FN tensor_t *nn__full_held(const tensor_t *like, const int64_t *dims, int ndim, double v) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *t = (tensor_full_n)(dims, ndim, v, like->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
     t = nn__beside(t, like);
     t = (tensor_is_poison)(t) ? NULL : TENSOR__(hold)(t);
@@ -18924,7 +18912,7 @@ TENSOR__FN int nn__settle(nn_optimizer_t *o) {
                          "a step as it is captured first");
     }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     tensor_t *gone = (tensor_select)(o->skip, 0, 1);
     int64_t n = (int64_t)(tensor_item)(gone);
     (tensor_zero_)(gone);
@@ -18983,7 +18971,7 @@ TENSOR__FN tensor_t *nn__orthogonal(const nn_optimizer_t *o, const nn__param_t *
         r = sqrt(m / n);
     }
     tensor_t *b = (tensor_lerp_scalar)(p->state[0], g, 1 - v[NN__MOMENTUM]);
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *x =
         (tensor_to)(v[NN__PLAIN] != 0 ? b : (tensor_lerp_scalar)(g, b, v[NN__MOMENTUM]), TENSOR_BF16);
     if (m > n) { x = (tensor_mT)(x); }
@@ -19168,7 +19156,7 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
     nn__update_t *numbers = o->update;
     nn__again_t *again = NULL;
     tensor_arg_t *a = NULL;
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     int nupdates = nn__step_jobs(o, skip);
     if (nupdates >= 0) { a = (tensor_arg_t *)nn__lent((uint64_t)o->njobs * 5 + 2, sizeof *a); }
     if (a) { again = nn__step_again(o, nupdates, skip != NULL); }
@@ -19219,7 +19207,7 @@ typedef struct nn__search_t {
 // f32. -> [N]
 TENSOR__FN tensor_t *nn__vector(const nn_optimizer_t *o, int gradients) {
     tensor_t **part = (tensor_t **)nn__memory((uint64_t)o->nparams, sizeof *part);
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     int64_t flat = -1;
     for (int i = 0; part && i < o->nparams; i++) {
         tensor_t *t = o->param[i].t;
@@ -19241,25 +19229,25 @@ TENSOR__FN double nn__ended(tensor_scope_t scope, tensor_t *r) {
 }
 
 TENSOR__FN double nn__dot(tensor_t *a, tensor_t *b) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     return nn__ended(scope, (tensor_dot)(a, b));
 }
 
 TENSOR__FN double nn__largest(tensor_t *x) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     return nn__ended(scope, (tensor_max)((tensor_abs)(x)));
 }
 
 // y += a x
 TENSOR__FN void nn__add_scaled(tensor_t *y, double a, tensor_t *x) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     (tensor_add_)(y, (tensor_mul_scalar)(x, a));
     (tensor_scope_end)(scope);
 }
 
 // Sets the parameters to x + t d.
 TENSOR__FN void nn__place(const nn__search_t *s, double t) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *to = (tensor_add)(s->x, (tensor_mul_scalar)(s->d, t));
     int64_t at = 0;
     for (int i = 0; i < s->o->nparams && tensor_error_code() == TENSOR_OK; i++) {
@@ -19273,7 +19261,7 @@ TENSOR__FN void nn__place(const nn__search_t *s, double t) {
 // The loss at the current parameters, with its gradient in g[k]; first, if not NULL, receives the closure's
 // tensor.
 TENSOR__FN double nn__evaluate(nn__search_t *s, int k, tensor_t **first) {
-    tensor_scope_t scope = TENSOR__(scope)(1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(1);
     tensor_t *y = s->closure(s->user);
     if (!y && tensor_error_code() == TENSOR_OK) {
         NN__FAIL(TENSOR_ERR_POISONED, "step_closure: the closure returned NULL");
@@ -19528,7 +19516,7 @@ TENSOR__FN int nn__lbfgs_move(nn__search_t *s, double t, double slope, double ca
 TENSOR__FN tensor_t *nn__lbfgs(nn__search_t *s) {
     nn_optimizer_t *o = s->o;
     double *v = o->option;
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *first = NULL;
     double calls = v[NN__MAX_EVAL] > 0 ? v[NN__MAX_EVAL] : floor(v[NN__MAX_ITER] * 5 / 4);
     o->stepping = 1;
@@ -19539,7 +19527,7 @@ TENSOR__FN tensor_t *nn__lbfgs(nn__search_t *s) {
         !s->g[0]->numel ? NULL : nn__rows_state(o, 2, 2, s->g[0]);
     for (int i = 0; state && i < (int)v[NN__MAX_ITER] && tensor_error_code() == TENSOR_OK; i++) {
         if (i == 0 && nn__largest(s->g[0]) <= v[NN__GRAD_TOL]) { break; }
-        tensor_scope_t step_scope = TENSOR__(scope)(0);
+        tensor_scope_t step_scope = TENSOR__(inner_scope)(0);
         s->d = (tensor_select)(state, 0, 0);
         double t = nn__first_length(s, (tensor_select)(state, 0, 1));
         double slope = nn__dot(s->g[0], s->d);
@@ -19779,7 +19767,7 @@ TENSOR__FN tensor_t *nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int
     tensor_t *total = NULL;
     unsigned devices = nn__clip_devices(o, list, n, max_norm);
     if (tensor_error_code() != TENSOR_OK) { return TENSOR__(poison); }
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     for (int d = 0; devices >> d; d++) {
         if (!(devices >> d & 1)) { continue; }
         tensor_t *part = TENSOR__(make)(nn__self(), "clip_grad_norm", TENSOR_F64, NULL, 0, d);
@@ -19824,7 +19812,7 @@ TENSOR_API tensor_t *nn_clip_grad_norm_with(nn_clip_grad_norm_args_t a) {
     int n = o ? o->nparams : a.count, code;
     unsigned devices = nn__clip_devices(o, a.list, n, a.max_norm);
     if (tensor_error_code() != TENSOR_OK) { return tensor__at(a.site_, TENSOR__(poison)); }
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t **grads = (tensor_t **)nn__lent((uint64_t)n + 1, sizeof *grads), *norm = TENSOR__(poison);
     for (int i = 0; grads && i < n; i++) {
         tensor_t *g = nn__stored_grad(nn__listed(o, a.list, i));
@@ -19844,7 +19832,7 @@ TENSOR_API tensor_t *nn_get_total_norm_with(nn_get_total_norm_args_t a) {
         nn__poisoned("get_total_norm", "the list", NULL);
         return tensor__at(a.site_, norm);
     }
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     for (int i = 0; i < a.count; i++) { nn__whole("get_total_norm", "a tensor", a.tensors[i]); }
     if (tensor_error_code() == TENSOR_OK) {
         norm = nn__total_norm("get_total_norm", a.tensors, a.count, a.norm_type, a.error_if_nonfinite);
@@ -19864,7 +19852,7 @@ TENSOR_API int (nn_clip_grads_with_norm)(tensor_t *const *list, int n, double ma
         return NN__ERROR(TENSOR_ERR_SHAPE, "clip_grads_with_norm: the norm %t must have one element",
                          total_norm);
     }
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *norm = (tensor_to)((tensor_reshape_n)((tensor_detach)(total_norm), NULL, 0), TENSOR_F64);
     code = nn__clip_to(NULL, list, n, devices, max_norm, norm);
     (tensor_scope_end)(scope);
@@ -19889,7 +19877,7 @@ TENSOR__FN int nn__clip_value(nn_optimizer_t *o, tensor_t *const *list, int n, d
         return NN__ERROR(TENSOR_ERR_SHAPE, "clip_grad_value: limit must be >= 0 (got %g)", limit);
     }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     for (int i = 0; i < n; i++) {
         tensor_t *t = nn__listed(o, list, i);
         if (!t || (tensor_is_poison)(t)) {
@@ -19930,7 +19918,7 @@ TENSOR__FN tensor_t *nn__scaler(tensor_t *s, int i) {
 TENSOR_API tensor_t *(nn_grad_scaler)(double init_scale, int64_t growth_interval) {
     double v[NN__SCALER] = {init_scale, 2, 0.5, (double)growth_interval, 0, 0};
     int64_t n = NN__SCALER;
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *s = (tensor_to)((tensor_from_n)(v, TENSOR_F64, &n, 1), TENSOR_F32);
     if (!(init_scale > 0) || growth_interval < 1) {
         NN__FAIL(TENSOR_ERR_SHAPE, "grad_scaler: the scale and the interval must be > 0 (got %g, %d)",
@@ -19948,7 +19936,7 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
     if (!TENSOR__TRAINS) { return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "scaler_unscale"); }
     int code = nn__bad_optimizer("scaler_unscale", o);
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     tensor_t *factor = (tensor_reciprocal)((tensor_to)(nn__scaler(scaler, NN__SCALE), TENSOR_F64));
     tensor_t *worst = nn__scaler(scaler, NN__FOUND);
     if (code == TENSOR_OK) { code = tensor_error_code(); }
@@ -19985,7 +19973,7 @@ TENSOR_API int (nn_scaler_step)(tensor_t *scaler, nn_optimizer_t *o) {
     if (!TENSOR__TRAINS) { return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "scaler_step"); }
     int code = nn__bad_optimizer("scaler_step", o);
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     if (code == TENSOR_OK && !o->unscaled) { code = (nn_scaler_unscale)(scaler, o); }
     if (code == TENSOR_OK) {
         code = nn__step(o, o->skip);
@@ -19999,7 +19987,7 @@ TENSOR_API int (nn_scaler_step)(tensor_t *scaler, nn_optimizer_t *o) {
 }
 
 TENSOR_API int (nn_scaler_update)(tensor_t *scaler) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *v[NN__SCALER];
     for (int i = 0; i < NN__SCALER; i++) { v[i] = nn__scaler(scaler, i); }
     tensor_t *bad = (tensor_gt_scalar)(v[NN__FOUND], 0);
@@ -20376,7 +20364,7 @@ TENSOR_API int (nn_data_loader_free)(nn_data_loader_t *l) {
 // Makes *t a held contiguous tensor with its elements, on the CPU, and gives those. 0 after raising, and *t
 // is NULL.
 TENSOR__FN int nn__hold_contiguous(tensor_t **t, const char **elements) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *c = (tensor_to)((tensor_contiguous)(*t), TENSOR_CPU);
     *t = (tensor_is_poison)(c) ? NULL : TENSOR__(hold)(c);
     (tensor_scope_end)(scope);
@@ -20453,7 +20441,7 @@ TENSOR__FN int nn__loader_begin(nn_data_loader_t *l, const nn_data_loader_args_t
         if (!nn__hold_contiguous(&d->y, &l->all_y)) { return 0; }
     }
     if (list) {
-        tensor_scope_t scope = TENSOR__(scope)(0);
+        tensor_scope_t scope = TENSOR__(inner_scope)(0);
         d->indices = (tensor_clone)(list);          // the program may change its own later
         int held = nn__hold_contiguous(&d->indices, &indices);
         (tensor_scope_end)(scope);
@@ -20685,7 +20673,7 @@ TENSOR__FN int64_t nn__first_above(const nn__key_t *key, int64_t n, double u) {
 TENSOR__FN int nn__order_weighted(const nn_sampler_t *s, int64_t len, int64_t epoch, uint64_t seed,
                                   int64_t *out) {
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     tensor_t *w = (tensor_to)((tensor_to)((tensor_contiguous)(s->weights), TENSOR_CPU), TENSOR_F64);
     const double *weight = (const double *)TENSOR__(host)(w, TENSOR_HOST_READ, "weighted_random_sampler");
     nn__key_t *key = NULL;
@@ -20811,7 +20799,7 @@ TENSOR__FN int nn__get_sample(const nn_data_loader_t *l, int64_t index, void *x,
     nn_item_t item = nn__item(l, index);
     tensor_generator_t before = tensor_get_generator();
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     tensor_set_generator(item.generator);
     int code;
     if (d->next) {
@@ -20849,7 +20837,7 @@ TENSOR__FN void nn__write_rows(const nn_data_loader_t *l, nn__coming_t *c, int64
 TENSOR__FN void nn__collate(const nn_data_loader_t *l, nn__coming_t *c) {
     tensor_generator_t before = tensor_get_generator();
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     nn_item_t *items = (nn_item_t *)nn__lent((uint64_t)c->rows + 1, sizeof *items);
     tensor_t *x = NULL, *y = NULL;
     for (int64_t i = 0; items && i < c->rows; i++) {
@@ -20905,7 +20893,7 @@ TENSOR__FN int nn__batch_tensor(const nn_data_loader_t *l, const tensor_shape_t 
     tensor_scope_t scope;
     dims[0] = rows;
     for (int k = 0; k < sample->ndim; k++) { dims[k + 1] = sample->dims[k]; }
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     tensor_t *made = l->pinned ? TENSOR__(make)(nn__self(), "next", dtype, dims, sample->ndim + 1,
                                                 TENSOR__PINNED)
                                : nn__host_tensor(dims, sample->ndim + 1, dtype);
@@ -21154,7 +21142,7 @@ TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
     }
     if (!l->device || l->position >= l->batches) { return 1; }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     if (nn__fetch(l, &l->ahead)) {
         TENSOR__(hold)(l->ahead.x);
         TENSOR__(hold)(l->ahead.y);
@@ -22613,7 +22601,7 @@ TENSOR__FN void nn__elements(tensor_t *t, const char *op, nn__sink_t *s,
     uint64_t size = tensor_dtype_size((tensor_dtype_t)t->dtype), bytes = (uint64_t)t->numel * size;
     if (bytes == 0 || s->failed) { return; }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     tensor_t *c = (tensor_to)((tensor_contiguous)(t), TENSOR_CPU);
     if (!nn__little_endian()) { c = (tensor_clone)(c); }
     void *elements = TENSOR__(host)(c, TENSOR_HOST_READ, op);
@@ -23154,7 +23142,7 @@ TENSOR__FN tensor_t *nn__npy_transposed(tensor_t *t) {
     int64_t back[TENSOR_MAX_DIMS];
     for (int k = 0; k < t->ndim; k++) { back[k] = t->ndim - 1 - k; }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     return (tensor_scope_return)(scope, (tensor_contiguous)((tensor_permute_n)(t, back, t->ndim)));
 }
 
@@ -23805,7 +23793,7 @@ TENSOR__FN void nn__versioned_deleter(nn__dl_versioned_t *m) { nn__lending_end((
 TENSOR__FN int nn__settled(tensor_t *x) {
     if (x->numel == 0) { return 1; }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     int64_t one = 1;
     tensor_t *t = (tensor_to)((tensor_as_strided)(x, &one, &one, 1, x->offset), TENSOR_CPU);
     int settled = !(tensor_is_poison)(t);
@@ -24178,7 +24166,7 @@ TENSOR__FN int nn__load_from(nn_safetensors_t *r, nn_module_t *m, const nn__name
     tensor_t **fresh = NULL;
     if (!r) { return tensor_error_code(); }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     nn__items_t all;
     int code = nn__collect_lent(m, "load", &all) ? TENSOR_OK : tensor_error_code();
     if (code == TENSOR_OK) { code = nn__check_state(r, &all, names, partial, 0); }
@@ -24329,7 +24317,7 @@ TENSOR__FN int nn__self_test(nn_safetensors_t *r, nn_module_t *m) {
 TENSOR_API int (nn_self_test)(nn_safetensors_t *r, nn_module_t *m) {
     if (tensor_error_code() != TENSOR_OK) { return tensor_error_code(); }
     if (!nn__there("self_test", "the reader", r)) { return tensor_error_code(); }
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     int code = nn__self_test(r, m);
     (tensor_scope_end)(scope);
     return code;
@@ -24660,7 +24648,7 @@ TENSOR_API int (nn_restore)(nn_module_t *m, nn_optimizer_t *opt, const void *blo
     code = nn__snap_head(&s, &head, size);
     if (code != TENSOR_OK) { return code; }
     s.size = head.bytes;
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     code = nn__snap_walk(&s, NN__SNAP_CHECK);
     if (code == TENSOR_OK && opt && opt->settle) { code = opt->settle(opt); }
     if (code == TENSOR_OK) { code = nn__snap_walk(&s, NN__SNAP_PUT); }
@@ -24740,7 +24728,7 @@ TENSOR_API int nn_load_tested_with(nn_load_args_t a) {
     int code = TENSOR_ERR_SHAPE;
     if (!nn__too_many("load_tested", a.site_, a.options_are_named_)) {
         nn_safetensors_t *r = (nn_safetensors_open)(a.path);
-        tensor_scope_t scope = TENSOR__(scope)(0);
+        tensor_scope_t scope = TENSOR__(inner_scope)(0);
         code = r ? nn__load_tested(r, &a) : tensor_error_code();
         (tensor_scope_end)(scope);
         nn_safetensors_close(r);
@@ -24795,7 +24783,7 @@ TENSOR__FN int nn__save_tested(const char *path, nn_module_t *m, double toleranc
 TENSOR_API int (nn_save_tested_n)(const char *path, nn_module_t *m, double tolerance, tensor_t *const *inputs,
                                   int n) {
     if (tensor_error_code() != TENSOR_OK) { return tensor_error_code(); }
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     int code = nn__save_tested(path, m, tolerance, inputs, n);
     (tensor_scope_end)(scope);
     return code;
@@ -24944,7 +24932,7 @@ TENSOR_API int (nn_checkpoint_save)(const char *path, const nn_checkpoint_t *che
     metadata[1].key = "step";
     metadata[2].key = "generator.seed";
     metadata[3].key = "generator.offset";
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     nn__save_t s;
     if (!nn__save_begin(&s, m, "save_checkpoint", 3 + (opt ? opt->nparams * NN__MAX_STATE + 3 : 0))) {
         code = tensor_error_code();
@@ -25246,7 +25234,7 @@ TENSOR_API int (nn_checkpoint_load)(const char *path, nn_checkpoint_t *c) {
     nn_safetensors_t *r = (nn_safetensors_open)(path);
     if (!r) { return tensor_error_code(); }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     int code = nn__load_checkpoint_from(r, c);
     (tensor_scope_end)(scope);
     nn_safetensors_close(r);
