@@ -9139,7 +9139,7 @@ TENSOR__FN tensor_t *nn__lp_pool(tensor_t *x, int rank, double norm, int64_t ker
 NN__X(1) NN__X(2) NN__X(3)
 #undef NN__X
 
-// sized: g.in is the size of the result, else that follows from x.
+// sized: g.in is the size of the result; otherwise the size follows from x.
 TENSOR__FN tensor_t *nn__max_unpool_front(const tensor__row_t *row, tensor_t *x, tensor_t *index,
                                           nn__window_t g, int sized) {
     const char *op = row->name;
@@ -9195,7 +9195,7 @@ NN__PER_RANK(max_unpool)
 
 // ---- windows whose places are drawn
 
-// What a fractional pool is of, images of `rank` dims.
+// A fractional pool of images of `rank` dims.
 typedef struct nn__fractional_t {
     int64_t kernel[3], to[3];
     const int64_t *from;        // sizes of the image
@@ -9221,7 +9221,7 @@ TENSOR__FN tensor_t *nn__fractional_begins(const nn__fractional_t *f, tensor_t *
     return (tensor_cat_n)(list, 2, 1);
 }
 
-// Positions in the plane of the elements of a window, [window], from that of its first.
+// The distances in the plane, [window], of the elements of a window from its first element.
 TENSOR__FN tensor_t *nn__fractional_window(const nn__fractional_t *f, tensor_t *like) {
     int64_t window = 1, stride[3];
     for (int d = f->rank - 1, step = 0; d >= 0; d--, step = 1) {
@@ -9241,7 +9241,7 @@ TENSOR__FN tensor_t *nn__fractional_window(const nn__fractional_t *f, tensor_t *
     return nn__beside((tensor_from_n)(at, TENSOR_I64, &window, 1), like);
 }
 
-// Positions in the plane of all elements of all windows, [planes, windows, window].
+// The positions in the plane of all elements of all windows, [planes, windows, window].
 TENSOR__FN tensor_t *nn__fractional_positions(const nn__fractional_t *f, tensor_t *samples) {
     tensor_t *at = NULL;
     int64_t stride = 1, dims[5];
@@ -9260,7 +9260,8 @@ TENSOR__FN tensor_t *nn__fractional_positions(const nn__fractional_t *f, tensor_
     return (tensor_add)(at, nn__fractional_window(f, samples));
 }
 
-// Whether sizes fit x, and the samples, drawn if there are none, as [planes, rank]; poison after raising.
+// Checks that the sizes fit x. -> the samples as [planes, rank], drawn if none are given; poison after
+// raising
 TENSOR__FN tensor_t *nn__fractional_samples(const nn__fractional_t *f, const tensor_t *x, tensor_t *samples,
                                             const char *op) {
     int64_t dims[2];
@@ -9391,8 +9392,8 @@ TENSOR__FN tensor_t *nn__pad_cut(tensor_t *y, int d, int64_t size, int64_t left,
     return (tensor_narrow)(y, d, nn__max(-left, 0), size + nn__min(left, 0) + nn__min(right, 0));
 }
 
-// y with left and right elements more in dim d, or fewer, which are elements of y. x: as it was given; dim d
-// of y is still x's. -> poison with an error
+// y with left and right more elements in dim d, taken from y; a negative number removes elements. x: the
+// tensor that the call was given; dim d of y is still that of x. -> poison with an error
 TENSOR__FN tensor_t *nn__pad_taken(tensor_t *y, const tensor_t *x, int d, int64_t left, int64_t right,
                                    tensor_pad_t mode) {
     int64_t size = x->dims[d], most = mode == TENSOR_PAD_REFLECT ? size - 1 : size, sum = size + left + right;
@@ -9401,7 +9402,7 @@ TENSOR__FN tensor_t *nn__pad_taken(tensor_t *y, const tensor_t *x, int d, int64_
         return NN__FAIL(TENSOR_ERR_SHAPE, "pad: %d and %d must be at most %d for dim %i of x %t", left, right,
                         most, d, x);
     }
-    if (mode == TENSOR_PAD_CIRCULAR) {          // what is cut off does not return
+    if (mode == TENSOR_PAD_CIRCULAR) {          // removed elements do not come back
         y = nn__pad_cut(y, d, size, left, right);
         left = nn__max(left, 0);
     }
@@ -9414,7 +9415,7 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
     NN__OPEN
     tensor__op_t o;
     tensor_t *y = x;
-    int64_t at = 0, step = 1;           // of a constant: the first element of x in the result, a dim's stride
+    int64_t at = 0, step = 1;           // for a constant: where x begins in the result; a dim's stride
     int grows = 0;
     if (!TENSOR__(begin)(&o, NN__ROW(PAD), &x, 1)) { NN__CLOSE(TENSOR__(poison)); }
     if (n < 0 || n % 2 != 0 || n > 2 * x->ndim || (n > 0 && !pads)) {
@@ -9562,7 +9563,7 @@ TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double sc
     return y;
 }
 
-// The dims of images that a mode is for, 0 = any.
+// The number of dims of images that a mode takes, 0 = any.
 TENSOR__FN int nn__interpolate_rank(int mode) {
     switch (mode) {
     case TENSOR_LINEAR: return 1;
@@ -9615,8 +9616,8 @@ TENSOR__FN int nn__interpolate_usable(const tensor_t *x, const int64_t *sizes, c
     return 1;
 }
 
-// The size of dim 2 + d of the result, of size or factor, and the step in x from one element of it to the
-// next. -> 0 with an error
+// Finds from size or factor the size of dim 2 + d of the result, and the step in x from one element of the
+// result to the next. -> 0 with an error
 TENSOR__FN int nn__interpolate_dim(const tensor_t *x, int d, int64_t size, double factor, int corners,
                                    int recompute, int64_t *out, double *step) {
     double n = (double)x->dims[2 + d];
@@ -9696,7 +9697,7 @@ TENSOR__FN tensor_t *nn__grid_places(tensor_t *g, int64_t size, int align) {
     return align ? g : (tensor_sub_scalar)(g, 0.5);
 }
 
-// Positions brought into the image according to padding.
+// Moves positions into the image as padding says.
 TENSOR__FN tensor_t *nn__grid_fold(tensor_t *g, int64_t size, int padding, int align) {
     double n = (double)size, low = -0.5, span = n;
     if (align) {
@@ -9725,7 +9726,7 @@ TENSOR__FN tensor_t *nn__grid_cubic(tensor_t *t, int tap) {
     return (tensor_add_scalar)((tensor_mul)(y, x), c[3]);
 }
 
-// What samples a grid: place[d] in dim d of x, low[d] the index below it (nearest: the index). flat: x's
+// A sampling by a grid: place[d] in dim d of x, low[d] the index below it (nearest: the index). flat: x's
 // images as rows, [N, C, places]; to: [N, C, points].
 typedef struct nn__grid_t {
     tensor_t *place[3], *low[3], *flat;
@@ -10026,7 +10027,7 @@ TENSOR__FN tensor_t *nn__p_norm(tensor_t *x, double p, int64_t dim, int keepdim)
     tensor_t *a = (tensor_abs)(x);
     if (p > 1.7976931348623157e308) { return (tensor_amax_dim)(a, dim, keepdim); }
     if (p < -1.7976931348623157e308) { return (tensor_amin_dim)(a, dim, keepdim); }
-    if (p == 0) {   // depends on x nevertheless, with gradient 0
+    if (p == 0) {   // it still depends on x, with gradient 0
         tensor_t *other = (tensor_ne_scalar)(a, 0);
         other = (tensor_to)(other, (tensor_dtype_t)x->dtype);
         a = (tensor_where)((tensor_ge_scalar)(other, 0), other, a);
@@ -10038,7 +10039,7 @@ TENSOR__FN tensor_t *nn__p_norm(tensor_t *x, double p, int64_t dim, int keepdim)
 }
 
 // Keeps mean 0 and variance 1: dropped elements become -1.758 = selu(-infinity), then a x + b.
-// like: the elements, or the channels, that are dropped apart.
+// like: a shape with one element for each element, or each channel, that is dropped.
 TENSOR__FN tensor_t *nn__alpha_dropout(tensor_t *x, double p, const int64_t *like) {
     double alpha = -1.7580993408473766, a = 1 / sqrt((alpha * alpha * p + 1) * (1 - p));
     tensor_t *keep = (tensor_bernoulli)(nn__like(like, x->ndim, 1 - p, x));
@@ -10153,14 +10154,14 @@ TENSOR_API tensor_t *(tensor_pairwise_distance)(tensor_t *a, tensor_t *b, double
 // of scores (its memory grows with the square of the length).
 // ------------------------------------------------------------------------------
 
-// Queries of a task, of a block, and of a causal block, which computes few forbidden scores; and the number
-// of queries from which on keys are read transposed, [features, keys].
+// The queries of a task, of a block, and of a causal block, which computes few forbidden scores; and the
+// number of queries from which keys are read transposed, [features, keys].
 enum { NN__QUERIES = 128, NN__BLOCK = 64, NN__CAUSAL = 32, NN__TRANSPOSE = 32 };
 
 typedef struct nn__attention_t {
     const nn__cpu_t *k;
     const tensor_arg_t *q, *key, *v, *y, *lse, *g, *dq, *dk, *dv;
-    int64_t heads, t, s, e, ev, blocks, rows, pitch;    // pitch: line of transposed keys
+    int64_t heads, t, s, e, ev, blocks, rows, pitch;    // pitch: numbers in a line of transposed keys
     int causal, dtype;
     double scale;
     size_t es;
@@ -10376,7 +10377,7 @@ TENSOR__FN tensor_t *nn__attention_composed(tensor_t *q, tensor_t *k, tensor_t *
         s = (tensor_add)(s, mask);
     }
 
-    // A row with nothing but -inf would be NaN; it counts as zeros.
+    // A row of -inf alone would be NaN; it counts as zeros.
     tensor_t *dead = mask && k->dims[k->ndim - 2]
                          ? (tensor_eq_scalar)((tensor_amax_dim)((tensor_detach)(s), -1, 1), -INFINITY) : NULL;
     if (dead) { s = (tensor_masked_fill)(s, dead, 0); }
@@ -11305,7 +11306,7 @@ TENSOR__FN tensor_t *nn__net_first(const nn__net_t *v, int k, const tensor_t *x)
     return nn__beside((tensor_zeros_n)(dims, 3, (tensor_dtype_t)x->dtype), x);
 }
 
-// Direction d of layer l, x [T, n, features]. -> y [T, n, size]; the last states are the next of v->end
+// Direction d of layer l, x [T, n, features]. -> y [T, n, size]; the last states are appended to v->end
 TENSOR__FN tensor_t *nn__net_direction(nn__net_t *v, tensor_t *x, int64_t l, int64_t d) {
     tensor_t *const *w = nn__net_part(v, l, d);
     int reverse = v->padded ? 0 : (int)d, reversed = v->padded && d;
@@ -13807,8 +13808,8 @@ TENSOR_API int (nn_vector_to_parameters)(tensor_t *vector, tensor_t *const *list
     return tensor_error_code();
 }
 
-// Whether the sequences are there and alike but for the length; *longest is that of the longest. 0 after
-// raising.
+// Checks that the sequences are given and alike except for the length; *longest receives the length of the
+// longest. 0 after raising.
 TENSOR__FN int nn__sequences_fit(const char *op, tensor_t *const *list, int n, int64_t *longest) {
     *longest = 0;
     if (!list) {
@@ -13981,7 +13982,7 @@ enum {
     NN__FLOAT_OR_NONE,   // double, None if it is NaN
     NN__BOOL,            // int
     NN__WORD,            // int, the index of a word
-    NN__TUPLE,           // int64_t[3], of which the last ones are used, one for each of the kind's dims
+    NN__TUPLE,           // int64_t[3]; the last ones are used, one for each dim of the kind
     NN__SIZES,           // the same; one number if they are equal: 3; None for negative ones
     NN__EACH_SIZE,       // the same; one number only if there is one dim
     NN__LIST,            // nn__list_t
@@ -14214,7 +14215,7 @@ TENSOR__FN nn_module_t *nn__refuse_number(const char *layer, const char *what, d
     return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_SHAPE, "%s: %s (got %g)", layer, what, got);
 }
 
-// The same with a text of its own, that says which argument was what and what it must be.
+// The same with a text of its own, which says which argument was what and what it must be.
 #define NN__REFUSE(...) NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_SHAPE, __VA_ARGS__)
 
 // Fresh f32 parameters: uniform in +-bound, normal with that deviation, bound everywhere, ones, zeros. Each
@@ -14650,7 +14651,7 @@ TENSOR__FN nn_module_t *nn__make_linear(nn_linear_args_t a) {
 
 NN__OWN_LAYER(linear, , nn__make_linear(a))
 
-// ---- bilinear: has no forward of one tensor
+// ---- bilinear: it has no forward of one tensor
 
 typedef struct nn__bilinear_layer_t {
     nn_module_t base;
@@ -14670,7 +14671,7 @@ static const nn__field_t nn__bilinear_fields[] = {
 
 NN__KNOWN_KIND(BILINEAR, nn__bilinear_layer_t, "Bilinear", NULL, nn__bilinear_fields, NN__BILINEAR_ID)
 
-// Whether a module that takes `takes` inputs was given so many; raises if not.
+// Whether a module that takes `takes` inputs was given that many; raises if not.
 TENSOR__FN int nn__takes(const nn_module_t *m, int n, int takes) {
     if (n == takes) { return 1; }
     return NN__NO(TENSOR_ERR_SHAPE, "call: %s takes %i inputs, %i were given", m->name, takes, n);
@@ -14746,7 +14747,7 @@ TENSOR__FN tensor_t *nn__forward_embedding(nn_module_t *m, tensor_t *x) {
 
 NN__PLAIN_KIND(EMBEDDING, nn__embedding_layer_t, "Embedding", nn__forward_embedding, nn__embedding_fields)
 
-// Registers weight [rows, size], of which row `padding` (-1 = none) is zeros.
+// Registers weight [rows, size], with zeros in row `padding` (-1 = none).
 TENSOR__FN void nn__add_table(nn_module_t *m, int64_t rows, int64_t size, int64_t padding) {
     const int64_t dims[2] = {rows, size};
     nn__add_parameter(m, "weight", dims, 2, nn__start_normal, 1);
@@ -15761,7 +15762,7 @@ typedef struct nn__sync_norm_layer_t {
     nn__all_reduce_t all;
 } nn__sync_norm_layer_t;
 
-// The sum of x over processes. Its gradient is the sum of theirs.
+// The sum of x over all processes. Its gradient is the sum of their gradients.
 TENSOR__FN tensor_t *nn__summed_over_all(const nn__all_reduce_t *all, tensor_t *x);
 
 TENSOR__FN tensor_t *nn__all_sum_forward(tensor_function_ctx_t *ctx, tensor_t *const *in, int n) {
@@ -15790,8 +15791,8 @@ TENSOR__FN tensor_t *nn__summed_over_all(const nn__all_reduce_t *all, tensor_t *
     return (tensor_apply)(&sum, own, &x, 1);
 }
 
-// The mean of all and the mean square about it, the difference of two large sums being too inexact; *count
-// receives how many values there are.
+// The mean of all values and the mean square about it (the difference of two large sums is too inexact);
+// *count receives the number of values.
 TENSOR__FN void nn__all_statistics(const nn__all_reduce_t *all, tensor_t *x, tensor_t **mean, tensor_t **var,
                                    tensor_t **count) {
     int64_t over[TENSOR_MAX_DIMS], shape[TENSOR_MAX_DIMS], channels = x->dims[1], one = 1;
@@ -16013,8 +16014,8 @@ static const nn__field_t nn__cell_fields[] = {
 };
 // clang-format on
 
-// What a forward with state has besides x. h, c: the state to begin with, or NULL. to_h, to_c: NULL, or what
-// becomes the last one.
+// The arguments of a forward with state, apart from x. h, c: the first state, or NULL. to_h, to_c: NULL, or
+// tensors that receive the last state.
 typedef struct nn__state_rest_t {
     tensor_t *h, *c, **to_h, **to_c;
     const nn__padded_t *padded;
@@ -16340,7 +16341,7 @@ TENSOR__FN int nn__attend_masks(nn__attending_t *v) {
            nn__attend_mask_dtype(v, "key_padding_mask", v->pad);
 }
 
-// Query, key and value times their weights: v->q becomes [N, T or S, embed].
+// Multiplies query, key and value by their weights: v->q becomes [N, T or S, embed].
 TENSOR__FN void nn__attend_project(nn__attending_t *v) {
     tensor_t *w = nn__called(v->m, "in_proj_weight"), *b = nn__called(v->m, "in_proj_bias");
     int64_t embed = v->l->embed_dim;
@@ -16532,7 +16533,7 @@ TENSOR__FN tensor_t *nn__attention_body(nn_module_t *m, tensor_t *x, void *rest)
 TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a) {
     tensor_t *y = TENSOR__(poison), *w = NULL, **out = a.weights;
     if (nn__too_many("multihead_attention", a.site_, a.options_are_named_)) { return tensor__at(a.site_, y); }
-    if (out) { w = *out = (tensor_scalar)(0, TENSOR_F32); }  // it gets a slot in the caller's scope
+    if (out) { w = *out = (tensor_scalar)(0, TENSOR_F32); }  // in the scope of the caller
     a.weights = out ? &w : NULL;
     if (nn__enter("multihead_attention", "nn_multihead_attention", a.module, NN__ATTENTION_ID,
                   NN__ATTENTION_ID)) {
@@ -16859,7 +16860,7 @@ TENSOR_API tensor_t *(nn_generate_square_subsequent_mask)(int64_t size) {
 // made (children may be replaced, and hooks may be added, at any time).
 // ------------------------------------------------------------------------------
 
-// What becomes of a child and the one after it, if there is no hook between them. Either they are one op
+// What a child and the one after it become, if there is no hook between them. Either they are one op
 // with the same bits, or they change places: a relu runs after the max pool, which leaves it fewer elements.
 // The largest element of a window is the same before and after relu (except for the sign of a zero), and so
 // is the element that gets the gradient. NULL = neither.
@@ -16873,14 +16874,14 @@ TENSOR__FN const nn__join_t *nn__pair(const nn__slot_t *s, const tensor_t *x) {
         const nn__window_t *g = &((const nn__pool_layer_t *)b->module)->window;
         return nn__all_are(g->dilation, 3, 1) && !nn__all_are(g->stride, 3, 1) ? join : NULL;
     }
-    // What does not fit is an error of the layer that the program made, not of the op.
+    // Sizes that do not fit are an error of the layer that the program made, not of the op.
     const tensor_t *w = a->nslots ? a->slot[0].tensor : NULL;      // NULL too where it is computed
     int fits = x && x->ndim && nn__is_float(x) && w && w->ndim == 2 && w->dims[1] == x->dims[x->ndim - 1];
     return fits && !x->device ? join : NULL;
 }
 
 // A result between two children is freed when nothing needs it. The tape keeps what it saves, so without
-// recording this is at once. The user can have its pointer only by tensor_keep (keeps > 0).
+// recording this is at once. The user holds its pointer only if tensor_keep was called (keeps > 0).
 TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     int recording = tensor_grad_enabled(), waits = 0;
@@ -17111,7 +17112,7 @@ TENSOR_API nn_module_t *(nn_pairwise_distance)(double p, double eps, int keepdim
 
 NN__KNOWN_KIND(ADAPTIVE, nn_module_t, "AdaptiveLogSoftmaxWithLoss", NULL, NULL, NN__ADAPTIVE_ID)
 
-// Begins what is asked of m and x.   -> x [N, in], poison after raising
+// Checks x.   -> x [N, in], poison after raising
 TENSOR__FN tensor_t *nn__adaptive_input(const nn_module_t *m, tensor_t *x) {
     static const char op[] = "adaptive_log_softmax_with_loss";
     if (!nn__whole(op, "x", x)) { return TENSOR__(poison); }
@@ -17279,7 +17280,8 @@ NN__OWN_LAYER(adaptive_log_softmax_with_loss, NN__OR(div_value, 4), nn__make_ada
 // could not run one module).
 // ------------------------------------------------------------------------------
 
-// What is computed from the original, or from original0 and original1, by the modules "0", "1", ... in turn.
+// Computes a tensor from the original, or from original0 and original1, by the modules "0", "1", ... one
+// after another.
 TENSOR__FN tensor_t *nn__forward_parametrization(nn_module_t *m, tensor_t *x) {
     const nn_module_impl_t *impl = m->impl;
     tensor_t *both[2] = {NULL, NULL};
@@ -17408,7 +17410,7 @@ TENSOR_API nn_module_t *(nn_remove_parametrizations)(nn_module_t *m, const char 
     tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *t = first->tensor, *now = leave_parametrized ? nn__slot_tensor(s) : t;
     int kind = first->kind, trains = (tensor_requires_grad)(t), good = !(tensor_is_poison)(now);
-    s = nn__find_slot(m->impl, name, strlen(name));         // that forward may have added slots
+    s = nn__find_slot(m->impl, name, strlen(name));         // the forward may have added slots
     // The original stays the same object, so that its optimizer continues with it.
     if (good && single && now != t) { good = !(tensor_is_poison)((tensor_copy_)(t, now)); }
     if (good) {
@@ -17683,7 +17685,7 @@ TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
     return code;
 }
 
-// average += part (weight - average) for parameters; what else there is, is copied. -> code
+// average += part (weight - average) for parameters; all others are copied. -> code
 TENSOR__FN int nn__average(const char *op, nn_module_t *average, nn_module_t *m, double part) {
     tensor_scope_t scope = TENSOR__(inner_scope)(0);
     nn__items_t a, b;
@@ -17722,7 +17724,7 @@ TENSOR__FN void nn__exchange(tensor_t *t, tensor_t *fresh) {
     t->flags = (uint8_t)(t->flags | TENSOR__CONTIGUOUS);
     t->offset = fresh->offset;
     t->storage = fresh->storage;
-    t->storage->version = was.storage->version + 1;     // those who compare t's version read it again
+    t->storage->version = was.storage->version + 1;     // whoever compares the version of t reads t again
     for (int k = 0; k < t->ndim; k++) { t->strides[k] = fresh->strides[k]; }
     fresh->dtype = was.dtype;
     fresh->device = was.device;
@@ -17827,7 +17829,7 @@ TENSOR__FN void nn__find_sources(nn_module_t *c) {
     }
 }
 
-// Gives module c a copy of the tensor of slot s; one that an earlier slot has too is copied once.
+// Gives module c a copy of the tensor of slot s. A tensor that an earlier slot has too is copied once.
 TENSOR__FN void nn__clone_tensor(nn_module_t *c, const nn__slot_t *s, nn__clones_t *known) {
     int trained = TENSOR__TRAINS && s->kind == NN__PARAMETER;
     tensor_scope_t scope = TENSOR__(inner_scope)(0);
@@ -18171,9 +18173,9 @@ enum {
 enum { NN__DENSE, NN__ROWS_TOO, NN__ROWS_ONLY, NN__MATRICES, NN__FACTORED, NN__CLOSURE };
 struct nn__param_t;
 struct nn__search_t;
-// What some rules do in their own way; it is reached from their rules only.
+// What some rules do in their own way. It is reached only from those rules.
 typedef struct nn__ways_t {
-    // What the formula adds to p with gradient g, with a scaler's skip; state[k]: what state k becomes.
+    // What the formula adds to p with gradient g, with a scaler's skip; state[k] receives the new state k.
     tensor_t *(*direction)(const nn_optimizer_t *o, const struct nn__param_t *p, tensor_t *g, tensor_t *skip,
                           tensor_t **state);
     // The dims of state k of parameter t. -> their number, < 0 if t has none; NULL: those of t
@@ -18238,7 +18240,7 @@ typedef struct nn__param_t {
     int group, owes;                  // owes: steps since the last nn__settle counted it
 } nn__param_t;
 
-// Options of some parameters. A number that is the optimizer's is NAN here.
+// Options of some parameters. NAN means the number of the optimizer.
 typedef struct nn__group_t {
     double ratio;   // learning rate = ratio * the optimizer's, unless own[NN__LR] is set
     double own[NN__OPTIONS];
@@ -18699,7 +18701,7 @@ TENSOR__INLINE const tensor__made_t *nn__step_made(const tensor_call_t *c, int64
     return c->made ? c->made[i] : NULL;
 }
 
-// Elements of gradient i in a task: whole rows of one that is made as the step goes.
+// The elements of gradient i in a task: whole rows, if the gradient is made during the step.
 TENSOR__FN int64_t nn__step_share(const tensor_call_t *c, int64_t i) {
     const tensor__made_t *made = nn__step_made(c, i);
     if (!made) { return NN__CHUNK; }
@@ -19005,7 +19007,7 @@ TENSOR__FN double nn__epsilon(int dtype) {
     return dtype == TENSOR_F16 ? 0.0009765625 : 0.0078125;
 }
 
-// The mean of squares over a dim, which stays as 1.
+// The mean of squares over a dim, which stays with size 1.
 TENSOR__FN tensor_t *nn__mean_square(tensor_t *g, int64_t dim) {
     return (tensor_mean_dim)((tensor_square)(g), dim, 1);
 }
@@ -19289,7 +19291,7 @@ typedef struct nn__point_t {
     int g;                              // which of the gradients
 } nn__point_t;
 
-// The position in lo..hi where the cubic through two points has its minimum.
+// The position in lo..hi of the minimum of the cubic through two points.
 TENSOR__FN double nn__cubic(const nn__point_t *a, const nn__point_t *b, double lo, double hi) {
     if (a->t > b->t) { return nn__cubic(b, a, lo, hi); }
     double v = a->slope + b->slope - 3 * (a->loss - b->loss) / (a->t - b->t);
@@ -19305,7 +19307,7 @@ TENSOR__FN double nn__cubic(const nn__point_t *a, const nn__point_t *b, double l
 // A search for a step length that meets the strong Wolfe conditions.
 typedef struct nn__wolfe_t {
     nn__search_t *s;
-    double loss, enough, flat;          // at the start; a loss that is below it by t * enough; a slope
+    double loss, enough, flat;          // at the start; the decrease per t that is enough; a small slope
     double most;                        // points to try after the first one
     int tried;
     nn__point_t at[2];                  // the ends of the bracket; before there is one, at[0]
@@ -19346,7 +19348,7 @@ TENSOR__FN void nn__find_bracket(nn__wolfe_t *w) {
     w->low = w->done || !(at[0].loss <= at[1].loss);
 }
 
-// t, or a place further from the ends where it comes near to one for the second time (*stuck).
+// t; if it is close to an end for the second time (*stuck), a place further from the ends.
 TENSOR__FN double nn__off_the_ends(double t, double bottom, double top, int *stuck) {
     double margin = 0.1 * (top - bottom);
     int again = *stuck || t >= top || t <= bottom;
@@ -19690,7 +19692,7 @@ static const tensor__row_t nn__grads_row[2] = {
     {"scale_grad", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SCALE_GRADS, 0, NULL, nn__cpu_scale, NULL,
      NULL, NULL}};
 
-// Tensor i of o or of list, of which one is given.
+// Tensor i of o or of list; one of the two is given.
 TENSOR__FN tensor_t *nn__listed(nn_optimizer_t *o, tensor_t *const *list, int i) {
     return o ? o->param[i].t : list[i];
 }
@@ -20217,7 +20219,7 @@ struct nn_data_loader_t {
     int workers, pinned, device;
     tensor_device_t default_device;         // of the thread that made the loader, for its workers
     tensor__thread_t **hand;    // who calls the dataset's functions: [0] nn_next, [1].. the workers, locked
-    int hands;                  // how many workers there are
+    int hands;                  // the number of workers
     nn_batch_t ahead;   // the next batch, held, on its way to the device; size 0 = none
 
     // The batches to come are a ring; with workers, the members below belong to the crew's lock.
@@ -20225,7 +20227,7 @@ struct nn_data_loader_t {
     nn__coming_t *ring;
     int64_t room, first, queued;
     int ended, over;            // ended: the stream has no more; over: nn_next has yet to say so
-    int64_t streamed, pass;     // the stream's next sample; batches that it still has to pass over
+    int64_t streamed, pass;     // the stream's next sample; batches that it still has to skip
     int drop_last;
 };
 
@@ -20529,7 +20531,7 @@ TENSOR_API int64_t nn_num_batches(nn_data_loader_t *l) {
     return l->set.next && !l->dead ? -1 : l->batches;
 }
 
-// Goes to a place; what was on its way is dropped.
+// Goes to a place; batches on their way are dropped.
 TENSOR__FN void nn__loader_place(nn_data_loader_t *l, int64_t epoch, int64_t position) {
     nn__crew_end(l);
     nn__drop_ahead(l);
@@ -20557,7 +20559,8 @@ TENSOR_API int (nn_seek)(nn_data_loader_t *l, int64_t batches) {
 // Orders
 // ------------------------------------------------------------------------------
 
-// Uniform in 0..n-1 from 64-bit words of a Philox stream; words that would favour small values are skipped.
+// A uniform number in 0..n-1 from 64-bit words of a Philox stream; words that would favour small values are
+// skipped.
 typedef struct nn__draw_t {
     uint64_t seed, stream, block;
     uint32_t word[4];
@@ -20641,7 +20644,7 @@ TENSOR__FN double nn__draw_unit(nn__draw_t *d) {
     return ((double)(nn__draw_word(d) >> 12) + 0.5) / 4503599627370496.0;
 }
 
-// Whether that many samples can be drawn by n weights (NULL: a refused tensor).
+// Whether that many samples can be drawn with n weights (NULL: a refused tensor).
 TENSOR__FN int nn__weights_suffice(const nn_sampler_t *s, const double *weight, int64_t n) {
     int64_t positive = 0, least = s->no_replacement ? s->count : 1;
     double sum = 0;
@@ -20785,7 +20788,7 @@ TENSOR__FN nn_item_t nn__item(const nn_data_loader_t *l, int64_t index) {
     return item;
 }
 
-// What went wrong with a sample: the code its function returned, and what it raised. -> 0 if nothing did
+// Finds what failed in a sample: the code its function returned, and what it raised. -> 0 if nothing failed
 TENSOR__FN int nn__note(int code, char *text, size_t room) {
     int raised = TENSOR__(take_error)(text, room);
     if (raised) { return raised; }
@@ -20865,7 +20868,7 @@ TENSOR__FN void nn__collate(const nn_data_loader_t *l, nn__coming_t *c) {
 
 // The next rows of a stream. c->rows becomes what there were.
 TENSOR__FN void nn__stream(nn_data_loader_t *l, nn__coming_t *c) {
-    int64_t i = -l->pass * l->batch;        // rows that are passed over are written to the first
+    int64_t i = -l->pass * l->batch;        // skipped rows are written to the first row
     l->pass = 0;
     for (; i < c->rows; i++) {
         size_t row = (size_t)(i > 0 ? i : 0);
@@ -20929,8 +20932,8 @@ TENSOR__FN void nn__work(nn_data_loader_t *l, nn__coming_t *c, int64_t begin, in
     }
 }
 
-// Rows that are one piece of work: all of them where a function makes them together; one by a function; as
-// many as 64 KB hold where they are copied.
+// The rows in one piece of work: all of them if a function makes them together; one if a function makes
+// each; as many as 64 KB hold if they are copied.
 TENSOR__FN int64_t nn__piece(const nn_data_loader_t *l) {
     if (l->set.x) { return 1 + (int64_t)(65536 / (l->x_row + l->y_row + 1)); }
     return l->set.collate || l->set.next ? l->batch : 1;
@@ -20945,8 +20948,8 @@ TENSOR__FN nn__coming_t *nn__untaken(nn_data_loader_t *l) {
     return NULL;
 }
 
-// What a worker does until the loader ends. It works on a copy of the batch's description: the loader looks
-// at the other one meanwhile.
+// What a worker does until the loader ends. It works on a copy of the batch's description, because the
+// loader reads the original meanwhile.
 TENSOR__FN void nn__worker(tensor__crew_t *crew, void *arg) {
     nn_data_loader_t *l = (nn_data_loader_t *)arg;
     nn__coming_t now;
@@ -20968,7 +20971,7 @@ TENSOR__FN void nn__worker(tensor__crew_t *crew, void *arg) {
         nn__work(l, &now, begin, end);
         TENSOR__(crew_lock)(crew);
         c->done += end - begin;
-        if (now.code && (!c->code || begin < c->bad_row)) {     // the first row, whoever came first
+        if (now.code && (!c->code || begin < c->bad_row)) {     // the first row, whichever worker was first
             c->code = now.code;
             c->returned = now.returned;
             c->bad = now.bad;
@@ -21066,13 +21069,13 @@ TENSOR__FN int nn__await(nn_data_loader_t *l, nn__coming_t *c) {
     return 1;
 }
 
-// What the caller gets of a held tensor, of which the first rows are filled.
+// What the caller gets of a held tensor whose first rows are filled.
 TENSOR__FN tensor_t *nn__handed(const nn_data_loader_t *l, tensor_t *t, int64_t rows) {
     int partly = l->set.next && !l->set.x && rows < t->dims[0];
     return partly ? (tensor_narrow)(t, 0, 0, rows) : (tensor_detach)(t);
 }
 
-// The loader is at the begin of the next epoch.
+// Puts the loader at the beginning of the next epoch.
 TENSOR__FN void nn__loader_rewind(nn_data_loader_t *l) {
     if (l->crew) { TENSOR__(crew_lock)(l->crew); }
     for (; l->queued > 0; l->queued--) { nn__drop_coming(&l->ring[l->first++ % l->room]); }
@@ -21219,8 +21222,8 @@ TENSOR__FN void nn__remove(const char *path) { (void)remove(path); }
 
 enum { NN__ABSENT, NN__REGULAR, NN__NO_FILE };
 
-// What path is, with links followed: absent, a regular file or something else (device, FIFO, directory).
-// mode, if not NULL, receives the permissions of a regular file, -1 if it has none.
+// The kind of path, with links followed: absent, a regular file or something else (device, FIFO,
+// directory). mode, if not NULL, receives the permissions of a regular file, -1 if it has none.
 TENSOR__FN int nn__file_kind(const char *path, int *mode) {
     if (mode) { *mode = -1; }
 #if defined(NN__HAS_STAT) && defined(_WIN32)
@@ -21311,7 +21314,7 @@ TENSOR__FN int nn__read(nn__source_t *s, uint64_t at, void *to, uint64_t n) {
 // Mapped files
 // ------------------------------------------------------------------------------
 
-// Not the context's memory: tensors over it may be the last that goes.
+// Memory that is not the context's: tensors over it may outlive the context.
 struct nn__mapping_t {
     void *data;
     uint64_t size;
@@ -21362,7 +21365,7 @@ TENSOR__FN void *nn__map_pages(const char *path, uint64_t size) {
 }
 #endif
 
-// Makes s, an open file, a mapped one, if the system does that.
+// Maps the open file s into memory, if the system can.
 TENSOR__FN void nn__map_source(nn__source_t *s, const char *path) {
     if (s->size == 0 || s->size > (uint64_t)SIZE_MAX / 2) { return; }
     nn__mapping_t *m = (nn__mapping_t *)malloc(sizeof *m);
@@ -21561,7 +21564,7 @@ struct nn_safetensors_t {
     int nparts;
 };
 
-// The types of the format, with our dtype for those that can be read.
+// The types of the format, and the dtype of those that can be read.
 static const struct {
     const char *name;
     int bits, dtype, widen;
@@ -21850,7 +21853,7 @@ TENSOR__FN int nn__entry_in_file(nn__json_t *j, const nn__entry_t *e) {
     if (e->end > j->r->source.size - j->r->data) {
         return nn__malformed(j, e->name, "data_offsets lie beyond the file's end");
     }
-    uint64_t bits = (uint64_t)nn__dtypes[e->dtype].bits;  // 8 elements have that many bytes
+    uint64_t bits = (uint64_t)nn__dtypes[e->dtype].bits;  // the bytes of 8 elements
     if (e->numel % 8 * bits % 8 != 0 || e->numel / 8 * bits + e->numel % 8 * bits / 8 != e->end - e->begin) {
         return nn__malformed(j, e->name, "shape and data_offsets disagree on the size");
     }
@@ -21972,7 +21975,8 @@ TENSOR__FN int nn__parse_members(nn__json_t *j) {
     return nn__expect(j, '}', "", "a closing brace is expected");
 }
 
-// Sorts the tensors by offset. Whether their data meet, without holes, from 0 to the end; raises if not.
+// Sorts the tensors by offset. Checks that their data fill the file from 0 to the end without holes; raises
+// if not.
 TENSOR__FN int nn__offsets_meet(nn__json_t *j) {
     nn_safetensors_t *r = j->r;
     uint64_t at = 0;
@@ -22023,7 +22027,7 @@ static const struct {
     {"version ", "is a pointer of Git LFS, not the file itself; fetch it (git lfs pull)"},
 };
 
-// What the first 8 bytes say about a file if they are not the length of a header.
+// What a file is according to its first 8 bytes, if they are not the length of a header.
 TENSOR__FN const char *nn__foreign_text(const unsigned char *head) {
     for (size_t i = 0; i < sizeof nn__foreign / sizeof *nn__foreign; i++) {
         const char *magic = nn__foreign[i].magic;
@@ -22123,7 +22127,7 @@ TENSOR__FN nn__entry_t *nn__find_entry(nn_safetensors_t *r, const char *prefix, 
     return found ? &r->entry[found->index] : NULL;
 }
 
-// How names of a module are found in a file.
+// How the names of a module are found in a file.
 typedef struct nn__names_t {
     const char *prefix;
     const nn_rename_t *rename;
@@ -22215,7 +22219,7 @@ TENSOR__FN int nn__word_char(char c) {
            (c >= 'A' && c <= 'Z');
 }
 
-// Passes over a value, whatever it is.
+// Skips a value of any kind.
 TENSOR__FN int nn__skip_value(nn__json_t *j) {
     int depth = 0;
     do {
@@ -22245,7 +22249,7 @@ TENSOR__FN int nn__plain_name(const char *s) {
            !strchr(s, ':');
 }
 
-// The number of the part that is called so, 1.., 0 after raising.
+// The number of the part with that name, 1..; 0 after raising.
 TENSOR__FN int nn__part_of(nn__json_t *j, const char *file, int64_t *cap) {
     nn_safetensors_t *r = j->r;
     for (int k = r->nparts - 1; k >= 0; k--) {
@@ -22312,7 +22316,7 @@ TENSOR__FN int nn__parse_index(nn_safetensors_t *r, uint64_t n) {
 
 TENSOR__FN nn_safetensors_t *nn__open_reader(const char *path, int map);
 
-// Opens the parts, which are in the folder of path, and takes over what they say of the tensors.
+// Opens the parts, which are in the folder of path, and takes over their descriptions of tensors.
 TENSOR__FN int nn__open_parts(nn_safetensors_t *r, const char *path, int map) {
     size_t folder = 0, room = strlen(path) + 260;
     for (size_t i = 0; path[i]; i++) {
@@ -22594,8 +22598,7 @@ TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensor
     return NULL;
 }
 
-// Hands the elements of t, in rows and little-endian, to use (NULL if they cannot be had: raised), with s and
-// their bytes.
+// Calls use with the elements of t, in rows and little-endian (NULL after raising), s and their bytes.
 TENSOR__FN void nn__elements(tensor_t *t, const char *op, nn__sink_t *s,
                              void (*use)(nn__sink_t *s, const void *elements, uint64_t bytes)) {
     uint64_t size = tensor_dtype_size((tensor_dtype_t)t->dtype), bytes = (uint64_t)t->numel * size;
@@ -22757,7 +22760,7 @@ TENSOR__FN FILE *nn__create(const char *op, const char *target, int mode, char *
     }
     if (!f) { nn__io_failed(op, "cannot create", *path, errno); }
 #ifdef NN__HAS_LINKS
-    // While it is empty, so that private data stays private.
+    // The permissions are set while the file is empty, so that private data stays private.
     if (f && mode >= 0 && chmod(*path, (mode_t)mode) != 0) {
         nn__io_failed(op, "cannot create", *path, errno);
         fclose(f);
@@ -22914,14 +22917,14 @@ TENSOR_API int (nn_safetensors_write)(const char *path, const char *const *names
 // ------------------------------------------------------------------------------
 // >>impl-formats                                   MARK: npy, npz, DLPack
 //
-// The header of npy is a Python literal; the parser accepts the one dict that it can be. Of npz the central
-// directory counts, because numpy writes the sizes there and not always before the data. Rejected: trusting
-// the order of keys, a general parser of literals.
+// The header of npy is a Python literal; the parser accepts the one dict that it can be. For npz the
+// central directory is read, because numpy writes the sizes there and not always before the data. Rejected:
+// trusting the order of keys, a general parser of literals.
 // ------------------------------------------------------------------------------
 
 enum { NN__MAX_NPY_HEADER = 65536 };    // bytes; as shapes have at most 8 dims, no header needs more
 
-// The element types, with our dtype for those that can be read; those that only reading knows are the last.
+// The element types, and the dtype of those that can be read; the last ones are never written.
 static const struct {
     char kind, size;
     int dtype, widen;
@@ -22938,7 +22941,7 @@ typedef struct nn__npy_t {
     nn__source_t *source;
     uint64_t begin, end;
     const char *label, *name;       // name: in the archive, NULL = the file is the array
-    const char *p, *stop;           // what of the header is left to parse
+    const char *p, *stop;           // the part of the header that is left to parse
     uint32_t *crc;                  // of all bytes; NULL = not wanted
     int type, swap, fortran, ndim;
     int64_t dims[TENSOR_MAX_DIMS];
@@ -22971,7 +22974,8 @@ TENSOR__FN int nn__npy_take(nn__npy_t *a, int c) {
     return 1;
 }
 
-// A literal of text without escapes, in either quotes. -> its length, -1 = there is none; *text receives it
+// A literal of text without escapes, in single or double quotes. -> its length, -1 = there is none; *text
+// receives it
 TENSOR__FN int nn__npy_text(nn__npy_t *a, const char **text) {
     int quote = nn__npy_peek(a);
     if (quote != '\'' && quote != '"') { return -1; }
@@ -23290,7 +23294,7 @@ TENSOR__FN int nn__npz_bad(const nn_npz_t *r, const char *what) {
     return NN__NO(TENSOR_ERR_FORMAT, "npz: \"%s\": %s", r->label, what);
 }
 
-// Where the central directory is and how many entries it has. 0 after raising.
+// Finds the central directory and the number of its entries. 0 after raising.
 TENSOR__FN int nn__npz_find(nn_npz_t *r, uint64_t *at, uint64_t *bytes, uint64_t *count) {
     uint64_t size = r->source.size, room = size < 22 + 65535 ? size : 22 + 65535, wide;
     if (size < 22) { return nn__npz_bad(r, "shorter than a zip archive"); }
@@ -23346,7 +23350,7 @@ TENSOR__FN int nn__npz_wide(const unsigned char *p, uint64_t left, uint64_t *val
     return 1;
 }
 
-// One line of the directory at p, of which `left` bytes are there. -> its length, 0 after raising
+// One line of the directory at p, with `left` bytes from there to the end. -> its length, 0 after raising
 TENSOR__FN uint64_t nn__npz_line(nn_npz_t *r, unsigned char *p, uint64_t left) {
     if (left < 46 || nn__u32_at(p) != 0x02014B50) {
         return (uint64_t)nn__npz_bad(r, "the directory is damaged");
@@ -23493,7 +23497,7 @@ TENSOR_API tensor_t *(nn_npz_get)(nn_npz_t *r, const char *name) {
 
 enum { NN__NPZ_LOCAL = 30, NN__NPZ_LINE = 46, NN__NPZ_END = 22 };
 
-// What is known of an array before anything is written.
+// An array before anything is written.
 typedef struct nn__packed_t {
     char head[NN__NPY_HEADER];
     size_t head_bytes, name_bytes;      // name_bytes: with .npy
@@ -23514,7 +23518,7 @@ TENSOR__FN void nn__add_crc(nn__sink_t *s, const void *data, uint64_t n) {
     s->n = nn__crc((uint32_t)s->n, data, n);
 }
 
-// Makes header and checksum of array i, which begins where the archive ends so far. 0 after raising.
+// Makes header and checksum of array i, which begins at the present end of the archive. 0 after raising.
 TENSOR__FN int nn__npz_member(nn__archive_t *z, int i) {
     nn__packed_t *p = &z->packed[i];
     const char *name = z->names[i];
@@ -23538,7 +23542,7 @@ TENSOR__FN int nn__npz_member(nn__archive_t *z, int i) {
     return 1;
 }
 
-// 0 after raising that two of n names are the same; they become sorted.
+// Sorts n names. 0 after raising that two of them are the same.
 TENSOR__FN int nn__npz_names_differ(const char **names, int n) {
     if (n > 1) { qsort(names, (size_t)n, sizeof *names, nn__by_name); }
     for (int i = 1; i < n; i++) {
@@ -23583,7 +23587,7 @@ TENSOR__FN void nn__write_le(nn__sink_t *s, uint64_t v, int bytes) {
     nn__write(s, b, (uint64_t)bytes);
 }
 
-// What the two headers of a member have in common: from the version needed to the sizes.
+// The part that both headers of a member have: from the version needed to the sizes.
 TENSOR__FN void nn__npz_common(nn__sink_t *s, const nn__packed_t *p) {
     nn__write_le(s, 20, 2);
     nn__write_le(s, 0x0800, 2);             // the name is UTF-8
@@ -23660,7 +23664,7 @@ TENSOR_API nn_npz_t *(nn_npz_open)(const char *path) {
     return nn__npz(&s, path);
 }
 
-// What is written: an archive, or the one array of it alone.
+// What is written: an archive, or its one array alone.
 typedef struct nn__arrays_t {
     nn__content_t content;          // first
     const nn__archive_t *z;
@@ -23762,7 +23766,7 @@ typedef struct nn__dl_versioned_t {         // DLManagedTensorVersioned
 
 enum { NN__DL_CPU = 1, NN__DL_CUDA = 2, NN__DL_CUDA_HOST = 3, NN__DL_READ_ONLY = 1 };
 
-// Code and bits of our dtypes.
+// Code and bits of the dtypes.
 static const struct {
     uint8_t code, bits;
     int16_t dtype;
@@ -23771,12 +23775,12 @@ static const struct {
                     {0, 8, TENSOR_I8},   {0, 16, TENSOR_I16}};
 enum { NN__DL_TYPES = (int)(sizeof nn__dl_types / sizeof nn__dl_types[0]) };
 
-// What another library holds. The memory is not the context's, so that a deleter which comes after
+// What another library holds. The memory is not the context's, so that a deleter that runs after
 // tensor_shutdown finds it.
 typedef struct nn__lending_t {
     union { nn__dl_plain_t plain; nn__dl_versioned_t versioned; } dl;   // first
     tensor_t *x;                            // held
-    int shutdowns;                          // when it was lent: afterwards x is gone
+    int shutdowns;                          // their number when x was lent: after one more x is gone
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
 } nn__lending_t;
 
@@ -23789,7 +23793,7 @@ TENSOR__FN void nn__plain_deleter(nn__dl_plain_t *m) { nn__lending_end((nn__lend
 
 TENSOR__FN void nn__versioned_deleter(nn__dl_versioned_t *m) { nn__lending_end((nn__lending_t *)(void *)m); }
 
-// Waits for what a device still has to do for x: reads one element.
+// Waits for the device's pending work on x: reads one element.
 TENSOR__FN int nn__settled(tensor_t *x) {
     if (x->numel == 0) { return 1; }
     tensor_scope_t scope;
@@ -23865,8 +23869,8 @@ TENSOR_API struct DLManagedTensor *tensor_to_dlpack_unversioned(tensor_t *x) {
     return (struct DLManagedTensor *)(void *)&l->dl.plain;
 }
 
-// What the strides of a foreign tensor say: how far the first and the last element are from data, in
-// elements. 0 = its sizes or strides overflow.
+// Finds from the strides of a foreign tensor how far its first and last element are from data, in elements.
+// 0 = its sizes or strides overflow.
 TENSOR__FN int nn__dl_reach(const nn__dl_tensor_t *t, const int64_t *strides, int64_t *low, int64_t *high) {
     *low = *high = 0;
     for (int d = 0; d < t->ndim; d++) {
@@ -23878,7 +23882,7 @@ TENSOR__FN int nn__dl_reach(const nn__dl_tensor_t *t, const int64_t *strides, in
     return *low > -((int64_t)1 << 59) && *high < (int64_t)1 << 59;
 }
 
-// A copy of elements that cannot be looked at where they are.
+// A copy of elements that cannot be read where they are.
 TENSOR__FN tensor_t *nn__dl_copy(const nn__dl_tensor_t *t, const char *data, const int64_t *strides,
                                  int dtype) {
     tensor_t *y = nn__host_tensor(t->shape, t->ndim, (tensor_dtype_t)dtype);
@@ -23980,7 +23984,7 @@ TENSOR_API tensor_t *(tensor_from_dlpack)(struct DLManagedTensorVersioned *manag
     }
     NN__FAIL(TENSOR_ERR_UNSUPPORTED, "from_dlpack: version %u.%u of DLPack; 1 is known", (uint64_t)m->major,
              (uint64_t)m->minor);
-    nn__dl_release_versioned(NULL, m);      // all that another version has at the same place
+    nn__dl_release_versioned(NULL, m);      // the only member that another version has at the same place
     return TENSOR__(poison);
 }
 
@@ -24037,7 +24041,7 @@ TENSOR_API tensor_t *(nn_save_memory)(nn_module_t *m) {
     return t;
 }
 
-// The text has a few names per kind of mismatch; the others are counted.
+// The text has a few names for each kind of mismatch; the others are counted.
 typedef struct nn__mismatch_t {
     tensor__text_t t;
     int count;
@@ -24075,7 +24079,7 @@ TENSOR__FN int nn__entry_fits(const nn__entry_t *e, const tensor_t *t, char *tex
     return same;
 }
 
-// Whether the tensor is what a checkpoint has besides the module.
+// Whether the tensor belongs to a checkpoint but not to the module.
 TENSOR__FN int nn__of_training(const char *name) {
     return strncmp(name, "optimizer/", 10) == 0 || strncmp(name, "training/", 9) == 0;
 }
@@ -24085,7 +24089,7 @@ TENSOR__FN int nn__of_test(nn_safetensors_t *r, const char *name) {
     return strncmp(name, "test/", 5) == 0 && nn_safetensors_metadata(r, "test.inputs") != NULL;
 }
 
-// Compares what the file has under names that begin with the prefix with what m needs.
+// Compares the tensors of the file whose names begin with the prefix with those that m needs.
 TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, const nn__names_t *names,
                                int partial, int checkpoint) {
     unsigned char *known = (unsigned char *)nn__lent((uint64_t)r->count + 1, 1);
@@ -24127,8 +24131,8 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
                      differ.text);
 }
 
-// Reads what the file has for the module, after nn__check_state, and makes sure that nn__put_state cannot
-// fail. -> a list in memory of the scope, as long as all (NULL: not in the file); NULL after raising
+// Reads the tensors of the module from the file, after nn__check_state, and makes sure that nn__put_state
+// cannot fail. -> a list in memory of the scope, as long as all (NULL: not in the file); NULL after raising
 TENSOR__FN tensor_t **nn__stage_state(nn_safetensors_t *r, const nn__items_t *all,
                                       const nn__names_t *names) {
     tensor_t **fresh = (tensor_t **)nn__lent((uint64_t)all->n + 1, sizeof *fresh);
@@ -24207,8 +24211,8 @@ TENSOR__FN tensor_t *nn__test_input(const nn__items_t *all, tensor_t *x) {
     return (tensor_to)(x, TENSOR_CPU + (int)like->device);
 }
 
-// What m makes of the inputs in evaluation. In the caller's scope, which does not record. -> poison after
-// raising
+// The output of m for the inputs in evaluation, in the caller's scope, which does not record. -> poison
+// after raising
 TENSOR__FN tensor_t *nn__test_output(const char *op, nn_module_t *m, tensor_t *const *inputs, int n) {
     int count = 0;
     nn__items_t all;
@@ -24276,7 +24280,7 @@ TENSOR__FN int nn__decimal(const char *text, uint64_t *out) {
     return 1;
 }
 
-// The tolerance, and how many inputs there are. -> code
+// Finds the tolerance and the number of inputs. -> code
 TENSOR__FN int nn__test_numbers(nn_safetensors_t *r, double *tolerance, uint64_t *n) {
     const char *inputs = nn_safetensors_metadata(r, "test.inputs");
     nn__entry_t *e = nn__find_entry(r, "", "test/tolerance");
@@ -24343,7 +24347,7 @@ typedef struct nn__snapshot_t {
 
 typedef struct nn__record_t {
     uint64_t bytes;                         // of the elements that follow
-    int64_t dtype, ndim;                    // ndim < 0: a state that there is not, without elements
+    int64_t dtype, ndim;                    // ndim < 0: an absent state, without elements
     int64_t dims[TENSOR_MAX_DIMS];
 } nn__record_t;
 
@@ -24379,7 +24383,7 @@ TENSOR__FN int nn__snap_item(nn__snapping_t *s, void *item, uint64_t bytes) {
     return TENSOR_OK;
 }
 
-// The next bytes are the elements of t; it may be NULL, and they are passed by. -> code
+// The next bytes are the elements of t; if t is NULL they are skipped. -> code
 TENSOR__FN int nn__snap_elements(nn__snapping_t *s, tensor_t *t, uint64_t bytes) {
     uint64_t at = s->at;
     if (s->phase != NN__SNAP_COUNT && bytes > s->size - at) { return nn__snap_short(s); }
@@ -24420,8 +24424,8 @@ TENSOR__FN int nn__snap_differs(const nn__snapping_t *s, const nn__prefix_t *nam
                      then->dims, ndim, tensor_dtype_name((tensor_dtype_t)dtype));
 }
 
-// The record of a tensor. now: what it is, or, of a state, would be; there: whether it is there now. *then
-// receives what the block has. -> code
+// The record of a tensor. now: the tensor, or the shape that an absent state would have; there: whether it
+// exists now. *then receives the record of the block. -> code
 TENSOR__FN int nn__snap_record(nn__snapping_t *s, const nn__record_t *now, int there,
                                const nn__prefix_t *name, nn__record_t *then) {
     *then = *now;
@@ -24447,7 +24451,7 @@ TENSOR__FN void nn__record_of(nn__record_t *r, int dtype, const int64_t *dims, i
     }
 }
 
-// A parameter or a buffer. -> code
+// Handles a parameter or a buffer. -> code
 TENSOR__FN int nn__snap_tensor(nn__snapping_t *s, tensor_t *t, const nn__prefix_t *name) {
     nn__record_t now, then;
     s->tensors++;
@@ -24532,7 +24536,7 @@ TENSOR__FN int nn__snap_module(nn__snapping_t *s, const nn_module_impl_t *impl, 
     return code;
 }
 
-// All that lies behind the head. -> code
+// Everything behind the head. -> code
 TENSOR__FN int nn__snap_walk(nn__snapping_t *s, int phase) {
     s->phase = phase;
     s->at = sizeof(nn__snapshot_t);
@@ -24549,8 +24553,8 @@ TENSOR__FN int nn__snap_walk(nn__snapping_t *s, int phase) {
     return s->opt && code == TENSOR_OK ? nn__snap_optimizer(s) : code;
 }
 
-// What all three functions begin with: whether module and optimizer can be used, and the bytes that they
-// need. -> code
+// The beginning of all three functions: checks that module and optimizer can be used and finds the bytes
+// that they need. -> code
 TENSOR__FN int nn__snap_begin(nn__snapping_t *s, const char *op, nn_module_t *m, nn_optimizer_t *opt) {
     memset(s, 0, sizeof *s);
     s->op = op;
@@ -24840,7 +24844,7 @@ TENSOR__FN void nn__put_plateau(nn_plateau_t *p, const double *from) {
     p->resting = (int64_t)from[9];
 }
 
-// Adds what a training has besides module and optimizer. -> code
+// Adds the state of a training that is not in module or optimizer. -> code
 TENSOR__FN int nn__save_training(nn__save_t *s, const nn_checkpoint_t *c) {
     if (c->scaler) {
         if ((tensor_is_poison)(nn__scaler(c->scaler, NN__SCALE))) { return tensor_error_code(); }
@@ -24860,7 +24864,7 @@ TENSOR__FN int nn__save_training(nn__save_t *s, const nn_checkpoint_t *c) {
         int64_t all[NN__LOADER], n = NN__LOADER;
         memcpy(all, &c->loader->seed, sizeof all[0]);
         all[1] = c->loader->epoch;
-        all[2] = c->loader->position - (c->loader->ahead.size > 0);     // that one was not given yet
+        all[2] = c->loader->position - (c->loader->ahead.size > 0);     // the batch ahead was not given yet
         s->name[s->n] = "training/loader";
         s->t[s->n++] = (tensor_from_n)(all, TENSOR_I64, &n, 1);
     }
@@ -24976,15 +24980,15 @@ TENSOR__FN tensor_t *nn__expected(nn_safetensors_t *r, const char *name, int dty
                     e ? "does not fit this optimizer" : "is missing");
 }
 
-// What a checkpoint has for an optimizer, in the current scope.
+// The part of a checkpoint for an optimizer, in the current scope.
 typedef struct nn__staged_t {
     const int64_t *steps;
-    const double *groups, *options;     // nothing more than the elements of tensors
+    const double *groups, *options;     // the elements of tensors
     int64_t noptions, nown;             // nown: of a group, 0 in old files, where it has a weight decay
     tensor_t **state;    // NN__MAX_STATE for each parameter; NULL = none
 } nn__staged_t;
 
-// What the file has for group i.
+// The part of the file for group i.
 TENSOR__FN void nn__staged_group(const nn__staged_t *s, int i, nn__group_t *g) {
     const double *from = s->groups + i * (s->nown ? 1 + s->nown : 2);
     nn__plain_group(g);
@@ -25114,7 +25118,7 @@ TENSOR__FN void nn__put_optimizer(nn_optimizer_t *o, const nn__staged_t *s) {
     }
 }
 
-// What a checkpoint has besides module and optimizer: elements of tensors of the current scope.
+// The part of a checkpoint that is not module or optimizer: elements of tensors of the current scope.
 typedef struct nn__training_t {
     tensor_t *scaler;
     const double *plateau;
