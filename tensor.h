@@ -737,13 +737,13 @@ TENSOR_API tensor_shape_t tensor_shape(tensor_t *x);
 TENSOR_API int64_t tensor_size(tensor_t *x, int64_t dim);
 // Stride along dim in elements.    -> elements;  errors INDEX
 TENSOR_API int64_t tensor_stride(tensor_t *x, int64_t dim);
-// Where the first element lies in the storage.   -> elements;  errors none
+// The offset of the first element in the storage.   -> elements;  errors none
 TENSOR_API int64_t tensor_storage_offset(tensor_t *x);
 // Product of the sizes.            -> elements;  errors none
 TENSOR_API int64_t tensor_numel(tensor_t *x);
 // Element type.                    -> dtype, F32 for poison;  errors none
 TENSOR_API tensor_dtype_t tensor_dtype(tensor_t *x);
-// Where the data lies.             -> device;  errors none
+// The device that has the data.             -> device;  errors none
 TENSOR_API tensor_device_t tensor_device(tensor_t *x);
 // Whether row-major without gaps.  -> 1 or 0;  errors none
 TENSOR_API int tensor_is_contiguous(tensor_t *x);
@@ -781,7 +781,7 @@ TENSOR_API int tensor_allclose(tensor_t *a, tensor_t *b, double rtol, double ato
 //   -> 1 or 0;  errors POISONED
 TENSOR_API int tensor_equal(tensor_t *a, tensor_t *b);
 
-// The text tensor_print prints: PyTorch's form, summarised above 1000 elements.
+// The text that tensor_print prints: PyTorch's form, summarised above 1000 elements.
 //   text    buffer of size bytes (may be NULL if size is 0); always terminated
 //   -> length the whole text has;  errors POISONED, UNSUPPORTED under TENSOR_NO_STDIO
 TENSOR_API size_t tensor_to_string(tensor_t *x, char *text, size_t size);
@@ -3428,7 +3428,7 @@ class tensor_val {
 
 inline tensor_val operator-(const tensor_val &a) { return (tensor_neg)(a.get()); }
 
-// Numbers of every built-in type: one overload too few would make a * tensor_numel(x) ambiguous.
+// Numbers of every built-in type: with one overload missing, a * tensor_numel(x) would be ambiguous.
 #define TENSOR__OPERATOR_NUMBER(sign, name, reverse, type)                                                   \
     inline tensor_val operator sign(const tensor_val &a, type b) {                                           \
         return (tensor_##name##_scalar)(a.get(), (double)b);                                                 \
@@ -3501,8 +3501,8 @@ class tensor_ref : public tensor_val {
     int born_;
 };
 
-// A comparison of tensors is a tensor (tensor_lt, tensor_eq ...), that of their pointers is never meant: it
-// does not compile. x == nullptr does, and so does x.get() == y.get().
+// A comparison of tensors is a tensor (tensor_lt, tensor_eq ...). A comparison of their pointers is never
+// meant, so it does not compile. x == nullptr compiles, and so does x.get() == y.get().
 #define TENSOR__COMPARE(sign, use)                                                                           \
     template <class V, class T, class = typename V::tensor__compared>                                        \
     bool operator sign(const V &use, const T &) = delete;                                                    \
@@ -3537,8 +3537,8 @@ TENSOR__COMPARE(!=)
 // ------------------------------------------------------------------------------
 // >>shared                                         MARK: layouts shared with tensor_nn.h and backends
 //
-// What a separately compiled tensor_nn.h or backend needs: layouts, the call, the op tables. At link time
-// they meet in one symbol, tensor__internals(). Rejected: exporting every private function (name clashes,
+// What a separately compiled tensor_nn.h or backend needs: layouts, the call, the op tables. The one symbol
+// that the linker needs is tensor__internals(). Rejected: exporting every private function (name clashes,
 // frozen signatures).
 // ------------------------------------------------------------------------------
 
@@ -3577,12 +3577,13 @@ TENSOR__PRECISE
 on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #endif
 
-// From COLD to END gcc optimizes less, whatever level is asked for. Fronts and the bodies of f64 and integers
-// are half of the code; with them at that level the whole compiles in four fifths of the time.
+// From COLD to END gcc optimizes less, at any level of optimization. Fronts and the bodies of f64 and
+// integers are half of the code; with them at that level the whole compiles in four fifths of the time.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
 #define TENSOR__COLD _Pragma("GCC push_options")                                                             \
     _Pragma("GCC optimize(\"O1,strict-aliasing,align-loops,align-functions,fp-contract=off\")")
-// From RARE to END it makes small code: for errors, the begin and the end of programs and threads, printing.
+// From RARE to END it makes small code: for errors, for printing, for the beginning and end of programs and
+// threads.
 #define TENSOR__RARE _Pragma("GCC push_options")                                                             \
     _Pragma("GCC optimize(\"Os,strict-aliasing,fp-contract=off\")")
 #define TENSOR__END _Pragma("GCC pop_options")
@@ -3615,14 +3616,15 @@ on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #define TENSOR__PREFETCH_WRITE(p) ((void)(p))
 #define TENSOR__PREFETCH_SECOND(p) ((void)(p))
 #endif
-// Where there is an MMU the first page is not mapped: a pointer into it is a number passed for a pointer.
+// With an MMU the first page is not mapped: a pointer into it is a number that was passed for a pointer.
 #if !defined(__wasm__) && (defined(__unix__) || defined(__APPLE__) || defined(_WIN32))
 #define TENSOR__GIVEN(p) ((uintptr_t)(const void *)(p) >= 4096)
 #else
 #define TENSOR__GIVEN(p) ((p) != NULL)
 #endif
 
-// Counters that several threads use. C99 and MSVC's C have no stdatomic, hence these six operations.
+// Counters that several threads use. These six operations are here because C99 and MSVC's C have no
+// stdatomic.
 typedef int32_t tensor__count_t;
 #if defined(TENSOR_NO_THREADS)
 #define TENSOR__ATOMIC_LOAD(p) (*(p))
@@ -3685,7 +3687,7 @@ enum {                                  // tensor_t.flags
     TENSOR__HOOKED = 2,                 // leaf with hooks: next is its tensor__extra_t
     TENSOR__CONTIGUOUS = 4,
     TENSOR__NO_GRAD_VIEW = 8,           // view made under no_grad: an in-place change cannot be recorded
-    TENSOR__MULTI_VIEW = 16,            // one of several views of one call (split): likewise
+    TENSOR__MULTI_VIEW = 16,            // one of several views of one call (split): the same
     TENSOR__INFERENCE = 32,             // made in inference mode: no graph may save it
     TENSOR__ROWS = 64,                  // gradient [n, width] by rows; which: its grad (i64, -1 = none), on
                                         // which the flag means that no row is there twice
@@ -3698,7 +3700,7 @@ enum { TENSOR__ANOMALY = 1, TENSOR__INFERRING = 2, TENSOR__PACKING = 4,   // ten
        TENSOR__CASTS = TENSOR__TO_F16 | TENSOR__TO_BF16,
        TENSOR__CAST_ANEW = 32 };                        // no cast is kept: a checkpoint's fn runs twice alike
 
-// What autocast does with the float inputs of an op, and what else its begin makes of them: see >>ops.
+// What autocast does with the float inputs of an op, and what else begin does to its inputs: see >>ops.
 enum { TENSOR__AS_IS, TENSOR__LOW, TENSOR__FULL, TENSOR__WIDEST, TENSOR__APART, TENSOR__CAST = 7,
        TENSOR__HALVES = 8, TENSOR__PRODUCT = 16, TENSOR__DENSE_A = 32, TENSOR__DENSE_C = 128,
        TENSOR__POINT_AS_IS = 0, TENSOR__POINT_FULL = TENSOR__FULL, TENSOR__POINT_WIDEST = TENSOR__WIDEST };
@@ -3739,7 +3741,7 @@ struct tensor_t {
     int32_t slot;                       // place in its thread's scope stack, -1 = in none
     uint32_t base_version;              // of base when node was made (views)
     uint32_t rebased;                   // counts in-place changes that replaced node (bases)
-    tensor_t *base;                     // the tensor a view looks at
+    tensor_t *base;                     // the tensor that it is a view of
     tensor_t *grad;
     tensor__thread_t *home;             // owner of slot and of the header's memory
     const char *op, *site;              // what made it, where
@@ -3768,10 +3770,10 @@ typedef struct tensor_arg_t {
 } tensor_arg_t;
 enum { TENSOR_READ, TENSOR_WRITE, TENSOR_UPDATE };
 
-// Parameters: the numbers that a call takes besides tensors. A struct serves the rows that the comment behind
-// its brace names, and their gradients. Members are int64_t and double alone, also those that say yes (1) or
-// no (0), so that no struct has padding. What a row does not read is not set. Dims are 0..ndim-1; offsets,
-// strides and spans count elements.
+// Parameters: the numbers that a call takes besides tensors. A struct is for the rows that the comment
+// behind its brace names, and for their gradients. All members are int64_t or double, also those that are
+// only 1 or 0, so that no struct has padding. Members that a row does not read are not set. Dims are
+// 0..ndim-1; offsets, strides and spans count elements.
 
 typedef struct tensor__pointwise_params_t {     // POINTWISE, POINTWISE_BACKWARD
     double p[2];                        // F_P(0) and F_P(1) of the row's formula
@@ -3819,7 +3821,7 @@ typedef struct tensor__order_params_t {         // SORT, TOPK, KTHVALUE; CUMMAX,
 } tensor__order_params_t;
 
 typedef struct tensor__searchsorted_params_t {  // SEARCHSORTED
-    int64_t right;                      // 1 = the place after equal elements, 0 = that before them
+    int64_t right;                      // 1 = the place after equal elements, 0 = the place before them
 } tensor__searchsorted_params_t;
 
 typedef struct tensor__tri_params_t {           // TRIL, TRIU
@@ -3974,7 +3976,7 @@ typedef char tensor__params_are_small[sizeof(tensor_params_t) <= 192 ? 1 : -1];
 typedef char tensor__params_begin_with_the_largest[sizeof(tensor_params_t) ==
                                                    sizeof(tensor__window_params_t) ? 1 : -1];
 
-// Elements that the kernel of a captured call makes as it goes, some rows at a time.
+// Elements that the kernel of a captured call computes while it runs, some rows at a time.
 typedef struct tensor__made_t {
     int64_t width, most;                // elements of a row; rows at a time
     // -> rows first .. first + n - 1, in memory of that worker, until its next call
@@ -3990,8 +3992,8 @@ typedef struct tensor_call_t {
     tensor_generator_t rng;             // stream of this call, for random ops
     uint8_t compute;                    // dtype a pointwise formula is computed in
     uint8_t device;                     // whose kernel runs, as in tensor_t
-    // row->scratch bytes, aligned to 64. While that is called: PLAN_BYTES for a plan of the call, which is at
-    // the head of the scratch when the kernel runs.
+    // row->scratch bytes, aligned to 64. While row->scratch runs: PLAN_BYTES for a plan of the call, which
+    // is at the head of the scratch when the kernel runs.
     void *scratch;
     tensor__thread_t *thread;
     // In a graph, of each operand: NULL = it is in memory. NULL = all are. Rows of OPTIMIZER with `own` read
@@ -4008,25 +4010,25 @@ enum {
     TENSOR_HANDLE_SET = 8               // nothing: a handle is to get another tensor (only captures are told)
 };
 
-// Hears of the two ways to elements while it is set on a thread: a graph that is captured, a profiler. call
-// and host are called before anything is read or written; they give 0, or the code of a refusal: then the
-// call or the access fails and has changed nothing. Each function may be NULL.
+// While it is set on a thread, the library calls it at the two ways to elements: a graph that is captured,
+// a profiler. call and host are called before anything is read or written; they return 0 or the code of a
+// refusal. A refused call or access fails and has changed nothing. Each function may be NULL.
 typedef struct tensor_recorder_t {
-    // A kernel is to run. A refusal is raised by this function.
+    // A kernel is about to run. A refusal is raised by this function.
     int (*call)(struct tensor_recorder_t *self, const tensor_call_t *call);
-    // The host is to use so many bytes of the storage. The library raises the refusal.
+    // The host is about to use that many bytes of the storage. The library raises the refusal.
     int (*host)(struct tensor_recorder_t *self, const tensor__storage_t *storage, uint64_t bytes, int use,
                 const char *op);
     // Whether calls on the device (-1 = on any) are captured, to run later and repeatedly: 0 = no, 1 = they
     // do not run now, 2 = they run now as well. again (may be NULL) is called before each run (run = 1) and
-    // when there will be no more (0). NULL = it does not capture.
+    // after the last one (0). NULL = it does not capture.
     int (*again)(struct tensor_recorder_t *self, int device, void (*again)(void *user, int run),
                  void *user);
     // A backward pass has changed the gradient of a leaf.
     void (*leaf)(struct tensor_recorder_t *self, tensor_t *leaf);
     // The calls since the last site were made by this line of the program.
     void (*site)(struct tensor_recorder_t *self, const char *site);
-    int refused;                        // what cannot be captured was called: there is no graph of the step
+    int refused;                        // something that cannot be captured was called: the step has no graph
 } tensor_recorder_t;
 
 // -> tensor_code_t, after tensor__fail
@@ -4073,22 +4075,23 @@ typedef struct tensor_backend_t {
     int (*alloc)(int index, uint64_t bytes, void **data, void **block);
     void (*release)(void *data, void *block);           // from any thread
     // Copies bytes in the order of the preceding ops; errors are raised under the name op. to_in, from_in:
-    // the storage of that side, NULL = the host's. Without wait, host memory that is of alloc(-1) is read or
-    // written later.
+    // the storage of that side, NULL = the host's. Without wait, host memory that comes from alloc(-1) is
+    // read or written later.
     int (*copy)(void *to, tensor__storage_t *to_in, const void *from, tensor__storage_t *from_in,
                 uint64_t bytes, int wait, const char *op);
-    // May be NULL. on = 1: work of the calling thread goes beside its other work; 0: it goes as before.
+    // May be NULL. on = 1: work of the calling thread runs beside its other work; 0: it runs as before.
     void (*use_copy_stream)(int index, int on);
-    // The calling thread's calls become a graph, from begin to end; end = 0: it is not wanted any more. After
-    // an error of begin there is no graph. run: first = 1 for the run that the capture stands for. made:
-    // whether a storage was made in the capture. free after end. NULL = the device has no graphs.
+    // The calling thread's calls from begin to end become a graph; wanted = 0: the graph is no longer
+    // wanted. After an error of begin there is no graph. run: first = 1 for the run that replaces the
+    // captured step. made: whether a storage was made in the capture. free after end. NULL = the device has
+    // no graphs.
     int (*graph_begin)(int index, void **graph);
     int (*graph_end)(void *graph, int wanted);
     int (*graph_run)(void *graph, int first);
     int (*graph_made)(const void *graph, const tensor__storage_t *storage);
     void (*graph_free)(void *graph);
     void (*site)(const char *site);     // where the calling thread's calls since the last site were made
-    // One per family, NULL = not supported: the op is an error that says so. A kernel raises its errors.
+    // One per family, NULL = not supported: the op raises UNSUPPORTED. A kernel raises its own errors.
     tensor_kernel_t kernel[TENSOR_FAMILY_COUNT];
     int halves;                         // MATMUL, CONV, ATTENTION, batch and layer norm take f16, bf16
     int channels_last;                  // images of CONV, POOL, batch norm, pointwise may be so
@@ -4113,7 +4116,7 @@ struct tensor__row_t {
     tensor_scratch_t scratch;           // NULL = none
     // names of the inputs in error texts, "x index src"; NULL = a b c (x if alone)
     const char *args;
-    const void *own;                    // what its family needs to know about it; see tensor__point
+    const void *own;                    // more about the row for its family; see tensor__point
 };
 
 // saves input 0, 1, ..
@@ -4124,11 +4127,11 @@ enum { TENSOR__SA = 1, TENSOR__SB = 2, TENSOR__SC = 4, TENSOR__SD = 8, TENSOR__S
        // saves inputs 0 and 1, each only if the other one needs a gradient
        TENSOR__CROSS = 4096 | TENSOR__SA | TENSOR__SB };
 
-// Where a gradient goes: an output of another node, or a leaf.
+// The place that a gradient goes to: an output of another node, or a leaf.
 typedef struct tensor__edge_t { tensor__node_t *node; tensor_t *leaf; int32_t output; } tensor__edge_t;
 typedef struct tensor__meta_t { const int64_t *dims; uint8_t ndim, dtype; } tensor__meta_t;
 
-// A value kept for backward: never a header (a saved output would be a cycle).
+// A value that is kept for backward. It is never a header (a saved output would be a cycle).
 typedef struct tensor__saved_t {
     tensor__storage_t *storage;         // NULL = absent or an immediate
     int64_t offset;
@@ -4159,7 +4162,7 @@ struct tensor__node_t {
     tensor__meta_t *in, *out;           // shapes of inputs and outputs
     tensor_params_t *p;                 // NULL if the op takes none
     tensor_generator_t rng;
-    tensor__extra_t *extra;             // what only few nodes have, or NULL
+    tensor__extra_t *extra;             // members that few nodes have, or NULL
     void *custom;                       // tensor_function_ctx_t of a user function
     tensor__node_t *next;               // worklist of nodes being freed; free list
 };
@@ -4197,17 +4200,17 @@ typedef struct tensor__op_t {
     int nin, nout;
     int16_t device;                     // of the results, and of the kernel
     uint8_t compute;                    // dtype the formula is computed in (pointwise)
-    uint8_t immediate;                  // input 1 is absent and stands for imm
+    uint8_t immediate;                  // input 1 is absent; its value is imm
     uint8_t moved;                      // bit k: args[k] was made for the call, which drops it
-    uint8_t narrow;                     // the dtype that visible results get at last; 0 = their own
+    uint8_t narrow;                     // the dtype that visible results get in the end; 0 = their own
     uint8_t plain;                      // see tensor__plain; f32 results have the shape of the inputs
     // outputs the user sees (1); the others are dropped after the tape saved them
     uint8_t visible;
     uint8_t wants;                      // bit k: input k needs a gradient; set by tensor__tracks
     const struct tensor__in_place_t *update;    // output 0 is input 0, changed in place; NULL = not in place
     tensor_t *original;                 // copy of input 0 from before the change, if the gradient needs it
-    // Computes the results of small operands without a call block. -> 0 = they are not small: the kernel of
-    // the row does it. NULL = always that kernel
+    // Computes the results of small operands without a call block. -> 0 if they are not small: then the
+    // kernel of the row runs. NULL = the kernel always runs
     int (*direct)(struct tensor__op_t *o);
     tensor_params_t *p;                 // NULL = none
     tensor_generator_t rng;             // stream of this call, for random ops (set from next_stream)
@@ -4409,8 +4412,9 @@ TENSOR__INLINE void tensor__join_rows(tensor__matrices_t *m, int k, int64_t rows
     m->arg[k].ndim = 2;
 }
 
-// Inputs a and b and output y of MATMUL with at least 2 dims: a vector is a row of a or a column of b, and
-// one matrix b for all items of a makes of them one tall matrix. -> arg if they are so already, else m->arg
+// Inputs a and b and output y of MATMUL with at least 2 dims: a vector is a row of a or a column of b; if
+// all items of a are multiplied by one matrix b, they become one tall matrix. -> arg if nothing changes,
+// otherwise m->arg
 TENSOR__INLINE const tensor_arg_t *tensor__matrices(const tensor_arg_t *arg, tensor__matrices_t *m) {
     int na = arg[0].ndim, nb = arg[1].ndim, tall = na > 2 && nb <= 2 && arg[0].numel > 0;
     if (na > 1 && nb > 1 && !tall) { return arg; }
@@ -4446,7 +4450,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #ifdef __cplusplus
 }
 #endif
-// In one file with the core these are the functions themselves, so that only those in use are kept.
+// In the file that has the core these are the functions themselves, so that only those in use are kept.
 #if defined(TENSOR_IMPLEMENTATION) && \
     (!defined(TENSOR_IMPLEMENTATION_PART) || TENSOR_IMPLEMENTATION_PART == 1)
 #define TENSOR__(f) tensor__##f
@@ -9879,9 +9883,9 @@ enum {
 #define TENSOR__HIDE(p) ((void)0)
 #endif
 
-// Into how many parts k is cut, 0 = it is not: a tall sum over a small C (dW of a narrow layer) has too few
-// tiles to share, and one chain of chunks loses digits where k is very long. The partial products are written
-// to scratch and are added in order, in double.
+// The number of parts that k is cut into, 0 = it is not cut: a tall sum over a small C (dW of a narrow
+// layer) has too few tiles to share, and one chain of chunks loses digits where k is very long. The partial
+// products are written to scratch and are added in order, in double.
 TENSOR__FN int64_t tensor__gemm_splits(const tensor__gemm_t *g) {
     int64_t parts = (g->k + TENSOR__GEMM_LEAF - 1) / TENSOR__GEMM_LEAF, least = TENSOR__GEMM_SPLIT;
     if (g->k < 4096 || g->batch != 1 || g->m > TENSOR__GEMM_SMALL / g->n) { return 0; }  // most end here
@@ -9889,7 +9893,8 @@ TENSOR__FN int64_t tensor__gemm_splits(const tensor__gemm_t *g) {
     return parts > least ? parts : 0;
 }
 
-// Whether one thread does it all at once, without scratch: A, B and C fit in the first two caches.
+// Whether one thread computes the whole product at once, without scratch: A, B and C fit in the first two
+// caches.
 TENSOR__INLINE int tensor__gemm_tiny(const tensor__gemm_t *g, int64_t ars, int64_t acs, int64_t brs,
                                      int64_t bcs) {
     return g->batch == 1 && (acs == 1 || ars == 1) && (bcs == 1 || brs == 1) && g->k <= TENSOR__GEMM_TINY_K
@@ -9912,7 +9917,7 @@ TENSOR__FN int64_t tensor__gemm_chunk(int64_t k) {
 }
 
 // Floats of scratch that a worker needs: panels of A (16 steps longer: lanes past MR go there), then a block
-// of B. Bounded by min(k, KC), not by the chunk: the parts of a split sum have chunks of their own.
+// of B. The bound is min(k, KC), not the chunk: the parts of a split sum have chunks of their own.
 TENSOR__FN int64_t tensor__gemm_panel_floats(const tensor__gemm_t *g) {
     return (TENSOR__MIN(g->k, (int64_t)TENSOR__GEMM_KC) + 16)
         * (TENSOR__MIN(g->m, (int64_t)TENSOR__GEMM_MC) + TENSOR__GEMM_MR);
@@ -10247,7 +10252,7 @@ TENSOR__KERNELS(TENSOR__X)
 #ifndef PTHREAD_MUTEX_INITIALIZER
 #error "tensor.h: this system has no threads: define TENSOR_NO_THREADS; a device without files and a console \
 also wants TENSOR_NO_STDIO, TENSOR_NO_CALL_SITES makes the program smaller"
-#define TENSOR_NO_THREADS               // no more errors about the same
+#define TENSOR_NO_THREADS               // no more errors about this
 #endif
 #endif
 
@@ -10385,7 +10390,8 @@ TENSOR__INLINE void tensor__unspin(tensor__count_t *lock) { (void)TENSOR__ATOMIC
 #if defined(__linux__) && defined(__GNUC__)
 #define TENSOR__HUGE ((size_t)1 << 21)
 #define TENSOR__SKEW(at) (((at) >> 21) * 9 % 32 * 4096)
-// Declared by another name: with -std=c99 no header declares it, and one that does may declare it otherwise.
+// madvise under another name: with -std=c99 no header declares it, and a header that does may declare it
+// differently.
 extern int tensor__madvise(void *p, size_t bytes, int advice) __asm__("madvise");
 #endif
 
@@ -10499,9 +10505,9 @@ TENSOR__FN unsigned tensor__kept_registers(void) {
 }
 #endif
 
-// Index into tensor__isas of the best one this machine runs. x86: 0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512
-// F/DQ/BW/VL, 4 that with products of bf16, 5 with tiles of them; AArch64 and WebAssembly: 0 scalar, 1 the
-// vectors that all of these machines have.
+// The index in tensor__isas of the best pass that this machine runs. x86: 0 scalar, 1 SSE2, 2 AVX2+FMA, 3
+// AVX-512 F/DQ/BW/VL, 4 that with products of bf16, 5 with tiles of them; AArch64 and WebAssembly: 0
+// scalar, 1 the vectors that all of these machines have.
 TENSOR__FN int tensor__cpu_best(void) {
 #if TENSOR_PASSES & 12
     unsigned r[4];
@@ -10562,8 +10568,8 @@ typedef int64_t tensor__tally_t;
 typedef uint64_t tensor__word_t;
 #endif
 
-// Small blocks, headers and storages are taken from the allocator so many bytes at a time, about. A device
-// without an operating system has some tens of KB in all.
+// Small blocks, headers and storages are taken from the allocator in pieces of about this many bytes. A
+// device without an operating system has some tens of KB in all.
 #if defined(__unix__) || defined(__APPLE__) || defined(_WIN32) || defined(__wasm__)
 enum { TENSOR__SLAB_BYTES = 8192 };
 #else
@@ -10572,8 +10578,8 @@ enum { TENSOR__SLAB_BYTES = 1024 };
 
 enum {
     TENSOR__CLASSES = 168,          // size classes, four per doubling from 64 bytes up
-    TENSOR__QUARANTINE = 16384,     // dead headers kept back even when no scope is ever reset
-    TENSOR__GRAVES = 64,            // dead objects of each kind kept back
+    TENSOR__QUARANTINE = 16384,     // dead headers that are kept even if no scope is ever reset
+    TENSOR__GRAVES = 64,            // dead objects of each kind that are kept
     TENSOR__MAX_THREADS = 256,
     TENSOR__SMALL_BLOCK = TENSOR__SLAB_BYTES / 4,       // bytes; larger ones are raw blocks of their own
     TENSOR__SLAB = TENSOR__SLAB_BYTES / 256,            // headers or storages of a slab
@@ -10595,7 +10601,8 @@ typedef struct tensor__graves_t {
     int64_t count;
 } tensor__graves_t;
 
-// What only few nodes and leaves have. A hook is in the list of its owner and in that of the context.
+// Members that few nodes and leaves have. A hook is in the list of its owner and in the list of the
+// context.
 typedef struct tensor__hook_t {
     struct tensor__hook_t *next, *other, **prev;
     tensor__extra_t *owner;
@@ -10645,9 +10652,9 @@ struct tensor__thread_t {
     uint8_t locking;                // holds a tensor's lock: the user's jobs, which may need it, do not run
     uint8_t watched;                // the end of its thread gives it back
     uint8_t device;                 // of tensors made from nothing
-    uint8_t away;                   // calls went to a device or a recorder that was not told their site yet
-    tensor_recorder_t *recorder;    // hears of calls and of the host's accesses; NULL = nobody does
-    const tensor_profiler_t *profiler;          // where it is set, recorder is not NULL: one test serves both
+    uint8_t away;                   // a device or a recorder was not told the site of the last calls yet
+    tensor_recorder_t *recorder;    // is called for calls and for accesses of the host; NULL = none
+    const tensor_profiler_t *profiler;          // if it is set, recorder is not NULL: one test covers both
     uint64_t seq;                   // of the last node
     uint64_t epoch;                 // resets and ends of user scopes
     tensor_t *headers, *headers_tail;           // dead headers, oldest first
@@ -10661,7 +10668,7 @@ struct tensor__thread_t {
     tensor_generator_t rng;
     tensor_t *fresh;                // last result not stamped with a call site yet
     tensor__storage_t *written;     // storage of the last in-place change not stamped yet
-    tensor_t *freed;                // what tensor_free just ended, not stamped yet
+    tensor_t *freed;                // what tensor_free just freed, not stamped yet
     // Set in real time: whether the thread must do without memory, or a lock. denied: why memory was refused,
     // for the text of the caller's error
     int (*denies)(tensor__thread_t *th, int what);
@@ -10703,8 +10710,8 @@ typedef struct tensor__pool_t {
 #endif
 } tensor__pool_t;
 
-// What only rare features use: the first that needs one sets it under the mutex of the context, and nobody
-// writes it again.
+// Functions of rare features: the first use sets a member under the mutex of the context, and nobody writes
+// it again.
 typedef struct tensor__late_t {
     tensor__count_t rebases;
     void (*rebase)(tensor__thread_t *th, tensor_t *view);       // views of tensors changed in place
@@ -10775,17 +10782,17 @@ TENSOR__FN void tensor__lock(tensor__mutex_t *m) {
 // ------------------------------------------------------------------------------
 // >>impl-errors                                    MARK: error texts
 //
-// A small formatter of its own: it knows shapes and needs no stdio. The site is stamped by the user's call
-// (tensor__at) after the failing function has returned; the handler or stderr gets the text then, or at the
-// stamp of the thread's next call. Rejected: reporting where an error is raised (the place is not known
-// there), or at the start of the next op (that may be one inside the call that failed).
+// The library has a small formatter of its own, which knows shapes and needs no stdio. The site is stamped
+// by the user's call (tensor__at) after the failing function has returned; the handler or stderr gets the
+// text then, or at the stamp of the thread's next call. Rejected: reporting where an error is raised (the
+// place is not known there), or at the start of the next op (that may be one inside the call that failed).
 // ------------------------------------------------------------------------------
 
 TENSOR__RARE
 
 TENSOR__FN void tensor__put(tensor__text_t *s, const char *text, size_t n) {
     for (size_t i = 0; i < n; i++, s->length++) {
-        if (s->length + 1 >= s->room) { continue; }     // goes on counting, writes nothing
+        if (s->length + 1 >= s->room) { continue; }     // counts on, writes nothing
         s->p[s->length] = text[i];
         s->p[s->length + 1] = 0;
     }
@@ -10814,7 +10821,7 @@ TENSOR__FN void tensor__put_plain(tensor__text_t *s, const char *digits, int n, 
     }
 }
 
-// The same with one: 1.5e-07.
+// The same with an exponent: 1.5e-07.
 TENSOR__FN void tensor__put_scientific(tensor__text_t *s, const char *digits, int n, int e) {
     int size = e < 0 ? -e : e;
     tensor__put(s, digits, 1);
@@ -10985,7 +10992,7 @@ TENSOR__FN TENSOR__FAILS tensor_t *tensor__fail(tensor__thread_t *th, int code, 
 
 #define TENSOR__REFUSE_CODE(when, code, ...) TENSOR__REFUSE_AS(TENSOR_ERR_##code, when, code, __VA_ARGS__)
 
-// y, the result of an op made of others, whose error was raised by one of those: the text names both.
+// y, the result of an op made of others. If one of those raised an error, its text names both.
 TENSOR__FN tensor_t *tensor__named(tensor__thread_t *th, tensor_t *y, const char *function) {
     if (y == TENSOR__POISON && th->error.code && !th->error.site && !th->error.reported) {
         if (strncmp(function, "tensor_", 7) == 0 && function[7] != '_') { th->error.outer = function; }
@@ -10993,8 +11000,8 @@ TENSOR__FN tensor_t *tensor__named(tensor__thread_t *th, tensor_t *y, const char
     return y;
 }
 
-// Puts the name of the function that the user called in front of the text; where the text begins with that
-// name without its ending (add for add_scalar_), in place of it.
+// Puts the name of the function that the user called in front of the text. If the text begins with that
+// name without its ending (add for add_scalar_), the whole name replaces it.
 TENSOR__FN void tensor__put_named(tensor__text_t *s, const char *outer, const char *text) {
     size_t inner = 0;
     while (text[inner] && text[inner] != ':') { inner++; }
@@ -11167,7 +11174,7 @@ TENSOR__FN TENSOR__NOINLINE void *tensor__raw_alloc(tensor_context_t *ctx, uint6
 TENSOR__FN TENSOR__NOINLINE void tensor__raw_free(tensor_context_t *ctx, void *p) {
     if (!p) { return; }
     tensor__raw_t *r = (tensor__raw_t *)(void *)((char *)p - 64);
-    ctx = r->ctx;           // the block's own, whatever context the caller uses now
+    ctx = r->ctx;           // the context of the block, not that of the caller
     TENSOR__LOCK(&ctx->mutex);
     *r->prev = r->next;
     if (r->next) { r->next->prev = r->prev; }
@@ -11450,8 +11457,8 @@ TENSOR__FN void *tensor__memory(tensor__thread_t *th, uint64_t bytes) {
 
 TENSOR__FN void tensor__memory_free(tensor__thread_t *th, void *p) { tensor__raw_free(th->ctx, p); }
 
-// Memory for objects that users hold and free, of one size for each kind. A dead object keeps its bytes, by
-// which a later use is noticed, until TENSOR__GRAVES objects of its kind have died after it; then its memory
+// Memory for objects that users hold and free, of one size for each kind. A dead object keeps its bytes, so
+// that a later use is noticed, until TENSOR__GRAVES objects of its kind have died after it; then its memory
 // is used again.
 TENSOR__FN void *tensor__object(tensor__thread_t *th, int kind, uint64_t bytes) {
     tensor_context_t *ctx = th->ctx;
@@ -11484,7 +11491,7 @@ TENSOR__FN void tensor__bury(void *object, int kind) {
     TENSOR__UNLOCK(&ctx->mutex);
 }
 
-// A larger scratch with the plan of the smaller one, which goes first: never are both there.
+// A larger scratch with the plan of the smaller one, which is freed first: both never exist at once.
 TENSOR__FN TENSOR__NOINLINE void *tensor__scratch_grow(tensor__thread_t *th, uint64_t bytes) {
     char plan[TENSOR__PLAN_BYTES];
     int planned = th->scratch != NULL;
@@ -11658,7 +11665,8 @@ TENSOR_API int (tensor_set_isa)(const char *name) {
 
 // Takes the scratch of a call whose row wants some. -> code
 TENSOR__FN int tensor__cpu_scratch(tensor_call_t *c) {
-    // The plan is made where the scratch is, or on the stack by a thread that has none yet and may need none.
+    // The plan is made in the scratch, or on the stack by a thread that has no scratch yet and may need
+    // none.
     uint64_t plan[TENSOR__PLAN_BYTES / sizeof(uint64_t)];
     int has = c->thread->scratch != NULL;
     c->scratch = has ? c->thread->scratch : plan;
@@ -11753,8 +11761,8 @@ TENSOR__FN int tensor__recording(tensor__thread_t *th, int device, void (*again)
     return r && r->again ? r->again(r, device, again, user) : 0;
 }
 
-// Whether th's work for the device (-1 = any) is recorded, where the caller has work that cannot be. Then the
-// capture gives no graph, even if the program clears the error that the caller raises.
+// Whether work of th for the device (-1 = any) is recorded. The caller has work that cannot be recorded:
+// the capture then gives no graph, even if the program clears the error that the caller raises.
 TENSOR__FN int tensor__refuses(tensor__thread_t *th, int device) {
     if (!tensor__recording(th, device, NULL, NULL)) { return 0; }
     th->recorder->refused = 1;
@@ -11950,8 +11958,8 @@ TENSOR__FN int tensor__same_name(const char *a, const char *b) {
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-// How many live tensors t's op has made at t's site, and their bytes: counted at the first of them, 0 at
-// others.
+// The number of live tensors that t's op has made at t's site, and their bytes: counted at the first of
+// them, 0 at the others.
 TENSOR__FN int64_t tensor__same_origin(const tensor_context_t *ctx, const tensor_t *t, int64_t *bytes) {
     int64_t n = 0;
     *bytes = 0;
@@ -12003,7 +12011,7 @@ TENSOR__FN void tensor__own(tensor__thread_t *th, tensor__owned_t *o) {
 TENSOR__FN void tensor__disown(tensor__owned_t *o) {
     tensor_context_t *ctx = o->ctx;
     TENSOR__LOCK(&ctx->mutex);
-    if (o->prev) {                      // neighbours write it: under the lock alone
+    if (o->prev) {                      // neighbours write it, always under the lock
         *o->prev = o->next;
         if (o->next) { o->next->prev = o->prev; }
         o->prev = NULL;
@@ -12011,7 +12019,7 @@ TENSOR__FN void tensor__disown(tensor__owned_t *o) {
     TENSOR__UNLOCK(&ctx->mutex);
 }
 
-// Takes the place of a recorder where only a profiler listens.
+// Replaces a recorder where only a profiler is set.
 static tensor_recorder_t tensor__no_recorder;
 
 TENSOR__FN tensor_recorder_t *tensor__set_recorder(tensor_recorder_t *recorder) {
@@ -12194,7 +12202,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__extra_free(tensor__thread_t *th, tensor
 
 TENSOR__FN void tensor__drop(tensor_t *t);
 
-// Releases everything a header refers to; inline, because every header ends by it.
+// Releases everything a header refers to; inline, because every header ends here.
 TENSOR__INLINE void tensor__header_release(tensor__thread_t *th, tensor_t *t) {
     if (TENSOR__TRAINS && (t->flags & TENSOR__HOOKED)) {
         t->flags = (uint8_t)(t->flags & ~TENSOR__HOOKED);
@@ -12246,7 +12254,8 @@ TENSOR__FN void tensor__drop(tensor_t *t) {
     if (t != TENSOR__POISON && TENSOR__DROP(&t->refs)) { tensor__header_destroy(tensor__self(), t); }
 }
 
-// Puts a library reference to t (NULL = none) in place of the old one. t may be made from that. 0 = poison.
+// Replaces the old library reference by one to t (NULL = none). t may be made from the old tensor. 0 =
+// poison.
 TENSOR__FN int tensor__replace(tensor_t **at, tensor_t *t) {
     tensor_t *old = *at;
     if (t == TENSOR__POISON) { return 0; }
@@ -12320,7 +12329,7 @@ TENSOR__FN tensor_scope_t tensor__scope_begin(tensor__thread_t *th, int grad_mod
         void *p = tensor__raw_or_release(th, (uint64_t)room * sizeof th->scopes[0]);
         if (!p) {
             tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "scope_begin: out of memory");
-            s.id = 1;       // without a thread: its end stays silent
+            s.id = 1;       // without a thread, so that its end raises nothing
             return s;
         }
         if (th->depth) { memcpy(p, th->scopes, (size_t)th->depth * sizeof th->scopes[0]); }
@@ -12526,7 +12535,7 @@ TENSOR_API tensor_t *(tensor_keep)(tensor_t *t) {
     return t;
 }
 
-// For the texts about a tensor used after it was freed. The place comes with the stamp.
+// For the texts about a tensor used after it was freed. The stamp adds the place.
 TENSOR__FN void tensor__note_free(tensor__thread_t *th, tensor_t *t) {
     if (t->home != th || t->state != TENSOR__DEAD) { return; }
     t->freed = "";
@@ -12593,7 +12602,7 @@ TENSOR_API int (tensor_set)(tensor_t **handle, tensor_t *value) {
     TENSOR__REFUSE_CODE(old->home != th || old->slot < 0, OWNER,
                         "set: the old value %t belongs to another thread's scope", old);
 
-    // The new value takes the old one's place in the scope stack.
+    // The new value takes the place of the old one in the scope stack.
     int32_t slot = old->slot;
     old->slot = -1;
     if (value->home == th && value->slot >= 0) {
@@ -12612,11 +12621,11 @@ TENSOR_API int (tensor_set)(tensor_t **handle, tensor_t *value) {
 // ------------------------------------------------------------------------------
 // >>impl-threads                                   MARK: worker threads
 //
-// One word says which job is open and how many workers are inside, so the caller never waits for a worker
-// that has not come in: one that wakes late finds the job closed. A thread begins with its own share of the
-// tasks (what it wrote in the job before is in its cache), then takes what others left. Workers spin for some
-// tens of microseconds (joining takes 0.1 us, waking a sleeping one 50 us), then sleep. Nested calls run
-// inline. Rejected: OpenMP (a runtime of its own).
+// One word holds the open job and the number of workers inside, so the caller never waits for a worker that
+// has not come in: a worker that wakes late finds the job closed. A thread begins with its own share of the
+// tasks (what it wrote in the job before is in its cache), then takes what others left. Workers spin for
+// some tens of microseconds (joining takes 0.1 us, waking a sleeping one 50 us), then sleep. Nested calls
+// run inline. Rejected: OpenMP (a runtime of its own).
 // ------------------------------------------------------------------------------
 
 #define TENSOR__CALLED_BACK                                                                                  \
@@ -12950,7 +12959,7 @@ TENSOR__FN tensor__crew_t *tensor__crew_start(tensor__thread_t *th, int n,
     c->arg = arg;
     for (int i = 0; i < n; i++) {
         if (TENSOR__THREAD_START(&c->threads[i], tensor__crew_main, c)) { continue; }
-        c->n = i;           // those that run take what there is; none: as without threads
+        c->n = i;           // those that run share the work; none: as without threads
         if (i > 0) { break; }
         TENSOR_FREE(threads, (size_t)n * sizeof *threads, 64);
         TENSOR_FREE(c, sizeof *c, 64);
@@ -13549,7 +13558,8 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
 // One comparison of two neighbouring bytes.
 #define TENSOR__HOST_F32(t) ((t)->dtype == TENSOR_F32 && (t)->device == 0)
 
-// Whether t may be the first operand of a plain call. A recorder hears of calls alone.
+// Whether t may be the first operand of a plain call. There are no plain calls with a recorder: it is
+// called for call blocks only.
 TENSOR__INLINE int tensor__plain_operand(const tensor__thread_t *th, const tensor_t *t) {
     const tensor__isa_t *isa = th->ctx->plain;
     return isa && !th->recorder && TENSOR__HOST_F32(t) && (t->flags & TENSOR__CONTIGUOUS) &&
@@ -13618,7 +13628,7 @@ TENSOR__FN TENSOR__FAILS int tensor__give_up(tensor__op_t *o) {
     return 0;
 }
 
-// Input k becomes x, made for the call. 0 = x is poison
+// Replaces input k by x, which was made for the call. 0 = x is poison
 TENSOR__FN int tensor__put_input(tensor__op_t *o, int k, tensor_t *x) {
     if (x == TENSOR__POISON) { return 0; }
     if (o->moved >> k & 1) { (tensor_free)(o->args[k]); }
@@ -13680,7 +13690,7 @@ TENSOR__INLINE int tensor__at_home(const tensor__thread_t *th, const tensor_t *t
     return TENSOR__GIVEN(t) && t->state == TENSOR__LIVE && t->home == th && t->device == 0;
 }
 
-// In line where the nanoseconds of a call count. For a row that changes an input in place: nothing is cast.
+// Inlined where the nanoseconds of a call count. For a row that changes an input in place: nothing is cast.
 TENSOR__INLINE int tensor__begin_here(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in,
                                       int nin) {
     tensor__thread_t *th = tensor__self();
@@ -13744,7 +13754,7 @@ TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t
     return tensor__begin_cast(o) || tensor__give_up(o);
 }
 
-// The parameters of a pointwise row: what its formula calls F_P(0) and F_P(1).
+// The parameters of a pointwise row: F_P(0) and F_P(1) of its formula.
 TENSOR__INLINE void tensor__formula_numbers(tensor__op_t *o, double p0, double p1) {
     o->p = &o->params;
     o->params.pointwise.p[0] = p0;
@@ -13912,7 +13922,7 @@ TENSOR__FN int tensor__open_as(tensor__thread_t *th, int to, tensor_t **x, int n
     th_->modes = modes_;                                                                                     \
     TENSOR__RETURN(y_)
 
-// -> bit i: x[i] is a new tensor now; of more than 32 only the first are told
+// -> bit i: x[i] is a new tensor now; only the first 32 have a bit
 TENSOR__FN unsigned tensor__autocast_now(tensor__thread_t *th, int to, tensor_t **x, int n) {
     unsigned made = 0;
     int dtype = to == TENSOR__FULL ? TENSOR_F32 : (int)(tensor_autocast_dtype)(), widest = -1;
@@ -14186,7 +14196,7 @@ TENSOR__FN int64_t tensor__walk(tensor__thread_t *th, tensor_t *const *y, int n,
         ok = ok && tensor__list_room(th, &nodes, count, &room, sizeof node);
         if (ok) { ((tensor__node_t **)nodes)[count++] = node; }
         for (int i = 0; i < node->nin && ok; i++) { ok = tensor__reach(th, &q, node->edge[i].node, since); }
-        tensor__node_drop(th, node);            // y holds it still
+        tensor__node_drop(th, node);            // y still holds it
     }
     if (q.slots) { tensor__raw_free(th->ctx, q.slots); }
     if (!ok && nodes) {
@@ -14213,9 +14223,9 @@ TENSOR__FN int tensor__grad_need(const tensor__grad_t *g, int k) { return tensor
 // ------------------------------------------------------------------------------
 // >>impl-saved                                     MARK: saved values
 //
-// What backward reads: headers made of saved storage when they are asked for, checked against the version
-// they had, and packed or unpacked by the user's hooks. Rejected: saving headers (a saved output would be
-// a cycle).
+// What backward reads: headers that are made of saved storage when they are needed, checked against the
+// saved version, and packed or unpacked by the user's hooks. Rejected: saving headers (a saved output would
+// be a cycle).
 // ------------------------------------------------------------------------------
 
 // The extras of a node. NULL = out of memory, raised.
@@ -14348,7 +14358,7 @@ TENSOR__FN tensor_t *tensor__unpack(tensor__grad_t *g, int source) {
                         source);
 }
 
-// Input k, output k of the op, as saved: what gradient functions read.
+// Input k and output k of the op as they were saved: gradient functions read them.
 TENSOR__FN tensor_t *tensor__grad_in(tensor__grad_t *g, int k) {
     if (!g->value[k]) { g->value[k] = tensor__unpack(g, k); }
     return g->value[k];
@@ -14482,7 +14492,7 @@ TENSOR__INLINE int tensor__tracks_few(tensor__op_t *o, const tensor__row_t *row,
     return wants;
 }
 
-// What a node saves: of the inputs (the first five) and outputs that the row names, those that are there and
+// What a node saves: those inputs (of the first five) and outputs that the row names, that are present and
 // that a wanted gradient reads.
 TENSOR__INLINE int tensor__saves_of(const tensor__op_t *o, int saves) {
     if (!saves) { return 0; }
@@ -14507,7 +14517,8 @@ TENSOR__FN TENSOR__FAILS void tensor__not_saved(tensor__thread_t *th, const char
                  "use a clone of it, or no_grad in place of inference mode", op, t, t->op ? t->op : "?");
 }
 
-// A node with nothing filled in but its row and its parts, then `more` bytes. NULL = out of memory, raised.
+// A node in which only its row and its parts are filled in, then `more` bytes. NULL = out of memory,
+// raised.
 TENSOR__INLINE tensor__node_t *tensor__node_new(tensor__thread_t *th, const tensor__row_t *row, int nin,
                                                 int nout, int nsaved, size_t more) {
     size_t bytes = sizeof(tensor__node_t) + (size_t)nin * sizeof(tensor__edge_t) +
@@ -14790,7 +14801,7 @@ TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tens
     TENSOR__REFUSE_AS(0, !x->node && (x->flags & TENSOR__REQUIRES_GRAD), AUTOGRAD,
                       "%s: x %t is a leaf that requires grad; change it under no_grad, or a clone", op, x);
 
-    // The graph began at a view that was marked, and the base has no part in it: that view is the leaf.
+    // The graph began at a view that was marked, and the base is not part of it: that view is the leaf.
     TENSOR__REFUSE_AS(0, x->base && !x->base->node && (x->node || (x->base->flags & TENSOR__REQUIRES_GRAD)),
                       AUTOGRAD,
                       "%s: x %t is a view of a leaf that requires grad; change it under no_grad", op, x);
@@ -14925,7 +14936,8 @@ TENSOR__INLINE void tensor__arg_none(tensor_arg_t *a) {
     a->dtype = 0;
 }
 
-// Strides of dims with channels innermost, to `to` unless NULL. -> whether `is` has them, dims of 1 apart
+// Writes the strides of dims with channels innermost to `to`, unless it is NULL. -> whether `is` has them,
+// except in dims of size 1
 TENSOR__FN int tensor__channels_last_strides(const int64_t *dims, int ndim, const int64_t *is, int64_t *to) {
     int64_t step = 1, same = 1;
     for (int k = 0; k < ndim; k++) {
@@ -14976,7 +14988,7 @@ TENSOR__INLINE void tensor__bump(tensor__thread_t *th, tensor__storage_t *s, con
     th->written = s;
 }
 
-// Runs a kernel that the recorder, which may refuse it, or the profiler hears of. -> code
+// Runs a kernel after calling the recorder, which may refuse it, or the profiler. -> code
 TENSOR__FN TENSOR__NOINLINE int tensor__launch_heard(tensor_call_t *c, tensor_kernel_t kernel) {
     tensor__thread_t *th = c->thread;
     tensor_recorder_t *r = th->recorder;
@@ -15065,7 +15077,7 @@ TENSOR__FN TENSOR__FAILS tensor_t *tensor__abandon(tensor__op_t *o) {
     return TENSOR__POISON;
 }
 
-// After the data is there: record, drop what the user does not see.
+// Records the op after its data is written, and drops what the user does not see.
 TENSOR__INLINE tensor_t *tensor__commit(tensor__op_t *o) {
     if (tensor__tracks(o)) {
         if (!(o->update ? o->update->record(o) : tensor__record(o))) { return tensor__abandon(o); }
@@ -15076,7 +15088,8 @@ TENSOR__INLINE tensor_t *tensor__commit(tensor__op_t *o) {
     return o->out[0];
 }
 
-// The kernel of o, by a call block. -> code. Apart from finish, whose other ways need no room for the block.
+// Runs the kernel of o with a call block. -> code. It is not part of finish, because the other ways of
+// finish need no room for the block.
 TENSOR__FN TENSOR__NOINLINE int tensor__launch_op(tensor__op_t *o) {
     tensor_call_t c;
     c.row = o->row;
@@ -15124,10 +15137,11 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
 // ------------------------------------------------------------------------------
 // >>impl-host                                      MARK: the way of the host to data
 //
-// The host reads and writes elements here alone: item, from, copy_out, copies between devices, printing, the
+// The host reads and writes elements only here: item, from, copy_out, copies between devices, printing, the
 // pointers of data and data_mut, comparisons, files, loaders, fronts that turn indices into other indices.
-// Each says who it is and what the elements are for, so that what records a thread's calls can refuse what a
-// replay could not do again. Rejected: an op for each access (it would cost more than the access).
+// Each caller gives its name and its use of the elements, so that a recorder of the thread's calls can
+// refuse what a replay could not do again. Rejected: an op for each access (it would cost more than the
+// access).
 // ------------------------------------------------------------------------------
 
 // Tells the recorder of an access. -> 0, or the code of its refusal, raised
@@ -15733,13 +15747,13 @@ TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
 // where that is asked for.
 //
 // x86 machines that multiply bf16 in pairs: AMX by tiles of 16 x 32 (8 times the rate of f32), AVX-512 BF16
-// by vectors. Sums are f32, rounded once to bf16; denormals count as 0, because these instructions treat them
-// so. Elsewhere, and for f16, the front converts to f32. A comes as panels of 16 rows [k / 32][16][32], B as
-// panels of 16 columns [k / 32][16 pairs of k][16][2]: the second is the first with its 16 x 16 pairs
-// transposed, so one function packs both. Panels are padded with zeros to whole tiles; whole tiles of A that
-// run along k are read in place. Few rows times a large B that runs along k (a token through a layer) are
-// multiplied the other way round: A is transposed instead of B, and so is the result. Rejected: integer
-// products by conversion to f64 (not exact beyond 2^53).
+// by vectors. Sums are f32, rounded once to bf16; denormals count as 0, because these instructions treat
+// them so. Elsewhere, and for f16, the front converts to f32. A comes as panels of 16 rows [k /
+// 32][16][32], B as panels of 16 columns [k / 32][16 pairs of k][16][2]: the second is the first with its
+// 16 x 16 pairs transposed, so one function packs both. Panels are padded with zeros to whole tiles; whole
+// tiles of A that run along k are read in place. Products of few rows and a large B that runs along k (a
+// token through a layer) are computed in the other order: A is transposed instead of B, and so is the
+// result. Rejected: integer products by conversion to f64 (not exact beyond 2^53).
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__X86_DOTS
@@ -15831,7 +15845,8 @@ TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_tile(int pairs, int n, in
     if (transposed) { tensor__dot_transpose(dst, 16, dst, 16); }
 }
 
-// A panel of such tiles, or two (lines > 16), `apart` apart: where ls is 1, they share cache lines.
+// A panel of such tiles, or two (lines > 16) at the distance `apart`: where ls is 1, they share cache
+// lines.
 TENSOR__FN TENSOR__TARGET_DOT("")
 void tensor__dot_pack(int pairs, int64_t k, int lines, const uint16_t *src, int64_t ls, int64_t ks,
                       uint16_t *dst, int64_t apart) {
@@ -16159,7 +16174,8 @@ TENSOR__FN int tensor__widen(tensor__op_t *o) {
     return 1;
 }
 
-// begin, and the inputs as row->cast says; for the rows that say something. Goes with finish_wide.
+// begin, and the inputs as row->cast asks; for the rows whose cast asks for something. It is used with
+// finish_wide.
 TENSOR__FN int tensor__begin_wide(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin) {
     if (!tensor__begin_here(o, row, in, nin)) { return 0; }
     if (TENSOR__CASTING(o->th) && !tensor__begin_cast(o)) { return tensor__give_up(o); }
@@ -16203,7 +16219,7 @@ TENSOR__FN uint64_t tensor__product_scratch(const tensor__gemm_t *g, int dtype) 
 }
 
 #ifdef TENSOR_USE_OPENBLAS
-// How a matrix of `across` columns in row-major order is described to BLAS; ld 0 = it cannot be.
+// How BLAS gets a matrix of `across` columns in row-major order; ld 0 = it cannot take the matrix.
 TENSOR__FN CBLAS_TRANSPOSE tensor__blas_side(int64_t down, int64_t across, int64_t rs, int64_t cs, int *ld) {
     int plain = cs == 1 && rs >= across, transposed = rs == 1 && cs >= down;
     int64_t step;
@@ -16266,7 +16282,7 @@ TENSOR__INLINE float *tensor__floats_of(const tensor_t *t) {
     return (float *)t->storage->data + t->offset;
 }
 
-// The first result of o, in whole vectors, becomes the pointwise row `then` of the last one.
+// Sets the first result of o, in whole vectors, to the pointwise row `then` of the last one.
 TENSOR__FN TENSOR__NOINLINE void tensor__apply_direct(const tensor__op_t *o, const tensor__row_t *then) {
     const void *in[1];
     void *out[1];
@@ -16275,10 +16291,10 @@ TENSOR__FN TENSOR__NOINLINE void tensor__apply_direct(const tensor__op_t *o, con
     tensor__point(then)->forward[o->th->ctx->plain->place](in, out, NULL, o->out[0]->numel);
 }
 
-// Inputs 0 and 1 of o, f32 matrices, and input 2, if there is one, as bias: their product, of the sizes and
-// strides in g, if they are on the host and so small that it needs neither scratch nor threads. It becomes
-// the last result; the pointwise row `then` (NULL = none) of it the first. 0 = they are not small, or a
-// recorder wants to hear of the call
+// Computes the product of inputs 0 and 1 of o, f32 matrices, with input 2, if there is one, as bias; g has
+// its sizes and strides. The inputs must be on the host and so small that the product needs neither scratch
+// nor threads. The product becomes the last result; the pointwise row `then` (NULL = none) of it becomes
+// the first. 0 = they are not small, or a recorder is set
 TENSOR__FN int tensor__product_direct(const tensor__op_t *o, tensor__gemm_t *g, const tensor__row_t *then) {
     const tensor__isa_t *isa = o->th->ctx->plain;
     if (!isa || o->th->recorder || !TENSOR__HOST_F32(o->in[0])) { return 0; }
@@ -16622,7 +16638,7 @@ TENSOR__FN int tensor__check_divisor(tensor_call_t *c, const tensor__iter_t *it)
 typedef struct tensor__transpose_t {
     const tensor__isa_t *isa;
     const tensor__iter_t *it;
-    int dim;                            // where x runs along; y runs along the last
+    int dim;                            // x is contiguous along it, y along the last dim
 } tensor__transpose_t;
 enum { TENSOR__TRANSPOSE = 64 };             // columns of x per task
 
@@ -16695,8 +16711,8 @@ TENSOR__FN int tensor__divides_whole(const tensor_call_t *c) {
            (id == TENSOR_OP_FLOOR_DIVIDE || id == TENSOR_OP_FMOD || id == TENSOR_OP_REMAINDER);
 }
 
-// A call without the iterator: contiguous f32, equal shapes, whole vectors, one thread's work. 0 = it is not
-// that
+// A call without the iterator: contiguous f32, equal shapes, whole vectors, the work of one thread. 0 = the
+// call is not of that form
 TENSOR__FN int tensor__pointwise_at_once(const tensor_call_t *c, const tensor__isa_t *isa) {
     const tensor_arg_t *y = &c->arg[c->nin];
     int plain = tensor__class(c->compute) == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous &&
@@ -17357,14 +17373,14 @@ TENSOR__FN int tensor__view_strides(const tensor_t *x, const int64_t *dims, int 
         int64_t s = 1;
         for (int i = ndim - 1; i >= 0; i--) {
             strides[i] = s;
-            // there are no elements, so any sizes are possible
+            // without elements any sizes are possible
             if (dims[i] > 0 && s <= INT64_MAX / dims[i]) { s *= dims[i]; }
         }
         return 1;
     }
     int64_t xd[TENSOR_MAX_DIMS], xs[TENSOR_MAX_DIMS], step = 1;
 
-    // From the right, matches runs of x's dims (those of size 1 do not count) with runs of the new dims.
+    // Matches runs of x's dims (those of size 1 do not count) with runs of the new dims, from the right.
     int d = -1, v = ndim - 1;
     for (int i = 0; i < x->ndim; i++) {
         if (x->dims[i] == 1) { continue; }
@@ -19245,7 +19261,8 @@ TENSOR_API tensor_t *(tensor_nextafter)(tensor_t *a, tensor_t *b) {
     tensor_t *unordered = tensor_logical_or(tensor_isnan(x), tensor_isnan(to));
     y = tensor_where(unordered, tensor_add(x, to), y);
     if (tensor_grad_enabled() && tensor__live(from) && tensor__sync_needs_grad(th_, from)) {
-        // Where a steps the gradient passes: it is that of a clone into which the neighbours are written.
+        // The gradient with respect to a passes unchanged: it is that of a clone into which the neighbours
+        // are written.
         tensor_t *stepped = tensor_clone(from);
         if (!tensor__live(y) || !tensor__live(stepped)) { TENSOR__RETURN(TENSOR__POISON); }
         uint8_t mode = th_->grad_mode;
@@ -19338,7 +19355,7 @@ TENSOR_API tensor_t *(tensor_to)(tensor_t *x, int to) {
 TENSOR__FRONT(contiguous, (tensor_t *x),
     tensor__live(x) && (x->flags & TENSOR__CONTIGUOUS) ? x : (tensor_clone)(x))
 
-// Halves are computed in f32 and rounded once, by the edge, as the fused kernel does.
+// Halves are computed in f32 and rounded once, by the edge, as in the fused kernel.
 TENSOR__FN tensor_t *tensor__wide(tensor_t *t) {
     return t->dtype == TENSOR_F16 || t->dtype == TENSOR_BF16 ? (tensor_to)(t, TENSOR_F32) : t;
 }
@@ -19454,7 +19471,7 @@ TENSOR__FN void tensor__backward_call(tensor__grad_t *g, int wanted, int count) 
     c.p = n->p;
     c.thread = g->th;
     c.compute = n->out[0].dtype;
-    for (int i = 0; i < 4; i++) {       // f32 changed in place by f64: as the call, which was computed in f64
+    for (int i = 0; i < 4; i++) {       // f32 changed in place by f64: in f64, like the call
         if (arg[i].data && arg[i].ndim && arg[i].dtype == TENSOR_F64) { c.compute = TENSOR_F64; }
     }
     c.device = gy->device;
@@ -19485,13 +19502,14 @@ TENSOR__INLINE int tensor__grad_by_text(tensor__grad_t *g, const tensor__point_t
     return wanted;
 }
 
-// What the body of a fused derivative reads. The number that stands for an input, if there is one, is apart.
+// What the body of a fused derivative reads. A number that replaces an input is kept separately.
 typedef struct tensor__plain_grad_t {
     const void *in[5];                  // saved inputs, saved output, incoming gradient
     const tensor__saved_t *number;
 } tensor__plain_grad_t;
 
-// Whether a wanted derivative reads the saved value of that source. One that none reads may have changed.
+// Whether a wanted derivative reads the saved value of that source. A value that none reads may have
+// changed.
 TENSOR__FN int tensor__grad_reads(const tensor__point_t *d, int wanted, int source) {
     int saved = source < 0 ? TENSOR__SY : 1 << source;
     for (int k = 0; k < 3; k++) {
@@ -19555,7 +19573,7 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
     void *out[3] = {NULL, NULL, NULL};
     int mine = !passed && gy->refs == 1 && gy->storage->refs == 1;
     if (!plain || !tensor__grad_results(g, wanted, mine, out)) {
-        tensor__backward_call(g, wanted, count);        // raises, if it has no memory for them either
+        tensor__backward_call(g, wanted, count);        // raises if it has no memory for them either
         return;
     }
     tensor__body_t body = d->backward[g->th->ctx->plain->place];
@@ -20087,7 +20105,7 @@ TENSOR__INLINE void tensor__f64_logcumsumexp(const double *x, double *y, int64_t
     }
 }
 
-// The product of all others, from both sides: exact with zeros, no division.
+// The product of all others, from both sides: exact with zeros, without a division.
 TENSOR__INLINE void tensor__f64_prod_others(const double *x, double *y, int64_t n) {
     double s = 1;
     for (int64_t i = 0; i < n; i++) {
@@ -20197,7 +20215,7 @@ TENSOR__INLINE void tensor__row_i64(const int id, const tensor__rowcall_t *r, co
     y[0] = k;
 }
 
-// Which rows have a kernel of f32, and which take integers.
+// The rows that have a kernel of f32, and those that take integers.
 TENSOR__INLINE int tensor__row_is_fast(const int id) {
     return id == TENSOR_OP_SOFTMAX || id == TENSOR_OP_LOG_SOFTMAX || id == TENSOR_OP_LOGSUMEXP ||
            id == TENSOR_OP_SOFTMAX_BACKWARD || id == TENSOR_OP_LOG_SOFTMAX_BACKWARD ||
@@ -20447,7 +20465,7 @@ TENSOR__FRONT(argmax_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__arg_op(TENSOR__ROW(ARGMAX), x, dim, keepdim))
 TENSOR__FRONT(argmin_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__arg_op(TENSOR__ROW(ARGMIN), x, dim, keepdim))
-// Whether input 0, contiguous, is f32 on the host and no recorder wants to hear of the call.
+// Whether input 0, contiguous, is f32 on the host, and no recorder is set.
 TENSOR__INLINE int tensor__arg_small(const tensor__op_t *o) {
     return o->th->ctx->plain && !o->th->recorder && TENSOR__HOST_F32(o->in[0]);
 }
@@ -20481,8 +20499,8 @@ TENSOR_API tensor_t *(tensor_std_dim)(tensor_t *x, int64_t dim, double correctio
 
 TENSOR__MADE(std, (tensor_t *x, double correction), (tensor_std_dim)(tensor__one_row(x), 0, correction, 0))
 
-// x at the indices `at` along dim, and these indices; drop: dim, of size 1, is removed. The value is
-// gathered, so its gradient goes to the chosen places alone.
+// The elements of x at the indices `at` along dim, and these indices; drop: dim, of size 1, is removed. The
+// value is gathered, so its gradient goes to the chosen places alone.
 TENSOR__FN tensor_pair_t tensor__chosen(tensor_t *x, int64_t dim, tensor_t *at, int drop) {
     tensor_pair_t p;
     p.indices = at;
@@ -20811,7 +20829,7 @@ TENSOR__FN void tensor__grad_cumprod(tensor__grad_t *g) {
 // dx_k = e^(x_k - y_k) t_k, where t_k = g_k + e^(y_k - y_(k+1)) t_(k+1): no weight above 1.
 TENSOR__FN void tensor__grad_logcumsumexp(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0), *y = tensor__grad_out(g, 0);
-    tensor_t *dead = tensor_logical_and(tensor_isinf(y), tensor_lt_scalar(y, 0));   // nothing but -inf so far
+    tensor_t *dead = tensor_logical_and(tensor_isinf(y), tensor_lt_scalar(y, 0));   // only -inf so far
     y = tensor_masked_fill(y, dead, 0);
     if (y == TENSOR__POISON || !y->numel) {
         g->gx[0] = tensor_zeros_like(x);
@@ -21134,7 +21152,7 @@ TENSOR__FN int tensor__rows_even(const tensor_t *x) {
     return 1;
 }
 
-// The batch dims of a product, of inputs of which one has more than 2 dims. -> how many; -1 = they do not
+// The batch dims of a product; one of its inputs has more than 2 dims. -> their number; -1 = they do not
 // broadcast
 TENSOR__FN TENSOR__NOINLINE int tensor__matmul_batch(const tensor_t *a, const tensor_t *b, int64_t *dims) {
     int ndim = 0;
@@ -21377,8 +21395,8 @@ TENSOR__FN uint64_t tensor__label_bits(const tensor__labelled_t *a) {
     return bits;
 }
 
-// Sums what the product of a and b need not have: the labels of one of them that are not kept, and a label of
-// both with the sizes 1 and n (the sum over n alone). 0 = failed, raised
+// Sums dims that the product of a and b does not need: labels of one of them that are not kept, and a label
+// of both with the sizes 1 and n (the sum over n alone). 0 = failed, raised
 TENSOR__FN int tensor__contract_alone(tensor__labelled_t *a, tensor__labelled_t *b, uint64_t keep) {
     uint64_t summed = tensor__label_bits(a) & tensor__label_bits(b) & ~keep;
     for (int l = 0; l < 64; l++) {
@@ -21537,8 +21555,8 @@ TENSOR__FN const char *tensor__einsum_term(const char *s, tensor__labelled_t *a,
     return e;
 }
 
-// What einsum knows of its labels: their sizes (-1 = no dim has it), in how many dims each is, the last
-// operand that has it, and those of the result in their order.
+// The labels of an einsum: their sizes (-1 = no dim has the label), the number of dims that have each, the
+// last operand that has it, and the labels of the result in their order.
 typedef struct tensor__einsum_t {
     const char *equation;
     int64_t size[64];
@@ -21644,7 +21662,7 @@ TENSOR__FN int tensor__einsum_diagonals(tensor__labelled_t *a, const char *equat
     return 1;
 }
 
-// Operands from left to right: labels that no later operand and not the result has are summed at once.
+// Operands from left to right: labels that neither a later operand nor the result has are summed at once.
 TENSOR__FN tensor_t *tensor__einsum(const char *equation, tensor_t *const *list, int n) {
     tensor__einsum_t e;
     memset(&e, 0, sizeof e);
@@ -21861,7 +21879,7 @@ TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) {
 typedef struct tensor__la_t {
     tensor_call_t *c;
     int64_t m, n, k, items, per, room;  // matrices m x n, k the smaller; items per task, doubles per worker
-    int64_t *info;                      // what went wrong with an item, 0 = nothing
+    int64_t *info;                      // the error of an item, 0 = none
     double *work;
 } tensor__la_t;
 
@@ -22198,8 +22216,8 @@ TENSOR__FN void tensor__la_store(const tensor_arg_t *y, int64_t item, const doub
     }
 }
 
-// What the ops below share: the call, item `item` of its m x n matrix x in a, room for more numbers in b, and
-// small vectors in w. Each returns 0, or what its error says: the row that failed from 1 on.
+// The arguments of the ops below: the call, item `item` of its m x n matrix x in a, room for more numbers
+// in b, and small vectors in w. Each op returns 0, or the row that failed, counted from 1.
 typedef struct tensor__la_item_t {
     tensor_call_t *c;
     const tensor_arg_t *x, *y;
@@ -22307,7 +22325,7 @@ TENSOR__FN int64_t tensor__la_qr(const tensor__la_item_t *q) {
     return 0;
 }
 
-// Of a symmetric matrix, of which one triangle counts.
+// For a symmetric matrix; only one triangle is read.
 TENSOR__FN int64_t tensor__la_eigen(const tensor__la_item_t *q) {
     int64_t n = q->n;
     double *a = q->a, *b = q->b, *w = q->w;
@@ -22826,7 +22844,7 @@ TENSOR__FN int tensor__tolerates(const char *op, tensor_linalg_tolerance_args_t 
     return a->x != TENSOR__POISON;
 }
 
-// Which elements of s count: s are the singular values, or the absolute eigenvalues, of a->x.
+// The elements of s that count: s are the singular values, or the absolute eigenvalues, of a->x.
 TENSOR__FN tensor_t *tensor__significant(const tensor_linalg_tolerance_args_t *a, tensor_t *s) {
     double eps = a->x->dtype == TENSOR_F64 ? 2.2204460492503131e-16 : 1.1920928955078125e-07;
     int64_t m = TENSOR__HIGH(a->x), n = TENSOR__WIDE(a->x);
@@ -23181,7 +23199,7 @@ TENSOR__FN void tensor__grad_solve_triangular(tensor__grad_t *g) {
     g->gx[0] = upper ? tensor_triu(ga, unit) : tensor_tril(ga, -unit);
 }
 
-// The sum of two tensors, either of which may be absent.
+// The sum of two tensors; either may be absent.
 TENSOR__FN tensor_t *tensor__plus(tensor_t *a, tensor_t *b) {
     if (a && b) { return tensor_add(a, b); }
     if (a) { return a; }
@@ -23484,7 +23502,8 @@ TENSOR__FN uint64_t tensor__scratch_index(const tensor_call_t *c) {
     return tensor__is_float(x->dtype) && x->dtype != TENSOR_F64 && many && each ? (uint64_t)x->numel * 8 : 0;
 }
 
-// What the loops over an index share. Sums are made in f64 in scratch where that is `wide`, else in y.
+// The arguments of the loops over an index. Sums are made in f64 in scratch where that is `wide`, else in
+// y.
 typedef struct tensor__indexed_t {
     tensor_call_t *c;
     const tensor_arg_t *x, *index, *src;
@@ -23894,8 +23913,8 @@ TENSOR_API int (tensor_unravel_index)(tensor_t *index, const int64_t *dims, int 
     return out[0] == TENSOR__POISON ? th_->error.code : 0;
 }
 
-// Without a count that the host would read: each true element goes to its number among them, all that have no
-// room to one place more.
+// The host does not need the count: each true element goes to the place of its number among them, and all
+// that have no room to one extra place.
 TENSOR_API tensor_t *(tensor_nonzero_static)(tensor_t *x, int64_t size, int64_t fill_value) {
     TENSOR__MARK1(x)
     TENSOR__REFUSE(size < 0 || size > (int64_t)1 << 56, SHAPE, "nonzero_static: size %d must be >= 0", size);
@@ -24125,7 +24144,7 @@ TENSOR_API tensor_t *(tensor_put)(tensor_t *x, tensor_t *index, tensor_t *src, i
 typedef struct tensor__pick_t {
     tensor_t *x, *at;
     int64_t dims[TENSOR_MAX_DIMS], order[TENSOR_MAX_DIMS], back[TENSOR_MAX_DIMS];
-    int dim, ndim, moved;       // dims: shape of the result; moved: x was permuted by order, back undoes it
+    int dim, ndim, moved;       // dims: shape of the result; moved: x was permuted by order; back undoes this
 } tensor__pick_t;
 
 // The tensors of an index, each of indices into `size` places: a mask is one of the dims that it covers.
@@ -24716,11 +24735,11 @@ enum { TENSOR__AXES = 24 };
 // One word of a pattern: n characters at s.
 typedef struct tensor__axis_t {
     const char *s;
-    int64_t size;                   // 0 = not known
+    int64_t size;                   // 0 = unknown
     int n, number;                  // number: it is digits
     int group;                      // the dim it belongs to
     int k;                          // which of the dims that "..." stands for
-    int repeats;                    // it is only on the right: x is repeated along it
+    int repeats;                    // only on the right: x is repeated along it
 } tensor__axis_t;
 
 TENSOR__FN int tensor__word(const char *s, tensor__axis_t *a) {         // -> its length, 0 = none
@@ -24789,18 +24808,18 @@ TENSOR__FN int tensor__words(const char *s, const char *end, int ellipsis, tenso
     return open || tensor__word_twice(axis, n) ? -1 : n;
 }
 
-// What is known of a pattern while it is read.
+// A pattern while it is read.
 typedef struct tensor__pattern_t {
     const char *text;
     tensor__axis_t left[TENSOR__AXES], right[TENSOR__AXES];
     int nleft, nright;              // how many words
-    int left_dims, right_dims;      // and in how many dims they are
+    int left_dims, right_dims;      // and the number of dims that they are in
     int64_t size[26];               // of the names of one letter, 0 = not given
     uint32_t placed;                // the letters that occur
     int64_t dims[TENSOR__AXES];     // of x, cut into its words
     int ndim;
     uint32_t reduced;               // which of them are not on the right
-    int64_t order[TENSOR__AXES];    // of the words on the right: which dim of the rest they are
+    int64_t order[TENSOR__AXES];    // for each word on the right, its dim in what is left of x
     int norder;
 } tensor__pattern_t;
 
@@ -24973,7 +24992,8 @@ TENSOR_API tensor_t *tensor_rearrange_with(tensor_t *x, tensor_rearrange_args_t 
     return tensor__at(a.site_, tensor__rearranged(x, &a));
 }
 
-// What check reads: its words, the number of each one's name (-1 = it has none), the place of "...".
+// The pattern that check reads: its words, the number of the name of each (-1 = it has none), the place of
+// "...".
 typedef struct tensor__check_t {
     tensor__axis_t word[TENSOR__AXES];
     int slot[TENSOR__AXES];
@@ -25244,7 +25264,7 @@ TENSOR__FN void tensor__order_task(void *arg, int64_t task, int worker) {
         case TENSOR_OP_TOPK: tensor__order_top(r, e, t, y); break;
         case TENSOR_OP_KTHVALUE: tensor__order_kth(r, e, t, nan, y); break;
         case TENSOR_OP_MODE: tensor__order_mode(r, e, t, y); break;
-        default:                                            // CUMMAX, CUMMIN: which key wins and stays
+        default:                                            // CUMMAX, CUMMIN: which of two keys is kept
             for (int64_t i = 0; i < n; i++) {
                 if (e[i].key >= e[at].key) { at = i; }
                 y[i] = at;
@@ -25313,7 +25333,7 @@ TENSOR__MADE_PAIR(cummax, (tensor_t *x, int64_t dim),
 TENSOR__MADE_PAIR(cummin, (tensor_t *x, int64_t dim),
     tensor__chosen(x, dim, tensor__order(TENSOR__ROW(CUMMIN), x, dim, -1, 0, 0, 0), 0))
 
-// Whether k elements can be taken along dim, 0 = no, raised.
+// Whether k elements can be taken along dim; 0 after raising.
 TENSOR__FN int tensor__k_fits(const char *name, tensor_t *x, int64_t k, int64_t lowest, int64_t dim) {
     tensor__thread_t *th = tensor__self();
     int d = TENSOR__USABLE(name, "x", x) ? tensor__dim(name, dim, x) : -1;
@@ -25353,7 +25373,7 @@ TENSOR__FN tensor_t *tensor__median_all(tensor_t *x, int64_t k) {
     }
     tensor_t *f = tensor__flat(x), *y = tensor__chosen(tensor_detach(f), 0, tensor__rank(f, k, 0), 1).values;
     if (y == TENSOR__POISON || !tensor_grad_enabled() || !tensor__needs_grad(f)) { return y; }
-    // The largest element shares its gradient evenly with all that are equal to it, as in max.
+    // The gradient of the largest element is shared evenly by all that are equal to it, as in max.
     tensor_t *same = tensor_logical_or(tensor_eq(f, y), tensor_logical_and(tensor_isnan(f), tensor_isnan(y)));
     return tensor_max(tensor_masked_select(f, same));
 }
@@ -25477,7 +25497,7 @@ TENSOR__FN void tensor__runs(tensor_t *x, int d, int flat, int sorted, int inver
     }
 }
 
-// The slices along dim (flat: the elements) that differ, in sorted order or in the order of x.
+// The distinct slices along dim (flat: the distinct elements), in sorted order or in the order of x.
 TENSOR__FN tensor_t *tensor__unique(tensor_t *x, int64_t dim, int flat, tensor_t **inverse, tensor_t **counts,
                                     int sorted, const char *function) {
     TENSOR__MARK
@@ -25833,7 +25853,7 @@ TENSOR__INLINE void tensor__random_block(const int id, const tensor_call_t *c, i
             tensor__philox(c->rng.seed, c->rng.offset, (uint64_t)e >> 1, w);
             uint64_t u = tensor__word64(w, e & 1);
             if (id == TENSOR_OP_RANDINT) {
-                // Lemire's multiplication; the bias, range / 2^64, is below anything one could measure.
+                // Lemire's multiplication; the bias, range / 2^64, is too small to be measured.
                 uint64_t range = (uint64_t)p->random.to - (uint64_t)p->random.from;
                 uint64_t lo = (uint32_t)u, hi = u >> 32;
                 uint64_t rl = (uint32_t)range, rh = range >> 32, mid = (lo * rl >> 32) +
@@ -25967,7 +25987,7 @@ TENSOR__FN int64_t tensor__weighted_place(const double *weight, int64_t k, doubl
 }
 
 // MULTINOMIAL: rows of weights (double, contiguous) to num_samples indices each, by inverse of the running
-// sum. Without replacement the weights are a copy of which nobody else knows.
+// sum. Without replacement the weights are a private copy.
 TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
     const tensor_arg_t *w = &c->arg[0];
     int64_t k = TENSOR__WIDE(w), n = c->p->random.num_samples, rows = k ? w->numel / k : 0;
@@ -26350,8 +26370,8 @@ TENSOR__FN tensor_t *tensor__whole(tensor_t *x, tensor_t *g) {
     return tensor__tidy(th_, mark_, y);
 }
 
-// The lock of x's gradient, under which kernels run: on this thread alone, if the program has jobs of its
-// own.
+// Takes the lock of x's gradient. Kernels run under it: on this thread alone, if the program has a job
+// system of its own.
 TENSOR__FN tensor__thread_t *tensor__grad_lock(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     tensor__spin(&x->lock);
@@ -26609,7 +26629,7 @@ TENSOR_API int (tensor_needs_input_grad)(tensor_function_ctx_t *ctx, int i) {
     return ctx->g && i >= 0 && i < ctx->g->node->nin && tensor__grad_need(ctx->g, i);
 }
 
-// Whether k names one of n things while forward runs (or backward, if ctx->g must be there).
+// Whether k is the index of one of n things while forward runs (or backward, if ctx->g is needed).
 TENSOR__FN int tensor__custom_index(tensor_function_ctx_t *ctx, const char *name, int k, int n,
                                     int backward) {
     const char *phase = backward ? "backward" : "forward";
@@ -26742,7 +26762,7 @@ TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_
             continue;
         }
         for (int j = 0; j < k; j++) { again |= c->out[j] == y; }
-        // A result that forward did not make itself, an input or a captured tensor, gets a header of its own.
+        // A result that forward did not make (an input or a captured tensor) gets a header of its own.
         if (again || y->home != th || y->slot < s.mark || y->base || TENSOR__ATOMIC_LOAD(&y->refs) != 1) {
             c->out[k] = (tensor_detach)(y);
         }
@@ -26836,9 +26856,9 @@ TENSOR_API tensor_t *(tensor_apply)(const tensor_function_t *fn, void *user, ten
 // the rest (only the user knows what is cheap).
 // ------------------------------------------------------------------------------
 
-// The nodes that fn made: their saved values are dropped at once, and taken from the nodes that fn makes when
-// it is run again. Rejected: one node for the whole of fn (no autograd_grad, no second derivatives, captured
-// parameters need a pass inside the pass).
+// The nodes that fn made: their saved values are dropped at once, and taken later from the nodes that fn
+// makes when it runs again. Rejected: one node for all of fn (no autograd_grad, no second derivatives,
+// captured parameters need a pass inside the pass).
 typedef struct tensor__region_t {
     tensor__count_t refs;               // nodes alive, and threads that work on it
     tensor__count_t lock;               // of node, of saved values while they are dropped, and of worker
@@ -26922,7 +26942,7 @@ TENSOR__FN int tensor__region_inputs(tensor__region_t *r, tensor_t *const *input
 // Drops what node m, number k of the region, has saved, unless somebody else holds it. -> 0 with an error
 TENSOR__FN int tensor__region_drop(tensor__thread_t *th, tensor__region_t *r, tensor__node_t *m, int64_t k,
                                    tensor__map_t *held) {
-    int inner = m->saved_state != TENSOR__SAVED_HERE;           // it is of a checkpoint inside fn
+    int inner = m->saved_state != TENSOR__SAVED_HERE;           // it belongs to a checkpoint inside fn
     if (inner || (!m->nsaved && !m->custom)) { return 1; }
     if (!tensor__node_extra(th, m)) { return 0; }
     for (int i = 0; i < m->nsaved; i++) {
@@ -27099,10 +27119,10 @@ TENSOR__END
 // ------------------------------------------------------------------------------
 // >>impl-engine                                    MARK: backward
 //
-// Nodes reached by a gradient wait in a heap by sequence number; the highest goes first, so every consumer of
-// a value is done before its maker. Gradient slots belong to the pass (>>impl-graph), so passes may nest and
-// run in several threads over one graph. Rejected: counting dependencies first (a second walk of the graph);
-// only a pass that asks for some inputs, or meets hooks, looks ahead.
+// Nodes that a gradient has reached wait in a heap by sequence number; the highest goes first, so every
+// consumer of a value is done before its maker. Gradient slots belong to the pass (>>impl-graph), so passes
+// may nest and run in several threads over one graph. Rejected: counting dependencies first (a second walk
+// of the graph); only a pass that asks for some inputs, or meets hooks, looks ahead.
 
 TENSOR__FN tensor__hooked_t *tensor__pass_hooked(tensor__thread_t *th, tensor__pass_t *p, tensor_t *leaf) {
     int64_t *i = tensor__map_put(th, &p->places, leaf);
@@ -27209,7 +27229,8 @@ TENSOR__INLINE int tensor__accumulate(tensor__thread_t *th, tensor_t **sum, tens
     return 1;
 }
 
-// a + b, at least one of which is by rows: if both are, one behind the other; else in the shape of the leaf.
+// a + b; at least one of them is by rows. If both are, the result has the rows of both; otherwise it has
+// the shape of the leaf.
 TENSOR__FN tensor_t *tensor__rows_add(tensor_t *leaf, tensor_t *a, tensor_t *b) {
     tensor_t *const list[4] = {a, b, a->grad, b->grad};
     int rows = tensor__rows_of(a) && tensor__rows_of(b);
@@ -27519,7 +27540,7 @@ TENSOR__FN int tensor__run_usable(tensor__thread_t *th, tensor_t *const *outputs
     return 0;
 }
 
-// Delivers the gradient that an output starts from, ones if none is given. 0 = failed, raised
+// Delivers the gradient that an output starts with: ones if none is given. 0 = failed, raised
 TENSOR__FN int tensor__start_at(tensor__thread_t *th, tensor__pass_t *p, tensor_t *y, tensor_t *g, int i) {
     int given = g != NULL;
     if (!given) { g = tensor__filled("ones", y->dims, y->ndim, y->dtype, 1, y); }
@@ -27550,7 +27571,7 @@ TENSOR__FN int tensor__run_nodes(tensor__thread_t *th, tensor__pass_t *p, int64_
     return ok;
 }
 
-// Runs the hooks of a leaf whose gradient is asked for; asked for twice, it has one result.
+// Runs the hooks of a leaf whose gradient is asked for; If it is asked for twice, it has one result.
 TENSOR__FN int tensor__input_hooks(tensor__thread_t *th, tensor__pass_t *p, int i) {
     tensor_t *x = p->inputs[i], **found = p->found;
     if (x->node || !found[i] || !(x->flags & TENSOR__HOOKED)) { return 1; }
@@ -27564,7 +27585,7 @@ TENSOR__FN int tensor__input_hooks(tensor__thread_t *th, tensor__pass_t *p, int 
     return 1;
 }
 
-// Leaves with hooks of which an edge got no gradient are done too.
+// Leaves with hooks are done even if one of their edges got no gradient.
 TENSOR__FN int tensor__end_leaves(tensor__thread_t *th, tensor__pass_t *p, int ok) {
     for (int64_t i = 0; i < p->hooked_count; i++) {
         if (ok) { ok = tensor__leaf_done(th, p, &p->hooked[i]); }
@@ -27593,7 +27614,7 @@ TENSOR__FN tensor__pass_t *tensor__pass_open(tensor__thread_t *th, tensor__pass_
     return p;
 }
 
-// Keeps the memory of a pass for the next one, if there is no other.
+// Keeps the memory of a pass for the next one, if no other is kept.
 TENSOR__FN void tensor__pass_close(tensor__thread_t *th, tensor__pass_t *p, const tensor__pass_t *local) {
     if (p->hooked) { tensor__memory_free(th, p->hooked); }
     if (p->more) { tensor__memory_free(th, p->more); }
@@ -27907,7 +27928,7 @@ TENSOR__FN tensor_t *tensor__weighted(tensor_fn_t fn, void *user, tensor_t *cons
     return tensor_sum(tensor_mul(tensor_to(y, TENSOR_F64), w));
 }
 
-// What gradcheck tries: fn of n inputs, and how far a gradient may be from the difference.
+// What gradcheck tests: fn of n inputs, and the greatest allowed distance between gradient and difference.
 typedef struct tensor__gradcheck_t {
     tensor_fn_t fn;
     void *user;
@@ -28166,7 +28187,7 @@ TENSOR__FN void tensor__print_number(tensor__printer_t *p, int64_t offset) {
     tensor__puts(&p->s, b);
 }
 
-// What is between the items of dim d; item: the number of the next one.
+// Appends the separator between items of dim d; item: the number of the next one.
 TENSOR__FN void tensor__print_gap(tensor__printer_t *p, int d, int64_t item, int64_t per_line) {
     int below = p->x->ndim - 1 - d;             // dims in an item
     tensor__puts(&p->s, ",");
@@ -28371,21 +28392,21 @@ TENSOR__END
 // ------------------------------------------------------------------------------
 // >>impl-capture                                   MARK: capture and replay
 //
-// A recorder (see tensor_recorder_t) copies each call, with dims, strides and parameters. Which storage an
-// operand is in is known by a deleter that the capture puts on it: it says when the storage has gone, so the
-// same address may be another storage later. No reference is held meanwhile, because choices look at counts.
-// At the end the storages that have gone are the temporaries: they are laid into one block, best fit over the
-// calls between first and last use, and their addresses in the calls are moved there; a result takes the
-// place of the operand that it is the last to read. Pointwise calls become groups that run block by block;
-// what depends on kernels and threads is planned anew when those are others. A program that never captures
-// does not reach this room. Rejected: a hook in the allocator (an instruction for every op of every
-// program), temporaries in the blocks they had (the cache would have to be another one during the capture,
-// and nodes alive at its end would be in between).
+// A recorder (see tensor_recorder_t) copies each call, with dims, strides and parameters. The storage of an
+// operand is identified by a deleter that the capture puts on it: the deleter tells when the storage has
+// gone, so the same address may be another storage later. No reference is held meanwhile, because the
+// library's choices depend on the counts. At the end the storages that have gone are the temporaries: they
+// are laid into one block, best fit over the calls between first and last use, and their addresses in the
+// calls are moved there; a result takes the place of the operand that it is the last to read. Pointwise
+// calls become groups that run block by block; what depends on kernels and threads is planned again when
+// those change. A program that never captures does not reach this room. Rejected: a hook in the allocator
+// (an instruction for every op of every program), temporaries in the blocks they had (the capture would
+// need a cache of its own, and nodes alive at its end would be in between).
 // ------------------------------------------------------------------------------
 
 enum { TENSOR__GRAPH_OPEN = 1, TENSOR__GRAPH_READY, TENSOR__GRAPH_GONE, TENSOR__GRAPH_CHUNK = 65536 };
 
-// A storage that a capture has heard of.
+// A storage that a capture has met.
 typedef struct tensor__traced_t {
     tensor_graph_t *graph;
     struct tensor__traced_t *next;
@@ -28399,7 +28420,7 @@ typedef struct tensor__traced_t {
     int64_t first, last;                // steps that use it
     int older;                          // than the capture
     int held;                           // an output
-    int read;                           // a temporary that a call reads which is not left out
+    int read;                           // a temporary, read by a call that is not left out
     int local;                          // a temporary of one group: there is a block of it at a time
     int placed;                         // TENSOR__PLACED .., while the block is laid out
     tensor__count_t gone;
@@ -28535,7 +28556,7 @@ TENSOR__FN void *tensor__graph_memory(tensor_graph_t *g, uint64_t bytes) {
 // Several threads may capture steps that read one tensor: the deleters of a storage change under this lock.
 static tensor__count_t tensor__traced_lock;
 
-// The deleter of a storage that captures have heard of.
+// The deleter of a storage that captures have met.
 TENSOR__FN void tensor__traced_gone(void *data, void *user) {
     void (*deleter)(void *, void *) = tensor__traced_gone;
     tensor__spin(&tensor__traced_lock);
@@ -28577,7 +28598,7 @@ TENSOR__FN tensor__traced_t **tensor__traced_at(const tensor_graph_t *g, const t
     }
 }
 
-// What is known of a storage; NULL = nothing.
+// The entry of a storage; NULL = none.
 TENSOR__FN tensor__traced_t *tensor__traced_find(const tensor_graph_t *g, const tensor__storage_t *s) {
     tensor__traced_t *e = g->table_size ? *tensor__traced_at(g, s) : NULL;
     return e && !TENSOR__ATOMIC_LOAD(&e->gone) ? e : NULL;
@@ -28683,8 +28704,9 @@ TENSOR__FN int tensor__graph_operand_own(tensor_graph_t *g, tensor__step_t *step
                         "%s: an operand %n is on a GPU or in pinned memory: not in a capture of the CPU", op,
                         a->dims, (int)a->ndim);
 
-    // What is not known yet and is written was made in the capture; what is read is older, but for an empty
-    // tensor that is changed in place. Memory of the program stays what it is, whoever looks at it.
+    // A storage that is met for the first time was made in the capture if it is written, and is older if it
+    // is read; an empty tensor that is changed in place is an exception. Memory of the program is never a
+    // temporary.
     tensor__traced_t *e = tensor__traced_find(g, a->storage);
     if (!e) {
         int read = a->role == TENSOR_READ && !tensor__changes_own(&step->c, a->storage);
@@ -28758,7 +28780,7 @@ TENSOR__FN void tensor__graph_constant(tensor_graph_t *g) {
         arg[i].dtype = TENSOR_U8;
         arg[i].ndim = 1;
         arg[i].dims = &arg[i].numel;
-        arg[i].strides = &arg[i].numel;         // one item that is a row: nobody steps by it
+        arg[i].strides = &arg[i].numel;         // one item that is a row: its stride is never used
         arg[i].contiguous = 1;
     }
     arg[1].storage = e->storage;
@@ -29040,22 +29062,22 @@ TENSOR__FN void tensor__gap_give(tensor__gap_t *gap, int64_t *ngaps, uint64_t at
 // ------------------------------------------------------------------------------
 // >>impl-plan                                      MARK: the order and the memory of a captured step
 //
-// Pointwise calls over one number of elements, each of which is row-major where it is written, become a group
-// that runs block by block: the values between them stay in the first cache, and what no other call reads
-// never leaves it. Each call runs its own kernel on the elements of the block, so it rounds as alone. A
-// reduction of all elements to one number takes its leaves from the blocks and joins them in its own order at
-// the end. Where a group walks through more memory than the caches keep, the next block is fetched while this
-// one is computed: 1M elements, 12 calls, 2.7 ms without and 1.8 ms with it. A call of a group comes before
-// calls that were between them when it does not depend on those. What kernels and threads decide is planned
-// anew when they are others. The gradient of a weight in a batch of one is the product of a column and a row:
-// where the optimizer alone reads it, the optimizer has it made in pieces, and it is never in memory.
-// Rejected: kernels made for a whole group (a compiler at run time, and other roundings), a search for the
-// best order of all calls (the captured one is near it).
+// Pointwise calls over one number of elements, each of which is row-major where it is written, become a
+// group that runs block by block: the values between them stay in the first cache, and what no other call
+// reads never leaves it. Each call runs its own kernel on the elements of the block, so it rounds as it
+// does alone. A reduction of all elements to one number takes its leaves from the blocks and joins them in
+// its own order at the end. Where a group walks through more memory than the caches keep, the next block is
+// fetched while this one is computed: 1M elements, 12 calls, 2.7 ms without and 1.8 ms with it. A call of a
+// group moves before calls that were between them if it does not depend on those. What depends on kernels
+// and threads is planned again when those change. The gradient of a weight in a batch of one is the product
+// of a column and a row: where the optimizer alone reads it, the optimizer has it made in pieces, and it is
+// never in memory. Rejected: kernels made for a whole group (a compiler at run time, and other roundings),
+// a search for the best order of all calls (the captured one is near it).
 // ------------------------------------------------------------------------------
 
 enum {
     TENSOR__GROUP_MOST = 32,            // calls of a group
-    TENSOR__GROUP_PASSED = 16,          // calls that one that joins may change places with
+    TENSOR__GROUP_PASSED = 16,          // calls that a joining call may change places with
     TENSOR__GROUP_CACHE = 32 << 10,     // bytes that the blocks of a worker should take
     TENSOR__GROUP_LEAST = 256,          // elements of a block, at least and at most
     TENSOR__GROUP_BLOCK = 2048,
@@ -29213,9 +29235,10 @@ TENSOR__FN int tensor__group_make(tensor_graph_t *g, tensor__step_t **at, tensor
 }
 
 // Finds the calls that can be in a group with the one at *at. A call that reads or writes nothing of the
-// group goes before it; one that does goes after it, and so do those that depend on it. What an error may
-// keep from being written never comes before a call that it was behind, nor what it leaves written behind the
-// call that may raise it. What an optimizer does on the host and other groups stay where they are. -> code
+// group goes before it; one that does goes after it, and so do those that depend on it. A write that an
+// error could prevent never moves before a call that preceded it, and a write that is complete when the
+// error is raised never moves behind the call that may raise it. What an optimizer does on the host and
+// other groups stay where they are. -> code
 TENSOR__FN int tensor__group_find(tensor_graph_t *g, tensor__step_t **at) {
     tensor__step_t *member[TENSOR__GROUP_MOST], *rest = NULL;
     tensor__step_t *before[TENSOR__GROUP_PASSED], *after[TENSOR__GROUP_PASSED];
@@ -29287,7 +29310,7 @@ TENSOR__FN int tensor__is_gradient(const tensor__row_t *row) {
     return n > of && strcmp(row->name + n - of, end) == 0;
 }
 
-// Whether a call changes nothing but its results and cannot raise an error. An op that takes an index, a
+// Whether a call changes only its results and cannot raise an error. An op that takes an index, a
 // class or a probability may; of linear algebra, those that refuse a matrix or iterate.
 TENSOR__FN int tensor__only_writes(const tensor_call_t *c) {
     switch (c->row->family) {
@@ -29319,7 +29342,7 @@ TENSOR__FN int tensor__only_writes(const tensor_call_t *c) {
     }
 }
 
-// Whether a replay has to do a step; `read` of the temporaries tells what later steps want.
+// Whether a replay has to do a step; `read` of the temporaries tells what later steps read.
 TENSOR__FN int tensor__step_wanted(const tensor__step_t *s) {
     if (!s->c.row || !tensor__only_writes(&s->c)) { return 1; }
     for (int i = 0; i < s->c.nin + s->c.nout; i++) {
@@ -29363,8 +29386,8 @@ TENSOR__FN void tensor__graph_prune(tensor_graph_t *g) {
 
 enum { TENSOR__MADE_MOST = 4096 };      // elements at a time, if a row is not longer
 
-// Whether a call is the product of a column and a row, of which some rows have the bits that they have in the
-// whole: sums of one term, in tiles. A single row would be a sum across vectors.
+// Whether a call is the product of a column and a row, and a part of its rows has the same bits as in the
+// whole product: sums of one term, in tiles. A single row would be a sum across vectors.
 TENSOR__FN int tensor__is_outer(const tensor_call_t *c) {
 #ifdef TENSOR_USE_OPENBLAS
     (void)c;
@@ -29408,8 +29431,8 @@ TENSOR__FN int tensor__changes_inputs(const tensor__step_t *s, const tensor__ste
     return 0;
 }
 
-// The step that can make a product, as it alone uses the result, and what the product reads stays as it is
-// until then and in it. NULL = there is none
+// The step that can make a product: it alone uses the result, and nothing changes the operands of the
+// product before or in that step. NULL = there is none
 TENSOR__FN tensor__step_t *tensor__product_reader(const tensor_graph_t *g, const tensor__step_t *p) {
     const tensor__traced_t *e = p->traced[2];
     const tensor_arg_t *y = &p->c.arg[2];
@@ -29932,7 +29955,7 @@ TENSOR__FN void tensor__graph_link(tensor_graph_t *g) {
     }
 }
 
-// What is known of the storages at the end of a capture. -> code
+// Settles the state of the storages at the end of a capture. -> code
 TENSOR__FN int tensor__graph_settle(tensor_graph_t *g) {
     for (tensor__traced_t *e = g->traced; e; e = e->next) {
         int gone = TENSOR__ATOMIC_LOAD(&e->gone) != 0;
@@ -30055,7 +30078,7 @@ TENSOR__FN int tensor__graph_unfit(const tensor_graph_t *g, tensor__thread_t *th
 
 TENSOR__END
 
-// What a group's calls read has to be there in the compute type: spread numbers for a whole task.
+// Prepares what the calls of a group read in the compute type: spread numbers for a whole task.
 TENSOR__FN void tensor__group_spread(const tensor__group_t *v, int64_t n, char *room) {
     for (int k = 0; k < v->n; k++) {
         const tensor__member_t *m = &v->member[k];
@@ -30337,7 +30360,7 @@ TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
         code = tensor__graph_run(th, g, s);
         th->written = NULL;
         int done = !v || v->begin + v->count == v->tasks;
-        if (v) {                        // a task of each thread at a time
+        if (v) {                        // one task for each thread at a time
             v->begin = done ? 0 : v->begin + v->count;
             v->count = v->tasks - v->begin;
         }
@@ -30346,7 +30369,7 @@ TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
         double then = now;
         now = tensor__microseconds();
 
-        // One that was interrupted is forgotten by halves.
+        // The long time of an interrupted run fades by halves.
         float took = (float)(now - then);
         s->us = took < s->us ? (s->us + took) / 2 : took;
         some = 1;
@@ -30408,7 +30431,7 @@ TENSOR_API tensor_graph_operand_t (tensor_graph_operand)(const tensor_graph_call
     return o;
 }
 
-// What a thread in real time is told. -> whether it is refused
+// Raises the error of a thread in real time. -> whether it is refused
 TENSOR__FN int tensor__realtime_denies(tensor__thread_t *th, int what) {
     if (what == TENSOR__DENY_MEMORY) {
         th->denied = ": it is taken from the allocator, in real time (tensor_set_realtime)";
@@ -30530,8 +30553,8 @@ TENSOR__END
 #define F_ZETA(s, q) TENSOR__READ((s) | (q))
 #define F_BESSEL_I(n, scaled, x) TENSOR__READ(x)
 
-// A row is reached by its accessor alone, so that the compiler and the linker drop the rows that a program
-// does not name, with their kernels and gradients.
+// Only its accessor reaches a row, so that the compiler and the linker drop the rows that a program does
+// not name, with their kernels and gradients.
 #define NOGRAD NULL
 #define TENSOR__ROW_OF(ID, name, n, kind, saves, grad, cast, ...)                                            \
     TENSOR__FN const tensor__row_t *tensor__row_##ID(void) {                                                 \

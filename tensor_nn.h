@@ -19307,7 +19307,7 @@ TENSOR__FN double nn__cubic(const nn__point_t *a, const nn__point_t *b, double l
 // A search for a step length that meets the strong Wolfe conditions.
 typedef struct nn__wolfe_t {
     nn__search_t *s;
-    double loss, enough, flat;          // at the start; the decrease per t that is enough; a small slope
+    double loss, enough, flat;          // at the start; the change per t that is enough; a small slope
     double most;                        // points to try after the first one
     int tried;
     nn__point_t at[2];                  // the ends of the bracket; before there is one, at[0]
