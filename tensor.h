@@ -13675,7 +13675,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__begin_any(tensor__op_t *o, tensor_t *con
                 if (!tensor__same_device(o, i)) { return 0; }
                 continue;
             }
-            tensor__fail(th, TENSOR_ERR_OWNER, "%s: a tensor %t of another context", row->name, t);
+            tensor__fail(th, TENSOR_ERR_OWNER, "%s: tensor %t must be of the calling thread's context",
+                         row->name, t);
             return 0;
         }
         if (!t && i >= row->required && row->nin >= 0) { continue; }
@@ -15248,7 +15249,8 @@ TENSOR_API tensor_t *(tensor_to_non_blocking)(tensor_t *x, int to) {
 TENSOR_API tensor_t *(tensor_pin_memory)(tensor_t *x) {
     TENSOR__BEGIN(o, TENSOR__ROW(CLONE), x)
     const tensor_backend_t *b = o.th->ctx->backend[1];
-    TENSOR__REFUSE(x->device, DEVICE, "pin_memory: x is on a device");
+    TENSOR__REFUSE(x->device, DEVICE, "pin_memory: x %t is on %s, must be on the CPU", x,
+                   tensor__device_name(o.th, x->device));
     TENSOR__REFUSE(!b || !b->use_copy_stream, DEVICE, "pin_memory: the CUDA backend is not started");
     if (x->storage->deleter == b->release) { return x; }
     o.compute = x->dtype;
@@ -16947,7 +16949,7 @@ TENSOR__FN int tensor__wrappable(const char *op, const void *data, int dtype, co
                                  int64_t *n) {
     if (!tensor__dims_given(op, dims, ndim)) { return 0; }
     TENSOR__REFUSE_AS(0, ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, n), SHAPE,
-                      "%s: shape has %i dims, a negative size or too many elements", op, ndim);
+                      "%s: shape of %i dims must have 0 to 8 dims, sizes >= 0, below 2^59 elements", op, ndim);
     TENSOR__REFUSE_AS(0, (unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "%s: %i is not a dtype", op, dtype);
     TENSOR__REFUSE_AS(0, !data || (uintptr_t)data % tensor__sizes[dtype], SHAPE, "%s: data is %s", op,
                       data ? "misaligned for its dtype" : "NULL");
@@ -17800,7 +17802,8 @@ TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, con
     }
     if (!tensor__in_storage(&o, x, dims, strides, ndim, offset)) { return TENSOR__POISON; }
     TENSOR__REFUSE(!tensor__same_dims(src->dims, src->ndim, dims, ndim) || src->dtype != x->dtype, SHAPE,
-                   "as_strided_scatter: src %t %y is not the view's shape and dtype", src, src);
+                   "as_strided_scatter: src %t %y must have the view's shape %n and dtype %y", src, src, dims,
+                   ndim, x);
     int64_t at = offset - x->offset;             // of the view, from the first element of x
     int64_t span = tensor__length_of(x->dims, x->strides, x->ndim);
     int64_t reach = tensor__length_of(dims, strides, ndim);
@@ -18244,7 +18247,8 @@ TENSOR_API tensor_t *(tensor_roll)(tensor_t *x, int64_t shift, int64_t dim) {
 
 TENSOR_API tensor_t *(tensor_roll_n)(tensor_t *x, const int64_t *shifts, const int64_t *dims, int n) {
     TENSOR__MARK1(x)
-    TENSOR__REFUSE(n < 1 || !shifts || !dims, SHAPE, "roll: shifts and dims of %i dims, or one is NULL", n);
+    TENSOR__REFUSE(n < 1 || !shifts || !dims, SHAPE,
+                   "roll: n %i must be at least 1, shifts and dims must not be NULL (x %t)", n, x);
     for (int i = 0; i < n; i++) { x = (tensor_roll)(x, shifts[i], dims[i]); }
     TENSOR__RETURN(x);
 }
@@ -18343,7 +18347,7 @@ TENSOR_API int (tensor_broadcast_tensors)(tensor_t *const *list, int n, tensor_t
     int ndim = 0;
     for (int i = 0; out && i < n; i++) { out[i] = TENSOR__POISON; }
     TENSOR__REFUSE_CODE(n < 0 || (n && (!list || !out)), OWNER,
-                        "broadcast_tensors: list or out is NULL, or %i tensors", n);
+                        "broadcast_tensors: n %i must be >= 0, list and out must not be NULL", n);
     int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE("broadcast_tensors", "list", list[i])) { return th->error.code; }
@@ -19146,9 +19150,9 @@ TENSOR__MADE(isneginf, (tensor_t *x), (tensor_eq_scalar)(x, -(double)INFINITY))
 TENSOR__MADE(isposinf, (tensor_t *x), (tensor_eq_scalar)(x, (double)INFINITY))
 
 TENSOR_API tensor_t *(tensor_positive)(tensor_t *x) {
-    tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("positive", "x", x)) { return TENSOR__POISON; }
-    return x->dtype == TENSOR_BOOL ? tensor__fail(th, TENSOR_ERR_DTYPE, "positive: x %t is bool", x) : x;
+    TENSOR__REFUSE(x->dtype == TENSOR_BOOL, DTYPE, "positive: x %t is bool, must be of numbers", x);
+    return x;
 }
 
 TENSOR_API tensor_t *(tensor_frac)(tensor_t *x) {
@@ -19302,7 +19306,7 @@ TENSOR_API tensor_t *(tensor_frexp)(tensor_t *x, tensor_t **exponent) {
 TENSOR_API tensor_t *(tensor_heaviside)(tensor_t *x, tensor_t *values) {
     TENSOR__MARK1(x)
     TENSOR__REFUSE(tensor__live(values) && x->dtype != values->dtype, DTYPE,
-                   "heaviside: x %t is %y and values %t is %y", x, x, values, values);
+                   "heaviside: values %t is %y, must be %y as x %t", values, values, x, x);
     tensor_t *step = tensor_to(tensor_gt_scalar(x, 0), x->dtype);
     TENSOR__RETURN(tensor_where(tensor_eq_scalar(x, 0), tensor_detach(values), step));
 }
@@ -19324,7 +19328,7 @@ TENSOR_API tensor_t *(tensor_lerp_scalar)(tensor_t *a, tensor_t *b, double weigh
 
 TENSOR_API tensor_t *(tensor_isclose)(tensor_t *a, tensor_t *b, double rtol, double atol, int equal_nan) {
     TENSOR__MARK2(a, b)
-    TENSOR__REFUSE(a->dtype != b->dtype, DTYPE, "isclose: a %t is %y and b %t is %y", a, a, b, b);
+    TENSOR__REFUSE(a->dtype != b->dtype, DTYPE, "isclose: b %t is %y, must be %y as a %t", b, b, a, a);
     TENSOR__REFUSE(!(rtol >= 0 && atol >= 0), SHAPE, "isclose: rtol %g and atol %g must be >= 0", rtol, atol);
     tensor_t *y = tensor_eq(a, b);
     if (equal_nan) { y = tensor_logical_or(y, tensor_logical_and(tensor_isnan(a), tensor_isnan(b))); }
@@ -21168,7 +21172,8 @@ TENSOR__FN int tensor__infer_matmul(tensor__op_t *o) {
                       "matmul: a %t and b %t must have at least 1 dim; use mul for numbers", a, b);
     TENSOR__REFUSE_AS(0, a->dtype != b->dtype, DTYPE,
                       "matmul: a %t is %y and b %t is %y; convert one with tensor_to", a, a, b, b);
-    TENSOR__REFUSE_AS(0, a->dtype == TENSOR_BOOL, DTYPE, "matmul: a %t and b %t are bool", a, b);
+    TENSOR__REFUSE_AS(0, a->dtype == TENSOR_BOOL, DTYPE,
+                      "matmul: a %t and b %t are bool; convert them with tensor_to", a, b);
     int64_t ka = a->dims[a->ndim - 1], kb = b->dims[b->ndim > 1 ? b->ndim - 2 : 0];
     TENSOR__REFUSE_AS(0, ka != kb, SHAPE, "matmul: a %t and b %t do not agree on K (%d vs %d)", a, b, ka, kb);
     int64_t dims[TENSOR_MAX_DIMS];
@@ -22522,7 +22527,8 @@ TENSOR__FN int tensor__la_pair(const char *op, tensor_t **a, tensor_t **b) {
     int64_t dims[TENSOR_MAX_DIMS];
     TENSOR__REFUSE_AS(0, TENSOR__WIDE(*a) != TENSOR__HIGH(*b) || !tensor__broadcast(dims, &n, (*a)->dims,
                       (*a)->ndim - 2) || !tensor__broadcast(dims, &n, (*b)->dims, (*b)->ndim - 2), SHAPE,
-                      "%s: a %t and b %t do not fit", op, *a, *b);
+                      "%s: a %t and b %t do not fit: as many rows, and batch dims that broadcast, are needed",
+                      op, *a, *b);
     for (int i = 0; i < 2; i++) {
         tensor_t **x = i ? b : a;
         dims[n] = TENSOR__HIGH(*x);
@@ -23699,7 +23705,8 @@ TENSOR__FN tensor_t *tensor__index_dims(const tensor__row_t *row, tensor_t *x, i
     TENSOR__DIM(d, name, dim, x)
     TENSOR__REFUSE(index->dtype != TENSOR_I64 && index->dtype != TENSOR_I32, DTYPE,
                    "%s: index %t must be i64 or i32, not %y", name, index, index);
-    TENSOR__REFUSE(has_src && src->dtype != x->dtype, DTYPE, "%s: src %t is %y, x is %y", name, src, src, x);
+    TENSOR__REFUSE(has_src && src->dtype != x->dtype, DTYPE, "%s: src %t is %y, must be %y as x", name, src,
+                   src, x);
     int64_t dims[TENSOR_MAX_DIMS];
     int bad = !tensor__index_fits(x, index, has_src ? src : NULL, rows, d, dims);
     TENSOR__REFUSE(bad && has_src, SHAPE, "%s: index %t and src %t do not fit x %t along dim %i", name, index,
@@ -23879,7 +23886,8 @@ TENSOR_API tensor_t *(tensor_index_reduce)(tensor_t *x, int64_t dim, tensor_t *i
         dims[i] = i == d ? index->numel : 1;
         fits = fits && src->dims[i] == (i == d ? index->numel : x->dims[i]);
     }
-    TENSOR__REFUSE(src->dtype != x->dtype, DTYPE, "index_reduce: src %t is %y, x %t is %y", src, src, x, x);
+    TENSOR__REFUSE(src->dtype != x->dtype, DTYPE, "index_reduce: src %t is %y, must be %y as x %t", src,
+                   src, x, x);
     TENSOR__REFUSE(!fits, SHAPE, "index_reduce: src %t must have the shape of x %t with the size of index %t "
                    "in dim %i", src, x, index, d);
     tensor_t *at = tensor_expand_n(tensor_reshape_n(index, dims, x->ndim), src->dims, src->ndim);
@@ -24272,8 +24280,9 @@ TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
         if (!ok) { return TENSOR__POISON; }
         if (classes < INT64_MAX) { classes++; }
     }
-    TENSOR__REFUSE(index->ndim == TENSOR_MAX_DIMS || classes < 1, SHAPE, "one_hot: index %t with %d classes",
-                   index, classes);
+    TENSOR__REFUSE(index->ndim == TENSOR_MAX_DIMS || classes < 1, SHAPE,
+                   "one_hot: index %t must have at most 7 dims, and classes %d be at least 1", index,
+                   classes);
 
     int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < index->ndim; i++) { dims[i] = index->dims[i]; }
@@ -24670,7 +24679,8 @@ TENSOR_API tensor_t *(tensor_diag_embed)(tensor_t *x, int64_t offset, int64_t di
     int b = tensor__dim_of("diag_embed", dim2, nd, x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
     TENSOR__REFUSE(!x->ndim || nd > TENSOR_MAX_DIMS || a == b || offset > limit || offset < -limit, SHAPE,
-                   "diag_embed: x %t on diagonal %d of dims %d and %d", x, offset, dim1, dim2);
+                   "diag_embed: x %t must have 1 to 7 dims, dims %d and %d differ, offset %d be in +-2^31", x,
+                   dim1, dim2, offset);
 
     int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < nd - 2; i++) { dims[i] = x->dims[i]; }
@@ -25751,7 +25761,8 @@ TENSOR__FN tensor_t *tensor__histogram(const char *op, tensor_t *x, tensor_t *co
         TENSOR__REFUSE(edges[d]->ndim != 1 || edges[d]->numel < 2 || edges[d]->dtype != x->dtype, SHAPE,
                        "%s: edges %t must be [bins + 1], at least 2, and of x's dtype %y", op, edges[d], x);
         dims[d] = edges[d]->numel - 1;
-        TENSOR__REFUSE(total > ((int64_t)1 << 60) / dims[d], SHAPE, "%s: too many bins", op);
+        TENSOR__REFUSE(total > ((int64_t)1 << 60) / dims[d], SHAPE,
+                       "%s: edges %t make more than 2^60 bins", op, edges[d]);
         total *= dims[d];
         tensor_t *v = tensor_contiguous(tensor_select(x, 1, d)), *edge = tensor_detach(edges[d]);
         tensor_t *at = tensor_sub_scalar(tensor__searchsorted(tensor_contiguous(edge), v, 1, NULL), 1);
@@ -26238,7 +26249,7 @@ TENSOR__FN tensor_t *tensor__draw_into(const tensor__row_t *row, tensor_t *x, do
 
 TENSOR_API tensor_t *(tensor_uniform_)(tensor_t *x, double low, double high) {
     TENSOR__REFUSE(!(high >= low) || !(high - low < INFINITY), INDEX,
-                   "uniform_: %g .. %g is not a range", low, high);
+                   "uniform_: low %g and high %g must be finite, high >= low", low, high);
     if (tensor__live(x) && tensor__is_float(x->dtype) && !tensor__in_dtype("uniform_", x, low, high)) {
         return TENSOR__POISON;
     }
@@ -26402,7 +26413,7 @@ TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
         TENSOR__REFUSE_CODE(grad == x, AUTOGRAD, "set_grad: x %t cannot be its own gradient", x);
         TENSOR__REFUSE_CODE(!tensor__same_shape(grad, x), SHAPE,
                             "set_grad: grad %t must have the shape of x %t", grad, x);
-        TENSOR__REFUSE_CODE(grad->dtype != x->dtype, DTYPE, "set_grad: grad is %y, x is %y", grad, x);
+        TENSOR__REFUSE_CODE(grad->dtype != x->dtype, DTYPE, "set_grad: grad is %y, must be %y as x", grad, x);
     }
     int ok = tensor__replace(&x->grad, grad);
     if (th->recorder && th->recorder->leaf) { th->recorder->leaf(th->recorder, x); }

@@ -6139,7 +6139,7 @@ TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in
     TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
         tensor_scope_t scope;                                                                                \
         if (!NN__TAKE(#op, args, a)) return tensor__at(a.site_, TENSOR__(poison));                           \
-        scope = TENSOR__(inner_scope)(-1);                                                                         \
+        scope = TENSOR__(inner_scope)(-1);                                                                   \
         return tensor__at(a.site_, scope.thread ? (tensor_scope_return)(scope, run) : TENSOR__(poison));     \
     }
 
@@ -6695,7 +6695,8 @@ TENSOR__FN int nn__bag_usable(const tensor_embedding_bag_args_t *a) {
         return 0;
     }
     if ((unsigned)a->mode > TENSOR_BAG_MAX || (offsets && offsets->ndim != 1)) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "%s: mode %i of index %t, or dims of offsets", op, (int)a->mode, index);
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: mode %i must be a tensor_bag_mode_t and offsets 1-d (index %t)", op,
+                 (int)a->mode, index);
         return 0;
     }
     return 1;
@@ -9587,7 +9588,7 @@ TENSOR__FN int nn__interpolate_usable(const tensor_t *x, const int64_t *sizes, c
         return 0;
     }
     if (!known || (wanted && wanted != rank)) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: mode %s is not one for x %t", known ? names[mode] : "?", x);
+        NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: mode %s does not take x %t", known ? names[mode] : "?", x);
         return 0;
     }
     if (align && (mode <= TENSOR_NEAREST_EXACT || mode == TENSOR_AREA)) {
@@ -9964,7 +9965,7 @@ TENSOR__FN tensor_t *nn__dropout_channels(tensor_t *x, double p, int single) {
             return NN__FAIL(TENSOR_ERR_SHAPE, #name ": x %t must have %i to %i dims", x, least, most);       \
         if (!(p >= 0 && p <= 1)) return NN__FAIL(TENSOR_ERR_SHAPE, #name ": p %g must be in 0..1", p);       \
         if (!training || p == 0) return x;                                                                   \
-        scope = TENSOR__(inner_scope)(-1);                                                                         \
+        scope = TENSOR__(inner_scope)(-1);                                                                   \
         return (tensor_scope_return)(scope, nn__dropout_channels(x, p, single));                             \
     }
 NN__X(dropout1d, 2, 2, 3)
@@ -11740,7 +11741,7 @@ TENSOR__FN int nn__loss_inputs_fit(tensor__op_t *o, int which, double f, tensor_
                       (int)reduction, x);
     }
     if ((which == NN__LOSS_SMOOTH_L1 || which == NN__LOSS_HUBER) && !(f > 0)) {
-        return NN__NO(TENSOR_ERR_SHAPE, "%s: %s %g (input %t) is out of range", op,
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: %s %g (input %t) must be > 0", op,
                       which == NN__LOSS_HUBER ? "delta" : "beta", f, x);
     }
     return 1;
@@ -13089,7 +13090,7 @@ TENSOR__FN void nn__close(nn_module_impl_t *impl) {
     impl->names = NULL;
     impl->nslots = 0;
     if (impl->destroy) {
-        tensor_scope_t scope = TENSOR__(inner_scope)(-1);     // the library's own: a shutdown inside it is refused
+        tensor_scope_t scope = TENSOR__(inner_scope)(-1); // the library's own: a shutdown inside it is refused
         impl->destroy(m);
         (tensor_scope_end)(scope);
     }
@@ -13816,7 +13817,7 @@ TENSOR__FN int nn__sequences_fit(const char *op, tensor_t *const *list, int n, i
         nn__poisoned(op, "the list", NULL);
         return 0;
     }
-    if (n < 1) { return NN__NO(TENSOR_ERR_SHAPE, "%s: %d sequences", op, (int64_t)n); }
+    if (n < 1) { return NN__NO(TENSOR_ERR_SHAPE, "%s: n %d must be at least 1", op, (int64_t)n); }
     for (int i = 0; i < n; i++) {
         if (!nn__whole(op, "a sequence", list[i])) { return 0; }
         int fits = list[i]->ndim >= 1 && list[i]->ndim == list[0]->ndim;
@@ -17369,7 +17370,8 @@ TENSOR_API nn_module_t *(nn_register_parametrization)(nn_module_t *m, const char
     tensor_t *before = nn__slot_tensor(s), *after = (nn_forward)(parametrization, before);
     int same = !(tensor_is_poison)(after) && nn__same_shape(before, after);
     if (!same && !(tensor_is_poison)(after)) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "%s: \"%s\" %t would become %t", op, name, before, after);
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: \"%s\" %t must keep its shape, would become %t", op, name, before,
+                 after);
     }
     (tensor_scope_end)(scope);
     nn_module_t *list = same ? nn__parametrized(m, name, "original") : NULL;
@@ -17451,7 +17453,7 @@ TENSOR__FN tensor_t *nn__norm_except_dim(tensor_t *v, int64_t dim) {
 
 TENSOR__FN tensor_t *nn__call_weight_norm(nn_module_t *m, tensor_t *const *in, int n) {
     int64_t dim = ((const nn__weight_norm_layer_t *)m)->dim;
-    if (n != 2) { return NN__FAIL(TENSOR_ERR_SHAPE, "weight_norm: %i inputs, takes g and v", n); }
+    if (n != 2) { return NN__FAIL(TENSOR_ERR_SHAPE, "weight_norm: takes g and v, %i were given", n); }
     return (tensor_mul)(in[1], (tensor_div)(in[0], nn__norm_except_dim(in[1], dim)));
 }
 
@@ -17664,11 +17666,12 @@ TENSOR__FN int nn__same_state(const char *op, nn_module_t *dst, nn_module_t *src
     for (int64_t i = 0; i < a->n && i < b->n; i++) {
         const nn__item_t *to = &a->item[i], *from = &b->item[i];
         if (strcmp(to->name, from->name) == 0 && nn__same_shape(to->tensor, from->tensor)) { continue; }
-        return NN__ERROR(TENSOR_ERR_FORMAT, "%s: \"%s\" %t and \"%s\" %t differ", op, to->name, to->tensor,
-                         from->name, from->tensor);
+        return NN__ERROR(TENSOR_ERR_FORMAT, "%s: \"%s\" %t and \"%s\" %t differ; they must be alike", op,
+                         to->name, to->tensor, from->name, from->tensor);
     }
     if (a->n == b->n) { return TENSOR_OK; }
-    return NN__ERROR(TENSOR_ERR_FORMAT, "%s: modules of %d and %d tensors", op, a->n, b->n);
+    return NN__ERROR(TENSOR_ERR_FORMAT, "%s: modules of %d and %d tensors; they must be alike", op, a->n,
+                     b->n);
 }
 
 TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
@@ -18466,7 +18469,7 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(const nn__rule_t *rule, const double *o
         if (!all) { code = TENSOR_ERR_OUT_OF_MEMORY; }
     }
     if (code == TENSOR_OK && count < 1) {
-        code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: no parameters", name);
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: at least one parameter is needed", name);
     }
     if (code == TENSOR_OK) {
         o = (nn_optimizer_t *)TENSOR__(object)(nn__self(), TENSOR__OPTIMIZER, sizeof *o);
@@ -18578,12 +18581,12 @@ TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int
     }
     if (code == TENSOR_OK && !list && n > 0) { code = nn__poisoned("optimizer_group", "the list", list); }
     if (code == TENSOR_OK && n < 0) {
-        code = NN__ERROR(TENSOR_ERR_SHAPE, "optimizer_group: %d parameters", (int64_t)n);
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "optimizer_group: n %d must be >= 0", (int64_t)n);
     }
     if (code != TENSOR_OK) { return tensor__at_int(a.site_, code); }
     if (o->rule->takes == NN__CLOSURE) {
-        return tensor__at_int(a.site_, NN__ERROR(TENSOR_ERR_UNSUPPORTED, "optimizer_group: %s has one group",
-                                                 o->rule->name));
+        code = NN__ERROR(TENSOR_ERR_UNSUPPORTED, "optimizer_group: %s must have one group", o->rule->name);
+        return tensor__at_int(a.site_, code);
     }
 
     nn__group_t g;
@@ -18950,7 +18953,8 @@ TENSOR__FN tensor_t *nn__step_grad(const nn_optimizer_t *o, const nn__param_t *p
     }
     const nn__group_t *g = &o->group[p->group];
     if (rows && nn__group_option(o, g, NN__DECAY) != 0) {
-        return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: weight_decay and the gradient of %t by rows (.sparse)",
+        return NN__FAIL(TENSOR_ERR_UNSUPPORTED,
+                        "%s: weight_decay must be 0 for %t, whose gradient is by rows (.sparse)",
                         o->rule->name, p->t);
     }
     int whole = rows && nn__group_option(o, g, NN__MOMENTUM) != 0;
@@ -19598,9 +19602,9 @@ TENSOR_API int (nn_set_momentum)(nn_optimizer_t *o, double momentum) {
         return NN__ERROR(TENSOR_ERR_UNSUPPORTED, "set_momentum: %s has neither momentum nor beta1",
                          o->rule->name);
     }
-    if (!nn__option_holds(k, momentum)) {
-        return NN__ERROR(TENSOR_ERR_SHAPE, "set_momentum: %g is out of range", momentum);
-    }
+    double checked;
+    code = nn__option("set_momentum", "momentum", k, momentum, &checked);
+    if (code != TENSOR_OK) { return code; }
     code = nn__set_now("set_momentum");
     if (code != TENSOR_OK) { return code; }
     o->option[k] = momentum;
@@ -19713,7 +19717,8 @@ TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, i
         copy[i] = NULL;
         g = nn__stored_grad(nn__listed(o, list, i));
         if (g && found && g->device != device) {
-            NN__FAIL(TENSOR_ERR_DEVICE, "scaler_unscale: gradient %d is not where the scaler is", (int64_t)i);
+            NN__FAIL(TENSOR_ERR_DEVICE, "scaler_unscale: gradient %d must be on the scaler's device",
+                     (int64_t)i);
         }
         if (!g || g->device != device || g->numel == 0) { continue; }
         copy[i] = nn__step_operand(g, g->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
@@ -20396,19 +20401,21 @@ TENSOR__FN int nn__loader_checks(const nn_data_loader_args_t *a, int64_t size) {
     }
     if (d->x_shape.ndim < 0 || d->x_shape.ndim >= TENSOR_MAX_DIMS || d->y_shape.ndim < 0 ||
         d->y_shape.ndim >= TENSOR_MAX_DIMS) {
-        return NN__NO(TENSOR_ERR_SHAPE, "data_loader: a sample has 0..7 dims");
+        return NN__NO(TENSOR_ERR_SHAPE, "data_loader: x_shape and y_shape must have 0 to 7 dims (got %i, %i)",
+                      d->x_shape.ndim, d->y_shape.ndim);
     }
     if (a->sampler.order && (a->shuffle || a->sampler.count < 0 || d->next)) {
         const char *with = "a negative count";
         if (d->next) { with = "a stream"; }
         if (a->shuffle) { with = "shuffle"; }
-        return NN__NO(TENSOR_ERR_SHAPE, "data_loader: a sampler is given with %s", with);
+        return NN__NO(TENSOR_ERR_SHAPE, "data_loader: a sampler cannot be combined with %s", with);
     }
     if (d->next && a->shuffle) {
         return NN__NO(TENSOR_ERR_SHAPE, "data_loader: a stream cannot be shuffled");
     }
     if (a->num_workers < 0 || a->prefetch_factor < 0 || a->num_workers > 256 || a->prefetch_factor > 1024) {
-        return NN__NO(TENSOR_ERR_SHAPE, "data_loader: num_workers %i or prefetch_factor %i is not possible",
+        return NN__NO(TENSOR_ERR_SHAPE,
+                      "data_loader: num_workers %i must be in 0..256, prefetch_factor %i in 0..1024",
                       a->num_workers, a->prefetch_factor);
     }
     return 1;
@@ -20423,7 +20430,8 @@ TENSOR__FN int nn__indices_fit(const nn_data_loader_t *l) {
     }
     for (int64_t i = 0; i < d->len; i++) {
         if (l->indices[i] >= 0 && (!d->x || l->indices[i] < d->x->dims[0])) { continue; }
-        return NN__NO(TENSOR_ERR_INDEX, "data_loader: the dataset's indices[%d] is %d", i, l->indices[i]);
+        return NN__NO(TENSOR_ERR_INDEX, "data_loader: the dataset's indices[%d] is %d, must be in 0..%d", i,
+                      l->indices[i], (d->x ? d->x->dims[0] : INT64_MAX) - 1);
     }
     return 1;
 }
@@ -20758,8 +20766,8 @@ TENSOR__FN int nn__order(nn_data_loader_t *l) {
         }
         for (int64_t i = 0; i < l->count; i++) {
             if (l->order[i] >= 0 && l->order[i] < l->set.len) { continue; }
-            return NN__ERROR(TENSOR_ERR_INDEX, "next: the sampler gives index %d of %d samples", l->order[i],
-                             l->set.len);
+            return NN__ERROR(TENSOR_ERR_INDEX, "next: the sampler gives index %d, must be in 0..%d",
+                             l->order[i], l->set.len - 1);
         }
     } else {
         nn__shuffle(l->order, l->count, l->seed, l->epoch);
@@ -20854,7 +20862,7 @@ TENSOR__FN void nn__collate(const nn_data_loader_t *l, nn__coming_t *c) {
     }
     int good = items && c->returned == 0 && tensor_error_code() == TENSOR_OK;
     if (good && (!x || (tensor_is_poison)(x) || (y && (tensor_is_poison)(y)))) {
-        NN__FAIL(TENSOR_ERR_POISONED, "collate made no tensor");
+        NN__FAIL(TENSOR_ERR_POISONED, "collate must set x to a tensor");
         good = 0;
     }
     if (good) {
@@ -23947,7 +23955,7 @@ TENSOR__FN tensor_t *nn__dl_wrap(const nn__dl_tensor_t *t, int read_only, void (
     int host = t->device.type == NN__DL_CPU || t->device.type == NN__DL_CUDA_HOST;
     const char *data = (const char *)t->data;
     if (k == NN__DL_TYPES) {
-        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: elements of code %i with %i bits and %i lanes", op,
+        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: elements of code %i with %i bits, %i lanes have no dtype", op,
                  (int)t->dtype.code, (int)t->dtype.bits, (int)t->dtype.lanes);
     } else if (!host) {
         NN__FAIL(TENSOR_ERR_UNSUPPORTED,

@@ -1004,7 +1004,7 @@ static void scaling(void) {
             other = nn_grad_scaler(2, 1);
             CHECK(nn_zero_grad(o) == 0 && tensor_backward(tensor_sum(p)) == 0);
             CHECK(nn_scaler_step(other, o) == TENSOR_ERR_DEVICE);
-            CHECK_ERROR(TENSOR_ERR_DEVICE, "scaler_unscale: gradient 0 is not where the scaler is");
+            CHECK_ERROR(TENSOR_ERR_DEVICE, "scaler_unscale: gradient 0 must be on the scaler's device");
             CHECK(nn_scaler_step(other, o) == TENSOR_ERR_DEVICE); // still not unscaled
             tensor_clear_error();
             tensor_free(other);

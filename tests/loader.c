@@ -263,7 +263,7 @@ static void indices_change(void) {
     CHECK(nn_next(l, &b) && tensor_item(tensor_min(b.x)) == 4 && tensor_item(tensor_max(b.x)) == 4);
     nn_data_loader_free(l);
     CHECK(nn_data_loader(d) == NULL);
-    CHECK_ERROR(TENSOR_ERR_INDEX, "data_loader: the dataset's indices[0] is 777");
+    CHECK_ERROR(TENSOR_ERR_INDEX, "data_loader: the dataset's indices[0] is 777, must be in 0..");
     tensor_fill_(indices, 5);
     d.len = 4;
     CHECK(nn_data_loader(d) == NULL);
@@ -333,7 +333,7 @@ static void samplers(void) {
     CHECK_ERROR(TENSOR_ERR_INDEX, "gives index 10 of 10");
     nn_data_loader_free(l);
     CHECK(nn_data_loader(d, .shuffle = 1, .sampler = own) == NULL);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "a sampler is given with shuffle");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "a sampler cannot be combined with shuffle");
 }
 
 // ---- streams and collate ----
