@@ -16949,7 +16949,7 @@ TENSOR__FN int tensor__wrappable(const char *op, const void *data, int dtype, co
                                  int64_t *n) {
     if (!tensor__dims_given(op, dims, ndim)) { return 0; }
     TENSOR__REFUSE_AS(0, ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, n), SHAPE,
-                      "%s: shape of %i dims must have 0 to 8 dims, sizes >= 0, below 2^59 elements", op, ndim);
+                      "%s: shape of %i dims must have 0 to 8 dims, sizes >= 0, < 2^59 elements", op, ndim);
     TENSOR__REFUSE_AS(0, (unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "%s: %i is not a dtype", op, dtype);
     TENSOR__REFUSE_AS(0, !data || (uintptr_t)data % tensor__sizes[dtype], SHAPE, "%s: data is %s", op,
                       data ? "misaligned for its dtype" : "NULL");
@@ -20219,17 +20219,32 @@ TENSOR__INLINE void tensor__row_i64(const int id, const tensor__rowcall_t *r, co
     y[0] = k;
 }
 
-// The rows that have a kernel of f32, and those that take integers.
+// The rows that have a kernel of f32, and its call for one row of n elements: a and b (or NULL) to y.
+#define TENSOR__FAST_ROWS(X, isa, a, b, y, work, n)                                                          \
+    X(SOFTMAX, TENSOR__DO(isa, row_softmax)(a, y, n))                                                        \
+    X(LOG_SOFTMAX, TENSOR__DO(isa, row_log_softmax)(a, y, n))                                                \
+    X(LOGSUMEXP, *(y) = TENSOR__DO(isa, row_logsumexp)(a, work, n))                                          \
+    X(SOFTMAX_BACKWARD, TENSOR__DO(isa, row_softmax_backward)(a, b, y, n))                                   \
+    X(LOG_SOFTMAX_BACKWARD, TENSOR__DO(isa, row_log_softmax_backward)(a, b, y, n))                           \
+    X(ARGMAX, *(int64_t *)(void *)(y) = TENSOR__DO(isa, find)(a, n, TENSOR__DO(isa, leaf_max)(a, n)))        \
+    X(ARGMIN, *(int64_t *)(void *)(y) = TENSOR__DO(isa, find)(a, n, TENSOR__DO(isa, leaf_min)(a, n)))
+
 TENSOR__INLINE int tensor__row_is_fast(const int id) {
-    return id == TENSOR_OP_SOFTMAX || id == TENSOR_OP_LOG_SOFTMAX || id == TENSOR_OP_LOGSUMEXP ||
-           id == TENSOR_OP_SOFTMAX_BACKWARD || id == TENSOR_OP_LOG_SOFTMAX_BACKWARD ||
-           id == TENSOR_OP_ARGMAX || id == TENSOR_OP_ARGMIN;
+    switch (id) {
+#define TENSOR__X(ID, call) case TENSOR_OP_##ID:
+    TENSOR__FAST_ROWS(TENSOR__X, 0, 0, 0, 0, 0, 0)
+#undef TENSOR__X
+        return 1;
+    default:
+        return 0;
+    }
 }
 
 TENSOR__INLINE int tensor__rows_are_fast(const tensor_call_t *c) {
     return c->arg[0].dtype == TENSOR_F32 && c->arg[0].numel > 0 && !c->thread->ctx->reference;
 }
 
+// The rows that take integers.
 TENSOR__INLINE int tensor__row_is_integral(const int id) {
     return id == TENSOR_OP_CUMSUM || id == TENSOR_OP_CUMPROD || id == TENSOR_OP_ARGMAX ||
            id == TENSOR_OP_ARGMIN;
@@ -20252,30 +20267,12 @@ TENSOR__INLINE void tensor__row_task(const int id, void *arg, int64_t task, int 
         if (r->fast && tensor__row_is_fast(id)) {
             const float *fa = (const float *)(const void *)a, *fb = (const float *)(const void *)b;
             float *fy = (float *)(void *)to;
+            (void)fb;
             switch (id) {
-            case TENSOR_OP_SOFTMAX:
-                TENSOR__DO(r->isa, row_softmax)(fa, fy, n);
-                break;
-            case TENSOR_OP_LOG_SOFTMAX:
-                TENSOR__DO(r->isa, row_log_softmax)(fa, fy, n);
-                break;
-            case TENSOR_OP_LOGSUMEXP:
-                fy[0] = TENSOR__DO(r->isa, row_logsumexp)(fa, (float *)(void *)work, n);
-                break;
-            case TENSOR_OP_SOFTMAX_BACKWARD:
-                TENSOR__DO(r->isa, row_softmax_backward)(fa, fb, fy, n);
-                break;
-            case TENSOR_OP_ARGMAX:
-                ((int64_t *)(void *)to)[0] =
-                    TENSOR__DO(r->isa, find)(fa, n, TENSOR__DO(r->isa, leaf_max)(fa, n));
-                break;
-            case TENSOR_OP_ARGMIN:
-                ((int64_t *)(void *)to)[0] =
-                    TENSOR__DO(r->isa, find)(fa, n, TENSOR__DO(r->isa, leaf_min)(fa, n));
-                break;
-            default:
-                TENSOR__DO(r->isa, row_log_softmax_backward)(fa, fb, fy, n);
-                break;
+#define TENSOR__X(ID, call) case TENSOR_OP_##ID: call; break;
+            TENSOR__FAST_ROWS(TENSOR__X, r->isa, fa, fb, fy, (float *)(void *)work, n)
+#undef TENSOR__X
+            default: break;
             }
             continue;
         }

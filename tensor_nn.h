@@ -2473,8 +2473,8 @@ TENSOR_API nn_lbfgs_args_t nn_lbfgs_defaults(void);
 // All optimizers: name, formula (see NN__STEPS), the gradients they take (DENSE, ROWS_TOO: also by rows,
 // ROWS_ONLY; MATRICES: the step is that of nn__orthogonal; FACTORED: of nn__factored; CLOSURE: see
 // nn__lbfgs), default of lr; the names of their states in files, and the option that creates each; the
-// options, each with its place in files and its default. A new optimizer is a row here, its text above and,
-// if it has its own, a formula.
+// options, each with its place in files and its default. A new optimizer is a row here, its text above, its
+// line NN__CPP_1 in >>nn-cpp and, if it has its own, a formula.
 // clang-format off
 #define NN__ADAM_STATES NN__STATE(exp_avg, ALWAYS) NN__STATE(exp_avg_sq, ALWAYS)
 #define NN__ADAM_OPTIONS NN__NUMBER(BETA1, beta1, 0.9) NN__NUMBER(BETA2, beta2, 0.999) NN__NUMBER(EPS, eps, 1e-8)
@@ -13090,7 +13090,7 @@ TENSOR__FN void nn__close(nn_module_impl_t *impl) {
     impl->names = NULL;
     impl->nslots = 0;
     if (impl->destroy) {
-        tensor_scope_t scope = TENSOR__(inner_scope)(-1); // the library's own: a shutdown inside it is refused
+        tensor_scope_t scope = TENSOR__(inner_scope)(-1); // the library's own: it refuses a shutdown
         impl->destroy(m);
         (tensor_scope_end)(scope);
     }
