@@ -5309,6 +5309,7 @@ TENSOR__BOTH TENSOR__FN int tensor__angle_f64(double x, tensor__pair_t *r) {
         r->h = (double)NAN;
         return 0;
     }
+
     uint64_t u = tensor__bits_from_f64(x), m = (u & 0xFFFFFFFFFFFFFu) | 0x10000000000000u, carry = 0;
     uint32_t at = (uint32_t)(u >> 52 & 0x7FF) - 1075u + 62u, w[8], product[7], m0 = (uint32_t)m;
     const uint32_t *t = two_over_pi + (at >> 5);
@@ -5322,6 +5323,7 @@ TENSOR__BOTH TENSOR__FN int tensor__angle_f64(double x, tensor__pair_t *r) {
         carry = (a >> 32) + (b >> 32) + (carry >> 32) + (s >> 32);
         product[i] = (uint32_t)s;
     }
+
     // product[0] has 2 bits of n before the point
     uint32_t n = (product[0] + 0x20000000u) >> 30;
     product[0] -= n << 30;
@@ -5594,6 +5596,7 @@ TENSOR__FN double tensor__below(double x, double low, int dtype) {
     } else {
         digits = 8;
     }
+
     int least;
     if (dtype == TENSOR_F64) {
         least = -1074;
@@ -5816,6 +5819,7 @@ TENSOR__BOTH TENSOR__FN double tensor__igamma_f64(double upper, double a, double
     } else {
         factor = exp(a * log(x) - x - tensor__lgamma_f64(a));
     }
+
     int of_p = x < a + 1;
     if (of_p) {
         double term = 1 / a, sum = term;
@@ -7289,6 +7293,7 @@ TENSOR__INLINE void TENSOR__K(philox)(tensor_generator_t g, uint64_t block, V_I 
         k0 += 2 * 0x9E3779B9u;
         k1 += 2 * 0xBB67AE85u;
     }
+
     z[0] = a0;
     z[1] = a1;
     z[2] = a2;
@@ -7798,6 +7803,7 @@ TENSOR__INLINE V_I TENSOR__K(trig_reduce)(V_F x, V_F *h, V_F *l) {
                 ls[i] = (float)(d - (double)hs[i]);
             }
         }
+
         *h = V_LOAD(hs);
         *l = V_LOAD(ls);
         q = VI_LOAD(qs);
@@ -8738,6 +8744,7 @@ TENSOR__FN void TENSOR__K(gemm_pack_a)(int64_t k, int64_t rows, int64_t high, in
     if (acs == 1) {
         for (i = 0; i < rows; i += h, dst += size) {
             h = (int)TENSOR__MIN(mr + (i < high), rows - i);
+
             for (q = 0; q < h; q += V_N) {
                 TENSOR__K(gemm_transpose)(k, TENSOR__MIN(h - q, V_N), a + (i + q) * ars, ars, dst + q,
                                           TENSOR__MR);
@@ -9101,6 +9108,7 @@ TENSOR__FN void TENSOR__K(gemm_dot_products)(const tensor__gemm_t *g, const floa
         int add = g->accumulate || p > 0;
         const float *bias = p == 0 && g->bias ? (const float *)g->bias : NULL;
         kb = TENSOR__MIN(g->k - p, (int64_t)TENSOR__GEMM_KD);
+
         for (j = r[2]; j < r[3]; j += 4) {
             int n = (int)TENSOR__MIN(r[3] - j, (int64_t)4);
             const float *bb = b + p + j * g->bcs, *bj = bias ? bias + j : bias;
@@ -9230,6 +9238,7 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64
             bj = panel;
             bs = TENSOR__NR;
         }
+
         for (int i = 0; i < m; i += mr, ai += mr * ars) {
             const tensor__gemm_tile_fn *fn;
             float *ci = c + i * g->crs;
@@ -9285,6 +9294,7 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
         TENSOR__K(gemm_row)(call, acs, brs, bcs);
         return;
     }
+
     if (tensor__gemm_tiny(call, ars, acs, brs, bcs)) {
         int64_t r[4];
         r[0] = r[2] = 0;
@@ -9308,6 +9318,7 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
         }
         return;
     }
+
     tensor__gemm_t g = *call;
     g.ars = ars;
     g.acs = acs;
@@ -9381,6 +9392,7 @@ TENSOR__BETWEEN void TENSOR__K(gemm_tile_f64)(int64_t k, int64_t rows, const dou
         c3 += *a3 * x;
         d3 += *a3 * y;
     }
+
     o[0] = c0;
     o[1] = d0;
     o[2] = c1;
@@ -10062,6 +10074,7 @@ TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_job_t *job, int64_t it
     const double *b = (const double *)g->b + (g->boff ? g->boff[item] : 0);
     double *c = (double *)g->c + (g->coff ? g->coff[item] : 0), tile[4 * TENSOR__GEMM_NR64];
     int64_t nr = job->nr;
+
     for (int64_t jc = r[2]; jc < r[3]; jc += TENSOR__GEMM_NC64) {
         for (int64_t p = 0; p < g->k; p += TENSOR__GEMM_KC64) {
             int add = g->accumulate || p > 0;
@@ -10072,6 +10085,7 @@ TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_job_t *job, int64_t it
                 tensor__gemm_pack_f64(kb, TENSOR__MIN(nb - q, nr), job->nr,
                                       b + p * g->brs + (jc + q) * g->bcs, g->brs, g->bcs, bp + q * kb);
             }
+
             for (int64_t i = r[0]; i < r[1]; i += 4) {
                 int64_t mw = TENSOR__MIN(r[1] - i, (int64_t)4);
                 for (int64_t j = 0; j < nb; j += nr) {
@@ -10900,6 +10914,7 @@ TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
             tensor__put(s, f, 1);
             continue;
         }
+
         switch (*++f) {
         case 's':
             tensor__puts(s, va_arg(v, const char *));
@@ -11021,6 +11036,7 @@ TENSOR__FN void tensor__put_named(tensor__text_t *s, const char *outer, const ch
             tensor__put(&name, outer + i, 1);
         }
     }
+
     n = name.length;
     if (strncmp(name.p, text, inner) == 0 && (inner == n || name.p[inner] == '_')) {
         text += inner;
@@ -11154,6 +11170,7 @@ TENSOR__FN TENSOR__NOINLINE void *tensor__raw_alloc(tensor_context_t *ctx, uint6
         }
         r = (tensor__raw_t *)ctx->allocator.alloc(ctx->allocator.user, (size_t)total, 64);
     }
+
     if (r) {
         r->bytes = total;
         r->ctx = ctx;
@@ -11296,6 +11313,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__drain(tensor__thread_t *th) {
             s = next;
         }
     }
+
     if (TENSOR__PTR_LOAD(&th->foreign_nodes)) {
         tensor__node_t *n = (tensor__node_t *)TENSOR__PTR_SWAP(&th->foreign_nodes, NULL);
         while (n) {
@@ -11831,6 +11849,7 @@ TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *c
         ctx->first_used = 1;
         th = &ctx->first;
     }
+
     uint64_t number = ctx->thread_count++;
     TENSOR__UNLOCK(&ctx->mutex);
     int made = 0;
@@ -11846,6 +11865,7 @@ TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *c
         memset(th, 0, sizeof *th);
         made = 1;
     }
+
     if (made || !th->ctx) {
         TENSOR__LOCK(&ctx->mutex);
         th->next = ctx->threads;
@@ -12109,6 +12129,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__tell_growth(tensor__thread_t *th) {
         }
         above = mark;
     }
+
     for (int64_t i = end - 1; i >= first; i--) {
         const tensor_t *t = th->stack[i];
         int k = 0;
@@ -12125,6 +12146,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__tell_growth(tensor__thread_t *th) {
         made[k].count++;
         if (made[k].count > most->count) { most = &made[k]; }
     }
+
     if (live < TENSOR__MANY / 2 || TENSOR__ATOMIC_ADD(&th->ctx->growth_told, 1) > 0) { return; }
     char text[320] = "";
     tensor__text_t s = {text, sizeof text, 0};
@@ -12337,6 +12359,7 @@ TENSOR__FN tensor_scope_t tensor__scope_begin(tensor__thread_t *th, int grad_mod
         *(void **)&th->scopes = p;
         th->scope_room = room;
     }
+
     s.thread = th;
     s.mark = th->top;
     s.id = ++th->scope_id;
@@ -12862,6 +12885,7 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
     p->threads = (tensor__os_thread_t *)TENSOR_MALLOC(bytes, 64);
     p->threads_bytes = bytes;
     int started = 0, memory = p->threads != NULL;
+
     while (memory && started < n - 1) {
         tensor__start_t *s = (tensor__start_t *)TENSOR_MALLOC(sizeof *s, 64);
         if (!s) {
@@ -12876,6 +12900,7 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
         }
         started++;
     }
+
     p->n = started + 1;
     if (started == n - 1) { return 0; }
     tensor__pool_stop(th->ctx);
@@ -12944,6 +12969,7 @@ TENSOR__FN tensor__crew_t *tensor__crew_start(tensor__thread_t *th, int n,
         if (threads) { TENSOR_FREE(threads, (size_t)n * sizeof *threads, 64); }
         return NULL;
     }
+
     memset((void *)c, 0, sizeof *c);
     TENSOR__MUTEX_START(&c->mutex);
     TENSOR__SIGNAL_START(&c->signal);
@@ -12965,6 +12991,7 @@ TENSOR__FN tensor__crew_t *tensor__crew_start(tensor__thread_t *th, int n,
         TENSOR_FREE(c, sizeof *c, 64);
         return NULL;
     }
+
     TENSOR__LOCK(&c->ctx->mutex);
     c->next = c->ctx->crews;
     c->prev = &c->ctx->crews;
@@ -13086,6 +13113,7 @@ TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *
         for (int64_t i = 0; i < ntasks; i++) { fn(arg, i, 0); }
         return;
     }
+
     th->in_parallel = 1;
     p->fn = fn;
     p->arg = arg;
@@ -13107,6 +13135,7 @@ TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *
             TENSOR__SIGNAL_ALL(&p->wake);
             TENSOR__UNLOCK(&p->mutex);
         }
+
         tensor__pool_work(p, 0);
         state = TENSOR__U64_LOAD(&p->state);
         while (!TENSOR__U64_CAS(&p->state, &state, state & ~TENSOR__OPEN)) { }
@@ -13225,6 +13254,7 @@ TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
             ctx->allocator.free(ctx->allocator.user, t, sizeof *t, 64);
         }
     }
+
     TENSOR__UNLOCK(&ctx->mutex);
     tensor__tls = NULL;
     if (ctx == &tensor__default) { tensor__exit_forget(); }
@@ -13516,6 +13546,7 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
         return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: shape %n has a negative size or too many elements", op,
                             dims, ndim);
     }
+
     uint64_t bytes = (uint64_t)n * tensor__sizes[dtype];
     tensor__storage_t *s;
     if (!t) {
@@ -13667,6 +13698,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__begin_any(tensor__op_t *o, tensor_t *con
     } else {
         o->device = th->device;
     }
+
     for (int i = 0; i < nin; i++) {
         tensor_t *t = in[i];
         if (TENSOR__LIKELY(TENSOR__GIVEN(t) && t->state == TENSOR__LIVE)) {
@@ -13719,6 +13751,7 @@ TENSOR__INLINE int tensor__begin_here(tensor__op_t *o, const tensor__row_t *row,
     } else {
         o->in = in;
     }
+
     int usual = nin > 0 && tensor__at_home(th, in[0]);
     if (nin == 2) {         // apart, because compilers do not unroll the loop
         usual = usual && tensor__at_home(th, in[1]);
@@ -13876,6 +13909,7 @@ TENSOR__FN tensor_t *tensor__cast(tensor__thread_t *th, tensor_t *x, int dtype, 
             if (!(th->scopes[th->cast_depth - 1].modes & TENSOR__CASTS)) { break; }
         }
     }
+
     tensor__cast_t *c = &th->casts[(uint32_t)((uintptr_t)x >> 4) * 0x9E3779B1u >> 24];
     int mine = c->leaf == x;
     if (mine && c->version == x->storage->version && c->cast->dtype == dtype &&
@@ -14110,6 +14144,7 @@ TENSOR__INLINE tensor__slot_t *tensor__pass_slot(tensor__thread_t *th, tensor__p
             h = (h + 1) & (uint32_t)p->mask;
         }
     }
+
     int32_t slot = p->unused[--p->unused_count];
     if (p->hashed) { p->table[h] = slot + 1; }
     tensor__slot_t *s = &p->slots[slot];
@@ -14139,6 +14174,7 @@ TENSOR__INLINE tensor__slot_t tensor__pass_pop(tensor__pass_t *p) {
         p->heap[i] = p->heap[k];
         i = k;
     }
+
     p->heap[i].seq = seq;
     p->heap[i].slot = moved;
     tensor__slot_t s = p->slots[slot];
@@ -14286,6 +14322,7 @@ TENSOR__FN int tensor__pack(tensor__thread_t *th, tensor__node_t *n) {
         tensor__storage_drop(th, v->storage);
         v->storage = NULL;
     }
+
     if (s.thread) { (tensor_scope_end)(s); }
     th->written = written;
     n->saved_state = TENSOR__SAVED_PACKED;
@@ -14658,6 +14695,7 @@ TENSOR__INLINE int tensor__node_saves(tensor__node_t *n, const tensor__op_t *o, 
         }
         v++;
     }
+
     for (int i = 0, rest = saves >> 8; rest; i++, rest >>= 1) {
         if (!(rest & 1)) { continue; }
         v->source = (int8_t)(-1 - i);
@@ -15110,6 +15148,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__launch_op(tensor__op_t *o) {
             tensor__arg_none(&arg[i]);
         }
     }
+
     if (o->immediate) {
         tensor__arg_none(&arg[1]);
         arg[1].data = &o->imm;
@@ -15795,6 +15834,7 @@ TENSOR__FN TENSOR__TARGET_DOT("") void tensor__dot_transpose(const void *x, int6
         z[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
         z[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
     }
+
     TENSOR__UNROLL
     for (int i = 0; i < 4; i++) {
         __m512i a = _mm512_shuffle_i32x4(z[i], z[i + 4], 0x88);
@@ -15836,6 +15876,7 @@ TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_tile(int pairs, int n, in
             __m512i odd = _mm512_slli_epi32(_mm512_cvtepu16_epi32(hi), 16);
             _mm512_storeu_si512(dst + 32 * i, _mm512_or_si512(_mm512_cvtepu16_epi32(lo), odd));
         }
+
         transposed = !pairs;
     } else {
         for (int i = 0; i < 16; i++) {
@@ -16096,6 +16137,7 @@ TENSOR__FN void tensor__dot_task(void *arg, int64_t task, int worker) {
     w.waits = g->k > TENSOR__DOT_KC;
     tensor__dot_open(j->tiles);
     int64_t r[6];
+
     for (int64_t t = first; t < last; t++) {
         int64_t item = t / per;
         w.a = (const uint16_t *)g->a + (g->aoff ? g->aoff[item] : 0);
@@ -16247,6 +16289,7 @@ TENSOR__FN int tensor__gemm_blas(const tensor__gemm_t *g, int size) {
         g->crs > most || g->crs < g->n || (double)g->m * (double)g->n * (double)g->k < 64.0 * 64 * 64) {
         return 0;
     }
+
     int m = (int)g->m, n = (int)g->n, k = (int)g->k, ldc = (int)g->crs, add = g->accumulate || g->bias;
     for (int64_t item = 0; item < g->batch; item++) {
         const char *a = (const char *)g->a + (g->aoff ? g->aoff[item] : 0) * size;
@@ -16760,6 +16803,7 @@ TENSOR__FN void tensor__pointwise_backward_iter(const tensor_call_t *c, tensor__
         used[nin] = c->arg[i];
         it->slot[nin++] = i;
     }
+
     for (int i = 0; i < c->nout; i++) {
         used[nin + i] = c->arg[5 + i];
         if (used[nin + i].data) { continue; }
@@ -16892,6 +16936,7 @@ TENSOR__FN int tensor__data_fits(const char *op, int type, int dtype) {
         size = (int)sizeof(void *);
         break;
     }
+
     if (size == tensor__sizes[dtype]) {
         if (whole) {
             fits = !tensor__is_float(dtype) || size == 2 || !has_sign;
@@ -17305,6 +17350,7 @@ TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double ato
         tensor__tidy(th_, mark_, NULL);
         return r;
     }
+
     if (!tensor__host(a, TENSOR_HOST_READ, op) || !tensor__host(b, TENSOR_HOST_READ, op)) { return 0; }
     tensor_arg_t arg[2];
     tensor__arg(&arg[0], a, TENSOR_READ);
@@ -17423,6 +17469,7 @@ TENSOR__FN tensor_t *tensor__reshape(const char *op, tensor_t *x, const int64_t 
             known = bad ? 0 : (int64_t)k;
         }
     }
+
     if (!bad && infer >= 0) {
         bad = known == 0 || x->numel % known != 0;
         if (!bad) {
@@ -17739,6 +17786,7 @@ TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
         ys = p->stride[last];
         gs = g->strides[last];
     }
+
     memset(y->data, 0, (size_t)(y->numel * size));
     for (int64_t n = 0; n < g->numel; n += run) {
         for (int64_t k = 0; k < run; k++) {
@@ -18292,6 +18340,7 @@ TENSOR_API tensor_t *(tensor_unflatten_n)(tensor_t *x, int64_t dim, const int64_
             }
         }
     }
+
     if (infer >= 0 && known > 0) {
         dims[d + infer] = x->dims[d] / known;
         known *= dims[d + infer];
@@ -18586,6 +18635,7 @@ TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
         const tensor_t *b = o->in[i];
         same = same && (!b || tensor__same_shape(a, b));
     }
+
     if (TENSOR__LIKELY(same)) {
         tensor__result(o, dtype, a->dims, a->ndim);
         return tensor__finish_images(o);
@@ -19455,6 +19505,7 @@ TENSOR__FN void tensor__backward_call(tensor__grad_t *g, int wanted, int count) 
         if (!v->storage) { continue; }
         tensor__arg_saved(a, v);
     }
+
     tensor__arg(&arg[4], gy, TENSOR_READ);
     for (int i = 0; i < 5 && gy->device && !last; i++) {    // channels-last if an operand is
         last = arg[i].data && arg[i].ndim == gy->ndim && tensor__channels_last_arg(&arg[i]);
@@ -19697,6 +19748,7 @@ TENSOR__INLINE void tensor__acc_leaf(const int id, const tensor__reduce_t *r, te
         }
     } else {
         const float *x = (const float *)block;
+
         switch (id) {
         case TENSOR_OP_PROD: TENSOR__EACH(float, v.d *= (double)b);
         case TENSOR_OP_AMAX:
@@ -19869,12 +19921,14 @@ TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c, void (*leaf)(const tensor__r
             r.kept *= x->dims[d];
         }
     }
+
     if (r.kept == 0) { return 0; }
     if (!r.nr) {
         r.rd[0] = r.reduced;
         r.rs[0] = 1;
         r.nr = 1;
     }
+
     if (c->scratch) {
         *(tensor__reduce_t *)c->scratch = r;
         return 0;
@@ -19891,6 +19945,7 @@ TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c, void (*leaf)(const tensor__r
         }
         return 0;
     }
+
     if (r.kept >= 32 || r.reduced <= TENSOR__CHUNK) {
         if (r.kept * r.reduced < 2 * TENSOR__GRAIN) {
             r.chunks = 1;
@@ -19933,6 +19988,7 @@ TENSOR__FN tensor_t *tensor__reduce(const tensor__row_t *row, tensor_t *x, uint3
             dims[ndim++] = x->dims[d];
         }
     }
+
     int empty = reduced == 0;
     if ((id == TENSOR_OP_AMAX || id == TENSOR_OP_AMIN) && empty) {
         int64_t left = 1;
@@ -20276,6 +20332,7 @@ TENSOR__INLINE void tensor__row_task(const int id, void *arg, int64_t task, int 
             }
             continue;
         }
+
         char *bx = work, *bx2 = work + (n + 8) * cs, *by = work + 2 * (n + 8) * cs;
         tensor__load_run(bx, r->compute_class, a, x->dtype, 1, n);
         if (b) { tensor__load_run(bx2, r->compute_class, b, x2->dtype, 1, n); }
@@ -20354,6 +20411,7 @@ TENSOR__FN tensor_t *tensor__rows_op(const tensor__row_t *row, tensor_t *x, int6
     o.args[0] = m;
     o.p = &o.params;
     o.params.rows.reverse = reverse;
+
     // Of no elements the divisor is 0 at most: their variance is NaN.
     o.params.rows.correction = m->dims[m->ndim - 1] ? correction : 0;
     if (dtype < 0) { dtype = m->dtype; }
@@ -20391,6 +20449,7 @@ TENSOR__FN void tensor__grad_prod(tensor__grad_t *g) {
     for (int d = 0; d < x->ndim; d++) {
         if (g->p->reduce.mask >> d & 1) { dims[n++] = d; }
     }
+
     int64_t back[TENSOR_MAX_DIMS];
     for (int d = 0; d < x->ndim; d++) { back[dims[d]] = d; }
     tensor_t *p = tensor_permute_n(x, dims, x->ndim);
@@ -20702,6 +20761,7 @@ TENSOR__FN tensor_t *tensor__vector_norm_of(const char *op, tensor_t *x, double 
         !tensor__dims_given(op, dims, n)) {
         return TENSOR__POISON;
     }
+
     tensor_shape_t kept;
     tensor_t *y = tensor__gathered(op, x, dims, n, keepdim, &kept);
     if (y == TENSOR__POISON) { return y; }
@@ -20922,6 +20982,7 @@ TENSOR_API tensor_t *(tensor_gradient)(tensor_t *x, tensor_t *coordinates, doubl
         middle = tensor_sub(tensor_narrow(x, d, 2, n - 2), tensor_narrow(x, d, 0, n - 2));
         middle = tensor_div_scalar(middle, 2 * spacing);
     }
+
     tensor_t *parts[3] = {tensor_narrow(slope, d, 0, 1), middle, tensor_narrow(slope, d, n - 2, 1)};
     if (edge_order == 2) {
         parts[0] = tensor__edge_slope(slope, width, d, 0, 1);
@@ -21016,6 +21077,7 @@ TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fwe
     if (tensor__live(aweights) && tensor__is_float(aweights->dtype)) {
         x = tensor_to(x, (tensor_dtype_t)tensor__promote2(x->dtype, aweights->dtype));
     }
+
     for (int i = 0; i < 2; i++) {
         if (!given[i]) { continue; }
         tensor_t *v = tensor__cov_weights(given[i], i ? "aweights" : "fweights", i, x);
@@ -21116,6 +21178,7 @@ TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
         m.g.boff = off + n;
         m.g.coff = off + 2 * n;
     }
+
     m.g.scratch = c->scratch ? (char *)c->scratch + m.offset_bytes : NULL;
     tensor__gemm(&m.g, a->dtype);
     return 0;
@@ -21443,6 +21506,7 @@ TENSOR__FN int tensor__contract(const char *op, tensor__labelled_t *a, tensor__l
         three[1] *= dims[n++] = a->x->dims[d];
         oa[na++] = a->label[d];
     }
+
     int out = na, lb = nb;
     for (int d = 0; d < b->n; d++) {
         if (tensor__label_at(a, b->label[d]) >= 0) { continue; }
@@ -21542,6 +21606,7 @@ TENSOR__FN const char *tensor__einsum_term(const char *s, tensor__labelled_t *a,
                           e, equation);
         letters += upper || lower;
     }
+
     TENSOR__REFUSE_AS(NULL, letters > a->x->ndim || (!ellipsis && letters < a->x->ndim), SHAPE,
                       "einsum: tensor %i %t has %i dims, its term in \"%s\" names %i", k, a->x,
                       (int)a->x->ndim, equation, letters);
@@ -22436,6 +22501,7 @@ TENSOR__FN int tensor__cpu_linalg(tensor_call_t *c) {
     l.info = (int64_t *)c->scratch;
     l.work = (double *)c->scratch + l.items;
     tensor__parallel((l.items + l.per - 1) / l.per, tensor__la_task, &l);
+
     for (int64_t i = 0; i < l.items; i++) {
         const char *op = c->row->name;
         int64_t bad = l.info[i];
@@ -22888,6 +22954,7 @@ TENSOR__FN tensor_t *tensor__pinv(tensor_linalg_tolerance_args_t *a) {
             u = d.u;
             v = s == TENSOR__POISON ? s : tensor_mT(d.vh);
         }
+
         ok = s != TENSOR__POISON;
         if (ok) {
             tensor_t *off = tensor_logical_not(tensor__significant(a, a->hermitian ? tensor_abs(s) : s));
@@ -23019,6 +23086,7 @@ TENSOR__FN tensor_t *tensor__pade_exp(const char *op, tensor_t *x) {
         norm /= 2;
         s++;
     }
+
     a = tensor_mul_scalar(a, ldexp(1, -s));
     tensor_t *eye = tensor__la_eye(a, TENSOR__HIGH(x), TENSOR__HIGH(x)), *p = tensor_matmul(a, a);
     tensor_t *q = tensor_matmul(p, p), *r = tensor_matmul(p, q);
@@ -23226,6 +23294,7 @@ TENSOR__FN void tensor__grad_det(tensor__grad_t *g) {
         g->gx[0] = TENSOR__POISON;
         return;
     }
+
     if (!singular) {
         c = tensor_mul(tensor_mT(tensor_linalg_inv(x)), tensor__stretch(det));
     } else {
@@ -23259,6 +23328,7 @@ TENSOR__FN void tensor__grad_lu_factor(tensor__grad_t *g) {
         parts[1] = tensor_linalg_solve_triangular(tensor_mT(u), tensor_narrow(gl, -2, k, m - k), 0, 0, 0);
         gu = tensor_sub(gu, tensor_matmul(tensor_mT(tail), parts[1]));
     }
+
     l = tensor_narrow(l, -2, 0, k);
     u = tensor_narrow(u, -1, 0, k);
     tensor_t *phi = tensor_tril(tensor_matmul(tensor_mT(l), tensor_narrow(gl, -2, 0, k)), -1);
@@ -23340,6 +23410,7 @@ TENSOR__FN void tensor__grad_svd(tensor__grad_t *g) {
             y = tensor__plus(y, tensor_matmul(tensor_div(tensor_sub(gu, tensor_matmul(u, c)), row), vh));
         }
     }
+
     if (gv) {
         gv = tensor_narrow(gv, -2, 0, k);
         c = tensor_matmul(vh, tensor_mT(gv));
@@ -23404,6 +23475,7 @@ TENSOR__FN void tensor__add_converted(char *to, int sum, const char *from, int d
         for (; i < n; i++) { d[i] += (double)s[i]; }
         return;
     }
+
     int64_t u[TENSOR__BLOCK], v[TENSOR__BLOCK];
     int compute_class = tensor__is_float(dtype) ? TENSOR__C_F64 : TENSOR__C_I64;
     for (int64_t i = 0; i < n; i += TENSOR__BLOCK) {
@@ -23713,6 +23785,7 @@ TENSOR__FN tensor_t *tensor__index_dims(const tensor__row_t *row, tensor_t *x, i
         if (!tensor__update_allowed(o.th, name, x, 0)) { return TENSOR__POISON; }
         TENSOR__RETURN(update->copy(x, tensor__index_dims(row, x, d, index, src, how, NULL)));
     }
+
     for (int i = 0; i < o.nin; i++) {
         int overlaps = update && i && o.args[i]->storage == x->storage;
         o.args[i] = overlaps ? tensor_clone(o.args[i]) : tensor_contiguous(o.args[i]);
@@ -23804,6 +23877,7 @@ TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t 
                                         index->dims, index->ndim);      // an integer's smallest for -inf
         start = tensor__index_op(TENSOR__ROW(SCATTER), x, dim, index, none, 0, NULL);
     }
+
     tensor_t *y;
     if (how < 3) {
         y = tensor__index_op(TENSOR__ROW(SCATTER_REDUCE), start, dim, index, src, how, NULL);
@@ -24166,6 +24240,7 @@ TENSOR__FN int tensor__indices(tensor__indices_t *u, tensor_t *x, tensor_t *cons
     memset(u, 0, sizeof *u);
     u->total = 1;
     u->first = u->end = -1;
+
     for (int i = 0; i < n && list; i++) {
         tensor_t *t = list[i];
         if (t && !TENSOR__USABLE("index", "index", t)) { return 0; }
@@ -24426,6 +24501,7 @@ TENSOR__FN tensor_t *tensor__stacked(const char *op, tensor_t *const *list, int 
             parts[i] = tensor__atleast(list[i], how == 3 ? 2 : how + 1);
         }
     }
+
     if (!y) {
         int dim = 0;
         if (how == 0) {
@@ -24525,6 +24601,7 @@ TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int 
         TENSOR__REFUSE(i == n - 1 && !tensor__numel_of(final, n, &total), SHAPE,
                        "repeat: x %t repeated %n has too many elements", x, repeats, n);
     }
+
     tensor_t *y = tensor_reshape_n(x, dims, n);
     for (int i = 0; i < n && y != TENSOR__POISON; i++) {
         if (repeats[i] == 1) { continue; }
@@ -25120,6 +25197,7 @@ TENSOR__FN void tensor__order_keys(tensor__entry_t *e, const void *x, int comput
         } else {
             u = (uint64_t)((const int64_t *)x)[k] ^ (uint64_t)1 << 63;
         }
+
         if (back) { u = compute_class == TENSOR__C_F32 ? u ^ UINT32_MAX : ~u; }
         if (nan) {
             if (nan_first) {
@@ -25146,6 +25224,7 @@ TENSOR__FN tensor__entry_t *tensor__order_sort(tensor__entry_t *e, tensor__entry
         }
         return e;
     }
+
     uint64_t differ = 0;
     for (int64_t i = 1; i < n; i++) { differ |= e[i].key ^ e[0].key; }
     for (int shift = 0; shift < 64; shift += 8) {
@@ -25257,6 +25336,7 @@ TENSOR__FN void tensor__order_task(void *arg, int64_t task, int worker) {
     uint64_t nan = cls == TENSOR__C_F32 ? UINT32_MAX : UINT64_MAX;
     tensor__entry_t *work = (tensor__entry_t *)c->scratch + (int64_t)worker * 2 * n;
     int64_t end = tensor__least((task + 1) * r->per, r->rows);
+
     for (int64_t row = task * r->per; row < end; row++) {
         tensor__entry_t *e = work, *t = work + n;
         int64_t *y = (int64_t *)c->arg[1].data + row * m, at = 0;
@@ -25414,6 +25494,7 @@ TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int
         x = tensor__flat(x);
         d = keepdim = 0;
     }
+
     if (!tensor__live(x)) { return x; }
     int last = x->ndim - 1, one = q->ndim == 0;
     int64_t n = x->dims[d];
@@ -25564,6 +25645,7 @@ TENSOR__FN void tensor__search_task(void *arg, int64_t task, int worker) {
             value = &a;
             element = &b;
         }
+
         tensor__load_run(value, class_of, (const char *)v->data + k * size, v->dtype, 1, 1);
         while (lo < hi) {
             int64_t mid = lo + (hi - lo) / 2;
@@ -25728,6 +25810,7 @@ TENSOR_API tensor_t *(tensor_segment_reduce)(tensor_t *x, const char *reduce, te
                            !tensor__host_i64(tensor_sum(lengths), TENSOR_HOST_READ, op, &sum))) {
         TENSOR__RETURN(TENSOR__POISON);
     }
+
     TENSOR__REFUSE(least < 0 || sum != n, INDEX, "segment_reduce: lengths must be >= 0 and their sum (%d) "
                    "%d, the size of dim %i of x %t", sum, n, d, x);
     for (int i = 0; i < x->ndim; i++) {
@@ -25771,6 +25854,7 @@ TENSOR__FN tensor_t *tensor__histogram(const char *op, tensor_t *x, tensor_t *co
         inside = inside ? tensor_logical_and(inside, in) : in;
         volume = volume ? tensor_mul(tensor_unsqueeze(volume, -1), width) : width;
     }
+
     tensor_t *w = weight ? tensor_detach(weight) : tensor_ones_n(x->dims, 1, (tensor_dtype_t)x->dtype);
     w = tensor_masked_fill(tensor_to(w, (int)tensor_device(x)), tensor_logical_not(inside), 0);
     place = tensor_masked_fill(place, tensor_logical_not(inside), 0);
@@ -25875,6 +25959,7 @@ TENSOR__INLINE void tensor__random_block(const int id, const tensor_call_t *c, i
             i++;
             continue;
         }
+
         tensor__philox(c->rng.seed, c->rng.offset, (uint64_t)e >> 2, w);
         for (int k = (int)(e & 3); k < 4 && i < n; k++, i++) {
             if (id == TENSOR_OP_RANDN) {
@@ -26485,6 +26570,7 @@ TENSOR__FN int64_t tensor__hook(const char *name, tensor_t *x, tensor_hook_t fn,
         x->next = (tensor_t *)(void *)e;
         x->flags = (uint8_t)(x->flags | TENSOR__HOOKED);
     }
+
     tensor__hook_t *h = e ? (tensor__hook_t *)tensor__memory(th, sizeof *h) : NULL;
     if (!h) { return 0; }
     h->owner = e;
@@ -26623,6 +26709,7 @@ TENSOR_API tensor_t *(tensor_saved)(tensor_function_ctx_t *ctx, int slot) {
     } else {
         node = NULL;
     }
+
     if (node) {
         TENSOR__HOLD(&node->refs);
         t->node = node;
@@ -26775,6 +26862,7 @@ TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_
             c->out[k] = (tensor_detach)(y);
         }
     }
+
     if (ok && returned != c->dirty) {
         tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: an input marked as dirty is not among the results",
                      c->fn->name);
@@ -26828,6 +26916,7 @@ TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_
         th->inside = inside;
         return th->error.code;
     }
+
     c->fn = fn;
     c->user = user;
     c->inputs = o.in;
@@ -27067,6 +27156,7 @@ TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
     for (int i = 0; i < r->n; i++) {
         in[i] = tensor__as_leaf(r->inputs[i], r->inputs[i]->flags & TENSOR__REQUIRES_GRAD);
     }
+
     tensor_t *y = s.thread ? r->fn(in, r->n, r->user) : NULL;
     th->rng = rng;
     int64_t count = tensor__live(y) ? tensor__walk(th, &y, 1, since, &list) : -1;
@@ -27807,6 +27897,7 @@ TENSOR__FN int tensor__jacobian_of(tensor__thread_t *th, tensor_t *y, tensor_t *
         ok = tensor__pull(th, &y, &e, 1, x, n, part, flags | TENSOR_RETAIN_GRAPH);
         for (int i = 0; i < n && ok; i++) { list[i * rows + k] = part[i]; }
     }
+
     for (int i = 0; i < n && ok; i++) {
         int nd = y->ndim + (x[i] ? x[i]->ndim : 0);
         if (!x[i] || !tensor__needs_grad(x[i])) { continue; }
@@ -28319,6 +28410,7 @@ TENSOR__FN void tensor__print_suffixes(tensor__printer_t *p, tensor__thread_t *t
         tensor__puts(&t, ")");
         tensor__print_suffix(p, b);
     }
+
     if (!implied) {
         t.length = 0;
         tensor__text(&t, "dtype=%y", x);
@@ -28353,6 +28445,7 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
         tensor__puts(&p.s, "tensor(poison)");
         return p.s.length;
     }
+
     p.x = here;
     p.is_float = tensor__is_float(x->dtype);
     p.summary = x->numel > 1000;
@@ -28751,6 +28844,7 @@ TENSOR__FN int tensor__graph_add(tensor_graph_t *g, const tensor_call_t *c) {
         *p = *c->p;
         step->c.p = p;
     }
+
     int random = c->row->family == TENSOR_FAMILY_RANDOM || c->row->family == TENSOR_FAMILY_DROPOUT;
     if (random) {
         step->c.rng = c->rng;
@@ -28921,6 +29015,7 @@ TENSOR__FN int tensor__graph_census(tensor_graph_t *g) {
         TENSOR__UNLOCK(&th->ctx->mutex);
         fits = n <= room;
     }
+
     for (int64_t i = 0; i < n && !g->code; i++) {
         if (tensor__is_pinned(th, list[i]) || tensor__traced_find(g, list[i])) { continue; }
         tensor__trace(g, list[i], 1);
@@ -28944,6 +29039,7 @@ TENSOR__FN void tensor__graph_close(tensor_graph_t *g) {
         tensor__traced_leave(e);
         if (e->held) { tensor__storage_drop(th, e->storage); }
     }
+
     for (tensor__step_t *s = g->first; s; s = s->next) {
         if (s->again) { s->again(s->user, 0); }
     }
@@ -29708,6 +29804,7 @@ TENSOR__FN int tensor__group_call(tensor_graph_t *g, tensor__step_t *s) {
     for (int k = 0; k < v->n; k++) {
         most += (uint64_t)(v->member[k].step->c.nin + v->member[k].step->c.nout);
     }
+
     tensor_arg_t *arg = (tensor_arg_t *)tensor__graph_memory(g, most * sizeof *arg);
     s->traced = (tensor__traced_t **)tensor__graph_memory(g, most * sizeof *s->traced);
     v->stream = (tensor__stream_t *)tensor__graph_memory(g, most * sizeof *v->stream);
@@ -29715,6 +29812,7 @@ TENSOR__FN int tensor__group_call(tensor_graph_t *g, tensor__step_t *s) {
     s->c.row = &tensor__group_row;
     s->c.arg = arg;
     s->c.thread = g->thread;
+
     for (int outs = 0; outs < 2; outs++) {
         for (int k = 0; k < v->n; k++) {
             const tensor__step_t *m = v->member[k].step;
@@ -29835,6 +29933,7 @@ TENSOR__FN void tensor__member_plan(tensor__step_t *s, int k, int64_t step, tens
         }
         m->local[a] = (int)e->at;
     }
+
     for (int a = 0; a < n; a++) {
         int way = m->way[a];
         if (way == TENSOR__CONVERTED || way == TENSOR__WALKED) {
@@ -29901,6 +30000,7 @@ TENSOR__FN int tensor__graph_plan(tensor_graph_t *g) {
             return th->error.code;
         }
     }
+
     uint64_t bytes = room * (uint64_t)ctx->pool.n;
     if (bytes > g->room_bytes) {
         char *larger = (char *)tensor__memory(th, bytes);
@@ -30022,6 +30122,7 @@ TENSOR_API tensor_graph_t *(tensor_capture_end)(void) {
         failed = failed || code;
         g->state = TENSOR__GRAPH_READY;
     }
+
     if (failed && !th->error.code) {
         tensor__fail(th, TENSOR_ERR_UNSUPPORTED,
                      "capture_end: the capture had an error, which was cleared, or changed the context");
@@ -30171,6 +30272,7 @@ TENSOR__FN void tensor__member_run(const tensor__group_t *v, const tensor__membe
         if (way == TENSOR__AS_IT_IS) { out[k] = tensor__member_at(v, m, a, first, room); }
         if (way == TENSOR__CONVERTED) { out[k] = room + m->block[a] * v->block; }
     }
+
     for (int a = 0; a < it->nin; a++) {
         int way = m->way[a];
         if (way == TENSOR__ABSENT) { continue; }
@@ -30187,6 +30289,7 @@ TENSOR__FN void tensor__member_run(const tensor__group_t *v, const tensor__membe
         }
         in[it->slot[a]] = block;
     }
+
     if (it->copies && m->way[1] == TENSOR__CONVERTED) {     // a cast is the conversion alone
         out[0] = (void *)(uintptr_t)in[0];
     } else if (in[0] != out[0] || !it->copies) {
@@ -30360,6 +30463,7 @@ TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
         tensor__graph_begin(g, th);
         g->at = g->first;
     }
+
     int some = 0;
     while (g->at && (!some || now - begin + (double)g->at->us <= budget_us)) {
         tensor__step_t *s = g->at;

@@ -648,6 +648,7 @@ inline block_t *grow_range(allocator_t *A, device_t *d, arena_t *a, uint64_t byt
             if (fresh) { drop_block(d, fresh); }
             return nullptr;
         }
+
         if (fresh) {
             fresh->address = h->address + need;
             fresh->bytes = h->bytes - need;
@@ -1009,6 +1010,7 @@ inline void write_report(allocator_t *A, device_t *d, uint64_t bytes, void *stre
             cached += b->bytes;
             if (b->bytes > largest) { largest = b->bytes; }
         }
+
         if (b->state == PENDING) { pending += b->bytes; }
         if (b->state == USED && b->home->lane->graph) { graphs += b->bytes; }
         if (b->state != USED) { return; }
@@ -1031,6 +1033,7 @@ inline void write_report(allocator_t *A, device_t *d, uint64_t bytes, void *stre
                  in_units(t[3], most_reserved), in_units(t[4], reserved),
                  in_units(t[5], (uint64_t)d->stats.all[ALLOCATED_BYTES].current), in_units(t[6], graphs),
                  in_units(t[7], pending), in_units(t[8], cached), in_units(t[9], largest), free_part);
+
     for (int k = 0; k < 5 && n > 0 && (size_t)n < sizeof report_text; k++) {
         int best = -1;
         for (int i = 0; i < ntags; i++) {
@@ -1099,6 +1102,7 @@ inline block_t *attempt(allocator_t *A, device_t *d, void *stream, uint64_t byte
             b = fetch(A, d, a, n);
         }
     }
+
     if (!b) { return nullptr; }
     cut(A, d, b, n);
     b->state = USED;
@@ -1315,6 +1319,7 @@ inline void snapshot(allocator_t *A, int device, void (*line)(void *user, const 
         line(user, text);
     });
     uint64_t n = A->ntraced, room = (uint64_t)A->options.trace;
+
     for (uint64_t i = A->ring && n > room ? n - room : 0; A->ring && i < n; i++) {
         const trace_t *t = &A->ring[i % room];
         snprintf(text, sizeof text,
@@ -3052,6 +3057,7 @@ inline int copy(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x)
         for (int d = 0; d < last && wide; d++) {
             wide = w.strides[0][d] % V == 0 && w.strides[1][d] % V == 0;
         }
+
         if (wide) {
             w.n /= V;
             w.dims[last] /= V;
@@ -3868,6 +3874,7 @@ row_values(T *y, const T *x, int64_t rows, int64_t columns, int what, C correcti
             });
             if (norm) { top = 1 / by; } else { top = shift; }
         }
+
         sum = row_join<sum_op<C>>(sum, s, l);
         if (n && !l.lane) {
             C left = (C)columns - correction, value = w_log(sum) + top;
@@ -5445,6 +5452,7 @@ inline int pick(const place_t &at, int what, const tensor_arg_t &y, const tensor
         if (e) { return e; }
         return launch(at, threads_for(at, n), order_places, to, (const int *)order, rows, m, m, columns);
     }
+
     sortable_t b(scratch, rows * columns);
     int code = sorted_rows(at, o, b, rows, columns);
     if (code) { return code; }
@@ -5876,6 +5884,7 @@ template <int ID> __global__ void __launch_bounds__(THREADS, 2) factor_matrices(
         } else if constexpr (ID == TENSOR_OP_LINALG_DET) {
             lu_columns(a, ld, n, n, n, swaps);
             double all = 1, sign = 1, logs = 0;
+
             for (int i = 0; i < n && !threadIdx.x; i++) {
                 double p = swaps[i] == i ? a[(int64_t)i * ld + i] : -a[(int64_t)i * ld + i];
                 all *= p;
@@ -5883,6 +5892,7 @@ template <int ID> __global__ void __launch_bounds__(THREADS, 2) factor_matrices(
                 if (!(p < 0 || p > 0)) { sign *= p; }       // 0, or NaN
                 logs += log(fabs(p));
             }
+
             store_matrix(l, 0, item, 1, 1, [&](int, int) { return all; });
             store_matrix(l, 1, item, 1, 1, [&](int, int) { return sign; });
             store_matrix(l, 2, item, 1, 1, [&](int, int) { return logs; });
@@ -5907,6 +5917,7 @@ template <int ID> __global__ void __launch_bounds__(THREADS, 2) factor_matrices(
                     reflect(a + (int64_t)j * ld, tau[j], q, j, m);
                 }
             }
+
             __syncthreads();
             store_matrix(l, 0, item, m, l.r, [&](int i, int j) { return b[(int64_t)j * ld + i]; });
             store_matrix(l, 1, item, l.r, n,
@@ -6226,6 +6237,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 2) matmul
     TCU_SHARED(C, b, [KK][MM + 4]);
     int t = (int)threadIdx.x, tx = t % 16, ty = t / 16;
     int64_t row = blockIdx.y * (int64_t)MM, column = blockIdx.x * (int64_t)MM;
+
     for (int64_t z = blockIdx.z; z < q.batch; z += gridDim.z) {
         C acc[4][4] = {};
         for (int64_t k0 = 0; k0 < q.k; k0 += KK) {
@@ -6239,6 +6251,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 2) matmul
                 b[l][c] = column + c < q.n && k0 + l < q.k
                     ? load_typed<T, C>(q.w, q.dtype, z * q.wb + (k0 + l) * q.wr + (column + c) * q.wc) : C(0);
             }
+
             __syncthreads();
             TCU_UNROLL
             for (int k = 0; k < KK; k++) {
@@ -6264,6 +6277,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 2) matmul
             }
             __syncthreads();
         }
+
         TCU_UNROLL
         for (int i = 0; i < 4; i++) {
             TCU_UNROLL
@@ -6330,6 +6344,7 @@ static cublasStatus_t plan_product(const place_t &at, const matmul_t &q, cublasL
         e = lib.cublasLtMatmulAlgoGetHeuristic_(libraries.blas[at.device], product, &layout[0], &layout[1],
                                                 &layout[2], &layout[2], &wish, 1, &result, &results);
     }
+
     if (!e && (!results || result.state)) { e = result.state ? result.state : CUBLAS_STATUS_NOT_SUPPORTED; }
     plan->algo = result.algo;
     plan->workspace = e ? -1 : (int64_t)result.workspaceSize;
@@ -6350,6 +6365,7 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
         (q.batch > 1 && (q.xb < 0 || q.wb < 0 || q.yb < 0))) {
         return false;
     }
+
     int32_t epilogue = q.activation;
     if (q.bias) { epilogue |= CUBLASLT_EPILOGUE_BIAS; }
     if (q.before) { epilogue |= CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU; }
@@ -6361,6 +6377,7 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
                           alignment_of(q.w) + 1024ll * alignment_of(q.x), alignment_of(q.y),
                           extras}};
     cudaDataType type = CUDA_R_32F;
+
     switch (q.dtype) {
     case TENSOR_F64: type = CUDA_R_64F; break;
     case TENSOR_F16: type = CUDA_R_16F; break;
@@ -6505,10 +6522,12 @@ inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
     q.wb = w.ndim ? w.strides[2][last] : 0;
     for (int64_t i = 0; q.batch && i < w.n / q.batch; i++) {    // one launch for all that one stride covers
         int64_t rest = i, place[3] = {0, 0, 0}, size = size_of(q.dtype);
+
         for (int d = last - 1; d >= 0; d--) {
             for (int k = 0; k < 3; k++) { place[k] += rest % w.dims[d] * w.strides[k][d]; }
             rest /= w.dims[d];
         }
+
         q.y = (char *)y.data + place[0] * size;
         q.x = (const char *)a.data + place[1] * size;
         q.w = (const char *)b.data + place[2] * size;
@@ -6555,6 +6574,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_f
         const T *from = (const T *)v.a + (image * v.cg * g.groups + o / v.og * v.cg) * plane;
         const T *w = (const T *)v.b + o * v.cg * taps;
         C sum = v.bias ? to_class<C>(((const T *)v.bias)[o]) : C(0);
+
         for (int64_t c = 0; c < v.cg; c++, from += plane) {
             for (int64_t kz = 0; kz < g.kernel[0]; kz++) {
                 int64_t iz = z * g.stride[0] - g.pad[0] + kz * g.dilation[0];
@@ -6594,6 +6614,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_i
         int64_t group = c / v.cg;
         const T *from = (const T *)v.a + (image * v.og * g.groups + group * v.og) * pixels;
         C sum = v.bias ? to_class<C>(((const T *)v.bias)[c]) : C(0);
+
         for (int64_t o = 0; o < v.og; o++, from += pixels) {
             const T *w = (const T *)v.b + ((group * v.og + o) * v.cg + c % v.cg) * taps;
             for (int64_t kz = 0; kz < g.kernel[0]; kz++) {
@@ -6763,6 +6784,7 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
     if (!libraries.properties) {
         g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &libraries.dnn[device]);
     }
+
     g.finish(whole, "operation graph");
     snprintf(libraries.message, sizeof libraries.message,
              "cuDNN: no engine is deterministic and as exact as asked");
@@ -6780,6 +6802,7 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
                                                                  config))) {
             n = 0;
         }
+
         for (int64_t k = 0; k < n && k < CHOICES && !g.status; k++) {
             int64_t bytes = 0, one = 0;
             if (!engine_is_acceptable(g, config[k], exact)) { continue; }
@@ -7143,6 +7166,7 @@ pool_backward(pool_t<I> g, C *dx, const int32_t *place, const C *dy, int64_t n) 
         I me = (at[0] * g.in[1] + at[1]) * g.in[2] + at[2];
         for (int d = 0; d < 3; d++) { pool_holders(g, d, at[d], &low[d], &high[d]); }
         C sum = C(0);
+
         for (I z = low[0]; z <= high[0]; z++) {
             for (I r = low[1]; r <= high[1]; r++) {
                 for (I c = low[2]; c <= high[2]; c++) {
@@ -7647,6 +7671,7 @@ static dnn_plan_t *attention_planned(const place_t &at, bool back, bool causal, 
         to[5] = t[SDPA_V].strides[d];
         to[6] = back ? t[SDPA_G].strides[d] : 0;
     }
+
     if (bias) {                                 // it is contiguous
         key.v[33] = alignment[SDPA_DELTA];
         key.v[34] = bias->dims[0];
@@ -7710,6 +7735,7 @@ static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
             data[k] = (char *)of[k]->data + from * t[k].strides[0] * size_of(of[k]->dtype);
             if (alignment_of(data[k]) < 16) { alignment[k] = alignment_of(data[k]); }
         }
+
         const bool each = bias.dims[0] > 1;     // or one for all items
         char *added_at = (char *)mask.data + (each ? from * bias.strides[0] * size_of(mask.dtype) : 0);
         heads_t slice = bias;
@@ -7731,6 +7757,7 @@ static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
             id[count] = k + 1;
             data[count++] = number ? &numbers[k - SDPA_SCALE] : data[k];
         }
+
         if (added) {
             id[count] = SDPA_BIAS + 1;
             data[count++] = added_at;
@@ -8026,6 +8053,7 @@ static bool net_by_library(const place_t &at, const tensor_call_t *c) {
         !net.parts(handle, w.data, [&](int64_t from, int64_t to, int64_t) { same = same && from == to; })) {
         return false;
     }
+
     auto lines = [](size_t n) { return (n + 255) / 256 * 256; };
     size_t more = same ? 0 : lines(net.weights);
     workspace_t room(at.allocator, at.device, at.stream,
@@ -8058,6 +8086,7 @@ static bool net_by_library(const place_t &at, const tensor_call_t *c) {
                                                     work, net.kept, copy);
             }));
         }
+
         if (!net.status) {
             net.check(with_room(at.allocator, at.device, [&] {
                 return lib.cudnnRNNBackwardWeights_v8_(handle, net.net, CUDNN_WGRAD_MODE_ADD, nullptr, net.x,
@@ -8318,6 +8347,7 @@ ctc_items(ctc_t v, unsigned long long *error) {
             label[s] = s % 2 ? checked(load_as<int64_t>(v.labels, v.label_dtype, first + s / 2), v.classes,
                                        first + s / 2, error) : v.blank;
         }
+
         __syncthreads();
         for (int64_t s = me; s < states; s += THREADS) {    // the first state of its label, not the blank
             leads[s] = label[s] != v.blank;
@@ -8337,6 +8367,7 @@ ctc_items(ctc_t v, unsigned long long *error) {
             }
             __syncthreads();
         }
+
         const double *row = alpha + (length + v.rows - 1) % v.rows * states;
         double loss = size ? (double)INFINITY : 0;
         if (length) { loss = -sum_t::join(row[states - 1], size ? row[states - 2] : -(double)INFINITY); }
@@ -8364,6 +8395,7 @@ ctc_items(ctc_t v, unsigned long long *error) {
                 now[s] = b + to_class<double>(x[at + label[s]]);
                 if (label[s] == v.blank) { blank = sum_t::join(blank, sum[s]); }
             }
+
             for (int64_t k = me; k < v.classes; k += THREADS) {
                 grad[at + k] = (C)exp(to_class<double>(x[at + k]));
             }
@@ -8471,6 +8503,7 @@ optimizer_step(params_t t, update_t<C> given, const update_t<C> *live, refusals_
     for (int k = 0; k < STEP::STATES; k++) { wide = wide && aligned16(q.s[k]); }
     int64_t packs = wide ? q.n / V : 0, j = thread_index();
     int64_t step = thread_count();
+
     for (int64_t i = j; i < packs; i += step) {
         pack x = ((pack *)q.p)[i], g = ((const pack *)q.g)[i], s[3] = {};
         TCU_UNROLL
@@ -9750,6 +9783,7 @@ static int native_linalg(const place_t &at, tensor_call_t *c) {
     l.unit = id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR && c->p->linalg.unitriangular;
     void (*kernel)(linalg_t) = nullptr;
     const char *lacks = nullptr;                // for the error text
+
     switch (id) {
     case TENSOR_OP_LINALG_SVD:
         kernel = singular_matrices;
@@ -9838,6 +9872,7 @@ static int native_index(const place_t &where, tensor_call_t *c) {
             g.arg.data = read.at;
             code = copy(at, g.arg, x);
         }
+
         tensor_arg_t o[2] = {g.arg, view.arg}, from = to;
         from.data = (char *)to.data + c->p->as_strided.offset * size_of(to.dtype);
         if (!code) { code = fill(at, to, 0, 0); }
@@ -10358,6 +10393,7 @@ static int attention_of_one(const place_t &at, tensor_call_t *c) {
             if (o->dims[d] != q.dims[d]) { return NONE; }
         }
     }
+
     // causal: the first query sees the first key
     const int64_t keys = c->p->attention.is_causal ? 1 : k.dims[last - 1];
     if (keys > at.limits.one_query_keys) { return NONE; }
@@ -10413,6 +10449,7 @@ template <class C> static int recurrent(const place_t &at, tensor_call_t *c) {
     y.arg.data = back ? a.dh->data : scratch.at;
     const C *first = (const C *)a.h0->data, *c0 = (const C *)a.c0->data;
     C *cells = (C *)a.cells->data, *kept = (C *)a.kept->data;
+
     for (int64_t s = 0; s < steps && !code; s++) {
         int64_t forward = back ? steps - 1 - s : s;
         int64_t t = reverse ? steps - 1 - forward : forward;
@@ -10429,6 +10466,7 @@ template <class C> static int recurrent(const place_t &at, tensor_call_t *c) {
             v.c = cells + t * size;
             v.c0 = forward ? cells + before * size : c0;
         }
+
         v.gates = kept + t * 4 * size;
         if (back) {
             v.dy = (const C *)a.dy->data + t * size;
@@ -10534,6 +10572,7 @@ static int native(const place_t &at, tensor_call_t *c) {
         {TENSOR_OP_SUM, REDUCE_SUM}, {TENSOR_OP_MEAN, REDUCE_MEAN}, {TENSOR_OP_PROD, REDUCE_PROD},
         {TENSOR_OP_AMAX, REDUCE_AMAX}, {TENSOR_OP_AMIN, REDUCE_AMIN}, {TENSOR_OP_ANY, REDUCE_ANY},
         {TENSOR_OP_ALL, REDUCE_ALL}};
+
     switch (c->row->family) {
     case TENSOR_FAMILY_POINTWISE: return native_pointwise(at, c);
     case TENSOR_FAMILY_POINTWISE_BACKWARD:
@@ -10653,6 +10692,7 @@ static int backend_graph_begin(int index, void **graph) {
     int code = !g->arena || !g->staged ? (int)TENSOR_ERR_OUT_OF_MEMORY
                                        : alloc(process.allocator, g->device, (void *)s->raw, NUMBERS, "graph",
                                                &g->numbers);
+
     // Pinned memory freed in between must not be waited for on a stream that is being captured.
     if (!code) { code = capture_join(process.pinned, 0, (void *)s->raw, g->arena); }
     g->on = s;
@@ -10933,6 +10973,7 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
     for (int k = 0; k < n && !e; k++) {
         if (list[k]->numel) { e = nccl_call(c, what, y ? y : list[k], list[k], root, s->raw); }
     }
+
     ncclResult_t end = lib.ncclGroupEnd_();
     uint64_t mark = next_mark(s);
     each([&](tensor_t *x, bool writes) {
@@ -11016,6 +11057,7 @@ static int backend_run(tensor_call_t *c) {
     if (code) {
         return code == TENSOR_ERR_CUDA ? raise_cuda(row->name) : raised(code, "%s: out of memory", row->name);
     }
+
     code = native(at, c);
     bool here = code == TENSOR_ERR_UNSUPPORTED, front = row->id >= NN_OP_NET &&
         row->id <= NN_OP_BIASED_BACKWARD;
@@ -11468,6 +11510,7 @@ tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const void *id, te
             lock_t hold(&process.lock);
             c = handle(&process.comms);
         }
+
         if (!c) {
             lib.ncclCommAbort_(comm);
             raised(TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", op);
@@ -11599,6 +11642,7 @@ tensor_t *tensor_cuda_wrap(void *data, tensor_dtype_t dtype, const int64_t *dims
         raised(TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", op);
         return TENSOR__(poison);
     }
+
     __atomic_add_fetch(&process.wrapped, 1, __ATOMIC_RELAXED);
     w->lane.stream = (void *)s->raw;
     w->lane.device = index;

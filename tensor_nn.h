@@ -4378,6 +4378,7 @@ TENSOR__INLINE void NN__K(direct_nine)(const int even, const float *w, const int
             NN__K(put)(y + ow + x, ow - x, NN__SUM9(l1, l2, l3));
         }
     }
+
     for (; rows > 0; rows--, p += ps, y += ow) {
         const float *l0 = p + off[0], *l1 = p + off[3], *l2 = p + off[6];
         for (int64_t x = 0; x < ow; x += V_N, l0 += V_N << even, l1 += V_N << even, l2 += V_N << even) {
@@ -4541,6 +4542,7 @@ NN__KERNEL void NN__K(transpose)(int64_t rows, int64_t columns, const float *x, 
                 if (i < left) { V_AHEAD(p, 64); }
                 v[i] = i < left ? NN__LOAD(p, wide, 0) : V_ZERO();
             }
+
             for (i = 0; i < 16; i += 4) { TENSOR__QUADS(v + i); }
             for (i = 0; i < 4; i++) {
                 V_F a = NN__HALVES(v[i], v[i + 4], 0x44), b = NN__HALVES(v[i], v[i + 4], 0xEE);
@@ -4556,6 +4558,7 @@ NN__KERNEL void NN__K(transpose)(int64_t rows, int64_t columns, const float *x, 
             }
         }
     }
+
     return;
 #endif
 #if TENSOR_NN__PASS > 0
@@ -4576,6 +4579,7 @@ NN__KERNEL void NN__K(transpose)(int64_t rows, int64_t columns, const float *x, 
             _mm_storeu_ps(y + (c + 3) * ys, v3);
 #endif
         }
+
         for (; c < columns; c++) {
             for (i = 0; i < 4; i++) { y[c * ys + i] = x[i * xs + c]; }
         }
@@ -4674,6 +4678,7 @@ TENSOR__INLINE void NN__K(winograd_line)(const int form, const int from, const i
         y[3] = NN__TILE_AT(3, a * a2 * ca, q, b * b2 * cb, u);
         return;
     }
+
     if (form == NN__TILE_IMAGE) {
         p = V_FMA(V_SET(-b2), x2, x4);
         q = V_MUL(V_SET(a), V_FMA(V_SET(-b2), x1, x3));
@@ -4801,6 +4806,7 @@ TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__wi
     int within = left == 0 && last + (kw - 1) * dw < w, first = 1, clean = 0;
     V_F m = V_SET(-INFINITY);
     V_I best = VI_SET(0);         // 0: no element inside: a dilation larger than the image
+
     for (int64_t kz = 0; kz < depth; kz++) {
         for (int64_t ky = 0; ky < height; ky++) {
             int64_t iz = two ? o[0] : o[0] * g->stride[0] - g->pad[0] + kz * g->dilation[0];
@@ -4818,6 +4824,7 @@ TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__wi
                 }
                 row = copy;
             }
+
             // The first element of the window: it is taken if all are -inf.
             if (first && left == 0 && last < w) {
                 best = VI_ADD(step, VI_SET((int32_t)(start + x0)));
@@ -4830,6 +4837,7 @@ TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__wi
                 }
                 best = VI_LOAD(at);
             }
+
             first = 0;
             for (int64_t kx = 0; kx < kw; kx++) {
                 const float *p = row + kx * dw;
@@ -4850,6 +4858,7 @@ TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__wi
             }
         }
     }
+
     if (room >= V_N) {
         V_STORE(y, m);
         VI_STORE(place, best);
@@ -4875,6 +4884,7 @@ NN__KERNEL void NN__K(max_pool)(const void *x, void *y, int32_t *place, const nn
     for (int d = 0; d < V_N; d++) { steps[d] = (int32_t)(d * g->stride[2]); }
     V_I step;
     step = VI_LOAD(steps);
+
     for (int d = 1; d < 3; d++) {
         two = two && g->kernel[d] == 2 && g->stride[d] == 2 && g->pad[d] == 0 && g->dilation[d] == 1 &&
               2 * g->out[d] <= g->in[d];
@@ -4928,6 +4938,7 @@ NN__KERNEL void NN__K(avg_pool)(void *x, void *y, const nn__window_t *g, int bac
     int64_t z0, z1, y0, y1, x0, x1;
     for (int64_t oz = 0; oz < g->out[0]; oz++) {
         int64_t nz = nn__window_at(g, 0, oz, &z0, &z1);
+
         for (int64_t oy = 0; oy < g->out[1]; oy++) {
             int64_t ny = nz * nn__window_at(g, 1, oy, &y0, &y1);
             for (int64_t ox = 0; ox < g->out[2]; ox++, q++) {
@@ -4986,6 +4997,7 @@ NN__KERNEL double NN__K(deviation)(const void *g, const void *x, double mean, do
             s = V_FMA(gu, u, s);
             t = V_FMA(gv, v, t);
         }
+
         s = V_ADD(s, t);
         a = V_ADD(a, b);
         for (; i < k; i += V_N) {
@@ -5345,6 +5357,7 @@ NN__KERNEL void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
         for (int64_t k = 0; k < 8; k++) {
             m[k] = V_SEL(VI_GT(VI_SET((int32_t)keep), VI_SHR(w[k], 8)), V_SET((float)scale), V_ZERO());
         }
+
         TENSOR__QUADS(m);
         TENSOR__QUADS(m + 4);
         for (int64_t k = 0; k < 8 && i + k * V_N < n; k++) {
@@ -6318,6 +6331,7 @@ TENSOR__FN tensor_t *nn__grad_activation(tensor__grad_t *g) {
         g->autograd(&y, 1, &gy, &at, 1, &got, TENSOR_CREATE_GRAPH);
         return got;
     }
+
     y = gy->refs == 1 && gy->storage->refs == 1 && (gy->flags & TENSOR__CONTIGUOUS)     // used by nobody else
             ? gy
             : TENSOR__(make)(g->th, g->node->row->name, gy->dtype, gy->dims, gy->ndim, gy->device);
@@ -6385,6 +6399,7 @@ TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *wei
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "bilinear: x1 %t, x2 %t, weight %t must be [..., I], [..., J], "
                            "[O, I, J], bias [O]", x1, x2, weight));
     }
+
     int64_t out = weight->dims[0];
     int64_t n1 = weight->dims[1];
     int64_t n2 = weight->dims[2];
@@ -6644,6 +6659,7 @@ TENSOR__FN tensor_t *nn__embedding_front(tensor_t *index, tensor_t *w, int64_t r
     if (!nn__is_index(index)) {
         return NN__FAIL(TENSOR_ERR_DTYPE, "embedding: index is %y, must be i32 or i64", index);
     }
+
     if (index->ndim + 1 > TENSOR_MAX_DIMS) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "embedding: index %t has too many dims", index);
     }
@@ -6688,6 +6704,7 @@ TENSOR__FN int nn__bag_usable(const tensor_embedding_bag_args_t *a) {
         NN__FAIL(TENSOR_ERR_DTYPE, "%s: index and offsets must be i32 or i64 (index is %y)", op, index);
         return 0;
     }
+
     if (scale && (scale->ndim != index->ndim || scale->numel != index->numel || a->mode != TENSOR_BAG_SUM)) {
         NN__FAIL(TENSOR_ERR_SHAPE,
                  "%s: per_sample_weights %t must have the shape of index %t, mode be the sum", op, scale,
@@ -6718,6 +6735,7 @@ TENSOR__FN int nn__bag_fill(const tensor_embedding_bag_args_t *a, const tensor_a
             first = nn__index(offsets, b);
             if (b + 1 < a->offsets->dims[0]) { end = nn__index(offsets, b + 1); }
         }
+
         int in_order = first >= 0 && first <= end && end <= u->n;
         if (!in_order || (b == 0 && first != 0) || (b == u->bags - 1 && end != u->n)) {
             NN__FAIL(TENSOR_ERR_INDEX, "%s: offsets %d..%d of bag %d are not in order in 0..%d", op, first,
@@ -6805,6 +6823,7 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
         }
         keep = (tensor_ne_scalar)(index, (double)padding);
     }
+
     if (a->max_norm > 0 && (tensor_is_poison)(nn__renormed(index, w, a->max_norm, a->norm_type))) {
         return TENSOR__(poison);
     }
@@ -7028,6 +7047,7 @@ TENSOR__FN void nn__plane_norm_task(void *arg, int64_t task, int worker) {
             var += NN__DO(v->k, deviation)(NULL, nn__at(&a[0], nn__plane(p, v->planes, r, j) * n), mean, NULL,
                                            n);
         }
+
         var /= (double)(v->planes * n);
         double rstd = 1 / sqrt(var + p->eps);
         for (int64_t j = 0; j < v->planes; j++) {
@@ -7136,6 +7156,7 @@ TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64
     if (!TENSOR__(begin)(&o, groups ? NN__ROW(GROUP_NORM) : NN__ROW(BATCH_NORM), in, 3)) {
         return TENSOR__(poison);
     }
+
     o.p = &o.params;
     tensor__group_norm_params_t *p = &o.params.group_norm;
     p->groups = groups;
@@ -7213,6 +7234,7 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t needs running_mean and running_var%s", op, x,
                         own ? ", or neither" : "");
     }
+
     w = nn__wide(w);
     b = nn__wide(b);
     if (!own) { return nn__norm_by_running(x, mean, var, w, b, eps); }
@@ -7281,6 +7303,7 @@ TENSOR__FN tensor_t *nn__local_response_norm(tensor_t *x, int64_t size, double a
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "local_response_norm: x %t must be [N, C, d...] and size %d at "
                            "least 1", x, size));
     }
+
     x = nn__wide(x);
     int64_t dims[TENSOR_MAX_DIMS];
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
@@ -7448,6 +7471,7 @@ TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
         nn__direct_pad(v, v->x + ((first + i) * v->groups + q) * v->ci * v->h * v->w, oy * v->sh, v->lines,
                        block + i * v->image);
     }
+
     int64_t from, to;
     int64_t x, n, u;
     for (int64_t o = v->tiles * cut / v->cuts; o < last; o++) {
@@ -7542,6 +7566,7 @@ TENSOR__FN void nn__winograd_in(void *arg, int64_t task, int worker) {
         channels = v->co;
         images = v->y;
     }
+
     int64_t x0 = step * t0 - (grad ? 0 : v->pw), columns = step * n + side - step;
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
     if (grad) { c -= v->ci; }
@@ -7564,6 +7589,7 @@ TENSOR__FN void nn__winograd_in(void *arg, int64_t task, int worker) {
             NN__DO(v->k, transpose)(lanes, hi - lo, x + y * w + x0 + lo, h * w, to + lo * lanes, lanes);
             memset(to + hi * lanes, 0, (size_t)((columns - hi) * lanes) * 4);
         }
+
         if (grad) {
             NN__DO(v->k, winograd)(NN__TILE_GRAD, n, block, step * lanes, line, lanes,
                                    v->out + (c / v->mr * v->rows * v->tx + tile) * v->mr + c % v->mr, v->mr,
@@ -7771,6 +7797,7 @@ TENSOR__FN void nn__gather_weight(const nn__direct_t *v, const float *gy, int64_
                            gy + (((first + i) * v->groups + q) * v->co + o * v->mr) * plane + oy * v->ow,
                            plane, out + i * pixels * v->mr, v->mr);
     }
+
     for (int64_t k = 0; k < parts; k++) {
         int64_t from = all * k / parts, to = all * (k + 1) / parts;
         for (int64_t r = 0; r < runs; r++) {
@@ -7929,6 +7956,7 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     for (int d = 0; d < 3; d++) {
         v->direct &= v->g.stride[d] == 1 && v->g.pad[d] == 0 && v->g.out[d] == v->g.in[d];
     }
+
     v->step = nn__max(1, input ? nn__min(v->cg, 256 / v->taps) : v->cg);
     v->steps = nn__ceil(v->cg, v->step);
     int64_t m = v->step * v->taps;
@@ -8002,6 +8030,7 @@ TENSOR__FN void nn__im2col(const char *x, char *columns, const nn__window_t *g, 
             nn__window_range(g, kx, &lo, &hi);
             lo = nn__min(nn__max(lo, b->x0), b->x1);
             hi = nn__min(nn__max(hi, lo), b->x1);
+
             for (int64_t r = b->r0; r < b->r1; r++, columns += n * (int64_t)es) {
                 int64_t iz = oz * g->stride[0] - g->pad[0] + kz * g->dilation[0];
                 int64_t iy = oy * g->stride[1] - g->pad[1] + ky * g->dilation[1];
@@ -8060,6 +8089,7 @@ TENSOR__FN void nn__conv_task(void *arg, int64_t task, int worker) {
     } else {
         nn__im2col(nn__conv_x(v, i, q), columns, &v->g, v->es, v->cg, &b);
     }
+
     g.c = y;
     g.crs = v->pixels;
     if (bias->data) {
@@ -8096,6 +8126,7 @@ TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
         NN__DO(v->k, fill)(x + k * v->plane * (int64_t)v->es,
                            bias->data ? nn__value(bias->data, v->dtype, q * v->cg + c0 + k) : 0, v->plane);
     }
+
     int64_t n;
     for (int64_t k = 0; v->pixels && k < v->blocks; k++) {
         nn__block_t b;
@@ -8143,6 +8174,7 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
                         (float *)(void *)to);
         return;
     }
+
     int64_t n, at;
     for (int64_t i = first; i < last; i++) {
         for (int64_t k = 0; k < v->blocks; k++) {
@@ -8160,6 +8192,7 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
             } else {
                 nn__im2col(nn__conv_x(v, i, q), columns, &v->g, v->es, v->cg, &b);
             }
+
             g.c = to;
             if (v->transposed) {
                 tensor__gemm_t t = nn__product(v->kk, v->og, n);
@@ -8176,6 +8209,7 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
             TENSOR__(gemm)(&g, v->dtype);
         }
     }
+
     for (int64_t k = 0; v->transposed && k < v->kk; k += 16) {
         for (at = 0; at < v->og; at++) {
             for (int64_t i = k; i < nn__min(k + 16, v->kk); i++) {
@@ -8202,6 +8236,7 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
         nn__winograd_run(d, v->work);
         return TENSOR_OK;
     }
+
     if (v->columnless) {
         d->off = (int32_t *)(void *)v->work;
         d->work = v->work + d->offsets;
@@ -8530,6 +8565,7 @@ TENSOR__FN int nn__infer_conv(tensor__op_t *o, nn__window_t *g, int same, int64_
     for (int64_t d = 0; d < 3 && !transposed; d++) {  // any that gives one output
         if (nn__max(x->numel, g->pad[d]) <= 1 << 28) { g->stride[d] = nn__min(g->stride[d], 0x3FFFFFFF); }
     }
+
     if (!nn__window_valid(op, rank, g)) { return 0; }
     for (int64_t d = 0; d < 3; d++) {
         if (same && (g->stride[d] != 1 || g->pad[d] != 0)) {
@@ -8699,6 +8735,7 @@ TENSOR__FN tensor_t *nn__columns_front(const tensor__row_t *row, tensor_t *x, nn
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x,
                         back ? "[N, C taps, L] or [C taps, L]" : nn__image_text(2));
     }
+
     int64_t taps = g.kernel[1] * g.kernel[2];
     int64_t dims[4];
     dims[0] = lead ? x->dims[0] : 1;
@@ -8992,6 +9029,7 @@ TENSOR__FN tensor_t *nn__pool_front(const tensor__row_t *row, int rank, tensor_t
     if (x->ndim != rank + 2 && x->ndim != rank + 1) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x, nn__image_text(rank));
     }
+
     if (!nn__window_valid(op, rank, &g)) { return TENSOR__(poison); }
     int64_t dims[TENSOR_MAX_DIMS];
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
@@ -9114,6 +9152,7 @@ TENSOR__FN tensor_t *nn__lp_pool(tensor_t *x, int rank, double norm, int64_t ker
     } else {
         window = side * side * side;
     }
+
     if (norm == 0 || norm != norm || stride < 0) {
         y = NN__FAIL(TENSOR_ERR_SHAPE, "lp_pool%id: norm must not be 0, nor stride negative (got %g, %d)",
                      rank,
@@ -9152,6 +9191,7 @@ TENSOR__FN tensor_t *nn__max_unpool_front(const tensor__row_t *row, tensor_t *x,
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t and indices %t must have the same shape, %s", op, x,
                         index, nn__image_text(rank));
     }
+
     if (!nn__window_valid(op, rank, &g)) { return TENSOR__(poison); }
     int64_t dims[TENSOR_MAX_DIMS];
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
@@ -9322,6 +9362,7 @@ TENSOR__FN tensor_pair_t nn__fractional_pool(tensor_t *x, int rank, const int64_
                  rank + 2);
         return y;
     }
+
     nn__fractional_t f;
     f.rank = rank;
     f.from = x->dims + x->ndim - rank;
@@ -9423,6 +9464,7 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
                            "pad: %i numbers for x %t, two for each dim from the last one are needed", n, x));
     }
+
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     for (int d = x->ndim - 1; d >= 0; d--) {
         int64_t k = 2 * (x->ndim - 1 - d), size = x->dims[d], limit = 0x3FFFFFFF;
@@ -9448,6 +9490,7 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
         }
         step *= dims[d];
     }
+
     if (!grows) { NN__CLOSE((tensor_clone)(y)); }
     if (y->state == TENSOR__LIVE) {
         tensor_t *all = nn__like(dims, x->ndim, value, x);
@@ -9475,6 +9518,7 @@ TENSOR__FN tensor_t *nn__pixels(const tensor__row_t *row, tensor_t *x, int64_t r
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s for a factor of %d", o.row->name, x,
                            dims_text, r));
     }
+
     for (int d = 0; d < n - 3; d++) { lead *= x->dims[d]; }
     int64_t c = back ? x->dims[n - 3] : x->dims[n - 3] / (r * r);
     int64_t h = back ? x->dims[n - 2] / r : x->dims[n - 2];
@@ -9550,6 +9594,7 @@ TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double sc
         first = -1;
         end = 3;
     }
+
     for (int64_t k = first; k < end; k++) {
         tensor_t *v = nn__take(x, d, (tensor_add_scalar)(low, (double)k), TENSOR_PAD_REPLICATE);
         tensor_t *w;
@@ -9668,6 +9713,7 @@ TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, co
             NN__CLOSE(TENSOR__(poison));
         }
     }
+
     if (mode == TENSOR_AREA) {
         nn__window_t g = nn__adaptive(1, 1, 1);
         memcpy(g.out + 3 - rank, out, (size_t)rank * sizeof out[0]);
@@ -9819,6 +9865,7 @@ TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
         if (!v.cubic) { v.place[d] = nn__grid_fold(v.place[d], v.sizes[d], v.padding, v.align); }
         v.low[d] = v.nearest ? (tensor_round)(v.place[d]) : (tensor_floor)((tensor_detach)(v.place[d]));
     }
+
     for (int corner = 0; corner < corners; corner++) {
         tensor_t *part = nn__grid_corner(&v, corner);
         y = y ? (tensor_add)(y, part) : part;
@@ -9860,6 +9907,7 @@ TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, 
         }
         points *= all[d];
     }
+
     tensor_t *list[4], *base;
     int64_t dims[5];
     for (int d = 0; d < rank; d++) {  // coordinate d belongs to dim -1 - d
@@ -10203,11 +10251,13 @@ TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
     sizes[2][0] = bq, sizes[2][1] = v->s, sizes[2][2] = v->ev;
     sizes[3][0] = bq, sizes[3][1] = v->e, sizes[3][2] = v->s;
     sizes[4][0] = v->s, sizes[4][1] = nn__max(v->e, v->ev), sizes[4][2] = bq;
+
     for (v->gemm = 0, k = 0; k < 5; k++) {
         tensor__gemm_t g = nn__product(sizes[k][0], sizes[k][1], sizes[k][2]);
         uint64_t bytes = nn__line(TENSOR__(gemm_scratch)(&g, v->dtype));
         if (bytes > v->gemm) { v->gemm = bytes; }
     }
+
     v->pitch = v->s + 16;
     v->transposed = 0;
     if (v->k->lanes && v->t >= NN__TRANSPOSE) {
@@ -10286,6 +10336,7 @@ TENSOR__FN void nn__attention_task(void *arg, int64_t task, int worker) {
     char *scratch = room + v->transposed;
     const char *transposed = nn__attention_transposed(v, v->key, head, keys, room);
     double sum[NN__BLOCK], lse;
+
     for (; t < end; t += n) {
         char *y = nn__at(v->y, (head * v->t + t) * v->ev);
         n = nn__min(v->rows, end - t);
@@ -10337,6 +10388,7 @@ TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
     scratch += 2 * v->transposed;
     NN__DO(v->k, fill)(nn__head(v->dk, head, last), 0, (v->s - last) * v->e);
     NN__DO(v->k, fill)(nn__head(v->dv, head, last), 0, (v->s - last) * v->ev);
+
     for (int64_t t = first; t >= 0; t -= v->rows) {
         int64_t n = nn__min(v->rows, v->t - t), keys = v->causal ? nn__min(v->s, t + n) : v->s;
         nn__attention_scores(v, v->q, v->key, keyt, head, t, n, keys, p, scratch);
@@ -10487,6 +10539,7 @@ TENSOR__FN tensor_t *nn__attention_biased(tensor_t *q, tensor_t *k, tensor_t *v,
         }
         dims[d] = d < n - 2 ? given : full;
     }
+
     tensor_t *y = mask;
     if (mask->dtype == TENSOR_BOOL) {
         y = nn__beside((tensor_zeros_n)(mask->dims, mask->ndim, (tensor_dtype_t)q->dtype), q);
@@ -10785,6 +10838,7 @@ TENSOR__FN void nn__recurrent_steps(nn__recurrent_t *v) {
         } else {
             v->before = v->at - 1;
         }
+
         if (v->dgi) {
             NN__DO(v->k, add)(a[10].data, nn__at(&a[0], v->at * size), size);
             if (a[6].data) { NN__DO(v->k, add)(a[11].data, nn__at(&a[6], v->at * size), size); }
@@ -10855,6 +10909,7 @@ TENSOR__FN tensor_t *nn__recurrent_composed(int kind, int reverse, tensor_t *gi,
         list[at] = h;
         list[steps + at] = cell;
     }
+
     tensor_t *y = (tensor_stack_n)(list, (int)steps, 0);
     if (kind == NN__LSTM_NET) { *c = (tensor_stack_n)(list + steps, (int)steps, 0); }
     TENSOR__(memory_free)(th, (void *)list);
@@ -10886,6 +10941,7 @@ TENSOR__FN void nn__grad_recurrent(tensor__grad_t *g) {
         nn__grad_composed(&both, nn__composed_recurrent);
         return;
     }
+
     in[1] = y;
     in[2] = TENSOR__(grad_out)(g, 1);
     in[3] = TENSOR__(grad_out)(g, 2);
@@ -10899,6 +10955,7 @@ TENSOR__FN void nn__grad_recurrent(tensor__grad_t *g) {
     for (k = 0; k < 2; k++) {
         nn__result_if(!k || kind == NN__GRU_NET, &o, y->dtype, g->node->in[0].dims, 3);
     }
+
     for (k = 0; k < 2; k++) {
         nn__result_if(!k || kind == NN__LSTM_NET, &o, y->dtype, h0->dims, 2);
     }
@@ -10975,6 +11032,7 @@ TENSOR__FN tensor_t *nn__recurrent(int kind, int reverse, tensor_t *gi, tensor_t
         if (y->state == TENSOR__POISON_STATE) { return y; }
         cells = o.out[1];
     }
+
     *h = nn__last_state(y, last, padded);
     if (kind == NN__LSTM_NET) { *c = nn__last_state(cells, last, padded); }
     return y;
@@ -11035,6 +11093,7 @@ TENSOR__FN tensor_t *nn__composed_net(tensor_t *const *in, const tensor_params_t
             at += dims[0] * dims[1];
         }
     }
+
     a.x = in[0];
     a.weights = w;
     a.h = in[2];
@@ -11085,6 +11144,7 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
                 nn__result_if(0, &o, y->dtype, NULL, 0);
             }
         }
+
         if (TENSOR__(finish)(&o)->state != TENSOR__POISON_STATE) {
             for (int k = 0; k < 4; k++) {
                 if (TENSOR__(grad_need)(g, k)) { g->gx[k] = o.out[k]; }
@@ -11092,6 +11152,7 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
             return;
         }
     }
+
     int64_t dims[4];
     if (!in[7]) {
         const tensor__net_params_t *p = &g->p->net;
@@ -11152,6 +11213,7 @@ TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_
     if (!in[1]) { return nn__unless_raised(before); }
     in[0] = nn__contiguous(x);
     tensor_t *y;
+
     for (int64_t k = 0; k < (kind == NN__LSTM_NET ? 2 : 1); k++) {
         y = k ? a->c : a->h;
         if (y) {
@@ -11159,6 +11221,7 @@ TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_
                                                        n));
         }
     }
+
     tensor__op_t o;
     if (!TENSOR__(begin)(&o, &nn__net_rows[0], in, 4)) { return nn__unless_raised(before); }
     o.p = &o.params;
@@ -11823,6 +11886,7 @@ TENSOR__FN void nn__cross_entropy_task(void *arg, int64_t task, int worker) {
         } else {
             w = 1;
         }
+
         double y = 0;
         double lse = v->c->p->cross_entropy.log_probs ? 0 : NN__DO(v->k, lse)(x, classes);
         nn__store(a[4].data, v->dtype, r, lse);
@@ -11897,6 +11961,7 @@ TENSOR__FN void nn__cross_entropy_back_task(void *arg, int64_t task, int worker)
             NN__DO(v->k, fill)(gx, 0, classes);
             continue;
         }
+
         double g = nn__value(a[0].data, v->dtype, v->reduction == TENSOR_NONE ? r : 0);
         if (v->reduction == TENSOR_MEAN) { g /= nn__value(a[4].data, v->dtype, 0); }
         double w = g * (1 - smooth) * (a[5].data ? nn__value(a[5].data, v->dtype, t) : 1);
@@ -12576,6 +12641,7 @@ TENSOR__FN int nn__cpu_ctc(tensor_call_t *c) {
             return TENSOR_ERR_INDEX;
         }
     }
+
     for (int64_t i = 0; i < a[2].numel; i++) {
         int64_t first = nn__ctc_first(c, i);
         for (int64_t k = 0; k < nn__index(&a[3], i); k++) {
@@ -12610,6 +12676,7 @@ TENSOR__FN int nn__ctc_states(tensor_t *const *in, const tensor__ctc_params_t *p
         if (!arg[i].data) { return 0; }
         arg[i].dtype = here->dtype;
     }
+
     for (int64_t i = 0; i < x->dims[1]; i++) { states = nn__max(states, 2 * nn__index(&arg[3], i) + 1); }
     const int64_t dims[2] = {x->dims[1], states};
     tensor_t *label = (tensor_fill_)(nn__host_tensor(dims, 2, TENSOR_I64), (double)p->blank);
@@ -12646,6 +12713,7 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
     if (!nn__ctc_states(in, p, &of) || (tensor_is_poison)(of.label)) { return TENSOR__(poison); }
     const int64_t states = of.label->dims[1], dims[2] = {x->dims[1], states};
     tensor_t *q = nn__like(dims, 1, 0, x);
+
     for (int64_t t = 0; t < x->dims[0]; t++) {
         tensor_t *row = (tensor_select)(x, 0, t), *on = (tensor_gt_scalar)(in[2], (double)t), *b, *list[3];
         if (t == 0) {
@@ -12668,6 +12736,7 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
         a = (tensor_where)((tensor_unsqueeze)(on, 1), b, a);
         q = (tensor_add)(q, nn__only((tensor_sum_dim)((tensor_exp)(row), 1, 0), on));
     }
+
     if (!a) { return q; }
     a = (tensor_neg)((tensor_logsumexp)((tensor_where)(of.end, a, low), 1, 0));
     tensor_t *impossible = (tensor_gt_scalar)(a, 1e29);
@@ -12704,6 +12773,7 @@ TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
     for (int64_t k = 2; single && k < 4; k++) {
         if (in[k]->ndim == 0) { in[k] = (tensor_unsqueeze)(in[k], 0); }
     }
+
     if (x->ndim != 3 || x->dims[2] == 0 || in[1]->ndim < 1 || in[1]->ndim > 2 - single ||
         (in[1]->ndim == 2 && in[1]->dims[0] != x->dims[1])) {
         return NN__FAIL(TENSOR_ERR_SHAPE,
@@ -13085,6 +13155,7 @@ TENSOR__FN void nn__close(nn_module_impl_t *impl) {
         impl->hooks = h->next;
         nn__free(h);
     }
+
     impl->slot = NULL;
     impl->list = NULL;
     impl->names = NULL;
@@ -13177,6 +13248,7 @@ TENSOR__FN nn__slot_t *nn__slot(nn_module_t *m, const char *op, const char *name
         nn__mark(m, TENSOR_ERR_SHAPE);
         return NULL;
     }
+
     nn__slot_t *s = nn__find_slot(impl, name, n);
     if (!s) {
         char *copy = nn__copy_string(name);
@@ -13371,6 +13443,7 @@ TENSOR__FN tensor_t *nn__forward_hooked(nn_module_t *m, tensor_t *x, nn__body_fn
         tensor_t *gone = NN__FAIL(TENSOR_ERR_OWNER, "forward: a hook has freed the module");
         return (tensor_scope_return)(scope, gone);
     }
+
     for (h = impl->hooks; h; h = h->next) { back |= h->back != NULL; }
     if (back && tensor_grad_enabled() && x && !(tensor_is_poison)(x)) {
         c = (nn__hooked_t *)nn__memory(1, sizeof *c);
@@ -14867,6 +14940,7 @@ TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
     } else if (padding < 0) {
         padding += a.count;
     }
+
     nn__bag_layer_t *l = (nn__bag_layer_t *)nn__make(NN__KIND(EMBEDDING_BAG));
     if (!l) { return NULL; }
     l->base.impl->call = nn__call_embedding_bag;
@@ -14982,6 +15056,7 @@ TENSOR__FN nn_module_t *nn__make_conv(const char *op, const nn__kind_t *kind, co
     if (like->padding_mode < 0 || like->padding_mode > TENSOR_PAD_CIRCULAR) {
         return nn__refuse(op, "padding_mode must be a tensor_pad_t", like->padding_mode);
     }
+
     for (int d = 0; d < 3; d++) {
         if (like->same && (g->stride[d] != 1 || g->pad[d] != 0)) {
             return NN__REFUSE("%s: same needs stride 1 and no padding (got stride %d, padding %d)", op,
@@ -16032,6 +16107,7 @@ TENSOR__FN tensor_t *nn__forward_state(nn_module_t *m, tensor_t *x, void *rest) 
     if (x && !(tensor_is_poison)(x) && x->ndim > 0 && x->dims[x->ndim - 1] != l->input_size) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must end in a dim of %d", op, x, l->input_size);
     }
+
     nn__state_scope_t b = nn__state_begin(l->net);
     tensor_t **w = (tensor_t **)nn__lent((uint64_t)n + 2, sizeof *w);
     tensor_state_t s = nn__no_state();
@@ -16055,6 +16131,7 @@ TENSOR__FN tensor_t *nn__forward_state(nn_module_t *m, tensor_t *x, void *rest) 
         s = l->cell ? nn__cell(op, l->net, x, a.h, a.c, w)
                     : nn__net(op, l->net, &a, r->padded != NULL, r->padded);
     }
+
     s = nn__state_end(&b, s, NULL);
     if (s.y == TENSOR__(poison)) { return s.y; }
     if (r->to_h && (tensor_set)(r->to_h, s.h) != TENSOR_OK) { return TENSOR__(poison); }
@@ -16112,6 +16189,7 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, cons
     if (!(a.dropout >= 0 && a.dropout <= 1)) {
         return nn__refuse_number(op, "dropout must be in 0..1", a.dropout);
     }
+
     if (cell && a.layers > 1) { return nn__refuse(op, "layers must be 1 for a cell", a.layers); }
     if (cell && dirs > 1) { return nn__refuse(op, "bidirectional must be 0 for a cell", a.bidirectional); }
     nn__rnn_layer_t *l = (nn__rnn_layer_t *)nn__make(kind);
@@ -16197,6 +16275,7 @@ TENSOR__FN int nn__ends(nn__padded_t *p, const nn__rnn_layer_t *l, const tensor_
         return NN__NO(TENSOR_ERR_INDEX, "%s: lengths are in %d..%d, must be in 1..%d (x %t)", op, least, most,
                       steps, x);
     }
+
     int64_t column[2] = {-1, 1}, past[3] = {-1, -1, 1}, row = -1;
     past[1] = n;
     tensor_t *ends = nn__beside((tensor_to)(lengths, TENSOR_I64), x);
@@ -16427,6 +16506,7 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
         v.mask = (tensor_tril)(nn__beside((tensor_ones_n)(square, 2, TENSOR_BOOL), in[0]), 0);
         v.mask = (tensor_logical_not)(v.mask);
     }
+
     nn__attend_project(&v);
     tensor_t *bias_k = nn__called(m, "bias_k");
     if (bias_k) { nn__attend_one_more(&v, bias_k, nn__called(m, "bias_v")); }
@@ -16473,6 +16553,7 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
     if (!(a.dropout >= 0 && a.dropout <= 1)) {
         return nn__refuse_number("multihead_attention", "dropout must be in 0..1", a.dropout);
     }
+
     nn__attention_layer_t *l = (nn__attention_layer_t *)nn__make(NN__KIND(ATTENTION));
     if (!l) { return NULL; }
     nn_module_t *m = &l->base;
@@ -16497,6 +16578,7 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
             nn__add_parameter(m, nn__qkv[k], dims, 2, nn__start_uniform, sqrt(6 / (e + (double)dims[1])));
         }
     }
+
     dims[0] = nn__times(3, a.embed);
     if (!a.no_bias) { nn__add_parameter(m, "in_proj_bias", dims, 1, nn__start_zeros, 0); }
     nn_linear_args_t out = nn_linear_defaults();
@@ -16643,6 +16725,7 @@ TENSOR__FN nn_module_t *nn__make_transformer_layer(nn_transformer_layer_args_t a
     if (!(a.dropout >= 0 && a.dropout <= 1)) {
         return nn__refuse_number(op, "dropout must be in 0..1", a.dropout);
     }
+
     nn__transformer_layer_t *l =
         (nn__transformer_layer_t *)nn__make(decoder ? NN__KIND(DECODER_LAYER) : NN__KIND(ENCODER_LAYER));
     if (!l) { return NULL; }
@@ -16904,6 +16987,7 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
         } else {
             y = (nn_forward)(c->module, before);
         }
+
         if ((tensor_is_poison)(y)) { break; }
         if (!recording && before != x && before != y && before->keeps == 0 && before->home == scope.thread &&
             before->slot >= scope.mark) {
@@ -17253,6 +17337,7 @@ TENSOR__FN nn_module_t *nn__make_adaptive_softmax(const nn_adaptive_log_softmax_
         (nn_free)(m);
         return NULL;
     }
+
     m->impl->call = nn__call_adaptive;
     (nn_child)(m, "head", nn__plain_linear(a->in_features, a->cutoffs[0] + n, a->head_bias));
     for (int k = 0; k < n && m->code == TENSOR_OK && tail->code == TENSOR_OK; k++) {
@@ -17413,6 +17498,7 @@ TENSOR_API nn_module_t *(nn_remove_parametrizations)(nn_module_t *m, const char 
     tensor_t *t = first->tensor, *now = leave_parametrized ? nn__slot_tensor(s) : t;
     int kind = first->kind, trains = (tensor_requires_grad)(t), good = !(tensor_is_poison)(now);
     s = nn__find_slot(m->impl, name, strlen(name));         // the forward may have added slots
+
     // The original stays the same object, so that its optimizer continues with it.
     if (good && single && now != t) { good = !(tensor_is_poison)((tensor_copy_)(t, now)); }
     if (good) {
@@ -17478,6 +17564,7 @@ TENSOR__FN nn_module_t *nn__weight_norm(const nn_weight_norm_args_t *a) {
         nn__mark(m, TENSOR_ERR_OUT_OF_MEMORY);
         return m;
     }
+
     l->dim = a->dim;
     l->base.impl->call = nn__call_weight_norm;
     tensor_scope_t scope = TENSOR__(inner_scope)(0);
@@ -17575,6 +17662,7 @@ TENSOR__FN nn_module_t *nn__spectral_norm(const nn_spectral_norm_args_t *a) {
     } else {
         l = (nn__spectral_norm_layer_t *)nn__make(NN__KIND(SPECTRAL_NORM));
     }
+
     if (l) {
         l->dim = dim;
         l->n_power_iterations = a->n_power_iterations;
@@ -17616,6 +17704,7 @@ TENSOR__FN void nn__describe(nn_module_impl_t *impl, tensor__text_t *t, int dept
     } else if (impl->kind) {
         nn__put_fields(impl->module, t);
     }
+
     for (int i = 0; i < impl->nslots; i++) {
         if (!impl->slot[i].child) { continue; }
         children++;
@@ -17762,6 +17851,7 @@ TENSOR_API int (nn_to)(nn_module_t *m, int to) {
         nn__free(block);
         return tensor_error_code();
     }
+
     tensor_scope_t scope;
     scope = TENSOR__(inner_scope)(0);
     int64_t i;
@@ -17868,6 +17958,7 @@ TENSOR__FN nn_module_t *nn__clone(nn_module_t *m, nn__clones_t *known) {
         (nn_free)(c);
         return NULL;
     }
+
     for (int i = 0; own && i < m->impl->nslots; i++) {
         nn__slot_t *s = &m->impl->slot[i];
         if (s->child) {
@@ -18475,6 +18566,7 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(const nn__rule_t *rule, const double *o
         o = (nn_optimizer_t *)TENSOR__(object)(nn__self(), TENSOR__OPTIMIZER, sizeof *o);
         if (!o) { code = TENSOR_ERR_OUT_OF_MEMORY; }
     }
+
     if (o) {
         o->rule = rule;
         o->site = site;
@@ -18976,6 +19068,7 @@ TENSOR__FN tensor_t *nn__orthogonal(const nn_optimizer_t *o, const nn__param_t *
     } else {
         r = sqrt(m / n);
     }
+
     tensor_t *b = (tensor_lerp_scalar)(p->state[0], g, 1 - v[NN__MOMENTUM]);
     tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *x =
@@ -19043,6 +19136,7 @@ TENSOR__FN tensor_t *nn__factored(const nn_optimizer_t *o, const nn__param_t *p,
     } else {
         u = state[2] = (tensor_lerp)(p->state[2], (tensor_square)(g), by);
     }
+
     u = (tensor_mul)((tensor_rsqrt)((tensor_clamp_min)(u, eps1 * eps1)), g);
     tensor_t *size = (tensor_mul)((tensor_clamp_min)(nn__rms(x), v[NN__LEAST]),
                                   (tensor_clamp_max)((tensor_rsqrt)(t), v[NN__LR]));
@@ -19102,6 +19196,7 @@ TENSOR__FN int nn__step_job(nn_optimizer_t *o, nn__param_t *p, tensor_t *skip, i
     if (!(tensor_is_poison)(g) && o->rule->ways->direction) {
         g = nn__step_operand(o->rule->ways->direction(o, p, g, skip, j->state), dtype);
     }
+
     if ((tensor_is_poison)(j->from) || (tensor_is_poison)(g)) { return 0; }
     if (p->step + 1 != group->step) {
         group->step = p->step + 1;
@@ -19460,6 +19555,7 @@ TENSOR__FN int nn__direction(nn_optimizer_t *o, tensor_t *d, tensor_t *before, t
         (tensor_copy_)((tensor_select)(steps, 0, count % history), s);
         v[NN__PAIRS] = (double)++count;
     }
+
     (tensor_copy_)(d, (tensor_neg)(g));
     int64_t i, k;
     for (i = count - 1; i >= 0 && i >= count - history; i--) {
@@ -19531,6 +19627,7 @@ TENSOR__FN tensor_t *nn__lbfgs(nn__search_t *s) {
     for (int k = 1; k < 3; k++) { s->g[k] = v[NN__SEARCH] != 0 ? (tensor_zeros_like)(s->g[0]) : NULL; }
     tensor_t *state = (tensor_is_poison)(s->g[0]) ||
         !s->g[0]->numel ? NULL : nn__rows_state(o, 2, 2, s->g[0]);
+
     for (int i = 0; state && i < (int)v[NN__MAX_ITER] && tensor_error_code() == TENSOR_OK; i++) {
         if (i == 0 && nn__largest(s->g[0]) <= v[NN__GRAD_TOL]) { break; }
         tensor_scope_t step_scope = TENSOR__(inner_scope)(0);
@@ -19724,6 +19821,7 @@ TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, i
         copy[i] = nn__step_operand(g, g->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
         nn__step_arg(&a[m++], copy[i], scale ? TENSOR_UPDATE : TENSOR_READ);
     }
+
     int code = tensor_error_code();
     if (code == TENSOR_OK) {
         code = nn__optimizer_call(&nn__grads_row[scale], NN__SUM_SQUARES + scale, a, 0, m, device);
@@ -19960,6 +20058,7 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
         o->settle = nn__settle;
         code = tensor_error_code();
     }
+
     if (code == TENSOR_OK && o->skip->device != scaler->device) {      // after nn_to
         code = nn__settle(o);
         if (code == TENSOR_OK) { code = nn__bring(o->skip, TENSOR_F32, scaler->device); }
@@ -20177,6 +20276,7 @@ TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr) {
         p->best = value;
         p->bad = 0;
     }
+
     if (p->resting > 0) {
         p->resting--;
         p->bad = 0;
@@ -20257,6 +20357,7 @@ TENSOR_API nn_dataset_t nn_tensor_dataset(tensor_t *x, tensor_t *y) {
         shape->ndim = t->ndim - 1;
         for (int k = 1; k < t->ndim; k++) { shape->dims[k - 1] = t->dims[k]; }
     }
+
     d.x = x;
     d.y = y;
     d.x_dtype = (tensor_dtype_t)x->dtype;
@@ -20404,6 +20505,7 @@ TENSOR__FN int nn__loader_checks(const nn_data_loader_args_t *a, int64_t size) {
         return NN__NO(TENSOR_ERR_SHAPE, "data_loader: x_shape and y_shape must have 0 to 7 dims (got %i, %i)",
                       d->x_shape.ndim, d->y_shape.ndim);
     }
+
     if (a->sampler.order && (a->shuffle || a->sampler.count < 0 || d->next)) {
         const char *with = "a negative count";
         if (d->next) { with = "a stream"; }
@@ -20458,6 +20560,7 @@ TENSOR__FN int nn__loader_begin(nn_data_loader_t *l, const nn_data_loader_args_t
         l->indices = (const int64_t *)(const void *)indices;
         if (!held || !nn__indices_fit(l)) { return 0; }
     }
+
     if (weights) {
         if (!nn__whole("data_loader", "the sampler's weights", weights)) { return 0; }
         l->sampler.weights = TENSOR__(hold)(weights);
@@ -20695,6 +20798,7 @@ TENSOR__FN int nn__order_weighted(const nn_sampler_t *s, int64_t len, int64_t ep
     } else {
         key = (nn__key_t *)nn__lent((uint64_t)len + 1, sizeof *key);
     }
+
     nn__draw_t d = nn__draws(seed, epoch);
     double running = 0;
     int64_t n = 0;
@@ -20860,6 +20964,7 @@ TENSOR__FN void nn__collate(const nn_data_loader_t *l, nn__coming_t *c) {
         c->returned = l->set.collate(l->set.user, items, c->rows, &x, &y);
         tensor_set_generator(before);
     }
+
     int good = items && c->returned == 0 && tensor_error_code() == TENSOR_OK;
     if (good && (!x || (tensor_is_poison)(x) || (y && (tensor_is_poison)(y)))) {
         NN__FAIL(TENSOR_ERR_POISONED, "collate must set x to a tensor");
@@ -20971,6 +21076,7 @@ TENSOR__FN void nn__worker(tensor__crew_t *crew, void *arg) {
             TENSOR__(crew_wait)(crew);
             continue;
         }
+
         int64_t begin = c->taken, end = begin + nn__piece(l);
         if (end > c->rows) { end = c->rows; }
         c->taken = end;
@@ -21118,6 +21224,7 @@ TENSOR__FN int nn__fetch(nn_data_loader_t *l, nn_batch_t *b) {
         nn__loader_place(l, l->epoch, l->position);
         return 0;
     }
+
     if (c.rows == 0) {
         nn__drop_coming(&c);
         nn__loader_rewind(l);
@@ -21479,6 +21586,7 @@ TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has the unknown type code %d", label,
                         (int64_t)head[2]);
     }
+
     size_t size = tensor_dtype_size(dtype);
     if (rank < 1 || rank > TENSOR_MAX_DIMS) {
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has %d dims; 1 to 8 are allowed", label,
@@ -21884,6 +21992,7 @@ TENSOR__FN int nn__parse_entry(nn__json_t *j, nn__entry_t *e, const char *name) 
         if (k == 3) { return nn__malformed(j, name, "unknown key"); }
         if (seen[k]++) { return nn__malformed(j, name, twice[k]); }
         int good;
+
         switch (k) {
         case 0:
             e->dtype = nn__parse_dtype(j, name);
@@ -22174,6 +22283,7 @@ TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "safetensors: \"%s\": %s has %i dims, tensors at most %i",
                         r->label, e->name, e->ndim, (int)TENSOR_MAX_DIMS);
     }
+
     if (e->part) { r = r->part[e->part - 1]; }
     nn__mapping_t *map = r->source.map;
     uint64_t at = r->data + e->begin;
@@ -22340,6 +22450,7 @@ TENSOR__FN int nn__open_parts(nn_safetensors_t *r, const char *path, int map) {
         good = r->part[k] != NULL;
         if (good) { TENSOR__(disown)(&r->part[k]->owned); }
     }
+
     nn__free(file);
     for (int64_t i = 0; good && i < r->count; i++) {
         nn__entry_t *e = &r->entry[i];
@@ -22675,6 +22786,7 @@ TENSOR__FN char *nn__follow(const char *op, const char *path) {
             nn__free(at);
             return NULL;
         }
+
         to[n] = 0;
         char *slash = strrchr(at, '/');
         size_t keep = to[0] == '/' || !slash ? 0 : (size_t)(slash - at) + 1;
@@ -22718,6 +22830,7 @@ TENSOR__FN FILE *nn__create_new(const char *path) {
         _close(fd);
         nn__remove(path);
     }
+
     nn__free(wide);
     errno = error;
     return f;
@@ -22758,6 +22871,7 @@ TENSOR__FN FILE *nn__create(const char *op, const char *target, int mode, char *
         } else {
             NN__PUT(&t, "%s.tmp-%i-%i", target, process, (int)TENSOR__ATOMIC_ADD(&saves, 1));
         }
+
         errno = 0;
         f = nn__create_new(*path);
         if (!f && errno == ENAMETOOLONG && !short_name) {
@@ -22766,6 +22880,7 @@ TENSOR__FN FILE *nn__create(const char *op, const char *target, int mode, char *
         }
         if (!f && errno != EEXIST) { break; }
     }
+
     if (!f) { nn__io_failed(op, "cannot create", *path, errno); }
 #ifdef NN__HAS_LINKS
     // The permissions are set while the file is empty, so that private data stays private.
@@ -23167,6 +23282,7 @@ TENSOR__FN tensor_t *nn__npy_elements(nn__npy_t *a) {
         a->dims[k] = a->dims[a->ndim - 1 - k];
         a->dims[a->ndim - 1 - k] = d;
     }
+
     tensor_t *t = nn__host_tensor(a->dims, a->ndim, (tensor_dtype_t)dtype);
     if ((tensor_is_poison)(t)) { return t; }
     if (a->numel > 0) {
@@ -23319,6 +23435,7 @@ TENSOR__FN int nn__npz_find(nn_npz_t *r, uint64_t *at, uint64_t *bytes, uint64_t
         *bytes = nn__u32_at(tail + end + 12);
         *at = nn__u32_at(tail + end + 16);
     }
+
     end += size - room;
     nn__free(tail);
     if (!read) { return NN__NO(TENSOR_ERR_IO, "npz: \"%s\" cannot be read", r->label); }
@@ -23466,6 +23583,7 @@ TENSOR__FN tensor_t *nn__npz_read(nn_npz_t *r, const nn__member_t *m) {
                    "compressed (numpy.savez_compressed); save it with numpy.savez");
         return TENSOR__(poison);
     }
+
     if (!nn__read(&r->source, m->at, local, 30) || nn__u32_at(local) != 0x04034B50) {
         nn__npy_bad(&a, "not where the directory says");
         return TENSOR__(poison);
@@ -23618,6 +23736,7 @@ TENSOR__FN void nn__npz_emit(nn__sink_t *s, const nn__archive_t *z) {
         nn__write(s, p->head, p->head_bytes);
         nn__elements(z->tensors[i], "npz", s, nn__write);
     }
+
     uint64_t at = s->n;
     for (int i = 0; i < z->n && !s->failed; i++) {
         const nn__packed_t *p = &z->packed[i];
@@ -23835,6 +23954,7 @@ TENSOR__FN nn__lending_t *nn__lend(tensor_t *x, int versioned) {
         NN__FAIL(TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", op);
         return NULL;
     }
+
     memset((void *)l, 0, sizeof *l);
     nn__dl_tensor_t *t = versioned ? &l->dl.versioned.t : &l->dl.plain.t;
     t->data = x->numel ? a.data : NULL;
@@ -24121,6 +24241,7 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
             nn__mismatch_name(&differ, all->item[i].name, about);
         }
     }
+
     for (int64_t i = 0; i < all->n && !partial; i++) {
         if (all->item[i].first == i && !found[i] && all->item[i].slot->kind != NN__TRANSIENT) {
             nn__mismatch_name(&missing, all->item[i].name, NULL);
@@ -24510,6 +24631,7 @@ TENSOR__FN int nn__snap_optimizer(nn__snapping_t *s) {
         o->group[i].ratio = r.ratio;
         memcpy(o->group[i].own, r.own, sizeof r.own);
     }
+
     for (int i = 0; i < o->nparams && code == TENSOR_OK; i++) {
         nn__param_record_t r;
         r.step = o->param[i].step;
@@ -24764,6 +24886,7 @@ TENSOR__FN int nn__save_tested(const char *path, nn_module_t *m, double toleranc
     if ((tensor_numel)(y) == 0) {
         return NN__ERROR(TENSOR_ERR_SHAPE, "%s: the output %t has no elements to compare", op, y);
     }
+
     char count[24], name[NN__TEST_INPUTS][24];
     tensor__text_t t = nn__text(count, sizeof count);
     NN__PUT(&t, "%i", n);
@@ -24939,6 +25062,7 @@ TENSOR_API int (nn_checkpoint_save)(const char *path, const nn_checkpoint_t *che
         NN__PUT(&t, "%u", values[i]);
         metadata[i + 1].value = number[i];
     }
+
     metadata[0].key = "format";
     metadata[0].value = "pt";
     metadata[1].key = "step";
@@ -25067,6 +25191,7 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
         return NN__ERROR(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\" holds the state of %s, not of %s",
                          r->label, rule ? rule : "no optimizer", o->rule->name);
     }
+
     int64_t dims[2];
     dims[0] = o->nparams;
     tensor_t *steps = nn__expected(r, "optimizer/steps", TENSOR_I64, dims, 1, 0);
@@ -25083,6 +25208,7 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
     if (entry && entry->ndim == 1 && entry->dims[0] >= NN__OLD_OPTIONS && entry->dims[0] < NN__OPTIONS) {
         dims[0] = entry->dims[0];
     }
+
     tensor_t *options = nn__expected(r, "optimizer/options", TENSOR_F64, dims, 1, 0);
     s->noptions = dims[0];
     s->steps = (const int64_t *)TENSOR__(host)(steps, TENSOR_HOST_READ, "load_checkpoint");
@@ -25169,6 +25295,7 @@ TENSOR__FN int nn__stage_training(nn_safetensors_t *r, const nn_checkpoint_t *c,
         if (!t->plateau) { return tensor_error_code(); }
         bad |= !nn__plateau_possible(t->plateau);
     }
+
     if (c->loader) {
         int code = nn__bad_loader("checkpoint_load", c->loader);
         if (code != TENSOR_OK) { return code; }
@@ -25217,6 +25344,7 @@ TENSOR__FN int nn__load_checkpoint_from(nn_safetensors_t *r, nn_checkpoint_t *c)
                          "load_checkpoint: \"%s\" has no step or generator; it is not a checkpoint",
                          r->label);
     }
+
     tensor_t **fresh = nn__stage_state(r, &all, &names);
     if (!fresh) { return tensor_error_code(); }
     if (opt) { code = nn__stage_optimizer(r, opt, &all, &staged); }
@@ -25351,6 +25479,7 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
     } else {
         NN__PUT(&t, "  %d/s  ", (int64_t)(rate < 1e18 ? rate + 0.5 : 1e18));
     }
+
     nn__put_time(&t, spent);
     if (p->total > 0 && !finished && rate > 0) {
         NN__PUT(&t, "<");
