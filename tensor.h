@@ -4239,10 +4239,14 @@ typedef void (*tensor__task_fn)(void *arg, int64_t task, int worker);   // worke
 // any strides for A and B, C's column stride is 1.
 typedef struct tensor__gemm_t {
     int64_t m, n, k;
-    const void *a; int64_t ars, acs;
-    const void *b; int64_t brs, bcs;
-    void *c; int64_t crs;
-    const int64_t *aoff, *boff, *coff; int64_t batch;   // offsets per item; NULL when batch == 1
+    const void *a;
+    int64_t ars, acs;
+    const void *b;
+    int64_t brs, bcs;
+    void *c;
+    int64_t crs;
+    const int64_t *aoff, *boff, *coff;                  // offsets per item; NULL when batch == 1
+    int64_t batch;
     const void *bias;                                   // NULL = none
     int accumulate;                                     // C +=
     void *scratch;
@@ -8469,13 +8473,13 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
 #define TENSOR__FMAROW(i, u) if (mr > i && TENSOR__LEAVE(i)) { \
         TENSOR__FMA_AT(x##i, p, TENSOR__AT(i, u)); TENSOR__FMA_AT(y##i, q, TENSOR__AT(i, u)); \
     } else if (mr > i) { \
-        V_F t = V_SET(TENSOR__AT(i, u)); x##i = V_FMA(t, p, x##i); if (nv > 1) y##i = V_FMA(t, q, y##i);     \
-        if (nv > 1) TENSOR__USED(t); }
+        V_F t = V_SET(TENSOR__AT(i, u)); x##i = V_FMA(t, p, x##i); if (nv > 1) { y##i = V_FMA(t, q, y##i); } \
+        if (nv > 1) { TENSOR__USED(t); } }
 #undef TENSOR__STEP
 
 #define TENSOR__STEP(u) do { \
         V_F p = nv > 1 ? V_LOAD(b) : TENSOR__LOADW(b), q = p; \
-        if (nv > 1) q = V_LOAD(b + V_N); \
+        if (nv > 1) { q = V_LOAD(b + V_N); } \
         if (mode == 1) { \
             TENSOR__PREFETCH(b + 16 * bs); \
             TENSOR__PREFETCH(b + 16 * bs + V_N); \
@@ -8484,7 +8488,7 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
             d += TENSOR__NR; \
         } \
         TENSOR__ALL(TENSOR__FMAROW, u) \
-        b += bs; if (col) a += as; } while (0)
+        b += bs; if (col) { a += as; } } while (0)
 #undef TENSOR__SUMS
 #define TENSOR__SUMS(i, u) V_F x##i = V_ZERO(), y##i = V_ZERO();
 #undef TENSOR__BIAS
@@ -8493,13 +8497,13 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
 
 #define TENSOR__OUT(i, u) if (mr > i) { \
         if (nv > 1) { V_STORE(o, x##i); V_STORE(o + V_N, y##i); } \
-        else TENSOR__STOREW(o, x##i); \
+        else { TENSOR__STOREW(o, x##i); } \
         o += cs; }
 #undef TENSOR__ADDC
 
 #define TENSOR__ADDC(i, u) if (mr > i) { \
         x##i = V_ADD(nv > 1 ? V_LOAD(o) : TENSOR__LOADW(o), x##i); \
-        if (nv > 1) y##i = V_ADD(V_LOAD(o + V_N), y##i); \
+        if (nv > 1) { y##i = V_ADD(V_LOAD(o + V_N), y##i); } \
         o += cs; }
 
 // mr, nv, col and mode are constants where this is expanded. Mode 1: B, read in place, is copied to d as a
@@ -8951,19 +8955,19 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
 
 #define TENSOR__DOTC(i, j) if (dm > i && dn > j) { \
         float v = V_HSUM(s##i##j); \
-        if (bias) v += bias[j]; \
+        if (bias) { v += bias[j]; } \
         c[i * cs + j] = add ? c[i * cs + j] + v : v; }
 #undef TENSOR__DOTSTEP
 
 #define TENSOR__DOTSTEP(LD) do { \
         V_F x0 = LD(a), x1 = x0, x2 = x0, x3 = x0, y0 = LD(b), y1 = y0, y2 = y0, y3 = y0; \
         if (dm == TENSOR__DM) { TENSOR__PREFETCH(next); next += V_N; } \
-        if (dm > 1) x1 = LD(a + as); \
-        if (dm > 2) x2 = LD(a + 2 * as); \
-        if (dm > 3) x3 = LD(a3); \
-        if (dn > 1) y1 = LD(b + bs); \
-        if (dn > 2) y2 = LD(b + 2 * bs); \
-        if (dn > 3) y3 = LD(b3); \
+        if (dm > 1) { x1 = LD(a + as); } \
+        if (dm > 2) { x2 = LD(a + 2 * as); } \
+        if (dm > 3) { x3 = LD(a3); } \
+        if (dn > 1) { y1 = LD(b + bs); } \
+        if (dn > 2) { y2 = LD(b + 2 * bs); } \
+        if (dn > 3) { y3 = LD(b3); } \
         (void)x1; (void)x2; (void)x3; (void)y1; (void)y2; (void)y3; \
         TENSOR__DOTS(TENSOR__DOT) } while (0)
 
@@ -9066,9 +9070,13 @@ TENSOR__INLINE void TENSOR__K(gemm_dot)(const int dm, const int dn, int64_t k, c
     TENSOR__FN void TENSOR__K(name)(int64_t k, int n, const float *a, int64_t as, const float *b, \
                                     int64_t bs, float *c, int64_t cs, const float *bias, int add, \
                                     const float *next) { \
-        if (n == 4) TENSOR__K(gemm_dot)(dm, 4, k, a, as, b, bs, c, cs, bias, add, next); \
-        else for (; n > 0; n--, b += bs, c++, bias = bias ? bias + 1 : bias) \
-            TENSOR__K(gemm_dot)(dm, 1, k, a, as, b, bs, c, cs, bias, add, next); }
+        if (n == 4) { TENSOR__K(gemm_dot)(dm, 4, k, a, as, b, bs, c, cs, bias, add, next); } \
+        else { \
+            for (; n > 0; n--, b += bs, c++, bias = bias ? bias + 1 : bias) { \
+                TENSOR__K(gemm_dot)(dm, 1, k, a, as, b, bs, c, cs, bias, add, next); \
+            } \
+        } \
+    }
 TENSOR__DOTROWS(gemm_dot1, 1)
 TENSOR__DOTROWS(gemm_dot2, 2)
 #if TENSOR__DM == 4
@@ -10655,8 +10663,12 @@ struct tensor__thread_t {
     uint32_t scope_id;              // last given out
     int32_t depth;
     // user: not one of the library's own
-    struct { int64_t mark; const tensor_saved_hooks_t *packing; uint32_t id; uint8_t grad_mode, modes, user;
-             } *scopes;
+    struct {
+        int64_t mark;
+        const tensor_saved_hooks_t *packing;
+        uint32_t id;
+        uint8_t grad_mode, modes, user;
+    } *scopes;
     const tensor_saved_hooks_t *packing;
     const struct tensor__packer_t *packer;      // set with the first hooks
     int (*no_nan)(tensor__thread_t *th, tensor__grad_t *g, int i);      // set with the first TENSOR__ANOMALY
@@ -14016,8 +14028,10 @@ TENSOR_API tensor_scope_t (tensor_scope_begin_autocast)(tensor_dtype_t dtype) {
 
 // Maps pointers to numbers: open addressing, at most half full. A map belongs to the walk that made it, so
 // that passes in several threads may visit the same leaves and nodes.
-typedef struct tensor__map_t { struct { const void *key; int64_t value; } *at; uint64_t mask, count; }
-    tensor__map_t;
+typedef struct tensor__map_t {
+    struct { const void *key; int64_t value; } *at;
+    uint64_t mask, count;
+} tensor__map_t;
 
 typedef struct tensor__slot_t { tensor__node_t *node; tensor_t *g[TENSOR__MAX_OUT]; } tensor__slot_t;
 
@@ -23086,7 +23100,6 @@ TENSOR__FN tensor_t *tensor__pade_exp(const char *op, tensor_t *x) {
         norm /= 2;
         s++;
     }
-
     a = tensor_mul_scalar(a, ldexp(1, -s));
     tensor_t *eye = tensor__la_eye(a, TENSOR__HIGH(x), TENSOR__HIGH(x)), *p = tensor_matmul(a, a);
     tensor_t *q = tensor_matmul(p, p), *r = tensor_matmul(p, q);
@@ -23328,7 +23341,6 @@ TENSOR__FN void tensor__grad_lu_factor(tensor__grad_t *g) {
         parts[1] = tensor_linalg_solve_triangular(tensor_mT(u), tensor_narrow(gl, -2, k, m - k), 0, 0, 0);
         gu = tensor_sub(gu, tensor_matmul(tensor_mT(tail), parts[1]));
     }
-
     l = tensor_narrow(l, -2, 0, k);
     u = tensor_narrow(u, -1, 0, k);
     tensor_t *phi = tensor_tril(tensor_matmul(tensor_mT(l), tensor_narrow(gl, -2, 0, k)), -1);
@@ -26626,9 +26638,15 @@ struct tensor_function_ctx_t {
     uint32_t dirty, constant;           // bit i: input i is changed, result i has no gradient
     tensor_t *out[TENSOR__MAX_OUT];
     tensor__grad_t *g;                  // during backward
-    struct { tensor__storage_t *storage; tensor_t *tensor; int64_t offset; int64_t dims[TENSOR_MAX_DIMS];
-             int64_t strides[TENSOR_MAX_DIMS]; uint32_t version; uint8_t ndim, dtype; int source;
-             } saved[TENSOR__MAX_IN];
+    struct {
+        tensor__storage_t *storage;
+        tensor_t *tensor;
+        int64_t offset;
+        int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
+        uint32_t version;
+        uint8_t ndim, dtype;
+        int source;
+    } saved[TENSOR__MAX_IN];
 };
 enum { TENSOR__CONSTANT = 1 << 20 };    // source of a saved value that is neither input nor result
 
@@ -27914,8 +27932,11 @@ TENSOR__FN int tensor__jacobian_of(tensor__thread_t *th, tensor_t *y, tensor_t *
 
 // The beginning and end of all these functions: leaves of their own for fn (under CREATE_GRAPH views that
 // belong to the inputs' graph), fn's value, the gradients wanted; the results go to the enclosing scope.
-typedef struct tensor__calculus_t { tensor__thread_t *th; tensor_scope_t s; tensor_t **x, **g, *y;
-    } tensor__calculus_t;
+typedef struct tensor__calculus_t {
+    tensor__thread_t *th;
+    tensor_scope_t s;
+    tensor_t **x, **g, *y;
+} tensor__calculus_t;
 
 TENSOR__FN int tensor__calculus(tensor__calculus_t *c, const char *op, tensor_fn_t fn, void *user,
                                 tensor_t *const *inputs, int n, int given, int flags) {

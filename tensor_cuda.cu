@@ -8733,20 +8733,41 @@ struct stream_t {
 
 // Handles stay until tensor_cuda_shutdown, so that a use after the free is noticed.
 struct tensor_cuda_stream_t { tensor_cuda_stream_t *next; tcu::stream_t *of; bool dead; };
-struct tensor_cuda_event_t { tensor_cuda_event_t *next; cudaEvent_t at; int device;
-    // graph: the arena of the graph in whose capture it was recorded, or 0
-    int graph; bool timing, recorded, dead; };
-struct tensor_cuda_comm_t { tensor_cuda_comm_t *next; void *at; int device, ranks; bool dead; };
+struct tensor_cuda_event_t {
+    tensor_cuda_event_t *next;
+    cudaEvent_t at;
+    int device;
+    int graph;                  // the arena of the graph in whose capture it was recorded, or 0
+    bool timing, recorded, dead;
+};
+
+struct tensor_cuda_comm_t {
+    tensor_cuda_comm_t *next;
+    void *at;
+    int device, ranks;
+    bool dead;
+};
+
 namespace tcu {
 // A number that each run of a graph gets anew, at `at` in its numbers: an offset of the generator (host
 // NULL), or the nn__update_t at host.
-struct live_t { uint32_t at; uint64_t offset, seed; const nn__update_t *host; param_t states;
-    bool wide, own_seed; };
+struct live_t {
+    uint32_t at;
+    uint64_t offset, seed;
+    const nn__update_t *host;
+    param_t states;
+    bool wide, own_seed;
+};
 
 // writer, readers: in a capture, the stream of the last write, and 1 << part of those that have read since
 // then.
-struct listed_t { block_t *block; tensor__storage_t *storage; bool wrote; struct stream_t *writer;
-    uint64_t readers; };
+struct listed_t {
+    block_t *block;
+    tensor__storage_t *storage;
+    bool wrote;
+    struct stream_t *writer;
+    uint64_t readers;
+};
 
 template <class T> struct list_t {
     T *at;

@@ -3717,7 +3717,7 @@ NN__BOTH void nn__at_asgd(nn__update_t *u, double t) {
 #define NN__STEP_adam \
     NN__STEP_M \
     g = s1 = NN__MEAN(s1, beta2); \
-    if (NN__HAS(2)) g = s2 = V_MAX(s2, s1); \
+    if (NN__HAS(2)) { g = s2 = V_MAX(s2, s1); } \
     x = V_ADD(x, NN__DIV(NN__MUL(NN__N(step), s0), V_ADD(V_MUL(NN__SQRT(g), NN__N(root)), NN__N(eps))));
 
 #define NN__STEP_rmsprop { \
@@ -3727,7 +3727,7 @@ NN__BOTH void nn__at_asgd(nn__update_t *u, double t) {
         v = V_SUB(v, NN__MUL(s2, s2)); \
     } \
     g = NN__DIV(g, V_ADD(NN__SQRT(v), NN__N(eps))); \
-    if (NN__HAS(1)) g = s1 = V_ADD(NN__MUL(s1, NN__N(momentum)), g); \
+    if (NN__HAS(1)) { g = s1 = V_ADD(NN__MUL(s1, NN__N(momentum)), g); } \
     x = V_ADD(x, NN__MUL(NN__N(lr), g)); }
 #define NN__STEP_adagrad \
     s0 = V_ADD(s0, NN__MUL(g, g)); \
@@ -3753,7 +3753,9 @@ NN__BOTH void nn__at_asgd(nn__update_t *u, double t) {
     NN__STEP_M \
     s1 = NN__MEAN(s1, beta2); \
     g = NN__MUL(NN__DIV(s0, NN__N(bias)), NN__N(lr)); \
-    if (!NN__U(early)) g = NN__MUL(NN__MUL(g, NN__DIV(NN__N(root), V_ADD(NN__SQRT(s1), NN__N(eps)))), NN__N(other)); \
+    if (!NN__U(early)) { \
+        g = NN__MUL(NN__MUL(g, NN__DIV(NN__N(root), V_ADD(NN__SQRT(s1), NN__N(eps)))), NN__N(other)); \
+    } \
     x = V_ADD(x, g);
 
 #define NN__STEP_asgd \
@@ -4333,7 +4335,7 @@ NN__KERNEL void NN__K(col2im)(const void *columns, void *image, const nn__window
 #define NN__STEP(i) if (mr > i) { V_F u = V_SET(w[i]); a##i = V_FMA(u, x, a##i); b##i = V_FMA(u, z, b##i); }
 #define NN__OUT(i) if (mr > i && m > i) { \
         NN__K(put)(y0 + i * ys, w0, a##i); \
-        if (w1) NN__K(put)(y1 + i * ys, w1, b##i); }
+        if (w1) { NN__K(put)(y1 + i * ys, w1, b##i); } }
 // Pixel x of an output reads p[sw x]: sw is 1, or 2 if even is set. What is read beyond a line is not stored.
 #define NN__AT(p) (even ? NN__EVEN(V_LOAD(p), V_LOAD((p) + V_N)) : V_LOAD(p))
 
@@ -4617,10 +4619,10 @@ NN__KERNEL void NN__K(transpose)(int64_t rows, int64_t columns, const float *x, 
 #define NN__GATHER_STEP(i) if (rows > i) { \
         V_F t = V_SET((p + i / 3 * 3 * as)[i % 3 * as]); \
         x##i = V_FMA(t, u, x##i); \
-        if (nv > 1) y##i = V_FMA(t, v, y##i); }
+        if (nv > 1) { y##i = V_FMA(t, v, y##i); } }
 #define NN__GATHER_OUT(i) if (rows > i) { \
         V_STORE(c + i * cs, start ? x##i : V_ADD(V_LOAD(c + i * cs), x##i)); \
-        if (nv > 1) V_STORE(c + i * cs + V_N, start ? y##i : V_ADD(V_LOAD(c + i * cs + V_N), y##i)); }
+        if (nv > 1) { V_STORE(c + i * cs + V_N, start ? y##i : V_ADD(V_LOAD(c + i * cs + V_N), y##i)); } }
 
 TENSOR__INLINE void NN__K(gather_tile)(const int rows, const int nv, int64_t n, const float *a, int64_t as,
                                        const int32_t *off, const float *b, const float *start, float *c,
@@ -5433,13 +5435,13 @@ TENSOR__INLINE V_F NN__K(tiny_sqrt)(V_F a) {
             V_AHEAD(qg + i, 256);                                                                            \
             if (has0) { V_AHEAD(q0 + i, 256); s0 = NN__LOAD(q0 + i, left, 0); }                              \
             if (has1) { V_AHEAD(q1 + i, 256); s1 = NN__LOAD(q1 + i, left, 0); }                              \
-            if (has2) s2 = NN__LOAD(q2 + i, left, 0);                                                        \
+            if (has2) { s2 = NN__LOAD(q2 + i, left, 0); }                                                    \
             NN__STEP_BEFORE                                                                                  \
             if (NN__ANY_TINY()) { enum { tiny = 1 }; NN__STEP_##name }                                       \
             else { enum { tiny = 0 }; NN__STEP_##name }                                                      \
-            if (has0) NN__K(put)(q0 + i, left, s0);                                                          \
-            if (has1) NN__K(put)(q1 + i, left, s1);                                                          \
-            if (has2) NN__K(put)(q2 + i, left, s2);                                                          \
+            if (has0) { NN__K(put)(q0 + i, left, s0); }                                                      \
+            if (has1) { NN__K(put)(q1 + i, left, s1); }                                                      \
+            if (has2) { NN__K(put)(q2 + i, left, s2); }                                                      \
             NN__K(put)(qx + i, left, x);                                                                     \
         }                                                                                                    \
     }
@@ -6151,7 +6153,7 @@ TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in
 #define NN__SCOPED(op, args, run)                                                                            \
     TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
         tensor_scope_t scope;                                                                                \
-        if (!NN__TAKE(#op, args, a)) return tensor__at(a.site_, TENSOR__(poison));                           \
+        if (!NN__TAKE(#op, args, a)) { return tensor__at(a.site_, TENSOR__(poison)); }                       \
         scope = TENSOR__(inner_scope)(-1);                                                                   \
         return tensor__at(a.site_, scope.thread ? (tensor_scope_return)(scope, run) : TENSOR__(poison));     \
     }
@@ -9108,7 +9110,7 @@ NN__PER_RANK(avg_pool)
 #define NN__X(rank)                                                                                          \
     TENSOR_API tensor_pair_t tensor__max_pool##rank##d_with_indices(tensor_max_pool_args_t a) {              \
         tensor_t *places = TENSOR__(poison), *y = places;                                                    \
-        if (NN__TAKE("max_pool" #rank "d", tensor_max_pool, a)) y = nn__max_pool_run(&a, rank, &places);     \
+        if (NN__TAKE("max_pool" #rank "d", tensor_max_pool, a)) { y = nn__max_pool_run(&a, rank, &places); } \
         return tensor__at_pair(a.site_, nn__indexed(y, places));                                             \
     }
 NN__X(1) NN__X(2) NN__X(3)
@@ -10008,11 +10010,12 @@ TENSOR__FN tensor_t *nn__dropout_channels(tensor_t *x, double p, int single) {
 #define NN__X(name, single, least, most)                                                                     \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, double p, int training) {                              \
         tensor_scope_t scope;                                                                                \
-        if (!nn__ready(#name, "x", &x, 1)) return TENSOR__(poison);                                          \
-        if (x->ndim < least || x->ndim > most)                                                               \
+        if (!nn__ready(#name, "x", &x, 1)) { return TENSOR__(poison); }                                      \
+        if (x->ndim < least || x->ndim > most) {                                                             \
             return NN__FAIL(TENSOR_ERR_SHAPE, #name ": x %t must have %i to %i dims", x, least, most);       \
-        if (!(p >= 0 && p <= 1)) return NN__FAIL(TENSOR_ERR_SHAPE, #name ": p %g must be in 0..1", p);       \
-        if (!training || p == 0) return x;                                                                   \
+        }                                                                                                    \
+        if (!(p >= 0 && p <= 1)) { return NN__FAIL(TENSOR_ERR_SHAPE, #name ": p %g must be in 0..1", p); }   \
+        if (!training || p == 0) { return x; }                                                               \
         scope = TENSOR__(inner_scope)(-1);                                                                   \
         return (tensor_scope_return)(scope, nn__dropout_channels(x, p, single));                             \
     }
@@ -10036,8 +10039,8 @@ NN__X(dropout3d, 4, 4, 5)
     TENSOR_API tensor_t *(tensor_##name) params {                                                            \
         tensor_t *x_ = x;                                                                                    \
         tensor_scope_t scope_;                                                                               \
-        if (!nn__ready(#name, "x", &x_, 1)) return TENSOR__(poison);                                         \
-        if (refused) return NN__FAIL(TENSOR_ERR_SHAPE, #name ": " text);                                     \
+        if (!nn__ready(#name, "x", &x_, 1)) { return TENSOR__(poison); }                                     \
+        if (refused) { return NN__FAIL(TENSOR_ERR_SHAPE, #name ": " text); }                                 \
         scope_ = nn__open_front(to, &x_, 1);                                                                 \
         x = nn__wide(x_);                                                                                    \
         NN__CLOSE(nn__narrow(result, x_));                                                                   \
@@ -18630,7 +18633,7 @@ NN__OPTIMIZERS(NN__OPTIMIZER_DEFAULTS)
 #undef NN__FLAG
 #undef NN__ALWAYS_ON
 #define NN__NUMBER(option, member, value)                                                                    \
-    if (code == TENSOR_OK) code = nn__option(op, #member, NN__##option, a.member, &v[NN__##option]);
+    if (code == TENSOR_OK) { code = nn__option(op, #member, NN__##option, a.member, &v[NN__##option]); }
 #define NN__FLAG(option, member) v[NN__##option] = a.member != 0;
 #define NN__ALWAYS_ON(option) v[NN__##option] = 1;
 #define NN__OPTIMIZER(name, step, takes, value, states, options)                                             \

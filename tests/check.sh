@@ -113,6 +113,15 @@ for h in tensor.h tensor_nn.h tensor_cuda.cu; do
         }' $h)"
 done
 
+for h in $headers; do
+    result "$h: body of if, else, for or while without braces" "$(awk '
+        /^ *(if|else|for|while)[ (]/ && !/\{/ {
+            sub(/ *(\/\/.*|\\)$/, "")
+            text = $0
+            if (/;$/ && gsub(/\(/, "", text) == gsub(/\)/, "", text)) print FNR ": " $0
+        }' $h)"
+done
+
 # The way from a family to its code: the comments of tensor_family_t, and the tags that heads of sections name.
 result "tag in a comment that no section has" "$(awk '
     FNR == 1 { at = 0 }
