@@ -6351,6 +6351,27 @@ static cublasStatus_t plan_product(const place_t &at, const matmul_t &q, cublasL
     return e;
 }
 
+// The layouts of A, B and D, whose sides these are.
+static cublasStatus_t layouts_of(const matmul_t &q, const side_t *const *side, cudaDataType type,
+                                 cublasLtMatrixLayoutOpaque_t *layout) {
+    const int64_t rows[3] = {q.n, q.k, q.n}, columns[3] = {q.k, q.m, q.m}, steps[3] = {q.wb, q.xb, q.yb};
+    int32_t count = (int32_t)q.batch;
+    cublasStatus_t e = CUBLAS_STATUS_SUCCESS;
+    for (int k = 0; k < 3 && !e; k++) {
+        const side_t &s = *side[k];
+        uint64_t down = (uint64_t)rows[k], across = (uint64_t)columns[k];
+        if (s.transposed) { down = (uint64_t)columns[k], across = (uint64_t)rows[k]; }
+        e = lib.cublasLtMatrixLayoutInit_internal_(&layout[k], sizeof layout[k], type, down, across, s.ld);
+        if (e || count == 1) { continue; }
+        e = lib.cublasLtMatrixLayoutSetAttribute_(&layout[k], CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                                  sizeof count);
+        if (e) { break; }
+        e = lib.cublasLtMatrixLayoutSetAttribute_(&layout[k], CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                  &steps[k], sizeof steps[k]);
+    }
+    return e;
+}
+
 // y = x w is its D[n,m] = A[n,k] B[k,m] with A = w and B = x, so nothing is transposed. -> whether it was
 // done
 static bool matmul_by_library(const place_t &at, const matmul_t &q) {
@@ -6389,11 +6410,9 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     cublasLtMatmulDescOpaque_t product;
     cublasLtMatrixLayoutOpaque_t layout[3];     // of A, B, D
     const side_t *side[3] = {&a, &b, &d};
-    const int64_t rows[3] = {q.n, q.k, q.n}, columns[3] = {q.k, q.m, q.m}, steps[3] = {q.wb, q.xb, q.yb};
     int32_t op[2] = {CUBLAS_OP_N, CUBLAS_OP_N};
     if (a.transposed) { op[0] = CUBLAS_OP_T; }
     if (b.transposed) { op[1] = CUBLAS_OP_T; }
-    int32_t count = (int32_t)q.batch;
     double one = q.alpha, more = q.add;
     float one32 = (float)one, more32 = (float)more;
     bool found = false;
@@ -6414,19 +6433,7 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
         set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &d.ld, sizeof d.ld);
     }
 
-    for (int k = 0; k < 3 && !e; k++) {
-        const side_t &s = *side[k];
-        uint64_t down = (uint64_t)rows[k], across = (uint64_t)columns[k];
-        if (s.transposed) { down = (uint64_t)columns[k], across = (uint64_t)rows[k]; }
-        e = lib.cublasLtMatrixLayoutInit_internal_(&layout[k], sizeof layout[k], type, down, across, s.ld);
-        if (e || count == 1) { continue; }
-        e = lib.cublasLtMatrixLayoutSetAttribute_(&layout[k], CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
-                                                  sizeof count);
-        if (e) { break; }
-        e = lib.cublasLtMatrixLayoutSetAttribute_(&layout[k], CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                                  &steps[k], sizeof steps[k]);
-    }
-
+    if (!e) { e = layouts_of(q, side, type, layout); }
     if (!blas_ok("description of a product", e)) { return false; }
     auto *slot = libraries.products.of(key, at.limits.plan_sets, nullptr, &found);
     if (!found) {

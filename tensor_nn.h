@@ -4025,6 +4025,22 @@ typedef enum nn__loss_t {
     NN__LOSS_COUNT
 } nn__loss_t;
 
+// Orders that code relies on: ids and modes are compared, and counted from the first one. A broken order does
+// not compile.
+#define NN__ORDER(name, holds) typedef char nn__order_of_##name[(holds) ? 1 : -1];
+NN__ORDER(convolutions, NN_OP_CONV3D < NN_OP_CONV_TRANSPOSE1D && NN_OP_CONV_TRANSPOSE3D < NN_OP_CONV_WEIGHT)
+NN__ORDER(unpools, NN_OP_MAX_UNPOOL1D + 1 == NN_OP_MAX_UNPOOL2D &&
+                   NN_OP_MAX_UNPOOL1D + 2 == NN_OP_MAX_UNPOOL3D)
+NN__ORDER(nets, NN__TANH_NET < NN__LSTM_NET && NN__RELU_NET < NN__LSTM_NET && NN__GRU_NET > NN__LSTM_NET)
+NN__ORDER(modes, TENSOR_NEAREST < TENSOR_NEAREST_EXACT && TENSOR_LINEAR == TENSOR_NEAREST_EXACT + 1)
+NN__ORDER(steps, NN__STEP_ID_sgd == 0 && NN__STEP_ID_rprop < NN__SUM_SQUARES)
+NN__ORDER(promoting, NN__LOSS_SMOOTH_L1 < NN__LOSS_HUBER && NN__LOSS_BCE < NN__LOSS_KL_DIV)
+#define TENSOR__X(ID, f, dx, dt)                                                                             \
+    NN__ORDER(loss_##ID, (int)NN_OP_LOSS_##ID - (int)NN_OP_LOSS_MSE == (int)NN__LOSS_##ID)
+NN_LOSSES(TENSOR__X)
+#undef TENSOR__X
+#undef NN__ORDER
+
 #ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
 #define TENSOR__PASS_LIBM 0
