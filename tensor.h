@@ -13350,11 +13350,11 @@ TENSOR_OPS_POINTWISE(TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X) TENS
 
 // In the order of tensor_dtype_t.
 static const uint8_t tensor__sizes[] = {4, 8, 4, 8, 1, 1, 2, 2, 1, 2};
-static const char *const tensor__dtype_names[] = {"f32", "f64", "i32", "i64", "u8", "bool", "f16", "bf16", "i8",
-                                                  "i16"};
+static const char *const tensor__dtype_names[] = {"f32", "f64", "i32", "i64", "u8", "bool", "f16", "bf16",
+                                                  "i8", "i16"};
+enum { TENSOR__DTYPE_NAMES = sizeof tensor__dtype_names / sizeof *tensor__dtype_names };
 typedef char tensor__dtypes_have_sizes[sizeof tensor__sizes == TENSOR_DTYPE_COUNT ? 1 : -1];
-typedef char tensor__dtypes_have_names[sizeof tensor__dtype_names == TENSOR_DTYPE_COUNT * sizeof(char *) ? 1
-                                                                                                          : -1];
+typedef char tensor__dtypes_have_names[(int)TENSOR__DTYPE_NAMES == (int)TENSOR_DTYPE_COUNT ? 1 : -1];
 
 static const char *const tensor__arg_names[TENSOR__MAX_IN] = {"a", "b", "c", "d", "e", "f", "g", "h"};
 
