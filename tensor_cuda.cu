@@ -1424,6 +1424,7 @@ struct on_device_t {                            // selects a device and allows a
         cudaSetDevice(device);                  // also if it is the same: makes a new thread's context
         cudaThreadExchangeStreamCaptureMode(&mode);
     }
+
     ~on_device_t() {
         cudaThreadExchangeStreamCaptureMode(&mode);
         cudaSetDevice(before);
@@ -3926,6 +3927,7 @@ template <class C> struct line_scan {           // y = a + b of the y before, as
     __device__ static acc load(const scan_set_t &s, int64_t at, int64_t i) {
         return acc{load_as<C>(s.x, s.from, at), i ? load_as<C>(s.b, s.from, at) : C(0)};
     }
+
     __device__ static void store(const scan_set_t &s, int64_t at, acc, acc v) {
         store_as<C>(s.y, s.to, at, v.a);
     }
@@ -6694,6 +6696,7 @@ struct dnn_graph_t {
     ~dnn_graph_t() {
         while (count) { drop(all[count - 1]); }
     }
+
     void check(cudnnStatus_t s, const char *what) {
         if (status || !s) { return; }
         status = s;
@@ -6730,6 +6733,7 @@ struct dnn_graph_t {
     void set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value) {
         set(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
     }
+
     void finish(cudnnBackendDescriptor_t d, const char *what) {
         if (!status) { check(lib.cudnnBackendFinalize_(d), what); }
     }
@@ -7964,6 +7968,7 @@ struct net_t {
         if (!status) { check(lib.cudnnGetRNNWeightSpaceSize_(handle, net, &weights)); }
         if (!status) { check(lib.cudnnGetRNNTempSpaceSizes_(handle, net, mode(), x, &work, &kept)); }
     }
+
     ~net_t() {
         if (net) { lib.cudnnDestroyRNNDescriptor_(net); }
         for (auto *d : {x, y}) {
@@ -8854,6 +8859,7 @@ struct current_t {
         cudaGetDevice(&before);
         if (before != index) { cudaSetDevice(index); }
     }
+
     ~current_t() {
         if (before >= 0) { cudaSetDevice(before); }
     }
@@ -11057,6 +11063,7 @@ struct range_t {                                // the range of an op, if ranges
     explicit range_t(const char *name) : open(__atomic_load_n(&ranges, __ATOMIC_RELAXED) != 0) {
         if (open) { TCU_RANGE_PUSH(name); }
     }
+
     ~range_t() {
         if (open) { TCU_RANGE_POP(); }
     }
