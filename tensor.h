@@ -588,6 +588,7 @@ TENSOR_API int tensor_set(tensor_t **handle, tensor_t *value);
 //   -> code / dtype;  errors DTYPE
 TENSOR_API int tensor_set_default_dtype(tensor_dtype_t dtype);
 TENSOR_API tensor_dtype_t tensor_get_default_dtype(void);
+
 // Where this thread's creation functions put their tensors: TENSOR_CPU unless set.
 //   -> code / device;  errors DEVICE (no such device)
 TENSOR_API int tensor_set_default_device(tensor_device_t device);
@@ -598,6 +599,7 @@ TENSOR_API tensor_t *tensor_empty_n(const int64_t *dims, int ndim, tensor_dtype_
 TENSOR_API tensor_t *tensor_zeros_n(const int64_t *dims, int ndim, tensor_dtype_t dtype);
 // Ones.                                                                      -> new;  errors as above
 TENSOR_API tensor_t *tensor_ones_n(const int64_t *dims, int ndim, tensor_dtype_t dtype);
+
 // Every element is value. A value outside the range of an integer dtype is an error, here and wherever a
 // number is stored (fill_, masked_fill, the bounds of clamp; PyTorch wraps a negative one for u8).
 //   -> new;  errors as above, DTYPE
@@ -675,25 +677,31 @@ TENSOR_API tensor_t *tensor_triu_indices(int64_t rows, int64_t cols, int64_t off
 //   indexing  "ij", or "xy": the first two dims swapped
 //   -> code;  grad sums over the grid;  errors SHAPE, FORMAT
 TENSOR_API int tensor_meshgrid(tensor_t *const *list, int n, const char *indexing, tensor_t **out);
+
 // All tuples of one element of each of n 1-d tensors.   -> new [product, n] ([product] if n = 1);  grad sums;
 // errors SHAPE
 TENSOR_API tensor_t *tensor_cartesian_prod(tensor_t *const *list, int n);
+
 // All choices of r elements of x [n], in the order of x; with_replacement: an element may be chosen again.
 //   r   0..1024; 0 chooses nothing: [0]
 //   -> new [count, r];  grad sums;  errors SHAPE
 TENSOR_API tensor_t *tensor_combinations(tensor_t *x, int r, int with_replacement);
+
 // n matrices (0-d and 1-d count as one row) along the diagonal, zeros elsewhere.   -> new;  grad slices g;
 // errors SHAPE
 TENSOR_API tensor_t *tensor_block_diag(tensor_t *const *list, int n);
+
 // Zeros with x [..., n] on the offset-th diagonal of the new dims dim1 and dim2 (PyTorch: 0, -2, -1).
 //   -> new [..., m, m];  grad dx = diagonal of g;  errors SHAPE, INDEX
 TENSOR_API tensor_t *tensor_diag_embed(tensor_t *x, int64_t offset, int64_t dim1, int64_t dim2);
+
 // diag: from a 1-d x a matrix with x on that diagonal, from a matrix that diagonal. diagflat: a matrix with
 // the elements of x, of any shape, on the offset-th diagonal.   -> new;  grad as diag_embed;  errors SHAPE
 TENSOR_API tensor_t *tensor_diag(tensor_t *x, int64_t diagonal);
 TENSOR_API tensor_t *tensor_diagflat(tensor_t *x, int64_t offset);
 // Powers n-1 .. 0 (increasing: 0 .. n-1) of x [m].   -> new [m, n];  grad as pow;  errors SHAPE
 TENSOR_API tensor_t *tensor_vander(tensor_t *x, int64_t n, int increasing);
+
 // Powers 0 .. n-1 of x [..., m], of each batch; integers become i64.
 //   n       at least 2; 0 = m
 //   -> new [..., m, n];  grad dx as pow's;  errors SHAPE, DTYPE (f16, bf16, bool)
@@ -804,6 +812,7 @@ TENSOR_API int tensor_print(tensor_t *x);
 TENSOR_API tensor_t *tensor_reshape_n(tensor_t *x, const int64_t *dims, int ndim);
 // The same, but never copies.                           -> view;  errors SHAPE if strides do not allow it
 TENSOR_API tensor_t *tensor_view_n(tensor_t *x, const int64_t *dims, int ndim);
+
 // The same bytes read as another dtype, without history; x itself if it has that dtype. If the element size
 // differs, the last dim, whose stride must be 1, grows or shrinks.
 //   dtype  any but bool, whose bytes are 0 or 1
@@ -840,6 +849,7 @@ TENSOR_API tensor_t *tensor_swapdims(tensor_t *x, int64_t dim0, int64_t dim1);
 TENSOR_API tensor_t *tensor_expand_as(tensor_t *x, tensor_t *other);
 TENSOR_API tensor_t *tensor_reshape_as(tensor_t *x, tensor_t *other);
 TENSOR_API tensor_t *tensor_view_as(tensor_t *x, tensor_t *other);
+
 // Dims of size 1 added: [n] becomes [1, n], in 3-d [1, n, 1]; [m, n] becomes [m, n, 1].   -> view;
 // errors none
 TENSOR_API tensor_t *tensor_atleast_1d(tensor_t *x);
@@ -847,13 +857,16 @@ TENSOR_API tensor_t *tensor_atleast_2d(tensor_t *x);
 TENSOR_API tensor_t *tensor_atleast_3d(tensor_t *x);
 // The elements x[.., i, .., i + offset, ..] of dim1 and dim2, as a last dim.   -> view;  errors INDEX
 TENSOR_API tensor_t *tensor_diagonal(tensor_t *x, int64_t offset, int64_t dim1, int64_t dim2);
+
 // All windows of size elements along dim, step apart, as a last dim (Tensor.unfold).   -> view;  errors
 // INDEX, SHAPE
 TENSOR_API tensor_t *tensor_unfold_dim(tensor_t *x, int64_t dim, int64_t size, int64_t step);
+
 // n tensors broadcast to their common shape.
 //   out     receives n views, always filled
 //   -> code;  errors SHAPE
 TENSOR_API int tensor_broadcast_tensors(tensor_t *const *list, int n, tensor_t **out);
+
 // x [N, C, spatial..] with the channels innermost in memory (x itself if they are); whether they are.
 // CUDA's convolutions, pools, batch norm and pointwise ops keep that layout; other results are row-major.
 //   -> new or x;  grad dx = g;  errors SHAPE
@@ -865,15 +878,18 @@ TENSOR_API tensor_t *tensor_expand_n(tensor_t *x, const int64_t *dims, int ndim)
 TENSOR_API tensor_t *tensor_narrow(tensor_t *x, int64_t dim, int64_t start, int64_t length);
 // One index along dim, which is removed.                 -> view;  errors INDEX
 TENSOR_API tensor_t *tensor_select(tensor_t *x, int64_t dim, int64_t index);
+
 // start:end:step along dim, as Python slices (bounds are clamped).   -> view;  errors INDEX, SHAPE if step <
 // 1
 TENSOR_API tensor_t *tensor_slice(tensor_t *x, int64_t dim, int64_t start, int64_t end, int64_t step);
+
 // Indexing in NumPy's notation: "1, -1, :, 2:, ::2, ..., None" (or newaxis); steps are positive. To assign:
 // tensor_copy_(tensor_at(x, "0, 1:"), y).               -> view;  errors FORMAT, INDEX, SHAPE
 TENSOR_API tensor_t *tensor_at(tensor_t *x, const char *index);
 // Any strides and offset (elements) over x's storage.    -> view;  errors SHAPE if the view leaves it
 TENSOR_API tensor_t *tensor_as_strided(tensor_t *x, const int64_t *dims, const int64_t *strides, int ndim,
                                        int64_t offset);
+
 // A copy of x with the layout of x, in which the elements of the view that as_strided makes are replaced by
 // src. src has the shape of the view, and no two elements of the view are the same element of x.
 //   offset  in x's storage, as in as_strided; x's own offset is that of its first element
@@ -881,6 +897,7 @@ TENSOR_API tensor_t *tensor_as_strided(tensor_t *x, const int64_t *dims, const i
 //   is wanted and the view leaves x
 TENSOR_API tensor_t *tensor_as_strided_scatter(tensor_t *x, tensor_t *src, const int64_t *dims,
                                                const int64_t *strides, int ndim, int64_t offset);
+
 // A copy of x in which that select, slice or diagonal is replaced by src, which has its shape.
 //   -> new;  grad dx = g with the view zeroed, dsrc = the view of g;  errors INDEX, SHAPE
 TENSOR_API tensor_t *tensor_select_scatter(tensor_t *x, tensor_t *src, int64_t dim, int64_t index);
@@ -888,13 +905,16 @@ TENSOR_API tensor_t *tensor_slice_scatter(tensor_t *x, tensor_t *src, int64_t di
                                           int64_t end, int64_t step);
 TENSOR_API tensor_t *tensor_diagonal_scatter(tensor_t *x, tensor_t *src, int64_t offset, int64_t dim1,
                                              int64_t dim2);
+
 // x cut along dim into views of size elements (the last may be smaller).
 //   out     receives at most max views, in order; always filled (poison on failure)
 //   -> how many there are;  errors SHAPE if size < 1 or max is too small, INDEX
 TENSOR_API int tensor_split(tensor_t *x, int64_t size, int64_t dim, tensor_t **out, int max);
+
 // x cut along dim into n views of nearly equal size (PyTorch's chunk).   -> how many, as tensor_split;
 // errors SHAPE
 TENSOR_API int tensor_chunk(tensor_t *x, int n, int64_t dim, tensor_t **out, int max);
+
 // split_with_sizes: x cut into n views of the given sizes (PyTorch's split with a list). tensor_tensor_split:
 // into exactly n views, the first ones larger by 1 if need be. tensor_tensor_split_at: at n indices, into
 // n + 1 views. unbind: into its selects along dim. out is as above, with n, max, n + 1 and max places.
@@ -904,6 +924,7 @@ TENSOR_API int tensor_tensor_split(tensor_t *x, int n, int64_t dim, tensor_t **o
 TENSOR_API int tensor_tensor_split_at(tensor_t *x, const int64_t *indices, int n, int64_t dim,
                                       tensor_t **out);
 TENSOR_API int tensor_unbind(tensor_t *x, int64_t dim, tensor_t **out, int max);
+
 // x cut into n equal views: hsplit along dim 1 (dim 0 if x is 1-d), vsplit along dim 0, dsplit along dim 2.
 //   -> how many;  errors INDEX, SHAPE
 TENSOR_API int tensor_hsplit(tensor_t *x, int n, tensor_t **out, int max);
@@ -1180,6 +1201,7 @@ TENSOR_API tensor_t *tensor_zero_(tensor_t *x);
 TENSOR_API tensor_t *tensor_masked_fill_(tensor_t *x, tensor_t *mask, double value);
 TENSOR_API tensor_t *tensor_tril_(tensor_t *x, int64_t diagonal);
 TENSOR_API tensor_t *tensor_triu_(tensor_t *x, int64_t diagonal);
+
 // Comparisons and logic in place: 1 where it holds, 0 elsewhere, in x's dtype.
 //   -> x;  grad dx = 0, db = 0;  errors as above
 TENSOR_API tensor_t *tensor_eq_(tensor_t *x, tensor_t *b);
@@ -1252,6 +1274,7 @@ TENSOR_API tensor_t *tensor_amin_dims(tensor_t *x, const int64_t *dims, int n, i
 TENSOR_API tensor_t *tensor_any_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
 TENSOR_API tensor_t *tensor_all_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
 TENSOR_API tensor_t *tensor_logsumexp_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
+
 // x summed to a shape that broadcasts to that of x, as the gradient of a broadcast is:
 // tensor_sum_to_size(x, 3, 1).
 //   -> x if it has that shape, else new;  grad spreads g;  errors SHAPE
@@ -1268,6 +1291,7 @@ TENSOR_API tensor_t *tensor_nansum(tensor_t *x);
 TENSOR_API tensor_t *tensor_nansum_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
 TENSOR_API tensor_t *tensor_nanmean(tensor_t *x);
 TENSOR_API tensor_t *tensor_nanmean_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
+
 // p-norm (sum |x|^p)^(1/p) of all elements or over dims; p = INFINITY: largest |x|, -INFINITY: smallest,
 // 0: how many are not 0.
 //   -> new, dtype of x;  grad 0 where the norm or x is 0;  errors as above, SHAPE (p < 0 of no elements)
@@ -1289,23 +1313,28 @@ TENSOR_API tensor_t *tensor_aminmax_dim(tensor_t *x, int64_t dim, int keepdim, t
 // Running sum along dim (integers give i64).
 //   -> new, shape of x;  grad dx = reverse cumsum of g;  errors INDEX
 TENSOR_API tensor_t *tensor_cumsum(tensor_t *x, int64_t dim);
+
 // Running product along dim (integers give i64).
 //   -> new, shape of x;  grad exact with zeros, no division;  errors INDEX
 TENSOR_API tensor_t *tensor_cumprod(tensor_t *x, int64_t dim);
 // Running log(sum(exp)) along dim, stable.   -> new, shape of x;  grad by weights <= 1;  errors INDEX, DTYPE
 TENSOR_API tensor_t *tensor_logcumsumexp(tensor_t *x, int64_t dim);
+
 // The running maximum (minimum) along dim and its index, the last of ties; NaN from the first NaN on.
 //   -> pair of new, shape of x, indices i64;  grad to the chosen index;  errors INDEX
 TENSOR_API tensor_pair_t tensor_cummax(tensor_t *x, int64_t dim);
 TENSOR_API tensor_pair_t tensor_cummin(tensor_t *x, int64_t dim);
+
 // n-th difference of neighbours along dim (bool: whether they differ).
 //   -> new, n fewer along dim, at least 0;  grad as sub;  errors INDEX, SHAPE (0-d, n < 0)
 TENSOR_API tensor_t *tensor_diff(tensor_t *x, int64_t n, int64_t dim);
+
 // Integral of y along dim by the trapezoidal rule; cumulative: the running one, one element fewer than y.
 //   x       positions of the samples, [size of dim] or broadcasting to y; NULL: they are dx apart
 //   -> new;  grad as sub, mul, sum;  errors INDEX, SHAPE
 TENSOR_API tensor_t *tensor_trapezoid(tensor_t *y, tensor_t *x, double dx, int64_t dim);
 TENSOR_API tensor_t *tensor_cumulative_trapezoid(tensor_t *y, tensor_t *x, double dx, int64_t dim);
+
 // The derivative of the samples x along dim, from the two neighbours of each (torch.gradient for one dim).
 //   coordinates  positions of the samples, [size of dim]; NULL: they are spacing apart
 //   edge_order   1 or 2: the order of the estimate at the ends (PyTorch's default is 1)
@@ -1324,17 +1353,21 @@ TENSOR_API tensor_t *tensor_log_softmax(tensor_t *x, int64_t dim);
 
 // p-norm of a - b (they broadcast).   -> new 0-d;  grad as norm_p;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_dist(tensor_t *a, tensor_t *b, double p);
+
 // p-norm of the difference of every row of a and every row of b. With p = 2 and more than 25 rows it is
 // computed by matmul, as in PyTorch: faster, but less exact for rows that are close to each other.
 //   a, b    [..., M, K], [..., N, K]; leading dims broadcast
 //   -> new [..., M, N];  grad as norm_p;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_cdist(tensor_t *a, tensor_t *b, double p);
+
 // p-norm of the difference of each pair of rows of x [N, K], in the order 0 1, 0 2, .. 1 2, ..
 //   -> new [N (N - 1) / 2];  grad as norm_p;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_pdist(tensor_t *x, double p);
+
 // Slices along dim whose p-norm is above maxnorm are scaled down to it.
 //   -> new, shape of x;  grad as norm_p, mul;  errors INDEX, SHAPE (fewer than 2 dims, p <= 0, maxnorm < 0)
 TENSOR_API tensor_t *tensor_renorm(tensor_t *x, double p, int64_t dim, double maxnorm);
+
 // Covariance of variables (rows) over observations (columns).
 //   x         [variables, observations] or [observations]
 //   correction  the divisor is observations - correction (PyTorch: 1)
@@ -1358,6 +1391,7 @@ TENSOR_API tensor_pair_t tensor_sort(tensor_t *x, int64_t dim, int descending);
 TENSOR_API tensor_t *tensor_msort(tensor_t *x);
 // Only the indices.   -> new i64, shape of x;  grad none;  errors INDEX
 TENSOR_API tensor_t *tensor_argsort(tensor_t *x, int64_t dim, int descending);
+
 // The k largest (or smallest) elements along dim, the largest (smallest) first if sorted, else in the order
 // of x. Of ties the first ones are taken.
 //   k       0..size of dim
@@ -1366,6 +1400,7 @@ TENSOR_API tensor_t *tensor_argsort(tensor_t *x, int64_t dim, int descending);
 TENSOR_API tensor_pair_t tensor_topk(tensor_t *x, int64_t k, int64_t dim, int largest, int sorted);
 // The k-th smallest along dim, k from 1.   -> pair of new;  grad to that element;  errors INDEX, SHAPE (k)
 TENSOR_API tensor_pair_t tensor_kthvalue(tensor_t *x, int64_t k, int64_t dim, int keepdim);
+
 // The median, the lower one of two; NaN if an element is NaN (nanmedian leaves them out). Without dim: of all
 // elements, NaN if there are none.
 //   -> new 0-d, or pair of new;  grad split evenly among ties, with dim to that element;  errors INDEX, SHAPE
@@ -1373,9 +1408,11 @@ TENSOR_API tensor_t *tensor_median(tensor_t *x);
 TENSOR_API tensor_t *tensor_nanmedian(tensor_t *x);
 TENSOR_API tensor_pair_t tensor_median_dim(tensor_t *x, int64_t dim, int keepdim);
 TENSOR_API tensor_pair_t tensor_nanmedian_dim(tensor_t *x, int64_t dim, int keepdim);
+
 // The most frequent value along dim, the smallest of ties, and its last index.
 //   -> pair of new;  grad to that element;  errors INDEX, SHAPE (no element along dim)
 TENSOR_API tensor_pair_t tensor_mode(tensor_t *x, int64_t dim, int keepdim);
+
 // q-quantiles of all elements or along dim; NaN if an element is NaN (nanquantile leaves them out).
 //   x       f32 or f64
 //   q       0-d or [Q], values 0..1
@@ -1387,6 +1424,7 @@ TENSOR_API tensor_t *tensor_quantile_dim(tensor_t *x, tensor_t *q, int64_t dim, 
                                          const char *interpolation);
 TENSOR_API tensor_t *tensor_nanquantile_dim(tensor_t *x, tensor_t *q, int64_t dim, int keepdim,
                                             const char *interpolation);
+
 // The distinct values of x in ascending order (unique_consecutive: one value for each run of equal elements,
 // in the order of x).
 //   inverse   NULL, or receives i64 [shape of x]: for each element, the index of its value in the result
@@ -1394,6 +1432,7 @@ TENSOR_API tensor_t *tensor_nanquantile_dim(tensor_t *x, tensor_t *q, int64_t di
 //   -> new [n];  grad none;  errors as above
 TENSOR_API tensor_t *tensor_unique(tensor_t *x, tensor_t **inverse, tensor_t **counts);
 TENSOR_API tensor_t *tensor_unique_consecutive(tensor_t *x, tensor_t **inverse, tensor_t **counts);
+
 // The same for slices along dim, ordered by the first element that differs; inverse is [size of dim].
 //   -> new, shape of x but n along dim;  grad none;  errors as above
 TENSOR_API tensor_t *tensor_unique_dim(tensor_t *x, int64_t dim, tensor_t **inverse, tensor_t **counts);
@@ -1416,20 +1455,24 @@ typedef struct tensor_searchsorted_args_t {
 TENSOR_API tensor_t *tensor_searchsorted_with(tensor_searchsorted_args_t a);
 // The same with one list of boundaries.   -> new i64, shape of x;  grad none;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_bucketize(tensor_t *x, tensor_t *boundaries, int right);
+
 // Whether each element of x equals an element of test (dtypes promote; NaN equals nothing).
 //   -> new bool, shape of x;  grad none;  errors DTYPE
 TENSOR_API tensor_t *tensor_isin(tensor_t *x, tensor_t *test);
+
 // How often each integer 0, 1, .. occurs in x, or the sum of the weights where it occurs.
 //   x         integers >= 0, [n]
 //   weights   NULL, or [n]
 //   -> new [max(largest + 1, minlength)], i64, or dtype of weights (f64 if not f32);  grad none;  errors as
 //      above, INDEX (a negative value)
 TENSOR_API tensor_t *tensor_bincount(tensor_t *x, tensor_t *weights, int64_t minlength);
+
 // The number of elements in each of equal bins from low to high, high included; elements outside are not
 // counted.
 //   low, high   if they are equal: the smallest and the largest element
 //   -> new [bins], dtype of x;  grad none;  errors SHAPE (bins < 1, high < low, infinite range), DTYPE
 TENSOR_API tensor_t *tensor_histc(tensor_t *x, int64_t bins, double low, double high);
+
 // The number of elements in each bin between two edges, or the sum of their weights. The last bin includes
 // both of its edges; elements outside of all bins are not counted. tensor_linspace(low, high, bins + 1) makes
 // the edges of equal bins.
@@ -1439,6 +1482,7 @@ TENSOR_API tensor_t *tensor_histc(tensor_t *x, int64_t bins, double low, double 
 //   density  1: scaled so that the sum of value times width over all bins is 1
 //   -> new [bins], dtype of x;  grad none;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_histogram(tensor_t *x, tensor_t *edges, tensor_t *weight, int density);
+
 // The same for points in n dims.
 //   x       [points, n]; edges: n tensors; weight: NULL, or [points]
 //   -> new [bins of each dim], dtype of x;  grad none;  errors SHAPE, DTYPE
@@ -1469,9 +1513,11 @@ TENSOR_API tensor_t *tensor_mv(tensor_t *a, tensor_t *b);
 TENSOR_API tensor_t *tensor_dot(tensor_t *a, tensor_t *b);
 // a [M], b [N].                        -> new [M, N];  grad as mul;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_outer(tensor_t *a, tensor_t *b);
+
 // beta * x + alpha * (a b). x has the dtype of a and b and broadcasts to [M, N].
 //   -> new [M, N];  grad as mul/matmul;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_addmm(tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha);
+
 // The same for other products: baddbmm for a batch of matrix products, addbmm for the sum of such a batch,
 // addmv for a matrix times a vector, addr for an outer product.
 //   -> new, shape of the product;  grad as mul/matmul;  errors SHAPE, DTYPE
@@ -1490,23 +1536,28 @@ TENSOR_API tensor_t *tensor_tensordot(tensor_t *a, tensor_t *b, int n);
 // Sum over dims_a[i] of a with dims_b[i] of b.          -> new;  grad as matmul;  errors SHAPE, INDEX, DTYPE
 TENSOR_API tensor_t *tensor_tensordot_dims(tensor_t *a, tensor_t *b, const int64_t *dims_a,
                                            const int64_t *dims_b, int n);
+
 // Sums of products in Einstein's notation, as torch.einsum: "bij,bjk->bik", "ii", "...ij->...ji".
 //   list    n tensors, contracted from left to right, one batched product per pair
 //   -> new (a view if nothing is summed);  grad as matmul;  errors FORMAT (equation), SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_einsum_n(const char *equation, tensor_t *const *list, int n);
+
 // Product of n matrices in the cheapest order; in multi_dot the first and last may be vectors.
 //   -> new;  grad as matmul;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_linalg_multi_dot_n(tensor_t *const *list, int n);
 TENSOR_API tensor_t *tensor_chain_matmul_n(tensor_t *const *list, int n);
+
 // Sum of the diagonal of x [M, N].                      -> new 0-d (i64 for integers);  grad g on the
 // diagonal;  errors SHAPE
 TENSOR_API tensor_t *tensor_trace(tensor_t *x);
 // Kronecker product, dims aligned from the right (at most 4).   -> new;  grad as mul;  errors SHAPE
 TENSOR_API tensor_t *tensor_kron(tensor_t *a, tensor_t *b);
+
 // Cross product along a dim of size 3; a and b broadcast (torch's default dim is -1).
 //   -> new;  grad as mul;  errors SHAPE, INDEX
 TENSOR_API tensor_t *tensor_linalg_cross(tensor_t *a, tensor_t *b, int64_t dim);
 TENSOR_API tensor_t *tensor_cross(tensor_t *a, tensor_t *b, int64_t dim);
+
 // Keeps the elements on and below (above) the diagonal-th diagonal of the last two dims, zeros the rest.
 //   -> new, shape of x;  grad dx = tril(g) (triu);  errors SHAPE if x has fewer than 2 dims
 TENSOR_API tensor_t *tensor_tril(tensor_t *x, int64_t diagonal);
@@ -1530,15 +1581,18 @@ typedef struct tensor_lstsq_t { tensor_t *solution, *residuals; } tensor_lstsq_t
 //   -> new, shape of x;  grad symmetric;  errors LINALG if x is not positive definite, as above
 TENSOR_API tensor_t *tensor_linalg_cholesky(tensor_t *x, int upper);
 TENSOR_API tensor_t *tensor_cholesky(tensor_t *x, int upper);
+
 // X of (L LT) X = b, and (L LT)^-1, from a Cholesky factor.
 //   -> new;  grad through the solves;  errors as above
 TENSOR_API tensor_t *tensor_cholesky_solve(tensor_t *b, tensor_t *l, int upper);
 TENSOR_API tensor_t *tensor_cholesky_inverse(tensor_t *l, int upper);
+
 // X of a X = b by LU with partial pivoting.
 //   a       [..., N, N]
 //   b       [..., N, K], or vectors: [N], or a's shape without its last dim
 //   -> new, shape of b broadcast;  grad db = solve(aT, g), da = -db XT;  errors LINALG if singular, as above
 TENSOR_API tensor_t *tensor_linalg_solve(tensor_t *a, tensor_t *b);
+
 // X of a X = b (left) or X a = b, where a is triangular; its other triangle is not read.
 //   unitriangular  1 = the diagonal is taken as ones
 //   -> new;  grad as solve, on the triangle;  errors as above (a zero on the diagonal gives inf, NaN)
@@ -1550,12 +1604,14 @@ TENSOR_API tensor_t *tensor_inverse(tensor_t *x);
 // Determinant.   -> new [...];  grad g * cofactors (exact for singular x);  errors as above
 TENSOR_API tensor_t *tensor_linalg_det(tensor_t *x);
 TENSOR_API tensor_t *tensor_det(tensor_t *x);
+
 // Sign and log of the absolute value of the determinant (0 and -inf if singular).
 //   -> struct of two new;  grad of logabsdet x^-T;  errors as above
 TENSOR_API tensor_slogdet_t tensor_linalg_slogdet(tensor_t *x);
 TENSOR_API tensor_slogdet_t tensor_slogdet(tensor_t *x);
 // Log of the determinant, NaN if it is negative.   -> new [...];  grad x^-T;  errors as above
 TENSOR_API tensor_t *tensor_logdet(tensor_t *x);
+
 // x = P L U: L below the diagonal and U in one matrix, pivots i32: row i was swapped with row pivots[i] - 1.
 //   -> struct of two new;  grad of lu;  errors as above (a singular x is not an error)
 TENSOR_API tensor_lu_factor_t tensor_linalg_lu_factor(tensor_t *x);
@@ -1573,20 +1629,24 @@ typedef struct tensor_linalg_lu_solve_args_t {
 // X of x X = b from lu_factor(x).   -> new;  grad through the solves;  errors as above, INDEX (pivots)
 TENSOR_API tensor_t *tensor_linalg_lu_solve_with(tensor_linalg_lu_solve_args_t a);
 TENSOR_API tensor_t *tensor_lu_solve(tensor_t *b, tensor_t *lu, tensor_t *pivots);
+
 // x = Q R by Householder reflections, with the signs of LAPACK.
 //   mode    "reduced" (NULL): Q [..., M, K], R [..., K, N], K = min(M, N); "complete": Q square; "r": no q
 //   -> struct of two new;  grad for independent columns, not "complete" with M > N;  errors as above, FORMAT
 TENSOR_API tensor_qr_t tensor_linalg_qr(tensor_t *x, const char *mode);
 TENSOR_API tensor_qr_t tensor_qr(tensor_t *x);
+
 // x = U diag(S) Vh, S descending. Signs of the vectors are not determined.
 //   full_matrices  1 (torch's default): U and Vh are square; 0: U has K = min(M, N) columns and Vh K rows
 //   -> struct of three new;  grad for distinct S;  errors LINALG if x has inf or NaN, as above
 TENSOR_API tensor_linalg_svd_t tensor_linalg_svd(tensor_t *x, int full_matrices);
+
 // The same with V, not its transpose, and K columns (torch.svd).
 //   -> struct of three new;  grad as above;  errors as above
 TENSOR_API tensor_svd_t tensor_svd(tensor_t *x);
 // Only the singular values, descending.   -> new [..., K];  grad U diag(g) Vh;  errors as above
 TENSOR_API tensor_t *tensor_linalg_svdvals(tensor_t *x);
+
 // Eigenvalues, ascending, and eigenvectors (columns) of a symmetric x; one triangle is read.
 //   upper   0 = the lower one, 1 = the upper one
 //   -> struct of two new;  grad for distinct eigenvalues;  errors LINALG if x has inf or NaN, as above
@@ -1611,11 +1671,13 @@ TENSOR_API tensor_t *tensor_linalg_pinv_with(tensor_linalg_tolerance_args_t a);
 TENSOR_API tensor_t *tensor_pinverse(tensor_t *x);
 // Number of singular values that count.   -> new i64 [...];  grad none;  errors as above
 TENSOR_API tensor_t *tensor_linalg_matrix_rank_with(tensor_linalg_tolerance_args_t a);
+
 // X that minimises |a X - b|, by QR (the X of least norm if there are many); a must have full rank.
 //   a, b    [..., M, N], [..., M, K]
 //   -> struct of two new: X [..., N, K], residuals [..., K] (M > N, else empty);  grad through QR;
 //   errors LINALG if the rank is not full, as above
 TENSOR_API tensor_lstsq_t tensor_linalg_lstsq(tensor_t *a, tensor_t *b);
+
 // x^n by repeated squaring, of the inverse if n < 0.
 //   -> new;  grad as matmul;  errors as above
 TENSOR_API tensor_t *tensor_linalg_matrix_power(tensor_t *x, int64_t n);
@@ -1623,20 +1685,24 @@ TENSOR_API tensor_t *tensor_matrix_power(tensor_t *x, int64_t n);
 // e^x by scaling and squaring of a Pade approximation.   -> new;  grad through it;  errors as above
 TENSOR_API tensor_t *tensor_linalg_matrix_exp(tensor_t *x);
 TENSOR_API tensor_t *tensor_matrix_exp(tensor_t *x);
+
 // ord-norm of the elements: (sum |x|^ord)^(1/ord), 0 counts non-zeros, +-INFINITY the largest (smallest).
 //   dims    n dims to reduce; n = 0 = all
 //   -> new;  grad 0 where the norm is 0;  errors SHAPE (nothing to choose from), INDEX, DTYPE (not a float)
 TENSOR_API tensor_t *tensor_linalg_vector_norm(tensor_t *x, double ord, const int64_t *dims, int n,
                                                int keepdim);
+
 // Norm of the matrices in two dims (torch's default: -2, -1).
 //   ord     "fro" (NULL), "nuc", "1", "-1", "2", "-2", "inf", "-inf"
 //   -> new;  grad as svdvals, vector_norm;  errors as above, FORMAT (ord)
 TENSOR_API tensor_t *tensor_linalg_matrix_norm(tensor_t *x, const char *ord, int64_t dim0, int64_t dim1,
                                                int keepdim);
+
 // Either of the two: ord NULL is the 2-norm of all elements in dims; otherwise one dim (or a 1-d x) gives the
 // vector norm, two dims the matrix norm.   -> new;  grad as those;  errors as above
 TENSOR_API tensor_t *tensor_linalg_norm(tensor_t *x, const char *ord, const int64_t *dims, int n,
                                         int keepdim);
+
 // Condition number: the matrix norm of x times that of its inverse.
 //   p       NULL = "2" (largest singular value / smallest), else as ord of matrix_norm
 //   -> new [...], inf if singular;  grad as those;  errors as above
@@ -1652,13 +1718,16 @@ TENSOR_API tensor_t *tensor_linalg_cond(tensor_t *x, const char *p);
 // Joins n tensors along dim (all other dims equal).
 //   -> new, promoted dtype;  grad slices g;  errors SHAPE, INDEX, DTYPE
 TENSOR_API tensor_t *tensor_cat_n(tensor_t *const *list, int n, int64_t dim);
+
 // Joins n tensors of one shape along a new dim.
 //   -> new;  grad slices g;  errors SHAPE, INDEX
 TENSOR_API tensor_t *tensor_stack_n(tensor_t *const *list, int n, int64_t dim);
+
 // Rows of x along dim in the order of index.
 //   index   [n] i32/i64, values 0..size-1
 //   -> new;  grad dx = index_add of g;  errors INDEX, DTYPE, SHAPE
 TENSOR_API tensor_t *tensor_index_select(tensor_t *x, int64_t dim, tensor_t *index);
+
 // x with the rows of src added to the rows of x that index names along dim (index_copy: in their place), in
 // the order of index; in place with _.
 //   src     shape of x, but index's length along dim
@@ -1670,6 +1739,7 @@ TENSOR_API tensor_t *tensor_index_add_alpha(tensor_t *x, int64_t dim, tensor_t *
                                             double alpha);             // alpha src added
 TENSOR_API tensor_t *tensor_index_copy(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src);
 TENSOR_API tensor_t *tensor_index_copy_(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src);
+
 // The same, but the rows of src and of x are combined by reduce.
 //   reduce        "prod", "mean" (integers: floor), "amax" or "amin" (NaN if one is NaN)
 //   include_self  0: the rows of x that index names are not included (PyTorch's default is 1)
@@ -1678,22 +1748,27 @@ TENSOR_API tensor_t *tensor_index_reduce(tensor_t *x, int64_t dim, tensor_t *ind
                                          const char *reduce, int include_self);
 TENSOR_API tensor_t *tensor_index_reduce_(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
                                           const char *reduce, int include_self);
+
 // x with value in the rows that index names (negative indices count from the end).
 //   -> new (x with _);  grad dx = g, zero in those rows;  errors INDEX, DTYPE; with _ AUTOGRAD
 TENSOR_API tensor_t *tensor_index_fill(tensor_t *x, int64_t dim, tensor_t *index, double value);
 TENSOR_API tensor_t *tensor_index_fill_(tensor_t *x, int64_t dim, tensor_t *index, double value);
+
 // The same with the value of a 0-d tensor, converted to x's dtype as tensor_to does.
 //   -> new (x with _);  grad dx = g, zero in those rows, dvalue = their sum
 //   errors  INDEX, DTYPE, SHAPE; with _ AUTOGRAD
 TENSOR_API tensor_t *tensor_index_fill_tensor(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *value);
 TENSOR_API tensor_t *tensor_index_fill_tensor_(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *value);
+
 // out[i][j] = x[index[i][j]][j] for dim 0, and so on.
 //   index   i32/i64, ndim of x, no dim larger than x's except dim
 //   -> new, shape of index;  grad dx = scatter_add of g;  errors INDEX, DTYPE, SHAPE
 TENSOR_API tensor_t *tensor_gather(tensor_t *x, int64_t dim, tensor_t *index);
+
 // The same with x and index broadcast to each other in all dims but dim; negative indices count from the end
 // (PyTorch takes any index, modulo the size).   -> new;  grad as gather;  errors INDEX, DTYPE, SHAPE
 TENSOR_API tensor_t *tensor_take_along_dim(tensor_t *x, tensor_t *index, int64_t dim);
+
 // A copy of x with the elements of src added to the elements that index names (scatter: in their place); in
 // place with _.
 //   index   as tensor_gather; src has at least index's sizes
@@ -1705,6 +1780,7 @@ TENSOR_API tensor_t *tensor_scatter(tensor_t *x, int64_t dim, tensor_t *index, t
 TENSOR_API tensor_t *tensor_scatter_(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src);
 TENSOR_API tensor_t *tensor_scatter_value(tensor_t *x, int64_t dim, tensor_t *index, double value);
 TENSOR_API tensor_t *tensor_scatter_value_(tensor_t *x, int64_t dim, tensor_t *index, double value);
+
 // The same, but the elements of src and of x are combined by reduce.
 //   reduce        "sum", "prod", "mean" (integers: floor), "amax" or "amin" (NaN if one is NaN)
 //   include_self  0: the elements of x that index names are not included (PyTorch's default is 1)
@@ -1713,17 +1789,21 @@ TENSOR_API tensor_t *tensor_scatter_reduce(tensor_t *x, int64_t dim, tensor_t *i
                                            const char *reduce, int include_self);
 TENSOR_API tensor_t *tensor_scatter_reduce_(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
                                             const char *reduce, int include_self);
+
 // The elements at flat row-major indices (negative ones count from the end), in the shape of index.
 //   -> new;  grad dx = put of g, summed;  errors INDEX, DTYPE
 TENSOR_API tensor_t *tensor_take(tensor_t *x, tensor_t *index);
+
 // x with the elements of src in the place of those elements (accumulate: added to them).
 //   -> new;  grad as index_copy (index_add);  errors INDEX, DTYPE, SHAPE
 TENSOR_API tensor_t *tensor_put(tensor_t *x, tensor_t *index, tensor_t *src, int accumulate);
+
 // x[i, :, m, ...]: tensor_index(x, i, NULL, m) (nullptr in C++).
 //   list    for each dim of x a tensor i32/i64 (negative values from the end), NULL for ":", or a bool mask
 //           over as many dims as it has; they broadcast. A gap between them moves their dims to the front.
 //   -> new;  grad dx = g added at those places;  errors INDEX, DTYPE, SHAPE
 TENSOR_API tensor_t *tensor_index_n(tensor_t *x, tensor_t *const *list, int n);
+
 // x[list] = values, with accumulate x[list] += values, where an index that is repeated counts every time:
 // tensor_index_put(x, values, accumulate, i, ...).
 //   values  dtype of x, broadcasts to the shape tensor_index gives
@@ -1732,13 +1812,16 @@ TENSOR_API tensor_t *tensor_index_put_n(tensor_t *x, tensor_t *const *list, int 
                                         int accumulate);
 TENSOR_API tensor_t *tensor_index_put_n_(tensor_t *x, tensor_t *const *list, int n, tensor_t *values,
                                          int accumulate);
+
 // The indices of the elements that are not 0.
 //   -> new [n, ndim] i64, row-major order;  grad none;  errors OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_nonzero(tensor_t *x);
+
 // The first `size` of these indices, without reading x on the host (so captures allow it); if there are
 // fewer, the remaining rows are fill_value (PyTorch: -1).
 //   -> new [size, ndim] i64, row-major order;  grad none;  errors SHAPE
 TENSOR_API tensor_t *tensor_nonzero_static(tensor_t *x, int64_t size, int64_t fill_value);
+
 // Runs of x along dim, lengths[i] elements each, reduced to one element.
 //   reduce   "sum", "mean", "prod", "max" or "min"
 //   lengths  i32/i64 [segments], >= 0, their sum is the size of dim
@@ -1747,42 +1830,51 @@ TENSOR_API tensor_t *tensor_nonzero_static(tensor_t *x, int64_t size, int64_t fi
 //   -> new, [segments] in dim;  grad to the elements, ties share;  errors INDEX, SHAPE, DTYPE, FORMAT
 TENSOR_API tensor_t *tensor_segment_reduce(tensor_t *x, const char *reduce, tensor_t *lengths, int64_t dim,
                                            double initial);
+
 // Converts flat row-major indices to indices into n dims.
 //   index  integers; one beyond the last element wraps around, a negative one counts from the end
 //   dims   [n], 1 to 8 sizes above 0
 //   out    receives n tensors, always filled
 //   -> code; new i64, shape of index;  grad none;  errors SHAPE, DTYPE
 TENSOR_API int tensor_unravel_index(tensor_t *index, const int64_t *dims, int n, tensor_t **out);
+
 // x with the elements of src, in order, where mask (bool, broadcasts) is true.
 //   -> new (x with _);  grad dx = g where mask is false, dsrc = g at those places;  errors SHAPE (src too
 //      small), DTYPE; with _ AUTOGRAD
 TENSOR_API tensor_t *tensor_masked_scatter(tensor_t *x, tensor_t *mask, tensor_t *src);
 TENSOR_API tensor_t *tensor_masked_scatter_(tensor_t *x, tensor_t *mask, tensor_t *src);
+
 // value where mask (bool, broadcasts to x) is true, else x.
 //   -> new;  grad dx = g where mask is false;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_masked_fill(tensor_t *x, tensor_t *mask, double value);
+
 // The same with the value of a 0-d tensor, converted to x's dtype as tensor_to does.
 //   -> new (x with _);  grad dx = g where mask is false, dvalue = the sum of the others
 //   errors  SHAPE, DTYPE; with _ AUTOGRAD
 TENSOR_API tensor_t *tensor_masked_fill_tensor(tensor_t *x, tensor_t *mask, tensor_t *value);
 TENSOR_API tensor_t *tensor_masked_fill_tensor_(tensor_t *x, tensor_t *mask, tensor_t *value);
+
 // The elements of x where mask (bool, shape of x after broadcast) is true, in row-major order. Reads the
 // mask.
 //   -> new 1-d;  grad dx = g at those places;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_masked_select(tensor_t *x, tensor_t *mask);
+
 // 1 at the class, 0 elsewhere.
 //   index   i32/i64 any shape, values 0..classes-1
 //   classes  -1 = the largest index + 1 (read from the tensor)
 //   -> new i64 [..., classes];  grad none;  errors INDEX, DTYPE, SHAPE
 TENSOR_API tensor_t *tensor_one_hot(tensor_t *index, int64_t classes);
+
 // x repeated along each dim d repeats[d] times. tile: missing repeats are 1.
 //   -> new;  grad sums over the copies;  errors SHAPE
 TENSOR_API tensor_t *tensor_repeat_n(tensor_t *x, const int64_t *repeats, int n);
 TENSOR_API tensor_t *tensor_tile_n(tensor_t *x, const int64_t *repeats, int n);
+
 // Each index along dim is repeated, 0 0 1 1: repeats times, or index i repeats[i] times (integers, [size]).
 //   -> new;  grad sums over the copies;  errors INDEX, SHAPE
 TENSOR_API tensor_t *tensor_repeat_interleave(tensor_t *x, int64_t repeats, int64_t dim);
 TENSOR_API tensor_t *tensor_repeat_interleave_tensor(tensor_t *x, tensor_t *repeats, int64_t dim);
+
 // x with the order along dims reversed; fliplr: along dim 1, flipud: along dim 0.
 //   -> new;  grad flips g;  errors INDEX, SHAPE
 TENSOR_API tensor_t *tensor_flip_n(tensor_t *x, const int64_t *dims, int n);
@@ -1790,11 +1882,13 @@ TENSOR_API tensor_t *tensor_fliplr(tensor_t *x);
 TENSOR_API tensor_t *tensor_flipud(tensor_t *x);
 // Rotates by k quarters from dim0 to dim1 (PyTorch: 1, 0, 1).   -> new;  grad rotates back;  errors INDEX
 TENSOR_API tensor_t *tensor_rot90(tensor_t *x, int64_t k, int64_t dim0, int64_t dim1);
+
 // x with its elements moved by shift along dim; those that leave at one end enter at the other. For PyTorch's
 // roll without dims, roll tensor_ravel(x).   -> new;  grad rolls back;  errors INDEX
 TENSOR_API tensor_t *tensor_roll(tensor_t *x, int64_t shift, int64_t dim);
 // The same along n dims, dims[i] by shifts[i].   -> new;  grad rolls back;  errors INDEX, SHAPE
 TENSOR_API tensor_t *tensor_roll_n(tensor_t *x, const int64_t *shifts, const int64_t *dims, int n);
+
 // Joins n tensors. hstack: at least 1-d, along dim 1 (dim 0 if 1-d); vstack: at least 2-d, along dim 0;
 // dstack: at least 3-d, along dim 2; column_stack: along dim 1, a 1-d tensor being a column.
 //   -> new;  grad slices g;  errors SHAPE
@@ -1860,6 +1954,7 @@ TENSOR_API void tensor_set_generator(tensor_generator_t g);
 TENSOR_API tensor_t *tensor_rand_n(const int64_t *dims, int ndim);
 // Standard normal (Box-Muller).                 -> new;  grad none;  errors SHAPE, OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_randn_n(const int64_t *dims, int ndim);
+
 // The same two in a given dtype: tensor_rand_of(TENSOR_F64, 2, 3).
 //   -> new;  grad none;  errors SHAPE, DTYPE (not a float), OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_rand_of_n(const int64_t *dims, int ndim, tensor_dtype_t dtype);
@@ -1870,13 +1965,16 @@ TENSOR_API tensor_t *tensor_randint_n(int64_t low, int64_t high, const int64_t *
 TENSOR_API tensor_t *tensor_rand_like(tensor_t *x);
 TENSOR_API tensor_t *tensor_randn_like(tensor_t *x);
 TENSOR_API tensor_t *tensor_randint_like(tensor_t *x, int64_t low, int64_t high);
+
 // Normal with a mean and deviation (>= 0) for each element.   -> new, broadcast shape;  grad none;
 // errors SHAPE, INDEX, DTYPE
 TENSOR_API tensor_t *tensor_normal(tensor_t *mean, tensor_t *std);
+
 // The same with one deviation for all elements (normal_scalar) or one mean for all (rnormal_scalar).
 //   -> new, shape and dtype of the tensor;  grad none;  errors INDEX, DTYPE
 TENSOR_API tensor_t *tensor_normal_scalar(tensor_t *mean, double std);
 TENSOR_API tensor_t *tensor_rnormal_scalar(tensor_t *std, double mean);
+
 // Normal with one mean and one deviation (>= 0): tensor_normal_size(2, 0.5, 3, 4).   -> new;  grad none;
 // errors SHAPE, INDEX, OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_normal_size_n(double mean, double std, const int64_t *dims, int ndim);
@@ -1884,6 +1982,7 @@ TENSOR_API tensor_t *tensor_normal_size_n(double mean, double std, const int64_t
 TENSOR_API tensor_t *tensor_randperm(int64_t n);
 // 1 with probability p (elementwise), else 0.  -> new, shape and dtype of p;  grad none;  errors DTYPE, INDEX
 TENSOR_API tensor_t *tensor_bernoulli(tensor_t *p);
+
 // Poisson numbers at rates 0..1e15 (elementwise).   -> new, shape and dtype of rates;  grad none;  errors
 // DTYPE, INDEX
 TENSOR_API tensor_t *tensor_poisson(tensor_t *rates);
@@ -1938,10 +2037,12 @@ TENSOR_API const char *tensor_grad_fn_name(tensor_t *x);
 TENSOR_API tensor_t *tensor_detach_(tensor_t *x);
 // The accumulated gradient.   -> borrowed (owned by x), NULL = none;  errors OUT_OF_MEMORY (.sparse)
 TENSOR_API tensor_t *tensor_grad(tensor_t *x);
+
 // Sets the gradient of x (NULL removes it). The next backward adds to it in place, unless it has a graph or
 // shares its memory: then it is not changed, and the sum is a new tensor (PyTorch adds in place).
 //   -> code;  errors SHAPE, DTYPE
 TENSOR_API int tensor_set_grad(tensor_t *x, tensor_t *grad);
+
 // Adds the gradient of a non-leaf, as its hooks return it, to tensor_grad(x) in every backward pass, also in
 // those of tensor_autograd_grad.   -> x;  errors AUTOGRAD
 TENSOR_API tensor_t *tensor_retain_grad(tensor_t *x);
@@ -1950,6 +2051,7 @@ TENSOR_API int tensor_grad_enabled(void);
 // Switches recording on (not in inference mode) or off until the innermost scope ends.   -> what it was;
 // errors none
 TENSOR_API int tensor_set_grad_enabled(int on);
+
 // Anomaly mode, until the innermost scope ends: backward fails at the first node that makes a NaN and names
 // its operation and where that was called. It reads every gradient.   -> what it was;  errors none
 TENSOR_API int tensor_set_detect_anomaly(int on);
@@ -1963,6 +2065,7 @@ typedef void (*tensor_post_hook_t)(tensor_t *x, void *user);
 //   fn      returns the gradient that replaces grad (shape and dtype of grad), or NULL to keep grad
 //   -> handle for tensor_remove_hook, 0 on failure;  errors AUTOGRAD, OWNER if fn is NULL
 TENSOR_API int64_t tensor_register_hook(tensor_t *x, tensor_hook_t fn, void *user);
+
 // Calls fn(x, user) in every backward pass as soon as tensor_grad(x) is complete: fn may run the step of an
 // optimizer and remove the gradient.
 //   x       leaf that requires grad
@@ -2034,6 +2137,7 @@ TENSOR_API int tensor_apply_n(const tensor_function_t *fn, void *user, tensor_t 
                               tensor_t **outputs, int nout);
 // Inside forward: result k (1..3).   -> code;  errors INDEX
 TENSOR_API int tensor_set_output(tensor_function_ctx_t *ctx, int k, tensor_t *y);
+
 // Inside forward: input i is changed in place and is one of the results.   -> code;  errors INDEX, AUTOGRAD
 // (leaf that requires grad)
 TENSOR_API int tensor_mark_dirty(tensor_function_ctx_t *ctx, int i);
@@ -2073,21 +2177,25 @@ TENSOR_API tensor_t *tensor_checkpoint(tensor_fn_t fn, void *user, tensor_t *con
 //   -> y;  errors as above
 TENSOR_API tensor_t *tensor_vjp(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, tensor_t *v,
                                 tensor_t **vjp, int flags);
+
 // The Jacobian times v, by two backward passes.
 //   v       n tensors of the shapes of the inputs (not read for constants)
 //   jvp     one result of the shape of y
 //   -> y;  errors as above
 TENSOR_API tensor_t *tensor_jvp(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                 tensor_t *const *v, tensor_t **jvp, int flags);
+
 // The Jacobians: jacobian[i] has the shape of y followed by that of inputs[i].
 //   -> code;  errors as above
 TENSOR_API int tensor_jacobian(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                tensor_t **jacobian, int flags);
+
 // Second derivatives of y, which has one element: hessian[i * n + j] has the shape of inputs[i] followed by
 // that of inputs[j].
 //   -> code;  errors as above
 TENSOR_API int tensor_hessian(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, tensor_t **hessian,
                               int flags);
+
 // The Hessian times v, and v times the Hessian (cheaper; equal where second derivatives are continuous).
 //   v       n tensors of the shapes of the inputs (not read for constants)
 //   hvp     n results of the shapes of the inputs
@@ -2347,6 +2455,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #ifndef TENSOR_EDITOR
 #define tensor_scope_return(...) TENSOR__CALL(tensor_scope_return, __VA_ARGS__)
 #define tensor_keep(...) TENSOR__CALL1(tensor_keep, __VA_ARGS__)
+
 #define tensor_empty_like(...) TENSOR__CALL1(tensor_empty_like, __VA_ARGS__)
 #define tensor_zeros_like(...) TENSOR__CALL1(tensor_zeros_like, __VA_ARGS__)
 #define tensor_ones_like(...) TENSOR__CALL1(tensor_ones_like, __VA_ARGS__)
@@ -2370,17 +2479,20 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_diagflat(...) TENSOR__CALL(tensor_diagflat, __VA_ARGS__)
 #define tensor_vander(...) TENSOR__CALL(tensor_vander, __VA_ARGS__)
 #define tensor_linalg_vander(...) TENSOR__CALL(tensor_linalg_vander, __VA_ARGS__)
+
 #define tensor_rand_like(...) TENSOR__CALL1(tensor_rand_like, __VA_ARGS__)
 #define tensor_randn_like(...) TENSOR__CALL1(tensor_randn_like, __VA_ARGS__)
 #define tensor_randint_like(...) TENSOR__CALL(tensor_randint_like, __VA_ARGS__)
 #define tensor_normal(...) TENSOR__CALL2(tensor_normal, __VA_ARGS__)
 #define tensor_normal_scalar(...) TENSOR__CALL(tensor_normal_scalar, __VA_ARGS__)
 #define tensor_rnormal_scalar(...) TENSOR__CALL(tensor_rnormal_scalar, __VA_ARGS__)
+
 #define tensor_clone(...) TENSOR__CALL1(tensor_clone, __VA_ARGS__)
 #define tensor_to(...) TENSOR__CALL(tensor_to, __VA_ARGS__)
 #define tensor_to_non_blocking(...) TENSOR__CALL(tensor_to_non_blocking, __VA_ARGS__)
 #define tensor_pin_memory(...) TENSOR__CALL1(tensor_pin_memory, __VA_ARGS__)
 #define tensor_contiguous(...) TENSOR__CALL1(tensor_contiguous, __VA_ARGS__)
+
 #define tensor_flatten(...) TENSOR__CALL(tensor_flatten, __VA_ARGS__)
 #define tensor_transpose(...) TENSOR__CALL(tensor_transpose, __VA_ARGS__)
 #define tensor_mT(...) TENSOR__CALL1(tensor_mT, __VA_ARGS__)
@@ -2407,6 +2519,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_select_scatter(...) TENSOR__CALL(tensor_select_scatter, __VA_ARGS__)
 #define tensor_slice_scatter(...) TENSOR__CALL(tensor_slice_scatter, __VA_ARGS__)
 #define tensor_diagonal_scatter(...) TENSOR__CALL(tensor_diagonal_scatter, __VA_ARGS__)
+
 #define tensor_repeat_interleave(...) TENSOR__CALL(tensor_repeat_interleave, __VA_ARGS__)
 #define tensor_repeat_interleave_tensor(...) TENSOR__CALL(tensor_repeat_interleave_tensor, __VA_ARGS__)
 #define tensor_fliplr(...) TENSOR__CALL1(tensor_fliplr, __VA_ARGS__)
@@ -2414,6 +2527,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_rot90(...) TENSOR__CALL(tensor_rot90, __VA_ARGS__)
 #define tensor_roll(...) TENSOR__CALL(tensor_roll, __VA_ARGS__)
 #define tensor_roll_n(...) TENSOR__CALL(tensor_roll_n, __VA_ARGS__)
+
 #define tensor_narrow(...) TENSOR__CALL(tensor_narrow, __VA_ARGS__)
 #define tensor_select(...) TENSOR__CALL(tensor_select, __VA_ARGS__)
 #define tensor_slice(...) TENSOR__CALL(tensor_slice, __VA_ARGS__)
@@ -2421,6 +2535,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_as_strided(...) TENSOR__CALL(tensor_as_strided, __VA_ARGS__)
 #define tensor_as_strided_scatter(...) TENSOR__CALL(tensor_as_strided_scatter, __VA_ARGS__)
 #define tensor_detach(...) TENSOR__CALL1(tensor_detach, __VA_ARGS__)
+
 #define tensor_abs(...) TENSOR__CALL1(tensor_abs, __VA_ARGS__)
 #define tensor_acos(...) TENSOR__CALL1(tensor_acos, __VA_ARGS__)
 #define tensor_asin(...) TENSOR__CALL1(tensor_asin, __VA_ARGS__)
@@ -2669,6 +2784,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_hardtanh_(...) TENSOR__CALL(tensor_hardtanh_, __VA_ARGS__)
 #define tensor_leaky_relu_(...) TENSOR__CALL(tensor_leaky_relu_, __VA_ARGS__)
 #define tensor_nan_to_num_(...) TENSOR__CALL(tensor_nan_to_num_, __VA_ARGS__)
+
 #define tensor_sum(...) TENSOR__CALL1(tensor_sum, __VA_ARGS__)
 #define tensor_mean(...) TENSOR__CALL1(tensor_mean, __VA_ARGS__)
 #define tensor_prod(...) TENSOR__CALL1(tensor_prod, __VA_ARGS__)
@@ -2732,6 +2848,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_renorm(...) TENSOR__CALL(tensor_renorm, __VA_ARGS__)
 #define tensor_cov(...) TENSOR__CALL(tensor_cov, __VA_ARGS__)
 #define tensor_corrcoef(...) TENSOR__CALL1(tensor_corrcoef, __VA_ARGS__)
+
 #define tensor_msort(...) TENSOR__CALL1(tensor_msort, __VA_ARGS__)
 #define tensor_argsort(...) TENSOR__CALL(tensor_argsort, __VA_ARGS__)
 #define tensor_median(...) TENSOR__CALL1(tensor_median, __VA_ARGS__)
@@ -2748,11 +2865,15 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_isin(...) TENSOR__CALL2(tensor_isin, __VA_ARGS__)
 #define tensor_bincount(...) TENSOR__CALL(tensor_bincount, __VA_ARGS__)
 #define tensor_histc(...) TENSOR__CALL(tensor_histc, __VA_ARGS__)
+
 #define tensor_pdist(...) TENSOR__CALL(tensor_pdist, __VA_ARGS__)
+
 #define tensor_histogram(...) TENSOR__CALL(tensor_histogram, __VA_ARGS__)
 #define tensor_histogramdd(...) TENSOR__CALL(tensor_histogramdd, __VA_ARGS__)
+
 #define tensor_nonzero_static(...) TENSOR__CALL(tensor_nonzero_static, __VA_ARGS__)
 #define tensor_segment_reduce(...) TENSOR__CALL(tensor_segment_reduce, __VA_ARGS__)
+
 #define tensor_matmul(...) TENSOR__CALL2(tensor_matmul, __VA_ARGS__)
 #define tensor_mm(...) TENSOR__CALL2(tensor_mm, __VA_ARGS__)
 #define tensor_bmm(...) TENSOR__CALL2(tensor_bmm, __VA_ARGS__)
@@ -2812,6 +2933,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_chain_matmul_n(...) TENSOR__CALL(tensor_chain_matmul_n, __VA_ARGS__)
 #define tensor_tril(...) TENSOR__CALL(tensor_tril, __VA_ARGS__)
 #define tensor_triu(...) TENSOR__CALL(tensor_triu, __VA_ARGS__)
+
 #define tensor_index_select(...) TENSOR__CALL(tensor_index_select, __VA_ARGS__)
 #define tensor_index_add(...) TENSOR__CALL(tensor_index_add, __VA_ARGS__)
 #define tensor_gather(...) TENSOR__CALL(tensor_gather, __VA_ARGS__)
@@ -2845,6 +2967,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_masked_scatter(...) TENSOR__CALL3(tensor_masked_scatter, __VA_ARGS__)
 #define tensor_masked_scatter_(...) TENSOR__CALL3(tensor_masked_scatter_, __VA_ARGS__)
 #define tensor_one_hot(...) TENSOR__CALL(tensor_one_hot, __VA_ARGS__)
+
 #define tensor_randperm(...) TENSOR__CALL(tensor_randperm, __VA_ARGS__)
 #define tensor_bernoulli(...) TENSOR__CALL1(tensor_bernoulli, __VA_ARGS__)
 #define tensor_poisson(...) TENSOR__CALL1(tensor_poisson, __VA_ARGS__)
@@ -2856,6 +2979,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_geometric_(...) TENSOR__CALL(tensor_geometric_, __VA_ARGS__)
 #define tensor_bernoulli_(...) TENSOR__CALL(tensor_bernoulli_, __VA_ARGS__)
 #define tensor_random_(...) TENSOR__CALL(tensor_random_, __VA_ARGS__)
+
 #define tensor_requires_grad_(...) TENSOR__CALL(tensor_requires_grad_, __VA_ARGS__)
 #define tensor_grad(...) TENSOR__CALL1(tensor_grad, __VA_ARGS__)
 #define tensor_detach_(...) TENSOR__CALL1(tensor_detach_, __VA_ARGS__)
@@ -2868,24 +2992,32 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_vhp(...) TENSOR__CALL(tensor_vhp, __VA_ARGS__)
 #define tensor_grad_output(...) TENSOR__CALL(tensor_grad_output, __VA_ARGS__)
 #define tensor_saved(...) TENSOR__CALL(tensor_saved, __VA_ARGS__)
+
 #define tensor_scope_reset(...) TENSOR__CALL_KIND(int, tensor_scope_reset, __VA_ARGS__)
 #define tensor_scope_end(...) TENSOR__CALL_KIND(int, tensor_scope_end, __VA_ARGS__)
 #define tensor_free(...) TENSOR__CALL_KIND(int, tensor_free, __VA_ARGS__)
 #define tensor_set(...) TENSOR__CALL_KIND(int, tensor_set, __VA_ARGS__)
+
 #define tensor_allclose(...) TENSOR__CALL_KIND(int, tensor_allclose, __VA_ARGS__)
 #define tensor_equal(...) TENSOR__CALL_KIND(int, tensor_equal, __VA_ARGS__)
 #define tensor_print(...) TENSOR__CALL_KIND(int, tensor_print, __VA_ARGS__)
 #define tensor_to_string(...)                                                                                \
     ((size_t)tensor__at_i64(TENSOR__IN(tensor_to_string), (int64_t)(tensor_to_string)(__VA_ARGS__)))
 #define tensor_split(...) TENSOR__CALL_KIND(int, tensor_split, __VA_ARGS__)
+
 #define tensor_check_n(...) TENSOR__CALL_KIND(int, tensor_check_n, __VA_ARGS__)
+
 #define tensor_set_default_dtype(...) TENSOR__CALL_KIND(int, tensor_set_default_dtype, __VA_ARGS__)
+
 #define tensor_set_num_threads(...) TENSOR__CALL_KIND(int, tensor_set_num_threads, __VA_ARGS__)
 #define tensor_set_allocator(...) TENSOR__CALL_KIND(int, tensor_set_allocator, __VA_ARGS__)
 #define tensor_set_parallel_for(...) TENSOR__CALL_KIND(int, tensor_set_parallel_for, __VA_ARGS__)
+
 #define tensor_raise(...) tensor__at_int(TENSOR_HERE, (tensor_raise)(__VA_ARGS__))
+
 #define tensor_set_isa(...) TENSOR__CALL_KIND(int, tensor_set_isa, __VA_ARGS__)
 #define tensor_profiler_set(...) TENSOR__CALL_KIND(int, tensor_profiler_set, __VA_ARGS__)
+
 #define tensor_capture_begin(...) TENSOR__CALL_KIND(int, tensor_capture_begin, __VA_ARGS__)
 #define tensor_capture_end(...) TENSOR__CALL_KIND(graph, tensor_capture_end, __VA_ARGS__)
 #define tensor_graph_replay(...) TENSOR__CALL_KIND(int, tensor_graph_replay, __VA_ARGS__)
@@ -2893,8 +3025,11 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_set_realtime(...) TENSOR__CALL_KIND(int, tensor_set_realtime, __VA_ARGS__)
 #define tensor_graph_free(...) TENSOR__CALL_KIND(int, tensor_graph_free, __VA_ARGS__)
 #define tensor_graph_print(...) TENSOR__CALL_KIND(int, tensor_graph_print, __VA_ARGS__)
+
 #define tensor_chunk(...) TENSOR__CALL_KIND(int, tensor_chunk, __VA_ARGS__)
+
 #define tensor_meshgrid(...) TENSOR__CALL_KIND(int, tensor_meshgrid, __VA_ARGS__)
+
 #define tensor_broadcast_tensors(...) TENSOR__CALL_KIND(int, tensor_broadcast_tensors, __VA_ARGS__)
 #define tensor_split_with_sizes(...) TENSOR__CALL_KIND(int, tensor_split_with_sizes, __VA_ARGS__)
 #define tensor_tensor_split(...) TENSOR__CALL_KIND(int, tensor_tensor_split, __VA_ARGS__)
@@ -2906,6 +3041,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_vsplit_at(...) TENSOR__CALL_KIND(int, tensor_vsplit_at, __VA_ARGS__)
 #define tensor_dsplit(...) TENSOR__CALL_KIND(int, tensor_dsplit, __VA_ARGS__)
 #define tensor_dsplit_at(...) TENSOR__CALL_KIND(int, tensor_dsplit_at, __VA_ARGS__)
+
 #define tensor_set_grad(...) TENSOR__CALL_KIND(int, tensor_set_grad, __VA_ARGS__)
 #define tensor_backward(...) TENSOR__CALL_KIND(int, tensor_backward, __VA_ARGS__)
 #define tensor_backward_with(...) TENSOR__CALL_KIND(int, tensor_backward_with, __VA_ARGS__)
@@ -2914,7 +3050,9 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_apply_n(...) TENSOR__CALL_KIND(int, tensor_apply_n, __VA_ARGS__)
 #define tensor_set_output(...) TENSOR__CALL_KIND(int, tensor_set_output, __VA_ARGS__)
 #define tensor_mark_dirty(...) TENSOR__CALL_KIND(int, tensor_mark_dirty, __VA_ARGS__)
+
 #define tensor_set_default_device(...) TENSOR__CALL_KIND(int, tensor_set_default_device, __VA_ARGS__)
+
 #define tensor_mark_non_differentiable(...)                                                                  \
     TENSOR__CALL_KIND(int, tensor_mark_non_differentiable, __VA_ARGS__)
 #define tensor_jacobian(...) TENSOR__CALL_KIND(int, tensor_jacobian, __VA_ARGS__)
@@ -2930,10 +3068,12 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_item(...) TENSOR__CALL_KIND(f64, tensor_item, __VA_ARGS__)
 #define tensor_data(...) TENSOR__CALL_KIND(ptr, tensor_data, __VA_ARGS__)
 #define tensor_data_mut(...) ((void *)(intptr_t)TENSOR__CALL_KIND(ptr, tensor_data_mut, __VA_ARGS__))
+
 #define tensor_max_dim(...) TENSOR__CALL_KIND(pair, tensor_max_dim, __VA_ARGS__)
 #define tensor_min_dim(...) TENSOR__CALL_KIND(pair, tensor_min_dim, __VA_ARGS__)
 #define tensor_cummax(...) TENSOR__CALL_KIND(pair, tensor_cummax, __VA_ARGS__)
 #define tensor_cummin(...) TENSOR__CALL_KIND(pair, tensor_cummin, __VA_ARGS__)
+
 #define tensor_sort(...) TENSOR__CALL_KIND(pair, tensor_sort, __VA_ARGS__)
 #define tensor_topk(...) TENSOR__CALL_KIND(pair, tensor_topk, __VA_ARGS__)
 #define tensor_kthvalue(...) TENSOR__CALL_KIND(pair, tensor_kthvalue, __VA_ARGS__)
@@ -2946,10 +3086,12 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_zeros_n(...) TENSOR__CALL(tensor_zeros_n, __VA_ARGS__)
 #define tensor_ones_n(...) TENSOR__CALL(tensor_ones_n, __VA_ARGS__)
 #define tensor_full_n(...) TENSOR__CALL(tensor_full_n, __VA_ARGS__)
+
 #define tensor_reshape_n(...) TENSOR__CALL(tensor_reshape_n, __VA_ARGS__)
 #define tensor_view_n(...) TENSOR__CALL(tensor_view_n, __VA_ARGS__)
 #define tensor_permute_n(...) TENSOR__CALL(tensor_permute_n, __VA_ARGS__)
 #define tensor_expand_n(...) TENSOR__CALL(tensor_expand_n, __VA_ARGS__)
+
 #define tensor_cat_n(...) TENSOR__CALL(tensor_cat_n, __VA_ARGS__)
 #define tensor_stack_n(...) TENSOR__CALL(tensor_stack_n, __VA_ARGS__)
 #define tensor_index_n(...) TENSOR__CALL(tensor_index_n, __VA_ARGS__)
@@ -2958,12 +3100,16 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_repeat_n(...) TENSOR__CALL(tensor_repeat_n, __VA_ARGS__)
 #define tensor_tile_n(...) TENSOR__CALL(tensor_tile_n, __VA_ARGS__)
 #define tensor_flip_n(...) TENSOR__CALL(tensor_flip_n, __VA_ARGS__)
+
 #define tensor_sum_to_size_n(...) TENSOR__CALL(tensor_sum_to_size_n, __VA_ARGS__)
+
 #define tensor_unflatten_n(...) TENSOR__CALL(tensor_unflatten_n, __VA_ARGS__)
+
 #define tensor_hstack_n(...) TENSOR__CALL(tensor_hstack_n, __VA_ARGS__)
 #define tensor_vstack_n(...) TENSOR__CALL(tensor_vstack_n, __VA_ARGS__)
 #define tensor_dstack_n(...) TENSOR__CALL(tensor_dstack_n, __VA_ARGS__)
 #define tensor_column_stack_n(...) TENSOR__CALL(tensor_column_stack_n, __VA_ARGS__)
+
 #define tensor_rand_n(...) TENSOR__CALL(tensor_rand_n, __VA_ARGS__)
 #define tensor_randn_n(...) TENSOR__CALL(tensor_randn_n, __VA_ARGS__)
 #define tensor_rand_of_n(...) TENSOR__CALL(tensor_rand_of_n, __VA_ARGS__)

@@ -84,6 +84,7 @@ extern "C" {
 //   bias    [out], dtype of x; 0-d or [1] beside a weight [in]; NULL = none
 //   -> new [..., out] or [...];  grad dx = g w, dw = gT x, db = sum of g;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_linear(tensor_t *x, tensor_t *weight, tensor_t *bias);
+
 // tensor_relu or tensor_gelu_tanh of the result, in the same op: the same numbers with one tensor less. On
 // CUDA this is the epilogue of cuBLASLt, as in torch._addmm_activation: it rounds in its own way, and relu of
 // NaN may be 0. Therefore nn_sequential uses these functions on the CPU only, where one of these layers
@@ -313,6 +314,7 @@ typedef struct tensor_columns_args_t {
 //   x       [N, C, H, W] or [C, H, W], f32/f64/f16/bf16
 //   -> new [N, C KH KW, OH OW];  grad col2im of g;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_im2col_with(tensor_columns_args_t a);
+
 // Its transpose, torch.nn.functional.fold: columns added into images of height x width. tensor_col2im(x,
 // height, kernel, .width = w, .padding = 1).
 //   x       [N, C KH KW, OH OW] or without N, f32/f64/f16/bf16
@@ -437,6 +439,7 @@ TENSOR_API tensor_t *tensor_pad_n(tensor_t *x, const int64_t *pads, int n, tenso
 //   -> new;  grad the inverse;  errors SHAPE
 TENSOR_API tensor_t *tensor_pixel_shuffle(tensor_t *x, int64_t factor);
 TENSOR_API tensor_t *tensor_pixel_unshuffle(tensor_t *x, int64_t factor);
+
 // Channels [N, groups x C, ...] are put in the order [N, C x groups, ...].
 //   -> new;  grad the inverse;  errors SHAPE
 TENSOR_API tensor_t *tensor_channel_shuffle(tensor_t *x, int64_t groups);
@@ -479,6 +482,7 @@ typedef struct tensor_grid_sample_args_t {
 //   -> new [N, C, H', W'];  grad to x and grid;  errors SHAPE, DTYPE, UNSUPPORTED (another mode)
 TENSOR_API tensor_t *tensor_grid_sample_with(tensor_grid_sample_args_t a);
 TENSOR_API tensor_grid_sample_args_t tensor_grid_sample_defaults(void);
+
 // The grid of sampling points of affine maps, for tensor_grid_sample.
 //   theta   [N, 2, 3] (or [N, 3, 4]) f32/f64/f16/bf16
 //   size    n = 4 (5) numbers: the shape [N, C, H, W] that the sampled images will have
@@ -523,6 +527,7 @@ TENSOR_API tensor_t *tensor_gumbel_softmax(tensor_t *x, double tau, int hard, in
 
 // x divided by max(p-norm along dim, eps) (PyTorch: 2, 1, 1e-12).   -> new, as x;  grad;  errors DTYPE, INDEX
 TENSOR_API tensor_t *tensor_normalize(tensor_t *x, double p, int64_t dim, double eps);
+
 // Cosine of the angle between a and b along dim, norms at least eps (PyTorch: 1, 1e-8); a and b broadcast.
 //   -> new without dim;  grad to both;  errors DTYPE, INDEX, SHAPE
 TENSOR_API tensor_t *tensor_cosine_similarity(tensor_t *a, tensor_t *b, int64_t dim, double eps);
@@ -870,10 +875,12 @@ typedef struct tensor_margin_loss_args_t {
 //   -> new;  grad 1, -1 or 0;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_hinge_embedding_loss_with(tensor_margin_loss_args_t a);
 TENSOR_API tensor_margin_loss_args_t tensor_hinge_embedding_loss_defaults(void);
+
 // log(1 + exp(-target x)), stable; target 1 or -1.
 //   -> new;  grad -target sigmoid(-target x);  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_soft_margin_loss_with(tensor_margin_loss_args_t a);
 TENSOR_API tensor_margin_loss_args_t tensor_soft_margin_loss_defaults(void);
+
 // Sum over the other classes i of weight[y] max(0, margin - x[y] + x[i])^p, over C.
 //   input   [N, C] or [C]; [] means one class
 //   target  [N], i32/i64, the class y of each row; [] or [1] for one row
@@ -881,12 +888,14 @@ TENSOR_API tensor_margin_loss_args_t tensor_soft_margin_loss_defaults(void);
 //   errors  INDEX (a target outside), SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_multi_margin_loss_with(tensor_margin_loss_args_t a);
 TENSOR_API tensor_margin_loss_args_t tensor_multi_margin_loss_defaults(void);
+
 // Sum over target classes y and other classes i of max(0, 1 - x[y] + x[i]), over C.
 //   input   [N, C] or [C]; [] means one class
 //   target  the same shape, i32/i64: classes of the row, ended by -1; [] means [1]
 //   -> new;  TENSOR_NONE: [N];  grad through the maximum;  errors INDEX (a target outside), SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_multilabel_margin_loss_with(tensor_margin_loss_args_t a);
 TENSOR_API tensor_margin_loss_args_t tensor_multilabel_margin_loss_defaults(void);
+
 // Mean over classes of weight times the binary cross entropy of sigmoid(input).
 //   input, target   [..., C]; target 0 to 1
 //   -> new;  TENSOR_NONE: [...];  grad sigmoid(x) - t;  errors SHAPE, DTYPE
@@ -906,6 +915,7 @@ typedef struct tensor_ranking_loss_args_t {
 //   -> new;  grad -target, target or 0;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_margin_ranking_loss_with(tensor_ranking_loss_args_t a);
 TENSOR_API tensor_ranking_loss_args_t tensor_margin_ranking_loss_defaults(void);
+
 // 1 - cos(x1, x2) where target is 1, max(0, cos(x1, x2) - margin) where it is -1.
 //   input1, input2   [N, D] or [D], f32/f64/f16/bf16
 //   target           [N] or [], 1 or -1
@@ -1420,11 +1430,13 @@ TENSOR_API nn_module_t *nn_avg_pool1d_with(nn_pool_args_t a);
 TENSOR_API nn_module_t *nn_avg_pool2d_with(nn_pool_args_t a);
 TENSOR_API nn_module_t *nn_avg_pool3d_with(nn_pool_args_t a);
 TENSOR_API nn_pool_args_t nn_pool_defaults(void);
+
 // The inverse of a max pool with the same window: nn_max_unpool_forward(m, p.values, p.indices, NULL).
 //   -> module;  errors as above
 TENSOR_API nn_module_t *nn_max_unpool1d_with(nn_pool_args_t a);
 TENSOR_API nn_module_t *nn_max_unpool2d_with(nn_pool_args_t a);
 TENSOR_API nn_module_t *nn_max_unpool3d_with(nn_pool_args_t a);
+
 //   size     of the result's last dims (1, 2 or 3 numbers), NULL = the smallest that the pool's input can be
 //   -> new, as tensor_max_unpool1d, 2d, 3d;  errors SHAPE, INDEX, DTYPE, UNSUPPORTED (another kind of module)
 TENSOR_API tensor_t *nn_max_unpool_forward(nn_module_t *m, tensor_t *x, tensor_t *indices,
@@ -1470,6 +1482,7 @@ typedef struct nn_upsample_args_t {
 } nn_upsample_args_t;
 TENSOR_API nn_module_t *nn_upsample_with(nn_upsample_args_t a);
 TENSOR_API nn_upsample_args_t nn_upsample_defaults(void);
+
 // nn_upsample of 2-d images with TENSOR_NEAREST, and with TENSOR_BILINEAR and align_corners.
 //   -> module;  errors as above, SHAPE (mode or align_corners given)
 TENSOR_API nn_module_t *nn_upsampling_nearest2d_with(nn_upsample_args_t a);
@@ -1478,6 +1491,7 @@ TENSOR_API nn_module_t *nn_upsampling_bilinear2d_with(nn_upsample_args_t a);
 // tensor_pixel_shuffle, tensor_pixel_unshuffle.   -> module;  errors as above
 TENSOR_API nn_module_t *nn_pixel_shuffle(int64_t factor);
 TENSOR_API nn_module_t *nn_pixel_unshuffle(int64_t factor);
+
 // tensor_channel_shuffle; softmax over the channels of [C, H, W] or [N, C, H, W].
 //   -> module;  errors as above
 TENSOR_API nn_module_t *nn_channel_shuffle(int64_t groups);
@@ -1629,6 +1643,7 @@ typedef struct nn_transformer_net_args_t {
 } nn_transformer_net_args_t;
 TENSOR_API nn_module_t *nn_transformer_with(nn_transformer_net_args_t a);
 TENSOR_API nn_transformer_net_args_t nn_transformer_net_defaults(void);
+
 // A mask [size, size] with which each sees itself and what is before it: 0 there, -inf elsewhere.
 //   -> new f32;  grad none;  errors SHAPE
 TENSOR_API tensor_t *nn_generate_square_subsequent_mask(int64_t size);
@@ -1693,6 +1708,7 @@ typedef struct nn_adaptive_log_softmax_with_loss_args_t {
 } nn_adaptive_log_softmax_with_loss_args_t;
 TENSOR_API nn_module_t *nn_adaptive_log_softmax_with_loss_with(nn_adaptive_log_softmax_with_loss_args_t a);
 TENSOR_API nn_adaptive_log_softmax_with_loss_args_t nn_adaptive_log_softmax_with_loss_defaults(void);
+
 // Its parts: the log-probability of each target, whose mean is minus the loss; those of all classes; the
 // likeliest class.
 //   x        [N, in_features] or [in_features]
@@ -1787,6 +1803,7 @@ TENSOR_API nn_batch_norm_args_t nn_batch_norm_defaults(void);
 // Sums x over all processes that train one net, in place. x is contiguous, f32 or f64, where the net is.
 //   -> 0, or a code that it raised
 typedef int (*nn_all_reduce_fn_t)(tensor_t *x, void *user);
+
 // nn_batch_norm for images of any number of dims whose mean and variance are those of the samples of all
 // processes (torch.nn.SyncBatchNorm). Each training forward sums twice and each backward twice, so all
 // processes must run them in the same order: nn_sync_batch_norm(64, .all_reduce = sum, .user = comm).
@@ -1880,6 +1897,7 @@ TENSOR_API nn_module_t *nn_alpha_dropout(double p);
 TENSOR_API nn_module_t *nn_feature_alpha_dropout(double p);               // whole channels of [N, C, ...]
 // All dims except the first become one.   -> module;  errors as above
 TENSOR_API nn_module_t *nn_flatten(void);
+
 // The dims start..end of x as one; one dim as several: nn_unflatten(1, 3, 8, 8).
 //   -> module;  errors as above
 TENSOR_API nn_module_t *nn_flatten_dims(int64_t start, int64_t end);
@@ -1895,6 +1913,7 @@ TENSOR_API nn_module_t *nn_identity(void);
 //   -> m;  errors INDEX (no such tensor), SHAPE (another shape), OWNER; all mark m as failed
 TENSOR_API nn_module_t *nn_register_parametrization(nn_module_t *m, const char *name,
                                                     nn_module_t *parametrization);
+
 // Makes it a plain tensor again.
 //   leave_parametrized  1: with the value that was computed last, 0: the original (not after nn_weight_norm)
 //   -> m;  errors INDEX (it is not parametrized), UNSUPPORTED (it has no single original)
@@ -1932,6 +1951,7 @@ TENSOR_API nn_spectral_norm_args_t nn_spectral_norm_defaults(void);
 //   list    n modules; a NULL or failed one marks the result as failed
 //   -> module;  errors OUT_OF_MEMORY, POISONED
 TENSOR_API nn_module_t *nn_sequential_n(nn_module_t *const *list, int n);
+
 // Adds a module at the end of an nn_sequential.
 //   -> sequential;  errors as nn_child, UNSUPPORTED (another kind of module)
 TENSOR_API nn_module_t *nn_append(nn_module_t *sequential, nn_module_t *m);
@@ -1964,6 +1984,7 @@ TENSOR_API nn_module_t *nn_softmax(int64_t dim);
 TENSOR_API nn_module_t *nn_softmin(int64_t dim);
 TENSOR_API nn_module_t *nn_log_softmax(int64_t dim);
 TENSOR_API nn_module_t *nn_glu(int64_t dim);                              // -1
+
 // weight [num_parameters], all init (PyTorch: 1, 0.25).
 //   -> module;  errors SHAPE (num_parameters < 1), OUT_OF_MEMORY
 TENSOR_API nn_module_t *nn_prelu(int64_t num_parameters, double init);
@@ -2204,9 +2225,11 @@ TENSOR_API tensor_t *nn_init_normal_(tensor_t *t, double mean, double std);
 TENSOR_API tensor_t *nn_init_constant_(tensor_t *t, double value);
 TENSOR_API tensor_t *nn_init_zeros_(tensor_t *t);
 TENSOR_API tensor_t *nn_init_ones_(tensor_t *t);
+
 // Normal; values outside [low, high] are drawn again (PyTorch: mean 0, std 1, -2, 2).
 //   -> t;  errors as above, SHAPE (low > high)
 TENSOR_API tensor_t *nn_init_trunc_normal_(tensor_t *t, double mean, double std, double low, double high);
+
 // Uniform in +-gain sqrt(6 / (fan_in + fan_out)); normal with deviation gain sqrt(2 / (fan_in + fan_out)).
 //   gain    PyTorch's default is 1
 //   -> t;  errors as above
@@ -2227,18 +2250,22 @@ typedef struct nn_kaiming_args_t {
 TENSOR_API tensor_t *nn_init_kaiming_uniform__with(nn_kaiming_args_t a);
 TENSOR_API tensor_t *nn_init_kaiming_normal__with(nn_kaiming_args_t a);
 TENSOR_API nn_kaiming_args_t nn_kaiming_defaults(void);
+
 // gain times a random matrix [size of dim 0, all other dims] whose rows are orthonormal, or whose columns are
 // if there are fewer of them (Saxe et al. 2014: Q of a normal matrix, signs of R's diagonal).
 //   gain    PyTorch's default is 1
 //   -> t;  errors as above
 TENSOR_API tensor_t *nn_init_orthogonal_(tensor_t *t, double gain);
+
 // Ones on the diagonal of a matrix, zeros elsewhere: a linear layer that passes its input on.
 //   -> t;  errors as above, SHAPE (not 2-d)
 TENSOR_API tensor_t *nn_init_eye_(tensor_t *t);
+
 // The same for convolutions [out, in, K...]: a one in the middle of kernel i of output i of each group.
 //   groups  must divide out
 //   -> t;  errors as above, SHAPE (not 3-d to 5-d, groups)
 TENSOR_API tensor_t *nn_init_dirac_(tensor_t *t, int64_t groups);
+
 // Normal with deviation std; in each column ceil(sparsity * rows) random elements are 0.
 //   sparsity  0..1
 //   -> t;  errors as above, SHAPE (not 2-d, sparsity)
@@ -2522,6 +2549,7 @@ TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int
 TENSOR_API nn_group_args_t nn_group_defaults(void);
 // The number of groups.   -> count, 0 for NULL;  errors none
 TENSOR_API int nn_num_groups(nn_optimizer_t *o);
+
 // Gives a group a learning rate that nn_set_lr leaves alone from then on: for schedules per group.
 //   -> code;  errors SHAPE (negative, NaN), INDEX (no such group)
 TENSOR_API int nn_set_group_lr(nn_optimizer_t *o, int group, double lr);
@@ -2537,6 +2565,7 @@ TENSOR_API tensor_t *nn_optimizer_state(nn_optimizer_t *o, tensor_t *parameter, 
 //   -> code of that error;  errors OWNER, DEVICE, OUT_OF_MEMORY, UNSUPPORTED (a gradient by rows, or one
 //      that is not; nn_lbfgs)
 TENSOR_API int nn_step(nn_optimizer_t *o);
+
 // The step of nn_lbfgs, which needs the loss at several points; for the others, nn_step after one call.
 //   closure  calls nn_zero_grad, computes the loss, calls tensor_backward and returns the loss, one element;
 //            gradients are recorded while it runs
@@ -2553,6 +2582,7 @@ TENSOR_API int nn_zero_grad(nn_optimizer_t *o);
 TENSOR_API int nn_set_lr(nn_optimizer_t *o, double lr);
 // The learning rate.   -> value, NaN for NULL;  errors none
 TENSOR_API double nn_get_lr(nn_optimizer_t *o);
+
 // Sets the momentum of all groups: .beta1 where the optimizer has one, else .momentum.
 //   -> code;  errors SHAPE (out of range), UNSUPPORTED (it has neither)
 TENSOR_API int nn_set_momentum(nn_optimizer_t *o, double momentum);
@@ -2594,6 +2624,7 @@ typedef struct nn_get_total_norm_args_t {
 //   -> 0-d f64, without a gradient;  errors POISONED, DTYPE, AUTOGRAD (as above)
 TENSOR_API tensor_t *nn_get_total_norm_with(nn_get_total_norm_args_t a);
 TENSOR_API nn_get_total_norm_args_t nn_get_total_norm_defaults(void);
+
 // Scales the gradients of a list of parameters by min(1, max_norm / (total_norm + 1e-6)).
 //   total_norm  one element
 //   -> code;  errors POISONED, SHAPE
@@ -2612,6 +2643,7 @@ TENSOR_API int nn_clip_grad_value_n(tensor_t *const *list, int n, double limit);
 TENSOR_API tensor_t *nn_grad_scaler(double init_scale, int64_t growth_interval);
 // loss times the scale.   -> as loss;  errors POISONED, SHAPE (not a scaler), DEVICE, OUT_OF_MEMORY
 TENSOR_API tensor_t *nn_scaler_scale(tensor_t *scaler, tensor_t *loss);
+
 // nn_scaler_unscale divides the gradients by the scale; it is needed only to clip them before the step.
 // nn_scaler_step makes the step, as nn_step, or skips it if a gradient was infinite or NaN. Neither waits
 // for a device; skipped steps do not count.
@@ -2680,6 +2712,7 @@ TENSOR_API double nn_lr_exponential(int64_t step, double lr, double gamma);
 TENSOR_API double nn_lr_linear(int64_t step, int64_t total, double lr, double start, double end);
 // lr * factor for total steps, then lr.
 TENSOR_API double nn_lr_constant(int64_t step, int64_t total, double lr, double factor);
+
 // lr * gamma^(the number of the n milestones that are <= step).   -> learning rate, NaN on failure;
 // errors SHAPE if milestones is NULL and n > 0
 TENSOR_API double nn_lr_multi_step(int64_t step, const int64_t *milestones, int n, double lr, double gamma);
@@ -2920,12 +2953,14 @@ enum { NN_SAFETENSORS_MAX_HEADER = 16 << 20 };      // bytes; a larger header is
 // Opens a safetensors file in memory, which must stay until nn_safetensors_close.
 //   -> reader, NULL on failure;  errors FORMAT, OUT_OF_MEMORY
 TENSOR_API nn_safetensors_t *nn_safetensors_parse(const void *data, size_t size);
+
 // Number of tensors; name of tensor i in the order of the file.
 //   -> count; borrowed string, NULL if i is out of range;  errors none
 TENSOR_API int64_t nn_safetensors_count(nn_safetensors_t *r);
 TENSOR_API const char *nn_safetensors_name(nn_safetensors_t *r, int64_t i);
 // Value of a __metadata__ key.   -> borrowed string, NULL if there is none;  errors none
 TENSOR_API const char *nn_safetensors_metadata(nn_safetensors_t *r, const char *key);
+
 // Reads one tensor. U16 becomes i32, U32 becomes i64.
 //   -> new;  errors INDEX (no such name), UNSUPPORTED (U64, C64, F8, F6, F4, over 8 dims), IO,
 //            OUT_OF_MEMORY
@@ -2962,11 +2997,13 @@ TENSOR_API int nn_self_test(nn_safetensors_t *r, nn_module_t *m);
 //   opt     NULL = none; not nn_lbfgs
 //   -> bytes, 0 after an error;  errors POISONED, OWNER, UNSUPPORTED (nn_lbfgs)
 TENSOR_API size_t nn_snapshot_size(nn_module_t *m, nn_optimizer_t *opt);
+
 // Writes the block. It has addresses of nothing: it may be copied, and read by another run of the program.
 //   block   size bytes, of any alignment
 //   -> code;  errors SHAPE (the block is too small: says what it needs), UNSUPPORTED (in a capture), those of
 //      nn_snapshot_size
 TENSOR_API int nn_snapshot(nn_module_t *m, nn_optimizer_t *opt, void *block, size_t size);
+
 // Puts everything back where it was, so that training goes on with the same bits, eagerly and by replays of
 // a graph that was captured before or after. Elements change in place: addresses, graphs and handles stay,
 // saved values of a forward count as changed. What had no state yet has its initial state afterwards.
@@ -2979,6 +3016,7 @@ TENSOR_API int nn_restore(nn_module_t *m, nn_optimizer_t *opt, const void *block
 // (model.safetensors.index.json), which must be beside it: their tensors are those of one reader.
 //   -> reader, NULL on failure;  errors IO, FORMAT, OUT_OF_MEMORY
 TENSOR_API nn_safetensors_t *nn_safetensors_open(const char *path);
+
 // The same, and its tensors look into the file: only what is used is read, and several programs share the
 // memory. A change of such a tensor stays in this program. The file must not become shorter meanwhile. Where
 // the system cannot map files, as nn_safetensors_open; elements that need another type are copied.
@@ -3020,6 +3058,7 @@ TENSOR_API nn_load_args_t nn_load_defaults(void);
 //   -> code;  errors as nn_save and as m's forward, SHAPE (tolerance, no input, an output without elements)
 TENSOR_API int nn_save_tested_n(const char *path, nn_module_t *m, double tolerance, tensor_t *const *inputs,
                                 int n);
+
 // nn_load with its options, then nn_self_test. Takes the size of the module in memory beside that of nn_load.
 //   -> code; unless it is 0, the module is unchanged;  errors as nn_load, nn_self_test
 TENSOR_API int nn_load_tested_with(nn_load_args_t a);
@@ -3029,6 +3068,7 @@ TENSOR_API int nn_load_tested_with(nn_load_args_t a);
 //   opt     NULL = none
 //   -> code;  errors as nn_save
 TENSOR_API int nn_save_checkpoint(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t step);
+
 // Loads them, so that training continues with the same bits (for a loader: nn_seek(loader, *step) if each
 // step takes one batch). After an error all of it is unchanged.
 //   opt     of the same kind, over the same parameters and groups
@@ -3094,6 +3134,7 @@ typedef struct nn_npz_t nn_npz_t;
 // Parses the bytes of an npy file (numpy.save; versions 1 to 3).
 //   -> new;  errors FORMAT, UNSUPPORTED (dtype, over 8 dims), OUT_OF_MEMORY
 TENSOR_API tensor_t *nn_parse_npy(const void *data, size_t size);
+
 // The bytes of an npy file, which numpy.load reads.
 //   -> new u8 [bytes];  errors UNSUPPORTED (bf16), POISONED, OUT_OF_MEMORY
 TENSOR_API tensor_t *nn_format_npy(tensor_t *x);
@@ -3101,16 +3142,19 @@ TENSOR_API tensor_t *nn_format_npy(tensor_t *x);
 // Opens an npz archive (numpy.savez) in memory, which must stay until nn_npz_close.
 //   -> reader, NULL on failure;  errors FORMAT, OUT_OF_MEMORY
 TENSOR_API nn_npz_t *nn_npz_parse(const void *data, size_t size);
+
 // Number of arrays; name of array i in the order of the archive, without its ending .npy.
 //   -> count; borrowed string, NULL if i is out of range;  errors none
 TENSOR_API int64_t nn_npz_count(nn_npz_t *r);
 TENSOR_API const char *nn_npz_name(nn_npz_t *r, int64_t i);
+
 // Reads one array and compares its checksum.
 //   -> new;  errors INDEX (no such name), FORMAT, UNSUPPORTED (as nn_parse_npy; compressed), IO,
 //            OUT_OF_MEMORY
 TENSOR_API tensor_t *nn_npz_get(nn_npz_t *r, const char *name);
 // Ends the reader (the tensors that it gave stay).   -> code;  errors none
 TENSOR_API int nn_npz_close(nn_npz_t *r);
+
 // The bytes of an npz archive with the given tensors, below 4 GB.
 //   names   n distinct UTF-8 strings, 1..4096 bytes
 //   -> new u8 [bytes];  errors FORMAT (names), UNSUPPORTED (bf16, size), POISONED, OUT_OF_MEMORY
@@ -3178,6 +3222,7 @@ typedef struct nn_progress_t {
 //   first   units done already (a resumed run)
 //   -> struct;  errors UNSUPPORTED under TENSOR_NO_STDIO
 TENSOR_API nn_progress_t nn_progress_begin(const char *label, int64_t total, int64_t first);
+
 // Shows that done units are finished; the last one (done == total) ends the line.
 //   note    NULL, or a text after the bar ("loss 0.31")
 //   -> nothing;  errors none
