@@ -35,8 +35,8 @@ tensor_t *kit_resize(tensor_t *x, int64_t height, int64_t width, int bicubic);
 tensor_t *kit_random_horizontal_flip(tensor_generator_t *g, tensor_t *x, double p);
 tensor_t *kit_random_vertical_flip(tensor_generator_t *g, tensor_t *x, double p);
 
-// A window at a random place of the picture with `padding` zeros around it. On the CPU the host copies rows, so
-// an x without gradient is not for a capture there (as in kit_random_affine: UNSUPPORTED).
+// A window at a random place of the picture with `padding` zeros around it. On the CPU the host copies rows,
+// so an x without gradient is not for a capture there (as in kit_random_affine: UNSUPPORTED).
 //   -> [N, C, height, width]
 tensor_t *kit_random_crop(tensor_generator_t *g, tensor_t *x, int64_t height, int64_t width, int64_t padding);
 
@@ -215,8 +215,8 @@ tensor_t *kit_random_vertical_flip(tensor_generator_t *g, tensor_t *x, double p)
     return kit_transforms__flip(g, x, p, 2);
 }
 
-// The windows of x, which is contiguous on the CPU, row by row. y has their dims and is zeros; picture i begins
-// at row top[i] and at column left[i] of x, which may be outside.
+// The windows of x, which is contiguous on the CPU, row by row. y has their dims and is zeros; picture i
+// begins at row top[i] and at column left[i] of x, which may be outside.
 static void kit_transforms__copy_rows(tensor_t *y, tensor_t *x, const int64_t *top, const int64_t *left) {
     const int64_t pictures = tensor_size(x, 0), channels = tensor_size(x, 1);
     const int64_t rows = tensor_size(x, 2), columns = tensor_size(x, 3);
