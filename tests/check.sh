@@ -220,6 +220,30 @@ for f in examples/kit/*.h; do
     result "$f: size" "$(if [ "$lines" -gt 500 ]; then echo "$lines lines, at most 500"; fi)"
 done
 
+# The rule of the kit (CONTRIBUTING.md). The exporter reads captured calls as a backend does, and so it alone has private
+# names.
+result "private names in the kit" "$(grep -nE '\b(tensor|TENSOR|nn|NN)__[A-Za-z]' $(ls examples/kit/*.h | grep -v /export_))"
+# kit_used FILE ...: the headers that these include, directly or through each other.
+kit_used() {
+    used=$(grep -ohE 'kit/[a-z0-9_]+\.h' "$@" | sed 's,.*/,,' | sort -u)
+    for depth in 1 2 3 4; do
+        used=$(
+            echo "$used"
+            for n in $used; do sed -n 's/^ *# *include "\([a-z0-9_]*\.h\)".*/\1/p' "examples/kit/$n"; done | grep -v '^tensor'
+        )
+        used=$(echo "$used" | sort -u)
+    done
+    echo "$used"
+}
+tested=$(kit_used tests/*.c tests/fuzz/*.c tests/parallel/*.c tests/export/*.c tests/*.sh tests/cuda/*.cpp)
+running=$(kit_used examples/*.c examples/*/*.c bench/*.c tests/parallel/*.c docs/*.md)
+result "headers of the kit without a test, or without a program that uses them" "$(
+    for f in examples/kit/*.h; do
+        n=$(basename "$f")
+        echo "$tested" | grep -qx "$n" || echo "$n: no test"
+        echo "$running" | grep -qx "$n" || echo "$n: no program"
+    done)"
+
 for f in examples/models/*.[ch]; do
     lines=$(wc -l <"$f")
     result "$f: size" "$(if [ "$lines" -gt 200 ]; then echo "$lines lines, at most 200"; fi)"
