@@ -2901,7 +2901,9 @@ TENSOR_API nn_data_loader_t *nn_data_loader_with(nn_data_loader_args_t a);
 TENSOR_API nn_data_loader_args_t nn_data_loader_defaults(void);
 #define nn_data_loader(...) NN__WITH_OWN(nn_data_loader, __VA_ARGS__)
 
-// The next batch: while (nn_next(loader, &b)) is one epoch; the call after that starts the next epoch.
+// The next batch: while (nn_next(loader, &b)) is one epoch; the call after that starts the next epoch. So it
+// is after a sample that failed, which ends the epoch (nn_seek goes back to its batch). Where there was no
+// memory for a batch, the next call tries again.
 //   b       filled: x [size, ...], y [size, ...] or NULL, new tensors of the current scope
 //   -> 1, or 0 at the end of the epoch or on failure
 //   errors  what the dataset's function returns or raises, with the number of the sample; OUT_OF_MEMORY
@@ -21285,7 +21287,7 @@ TENSOR__FN int nn__fetch(nn_data_loader_t *l, nn_batch_t *b) {
             NN__FAIL(c.code, "next: get failed for sample %d with code %d", c.bad, (int64_t)c.returned);
         }
         nn__drop_coming(&c);
-        nn__loader_place(l, l->epoch, l->position);
+        nn__loader_place(l, l->epoch + 1, 0);
         return 0;
     }
 
