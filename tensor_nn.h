@@ -25331,8 +25331,8 @@ TENSOR__FN void nn__put_done(tensor__text_t *t, const nn_progress_t *p, int64_t 
     NN__PUT(t, "%d/%d", done, p->total);
 }
 
-// Seconds until it shows something again. Lines of a file come twice as late each time, up to half a minute: a
-// short run is seen to move, and a long one does not fill the file.
+// Seconds until it shows something again. Lines of a file come twice as late each time, up to half a minute:
+// a short run is seen to move, and a long one does not fill the file.
 TENSOR__FN double nn__pause(const nn_progress_t *p) {
     if (p->terminal) { return 0.1; }
     double spent = p->shown - p->start;
