@@ -1922,7 +1922,8 @@ TENSOR_API tensor_t *tensor_random_(tensor_t *x, int64_t low, int64_t high);
 // gradients are right.
 // ------------------------------------------------------------------------------
 
-// Sets whether a leaf requires a gradient.
+// Sets whether a leaf requires a gradient. Views and results of x from before stay as they are (in PyTorch
+// its views then require one too).
 //   x       f32 f64 f16 bf16; not the result of a recorded operation
 //   -> x;  errors DTYPE (integers), AUTOGRAD (switching off on a non-leaf)
 TENSOR_API tensor_t *tensor_requires_grad_(tensor_t *x, int on);
