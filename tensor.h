@@ -121,9 +121,10 @@
 // COMPILE    The implementation takes 25 to 45 s at -O2 in one file: give it a file of its own, or four (see
 //            CONFIG), or link libtensor.a (make lib), and never pass -DTENSOR_IMPLEMENTATION for all files.
 //            -ffast-math and its parts are refused (define TENSOR_ALLOW_FAST_MATH to get memory safety and
-//            tolerances only), and so is x87 arithmetic: 32-bit x86 needs -msse2 -mfpmath=sse. gcc for
-//            Windows needs at least -O1. A compiler that knows neither gcc's nor MSVC's atomics (tcc), and a
-//            system without pthread.h (a bare Cortex-M: docs/guide.md, Embedded) need TENSOR_NO_THREADS.
+//            tolerances only), and so is x87 arithmetic: 32-bit x86 needs -msse2 -mfpmath=sse. No macro tells
+//            of clang's -ffp-contract=fast, which changes last bits. gcc for Windows needs at least -O1. A
+//            compiler that knows neither gcc's nor MSVC's atomics (tcc), and a system without pthread.h (a
+//            bare Cortex-M: docs/guide.md, Embedded) need TENSOR_NO_THREADS.
 // ------------------------------------------------------------------------------
 
 #include <stddef.h>
