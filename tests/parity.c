@@ -265,6 +265,10 @@ static void null_pointers(void) {
     CHECK(isnan(nn_lr_multi_step(3, NULL, 2, 0.1, 0.5)));
     CHECK_ERROR(TENSOR_ERR_SHAPE, "milestones is NULL");
     CHECK_NEAR(nn_lr_multi_step(3, NULL, 0, 0.1, 0.5), 0.1, 0);
+    CHECK(tensor_item(tensor_frexp(tensor_scalar(6, TENSOR_F32), NULL)) == 0.75);
+    tensor_t *exponent = x;
+    CHECK_POISON(tensor_frexp(tensor_ones_of(TENSOR_I32, 2), &exponent), TENSOR_ERR_DTYPE, "must be a float");
+    CHECK(tensor_is_poison(exponent));
     CHECK(tensor_needs_input_grad(NULL, 0) == 0 && tensor_function_user(NULL) == NULL);
 }
 
@@ -538,6 +542,8 @@ static void norm_of_nothing(void) {
                  "x [0,3] has no element to choose from for p -3");
     CHECK_POISON(tensor_norm_p_dims(x, -0.5, &rows, 1, 0), TENSOR_ERR_SHAPE, "no element to choose from");
     CHECK_POISON(tensor_norm_p(x, -(double)INFINITY), TENSOR_ERR_SHAPE, "no element to choose from");
+    CHECK_POISON(tensor_norm_p_dims(tensor_T(x), -3, &columns, 1, 0), TENSOR_ERR_SHAPE,
+                 "x [3,0] has no element to choose from");
     CHECK(tensor_numel(tensor_norm_p_dims(x, -3, &columns, 1, 0)) == 0);
     EXPECT(tensor_norm_p_dims(x, 3, &rows, 1, 0), 0, 0, 0);
     CHECK(tensor_item(tensor_norm_p(tensor_scalar(-2, TENSOR_F32), -3)) == 2);
