@@ -353,6 +353,7 @@ count() { grep -c "| $1 |.* \`" "$P/rows.md"; }
 What "PyTorch: An Imperative Style, High-Performance Deep Learning Library" (Paszke et al., NeurIPS 2019) says, and what
 this library does. \`make paper\` measured every row and wrote this page: $(date -u +%Y-%m-%d), ${cpu:-unknown processor},
 ${torch:+PyTorch $torch, }load of the machine before it $load. $(grep -c '| `' "$P/rows.md") rows: $(count yes) met, $(count no) not met; $(count measured) measured, $(count emulated) emulated, $(count "not run") not run.
+Times are medians; in brackets the least and the most of the turns.
 
 *Emulated* rows run tensor_cuda.cu with a driver that computes nothing ([bench/idle.cpp](../bench/idle.cpp)): the host's
 time is real, without the driver's own 2 to 4 us a launch. Kernels are taken to need what their bytes and products need
