@@ -5797,10 +5797,13 @@ TENSOR__FN char *nn__at(const tensor_arg_t *a, int64_t i) {
 
 // ---- fronts: checks
 
-TENSOR__FN int nn__is_float(const tensor_t *x) {
-    return x->dtype == TENSOR_F32 || x->dtype == TENSOR_F64 || x->dtype == TENSOR_F16 ||
-           x->dtype == TENSOR_BF16;
-}
+// Sets of dtypes: a bit for each.
+enum {
+    NN__FLOATS = 1 << TENSOR_F32 | 1 << TENSOR_F64 | 1 << TENSOR_F16 | 1 << TENSOR_BF16,
+    NN__ANY_NUMBER = ((1 << TENSOR_DTYPE_COUNT) - 1) & ~(1 << TENSOR_BOOL)
+};
+
+TENSOR__FN int nn__is_float(const tensor_t *x) { return NN__FLOATS >> x->dtype & 1; }
 
 TENSOR__FN int nn__is_half(const tensor_t *x) { return x->dtype == TENSOR_F16 || x->dtype == TENSOR_BF16; }
 TENSOR__FN int nn__is_index(const tensor_t *x) { return x->dtype == TENSOR_I32 || x->dtype == TENSOR_I64; }
@@ -5847,16 +5850,13 @@ TENSOR__FN TENSOR__NOINLINE int nn__refuse_dtypes(tensor__op_t *o, unsigned mask
 // Whether the inputs of `mask` (bit k = input k; absent inputs are ignored) have one dtype: a float one or,
 // if integers are allowed, any but bool. Raises if not.
 TENSOR__FN int nn__one_dtype(tensor__op_t *o, unsigned mask, int integers) {
-    const tensor_t *first = NULL;
-    int same = 1;
+    int seen = 0, allowed = integers ? NN__ANY_NUMBER : NN__FLOATS;
     for (int k = 0; k < o->nin; k++) {
         const tensor_t *x = o->in[k];
-        if (!(mask >> k & 1u) || !x) { continue; }
-        if (!first) { first = x; }
-        same &= x->dtype == first->dtype;
+        if ((mask >> k & 1u) && x) { seen |= 1 << x->dtype; }
     }
-    int fits = !first || (integers ? nn__is_number(first) : nn__is_float(first));
-    return (same && fits) || nn__refuse_dtypes(o, mask, integers);
+    int fits = !(seen & (seen - 1)) && !(seen & ~allowed);      // one dtype or none
+    return fits || nn__refuse_dtypes(o, mask, integers);
 }
 
 TENSOR__FN int nn__floats(tensor__op_t *o, unsigned mask) { return nn__one_dtype(o, mask, 0); }
