@@ -8,7 +8,8 @@
 #
 # BEFORE is the root of the earlier version (git worktree add FOLDER COMMIT). Seconds are the user's of $CC -O2, the
 # median of TURNS (3) turns that alternate between the versions; "parts" has those of the longest of 2 and of 4 jobs,
-# which are the seconds that pass on a machine at rest. KB are .text, .rodata and .data.rel.ro.
+# which are the seconds that pass on a machine at rest. The CNN is the earlier
+# version's program. KB are .text, .rodata and .data.rel.ro.
 CC=${CC:-gcc}
 B=${B:-build}
 TURNS=${TURNS:-3}
@@ -38,6 +39,8 @@ ratio() {
 build() {
     PREPARE=1 CC=$CC B=$B sh bench/sizes.sh || exit 1
     rm -f "$T"/*.seconds
+    { printf '#define %s\n' TENSOR_STATIC TENSOR_IMPLEMENTATION TENSOR_NN_IMPLEMENTATION
+      grep -v '^#define TENSOR_.*IMPLEMENTATION' "$BEFORE/examples/fashion.c"; } >"$T/cnn-static.c"
     flags="-std=c99 -O2 -fno-asynchronous-unwind-tables -w -pthread -Iexamples"
     sections="$flags -ffunction-sections -fdata-sections"
     turn=0
@@ -56,20 +59,20 @@ build() {
         ar rcs "$T/libtensor.a" "$T"/part[1-4].o
         timed xor $CC $flags -I. "$S/xor-static.c" -lm -o "$T/xor"
         timed xor-avx2 $CC $flags -I. -DTENSOR_ISA=avx2 "$S/xor-static.c" -lm -o "$T/xor-avx2"
-        timed cnn-avx2 $CC $flags -I. -DTENSOR_ISA=avx2 "$S/cnn-static.c" -lm -o "$T/cnn-avx2"
+        timed cnn-avx2 $CC $flags -I. -DTENSOR_ISA=avx2 "$T/cnn-static.c" -lm -o "$T/cnn-avx2"
         timed mlp-avx2 $CC $flags -I. -DTENSOR_ISA=avx2 -DTENSOR_NO_AUTOGRAD "$S/mlp-static.c" -lm -o "$T/mlp-avx2"
         timed relu-sse2 $CC $flags -I. -DTENSOR_ISA=sse2 "$S/relu-static.c" -lm -o "$T/relu-sse2"
         timed linked $CC -std=c99 -O2 -w -pthread -I. "$S/xor.c" "$T/libtensor.a" -lm -o "$T/linked"
     done
     for list in "$T"/*.seconds; do median "$list" >"${list%.seconds}.median"; done
     whole=$(cat "$T/before-whole.median")
-    one=$(cat "$T/part1.median") two=$(cat "$T/part2.median") three=$(cat "$T/part3.median") four=$(cat "$T/part4.median")
+    parts=$(cat "$T"/part[1-4].median)
     ratio "before: whole implementation" "$whole" "$T/before-whole.o"
     ratio "now: whole implementation" "$(cat "$T/now-whole.median")" "$T/now-whole.o"
     # Jobs take the parts in order, as make does.
-    ratio "now: in parts, two jobs" "$(echo "$one $two $three $four" | awk '{
-        for (i = 1; i <= 4; i++) { if (a <= b) a += $i; else b += $i } print a > b ? a : b }')"
-    ratio "now: in parts, four jobs" "$(printf '%s\n' "$one" "$two" "$three" "$four" | sort -n | tail -n 1)"
+    ratio "now: in parts, two jobs" "$(echo $parts | awk '{
+        for (i = 1; i <= 4; i++) { if (a <= b) a += $i; else b += $i } print (a > b ? a : b) }')"
+    ratio "now: in parts, four jobs" "$(printf '%s\n' $parts | sort -n | tail -n 1)"
     ratio "now: XOR" "$(cat "$T/xor.median")" "$T/xor"
     ratio "now: XOR, avx2" "$(cat "$T/xor-avx2.median")" "$T/xor-avx2"
     ratio "now: CNN of make fashion, avx2" "$(cat "$T/cnn-avx2.median")" "$T/cnn-avx2"
@@ -93,12 +96,14 @@ first() {
         eval "$v=$(((ended - began) / 1000000))"
     done
     rm -rf "$T/fresh"
-    echo "$before $now" | awk '{ printf "first loss of make run: before %.1f s, now %.1f s, %.3f\n", $1 / 1000, $2 / 1000, $2 / $1 }'
+    echo "$before $now" | awk '{
+        printf "first loss of make run: before %.1f s, now %.1f s, %.3f\n", $1 / 1000, $2 / 1000, $2 / $1 }'
 }
 
 # counted VERSION ROW REPEATS: the instructions of the program
 counted() {
-    TENSOR_CPU=avx2 TENSOR_ISA=avx2 valgrind --tool=callgrind --callgrind-out-file=/dev/null "$T/$1-overhead" "$2" "$3" 2>&1 |
+    TENSOR_CPU=avx2 TENSOR_ISA=avx2 \
+        valgrind --tool=callgrind --callgrind-out-file=/dev/null "$T/$1-overhead" "$2" "$3" 2>&1 |
         awk '/Collected/ { print $NF }'
 }
 instructions() {
