@@ -11229,8 +11229,8 @@ TENSOR__FN TENSOR__NOINLINE void *tensor__raw_or_release(tensor__thread_t *th, u
     return p;
 }
 
-// Class of a size from 1 on, and the bytes its blocks have: 64, 128, 192, 256, 320, 384, 448, 512, 640, ...: the
-// size with its three highest bits alone, rounded up.
+// Class of a size, 1 or more, and the bytes its blocks have: 64, 128, 192, 256, 320, 384, 448, 512, 640, ...,
+// the next multiple of a power of two that keeps three bits of the size.
 TENSOR__INLINE int tensor__class_of(uint64_t bytes, int64_t *rounded) {
     uint64_t s = (bytes - 1) | 63;
 #if defined(__GNUC__) || defined(__clang__)
@@ -16244,7 +16244,8 @@ TENSOR__FN int tensor__begin_wide(tensor__op_t *o, const tensor__row_t *row, ten
     if (TENSOR__CASTING(o->th) || dtype == TENSOR_F16 || dtype == TENSOR_BF16) { return tensor__begin_as(o); }
     unsigned dense = row->cast / (unsigned)TENSOR__DENSE_A;
     for (int i = 0; dense; i++, dense >>= 1) {
-        if ((dense & 1) && o->in[i] && !(o->in[i]->flags & TENSOR__CONTIGUOUS)) { return tensor__begin_as(o); }
+        const tensor_t *x = o->in[i];
+        if ((dense & 1) && x && !(x->flags & TENSOR__CONTIGUOUS)) { return tensor__begin_as(o); }
     }
     return 1;
 }

@@ -1,4 +1,4 @@
-// overhead.c [ROW REPEATS] - calls whose numbers cost nothing, for bench/costs.sh to count what is left of them.
+// overhead.c [ROW REPEATS] - calls whose numbers cost nothing: bench/costs.sh counts what is left of them.
 #include "tensor_nn.h"
 
 #include <stdio.h>
@@ -46,12 +46,24 @@ typedef struct row_t {
     int recorded, scope;                // a, m and w require gradients; calls per scope
 } row_t;
 static const row_t rows[] = {
-    {"add", call_add, 0, SCOPE},       {"mul", call_mul, 0, SCOPE},             {"exp", call_expo, 0, SCOPE},
-    {"add_recorded", call_add, 1, SCOPE}, {"mul_recorded", call_mul, 1, SCOPE}, {"exp_recorded", call_expo, 1, SCOPE},
-    {"sum", call_sum, 0, SCOPE},       {"argmax", call_argmax, 0, SCOPE},       {"matmul", call_matmul, 0, SCOPE},
-    {"matmul_recorded", call_matmul, 1, SCOPE}, {"linear", call_linear, 0, SCOPE}, {"linear_recorded", call_linear, 1, SCOPE},
-    {"softmax", call_softmax, 0, SCOPE}, {"mse", call_mse, 0, SCOPE},           {"mse_recorded", call_mse, 1, SCOPE},
-    {"chain", call_chain, 1, 1},       {"infer", call_infer, 0, 1},             {"mlp", call_mlp, 0, 1},
+    {"add", call_add, 0, SCOPE},
+    {"mul", call_mul, 0, SCOPE},
+    {"exp", call_expo, 0, SCOPE},
+    {"add_recorded", call_add, 1, SCOPE},
+    {"mul_recorded", call_mul, 1, SCOPE},
+    {"exp_recorded", call_expo, 1, SCOPE},
+    {"sum", call_sum, 0, SCOPE},
+    {"argmax", call_argmax, 0, SCOPE},
+    {"matmul", call_matmul, 0, SCOPE},
+    {"matmul_recorded", call_matmul, 1, SCOPE},
+    {"linear", call_linear, 0, SCOPE},
+    {"linear_recorded", call_linear, 1, SCOPE},
+    {"softmax", call_softmax, 0, SCOPE},
+    {"mse", call_mse, 0, SCOPE},
+    {"mse_recorded", call_mse, 1, SCOPE},
+    {"chain", call_chain, 1, 1},
+    {"infer", call_infer, 0, 1},
+    {"mlp", call_mlp, 0, 1},
     {"gpt", call_gpt, 0, 1},
 };
 
