@@ -11375,17 +11375,19 @@ TENSOR__FN TENSOR__NOINLINE void *tensor__raw_or_release(tensor__thread_t *th, u
     return p;
 }
 
-// Class of a size, and the bytes its blocks have: 64, 128, 192, 256, 320, 384, 448, 512, 640, ...
-TENSOR__INLINE int tensor__class_of(uint64_t bytes) {
-    if (bytes <= 64) { return 0; }
+// Class of a size, 1 or more, and the bytes its blocks have: 64, 128, 192, 256, 320, 384, 448, 512, 640, ...,
+// the next multiple of a power of two that keeps three bits of the size.
+TENSOR__INLINE int tensor__class_of(uint64_t bytes, int64_t *rounded) {
     uint64_t s = (bytes - 1) | 63;
 #if defined(__GNUC__) || defined(__clang__)
-    int e = 63 - __builtin_clzll((unsigned long long)s);
+    int e = 63 ^ __builtin_clzll((unsigned long long)s);
 #else
-    int e = 6;
+    int e = 5;
     while (s >> (e + 1)) { e++; }
 #endif
-    return (e - 6) * 4 + (int)((s >> (e - 2)) & 3) + 1;
+    int high = (int)(s >> (e - 2));             // 4..7
+    *rounded = (int64_t)(high + 1) << (e - 2);
+    return e * 4 + high - 27;
 }
 
 TENSOR__INLINE uint64_t tensor__class_bytes(int k) {
@@ -11419,9 +11421,8 @@ TENSOR__INLINE void *tensor__block(tensor__thread_t *th, uint64_t bytes, int16_t
     int k = 0;
     int64_t live = 64;              // of class 0
     if (bytes > 64) {
-        k = tensor__class_of(bytes);
+        k = tensor__class_of(bytes, &live);
         if (k >= TENSOR__CLASSES) { return NULL; }
-        live = (int64_t)tensor__class_bytes(k);
     }
     *size_class = (int16_t)k;
     void *p = th->bins[k];
@@ -12402,6 +12403,7 @@ TENSOR__INLINE void tensor__header_release(tensor__thread_t *th, tensor_t *t) {
     t->storage = NULL;
     if (s) { tensor__storage_drop(th, s); }
     tensor_t *base = t->base, *grad = t->grad;
+    if (TENSOR__LIKELY(!base && !grad)) { return; }
     t->base = t->grad = NULL;
     if (base) { tensor__drop(base); }
     if (grad) { tensor__drop(grad); }
@@ -12417,11 +12419,10 @@ TENSOR__FN void tensor__header_destroy(tensor__thread_t *th, tensor_t *t) {
     t->freed = NULL;
     tensor__count(&th->live_tensors, -1);
     tensor__header_release(th, t);
-    if (t->slot >= 0 && t->home == th && t->slot < th->top && th->stack[t->slot] == t) {
-        th->stack[t->slot] = NULL;
-    }
+    int32_t slot = t->slot;
     t->slot = -1;
-    if (t->home == th) {
+    if (TENSOR__LIKELY(t->home == th)) {
+        if (slot >= 0 && slot < th->top && th->stack[slot] == t) { th->stack[slot] = NULL; }
         tensor__header_bury(th, t);
     } else {
         TENSOR__PUSH_FOREIGN(&t->home->foreign_headers, t, tensor_t);
@@ -13691,6 +13692,8 @@ TENSOR__INLINE int64_t tensor__dense(tensor_t *t, const int64_t *dims, int ndim)
         t->strides[i] = (int64_t)stride;
         if (size == 0) {
             empty = 1;
+        } else if (TENSOR__LIKELY((size | stride) >> 29 == 0)) {
+            stride *= size;                             // below 2^58
         } else if (!tensor__mul_u64(stride, size, &stride) || stride > (uint64_t)1 << 59) {
             return -1;
         }
@@ -13923,7 +13926,8 @@ TENSOR__INLINE int tensor__begin_here(tensor__op_t *o, const tensor__row_t *row,
         usual = usual && tensor__at_home(th, in[1]);
     } else {
         for (int i = 1; i < nin && usual; i++) {
-            usual = tensor__at_home(th, in[i]) || (!in[i] && i >= row->required && row->nin >= 0);
+            if (TENSOR__LIKELY(tensor__at_home(th, in[i]))) { continue; }
+            usual = !in[i] && i >= row->required && row->nin >= 0;
         }
     }
     if (!TENSOR__LIKELY(usual)) { return tensor__begin_any(o, in, nin); }
@@ -14599,11 +14603,11 @@ TENSOR__INLINE int tensor__sync_needs_grad(tensor__thread_t *th, tensor_t *t) {
 }
 
 TENSOR__INLINE void tensor__saved_drop(tensor__thread_t *th, tensor__node_t *n) {
-    for (int i = 0; i < n->nsaved; i++) {
-        if (n->saved[i].storage) {
-            tensor__storage_drop(th, n->saved[i].storage);
-            n->saved[i].storage = NULL;
-        }
+    tensor__saved_t *v = n->saved, *end = v + n->nsaved;
+    for (; v < end; v++) {
+        tensor__storage_t *s = v->storage;
+        v->storage = NULL;
+        if (s) { tensor__storage_drop(th, s); }
     }
 }
 
@@ -14617,13 +14621,15 @@ TENSOR__FN void tensor__node_free(tensor__thread_t *th, tensor__node_t *node) {
         list = n->next;
         if (n->extra) { tensor__extra_free(th, n->extra); }     // first: no checkpoint fills it any more
         if (n->saved_state != TENSOR__SAVED_FREED) { tensor__saved_drop(th, n); }
-        for (int i = 0; i < n->nin; i++) {
-            tensor__node_t *to = n->edge[i].node;
+        tensor__edge_t *e = n->edge, *end = e + n->nin;
+        for (; e < end; e++) {
+            tensor__node_t *to = e->node;
+            tensor_t *leaf = e->leaf;
             if (to && TENSOR__DROP(&to->refs)) {
                 to->next = list;
                 list = to;
             }
-            if (n->edge[i].leaf) { tensor__drop(n->edge[i].leaf); }
+            if (leaf && TENSOR__DROP(&leaf->refs)) { tensor__header_destroy(th, leaf); }
         }
         if (n->custom) { tensor__custom_free(th, n->custom); }
         tensor__count(&th->live_nodes, -1);
@@ -14825,20 +14831,29 @@ TENSOR__INLINE const int64_t *tensor__node_shapes(tensor__node_t *n, const tenso
     return NULL;
 }
 
+TENSOR__RARE
+
+// The edges of the inputs that o->wants has no bits for.
+TENSOR__FN TENSOR__NOINLINE uint64_t tensor__node_edges_more(tensor__node_t *n, const tensor__op_t *o,
+                                                             uint64_t seq) {
+    for (int i = TENSOR__MAX_IN; i < o->nin; i++) {
+        tensor_t *t = o->in[i];
+        seq = tensor__edge_set(&n->edge[i], tensor__wants_grad(o->th, t) ? t : NULL, seq);
+    }
+    return seq;
+}
+
+TENSOR__END
+
 // -> the largest seq of the nodes that gradients go to, at least that of the thread
 TENSOR__INLINE uint64_t tensor__node_edges(tensor__node_t *n, const tensor__op_t *o) {
     uint64_t seq = o->th->seq;
-    for (int i = 0; i < o->nin; i++) {
-        tensor_t *t = o->in[i];
-        int wants;
-        if (i < TENSOR__MAX_IN) {
-            wants = o->wants >> i & 1;
-        } else {
-            wants = tensor__wants_grad(o->th, t);
-        }
-        seq = tensor__edge_set(&n->edge[i], wants ? t : NULL, seq);
+    unsigned wants = o->wants;
+    int few = TENSOR__MIN(o->nin, TENSOR__MAX_IN);
+    for (int i = 0; i < few; i++, wants >>= 1) {
+        seq = tensor__edge_set(&n->edge[i], wants & 1 ? o->in[i] : NULL, seq);
     }
-    return seq;
+    return TENSOR__LIKELY(few == o->nin) ? seq : tensor__node_edges_more(n, o, seq);
 }
 
 // strides: as tensor__node_shapes gives them. 0 = a value must not be saved, raised
@@ -14849,12 +14864,12 @@ TENSOR__INLINE int tensor__node_saves(tensor__node_t *n, const tensor__op_t *o, 
         if (!(rest & 1)) { continue; }
         const tensor_t *t = o->in[i];
         v->source = (int8_t)i;
-        if (t && (t->flags & TENSOR__INFERENCE)) {
-            tensor__not_saved(o->th, o->row->name, t);
-            n->nsaved = (int32_t)(v - n->saved);        // those that are there
-            return 0;
-        }
         if (t) {
+            if (t->flags & TENSOR__INFERENCE) {
+                tensor__not_saved(o->th, o->row->name, t);
+                n->nsaved = (int32_t)(v - n->saved);    // those that are there
+                return 0;
+            }
             tensor__save(v, i == 0 && o->original ? o->original : t, n->in[i].dims, strides, pool);
         } else {
             v->storage = NULL;
@@ -14907,11 +14922,15 @@ TENSOR__FN int tensor__record(tensor__op_t *o) {
     for (int i = 0; i < o->nout; i++) {
         tensor_t *t = o->out[i];
         if (!tensor__is_float(t->dtype)) { continue; }
-        if (given++) { TENSOR__HOLD(&n->refs); }
+        given++;
         t->node = n;
         t->output = i;
     }
-    if (!given) { tensor__node_drop(o->th, n); }
+    if (TENSOR__LIKELY(given)) {
+        n->refs = given;                // nobody else knows it yet
+    } else {
+        tensor__node_drop(o->th, n);
+    }
     return 1;
 }
 
@@ -16386,19 +16405,36 @@ TENSOR__FN int tensor__widen(tensor__op_t *o) {
     return 1;
 }
 
+TENSOR__RARE
+
+// The inputs as row->cast says. 0 = raised
+TENSOR__FN TENSOR__NOINLINE int tensor__begin_as(tensor__op_t *o) {
+    if (TENSOR__CASTING(o->th) && !tensor__begin_cast(o)) { return tensor__give_up(o); }
+    int dtype = o->in[0]->dtype;
+    if ((dtype == TENSOR_F16 || dtype == TENSOR_BF16) &&
+        (o->row->cast & (TENSOR__HALVES | TENSOR__PRODUCT)) && !tensor__widen(o)) {
+        return tensor__give_up(o);
+    }
+    for (int i = 0; i < o->nin; i++) {
+        tensor_t *x = o->in[i];
+        if (!(o->row->cast & TENSOR__DENSE_A << i) || !x || (x->flags & TENSOR__CONTIGUOUS)) { continue; }
+        if (!tensor__put_input(o, i, tensor_contiguous(x))) { return tensor__give_up(o); }
+    }
+    return 1;
+}
+
+TENSOR__END
+
 // begin, and the inputs as row->cast asks; for the rows whose cast asks for something. It is used with
 // finish_wide.
 TENSOR__FN int tensor__begin_wide(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin) {
     if (!tensor__begin_here(o, row, in, nin)) { return 0; }
-    if (TENSOR__CASTING(o->th) && !tensor__begin_cast(o)) { return tensor__give_up(o); }
-    int takes = row->cast, dtype = o->in[0]->dtype;
-    if ((dtype == TENSOR_F16 || dtype == TENSOR_BF16) && (takes & (TENSOR__HALVES | TENSOR__PRODUCT))) {
-        if (!tensor__widen(o)) { return tensor__give_up(o); }
-    }
-    for (int i = 0; i < nin && takes >= TENSOR__DENSE_A; i++) {
-        tensor_t *x = o->in[i];
-        if (!(takes & TENSOR__DENSE_A << i) || !x || (x->flags & TENSOR__CONTIGUOUS)) { continue; }
-        if (!tensor__put_input(o, i, tensor_contiguous(x))) { return tensor__give_up(o); }
+    int dtype = o->in[0]->dtype;
+    if (TENSOR__CASTING(o->th) || dtype == TENSOR_F16 || dtype == TENSOR_BF16) { return tensor__begin_as(o); }
+    unsigned dense = row->cast / (unsigned)TENSOR__DENSE_A;
+    for (int i = 0; dense; i++, dense >>= 1) {
+        const tensor_t *x = o->in[i];
+        if ((dense & 1) && x && !(x->flags & TENSOR__CONTIGUOUS)) { return tensor__begin_as(o); }
     }
     return 1;
 }
@@ -30953,23 +30989,40 @@ TENSOR__FN TENSOR__NOINLINE void tensor__tell_site(tensor__thread_t *th, const c
     if (th->profiler && th->profiler->site) { th->profiler->site(th->profiler->user, site); }
 }
 
-TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t) {
-    if (!site) { return t; }
+// Stamps t, which the call of this site made, and what it wrote.
+TENSOR__INLINE tensor_t *tensor__at_fresh(tensor__thread_t *th, const char *site, tensor_t *t) {
+    th->fresh = NULL;
+    if (!site[0]) { return t; }
+    tensor__stamp(t, site);
+    if (th->written) {
+        th->written->write_site = site;
+        th->written = NULL;
+    }
+    return t;
+}
+
+TENSOR__RARE
+
+// The rest of tensor__at: calls that others hear of, errors, results that the call did not make.
+TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__at_rest(const char *site, tensor_t *t) {
     tensor__thread_t *th = tensor__self();
     if (th->away) { tensor__tell_site(th, site); }
-    if (TENSOR__LIKELY(th->fresh == t && t && t != TENSOR__POISON)) {
-        th->fresh = NULL;
+    if (t == TENSOR__POISON) {
+        tensor__stamp_error(th, site);
+    } else if (t && th->fresh == t) {
         if (th->error.code && !th->error.reported) { tensor__report(th, NULL); }    // of an earlier call
-        if (!site[0]) { return t; }
-        tensor__stamp(t, site);
-        if (th->written) {
-            th->written->write_site = site;
-            th->written = NULL;
-        }
-        return t;
+        tensor__at_fresh(th, site, t);
     }
-    if (t == TENSOR__POISON) { tensor__stamp_error(th, site); }
     return t;
+}
+
+TENSOR__END
+
+TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t) {
+    if (!site) { return t; }
+    tensor__thread_t *th = tensor__tls;
+    int usual = th && t && th->fresh == t && t != TENSOR__POISON && !th->away && !th->error.code;
+    return TENSOR__LIKELY(usual) ? tensor__at_fresh(th, site, t) : tensor__at_rest(site, t);
 }
 
 // Stamps one of several results.

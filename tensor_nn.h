@@ -5875,10 +5875,13 @@ TENSOR__FN char *nn__at(const tensor_arg_t *a, int64_t i) {
 
 // ---- fronts: checks
 
-TENSOR__FN int nn__is_float(const tensor_t *x) {
-    return x->dtype == TENSOR_F32 || x->dtype == TENSOR_F64 || x->dtype == TENSOR_F16 ||
-           x->dtype == TENSOR_BF16;
-}
+// Sets of dtypes: a bit for each.
+enum {
+    NN__FLOATS = 1 << TENSOR_F32 | 1 << TENSOR_F64 | 1 << TENSOR_F16 | 1 << TENSOR_BF16,
+    NN__ANY_NUMBER = ((1 << TENSOR_DTYPE_COUNT) - 1) & ~(1 << TENSOR_BOOL)
+};
+
+TENSOR__FN int nn__is_float(const tensor_t *x) { return NN__FLOATS >> x->dtype & 1; }
 
 TENSOR__FN int nn__is_half(const tensor_t *x) { return x->dtype == TENSOR_F16 || x->dtype == TENSOR_BF16; }
 TENSOR__FN int nn__is_index(const tensor_t *x) { return x->dtype == TENSOR_I32 || x->dtype == TENSOR_I64; }
@@ -5925,16 +5928,13 @@ TENSOR__FN TENSOR__NOINLINE int nn__refuse_dtypes(tensor__op_t *o, unsigned mask
 // Whether the inputs of `mask` (bit k = input k; absent inputs are ignored) have one dtype: a float one or,
 // if integers are allowed, any but bool. Raises if not.
 TENSOR__FN int nn__one_dtype(tensor__op_t *o, unsigned mask, int integers) {
-    const tensor_t *first = NULL;
-    int same = 1;
+    int seen = 0, allowed = integers ? NN__ANY_NUMBER : NN__FLOATS;
     for (int k = 0; k < o->nin; k++) {
         const tensor_t *x = o->in[k];
-        if (!(mask >> k & 1u) || !x) { continue; }
-        if (!first) { first = x; }
-        same &= x->dtype == first->dtype;
+        if ((mask >> k & 1u) && x) { seen |= 1 << x->dtype; }
     }
-    int fits = !first || (integers ? nn__is_number(first) : nn__is_float(first));
-    return (same && fits) || nn__refuse_dtypes(o, mask, integers);
+    int fits = !(seen & (seen - 1)) && !(seen & ~allowed);      // one dtype or none
+    return fits || nn__refuse_dtypes(o, mask, integers);
 }
 
 TENSOR__FN int nn__floats(tensor__op_t *o, unsigned mask) { return nn__one_dtype(o, mask, 0); }
@@ -9480,17 +9480,41 @@ TENSOR_API tensor_pair_t(tensor_fractional_max_pool3d)(tensor_t *x, int64_t kern
 // weights of each axis. So they need no gradients of their own. Rejected: a kernel per mode and rank.
 // ------------------------------------------------------------------------------
 
-// Elements i of dim d of x, with i clamped, mirrored or wrapped into its range.
-TENSOR__FN tensor_t *nn__take(tensor_t *x, int64_t d, tensor_t *i, tensor_pad_t mode) {
-    double last = (double)x->dims[d] - 1;
-    if (mode == TENSOR_PAD_REPLICATE) {
-        i = (tensor_clamp)(i, 0, last);
-    } else if (mode == TENSOR_PAD_CIRCULAR) {
-        i = (tensor_remainder_scalar)(i, last + 1);
-    } else {  // last - |last - |i||
-        i = (tensor_rsub_scalar)((tensor_abs)((tensor_rsub_scalar)((tensor_abs)(i), last)), last);
-    }
+// Elements i of dim d of x, with i clamped into its range.
+TENSOR__FN tensor_t *nn__take(tensor_t *x, int64_t d, tensor_t *i) {
+    i = (tensor_clamp)(i, 0, (double)x->dims[d] - 1);
     return (tensor_index_select)(x, d, (tensor_to)(i, TENSOR_I64));
+}
+
+TENSOR__FN tensor_t *nn__places(int64_t from, int64_t to) {
+    return (tensor_arange)((double)from, (double)to, 1, TENSOR_I64);
+}
+
+// Which of 0..n-1 stands at each place of a dim of n elements with left and right more. All three are made of
+// ops that a program with a convolution has anyway.
+TENSOR__FN tensor_t *nn__mirrored(int64_t left, int64_t n, int64_t right) {
+    double last = (double)n - 1;        // last - |last - |i||
+    tensor_t *i = (tensor_abs)(nn__places(-left, n + right));
+    i = (tensor_abs)((tensor_add_scalar)(i, -last));
+    return (tensor_add_scalar)((tensor_neg)(i), last);
+}
+
+TENSOR__FN tensor_t *nn__clamped(int64_t left, int64_t n, int64_t right) {
+    int64_t before = nn__max(left, 0), after = nn__max(right, 0);
+    tensor_t *list[3];
+    list[0] = (tensor_full_n)(&before, 1, 0, TENSOR_I64);
+    list[1] = nn__places(nn__max(-left, 0), n - nn__max(-right, 0));
+    list[2] = (tensor_full_n)(&after, 1, (double)n - 1, TENSOR_I64);
+    return (tensor_cat_n)(list, 3, 0);
+}
+
+TENSOR__FN tensor_t *nn__wrapped(int64_t left, int64_t n, int64_t right) {
+    int64_t first = n ? (n - left % n) % n : 0, count = left + n + right;
+    int64_t turns = n ? (first + count + n - 1) / n : 1, all = turns * n, dims[2];
+    dims[0] = turns;
+    dims[1] = n;
+    tensor_t *turn = (tensor_expand_n)(nn__places(0, n), dims, 2);
+    return (tensor_narrow)((tensor_reshape_n)(turn, &all, 1), 0, first, count);
 }
 
 // Dim d of y, of `size` elements, without what negative padding cuts off.
@@ -9503,22 +9527,41 @@ TENSOR__FN tensor_t *nn__pad_cut(tensor_t *y, int d, int64_t size, int64_t left,
 // tensor that the call was given; dim d of y is still that of x. -> poison with an error
 TENSOR__FN tensor_t *nn__pad_taken(tensor_t *y, const tensor_t *x, int d, int64_t left, int64_t right,
                                    tensor_pad_t mode) {
-    int64_t size = x->dims[d], most = mode == TENSOR_PAD_REFLECT ? size - 1 : size, sum = size + left + right;
+    int64_t size = x->dims[d], most = mode == TENSOR_PAD_REFLECT ? size - 1 : size;
     if (!left && !right) { return y; }
     if ((mode != TENSOR_PAD_REPLICATE && (left > most || right > most)) || size == 0) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "pad: %d and %d must be at most %d for dim %i of x %t", left, right,
                         most, d, x);
     }
-    if (mode == TENSOR_PAD_CIRCULAR) {          // removed elements do not come back
+    tensor_t *places;
+    if (mode == TENSOR_PAD_REFLECT) {
+        places = nn__mirrored(left, size, right);
+    } else if (mode == TENSOR_PAD_REPLICATE) {
+        places = nn__clamped(left, size, right);
+    } else {                                    // removed elements do not come back
         y = nn__pad_cut(y, d, size, left, right);
-        left = nn__max(left, 0);
+        if (y->state != TENSOR__LIVE) { return y; }
+        if (!y->dims[d] && (left > 0 || right > 0)) {
+            return NN__FAIL(TENSOR_ERR_SHAPE, "pad: nothing is left of dim %i of x %t to repeat", d, x);
+        }
+        places = nn__wrapped(nn__max(left, 0), y->dims[d], nn__max(right, 0));
     }
-    tensor_t *places = (tensor_arange)((double)-left, (double)(sum - left), 1, TENSOR_I64);
-    return nn__take(y, d, nn__beside(places, x), mode);
+    return (tensor_index_select)(y, d, nn__beside(places, x));
 }
 
-TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, tensor_pad_t mode,
-                                    double value) {
+// The result of these dims that is value around y, whose first element is its element `at`.
+typedef tensor_t *nn__surround_t(tensor_t *y, const int64_t *dims, const int64_t *strides, int64_t at,
+                                 double value);
+
+TENSOR__FN tensor_t *nn__surround(tensor_t *y, const int64_t *dims, const int64_t *strides, int64_t at,
+                                  double value) {
+    tensor_t *all = nn__like(dims, y->ndim, value, y);
+    return (tensor_as_strided_scatter)(all, y, y->dims, strides, y->ndim, at);
+}
+
+// surround: of TENSOR_PAD_CONSTANT; a layer that pads by another mode is without it.
+TENSOR__FN tensor_t *nn__padded(tensor_t *x, const int64_t *pads, int n, tensor_pad_t mode, double value,
+                                nn__surround_t *surround) {
     NN__OPEN
     tensor__op_t o;
     tensor_t *y = x;
@@ -9557,11 +9600,13 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
     }
 
     if (!grows) { NN__CLOSE((tensor_clone)(y)); }
-    if (y->state == TENSOR__LIVE) {
-        tensor_t *all = nn__like(dims, x->ndim, value, x);
-        y = (tensor_as_strided_scatter)(all, y, y->dims, strides, y->ndim, at);
-    }
+    if (y->state == TENSOR__LIVE) { y = surround(y, dims, strides, at, value); }
     NN__CLOSE(y);
+}
+
+TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, tensor_pad_t mode,
+                                    double value) {
+    return nn__padded(x, pads, n, mode, value, nn__surround);
 }
 
 // y, copied if it is a view of x: the result of a function that is documented as new.
@@ -9647,7 +9692,7 @@ TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double sc
     for (int64_t k = 0; k < x->ndim; k++) { dims[k] = k == d ? out : 1; }
     if (mode == TENSOR_NEAREST || mode == TENSOR_NEAREST_EXACT) {
         if (mode == TENSOR_NEAREST_EXACT) { at = (tensor_add_scalar)(at, 0.5); }
-        return nn__take(x, d, (tensor_floor)((tensor_mul_scalar)(at, scale)), TENSOR_PAD_REPLICATE);
+        return nn__take(x, d, (tensor_floor)((tensor_mul_scalar)(at, scale)));
     }
     at = align ? (tensor_mul_scalar)(at, scale)
                : (tensor_sub_scalar)((tensor_mul_scalar)((tensor_add_scalar)(at, 0.5), scale), 0.5);
@@ -9661,7 +9706,7 @@ TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double sc
     }
 
     for (int64_t k = first; k < end; k++) {
-        tensor_t *v = nn__take(x, d, (tensor_add_scalar)(low, (double)k), TENSOR_PAD_REPLICATE);
+        tensor_t *v = nn__take(x, d, (tensor_add_scalar)(low, (double)k));
         tensor_t *w;
         if (mode == TENSOR_BICUBIC) {
             w = nn__cubic_weight(t, k);
@@ -15087,7 +15132,7 @@ TENSOR__FN tensor_t *nn__forward_conv(nn_module_t *m, tensor_t *x) {
             pads[2 * d + 1] = same ? span - span / 2 : g.pad[2 - d];
             g.pad[2 - d] = 0;
         }
-        x = (tensor_pad_n)(x, pads, 2 * rank, (tensor_pad_t)l->padding_mode, 0);
+        x = nn__padded(x, pads, 2 * rank, (tensor_pad_t)l->padding_mode, 0, NULL);
         same = 0;
     }
     return nn__conv_front(nn__conv_row(rank), x, nn__tensor(m, 0), nn__tensor(m, 1), g, same);

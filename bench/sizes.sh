@@ -74,6 +74,9 @@ for rung in relu mlp xor cnn gpt; do
       cat "$T/$rung.c"; } > "$T/$rung-static.c"
 done
 
+# What bench/costs.sh builds.
+[ -z "$PREPARE" ] || exit 0
+
 # sections FILE: KB of .text, .rodata and .data.rel.ro.
 sections() {
     LC_ALL=C objdump -h "$1" | awk '
@@ -98,7 +101,7 @@ build() {
 }
 
 if [ -n "$LADDER" ]; then
-    flags="-std=c99 -O2 -fno-asynchronous-unwind-tables -w -pthread -I."
+    flags="-std=c99 -O2 -fno-asynchronous-unwind-tables -w -pthread -I. -Iexamples"
     build relu sse2 "$CC" -O2 "$T/relu" $CC $flags -DTENSOR_ISA=sse2 "$T/relu-static.c" -lm -o "$T/relu" &&
         build xor avx2 "$CC" -O2 "$T/xor" $CC $flags -DTENSOR_ISA=avx2 "$T/xor-static.c" -lm -o "$T/xor" &&
         build mlp forward "$CC" -O2 "$T/mlp" $CC $flags -DTENSOR_ISA=avx2 -DTENSOR_NO_AUTOGRAD "$T/mlp-static.c" -lm \
@@ -109,7 +112,7 @@ fi
 for c in $compilers; do
     command -v "$c" > /dev/null || { echo "no $c"; continue; }
     for level in $LEVELS; do
-        flags="-std=c99 $level -fno-asynchronous-unwind-tables -w -pthread -I."
+        flags="-std=c99 $level -fno-asynchronous-unwind-tables -w -pthread -I. -Iexamples"
         split="$flags -ffunction-sections -fdata-sections"
         if [ -n "$BEFORE" ]; then
             build before whole "$c" "$level" "$T/before.o" $c -std=c99 $level -fno-asynchronous-unwind-tables -w -pthread \

@@ -866,6 +866,8 @@ static void errors(void) {
     CHECK_POISON(tensor_max_unpool2d(x, tensor_add_scalar(i64, 100), 2), TENSOR_ERR_INDEX, "");
     CHECK_POISON(tensor_pad(x, 1), TENSOR_ERR_SHAPE, "pad: 1 numbers for x [1,4,5,5]");
     CHECK_POISON(tensor_pad(x, -3, -3), TENSOR_ERR_SHAPE, "pad: -3 and -3 do not fit dim 3");
+    CHECK_POISON(tensor_pad_n(x, TENSOR_DIMS(-5, 2), TENSOR_PAD_CIRCULAR, 0), TENSOR_ERR_SHAPE,
+                 "pad: nothing is left of dim 3 of x [1,4,5,5]");
     CHECK_POISON(tensor_pad_n(x, TENSOR_DIMS(5, 0), TENSOR_PAD_REFLECT, 0), TENSOR_ERR_SHAPE,
                  "at most 4 for dim 3");
     CHECK_POISON(tensor_pad_n(x, TENSOR_DIMS(6, 0), TENSOR_PAD_CIRCULAR, 0), TENSOR_ERR_SHAPE,
