@@ -3676,7 +3676,7 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 #define TENSOR__DROP(p) tensor__unref(p)
 
 enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, with memory of alloc(-1)
-enum { TENSOR__API_VERSION = 14, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
+enum { TENSOR__API_VERSION = 15, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0,
        TENSOR__EMPTIED = 0x7E50E391 };         // by a shutdown that still works on it
 
@@ -4092,6 +4092,7 @@ typedef struct tensor_backend_t {
     tensor_kernel_t kernel[TENSOR_FAMILY_COUNT];
     int halves;                         // MATMUL, CONV, ATTENTION, batch and layer norm take f16, bf16
     int channels_last;                  // images of CONV, POOL, batch norm, pointwise may be so
+    int row_sums;                       // MATMUL of two matrices may have a second output: sums of a's rows
     // Whether RECURRENT takes a whole net over x of dims: the bytes it keeps for backward, or < 0. May be
     // NULL.
     int64_t (*net)(int index, int dtype, const int64_t *dims, const tensor_params_t *p);
@@ -4310,6 +4311,8 @@ typedef struct tensor__internals_t {
     // sets who hears of the calling thread's calls and accesses, NULL = nobody; -> who did before
     tensor_recorder_t *(*set_recorder)(tensor_recorder_t *recorder);
     int (*halves)(const tensor_t *x);                     // backend's halves
+    // a b, and the sums of a's rows, in one call; NULL = the device has no kernel for it
+    tensor_t *(*product_and_sums)(tensor_t *a, tensor_t *b, tensor_t **sums);
     // 0 = it is not small
     int (*product_direct)(const tensor__op_t *o, tensor__gemm_t *g, const tensor__row_t *then);
     int (*multiplies)(const tensor_t *x);                 // products take halves as they are
@@ -4463,6 +4466,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR__IN_host tensor__host
 #define TENSOR__IN_set_recorder tensor__set_recorder
 #define TENSOR__IN_halves tensor__halves
+#define TENSOR__IN_product_and_sums tensor__product_and_sums
 #define TENSOR__IN_multiplies tensor__multiplies
 #define TENSOR__IN_product_direct tensor__product_direct
 #define TENSOR__IN_begin_wide tensor__begin_wide
@@ -11729,7 +11733,7 @@ TENSOR__FN int tensor__cpu_count(void) { return 1; }
 static const tensor_backend_t tensor__cpu_backend = {
     TENSOR__API_VERSION, sizeof(tensor_backend_t), "cpu", tensor__cpu_count, NULL, NULL, NULL, NULL,
     NULL, NULL, NULL, NULL, NULL, NULL, {TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4,
-    tensor__cpu_kernel, tensor__cpu_kernel}, 0, 0, NULL};
+    tensor__cpu_kernel, tensor__cpu_kernel}, 0, 0, 0, NULL};
 #undef TENSOR__K4
 
 TENSOR__FN int tensor__set_backend(const tensor_backend_t *backend) {
@@ -21212,6 +21216,23 @@ TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
     if (!tensor__infer_matmul(&o)) { return tensor__abandon(&o); }
     tensor_t *y = tensor__finish_wide(&o);
     return TENSOR__LIKELY(y != TENSOR__POISON) ? y : tensor__named(o.th, y, __func__);
+}
+
+// The product of two matrices and the sums of a's rows, for gradients of which no graph is wanted.
+TENSOR__FN tensor_t *tensor__product_and_sums(tensor_t *a, tensor_t *b, tensor_t **sums) {
+    tensor__op_t o;
+    tensor_t *const in[2] = {a, b};
+    const tensor_backend_t *device = tensor__self()->ctx->backend[a->device != 0];
+    if (!device || !device->row_sums) { return NULL; }
+    *sums = TENSOR__POISON;
+    if (!tensor__begin_wide(&o, TENSOR__ROW(MATMUL), in, 2)) { return TENSOR__POISON; }
+    if (!tensor__infer_matmul(&o)) { return tensor__abandon(&o); }
+    o.direct = NULL;
+    o.visible = 2;
+    tensor__result(&o, o.in[0]->dtype, o.in[0]->dims, 1);
+    tensor_t *y = tensor__finish_wide(&o);
+    if (y != TENSOR__POISON) { *sums = o.out[1]; }
+    return y;
 }
 
 TENSOR__FN void tensor__grad_matmul(tensor__grad_t *g) {
@@ -30770,7 +30791,7 @@ static const tensor__internals_t tensor__internals_table = {
     tensor__disown, tensor__changeable, tensor__hold, tensor__drop, tensor__push_path, tensor__pop_path,
     tensor__on_path, tensor__load, tensor__philox, tensor__inner_scope, tensor__tidy, tensor__set_backend,
     tensor__recording, tensor__refuses, tensor__use_copy_stream, tensor__make, tensor__arg, tensor__launch,
-    tensor__host, tensor__set_recorder, tensor__halves,
+    tensor__host, tensor__set_recorder, tensor__halves, tensor__product_and_sums,
     tensor__product_direct, tensor__multiplies, tensor__begin_wide, tensor__put_input, tensor__finish_wide,
     tensor__abandon,
     tensor__net, tensor__keeps_channels_last, tensor__follow_layout, TENSOR__ROW_BY_ID,

@@ -6215,11 +6215,12 @@ struct matmul_t {                               // y[m,n] = alpha x[m,k] w[k,n] 
     int64_t yb, yr, yc, xb, xr, xc, wb, wr, wc; // strides of batch, rows, columns; 0 repeats
     double alpha;
     bool add;
-    int activation = 0;                         // cuBLASLt's epilogue for it; 0 = none
-    void *before = nullptr;                     // its argument, laid out as y; may be NULL
+    int epilogue = 0;                           // of cuBLASLt; 0 = none, or only the bias
+    void *before = nullptr;                     // an activation's argument, laid out as y; may be NULL
 };
 
-enum { MM = 64, KK = 16, RELU_EPILOGUE = 2, GELU_EPILOGUE = 32 };
+// SUMS_EPILOGUE: not added to y, the bias receives the sums of the rows of x, bias[m].
+enum { MM = 64, KK = 16, RELU_EPILOGUE = 2, GELU_EPILOGUE = 32, SUMS_EPILOGUE = 512 };
 
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 2) matmul_tiles(matmul_t q) {
     TCU_SHARED(C, a, [KK][MM + 4]);
@@ -6287,7 +6288,8 @@ static uint32_t alignment_of(const void *p) {
 }
 #endif
 #ifdef TCU_HAVE_CUBLASLT
-static_assert((int)RELU_EPILOGUE == CUBLASLT_EPILOGUE_RELU && (int)GELU_EPILOGUE == CUBLASLT_EPILOGUE_GELU,
+static_assert((int)RELU_EPILOGUE == CUBLASLT_EPILOGUE_RELU && (int)GELU_EPILOGUE == CUBLASLT_EPILOGUE_GELU &&
+                  (int)SUMS_EPILOGUE == CUBLASLT_EPILOGUE_BGRADB,
               "the epilogues of matmul_t");
 
 // An operand for cuBLASLt, whose matrices are stored column by column: rows x columns with these strides, or
@@ -6340,7 +6342,7 @@ static cublasStatus_t plan_product(const place_t &at, const matmul_t &q, cublasL
 // done
 static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     bool f64 = q.dtype == TENSOR_F64;
-    if (q.activation && (f64 || (q.before && (q.n % 8 || alignment_of(q.before) < 16)))) { return false; }
+    if (q.epilogue && (f64 || (q.before && (q.n % 8 || alignment_of(q.before) < 16)))) { return false; }
     if (!at.allocator || !at.limits.libraries || class_of(q.dtype) == 2 || !q.k || q.m > INT32_MAX ||
         q.n > INT32_MAX || q.k > INT32_MAX || q.batch > INT32_MAX) {
         return false;
@@ -6350,8 +6352,8 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
         (q.batch > 1 && (q.xb < 0 || q.wb < 0 || q.yb < 0))) {
         return false;
     }
-    int32_t epilogue = q.activation;
-    if (q.bias) { epilogue |= CUBLASLT_EPILOGUE_BIAS; }
+    int32_t epilogue = q.epilogue;
+    if (q.bias && q.epilogue != SUMS_EPILOGUE) { epilogue |= CUBLASLT_EPILOGUE_BIAS; }
     if (q.before) { epilogue |= CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU; }
     int64_t extras = q.bias ? alignment_of(q.bias) : 0;
     if (q.before) { extras += 1024ll * alignment_of(q.before); }
@@ -6446,7 +6448,7 @@ inline int matmul(const place_t &at, const matmul_t &q) {
 #ifdef TCU_HAVE_CUBLASLT
     if (matmul_by_library(at, q)) { return 0; }
 #endif
-    if (q.activation) { return TENSOR_ERR_UNSUPPORTED; }
+    if (q.epilogue) { return TENSOR_ERR_UNSUPPORTED; }
     int64_t gx = (q.n + MM - 1) / MM, gy = (q.m + MM - 1) / MM;
     if (gy > 65535) {
         matmul_t part = q;                      // rows in slices that a grid can count
@@ -6474,10 +6476,10 @@ inline int matmul(const place_t &at, const matmul_t &q) {
 }
 
 // y = a b (+ bias of columns) (+ y) for matrices in the last two dims, with broadcast batches and strides of
-// any kind. With an activation, for one matrix: UNSUPPORTED, and nothing is done, if it would take more than
+// any kind. With an epilogue, for one matrix: UNSUPPORTED, and nothing is done, if it would take more than
 // one call.
 inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &a, const tensor_arg_t &b,
-                   const void *bias = nullptr, bool add = false, int activation = 0, void *before = nullptr) {
+                   const void *bias = nullptr, bool add = false, int epilogue = 0, void *before = nullptr) {
     matmul_t q;
     tensor_arg_t batch[3] = {y, a, b};
     memset((void *)&q, 0, sizeof q);
@@ -6494,7 +6496,7 @@ inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
     q.bias = bias;
     q.alpha = 1;
     q.add = add;
-    q.activation = activation;
+    q.epilogue = epilogue;
     q.before = before;
     for (tensor_arg_t &o : batch) { o.ndim = (uint8_t)(o.ndim - 2); }
     walk_t w = walk_of(batch, 3);
@@ -9916,7 +9918,14 @@ static int native_index(const place_t &where, tensor_call_t *c) {
 static int native_matmul(const place_t &at, tensor_call_t *c) {
     tensor__matrices_t m;
     const tensor_arg_t *arg = tensor__matrices(c->arg, &m);
-    return product(at, arg[2], arg[0], arg[1]);
+    if (c->nout == 1) { return product(at, arg[2], arg[0], arg[1]); }
+    const tensor_arg_t &y = c->arg[2], &sums = c->arg[3];
+    int code = TENSOR_ERR_UNSUPPORTED;
+    if (y.numel) { code = product(at, y, arg[0], arg[1], sums.data, false, SUMS_EPILOGUE); }
+    if (code != TENSOR_ERR_UNSUPPORTED) { return code; }
+    scratch_t scratch(c, reduce_scratch(at, arg[0], 2, REDUCE_SUM));
+    code = scratch.code ? scratch.code : product(at, y, arg[0], arg[1]);
+    return code ? code : reduce(at, sums, arg[0], 2, REDUCE_SUM, scratch.at);
 }
 
 static int native_linear(const place_t &at, tensor_call_t *c) {
@@ -11039,7 +11048,7 @@ static const tensor_backend_t backend = {
     TENSOR__API_VERSION, sizeof(tensor_backend_t), "cuda", backend_count, backend_alloc, backend_release,
         backend_copy, backend_use_copy_stream, backend_graph_begin, backend_graph_end, backend_graph_run,
         backend_graph_made, backend_graph_free, backend_site,
-    {TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, backend_run, backend_run}, 1, 1, backend_net};
+    {TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, backend_run, backend_run}, 1, 1, 1, backend_net};
 #undef TCU_RUN4
 
 static bool is_set(const char *name) {          // an environment variable, to anything except 0

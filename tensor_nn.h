@@ -6356,14 +6356,19 @@ TENSOR__FN void nn__grad_linear(tensor__grad_t *g) {
         g->gx[0] = (tensor_reshape_n)((tensor_matmul)(flat, weight), x->dims, x->ndim);
     }
     dims[1] = TENSOR__WIDE(w);
+    tensor_t *sums = NULL;
     if (TENSOR__(grad_need)(g, 1)) {
-        tensor_t *gw =
-            (tensor_matmul)((tensor_mT)(flat), (tensor_reshape_n)(TENSOR__(grad_in)(g, 0), dims, 2));
+        tensor_t *turned = (tensor_mT)(flat), *gw = NULL;
+        tensor_t *x2 = (tensor_reshape_n)(TENSOR__(grad_in)(g, 0), dims, 2);
+        if (TENSOR__(grad_need)(g, 2) && !g->create) {
+            gw = TENSOR__(product_and_sums)(turned, x2, &sums);
+        }
+        if (!gw) { gw = (tensor_matmul)(turned, x2); }
         g->gx[1] = vector ? (tensor_squeeze)(gw, 0) : gw;
     }
     if (TENSOR__(grad_need)(g, 2)) {
         const tensor__meta_t *b = &g->node->in[2];
-        tensor_t *gb = (tensor_sum_dim)(flat, 0, 0);
+        tensor_t *gb = sums ? sums : (tensor_sum_dim)(flat, 0, 0);
         g->gx[2] = b->ndim == 1 ? gb : (tensor_reshape_n)(gb, b->dims, b->ndim);
     }
 }

@@ -124,6 +124,49 @@ static void activations() {
               tensor_zeros(3, 2), TENSOR_F32, 0);
 }
 
+// The gradients of a linear layer's weight and bias are one call of the library, without a launch; where it has no
+// algorithm for that, the product and the sums apart. A graph of the gradient has no kernel of that kind in it.
+static void bias_gradients() {
+    static const int64_t sizes[][3] = {{5, 3, 7}, {1, 8, 4}, {64, 16, 32}, {33, 65, 17}, {6, 1, 24}, {0, 3, 4}, {4, 3, 0}};
+    for (int dtype : floats) {
+        for (int kind = 0; kind < 3; kind++) {          // linear; of items [2, rows]; with relu
+            for (auto &s : sizes) {
+                tensor_scope_t scope = tensor_scope_begin();
+                const bool empty = !s[0] || !s[2], f64 = dtype == TENSOR_F64;
+                std::vector<int64_t> in = {s[0], s[2]}, out = {s[0], s[1]};
+                if (kind == 1) { in.insert(in.begin(), 2), out.insert(out.begin(), 2); }
+                tensor_t *x = random_of(dtype, in), *fx = on(x), *w[2], *far[2], *want[2], *got[2];
+                w[0] = random_of(dtype, {s[1], s[2]}), w[1] = random_of(dtype, {s[1]});
+                tensor_t *gy = tensor_to(tensor_mul_scalar(tensor_randn_n(out.data(), (int)out.size()), 0.1), (tensor_dtype_t)dtype);
+                tensor_t *fg = on(gy);
+                for (int k = 0; k < 2; k++) { far[k] = tensor_requires_grad_(on(w[k]), 1), tensor_requires_grad_(w[k], 1); }
+                auto layer = [&](tensor_t *at, tensor_t *const *p) {
+                    return kind == 2 ? tensor_linear_relu(at, p[0], p[1]) : tensor_linear(at, p[0], p[1]);
+                };
+                tensor_t *y = layer(x, w);
+                CHECK(tensor_autograd_grad(&y, 1, &gy, w, 2, want, 0) == 0);
+                for (int way = 0; way < 4; way++) {     // without libraries, with, refused, for a graph
+                    tensor_cuda_set_libraries(way > 0);
+                    fakes.refuse_row_sums = way == 2;
+                    if (way) { libraries.products.clear(nullptr); }
+                    tensor_t *fy = layer(fx, far);
+                    const long summed = fakes.summed, launches = cusim::counts.launches, products = fakes.products;
+                    CHECK(tensor_autograd_grad(&fy, 1, &fg, far, 2, got, way == 3 ? TENSOR_CREATE_GRAPH : 0) == 0);
+                    CHECK(near(got[0], want[0], dtype) && near(got[1], want[1], dtype));
+                    CHECK(fakes.summed - summed == (way == 1 && !empty && !f64));
+                    CHECK(!way || fakes.products - products == !empty);
+                    const long more = cusim::counts.launches - launches;
+                    if (kind < 2 && !empty && !f64) { CHECK(way == 1 ? more == 0 : more > 0); }
+                }
+                tensor_cuda_set_libraries(1);
+                fakes.refuse_row_sums = false;
+                libraries.products.clear(nullptr);
+                tensor_scope_end(scope);
+            }
+        }
+    }
+}
+
 struct conv_case_t { int rank; int64_t images, cin, cout, size, kernel, stride, pad, dilation, groups, more; };
 static const conv_case_t cases[] = {
     {2, 2, 3, 4, 7, 3, 1, 1, 1, 1, 0}, {2, 1, 4, 6, 8, 3, 2, 1, 1, 2, 1}, {2, 3, 2, 2, 6, 3, 2, 0, 1, 1, 0}, {2, 2, 4, 4, 9, 3, 1, 2, 2, 4, 0},
@@ -1036,6 +1079,7 @@ int main() {
     tensor_manual_seed(3);
     products();
     activations();
+    bias_gradients();
     convolutions();
     attentions();
     masked_attentions();
