@@ -1626,15 +1626,19 @@ inline int host_stream_sync(void *, int device, void *stream) {     // the pool'
 enum { PLAN_SETS = 64, PLAN_WAYS = 8 };
 template <int N> struct plan_key_t { int64_t v[N]; };
 
+template <class K> uint64_t hash_of(const K &key) {
+    uint64_t h = 0;
+    for (int64_t v : key.v) { h = (h ^ (uint64_t)v) * 0x9E3779B97F4A7C15u, h ^= h >> 32; }
+    return h;
+}
+
 template <class K, class P> struct plans_t {
     struct slot_t { K key; P plan; uint64_t used; } slot[PLAN_SETS][PLAN_WAYS];  // used: 0 = empty
     uint64_t now;
     // The slot of a key; *found says whether its plan is there already. If not, the slot is cleared and must
     // be filled.
     slot_t *of(const K &key, uint64_t sets, void (*drop)(P &), bool *found) {
-        uint64_t h = 0;
-        for (int64_t v : key.v) { h = (h ^ (uint64_t)v) * 0x9E3779B97F4A7C15u, h ^= h >> 32; }
-        slot_t *set = slot[h % sets], *oldest = set;
+        slot_t *set = slot[hash_of(key) % sets], *oldest = set;
         for (int k = 0; k < PLAN_WAYS; k++) {
             *found = set[k].used && !memcmp(&set[k].key, &key, sizeof key);
             if (*found || set[k].used < oldest->used) { oldest = &set[k]; }
@@ -1674,6 +1678,16 @@ struct dnn_plan_t {
 };
 
 typedef plan_key_t<48> dnn_key_t;
+
+// Plans that differ in sizes alone. first: the hash of the key that came first. kernels: cuDNN's cache of
+// what it has compiled for the others; NULL = nothing yet. refused: it has no engine for sizes that vary.
+struct dnn_kind_t {
+    uint64_t first;
+    cudnnBackendDescriptor_t kernels;
+    bool refused;
+};
+
+typedef plan_key_t<16> kind_key_t;
 #endif
 
 static struct {
@@ -1690,6 +1704,7 @@ static struct {
     cudnnHandle_t dnn[MAX_DEVICES];
     cudnnBackendDescriptor_t properties; // set by tests: plans are made for this device, without a handle
     plans_t<dnn_key_t, dnn_plan_t> graphs;
+    plans_t<kind_key_t, dnn_kind_t> kinds;
 #endif
 } libraries;
 
@@ -1741,6 +1756,10 @@ static bool dnn_ok(const char *what, cudnnStatus_t status, bool last = false) {
 static void dnn_drop(dnn_plan_t &p) {
     if (p.plan) { lib.cudnnBackendDestroyDescriptor_(p.plan); }
     if (p.config) { lib.cudnnBackendDestroyDescriptor_(p.config); }
+}
+
+static void kind_drop(dnn_kind_t &k) {
+    if (k.kernels) { lib.cudnnBackendDestroyDescriptor_(k.kernels); }
 }
 #endif
 
@@ -1815,6 +1834,7 @@ static void libraries_close() {
     std::lock_guard<std::mutex> hold(libraries.lock);
 #ifdef TCU_HAVE_CUDNN
     libraries.graphs.clear(dnn_drop);
+    libraries.kinds.clear(kind_drop);
 #endif
 #ifdef TCU_HAVE_CUBLASLT
     libraries.products.clear(nullptr);
@@ -6755,9 +6775,10 @@ static bool engine_is_acceptable(dnn_graph_t &g, cudnnBackendDescriptor_t config
 }
 
 // Finds the first engine in cuDNN's order that engine_is_acceptable takes, that fits the workspace and can be
-// made -> whether there is one
+// made -> whether there is one. kernels: that of a kind, for an engine whose kernels take any sizes; NULL =
+// for these sizes alone
 static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, int device, bool exact,
-                    int64_t most, dnn_plan_t *out) {
+                    int64_t most, dnn_plan_t *out, cudnnBackendDescriptor_t *kernels = nullptr) {
     enum { CHOICES = 16 };
     static const cudnnBackendHeurMode_t modes[2] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
     cudnnBackendDescriptor_t whole = g.make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
@@ -6765,7 +6786,23 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
     if (!libraries.properties) {
         g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &libraries.dnn[device]);
     }
+    const bool varies = kernels != nullptr;
+#if CUDNN_VERSION >= 90500
+    if (varies) {
+        g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED, CUDNN_TYPE_BOOLEAN, 1, &varies);
+    }
+#endif
     g.finish(whole, "operation graph");
+#if CUDNN_VERSION >= 90500
+    if (varies && !*kernels) {
+        cudnnBackendDescriptor_t cache = g.make(CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR);
+        g.set(cache, CUDNN_ATTR_KERNEL_CACHE_OPERATION_GRAPH, whole);
+        g.finish(cache, "kernel cache");
+        if (g.status) { return false; }
+        g.take(cache);
+        *kernels = cache;
+    }
+#endif
     snprintf(libraries.message, sizeof libraries.message,
              "cuDNN: no engine is deterministic and as exact as asked");
     for (cudnnBackendHeurMode_t mode : modes) {
@@ -6787,6 +6824,9 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
             if (!engine_is_acceptable(g, config[k], exact)) { continue; }
             cudnnBackendDescriptor_t plan = g.make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
             g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config[k]);
+#if CUDNN_VERSION >= 90500
+            if (varies) { g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE, *kernels); }
+#endif
             if (libraries.properties) {
                 g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, libraries.properties);
             } else {
@@ -7563,6 +7603,29 @@ struct flow_t : dnn_graph_t {
     }
 };
 
+// Call with libraries.lock held: fills the slot of a graph that comes in many sizes. To compile its kernels
+// costs cuDNN from half a second on. The sizes that come first, for many programs the only ones, have kernels
+// of their own; all others of the kind share kernels that take any sizes, so that a sentence of another
+// length or the last batch of an epoch costs milliseconds. If cuDNN has no such engine, each has its own.
+static void plan_of_kind(const place_t &at, flow_t &g, const kind_key_t &key, int64_t most,
+                         plans_t<dnn_key_t, dnn_plan_t>::slot_t *slot) {
+    bool found = false, made = false;
+    dnn_kind_t &kind = libraries.kinds.of(key, at.limits.plan_sets, kind_drop, &found)->plan;
+    const uint64_t sizes = hash_of(slot->key);
+    if (!found) { kind.first = sizes; }
+    if (CUDNN_VERSION < 90500) { kind.refused = true; }
+    slot->plan.workspace = -1;
+    if (kind.first != sizes && !kind.refused && !g.status) {
+        made = plan_of(g, g.op, g.ops, at.device, false, most, &slot->plan, &kind.kernels);
+        kind.refused = !made && (!g.status || CUDNN_STATUS_CATEGORY(g.status) == CUDNN_STATUS_NOT_SUPPORTED);
+        if (kind.refused) { g.status = CUDNN_STATUS_SUCCESS; }
+    }
+    if (!made && (g.status || !plan_of(g, g.op, g.ops, at.device, false, most, &slot->plan))) {
+        memcpy(libraries.error, libraries.message, sizeof libraries.error);
+    }
+    if (g.status && CUDNN_STATUS_CATEGORY(g.status) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
+}
+
 // Tensors of attention: their ids, and their positions in lists.
 enum { SDPA_Q, SDPA_K, SDPA_V, SDPA_Y, SDPA_LSE, SDPA_G, SDPA_DQ, SDPA_DK, SDPA_DV, SDPA_DELTA, SDPA_SCALE,
        SDPA_ONE, SDPA_NONE, SDPA_COUNT, SDPA_BIAS = SDPA_COUNT };
@@ -7659,12 +7722,16 @@ static dnn_plan_t *attention_planned(const place_t &at, bool back, bool causal, 
     if (!found) {
         on_device_t leave(at.device);
         flow_t g;
-        slot->plan.workspace = -1;
-        attention_graph(g, back, causal, dnn_type(dtype), t, alignment, bias);
-        if (g.status || !plan_of(g, g.op, g.ops, at.device, false, INT64_MAX, &slot->plan)) {
-            memcpy(libraries.error, libraries.message, sizeof libraries.error);
+        const int64_t *q = t[SDPA_Q].dims, *k = t[SDPA_K].dims, *y = t[SDPA_Y].dims;
+        int64_t layout = 0;                     // which tensors have the heads of a row side by side
+        for (int n = 0; n < SDPA_DELTA; n++) {
+            const int64_t *step = t[n].strides;
+            layout = 2 * layout + (step[1] < most(step[2], step[3]));
         }
-        if (g.status && CUDNN_STATUS_CATEGORY(g.status) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
+        kind_key_t kind = {{at.device, key.v[1], dtype, causal, aligned, layout, q[1], q[3], k[1], y[3]}};
+        if (bias) { kind.v[10] = alignment[SDPA_DELTA]; }
+        attention_graph(g, back, causal, dnn_type(dtype), t, alignment, bias);
+        plan_of_kind(at, g, kind, INT64_MAX, slot);
     }
 
     return slot->plan.workspace < 0 ? nullptr : &slot->plan;
@@ -7778,7 +7845,6 @@ static dnn_plan_t *norm_planned(const place_t &at, bool layer, bool back, int dt
     };
     cudnnBackendDescriptor_t op = g.make(back ? CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR
                                               : CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR);
-    slot->plan.workspace = -1;
     if (back) {
         g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_MODE, CUDNN_TYPE_NORM_MODE, 1, &mode);
         g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_XDESC, image(NORM_X, 0));
@@ -7803,10 +7869,9 @@ static dnn_plan_t *norm_planned(const place_t &at, bool layer, bool back, int dt
     }
 
     g.add(op);
-    if (g.status || !plan_of(g, g.op, g.ops, at.device, false, at.limits.conv_workspace, &slot->plan)) {
-        memcpy(libraries.error, libraries.message, sizeof libraries.error);
-    }
-    if (g.status && CUDNN_STATUS_CATEGORY(g.status) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
+    const kind_key_t kind = {{at.device, key.v[1], dtype, alignment[0], alignment[1], alignment[2], x.n,
+                              x.dims[1], x.strides[1]}};
+    plan_of_kind(at, g, kind, at.limits.conv_workspace, slot);
     return slot->plan.workspace < 0 ? nullptr : &slot->plan;
 }
 

@@ -305,6 +305,13 @@ struct node_t {
         return v->nodes[k];
     }
 };
+// A graph for sizes that vary, and what it is but for its sizes: the kinds of its operations, in order.
+static bool varies(const node_t &graph) { return graph.find(CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED) != nullptr; }
+static std::vector<int> kinds_of(const node_t &graph) {
+    std::vector<int> kinds;
+    for (const node_p &op : graph.find(CUDNN_ATTR_OPERATIONGRAPH_OPS)->nodes) { kinds.push_back(op->kind); }
+    return kinds;
+}
 struct dnn_t { unsigned magic; int device; cudaStream_t stream; };
 static node_p &node_of(cudnnBackendDescriptor_t d) {
     demand(d != nullptr, "NULL for a descriptor");
@@ -621,6 +628,10 @@ static cudnnStatus_t execute_flow(dnn_t *handle, const node_t &plan, node_p grap
 static bool is_norm(const node_t &op) {
     return op.kind == CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR || op.kind == CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR;
 }
+static bool is_layer_norm(const node_t &op) {
+    const bool forward = op.kind == CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR;
+    return op.one<int>(forward ? CUDNN_ATTR_OPERATION_NORM_FWD_MODE : CUDNN_ATTR_OPERATION_NORM_BWD_MODE) == CUDNN_LAYER_NORM;
+}
 enum { OF_X, OF_Y, OF_SCALE, OF_MEAN, OF_INVERSE, OF_BIAS, OF_EPS, OF_DY, OF_DSCALE, OF_DBIAS, OF_COUNT };
 // Tensors of a norm; y is dx, back.
 static std::vector<node_p> tensors_of(const node_t &op) {
@@ -784,6 +795,12 @@ static cudnnStatus_t be_finish(cudnnBackendDescriptor_t d) {
         node_p graph = o.node(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
         const value_t *ops = graph->find(CUDNN_ATTR_OPERATIONGRAPH_OPS);
         if (fakes.refuse) { return no("this fake refuses all"); }
+        if (varies(*graph)) {                           // as cuDNN 9.19 has them: attention forward, layer norm
+            for (const node_p &op : ops->nodes) {
+                if (op->kind == CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR) { return no("no engine for sizes that vary"); }
+            }
+            if (is_norm(*ops->nodes[0]) && !is_layer_norm(*ops->nodes[0])) { return no("no engine for sizes that vary"); }
+        }
         if (is_norm(*ops->nodes[0])) { break; }
         if (!names_of(ops->nodes[0]->kind)) {
             for (const node_p &op : ops->nodes) {       // products along rows of 8
@@ -803,8 +820,20 @@ static cudnnStatus_t be_finish(cudnnBackendDescriptor_t d) {
         fakes.plans++;
         if (config.workspace < 0) { return no("this engine cannot be made"); }
         o.workspace = config.workspace;
+        const node_p graph = config.node(CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
+        demand(varies(*graph) == (o.find(CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE) != nullptr), "a cache goes with sizes that vary");
+        fakes.compiled++;
+        if (!varies(*graph)) { break; }
+        node_t &cache = *o.node(CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE);
+        demand(kinds_of(*cache.node(CUDNN_ATTR_KERNEL_CACHE_OPERATION_GRAPH)) == kinds_of(*graph), "the cache of other operations");
+        bool compiled = false;
+        for (int note : cache.notes) { compiled = compiled || note == config.workspace; }
+        if (compiled) { fakes.compiled--; } else { cache.notes.push_back((int)config.workspace); }
         break;
     }
+    case CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR:
+        demand(varies(*o.node(CUDNN_ATTR_KERNEL_CACHE_OPERATION_GRAPH)), "a cache for sizes that vary");
+        break;
     default:
         if (names_of(o.kind)) {
             check_convolution(o);

@@ -14,6 +14,7 @@ struct fakes_t {
     long attentions = 0, norms = 0;     // executed graphs of them
     long nets = 0, net_gap = 0;         // executed passes of recurrent nets; bytes between parts of their weights
     long plans = 0;                     // asked for: heuristics of cuBLASLt, plans made of cuDNN
+    long compiled = 0;                  // plans of cuDNN whose kernels no cache had
     long rounded = 0;                   // executed with factors of TF32
     long collectives = 0;               // of NCCL, executed by a rank
     long fused = 0;                     // convolutions executed with their bias
