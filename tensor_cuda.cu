@@ -5071,10 +5071,10 @@ inline int add_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg_t
 //
 // For each row of x, an order: the positions of its elements, sorted stably by keys in tensor.h's order.
 // Rows that fit a block are sorted in shared memory, with the position as the last digit of the key; longer
-// rows are sorted all at once, by the keys and then by their rows. mode and the medians read this order.
-// topk and kthvalue of long rows select digit by digit: x is read once for each eleven bits of its key and
-// no keys are stored. Rejected: sorting for them too (topk(50) of 50,000 logits a row moved 400 times what it
-// returns, and wanted 50 bytes of scratch an element).
+// rows are sorted all at once, by the keys and then by their rows. topk, kthvalue and the medians of long
+// rows select digit by digit: x is read once for each eleven bits of its key and no keys are stored. mode of
+// long rows counts in a table. Rejected: sorting for them too (topk(50) of 50,000 logits a row moved 400
+// times what it returns, and wanted 50 bytes of scratch an element).
 // On the CPU: >>impl-sort.
 // ------------------------------------------------------------------------------
 
@@ -5403,6 +5403,120 @@ inline int selected_rows(const place_t &at, select_t &s, int64_t rows, void *scr
     return code;
 }
 
+// The most frequent value of a long row: a table has an entry for each value, at a place that its key gives.
+// A block first counts the values of its part in a small table in shared memory, so that few values do not
+// all meet at one address, and then adds them to the row's table; a value that finds no room is added there
+// at once. Counts and last positions are the same in whatever order the values come.
+enum { SEEN_BITS = 10, SEEN = 1 << SEEN_BITS, SEEN_TRIES = 8 };
+
+// An entry that has all bits set is free. less: how many there are, less 1.
+struct seen_t {
+    unsigned long long key;
+    int less, last;
+};
+
+__device__ inline seen_t no_entry() { return seen_t{~0ull, -1, -1}; }
+
+struct counting_t {
+    order_t o;
+    int64_t columns;
+    int parts, bits;                            // blocks of a row; a row's table has (1 << bits) + 1 entries
+    seen_t *table, *best;                       // [row][entry], [row][part]
+};
+
+// The entry of a key; NULL after so many tries. The key of all bits, which marks free entries, has the last.
+__device__ inline seen_t *entry_of(seen_t *table, int bits, unsigned long long key, int64_t tries) {
+    const unsigned long long none = no_entry().key, last = (1ull << bits) - 1;
+    if (key == none) { return table + last + 1; }
+    unsigned long long at = key * 0x9E3779B97F4A7C15ull >> (64 - bits);
+    for (; tries; tries--) {
+        const unsigned long long there = atomicCAS(&table[at].key, none, key);
+        if (there == none || there == key) { return table + at; }
+        at = (at + 1) & last;
+    }
+    return nullptr;
+}
+
+__device__ inline void count_more(seen_t *e, int n, int last) {
+    atomicAdd(&e->less, n);
+    atomicMax(&e->last, last);
+}
+
+__global__ void __launch_bounds__(THREADS, 4) count_values(counting_t c) {
+    TCU_SHARED(seen_t, here, [SEEN + 1]);
+    const int t = (int)threadIdx.x;
+    const int64_t row = blockIdx.x / c.parts, each = (c.columns + c.parts - 1) / c.parts;
+    const int64_t from = (blockIdx.x - row * c.parts) * each, to = least(from + each, c.columns);
+    const int64_t size = (int64_t)1 << c.bits;
+    seen_t *table = c.table + row * (size + 1);
+    for (int k = t; k <= SEEN; k += THREADS) { here[k] = no_entry(); }
+    __syncthreads();
+    for (int64_t i = from + t; i < to; i += THREADS) {
+        const unsigned long long key = key_of(c.o, row * c.columns + i);
+        seen_t *e = entry_of(here, SEEN_BITS, key, SEEN_TRIES);
+        if (!e) { e = entry_of(table, c.bits, key, size); }
+        count_more(e, 1, (int)i);
+    }
+    __syncthreads();
+    for (int k = t; k <= SEEN; k += THREADS) {
+        if (here[k].less < 0) { continue; }
+        count_more(entry_of(table, c.bits, here[k].key, size), here[k].less + 1, here[k].last);
+    }
+}
+
+struct most_seen {                              // the smallest key of those that came most often
+    typedef seen_t acc;
+    __device__ static acc join(acc a, acc b) {
+        if (a.less != b.less) { return a.less > b.less ? a : b; }
+        return a.key < b.key ? a : b;
+    }
+};
+
+// The most frequent of a row's n entries: of each part to best[row][part], or if there is one part its last
+// position to y[row].
+__global__ void __launch_bounds__(THREADS, 4)
+    most_frequent(int64_t *y, seen_t *best, const seen_t *entry, int64_t n, int parts) {
+    TCU_SHARED(seen_t, s, [THREADS]);
+    const int64_t row = blockIdx.x / parts, each = (n + parts - 1) / parts;
+    const int64_t from = (blockIdx.x - row * parts) * each, to = least(from + each, n);
+    seen_t v = no_entry();
+    for (int64_t i = from + threadIdx.x; i < to; i += THREADS) { v = most_seen::join(v, entry[row * n + i]); }
+    v = join_lanes<most_seen>(v, s, (int)threadIdx.x, THREADS, 1);
+    if (threadIdx.x) { return; }
+    if (parts > 1) { best[blockIdx.x] = v; } else { y[row] = v.last; }
+}
+
+inline counting_t count_of(const place_t &at, const order_t &o, int64_t rows, int64_t columns) {
+    counting_t c = {};
+    const int bits = o.bits - o.first;
+    const int64_t values = bits < 32 ? least(columns, (int64_t)1 << bits) : columns;
+    c.o = o;
+    c.columns = columns;
+    c.parts = select_parts(at, rows, columns);
+    c.bits = most(1, log2_up(values + values / 2));
+    return c;
+}
+
+inline uint64_t count_scratch(const counting_t &c, int64_t rows) {
+    return (uint64_t)(rows * (((int64_t)1 << c.bits) + 1 + c.parts)) * sizeof(seen_t);
+}
+
+inline int counted_rows(const place_t &at, counting_t &c, int64_t *y, int64_t rows, void *scratch) {
+    const unsigned blocks = (unsigned)(rows * c.parts);
+    const int64_t entries = ((int64_t)1 << c.bits) + 1;
+    c.table = (seen_t *)scratch;
+    c.best = c.table + rows * entries;
+    int code = code_of(cudaMemsetAsync(c.table, 255, (size_t)(rows * entries) * sizeof(seen_t), at.stream));
+    if (!code) { code = launch(at, {blocks, THREADS}, count_values, c); }
+    if (!code) {
+        code = launch(at, {blocks, THREADS}, most_frequent, y, c.best, (const seen_t *)c.table, entries,
+                      c.parts);
+    }
+    if (code || c.parts == 1) { return code; }
+    const int64_t parts = c.parts;
+    return launch(at, {(unsigned)rows, THREADS}, most_frequent, y, c.best, (const seen_t *)c.best, parts, 1);
+}
+
 // Rows that a block sorts alone: see sort_rows.
 inline int sorted_alone(const place_t &at, const order_t &o, int *order, const int *from, int64_t rows,
                         int64_t columns, bool by_place) {
@@ -5433,17 +5547,19 @@ inline int sorted_rows(const place_t &at, const order_t &o, sortable_t &b, int64
 
 enum pick_id { PICK_SORT, PICK_TOP, PICK_RANK, PICK_MODE };
 
-// Whether long rows are selected from, not sorted.
+// Whether long rows are selected from or counted, not sorted.
 inline bool is_selected(const place_t &at, int what, int64_t columns, int64_t m) {
-    return columns > at.limits.sort_row &&
-           ((what == PICK_TOP && m <= at.limits.select_most) || what == PICK_RANK);
+    return columns > at.limits.sort_row && what != PICK_SORT &&
+           (what == PICK_RANK || m <= at.limits.select_most);
 }
 
 inline uint64_t pick_scratch(const place_t &at, int what, const tensor_arg_t &x, int64_t rows,
                              int64_t columns, int64_t m, bool sorted) {
     const uint64_t sort = sort_scratch(rows * columns) + 16;
     if (!is_selected(at, what, columns, m)) { return what == PICK_TOP && !sorted ? 2 * sort : sort; }
-    const select_t s = select_of(at, order_of(x, false, false), rows, columns, m, what == PICK_RANK);
+    const order_t o = order_of(x, false, false);
+    if (what == PICK_MODE) { return count_scratch(count_of(at, o, rows, columns), rows); }
+    const select_t s = select_of(at, o, rows, columns, m, what == PICK_RANK);
     return select_scratch(s, rows) + (s.alone ? 0 : (uint64_t)(rows * m) * sizeof(int));
 }
 
@@ -5455,6 +5571,10 @@ inline int pick(const place_t &at, int what, const tensor_arg_t &y, const tensor
     int64_t *to = (int64_t *)y.data, n = rows * m;
     if (!n) { return 0; }
     if (rows * columns > INT32_MAX) { return TENSOR_ERR_UNSUPPORTED; }
+    if (what == PICK_MODE && is_selected(at, what, columns, m)) {
+        counting_t c = count_of(at, o, rows, columns);
+        return counted_rows(at, c, to, rows, scratch);
+    }
     if (is_selected(at, what, columns, m)) {
         select_t s = select_of(at, o, rows, columns, what == PICK_RANK ? k : m, what == PICK_RANK);
         s.y = to;

@@ -603,6 +603,7 @@ static void orders() {
             tensor_scope_t scope = tensor_scope_begin();
             int64_t n = sh.rows * sh.columns, m = (sh.columns + 1) / 2;
             values v = tied((size_t)n, dtype);
+            if (sh.columns > 2000) { for (double &e : v) { e = (double)(dice() % 3000); } }     // more than a block counts
             array_t X(dtype, {sh.rows, sh.columns}, &v), Y(TENSOR_I64, {sh.rows, sh.columns}), H(TENSOR_I64, {sh.rows, m}), K(TENSOR_I64, {sh.rows});
             array_t S(TENSOR_U8, {(int64_t)(2 * sort_scratch(n) + 32) + sh.rows * (DIGITS + 99) * 4});
             tensor_t *x = here(X);
@@ -628,6 +629,7 @@ static void orders() {
                     CHECK(pick(at, PICK_RANK, K.o, X.o, sh.rows, sh.columns, 1, false, true, k, S.o.data) == 0);
                     CHECK(near_to(K.get(), numbers_of(want.indices), 0));
                 }
+                CHECK(pick_scratch(at, PICK_MODE, X.o, sh.rows, sh.columns, 1, true) <= (uint64_t)S.o.numel);
                 CHECK(pick(at, PICK_MODE, K.o, X.o, sh.rows, sh.columns, 1, false, true, 0, S.o.data) == 0);
                 CHECK(near_to(K.get(), numbers_of((tensor_mode)(x, 1, 0).indices), 0));
             }
