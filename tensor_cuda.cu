@@ -1998,9 +1998,12 @@ __device__ inline int64_t thread_count() { return (int64_t)gridDim.x * blockDim.
 template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) pack_t { T v[N]; };
 template <class T> constexpr int lanes_of = 16 / (int)sizeof(T);
 
-// The word keeps the first of the elements that an op refuses, as ~place; 0 = none.
+// The word keeps the first of the elements that an op refuses, as ~place; 0 = none. Behind it is the address
+// of the host's flag that some word is written, which the host reads without a copy.
 __device__ inline void fault(unsigned long long *word, int64_t place) {
     atomicMax(word, ~(unsigned long long)place);
+    __threadfence_system();
+    atomicOr((unsigned *)(uintptr_t)word[1], 1u);
 }
 
 template <class T> __host__ __device__ inline bool aligned16(const T *p) { return ((uintptr_t)p & 15) == 0; }
@@ -8635,7 +8638,7 @@ __device__ inline bool any_refused(const refusals_t &r) {
     unsigned long long any = 0;
     for (int k = 0; k < ERROR_WORDS / 32; k++) {
         for (uint32_t left = r.of[k]; left; left &= left - 1) {
-            any |= r.word[k * 32 + __ffs((int)left) - 1];
+            any |= r.word[2 * (k * 32 + __ffs((int)left) - 1)];
         }
     }
     return any != 0;
@@ -8947,7 +8950,8 @@ struct gpu_t {                                  // made when first used
     int ready, sms, next, used;                 // slots: the next one, how many since the last check
     uint32_t asked;                             // bit p: whether device p's memory can be used was asked
     tensor_cuda_stream_t main, side;            // side: copies beside the rest
-    unsigned long long *errors;                 // one word per slot, on the device: see fault()
+    unsigned long long *errors;                 // two words per slot, on the device: see fault()
+    unsigned *refused;                          // on the host: one of them is written
     slot_t slot[SLOTS];                         // the owner of each word
 };
 
@@ -9052,15 +9056,24 @@ static gpu_t *gpu_of(int index) {
     lock_t hold(&process.lock);
     if (g->ready) { return g; }
     on_device_t at(index);
-    void *words = nullptr;
+    void *words = nullptr, *flag = nullptr;
     if (!g->main.of && !(g->main.of = new_stream(index))) { return nullptr; }
-    if (code_of(cudaMalloc(&words, SLOTS * sizeof *g->errors))) { return nullptr; }
-    if (code_of(cudaMemsetAsync(words, 0, SLOTS * sizeof *g->errors, g->main.of->raw)) ||
-        code_of(cudaStreamSynchronize(g->main.of->raw))) {
+    if (code_of(cudaMalloc(&words, sizeof(unsigned long long[SLOTS][2])))) { return nullptr; }
+    if (code_of(cudaMallocHost(&flag, sizeof *g->refused))) {
         cudaFree(words);
         return nullptr;
     }
+    unsigned long long none[SLOTS][2] = {};
+    for (auto &slot : none) { slot[1] = (unsigned long long)(uintptr_t)flag; }
+    *(unsigned *)flag = 0;
+    if (code_of(cudaMemcpyAsync(words, none, sizeof none, cudaMemcpyHostToDevice, g->main.of->raw)) ||
+        code_of(cudaStreamSynchronize(g->main.of->raw))) {
+        cudaFree(words);
+        cudaFreeHost(flag);
+        return nullptr;
+    }
     g->errors = (unsigned long long *)words;
+    g->refused = (unsigned *)flag;
     cudaDeviceGetAttribute(&g->sms, cudaDevAttrMultiProcessorCount, index);
     __atomic_store_n(&g->ready, 1, __ATOMIC_RELEASE);
     return g;
@@ -9274,11 +9287,15 @@ static int settle(stream_t *s, const char *what) {
     if (in_capture(s, what)) { return TENSOR_ERR_UNSUPPORTED; }
     gpu_t *g = &process.gpu[s->device];
     current_t at(s->device);
-    unsigned long long word[SLOTS];
+    unsigned long long word[SLOTS][2] = {};
     if (code_of(cudaStreamSynchronize(s->raw))) { return raise_cuda(what); }
     if (!__atomic_exchange_n(&s->noted, 0, __ATOMIC_ACQ_REL)) { return 0; }
-    if (code_of(cudaMemcpyAsync(word, g->errors, sizeof word, cudaMemcpyDeviceToHost, s->raw)) ||
-        code_of(cudaStreamSynchronize(s->raw))) {
+    // The flag first: a word that is written from now on sets it again.
+    if (__atomic_exchange_n(g->refused, 0u, __ATOMIC_ACQ_REL) &&
+        (code_of(cudaMemcpyAsync(word, g->errors, sizeof word, cudaMemcpyDeviceToHost, s->raw)) ||
+         code_of(cudaStreamSynchronize(s->raw)))) {
+        __atomic_store_n(g->refused, 1u, __ATOMIC_RELEASE);
+        __atomic_store_n(&s->noted, 1, __ATOMIC_RELEASE);
         return raise_cuda(what);
     }
     bool others = false;                        // streams whose ops may still write their words
@@ -9289,15 +9306,17 @@ static int settle(stream_t *s, const char *what) {
 
     int bad = 0;
     for (int k = 0; k < SLOTS; k++) {
-        if (!word[k]) { continue; }
-        if (code_of(cudaMemsetAsync(g->errors + k, 0, sizeof *word, s->raw))) { return raise_cuda(what); }
+        if (!word[k][0]) { continue; }
+        if (code_of(cudaMemsetAsync(g->errors + 2 * k, 0, sizeof **word, s->raw))) {
+            return raise_cuda(what);
+        }
         if (bad) { continue; }
         lock_t hold(&process.lock);
         const char *site = g->slot[k].site, *base = site ? site : "";
         for (; site && *site; site++) {
             if (*site == '/' || *site == '\\' || *site == 1) { base = site + 1; }
         }
-        const int64_t place = (int64_t)~word[k], pivot = place & ((1 << PIVOT_BITS) - 1);
+        const int64_t place = (int64_t)~word[k][0], pivot = place & ((1 << PIVOT_BITS) - 1);
         bool matrix = (bad = g->slot[k].code) == TENSOR_ERR_LINALG;
         const char *text = g->slot[k].told ? "%s%s%s: element %d" : "%s%s%s: element %d is out of range";
         if (matrix) { text = pivot ? "%s%s%s: matrix %d, pivot %d" : "%s%s%s: matrix %d"; }
@@ -9676,7 +9695,7 @@ static unsigned long long *noting(const tensor_call_t *c, const char *what = nul
     if (this_thread.nslots == 16) { this_thread.nslots = 0; }
     this_thread.slot[this_thread.nslots++] = &g->slot[k];
     if (graph) { graph->noted = 1; } else { __atomic_store_n(&s->noted, 1, __ATOMIC_RELEASE); }
-    return &g->errors[k];
+    return &g->errors[2 * k];
 }
 
 // In a capture: the words of the graph's ops so far. Without one, none: the host hears of an error later.
@@ -10915,6 +10934,12 @@ static int backend_graph_run(void *graph, int first) {
     stream_t *s = current(g->device, op);
     if (!s) { return code_now(); }
     current_t at(g->device);
+    // What an earlier run is seen to have refused comes first: this one would go on from where that stopped.
+    if (g->noted && __atomic_load_n(process.gpu[g->device].refused, __ATOMIC_ACQUIRE)) {
+        __atomic_store_n(&s->noted, 1, __ATOMIC_RELEASE);
+        const int refused = settle(s, op);
+        if (refused) { return refused; }
+    }
     tensor_generator_t rng = tensor_get_generator();
     if (!g->sent) {
         g->changed = 0;
@@ -11398,6 +11423,7 @@ int tensor_cuda_shutdown(void) {
         if (g.ready) {                          // the other devices may not exist
             on_device_t at((int)(&g - process.gpu));
             cudaFree(g.errors);
+            cudaFreeHost(g.refused);
         }
         memset((void *)&g, 0, sizeof g);
     }

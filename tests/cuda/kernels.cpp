@@ -1006,6 +1006,17 @@ static void matrices() {
     CHECK(g && (tensor_graph_replay)(g) == 0);
     CHECK(cusim::counts.launches == count.launches + 1 && cusim::counts.calls == count.calls + 1);
     CHECK(tensor_graph_free(g) == 0);
+    // A wait behind an op that might have refused an index is no more than any other.
+    const int64_t one = 1;
+    tensor_p index = (tensor_to)((tensor_zeros_n)(&one, 1, TENSOR_I64), TENSOR_CUDA);
+    long waits[2];
+    for (int k = 0; k < 2; k++) {
+        if (k) { (tensor_index_select)(x, 0, index); } else { (tensor_mul_scalar)(x, 2); }
+        count = cusim::counts;
+        CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == 0);
+        waits[k] = cusim::counts.calls - count.calls;
+    }
+    CHECK(waits[0] == waits[1]);
     tensor_scope_end(scope);
 }
 
@@ -1477,9 +1488,10 @@ __attribute__((weak)) int main() {      // tests in C link this object for its t
     at.limits.reduce_chunk = 64;
     at.limits.norm_chunk = 4;
     cudaStreamCreateWithFlags(&at.stream, cudaStreamNonBlocking);
-    cudaMalloc(&error, 8);
+    cudaMalloc(&error, 24);
     at.error = (unsigned long long *)error;
-    cudaMemsetAsync(error, 0, 8, at.stream);
+    unsigned long long words[3] = {0, (unsigned long long)(uintptr_t)(at.error + 2), 0};    // a word and its flag
+    cudaMemcpyAsync(error, words, sizeof words, cudaMemcpyHostToDevice, at.stream);
     pointwise_all();
     casts_and_numbers();
     reductions();

@@ -150,9 +150,10 @@ int main(int argc, char **argv) {
     cusim::config.shuffle = false;              // the order of threads is no matter here, and the counts stay
     at.limits.sms = 132;
     cudaStreamCreateWithFlags(&at.stream, cudaStreamNonBlocking);
-    cudaMalloc(&error, 8);
+    cudaMalloc(&error, 24);
     at.error = (unsigned long long *)error;
-    cudaMemsetAsync(error, 0, 8, at.stream);
+    unsigned long long words[3] = {0, (unsigned long long)(uintptr_t)(at.error + 2), 0};    // a word and its flag
+    cudaMemcpyAsync(error, words, sizeof words, cudaMemcpyHostToDevice, at.stream);
     pointwise_rows_of(TENSOR_F32, "f32");
     pointwise_rows_of(TENSOR_BF16, "bf16");
     orders_and_places();
