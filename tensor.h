@@ -4090,7 +4090,8 @@ typedef struct tensor_backend_t {
     void (*site)(const char *site);     // where the calling thread's calls since the last site were made
     // One per family, NULL = not supported: the op is an error that says so. A kernel raises its errors.
     tensor_kernel_t kernel[TENSOR_FAMILY_COUNT];
-    int halves;                         // MATMUL, CONV, ATTENTION, batch and layer norm take f16, bf16
+    // MATMUL, CONV, ATTENTION, POOL, DROPOUT, CROSS_ENTROPY, batch and layer norm take f16, bf16
+    int halves;
     int channels_last;                  // images of CONV, POOL, batch norm, pointwise may be so
     int row_sums;                       // MATMUL of two matrices may have a second output: sums of a's rows
     // Whether RECURRENT takes a whole net over x of dims: the bytes it keeps for backward, or < 0. May be

@@ -1994,6 +1994,9 @@ template <class T, class C> __device__ inline C load_typed(const void *p, int dt
 __device__ inline int64_t thread_index() { return blockIdx.x * (int64_t)blockDim.x + threadIdx.x; }
 __device__ inline int64_t thread_count() { return (int64_t)gridDim.x * blockDim.x; }
 
+// What values of a real dtype are computed in.
+template <class T> using class_t = typename pick_t<same_type<T, double>::value, double, float>::type;
+
 // N values that are moved by one or more 16-byte accesses.
 template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) pack_t { T v[N]; };
 template <class T> constexpr int lanes_of = 16 / (int)sizeof(T);
@@ -3297,7 +3300,11 @@ template <bool EVENTS> __global__ void __launch_bounds__(THREADS, 2)
 // y = x scale if the element's 24 bits are below keep, else 0.
 template <class T> __global__ void __launch_bounds__(THREADS, 4)
 drop_out(T *y, const T *x, int64_t n, rng_t r, uint32_t keep, double scale) {
+    typedef class_t<T> C;
     tensor_generator_t g = r.now();
+    auto dropped = [&](T v, uint32_t word) {
+        return from_class<T>(w_mul(to_class<C>(v), (word >> 8) < keep ? (C)scale : C(0)));
+    };
     const bool wide = aligned16(x) && aligned16(y);
     for (int64_t q = thread_index(); q * 4 < n; q += thread_count()) {
         uint32_t word[4];
@@ -3305,12 +3312,12 @@ drop_out(T *y, const T *x, int64_t n, rng_t r, uint32_t keep, double scale) {
         if (wide && q * 4 + 4 <= n) {
             pack_t<T, 4> v = ((const pack_t<T, 4> *)x)[q];
             TCU_UNROLL
-            for (int k = 0; k < 4; k++) { v.v[k] = w_mul(v.v[k], (word[k] >> 8) < keep ? (T)scale : T(0)); }
+            for (int k = 0; k < 4; k++) { v.v[k] = dropped(v.v[k], word[k]); }
             ((pack_t<T, 4> *)y)[q] = v;
             continue;
         }
         for (int k = 0; k < 4 && q * 4 + k < n; k++) {
-            y[q * 4 + k] = w_mul(x[q * 4 + k], (word[k] >> 8) < keep ? (T)scale : T(0));
+            y[q * 4 + k] = dropped(x[q * 4 + k], word[k]);
         }
     }
 }
@@ -3748,8 +3755,6 @@ inline int lanes_for(int64_t columns, int V) {
     while (n < THREADS && n * V < columns) { n *= 2; }
     return n;
 }
-
-template <class T> using class_t = typename pick_t<same_type<T, double>::value, double, float>::type;
 
 // f(column, values) for a whole row, in packs if addresses allow it: the values of N inputs, then those of M
 // weights, which all rows share and which have the class's dtype.
@@ -4200,12 +4205,12 @@ template <class C> __device__ inline C weight_of(const labels_t<C> &q, int64_t l
 
 template <class C> struct label_sums_t { C weights, products; };       // of a row: sum of weight, of weight x
 
-template <class C>
-__device__ inline label_sums_t<C> sum_labels(const C *const *row, int64_t n, const labels_t<C> &q, C *s,
+template <class T, class C>
+__device__ inline label_sums_t<C> sum_labels(const T *const *row, int64_t n, const labels_t<C> &q, C *s,
                                           lanes_t l) {
     C a = 0, b = 0;
     if (q.smooth == 0) { return label_sums_t<C>{0, 0}; }       // the same for all threads
-    each_in_row<C, 1>(row, n, l, [&](int64_t i, const C *v) {
+    each_in_row<T, 1>(row, n, l, [&](int64_t i, const C *v) {
         C w = q.weight ? q.weight[i] : C(1);
         a += w;
         b += w * v[0];
@@ -4215,9 +4220,9 @@ __device__ inline label_sums_t<C> sum_labels(const C *const *row, int64_t n, con
 }
 
 // For each row: the loss, log sum e^x and the target's weight.
-template <class C>
+template <class T, class C = class_t<T>>
 __global__ void __launch_bounds__(THREADS, 4)
-    cross_entropy_rows(C *loss, C *weight, C *lse, const C *x, labels_t<C> q, int64_t rows,
+    cross_entropy_rows(C *loss, C *weight, C *lse, const T *x, labels_t<C> q, int64_t rows,
                        int64_t columns, unsigned long long *error) {
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
@@ -4226,20 +4231,20 @@ __global__ void __launch_bounds__(THREADS, 4)
         int64_t t = n ? load_as<int64_t>(q.target, q.dtype, r) : 0;
         bool bad = n && t != q.ignored && (t < 0 || t >= columns), skip = bad || t == q.ignored;
         if (bad && !l.lane) { fault(error, r); }
-        const C *row[1] = {x + r * columns};
+        const T *row[1] = {x + r * columns};
         C top = -INFINITY, sum = 0, log_sum = 0;
         if (!q.logs) {
-            each_in_row<C, 1>(row, n, l, [&](int64_t, const C *v) { top = w_max(top, v[0]); });
+            each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { top = w_max(top, v[0]); });
             top = row_join<max_op<C>>(top, s, l);
             C shift = top == -INFINITY || top == INFINITY ? 0 : top;
-            each_in_row<C, 1>(row, n, l, [&](int64_t, const C *v) { sum += w_exp(v[0] - shift); });
+            each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += w_exp(v[0] - shift); });
             log_sum = w_log(row_join<sum_op<C>>(sum, s, l)) + shift;
         }
         label_sums_t<C> all = sum_labels(row, n, q, s, l);
         if (!n || l.lane) { continue; }
         C w = skip ? C(0) : weight_of(q, t), y = 0;
         if (!skip) {
-            y = (1 - q.smooth) * w * (log_sum - row[0][t]);
+            y = (1 - q.smooth) * w * (log_sum - to_class<C>(row[0][t]));
             if (q.smooth > 0) { y += q.smooth / (C)columns * (log_sum * all.weights - all.products); }
         }
         lse[r] = log_sum;
@@ -4269,9 +4274,9 @@ __global__ void __launch_bounds__(THREADS, 4)
 }
 
 // dx from g: one number, or one per row; divided by divisor[0] if there is one.
-template <class C>
+template <class T, class C = class_t<T>>
 __global__ void __launch_bounds__(THREADS, 4)
-    cross_entropy_rows_backward(C *dx, const C *g, bool each, const C *divisor, const C *x,
+    cross_entropy_rows_backward(T *dx, const C *g, bool each, const C *divisor, const T *x,
                                 const C *lse, labels_t<C> q, int64_t rows, int64_t columns) {
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
@@ -4279,14 +4284,14 @@ __global__ void __launch_bounds__(THREADS, 4)
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
         int64_t t = n ? load_as<int64_t>(q.target, q.dtype, r) : 0;
         bool skip = t == q.ignored || t < 0 || t >= columns;
-        const C *row[1] = {x + r * columns};
+        const T *row[1] = {x + r * columns};
         label_sums_t<C> all = sum_labels(row, n, q, s, l);
         if (!n) { continue; }
         C by = divisor ? divisor[0] : C(1), shift = lse[r];
         by = g[each ? r : 0] / by;
         C w = skip ? 0 : by * (1 - q.smooth) * weight_of(q, t);
         C flat = by * q.smooth / (C)columns, k = q.logs ? C(0) : w + flat * all.weights;
-        map_row<C, 1>(dx + r * columns, row, n, l, [&](int64_t i, const C *v) {
+        map_row<T, 1>(dx + r * columns, row, n, l, [&](int64_t i, const C *v) {
             if (skip) { return C(0); }
             C d = 0;
             if (!q.logs) { d = w_exp(v[0] - shift) * k - flat * weight_of(q, i); }
@@ -4565,15 +4570,15 @@ inline int layer_norm_backward(const place_t &at, const tensor_arg_t &dx, void *
     return code;
 }
 
-// All of one class, contiguous. each: the loss of every row (in scratch if the sum is wanted); y NULL: no
+// All of x's class, contiguous. each: the loss of every row (in scratch if the sum is wanted); y NULL: no
 // sum.
-template <class C>
-inline int cross_entropy(const place_t &at, C *y, C *each, C *weight, C *lse, C *divisor, const C *x,
+template <class T, class C>
+inline int cross_entropy(const place_t &at, C *y, C *each, C *weight, C *lse, C *divisor, const T *x,
                          const labels_t<C> &q, int64_t rows, int64_t columns, bool mean) {
-    grid_t g = rows_for(at, rows, columns, 16 / (int)sizeof(C));
+    grid_t g = rows_for(at, rows, columns, 16 / (int)sizeof(T));
     int code = 0;
     if (rows && columns) {
-        code = launch(at, g, cross_entropy_rows<C>, each, weight, lse, x, q, rows, columns, at.error);
+        code = launch(at, g, cross_entropy_rows<T>, each, weight, lse, x, q, rows, columns, at.error);
     }
     return code ? code
                 : launch(at, {1, THREADS}, cross_entropy_sum<C>, y, divisor, (const C *)each,
@@ -7269,21 +7274,22 @@ template <class I> __device__ inline void pool_holders(const pool_t<I> &g, int d
     *high = *high < g.out[d] ? *high : g.out[d] - 1;
 }
 
-template <class C, class I> __global__ void __launch_bounds__(THREADS, 4)
+template <class T, class I> __global__ void __launch_bounds__(THREADS, 4)
 // place: of the largest; NULL = mean
-pool_forward(pool_t<I> g, C *y, int32_t *place, const C *x, int64_t n) {
+pool_forward(pool_t<I> g, T *y, int32_t *place, const T *x, int64_t n) {
+    typedef class_t<T> C;
     int64_t step = thread_count(), plane = (int64_t)g.in[0] * g.in[1] * g.in[2];
     for (int64_t i = thread_index(); i < n; i += step) {
         I o[3], from[3], to[3], count = 1, at = -1, between;
         I of = pool_place(g.out, g.inner, (I)i, o, &between);
         for (int d = 2; d >= 0; d--) { count *= pool_window(g, d, o[d], &from[d], &to[d]); }
-        const C *p = x + of * plane * g.inner + between;
+        const T *p = x + of * plane * g.inner + between;
         C best = -infinity<C>(), sum = C(0);
         for (I z = from[0]; z < to[0]; z += g.dilation[0]) {
             for (I r = from[1]; r < to[1]; r += g.dilation[1]) {
                 for (I c = from[2]; c < to[2]; c += g.dilation[2]) {
                     I k = (z * g.in[1] + r) * g.in[2] + c;
-                    C v = p[(int64_t)k * g.inner];
+                    C v = to_class<C>(p[(int64_t)k * g.inner]);
                     sum += v;
                     if (v > best || v != v || at < 0) {
                         best = v;
@@ -7292,15 +7298,16 @@ pool_forward(pool_t<I> g, C *y, int32_t *place, const C *x, int64_t n) {
                 }
             }
         }
-        y[i] = place ? best : sum / (C)g.share(count);
+        y[i] = from_class<T>(place ? best : sum / (C)g.share(count));
         if (place) { place[i] = at < 0 ? 0 : (int32_t)at; }
     }
 }
 
 // dx of a mean, or (with place) of the maximum: an element reads the windows that may contain it, in their
 // order. Rejected for the maximum: sorting all gradients by their positions.
-template <class C, class I> __global__ void __launch_bounds__(THREADS, 2)
-pool_backward(pool_t<I> g, C *dx, const int32_t *place, const C *dy, int64_t n) {
+template <class T, class I> __global__ void __launch_bounds__(THREADS, 2)
+pool_backward(pool_t<I> g, T *dx, const int32_t *place, const T *dy, int64_t n) {
+    typedef class_t<T> C;
     int64_t step = thread_count(), pixels = (int64_t)g.out[0] * g.out[1] * g.out[2];
     for (int64_t i = thread_index(); i < n; i += step) {
         I at[3], low[3], high[3], between;
@@ -7314,7 +7321,7 @@ pool_backward(pool_t<I> g, C *dx, const int32_t *place, const C *dy, int64_t n) 
                     int64_t q =
                         (of * pixels + ((int64_t)z * g.out[1] + r) * g.out[2] + c) * g.inner + between;
                     if (place) {
-                        if (place[q] == (int32_t)me) { sum += dy[q]; }
+                        if (place[q] == (int32_t)me) { sum += to_class<C>(dy[q]); }
                         continue;
                     }
                     I o[3] = {z, r, c}, count = 1, from, to;
@@ -7323,11 +7330,11 @@ pool_backward(pool_t<I> g, C *dx, const int32_t *place, const C *dy, int64_t n) 
                         count *= pool_window(g, d, o[d], &from, &to);
                         inside = inside && at[d] >= from && at[d] < to;
                     }
-                    if (inside) { sum += dy[q] / (C)g.share(count); }
+                    if (inside) { sum += to_class<C>(dy[q]) / (C)g.share(count); }
                 }
             }
         }
-        dx[i] = sum;
+        dx[i] = from_class<T>(sum);
     }
 }
 
@@ -10183,13 +10190,13 @@ static int native_dropout(const place_t &at, tensor_call_t *c) {
     double p = c->p->dropout.p, scale = p < 1 ? 1 / (1 - p) : 0;
     uint32_t keep = (uint32_t)((1 - p) * 16777216.0 + 0.5);
     const grid_t grid = threads_for(at, (x.numel + 3) / 4);
-    if (!is_dense(c) || (x.dtype != TENSOR_F32 && x.dtype != TENSOR_F64)) { return NONE; }
+    if (!is_dense(c)) { return NONE; }
     if (!x.numel) { return 0; }
-    if (x.dtype == TENSOR_F64) {
-        return launch(at, grid, drop_out<double>, (double *)y.data, (const double *)x.data, x.numel,
-                      rng_of(c), keep, scale);
-    }
-    return launch(at, grid, drop_out<float>, (float *)y.data, f32_of(x), x.numel, rng_of(c), keep, scale);
+    const rng_t rng = rng_of(c);
+    TCU_FLOATS(x.dtype, T,
+               return launch(at, grid, drop_out<T>, (T *)y.data, (const T *)x.data, x.numel, rng, keep,
+                             scale);)
+    return NONE;
 }
 
 template <class C> static int piece_norms(const place_t &at, tensor_call_t *c, const pieces_t &p) {
@@ -10373,19 +10380,19 @@ static int64_t between_pixels(const tensor_call_t *c) {
     return channels;
 }
 
-template <class C, class I> static int pool_of(const place_t &at, tensor_call_t *c, const pool_t<I> &g) {
+template <class T, class I> static int pool_of(const place_t &at, tensor_call_t *c, const pool_t<I> &g) {
     const tensor_arg_t *a = c->arg;
     const tensor_arg_t &y = a[c->nin];
     const grid_t grid = threads_for(at, y.numel);
     if (c->row->id == NN_OP_AVG_POOL_BACKWARD || c->row->id == NN_OP_MAX_POOL_BACKWARD) {
-        return launch(at, grid, pool_backward<C, I>, g, (C *)y.data,
-                      c->nin > 1 ? (const int32_t *)a[1].data : nullptr, (const C *)a[0].data, y.numel);
+        return launch(at, grid, pool_backward<T, I>, g, (T *)y.data,
+                      c->nin > 1 ? (const int32_t *)a[1].data : nullptr, (const T *)a[0].data, y.numel);
     }
-    return launch(at, grid, pool_forward<C, I>, g, (C *)y.data,
-                  c->nout == 2 ? (int32_t *)a[c->nin + 1].data : nullptr, (const C *)a[0].data, y.numel);
+    return launch(at, grid, pool_forward<T, I>, g, (T *)y.data,
+                  c->nout == 2 ? (int32_t *)a[c->nin + 1].data : nullptr, (const T *)a[0].data, y.numel);
 }
 
-template <class C> static int pool(const place_t &at, tensor_call_t *c, int64_t between) {
+template <class T> static int pool(const place_t &at, tensor_call_t *c, int64_t between) {
     const tensor_arg_t &x = c->arg[0], &y = c->arg[c->nin];
     window_t g = c->p->window;
     if (!y.numel) { return 0; }
@@ -10395,14 +10402,15 @@ template <class C> static int pool(const place_t &at, tensor_call_t *c, int64_t 
         small = small && g.in[d] + g.pad[d] + g.kernel[d] * g.dilation[d] + g.stride[d] < INT32_MAX &&
                 (g.out[d] + 1) * g.stride[d] < INT32_MAX && g.divisor < INT32_MAX;
     }
-    return small ? pool_of<C>(at, c, pool_t<int32_t>(g, between))
-                 : pool_of<C>(at, c, pool_t<int64_t>(g, between));
+    return small ? pool_of<T>(at, c, pool_t<int32_t>(g, between))
+                 : pool_of<T>(at, c, pool_t<int64_t>(g, between));
 }
 
 static int native_pool(const place_t &at, tensor_call_t *c) {
     int64_t between = between_pixels(c);
     if (!between) { return over_copies(at, c, false, native_pool); }
-    return by_real(c->arg[0].dtype, [&](auto type) { return pool<TCU_TYPE(type)>(at, c, between); });
+    TCU_FLOATS(c->arg[0].dtype, T, return pool<T>(at, c, between);)
+    return NONE;
 }
 
 template <class C> static int losses(const place_t &where, tensor_call_t *c) {
@@ -10439,7 +10447,8 @@ template <class C> static int losses(const place_t &where, tensor_call_t *c) {
     return reduce(at, *a.y, flat.arg, 1, REDUCE_SUM, more.at, scale);
 }
 
-template <class C> static int entropy(const place_t &where, tensor_call_t *c) {
+template <class T> static int entropy(const place_t &where, tensor_call_t *c) {
+    typedef class_t<T> C;
     bool back = c->row->id == NN_OP_CROSS_ENTROPY_BACKWARD;
     const entropy_args_t a(c, back);
     const tensor_arg_t &x = *a.x, &target = *a.target, &weight = *a.weight;
@@ -10448,13 +10457,13 @@ template <class C> static int entropy(const place_t &where, tensor_call_t *c) {
     int reduction = (int)p.reduction;
     labels_t<C> q = {target.data, (const C *)weight.data, target.dtype, p.log_probs != 0, p.ignore_index,
                      (C)p.label_smoothing};
-    if ((weight.data && weight.dtype != x.dtype) || !columns) { return NONE; }
+    if ((weight.data && size_of(weight.dtype) != (int)sizeof(C)) || !columns) { return NONE; }
     place_t at = where;
     if (back) {
-        grid_t g = rows_for(at, rows, columns, 16 / (int)sizeof(C));
+        grid_t g = rows_for(at, rows, columns, 16 / (int)sizeof(T));
         if (!rows) { return 0; }
         const void *divisor = reduction == TENSOR_MEAN ? a.divisor->data : nullptr;
-        return launch(at, g, cross_entropy_rows_backward<C>, a.dx->data, a.dy->data, reduction == TENSOR_NONE,
+        return launch(at, g, cross_entropy_rows_backward<T>, a.dx->data, a.dy->data, reduction == TENSOR_NONE,
                       divisor, x.data, a.lse->data, q, rows, columns);
     }
 
@@ -10463,7 +10472,7 @@ template <class C> static int entropy(const place_t &where, tensor_call_t *c) {
     C *y = (C *)a.y->data, *each = reduction == TENSOR_NONE ? y : (C *)scratch.at;
     at.error = noting(c);
     return cross_entropy(at, reduction == TENSOR_NONE ? nullptr : y, each, (C *)scratch.at + rows,
-                         (C *)a.lse->data, (C *)a.divisor->data, (const C *)x.data, q, rows, columns,
+                         (C *)a.lse->data, (C *)a.divisor->data, (const T *)x.data, q, rows, columns,
                          reduction == TENSOR_MEAN);
 }
 
@@ -10490,10 +10499,12 @@ static int native_loss(const place_t &at, tensor_call_t *c) {
     bool classes = id == NN_OP_CROSS_ENTROPY || id == NN_OP_CROSS_ENTROPY_BACKWARD;
     if (!is_dense(c)) { return NONE; }
     if (id == NN_OP_CTC_LOSS) { return ctc(at, c); }
-    return by_real(a[0].dtype, [&](auto type) {
-        typedef TCU_TYPE(type) C;
-        return classes ? entropy<C>(at, c) : losses<C>(at, c);
-    });
+    if (classes) {
+        const entropy_args_t of(c, id == NN_OP_CROSS_ENTROPY_BACKWARD);
+        TCU_FLOATS(of.x->dtype, T, return entropy<T>(at, c);)
+        return NONE;
+    }
+    return by_real(a[0].dtype, [&](auto type) { return losses<TCU_TYPE(type)>(at, c); });
 }
 
 static void transpose(shaped_t &o) {

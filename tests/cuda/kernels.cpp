@@ -1291,6 +1291,62 @@ static void fast_paths() {
         tensor_scope_end(scope);
     }
 }
+// Dropout, pools and cross entropy read and write halves as they are. The mask is f32's; so is the loss, whose only number is
+// rounded at the end: rows, their sum, the rounding; back, the rounding's gradient and the rows.
+static void halves() {
+    for (int dtype : {TENSOR_F16, TENSOR_BF16}) {
+        tensor_scope_t scope = tensor_scope_begin();
+        const int64_t dims[2] = {37, 51};
+        tensor_p x = (tensor_to)((tensor_randn_n)(dims, 2), (tensor_dtype_t)dtype), far[2], y[2], g[2], dx[2];
+        tensor_p labels = (tensor_to)((tensor_randint_n)(0, 51, dims, 1), TENSOR_CUDA);
+        for (int way = 0; way < 4; way++) {             // 0, 1: dropout in f32, as it is; 2, 3: cross entropy
+            const int k = way & 1;
+            far[k] = (tensor_to)((tensor_to)(x, k ? (tensor_dtype_t)dtype : TENSOR_F32), TENSOR_CUDA);
+            far[k] = (tensor_requires_grad_)(far[k], 1);
+            tensor_cross_entropy_args_t a = tensor_cross_entropy_defaults();
+            a.input = far[k], a.target = labels, a.label_smoothing = 0.1;
+            (tensor_manual_seed)(11);
+            const long begin = cusim::counts.launches;
+            y[k] = way > 1 ? (tensor_cross_entropy_with)(a) : (tensor_dropout)(far[k], 0.4, 1);
+            const long there = cusim::counts.launches;
+            g[k] = (tensor_ones_like)(y[k]);
+            const long back = cusim::counts.launches;
+            CHECK((tensor_autograd_grad)(&y[k], 1, &g[k], &far[k], 1, &dx[k], 0) == 0);
+            const long end = cusim::counts.launches;
+            if (!k) { continue; }
+            CHECK(there - begin == (way > 1 ? 3 : 1) && end - back == (way > 1 ? 2 : 1));
+            CHECK(tensor_dtype(y[1]) == (tensor_dtype_t)dtype && tensor_dtype(dx[1]) == (tensor_dtype_t)dtype);
+            for (tensor_p *v : {y, dx}) {
+                tensor_p want = (tensor_to)(v[0], (tensor_dtype_t)dtype);
+                CHECK(same(v[1], want, way > 1 ? (dtype == TENSOR_F16 ? 1e-3 : 8e-3) : 0));
+            }
+        }
+        // Pools: of the largest, and the mean, one launch each and one back; channels innermost as well.
+        const int64_t image[4] = {2, 8, 9, 7};
+        x = (tensor_to)((tensor_randn_n)(image, 4), (tensor_dtype_t)dtype);
+        for (int form = 0; form < 4; form++) {
+            for (int k = 0; k < 2; k++) {
+                far[k] = (tensor_to)((tensor_to)(x, k ? (tensor_dtype_t)dtype : TENSOR_F32), TENSOR_CUDA);
+                if (form & 1) { far[k] = (tensor_detach)((tensor_channels_last)(far[k])); }
+                far[k] = (tensor_requires_grad_)(far[k], 1);
+                tensor_max_pool_args_t most = tensor_max_pool_defaults();
+                tensor_avg_pool_args_t mean = tensor_avg_pool_defaults();
+                most.x = mean.x = far[k], most.kernel = mean.kernel = 3, most.stride = mean.stride = 2;
+                const long begin = cusim::counts.launches;
+                y[k] = form & 2 ? (tensor_avg_pool2d_with)(mean) : (tensor_max_pool2d_with)(most);
+                const long there = cusim::counts.launches;
+                g[k] = (tensor_ones_like)(y[k]);
+                if (form & 1) { g[k] = (tensor_channels_last)(g[k]); }
+                const long back = cusim::counts.launches;
+                CHECK((tensor_autograd_grad)(&y[k], 1, &g[k], &far[k], 1, &dx[k], 0) == 0);
+                CHECK(!k || (there - begin == 1 && cusim::counts.launches - back == 1));
+            }
+            CHECK(tensor_dtype(dx[1]) == (tensor_dtype_t)dtype && same(y[1], (tensor_to)(y[0], (tensor_dtype_t)dtype), 0));
+            CHECK(same(dx[1], (tensor_to)(dx[0], (tensor_dtype_t)dtype), 0));
+        }
+        tensor_scope_end(scope);
+    }
+}
 // Attention of one query, as in decoding with a cache: one launch, no scores, no copies.
 static void decoding() {
     for (int dtype : {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_BF16}) {
@@ -1517,6 +1573,7 @@ __attribute__((weak)) int main() {      // tests in C link this object for its t
 #if defined(TENSOR_CUDA_SIM)
     CHECK(tensor_cuda_init() == 0);
     decoding();
+    if (ALL_ROWS) { halves(); }
     doors();
     sources();
 #endif
