@@ -838,7 +838,8 @@ static void pinned(void) {
     int k, seed;
     CHECK(p != x && tensor_equal(p, x) && tensor_pin_memory(p) == p && tensor_device(p) == TENSOR_CPU);
     CHECK(tensor_data(p) != NULL && tensor_item(tensor_sum(tensor_add(p, x))) == 600 * 599);
-    CHECK_POISON(tensor_pin_memory(on(x)), TENSOR_ERR_DEVICE, "pin_memory: x is on a device");
+    CHECK_POISON(tensor_pin_memory(on(x)), TENSOR_ERR_DEVICE,
+                 "pin_memory: x [600] is on cuda, must be on the CPU");
     for (seed = 0; seed < 8; seed++) {
         tensor_scope_t s = tensor_scope_begin();
 #ifdef TEST_CUDA_SIM
