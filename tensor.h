@@ -4242,8 +4242,10 @@ typedef struct tensor_backend_t {
     void (*site)(const char *site);     // where the calling thread's calls since the last site were made
     // One per family, NULL = not supported: the op raises UNSUPPORTED. A kernel raises its own errors.
     tensor_kernel_t kernel[TENSOR_FAMILY_COUNT];
-    int halves;                         // MATMUL, CONV, ATTENTION, batch and layer norm take f16, bf16
+    // MATMUL, CONV, ATTENTION, POOL, DROPOUT, CROSS_ENTROPY, batch and layer norm take f16, bf16
+    int halves;
     int channels_last;                  // images of CONV, POOL, batch norm, pointwise may be so
+    int row_sums;                       // MATMUL of two matrices may have a second output: sums of a's rows
     // Whether RECURRENT takes a whole net over x of dims: the bytes it keeps for backward, or < 0. May be
     // NULL.
     int64_t (*net)(int index, int dtype, const int64_t *dims, const tensor_params_t *p);
@@ -4474,6 +4476,8 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     X(tensor_recorder_t *, set_recorder, (tensor_recorder_t *recorder)) \
     /* halves of the backend of x */ \
     X(int, halves, (const tensor_t *x)) \
+    /* a b and the sums of a's rows in one call; NULL = the device has no kernel for it */ \
+    X(tensor_t *, product_and_sums, (tensor_t *a, tensor_t *b, tensor_t **sums)) \
     /* -> 0 if the product is not small */ \
     X(int, product_direct, (const tensor__op_t *o, tensor__gemm_t *g, const tensor__row_t *then)) \
     /* whether products take the halves of x as they are */ \
@@ -11878,7 +11882,7 @@ TENSOR__FN int tensor__cpu_count(void) { return 1; }
 static const tensor_backend_t tensor__cpu_backend = {
     TENSOR__API_VERSION, sizeof(tensor_backend_t), "cpu", tensor__cpu_count, NULL, NULL, NULL, NULL,
     NULL, NULL, NULL, NULL, NULL, NULL, {TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4,
-    tensor__cpu_kernel, tensor__cpu_kernel}, 0, 0, NULL};
+    tensor__cpu_kernel, tensor__cpu_kernel}, 0, 0, 0, NULL};
 #undef TENSOR__K4
 
 TENSOR__FN int tensor__set_backend(const tensor_backend_t *backend) {
@@ -21465,6 +21469,23 @@ TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
     if (!tensor__infer_matmul(&o)) { return tensor__abandon(&o); }
     tensor_t *y = tensor__finish_wide(&o);
     return TENSOR__LIKELY(y != TENSOR__POISON) ? y : tensor__named(o.th, y, __func__);
+}
+
+// The product of two matrices and the sums of a's rows, for gradients of which no graph is wanted.
+TENSOR__FN tensor_t *tensor__product_and_sums(tensor_t *a, tensor_t *b, tensor_t **sums) {
+    tensor__op_t o;
+    tensor_t *const in[2] = {a, b};
+    const tensor_backend_t *device = tensor__self()->ctx->backend[a->device != 0];
+    if (!device || !device->row_sums) { return NULL; }
+    *sums = TENSOR__POISON;
+    if (!tensor__begin_wide(&o, TENSOR__ROW(MATMUL), in, 2)) { return TENSOR__POISON; }
+    if (!tensor__infer_matmul(&o)) { return tensor__abandon(&o); }
+    o.direct = NULL;
+    o.visible = 2;
+    tensor__result(&o, o.in[0]->dtype, o.in[0]->dims, 1);
+    tensor_t *y = tensor__finish_wide(&o);
+    if (y != TENSOR__POISON) { *sums = o.out[1]; }
+    return y;
 }
 
 TENSOR__FN void tensor__grad_matmul(tensor__grad_t *g) {

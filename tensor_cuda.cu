@@ -1642,15 +1642,19 @@ inline int host_stream_sync(void *, int device, void *stream) {     // the pool'
 enum { PLAN_SETS = 64, PLAN_WAYS = 8 };
 template <int N> struct plan_key_t { int64_t v[N]; };
 
+template <class K> uint64_t hash_of(const K &key) {
+    uint64_t h = 0;
+    for (int64_t v : key.v) { h = (h ^ (uint64_t)v) * 0x9E3779B97F4A7C15u, h ^= h >> 32; }
+    return h;
+}
+
 template <class K, class P> struct plans_t {
     struct slot_t { K key; P plan; uint64_t used; } slot[PLAN_SETS][PLAN_WAYS];  // used: 0 = empty
     uint64_t now;
     // The slot of a key; *found says whether its plan is there already. If not, the slot is cleared and must
     // be filled.
     slot_t *of(const K &key, uint64_t sets, void (*drop)(P &), bool *found) {
-        uint64_t h = 0;
-        for (int64_t v : key.v) { h = (h ^ (uint64_t)v) * 0x9E3779B97F4A7C15u, h ^= h >> 32; }
-        slot_t *set = slot[h % sets], *oldest = set;
+        slot_t *set = slot[hash_of(key) % sets], *oldest = set;
         for (int k = 0; k < PLAN_WAYS; k++) {
             *found = set[k].used && !memcmp(&set[k].key, &key, sizeof key);
             if (*found || set[k].used < oldest->used) { oldest = &set[k]; }
@@ -1690,6 +1694,16 @@ struct dnn_plan_t {
 };
 
 typedef plan_key_t<48> dnn_key_t;
+
+// Plans that differ in sizes alone. first: the hash of the key that came first. kernels: cuDNN's cache of
+// what it has compiled for the others; NULL = nothing yet. refused: it has no engine for sizes that vary.
+struct dnn_kind_t {
+    uint64_t first;
+    cudnnBackendDescriptor_t kernels;
+    bool refused;
+};
+
+typedef plan_key_t<16> kind_key_t;
 #endif
 
 static struct {
@@ -1706,6 +1720,7 @@ static struct {
     cudnnHandle_t dnn[MAX_DEVICES];
     cudnnBackendDescriptor_t properties; // set by tests: plans are made for this device, without a handle
     plans_t<dnn_key_t, dnn_plan_t> graphs;
+    plans_t<kind_key_t, dnn_kind_t> kinds;
 #endif
 } libraries;
 
@@ -1757,6 +1772,10 @@ static bool dnn_ok(const char *what, cudnnStatus_t status, bool last = false) {
 static void dnn_drop(dnn_plan_t &p) {
     if (p.plan) { lib.cudnnBackendDestroyDescriptor_(p.plan); }
     if (p.config) { lib.cudnnBackendDestroyDescriptor_(p.config); }
+}
+
+static void kind_drop(dnn_kind_t &k) {
+    if (k.kernels) { lib.cudnnBackendDestroyDescriptor_(k.kernels); }
 }
 #endif
 
@@ -1831,6 +1850,7 @@ static void libraries_close() {
     std::lock_guard<std::mutex> hold(libraries.lock);
 #ifdef TCU_HAVE_CUDNN
     libraries.graphs.clear(dnn_drop);
+    libraries.kinds.clear(kind_drop);
 #endif
 #ifdef TCU_HAVE_CUBLASLT
     libraries.products.clear(nullptr);
@@ -1990,13 +2010,19 @@ template <class T, class C> __device__ inline C load_typed(const void *p, int dt
 __device__ inline int64_t thread_index() { return blockIdx.x * (int64_t)blockDim.x + threadIdx.x; }
 __device__ inline int64_t thread_count() { return (int64_t)gridDim.x * blockDim.x; }
 
+// What values of a real dtype are computed in.
+template <class T> using class_t = typename pick_t<same_type<T, double>::value, double, float>::type;
+
 // N values that are moved by one or more 16-byte accesses.
 template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) pack_t { T v[N]; };
 template <class T> constexpr int lanes_of = 16 / (int)sizeof(T);
 
-// The word keeps the first of the elements that an op refuses, as ~place; 0 = none.
+// The word keeps the first of the elements that an op refuses, as ~place; 0 = none. Behind it is the address
+// of the host's flag that some word is written, which the host reads without a copy.
 __device__ inline void fault(unsigned long long *word, int64_t place) {
     atomicMax(word, ~(unsigned long long)place);
+    __threadfence_system();
+    atomicOr((unsigned *)(uintptr_t)word[1], 1u);
 }
 
 template <class T> __host__ __device__ inline bool aligned16(const T *p) { return ((uintptr_t)p & 15) == 0; }
@@ -3291,7 +3317,11 @@ template <bool EVENTS> __global__ void __launch_bounds__(THREADS, 2)
 // y = x scale if the element's 24 bits are below keep, else 0.
 template <class T> __global__ void __launch_bounds__(THREADS, 4)
 drop_out(T *y, const T *x, int64_t n, rng_t r, uint32_t keep, double scale) {
+    typedef class_t<T> C;
     tensor_generator_t g = r.now();
+    auto dropped = [&](T v, uint32_t word) {
+        return from_class<T>(w_mul(to_class<C>(v), (word >> 8) < keep ? (C)scale : C(0)));
+    };
     const bool wide = aligned16(x) && aligned16(y);
     for (int64_t q = thread_index(); q * 4 < n; q += thread_count()) {
         uint32_t word[4];
@@ -3299,12 +3329,12 @@ drop_out(T *y, const T *x, int64_t n, rng_t r, uint32_t keep, double scale) {
         if (wide && q * 4 + 4 <= n) {
             pack_t<T, 4> v = ((const pack_t<T, 4> *)x)[q];
             TCU_UNROLL
-            for (int k = 0; k < 4; k++) { v.v[k] = w_mul(v.v[k], (word[k] >> 8) < keep ? (T)scale : T(0)); }
+            for (int k = 0; k < 4; k++) { v.v[k] = dropped(v.v[k], word[k]); }
             ((pack_t<T, 4> *)y)[q] = v;
             continue;
         }
         for (int k = 0; k < 4 && q * 4 + k < n; k++) {
-            y[q * 4 + k] = w_mul(x[q * 4 + k], (word[k] >> 8) < keep ? (T)scale : T(0));
+            y[q * 4 + k] = dropped(x[q * 4 + k], word[k]);
         }
     }
 }
@@ -3742,8 +3772,6 @@ inline int lanes_for(int64_t columns, int V) {
     while (n < THREADS && n * V < columns) { n *= 2; }
     return n;
 }
-
-template <class T> using class_t = typename pick_t<same_type<T, double>::value, double, float>::type;
 
 // f(column, values) for a whole row, in packs if addresses allow it: the values of N inputs, then those of M
 // weights, which all rows share and which have the class's dtype.
@@ -4196,12 +4224,12 @@ template <class C> __device__ inline C weight_of(const labels_t<C> &q, int64_t l
 
 template <class C> struct label_sums_t { C weights, products; };       // of a row: sum of weight, of weight x
 
-template <class C>
-__device__ inline label_sums_t<C> sum_labels(const C *const *row, int64_t n, const labels_t<C> &q, C *s,
+template <class T, class C>
+__device__ inline label_sums_t<C> sum_labels(const T *const *row, int64_t n, const labels_t<C> &q, C *s,
                                           lanes_t l) {
     C a = 0, b = 0;
     if (q.smooth == 0) { return label_sums_t<C>{0, 0}; }       // the same for all threads
-    each_in_row<C, 1>(row, n, l, [&](int64_t i, const C *v) {
+    each_in_row<T, 1>(row, n, l, [&](int64_t i, const C *v) {
         C w = q.weight ? q.weight[i] : C(1);
         a += w;
         b += w * v[0];
@@ -4211,9 +4239,9 @@ __device__ inline label_sums_t<C> sum_labels(const C *const *row, int64_t n, con
 }
 
 // For each row: the loss, log sum e^x and the target's weight.
-template <class C>
+template <class T, class C = class_t<T>>
 __global__ void __launch_bounds__(THREADS, 4)
-    cross_entropy_rows(C *loss, C *weight, C *lse, const C *x, labels_t<C> q, int64_t rows,
+    cross_entropy_rows(C *loss, C *weight, C *lse, const T *x, labels_t<C> q, int64_t rows,
                        int64_t columns, unsigned long long *error) {
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
@@ -4222,20 +4250,20 @@ __global__ void __launch_bounds__(THREADS, 4)
         int64_t t = n ? load_as<int64_t>(q.target, q.dtype, r) : 0;
         bool bad = n && t != q.ignored && (t < 0 || t >= columns), skip = bad || t == q.ignored;
         if (bad && !l.lane) { fault(error, r); }
-        const C *row[1] = {x + r * columns};
+        const T *row[1] = {x + r * columns};
         C top = -INFINITY, sum = 0, log_sum = 0;
         if (!q.logs) {
-            each_in_row<C, 1>(row, n, l, [&](int64_t, const C *v) { top = w_max(top, v[0]); });
+            each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { top = w_max(top, v[0]); });
             top = row_join<max_op<C>>(top, s, l);
             C shift = top == -INFINITY || top == INFINITY ? 0 : top;
-            each_in_row<C, 1>(row, n, l, [&](int64_t, const C *v) { sum += w_exp(v[0] - shift); });
+            each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += w_exp(v[0] - shift); });
             log_sum = w_log(row_join<sum_op<C>>(sum, s, l)) + shift;
         }
         label_sums_t<C> all = sum_labels(row, n, q, s, l);
         if (!n || l.lane) { continue; }
         C w = skip ? C(0) : weight_of(q, t), y = 0;
         if (!skip) {
-            y = (1 - q.smooth) * w * (log_sum - row[0][t]);
+            y = (1 - q.smooth) * w * (log_sum - to_class<C>(row[0][t]));
             if (q.smooth > 0) { y += q.smooth / (C)columns * (log_sum * all.weights - all.products); }
         }
         lse[r] = log_sum;
@@ -4265,9 +4293,9 @@ __global__ void __launch_bounds__(THREADS, 4)
 }
 
 // dx from g: one number, or one per row; divided by divisor[0] if there is one.
-template <class C>
+template <class T, class C = class_t<T>>
 __global__ void __launch_bounds__(THREADS, 4)
-    cross_entropy_rows_backward(C *dx, const C *g, bool each, const C *divisor, const C *x,
+    cross_entropy_rows_backward(T *dx, const C *g, bool each, const C *divisor, const T *x,
                                 const C *lse, labels_t<C> q, int64_t rows, int64_t columns) {
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
@@ -4275,14 +4303,14 @@ __global__ void __launch_bounds__(THREADS, 4)
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
         int64_t t = n ? load_as<int64_t>(q.target, q.dtype, r) : 0;
         bool skip = t == q.ignored || t < 0 || t >= columns;
-        const C *row[1] = {x + r * columns};
+        const T *row[1] = {x + r * columns};
         label_sums_t<C> all = sum_labels(row, n, q, s, l);
         if (!n) { continue; }
         C by = divisor ? divisor[0] : C(1), shift = lse[r];
         by = g[each ? r : 0] / by;
         C w = skip ? 0 : by * (1 - q.smooth) * weight_of(q, t);
         C flat = by * q.smooth / (C)columns, k = q.logs ? C(0) : w + flat * all.weights;
-        map_row<C, 1>(dx + r * columns, row, n, l, [&](int64_t i, const C *v) {
+        map_row<T, 1>(dx + r * columns, row, n, l, [&](int64_t i, const C *v) {
             if (skip) { return C(0); }
             C d = 0;
             if (!q.logs) { d = w_exp(v[0] - shift) * k - flat * weight_of(q, i); }
@@ -4561,15 +4589,15 @@ inline int layer_norm_backward(const place_t &at, const tensor_arg_t &dx, void *
     return code;
 }
 
-// All of one class, contiguous. each: the loss of every row (in scratch if the sum is wanted); y NULL: no
+// All of x's class, contiguous. each: the loss of every row (in scratch if the sum is wanted); y NULL: no
 // sum.
-template <class C>
-inline int cross_entropy(const place_t &at, C *y, C *each, C *weight, C *lse, C *divisor, const C *x,
+template <class T, class C>
+inline int cross_entropy(const place_t &at, C *y, C *each, C *weight, C *lse, C *divisor, const T *x,
                          const labels_t<C> &q, int64_t rows, int64_t columns, bool mean) {
-    grid_t g = rows_for(at, rows, columns, 16 / (int)sizeof(C));
+    grid_t g = rows_for(at, rows, columns, 16 / (int)sizeof(T));
     int code = 0;
     if (rows && columns) {
-        code = launch(at, g, cross_entropy_rows<C>, each, weight, lse, x, q, rows, columns, at.error);
+        code = launch(at, g, cross_entropy_rows<T>, each, weight, lse, x, q, rows, columns, at.error);
     }
     return code ? code
                 : launch(at, {1, THREADS}, cross_entropy_sum<C>, y, divisor, (const C *)each,
@@ -5070,10 +5098,10 @@ inline int add_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg_t
 //
 // For each row of x, an order: the positions of its elements, sorted stably by keys in tensor.h's order.
 // Rows that fit a block are sorted in shared memory, with the position as the last digit of the key; longer
-// rows are sorted all at once, by the keys and then by their rows. mode and the medians read this order.
-// topk and kthvalue of long rows select digit by digit: x is read once for each eleven bits of its key and
-// no keys are stored. Rejected: sorting for them too (topk(50) of 50,000 logits a row moved 400 times what it
-// returns, and wanted 50 bytes of scratch an element).
+// rows are sorted all at once, by the keys and then by their rows. topk, kthvalue and the medians of long
+// rows select digit by digit: x is read once for each eleven bits of its key and no keys are stored. mode of
+// long rows counts in a table. Rejected: sorting for them too (topk(50) of 50,000 logits a row moved 400
+// times what it returns, and wanted 50 bytes of scratch an element).
 // On the CPU: >>impl-sort.
 // ------------------------------------------------------------------------------
 
@@ -5402,6 +5430,120 @@ inline int selected_rows(const place_t &at, select_t &s, int64_t rows, void *scr
     return code;
 }
 
+// The most frequent value of a long row: a table has an entry for each value, at a place that its key gives.
+// A block first counts the values of its part in a small table in shared memory, so that few values do not
+// all meet at one address, and then adds them to the row's table; a value that finds no room is added there
+// at once. Counts and last positions are the same in whatever order the values come.
+enum { SEEN_BITS = 10, SEEN = 1 << SEEN_BITS, SEEN_TRIES = 8 };
+
+// An entry that has all bits set is free. less: how many there are, less 1.
+struct seen_t {
+    unsigned long long key;
+    int less, last;
+};
+
+__device__ inline seen_t no_entry() { return seen_t{~0ull, -1, -1}; }
+
+struct counting_t {
+    order_t o;
+    int64_t columns;
+    int parts, bits;                            // blocks of a row; a row's table has (1 << bits) + 1 entries
+    seen_t *table, *best;                       // [row][entry], [row][part]
+};
+
+// The entry of a key; NULL after so many tries. The key of all bits, which marks free entries, has the last.
+__device__ inline seen_t *entry_of(seen_t *table, int bits, unsigned long long key, int64_t tries) {
+    const unsigned long long none = no_entry().key, last = (1ull << bits) - 1;
+    if (key == none) { return table + last + 1; }
+    unsigned long long at = key * 0x9E3779B97F4A7C15ull >> (64 - bits);
+    for (; tries; tries--) {
+        const unsigned long long there = atomicCAS(&table[at].key, none, key);
+        if (there == none || there == key) { return table + at; }
+        at = (at + 1) & last;
+    }
+    return nullptr;
+}
+
+__device__ inline void count_more(seen_t *e, int n, int last) {
+    atomicAdd(&e->less, n);
+    atomicMax(&e->last, last);
+}
+
+__global__ void __launch_bounds__(THREADS, 4) count_values(counting_t c) {
+    TCU_SHARED(seen_t, here, [SEEN + 1]);
+    const int t = (int)threadIdx.x;
+    const int64_t row = blockIdx.x / c.parts, each = (c.columns + c.parts - 1) / c.parts;
+    const int64_t from = (blockIdx.x - row * c.parts) * each, to = least(from + each, c.columns);
+    const int64_t size = (int64_t)1 << c.bits;
+    seen_t *table = c.table + row * (size + 1);
+    for (int k = t; k <= SEEN; k += THREADS) { here[k] = no_entry(); }
+    __syncthreads();
+    for (int64_t i = from + t; i < to; i += THREADS) {
+        const unsigned long long key = key_of(c.o, row * c.columns + i);
+        seen_t *e = entry_of(here, SEEN_BITS, key, SEEN_TRIES);
+        if (!e) { e = entry_of(table, c.bits, key, size); }
+        count_more(e, 1, (int)i);
+    }
+    __syncthreads();
+    for (int k = t; k <= SEEN; k += THREADS) {
+        if (here[k].less < 0) { continue; }
+        count_more(entry_of(table, c.bits, here[k].key, size), here[k].less + 1, here[k].last);
+    }
+}
+
+struct most_seen {                              // the smallest key of those that came most often
+    typedef seen_t acc;
+    __device__ static acc join(acc a, acc b) {
+        if (a.less != b.less) { return a.less > b.less ? a : b; }
+        return a.key < b.key ? a : b;
+    }
+};
+
+// The most frequent of a row's n entries: of each part to best[row][part], or if there is one part its last
+// position to y[row].
+__global__ void __launch_bounds__(THREADS, 4)
+    most_frequent(int64_t *y, seen_t *best, const seen_t *entry, int64_t n, int parts) {
+    TCU_SHARED(seen_t, s, [THREADS]);
+    const int64_t row = blockIdx.x / parts, each = (n + parts - 1) / parts;
+    const int64_t from = (blockIdx.x - row * parts) * each, to = least(from + each, n);
+    seen_t v = no_entry();
+    for (int64_t i = from + threadIdx.x; i < to; i += THREADS) { v = most_seen::join(v, entry[row * n + i]); }
+    v = join_lanes<most_seen>(v, s, (int)threadIdx.x, THREADS, 1);
+    if (threadIdx.x) { return; }
+    if (parts > 1) { best[blockIdx.x] = v; } else { y[row] = v.last; }
+}
+
+inline counting_t count_of(const place_t &at, const order_t &o, int64_t rows, int64_t columns) {
+    counting_t c = {};
+    const int bits = o.bits - o.first;
+    const int64_t values = bits < 32 ? least(columns, (int64_t)1 << bits) : columns;
+    c.o = o;
+    c.columns = columns;
+    c.parts = select_parts(at, rows, columns);
+    c.bits = most(1, log2_up(values + values / 2));
+    return c;
+}
+
+inline uint64_t count_scratch(const counting_t &c, int64_t rows) {
+    return (uint64_t)(rows * (((int64_t)1 << c.bits) + 1 + c.parts)) * sizeof(seen_t);
+}
+
+inline int counted_rows(const place_t &at, counting_t &c, int64_t *y, int64_t rows, void *scratch) {
+    const unsigned blocks = (unsigned)(rows * c.parts);
+    const int64_t entries = ((int64_t)1 << c.bits) + 1;
+    c.table = (seen_t *)scratch;
+    c.best = c.table + rows * entries;
+    int code = code_of(cudaMemsetAsync(c.table, 255, (size_t)(rows * entries) * sizeof(seen_t), at.stream));
+    if (!code) { code = launch(at, {blocks, THREADS}, count_values, c); }
+    if (!code) {
+        code = launch(at, {blocks, THREADS}, most_frequent, y, c.best, (const seen_t *)c.table, entries,
+                      c.parts);
+    }
+    if (code || c.parts == 1) { return code; }
+    const int64_t parts = c.parts;
+    return launch(at, {(unsigned)rows, THREADS}, most_frequent, y, c.best, (const seen_t *)c.best, parts, 1);
+}
+
 // Rows that a block sorts alone: see sort_rows.
 inline int sorted_alone(const place_t &at, const order_t &o, int *order, const int *from, int64_t rows,
                         int64_t columns, bool by_place) {
@@ -5432,17 +5574,19 @@ inline int sorted_rows(const place_t &at, const order_t &o, sortable_t &b, int64
 
 enum pick_id { PICK_SORT, PICK_TOP, PICK_RANK, PICK_MODE };
 
-// Whether long rows are selected from, not sorted.
+// Whether long rows are selected from or counted, not sorted.
 inline bool is_selected(const place_t &at, int what, int64_t columns, int64_t m) {
-    return columns > at.limits.sort_row &&
-           ((what == PICK_TOP && m <= at.limits.select_most) || what == PICK_RANK);
+    return columns > at.limits.sort_row && what != PICK_SORT &&
+           (what == PICK_RANK || m <= at.limits.select_most);
 }
 
 inline uint64_t pick_scratch(const place_t &at, int what, const tensor_arg_t &x, int64_t rows,
                              int64_t columns, int64_t m, bool sorted) {
     const uint64_t sort = sort_scratch(rows * columns) + 16;
     if (!is_selected(at, what, columns, m)) { return what == PICK_TOP && !sorted ? 2 * sort : sort; }
-    const select_t s = select_of(at, order_of(x, false, false), rows, columns, m, what == PICK_RANK);
+    const order_t o = order_of(x, false, false);
+    if (what == PICK_MODE) { return count_scratch(count_of(at, o, rows, columns), rows); }
+    const select_t s = select_of(at, o, rows, columns, m, what == PICK_RANK);
     return select_scratch(s, rows) + (s.alone ? 0 : (uint64_t)(rows * m) * sizeof(int));
 }
 
@@ -5454,6 +5598,10 @@ inline int pick(const place_t &at, int what, const tensor_arg_t &y, const tensor
     int64_t *to = (int64_t *)y.data, n = rows * m;
     if (!n) { return 0; }
     if (rows * columns > INT32_MAX) { return TENSOR_ERR_UNSUPPORTED; }
+    if (what == PICK_MODE && is_selected(at, what, columns, m)) {
+        counting_t c = count_of(at, o, rows, columns);
+        return counted_rows(at, c, to, rows, scratch);
+    }
     if (is_selected(at, what, columns, m)) {
         select_t s = select_of(at, o, rows, columns, what == PICK_RANK ? k : m, what == PICK_RANK);
         s.y = to;
@@ -6238,11 +6386,12 @@ struct matmul_t {                               // y[m,n] = alpha x[m,k] w[k,n] 
     int64_t yb, yr, yc, xb, xr, xc, wb, wr, wc; // strides of batch, rows, columns; 0 repeats
     double alpha;
     bool add;
-    int activation = 0;                         // cuBLASLt's epilogue for it; 0 = none
-    void *before = nullptr;                     // its argument, laid out as y; may be NULL
+    int epilogue = 0;                           // of cuBLASLt; 0 = none, or only the bias
+    void *before = nullptr;                     // an activation's argument, laid out as y; may be NULL
 };
 
-enum { MM = 64, KK = 16, RELU_EPILOGUE = 2, GELU_EPILOGUE = 32 };
+// SUMS_EPILOGUE: not added to y, the bias receives the sums of the rows of x, bias[m].
+enum { MM = 64, KK = 16, RELU_EPILOGUE = 2, GELU_EPILOGUE = 32, SUMS_EPILOGUE = 512 };
 
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 2) matmul_tiles(matmul_t q) {
     TCU_SHARED(C, a, [KK][MM + 4]);
@@ -6313,7 +6462,8 @@ static uint32_t alignment_of(const void *p) {
 }
 #endif
 #ifdef TCU_HAVE_CUBLASLT
-static_assert((int)RELU_EPILOGUE == CUBLASLT_EPILOGUE_RELU && (int)GELU_EPILOGUE == CUBLASLT_EPILOGUE_GELU,
+static_assert((int)RELU_EPILOGUE == CUBLASLT_EPILOGUE_RELU && (int)GELU_EPILOGUE == CUBLASLT_EPILOGUE_GELU &&
+                  (int)SUMS_EPILOGUE == CUBLASLT_EPILOGUE_BGRADB,
               "the epilogues of matmul_t");
 
 // An operand for cuBLASLt, whose matrices are stored column by column: rows x columns with these strides, or
@@ -6388,7 +6538,7 @@ static cublasStatus_t layouts_of(const matmul_t &q, const side_t *const *side, c
 // done
 static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     bool f64 = q.dtype == TENSOR_F64;
-    if (q.activation && (f64 || (q.before && (q.n % 8 || alignment_of(q.before) < 16)))) { return false; }
+    if (q.epilogue && (f64 || (q.before && (q.n % 8 || alignment_of(q.before) < 16)))) { return false; }
     if (!at.allocator || !at.limits.libraries || class_of(q.dtype) == 2 || !q.k || q.m > INT32_MAX ||
         q.n > INT32_MAX || q.k > INT32_MAX || q.batch > INT32_MAX) {
         return false;
@@ -6399,8 +6549,8 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
         return false;
     }
 
-    int32_t epilogue = q.activation;
-    if (q.bias) { epilogue |= CUBLASLT_EPILOGUE_BIAS; }
+    int32_t epilogue = q.epilogue;
+    if (q.bias && q.epilogue != SUMS_EPILOGUE) { epilogue |= CUBLASLT_EPILOGUE_BIAS; }
     if (q.before) { epilogue |= CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU; }
     int64_t extras = q.bias ? alignment_of(q.bias) : 0;
     if (q.before) { extras += 1024ll * alignment_of(q.before); }
@@ -6482,7 +6632,7 @@ inline int matmul(const place_t &at, const matmul_t &q) {
 #ifdef TCU_HAVE_CUBLASLT
     if (matmul_by_library(at, q)) { return 0; }
 #endif
-    if (q.activation) { return TENSOR_ERR_UNSUPPORTED; }
+    if (q.epilogue) { return TENSOR_ERR_UNSUPPORTED; }
     int64_t gx = (q.n + MM - 1) / MM, gy = (q.m + MM - 1) / MM;
     if (gy > 65535) {
         matmul_t part = q;                      // rows in slices that a grid can count
@@ -6510,10 +6660,10 @@ inline int matmul(const place_t &at, const matmul_t &q) {
 }
 
 // y = a b (+ bias of columns) (+ y) for matrices in the last two dims, with broadcast batches and strides of
-// any kind. With an activation, for one matrix: UNSUPPORTED, and nothing is done, if it would take more than
+// any kind. With an epilogue, for one matrix: UNSUPPORTED, and nothing is done, if it would take more than
 // one call.
 inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &a, const tensor_arg_t &b,
-                   const void *bias = nullptr, bool add = false, int activation = 0, void *before = nullptr) {
+                   const void *bias = nullptr, bool add = false, int epilogue = 0, void *before = nullptr) {
     matmul_t q;
     tensor_arg_t batch[3] = {y, a, b};
     memset((void *)&q, 0, sizeof q);
@@ -6530,7 +6680,7 @@ inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
     q.bias = bias;
     q.alpha = 1;
     q.add = add;
-    q.activation = activation;
+    q.epilogue = epilogue;
     q.before = before;
     for (tensor_arg_t &o : batch) { o.ndim = (uint8_t)(o.ndim - 2); }
     walk_t w = walk_of(batch, 3);
@@ -6795,9 +6945,10 @@ static bool engine_is_acceptable(dnn_graph_t &g, cudnnBackendDescriptor_t config
 }
 
 // Finds the first engine in cuDNN's order that engine_is_acceptable takes, that fits the workspace and can be
-// made -> whether there is one
+// made -> whether there is one. kernels: that of a kind, for an engine whose kernels take any sizes; NULL =
+// for these sizes alone
 static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, int device, bool exact,
-                    int64_t most, dnn_plan_t *out) {
+                    int64_t most, dnn_plan_t *out, cudnnBackendDescriptor_t *kernels = nullptr) {
     enum { CHOICES = 16 };
     static const cudnnBackendHeurMode_t modes[2] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
     cudnnBackendDescriptor_t whole = g.make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
@@ -6806,7 +6957,23 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
         g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &libraries.dnn[device]);
     }
 
+    const bool varies = kernels != nullptr;
+#if CUDNN_VERSION >= 90500
+    if (varies) {
+        g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED, CUDNN_TYPE_BOOLEAN, 1, &varies);
+    }
+#endif
     g.finish(whole, "operation graph");
+#if CUDNN_VERSION >= 90500
+    if (varies && !*kernels) {
+        cudnnBackendDescriptor_t cache = g.make(CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR);
+        g.set(cache, CUDNN_ATTR_KERNEL_CACHE_OPERATION_GRAPH, whole);
+        g.finish(cache, "kernel cache");
+        if (g.status) { return false; }
+        g.take(cache);
+        *kernels = cache;
+    }
+#endif
     snprintf(libraries.message, sizeof libraries.message,
              "cuDNN: no engine is deterministic and as exact as asked");
     for (cudnnBackendHeurMode_t mode : modes) {
@@ -6829,6 +6996,9 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
             if (!engine_is_acceptable(g, config[k], exact)) { continue; }
             cudnnBackendDescriptor_t plan = g.make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
             g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config[k]);
+#if CUDNN_VERSION >= 90500
+            if (varies) { g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE, *kernels); }
+#endif
             if (libraries.properties) {
                 g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, libraries.properties);
             } else {
@@ -7148,21 +7318,22 @@ template <class I> __device__ inline void pool_holders(const pool_t<I> &g, int d
     *high = *high < g.out[d] ? *high : g.out[d] - 1;
 }
 
-template <class C, class I> __global__ void __launch_bounds__(THREADS, 4)
+template <class T, class I> __global__ void __launch_bounds__(THREADS, 4)
 // place: of the largest; NULL = mean
-pool_forward(pool_t<I> g, C *y, int32_t *place, const C *x, int64_t n) {
+pool_forward(pool_t<I> g, T *y, int32_t *place, const T *x, int64_t n) {
+    typedef class_t<T> C;
     int64_t step = thread_count(), plane = (int64_t)g.in[0] * g.in[1] * g.in[2];
     for (int64_t i = thread_index(); i < n; i += step) {
         I o[3], from[3], to[3], count = 1, at = -1, between;
         I of = pool_place(g.out, g.inner, (I)i, o, &between);
         for (int d = 2; d >= 0; d--) { count *= pool_window(g, d, o[d], &from[d], &to[d]); }
-        const C *p = x + of * plane * g.inner + between;
+        const T *p = x + of * plane * g.inner + between;
         C best = -infinity<C>(), sum = C(0);
         for (I z = from[0]; z < to[0]; z += g.dilation[0]) {
             for (I r = from[1]; r < to[1]; r += g.dilation[1]) {
                 for (I c = from[2]; c < to[2]; c += g.dilation[2]) {
                     I k = (z * g.in[1] + r) * g.in[2] + c;
-                    C v = p[(int64_t)k * g.inner];
+                    C v = to_class<C>(p[(int64_t)k * g.inner]);
                     sum += v;
                     if (v > best || v != v || at < 0) {
                         best = v;
@@ -7171,15 +7342,16 @@ pool_forward(pool_t<I> g, C *y, int32_t *place, const C *x, int64_t n) {
                 }
             }
         }
-        y[i] = place ? best : sum / (C)g.share(count);
+        y[i] = from_class<T>(place ? best : sum / (C)g.share(count));
         if (place) { place[i] = at < 0 ? 0 : (int32_t)at; }
     }
 }
 
 // dx of a mean, or (with place) of the maximum: an element reads the windows that may contain it, in their
 // order. Rejected for the maximum: sorting all gradients by their positions.
-template <class C, class I> __global__ void __launch_bounds__(THREADS, 2)
-pool_backward(pool_t<I> g, C *dx, const int32_t *place, const C *dy, int64_t n) {
+template <class T, class I> __global__ void __launch_bounds__(THREADS, 2)
+pool_backward(pool_t<I> g, T *dx, const int32_t *place, const T *dy, int64_t n) {
+    typedef class_t<T> C;
     int64_t step = thread_count(), pixels = (int64_t)g.out[0] * g.out[1] * g.out[2];
     for (int64_t i = thread_index(); i < n; i += step) {
         I at[3], low[3], high[3], between;
@@ -7194,7 +7366,7 @@ pool_backward(pool_t<I> g, C *dx, const int32_t *place, const C *dy, int64_t n) 
                     int64_t q =
                         (of * pixels + ((int64_t)z * g.out[1] + r) * g.out[2] + c) * g.inner + between;
                     if (place) {
-                        if (place[q] == (int32_t)me) { sum += dy[q]; }
+                        if (place[q] == (int32_t)me) { sum += to_class<C>(dy[q]); }
                         continue;
                     }
                     I o[3] = {z, r, c}, count = 1, from, to;
@@ -7203,11 +7375,11 @@ pool_backward(pool_t<I> g, C *dx, const int32_t *place, const C *dy, int64_t n) 
                         count *= pool_window(g, d, o[d], &from, &to);
                         inside = inside && at[d] >= from && at[d] < to;
                     }
-                    if (inside) { sum += dy[q] / (C)g.share(count); }
+                    if (inside) { sum += to_class<C>(dy[q]) / (C)g.share(count); }
                 }
             }
         }
-        dx[i] = sum;
+        dx[i] = from_class<T>(sum);
     }
 }
 
@@ -7606,6 +7778,29 @@ struct flow_t : dnn_graph_t {
     }
 };
 
+// Call with libraries.lock held: fills the slot of a graph that comes in many sizes. To compile its kernels
+// costs cuDNN from half a second on. The sizes that come first, for many programs the only ones, have kernels
+// of their own; all others of the kind share kernels that take any sizes, so that a sentence of another
+// length or the last batch of an epoch costs milliseconds. If cuDNN has no such engine, each has its own.
+static void plan_of_kind(const place_t &at, flow_t &g, const kind_key_t &key, int64_t most,
+                         plans_t<dnn_key_t, dnn_plan_t>::slot_t *slot) {
+    bool found = false, made = false;
+    dnn_kind_t &kind = libraries.kinds.of(key, at.limits.plan_sets, kind_drop, &found)->plan;
+    const uint64_t sizes = hash_of(slot->key);
+    if (!found) { kind.first = sizes; }
+    if (CUDNN_VERSION < 90500) { kind.refused = true; }
+    slot->plan.workspace = -1;
+    if (kind.first != sizes && !kind.refused && !g.status) {
+        made = plan_of(g, g.op, g.ops, at.device, false, most, &slot->plan, &kind.kernels);
+        kind.refused = !made && (!g.status || CUDNN_STATUS_CATEGORY(g.status) == CUDNN_STATUS_NOT_SUPPORTED);
+        if (kind.refused) { g.status = CUDNN_STATUS_SUCCESS; }
+    }
+    if (!made && (g.status || !plan_of(g, g.op, g.ops, at.device, false, most, &slot->plan))) {
+        memcpy(libraries.error, libraries.message, sizeof libraries.error);
+    }
+    if (g.status && CUDNN_STATUS_CATEGORY(g.status) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
+}
+
 // Tensors of attention: their ids, and their positions in lists.
 enum { SDPA_Q, SDPA_K, SDPA_V, SDPA_Y, SDPA_LSE, SDPA_G, SDPA_DQ, SDPA_DK, SDPA_DV, SDPA_DELTA, SDPA_SCALE,
        SDPA_ONE, SDPA_NONE, SDPA_COUNT, SDPA_BIAS = SDPA_COUNT };
@@ -7703,12 +7898,16 @@ static dnn_plan_t *attention_planned(const place_t &at, bool back, bool causal, 
     if (!found) {
         on_device_t leave(at.device);
         flow_t g;
-        slot->plan.workspace = -1;
-        attention_graph(g, back, causal, dnn_type(dtype), t, alignment, bias);
-        if (g.status || !plan_of(g, g.op, g.ops, at.device, false, INT64_MAX, &slot->plan)) {
-            memcpy(libraries.error, libraries.message, sizeof libraries.error);
+        const int64_t *q = t[SDPA_Q].dims, *k = t[SDPA_K].dims, *y = t[SDPA_Y].dims;
+        int64_t layout = 0;                     // which tensors have the heads of a row side by side
+        for (int n = 0; n < SDPA_DELTA; n++) {
+            const int64_t *step = t[n].strides;
+            layout = 2 * layout + (step[1] < most(step[2], step[3]));
         }
-        if (g.status && CUDNN_STATUS_CATEGORY(g.status) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
+        kind_key_t kind = {{at.device, key.v[1], dtype, causal, aligned, layout, q[1], q[3], k[1], y[3]}};
+        if (bias) { kind.v[10] = alignment[SDPA_DELTA]; }
+        attention_graph(g, back, causal, dnn_type(dtype), t, alignment, bias);
+        plan_of_kind(at, g, kind, INT64_MAX, slot);
     }
 
     return slot->plan.workspace < 0 ? nullptr : &slot->plan;
@@ -7824,7 +8023,6 @@ static dnn_plan_t *norm_planned(const place_t &at, bool layer, bool back, int dt
     };
     cudnnBackendDescriptor_t op = g.make(back ? CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR
                                               : CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR);
-    slot->plan.workspace = -1;
     if (back) {
         g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_MODE, CUDNN_TYPE_NORM_MODE, 1, &mode);
         g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_XDESC, image(NORM_X, 0));
@@ -7849,10 +8047,9 @@ static dnn_plan_t *norm_planned(const place_t &at, bool layer, bool back, int dt
     }
 
     g.add(op);
-    if (g.status || !plan_of(g, g.op, g.ops, at.device, false, at.limits.conv_workspace, &slot->plan)) {
-        memcpy(libraries.error, libraries.message, sizeof libraries.error);
-    }
-    if (g.status && CUDNN_STATUS_CATEGORY(g.status) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
+    const kind_key_t kind = {{at.device, key.v[1], dtype, alignment[0], alignment[1], alignment[2], x.n,
+                              x.dims[1], x.strides[1]}};
+    plan_of_kind(at, g, kind, at.limits.conv_workspace, slot);
     return slot->plan.workspace < 0 ? nullptr : &slot->plan;
 }
 
@@ -8502,7 +8699,7 @@ __device__ inline bool any_refused(const refusals_t &r) {
     unsigned long long any = 0;
     for (int k = 0; k < ERROR_WORDS / 32; k++) {
         for (uint32_t left = r.of[k]; left; left &= left - 1) {
-            any |= r.word[k * 32 + __ffs((int)left) - 1];
+            any |= r.word[2 * (k * 32 + __ffs((int)left) - 1)];
         }
     }
     return any != 0;
@@ -8837,7 +9034,8 @@ struct gpu_t {                                  // made when first used
     int ready, sms, next, used;                 // slots: the next one, how many since the last check
     uint32_t asked;                             // bit p: whether device p's memory can be used was asked
     tensor_cuda_stream_t main, side;            // side: copies beside the rest
-    unsigned long long *errors;                 // one word per slot, on the device: see fault()
+    unsigned long long *errors;                 // two words per slot, on the device: see fault()
+    unsigned *refused;                          // on the host: one of them is written
     slot_t slot[SLOTS];                         // the owner of each word
 };
 
@@ -8943,15 +9141,24 @@ static gpu_t *gpu_of(int index) {
     lock_t hold(&process.lock);
     if (g->ready) { return g; }
     on_device_t at(index);
-    void *words = nullptr;
+    void *words = nullptr, *flag = nullptr;
     if (!g->main.of && !(g->main.of = new_stream(index))) { return nullptr; }
-    if (code_of(cudaMalloc(&words, SLOTS * sizeof *g->errors))) { return nullptr; }
-    if (code_of(cudaMemsetAsync(words, 0, SLOTS * sizeof *g->errors, g->main.of->raw)) ||
-        code_of(cudaStreamSynchronize(g->main.of->raw))) {
+    if (code_of(cudaMalloc(&words, sizeof(unsigned long long[SLOTS][2])))) { return nullptr; }
+    if (code_of(cudaMallocHost(&flag, sizeof *g->refused))) {
         cudaFree(words);
         return nullptr;
     }
+    unsigned long long none[SLOTS][2] = {};
+    for (auto &slot : none) { slot[1] = (unsigned long long)(uintptr_t)flag; }
+    *(unsigned *)flag = 0;
+    if (code_of(cudaMemcpyAsync(words, none, sizeof none, cudaMemcpyHostToDevice, g->main.of->raw)) ||
+        code_of(cudaStreamSynchronize(g->main.of->raw))) {
+        cudaFree(words);
+        cudaFreeHost(flag);
+        return nullptr;
+    }
     g->errors = (unsigned long long *)words;
+    g->refused = (unsigned *)flag;
     cudaDeviceGetAttribute(&g->sms, cudaDevAttrMultiProcessorCount, index);
     __atomic_store_n(&g->ready, 1, __ATOMIC_RELEASE);
     return g;
@@ -9165,11 +9372,15 @@ static int settle(stream_t *s, const char *what) {
     if (in_capture(s, what)) { return TENSOR_ERR_UNSUPPORTED; }
     gpu_t *g = &process.gpu[s->device];
     current_t at(s->device);
-    unsigned long long word[SLOTS];
+    unsigned long long word[SLOTS][2] = {};
     if (code_of(cudaStreamSynchronize(s->raw))) { return raise_cuda(what); }
     if (!__atomic_exchange_n(&s->noted, 0, __ATOMIC_ACQ_REL)) { return 0; }
-    if (code_of(cudaMemcpyAsync(word, g->errors, sizeof word, cudaMemcpyDeviceToHost, s->raw)) ||
-        code_of(cudaStreamSynchronize(s->raw))) {
+    // The flag first: a word that is written from now on sets it again.
+    if (__atomic_exchange_n(g->refused, 0u, __ATOMIC_ACQ_REL) &&
+        (code_of(cudaMemcpyAsync(word, g->errors, sizeof word, cudaMemcpyDeviceToHost, s->raw)) ||
+         code_of(cudaStreamSynchronize(s->raw)))) {
+        __atomic_store_n(g->refused, 1u, __ATOMIC_RELEASE);
+        __atomic_store_n(&s->noted, 1, __ATOMIC_RELEASE);
         return raise_cuda(what);
     }
     bool others = false;                        // streams whose ops may still write their words
@@ -9180,15 +9391,17 @@ static int settle(stream_t *s, const char *what) {
 
     int bad = 0;
     for (int k = 0; k < SLOTS; k++) {
-        if (!word[k]) { continue; }
-        if (code_of(cudaMemsetAsync(g->errors + k, 0, sizeof *word, s->raw))) { return raise_cuda(what); }
+        if (!word[k][0]) { continue; }
+        if (code_of(cudaMemsetAsync(g->errors + 2 * k, 0, sizeof **word, s->raw))) {
+            return raise_cuda(what);
+        }
         if (bad) { continue; }
         lock_t hold(&process.lock);
         const char *site = g->slot[k].site, *base = site ? site : "";
         for (; site && *site; site++) {
             if (*site == '/' || *site == '\\' || *site == 1) { base = site + 1; }
         }
-        const int64_t place = (int64_t)~word[k], pivot = place & ((1 << PIVOT_BITS) - 1);
+        const int64_t place = (int64_t)~word[k][0], pivot = place & ((1 << PIVOT_BITS) - 1);
         bool matrix = (bad = g->slot[k].code) == TENSOR_ERR_LINALG;
         const char *text = g->slot[k].told ? "%s%s%s: element %d" : "%s%s%s: element %d is out of range";
         if (matrix) { text = pivot ? "%s%s%s: matrix %d, pivot %d" : "%s%s%s: matrix %d"; }
@@ -9567,7 +9780,7 @@ static unsigned long long *noting(const tensor_call_t *c, const char *what = nul
     if (this_thread.nslots == 16) { this_thread.nslots = 0; }
     this_thread.slot[this_thread.nslots++] = &g->slot[k];
     if (graph) { graph->noted = 1; } else { __atomic_store_n(&s->noted, 1, __ATOMIC_RELEASE); }
-    return &g->errors[k];
+    return &g->errors[2 * k];
 }
 
 // In a capture: the words of the graph's ops so far. Without one, none: the host hears of an error later.
@@ -9996,7 +10209,14 @@ static int native_index(const place_t &where, tensor_call_t *c) {
 static int native_matmul(const place_t &at, tensor_call_t *c) {
     tensor__matrices_t m;
     const tensor_arg_t *arg = tensor__matrices(c->arg, &m);
-    return product(at, arg[2], arg[0], arg[1]);
+    if (c->nout == 1) { return product(at, arg[2], arg[0], arg[1]); }
+    const tensor_arg_t &y = c->arg[2], &sums = c->arg[3];
+    int code = TENSOR_ERR_UNSUPPORTED;
+    if (y.numel) { code = product(at, y, arg[0], arg[1], sums.data, false, SUMS_EPILOGUE); }
+    if (code != TENSOR_ERR_UNSUPPORTED) { return code; }
+    scratch_t scratch(c, reduce_scratch(at, arg[0], 2, REDUCE_SUM));
+    code = scratch.code ? scratch.code : product(at, y, arg[0], arg[1]);
+    return code ? code : reduce(at, sums, arg[0], 2, REDUCE_SUM, scratch.at);
 }
 
 static int native_linear(const place_t &at, tensor_call_t *c) {
@@ -10050,13 +10270,13 @@ static int native_dropout(const place_t &at, tensor_call_t *c) {
     double p = c->p->dropout.p, scale = p < 1 ? 1 / (1 - p) : 0;
     uint32_t keep = (uint32_t)((1 - p) * 16777216.0 + 0.5);
     const grid_t grid = threads_for(at, (x.numel + 3) / 4);
-    if (!is_dense(c) || (x.dtype != TENSOR_F32 && x.dtype != TENSOR_F64)) { return NONE; }
+    if (!is_dense(c)) { return NONE; }
     if (!x.numel) { return 0; }
-    if (x.dtype == TENSOR_F64) {
-        return launch(at, grid, drop_out<double>, (double *)y.data, (const double *)x.data, x.numel,
-                      rng_of(c), keep, scale);
-    }
-    return launch(at, grid, drop_out<float>, (float *)y.data, f32_of(x), x.numel, rng_of(c), keep, scale);
+    const rng_t rng = rng_of(c);
+    TCU_FLOATS(x.dtype, T,
+               return launch(at, grid, drop_out<T>, (T *)y.data, (const T *)x.data, x.numel, rng, keep,
+                             scale);)
+    return NONE;
 }
 
 template <class C> static int piece_norms(const place_t &at, tensor_call_t *c, const pieces_t &p) {
@@ -10240,19 +10460,19 @@ static int64_t between_pixels(const tensor_call_t *c) {
     return channels;
 }
 
-template <class C, class I> static int pool_of(const place_t &at, tensor_call_t *c, const pool_t<I> &g) {
+template <class T, class I> static int pool_of(const place_t &at, tensor_call_t *c, const pool_t<I> &g) {
     const tensor_arg_t *a = c->arg;
     const tensor_arg_t &y = a[c->nin];
     const grid_t grid = threads_for(at, y.numel);
     if (c->row->id == NN_OP_AVG_POOL_BACKWARD || c->row->id == NN_OP_MAX_POOL_BACKWARD) {
-        return launch(at, grid, pool_backward<C, I>, g, (C *)y.data,
-                      c->nin > 1 ? (const int32_t *)a[1].data : nullptr, (const C *)a[0].data, y.numel);
+        return launch(at, grid, pool_backward<T, I>, g, (T *)y.data,
+                      c->nin > 1 ? (const int32_t *)a[1].data : nullptr, (const T *)a[0].data, y.numel);
     }
-    return launch(at, grid, pool_forward<C, I>, g, (C *)y.data,
-                  c->nout == 2 ? (int32_t *)a[c->nin + 1].data : nullptr, (const C *)a[0].data, y.numel);
+    return launch(at, grid, pool_forward<T, I>, g, (T *)y.data,
+                  c->nout == 2 ? (int32_t *)a[c->nin + 1].data : nullptr, (const T *)a[0].data, y.numel);
 }
 
-template <class C> static int pool(const place_t &at, tensor_call_t *c, int64_t between) {
+template <class T> static int pool(const place_t &at, tensor_call_t *c, int64_t between) {
     const tensor_arg_t &x = c->arg[0], &y = c->arg[c->nin];
     window_t g = c->p->window;
     if (!y.numel) { return 0; }
@@ -10262,14 +10482,15 @@ template <class C> static int pool(const place_t &at, tensor_call_t *c, int64_t 
         small = small && g.in[d] + g.pad[d] + g.kernel[d] * g.dilation[d] + g.stride[d] < INT32_MAX &&
                 (g.out[d] + 1) * g.stride[d] < INT32_MAX && g.divisor < INT32_MAX;
     }
-    return small ? pool_of<C>(at, c, pool_t<int32_t>(g, between))
-                 : pool_of<C>(at, c, pool_t<int64_t>(g, between));
+    return small ? pool_of<T>(at, c, pool_t<int32_t>(g, between))
+                 : pool_of<T>(at, c, pool_t<int64_t>(g, between));
 }
 
 static int native_pool(const place_t &at, tensor_call_t *c) {
     int64_t between = between_pixels(c);
     if (!between) { return over_copies(at, c, false, native_pool); }
-    return by_real(c->arg[0].dtype, [&](auto type) { return pool<TCU_TYPE(type)>(at, c, between); });
+    TCU_FLOATS(c->arg[0].dtype, T, return pool<T>(at, c, between);)
+    return NONE;
 }
 
 template <class C> static int losses(const place_t &where, tensor_call_t *c) {
@@ -10306,7 +10527,8 @@ template <class C> static int losses(const place_t &where, tensor_call_t *c) {
     return reduce(at, *a.y, flat.arg, 1, REDUCE_SUM, more.at, scale);
 }
 
-template <class C> static int entropy(const place_t &where, tensor_call_t *c) {
+template <class T> static int entropy(const place_t &where, tensor_call_t *c) {
+    typedef class_t<T> C;
     bool back = c->row->id == NN_OP_CROSS_ENTROPY_BACKWARD;
     const entropy_args_t a(c, back);
     const tensor_arg_t &x = *a.x, &target = *a.target, &weight = *a.weight;
@@ -10315,13 +10537,13 @@ template <class C> static int entropy(const place_t &where, tensor_call_t *c) {
     int reduction = (int)p.reduction;
     labels_t<C> q = {target.data, (const C *)weight.data, target.dtype, p.log_probs != 0, p.ignore_index,
                      (C)p.label_smoothing};
-    if ((weight.data && weight.dtype != x.dtype) || !columns) { return NONE; }
+    if ((weight.data && size_of(weight.dtype) != (int)sizeof(C)) || !columns) { return NONE; }
     place_t at = where;
     if (back) {
-        grid_t g = rows_for(at, rows, columns, 16 / (int)sizeof(C));
+        grid_t g = rows_for(at, rows, columns, 16 / (int)sizeof(T));
         if (!rows) { return 0; }
         const void *divisor = reduction == TENSOR_MEAN ? a.divisor->data : nullptr;
-        return launch(at, g, cross_entropy_rows_backward<C>, a.dx->data, a.dy->data, reduction == TENSOR_NONE,
+        return launch(at, g, cross_entropy_rows_backward<T>, a.dx->data, a.dy->data, reduction == TENSOR_NONE,
                       divisor, x.data, a.lse->data, q, rows, columns);
     }
 
@@ -10330,7 +10552,7 @@ template <class C> static int entropy(const place_t &where, tensor_call_t *c) {
     C *y = (C *)a.y->data, *each = reduction == TENSOR_NONE ? y : (C *)scratch.at;
     at.error = noting(c);
     return cross_entropy(at, reduction == TENSOR_NONE ? nullptr : y, each, (C *)scratch.at + rows,
-                         (C *)a.lse->data, (C *)a.divisor->data, (const C *)x.data, q, rows, columns,
+                         (C *)a.lse->data, (C *)a.divisor->data, (const T *)x.data, q, rows, columns,
                          reduction == TENSOR_MEAN);
 }
 
@@ -10357,10 +10579,12 @@ static int native_loss(const place_t &at, tensor_call_t *c) {
     bool classes = id == NN_OP_CROSS_ENTROPY || id == NN_OP_CROSS_ENTROPY_BACKWARD;
     if (!is_dense(c)) { return NONE; }
     if (id == NN_OP_CTC_LOSS) { return ctc(at, c); }
-    return by_real(a[0].dtype, [&](auto type) {
-        typedef TCU_TYPE(type) C;
-        return classes ? entropy<C>(at, c) : losses<C>(at, c);
-    });
+    if (classes) {
+        const entropy_args_t of(c, id == NN_OP_CROSS_ENTROPY_BACKWARD);
+        TCU_FLOATS(of.x->dtype, T, return entropy<T>(at, c);)
+        return NONE;
+    }
+    return by_real(a[0].dtype, [&](auto type) { return losses<TCU_TYPE(type)>(at, c); });
 }
 
 static void transpose(shaped_t &o) {
@@ -10806,6 +11030,12 @@ static int backend_graph_run(void *graph, int first) {
     stream_t *s = current(g->device, op);
     if (!s) { return code_now(); }
     current_t at(g->device);
+    // What an earlier run is seen to have refused comes first: this one would go on from where that stopped.
+    if (g->noted && __atomic_load_n(process.gpu[g->device].refused, __ATOMIC_ACQUIRE)) {
+        __atomic_store_n(&s->noted, 1, __ATOMIC_RELEASE);
+        const int refused = settle(s, op);
+        if (refused) { return refused; }
+    }
     tensor_generator_t rng = tensor_get_generator();
     if (!g->sent) {
         g->changed = 0;
@@ -11186,7 +11416,7 @@ static const tensor_backend_t backend = {
     TENSOR__API_VERSION, sizeof(tensor_backend_t), "cuda", backend_count, backend_alloc, backend_release,
         backend_copy, backend_use_copy_stream, backend_graph_begin, backend_graph_end, backend_graph_run,
         backend_graph_made, backend_graph_free, backend_site,
-    {TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, backend_run, backend_run}, 1, 1, backend_net};
+    {TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, backend_run, backend_run}, 1, 1, 1, backend_net};
 #undef TCU_RUN4
 
 static bool is_set(const char *name) {          // an environment variable, to anything except 0
@@ -11351,6 +11581,7 @@ int tensor_cuda_shutdown(void) {
         if (g.ready) {                          // the other devices may not exist
             on_device_t at((int)(&g - process.gpu));
             cudaFree(g.errors);
+            cudaFreeHost(g.refused);
         }
         memset((void *)&g, 0, sizeof g);
     }

@@ -5939,6 +5939,9 @@ TENSOR__FN int nn__one_dtype(tensor__op_t *o, unsigned mask, int integers) {
 
 TENSOR__FN int nn__floats(tensor__op_t *o, unsigned mask) { return nn__one_dtype(o, mask, 0); }
 
+// Whether x is of half precision and its device's kernels take that as it is.
+TENSOR__FN int nn__kept_half(const tensor_t *x) { return x->device && nn__is_half(x) && TENSOR__(halves)(x); }
+
 // Half precision is computed in f32: the operands are widened, the result is narrowed.
 TENSOR__FN tensor_t *nn__wide(tensor_t *x) { return x && nn__is_half(x) ? (tensor_to)(x, TENSOR_F32) : x; }
 
@@ -6435,14 +6438,19 @@ TENSOR__FN void nn__grad_linear(tensor__grad_t *g) {
         g->gx[0] = (tensor_reshape_n)((tensor_matmul)(flat, weight), x->dims, x->ndim);
     }
     dims[1] = TENSOR__WIDE(w);
+    tensor_t *sums = NULL;
     if (TENSOR__(grad_need)(g, 1)) {
-        tensor_t *gw =
-            (tensor_matmul)((tensor_mT)(flat), (tensor_reshape_n)(TENSOR__(grad_in)(g, 0), dims, 2));
+        tensor_t *turned = (tensor_mT)(flat), *gw = NULL;
+        tensor_t *x2 = (tensor_reshape_n)(TENSOR__(grad_in)(g, 0), dims, 2);
+        if (TENSOR__(grad_need)(g, 2) && !g->create) {
+            gw = TENSOR__(product_and_sums)(turned, x2, &sums);
+        }
+        if (!gw) { gw = (tensor_matmul)(turned, x2); }
         g->gx[1] = vector ? (tensor_squeeze)(gw, 0) : gw;
     }
     if (TENSOR__(grad_need)(g, 2)) {
         const tensor__meta_t *b = &g->node->in[2];
-        tensor_t *gb = (tensor_sum_dim)(flat, 0, 0);
+        tensor_t *gb = sums ? sums : (tensor_sum_dim)(flat, 0, 0);
         g->gx[2] = b->ndim == 1 ? gb : (tensor_reshape_n)(gb, b->dims, b->ndim);
     }
 }
@@ -9111,7 +9119,7 @@ TENSOR__FN tensor_t *nn__pool_front(const tensor__row_t *row, int rank, tensor_t
         dims[at] = g.out[d];
     }
     if (!nn__is_float(x)) { return nn__pool_integers(row, x, &g, dims, places); }
-    if (!nn__is_half(x)) { return nn__pool_op(row, x, NULL, &g, dims, places); }
+    if (!nn__is_half(x) || nn__kept_half(x)) { return nn__pool_op(row, x, NULL, &g, dims, places); }
     return nn__narrow(nn__pool_op(row, nn__wide(x), NULL, &g, dims, places), x);
 }
 
@@ -10102,8 +10110,8 @@ TENSOR_API tensor_t *(tensor_dropout)(tensor_t *x, double p, int training) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "dropout: p %g must be in 0..1 (x %t)", p, x);
     }
     if (!training || p == 0) { return x; }
-    if (nn__is_half(x)) { return nn__narrow(nn__dropout_op(nn__wide(x), p, NULL), x); }
-    return nn__dropout_op(x, p, NULL);
+    if (nn__kept_half(x) || !nn__is_half(x)) { return nn__dropout_op(x, p, NULL); }
+    return nn__narrow(nn__dropout_op(nn__wide(x), p, NULL), x);
 }
 
 // Drops whole channels of x: the mask is [N, C, 1, ...], or [C, 1, ...] for an input of `single` dims.
@@ -12099,7 +12107,7 @@ TENSOR__FN int nn__cpu_cross_entropy_back(tensor_call_t *c) {
 
 TENSOR__FN tensor_t *nn__composed_cross_entropy(tensor_t *const *in, const tensor_params_t *params) {
     const tensor__cross_entropy_params_t *p = &params->cross_entropy;
-    tensor_t *x = in[0];
+    tensor_t *x = nn__wide(in[0]);
     int64_t rows = x->dims[0], classes = x->dims[1];
     tensor_t *ignored = (tensor_eq_scalar)(in[1], (double)p->ignore_index);
     tensor_t *t = (tensor_masked_fill)(in[1], ignored, 0);
@@ -12246,9 +12254,10 @@ TENSOR__FN tensor_t *nn__cross_entropy_hard(tensor__op_t *o, const tensor_cross_
     o->params.cross_entropy.log_probs = nll;
     o->params.cross_entropy.label_smoothing = a->label_smoothing;
     const tensor_t *x = o->in[0];
-    TENSOR__(result)(o, x->dtype, x->dims, each);
-    TENSOR__(result)(o, x->dtype, x->dims, 1);
-    TENSOR__(result)(o, x->dtype, x->dims, 0);
+    const int computed = nn__is_half(x) ? (int)TENSOR_F32 : x->dtype;
+    TENSOR__(result)(o, computed, x->dims, each);
+    TENSOR__(result)(o, computed, x->dims, 1);
+    TENSOR__(result)(o, computed, x->dims, 0);
     tensor_t *y = TENSOR__(finish)(o);
     if (each && y->state != TENSOR__POISON_STATE) {
         tensor_t *shaped = (tensor_reshape_n)(y, dims, ndim);
@@ -12271,7 +12280,13 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
         return TENSOR__(abandon)(&o);
     }
     int given = o.in[0]->dtype;
-    if (nn__is_half(o.in[0]) && !nn__put_wide(&o)) { return TENSOR__(abandon)(&o); }
+    int wide = 1;
+    if (nn__kept_half(o.in[0]) && !soft) {
+        if (o.in[2] && nn__is_half(o.in[2])) { wide = nn__put_as(&o, 2, TENSOR_F32); }
+    } else if (nn__is_half(o.in[0])) {
+        wide = nn__put_wide(&o);
+    }
+    if (!wide) { return TENSOR__(abandon)(&o); }
     if (!soft) { return nn__cross_entropy_hard(&o, a, nll, given); }
 
     tensor_t *y = TENSOR__(poison);

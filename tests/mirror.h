@@ -157,7 +157,7 @@ static tensor_backend_t mirror = {
         mirror_copy, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
     {mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run,
      mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run,
-     mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run}, 0, 0, NULL};
+     mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run}, 0, 0, 0, NULL};
 
 TEST_FN int device_start(void) { return TENSOR__(set_backend)(&mirror); }
 TEST_FN int device_two(void) { return 1; }

@@ -161,6 +161,7 @@ inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_
 #define warpSize 32
 #define __syncthreads() cusim::syncthreads(({ static char site_; (const void *)&site_; }))
 #define __threadfence() ((void)0)
+#define __threadfence_system() ((void)0)
 
 inline void __syncwarp(unsigned mask = ~0u) { cusim::warp_exchange(mask, 0); }
 template <class T> inline T __shfl_sync(unsigned mask, T v, int from, int width = 32) {

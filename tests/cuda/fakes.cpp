@@ -163,6 +163,11 @@ static void agree(const desc_t &d, const layout_t *const *l) {
     demand(d.compute != CUBLAS_COMPUTE_32F_FAST_TF32 || l[0]->type == CUDA_R_32F, "TF32 for what is not f32");
     demand(l[3]->batch == 1 || l[3]->stride >= l[3]->ld * (long long)(l[3]->columns - 1) + (long long)l[3]->rows ||
                l[3]->ld >= l[3]->stride * l[3]->batch, "results that overlap");
+    // Sums over k of B, one per column of the result, go where a bias would be.
+    if (d.epilogue == CUBLASLT_EPILOGUE_BGRADB) {
+        demand(d.bias && !d.aux && l[3]->batch == 1 && d.compute != CUBLAS_COMPUTE_64F, "sums beside the product");
+        return;
+    }
     // The epilogues are bits: an activation, its bias, a matrix beside. cublasLt.h's rules for that one: a mask of
     // bits, rows of 128, or gelu's x, rows of 8.
     int bits = d.epilogue == CUBLASLT_EPILOGUE_DEFAULT ? 0 : d.epilogue, act = bits & ~(CUBLASLT_EPILOGUE_BIAS | AUX);
@@ -184,6 +189,7 @@ static cublasStatus_t lt_heuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t dp, 
     if (ready()) { return CUBLAS_STATUS_INTERNAL_ERROR; }
     fakes.plans++;
     if (fakes.refuse) { return CUBLAS_STATUS_NOT_SUPPORTED; }
+    if (fakes.refuse_row_sums && ((desc_t *)dp)->epilogue == CUBLASLT_EPILOGUE_BGRADB) { return CUBLAS_STATUS_NOT_SUPPORTED; }
     std::memset((void *)results, 0, sizeof *results);
     unsigned long long space = w->most < 1024 ? 0 : 1024;
     algo_t algo = {ALGO, {w->align[0], w->align[1], w->align[2], w->align[3]}, problem_of(*(desc_t *)dp, l), space};
@@ -215,13 +221,16 @@ static cublasStatus_t lt_matmul(cublasLtHandle_t h, cublasLtMatmulDesc_t dp, con
     demand(!what.aux || cusim::on_device(what.aux, (size_t)what.aux_ld * l[3]->columns *
                                                        (what.epilogue & CUBLASLT_EPILOGUE_GELU ? bytes_of((cudaDataType)l[3]->type) : 1) /
                                                        (what.epilogue & CUBLASLT_EPILOGUE_GELU ? 1 : 8)), "the matrix beside");
-    demand(!what.bias || cusim::on_device(what.bias, (size_t)l[3]->rows * bytes_of((cudaDataType)l[3]->type)), "bias");
+    const bool summing = what.epilogue == CUBLASLT_EPILOGUE_BGRADB;
+    const size_t biased = (size_t)(summing ? l[3]->columns : l[3]->rows) * bytes_of((cudaDataType)l[3]->type);
+    demand(!what.bias || cusim::on_device(what.bias, biased), "bias");
     if (ready()) { return CUBLAS_STATUS_EXECUTION_FAILED; }
     bool f64 = what.scale == CUDA_R_64F, rounds = what.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
     double by = f64 ? *(const double *)alpha : *(const float *)alpha, more = f64 ? *(const double *)beta : *(const float *)beta;
     layout_t A = *l[0], B = *l[1], C = *l[2], D = *l[3];
     fakes.products++;
     fakes.rounded += rounds;
+    fakes.summed += summing;
     fakes.activated += (what.epilogue & (CUBLASLT_EPILOGUE_RELU | CUBLASLT_EPILOGUE_GELU)) != 0;
     cudaError_t e = cusim::enqueue(s, [=] {
         bool ta = what.turned[0] == CUBLAS_OP_T, tb = what.turned[1] == CUBLAS_OP_T;
@@ -229,6 +238,11 @@ static cublasStatus_t lt_matmul(cublasLtHandle_t h, cublasLtMatmulDesc_t dp, con
         cudaDataType t = (cudaDataType)D.type;
         bool relu = what.epilogue & CUBLASLT_EPILOGUE_RELU, gelu = what.epilogue & CUBLASLT_EPILOGUE_GELU;
         scribble(space, bytes);
+        for (long long j = 0; summing && j < m; j++) {
+            double sum = 0;
+            for (long long k = 0; k < inner; k++) { sum += get(b, t, tb ? k * B.ld + j : j * B.ld + k); }
+            put((void *)what.bias, t, j, sum);
+        }
         for (int z = 0; z < D.batch; z++) {
             for (long long j = 0; j < m; j++) {
                 for (long long i = 0; i < n; i++) {
@@ -240,7 +254,7 @@ static cublasStatus_t lt_matmul(cublasLtHandle_t h, cublasLtMatmulDesc_t dp, con
                     }
                     sum *= by;
                     if (more != 0) { sum += more * get(c, t, z * C.stride + j * C.ld + i); }
-                    sum += what.bias ? get(what.bias, t, i) : 0;
+                    sum += what.bias && !summing ? get(what.bias, t, i) : 0;
                     if (what.aux && gelu) { put(what.aux, t, j * what.aux_ld + i, sum); }
                     if (what.aux && relu) {
                         unsigned char *mask = (unsigned char *)what.aux + (j * what.aux_ld + i) / 8;
@@ -291,6 +305,13 @@ struct node_t {
         return v->nodes[k];
     }
 };
+// A graph for sizes that vary, and what it is but for its sizes: the kinds of its operations, in order.
+static bool varies(const node_t &graph) { return graph.find(CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED) != nullptr; }
+static std::vector<int> kinds_of(const node_t &graph) {
+    std::vector<int> kinds;
+    for (const node_p &op : graph.find(CUDNN_ATTR_OPERATIONGRAPH_OPS)->nodes) { kinds.push_back(op->kind); }
+    return kinds;
+}
 struct dnn_t { unsigned magic; int device; cudaStream_t stream; };
 static node_p &node_of(cudnnBackendDescriptor_t d) {
     demand(d != nullptr, "NULL for a descriptor");
@@ -607,6 +628,10 @@ static cudnnStatus_t execute_flow(dnn_t *handle, const node_t &plan, node_p grap
 static bool is_norm(const node_t &op) {
     return op.kind == CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR || op.kind == CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR;
 }
+static bool is_layer_norm(const node_t &op) {
+    const bool forward = op.kind == CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR;
+    return op.one<int>(forward ? CUDNN_ATTR_OPERATION_NORM_FWD_MODE : CUDNN_ATTR_OPERATION_NORM_BWD_MODE) == CUDNN_LAYER_NORM;
+}
 enum { OF_X, OF_Y, OF_SCALE, OF_MEAN, OF_INVERSE, OF_BIAS, OF_EPS, OF_DY, OF_DSCALE, OF_DBIAS, OF_COUNT };
 // Tensors of a norm; y is dx, back.
 static std::vector<node_p> tensors_of(const node_t &op) {
@@ -770,6 +795,12 @@ static cudnnStatus_t be_finish(cudnnBackendDescriptor_t d) {
         node_p graph = o.node(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
         const value_t *ops = graph->find(CUDNN_ATTR_OPERATIONGRAPH_OPS);
         if (fakes.refuse) { return no("this fake refuses all"); }
+        if (varies(*graph)) {                           // as cuDNN 9.19 has them: attention forward, layer norm
+            for (const node_p &op : ops->nodes) {
+                if (op->kind == CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR) { return no("no engine for sizes that vary"); }
+            }
+            if (is_norm(*ops->nodes[0]) && !is_layer_norm(*ops->nodes[0])) { return no("no engine for sizes that vary"); }
+        }
         if (is_norm(*ops->nodes[0])) { break; }
         if (!names_of(ops->nodes[0]->kind)) {
             for (const node_p &op : ops->nodes) {       // products along rows of 8
@@ -789,8 +820,20 @@ static cudnnStatus_t be_finish(cudnnBackendDescriptor_t d) {
         fakes.plans++;
         if (config.workspace < 0) { return no("this engine cannot be made"); }
         o.workspace = config.workspace;
+        const node_p graph = config.node(CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
+        demand(varies(*graph) == (o.find(CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE) != nullptr), "a cache goes with sizes that vary");
+        fakes.compiled++;
+        if (!varies(*graph)) { break; }
+        node_t &cache = *o.node(CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE);
+        demand(kinds_of(*cache.node(CUDNN_ATTR_KERNEL_CACHE_OPERATION_GRAPH)) == kinds_of(*graph), "the cache of other operations");
+        bool compiled = false;
+        for (int note : cache.notes) { compiled = compiled || note == config.workspace; }
+        if (compiled) { fakes.compiled--; } else { cache.notes.push_back((int)config.workspace); }
         break;
     }
+    case CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR:
+        demand(varies(*o.node(CUDNN_ATTR_KERNEL_CACHE_OPERATION_GRAPH)), "a cache for sizes that vary");
+        break;
     default:
         if (names_of(o.kind)) {
             check_convolution(o);

@@ -7,16 +7,19 @@
 struct fakes_t {
     long blas_version = 130100, dnn_version = 91900;
     bool refuse = false;                // no algorithm, no engine for anything
+    bool refuse_row_sums = false;       // no algorithm for a product with the sums of a factor's rows
     bool refuse_sums = true;            // no engine for a convolution with its bias in f32 or f64
     long live = 0;                      // handles and descriptors
     long products = 0, convs = 0;       // executed
     long attentions = 0, norms = 0;     // executed graphs of them
     long nets = 0, net_gap = 0;         // executed passes of recurrent nets; bytes between parts of their weights
     long plans = 0;                     // asked for: heuristics of cuBLASLt, plans made of cuDNN
+    long compiled = 0;                  // plans of cuDNN whose kernels no cache had
     long rounded = 0;                   // executed with factors of TF32
     long collectives = 0;               // of NCCL, executed by a rank
     long fused = 0;                     // convolutions executed with their bias
     long short_calls = 0;               // so many of the next calls that execute fail for want of memory
     long activated = 0;                 // products executed with an activation
+    long summed = 0;                    // products executed with the sums of a factor's rows
 };
 extern fakes_t fakes;

@@ -603,6 +603,7 @@ static void orders() {
             tensor_scope_t scope = tensor_scope_begin();
             int64_t n = sh.rows * sh.columns, m = (sh.columns + 1) / 2;
             values v = tied((size_t)n, dtype);
+            if (sh.columns > 2000) { for (double &e : v) { e = (double)(dice() % 3000); } }     // more than a block counts
             array_t X(dtype, {sh.rows, sh.columns}, &v), Y(TENSOR_I64, {sh.rows, sh.columns}), H(TENSOR_I64, {sh.rows, m}), K(TENSOR_I64, {sh.rows});
             array_t S(TENSOR_U8, {(int64_t)(2 * sort_scratch(n) + 32) + sh.rows * (DIGITS + 99) * 4});
             tensor_t *x = here(X);
@@ -628,6 +629,7 @@ static void orders() {
                     CHECK(pick(at, PICK_RANK, K.o, X.o, sh.rows, sh.columns, 1, false, true, k, S.o.data) == 0);
                     CHECK(near_to(K.get(), numbers_of(want.indices), 0));
                 }
+                CHECK(pick_scratch(at, PICK_MODE, X.o, sh.rows, sh.columns, 1, true) <= (uint64_t)S.o.numel);
                 CHECK(pick(at, PICK_MODE, K.o, X.o, sh.rows, sh.columns, 1, false, true, 0, S.o.data) == 0);
                 CHECK(near_to(K.get(), numbers_of((tensor_mode)(x, 1, 0).indices), 0));
             }
@@ -1004,6 +1006,17 @@ static void matrices() {
     CHECK(g && (tensor_graph_replay)(g) == 0);
     CHECK(cusim::counts.launches == count.launches + 1 && cusim::counts.calls == count.calls + 1);
     CHECK(tensor_graph_free(g) == 0);
+    // A wait behind an op that might have refused an index is no more than any other.
+    const int64_t one = 1;
+    tensor_p index = (tensor_to)((tensor_zeros_n)(&one, 1, TENSOR_I64), TENSOR_CUDA);
+    long waits[2];
+    for (int k = 0; k < 2; k++) {
+        if (k) { (tensor_index_select)(x, 0, index); } else { (tensor_mul_scalar)(x, 2); }
+        count = cusim::counts;
+        CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == 0);
+        waits[k] = cusim::counts.calls - count.calls;
+    }
+    CHECK(waits[0] == waits[1]);
     tensor_scope_end(scope);
 }
 
@@ -1278,6 +1291,62 @@ static void fast_paths() {
         tensor_scope_end(scope);
     }
 }
+// Dropout, pools and cross entropy read and write halves as they are. The mask is f32's; so is the loss, whose only number is
+// rounded at the end: rows, their sum, the rounding; back, the rounding's gradient and the rows.
+static void halves() {
+    for (int dtype : {TENSOR_F16, TENSOR_BF16}) {
+        tensor_scope_t scope = tensor_scope_begin();
+        const int64_t dims[2] = {37, 51};
+        tensor_p x = (tensor_to)((tensor_randn_n)(dims, 2), (tensor_dtype_t)dtype), far[2], y[2], g[2], dx[2];
+        tensor_p labels = (tensor_to)((tensor_randint_n)(0, 51, dims, 1), TENSOR_CUDA);
+        for (int way = 0; way < 4; way++) {             // 0, 1: dropout in f32, as it is; 2, 3: cross entropy
+            const int k = way & 1;
+            far[k] = (tensor_to)((tensor_to)(x, k ? (tensor_dtype_t)dtype : TENSOR_F32), TENSOR_CUDA);
+            far[k] = (tensor_requires_grad_)(far[k], 1);
+            tensor_cross_entropy_args_t a = tensor_cross_entropy_defaults();
+            a.input = far[k], a.target = labels, a.label_smoothing = 0.1;
+            (tensor_manual_seed)(11);
+            const long begin = cusim::counts.launches;
+            y[k] = way > 1 ? (tensor_cross_entropy_with)(a) : (tensor_dropout)(far[k], 0.4, 1);
+            const long there = cusim::counts.launches;
+            g[k] = (tensor_ones_like)(y[k]);
+            const long back = cusim::counts.launches;
+            CHECK((tensor_autograd_grad)(&y[k], 1, &g[k], &far[k], 1, &dx[k], 0) == 0);
+            const long end = cusim::counts.launches;
+            if (!k) { continue; }
+            CHECK(there - begin == (way > 1 ? 3 : 1) && end - back == (way > 1 ? 2 : 1));
+            CHECK(tensor_dtype(y[1]) == (tensor_dtype_t)dtype && tensor_dtype(dx[1]) == (tensor_dtype_t)dtype);
+            for (tensor_p *v : {y, dx}) {
+                tensor_p want = (tensor_to)(v[0], (tensor_dtype_t)dtype);
+                CHECK(same(v[1], want, way > 1 ? (dtype == TENSOR_F16 ? 1e-3 : 8e-3) : 0));
+            }
+        }
+        // Pools: of the largest, and the mean, one launch each and one back; channels innermost as well.
+        const int64_t image[4] = {2, 8, 9, 7};
+        x = (tensor_to)((tensor_randn_n)(image, 4), (tensor_dtype_t)dtype);
+        for (int form = 0; form < 4; form++) {
+            for (int k = 0; k < 2; k++) {
+                far[k] = (tensor_to)((tensor_to)(x, k ? (tensor_dtype_t)dtype : TENSOR_F32), TENSOR_CUDA);
+                if (form & 1) { far[k] = (tensor_detach)((tensor_channels_last)(far[k])); }
+                far[k] = (tensor_requires_grad_)(far[k], 1);
+                tensor_max_pool_args_t most = tensor_max_pool_defaults();
+                tensor_avg_pool_args_t mean = tensor_avg_pool_defaults();
+                most.x = mean.x = far[k], most.kernel = mean.kernel = 3, most.stride = mean.stride = 2;
+                const long begin = cusim::counts.launches;
+                y[k] = form & 2 ? (tensor_avg_pool2d_with)(mean) : (tensor_max_pool2d_with)(most);
+                const long there = cusim::counts.launches;
+                g[k] = (tensor_ones_like)(y[k]);
+                if (form & 1) { g[k] = (tensor_channels_last)(g[k]); }
+                const long back = cusim::counts.launches;
+                CHECK((tensor_autograd_grad)(&y[k], 1, &g[k], &far[k], 1, &dx[k], 0) == 0);
+                CHECK(!k || (there - begin == 1 && cusim::counts.launches - back == 1));
+            }
+            CHECK(tensor_dtype(dx[1]) == (tensor_dtype_t)dtype && same(y[1], (tensor_to)(y[0], (tensor_dtype_t)dtype), 0));
+            CHECK(same(dx[1], (tensor_to)(dx[0], (tensor_dtype_t)dtype), 0));
+        }
+        tensor_scope_end(scope);
+    }
+}
 // Attention of one query, as in decoding with a cache: one launch, no scores, no copies.
 static void decoding() {
     for (int dtype : {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_BF16}) {
@@ -1475,9 +1544,10 @@ __attribute__((weak)) int main() {      // tests in C link this object for its t
     at.limits.reduce_chunk = 64;
     at.limits.norm_chunk = 4;
     cudaStreamCreateWithFlags(&at.stream, cudaStreamNonBlocking);
-    cudaMalloc(&error, 8);
+    cudaMalloc(&error, 24);
     at.error = (unsigned long long *)error;
-    cudaMemsetAsync(error, 0, 8, at.stream);
+    unsigned long long words[3] = {0, (unsigned long long)(uintptr_t)(at.error + 2), 0};    // a word and its flag
+    cudaMemcpyAsync(error, words, sizeof words, cudaMemcpyHostToDevice, at.stream);
     pointwise_all();
     casts_and_numbers();
     reductions();
@@ -1503,6 +1573,7 @@ __attribute__((weak)) int main() {      // tests in C link this object for its t
 #if defined(TENSOR_CUDA_SIM)
     CHECK(tensor_cuda_init() == 0);
     decoding();
+    if (ALL_ROWS) { halves(); }
     doors();
     sources();
 #endif

@@ -124,6 +124,49 @@ static void activations() {
               tensor_zeros(3, 2), TENSOR_F32, 0);
 }
 
+// The gradients of a linear layer's weight and bias are one call of the library, without a launch; where it has no
+// algorithm for that, the product and the sums apart. A graph of the gradient has no kernel of that kind in it.
+static void bias_gradients() {
+    static const int64_t sizes[][3] = {{5, 3, 7}, {1, 8, 4}, {64, 16, 32}, {33, 65, 17}, {6, 1, 24}, {0, 3, 4}, {4, 3, 0}};
+    for (int dtype : floats) {
+        for (int kind = 0; kind < 3; kind++) {          // linear; of items [2, rows]; with relu
+            for (auto &s : sizes) {
+                tensor_scope_t scope = tensor_scope_begin();
+                const bool empty = !s[0] || !s[2], f64 = dtype == TENSOR_F64;
+                std::vector<int64_t> in = {s[0], s[2]}, out = {s[0], s[1]};
+                if (kind == 1) { in.insert(in.begin(), 2), out.insert(out.begin(), 2); }
+                tensor_t *x = random_of(dtype, in), *fx = on(x), *w[2], *far[2], *want[2], *got[2];
+                w[0] = random_of(dtype, {s[1], s[2]}), w[1] = random_of(dtype, {s[1]});
+                tensor_t *gy = tensor_to(tensor_mul_scalar(tensor_randn_n(out.data(), (int)out.size()), 0.1), (tensor_dtype_t)dtype);
+                tensor_t *fg = on(gy);
+                for (int k = 0; k < 2; k++) { far[k] = tensor_requires_grad_(on(w[k]), 1), tensor_requires_grad_(w[k], 1); }
+                auto layer = [&](tensor_t *at, tensor_t *const *p) {
+                    return kind == 2 ? tensor_linear_relu(at, p[0], p[1]) : tensor_linear(at, p[0], p[1]);
+                };
+                tensor_t *y = layer(x, w);
+                CHECK(tensor_autograd_grad(&y, 1, &gy, w, 2, want, 0) == 0);
+                for (int way = 0; way < 4; way++) {     // without libraries, with, refused, for a graph
+                    tensor_cuda_set_libraries(way > 0);
+                    fakes.refuse_row_sums = way == 2;
+                    if (way) { libraries.products.clear(nullptr); }
+                    tensor_t *fy = layer(fx, far);
+                    const long summed = fakes.summed, launches = cusim::counts.launches, products = fakes.products;
+                    CHECK(tensor_autograd_grad(&fy, 1, &fg, far, 2, got, way == 3 ? TENSOR_CREATE_GRAPH : 0) == 0);
+                    CHECK(near(got[0], want[0], dtype) && near(got[1], want[1], dtype));
+                    CHECK(fakes.summed - summed == (way == 1 && !empty && !f64));
+                    CHECK(!way || fakes.products - products == !empty);
+                    const long more = cusim::counts.launches - launches;
+                    if (kind < 2 && !empty && !f64) { CHECK(way == 1 ? more == 0 : more > 0); }
+                }
+                tensor_cuda_set_libraries(1);
+                fakes.refuse_row_sums = false;
+                libraries.products.clear(nullptr);
+                tensor_scope_end(scope);
+            }
+        }
+    }
+}
+
 struct conv_case_t { int rank; int64_t images, cin, cout, size, kernel, stride, pad, dilation, groups, more; };
 static const conv_case_t cases[] = {
     {2, 2, 3, 4, 7, 3, 1, 1, 1, 1, 0}, {2, 1, 4, 6, 8, 3, 2, 1, 1, 2, 1}, {2, 3, 2, 2, 6, 3, 2, 0, 1, 1, 0}, {2, 2, 4, 4, 9, 3, 1, 2, 2, 4, 0},
@@ -518,6 +561,64 @@ static void images() {
     }
 }
 static int dropped;
+// Of many sizes of attention and of layer norm, kernels are compiled twice: for the sizes that came first, and for all
+// others, for which the cache has them. Attention's gradient, for which cuDNN has no such engine, has them for each.
+static void many_sizes() {
+    using tcu::libraries;
+    enum { SIZES = 6 };
+    auto clear = [&](bool kinds) {
+        libraries.graphs.clear(tcu::dnn_drop);
+        if (kinds) { libraries.kinds.clear(tcu::kind_drop); }
+    };
+    auto attend = [&](int64_t k, bool back) {
+        tensor_scope_t scope = tensor_scope_begin();
+        const bool rows = k > SIZES / 2;                // others by batch, others by rows
+        tensor_t *in[3], *far[3], *want[3], *got[3];
+        for (int n = 0; n < 3; n++) {
+            in[n] = random_of(TENSOR_BF16, {rows ? 1 : k + 1, 2, rows ? 2 + k : 3, 8});
+            far[n] = tensor_requires_grad_(on(in[n]), back), tensor_requires_grad_(in[n], back);
+        }
+        tensor_t *y = attention_of(in[0], in[1], in[2], NULL, true), *fy = attention_of(far[0], far[1], far[2], NULL, true);
+        CHECK(near(fy, y, TENSOR_BF16));
+        tensor_t *g = tensor_to(tensor_randn_like(y), TENSOR_BF16), *fg = on(g);
+        if (back) {
+            CHECK(!tensor_autograd_grad(&y, 1, &g, in, 3, want, 0) && !tensor_autograd_grad(&fy, 1, &fg, far, 3, got, 0));
+            for (int n = 0; n < 3; n++) { CHECK(near(got[n], want[n], TENSOR_BF16)); }
+        }
+        tensor_scope_end(scope);
+    };
+    auto norm = [&](int64_t k, bool) {
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *in[3] = {random_of(TENSOR_F32, {k + 2, 24}), random_of(TENSOR_F32, {24}), random_of(TENSOR_F32, {24})}, *far[3], *want[3], *got[3];
+        for (int n = 0; n < 3; n++) { far[n] = tensor_requires_grad_(on(in[n]), 1), tensor_requires_grad_(in[n], 1); }
+        auto norm_of = [](tensor_t *const *x) {
+            tensor_layer_norm_args_t a;
+            a.options_are_named_ = TENSOR__NO_SURPLUS;
+            a.x = x[0], a.weight = x[1], a.bias = x[2];
+            return tensor_layer_norm_with(a);
+        };
+        tensor_t *y = norm_of(in), *fy = norm_of(far), *g = tensor_randn_like(y), *fg = on(g);
+        CHECK(near(fy, y, TENSOR_F32));
+        CHECK(!tensor_autograd_grad(&y, 1, &g, in, 3, want, 0) && !tensor_autograd_grad(&fy, 1, &fg, far, 3, got, 0));
+        for (int n = 0; n < 3; n++) { CHECK(near(got[n], want[n], TENSOR_F32)); }
+        tensor_scope_end(scope);
+    };
+    auto compiled = [&](auto run, bool back) {
+        const long before = fakes.compiled;
+        for (int64_t k = 0; k < SIZES; k++) { run(k, back); }
+        return fakes.compiled - before;
+    };
+    tcu::limits.norm_library = 0;
+    clear(true);
+    CHECK(compiled(attend, false) == 2 && compiled(attend, false) == 0);
+    CHECK(compiled(attend, true) == SIZES && compiled(attend, true) == 0);
+    CHECK(compiled(norm, true) == 4 && compiled(norm, true) == 0);
+    clear(false);                                       // plans that had to go: the first sizes have their own again
+    CHECK(compiled(attend, false) == 1 && compiled(norm, true) == 2);
+    clear(true);
+    tcu::limits.norm_library = 1 << 18;
+}
+
 static void plan_table() {
     typedef tcu::plan_key_t<3> short_t;
     static tcu::plans_t<short_t, int> table;
@@ -971,6 +1072,23 @@ enum { LENET = 1, RESNET18, RESNET50, ALEXNET, VGG19, MOBILENET, MODELS };
                     "8 x 12 x 1024 x 64", p ? "a plan by cuDNN" : libraries.message, p ? (double)p->workspace / 1e6 : 0,
                     std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
+    double took[3] = {};
+    for (int k = 0; k < 3 && driver; k++) {             // other sentences: compiled for all, then found
+        const int64_t T = k == 0 ? 1000 : k == 1 ? 513 : 130, alignment[SDPA_DELTA + 1] = {16, 16, 16, 16, 16, 16, 16, 16, 16, 16};
+        const int64_t apart[4] = {T * 2304, 64, 2304, 1}, together[4] = {12 * T * 64, T * 64, 64, 1}, dims[4] = {8, 12, T, 64};
+        std::vector<heads_t> t;
+        for (int n = 0; n <= SDPA_DELTA; n++) {
+            tensor_arg_t a = {};
+            a.ndim = 4, a.dims = dims, a.strides = n < SDPA_Y ? apart : together, a.numel = 8 * 12 * T * 64;
+            t.emplace_back(a, n == SDPA_K);
+            if (n == SDPA_LSE || n == SDPA_DELTA) { t[n].dims[3] = t[n].strides[2] = 1, t[n].strides[1] = T, t[n].strides[0] = 12 * T; }
+        }
+        auto start = std::chrono::steady_clock::now();
+        CHECK(attention_planned(at, false, true, TENSOR_BF16, t.data(), alignment, nullptr) != NULL);
+        took[k] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        std::printf("attention bf16 causal, 8 x 12 x %d x 64: %.3f s\n", (int)T, took[k]);
+    }
+    CHECK(took[1] < took[0] / 4 || took[2] < took[0] / 4 || !driver);
     static const int64_t norms[][2] = {{64, 56}, {64, 112}, {256, 56}, {128, 56}, {128, 28}, {512, 28}, {256, 28}, {256, 14}, {1024, 14}, {512, 14}, {512, 7}, {2048, 7}};
     for (auto &c : norms) {                             // batch norm of ResNet-50, channels innermost
         for (int way = 0; way < 4 && driver; way++) {
@@ -1020,10 +1138,10 @@ enum { LENET = 1, RESNET18, RESNET50, ALEXNET, VGG19, MOBILENET, MODELS };
         }
     }
     if (!driver) { std::printf("skipped 16 tests: no stand-in for libcuda.so.1\n"); }
-    libraries.graphs.clear(dnn_drop);
+    libraries.graphs.clear(dnn_drop), libraries.kinds.clear(kind_drop);
     if (full) {
         refusals();
-        libraries.graphs.clear(dnn_drop);
+        libraries.graphs.clear(dnn_drop), libraries.kinds.clear(kind_drop);
     } else {
         std::printf("skipped 1 test: what the real cuDNN refuses, with FULL=1\n");
     }
@@ -1036,6 +1154,7 @@ int main() {
     tensor_manual_seed(3);
     products();
     activations();
+    bias_gradients();
     convolutions();
     attentions();
     masked_attentions();
@@ -1044,6 +1163,7 @@ int main() {
     images();
     exactness();
     again();
+    many_sizes();
     plan_table();
     orders();
     again();

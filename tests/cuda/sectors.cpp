@@ -122,6 +122,9 @@ static void orders_and_places() {
     array_t first(TENSOR_I64, {1, 16});
     row("topk 16 of 20000", [&] { return pick(at, PICK_TOP, first.o, x.o, 1, n, 16, true, true, 0, scratch.o.data); });
     row("median of 20000", [&] { return pick(at, PICK_RANK, first.o, x.o, 1, n, 1, false, true, 0, scratch.o.data); });
+    array_t seven(TENSOR_F32, {1, n}, {}, 7);
+    row("mode of 20000", [&] { return pick(at, PICK_MODE, first.o, x.o, 1, n, 1, false, true, 0, scratch.o.data); });
+    row("mode of 20000, seven values", [&] { return pick(at, PICK_MODE, first.o, seven.o, 1, n, 1, false, true, 0, scratch.o.data); });
     array_t table(TENSOR_F32, {64, 256}), rows(TENSOR_F32, {512, 256}), index(TENSOR_I64, {512}, {}, 64), few(TENSOR_I64, {512}, {}, 2);
     array_t more(TENSOR_I64, {4096}, {}, 2), thin(TENSOR_F32, {4096, 8}), narrow(TENSOR_F32, {64, 8});
     row("embedding", [&] { return index_rows(at, rows.o, table.o, index.o, 512, 256, 64); });
@@ -147,9 +150,10 @@ int main(int argc, char **argv) {
     cusim::config.shuffle = false;              // the order of threads is no matter here, and the counts stay
     at.limits.sms = 132;
     cudaStreamCreateWithFlags(&at.stream, cudaStreamNonBlocking);
-    cudaMalloc(&error, 8);
+    cudaMalloc(&error, 24);
     at.error = (unsigned long long *)error;
-    cudaMemsetAsync(error, 0, 8, at.stream);
+    unsigned long long words[3] = {0, (unsigned long long)(uintptr_t)(at.error + 2), 0};    // a word and its flag
+    cudaMemcpyAsync(error, words, sizeof words, cudaMemcpyHostToDevice, at.stream);
     pointwise_rows_of(TENSOR_F32, "f32");
     pointwise_rows_of(TENSOR_BF16, "bf16");
     orders_and_places();
