@@ -121,9 +121,10 @@
 // COMPILE    The implementation takes 25 to 46 s at -O2 in one file: give it a file of its own, or four (see
 //            CONFIG), or link libtensor.a (make lib), and never pass -DTENSOR_IMPLEMENTATION for all files.
 //            -ffast-math and its parts are refused (define TENSOR_ALLOW_FAST_MATH to get memory safety and
-//            tolerances only), and so is x87 arithmetic: 32-bit x86 needs -msse2 -mfpmath=sse. gcc for
-//            Windows needs at least -O1. A compiler that knows neither gcc's nor MSVC's atomics (tcc), and a
-//            system without pthread.h (a bare Cortex-M: docs/guide.md, Embedded) need TENSOR_NO_THREADS.
+//            tolerances only), and so is x87 arithmetic: 32-bit x86 needs -msse2 -mfpmath=sse. No macro tells
+//            of clang's -ffp-contract=fast, which changes last bits. gcc for Windows needs at least -O1. A
+//            compiler that knows neither gcc's nor MSVC's atomics (tcc), and a system without pthread.h (a
+//            bare Cortex-M: docs/guide.md, Embedded) need TENSOR_NO_THREADS.
 // ------------------------------------------------------------------------------
 
 #include <stddef.h>
@@ -2022,7 +2023,8 @@ TENSOR_API tensor_t *tensor_random_(tensor_t *x, int64_t low, int64_t high);
 // gradients are right.
 // ------------------------------------------------------------------------------
 
-// Sets whether a leaf requires a gradient.
+// Sets whether a leaf requires a gradient. Views and results of x from before stay as they are (in PyTorch
+// its views then require one too).
 //   x       f32 f64 f16 bf16; not the result of a recorded operation
 //   -> x;  errors DTYPE (integers), AUTOGRAD (switching off on a non-leaf)
 TENSOR_API tensor_t *tensor_requires_grad_(tensor_t *x, int on);

@@ -525,7 +525,8 @@ TENSOR_API tensor_t *tensor_threshold(tensor_t *x, double threshold, double valu
 // softmax((x + Gumbel noise) / tau) along dim; hard: forward gives one-hot, backward is that of the soft one.
 TENSOR_API tensor_t *tensor_gumbel_softmax(tensor_t *x, double tau, int hard, int64_t dim);   // 1, 0, -1
 
-// x divided by max(p-norm along dim, eps) (PyTorch: 2, 1, 1e-12).   -> new, as x;  grad;  errors DTYPE, INDEX
+// x divided by max(p-norm along dim, eps) (PyTorch: 2, 1, 1e-12).
+//   -> new, as x;  grad;  errors DTYPE, INDEX, SHAPE (p < 0 of an empty dim)
 TENSOR_API tensor_t *tensor_normalize(tensor_t *x, double p, int64_t dim, double eps);
 
 // Cosine of the angle between a and b along dim, norms at least eps (PyTorch: 1, 1e-8); a and b broadcast.
@@ -4016,9 +4017,9 @@ typedef struct nn__cpu_t {
 #define NN__SMOOTH_DX(W, x, t, p, q) NN__SMOOTH_D(W, W##SUB(x, t), p)
 #define NN__SMOOTH_DT(W, x, t, p, q) NN__SMOOTH_D(W, W##SUB(t, x), p)
 #define NN__HUBER(W, x, t, p, q)                                                                             \
-    W##SEL(W##LE(W##ABS(W##SUB(x, t)), p), NN__HALF(W, NN__SQ(W, W##SUB(x, t))),                             \
+    W##SEL(W##LT(W##ABS(W##SUB(x, t)), p), NN__HALF(W, NN__SQ(W, W##SUB(x, t))),                             \
            W##MUL(p, W##SUB(W##ABS(W##SUB(x, t)), NN__HALF(W, p))))
-#define NN__HUBER_D(W, d, p) W##SEL(W##LE(W##ABS(d), p), d, W##MUL(p, NN__SIGN(W, d)))
+#define NN__HUBER_D(W, d, p) W##SEL(W##LT(W##ABS(d), p), d, W##MUL(p, NN__SIGN(W, d)))
 #define NN__HUBER_DX(W, x, t, p, q) NN__HUBER_D(W, W##SUB(x, t), p)
 #define NN__HUBER_DT(W, x, t, p, q) NN__HUBER_D(W, W##SUB(t, x), p)
 #define NN__LOG100(W, a) W##MAX(W##LOG(a), W##SET(-100))
@@ -4179,7 +4180,6 @@ NN_LOSSES(TENSOR__X)
 #define V_SIGMOID(a) (1 / (1 + exp(-(a))))
 #define V_TANH(a) tanh(a)
 #define V_LT(a, b) ((a) < (b))
-#define V_LE(a, b) ((a) <= (b))
 #define V_GT(a, b) ((a) > (b))
 #define V_EQ(a, b) ((a) == (b))
 #define V_SEL(m, a, b) ((m) ? (a) : (b))
@@ -10141,7 +10141,9 @@ TENSOR__FN tensor_t *nn__p_norm(tensor_t *x, double p, int64_t dim, int keepdim)
     if (p == 2) { return (tensor_norm_dim)(x, dim, keepdim); }
     tensor_t *a = (tensor_abs)(x);
     if (p > 1.7976931348623157e308) { return (tensor_amax_dim)(a, dim, keepdim); }
-    if (p < -1.7976931348623157e308) { return (tensor_amin_dim)(a, dim, keepdim); }
+    // A smallest element is wanted for every p < 0: an empty dim is refused, other dims give an empty result.
+    int smallest = p < -1.7976931348623157e308 || (p < 0 && (tensor_numel)(x) == 0);
+    if (smallest) { return (tensor_amin_dim)(a, dim, keepdim); }
     if (p == 0) {   // it still depends on x, with gradient 0
         tensor_t *other = (tensor_ne_scalar)(a, 0);
         other = (tensor_to)(other, (tensor_dtype_t)x->dtype);
@@ -11671,7 +11673,6 @@ enum { NN__LOSS_CHUNK = 4096 };   // elements per task
 #define T_LOG1P(a) (tensor_log1p)(a)
 #define T_MAX(a, b) (tensor_maximum)(a, b)
 #define T_LT(a, b) (tensor_lt)(a, b)
-#define T_LE(a, b) (tensor_le)(a, b)
 #define T_EQ(a, b) (tensor_eq)(a, b)
 #define T_SEL(m, a, b) (tensor_where)(m, a, b)
 #define T_SET(c) (tensor_scalar)(c, dt)

@@ -970,6 +970,18 @@ static void shared_gradients(void) {
     }
 }
 
+// A list longer than what a node counts in bits; every third tensor wants no gradient.
+static void long_lists(void) {
+    tensor_t *x[40];
+    for (int i = 0; i < 40; i++) { x[i] = tensor_requires_grad_(tensor_full(i, 2), i % 3 != 1); }
+    tensor_backward(tensor_sum(tensor_square(tensor_cat_n(x, 40, 0))));
+    for (int i = 0; i < 40; i++) {
+        tensor_t *g = tensor_grad(x[i]);
+        CHECK((g != NULL) == (i % 3 != 1));
+        if (g) { CHECK(tensor_item(tensor_sum(g)) == 4 * i); }
+    }
+}
+
 int main(void) {
     RUN(changed_saved_value);
     RUN(wider_divisor);
@@ -1007,5 +1019,6 @@ int main(void) {
     RUN(report);
     RUN(steady);
     RUN(shared_gradients);
+    RUN(long_lists);
     return test_report();
 }

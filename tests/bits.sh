@@ -26,6 +26,10 @@ for pair in $COMPILERS; do
     build "$n-gnu11" "$c -std=gnu11 -O2"
     build "$n-O0" "$c -std=c99 -O0"
     build "$n-gnu11-O3" "$c -std=gnu11 -O3 $native"
+    # Flags of the program's own. The manual asks not to give clang -ffp-contract=fast.
+    relaxed="-std=gnu17 -O2 -fno-builtin -funsigned-char"
+    if $c --version | grep -q "Free Software"; then relaxed="$relaxed -flto -ffp-contract=fast"; fi
+    build "$n-relaxed" "$c $relaxed"
     if [ -n "$cxx" ]; then build "$n-c++11" "$cxx -x c++ -std=c++11 -O2"; fi
 done
 find "$M" -name '*.sh' | sort | xargs -P "$jobs" -n 1 sh -c 'sh "$0" >"$0.out" 2>&1'

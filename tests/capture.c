@@ -1206,6 +1206,26 @@ static void one_image(void) {
     CHECK(tensor_memory_stats().live_tensors == before);
 }
 
+// What a replay changes in place is a changed value for a graph that saved it before.
+static void changed_by_replay(void) {
+    for (int how = 0; how < 3; how++) {
+        tensor_t *state = tensor_ones(3), *other = tensor_full(2, 3);
+        tensor_t *w = tensor_requires_grad_(tensor_ones(3), 1);
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        if (how == 0) { tensor_mul_scalar_(state, 2); }
+        if (how == 1) { tensor_add_(state, other); }
+        if (how == 2) { tensor_copy_(state, other); }
+        tensor_graph_t *g = tensor_capture_end();
+        CHECK(g != NULL);
+        tensor_t *before = tensor_mul(w, state), *loss = tensor_sum(before);
+        CHECK(tensor_graph_replay(g) == 0);
+        CHECK(tensor_backward(loss) != 0);
+        CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "changed in place");
+        CHECK(tensor_backward(tensor_sum(tensor_mul(w, state))) == 0);
+        CHECK(tensor_graph_free(g) == 0);
+    }
+}
+
 int main(void) {
     RUN(bits);
     RUN(chains);
@@ -1228,5 +1248,6 @@ int main(void) {
     RUN(own_gradient);
     RUN(memory_of_the_program);
     RUN(one_image);
+    RUN(changed_by_replay);
     return test_report();
 }

@@ -743,7 +743,8 @@ static void put_number(unsigned char *p, uint64_t v, int bytes) {
         p[k] = (unsigned char)(v >> 8 * k);
 }
 
-// An archive whose directory has an unknown field, a zip64 field of three values and a comment in each entry.
+// An archive whose directory has an unknown field, a zip64 field of three values and a comment in each entry;
+// then with zip64's own end.
 static void wide_directory(void) {
     static const char *const names[2] = {"a", "bcd"};
     tensor_t *x[2] = {tensor_arange(0, 6, 1, TENSOR_F32), tensor_ones_of(TENSOR_I64, 2, 2)};
@@ -752,7 +753,7 @@ static void wide_directory(void) {
     size_t n = (size_t)tensor_numel(file), end = n - 22, from = (size_t)number_at(old + end + 16, 4);
     static unsigned char made[4000];
     size_t to = from;
-    if (n + 100 > sizeof made) return CHECK(n + 100 <= sizeof made);
+    if (n + 200 > sizeof made) return CHECK(n + 200 <= sizeof made);
     memcpy(made, old, from);
     while (from < end) {
         size_t named = (size_t)number_at(old + from + 28, 2), extra = (size_t)number_at(old + from + 30, 2);
@@ -779,6 +780,31 @@ static void wide_directory(void) {
     for (int k = 0; r && k < 2; k++)
         CHECK(test_same_bits(nn_npz_get(r, names[k]), x[k]));
     nn_npz_close(r);
+
+    // With the record of zip64, which holds what its end of 22 bytes cannot.
+    size_t directory = (size_t)number_at(old + end + 16, 4);
+    unsigned char *record = made + to;
+    memset(record, 0, 76);
+    put_number(record, 0x06064B50, 4);
+    put_number(record + 32, 2, 8);
+    put_number(record + 40, to - directory, 8);
+    put_number(record + 48, directory, 8);
+    put_number(record + 56, 0x07064B50, 4);
+    put_number(record + 64, to, 8);
+    memcpy(record + 76, old + end, 22);
+    memset(record + 84, 0xFF, 12);
+    r = nn_npz_parse(made, to + 98);
+    CHECK_MSG(r != NULL, "%s", tensor_error_text());
+    for (int k = 0; r && k < 2; k++)
+        CHECK(test_same_bits(nn_npz_get(r, names[k]), x[k]));
+    nn_npz_close(r);
+    record[0]++;
+    CHECK(nn_npz_parse(made, to + 98) == NULL);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "the end of the directory is damaged");
+    record[0]--;
+    put_number(record + 64, to + 60, 8);
+    CHECK(nn_npz_parse(made, to + 98) == NULL);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "the end of the directory is damaged");
 }
 
 int main(void) {

@@ -35,7 +35,7 @@ most=${SECONDS_ALL:-1800}
 programs=${*:-details modes hooks functions views calculus autograd composed conversions indexing sorting printing lifetime \
     malformed activations powers accepted parity sequence conv linalg nn gradcheck checkpoint nn_rows files readers fixtures \
     ops_values ops_errors ops_random ops_edges ops_dtypes ops_every formats training graph_limits recorder bounds threads \
-    loader capture host realtime states modules parametrized}
+    loader capture host realtime states modules parametrized layers autocast properties traps streams device grads tested}
 flags="-std=c99 -O1 -w -pthread -I$out/copy -I. -DTENSOR_ISA=avx2 -DTENSOR_ALL_ROWS -include tests/mutants/mutants.h"
 began=$(date +%s)
 

@@ -292,6 +292,19 @@ static void taken_apart(void) {
     nn_free(whose);
 }
 
+// The first vectors are drawn; they are not what the memory held, which is NaN here.
+static void vectors_are_drawn(void) {
+    static unsigned char room[1 << 20];
+    tensor_context_t *context = tensor_context_new(), *before = tensor_context_use(context);
+    memset(room, 0xFF, sizeof room);
+    tensor_allocator_t arena = tensor_arena_allocator(room, sizeof room);
+    CHECK(tensor_set_allocator(&arena) == 0);
+    nn_module_t *m = nn_spectral_norm(nn_linear(3, 4));
+    CHECK(isfinite(tensor_item(tensor_sum(nn_forward(m, tensor_ones(2, 3))))));
+    tensor_context_use(before);
+    CHECK(tensor_context_free(context) == 0);
+}
+
 int main(void) {
     RUN(follows_pytorch);
     RUN(prints);
@@ -299,5 +312,6 @@ int main(void) {
     RUN(removes);
     RUN(of_a_program);
     RUN(taken_apart);
+    RUN(vectors_are_drawn);
     return test_report();
 }

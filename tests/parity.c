@@ -265,6 +265,10 @@ static void null_pointers(void) {
     CHECK(isnan(nn_lr_multi_step(3, NULL, 2, 0.1, 0.5)));
     CHECK_ERROR(TENSOR_ERR_SHAPE, "milestones is NULL");
     CHECK_NEAR(nn_lr_multi_step(3, NULL, 0, 0.1, 0.5), 0.1, 0);
+    CHECK(tensor_item(tensor_frexp(tensor_scalar(6, TENSOR_F32), NULL)) == 0.75);
+    tensor_t *exponent = x;
+    CHECK_POISON(tensor_frexp(tensor_ones_of(TENSOR_I32, 2), &exponent), TENSOR_ERR_DTYPE, "must be a float");
+    CHECK(tensor_is_poison(exponent));
     CHECK(tensor_needs_input_grad(NULL, 0) == 0 && tensor_function_user(NULL) == NULL);
 }
 
@@ -538,9 +542,20 @@ static void norm_of_nothing(void) {
                  "x [0,3] has no element to choose from for p -3");
     CHECK_POISON(tensor_norm_p_dims(x, -0.5, &rows, 1, 0), TENSOR_ERR_SHAPE, "no element to choose from");
     CHECK_POISON(tensor_norm_p(x, -(double)INFINITY), TENSOR_ERR_SHAPE, "no element to choose from");
+    CHECK_POISON(tensor_norm_p_dims(tensor_T(x), -3, &columns, 1, 0), TENSOR_ERR_SHAPE,
+                 "x [3,0] has no element to choose from");
     CHECK(tensor_numel(tensor_norm_p_dims(x, -3, &columns, 1, 0)) == 0);
     EXPECT(tensor_norm_p_dims(x, 3, &rows, 1, 0), 0, 0, 0);
     CHECK(tensor_item(tensor_norm_p(tensor_scalar(-2, TENSOR_F32), -3)) == 2);
+    CHECK_POISON(tensor_normalize(x, -1, 0, 1e-12), TENSOR_ERR_SHAPE, "no element to choose from");
+    CHECK_POISON(tensor_normalize(x, -2.5, -2, 1e-12), TENSOR_ERR_SHAPE, "no element to choose from");
+    CHECK_POISON(tensor_normalize(tensor_zeros(2, 0), -(double)INFINITY, 1, 1e-12), TENSOR_ERR_SHAPE,
+                 "no element to choose from");
+    CHECK(tensor_size(tensor_normalize(x, -1, 1, 1e-12), 1) == 3);
+    CHECK(tensor_size(tensor_normalize(x, 1, 0, 1e-12), 1) == 3);
+    CHECK_POISON(tensor_pairwise_distance(tensor_T(x), tensor_T(x), -1, 1e-6, 0), TENSOR_ERR_SHAPE,
+                 "no element to choose from");
+    CHECK(tensor_numel(tensor_pairwise_distance(x, x, -1, 1e-6, 0)) == 0);
 }
 // torch.special: the gradients of log_ndtr(nan) and i0(1000.) are nan and inf; bf16 is rounded once.
 static void gradients_at_the_ends(void) {
@@ -552,6 +567,24 @@ static void gradients_at_the_ends(void) {
     tensor_t *half = tensor_to(tensor_linspace(-6, 3, 200), TENSOR_BF16), *wide = tensor_to(half, TENSOR_F32);
     CHECK(tensor_equal(tensor_ndtr(half), tensor_to(tensor_ndtr(wide), TENSOR_BF16)));
     CHECK(tensor_equal(tensor_log_ndtr(half), tensor_to(tensor_log_ndtr(wide), TENSOR_BF16)));
+}
+// At a distance of exactly delta the slope is already constant.
+static void huber_loss_twice(void) {
+    static const double at[] = {0.5, -0.5, 0.25, -0.75};
+    for (int f64 = 0; f64 < 2; f64++) {
+        tensor_t *x = tensor_from(at, TENSOR_F64, 4), *t = tensor_zeros(4), *g;
+        if (!f64) { x = tensor_to(x, TENSOR_F32); }
+        if (f64) { t = tensor_to(t, TENSOR_F64); }
+        x = leaf(x);
+        t = leaf(t);
+        g = gradient(tensor_huber_loss(x, t, .delta = 0.5, .reduction = TENSOR_NONE), x, TENSOR_CREATE_GRAPH);
+        EXPECT(g, 0.5, -1, 0.75, -2);
+        EXPECT(gradient(g, x, TENSOR_RETAIN_GRAPH), 0, 0, 9, 0);
+        EXPECT(gradient(g, t, 0), 0, 0, -9, 0);
+        g = gradient(tensor_huber_loss(x, t, .delta = 0.5, .reduction = TENSOR_NONE), t, TENSOR_CREATE_GRAPH);
+        EXPECT(g, -0.5, 1, -0.75, 2);
+        EXPECT(gradient(g, t, 0), 0, 0, 9, 0);
+    }
 }
 // At 0 the norm has no second derivative. Its gradient there is the constant 0; PyTorch's second is NaN or 0.
 static void norm_of_zeros_twice(void) {
@@ -784,6 +817,7 @@ int main(void) {
     RUN(polygamma_far_left);
     RUN(norm_of_order_zero);
     RUN(norm_of_nothing);
+    RUN(huber_loss_twice);
     RUN(norm_of_zeros_twice);
     RUN(gradients_at_the_ends);
     RUN(distances_of_order_zero);

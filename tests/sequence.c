@@ -549,6 +549,13 @@ static void attention_of_wide_values(void) {
     CHECK_NEAR(sum_by_place(tensor_grad(q)), 6.698763457938787, 1e-11);
     CHECK_NEAR(sum_by_place(tensor_grad(k)), 0.33065690203800724, 1e-11);
     CHECK_NEAR(sum_by_place(tensor_grad(v)), 24, 1e-11);
+    // Three sizes of 1 before the others change nothing.
+    tensor_t *wide[3] = {q, k, v};
+    for (int i = 0; i < 3; i++) {
+        for (int more = 0; more < 3; more++) { wide[i] = tensor_unsqueeze(wide[i], 0); }
+    }
+    wide[0] = tensor_scaled_dot_product_attention(wide[0], wide[1], wide[2], .enable_gqa = 1);
+    CHECK(tensor_ndim(wide[0]) == 7 && tensor_equal(tensor_reshape_as(wide[0], y), y));
 }
 static void attention_masks(void) {
     tensor_t *q = X(0.1, 2, 4, 3, 2), *k = X(0.5, 2, 2, 5, 2), *v = X(0.9, 2, 2, 5, 2), *y;

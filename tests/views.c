@@ -298,6 +298,27 @@ static void random_changes(void) {
     }
 }
 
+// The diagonal's dim comes last, behind the dims that stay in their order.
+static void diagonals_of_three_dims(void) {
+    static const int64_t rows[][3] = {{0, 0, 1}, {-1, 0, 1}, {1, 0, 2}, {0, 1, 2}, {2, 2, 0}, {1, -2, -3}};
+    tensor_t *x = tensor_reshape(tensor_arange(0, 60, 1, TENSOR_F32), 3, 4, 5);
+    const float *from = (const float *)tensor_data(x);
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        int a = (int)(rows[r][1] + 3) % 3, b = (int)(rows[r][2] + 3) % 3, rest = 3 - a - b;
+        int64_t down = rows[r][0] < 0 ? -rows[r][0] : 0, across = rows[r][0] > 0 ? rows[r][0] : 0;
+        tensor_t *d = tensor_diagonal(x, rows[r][0], rows[r][1], rows[r][2]);
+        int64_t n = tensor_size(x, a) - down, m = tensor_size(x, b) - across;
+        CHECK(tensor_ndim(d) == 2 && tensor_size(d, 0) == tensor_size(x, rest));
+        CHECK(tensor_size(d, 1) == (n < m ? n : m));
+        const float *got = (const float *)tensor_data(tensor_contiguous(d));
+        for (int64_t i = 0; i < tensor_numel(d); i++) {
+            int64_t along = i % tensor_size(d, 1), kept = i / tensor_size(d, 1);
+            CHECK(got[i] == from[kept * tensor_stride(x, rest) + (along + down) * tensor_stride(x, a) +
+                                 (along + across) * tensor_stride(x, b)]);
+        }
+    }
+}
+
 int main(void) {
     RUN(views_of_permuted);
     RUN(refused_in_time);
@@ -306,5 +327,6 @@ int main(void) {
     RUN(overwritten);
     RUN(views_in_place);
     RUN(random_changes);
+    RUN(diagonals_of_three_dims);
     return test_report();
 }
