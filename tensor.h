@@ -118,7 +118,7 @@
 //            CPU kernel and gradient; "FRONT(softmax," or "(tensor_cat_n)(" for the public function,
 //            "X(EXP, exp)" for those generated from a list; OP_SOFTMAX for every other place that names it.
 //            tensor_family_t says in which sections the fronts and kernels of a family are.
-// COMPILE    The implementation takes 25 to 45 s at -O2 in one file: give it a file of its own, or four (see
+// COMPILE    The implementation takes 25 to 46 s at -O2 in one file: give it a file of its own, or four (see
 //            CONFIG), or link libtensor.a (make lib), and never pass -DTENSOR_IMPLEMENTATION for all files.
 //            -ffast-math and its parts are refused (define TENSOR_ALLOW_FAST_MATH to get memory safety and
 //            tolerances only), and so is x87 arithmetic: 32-bit x86 needs -msse2 -mfpmath=sse. No macro tells

@@ -75,7 +75,8 @@ fi
 # In raylib's words, on a stub that draws nothing.
 try "raylib's program on a stub" "$CC -std=c99 $warn -O1 -I. -isystem tests/stubs examples/engine/leaves.c tests/stubs/raylib.c \\
     $B/libtensor.a -lm -pthread -o $out/stub"
-try "raylib's program on a stub, run" "FRAMES=60 timeout 100 $out/stub >$out/stub.txt && awk '\$1 != 60 || \$NF > 0.2 { exit 1 }' $out/stub.txt"
+try "raylib's program on a stub, run" "FRAMES=60 timeout 100 $out/stub >$out/stub.txt &&
+    awk '\$1 != 60 || \$NF > 0.2 { exit 1 }' $out/stub.txt"
 refused "raylib's program without a screen" "no screen" "NO_SCREEN=1 $out/stub"
 [ -z "$full" ] || refused "raylib's program, a full disk" "cannot write" "FRAMES=2 $out/stub >/dev/full"
 if command -v pkg-config >/dev/null 2>&1 && pkg-config --exists raylib; then

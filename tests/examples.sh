@@ -191,7 +191,8 @@ int main(int argc, char **argv) {
 }
 END
     } >"$out/stb.c"
-    result "$(${CC:-cc} -std=c99 -Wall -Wextra -I. -Iexamples -isystem "$stb" "$out/stb.c" "$B/libtensor.a" -lm -pthread -o "$out/stb" 2>&1)"
+    result "$(${CC:-cc} -std=c99 -Wall -Wextra -I. -Iexamples -isystem "$stb" "$out/stb.c" "$B/libtensor.a" -lm -pthread \
+        -o "$out/stb" 2>&1)"
     result "$("$out/stb" "$out/stb.png" 2>&1 || echo "stb_image.h: not the picture that png.h wrote")"
     refused "README.md: the decoder cannot read it" "$out/stb" "$out/stb.png" README.md
 else
