@@ -136,6 +136,15 @@ for h in tensor.h tensor_nn.h tensor_cuda.cu; do
         }' $h)"
 done
 
+for h in $headers; do
+    result "$h: body of if, else, for or while without braces" "$(awk '
+        /^ *(if|else|for|while)[ (]/ && !/\{/ {
+            sub(/ *(\/\/.*|\\)$/, "")
+            text = $0
+            if (/;$/ && gsub(/\(/, "", text) == gsub(/\)/, "", text)) print FNR ": " $0
+        }' $h)"
+done
+
 # The way from a family to its code: the comments of tensor_family_t, and the tags that heads of sections name.
 result "tag in a comment that no section has" "$(awk '
     FNR == 1 { at = 0 }
@@ -266,6 +275,40 @@ for f in examples/*.c examples/*.cu examples/models/*.c; do
         /^\/\/ Output/ { o = 1 }
         END { if (!b || !o) print "see examples/01_tensors.c" }' $f)"
 done
+
+# Private macros and functions of the headers that no other line names.
+result "macro or static function without a use" "$(LC_ALL=C awk '
+    {
+        sub(/\/\/.*/, "")
+        gsub(/\/\*.*\*\//, "")
+        name = ""
+        if (/^ *# *(define|undef) /) {
+            name = $0
+            sub(/^ *# *(define|undef) +/, "", name)
+        } else if (/^(TENSOR__FN|TENSOR__INLINE|TENSOR__BETWEEN|static|inline|template) .*[a-z0-9_]\(.*[{,]$/) {
+            name = $0
+            sub(/\(.*/, "", name)
+            sub(/.*[ *]/, "", name)
+        }
+        sub(/[^A-Za-z0-9_].*/, "", name)
+        here = FILENAME ~ /^(tensor|examples\/kit)/ && name ~ /__|^(TCU|V|F)_/
+        if (here && !(name in place)) place[name] = FILENAME ":" FNR
+        if (name != "") used[name]--
+        n = split($0, word, /[^A-Za-z0-9_]+/)
+        for (i = 1; i <= n; i++) { used[word[i]]++; there[word[i]] = 1 }
+    }
+    # A name that ## makes of two or three words, or of a word and a number, is in use too.
+    function made(name, parts,   k, rest) {
+        for (k = 1; k < length(name); k++) {
+            rest = substr(name, k + 1)
+            if (!(substr(name, 1, k) in there)) continue
+            if (rest in there || rest ~ /^[0-9]+$/ || (parts > 2 && made(rest, parts - 1))) return 1
+        }
+        return 0
+    }
+    END {
+        for (name in place) if (used[name] < 1 && !made(name, 3)) print place[name] ": " name
+    }' $headers examples/kit/*.h tests/*.[ch]* tests/*.def tests/*/*.[ch]* bench/*.[ch] examples/*.c* examples/*/*.[ch]*)"
 
 # What the compiled implementation exports and needs.
 if [ ! -f "$B/libtensor.a" ]; then

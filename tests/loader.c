@@ -301,7 +301,7 @@ static void indices_change(void) {
     CHECK(nn_next(l, &b) && tensor_item(tensor_min(b.x)) == 4 && tensor_item(tensor_max(b.x)) == 4);
     nn_data_loader_free(l);
     CHECK(nn_data_loader(d) == NULL);
-    CHECK_ERROR(TENSOR_ERR_INDEX, "data_loader: the dataset's indices[0] is 777");
+    CHECK_ERROR(TENSOR_ERR_INDEX, "data_loader: the dataset's indices[0] is 777, must be in 0..");
     tensor_fill_(indices, 5);
     d.len = 4;
     CHECK(nn_data_loader(d) == NULL);
@@ -368,10 +368,10 @@ static void samplers(void) {
     CHECK(firsts(l, got) == 3 && got[0] == 9 && got[2] == 7);
     more = 1;
     CHECK(firsts(l, got) == 0);
-    CHECK_ERROR(TENSOR_ERR_INDEX, "gives index 10 of 10");
+    CHECK_ERROR(TENSOR_ERR_INDEX, "gives index 10, must be in 0..9");
     nn_data_loader_free(l);
     CHECK(nn_data_loader(d, .shuffle = 1, .sampler = own) == NULL);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "a sampler is given with shuffle");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "a sampler cannot be combined with shuffle");
 }
 
 // ---- streams and collate ----

@@ -171,7 +171,7 @@ static known_t knowns[] = {
     {"linalg_solve_triangular", "f32 or f64 is needed", "integers are refused", 0},
     {"huber_loss", "must be a float", "integers are refused", 0},
     {"huber_loss gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell", "use tensor_to", "one dtype is wanted", 0},
-    {"as_strided_scatter", "is not the view's shape and dtype", "one dtype is wanted", 0},
+    {"as_strided_scatter", "must have the view's shape", "one dtype is wanted", 0},
     {"empty_strided", "is expanded", "no change in place of what is expanded", 0},
     {"conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d", "must be at least 1 and below",
      "windows have elements", 0},
