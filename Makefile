@@ -47,7 +47,8 @@ programs = $(filter-out compile_%,$(notdir $(basename $(wildcard tests/*.c))))
 # others eight. FULL=1, as in .ci/run, has them; without it make test counts them as skipped.
 long     = cuda.sh compile.sh bits.sh portable.sh subsets.sh export.sh fuzz.sh host.sh arm.sh windows.sh mcu.sh
 scripts  = $(addprefix tests/,check.sh examples.sh readme.sh jobs.sh traps.sh wasm.sh engine.sh \
-           differential.sh web.sh interop.sh models.sh gdb.sh python.sh parallel.sh fashion.sh $(if $(FULL),$(long)))
+           differential.sh web.sh interop.sh models.sh gdb.sh python.sh parallel.sh fashion.sh callgrind.sh \
+           $(if $(FULL),$(long)))
 # These bring the implementation themselves; all other programs wait for it and are linked with it.
 whole    = $(notdir $(basename $(shell grep -l 'define TENSOR_IMPLEMENTATION' examples/*.c tests/*.c bench/*.c)))
 speed    = micro ops every models nets gpt_step
@@ -71,7 +72,7 @@ $(B)/libtensor.a $(B)/tests/libtensor.a: %/libtensor.a: %/part1.o %/part2.o %/pa
 
 $(addprefix $(B)/,$(filter-out $(whole),$(names)) $(zoo)): $(B)/libtensor.a
 $(addprefix $(B)/tests/,$(filter-out $(whole),$(programs))): $(B)/tests/libtensor.a
-$(addprefix $(B)/bench/,$(speed) fashion_mnist live replays): $(B)/libtensor.a
+$(addprefix $(B)/bench/,$(speed) fashion_mnist live replays profiled): $(B)/libtensor.a
 
 $(B)/tests/ops.ok: tests/ops.sh tests/ops.def $(B)/tensor_impl.c $(headers)
 	@sh tests/ops.sh && touch $@

@@ -589,6 +589,7 @@ TENSOR_API int tensor_set(tensor_t **handle, tensor_t *value);
 //   -> code / dtype;  errors DTYPE
 TENSOR_API int tensor_set_default_dtype(tensor_dtype_t dtype);
 TENSOR_API tensor_dtype_t tensor_get_default_dtype(void);
+
 // Where this thread's creation functions put their tensors: TENSOR_CPU unless set.
 //   -> code / device;  errors DEVICE (no such device)
 TENSOR_API int tensor_set_default_device(tensor_device_t device);
@@ -599,6 +600,7 @@ TENSOR_API tensor_t *tensor_empty_n(const int64_t *dims, int ndim, tensor_dtype_
 TENSOR_API tensor_t *tensor_zeros_n(const int64_t *dims, int ndim, tensor_dtype_t dtype);
 // Ones.                                                                      -> new;  errors as above
 TENSOR_API tensor_t *tensor_ones_n(const int64_t *dims, int ndim, tensor_dtype_t dtype);
+
 // Every element is value. A value outside the range of an integer dtype is an error, here and wherever a
 // number is stored (fill_, masked_fill, the bounds of clamp; PyTorch wraps a negative one for u8).
 //   -> new;  errors as above, DTYPE
@@ -676,25 +678,31 @@ TENSOR_API tensor_t *tensor_triu_indices(int64_t rows, int64_t cols, int64_t off
 //   indexing  "ij", or "xy": the first two dims swapped
 //   -> code;  grad sums over the grid;  errors SHAPE, FORMAT
 TENSOR_API int tensor_meshgrid(tensor_t *const *list, int n, const char *indexing, tensor_t **out);
+
 // All tuples of one element of each of n 1-d tensors.   -> new [product, n] ([product] if n = 1);  grad sums;
 // errors SHAPE
 TENSOR_API tensor_t *tensor_cartesian_prod(tensor_t *const *list, int n);
+
 // All choices of r elements of x [n], in the order of x; with_replacement: an element may be chosen again.
 //   r   0..1024; 0 chooses nothing: [0]
 //   -> new [count, r];  grad sums;  errors SHAPE
 TENSOR_API tensor_t *tensor_combinations(tensor_t *x, int r, int with_replacement);
+
 // n matrices (0-d and 1-d count as one row) along the diagonal, zeros elsewhere.   -> new;  grad slices g;
 // errors SHAPE
 TENSOR_API tensor_t *tensor_block_diag(tensor_t *const *list, int n);
+
 // Zeros with x [..., n] on the offset-th diagonal of the new dims dim1 and dim2 (PyTorch: 0, -2, -1).
 //   -> new [..., m, m];  grad dx = diagonal of g;  errors SHAPE, INDEX
 TENSOR_API tensor_t *tensor_diag_embed(tensor_t *x, int64_t offset, int64_t dim1, int64_t dim2);
+
 // diag: from a 1-d x a matrix with x on that diagonal, from a matrix that diagonal. diagflat: a matrix with
 // the elements of x, of any shape, on the offset-th diagonal.   -> new;  grad as diag_embed;  errors SHAPE
 TENSOR_API tensor_t *tensor_diag(tensor_t *x, int64_t diagonal);
 TENSOR_API tensor_t *tensor_diagflat(tensor_t *x, int64_t offset);
 // Powers n-1 .. 0 (increasing: 0 .. n-1) of x [m].   -> new [m, n];  grad as pow;  errors SHAPE
 TENSOR_API tensor_t *tensor_vander(tensor_t *x, int64_t n, int increasing);
+
 // Powers 0 .. n-1 of x [..., m], of each batch; integers become i64.
 //   n       at least 2; 0 = m
 //   -> new [..., m, n];  grad dx as pow's;  errors SHAPE, DTYPE (f16, bf16, bool)
@@ -738,13 +746,13 @@ TENSOR_API tensor_shape_t tensor_shape(tensor_t *x);
 TENSOR_API int64_t tensor_size(tensor_t *x, int64_t dim);
 // Stride along dim in elements.    -> elements;  errors INDEX
 TENSOR_API int64_t tensor_stride(tensor_t *x, int64_t dim);
-// Where the first element lies in the storage.   -> elements;  errors none
+// The offset of the first element in the storage.   -> elements;  errors none
 TENSOR_API int64_t tensor_storage_offset(tensor_t *x);
 // Product of the sizes.            -> elements;  errors none
 TENSOR_API int64_t tensor_numel(tensor_t *x);
 // Element type.                    -> dtype, F32 for poison;  errors none
 TENSOR_API tensor_dtype_t tensor_dtype(tensor_t *x);
-// Where the data lies.             -> device;  errors none
+// The device that has the data.             -> device;  errors none
 TENSOR_API tensor_device_t tensor_device(tensor_t *x);
 // Whether row-major without gaps.  -> 1 or 0;  errors none
 TENSOR_API int tensor_is_contiguous(tensor_t *x);
@@ -782,7 +790,7 @@ TENSOR_API int tensor_allclose(tensor_t *a, tensor_t *b, double rtol, double ato
 //   -> 1 or 0;  errors POISONED
 TENSOR_API int tensor_equal(tensor_t *a, tensor_t *b);
 
-// The text tensor_print prints: PyTorch's form, summarised above 1000 elements.
+// The text that tensor_print prints: PyTorch's form, summarised above 1000 elements.
 //   text    buffer of size bytes (may be NULL if size is 0); always terminated
 //   -> length the whole text has;  errors POISONED, UNSUPPORTED under TENSOR_NO_STDIO
 TENSOR_API size_t tensor_to_string(tensor_t *x, char *text, size_t size);
@@ -805,6 +813,7 @@ TENSOR_API int tensor_print(tensor_t *x);
 TENSOR_API tensor_t *tensor_reshape_n(tensor_t *x, const int64_t *dims, int ndim);
 // The same, but never copies.                           -> view;  errors SHAPE if strides do not allow it
 TENSOR_API tensor_t *tensor_view_n(tensor_t *x, const int64_t *dims, int ndim);
+
 // The same bytes read as another dtype, without history; x itself if it has that dtype. If the element size
 // differs, the last dim, whose stride must be 1, grows or shrinks.
 //   dtype  any but bool, whose bytes are 0 or 1
@@ -841,6 +850,7 @@ TENSOR_API tensor_t *tensor_swapdims(tensor_t *x, int64_t dim0, int64_t dim1);
 TENSOR_API tensor_t *tensor_expand_as(tensor_t *x, tensor_t *other);
 TENSOR_API tensor_t *tensor_reshape_as(tensor_t *x, tensor_t *other);
 TENSOR_API tensor_t *tensor_view_as(tensor_t *x, tensor_t *other);
+
 // Dims of size 1 added: [n] becomes [1, n], in 3-d [1, n, 1]; [m, n] becomes [m, n, 1].   -> view;
 // errors none
 TENSOR_API tensor_t *tensor_atleast_1d(tensor_t *x);
@@ -848,13 +858,16 @@ TENSOR_API tensor_t *tensor_atleast_2d(tensor_t *x);
 TENSOR_API tensor_t *tensor_atleast_3d(tensor_t *x);
 // The elements x[.., i, .., i + offset, ..] of dim1 and dim2, as a last dim.   -> view;  errors INDEX
 TENSOR_API tensor_t *tensor_diagonal(tensor_t *x, int64_t offset, int64_t dim1, int64_t dim2);
+
 // All windows of size elements along dim, step apart, as a last dim (Tensor.unfold).   -> view;  errors
 // INDEX, SHAPE
 TENSOR_API tensor_t *tensor_unfold_dim(tensor_t *x, int64_t dim, int64_t size, int64_t step);
+
 // n tensors broadcast to their common shape.
 //   out     receives n views, always filled
 //   -> code;  errors SHAPE
 TENSOR_API int tensor_broadcast_tensors(tensor_t *const *list, int n, tensor_t **out);
+
 // x [N, C, spatial..] with the channels innermost in memory (x itself if they are); whether they are.
 // CUDA's convolutions, pools, batch norm and pointwise ops keep that layout; other results are row-major.
 //   -> new or x;  grad dx = g;  errors SHAPE
@@ -866,15 +879,19 @@ TENSOR_API tensor_t *tensor_expand_n(tensor_t *x, const int64_t *dims, int ndim)
 TENSOR_API tensor_t *tensor_narrow(tensor_t *x, int64_t dim, int64_t start, int64_t length);
 // One index along dim, which is removed.                 -> view;  errors INDEX
 TENSOR_API tensor_t *tensor_select(tensor_t *x, int64_t dim, int64_t index);
+
 // start:end:step along dim, as Python slices (bounds are clamped).   -> view;  errors INDEX, SHAPE if step <
 // 1
 TENSOR_API tensor_t *tensor_slice(tensor_t *x, int64_t dim, int64_t start, int64_t end, int64_t step);
-// Indexing in NumPy's notation: "1, -1, :, 2:, ::2, ..., None" (or newaxis); steps are positive. To assign:
-// tensor_copy_(tensor_at(x, "0, 1:"), y).               -> view;  errors FORMAT, INDEX, SHAPE
+
+// Indexing in NumPy's notation: "1, -1, :, 2:, ::2, ..., None" (or newaxis). Steps are positive (tensor_flip
+// reverses), lists and masks are not part of it (tensor_index_select, tensor_index, tensor_masked_select). To
+// assign: tensor_copy_(tensor_at(x, "0, 1:"), y).       -> view;  errors FORMAT, INDEX, SHAPE
 TENSOR_API tensor_t *tensor_at(tensor_t *x, const char *index);
 // Any strides and offset (elements) over x's storage.    -> view;  errors SHAPE if the view leaves it
 TENSOR_API tensor_t *tensor_as_strided(tensor_t *x, const int64_t *dims, const int64_t *strides, int ndim,
                                        int64_t offset);
+
 // A copy of x with the layout of x, in which the elements of the view that as_strided makes are replaced by
 // src. src has the shape of the view, and no two elements of the view are the same element of x.
 //   offset  in x's storage, as in as_strided; x's own offset is that of its first element
@@ -882,6 +899,7 @@ TENSOR_API tensor_t *tensor_as_strided(tensor_t *x, const int64_t *dims, const i
 //   is wanted and the view leaves x
 TENSOR_API tensor_t *tensor_as_strided_scatter(tensor_t *x, tensor_t *src, const int64_t *dims,
                                                const int64_t *strides, int ndim, int64_t offset);
+
 // A copy of x in which that select, slice or diagonal is replaced by src, which has its shape.
 //   -> new;  grad dx = g with the view zeroed, dsrc = the view of g;  errors INDEX, SHAPE
 TENSOR_API tensor_t *tensor_select_scatter(tensor_t *x, tensor_t *src, int64_t dim, int64_t index);
@@ -889,13 +907,16 @@ TENSOR_API tensor_t *tensor_slice_scatter(tensor_t *x, tensor_t *src, int64_t di
                                           int64_t end, int64_t step);
 TENSOR_API tensor_t *tensor_diagonal_scatter(tensor_t *x, tensor_t *src, int64_t offset, int64_t dim1,
                                              int64_t dim2);
+
 // x cut along dim into views of size elements (the last may be smaller).
 //   out     receives at most max views, in order; always filled (poison on failure)
 //   -> how many there are;  errors SHAPE if size < 1 or max is too small, INDEX
 TENSOR_API int tensor_split(tensor_t *x, int64_t size, int64_t dim, tensor_t **out, int max);
+
 // x cut along dim into n views of nearly equal size (PyTorch's chunk).   -> how many, as tensor_split;
 // errors SHAPE
 TENSOR_API int tensor_chunk(tensor_t *x, int n, int64_t dim, tensor_t **out, int max);
+
 // split_with_sizes: x cut into n views of the given sizes (PyTorch's split with a list). tensor_tensor_split:
 // into exactly n views, the first ones larger by 1 if need be. tensor_tensor_split_at: at n indices, into
 // n + 1 views. unbind: into its selects along dim. out is as above, with n, max, n + 1 and max places.
@@ -905,6 +926,7 @@ TENSOR_API int tensor_tensor_split(tensor_t *x, int n, int64_t dim, tensor_t **o
 TENSOR_API int tensor_tensor_split_at(tensor_t *x, const int64_t *indices, int n, int64_t dim,
                                       tensor_t **out);
 TENSOR_API int tensor_unbind(tensor_t *x, int64_t dim, tensor_t **out, int max);
+
 // x cut into n equal views: hsplit along dim 1 (dim 0 if x is 1-d), vsplit along dim 0, dsplit along dim 2.
 //   -> how many;  errors INDEX, SHAPE
 TENSOR_API int tensor_hsplit(tensor_t *x, int n, tensor_t **out, int max);
@@ -1181,6 +1203,7 @@ TENSOR_API tensor_t *tensor_zero_(tensor_t *x);
 TENSOR_API tensor_t *tensor_masked_fill_(tensor_t *x, tensor_t *mask, double value);
 TENSOR_API tensor_t *tensor_tril_(tensor_t *x, int64_t diagonal);
 TENSOR_API tensor_t *tensor_triu_(tensor_t *x, int64_t diagonal);
+
 // Comparisons and logic in place: 1 where it holds, 0 elsewhere, in x's dtype.
 //   -> x;  grad dx = 0, db = 0;  errors as above
 TENSOR_API tensor_t *tensor_eq_(tensor_t *x, tensor_t *b);
@@ -1253,6 +1276,7 @@ TENSOR_API tensor_t *tensor_amin_dims(tensor_t *x, const int64_t *dims, int n, i
 TENSOR_API tensor_t *tensor_any_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
 TENSOR_API tensor_t *tensor_all_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
 TENSOR_API tensor_t *tensor_logsumexp_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
+
 // x summed to a shape that broadcasts to that of x, as the gradient of a broadcast is:
 // tensor_sum_to_size(x, 3, 1).
 //   -> x if it has that shape, else new;  grad spreads g;  errors SHAPE
@@ -1269,6 +1293,7 @@ TENSOR_API tensor_t *tensor_nansum(tensor_t *x);
 TENSOR_API tensor_t *tensor_nansum_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
 TENSOR_API tensor_t *tensor_nanmean(tensor_t *x);
 TENSOR_API tensor_t *tensor_nanmean_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
+
 // p-norm (sum |x|^p)^(1/p) of all elements or over dims; p = INFINITY: largest |x|, -INFINITY: smallest,
 // 0: how many are not 0.
 //   -> new, dtype of x;  grad 0 where the norm or x is 0;  errors as above, SHAPE (p < 0 of no elements)
@@ -1290,23 +1315,28 @@ TENSOR_API tensor_t *tensor_aminmax_dim(tensor_t *x, int64_t dim, int keepdim, t
 // Running sum along dim (integers give i64).
 //   -> new, shape of x;  grad dx = reverse cumsum of g;  errors INDEX
 TENSOR_API tensor_t *tensor_cumsum(tensor_t *x, int64_t dim);
+
 // Running product along dim (integers give i64).
 //   -> new, shape of x;  grad exact with zeros, no division;  errors INDEX
 TENSOR_API tensor_t *tensor_cumprod(tensor_t *x, int64_t dim);
 // Running log(sum(exp)) along dim, stable.   -> new, shape of x;  grad by weights <= 1;  errors INDEX, DTYPE
 TENSOR_API tensor_t *tensor_logcumsumexp(tensor_t *x, int64_t dim);
+
 // The running maximum (minimum) along dim and its index, the last of ties; NaN from the first NaN on.
 //   -> pair of new, shape of x, indices i64;  grad to the chosen index;  errors INDEX
 TENSOR_API tensor_pair_t tensor_cummax(tensor_t *x, int64_t dim);
 TENSOR_API tensor_pair_t tensor_cummin(tensor_t *x, int64_t dim);
+
 // n-th difference of neighbours along dim (bool: whether they differ).
 //   -> new, n fewer along dim, at least 0;  grad as sub;  errors INDEX, SHAPE (0-d, n < 0)
 TENSOR_API tensor_t *tensor_diff(tensor_t *x, int64_t n, int64_t dim);
+
 // Integral of y along dim by the trapezoidal rule; cumulative: the running one, one element fewer than y.
 //   x       positions of the samples, [size of dim] or broadcasting to y; NULL: they are dx apart
 //   -> new;  grad as sub, mul, sum;  errors INDEX, SHAPE
 TENSOR_API tensor_t *tensor_trapezoid(tensor_t *y, tensor_t *x, double dx, int64_t dim);
 TENSOR_API tensor_t *tensor_cumulative_trapezoid(tensor_t *y, tensor_t *x, double dx, int64_t dim);
+
 // The derivative of the samples x along dim, from the two neighbours of each (torch.gradient for one dim).
 //   coordinates  positions of the samples, [size of dim]; NULL: they are spacing apart
 //   edge_order   1 or 2: the order of the estimate at the ends (PyTorch's default is 1)
@@ -1325,17 +1355,21 @@ TENSOR_API tensor_t *tensor_log_softmax(tensor_t *x, int64_t dim);
 
 // p-norm of a - b (they broadcast).   -> new 0-d;  grad as norm_p;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_dist(tensor_t *a, tensor_t *b, double p);
+
 // p-norm of the difference of every row of a and every row of b. With p = 2 and more than 25 rows it is
 // computed by matmul, as in PyTorch: faster, but less exact for rows that are close to each other.
 //   a, b    [..., M, K], [..., N, K]; leading dims broadcast
 //   -> new [..., M, N];  grad as norm_p;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_cdist(tensor_t *a, tensor_t *b, double p);
+
 // p-norm of the difference of each pair of rows of x [N, K], in the order 0 1, 0 2, .. 1 2, ..
 //   -> new [N (N - 1) / 2];  grad as norm_p;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_pdist(tensor_t *x, double p);
+
 // Slices along dim whose p-norm is above maxnorm are scaled down to it.
 //   -> new, shape of x;  grad as norm_p, mul;  errors INDEX, SHAPE (fewer than 2 dims, p <= 0, maxnorm < 0)
 TENSOR_API tensor_t *tensor_renorm(tensor_t *x, double p, int64_t dim, double maxnorm);
+
 // Covariance of variables (rows) over observations (columns).
 //   x         [variables, observations] or [observations]
 //   correction  the divisor is observations - correction (PyTorch: 1)
@@ -1359,6 +1393,7 @@ TENSOR_API tensor_pair_t tensor_sort(tensor_t *x, int64_t dim, int descending);
 TENSOR_API tensor_t *tensor_msort(tensor_t *x);
 // Only the indices.   -> new i64, shape of x;  grad none;  errors INDEX
 TENSOR_API tensor_t *tensor_argsort(tensor_t *x, int64_t dim, int descending);
+
 // The k largest (or smallest) elements along dim, the largest (smallest) first if sorted, else in the order
 // of x. Of ties the first ones are taken.
 //   k       0..size of dim
@@ -1367,6 +1402,7 @@ TENSOR_API tensor_t *tensor_argsort(tensor_t *x, int64_t dim, int descending);
 TENSOR_API tensor_pair_t tensor_topk(tensor_t *x, int64_t k, int64_t dim, int largest, int sorted);
 // The k-th smallest along dim, k from 1.   -> pair of new;  grad to that element;  errors INDEX, SHAPE (k)
 TENSOR_API tensor_pair_t tensor_kthvalue(tensor_t *x, int64_t k, int64_t dim, int keepdim);
+
 // The median, the lower one of two; NaN if an element is NaN (nanmedian leaves them out). Without dim: of all
 // elements, NaN if there are none.
 //   -> new 0-d, or pair of new;  grad split evenly among ties, with dim to that element;  errors INDEX, SHAPE
@@ -1374,9 +1410,11 @@ TENSOR_API tensor_t *tensor_median(tensor_t *x);
 TENSOR_API tensor_t *tensor_nanmedian(tensor_t *x);
 TENSOR_API tensor_pair_t tensor_median_dim(tensor_t *x, int64_t dim, int keepdim);
 TENSOR_API tensor_pair_t tensor_nanmedian_dim(tensor_t *x, int64_t dim, int keepdim);
+
 // The most frequent value along dim, the smallest of ties, and its last index.
 //   -> pair of new;  grad to that element;  errors INDEX, SHAPE (no element along dim)
 TENSOR_API tensor_pair_t tensor_mode(tensor_t *x, int64_t dim, int keepdim);
+
 // q-quantiles of all elements or along dim; NaN if an element is NaN (nanquantile leaves them out).
 //   x       f32 or f64
 //   q       0-d or [Q], values 0..1
@@ -1388,6 +1426,7 @@ TENSOR_API tensor_t *tensor_quantile_dim(tensor_t *x, tensor_t *q, int64_t dim, 
                                          const char *interpolation);
 TENSOR_API tensor_t *tensor_nanquantile_dim(tensor_t *x, tensor_t *q, int64_t dim, int keepdim,
                                             const char *interpolation);
+
 // The distinct values of x in ascending order (unique_consecutive: one value for each run of equal elements,
 // in the order of x).
 //   inverse   NULL, or receives i64 [shape of x]: for each element, the index of its value in the result
@@ -1395,6 +1434,7 @@ TENSOR_API tensor_t *tensor_nanquantile_dim(tensor_t *x, tensor_t *q, int64_t di
 //   -> new [n];  grad none;  errors as above
 TENSOR_API tensor_t *tensor_unique(tensor_t *x, tensor_t **inverse, tensor_t **counts);
 TENSOR_API tensor_t *tensor_unique_consecutive(tensor_t *x, tensor_t **inverse, tensor_t **counts);
+
 // The same for slices along dim, ordered by the first element that differs; inverse is [size of dim].
 //   -> new, shape of x but n along dim;  grad none;  errors as above
 TENSOR_API tensor_t *tensor_unique_dim(tensor_t *x, int64_t dim, tensor_t **inverse, tensor_t **counts);
@@ -1417,20 +1457,24 @@ typedef struct tensor_searchsorted_args_t {
 TENSOR_API tensor_t *tensor_searchsorted_with(tensor_searchsorted_args_t a);
 // The same with one list of boundaries.   -> new i64, shape of x;  grad none;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_bucketize(tensor_t *x, tensor_t *boundaries, int right);
+
 // Whether each element of x equals an element of test (dtypes promote; NaN equals nothing).
 //   -> new bool, shape of x;  grad none;  errors DTYPE
 TENSOR_API tensor_t *tensor_isin(tensor_t *x, tensor_t *test);
+
 // How often each integer 0, 1, .. occurs in x, or the sum of the weights where it occurs.
 //   x         integers >= 0, [n]
 //   weights   NULL, or [n]
 //   -> new [max(largest + 1, minlength)], i64, or dtype of weights (f64 if not f32);  grad none;  errors as
 //      above, INDEX (a negative value)
 TENSOR_API tensor_t *tensor_bincount(tensor_t *x, tensor_t *weights, int64_t minlength);
+
 // The number of elements in each of equal bins from low to high, high included; elements outside are not
 // counted.
 //   low, high   if they are equal: the smallest and the largest element
 //   -> new [bins], dtype of x;  grad none;  errors SHAPE (bins < 1, high < low, infinite range), DTYPE
 TENSOR_API tensor_t *tensor_histc(tensor_t *x, int64_t bins, double low, double high);
+
 // The number of elements in each bin between two edges, or the sum of their weights. The last bin includes
 // both of its edges; elements outside of all bins are not counted. tensor_linspace(low, high, bins + 1) makes
 // the edges of equal bins.
@@ -1440,6 +1484,7 @@ TENSOR_API tensor_t *tensor_histc(tensor_t *x, int64_t bins, double low, double 
 //   density  1: scaled so that the sum of value times width over all bins is 1
 //   -> new [bins], dtype of x;  grad none;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_histogram(tensor_t *x, tensor_t *edges, tensor_t *weight, int density);
+
 // The same for points in n dims.
 //   x       [points, n]; edges: n tensors; weight: NULL, or [points]
 //   -> new [bins of each dim], dtype of x;  grad none;  errors SHAPE, DTYPE
@@ -1470,9 +1515,11 @@ TENSOR_API tensor_t *tensor_mv(tensor_t *a, tensor_t *b);
 TENSOR_API tensor_t *tensor_dot(tensor_t *a, tensor_t *b);
 // a [M], b [N].                        -> new [M, N];  grad as mul;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_outer(tensor_t *a, tensor_t *b);
+
 // beta * x + alpha * (a b). x has the dtype of a and b and broadcasts to [M, N].
 //   -> new [M, N];  grad as mul/matmul;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_addmm(tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha);
+
 // The same for other products: baddbmm for a batch of matrix products, addbmm for the sum of such a batch,
 // addmv for a matrix times a vector, addr for an outer product.
 //   -> new, shape of the product;  grad as mul/matmul;  errors SHAPE, DTYPE
@@ -1491,23 +1538,28 @@ TENSOR_API tensor_t *tensor_tensordot(tensor_t *a, tensor_t *b, int n);
 // Sum over dims_a[i] of a with dims_b[i] of b.          -> new;  grad as matmul;  errors SHAPE, INDEX, DTYPE
 TENSOR_API tensor_t *tensor_tensordot_dims(tensor_t *a, tensor_t *b, const int64_t *dims_a,
                                            const int64_t *dims_b, int n);
+
 // Sums of products in Einstein's notation, as torch.einsum: "bij,bjk->bik", "ii", "...ij->...ji".
 //   list    n tensors, contracted from left to right, one batched product per pair
 //   -> new (a view if nothing is summed);  grad as matmul;  errors FORMAT (equation), SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_einsum_n(const char *equation, tensor_t *const *list, int n);
+
 // Product of n matrices in the cheapest order; in multi_dot the first and last may be vectors.
 //   -> new;  grad as matmul;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_linalg_multi_dot_n(tensor_t *const *list, int n);
 TENSOR_API tensor_t *tensor_chain_matmul_n(tensor_t *const *list, int n);
+
 // Sum of the diagonal of x [M, N].                      -> new 0-d (i64 for integers);  grad g on the
 // diagonal;  errors SHAPE
 TENSOR_API tensor_t *tensor_trace(tensor_t *x);
 // Kronecker product, dims aligned from the right (at most 4).   -> new;  grad as mul;  errors SHAPE
 TENSOR_API tensor_t *tensor_kron(tensor_t *a, tensor_t *b);
+
 // Cross product along a dim of size 3; a and b broadcast (torch's default dim is -1).
 //   -> new;  grad as mul;  errors SHAPE, INDEX
 TENSOR_API tensor_t *tensor_linalg_cross(tensor_t *a, tensor_t *b, int64_t dim);
 TENSOR_API tensor_t *tensor_cross(tensor_t *a, tensor_t *b, int64_t dim);
+
 // Keeps the elements on and below (above) the diagonal-th diagonal of the last two dims, zeros the rest.
 //   -> new, shape of x;  grad dx = tril(g) (triu);  errors SHAPE if x has fewer than 2 dims
 TENSOR_API tensor_t *tensor_tril(tensor_t *x, int64_t diagonal);
@@ -1531,15 +1583,18 @@ typedef struct tensor_lstsq_t { tensor_t *solution, *residuals; } tensor_lstsq_t
 //   -> new, shape of x;  grad symmetric;  errors LINALG if x is not positive definite, as above
 TENSOR_API tensor_t *tensor_linalg_cholesky(tensor_t *x, int upper);
 TENSOR_API tensor_t *tensor_cholesky(tensor_t *x, int upper);
+
 // X of (L LT) X = b, and (L LT)^-1, from a Cholesky factor.
 //   -> new;  grad through the solves;  errors as above
 TENSOR_API tensor_t *tensor_cholesky_solve(tensor_t *b, tensor_t *l, int upper);
 TENSOR_API tensor_t *tensor_cholesky_inverse(tensor_t *l, int upper);
+
 // X of a X = b by LU with partial pivoting.
 //   a       [..., N, N]
 //   b       [..., N, K], or vectors: [N], or a's shape without its last dim
 //   -> new, shape of b broadcast;  grad db = solve(aT, g), da = -db XT;  errors LINALG if singular, as above
 TENSOR_API tensor_t *tensor_linalg_solve(tensor_t *a, tensor_t *b);
+
 // X of a X = b (left) or X a = b, where a is triangular; its other triangle is not read.
 //   unitriangular  1 = the diagonal is taken as ones
 //   -> new;  grad as solve, on the triangle;  errors as above (a zero on the diagonal gives inf, NaN)
@@ -1551,12 +1606,14 @@ TENSOR_API tensor_t *tensor_inverse(tensor_t *x);
 // Determinant.   -> new [...];  grad g * cofactors (exact for singular x);  errors as above
 TENSOR_API tensor_t *tensor_linalg_det(tensor_t *x);
 TENSOR_API tensor_t *tensor_det(tensor_t *x);
+
 // Sign and log of the absolute value of the determinant (0 and -inf if singular).
 //   -> struct of two new;  grad of logabsdet x^-T;  errors as above
 TENSOR_API tensor_slogdet_t tensor_linalg_slogdet(tensor_t *x);
 TENSOR_API tensor_slogdet_t tensor_slogdet(tensor_t *x);
 // Log of the determinant, NaN if it is negative.   -> new [...];  grad x^-T;  errors as above
 TENSOR_API tensor_t *tensor_logdet(tensor_t *x);
+
 // x = P L U: L below the diagonal and U in one matrix, pivots i32: row i was swapped with row pivots[i] - 1.
 //   -> struct of two new;  grad of lu;  errors as above (a singular x is not an error)
 TENSOR_API tensor_lu_factor_t tensor_linalg_lu_factor(tensor_t *x);
@@ -1574,20 +1631,24 @@ typedef struct tensor_linalg_lu_solve_args_t {
 // X of x X = b from lu_factor(x).   -> new;  grad through the solves;  errors as above, INDEX (pivots)
 TENSOR_API tensor_t *tensor_linalg_lu_solve_with(tensor_linalg_lu_solve_args_t a);
 TENSOR_API tensor_t *tensor_lu_solve(tensor_t *b, tensor_t *lu, tensor_t *pivots);
+
 // x = Q R by Householder reflections, with the signs of LAPACK.
 //   mode    "reduced" (NULL): Q [..., M, K], R [..., K, N], K = min(M, N); "complete": Q square; "r": no q
 //   -> struct of two new;  grad for independent columns, not "complete" with M > N;  errors as above, FORMAT
 TENSOR_API tensor_qr_t tensor_linalg_qr(tensor_t *x, const char *mode);
 TENSOR_API tensor_qr_t tensor_qr(tensor_t *x);
+
 // x = U diag(S) Vh, S descending. Signs of the vectors are not determined.
 //   full_matrices  1 (torch's default): U and Vh are square; 0: U has K = min(M, N) columns and Vh K rows
 //   -> struct of three new;  grad for distinct S;  errors LINALG if x has inf or NaN, as above
 TENSOR_API tensor_linalg_svd_t tensor_linalg_svd(tensor_t *x, int full_matrices);
+
 // The same with V, not its transpose, and K columns (torch.svd).
 //   -> struct of three new;  grad as above;  errors as above
 TENSOR_API tensor_svd_t tensor_svd(tensor_t *x);
 // Only the singular values, descending.   -> new [..., K];  grad U diag(g) Vh;  errors as above
 TENSOR_API tensor_t *tensor_linalg_svdvals(tensor_t *x);
+
 // Eigenvalues, ascending, and eigenvectors (columns) of a symmetric x; one triangle is read.
 //   upper   0 = the lower one, 1 = the upper one
 //   -> struct of two new;  grad for distinct eigenvalues;  errors LINALG if x has inf or NaN, as above
@@ -1612,11 +1673,13 @@ TENSOR_API tensor_t *tensor_linalg_pinv_with(tensor_linalg_tolerance_args_t a);
 TENSOR_API tensor_t *tensor_pinverse(tensor_t *x);
 // Number of singular values that count.   -> new i64 [...];  grad none;  errors as above
 TENSOR_API tensor_t *tensor_linalg_matrix_rank_with(tensor_linalg_tolerance_args_t a);
+
 // X that minimises |a X - b|, by QR (the X of least norm if there are many); a must have full rank.
 //   a, b    [..., M, N], [..., M, K]
 //   -> struct of two new: X [..., N, K], residuals [..., K] (M > N, else empty);  grad through QR;
 //   errors LINALG if the rank is not full, as above
 TENSOR_API tensor_lstsq_t tensor_linalg_lstsq(tensor_t *a, tensor_t *b);
+
 // x^n by repeated squaring, of the inverse if n < 0.
 //   -> new;  grad as matmul;  errors as above
 TENSOR_API tensor_t *tensor_linalg_matrix_power(tensor_t *x, int64_t n);
@@ -1624,20 +1687,24 @@ TENSOR_API tensor_t *tensor_matrix_power(tensor_t *x, int64_t n);
 // e^x by scaling and squaring of a Pade approximation.   -> new;  grad through it;  errors as above
 TENSOR_API tensor_t *tensor_linalg_matrix_exp(tensor_t *x);
 TENSOR_API tensor_t *tensor_matrix_exp(tensor_t *x);
+
 // ord-norm of the elements: (sum |x|^ord)^(1/ord), 0 counts non-zeros, +-INFINITY the largest (smallest).
 //   dims    n dims to reduce; n = 0 = all
 //   -> new;  grad 0 where the norm is 0;  errors SHAPE (nothing to choose from), INDEX, DTYPE (not a float)
 TENSOR_API tensor_t *tensor_linalg_vector_norm(tensor_t *x, double ord, const int64_t *dims, int n,
                                                int keepdim);
+
 // Norm of the matrices in two dims (torch's default: -2, -1).
 //   ord     "fro" (NULL), "nuc", "1", "-1", "2", "-2", "inf", "-inf"
 //   -> new;  grad as svdvals, vector_norm;  errors as above, FORMAT (ord)
 TENSOR_API tensor_t *tensor_linalg_matrix_norm(tensor_t *x, const char *ord, int64_t dim0, int64_t dim1,
                                                int keepdim);
+
 // Either of the two: ord NULL is the 2-norm of all elements in dims; otherwise one dim (or a 1-d x) gives the
 // vector norm, two dims the matrix norm.   -> new;  grad as those;  errors as above
 TENSOR_API tensor_t *tensor_linalg_norm(tensor_t *x, const char *ord, const int64_t *dims, int n,
                                         int keepdim);
+
 // Condition number: the matrix norm of x times that of its inverse.
 //   p       NULL = "2" (largest singular value / smallest), else as ord of matrix_norm
 //   -> new [...], inf if singular;  grad as those;  errors as above
@@ -1653,13 +1720,16 @@ TENSOR_API tensor_t *tensor_linalg_cond(tensor_t *x, const char *p);
 // Joins n tensors along dim (all other dims equal).
 //   -> new, promoted dtype;  grad slices g;  errors SHAPE, INDEX, DTYPE
 TENSOR_API tensor_t *tensor_cat_n(tensor_t *const *list, int n, int64_t dim);
+
 // Joins n tensors of one shape along a new dim.
 //   -> new;  grad slices g;  errors SHAPE, INDEX
 TENSOR_API tensor_t *tensor_stack_n(tensor_t *const *list, int n, int64_t dim);
+
 // Rows of x along dim in the order of index.
 //   index   [n] i32/i64, values 0..size-1
 //   -> new;  grad dx = index_add of g;  errors INDEX, DTYPE, SHAPE
 TENSOR_API tensor_t *tensor_index_select(tensor_t *x, int64_t dim, tensor_t *index);
+
 // x with the rows of src added to the rows of x that index names along dim (index_copy: in their place), in
 // the order of index; in place with _.
 //   src     shape of x, but index's length along dim
@@ -1671,6 +1741,7 @@ TENSOR_API tensor_t *tensor_index_add_alpha(tensor_t *x, int64_t dim, tensor_t *
                                             double alpha);             // alpha src added
 TENSOR_API tensor_t *tensor_index_copy(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src);
 TENSOR_API tensor_t *tensor_index_copy_(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src);
+
 // The same, but the rows of src and of x are combined by reduce.
 //   reduce        "prod", "mean" (integers: floor), "amax" or "amin" (NaN if one is NaN)
 //   include_self  0: the rows of x that index names are not included (PyTorch's default is 1)
@@ -1679,22 +1750,27 @@ TENSOR_API tensor_t *tensor_index_reduce(tensor_t *x, int64_t dim, tensor_t *ind
                                          const char *reduce, int include_self);
 TENSOR_API tensor_t *tensor_index_reduce_(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
                                           const char *reduce, int include_self);
+
 // x with value in the rows that index names (negative indices count from the end).
 //   -> new (x with _);  grad dx = g, zero in those rows;  errors INDEX, DTYPE; with _ AUTOGRAD
 TENSOR_API tensor_t *tensor_index_fill(tensor_t *x, int64_t dim, tensor_t *index, double value);
 TENSOR_API tensor_t *tensor_index_fill_(tensor_t *x, int64_t dim, tensor_t *index, double value);
+
 // The same with the value of a 0-d tensor, converted to x's dtype as tensor_to does.
 //   -> new (x with _);  grad dx = g, zero in those rows, dvalue = their sum
 //   errors  INDEX, DTYPE, SHAPE; with _ AUTOGRAD
 TENSOR_API tensor_t *tensor_index_fill_tensor(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *value);
 TENSOR_API tensor_t *tensor_index_fill_tensor_(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *value);
+
 // out[i][j] = x[index[i][j]][j] for dim 0, and so on.
 //   index   i32/i64, ndim of x, no dim larger than x's except dim
 //   -> new, shape of index;  grad dx = scatter_add of g;  errors INDEX, DTYPE, SHAPE
 TENSOR_API tensor_t *tensor_gather(tensor_t *x, int64_t dim, tensor_t *index);
+
 // The same with x and index broadcast to each other in all dims but dim; negative indices count from the end
 // (PyTorch takes any index, modulo the size).   -> new;  grad as gather;  errors INDEX, DTYPE, SHAPE
 TENSOR_API tensor_t *tensor_take_along_dim(tensor_t *x, tensor_t *index, int64_t dim);
+
 // A copy of x with the elements of src added to the elements that index names (scatter: in their place); in
 // place with _.
 //   index   as tensor_gather; src has at least index's sizes
@@ -1706,6 +1782,7 @@ TENSOR_API tensor_t *tensor_scatter(tensor_t *x, int64_t dim, tensor_t *index, t
 TENSOR_API tensor_t *tensor_scatter_(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src);
 TENSOR_API tensor_t *tensor_scatter_value(tensor_t *x, int64_t dim, tensor_t *index, double value);
 TENSOR_API tensor_t *tensor_scatter_value_(tensor_t *x, int64_t dim, tensor_t *index, double value);
+
 // The same, but the elements of src and of x are combined by reduce.
 //   reduce        "sum", "prod", "mean" (integers: floor), "amax" or "amin" (NaN if one is NaN)
 //   include_self  0: the elements of x that index names are not included (PyTorch's default is 1)
@@ -1714,17 +1791,21 @@ TENSOR_API tensor_t *tensor_scatter_reduce(tensor_t *x, int64_t dim, tensor_t *i
                                            const char *reduce, int include_self);
 TENSOR_API tensor_t *tensor_scatter_reduce_(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
                                             const char *reduce, int include_self);
+
 // The elements at flat row-major indices (negative ones count from the end), in the shape of index.
 //   -> new;  grad dx = put of g, summed;  errors INDEX, DTYPE
 TENSOR_API tensor_t *tensor_take(tensor_t *x, tensor_t *index);
+
 // x with the elements of src in the place of those elements (accumulate: added to them).
 //   -> new;  grad as index_copy (index_add);  errors INDEX, DTYPE, SHAPE
 TENSOR_API tensor_t *tensor_put(tensor_t *x, tensor_t *index, tensor_t *src, int accumulate);
+
 // x[i, :, m, ...]: tensor_index(x, i, NULL, m) (nullptr in C++).
 //   list    for each dim of x a tensor i32/i64 (negative values from the end), NULL for ":", or a bool mask
 //           over as many dims as it has; they broadcast. A gap between them moves their dims to the front.
 //   -> new;  grad dx = g added at those places;  errors INDEX, DTYPE, SHAPE
 TENSOR_API tensor_t *tensor_index_n(tensor_t *x, tensor_t *const *list, int n);
+
 // x[list] = values, with accumulate x[list] += values, where an index that is repeated counts every time:
 // tensor_index_put(x, values, accumulate, i, ...).
 //   values  dtype of x, broadcasts to the shape tensor_index gives
@@ -1733,13 +1814,16 @@ TENSOR_API tensor_t *tensor_index_put_n(tensor_t *x, tensor_t *const *list, int 
                                         int accumulate);
 TENSOR_API tensor_t *tensor_index_put_n_(tensor_t *x, tensor_t *const *list, int n, tensor_t *values,
                                          int accumulate);
+
 // The indices of the elements that are not 0.
 //   -> new [n, ndim] i64, row-major order;  grad none;  errors OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_nonzero(tensor_t *x);
+
 // The first `size` of these indices, without reading x on the host (so captures allow it); if there are
 // fewer, the remaining rows are fill_value (PyTorch: -1).
 //   -> new [size, ndim] i64, row-major order;  grad none;  errors SHAPE
 TENSOR_API tensor_t *tensor_nonzero_static(tensor_t *x, int64_t size, int64_t fill_value);
+
 // Runs of x along dim, lengths[i] elements each, reduced to one element.
 //   reduce   "sum", "mean", "prod", "max" or "min"
 //   lengths  i32/i64 [segments], >= 0, their sum is the size of dim
@@ -1748,42 +1832,51 @@ TENSOR_API tensor_t *tensor_nonzero_static(tensor_t *x, int64_t size, int64_t fi
 //   -> new, [segments] in dim;  grad to the elements, ties share;  errors INDEX, SHAPE, DTYPE, FORMAT
 TENSOR_API tensor_t *tensor_segment_reduce(tensor_t *x, const char *reduce, tensor_t *lengths, int64_t dim,
                                            double initial);
+
 // Converts flat row-major indices to indices into n dims.
 //   index  integers; one beyond the last element wraps around, a negative one counts from the end
 //   dims   [n], 1 to 8 sizes above 0
 //   out    receives n tensors, always filled
 //   -> code; new i64, shape of index;  grad none;  errors SHAPE, DTYPE
 TENSOR_API int tensor_unravel_index(tensor_t *index, const int64_t *dims, int n, tensor_t **out);
+
 // x with the elements of src, in order, where mask (bool, broadcasts) is true.
 //   -> new (x with _);  grad dx = g where mask is false, dsrc = g at those places;  errors SHAPE (src too
 //      small), DTYPE; with _ AUTOGRAD
 TENSOR_API tensor_t *tensor_masked_scatter(tensor_t *x, tensor_t *mask, tensor_t *src);
 TENSOR_API tensor_t *tensor_masked_scatter_(tensor_t *x, tensor_t *mask, tensor_t *src);
+
 // value where mask (bool, broadcasts to x) is true, else x.
 //   -> new;  grad dx = g where mask is false;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_masked_fill(tensor_t *x, tensor_t *mask, double value);
+
 // The same with the value of a 0-d tensor, converted to x's dtype as tensor_to does.
 //   -> new (x with _);  grad dx = g where mask is false, dvalue = the sum of the others
 //   errors  SHAPE, DTYPE; with _ AUTOGRAD
 TENSOR_API tensor_t *tensor_masked_fill_tensor(tensor_t *x, tensor_t *mask, tensor_t *value);
 TENSOR_API tensor_t *tensor_masked_fill_tensor_(tensor_t *x, tensor_t *mask, tensor_t *value);
+
 // The elements of x where mask (bool, shape of x after broadcast) is true, in row-major order. Reads the
 // mask.
 //   -> new 1-d;  grad dx = g at those places;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_masked_select(tensor_t *x, tensor_t *mask);
+
 // 1 at the class, 0 elsewhere.
 //   index   i32/i64 any shape, values 0..classes-1
 //   classes  -1 = the largest index + 1 (read from the tensor)
 //   -> new i64 [..., classes];  grad none;  errors INDEX, DTYPE, SHAPE
 TENSOR_API tensor_t *tensor_one_hot(tensor_t *index, int64_t classes);
+
 // x repeated along each dim d repeats[d] times. tile: missing repeats are 1.
 //   -> new;  grad sums over the copies;  errors SHAPE
 TENSOR_API tensor_t *tensor_repeat_n(tensor_t *x, const int64_t *repeats, int n);
 TENSOR_API tensor_t *tensor_tile_n(tensor_t *x, const int64_t *repeats, int n);
+
 // Each index along dim is repeated, 0 0 1 1: repeats times, or index i repeats[i] times (integers, [size]).
 //   -> new;  grad sums over the copies;  errors INDEX, SHAPE
 TENSOR_API tensor_t *tensor_repeat_interleave(tensor_t *x, int64_t repeats, int64_t dim);
 TENSOR_API tensor_t *tensor_repeat_interleave_tensor(tensor_t *x, tensor_t *repeats, int64_t dim);
+
 // x with the order along dims reversed; fliplr: along dim 1, flipud: along dim 0.
 //   -> new;  grad flips g;  errors INDEX, SHAPE
 TENSOR_API tensor_t *tensor_flip_n(tensor_t *x, const int64_t *dims, int n);
@@ -1791,11 +1884,13 @@ TENSOR_API tensor_t *tensor_fliplr(tensor_t *x);
 TENSOR_API tensor_t *tensor_flipud(tensor_t *x);
 // Rotates by k quarters from dim0 to dim1 (PyTorch: 1, 0, 1).   -> new;  grad rotates back;  errors INDEX
 TENSOR_API tensor_t *tensor_rot90(tensor_t *x, int64_t k, int64_t dim0, int64_t dim1);
+
 // x with its elements moved by shift along dim; those that leave at one end enter at the other. For PyTorch's
 // roll without dims, roll tensor_ravel(x).   -> new;  grad rolls back;  errors INDEX
 TENSOR_API tensor_t *tensor_roll(tensor_t *x, int64_t shift, int64_t dim);
 // The same along n dims, dims[i] by shifts[i].   -> new;  grad rolls back;  errors INDEX, SHAPE
 TENSOR_API tensor_t *tensor_roll_n(tensor_t *x, const int64_t *shifts, const int64_t *dims, int n);
+
 // Joins n tensors. hstack: at least 1-d, along dim 1 (dim 0 if 1-d); vstack: at least 2-d, along dim 0;
 // dstack: at least 3-d, along dim 2; column_stack: along dim 1, a 1-d tensor being a column.
 //   -> new;  grad slices g;  errors SHAPE
@@ -1861,6 +1956,7 @@ TENSOR_API void tensor_set_generator(tensor_generator_t g);
 TENSOR_API tensor_t *tensor_rand_n(const int64_t *dims, int ndim);
 // Standard normal (Box-Muller).                 -> new;  grad none;  errors SHAPE, OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_randn_n(const int64_t *dims, int ndim);
+
 // The same two in a given dtype: tensor_rand_of(TENSOR_F64, 2, 3).
 //   -> new;  grad none;  errors SHAPE, DTYPE (not a float), OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_rand_of_n(const int64_t *dims, int ndim, tensor_dtype_t dtype);
@@ -1871,13 +1967,16 @@ TENSOR_API tensor_t *tensor_randint_n(int64_t low, int64_t high, const int64_t *
 TENSOR_API tensor_t *tensor_rand_like(tensor_t *x);
 TENSOR_API tensor_t *tensor_randn_like(tensor_t *x);
 TENSOR_API tensor_t *tensor_randint_like(tensor_t *x, int64_t low, int64_t high);
+
 // Normal with a mean and deviation (>= 0) for each element.   -> new, broadcast shape;  grad none;
 // errors SHAPE, INDEX, DTYPE
 TENSOR_API tensor_t *tensor_normal(tensor_t *mean, tensor_t *std);
+
 // The same with one deviation for all elements (normal_scalar) or one mean for all (rnormal_scalar).
 //   -> new, shape and dtype of the tensor;  grad none;  errors INDEX, DTYPE
 TENSOR_API tensor_t *tensor_normal_scalar(tensor_t *mean, double std);
 TENSOR_API tensor_t *tensor_rnormal_scalar(tensor_t *std, double mean);
+
 // Normal with one mean and one deviation (>= 0): tensor_normal_size(2, 0.5, 3, 4).   -> new;  grad none;
 // errors SHAPE, INDEX, OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_normal_size_n(double mean, double std, const int64_t *dims, int ndim);
@@ -1885,6 +1984,7 @@ TENSOR_API tensor_t *tensor_normal_size_n(double mean, double std, const int64_t
 TENSOR_API tensor_t *tensor_randperm(int64_t n);
 // 1 with probability p (elementwise), else 0.  -> new, shape and dtype of p;  grad none;  errors DTYPE, INDEX
 TENSOR_API tensor_t *tensor_bernoulli(tensor_t *p);
+
 // Poisson numbers at rates 0..1e15 (elementwise).   -> new, shape and dtype of rates;  grad none;  errors
 // DTYPE, INDEX
 TENSOR_API tensor_t *tensor_poisson(tensor_t *rates);
@@ -1940,10 +2040,12 @@ TENSOR_API const char *tensor_grad_fn_name(tensor_t *x);
 TENSOR_API tensor_t *tensor_detach_(tensor_t *x);
 // The accumulated gradient.   -> borrowed (owned by x), NULL = none;  errors OUT_OF_MEMORY (.sparse)
 TENSOR_API tensor_t *tensor_grad(tensor_t *x);
+
 // Sets the gradient of x (NULL removes it). The next backward adds to it in place, unless it has a graph or
 // shares its memory: then it is not changed, and the sum is a new tensor (PyTorch adds in place).
 //   -> code;  errors SHAPE, DTYPE
 TENSOR_API int tensor_set_grad(tensor_t *x, tensor_t *grad);
+
 // Adds the gradient of a non-leaf, as its hooks return it, to tensor_grad(x) in every backward pass, also in
 // those of tensor_autograd_grad.   -> x;  errors AUTOGRAD
 TENSOR_API tensor_t *tensor_retain_grad(tensor_t *x);
@@ -1952,6 +2054,7 @@ TENSOR_API int tensor_grad_enabled(void);
 // Switches recording on (not in inference mode) or off until the innermost scope ends.   -> what it was;
 // errors none
 TENSOR_API int tensor_set_grad_enabled(int on);
+
 // Anomaly mode, until the innermost scope ends: backward fails at the first node that makes a NaN and names
 // its operation and where that was called. It reads every gradient.   -> what it was;  errors none
 TENSOR_API int tensor_set_detect_anomaly(int on);
@@ -1965,6 +2068,7 @@ typedef void (*tensor_post_hook_t)(tensor_t *x, void *user);
 //   fn      returns the gradient that replaces grad (shape and dtype of grad), or NULL to keep grad
 //   -> handle for tensor_remove_hook, 0 on failure;  errors AUTOGRAD, OWNER if fn is NULL
 TENSOR_API int64_t tensor_register_hook(tensor_t *x, tensor_hook_t fn, void *user);
+
 // Calls fn(x, user) in every backward pass as soon as tensor_grad(x) is complete: fn may run the step of an
 // optimizer and remove the gradient.
 //   x       leaf that requires grad
@@ -2036,6 +2140,7 @@ TENSOR_API int tensor_apply_n(const tensor_function_t *fn, void *user, tensor_t 
                               tensor_t **outputs, int nout);
 // Inside forward: result k (1..3).   -> code;  errors INDEX
 TENSOR_API int tensor_set_output(tensor_function_ctx_t *ctx, int k, tensor_t *y);
+
 // Inside forward: input i is changed in place and is one of the results.   -> code;  errors INDEX, AUTOGRAD
 // (leaf that requires grad)
 TENSOR_API int tensor_mark_dirty(tensor_function_ctx_t *ctx, int i);
@@ -2075,21 +2180,25 @@ TENSOR_API tensor_t *tensor_checkpoint(tensor_fn_t fn, void *user, tensor_t *con
 //   -> y;  errors as above
 TENSOR_API tensor_t *tensor_vjp(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, tensor_t *v,
                                 tensor_t **vjp, int flags);
+
 // The Jacobian times v, by two backward passes.
 //   v       n tensors of the shapes of the inputs (not read for constants)
 //   jvp     one result of the shape of y
 //   -> y;  errors as above
 TENSOR_API tensor_t *tensor_jvp(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                 tensor_t *const *v, tensor_t **jvp, int flags);
+
 // The Jacobians: jacobian[i] has the shape of y followed by that of inputs[i].
 //   -> code;  errors as above
 TENSOR_API int tensor_jacobian(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                tensor_t **jacobian, int flags);
+
 // Second derivatives of y, which has one element: hessian[i * n + j] has the shape of inputs[i] followed by
 // that of inputs[j].
 //   -> code;  errors as above
 TENSOR_API int tensor_hessian(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, tensor_t **hessian,
                               int flags);
+
 // The Hessian times v, and v times the Hessian (cheaper; equal where second derivatives are continuous).
 //   v       n tensors of the shapes of the inputs (not read for constants)
 //   hvp     n results of the shapes of the inputs
@@ -2349,6 +2458,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #ifndef TENSOR_EDITOR
 #define tensor_scope_return(...) TENSOR__CALL(tensor_scope_return, __VA_ARGS__)
 #define tensor_keep(...) TENSOR__CALL1(tensor_keep, __VA_ARGS__)
+
 #define tensor_empty_like(...) TENSOR__CALL1(tensor_empty_like, __VA_ARGS__)
 #define tensor_zeros_like(...) TENSOR__CALL1(tensor_zeros_like, __VA_ARGS__)
 #define tensor_ones_like(...) TENSOR__CALL1(tensor_ones_like, __VA_ARGS__)
@@ -2372,17 +2482,20 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_diagflat(...) TENSOR__CALL(tensor_diagflat, __VA_ARGS__)
 #define tensor_vander(...) TENSOR__CALL(tensor_vander, __VA_ARGS__)
 #define tensor_linalg_vander(...) TENSOR__CALL(tensor_linalg_vander, __VA_ARGS__)
+
 #define tensor_rand_like(...) TENSOR__CALL1(tensor_rand_like, __VA_ARGS__)
 #define tensor_randn_like(...) TENSOR__CALL1(tensor_randn_like, __VA_ARGS__)
 #define tensor_randint_like(...) TENSOR__CALL(tensor_randint_like, __VA_ARGS__)
 #define tensor_normal(...) TENSOR__CALL2(tensor_normal, __VA_ARGS__)
 #define tensor_normal_scalar(...) TENSOR__CALL(tensor_normal_scalar, __VA_ARGS__)
 #define tensor_rnormal_scalar(...) TENSOR__CALL(tensor_rnormal_scalar, __VA_ARGS__)
+
 #define tensor_clone(...) TENSOR__CALL1(tensor_clone, __VA_ARGS__)
 #define tensor_to(...) TENSOR__CALL(tensor_to, __VA_ARGS__)
 #define tensor_to_non_blocking(...) TENSOR__CALL(tensor_to_non_blocking, __VA_ARGS__)
 #define tensor_pin_memory(...) TENSOR__CALL1(tensor_pin_memory, __VA_ARGS__)
 #define tensor_contiguous(...) TENSOR__CALL1(tensor_contiguous, __VA_ARGS__)
+
 #define tensor_flatten(...) TENSOR__CALL(tensor_flatten, __VA_ARGS__)
 #define tensor_transpose(...) TENSOR__CALL(tensor_transpose, __VA_ARGS__)
 #define tensor_mT(...) TENSOR__CALL1(tensor_mT, __VA_ARGS__)
@@ -2409,6 +2522,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_select_scatter(...) TENSOR__CALL(tensor_select_scatter, __VA_ARGS__)
 #define tensor_slice_scatter(...) TENSOR__CALL(tensor_slice_scatter, __VA_ARGS__)
 #define tensor_diagonal_scatter(...) TENSOR__CALL(tensor_diagonal_scatter, __VA_ARGS__)
+
 #define tensor_repeat_interleave(...) TENSOR__CALL(tensor_repeat_interleave, __VA_ARGS__)
 #define tensor_repeat_interleave_tensor(...) TENSOR__CALL(tensor_repeat_interleave_tensor, __VA_ARGS__)
 #define tensor_fliplr(...) TENSOR__CALL1(tensor_fliplr, __VA_ARGS__)
@@ -2416,6 +2530,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_rot90(...) TENSOR__CALL(tensor_rot90, __VA_ARGS__)
 #define tensor_roll(...) TENSOR__CALL(tensor_roll, __VA_ARGS__)
 #define tensor_roll_n(...) TENSOR__CALL(tensor_roll_n, __VA_ARGS__)
+
 #define tensor_narrow(...) TENSOR__CALL(tensor_narrow, __VA_ARGS__)
 #define tensor_select(...) TENSOR__CALL(tensor_select, __VA_ARGS__)
 #define tensor_slice(...) TENSOR__CALL(tensor_slice, __VA_ARGS__)
@@ -2423,6 +2538,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_as_strided(...) TENSOR__CALL(tensor_as_strided, __VA_ARGS__)
 #define tensor_as_strided_scatter(...) TENSOR__CALL(tensor_as_strided_scatter, __VA_ARGS__)
 #define tensor_detach(...) TENSOR__CALL1(tensor_detach, __VA_ARGS__)
+
 #define tensor_abs(...) TENSOR__CALL1(tensor_abs, __VA_ARGS__)
 #define tensor_acos(...) TENSOR__CALL1(tensor_acos, __VA_ARGS__)
 #define tensor_asin(...) TENSOR__CALL1(tensor_asin, __VA_ARGS__)
@@ -2671,6 +2787,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_hardtanh_(...) TENSOR__CALL(tensor_hardtanh_, __VA_ARGS__)
 #define tensor_leaky_relu_(...) TENSOR__CALL(tensor_leaky_relu_, __VA_ARGS__)
 #define tensor_nan_to_num_(...) TENSOR__CALL(tensor_nan_to_num_, __VA_ARGS__)
+
 #define tensor_sum(...) TENSOR__CALL1(tensor_sum, __VA_ARGS__)
 #define tensor_mean(...) TENSOR__CALL1(tensor_mean, __VA_ARGS__)
 #define tensor_prod(...) TENSOR__CALL1(tensor_prod, __VA_ARGS__)
@@ -2734,6 +2851,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_renorm(...) TENSOR__CALL(tensor_renorm, __VA_ARGS__)
 #define tensor_cov(...) TENSOR__CALL(tensor_cov, __VA_ARGS__)
 #define tensor_corrcoef(...) TENSOR__CALL1(tensor_corrcoef, __VA_ARGS__)
+
 #define tensor_msort(...) TENSOR__CALL1(tensor_msort, __VA_ARGS__)
 #define tensor_argsort(...) TENSOR__CALL(tensor_argsort, __VA_ARGS__)
 #define tensor_median(...) TENSOR__CALL1(tensor_median, __VA_ARGS__)
@@ -2750,11 +2868,15 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_isin(...) TENSOR__CALL2(tensor_isin, __VA_ARGS__)
 #define tensor_bincount(...) TENSOR__CALL(tensor_bincount, __VA_ARGS__)
 #define tensor_histc(...) TENSOR__CALL(tensor_histc, __VA_ARGS__)
+
 #define tensor_pdist(...) TENSOR__CALL(tensor_pdist, __VA_ARGS__)
+
 #define tensor_histogram(...) TENSOR__CALL(tensor_histogram, __VA_ARGS__)
 #define tensor_histogramdd(...) TENSOR__CALL(tensor_histogramdd, __VA_ARGS__)
+
 #define tensor_nonzero_static(...) TENSOR__CALL(tensor_nonzero_static, __VA_ARGS__)
 #define tensor_segment_reduce(...) TENSOR__CALL(tensor_segment_reduce, __VA_ARGS__)
+
 #define tensor_matmul(...) TENSOR__CALL2(tensor_matmul, __VA_ARGS__)
 #define tensor_mm(...) TENSOR__CALL2(tensor_mm, __VA_ARGS__)
 #define tensor_bmm(...) TENSOR__CALL2(tensor_bmm, __VA_ARGS__)
@@ -2814,6 +2936,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_chain_matmul_n(...) TENSOR__CALL(tensor_chain_matmul_n, __VA_ARGS__)
 #define tensor_tril(...) TENSOR__CALL(tensor_tril, __VA_ARGS__)
 #define tensor_triu(...) TENSOR__CALL(tensor_triu, __VA_ARGS__)
+
 #define tensor_index_select(...) TENSOR__CALL(tensor_index_select, __VA_ARGS__)
 #define tensor_index_add(...) TENSOR__CALL(tensor_index_add, __VA_ARGS__)
 #define tensor_gather(...) TENSOR__CALL(tensor_gather, __VA_ARGS__)
@@ -2847,6 +2970,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_masked_scatter(...) TENSOR__CALL3(tensor_masked_scatter, __VA_ARGS__)
 #define tensor_masked_scatter_(...) TENSOR__CALL3(tensor_masked_scatter_, __VA_ARGS__)
 #define tensor_one_hot(...) TENSOR__CALL(tensor_one_hot, __VA_ARGS__)
+
 #define tensor_randperm(...) TENSOR__CALL(tensor_randperm, __VA_ARGS__)
 #define tensor_bernoulli(...) TENSOR__CALL1(tensor_bernoulli, __VA_ARGS__)
 #define tensor_poisson(...) TENSOR__CALL1(tensor_poisson, __VA_ARGS__)
@@ -2858,6 +2982,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_geometric_(...) TENSOR__CALL(tensor_geometric_, __VA_ARGS__)
 #define tensor_bernoulli_(...) TENSOR__CALL(tensor_bernoulli_, __VA_ARGS__)
 #define tensor_random_(...) TENSOR__CALL(tensor_random_, __VA_ARGS__)
+
 #define tensor_requires_grad_(...) TENSOR__CALL(tensor_requires_grad_, __VA_ARGS__)
 #define tensor_grad(...) TENSOR__CALL1(tensor_grad, __VA_ARGS__)
 #define tensor_detach_(...) TENSOR__CALL1(tensor_detach_, __VA_ARGS__)
@@ -2870,24 +2995,32 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_vhp(...) TENSOR__CALL(tensor_vhp, __VA_ARGS__)
 #define tensor_grad_output(...) TENSOR__CALL(tensor_grad_output, __VA_ARGS__)
 #define tensor_saved(...) TENSOR__CALL(tensor_saved, __VA_ARGS__)
+
 #define tensor_scope_reset(...) TENSOR__CALL_KIND(int, tensor_scope_reset, __VA_ARGS__)
 #define tensor_scope_end(...) TENSOR__CALL_KIND(int, tensor_scope_end, __VA_ARGS__)
 #define tensor_free(...) TENSOR__CALL_KIND(int, tensor_free, __VA_ARGS__)
 #define tensor_set(...) TENSOR__CALL_KIND(int, tensor_set, __VA_ARGS__)
+
 #define tensor_allclose(...) TENSOR__CALL_KIND(int, tensor_allclose, __VA_ARGS__)
 #define tensor_equal(...) TENSOR__CALL_KIND(int, tensor_equal, __VA_ARGS__)
 #define tensor_print(...) TENSOR__CALL_KIND(int, tensor_print, __VA_ARGS__)
 #define tensor_to_string(...)                                                                                \
     ((size_t)tensor__at_i64(TENSOR__IN(tensor_to_string), (int64_t)(tensor_to_string)(__VA_ARGS__)))
 #define tensor_split(...) TENSOR__CALL_KIND(int, tensor_split, __VA_ARGS__)
+
 #define tensor_check_n(...) TENSOR__CALL_KIND(int, tensor_check_n, __VA_ARGS__)
+
 #define tensor_set_default_dtype(...) TENSOR__CALL_KIND(int, tensor_set_default_dtype, __VA_ARGS__)
+
 #define tensor_set_num_threads(...) TENSOR__CALL_KIND(int, tensor_set_num_threads, __VA_ARGS__)
 #define tensor_set_allocator(...) TENSOR__CALL_KIND(int, tensor_set_allocator, __VA_ARGS__)
 #define tensor_set_parallel_for(...) TENSOR__CALL_KIND(int, tensor_set_parallel_for, __VA_ARGS__)
+
 #define tensor_raise(...) tensor__at_int(TENSOR_HERE, (tensor_raise)(__VA_ARGS__))
+
 #define tensor_set_isa(...) TENSOR__CALL_KIND(int, tensor_set_isa, __VA_ARGS__)
 #define tensor_profiler_set(...) TENSOR__CALL_KIND(int, tensor_profiler_set, __VA_ARGS__)
+
 #define tensor_capture_begin(...) TENSOR__CALL_KIND(int, tensor_capture_begin, __VA_ARGS__)
 #define tensor_capture_end(...) TENSOR__CALL_KIND(graph, tensor_capture_end, __VA_ARGS__)
 #define tensor_graph_replay(...) TENSOR__CALL_KIND(int, tensor_graph_replay, __VA_ARGS__)
@@ -2895,8 +3028,11 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_set_realtime(...) TENSOR__CALL_KIND(int, tensor_set_realtime, __VA_ARGS__)
 #define tensor_graph_free(...) TENSOR__CALL_KIND(int, tensor_graph_free, __VA_ARGS__)
 #define tensor_graph_print(...) TENSOR__CALL_KIND(int, tensor_graph_print, __VA_ARGS__)
+
 #define tensor_chunk(...) TENSOR__CALL_KIND(int, tensor_chunk, __VA_ARGS__)
+
 #define tensor_meshgrid(...) TENSOR__CALL_KIND(int, tensor_meshgrid, __VA_ARGS__)
+
 #define tensor_broadcast_tensors(...) TENSOR__CALL_KIND(int, tensor_broadcast_tensors, __VA_ARGS__)
 #define tensor_split_with_sizes(...) TENSOR__CALL_KIND(int, tensor_split_with_sizes, __VA_ARGS__)
 #define tensor_tensor_split(...) TENSOR__CALL_KIND(int, tensor_tensor_split, __VA_ARGS__)
@@ -2908,6 +3044,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_vsplit_at(...) TENSOR__CALL_KIND(int, tensor_vsplit_at, __VA_ARGS__)
 #define tensor_dsplit(...) TENSOR__CALL_KIND(int, tensor_dsplit, __VA_ARGS__)
 #define tensor_dsplit_at(...) TENSOR__CALL_KIND(int, tensor_dsplit_at, __VA_ARGS__)
+
 #define tensor_set_grad(...) TENSOR__CALL_KIND(int, tensor_set_grad, __VA_ARGS__)
 #define tensor_backward(...) TENSOR__CALL_KIND(int, tensor_backward, __VA_ARGS__)
 #define tensor_backward_with(...) TENSOR__CALL_KIND(int, tensor_backward_with, __VA_ARGS__)
@@ -2916,7 +3053,9 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_apply_n(...) TENSOR__CALL_KIND(int, tensor_apply_n, __VA_ARGS__)
 #define tensor_set_output(...) TENSOR__CALL_KIND(int, tensor_set_output, __VA_ARGS__)
 #define tensor_mark_dirty(...) TENSOR__CALL_KIND(int, tensor_mark_dirty, __VA_ARGS__)
+
 #define tensor_set_default_device(...) TENSOR__CALL_KIND(int, tensor_set_default_device, __VA_ARGS__)
+
 #define tensor_mark_non_differentiable(...)                                                                  \
     TENSOR__CALL_KIND(int, tensor_mark_non_differentiable, __VA_ARGS__)
 #define tensor_jacobian(...) TENSOR__CALL_KIND(int, tensor_jacobian, __VA_ARGS__)
@@ -2932,10 +3071,12 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_item(...) TENSOR__CALL_KIND(f64, tensor_item, __VA_ARGS__)
 #define tensor_data(...) TENSOR__CALL_KIND(ptr, tensor_data, __VA_ARGS__)
 #define tensor_data_mut(...) ((void *)(intptr_t)TENSOR__CALL_KIND(ptr, tensor_data_mut, __VA_ARGS__))
+
 #define tensor_max_dim(...) TENSOR__CALL_KIND(pair, tensor_max_dim, __VA_ARGS__)
 #define tensor_min_dim(...) TENSOR__CALL_KIND(pair, tensor_min_dim, __VA_ARGS__)
 #define tensor_cummax(...) TENSOR__CALL_KIND(pair, tensor_cummax, __VA_ARGS__)
 #define tensor_cummin(...) TENSOR__CALL_KIND(pair, tensor_cummin, __VA_ARGS__)
+
 #define tensor_sort(...) TENSOR__CALL_KIND(pair, tensor_sort, __VA_ARGS__)
 #define tensor_topk(...) TENSOR__CALL_KIND(pair, tensor_topk, __VA_ARGS__)
 #define tensor_kthvalue(...) TENSOR__CALL_KIND(pair, tensor_kthvalue, __VA_ARGS__)
@@ -2948,10 +3089,12 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_zeros_n(...) TENSOR__CALL(tensor_zeros_n, __VA_ARGS__)
 #define tensor_ones_n(...) TENSOR__CALL(tensor_ones_n, __VA_ARGS__)
 #define tensor_full_n(...) TENSOR__CALL(tensor_full_n, __VA_ARGS__)
+
 #define tensor_reshape_n(...) TENSOR__CALL(tensor_reshape_n, __VA_ARGS__)
 #define tensor_view_n(...) TENSOR__CALL(tensor_view_n, __VA_ARGS__)
 #define tensor_permute_n(...) TENSOR__CALL(tensor_permute_n, __VA_ARGS__)
 #define tensor_expand_n(...) TENSOR__CALL(tensor_expand_n, __VA_ARGS__)
+
 #define tensor_cat_n(...) TENSOR__CALL(tensor_cat_n, __VA_ARGS__)
 #define tensor_stack_n(...) TENSOR__CALL(tensor_stack_n, __VA_ARGS__)
 #define tensor_index_n(...) TENSOR__CALL(tensor_index_n, __VA_ARGS__)
@@ -2960,12 +3103,16 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_repeat_n(...) TENSOR__CALL(tensor_repeat_n, __VA_ARGS__)
 #define tensor_tile_n(...) TENSOR__CALL(tensor_tile_n, __VA_ARGS__)
 #define tensor_flip_n(...) TENSOR__CALL(tensor_flip_n, __VA_ARGS__)
+
 #define tensor_sum_to_size_n(...) TENSOR__CALL(tensor_sum_to_size_n, __VA_ARGS__)
+
 #define tensor_unflatten_n(...) TENSOR__CALL(tensor_unflatten_n, __VA_ARGS__)
+
 #define tensor_hstack_n(...) TENSOR__CALL(tensor_hstack_n, __VA_ARGS__)
 #define tensor_vstack_n(...) TENSOR__CALL(tensor_vstack_n, __VA_ARGS__)
 #define tensor_dstack_n(...) TENSOR__CALL(tensor_dstack_n, __VA_ARGS__)
 #define tensor_column_stack_n(...) TENSOR__CALL(tensor_column_stack_n, __VA_ARGS__)
+
 #define tensor_rand_n(...) TENSOR__CALL(tensor_rand_n, __VA_ARGS__)
 #define tensor_randn_n(...) TENSOR__CALL(tensor_randn_n, __VA_ARGS__)
 #define tensor_rand_of_n(...) TENSOR__CALL(tensor_rand_of_n, __VA_ARGS__)
@@ -3430,7 +3577,7 @@ class tensor_val {
 
 inline tensor_val operator-(const tensor_val &a) { return (tensor_neg)(a.get()); }
 
-// Numbers of every built-in type: one overload too few would make a * tensor_numel(x) ambiguous.
+// Numbers of every built-in type: with one overload missing, a * tensor_numel(x) would be ambiguous.
 #define TENSOR__OPERATOR_NUMBER(sign, name, reverse, type)                                                   \
     inline tensor_val operator sign(const tensor_val &a, type b) {                                           \
         return (tensor_##name##_scalar)(a.get(), (double)b);                                                 \
@@ -3503,8 +3650,8 @@ class tensor_ref : public tensor_val {
     int born_;
 };
 
-// A comparison of tensors is a tensor (tensor_lt, tensor_eq ...), that of their pointers is never meant: it
-// does not compile. x == nullptr does, and so does x.get() == y.get().
+// A comparison of tensors is a tensor (tensor_lt, tensor_eq ...). A comparison of their pointers is never
+// meant, so it does not compile. x == nullptr compiles, and so does x.get() == y.get().
 #define TENSOR__COMPARE(sign, use)                                                                           \
     template <class V, class T, class = typename V::tensor__compared>                                        \
     bool operator sign(const V &use, const T &) = delete;                                                    \
@@ -3539,8 +3686,8 @@ TENSOR__COMPARE(!=)
 // ------------------------------------------------------------------------------
 // >>shared                                         MARK: layouts shared with tensor_nn.h and backends
 //
-// What a separately compiled tensor_nn.h or backend needs: layouts, the call, the op tables. At link time
-// they meet in one symbol, tensor__internals(). Rejected: exporting every private function (name clashes,
+// What a separately compiled tensor_nn.h or backend needs: layouts, the call, the op tables. The one symbol
+// that the linker needs is tensor__internals(). Rejected: exporting every private function (name clashes,
 // frozen signatures).
 // ------------------------------------------------------------------------------
 
@@ -3579,12 +3726,13 @@ TENSOR__PRECISE
 on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #endif
 
-// From COLD to END gcc optimizes less, whatever level is asked for. Fronts and the bodies of f64 and integers
-// are half of the code; with them at that level the whole compiles in four fifths of the time.
+// From COLD to END gcc optimizes less, at any level of optimization. Fronts and the bodies of f64 and
+// integers are half of the code; with them at that level the whole compiles in four fifths of the time.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
 #define TENSOR__COLD _Pragma("GCC push_options")                                                             \
     _Pragma("GCC optimize(\"O1,strict-aliasing,align-loops,align-functions,fp-contract=off\")")
-// From RARE to END it makes small code: for errors, the begin and the end of programs and threads, printing.
+// From RARE to END it makes small code: for errors, for printing, for the beginning and end of programs and
+// threads.
 #define TENSOR__RARE _Pragma("GCC push_options")                                                             \
     _Pragma("GCC optimize(\"Os,strict-aliasing,fp-contract=off\")")
 #define TENSOR__END _Pragma("GCC pop_options")
@@ -3617,14 +3765,15 @@ on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #define TENSOR__PREFETCH_WRITE(p) ((void)(p))
 #define TENSOR__PREFETCH_SECOND(p) ((void)(p))
 #endif
-// Where there is an MMU the first page is not mapped: a pointer into it is a number passed for a pointer.
+// With an MMU the first page is not mapped: a pointer into it is a number that was passed for a pointer.
 #if !defined(__wasm__) && (defined(__unix__) || defined(__APPLE__) || defined(_WIN32))
 #define TENSOR__GIVEN(p) ((uintptr_t)(const void *)(p) >= 4096)
 #else
 #define TENSOR__GIVEN(p) ((p) != NULL)
 #endif
 
-// Counters that several threads use. C99 and MSVC's C have no stdatomic, hence these six operations.
+// Counters that several threads use. These six operations are here because C99 and MSVC's C have no
+// stdatomic.
 typedef int32_t tensor__count_t;
 #if defined(TENSOR_NO_THREADS)
 #define TENSOR__ATOMIC_LOAD(p) (*(p))
@@ -3678,7 +3827,7 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 #define TENSOR__DROP(p) tensor__unref(p)
 
 enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, with memory of alloc(-1)
-enum { TENSOR__API_VERSION = 14, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
+enum { TENSOR__API_VERSION = 15, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0,
        TENSOR__EMPTIED = 0x7E50E391 };         // by a shutdown that still works on it
 
@@ -3687,7 +3836,7 @@ enum {                                  // tensor_t.flags
     TENSOR__HOOKED = 2,                 // leaf with hooks: next is its tensor__extra_t
     TENSOR__CONTIGUOUS = 4,
     TENSOR__NO_GRAD_VIEW = 8,           // view made under no_grad: an in-place change cannot be recorded
-    TENSOR__MULTI_VIEW = 16,            // one of several views of one call (split): likewise
+    TENSOR__MULTI_VIEW = 16,            // one of several views of one call (split): the same
     TENSOR__INFERENCE = 32,             // made in inference mode: no graph may save it
     TENSOR__ROWS = 64,                  // gradient [n, width] by rows; which: its grad (i64, -1 = none), on
                                         // which the flag means that no row is there twice
@@ -3700,7 +3849,7 @@ enum { TENSOR__ANOMALY = 1, TENSOR__INFERRING = 2, TENSOR__PACKING = 4,   // ten
        TENSOR__CASTS = TENSOR__TO_F16 | TENSOR__TO_BF16,
        TENSOR__CAST_ANEW = 32 };                        // no cast is kept: a checkpoint's fn runs twice alike
 
-// What autocast does with the float inputs of an op, and what else its begin makes of them: see >>ops.
+// What autocast does with the float inputs of an op, and what else begin does to its inputs: see >>ops.
 enum { TENSOR__AS_IS, TENSOR__LOW, TENSOR__FULL, TENSOR__WIDEST, TENSOR__APART, TENSOR__CAST = 7,
        TENSOR__HALVES = 8, TENSOR__PRODUCT = 16, TENSOR__DENSE_A = 32, TENSOR__DENSE_C = 128,
        TENSOR__POINT_AS_IS = 0, TENSOR__POINT_FULL = TENSOR__FULL, TENSOR__POINT_WIDEST = TENSOR__WIDEST };
@@ -3741,7 +3890,7 @@ struct tensor_t {
     int32_t slot;                       // place in its thread's scope stack, -1 = in none
     uint32_t base_version;              // of base when node was made (views)
     uint32_t rebased;                   // counts in-place changes that replaced node (bases)
-    tensor_t *base;                     // the tensor a view looks at
+    tensor_t *base;                     // the tensor that it is a view of
     tensor_t *grad;
     tensor__thread_t *home;             // owner of slot and of the header's memory
     const char *op, *site;              // what made it, where
@@ -3770,10 +3919,10 @@ typedef struct tensor_arg_t {
 } tensor_arg_t;
 enum { TENSOR_READ, TENSOR_WRITE, TENSOR_UPDATE };
 
-// Parameters: the numbers that a call takes besides tensors. A struct serves the rows that the comment behind
-// its brace names, and their gradients. Members are int64_t and double alone, also those that say yes (1) or
-// no (0), so that no struct has padding. What a row does not read is not set. Dims are 0..ndim-1; offsets,
-// strides and spans count elements.
+// Parameters: the numbers that a call takes besides tensors. A struct is for the rows that the comment
+// behind its brace names, and for their gradients. All members are int64_t or double, also those that are
+// only 1 or 0, so that no struct has padding. Members that a row does not read are not set. Dims are
+// 0..ndim-1; offsets, strides and spans count elements.
 
 typedef struct tensor__pointwise_params_t {     // POINTWISE, POINTWISE_BACKWARD
     double p[2];                        // F_P(0) and F_P(1) of the row's formula
@@ -3821,7 +3970,7 @@ typedef struct tensor__order_params_t {         // SORT, TOPK, KTHVALUE; CUMMAX,
 } tensor__order_params_t;
 
 typedef struct tensor__searchsorted_params_t {  // SEARCHSORTED
-    int64_t right;                      // 1 = the place after equal elements, 0 = that before them
+    int64_t right;                      // 1 = the place after equal elements, 0 = the place before them
 } tensor__searchsorted_params_t;
 
 typedef struct tensor__tri_params_t {           // TRIL, TRIU
@@ -3976,7 +4125,7 @@ typedef char tensor__params_are_small[sizeof(tensor_params_t) <= 192 ? 1 : -1];
 typedef char tensor__params_begin_with_the_largest[sizeof(tensor_params_t) ==
                                                    sizeof(tensor__window_params_t) ? 1 : -1];
 
-// Elements that the kernel of a captured call makes as it goes, some rows at a time.
+// Elements that the kernel of a captured call computes while it runs, some rows at a time.
 typedef struct tensor__made_t {
     int64_t width, most;                // elements of a row; rows at a time
     // -> rows first .. first + n - 1, in memory of that worker, until its next call
@@ -3992,8 +4141,8 @@ typedef struct tensor_call_t {
     tensor_generator_t rng;             // stream of this call, for random ops
     uint8_t compute;                    // dtype a pointwise formula is computed in
     uint8_t device;                     // whose kernel runs, as in tensor_t
-    // row->scratch bytes, aligned to 64. While that is called: PLAN_BYTES for a plan of the call, which is at
-    // the head of the scratch when the kernel runs.
+    // row->scratch bytes, aligned to 64. While row->scratch runs: PLAN_BYTES for a plan of the call, which
+    // is at the head of the scratch when the kernel runs.
     void *scratch;
     tensor__thread_t *thread;
     // In a graph, of each operand: NULL = it is in memory. NULL = all are. Rows of OPTIMIZER with `own` read
@@ -4010,25 +4159,25 @@ enum {
     TENSOR_HANDLE_SET = 8               // nothing: a handle is to get another tensor (only captures are told)
 };
 
-// Hears of the two ways to elements while it is set on a thread: a graph that is captured, a profiler. call
-// and host are called before anything is read or written; they give 0, or the code of a refusal: then the
-// call or the access fails and has changed nothing. Each function may be NULL.
+// While it is set on a thread, the library calls it at the two ways to elements: a graph that is captured,
+// a profiler. call and host are called before anything is read or written; they return 0 or the code of a
+// refusal. A refused call or access fails and has changed nothing. Each function may be NULL.
 typedef struct tensor_recorder_t {
-    // A kernel is to run. A refusal is raised by this function.
+    // A kernel is about to run. A refusal is raised by this function.
     int (*call)(struct tensor_recorder_t *self, const tensor_call_t *call);
-    // The host is to use so many bytes of the storage. The library raises the refusal.
+    // The host is about to use that many bytes of the storage. The library raises the refusal.
     int (*host)(struct tensor_recorder_t *self, const tensor__storage_t *storage, uint64_t bytes, int use,
                 const char *op);
     // Whether calls on the device (-1 = on any) are captured, to run later and repeatedly: 0 = no, 1 = they
     // do not run now, 2 = they run now as well. again (may be NULL) is called before each run (run = 1) and
-    // when there will be no more (0). NULL = it does not capture.
+    // after the last one (0). NULL = it does not capture.
     int (*again)(struct tensor_recorder_t *self, int device, void (*again)(void *user, int run),
                  void *user);
     // A backward pass has changed the gradient of a leaf.
     void (*leaf)(struct tensor_recorder_t *self, tensor_t *leaf);
     // The calls since the last site were made by this line of the program.
     void (*site)(struct tensor_recorder_t *self, const char *site);
-    int refused;                        // what cannot be captured was called: there is no graph of the step
+    int refused;                        // something that cannot be captured was called: the step has no graph
 } tensor_recorder_t;
 
 // -> tensor_code_t, after tensor__fail
@@ -4075,22 +4224,23 @@ typedef struct tensor_backend_t {
     int (*alloc)(int index, uint64_t bytes, void **data, void **block);
     void (*release)(void *data, void *block);           // from any thread
     // Copies bytes in the order of the preceding ops; errors are raised under the name op. to_in, from_in:
-    // the storage of that side, NULL = the host's. Without wait, host memory that is of alloc(-1) is read or
-    // written later.
+    // the storage of that side, NULL = the host's. Without wait, host memory that comes from alloc(-1) is
+    // read or written later.
     int (*copy)(void *to, tensor__storage_t *to_in, const void *from, tensor__storage_t *from_in,
                 uint64_t bytes, int wait, const char *op);
-    // May be NULL. on = 1: work of the calling thread goes beside its other work; 0: it goes as before.
+    // May be NULL. on = 1: work of the calling thread runs beside its other work; 0: it runs as before.
     void (*use_copy_stream)(int index, int on);
-    // The calling thread's calls become a graph, from begin to end; end = 0: it is not wanted any more. After
-    // an error of begin there is no graph. run: first = 1 for the run that the capture stands for. made:
-    // whether a storage was made in the capture. free after end. NULL = the device has no graphs.
+    // The calling thread's calls from begin to end become a graph; wanted = 0: the graph is no longer
+    // wanted. After an error of begin there is no graph. run: first = 1 for the run that replaces the
+    // captured step. made: whether a storage was made in the capture. free after end. NULL = the device has
+    // no graphs.
     int (*graph_begin)(int index, void **graph);
     int (*graph_end)(void *graph, int wanted);
     int (*graph_run)(void *graph, int first);
     int (*graph_made)(const void *graph, const tensor__storage_t *storage);
     void (*graph_free)(void *graph);
     void (*site)(const char *site);     // where the calling thread's calls since the last site were made
-    // One per family, NULL = not supported: the op is an error that says so. A kernel raises its errors.
+    // One per family, NULL = not supported: the op raises UNSUPPORTED. A kernel raises its own errors.
     tensor_kernel_t kernel[TENSOR_FAMILY_COUNT];
     int halves;                         // MATMUL, CONV, ATTENTION, batch and layer norm take f16, bf16
     int channels_last;                  // images of CONV, POOL, batch norm, pointwise may be so
@@ -4115,7 +4265,7 @@ struct tensor__row_t {
     tensor_scratch_t scratch;           // NULL = none
     // names of the inputs in error texts, "x index src"; NULL = a b c (x if alone)
     const char *args;
-    const void *own;                    // what its family needs to know about it; see tensor__point
+    const void *own;                    // more about the row for its family; see tensor__point
 };
 
 // saves input 0, 1, ..
@@ -4126,11 +4276,11 @@ enum { TENSOR__SA = 1, TENSOR__SB = 2, TENSOR__SC = 4, TENSOR__SD = 8, TENSOR__S
        // saves inputs 0 and 1, each only if the other one needs a gradient
        TENSOR__CROSS = 4096 | TENSOR__SA | TENSOR__SB };
 
-// Where a gradient goes: an output of another node, or a leaf.
+// The place that a gradient goes to: an output of another node, or a leaf.
 typedef struct tensor__edge_t { tensor__node_t *node; tensor_t *leaf; int32_t output; } tensor__edge_t;
 typedef struct tensor__meta_t { const int64_t *dims; uint8_t ndim, dtype; } tensor__meta_t;
 
-// A value kept for backward: never a header (a saved output would be a cycle).
+// A value that is kept for backward. It is never a header (a saved output would be a cycle).
 typedef struct tensor__saved_t {
     tensor__storage_t *storage;         // NULL = absent or an immediate
     int64_t offset;
@@ -4161,7 +4311,7 @@ struct tensor__node_t {
     tensor__meta_t *in, *out;           // shapes of inputs and outputs
     tensor_params_t *p;                 // NULL if the op takes none
     tensor_generator_t rng;
-    tensor__extra_t *extra;             // what only few nodes have, or NULL
+    tensor__extra_t *extra;             // members that few nodes have, or NULL
     void *custom;                       // tensor_function_ctx_t of a user function
     tensor__node_t *next;               // worklist of nodes being freed; free list
 };
@@ -4199,17 +4349,17 @@ typedef struct tensor__op_t {
     int nin, nout;
     int16_t device;                     // of the results, and of the kernel
     uint8_t compute;                    // dtype the formula is computed in (pointwise)
-    uint8_t immediate;                  // input 1 is absent and stands for imm
+    uint8_t immediate;                  // input 1 is absent; its value is imm
     uint8_t moved;                      // bit k: args[k] was made for the call, which drops it
-    uint8_t narrow;                     // the dtype that visible results get at last; 0 = their own
+    uint8_t narrow;                     // the dtype that visible results get in the end; 0 = their own
     uint8_t plain;                      // see tensor__plain; f32 results have the shape of the inputs
     // outputs the user sees (1); the others are dropped after the tape saved them
     uint8_t visible;
     uint8_t wants;                      // bit k: input k needs a gradient; set by tensor__tracks
     const struct tensor__in_place_t *update;    // output 0 is input 0, changed in place; NULL = not in place
     tensor_t *original;                 // copy of input 0 from before the change, if the gradient needs it
-    // Computes the results of small operands without a call block. -> 0 = they are not small: the kernel of
-    // the row does it. NULL = always that kernel
+    // Computes the results of small operands without a call block. -> 0 if they are not small: then the
+    // kernel of the row runs. NULL = the kernel always runs
     int (*direct)(struct tensor__op_t *o);
     tensor_params_t *p;                 // NULL = none
     tensor_generator_t rng;             // stream of this call, for random ops (set from next_stream)
@@ -4238,10 +4388,14 @@ typedef void (*tensor__task_fn)(void *arg, int64_t task, int worker);   // worke
 // any strides for A and B, C's column stride is 1.
 typedef struct tensor__gemm_t {
     int64_t m, n, k;
-    const void *a; int64_t ars, acs;
-    const void *b; int64_t brs, bcs;
-    void *c; int64_t crs;
-    const int64_t *aoff, *boff, *coff; int64_t batch;   // offsets per item; NULL when batch == 1
+    const void *a;
+    int64_t ars, acs;
+    const void *b;
+    int64_t brs, bcs;
+    void *c;
+    int64_t crs;
+    const int64_t *aoff, *boff, *coff;                  // offsets per item; NULL when batch == 1
+    int64_t batch;
     const void *bias;                                   // NULL = none
     int accumulate;                                     // C +=
     void *scratch;
@@ -4252,97 +4406,129 @@ typedef struct tensor__text_t { char *p; size_t room, length; } tensor__text_t;
 
 typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
 
-// The private functions other parts may call. In a file without the implementation the names below the struct
-// stand for members of the struct that tensor__internals gives.
+// The private functions that tensor_nn.h and backends may call, as TENSOR__(name): result, name, parameters.
+// tensor__name is such a function. A file without the implementation reaches it through a struct that
+// tensor__internals gives; both the struct and its values are made from this list.
+// clang-format off
+#define TENSOR__INTERNALS(X) \
+    X(tensor__thread_t *, self, (void)) \
+    X(tensor_t *, fail, (tensor__thread_t *th, int code, const char *format, ...)) \
+    /* appends to s; the format of tensor__format */ \
+    X(void, text, (tensor__text_t *s, const char *format, ...)) \
+    /* -> 0 if it failed, raised */ \
+    X(int, begin, (tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin)) \
+    X(tensor_t *, result, (tensor__op_t *o, int dtype, const int64_t *dims, int ndim)) \
+    X(tensor_t *, finish, (tensor__op_t *o)) \
+    X(tensor_t *, grad_in, (tensor__grad_t *g, int k)) \
+    X(tensor_t *, grad_out, (tensor__grad_t *g, int k)) \
+    X(int, grad_need, (const tensor__grad_t *g, int k)) \
+    X(tensor_generator_t, next_stream, (tensor__thread_t *th)) \
+    X(void, parallel, (int64_t ntasks, tensor__task_fn fn, void *arg)) \
+    X(int, thread_count, (void)) \
+    X(void, gemm, (const tensor__gemm_t *g, int dtype)) \
+    /* bytes of scratch for the product and its parts */ \
+    X(uint64_t, gemm_scratch, (const tensor__gemm_t *g, int dtype)) \
+    /* bytes of scratch for the product alone */ \
+    X(uint64_t, product_scratch, (const tensor__gemm_t *g, int dtype)) \
+    /* the pass whose kernels are used: 0 scalar .. 3 AVX-512 */ \
+    X(int, isa, (void)) \
+    /* whether TENSOR_REFERENCE asks for plain double formulas */ \
+    X(int, reference, (void)) \
+    /* zeroed and counted memory; NULL after raising OUT_OF_MEMORY */ \
+    X(void *, memory, (tensor__thread_t *th, uint64_t bytes)) \
+    X(void, memory_free, (tensor__thread_t *th, void *p)) \
+    /* like memory */ \
+    X(void *, object, (tensor__thread_t *th, int kind, uint64_t bytes)) \
+    X(void, bury, (void *object, int kind)) \
+    X(void, own, (tensor__thread_t *th, tensor__owned_t *o)) \
+    X(void, disown, (tensor__owned_t *o)) \
+    /* whether x may be changed in place without recording; raises if not */ \
+    X(int, changeable, (tensor__thread_t *th, const char *op, tensor_t *x)) \
+    /* takes a reference of the library */ \
+    X(tensor_t *, hold, (tensor_t *t)) \
+    X(void, drop, (tensor_t *t)) \
+    /* the path of modules in error texts */ \
+    X(void, push_path, (tensor__thread_t *th, const char *name)) \
+    X(void, pop_path, (tensor__thread_t *th)) \
+    /* whether the path has this pointer, not only an equal string */ \
+    X(int, on_path, (const tensor__thread_t *th, const char *name)) \
+    X(void, philox, (uint64_t seed, uint64_t stream, uint64_t block, uint32_t out[4])) \
+    /* opens a scope of the library, without an epoch; grad_mode < 0 leaves the mode as it is */ \
+    X(tensor_scope_t, inner_scope, (int grad_mode)) \
+    /* for the current context; NULL = none. -> UNSUPPORTED if it was built with another tensor.h */ \
+    X(int, set_backend, (const tensor_backend_t *backend)) \
+    /* -> 0 if th's work for the device is not recorded, 1 if it is only recorded, 2 if it is recorded */ \
+    /* and done now. The graph calls again(user, run) in each replay */ \
+    X(int, recording, (tensor__thread_t *th, int device, void (*again)(void *user, int run), void *user)) \
+    /* whether th records work for the device, asked by work that cannot be recorded; no graph comes of it */ \
+    X(int, refuses, (tensor__thread_t *th, int device)) \
+    X(void, use_copy_stream, (tensor__thread_t *th, int device, int on)) \
+    X(tensor_t *, make, (tensor__thread_t *th, const char *op, int dtype, const int64_t *dims, int ndim, \
+                         int device)) \
+    X(void, arg, (tensor_arg_t *a, const tensor_t *t, int role)) \
+    /* the gate; an error is raised */ \
+    X(int, launch, (tensor_call_t *call)) \
+    /* elements of x, which is on the CPU, for the host; use: TENSOR_HOST_READ ..; NULL = none, or raised */ \
+    X(void *, host, (const tensor_t *x, int use, const char *op)) \
+    /* sets who hears of the calling thread's calls and accesses, NULL = nobody; -> who did before */ \
+    X(tensor_recorder_t *, set_recorder, (tensor_recorder_t *recorder)) \
+    /* halves of the backend of x */ \
+    X(int, halves, (const tensor_t *x)) \
+    /* -> 0 if the product is not small */ \
+    X(int, product_direct, (const tensor__op_t *o, tensor__gemm_t *g, const tensor__row_t *then)) \
+    /* whether products take the halves of x as they are */ \
+    X(int, multiplies, (const tensor_t *x)) \
+    X(int, begin_wide, (tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin)) \
+    X(int, put_input, (tensor__op_t *o, int k, tensor_t *x)) \
+    X(tensor_t *, finish_wide, (tensor__op_t *o)) \
+    /* ends an op that will not be finished; -> poison */ \
+    X(tensor_t *, abandon, (tensor__op_t *o)) \
+    /* net of the backend of x */ \
+    X(int64_t, net, (const tensor_t *x, const tensor_params_t *p)) \
+    /* whether x is channels-last and results may be too */ \
+    X(int, keeps_channels_last, (const tensor_t *x)) \
+    /* makes a fresh t channels-last if x is */ \
+    X(void, follow_layout, (tensor_t *t, const tensor_t *x)) \
+    /* the row of an op of tensor.h; the function is NULL without TENSOR_ALL_ROWS */ \
+    X(const tensor__row_t *, row, (int id)) \
+    /* the rows that tensor_nn.h names */ \
+    X(const tensor__row_t *, row_RELU, (void)) \
+    X(const tensor__row_t *, row_GELU_TANH, (void)) \
+    /* must precede the first gradient by rows */ \
+    X(void, know_rows, (tensor__thread_t *th, tensor__merge_fn *merge)) \
+    /* NULL if there are no gradients by rows */ \
+    X(tensor__merge_fn *, merge_rows, (void)) \
+    /* copy_ and fill_ where nothing is recorded */ \
+    X(tensor_t *, write, (tensor_t *x, tensor_t *src)) \
+    X(tensor_t *, assign, (tensor_t *x, double value)) \
+    /* whether the thread is in autocast */ \
+    X(int, casting, (void)) \
+    /* in autocast: casts x[0..n-1] (NULL and dead ones stay) and leaves it until the innermost scope ends */ \
+    X(void, autocast, (int to, tensor_t **x, int n)) \
+    /* starts n threads that run fn; NULL if the system gives none, not raised */ \
+    X(tensor__crew_t *, crew_start, (tensor__thread_t *th, int n, \
+                                     void (*fn)(tensor__crew_t *c, void *arg), void *arg)) \
+    /* -> 0 if the crew was ended, or stayed behind a fork */ \
+    X(int, crew_here, (const tensor__crew_t *c)) \
+    X(void, crew_lock, (tensor__crew_t *c)) \
+    X(void, crew_unlock, (tensor__crew_t *c)) \
+    /* waits for a wake; the caller has the lock */ \
+    X(void, crew_wait, (tensor__crew_t *c)) \
+    /* wakes all; the caller has the lock */ \
+    X(void, crew_wake, (tensor__crew_t *c)) \
+    /* whether fn has to return; the caller has the lock */ \
+    X(int, crew_stopped, (const tensor__crew_t *c)) \
+    /* stops the crew, waits for it and frees it */ \
+    X(void, crew_join, (tensor__crew_t *c)) \
+    X(int, take_error, (char *text, size_t room))
+// clang-format on
+
 typedef struct tensor__internals_t {
     int version;
     tensor_t *poison;
-    tensor__thread_t *(*self)(void);
-    tensor_t *(*fail)(tensor__thread_t *th, int code, const char *format, ...);
-    void (*text)(tensor__text_t *s, const char *format, ...);     // appends; the format of tensor__format
-    // 0 = failed, raised
-    int (*begin)(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin);
-    tensor_t *(*result)(tensor__op_t *o, int dtype, const int64_t *dims, int ndim);
-    tensor_t *(*finish)(tensor__op_t *o);
-    tensor_t *(*grad_in)(tensor__grad_t *g, int k);
-    tensor_t *(*grad_out)(tensor__grad_t *g, int k);
-    int (*grad_need)(const tensor__grad_t *g, int k);
-    tensor_t *(*sum_to)(tensor_t *g, const int64_t *dims, int ndim);
-    tensor_generator_t (*next_stream)(tensor__thread_t *th);
-    void (*parallel)(int64_t ntasks, tensor__task_fn fn, void *arg);
-    int (*thread_count)(void);
-    void (*gemm)(const tensor__gemm_t *g, int dtype);
-    uint64_t (*gemm_scratch)(const tensor__gemm_t *g, int dtype);   // bytes, for it and its parts
-    uint64_t (*product_scratch)(const tensor__gemm_t *g, int dtype);        // for it alone
-    int (*isa)(void);                                     // pass whose kernels to use: 0 scalar .. 3 AVX-512
-    int (*reference)(void);                               // TENSOR_REFERENCE: plain double formulas
-    // zeroed, counted; NULL after raising OUT_OF_MEMORY
-    void *(*memory)(tensor__thread_t *th, uint64_t bytes);
-    void (*memory_free)(tensor__thread_t *th, void *p);
-    void *(*object)(tensor__thread_t *th, int kind, uint64_t bytes);    // as memory
-    void (*bury)(void *object, int kind);
-    void (*own)(tensor__thread_t *th, tensor__owned_t *o);
-    void (*disown)(tensor__owned_t *o);
-    // whether x may be changed in place without recording; raises if not
-    int (*changeable)(tensor__thread_t *th, const char *op, tensor_t *x);
-    tensor_t *(*hold)(tensor_t *t);                       // a library reference
-    void (*drop)(tensor_t *t);
-    void (*push_path)(tensor__thread_t *th, const char *name);   // module path for error texts
-    void (*pop_path)(tensor__thread_t *th);
-    int (*on_path)(const tensor__thread_t *th, const char *name);  // the same string, not an equal one
-    // converts n elements
-    void (*load)(void *to, int to_dtype, const void *from, int from_dtype, int64_t n);
-    void (*philox)(uint64_t seed, uint64_t stream, uint64_t block, uint32_t out[4]);
-    // the library's own: no epoch; grad_mode < 0 = as it is
-    tensor_scope_t (*scope)(int grad_mode);
-    tensor_t *(*tidy)(tensor__thread_t *th, int64_t mark, tensor_t *y);
-    // for the current context; NULL = none. UNSUPPORTED if it was built with another tensor.h
-    int (*set_backend)(const tensor_backend_t *backend);
-    // 0 = th's work for the device is not recorded, 1 = only recorded, 2 = recorded and done now; again as in
-    // tensor_backend_t
-    int (*recording)(tensor__thread_t *th, int device, void (*again)(void *user, int run), void *user);
-    int (*refuses)(tensor__thread_t *th, int device);     // the same for work that cannot be recorded
-    void (*use_copy_stream)(tensor__thread_t *th, int device, int on);
-    tensor_t *(*make)(tensor__thread_t *th, const char *op, int dtype, const int64_t *dims, int ndim,
-                      int device);
-    void (*arg)(tensor_arg_t *a, const tensor_t *t, int role);
-    int (*launch)(tensor_call_t *call);                   // the gate; raised if not 0
-    // Elements of x, which is on the CPU, for the host; use: TENSOR_HOST_READ .. NULL = none, or raised
-    void *(*host)(const tensor_t *x, int use, const char *op);
-    // sets who hears of the calling thread's calls and accesses, NULL = nobody; -> who did before
-    tensor_recorder_t *(*set_recorder)(tensor_recorder_t *recorder);
-    int (*halves)(const tensor_t *x);                     // backend's halves
-    // 0 = it is not small
-    int (*product_direct)(const tensor__op_t *o, tensor__gemm_t *g, const tensor__row_t *then);
-    int (*multiplies)(const tensor_t *x);                 // products take halves as they are
-    int (*begin_wide)(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin);
-    int (*put_input)(tensor__op_t *o, int k, tensor_t *x);
-    tensor_t *(*finish_wide)(tensor__op_t *o);
-    tensor_t *(*abandon)(tensor__op_t *o);                // of an op that is not finished; -> poison
-    int64_t (*net)(const tensor_t *x, const tensor_params_t *p);    // backend's net
-    int (*keeps_channels_last)(const tensor_t *x);        // x is channels-last and results may keep it
-    void (*follow_layout)(tensor_t *t, const tensor_t *x);              // then a fresh t is, too
-    const tensor__row_t *(*row)(int id);                  // of tensor.h; NULL without TENSOR_ALL_ROWS
-    const tensor__row_t *(*row_RELU)(void);               // the rows that tensor_nn.h names
-    const tensor__row_t *(*row_GELU_TANH)(void);
-    void (*know_rows)(tensor__thread_t *th, tensor__merge_fn *merge);  // before a gradient by rows is made
-    tensor__merge_fn *(*merge_rows)(void);                // NULL = there are none
-    tensor_t *(*write)(tensor_t *x, tensor_t *src);       // copy_ and fill_ where nothing is recorded
-    tensor_t *(*assign)(tensor_t *x, double value);
-    int (*casting)(void);                                 // whether the thread is in autocast
-    // in autocast: casts x[0..n-1] (NULL and dead ones stay) and leaves it until the innermost scope ends
-    void (*autocast)(int to, tensor_t **x, int n);
-    // n threads that run fn; NULL = the system gives none, not raised
-    tensor__crew_t *(*crew_start)(tensor__thread_t *th, int n, void (*fn)(tensor__crew_t *c, void *arg),
-                                  void *arg);
-    int (*crew_here)(const tensor__crew_t *c);            // 0 = it was ended, or stayed behind a fork
-    void (*crew_lock)(tensor__crew_t *c);
-    void (*crew_unlock)(tensor__crew_t *c);
-    void (*crew_wait)(tensor__crew_t *c);                 // for a wake, locked
-    void (*crew_wake)(tensor__crew_t *c);                 // all, locked
-    int (*crew_stopped)(const tensor__crew_t *c);         // whether its function has to return; locked
-    void (*crew_join)(tensor__crew_t *c);                 // stops it, waits and frees it
-    int (*take_error)(char *text, size_t room);
+#define TENSOR__X(result, name, parameters) result (*name) parameters;
+    TENSOR__INTERNALS(TENSOR__X)
+#undef TENSOR__X
 } tensor__internals_t;
 
 // The last two sizes of a tensor or an argument.
@@ -4379,8 +4565,9 @@ TENSOR__INLINE void tensor__join_rows(tensor__matrices_t *m, int k, int64_t rows
     m->arg[k].ndim = 2;
 }
 
-// Inputs a and b and output y of MATMUL with at least 2 dims: a vector is a row of a or a column of b, and
-// one matrix b for all items of a makes of them one tall matrix. -> arg if they are so already, else m->arg
+// Inputs a and b and output y of MATMUL with at least 2 dims: a vector is a row of a or a column of b; if
+// all items of a are multiplied by one matrix b, they become one tall matrix. -> arg if nothing changes,
+// otherwise m->arg
 TENSOR__INLINE const tensor_arg_t *tensor__matrices(const tensor_arg_t *arg, tensor__matrices_t *m) {
     int na = arg[0].ndim, nb = arg[1].ndim, tall = na > 2 && nb <= 2 && arg[0].numel > 0;
     if (na > 1 && nb > 1 && !tall) { return arg; }
@@ -4416,82 +4603,10 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #ifdef __cplusplus
 }
 #endif
-// In one file with the core these are the functions themselves, so that only those in use are kept.
+// In the file that has the core these are the functions themselves, so that only those in use are kept.
 #if defined(TENSOR_IMPLEMENTATION) && \
     (!defined(TENSOR_IMPLEMENTATION_PART) || TENSOR_IMPLEMENTATION_PART == 1)
-#define TENSOR__(f) TENSOR__IN_##f
-#define TENSOR__IN_poison TENSOR__POISON
-#define TENSOR__IN_self tensor__self
-#define TENSOR__IN_fail tensor__fail
-#define TENSOR__IN_text tensor__text
-#define TENSOR__IN_begin tensor__begin
-#define TENSOR__IN_result tensor__result
-#define TENSOR__IN_finish tensor__finish
-#define TENSOR__IN_grad_in tensor__grad_in
-#define TENSOR__IN_grad_out tensor__grad_out
-#define TENSOR__IN_grad_need tensor__grad_need
-#define TENSOR__IN_sum_to tensor__sum_to
-#define TENSOR__IN_next_stream tensor__next_stream
-#define TENSOR__IN_parallel tensor__parallel
-#define TENSOR__IN_thread_count tensor__thread_count
-#define TENSOR__IN_gemm tensor__gemm
-#define TENSOR__IN_gemm_scratch tensor__gemm_scratch
-#define TENSOR__IN_product_scratch tensor__product_scratch
-#define TENSOR__IN_isa tensor__isa
-#define TENSOR__IN_reference tensor__reference
-#define TENSOR__IN_memory tensor__memory
-#define TENSOR__IN_memory_free tensor__memory_free
-#define TENSOR__IN_object tensor__object
-#define TENSOR__IN_bury tensor__bury
-#define TENSOR__IN_own tensor__own
-#define TENSOR__IN_disown tensor__disown
-#define TENSOR__IN_changeable tensor__changeable
-#define TENSOR__IN_hold tensor__hold
-#define TENSOR__IN_drop tensor__drop
-#define TENSOR__IN_push_path tensor__push_path
-#define TENSOR__IN_pop_path tensor__pop_path
-#define TENSOR__IN_on_path tensor__on_path
-#define TENSOR__IN_load tensor__load
-#define TENSOR__IN_philox tensor__philox
-#define TENSOR__IN_scope tensor__inner_scope
-#define TENSOR__IN_tidy tensor__tidy
-#define TENSOR__IN_set_backend tensor__set_backend
-#define TENSOR__IN_recording tensor__recording
-#define TENSOR__IN_refuses tensor__refuses
-#define TENSOR__IN_use_copy_stream tensor__use_copy_stream
-#define TENSOR__IN_make tensor__make
-#define TENSOR__IN_arg tensor__arg
-#define TENSOR__IN_launch tensor__launch
-#define TENSOR__IN_host tensor__host
-#define TENSOR__IN_set_recorder tensor__set_recorder
-#define TENSOR__IN_halves tensor__halves
-#define TENSOR__IN_multiplies tensor__multiplies
-#define TENSOR__IN_product_direct tensor__product_direct
-#define TENSOR__IN_begin_wide tensor__begin_wide
-#define TENSOR__IN_put_input tensor__put_input
-#define TENSOR__IN_finish_wide tensor__finish_wide
-#define TENSOR__IN_abandon tensor__abandon
-#define TENSOR__IN_net tensor__net
-#define TENSOR__IN_keeps_channels_last tensor__keeps_channels_last
-#define TENSOR__IN_follow_layout tensor__follow_layout
-#define TENSOR__IN_row tensor__row
-#define TENSOR__IN_row_RELU tensor__row_RELU
-#define TENSOR__IN_row_GELU_TANH tensor__row_GELU_TANH
-#define TENSOR__IN_know_rows tensor__know_rows
-#define TENSOR__IN_merge_rows tensor__merge_rows
-#define TENSOR__IN_write tensor__write
-#define TENSOR__IN_assign tensor__assign
-#define TENSOR__IN_casting tensor__casting
-#define TENSOR__IN_autocast tensor__autocast
-#define TENSOR__IN_crew_start tensor__crew_start
-#define TENSOR__IN_crew_here tensor__crew_here
-#define TENSOR__IN_crew_lock tensor__crew_lock
-#define TENSOR__IN_crew_unlock tensor__crew_unlock
-#define TENSOR__IN_crew_wait tensor__crew_wait
-#define TENSOR__IN_crew_wake tensor__crew_wake
-#define TENSOR__IN_crew_stopped tensor__crew_stopped
-#define TENSOR__IN_crew_join tensor__crew_join
-#define TENSOR__IN_take_error tensor__take_error
+#define TENSOR__(f) tensor__##f
 #else
 #define TENSOR__(f) (tensor__internals(TENSOR__API_VERSION)->f)
 #endif
@@ -5347,6 +5462,7 @@ TENSOR__BOTH TENSOR__FN int tensor__angle_f64(double x, tensor__pair_t *r) {
         r->h = (double)NAN;
         return 0;
     }
+
     uint64_t u = tensor__bits_from_f64(x), m = (u & 0xFFFFFFFFFFFFFu) | 0x10000000000000u, carry = 0;
     uint32_t at = (uint32_t)(u >> 52 & 0x7FF) - 1075u + 62u, w[8], product[7], m0 = (uint32_t)m;
     const uint32_t *t = two_over_pi + (at >> 5);
@@ -5360,6 +5476,7 @@ TENSOR__BOTH TENSOR__FN int tensor__angle_f64(double x, tensor__pair_t *r) {
         carry = (a >> 32) + (b >> 32) + (carry >> 32) + (s >> 32);
         product[i] = (uint32_t)s;
     }
+
     // product[0] has 2 bits of n before the point
     uint32_t n = (product[0] + 0x20000000u) >> 30;
     product[0] -= n << 30;
@@ -5632,6 +5749,7 @@ TENSOR__FN double tensor__below(double x, double low, int dtype) {
     } else {
         digits = 8;
     }
+
     int least;
     if (dtype == TENSOR_F64) {
         least = -1074;
@@ -5854,6 +5972,7 @@ TENSOR__BOTH TENSOR__FN double tensor__igamma_f64(double upper, double a, double
     } else {
         factor = exp(a * log(x) - x - tensor__lgamma_f64(a));
     }
+
     int of_p = x < a + 1;
     if (of_p) {
         double term = 1 / a, sum = term;
@@ -7327,6 +7446,7 @@ TENSOR__INLINE void TENSOR__K(philox)(tensor_generator_t g, uint64_t block, V_I 
         k0 += 2 * 0x9E3779B9u;
         k1 += 2 * 0xBB67AE85u;
     }
+
     z[0] = a0;
     z[1] = a1;
     z[2] = a2;
@@ -7836,6 +7956,7 @@ TENSOR__INLINE V_I TENSOR__K(trig_reduce)(V_F x, V_F *h, V_F *l) {
                 ls[i] = (float)(d - (double)hs[i]);
             }
         }
+
         *h = V_LOAD(hs);
         *l = V_LOAD(ls);
         q = VI_LOAD(qs);
@@ -8501,13 +8622,13 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
 #define TENSOR__FMAROW(i, u) if (mr > i && TENSOR__LEAVE(i)) { \
         TENSOR__FMA_AT(x##i, p, TENSOR__AT(i, u)); TENSOR__FMA_AT(y##i, q, TENSOR__AT(i, u)); \
     } else if (mr > i) { \
-        V_F t = V_SET(TENSOR__AT(i, u)); x##i = V_FMA(t, p, x##i); if (nv > 1) y##i = V_FMA(t, q, y##i);     \
-        if (nv > 1) TENSOR__USED(t); }
+        V_F t = V_SET(TENSOR__AT(i, u)); x##i = V_FMA(t, p, x##i); if (nv > 1) { y##i = V_FMA(t, q, y##i); } \
+        if (nv > 1) { TENSOR__USED(t); } }
 #undef TENSOR__STEP
 
 #define TENSOR__STEP(u) do { \
         V_F p = nv > 1 ? V_LOAD(b) : TENSOR__LOADW(b), q = p; \
-        if (nv > 1) q = V_LOAD(b + V_N); \
+        if (nv > 1) { q = V_LOAD(b + V_N); } \
         if (mode == 1) { \
             TENSOR__PREFETCH(b + 16 * bs); \
             TENSOR__PREFETCH(b + 16 * bs + V_N); \
@@ -8516,7 +8637,7 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
             d += TENSOR__NR; \
         } \
         TENSOR__ALL(TENSOR__FMAROW, u) \
-        b += bs; if (col) a += as; } while (0)
+        b += bs; if (col) { a += as; } } while (0)
 #undef TENSOR__SUMS
 #define TENSOR__SUMS(i, u) V_F x##i = V_ZERO(), y##i = V_ZERO();
 #undef TENSOR__BIAS
@@ -8525,13 +8646,13 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
 
 #define TENSOR__OUT(i, u) if (mr > i) { \
         if (nv > 1) { V_STORE(o, x##i); V_STORE(o + V_N, y##i); } \
-        else TENSOR__STOREW(o, x##i); \
+        else { TENSOR__STOREW(o, x##i); } \
         o += cs; }
 #undef TENSOR__ADDC
 
 #define TENSOR__ADDC(i, u) if (mr > i) { \
         x##i = V_ADD(nv > 1 ? V_LOAD(o) : TENSOR__LOADW(o), x##i); \
-        if (nv > 1) y##i = V_ADD(V_LOAD(o + V_N), y##i); \
+        if (nv > 1) { y##i = V_ADD(V_LOAD(o + V_N), y##i); } \
         o += cs; }
 
 // mr, nv, col and mode are constants where this is expanded. Mode 1: B, read in place, is copied to d as a
@@ -8776,6 +8897,7 @@ TENSOR__FN void TENSOR__K(gemm_pack_a)(int64_t k, int64_t rows, int64_t high, in
     if (acs == 1) {
         for (i = 0; i < rows; i += h, dst += size) {
             h = (int)TENSOR__MIN(mr + (i < high), rows - i);
+
             for (q = 0; q < h; q += V_N) {
                 TENSOR__K(gemm_transpose)(k, TENSOR__MIN(h - q, V_N), a + (i + q) * ars, ars, dst + q,
                                           TENSOR__MR);
@@ -8982,19 +9104,19 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
 
 #define TENSOR__DOTC(i, j) if (dm > i && dn > j) { \
         float v = V_HSUM(s##i##j); \
-        if (bias) v += bias[j]; \
+        if (bias) { v += bias[j]; } \
         c[i * cs + j] = add ? c[i * cs + j] + v : v; }
 #undef TENSOR__DOTSTEP
 
 #define TENSOR__DOTSTEP(LD) do { \
         V_F x0 = LD(a), x1 = x0, x2 = x0, x3 = x0, y0 = LD(b), y1 = y0, y2 = y0, y3 = y0; \
         if (dm == TENSOR__DM) { TENSOR__PREFETCH(next); next += V_N; } \
-        if (dm > 1) x1 = LD(a + as); \
-        if (dm > 2) x2 = LD(a + 2 * as); \
-        if (dm > 3) x3 = LD(a3); \
-        if (dn > 1) y1 = LD(b + bs); \
-        if (dn > 2) y2 = LD(b + 2 * bs); \
-        if (dn > 3) y3 = LD(b3); \
+        if (dm > 1) { x1 = LD(a + as); } \
+        if (dm > 2) { x2 = LD(a + 2 * as); } \
+        if (dm > 3) { x3 = LD(a3); } \
+        if (dn > 1) { y1 = LD(b + bs); } \
+        if (dn > 2) { y2 = LD(b + 2 * bs); } \
+        if (dn > 3) { y3 = LD(b3); } \
         (void)x1; (void)x2; (void)x3; (void)y1; (void)y2; (void)y3; \
         TENSOR__DOTS(TENSOR__DOT) } while (0)
 
@@ -9097,9 +9219,13 @@ TENSOR__INLINE void TENSOR__K(gemm_dot)(const int dm, const int dn, int64_t k, c
     TENSOR__FN void TENSOR__K(name)(int64_t k, int n, const float *a, int64_t as, const float *b, \
                                     int64_t bs, float *c, int64_t cs, const float *bias, int add, \
                                     const float *next) { \
-        if (n == 4) TENSOR__K(gemm_dot)(dm, 4, k, a, as, b, bs, c, cs, bias, add, next); \
-        else for (; n > 0; n--, b += bs, c++, bias = bias ? bias + 1 : bias) \
-            TENSOR__K(gemm_dot)(dm, 1, k, a, as, b, bs, c, cs, bias, add, next); }
+        if (n == 4) { TENSOR__K(gemm_dot)(dm, 4, k, a, as, b, bs, c, cs, bias, add, next); } \
+        else { \
+            for (; n > 0; n--, b += bs, c++, bias = bias ? bias + 1 : bias) { \
+                TENSOR__K(gemm_dot)(dm, 1, k, a, as, b, bs, c, cs, bias, add, next); \
+            } \
+        } \
+    }
 TENSOR__DOTROWS(gemm_dot1, 1)
 TENSOR__DOTROWS(gemm_dot2, 2)
 #if TENSOR__DM == 4
@@ -9139,6 +9265,7 @@ TENSOR__FN void TENSOR__K(gemm_dot_products)(const tensor__gemm_t *g, const floa
         int add = g->accumulate || p > 0;
         const float *bias = p == 0 && g->bias ? (const float *)g->bias : NULL;
         kb = TENSOR__MIN(g->k - p, (int64_t)TENSOR__GEMM_KD);
+
         for (j = r[2]; j < r[3]; j += 4) {
             int n = (int)TENSOR__MIN(r[3] - j, (int64_t)4);
             const float *bb = b + p + j * g->bcs, *bj = bias ? bias + j : bias;
@@ -9268,6 +9395,7 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64
             bj = panel;
             bs = TENSOR__NR;
         }
+
         for (int i = 0; i < m; i += mr, ai += mr * ars) {
             const tensor__gemm_tile_fn *fn;
             float *ci = c + i * g->crs;
@@ -9323,6 +9451,7 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
         TENSOR__K(gemm_row)(call, acs, brs, bcs);
         return;
     }
+
     if (tensor__gemm_tiny(call, ars, acs, brs, bcs)) {
         int64_t r[4];
         r[0] = r[2] = 0;
@@ -9346,6 +9475,7 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
         }
         return;
     }
+
     tensor__gemm_t g = *call;
     g.ars = ars;
     g.acs = acs;
@@ -9419,6 +9549,7 @@ TENSOR__BETWEEN void TENSOR__K(gemm_tile_f64)(int64_t k, int64_t rows, const dou
         c3 += *a3 * x;
         d3 += *a3 * y;
     }
+
     o[0] = c0;
     o[1] = d0;
     o[2] = c1;
@@ -9921,9 +10052,9 @@ enum {
 #define TENSOR__HIDE(p) ((void)0)
 #endif
 
-// Into how many parts k is cut, 0 = it is not: a tall sum over a small C (dW of a narrow layer) has too few
-// tiles to share, and one chain of chunks loses digits where k is very long. The partial products are written
-// to scratch and are added in order, in double.
+// The number of parts that k is cut into, 0 = it is not cut: a tall sum over a small C (dW of a narrow
+// layer) has too few tiles to share, and one chain of chunks loses digits where k is very long. The partial
+// products are written to scratch and are added in order, in double.
 TENSOR__FN int64_t tensor__gemm_splits(const tensor__gemm_t *g) {
     int64_t parts = (g->k + TENSOR__GEMM_LEAF - 1) / TENSOR__GEMM_LEAF, least = TENSOR__GEMM_SPLIT;
     if (g->k < 4096 || g->batch != 1 || g->m > TENSOR__GEMM_SMALL / g->n) { return 0; }  // most end here
@@ -9931,7 +10062,8 @@ TENSOR__FN int64_t tensor__gemm_splits(const tensor__gemm_t *g) {
     return parts > least ? parts : 0;
 }
 
-// Whether one thread does it all at once, without scratch: A, B and C fit in the first two caches.
+// Whether one thread computes the whole product at once, without scratch: A, B and C fit in the first two
+// caches.
 TENSOR__INLINE int tensor__gemm_tiny(const tensor__gemm_t *g, int64_t ars, int64_t acs, int64_t brs,
                                      int64_t bcs) {
     return g->batch == 1 && (acs == 1 || ars == 1) && (bcs == 1 || brs == 1) && g->k <= TENSOR__GEMM_TINY_K
@@ -9954,7 +10086,7 @@ TENSOR__FN int64_t tensor__gemm_chunk(int64_t k) {
 }
 
 // Floats of scratch that a worker needs: panels of A (16 steps longer: lanes past MR go there), then a block
-// of B. Bounded by min(k, KC), not by the chunk: the parts of a split sum have chunks of their own.
+// of B. The bound is min(k, KC), not the chunk: the parts of a split sum have chunks of their own.
 TENSOR__FN int64_t tensor__gemm_panel_floats(const tensor__gemm_t *g) {
     return (TENSOR__MIN(g->k, (int64_t)TENSOR__GEMM_KC) + 16)
         * (TENSOR__MIN(g->m, (int64_t)TENSOR__GEMM_MC) + TENSOR__GEMM_MR);
@@ -10099,6 +10231,7 @@ TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_job_t *job, int64_t it
     const double *b = (const double *)g->b + (g->boff ? g->boff[item] : 0);
     double *c = (double *)g->c + (g->coff ? g->coff[item] : 0), tile[4 * TENSOR__GEMM_NR64];
     int64_t nr = job->nr;
+
     for (int64_t jc = r[2]; jc < r[3]; jc += TENSOR__GEMM_NC64) {
         for (int64_t p = 0; p < g->k; p += TENSOR__GEMM_KC64) {
             int add = g->accumulate || p > 0;
@@ -10109,6 +10242,7 @@ TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_job_t *job, int64_t it
                 tensor__gemm_pack_f64(kb, TENSOR__MIN(nb - q, nr), job->nr,
                                       b + p * g->brs + (jc + q) * g->bcs, g->brs, g->bcs, bp + q * kb);
             }
+
             for (int64_t i = r[0]; i < r[1]; i += 4) {
                 int64_t mw = TENSOR__MIN(r[1] - i, (int64_t)4);
                 for (int64_t j = 0; j < nb; j += nr) {
@@ -10289,7 +10423,7 @@ TENSOR__KERNELS(TENSOR__X)
 #ifndef PTHREAD_MUTEX_INITIALIZER
 #error "tensor.h: this system has no threads: define TENSOR_NO_THREADS; a device without files and a console \
 also wants TENSOR_NO_STDIO, TENSOR_NO_CALL_SITES makes the program smaller"
-#define TENSOR_NO_THREADS               // no more errors about the same
+#define TENSOR_NO_THREADS               // no more errors about this
 #endif
 #endif
 
@@ -10427,7 +10561,8 @@ TENSOR__INLINE void tensor__unspin(tensor__count_t *lock) { (void)TENSOR__ATOMIC
 #if defined(__linux__) && defined(__GNUC__)
 #define TENSOR__HUGE ((size_t)1 << 21)
 #define TENSOR__SKEW(at) (((at) >> 21) * 9 % 32 * 4096)
-// Declared by another name: with -std=c99 no header declares it, and one that does may declare it otherwise.
+// madvise under another name: with -std=c99 no header declares it, and a header that does may declare it
+// differently.
 extern int tensor__madvise(void *p, size_t bytes, int advice) __asm__("madvise");
 #endif
 
@@ -10541,9 +10676,9 @@ TENSOR__FN unsigned tensor__kept_registers(void) {
 }
 #endif
 
-// Index into tensor__isas of the best one this machine runs. x86: 0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512
-// F/DQ/BW/VL, 4 that with products of bf16, 5 with tiles of them; AArch64 and WebAssembly: 0 scalar, 1 the
-// vectors that all of these machines have.
+// The index in tensor__isas of the best pass that this machine runs. x86: 0 scalar, 1 SSE2, 2 AVX2+FMA, 3
+// AVX-512 F/DQ/BW/VL, 4 that with products of bf16, 5 with tiles of them; AArch64 and WebAssembly: 0
+// scalar, 1 the vectors that all of these machines have.
 TENSOR__FN int tensor__cpu_best(void) {
 #if TENSOR_PASSES & 12
     unsigned r[4];
@@ -10604,8 +10739,8 @@ typedef int64_t tensor__tally_t;
 typedef uint64_t tensor__word_t;
 #endif
 
-// Small blocks, headers and storages are taken from the allocator so many bytes at a time, about. A device
-// without an operating system has some tens of KB in all.
+// Small blocks, headers and storages are taken from the allocator in pieces of about this many bytes. A
+// device without an operating system has some tens of KB in all.
 #if defined(__unix__) || defined(__APPLE__) || defined(_WIN32) || defined(__wasm__)
 enum { TENSOR__SLAB_BYTES = 8192 };
 #else
@@ -10614,8 +10749,8 @@ enum { TENSOR__SLAB_BYTES = 1024 };
 
 enum {
     TENSOR__CLASSES = 168,          // size classes, four per doubling from 64 bytes up
-    TENSOR__QUARANTINE = 16384,     // dead headers kept back even when no scope is ever reset
-    TENSOR__GRAVES = 64,            // dead objects of each kind kept back
+    TENSOR__QUARANTINE = 16384,     // dead headers that are kept even if no scope is ever reset
+    TENSOR__GRAVES = 64,            // dead objects of each kind that are kept
     TENSOR__MAX_THREADS = 256,
     TENSOR__SMALL_BLOCK = TENSOR__SLAB_BYTES / 4,       // bytes; larger ones are raw blocks of their own
     TENSOR__SLAB = TENSOR__SLAB_BYTES / 256,            // headers or storages of a slab
@@ -10637,7 +10772,8 @@ typedef struct tensor__graves_t {
     int64_t count;
 } tensor__graves_t;
 
-// What only few nodes and leaves have. A hook is in the list of its owner and in that of the context.
+// Members that few nodes and leaves have. A hook is in the list of its owner and in the list of the
+// context.
 typedef struct tensor__hook_t {
     struct tensor__hook_t *next, *other, **prev;
     tensor__extra_t *owner;
@@ -10676,8 +10812,12 @@ struct tensor__thread_t {
     uint32_t scope_id;              // last given out
     int32_t depth;
     // user: not one of the library's own
-    struct { int64_t mark; const tensor_saved_hooks_t *packing; uint32_t id; uint8_t grad_mode, modes, user;
-             } *scopes;
+    struct {
+        int64_t mark;
+        const tensor_saved_hooks_t *packing;
+        uint32_t id;
+        uint8_t grad_mode, modes, user;
+    } *scopes;
     const tensor_saved_hooks_t *packing;
     const struct tensor__packer_t *packer;      // set with the first hooks
     int (*no_nan)(tensor__thread_t *th, tensor__grad_t *g, int i);      // set with the first TENSOR__ANOMALY
@@ -10687,9 +10827,9 @@ struct tensor__thread_t {
     uint8_t locking;                // holds a tensor's lock: the user's jobs, which may need it, do not run
     uint8_t watched;                // the end of its thread gives it back
     uint8_t device;                 // of tensors made from nothing
-    uint8_t away;                   // calls went to a device or a recorder that was not told their site yet
-    tensor_recorder_t *recorder;    // hears of calls and of the host's accesses; NULL = nobody does
-    const tensor_profiler_t *profiler;          // where it is set, recorder is not NULL: one test serves both
+    uint8_t away;                   // a device or a recorder was not told the site of the last calls yet
+    tensor_recorder_t *recorder;    // is called for calls and for accesses of the host; NULL = none
+    const tensor_profiler_t *profiler;          // if it is set, recorder is not NULL: one test covers both
     uint64_t seq;                   // of the last node
     uint64_t epoch;                 // resets and ends of user scopes
     tensor_t *headers, *headers_tail;           // dead headers, oldest first
@@ -10703,7 +10843,7 @@ struct tensor__thread_t {
     tensor_generator_t rng;
     tensor_t *fresh;                // last result not stamped with a call site yet
     tensor__storage_t *written;     // storage of the last in-place change not stamped yet
-    tensor_t *freed;                // what tensor_free just ended, not stamped yet
+    tensor_t *freed;                // what tensor_free just freed, not stamped yet
     // Set in real time: whether the thread must do without memory, or a lock. denied: why memory was refused,
     // for the text of the caller's error
     int (*denies)(tensor__thread_t *th, int what);
@@ -10745,8 +10885,8 @@ typedef struct tensor__pool_t {
 #endif
 } tensor__pool_t;
 
-// What only rare features use: the first that needs one sets it under the mutex of the context, and nobody
-// writes it again.
+// Functions of rare features: the first use sets a member under the mutex of the context, and nobody writes
+// it again.
 typedef struct tensor__late_t {
     tensor__count_t rebases;
     void (*rebase)(tensor__thread_t *th, tensor_t *view);       // views of tensors changed in place
@@ -10797,6 +10937,7 @@ static tensor_t tensor__poison_tensor = {
     TENSOR__POISON_STATE, TENSOR_F32, 0, 0, 0, 1, 0, 0, 0, NULL, NULL, 0, -1, 0, 0, NULL, NULL, NULL,
     "poison", NULL, NULL, 0, NULL, 0, {0}, {0}};
 #define TENSOR__POISON (&tensor__poison_tensor)
+#define tensor__poison TENSOR__POISON       // for TENSOR__(poison)
 
 TENSOR__FN tensor__thread_t *tensor__attach(tensor_context_t *ctx);
 
@@ -10816,17 +10957,17 @@ TENSOR__FN void tensor__lock(tensor__mutex_t *m) {
 // ------------------------------------------------------------------------------
 // >>impl-errors                                    MARK: error texts
 //
-// A small formatter of its own: it knows shapes and needs no stdio. The site is stamped by the user's call
-// (tensor__at) after the failing function has returned; the handler or stderr gets the text then, or at the
-// stamp of the thread's next call. Rejected: reporting where an error is raised (the place is not known
-// there), or at the start of the next op (that may be one inside the call that failed).
+// The library has a small formatter of its own, which knows shapes and needs no stdio. The site is stamped
+// by the user's call (tensor__at) after the failing function has returned; the handler or stderr gets the
+// text then, or at the stamp of the thread's next call. Rejected: reporting where an error is raised (the
+// place is not known there), or at the start of the next op (that may be one inside the call that failed).
 // ------------------------------------------------------------------------------
 
 TENSOR__RARE
 
 TENSOR__FN void tensor__put(tensor__text_t *s, const char *text, size_t n) {
     for (size_t i = 0; i < n; i++, s->length++) {
-        if (s->length + 1 >= s->room) { continue; }     // goes on counting, writes nothing
+        if (s->length + 1 >= s->room) { continue; }     // counts on, writes nothing
         s->p[s->length] = text[i];
         s->p[s->length + 1] = 0;
     }
@@ -10855,7 +10996,7 @@ TENSOR__FN void tensor__put_plain(tensor__text_t *s, const char *digits, int n, 
     }
 }
 
-// The same with one: 1.5e-07.
+// The same with an exponent: 1.5e-07.
 TENSOR__FN void tensor__put_scientific(tensor__text_t *s, const char *digits, int n, int e) {
     int size = e < 0 ? -e : e;
     tensor__put(s, digits, 1);
@@ -10934,6 +11075,7 @@ TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
             tensor__put(s, f, 1);
             continue;
         }
+
         switch (*++f) {
         case 's':
             tensor__puts(s, va_arg(v, const char *));
@@ -11026,7 +11168,7 @@ TENSOR__FN TENSOR__FAILS tensor_t *tensor__fail(tensor__thread_t *th, int code, 
 
 #define TENSOR__REFUSE_CODE(when, code, ...) TENSOR__REFUSE_AS(TENSOR_ERR_##code, when, code, __VA_ARGS__)
 
-// y, the result of an op made of others, whose error was raised by one of those: the text names both.
+// y, the result of an op made of others. If one of those raised an error, its text names both.
 TENSOR__FN tensor_t *tensor__named(tensor__thread_t *th, tensor_t *y, const char *function) {
     if (y == TENSOR__POISON && th->error.code && !th->error.site && !th->error.reported) {
         if (strncmp(function, "tensor_", 7) == 0 && function[7] != '_') { th->error.outer = function; }
@@ -11034,8 +11176,8 @@ TENSOR__FN tensor_t *tensor__named(tensor__thread_t *th, tensor_t *y, const char
     return y;
 }
 
-// Puts the name of the function that the user called in front of the text; where the text begins with that
-// name without its ending (add for add_scalar_), in place of it.
+// Puts the name of the function that the user called in front of the text. If the text begins with that
+// name without its ending (add for add_scalar_), the whole name replaces it.
 TENSOR__FN void tensor__put_named(tensor__text_t *s, const char *outer, const char *text) {
     size_t inner = 0;
     while (text[inner] && text[inner] != ':') { inner++; }
@@ -11055,6 +11197,7 @@ TENSOR__FN void tensor__put_named(tensor__text_t *s, const char *outer, const ch
             tensor__put(&name, outer + i, 1);
         }
     }
+
     n = name.length;
     if (strncmp(name.p, text, inner) == 0 && (inner == n || name.p[inner] == '_')) {
         text += inner;
@@ -11188,6 +11331,7 @@ TENSOR__FN TENSOR__NOINLINE void *tensor__raw_alloc(tensor_context_t *ctx, uint6
         }
         r = (tensor__raw_t *)ctx->allocator.alloc(ctx->allocator.user, (size_t)total, 64);
     }
+
     if (r) {
         r->bytes = total;
         r->ctx = ctx;
@@ -11208,7 +11352,7 @@ TENSOR__FN TENSOR__NOINLINE void *tensor__raw_alloc(tensor_context_t *ctx, uint6
 TENSOR__FN TENSOR__NOINLINE void tensor__raw_free(tensor_context_t *ctx, void *p) {
     if (!p) { return; }
     tensor__raw_t *r = (tensor__raw_t *)(void *)((char *)p - 64);
-    ctx = r->ctx;           // the block's own, whatever context the caller uses now
+    ctx = r->ctx;           // the context of the block, not that of the caller
     TENSOR__LOCK(&ctx->mutex);
     *r->prev = r->next;
     if (r->next) { r->next->prev = r->prev; }
@@ -11330,6 +11474,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__drain(tensor__thread_t *th) {
             s = next;
         }
     }
+
     if (TENSOR__PTR_LOAD(&th->foreign_nodes)) {
         tensor__node_t *n = (tensor__node_t *)TENSOR__PTR_SWAP(&th->foreign_nodes, NULL);
         while (n) {
@@ -11491,8 +11636,8 @@ TENSOR__FN void *tensor__memory(tensor__thread_t *th, uint64_t bytes) {
 
 TENSOR__FN void tensor__memory_free(tensor__thread_t *th, void *p) { tensor__raw_free(th->ctx, p); }
 
-// Memory for objects that users hold and free, of one size for each kind. A dead object keeps its bytes, by
-// which a later use is noticed, until TENSOR__GRAVES objects of its kind have died after it; then its memory
+// Memory for objects that users hold and free, of one size for each kind. A dead object keeps its bytes, so
+// that a later use is noticed, until TENSOR__GRAVES objects of its kind have died after it; then its memory
 // is used again.
 TENSOR__FN void *tensor__object(tensor__thread_t *th, int kind, uint64_t bytes) {
     tensor_context_t *ctx = th->ctx;
@@ -11525,7 +11670,7 @@ TENSOR__FN void tensor__bury(void *object, int kind) {
     TENSOR__UNLOCK(&ctx->mutex);
 }
 
-// A larger scratch with the plan of the smaller one, which goes first: never are both there.
+// A larger scratch with the plan of the smaller one, which is freed first: both never exist at once.
 TENSOR__FN TENSOR__NOINLINE void *tensor__scratch_grow(tensor__thread_t *th, uint64_t bytes) {
     char plan[TENSOR__PLAN_BYTES];
     int planned = th->scratch != NULL;
@@ -11699,7 +11844,8 @@ TENSOR_API int (tensor_set_isa)(const char *name) {
 
 // Takes the scratch of a call whose row wants some. -> code
 TENSOR__FN int tensor__cpu_scratch(tensor_call_t *c) {
-    // The plan is made where the scratch is, or on the stack by a thread that has none yet and may need none.
+    // The plan is made in the scratch, or on the stack by a thread that has no scratch yet and may need
+    // none.
     uint64_t plan[TENSOR__PLAN_BYTES / sizeof(uint64_t)];
     int has = c->thread->scratch != NULL;
     c->scratch = has ? c->thread->scratch : plan;
@@ -11794,8 +11940,8 @@ TENSOR__FN int tensor__recording(tensor__thread_t *th, int device, void (*again)
     return r && r->again ? r->again(r, device, again, user) : 0;
 }
 
-// Whether th's work for the device (-1 = any) is recorded, where the caller has work that cannot be. Then the
-// capture gives no graph, even if the program clears the error that the caller raises.
+// Whether work of th for the device (-1 = any) is recorded. The caller has work that cannot be recorded:
+// the capture then gives no graph, even if the program clears the error that the caller raises.
 TENSOR__FN int tensor__refuses(tensor__thread_t *th, int device) {
     if (!tensor__recording(th, device, NULL, NULL)) { return 0; }
     th->recorder->refused = 1;
@@ -11864,6 +12010,7 @@ TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *c
         ctx->first_used = 1;
         th = &ctx->first;
     }
+
     uint64_t number = ctx->thread_count++;
     TENSOR__UNLOCK(&ctx->mutex);
     int made = 0;
@@ -11879,6 +12026,7 @@ TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *c
         memset(th, 0, sizeof *th);
         made = 1;
     }
+
     if (made || !th->ctx) {
         TENSOR__LOCK(&ctx->mutex);
         th->next = ctx->threads;
@@ -11991,8 +12139,8 @@ TENSOR__FN int tensor__same_name(const char *a, const char *b) {
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-// How many live tensors t's op has made at t's site, and their bytes: counted at the first of them, 0 at
-// others.
+// The number of live tensors that t's op has made at t's site, and their bytes: counted at the first of
+// them, 0 at the others.
 TENSOR__FN int64_t tensor__same_origin(const tensor_context_t *ctx, const tensor_t *t, int64_t *bytes) {
     int64_t n = 0;
     *bytes = 0;
@@ -12044,7 +12192,7 @@ TENSOR__FN void tensor__own(tensor__thread_t *th, tensor__owned_t *o) {
 TENSOR__FN void tensor__disown(tensor__owned_t *o) {
     tensor_context_t *ctx = o->ctx;
     TENSOR__LOCK(&ctx->mutex);
-    if (o->prev) {                      // neighbours write it: under the lock alone
+    if (o->prev) {                      // neighbours write it, always under the lock
         *o->prev = o->next;
         if (o->next) { o->next->prev = o->prev; }
         o->prev = NULL;
@@ -12052,7 +12200,7 @@ TENSOR__FN void tensor__disown(tensor__owned_t *o) {
     TENSOR__UNLOCK(&ctx->mutex);
 }
 
-// Takes the place of a recorder where only a profiler listens.
+// Replaces a recorder where only a profiler is set.
 static tensor_recorder_t tensor__no_recorder;
 
 TENSOR__FN tensor_recorder_t *tensor__set_recorder(tensor_recorder_t *recorder) {
@@ -12142,6 +12290,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__tell_growth(tensor__thread_t *th) {
         }
         above = mark;
     }
+
     for (int64_t i = end - 1; i >= first; i--) {
         const tensor_t *t = th->stack[i];
         int k = 0;
@@ -12158,6 +12307,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__tell_growth(tensor__thread_t *th) {
         made[k].count++;
         if (made[k].count > most->count) { most = &made[k]; }
     }
+
     if (live < TENSOR__MANY / 2 || TENSOR__ATOMIC_ADD(&th->ctx->growth_told, 1) > 0) { return; }
     char text[320] = "";
     tensor__text_t s = {text, sizeof text, 0};
@@ -12235,7 +12385,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__extra_free(tensor__thread_t *th, tensor
 
 TENSOR__FN void tensor__drop(tensor_t *t);
 
-// Releases everything a header refers to; inline, because every header ends by it.
+// Releases everything a header refers to; inline, because every header ends here.
 TENSOR__INLINE void tensor__header_release(tensor__thread_t *th, tensor_t *t) {
     if (TENSOR__TRAINS && (t->flags & TENSOR__HOOKED)) {
         t->flags = (uint8_t)(t->flags & ~TENSOR__HOOKED);
@@ -12287,7 +12437,8 @@ TENSOR__FN void tensor__drop(tensor_t *t) {
     if (t != TENSOR__POISON && TENSOR__DROP(&t->refs)) { tensor__header_destroy(tensor__self(), t); }
 }
 
-// Puts a library reference to t (NULL = none) in place of the old one. t may be made from that. 0 = poison.
+// Replaces the old library reference by one to t (NULL = none). t may be made from the old tensor. 0 =
+// poison.
 TENSOR__FN int tensor__replace(tensor_t **at, tensor_t *t) {
     tensor_t *old = *at;
     if (t == TENSOR__POISON) { return 0; }
@@ -12361,7 +12512,7 @@ TENSOR__FN tensor_scope_t tensor__scope_begin(tensor__thread_t *th, int grad_mod
         void *p = tensor__raw_or_release(th, (uint64_t)room * sizeof th->scopes[0]);
         if (!p) {
             tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "scope_begin: out of memory");
-            s.id = 1;       // without a thread: its end stays silent
+            s.id = 1;       // without a thread, so that its end raises nothing
             return s;
         }
         if (th->depth) { memcpy(p, th->scopes, (size_t)th->depth * sizeof th->scopes[0]); }
@@ -12369,6 +12520,7 @@ TENSOR__FN tensor_scope_t tensor__scope_begin(tensor__thread_t *th, int grad_mod
         *(void **)&th->scopes = p;
         th->scope_room = room;
     }
+
     s.thread = th;
     s.mark = th->top;
     s.id = ++th->scope_id;
@@ -12567,7 +12719,7 @@ TENSOR_API tensor_t *(tensor_keep)(tensor_t *t) {
     return t;
 }
 
-// For the texts about a tensor used after it was freed. The place comes with the stamp.
+// For the texts about a tensor used after it was freed. The stamp adds the place.
 TENSOR__FN void tensor__note_free(tensor__thread_t *th, tensor_t *t) {
     if (t->home != th || t->state != TENSOR__DEAD) { return; }
     t->freed = "";
@@ -12634,7 +12786,7 @@ TENSOR_API int (tensor_set)(tensor_t **handle, tensor_t *value) {
     TENSOR__REFUSE_CODE(old->home != th || old->slot < 0, OWNER,
                         "set: the old value %t belongs to another thread's scope", old);
 
-    // The new value takes the old one's place in the scope stack.
+    // The new value takes the place of the old one in the scope stack.
     int32_t slot = old->slot;
     old->slot = -1;
     if (value->home == th && value->slot >= 0) {
@@ -12653,11 +12805,11 @@ TENSOR_API int (tensor_set)(tensor_t **handle, tensor_t *value) {
 // ------------------------------------------------------------------------------
 // >>impl-threads                                   MARK: worker threads
 //
-// One word says which job is open and how many workers are inside, so the caller never waits for a worker
-// that has not come in: one that wakes late finds the job closed. A thread begins with its own share of the
-// tasks (what it wrote in the job before is in its cache), then takes what others left. Workers spin for some
-// tens of microseconds (joining takes 0.1 us, waking a sleeping one 50 us), then sleep. Nested calls run
-// inline. Rejected: OpenMP (a runtime of its own).
+// One word holds the open job and the number of workers inside, so the caller never waits for a worker that
+// has not come in: a worker that wakes late finds the job closed. A thread begins with its own share of the
+// tasks (what it wrote in the job before is in its cache), then takes what others left. Workers spin for
+// some tens of microseconds (joining takes 0.1 us, waking a sleeping one 50 us), then sleep. Nested calls
+// run inline. Rejected: OpenMP (a runtime of its own).
 // ------------------------------------------------------------------------------
 
 #define TENSOR__CALLED_BACK                                                                                  \
@@ -12894,6 +13046,7 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
     p->threads = (tensor__os_thread_t *)TENSOR_MALLOC(bytes, 64);
     p->threads_bytes = bytes;
     int started = 0, memory = p->threads != NULL;
+
     while (memory && started < n - 1) {
         tensor__start_t *s = (tensor__start_t *)TENSOR_MALLOC(sizeof *s, 64);
         if (!s) {
@@ -12908,6 +13061,7 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
         }
         started++;
     }
+
     p->n = started + 1;
     if (started == n - 1) { return 0; }
     tensor__pool_stop(th->ctx);
@@ -12976,6 +13130,7 @@ TENSOR__FN tensor__crew_t *tensor__crew_start(tensor__thread_t *th, int n,
         if (threads) { TENSOR_FREE(threads, (size_t)n * sizeof *threads, 64); }
         return NULL;
     }
+
     memset((void *)c, 0, sizeof *c);
     TENSOR__MUTEX_START(&c->mutex);
     TENSOR__SIGNAL_START(&c->signal);
@@ -12991,12 +13146,13 @@ TENSOR__FN tensor__crew_t *tensor__crew_start(tensor__thread_t *th, int n,
     c->arg = arg;
     for (int i = 0; i < n; i++) {
         if (TENSOR__THREAD_START(&c->threads[i], tensor__crew_main, c)) { continue; }
-        c->n = i;           // those that run take what there is; none: as without threads
+        c->n = i;           // those that run share the work; none: as without threads
         if (i > 0) { break; }
         TENSOR_FREE(threads, (size_t)n * sizeof *threads, 64);
         TENSOR_FREE(c, sizeof *c, 64);
         return NULL;
     }
+
     TENSOR__LOCK(&c->ctx->mutex);
     c->next = c->ctx->crews;
     c->prev = &c->ctx->crews;
@@ -13118,6 +13274,7 @@ TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *
         for (int64_t i = 0; i < ntasks; i++) { fn(arg, i, 0); }
         return;
     }
+
     th->in_parallel = 1;
     p->fn = fn;
     p->arg = arg;
@@ -13139,6 +13296,7 @@ TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *
             TENSOR__SIGNAL_ALL(&p->wake);
             TENSOR__UNLOCK(&p->mutex);
         }
+
         tensor__pool_work(p, 0);
         state = TENSOR__U64_LOAD(&p->state);
         while (!TENSOR__U64_CAS(&p->state, &state, state & ~TENSOR__OPEN)) { }
@@ -13257,6 +13415,7 @@ TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
             ctx->allocator.free(ctx->allocator.user, t, sizeof *t, 64);
         }
     }
+
     TENSOR__UNLOCK(&ctx->mutex);
     tensor__tls = NULL;
     if (ctx == &tensor__default) { tensor__exit_forget(); }
@@ -13338,9 +13497,14 @@ TENSOR_OPS_POINTWISE(TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X) TENS
 #undef TENSOR__X
 #define TENSOR__ROW(ID) tensor__row_##ID()
 
-static const uint8_t tensor__sizes[TENSOR_DTYPE_COUNT] = {4, 8, 4, 8, 1, 1, 2, 2, 1, 2};
-static const char *const tensor__dtype_names[TENSOR_DTYPE_COUNT] = {"f32", "f64", "i32", "i64", "u8", "bool",
-    "f16", "bf16", "i8", "i16"};
+// In the order of tensor_dtype_t.
+static const uint8_t tensor__sizes[] = {4, 8, 4, 8, 1, 1, 2, 2, 1, 2};
+static const char *const tensor__dtype_names[] = {"f32", "f64", "i32", "i64", "u8", "bool", "f16", "bf16",
+                                                  "i8", "i16"};
+enum { TENSOR__DTYPE_NAMES = sizeof tensor__dtype_names / sizeof *tensor__dtype_names };
+typedef char tensor__dtypes_have_sizes[sizeof tensor__sizes == TENSOR_DTYPE_COUNT ? 1 : -1];
+typedef char tensor__dtypes_have_names[(int)TENSOR__DTYPE_NAMES == (int)TENSOR_DTYPE_COUNT ? 1 : -1];
+
 static const char *const tensor__arg_names[TENSOR__MAX_IN] = {"a", "b", "c", "d", "e", "f", "g", "h"};
 
 TENSOR__INLINE int tensor__is_float(int dtype) {
@@ -13548,6 +13712,7 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
         return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: shape %n has a negative size or too many elements", op,
                             dims, ndim);
     }
+
     uint64_t bytes = (uint64_t)n * tensor__sizes[dtype];
     tensor__storage_t *s;
     if (!t) {
@@ -13590,7 +13755,8 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
 // One comparison of two neighbouring bytes.
 #define TENSOR__HOST_F32(t) ((t)->dtype == TENSOR_F32 && (t)->device == 0)
 
-// Whether t may be the first operand of a plain call. A recorder hears of calls alone.
+// Whether t may be the first operand of a plain call. There are no plain calls with a recorder: it is
+// called for call blocks only.
 TENSOR__INLINE int tensor__plain_operand(const tensor__thread_t *th, const tensor_t *t) {
     const tensor__isa_t *isa = th->ctx->plain;
     return isa && !th->recorder && TENSOR__HOST_F32(t) && (t->flags & TENSOR__CONTIGUOUS) &&
@@ -13659,7 +13825,7 @@ TENSOR__FN TENSOR__FAILS int tensor__give_up(tensor__op_t *o) {
     return 0;
 }
 
-// Input k becomes x, made for the call. 0 = x is poison
+// Replaces input k by x, which was made for the call. 0 = x is poison
 TENSOR__FN int tensor__put_input(tensor__op_t *o, int k, tensor_t *x) {
     if (x == TENSOR__POISON) { return 0; }
     if (o->moved >> k & 1) { (tensor_free)(o->args[k]); }
@@ -13698,6 +13864,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__begin_any(tensor__op_t *o, tensor_t *con
     } else {
         o->device = th->device;
     }
+
     for (int i = 0; i < nin; i++) {
         tensor_t *t = in[i];
         if (TENSOR__LIKELY(TENSOR__GIVEN(t) && t->state == TENSOR__LIVE)) {
@@ -13706,7 +13873,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__begin_any(tensor__op_t *o, tensor_t *con
                 if (!tensor__same_device(o, i)) { return 0; }
                 continue;
             }
-            tensor__fail(th, TENSOR_ERR_OWNER, "%s: a tensor %t of another context", row->name, t);
+            tensor__fail(th, TENSOR_ERR_OWNER, "%s: tensor %t must be of the calling thread's context",
+                         row->name, t);
             return 0;
         }
         if (!t && i >= row->required && row->nin >= 0) { continue; }
@@ -13721,7 +13889,7 @@ TENSOR__INLINE int tensor__at_home(const tensor__thread_t *th, const tensor_t *t
     return TENSOR__GIVEN(t) && t->state == TENSOR__LIVE && t->home == th && t->device == 0;
 }
 
-// In line where the nanoseconds of a call count. For a row that changes an input in place: nothing is cast.
+// Inlined where the nanoseconds of a call count. For a row that changes an input in place: nothing is cast.
 TENSOR__INLINE int tensor__begin_here(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in,
                                       int nin) {
     tensor__thread_t *th = tensor__self();
@@ -13749,6 +13917,7 @@ TENSOR__INLINE int tensor__begin_here(tensor__op_t *o, const tensor__row_t *row,
     } else {
         o->in = in;
     }
+
     int usual = nin > 0 && tensor__at_home(th, in[0]);
     if (nin == 2) {         // apart, because compilers do not unroll the loop
         usual = usual && tensor__at_home(th, in[1]);
@@ -13785,7 +13954,7 @@ TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t
     return tensor__begin_cast(o) || tensor__give_up(o);
 }
 
-// The parameters of a pointwise row: what its formula calls F_P(0) and F_P(1).
+// The parameters of a pointwise row: F_P(0) and F_P(1) of its formula.
 TENSOR__INLINE void tensor__formula_numbers(tensor__op_t *o, double p0, double p1) {
     o->p = &o->params;
     o->params.pointwise.p[0] = p0;
@@ -13906,6 +14075,7 @@ TENSOR__FN tensor_t *tensor__cast(tensor__thread_t *th, tensor_t *x, int dtype, 
             if (!(th->scopes[th->cast_depth - 1].modes & TENSOR__CASTS)) { break; }
         }
     }
+
     tensor__cast_t *c = &th->casts[(uint32_t)((uintptr_t)x >> 4) * 0x9E3779B1u >> 24];
     int mine = c->leaf == x;
     if (mine && c->version == x->storage->version && c->cast->dtype == dtype &&
@@ -13953,7 +14123,7 @@ TENSOR__FN int tensor__open_as(tensor__thread_t *th, int to, tensor_t **x, int n
     th_->modes = modes_;                                                                                     \
     TENSOR__RETURN(y_)
 
-// -> bit i: x[i] is a new tensor now; of more than 32 only the first are told
+// -> bit i: x[i] is a new tensor now; only the first 32 have a bit
 TENSOR__FN unsigned tensor__autocast_now(tensor__thread_t *th, int to, tensor_t **x, int n) {
     unsigned made = 0;
     int dtype = to == TENSOR__FULL ? TENSOR_F32 : (int)(tensor_autocast_dtype)(), widest = -1;
@@ -14012,8 +14182,10 @@ TENSOR_API tensor_scope_t (tensor_scope_begin_autocast)(tensor_dtype_t dtype) {
 
 // Maps pointers to numbers: open addressing, at most half full. A map belongs to the walk that made it, so
 // that passes in several threads may visit the same leaves and nodes.
-typedef struct tensor__map_t { struct { const void *key; int64_t value; } *at; uint64_t mask, count; }
-    tensor__map_t;
+typedef struct tensor__map_t {
+    struct { const void *key; int64_t value; } *at;
+    uint64_t mask, count;
+} tensor__map_t;
 
 typedef struct tensor__slot_t { tensor__node_t *node; tensor_t *g[TENSOR__MAX_OUT]; } tensor__slot_t;
 
@@ -14140,6 +14312,7 @@ TENSOR__INLINE tensor__slot_t *tensor__pass_slot(tensor__thread_t *th, tensor__p
             h = (h + 1) & (uint32_t)p->mask;
         }
     }
+
     int32_t slot = p->unused[--p->unused_count];
     if (p->hashed) { p->table[h] = slot + 1; }
     tensor__slot_t *s = &p->slots[slot];
@@ -14169,6 +14342,7 @@ TENSOR__INLINE tensor__slot_t tensor__pass_pop(tensor__pass_t *p) {
         p->heap[i] = p->heap[k];
         i = k;
     }
+
     p->heap[i].seq = seq;
     p->heap[i].slot = moved;
     tensor__slot_t s = p->slots[slot];
@@ -14227,7 +14401,7 @@ TENSOR__FN int64_t tensor__walk(tensor__thread_t *th, tensor_t *const *y, int n,
         ok = ok && tensor__list_room(th, &nodes, count, &room, sizeof node);
         if (ok) { ((tensor__node_t **)nodes)[count++] = node; }
         for (int i = 0; i < node->nin && ok; i++) { ok = tensor__reach(th, &q, node->edge[i].node, since); }
-        tensor__node_drop(th, node);            // y holds it still
+        tensor__node_drop(th, node);            // y still holds it
     }
     if (q.slots) { tensor__raw_free(th->ctx, q.slots); }
     if (!ok && nodes) {
@@ -14254,9 +14428,9 @@ TENSOR__FN int tensor__grad_need(const tensor__grad_t *g, int k) { return tensor
 // ------------------------------------------------------------------------------
 // >>impl-saved                                     MARK: saved values
 //
-// What backward reads: headers made of saved storage when they are asked for, checked against the version
-// they had, and packed or unpacked by the user's hooks. Rejected: saving headers (a saved output would be
-// a cycle).
+// What backward reads: headers that are made of saved storage when they are needed, checked against the
+// saved version, and packed or unpacked by the user's hooks. Rejected: saving headers (a saved output would
+// be a cycle).
 // ------------------------------------------------------------------------------
 
 // The extras of a node. NULL = out of memory, raised.
@@ -14316,6 +14490,7 @@ TENSOR__FN int tensor__pack(tensor__thread_t *th, tensor__node_t *n) {
         tensor__storage_drop(th, v->storage);
         v->storage = NULL;
     }
+
     if (s.thread) { (tensor_scope_end)(s); }
     th->written = written;
     n->saved_state = TENSOR__SAVED_PACKED;
@@ -14389,7 +14564,7 @@ TENSOR__FN tensor_t *tensor__unpack(tensor__grad_t *g, int source) {
                         source);
 }
 
-// Input k, output k of the op, as saved: what gradient functions read.
+// Input k and output k of the op as they were saved: gradient functions read them.
 TENSOR__FN tensor_t *tensor__grad_in(tensor__grad_t *g, int k) {
     if (!g->value[k]) { g->value[k] = tensor__unpack(g, k); }
     return g->value[k];
@@ -14523,7 +14698,7 @@ TENSOR__INLINE int tensor__tracks_few(tensor__op_t *o, const tensor__row_t *row,
     return wants;
 }
 
-// What a node saves: of the inputs (the first five) and outputs that the row names, those that are there and
+// What a node saves: those inputs (of the first five) and outputs that the row names, that are present and
 // that a wanted gradient reads.
 TENSOR__INLINE int tensor__saves_of(const tensor__op_t *o, int saves) {
     if (!saves) { return 0; }
@@ -14548,7 +14723,8 @@ TENSOR__FN TENSOR__FAILS void tensor__not_saved(tensor__thread_t *th, const char
                  "use a clone of it, or no_grad in place of inference mode", op, t, t->op ? t->op : "?");
 }
 
-// A node with nothing filled in but its row and its parts, then `more` bytes. NULL = out of memory, raised.
+// A node in which only its row and its parts are filled in, then `more` bytes. NULL = out of memory,
+// raised.
 TENSOR__INLINE tensor__node_t *tensor__node_new(tensor__thread_t *th, const tensor__row_t *row, int nin,
                                                 int nout, int nsaved, size_t more) {
     size_t bytes = sizeof(tensor__node_t) + (size_t)nin * sizeof(tensor__edge_t) +
@@ -14687,6 +14863,7 @@ TENSOR__INLINE int tensor__node_saves(tensor__node_t *n, const tensor__op_t *o, 
         }
         v++;
     }
+
     for (int i = 0, rest = saves >> 8; rest; i++, rest >>= 1) {
         if (!(rest & 1)) { continue; }
         v->source = (int8_t)(-1 - i);
@@ -14831,7 +15008,7 @@ TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tens
     TENSOR__REFUSE_AS(0, !x->node && (x->flags & TENSOR__REQUIRES_GRAD), AUTOGRAD,
                       "%s: x %t is a leaf that requires grad; change it under no_grad, or a clone", op, x);
 
-    // The graph began at a view that was marked, and the base has no part in it: that view is the leaf.
+    // The graph began at a view that was marked, and the base is not part of it: that view is the leaf.
     TENSOR__REFUSE_AS(0, x->base && !x->base->node && (x->node || (x->base->flags & TENSOR__REQUIRES_GRAD)),
                       AUTOGRAD,
                       "%s: x %t is a view of a leaf that requires grad; change it under no_grad", op, x);
@@ -14966,7 +15143,8 @@ TENSOR__INLINE void tensor__arg_none(tensor_arg_t *a) {
     a->dtype = 0;
 }
 
-// Strides of dims with channels innermost, to `to` unless NULL. -> whether `is` has them, dims of 1 apart
+// Writes the strides of dims with channels innermost to `to`, unless it is NULL. -> whether `is` has them,
+// except in dims of size 1
 TENSOR__FN int tensor__channels_last_strides(const int64_t *dims, int ndim, const int64_t *is, int64_t *to) {
     int64_t step = 1, same = 1;
     for (int k = 0; k < ndim; k++) {
@@ -15017,7 +15195,7 @@ TENSOR__INLINE void tensor__bump(tensor__thread_t *th, tensor__storage_t *s, con
     th->written = s;
 }
 
-// Runs a kernel that the recorder, which may refuse it, or the profiler hears of. -> code
+// Runs a kernel after calling the recorder, which may refuse it, or the profiler. -> code
 TENSOR__FN TENSOR__NOINLINE int tensor__launch_heard(tensor_call_t *c, tensor_kernel_t kernel) {
     tensor__thread_t *th = c->thread;
     tensor_recorder_t *r = th->recorder;
@@ -15106,7 +15284,7 @@ TENSOR__FN TENSOR__FAILS tensor_t *tensor__abandon(tensor__op_t *o) {
     return TENSOR__POISON;
 }
 
-// After the data is there: record, drop what the user does not see.
+// Records the op after its data is written, and drops what the user does not see.
 TENSOR__INLINE tensor_t *tensor__commit(tensor__op_t *o) {
     if (tensor__tracks(o)) {
         if (!(o->update ? o->update->record(o) : tensor__record(o))) { return tensor__abandon(o); }
@@ -15117,7 +15295,8 @@ TENSOR__INLINE tensor_t *tensor__commit(tensor__op_t *o) {
     return o->out[0];
 }
 
-// The kernel of o, by a call block. -> code. Apart from finish, whose other ways need no room for the block.
+// Runs the kernel of o with a call block. -> code. It is not part of finish, because the other ways of
+// finish need no room for the block.
 TENSOR__FN TENSOR__NOINLINE int tensor__launch_op(tensor__op_t *o) {
     tensor_call_t c;
     c.row = o->row;
@@ -15137,6 +15316,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__launch_op(tensor__op_t *o) {
             tensor__arg_none(&arg[i]);
         }
     }
+
     if (o->immediate) {
         tensor__arg_none(&arg[1]);
         arg[1].data = &o->imm;
@@ -15165,10 +15345,11 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
 // ------------------------------------------------------------------------------
 // >>impl-host                                      MARK: the way of the host to data
 //
-// The host reads and writes elements here alone: item, from, copy_out, copies between devices, printing, the
+// The host reads and writes elements only here: item, from, copy_out, copies between devices, printing, the
 // pointers of data and data_mut, comparisons, files, loaders, fronts that turn indices into other indices.
-// Each says who it is and what the elements are for, so that what records a thread's calls can refuse what a
-// replay could not do again. Rejected: an op for each access (it would cost more than the access).
+// Each caller gives its name and its use of the elements, so that a recorder of the thread's calls can
+// refuse what a replay could not do again. Rejected: an op for each access (it would cost more than the
+// access).
 // ------------------------------------------------------------------------------
 
 // Tells the recorder of an access. -> 0, or the code of its refusal, raised
@@ -15275,7 +15456,8 @@ TENSOR_API tensor_t *(tensor_to_non_blocking)(tensor_t *x, int to) {
 TENSOR_API tensor_t *(tensor_pin_memory)(tensor_t *x) {
     TENSOR__BEGIN(o, TENSOR__ROW(CLONE), x)
     const tensor_backend_t *b = o.th->ctx->backend[1];
-    TENSOR__REFUSE(x->device, DEVICE, "pin_memory: x is on a device");
+    TENSOR__REFUSE(x->device, DEVICE, "pin_memory: x %t is on %s, must be on the CPU", x,
+                   tensor__device_name(o.th, x->device));
     TENSOR__REFUSE(!b || !b->use_copy_stream, DEVICE, "pin_memory: the CUDA backend is not started");
     if (x->storage->deleter == b->release) { return x; }
     o.compute = x->dtype;
@@ -15774,13 +15956,13 @@ TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
 // where that is asked for.
 //
 // x86 machines that multiply bf16 in pairs: AMX by tiles of 16 x 32 (8 times the rate of f32), AVX-512 BF16
-// by vectors. Sums are f32, rounded once to bf16; denormals count as 0, because these instructions treat them
-// so. Elsewhere, and for f16, the front converts to f32. A comes as panels of 16 rows [k / 32][16][32], B as
-// panels of 16 columns [k / 32][16 pairs of k][16][2]: the second is the first with its 16 x 16 pairs
-// transposed, so one function packs both. Panels are padded with zeros to whole tiles; whole tiles of A that
-// run along k are read in place. Few rows times a large B that runs along k (a token through a layer) are
-// multiplied the other way round: A is transposed instead of B, and so is the result. Rejected: integer
-// products by conversion to f64 (not exact beyond 2^53).
+// by vectors. Sums are f32, rounded once to bf16; denormals count as 0, because these instructions treat
+// them so. Elsewhere, and for f16, the front converts to f32. A comes as panels of 16 rows [k /
+// 32][16][32], B as panels of 16 columns [k / 32][16 pairs of k][16][2]: the second is the first with its
+// 16 x 16 pairs transposed, so one function packs both. Panels are padded with zeros to whole tiles; whole
+// tiles of A that run along k are read in place. Products of few rows and a large B that runs along k (a
+// token through a layer) are computed in the other order: A is transposed instead of B, and so is the
+// result. Rejected: integer products by conversion to f64 (not exact beyond 2^53).
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__X86_DOTS
@@ -15820,6 +16002,7 @@ TENSOR__FN TENSOR__TARGET_DOT("") void tensor__dot_transpose(const void *x, int6
         z[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
         z[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
     }
+
     TENSOR__UNROLL
     for (int i = 0; i < 4; i++) {
         __m512i a = _mm512_shuffle_i32x4(z[i], z[i + 4], 0x88);
@@ -15861,6 +16044,7 @@ TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_tile(int pairs, int n, in
             __m512i odd = _mm512_slli_epi32(_mm512_cvtepu16_epi32(hi), 16);
             _mm512_storeu_si512(dst + 32 * i, _mm512_or_si512(_mm512_cvtepu16_epi32(lo), odd));
         }
+
         transposed = !pairs;
     } else {
         for (int i = 0; i < 16; i++) {
@@ -15872,7 +16056,8 @@ TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_tile(int pairs, int n, in
     if (transposed) { tensor__dot_transpose(dst, 16, dst, 16); }
 }
 
-// A panel of such tiles, or two (lines > 16), `apart` apart: where ls is 1, they share cache lines.
+// A panel of such tiles, or two (lines > 16) at the distance `apart`: where ls is 1, they share cache
+// lines.
 TENSOR__FN TENSOR__TARGET_DOT("")
 void tensor__dot_pack(int pairs, int64_t k, int lines, const uint16_t *src, int64_t ls, int64_t ks,
                       uint16_t *dst, int64_t apart) {
@@ -16120,6 +16305,7 @@ TENSOR__FN void tensor__dot_task(void *arg, int64_t task, int worker) {
     w.waits = g->k > TENSOR__DOT_KC;
     tensor__dot_open(j->tiles);
     int64_t r[6];
+
     for (int64_t t = first; t < last; t++) {
         int64_t item = t / per;
         w.a = (const uint16_t *)g->a + (g->aoff ? g->aoff[item] : 0);
@@ -16200,7 +16386,8 @@ TENSOR__FN int tensor__widen(tensor__op_t *o) {
     return 1;
 }
 
-// begin, and the inputs as row->cast says; for the rows that say something. Goes with finish_wide.
+// begin, and the inputs as row->cast asks; for the rows whose cast asks for something. It is used with
+// finish_wide.
 TENSOR__FN int tensor__begin_wide(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin) {
     if (!tensor__begin_here(o, row, in, nin)) { return 0; }
     if (TENSOR__CASTING(o->th) && !tensor__begin_cast(o)) { return tensor__give_up(o); }
@@ -16244,7 +16431,7 @@ TENSOR__FN uint64_t tensor__product_scratch(const tensor__gemm_t *g, int dtype) 
 }
 
 #ifdef TENSOR_USE_OPENBLAS
-// How a matrix of `across` columns in row-major order is described to BLAS; ld 0 = it cannot be.
+// How BLAS gets a matrix of `across` columns in row-major order; ld 0 = it cannot take the matrix.
 TENSOR__FN CBLAS_TRANSPOSE tensor__blas_side(int64_t down, int64_t across, int64_t rs, int64_t cs, int *ld) {
     int plain = cs == 1 && rs >= across, transposed = rs == 1 && cs >= down;
     int64_t step;
@@ -16270,6 +16457,7 @@ TENSOR__FN int tensor__gemm_blas(const tensor__gemm_t *g, int size) {
         g->crs > most || g->crs < g->n || (double)g->m * (double)g->n * (double)g->k < 64.0 * 64 * 64) {
         return 0;
     }
+
     int m = (int)g->m, n = (int)g->n, k = (int)g->k, ldc = (int)g->crs, add = g->accumulate || g->bias;
     for (int64_t item = 0; item < g->batch; item++) {
         const char *a = (const char *)g->a + (g->aoff ? g->aoff[item] : 0) * size;
@@ -16307,7 +16495,7 @@ TENSOR__INLINE float *tensor__floats_of(const tensor_t *t) {
     return (float *)t->storage->data + t->offset;
 }
 
-// The first result of o, in whole vectors, becomes the pointwise row `then` of the last one.
+// Sets the first result of o, in whole vectors, to the pointwise row `then` of the last one.
 TENSOR__FN TENSOR__NOINLINE void tensor__apply_direct(const tensor__op_t *o, const tensor__row_t *then) {
     const void *in[1];
     void *out[1];
@@ -16316,10 +16504,10 @@ TENSOR__FN TENSOR__NOINLINE void tensor__apply_direct(const tensor__op_t *o, con
     tensor__point(then)->forward[o->th->ctx->plain->place](in, out, NULL, o->out[0]->numel);
 }
 
-// Inputs 0 and 1 of o, f32 matrices, and input 2, if there is one, as bias: their product, of the sizes and
-// strides in g, if they are on the host and so small that it needs neither scratch nor threads. It becomes
-// the last result; the pointwise row `then` (NULL = none) of it the first. 0 = they are not small, or a
-// recorder wants to hear of the call
+// Computes the product of inputs 0 and 1 of o, f32 matrices, with input 2, if there is one, as bias; g has
+// its sizes and strides. The inputs must be on the host and so small that the product needs neither scratch
+// nor threads. The product becomes the last result; the pointwise row `then` (NULL = none) of it becomes
+// the first. 0 = they are not small, or a recorder is set
 TENSOR__FN int tensor__product_direct(const tensor__op_t *o, tensor__gemm_t *g, const tensor__row_t *then) {
     const tensor__isa_t *isa = o->th->ctx->plain;
     if (!isa || o->th->recorder || !TENSOR__HOST_F32(o->in[0])) { return 0; }
@@ -16663,7 +16851,7 @@ TENSOR__FN int tensor__check_divisor(tensor_call_t *c, const tensor__iter_t *it)
 typedef struct tensor__transpose_t {
     const tensor__isa_t *isa;
     const tensor__iter_t *it;
-    int dim;                            // where x runs along; y runs along the last
+    int dim;                            // x is contiguous along it, y along the last dim
 } tensor__transpose_t;
 enum { TENSOR__TRANSPOSE = 64 };             // columns of x per task
 
@@ -16736,8 +16924,8 @@ TENSOR__FN int tensor__divides_whole(const tensor_call_t *c) {
            (id == TENSOR_OP_FLOOR_DIVIDE || id == TENSOR_OP_FMOD || id == TENSOR_OP_REMAINDER);
 }
 
-// A call without the iterator: contiguous f32, equal shapes, whole vectors, one thread's work. 0 = it is not
-// that
+// A call without the iterator: contiguous f32, equal shapes, whole vectors, the work of one thread. 0 = the
+// call is not of that form
 TENSOR__FN int tensor__pointwise_at_once(const tensor_call_t *c, const tensor__isa_t *isa) {
     const tensor_arg_t *y = &c->arg[c->nin];
     int plain = tensor__class(c->compute) == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous &&
@@ -16783,6 +16971,7 @@ TENSOR__FN void tensor__pointwise_backward_iter(const tensor_call_t *c, tensor__
         used[nin] = c->arg[i];
         it->slot[nin++] = i;
     }
+
     for (int i = 0; i < c->nout; i++) {
         used[nin + i] = c->arg[5 + i];
         if (used[nin + i].data) { continue; }
@@ -16915,6 +17104,7 @@ TENSOR__FN int tensor__data_fits(const char *op, int type, int dtype) {
         size = (int)sizeof(void *);
         break;
     }
+
     if (size == tensor__sizes[dtype]) {
         if (whole) {
             fits = !tensor__is_float(dtype) || size == 2 || !has_sign;
@@ -16972,7 +17162,7 @@ TENSOR__FN int tensor__wrappable(const char *op, const void *data, int dtype, co
                                  int64_t *n) {
     if (!tensor__dims_given(op, dims, ndim)) { return 0; }
     TENSOR__REFUSE_AS(0, ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, n), SHAPE,
-                      "%s: shape has %i dims, a negative size or too many elements", op, ndim);
+                      "%s: shape of %i dims must have 0 to 8 dims, sizes >= 0, < 2^59 elements", op, ndim);
     TENSOR__REFUSE_AS(0, (unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "%s: %i is not a dtype", op, dtype);
     TENSOR__REFUSE_AS(0, !data || (uintptr_t)data % tensor__sizes[dtype], SHAPE, "%s: data is %s", op,
                       data ? "misaligned for its dtype" : "NULL");
@@ -17328,6 +17518,7 @@ TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double ato
         tensor__tidy(th_, mark_, NULL);
         return r;
     }
+
     if (!tensor__host(a, TENSOR_HOST_READ, op) || !tensor__host(b, TENSOR_HOST_READ, op)) { return 0; }
     tensor_arg_t arg[2];
     tensor__arg(&arg[0], a, TENSOR_READ);
@@ -17398,14 +17589,14 @@ TENSOR__FN int tensor__view_strides(const tensor_t *x, const int64_t *dims, int 
         int64_t s = 1;
         for (int i = ndim - 1; i >= 0; i--) {
             strides[i] = s;
-            // there are no elements, so any sizes are possible
+            // without elements any sizes are possible
             if (dims[i] > 0 && s <= INT64_MAX / dims[i]) { s *= dims[i]; }
         }
         return 1;
     }
     int64_t xd[TENSOR_MAX_DIMS], xs[TENSOR_MAX_DIMS], step = 1;
 
-    // From the right, matches runs of x's dims (those of size 1 do not count) with runs of the new dims.
+    // Matches runs of x's dims (those of size 1 do not count) with runs of the new dims, from the right.
     int d = -1, v = ndim - 1;
     for (int i = 0; i < x->ndim; i++) {
         if (x->dims[i] == 1) { continue; }
@@ -17446,6 +17637,7 @@ TENSOR__FN tensor_t *tensor__reshape(const char *op, tensor_t *x, const int64_t 
             known = bad ? 0 : (int64_t)k;
         }
     }
+
     if (!bad && infer >= 0) {
         bad = known == 0 || x->numel % known != 0;
         if (!bad) {
@@ -17762,6 +17954,7 @@ TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
         ys = p->stride[last];
         gs = g->strides[last];
     }
+
     memset(y->data, 0, (size_t)(y->numel * size));
     for (int64_t n = 0; n < g->numel; n += run) {
         for (int64_t k = 0; k < run; k++) {
@@ -17825,7 +18018,8 @@ TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, con
     }
     if (!tensor__in_storage(&o, x, dims, strides, ndim, offset)) { return TENSOR__POISON; }
     TENSOR__REFUSE(!tensor__same_dims(src->dims, src->ndim, dims, ndim) || src->dtype != x->dtype, SHAPE,
-                   "as_strided_scatter: src %t %y is not the view's shape and dtype", src, src);
+                   "as_strided_scatter: src %t %y must have the view's shape %n and dtype %y", src, src, dims,
+                   ndim, x);
     int64_t at = offset - x->offset;             // of the view, from the first element of x
     int64_t span = tensor__length_of(x->dims, x->strides, x->ndim);
     int64_t reach = tensor__length_of(dims, strides, ndim);
@@ -18142,7 +18336,9 @@ TENSOR__FN int tensor__at_dim(tensor__stepped_t *w, const tensor_t *x, int d, co
         w->begin[d] = at;
         return 1;
     }
-    TENSOR__REFUSE_AS(0, step < 1, SHAPE, "at: step %d in \"%s\" must be at least 1", step, index);
+    TENSOR__REFUSE_AS(0, step < 1, SHAPE,
+                      "at: step %d in \"%s\" must be at least 1; tensor_flip(x, dim) reverses a dim", step,
+                      index);
     int64_t start = tensor__slice_bound(item->part[0], n), end = tensor__slice_bound(item->part[1], n);
     int64_t size = start < end ? (end - start + step - 1) / step : 0;
     tensor__stepped_add(w, d, start, size, step);
@@ -18153,6 +18349,9 @@ TENSOR__FN int tensor__at_dim(tensor__stepped_t *w, const tensor_t *x, int d, co
 TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
     if (!TENSOR__USABLE("at", "x", x)) { return TENSOR__POISON; }
     TENSOR__REFUSE(!index, FORMAT, "at: index is NULL");
+    TENSOR__REFUSE(strchr(index, '[') || strchr(index, '('), FORMAT,
+                   "at: \"%s\" has a list, and it may have numbers, slices, None and ... alone; "
+                   "tensor_index_select(x, dim, list) and tensor_index(x, lists) take lists", index);
     int items, ellipses, d = 0;
     tensor__count_items(index, &items, &ellipses);
     TENSOR__REFUSE(ellipses > 1, FORMAT, "at: \"%s\" has more than one ...", index);
@@ -18269,7 +18468,8 @@ TENSOR_API tensor_t *(tensor_roll)(tensor_t *x, int64_t shift, int64_t dim) {
 
 TENSOR_API tensor_t *(tensor_roll_n)(tensor_t *x, const int64_t *shifts, const int64_t *dims, int n) {
     TENSOR__MARK1(x)
-    TENSOR__REFUSE(n < 1 || !shifts || !dims, SHAPE, "roll: shifts and dims of %i dims, or one is NULL", n);
+    TENSOR__REFUSE(n < 1 || !shifts || !dims, SHAPE,
+                   "roll: n %i must be at least 1, shifts and dims must not be NULL (x %t)", n, x);
     for (int i = 0; i < n; i++) { x = (tensor_roll)(x, shifts[i], dims[i]); }
     TENSOR__RETURN(x);
 }
@@ -18313,6 +18513,7 @@ TENSOR_API tensor_t *(tensor_unflatten_n)(tensor_t *x, int64_t dim, const int64_
             }
         }
     }
+
     if (infer >= 0 && known > 0) {
         dims[d + infer] = x->dims[d] / known;
         known *= dims[d + infer];
@@ -18368,7 +18569,7 @@ TENSOR_API int (tensor_broadcast_tensors)(tensor_t *const *list, int n, tensor_t
     int ndim = 0;
     for (int i = 0; out && i < n; i++) { out[i] = TENSOR__POISON; }
     TENSOR__REFUSE_CODE(n < 0 || (n && (!list || !out)), OWNER,
-                        "broadcast_tensors: list or out is NULL, or %i tensors", n);
+                        "broadcast_tensors: n %i must be >= 0, list and out must not be NULL", n);
     int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE("broadcast_tensors", "list", list[i])) { return th->error.code; }
@@ -18607,6 +18808,7 @@ TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
         const tensor_t *b = o->in[i];
         same = same && (!b || tensor__same_shape(a, b));
     }
+
     if (TENSOR__LIKELY(same)) {
         tensor__result(o, dtype, a->dims, a->ndim);
         return tensor__finish_images(o);
@@ -19171,9 +19373,9 @@ TENSOR__MADE(isneginf, (tensor_t *x), (tensor_eq_scalar)(x, -(double)INFINITY))
 TENSOR__MADE(isposinf, (tensor_t *x), (tensor_eq_scalar)(x, (double)INFINITY))
 
 TENSOR_API tensor_t *(tensor_positive)(tensor_t *x) {
-    tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("positive", "x", x)) { return TENSOR__POISON; }
-    return x->dtype == TENSOR_BOOL ? tensor__fail(th, TENSOR_ERR_DTYPE, "positive: x %t is bool", x) : x;
+    TENSOR__REFUSE(x->dtype == TENSOR_BOOL, DTYPE, "positive: x %t is bool, must be of numbers", x);
+    return x;
 }
 
 TENSOR_API tensor_t *(tensor_frac)(tensor_t *x) {
@@ -19286,7 +19488,8 @@ TENSOR_API tensor_t *(tensor_nextafter)(tensor_t *a, tensor_t *b) {
     tensor_t *unordered = tensor_logical_or(tensor_isnan(x), tensor_isnan(to));
     y = tensor_where(unordered, tensor_add(x, to), y);
     if (tensor_grad_enabled() && tensor__live(from) && tensor__sync_needs_grad(th_, from)) {
-        // Where a steps the gradient passes: it is that of a clone into which the neighbours are written.
+        // The gradient with respect to a passes unchanged: it is that of a clone into which the neighbours
+        // are written.
         tensor_t *stepped = tensor_clone(from);
         if (!tensor__live(y) || !tensor__live(stepped)) { TENSOR__RETURN(TENSOR__POISON); }
         uint8_t mode = th_->grad_mode;
@@ -19326,7 +19529,7 @@ TENSOR_API tensor_t *(tensor_frexp)(tensor_t *x, tensor_t **exponent) {
 TENSOR_API tensor_t *(tensor_heaviside)(tensor_t *x, tensor_t *values) {
     TENSOR__MARK1(x)
     TENSOR__REFUSE(tensor__live(values) && x->dtype != values->dtype, DTYPE,
-                   "heaviside: x %t is %y and values %t is %y", x, x, values, values);
+                   "heaviside: values %t is %y, must be %y as x %t", values, values, x, x);
     tensor_t *step = tensor_to(tensor_gt_scalar(x, 0), x->dtype);
     TENSOR__RETURN(tensor_where(tensor_eq_scalar(x, 0), tensor_detach(values), step));
 }
@@ -19348,7 +19551,7 @@ TENSOR_API tensor_t *(tensor_lerp_scalar)(tensor_t *a, tensor_t *b, double weigh
 
 TENSOR_API tensor_t *(tensor_isclose)(tensor_t *a, tensor_t *b, double rtol, double atol, int equal_nan) {
     TENSOR__MARK2(a, b)
-    TENSOR__REFUSE(a->dtype != b->dtype, DTYPE, "isclose: a %t is %y and b %t is %y", a, a, b, b);
+    TENSOR__REFUSE(a->dtype != b->dtype, DTYPE, "isclose: b %t is %y, must be %y as a %t", b, b, a, a);
     TENSOR__REFUSE(!(rtol >= 0 && atol >= 0), SHAPE, "isclose: rtol %g and atol %g must be >= 0", rtol, atol);
     tensor_t *y = tensor_eq(a, b);
     if (equal_nan) { y = tensor_logical_or(y, tensor_logical_and(tensor_isnan(a), tensor_isnan(b))); }
@@ -19379,7 +19582,7 @@ TENSOR_API tensor_t *(tensor_to)(tensor_t *x, int to) {
 TENSOR__FRONT(contiguous, (tensor_t *x),
     tensor__live(x) && (x->flags & TENSOR__CONTIGUOUS) ? x : (tensor_clone)(x))
 
-// Halves are computed in f32 and rounded once, by the edge, as the fused kernel does.
+// Halves are computed in f32 and rounded once, by the edge, as in the fused kernel.
 TENSOR__FN tensor_t *tensor__wide(tensor_t *t) {
     return t->dtype == TENSOR_F16 || t->dtype == TENSOR_BF16 ? (tensor_to)(t, TENSOR_F32) : t;
 }
@@ -19475,6 +19678,7 @@ TENSOR__FN void tensor__backward_call(tensor__grad_t *g, int wanted, int count) 
         if (!v->storage) { continue; }
         tensor__arg_saved(a, v);
     }
+
     tensor__arg(&arg[4], gy, TENSOR_READ);
     for (int i = 0; i < 5 && gy->device && !last; i++) {    // channels-last if an operand is
         last = arg[i].data && arg[i].ndim == gy->ndim && tensor__channels_last_arg(&arg[i]);
@@ -19495,7 +19699,7 @@ TENSOR__FN void tensor__backward_call(tensor__grad_t *g, int wanted, int count) 
     c.p = n->p;
     c.thread = g->th;
     c.compute = n->out[0].dtype;
-    for (int i = 0; i < 4; i++) {       // f32 changed in place by f64: as the call, which was computed in f64
+    for (int i = 0; i < 4; i++) {       // f32 changed in place by f64: in f64, like the call
         if (arg[i].data && arg[i].ndim && arg[i].dtype == TENSOR_F64) { c.compute = TENSOR_F64; }
     }
     c.device = gy->device;
@@ -19526,13 +19730,14 @@ TENSOR__INLINE int tensor__grad_by_text(tensor__grad_t *g, const tensor__point_t
     return wanted;
 }
 
-// What the body of a fused derivative reads. The number that stands for an input, if there is one, is apart.
+// What the body of a fused derivative reads. A number that replaces an input is kept separately.
 typedef struct tensor__plain_grad_t {
     const void *in[5];                  // saved inputs, saved output, incoming gradient
     const tensor__saved_t *number;
 } tensor__plain_grad_t;
 
-// Whether a wanted derivative reads the saved value of that source. One that none reads may have changed.
+// Whether a wanted derivative reads the saved value of that source. A value that none reads may have
+// changed.
 TENSOR__FN int tensor__grad_reads(const tensor__point_t *d, int wanted, int source) {
     int saved = source < 0 ? TENSOR__SY : 1 << source;
     for (int k = 0; k < 3; k++) {
@@ -19596,7 +19801,7 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
     void *out[3] = {NULL, NULL, NULL};
     int mine = !passed && gy->refs == 1 && gy->storage->refs == 1;
     if (!plain || !tensor__grad_results(g, wanted, mine, out)) {
-        tensor__backward_call(g, wanted, count);        // raises, if it has no memory for them either
+        tensor__backward_call(g, wanted, count);        // raises if it has no memory for them either
         return;
     }
     tensor__body_t body = d->backward[g->th->ctx->plain->place];
@@ -19716,6 +19921,7 @@ TENSOR__INLINE void tensor__acc_leaf(const int id, const tensor__reduce_t *r, te
         }
     } else {
         const float *x = (const float *)block;
+
         switch (id) {
         case TENSOR_OP_PROD: TENSOR__EACH(float, v.d *= (double)b);
         case TENSOR_OP_AMAX:
@@ -19888,12 +20094,14 @@ TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c, void (*leaf)(const tensor__r
             r.kept *= x->dims[d];
         }
     }
+
     if (r.kept == 0) { return 0; }
     if (!r.nr) {
         r.rd[0] = r.reduced;
         r.rs[0] = 1;
         r.nr = 1;
     }
+
     if (c->scratch) {
         *(tensor__reduce_t *)c->scratch = r;
         return 0;
@@ -19910,6 +20118,7 @@ TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c, void (*leaf)(const tensor__r
         }
         return 0;
     }
+
     if (r.kept >= 32 || r.reduced <= TENSOR__CHUNK) {
         if (r.kept * r.reduced < 2 * TENSOR__GRAIN) {
             r.chunks = 1;
@@ -19952,6 +20161,7 @@ TENSOR__FN tensor_t *tensor__reduce(const tensor__row_t *row, tensor_t *x, uint3
             dims[ndim++] = x->dims[d];
         }
     }
+
     int empty = reduced == 0;
     if ((id == TENSOR_OP_AMAX || id == TENSOR_OP_AMIN) && empty) {
         int64_t left = 1;
@@ -20128,7 +20338,7 @@ TENSOR__INLINE void tensor__f64_logcumsumexp(const double *x, double *y, int64_t
     }
 }
 
-// The product of all others, from both sides: exact with zeros, no division.
+// The product of all others, from both sides: exact with zeros, without a division.
 TENSOR__INLINE void tensor__f64_prod_others(const double *x, double *y, int64_t n) {
     double s = 1;
     for (int64_t i = 0; i < n; i++) {
@@ -20238,17 +20448,32 @@ TENSOR__INLINE void tensor__row_i64(const int id, const tensor__rowcall_t *r, co
     y[0] = k;
 }
 
-// Which rows have a kernel of f32, and which take integers.
+// The rows that have a kernel of f32, and its call for one row of n elements: a and b (or NULL) to y.
+#define TENSOR__FAST_ROWS(X, isa, a, b, y, work, n)                                                          \
+    X(SOFTMAX, TENSOR__DO(isa, row_softmax)(a, y, n))                                                        \
+    X(LOG_SOFTMAX, TENSOR__DO(isa, row_log_softmax)(a, y, n))                                                \
+    X(LOGSUMEXP, *(y) = TENSOR__DO(isa, row_logsumexp)(a, work, n))                                          \
+    X(SOFTMAX_BACKWARD, TENSOR__DO(isa, row_softmax_backward)(a, b, y, n))                                   \
+    X(LOG_SOFTMAX_BACKWARD, TENSOR__DO(isa, row_log_softmax_backward)(a, b, y, n))                           \
+    X(ARGMAX, *(int64_t *)(void *)(y) = TENSOR__DO(isa, find)(a, n, TENSOR__DO(isa, leaf_max)(a, n)))        \
+    X(ARGMIN, *(int64_t *)(void *)(y) = TENSOR__DO(isa, find)(a, n, TENSOR__DO(isa, leaf_min)(a, n)))
+
 TENSOR__INLINE int tensor__row_is_fast(const int id) {
-    return id == TENSOR_OP_SOFTMAX || id == TENSOR_OP_LOG_SOFTMAX || id == TENSOR_OP_LOGSUMEXP ||
-           id == TENSOR_OP_SOFTMAX_BACKWARD || id == TENSOR_OP_LOG_SOFTMAX_BACKWARD ||
-           id == TENSOR_OP_ARGMAX || id == TENSOR_OP_ARGMIN;
+    switch (id) {
+#define TENSOR__X(ID, call) case TENSOR_OP_##ID:
+    TENSOR__FAST_ROWS(TENSOR__X, 0, 0, 0, 0, 0, 0)
+#undef TENSOR__X
+        return 1;
+    default:
+        return 0;
+    }
 }
 
 TENSOR__INLINE int tensor__rows_are_fast(const tensor_call_t *c) {
     return c->arg[0].dtype == TENSOR_F32 && c->arg[0].numel > 0 && !c->thread->ctx->reference;
 }
 
+// The rows that take integers.
 TENSOR__INLINE int tensor__row_is_integral(const int id) {
     return id == TENSOR_OP_CUMSUM || id == TENSOR_OP_CUMPROD || id == TENSOR_OP_ARGMAX ||
            id == TENSOR_OP_ARGMIN;
@@ -20271,33 +20496,16 @@ TENSOR__INLINE void tensor__row_task(const int id, void *arg, int64_t task, int 
         if (r->fast && tensor__row_is_fast(id)) {
             const float *fa = (const float *)(const void *)a, *fb = (const float *)(const void *)b;
             float *fy = (float *)(void *)to;
+            (void)fb;
             switch (id) {
-            case TENSOR_OP_SOFTMAX:
-                TENSOR__DO(r->isa, row_softmax)(fa, fy, n);
-                break;
-            case TENSOR_OP_LOG_SOFTMAX:
-                TENSOR__DO(r->isa, row_log_softmax)(fa, fy, n);
-                break;
-            case TENSOR_OP_LOGSUMEXP:
-                fy[0] = TENSOR__DO(r->isa, row_logsumexp)(fa, (float *)(void *)work, n);
-                break;
-            case TENSOR_OP_SOFTMAX_BACKWARD:
-                TENSOR__DO(r->isa, row_softmax_backward)(fa, fb, fy, n);
-                break;
-            case TENSOR_OP_ARGMAX:
-                ((int64_t *)(void *)to)[0] =
-                    TENSOR__DO(r->isa, find)(fa, n, TENSOR__DO(r->isa, leaf_max)(fa, n));
-                break;
-            case TENSOR_OP_ARGMIN:
-                ((int64_t *)(void *)to)[0] =
-                    TENSOR__DO(r->isa, find)(fa, n, TENSOR__DO(r->isa, leaf_min)(fa, n));
-                break;
-            default:
-                TENSOR__DO(r->isa, row_log_softmax_backward)(fa, fb, fy, n);
-                break;
+#define TENSOR__X(ID, call) case TENSOR_OP_##ID: call; break;
+            TENSOR__FAST_ROWS(TENSOR__X, r->isa, fa, fb, fy, (float *)(void *)work, n)
+#undef TENSOR__X
+            default: break;
             }
             continue;
         }
+
         char *bx = work, *bx2 = work + (n + 8) * cs, *by = work + 2 * (n + 8) * cs;
         tensor__load_run(bx, r->compute_class, a, x->dtype, 1, n);
         if (b) { tensor__load_run(bx2, r->compute_class, b, x2->dtype, 1, n); }
@@ -20376,6 +20584,7 @@ TENSOR__FN tensor_t *tensor__rows_op(const tensor__row_t *row, tensor_t *x, int6
     o.args[0] = m;
     o.p = &o.params;
     o.params.rows.reverse = reverse;
+
     // Of no elements the divisor is 0 at most: their variance is NaN.
     o.params.rows.correction = m->dims[m->ndim - 1] ? correction : 0;
     if (dtype < 0) { dtype = m->dtype; }
@@ -20413,6 +20622,7 @@ TENSOR__FN void tensor__grad_prod(tensor__grad_t *g) {
     for (int d = 0; d < x->ndim; d++) {
         if (g->p->reduce.mask >> d & 1) { dims[n++] = d; }
     }
+
     int64_t back[TENSOR_MAX_DIMS];
     for (int d = 0; d < x->ndim; d++) { back[dims[d]] = d; }
     tensor_t *p = tensor_permute_n(x, dims, x->ndim);
@@ -20488,7 +20698,7 @@ TENSOR__FRONT(argmax_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__arg_op(TENSOR__ROW(ARGMAX), x, dim, keepdim))
 TENSOR__FRONT(argmin_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__arg_op(TENSOR__ROW(ARGMIN), x, dim, keepdim))
-// Whether input 0, contiguous, is f32 on the host and no recorder wants to hear of the call.
+// Whether input 0, contiguous, is f32 on the host, and no recorder is set.
 TENSOR__INLINE int tensor__arg_small(const tensor__op_t *o) {
     return o->th->ctx->plain && !o->th->recorder && TENSOR__HOST_F32(o->in[0]);
 }
@@ -20522,8 +20732,8 @@ TENSOR_API tensor_t *(tensor_std_dim)(tensor_t *x, int64_t dim, double correctio
 
 TENSOR__MADE(std, (tensor_t *x, double correction), (tensor_std_dim)(tensor__one_row(x), 0, correction, 0))
 
-// x at the indices `at` along dim, and these indices; drop: dim, of size 1, is removed. The value is
-// gathered, so its gradient goes to the chosen places alone.
+// The elements of x at the indices `at` along dim, and these indices; drop: dim, of size 1, is removed. The
+// value is gathered, so its gradient goes to the chosen places alone.
 TENSOR__FN tensor_pair_t tensor__chosen(tensor_t *x, int64_t dim, tensor_t *at, int drop) {
     tensor_pair_t p;
     p.indices = at;
@@ -20724,6 +20934,7 @@ TENSOR__FN tensor_t *tensor__vector_norm_of(const char *op, tensor_t *x, double 
         !tensor__dims_given(op, dims, n)) {
         return TENSOR__POISON;
     }
+
     tensor_shape_t kept;
     tensor_t *y = tensor__gathered(op, x, dims, n, keepdim, &kept);
     if (y == TENSOR__POISON) { return y; }
@@ -20852,7 +21063,7 @@ TENSOR__FN void tensor__grad_cumprod(tensor__grad_t *g) {
 // dx_k = e^(x_k - y_k) t_k, where t_k = g_k + e^(y_k - y_(k+1)) t_(k+1): no weight above 1.
 TENSOR__FN void tensor__grad_logcumsumexp(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0), *y = tensor__grad_out(g, 0);
-    tensor_t *dead = tensor_logical_and(tensor_isinf(y), tensor_lt_scalar(y, 0));   // nothing but -inf so far
+    tensor_t *dead = tensor_logical_and(tensor_isinf(y), tensor_lt_scalar(y, 0));   // only -inf so far
     y = tensor_masked_fill(y, dead, 0);
     if (y == TENSOR__POISON || !y->numel) {
         g->gx[0] = tensor_zeros_like(x);
@@ -20944,6 +21155,7 @@ TENSOR_API tensor_t *(tensor_gradient)(tensor_t *x, tensor_t *coordinates, doubl
         middle = tensor_sub(tensor_narrow(x, d, 2, n - 2), tensor_narrow(x, d, 0, n - 2));
         middle = tensor_div_scalar(middle, 2 * spacing);
     }
+
     tensor_t *parts[3] = {tensor_narrow(slope, d, 0, 1), middle, tensor_narrow(slope, d, n - 2, 1)};
     if (edge_order == 2) {
         parts[0] = tensor__edge_slope(slope, width, d, 0, 1);
@@ -21038,6 +21250,7 @@ TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fwe
     if (tensor__live(aweights) && tensor__is_float(aweights->dtype)) {
         x = tensor_to(x, (tensor_dtype_t)tensor__promote2(x->dtype, aweights->dtype));
     }
+
     for (int i = 0; i < 2; i++) {
         if (!given[i]) { continue; }
         tensor_t *v = tensor__cov_weights(given[i], i ? "aweights" : "fweights", i, x);
@@ -21138,6 +21351,7 @@ TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
         m.g.boff = off + n;
         m.g.coff = off + 2 * n;
     }
+
     m.g.scratch = c->scratch ? (char *)c->scratch + m.offset_bytes : NULL;
     tensor__gemm(&m.g, a->dtype);
     return 0;
@@ -21175,7 +21389,7 @@ TENSOR__FN int tensor__rows_even(const tensor_t *x) {
     return 1;
 }
 
-// The batch dims of a product, of inputs of which one has more than 2 dims. -> how many; -1 = they do not
+// The batch dims of a product; one of its inputs has more than 2 dims. -> their number; -1 = they do not
 // broadcast
 TENSOR__FN TENSOR__NOINLINE int tensor__matmul_batch(const tensor_t *a, const tensor_t *b, int64_t *dims) {
     int ndim = 0;
@@ -21191,7 +21405,8 @@ TENSOR__FN int tensor__infer_matmul(tensor__op_t *o) {
                       "matmul: a %t and b %t must have at least 1 dim; use mul for numbers", a, b);
     TENSOR__REFUSE_AS(0, a->dtype != b->dtype, DTYPE,
                       "matmul: a %t is %y and b %t is %y; convert one with tensor_to", a, a, b, b);
-    TENSOR__REFUSE_AS(0, a->dtype == TENSOR_BOOL, DTYPE, "matmul: a %t and b %t are bool", a, b);
+    TENSOR__REFUSE_AS(0, a->dtype == TENSOR_BOOL, DTYPE,
+                      "matmul: a %t and b %t are bool; convert them with tensor_to", a, b);
     int64_t ka = a->dims[a->ndim - 1], kb = b->dims[b->ndim > 1 ? b->ndim - 2 : 0];
     TENSOR__REFUSE_AS(0, ka != kb, SHAPE, "matmul: a %t and b %t do not agree on K (%d vs %d)", a, b, ka, kb);
     int64_t dims[TENSOR_MAX_DIMS];
@@ -21418,8 +21633,8 @@ TENSOR__FN uint64_t tensor__label_bits(const tensor__labelled_t *a) {
     return bits;
 }
 
-// Sums what the product of a and b need not have: the labels of one of them that are not kept, and a label of
-// both with the sizes 1 and n (the sum over n alone). 0 = failed, raised
+// Sums dims that the product of a and b does not need: labels of one of them that are not kept, and a label
+// of both with the sizes 1 and n (the sum over n alone). 0 = failed, raised
 TENSOR__FN int tensor__contract_alone(tensor__labelled_t *a, tensor__labelled_t *b, uint64_t keep) {
     uint64_t summed = tensor__label_bits(a) & tensor__label_bits(b) & ~keep;
     for (int l = 0; l < 64; l++) {
@@ -21464,6 +21679,7 @@ TENSOR__FN int tensor__contract(const char *op, tensor__labelled_t *a, tensor__l
         three[1] *= dims[n++] = a->x->dims[d];
         oa[na++] = a->label[d];
     }
+
     int out = na, lb = nb;
     for (int d = 0; d < b->n; d++) {
         if (tensor__label_at(a, b->label[d]) >= 0) { continue; }
@@ -21563,6 +21779,7 @@ TENSOR__FN const char *tensor__einsum_term(const char *s, tensor__labelled_t *a,
                           e, equation);
         letters += upper || lower;
     }
+
     TENSOR__REFUSE_AS(NULL, letters > a->x->ndim || (!ellipsis && letters < a->x->ndim), SHAPE,
                       "einsum: tensor %i %t has %i dims, its term in \"%s\" names %i", k, a->x,
                       (int)a->x->ndim, equation, letters);
@@ -21578,8 +21795,8 @@ TENSOR__FN const char *tensor__einsum_term(const char *s, tensor__labelled_t *a,
     return e;
 }
 
-// What einsum knows of its labels: their sizes (-1 = no dim has it), in how many dims each is, the last
-// operand that has it, and those of the result in their order.
+// The labels of an einsum: their sizes (-1 = no dim has the label), the number of dims that have each, the
+// last operand that has it, and the labels of the result in their order.
 typedef struct tensor__einsum_t {
     const char *equation;
     int64_t size[64];
@@ -21685,7 +21902,7 @@ TENSOR__FN int tensor__einsum_diagonals(tensor__labelled_t *a, const char *equat
     return 1;
 }
 
-// Operands from left to right: labels that no later operand and not the result has are summed at once.
+// Operands from left to right: labels that neither a later operand nor the result has are summed at once.
 TENSOR__FN tensor_t *tensor__einsum(const char *equation, tensor_t *const *list, int n) {
     tensor__einsum_t e;
     memset(&e, 0, sizeof e);
@@ -21902,7 +22119,7 @@ TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) {
 typedef struct tensor__la_t {
     tensor_call_t *c;
     int64_t m, n, k, items, per, room;  // matrices m x n, k the smaller; items per task, doubles per worker
-    int64_t *info;                      // what went wrong with an item, 0 = nothing
+    int64_t *info;                      // the error of an item, 0 = none
     double *work;
 } tensor__la_t;
 
@@ -22239,8 +22456,8 @@ TENSOR__FN void tensor__la_store(const tensor_arg_t *y, int64_t item, const doub
     }
 }
 
-// What the ops below share: the call, item `item` of its m x n matrix x in a, room for more numbers in b, and
-// small vectors in w. Each returns 0, or what its error says: the row that failed from 1 on.
+// The arguments of the ops below: the call, item `item` of its m x n matrix x in a, room for more numbers
+// in b, and small vectors in w. Each op returns 0, or the row that failed, counted from 1.
 typedef struct tensor__la_item_t {
     tensor_call_t *c;
     const tensor_arg_t *x, *y;
@@ -22348,7 +22565,7 @@ TENSOR__FN int64_t tensor__la_qr(const tensor__la_item_t *q) {
     return 0;
 }
 
-// Of a symmetric matrix, of which one triangle counts.
+// For a symmetric matrix; only one triangle is read.
 TENSOR__FN int64_t tensor__la_eigen(const tensor__la_item_t *q) {
     int64_t n = q->n;
     double *a = q->a, *b = q->b, *w = q->w;
@@ -22457,6 +22674,7 @@ TENSOR__FN int tensor__cpu_linalg(tensor_call_t *c) {
     l.info = (int64_t *)c->scratch;
     l.work = (double *)c->scratch + l.items;
     tensor__parallel((l.items + l.per - 1) / l.per, tensor__la_task, &l);
+
     for (int64_t i = 0; i < l.items; i++) {
         const char *op = c->row->name;
         int64_t bad = l.info[i];
@@ -22545,7 +22763,8 @@ TENSOR__FN int tensor__la_pair(const char *op, tensor_t **a, tensor_t **b) {
     int64_t dims[TENSOR_MAX_DIMS];
     TENSOR__REFUSE_AS(0, TENSOR__WIDE(*a) != TENSOR__HIGH(*b) || !tensor__broadcast(dims, &n, (*a)->dims,
                       (*a)->ndim - 2) || !tensor__broadcast(dims, &n, (*b)->dims, (*b)->ndim - 2), SHAPE,
-                      "%s: a %t and b %t do not fit", op, *a, *b);
+                      "%s: a %t and b %t do not fit: as many rows, and batch dims that broadcast, are needed",
+                      op, *a, *b);
     for (int i = 0; i < 2; i++) {
         tensor_t **x = i ? b : a;
         dims[n] = TENSOR__HIGH(*x);
@@ -22867,7 +23086,7 @@ TENSOR__FN int tensor__tolerates(const char *op, tensor_linalg_tolerance_args_t 
     return a->x != TENSOR__POISON;
 }
 
-// Which elements of s count: s are the singular values, or the absolute eigenvalues, of a->x.
+// The elements of s that count: s are the singular values, or the absolute eigenvalues, of a->x.
 TENSOR__FN tensor_t *tensor__significant(const tensor_linalg_tolerance_args_t *a, tensor_t *s) {
     double eps = a->x->dtype == TENSOR_F64 ? 2.2204460492503131e-16 : 1.1920928955078125e-07;
     int64_t m = TENSOR__HIGH(a->x), n = TENSOR__WIDE(a->x);
@@ -22908,6 +23127,7 @@ TENSOR__FN tensor_t *tensor__pinv(tensor_linalg_tolerance_args_t *a) {
             u = d.u;
             v = s == TENSOR__POISON ? s : tensor_mT(d.vh);
         }
+
         ok = s != TENSOR__POISON;
         if (ok) {
             tensor_t *off = tensor_logical_not(tensor__significant(a, a->hermitian ? tensor_abs(s) : s));
@@ -23222,7 +23442,7 @@ TENSOR__FN void tensor__grad_solve_triangular(tensor__grad_t *g) {
     g->gx[0] = upper ? tensor_triu(ga, unit) : tensor_tril(ga, -unit);
 }
 
-// The sum of two tensors, either of which may be absent.
+// The sum of two tensors; either may be absent.
 TENSOR__FN tensor_t *tensor__plus(tensor_t *a, tensor_t *b) {
     if (a && b) { return tensor_add(a, b); }
     if (a) { return a; }
@@ -23246,6 +23466,7 @@ TENSOR__FN void tensor__grad_det(tensor__grad_t *g) {
         g->gx[0] = TENSOR__POISON;
         return;
     }
+
     if (!singular) {
         c = tensor_mul(tensor_mT(tensor_linalg_inv(x)), tensor__stretch(det));
     } else {
@@ -23360,6 +23581,7 @@ TENSOR__FN void tensor__grad_svd(tensor__grad_t *g) {
             y = tensor__plus(y, tensor_matmul(tensor_div(tensor_sub(gu, tensor_matmul(u, c)), row), vh));
         }
     }
+
     if (gv) {
         gv = tensor_narrow(gv, -2, 0, k);
         c = tensor_matmul(vh, tensor_mT(gv));
@@ -23424,6 +23646,7 @@ TENSOR__FN void tensor__add_converted(char *to, int sum, const char *from, int d
         for (; i < n; i++) { d[i] += (double)s[i]; }
         return;
     }
+
     int64_t u[TENSOR__BLOCK], v[TENSOR__BLOCK];
     int compute_class = tensor__is_float(dtype) ? TENSOR__C_F64 : TENSOR__C_I64;
     for (int64_t i = 0; i < n; i += TENSOR__BLOCK) {
@@ -23525,7 +23748,8 @@ TENSOR__FN uint64_t tensor__scratch_index(const tensor_call_t *c) {
     return tensor__is_float(x->dtype) && x->dtype != TENSOR_F64 && many && each ? (uint64_t)x->numel * 8 : 0;
 }
 
-// What the loops over an index share. Sums are made in f64 in scratch where that is `wide`, else in y.
+// The arguments of the loops over an index. Sums are made in f64 in scratch where that is `wide`, else in
+// y.
 typedef struct tensor__indexed_t {
     tensor_call_t *c;
     const tensor_arg_t *x, *index, *src;
@@ -23721,7 +23945,8 @@ TENSOR__FN tensor_t *tensor__index_dims(const tensor__row_t *row, tensor_t *x, i
     TENSOR__DIM(d, name, dim, x)
     TENSOR__REFUSE(index->dtype != TENSOR_I64 && index->dtype != TENSOR_I32, DTYPE,
                    "%s: index %t must be i64 or i32, not %y", name, index, index);
-    TENSOR__REFUSE(has_src && src->dtype != x->dtype, DTYPE, "%s: src %t is %y, x is %y", name, src, src, x);
+    TENSOR__REFUSE(has_src && src->dtype != x->dtype, DTYPE, "%s: src %t is %y, must be %y as x", name, src,
+                   src, x);
     int64_t dims[TENSOR_MAX_DIMS];
     int bad = !tensor__index_fits(x, index, has_src ? src : NULL, rows, d, dims);
     TENSOR__REFUSE(bad && has_src, SHAPE, "%s: index %t and src %t do not fit x %t along dim %i", name, index,
@@ -23731,6 +23956,7 @@ TENSOR__FN tensor_t *tensor__index_dims(const tensor__row_t *row, tensor_t *x, i
         if (!tensor__update_allowed(o.th, name, x, 0)) { return TENSOR__POISON; }
         TENSOR__RETURN(update->copy(x, tensor__index_dims(row, x, d, index, src, how, NULL)));
     }
+
     for (int i = 0; i < o.nin; i++) {
         int overlaps = update && i && o.args[i]->storage == x->storage;
         o.args[i] = overlaps ? tensor_clone(o.args[i]) : tensor_contiguous(o.args[i]);
@@ -23822,6 +24048,7 @@ TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t 
                                         index->dims, index->ndim);      // an integer's smallest for -inf
         start = tensor__index_op(TENSOR__ROW(SCATTER), x, dim, index, none, 0, NULL);
     }
+
     tensor_t *y;
     if (how < 3) {
         y = tensor__index_op(TENSOR__ROW(SCATTER_REDUCE), start, dim, index, src, how, NULL);
@@ -23901,7 +24128,8 @@ TENSOR_API tensor_t *(tensor_index_reduce)(tensor_t *x, int64_t dim, tensor_t *i
         dims[i] = i == d ? index->numel : 1;
         fits = fits && src->dims[i] == (i == d ? index->numel : x->dims[i]);
     }
-    TENSOR__REFUSE(src->dtype != x->dtype, DTYPE, "index_reduce: src %t is %y, x %t is %y", src, src, x, x);
+    TENSOR__REFUSE(src->dtype != x->dtype, DTYPE, "index_reduce: src %t is %y, must be %y as x %t", src,
+                   src, x, x);
     TENSOR__REFUSE(!fits, SHAPE, "index_reduce: src %t must have the shape of x %t with the size of index %t "
                    "in dim %i", src, x, index, d);
     tensor_t *at = tensor_expand_n(tensor_reshape_n(index, dims, x->ndim), src->dims, src->ndim);
@@ -23935,8 +24163,8 @@ TENSOR_API int (tensor_unravel_index)(tensor_t *index, const int64_t *dims, int 
     return out[0] == TENSOR__POISON ? th_->error.code : 0;
 }
 
-// Without a count that the host would read: each true element goes to its number among them, all that have no
-// room to one place more.
+// The host does not need the count: each true element goes to the place of its number among them, and all
+// that have no room to one extra place.
 TENSOR_API tensor_t *(tensor_nonzero_static)(tensor_t *x, int64_t size, int64_t fill_value) {
     TENSOR__MARK1(x)
     TENSOR__REFUSE(size < 0 || size > (int64_t)1 << 56, SHAPE, "nonzero_static: size %d must be >= 0", size);
@@ -24166,7 +24394,7 @@ TENSOR_API tensor_t *(tensor_put)(tensor_t *x, tensor_t *index, tensor_t *src, i
 typedef struct tensor__pick_t {
     tensor_t *x, *at;
     int64_t dims[TENSOR_MAX_DIMS], order[TENSOR_MAX_DIMS], back[TENSOR_MAX_DIMS];
-    int dim, ndim, moved;       // dims: shape of the result; moved: x was permuted by order, back undoes it
+    int dim, ndim, moved;       // dims: shape of the result; moved: x was permuted by order; back undoes this
 } tensor__pick_t;
 
 // The tensors of an index, each of indices into `size` places: a mask is one of the dims that it covers.
@@ -24183,6 +24411,7 @@ TENSOR__FN int tensor__indices(tensor__indices_t *u, tensor_t *x, tensor_t *cons
     memset(u, 0, sizeof *u);
     u->total = 1;
     u->first = u->end = -1;
+
     for (int i = 0; i < n && list; i++) {
         tensor_t *t = list[i];
         if (t && !TENSOR__USABLE("index", "index", t)) { return 0; }
@@ -24294,8 +24523,9 @@ TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
         if (!ok) { return TENSOR__POISON; }
         if (classes < INT64_MAX) { classes++; }
     }
-    TENSOR__REFUSE(index->ndim == TENSOR_MAX_DIMS || classes < 1, SHAPE, "one_hot: index %t with %d classes",
-                   index, classes);
+    TENSOR__REFUSE(index->ndim == TENSOR_MAX_DIMS || classes < 1, SHAPE,
+                   "one_hot: index %t must have at most 7 dims, and classes %d be at least 1", index,
+                   classes);
 
     int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < index->ndim; i++) { dims[i] = index->dims[i]; }
@@ -24442,6 +24672,7 @@ TENSOR__FN tensor_t *tensor__stacked(const char *op, tensor_t *const *list, int 
             parts[i] = tensor__atleast(list[i], how == 3 ? 2 : how + 1);
         }
     }
+
     if (!y) {
         int dim = 0;
         if (how == 0) {
@@ -24541,6 +24772,7 @@ TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int 
         TENSOR__REFUSE(i == n - 1 && !tensor__numel_of(final, n, &total), SHAPE,
                        "repeat: x %t repeated %n has too many elements", x, repeats, n);
     }
+
     tensor_t *y = tensor_reshape_n(x, dims, n);
     for (int i = 0; i < n && y != TENSOR__POISON; i++) {
         if (repeats[i] == 1) { continue; }
@@ -24692,7 +24924,8 @@ TENSOR_API tensor_t *(tensor_diag_embed)(tensor_t *x, int64_t offset, int64_t di
     int b = tensor__dim_of("diag_embed", dim2, nd, x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
     TENSOR__REFUSE(!x->ndim || nd > TENSOR_MAX_DIMS || a == b || offset > limit || offset < -limit, SHAPE,
-                   "diag_embed: x %t on diagonal %d of dims %d and %d", x, offset, dim1, dim2);
+                   "diag_embed: x %t must have 1 to 7 dims, dims %d and %d differ, offset %d be in +-2^31", x,
+                   dim1, dim2, offset);
 
     int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < nd - 2; i++) { dims[i] = x->dims[i]; }
@@ -24757,11 +24990,11 @@ enum { TENSOR__AXES = 24 };
 // One word of a pattern: n characters at s.
 typedef struct tensor__axis_t {
     const char *s;
-    int64_t size;                   // 0 = not known
+    int64_t size;                   // 0 = unknown
     int n, number;                  // number: it is digits
     int group;                      // the dim it belongs to
     int k;                          // which of the dims that "..." stands for
-    int repeats;                    // it is only on the right: x is repeated along it
+    int repeats;                    // only on the right: x is repeated along it
 } tensor__axis_t;
 
 TENSOR__FN int tensor__word(const char *s, tensor__axis_t *a) {         // -> its length, 0 = none
@@ -24830,18 +25063,18 @@ TENSOR__FN int tensor__words(const char *s, const char *end, int ellipsis, tenso
     return open || tensor__word_twice(axis, n) ? -1 : n;
 }
 
-// What is known of a pattern while it is read.
+// A pattern while it is read.
 typedef struct tensor__pattern_t {
     const char *text;
     tensor__axis_t left[TENSOR__AXES], right[TENSOR__AXES];
     int nleft, nright;              // how many words
-    int left_dims, right_dims;      // and in how many dims they are
+    int left_dims, right_dims;      // and the number of dims that they are in
     int64_t size[26];               // of the names of one letter, 0 = not given
     uint32_t placed;                // the letters that occur
     int64_t dims[TENSOR__AXES];     // of x, cut into its words
     int ndim;
     uint32_t reduced;               // which of them are not on the right
-    int64_t order[TENSOR__AXES];    // of the words on the right: which dim of the rest they are
+    int64_t order[TENSOR__AXES];    // for each word on the right, its dim in what is left of x
     int norder;
 } tensor__pattern_t;
 
@@ -25014,7 +25247,8 @@ TENSOR_API tensor_t *tensor_rearrange_with(tensor_t *x, tensor_rearrange_args_t 
     return tensor__at(a.site_, tensor__rearranged(x, &a));
 }
 
-// What check reads: its words, the number of each one's name (-1 = it has none), the place of "...".
+// The pattern that check reads: its words, the number of the name of each (-1 = it has none), the place of
+// "...".
 typedef struct tensor__check_t {
     tensor__axis_t word[TENSOR__AXES];
     int slot[TENSOR__AXES];
@@ -25134,6 +25368,7 @@ TENSOR__FN void tensor__order_keys(tensor__entry_t *e, const void *x, int comput
         } else {
             u = (uint64_t)((const int64_t *)x)[k] ^ (uint64_t)1 << 63;
         }
+
         if (back) { u = compute_class == TENSOR__C_F32 ? u ^ UINT32_MAX : ~u; }
         if (nan) {
             if (nan_first) {
@@ -25160,6 +25395,7 @@ TENSOR__FN tensor__entry_t *tensor__order_sort(tensor__entry_t *e, tensor__entry
         }
         return e;
     }
+
     uint64_t differ = 0;
     for (int64_t i = 1; i < n; i++) { differ |= e[i].key ^ e[0].key; }
     for (int shift = 0; shift < 64; shift += 8) {
@@ -25271,6 +25507,7 @@ TENSOR__FN void tensor__order_task(void *arg, int64_t task, int worker) {
     uint64_t nan = cls == TENSOR__C_F32 ? UINT32_MAX : UINT64_MAX;
     tensor__entry_t *work = (tensor__entry_t *)c->scratch + (int64_t)worker * 2 * n;
     int64_t end = tensor__least((task + 1) * r->per, r->rows);
+
     for (int64_t row = task * r->per; row < end; row++) {
         tensor__entry_t *e = work, *t = work + n;
         int64_t *y = (int64_t *)c->arg[1].data + row * m, at = 0;
@@ -25285,7 +25522,7 @@ TENSOR__FN void tensor__order_task(void *arg, int64_t task, int worker) {
         case TENSOR_OP_TOPK: tensor__order_top(r, e, t, y); break;
         case TENSOR_OP_KTHVALUE: tensor__order_kth(r, e, t, nan, y); break;
         case TENSOR_OP_MODE: tensor__order_mode(r, e, t, y); break;
-        default:                                            // CUMMAX, CUMMIN: which key wins and stays
+        default:                                            // CUMMAX, CUMMIN: which of two keys is kept
             for (int64_t i = 0; i < n; i++) {
                 if (e[i].key >= e[at].key) { at = i; }
                 y[i] = at;
@@ -25354,7 +25591,7 @@ TENSOR__MADE_PAIR(cummax, (tensor_t *x, int64_t dim),
 TENSOR__MADE_PAIR(cummin, (tensor_t *x, int64_t dim),
     tensor__chosen(x, dim, tensor__order(TENSOR__ROW(CUMMIN), x, dim, -1, 0, 0, 0), 0))
 
-// Whether k elements can be taken along dim, 0 = no, raised.
+// Whether k elements can be taken along dim; 0 after raising.
 TENSOR__FN int tensor__k_fits(const char *name, tensor_t *x, int64_t k, int64_t lowest, int64_t dim) {
     tensor__thread_t *th = tensor__self();
     int d = TENSOR__USABLE(name, "x", x) ? tensor__dim(name, dim, x) : -1;
@@ -25394,7 +25631,7 @@ TENSOR__FN tensor_t *tensor__median_all(tensor_t *x, int64_t k) {
     }
     tensor_t *f = tensor__flat(x), *y = tensor__chosen(tensor_detach(f), 0, tensor__rank(f, k, 0), 1).values;
     if (y == TENSOR__POISON || !tensor_grad_enabled() || !tensor__needs_grad(f)) { return y; }
-    // The largest element shares its gradient evenly with all that are equal to it, as in max.
+    // The gradient of the largest element is shared evenly by all that are equal to it, as in max.
     tensor_t *same = tensor_logical_or(tensor_eq(f, y), tensor_logical_and(tensor_isnan(f), tensor_isnan(y)));
     return tensor_max(tensor_masked_select(f, same));
 }
@@ -25428,6 +25665,7 @@ TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int
         x = tensor__flat(x);
         d = keepdim = 0;
     }
+
     if (!tensor__live(x)) { return x; }
     int last = x->ndim - 1, one = q->ndim == 0;
     int64_t n = x->dims[d];
@@ -25518,7 +25756,7 @@ TENSOR__FN void tensor__runs(tensor_t *x, int d, int flat, int sorted, int inver
     }
 }
 
-// The slices along dim (flat: the elements) that differ, in sorted order or in the order of x.
+// The distinct slices along dim (flat: the distinct elements), in sorted order or in the order of x.
 TENSOR__FN tensor_t *tensor__unique(tensor_t *x, int64_t dim, int flat, tensor_t **inverse, tensor_t **counts,
                                     int sorted, const char *function) {
     TENSOR__MARK
@@ -25578,6 +25816,7 @@ TENSOR__FN void tensor__search_task(void *arg, int64_t task, int worker) {
             value = &a;
             element = &b;
         }
+
         tensor__load_run(value, class_of, (const char *)v->data + k * size, v->dtype, 1, 1);
         while (lo < hi) {
             int64_t mid = lo + (hi - lo) / 2;
@@ -25742,6 +25981,7 @@ TENSOR_API tensor_t *(tensor_segment_reduce)(tensor_t *x, const char *reduce, te
                            !tensor__host_i64(tensor_sum(lengths), TENSOR_HOST_READ, op, &sum))) {
         TENSOR__RETURN(TENSOR__POISON);
     }
+
     TENSOR__REFUSE(least < 0 || sum != n, INDEX, "segment_reduce: lengths must be >= 0 and their sum (%d) "
                    "%d, the size of dim %i of x %t", sum, n, d, x);
     for (int i = 0; i < x->ndim; i++) {
@@ -25772,7 +26012,8 @@ TENSOR__FN tensor_t *tensor__histogram(const char *op, tensor_t *x, tensor_t *co
         TENSOR__REFUSE(edges[d]->ndim != 1 || edges[d]->numel < 2 || edges[d]->dtype != x->dtype, SHAPE,
                        "%s: edges %t must be [bins + 1], at least 2, and of x's dtype %y", op, edges[d], x);
         dims[d] = edges[d]->numel - 1;
-        TENSOR__REFUSE(total > ((int64_t)1 << 60) / dims[d], SHAPE, "%s: too many bins", op);
+        TENSOR__REFUSE(total > ((int64_t)1 << 60) / dims[d], SHAPE,
+                       "%s: edges %t make more than 2^60 bins", op, edges[d]);
         total *= dims[d];
         tensor_t *v = tensor_contiguous(tensor_select(x, 1, d)), *edge = tensor_detach(edges[d]);
         tensor_t *at = tensor_sub_scalar(tensor__searchsorted(tensor_contiguous(edge), v, 1, NULL), 1);
@@ -25784,6 +26025,7 @@ TENSOR__FN tensor_t *tensor__histogram(const char *op, tensor_t *x, tensor_t *co
         inside = inside ? tensor_logical_and(inside, in) : in;
         volume = volume ? tensor_mul(tensor_unsqueeze(volume, -1), width) : width;
     }
+
     tensor_t *w = weight ? tensor_detach(weight) : tensor_ones_n(x->dims, 1, (tensor_dtype_t)x->dtype);
     w = tensor_masked_fill(tensor_to(w, (int)tensor_device(x)), tensor_logical_not(inside), 0);
     place = tensor_masked_fill(place, tensor_logical_not(inside), 0);
@@ -25874,7 +26116,7 @@ TENSOR__INLINE void tensor__random_block(const int id, const tensor_call_t *c, i
             tensor__philox(c->rng.seed, c->rng.offset, (uint64_t)e >> 1, w);
             uint64_t u = tensor__word64(w, e & 1);
             if (id == TENSOR_OP_RANDINT) {
-                // Lemire's multiplication; the bias, range / 2^64, is below anything one could measure.
+                // Lemire's multiplication; the bias, range / 2^64, is too small to be measured.
                 uint64_t range = (uint64_t)p->random.to - (uint64_t)p->random.from;
                 uint64_t lo = (uint32_t)u, hi = u >> 32;
                 uint64_t rl = (uint32_t)range, rh = range >> 32, mid = (lo * rl >> 32) +
@@ -25888,6 +26130,7 @@ TENSOR__INLINE void tensor__random_block(const int id, const tensor_call_t *c, i
             i++;
             continue;
         }
+
         tensor__philox(c->rng.seed, c->rng.offset, (uint64_t)e >> 2, w);
         for (int k = (int)(e & 3); k < 4 && i < n; k++, i++) {
             if (id == TENSOR_OP_RANDN) {
@@ -26008,7 +26251,7 @@ TENSOR__FN int64_t tensor__weighted_place(const double *weight, int64_t k, doubl
 }
 
 // MULTINOMIAL: rows of weights (double, contiguous) to num_samples indices each, by inverse of the running
-// sum. Without replacement the weights are a copy of which nobody else knows.
+// sum. Without replacement the weights are a private copy.
 TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
     const tensor_arg_t *w = &c->arg[0];
     int64_t k = TENSOR__WIDE(w), n = c->p->random.num_samples, rows = k ? w->numel / k : 0;
@@ -26259,7 +26502,7 @@ TENSOR__FN tensor_t *tensor__draw_into(const tensor__row_t *row, tensor_t *x, do
 
 TENSOR_API tensor_t *(tensor_uniform_)(tensor_t *x, double low, double high) {
     TENSOR__REFUSE(!(high >= low) || !(high - low < INFINITY), INDEX,
-                   "uniform_: %g .. %g is not a range", low, high);
+                   "uniform_: low %g and high %g must be finite, high >= low", low, high);
     if (tensor__live(x) && tensor__is_float(x->dtype) && !tensor__in_dtype("uniform_", x, low, high)) {
         return TENSOR__POISON;
     }
@@ -26391,8 +26634,8 @@ TENSOR__FN tensor_t *tensor__whole(tensor_t *x, tensor_t *g) {
     return tensor__tidy(th_, mark_, y);
 }
 
-// The lock of x's gradient, under which kernels run: on this thread alone, if the program has jobs of its
-// own.
+// Takes the lock of x's gradient. Kernels run under it: on this thread alone, if the program has a job
+// system of its own.
 TENSOR__FN tensor__thread_t *tensor__grad_lock(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     tensor__spin(&x->lock);
@@ -26423,7 +26666,7 @@ TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
         TENSOR__REFUSE_CODE(grad == x, AUTOGRAD, "set_grad: x %t cannot be its own gradient", x);
         TENSOR__REFUSE_CODE(!tensor__same_shape(grad, x), SHAPE,
                             "set_grad: grad %t must have the shape of x %t", grad, x);
-        TENSOR__REFUSE_CODE(grad->dtype != x->dtype, DTYPE, "set_grad: grad is %y, x is %y", grad, x);
+        TENSOR__REFUSE_CODE(grad->dtype != x->dtype, DTYPE, "set_grad: grad is %y, must be %y as x", grad, x);
     }
     int ok = tensor__replace(&x->grad, grad);
     if (th->recorder && th->recorder->leaf) { th->recorder->leaf(th->recorder, x); }
@@ -26498,6 +26741,7 @@ TENSOR__FN int64_t tensor__hook(const char *name, tensor_t *x, tensor_hook_t fn,
         x->next = (tensor_t *)(void *)e;
         x->flags = (uint8_t)(x->flags | TENSOR__HOOKED);
     }
+
     tensor__hook_t *h = e ? (tensor__hook_t *)tensor__memory(th, sizeof *h) : NULL;
     if (!h) { return 0; }
     h->owner = e;
@@ -26553,9 +26797,15 @@ struct tensor_function_ctx_t {
     uint32_t dirty, constant;           // bit i: input i is changed, result i has no gradient
     tensor_t *out[TENSOR__MAX_OUT];
     tensor__grad_t *g;                  // during backward
-    struct { tensor__storage_t *storage; tensor_t *tensor; int64_t offset; int64_t dims[TENSOR_MAX_DIMS];
-             int64_t strides[TENSOR_MAX_DIMS]; uint32_t version; uint8_t ndim, dtype; int source;
-             } saved[TENSOR__MAX_IN];
+    struct {
+        tensor__storage_t *storage;
+        tensor_t *tensor;
+        int64_t offset;
+        int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
+        uint32_t version;
+        uint8_t ndim, dtype;
+        int source;
+    } saved[TENSOR__MAX_IN];
 };
 enum { TENSOR__CONSTANT = 1 << 20 };    // source of a saved value that is neither input nor result
 
@@ -26636,6 +26886,7 @@ TENSOR_API tensor_t *(tensor_saved)(tensor_function_ctx_t *ctx, int slot) {
     } else {
         node = NULL;
     }
+
     if (node) {
         TENSOR__HOLD(&node->refs);
         t->node = node;
@@ -26650,7 +26901,7 @@ TENSOR_API int (tensor_needs_input_grad)(tensor_function_ctx_t *ctx, int i) {
     return ctx->g && i >= 0 && i < ctx->g->node->nin && tensor__grad_need(ctx->g, i);
 }
 
-// Whether k names one of n things while forward runs (or backward, if ctx->g must be there).
+// Whether k is the index of one of n things while forward runs (or backward, if ctx->g is needed).
 TENSOR__FN int tensor__custom_index(tensor_function_ctx_t *ctx, const char *name, int k, int n,
                                     int backward) {
     const char *phase = backward ? "backward" : "forward";
@@ -26783,11 +27034,12 @@ TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_
             continue;
         }
         for (int j = 0; j < k; j++) { again |= c->out[j] == y; }
-        // A result that forward did not make itself, an input or a captured tensor, gets a header of its own.
+        // A result that forward did not make (an input or a captured tensor) gets a header of its own.
         if (again || y->home != th || y->slot < s.mark || y->base || TENSOR__ATOMIC_LOAD(&y->refs) != 1) {
             c->out[k] = (tensor_detach)(y);
         }
     }
+
     if (ok && returned != c->dirty) {
         tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: an input marked as dirty is not among the results",
                      c->fn->name);
@@ -26841,6 +27093,7 @@ TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_
         th->inside = inside;
         return th->error.code;
     }
+
     c->fn = fn;
     c->user = user;
     c->inputs = o.in;
@@ -26877,9 +27130,9 @@ TENSOR_API tensor_t *(tensor_apply)(const tensor_function_t *fn, void *user, ten
 // the rest (only the user knows what is cheap).
 // ------------------------------------------------------------------------------
 
-// The nodes that fn made: their saved values are dropped at once, and taken from the nodes that fn makes when
-// it is run again. Rejected: one node for the whole of fn (no autograd_grad, no second derivatives, captured
-// parameters need a pass inside the pass).
+// The nodes that fn made: their saved values are dropped at once, and taken later from the nodes that fn
+// makes when it runs again. Rejected: one node for all of fn (no autograd_grad, no second derivatives,
+// captured parameters need a pass inside the pass).
 typedef struct tensor__region_t {
     tensor__count_t refs;               // nodes alive, and threads that work on it
     tensor__count_t lock;               // of node, of saved values while they are dropped, and of worker
@@ -26963,7 +27216,7 @@ TENSOR__FN int tensor__region_inputs(tensor__region_t *r, tensor_t *const *input
 // Drops what node m, number k of the region, has saved, unless somebody else holds it. -> 0 with an error
 TENSOR__FN int tensor__region_drop(tensor__thread_t *th, tensor__region_t *r, tensor__node_t *m, int64_t k,
                                    tensor__map_t *held) {
-    int inner = m->saved_state != TENSOR__SAVED_HERE;           // it is of a checkpoint inside fn
+    int inner = m->saved_state != TENSOR__SAVED_HERE;           // it belongs to a checkpoint inside fn
     if (inner || (!m->nsaved && !m->custom)) { return 1; }
     if (!tensor__node_extra(th, m)) { return 0; }
     for (int i = 0; i < m->nsaved; i++) {
@@ -27080,6 +27333,7 @@ TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
     for (int i = 0; i < r->n; i++) {
         in[i] = tensor__as_leaf(r->inputs[i], r->inputs[i]->flags & TENSOR__REQUIRES_GRAD);
     }
+
     tensor_t *y = s.thread ? r->fn(in, r->n, r->user) : NULL;
     th->rng = rng;
     int64_t count = tensor__live(y) ? tensor__walk(th, &y, 1, since, &list) : -1;
@@ -27140,10 +27394,10 @@ TENSOR__END
 // ------------------------------------------------------------------------------
 // >>impl-engine                                    MARK: backward
 //
-// Nodes reached by a gradient wait in a heap by sequence number; the highest goes first, so every consumer of
-// a value is done before its maker. Gradient slots belong to the pass (>>impl-graph), so passes may nest and
-// run in several threads over one graph. Rejected: counting dependencies first (a second walk of the graph);
-// only a pass that asks for some inputs, or meets hooks, looks ahead.
+// Nodes that a gradient has reached wait in a heap by sequence number; the highest goes first, so every
+// consumer of a value is done before its maker. Gradient slots belong to the pass (>>impl-graph), so passes
+// may nest and run in several threads over one graph. Rejected: counting dependencies first (a second walk
+// of the graph); only a pass that asks for some inputs, or meets hooks, looks ahead.
 
 TENSOR__FN tensor__hooked_t *tensor__pass_hooked(tensor__thread_t *th, tensor__pass_t *p, tensor_t *leaf) {
     int64_t *i = tensor__map_put(th, &p->places, leaf);
@@ -27250,7 +27504,8 @@ TENSOR__INLINE int tensor__accumulate(tensor__thread_t *th, tensor_t **sum, tens
     return 1;
 }
 
-// a + b, at least one of which is by rows: if both are, one behind the other; else in the shape of the leaf.
+// a + b; at least one of them is by rows. If both are, the result has the rows of both; otherwise it has
+// the shape of the leaf.
 TENSOR__FN tensor_t *tensor__rows_add(tensor_t *leaf, tensor_t *a, tensor_t *b) {
     tensor_t *const list[4] = {a, b, a->grad, b->grad};
     int rows = tensor__rows_of(a) && tensor__rows_of(b);
@@ -27560,7 +27815,7 @@ TENSOR__FN int tensor__run_usable(tensor__thread_t *th, tensor_t *const *outputs
     return 0;
 }
 
-// Delivers the gradient that an output starts from, ones if none is given. 0 = failed, raised
+// Delivers the gradient that an output starts with: ones if none is given. 0 = failed, raised
 TENSOR__FN int tensor__start_at(tensor__thread_t *th, tensor__pass_t *p, tensor_t *y, tensor_t *g, int i) {
     int given = g != NULL;
     if (!given) { g = tensor__filled("ones", y->dims, y->ndim, y->dtype, 1, y); }
@@ -27591,7 +27846,7 @@ TENSOR__FN int tensor__run_nodes(tensor__thread_t *th, tensor__pass_t *p, int64_
     return ok;
 }
 
-// Runs the hooks of a leaf whose gradient is asked for; asked for twice, it has one result.
+// Runs the hooks of a leaf whose gradient is asked for; If it is asked for twice, it has one result.
 TENSOR__FN int tensor__input_hooks(tensor__thread_t *th, tensor__pass_t *p, int i) {
     tensor_t *x = p->inputs[i], **found = p->found;
     if (x->node || !found[i] || !(x->flags & TENSOR__HOOKED)) { return 1; }
@@ -27605,7 +27860,7 @@ TENSOR__FN int tensor__input_hooks(tensor__thread_t *th, tensor__pass_t *p, int 
     return 1;
 }
 
-// Leaves with hooks of which an edge got no gradient are done too.
+// Leaves with hooks are done even if one of their edges got no gradient.
 TENSOR__FN int tensor__end_leaves(tensor__thread_t *th, tensor__pass_t *p, int ok) {
     for (int64_t i = 0; i < p->hooked_count; i++) {
         if (ok) { ok = tensor__leaf_done(th, p, &p->hooked[i]); }
@@ -27634,7 +27889,7 @@ TENSOR__FN tensor__pass_t *tensor__pass_open(tensor__thread_t *th, tensor__pass_
     return p;
 }
 
-// Keeps the memory of a pass for the next one, if there is no other.
+// Keeps the memory of a pass for the next one, if no other is kept.
 TENSOR__FN void tensor__pass_close(tensor__thread_t *th, tensor__pass_t *p, const tensor__pass_t *local) {
     if (p->hooked) { tensor__memory_free(th, p->hooked); }
     if (p->more) { tensor__memory_free(th, p->more); }
@@ -27819,6 +28074,7 @@ TENSOR__FN int tensor__jacobian_of(tensor__thread_t *th, tensor_t *y, tensor_t *
         ok = tensor__pull(th, &y, &e, 1, x, n, part, flags | TENSOR_RETAIN_GRAPH);
         for (int i = 0; i < n && ok; i++) { list[i * rows + k] = part[i]; }
     }
+
     for (int i = 0; i < n && ok; i++) {
         int nd = y->ndim + (x[i] ? x[i]->ndim : 0);
         if (!x[i] || !tensor__needs_grad(x[i])) { continue; }
@@ -27835,8 +28091,11 @@ TENSOR__FN int tensor__jacobian_of(tensor__thread_t *th, tensor_t *y, tensor_t *
 
 // The beginning and end of all these functions: leaves of their own for fn (under CREATE_GRAPH views that
 // belong to the inputs' graph), fn's value, the gradients wanted; the results go to the enclosing scope.
-typedef struct tensor__calculus_t { tensor__thread_t *th; tensor_scope_t s; tensor_t **x, **g, *y;
-    } tensor__calculus_t;
+typedef struct tensor__calculus_t {
+    tensor__thread_t *th;
+    tensor_scope_t s;
+    tensor_t **x, **g, *y;
+} tensor__calculus_t;
 
 TENSOR__FN int tensor__calculus(tensor__calculus_t *c, const char *op, tensor_fn_t fn, void *user,
                                 tensor_t *const *inputs, int n, int given, int flags) {
@@ -27948,7 +28207,7 @@ TENSOR__FN tensor_t *tensor__weighted(tensor_fn_t fn, void *user, tensor_t *cons
     return tensor_sum(tensor_mul(tensor_to(y, TENSOR_F64), w));
 }
 
-// What gradcheck tries: fn of n inputs, and how far a gradient may be from the difference.
+// What gradcheck tests: fn of n inputs, and the greatest allowed distance between gradient and difference.
 typedef struct tensor__gradcheck_t {
     tensor_fn_t fn;
     void *user;
@@ -28207,7 +28466,7 @@ TENSOR__FN void tensor__print_number(tensor__printer_t *p, int64_t offset) {
     tensor__puts(&p->s, b);
 }
 
-// What is between the items of dim d; item: the number of the next one.
+// Appends the separator between items of dim d; item: the number of the next one.
 TENSOR__FN void tensor__print_gap(tensor__printer_t *p, int d, int64_t item, int64_t per_line) {
     int below = p->x->ndim - 1 - d;             // dims in an item
     tensor__puts(&p->s, ",");
@@ -28331,6 +28590,7 @@ TENSOR__FN void tensor__print_suffixes(tensor__printer_t *p, tensor__thread_t *t
         tensor__puts(&t, ")");
         tensor__print_suffix(p, b);
     }
+
     if (!implied) {
         t.length = 0;
         tensor__text(&t, "dtype=%y", x);
@@ -28365,6 +28625,7 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
         tensor__puts(&p.s, "tensor(poison)");
         return p.s.length;
     }
+
     p.x = here;
     p.is_float = tensor__is_float(x->dtype);
     p.summary = x->numel > 1000;
@@ -28412,21 +28673,21 @@ TENSOR__END
 // ------------------------------------------------------------------------------
 // >>impl-capture                                   MARK: capture and replay
 //
-// A recorder (see tensor_recorder_t) copies each call, with dims, strides and parameters. Which storage an
-// operand is in is known by a deleter that the capture puts on it: it says when the storage has gone, so the
-// same address may be another storage later. No reference is held meanwhile, because choices look at counts.
-// At the end the storages that have gone are the temporaries: they are laid into one block, best fit over the
-// calls between first and last use, and their addresses in the calls are moved there; a result takes the
-// place of the operand that it is the last to read. Pointwise calls become groups that run block by block;
-// what depends on kernels and threads is planned anew when those are others. A program that never captures
-// does not reach this room. Rejected: a hook in the allocator (an instruction for every op of every
-// program), temporaries in the blocks they had (the cache would have to be another one during the capture,
-// and nodes alive at its end would be in between).
+// A recorder (see tensor_recorder_t) copies each call, with dims, strides and parameters. The storage of an
+// operand is identified by a deleter that the capture puts on it: the deleter tells when the storage has
+// gone, so the same address may be another storage later. No reference is held meanwhile, because the
+// library's choices depend on the counts. At the end the storages that have gone are the temporaries: they
+// are laid into one block, best fit over the calls between first and last use, and their addresses in the
+// calls are moved there; a result takes the place of the operand that it is the last to read. Pointwise
+// calls become groups that run block by block; what depends on kernels and threads is planned again when
+// those change. A program that never captures does not reach this room. Rejected: a hook in the allocator
+// (an instruction for every op of every program), temporaries in the blocks they had (the capture would
+// need a cache of its own, and nodes alive at its end would be in between).
 // ------------------------------------------------------------------------------
 
 enum { TENSOR__GRAPH_OPEN = 1, TENSOR__GRAPH_READY, TENSOR__GRAPH_GONE, TENSOR__GRAPH_CHUNK = 65536 };
 
-// A storage that a capture has heard of.
+// A storage that a capture has met.
 typedef struct tensor__traced_t {
     tensor_graph_t *graph;
     struct tensor__traced_t *next;
@@ -28440,7 +28701,7 @@ typedef struct tensor__traced_t {
     int64_t first, last;                // steps that use it
     int older;                          // than the capture
     int held;                           // an output
-    int read;                           // a temporary that a call reads which is not left out
+    int read;                           // a temporary, read by a call that is not left out
     int local;                          // a temporary of one group: there is a block of it at a time
     int placed;                         // TENSOR__PLACED .., while the block is laid out
     tensor__count_t gone;
@@ -28576,7 +28837,7 @@ TENSOR__FN void *tensor__graph_memory(tensor_graph_t *g, uint64_t bytes) {
 // Several threads may capture steps that read one tensor: the deleters of a storage change under this lock.
 static tensor__count_t tensor__traced_lock;
 
-// The deleter of a storage that captures have heard of.
+// The deleter of a storage that captures have met.
 TENSOR__FN void tensor__traced_gone(void *data, void *user) {
     void (*deleter)(void *, void *) = tensor__traced_gone;
     tensor__spin(&tensor__traced_lock);
@@ -28618,7 +28879,7 @@ TENSOR__FN tensor__traced_t **tensor__traced_at(const tensor_graph_t *g, const t
     }
 }
 
-// What is known of a storage; NULL = nothing.
+// The entry of a storage; NULL = none.
 TENSOR__FN tensor__traced_t *tensor__traced_find(const tensor_graph_t *g, const tensor__storage_t *s) {
     tensor__traced_t *e = g->table_size ? *tensor__traced_at(g, s) : NULL;
     return e && !TENSOR__ATOMIC_LOAD(&e->gone) ? e : NULL;
@@ -28724,8 +28985,9 @@ TENSOR__FN int tensor__graph_operand_own(tensor_graph_t *g, tensor__step_t *step
                         "%s: an operand %n is on a GPU or in pinned memory: not in a capture of the CPU", op,
                         a->dims, (int)a->ndim);
 
-    // What is not known yet and is written was made in the capture; what is read is older, but for an empty
-    // tensor that is changed in place. Memory of the program stays what it is, whoever looks at it.
+    // A storage that is met for the first time was made in the capture if it is written, and is older if it
+    // is read; an empty tensor that is changed in place is an exception. Memory of the program is never a
+    // temporary.
     tensor__traced_t *e = tensor__traced_find(g, a->storage);
     if (!e) {
         int read = a->role == TENSOR_READ && !tensor__changes_own(&step->c, a->storage);
@@ -28762,6 +29024,7 @@ TENSOR__FN int tensor__graph_add(tensor_graph_t *g, const tensor_call_t *c) {
         *p = *c->p;
         step->c.p = p;
     }
+
     int random = c->row->family == TENSOR_FAMILY_RANDOM || c->row->family == TENSOR_FAMILY_DROPOUT;
     if (random) {
         step->c.rng = c->rng;
@@ -28799,7 +29062,7 @@ TENSOR__FN void tensor__graph_constant(tensor_graph_t *g) {
         arg[i].dtype = TENSOR_U8;
         arg[i].ndim = 1;
         arg[i].dims = &arg[i].numel;
-        arg[i].strides = &arg[i].numel;         // one item that is a row: nobody steps by it
+        arg[i].strides = &arg[i].numel;         // one item that is a row: its stride is never used
         arg[i].contiguous = 1;
     }
     arg[1].storage = e->storage;
@@ -28932,6 +29195,7 @@ TENSOR__FN int tensor__graph_census(tensor_graph_t *g) {
         TENSOR__UNLOCK(&th->ctx->mutex);
         fits = n <= room;
     }
+
     for (int64_t i = 0; i < n && !g->code; i++) {
         if (tensor__is_pinned(th, list[i]) || tensor__traced_find(g, list[i])) { continue; }
         tensor__trace(g, list[i], 1);
@@ -28955,6 +29219,7 @@ TENSOR__FN void tensor__graph_close(tensor_graph_t *g) {
         tensor__traced_leave(e);
         if (e->held) { tensor__storage_drop(th, e->storage); }
     }
+
     for (tensor__step_t *s = g->first; s; s = s->next) {
         if (s->again) { s->again(s->user, 0); }
     }
@@ -29081,22 +29346,22 @@ TENSOR__FN void tensor__gap_give(tensor__gap_t *gap, int64_t *ngaps, uint64_t at
 // ------------------------------------------------------------------------------
 // >>impl-plan                                      MARK: the order and the memory of a captured step
 //
-// Pointwise calls over one number of elements, each of which is row-major where it is written, become a group
-// that runs block by block: the values between them stay in the first cache, and what no other call reads
-// never leaves it. Each call runs its own kernel on the elements of the block, so it rounds as alone. A
-// reduction of all elements to one number takes its leaves from the blocks and joins them in its own order at
-// the end. Where a group walks through more memory than the caches keep, the next block is fetched while this
-// one is computed: 1M elements, 12 calls, 2.7 ms without and 1.8 ms with it. A call of a group comes before
-// calls that were between them when it does not depend on those. What kernels and threads decide is planned
-// anew when they are others. The gradient of a weight in a batch of one is the product of a column and a row:
-// where the optimizer alone reads it, the optimizer has it made in pieces, and it is never in memory.
-// Rejected: kernels made for a whole group (a compiler at run time, and other roundings), a search for the
-// best order of all calls (the captured one is near it).
+// Pointwise calls over one number of elements, each of which is row-major where it is written, become a
+// group that runs block by block: the values between them stay in the first cache, and what no other call
+// reads never leaves it. Each call runs its own kernel on the elements of the block, so it rounds as it
+// does alone. A reduction of all elements to one number takes its leaves from the blocks and joins them in
+// its own order at the end. Where a group walks through more memory than the caches keep, the next block is
+// fetched while this one is computed: 1M elements, 12 calls, 2.7 ms without and 1.8 ms with it. A call of a
+// group moves before calls that were between them if it does not depend on those. What depends on kernels
+// and threads is planned again when those change. The gradient of a weight in a batch of one is the product
+// of a column and a row: where the optimizer alone reads it, the optimizer has it made in pieces, and it is
+// never in memory. Rejected: kernels made for a whole group (a compiler at run time, and other roundings),
+// a search for the best order of all calls (the captured one is near it).
 // ------------------------------------------------------------------------------
 
 enum {
     TENSOR__GROUP_MOST = 32,            // calls of a group
-    TENSOR__GROUP_PASSED = 16,          // calls that one that joins may change places with
+    TENSOR__GROUP_PASSED = 16,          // calls that a joining call may change places with
     TENSOR__GROUP_CACHE = 32 << 10,     // bytes that the blocks of a worker should take
     TENSOR__GROUP_LEAST = 256,          // elements of a block, at least and at most
     TENSOR__GROUP_BLOCK = 2048,
@@ -29254,9 +29519,10 @@ TENSOR__FN int tensor__group_make(tensor_graph_t *g, tensor__step_t **at, tensor
 }
 
 // Finds the calls that can be in a group with the one at *at. A call that reads or writes nothing of the
-// group goes before it; one that does goes after it, and so do those that depend on it. What an error may
-// keep from being written never comes before a call that it was behind, nor what it leaves written behind the
-// call that may raise it. What an optimizer does on the host and other groups stay where they are. -> code
+// group goes before it; one that does goes after it, and so do those that depend on it. A write that an
+// error could prevent never moves before a call that preceded it, and a write that is complete when the
+// error is raised never moves behind the call that may raise it. What an optimizer does on the host and
+// other groups stay where they are. -> code
 TENSOR__FN int tensor__group_find(tensor_graph_t *g, tensor__step_t **at) {
     tensor__step_t *member[TENSOR__GROUP_MOST], *rest = NULL;
     tensor__step_t *before[TENSOR__GROUP_PASSED], *after[TENSOR__GROUP_PASSED];
@@ -29328,7 +29594,7 @@ TENSOR__FN int tensor__is_gradient(const tensor__row_t *row) {
     return n > of && strcmp(row->name + n - of, end) == 0;
 }
 
-// Whether a call changes nothing but its results and cannot raise an error. An op that takes an index, a
+// Whether a call changes only its results and cannot raise an error. An op that takes an index, a
 // class or a probability may; of linear algebra, those that refuse a matrix or iterate.
 TENSOR__FN int tensor__only_writes(const tensor_call_t *c) {
     switch (c->row->family) {
@@ -29360,7 +29626,7 @@ TENSOR__FN int tensor__only_writes(const tensor_call_t *c) {
     }
 }
 
-// Whether a replay has to do a step; `read` of the temporaries tells what later steps want.
+// Whether a replay has to do a step; `read` of the temporaries tells what later steps read.
 TENSOR__FN int tensor__step_wanted(const tensor__step_t *s) {
     if (!s->c.row || !tensor__only_writes(&s->c)) { return 1; }
     for (int i = 0; i < s->c.nin + s->c.nout; i++) {
@@ -29404,8 +29670,8 @@ TENSOR__FN void tensor__graph_prune(tensor_graph_t *g) {
 
 enum { TENSOR__MADE_MOST = 4096 };      // elements at a time, if a row is not longer
 
-// Whether a call is the product of a column and a row, of which some rows have the bits that they have in the
-// whole: sums of one term, in tiles. A single row would be a sum across vectors.
+// Whether a call is the product of a column and a row, and a part of its rows has the same bits as in the
+// whole product: sums of one term, in tiles. A single row would be a sum across vectors.
 TENSOR__FN int tensor__is_outer(const tensor_call_t *c) {
 #ifdef TENSOR_USE_OPENBLAS
     (void)c;
@@ -29449,8 +29715,8 @@ TENSOR__FN int tensor__changes_inputs(const tensor__step_t *s, const tensor__ste
     return 0;
 }
 
-// The step that can make a product, as it alone uses the result, and what the product reads stays as it is
-// until then and in it. NULL = there is none
+// The step that can make a product: it alone uses the result, and nothing changes the operands of the
+// product before or in that step. NULL = there is none
 TENSOR__FN tensor__step_t *tensor__product_reader(const tensor_graph_t *g, const tensor__step_t *p) {
     const tensor__traced_t *e = p->traced[2];
     const tensor_arg_t *y = &p->c.arg[2];
@@ -29718,6 +29984,7 @@ TENSOR__FN int tensor__group_call(tensor_graph_t *g, tensor__step_t *s) {
     for (int k = 0; k < v->n; k++) {
         most += (uint64_t)(v->member[k].step->c.nin + v->member[k].step->c.nout);
     }
+
     tensor_arg_t *arg = (tensor_arg_t *)tensor__graph_memory(g, most * sizeof *arg);
     s->traced = (tensor__traced_t **)tensor__graph_memory(g, most * sizeof *s->traced);
     v->stream = (tensor__stream_t *)tensor__graph_memory(g, most * sizeof *v->stream);
@@ -29725,6 +29992,7 @@ TENSOR__FN int tensor__group_call(tensor_graph_t *g, tensor__step_t *s) {
     s->c.row = &tensor__group_row;
     s->c.arg = arg;
     s->c.thread = g->thread;
+
     for (int outs = 0; outs < 2; outs++) {
         for (int k = 0; k < v->n; k++) {
             const tensor__step_t *m = v->member[k].step;
@@ -29845,6 +30113,7 @@ TENSOR__FN void tensor__member_plan(tensor__step_t *s, int k, int64_t step, tens
         }
         m->local[a] = (int)e->at;
     }
+
     for (int a = 0; a < n; a++) {
         int way = m->way[a];
         if (way == TENSOR__CONVERTED || way == TENSOR__WALKED) {
@@ -29911,6 +30180,7 @@ TENSOR__FN int tensor__graph_plan(tensor_graph_t *g) {
             return th->error.code;
         }
     }
+
     uint64_t bytes = room * (uint64_t)ctx->pool.n;
     if (bytes > g->room_bytes) {
         char *larger = (char *)tensor__memory(th, bytes);
@@ -29973,7 +30243,7 @@ TENSOR__FN void tensor__graph_link(tensor_graph_t *g) {
     }
 }
 
-// What is known of the storages at the end of a capture. -> code
+// Settles the state of the storages at the end of a capture. -> code
 TENSOR__FN int tensor__graph_settle(tensor_graph_t *g) {
     for (tensor__traced_t *e = g->traced; e; e = e->next) {
         int gone = TENSOR__ATOMIC_LOAD(&e->gone) != 0;
@@ -30032,6 +30302,7 @@ TENSOR_API tensor_graph_t *(tensor_capture_end)(void) {
         failed = failed || code;
         g->state = TENSOR__GRAPH_READY;
     }
+
     if (failed && !th->error.code) {
         tensor__fail(th, TENSOR_ERR_UNSUPPORTED,
                      "capture_end: the capture had an error, which was cleared, or changed the context");
@@ -30096,7 +30367,7 @@ TENSOR__FN int tensor__graph_unfit(const tensor_graph_t *g, tensor__thread_t *th
 
 TENSOR__END
 
-// What a group's calls read has to be there in the compute type: spread numbers for a whole task.
+// Prepares what the calls of a group read in the compute type: spread numbers for a whole task.
 TENSOR__FN void tensor__group_spread(const tensor__group_t *v, int64_t n, char *room) {
     for (int k = 0; k < v->n; k++) {
         const tensor__member_t *m = &v->member[k];
@@ -30181,6 +30452,7 @@ TENSOR__FN void tensor__member_run(const tensor__group_t *v, const tensor__membe
         if (way == TENSOR__AS_IT_IS) { out[k] = tensor__member_at(v, m, a, first, room); }
         if (way == TENSOR__CONVERTED) { out[k] = room + m->block[a] * v->block; }
     }
+
     for (int a = 0; a < it->nin; a++) {
         int way = m->way[a];
         if (way == TENSOR__ABSENT) { continue; }
@@ -30197,6 +30469,7 @@ TENSOR__FN void tensor__member_run(const tensor__group_t *v, const tensor__membe
         }
         in[it->slot[a]] = block;
     }
+
     if (it->copies && m->way[1] == TENSOR__CONVERTED) {     // a cast is the conversion alone
         out[0] = (void *)(uintptr_t)in[0];
     } else if (in[0] != out[0] || !it->copies) {
@@ -30370,6 +30643,7 @@ TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
         tensor__graph_begin(g, th);
         g->at = g->first;
     }
+
     int some = 0;
     while (g->at && (!some || now - begin + (double)g->at->us <= budget_us)) {
         tensor__step_t *s = g->at;
@@ -30378,7 +30652,7 @@ TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
         code = tensor__graph_run(th, g, s);
         th->written = NULL;
         int done = !v || v->begin + v->count == v->tasks;
-        if (v) {                        // a task of each thread at a time
+        if (v) {                        // one task for each thread at a time
             v->begin = done ? 0 : v->begin + v->count;
             v->count = v->tasks - v->begin;
         }
@@ -30387,7 +30661,7 @@ TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
         double then = now;
         now = tensor__microseconds();
 
-        // One that was interrupted is forgotten by halves.
+        // The long time of an interrupted run fades by halves.
         float took = (float)(now - then);
         s->us = took < s->us ? (s->us + took) / 2 : took;
         some = 1;
@@ -30449,7 +30723,7 @@ TENSOR_API tensor_graph_operand_t (tensor_graph_operand)(const tensor_graph_call
     return o;
 }
 
-// What a thread in real time is told. -> whether it is refused
+// Raises the error of a thread in real time. -> whether it is refused
 TENSOR__FN int tensor__realtime_denies(tensor__thread_t *th, int what) {
     if (what == TENSOR__DENY_MEMORY) {
         th->denied = ": it is taken from the allocator, in real time (tensor_set_realtime)";
@@ -30571,8 +30845,8 @@ TENSOR__END
 #define F_ZETA(s, q) TENSOR__READ((s) | (q))
 #define F_BESSEL_I(n, scaled, x) TENSOR__READ(x)
 
-// A row is reached by its accessor alone, so that the compiler and the linker drop the rows that a program
-// does not name, with their kernels and gradients.
+// Only its accessor reaches a row, so that the compiler and the linker drop the rows that a program does
+// not name, with their kernels and gradients.
 #define NOGRAD NULL
 #define TENSOR__ROW_OF(ID, name, n, kind, saves, grad, cast, ...)                                            \
     TENSOR__FN const tensor__row_t *tensor__row_##ID(void) {                                                 \
@@ -30652,10 +30926,8 @@ TENSOR__FN const tensor__row_t *tensor__row(int id) {
     };
     return rows[id]();
 }
-
-#define TENSOR__ROW_BY_ID tensor__row
 #else
-#define TENSOR__ROW_BY_ID NULL
+#define tensor__row NULL            // a table of all rows would keep all ops
 #endif
 
 // Stamps what the call just made, or the error it just raised.
@@ -30761,26 +31033,11 @@ TENSOR_API const void *tensor__at_ptr(const char *site, const void *p) {
 
 TENSOR_API int tensor__shutdowns(void) { return TENSOR__ATOMIC_LOAD(&tensor__shutdown_count); }
 
-static tensor__thread_t *tensor__self_fn(void) { return tensor__self(); }
-
 static const tensor__internals_t tensor__internals_table = {
-    TENSOR__API_VERSION, TENSOR__POISON, tensor__self_fn,
-    tensor__fail, tensor__text, tensor__begin, tensor__result, tensor__finish, tensor__grad_in,
-    tensor__grad_out, tensor__grad_need, tensor__sum_to, tensor__next_stream, tensor__parallel,
-    tensor__thread_count, tensor__gemm, tensor__gemm_scratch, tensor__product_scratch, tensor__isa,
-    tensor__reference, tensor__memory, tensor__memory_free, tensor__object, tensor__bury, tensor__own,
-    tensor__disown, tensor__changeable, tensor__hold, tensor__drop, tensor__push_path, tensor__pop_path,
-    tensor__on_path, tensor__load, tensor__philox, tensor__inner_scope, tensor__tidy, tensor__set_backend,
-    tensor__recording, tensor__refuses, tensor__use_copy_stream, tensor__make, tensor__arg, tensor__launch,
-    tensor__host, tensor__set_recorder, tensor__halves,
-    tensor__product_direct, tensor__multiplies, tensor__begin_wide, tensor__put_input, tensor__finish_wide,
-    tensor__abandon,
-    tensor__net, tensor__keeps_channels_last, tensor__follow_layout, TENSOR__ROW_BY_ID,
-    tensor__row_RELU,
-    tensor__row_GELU_TANH, tensor__know_rows, tensor__merge_rows, tensor__write,
-    tensor__assign, tensor__casting,
-    tensor__autocast, tensor__crew_start, tensor__crew_here, tensor__crew_lock, tensor__crew_unlock,
-    tensor__crew_wait, tensor__crew_wake, tensor__crew_stopped, tensor__crew_join, tensor__take_error,
+    TENSOR__API_VERSION, tensor__poison,
+#define TENSOR__X(result, name, parameters) tensor__##name,
+    TENSOR__INTERNALS(TENSOR__X)
+#undef TENSOR__X
 };
 
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {

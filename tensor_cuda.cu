@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <chrono>
 #include <initializer_list>
 #include <mutex>
 #include <thread>
@@ -126,6 +127,13 @@ static inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block
 #else
 #define TCU_NCCL_FUNCTIONS(X)
 #endif
+// What a communicator with a timeout needs beside these: NCCL 2.14.
+#if defined(TCU_HAVE_NCCL) && defined(NCCL_CONFIG_INITIALIZER)
+#define TCU_HAVE_NCCL_TIMED 1
+#define TCU_NCCL_TIMED_FUNCTIONS(X) X(ncclCommFinalize) X(ncclCommInitRankConfig)
+#else
+#define TCU_NCCL_TIMED_FUNCTIONS(X)
+#endif
 #define TCU_TEXT(x) TCU_TEXT_(x)
 #define TCU_TEXT_(x) #x
 #define TCU_LIBRARIES(X)                                                                                     \
@@ -133,7 +141,8 @@ static inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block
     X(CUBLASLT, "libcublasLt.so." TCU_TEXT(CUBLAS_VER_MAJOR), "cuBLASLt " TCU_TEXT(CUBLAS_VER_MAJOR),        \
       TCU_CUBLASLT_FUNCTIONS)                                                                                \
     X(CUDNN, "libcudnn.so.9", "cuDNN 9", TCU_CUDNN_FUNCTIONS)                                                \
-    X(NCCL, "libnccl.so.2", "NCCL 2", TCU_NCCL_FUNCTIONS)
+    X(NCCL, "libnccl.so.2", "NCCL 2", TCU_NCCL_FUNCTIONS)                                                    \
+    X(NCCL_TIMED, "libnccl.so.2", "a timeout needs NCCL 2.14", TCU_NCCL_TIMED_FUNCTIONS)
 // clang-format on
 
 namespace tcu {
@@ -151,6 +160,7 @@ struct libraries_t {
     TCU_CUBLASLT_FUNCTIONS(TCU_X)
     TCU_CUDNN_FUNCTIONS(TCU_X)
     TCU_NCCL_FUNCTIONS(TCU_X)
+    TCU_NCCL_TIMED_FUNCTIONS(TCU_X)
     bool open[LIBRARY_COUNT];
 };
 #undef TCU_X
@@ -648,6 +658,7 @@ inline block_t *grow_range(allocator_t *A, device_t *d, arena_t *a, uint64_t byt
             if (fresh) { drop_block(d, fresh); }
             return nullptr;
         }
+
         if (fresh) {
             fresh->address = h->address + need;
             fresh->bytes = h->bytes - need;
@@ -1009,6 +1020,7 @@ inline void write_report(allocator_t *A, device_t *d, uint64_t bytes, void *stre
             cached += b->bytes;
             if (b->bytes > largest) { largest = b->bytes; }
         }
+
         if (b->state == PENDING) { pending += b->bytes; }
         if (b->state == USED && b->home->lane->graph) { graphs += b->bytes; }
         if (b->state != USED) { return; }
@@ -1031,6 +1043,7 @@ inline void write_report(allocator_t *A, device_t *d, uint64_t bytes, void *stre
                  in_units(t[3], most_reserved), in_units(t[4], reserved),
                  in_units(t[5], (uint64_t)d->stats.all[ALLOCATED_BYTES].current), in_units(t[6], graphs),
                  in_units(t[7], pending), in_units(t[8], cached), in_units(t[9], largest), free_part);
+
     for (int k = 0; k < 5 && n > 0 && (size_t)n < sizeof report_text; k++) {
         int best = -1;
         for (int i = 0; i < ntags; i++) {
@@ -1099,6 +1112,7 @@ inline block_t *attempt(allocator_t *A, device_t *d, void *stream, uint64_t byte
             b = fetch(A, d, a, n);
         }
     }
+
     if (!b) { return nullptr; }
     cut(A, d, b, n);
     b->state = USED;
@@ -1315,6 +1329,7 @@ inline void snapshot(allocator_t *A, int device, void (*line)(void *user, const 
         line(user, text);
     });
     uint64_t n = A->ntraced, room = (uint64_t)A->options.trace;
+
     for (uint64_t i = A->ring && n > room ? n - room : 0; A->ring && i < n; i++) {
         const trace_t *t = &A->ring[i % room];
         snprintf(text, sizeof text,
@@ -1419,6 +1434,7 @@ struct on_device_t {                            // selects a device and allows a
         cudaSetDevice(device);                  // also if it is the same: makes a new thread's context
         cudaThreadExchangeStreamCaptureMode(&mode);
     }
+
     ~on_device_t() {
         cudaThreadExchangeStreamCaptureMode(&mode);
         cudaSetDevice(before);
@@ -3052,6 +3068,7 @@ inline int copy(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x)
         for (int d = 0; d < last && wide; d++) {
             wide = w.strides[0][d] % V == 0 && w.strides[1][d] % V == 0;
         }
+
         if (wide) {
             w.n /= V;
             w.dims[last] /= V;
@@ -3868,6 +3885,7 @@ row_values(T *y, const T *x, int64_t rows, int64_t columns, int what, C correcti
             });
             if (norm) { top = 1 / by; } else { top = shift; }
         }
+
         sum = row_join<sum_op<C>>(sum, s, l);
         if (n && !l.lane) {
             C left = (C)columns - correction, value = w_log(sum) + top;
@@ -3919,6 +3937,7 @@ template <class C> struct line_scan {           // y = a + b of the y before, as
     __device__ static acc load(const scan_set_t &s, int64_t at, int64_t i) {
         return acc{load_as<C>(s.x, s.from, at), i ? load_as<C>(s.b, s.from, at) : C(0)};
     }
+
     __device__ static void store(const scan_set_t &s, int64_t at, acc, acc v) {
         store_as<C>(s.y, s.to, at, v.a);
     }
@@ -5445,6 +5464,7 @@ inline int pick(const place_t &at, int what, const tensor_arg_t &y, const tensor
         if (e) { return e; }
         return launch(at, threads_for(at, n), order_places, to, (const int *)order, rows, m, m, columns);
     }
+
     sortable_t b(scratch, rows * columns);
     int code = sorted_rows(at, o, b, rows, columns);
     if (code) { return code; }
@@ -5876,6 +5896,7 @@ template <int ID> __global__ void __launch_bounds__(THREADS, 2) factor_matrices(
         } else if constexpr (ID == TENSOR_OP_LINALG_DET) {
             lu_columns(a, ld, n, n, n, swaps);
             double all = 1, sign = 1, logs = 0;
+
             for (int i = 0; i < n && !threadIdx.x; i++) {
                 double p = swaps[i] == i ? a[(int64_t)i * ld + i] : -a[(int64_t)i * ld + i];
                 all *= p;
@@ -5883,6 +5904,7 @@ template <int ID> __global__ void __launch_bounds__(THREADS, 2) factor_matrices(
                 if (!(p < 0 || p > 0)) { sign *= p; }       // 0, or NaN
                 logs += log(fabs(p));
             }
+
             store_matrix(l, 0, item, 1, 1, [&](int, int) { return all; });
             store_matrix(l, 1, item, 1, 1, [&](int, int) { return sign; });
             store_matrix(l, 2, item, 1, 1, [&](int, int) { return logs; });
@@ -5907,6 +5929,7 @@ template <int ID> __global__ void __launch_bounds__(THREADS, 2) factor_matrices(
                     reflect(a + (int64_t)j * ld, tau[j], q, j, m);
                 }
             }
+
             __syncthreads();
             store_matrix(l, 0, item, m, l.r, [&](int i, int j) { return b[(int64_t)j * ld + i]; });
             store_matrix(l, 1, item, l.r, n,
@@ -6226,6 +6249,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 2) matmul
     TCU_SHARED(C, b, [KK][MM + 4]);
     int t = (int)threadIdx.x, tx = t % 16, ty = t / 16;
     int64_t row = blockIdx.y * (int64_t)MM, column = blockIdx.x * (int64_t)MM;
+
     for (int64_t z = blockIdx.z; z < q.batch; z += gridDim.z) {
         C acc[4][4] = {};
         for (int64_t k0 = 0; k0 < q.k; k0 += KK) {
@@ -6239,6 +6263,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 2) matmul
                 b[l][c] = column + c < q.n && k0 + l < q.k
                     ? load_typed<T, C>(q.w, q.dtype, z * q.wb + (k0 + l) * q.wr + (column + c) * q.wc) : C(0);
             }
+
             __syncthreads();
             TCU_UNROLL
             for (int k = 0; k < KK; k++) {
@@ -6264,6 +6289,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 2) matmul
             }
             __syncthreads();
         }
+
         TCU_UNROLL
         for (int i = 0; i < 4; i++) {
             TCU_UNROLL
@@ -6330,9 +6356,31 @@ static cublasStatus_t plan_product(const place_t &at, const matmul_t &q, cublasL
         e = lib.cublasLtMatmulAlgoGetHeuristic_(libraries.blas[at.device], product, &layout[0], &layout[1],
                                                 &layout[2], &layout[2], &wish, 1, &result, &results);
     }
+
     if (!e && (!results || result.state)) { e = result.state ? result.state : CUBLAS_STATUS_NOT_SUPPORTED; }
     plan->algo = result.algo;
     plan->workspace = e ? -1 : (int64_t)result.workspaceSize;
+    return e;
+}
+
+// The layouts of A, B and D, whose sides these are.
+static cublasStatus_t layouts_of(const matmul_t &q, const side_t *const *side, cudaDataType type,
+                                 cublasLtMatrixLayoutOpaque_t *layout) {
+    const int64_t rows[3] = {q.n, q.k, q.n}, columns[3] = {q.k, q.m, q.m}, steps[3] = {q.wb, q.xb, q.yb};
+    int32_t count = (int32_t)q.batch;
+    cublasStatus_t e = CUBLAS_STATUS_SUCCESS;
+    for (int k = 0; k < 3 && !e; k++) {
+        const side_t &s = *side[k];
+        uint64_t down = (uint64_t)rows[k], across = (uint64_t)columns[k];
+        if (s.transposed) { down = (uint64_t)columns[k], across = (uint64_t)rows[k]; }
+        e = lib.cublasLtMatrixLayoutInit_internal_(&layout[k], sizeof layout[k], type, down, across, s.ld);
+        if (e || count == 1) { continue; }
+        e = lib.cublasLtMatrixLayoutSetAttribute_(&layout[k], CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                                  sizeof count);
+        if (e) { break; }
+        e = lib.cublasLtMatrixLayoutSetAttribute_(&layout[k], CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                  &steps[k], sizeof steps[k]);
+    }
     return e;
 }
 
@@ -6350,6 +6398,7 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
         (q.batch > 1 && (q.xb < 0 || q.wb < 0 || q.yb < 0))) {
         return false;
     }
+
     int32_t epilogue = q.activation;
     if (q.bias) { epilogue |= CUBLASLT_EPILOGUE_BIAS; }
     if (q.before) { epilogue |= CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU; }
@@ -6361,6 +6410,7 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
                           alignment_of(q.w) + 1024ll * alignment_of(q.x), alignment_of(q.y),
                           extras}};
     cudaDataType type = CUDA_R_32F;
+
     switch (q.dtype) {
     case TENSOR_F64: type = CUDA_R_64F; break;
     case TENSOR_F16: type = CUDA_R_16F; break;
@@ -6372,11 +6422,9 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     cublasLtMatmulDescOpaque_t product;
     cublasLtMatrixLayoutOpaque_t layout[3];     // of A, B, D
     const side_t *side[3] = {&a, &b, &d};
-    const int64_t rows[3] = {q.n, q.k, q.n}, columns[3] = {q.k, q.m, q.m}, steps[3] = {q.wb, q.xb, q.yb};
     int32_t op[2] = {CUBLAS_OP_N, CUBLAS_OP_N};
     if (a.transposed) { op[0] = CUBLAS_OP_T; }
     if (b.transposed) { op[1] = CUBLAS_OP_T; }
-    int32_t count = (int32_t)q.batch;
     double one = q.alpha, more = q.add;
     float one32 = (float)one, more32 = (float)more;
     bool found = false;
@@ -6397,19 +6445,7 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
         set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &d.ld, sizeof d.ld);
     }
 
-    for (int k = 0; k < 3 && !e; k++) {
-        const side_t &s = *side[k];
-        uint64_t down = (uint64_t)rows[k], across = (uint64_t)columns[k];
-        if (s.transposed) { down = (uint64_t)columns[k], across = (uint64_t)rows[k]; }
-        e = lib.cublasLtMatrixLayoutInit_internal_(&layout[k], sizeof layout[k], type, down, across, s.ld);
-        if (e || count == 1) { continue; }
-        e = lib.cublasLtMatrixLayoutSetAttribute_(&layout[k], CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
-                                                  sizeof count);
-        if (e) { break; }
-        e = lib.cublasLtMatrixLayoutSetAttribute_(&layout[k], CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                                  &steps[k], sizeof steps[k]);
-    }
-
+    if (!e) { e = layouts_of(q, side, type, layout); }
     if (!blas_ok("description of a product", e)) { return false; }
     auto *slot = libraries.products.of(key, at.limits.plan_sets, nullptr, &found);
     if (!found) {
@@ -6505,10 +6541,12 @@ inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
     q.wb = w.ndim ? w.strides[2][last] : 0;
     for (int64_t i = 0; q.batch && i < w.n / q.batch; i++) {    // one launch for all that one stride covers
         int64_t rest = i, place[3] = {0, 0, 0}, size = size_of(q.dtype);
+
         for (int d = last - 1; d >= 0; d--) {
             for (int k = 0; k < 3; k++) { place[k] += rest % w.dims[d] * w.strides[k][d]; }
             rest /= w.dims[d];
         }
+
         q.y = (char *)y.data + place[0] * size;
         q.x = (const char *)a.data + place[1] * size;
         q.w = (const char *)b.data + place[2] * size;
@@ -6555,6 +6593,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_f
         const T *from = (const T *)v.a + (image * v.cg * g.groups + o / v.og * v.cg) * plane;
         const T *w = (const T *)v.b + o * v.cg * taps;
         C sum = v.bias ? to_class<C>(((const T *)v.bias)[o]) : C(0);
+
         for (int64_t c = 0; c < v.cg; c++, from += plane) {
             for (int64_t kz = 0; kz < g.kernel[0]; kz++) {
                 int64_t iz = z * g.stride[0] - g.pad[0] + kz * g.dilation[0];
@@ -6594,6 +6633,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_i
         int64_t group = c / v.cg;
         const T *from = (const T *)v.a + (image * v.og * g.groups + group * v.og) * pixels;
         C sum = v.bias ? to_class<C>(((const T *)v.bias)[c]) : C(0);
+
         for (int64_t o = 0; o < v.og; o++, from += pixels) {
             const T *w = (const T *)v.b + ((group * v.og + o) * v.cg + c % v.cg) * taps;
             for (int64_t kz = 0; kz < g.kernel[0]; kz++) {
@@ -6666,6 +6706,7 @@ struct dnn_graph_t {
     ~dnn_graph_t() {
         while (count) { drop(all[count - 1]); }
     }
+
     void check(cudnnStatus_t s, const char *what) {
         if (status || !s) { return; }
         status = s;
@@ -6702,6 +6743,7 @@ struct dnn_graph_t {
     void set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value) {
         set(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
     }
+
     void finish(cudnnBackendDescriptor_t d, const char *what) {
         if (!status) { check(lib.cudnnBackendFinalize_(d), what); }
     }
@@ -6763,6 +6805,7 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
     if (!libraries.properties) {
         g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &libraries.dnn[device]);
     }
+
     g.finish(whole, "operation graph");
     snprintf(libraries.message, sizeof libraries.message,
              "cuDNN: no engine is deterministic and as exact as asked");
@@ -6780,6 +6823,7 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
                                                                  config))) {
             n = 0;
         }
+
         for (int64_t k = 0; k < n && k < CHOICES && !g.status; k++) {
             int64_t bytes = 0, one = 0;
             if (!engine_is_acceptable(g, config[k], exact)) { continue; }
@@ -7143,6 +7187,7 @@ pool_backward(pool_t<I> g, C *dx, const int32_t *place, const C *dy, int64_t n) 
         I me = (at[0] * g.in[1] + at[1]) * g.in[2] + at[2];
         for (int d = 0; d < 3; d++) { pool_holders(g, d, at[d], &low[d], &high[d]); }
         C sum = C(0);
+
         for (I z = low[0]; z <= high[0]; z++) {
             for (I r = low[1]; r <= high[1]; r++) {
                 for (I c = low[2]; c <= high[2]; c++) {
@@ -7647,6 +7692,7 @@ static dnn_plan_t *attention_planned(const place_t &at, bool back, bool causal, 
         to[5] = t[SDPA_V].strides[d];
         to[6] = back ? t[SDPA_G].strides[d] : 0;
     }
+
     if (bias) {                                 // it is contiguous
         key.v[33] = alignment[SDPA_DELTA];
         key.v[34] = bias->dims[0];
@@ -7710,6 +7756,7 @@ static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
             data[k] = (char *)of[k]->data + from * t[k].strides[0] * size_of(of[k]->dtype);
             if (alignment_of(data[k]) < 16) { alignment[k] = alignment_of(data[k]); }
         }
+
         const bool each = bias.dims[0] > 1;     // or one for all items
         char *added_at = (char *)mask.data + (each ? from * bias.strides[0] * size_of(mask.dtype) : 0);
         heads_t slice = bias;
@@ -7731,6 +7778,7 @@ static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
             id[count] = k + 1;
             data[count++] = number ? &numbers[k - SDPA_SCALE] : data[k];
         }
+
         if (added) {
             id[count] = SDPA_BIAS + 1;
             data[count++] = added_at;
@@ -7930,6 +7978,7 @@ struct net_t {
         if (!status) { check(lib.cudnnGetRNNWeightSpaceSize_(handle, net, &weights)); }
         if (!status) { check(lib.cudnnGetRNNTempSpaceSizes_(handle, net, mode(), x, &work, &kept)); }
     }
+
     ~net_t() {
         if (net) { lib.cudnnDestroyRNNDescriptor_(net); }
         for (auto *d : {x, y}) {
@@ -8026,6 +8075,7 @@ static bool net_by_library(const place_t &at, const tensor_call_t *c) {
         !net.parts(handle, w.data, [&](int64_t from, int64_t to, int64_t) { same = same && from == to; })) {
         return false;
     }
+
     auto lines = [](size_t n) { return (n + 255) / 256 * 256; };
     size_t more = same ? 0 : lines(net.weights);
     workspace_t room(at.allocator, at.device, at.stream,
@@ -8058,6 +8108,7 @@ static bool net_by_library(const place_t &at, const tensor_call_t *c) {
                                                     work, net.kept, copy);
             }));
         }
+
         if (!net.status) {
             net.check(with_room(at.allocator, at.device, [&] {
                 return lib.cudnnRNNBackwardWeights_v8_(handle, net.net, CUDNN_WGRAD_MODE_ADD, nullptr, net.x,
@@ -8318,6 +8369,7 @@ ctc_items(ctc_t v, unsigned long long *error) {
             label[s] = s % 2 ? checked(load_as<int64_t>(v.labels, v.label_dtype, first + s / 2), v.classes,
                                        first + s / 2, error) : v.blank;
         }
+
         __syncthreads();
         for (int64_t s = me; s < states; s += THREADS) {    // the first state of its label, not the blank
             leads[s] = label[s] != v.blank;
@@ -8337,6 +8389,7 @@ ctc_items(ctc_t v, unsigned long long *error) {
             }
             __syncthreads();
         }
+
         const double *row = alpha + (length + v.rows - 1) % v.rows * states;
         double loss = size ? (double)INFINITY : 0;
         if (length) { loss = -sum_t::join(row[states - 1], size ? row[states - 2] : -(double)INFINITY); }
@@ -8364,6 +8417,7 @@ ctc_items(ctc_t v, unsigned long long *error) {
                 now[s] = b + to_class<double>(x[at + label[s]]);
                 if (label[s] == v.blank) { blank = sum_t::join(blank, sum[s]); }
             }
+
             for (int64_t k = me; k < v.classes; k += THREADS) {
                 grad[at + k] = (C)exp(to_class<double>(x[at + k]));
             }
@@ -8471,6 +8525,7 @@ optimizer_step(params_t t, update_t<C> given, const update_t<C> *live, refusals_
     for (int k = 0; k < STEP::STATES; k++) { wide = wide && aligned16(q.s[k]); }
     int64_t packs = wide ? q.n / V : 0, j = thread_index();
     int64_t step = thread_count();
+
     for (int64_t i = j; i < packs; i += step) {
         pack x = ((pack *)q.p)[i], g = ((const pack *)q.g)[i], s[3] = {};
         TCU_UNROLL
@@ -8700,20 +8755,42 @@ struct stream_t {
 
 // Handles stay until tensor_cuda_shutdown, so that a use after the free is noticed.
 struct tensor_cuda_stream_t { tensor_cuda_stream_t *next; tcu::stream_t *of; bool dead; };
-struct tensor_cuda_event_t { tensor_cuda_event_t *next; cudaEvent_t at; int device;
-    // graph: the arena of the graph in whose capture it was recorded, or 0
-    int graph; bool timing, recorded, dead; };
-struct tensor_cuda_comm_t { tensor_cuda_comm_t *next; void *at; int device, ranks; bool dead; };
+struct tensor_cuda_event_t {
+    tensor_cuda_event_t *next;
+    cudaEvent_t at;
+    int device;
+    int graph;                  // the arena of the graph in whose capture it was recorded, or 0
+    bool timing, recorded, dead;
+};
+
+struct tensor_cuda_comm_t {
+    tensor_cuda_comm_t *next;
+    void *at;
+    double timeout;             // seconds, 0 = NCCL's calls wait without a limit
+    int device, ranks;
+    bool dead;
+};
+
 namespace tcu {
 // A number that each run of a graph gets anew, at `at` in its numbers: an offset of the generator (host
 // NULL), or the nn__update_t at host.
-struct live_t { uint32_t at; uint64_t offset, seed; const nn__update_t *host; param_t states;
-    bool wide, own_seed; };
+struct live_t {
+    uint32_t at;
+    uint64_t offset, seed;
+    const nn__update_t *host;
+    param_t states;
+    bool wide, own_seed;
+};
 
 // writer, readers: in a capture, the stream of the last write, and 1 << part of those that have read since
 // then.
-struct listed_t { block_t *block; tensor__storage_t *storage; bool wrote; struct stream_t *writer;
-    uint64_t readers; };
+struct listed_t {
+    block_t *block;
+    tensor__storage_t *storage;
+    bool wrote;
+    struct stream_t *writer;
+    uint64_t readers;
+};
 
 template <class T> struct list_t {
     T *at;
@@ -8793,6 +8870,7 @@ struct current_t {
         cudaGetDevice(&before);
         if (before != index) { cudaSetDevice(index); }
     }
+
     ~current_t() {
         if (before >= 0) { cudaSetDevice(before); }
     }
@@ -9750,6 +9828,7 @@ static int native_linalg(const place_t &at, tensor_call_t *c) {
     l.unit = id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR && c->p->linalg.unitriangular;
     void (*kernel)(linalg_t) = nullptr;
     const char *lacks = nullptr;                // for the error text
+
     switch (id) {
     case TENSOR_OP_LINALG_SVD:
         kernel = singular_matrices;
@@ -9838,6 +9917,7 @@ static int native_index(const place_t &where, tensor_call_t *c) {
             g.arg.data = read.at;
             code = copy(at, g.arg, x);
         }
+
         tensor_arg_t o[2] = {g.arg, view.arg}, from = to;
         from.data = (char *)to.data + c->p->as_strided.offset * size_of(to.dtype);
         if (!code) { code = fill(at, to, 0, 0); }
@@ -10358,6 +10438,7 @@ static int attention_of_one(const place_t &at, tensor_call_t *c) {
             if (o->dims[d] != q.dims[d]) { return NONE; }
         }
     }
+
     // causal: the first query sees the first key
     const int64_t keys = c->p->attention.is_causal ? 1 : k.dims[last - 1];
     if (keys > at.limits.one_query_keys) { return NONE; }
@@ -10413,6 +10494,7 @@ template <class C> static int recurrent(const place_t &at, tensor_call_t *c) {
     y.arg.data = back ? a.dh->data : scratch.at;
     const C *first = (const C *)a.h0->data, *c0 = (const C *)a.c0->data;
     C *cells = (C *)a.cells->data, *kept = (C *)a.kept->data;
+
     for (int64_t s = 0; s < steps && !code; s++) {
         int64_t forward = back ? steps - 1 - s : s;
         int64_t t = reverse ? steps - 1 - forward : forward;
@@ -10429,6 +10511,7 @@ template <class C> static int recurrent(const place_t &at, tensor_call_t *c) {
             v.c = cells + t * size;
             v.c0 = forward ? cells + before * size : c0;
         }
+
         v.gates = kept + t * 4 * size;
         if (back) {
             v.dy = (const C *)a.dy->data + t * size;
@@ -10534,6 +10617,7 @@ static int native(const place_t &at, tensor_call_t *c) {
         {TENSOR_OP_SUM, REDUCE_SUM}, {TENSOR_OP_MEAN, REDUCE_MEAN}, {TENSOR_OP_PROD, REDUCE_PROD},
         {TENSOR_OP_AMAX, REDUCE_AMAX}, {TENSOR_OP_AMIN, REDUCE_AMIN}, {TENSOR_OP_ANY, REDUCE_ANY},
         {TENSOR_OP_ALL, REDUCE_ALL}};
+
     switch (c->row->family) {
     case TENSOR_FAMILY_POINTWISE: return native_pointwise(at, c);
     case TENSOR_FAMILY_POINTWISE_BACKWARD:
@@ -10653,6 +10737,7 @@ static int backend_graph_begin(int index, void **graph) {
     int code = !g->arena || !g->staged ? (int)TENSOR_ERR_OUT_OF_MEMORY
                                        : alloc(process.allocator, g->device, (void *)s->raw, NUMBERS, "graph",
                                                &g->numbers);
+
     // Pinned memory freed in between must not be waited for on a stream that is being captured.
     if (!code) { code = capture_join(process.pinned, 0, (void *)s->raw, g->arena); }
     g->on = s;
@@ -10850,7 +10935,31 @@ static_assert(TENSOR_CUDA_ID_BYTES == sizeof(ncclUniqueId), "tensor_cuda.h");
 static int nccl_code(const char *op, ncclResult_t e) {
     if (!e) { return 0; }
     cudaGetLastError();
-    return raised(TENSOR_ERR_CUDA, "%s: NCCL: %s", op, lib.ncclGetErrorString_(e));
+#ifdef TCU_HAVE_NCCL_TIMED
+    const int code = e == ncclRemoteError ? TENSOR_ERR_IO : TENSOR_ERR_CUDA; // IO: another rank has gone
+#else
+    const int code = TENSOR_ERR_CUDA;
+#endif
+    return raised(code, "%s: NCCL: %s", op, lib.ncclGetErrorString_(e));
+}
+
+// What a call with a communicator has come to. Where that has a timeout NCCL's calls do not wait: they begin
+// and say that they are in progress, here until they are done or its time is over.   -> code, raised
+static int nccl_done(const tensor_cuda_comm_t *c, const char *op, ncclResult_t e) {
+    typedef std::chrono::steady_clock clock;
+    const clock::time_point begin = clock::now();
+    while (e == ncclInProgress) {
+        ncclResult_t state = ncclSuccess;
+        e = lib.ncclCommGetAsyncError_((ncclComm_t)c->at, &state);
+        if (!e) { e = state; }
+        if (e != ncclInProgress) { break; }
+        const double seconds = std::chrono::duration<double>(clock::now() - begin).count();
+        if (c->timeout > 0 && seconds > c->timeout) {
+            return raised(TENSOR_ERR_IO, "%s: not all ranks have come in time", op);
+        }
+        std::this_thread::sleep_for(std::chrono::microseconds(seconds < 0.01 ? 10 : 1000));
+    }
+    return nccl_code(op, e);
 }
 
 static const int nccl_types[TENSOR_DTYPE_COUNT] = {ncclFloat32, ncclFloat64, ncclInt32, ncclInt64, ncclUint8,
@@ -10917,7 +11026,8 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
     current_t at(c->device);
     ncclResult_t e, state = ncclSuccess;
     if ((e = lib.ncclCommGetAsyncError_((ncclComm_t)c->at, &state)) || state) {
-        return nccl_code(op, e ? e : state);
+        code = nccl_done(c, op, e ? e : state);
+        if (code) { return code; }
     }
     auto each = [&](auto f) {                   // f(tensor, whether it is written)
         for (int k = 0; k < n; k++) {
@@ -10930,9 +11040,10 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
     });
     if (code) { return raise_cuda(op); }
     e = lib.ncclGroupStart_();
-    for (int k = 0; k < n && !e; k++) {
+    for (int k = 0; k < n && (!e || e == ncclInProgress); k++) {
         if (list[k]->numel) { e = nccl_call(c, what, y ? y : list[k], list[k], root, s->raw); }
     }
+
     ncclResult_t end = lib.ncclGroupEnd_();
     uint64_t mark = next_mark(s);
     each([&](tensor_t *x, bool writes) {
@@ -10942,7 +11053,7 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
         x->storage->write_op = op;
         x->storage->write_site = nullptr;
     });
-    return nccl_code(op, e ? e : end);
+    return nccl_done(c, op, e && e != ncclInProgress ? e : end);
 #else
     (void)what, (void)list, (void)n, (void)y, (void)root;
     return TENSOR_ERR_INTERNAL;
@@ -10965,14 +11076,48 @@ static int comm_drop(tensor_cuda_comm_t *c) {
     c->dead = true;
 #ifdef TCU_HAVE_NCCL
     on_device_t at(c->device);
-    if (comm_failed(c)) {
-        lib.ncclCommAbort_((ncclComm_t)c->at);
+    ncclComm_t comm = (ncclComm_t)c->at;
+    bool failed = comm_failed(c);
+#ifdef TCU_HAVE_NCCL_TIMED
+    // Without a limit the end waits for the other ranks' inside of ncclCommDestroy.
+    if (!failed && c->timeout > 0) {
+        code = nccl_done(c, "cuda_comm_free", lib.ncclCommFinalize_(comm));
+        failed = code != 0;
+    }
+#endif
+    if (failed) {
+        lib.ncclCommAbort_(comm);
     } else {
-        code = nccl_code("cuda_comm_free", lib.ncclCommDestroy_((ncclComm_t)c->at));
+        code = nccl_code("cuda_comm_free", lib.ncclCommDestroy_(comm));
     }
 #endif
     return code;
 }
+
+#ifdef TCU_HAVE_NCCL
+// Starts it, on the current device.   -> NULL after raising
+static ncclComm_t comm_start(int rank, int ranks, const void *id, double timeout, const char *op) {
+    tensor_cuda_comm_t c = {};
+    ncclComm_t comm = nullptr;
+    ncclUniqueId key;
+    int code = 0;
+    memcpy(&key, id, sizeof key);
+    c.timeout = timeout;
+#ifdef TCU_HAVE_NCCL_TIMED
+    if (timeout > 0) {
+        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+        config.blocking = 0;
+        const ncclResult_t e = lib.ncclCommInitRankConfig_(&comm, ranks, key, rank, &config);
+        c.at = comm;
+        code = nccl_done(&c, op, e);
+        if (code && comm) { lib.ncclCommAbort_(comm); }
+        return code ? nullptr : comm;
+    }
+#endif
+    code = nccl_code(op, lib.ncclCommInitRank_(&comm, ranks, key, rank));
+    return code ? nullptr : comm;
+}
+#endif
 
 // ------------------------------------------------------------------------------
 // >>entry                                          MARK: the kernel of all families, start, figures
@@ -10988,6 +11133,7 @@ struct range_t {                                // the range of an op, if ranges
     explicit range_t(const char *name) : open(__atomic_load_n(&ranges, __ATOMIC_RELAXED) != 0) {
         if (open) { TCU_RANGE_PUSH(name); }
     }
+
     ~range_t() {
         if (open) { TCU_RANGE_POP(); }
     }
@@ -11016,6 +11162,7 @@ static int backend_run(tensor_call_t *c) {
     if (code) {
         return code == TENSOR_ERR_CUDA ? raise_cuda(row->name) : raised(code, "%s: out of memory", row->name);
     }
+
     code = native(at, c);
     bool here = code == TENSOR_ERR_UNSUPPORTED, front = row->id >= NN_OP_NET &&
         row->id <= NN_OP_BIASED_BACKWARD;
@@ -11444,7 +11591,8 @@ int tensor_cuda_comm_id(void *id) {
 #endif
 }
 
-tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const void *id, tensor_device_t device) {
+tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const void *id, tensor_device_t device,
+                                         double timeout) {
     static const char op[] = "cuda_comm_new";
     char text[256];
     tensor_cuda_comm_t *c = nullptr;
@@ -11455,19 +11603,19 @@ tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const void *id, te
         } else {
             raised(TENSOR_ERR_POISONED, "%s: id is NULL", op);
         }
-    } else if (open_library(LIBRARY_NCCL, text, sizeof text)) {
+    } else if (open_library(LIBRARY_NCCL, text, sizeof text) ||
+               (timeout > 0 && open_library(LIBRARY_NCCL_TIMED, text, sizeof text))) {
         raised(TENSOR_ERR_CUDA, "%s: %s", op, text);
     } else if (!in_capture(nullptr, op)) {
 #ifdef TCU_HAVE_NCCL
         on_device_t at((int)device - TENSOR_CUDA);
-        ncclComm_t comm = nullptr;
-        ncclUniqueId key;
-        memcpy(&key, id, sizeof key);
-        if (nccl_code(op, lib.ncclCommInitRank_(&comm, ranks, key, rank))) { return nullptr; }
+        const ncclComm_t comm = comm_start(rank, ranks, id, timeout, op);
+        if (!comm) { return nullptr; }
         {
             lock_t hold(&process.lock);
             c = handle(&process.comms);
         }
+
         if (!c) {
             lib.ncclCommAbort_(comm);
             raised(TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", op);
@@ -11476,6 +11624,7 @@ tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const void *id, te
         c->at = comm;
         c->device = (int)device - TENSOR_CUDA;
         c->ranks = ranks;
+        c->timeout = timeout > 0 ? timeout : 0;
 #endif
     }
 
@@ -11492,6 +11641,34 @@ int tensor_cuda_comm_free(tensor_cuda_comm_t *c) {
     if (!c->dead) { ended = comm_drop(c); }
     return code ? code : ended;
 }
+
+int tensor_cuda_comm_abort_n(tensor_cuda_comm_t *const *c, int n) {
+    static const char op[] = "cuda_comm_abort";
+    if (!c && n > 0) { return raised(TENSOR_ERR_POISONED, "%s: the list is NULL", op); }
+    for (int k = 0; k < n; k++) {
+        if (c[k] && c[k]->dead) { return raised(TENSOR_ERR_OWNER, "%s: the communicator was freed", op); }
+    }
+    if (in_capture(nullptr, op)) { return TENSOR_ERR_UNSUPPORTED; }
+#ifdef TCU_HAVE_NCCL
+    // As a group: all of them stop before NCCL gives the memory of one back, which waits for the device.
+    ncclResult_t e = ncclSuccess;
+    if (n > 0) { e = lib.ncclGroupStart_(); }
+    for (int k = 0; k < n; k++) {
+        if (!c[k] || c[k]->dead) { continue; }
+        on_device_t at(c[k]->device);
+        c[k]->dead = true;
+        const ncclResult_t own = lib.ncclCommAbort_((ncclComm_t)c[k]->at);
+        if (!e) { e = own; }
+    }
+    const ncclResult_t end = n > 0 ? lib.ncclGroupEnd_() : ncclSuccess;
+    if (!e) { e = end; }
+    return e == ncclInProgress ? 0 : nccl_code(op, e);
+#else
+    return 0;
+#endif
+}
+
+int tensor_cuda_comm_abort(tensor_cuda_comm_t *c) { return tensor_cuda_comm_abort_n(&c, 1); }
 
 int tensor_cuda_all_reduce_n(tensor_cuda_comm_t *c, tensor_t *const *x, int n, int mean) {
     return collective(c, "cuda_all_reduce", mean ? RANKS_MEAN : RANKS_SUM, x, n, nullptr, 0);
@@ -11599,6 +11776,7 @@ tensor_t *tensor_cuda_wrap(void *data, tensor_dtype_t dtype, const int64_t *dims
         raised(TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", op);
         return TENSOR__(poison);
     }
+
     __atomic_add_fetch(&process.wrapped, 1, __ATOMIC_RELAXED);
     w->lane.stream = (void *)s->raw;
     w->lane.device = index;

@@ -84,6 +84,7 @@ extern "C" {
 //   bias    [out], dtype of x; 0-d or [1] beside a weight [in]; NULL = none
 //   -> new [..., out] or [...];  grad dx = g w, dw = gT x, db = sum of g;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_linear(tensor_t *x, tensor_t *weight, tensor_t *bias);
+
 // tensor_relu or tensor_gelu_tanh of the result, in the same op: the same numbers with one tensor less. On
 // CUDA this is the epilogue of cuBLASLt, as in torch._addmm_activation: it rounds in its own way, and relu of
 // NaN may be 0. Therefore nn_sequential uses these functions on the CPU only, where one of these layers
@@ -313,6 +314,7 @@ typedef struct tensor_columns_args_t {
 //   x       [N, C, H, W] or [C, H, W], f32/f64/f16/bf16
 //   -> new [N, C KH KW, OH OW];  grad col2im of g;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_im2col_with(tensor_columns_args_t a);
+
 // Its transpose, torch.nn.functional.fold: columns added into images of height x width. tensor_col2im(x,
 // height, kernel, .width = w, .padding = 1).
 //   x       [N, C KH KW, OH OW] or without N, f32/f64/f16/bf16
@@ -437,6 +439,7 @@ TENSOR_API tensor_t *tensor_pad_n(tensor_t *x, const int64_t *pads, int n, tenso
 //   -> new;  grad the inverse;  errors SHAPE
 TENSOR_API tensor_t *tensor_pixel_shuffle(tensor_t *x, int64_t factor);
 TENSOR_API tensor_t *tensor_pixel_unshuffle(tensor_t *x, int64_t factor);
+
 // Channels [N, groups x C, ...] are put in the order [N, C x groups, ...].
 //   -> new;  grad the inverse;  errors SHAPE
 TENSOR_API tensor_t *tensor_channel_shuffle(tensor_t *x, int64_t groups);
@@ -479,6 +482,7 @@ typedef struct tensor_grid_sample_args_t {
 //   -> new [N, C, H', W'];  grad to x and grid;  errors SHAPE, DTYPE, UNSUPPORTED (another mode)
 TENSOR_API tensor_t *tensor_grid_sample_with(tensor_grid_sample_args_t a);
 TENSOR_API tensor_grid_sample_args_t tensor_grid_sample_defaults(void);
+
 // The grid of sampling points of affine maps, for tensor_grid_sample.
 //   theta   [N, 2, 3] (or [N, 3, 4]) f32/f64/f16/bf16
 //   size    n = 4 (5) numbers: the shape [N, C, H, W] that the sampled images will have
@@ -524,6 +528,7 @@ TENSOR_API tensor_t *tensor_gumbel_softmax(tensor_t *x, double tau, int hard, in
 // x divided by max(p-norm along dim, eps) (PyTorch: 2, 1, 1e-12).
 //   -> new, as x;  grad;  errors DTYPE, INDEX, SHAPE (p < 0 of an empty dim)
 TENSOR_API tensor_t *tensor_normalize(tensor_t *x, double p, int64_t dim, double eps);
+
 // Cosine of the angle between a and b along dim, norms at least eps (PyTorch: 1, 1e-8); a and b broadcast.
 //   -> new without dim;  grad to both;  errors DTYPE, INDEX, SHAPE
 TENSOR_API tensor_t *tensor_cosine_similarity(tensor_t *a, tensor_t *b, int64_t dim, double eps);
@@ -871,10 +876,12 @@ typedef struct tensor_margin_loss_args_t {
 //   -> new;  grad 1, -1 or 0;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_hinge_embedding_loss_with(tensor_margin_loss_args_t a);
 TENSOR_API tensor_margin_loss_args_t tensor_hinge_embedding_loss_defaults(void);
+
 // log(1 + exp(-target x)), stable; target 1 or -1.
 //   -> new;  grad -target sigmoid(-target x);  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_soft_margin_loss_with(tensor_margin_loss_args_t a);
 TENSOR_API tensor_margin_loss_args_t tensor_soft_margin_loss_defaults(void);
+
 // Sum over the other classes i of weight[y] max(0, margin - x[y] + x[i])^p, over C.
 //   input   [N, C] or [C]; [] means one class
 //   target  [N], i32/i64, the class y of each row; [] or [1] for one row
@@ -882,12 +889,14 @@ TENSOR_API tensor_margin_loss_args_t tensor_soft_margin_loss_defaults(void);
 //   errors  INDEX (a target outside), SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_multi_margin_loss_with(tensor_margin_loss_args_t a);
 TENSOR_API tensor_margin_loss_args_t tensor_multi_margin_loss_defaults(void);
+
 // Sum over target classes y and other classes i of max(0, 1 - x[y] + x[i]), over C.
 //   input   [N, C] or [C]; [] means one class
 //   target  the same shape, i32/i64: classes of the row, ended by -1; [] means [1]
 //   -> new;  TENSOR_NONE: [N];  grad through the maximum;  errors INDEX (a target outside), SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_multilabel_margin_loss_with(tensor_margin_loss_args_t a);
 TENSOR_API tensor_margin_loss_args_t tensor_multilabel_margin_loss_defaults(void);
+
 // Mean over classes of weight times the binary cross entropy of sigmoid(input).
 //   input, target   [..., C]; target 0 to 1
 //   -> new;  TENSOR_NONE: [...];  grad sigmoid(x) - t;  errors SHAPE, DTYPE
@@ -907,6 +916,7 @@ typedef struct tensor_ranking_loss_args_t {
 //   -> new;  grad -target, target or 0;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_margin_ranking_loss_with(tensor_ranking_loss_args_t a);
 TENSOR_API tensor_ranking_loss_args_t tensor_margin_ranking_loss_defaults(void);
+
 // 1 - cos(x1, x2) where target is 1, max(0, cos(x1, x2) - margin) where it is -1.
 //   input1, input2   [N, D] or [D], f32/f64/f16/bf16
 //   target           [N] or [], 1 or -1
@@ -1421,11 +1431,13 @@ TENSOR_API nn_module_t *nn_avg_pool1d_with(nn_pool_args_t a);
 TENSOR_API nn_module_t *nn_avg_pool2d_with(nn_pool_args_t a);
 TENSOR_API nn_module_t *nn_avg_pool3d_with(nn_pool_args_t a);
 TENSOR_API nn_pool_args_t nn_pool_defaults(void);
+
 // The inverse of a max pool with the same window: nn_max_unpool_forward(m, p.values, p.indices, NULL).
 //   -> module;  errors as above
 TENSOR_API nn_module_t *nn_max_unpool1d_with(nn_pool_args_t a);
 TENSOR_API nn_module_t *nn_max_unpool2d_with(nn_pool_args_t a);
 TENSOR_API nn_module_t *nn_max_unpool3d_with(nn_pool_args_t a);
+
 //   size     of the result's last dims (1, 2 or 3 numbers), NULL = the smallest that the pool's input can be
 //   -> new, as tensor_max_unpool1d, 2d, 3d;  errors SHAPE, INDEX, DTYPE, UNSUPPORTED (another kind of module)
 TENSOR_API tensor_t *nn_max_unpool_forward(nn_module_t *m, tensor_t *x, tensor_t *indices,
@@ -1471,6 +1483,7 @@ typedef struct nn_upsample_args_t {
 } nn_upsample_args_t;
 TENSOR_API nn_module_t *nn_upsample_with(nn_upsample_args_t a);
 TENSOR_API nn_upsample_args_t nn_upsample_defaults(void);
+
 // nn_upsample of 2-d images with TENSOR_NEAREST, and with TENSOR_BILINEAR and align_corners.
 //   -> module;  errors as above, SHAPE (mode or align_corners given)
 TENSOR_API nn_module_t *nn_upsampling_nearest2d_with(nn_upsample_args_t a);
@@ -1479,6 +1492,7 @@ TENSOR_API nn_module_t *nn_upsampling_bilinear2d_with(nn_upsample_args_t a);
 // tensor_pixel_shuffle, tensor_pixel_unshuffle.   -> module;  errors as above
 TENSOR_API nn_module_t *nn_pixel_shuffle(int64_t factor);
 TENSOR_API nn_module_t *nn_pixel_unshuffle(int64_t factor);
+
 // tensor_channel_shuffle; softmax over the channels of [C, H, W] or [N, C, H, W].
 //   -> module;  errors as above
 TENSOR_API nn_module_t *nn_channel_shuffle(int64_t groups);
@@ -1630,6 +1644,7 @@ typedef struct nn_transformer_net_args_t {
 } nn_transformer_net_args_t;
 TENSOR_API nn_module_t *nn_transformer_with(nn_transformer_net_args_t a);
 TENSOR_API nn_transformer_net_args_t nn_transformer_net_defaults(void);
+
 // A mask [size, size] with which each sees itself and what is before it: 0 there, -inf elsewhere.
 //   -> new f32;  grad none;  errors SHAPE
 TENSOR_API tensor_t *nn_generate_square_subsequent_mask(int64_t size);
@@ -1694,6 +1709,7 @@ typedef struct nn_adaptive_log_softmax_with_loss_args_t {
 } nn_adaptive_log_softmax_with_loss_args_t;
 TENSOR_API nn_module_t *nn_adaptive_log_softmax_with_loss_with(nn_adaptive_log_softmax_with_loss_args_t a);
 TENSOR_API nn_adaptive_log_softmax_with_loss_args_t nn_adaptive_log_softmax_with_loss_defaults(void);
+
 // Its parts: the log-probability of each target, whose mean is minus the loss; those of all classes; the
 // likeliest class.
 //   x        [N, in_features] or [in_features]
@@ -1788,6 +1804,7 @@ TENSOR_API nn_batch_norm_args_t nn_batch_norm_defaults(void);
 // Sums x over all processes that train one net, in place. x is contiguous, f32 or f64, where the net is.
 //   -> 0, or a code that it raised
 typedef int (*nn_all_reduce_fn_t)(tensor_t *x, void *user);
+
 // nn_batch_norm for images of any number of dims whose mean and variance are those of the samples of all
 // processes (torch.nn.SyncBatchNorm). Each training forward sums twice and each backward twice, so all
 // processes must run them in the same order: nn_sync_batch_norm(64, .all_reduce = sum, .user = comm).
@@ -1881,6 +1898,7 @@ TENSOR_API nn_module_t *nn_alpha_dropout(double p);
 TENSOR_API nn_module_t *nn_feature_alpha_dropout(double p);               // whole channels of [N, C, ...]
 // All dims except the first become one.   -> module;  errors as above
 TENSOR_API nn_module_t *nn_flatten(void);
+
 // The dims start..end of x as one; one dim as several: nn_unflatten(1, 3, 8, 8).
 //   -> module;  errors as above
 TENSOR_API nn_module_t *nn_flatten_dims(int64_t start, int64_t end);
@@ -1896,6 +1914,7 @@ TENSOR_API nn_module_t *nn_identity(void);
 //   -> m;  errors INDEX (no such tensor), SHAPE (another shape), OWNER; all mark m as failed
 TENSOR_API nn_module_t *nn_register_parametrization(nn_module_t *m, const char *name,
                                                     nn_module_t *parametrization);
+
 // Makes it a plain tensor again.
 //   leave_parametrized  1: with the value that was computed last, 0: the original (not after nn_weight_norm)
 //   -> m;  errors INDEX (it is not parametrized), UNSUPPORTED (it has no single original)
@@ -1933,6 +1952,7 @@ TENSOR_API nn_spectral_norm_args_t nn_spectral_norm_defaults(void);
 //   list    n modules; a NULL or failed one marks the result as failed
 //   -> module;  errors OUT_OF_MEMORY, POISONED
 TENSOR_API nn_module_t *nn_sequential_n(nn_module_t *const *list, int n);
+
 // Adds a module at the end of an nn_sequential.
 //   -> sequential;  errors as nn_child, UNSUPPORTED (another kind of module)
 TENSOR_API nn_module_t *nn_append(nn_module_t *sequential, nn_module_t *m);
@@ -1965,6 +1985,7 @@ TENSOR_API nn_module_t *nn_softmax(int64_t dim);
 TENSOR_API nn_module_t *nn_softmin(int64_t dim);
 TENSOR_API nn_module_t *nn_log_softmax(int64_t dim);
 TENSOR_API nn_module_t *nn_glu(int64_t dim);                              // -1
+
 // weight [num_parameters], all init (PyTorch: 1, 0.25).
 //   -> module;  errors SHAPE (num_parameters < 1), OUT_OF_MEMORY
 TENSOR_API nn_module_t *nn_prelu(int64_t num_parameters, double init);
@@ -2205,9 +2226,11 @@ TENSOR_API tensor_t *nn_init_normal_(tensor_t *t, double mean, double std);
 TENSOR_API tensor_t *nn_init_constant_(tensor_t *t, double value);
 TENSOR_API tensor_t *nn_init_zeros_(tensor_t *t);
 TENSOR_API tensor_t *nn_init_ones_(tensor_t *t);
+
 // Normal; values outside [low, high] are drawn again (PyTorch: mean 0, std 1, -2, 2).
 //   -> t;  errors as above, SHAPE (low > high)
 TENSOR_API tensor_t *nn_init_trunc_normal_(tensor_t *t, double mean, double std, double low, double high);
+
 // Uniform in +-gain sqrt(6 / (fan_in + fan_out)); normal with deviation gain sqrt(2 / (fan_in + fan_out)).
 //   gain    PyTorch's default is 1
 //   -> t;  errors as above
@@ -2228,18 +2251,22 @@ typedef struct nn_kaiming_args_t {
 TENSOR_API tensor_t *nn_init_kaiming_uniform__with(nn_kaiming_args_t a);
 TENSOR_API tensor_t *nn_init_kaiming_normal__with(nn_kaiming_args_t a);
 TENSOR_API nn_kaiming_args_t nn_kaiming_defaults(void);
+
 // gain times a random matrix [size of dim 0, all other dims] whose rows are orthonormal, or whose columns are
 // if there are fewer of them (Saxe et al. 2014: Q of a normal matrix, signs of R's diagonal).
 //   gain    PyTorch's default is 1
 //   -> t;  errors as above
 TENSOR_API tensor_t *nn_init_orthogonal_(tensor_t *t, double gain);
+
 // Ones on the diagonal of a matrix, zeros elsewhere: a linear layer that passes its input on.
 //   -> t;  errors as above, SHAPE (not 2-d)
 TENSOR_API tensor_t *nn_init_eye_(tensor_t *t);
+
 // The same for convolutions [out, in, K...]: a one in the middle of kernel i of output i of each group.
 //   groups  must divide out
 //   -> t;  errors as above, SHAPE (not 3-d to 5-d, groups)
 TENSOR_API tensor_t *nn_init_dirac_(tensor_t *t, int64_t groups);
+
 // Normal with deviation std; in each column ceil(sparsity * rows) random elements are 0.
 //   sparsity  0..1
 //   -> t;  errors as above, SHAPE (not 2-d, sparsity)
@@ -2474,8 +2501,8 @@ TENSOR_API nn_lbfgs_args_t nn_lbfgs_defaults(void);
 // All optimizers: name, formula (see NN__STEPS), the gradients they take (DENSE, ROWS_TOO: also by rows,
 // ROWS_ONLY; MATRICES: the step is that of nn__orthogonal; FACTORED: of nn__factored; CLOSURE: see
 // nn__lbfgs), default of lr; the names of their states in files, and the option that creates each; the
-// options, each with its place in files and its default. A new optimizer is a row here, its text above and,
-// if it has its own, a formula.
+// options, each with its place in files and its default. A new optimizer is a row here, its text above, its
+// line NN__CPP_1 in >>nn-cpp and, if it has its own, a formula.
 // clang-format off
 #define NN__ADAM_STATES NN__STATE(exp_avg, ALWAYS) NN__STATE(exp_avg_sq, ALWAYS)
 #define NN__ADAM_OPTIONS NN__NUMBER(BETA1, beta1, 0.9) NN__NUMBER(BETA2, beta2, 0.999) NN__NUMBER(EPS, eps, 1e-8)
@@ -2523,6 +2550,7 @@ TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int
 TENSOR_API nn_group_args_t nn_group_defaults(void);
 // The number of groups.   -> count, 0 for NULL;  errors none
 TENSOR_API int nn_num_groups(nn_optimizer_t *o);
+
 // Gives a group a learning rate that nn_set_lr leaves alone from then on: for schedules per group.
 //   -> code;  errors SHAPE (negative, NaN), INDEX (no such group)
 TENSOR_API int nn_set_group_lr(nn_optimizer_t *o, int group, double lr);
@@ -2538,6 +2566,7 @@ TENSOR_API tensor_t *nn_optimizer_state(nn_optimizer_t *o, tensor_t *parameter, 
 //   -> code of that error;  errors OWNER, DEVICE, OUT_OF_MEMORY, UNSUPPORTED (a gradient by rows, or one
 //      that is not; nn_lbfgs)
 TENSOR_API int nn_step(nn_optimizer_t *o);
+
 // The step of nn_lbfgs, which needs the loss at several points; for the others, nn_step after one call.
 //   closure  calls nn_zero_grad, computes the loss, calls tensor_backward and returns the loss, one element;
 //            gradients are recorded while it runs
@@ -2554,6 +2583,7 @@ TENSOR_API int nn_zero_grad(nn_optimizer_t *o);
 TENSOR_API int nn_set_lr(nn_optimizer_t *o, double lr);
 // The learning rate.   -> value, NaN for NULL;  errors none
 TENSOR_API double nn_get_lr(nn_optimizer_t *o);
+
 // Sets the momentum of all groups: .beta1 where the optimizer has one, else .momentum.
 //   -> code;  errors SHAPE (out of range), UNSUPPORTED (it has neither)
 TENSOR_API int nn_set_momentum(nn_optimizer_t *o, double momentum);
@@ -2595,6 +2625,7 @@ typedef struct nn_get_total_norm_args_t {
 //   -> 0-d f64, without a gradient;  errors POISONED, DTYPE, AUTOGRAD (as above)
 TENSOR_API tensor_t *nn_get_total_norm_with(nn_get_total_norm_args_t a);
 TENSOR_API nn_get_total_norm_args_t nn_get_total_norm_defaults(void);
+
 // Scales the gradients of a list of parameters by min(1, max_norm / (total_norm + 1e-6)).
 //   total_norm  one element
 //   -> code;  errors POISONED, SHAPE
@@ -2613,6 +2644,7 @@ TENSOR_API int nn_clip_grad_value_n(tensor_t *const *list, int n, double limit);
 TENSOR_API tensor_t *nn_grad_scaler(double init_scale, int64_t growth_interval);
 // loss times the scale.   -> as loss;  errors POISONED, SHAPE (not a scaler), DEVICE, OUT_OF_MEMORY
 TENSOR_API tensor_t *nn_scaler_scale(tensor_t *scaler, tensor_t *loss);
+
 // nn_scaler_unscale divides the gradients by the scale; it is needed only to clip them before the step.
 // nn_scaler_step makes the step, as nn_step, or skips it if a gradient was infinite or NaN. Neither waits
 // for a device; skipped steps do not count.
@@ -2681,6 +2713,7 @@ TENSOR_API double nn_lr_exponential(int64_t step, double lr, double gamma);
 TENSOR_API double nn_lr_linear(int64_t step, int64_t total, double lr, double start, double end);
 // lr * factor for total steps, then lr.
 TENSOR_API double nn_lr_constant(int64_t step, int64_t total, double lr, double factor);
+
 // lr * gamma^(the number of the n milestones that are <= step).   -> learning rate, NaN on failure;
 // errors SHAPE if milestones is NULL and n > 0
 TENSOR_API double nn_lr_multi_step(int64_t step, const int64_t *milestones, int n, double lr, double gamma);
@@ -2869,7 +2902,9 @@ TENSOR_API nn_data_loader_t *nn_data_loader_with(nn_data_loader_args_t a);
 TENSOR_API nn_data_loader_args_t nn_data_loader_defaults(void);
 #define nn_data_loader(...) NN__WITH_OWN(nn_data_loader, __VA_ARGS__)
 
-// The next batch: while (nn_next(loader, &b)) is one epoch; the call after that starts the next epoch.
+// The next batch: while (nn_next(loader, &b)) is one epoch; the call after that starts the next epoch. So it
+// is after a sample that failed, which ends the epoch (nn_seek goes back to its batch). Where there was no
+// memory for a batch, the next call tries again.
 //   b       filled: x [size, ...], y [size, ...] or NULL, new tensors of the current scope
 //   -> 1, or 0 at the end of the epoch or on failure
 //   errors  what the dataset's function returns or raises, with the number of the sample; OUT_OF_MEMORY
@@ -2921,12 +2956,14 @@ enum { NN_SAFETENSORS_MAX_HEADER = 16 << 20 };      // bytes; a larger header is
 // Opens a safetensors file in memory, which must stay until nn_safetensors_close.
 //   -> reader, NULL on failure;  errors FORMAT, OUT_OF_MEMORY
 TENSOR_API nn_safetensors_t *nn_safetensors_parse(const void *data, size_t size);
+
 // Number of tensors; name of tensor i in the order of the file.
 //   -> count; borrowed string, NULL if i is out of range;  errors none
 TENSOR_API int64_t nn_safetensors_count(nn_safetensors_t *r);
 TENSOR_API const char *nn_safetensors_name(nn_safetensors_t *r, int64_t i);
 // Value of a __metadata__ key.   -> borrowed string, NULL if there is none;  errors none
 TENSOR_API const char *nn_safetensors_metadata(nn_safetensors_t *r, const char *key);
+
 // Reads one tensor. U16 becomes i32, U32 becomes i64.
 //   -> new;  errors INDEX (no such name), UNSUPPORTED (U64, C64, F8, F6, F4, over 8 dims), IO,
 //            OUT_OF_MEMORY
@@ -2963,11 +3000,13 @@ TENSOR_API int nn_self_test(nn_safetensors_t *r, nn_module_t *m);
 //   opt     NULL = none; not nn_lbfgs
 //   -> bytes, 0 after an error;  errors POISONED, OWNER, UNSUPPORTED (nn_lbfgs)
 TENSOR_API size_t nn_snapshot_size(nn_module_t *m, nn_optimizer_t *opt);
+
 // Writes the block. It has addresses of nothing: it may be copied, and read by another run of the program.
 //   block   size bytes, of any alignment
 //   -> code;  errors SHAPE (the block is too small: says what it needs), UNSUPPORTED (in a capture), those of
 //      nn_snapshot_size
 TENSOR_API int nn_snapshot(nn_module_t *m, nn_optimizer_t *opt, void *block, size_t size);
+
 // Puts everything back where it was, so that training goes on with the same bits, eagerly and by replays of
 // a graph that was captured before or after. Elements change in place: addresses, graphs and handles stay,
 // saved values of a forward count as changed. What had no state yet has its initial state afterwards.
@@ -2980,6 +3019,7 @@ TENSOR_API int nn_restore(nn_module_t *m, nn_optimizer_t *opt, const void *block
 // (model.safetensors.index.json), which must be beside it: their tensors are those of one reader.
 //   -> reader, NULL on failure;  errors IO, FORMAT, OUT_OF_MEMORY
 TENSOR_API nn_safetensors_t *nn_safetensors_open(const char *path);
+
 // The same, and its tensors look into the file: only what is used is read, and several programs share the
 // memory. A change of such a tensor stays in this program. The file must not become shorter meanwhile. Where
 // the system cannot map files, as nn_safetensors_open; elements that need another type are copied.
@@ -3021,6 +3061,7 @@ TENSOR_API nn_load_args_t nn_load_defaults(void);
 //   -> code;  errors as nn_save and as m's forward, SHAPE (tolerance, no input, an output without elements)
 TENSOR_API int nn_save_tested_n(const char *path, nn_module_t *m, double tolerance, tensor_t *const *inputs,
                                 int n);
+
 // nn_load with its options, then nn_self_test. Takes the size of the module in memory beside that of nn_load.
 //   -> code; unless it is 0, the module is unchanged;  errors as nn_load, nn_self_test
 TENSOR_API int nn_load_tested_with(nn_load_args_t a);
@@ -3030,6 +3071,7 @@ TENSOR_API int nn_load_tested_with(nn_load_args_t a);
 //   opt     NULL = none
 //   -> code;  errors as nn_save
 TENSOR_API int nn_save_checkpoint(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t step);
+
 // Loads them, so that training continues with the same bits (for a loader: nn_seek(loader, *step) if each
 // step takes one batch). After an error all of it is unchanged.
 //   opt     of the same kind, over the same parameters and groups
@@ -3095,6 +3137,7 @@ typedef struct nn_npz_t nn_npz_t;
 // Parses the bytes of an npy file (numpy.save; versions 1 to 3).
 //   -> new;  errors FORMAT, UNSUPPORTED (dtype, over 8 dims), OUT_OF_MEMORY
 TENSOR_API tensor_t *nn_parse_npy(const void *data, size_t size);
+
 // The bytes of an npy file, which numpy.load reads.
 //   -> new u8 [bytes];  errors UNSUPPORTED (bf16), POISONED, OUT_OF_MEMORY
 TENSOR_API tensor_t *nn_format_npy(tensor_t *x);
@@ -3102,16 +3145,19 @@ TENSOR_API tensor_t *nn_format_npy(tensor_t *x);
 // Opens an npz archive (numpy.savez) in memory, which must stay until nn_npz_close.
 //   -> reader, NULL on failure;  errors FORMAT, OUT_OF_MEMORY
 TENSOR_API nn_npz_t *nn_npz_parse(const void *data, size_t size);
+
 // Number of arrays; name of array i in the order of the archive, without its ending .npy.
 //   -> count; borrowed string, NULL if i is out of range;  errors none
 TENSOR_API int64_t nn_npz_count(nn_npz_t *r);
 TENSOR_API const char *nn_npz_name(nn_npz_t *r, int64_t i);
+
 // Reads one array and compares its checksum.
 //   -> new;  errors INDEX (no such name), FORMAT, UNSUPPORTED (as nn_parse_npy; compressed), IO,
 //            OUT_OF_MEMORY
 TENSOR_API tensor_t *nn_npz_get(nn_npz_t *r, const char *name);
 // Ends the reader (the tensors that it gave stay).   -> code;  errors none
 TENSOR_API int nn_npz_close(nn_npz_t *r);
+
 // The bytes of an npz archive with the given tensors, below 4 GB.
 //   names   n distinct UTF-8 strings, 1..4096 bytes
 //   -> new u8 [bytes];  errors FORMAT (names), UNSUPPORTED (bf16, size), POISONED, OUT_OF_MEMORY
@@ -3161,8 +3207,8 @@ TENSOR_API tensor_t *tensor_from_dlpack_unversioned(struct DLManagedTensor *m);
 // >>progress                                       MARK: progress bar
 //
 // A bar on stderr with rate and time left, updated at most ten times per second. If stderr is not a
-// terminal, it is a line every 30 seconds. It is in the caller's struct and owns nothing. Only this and
-// nn_print print anything in this header.
+// terminal, it is a line at the first step, 2, 4, 8, 16 and 32 seconds later, then every 30 seconds. It is in
+// the caller's struct and owns nothing. Only this and nn_print print anything in this header.
 // ------------------------------------------------------------------------------
 
 typedef struct nn_progress_t {
@@ -3179,6 +3225,7 @@ typedef struct nn_progress_t {
 //   first   units done already (a resumed run)
 //   -> struct;  errors UNSUPPORTED under TENSOR_NO_STDIO
 TENSOR_API nn_progress_t nn_progress_begin(const char *label, int64_t total, int64_t first);
+
 // Shows that done units are finished; the last one (done == total) ends the line.
 //   note    NULL, or a text after the bar ("loss 0.31")
 //   -> nothing;  errors none
@@ -3718,7 +3765,7 @@ NN__BOTH void nn__at_asgd(nn__update_t *u, double t) {
 #define NN__STEP_adam \
     NN__STEP_M \
     g = s1 = NN__MEAN(s1, beta2); \
-    if (NN__HAS(2)) g = s2 = V_MAX(s2, s1); \
+    if (NN__HAS(2)) { g = s2 = V_MAX(s2, s1); } \
     x = V_ADD(x, NN__DIV(NN__MUL(NN__N(step), s0), V_ADD(V_MUL(NN__SQRT(g), NN__N(root)), NN__N(eps))));
 
 #define NN__STEP_rmsprop { \
@@ -3728,7 +3775,7 @@ NN__BOTH void nn__at_asgd(nn__update_t *u, double t) {
         v = V_SUB(v, NN__MUL(s2, s2)); \
     } \
     g = NN__DIV(g, V_ADD(NN__SQRT(v), NN__N(eps))); \
-    if (NN__HAS(1)) g = s1 = V_ADD(NN__MUL(s1, NN__N(momentum)), g); \
+    if (NN__HAS(1)) { g = s1 = V_ADD(NN__MUL(s1, NN__N(momentum)), g); } \
     x = V_ADD(x, NN__MUL(NN__N(lr), g)); }
 #define NN__STEP_adagrad \
     s0 = V_ADD(s0, NN__MUL(g, g)); \
@@ -3754,7 +3801,9 @@ NN__BOTH void nn__at_asgd(nn__update_t *u, double t) {
     NN__STEP_M \
     s1 = NN__MEAN(s1, beta2); \
     g = NN__MUL(NN__DIV(s0, NN__N(bias)), NN__N(lr)); \
-    if (!NN__U(early)) g = NN__MUL(NN__MUL(g, NN__DIV(NN__N(root), V_ADD(NN__SQRT(s1), NN__N(eps)))), NN__N(other)); \
+    if (!NN__U(early)) { \
+        g = NN__MUL(NN__MUL(g, NN__DIV(NN__N(root), V_ADD(NN__SQRT(s1), NN__N(eps)))), NN__N(other)); \
+    } \
     x = V_ADD(x, g);
 
 #define NN__STEP_asgd \
@@ -4023,6 +4072,22 @@ typedef enum nn__loss_t {
 #undef TENSOR__X
     NN__LOSS_COUNT
 } nn__loss_t;
+
+// Orders that code relies on: ids and modes are compared, and counted from the first one. A broken order does
+// not compile.
+#define NN__ORDER(name, holds) typedef char nn__order_of_##name[(holds) ? 1 : -1];
+NN__ORDER(convolutions, NN_OP_CONV3D < NN_OP_CONV_TRANSPOSE1D && NN_OP_CONV_TRANSPOSE3D < NN_OP_CONV_WEIGHT)
+NN__ORDER(unpools, NN_OP_MAX_UNPOOL1D + 1 == NN_OP_MAX_UNPOOL2D &&
+                   NN_OP_MAX_UNPOOL1D + 2 == NN_OP_MAX_UNPOOL3D)
+NN__ORDER(nets, NN__TANH_NET < NN__LSTM_NET && NN__RELU_NET < NN__LSTM_NET && NN__GRU_NET > NN__LSTM_NET)
+NN__ORDER(modes, TENSOR_NEAREST < TENSOR_NEAREST_EXACT && TENSOR_LINEAR == TENSOR_NEAREST_EXACT + 1)
+NN__ORDER(steps, NN__STEP_ID_sgd == 0 && NN__STEP_ID_rprop < NN__SUM_SQUARES)
+NN__ORDER(promoting, NN__LOSS_SMOOTH_L1 < NN__LOSS_HUBER && NN__LOSS_BCE < NN__LOSS_KL_DIV)
+#define TENSOR__X(ID, f, dx, dt)                                                                             \
+    NN__ORDER(loss_##ID, (int)NN_OP_LOSS_##ID - (int)NN_OP_LOSS_MSE == (int)NN__LOSS_##ID)
+NN_LOSSES(TENSOR__X)
+#undef TENSOR__X
+#undef NN__ORDER
 
 #ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
@@ -4333,7 +4398,7 @@ NN__KERNEL void NN__K(col2im)(const void *columns, void *image, const nn__window
 #define NN__STEP(i) if (mr > i) { V_F u = V_SET(w[i]); a##i = V_FMA(u, x, a##i); b##i = V_FMA(u, z, b##i); }
 #define NN__OUT(i) if (mr > i && m > i) { \
         NN__K(put)(y0 + i * ys, w0, a##i); \
-        if (w1) NN__K(put)(y1 + i * ys, w1, b##i); }
+        if (w1) { NN__K(put)(y1 + i * ys, w1, b##i); } }
 // Pixel x of an output reads p[sw x]: sw is 1, or 2 if even is set. What is read beyond a line is not stored.
 #define NN__AT(p) (even ? NN__EVEN(V_LOAD(p), V_LOAD((p) + V_N)) : V_LOAD(p))
 
@@ -4378,6 +4443,7 @@ TENSOR__INLINE void NN__K(direct_nine)(const int even, const float *w, const int
             NN__K(put)(y + ow + x, ow - x, NN__SUM9(l1, l2, l3));
         }
     }
+
     for (; rows > 0; rows--, p += ps, y += ow) {
         const float *l0 = p + off[0], *l1 = p + off[3], *l2 = p + off[6];
         for (int64_t x = 0; x < ow; x += V_N, l0 += V_N << even, l1 += V_N << even, l2 += V_N << even) {
@@ -4541,6 +4607,7 @@ NN__KERNEL void NN__K(transpose)(int64_t rows, int64_t columns, const float *x, 
                 if (i < left) { V_AHEAD(p, 64); }
                 v[i] = i < left ? NN__LOAD(p, wide, 0) : V_ZERO();
             }
+
             for (i = 0; i < 16; i += 4) { TENSOR__QUADS(v + i); }
             for (i = 0; i < 4; i++) {
                 V_F a = NN__HALVES(v[i], v[i + 4], 0x44), b = NN__HALVES(v[i], v[i + 4], 0xEE);
@@ -4556,6 +4623,7 @@ NN__KERNEL void NN__K(transpose)(int64_t rows, int64_t columns, const float *x, 
             }
         }
     }
+
     return;
 #endif
 #if TENSOR_NN__PASS > 0
@@ -4576,6 +4644,7 @@ NN__KERNEL void NN__K(transpose)(int64_t rows, int64_t columns, const float *x, 
             _mm_storeu_ps(y + (c + 3) * ys, v3);
 #endif
         }
+
         for (; c < columns; c++) {
             for (i = 0; i < 4; i++) { y[c * ys + i] = x[i * xs + c]; }
         }
@@ -4613,10 +4682,10 @@ NN__KERNEL void NN__K(transpose)(int64_t rows, int64_t columns, const float *x, 
 #define NN__GATHER_STEP(i) if (rows > i) { \
         V_F t = V_SET((p + i / 3 * 3 * as)[i % 3 * as]); \
         x##i = V_FMA(t, u, x##i); \
-        if (nv > 1) y##i = V_FMA(t, v, y##i); }
+        if (nv > 1) { y##i = V_FMA(t, v, y##i); } }
 #define NN__GATHER_OUT(i) if (rows > i) { \
         V_STORE(c + i * cs, start ? x##i : V_ADD(V_LOAD(c + i * cs), x##i)); \
-        if (nv > 1) V_STORE(c + i * cs + V_N, start ? y##i : V_ADD(V_LOAD(c + i * cs + V_N), y##i)); }
+        if (nv > 1) { V_STORE(c + i * cs + V_N, start ? y##i : V_ADD(V_LOAD(c + i * cs + V_N), y##i)); } }
 
 TENSOR__INLINE void NN__K(gather_tile)(const int rows, const int nv, int64_t n, const float *a, int64_t as,
                                        const int32_t *off, const float *b, const float *start, float *c,
@@ -4674,6 +4743,7 @@ TENSOR__INLINE void NN__K(winograd_line)(const int form, const int from, const i
         y[3] = NN__TILE_AT(3, a * a2 * ca, q, b * b2 * cb, u);
         return;
     }
+
     if (form == NN__TILE_IMAGE) {
         p = V_FMA(V_SET(-b2), x2, x4);
         q = V_MUL(V_SET(a), V_FMA(V_SET(-b2), x1, x3));
@@ -4801,6 +4871,7 @@ TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__wi
     int within = left == 0 && last + (kw - 1) * dw < w, first = 1, clean = 0;
     V_F m = V_SET(-INFINITY);
     V_I best = VI_SET(0);         // 0: no element inside: a dilation larger than the image
+
     for (int64_t kz = 0; kz < depth; kz++) {
         for (int64_t ky = 0; ky < height; ky++) {
             int64_t iz = two ? o[0] : o[0] * g->stride[0] - g->pad[0] + kz * g->dilation[0];
@@ -4818,6 +4889,7 @@ TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__wi
                 }
                 row = copy;
             }
+
             // The first element of the window: it is taken if all are -inf.
             if (first && left == 0 && last < w) {
                 best = VI_ADD(step, VI_SET((int32_t)(start + x0)));
@@ -4830,6 +4902,7 @@ TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__wi
                 }
                 best = VI_LOAD(at);
             }
+
             first = 0;
             for (int64_t kx = 0; kx < kw; kx++) {
                 const float *p = row + kx * dw;
@@ -4850,6 +4923,7 @@ TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__wi
             }
         }
     }
+
     if (room >= V_N) {
         V_STORE(y, m);
         VI_STORE(place, best);
@@ -4875,6 +4949,7 @@ NN__KERNEL void NN__K(max_pool)(const void *x, void *y, int32_t *place, const nn
     for (int d = 0; d < V_N; d++) { steps[d] = (int32_t)(d * g->stride[2]); }
     V_I step;
     step = VI_LOAD(steps);
+
     for (int d = 1; d < 3; d++) {
         two = two && g->kernel[d] == 2 && g->stride[d] == 2 && g->pad[d] == 0 && g->dilation[d] == 1 &&
               2 * g->out[d] <= g->in[d];
@@ -4928,6 +5003,7 @@ NN__KERNEL void NN__K(avg_pool)(void *x, void *y, const nn__window_t *g, int bac
     int64_t z0, z1, y0, y1, x0, x1;
     for (int64_t oz = 0; oz < g->out[0]; oz++) {
         int64_t nz = nn__window_at(g, 0, oz, &z0, &z1);
+
         for (int64_t oy = 0; oy < g->out[1]; oy++) {
             int64_t ny = nz * nn__window_at(g, 1, oy, &y0, &y1);
             for (int64_t ox = 0; ox < g->out[2]; ox++, q++) {
@@ -4986,6 +5062,7 @@ NN__KERNEL double NN__K(deviation)(const void *g, const void *x, double mean, do
             s = V_FMA(gu, u, s);
             t = V_FMA(gv, v, t);
         }
+
         s = V_ADD(s, t);
         a = V_ADD(a, b);
         for (; i < k; i += V_N) {
@@ -5345,6 +5422,7 @@ NN__KERNEL void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
         for (int64_t k = 0; k < 8; k++) {
             m[k] = V_SEL(VI_GT(VI_SET((int32_t)keep), VI_SHR(w[k], 8)), V_SET((float)scale), V_ZERO());
         }
+
         TENSOR__QUADS(m);
         TENSOR__QUADS(m + 4);
         for (int64_t k = 0; k < 8 && i + k * V_N < n; k++) {
@@ -5420,13 +5498,13 @@ TENSOR__INLINE V_F NN__K(tiny_sqrt)(V_F a) {
             V_AHEAD(qg + i, 256);                                                                            \
             if (has0) { V_AHEAD(q0 + i, 256); s0 = NN__LOAD(q0 + i, left, 0); }                              \
             if (has1) { V_AHEAD(q1 + i, 256); s1 = NN__LOAD(q1 + i, left, 0); }                              \
-            if (has2) s2 = NN__LOAD(q2 + i, left, 0);                                                        \
+            if (has2) { s2 = NN__LOAD(q2 + i, left, 0); }                                                    \
             NN__STEP_BEFORE                                                                                  \
             if (NN__ANY_TINY()) { enum { tiny = 1 }; NN__STEP_##name }                                       \
             else { enum { tiny = 0 }; NN__STEP_##name }                                                      \
-            if (has0) NN__K(put)(q0 + i, left, s0);                                                          \
-            if (has1) NN__K(put)(q1 + i, left, s1);                                                          \
-            if (has2) NN__K(put)(q2 + i, left, s2);                                                          \
+            if (has0) { NN__K(put)(q0 + i, left, s0); }                                                      \
+            if (has1) { NN__K(put)(q1 + i, left, s1); }                                                      \
+            if (has2) { NN__K(put)(q2 + i, left, s2); }                                                      \
             NN__K(put)(qx + i, left, x);                                                                     \
         }                                                                                                    \
     }
@@ -6138,8 +6216,8 @@ TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in
 #define NN__SCOPED(op, args, run)                                                                            \
     TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
         tensor_scope_t scope;                                                                                \
-        if (!NN__TAKE(#op, args, a)) return tensor__at(a.site_, TENSOR__(poison));                           \
-        scope = TENSOR__(scope)(-1);                                                                         \
+        if (!NN__TAKE(#op, args, a)) { return tensor__at(a.site_, TENSOR__(poison)); }                       \
+        scope = TENSOR__(inner_scope)(-1);                                                                   \
         return tensor__at(a.site_, scope.thread ? (tensor_scope_return)(scope, run) : TENSOR__(poison));     \
     }
 
@@ -6148,7 +6226,7 @@ TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in
 // Opens the scope of a front that is made of public ops. Its inputs become what autocast makes of them for
 // the class `to`; the ops inside are not cast. The scope has no thread after raising.
 TENSOR__FN tensor_scope_t nn__open_front(int to, tensor_t **in, int n) {
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     if (scope.thread) { TENSOR__(autocast)(to & TENSOR__CAST, in, n); }
     return scope;
 }
@@ -6156,7 +6234,7 @@ TENSOR__FN tensor_scope_t nn__open_front(int to, tensor_t **in, int n) {
 #define NN__OPEN_AS(to, in, n)                                                                               \
     tensor_scope_t scope_ = nn__open_front(to, in, n);                                                       \
     if (!scope_.thread) { return TENSOR__(poison); }
-#define NN__OPEN tensor_scope_t scope_ = TENSOR__(scope)(-1);
+#define NN__OPEN tensor_scope_t scope_ = TENSOR__(inner_scope)(-1);
 #define NN__CLOSE(y) return (tensor_scope_return)(scope_, y)
 
 // ------------------------------------------------------------------------------
@@ -6318,6 +6396,7 @@ TENSOR__FN tensor_t *nn__grad_activation(tensor__grad_t *g) {
         g->autograd(&y, 1, &gy, &at, 1, &got, TENSOR_CREATE_GRAPH);
         return got;
     }
+
     y = gy->refs == 1 && gy->storage->refs == 1 && (gy->flags & TENSOR__CONTIGUOUS)     // used by nobody else
             ? gy
             : TENSOR__(make)(g->th, g->node->row->name, gy->dtype, gy->dims, gy->ndim, gy->device);
@@ -6385,6 +6464,7 @@ TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *wei
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "bilinear: x1 %t, x2 %t, weight %t must be [..., I], [..., J], "
                            "[O, I, J], bias [O]", x1, x2, weight));
     }
+
     int64_t out = weight->dims[0];
     int64_t n1 = weight->dims[1];
     int64_t n2 = weight->dims[2];
@@ -6558,7 +6638,7 @@ TENSOR__FN tensor_t *nn__stored_grad(tensor_t *t) {
     tensor_t *g = t->grad;
     if (!tensor__rows_of(g) || (g->grad->flags & TENSOR__ROWS)) { return g; }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     tensor_t *y = TENSOR__(merge_rows)()(g, g->grad, t->dims[0]);
     if (!(tensor_is_poison)(y)) {
         t->grad = TENSOR__(hold)(y);
@@ -6608,7 +6688,7 @@ TENSOR__FN void nn__grad_embedding_back(tensor__grad_t *g) {
 
 // Scales the rows of weight that index names down to max_norm. -> weight
 TENSOR__FN tensor_t *nn__renormed(tensor_t *index, tensor_t *weight, double max_norm, double p) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *w = nn__wide(weight), *norm, *flat = (tensor_flatten)(index, 0, -1);
     int64_t rows = w->dims[0];
     if (p == 0 || p == 2) {
@@ -6644,6 +6724,7 @@ TENSOR__FN tensor_t *nn__embedding_front(tensor_t *index, tensor_t *w, int64_t r
     if (!nn__is_index(index)) {
         return NN__FAIL(TENSOR_ERR_DTYPE, "embedding: index is %y, must be i32 or i64", index);
     }
+
     if (index->ndim + 1 > TENSOR_MAX_DIMS) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "embedding: index %t has too many dims", index);
     }
@@ -6653,7 +6734,7 @@ TENSOR__FN tensor_t *nn__embedding_front(tensor_t *index, tensor_t *w, int64_t r
                         row, w->dims[0], w);
     }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(-1);
+    scope = TENSOR__(inner_scope)(-1);
     tensor_t *y = max_norm > 0 ? nn__renormed(index, w, max_norm, norm_type) : w;
     if (!(tensor_is_poison)(y)) {
         y = nn__embedding_lookup(index, nn__wide(w), padding, 0, by_frequency != 0, sparse != 0);
@@ -6688,6 +6769,7 @@ TENSOR__FN int nn__bag_usable(const tensor_embedding_bag_args_t *a) {
         NN__FAIL(TENSOR_ERR_DTYPE, "%s: index and offsets must be i32 or i64 (index is %y)", op, index);
         return 0;
     }
+
     if (scale && (scale->ndim != index->ndim || scale->numel != index->numel || a->mode != TENSOR_BAG_SUM)) {
         NN__FAIL(TENSOR_ERR_SHAPE,
                  "%s: per_sample_weights %t must have the shape of index %t, mode be the sum", op, scale,
@@ -6695,7 +6777,8 @@ TENSOR__FN int nn__bag_usable(const tensor_embedding_bag_args_t *a) {
         return 0;
     }
     if ((unsigned)a->mode > TENSOR_BAG_MAX || (offsets && offsets->ndim != 1)) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "%s: mode %i of index %t, or dims of offsets", op, (int)a->mode, index);
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: mode %i must be a tensor_bag_mode_t and offsets 1-d (index %t)", op,
+                 (int)a->mode, index);
         return 0;
     }
     return 1;
@@ -6717,6 +6800,7 @@ TENSOR__FN int nn__bag_fill(const tensor_embedding_bag_args_t *a, const tensor_a
             first = nn__index(offsets, b);
             if (b + 1 < a->offsets->dims[0]) { end = nn__index(offsets, b + 1); }
         }
+
         int in_order = first >= 0 && first <= end && end <= u->n;
         if (!in_order || (b == 0 && first != 0) || (b == u->bags - 1 && end != u->n)) {
             NN__FAIL(TENSOR_ERR_INDEX, "%s: offsets %d..%d of bag %d are not in order in 0..%d", op, first,
@@ -6804,6 +6888,7 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
         }
         keep = (tensor_ne_scalar)(index, (double)padding);
     }
+
     if (a->max_norm > 0 && (tensor_is_poison)(nn__renormed(index, w, a->max_norm, a->norm_type))) {
         return TENSOR__(poison);
     }
@@ -7027,6 +7112,7 @@ TENSOR__FN void nn__plane_norm_task(void *arg, int64_t task, int worker) {
             var += NN__DO(v->k, deviation)(NULL, nn__at(&a[0], nn__plane(p, v->planes, r, j) * n), mean, NULL,
                                            n);
         }
+
         var /= (double)(v->planes * n);
         double rstd = 1 / sqrt(var + p->eps);
         for (int64_t j = 0; j < v->planes; j++) {
@@ -7135,6 +7221,7 @@ TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64
     if (!TENSOR__(begin)(&o, groups ? NN__ROW(GROUP_NORM) : NN__ROW(BATCH_NORM), in, 3)) {
         return TENSOR__(poison);
     }
+
     o.p = &o.params;
     tensor__group_norm_params_t *p = &o.params.group_norm;
     p->groups = groups;
@@ -7212,6 +7299,7 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t needs running_mean and running_var%s", op, x,
                         own ? ", or neither" : "");
     }
+
     w = nn__wide(w);
     b = nn__wide(b);
     if (!own) { return nn__norm_by_running(x, mean, var, w, b, eps); }
@@ -7225,7 +7313,7 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
     tensor_t *y = nn__plane_norm(as_it_is ? x : nn__wide(x), w, b, groups, eps, stat);
     if (mean && stat[0] && x->numel) {   // without elements there are no statistics
         double unbiased = momentum * (double)n / (double)(n - 1);
-        tensor_scope_t scope = TENSOR__(scope)(0);
+        tensor_scope_t scope = TENSOR__(inner_scope)(0);
         int moved = nn__move_running(mean, stat[0], x, instance, momentum, momentum);
         moved &= nn__move_running(var, stat[1], x, instance, momentum, unbiased);
         if (!moved) { y = TENSOR__(poison); }
@@ -7280,6 +7368,7 @@ TENSOR__FN tensor_t *nn__local_response_norm(tensor_t *x, int64_t size, double a
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "local_response_norm: x %t must be [N, C, d...] and size %d at "
                            "least 1", x, size));
     }
+
     x = nn__wide(x);
     int64_t dims[TENSOR_MAX_DIMS];
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
@@ -7447,6 +7536,7 @@ TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
         nn__direct_pad(v, v->x + ((first + i) * v->groups + q) * v->ci * v->h * v->w, oy * v->sh, v->lines,
                        block + i * v->image);
     }
+
     int64_t from, to;
     int64_t x, n, u;
     for (int64_t o = v->tiles * cut / v->cuts; o < last; o++) {
@@ -7541,6 +7631,7 @@ TENSOR__FN void nn__winograd_in(void *arg, int64_t task, int worker) {
         channels = v->co;
         images = v->y;
     }
+
     int64_t x0 = step * t0 - (grad ? 0 : v->pw), columns = step * n + side - step;
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
     if (grad) { c -= v->ci; }
@@ -7563,6 +7654,7 @@ TENSOR__FN void nn__winograd_in(void *arg, int64_t task, int worker) {
             NN__DO(v->k, transpose)(lanes, hi - lo, x + y * w + x0 + lo, h * w, to + lo * lanes, lanes);
             memset(to + hi * lanes, 0, (size_t)((columns - hi) * lanes) * 4);
         }
+
         if (grad) {
             NN__DO(v->k, winograd)(NN__TILE_GRAD, n, block, step * lanes, line, lanes,
                                    v->out + (c / v->mr * v->rows * v->tx + tile) * v->mr + c % v->mr, v->mr,
@@ -7770,6 +7862,7 @@ TENSOR__FN void nn__gather_weight(const nn__direct_t *v, const float *gy, int64_
                            gy + (((first + i) * v->groups + q) * v->co + o * v->mr) * plane + oy * v->ow,
                            plane, out + i * pixels * v->mr, v->mr);
     }
+
     for (int64_t k = 0; k < parts; k++) {
         int64_t from = all * k / parts, to = all * (k + 1) / parts;
         for (int64_t r = 0; r < runs; r++) {
@@ -7928,6 +8021,7 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     for (int d = 0; d < 3; d++) {
         v->direct &= v->g.stride[d] == 1 && v->g.pad[d] == 0 && v->g.out[d] == v->g.in[d];
     }
+
     v->step = nn__max(1, input ? nn__min(v->cg, 256 / v->taps) : v->cg);
     v->steps = nn__ceil(v->cg, v->step);
     int64_t m = v->step * v->taps;
@@ -8001,6 +8095,7 @@ TENSOR__FN void nn__im2col(const char *x, char *columns, const nn__window_t *g, 
             nn__window_range(g, kx, &lo, &hi);
             lo = nn__min(nn__max(lo, b->x0), b->x1);
             hi = nn__min(nn__max(hi, lo), b->x1);
+
             for (int64_t r = b->r0; r < b->r1; r++, columns += n * (int64_t)es) {
                 int64_t iz = oz * g->stride[0] - g->pad[0] + kz * g->dilation[0];
                 int64_t iy = oy * g->stride[1] - g->pad[1] + ky * g->dilation[1];
@@ -8059,6 +8154,7 @@ TENSOR__FN void nn__conv_task(void *arg, int64_t task, int worker) {
     } else {
         nn__im2col(nn__conv_x(v, i, q), columns, &v->g, v->es, v->cg, &b);
     }
+
     g.c = y;
     g.crs = v->pixels;
     if (bias->data) {
@@ -8095,6 +8191,7 @@ TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
         NN__DO(v->k, fill)(x + k * v->plane * (int64_t)v->es,
                            bias->data ? nn__value(bias->data, v->dtype, q * v->cg + c0 + k) : 0, v->plane);
     }
+
     int64_t n;
     for (int64_t k = 0; v->pixels && k < v->blocks; k++) {
         nn__block_t b;
@@ -8142,6 +8239,7 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
                         (float *)(void *)to);
         return;
     }
+
     int64_t n, at;
     for (int64_t i = first; i < last; i++) {
         for (int64_t k = 0; k < v->blocks; k++) {
@@ -8159,6 +8257,7 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
             } else {
                 nn__im2col(nn__conv_x(v, i, q), columns, &v->g, v->es, v->cg, &b);
             }
+
             g.c = to;
             if (v->transposed) {
                 tensor__gemm_t t = nn__product(v->kk, v->og, n);
@@ -8175,6 +8274,7 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
             TENSOR__(gemm)(&g, v->dtype);
         }
     }
+
     for (int64_t k = 0; v->transposed && k < v->kk; k += 16) {
         for (at = 0; at < v->og; at++) {
             for (int64_t i = k; i < nn__min(k + 16, v->kk); i++) {
@@ -8201,6 +8301,7 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
         nn__winograd_run(d, v->work);
         return TENSOR_OK;
     }
+
     if (v->columnless) {
         d->off = (int32_t *)(void *)v->work;
         d->work = v->work + d->offsets;
@@ -8529,6 +8630,7 @@ TENSOR__FN int nn__infer_conv(tensor__op_t *o, nn__window_t *g, int same, int64_
     for (int64_t d = 0; d < 3 && !transposed; d++) {  // any that gives one output
         if (nn__max(x->numel, g->pad[d]) <= 1 << 28) { g->stride[d] = nn__min(g->stride[d], 0x3FFFFFFF); }
     }
+
     if (!nn__window_valid(op, rank, g)) { return 0; }
     for (int64_t d = 0; d < 3; d++) {
         if (same && (g->stride[d] != 1 || g->pad[d] != 0)) {
@@ -8558,7 +8660,7 @@ TENSOR__FN tensor_t *nn__conv_front(const tensor__row_t *row, tensor_t *x, tenso
     x = o.in[0];
     const int ndim = x->ndim, image = ndim == o.in[1]->ndim - 1;        // one without a batch dim
     if (!nn__is_float(x)) {
-        tensor_scope_t scope = TENSOR__(scope)(0);
+        tensor_scope_t scope = TENSOR__(inner_scope)(0);
         tensor_t *y = image ? (tensor_unsqueeze)(x, 0) : x;
         if ((tensor_is_poison)(y)) { return (tensor_scope_return)(scope, y); }
         y = nn__conv_integers(row, y, o.in[1], o.in[2], &g, dims);
@@ -8698,6 +8800,7 @@ TENSOR__FN tensor_t *nn__columns_front(const tensor__row_t *row, tensor_t *x, nn
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x,
                         back ? "[N, C taps, L] or [C taps, L]" : nn__image_text(2));
     }
+
     int64_t taps = g.kernel[1] * g.kernel[2];
     int64_t dims[4];
     dims[0] = lead ? x->dims[0] : 1;
@@ -8929,7 +9032,7 @@ static const nn__integers_t nn__of_avg_pool_integers = {nn__avg_pool_integers};
 // The pool of integers x; the result has dims.
 TENSOR__FN tensor_t *nn__pool_integers(const tensor__row_t *row, tensor_t *x, const nn__window_t *g,
                                        const int64_t *dims, tensor_t **places) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *place = TENSOR__(poison);
     int ndim = x->ndim;
     int64_t plane = nn__volume(g->in);
@@ -8991,6 +9094,7 @@ TENSOR__FN tensor_t *nn__pool_front(const tensor__row_t *row, int rank, tensor_t
     if (x->ndim != rank + 2 && x->ndim != rank + 1) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x, nn__image_text(rank));
     }
+
     if (!nn__window_valid(op, rank, &g)) { return TENSOR__(poison); }
     int64_t dims[TENSOR_MAX_DIMS];
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
@@ -9069,7 +9173,7 @@ NN__PER_RANK(avg_pool)
 #define NN__X(rank)                                                                                          \
     TENSOR_API tensor_pair_t tensor__max_pool##rank##d_with_indices(tensor_max_pool_args_t a) {              \
         tensor_t *places = TENSOR__(poison), *y = places;                                                    \
-        if (NN__TAKE("max_pool" #rank "d", tensor_max_pool, a)) y = nn__max_pool_run(&a, rank, &places);     \
+        if (NN__TAKE("max_pool" #rank "d", tensor_max_pool, a)) { y = nn__max_pool_run(&a, rank, &places); } \
         return tensor__at_pair(a.site_, nn__indexed(y, places));                                             \
     }
 NN__X(1) NN__X(2) NN__X(3)
@@ -9113,6 +9217,7 @@ TENSOR__FN tensor_t *nn__lp_pool(tensor_t *x, int rank, double norm, int64_t ker
     } else {
         window = side * side * side;
     }
+
     if (norm == 0 || norm != norm || stride < 0) {
         y = NN__FAIL(TENSOR_ERR_SHAPE, "lp_pool%id: norm must not be 0, nor stride negative (got %g, %d)",
                      rank,
@@ -9139,7 +9244,7 @@ TENSOR__FN tensor_t *nn__lp_pool(tensor_t *x, int rank, double norm, int64_t ker
 NN__X(1) NN__X(2) NN__X(3)
 #undef NN__X
 
-// sized: g.in is the size of the result, else that follows from x.
+// sized: g.in is the size of the result; otherwise the size follows from x.
 TENSOR__FN tensor_t *nn__max_unpool_front(const tensor__row_t *row, tensor_t *x, tensor_t *index,
                                           nn__window_t g, int sized) {
     const char *op = row->name;
@@ -9151,6 +9256,7 @@ TENSOR__FN tensor_t *nn__max_unpool_front(const tensor__row_t *row, tensor_t *x,
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t and indices %t must have the same shape, %s", op, x,
                         index, nn__image_text(rank));
     }
+
     if (!nn__window_valid(op, rank, &g)) { return TENSOR__(poison); }
     int64_t dims[TENSOR_MAX_DIMS];
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
@@ -9173,7 +9279,7 @@ TENSOR__FN tensor_t *nn__max_unpool_front(const tensor__row_t *row, tensor_t *x,
         flat[1] *= dims[x->ndim - 3 + d] = g.in[d];
     }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(-1);
+    scope = TENSOR__(inner_scope)(-1);
     tensor_t *y = nn__like(flat, 2, 0, x);
     y = (tensor_scatter)(y, 1, (tensor_reshape_n)(index, from, 2), (tensor_reshape_n)(x, from, 2));
     return (tensor_scope_return)(scope, (tensor_reshape_n)(y, dims, x->ndim));
@@ -9195,7 +9301,7 @@ NN__PER_RANK(max_unpool)
 
 // ---- windows whose places are drawn
 
-// What a fractional pool is of, images of `rank` dims.
+// A fractional pool of images of `rank` dims.
 typedef struct nn__fractional_t {
     int64_t kernel[3], to[3];
     const int64_t *from;        // sizes of the image
@@ -9221,7 +9327,7 @@ TENSOR__FN tensor_t *nn__fractional_begins(const nn__fractional_t *f, tensor_t *
     return (tensor_cat_n)(list, 2, 1);
 }
 
-// Positions in the plane of the elements of a window, [window], from that of its first.
+// The distances in the plane, [window], of the elements of a window from its first element.
 TENSOR__FN tensor_t *nn__fractional_window(const nn__fractional_t *f, tensor_t *like) {
     int64_t window = 1, stride[3];
     for (int d = f->rank - 1, step = 0; d >= 0; d--, step = 1) {
@@ -9241,7 +9347,7 @@ TENSOR__FN tensor_t *nn__fractional_window(const nn__fractional_t *f, tensor_t *
     return nn__beside((tensor_from_n)(at, TENSOR_I64, &window, 1), like);
 }
 
-// Positions in the plane of all elements of all windows, [planes, windows, window].
+// The positions in the plane of all elements of all windows, [planes, windows, window].
 TENSOR__FN tensor_t *nn__fractional_positions(const nn__fractional_t *f, tensor_t *samples) {
     tensor_t *at = NULL;
     int64_t stride = 1, dims[5];
@@ -9260,7 +9366,8 @@ TENSOR__FN tensor_t *nn__fractional_positions(const nn__fractional_t *f, tensor_
     return (tensor_add)(at, nn__fractional_window(f, samples));
 }
 
-// Whether sizes fit x, and the samples, drawn if there are none, as [planes, rank]; poison after raising.
+// Checks that the sizes fit x. -> the samples as [planes, rank], drawn if none are given; poison after
+// raising
 TENSOR__FN tensor_t *nn__fractional_samples(const nn__fractional_t *f, const tensor_t *x, tensor_t *samples,
                                             const char *op) {
     int64_t dims[2];
@@ -9320,6 +9427,7 @@ TENSOR__FN tensor_pair_t nn__fractional_pool(tensor_t *x, int rank, const int64_
                  rank + 2);
         return y;
     }
+
     nn__fractional_t f;
     f.rank = rank;
     f.from = x->dims + x->ndim - rank;
@@ -9330,7 +9438,7 @@ TENSOR__FN tensor_pair_t nn__fractional_pool(tensor_t *x, int rank, const int64_
     }
     tensor_t *place = (tensor_scalar)(0, TENSOR_F32);   // of the caller's scope: the indices take it over
     if ((tensor_is_poison)(place)) { return y; }
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     tensor_pair_t best = nn__fractional_run(x, &f, samples, op);
     int bad = best.values == TENSOR__(poison) || (tensor_set)(&place, best.indices) != TENSOR_OK;
     y.values = (tensor_scope_return)(scope, bad ? TENSOR__(poison) : best.values);
@@ -9391,8 +9499,8 @@ TENSOR__FN tensor_t *nn__pad_cut(tensor_t *y, int d, int64_t size, int64_t left,
     return (tensor_narrow)(y, d, nn__max(-left, 0), size + nn__min(left, 0) + nn__min(right, 0));
 }
 
-// y with left and right elements more in dim d, or fewer, which are elements of y. x: as it was given; dim d
-// of y is still x's. -> poison with an error
+// y with left and right more elements in dim d, taken from y; a negative number removes elements. x: the
+// tensor that the call was given; dim d of y is still that of x. -> poison with an error
 TENSOR__FN tensor_t *nn__pad_taken(tensor_t *y, const tensor_t *x, int d, int64_t left, int64_t right,
                                    tensor_pad_t mode) {
     int64_t size = x->dims[d], most = mode == TENSOR_PAD_REFLECT ? size - 1 : size, sum = size + left + right;
@@ -9401,7 +9509,7 @@ TENSOR__FN tensor_t *nn__pad_taken(tensor_t *y, const tensor_t *x, int d, int64_
         return NN__FAIL(TENSOR_ERR_SHAPE, "pad: %d and %d must be at most %d for dim %i of x %t", left, right,
                         most, d, x);
     }
-    if (mode == TENSOR_PAD_CIRCULAR) {          // what is cut off does not return
+    if (mode == TENSOR_PAD_CIRCULAR) {          // removed elements do not come back
         y = nn__pad_cut(y, d, size, left, right);
         left = nn__max(left, 0);
     }
@@ -9414,13 +9522,14 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
     NN__OPEN
     tensor__op_t o;
     tensor_t *y = x;
-    int64_t at = 0, step = 1;           // of a constant: the first element of x in the result, a dim's stride
+    int64_t at = 0, step = 1;           // for a constant: where x begins in the result; a dim's stride
     int grows = 0;
     if (!TENSOR__(begin)(&o, NN__ROW(PAD), &x, 1)) { NN__CLOSE(TENSOR__(poison)); }
     if (n < 0 || n % 2 != 0 || n > 2 * x->ndim || (n > 0 && !pads)) {
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
                            "pad: %i numbers for x %t, two for each dim from the last one are needed", n, x));
     }
+
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     for (int d = x->ndim - 1; d >= 0; d--) {
         int64_t k = 2 * (x->ndim - 1 - d), size = x->dims[d], limit = 0x3FFFFFFF;
@@ -9446,6 +9555,7 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
         }
         step *= dims[d];
     }
+
     if (!grows) { NN__CLOSE((tensor_clone)(y)); }
     if (y->state == TENSOR__LIVE) {
         tensor_t *all = nn__like(dims, x->ndim, value, x);
@@ -9473,6 +9583,7 @@ TENSOR__FN tensor_t *nn__pixels(const tensor__row_t *row, tensor_t *x, int64_t r
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s for a factor of %d", o.row->name, x,
                            dims_text, r));
     }
+
     for (int d = 0; d < n - 3; d++) { lead *= x->dims[d]; }
     int64_t c = back ? x->dims[n - 3] : x->dims[n - 3] / (r * r);
     int64_t h = back ? x->dims[n - 2] / r : x->dims[n - 2];
@@ -9548,6 +9659,7 @@ TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double sc
         first = -1;
         end = 3;
     }
+
     for (int64_t k = first; k < end; k++) {
         tensor_t *v = nn__take(x, d, (tensor_add_scalar)(low, (double)k), TENSOR_PAD_REPLICATE);
         tensor_t *w;
@@ -9562,7 +9674,7 @@ TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double sc
     return y;
 }
 
-// The dims of images that a mode is for, 0 = any.
+// The number of dims of images that a mode takes, 0 = any.
 TENSOR__FN int nn__interpolate_rank(int mode) {
     switch (mode) {
     case TENSOR_LINEAR: return 1;
@@ -9586,7 +9698,7 @@ TENSOR__FN int nn__interpolate_usable(const tensor_t *x, const int64_t *sizes, c
         return 0;
     }
     if (!known || (wanted && wanted != rank)) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: mode %s is not one for x %t", known ? names[mode] : "?", x);
+        NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: mode %s does not take x %t", known ? names[mode] : "?", x);
         return 0;
     }
     if (align && (mode <= TENSOR_NEAREST_EXACT || mode == TENSOR_AREA)) {
@@ -9615,8 +9727,8 @@ TENSOR__FN int nn__interpolate_usable(const tensor_t *x, const int64_t *sizes, c
     return 1;
 }
 
-// The size of dim 2 + d of the result, of size or factor, and the step in x from one element of it to the
-// next. -> 0 with an error
+// Finds from size or factor the size of dim 2 + d of the result, and the step in x from one element of the
+// result to the next. -> 0 with an error
 TENSOR__FN int nn__interpolate_dim(const tensor_t *x, int d, int64_t size, double factor, int corners,
                                    int recompute, int64_t *out, double *step) {
     double n = (double)x->dims[2 + d];
@@ -9666,6 +9778,7 @@ TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, co
             NN__CLOSE(TENSOR__(poison));
         }
     }
+
     if (mode == TENSOR_AREA) {
         nn__window_t g = nn__adaptive(1, 1, 1);
         memcpy(g.out + 3 - rank, out, (size_t)rank * sizeof out[0]);
@@ -9696,7 +9809,7 @@ TENSOR__FN tensor_t *nn__grid_places(tensor_t *g, int64_t size, int align) {
     return align ? g : (tensor_sub_scalar)(g, 0.5);
 }
 
-// Positions brought into the image according to padding.
+// Moves positions into the image as padding says.
 TENSOR__FN tensor_t *nn__grid_fold(tensor_t *g, int64_t size, int padding, int align) {
     double n = (double)size, low = -0.5, span = n;
     if (align) {
@@ -9725,7 +9838,7 @@ TENSOR__FN tensor_t *nn__grid_cubic(tensor_t *t, int tap) {
     return (tensor_add_scalar)((tensor_mul)(y, x), c[3]);
 }
 
-// What samples a grid: place[d] in dim d of x, low[d] the index below it (nearest: the index). flat: x's
+// A sampling by a grid: place[d] in dim d of x, low[d] the index below it (nearest: the index). flat: x's
 // images as rows, [N, C, places]; to: [N, C, points].
 typedef struct nn__grid_t {
     tensor_t *place[3], *low[3], *flat;
@@ -9817,6 +9930,7 @@ TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
         if (!v.cubic) { v.place[d] = nn__grid_fold(v.place[d], v.sizes[d], v.padding, v.align); }
         v.low[d] = v.nearest ? (tensor_round)(v.place[d]) : (tensor_floor)((tensor_detach)(v.place[d]));
     }
+
     for (int corner = 0; corner < corners; corner++) {
         tensor_t *part = nn__grid_corner(&v, corner);
         y = y ? (tensor_add)(y, part) : part;
@@ -9858,6 +9972,7 @@ TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, 
         }
         points *= all[d];
     }
+
     tensor_t *list[4], *base;
     int64_t dims[5];
     for (int d = 0; d < rank; d++) {  // coordinate d belongs to dim -1 - d
@@ -9958,12 +10073,13 @@ TENSOR__FN tensor_t *nn__dropout_channels(tensor_t *x, double p, int single) {
 #define NN__X(name, single, least, most)                                                                     \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, double p, int training) {                              \
         tensor_scope_t scope;                                                                                \
-        if (!nn__ready(#name, "x", &x, 1)) return TENSOR__(poison);                                          \
-        if (x->ndim < least || x->ndim > most)                                                               \
+        if (!nn__ready(#name, "x", &x, 1)) { return TENSOR__(poison); }                                      \
+        if (x->ndim < least || x->ndim > most) {                                                             \
             return NN__FAIL(TENSOR_ERR_SHAPE, #name ": x %t must have %i to %i dims", x, least, most);       \
-        if (!(p >= 0 && p <= 1)) return NN__FAIL(TENSOR_ERR_SHAPE, #name ": p %g must be in 0..1", p);       \
-        if (!training || p == 0) return x;                                                                   \
-        scope = TENSOR__(scope)(-1);                                                                         \
+        }                                                                                                    \
+        if (!(p >= 0 && p <= 1)) { return NN__FAIL(TENSOR_ERR_SHAPE, #name ": p %g must be in 0..1", p); }   \
+        if (!training || p == 0) { return x; }                                                               \
+        scope = TENSOR__(inner_scope)(-1);                                                                   \
         return (tensor_scope_return)(scope, nn__dropout_channels(x, p, single));                             \
     }
 NN__X(dropout1d, 2, 2, 3)
@@ -9986,8 +10102,8 @@ NN__X(dropout3d, 4, 4, 5)
     TENSOR_API tensor_t *(tensor_##name) params {                                                            \
         tensor_t *x_ = x;                                                                                    \
         tensor_scope_t scope_;                                                                               \
-        if (!nn__ready(#name, "x", &x_, 1)) return TENSOR__(poison);                                         \
-        if (refused) return NN__FAIL(TENSOR_ERR_SHAPE, #name ": " text);                                     \
+        if (!nn__ready(#name, "x", &x_, 1)) { return TENSOR__(poison); }                                     \
+        if (refused) { return NN__FAIL(TENSOR_ERR_SHAPE, #name ": " text); }                                 \
         scope_ = nn__open_front(to, &x_, 1);                                                                 \
         x = nn__wide(x_);                                                                                    \
         NN__CLOSE(nn__narrow(result, x_));                                                                   \
@@ -10028,7 +10144,7 @@ TENSOR__FN tensor_t *nn__p_norm(tensor_t *x, double p, int64_t dim, int keepdim)
     // A smallest element is wanted for every p < 0: an empty dim is refused, other dims give an empty result.
     int smallest = p < -1.7976931348623157e308 || (p < 0 && (tensor_numel)(x) == 0);
     if (smallest) { return (tensor_amin_dim)(a, dim, keepdim); }
-    if (p == 0) {   // depends on x nevertheless, with gradient 0
+    if (p == 0) {   // it still depends on x, with gradient 0
         tensor_t *other = (tensor_ne_scalar)(a, 0);
         other = (tensor_to)(other, (tensor_dtype_t)x->dtype);
         a = (tensor_where)((tensor_ge_scalar)(other, 0), other, a);
@@ -10040,7 +10156,7 @@ TENSOR__FN tensor_t *nn__p_norm(tensor_t *x, double p, int64_t dim, int keepdim)
 }
 
 // Keeps mean 0 and variance 1: dropped elements become -1.758 = selu(-infinity), then a x + b.
-// like: the elements, or the channels, that are dropped apart.
+// like: a shape with one element for each element, or each channel, that is dropped.
 TENSOR__FN tensor_t *nn__alpha_dropout(tensor_t *x, double p, const int64_t *like) {
     double alpha = -1.7580993408473766, a = 1 / sqrt((alpha * alpha * p + 1) * (1 - p));
     tensor_t *keep = (tensor_bernoulli)(nn__like(like, x->ndim, 1 - p, x));
@@ -10092,7 +10208,7 @@ TENSOR_API tensor_t *(tensor_glu)(tensor_t *x, int64_t dim) {
     }
     int64_t half = x->dims[d] / 2;
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(-1);
+    scope = TENSOR__(inner_scope)(-1);
     tensor_t *w = nn__wide(x);
     tensor_t *gate = (tensor_sigmoid)((tensor_narrow)(w, d, half, half));
     return (tensor_scope_return)(scope, nn__narrow((tensor_mul)((tensor_narrow)(w, d, 0, half), gate), x));
@@ -10155,14 +10271,14 @@ TENSOR_API tensor_t *(tensor_pairwise_distance)(tensor_t *a, tensor_t *b, double
 // of scores (its memory grows with the square of the length).
 // ------------------------------------------------------------------------------
 
-// Queries of a task, of a block, and of a causal block, which computes few forbidden scores; and the number
-// of queries from which on keys are read transposed, [features, keys].
+// The queries of a task, of a block, and of a causal block, which computes few forbidden scores; and the
+// number of queries from which keys are read transposed, [features, keys].
 enum { NN__QUERIES = 128, NN__BLOCK = 64, NN__CAUSAL = 32, NN__TRANSPOSE = 32 };
 
 typedef struct nn__attention_t {
     const nn__cpu_t *k;
     const tensor_arg_t *q, *key, *v, *y, *lse, *g, *dq, *dk, *dv;
-    int64_t heads, t, s, e, ev, blocks, rows, pitch;    // pitch: line of transposed keys
+    int64_t heads, t, s, e, ev, blocks, rows, pitch;    // pitch: numbers in a line of transposed keys
     int causal, dtype;
     double scale;
     size_t es;
@@ -10203,11 +10319,13 @@ TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
     sizes[2][0] = bq, sizes[2][1] = v->s, sizes[2][2] = v->ev;
     sizes[3][0] = bq, sizes[3][1] = v->e, sizes[3][2] = v->s;
     sizes[4][0] = v->s, sizes[4][1] = nn__max(v->e, v->ev), sizes[4][2] = bq;
+
     for (v->gemm = 0, k = 0; k < 5; k++) {
         tensor__gemm_t g = nn__product(sizes[k][0], sizes[k][1], sizes[k][2]);
         uint64_t bytes = nn__line(TENSOR__(gemm_scratch)(&g, v->dtype));
         if (bytes > v->gemm) { v->gemm = bytes; }
     }
+
     v->pitch = v->s + 16;
     v->transposed = 0;
     if (v->k->lanes && v->t >= NN__TRANSPOSE) {
@@ -10286,6 +10404,7 @@ TENSOR__FN void nn__attention_task(void *arg, int64_t task, int worker) {
     char *scratch = room + v->transposed;
     const char *transposed = nn__attention_transposed(v, v->key, head, keys, room);
     double sum[NN__BLOCK], lse;
+
     for (; t < end; t += n) {
         char *y = nn__at(v->y, (head * v->t + t) * v->ev);
         n = nn__min(v->rows, end - t);
@@ -10337,6 +10456,7 @@ TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
     scratch += 2 * v->transposed;
     NN__DO(v->k, fill)(nn__head(v->dk, head, last), 0, (v->s - last) * v->e);
     NN__DO(v->k, fill)(nn__head(v->dv, head, last), 0, (v->s - last) * v->ev);
+
     for (int64_t t = first; t >= 0; t -= v->rows) {
         int64_t n = nn__min(v->rows, v->t - t), keys = v->causal ? nn__min(v->s, t + n) : v->s;
         nn__attention_scores(v, v->q, v->key, keyt, head, t, n, keys, p, scratch);
@@ -10378,7 +10498,7 @@ TENSOR__FN tensor_t *nn__attention_composed(tensor_t *q, tensor_t *k, tensor_t *
         s = (tensor_add)(s, mask);
     }
 
-    // A row with nothing but -inf would be NaN; it counts as zeros.
+    // A row of -inf alone would be NaN; it counts as zeros.
     tensor_t *dead = mask && k->dims[k->ndim - 2]
                          ? (tensor_eq_scalar)((tensor_amax_dim)((tensor_detach)(s), -1, 1), -INFINITY) : NULL;
     if (dead) { s = (tensor_masked_fill)(s, dead, 0); }
@@ -10487,6 +10607,7 @@ TENSOR__FN tensor_t *nn__attention_biased(tensor_t *q, tensor_t *k, tensor_t *v,
         }
         dims[d] = d < n - 2 ? given : full;
     }
+
     tensor_t *y = mask;
     if (mask->dtype == TENSOR_BOOL) {
         y = nn__beside((tensor_zeros_n)(mask->dims, mask->ndim, (tensor_dtype_t)q->dtype), q);
@@ -10785,6 +10906,7 @@ TENSOR__FN void nn__recurrent_steps(nn__recurrent_t *v) {
         } else {
             v->before = v->at - 1;
         }
+
         if (v->dgi) {
             NN__DO(v->k, add)(a[10].data, nn__at(&a[0], v->at * size), size);
             if (a[6].data) { NN__DO(v->k, add)(a[11].data, nn__at(&a[6], v->at * size), size); }
@@ -10855,6 +10977,7 @@ TENSOR__FN tensor_t *nn__recurrent_composed(int kind, int reverse, tensor_t *gi,
         list[at] = h;
         list[steps + at] = cell;
     }
+
     tensor_t *y = (tensor_stack_n)(list, (int)steps, 0);
     if (kind == NN__LSTM_NET) { *c = (tensor_stack_n)(list + steps, (int)steps, 0); }
     TENSOR__(memory_free)(th, (void *)list);
@@ -10886,6 +11009,7 @@ TENSOR__FN void nn__grad_recurrent(tensor__grad_t *g) {
         nn__grad_composed(&both, nn__composed_recurrent);
         return;
     }
+
     in[1] = y;
     in[2] = TENSOR__(grad_out)(g, 1);
     in[3] = TENSOR__(grad_out)(g, 2);
@@ -10899,6 +11023,7 @@ TENSOR__FN void nn__grad_recurrent(tensor__grad_t *g) {
     for (k = 0; k < 2; k++) {
         nn__result_if(!k || kind == NN__GRU_NET, &o, y->dtype, g->node->in[0].dims, 3);
     }
+
     for (k = 0; k < 2; k++) {
         nn__result_if(!k || kind == NN__LSTM_NET, &o, y->dtype, h0->dims, 2);
     }
@@ -10975,6 +11100,7 @@ TENSOR__FN tensor_t *nn__recurrent(int kind, int reverse, tensor_t *gi, tensor_t
         if (y->state == TENSOR__POISON_STATE) { return y; }
         cells = o.out[1];
     }
+
     *h = nn__last_state(y, last, padded);
     if (kind == NN__LSTM_NET) { *c = nn__last_state(cells, last, padded); }
     return y;
@@ -11035,6 +11161,7 @@ TENSOR__FN tensor_t *nn__composed_net(tensor_t *const *in, const tensor_params_t
             at += dims[0] * dims[1];
         }
     }
+
     a.x = in[0];
     a.weights = w;
     a.h = in[2];
@@ -11085,6 +11212,7 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
                 nn__result_if(0, &o, y->dtype, NULL, 0);
             }
         }
+
         if (TENSOR__(finish)(&o)->state != TENSOR__POISON_STATE) {
             for (int k = 0; k < 4; k++) {
                 if (TENSOR__(grad_need)(g, k)) { g->gx[k] = o.out[k]; }
@@ -11092,6 +11220,7 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
             return;
         }
     }
+
     int64_t dims[4];
     if (!in[7]) {
         const tensor__net_params_t *p = &g->p->net;
@@ -11152,6 +11281,7 @@ TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_
     if (!in[1]) { return nn__unless_raised(before); }
     in[0] = nn__contiguous(x);
     tensor_t *y;
+
     for (int64_t k = 0; k < (kind == NN__LSTM_NET ? 2 : 1); k++) {
         y = k ? a->c : a->h;
         if (y) {
@@ -11159,6 +11289,7 @@ TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_
                                                        n));
         }
     }
+
     tensor__op_t o;
     if (!TENSOR__(begin)(&o, &nn__net_rows[0], in, 4)) { return nn__unless_raised(before); }
     o.p = &o.params;
@@ -11307,7 +11438,7 @@ TENSOR__FN tensor_t *nn__net_first(const nn__net_t *v, int k, const tensor_t *x)
     return nn__beside((tensor_zeros_n)(dims, 3, (tensor_dtype_t)x->dtype), x);
 }
 
-// Direction d of layer l, x [T, n, features]. -> y [T, n, size]; the last states are the next of v->end
+// Direction d of layer l, x [T, n, features]. -> y [T, n, size]; the last states are appended to v->end
 TENSOR__FN tensor_t *nn__net_direction(nn__net_t *v, tensor_t *x, int64_t l, int64_t d) {
     tensor_t *const *w = nn__net_part(v, l, d);
     int reverse = v->padded ? 0 : (int)d, reversed = v->padded && d;
@@ -11437,7 +11568,7 @@ TENSOR__FN nn__state_scope_t nn__state_begin(int kind) {
     nn__state_scope_t b;
     b.h = (tensor_scalar)(0, TENSOR_F32);
     b.c = kind == NN__LSTM_NET ? (tensor_scalar)(0, TENSOR_F32) : NULL;
-    b.scope = TENSOR__(scope)(-1);
+    b.scope = TENSOR__(inner_scope)(-1);
     return b;
 }
 
@@ -11740,7 +11871,7 @@ TENSOR__FN int nn__loss_inputs_fit(tensor__op_t *o, int which, double f, tensor_
                       (int)reduction, x);
     }
     if ((which == NN__LOSS_SMOOTH_L1 || which == NN__LOSS_HUBER) && !(f > 0)) {
-        return NN__NO(TENSOR_ERR_SHAPE, "%s: %s %g (input %t) is out of range", op,
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: %s %g (input %t) must be > 0", op,
                       which == NN__LOSS_HUBER ? "delta" : "beta", f, x);
     }
     return 1;
@@ -11782,7 +11913,7 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
     // The fused gradient is for input and target only.
     if (TENSOR__TRAINS && tensor_grad_enabled() &&
         ((w && tensor_requires_grad(w)) || (q && tensor_requires_grad(q)))) {
-        tensor_scope_t scope = TENSOR__(scope)(-1);
+        tensor_scope_t scope = TENSOR__(inner_scope)(-1);
         tensor_t *y = (tensor_to)(nn__pointwise(o.row)->composed(o.in, &o.params), given);
         y = (tensor_scope_return)(scope, y);
         TENSOR__(abandon)(&o);
@@ -11822,6 +11953,7 @@ TENSOR__FN void nn__cross_entropy_task(void *arg, int64_t task, int worker) {
         } else {
             w = 1;
         }
+
         double y = 0;
         double lse = v->c->p->cross_entropy.log_probs ? 0 : NN__DO(v->k, lse)(x, classes);
         nn__store(a[4].data, v->dtype, r, lse);
@@ -11896,6 +12028,7 @@ TENSOR__FN void nn__cross_entropy_back_task(void *arg, int64_t task, int worker)
             NN__DO(v->k, fill)(gx, 0, classes);
             continue;
         }
+
         double g = nn__value(a[0].data, v->dtype, v->reduction == TENSOR_NONE ? r : 0);
         if (v->reduction == TENSOR_MEAN) { g /= nn__value(a[4].data, v->dtype, 0); }
         double w = g * (1 - smooth) * (a[5].data ? nn__value(a[5].data, v->dtype, t) : 1);
@@ -12098,7 +12231,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
 
     tensor_t *y = TENSOR__(poison);
     if (nn__probabilities_fit(&o, a->ignore_index)) {
-        tensor_scope_t scope = TENSOR__(scope)(-1);
+        tensor_scope_t scope = TENSOR__(inner_scope)(-1);
         y = nn__cross_entropy_soft(o.in[0], o.in[1], o.in[2], a->label_smoothing, a->reduction);
         y = (tensor_scope_return)(scope, (tensor_to)(y, given));
     }
@@ -12575,6 +12708,7 @@ TENSOR__FN int nn__cpu_ctc(tensor_call_t *c) {
             return TENSOR_ERR_INDEX;
         }
     }
+
     for (int64_t i = 0; i < a[2].numel; i++) {
         int64_t first = nn__ctc_first(c, i);
         for (int64_t k = 0; k < nn__index(&a[3], i); k++) {
@@ -12609,6 +12743,7 @@ TENSOR__FN int nn__ctc_states(tensor_t *const *in, const tensor__ctc_params_t *p
         if (!arg[i].data) { return 0; }
         arg[i].dtype = here->dtype;
     }
+
     for (int64_t i = 0; i < x->dims[1]; i++) { states = nn__max(states, 2 * nn__index(&arg[3], i) + 1); }
     const int64_t dims[2] = {x->dims[1], states};
     tensor_t *label = (tensor_fill_)(nn__host_tensor(dims, 2, TENSOR_I64), (double)p->blank);
@@ -12645,6 +12780,7 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
     if (!nn__ctc_states(in, p, &of) || (tensor_is_poison)(of.label)) { return TENSOR__(poison); }
     const int64_t states = of.label->dims[1], dims[2] = {x->dims[1], states};
     tensor_t *q = nn__like(dims, 1, 0, x);
+
     for (int64_t t = 0; t < x->dims[0]; t++) {
         tensor_t *row = (tensor_select)(x, 0, t), *on = (tensor_gt_scalar)(in[2], (double)t), *b, *list[3];
         if (t == 0) {
@@ -12667,6 +12803,7 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
         a = (tensor_where)((tensor_unsqueeze)(on, 1), b, a);
         q = (tensor_add)(q, nn__only((tensor_sum_dim)((tensor_exp)(row), 1, 0), on));
     }
+
     if (!a) { return q; }
     a = (tensor_neg)((tensor_logsumexp)((tensor_where)(of.end, a, low), 1, 0));
     tensor_t *impossible = (tensor_gt_scalar)(a, 1e29);
@@ -12703,6 +12840,7 @@ TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
     for (int64_t k = 2; single && k < 4; k++) {
         if (in[k]->ndim == 0) { in[k] = (tensor_unsqueeze)(in[k], 0); }
     }
+
     if (x->ndim != 3 || x->dims[2] == 0 || in[1]->ndim < 1 || in[1]->ndim > 2 - single ||
         (in[1]->ndim == 2 && in[1]->dims[0] != x->dims[1])) {
         return NN__FAIL(TENSOR_ERR_SHAPE,
@@ -12760,18 +12898,6 @@ NN__OPTIONS(ctc_loss, NN__OR(blank, 0), nn__run_ctc_loss(&a))
 NN_OPS(NN__ROW_OF)
 #undef NN__ROW_OF
 #undef NOGRAD
-
-#ifdef TENSOR_ALL_ROWS
-// The row of an id, for code that has only the number: tests, the manual.
-TENSOR__FN const tensor__row_t *nn__row(int id) {
-    static const tensor__row_t *(*const rows[])(void) = {
-#define TENSOR__X(ID, ...) nn__row_##ID,
-        NN_OPS(TENSOR__X)
-#undef TENSOR__X
-    };
-    return rows[id - TENSOR_OP_NN_FIRST]();
-}
-#endif
 
 TENSOR__END
 
@@ -13096,12 +13222,13 @@ TENSOR__FN void nn__close(nn_module_impl_t *impl) {
         impl->hooks = h->next;
         nn__free(h);
     }
+
     impl->slot = NULL;
     impl->list = NULL;
     impl->names = NULL;
     impl->nslots = 0;
     if (impl->destroy) {
-        tensor_scope_t scope = TENSOR__(scope)(-1);     // the library's own: a shutdown inside it is refused
+        tensor_scope_t scope = TENSOR__(inner_scope)(-1); // the library's own: it refuses a shutdown
         impl->destroy(m);
         (tensor_scope_end)(scope);
     }
@@ -13188,6 +13315,7 @@ TENSOR__FN nn__slot_t *nn__slot(nn_module_t *m, const char *op, const char *name
         nn__mark(m, TENSOR_ERR_SHAPE);
         return NULL;
     }
+
     nn__slot_t *s = nn__find_slot(impl, name, n);
     if (!s) {
         char *copy = nn__copy_string(name);
@@ -13291,7 +13419,7 @@ TENSOR__FN tensor_t *nn__forward_plain(nn_module_t *m, tensor_t *x, void *rest) 
     (void)rest;
     if (m->impl->kind && !m->impl->kind->composite) { return m->forward(m, x); }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(-1);
+    scope = TENSOR__(inner_scope)(-1);
     const char *name = m->name;             // m may be freed there
     tensor_t *y = m->forward(m, x);
     if (!y) {
@@ -13366,7 +13494,7 @@ TENSOR__FN tensor_t *nn__forward_hooked(nn_module_t *m, tensor_t *x, nn__body_fn
                                             nn__hooked_destroy},
                                    output = {"backward_hook", nn__hooked_forward, nn__hooked_output,
                                              nn__hooked_destroy};
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     nn_module_impl_t *impl = m->impl;       // a hook may free m: then another module has it, or none
     nn__hooked_t *c = NULL;
     nn__hook_t *h;
@@ -13382,6 +13510,7 @@ TENSOR__FN tensor_t *nn__forward_hooked(nn_module_t *m, tensor_t *x, nn__body_fn
         tensor_t *gone = NN__FAIL(TENSOR_ERR_OWNER, "forward: a hook has freed the module");
         return (tensor_scope_return)(scope, gone);
     }
+
     for (h = impl->hooks; h; h = h->next) { back |= h->back != NULL; }
     if (back && tensor_grad_enabled() && x && !(tensor_is_poison)(x)) {
         c = (nn__hooked_t *)nn__memory(1, sizeof *c);
@@ -13491,7 +13620,7 @@ typedef struct nn__inputs_t {
 // rest: all inputs; x is the first of them, or what a hook made of it.
 TENSOR__FN tensor_t *nn__call_body(nn_module_t *m, tensor_t *x, void *rest) {
     const nn__inputs_t *r = (const nn__inputs_t *)rest;
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     tensor_t **in = (tensor_t **)nn__lent((uint64_t)r->n, sizeof *in), *y = TENSOR__(poison);
     if (in) {
         memcpy((void *)in, (const void *)r->in, (size_t)r->n * sizeof *in);
@@ -13707,7 +13836,7 @@ TENSOR__FN nn_module_impl_t **nn__all_modules(nn_module_t *m, const char *op, in
 }
 
 TENSOR_API int (nn_modules)(nn_module_t *m, nn_module_t **out, int max) {
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     int n = 0;
     nn_module_impl_t **all = nn__all_modules(m, "modules", &n);
     for (int i = 0; all && out && i < n && i < max; i++) { out[i] = all[i]->module; }
@@ -13761,7 +13890,7 @@ TENSOR__FN int nn__matches(const char *pattern, const char *text) {
 
 TENSOR_API int (nn_requires_grad_named)(nn_module_t *m, const char *pattern, int on) {
     if (!nn__there("requires_grad_named", "the pattern", pattern)) { return 0; }
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     nn__items_t all;
     void *block = nn__collect_lent(m, "requires_grad_named", &all);
     int n = 0;
@@ -13795,7 +13924,7 @@ TENSOR__FN int64_t nn__whole_list(const char *op, tensor_t *const *list, int n) 
 
 TENSOR_API tensor_t *(nn_parameters_to_vector)(tensor_t *const *list, int n) {
     if (nn__whole_list("parameters_to_vector", list, n) < 0) { return TENSOR__(poison); }
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     tensor_t **flat = (tensor_t **)nn__lent((uint64_t)n, sizeof *flat), *y = TENSOR__(poison);
     int64_t all = -1;
     for (int i = 0; flat && i < n; i++) { flat[i] = (tensor_reshape_n)(list[i], &all, 1); }
@@ -13810,7 +13939,7 @@ TENSOR_API int (nn_vector_to_parameters)(tensor_t *vector, tensor_t *const *list
     if (vector->ndim != 1 || vector->numel != total) {
         return NN__ERROR(TENSOR_ERR_SHAPE, "%s: the vector %t must be [%d]", op, vector, total);
     }
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     for (int i = 0; i < n && tensor_error_code() == TENSOR_OK; i++) {
         tensor_t *part = (tensor_narrow)((tensor_detach)(vector), 0, at, list[i]->numel);
         (tensor_copy_)(list[i], (tensor_reshape_n)(part, list[i]->dims, list[i]->ndim));
@@ -13820,15 +13949,15 @@ TENSOR_API int (nn_vector_to_parameters)(tensor_t *vector, tensor_t *const *list
     return tensor_error_code();
 }
 
-// Whether the sequences are there and alike but for the length; *longest is that of the longest. 0 after
-// raising.
+// Checks that the sequences are given and alike except for the length; *longest receives the length of the
+// longest. 0 after raising.
 TENSOR__FN int nn__sequences_fit(const char *op, tensor_t *const *list, int n, int64_t *longest) {
     *longest = 0;
     if (!list) {
         nn__poisoned(op, "the list", NULL);
         return 0;
     }
-    if (n < 1) { return NN__NO(TENSOR_ERR_SHAPE, "%s: %d sequences", op, (int64_t)n); }
+    if (n < 1) { return NN__NO(TENSOR_ERR_SHAPE, "%s: n %d must be at least 1", op, (int64_t)n); }
     for (int i = 0; i < n; i++) {
         if (!nn__whole(op, "a sequence", list[i])) { return 0; }
         int fits = list[i]->ndim >= 1 && list[i]->ndim == list[0]->ndim;
@@ -13846,7 +13975,7 @@ TENSOR__FN int nn__sequences_fit(const char *op, tensor_t *const *list, int n, i
 TENSOR_API tensor_t *(nn_pad_sequence)(tensor_t *const *list, int n, int batch_first, double padding_value) {
     int64_t longest, pads[2 * TENSOR_MAX_DIMS] = {0};
     if (!nn__sequences_fit("pad_sequence", list, n, &longest)) { return TENSOR__(poison); }
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     tensor_t **padded = (tensor_t **)nn__lent((uint64_t)n, sizeof *padded), *y = TENSOR__(poison);
     const int last = 2 * list[0]->ndim;
     for (int i = 0; padded && i < n; i++) {
@@ -13859,7 +13988,7 @@ TENSOR_API tensor_t *(nn_pad_sequence)(tensor_t *const *list, int n, int batch_f
 }
 
 TENSOR_API int (nn_parameters)(nn_module_t *m, tensor_t **out, int max) {
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     nn__items_t all;
     void *block = nn__collect_lent(m, "parameters", &all);
     int n = 0;
@@ -13873,7 +14002,7 @@ TENSOR_API int (nn_parameters)(nn_module_t *m, tensor_t **out, int max) {
 }
 
 TENSOR_API int64_t (nn_num_parameters)(nn_module_t *m) {
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     nn__items_t all;
     void *block = nn__collect_lent(m, "num_parameters", &all);
     int64_t n = 0;
@@ -13887,7 +14016,7 @@ TENSOR_API int64_t (nn_num_parameters)(nn_module_t *m) {
 }
 
 TENSOR_API nn_module_t *(nn_requires_grad_)(nn_module_t *m, int on) {
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     nn__items_t all;
     void *block = nn__collect_lent(m, "requires_grad_", &all);
     for (int64_t i = 0; block && i < all.n; i++) {
@@ -13898,7 +14027,7 @@ TENSOR_API nn_module_t *(nn_requires_grad_)(nn_module_t *m, int on) {
 }
 
 TENSOR_API int (nn_module_zero_grad)(nn_module_t *m) {
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     nn__items_t all;
     void *block = nn__collect_lent(m, "zero_grad", &all);
     for (int64_t i = 0; block && i < all.n; i++) {
@@ -13994,7 +14123,7 @@ enum {
     NN__FLOAT_OR_NONE,   // double, None if it is NaN
     NN__BOOL,            // int
     NN__WORD,            // int, the index of a word
-    NN__TUPLE,           // int64_t[3], of which the last ones are used, one for each of the kind's dims
+    NN__TUPLE,           // int64_t[3]; the last ones are used, one for each dim of the kind
     NN__SIZES,           // the same; one number if they are equal: 3; None for negative ones
     NN__EACH_SIZE,       // the same; one number only if there is one dim
     NN__LIST,            // nn__list_t
@@ -14227,7 +14356,7 @@ TENSOR__FN nn_module_t *nn__refuse_number(const char *layer, const char *what, d
     return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_SHAPE, "%s: %s (got %g)", layer, what, got);
 }
 
-// The same with a text of its own, that says which argument was what and what it must be.
+// The same with a text of its own, which says which argument was what and what it must be.
 #define NN__REFUSE(...) NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_SHAPE, __VA_ARGS__)
 
 // Fresh f32 parameters: uniform in +-bound, normal with that deviation, bound everywhere, ones, zeros. Each
@@ -14263,7 +14392,7 @@ TENSOR__FN void nn__add_parameter(nn_module_t *m, const char *name, const int64_
                                   nn__start_fn start, double bound) {
     if (m->code != TENSOR_OK) { return; }
     TENSOR__(push_path)(nn__self(), m->name);
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     (nn_parameter)(m, name, start(dims, ndim, bound));
     (tensor_scope_end)(scope);
     TENSOR__(pop_path)(nn__self());
@@ -14278,7 +14407,7 @@ TENSOR__FN void nn__add_affine(nn_module_t *m, const int64_t *dims, int ndim, in
 // Registers a buffer [n] (n < 0: 0-d) filled with one value.
 TENSOR__FN void nn__add_buffer(nn_module_t *m, const char *name, int64_t n, double value,
                                tensor_dtype_t dtype) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     if (m->code == TENSOR_OK) { (nn_buffer)(m, name, (tensor_full_n)(&n, n >= 0, value, dtype)); }
     (tensor_scope_end)(scope);
 }
@@ -14663,7 +14792,7 @@ TENSOR__FN nn_module_t *nn__make_linear(nn_linear_args_t a) {
 
 NN__OWN_LAYER(linear, , nn__make_linear(a))
 
-// ---- bilinear: has no forward of one tensor
+// ---- bilinear: it has no forward of one tensor
 
 typedef struct nn__bilinear_layer_t {
     nn_module_t base;
@@ -14683,7 +14812,7 @@ static const nn__field_t nn__bilinear_fields[] = {
 
 NN__KNOWN_KIND(BILINEAR, nn__bilinear_layer_t, "Bilinear", NULL, nn__bilinear_fields, NN__BILINEAR_ID)
 
-// Whether a module that takes `takes` inputs was given so many; raises if not.
+// Whether a module that takes `takes` inputs was given that many; raises if not.
 TENSOR__FN int nn__takes(const nn_module_t *m, int n, int takes) {
     if (n == takes) { return 1; }
     return NN__NO(TENSOR_ERR_SHAPE, "call: %s takes %i inputs, %i were given", m->name, takes, n);
@@ -14759,12 +14888,12 @@ TENSOR__FN tensor_t *nn__forward_embedding(nn_module_t *m, tensor_t *x) {
 
 NN__PLAIN_KIND(EMBEDDING, nn__embedding_layer_t, "Embedding", nn__forward_embedding, nn__embedding_fields)
 
-// Registers weight [rows, size], of which row `padding` (-1 = none) is zeros.
+// Registers weight [rows, size], with zeros in row `padding` (-1 = none).
 TENSOR__FN void nn__add_table(nn_module_t *m, int64_t rows, int64_t size, int64_t padding) {
     const int64_t dims[2] = {rows, size};
     nn__add_parameter(m, "weight", dims, 2, nn__start_normal, 1);
     if (padding < 0 || m->code != TENSOR_OK) { return; }
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     TENSOR__(assign)((tensor_select)(nn__tensor(m, 0), 0, padding), 0);
     (tensor_scope_end)(scope);
 }
@@ -14878,6 +15007,7 @@ TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
     } else if (padding < 0) {
         padding += a.count;
     }
+
     nn__bag_layer_t *l = (nn__bag_layer_t *)nn__make(NN__KIND(EMBEDDING_BAG));
     if (!l) { return NULL; }
     l->base.impl->call = nn__call_embedding_bag;
@@ -14993,6 +15123,7 @@ TENSOR__FN nn_module_t *nn__make_conv(const char *op, const nn__kind_t *kind, co
     if (like->padding_mode < 0 || like->padding_mode > TENSOR_PAD_CIRCULAR) {
         return nn__refuse(op, "padding_mode must be a tensor_pad_t", like->padding_mode);
     }
+
     for (int d = 0; d < 3; d++) {
         if (like->same && (g->stride[d] != 1 || g->pad[d] != 0)) {
             return NN__REFUSE("%s: same needs stride 1 and no padding (got stride %d, padding %d)", op,
@@ -15703,7 +15834,7 @@ TENSOR__FN tensor_t *nn__forward_batch_norm(nn_module_t *m, tensor_t *x) {
         }
     }
     double momentum = nn__norm_momentum(m);
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     tensor_t *y = nn__batch_norm(single ? (tensor_unsqueeze)(x, 0) : x, mean, nn__called(m, "running_var"),
                                  nn__called(m, "weight"), nn__called(m, "bias"), l->instance,
                                  m->training || !mean, momentum, l->eps);
@@ -15774,7 +15905,7 @@ typedef struct nn__sync_norm_layer_t {
     nn__all_reduce_t all;
 } nn__sync_norm_layer_t;
 
-// The sum of x over processes. Its gradient is the sum of theirs.
+// The sum of x over all processes. Its gradient is the sum of their gradients.
 TENSOR__FN tensor_t *nn__summed_over_all(const nn__all_reduce_t *all, tensor_t *x);
 
 TENSOR__FN tensor_t *nn__all_sum_forward(tensor_function_ctx_t *ctx, tensor_t *const *in, int n) {
@@ -15803,8 +15934,8 @@ TENSOR__FN tensor_t *nn__summed_over_all(const nn__all_reduce_t *all, tensor_t *
     return (tensor_apply)(&sum, own, &x, 1);
 }
 
-// The mean of all and the mean square about it, the difference of two large sums being too inexact; *count
-// receives how many values there are.
+// The mean of all values and the mean square about it (the difference of two large sums is too inexact);
+// *count receives the number of values.
 TENSOR__FN void nn__all_statistics(const nn__all_reduce_t *all, tensor_t *x, tensor_t **mean, tensor_t **var,
                                    tensor_t **count) {
     int64_t over[TENSOR_MAX_DIMS], shape[TENSOR_MAX_DIMS], channels = x->dims[1], one = 1;
@@ -15840,7 +15971,7 @@ TENSOR__FN tensor_t *nn__sync_norm(nn_module_t *m, tensor_t *x) {
     nn__all_statistics(&l->all, wide, &mean, &var, &count);
     for (int k = 0; k < x->ndim; k++) { shape[k] = k == 1 ? x->dims[1] : 1; }
     if (m->training && running) {
-        tensor_scope_t scope = TENSOR__(scope)(0);
+        tensor_scope_t scope = TENSOR__(inner_scope)(0);
         double momentum = nn__norm_momentum(m);
         tensor_t *others = (tensor_clamp_min)((tensor_sub_scalar)(count, 1), 1);
         tensor_t *sample = (tensor_mul)(var, (tensor_div)(count, others));
@@ -16026,8 +16157,8 @@ static const nn__field_t nn__cell_fields[] = {
 };
 // clang-format on
 
-// What a forward with state has besides x. h, c: the state to begin with, or NULL. to_h, to_c: NULL, or what
-// becomes the last one.
+// The arguments of a forward with state, apart from x. h, c: the first state, or NULL. to_h, to_c: NULL, or
+// tensors that receive the last state.
 typedef struct nn__state_rest_t {
     tensor_t *h, *c, **to_h, **to_c;
     const nn__padded_t *padded;
@@ -16043,6 +16174,7 @@ TENSOR__FN tensor_t *nn__forward_state(nn_module_t *m, tensor_t *x, void *rest) 
     if (x && !(tensor_is_poison)(x) && x->ndim > 0 && x->dims[x->ndim - 1] != l->input_size) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must end in a dim of %d", op, x, l->input_size);
     }
+
     nn__state_scope_t b = nn__state_begin(l->net);
     tensor_t **w = (tensor_t **)nn__lent((uint64_t)n + 2, sizeof *w);
     tensor_state_t s = nn__no_state();
@@ -16066,6 +16198,7 @@ TENSOR__FN tensor_t *nn__forward_state(nn_module_t *m, tensor_t *x, void *rest) 
         s = l->cell ? nn__cell(op, l->net, x, a.h, a.c, w)
                     : nn__net(op, l->net, &a, r->padded != NULL, r->padded);
     }
+
     s = nn__state_end(&b, s, NULL);
     if (s.y == TENSOR__(poison)) { return s.y; }
     if (r->to_h && (tensor_set)(r->to_h, s.h) != TENSOR_OK) { return TENSOR__(poison); }
@@ -16123,6 +16256,7 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, cons
     if (!(a.dropout >= 0 && a.dropout <= 1)) {
         return nn__refuse_number(op, "dropout must be in 0..1", a.dropout);
     }
+
     if (cell && a.layers > 1) { return nn__refuse(op, "layers must be 1 for a cell", a.layers); }
     if (cell && dirs > 1) { return nn__refuse(op, "bidirectional must be 0 for a cell", a.bidirectional); }
     nn__rnn_layer_t *l = (nn__rnn_layer_t *)nn__make(kind);
@@ -16208,6 +16342,7 @@ TENSOR__FN int nn__ends(nn__padded_t *p, const nn__rnn_layer_t *l, const tensor_
         return NN__NO(TENSOR_ERR_INDEX, "%s: lengths are in %d..%d, must be in 1..%d (x %t)", op, least, most,
                       steps, x);
     }
+
     int64_t column[2] = {-1, 1}, past[3] = {-1, -1, 1}, row = -1;
     past[1] = n;
     tensor_t *ends = nn__beside((tensor_to)(lengths, TENSOR_I64), x);
@@ -16353,7 +16488,7 @@ TENSOR__FN int nn__attend_masks(nn__attending_t *v) {
            nn__attend_mask_dtype(v, "key_padding_mask", v->pad);
 }
 
-// Query, key and value times their weights: v->q becomes [N, T or S, embed].
+// Multiplies query, key and value by their weights: v->q becomes [N, T or S, embed].
 TENSOR__FN void nn__attend_project(nn__attending_t *v) {
     tensor_t *w = nn__called(v->m, "in_proj_weight"), *b = nn__called(v->m, "in_proj_bias");
     int64_t embed = v->l->embed_dim;
@@ -16438,6 +16573,7 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
         v.mask = (tensor_tril)(nn__beside((tensor_ones_n)(square, 2, TENSOR_BOOL), in[0]), 0);
         v.mask = (tensor_logical_not)(v.mask);
     }
+
     nn__attend_project(&v);
     tensor_t *bias_k = nn__called(m, "bias_k");
     if (bias_k) { nn__attend_one_more(&v, bias_k, nn__called(m, "bias_v")); }
@@ -16484,6 +16620,7 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
     if (!(a.dropout >= 0 && a.dropout <= 1)) {
         return nn__refuse_number("multihead_attention", "dropout must be in 0..1", a.dropout);
     }
+
     nn__attention_layer_t *l = (nn__attention_layer_t *)nn__make(NN__KIND(ATTENTION));
     if (!l) { return NULL; }
     nn_module_t *m = &l->base;
@@ -16508,6 +16645,7 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
             nn__add_parameter(m, nn__qkv[k], dims, 2, nn__start_uniform, sqrt(6 / (e + (double)dims[1])));
         }
     }
+
     dims[0] = nn__times(3, a.embed);
     if (!a.no_bias) { nn__add_parameter(m, "in_proj_bias", dims, 1, nn__start_zeros, 0); }
     nn_linear_args_t out = nn_linear_defaults();
@@ -16517,7 +16655,7 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
     if (projection) { projection->name = "NonDynamicallyQuantizableLinear"; }    // PyTorch's
     (nn_child)(m, "out_proj", projection);
     if (!a.no_bias && m->code == TENSOR_OK) {
-        tensor_scope_t scope = TENSOR__(scope)(0);
+        tensor_scope_t scope = TENSOR__(inner_scope)(0);
         TENSOR__(assign)(nn__called(nn__kid(m, "out_proj"), "bias"), 0);
         (tensor_scope_end)(scope);
     }
@@ -16537,7 +16675,7 @@ NN__FILL_DEFAULTS(nn_attention, )
 // The other inputs are in rest.
 TENSOR__FN tensor_t *nn__attention_body(nn_module_t *m, tensor_t *x, void *rest) {
     nn_attention_args_t a = *(const nn_attention_args_t *)rest;
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     a.query = x;
     return (tensor_scope_return)(scope, nn__attend(m, &a));
 }
@@ -16545,7 +16683,7 @@ TENSOR__FN tensor_t *nn__attention_body(nn_module_t *m, tensor_t *x, void *rest)
 TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a) {
     tensor_t *y = TENSOR__(poison), *w = NULL, **out = a.weights;
     if (nn__too_many("multihead_attention", a.site_, a.options_are_named_)) { return tensor__at(a.site_, y); }
-    if (out) { w = *out = (tensor_scalar)(0, TENSOR_F32); }  // it gets a slot in the caller's scope
+    if (out) { w = *out = (tensor_scalar)(0, TENSOR_F32); }  // in the scope of the caller
     a.weights = out ? &w : NULL;
     if (nn__enter("multihead_attention", "nn_multihead_attention", a.module, NN__ATTENTION_ID,
                   NN__ATTENTION_ID)) {
@@ -16654,6 +16792,7 @@ TENSOR__FN nn_module_t *nn__make_transformer_layer(nn_transformer_layer_args_t a
     if (!(a.dropout >= 0 && a.dropout <= 1)) {
         return nn__refuse_number(op, "dropout must be in 0..1", a.dropout);
     }
+
     nn__transformer_layer_t *l =
         (nn__transformer_layer_t *)nn__make(decoder ? NN__KIND(DECODER_LAYER) : NN__KIND(ENCODER_LAYER));
     if (!l) { return NULL; }
@@ -16724,7 +16863,7 @@ NN__FILL_DEFAULTS(nn_transformer, )
 // The other inputs are in rest.
 TENSOR__FN tensor_t *nn__transformer_body(nn_module_t *m, tensor_t *x, void *rest) {
     nn_transformer_args_t a = *(const nn_transformer_args_t *)rest;
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     a.x = x;
     x = nn__kid(m, "layers") ? nn__transformer(m, &a) : nn__transformer_layer(m, &a, x);
     return (tensor_scope_return)(scope, x);
@@ -16843,7 +16982,7 @@ TENSOR__FN nn_module_t *nn__make_whole_transformer(nn_transformer_net_args_t a) 
     m->impl->call = nn__call_transformer;
     (nn_child)(m, "encoder", halves[0]);
     (nn_child)(m, "decoder", halves[1]);
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     nn__items_t all;
     void *block = m->code == TENSOR_OK ? nn__collect_lent(m, "transformer", &all) : NULL;
     for (int64_t i = 0; block && i < all.n; i++) {
@@ -16860,7 +16999,7 @@ NN__LAYER(transformer, nn_transformer_net, nn__make_whole_transformer(a))
 TENSOR_API tensor_t *(nn_generate_square_subsequent_mask)(int64_t size) {
     int64_t dims[2];
     dims[0] = dims[1] = size;
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *mask = (tensor_triu)((tensor_full_n)(dims, 2, -(double)INFINITY, TENSOR_F32), 1);
     return (tensor_scope_return)(scope, mask);
 }
@@ -16872,7 +17011,7 @@ TENSOR_API tensor_t *(nn_generate_square_subsequent_mask)(int64_t size) {
 // made (children may be replaced, and hooks may be added, at any time).
 // ------------------------------------------------------------------------------
 
-// What becomes of a child and the one after it, if there is no hook between them. Either they are one op
+// What a child and the one after it become, if there is no hook between them. Either they are one op
 // with the same bits, or they change places: a relu runs after the max pool, which leaves it fewer elements.
 // The largest element of a window is the same before and after relu (except for the sign of a zero), and so
 // is the element that gets the gradient. NULL = neither.
@@ -16886,16 +17025,16 @@ TENSOR__FN const nn__join_t *nn__pair(const nn__slot_t *s, const tensor_t *x) {
         const nn__window_t *g = &((const nn__pool_layer_t *)b->module)->window;
         return nn__all_are(g->dilation, 3, 1) && !nn__all_are(g->stride, 3, 1) ? join : NULL;
     }
-    // What does not fit is an error of the layer that the program made, not of the op.
+    // Sizes that do not fit are an error of the layer that the program made, not of the op.
     const tensor_t *w = a->nslots ? a->slot[0].tensor : NULL;      // NULL too where it is computed
     int fits = x && x->ndim && nn__is_float(x) && w && w->ndim == 2 && w->dims[1] == x->dims[x->ndim - 1];
     return fits && !x->device ? join : NULL;
 }
 
 // A result between two children is freed when nothing needs it. The tape keeps what it saves, so without
-// recording this is at once. The user can have its pointer only by tensor_keep (keeps > 0).
+// recording this is at once. The user holds its pointer only if tensor_keep was called (keeps > 0).
 TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     int recording = tensor_grad_enabled(), waits = 0;
     tensor_t *y = x;
     for (int i = 0; i < m->impl->nslots; i++) {
@@ -16915,6 +17054,7 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
         } else {
             y = (nn_forward)(c->module, before);
         }
+
         if ((tensor_is_poison)(y)) { break; }
         if (!recording && before != x && before != y && before->keeps == 0 && before->home == scope.thread &&
             before->slot >= scope.mark) {
@@ -17124,7 +17264,7 @@ TENSOR_API nn_module_t *(nn_pairwise_distance)(double p, double eps, int keepdim
 
 NN__KNOWN_KIND(ADAPTIVE, nn_module_t, "AdaptiveLogSoftmaxWithLoss", NULL, NULL, NN__ADAPTIVE_ID)
 
-// Begins what is asked of m and x.   -> x [N, in], poison after raising
+// Checks x.   -> x [N, in], poison after raising
 TENSOR__FN tensor_t *nn__adaptive_input(const nn_module_t *m, tensor_t *x) {
     static const char op[] = "adaptive_log_softmax_with_loss";
     if (!nn__whole(op, "x", x)) { return TENSOR__(poison); }
@@ -17204,7 +17344,7 @@ TENSOR_API tensor_t *(nn_adaptive_output)(nn_module_t *m, tensor_t *x, tensor_t 
     if (!nn__enter(op, "nn_adaptive_log_softmax_with_loss", m, NN__ADAPTIVE_ID, NN__ADAPTIVE_ID)) {
         return TENSOR__(poison);
     }
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     return (tensor_scope_return)(scope, nn__leave(m, nn__with_hooks(m, x, nn__adaptive_body, target)));
 }
 
@@ -17232,12 +17372,12 @@ TENSOR_API tensor_t *(nn_adaptive_log_prob)(nn_module_t *m, tensor_t *x) {
     if (!nn__enter(op, "nn_adaptive_log_softmax_with_loss", m, NN__ADAPTIVE_ID, NN__ADAPTIVE_ID)) {
         return TENSOR__(poison);
     }
-    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     return (tensor_scope_return)(scope, nn__leave(m, nn__adaptive_all(m, x, NULL)));
 }
 
 TENSOR_API tensor_t *(nn_adaptive_predict)(nn_module_t *m, tensor_t *x) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     return (tensor_scope_return)(scope, (tensor_argmax_dim)((nn_adaptive_log_prob)(m, x), -1, 0));
 }
 
@@ -17264,6 +17404,7 @@ TENSOR__FN nn_module_t *nn__make_adaptive_softmax(const nn_adaptive_log_softmax_
         (nn_free)(m);
         return NULL;
     }
+
     m->impl->call = nn__call_adaptive;
     (nn_child)(m, "head", nn__plain_linear(a->in_features, a->cutoffs[0] + n, a->head_bias));
     for (int k = 0; k < n && m->code == TENSOR_OK && tail->code == TENSOR_OK; k++) {
@@ -17292,7 +17433,8 @@ NN__OWN_LAYER(adaptive_log_softmax_with_loss, NN__OR(div_value, 4), nn__make_ada
 // could not run one module).
 // ------------------------------------------------------------------------------
 
-// What is computed from the original, or from original0 and original1, by the modules "0", "1", ... in turn.
+// Computes a tensor from the original, or from original0 and original1, by the modules "0", "1", ... one
+// after another.
 TENSOR__FN tensor_t *nn__forward_parametrization(nn_module_t *m, tensor_t *x) {
     const nn_module_impl_t *impl = m->impl;
     tensor_t *both[2] = {NULL, NULL};
@@ -17376,11 +17518,12 @@ TENSOR_API nn_module_t *(nn_register_parametrization)(nn_module_t *m, const char
     }
     nn__slot_t *s = nn__parametrizable(op, m, name);
     if (!s) { return m; }
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *before = nn__slot_tensor(s), *after = (nn_forward)(parametrization, before);
     int same = !(tensor_is_poison)(after) && nn__same_shape(before, after);
     if (!same && !(tensor_is_poison)(after)) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "%s: \"%s\" %t would become %t", op, name, before, after);
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: \"%s\" %t must keep its shape, would become %t", op, name, before,
+                 after);
     }
     (tensor_scope_end)(scope);
     nn_module_t *list = same ? nn__parametrized(m, name, "original") : NULL;
@@ -17418,10 +17561,11 @@ TENSOR_API nn_module_t *(nn_remove_parametrizations)(nn_module_t *m, const char 
     if (!single && !leave_parametrized) {
         return NN__GIVE(m, TENSOR_ERR_UNSUPPORTED, "%s: \"%s\" has no single original", op, name);
     }
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *t = first->tensor, *now = leave_parametrized ? nn__slot_tensor(s) : t;
     int kind = first->kind, trains = (tensor_requires_grad)(t), good = !(tensor_is_poison)(now);
-    s = nn__find_slot(m->impl, name, strlen(name));         // that forward may have added slots
+    s = nn__find_slot(m->impl, name, strlen(name));         // the forward may have added slots
+
     // The original stays the same object, so that its optimizer continues with it.
     if (good && single && now != t) { good = !(tensor_is_poison)((tensor_copy_)(t, now)); }
     if (good) {
@@ -17462,7 +17606,7 @@ TENSOR__FN tensor_t *nn__norm_except_dim(tensor_t *v, int64_t dim) {
 
 TENSOR__FN tensor_t *nn__call_weight_norm(nn_module_t *m, tensor_t *const *in, int n) {
     int64_t dim = ((const nn__weight_norm_layer_t *)m)->dim;
-    if (n != 2) { return NN__FAIL(TENSOR_ERR_SHAPE, "weight_norm: %i inputs, takes g and v", n); }
+    if (n != 2) { return NN__FAIL(TENSOR_ERR_SHAPE, "weight_norm: takes g and v, %i were given", n); }
     return (tensor_mul)(in[1], (tensor_div)(in[0], nn__norm_except_dim(in[1], dim)));
 }
 
@@ -17487,9 +17631,10 @@ TENSOR__FN nn_module_t *nn__weight_norm(const nn_weight_norm_args_t *a) {
         nn__mark(m, TENSOR_ERR_OUT_OF_MEMORY);
         return m;
     }
+
     l->dim = a->dim;
     l->base.impl->call = nn__call_weight_norm;
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *g = nn__norm_except_dim(s->tensor, a->dim);
     int kind = s->kind, trains = (tensor_requires_grad)(s->tensor);
     nn_module_t *list = nn__parametrized(m, name, "original1");
@@ -17527,7 +17672,7 @@ TENSOR__FN tensor_t *nn__as_matrix(tensor_t *w, int64_t dim) {
 }
 
 TENSOR__FN void nn__power_iterations(const nn__spectral_norm_layer_t *l, tensor_t *matrix, int64_t n) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *u = nn__tensor(&l->base, 0), *v = nn__tensor(&l->base, 1);
     for (int64_t k = 0; k < n; k++) {
         (tensor_copy_)(u, (tensor_normalize)((tensor_mv)(matrix, v), 2, 0, l->eps));
@@ -17553,7 +17698,7 @@ NN__SCOPED_KIND(SPECTRAL_NORM, nn__spectral_norm_layer_t, "_SpectralNorm", nn__f
 // Gives l the vectors of a weight, after 15 iterations.
 TENSOR__FN void nn__add_singular_vectors(nn__spectral_norm_layer_t *l, tensor_t *w) {
     static const char *const names[2] = {"_u", "_v"};
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *matrix = nn__as_matrix(w, l->dim);
     for (int k = 0; k < 2 && !(tensor_is_poison)(matrix); k++) {
         tensor_t *t = (tensor_empty_n)(&matrix->dims[k], 1, (tensor_dtype_t)w->dtype);
@@ -17570,7 +17715,7 @@ TENSOR__FN nn_module_t *nn__spectral_norm(const nn_spectral_norm_args_t *a) {
     const char *name = a->name ? a->name : "weight";
     nn__slot_t *s = nn__parametrizable(op, m, name);
     if (!s) { return m; }
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *w = nn__slot_tensor(s);
     int rank = w->ndim;
     int64_t dim = a->dim;
@@ -17584,6 +17729,7 @@ TENSOR__FN nn_module_t *nn__spectral_norm(const nn_spectral_norm_args_t *a) {
     } else {
         l = (nn__spectral_norm_layer_t *)nn__make(NN__KIND(SPECTRAL_NORM));
     }
+
     if (l) {
         l->dim = dim;
         l->n_power_iterations = a->n_power_iterations;
@@ -17625,6 +17771,7 @@ TENSOR__FN void nn__describe(nn_module_impl_t *impl, tensor__text_t *t, int dept
     } else if (impl->kind) {
         nn__put_fields(impl->module, t);
     }
+
     for (int i = 0; i < impl->nslots; i++) {
         if (!impl->slot[i].child) { continue; }
         children++;
@@ -17675,15 +17822,16 @@ TENSOR__FN int nn__same_state(const char *op, nn_module_t *dst, nn_module_t *src
     for (int64_t i = 0; i < a->n && i < b->n; i++) {
         const nn__item_t *to = &a->item[i], *from = &b->item[i];
         if (strcmp(to->name, from->name) == 0 && nn__same_shape(to->tensor, from->tensor)) { continue; }
-        return NN__ERROR(TENSOR_ERR_FORMAT, "%s: \"%s\" %t and \"%s\" %t differ", op, to->name, to->tensor,
-                         from->name, from->tensor);
+        return NN__ERROR(TENSOR_ERR_FORMAT, "%s: \"%s\" %t and \"%s\" %t differ; they must be alike", op,
+                         to->name, to->tensor, from->name, from->tensor);
     }
     if (a->n == b->n) { return TENSOR_OK; }
-    return NN__ERROR(TENSOR_ERR_FORMAT, "%s: modules of %d and %d tensors", op, a->n, b->n);
+    return NN__ERROR(TENSOR_ERR_FORMAT, "%s: modules of %d and %d tensors; they must be alike", op, a->n,
+                     b->n);
 }
 
 TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     nn__items_t a, b;
     int code = nn__same_state("copy_state", dst, src, &a, &b);
     for (int64_t i = 0; code == TENSOR_OK && i < a.n; i++) {
@@ -17696,9 +17844,9 @@ TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
     return code;
 }
 
-// average += part (weight - average) for parameters; what else there is, is copied. -> code
+// average += part (weight - average) for parameters; all others are copied. -> code
 TENSOR__FN int nn__average(const char *op, nn_module_t *average, nn_module_t *m, double part) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     nn__items_t a, b;
     int code = nn__same_state(op, average, m, &a, &b);
     for (int64_t i = 0; code == TENSOR_OK && i < a.n; i++) {
@@ -17735,7 +17883,7 @@ TENSOR__FN void nn__exchange(tensor_t *t, tensor_t *fresh) {
     t->flags = (uint8_t)(t->flags | TENSOR__CONTIGUOUS);
     t->offset = fresh->offset;
     t->storage = fresh->storage;
-    t->storage->version = was.storage->version + 1;     // those who compare t's version read it again
+    t->storage->version = was.storage->version + 1;     // whoever compares the version of t reads t again
     for (int k = 0; k < t->ndim; k++) { t->strides[k] = fresh->strides[k]; }
     fresh->dtype = was.dtype;
     fresh->device = was.device;
@@ -17770,8 +17918,9 @@ TENSOR_API int (nn_to)(nn_module_t *m, int to) {
         nn__free(block);
         return tensor_error_code();
     }
+
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     int64_t i;
     for (i = 0; i < a.n; i++) {
         tensor_t *t = a.item[i].tensor;
@@ -17840,10 +17989,10 @@ TENSOR__FN void nn__find_sources(nn_module_t *c) {
     }
 }
 
-// Gives module c a copy of the tensor of slot s; one that an earlier slot has too is copied once.
+// Gives module c a copy of the tensor of slot s. A tensor that an earlier slot has too is copied once.
 TENSOR__FN void nn__clone_tensor(nn_module_t *c, const nn__slot_t *s, nn__clones_t *known) {
     int trained = TENSOR__TRAINS && s->kind == NN__PARAMETER;
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *t = (tensor_t *)nn__cloned(known, s->tensor);
     if (!t) {
         t = (tensor_clone)(s->tensor);
@@ -17876,6 +18025,7 @@ TENSOR__FN nn_module_t *nn__clone(nn_module_t *m, nn__clones_t *known) {
         (nn_free)(c);
         return NULL;
     }
+
     for (int i = 0; own && i < m->impl->nslots; i++) {
         nn__slot_t *s = &m->impl->slot[i];
         if (s->child) {
@@ -17932,7 +18082,7 @@ TENSOR_API nn_module_t *(nn_fuse_conv_bn_eval)(nn_module_t *conv, nn_module_t *b
     int how = nn__fusible(conv, bn);
     nn_module_t *m = how ? (nn_clone)(conv) : NULL;
     if (!m) { return NULL; }
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *w = nn__called(m, "weight"), *b = nn__called(m, "bias"), *mean = nn__called(bn, "running_mean");
     tensor_t *gain = nn__called(bn, "weight"), *shift = nn__called(bn, "bias");
     double eps = ((const nn__batch_norm_layer_t *)bn)->eps;
@@ -17987,7 +18137,7 @@ TENSOR__FN tensor_t *nn__init(tensor_t *t, tensor_t *(*fill)(tensor_t *t, double
                               double b) {
     if (!nn__there("init", "the tensor", t)) { return TENSOR__(poison); }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     tensor_t *r = fill(t, a, b);
     return nn__init_end(scope, t, r);
 }
@@ -18028,7 +18178,7 @@ TENSOR_API tensor_t *(nn_init_trunc_normal_)(tensor_t *t, double mean, double st
                         low, high, std);
     }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     tensor_t *u = (tensor_uniform_)(nn__host_tensor(t->dims, t->ndim, TENSOR_F32), 0, 1);
     float *v = (float *)tensor_data_mut(u);
     double a = std > 0 ? 0.5 * erfc(-(low - mean) / std * 0.70710678118654752) : 0;
@@ -18094,7 +18244,7 @@ TENSOR_API tensor_t *(nn_init_orthogonal_)(tensor_t *t, double gain) {
     if (!nn__fans(t, "orthogonal_", fan)) { return TENSOR__(poison); }
     if (t->numel == 0) { return t; }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     int64_t wide = t->dims[0] < t->numel / t->dims[0];
     int64_t dims[2];
     dims[wide] = t->dims[0];                            // the longer side first: Q has orthonormal columns
@@ -18111,7 +18261,7 @@ TENSOR_API tensor_t *(nn_init_eye_)(tensor_t *t) {
     if (!nn__fans(t, "eye_", fan)) { return TENSOR__(poison); }
     if (t->ndim != 2) { return NN__FAIL(TENSOR_ERR_SHAPE, "eye_: t %t must have 2 dims", t); }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     return nn__init_end(scope, t, (tensor_copy_)(t, (tensor_eye)(t->dims[0], t->dims[1])));
 }
 
@@ -18126,7 +18276,7 @@ TENSOR_API tensor_t *(nn_init_dirac_)(tensor_t *t, int64_t groups) {
 
     for (int d = 2; d < t->ndim; d++) { centre = centre * t->dims[d] + t->dims[d] / 2; }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     tensor_t *x = (tensor_zero_)(nn__host_tensor(t->dims, t->ndim, TENSOR_F32));
     float *v = (float *)tensor_data_mut(x);
     int64_t out = t->dims[0] / groups;
@@ -18147,7 +18297,7 @@ TENSOR_API tensor_t *(nn_init_sparse_)(tensor_t *t, double sparsity, double std)
     }
 
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     tensor_t *x = (tensor_normal_)(nn__host_tensor(t->dims, t->ndim, TENSOR_F32), 0, std);
     float *v = (float *)TENSOR__(host)(x, TENSOR_HOST_WRITE, "sparse_");
     int64_t zeros = (int64_t)ceil(sparsity * (double)t->dims[0]);
@@ -18184,9 +18334,9 @@ enum {
 enum { NN__DENSE, NN__ROWS_TOO, NN__ROWS_ONLY, NN__MATRICES, NN__FACTORED, NN__CLOSURE };
 struct nn__param_t;
 struct nn__search_t;
-// What some rules do in their own way; it is reached from their rules only.
+// What some rules do in their own way. It is reached only from those rules.
 typedef struct nn__ways_t {
-    // What the formula adds to p with gradient g, with a scaler's skip; state[k]: what state k becomes.
+    // What the formula adds to p with gradient g, with a scaler's skip; state[k] receives the new state k.
     tensor_t *(*direction)(const nn_optimizer_t *o, const struct nn__param_t *p, tensor_t *g, tensor_t *skip,
                           tensor_t **state);
     // The dims of state k of parameter t. -> their number, < 0 if t has none; NULL: those of t
@@ -18251,7 +18401,7 @@ typedef struct nn__param_t {
     int group, owes;                  // owes: steps since the last nn__settle counted it
 } nn__param_t;
 
-// Options of some parameters. A number that is the optimizer's is NAN here.
+// Options of some parameters. NAN means the number of the optimizer.
 typedef struct nn__group_t {
     double ratio;   // learning rate = ratio * the optimizer's, unless own[NN__LR] is set
     double own[NN__OPTIONS];
@@ -18477,12 +18627,13 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(const nn__rule_t *rule, const double *o
         if (!all) { code = TENSOR_ERR_OUT_OF_MEMORY; }
     }
     if (code == TENSOR_OK && count < 1) {
-        code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: no parameters", name);
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: at least one parameter is needed", name);
     }
     if (code == TENSOR_OK) {
         o = (nn_optimizer_t *)TENSOR__(object)(nn__self(), TENSOR__OPTIMIZER, sizeof *o);
         if (!o) { code = TENSOR_ERR_OUT_OF_MEMORY; }
     }
+
     if (o) {
         o->rule = rule;
         o->site = site;
@@ -18546,7 +18697,7 @@ NN__OPTIMIZERS(NN__OPTIMIZER_DEFAULTS)
 #undef NN__FLAG
 #undef NN__ALWAYS_ON
 #define NN__NUMBER(option, member, value)                                                                    \
-    if (code == TENSOR_OK) code = nn__option(op, #member, NN__##option, a.member, &v[NN__##option]);
+    if (code == TENSOR_OK) { code = nn__option(op, #member, NN__##option, a.member, &v[NN__##option]); }
 #define NN__FLAG(option, member) v[NN__##option] = a.member != 0;
 #define NN__ALWAYS_ON(option) v[NN__##option] = 1;
 #define NN__OPTIMIZER(name, step, takes, value, states, options)                                             \
@@ -18589,12 +18740,12 @@ TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int
     }
     if (code == TENSOR_OK && !list && n > 0) { code = nn__poisoned("optimizer_group", "the list", list); }
     if (code == TENSOR_OK && n < 0) {
-        code = NN__ERROR(TENSOR_ERR_SHAPE, "optimizer_group: %d parameters", (int64_t)n);
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "optimizer_group: n %d must be >= 0", (int64_t)n);
     }
     if (code != TENSOR_OK) { return tensor__at_int(a.site_, code); }
     if (o->rule->takes == NN__CLOSURE) {
-        return tensor__at_int(a.site_, NN__ERROR(TENSOR_ERR_UNSUPPORTED, "optimizer_group: %s has one group",
-                                                 o->rule->name));
+        code = NN__ERROR(TENSOR_ERR_UNSUPPORTED, "optimizer_group: %s must have one group", o->rule->name);
+        return tensor__at_int(a.site_, code);
     }
 
     nn__group_t g;
@@ -18712,7 +18863,7 @@ TENSOR__INLINE const tensor__made_t *nn__step_made(const tensor_call_t *c, int64
     return c->made ? c->made[i] : NULL;
 }
 
-// Elements of gradient i in a task: whole rows of one that is made as the step goes.
+// The elements of gradient i in a task: whole rows, if the gradient is made during the step.
 TENSOR__FN int64_t nn__step_share(const tensor_call_t *c, int64_t i) {
     const tensor__made_t *made = nn__step_made(c, i);
     if (!made) { return NN__CHUNK; }
@@ -18892,7 +19043,7 @@ TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates, int owes
 
 // A held tensor filled with v on like's device, f64 if like is f64, else f32; NULL after raising.
 TENSOR__FN tensor_t *nn__full_held(const tensor_t *like, const int64_t *dims, int ndim, double v) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *t = (tensor_full_n)(dims, ndim, v, like->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
     t = nn__beside(t, like);
     t = (tensor_is_poison)(t) ? NULL : TENSOR__(hold)(t);
@@ -18925,7 +19076,7 @@ TENSOR__FN int nn__settle(nn_optimizer_t *o) {
                          "a step as it is captured first");
     }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     tensor_t *gone = (tensor_select)(o->skip, 0, 1);
     int64_t n = (int64_t)(tensor_item)(gone);
     (tensor_zero_)(gone);
@@ -18961,7 +19112,8 @@ TENSOR__FN tensor_t *nn__step_grad(const nn_optimizer_t *o, const nn__param_t *p
     }
     const nn__group_t *g = &o->group[p->group];
     if (rows && nn__group_option(o, g, NN__DECAY) != 0) {
-        return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: weight_decay and the gradient of %t by rows (.sparse)",
+        return NN__FAIL(TENSOR_ERR_UNSUPPORTED,
+                        "%s: weight_decay must be 0 for %t, whose gradient is by rows (.sparse)",
                         o->rule->name, p->t);
     }
     int whole = rows && nn__group_option(o, g, NN__MOMENTUM) != 0;
@@ -18983,8 +19135,9 @@ TENSOR__FN tensor_t *nn__orthogonal(const nn_optimizer_t *o, const nn__param_t *
     } else {
         r = sqrt(m / n);
     }
+
     tensor_t *b = (tensor_lerp_scalar)(p->state[0], g, 1 - v[NN__MOMENTUM]);
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *x =
         (tensor_to)(v[NN__PLAIN] != 0 ? b : (tensor_lerp_scalar)(g, b, v[NN__MOMENTUM]), TENSOR_BF16);
     if (m > n) { x = (tensor_mT)(x); }
@@ -19018,7 +19171,7 @@ TENSOR__FN double nn__epsilon(int dtype) {
     return dtype == TENSOR_F16 ? 0.0009765625 : 0.0078125;
 }
 
-// The mean of squares over a dim, which stays as 1.
+// The mean of squares over a dim, which stays with size 1.
 TENSOR__FN tensor_t *nn__mean_square(tensor_t *g, int64_t dim) {
     return (tensor_mean_dim)((tensor_square)(g), dim, 1);
 }
@@ -19050,6 +19203,7 @@ TENSOR__FN tensor_t *nn__factored(const nn_optimizer_t *o, const nn__param_t *p,
     } else {
         u = state[2] = (tensor_lerp)(p->state[2], (tensor_square)(g), by);
     }
+
     u = (tensor_mul)((tensor_rsqrt)((tensor_clamp_min)(u, eps1 * eps1)), g);
     tensor_t *size = (tensor_mul)((tensor_clamp_min)(nn__rms(x), v[NN__LEAST]),
                                   (tensor_clamp_max)((tensor_rsqrt)(t), v[NN__LR]));
@@ -19109,6 +19263,7 @@ TENSOR__FN int nn__step_job(nn_optimizer_t *o, nn__param_t *p, tensor_t *skip, i
     if (!(tensor_is_poison)(g) && o->rule->ways->direction) {
         g = nn__step_operand(o->rule->ways->direction(o, p, g, skip, j->state), dtype);
     }
+
     if ((tensor_is_poison)(j->from) || (tensor_is_poison)(g)) { return 0; }
     if (p->step + 1 != group->step) {
         group->step = p->step + 1;
@@ -19169,7 +19324,7 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
     nn__update_t *numbers = o->update;
     nn__again_t *again = NULL;
     tensor_arg_t *a = NULL;
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     int nupdates = nn__step_jobs(o, skip);
     if (nupdates >= 0) { a = (tensor_arg_t *)nn__lent((uint64_t)o->njobs * 5 + 2, sizeof *a); }
     if (a) { again = nn__step_again(o, nupdates, skip != NULL); }
@@ -19220,7 +19375,7 @@ typedef struct nn__search_t {
 // f32. -> [N]
 TENSOR__FN tensor_t *nn__vector(const nn_optimizer_t *o, int gradients) {
     tensor_t **part = (tensor_t **)nn__memory((uint64_t)o->nparams, sizeof *part);
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     int64_t flat = -1;
     for (int i = 0; part && i < o->nparams; i++) {
         tensor_t *t = o->param[i].t;
@@ -19242,25 +19397,25 @@ TENSOR__FN double nn__ended(tensor_scope_t scope, tensor_t *r) {
 }
 
 TENSOR__FN double nn__dot(tensor_t *a, tensor_t *b) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     return nn__ended(scope, (tensor_dot)(a, b));
 }
 
 TENSOR__FN double nn__largest(tensor_t *x) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     return nn__ended(scope, (tensor_max)((tensor_abs)(x)));
 }
 
 // y += a x
 TENSOR__FN void nn__add_scaled(tensor_t *y, double a, tensor_t *x) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     (tensor_add_)(y, (tensor_mul_scalar)(x, a));
     (tensor_scope_end)(scope);
 }
 
 // Sets the parameters to x + t d.
 TENSOR__FN void nn__place(const nn__search_t *s, double t) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *to = (tensor_add)(s->x, (tensor_mul_scalar)(s->d, t));
     int64_t at = 0;
     for (int i = 0; i < s->o->nparams && tensor_error_code() == TENSOR_OK; i++) {
@@ -19274,7 +19429,7 @@ TENSOR__FN void nn__place(const nn__search_t *s, double t) {
 // The loss at the current parameters, with its gradient in g[k]; first, if not NULL, receives the closure's
 // tensor.
 TENSOR__FN double nn__evaluate(nn__search_t *s, int k, tensor_t **first) {
-    tensor_scope_t scope = TENSOR__(scope)(1);
+    tensor_scope_t scope = TENSOR__(inner_scope)(1);
     tensor_t *y = s->closure(s->user);
     if (!y && tensor_error_code() == TENSOR_OK) {
         NN__FAIL(TENSOR_ERR_POISONED, "step_closure: the closure returned NULL");
@@ -19302,7 +19457,7 @@ typedef struct nn__point_t {
     int g;                              // which of the gradients
 } nn__point_t;
 
-// The position in lo..hi where the cubic through two points has its minimum.
+// The position in lo..hi of the minimum of the cubic through two points.
 TENSOR__FN double nn__cubic(const nn__point_t *a, const nn__point_t *b, double lo, double hi) {
     if (a->t > b->t) { return nn__cubic(b, a, lo, hi); }
     double v = a->slope + b->slope - 3 * (a->loss - b->loss) / (a->t - b->t);
@@ -19318,7 +19473,7 @@ TENSOR__FN double nn__cubic(const nn__point_t *a, const nn__point_t *b, double l
 // A search for a step length that meets the strong Wolfe conditions.
 typedef struct nn__wolfe_t {
     nn__search_t *s;
-    double loss, enough, flat;          // at the start; a loss that is below it by t * enough; a slope
+    double loss, enough, flat;          // at the start; the change per t that is enough; a small slope
     double most;                        // points to try after the first one
     int tried;
     nn__point_t at[2];                  // the ends of the bracket; before there is one, at[0]
@@ -19359,7 +19514,7 @@ TENSOR__FN void nn__find_bracket(nn__wolfe_t *w) {
     w->low = w->done || !(at[0].loss <= at[1].loss);
 }
 
-// t, or a place further from the ends where it comes near to one for the second time (*stuck).
+// t; if it is close to an end for the second time (*stuck), a place further from the ends.
 TENSOR__FN double nn__off_the_ends(double t, double bottom, double top, int *stuck) {
     double margin = 0.1 * (top - bottom);
     int again = *stuck || t >= top || t <= bottom;
@@ -19467,6 +19622,7 @@ TENSOR__FN int nn__direction(nn_optimizer_t *o, tensor_t *d, tensor_t *before, t
         (tensor_copy_)((tensor_select)(steps, 0, count % history), s);
         v[NN__PAIRS] = (double)++count;
     }
+
     (tensor_copy_)(d, (tensor_neg)(g));
     int64_t i, k;
     for (i = count - 1; i >= 0 && i >= count - history; i--) {
@@ -19529,7 +19685,7 @@ TENSOR__FN int nn__lbfgs_move(nn__search_t *s, double t, double slope, double ca
 TENSOR__FN tensor_t *nn__lbfgs(nn__search_t *s) {
     nn_optimizer_t *o = s->o;
     double *v = o->option;
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *first = NULL;
     double calls = v[NN__MAX_EVAL] > 0 ? v[NN__MAX_EVAL] : floor(v[NN__MAX_ITER] * 5 / 4);
     o->stepping = 1;
@@ -19538,9 +19694,10 @@ TENSOR__FN tensor_t *nn__lbfgs(nn__search_t *s) {
     for (int k = 1; k < 3; k++) { s->g[k] = v[NN__SEARCH] != 0 ? (tensor_zeros_like)(s->g[0]) : NULL; }
     tensor_t *state = (tensor_is_poison)(s->g[0]) ||
         !s->g[0]->numel ? NULL : nn__rows_state(o, 2, 2, s->g[0]);
+
     for (int i = 0; state && i < (int)v[NN__MAX_ITER] && tensor_error_code() == TENSOR_OK; i++) {
         if (i == 0 && nn__largest(s->g[0]) <= v[NN__GRAD_TOL]) { break; }
-        tensor_scope_t step_scope = TENSOR__(scope)(0);
+        tensor_scope_t step_scope = TENSOR__(inner_scope)(0);
         s->d = (tensor_select)(state, 0, 0);
         double t = nn__first_length(s, (tensor_select)(state, 0, 1));
         double slope = nn__dot(s->g[0], s->d);
@@ -19609,9 +19766,9 @@ TENSOR_API int (nn_set_momentum)(nn_optimizer_t *o, double momentum) {
         return NN__ERROR(TENSOR_ERR_UNSUPPORTED, "set_momentum: %s has neither momentum nor beta1",
                          o->rule->name);
     }
-    if (!nn__option_holds(k, momentum)) {
-        return NN__ERROR(TENSOR_ERR_SHAPE, "set_momentum: %g is out of range", momentum);
-    }
+    double checked;
+    code = nn__option("set_momentum", "momentum", k, momentum, &checked);
+    if (code != TENSOR_OK) { return code; }
     code = nn__set_now("set_momentum");
     if (code != TENSOR_OK) { return code; }
     o->option[k] = momentum;
@@ -19703,7 +19860,7 @@ static const tensor__row_t nn__grads_row[2] = {
     {"scale_grad", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SCALE_GRADS, 0, NULL, nn__cpu_scale, NULL,
      NULL, NULL}};
 
-// Tensor i of o or of list, of which one is given.
+// Tensor i of o or of list; one of the two is given.
 TENSOR__FN tensor_t *nn__listed(nn_optimizer_t *o, tensor_t *const *list, int i) {
     return o ? o->param[i].t : list[i];
 }
@@ -19724,12 +19881,14 @@ TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, i
         copy[i] = NULL;
         g = nn__stored_grad(nn__listed(o, list, i));
         if (g && found && g->device != device) {
-            NN__FAIL(TENSOR_ERR_DEVICE, "scaler_unscale: gradient %d is not where the scaler is", (int64_t)i);
+            NN__FAIL(TENSOR_ERR_DEVICE, "scaler_unscale: gradient %d must be on the scaler's device",
+                     (int64_t)i);
         }
         if (!g || g->device != device || g->numel == 0) { continue; }
         copy[i] = nn__step_operand(g, g->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
         nn__step_arg(&a[m++], copy[i], scale ? TENSOR_UPDATE : TENSOR_READ);
     }
+
     int code = tensor_error_code();
     if (code == TENSOR_OK) {
         code = nn__optimizer_call(&nn__grads_row[scale], NN__SUM_SQUARES + scale, a, 0, m, device);
@@ -19780,7 +19939,7 @@ TENSOR__FN tensor_t *nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int
     tensor_t *total = NULL;
     unsigned devices = nn__clip_devices(o, list, n, max_norm);
     if (tensor_error_code() != TENSOR_OK) { return TENSOR__(poison); }
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     for (int d = 0; devices >> d; d++) {
         if (!(devices >> d & 1)) { continue; }
         tensor_t *part = TENSOR__(make)(nn__self(), "clip_grad_norm", TENSOR_F64, NULL, 0, d);
@@ -19825,7 +19984,7 @@ TENSOR_API tensor_t *nn_clip_grad_norm_with(nn_clip_grad_norm_args_t a) {
     int n = o ? o->nparams : a.count, code;
     unsigned devices = nn__clip_devices(o, a.list, n, a.max_norm);
     if (tensor_error_code() != TENSOR_OK) { return tensor__at(a.site_, TENSOR__(poison)); }
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t **grads = (tensor_t **)nn__lent((uint64_t)n + 1, sizeof *grads), *norm = TENSOR__(poison);
     for (int i = 0; grads && i < n; i++) {
         tensor_t *g = nn__stored_grad(nn__listed(o, a.list, i));
@@ -19845,7 +20004,7 @@ TENSOR_API tensor_t *nn_get_total_norm_with(nn_get_total_norm_args_t a) {
         nn__poisoned("get_total_norm", "the list", NULL);
         return tensor__at(a.site_, norm);
     }
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     for (int i = 0; i < a.count; i++) { nn__whole("get_total_norm", "a tensor", a.tensors[i]); }
     if (tensor_error_code() == TENSOR_OK) {
         norm = nn__total_norm("get_total_norm", a.tensors, a.count, a.norm_type, a.error_if_nonfinite);
@@ -19865,7 +20024,7 @@ TENSOR_API int (nn_clip_grads_with_norm)(tensor_t *const *list, int n, double ma
         return NN__ERROR(TENSOR_ERR_SHAPE, "clip_grads_with_norm: the norm %t must have one element",
                          total_norm);
     }
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *norm = (tensor_to)((tensor_reshape_n)((tensor_detach)(total_norm), NULL, 0), TENSOR_F64);
     code = nn__clip_to(NULL, list, n, devices, max_norm, norm);
     (tensor_scope_end)(scope);
@@ -19890,7 +20049,7 @@ TENSOR__FN int nn__clip_value(nn_optimizer_t *o, tensor_t *const *list, int n, d
         return NN__ERROR(TENSOR_ERR_SHAPE, "clip_grad_value: limit must be >= 0 (got %g)", limit);
     }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     for (int i = 0; i < n; i++) {
         tensor_t *t = nn__listed(o, list, i);
         if (!t || (tensor_is_poison)(t)) {
@@ -19931,7 +20090,7 @@ TENSOR__FN tensor_t *nn__scaler(tensor_t *s, int i) {
 TENSOR_API tensor_t *(nn_grad_scaler)(double init_scale, int64_t growth_interval) {
     double v[NN__SCALER] = {init_scale, 2, 0.5, (double)growth_interval, 0, 0};
     int64_t n = NN__SCALER;
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *s = (tensor_to)((tensor_from_n)(v, TENSOR_F64, &n, 1), TENSOR_F32);
     if (!(init_scale > 0) || growth_interval < 1) {
         NN__FAIL(TENSOR_ERR_SHAPE, "grad_scaler: the scale and the interval must be > 0 (got %g, %d)",
@@ -19949,7 +20108,7 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
     if (!TENSOR__TRAINS) { return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "scaler_unscale"); }
     int code = nn__bad_optimizer("scaler_unscale", o);
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     tensor_t *factor = (tensor_reciprocal)((tensor_to)(nn__scaler(scaler, NN__SCALE), TENSOR_F64));
     tensor_t *worst = nn__scaler(scaler, NN__FOUND);
     if (code == TENSOR_OK) { code = tensor_error_code(); }
@@ -19966,6 +20125,7 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
         o->settle = nn__settle;
         code = tensor_error_code();
     }
+
     if (code == TENSOR_OK && o->skip->device != scaler->device) {      // after nn_to
         code = nn__settle(o);
         if (code == TENSOR_OK) { code = nn__bring(o->skip, TENSOR_F32, scaler->device); }
@@ -19986,7 +20146,7 @@ TENSOR_API int (nn_scaler_step)(tensor_t *scaler, nn_optimizer_t *o) {
     if (!TENSOR__TRAINS) { return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "scaler_step"); }
     int code = nn__bad_optimizer("scaler_step", o);
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     if (code == TENSOR_OK && !o->unscaled) { code = (nn_scaler_unscale)(scaler, o); }
     if (code == TENSOR_OK) {
         code = nn__step(o, o->skip);
@@ -20000,7 +20160,7 @@ TENSOR_API int (nn_scaler_step)(tensor_t *scaler, nn_optimizer_t *o) {
 }
 
 TENSOR_API int (nn_scaler_update)(tensor_t *scaler) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *v[NN__SCALER];
     for (int i = 0; i < NN__SCALER; i++) { v[i] = nn__scaler(scaler, i); }
     tensor_t *bad = (tensor_gt_scalar)(v[NN__FOUND], 0);
@@ -20183,6 +20343,7 @@ TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr) {
         p->best = value;
         p->bad = 0;
     }
+
     if (p->resting > 0) {
         p->resting--;
         p->bad = 0;
@@ -20230,7 +20391,7 @@ struct nn_data_loader_t {
     int workers, pinned, device;
     tensor_device_t default_device;         // of the thread that made the loader, for its workers
     tensor__thread_t **hand;    // who calls the dataset's functions: [0] nn_next, [1].. the workers, locked
-    int hands;                  // how many workers there are
+    int hands;                  // the number of workers
     nn_batch_t ahead;   // the next batch, held, on its way to the device; size 0 = none
 
     // The batches to come are a ring; with workers, the members below belong to the crew's lock.
@@ -20238,7 +20399,7 @@ struct nn_data_loader_t {
     nn__coming_t *ring;
     int64_t room, first, queued;
     int ended, over;            // ended: the stream has no more; over: nn_next has yet to say so
-    int64_t streamed, pass;     // the stream's next sample; batches that it still has to pass over
+    int64_t streamed, pass;     // the stream's next sample; batches that it still has to skip
     int drop_last;
 };
 
@@ -20263,6 +20424,7 @@ TENSOR_API nn_dataset_t nn_tensor_dataset(tensor_t *x, tensor_t *y) {
         shape->ndim = t->ndim - 1;
         for (int k = 1; k < t->ndim; k++) { shape->dims[k - 1] = t->dims[k]; }
     }
+
     d.x = x;
     d.y = y;
     d.x_dtype = (tensor_dtype_t)x->dtype;
@@ -20377,7 +20539,7 @@ TENSOR_API int (nn_data_loader_free)(nn_data_loader_t *l) {
 // Makes *t a held contiguous tensor with its elements, on the CPU, and gives those. 0 after raising, and *t
 // is NULL.
 TENSOR__FN int nn__hold_contiguous(tensor_t **t, const char **elements) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *c = (tensor_to)((tensor_contiguous)(*t), TENSOR_CPU);
     *t = (tensor_is_poison)(c) ? NULL : TENSOR__(hold)(c);
     (tensor_scope_end)(scope);
@@ -20407,19 +20569,22 @@ TENSOR__FN int nn__loader_checks(const nn_data_loader_args_t *a, int64_t size) {
     }
     if (d->x_shape.ndim < 0 || d->x_shape.ndim >= TENSOR_MAX_DIMS || d->y_shape.ndim < 0 ||
         d->y_shape.ndim >= TENSOR_MAX_DIMS) {
-        return NN__NO(TENSOR_ERR_SHAPE, "data_loader: a sample has 0..7 dims");
+        return NN__NO(TENSOR_ERR_SHAPE, "data_loader: x_shape and y_shape must have 0 to 7 dims (got %i, %i)",
+                      d->x_shape.ndim, d->y_shape.ndim);
     }
+
     if (a->sampler.order && (a->shuffle || a->sampler.count < 0 || d->next)) {
         const char *with = "a negative count";
         if (d->next) { with = "a stream"; }
         if (a->shuffle) { with = "shuffle"; }
-        return NN__NO(TENSOR_ERR_SHAPE, "data_loader: a sampler is given with %s", with);
+        return NN__NO(TENSOR_ERR_SHAPE, "data_loader: a sampler cannot be combined with %s", with);
     }
     if (d->next && a->shuffle) {
         return NN__NO(TENSOR_ERR_SHAPE, "data_loader: a stream cannot be shuffled");
     }
     if (a->num_workers < 0 || a->prefetch_factor < 0 || a->num_workers > 256 || a->prefetch_factor > 1024) {
-        return NN__NO(TENSOR_ERR_SHAPE, "data_loader: num_workers %i or prefetch_factor %i is not possible",
+        return NN__NO(TENSOR_ERR_SHAPE,
+                      "data_loader: num_workers %i must be in 0..256, prefetch_factor %i in 0..1024",
                       a->num_workers, a->prefetch_factor);
     }
     return 1;
@@ -20434,7 +20599,8 @@ TENSOR__FN int nn__indices_fit(const nn_data_loader_t *l) {
     }
     for (int64_t i = 0; i < d->len; i++) {
         if (l->indices[i] >= 0 && (!d->x || l->indices[i] < d->x->dims[0])) { continue; }
-        return NN__NO(TENSOR_ERR_INDEX, "data_loader: the dataset's indices[%d] is %d", i, l->indices[i]);
+        return NN__NO(TENSOR_ERR_INDEX, "data_loader: the dataset's indices[%d] is %d, must be in 0..%d", i,
+                      l->indices[i], (d->x ? d->x->dims[0] : INT64_MAX) - 1);
     }
     return 1;
 }
@@ -20454,13 +20620,14 @@ TENSOR__FN int nn__loader_begin(nn_data_loader_t *l, const nn_data_loader_args_t
         if (!nn__hold_contiguous(&d->y, &l->all_y)) { return 0; }
     }
     if (list) {
-        tensor_scope_t scope = TENSOR__(scope)(0);
+        tensor_scope_t scope = TENSOR__(inner_scope)(0);
         d->indices = (tensor_clone)(list);          // the program may change its own later
         int held = nn__hold_contiguous(&d->indices, &indices);
         (tensor_scope_end)(scope);
         l->indices = (const int64_t *)(const void *)indices;
         if (!held || !nn__indices_fit(l)) { return 0; }
     }
+
     if (weights) {
         if (!nn__whole("data_loader", "the sampler's weights", weights)) { return 0; }
         l->sampler.weights = TENSOR__(hold)(weights);
@@ -20542,7 +20709,7 @@ TENSOR_API int64_t nn_num_batches(nn_data_loader_t *l) {
     return l->set.next && !l->dead ? -1 : l->batches;
 }
 
-// Goes to a place; what was on its way is dropped.
+// Goes to a place; batches on their way are dropped.
 TENSOR__FN void nn__loader_place(nn_data_loader_t *l, int64_t epoch, int64_t position) {
     nn__crew_end(l);
     nn__drop_ahead(l);
@@ -20570,7 +20737,8 @@ TENSOR_API int (nn_seek)(nn_data_loader_t *l, int64_t batches) {
 // Orders
 // ------------------------------------------------------------------------------
 
-// Uniform in 0..n-1 from 64-bit words of a Philox stream; words that would favour small values are skipped.
+// A uniform number in 0..n-1 from 64-bit words of a Philox stream; words that would favour small values are
+// skipped.
 typedef struct nn__draw_t {
     uint64_t seed, stream, block;
     uint32_t word[4];
@@ -20654,7 +20822,7 @@ TENSOR__FN double nn__draw_unit(nn__draw_t *d) {
     return ((double)(nn__draw_word(d) >> 12) + 0.5) / 4503599627370496.0;
 }
 
-// Whether that many samples can be drawn by n weights (NULL: a refused tensor).
+// Whether that many samples can be drawn with n weights (NULL: a refused tensor).
 TENSOR__FN int nn__weights_suffice(const nn_sampler_t *s, const double *weight, int64_t n) {
     int64_t positive = 0, least = s->no_replacement ? s->count : 1;
     double sum = 0;
@@ -20686,7 +20854,7 @@ TENSOR__FN int64_t nn__first_above(const nn__key_t *key, int64_t n, double u) {
 TENSOR__FN int nn__order_weighted(const nn_sampler_t *s, int64_t len, int64_t epoch, uint64_t seed,
                                   int64_t *out) {
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     tensor_t *w = (tensor_to)((tensor_to)((tensor_contiguous)(s->weights), TENSOR_CPU), TENSOR_F64);
     const double *weight = (const double *)TENSOR__(host)(w, TENSOR_HOST_READ, "weighted_random_sampler");
     nn__key_t *key = NULL;
@@ -20697,6 +20865,7 @@ TENSOR__FN int nn__order_weighted(const nn_sampler_t *s, int64_t len, int64_t ep
     } else {
         key = (nn__key_t *)nn__lent((uint64_t)len + 1, sizeof *key);
     }
+
     nn__draw_t d = nn__draws(seed, epoch);
     double running = 0;
     int64_t n = 0;
@@ -20768,8 +20937,8 @@ TENSOR__FN int nn__order(nn_data_loader_t *l) {
         }
         for (int64_t i = 0; i < l->count; i++) {
             if (l->order[i] >= 0 && l->order[i] < l->set.len) { continue; }
-            return NN__ERROR(TENSOR_ERR_INDEX, "next: the sampler gives index %d of %d samples", l->order[i],
-                             l->set.len);
+            return NN__ERROR(TENSOR_ERR_INDEX, "next: the sampler gives index %d, must be in 0..%d",
+                             l->order[i], l->set.len - 1);
         }
     } else {
         nn__shuffle(l->order, l->count, l->seed, l->epoch);
@@ -20798,7 +20967,7 @@ TENSOR__FN nn_item_t nn__item(const nn_data_loader_t *l, int64_t index) {
     return item;
 }
 
-// What went wrong with a sample: the code its function returned, and what it raised. -> 0 if nothing did
+// Finds what failed in a sample: the code its function returned, and what it raised. -> 0 if nothing failed
 TENSOR__FN int nn__note(int code, char *text, size_t room) {
     int raised = TENSOR__(take_error)(text, room);
     if (raised) { return raised; }
@@ -20812,7 +20981,7 @@ TENSOR__FN int nn__get_sample(const nn_data_loader_t *l, int64_t index, void *x,
     nn_item_t item = nn__item(l, index);
     tensor_generator_t before = tensor_get_generator();
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     tensor_set_generator(item.generator);
     int code;
     if (d->next) {
@@ -20850,7 +21019,7 @@ TENSOR__FN void nn__write_rows(const nn_data_loader_t *l, nn__coming_t *c, int64
 TENSOR__FN void nn__collate(const nn_data_loader_t *l, nn__coming_t *c) {
     tensor_generator_t before = tensor_get_generator();
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     nn_item_t *items = (nn_item_t *)nn__lent((uint64_t)c->rows + 1, sizeof *items);
     tensor_t *x = NULL, *y = NULL;
     for (int64_t i = 0; items && i < c->rows; i++) {
@@ -20862,9 +21031,10 @@ TENSOR__FN void nn__collate(const nn_data_loader_t *l, nn__coming_t *c) {
         c->returned = l->set.collate(l->set.user, items, c->rows, &x, &y);
         tensor_set_generator(before);
     }
+
     int good = items && c->returned == 0 && tensor_error_code() == TENSOR_OK;
     if (good && (!x || (tensor_is_poison)(x) || (y && (tensor_is_poison)(y)))) {
-        NN__FAIL(TENSOR_ERR_POISONED, "collate made no tensor");
+        NN__FAIL(TENSOR_ERR_POISONED, "collate must set x to a tensor");
         good = 0;
     }
     if (good) {
@@ -20878,7 +21048,7 @@ TENSOR__FN void nn__collate(const nn_data_loader_t *l, nn__coming_t *c) {
 
 // The next rows of a stream. c->rows becomes what there were.
 TENSOR__FN void nn__stream(nn_data_loader_t *l, nn__coming_t *c) {
-    int64_t i = -l->pass * l->batch;        // rows that are passed over are written to the first
+    int64_t i = -l->pass * l->batch;        // skipped rows are written to the first row
     l->pass = 0;
     for (; i < c->rows; i++) {
         size_t row = (size_t)(i > 0 ? i : 0);
@@ -20906,7 +21076,7 @@ TENSOR__FN int nn__batch_tensor(const nn_data_loader_t *l, const tensor_shape_t 
     tensor_scope_t scope;
     dims[0] = rows;
     for (int k = 0; k < sample->ndim; k++) { dims[k + 1] = sample->dims[k]; }
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     tensor_t *made = l->pinned ? TENSOR__(make)(nn__self(), "next", dtype, dims, sample->ndim + 1,
                                                 TENSOR__PINNED)
                                : nn__host_tensor(dims, sample->ndim + 1, dtype);
@@ -20942,8 +21112,8 @@ TENSOR__FN void nn__work(nn_data_loader_t *l, nn__coming_t *c, int64_t begin, in
     }
 }
 
-// Rows that are one piece of work: all of them where a function makes them together; one by a function; as
-// many as 64 KB hold where they are copied.
+// The rows in one piece of work: all of them if a function makes them together; one if a function makes
+// each; as many as 64 KB hold if they are copied.
 TENSOR__FN int64_t nn__piece(const nn_data_loader_t *l) {
     if (l->set.x) { return 1 + (int64_t)(65536 / (l->x_row + l->y_row + 1)); }
     return l->set.collate || l->set.next ? l->batch : 1;
@@ -20958,8 +21128,8 @@ TENSOR__FN nn__coming_t *nn__untaken(nn_data_loader_t *l) {
     return NULL;
 }
 
-// What a worker does until the loader ends. It works on a copy of the batch's description: the loader looks
-// at the other one meanwhile.
+// What a worker does until the loader ends. It works on a copy of the batch's description, because the
+// loader reads the original meanwhile.
 TENSOR__FN void nn__worker(tensor__crew_t *crew, void *arg) {
     nn_data_loader_t *l = (nn_data_loader_t *)arg;
     nn__coming_t now;
@@ -20973,6 +21143,7 @@ TENSOR__FN void nn__worker(tensor__crew_t *crew, void *arg) {
             TENSOR__(crew_wait)(crew);
             continue;
         }
+
         int64_t begin = c->taken, end = begin + nn__piece(l);
         if (end > c->rows) { end = c->rows; }
         c->taken = end;
@@ -20981,7 +21152,7 @@ TENSOR__FN void nn__worker(tensor__crew_t *crew, void *arg) {
         nn__work(l, &now, begin, end);
         TENSOR__(crew_lock)(crew);
         c->done += end - begin;
-        if (now.code && (!c->code || begin < c->bad_row)) {     // the first row, whoever came first
+        if (now.code && (!c->code || begin < c->bad_row)) {     // the first row, whichever worker was first
             c->code = now.code;
             c->returned = now.returned;
             c->bad = now.bad;
@@ -21079,13 +21250,13 @@ TENSOR__FN int nn__await(nn_data_loader_t *l, nn__coming_t *c) {
     return 1;
 }
 
-// What the caller gets of a held tensor, of which the first rows are filled.
+// What the caller gets of a held tensor whose first rows are filled.
 TENSOR__FN tensor_t *nn__handed(const nn_data_loader_t *l, tensor_t *t, int64_t rows) {
     int partly = l->set.next && !l->set.x && rows < t->dims[0];
     return partly ? (tensor_narrow)(t, 0, 0, rows) : (tensor_detach)(t);
 }
 
-// The loader is at the begin of the next epoch.
+// Puts the loader at the beginning of the next epoch.
 TENSOR__FN void nn__loader_rewind(nn_data_loader_t *l) {
     if (l->crew) { TENSOR__(crew_lock)(l->crew); }
     for (; l->queued > 0; l->queued--) { nn__drop_coming(&l->ring[l->first++ % l->room]); }
@@ -21117,9 +21288,10 @@ TENSOR__FN int nn__fetch(nn_data_loader_t *l, nn_batch_t *b) {
             NN__FAIL(c.code, "next: get failed for sample %d with code %d", c.bad, (int64_t)c.returned);
         }
         nn__drop_coming(&c);
-        nn__loader_place(l, l->epoch, l->position);
+        nn__loader_place(l, l->epoch + 1, 0);
         return 0;
     }
+
     if (c.rows == 0) {
         nn__drop_coming(&c);
         nn__loader_rewind(l);
@@ -21155,7 +21327,7 @@ TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
     }
     if (!l->device || l->position >= l->batches) { return 1; }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     if (nn__fetch(l, &l->ahead)) {
         TENSOR__(hold)(l->ahead.x);
         TENSOR__(hold)(l->ahead.y);
@@ -21232,8 +21404,8 @@ TENSOR__FN void nn__remove(const char *path) { (void)remove(path); }
 
 enum { NN__ABSENT, NN__REGULAR, NN__NO_FILE };
 
-// What path is, with links followed: absent, a regular file or something else (device, FIFO, directory).
-// mode, if not NULL, receives the permissions of a regular file, -1 if it has none.
+// The kind of path, with links followed: absent, a regular file or something else (device, FIFO,
+// directory). mode, if not NULL, receives the permissions of a regular file, -1 if it has none.
 TENSOR__FN int nn__file_kind(const char *path, int *mode) {
     if (mode) { *mode = -1; }
 #if defined(NN__HAS_STAT) && defined(_WIN32)
@@ -21324,7 +21496,7 @@ TENSOR__FN int nn__read(nn__source_t *s, uint64_t at, void *to, uint64_t n) {
 // Mapped files
 // ------------------------------------------------------------------------------
 
-// Not the context's memory: tensors over it may be the last that goes.
+// Memory that is not the context's: tensors over it may outlive the context.
 struct nn__mapping_t {
     void *data;
     uint64_t size;
@@ -21375,7 +21547,7 @@ TENSOR__FN void *nn__map_pages(const char *path, uint64_t size) {
 }
 #endif
 
-// Makes s, an open file, a mapped one, if the system does that.
+// Maps the open file s into memory, if the system can.
 TENSOR__FN void nn__map_source(nn__source_t *s, const char *path) {
     if (s->size == 0 || s->size > (uint64_t)SIZE_MAX / 2) { return; }
     nn__mapping_t *m = (nn__mapping_t *)malloc(sizeof *m);
@@ -21481,6 +21653,7 @@ TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has the unknown type code %d", label,
                         (int64_t)head[2]);
     }
+
     size_t size = tensor_dtype_size(dtype);
     if (rank < 1 || rank > TENSOR_MAX_DIMS) {
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has %d dims; 1 to 8 are allowed", label,
@@ -21574,7 +21747,7 @@ struct nn_safetensors_t {
     int nparts;
 };
 
-// The types of the format, with our dtype for those that can be read.
+// The types of the format, and the dtype of those that can be read.
 static const struct {
     const char *name;
     int bits, dtype, widen;
@@ -21863,7 +22036,7 @@ TENSOR__FN int nn__entry_in_file(nn__json_t *j, const nn__entry_t *e) {
     if (e->end > j->r->source.size - j->r->data) {
         return nn__malformed(j, e->name, "data_offsets lie beyond the file's end");
     }
-    uint64_t bits = (uint64_t)nn__dtypes[e->dtype].bits;  // 8 elements have that many bytes
+    uint64_t bits = (uint64_t)nn__dtypes[e->dtype].bits;  // the bytes of 8 elements
     if (e->numel % 8 * bits % 8 != 0 || e->numel / 8 * bits + e->numel % 8 * bits / 8 != e->end - e->begin) {
         return nn__malformed(j, e->name, "shape and data_offsets disagree on the size");
     }
@@ -21886,6 +22059,7 @@ TENSOR__FN int nn__parse_entry(nn__json_t *j, nn__entry_t *e, const char *name) 
         if (k == 3) { return nn__malformed(j, name, "unknown key"); }
         if (seen[k]++) { return nn__malformed(j, name, twice[k]); }
         int good;
+
         switch (k) {
         case 0:
             e->dtype = nn__parse_dtype(j, name);
@@ -21985,7 +22159,8 @@ TENSOR__FN int nn__parse_members(nn__json_t *j) {
     return nn__expect(j, '}', "", "a closing brace is expected");
 }
 
-// Sorts the tensors by offset. Whether their data meet, without holes, from 0 to the end; raises if not.
+// Sorts the tensors by offset. Checks that their data fill the file from 0 to the end without holes; raises
+// if not.
 TENSOR__FN int nn__offsets_meet(nn__json_t *j) {
     nn_safetensors_t *r = j->r;
     uint64_t at = 0;
@@ -22036,7 +22211,7 @@ static const struct {
     {"version ", "is a pointer of Git LFS, not the file itself; fetch it (git lfs pull)"},
 };
 
-// What the first 8 bytes say about a file if they are not the length of a header.
+// What a file is according to its first 8 bytes, if they are not the length of a header.
 TENSOR__FN const char *nn__foreign_text(const unsigned char *head) {
     for (size_t i = 0; i < sizeof nn__foreign / sizeof *nn__foreign; i++) {
         const char *magic = nn__foreign[i].magic;
@@ -22136,7 +22311,7 @@ TENSOR__FN nn__entry_t *nn__find_entry(nn_safetensors_t *r, const char *prefix, 
     return found ? &r->entry[found->index] : NULL;
 }
 
-// How names of a module are found in a file.
+// How the names of a module are found in a file.
 typedef struct nn__names_t {
     const char *prefix;
     const nn_rename_t *rename;
@@ -22175,6 +22350,7 @@ TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "safetensors: \"%s\": %s has %i dims, tensors at most %i",
                         r->label, e->name, e->ndim, (int)TENSOR_MAX_DIMS);
     }
+
     if (e->part) { r = r->part[e->part - 1]; }
     nn__mapping_t *map = r->source.map;
     uint64_t at = r->data + e->begin;
@@ -22228,7 +22404,7 @@ TENSOR__FN int nn__word_char(char c) {
            (c >= 'A' && c <= 'Z');
 }
 
-// Passes over a value, whatever it is.
+// Skips a value of any kind.
 TENSOR__FN int nn__skip_value(nn__json_t *j) {
     int depth = 0;
     do {
@@ -22258,7 +22434,7 @@ TENSOR__FN int nn__plain_name(const char *s) {
            !strchr(s, ':');
 }
 
-// The number of the part that is called so, 1.., 0 after raising.
+// The number of the part with that name, 1..; 0 after raising.
 TENSOR__FN int nn__part_of(nn__json_t *j, const char *file, int64_t *cap) {
     nn_safetensors_t *r = j->r;
     for (int k = r->nparts - 1; k >= 0; k--) {
@@ -22325,7 +22501,7 @@ TENSOR__FN int nn__parse_index(nn_safetensors_t *r, uint64_t n) {
 
 TENSOR__FN nn_safetensors_t *nn__open_reader(const char *path, int map);
 
-// Opens the parts, which are in the folder of path, and takes over what they say of the tensors.
+// Opens the parts, which are in the folder of path, and takes over their descriptions of tensors.
 TENSOR__FN int nn__open_parts(nn_safetensors_t *r, const char *path, int map) {
     size_t folder = 0, room = strlen(path) + 260;
     for (size_t i = 0; path[i]; i++) {
@@ -22341,6 +22517,7 @@ TENSOR__FN int nn__open_parts(nn_safetensors_t *r, const char *path, int map) {
         good = r->part[k] != NULL;
         if (good) { TENSOR__(disown)(&r->part[k]->owned); }
     }
+
     nn__free(file);
     for (int64_t i = 0; good && i < r->count; i++) {
         nn__entry_t *e = &r->entry[i];
@@ -22607,14 +22784,13 @@ TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensor
     return NULL;
 }
 
-// Hands the elements of t, in rows and little-endian, to use (NULL if they cannot be had: raised), with s and
-// their bytes.
+// Calls use with the elements of t, in rows and little-endian (NULL after raising), s and their bytes.
 TENSOR__FN void nn__elements(tensor_t *t, const char *op, nn__sink_t *s,
                              void (*use)(nn__sink_t *s, const void *elements, uint64_t bytes)) {
     uint64_t size = tensor_dtype_size((tensor_dtype_t)t->dtype), bytes = (uint64_t)t->numel * size;
     if (bytes == 0 || s->failed) { return; }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     tensor_t *c = (tensor_to)((tensor_contiguous)(t), TENSOR_CPU);
     if (!nn__little_endian()) { c = (tensor_clone)(c); }
     void *elements = TENSOR__(host)(c, TENSOR_HOST_READ, op);
@@ -22677,6 +22853,7 @@ TENSOR__FN char *nn__follow(const char *op, const char *path) {
             nn__free(at);
             return NULL;
         }
+
         to[n] = 0;
         char *slash = strrchr(at, '/');
         size_t keep = to[0] == '/' || !slash ? 0 : (size_t)(slash - at) + 1;
@@ -22720,6 +22897,7 @@ TENSOR__FN FILE *nn__create_new(const char *path) {
         _close(fd);
         nn__remove(path);
     }
+
     nn__free(wide);
     errno = error;
     return f;
@@ -22760,6 +22938,7 @@ TENSOR__FN FILE *nn__create(const char *op, const char *target, int mode, char *
         } else {
             NN__PUT(&t, "%s.tmp-%i-%i", target, process, (int)TENSOR__ATOMIC_ADD(&saves, 1));
         }
+
         errno = 0;
         f = nn__create_new(*path);
         if (!f && errno == ENAMETOOLONG && !short_name) {
@@ -22768,9 +22947,10 @@ TENSOR__FN FILE *nn__create(const char *op, const char *target, int mode, char *
         }
         if (!f && errno != EEXIST) { break; }
     }
+
     if (!f) { nn__io_failed(op, "cannot create", *path, errno); }
 #ifdef NN__HAS_LINKS
-    // While it is empty, so that private data stays private.
+    // The permissions are set while the file is empty, so that private data stays private.
     if (f && mode >= 0 && chmod(*path, (mode_t)mode) != 0) {
         nn__io_failed(op, "cannot create", *path, errno);
         fclose(f);
@@ -22927,14 +23107,14 @@ TENSOR_API int (nn_safetensors_write)(const char *path, const char *const *names
 // ------------------------------------------------------------------------------
 // >>impl-formats                                   MARK: npy, npz, DLPack
 //
-// The header of npy is a Python literal; the parser accepts the one dict that it can be. Of npz the central
-// directory counts, because numpy writes the sizes there and not always before the data. Rejected: trusting
-// the order of keys, a general parser of literals.
+// The header of npy is a Python literal; the parser accepts the one dict that it can be. For npz the
+// central directory is read, because numpy writes the sizes there and not always before the data. Rejected:
+// trusting the order of keys, a general parser of literals.
 // ------------------------------------------------------------------------------
 
 enum { NN__MAX_NPY_HEADER = 65536 };    // bytes; as shapes have at most 8 dims, no header needs more
 
-// The element types, with our dtype for those that can be read; those that only reading knows are the last.
+// The element types, and the dtype of those that can be read; the last ones are never written.
 static const struct {
     char kind, size;
     int dtype, widen;
@@ -22951,7 +23131,7 @@ typedef struct nn__npy_t {
     nn__source_t *source;
     uint64_t begin, end;
     const char *label, *name;       // name: in the archive, NULL = the file is the array
-    const char *p, *stop;           // what of the header is left to parse
+    const char *p, *stop;           // the part of the header that is left to parse
     uint32_t *crc;                  // of all bytes; NULL = not wanted
     int type, swap, fortran, ndim;
     int64_t dims[TENSOR_MAX_DIMS];
@@ -22984,7 +23164,8 @@ TENSOR__FN int nn__npy_take(nn__npy_t *a, int c) {
     return 1;
 }
 
-// A literal of text without escapes, in either quotes. -> its length, -1 = there is none; *text receives it
+// A literal of text without escapes, in single or double quotes. -> its length, -1 = there is none; *text
+// receives it
 TENSOR__FN int nn__npy_text(nn__npy_t *a, const char **text) {
     int quote = nn__npy_peek(a);
     if (quote != '\'' && quote != '"') { return -1; }
@@ -23155,7 +23336,7 @@ TENSOR__FN tensor_t *nn__npy_transposed(tensor_t *t) {
     int64_t back[TENSOR_MAX_DIMS];
     for (int k = 0; k < t->ndim; k++) { back[k] = t->ndim - 1 - k; }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     return (tensor_scope_return)(scope, (tensor_contiguous)((tensor_permute_n)(t, back, t->ndim)));
 }
 
@@ -23168,6 +23349,7 @@ TENSOR__FN tensor_t *nn__npy_elements(nn__npy_t *a) {
         a->dims[k] = a->dims[a->ndim - 1 - k];
         a->dims[a->ndim - 1 - k] = d;
     }
+
     tensor_t *t = nn__host_tensor(a->dims, a->ndim, (tensor_dtype_t)dtype);
     if ((tensor_is_poison)(t)) { return t; }
     if (a->numel > 0) {
@@ -23303,7 +23485,7 @@ TENSOR__FN int nn__npz_bad(const nn_npz_t *r, const char *what) {
     return NN__NO(TENSOR_ERR_FORMAT, "npz: \"%s\": %s", r->label, what);
 }
 
-// Where the central directory is and how many entries it has. 0 after raising.
+// Finds the central directory and the number of its entries. 0 after raising.
 TENSOR__FN int nn__npz_find(nn_npz_t *r, uint64_t *at, uint64_t *bytes, uint64_t *count) {
     uint64_t size = r->source.size, room = size < 22 + 65535 ? size : 22 + 65535, wide;
     if (size < 22) { return nn__npz_bad(r, "shorter than a zip archive"); }
@@ -23320,6 +23502,7 @@ TENSOR__FN int nn__npz_find(nn_npz_t *r, uint64_t *at, uint64_t *bytes, uint64_t
         *bytes = nn__u32_at(tail + end + 12);
         *at = nn__u32_at(tail + end + 16);
     }
+
     end += size - room;
     nn__free(tail);
     if (!read) { return NN__NO(TENSOR_ERR_IO, "npz: \"%s\" cannot be read", r->label); }
@@ -23359,7 +23542,7 @@ TENSOR__FN int nn__npz_wide(const unsigned char *p, uint64_t left, uint64_t *val
     return 1;
 }
 
-// One line of the directory at p, of which `left` bytes are there. -> its length, 0 after raising
+// One line of the directory at p, with `left` bytes from there to the end. -> its length, 0 after raising
 TENSOR__FN uint64_t nn__npz_line(nn_npz_t *r, unsigned char *p, uint64_t left) {
     if (left < 46 || nn__u32_at(p) != 0x02014B50) {
         return (uint64_t)nn__npz_bad(r, "the directory is damaged");
@@ -23467,6 +23650,7 @@ TENSOR__FN tensor_t *nn__npz_read(nn_npz_t *r, const nn__member_t *m) {
                    "compressed (numpy.savez_compressed); save it with numpy.savez");
         return TENSOR__(poison);
     }
+
     if (!nn__read(&r->source, m->at, local, 30) || nn__u32_at(local) != 0x04034B50) {
         nn__npy_bad(&a, "not where the directory says");
         return TENSOR__(poison);
@@ -23506,7 +23690,7 @@ TENSOR_API tensor_t *(nn_npz_get)(nn_npz_t *r, const char *name) {
 
 enum { NN__NPZ_LOCAL = 30, NN__NPZ_LINE = 46, NN__NPZ_END = 22 };
 
-// What is known of an array before anything is written.
+// An array before anything is written.
 typedef struct nn__packed_t {
     char head[NN__NPY_HEADER];
     size_t head_bytes, name_bytes;      // name_bytes: with .npy
@@ -23527,7 +23711,7 @@ TENSOR__FN void nn__add_crc(nn__sink_t *s, const void *data, uint64_t n) {
     s->n = nn__crc((uint32_t)s->n, data, n);
 }
 
-// Makes header and checksum of array i, which begins where the archive ends so far. 0 after raising.
+// Makes header and checksum of array i, which begins at the present end of the archive. 0 after raising.
 TENSOR__FN int nn__npz_member(nn__archive_t *z, int i) {
     nn__packed_t *p = &z->packed[i];
     const char *name = z->names[i];
@@ -23551,7 +23735,7 @@ TENSOR__FN int nn__npz_member(nn__archive_t *z, int i) {
     return 1;
 }
 
-// 0 after raising that two of n names are the same; they become sorted.
+// Sorts n names. 0 after raising that two of them are the same.
 TENSOR__FN int nn__npz_names_differ(const char **names, int n) {
     if (n > 1) { qsort(names, (size_t)n, sizeof *names, nn__by_name); }
     for (int i = 1; i < n; i++) {
@@ -23596,7 +23780,7 @@ TENSOR__FN void nn__write_le(nn__sink_t *s, uint64_t v, int bytes) {
     nn__write(s, b, (uint64_t)bytes);
 }
 
-// What the two headers of a member have in common: from the version needed to the sizes.
+// The part that both headers of a member have: from the version needed to the sizes.
 TENSOR__FN void nn__npz_common(nn__sink_t *s, const nn__packed_t *p) {
     nn__write_le(s, 20, 2);
     nn__write_le(s, 0x0800, 2);             // the name is UTF-8
@@ -23619,6 +23803,7 @@ TENSOR__FN void nn__npz_emit(nn__sink_t *s, const nn__archive_t *z) {
         nn__write(s, p->head, p->head_bytes);
         nn__elements(z->tensors[i], "npz", s, nn__write);
     }
+
     uint64_t at = s->n;
     for (int i = 0; i < z->n && !s->failed; i++) {
         const nn__packed_t *p = &z->packed[i];
@@ -23673,7 +23858,7 @@ TENSOR_API nn_npz_t *(nn_npz_open)(const char *path) {
     return nn__npz(&s, path);
 }
 
-// What is written: an archive, or the one array of it alone.
+// What is written: an archive, or its one array alone.
 typedef struct nn__arrays_t {
     nn__content_t content;          // first
     const nn__archive_t *z;
@@ -23775,7 +23960,7 @@ typedef struct nn__dl_versioned_t {         // DLManagedTensorVersioned
 
 enum { NN__DL_CPU = 1, NN__DL_CUDA = 2, NN__DL_CUDA_HOST = 3, NN__DL_READ_ONLY = 1 };
 
-// Code and bits of our dtypes.
+// Code and bits of the dtypes.
 static const struct {
     uint8_t code, bits;
     int16_t dtype;
@@ -23784,12 +23969,12 @@ static const struct {
                     {0, 8, TENSOR_I8},   {0, 16, TENSOR_I16}};
 enum { NN__DL_TYPES = (int)(sizeof nn__dl_types / sizeof nn__dl_types[0]) };
 
-// What another library holds. The memory is not the context's, so that a deleter which comes after
+// What another library holds. The memory is not the context's, so that a deleter that runs after
 // tensor_shutdown finds it.
 typedef struct nn__lending_t {
     union { nn__dl_plain_t plain; nn__dl_versioned_t versioned; } dl;   // first
     tensor_t *x;                            // held
-    int shutdowns;                          // when it was lent: afterwards x is gone
+    int shutdowns;                          // their number when x was lent: after one more x is gone
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
 } nn__lending_t;
 
@@ -23802,11 +23987,11 @@ TENSOR__FN void nn__plain_deleter(nn__dl_plain_t *m) { nn__lending_end((nn__lend
 
 TENSOR__FN void nn__versioned_deleter(nn__dl_versioned_t *m) { nn__lending_end((nn__lending_t *)(void *)m); }
 
-// Waits for what a device still has to do for x: reads one element.
+// Waits for the device's pending work on x: reads one element.
 TENSOR__FN int nn__settled(tensor_t *x) {
     if (x->numel == 0) { return 1; }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     int64_t one = 1;
     tensor_t *t = (tensor_to)((tensor_as_strided)(x, &one, &one, 1, x->offset), TENSOR_CPU);
     int settled = !(tensor_is_poison)(t);
@@ -23836,6 +24021,7 @@ TENSOR__FN nn__lending_t *nn__lend(tensor_t *x, int versioned) {
         NN__FAIL(TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", op);
         return NULL;
     }
+
     memset((void *)l, 0, sizeof *l);
     nn__dl_tensor_t *t = versioned ? &l->dl.versioned.t : &l->dl.plain.t;
     t->data = x->numel ? a.data : NULL;
@@ -23878,8 +24064,8 @@ TENSOR_API struct DLManagedTensor *tensor_to_dlpack_unversioned(tensor_t *x) {
     return (struct DLManagedTensor *)(void *)&l->dl.plain;
 }
 
-// What the strides of a foreign tensor say: how far the first and the last element are from data, in
-// elements. 0 = its sizes or strides overflow.
+// Finds from the strides of a foreign tensor how far its first and last element are from data, in elements.
+// 0 = its sizes or strides overflow.
 TENSOR__FN int nn__dl_reach(const nn__dl_tensor_t *t, const int64_t *strides, int64_t *low, int64_t *high) {
     *low = *high = 0;
     for (int d = 0; d < t->ndim; d++) {
@@ -23891,7 +24077,7 @@ TENSOR__FN int nn__dl_reach(const nn__dl_tensor_t *t, const int64_t *strides, in
     return *low > -((int64_t)1 << 59) && *high < (int64_t)1 << 59;
 }
 
-// A copy of elements that cannot be looked at where they are.
+// A copy of elements that cannot be read where they are.
 TENSOR__FN tensor_t *nn__dl_copy(const nn__dl_tensor_t *t, const char *data, const int64_t *strides,
                                  int dtype) {
     tensor_t *y = nn__host_tensor(t->shape, t->ndim, (tensor_dtype_t)dtype);
@@ -23956,7 +24142,7 @@ TENSOR__FN tensor_t *nn__dl_wrap(const nn__dl_tensor_t *t, int read_only, void (
     int host = t->device.type == NN__DL_CPU || t->device.type == NN__DL_CUDA_HOST;
     const char *data = (const char *)t->data;
     if (k == NN__DL_TYPES) {
-        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: elements of code %i with %i bits and %i lanes", op,
+        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: elements of code %i with %i bits, %i lanes have no dtype", op,
                  (int)t->dtype.code, (int)t->dtype.bits, (int)t->dtype.lanes);
     } else if (!host) {
         NN__FAIL(TENSOR_ERR_UNSUPPORTED,
@@ -23993,7 +24179,7 @@ TENSOR_API tensor_t *(tensor_from_dlpack)(struct DLManagedTensorVersioned *manag
     }
     NN__FAIL(TENSOR_ERR_UNSUPPORTED, "from_dlpack: version %u.%u of DLPack; 1 is known", (uint64_t)m->major,
              (uint64_t)m->minor);
-    nn__dl_release_versioned(NULL, m);      // all that another version has at the same place
+    nn__dl_release_versioned(NULL, m);      // the only member that another version has at the same place
     return TENSOR__(poison);
 }
 
@@ -24050,7 +24236,7 @@ TENSOR_API tensor_t *(nn_save_memory)(nn_module_t *m) {
     return t;
 }
 
-// The text has a few names per kind of mismatch; the others are counted.
+// The text has a few names for each kind of mismatch; the others are counted.
 typedef struct nn__mismatch_t {
     tensor__text_t t;
     int count;
@@ -24088,7 +24274,7 @@ TENSOR__FN int nn__entry_fits(const nn__entry_t *e, const tensor_t *t, char *tex
     return same;
 }
 
-// Whether the tensor is what a checkpoint has besides the module.
+// Whether the tensor belongs to a checkpoint but not to the module.
 TENSOR__FN int nn__of_training(const char *name) {
     return strncmp(name, "optimizer/", 10) == 0 || strncmp(name, "training/", 9) == 0;
 }
@@ -24098,7 +24284,7 @@ TENSOR__FN int nn__of_test(nn_safetensors_t *r, const char *name) {
     return strncmp(name, "test/", 5) == 0 && nn_safetensors_metadata(r, "test.inputs") != NULL;
 }
 
-// Compares what the file has under names that begin with the prefix with what m needs.
+// Compares the tensors of the file whose names begin with the prefix with those that m needs.
 TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, const nn__names_t *names,
                                int partial, int checkpoint) {
     unsigned char *known = (unsigned char *)nn__lent((uint64_t)r->count + 1, 1);
@@ -24122,6 +24308,7 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
             nn__mismatch_name(&differ, all->item[i].name, about);
         }
     }
+
     for (int64_t i = 0; i < all->n && !partial; i++) {
         if (all->item[i].first == i && !found[i] && all->item[i].slot->kind != NN__TRANSIENT) {
             nn__mismatch_name(&missing, all->item[i].name, NULL);
@@ -24140,8 +24327,8 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
                      differ.text);
 }
 
-// Reads what the file has for the module, after nn__check_state, and makes sure that nn__put_state cannot
-// fail. -> a list in memory of the scope, as long as all (NULL: not in the file); NULL after raising
+// Reads the tensors of the module from the file, after nn__check_state, and makes sure that nn__put_state
+// cannot fail. -> a list in memory of the scope, as long as all (NULL: not in the file); NULL after raising
 TENSOR__FN tensor_t **nn__stage_state(nn_safetensors_t *r, const nn__items_t *all,
                                       const nn__names_t *names) {
     tensor_t **fresh = (tensor_t **)nn__lent((uint64_t)all->n + 1, sizeof *fresh);
@@ -24179,7 +24366,7 @@ TENSOR__FN int nn__load_from(nn_safetensors_t *r, nn_module_t *m, const nn__name
     tensor_t **fresh = NULL;
     if (!r) { return tensor_error_code(); }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     nn__items_t all;
     int code = nn__collect_lent(m, "load", &all) ? TENSOR_OK : tensor_error_code();
     if (code == TENSOR_OK) { code = nn__check_state(r, &all, names, partial, 0); }
@@ -24220,8 +24407,8 @@ TENSOR__FN tensor_t *nn__test_input(const nn__items_t *all, tensor_t *x) {
     return (tensor_to)(x, TENSOR_CPU + (int)like->device);
 }
 
-// What m makes of the inputs in evaluation. In the caller's scope, which does not record. -> poison after
-// raising
+// The output of m for the inputs in evaluation, in the caller's scope, which does not record. -> poison
+// after raising
 TENSOR__FN tensor_t *nn__test_output(const char *op, nn_module_t *m, tensor_t *const *inputs, int n) {
     int count = 0;
     nn__items_t all;
@@ -24289,7 +24476,7 @@ TENSOR__FN int nn__decimal(const char *text, uint64_t *out) {
     return 1;
 }
 
-// The tolerance, and how many inputs there are. -> code
+// Finds the tolerance and the number of inputs. -> code
 TENSOR__FN int nn__test_numbers(nn_safetensors_t *r, double *tolerance, uint64_t *n) {
     const char *inputs = nn_safetensors_metadata(r, "test.inputs");
     nn__entry_t *e = nn__find_entry(r, "", "test/tolerance");
@@ -24330,7 +24517,7 @@ TENSOR__FN int nn__self_test(nn_safetensors_t *r, nn_module_t *m) {
 TENSOR_API int (nn_self_test)(nn_safetensors_t *r, nn_module_t *m) {
     if (tensor_error_code() != TENSOR_OK) { return tensor_error_code(); }
     if (!nn__there("self_test", "the reader", r)) { return tensor_error_code(); }
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     int code = nn__self_test(r, m);
     (tensor_scope_end)(scope);
     return code;
@@ -24356,7 +24543,7 @@ typedef struct nn__snapshot_t {
 
 typedef struct nn__record_t {
     uint64_t bytes;                         // of the elements that follow
-    int64_t dtype, ndim;                    // ndim < 0: a state that there is not, without elements
+    int64_t dtype, ndim;                    // ndim < 0: an absent state, without elements
     int64_t dims[TENSOR_MAX_DIMS];
 } nn__record_t;
 
@@ -24392,7 +24579,7 @@ TENSOR__FN int nn__snap_item(nn__snapping_t *s, void *item, uint64_t bytes) {
     return TENSOR_OK;
 }
 
-// The next bytes are the elements of t; it may be NULL, and they are passed by. -> code
+// The next bytes are the elements of t; if t is NULL they are skipped. -> code
 TENSOR__FN int nn__snap_elements(nn__snapping_t *s, tensor_t *t, uint64_t bytes) {
     uint64_t at = s->at;
     if (s->phase != NN__SNAP_COUNT && bytes > s->size - at) { return nn__snap_short(s); }
@@ -24433,8 +24620,8 @@ TENSOR__FN int nn__snap_differs(const nn__snapping_t *s, const nn__prefix_t *nam
                      then->dims, ndim, tensor_dtype_name((tensor_dtype_t)dtype));
 }
 
-// The record of a tensor. now: what it is, or, of a state, would be; there: whether it is there now. *then
-// receives what the block has. -> code
+// The record of a tensor. now: the tensor, or the shape that an absent state would have; there: whether it
+// exists now. *then receives the record of the block. -> code
 TENSOR__FN int nn__snap_record(nn__snapping_t *s, const nn__record_t *now, int there,
                                const nn__prefix_t *name, nn__record_t *then) {
     *then = *now;
@@ -24460,7 +24647,7 @@ TENSOR__FN void nn__record_of(nn__record_t *r, int dtype, const int64_t *dims, i
     }
 }
 
-// A parameter or a buffer. -> code
+// Handles a parameter or a buffer. -> code
 TENSOR__FN int nn__snap_tensor(nn__snapping_t *s, tensor_t *t, const nn__prefix_t *name) {
     nn__record_t now, then;
     s->tensors++;
@@ -24511,6 +24698,7 @@ TENSOR__FN int nn__snap_optimizer(nn__snapping_t *s) {
         o->group[i].ratio = r.ratio;
         memcpy(o->group[i].own, r.own, sizeof r.own);
     }
+
     for (int i = 0; i < o->nparams && code == TENSOR_OK; i++) {
         nn__param_record_t r;
         r.step = o->param[i].step;
@@ -24545,7 +24733,7 @@ TENSOR__FN int nn__snap_module(nn__snapping_t *s, const nn_module_impl_t *impl, 
     return code;
 }
 
-// All that lies behind the head. -> code
+// Everything behind the head. -> code
 TENSOR__FN int nn__snap_walk(nn__snapping_t *s, int phase) {
     s->phase = phase;
     s->at = sizeof(nn__snapshot_t);
@@ -24562,8 +24750,8 @@ TENSOR__FN int nn__snap_walk(nn__snapping_t *s, int phase) {
     return s->opt && code == TENSOR_OK ? nn__snap_optimizer(s) : code;
 }
 
-// What all three functions begin with: whether module and optimizer can be used, and the bytes that they
-// need. -> code
+// The beginning of all three functions: checks that module and optimizer can be used and finds the bytes
+// that they need. -> code
 TENSOR__FN int nn__snap_begin(nn__snapping_t *s, const char *op, nn_module_t *m, nn_optimizer_t *opt) {
     memset(s, 0, sizeof *s);
     s->op = op;
@@ -24661,7 +24849,7 @@ TENSOR_API int (nn_restore)(nn_module_t *m, nn_optimizer_t *opt, const void *blo
     code = nn__snap_head(&s, &head, size);
     if (code != TENSOR_OK) { return code; }
     s.size = head.bytes;
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     code = nn__snap_walk(&s, NN__SNAP_CHECK);
     if (code == TENSOR_OK && opt && opt->settle) { code = opt->settle(opt); }
     if (code == TENSOR_OK) { code = nn__snap_walk(&s, NN__SNAP_PUT); }
@@ -24741,7 +24929,7 @@ TENSOR_API int nn_load_tested_with(nn_load_args_t a) {
     int code = TENSOR_ERR_SHAPE;
     if (!nn__too_many("load_tested", a.site_, a.options_are_named_)) {
         nn_safetensors_t *r = (nn_safetensors_open)(a.path);
-        tensor_scope_t scope = TENSOR__(scope)(0);
+        tensor_scope_t scope = TENSOR__(inner_scope)(0);
         code = r ? nn__load_tested(r, &a) : tensor_error_code();
         (tensor_scope_end)(scope);
         nn_safetensors_close(r);
@@ -24765,6 +24953,7 @@ TENSOR__FN int nn__save_tested(const char *path, nn_module_t *m, double toleranc
     if ((tensor_numel)(y) == 0) {
         return NN__ERROR(TENSOR_ERR_SHAPE, "%s: the output %t has no elements to compare", op, y);
     }
+
     char count[24], name[NN__TEST_INPUTS][24];
     tensor__text_t t = nn__text(count, sizeof count);
     NN__PUT(&t, "%i", n);
@@ -24796,7 +24985,7 @@ TENSOR__FN int nn__save_tested(const char *path, nn_module_t *m, double toleranc
 TENSOR_API int (nn_save_tested_n)(const char *path, nn_module_t *m, double tolerance, tensor_t *const *inputs,
                                   int n) {
     if (tensor_error_code() != TENSOR_OK) { return tensor_error_code(); }
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
     int code = nn__save_tested(path, m, tolerance, inputs, n);
     (tensor_scope_end)(scope);
     return code;
@@ -24853,7 +25042,7 @@ TENSOR__FN void nn__put_plateau(nn_plateau_t *p, const double *from) {
     p->resting = (int64_t)from[9];
 }
 
-// Adds what a training has besides module and optimizer. -> code
+// Adds the state of a training that is not in module or optimizer. -> code
 TENSOR__FN int nn__save_training(nn__save_t *s, const nn_checkpoint_t *c) {
     if (c->scaler) {
         if ((tensor_is_poison)(nn__scaler(c->scaler, NN__SCALE))) { return tensor_error_code(); }
@@ -24873,7 +25062,7 @@ TENSOR__FN int nn__save_training(nn__save_t *s, const nn_checkpoint_t *c) {
         int64_t all[NN__LOADER], n = NN__LOADER;
         memcpy(all, &c->loader->seed, sizeof all[0]);
         all[1] = c->loader->epoch;
-        all[2] = c->loader->position - (c->loader->ahead.size > 0);     // that one was not given yet
+        all[2] = c->loader->position - (c->loader->ahead.size > 0);     // the batch ahead was not given yet
         s->name[s->n] = "training/loader";
         s->t[s->n++] = (tensor_from_n)(all, TENSOR_I64, &n, 1);
     }
@@ -24940,12 +25129,13 @@ TENSOR_API int (nn_checkpoint_save)(const char *path, const nn_checkpoint_t *che
         NN__PUT(&t, "%u", values[i]);
         metadata[i + 1].value = number[i];
     }
+
     metadata[0].key = "format";
     metadata[0].value = "pt";
     metadata[1].key = "step";
     metadata[2].key = "generator.seed";
     metadata[3].key = "generator.offset";
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     nn__save_t s;
     if (!nn__save_begin(&s, m, "save_checkpoint", 3 + (opt ? opt->nparams * NN__MAX_STATE + 3 : 0))) {
         code = tensor_error_code();
@@ -24989,15 +25179,15 @@ TENSOR__FN tensor_t *nn__expected(nn_safetensors_t *r, const char *name, int dty
                     e ? "does not fit this optimizer" : "is missing");
 }
 
-// What a checkpoint has for an optimizer, in the current scope.
+// The part of a checkpoint for an optimizer, in the current scope.
 typedef struct nn__staged_t {
     const int64_t *steps;
-    const double *groups, *options;     // nothing more than the elements of tensors
+    const double *groups, *options;     // the elements of tensors
     int64_t noptions, nown;             // nown: of a group, 0 in old files, where it has a weight decay
     tensor_t **state;    // NN__MAX_STATE for each parameter; NULL = none
 } nn__staged_t;
 
-// What the file has for group i.
+// The part of the file for group i.
 TENSOR__FN void nn__staged_group(const nn__staged_t *s, int i, nn__group_t *g) {
     const double *from = s->groups + i * (s->nown ? 1 + s->nown : 2);
     nn__plain_group(g);
@@ -25068,6 +25258,7 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
         return NN__ERROR(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\" holds the state of %s, not of %s",
                          r->label, rule ? rule : "no optimizer", o->rule->name);
     }
+
     int64_t dims[2];
     dims[0] = o->nparams;
     tensor_t *steps = nn__expected(r, "optimizer/steps", TENSOR_I64, dims, 1, 0);
@@ -25084,6 +25275,7 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
     if (entry && entry->ndim == 1 && entry->dims[0] >= NN__OLD_OPTIONS && entry->dims[0] < NN__OPTIONS) {
         dims[0] = entry->dims[0];
     }
+
     tensor_t *options = nn__expected(r, "optimizer/options", TENSOR_F64, dims, 1, 0);
     s->noptions = dims[0];
     s->steps = (const int64_t *)TENSOR__(host)(steps, TENSOR_HOST_READ, "load_checkpoint");
@@ -25127,7 +25319,7 @@ TENSOR__FN void nn__put_optimizer(nn_optimizer_t *o, const nn__staged_t *s) {
     }
 }
 
-// What a checkpoint has besides module and optimizer: elements of tensors of the current scope.
+// The part of a checkpoint that is not module or optimizer: elements of tensors of the current scope.
 typedef struct nn__training_t {
     tensor_t *scaler;
     const double *plateau;
@@ -25170,6 +25362,7 @@ TENSOR__FN int nn__stage_training(nn_safetensors_t *r, const nn_checkpoint_t *c,
         if (!t->plateau) { return tensor_error_code(); }
         bad |= !nn__plateau_possible(t->plateau);
     }
+
     if (c->loader) {
         int code = nn__bad_loader("checkpoint_load", c->loader);
         if (code != TENSOR_OK) { return code; }
@@ -25218,6 +25411,7 @@ TENSOR__FN int nn__load_checkpoint_from(nn_safetensors_t *r, nn_checkpoint_t *c)
                          "load_checkpoint: \"%s\" has no step or generator; it is not a checkpoint",
                          r->label);
     }
+
     tensor_t **fresh = nn__stage_state(r, &all, &names);
     if (!fresh) { return tensor_error_code(); }
     if (opt) { code = nn__stage_optimizer(r, opt, &all, &staged); }
@@ -25247,7 +25441,7 @@ TENSOR_API int (nn_checkpoint_load)(const char *path, nn_checkpoint_t *c) {
     nn_safetensors_t *r = (nn_safetensors_open)(path);
     if (!r) { return tensor_error_code(); }
     tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
+    scope = TENSOR__(inner_scope)(0);
     int code = nn__load_checkpoint_from(r, c);
     (tensor_scope_end)(scope);
     nn_safetensors_close(r);
@@ -25332,12 +25526,21 @@ TENSOR__FN void nn__put_done(tensor__text_t *t, const nn_progress_t *p, int64_t 
     NN__PUT(t, "%d/%d", done, p->total);
 }
 
+// Seconds until it shows something again. Lines of a file come twice as late each time, up to half a minute:
+// a short run is seen to move, and a long one does not fill the file.
+TENSOR__FN double nn__pause(const nn_progress_t *p) {
+    if (p->terminal) { return 0.1; }
+    double spent = p->shown - p->start;
+    if (spent < 2) { return 2; }
+    return spent < 30 ? spent : 30;
+}
+
 TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
     double now = nn__seconds();
     if (!p) { return; }
     double spent = now - p->start;
     int finished = p->total > 0 && done >= p->total;
-    if (!finished && now - p->shown < (p->terminal ? 0.1 : 30)) { return; }
+    if (!finished && now - p->shown < nn__pause(p)) { return; }
     if (finished && p->last >= p->total) { return; }
     p->shown = now;
     p->last = done;
@@ -25352,6 +25555,7 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
     } else {
         NN__PUT(&t, "  %d/s  ", (int64_t)(rate < 1e18 ? rate + 0.5 : 1e18));
     }
+
     nn__put_time(&t, spent);
     if (p->total > 0 && !finished && rate > 0) {
         NN__PUT(&t, "<");

@@ -6,9 +6,9 @@
 //                       would take
 //   trace queue x.svg   figure 1: when the host asked for each op of a forward pass, when the device would
 //                       run it
-//   trace memory        figure 2: seconds and driver calls of the first five steps, where cudaMalloc and
-//                       cudaFree take time; TENSOR_CUDA_NO_CACHE=1 in the environment: without the caching
-//                       allocator
+//   trace memory        figure 2: milliseconds until the host has queued each of the first five steps and
+//                       until the device is done, and driver calls, where cudaMalloc and cudaFree take time;
+//                       TENSOR_CUDA_NO_CACHE=1 in the environment: without the caching allocator
 //
 // A kernel takes the longer of bytes / bandwidth and operations / peak, at the rates of a data sheet: less
 // than any real one does. BATCH (32), STEPS (5), MOMENTUM (0), ALLOC_US (300) and FREE_US (100) are read from
@@ -174,11 +174,14 @@ static void memory(job_t *j) {
         listen(1);
         step(j);
         tensor_profiler_set(NULL);
+        const double queued = bench_now() - t;
         tensor_cuda_synchronize(TENSOR_CUDA);
         const double took = bench_now() - t;
         const idle_counts_t c = idle_counts();
         snprintf(name, sizeof name, "memory_step_%d", i);
         bench_row(name, 1e3 * took, "ms");
+        snprintf(name, sizeof name, "memory_host_%d", i);
+        bench_row(name, 1e3 * queued, "ms");
         snprintf(name, sizeof name, "memory_driver_%d", i);
         bench_row(name, (double)(c.allocs + c.frees), "calls");
     }

@@ -2,12 +2,15 @@
 
 usage: zoo.py NAME BATCH STEPS THREADS eager | compiled     one run of PyTorch, the line that build/models/train prints
        zoo.py table BUILD_DIR                               all of them in turn, writes results/models.md
-       zoo.py join PAGE PAGE..                              one page of several, each of some of the models
 
 RESULTS (results/models.md), TURNS (5), STEPS (10), MODELS (of alexnet vgg19 resnet50 mobilenet_v2 gnmt ncf), BATCH
 (instead of each one's), COMPILE=0 (without torch.compile), THREADS ("1 2") are read from the environment. The nets are
 those of tests/fixtures/models.py, which are compared with torchvision's there; batches are the same numbers on both
 sides.
+
+Each run adds a line to LOG (BUILD_DIR/zoo.log), and the page is written after each model, from all that the log has: one
+that was cut goes on where it was, and models may be measured one after the other. The log begins anew when the program
+is a newer one, or by FRESH=1.
 """
 import datetime
 import os
@@ -68,38 +71,85 @@ def measure(command, cpus):
     return float(found[1]), found[2], float(found[3]), float(found[4])
 
 
+def key_of(name, batch, steps, threads, way, turn):
+    return f"{name} batch {batch} steps {steps} threads {threads} {way} turn {turn}"
+
+
+def read_log(path, program):
+    """What was measured since the program was built: {key: (examples/s, unit, peak, start) or None}."""
+    if os.environ.get("FRESH") or (path.exists() and path.stat().st_mtime < os.stat(program).st_mtime):
+        path.unlink(missing_ok=True)
+    found = {}
+    for line in path.read_text().splitlines() if path.exists() else []:
+        key, _, value = line.partition(": ")
+        words = value.split()
+        if value == "failed":
+            found[key] = None
+        elif len(words) == 5 and words[4] == ".":           # a line that was cut has no end
+            found[key] = (float(words[0]), words[1], float(words[2]), float(words[3]))
+    return found
+
+
 def table(build):
     cpus = sorted(os.sched_getaffinity(0))
     turns, steps = int(os.environ.get("TURNS", "5")), os.environ.get("STEPS", "10")
     ways = ["here", "eager"] + (["compiled"] if os.environ.get("COMPILE", "1") != "0" else [])
     sys.path.insert(0, str(HERE / ".." / "tests" / "fixtures"))
     import models
-    rows, memory, names = [], [], os.environ.get("MODELS", SIX).split()
-    for name in names:
-        batch = os.environ.get("BATCH", str(models.ZOO[name][3]))
-        for threads in [n for n in map(int, os.environ.get("THREADS", "1 2").split()) if n <= len(cpus)]:
-            got = {way: [] for way in ways}
-            for turn in range(turns):
-                for way in ways:                # in turn, so that a slow minute of the machine is shared
-                    command = [f"{build}/models/train", name, batch, steps, str(threads)]
-                    if way != "here":
-                        command = [sys.executable, __file__, name, batch, steps, str(threads), way]
-                    if turn and not got[way]:
-                        continue                # it failed before
-                    value = measure(command, cpus[:threads])
-                    if value:
-                        got[way].append(value)
-                    print(name, threads, "threads", way, value, file=sys.stderr, flush=True)
+    several = [n for n in map(int, os.environ.get("THREADS", "1 2").split()) if n <= len(cpus)]
+    path = pathlib.Path(os.environ.get("LOG", f"{build}/zoo.log"))
+    known = read_log(path, f"{build}/models/train")
+    batches = {name: os.environ.get("BATCH", str(models.ZOO[name][3])) for name in SIX.split()}
+    # In turn, so that a slow minute of the machine is shared by all ways.
+    plan = [(name, batches[name], steps, threads, way, turn) for name in os.environ.get("MODELS", SIX).split()
+            for threads in several for turn in range(turns) for way in ways]
+    left, began, done = [run for run in plan if key_of(*run) not in known], time.time(), 0
+    if len(left) < len(plan):
+        print(f"{len(plan) - len(left)} of {len(plan)} runs are in {path} (FRESH=1 measures them again)", file=sys.stderr)
+    for run in left:
+        name, batch, _, threads, way, turn = run
+        if turn and known.get(key_of(name, batch, steps, threads, way, 0), ()) is None:
+            value = None                                    # it failed before
+        else:
+            command = [f"{build}/models/train", name, batch, steps, str(threads)]
+            if way != "here":
+                command = [sys.executable, __file__, name, batch, steps, str(threads), way]
+            value = measure(command, cpus[:threads])
+        known[key_of(*run)] = value
+        with open(path, "a") as log:
+            text = "{:.6g} {} {:.0f} {:.0f} .".format(*value) if value else "failed"
+            log.write(f"{key_of(*run)}: {text}\n")
+        done += 1
+        passed = time.time() - began
+        print(f"{done} of {len(left)}, {passed:.0f} s, {passed / done * (len(left) - done):.0f} s to go: {name}, {threads} "
+              f"threads, {way}: {f'{value[0]:.4g} {value[1]}/s' if value else 'failed'}", file=sys.stderr, flush=True)
+        if done == len(left) or left[done][0] != name:
+            page(known, batches, steps, turns, several, ways)
+    if not left:
+        page(known, batches, steps, turns, several, ways)
+
+
+def page(known, batches, steps, turns, several, ways):
+    """Of all models that the log has figures of, whichever run measured them."""
+    rows, memory = [], []
+    for name in SIX.split():
+        for threads in several:
+            got = {way: list(filter(None, (known.get(key_of(name, batches[name], steps, threads, way, turn))
+                                           for turn in range(turns)))) for way in ways}
+            if not any(got.values()):
+                continue
+
             def cell(way):
-                values = [v[0] for v in got.get(way, [])]
-                return f"{statistics.median(values):.4g} ({min(values):.4g}-{max(values):.4g})" if values else "failed"
-            ratios = ["-", "-"]
+                values = [v[0] for v in got[way]]
+                short = f" of {len(values)}" if len(values) < turns else ""
+                return f"{statistics.median(values):.4g} ({min(values):.4g}-{max(values):.4g}){short}" if values else "failed"
+            ratios = ["-" for _ in ways[1:]]
             if got["here"]:
                 own = statistics.median(v[0] for v in got["here"])
-                ratios = [f"{own / statistics.median(v[0] for v in got[w]):.2f}" if got.get(w) else "-" for w in ways[1:]]
+                ratios = [f"{own / statistics.median(v[0] for v in got[w]):.2f}" if got[w] else "-" for w in ways[1:]]
             unit = got["here"][0][1] if got["here"] else "examples"
-            rows.append(f"| {name}, {batch} {unit} a step | {threads} | " + " | ".join(cell(w) for w in ways) + " | " +
-                        " | ".join(ratios[:len(ways) - 1]) + " |")
+            rows.append(f"| {name}, {batches[name]} {unit} a step | {threads} | " + " | ".join(cell(w) for w in ways) + " | " +
+                        " | ".join(ratios) + " |")
             if threads == 1:
                 cells = []
                 for way in ways:
@@ -126,29 +176,10 @@ after the import and one sum):
 | --- |{" --- |" * len(ways)}
 {chr(10).join(memory)}
 """
-    write(text)
-
-
-def write(text):
     pathlib.Path(os.environ.get("RESULTS", HERE / "results" / "models.md")).write_text(text)
-    print(text)
-
-
-def join(pages):
-    """One page of several runs, each of some of the models."""
-    texts = [pathlib.Path(page).read_text() for page in pages]
-    rows = [re.findall(r"^\| --- .*\n((?:\| .*\n)*)", text, re.M) for text in texts]     # of each page, of each table
-    place = {name: at for at, name in enumerate(SIX.split())}
-    tables = []
-    for several in zip(*rows):
-        lines = "".join(several).splitlines(True)
-        tables.append("".join(sorted(lines, key=lambda line: place[re.match(r"\| (\w+)", line)[1]])))
-    write(re.sub(r"^(\| --- .*\n)(?:\| .*\n)*", lambda head: head[1] + tables.pop(0), texts[0], flags=re.M))
 
 
 if sys.argv[1] == "table":
     table(sys.argv[2])
-elif sys.argv[1] == "join":
-    join(sys.argv[2:])
 else:
     once(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])

@@ -1,5 +1,7 @@
 # zoo.sh - the six models of the PyTorch paper in training beside PyTorch: writes bench/results/models.md. Takes an hour or
 # more; on a calm machine. TURNS=1 STEPS=2 MODELS=ncf COMPILE=0 RESULTS=file is a trial. Without PyTorch: our column alone.
+# In parts, as MODELS=alexnet, then MODELS=vgg19: the page has all that was measured since the program was built. One that
+# was cut goes on where it was (build/zoo.log; FRESH=1 begins anew).
 B=${B:-build}
 PYTHON=${PYTHON:-python3}
 make "$B/models/train" || exit 1

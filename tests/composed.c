@@ -127,8 +127,10 @@ static void binary_values(void) {
     IS(e, tensor_lerp_scalar(X(0, 1), X(10, 3), 0.25), 2.5, 1.5);
     CHECK_POISON(tensor_div_mode(u, v, "up"), TENSOR_ERR_FORMAT, "div_mode: rounding mode \"up\"");
     CHECK_POISON(tensor_div_mode(u, tensor_zeros_like(u), "trunc"), TENSOR_ERR_INDEX, "division by zero");
-    CHECK_POISON(tensor_heaviside(u, i), TENSOR_ERR_DTYPE, "heaviside: x [4] is i16 and values [5] is i8");
-    CHECK_POISON(tensor_isclose(a, i, 0, 0, 0), TENSOR_ERR_DTYPE, "isclose: a [14] is f64 and b [5] is i8");
+    CHECK_POISON(tensor_heaviside(u, i), TENSOR_ERR_DTYPE,
+                 "heaviside: values [5] is i8, must be i16 as x [4]");
+    CHECK_POISON(tensor_isclose(a, i, 0, 0, 0), TENSOR_ERR_DTYPE,
+                 "isclose: b [5] is i8, must be f64 as a [14]");
     CHECK_POISON(tensor_isclose(a, b, -1, 0, 0), TENSOR_ERR_SHAPE, "isclose: rtol -1");
     CHECK_POISON(tensor_clamp_tensor(a, NULL, NULL), TENSOR_ERR_SHAPE, "clamp_tensor: lo and hi");
     CHECK_POISON(tensor_bitwise_left_shift_scalar(a, 1), TENSOR_ERR_DTYPE,

@@ -888,7 +888,7 @@ static void errors(void) {
     CHECK_POISON(tensor_adaptive_avg_pool2d(tensor_ones(9), 2, 2), TENSOR_ERR_SHAPE,
                  "adaptive_avg_pool2d: avg_pool2d: x [");
     CHECK_POISON(tensor_interpolate(x, 3, .mode = TENSOR_LINEAR), TENSOR_ERR_SHAPE,
-                 "mode linear is not one for x");
+                 "mode linear does not take x");
     CHECK_POISON(tensor_interpolate(x, .scale_factor = 1e-9), TENSOR_ERR_SHAPE,
                  "dim 2 of x [1,4,5,5] cannot");
     CHECK_POISON(tensor_interpolate(i64, 3, .mode = TENSOR_BILINEAR), TENSOR_ERR_DTYPE, "must be a float");

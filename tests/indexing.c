@@ -258,7 +258,7 @@ static void index_errors(void) {
                  "more than 8 dims");
     CHECK_POISON(tensor_index(A(0, 3), I(0)), TENSOR_ERR_INDEX, "index: index 0 at element 0 of [1] is outside a dim of size 0");
     CHECK_POISON(tensor_index_put(x, F(1, 2), 0, I(0), I(0, 1, 2)), TENSOR_ERR_SHAPE, "expand");
-    CHECK_POISON(tensor_index_put(x, D(1), 0, I(0)), TENSOR_ERR_DTYPE, "src [1,3] is f64, x is f32");
+    CHECK_POISON(tensor_index_put(x, D(1), 0, I(0)), TENSOR_ERR_DTYPE, "src [1,3] is f64, must be f32 as x");
     list[0] = I(0, 5);
     CHECK_POISON(tensor_index_put_n_(x, list, 1, F(1), 0), TENSOR_ERR_INDEX, "index_put_: ");
     IS(x, "f32 [2,3] 0 1 2 3 4 5");                     // nothing was written
@@ -963,7 +963,7 @@ static void named_errors(void) {
     CHECK_POISON(tensor_zero_(none), TENSOR_ERR_OWNER, "zero_: fill_: argument x is NULL at indexing.c:");
     CHECK_POISON(tensor_copy_(x, none), TENSOR_ERR_OWNER, "copy_: argument src is NULL at indexing.c:");
     CHECK(tensor_broadcast_tensors(NULL, 2, out) == TENSOR_ERR_OWNER);
-    CHECK_ERROR(TENSOR_ERR_OWNER, "broadcast_tensors: list or out is NULL");
+    CHECK_ERROR(TENSOR_ERR_OWNER, "broadcast_tensors: n 2 must be >= 0, list and out must not be NULL");
     CHECK(tensor_size(tensor_zeros_n(NULL, 0, TENSOR_F32), 0) == 0);
     CHECK_ERROR(TENSOR_ERR_INDEX, "size: dim 0 of x [], which has no dims at indexing.c:");
     CHECK(tensor_stride(tensor_zeros_n(NULL, 0, TENSOR_F32), -1) == 0);
@@ -987,12 +987,12 @@ static void named_errors(void) {
     }
     CHECK(tensor_numel(tensor_matmul(tensor_zeros((int64_t)1 << 40, 0, 3), tensor_zeros(1, 3, 5))) == 0 && tensor_ok());
     CHECK_POISON(tensor_one_hot(I(INT64_MAX, 1), -1), TENSOR_ERR_SHAPE, "one_hot: zeros: shape [2,9223372036854775807]");
-    CHECK_POISON(tensor_one_hot(tensor_zeros_of(TENSOR_I64, 0), -1), TENSOR_ERR_SHAPE, "one_hot: index [0] with -1 classes");
+    CHECK_POISON(tensor_one_hot(tensor_zeros_of(TENSOR_I64, 0), -1), TENSOR_ERR_SHAPE, "one_hot: index [0] must have at most 7 dims, and classes");
     CHECK(tensor_storage_offset(tensor_at(tensor_zeros(3, 4), "1, 2:")) == 6 && tensor_stride(
           tensor_unfold_dim(A(7), 0, 7, INT64_MAX), 0) > 0);
-    CHECK_POISON(tensor_uniform_(tensor_zeros(2), 2, 1), TENSOR_ERR_INDEX, "uniform_: 2 .. 1 is not a range");
+    CHECK_POISON(tensor_uniform_(tensor_zeros(2), 2, 1), TENSOR_ERR_INDEX, "uniform_: low 2 and high 1 must be finite");
     CHECK_POISON(tensor_normal_(tensor_zeros(2), 0, -1), TENSOR_ERR_INDEX, "normal_: std is -1");
-    CHECK_POISON(tensor_uniform_(tensor_zeros(2), 0, NAN), TENSOR_ERR_INDEX, "uniform_: 0 .. nan");
+    CHECK_POISON(tensor_uniform_(tensor_zeros(2), 0, NAN), TENSOR_ERR_INDEX, "uniform_: low 0 and high nan must be finite");
     CHECK_POISON(tensor_vander(A(2), (int64_t)1 << 62, 0), TENSOR_ERR_SHAPE, "vander: arange: 4.61169e+18 elements are too many at indexing.c:");
     CHECK_POISON(tensor_arange(0, 1e18, 1, TENSOR_I64), TENSOR_ERR_SHAPE, "arange: 1e+18 elements are too many");
     CHECK_POISON(tensor_at(x, "0,99999999999999999999"), TENSOR_ERR_INDEX, "a number in \"0,99999999999999999999\" is outside dim 1 of x [2,3]");
@@ -1090,7 +1090,7 @@ static void create_errors(void) {
     list[2] = A(1, 1, 1);
     CHECK_POISON(tensor_block_diag(list, 3), TENSOR_ERR_SHAPE, "block_diag: tensor 2 [1,1,1] has more than 2 dims");
     CHECK_POISON(tensor_block_diag(NULL, 3), TENSOR_ERR_SHAPE, "block_diag: needs at least one tensor");
-    CHECK_POISON(tensor_diag_embed(x, 0, 1, 1), TENSOR_ERR_SHAPE, "diag_embed: x [2,3] on diagonal 0 of dims 1 and 1");
+    CHECK_POISON(tensor_diag_embed(x, 0, 1, 1), TENSOR_ERR_SHAPE, "diag_embed: x [2,3] must have 1 to 7 dims, dims 1 and 1 differ");
     CHECK_POISON(tensor_diag_embed(x, INT64_MIN, 0, 1), TENSOR_ERR_SHAPE, "diag_embed");
     CHECK_POISON(tensor_diag_embed(x, 0, 0, 3), TENSOR_ERR_INDEX, "diag_embed: dim 3");
     CHECK_POISON(tensor_diag(A(1, 1, 1), 0), TENSOR_ERR_SHAPE, "diag: x [1,1,1] must be 1-d or 2-d");
@@ -1231,6 +1231,11 @@ static void at_writes(void) {
     CHECK_POISON(tensor_at(x, "-3"), TENSOR_ERR_INDEX, "at: index -3 in \"-3\" is outside dim 0 of x [2,3]");
     CHECK(tensor_stride(tensor_at(x, "1::2888888888333333333"), 0) == 3);  // one row: the step takes no part
     CHECK_POISON(tensor_at(x, "::0"), TENSOR_ERR_SHAPE, "at: step 0 in \"::0\" must be at least 1");
+    CHECK_POISON(tensor_at(x, "::-1"), TENSOR_ERR_SHAPE,
+                 "at: step -1 in \"::-1\" must be at least 1; tensor_flip(x, dim) reverses a dim");
+    CHECK_POISON(tensor_at(x, "[0, 1, 1, 0, 1, 0, 1]"), TENSOR_ERR_FORMAT,
+                 "has a list, and it may have numbers, slices, None and ... alone; tensor_index_select");
+    CHECK_POISON(tensor_at(x, ":, (0, 2)"), TENSOR_ERR_FORMAT, "has a list");
     CHECK_POISON(tensor_at(x, "1:2:3:4"), TENSOR_ERR_FORMAT, "at: cannot read \"1:2:3:4\"");
     CHECK_POISON(tensor_at(x, "1 2"), TENSOR_ERR_FORMAT, "cannot read");
     CHECK_POISON(tensor_at(x, "none"), TENSOR_ERR_FORMAT, "cannot read");

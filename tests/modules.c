@@ -114,7 +114,7 @@ static void sequences(void) {
         CHECK_MSG(tensor_gradcheck(padded, &first, x, 2, 0, 0, 0) == 0, "%s", tensor_error_text());
     }
     CHECK_POISON(nn_pad_sequence(NULL, 2, 0, 0), TENSOR_ERR_POISONED, "the list is NULL");
-    CHECK_POISON(nn_pad_sequence(a, 0, 0, 0), TENSOR_ERR_SHAPE, "0 sequences");
+    CHECK_POISON(nn_pad_sequence(a, 0, 0, 0), TENSOR_ERR_SHAPE, "n 0 must be at least 1");
     a[1] = tensor_zeros(2, 3);
     CHECK_POISON(nn_pad_sequence(a, 2, 0, 0), TENSOR_ERR_SHAPE, "sequence 1 is [2,3], the first is [3,2]");
     a[0] = tensor_zeros_n(NULL, 0, TENSOR_F32);

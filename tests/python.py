@@ -6,6 +6,7 @@ import gc
 import pathlib
 import re
 import sys
+import tracemalloc
 import weakref
 
 import numpy as np
@@ -209,6 +210,35 @@ def many():
     check(t.memory_stats().reserved_bytes == bytes_before, "memory grows")
 
 
+# Both ways with Python's leak checker, which knows NumPy's memory too, and through it PyTorch's.
+def leaks():
+    def share():
+        a = np.zeros(10000, np.float32)
+        x = t.from_dlpack(a)
+        arrays = np.from_dlpack(x), np.from_dlpack(x["::2"] * 2), np.from_dlpack(x, copy=True)
+        capsules = x.__dlpack__(), x.__dlpack__(max_version=(1, 0))
+        taken = t.from_dlpack(arrays[0])
+        if torch:
+            theirs = torch.from_dlpack(t.from_dlpack(torch.from_numpy(a)))
+            check(theirs.data_ptr() == a.ctypes.data, "PyTorch has other memory")
+        check(taken.shape == (10000,) and len(capsules) == 2, "shared")
+
+    for _ in range(5):
+        share()
+    tracemalloc.start()
+    for _ in range(5):
+        share()
+    gc.collect()
+    before, bytes_before = live(), tracemalloc.get_traced_memory()[0]
+    for _ in range(200):
+        share()
+    gc.collect()
+    grown = tracemalloc.get_traced_memory()[0] - bytes_before
+    tracemalloc.stop()
+    check(live() == before, "%d tensors left" % (live() - before))
+    check(grown < 200 * 20, "%d bytes of Python's are left in 200 rounds" % grown)
+
+
 def trains():
     before = live()
     t.manual_seed(1)
@@ -259,7 +289,7 @@ def as_torch():
     check(want.item() < 1.0, "it does not learn: %g" % want.item())
 
 
-for test in (bound, calls, gradients, copies, iterates, numpy_shares, many, trains):
+for test in (bound, calls, gradients, copies, iterates, numpy_shares, many, leaks, trains):
     test()
 for test in (torch_shares, as_torch):
     if torch:

@@ -120,7 +120,7 @@ static void rates_of_groups(void) {
     CHECK(nn_get_group_lr(o, 0) == 2 && nn_get_group_lr(o, 1) == 0.125 && nn_get_lr(o) == 2);
     CHECK(nn_get_momentum(o) == 0.25 && nn_set_momentum(o, 0.5) == 0 && nn_get_momentum(o) == 0.5);
     CHECK(nn_set_momentum(o, -1) == TENSOR_ERR_SHAPE);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "set_momentum: -1");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "set_momentum: momentum must be >= 0");
     for (int t = 0; t < 2; t++) {               // b = g, then 0.5 b + g
         for (int k = 0; k < 2; k++) tensor_set_grad(w[k], tensor_ones_of(TENSOR_F64, N));
         CHECK(nn_step(o) == 0);

@@ -11,8 +11,9 @@
 //   kit_profiler_trace(p, "step.json");      // open in chrome://tracing or ui.perfetto.dev
 //   kit_profiler_free(p);
 //
-// It hears of what the thread does that started it. Of a GPU it sees how long enqueueing took;
-// profiler_cuda.h adds how long the GPU took.
+// It hears of what the thread does that started it; several may listen to one thread at a time. A listener
+// that the program sets itself (tensor_profiler_set) silences them. Of a GPU it sees how long enqueueing
+// took; profiler_cuda.h adds how long the GPU took.
 #ifndef KIT_PROFILER_H
 #define KIT_PROFILER_H
 
@@ -41,7 +42,8 @@ typedef struct kit_profiler_row_t {
     int64_t calls;    // of kernels; of a module, its children's too
     double self;      // seconds in kernels; of a module, without its children's
     double total;     // with what was done since the call before: checks, memory, the tape, the program's own
-                      // work; of a module, with its children. Ops add up to the whole time, as lines do
+                      // work; of a module, from its begin to its end. Ops add up to the time until the last
+                      // call, as lines do, and modules without their children to all of it
     double share;     // of the time between start and stop: self of an op or a line, total of a module
     double bytes;     // of all operands
     double flops;     // of products of matrices, convolutions and attention, by their shapes; else 0
@@ -118,6 +120,15 @@ static uint64_t kit_profiler__ticks(void) {
 
 enum { KIT_PROFILER__NODES = 1 << 15, KIT_PROFILER__CACHE = 1 << 11, KIT_PROFILER__FRAMES = 1 << 14 };
 
+#if defined(_MSC_VER) && !defined(__clang__)
+#define KIT_PROFILER__OF_THREAD __declspec(thread)
+#elif defined(__GNUC__) && !defined(__TINYC__)
+#define KIT_PROFILER__OF_THREAD __thread
+#else
+#define KIT_PROFILER__OF_THREAD // one thread alone has profilers
+#endif
+static KIT_PROFILER__OF_THREAD kit_profiler_t *kit_profiler__latest; // of those that run
+
 typedef struct kit_profiler__call_t {
     uint64_t begin, end, live;
     float bytes, flops;
@@ -129,6 +140,7 @@ typedef struct kit_profiler__frame_t {
     int32_t name, path;          // path: "step.0.linear1", a name, too
     int32_t parent, child, next; // child: the latest; next: its sibling; -1 none
     int32_t base, mirror;        // where the gradient of calls in this frame is counted, from `base`
+    uint64_t spent;              // in it, not in its children
 } kit_profiler__frame_t;
 
 typedef struct kit_profiler__span_t {
@@ -155,7 +167,9 @@ typedef struct kit_profiler__list_t {
 
 struct kit_profiler_t {
     tensor_profiler_t hears;
+    kit_profiler_t *outer; // was listening when this one started, and hears what this one hears
     uint64_t begin, end, call_begin;
+    uint64_t spent; // up to here, frames have their time
     double clock, rate;    // seconds; seconds per tick
     int64_t lost, stamped; // calls there was no memory for; calls before `stamped` know their line
     kit_profiler__list_t calls, frames, spans, names, taken;
@@ -250,7 +264,7 @@ static int32_t kit_profiler__child(kit_profiler_t *p, int32_t parent, const char
     char path[512];
     const char *above = parent ? kit_profiler__text(p, at->path) : "";
     snprintf(path, sizeof path, "%.400s%s%.100s", above, *above ? "." : "", name);
-    kit_profiler__frame_t f = {-1, -1, parent, -1, at->child, -1, -1};
+    kit_profiler__frame_t f = {-1, -1, parent, -1, at->child, -1, -1, 0};
     f.name = kit_profiler__name(p, name);
     f.path = kit_profiler__name(p, path);
     void *room = p->frames.count < KIT_PROFILER__FRAMES ? kit_profiler__add(&p->frames, sizeof f) : NULL;
@@ -322,8 +336,15 @@ static void kit_profiler__behind(kit_profiler_t *p, tensor_device_t device) {
     t->device = (int32_t)device - TENSOR_CUDA;
 }
 
+// The frame that is left, or goes on, has the time since the last such moment.
+static void kit_profiler__spend(kit_profiler_t *p, uint64_t now) {
+    KIT_PROFILER__AT(p, frames, frame, p->frame).spent += now - p->spent;
+    p->spent = now;
+}
+
 static void kit_profiler__begin(void *user, const tensor_profiler_call_t *call) {
     kit_profiler_t *p = (kit_profiler_t *)user;
+    if (p->outer) kit_profiler__begin(p->outer, call);
     if (p->marks.mark) kit_profiler__before(p, call);
     p->call_begin = kit_profiler__ticks();
 }
@@ -331,6 +352,8 @@ static void kit_profiler__begin(void *user, const tensor_profiler_call_t *call) 
 static void kit_profiler__end(void *user, const tensor_profiler_call_t *call) {
     uint64_t end = kit_profiler__ticks();
     kit_profiler_t *p = (kit_profiler_t *)user;
+    kit_profiler__spend(p, end);
+    if (p->outer) kit_profiler__end(p->outer, call);
     int32_t op = kit_profiler__literal(p, call->op, 0);
     size_t place = (size_t)(call->node % KIT_PROFILER__NODES);
     kit_profiler__call_t *c = op < 0 ? NULL : (kit_profiler__call_t *)kit_profiler__add(&p->calls, sizeof *c);
@@ -357,6 +380,7 @@ static void kit_profiler__end(void *user, const tensor_profiler_call_t *call) {
 
 static void kit_profiler__site(void *user, const char *site) {
     kit_profiler_t *p = (kit_profiler_t *)user;
+    if (p->outer) kit_profiler__site(p->outer, site);
     int32_t line = kit_profiler__literal(p, site, 1);
     for (; p->stamped < p->calls.count; p->stamped++) {
         kit_profiler__call_t *c = &KIT_PROFILER__AT(p, calls, call, p->stamped);
@@ -366,9 +390,12 @@ static void kit_profiler__site(void *user, const char *site) {
 
 static void kit_profiler__range(void *user, const char *name) {
     kit_profiler_t *p = (kit_profiler_t *)user;
+    uint64_t now = kit_profiler__ticks();
+    if (p->outer) kit_profiler__range(p->outer, name);
+    kit_profiler__spend(p, now);
     if (!name && p->span >= 0) { // else it began before the profiler
         kit_profiler__span_t *s = &KIT_PROFILER__AT(p, spans, span, p->span);
-        s->end = kit_profiler__ticks();
+        s->end = now;
         p->span = s->outer;
         p->frame = p->span < 0 ? 0 : KIT_PROFILER__AT(p, spans, span, p->span).frame;
     }
@@ -377,7 +404,7 @@ static void kit_profiler__range(void *user, const char *name) {
     kit_profiler__span_t *s = (kit_profiler__span_t *)kit_profiler__add(&p->spans, sizeof *s);
     p->lost += !s;
     if (!s) return;
-    s->begin = kit_profiler__ticks();
+    s->begin = now;
     s->frame = p->frame = frame;
     s->outer = p->span;
     p->span = (int32_t)p->spans.count - 1;
@@ -387,6 +414,9 @@ static void kit_profiler__backward(void *user, uint64_t node, const char *op, co
     kit_profiler_t *p = (kit_profiler_t *)user;
     size_t place = (size_t)(node % KIT_PROFILER__NODES);
     int known = p->nodes[place].node == node;
+    if (p->outer) kit_profiler__backward(p->outer, node, op, site);
+    // Between nodes is next to nothing, which the next one has.
+    if (p->base < 0 || !op) kit_profiler__spend(p, kit_profiler__ticks());
     if (p->base < 0) p->base = p->frame;
     if (!op) {
         p->frame = p->base;
@@ -406,7 +436,7 @@ kit_profiler_t *kit_profiler_start(void) {
         tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "kit_profiler_start: out of memory");
         return NULL;
     }
-    kit_profiler__frame_t frame = {0, 0, -1, -1, -1, -1, -1};
+    kit_profiler__frame_t frame = {0, 0, -1, -1, -1, -1, -1, 0};
     memcpy(program, &frame, sizeof frame);
     tensor_profiler_t hears = {p, kit_profiler__begin, kit_profiler__end, kit_profiler__site,
                                kit_profiler__range, kit_profiler__backward, NULL};
@@ -414,9 +444,11 @@ kit_profiler_t *kit_profiler_start(void) {
     p->span = p->base = p->line = -1;
     p->from = -1;
     p->running = 1;
+    p->outer = kit_profiler__latest;
+    kit_profiler__latest = p;
     tensor_profiler_set(&p->hears);
     p->clock = kit_profiler__clock();
-    p->begin = kit_profiler__ticks();
+    p->begin = p->spent = kit_profiler__ticks();
     return p;
 }
 
@@ -424,7 +456,12 @@ void kit_profiler_stop(kit_profiler_t *p) {
     if (!p || !p->running) return;
     p->end = kit_profiler__ticks();
     p->rate = (kit_profiler__clock() - p->clock) / (double)(p->end > p->begin ? p->end - p->begin : 1);
-    tensor_profiler_set(NULL);
+    kit_profiler__spend(p, p->end);
+    kit_profiler_t **at = &kit_profiler__latest;
+    while (*at && *at != p) at = &(*at)->outer;
+    if (*at) *at = p->outer;
+    p->outer = NULL;
+    tensor_profiler_set(kit_profiler__latest ? &kit_profiler__latest->hears : NULL);
     p->running = 0;
     kit_profiler_set_marks(p, NULL);
     for (; p->span >= 0; p->span = KIT_PROFILER__AT(p, spans, span, p->span).outer) {

@@ -25,7 +25,7 @@ static kit_profiler_row_t *kit_profiler__sums(kit_profiler_t *p, int by, int64_t
         kit_profiler_row_t *r = &rows[keys[by]];
         r->calls++;
         r->self += p->rate * (double)(c->end - c->begin);
-        r->total += p->rate * (double)(c->end - before);
+        if (!tree) r->total += p->rate * (double)(c->end - before);
         r->bytes += (double)c->bytes;
         r->flops += (double)c->flops;
         before = c->end;
@@ -39,6 +39,7 @@ static kit_profiler_row_t *kit_profiler__sums(kit_profiler_t *p, int by, int64_t
     for (int64_t k = *count - 1; rows && k >= 0; k--) {
         kit_profiler_row_t *r = &rows[k];
         r->name = kit_profiler__text(p, tree ? KIT_PROFILER__AT(p, frames, frame, k).path : (int32_t)k);
+        if (tree) r->total += p->rate * (double)KIT_PROFILER__AT(p, frames, frame, k).spent;
         if (seconds > 0) r->share = (tree ? r->total : r->self) / seconds;
         if (!tree || k == 0) continue;
         kit_profiler_row_t *above = &rows[KIT_PROFILER__AT(p, frames, frame, k).parent];
@@ -61,7 +62,7 @@ int kit_profiler_rows(kit_profiler_t *p, int by, kit_profiler_row_t *rows, int r
     kit_profiler_stop(p);
     kit_profiler_row_t *all = p ? kit_profiler__sums(p, by, &count) : NULL;
     for (int64_t k = 0; all && k < count; k++) {
-        if (all[k].calls) all[there++] = all[k];
+        if (all[k].calls || all[k].total > 0) all[there++] = all[k];
     }
     if (there) qsort(all, (size_t)there, sizeof *all, kit_profiler__by_share);
     for (int64_t k = 0; k < there && k < room; k++) { rows[k] = all[k]; }

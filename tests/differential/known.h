@@ -177,7 +177,7 @@ static known_t knowns[] = {
     {"multi_margin_loss", "element 0 is 0 against",
      "PyTorch at fault: the sum of nothing is what memory held", 0},
     {"segment_reduce", "Expected axis to be the last dimension of lengths", "runs along any dim are taken", 0},
-    {"as_strided_scatter", "is not the view's shape and dtype", "one dtype is wanted", 0},
+    {"as_strided_scatter", "must have the view's shape", "one dtype is wanted", 0},
     {"empty_strided", "is expanded", "no change in place of what is expanded", 0},
     {"conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d", "must be at least 1 and below",
      "windows have elements", 0},
