@@ -883,8 +883,9 @@ TENSOR_API tensor_t *tensor_select(tensor_t *x, int64_t dim, int64_t index);
 // 1
 TENSOR_API tensor_t *tensor_slice(tensor_t *x, int64_t dim, int64_t start, int64_t end, int64_t step);
 
-// Indexing in NumPy's notation: "1, -1, :, 2:, ::2, ..., None" (or newaxis); steps are positive. To assign:
-// tensor_copy_(tensor_at(x, "0, 1:"), y).               -> view;  errors FORMAT, INDEX, SHAPE
+// Indexing in NumPy's notation: "1, -1, :, 2:, ::2, ..., None" (or newaxis). Steps are positive (tensor_flip
+// reverses), lists and masks are not part of it (tensor_index_select, tensor_index, tensor_masked_select). To
+// assign: tensor_copy_(tensor_at(x, "0, 1:"), y).       -> view;  errors FORMAT, INDEX, SHAPE
 TENSOR_API tensor_t *tensor_at(tensor_t *x, const char *index);
 // Any strides and offset (elements) over x's storage.    -> view;  errors SHAPE if the view leaves it
 TENSOR_API tensor_t *tensor_as_strided(tensor_t *x, const int64_t *dims, const int64_t *strides, int ndim,
@@ -18333,7 +18334,9 @@ TENSOR__FN int tensor__at_dim(tensor__stepped_t *w, const tensor_t *x, int d, co
         w->begin[d] = at;
         return 1;
     }
-    TENSOR__REFUSE_AS(0, step < 1, SHAPE, "at: step %d in \"%s\" must be at least 1", step, index);
+    TENSOR__REFUSE_AS(0, step < 1, SHAPE,
+                      "at: step %d in \"%s\" must be at least 1; tensor_flip(x, dim) reverses a dim", step,
+                      index);
     int64_t start = tensor__slice_bound(item->part[0], n), end = tensor__slice_bound(item->part[1], n);
     int64_t size = start < end ? (end - start + step - 1) / step : 0;
     tensor__stepped_add(w, d, start, size, step);
@@ -18344,6 +18347,9 @@ TENSOR__FN int tensor__at_dim(tensor__stepped_t *w, const tensor_t *x, int d, co
 TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
     if (!TENSOR__USABLE("at", "x", x)) { return TENSOR__POISON; }
     TENSOR__REFUSE(!index, FORMAT, "at: index is NULL");
+    TENSOR__REFUSE(strchr(index, '[') || strchr(index, '('), FORMAT,
+                   "at: \"%s\" has a list, and it may have numbers, slices, None and ... alone; "
+                   "tensor_index_select(x, dim, list) and tensor_index(x, lists) take lists", index);
     int items, ellipses, d = 0;
     tensor__count_items(index, &items, &ellipses);
     TENSOR__REFUSE(ellipses > 1, FORMAT, "at: \"%s\" has more than one ...", index);

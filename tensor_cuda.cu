@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <chrono>
 #include <initializer_list>
 #include <mutex>
 #include <thread>
@@ -126,6 +127,13 @@ static inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block
 #else
 #define TCU_NCCL_FUNCTIONS(X)
 #endif
+// What a communicator with a timeout needs beside these: NCCL 2.14.
+#if defined(TCU_HAVE_NCCL) && defined(NCCL_CONFIG_INITIALIZER)
+#define TCU_HAVE_NCCL_TIMED 1
+#define TCU_NCCL_TIMED_FUNCTIONS(X) X(ncclCommFinalize) X(ncclCommInitRankConfig)
+#else
+#define TCU_NCCL_TIMED_FUNCTIONS(X)
+#endif
 #define TCU_TEXT(x) TCU_TEXT_(x)
 #define TCU_TEXT_(x) #x
 #define TCU_LIBRARIES(X)                                                                                     \
@@ -133,7 +141,8 @@ static inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block
     X(CUBLASLT, "libcublasLt.so." TCU_TEXT(CUBLAS_VER_MAJOR), "cuBLASLt " TCU_TEXT(CUBLAS_VER_MAJOR),        \
       TCU_CUBLASLT_FUNCTIONS)                                                                                \
     X(CUDNN, "libcudnn.so.9", "cuDNN 9", TCU_CUDNN_FUNCTIONS)                                                \
-    X(NCCL, "libnccl.so.2", "NCCL 2", TCU_NCCL_FUNCTIONS)
+    X(NCCL, "libnccl.so.2", "NCCL 2", TCU_NCCL_FUNCTIONS)                                                    \
+    X(NCCL_TIMED, "libnccl.so.2", "a timeout needs NCCL 2.14", TCU_NCCL_TIMED_FUNCTIONS)
 // clang-format on
 
 namespace tcu {
@@ -151,6 +160,7 @@ struct libraries_t {
     TCU_CUBLASLT_FUNCTIONS(TCU_X)
     TCU_CUDNN_FUNCTIONS(TCU_X)
     TCU_NCCL_FUNCTIONS(TCU_X)
+    TCU_NCCL_TIMED_FUNCTIONS(TCU_X)
     bool open[LIBRARY_COUNT];
 };
 #undef TCU_X
@@ -8756,6 +8766,7 @@ struct tensor_cuda_event_t {
 struct tensor_cuda_comm_t {
     tensor_cuda_comm_t *next;
     void *at;
+    double timeout;             // seconds, 0 = NCCL's calls wait without a limit
     int device, ranks;
     bool dead;
 };
@@ -10924,7 +10935,31 @@ static_assert(TENSOR_CUDA_ID_BYTES == sizeof(ncclUniqueId), "tensor_cuda.h");
 static int nccl_code(const char *op, ncclResult_t e) {
     if (!e) { return 0; }
     cudaGetLastError();
-    return raised(TENSOR_ERR_CUDA, "%s: NCCL: %s", op, lib.ncclGetErrorString_(e));
+#ifdef TCU_HAVE_NCCL_TIMED
+    const int code = e == ncclRemoteError ? TENSOR_ERR_IO : TENSOR_ERR_CUDA; // IO: another rank has gone
+#else
+    const int code = TENSOR_ERR_CUDA;
+#endif
+    return raised(code, "%s: NCCL: %s", op, lib.ncclGetErrorString_(e));
+}
+
+// What a call with a communicator has come to. Where that has a timeout NCCL's calls do not wait: they begin
+// and say that they are in progress, here until they are done or its time is over.   -> code, raised
+static int nccl_done(const tensor_cuda_comm_t *c, const char *op, ncclResult_t e) {
+    typedef std::chrono::steady_clock clock;
+    const clock::time_point begin = clock::now();
+    while (e == ncclInProgress) {
+        ncclResult_t state = ncclSuccess;
+        e = lib.ncclCommGetAsyncError_((ncclComm_t)c->at, &state);
+        if (!e) { e = state; }
+        if (e != ncclInProgress) { break; }
+        const double seconds = std::chrono::duration<double>(clock::now() - begin).count();
+        if (c->timeout > 0 && seconds > c->timeout) {
+            return raised(TENSOR_ERR_IO, "%s: not all ranks have come in time", op);
+        }
+        std::this_thread::sleep_for(std::chrono::microseconds(seconds < 0.01 ? 10 : 1000));
+    }
+    return nccl_code(op, e);
 }
 
 static const int nccl_types[TENSOR_DTYPE_COUNT] = {ncclFloat32, ncclFloat64, ncclInt32, ncclInt64, ncclUint8,
@@ -10991,7 +11026,8 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
     current_t at(c->device);
     ncclResult_t e, state = ncclSuccess;
     if ((e = lib.ncclCommGetAsyncError_((ncclComm_t)c->at, &state)) || state) {
-        return nccl_code(op, e ? e : state);
+        code = nccl_done(c, op, e ? e : state);
+        if (code) { return code; }
     }
     auto each = [&](auto f) {                   // f(tensor, whether it is written)
         for (int k = 0; k < n; k++) {
@@ -11004,7 +11040,7 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
     });
     if (code) { return raise_cuda(op); }
     e = lib.ncclGroupStart_();
-    for (int k = 0; k < n && !e; k++) {
+    for (int k = 0; k < n && (!e || e == ncclInProgress); k++) {
         if (list[k]->numel) { e = nccl_call(c, what, y ? y : list[k], list[k], root, s->raw); }
     }
 
@@ -11017,7 +11053,7 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
         x->storage->write_op = op;
         x->storage->write_site = nullptr;
     });
-    return nccl_code(op, e ? e : end);
+    return nccl_done(c, op, e && e != ncclInProgress ? e : end);
 #else
     (void)what, (void)list, (void)n, (void)y, (void)root;
     return TENSOR_ERR_INTERNAL;
@@ -11040,14 +11076,48 @@ static int comm_drop(tensor_cuda_comm_t *c) {
     c->dead = true;
 #ifdef TCU_HAVE_NCCL
     on_device_t at(c->device);
-    if (comm_failed(c)) {
-        lib.ncclCommAbort_((ncclComm_t)c->at);
+    ncclComm_t comm = (ncclComm_t)c->at;
+    bool failed = comm_failed(c);
+#ifdef TCU_HAVE_NCCL_TIMED
+    // Without a limit the end waits for the other ranks' inside of ncclCommDestroy.
+    if (!failed && c->timeout > 0) {
+        code = nccl_done(c, "cuda_comm_free", lib.ncclCommFinalize_(comm));
+        failed = code != 0;
+    }
+#endif
+    if (failed) {
+        lib.ncclCommAbort_(comm);
     } else {
-        code = nccl_code("cuda_comm_free", lib.ncclCommDestroy_((ncclComm_t)c->at));
+        code = nccl_code("cuda_comm_free", lib.ncclCommDestroy_(comm));
     }
 #endif
     return code;
 }
+
+#ifdef TCU_HAVE_NCCL
+// Starts it, on the current device.   -> NULL after raising
+static ncclComm_t comm_start(int rank, int ranks, const void *id, double timeout, const char *op) {
+    tensor_cuda_comm_t c = {};
+    ncclComm_t comm = nullptr;
+    ncclUniqueId key;
+    int code = 0;
+    memcpy(&key, id, sizeof key);
+    c.timeout = timeout;
+#ifdef TCU_HAVE_NCCL_TIMED
+    if (timeout > 0) {
+        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+        config.blocking = 0;
+        const ncclResult_t e = lib.ncclCommInitRankConfig_(&comm, ranks, key, rank, &config);
+        c.at = comm;
+        code = nccl_done(&c, op, e);
+        if (code && comm) { lib.ncclCommAbort_(comm); }
+        return code ? nullptr : comm;
+    }
+#endif
+    code = nccl_code(op, lib.ncclCommInitRank_(&comm, ranks, key, rank));
+    return code ? nullptr : comm;
+}
+#endif
 
 // ------------------------------------------------------------------------------
 // >>entry                                          MARK: the kernel of all families, start, figures
@@ -11521,7 +11591,8 @@ int tensor_cuda_comm_id(void *id) {
 #endif
 }
 
-tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const void *id, tensor_device_t device) {
+tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const void *id, tensor_device_t device,
+                                         double timeout) {
     static const char op[] = "cuda_comm_new";
     char text[256];
     tensor_cuda_comm_t *c = nullptr;
@@ -11532,15 +11603,14 @@ tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const void *id, te
         } else {
             raised(TENSOR_ERR_POISONED, "%s: id is NULL", op);
         }
-    } else if (open_library(LIBRARY_NCCL, text, sizeof text)) {
+    } else if (open_library(LIBRARY_NCCL, text, sizeof text) ||
+               (timeout > 0 && open_library(LIBRARY_NCCL_TIMED, text, sizeof text))) {
         raised(TENSOR_ERR_CUDA, "%s: %s", op, text);
     } else if (!in_capture(nullptr, op)) {
 #ifdef TCU_HAVE_NCCL
         on_device_t at((int)device - TENSOR_CUDA);
-        ncclComm_t comm = nullptr;
-        ncclUniqueId key;
-        memcpy(&key, id, sizeof key);
-        if (nccl_code(op, lib.ncclCommInitRank_(&comm, ranks, key, rank))) { return nullptr; }
+        const ncclComm_t comm = comm_start(rank, ranks, id, timeout, op);
+        if (!comm) { return nullptr; }
         {
             lock_t hold(&process.lock);
             c = handle(&process.comms);
@@ -11554,6 +11624,7 @@ tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const void *id, te
         c->at = comm;
         c->device = (int)device - TENSOR_CUDA;
         c->ranks = ranks;
+        c->timeout = timeout > 0 ? timeout : 0;
 #endif
     }
 
@@ -11570,6 +11641,34 @@ int tensor_cuda_comm_free(tensor_cuda_comm_t *c) {
     if (!c->dead) { ended = comm_drop(c); }
     return code ? code : ended;
 }
+
+int tensor_cuda_comm_abort_n(tensor_cuda_comm_t *const *c, int n) {
+    static const char op[] = "cuda_comm_abort";
+    if (!c && n > 0) { return raised(TENSOR_ERR_POISONED, "%s: the list is NULL", op); }
+    for (int k = 0; k < n; k++) {
+        if (c[k] && c[k]->dead) { return raised(TENSOR_ERR_OWNER, "%s: the communicator was freed", op); }
+    }
+    if (in_capture(nullptr, op)) { return TENSOR_ERR_UNSUPPORTED; }
+#ifdef TCU_HAVE_NCCL
+    // As a group: all of them stop before NCCL gives the memory of one back, which waits for the device.
+    ncclResult_t e = ncclSuccess;
+    if (n > 0) { e = lib.ncclGroupStart_(); }
+    for (int k = 0; k < n; k++) {
+        if (!c[k] || c[k]->dead) { continue; }
+        on_device_t at(c[k]->device);
+        c[k]->dead = true;
+        const ncclResult_t own = lib.ncclCommAbort_((ncclComm_t)c[k]->at);
+        if (!e) { e = own; }
+    }
+    const ncclResult_t end = n > 0 ? lib.ncclGroupEnd_() : ncclSuccess;
+    if (!e) { e = end; }
+    return e == ncclInProgress ? 0 : nccl_code(op, e);
+#else
+    return 0;
+#endif
+}
+
+int tensor_cuda_comm_abort(tensor_cuda_comm_t *c) { return tensor_cuda_comm_abort_n(&c, 1); }
 
 int tensor_cuda_all_reduce_n(tensor_cuda_comm_t *c, tensor_t *const *x, int n, int mean) {
     return collective(c, "cuda_all_reduce", mean ? RANKS_MEAN : RANKS_SUM, x, n, nullptr, 0);

@@ -342,7 +342,7 @@ TENSOR_API const char *tensor_cuda_library_error(void);
 //
 //   char id[TENSOR_CUDA_ID_BYTES];
 //   if (rank == 0) { tensor_cuda_comm_id(id); }     // send it to the others: a file, a socket, MPI
-//   tensor_cuda_comm_t *c = tensor_cuda_comm_new(rank, ranks, id, TENSOR_CUDA + rank);
+//   tensor_cuda_comm_t *c = tensor_cuda_comm_new(rank, ranks, id, TENSOR_CUDA + rank, 30);
 //   for (k = 0; k < n; k++) { tensor_cuda_broadcast(c, p[k], 0); }              // nn_parameters(net, p, n)
 //   ... tensor_backward(loss);
 //   for (k = 0; k < n; k++) { g[k] = tensor_grad(p[k]); }
@@ -363,21 +363,33 @@ typedef struct tensor_cuda_comm_t tensor_cuda_comm_t;
 TENSOR_API int tensor_cuda_comm_id(void *id);
 
 // Makes one rank's end of a communicator; waits until all ranks have called it.
-//   rank    0 .. ranks - 1
-//   -> communicator, NULL on failure;  errors as tensor_cuda_comm_id, DEVICE (no such device, not started),
-//      INDEX (rank)
+//   rank     0 .. ranks - 1
+//   timeout  seconds that the host waits for other ranks, here and where a later call must wait for them;
+//            0 = without a limit. The work on the stream has no limit: ask tensor_cuda_stream_query
+//   -> communicator, NULL on failure;  errors as tensor_cuda_comm_id, CUDA (also a timeout where NCCL is
+//      older than 2.14), IO (a rank has gone, or did not come in time), DEVICE (no such device, not
+//      started), INDEX (rank)
 TENSOR_API tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const void *id,
-                                                    tensor_device_t device);
+                                                    tensor_device_t device, double timeout);
 
-// Frees it when its work is done; tensor_cuda_shutdown frees those that are left.
-//   -> code;  errors OWNER (freed before), UNSUPPORTED (in a capture), CUDA
+// Frees it when its work is done, for which it waits without a limit; tensor_cuda_shutdown frees those that
+// are left.
+//   -> code;  errors OWNER (freed before), UNSUPPORTED (in a capture), IO (other ranks do not free theirs in
+//      time), CUDA
 TENSOR_API int tensor_cuda_comm_free(tensor_cuda_comm_t *c);
+
+// Frees it at once, where a rank has gone: work that waits for that rank ends, with anything as result, and
+// streams go on. The other ranks have an error or wait until their time is over. _n does so for n
+// communicators; those whose work waits on one device must be ended together.
+//   -> code;  errors POISONED (the list is NULL), OWNER (freed before), UNSUPPORTED (in a capture), CUDA
+TENSOR_API int tensor_cuda_comm_abort(tensor_cuda_comm_t *c);
+TENSOR_API int tensor_cuda_comm_abort_n(tensor_cuda_comm_t *const *c, int n);
 
 // Sets x to the sum over all ranks, or to the mean; _n does so for n tensors, in one launch.
 //   mean    1 or 0
 //   -> code;  errors OWNER, POISONED, DEVICE (x is on another device), DTYPE (bool, i16), SHAPE (not
 //      contiguous),
-//      UNSUPPORTED (in a capture), CUDA (also a rank that failed earlier)
+//      UNSUPPORTED (in a capture), CUDA, IO (a rank has gone, or did not come in time)
 TENSOR_API int tensor_cuda_all_reduce(tensor_cuda_comm_t *c, tensor_t *x, int mean);
 TENSOR_API int tensor_cuda_all_reduce_n(tensor_cuda_comm_t *c, tensor_t *const *x, int n, int mean);
 

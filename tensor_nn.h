@@ -2901,7 +2901,9 @@ TENSOR_API nn_data_loader_t *nn_data_loader_with(nn_data_loader_args_t a);
 TENSOR_API nn_data_loader_args_t nn_data_loader_defaults(void);
 #define nn_data_loader(...) NN__WITH_OWN(nn_data_loader, __VA_ARGS__)
 
-// The next batch: while (nn_next(loader, &b)) is one epoch; the call after that starts the next epoch.
+// The next batch: while (nn_next(loader, &b)) is one epoch; the call after that starts the next epoch. So it
+// is after a sample that failed, which ends the epoch (nn_seek goes back to its batch). Where there was no
+// memory for a batch, the next call tries again.
 //   b       filled: x [size, ...], y [size, ...] or NULL, new tensors of the current scope
 //   -> 1, or 0 at the end of the epoch or on failure
 //   errors  what the dataset's function returns or raises, with the number of the sample; OUT_OF_MEMORY
@@ -3204,8 +3206,8 @@ TENSOR_API tensor_t *tensor_from_dlpack_unversioned(struct DLManagedTensor *m);
 // >>progress                                       MARK: progress bar
 //
 // A bar on stderr with rate and time left, updated at most ten times per second. If stderr is not a
-// terminal, it is a line every 30 seconds. It is in the caller's struct and owns nothing. Only this and
-// nn_print print anything in this header.
+// terminal, it is a line at the first step, 2, 4, 8, 16 and 32 seconds later, then every 30 seconds. It is in
+// the caller's struct and owns nothing. Only this and nn_print print anything in this header.
 // ------------------------------------------------------------------------------
 
 typedef struct nn_progress_t {
@@ -21285,7 +21287,7 @@ TENSOR__FN int nn__fetch(nn_data_loader_t *l, nn_batch_t *b) {
             NN__FAIL(c.code, "next: get failed for sample %d with code %d", c.bad, (int64_t)c.returned);
         }
         nn__drop_coming(&c);
-        nn__loader_place(l, l->epoch, l->position);
+        nn__loader_place(l, l->epoch + 1, 0);
         return 0;
     }
 
@@ -25523,12 +25525,21 @@ TENSOR__FN void nn__put_done(tensor__text_t *t, const nn_progress_t *p, int64_t 
     NN__PUT(t, "%d/%d", done, p->total);
 }
 
+// Seconds until it shows something again. Lines of a file come twice as late each time, up to half a minute:
+// a short run is seen to move, and a long one does not fill the file.
+TENSOR__FN double nn__pause(const nn_progress_t *p) {
+    if (p->terminal) { return 0.1; }
+    double spent = p->shown - p->start;
+    if (spent < 2) { return 2; }
+    return spent < 30 ? spent : 30;
+}
+
 TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
     double now = nn__seconds();
     if (!p) { return; }
     double spent = now - p->start;
     int finished = p->total > 0 && done >= p->total;
-    if (!finished && now - p->shown < (p->terminal ? 0.1 : 30)) { return; }
+    if (!finished && now - p->shown < nn__pause(p)) { return; }
     if (finished && p->last >= p->total) { return; }
     p->shown = now;
     p->last = done;

@@ -343,7 +343,8 @@ static void smoke(void) {
     // NCCL has no count of its own: a communicator of one rank is it.
     char id[TENSOR_CUDA_ID_BYTES];
     tensor_t *x = tensor_ones(1000);
-    tensor_cuda_comm_t *comm = tensor_cuda_comm_id(id) ? NULL : tensor_cuda_comm_new(0, 1, id, TENSOR_CUDA);
+    const int there = tensor_cuda_comm_id(id) == 0;
+    tensor_cuda_comm_t *comm = there ? tensor_cuda_comm_new(0, 1, id, TENSOR_CUDA, 60) : NULL;
     check("smoke_nccl", "by_a_library", comm && tensor_cuda_all_reduce(comm, x, 0) == 0 &&
           tensor_item(tensor_sum(x)) == 1000 && tensor_cuda_comm_free(comm) == 0);
     if (!tensor_ok()) printf("library: nccl: %s\n", tensor_error_text());

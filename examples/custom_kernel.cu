@@ -14,14 +14,13 @@
 //   gradient of the gradient   agrees
 //   as a CUDA graph            agrees
 //   two shapes                 SHAPE
+//   one of the CPU's           DEVICE
 #include "tensor_cuda.h"
 
 #include <cuda_runtime.h>
 #include <math.h>
-#include <stdint.h>
 #include <stdio.h>
-
-// ---- on the device ----
+#include <string.h>
 
 __global__ void swiglu(const float *gate, const float *value, float *y, int64_t n) {
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
@@ -40,8 +39,6 @@ __global__ void swiglu_gradient(const float *gate, const float *value, const flo
     }
 }
 
-// ---- on the host ----
-
 // The address of x, for one launch: it comes after all that was queued with x before, on any stream.
 static float *at(tensor_t *x) { return (float *)tensor_cuda_data(x); }
 
@@ -59,9 +56,7 @@ static int launched(void) {
 
 static bool same_shape(tensor_t *a, tensor_t *b) {
     const tensor_shape_t p = tensor_shape(a), q = tensor_shape(b);
-    bool same = p.ndim == q.ndim;
-    for (int d = 0; d < p.ndim && same; d++) { same = p.dims[d] == q.dims[d]; }
-    return same;
+    return p.ndim == q.ndim && !memcmp(p.dims, q.dims, (size_t)p.ndim * sizeof p.dims[0]);
 }
 
 static tensor_t *swiglu_forward(tensor_function_ctx_t *ctx, tensor_t *const *inputs, int) {
@@ -72,6 +67,8 @@ static tensor_t *swiglu_forward(tensor_function_ctx_t *ctx, tensor_t *const *inp
         tensor_raise(TENSOR_ERR_DTYPE, "swiglu: gate and value must be f32");
     } else if (!same_shape(gate, value)) {
         tensor_raise(TENSOR_ERR_SHAPE, "swiglu: gate and value differ in shape");
+    } else if (tensor_device(gate) < TENSOR_CUDA || tensor_device(value) != tensor_device(gate)) {
+        tensor_raise(TENSOR_ERR_DEVICE, "swiglu: gate and value must be on one GPU");
     } else if (tensor_ok() && n) {
         swiglu<<<blocks_for(n), 256, 0, stream_of(y)>>>(at(gate), at(value), at(y), n);
         launched();
@@ -115,6 +112,11 @@ static int differs(const char *what, tensor_t *a, tensor_t *b) {
     return !agree;
 }
 
+static void fails(const char *what, tensor_t *) {
+    printf("%-27s%s\n", what, tensor_code_name(tensor_error_code()));
+    tensor_clear_error();
+}
+
 // y, its gradients, and gate's gradient of the sum of the squares of gate's gradient.
 static void all_of(tensor_t *y, tensor_t *gate, tensor_t *value, tensor_t *weight, tensor_t *r[4]) {
     tensor_t *x[] = {gate, value}, *loss = tensor_sum(tensor_mul(y, weight)), *g[2];
@@ -142,8 +144,7 @@ int main(void) {
     tensor_graph_replay(graph);
     bad += differs("as a CUDA graph", y, theirs(tensor_detach(gate), tensor_detach(value)));
     tensor_set_error_handler([](int, const char *, void *) {}, NULL);       // not to stderr
-    mine(gate, tensor_ones(3));
-    printf("%-27s%s\n", "two shapes", tensor_code_name(tensor_error_code()));
-    tensor_clear_error();
+    fails("two shapes", mine(gate, tensor_ones(3)));
+    fails("one of the CPU's", mine(gate, tensor_to(value, TENSOR_CPU)));
     return tensor_shutdown() || tensor_cuda_shutdown() || bad;
 }

@@ -81,6 +81,29 @@ for h in tensor.h tensor_nn.h tensor_cuda.h; do
         }')"
 done
 
+# Whoever reads what others wrote (files, blocks, structs of other libraries) is called by a fuzz target, directly or
+# in the form that takes memory; fuzz.sh and seeds.c have every target. Shared memory and ranks are one program's, and
+# the exporter reads its own text.
+readers() {
+    for h in tensor.h tensor_nn.h $(ls examples/kit/*.h | grep -v /export_); do
+        public "$h" | sed '/^#if defined(KIT_.*IMPLEMENTATION)/,$d; /^ *\/\//d; /^#/d' |
+            grep -oE '(nn|kit|tensor)_([a-z0-9]+_)*(parse|read|open|map|load|restore|from_dlpack|self_test)(_[a-z0-9_]+)?\('
+    done | sed 's/($//; s/_with$//' | grep -v '_defaults$' | grep -vx 'kit_shared_open\|kit_parallel_open' | sort -u
+}
+result "readers: fewer than 30 found" "$([ "$(readers | wc -l)" -ge 30 ] || readers)"
+result "readers without a fuzz target" "$(
+    for n in $(readers); do
+        memory=$(echo "$n" | sed 's/read/parse/; s/open/parse/')
+        grep -qE "\b($n|$memory)\(" tests/fuzz/*.c || echo "$n"
+    done)"
+result "fuzz targets that tests/fuzz.sh or tests/seeds.c does not have" "$(
+    for f in tests/fuzz/*.c; do
+        n=$(basename "$f" .c)
+        if [ "$n" = calls ]; then continue; fi                  # random programs, without libFuzzer
+        grep -q "^targets=.*[ -]$n[ }]" tests/fuzz.sh && grep -q "{\"$n\", " tests/seeds.c && [ -s "tests/fuzz/$n.seeds" ] ||
+            echo "$n"
+    done)"
+
 # Parameters of a call have names; see tensor_params_t. Its structs have no padding.
 for h in $headers; do
     result "$h: a parameter by number; give it a name in its struct of tensor_params_t" "$(awk '
@@ -205,6 +228,30 @@ for f in examples/kit/*.h; do
     lines=$(wc -l <"$f")
     result "$f: size" "$(if [ "$lines" -gt 500 ]; then echo "$lines lines, at most 500"; fi)"
 done
+
+# The rule of the kit (CONTRIBUTING.md). The exporter reads captured calls as a backend does, and so it alone has private
+# names.
+result "private names in the kit" "$(grep -nE '\b(tensor|TENSOR|nn|NN)__[A-Za-z]' $(ls examples/kit/*.h | grep -v /export_))"
+# kit_used FILE ...: the headers that these include, directly or through each other.
+kit_used() {
+    used=$(grep -ohE 'kit/[a-z0-9_]+\.h' "$@" | sed 's,.*/,,' | sort -u)
+    for depth in 1 2 3 4; do
+        used=$(
+            echo "$used"
+            for n in $used; do sed -n 's/^ *# *include "\([a-z0-9_]*\.h\)".*/\1/p' "examples/kit/$n"; done | grep -v '^tensor'
+        )
+        used=$(echo "$used" | sort -u)
+    done
+    echo "$used"
+}
+tested=$(kit_used tests/*.c tests/fuzz/*.c tests/parallel/*.c tests/export/*.c tests/*.sh tests/cuda/*.cpp)
+running=$(kit_used examples/*.c examples/*/*.c bench/*.c tests/parallel/*.c docs/*.md)
+result "headers of the kit without a test, or without a program that uses them" "$(
+    for f in examples/kit/*.h; do
+        n=$(basename "$f")
+        echo "$tested" | grep -qx "$n" || echo "$n: no test"
+        echo "$running" | grep -qx "$n" || echo "$n: no program"
+    done)"
 
 for f in examples/models/*.[ch]; do
     lines=$(wc -l <"$f")

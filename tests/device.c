@@ -781,7 +781,7 @@ static void *rank_run(void *arg) {
     nn_module_t *m;
     nn_optimizer_t *opt;
     int k, step, per = 8 / r->ranks, n = 0;
-    if (r->id) c = tensor_cuda_comm_new(r->rank, r->ranks, r->id, where);
+    if (r->id) c = tensor_cuda_comm_new(r->rank, r->ranks, r->id, where, 0);
     tensor_manual_seed((uint64_t)(5 + r->rank));
     m = nn_sequential(nn_linear(6, 12), nn_tanh(), nn_linear(12, 3));
     nn_to(m, (int)where);
@@ -833,7 +833,7 @@ static void ranks(void) {
 #endif
     if (tensor_cuda_comm_id(id)) {              // a program without NCCL hears of it, and goes on
         CHECK_ERROR(TENSOR_ERR_CUDA, "cuda_comm_id: NCCL 2");
-        CHECK(tensor_cuda_comm_new(0, 1, id, TENSOR_CUDA) == NULL);
+        CHECK(tensor_cuda_comm_new(0, 1, id, TENSOR_CUDA, 0) == NULL);
         CHECK_ERROR(TENSOR_ERR_CUDA, "cuda_comm_new: NCCL 2");
         CHECK(tensor_cuda_all_reduce(NULL, x, 1) == TENSOR_ERR_POISONED);
         CHECK_ERROR(TENSOR_ERR_POISONED, "cuda_all_reduce: the communicator is NULL");
@@ -857,11 +857,11 @@ static void ranks(void) {
     CHECK_NEAR(n == 2 ? (many[0].losses[0] + many[0].losses[1]) / 2 : many[0].losses[0], one.losses[0], 1e-5);
     for (i = 0; i < RANK_NET; i++) CHECK(fabsf(many[0].net[i] - one.net[i]) < 1e-4f);
     // What is refused.
-    CHECK(tensor_cuda_comm_new(1, 1, id, TENSOR_CUDA) == NULL);
+    CHECK(tensor_cuda_comm_new(1, 1, id, TENSOR_CUDA, 0) == NULL);
     CHECK_ERROR(TENSOR_ERR_INDEX, "cuda_comm_new: the rank is not below the ranks");
     CHECK(tensor_cuda_comm_id(NULL) == TENSOR_ERR_POISONED);
     CHECK_ERROR(TENSOR_ERR_POISONED, NULL);
-    CHECK(tensor_cuda_comm_id(id) == 0 && (c = tensor_cuda_comm_new(0, 1, id, TENSOR_CUDA)) != NULL);
+    CHECK(tensor_cuda_comm_id(id) == 0 && (c = tensor_cuda_comm_new(0, 1, id, TENSOR_CUDA, 0)) != NULL);
     CHECK(tensor_cuda_all_reduce(c, tensor_ones(2), 1) == TENSOR_ERR_DEVICE);
     CHECK_ERROR(TENSOR_ERR_DEVICE, "cuda_all_reduce: a tensor is not on the communicator's device");
     CHECK(tensor_cuda_all_reduce(c, tensor_mT(x), 1) == TENSOR_ERR_SHAPE);
@@ -884,8 +884,24 @@ static void ranks(void) {
           tensor_cuda_comm_free(NULL) == 0);
     CHECK(tensor_cuda_all_reduce(c, x, 1) == TENSOR_ERR_OWNER);
     CHECK_ERROR(TENSOR_ERR_OWNER, "cuda_all_reduce: the communicator was freed");
+    // With a timeout calls do not wait inside of NCCL; what was ended at once is gone, the stream goes on.
+    CHECK(tensor_cuda_comm_id(id) == 0 && (c = tensor_cuda_comm_new(0, 1, id, TENSOR_CUDA, 20)) != NULL);
+    CHECK(tensor_cuda_all_reduce(c, x, 0) == 0 && tensor_cuda_all_reduce(c, x, 0) == 0 &&
+          tensor_item(tensor_sum(x)) == 6);
+    CHECK(tensor_cuda_comm_free(c) == 0 && tensor_cuda_comm_abort(c) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "cuda_comm_abort: the communicator was freed");
+    CHECK(tensor_cuda_comm_id(id) == 0 && (c = tensor_cuda_comm_new(0, 1, id, TENSOR_CUDA, 20)) != NULL);
+    CHECK(tensor_cuda_all_reduce(c, x, 0) == 0 && tensor_cuda_comm_abort(c) == 0 &&
+          tensor_cuda_synchronize(TENSOR_CUDA) == 0);
+    CHECK(tensor_cuda_all_reduce(c, x, 0) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "cuda_all_reduce: the communicator was freed");
+    CHECK(tensor_cuda_comm_abort(NULL) == 0 && tensor_cuda_comm_abort_n(NULL, 0) == 0);
+    CHECK(tensor_cuda_comm_abort_n(NULL, 1) == TENSOR_ERR_POISONED);
+    CHECK_ERROR(TENSOR_ERR_POISONED, "cuda_comm_abort: the list is NULL");
     // the shutdown's
-    CHECK(tensor_cuda_comm_id(id) == 0 && tensor_cuda_comm_new(0, 1, id, TENSOR_CUDA) != NULL);
+    for (k = 0; k < 2; k++) {
+        CHECK(tensor_cuda_comm_id(id) == 0 && tensor_cuda_comm_new(0, 1, id, TENSOR_CUDA, 20 * k) != NULL);
+    }
 }
 static void count_line(void *user, const char *text) { *(int *)user += text[0] != 0; }
 static void memory(void) {

@@ -1,5 +1,5 @@
 # engine.sh - examples/engine: a frame loop of C++20 with the engine's memory and jobs, a library reloaded twice, and
-# a program of raylib's, which is built where raylib is.
+# a program of raylib's, which runs on a stub of raylib that draws nothing, and is built with raylib where that is.
 #
 #   sh tests/engine.sh          uses $B (build), $CC (cc), $CXX (c++)
 #
@@ -23,6 +23,20 @@ try() {
         tail -n 15 "$out/log" | sed 's/^/    /'
     fi
 }
+# refused NAME TEXT COMMAND: status 1 and one sentence on stderr, with TEXT in it.
+refused() {
+    sh -c "$3" >"$out/said" 2>"$out/log" </dev/null
+    got=$?
+    if [ "$got" -eq 1 ] && [ "$(wc -l <"$out/log")" -eq 1 ] && grep -q -- "$2" "$out/log"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "$1: status $got, not one sentence with \"$2\": $3"
+        tail -n 5 "$out/log" | sed 's/^/    /'
+    fi
+}
+full=
+if [ -c /dev/full ]; then full=yes; else skip 3 "a full disk: no /dev/full"; fi
 warn="-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
 
 if echo '#include <version>
@@ -32,8 +46,9 @@ int main() { return __cplusplus < 202002L; }' | $CXX -std=c++20 -x c++ - -o "$ou
     # It learnt, asked for no memory after the first second, gave all of it back.
     try "frame loop, what it says" "awk 'NR == 1 { good = \$1 == 120 && \$(NF - 2) > 0.2 && \$NF < 0.05 }
         NR == 2 { good = good && / 0 allocations after frame 60, 0 bytes left\$/ } END { exit !good }' $out/frame.txt"
+    [ -z "$full" ] || refused "frame loop, a full disk" "cannot write" "FRAMES=2 $out/frame >/dev/full"
 else
-    skip 3 "the frame loop: $CXX has no C++20"
+    skip 4 "the frame loop: $CXX has no C++20"
 fi
 
 if [ "$(uname -s)" = Linux ]; then
@@ -48,13 +63,21 @@ if [ "$(uname -s)" = Linux ]; then
     try "reload, run" "timeout 100 $out/reload $out/brain1.so $out/brain2.so $out/brain1.so >$out/reload.txt"
     try "reload, what it says" "awk '{ loss[NR] = \$NF } END { exit !(NR == 3 && loss[1] > 0.5 && loss[2] < 0.1 && loss[3] < loss[2]) }' \\
         $out/reload.txt"
-    try "reload, a library that is not there" "! $out/reload $out/none.so 2>$out/none && [ \$(wc -l <$out/none) -eq 1 ]"
+    refused "reload, a library that is not there" "none.so" "$out/reload $out/none.so"
+    refused "reload, a file that is no library" "README.md" "$out/reload ./README.md"
+    refused "reload, a library of something else" "brain_open" "$out/reload libm.so.6"
+    refused "reload, no library" "use: reload" "$out/reload"
+    [ -z "$full" ] || refused "reload, a full disk" "cannot write" "$out/reload $out/brain1.so >/dev/full"
 else
-    skip 5 "reloading: not Linux"
+    skip 9 "reloading: not Linux"
 fi
 
-# What leaves.c needs of raylib, in raylib's words, so that its text is looked at where raylib is not.
-try "raylib, syntax" "$CC -std=c99 $warn -I. -isystem tests/stubs -fsyntax-only examples/engine/leaves.c"
+# In raylib's words, on a stub that draws nothing.
+try "raylib's program on a stub" "$CC -std=c99 $warn -O1 -I. -isystem tests/stubs examples/engine/leaves.c tests/stubs/raylib.c \\
+    $B/libtensor.a -lm -pthread -o $out/stub"
+try "raylib's program on a stub, run" "FRAMES=60 timeout 100 $out/stub >$out/stub.txt && awk '\$1 != 60 || \$NF > 0.2 { exit 1 }' $out/stub.txt"
+refused "raylib's program without a screen" "no screen" "NO_SCREEN=1 $out/stub"
+[ -z "$full" ] || refused "raylib's program, a full disk" "cannot write" "FRAMES=2 $out/stub >/dev/full"
 if command -v pkg-config >/dev/null 2>&1 && pkg-config --exists raylib; then
     try "raylib" "$CC -std=c99 -O1 -I. examples/engine/leaves.c $B/libtensor.a \$(pkg-config --cflags --libs raylib) -lm -pthread \\
         -o $out/leaves"

@@ -63,7 +63,7 @@ pinn         STEPS=700  png  1100x330 20 loss 0.1
 timeseries   STEPS=100  svg  1100x330 30 loss 0.25
 npc_crowd    STEPS=90   png  1320x290 3  loss 0.5
 fine_tune    STEPS=40   png  1100x330 20 loss 1.0
-cartpole     STEPS=3    svg  700x320  20 none none
+cartpole     STEPS=300  svg  700x320  20 after 200
 fashion      EPOCHS=2   png  1200x400 30 loss 0.8
 dcgan        STEPS=40   png  1400x320 50 loss 4
 word_vectors STEPS=1200 text -        -  loss 4
@@ -100,6 +100,20 @@ refused "" sh -c 'trap "" XFSZ; ulimit -f 8; exec "$@"' full env SAVE="$none.saf
 refused "cannot be written" sh -c 'trap "" XFSZ; ulimit -f 1; exec "$@" >/dev/null' full "$B/profile" "$none.json"
 refused "cannot write" sh -c 'trap "" XFSZ; ulimit -f 1; cd "$1" && exec "$2"' full "$out/none" "$(cd "$B" && pwd)/lora"
 refused "cannot be written" sh -c 'cd "$1" && exec "$2"' full "$out/none" "$(cd "$B" && pwd)/export_step"
+printf 'P5\n4 4\n255\n0123456789abcdef' >"$out/picture.pgm"
+for command in "augment $out/picture.pgm @.png" "weights examples/data/shapes.safetensors @.safetensors" "profile @.json" \
+    "models/train vae 2 1"; do
+    # shellcheck disable=SC2086
+    refused "cannot \(write\|create\|be written\)" env SAVE="$none/no such folder/x" "$B/"$(echo "$command" | sed "s,@,$none/none,")
+    # shellcheck disable=SC2086
+    refused "cannot \(write\|be written\)" sh -c 'trap "" XFSZ; ulimit -f 1; exec "$@" >/dev/null' full env SAVE="$none.safetensors" \
+        "$B/"$(echo "$command" | sed "s,@,$none,")
+done
+# A picture does not take the place of a device.
+ln -s /dev/null "$out/device.png"
+refused "not a regular file" "$B/spiral" "$out/device.png"
+refused "not a regular file" "$B/augment" "$out/picture.pgm" "$out/device.png"
+result "$([ -h "$out/device.png" ] || echo "the link to a device is gone")"
 if [ -c /dev/full ]; then
     for command in word_vectors table tokens "weights examples/data/shapes.safetensors" char_gpt 02_autograd 03_xor \
         04_custom_layer 05_gan 06_custom_function 07_control_flow export_step lora profile hogwild augment tones "models/train vae 1 2"; do
@@ -159,6 +173,31 @@ README.md|@tones README.md
 OUT/missing|@tokens OUT/missing OUT/missing text
 README.md|@tokens README.md README.md text
 END
+# The decoder by stb_image.h in the comment of transforms.h: it compiles as it stands there, and reads what png.h wrote.
+stb=${STB:-/usr/include}
+if [ -f "$stb/stb/stb_image.h" ]; then
+    {
+        printf '%s\n' '#define STB_IMAGE_IMPLEMENTATION' '#include <stb/stb_image.h>' '#define KIT_TRANSFORMS_IMPLEMENTATION' \
+            '#include "kit/transforms.h"' '#define KIT_PNG_IMPLEMENTATION' '#include "kit/png.h"'
+        sed -n 's,^//   \(static unsigned char \*decode.*\),\1,p; s,^//       \(return stbi_load.*\),\1,p; s,^//   }$,},p' \
+            examples/kit/transforms.h
+        cat <<'END'
+int main(int argc, char **argv) {
+    if (argc > 2) return tensor_is_poison(kit_read_image(argv[2], decode, stbi_image_free)) && tensor_shutdown() != 0;
+    tensor_t *image = tensor_to(tensor_randint(0, 256, 3, 20, 30), TENSOR_U8);
+    png_save(argv[1], image, NULL);
+    int same = tensor_equal(image, kit_read_image(argv[1], decode, stbi_image_free));
+    return tensor_shutdown() != 0 || !same;
+}
+END
+    } >"$out/stb.c"
+    result "$(${CC:-cc} -std=c99 -Wall -Wextra -I. -Iexamples -isystem "$stb" "$out/stb.c" "$B/libtensor.a" -lm -pthread -o "$out/stb" 2>&1)"
+    result "$("$out/stb" "$out/stb.png" 2>&1 || echo "stb_image.h: not the picture that png.h wrote")"
+    refused "README.md: the decoder cannot read it" "$out/stb" "$out/stb.png" README.md
+else
+    echo "skipped 6 tests of stb_image.h: it is not in $stb/stb"
+fi
+
 # Processes that cannot be started leave no shared memory. Linux shows it as files.
 shared_memory() { find /dev/shm -name 'kit-hogwild-*' 2>/dev/null | sort; }
 shared_memory >"$out/shared_before.txt"

@@ -12,7 +12,7 @@ seconds=${SECONDS_EACH:-5}
 out=$B/fuzz
 passed=0
 failed=0
-targets=${*:-api arrays checkpoint csv dlpack gguf idx media safetensors shards snapshot strings tokens torchfile}
+targets=${*:-api arrays checkpoint csv dlpack gguf idx lora media safetensors shards snapshot strings tokens torchfile}
 flags="-std=c99 -O1 -g -pthread -I. -DTENSOR_ISA=native $FUZZ_FLAGS -fsanitize=address,undefined -fno-sanitize-recover=all"
 mkdir -p "$out/found"
 

@@ -1231,6 +1231,11 @@ static void at_writes(void) {
     CHECK_POISON(tensor_at(x, "-3"), TENSOR_ERR_INDEX, "at: index -3 in \"-3\" is outside dim 0 of x [2,3]");
     CHECK(tensor_stride(tensor_at(x, "1::2888888888333333333"), 0) == 3);  // one row: the step takes no part
     CHECK_POISON(tensor_at(x, "::0"), TENSOR_ERR_SHAPE, "at: step 0 in \"::0\" must be at least 1");
+    CHECK_POISON(tensor_at(x, "::-1"), TENSOR_ERR_SHAPE,
+                 "at: step -1 in \"::-1\" must be at least 1; tensor_flip(x, dim) reverses a dim");
+    CHECK_POISON(tensor_at(x, "[0, 1, 1, 0, 1, 0, 1]"), TENSOR_ERR_FORMAT,
+                 "has a list, and it may have numbers, slices, None and ... alone; tensor_index_select");
+    CHECK_POISON(tensor_at(x, ":, (0, 2)"), TENSOR_ERR_FORMAT, "has a list");
     CHECK_POISON(tensor_at(x, "1:2:3:4"), TENSOR_ERR_FORMAT, "at: cannot read \"1:2:3:4\"");
     CHECK_POISON(tensor_at(x, "1 2"), TENSOR_ERR_FORMAT, "cannot read");
     CHECK_POISON(tensor_at(x, "none"), TENSOR_ERR_FORMAT, "cannot read");

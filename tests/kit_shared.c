@@ -54,7 +54,20 @@ static void heard(int number) {
 }
 #endif
 
+// An owner that is killed before it can close.
+static int dies(const char *memory) {
+    kit_shared_t s;
+    if (kit_shared_new(&s, memory, BYTES)) { return 0; }
+#if defined(_WIN32)
+    TerminateProcess(GetCurrentProcess(), 1);
+#elif !defined(__wasm__)
+    kill(getpid(), SIGKILL);
+#endif
+    return 0;
+}
+
 static int any_job(const char *memory, int k) {
+    if (memory[0] == 'd') { return dies(memory); }
     if (strcmp(memory, "signals") == 0) { return signals(); }
     return memory[0] == 'f' ? fails_once(memory, k) : adds(memory, k);
 }
@@ -98,6 +111,39 @@ static void waits_through_signals(const char *program) {
     CHECK(signals_heard == 1);
     sigaction(SIGUSR1, &before, NULL);
 #endif
+}
+
+// What a killed owner has left is in the way until it is removed; on Windows nothing is left.
+static void removes(const char *program) {
+    kit_shared_t s, other;
+    char dead[32];
+    snprintf(dead, sizeof dead, "dead-%s", name);
+    CHECK(kit_shared_run(program, dead, 1, any_job) == 1);
+#if !defined(_WIN32)
+    CHECK(kit_shared_new(&s, dead, BYTES) == TENSOR_ERR_IO);
+    CHECK_ERROR(TENSOR_ERR_IO, "kit_shared_remove frees a name whose owner has died at kit_shared.c:");
+#endif
+    CHECK(kit_shared_remove(dead) == 0);
+    CHECK(kit_shared_remove(dead) == 0);            // also a name that nobody has
+    CHECK(kit_shared_new(&s, dead, BYTES) == 0);
+#if defined(_WIN32)
+    (void)other;
+    CHECK(kit_shared_remove(dead) == TENSOR_ERR_IO);
+    CHECK_ERROR(TENSOR_ERR_IO, "is in use by a process");
+#else
+    // Removed under a living owner, and made anew: that owner keeps its memory and leaves the other's name.
+    CHECK(kit_shared_remove(dead) == 0 && kit_shared_new(&other, dead, BYTES) == 0);
+    ((float *)s.data)[0] = 1;
+    CHECK(((float *)other.data)[0] == 0);
+    kit_shared_close(&s);
+    CHECK(kit_shared_open(&s, dead, BYTES) == 0);
+    kit_shared_close(&other);
+    CHECK(kit_shared_open(&other, dead, BYTES) == TENSOR_ERR_IO);
+    CHECK_ERROR(TENSOR_ERR_IO, "is gone, or was never made at kit_shared.c:");
+#endif
+    kit_shared_close(&s);
+    CHECK(kit_shared_remove("a/b") == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "letters, digits and '-' at kit_shared.c:");
 }
 
 static void refuses(void) {
@@ -165,6 +211,18 @@ static void of_another_user(void) {
     close(file);
     CHECK(kit_shared_open(&other, name, BYTES) == TENSOR_ERR_IO && other.data == NULL);
     CHECK_ERROR(TENSOR_ERR_IO, "is another user's");
+    // Nor may another user remove it.
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        const int refused = setuid(65533) == 0 && kit_shared_remove(name) == TENSOR_ERR_IO &&
+                            strstr(tensor_error_text(), "is another user's");
+        _exit(refused ? 0 : 1);
+    }
+    CHECK(kit_shared__succeeds(child));
+    CHECK(kit_shared_remove(name) == 0);            // root may
+    CHECK(kit_shared_open(&other, name, BYTES) == TENSOR_ERR_IO);
+    CHECK_ERROR(TENSOR_ERR_IO, "is gone, or was never made");
     kit_shared_close(&s);
 #endif
 }
@@ -178,6 +236,8 @@ int main(int argc, char **argv) {
 #endif
     test_name = "shares";
     shares(argv[0]);
+    test_name = "removes";
+    removes(argv[0]);
     test_name = "waits_through_signals";
     waits_through_signals(argv[0]);
     RUN(refuses);

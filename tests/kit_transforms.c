@@ -115,6 +115,39 @@ static void crops(void) {
     CHECK(tensor_dtype(kit_random_crop(&g, tensor_to(x, TENSOR_U8), 3, 3, 0)) == TENSOR_U8);
 }
 
+// Rows that the host copies are the bits that indexing takes, which has a gradient and serves other devices.
+static void crops_both_ways(void) {
+    const struct { int64_t height, width, padding; } windows[] = {
+        {H, W, 0}, {H, W, 3}, {2, 3, 0}, {1, 1, 9}, {H + 4, W + 6, 3}, {3, W + 8, 4}};
+    const tensor_dtype_t dtypes[] = {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_BF16};
+    for (size_t i = 0; i < sizeof windows / sizeof windows[0]; i++) {
+        const int64_t height = windows[i].height, width = windows[i].width, padding = windows[i].padding;
+        tensor_t *wide = tensor_mT(tensor_randn(N, C, W, H)); // not contiguous
+        for (size_t k = 0; k < sizeof dtypes / sizeof dtypes[0]; k++) {
+            tensor_generator_t a = {11, 0}, b = {11, 0}, c = {11, 0};
+            tensor_t *x = tensor_to(wide, dtypes[k]);
+            tensor_t *leaf = tensor_requires_grad_(tensor_clone(x), 1);
+            tensor_t *copied = kit_random_crop(&a, x, height, width, padding);
+            tensor_t *indexed = kit_random_crop(&b, leaf, height, width, padding);
+            CHECK(test_same_bits(copied, tensor_detach(indexed)) && a.offset == b.offset);
+            tensor_t *bytes = tensor_to(tensor_gt_scalar(x, 0), TENSOR_U8);
+            CHECK(tensor_equal(kit_random_crop(&c, bytes, height, width, padding),
+                               tensor_to(tensor_gt_scalar(copied, 0), TENSOR_U8)));
+            tensor_backward(tensor_sum(indexed));
+            tensor_t *inside = tensor_ne_scalar(copied, 0);
+            CHECK(tensor_item(tensor_sum(tensor_to(tensor_grad(leaf), TENSOR_F32))) ==
+                  tensor_item(tensor_sum(inside)));
+        }
+    }
+    tensor_generator_t g = {1, 0};
+    CHECK(tensor_size(kit_random_crop(&g, tensor_zeros(0, C, H, W), 3, 3, 1), 0) == 0);
+    tensor_t *x = tensor_rand(2, C, H, W);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == TENSOR_OK);
+    CHECK_POISON(kit_random_crop(NULL, x, 3, 3, 1), TENSOR_ERR_UNSUPPORTED, "capture");
+    tensor_graph_free(tensor_capture_end());
+    tensor_clear_error();
+}
+
 static void cutouts(void) {
     tensor_generator_t g = {3, 0};
     tensor_t *y = kit_random_cutout(&g, tensor_ones(N, C, H, W), 3);
@@ -357,6 +390,7 @@ int main(void) {
     RUN(resizes);
     RUN(flips);
     RUN(crops);
+    RUN(crops_both_ways);
     RUN(cutouts);
     RUN(affine);
     RUN(colours);

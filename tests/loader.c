@@ -138,8 +138,16 @@ static void failures(void) {
             CHECK(nn_next(l, &b) == 0); // while the error is pending
             CHECK_ERROR(want[how - 1].code, want[how - 1].text);
         }
+        how = 2;
+        CHECK(nn_next(l, &b) && b.index == 0 && b.epoch == 1); // that epoch is over
+        for (int epoch = 1; epoch < 4; epoch++) {              // and so are the next ones, at the same sample
+            CHECK(nn_next(l, &b) && b.index == 1 && !nn_next(l, &b));
+            CHECK_ERROR(TENSOR_ERR_IO, "sample 19");
+            CHECK(nn_next(l, &b) && b.index == 0 && b.epoch == epoch + 1);
+        }
+        nn_seek(l, 2);
         how = 0;
-        CHECK(nn_next(l, &b) && b.index == 2); // the same batch again
+        CHECK(nn_next(l, &b) && b.index == 2 && b.epoch == 0); // the batch that failed, tried again
         how = 2;
         nn_seek(l, 1);
         CHECK(nn_next(l, &b)); // 2 is being made, or was: its failure is not this one's
@@ -147,6 +155,36 @@ static void failures(void) {
         how = 0;
         tensor_scope_end(scope);
         CHECK_OK();
+    }
+}
+
+// A stream whose sample 5 of epoch 0 fails: epoch 1 begins at its begin.
+static int broken_stream(void *user, nn_item_t *item, void *x, void *y) {
+    (void)user, (void)y;
+    if (item->epoch == 0 && item->index == 5) return tensor_raise(TENSOR_ERR_FORMAT, "log.csv: record 5");
+    if (item->index == 7) return NN_END;
+    *(int64_t *)x = item->index + 100 * item->epoch;
+    return 0;
+}
+
+static void failed_stream(void) {
+    nn_batch_t b;
+    nn_dataset_t d;
+    memset((void *)&d, 0, sizeof d);
+    d.next = broken_stream;
+    d.x_dtype = TENSOR_I64;
+    for (int w = 0; w < 4; w++) {
+        nn_data_loader_t *l = nn_data_loader(d, .batch_size = 2, .num_workers = w);
+        CHECK(nn_next(l, &b) && nn_next(l, &b) && !nn_next(l, &b));
+        CHECK_ERROR(TENSOR_ERR_FORMAT, "next: sample 5: log.csv: record 5");
+        int64_t seen = 0;
+        while (nn_next(l, &b)) {
+            for (int64_t i = 0; i < b.size; i++) {
+                CHECK(tensor_item_i64(tensor_select(b.x, 0, i)) == 100 + seen++);
+            }
+        }
+        CHECK(seen == 7);
+        nn_data_loader_free(l);
     }
 }
 
@@ -442,6 +480,7 @@ int main(void) {
     RUN(workers);
     RUN(resumes);
     RUN(failures);
+    RUN(failed_stream);
     RUN(early_ends);
     RUN(called_back);
     RUN(subsets);

@@ -7,6 +7,8 @@
 #define _DEFAULT_SOURCE // getpid, access
 #endif
 #include "test.h"
+
+#include <time.h>
 #ifdef __linux__
 #include <unistd.h>
 #endif
@@ -387,6 +389,45 @@ static uint64_t state_of(nn_module_t *m, nn_optimizer_t *o, int64_t step) {
     free(p);
     return h;
 }
+// n tensors without elements, the last two with the same name if twice.
+// -> seconds of the processor that the reader took
+static double read_many(int n, int twice) {
+    size_t room = (size_t)n * 64 + 100, size = 8;
+    char *file = (char *)malloc(room);
+    if (!file) abort();
+    for (int i = 0; i < n; i++) {
+        size += (size_t)snprintf(file + size, room - size,
+                                 "%c\"t%d\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}",
+                                 i ? ',' : '{', i - (twice && i == n - 1));
+    }
+    file[size++] = '}';
+    for (int k = 0; k < 8; k++) { file[k] = (char)((uint64_t)(size - 8) >> 8 * k & 255); }
+    const clock_t begin = clock();
+    nn_safetensors_t *r = nn_safetensors_parse(file, size);
+    for (int i = 0; r && i < 1000; i++) {
+        CHECK(tensor_numel(nn_safetensors_get(r, nn_safetensors_name(r, (int64_t)i * n / 1000))) == 0);
+    }
+    const double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
+    CHECK(nn_safetensors_count(r) == (twice ? 0 : n));
+    nn_safetensors_close(r);
+    free(file);
+    return seconds;
+}
+
+// Sixteen times the names take about sixteen times as long. If each was compared with each, it would be 256
+// times.
+static void many_names(void) {
+    double few = 1, many;
+    for (int k = 0; k < 3; k++) {
+        double took = read_many(10000, 0);
+        few = took < few ? took : few;
+    }
+    many = read_many(160000, 0);
+    CHECK_MSG(many < 80 * (few + 0.001), "10,000 tensors take %g s, 160,000 take %g s", few, many);
+    read_many(160000, 1);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "t159998");
+}
+
 static void refused_checkpoints(void) {
     nn_module_t *m = nn_linear(2, 1);
     nn_optimizer_t *o = nn_sgd(m, .lr = 0.5, .momentum = 0.5);
@@ -683,6 +724,7 @@ int main(void) {
     RUN(refused_headers);
     RUN(refused_files);
     RUN(refused_sizes);
+    RUN(many_names);
     RUN(refused_checkpoints);
     RUN(refused_idx);
     RUN(refused_npy);

@@ -97,7 +97,14 @@ small=tests/fixtures/models_small.safetensors
 refused "use: train MODEL" "$B/models/train"
 refused "models: alexnet vgg19" "$B/models/train" alexnet2
 refused "conv1.weight" env THIN=16 WEIGHTS=$small "$B/models/train" resnet50 2 1
+refused "none" env THIN=16 WEIGHTS="$out/none" "$B/models/train" vae 2 1
+refused "README.md" env THIN=16 WEIGHTS=README.md "$B/models/train" vae 2 1
 refused "missing" env THIN=16 TEXT="$out/none" "$B/models/train" lstm_lm 2 1
+refused "missing" env THIN=16 TEXT="$out" "$B/models/train" lstm_lm 2 1
+refused "missing" env THIN=16 RATINGS=README.md "$B/models/train" ncf 2 1
+mkdir "$out/idx"
+cp README.md "$out/idx/train-images-idx3-ubyte"
+refused "not an IDX file" env DATA="$out/idx" "$B/models/train" vae 2 1
 refused "missing" env THIN=16 RATINGS="$out/none" "$B/models/train" ncf 2 1
 refused "none" env DATA="$out/none" "$B/models/train" vae 2 1
 refused "use: gpt2" "$B/models/gpt2" "$out"
@@ -109,8 +116,17 @@ cp tests/fixtures/kit/vocab.json tests/fixtures/kit/merges.txt "$out"
 "$B/models/gpt2" "$out" "the cat" 6 >"$out/said.txt" 2>"$out/said.err" </dev/null
 result "$(grep -q "^the cat." "$out/said.txt" || cat "$out/said.txt" "$out/said.err")"
 refused "more than" "$B/models/gpt2" "$out" "the cat" 2000
+if [ -c /dev/full ]; then
+    refused "cannot \(write\|be written\)" sh -c 'exec "$@" >/dev/full' full "$B/models/gpt2" "$out" "the cat" 6
+else
+    echo "skipped 3 tests of a full disk: no /dev/full"
+fi
 head -c 3000 "$out/model.safetensors" >"$out/cut" && mv "$out/cut" "$out/model.safetensors"
 refused "model.safetensors" "$B/models/gpt2" "$out" "the cat" 6
+cp README.md "$out/model.safetensors"
+refused "model.safetensors" "$B/models/gpt2" "$out" "the cat" 6
+cp README.md "$out/vocab.json"
+refused "vocab.json" "$B/models/gpt2" "$out" "the cat" 6
 
 if "$PYTHON" -c 'import torch, numpy' 2>/dev/null; then
     for step in "$PYTHON tests/fixtures/models.py write" "$B/tests/models read" "$B/tests/models write" \

@@ -188,6 +188,36 @@ static void on_a_full_disk(void) {
     close(full);
     CHECK(tensor_graph_free(g) == 0 && tensor_free(y) == 0 && nn_free(m) == 0);
 }
+
+// Lines of a bar whose seconds the test makes pass, with stderr in a file.
+static int64_t progress_lines(double seconds) {
+    FILE *file = tmpfile();
+    if (!file) { return -1; }
+    fflush(stderr);
+    const int before = dup(2);
+    dup2(fileno(file), 2);
+    nn_progress_t bar = nn_progress_begin("step", 1000000, 0);
+    for (int64_t half = 0; (double)half <= 2 * seconds; half++) {
+        nn_progress(&bar, half + 1, "loss 0.5");
+        bar.start -= 0.5;
+        bar.shown -= 0.5;
+    }
+    dup2(before, 2);
+    close(before);
+    rewind(file);
+    int64_t lines = 0;
+    for (int c = fgetc(file); c != EOF; c = fgetc(file)) { lines += c == '\n'; }
+    fclose(file);
+    return lines;
+}
+
+// In a file a short run is seen to move, and a long one does not fill the file.
+static void progress_in_a_file(void) {
+    const int64_t first = progress_lines(1.5), few = progress_lines(15), many = progress_lines(3600);
+    CHECK_MSG(first == 1, "%d lines in 1.5 s", (int)first);
+    CHECK_MSG(few >= 4 && few <= 5, "%d lines in 15 s", (int)few);
+    CHECK_MSG(many >= 118 && many <= 126, "%d lines in an hour", (int)many);
+}
 #endif
 
 int main(int argc, char **argv) {
@@ -196,6 +226,7 @@ int main(int argc, char **argv) {
     RUN(in_little_room);
 #if defined(__unix__)
     RUN(on_a_full_disk);
+    RUN(progress_in_a_file);
 #endif
     printf("%ld printed tensors, cases of PyTorch\n", compared);
     return test_report();

@@ -10,6 +10,7 @@
 #include "fuzz/dlpack.c"
 #include "fuzz/gguf.c"
 #include "fuzz/idx.c"
+#include "fuzz/lora.c"
 #include "fuzz/media.c"
 #include "fuzz/safetensors.c"
 #include "fuzz/shards.c"
@@ -31,6 +32,7 @@ static const struct target_t {
     {"dlpack", dlpack_setup, dlpack},
     {"gguf", gguf_setup, gguf},
     {"idx", idx_setup, idx},
+    {"lora", lora_setup, lora},
     {"media", media_setup, media},
     {"safetensors", safetensors_setup, safetensors},
     {"shards", shards_setup, shards},

@@ -13,11 +13,11 @@ CHROMEDRIVER=${CHROMEDRIVER:-chromedriver}
 out=$B/tests/web
 passed=0
 failed=0
-rm -rf "$out"
+rm -rf "$out" "$B/web/bare" "$B/web/broken"
 mkdir -p "$out"
 
 skip() {
-    echo "skipped 25 tests of the page that trains: $1"
+    echo "skipped 27 tests of the page that trains: $1"
     echo "0 passed, 0 failed"
     exit 0
 }
@@ -55,7 +55,9 @@ if ! B=$B CLANG=$CLANG sh examples/web/build.sh >"$out/build.log" 2>&1; then
     finish
 fi
 size=$(wc -c <"$B/web/demos.wasm")
-result size "$([ "$size" -le 400000 ] || echo "demos.wasm has $size bytes, more than 400,000")"
+page=$(wc -c <"$B/web/index.html")
+echo "demos.wasm has $size bytes, index.html $page"
+result size "$([ $((size + page)) -le 409600 ] || echo "the page has $((size + page)) bytes, more than 400 KB of 1024")"
 
 # A plain file server, which knows nothing of types of files.
 cat >"$out/server.mjs" <<'END'
@@ -261,6 +263,19 @@ result "from a folder" "$([ $? -eq 0 ] || echo "alone.html does not train")"
 visit "file://$(cd "$B/web" && pwd)/index.html"
 until_js 10 "return document.getElementById('trouble').textContent.includes('open alone.html') ? 'yes' : 'no'"
 result "index.html from a folder" "$([ $? -eq 0 ] || echo "does not say what to open")"
+# A folder without demos.wasm, and one with something else under that name.
+mkdir "$B/web/bare" "$B/web/broken"
+for name in bare broken; do
+    cp "$B/web/index.html" "$B/web/$name"
+done
+cp README.md "$B/web/broken/demos.wasm"
+visit "$site/bare/index.html"
+until_js 10 "return document.getElementById('trouble').textContent.includes('demos.wasm is not beside') ? 'yes' : 'no'"
+result "without demos.wasm" "$([ $? -eq 0 ] || echo "the page does not say what is missing")"
+visit "$site/broken/index.html"
+until_js 10 "return document.getElementById('trouble').textContent.includes('demos.wasm is not') ? 'yes' : 'no'"
+result "a broken demos.wasm" "$([ $? -eq 0 ] || echo "the page does not say that demos.wasm is broken")"
+rm -r "$B/web/bare" "$B/web/broken"
 leave
 
 # A processor without the vectors of SSE 4.1: the browser has no SIMD then, and the page says so.

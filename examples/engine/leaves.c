@@ -8,6 +8,7 @@
 //        cc -O2 -I. examples/engine/leaves.c build/libtensor.a `pkg-config --libs raylib` -lm -pthread
 // Output: a window; FRAMES=100 closes it after as many frames and prints
 //   100 frames, loss 0.0..
+// Without a screen it says so and ends with status 1.
 #include "tensor_nn.h"
 
 #include <raylib.h>
@@ -34,11 +35,16 @@ int main(void) {
     const char *text = getenv("FRAMES");
     int frames = text ? atoi(text) : 0, frame = 0;
     double loss = 0;
+    SetTraceLogLevel(LOG_NONE);         // raylib's own lines: many, and several for one trouble
+    InitWindow(SIDE, SIDE, "leaves");
+    if (!IsWindowReady()) {
+        fprintf(stderr, "leaves: there is no screen to open a window on\n");
+        return 1;
+    }
     nn_module_t *net =
         nn_sequential(nn_linear(2, 64), nn_tanh(), nn_linear(64, 64), nn_tanh(), nn_linear(64, 2));
     nn_optimizer_t *opt = nn_adam(net, .lr = 0.005);
     tensor_t *leaves = tensor_keep(anywhere(LEAVES));
-    InitWindow(SIDE, SIDE, "leaves");
     SetTargetFPS(60);
     while (!WindowShouldClose() && (frames == 0 || frame < frames) && tensor_ok()) {
         tensor_scope_t scope = tensor_scope_begin();
@@ -76,8 +82,12 @@ int main(void) {
         frame++;
     }
     CloseWindow();
-    if (!tensor_ok()) { fprintf(stderr, "%s\n", tensor_error_text()); }
     printf("%d frames, loss %.4f\n", frame, loss);
     tensor_free(leaves);
-    return tensor_shutdown() != 0;
+    if (tensor_shutdown()) { return 1; }        // the library has said why
+    if (fflush(stdout) || ferror(stdout)) {
+        fprintf(stderr, "leaves: cannot write to stdout\n");
+        return 1;
+    }
+    return 0;
 }

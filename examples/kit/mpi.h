@@ -16,11 +16,13 @@ extern "C" {
 
 // The ranks of mpirun. Initialises MPI unless the program has, and ends it then at exit. Where ranks have
 // failed, the exit ends all of them.
-//   timeout   seconds that a rank waits for the others before it gives up; this start itself waits for all
-//             ranks without a limit, as MPI does
+//   timeout   seconds that a rank waits for the others, here and later, before it gives up. Only
+//             MPI_Init_thread itself has no limit, whoever calls it: mpirun starts all ranks or none
 //   -> code;  errors IO, UNSUPPORTED (MPI cannot be initialised, has ended, or was initialised by MPI_Init,
 //   without threads: the program calls MPI_Init_thread with MPI_THREAD_FUNNELED or more)
 int kit_mpi_ranks(kit_collectives_t *ranks, double timeout);
+
+#define kit_mpi_ranks(...) kit_parallel__at(TENSOR_HERE, (kit_mpi_ranks)(__VA_ARGS__))
 
 #ifdef __cplusplus
 }
@@ -41,7 +43,7 @@ int kit_mpi_ranks(kit_collectives_t *ranks, double timeout);
 #include <stdlib.h>
 #include <string.h>
 
-enum { KIT_MPI_LAYERS = 1, KIT_MPI_REST = 2 }; // channels; 0 is for gradients
+enum { KIT_MPI_LAYERS = 1, KIT_MPI_REST = 2, KIT_MPI_START = 3 }; // channels; 0 is for gradients
 
 typedef struct kit_mpi__request_t {
     MPI_Request mpi;
@@ -58,7 +60,7 @@ static int kit_mpi__fail(const char *what) {
     char text[160];
     snprintf(text, sizeof text, "kit_parallel: rank %d: %s", kit_mpi__state.rank, what);
     kit_mpi__state.failed = 1;
-    return tensor_raise(TENSOR_ERR_IO, text);
+    return (tensor_raise)(TENSOR_ERR_IO, text);
 }
 
 // Every operation is one that does not block, so that a rank that never comes is noticed.
@@ -68,7 +70,7 @@ static int kit_mpi__wait(void *user, void **request, int poll) {
     int done = 0, good = 1;
     (void)user;
     if (!r) return 0;
-    if (kit_mpi__state.failed) return TENSOR_ERR_IO;
+    if (kit_mpi__state.failed) return kit_mpi__fail("an earlier call has failed");
     do {
         good = MPI_Test(&r->mpi, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS;
     } while (good && !done && !poll && MPI_Wtime() < end);
@@ -78,18 +80,25 @@ static int kit_mpi__wait(void *user, void **request, int poll) {
         return kit_mpi__fail("another rank did not come to a layer's sum; all ranks need samples in "
                              "each batch");
     }
+    if (!done && r->channel == KIT_MPI_START) {
+        return kit_mpi__fail("another rank has not come to kit_mpi_ranks in time");
+    }
     if (!done) return kit_mpi__fail("another rank has not answered in time"); // r stays: MPI has it
     free(r);
     *request = NULL;
     return 0;
 }
 
-// -> the request that MPI fills, NULL after a failure
+// -> the request that MPI fills, NULL after an error
 static MPI_Request *kit_mpi__request(void **request, int channel) {
     kit_mpi__request_t *r = NULL;
-    if (!kit_mpi__state.failed) r = (kit_mpi__request_t *)malloc(sizeof *r);
+    if (kit_mpi__state.failed) kit_mpi__fail("an earlier call has failed");
+    else r = (kit_mpi__request_t *)malloc(sizeof *r);
     *request = r;
-    if (!r) return NULL;
+    if (!r) {
+        (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory"); // unless there is an error
+        return NULL;
+    }
     r->channel = channel;
     return &r->mpi;
 }
@@ -98,11 +107,12 @@ static int kit_mpi__sum(void *user, int channel, tensor_t *data, void **request)
     (void)user;
     *request = NULL;
     if (tensor_numel(data) > INT_MAX) {
-        return tensor_raise(TENSOR_ERR_UNSUPPORTED,
-                            "kit_parallel: a tensor of 2^31 elements or more is too large for a sum of MPI");
+        return (tensor_raise)(TENSOR_ERR_UNSUPPORTED,
+                              "kit_parallel: a tensor of 2^31 elements or more is too large for a sum of "
+                              "MPI");
     }
     MPI_Request *r = kit_mpi__request(request, channel);
-    if (!r) return TENSOR_ERR_IO;
+    if (!r) return tensor_error_code();
     int n = (int)tensor_numel(data);
     int code = MPI_Iallreduce(MPI_IN_PLACE, tensor_data_mut(data), n, MPI_FLOAT, MPI_SUM,
                               kit_mpi__state.channel[channel], r);
@@ -116,7 +126,7 @@ static int kit_mpi__broadcast(void *user, tensor_t *x) {
         size_t piece = bytes - at < (1u << 28) ? bytes - at : 1u << 28;
         void *request;
         MPI_Request *r = kit_mpi__request(&request, KIT_MPI_REST);
-        if (!r) return TENSOR_ERR_IO;
+        if (!r) return tensor_error_code();
         if (MPI_Ibcast(data + at, (int)piece, MPI_BYTE, 0, kit_mpi__state.channel[KIT_MPI_REST], r))
             return kit_mpi__fail("a broadcast cannot begin");
         int code = kit_mpi__wait(user, &request, 0);
@@ -135,7 +145,7 @@ static int kit_mpi__gather(void *user, const void *mine, size_t bytes, void *all
     if (!r || !block) {
         free(request);
         free(block);
-        return kit_mpi__fail("a gather has no memory, or an earlier call has failed");
+        return (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory"); // unless there is one
     }
     memcpy(block + whole, mine, bytes);
     if (MPI_Iallgather(block + whole, (int)bytes, MPI_BYTE, block, (int)bytes, MPI_BYTE,
@@ -156,36 +166,47 @@ static void kit_mpi__end(void) {
     MPI_Finalize();
 }
 
-int kit_mpi_ranks(kit_collectives_t *ranks, double timeout) {
+// Makes a channel; waits for the other ranks to come here.   -> code
+static int kit_mpi__channel(MPI_Comm *channel) {
+    void *request;
+    MPI_Request *r = kit_mpi__request(&request, KIT_MPI_START);
+    if (!r) return tensor_error_code();
+    if (MPI_Comm_idup(MPI_COMM_WORLD, channel, r)) return kit_mpi__fail("no communicator");
+    int code = kit_mpi__wait(NULL, &request, 0);
+    if (!code) MPI_Comm_set_errhandler(*channel, MPI_ERRORS_RETURN);
+    return code;
+}
+
+int (kit_mpi_ranks)(kit_collectives_t *ranks, double timeout) {
     int there = 0, over = 0, level = 0;
     kit_collectives_t c = {0,            1, TENSOR_CPU, NULL, kit_mpi__sum, kit_mpi__wait, kit_mpi__broadcast,
                            kit_mpi__gather};
     MPI_Initialized(&there);
     MPI_Finalized(&over);
-    if (over) { return tensor_raise(TENSOR_ERR_UNSUPPORTED, "kit_parallel: MPI has ended in this process"); }
+    if (over) {
+        return (tensor_raise)(TENSOR_ERR_UNSUPPORTED, "kit_parallel: MPI has ended in this process");
+    }
     if (!there) {
         if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level)) {
-            return tensor_raise(TENSOR_ERR_UNSUPPORTED, "kit_parallel: MPI cannot be initialised");
+            return (tensor_raise)(TENSOR_ERR_UNSUPPORTED, "kit_parallel: MPI cannot be initialised");
         }
         atexit(kit_mpi__end);
     }
     MPI_Query_thread(&level);
     if (level < MPI_THREAD_FUNNELED) {
-        return tensor_raise(TENSOR_ERR_UNSUPPORTED,
-                            "kit_parallel: MPI was initialised without threads; call MPI_Init_thread with "
-                            "MPI_THREAD_FUNNELED or more, or leave it to kit_mpi_ranks");
-    }
-    for (int k = 0; k < 3; k++) {
-        if (MPI_Comm_dup(MPI_COMM_WORLD, &kit_mpi__state.channel[k])) {
-            return tensor_raise(TENSOR_ERR_IO, "kit_parallel: no communicator");
-        }
-        MPI_Comm_set_errhandler(kit_mpi__state.channel[k], MPI_ERRORS_RETURN);
+        return (tensor_raise)(TENSOR_ERR_UNSUPPORTED,
+                              "kit_parallel: MPI was initialised without threads; call MPI_Init_thread with "
+                              "MPI_THREAD_FUNNELED or more, or leave it to kit_mpi_ranks");
     }
     kit_mpi__state.timeout = timeout;
     MPI_Comm_rank(MPI_COMM_WORLD, &c.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &c.size);
     kit_mpi__state.rank = c.rank;
     kit_mpi__state.size = c.size;
+    for (int k = 0; k < 3; k++) {
+        int code = kit_mpi__channel(&kit_mpi__state.channel[k]);
+        if (code) return code;
+    }
     *ranks = c;
     return 0;
 }

@@ -28,15 +28,18 @@
 extern "C" {
 #endif
 
-// One rank's end; waits until all ranks have called it, without a limit, as NCCL does.
+// One rank's end; waits until all ranks have called it.
 //   id       of tensor_cuda_comm_id, the same on all ranks
 //   device   of this rank, started by tensor_cuda_init
-//   timeout  seconds that a rank waits for the others' part of a sum before it gives up
+//   timeout  seconds that a rank waits for the others, here and in each sum, before it gives up; 0 = without
+//            a limit, which is all that NCCL before 2.14 can at the start
 //   -> code;  errors as tensor_cuda_comm_new, OUT_OF_MEMORY
 int kit_nccl_ranks(kit_collectives_t *ranks, int rank, int size, const void *id, tensor_device_t device,
                    double timeout);
-// Frees what ranks holds; not after an error of another rank, for which NCCL may wait.
+// Frees what ranks holds. After an error it does not wait for the others.
 void kit_nccl_end(kit_collectives_t *ranks);
+
+#define kit_nccl_ranks(...) kit_parallel__at(TENSOR_HERE, (kit_nccl_ranks)(__VA_ARGS__))
 
 #ifdef __cplusplus
 }
@@ -61,19 +64,34 @@ typedef struct kit_nccl__channel_t {
 typedef struct kit_nccl__state_t {
     kit_nccl__channel_t channel[KIT_NCCL_CHANNELS];
     tensor_device_t device;
-    int rank, size;
+    int rank, size, failed;
     double timeout;
 } kit_nccl__state_t;
 
+// Another rank has gone. All that waits for it ends, so that the streams go on and memory can be freed; no
+// channel can be used again.
+static void kit_nccl__give_up(kit_nccl__state_t *s) {
+    tensor_cuda_comm_t *comm[KIT_NCCL_CHANNELS];
+    for (int k = 0; k < KIT_NCCL_CHANNELS; k++) {
+        comm[k] = s->channel[k].comm;
+        s->channel[k].comm = NULL;
+    }
+    tensor_cuda_comm_abort_n(comm, KIT_NCCL_CHANNELS);
+    s->failed = 1;
+}
+
 // Queues one collective: all_gather into y if there is a y, a broadcast from rank 0 or a sum otherwise.
-static int kit_nccl__queue(kit_nccl__channel_t *c, tensor_t *x, tensor_t *y, int broadcast) {
-    tensor_cuda_stream_t *before = tensor_cuda_set_stream(c->stream);
+static int kit_nccl__queue(kit_nccl__state_t *s, int channel, tensor_t *x, tensor_t *y, int broadcast) {
+    kit_nccl__channel_t *c = &s->channel[channel];
     int code;
+    if (s->failed) return (tensor_raise)(TENSOR_ERR_IO, "kit_parallel: an earlier call has failed");
+    tensor_cuda_stream_t *before = tensor_cuda_set_stream(c->stream);
     if (!before) return tensor_error_code();
     if (y) code = tensor_cuda_all_gather(c->comm, y, x);
     else if (broadcast) code = tensor_cuda_broadcast(c->comm, x, 0);
     else code = tensor_cuda_all_reduce(c->comm, x, 0);
     tensor_cuda_set_stream(before);
+    if (code == TENSOR_ERR_CUDA || code == TENSOR_ERR_IO) kit_nccl__give_up(s);
     return code;
 }
 
@@ -81,44 +99,37 @@ static int kit_nccl__wait(void *user, void **request, int poll) {
     kit_nccl__state_t *s = (kit_nccl__state_t *)user;
     kit_nccl__channel_t *c = (kit_nccl__channel_t *)*request;
     time_t begin = time(NULL);
-    if (!c || poll) return 0;
-    while (!tensor_cuda_stream_query(c->stream)) {
-        if (difftime(time(NULL), begin) > s->timeout) {
+    if (!c || (poll && !s->failed)) return 0;
+    while (!s->failed && !tensor_cuda_stream_query(c->stream)) {
+        if (s->timeout > 0 && difftime(time(NULL), begin) > s->timeout) {
             char text[160];
             const char *what = "has not answered in time";
             if (c == &s->channel[KIT_NCCL_LAYERS])
                 what = "did not come to a layer's sum; all ranks need samples in each batch";
             snprintf(text, sizeof text, "kit_parallel: rank %d: another rank %s", s->rank, what);
-            return tensor_raise(TENSOR_ERR_IO, text);
+            (tensor_raise)(TENSOR_ERR_IO, text);
+            kit_nccl__give_up(s);
         }
     }
     *request = NULL;
-    return 0;
+    return s->failed ? TENSOR_ERR_IO : 0;
 }
 
 static int kit_nccl__sum(void *user, int channel, tensor_t *data, void **request) {
     kit_nccl__state_t *s = (kit_nccl__state_t *)user;
-    int code = kit_nccl__queue(&s->channel[channel], data, NULL, 0);
+    int code = kit_nccl__queue(s, channel, data, NULL, 0);
     *request = code ? NULL : &s->channel[channel];
     return code;
 }
 
-static int kit_nccl__broadcast(void *user, tensor_t *data) {
-    kit_nccl__state_t *s = (kit_nccl__state_t *)user;
-    void *request = &s->channel[KIT_NCCL_REST];
-    int code = kit_nccl__queue(&s->channel[KIT_NCCL_REST], data, NULL, 1);
-    return code ? code : kit_nccl__wait(user, &request, 0);
+static int kit_nccl__broadcast_on(kit_nccl__state_t *s, int channel, tensor_t *data) {
+    void *request = &s->channel[channel];
+    int code = kit_nccl__queue(s, channel, data, NULL, 1);
+    return code ? code : kit_nccl__wait(s, &request, 0);
 }
 
-static int kit_nccl__gather_to(kit_nccl__state_t *s, tensor_t *x, tensor_t *y, void *all) {
-    void *request = &s->channel[KIT_NCCL_REST];
-    int code = kit_nccl__queue(&s->channel[KIT_NCCL_REST], x, y, 0);
-    if (!code) code = kit_nccl__wait(s, &request, 0);
-    if (code) { // NCCL may still read and write them
-        tensor_keep(x);
-        tensor_keep(y);
-    }
-    return code ? code : tensor_copy_out(y, all, (size_t)tensor_numel(y));
+static int kit_nccl__broadcast(void *user, tensor_t *data) {
+    return kit_nccl__broadcast_on((kit_nccl__state_t *)user, KIT_NCCL_REST, data);
 }
 
 static int kit_nccl__gather(void *user, const void *mine, size_t bytes, void *all) {
@@ -127,8 +138,11 @@ static int kit_nccl__gather(void *user, const void *mine, size_t bytes, void *al
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     tensor_t *x = tensor_to(tensor_from_n(mine, TENSOR_U8, &one, 1), (int)s->device);
     tensor_t *y = tensor_to(tensor_empty_n(&many, 1, TENSOR_U8), (int)s->device);
-    int code = kit_nccl__gather_to(s, x, y, all);
-    tensor_scope_end(scope);
+    void *request = &s->channel[KIT_NCCL_REST];
+    int code = kit_nccl__queue(s, KIT_NCCL_REST, x, y, 0);
+    if (!code) code = kit_nccl__wait(s, &request, 0);
+    if (!code) code = tensor_copy_out(y, all, (size_t)many);
+    (tensor_scope_end)(scope);
     return code;
 }
 
@@ -139,11 +153,11 @@ static int kit_nccl__open_more(kit_nccl__state_t *s, kit_nccl__channel_t *c) {
     int code = s->rank == 0 ? tensor_cuda_comm_id(id) : 0;
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     tensor_t *x = tensor_to(tensor_from_n(id, TENSOR_U8, &bytes, 1), (int)s->device);
-    if (!code) code = kit_nccl__queue(&s->channel[0], x, NULL, 1);
+    if (!code) code = kit_nccl__broadcast_on(s, 0, x);
     if (!code) code = tensor_copy_out(x, id, sizeof id);
-    tensor_scope_end(scope);
+    (tensor_scope_end)(scope);
     if (code) return code;
-    c->comm = tensor_cuda_comm_new(s->rank, s->size, id, s->device);
+    c->comm = tensor_cuda_comm_new(s->rank, s->size, id, s->device, s->timeout);
     return c->comm ? 0 : tensor_error_code();
 }
 
@@ -152,7 +166,7 @@ static int kit_nccl__open(kit_nccl__state_t *s, const void *id) {
         s->channel[k].stream = tensor_cuda_stream_new(s->device);
         if (!s->channel[k].stream) return tensor_error_code();
     }
-    s->channel[0].comm = tensor_cuda_comm_new(s->rank, s->size, id, s->device);
+    s->channel[0].comm = tensor_cuda_comm_new(s->rank, s->size, id, s->device, s->timeout);
     if (!s->channel[0].comm) return tensor_error_code();
     int code = kit_nccl__open_more(s, &s->channel[KIT_NCCL_LAYERS]);
     return code ? code : kit_nccl__open_more(s, &s->channel[KIT_NCCL_REST]);
@@ -161,6 +175,10 @@ static int kit_nccl__open(kit_nccl__state_t *s, const void *id) {
 void kit_nccl_end(kit_collectives_t *ranks) {
     kit_nccl__state_t *s = (kit_nccl__state_t *)ranks->user;
     for (int k = 0; s && k < KIT_NCCL_CHANNELS; k++) {
+        void *request = &s->channel[k];
+        if (s->channel[k].comm) kit_nccl__wait(s, &request, 0); // for sums that nobody has waited for
+    }
+    for (int k = 0; s && k < KIT_NCCL_CHANNELS; k++) {
         if (s->channel[k].comm) tensor_cuda_comm_free(s->channel[k].comm);
         if (s->channel[k].stream) tensor_cuda_stream_free(s->channel[k].stream);
     }
@@ -168,10 +186,10 @@ void kit_nccl_end(kit_collectives_t *ranks) {
     ranks->user = NULL;
 }
 
-int kit_nccl_ranks(kit_collectives_t *ranks, int rank, int size, const void *id, tensor_device_t device,
-                   double timeout) {
+int (kit_nccl_ranks)(kit_collectives_t *ranks, int rank, int size, const void *id, tensor_device_t device,
+                     double timeout) {
     kit_nccl__state_t *s = (kit_nccl__state_t *)calloc(1, sizeof *s);
-    if (!s) return tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory");
+    if (!s) return (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory");
     kit_collectives_t c = {rank,           size,           device,              s,
                            kit_nccl__sum, kit_nccl__wait, kit_nccl__broadcast, kit_nccl__gather};
     s->rank = rank;

@@ -53,6 +53,9 @@ int png_save(const char *path, tensor_t *image, const char *text);
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__unix__) || defined(__APPLE__)
+#include <sys/stat.h>
+#endif
 
 static unsigned char png__byte(double v) {
     return (unsigned char)(v >= 255 ? 255 : v > 0 ? (int)(v + 0.5) : 0);
@@ -267,9 +270,24 @@ void png_encode(png_bytes_t *b, const unsigned char *rgb, int width, int height,
     free(note.at);
 }
 
+// Whether path is a device, a pipe or a folder. The file that is renamed to it would replace the first two.
+static int png__is_no_file(const char *path) {
+#if defined(__unix__) || defined(__APPLE__)
+    struct stat there;
+    return stat(path, &there) == 0 && !S_ISREG(there.st_mode);
+#else
+    (void)path;
+    return 0;
+#endif
+}
+
 int png_write_file(const char *path, const png_bytes_t *b) {
     char aside[1024], text[1400];
     if (b->failed) { return tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "png: no memory for a file"); }
+    if (png__is_no_file(path)) {
+        (void)snprintf(text, sizeof text, "png: cannot write %s: not a regular file", path);
+        return tensor_raise(TENSOR_ERR_IO, text);
+    }
     int fits = (size_t)snprintf(aside, sizeof aside, "%s.tmp", path) < sizeof aside;
     FILE *f = fits ? fopen(aside, "wb") : NULL;
     int failed = !f || fwrite(b->at, 1, b->n, f) != b->n, reason = errno;

@@ -35,6 +35,7 @@ typedef struct kit_shared_t {
     size_t bytes;
     char name[64];          // of the system; empty: this process does not own it
     void *handle;           // of Windows
+    uint64_t made[2];       // of POSIX: which file this process has made
 } kit_shared_t;
 
 // Makes `bytes` zeros that have a name: letters, digits and '-', at most 24. Its owner closes last.
@@ -46,6 +47,10 @@ int kit_shared_new(kit_shared_t *s, const char *name, size_t bytes);
 int kit_shared_open(kit_shared_t *s, const char *name, size_t bytes);
 // Unmaps it: tensors over it must be gone. The owner's close takes the name away; who has it mapped keeps it.
 void kit_shared_close(kit_shared_t *s);
+// Frees a name whose owner died before it could close, or that nobody has. Who has the memory mapped keeps
+// it. Its user may do so, and root. On Windows a name goes with the last process that has it mapped.
+//   -> code;  errors SHAPE (the name), IO (another user's; of Windows: a process has it)
+int kit_shared_remove(const char *name);
 
 typedef int (*kit_shared_job_t)(const char *name, int k);
 // Runs job(name, 0) .. job(name, n - 1), each in a process of its own, and waits for all of them.
@@ -55,6 +60,13 @@ typedef int (*kit_shared_job_t)(const char *name, int k);
 int kit_shared_run(const char *program, const char *name, int n, kit_shared_job_t job);
 // In a process that kit_shared_run has started on Windows: runs the job and ends it. Elsewhere nothing.
 void kit_shared_child(int argc, char **argv, kit_shared_job_t job);
+
+// As in tensor.h, an error names the place of the program's call.
+int kit_shared__at(const char *site, int code);
+#define kit_shared_new(...) kit_shared__at(TENSOR_HERE, (kit_shared_new)(__VA_ARGS__))
+#define kit_shared_open(...) kit_shared__at(TENSOR_HERE, (kit_shared_open)(__VA_ARGS__))
+#define kit_shared_remove(...) kit_shared__at(TENSOR_HERE, (kit_shared_remove)(__VA_ARGS__))
+#define kit_shared_run(...) kit_shared__at(TENSOR_HERE, (kit_shared_run)(__VA_ARGS__))
 
 #ifdef __cplusplus
 }
@@ -70,12 +82,21 @@ void kit_shared_child(int argc, char **argv, kit_shared_job_t job);
 
 enum { KIT_SHARED__PROCESSES = 64 };
 
+// tensor_check_with gives the error that is pending the place in its options, unless it has one.
+int kit_shared__at(const char *site, int code) {
+    static tensor_check_args_t none;
+    tensor_check_args_t place = none;
+    place.site_ = site;
+    if (!tensor_ok()) { (void)tensor_check_with(place); }
+    return code;
+}
+
 static int kit_shared__fail(kit_shared_t *s, int code, const char *name, const char *what) {
     char text[200];
     snprintf(text, sizeof text, "kit_shared: the memory \"%.40s\" %s", name ? name : "", what);
     s->data = NULL;
     s->name[0] = 0;
-    return tensor_raise(code, text);
+    return (tensor_raise)(code, text);
 }
 
 // Whether kit_shared_run takes n.
@@ -83,7 +104,7 @@ static int kit_shared__count(int n) {
     char text[100];
     if (n >= 1 && n <= KIT_SHARED__PROCESSES) { return 1; }
     snprintf(text, sizeof text, "kit_shared_run: %d processes, it runs 1 to %d", n, KIT_SHARED__PROCESSES);
-    (void)tensor_raise(TENSOR_ERR_SHAPE, text);
+    (void)(tensor_raise)(TENSOR_ERR_SHAPE, text);
     return 0;
 }
 
@@ -101,6 +122,9 @@ static int kit_shared__name(kit_shared_t *s, const char *name, size_t bytes, con
     s->bytes = bytes;
     return 0;
 }
+
+static const char kit_shared__taken[] =
+    "is there already; kit_shared_remove frees a name whose owner has died";
 
 #if !defined(__wasm__)
 static int kit_shared__small(kit_shared_t *s, const char *name, size_t there, size_t bytes) {
@@ -123,7 +147,7 @@ static int kit_shared__absent(kit_shared_t *s, const char *name, int denied) {
 
 #include <process.h>
 
-int kit_shared_new(kit_shared_t *s, const char *name, size_t bytes) {
+int (kit_shared_new)(kit_shared_t *s, const char *name, size_t bytes) {
     const int code = kit_shared__name(s, name, bytes, "Local\\kit-");
     if (code) { return code; }
     const unsigned long long size = bytes;
@@ -133,10 +157,10 @@ int kit_shared_new(kit_shared_t *s, const char *name, size_t bytes) {
     if (s->handle && !taken) { s->data = MapViewOfFile(s->handle, FILE_MAP_ALL_ACCESS, 0, 0, bytes); }
     if (s->data) { return 0; }
     if (s->handle) { CloseHandle(s->handle); }
-    return kit_shared__fail(s, TENSOR_ERR_IO, name, taken ? "is there already" : "cannot be made");
+    return kit_shared__fail(s, TENSOR_ERR_IO, name, taken ? kit_shared__taken : "cannot be made");
 }
 
-int kit_shared_open(kit_shared_t *s, const char *name, size_t bytes) {
+int (kit_shared_open)(kit_shared_t *s, const char *name, size_t bytes) {
     MEMORY_BASIC_INFORMATION region;
     const int code = kit_shared__name(s, name, bytes, "Local\\kit-");
     if (code) { return code; }
@@ -165,7 +189,18 @@ void kit_shared_close(kit_shared_t *s) {
     s->data = NULL;
 }
 
-int kit_shared_run(const char *program, const char *name, int n, kit_shared_job_t job) {
+int (kit_shared_remove)(const char *name) {
+    kit_shared_t s;
+    const int code = kit_shared__name(&s, name, 1, "Local\\kit-");
+    if (code) { return code; }
+    const HANDLE there = OpenFileMappingA(FILE_MAP_READ, FALSE, s.name);
+    if (!there && GetLastError() != ERROR_ACCESS_DENIED) { return 0; }
+    if (!there) { return kit_shared__absent(&s, name, 1); }
+    CloseHandle(there);
+    return kit_shared__fail(&s, TENSOR_ERR_IO, name, "is in use by a process");
+}
+
+int (kit_shared_run)(const char *program, const char *name, int n, kit_shared_job_t job) {
     intptr_t child[KIT_SHARED__PROCESSES];
     int failed = 0;
     (void)job;                              // the child finds it by kit_shared_child
@@ -188,18 +223,23 @@ void kit_shared_child(int argc, char **argv, kit_shared_job_t job) {
 
 #elif defined(__wasm__)
 
-int kit_shared_new(kit_shared_t *s, const char *name, size_t bytes) {
+int (kit_shared_new)(kit_shared_t *s, const char *name, size_t bytes) {
     const int code = kit_shared__name(s, name, bytes, "");
     return code ? code : kit_shared__fail(s, TENSOR_ERR_UNSUPPORTED, name, "needs a system with processes");
 }
 
-int kit_shared_open(kit_shared_t *s, const char *name, size_t bytes) {
-    return kit_shared_new(s, name, bytes);
+int (kit_shared_open)(kit_shared_t *s, const char *name, size_t bytes) {
+    return (kit_shared_new)(s, name, bytes);
 }
 
 void kit_shared_close(kit_shared_t *s) { s->data = NULL; }
 
-int kit_shared_run(const char *program, const char *name, int n, kit_shared_job_t job) {
+int (kit_shared_remove)(const char *name) {
+    kit_shared_t s;
+    return (kit_shared_new)(&s, name, 1);
+}
+
+int (kit_shared_run)(const char *program, const char *name, int n, kit_shared_job_t job) {
     (void)program, (void)name, (void)job;
     return kit_shared__count(n) ? n : -1;
 }
@@ -222,6 +262,15 @@ static int kit_shared__map(kit_shared_t *s, int file) {
     return s->data != NULL;
 }
 
+// Notes which file this is, for the owner's close.
+static int kit_shared__note(kit_shared_t *s, int file) {
+    struct stat about;
+    if (fstat(file, &about)) { return errno; }
+    s->made[0] = (uint64_t)about.st_dev;
+    s->made[1] = (uint64_t)about.st_ino;
+    return 0;
+}
+
 // ftruncate alone reserves nothing: a write to a page that the system no longer has would be a SIGBUS.
 //   -> 0, or an error of errno
 static int kit_shared__reserve(int file, size_t bytes) {
@@ -239,15 +288,16 @@ static int kit_shared__reserve(int file, size_t bytes) {
 static int kit_shared__unmade(kit_shared_t *s, const char *name, int error) {
     char text[120];
     snprintf(text, sizeof text, "cannot be made: %.90s", strerror(error));
-    return kit_shared__fail(s, TENSOR_ERR_IO, name, error == EEXIST ? "is there already" : text);
+    return kit_shared__fail(s, TENSOR_ERR_IO, name, error == EEXIST ? kit_shared__taken : text);
 }
 
-int kit_shared_new(kit_shared_t *s, const char *name, size_t bytes) {
+int (kit_shared_new)(kit_shared_t *s, const char *name, size_t bytes) {
     const int code = kit_shared__name(s, name, bytes, "/kit-");
     if (code) { return code; }
     const int file = shm_open(s->name, O_RDWR | O_CREAT | O_EXCL, 0600);
     if (file < 0) { return kit_shared__unmade(s, name, errno); }
-    int error = kit_shared__reserve(file, bytes);
+    int error = kit_shared__note(s, file);
+    if (!error) { error = kit_shared__reserve(file, bytes); }
     if (!error && !kit_shared__map(s, file)) { error = errno; }
     close(file);
     if (!error) { return 0; }
@@ -255,7 +305,7 @@ int kit_shared_new(kit_shared_t *s, const char *name, size_t bytes) {
     return kit_shared__unmade(s, name, error);
 }
 
-int kit_shared_open(kit_shared_t *s, const char *name, size_t bytes) {
+int (kit_shared_open)(kit_shared_t *s, const char *name, size_t bytes) {
     struct stat about;
     const int code = kit_shared__name(s, name, bytes, "/kit-");
     if (code) { return code; }
@@ -278,10 +328,32 @@ int kit_shared_open(kit_shared_t *s, const char *name, size_t bytes) {
     return mapped ? 0 : kit_shared__fail(s, TENSOR_ERR_IO, name, "cannot be mapped");
 }
 
+// Whether the name is still that of the owner's file: after kit_shared_remove it may be another process's.
+static int kit_shared__is_own(const kit_shared_t *s) {
+    kit_shared_t now;
+    memset(&now, 0, sizeof now);
+    const int file = shm_open(s->name, O_RDONLY, 0);
+    if (file < 0) { return 0; }
+    const int known = kit_shared__note(&now, file) == 0;
+    close(file);
+    return known && now.made[0] == s->made[0] && now.made[1] == s->made[1];
+}
+
 void kit_shared_close(kit_shared_t *s) {
     if (s->data) { munmap(s->data, s->bytes); }
-    if (s->data && s->name[0]) { shm_unlink(s->name); }
+    if (s->data && s->name[0] && kit_shared__is_own(s)) { shm_unlink(s->name); }
     s->data = NULL;
+}
+
+int (kit_shared_remove)(const char *name) {
+    kit_shared_t s;
+    char text[120];
+    const int code = kit_shared__name(&s, name, 1, "/kit-");
+    if (code) { return code; }
+    if (shm_unlink(s.name) == 0 || errno == ENOENT) { return 0; }
+    if (errno == EACCES || errno == EPERM) { return kit_shared__absent(&s, name, 1); }
+    snprintf(text, sizeof text, "cannot be removed: %.90s", strerror(errno));
+    return kit_shared__fail(&s, TENSOR_ERR_IO, name, text);
 }
 
 // Whether a process that fork has started ends with 0. A signal that this program handles does not end the
@@ -294,7 +366,7 @@ static int kit_shared__succeeds(pid_t child) {
     return ended == child && status == 0;
 }
 
-int kit_shared_run(const char *program, const char *name, int n, kit_shared_job_t job) {
+int (kit_shared_run)(const char *program, const char *name, int n, kit_shared_job_t job) {
     pid_t child[KIT_SHARED__PROCESSES];
     int failed = 0;
     (void)program;

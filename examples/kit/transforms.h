@@ -35,7 +35,9 @@ tensor_t *kit_resize(tensor_t *x, int64_t height, int64_t width, int bicubic);
 tensor_t *kit_random_horizontal_flip(tensor_generator_t *g, tensor_t *x, double p);
 tensor_t *kit_random_vertical_flip(tensor_generator_t *g, tensor_t *x, double p);
 
-// A window at a random place of the picture with `padding` zeros around it.   -> [N, C, height, width]
+// A window at a random place of the picture with `padding` zeros around it. On the CPU the host copies rows,
+// so an x without gradient is not for a capture there (as in kit_random_affine: UNSUPPORTED).
+//   -> [N, C, height, width]
 tensor_t *kit_random_crop(tensor_generator_t *g, tensor_t *x, int64_t height, int64_t width, int64_t padding);
 
 // Zeros a square of size x size with its centre anywhere in the picture; what is outside is cut off.
@@ -213,10 +215,46 @@ tensor_t *kit_random_vertical_flip(tensor_generator_t *g, tensor_t *x, double p)
     return kit_transforms__flip(g, x, p, 2);
 }
 
+// The windows of x, which is contiguous on the CPU, row by row. y has their dims and is zeros; picture i
+// begins at row top[i] and at column left[i] of x, which may be outside.
+static void kit_transforms__copy_rows(tensor_t *y, tensor_t *x, const int64_t *top, const int64_t *left) {
+    const int64_t pictures = tensor_size(x, 0), channels = tensor_size(x, 1);
+    const int64_t rows = tensor_size(x, 2), columns = tensor_size(x, 3);
+    const int64_t height = tensor_size(y, 2), width = tensor_size(y, 3);
+    const size_t size = tensor_dtype_size(tensor_dtype(x));
+    const char *from = (const char *)tensor_data(x);
+    char *to = (char *)tensor_data_mut(y);
+    for (int64_t plane = 0; plane < pictures * channels && from && to; plane++) {
+        const int64_t above = top[plane / channels], before = left[plane / channels];
+        const int64_t first = before < 0 ? -before : 0;                                   // column of y
+        const int64_t end = before + width > columns ? columns - before : width;
+        for (int64_t row = 0; row < height && first < end; row++) {
+            const int64_t source = above + row;
+            if (source < 0 || source >= rows) continue;
+            memcpy(to + (size_t)((plane * height + row) * width + first) * size,
+                   from + (size_t)((plane * rows + source) * columns + before + first) * size,
+                   (size_t)(end - first) * size);
+        }
+    }
+}
+
+// The same where the host cannot copy: on other devices, and with a gradient.
+static tensor_t *kit_transforms__windows(tensor_t *x, tensor_t *top, tensor_t *left, const int64_t *dims,
+                                         int64_t padding) {
+    const int64_t pads[4] = {padding, padding, padding, padding};
+    tensor_t *padded = tensor_pad_n(x, pads, 4, TENSOR_PAD_CONSTANT, 0), *index[4];
+    top = kit_transforms__each(tensor_to(top, tensor_device(x)), NULL);
+    left = kit_transforms__each(tensor_to(left, tensor_device(x)), NULL);
+    index[0] = kit_transforms__count(x, 0, dims[0]);
+    index[1] = kit_transforms__count(x, 1, dims[1]);
+    index[2] = tensor_add(top, kit_transforms__count(x, 2, dims[2]));
+    index[3] = tensor_add(left, kit_transforms__count(x, 3, dims[3]));
+    return tensor_index_n(padded, index, 4);
+}
+
 tensor_t *kit_random_crop(tensor_generator_t *g, tensor_t *x, int64_t height, int64_t width,
                           int64_t padding) {
-    const int64_t pads[4] = {padding, padding, padding, padding},
-                  n = tensor_ndim(x) == 4 ? tensor_size(x, 0) : 0;
+    const int64_t n = tensor_ndim(x) == 4 ? tensor_size(x, 0) : 0;
     const int64_t down = tensor_ndim(x) == 4 ? tensor_size(x, 2) + 2 * padding - height : 0;
     const int64_t right = tensor_ndim(x) == 4 ? tensor_size(x, 3) + 2 * padding - width : 0;
     int wrong = padding < 0 || height < 1 || width < 1 || down < 0 || right < 0;
@@ -224,17 +262,20 @@ tensor_t *kit_random_crop(tensor_generator_t *g, tensor_t *x, int64_t height, in
                                               "kit_random_crop: the window is larger than the picture "
                                               "and its padding, or x is not [N, C, H, W]");
     if (poison) return poison;
+    const int64_t dims[4] = {n, tensor_size(x, 1), height, width};
     tensor_generator_t own = kit_transforms__begin(g);
     tensor_t *top = tensor_randint_n(0, down + 1, &n, 1), *left = tensor_randint_n(0, right + 1, &n, 1);
     kit_transforms__end(g, own);
-    top = kit_transforms__each(tensor_to(top, tensor_device(x)), NULL);
-    left = kit_transforms__each(tensor_to(left, tensor_device(x)), NULL);
-    tensor_t *index[4];
-    index[0] = kit_transforms__count(x, 0, n);
-    index[1] = kit_transforms__count(x, 1, tensor_size(x, 1));
-    index[2] = tensor_add(top, kit_transforms__count(x, 2, height));
-    index[3] = tensor_add(left, kit_transforms__count(x, 3, width));
-    return tensor_index_n(tensor_pad_n(x, pads, 4, TENSOR_PAD_CONSTANT, 0), index, 4);
+    if (tensor_device(x) != TENSOR_CPU || tensor_requires_grad(x)) {
+        return kit_transforms__windows(x, top, left, dims, padding);
+    }
+    top = tensor_sub_scalar(top, (double)padding);
+    left = tensor_sub_scalar(left, (double)padding);
+    tensor_t *y = tensor_zeros_n(dims, 4, tensor_dtype(x));
+    const int64_t *rows = (const int64_t *)tensor_data(top), *columns = (const int64_t *)tensor_data(left);
+    if (n > 0 && (!rows || !columns)) return tensor_detach(NULL); // they cannot be read in a capture
+    kit_transforms__copy_rows(y, tensor_contiguous(x), rows, columns);
+    return y;
 }
 
 // Whether places 0..n-1 along dim are within size of random centres, [N, .., n, ..].

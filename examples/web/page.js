@@ -20,7 +20,11 @@ async function load() {
   if (embedded) return WebAssembly.compile(Uint8Array.from(atob(embedded), c => c.charCodeAt(0)));
   const answer = await fetch("demos.wasm");
   if (!answer.ok) throw new Error("demos.wasm is not beside this page.");
-  return WebAssembly.compile(await answer.arrayBuffer());
+  try {
+    return await WebAssembly.compile(await answer.arrayBuffer());
+  } catch (error) {
+    throw new Error("demos.wasm is not what this page was built with: " + error.message);
+  }
 }
 
 function color(name) {

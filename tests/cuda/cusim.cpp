@@ -1291,6 +1291,7 @@ void cusim_set(const char *what, long value) {
         if (counts.staged != value) { die("copies between devices took another way"); }
         counts.staged = 0;
     }
+    if (w == "old_nccl") { config.missing = value ? "ncclCommInitRankConfig" : ""; }
     if (w == "capability") { config.capability = (int)value; }
     if (w == "protect") { config.protect = value != 0; }
     if (w == "random") { config.order = value ? RANDOM : LATE; }

@@ -1276,7 +1276,8 @@ static cudnnStatus_t rnn_back_weights(cudnnHandle_t h, cudnnRNNDescriptor_t d, c
 
 // -------------------------------------------------------------------------------- NCCL
 // Ranks are threads of this process. A collective arrives when its stream comes to it, and its stream goes on when all
-// ranks have arrived; the host waits for nothing but the making of a communicator.
+// ranks have arrived; the host waits for nothing but the making of a communicator, and a timed one (blocking = 0) is
+// made, and does its first collective, while it says that it is in progress: until then nothing else may be asked of it.
 struct turn_t {                             // one collective of all ranks
     int there = 0, what = -1, type = -1;
     std::vector<std::vector<char>> of;      // by rank
@@ -1286,14 +1287,17 @@ struct turn_t {                             // one collective of all ranks
 struct party_t {
     std::mutex lock;
     std::condition_variable all;
-    int ranks = 0, there = 0;
-    long turn = 0;
+    int ranks = 0, there = 0, finished = 0;
     bool left = false;                      // a rank has aborted
     std::vector<int> devices;
     std::vector<size_t> asked;              // by rank: how many collectives
     std::vector<std::shared_ptr<turn_t>> turns;
 };
-struct ncclComm { unsigned magic; int rank, device; std::shared_ptr<party_t> party; };
+struct ncclComm {                           // busy: so often it still says that a collective is in progress
+    unsigned magic;
+    int rank, device, timed, busy, met, finished;
+    std::shared_ptr<party_t> party;
+};
 struct collective_call { int what, type, op, root; const void *from; void *to; size_t count; ncclComm *comm; cudaStream_t stream; };
 enum { COMM = 0xC033 };
 static std::mutex parties_lock;
@@ -1301,22 +1305,18 @@ static std::map<long, std::shared_ptr<party_t>> parties;
 static thread_local int groups;
 static thread_local std::vector<collective_call> group;
 static size_t bytes_of_nccl(int t) { return t == ncclFloat64 || t == ncclInt64 ? 8 : t <= ncclUint8 ? 1 : t == ncclFloat16 || t == ncclBfloat16 ? 2 : 4; }
-static void meet(party_t &p) {
-    std::unique_lock<std::mutex> hold(p.lock);
-    long turn = p.turn;
-    if (++p.there == p.ranks) {
-        p.there = 0;
-        p.turn++;
-        p.all.notify_all();
-    }
-    p.all.wait(hold, [&] { return p.turn != turn; });
-}
 template <class T> static void sum_of(std::vector<std::vector<char>> &of, std::vector<char> &y, bool mean) {
     for (size_t i = 0; i < y.size() / sizeof(T); i++) {
         T sum = ((T *)of[0].data())[i];
         for (size_t k = 1; k < of.size(); k++) { sum = (T)(sum + ((T *)of[k].data())[i]); }
         ((T *)y.data())[i] = mean ? (T)(sum / (T)of.size()) : sum;
     }
+}
+// Whether a call with a timed communicator goes on: the others have not come to its making, or to its end.
+static bool in_progress(const ncclComm &c) {
+    std::lock_guard<std::mutex> hold(c.party->lock);
+    const party_t &p = *c.party;
+    return c.timed && !p.left && (p.there < p.ranks || c.busy > 0 || (c.finished && p.finished < p.ranks));
 }
 // In the order of a rank's stream. The last one to come computes the result.
 static void arrive(turn_t &t, const collective_call &c, int rank, int ranks) {
@@ -1349,6 +1349,7 @@ static ncclResult_t run(const collective_call &c) {
     size_t bytes = c.count * bytes_of_nccl(c.type);
     cudaGetDevice(&device);
     demand(c.comm->magic == COMM && device == c.comm->device, "NCCL: another device is current than the communicator's");
+    demand(!in_progress(*c.comm), "NCCL: a collective while an earlier call is in progress");
     demand(cusim::on_device(c.from, bytes) && cusim::on_device(c.to, c.what == 2 ? bytes * (size_t)ranks : bytes),
            "NCCL: memory that is not the device's");
     std::shared_ptr<turn_t> t;
@@ -1381,38 +1382,55 @@ static ncclResult_t nc_id(ncclUniqueId *id) {
     std::memcpy(id, &next, sizeof next);
     return ncclSuccess;
 }
-static ncclResult_t nc_init(ncclComm_t *out, int ranks, ncclUniqueId id, int rank) {
+// NCCL says so too.
+static bool shares_a_device(const ncclComm &c) {
+    for (int k = 0; k < c.party->ranks; k++) {
+        if (k != c.rank && c.party->devices[(size_t)k] == c.device) { return true; }
+    }
+    return false;
+}
+static ncclComm_t join(int ranks, ncclUniqueId id, int rank) {
     long key;
-    ncclComm *c = new ncclComm{COMM, rank, 0, nullptr};
+    ncclComm *c = new ncclComm{COMM, rank, 0, 0, 0, 0, 0, nullptr};
     std::memcpy(&key, &id, sizeof key);
     cudaGetDevice(&c->device);
-    {
-        std::lock_guard<std::mutex> hold(parties_lock);
-        auto &p = parties[key];
-        if (!p) { p = std::make_shared<party_t>(); }
-        c->party = p;
-        p->ranks = ranks;
-        p->asked.resize((size_t)ranks);
-        p->devices.resize((size_t)ranks);
-        p->devices[(size_t)rank] = c->device;
-        fakes.live++;
-    }
-    meet(*c->party);
-    for (int k = 0; k < ranks; k++) {
-        if (k != rank && c->party->devices[(size_t)k] == c->device) {       // NCCL says so too
-            delete c;
-            fakes.live--;
-            return ncclInvalidUsage;
-        }
-    }
-    *out = c;
-    return ncclSuccess;
+    std::lock_guard<std::mutex> hold(parties_lock);
+    auto &p = parties[key];
+    if (!p) { p = std::make_shared<party_t>(); }
+    c->party = p;
+    std::lock_guard<std::mutex> inner(p->lock);
+    p->ranks = ranks;
+    p->asked.resize((size_t)ranks);
+    p->devices.resize((size_t)ranks, -1);
+    p->devices[(size_t)rank] = c->device;
+    fakes.live++;
+    if (++p->there == ranks) { p->all.notify_all(); }
+    return c;
 }
 static ncclResult_t drop(ncclComm_t c) {
     std::lock_guard<std::mutex> hold(parties_lock);
     delete c;
     fakes.live--;
     return ncclSuccess;
+}
+static ncclResult_t nc_init(ncclComm_t *out, int ranks, ncclUniqueId id, int rank) {
+    ncclComm *c = join(ranks, id, rank);
+    {
+        std::unique_lock<std::mutex> hold(c->party->lock);
+        c->party->all.wait(hold, [&] { return c->party->there >= ranks; });
+    }
+    if (shares_a_device(*c)) {
+        drop(c);
+        return ncclInvalidUsage;
+    }
+    *out = c;
+    return ncclSuccess;
+}
+static ncclResult_t nc_init_config(ncclComm_t *out, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config) {
+    demand(config->size == sizeof *config && config->blocking == 0, "ncclCommInitRankConfig: not a timed one");
+    *out = join(ranks, id, rank);
+    (*out)->timed = 1;
+    return ncclInProgress;
 }
 // The collectives that a rank has asked for and others have not come to.
 static std::vector<std::shared_ptr<turn_t>> open_turns(const ncclComm &c) {
@@ -1426,7 +1444,15 @@ static std::vector<std::shared_ptr<turn_t>> open_turns(const ncclComm &c) {
 static ncclResult_t nc_destroy(ncclComm_t c) {
     demand(c->magic == COMM, "ncclCommDestroy of no communicator");
     demand(open_turns(*c).empty(), "ncclCommDestroy waits for a rank that does not come");
+    demand(!c->timed || c->finished, "ncclCommDestroy waits for the other ranks' ends");
     return drop(c);
+}
+static ncclResult_t nc_finalize(ncclComm_t c) {
+    demand(c->magic == COMM && !in_progress(*c) && !c->finished, "ncclCommFinalize of a communicator that is not at rest");
+    std::lock_guard<std::mutex> hold(c->party->lock);
+    c->finished = 1;
+    c->party->finished++;
+    return ncclInProgress;
 }
 // Its streams go on, with whatever is in the results; the other ranks hear of it.
 static ncclResult_t nc_abort(ncclComm_t c) {
@@ -1440,11 +1466,16 @@ static ncclResult_t nc_abort(ncclComm_t c) {
 }
 static ncclResult_t nc_state(ncclComm_t c, ncclResult_t *state) {
     demand(c->magic == COMM, "ncclCommGetAsyncError of no communicator");
+    const bool busy = in_progress(*c);
     std::lock_guard<std::mutex> hold(c->party->lock);
-    *state = c->party->left ? ncclRemoteError : ncclSuccess;
+    if (c->busy > 0 && c->party->there == c->party->ranks) { c->busy--; }
+    *state = c->party->left ? ncclRemoteError : busy ? ncclInProgress : ncclSuccess;
+    if (!*state && shares_a_device(*c)) { *state = ncclInvalidUsage; }
     return ncclSuccess;
 }
-static const char *nc_text(ncclResult_t e) { return e == ncclInvalidUsage ? "invalid usage" : "error of the fake"; }
+static const char *nc_text(ncclResult_t e) {
+    return e == ncclInvalidUsage ? "invalid usage" : e == ncclRemoteError ? "remote process exited" : "error of the fake";
+}
 static ncclResult_t nc_reduce(const void *from, void *to, size_t n, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c, cudaStream_t s) {
     return ask({0, type, op, 0, from, to, n, c, s});
 }
@@ -1464,12 +1495,17 @@ static ncclResult_t nc_end() {
         ncclResult_t e = run(c);
         if (e) { return e; }
     }
-    return ncclSuccess;
+    bool connects = false;
+    for (auto &c : calls) {
+        if (c.comm->timed && !c.comm->met) { c.comm->met = 1, c.comm->busy = 3, connects = true; }
+    }
+    return connects ? ncclInProgress : ncclSuccess;
 }
 
 static const bool added = [] {
     static const struct { const char *name; void *function; } nccl[] = {
-        {"ncclGetUniqueId", (void *)nc_id}, {"ncclCommInitRank", (void *)nc_init}, {"ncclCommDestroy", (void *)nc_destroy},
+        {"ncclGetUniqueId", (void *)nc_id}, {"ncclCommInitRank", (void *)nc_init},
+        {"ncclCommInitRankConfig", (void *)nc_init_config}, {"ncclCommFinalize", (void *)nc_finalize}, {"ncclCommDestroy", (void *)nc_destroy},
         {"ncclCommAbort", (void *)nc_abort}, {"ncclCommGetAsyncError", (void *)nc_state}, {"ncclGetErrorString", (void *)nc_text},
         {"ncclAllReduce", (void *)nc_reduce}, {"ncclBroadcast", (void *)nc_broadcast}, {"ncclAllGather", (void *)nc_gather},
         {"ncclGroupStart", (void *)nc_start}, {"ncclGroupEnd", (void *)nc_end}};

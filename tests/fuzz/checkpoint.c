@@ -1,5 +1,6 @@
-// checkpoint.c - checkpoints of a net and an optimizer: after a refused one all is as it was, after one that
-// is taken a training step goes on. The first byte says which optimizer.
+// checkpoint.c - checkpoints of a net and an optimizer, and of a scaler, a plateau and a loader: after a refused
+// one all is as it was, after one that is taken a training step goes on. The first byte says which optimizer;
+// from 128 on all parts are asked for.
 #include "fuzz.h"
 
 enum { OPTIMIZERS = 6 };
@@ -7,6 +8,9 @@ static struct {
     nn_module_t *net;
     nn_optimizer_t *opt;
 } worlds[OPTIMIZERS];
+static tensor_t *checkpoint_scaler;
+static nn_plateau_t checkpoint_plateau;
+static nn_data_loader_t *checkpoint_loader;
 static char checkpoint_path[64], checkpoint_probe[64];
 
 static uint8_t *read_all(const char *path, size_t *n) {
@@ -16,13 +20,24 @@ static uint8_t *read_all(const char *path, size_t *n) {
     if (f) fclose(f);
     return p;
 }
+static nn_checkpoint_t checkpoint_of(int k, int64_t step) {
+    nn_checkpoint_t c;
+    memset((void *)&c, 0, sizeof c);
+    c.module = worlds[k].net;
+    c.optimizer = worlds[k].opt;
+    c.scaler = checkpoint_scaler;
+    c.plateau = &checkpoint_plateau;
+    c.loader = checkpoint_loader;
+    c.step = step;
+    return c;
+}
 // Everything that a load may change, hashed.
 static uint64_t world_hash(int k, int64_t step) {
     uint64_t h = TEST_HASH;
     size_t n, i;
     uint8_t *p;
-    PROMISE(nn_save_checkpoint(checkpoint_probe, worlds[k].net, worlds[k].opt, step) == 0, "%s",
-            tensor_error_text());
+    nn_checkpoint_t c = checkpoint_of(k, step);
+    PROMISE(nn_checkpoint_save(checkpoint_probe, &c) == 0, "%s", tensor_error_text());
     p = read_all(checkpoint_probe, &n);
     for (i = 0; i < n; i++)
         h = (h ^ p[i]) * 1099511628211ull;
@@ -42,6 +57,8 @@ static void checkpoint_setup(void) {
     if (worlds[0].net) return;
     fuzz_path(checkpoint_path, sizeof checkpoint_path, "checkpoint");
     fuzz_path(checkpoint_probe, sizeof checkpoint_probe, "probe");
+    checkpoint_scaler = tensor_keep(nn_grad_scaler(1024, 100));
+    checkpoint_loader = nn_data_loader(nn_tensor_dataset(tensor_ones(5, 2), NULL), .batch_size = 2);
     for (k = 0; k < OPTIMIZERS; k++) {
         nn_module_t *m = nn_sequential(nn_linear(2, 2), nn_batch_norm1d(2));
         tensor_t *bias = nn_get(m, "0.bias"), *weight = nn_get(m, "0.weight");
@@ -71,7 +88,13 @@ static void checkpoint(const uint8_t *data, size_t size) {
     if (!f || fwrite(file, 1, bytes, f) != bytes) abort();
     fclose(f);
     free(file);
-    code = nn_load_checkpoint(checkpoint_path, worlds[k].net, worlds[k].opt, &step);
+    if (size && data[0] >= 128) {
+        nn_checkpoint_t c = checkpoint_of(k, step);
+        code = nn_checkpoint_load(checkpoint_path, &c);
+        step = c.step;
+    } else {
+        code = nn_load_checkpoint(checkpoint_path, worlds[k].net, worlds[k].opt, &step);
+    }
     PROMISE(code == 0 || code == TENSOR_ERR_FORMAT || code == TENSOR_ERR_OUT_OF_MEMORY ||
                 code == TENSOR_ERR_UNSUPPORTED,
             "%s", tensor_error_text());

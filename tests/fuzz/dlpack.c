@@ -17,6 +17,11 @@ typedef struct dlpack_t { // DLManagedTensorVersioned
     uint64_t flags;
     dlpack_tensor_t t;
 } dlpack_t;
+typedef struct dlpack_old_t { // DLManagedTensor
+    dlpack_tensor_t t;
+    void *manager;
+    void (*deleter)(struct dlpack_old_t *);
+} dlpack_old_t;
 
 enum { DLPACK_HALF = 1 << 15 }; // bytes before and behind data
 static char dlpack_memory[2 * DLPACK_HALF];
@@ -24,6 +29,9 @@ static int dlpack_given_back;
 
 static void dlpack_setup(void) {}
 static void dlpack_deleter(dlpack_t *m) {
+    dlpack_given_back += m != NULL;
+}
+static void dlpack_old_deleter(dlpack_old_t *m) {
     dlpack_given_back += m != NULL;
 }
 
@@ -61,11 +69,13 @@ static void dlpack(const uint8_t *data, size_t size) {
     int64_t shape[12], strides[12], rows[12], low = 0, high = 0, row = 1;
     int huge = 0;
     dlpack_t m;
+    dlpack_old_t old;
     for (size_t i = 0; i < sizeof dlpack_memory; i++)
         dlpack_memory[i] = (char)((i * 7 + i / 251) & 0x3F); // no NaN, whose bits a copy may change
     memset(&m, 0, sizeof m);
     const unsigned head = next_byte(&b);
     m.major = head % 8 == 7 ? next_byte(&b) : 1;
+    const int unversioned = head % 8 == 6;
     m.flags = head / 8 % 2;
     m.deleter = head & 16 ? NULL : dlpack_deleter;
     m.t.device = head & 32 ? (int32_t)next_byte(&b) - 1 : 1;
@@ -98,7 +108,11 @@ static void dlpack(const uint8_t *data, size_t size) {
     }
     dlpack_given_back = 0;
     tensor_scope_t scope = tensor_scope_begin();
-    tensor_t *x = tensor_from_dlpack((struct DLManagedTensorVersioned *)(void *)&m);
+    memset(&old, 0, sizeof old);
+    old.t = m.t;
+    old.deleter = m.deleter ? dlpack_old_deleter : NULL;
+    tensor_t *x = unversioned ? tensor_from_dlpack_unversioned((struct DLManagedTensor *)(void *)&old)
+                              : tensor_from_dlpack((struct DLManagedTensorVersioned *)(void *)&m);
     int code = tensor_error_code(), most = m.deleter != NULL;
     PROMISE(tensor_is_poison(x) == (code != 0), "%s", tensor_error_text());
     PROMISE(code == 0 || code == TENSOR_ERR_UNSUPPORTED || code == TENSOR_ERR_SHAPE ||

@@ -1,6 +1,6 @@
 // safetensors.c - the reader of safetensors: refused as a whole, or every tensor can be read (or is
 // UNSUPPORTED), and what is written from them is read back as it was; a module loads the file as a whole or
-// is unchanged
+// is unchanged, and so it is by the file's own test
 #include "fuzz.h"
 
 enum { SAFE_MOST = 64 }; // tensors of a file that are looked at
@@ -49,6 +49,33 @@ static void safe_module(const uint8_t *file, size_t bytes) {
     }
 }
 
+static uint64_t safe_hash(void) {
+    return test_hash(test_hash(TEST_HASH, nn_get(safe_net, "weight")), nn_get(safe_net, "bias"));
+}
+
+static void safe_unchanged(int code, uint64_t before) {
+    PROMISE(code == tensor_error_code(), "code %d, error %d", code, tensor_error_code());
+    PROMISE(code != TENSOR_ERR_INTERNAL, "%s", tensor_error_text());
+    PROMISE(code == 0 || before == safe_hash(), "a refused file changed the module");
+    tensor_clear_error();
+}
+
+// The file's own test, whose numbers and tensors are the file's; a file with one is also loaded by its path.
+static void safe_tested(nn_safetensors_t *r, const uint8_t *file, size_t bytes) {
+    char path[64];
+    uint64_t before = safe_hash();
+    safe_unchanged(nn_self_test(r, safe_net), before);
+    PROMISE(before == safe_hash(), "a test changed the module");
+    if (!nn_safetensors_metadata(r, "test.inputs")) return;
+    fuzz_path(path, sizeof path, "tested");
+    FILE *f = fopen(path, "wb");
+    if (!f || fwrite(file, 1, bytes, f) != bytes || fclose(f) != 0) abort();
+    safe_unchanged(nn_load_tested(path, safe_net), before);
+    before = safe_hash();
+    safe_unchanged(nn_load(path, safe_net, .partial = 1, .prefix = "test/"), before);
+    remove(path);
+}
+
 static void safetensors(const uint8_t *data, size_t size) {
     const char *names[SAFE_MOST];
     tensor_t *tensors[SAFE_MOST];
@@ -75,6 +102,7 @@ static void safetensors(const uint8_t *data, size_t size) {
             "a name that is not there");
     nn_safetensors_metadata(r, "format");
     if (n && n == count) safe_written(names, tensors, n);
+    if (r) safe_tested(r, file, bytes);
     nn_safetensors_close(r);
     safe_module(file, bytes);
     free(file);

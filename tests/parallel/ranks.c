@@ -73,7 +73,7 @@ static int late_gather(void) {
     while (MPI_Wtime() < end) MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
     for (int k = 0; own && k < N; k++) own_is_good = own_is_good && own[k] == k + 0.5;
     own_is_good = own_is_good && own && code == TENSOR_ERR_IO;
-    puts(own_is_good ? "its memory is its own" : "a late answer in other memory");
+    puts(own_is_good ? "rank 0 ends with IO: its memory is its own" : "a late answer in other memory");
     fflush(stdout);
     free(own);
     return 1;
@@ -83,9 +83,27 @@ static int late_gather(void) {
 static int large_sum(void) {
     void *request;
     int code = ranks.sum(ranks.user, 0, tensor_expand(tensor_zeros(1), ((int64_t)1 << 32) + 1), &request);
-    puts(code == TENSOR_ERR_UNSUPPORTED ? tensor_error_text() : "not refused");
-    fflush(stdout);
+    printf("rank %d ends with %s: %s\n", ranks.rank, tensor_code_name(code), tensor_error_text());
     return 1;
+}
+
+// The last rank starts MPI and goes no further; or all of them have MPI as the mode says.
+static void start_mpi(const char *mode) {
+    int level, rank, size;
+    if (!strcmp(mode, "broken-threads") || !strcmp(mode, "broken-ended")) MPI_Init(NULL, NULL);
+    if (!strcmp(mode, "broken-ended")) MPI_Finalize();
+    if (strcmp(mode, "broken-absent")) return;
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (rank == size - 1) sleep(60);
+}
+
+// The first process that ends with an error ends the others, who shall have said theirs by then.
+static int leave(int code) {
+    fflush(stdout);
+    if (code) sleep(1);
+    return code != 0;
 }
 
 static void quiet(int code, const char *text, void *user) { (void)code, (void)text, (void)user; }
@@ -94,10 +112,11 @@ int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "even", *file = argc > 2 ? argv[2] : NULL;
     out = stdout;
     tensor_set_error_handler(quiet, NULL);
-    if (!strcmp(mode, "broken-threads") || !strcmp(mode, "broken-ended")) MPI_Init(NULL, NULL);
-    if (!strcmp(mode, "broken-ended")) MPI_Finalize();
+    start_mpi(mode);
     if (kit_mpi_ranks(&ranks, !strcmp(mode, "speed") ? 60 : 2)) {
-        puts(tensor_error_text());
+        const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+        printf("rank %s ends with %s: %s\n", rank ? rank : "?", tensor_code_name(tensor_error_code()), tensor_error_text());
+        leave(1);
         if (!strcmp(mode, "broken-threads")) MPI_Finalize();
         return 1;
     }
@@ -107,6 +126,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(mode, "shards")) code = shards();
     else if (!strcmp(mode, "speed")) code = speed();
     else if (!strcmp(mode, "again")) code = again();
+    else if (!strcmp(mode, "masks")) code = masks(file);
     else if (!strcmp(mode, "broken-large")) code = large_sum();
     else if (!strcmp(mode, "broken-gather")) code = late_gather();
     else if (!strncmp(mode, "broken-", 7)) code = broken(mode + 7);
@@ -114,5 +134,5 @@ int main(int argc, char **argv) {
     else code = train(mode, file, 0);
     if (code && strncmp(mode, "broken-", 7)) printf("%s\n", tensor_error_text());
     tensor_shutdown();
-    return code != 0;
+    return leave(code);
 }
