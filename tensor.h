@@ -15980,8 +15980,8 @@ TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
 //
 // x86 machines that multiply bf16 in pairs: AMX by tiles of 16 x 32 (8 times the rate of f32), AVX-512 BF16
 // by vectors. Sums are f32, rounded once to bf16; denormals count as 0, because these instructions treat
-// them so. Elsewhere, and for f16, the front converts to f32. A comes as panels of 16 rows [k /
-// 32][16][32], B as panels of 16 columns [k / 32][16 pairs of k][16][2]: the second is the first with its
+// them so. Elsewhere, and for f16, the front converts to f32. A comes as panels of 16 rows
+// [k / 32][16][32], B as panels of 16 columns [k / 32][16 pairs of k][16][2]: the second is the first with its
 // 16 x 16 pairs transposed, so one function packs both. Panels are padded with zeros to whole tiles; whole
 // tiles of A that run along k are read in place. Products of few rows and a large B that runs along k (a
 // token through a layer) are computed in the other order: A is transposed instead of B, and so is the
@@ -27903,7 +27903,7 @@ TENSOR__FN int tensor__run_nodes(tensor__thread_t *th, tensor__pass_t *p, int64_
     return ok;
 }
 
-// Runs the hooks of a leaf whose gradient is asked for; If it is asked for twice, it has one result.
+// Runs the hooks of a leaf whose gradient is asked for. A leaf that is asked for twice has one result.
 TENSOR__FN int tensor__input_hooks(tensor__thread_t *th, tensor__pass_t *p, int i) {
     tensor_t *x = p->inputs[i], **found = p->found;
     if (x->node || !found[i] || !(x->flags & TENSOR__HOOKED)) { return 1; }
@@ -29043,8 +29043,8 @@ TENSOR__FN int tensor__graph_operand_own(tensor_graph_t *g, tensor__step_t *step
                         a->dims, (int)a->ndim);
 
     // A storage that is met for the first time was made in the capture if it is written, and is older if it
-    // is read; an empty tensor that is changed in place is an exception. Memory of the program is never a
-    // temporary.
+    // is read; an empty tensor that is changed in place is an exception. Memory of the program is always
+    // older.
     tensor__traced_t *e = tensor__traced_find(g, a->storage);
     if (!e) {
         int read = a->role == TENSOR_READ && !tensor__changes_own(&step->c, a->storage);
