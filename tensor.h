@@ -15978,11 +15978,11 @@ TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
 // The one entry to products: by dtype they go to the pass's f32 tiles, to f64, integers or bf16, or to BLAS
 // where that is asked for.
 //
-// x86 machines that multiply bf16 in pairs: AMX by tiles of 16 x 32 (8 times the rate of f32), AVX-512 BF16
-// by vectors. Sums are f32, rounded once to bf16; denormals count as 0, because these instructions treat
-// them so. Elsewhere, and for f16, the front converts to f32. A comes as panels of 16 rows
-// [k / 32][16][32], B as panels of 16 columns [k / 32][16 pairs of k][16][2]: the second is the first with
-// its 16 x 16 pairs transposed, so one function packs both. Panels are padded with zeros to whole tiles; whole
+// x86 machines that multiply bf16 in pairs: AMX by tiles of 16 x 32 (8 times the rate of f32), AVX-512
+// BF16 by vectors. Sums are f32, rounded once to bf16; denormals count as 0, because these instructions
+// treat them so. Elsewhere, and for f16, the front converts to f32. A comes as panels of 16 rows [k /
+// 32][16][32], B as panels of 16 columns [k / 32][16 pairs of k][16][2]: the second is the first with its
+// 16 x 16 pairs transposed, so one function packs both. Panels are padded with zeros to whole tiles; whole
 // tiles of A that run along k are read in place. Products of few rows and a large B that runs along k (a
 // token through a layer) are computed in the other order: A is transposed instead of B, and so is the
 // result. Rejected: integer products by conversion to f64 (not exact beyond 2^53).
