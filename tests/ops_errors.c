@@ -203,7 +203,7 @@ static void errors(void) {
         "index_add: index 2 at element 0 of index [1] is outside 0..1 (x [2,3])");
     BAD(tensor_index_add(a, 0, I64S(0), tensor_ones(2, 3)), SHAPE, "index_add");
     BAD(tensor_index_add(a, 0, I64S(0), tensor_ones_of(TENSOR_F64, 1, 3)), DTYPE,
-        "src [1,3] is f64, x is f32");
+        "src [1,3] is f64, must be f32 as x");
     BAD(tensor_gather(a, 1, tensor_full_of(TENSOR_I64, 3, 2, 1)), INDEX,
         "gather: index 3 at element 0 of index [2,1] is outside 0..2 (x [2,3])");
     BAD(tensor_gather(a, 1, tensor_zeros_of(TENSOR_I64, 3, 1)), SHAPE,
