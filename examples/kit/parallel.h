@@ -29,17 +29,17 @@ extern "C" {
 
 typedef struct kit_parallel_t kit_parallel_t;
 
-// Compares the nets of all ranks, gives them the state of rank 0 and hooks into the gradients of net, which
-// must not get other parameters afterwards. States, counts and options of opt are compared, not sent: each
-// rank loads the checkpoint. The host has room for a copy of net and states. Random numbers go on with the
-// generator of rank 0, which a checkpoint has, and differ between ranks, so their masks of dropout do; a
-// resume by as many ranks draws what this run would.
+// Compares the nets of all ranks, gives them the state of rank 0 and hooks into the gradients of the parameters
+// that require one now, which are the same on all ranks; net must not get others afterwards. States, counts and
+// options of opt are compared, not sent: each rank loads the checkpoint. The host has room for a copy of net and
+// states. Random numbers go on with the generator of rank 0, which a checkpoint has, and differ between ranks,
+// so their masks of dropout do; a resume by as many ranks draws what this run would.
 //   ranks   copied
 //   opt     NULL = none is compared (nn_lbfgs)
 //   step    what nn_load_checkpoint gave, or 0
 //   -> p, NULL on failure, on all ranks
-//   errors  SHAPE (nets, states or steps differ), UNSUPPORTED (not f32, not on the ranks' device; nn_lbfgs),
-//           IO (also where an error was pending on another rank), OUT_OF_MEMORY
+//   errors  SHAPE (nets, what requires a gradient, states or steps differ), UNSUPPORTED (not f32, not on the
+//           ranks' device; nn_lbfgs), IO (also where an error was pending on another rank), OUT_OF_MEMORY
 kit_parallel_t *kit_parallel_open(const kit_collectives_t *ranks, nn_module_t *net, nn_optimizer_t *opt,
                                   int64_t step);
 void kit_parallel_close(kit_parallel_t *p); // before the net is freed
@@ -50,7 +50,8 @@ void kit_parallel_close(kit_parallel_t *p); // before the net is freed
 tensor_t *kit_parallel_loss(kit_parallel_t *p, tensor_t *loss, int64_t samples);
 // After backward, before the optimizer's step: waits for the sums of gradients. Where an error is pending on
 // a rank, all ranks fail. A parameter without a gradient on some ranks counts as zero there, without one on
-// all it keeps what it has. Two backwards count both only where the second comes before the sums begin.
+// all it keeps what it has. Gradients that an earlier finish has summed and nobody has dropped stay once, as
+// on one rank. Two backwards count both only where the second comes before the sums begin.
 //   -> code;  errors IO, AUTOGRAD (a gradient came again too late; other ranks hear of it or time out),
 //   what is pending on this rank
 int kit_parallel_finish(kit_parallel_t *p);
@@ -88,11 +89,14 @@ kit_parallel_t *kit_parallel__at_open(const char *site, kit_parallel_t *p);
 #define KIT_PARALLEL_BUCKET (25 << 20) // bytes
 #endif
 
+enum { KIT_PARALLEL__NEW, KIT_PARALLEL__SUMMED, KIT_PARALLEL__NOTED };
+
 typedef struct kit_parallel__parameter_t {
     struct kit_parallel_t *p;
     tensor_t *t, *place; // place: a view of its part of the bucket, in its shape
-    int64_t hook, bucket;
+    int64_t hook, before, bucket; // hooks; the second runs before a gradient is added to what is there
     int ready;
+    int kept;  // KIT_PARALLEL__SUMMED: the gradient is of an earlier finish; NOTED: that part is in its place
     float has; // 1: this rank has a gradient, and it is in its place
 } kit_parallel__parameter_t;
 
@@ -112,13 +116,32 @@ struct kit_parallel_t {
     int sync, code; // code: the first failure, after which nothing is sent
 };
 
+// Gives the place this rank's part of the sum. What an earlier finish has summed is on all ranks: rank 0 alone
+// sends it again.
 static void kit_parallel__copy(kit_parallel__parameter_t *q) {
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     tensor_t *grad = tensor_grad(q->t);
+    int kept = q->p->ranks.rank ? q->kept : KIT_PARALLEL__NEW;
     q->has = grad != NULL;
-    if (grad) tensor_copy_(q->place, grad);
-    else tensor_zero_(q->place);
+    if (!grad || kept == KIT_PARALLEL__SUMMED) tensor_zero_(q->place);
+    else if (kept == KIT_PARALLEL__NOTED) tensor_add_(tensor_neg_(q->place), grad);
+    else tensor_copy_(q->place, grad);
     tensor_scope_end(scope);
+}
+
+// Before a gradient is added to what is there: notes what an earlier finish has left.
+static tensor_t *kit_parallel__comes(tensor_t *grad, void *user) {
+    kit_parallel__parameter_t *q = (kit_parallel__parameter_t *)user;
+    tensor_t *there = tensor_grad(q->t);
+    (void)grad;
+    if (!there) q->kept = KIT_PARALLEL__NEW;
+    if (q->kept == KIT_PARALLEL__NEW || q->bucket < q->p->begun || !q->p->ranks.rank) return NULL;
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    if (q->ready) tensor_add_(tensor_neg_(q->place), there); // a second backward: the place had this rank's part
+    else if (q->kept == KIT_PARALLEL__SUMMED) tensor_copy_(q->place, there);
+    tensor_scope_end(scope);
+    q->kept = KIT_PARALLEL__NOTED;
+    return NULL;
 }
 
 // What follows the gradients in a bucket. An error that is pending goes with it: the other ranks must hear.
@@ -165,6 +188,7 @@ static float kit_parallel__spread(kit_parallel_t *p, kit_parallel__bucket_t *b) 
     if (tensor_copy_out(b->marks, b->mark, (size_t)(b->count + 1) * sizeof(float))) return 1;
     for (int64_t k = 0; k < b->count; k++) {
         kit_parallel__parameter_t *q = &p->parameter[b->first + k];
+        q->kept = b->mark[k] > 0 ? KIT_PARALLEL__SUMMED : KIT_PARALLEL__NEW;
         if (b->mark[k] <= 0) continue;
         if (tensor_grad(q->t)) tensor_copy_(tensor_grad(q->t), q->place);
         else tensor_set_grad(q->t, tensor_clone(q->place));
@@ -222,11 +246,11 @@ static kit_parallel__summary_t kit_parallel__look(nn_module_t *net, tensor_devic
     for (int64_t i = 0; i < all.count; i++) {
         tensor_t *t = all.item[i].tensor;
         tensor_shape_t shape = tensor_shape(t);
-        int dtype = tensor_dtype(t);
+        int kind[2] = {(int)tensor_dtype(t), !all.item[i].is_buffer && tensor_requires_grad(t)};
         s.hash = kit_parallel__mix(s.hash, all.item[i].name, strlen(all.item[i].name) + 1);
         s.hash = kit_parallel__mix(s.hash, shape.dims, (size_t)shape.ndim * sizeof shape.dims[0]);
-        s.hash = kit_parallel__mix(s.hash, &dtype, sizeof dtype);
-        if (tensor_device(t) != (int)device || (!all.item[i].is_buffer && dtype != TENSOR_F32)) s.usable = 0;
+        s.hash = kit_parallel__mix(s.hash, kind, sizeof kind);
+        if (tensor_device(t) != (int)device || (!all.item[i].is_buffer && kind[0] != TENSOR_F32)) s.usable = 0;
     }
     return s;
 }
@@ -237,7 +261,7 @@ static const char *kit_parallel__odd(const kit_parallel__summary_t *one, const k
     if (!one->usable) return "has a net that is not of f32 on its device";
     if (one->version != all->version) return "has another version of tensor.h than rank 0";
     if (one->count != all->count) return "has another number of parameters than rank 0";
-    if (one->hash != all->hash) return "has other names, shapes or dtypes than rank 0";
+    if (one->hash != all->hash) return "has other names, shapes, dtypes or frozen parameters than rank 0";
     if (one->step != all->step) return "is at another step than rank 0; all ranks load the file";
     if (one->state != all->state) return "has another optimizer state than rank 0; all ranks load the file";
     return NULL;
@@ -293,15 +317,16 @@ static uint64_t kit_parallel__hash_state(nn_module_t *net, nn_optimizer_t *opt) 
 
 // Which parameters are in which bucket.
 static void kit_parallel__share_out(kit_parallel_t *p, nn_named_list_t list) {
-    for (int64_t i = 0; i < list.count; i++) {
-        kit_parallel__parameter_t *q = &p->parameter[i];
+    for (int64_t i = list.count - 1; i >= 0; i--) {
+        kit_parallel__parameter_t *q = &p->parameter[p->count];
         kit_parallel__bucket_t *b = p->buckets ? &p->bucket[p->buckets - 1] : NULL;
+        if (!tensor_requires_grad(list.item[i].tensor)) continue;
         q->p = p;
-        q->t = list.item[list.count - 1 - i].tensor;
+        q->t = list.item[i].tensor;
         int64_t n = tensor_numel(q->t);
         if (!b || b->elements + n > KIT_PARALLEL_BUCKET / (int64_t)sizeof(float)) {
             b = &p->bucket[p->buckets++];
-            b->first = i;
+            b->first = p->count;
         }
         q->bucket = p->buckets - 1;
         b->elements += n;
@@ -327,7 +352,8 @@ static int kit_parallel__allocate(kit_parallel_t *p) {
             n = tensor_numel(q->t);
             q->place = tensor_keep(tensor_view_n(tensor_narrow(b->data, 0, at, n), s.dims, s.ndim));
             q->hook = tensor_register_post_accumulate_grad_hook(q->t, kit_parallel__arrived, q);
-            good = good && q->hook != 0;
+            q->before = tensor_register_hook(q->t, kit_parallel__comes, q);
+            good = good && q->hook != 0 && q->before != 0;
             at += n;
         }
     }
@@ -335,15 +361,8 @@ static int kit_parallel__allocate(kit_parallel_t *p) {
     return good && tensor_ok();
 }
 
-kit_parallel_t *(kit_parallel_open)(const kit_collectives_t *ranks, nn_module_t *net, nn_optimizer_t *opt,
-                                    int64_t step) {
-    kit_parallel__summary_t mine = kit_parallel__look(net, ranks->device);
-    mine.step = step;
-    if (kit_parallel__agree(ranks, &mine) || kit_parallel__start(ranks, net)) return NULL;
-    if (opt) mine.state = kit_parallel__hash_state(net, opt);
-    if (kit_parallel__agree(ranks, &mine)) return NULL;
-    mine.generator.seed += (uint64_t)ranks->rank * UINT64_C(0xBF58476D1CE4E5B9); // any odd number
-    tensor_set_generator(mine.generator);
+// Memory and hooks. -> NULL after raising
+static kit_parallel_t *kit_parallel__build(const kit_collectives_t *ranks, nn_module_t *net) {
     nn_named_list_t list = nn_named_parameters(net);
     kit_parallel_t *p = (kit_parallel_t *)calloc(1, sizeof *p);
     int good = p != NULL;
@@ -358,11 +377,25 @@ kit_parallel_t *(kit_parallel_open)(const kit_collectives_t *ranks, nn_module_t 
         kit_parallel__share_out(p, list);
         good = kit_parallel__allocate(p);
     }
-    if (!good) {
+    if (good) return p;
+    kit_parallel_close(p);
+    (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory");
+    return NULL;
+}
+
+kit_parallel_t *(kit_parallel_open)(const kit_collectives_t *ranks, nn_module_t *net, nn_optimizer_t *opt,
+                                    int64_t step) {
+    kit_parallel__summary_t mine = kit_parallel__look(net, ranks->device);
+    mine.step = step;
+    if (kit_parallel__agree(ranks, &mine) || kit_parallel__start(ranks, net)) return NULL;
+    if (opt) mine.state = kit_parallel__hash_state(net, opt);
+    kit_parallel_t *p = kit_parallel__build(ranks, net);
+    if (kit_parallel__agree(ranks, &mine)) { // also where another rank has no memory for it
         kit_parallel_close(p);
-        (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory");
         return NULL;
     }
+    mine.generator.seed += (uint64_t)ranks->rank * UINT64_C(0xBF58476D1CE4E5B9); // any odd number
+    tensor_set_generator(mine.generator);
     return p;
 }
 
@@ -370,6 +403,7 @@ void kit_parallel_close(kit_parallel_t *p) {
     if (!p) return;
     for (int64_t k = 0; k < p->count; k++) {
         tensor_remove_hook(p->parameter[k].hook);
+        tensor_remove_hook(p->parameter[k].before);
         tensor_free(p->parameter[k].place);
     }
     for (int64_t k = 0; p->bucket && k < p->buckets; k++) {

@@ -24,41 +24,57 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// Milliseconds of a step of a net of 105 MB on 1,024 samples over all ranks, with the shortest and the longest
-// one; of the sums alone; of what backward does not hide of them. Medians.
-static int speed(void) {
-    enum { WIDTH = 2560, BATCH = 1024, RUNS = 7 };
+enum { WIDTH = 2560, RUNS = 7 }; // a net of 105 MB
+
+static double middle(double *took) {
+    qsort(took, RUNS, sizeof *took, by_value);
+    return took[RUNS / 2];
+}
+
+// Seconds of RUNS steps on a batch of that many samples over all ranks, with and without their sums.
+static void time_steps(kit_parallel_t *p, nn_module_t *net, nn_optimizer_t *opt, int64_t samples, int sums,
+                       double took[RUNS]) {
+    tensor_scope_t scope = tensor_scope_begin();
+    for (int run = 0; run < RUNS && tensor_ok(); run++, tensor_scope_reset(scope)) {
+        double own[2], all[2];
+        tensor_t *x = tensor_randn(samples / ranks.size, WIDTH);
+        nn_zero_grad(opt);
+        kit_parallel_total(&ranks, 0, 0, all); // ranks begin together
+        double begin = MPI_Wtime();
+        kit_parallel_sync(p, sums);
+        tensor_t *loss = tensor_mean(tensor_square(nn_forward(net, x)));
+        tensor_backward(kit_parallel_loss(p, loss, samples / ranks.size));
+        if (sums) kit_parallel_finish(p);
+        nn_step(opt);
+        own[0] = MPI_Wtime() - begin;
+        kit_parallel_total(&ranks, own[0], 0, all); // of ranks that differ, the mean
+        took[run] = all[0] / ranks.size;
+    }
+    tensor_scope_end(scope);
+}
+
+// Milliseconds, medians: a step; the same step without its sums; the sums with nothing beside them. What backward
+// hides of the sums is the part of them by which the step did not grow.
+static int speed(int64_t samples) {
     tensor_set_num_threads(1); // a core for each rank
     nn_module_t *net = nn_sequential(nn_linear(WIDTH, WIDTH), nn_relu(), nn_linear(WIDTH, WIDTH), nn_relu(),
                                      nn_linear(WIDTH, WIDTH), nn_relu(), nn_linear(WIDTH, WIDTH));
     nn_optimizer_t *opt = nn_sgd(net, .lr = 1e-3);
     kit_parallel_t *p = kit_parallel_open(&ranks, net, opt, 0);
-    double took[3][RUNS];
-    int runs = 0;
-    tensor_scope_t scope = tensor_scope_begin();
-    for (; p && runs < RUNS && tensor_ok(); runs++, tensor_scope_reset(scope)) {
-        tensor_t *x = tensor_randn(BATCH / ranks.size, WIDTH);
-        nn_zero_grad(opt);
-        kit_parallel_finish(p); // ranks begin together
+    if (!p) return 1;
+    double with[RUNS], without[RUNS], alone[RUNS];
+    time_steps(p, net, opt, samples, 1, with); // warm
+    time_steps(p, net, opt, samples, 0, without);
+    time_steps(p, net, opt, samples, 1, with);
+    for (int run = 0; run < RUNS && tensor_ok(); run++) {
         double begin = MPI_Wtime();
-        tensor_t *loss = tensor_mean(tensor_square(nn_forward(net, x)));
-        tensor_backward(kit_parallel_loss(p, loss, BATCH / ranks.size));
-        double done = MPI_Wtime();
         kit_parallel_finish(p);
-        double shown = MPI_Wtime();
-        nn_step(opt);
-        double end = MPI_Wtime();
-        kit_parallel_finish(p); // nothing to hide behind
-        double now[3] = {end - begin, MPI_Wtime() - end, shown - done};
-        for (int i = 0; i < 3; i++) took[i][runs] = now[i];
+        alone[run] = MPI_Wtime() - begin;
     }
-    tensor_scope_end(scope);
-    if (ranks.rank == 0 && runs == RUNS) {
-        for (int i = 0; i < 3; i++) qsort(took[i], RUNS, sizeof took[i][0], by_value);
-        double step = took[0][RUNS / 2], sums = took[1][RUNS / 2], open = took[2][RUNS / 2];
-        printf("%d ranks: step %.0f ms (%.0f-%.0f), sums alone %.0f ms, %.0f ms not hidden (%.0f %% hidden)\n",
-               ranks.size, 1e3 * step, 1e3 * took[0][0], 1e3 * took[0][RUNS - 1], 1e3 * sums, 1e3 * open,
-               100 * (1 - open / sums));
+    double step = middle(with), bare = middle(without), sums = middle(alone);
+    if (ranks.rank == 0 && tensor_ok()) {
+        printf("%d ranks: step %.0f ms (%.0f-%.0f), without sums %.0f ms, sums alone %.0f ms (%.0f %% hidden)\n", ranks.size,
+               1e3 * step, 1e3 * with[0], 1e3 * with[RUNS - 1], 1e3 * bare, 1e3 * sums, 100 * (1 - (step - bare) / sums));
     }
     kit_parallel_close(p);
     return tensor_error_code();
@@ -133,8 +149,10 @@ int main(int argc, char **argv) {
     int code;
     if (!strcmp(mode, "missing")) code = missing();
     else if (!strcmp(mode, "shards")) code = shards();
-    else if (!strcmp(mode, "speed")) code = speed();
+    else if (!strcmp(mode, "speed")) code = speed(file ? atoi(file) : 1024);
     else if (!strcmp(mode, "again")) code = again();
+    else if (!strcmp(mode, "kept")) code = kept();
+    else if (!strcmp(mode, "frozen")) code = frozen();
     else if (!strcmp(mode, "masks")) code = masks(file);
     else if (!strcmp(mode, "broken-large")) code = large_sum();
     else if (!strcmp(mode, "broken-gather")) code = late_gather();

@@ -120,6 +120,60 @@ static int again(void) {
     return tensor_error_code();
 }
 
+// Three steps that no nn_zero_grad parts: what an earlier finish has summed counts once, as it is by then.
+static int kept(void) {
+    nn_module_t *net = make_net(8, 0);
+    tensor_t *idle = nn_named_parameters(net).item[2].tensor;
+    kit_parallel_t *p = kit_parallel_open(&ranks, net, NULL, 0);
+    tensor_t *weight = nn_named_parameters(net).item[0].tensor;
+    tensor_set_grad(idle, tensor_full(0.5 / ranks.size, 3));
+    int good = p != NULL;
+    double want = 0;
+    for (int step = 0; good && step < 3; step++) {
+        double mine = step + 1 + ranks.rank, sum = 0;
+        for (int r = 0; r < ranks.size; r++) { sum += step + 1 + r; }
+        if (step == 2) kit_parallel_sync(p, 0);
+        tensor_backward(tensor_sum(tensor_mul_scalar(weight, mine)));
+        if (step == 2) {
+            kit_parallel_sync(p, 1);
+            tensor_backward(tensor_sum(tensor_mul_scalar(weight, mine)));
+            sum *= 2;
+        }
+        want += sum;
+        good = !kit_parallel_finish(p) && !kit_parallel_finish(p); // the second sums what is there
+        tensor_mul_scalar_(tensor_grad(weight), 0.5);              // as clipping would
+        want *= 0.5;
+        tensor_t *wants = tensor_full_like(weight, want);
+        good = good && tensor_allclose(tensor_grad(weight), wants, 1e-5, 1e-8);
+        good = good && tensor_allclose(tensor_grad(idle), tensor_full(0.5, 3), 1e-5, 1e-8);
+    }
+    fprintf(out, "%s\n", good ? "good" : "wrong");
+    kit_parallel_close(p);
+    return tensor_error_code();
+}
+
+// Parameters that require no gradient on any rank are left out, and every other one has its sum.
+static int frozen(void) {
+    nn_module_t *net = make_net(8, 0);
+    nn_named_list_t list = nn_named_parameters(net);
+    tensor_requires_grad_(list.item[0].tensor, 0);
+    tensor_requires_grad_(list.item[3].tensor, 0);
+    kit_parallel_t *p = kit_parallel_open(&ranks, net, NULL, 0);
+    int good = p != NULL;
+    if (good) batch(p, net, 0, 32);
+    good = good && !kit_parallel_finish(p);
+    tensor_t *bias = tensor_grad(list.item[1].tensor);
+    good = good && bias && !tensor_grad(list.item[0].tensor) && !tensor_grad(list.item[3].tensor);
+    if (good) {
+        tensor_t *all = kit_parallel_sum(&ranks, tensor_clone(bias));
+        good = tensor_allclose(all, tensor_mul_scalar(bias, ranks.size), 1e-5, 1e-8);
+        good = good && tensor_item(tensor_sum(tensor_abs(bias))) > 0;
+    }
+    fprintf(out, "%s\n", good ? "good" : "wrong");
+    kit_parallel_close(p);
+    return tensor_error_code();
+}
+
 // All samples are on one rank each, in another order in the next epoch.
 static int shards(void) {
     nn_module_t *net = make_net(8, 0);
@@ -201,6 +255,7 @@ static int broken(const char *how) {
     if (last && !strcmp(how, "version")) ranks.gather = other_version;
     nn_module_t *net = make_net(last && !strcmp(how, "shapes") ? 9 : 8, last && !strcmp(how, "count"));
     if (last && !strcmp(how, "dtype")) nn_to(net, TENSOR_F64);
+    if (last && !strcmp(how, "frozen")) tensor_requires_grad_(nn_named_parameters(net).item[0].tensor, 0);
     if (!strcmp(how, "again")) net = nn_linear(INPUTS, CLASSES); // nothing idle: backward begins its bucket
     if (!strcmp(how, "empty")) net = make_net(8, 1);
     nn_optimizer_t *opt = nn_adam(net);
