@@ -2253,8 +2253,10 @@ TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const 
 //   of a tensor older than the capture that the step uses, ops on a GPU in a capture of the CPU.
 // - On a GPU the calls are a CUDA graph, which tensor_capture_end launches for the first time: in the capture
 //   itself nothing runs. The graph keeps the memory that it reads, also of tensors that are freed. What the
-//   step does on the CPU is not part of it, and neither is an op without a kernel (an error). One thread
-//   captures at a time. >>cuda-streams says how several streams become one graph.
+//   step does on the CPU is not part of it, and neither is an op without a kernel (an error). Copies from
+//   pinned memory are part of it (tensor_copy_, tensor_to), and so is tensor_to_non_blocking to the CPU: each
+//   replay reads and fills that memory anew, so the host waits (tensor_cuda_synchronize) before it uses it.
+//   One thread captures at a time. >>cuda-streams says how several streams become one graph.
 // Rejected: a second way of writing programs (traced functions, symbols): the step is what it was.
 // ------------------------------------------------------------------------------
 
@@ -4156,7 +4158,8 @@ enum {
     TENSOR_HOST_READ = 1,
     TENSOR_HOST_WRITE = 2,              // with HOST_READ: a pointer that is the user's from then on
     TENSOR_SHAPE_FROM_DATA = 4,         // reads them, and the shape of a result follows
-    TENSOR_HANDLE_SET = 8               // nothing: a handle is to get another tensor (only captures are told)
+    TENSOR_HANDLE_SET = 8,              // nothing: a handle is to get another tensor (only captures are told)
+    TENSOR_HOST_PINNED = 16             // beside READ or WRITE: a copy with pinned memory that nobody waits for
 };
 
 // While it is set on a thread, the library calls it at the two ways to elements: a graph that is captured,
@@ -11916,6 +11919,12 @@ TENSOR__FN const char *tensor__device_name(const tensor__thread_t *th, int index
     return b ? b->name : "?";
 }
 
+// Whether a storage of the host is memory that the backend has pinned.
+TENSOR__FN int tensor__is_pinned(const tensor__thread_t *th, const tensor__storage_t *s) {
+    const tensor_backend_t *b = th->ctx->backend[1];
+    return b && s->deleter && s->deleter == b->release;
+}
+
 TENSOR__FN int tensor__halves(const tensor_t *x) {
     const tensor_backend_t *b = tensor__self()->ctx->backend[x->device != 0];
     return b && b->halves;
@@ -15384,7 +15393,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__host_told(tensor__thread_t *th, const te
     const char *why = "the host reads a tensor's elements: in a capture they are not there yet";
     if (use & TENSOR_SHAPE_FROM_DATA) {
         why = "the host reads a tensor's elements for a shape: in a capture they are not there yet";
-    } else if (use == TENSOR_HOST_WRITE) {
+    } else if (use & TENSOR_HOST_WRITE) {
         why = "memory of the host cannot be read by a graph: copy it before its run";
     }
     tensor__fail(th, code, "%s: %s", op, why);
@@ -15416,7 +15425,11 @@ TENSOR__FN int tensor__host_copy(tensor__thread_t *th, const char *op, int use, 
                                  uint64_t bytes, int wait) {
     int code = 0;
     if (th->recorder && bytes) {
-        code = tensor__host_told(th, use == TENSOR_HOST_WRITE ? to_in : from_in, bytes, use, op);
+        int writes = use == TENSOR_HOST_WRITE;
+        const tensor__storage_t *here = writes ? from_in : to_in;
+        int pinned = here && !here->device && tensor__is_pinned(th, here) && (writes || !wait);
+        code = tensor__host_told(th, writes ? to_in : from_in, bytes, pinned ? use | TENSOR_HOST_PINNED : use,
+                                 op);
     }
     return code ? code : tensor__move_bytes(th, to, to_in, from, from_in, bytes, wait, op);
 }
@@ -28981,12 +28994,6 @@ TENSOR__FN tensor__traced_t *tensor__trace(tensor_graph_t *g, tensor__storage_t 
     return e;
 }
 
-// Whether a copy to or from a GPU needs the storage's deleter as it is.
-TENSOR__FN int tensor__is_pinned(const tensor__thread_t *th, const tensor__storage_t *s) {
-    const tensor_backend_t *b = th->ctx->backend[1];
-    return b && s->deleter && s->deleter == b->release;
-}
-
 TENSOR__FN void tensor__add_step(tensor_graph_t *g, tensor__step_t *s) {
     if (g->last) {
         g->last->next = s;
@@ -29180,14 +29187,29 @@ TENSOR__FN int tensor__capture_host(tensor_recorder_t *self, const tensor__stora
 }
 
 // The host of a capture on a GPU: memory of the host is not part of it, and a number that is written there
-// becomes part of the backend's graph.
+// becomes part of the backend's graph. Copies with pinned memory are part of it too, so that the host cannot
+// use yet what they fill.
 TENSOR__FN int tensor__device_host(tensor_recorder_t *self, const tensor__storage_t *s, uint64_t bytes,
                                    int use, const char *op) {
     tensor_graph_t *g = (tensor_graph_t *)(void *)self;
     int constant = use == TENSOR_HOST_WRITE && bytes <= 8;
-    if (!s->device || constant) { return 0; }
-    if (use == TENSOR_HANDLE_SET && g->backend->graph_made(g->there, s)) { return 0; }
+    if (constant || (use & TENSOR_HOST_PINNED) || (use == TENSOR_HANDLE_SET && !s->device)) { return 0; }
+    int made = (!s->device || use == TENSOR_HANDLE_SET) && g->backend->graph_made(g->there, s);
+    if (s->device ? made : !made) { return 0; }
     return tensor__capture_refuse(g, use, op);
+}
+
+// In a capture on a GPU a kernel of the CPU runs at once: before the graph's copies to the host.
+TENSOR__FN int tensor__device_call(tensor_recorder_t *self, const tensor_call_t *c) {
+    tensor_graph_t *g = (tensor_graph_t *)(void *)self;
+    if (c->device || c->row->family == TENSOR_FAMILY_TRANSFER) { return 0; }
+    for (int i = 0; i < c->nin + c->nout; i++) {
+        const tensor__storage_t *s = c->arg[i].storage;
+        if (s && !s->device && g->backend->graph_made(g->there, s)) {
+            return tensor__capture_refuse(g, TENSOR_HOST_READ, c->row->name);
+        }
+    }
+    return 0;
 }
 
 TENSOR__FN int tensor__capture_again(tensor_recorder_t *self, int device,
@@ -29316,6 +29338,7 @@ TENSOR__FN int tensor__device_capture(tensor_graph_t *g, int index) {
     TENSOR__REFUSE_CODE(!b->graph_begin, UNSUPPORTED, "capture_begin: the backend cannot capture");
     g->backend = b;
     g->device = index;
+    g->recorder.call = tensor__device_call;
     g->recorder.host = tensor__device_host;
     return b->graph_begin(index - 1, &g->there);
 }

@@ -9232,6 +9232,10 @@ static int order(stream_t *s, uint64_t mark) {
     return 0;
 }
 
+static allocator_t *allocator_of(const block_t *b) {
+    return b->home->lane->stream ? process.allocator : process.pinned;      // pinned memory has no stream
+}
+
 // Call it before a call on s that reads or writes the block.
 static int use_before(stream_t *s, block_t *b, bool writes) {
     int code = order(s, __atomic_load_n(&b->wrote, __ATOMIC_RELAXED));
@@ -9240,7 +9244,7 @@ static int use_before(stream_t *s, block_t *b, bool writes) {
     int n = 0;
     marks[n++] = __atomic_load_n(&b->read, __ATOMIC_RELAXED);
     if (__atomic_load_n(&b->uses, __ATOMIC_ACQUIRE)) {
-        lock_t hold(&process.allocator->device[b->home->lane->device]->lock);
+        lock_t hold(&allocator_of(b)->device[b->home->lane->device]->lock);
         for (use_t *u = b->uses; u && n < MAX_STREAMS; u = u->next) { marks[n++] = u->read; }
     }
     for (int k = 0; k < n && !code; k++) { code = order(s, marks[k]); }
@@ -9252,7 +9256,7 @@ static void use_after(stream_t *s, block_t *b, bool writes, uint64_t mark) {
     bool own = b->home->lane->stream == (void *)s->raw;
     if (writes) { __atomic_store_n(&b->wrote, mark, __ATOMIC_RELAXED); }
     if (own && !writes) { __atomic_store_n(&b->read, mark, __ATOMIC_RELAXED); }
-    if (!own && record_stream(process.allocator, b, (void *)s->raw, writes ? 0 : mark)) {
+    if (!own && record_stream(allocator_of(b), b, (void *)s->raw, writes ? 0 : mark)) {
         forget(cudaStreamSynchronize(s->raw));  // no memory to note it: wait instead
     }
 }
@@ -9436,10 +9440,6 @@ static int backend_alloc(int index, uint64_t bytes, void **data, void **block) {
     return 0;
 }
 
-static allocator_t *allocator_of(const block_t *b) {
-    return b->home->lane->stream ? process.allocator : process.pinned;      // pinned memory has no stream
-}
-
 // The caller's memory, under a block of its own, whose arena and lane contain nothing else.
 struct wrapped_t {
     block_t block;
@@ -9504,7 +9504,7 @@ static void backend_release(void *, void *block) {
 }
 
 // A few bytes passed in the kernel's arguments: they become part of the graph.
-struct few_t { unsigned char v[8]; };           // what the host may write in a capture: see capture_host
+struct few_t { unsigned char v[8]; };           // what the host may write in a capture: see device_host
 
 __global__ void __launch_bounds__(32, 1) store_few(unsigned char *to, few_t few, int n) {
     if ((int)threadIdx.x < n) { to[threadIdx.x] = few.v[threadIdx.x]; }
@@ -9542,6 +9542,9 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
     graph_t *g = captured_on(s);
     block_t *to_block = to_index >= 0 ? (block_t *)to_in->user : nullptr;
     block_t *from_block = from_index >= 0 ? (block_t *)from_in->user : nullptr;
+    tensor__storage_t *host = to_block ? from_in : to_in;       // the host's side, where there is one
+    block_t *pinned = nullptr;
+    if (host && !host->device && host->deleter == backend_release) { pinned = (block_t *)host->user; }
     bool peers = to_block && from_block && to_index != from_index;
     current_t at(index);
     if (peers) {                                // the source is ready, and stays until it is read
@@ -9553,6 +9556,7 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
     if (g) {
         int code = to_block ? list_block(g, s, to_block, to_in, true) : 0;
         if (!code && from_block) { code = list_block(g, s, from_block, from_in, false); }
+        if (!code && pinned) { code = list_block(g, s, pinned, host, !to_block); }
         if (code) {
             return code == TENSOR_ERR_CUDA ? raise_cuda(op) : raised(code, "%s: out of memory", op);
         }
@@ -9562,7 +9566,7 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
     }
 
     cudaError_t e;
-    if (g && !from_block) {
+    if (g && !from_block && !pinned) {
         few_t few = {};
         memcpy(few.v, from, (size_t)bytes);
         e = tcu_launch(store_few, 1, 32, 0, s->raw, (unsigned char *)to, few, (int)bytes);
@@ -9582,10 +9586,9 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
     if (to_block) { use_after(s, to_block, true, mark); }
     if (from_block && !peers) { use_after(s, from_block, false, mark); }
     if (to_block && from_block && !peers) { return 0; }
-    tensor__storage_t *host = to_block ? from_in : to_in;
     if (wait || peers) { return settle(s, op); }
-    if (host && host->deleter == backend_release) {     // pinned: it stays until the copy is done
-        return record_stream(process.pinned, (block_t *)host->user, (void *)s->raw) ? settle(s, op) : 0;
+    if (pinned) {                               // it stays until the copy is done
+        return record_stream(process.pinned, pinned, (void *)s->raw) ? settle(s, op) : 0;
     }
 
     return to_block ? 0 : settle(s, op);        // CUDA has read pageable memory when it returns
@@ -10907,7 +10910,7 @@ static void backend_graph_free(void *graph) {
         lock_t hold(&process.graph_lock);
         for (int k = 0; k < g->list.n; k++) {
             block_t *b = g->list.at[k].block;
-            if (b && --b->kept == 0 && b->released) { let_go(process.allocator, b); }
+            if (b && --b->kept == 0 && b->released) { let_go(allocator_of(b), b); }
         }
         graph_t **before = &process.graphs;
         while (*before && *before != g) { before = &(*before)->next; }
@@ -10930,10 +10933,15 @@ static void backend_graph_free(void *graph) {
     free(g);
 }
 
-// Whether a storage was made in the capture: its memory is of the graph's arena.
+// Whether a storage was made in the capture: its memory is of the graph's arena. Pinned memory: whether the
+// graph fills it.
 static int backend_graph_made(const void *graph, const tensor__storage_t *storage) {
-    const block_t *b = (const block_t *)storage->user;
-    return b && b->home->lane->graph == ((const graph_t *)graph)->arena;
+    const graph_t *g = (const graph_t *)graph;
+    const block_t *b = storage->deleter == backend_release ? (const block_t *)storage->user : nullptr;
+    if (!b) { return 0; }
+    if (storage->device) { return b->home->lane->graph == g->arena; }
+    lock_t hold(&process.graph_lock);
+    return b->listed == g->arena && g->list.at[b->place].wrote;
 }
 
 static void capture_over(const graph_t *g) {

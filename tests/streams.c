@@ -877,6 +877,72 @@ static void pinned(void) {
     cusim_set("random", 0);
 #endif
 }
+// Pinned memory in a graph: each replay reads anew what the host has put there, and fills what it looks at after. The
+// graph keeps that memory, whatever becomes of its tensors.
+static void fed(void) {
+    tensor_t *x = on(tensor_zeros(600)), *w = on(tensor_arange(0, 600, 1, TENSOR_F32)), *p, *labels, *sums[2], *page;
+    tensor_graph_t *g;
+    tensor_scope_t step;
+    int64_t used;
+    int k, seed;
+    for (seed = 0; seed < 6; seed++) {
+        tensor_scope_t s = tensor_scope_begin();
+#ifdef TEST_CUDA_SIM
+        cusim_set("seed", seed);
+        cusim_set("random", seed > 1);
+#endif
+        page = tensor_ones(600);
+        p = tensor_keep(tensor_pin_memory(tensor_full(1, 600)));
+        labels = tensor_pin_memory(tensor_full_of(TENSOR_I64, 3, 1));
+        used = tensor_cuda_memory_allocated(TENSOR_CUDA);
+        CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
+        step = tensor_scope_begin();
+        tensor_copy_(x, p);
+        sums[0] = tensor_keep(tensor_to_non_blocking(tensor_sum(tensor_mul(x, w)), TENSOR_CPU));
+        sums[1] = tensor_keep(tensor_to_non_blocking(tensor_add(tensor_to_non_blocking(labels, TENSOR_CUDA),
+                                                                tensor_to(labels, TENSOR_CUDA)), TENSOR_CPU));
+        tensor_scope_end(step);
+        CHECK_MSG((g = tensor_capture_end()) != NULL, "%s", tensor_error_text());
+        CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == 0);
+        CHECK(tensor_item(sums[0]) == 600 * 599 / 2 && tensor_item(sums[1]) == 6);
+        for (k = 2; k < 5; k++) {
+            tensor_fill_(p, k);
+            tensor_fill_(labels, 10 * k);
+            CHECK(tensor_graph_replay(g) == 0 && tensor_cuda_synchronize(TENSOR_CUDA) == 0);
+            CHECK_MSG(tensor_item(sums[0]) == k * 600 * 599 / 2, "seed %d", seed);
+            CHECK_MSG(tensor_item(sums[1]) == 20 * k, "seed %d", seed);
+        }
+        tensor_free(p);                         // the memory is not anybody else's before the graph is freed
+        tensor_free(labels);
+        tensor_free(sums[1]);
+        p = tensor_pin_memory(tensor_full(99, 600));
+        labels = tensor_pin_memory(tensor_full_of(TENSOR_I64, 99, 1));
+        CHECK(tensor_graph_replay(g) == 0 && tensor_cuda_synchronize(TENSOR_CUDA) == 0);
+        CHECK(tensor_item(sums[0]) == 4 * 600 * 599 / 2 && tensor_item(labels) == 99);
+        CHECK(tensor_item(tensor_max(p)) == 99);
+        CHECK(tensor_graph_free(g) == 0);
+        tensor_free(sums[0]);
+        CHECK(tensor_cuda_memory_allocated(TENSOR_CUDA) == used);
+        // What is not there yet, and memory that a graph cannot read.
+        for (k = 0; k < 4; k++) {
+            CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
+            sums[0] = tensor_to_non_blocking(tensor_sum(x), TENSOR_CPU);
+            if (k == 0) CHECK(isnan(tensor_item(sums[0])));
+            if (k == 1) CHECK(tensor_data(sums[0]) == NULL);
+            if (k == 2) tensor_add_scalar(sums[0], 1);
+            if (k == 3) tensor_copy_(x, page);
+            CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, k == 3 ? "to: the host writes elements here" :
+                                                k == 2 ? "add_scalar: the host reads elements here" :
+                                                         "the host reads elements here");
+            CHECK(tensor_capture_end() == NULL);
+            tensor_clear_error();
+        }
+        tensor_scope_end(s);
+    }
+#ifdef TEST_CUDA_SIM
+    cusim_set("random", 0);
+#endif
+}
 // Batches that travel ahead are those of a loader as ever, in order, over epochs, after a seek.
 static void loader(void) {
     tensor_t *x = tensor_randn(10, 3), *y = tensor_randint(0, 5, 10);
@@ -1156,6 +1222,7 @@ int main(void) {
     RUN(peers);
     RUN(threads);
     RUN(pinned);
+    RUN(fed);
     RUN(loader);
     RUN(runs);
     RUN(kept);
