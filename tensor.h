@@ -4159,7 +4159,7 @@ enum {
     TENSOR_HOST_WRITE = 2,              // with HOST_READ: a pointer that is the user's from then on
     TENSOR_SHAPE_FROM_DATA = 4,         // reads them, and the shape of a result follows
     TENSOR_HANDLE_SET = 8,              // nothing: a handle is to get another tensor (only captures are told)
-    TENSOR_HOST_PINNED = 16             // beside READ or WRITE: a copy with pinned memory that nobody waits for
+    TENSOR_HOST_PINNED = 16             // beside READ, WRITE: a copy with pinned memory that nobody waits for
 };
 
 // While it is set on a thread, the library calls it at the two ways to elements: a graph that is captured,
@@ -15393,7 +15393,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__host_told(tensor__thread_t *th, const te
     const char *why = "the host reads a tensor's elements: in a capture they are not there yet";
     if (use & TENSOR_SHAPE_FROM_DATA) {
         why = "the host reads a tensor's elements for a shape: in a capture they are not there yet";
-    } else if (use & TENSOR_HOST_WRITE) {
+    } else if ((use & ~TENSOR_HOST_PINNED) == TENSOR_HOST_WRITE) {
         why = "memory of the host cannot be read by a graph: copy it before its run";
     }
     tensor__fail(th, code, "%s: %s", op, why);

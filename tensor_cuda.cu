@@ -9026,6 +9026,7 @@ struct graph_t {
     list_t<live_t> lives;
     list_t<listed_t> list;
     list_t<stream_t *> streams;                 // captured: `on`, and those that waited for it
+    list_t<tensor_cuda_comm_t *> comms;         // that its collectives use
 };
 
 struct slot_t { const char *op, *site; graph_t *graph; bool told; int code; };   // told: by op
@@ -10898,13 +10899,11 @@ static void backend_graph_free(void *graph) {
     graph_t *g = (graph_t *)graph;
     gpu_t *gpu = &process.gpu[g->device];
     on_device_t at(g->device);
-    if (g->exec) {
-        if (g->numbers->wrote) {    // each run writes them, after the run before it
-            stream_t *s = process.stream[g->numbers->wrote >> MARK_BITS];
-            if (captured_on(s)) { cudaEventSynchronize(s->event); } else { cudaStreamSynchronize(s->raw); }
-        }
-        cudaGraphExecDestroy(g->exec);
+    if (g->numbers && g->numbers->wrote) {      // each run writes them, after the run before it
+        stream_t *s = process.stream[g->numbers->wrote >> MARK_BITS];
+        if (captured_on(s)) { cudaEventSynchronize(s->event); } else { cudaStreamSynchronize(s->raw); }
     }
+    if (g->exec) { cudaGraphExecDestroy(g->exec); }
 
     {
         lock_t hold(&process.graph_lock);
@@ -10929,6 +10928,7 @@ static void backend_graph_free(void *graph) {
     g->list.drop();
     g->lives.drop();
     g->streams.drop();
+    g->comms.drop();
     free(g->staged);
     free(g);
 }
@@ -11038,6 +11038,11 @@ static int backend_graph_run(void *graph, int first) {
     stream_t *s = current(g->device, op);
     if (!s) { return code_now(); }
     current_t at(g->device);
+    for (int k = 0; k < g->comms.n; k++) {
+        if (g->comms.at[k]->dead) {
+            return raised(TENSOR_ERR_OWNER, "%s: a communicator of the graph was freed", op);
+        }
+    }
     // What an earlier run is seen to have refused comes first: this one would go on from where that stopped.
     if (g->noted && __atomic_load_n(process.gpu[g->device].refused, __ATOMIC_ACQUIRE)) {
         __atomic_store_n(&s->noted, 1, __ATOMIC_RELEASE);
@@ -11162,7 +11167,8 @@ template <class T> static void drop_handles(T **list) {
 // >>ranks                                          MARK: one network on many devices
 //
 // NCCL on the current stream; its tensors are waited for and marked like those of a call. Broadcasts and
-// gathers move bytes, so that every dtype works. Rejected: hooks in the backward pass (only a launch of
+// gathers move bytes, so that every dtype works. In a capture NCCL's kernels become part of the graph; NCCL
+// frees a communicator only when no graph uses it. Rejected: hooks in the backward pass (only a launch of
 // small sums would overlap; a program that needs more can split its list).
 // ------------------------------------------------------------------------------
 
@@ -11222,6 +11228,33 @@ static ncclResult_t nccl_call(const tensor_cuda_comm_t *c, int what, tensor_t *y
 }
 #endif
 
+#ifdef TCU_HAVE_NCCL
+// A call that failed in the capture of g, which may be NULL: the step has no graph. -> code
+static int not_captured(graph_t *g, int code) {
+    if (g && code) { g->failed = code; }
+    return code;
+}
+
+// -> false: no memory to note it
+static bool graph_uses(graph_t *g, tensor_cuda_comm_t *c) {
+    lock_t hold(&process.graph_lock);
+    for (int k = 0; k < g->comms.n; k++) {
+        if (g->comms.at[k] == c) { return true; }
+    }
+    return g->comms.add(c);
+}
+#endif
+
+// f(graph) for each graph whose collectives use c.
+template <class F> static void each_user(const tensor_cuda_comm_t *c, F f) {
+    lock_t hold(&process.graph_lock);
+    for (graph_t *g = process.graphs; g; g = g->next) {
+        for (int k = 0; k < g->comms.n; k++) {
+            if (g->comms.at[k] == c) { f(g); }
+        }
+    }
+}
+
 // The result for list[k] is written to list[k], or to y.
 static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t *const *list, int n,
                       tensor_t *y, int root) {
@@ -11260,12 +11293,12 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
 
     stream_t *s = current(c->device, op);
     if (!s) { return code_now(); }
-    if (in_capture(s, op)) { return TENSOR_ERR_UNSUPPORTED; }
+    graph_t *g = captured_on(s);
     current_t at(c->device);
     ncclResult_t e, state = ncclSuccess;
     if ((e = lib.ncclCommGetAsyncError_((ncclComm_t)c->at, &state)) || state) {
         code = nccl_done(c, op, e ? e : state);
-        if (code) { return code; }
+        if (code) { return not_captured(g, code); }
     }
     auto each = [&](auto f) {                   // f(tensor, whether it is written)
         for (int k = 0; k < n; k++) {
@@ -11274,24 +11307,27 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
         if (y && y->numel) { f(y, true); }
     };
     each([&](tensor_t *x, bool writes) {
-        if (!code) { code = use_before(s, (block_t *)x->storage->user, writes); }
+        block_t *b = (block_t *)x->storage->user;
+        if (!code) { code = g ? list_block(g, s, b, x->storage, writes) : use_before(s, b, writes); }
     });
-    if (code) { return raise_cuda(op); }
+    if (!code && g && !graph_uses(g, c)) { code = TENSOR_ERR_OUT_OF_MEMORY; }
+    if (code == TENSOR_ERR_OUT_OF_MEMORY) { return not_captured(g, raised(code, "%s: out of memory", op)); }
+    if (code) { return not_captured(g, raise_cuda(op)); }
     e = lib.ncclGroupStart_();
     for (int k = 0; k < n && (!e || e == ncclInProgress); k++) {
         if (list[k]->numel) { e = nccl_call(c, what, y ? y : list[k], list[k], root, s->raw); }
     }
 
     ncclResult_t end = lib.ncclGroupEnd_();
-    uint64_t mark = next_mark(s);
+    const uint64_t mark = g ? 0 : next_mark(s);
     each([&](tensor_t *x, bool writes) {
-        use_after(s, (block_t *)x->storage->user, writes, mark);
+        if (!g) { use_after(s, (block_t *)x->storage->user, writes, mark); }
         if (!writes) { return; }
         x->storage->version++;
         x->storage->write_op = op;
         x->storage->write_site = nullptr;
     });
-    return nccl_done(c, op, e && e != ncclInProgress ? e : end);
+    return not_captured(g, nccl_done(c, op, e && e != ncclInProgress ? e : end));
 #else
     (void)what, (void)list, (void)n, (void)y, (void)root;
     return TENSOR_ERR_INTERNAL;
@@ -11874,6 +11910,12 @@ int tensor_cuda_comm_free(tensor_cuda_comm_t *c) {
     if (!c) { return 0; }
     if (c->dead) { return raised(TENSOR_ERR_OWNER, "cuda_comm_free: the communicator was freed"); }
     if (in_capture(nullptr, "cuda_comm_free")) { return TENSOR_ERR_UNSUPPORTED; }
+    bool used = false;
+    each_user(c, [&](graph_t *) { used = true; });
+    if (used) {
+        return raised(TENSOR_ERR_OWNER,
+                      "cuda_comm_free: a graph uses the communicator; tensor_graph_free first");
+    }
     int code = 0, ended = 0;
     if (comm_failed(c)) { ended = comm_drop(c); }       // else the wait for its work would not end
     code = tensor_cuda_synchronize((tensor_device_t)(TENSOR_CUDA + c->device));
@@ -11896,6 +11938,10 @@ int tensor_cuda_comm_abort_n(tensor_cuda_comm_t *const *c, int n) {
         if (!c[k] || c[k]->dead) { continue; }
         on_device_t at(c[k]->device);
         c[k]->dead = true;
+        each_user(c[k], [](graph_t *g) {        // a run that is under way still ends
+            if (g->exec) { cudaGraphExecDestroy(g->exec); }
+            g->exec = nullptr;
+        });
         const ncclResult_t own = lib.ncclCommAbort_((ncclComm_t)c[k]->at);
         if (!e) { e = own; }
     }

@@ -83,7 +83,9 @@ struct token;
 typedef std::shared_ptr<token> gate_p;
 gate_p gate_new();
 void gate_open(const gate_p &gate);
-cudaError_t enqueue_behind(const gate_p &gate, cudaStream_t s, std::function<void()> work);
+// begin says what is done in the stream's order, the gate, and what is done behind it; a graph asks it for each run.
+struct gated_t { std::function<void()> before, behind; gate_p gate; };
+cudaError_t enqueue_gated(cudaStream_t s, std::function<gated_t()> begin);
 bool on_device(const void *p, size_t bytes);
 // Whether no word of a kernel's argument is the address of memory that only the host has; else the context is lost.
 bool argument(const void *p, size_t bytes);
