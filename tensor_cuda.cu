@@ -8651,8 +8651,9 @@ struct param_t { void *p, *g, *s[3]; int64_t n; };      // s: states, NULL if th
 struct params_t { param_t of[MANY]; };
 
 // The words of a graph's ops that may have refused an index: see fault(). Bit i of `of`: word i is one.
+// held: whether one of them was written in an earlier run; NULL = not asked.
 enum { ERROR_WORDS = 256 };
-struct refusals_t { const unsigned long long *word; uint32_t of[ERROR_WORDS / 32]; };
+struct refusals_t { const unsigned long long *word; const unsigned *held; uint32_t of[ERROR_WORDS / 32]; };
 
 template <class C> struct update_t {            // nn__update_t, its numbers in the class of the parameters
 #define TCU_MEMBER(x) C x;
@@ -8696,7 +8697,7 @@ NN__STEPS(TCU_STEP)
 // Whether one of the words is written: the same for all threads of the launch, if the ops that write them are
 // on its stream or were waited for.
 __device__ inline bool any_refused(const refusals_t &r) {
-    unsigned long long any = 0;
+    unsigned long long any = r.held ? *r.held : 0;
     for (int k = 0; k < ERROR_WORDS / 32; k++) {
         for (uint32_t left = r.of[k]; left; left &= left - 1) {
             any |= r.word[2 * (k * 32 + __ffs((int)left) - 1)];
@@ -8795,6 +8796,11 @@ step_numbers(update_t<C> *to, update_t<C> given, const update_t<C> *live, const 
         step_numbers_at(&to->of, to->of.at - (double)skip[1]);
         set_numbers(to);
     }
+}
+
+// For a step beside which other streams run, whose ops may write their words between two of its blocks.
+__global__ void __launch_bounds__(32, 1) note_refusals(unsigned *held, refusals_t refused) {
+    if (!threadIdx.x) { *held = any_refused(refused); }
 }
 
 template <class C> using step_kernel_t = void (*)(params_t, update_t<C>, const update_t<C> *, refusals_t);
@@ -9021,6 +9027,7 @@ struct graph_t {
     unsigned char *staged;                      // the same on the host
     int sent;                                   // the device has had them: only what differs from now on
     uint32_t used, changed, changed_end;        // what is to be sent
+    refusals_t words;                           // of all its ops
     tensor_generator_t rng;                     // at begin
     uint64_t drawn;                             // calls of the generator in a run
     list_t<live_t> lives;
@@ -9028,6 +9035,10 @@ struct graph_t {
     list_t<stream_t *> streams;                 // captured: `on`, and those that waited for it
     list_t<tensor_cuda_comm_t *> comms;         // that its collectives use
 };
+
+// The first of a graph's numbers is refusals_t's held, which each run finds anew.
+enum { HELD_BYTES = 16 };
+static unsigned *held_of(const graph_t *g) { return (unsigned *)(uintptr_t)g->numbers->address; }
 
 struct slot_t { const char *op, *site; graph_t *graph; bool told; int code; };   // told: by op
 
@@ -9787,12 +9798,11 @@ static unsigned long long *noting(const tensor_call_t *c, const char *what = nul
     return &g->errors[2 * k];
 }
 
-// In a capture: the words of the graph's ops so far. Without one, none: the host hears of an error later.
-static refusals_t refusals_of(const tensor_call_t *c) {
+// The words of the graph's ops so far.
+static refusals_t words_of(const graph_t *graph) {
     refusals_t r = {};
-    graph_t *graph = captured_on(this_thread.now);
-    if (!graph || !graph->noted) { return r; }
-    gpu_t *g = gpu_of(c->device - 1);
+    if (!graph->noted) { return r; }
+    gpu_t *g = gpu_of(graph->device);
     lock_t hold(&process.lock);
     r.word = g->errors;
     for (int k = 0; k < SLOTS; k++) {
@@ -10814,7 +10824,10 @@ template <class C> static int step_in(const place_t &at, tensor_call_t *c, const
     n.states = params[0];
     n.wide = sizeof(C) == 8;
     const void *live = live_number(n, (uint32_t)sizeof(update_t<double>));
-    scratch_t scratch(c, skip ? sizeof(update_t<C>) : 0);
+    const graph_t *graph = captured_on(this_thread.now);
+    const bool beside = graph && graph->noted && graph->streams.n > 1;
+    constexpr uint64_t numbers = (sizeof(update_t<C>) + 15) & ~15ull;
+    scratch_t scratch(c, skip || beside ? numbers + sizeof(unsigned) : 0);
     if (scratch.code) { return scratch.code; }
     if (skip) {
         int code = launch(at, {1, 32}, step_numbers<C>, (update_t<C> *)scratch.at,
@@ -10823,7 +10836,20 @@ template <class C> static int step_in(const place_t &at, tensor_call_t *c, const
         live = scratch.at;
     }
 
-    return optimizer<C>(at, params, count, *u, live, refusals_of(c));
+    // Without a graph none: the host hears of an error later.
+    refusals_t refused = {};
+    if (graph) {
+        refused = words_of(graph);
+        refused.held = held_of(graph);
+    }
+    if (beside) {
+        unsigned *held = (unsigned *)((char *)scratch.at + numbers);
+        int code = launch(at, {1, 32}, note_refusals, held, refused);
+        if (code) { return code; }
+        refused = {};
+        refused.held = held;
+    }
+    return optimizer<C>(at, params, count, *u, live, refused);
 }
 
 static int native_optimizer(const place_t &at, tensor_call_t *c) {
@@ -10881,7 +10907,8 @@ static int native(const place_t &at, tensor_call_t *c) {
 //
 // A capture is CUDA's own capture of a stream; its memory is an arena that only the graph's runs use. What
 // changes from run to run (offsets of the generator, an optimizer's numbers) is in one small block; before a
-// run, a kernel writes there what has changed, which its arguments bring along. tensor.h does the host's part
+// run, a kernel writes there what has changed, which its arguments bring along, and whether an op of the
+// graph has refused an index that the program has not heard of. tensor.h does the host's part
 // and asks for the first run when the capture ends. What was drawn and counted in the capture has not
 // happened by then: end resets the generator. Rejected: patching kernel arguments in the graph's nodes (one
 // call of the driver for each); a copy (the graph's kernels would wait for another engine).
@@ -10890,8 +10917,12 @@ static int native(const place_t &at, tensor_call_t *c) {
 enum { NUMBERS_AT_ONCE = 1024 };
 struct sent_t { unsigned char v[NUMBERS_AT_ONCE]; };
 
-__global__ void __launch_bounds__(THREADS, 4) store_numbers(unsigned char *to, sent_t from, int n) {
+// held: NULL = no op of the graph refuses anything
+__global__ void __launch_bounds__(THREADS, 4)
+store_numbers(unsigned char *to, sent_t from, int n, unsigned *held, refusals_t words) {
     for (int i = (int)threadIdx.x; i < n; i += THREADS) { to[i] = from.v[i]; }
+    __syncthreads();
+    if (held && !threadIdx.x) { *held = any_refused(words); }
 }
 
 // Waits for the graph's last run and frees it.
@@ -10965,6 +10996,7 @@ static int backend_graph_begin(int index, void **graph) {
     empty_cache(process.allocator, index);
     g->arena = capture_begin(process.allocator, g->device, (void *)s->raw);
     g->staged = (unsigned char *)calloc(1, NUMBERS);
+    g->used = HELD_BYTES;
     current_t at(g->device);
     int code = !g->arena || !g->staged ? (int)TENSOR_ERR_OUT_OF_MEMORY
                                        : alloc(process.allocator, g->device, (void *)s->raw, NUMBERS, "graph",
@@ -11016,6 +11048,7 @@ static int backend_graph_end(void *graph, int wanted) {
         g->drawn = tensor_get_generator().offset - g->rng.offset;
         tensor_set_generator(g->rng);
     }
+    g->words = words_of(g);
     if (!wanted || g->failed) { return g->failed; }
     if (unjoined) {
         return raised(TENSOR_ERR_UNSUPPORTED, "%s: work of another stream was not waited for", op);
@@ -11076,13 +11109,22 @@ static int backend_graph_run(void *graph, int first) {
         }
     }
 
+    // An earlier run of which the program has not heard yet may have refused an index: then no optimizer makes
+    // a step, also one that was captured before the op that refused it.
+    unsigned *held = g->noted ? held_of(g) : nullptr;
+    if (held && g->changed >= g->changed_end) { g->changed = g->changed_end = 0; }
     g->sent = 0;
-    for (uint32_t k = g->changed; k < g->changed_end && !code; k += NUMBERS_AT_ONCE) {
+    uint32_t next = g->changed;
+    bool more = held || next < g->changed_end;
+    while (more && !code) {
         sent_t part = {};
-        const uint32_t n = least<uint32_t>(g->changed_end - k, NUMBERS_AT_ONCE);
-        memcpy(part.v, g->staged + k, n);
+        const uint32_t n = least<uint32_t>(g->changed_end - next, NUMBERS_AT_ONCE);
+        memcpy(part.v, g->staged + next, n);
         code = code_of(tcu_launch(store_numbers, 1, THREADS, 0, s->raw,
-                                  (unsigned char *)(uintptr_t)g->numbers->address + k, part, (int)n));
+                                  (unsigned char *)(uintptr_t)g->numbers->address + next, part, (int)n, held,
+                                  g->words));
+        next += n;
+        more = next < g->changed_end;
     }
 
     if (!code) { code = code_of(cudaGraphLaunch(g->exec, s->raw)); }

@@ -1055,6 +1055,52 @@ static void refused(void) {
     cusim_set("random", 0);
     CHECK(tensor_graph_free(g) == 0);
 }
+// An optimizer that was captured before the op that refuses an index makes the step of that replay, but none in the
+// next replays until the program has heard of it; also where another stream's ops run beside.
+static void held(void) {
+    for (int streams = 1; streams < 3; streams++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        nn_module_t *net = nn_linear(4, 3);
+        nn_optimizer_t *opt = nn_sgd(net, .lr = 0.1);
+        nn_to(net, TENSOR_CUDA);
+        tensor_t *x = on(tensor_randn(5, 4)), *y = on(tensor_zeros_of(TENSOR_I64, 5)), *w, *before, *once;
+        tensor_graph_t *g = NULL;
+        for (int step = 0; step < 2; step++) {
+            if (step) CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
+            if (step && streams > 1) tensor_cuda_stream_wait_stream(s1, NULL);
+            nn_zero_grad(opt);
+            tensor_backward(tensor_mean(tensor_square(nn_forward(net, x))));
+            nn_step(opt);
+            if (step && streams > 1) {
+                tensor_cuda_set_stream(s1);
+                tensor_exp(x);
+                tensor_cuda_set_stream(NULL);
+                tensor_cuda_stream_wait_stream(NULL, s1);
+            }
+            tensor_cross_entropy(nn_forward(net, x), y);
+            nn_step(opt);                       // behind it: not in that replay either
+            if (step) CHECK_MSG((g = tensor_capture_end()) != NULL, "%s", tensor_error_text());
+        }
+        w = nn_get(net, "weight");
+        before = tensor_clone(tensor_detach(w));
+        tensor_fill_(y, 9);
+        CHECK(tensor_graph_replay(g) == 0);
+        once = tensor_clone(tensor_detach(w));
+        for (int turn = 0; turn < 2; turn++) {
+            CHECK(tensor_graph_replay(g) == 0);
+            tensor_fill_(y, 1);                 // good labels change nothing
+        }
+        CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == TENSOR_ERR_INDEX);
+        CHECK_ERROR(TENSOR_ERR_INDEX, "cross_entropy at streams.c");
+        CHECK_MSG(tensor_equal(w, once), "%d streams", streams);
+        CHECK(!tensor_equal(once, before));
+        CHECK(tensor_graph_replay(g) == 0 && !tensor_equal(w, once));
+        CHECK(tensor_graph_free(g) == 0);
+        nn_optimizer_free(opt);
+        nn_free(net);
+        tensor_scope_end(scope);
+    }
+}
 #endif
 // As capture.c's: a label out of range stops a replay before the optimizer, and the next ones until the
 // program has heard of it; then the steps go on as if it had never been.
@@ -1242,6 +1288,7 @@ int main(void) {
     RUN(steady);
 #ifdef TEST_CUDA_SIM
     RUN(refused);
+    RUN(held);
     RUN(graph_faults);
     RUN(lost);
 #endif

@@ -715,6 +715,7 @@ cudaError_t launch(dim3 grid, dim3 block, size_t bytes, cudaStream_t s, work_t t
         sticky = true;
         return fail(cudaErrorLaunchFailure);
     }
+    traffic.blocks = std::max(traffic.blocks, (long)grid.x * grid.y * grid.z);
     enqueue_work(s, [=] {
         run_grid(grid, block, bytes, running, thread);
         if (!B.error) { return; }
@@ -1326,6 +1327,7 @@ void cusim_set(const char *what, long value) {
         counts.staged = 0;
     }
     if (w == "old_nccl") { config.missing = value ? "ncclCommInitRankConfig" : ""; }
+    if (w == "sms") { config.sms = (int)value; }
     if (w == "capability") { config.capability = (int)value; }
     if (w == "protect") { config.protect = value != 0; }
     if (w == "random") { config.order = value ? RANDOM : LATE; }
@@ -1341,6 +1343,17 @@ void cusim_set(const char *what, long value) {
             die("something of the device is still alive");
         }
     }
+}
+// What was done since cusim_set("reset"), for tests in C: launches, blocks of the largest one, sectors loaded and stored,
+// accesses of the busiest thread.
+void cusim_counted(long *five) {
+    entry_t hold;
+    finish_all();
+    five[0] = counts.launches;
+    five[1] = traffic.blocks;
+    five[2] = traffic.load.sectors;
+    five[3] = traffic.store.sectors;
+    five[4] = traffic.longest;
 }
 API cudaGetLastError(void) {
     entry_t hold;

@@ -61,7 +61,8 @@ extern thread_local launched_t last;      // the last launch of the thread
 // which cusim.cpp then serves the hooks, so that each access is seen): the n-th access of an instruction by the lanes
 // of a warp is one request, of as many 32-byte sectors as these lanes touch. bytes / 32 of them would have been enough.
 struct moved_t { long requests, sectors, bytes; };
-struct traffic_t { moved_t load, store; long longest; };        // longest: the accesses of the busiest thread
+// longest: the accesses of the busiest thread; blocks: of the largest launch
+struct traffic_t { moved_t load, store; long longest, blocks; };
 extern traffic_t traffic;       // since the last reset()
 
 void range_push(const char *name);              // NVTX's, all of them: "add(mul()mul())"
