@@ -1896,6 +1896,7 @@ struct limits_t {
     int64_t one_query_keys = 1 << 14;           // more keys need more than one block per head
     int64_t attention_workspace = 256 << 20;    // above this, the gradient takes part of the batch at a time
     uint64_t plan_sets = PLAN_SETS;
+    int64_t value_part = 4096;                  // of one that a block reads for a norm, variance, logsumexp
     int64_t scan_part = 16384;                  // elements of a long row that a block scans; as reduce_chunk
     int64_t sort_row = 2048;                    // longest row that a block sorts alone, at most ROW_SORT
     // The most elements of a long row that are selected, not sorted for, at most ROW_SORT; elements of a row
@@ -3887,40 +3888,122 @@ softmax_rows(T *y, const T *x, int64_t rows, int64_t columns, bool logs) {
 // correction.
 enum row_value_t { ROW_LOGSUMEXP, ROW_NORM, ROW_VARIANCE };
 
+template <class C> struct moments_t { C n, mean, square; };     // square: sum of squares around the mean
+
+template <class C> struct moments_op {
+    typedef moments_t<C> acc;
+    __device__ static acc none() { return acc{C(0), C(0), C(0)}; }
+    __device__ static acc join(acc a, acc b) {
+        C n = a.n + b.n, d = b.mean - a.mean, part = n > 0 ? b.n / n : C(0), step = d * part;
+        return acc{n, a.mean + step, a.square + b.square + step * a.n * d};     // nothing of an empty one
+    }
+};
+
+// A sum of terms that are scaled by the largest element, so that nothing overflows: of e^(x - top), or of
+// (x / top)^2.
+template <class C> struct scaled_t { C top, sum; };
+
+template <class C> __device__ inline C finite_or_0(C v) { return v == INFINITY || v == -INFINITY ? C(0) : v; }
+
+template <class C> struct exponents_op {
+    typedef scaled_t<C> acc;
+    __device__ static acc none() { return acc{C(-INFINITY), C(0)}; }
+    __device__ static acc join(acc a, acc b) {
+        C top = w_max(a.top, b.top), by = finite_or_0(top);
+        if (a.sum != 0) { a.sum *= w_exp(finite_or_0(a.top) - by); }
+        if (b.sum != 0) { b.sum *= w_exp(finite_or_0(b.top) - by); }
+        return acc{top, a.sum + b.sum};
+    }
+};
+
+template <class C> struct squares_op {
+    typedef scaled_t<C> acc;
+    __device__ static acc none() { return acc{C(0), C(0)}; }
+    __device__ static acc join(acc a, acc b) {
+        C top = w_max(a.top, b.top);
+        if (a.sum != 0) { a.sum *= (a.top / top) * (a.top / top); }
+        if (b.sum != 0) { b.sum *= (b.top / top) * (b.top / top); }
+        return acc{top, a.sum + b.sum};
+    }
+};
+
+// Row r of length n -> {columns, mean, square}, or {top, sum, 0}: what one thread of the row has to store.
+template <class T, class C = class_t<T>>
+__device__ inline moments_t<C> row_part(const T *x, int64_t n, int what, C *s, lanes_t l) {
+    const T *row[1] = {x};
+    C top = -INFINITY, sum = 0;
+    if (what == ROW_VARIANCE) {
+        each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += v[0]; });
+        const C mean = row_join<sum_op<C>>(sum, s, l) / (C)n;
+        sum = 0;
+        each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += (v[0] - mean) * (v[0] - mean); });
+        return moments_t<C>{(C)n, mean, row_join<sum_op<C>>(sum, s, l)};
+    }
+    const bool norm = what == ROW_NORM;
+    each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { top = w_max(top, norm ? w_abs(v[0]) : v[0]); });
+    top = row_join<max_op<C>>(top, s, l);
+    C by = norm && top > 0 && top < INFINITY ? 1 / top : 1;
+    if (!(by < INFINITY)) { by = 1; }
+    const C shift = finite_or_0(top);
+    each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) {
+        sum += norm ? (v[0] * by) * (v[0] * by) : w_exp(v[0] - shift);
+    });
+    sum = row_join<sum_op<C>>(sum, s, l);
+    if (norm) { top = sum != 0 ? 1 / by : C(0); }
+    return moments_t<C>{top, sum, C(0)};
+}
+
+template <class C> __device__ inline C row_result(moments_t<C> v, int what, C correction) {
+    if (what == ROW_NORM) { return w_sqrt(v.mean) * v.n; }
+    if (what == ROW_LOGSUMEXP) { return w_log(v.mean) + finite_or_0(v.n); }
+    const C left = v.n - correction;
+    return v.square / (left > 0 ? left : C(0));
+}
+
+// y of rows; or, where a row is `parts` parts, what each of them gives, to `to`.
 template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
-row_values(T *y, const T *x, int64_t rows, int64_t columns, int what, C correction) {
+row_values(T *y, moments_t<C> *to, const T *x, int64_t rows, int64_t columns, int64_t part, int64_t parts,
+           int what, C correction) {
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
-    for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
-        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
-        const T *row[1] = {x + r * columns};
-        C top = -INFINITY, sum = 0;
-        if (what == ROW_VARIANCE) {
-            each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += v[0]; });
-            top = row_join<sum_op<C>>(sum, s, l) / (C)columns;      // the mean
-            sum = 0;
-            each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += (v[0] - top) * (v[0] - top); });
-        } else {        // scaled by the largest element, so that nothing overflows
-            bool norm = what == ROW_NORM;
-            each_in_row<T, 1>(row, n, l,
-                              [&](int64_t, const C *v) { top = w_max(top, norm ? w_abs(v[0]) : v[0]); });
-            top = row_join<max_op<C>>(top, s, l);
-            C by = norm && top > 0 && top < INFINITY ? 1 / top : 1;
-            if (norm && !(by < INFINITY)) { by = 1; }
-            C shift = top == INFINITY || top == -INFINITY ? 0 : top;
-            each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) {
-                sum += norm ? (v[0] * by) * (v[0] * by) : w_exp(v[0] - shift);
-            });
-            if (norm) { top = 1 / by; } else { top = shift; }
-        }
+    const int64_t all = rows * parts;
+    for (int64_t q0 = (int64_t)blockIdx.x * blockDim.y; q0 < all; q0 += (int64_t)gridDim.x * blockDim.y) {
+        const int64_t q = q0 + threadIdx.y, r = q / parts, first = (q - r * parts) * part;
+        const int64_t n = q < all ? least(part, columns - first) : 0;
+        const moments_t<C> v = row_part<T>(x + r * columns + first, n, what, s, l);
+        if (q >= all || l.lane) { continue; }
+        if (to) { to[q] = v; } else { y[r] = from_class<T>(row_result(v, what, correction)); }
+    }
+}
 
-        sum = row_join<sum_op<C>>(sum, s, l);
-        if (n && !l.lane) {
-            C left = (C)columns - correction, value = w_log(sum) + top;
-            if (what == ROW_NORM) { value = w_sqrt(sum) * top; }
-            if (what == ROW_VARIANCE) { value = sum / (left > 0 ? left : C(0)); }
-            y[r] = from_class<T>(value);
+// The second launch for rows of several parts: a block joins those of a row.
+template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
+join_row_values(T *y, const moments_t<C> *from, int64_t rows, int64_t parts, int what, C correction) {
+    TCU_SHARED(moments_t<C>, m, [THREADS]);
+    TCU_SHARED(scaled_t<C>, s, [THREADS]);
+    const int me = (int)threadIdx.x;
+    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+        const moments_t<C> *row = from + r * parts;
+        moments_t<C> v = moments_op<C>::none();
+        if (what == ROW_VARIANCE) {
+            for (int64_t j = me; j < parts; j += THREADS) { v = moments_op<C>::join(v, row[j]); }
+            v = join_lanes<moments_op<C>>(v, m, me, THREADS, 1);
+        } else {
+            const bool norm = what == ROW_NORM;
+            scaled_t<C> u = norm ? squares_op<C>::none() : exponents_op<C>::none();
+            for (int64_t j = me; j < parts; j += THREADS) {
+                const scaled_t<C> next = {row[j].n, row[j].mean};
+                u = norm ? squares_op<C>::join(u, next) : exponents_op<C>::join(u, next);
+            }
+            if (norm) {
+                u = join_lanes<squares_op<C>>(u, s, me, THREADS, 1);
+            } else {
+                u = join_lanes<exponents_op<C>>(u, s, me, THREADS, 1);
+            }
+            v = moments_t<C>{u.top, u.sum, C(0)};
         }
+        if (!me) { y[r] = from_class<T>(row_result(v, what, correction)); }
+        __syncthreads();
     }
 }
 
@@ -4474,13 +4557,32 @@ inline int softmax(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
     return 0;
 }
 
+// Divides a few long rows, at the same positions on every device. -> length of a part
+inline int64_t value_part(const place_t &at, int64_t rows, int64_t columns) {
+    const int64_t shortest = ((columns + 1023) / 1024 + 15) & ~(int64_t)15;
+    const int64_t part = most(at.limits.value_part, shortest);
+    return rows >= 256 || columns <= 2 * part ? most<int64_t>(columns, 1) : part;
+}
+
+inline uint64_t value_scratch(const place_t &at, int64_t rows, int64_t columns) {   // for what the parts give
+    const int64_t part = value_part(at, rows, columns), parts = (columns + part - 1) / part;
+    return parts > 1 ? (uint64_t)(rows * parts) * sizeof(moments_t<double>) : 0;
+}
+
 inline int row_value(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
-                     int64_t columns, int what, double correction) {
+                     int64_t columns, int what, double correction, void *scratch) {
     if (!rows) { return 0; }
-    grid_t g = rows_for(at, rows, columns, 16 / size_of(x.dtype));
-    TCU_FLOATS(x.dtype, T,
-               return launch(at, g, row_values<T>, (T *)y.data, (const T *)x.data, rows, columns, what,
-                             (class_t<T>)correction);)
+    const int64_t part = value_part(at, rows, columns), parts = scratch ? (columns + part - 1) / part : 1;
+    const grid_t g = rows_for(at, rows * parts, scratch ? part : columns, 16 / size_of(x.dtype));
+    TCU_FLOATS(x.dtype, T, {
+        typedef class_t<T> C;
+        moments_t<C> *between = (moments_t<C> *)scratch;
+        int code = launch(at, g, row_values<T>, (T *)y.data, between, (const T *)x.data, rows, columns,
+                          scratch ? part : columns, parts, what, (C)correction);
+        if (code || !scratch) { return code; }
+        return launch(at, {grid_for(at, rows, 1), THREADS}, join_row_values<T>, (T *)y.data,
+                      (const moments_t<C> *)between, rows, parts, what, (C)correction);
+    })
     return 0;
 }
 
@@ -7511,17 +7613,6 @@ __device__ inline int64_t piece_among(const pieces_t &s, int64_t r, int64_t j) {
     return plane_of(s.p, r, plane) * s.parts + (j - plane * s.parts);
 }
 
-template <class C> struct moments_t { C n, mean, square; };     // square: sum of squares around the mean
-
-template <class C> struct moments_op {
-    typedef moments_t<C> acc;
-    __device__ static acc none() { return acc{C(0), C(0), C(0)}; }
-    __device__ static acc join(acc a, acc b) {
-        C n = a.n + b.n, d = b.mean - a.mean, part = n > 0 ? b.n / n : C(0);
-        return acc{n, a.mean + d * part, a.square + b.square + d * d * a.n * part};
-    }
-};
-
 template <class C> struct pair_t { C a, b; };
 
 template <class C> struct pair_op {
@@ -9990,9 +10081,16 @@ static int native_rows(const place_t &at, tensor_call_t *c) {
     case TENSOR_OP_LOG_SOFTMAX: return softmax(at, y, x, rows, columns, true);
     case TENSOR_OP_SOFTMAX_BACKWARD: return softmax_backward(at, y, x, c->arg[1], rows, columns, false);
     case TENSOR_OP_LOG_SOFTMAX_BACKWARD: return softmax_backward(at, y, x, c->arg[1], rows, columns, true);
-    case TENSOR_OP_LOGSUMEXP: return row_value(at, y, x, rows, columns, ROW_LOGSUMEXP, 0);
-    case TENSOR_OP_NORM: return row_value(at, y, x, rows, columns, ROW_NORM, 0);
-    case TENSOR_OP_VAR: return row_value(at, y, x, rows, columns, ROW_VARIANCE, c->p->rows.correction);
+    case TENSOR_OP_LOGSUMEXP: case TENSOR_OP_NORM: case TENSOR_OP_VAR: {
+        scratch_t parts(c, value_scratch(at, rows, columns));
+        if (parts.code) { return parts.code; }
+        const int id = c->row->id;
+        row_value_t what = ROW_LOGSUMEXP;
+        if (id == TENSOR_OP_NORM) { what = ROW_NORM; }
+        if (id == TENSOR_OP_VAR) { what = ROW_VARIANCE; }
+        const double correction = id == TENSOR_OP_VAR ? c->p->rows.correction : 0;
+        return row_value(at, y, x, rows, columns, what, correction, parts.at);
+    }
     default: return NONE;
     }
 }
