@@ -8799,7 +8799,8 @@ __device__ inline bool any_refused(const refusals_t &r) {
 
 // LIVE: the numbers are those at `live` when the kernel runs, as a graph needs them, whose step is not done
 // where an op of the graph has refused an index.
-template <class C, class STEP, bool LIVE>
+// T: of parameters and gradients; states have the class's dtype.
+template <class T, class STEP, bool LIVE, class C = class_t<T>>
 __global__ void __launch_bounds__(THREADS, sizeof(C) == 8 ? 3 : 4)      // f64's numbers fill the registers
 optimizer_step(params_t t, update_t<C> given, const update_t<C> *live, refusals_t refused) {
     if (LIVE && any_refused(refused)) { return; }
@@ -8809,6 +8810,7 @@ optimizer_step(params_t t, update_t<C> given, const update_t<C> *live, refusals_
     const param_t &q = t.of[blockIdx.y];
     constexpr int V = lanes_of<C>;
     typedef pack_t<C, V> pack;
+    typedef pack_t<T, V> pack_of_T;
     bool wide = aligned16(q.p) && aligned16(q.g);
     TCU_UNROLL
     for (int k = 0; k < STEP::STATES; k++) { wide = wide && aligned16(q.s[k]); }
@@ -8816,7 +8818,8 @@ optimizer_step(params_t t, update_t<C> given, const update_t<C> *live, refusals_
     int64_t step = thread_count();
 
     for (int64_t i = j; i < packs; i += step) {
-        pack x = ((pack *)q.p)[i], g = ((const pack *)q.g)[i], s[3] = {};
+        pack_of_T x = ((pack_of_T *)q.p)[i], g = ((const pack_of_T *)q.g)[i];
+        pack s[3] = {};
         TCU_UNROLL
         for (int k = 0; k < STEP::STATES; k++) {
             if (u.state[k]) { s[k] = ((const pack *)q.s[k])[i]; }
@@ -8824,11 +8827,12 @@ optimizer_step(params_t t, update_t<C> given, const update_t<C> *live, refusals_
         TCU_UNROLL
         for (int l = 0; l < V; l++) {
             C state[3] = {s[0].v[l], s[1].v[l], s[2].v[l]};
-            x.v[l] = STEP::template one<C>(u, x.v[l], g.v[l], state);
+            C before = to_class<C>(x.v[l]), slope = to_class<C>(g.v[l]);
+            x.v[l] = from_class<T>(STEP::template one<C>(u, before, slope, state));
             TCU_UNROLL
             for (int k = 0; k < 3; k++) { s[k].v[l] = state[k]; }
         }
-        ((pack *)q.p)[i] = x;
+        ((pack_of_T *)q.p)[i] = x;
         TCU_UNROLL
         for (int k = 0; k < STEP::STATES; k++) {
             if (u.state[k]) { ((pack *)q.s[k])[i] = s[k]; }
@@ -8840,7 +8844,8 @@ optimizer_step(params_t t, update_t<C> given, const update_t<C> *live, refusals_
         for (int k = 0; k < STEP::STATES; k++) {
             if (u.state[k]) { state[k] = ((const C *)q.s[k])[i]; }
         }
-        ((C *)q.p)[i] = STEP::template one<C>(u, ((const C *)q.p)[i], ((const C *)q.g)[i], state);
+        C before = to_class<C>(((const T *)q.p)[i]), slope = to_class<C>(((const T *)q.g)[i]);
+        ((T *)q.p)[i] = from_class<T>(STEP::template one<C>(u, before, slope, state));
         for (int k = 0; k < STEP::STATES; k++) {
             if (u.state[k]) { ((C *)q.s[k])[i] = state[k]; }
         }
@@ -8896,10 +8901,10 @@ __global__ void __launch_bounds__(32, 1) note_refusals(unsigned *held, refusals_
 
 template <class C> using step_kernel_t = void (*)(params_t, update_t<C>, const update_t<C> *, refusals_t);
 
-template <class C> inline step_kernel_t<C> step_kernel(int formula, bool live) {
-    static const step_kernel_t<C> all[][2] = {
+template <class T> inline step_kernel_t<class_t<T>> step_kernel(int formula, bool live) {
+    static const step_kernel_t<class_t<T>> all[][2] = {
 #define TCU_KERNELS(name, states, at, must)                                                                  \
-    {optimizer_step<C, step_##name, false>, optimizer_step<C, step_##name, true>},
+    {optimizer_step<T, step_##name, false>, optimizer_step<T, step_##name, true>},
         NN__STEPS(TCU_KERNELS)
 #undef TCU_KERNELS
     };
@@ -8926,11 +8931,11 @@ template <class F> inline int by_many(const param_t *params, int count, F f) {
 }
 
 // All tensors of one dtype with the same states. live: an update_t<C> on the device, or NULL.
-template <class C>
+template <class T, class C = class_t<T>>
 inline int optimizer(const place_t &at, const param_t *params, int count, const nn__update_t &n,
                      const void *live = nullptr, const refusals_t &refused = {}) {
     update_t<C> u = update_of<C>(n, params[0]);
-    step_kernel_t<C> kernel = step_kernel<C>(n.formula, live != nullptr);
+    step_kernel_t<C> kernel = step_kernel<T>(n.formula, live != nullptr);
     return by_many(params, count, [&](const params_t &t, unsigned had, int64_t most) {
         return launch(at, {dim3(grid_for(at, most, THREADS * 4), had), THREADS}, kernel, t, u,
                       (const update_t<C> *)live, refused);
@@ -10914,7 +10919,8 @@ static int native_grads(const place_t &at, tensor_call_t *c) {
 }
 
 // arg 0: nn__update_t on the host; 1: skip; then parameter, gradient and three states, repeatedly.
-template <class C> static int step_in(const place_t &at, tensor_call_t *c, const param_t *params, int count) {
+template <class T> static int step_in(const place_t &at, tensor_call_t *c, const param_t *params, int count) {
+    typedef class_t<T> C;
     const nn__update_t *u = (const nn__update_t *)c->arg[0].data;
     const float *skip = f32_of(c->arg[1]);
     live_t n = {};
@@ -10947,19 +10953,22 @@ template <class C> static int step_in(const place_t &at, tensor_call_t *c, const
         refused = {};
         refused.held = held;
     }
-    return optimizer<C>(at, params, count, *u, live, refused);
+    return optimizer<T>(at, params, count, *u, live, refused);
 }
 
 static int native_optimizer(const place_t &at, tensor_call_t *c) {
     if (c->p->optimizer.kind >= NN__SUM_SQUARES) { return native_grads(at, c); }
     int count = c->nout / 5, dtype = c->arg[2].dtype, code;
     param_t *params = (param_t *)malloc((size_t)(count + 1) * sizeof *params);
-    if (!params) { return NONE; }
+    if (!params) {                              // not the CPU's turn, which takes no halves here
+        TENSOR__(fail)(c->thread, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", c->row->name);
+        return TENSOR_ERR_OUT_OF_MEMORY;
+    }
     for (int i = 0; i < count; i++) {
         const tensor_arg_t *a = &c->arg[2 + 5 * i];
         params[i] = {a[0].data, a[1].data, {a[2].data, a[3].data, a[4].data}, a[0].numel};
     }
-    code = by_real(dtype, [&](auto type) { return step_in<TCU_TYPE(type)>(at, c, params, count); });
+    code = by_float(dtype, [&](auto type) { return step_in<TCU_TYPE(type)>(at, c, params, count); });
     free(params);
     return code;
 }

@@ -19315,10 +19315,13 @@ TENSOR__FN int nn__step_job(nn_optimizer_t *o, nn__param_t *p, tensor_t *skip, i
         if (!nn__step_state(o, p, k, dtype)) { return 0; }
     }
     j->param = p;
-    j->from = nn__step_operand(p->t, dtype);
     tensor_t *g = nn__step_grad(o, p);
     j->rows = tensor__rows_of(g);
     memset((void *)j->state, 0, sizeof j->state);
+    // The kernels of a device may take halves as they are; states are f32 all the same.
+    int as_it_is = nn__kept_half(p->t) && !o->rule->ways->direction && !(tensor_is_poison)(g);
+    if (as_it_is && g->dtype == p->t->dtype) { dtype = p->t->dtype; }
+    j->from = nn__step_operand(p->t, dtype);
     if (!(tensor_is_poison)(g)) { g = nn__step_operand(g, dtype); }
     if (!(tensor_is_poison)(g) && o->rule->ways->direction) {
         g = nn__step_operand(o->rule->ways->direction(o, p, g, skip, j->state), dtype);

@@ -764,6 +764,66 @@ static void faults(void) {
     tensor_set_default_device(TENSOR_CPU);
 }
 #endif
+#ifdef TEST_CUDA
+// Parameters of f16 and bf16 step as they are: the CPU's bits, also in a graph, and one launch for all.
+static nn_optimizer_t *half_rule(int rule, nn_module_t *m) {
+    if (rule == 0) return nn_sgd(m, .lr = 0.1, .momentum = 0.9, .weight_decay = 0.01);
+    if (rule == 1) return nn_rmsprop(m, .lr = 0.01);
+    return nn_adamw(m, .lr = 0.02);
+}
+static void half_steps(void) {
+    int dtype, rule, side, k, step;
+    for (dtype = TENSOR_F16; dtype <= TENSOR_BF16; dtype++) {
+        for (rule = 0; rule < 3; rule++) {
+            tensor_scope_t scope = tensor_scope_begin();
+            tensor_t *p[2][20];
+            nn_module_t *m[2];
+            nn_optimizer_t *opt[2];
+            tensor_graph_t *g;
+            tensor_manual_seed(7);
+            m[0] = nn_sequential();
+            for (k = 0; k < 10; k++) nn_append(m[0], nn_linear(5 + k, 7));
+            nn_to(m[0], dtype);
+            m[1] = nn_clone(m[0]);
+            nn_to(m[1], TENSOR_CUDA);
+            for (side = 0; side < 2; side++) {
+                opt[side] = half_rule(rule, m[side]);
+                CHECK(nn_parameters(m[side], p[side], 20) == 20);
+            }
+            for (k = 0; k < 20; k++) {
+                tensor_t *slope = tensor_to(tensor_randn_like(p[0][k]), dtype);
+                tensor_set_grad(p[0][k], slope);
+                tensor_set_grad(p[1][k], on(slope));
+            }
+            for (step = 0; step < 2; step++) {
+                CHECK(nn_step(opt[0]) == 0);
+#ifdef TEST_CUDA_SIM
+                long counted[5];
+                cusim_set("reset", 0);
+#endif
+                CHECK(nn_step(opt[1]) == 0);
+#ifdef TEST_CUDA_SIM
+                cusim_counted(counted);
+                if (step) CHECK_MSG(counted[0] == 1, "rule %d: %ld launches", rule, counted[0]);
+#endif
+            }
+            CHECK(tensor_capture_begin(TENSOR_CUDA) == 0 && nn_step(opt[1]) == 0);
+            CHECK((g = tensor_capture_end()) != NULL && tensor_graph_replay(g) == 0);
+            CHECK(nn_step(opt[0]) == 0 && nn_step(opt[0]) == 0);
+            for (k = 0; k < 20; k++) {
+                CHECK_MSG(tensor_dtype(p[1][k]) == (tensor_dtype_t)dtype && tensor_equal(off(p[1][k]), p[0][k]),
+                          "dtype %d, rule %d, parameter %d", dtype, rule, k);
+            }
+            for (side = 0; side < 2; side++) {
+                nn_optimizer_free(opt[side]);
+                nn_free(m[side]);
+            }
+            CHECK(tensor_graph_free(g) == 0);
+            tensor_scope_end(scope);
+        }
+    }
+}
+#endif
 // ---- ranks ----
 
 enum { RANK_NET = 6 * 12 + 12 + 12 * 3 + 3 };
@@ -1225,6 +1285,7 @@ int main(void) {
     RUN(failures);
 #ifdef TEST_CUDA
     RUN(last_gradients);
+    RUN(half_steps);
 #endif
 #ifndef TEST_CUDA
     tensor_keep(on(tensor_ones(3)));        // shutdown gives device memory back too
