@@ -11216,8 +11216,8 @@ static int backend_graph_run(void *graph, int first) {
         }
     }
 
-    // An earlier run of which the program has not heard yet may have refused an index: then no optimizer makes
-    // a step, also one that was captured before the op that refused it.
+    // An earlier run of which the program has not heard yet may have refused an index: then no optimizer
+    // makes a step, also one that was captured before the op that refused it.
     unsigned *held = g->noted ? held_of(g) : nullptr;
     if (held && g->changed >= g->changed_end) { g->changed = g->changed_end = 0; }
     g->sent = 0;

@@ -374,8 +374,8 @@ TENSOR_API tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const v
 
 // Frees it when its work is done, for which it waits without a limit; tensor_cuda_shutdown frees those that
 // are left. Graphs that use it must be freed before.
-//   -> code;  errors OWNER (freed before, a graph uses it), UNSUPPORTED (in a capture), IO (other ranks do not
-//      free theirs in time), CUDA
+//   -> code;  errors OWNER (freed before, a graph uses it), UNSUPPORTED (in a capture), IO (other ranks do
+//      not free theirs in time), CUDA
 TENSOR_API int tensor_cuda_comm_free(tensor_cuda_comm_t *c);
 
 // Frees it at once, where a rank has gone: work that waits for that rank ends, with anything as result, and

@@ -811,7 +811,8 @@ static void half_steps(void) {
             CHECK((g = tensor_capture_end()) != NULL && tensor_graph_replay(g) == 0);
             CHECK(nn_step(opt[0]) == 0 && nn_step(opt[0]) == 0);
             for (k = 0; k < 20; k++) {
-                CHECK_MSG(tensor_dtype(p[1][k]) == (tensor_dtype_t)dtype && tensor_equal(off(p[1][k]), p[0][k]),
+                CHECK(tensor_dtype(p[1][k]) == (tensor_dtype_t)dtype);
+                CHECK_MSG(tensor_equal(off(p[1][k]), p[0][k]),
                           "dtype %d, rule %d, parameter %d", dtype, rule, k);
             }
             for (side = 0; side < 2; side++) {
@@ -885,8 +886,8 @@ static void *rank_run(void *arg) {
     return NULL;
 }
 // A rank's step with its collectives as a graph, replayed; beside it the same steps without one.
-static void rank_step(const rank_t *r, nn_module_t *m, nn_optimizer_t *opt, tensor_cuda_comm_t *c, tensor_t *x,
-                      tensor_t *all) {
+static void rank_step(const rank_t *r, nn_module_t *m, nn_optimizer_t *opt, tensor_cuda_comm_t *c,
+                      tensor_t *x, tensor_t *all) {
     tensor_scope_t s = tensor_scope_begin();
     tensor_t *p[4], *g[4], *want = tensor_zeros_like(tensor_narrow(x, 1, 0, 3));
     tensor_t *loss = tensor_mse_loss(nn_forward(m, x), want);

@@ -877,10 +877,11 @@ static void pinned(void) {
     cusim_set("random", 0);
 #endif
 }
-// Pinned memory in a graph: each replay reads anew what the host has put there, and fills what it looks at after. The
-// graph keeps that memory, whatever becomes of its tensors.
+// Pinned memory in a graph: each replay reads anew what the host has put there, and fills what it looks at
+// after. The graph keeps that memory, whatever becomes of its tensors.
 static void fed(void) {
-    tensor_t *x = on(tensor_zeros(600)), *w = on(tensor_arange(0, 600, 1, TENSOR_F32)), *p, *labels, *sums[2], *page;
+    tensor_t *x = on(tensor_zeros(600)), *w = on(tensor_arange(0, 600, 1, TENSOR_F32));
+    tensor_t *p, *labels, *sums[2], *page;
     tensor_graph_t *g;
     tensor_scope_t step;
     int64_t used;
@@ -1055,8 +1056,8 @@ static void refused(void) {
     cusim_set("random", 0);
     CHECK(tensor_graph_free(g) == 0);
 }
-// An optimizer that was captured before the op that refuses an index makes the step of that replay, but none in the
-// next replays until the program has heard of it; also where another stream's ops run beside.
+// An optimizer that was captured before the op that refuses an index makes the step of that replay, but none
+// in the next replays until the program has heard of it; also where another stream's ops run beside.
 static void held(void) {
     for (int streams = 1; streams < 3; streams++) {
         tensor_scope_t scope = tensor_scope_begin();

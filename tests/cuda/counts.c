@@ -2,7 +2,7 @@
 // public calls alone, so that two versions of tensor_cuda.cu can be compared (bench/results/gpu-counts.md)
 //
 //   counts              a line for each op: "name launches blocks loaded stored longest bytes"
-//   counts old.txt      the same as a table beside the lines of another version
+//   counts counts.txt   the same as a table beside those lines of another version
 //
 // blocks: of the largest launch; longest: accesses of the busiest thread; bytes: of device memory beyond the operands,
 // at the peak. A row "x backward" counts the backward pass alone.
@@ -98,6 +98,8 @@ static void rows(const char *suffix) {
     BACK("layer_norm backward", x = matrix(64, 256), tensor_layer_norm(x, 1))
     ROW("batch_norm", x = image(), tensor_batch_norm(x, NULL, NULL, .training = 1))
     BACK("batch_norm backward", x = image(), tensor_batch_norm(x, NULL, NULL, .training = 1))
+    ROW("batch_norm of 4 large channels", x = made(tensor_randn(4, 4, 64, 64)),
+        tensor_batch_norm(x, NULL, NULL, .training = 1))
     ROW("batch_norm, eval", x = image(); y = made(tensor_ones(16)), tensor_batch_norm(x, y, y, y, y))
     ROW("group_norm", x = image(), tensor_group_norm(x, 4))
     ROW("cross_entropy of 1001", x = matrix(64, 1001); y = labels(64, 1001), tensor_cross_entropy(x, y))
@@ -159,6 +161,7 @@ int main(int argc, char **argv) {
         for (k = 0; k < COUNTS; k++) printf(" | %s", titles[k]);
         printf(" |\n| --- | --- | --- | --- | --- | --- | --- |\n");
     }
+    cusim_set("shuffle", 0);                    // the counts stay
     cusim_set("sms", 132);                      // an H200's
     if (tensor_cuda_init()) return 1;
     for (dtype = TENSOR_F32; dtype <= TENSOR_BF16; dtype += TENSOR_BF16 - TENSOR_F32) {

@@ -1327,6 +1327,7 @@ void cusim_set(const char *what, long value) {
         counts.staged = 0;
     }
     if (w == "old_nccl") { config.missing = value ? "ncclCommInitRankConfig" : ""; }
+    if (w == "shuffle") { config.shuffle = value != 0; }
     if (w == "sms") { config.sms = (int)value; }
     if (w == "capability") { config.capability = (int)value; }
     if (w == "protect") { config.protect = value != 0; }
