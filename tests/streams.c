@@ -1249,6 +1249,55 @@ static void lost(void) {
     CHECK(tensor_cuda_stream_synchronize(s1) == TENSOR_ERR_CUDA);
     CHECK_ERROR(TENSOR_ERR_CUDA, "no call of CUDA works in this process any more");
     CHECK(tensor_item(tensor_sum(tensor_exp(y))) > 24);
+    tensor_clear_error();
+}
+// Lost within a step of training, after each number of launches: an error that says so, the host's batch and
+// the copy of the net are whole, and the copy trains on the CPU.
+static void lost_in_training(void) {
+    tensor_t *x = tensor_randn(6, 4), *y = tensor_randint(0, 3, 6), *same[2];
+    nn_module_t *net[2];
+    nn_optimizer_t *opt[2];
+    int k, i, met = 0;
+    same[0] = tensor_clone(x);
+    same[1] = tensor_clone(y);
+    for (k = 0; k < 30; k++) {
+        tensor_scope_t s = tensor_scope_begin();
+        cusim_set("reset", 0);                  // a new device, as it were: its memory is as before
+        net[0] = nn_sequential(nn_linear(4, 8), nn_relu(), nn_linear(8, 3));
+        net[1] = nn_clone(net[0]);
+        nn_to(net[0], TENSOR_CUDA);
+        for (i = 0; i < 2; i++) opt[i] = nn_adam(net[i], .lr = 0.05);
+        CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
+        cusim_set("fail_launch", k);
+        for (i = 0; i < 3 && tensor_ok(); i++) {
+            tensor_t *l = tensor_cross_entropy(nn_forward(net[0], on(x)), on(y));
+            nn_zero_grad(opt[0]);
+            tensor_backward(l);
+            nn_step(opt[0]);
+            tensor_item(l);
+        }
+        cusim_set("fail_launch", -1);
+        met += !tensor_ok();
+        CHECK_ERROR(TENSOR_ERR_CUDA, "unspecified launch failure");
+        CHECK(nn_to(net[0], TENSOR_CPU) == TENSOR_ERR_CUDA);
+        CHECK_ERROR(TENSOR_ERR_CUDA, "no call of CUDA works in this process any more");
+        CHECK(tensor_equal(x, same[0]) && tensor_equal(y, same[1]));
+        double first = 0, last = 0;
+        for (i = 0; i < 20; i++) {
+            tensor_t *l = tensor_cross_entropy(nn_forward(net[1], x), y);
+            nn_zero_grad(opt[1]);
+            CHECK(tensor_backward(l) == 0 && nn_step(opt[1]) == 0);
+            last = tensor_item(l);
+            first = i ? first : last;
+        }
+        CHECK_MSG(last < first && tensor_ok(), "%g %g", first, last);
+        for (i = 0; i < 2; i++) {
+            nn_optimizer_free(opt[i]);
+            nn_free(net[i]);
+        }
+        tensor_scope_end(s);
+    }
+    CHECK(met == 30);
 }
 #endif
 #endif
@@ -1292,6 +1341,7 @@ int main(void) {
     RUN(held);
     RUN(graph_faults);
     RUN(lost);
+    RUN(lost_in_training);
 #endif
     CHECK(tensor_shutdown() == 0 && tensor_cuda_memory_allocated(TENSOR_CUDA) == 0);
     CHECK(tensor_cuda_shutdown() == 0);
