@@ -15428,8 +15428,8 @@ TENSOR__FN int tensor__host_copy(tensor__thread_t *th, const char *op, int use, 
         int writes = use == TENSOR_HOST_WRITE;
         const tensor__storage_t *here = writes ? from_in : to_in;
         int pinned = here && !here->device && tensor__is_pinned(th, here) && (writes || !wait);
-        code = tensor__host_told(th, writes ? to_in : from_in, bytes, pinned ? use | TENSOR_HOST_PINNED : use,
-                                 op);
+        int told = pinned ? use | TENSOR_HOST_PINNED : use;
+        code = tensor__host_told(th, writes ? to_in : from_in, bytes, told, op);
     }
     return code ? code : tensor__move_bytes(th, to, to_in, from, from_in, bytes, wait, op);
 }
