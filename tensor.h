@@ -2276,10 +2276,11 @@ TENSOR_API tensor_graph_t *tensor_capture_end(void);
 // comes at the next wait (tensor_item, ..); until then the optimizers that step after that op leave their
 // parameters and states as they are (all but Muon's momentum). Everything else after the op runs, and
 // the step counts.
-//   g       of this thread
-//   -> code;  errors OWNER: g was freed, is of another thread or context, a tensor it uses was freed, or a
-//      gradient that it adds to is another one; UNSUPPORTED: in a capture, a step with bf16 under an
-//      instruction set with other products of it, or parameters of one group no longer are;
+//   g       of the thread's context. Any thread may run it, one at a time; random numbers are that thread's.
+//      The first replay on another thread plans the step anew, for which it may take memory
+//   -> code;  errors OWNER: g was freed, runs on another thread, is of another context, a tensor it uses was
+//      freed, or a gradient that it adds to is another one; UNSUPPORTED: in a capture, a step with bf16 under
+//      an instruction set with other products of it, or parameters of one group no longer are;
 //      OUT_OF_MEMORY: planning for other threads; POISONED: g is NULL; those of the step's ops, or the error
 //      that was pending
 TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
@@ -2313,7 +2314,8 @@ TENSOR_API int tensor_is_realtime(void);    // -> 1 or 0;  errors none
 
 // Frees a graph and its memory; its outputs keep their values.
 //   g       may be NULL; in the meantime no other thread frees a tensor that the graph reads
-//   -> code;  errors OWNER: g was freed already, or is being captured; UNSUPPORTED: of a GPU, in a capture
+//   -> code;  errors OWNER: g was freed already, is being captured or runs on another thread; UNSUPPORTED: of
+//      a GPU, in a capture
 TENSOR_API int tensor_graph_free(tensor_graph_t *g);
 
 // Prints the bytes of a graph, then its calls, a line each, to stdout.
@@ -12039,7 +12041,7 @@ TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *c
         TENSOR__UNLOCK(&ctx->mutex);
     }
     if (th->owner != me) {
-        th->ctx = ctx;
+        if (th->ctx != ctx) { th->ctx = ctx; }      // others may read it in headers of the thread before
         th->owner = me;
         th->grad_mode = 1;
         th->modes = 0;
@@ -28861,6 +28863,7 @@ struct tensor_graph_t {
     char *block;
     char *room;                         // of the workers that run groups, worker_room bytes each
     uint64_t worker_room, room_bytes;
+    tensor__count_t busy;               // a thread runs it
     tensor_graph_info_t info;
     int isa, reference, threads;        // that the graph is planned for; threads: 0 = none
     int bf16, takes_bf16;               // it has operands of bf16; products took bf16 at the capture
@@ -29232,7 +29235,8 @@ TENSOR__FN void tensor__capture_site(tensor_recorder_t *self, const char *site) 
 // Traces the storages of all live headers of the thread. -> code
 TENSOR__FN int tensor__graph_census(tensor_graph_t *g) {
     tensor__thread_t *th = g->thread;
-    int64_t room = TENSOR__RELAXED_LOAD(&th->live_tensors) + 64, n = 0;
+    int64_t live = TENSOR__RELAXED_LOAD(&th->live_tensors);     // less than 0 if it frees those of others
+    int64_t room = (live > 0 ? live : 0) + 64, n = 0;
     tensor__storage_t **list = NULL;
     for (int fits = 0; !fits; room = n + 64) {
         if (list) { tensor__memory_free(th, list); }
@@ -30391,6 +30395,7 @@ TENSOR_API int (tensor_graph_free)(tensor_graph_t *g) {
     tensor__thread_t *th = tensor__self();
     int code = tensor__graph_bad(g, "graph_free");
     if (code) { return code; }
+    TENSOR__REFUSE_CODE(TENSOR__ATOMIC_LOAD(&g->busy), OWNER, "graph_free: the graph runs");
     TENSOR__REFUSE_CODE(g->backend && tensor__refuses(th, -1), UNSUPPORTED,     // it would have to wait
                         "graph_free: not in a capture");
     tensor__graph_drop(g);
@@ -30399,10 +30404,7 @@ TENSOR_API int (tensor_graph_free)(tensor_graph_t *g) {
 
 // Whether a graph can run now. -> code
 TENSOR__FN int tensor__graph_unfit(const tensor_graph_t *g, tensor__thread_t *th, const char *op) {
-    int code = tensor__graph_bad(g, op);
-    if (code) { return code; }
-    TENSOR__REFUSE_CODE(g->thread != th, OWNER,
-                        "%s: the graph was captured by another thread or in another context", op);
+    TENSOR__REFUSE_CODE(g->thread->ctx != th->ctx, OWNER, "%s: the graph was captured in another context", op);
     TENSOR__REFUSE_CODE(g->lost, OWNER,
                         "%s: a tensor of %u bytes that %s uses%w was freed since the capture",
                         op, g->lost->bytes, g->lost->op, g->lost->site);
@@ -30612,18 +30614,46 @@ TENSOR__INLINE int tensor__graph_run(tensor__thread_t *th, const tensor_graph_t 
     return 0;
 }
 
-// Whether a step of the graph can begin or go on now; in_slices: it is done by tensor_graph_resume. -> code
+// Makes another thread the one that runs the graph, which is planned anew for the scratch of that thread.
+TENSOR__FN TENSOR__NOINLINE void tensor__graph_move_to(tensor_graph_t *g, tensor__thread_t *th) {
+    g->thread = th;
+    g->threads = 0;
+    for (tensor__traced_t *e = g->traced; e; e = e->next) { e->stand_in.home = th; }
+    for (tensor__step_t *s = g->first; s; s = s->next) {
+        s->c.thread = th;
+        if (s->again) { continue; }
+        tensor__step_t *c;
+        for (int k = 0; (c = tensor__step_part(s, k)) != NULL; k++) { c->c.thread = th; }
+    }
+}
+
+// Whether a step of the graph can begin or go on now; in_slices: it is done by tensor_graph_resume. The
+// thread has the graph for itself. -> code
 TENSOR__FN int tensor__graph_ready(tensor_graph_t *g, tensor__thread_t *th, const char *op, int in_slices) {
-    TENSOR__REFUSE_CODE(tensor__refuses(th, -1), UNSUPPORTED, "%s: not in a capture", op);
-    if (th->error.code) { return th->error.code; }
     int code = tensor__graph_unfit(g, th, op);
     if (code) { return code; }
     TENSOR__REFUSE_CODE(g->at && !in_slices, UNSUPPORTED,
                         "%s: a step of this graph is under way; tensor_graph_resume ends it", op);
+    if (g->thread != th) { tensor__graph_move_to(g, th); }
     const tensor_context_t *ctx = th->ctx;
     int planned = g->threads == ctx->pool.n && g->isa == ctx->isa && g->reference == ctx->reference;
     return planned || g->backend ? 0 : tensor__graph_plan(g);
 }
+
+// Takes the graph for the calling thread, if a step of it can begin or go on now. -> code
+TENSOR__FN int tensor__graph_enter(tensor_graph_t *g, tensor__thread_t *th, const char *op, int in_slices) {
+    TENSOR__REFUSE_CODE(tensor__refuses(th, -1), UNSUPPORTED, "%s: not in a capture", op);
+    if (th->error.code) { return th->error.code; }
+    int code = tensor__graph_bad(g, op);
+    if (code) { return code; }
+    int busy = TENSOR__ATOMIC_ADD(&g->busy, 1) != 0;
+    if (!busy) { code = tensor__graph_ready(g, th, op, in_slices); }
+    if (busy || code) { (void)TENSOR__ATOMIC_ADD(&g->busy, -1); }
+    TENSOR__REFUSE_CODE(busy, OWNER, "%s: the graph runs; one thread at a time may run it", op);
+    return code;
+}
+
+TENSOR__INLINE void tensor__graph_leave(tensor_graph_t *g) { (void)TENSOR__ATOMIC_ADD(&g->busy, -1); }
 
 // The step takes its random numbers.
 TENSOR__INLINE void tensor__graph_begin(tensor_graph_t *g, tensor__thread_t *th) {
@@ -30643,10 +30673,9 @@ TENSOR__INLINE void tensor__graph_end(tensor_graph_t *g, tensor__thread_t *th) {
     }
 }
 
-TENSOR_API int (tensor_graph_replay)(tensor_graph_t *g) {
-    tensor__thread_t *th = tensor__self();
-    int code = tensor__graph_ready(g, th, "graph_replay", 0);
-    if (code) { return code; }
+// Runs a whole step. -> code
+TENSOR__INLINE int tensor__graph_whole(tensor_graph_t *g, tensor__thread_t *th) {
+    int code = 0;
     if (g->backend) {
         code = tensor__device_run(g, th, 0);
     } else {
@@ -30654,9 +30683,17 @@ TENSOR_API int (tensor_graph_replay)(tensor_graph_t *g) {
         for (tensor__step_t *s = g->first; s && !code; s = s->next) { code = tensor__graph_run(th, g, s); }
         th->written = NULL;
     }
+    if (!code) { tensor__graph_end(g, th); }
+    return code;
+}
+
+TENSOR_API int (tensor_graph_replay)(tensor_graph_t *g) {
+    tensor__thread_t *th = tensor__self();
+    int code = tensor__graph_enter(g, th, "graph_replay", 0);
     if (code) { return code; }
-    tensor__graph_end(g, th);
-    return 0;
+    code = tensor__graph_whole(g, th);
+    tensor__graph_leave(g);
+    return code;
 }
 
 // A clock in microseconds. Strict C hides the monotonic one of POSIX.
@@ -30683,16 +30720,10 @@ TENSOR__FN double tensor__microseconds(void) {
 TENSOR__FN double tensor__microseconds(void) { return (double)clock() * 1e6 / (double)CLOCKS_PER_SEC; }
 #endif
 
-TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
-    tensor__thread_t *th = tensor__self();
-    int code = tensor__graph_ready(g, th, "graph_resume", 1);
-    if (code) { return -code; }
-    if (budget_us != budget_us) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "graph_resume: budget_us is NaN");
-        return -(int)TENSOR_ERR_SHAPE;
-    }
+// Runs a slice of a step. -> 1: the step is done; 0: more of it is left; less than 0: minus a code
+TENSOR__FN int tensor__graph_slice(tensor_graph_t *g, tensor__thread_t *th, double budget_us) {
     if (g->backend) {                   // the device does the step; the host's share is one call
-        code = (tensor_graph_replay)(g);
+        int code = tensor__graph_whole(g, th);
         return code ? -code : 1;
     }
     double begin = tensor__microseconds(), now = begin;
@@ -30706,7 +30737,7 @@ TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
         tensor__step_t *s = g->at;
         tensor__group_t *v = s->group;
         if (v) { v->count = tensor__least(v->tasks - v->begin, g->threads); }
-        code = tensor__graph_run(th, g, s);
+        int code = tensor__graph_run(th, g, s);
         th->written = NULL;
         int done = !v || v->begin + v->count == v->tasks;
         if (v) {                        // one task for each thread at a time
@@ -30726,6 +30757,20 @@ TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
     if (g->at) { return 0; }
     tensor__graph_end(g, th);
     return 1;
+}
+
+TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
+    tensor__thread_t *th = tensor__self();
+    int code = tensor__graph_enter(g, th, "graph_resume", 1);
+    if (code) { return -code; }
+    int done = -(int)TENSOR_ERR_SHAPE;
+    if (budget_us != budget_us) {
+        tensor__fail(th, TENSOR_ERR_SHAPE, "graph_resume: budget_us is NaN");
+    } else {
+        done = tensor__graph_slice(g, th, budget_us);
+    }
+    tensor__graph_leave(g);
+    return done;
 }
 
 TENSOR__COLD
