@@ -28736,10 +28736,11 @@ TENSOR__END
 // operand is identified by a deleter that the capture puts on it: the deleter tells when the storage has
 // gone, so the same address may be another storage later. No reference is held meanwhile, because the
 // library's choices depend on the counts. At the end the storages that have gone are the temporaries: they
-// are laid into one block, best fit over the calls between first and last use, and their addresses in the
-// calls are moved there; a result takes the place of the operand that it is the last to read. Pointwise
-// calls become groups that run block by block; what depends on kernels and threads is planned again when
-// those change. A program that never captures does not reach this room. Rejected: a hook in the allocator
+// are laid into one block, the largest first, best fit over the calls between first and last use, and their
+// addresses in the calls are moved there; a result takes the place of the operand that it is the last to
+// read. Pointwise calls become groups that run block by block; what depends on kernels and threads is planned
+// again when those change. A program that never captures does not reach this room. Rejected: placing each
+// temporary when it is first used (a fifth more memory for an MLP or CNN), a hook in the allocator
 // (an instruction for every op of every program), temporaries in the blocks they had (the capture would
 // need a cache of its own, and nodes alive at its end would be in between).
 // ------------------------------------------------------------------------------
@@ -28758,6 +28759,8 @@ typedef struct tensor__traced_t {
     char *data;
     uint64_t bytes, at;                 // at: of a temporary, in the graph's block
     int64_t first, last;                // steps that use it
+    int64_t until;                      // the last step that uses its place
+    struct tensor__traced_t *place;     // of a temporary: the first one that has its place in the block
     int older;                          // than the capture
     int held;                           // an output
     int read;                           // a temporary, read by a call that is not left out
@@ -29936,9 +29939,8 @@ TENSOR__FN tensor__traced_t *tensor__predecessor(tensor__step_t *s, int k, int o
     return NULL;
 }
 
-// Places the temporaries that a step uses first into the block, and gives back those it uses last.
-TENSOR__FN void tensor__step_lay_out(tensor_graph_t *g, tensor__step_t *s, int64_t at, tensor__gap_t *gap,
-                                     int64_t *ngaps, uint64_t *end) {
+// Finds which of the temporaries that a step uses first take the place of one that it uses last.
+TENSOR__FN void tensor__step_places(tensor_graph_t *g, tensor__step_t *s, int64_t at) {
     tensor__step_t *c;
     for (int k = 0; (c = tensor__step_part(s, k)) != NULL; k++) {
         for (int i = 0; i < c->c.nin + c->c.nout; i++) {
@@ -29948,36 +29950,69 @@ TENSOR__FN void tensor__step_lay_out(tensor_graph_t *g, tensor__step_t *s, int64
             e->placed = TENSOR__PLACED;
             if (e->local) { continue; }
             if (i >= c->c.nin) { old = tensor__predecessor(s, k, i, at); }
+            e->place = e;
             if (old && tensor__traced_room(old) == tensor__traced_room(e)) {
-                e->at = old->at;
+                e->place = old->place;
                 old->placed = TENSOR__PLACE_GIVEN;
-            } else {
-                e->at = tensor__gap_take(gap, ngaps, end, tensor__traced_room(e));
             }
+            e->place->until = e->last;
         }
     }
     for (int k = 0; (c = tensor__step_part(s, k)) != NULL; k++) {
         for (int i = 0; i < c->c.nin + c->c.nout; i++) {
             tensor__traced_t *e = c->traced[i];
-            if (!tensor__is_temporary(e) || e->last != at || e->placed != TENSOR__PLACED) { continue; }
-            e->placed = TENSOR__PLACE_GIVEN;
-            if (!e->local) { tensor__gap_give(gap, ngaps, e->at, tensor__traced_room(e)); }
+            if (tensor__is_temporary(e) && e->last == at) { e->placed = TENSOR__PLACE_GIVEN; }
         }
     }
 }
 
-// Lays the temporaries into one block. -> code
+// Puts e into the smallest gap that is free while it is alive, or behind those placed before, which are in the
+// order of the block. -> where the block ends
+TENSOR__FN uint64_t tensor__place_one(tensor__traced_t **placed, int64_t n, tensor__traced_t *e, uint64_t end) {
+    uint64_t bytes = tensor__traced_room(e), from = 0, best = UINT64_MAX;
+    for (int64_t i = 0; i < n; i++) {
+        const tensor__traced_t *p = placed[i];
+        if (p->first > e->until || p->until < e->first) { continue; }
+        if (p->at >= from + bytes && p->at - from < best) {
+            best = p->at - from;
+            e->at = from;
+        }
+        uint64_t to = p->at + tensor__traced_room(p);
+        from = to > from ? to : from;
+    }
+    if (best == UINT64_MAX) { e->at = from; }
+
+    int64_t i = n;
+    for (; i > 0 && placed[i - 1]->at > e->at; i--) { placed[i] = placed[i - 1]; }
+    placed[i] = e;
+    return e->at + bytes > end ? e->at + bytes : end;
+}
+
+// Lays the temporaries into one block, the largest first: small ones fill what is free between them. -> code
 TENSOR__FN int tensor__graph_lay_out(tensor_graph_t *g) {
     tensor__thread_t *th = g->thread;
-    int64_t n = 0, ngaps = 0, at = 0;
+    int64_t n = 0, at = 0;
     uint64_t end = 0;
     for (tensor__traced_t *e = g->traced; e; e = e->next) { n++; }
-    tensor__gap_t *gap = (tensor__gap_t *)tensor__memory(th, (uint64_t)(n + 1) * sizeof *gap);
-    if (!gap) { return TENSOR_ERR_OUT_OF_MEMORY; }
-    for (tensor__step_t *s = g->first; s; s = s->next, at++) {
-        tensor__step_lay_out(g, s, at, gap, &ngaps, &end);
+    uint64_t bytes = (uint64_t)(2 * n + 1) * sizeof(tensor__traced_t *);
+    tensor__traced_t **list = (tensor__traced_t **)tensor__memory(th, bytes);
+    if (!list) { return TENSOR_ERR_OUT_OF_MEMORY; }
+    tensor__traced_t **placed = list + n;
+    for (tensor__step_t *s = g->first; s; s = s->next, at++) { tensor__step_places(g, s, at); }
+
+    n = 0;
+    for (tensor__traced_t *e = g->traced; e; e = e->next) {
+        if (e->place != e || e->local) { continue; }
+        uint64_t room = tensor__traced_room(e);
+        int64_t i = n++;
+        for (; i > 0 && tensor__traced_room(list[i - 1]) < room; i--) { list[i] = list[i - 1]; }
+        list[i] = e;
     }
-    tensor__memory_free(th, gap);
+    for (int64_t i = 0; i < n; i++) { end = tensor__place_one(placed, i, list[i], end); }
+    for (tensor__traced_t *e = g->traced; e; e = e->next) {
+        if (e->place) { e->at = e->place->at; }
+    }
+    tensor__memory_free(th, list);
     g->info.packed_bytes = end;
     if (!end) { return 0; }
     g->block = (char *)tensor__memory(th, end);

@@ -2,6 +2,8 @@
 // replay of its capture; how much of the replay is in kernels; the least that such a step can take. For
 // bench/compiled.py: it says "ready" (the floor says more about the step in a second line), and for each line
 // that it reads the microseconds of a step.
+// replays.c memory ROW - the bytes of a step's temporaries: those of the step itself, those of the capture,
+// and the most that are alive at one time.
 #define TENSOR_BACKEND          // floor.h looks at operands
 #include "nets.h"
 
@@ -108,6 +110,66 @@ static int make(job_t *j, const char *row) {
     return 1;
 }
 
+// ---- memory
+
+// A temporary of the graph, and the calls that use it first and last.
+typedef struct temporary_t {
+    const void *storage;
+    uint64_t bytes;
+    int64_t first, last;
+} temporary_t;
+
+// The bytes of temporaries that are alive at the same time, at most. Calls of one group run as one.
+static uint64_t alive_at_most(tensor_graph_t *g) {
+    enum { MOST = 4096 };
+    static temporary_t list[MOST];
+    int n = 0;
+    int64_t at = 0, group = -1;
+    for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) {
+        const tensor_graph_call_t call = tensor_graph_call(g, i);
+        at += call.group < 0 || call.group != group;
+        group = call.group;
+        for (int k = 0; k < call.inputs + call.outputs; k++) {
+            if (tensor_graph_operand(&call, k).place != TENSOR_GRAPH_TEMPORARY) continue;
+            int j = 0;
+            while (j < n && list[j].storage != call.kernel->arg[k].storage) j++;
+            if (j == MOST) return 0;
+            if (j == n) {
+                list[n].storage = call.kernel->arg[k].storage;
+                list[n].bytes = call.kernel->arg[k].storage->bytes;
+                list[n++].first = at;
+            }
+            list[j].last = at;
+        }
+    }
+    uint64_t most = 0;
+    for (int64_t t = 0; t <= at; t++) {
+        uint64_t bytes = 0;
+        for (int j = 0; j < n; j++) {
+            if (list[j].first <= t && t <= list[j].last) bytes += list[j].bytes;
+        }
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+// What a step takes above what is alive before and after it.
+static uint64_t eager_peak(job_t *j, tensor_scope_t scope) {
+    const uint64_t before = tensor_memory_stats().live_bytes;
+    tensor_reset_peak_memory();
+    step(j);
+    tensor_scope_reset(scope);
+    return tensor_memory_stats().peak_bytes - before;
+}
+
+static void print_memory(tensor_graph_t *g, uint64_t eager) {
+    const tensor_graph_info_t info = tensor_graph_info(g);
+    const double taken = 1e-6 * (double)(info.packed_bytes + info.room_bytes);
+    const double least = 1e-6 * (double)alive_at_most(g);
+    printf("temporaries: eager %.4g MB, replay %.4g MB (%.2f of eager's), alive at a time %.4g MB (%.2f of it)\n",
+           1e-6 * (double)eager, taken, 1e6 * taken / (double)eager, least, taken / least);
+}
+
 // Microseconds of a step: of some 50 ms of them, and one at least.
 static double sample(job_t *j, tensor_graph_t *g, tensor_scope_t scope) {
     double begin = floor_now(), now = begin;
@@ -124,8 +186,8 @@ static double sample(job_t *j, tensor_graph_t *g, tensor_scope_t scope) {
 }
 
 int main(int argc, char **argv) {
-    enum { EAGER, REPLAY, KERNELS, FLOOR, COLUMNS };
-    static const char *const columns[COLUMNS] = {"eager", "replay", "kernels", "floor"};
+    enum { EAGER, REPLAY, KERNELS, FLOOR, MEMORY, COLUMNS };
+    static const char *const columns[COLUMNS] = {"eager", "replay", "kernels", "floor", "memory"};
     int column = 0;
     job_t j;
     floor_t least;
@@ -140,6 +202,7 @@ int main(int argc, char **argv) {
     tensor_scope_t scope = tensor_scope_begin();
     for (int i = 0; i < 2; i++, tensor_scope_reset(scope)) step(&j);
     tensor_graph_t *g = NULL;
+    const uint64_t eager = column == MEMORY ? eager_peak(&j, scope) : 0;
     if (column != EAGER) {
         tensor_capture_begin(TENSOR_CPU);
         step(&j);
@@ -149,13 +212,14 @@ int main(int argc, char **argv) {
         if (g) tensor_graph_replay(g);
     }
     if (column == FLOOR && g && !floor_init(&least, g)) return 1;
-    if (tensor_ok()) printf("ready\n");
+    if (column == MEMORY && g) print_memory(g, eager);
+    else if (tensor_ok()) printf("ready\n");
     if (column == FLOOR && g) {
         printf("%.2f MB read, %.2f MB written, %.4g MFLOP of products\n", 1e-6 * (double)least.read,
                1e-6 * (double)least.written, 1e-6 * least.flops);
     }
     fflush(stdout);
-    while (tensor_ok() && fgets(line, sizeof line, stdin)) {
+    while (column != MEMORY && tensor_ok() && fgets(line, sizeof line, stdin)) {
         double us;
         if (column == KERNELS) us = kernels_sample(g);
         else if (column == FLOOR) us = floor_sample(&least);
