@@ -4,6 +4,9 @@
 // that it reads the microseconds of a step.
 // replays.c memory ROW - the bytes of a step's temporaries: those of the step itself, those of the capture,
 // and the most that are alive at one time.
+// replays.c realtime ROW - 1,000,000 replays (REPLAYS of the environment) in real time, and as many runs of
+// an empty loop of the same length, in turns: allocations, and how long the slowest of 1,000 takes.
+// replays.c slices ROW - how far slices of 200, 500 and 2,000 us pass their budget: the worst of 20 steps.
 #define TENSOR_BACKEND          // floor.h looks at operands
 #include "nets.h"
 
@@ -166,8 +169,104 @@ static void print_memory(tensor_graph_t *g, uint64_t eager) {
     const tensor_graph_info_t info = tensor_graph_info(g);
     const double taken = 1e-6 * (double)(info.packed_bytes + info.room_bytes);
     const double least = 1e-6 * (double)alive_at_most(g);
-    printf("temporaries: eager %.4g MB, replay %.4g MB (%.2f of eager's), alive at a time %.4g MB (%.2f of it)\n",
-           1e-6 * (double)eager, taken, 1e6 * taken / (double)eager, least, taken / least);
+    printf("temporaries: eager %.4g MB, replay %.4g MB (%.2f of eager's), alive at a time %.4g MB "
+           "(%.2f of it)\n", 1e-6 * (double)eager, taken, 1e6 * taken / (double)eager, least, taken / least);
+}
+
+// ---- real time
+
+static int by_size(const void *a, const void *b) {
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+// The time that a share of n samples does not pass.
+static double quantile(const float *sorted, long n, double share) {
+    return sorted[(long)(share * (double)(n - 1))];
+}
+
+// An empty loop. -> what nobody needs
+static unsigned spin(long turns) {
+    volatile unsigned x = 1;
+    for (long i = 0; i < turns; i++) { x = x * 5 + 1; }
+    return x;
+}
+
+static long spin_of(double us) {
+    long turns = 1000;
+    for (int i = 0; i < 20; i++) {
+        double best = 1e9;
+        for (int k = 0; k < 20; k++) {
+            const double begin = bench_now();
+            spin(turns);
+            const double took = 1e6 * (bench_now() - begin);
+            best = took < best ? took : best;
+        }
+        turns = (long)((double)turns * us / best) + 1;
+    }
+    return turns;
+}
+
+static void print_realtime(tensor_graph_t *g) {
+    const long n = getenv("REPLAYS") ? atol(getenv("REPLAYS")) : 1000000;
+    float *us[2];
+    for (int k = 0; k < 2; k++) { us[k] = (float *)malloc((size_t)n * sizeof **us); }
+    double best = 1e9;
+    for (int i = 0; i < 1000; i++) {
+        const double begin = bench_now();
+        tensor_graph_replay(g);
+        const double took = 1e6 * (bench_now() - begin);
+        best = took < best ? took : best;
+    }
+    const long turns = spin_of(best);
+    const tensor_memory_stats_t before = tensor_memory_stats();
+    tensor_set_realtime(1);
+    for (long i = 0; i < n; i++) {
+        const double begin = bench_now();
+        tensor_graph_replay(g);
+        const double middle = bench_now();
+        spin(turns);
+        us[0][i] = (float)(1e6 * (middle - begin));
+        us[1][i] = (float)(1e6 * (bench_now() - middle));
+    }
+    tensor_set_realtime(0);
+    const tensor_memory_stats_t after = tensor_memory_stats();
+    double slow[2];
+    printf("%ld replays, %lu allocations\n", n, (unsigned long)(after.allocs - before.allocs));
+    for (int k = 0; k < 2; k++) {
+        qsort(us[k], (size_t)n, sizeof **us, by_size);
+        slow[k] = quantile(us[k], n, 0.999);
+        printf("%s: median %.2f us, 99 %% %.2f, 99.9 %% %.2f, longest %.0f\n", k ? "loop" : "replay",
+               quantile(us[k], n, 0.5), quantile(us[k], n, 0.99), slow[k], quantile(us[k], n, 1));
+        free(us[k]);
+    }
+    printf("99.9 %%: replay / loop %.2f\n", slow[0] / slow[1]);
+}
+
+// The longest slice of a step is that of its best run, as other programs run too; the worst of the steps is
+// printed beside it.
+static void print_slices(tensor_graph_t *g) {
+    static const double budgets[] = {200, 500, 2000};
+    for (size_t b = 0; b < sizeof budgets / sizeof *budgets; b++) {
+        double least = 1e9, most = 0;
+        int slices = 0;
+        for (int i = 0; i < 25; i++) {
+            double longest = 0;
+            int done = 0;
+            for (slices = 0; !done; slices++) {
+                const double begin = bench_now();
+                done = tensor_graph_resume(g, budgets[b]);
+                const double took = 1e6 * (bench_now() - begin);
+                longest = took > longest ? took : longest;
+            }
+            if (i < 5 || done < 0) continue;    // how long calls take is known then
+            least = longest < least ? longest : least;
+            most = longest > most ? longest : most;
+        }
+        const double over = least - budgets[b], allowed = budgets[b] > 250 ? 0.2 * budgets[b] : 50;
+        printf("slices of %g us: %d, the longest %.0f us (of other steps up to %.0f), over by %.0f "
+               "(wanted %.0f)\n", budgets[b], slices, least, most, over > 0 ? over : 0, allowed);
+    }
 }
 
 // Microseconds of a step: of some 50 ms of them, and one at least.
@@ -186,8 +285,9 @@ static double sample(job_t *j, tensor_graph_t *g, tensor_scope_t scope) {
 }
 
 int main(int argc, char **argv) {
-    enum { EAGER, REPLAY, KERNELS, FLOOR, MEMORY, COLUMNS };
-    static const char *const columns[COLUMNS] = {"eager", "replay", "kernels", "floor", "memory"};
+    enum { EAGER, REPLAY, KERNELS, FLOOR, MEMORY, REALTIME, SLICES, COLUMNS };
+    static const char *const columns[COLUMNS] = {"eager",  "replay",   "kernels", "floor",
+                                                 "memory", "realtime", "slices"};
     int column = 0;
     job_t j;
     floor_t least;
@@ -213,13 +313,15 @@ int main(int argc, char **argv) {
     }
     if (column == FLOOR && g && !floor_init(&least, g)) return 1;
     if (column == MEMORY && g) print_memory(g, eager);
+    else if (column == REALTIME && g) print_realtime(g);
+    else if (column == SLICES && g) print_slices(g);
     else if (tensor_ok()) printf("ready\n");
     if (column == FLOOR && g) {
         printf("%.2f MB read, %.2f MB written, %.4g MFLOP of products\n", 1e-6 * (double)least.read,
                1e-6 * (double)least.written, 1e-6 * least.flops);
     }
     fflush(stdout);
-    while (column != MEMORY && tensor_ok() && fgets(line, sizeof line, stdin)) {
+    while (column < MEMORY && tensor_ok() && fgets(line, sizeof line, stdin)) {
         double us;
         if (column == KERNELS) us = kernels_sample(g);
         else if (column == FLOOR) us = floor_sample(&least);
