@@ -2288,8 +2288,10 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 // Runs a part of the captured step and returns: `while (tensor_graph_resume(g, 500) == 0) { frame(); }` is
 // one replay in slices. A slice ends before the call that would pass the budget, as far as its length is
 // known from the steps before; it makes one call at least, or some blocks of pointwise calls that run
-// together, and a call is not interrupted (the step of a GPU is one call). A step that has begun goes on with
-// the random numbers that it began with, and the thread may draw others in between.
+// together, or a part of a matrix product, a convolution, a pool, attention or an optimizer's step. Other
+// calls are not interrupted (the step of a GPU is one call). The first step in slices may take memory. A step
+// that has begun goes on with the random numbers that it began with, and the thread may draw others in
+// between.
 // Between slices the program may use and change whatever the step does not use. It may read the step's inputs
 // and parameters: some have their values of before the step, some those of after it. The step's outputs and
 // gradients have no defined values. It must not change them, nor tensors that the step reads.
@@ -10811,6 +10813,12 @@ typedef struct tensor__packer_t {
     void (*drop)(tensor__thread_t *th, tensor__extra_t *e);
 } tensor__packer_t;
 
+// Takes over the tasks of a kernel that is done in parts (tensor_graph_resume).
+typedef struct tensor__slice_t {
+    void (*run)(struct tensor__slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg);
+    int threads;                    // that the kernel is told: it cuts its work for so many
+} tensor__slice_t;
+
 struct tensor__thread_t {
     tensor_context_t *ctx;
     tensor_t **stack;               // headers owned by scopes, oldest first; NULL = given away
@@ -10861,6 +10869,7 @@ struct tensor__thread_t {
     tensor__tally_t live_tensors, live_nodes, live_bytes, peak_bytes;
     void *scratch;                  // grows, reused by every call
     uint64_t scratch_bytes;
+    tensor__slice_t *slice;         // of the kernel that runs; NULL = it is done in one go
     struct tensor__cast_t *casts;   // of leaves, TENSOR__CAST_ROOM places; NULL = none
     int16_t casts_size_class;            // of their block
     int32_t cast_depth;             // scopes above this depth lie in the autocast that made them
@@ -13218,9 +13227,10 @@ TENSOR__FN int tensor__take_error(char *text, size_t room) {
 }
 
 TENSOR__BETWEEN int tensor__thread_count(void) {
-    tensor__pool_t *p = &tensor__self()->ctx->pool;
+    const tensor__thread_t *th = tensor__self();
+    tensor__pool_t *p = &th->ctx->pool;
     TENSOR__POOL_HERE(p);
-    return p->n;
+    return th->slice ? th->slice->threads : p->n;
 }
 
 TENSOR_API int (tensor_get_num_threads)(void) { return tensor__thread_count(); }
@@ -13269,6 +13279,10 @@ TENSOR__FN void tensor__hook_task(void *arg, int64_t i) {
 // Runs fn(arg, 0..ntasks-1, worker) on all threads of the context; the caller takes part.
 TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg) {
     tensor__thread_t *th = tensor__self();
+    if (th->slice) {
+        th->slice->run(th->slice, ntasks, fn, arg);
+        return;
+    }
     tensor__pool_t *p = &th->ctx->pool;
     TENSOR__POOL_HERE(p);
     int alone = p->n == 1 || ntasks <= 1 || ntasks > INT32_MAX / 2 || th->in_parallel ||
@@ -28834,6 +28848,22 @@ typedef struct tensor__link_t {
     tensor__storage_t *older;           // of a gradient older than the step, which it adds to, else NULL
 } tensor__link_t;
 
+// A call that is under way in slices. Its kernel runs from the beginning in each of them and finds the tasks
+// done that earlier slices did: rounds of tasks that are over, and some tasks of the next round. Its scratch
+// is its own, as the thread computes other things in between.
+typedef struct tensor__pause_t {
+    tensor__slice_t slice;              // first: what the thread has is the pause
+    tensor__thread_t *thread;
+    tensor__task_fn fn;
+    void *arg;
+    int64_t round, done, begin;         // round: of this run; begin: the first of the tasks that run
+    int64_t tasks;                      // done of round `done`
+    int some, paused;                   // some: this slice has done tasks of it
+    double now, until, us;              // microseconds of the clock; us: of the longest tasks
+    void *scratch;
+    uint64_t scratch_bytes;
+} tensor__pause_t;
+
 typedef struct tensor__chunk_t {
     struct tensor__chunk_t *next;
     uint64_t used, bytes;
@@ -28853,6 +28883,7 @@ struct tensor_graph_t {
     tensor__chunk_t *chunks;
     tensor__step_t *first, *last, *unsited;     // unsited: the first whose line is not known yet
     tensor__step_t *at;                 // the next of a step in slices; NULL = none is under way
+    tensor__pause_t pause;              // of the call at it
     tensor__step_t **call;              // the steps that are calls
     int64_t steps;
     tensor__traced_t *traced;
@@ -29292,6 +29323,7 @@ TENSOR__FN void tensor__graph_close(tensor_graph_t *g) {
     }
     if (g->block) { tensor__memory_free(th, g->block); }
     if (g->room) { tensor__memory_free(th, g->room); }
+    if (g->pause.scratch) { tensor__memory_free(th, g->pause.scratch); }
     while (g->chunks) {
         tensor__chunk_t *next = g->chunks->next;
         tensor__memory_free(th, g->chunks);
@@ -29966,9 +29998,10 @@ TENSOR__FN void tensor__step_places(tensor_graph_t *g, tensor__step_t *s, int64_
     }
 }
 
-// Puts e into the smallest gap that is free while it is alive, or behind those placed before, which are in the
-// order of the block. -> where the block ends
-TENSOR__FN uint64_t tensor__place_one(tensor__traced_t **placed, int64_t n, tensor__traced_t *e, uint64_t end) {
+// Puts e into the smallest gap that is free while it is alive, or behind those placed before, which are in
+// the order of the block. -> where the block ends
+TENSOR__FN uint64_t tensor__place_one(tensor__traced_t **placed, int64_t n, tensor__traced_t *e,
+                                      uint64_t end) {
     uint64_t bytes = tensor__traced_room(e), from = 0, best = UINT64_MAX;
     for (int64_t i = 0; i < n; i++) {
         const tensor__traced_t *p = placed[i];
@@ -30258,9 +30291,14 @@ TENSOR__FN uint64_t tensor__group_plan(tensor__step_t *s, int64_t step) {
     return r.end * (uint64_t)v->block;
 }
 
-// Plans a graph for the kernels and threads of now. Until it has succeeded the graph does not run. -> code
+// Plans a graph for the kernels and threads of now. Until it has succeeded the graph does not run. A call
+// that is under way begins anew, as its tasks may be others, but for a step of an optimizer, whose are the
+// same. -> code
 TENSOR__FN int tensor__graph_plan(tensor_graph_t *g) {
     tensor__thread_t *th = g->thread;
+    if (g->at && g->at->c.row && g->at->c.row->family != TENSOR_FAMILY_OPTIMIZER) {
+        g->pause.done = g->pause.tasks = 0;
+    }
     const tensor_context_t *ctx = th->ctx;
     uint64_t room = 0;
     int64_t at = 0;
@@ -30439,7 +30477,8 @@ TENSOR_API int (tensor_graph_free)(tensor_graph_t *g) {
 
 // Whether a graph can run now. -> code
 TENSOR__FN int tensor__graph_unfit(const tensor_graph_t *g, tensor__thread_t *th, const char *op) {
-    TENSOR__REFUSE_CODE(g->thread->ctx != th->ctx, OWNER, "%s: the graph was captured in another context", op);
+    TENSOR__REFUSE_CODE(g->thread->ctx != th->ctx, OWNER, "%s: the graph was captured in another context",
+                        op);
     TENSOR__REFUSE_CODE(g->lost, OWNER,
                         "%s: a tensor of %u bytes that %s uses%w was freed since the capture",
                         op, g->lost->bytes, g->lost->op, g->lost->site);
@@ -30755,6 +30794,89 @@ TENSOR__FN double tensor__microseconds(void) {
 TENSOR__FN double tensor__microseconds(void) { return (double)clock() * 1e6 / (double)CLOCKS_PER_SEC; }
 #endif
 
+enum { TENSOR__PAUSE_THREADS = 16 };    // that a kernel cuts its work for, to be done in parts
+
+TENSOR__FN void tensor__pause_task(void *arg, int64_t task, int worker) {
+    const tensor__pause_t *p = (const tensor__pause_t *)arg;
+    p->fn(p->arg, p->begin + task, worker);
+}
+
+// Runs the tasks of a round that earlier slices have not done, a task for each thread at a time, until the
+// slice is over.
+TENSOR__FN void tensor__pause_run(tensor__slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg) {
+    tensor__pause_t *p = (tensor__pause_t *)(void *)self;
+    if (p->paused || p->round++ < p->done) { return; }
+    p->paused = p->some && p->now + p->us > p->until;
+    p->fn = fn;
+    p->arg = arg;
+    p->thread->slice = NULL;            // what the tasks do is done in one go
+    while (p->tasks < ntasks && !p->paused) {
+        int64_t n = tensor__least(ntasks - p->tasks, p->thread->ctx->pool.n);
+        p->begin = p->tasks;
+        tensor__parallel(n, tensor__pause_task, p);
+        p->tasks += n;
+        p->some = 1;
+        double then = p->now;
+        p->now = tensor__microseconds();
+        if (p->now - then > p->us) { p->us = p->now - then; }
+        p->paused = p->tasks < ntasks && p->now + p->us > p->until;
+    }
+    if (!p->paused) {
+        p->done++;
+        p->tasks = 0;
+    }
+    p->thread->slice = self;
+}
+
+// Whether the kernel of a step can be done in parts: what it writes is written by its tasks, or once more
+// when it runs to its end, and it reads nothing that it has changed.
+TENSOR__FN int tensor__may_pause(const tensor__step_t *s) {
+    const tensor_call_t *c = &s->c;
+    if (!c->row) { return 0; }
+    switch (c->row->family) {
+    case TENSOR_FAMILY_OPTIMIZER:
+        return c->row->own != NULL;
+    case TENSOR_FAMILY_MATMUL:
+    case TENSOR_FAMILY_CONV:
+    case TENSOR_FAMILY_POOL:
+    case TENSOR_FAMILY_ATTENTION:
+        return c->arg[0].dtype == TENSOR_F32 || c->arg[0].dtype == TENSOR_F64;
+    default:
+        return 0;
+    }
+}
+
+TENSOR__FN void tensor__pause_swap(tensor__pause_t *p, tensor__thread_t *th) {
+    void *scratch = th->scratch;
+    uint64_t bytes = th->scratch_bytes;
+    th->scratch = p->scratch;
+    th->scratch_bytes = p->scratch_bytes;
+    p->scratch = scratch;
+    p->scratch_bytes = bytes;
+}
+
+// Runs a part of the call of a step. -> code
+TENSOR__FN int tensor__graph_part(tensor_graph_t *g, tensor__thread_t *th, tensor__step_t *s, double now,
+                                  double until) {
+    tensor__pause_t *p = &g->pause;
+    p->slice.run = tensor__pause_run;
+    p->slice.threads = TENSOR__PAUSE_THREADS;
+    p->thread = th;
+    p->round = 0;
+    p->some = p->paused = 0;
+    p->us = 0;
+    p->now = now;
+    p->until = until;
+    tensor__pause_swap(p, th);
+    th->slice = &p->slice;
+    int code = th->recorder ? tensor__launch_heard(&s->c, tensor__cpu_kernel) : tensor__cpu_kernel(&s->c);
+    th->slice = NULL;
+    tensor__pause_swap(p, th);
+    if (code || !p->paused) { p->done = p->tasks = 0; }
+    if (!code && !p->paused) { tensor__step_wrote(th, s); }
+    return code;
+}
+
 // Runs a slice of a step. -> 1: the step is done; 0: more of it is left; less than 0: minus a code
 TENSOR__FN int tensor__graph_slice(tensor_graph_t *g, tensor__thread_t *th, double budget_us) {
     if (g->backend) {                   // the device does the step; the host's share is one call
@@ -30771,10 +30893,15 @@ TENSOR__FN int tensor__graph_slice(tensor_graph_t *g, tensor__thread_t *th, doub
     while (g->at && (!some || now - begin + (double)g->at->us <= budget_us)) {
         tensor__step_t *s = g->at;
         tensor__group_t *v = s->group;
+        int pauses = tensor__may_pause(s), code;
         if (v) { v->count = tensor__least(v->tasks - v->begin, g->threads); }
-        int code = tensor__graph_run(th, g, s);
+        if (pauses) {
+            code = tensor__graph_part(g, th, s, now, begin + budget_us);
+        } else {
+            code = tensor__graph_run(th, g, s);
+        }
         th->written = NULL;
-        int done = !v || v->begin + v->count == v->tasks;
+        int done = v ? v->begin + v->count == v->tasks : !(pauses && g->pause.paused);
         if (v) {                        // one task for each thread at a time
             v->begin = done ? 0 : v->begin + v->count;
             v->count = v->tasks - v->begin;
@@ -30785,9 +30912,10 @@ TENSOR__FN int tensor__graph_slice(tensor_graph_t *g, tensor__thread_t *th, doub
         now = tensor__microseconds();
 
         // The long time of an interrupted run fades by halves.
-        float took = (float)(now - then);
+        float took = (float)(pauses && g->pause.some ? g->pause.us : now - then);
         s->us = took < s->us ? (s->us + took) / 2 : took;
         some = 1;
+        if (!done && pauses) { break; }
     }
     if (g->at) { return 0; }
     tensor__graph_end(g, th);

@@ -5824,13 +5824,9 @@ TENSOR__FN int64_t nn__per(int64_t n, int64_t cost) {
     return nn__max(nn__ceil(n, tasks), 1);
 }
 
-// Runs the tasks. A single task runs on the calling thread, so that a GEMM in it may use the other threads.
+// Runs the tasks. A single one runs on the calling thread, so that a GEMM in it may use the other threads.
 TENSOR__FN void nn__run(int64_t tasks, tensor__task_fn fn, void *arg) {
-    if (tasks == 1) {
-        fn(arg, 0, 0);
-    } else if (tasks > 1) {
-        TENSOR__(parallel)(tasks, fn, arg);
-    }
+    if (tasks > 0) { TENSOR__(parallel)(tasks, fn, arg); }
 }
 
 // c[m, n] (+)= a b for one item; strides in elements.
@@ -6289,6 +6285,13 @@ TENSOR__FN uint64_t nn__scratch_linear(const tensor_call_t *c) {
     return TENSOR__(product_scratch)(&g, c->arg[0].dtype);
 }
 
+// The activation, a call of its own.
+TENSOR__FN void nn__linear_then(void *call, int64_t task, int worker) {
+    tensor_call_t *c = (tensor_call_t *)call;
+    (void)task, (void)worker;
+    c->row->cpu(c);                     // pointwise, it cannot fail
+}
+
 TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
     tensor__gemm_t g;
     tensor_call_t a = *c;
@@ -6304,7 +6307,8 @@ TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
     a.arg = arg;
     a.nin = a.nout = 1;
     a.compute = arg[0].dtype;
-    return a.row->cpu(&a);
+    nn__run(1, nn__linear_then, &a);    // of a product that is done in parts, it is the last one
+    return TENSOR_OK;
 }
 
 // The product of two small matrices, the bias, the activation.
