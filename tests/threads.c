@@ -233,14 +233,14 @@ static void modules_apart(void) {
     }
 }
 
-// A captured step goes from thread to thread, which is one at a time: the one that captured it ends, others
-// replay it whole and in slices, and the bits are those of one thread.
+// A captured step goes from thread to thread, one at a time: the one that captured it ends, others replay it
+// whole and in slices, and the bits are those of one thread.
 typedef struct captured_t {
     nn_module_t *net;
     nn_optimizer_t *opt;
     tensor_t *x, *y;
     tensor_graph_t *graph;
-    int bad, inside, outside;           // codes of replays while the graph runs: in its thread, in another one
+    int bad, inside, outside;   // codes of replays while the graph runs: in its thread, in another one
 } captured_t;
 enum { CAPTURED_STEPS = 12 };
 
