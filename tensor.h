@@ -2288,9 +2288,10 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 // Runs a part of the captured step and returns: `while (tensor_graph_resume(g, 500) == 0) { frame(); }` is
 // one replay in slices. A slice ends before the call that would pass the budget, as far as its length is
 // known from the steps before; it makes one call at least, or some blocks of pointwise calls that run
-// together, or a part of a matrix product, a convolution, a pool, attention or an optimizer's step. Other
-// calls are not interrupted (the step of a GPU is one call). The first step in slices may take memory. A step
-// that has begun goes on with the random numbers that it began with, and the thread may draw others in
+// together, or a part of a matrix product, a convolution, a pool, a norm, attention, a loss or an optimizer's
+// step. Other calls are not interrupted (recurrent layers, softmax; the step of a GPU is one call), and in
+// real time (tensor_set_realtime) none is unless the graph had a slice before, which takes memory for that. A
+// step that has begun goes on with the random numbers that it began with, and the thread may draw others in
 // between.
 // Between slices the program may use and change whatever the step does not use. It may read the step's inputs
 // and parameters: some have their values of before the step, some those of after it. The step's outputs and
@@ -28859,6 +28860,7 @@ typedef struct tensor__pause_t {
     int64_t round, done, begin;         // round: of this run; begin: the first of the tasks that run
     int64_t tasks;                      // done of round `done`
     int some, paused;                   // some: this slice has done tasks of it
+    int ready;                          // the scratch is large enough for every call
     double now, until, us;              // microseconds of the clock; us: of the longest tasks
     void *scratch;
     uint64_t scratch_bytes;
@@ -30299,6 +30301,7 @@ TENSOR__FN int tensor__graph_plan(tensor_graph_t *g) {
     if (g->at && g->at->c.row && g->at->c.row->family != TENSOR_FAMILY_OPTIMIZER) {
         g->pause.done = g->pause.tasks = 0;
     }
+    g->pause.ready = 0;
     const tensor_context_t *ctx = th->ctx;
     uint64_t room = 0;
     int64_t at = 0;
@@ -30839,6 +30842,8 @@ TENSOR__FN int tensor__may_pause(const tensor__step_t *s) {
     case TENSOR_FAMILY_MATMUL:
     case TENSOR_FAMILY_CONV:
     case TENSOR_FAMILY_POOL:
+    case TENSOR_FAMILY_NORM:
+    case TENSOR_FAMILY_LOSS:
     case TENSOR_FAMILY_ATTENTION:
         return c->arg[0].dtype == TENSOR_F32 || c->arg[0].dtype == TENSOR_F64;
     default:
@@ -30855,12 +30860,27 @@ TENSOR__FN void tensor__pause_swap(tensor__pause_t *p, tensor__thread_t *th) {
     p->scratch_bytes = bytes;
 }
 
+// Takes the scratch of the calls that can be done in parts. -> code
+TENSOR__FN int tensor__pause_reserve(tensor_graph_t *g, tensor__thread_t *th) {
+    tensor__pause_t *p = &g->pause;
+    int code = 0;
+    p->slice.run = tensor__pause_run;
+    p->slice.threads = TENSOR__PAUSE_THREADS;
+    tensor__pause_swap(p, th);
+    th->slice = &p->slice;
+    for (tensor__step_t *s = g->first; s && !code; s = s->next) {
+        if (tensor__may_pause(s) && s->c.row->scratch) { code = tensor__cpu_scratch(&s->c); }
+    }
+    th->slice = NULL;
+    tensor__pause_swap(p, th);
+    p->ready = !code;
+    return code;
+}
+
 // Runs a part of the call of a step. -> code
 TENSOR__FN int tensor__graph_part(tensor_graph_t *g, tensor__thread_t *th, tensor__step_t *s, double now,
                                   double until) {
     tensor__pause_t *p = &g->pause;
-    p->slice.run = tensor__pause_run;
-    p->slice.threads = TENSOR__PAUSE_THREADS;
     p->thread = th;
     p->round = 0;
     p->some = p->paused = 0;
@@ -30884,6 +30904,10 @@ TENSOR__FN int tensor__graph_slice(tensor_graph_t *g, tensor__thread_t *th, doub
         return code ? -code : 1;
     }
     double begin = tensor__microseconds(), now = begin;
+    if (!g->pause.ready && !th->denies) {
+        int code = tensor__pause_reserve(g, th);
+        if (code) { return -code; }
+    }
     if (!g->at) {
         tensor__graph_begin(g, th);
         g->at = g->first;
@@ -30893,7 +30917,8 @@ TENSOR__FN int tensor__graph_slice(tensor_graph_t *g, tensor__thread_t *th, doub
     while (g->at && (!some || now - begin + (double)g->at->us <= budget_us)) {
         tensor__step_t *s = g->at;
         tensor__group_t *v = s->group;
-        int pauses = tensor__may_pause(s), code;
+        int under_way = g->pause.done > 0 || g->pause.tasks > 0;
+        int pauses = (g->pause.ready || under_way) && tensor__may_pause(s), code;
         if (v) { v->count = tensor__least(v->tasks - v->begin, g->threads); }
         if (pauses) {
             code = tensor__graph_part(g, th, s, now, begin + budget_us);

@@ -6983,9 +6983,23 @@ TENSOR__FN void nn__layer_norm_back_task(void *arg, int64_t task, int worker) {
     }
 }
 
+// Adds up the chunks, in their place: a task, because it must not happen twice.
+TENSOR__FN void nn__layer_norm_back_sum(void *arg, int64_t task, int worker) {
+    const nn__norm_t *v = (const nn__norm_t *)arg;
+    char *part = (char *)v->c->scratch;
+    int64_t bytes = v->n * (int64_t)v->es;
+    (void)task, (void)worker;
+    for (int64_t step = 1; step < v->chunks; step *= 2) {
+        for (int64_t i = 0; i + step < v->chunks; i += 2 * step) {
+            NN__DO(v->k, add)(part + 2 * i * bytes, part + 2 * (i + step) * bytes, 2 * v->n);
+        }
+    }
+    memcpy(v->c->arg[6].data, part, (size_t)bytes);
+    memcpy(v->c->arg[7].data, part + bytes, (size_t)bytes);
+}
+
 TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
     nn__norm_t v;
-    char *part = (char *)c->scratch;
     v.c = c;
     v.k = nn__cpu(c->arg[0].dtype);
     v.es = nn__es(c->arg[0].dtype);
@@ -6993,20 +7007,12 @@ TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
     v.rows = c->arg[2].numel;
     v.chunks = nn__norm_chunks(v.rows, v.n);
     v.per = nn__per(v.chunks, 32 * v.n);
-    int64_t bytes = v.n * (int64_t)v.es;
     if (c->arg[0].numel > 0) {
         nn__run(nn__ceil(v.chunks, v.per), nn__layer_norm_back_task, &v);
     } else if (c->arg[6].numel) {
-        NN__DO(v.k, fill)(part, 0, 2 * v.n);
+        NN__DO(v.k, fill)(c->scratch, 0, 2 * v.n);
     }
-    if (!c->arg[6].numel) { return TENSOR_OK; }
-    for (int64_t step = 1; step < v.chunks; step *= 2) {
-        for (int64_t i = 0; i + step < v.chunks; i += 2 * step) {
-            NN__DO(v.k, add)(part + 2 * i * bytes, part + 2 * (i + step) * bytes, 2 * v.n);
-        }
-    }
-    memcpy(c->arg[6].data, part, (size_t)bytes);
-    memcpy(c->arg[7].data, part + bytes, (size_t)bytes);
+    if (c->arg[6].numel) { nn__run(1, nn__layer_norm_back_sum, &v); }
     return TENSOR_OK;
 }
 

@@ -466,7 +466,7 @@ static void slices(void) {
 }
 
 // A long call ends its slice between its tasks: products with and without an activation, some of them of long
-// sums; convolutions of each kind; attention; pools; the optimizer.
+// sums; convolutions of each kind; attention; norms; pools; a loss; the optimizer.
 enum { LONG_KINDS = 5, LONG_STEPS = 3 };
 typedef struct long_t {
     nn_module_t *net;
@@ -483,7 +483,7 @@ static void long_make(long_t *l, int kind) {
     } else if (kind == 1) {                 // a sum that is split, and few rows
         l->net = nn_sequential(nn_linear(3000, 24), nn_relu(), nn_linear(24, 5));
     } else if (kind == 2) {
-        l->net = nn_sequential(nn_conv2d(3, 16, 3, .padding = 1), nn_relu(),
+        l->net = nn_sequential(nn_conv2d(3, 16, 3, .padding = 1), nn_batch_norm2d(16), nn_relu(),
                                nn_conv2d(16, 32, 3, .padding = 1), nn_max_pool2d(2),
                                nn_conv2d(32, 8, 5, .stride = 2), nn_avg_pool2d(2),
                                nn_flatten(), nn_linear(72, 5));
