@@ -295,7 +295,7 @@ static void captured_elsewhere(void) {
     }
     CHECK(c.bad == 0);
     for (int i = 0; i < 6; i++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "%d.%s", i / 2 * 2, i % 2 ? "bias" : "weight");
         CHECK_MSG(test_same_bits(nn_get(c.net, name), nn_get(alone.net, name)), "%s", name);
     }
