@@ -2278,10 +2278,11 @@ TENSOR_API tensor_graph_t *tensor_capture_end(void);
 // comes at the next wait (tensor_item, ..); until then the optimizers that step after that op leave their
 // parameters and states as they are (all but Muon's momentum). Everything else after the op runs, and
 // the step counts.
-//   g       of this thread
-//   -> code;  errors OWNER: g was freed, is of another thread or context, a tensor it uses was freed, or a
-//      gradient that it adds to is another one; UNSUPPORTED: in a capture, a step with bf16 under an
-//      instruction set with other products of it, or parameters of one group no longer are;
+//   g       of the thread's context. Any thread may run it, one at a time; random numbers are that thread's.
+//      The first replay on another thread plans the step anew, for which it may take memory
+//   -> code;  errors OWNER: g was freed, runs on another thread, is of another context, a tensor it uses was
+//      freed, or a gradient that it adds to is another one; UNSUPPORTED: in a capture, a step with bf16 under
+//      an instruction set with other products of it, or parameters of one group no longer are;
 //      OUT_OF_MEMORY: planning for other threads; POISONED: g is NULL; those of the step's ops, or the error
 //      that was pending
 TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
@@ -2289,8 +2290,11 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 // Runs a part of the captured step and returns: `while (tensor_graph_resume(g, 500) == 0) { frame(); }` is
 // one replay in slices. A slice ends before the call that would pass the budget, as far as its length is
 // known from the steps before; it makes one call at least, or some blocks of pointwise calls that run
-// together, and a call is not interrupted (the step of a GPU is one call). A step that has begun goes on with
-// the random numbers that it began with, and the thread may draw others in between.
+// together, or a part of a matrix product, a convolution, a pool, a norm, attention, a loss or an optimizer's
+// step. Other calls are not interrupted (recurrent layers, softmax; the step of a GPU is one call), and in
+// real time (tensor_set_realtime) none is unless the graph had a slice before, which takes memory for that. A
+// step that has begun goes on with the random numbers that it began with, and the thread may draw others in
+// between.
 // Between slices the program may use and change whatever the step does not use. It may read the step's inputs
 // and parameters: some have their values of before the step, some those of after it. The step's outputs and
 // gradients have no defined values. It must not change them, nor tensors that the step reads.
@@ -2315,7 +2319,8 @@ TENSOR_API int tensor_is_realtime(void);    // -> 1 or 0;  errors none
 
 // Frees a graph and its memory; its outputs keep their values.
 //   g       may be NULL; in the meantime no other thread frees a tensor that the graph reads
-//   -> code;  errors OWNER: g was freed already, or is being captured; UNSUPPORTED: of a GPU, in a capture
+//   -> code;  errors OWNER: g was freed already, is being captured or runs on another thread; UNSUPPORTED: of
+//      a GPU, in a capture
 TENSOR_API int tensor_graph_free(tensor_graph_t *g);
 
 // Prints the bytes of a graph, then its calls, a line each, to stdout.
@@ -10812,6 +10817,12 @@ typedef struct tensor__packer_t {
     void (*drop)(tensor__thread_t *th, tensor__extra_t *e);
 } tensor__packer_t;
 
+// Takes over the tasks of a kernel that is done in parts (tensor_graph_resume).
+typedef struct tensor__slice_t {
+    void (*run)(struct tensor__slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg);
+    int threads;                    // that the kernel is told: it cuts its work for so many
+} tensor__slice_t;
+
 struct tensor__thread_t {
     tensor_context_t *ctx;
     tensor_t **stack;               // headers owned by scopes, oldest first; NULL = given away
@@ -10862,6 +10873,7 @@ struct tensor__thread_t {
     tensor__tally_t live_tensors, live_nodes, live_bytes, peak_bytes;
     void *scratch;                  // grows, reused by every call
     uint64_t scratch_bytes;
+    tensor__slice_t *slice;         // of the kernel that runs; NULL = it is done in one go
     struct tensor__cast_t *casts;   // of leaves, TENSOR__CAST_ROOM places; NULL = none
     int16_t casts_size_class;            // of their block
     int32_t cast_depth;             // scopes above this depth lie in the autocast that made them
@@ -12048,7 +12060,7 @@ TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *c
         TENSOR__UNLOCK(&ctx->mutex);
     }
     if (th->owner != me) {
-        th->ctx = ctx;
+        if (th->ctx != ctx) { th->ctx = ctx; }      // others may read it in headers of the thread before
         th->owner = me;
         th->grad_mode = 1;
         th->modes = 0;
@@ -13225,9 +13237,10 @@ TENSOR__FN int tensor__take_error(char *text, size_t room) {
 }
 
 TENSOR__BETWEEN int tensor__thread_count(void) {
-    tensor__pool_t *p = &tensor__self()->ctx->pool;
+    const tensor__thread_t *th = tensor__self();
+    tensor__pool_t *p = &th->ctx->pool;
     TENSOR__POOL_HERE(p);
-    return p->n;
+    return th->slice ? th->slice->threads : p->n;
 }
 
 TENSOR_API int (tensor_get_num_threads)(void) { return tensor__thread_count(); }
@@ -13276,6 +13289,10 @@ TENSOR__FN void tensor__hook_task(void *arg, int64_t i) {
 // Runs fn(arg, 0..ntasks-1, worker) on all threads of the context; the caller takes part.
 TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg) {
     tensor__thread_t *th = tensor__self();
+    if (th->slice) {
+        th->slice->run(th->slice, ntasks, fn, arg);
+        return;
+    }
     tensor__pool_t *p = &th->ctx->pool;
     TENSOR__POOL_HERE(p);
     int alone = p->n == 1 || ntasks <= 1 || ntasks > INT32_MAX / 2 || th->in_parallel ||
@@ -28747,10 +28764,11 @@ TENSOR__END
 // operand is identified by a deleter that the capture puts on it: the deleter tells when the storage has
 // gone, so the same address may be another storage later. No reference is held meanwhile, because the
 // library's choices depend on the counts. At the end the storages that have gone are the temporaries: they
-// are laid into one block, best fit over the calls between first and last use, and their addresses in the
-// calls are moved there; a result takes the place of the operand that it is the last to read. Pointwise
-// calls become groups that run block by block; what depends on kernels and threads is planned again when
-// those change. A program that never captures does not reach this room. Rejected: a hook in the allocator
+// are laid into one block, the largest first, best fit over the calls between first and last use, and their
+// addresses in the calls are moved there; a result takes the place of the operand that it is the last to
+// read. Pointwise calls become groups that run block by block; what depends on kernels and threads is planned
+// again when those change. A program that never captures does not reach this room. Rejected: placing each
+// temporary when it is first used (a fifth more memory for an MLP or CNN), a hook in the allocator
 // (an instruction for every op of every program), temporaries in the blocks they had (the capture would
 // need a cache of its own, and nodes alive at its end would be in between).
 // ------------------------------------------------------------------------------
@@ -28769,6 +28787,8 @@ typedef struct tensor__traced_t {
     char *data;
     uint64_t bytes, at;                 // at: of a temporary, in the graph's block
     int64_t first, last;                // steps that use it
+    int64_t until;                      // the last step that uses its place
+    struct tensor__traced_t *place;     // of a temporary: the first one that has its place in the block
     int older;                          // than the capture
     int held;                           // an output
     int read;                           // a temporary, read by a call that is not left out
@@ -28842,6 +28862,23 @@ typedef struct tensor__link_t {
     tensor__storage_t *older;           // of a gradient older than the step, which it adds to, else NULL
 } tensor__link_t;
 
+// A call that is under way in slices. Its kernel runs from the beginning in each of them and finds the tasks
+// done that earlier slices did: rounds of tasks that are over, and some tasks of the next round. Its scratch
+// is its own, as the thread computes other things in between.
+typedef struct tensor__pause_t {
+    tensor__slice_t slice;              // first: what the thread has is the pause
+    tensor__thread_t *thread;
+    tensor__task_fn fn;
+    void *arg;
+    int64_t round, done, begin;         // round: of this run; begin: the first of the tasks that run
+    int64_t tasks;                      // done of round `done`
+    int some, paused;                   // some: this slice has done tasks of it
+    int ready;                          // the scratch is large enough for every call
+    double now, until, us;              // microseconds of the clock; us: of the longest tasks
+    void *scratch;
+    uint64_t scratch_bytes;
+} tensor__pause_t;
+
 typedef struct tensor__chunk_t {
     struct tensor__chunk_t *next;
     uint64_t used, bytes;
@@ -28861,6 +28898,7 @@ struct tensor_graph_t {
     tensor__chunk_t *chunks;
     tensor__step_t *first, *last, *unsited;     // unsited: the first whose line is not known yet
     tensor__step_t *at;                 // the next of a step in slices; NULL = none is under way
+    tensor__pause_t pause;              // of the call at it
     tensor__step_t **call;              // the steps that are calls
     int64_t steps;
     tensor__traced_t *traced;
@@ -28874,6 +28912,7 @@ struct tensor_graph_t {
     char *block;
     char *room;                         // of the workers that run groups, worker_room bytes each
     uint64_t worker_room, room_bytes;
+    tensor__count_t busy;               // a thread runs it
     tensor_graph_info_t info;
     int isa, reference, threads;        // that the graph is planned for; threads: 0 = none
     int bf16, takes_bf16;               // it has operands of bf16; products took bf16 at the capture
@@ -29254,7 +29293,8 @@ TENSOR__FN void tensor__capture_site(tensor_recorder_t *self, const char *site) 
 // Traces the storages of all live headers of the thread. -> code
 TENSOR__FN int tensor__graph_census(tensor_graph_t *g) {
     tensor__thread_t *th = g->thread;
-    int64_t room = TENSOR__RELAXED_LOAD(&th->live_tensors) + 64, n = 0;
+    int64_t live = TENSOR__RELAXED_LOAD(&th->live_tensors);     // less than 0 if it frees those of others
+    int64_t room = (live > 0 ? live : 0) + 64, n = 0;
     tensor__storage_t **list = NULL;
     for (int fits = 0; !fits; room = n + 64) {
         if (list) { tensor__memory_free(th, list); }
@@ -29307,6 +29347,7 @@ TENSOR__FN void tensor__graph_close(tensor_graph_t *g) {
     }
     if (g->block) { tensor__memory_free(th, g->block); }
     if (g->room) { tensor__memory_free(th, g->room); }
+    if (g->pause.scratch) { tensor__memory_free(th, g->pause.scratch); }
     while (g->chunks) {
         tensor__chunk_t *next = g->chunks->next;
         tensor__memory_free(th, g->chunks);
@@ -29955,9 +29996,8 @@ TENSOR__FN tensor__traced_t *tensor__predecessor(tensor__step_t *s, int k, int o
     return NULL;
 }
 
-// Places the temporaries that a step uses first into the block, and gives back those it uses last.
-TENSOR__FN void tensor__step_lay_out(tensor_graph_t *g, tensor__step_t *s, int64_t at, tensor__gap_t *gap,
-                                     int64_t *ngaps, uint64_t *end) {
+// Finds which of the temporaries that a step uses first take the place of one that it uses last.
+TENSOR__FN void tensor__step_places(tensor_graph_t *g, tensor__step_t *s, int64_t at) {
     tensor__step_t *c;
     for (int k = 0; (c = tensor__step_part(s, k)) != NULL; k++) {
         for (int i = 0; i < c->c.nin + c->c.nout; i++) {
@@ -29967,36 +30007,70 @@ TENSOR__FN void tensor__step_lay_out(tensor_graph_t *g, tensor__step_t *s, int64
             e->placed = TENSOR__PLACED;
             if (e->local) { continue; }
             if (i >= c->c.nin) { old = tensor__predecessor(s, k, i, at); }
+            e->place = e;
             if (old && tensor__traced_room(old) == tensor__traced_room(e)) {
-                e->at = old->at;
+                e->place = old->place;
                 old->placed = TENSOR__PLACE_GIVEN;
-            } else {
-                e->at = tensor__gap_take(gap, ngaps, end, tensor__traced_room(e));
             }
+            e->place->until = e->last;
         }
     }
     for (int k = 0; (c = tensor__step_part(s, k)) != NULL; k++) {
         for (int i = 0; i < c->c.nin + c->c.nout; i++) {
             tensor__traced_t *e = c->traced[i];
-            if (!tensor__is_temporary(e) || e->last != at || e->placed != TENSOR__PLACED) { continue; }
-            e->placed = TENSOR__PLACE_GIVEN;
-            if (!e->local) { tensor__gap_give(gap, ngaps, e->at, tensor__traced_room(e)); }
+            if (tensor__is_temporary(e) && e->last == at) { e->placed = TENSOR__PLACE_GIVEN; }
         }
     }
 }
 
-// Lays the temporaries into one block. -> code
+// Puts e into the smallest gap that is free while it is alive, or behind those placed before, which are in
+// the order of the block. -> where the block ends
+TENSOR__FN uint64_t tensor__place_one(tensor__traced_t **placed, int64_t n, tensor__traced_t *e,
+                                      uint64_t end) {
+    uint64_t bytes = tensor__traced_room(e), from = 0, best = UINT64_MAX;
+    for (int64_t i = 0; i < n; i++) {
+        const tensor__traced_t *p = placed[i];
+        if (p->first > e->until || p->until < e->first) { continue; }
+        if (p->at >= from + bytes && p->at - from < best) {
+            best = p->at - from;
+            e->at = from;
+        }
+        uint64_t to = p->at + tensor__traced_room(p);
+        from = to > from ? to : from;
+    }
+    if (best == UINT64_MAX) { e->at = from; }
+
+    int64_t i = n;
+    for (; i > 0 && placed[i - 1]->at > e->at; i--) { placed[i] = placed[i - 1]; }
+    placed[i] = e;
+    return e->at + bytes > end ? e->at + bytes : end;
+}
+
+// Lays the temporaries into one block, the largest first: small ones fill what is free between them. -> code
 TENSOR__FN int tensor__graph_lay_out(tensor_graph_t *g) {
     tensor__thread_t *th = g->thread;
-    int64_t n = 0, ngaps = 0, at = 0;
+    int64_t n = 0, at = 0;
     uint64_t end = 0;
     for (tensor__traced_t *e = g->traced; e; e = e->next) { n++; }
-    tensor__gap_t *gap = (tensor__gap_t *)tensor__memory(th, (uint64_t)(n + 1) * sizeof *gap);
-    if (!gap) { return TENSOR_ERR_OUT_OF_MEMORY; }
-    for (tensor__step_t *s = g->first; s; s = s->next, at++) {
-        tensor__step_lay_out(g, s, at, gap, &ngaps, &end);
+    uint64_t bytes = (uint64_t)(2 * n + 1) * sizeof(tensor__traced_t *);
+    tensor__traced_t **list = (tensor__traced_t **)tensor__memory(th, bytes);
+    if (!list) { return TENSOR_ERR_OUT_OF_MEMORY; }
+    tensor__traced_t **placed = list + n;
+    for (tensor__step_t *s = g->first; s; s = s->next, at++) { tensor__step_places(g, s, at); }
+
+    n = 0;
+    for (tensor__traced_t *e = g->traced; e; e = e->next) {
+        if (e->place != e || e->local) { continue; }
+        uint64_t room = tensor__traced_room(e);
+        int64_t i = n++;
+        for (; i > 0 && tensor__traced_room(list[i - 1]) < room; i--) { list[i] = list[i - 1]; }
+        list[i] = e;
     }
-    tensor__memory_free(th, gap);
+    for (int64_t i = 0; i < n; i++) { end = tensor__place_one(placed, i, list[i], end); }
+    for (tensor__traced_t *e = g->traced; e; e = e->next) {
+        if (e->place) { e->at = e->place->at; }
+    }
+    tensor__memory_free(th, list);
     g->info.packed_bytes = end;
     if (!end) { return 0; }
     g->block = (char *)tensor__memory(th, end);
@@ -30242,9 +30316,15 @@ TENSOR__FN uint64_t tensor__group_plan(tensor__step_t *s, int64_t step) {
     return r.end * (uint64_t)v->block;
 }
 
-// Plans a graph for the kernels and threads of now. Until it has succeeded the graph does not run. -> code
+// Plans a graph for the kernels and threads of now. Until it has succeeded the graph does not run. A call
+// that is under way begins anew, as its tasks may be others, but for a step of an optimizer, whose are the
+// same. -> code
 TENSOR__FN int tensor__graph_plan(tensor_graph_t *g) {
     tensor__thread_t *th = g->thread;
+    if (g->at && g->at->c.row && g->at->c.row->family != TENSOR_FAMILY_OPTIMIZER) {
+        g->pause.done = g->pause.tasks = 0;
+    }
+    g->pause.ready = 0;
     const tensor_context_t *ctx = th->ctx;
     uint64_t room = 0;
     int64_t at = 0;
@@ -30414,6 +30494,7 @@ TENSOR_API int (tensor_graph_free)(tensor_graph_t *g) {
     tensor__thread_t *th = tensor__self();
     int code = tensor__graph_bad(g, "graph_free");
     if (code) { return code; }
+    TENSOR__REFUSE_CODE(TENSOR__ATOMIC_LOAD(&g->busy), OWNER, "graph_free: the graph runs");
     TENSOR__REFUSE_CODE(g->backend && tensor__refuses(th, -1), UNSUPPORTED,     // it would have to wait
                         "graph_free: not in a capture");
     tensor__graph_drop(g);
@@ -30422,10 +30503,8 @@ TENSOR_API int (tensor_graph_free)(tensor_graph_t *g) {
 
 // Whether a graph can run now. -> code
 TENSOR__FN int tensor__graph_unfit(const tensor_graph_t *g, tensor__thread_t *th, const char *op) {
-    int code = tensor__graph_bad(g, op);
-    if (code) { return code; }
-    TENSOR__REFUSE_CODE(g->thread != th, OWNER,
-                        "%s: the graph was captured by another thread or in another context", op);
+    TENSOR__REFUSE_CODE(g->thread->ctx != th->ctx, OWNER, "%s: the graph was captured in another context",
+                        op);
     TENSOR__REFUSE_CODE(g->lost, OWNER,
                         "%s: a tensor of %u bytes that %s uses%w was freed since the capture",
                         op, g->lost->bytes, g->lost->op, g->lost->site);
@@ -30635,18 +30714,46 @@ TENSOR__INLINE int tensor__graph_run(tensor__thread_t *th, const tensor_graph_t 
     return 0;
 }
 
-// Whether a step of the graph can begin or go on now; in_slices: it is done by tensor_graph_resume. -> code
+// Makes another thread the one that runs the graph, which is planned anew for the scratch of that thread.
+TENSOR__FN TENSOR__NOINLINE void tensor__graph_move_to(tensor_graph_t *g, tensor__thread_t *th) {
+    g->thread = th;
+    g->threads = 0;
+    for (tensor__traced_t *e = g->traced; e; e = e->next) { e->stand_in.home = th; }
+    for (tensor__step_t *s = g->first; s; s = s->next) {
+        s->c.thread = th;
+        if (s->again) { continue; }
+        tensor__step_t *c;
+        for (int k = 0; (c = tensor__step_part(s, k)) != NULL; k++) { c->c.thread = th; }
+    }
+}
+
+// Whether a step of the graph can begin or go on now; in_slices: it is done by tensor_graph_resume. The
+// thread has the graph for itself. -> code
 TENSOR__FN int tensor__graph_ready(tensor_graph_t *g, tensor__thread_t *th, const char *op, int in_slices) {
-    TENSOR__REFUSE_CODE(tensor__refuses(th, -1), UNSUPPORTED, "%s: not in a capture", op);
-    if (th->error.code) { return th->error.code; }
     int code = tensor__graph_unfit(g, th, op);
     if (code) { return code; }
     TENSOR__REFUSE_CODE(g->at && !in_slices, UNSUPPORTED,
                         "%s: a step of this graph is under way; tensor_graph_resume ends it", op);
+    if (g->thread != th) { tensor__graph_move_to(g, th); }
     const tensor_context_t *ctx = th->ctx;
     int planned = g->threads == ctx->pool.n && g->isa == ctx->isa && g->reference == ctx->reference;
     return planned || g->backend ? 0 : tensor__graph_plan(g);
 }
+
+// Takes the graph for the calling thread, if a step of it can begin or go on now. -> code
+TENSOR__FN int tensor__graph_enter(tensor_graph_t *g, tensor__thread_t *th, const char *op, int in_slices) {
+    TENSOR__REFUSE_CODE(tensor__refuses(th, -1), UNSUPPORTED, "%s: not in a capture", op);
+    if (th->error.code) { return th->error.code; }
+    int code = tensor__graph_bad(g, op);
+    if (code) { return code; }
+    int busy = TENSOR__ATOMIC_ADD(&g->busy, 1) != 0;
+    if (!busy) { code = tensor__graph_ready(g, th, op, in_slices); }
+    if (busy || code) { (void)TENSOR__ATOMIC_ADD(&g->busy, -1); }
+    TENSOR__REFUSE_CODE(busy, OWNER, "%s: the graph runs; one thread at a time may run it", op);
+    return code;
+}
+
+TENSOR__INLINE void tensor__graph_leave(tensor_graph_t *g) { (void)TENSOR__ATOMIC_ADD(&g->busy, -1); }
 
 // The step takes its random numbers.
 TENSOR__INLINE void tensor__graph_begin(tensor_graph_t *g, tensor__thread_t *th) {
@@ -30666,10 +30773,9 @@ TENSOR__INLINE void tensor__graph_end(tensor_graph_t *g, tensor__thread_t *th) {
     }
 }
 
-TENSOR_API int (tensor_graph_replay)(tensor_graph_t *g) {
-    tensor__thread_t *th = tensor__self();
-    int code = tensor__graph_ready(g, th, "graph_replay", 0);
-    if (code) { return code; }
+// Runs a whole step. -> code
+TENSOR__INLINE int tensor__graph_whole(tensor_graph_t *g, tensor__thread_t *th) {
+    int code = 0;
     if (g->backend) {
         code = tensor__device_run(g, th, 0);
     } else {
@@ -30677,9 +30783,17 @@ TENSOR_API int (tensor_graph_replay)(tensor_graph_t *g) {
         for (tensor__step_t *s = g->first; s && !code; s = s->next) { code = tensor__graph_run(th, g, s); }
         th->written = NULL;
     }
+    if (!code) { tensor__graph_end(g, th); }
+    return code;
+}
+
+TENSOR_API int (tensor_graph_replay)(tensor_graph_t *g) {
+    tensor__thread_t *th = tensor__self();
+    int code = tensor__graph_enter(g, th, "graph_replay", 0);
     if (code) { return code; }
-    tensor__graph_end(g, th);
-    return 0;
+    code = tensor__graph_whole(g, th);
+    tensor__graph_leave(g);
+    return code;
 }
 
 // A clock in microseconds. Strict C hides the monotonic one of POSIX.
@@ -30706,19 +30820,117 @@ TENSOR__FN double tensor__microseconds(void) {
 TENSOR__FN double tensor__microseconds(void) { return (double)clock() * 1e6 / (double)CLOCKS_PER_SEC; }
 #endif
 
-TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
-    tensor__thread_t *th = tensor__self();
-    int code = tensor__graph_ready(g, th, "graph_resume", 1);
-    if (code) { return -code; }
-    if (budget_us != budget_us) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "graph_resume: budget_us is NaN");
-        return -(int)TENSOR_ERR_SHAPE;
+enum { TENSOR__PAUSE_THREADS = 16 };    // that a kernel cuts its work for, to be done in parts
+
+TENSOR__FN void tensor__pause_task(void *arg, int64_t task, int worker) {
+    const tensor__pause_t *p = (const tensor__pause_t *)arg;
+    p->fn(p->arg, p->begin + task, worker);
+}
+
+// Runs the tasks of a round that earlier slices have not done, a task for each thread at a time, until the
+// slice is over.
+TENSOR__FN void tensor__pause_run(tensor__slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg) {
+    tensor__pause_t *p = (tensor__pause_t *)(void *)self;
+    if (p->paused || p->round++ < p->done) { return; }
+    p->paused = p->some && p->now + p->us > p->until;
+    p->fn = fn;
+    p->arg = arg;
+    p->thread->slice = NULL;            // what the tasks do is done in one go
+    while (p->tasks < ntasks && !p->paused) {
+        int64_t n = tensor__least(ntasks - p->tasks, p->thread->ctx->pool.n);
+        p->begin = p->tasks;
+        tensor__parallel(n, tensor__pause_task, p);
+        p->tasks += n;
+        p->some = 1;
+        double then = p->now;
+        p->now = tensor__microseconds();
+        if (p->now - then > p->us) { p->us = p->now - then; }
+        p->paused = p->tasks < ntasks && p->now + p->us > p->until;
     }
+    if (!p->paused) {
+        p->done++;
+        p->tasks = 0;
+    }
+    p->thread->slice = self;
+}
+
+// Whether the kernel of a step can be done in parts: what it writes is written by its tasks, or once more
+// when it runs to its end, and it reads nothing that it has changed.
+TENSOR__FN int tensor__may_pause(const tensor__step_t *s) {
+    const tensor_call_t *c = &s->c;
+    if (!c->row) { return 0; }
+    switch (c->row->family) {
+    case TENSOR_FAMILY_OPTIMIZER:
+        return c->row->own != NULL;
+    case TENSOR_FAMILY_MATMUL:
+    case TENSOR_FAMILY_CONV:
+    case TENSOR_FAMILY_POOL:
+    case TENSOR_FAMILY_NORM:
+    case TENSOR_FAMILY_LOSS:
+    case TENSOR_FAMILY_ATTENTION:
+        return c->arg[0].dtype == TENSOR_F32 || c->arg[0].dtype == TENSOR_F64;
+    default:
+        return 0;
+    }
+}
+
+TENSOR__FN void tensor__pause_swap(tensor__pause_t *p, tensor__thread_t *th) {
+    void *scratch = th->scratch;
+    uint64_t bytes = th->scratch_bytes;
+    th->scratch = p->scratch;
+    th->scratch_bytes = p->scratch_bytes;
+    p->scratch = scratch;
+    p->scratch_bytes = bytes;
+}
+
+// Takes the scratch of the calls that can be done in parts. -> code
+TENSOR__FN int tensor__pause_reserve(tensor_graph_t *g, tensor__thread_t *th) {
+    tensor__pause_t *p = &g->pause;
+    int code = 0;
+    p->slice.run = tensor__pause_run;
+    p->slice.threads = TENSOR__PAUSE_THREADS;
+    tensor__pause_swap(p, th);
+    th->slice = &p->slice;
+    for (tensor__step_t *s = g->first; s && !code; s = s->next) {
+        if (tensor__may_pause(s) && s->c.row->scratch) { code = tensor__cpu_scratch(&s->c); }
+    }
+    th->slice = NULL;
+    tensor__pause_swap(p, th);
+    p->ready = !code;
+    return code;
+}
+
+// Runs a part of the call of a step. -> code
+TENSOR__FN int tensor__graph_part(tensor_graph_t *g, tensor__thread_t *th, tensor__step_t *s, double now,
+                                  double until) {
+    tensor__pause_t *p = &g->pause;
+    p->thread = th;
+    p->round = 0;
+    p->some = p->paused = 0;
+    p->us = 0;
+    p->now = now;
+    p->until = until;
+    tensor__pause_swap(p, th);
+    th->slice = &p->slice;
+    int code = th->recorder ? tensor__launch_heard(&s->c, tensor__cpu_kernel) : tensor__cpu_kernel(&s->c);
+    th->slice = NULL;
+    tensor__pause_swap(p, th);
+    if (code || !p->paused) { p->done = p->tasks = 0; }
+    if (!code && !p->paused) { tensor__step_wrote(th, s); }
+    return code;
+}
+
+// Runs a slice of a step. -> 1: the step is done; 0: more of it is left; less than 0: minus a code
+TENSOR__FN int tensor__graph_slice(tensor_graph_t *g, tensor__thread_t *th, double budget_us) {
     if (g->backend) {                   // the device does the step; the host's share is one call
-        code = (tensor_graph_replay)(g);
+        int code = tensor__graph_whole(g, th);
         return code ? -code : 1;
     }
     double begin = tensor__microseconds(), now = begin;
+    if (!g->pause.ready && !th->denies) {
+        int code = tensor__pause_reserve(g, th);
+        if (code) { return -code; }
+    }
     if (!g->at) {
         tensor__graph_begin(g, th);
         g->at = g->first;
@@ -30728,10 +30940,16 @@ TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
     while (g->at && (!some || now - begin + (double)g->at->us <= budget_us)) {
         tensor__step_t *s = g->at;
         tensor__group_t *v = s->group;
+        int under_way = g->pause.done > 0 || g->pause.tasks > 0;
+        int pauses = (g->pause.ready || under_way) && tensor__may_pause(s), code;
         if (v) { v->count = tensor__least(v->tasks - v->begin, g->threads); }
-        code = tensor__graph_run(th, g, s);
+        if (pauses) {
+            code = tensor__graph_part(g, th, s, now, begin + budget_us);
+        } else {
+            code = tensor__graph_run(th, g, s);
+        }
         th->written = NULL;
-        int done = !v || v->begin + v->count == v->tasks;
+        int done = v ? v->begin + v->count == v->tasks : !(pauses && g->pause.paused);
         if (v) {                        // one task for each thread at a time
             v->begin = done ? 0 : v->begin + v->count;
             v->count = v->tasks - v->begin;
@@ -30742,13 +30960,28 @@ TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
         now = tensor__microseconds();
 
         // The long time of an interrupted run fades by halves.
-        float took = (float)(now - then);
+        float took = (float)(pauses && g->pause.some ? g->pause.us : now - then);
         s->us = took < s->us ? (s->us + took) / 2 : took;
         some = 1;
+        if (!done && pauses) { break; }
     }
     if (g->at) { return 0; }
     tensor__graph_end(g, th);
     return 1;
+}
+
+TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
+    tensor__thread_t *th = tensor__self();
+    int code = tensor__graph_enter(g, th, "graph_resume", 1);
+    if (code) { return -code; }
+    int done = -(int)TENSOR_ERR_SHAPE;
+    if (budget_us != budget_us) {
+        tensor__fail(th, TENSOR_ERR_SHAPE, "graph_resume: budget_us is NaN");
+    } else {
+        done = tensor__graph_slice(g, th, budget_us);
+    }
+    tensor__graph_leave(g);
+    return done;
 }
 
 TENSOR__COLD

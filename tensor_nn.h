@@ -5824,13 +5824,9 @@ TENSOR__FN int64_t nn__per(int64_t n, int64_t cost) {
     return nn__max(nn__ceil(n, tasks), 1);
 }
 
-// Runs the tasks. A single task runs on the calling thread, so that a GEMM in it may use the other threads.
+// Runs the tasks. A single one runs on the calling thread, so that a GEMM in it may use the other threads.
 TENSOR__FN void nn__run(int64_t tasks, tensor__task_fn fn, void *arg) {
-    if (tasks == 1) {
-        fn(arg, 0, 0);
-    } else if (tasks > 1) {
-        TENSOR__(parallel)(tasks, fn, arg);
-    }
+    if (tasks > 0) { TENSOR__(parallel)(tasks, fn, arg); }
 }
 
 // c[m, n] (+)= a b for one item; strides in elements.
@@ -6289,6 +6285,13 @@ TENSOR__FN uint64_t nn__scratch_linear(const tensor_call_t *c) {
     return TENSOR__(product_scratch)(&g, c->arg[0].dtype);
 }
 
+// The activation, a call of its own.
+TENSOR__FN void nn__linear_then(void *call, int64_t task, int worker) {
+    tensor_call_t *c = (tensor_call_t *)call;
+    (void)task, (void)worker;
+    c->row->cpu(c);                     // pointwise, it cannot fail
+}
+
 TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
     tensor__gemm_t g;
     tensor_call_t a = *c;
@@ -6304,7 +6307,8 @@ TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
     a.arg = arg;
     a.nin = a.nout = 1;
     a.compute = arg[0].dtype;
-    return a.row->cpu(&a);
+    nn__run(1, nn__linear_then, &a);    // of a product that is done in parts, it is the last one
+    return TENSOR_OK;
 }
 
 // The product of two small matrices, the bias, the activation.
@@ -6979,9 +6983,23 @@ TENSOR__FN void nn__layer_norm_back_task(void *arg, int64_t task, int worker) {
     }
 }
 
+// Adds up the chunks, in their place: a task, because it must not happen twice.
+TENSOR__FN void nn__layer_norm_back_sum(void *arg, int64_t task, int worker) {
+    const nn__norm_t *v = (const nn__norm_t *)arg;
+    char *part = (char *)v->c->scratch;
+    int64_t bytes = v->n * (int64_t)v->es;
+    (void)task, (void)worker;
+    for (int64_t step = 1; step < v->chunks; step *= 2) {
+        for (int64_t i = 0; i + step < v->chunks; i += 2 * step) {
+            NN__DO(v->k, add)(part + 2 * i * bytes, part + 2 * (i + step) * bytes, 2 * v->n);
+        }
+    }
+    memcpy(v->c->arg[6].data, part, (size_t)bytes);
+    memcpy(v->c->arg[7].data, part + bytes, (size_t)bytes);
+}
+
 TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
     nn__norm_t v;
-    char *part = (char *)c->scratch;
     v.c = c;
     v.k = nn__cpu(c->arg[0].dtype);
     v.es = nn__es(c->arg[0].dtype);
@@ -6989,20 +7007,12 @@ TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
     v.rows = c->arg[2].numel;
     v.chunks = nn__norm_chunks(v.rows, v.n);
     v.per = nn__per(v.chunks, 32 * v.n);
-    int64_t bytes = v.n * (int64_t)v.es;
     if (c->arg[0].numel > 0) {
         nn__run(nn__ceil(v.chunks, v.per), nn__layer_norm_back_task, &v);
     } else if (c->arg[6].numel) {
-        NN__DO(v.k, fill)(part, 0, 2 * v.n);
+        NN__DO(v.k, fill)(c->scratch, 0, 2 * v.n);
     }
-    if (!c->arg[6].numel) { return TENSOR_OK; }
-    for (int64_t step = 1; step < v.chunks; step *= 2) {
-        for (int64_t i = 0; i + step < v.chunks; i += 2 * step) {
-            NN__DO(v.k, add)(part + 2 * i * bytes, part + 2 * (i + step) * bytes, 2 * v.n);
-        }
-    }
-    memcpy(c->arg[6].data, part, (size_t)bytes);
-    memcpy(c->arg[7].data, part + bytes, (size_t)bytes);
+    if (c->arg[6].numel) { nn__run(1, nn__layer_norm_back_sum, &v); }
     return TENSOR_OK;
 }
 
