@@ -20109,45 +20109,48 @@ TENSOR__FN TENSOR__NOINLINE void tensor__reduce_parts(tensor__reduce_t *r) {
     }
 }
 
+// What a call reduces: the dims that stay and those that go, each merged to as few as possible.
+TENSOR__FN void tensor__reduce_begin(tensor__reduce_t *r, const tensor_call_t *c) {
+    const tensor_arg_t *x = &c->arg[0];
+    memset(r, 0, sizeof *r);
+    r->id = c->row->id;
+    r->y = &c->arg[1];
+    r->x = (const char *)x->data;
+    r->dtype = x->dtype;
+    r->size = tensor__sizes[x->dtype];
+    r->isa = TENSOR__ISA(c->thread);
+    r->compute_class = tensor__class(x->dtype);
+    if (c->thread->ctx->reference && r->compute_class == TENSOR__C_F32) { r->compute_class = TENSOR__C_F64; }
+    r->kept = r->reduced = 1;
+    for (int d = 0; d < x->ndim; d++) {
+        if (c->p->reduce.mask >> d & 1) {
+            tensor__merge_dim(r->rd, r->rs, &r->nr, x->dims[d], x->strides[d]);
+            r->reduced *= x->dims[d];
+        } else {
+            tensor__merge_dim(r->kd, r->ks, &r->nk, x->dims[d], x->strides[d]);
+            r->kept *= x->dims[d];
+        }
+    }
+    if (!r->nr) {
+        r->rd[0] = r->reduced;
+        r->rs[0] = 1;
+        r->nr = 1;
+    }
+}
+
 // With c->scratch, as a plan of a captured step calls it, it gives the reduction there and does nothing.
 TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c, void (*leaf)(const tensor__reduce_t *r, tensor__acc_t *a,
                                                                   const void *block, int64_t n)) {
-    const tensor_arg_t *x = &c->arg[0];
     tensor__reduce_t r;
-    memset(&r, 0, sizeof r);
-    r.id = c->row->id;
+    tensor__reduce_begin(&r, c);
     r.leaf = leaf;
-    r.y = &c->arg[1];
-    r.x = (const char *)x->data;
-    r.dtype = x->dtype;
-    r.size = tensor__sizes[x->dtype];
-    r.isa = TENSOR__ISA(c->thread);
-    r.compute_class = tensor__class(x->dtype);
-    if (c->thread->ctx->reference && r.compute_class == TENSOR__C_F32) { r.compute_class = TENSOR__C_F64; }
-    r.kept = r.reduced = 1;
-    for (int d = 0; d < x->ndim; d++) {
-        if (c->p->reduce.mask >> d & 1) {
-            tensor__merge_dim(r.rd, r.rs, &r.nr, x->dims[d], x->strides[d]);
-            r.reduced *= x->dims[d];
-        } else {
-            tensor__merge_dim(r.kd, r.ks, &r.nk, x->dims[d], x->strides[d]);
-            r.kept *= x->dims[d];
-        }
-    }
-
     if (r.kept == 0) { return 0; }
-    if (!r.nr) {
-        r.rd[0] = r.reduced;
-        r.rs[0] = 1;
-        r.nr = 1;
-    }
-
     if (c->scratch) {
         *(tensor__reduce_t *)c->scratch = r;
         return 0;
     }
     int sums = r.id == TENSOR_OP_SUM || r.id == TENSOR_OP_MEAN;
-    int f32 = r.compute_class == TENSOR__C_F32 && x->dtype == TENSOR_F32 && r.y->dtype == TENSOR_F32;
+    int f32 = r.compute_class == TENSOR__C_F32 && r.dtype == TENSOR_F32 && r.y->dtype == TENSOR_F32;
     int columns = r.nk == 1 && r.ks[0] == 1 && r.kept >= 8 && r.rs[r.nr - 1] != 1;
     if (sums && f32 && columns) {
         int64_t tasks = (r.kept + TENSOR__BLOCK - 1) / TENSOR__BLOCK;
@@ -29932,9 +29935,9 @@ TENSOR__FN tensor__traced_t *tensor__predecessor(tensor__step_t *s, int k, int o
     return NULL;
 }
 
-// Places the temporaries that a step uses first into the block, and gives back those it uses last.
-TENSOR__FN void tensor__step_lay_out(tensor_graph_t *g, tensor__step_t *s, int64_t at, tensor__gap_t *gap,
-                                     int64_t *ngaps, uint64_t *end) {
+// Places the temporaries that a step uses first into the block.
+TENSOR__FN void tensor__step_place(tensor_graph_t *g, tensor__step_t *s, int64_t at, tensor__gap_t *gap,
+                                   int64_t *ngaps, uint64_t *end) {
     tensor__step_t *c;
     for (int k = 0; (c = tensor__step_part(s, k)) != NULL; k++) {
         for (int i = 0; i < c->c.nin + c->c.nout; i++) {
@@ -29952,6 +29955,11 @@ TENSOR__FN void tensor__step_lay_out(tensor_graph_t *g, tensor__step_t *s, int64
             }
         }
     }
+}
+
+// Gives back the places of the temporaries that a step uses last.
+TENSOR__FN void tensor__step_give(tensor__step_t *s, int64_t at, tensor__gap_t *gap, int64_t *ngaps) {
+    tensor__step_t *c;
     for (int k = 0; (c = tensor__step_part(s, k)) != NULL; k++) {
         for (int i = 0; i < c->c.nin + c->c.nout; i++) {
             tensor__traced_t *e = c->traced[i];
@@ -29971,7 +29979,8 @@ TENSOR__FN int tensor__graph_lay_out(tensor_graph_t *g) {
     tensor__gap_t *gap = (tensor__gap_t *)tensor__memory(th, (uint64_t)(n + 1) * sizeof *gap);
     if (!gap) { return TENSOR_ERR_OUT_OF_MEMORY; }
     for (tensor__step_t *s = g->first; s; s = s->next, at++) {
-        tensor__step_lay_out(g, s, at, gap, &ngaps, &end);
+        tensor__step_place(g, s, at, gap, &ngaps, &end);
+        tensor__step_give(s, at, gap, &ngaps);
     }
     tensor__memory_free(th, gap);
     g->info.packed_bytes = end;
@@ -30034,6 +30043,24 @@ TENSOR__FN uint64_t tensor__stream_bytes(const tensor__group_t *v) {
     return bytes;
 }
 
+// Lists the operands of one call of a group that have memory, as inputs or as results of the group's call.
+TENSOR__FN void tensor__group_operands(tensor__step_t *s, const tensor__step_t *m, int outs) {
+    int from = outs ? m->c.nin : 0;
+    int to = from + (outs ? m->c.nout : m->c.nin);
+    for (int i = from; i < to; i++) {
+        if (!m->c.arg[i].data || (m->traced[i] && m->traced[i]->local)) { continue; }
+        int at = s->c.nin + s->c.nout;
+        s->c.arg[at] = m->c.arg[i];
+        s->traced[at] = m->traced[i];
+        tensor__group_stream(s->group, &s->c.arg[at]);
+        if (outs) {
+            s->c.nout++;
+        } else {
+            s->c.nin++;
+        }
+    }
+}
+
 // The call of a group: its operands are those of its calls that have memory. -> code
 TENSOR__FN int tensor__group_call(tensor_graph_t *g, tensor__step_t *s) {
     tensor__group_t *v = s->group;
@@ -30051,23 +30078,7 @@ TENSOR__FN int tensor__group_call(tensor_graph_t *g, tensor__step_t *s) {
     s->c.thread = g->thread;
 
     for (int outs = 0; outs < 2; outs++) {
-        for (int k = 0; k < v->n; k++) {
-            const tensor__step_t *m = v->member[k].step;
-            int from = outs ? m->c.nin : 0;
-            int to = from + (outs ? m->c.nout : m->c.nin);
-            for (int i = from; i < to; i++) {
-                if (!m->c.arg[i].data || (m->traced[i] && m->traced[i]->local)) { continue; }
-                int at = s->c.nin + s->c.nout;
-                arg[at] = m->c.arg[i];
-                s->traced[at] = m->traced[i];
-                tensor__group_stream(v, &arg[at]);
-                if (outs) {
-                    s->c.nout++;
-                } else {
-                    s->c.nin++;
-                }
-            }
-        }
+        for (int k = 0; k < v->n; k++) { tensor__group_operands(s, v->member[k].step, outs); }
     }
     return 0;
 }
@@ -30147,19 +30158,22 @@ TENSOR__FN void tensor__member_begin(const tensor__group_t *v, tensor__member_t 
     }
 }
 
-// Gives the arguments of call k of a group their places in the room: temporaries from their first call to
-// their last one, converted operands for this one.
-TENSOR__FN void tensor__member_plan(tensor__step_t *s, int k, int64_t step, tensor__room_t *r) {
+// The temporary of the group that is argument a of a call's iterator. NULL = it has memory, or is absent
+TENSOR__FN tensor__traced_t *tensor__member_local(const tensor__member_t *m, int a) {
+    if (!m->it.arg[a].data) { return NULL; }
+    tensor__traced_t *e = m->step->traced[tensor__member_operand(m, a)];
+    return e && e->local ? e : NULL;
+}
+
+// Gives the temporaries of call k of a group their places in the room, if this is their first call.
+TENSOR__FN void tensor__member_place(tensor__step_t *s, int k, int64_t step, tensor__room_t *r) {
     tensor__member_t *m = &s->group->member[k];
     tensor__iter_t *it = &m->it;
-    uint64_t size = tensor__class_size[it->compute_class];
-    int n = it->nin + it->nout;
-    for (int a = 0; a < n; a++) {
-        int operand = tensor__member_operand(m, a);
-        tensor__traced_t *e = it->arg[a].data ? m->step->traced[operand] : NULL;
-        if (!e || !e->local) { continue; }
+    for (int a = 0; a < it->nin + it->nout; a++) {
+        tensor__traced_t *e = tensor__member_local(m, a), *old = NULL;
+        if (!e) { continue; }
         if (!e->placed) {
-            tensor__traced_t *old = a < it->nin ? NULL : tensor__predecessor(s, k, operand, step);
+            if (a >= it->nin) { old = tensor__predecessor(s, k, tensor__member_operand(m, a), step); }
             if (old) {
                 e->at = old->at;
                 old->placed = TENSOR__PLACE_GIVEN;
@@ -30170,6 +30184,15 @@ TENSOR__FN void tensor__member_plan(tensor__step_t *s, int k, int64_t step, tens
         }
         m->local[a] = (int)e->at;
     }
+}
+
+// Gives the arguments of call k of a group their places in the room: temporaries from their first call to
+// their last one, converted operands for this one.
+TENSOR__FN void tensor__member_plan(tensor__step_t *s, int k, int64_t step, tensor__room_t *r) {
+    tensor__member_t *m = &s->group->member[k];
+    uint64_t size = tensor__class_size[m->it.compute_class];
+    int n = m->it.nin + m->it.nout;
+    tensor__member_place(s, k, step, r);
 
     for (int a = 0; a < n; a++) {
         int way = m->way[a];
@@ -30178,13 +30201,12 @@ TENSOR__FN void tensor__member_plan(tensor__step_t *s, int k, int64_t step, tens
         }
     }
     for (int a = 0; a < n; a++) {
-        int operand = tensor__member_operand(m, a);
-        tensor__traced_t *e = it->arg[a].data ? m->step->traced[operand] : NULL;
+        tensor__traced_t *e = tensor__member_local(m, a);
         if (m->block[a] >= 0 && m->way[a] != TENSOR__SPREAD) {
             tensor__gap_give(r->gap, &r->ngaps, (uint64_t)m->block[a], size);
         }
-        if (e && e->local && e->placed == TENSOR__PLACED && tensor__ends_flat(s, k, e, s->group->numel)) {
-            tensor__gap_give(r->gap, &r->ngaps, e->at, it->arg[a].size);
+        if (e && e->placed == TENSOR__PLACED && tensor__ends_flat(s, k, e, s->group->numel)) {
+            tensor__gap_give(r->gap, &r->ngaps, e->at, m->it.arg[a].size);
             e->placed = TENSOR__PLACE_GIVEN;
         }
     }
@@ -30493,6 +30515,28 @@ TENSOR__FN void tensor__member_join(const tensor__group_t *v, const tensor__memb
     tensor__acc_store(m->reduce, 0, &all);
 }
 
+// The n elements of each operand of a call, as its body reads them: in place, or as a block of the room.
+TENSOR__INLINE void tensor__member_inputs(const tensor__group_t *v, const tensor__member_t *m, int64_t first,
+                                          int64_t n, char *room, const void **in, void *result) {
+    const tensor__iter_t *it = &m->it;
+    for (int a = 0; a < it->nin; a++) {
+        int way = m->way[a];
+        if (way == TENSOR__ABSENT) { continue; }
+        if (way == TENSOR__AS_IT_IS) {
+            in[it->slot[a]] = tensor__member_at(v, m, a, first, room);
+            continue;
+        }
+        char *block = room + m->block[a] * v->block;
+        if (way == TENSOR__CONVERTED) {
+            if (it->copies && m->way[1] == TENSOR__AS_IT_IS) { block = (char *)result; }
+            tensor__iter_convert(it, &it->arg[a], tensor__member_at(v, m, a, first, room), 1, block, n, 0);
+        } else if (way == TENSOR__WALKED) {
+            tensor__iter_move(it, a, first, n, block, 0);
+        }
+        in[it->slot[a]] = block;
+    }
+}
+
 // Runs one call of a group on n elements, a block at most.
 TENSOR__FN void tensor__member_run(const tensor__group_t *v, const tensor__member_t *m, int64_t first,
                                    int64_t n, char *room) {
@@ -30510,23 +30554,7 @@ TENSOR__FN void tensor__member_run(const tensor__group_t *v, const tensor__membe
         if (way == TENSOR__CONVERTED) { out[k] = room + m->block[a] * v->block; }
     }
 
-    for (int a = 0; a < it->nin; a++) {
-        int way = m->way[a];
-        if (way == TENSOR__ABSENT) { continue; }
-        if (way == TENSOR__AS_IT_IS) {
-            in[it->slot[a]] = tensor__member_at(v, m, a, first, room);
-            continue;
-        }
-        char *block = room + m->block[a] * v->block;
-        if (way == TENSOR__CONVERTED) {
-            if (it->copies && m->way[1] == TENSOR__AS_IT_IS) { block = (char *)out[0]; }
-            tensor__iter_convert(it, &it->arg[a], tensor__member_at(v, m, a, first, room), 1, block, n, 0);
-        } else if (way == TENSOR__WALKED) {
-            tensor__iter_move(it, a, first, n, block, 0);
-        }
-        in[it->slot[a]] = block;
-    }
-
+    tensor__member_inputs(v, m, first, n, room, in, out[0]);
     if (it->copies && m->way[1] == TENSOR__CONVERTED) {     // a cast is the conversion alone
         out[0] = (void *)(uintptr_t)in[0];
     } else if (in[0] != out[0] || !it->copies) {
@@ -30683,6 +30711,22 @@ TENSOR__FN double tensor__microseconds(void) {
 TENSOR__FN double tensor__microseconds(void) { return (double)clock() * 1e6 / (double)CLOCKS_PER_SEC; }
 #endif
 
+// Runs the step at hand, or of a group one task for each thread, and goes on to the next one. -> code
+TENSOR__FN int tensor__graph_advance(tensor_graph_t *g, tensor__thread_t *th) {
+    tensor__step_t *s = g->at;
+    tensor__group_t *v = s->group;
+    if (v) { v->count = tensor__least(v->tasks - v->begin, g->threads); }
+    int code = tensor__graph_run(th, g, s);
+    th->written = NULL;
+    int done = !v || v->begin + v->count == v->tasks;
+    if (v) {
+        v->begin = done ? 0 : v->begin + v->count;
+        v->count = v->tasks - v->begin;
+    }
+    if (done) { g->at = code ? NULL : s->next; }
+    return code;
+}
+
 TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
     tensor__thread_t *th = tensor__self();
     int code = tensor__graph_ready(g, th, "graph_resume", 1);
@@ -30704,16 +30748,7 @@ TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
     int some = 0;
     while (g->at && (!some || now - begin + (double)g->at->us <= budget_us)) {
         tensor__step_t *s = g->at;
-        tensor__group_t *v = s->group;
-        if (v) { v->count = tensor__least(v->tasks - v->begin, g->threads); }
-        code = tensor__graph_run(th, g, s);
-        th->written = NULL;
-        int done = !v || v->begin + v->count == v->tasks;
-        if (v) {                        // one task for each thread at a time
-            v->begin = done ? 0 : v->begin + v->count;
-            v->count = v->tasks - v->begin;
-        }
-        if (done) { g->at = code ? NULL : s->next; }
+        code = tensor__graph_advance(g, th);
         if (code) { return -code; }
         double then = now;
         now = tensor__microseconds();

@@ -7767,8 +7767,18 @@ TENSOR__FN void nn__winograd_block(void *arg, int64_t task, int worker) {
     for (int64_t i = 0; i < v.count * v.tiles; i++) { nn__winograd_out(&v, i, 0); }
 }
 
-TENSOR__FN void nn__winograd_run(nn__direct_t *v, void *scratch) {
+// One group of channels, some rows of tiles at a time; each of the three parts is for all threads.
+TENSOR__FN void nn__winograd_rows(nn__direct_t *v) {
     int64_t all = v->images * v->ty, parts = nn__ceil(v->tx, NN__WINOGRAD_TILES);
+    for (v->first = 0; v->first < all; v->first += v->count) {
+        v->count = nn__min(v->rows, all - v->first);
+        nn__run(parts * ((v->ci + (v->sums ? v->co : 0)) / v->k->lanes), nn__winograd_in, v);
+        nn__run(36 * v->tiles, nn__winograd_product, v);
+        if (!v->sums) { nn__run(v->count * v->tiles, nn__winograd_out, v); }
+    }
+}
+
+TENSOR__FN void nn__winograd_run(nn__direct_t *v, void *scratch) {
     v->packed = (float *)scratch;
     v->off = (int32_t *)(void *)(v->packed + 36 * v->kernel_plane);
     v->start = v->packed + 36 * v->kernel_plane + v->offsets / 4;
@@ -7781,12 +7791,10 @@ TENSOR__FN void nn__winograd_run(nn__direct_t *v, void *scratch) {
             v->start[i] = v->bias && i < v->co ? v->bias[v->group * v->co + i] : 0;
         }
         if (!v->sums) { nn__run(v->tiles * v->ci, nn__winograd_kernel, v); }
-        if (v->own) { nn__run(v->blocks, nn__winograd_block, v); }
-        for (v->first = 0; !v->own && v->first < all; v->first += v->count) {
-            v->count = nn__min(v->rows, all - v->first);
-            nn__run(parts * ((v->ci + (v->sums ? v->co : 0)) / v->k->lanes), nn__winograd_in, v);
-            nn__run(36 * v->tiles, nn__winograd_product, v);
-            if (!v->sums) { nn__run(v->count * v->tiles, nn__winograd_out, v); }
+        if (v->own) {
+            nn__run(v->blocks, nn__winograd_block, v);
+        } else {
+            nn__winograd_rows(v);
         }
         if (v->sums) { nn__run(v->tiles * v->ci, nn__winograd_kernel, v); }
     }
@@ -7959,6 +7967,46 @@ typedef struct nn__conv_t {
 
 TENSOR__FN int64_t nn__volume(const int64_t v[3]) { return v[0] * v[1] * v[2]; }
 
+// Sizes and data of a convolution without columns: a gradient by the input is the convolution of the output's
+// gradient by the flipped weight, with zeros in between where the stride was.
+TENSOR__FN void nn__direct_sizes(const nn__conv_t *v, nn__direct_t *d) {
+    const nn__window_t *g = &v->g;
+    d->kh = g->kernel[1];
+    d->kw = g->kernel[2];
+    d->dh = g->dilation[1];
+    d->dw = g->dilation[2];
+    d->weight = (const float *)v->w->data;
+    if (d->flipped) {
+        d->sh = d->sw = 1;
+        d->uh = g->stride[1];
+        d->uw = g->stride[2];
+        d->ci = v->og;
+        d->co = v->cg;
+        d->x = (const float *)v->y->data;
+        d->y = (float *)v->x->data;
+        d->h = g->out[1];
+        d->w = g->out[2];
+        d->oh = g->in[1];
+        d->ow = g->in[2];
+        d->ph = d->dh * (d->kh - 1) - g->pad[1];
+        d->pw = d->dw * (d->kw - 1) - g->pad[2];
+    } else {
+        d->sh = g->stride[1];
+        d->sw = g->stride[2];
+        d->uh = d->uw = 1;
+        d->ci = v->cg;
+        d->co = v->og;
+        d->x = (const float *)v->x->data;
+        d->y = (float *)v->y->data;
+        d->h = g->in[1];
+        d->w = g->in[2];
+        d->oh = g->out[1];
+        d->ow = g->out[2];
+        d->ph = g->pad[1];
+        d->pw = g->pad[2];
+    }
+}
+
 // 1 = without columns, and d says how. It may change v->chunks: Winograd uses no partial sums of the weight's
 // gradient.
 TENSOR__FN int nn__conv_direct(const tensor_call_t *c, nn__conv_t *v, nn__direct_t *d) {
@@ -7973,29 +8021,11 @@ TENSOR__FN int nn__conv_direct(const tensor_call_t *c, nn__conv_t *v, nn__direct
     d->k = nn__cpu(v->dtype);
     d->images = v->images;
     d->groups = v->groups;
-    d->kh = g->kernel[1];
-    d->kw = g->kernel[2];
-    d->dh = g->dilation[1];
-    d->dw = g->dilation[2];
-    d->sh = d->flipped ? 1 : g->stride[1];
-    d->sw = d->flipped ? 1 : g->stride[2];
-    d->uh = d->flipped ? g->stride[1] : 1;
-    d->uw = d->flipped ? g->stride[2] : 1;
-    d->weight = (const float *)v->w->data;
     d->bias = d->sums ? NULL : (const float *)c->arg[2].data;
-    d->ci = d->flipped ? v->og : v->cg;
-    d->co = d->flipped ? v->cg : v->og;
+    nn__direct_sizes(v, d);
 
     // With many channels, the zeros in between would cost more than the columns do.
     if (d->uh * d->uw > (d->ci == 1 && d->co == 1 ? 4 : 1)) { return 0; }
-    d->x = (const float *)(d->flipped ? v->y : v->x)->data;
-    d->y = (float *)(d->flipped ? v->x : v->y)->data;
-    d->h = d->flipped ? g->out[1] : g->in[1];
-    d->w = d->flipped ? g->out[2] : g->in[2];
-    d->oh = d->flipped ? g->in[1] : g->out[1];
-    d->ow = d->flipped ? g->in[2] : g->out[2];
-    d->ph = d->flipped ? d->dh * (d->kh - 1) - g->pad[1] : g->pad[1];
-    d->pw = d->flipped ? d->dw * (d->kw - 1) - g->pad[2] : g->pad[2];
     if (nn__winograd_plan(d)) {
         v->chunks = 0;
         return 1;
@@ -11779,15 +11809,20 @@ TENSOR__FN void nn__loss_task(void *arg, int64_t task, int worker) {
                            nn__min(NN__LOSS_CHUNK, v->n - first), v->c->p->loss.beta);
 }
 
+// The job of a loss or of its gradient, whose input is x.
+TENSOR__FN void nn__loss_job(nn__loss_job_t *v, const tensor_call_t *c, const tensor_arg_t *x) {
+    v->c = c;
+    v->own = (const nn__pointwise_t *)c->row->own;
+    v->dtype = x->dtype;
+    v->k = nn__cpu(v->dtype);
+    v->n = x->numel;
+    v->reduction = (int)c->p->loss.reduction;
+}
+
 TENSOR__FN int nn__cpu_loss(tensor_call_t *c) {
     nn__loss_job_t v;
     double s = 0;
-    v.c = c;
-    v.own = (const nn__pointwise_t *)c->row->own;
-    v.dtype = c->arg[0].dtype;
-    v.k = nn__cpu(v.dtype);
-    v.n = c->arg[0].numel;
-    v.reduction = (int)c->p->loss.reduction;
+    nn__loss_job(&v, c, &c->arg[0]);
     v.part = (double *)c->scratch;
     for (int64_t i = 0; c->p->loss.kind == NN__LOSS_BCE && i < v.n; i++) {
         double x = nn__value(c->arg[0].data, v.dtype, i);
@@ -11819,12 +11854,7 @@ TENSOR__FN void nn__loss_back_task(void *arg, int64_t task, int worker) {
 
 TENSOR__FN int nn__cpu_loss_back(tensor_call_t *c) {
     nn__loss_job_t v;
-    v.c = c;
-    v.own = (const nn__pointwise_t *)c->row->own;
-    v.dtype = c->arg[1].dtype;
-    v.k = nn__cpu(v.dtype);
-    v.n = c->arg[1].numel;
-    v.reduction = (int)c->p->loss.reduction;
+    nn__loss_job(&v, c, &c->arg[1]);
     v.scale = nn__loss_scale(c->p, &c->arg[1]);
     nn__run(nn__ceil(v.n, NN__LOSS_CHUNK), nn__loss_back_task, &v);
     return TENSOR_OK;
@@ -22309,8 +22339,8 @@ TENSOR__FN int nn__read_header(nn_safetensors_t *r) {
     return nn__parse_header(r, n);
 }
 
-// Takes over the source, even if it fails.
-TENSOR__FN nn_safetensors_t *nn__reader(nn__source_t *s, const char *label) {
+// A reader that has read nothing yet. Takes over the source, even if it fails. -> NULL after raising
+TENSOR__FN nn_safetensors_t *nn__reader_begin(nn__source_t *s, const char *label) {
     nn_safetensors_t *r = (nn_safetensors_t *)TENSOR__(object)(nn__self(), TENSOR__READER, sizeof *r);
     if (!r) {
         nn__close_source(s);
@@ -22320,7 +22350,15 @@ TENSOR__FN nn_safetensors_t *nn__reader(nn__source_t *s, const char *label) {
     r->owned.destroy = nn__reader_shutdown;
     TENSOR__(own)(nn__self(), &r->owned);
     r->label = nn__copy_string(label);
-    if (r->label && nn__read_header(r)) { return r; }
+    if (r->label) { return r; }
+    nn__reader_close(r);
+    return NULL;
+}
+
+// Takes over the source, even if it fails.
+TENSOR__FN nn_safetensors_t *nn__reader(nn__source_t *s, const char *label) {
+    nn_safetensors_t *r = nn__reader_begin(s, label);
+    if (!r || nn__read_header(r)) { return r; }
     nn__reader_close(r);
     return NULL;
 }
@@ -22597,19 +22635,12 @@ TENSOR__FN int nn__open_parts(nn_safetensors_t *r, const char *path, int map) {
 
 // Takes over the source, even if it fails.
 TENSOR__FN nn_safetensors_t *nn__index_reader(nn__source_t *s, const char *path, int map) {
-    nn_safetensors_t *r = (nn_safetensors_t *)TENSOR__(object)(nn__self(), TENSOR__READER, sizeof *r);
-    if (!r) {
-        nn__close_source(s);
-        return NULL;
-    }
-    r->source = *s;
-    r->owned.destroy = nn__reader_shutdown;
-    TENSOR__(own)(nn__self(), &r->owned);
-    r->label = nn__copy_string(path);
+    nn_safetensors_t *r = nn__reader_begin(s, path);
+    if (!r) { return NULL; }
     uint64_t n = s->size;
-    if (r->label && n > NN_SAFETENSORS_MAX_HEADER) {
+    if (n > NN_SAFETENSORS_MAX_HEADER) {
         NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: \"%s\": an index of %u bytes is over the limit", path, n);
-    } else if (r->label) {
+    } else {
         r->header = (char *)nn__memory(n + 1, 1);
         if (r->header && !nn__read(&r->source, 0, r->header, n)) {
             NN__FAIL(TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", path);
