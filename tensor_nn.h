@@ -5196,6 +5196,19 @@ enum { NN__K(loss_block) = 8 };
 NN_LOSSES(TENSOR__X)
 #undef TENSOR__X
 
+// A block of inputs, targets and pos_weights (q NULL = 1) from element i on. -> the vectors loaded
+TENSOR__INLINE int64_t NN__K(loss_load)(const NN__R *x, const NN__R *t, const NN__R *q, int64_t i, int64_t n,
+                                        V_F *vx, V_F *vt, V_F *vq) {
+    V_F one = V_SET(1);
+    int64_t k = 0;
+    for (; k < NN__K(loss_block) && i < n; k++, i += V_N) {
+        vx[k] = NN__LOAD(x + i, n - i, 0.5);
+        vt[k] = NN__LOAD(t + i, n - i, 0.5);
+        vq[k] = q ? NN__LOAD(q + i, n - i, 0) : one;
+    }
+    return k;
+}
+
 // A loss of n elements: written to y, or summed if y is NULL. w and q (pos_weight) may be NULL = 1.
 NN__KERNEL double NN__K(loss)(nn__value_fn *value, const void *x, const void *t, const void *w, const void *q,
                               void *y, int64_t n, double p) {
@@ -5203,14 +5216,10 @@ NN__KERNEL double NN__K(loss)(nn__value_fn *value, const void *x, const void *t,
                 *qp = (const NN__R *)q;
     NN__R *o = (NN__R *)y;
     V_F vx[NN__K(loss_block)], vt[NN__K(loss_block)], vq[NN__K(loss_block)], v[NN__K(loss_block)];
-    V_F s = V_ZERO(), one = V_SET(1);
+    V_F s = V_ZERO();
     int64_t k, at;
     for (int64_t i = 0; i < n; i = at) {
-        for (k = 0, at = i; k < NN__K(loss_block) && at < n; k++, at += V_N) {
-            vx[k] = NN__LOAD(xp + at, n - at, 0.5);
-            vt[k] = NN__LOAD(tp + at, n - at, 0.5);
-            vq[k] = qp ? NN__LOAD(qp + at, n - at, 0) : one;
-        }
+        k = NN__K(loss_load)(xp, tp, qp, i, n, vx, vt, vq);
         value(vx, vt, vq, v, k, p);
         for (k = 0, at = i; k < NN__K(loss_block) && at < n; k++, at += V_N) {
             if (wp) { v[k] = V_MUL(v[k], NN__LOAD(wp + at, n - at, 0)); }
@@ -5236,14 +5245,10 @@ NN__KERNEL void NN__K(loss_back)(nn__slope_fn *slope, const void *g, int64_t ste
     V_F a[NN__K(loss_block)], b[NN__K(loss_block)];
     V_F *to_x = ox ? a : NULL;
     V_F *to_t = ot ? b : NULL;
-    V_F one = V_SET(1), vc = V_SET(c), all = V_SET((double)gp[0] * c);
+    V_F vc = V_SET(c), all = V_SET((double)gp[0] * c);
     int64_t k, at;
     for (int64_t i = 0; i < n; i = at) {
-        for (k = 0, at = i; k < NN__K(loss_block) && at < n; k++, at += V_N) {
-            vx[k] = NN__LOAD(xp + at, n - at, 0.5);
-            vt[k] = NN__LOAD(tp + at, n - at, 0.5);
-            vq[k] = qp ? NN__LOAD(qp + at, n - at, 0) : one;
-        }
+        k = NN__K(loss_load)(xp, tp, qp, i, n, vx, vt, vq);
         slope(vx, vt, vq, to_x, to_t, k, p);
         for (k = 0, at = i; k < NN__K(loss_block) && at < n; k++, at += V_N) {
             V_F by = step ? V_MUL(NN__LOAD(gp + at, n - at, 0), vc) : all;
@@ -8122,10 +8127,26 @@ TENSOR__FN int64_t nn__conv_block(const nn__conv_t *v, int64_t i, nn__block_t *b
     return b->r0 * v->g.out[2] + b->x0;
 }
 
+// to[x] = from[x step + x0] for x from lo to hi - 1; es = 4 or 8 bytes of an element.
+TENSOR__FN void nn__copy_strided(char *to, const char *from, size_t es, int64_t lo, int64_t hi, int64_t step,
+                                 int64_t x0) {
+    if (step == 1) {
+        memcpy(to + lo * (int64_t)es, from + (lo + x0) * (int64_t)es, (size_t)(hi - lo) * es);
+    } else if (es == 4) {
+        for (int64_t x = lo; x < hi; x++) {
+            ((float *)(void *)to)[x] = ((const float *)(const void *)from)[x * step + x0];
+        }
+    } else {
+        for (int64_t x = lo; x < hi; x++) {
+            ((double *)(void *)to)[x] = ((const double *)(const void *)from)[x * step + x0];
+        }
+    }
+}
+
 // Columns of a block of output pixels of `channels` planes: [channels * taps][pixels].
 TENSOR__FN void nn__im2col(const char *x, char *columns, const nn__window_t *g, size_t es, int64_t channels,
                            const nn__block_t *b) {
-    int64_t lo, hi, taps = nn__volume(g->kernel), n = b->x1 - b->x0, step = g->stride[2];
+    int64_t lo, hi, taps = nn__volume(g->kernel), n = b->x1 - b->x0;
     for (int64_t c = 0; c < channels; c++) {
         for (int64_t k = 0; k < taps; k++) {
             int64_t kx = k % g->kernel[2], ky = k / g->kernel[2] % g->kernel[1];
@@ -8149,17 +8170,7 @@ TENSOR__FN void nn__im2col(const char *x, char *columns, const nn__window_t *g, 
                     continue;
                 }
                 if (lo > b->x0) { memset(columns, 0, (size_t)(lo - b->x0) * es); }
-                if (step == 1) {
-                    memcpy(to + lo * (int64_t)es, from + (lo + x0) * (int64_t)es, (size_t)(hi - lo) * es);
-                } else if (es == 4) {
-                    for (int64_t ox = lo; ox < hi; ox++) {
-                        ((float *)(void *)to)[ox] = ((const float *)(const void *)from)[ox * step + x0];
-                    }
-                } else {
-                    for (int64_t ox = lo; ox < hi; ox++) {
-                        ((double *)(void *)to)[ox] = ((const double *)(const void *)from)[ox * step + x0];
-                    }
-                }
+                nn__copy_strided(to, from, es, lo, hi, g->stride[2], x0);
                 if (hi < b->x1) { memset(to + hi * (int64_t)es, 0, (size_t)(b->x1 - hi) * es); }
             }
         }
@@ -8262,6 +8273,22 @@ TENSOR__FN int nn__cpu_conv_input(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
+// The weight's gradient of a group, [og][kk], from its transpose, 16 of its rows at a time.
+TENSOR__FN void nn__conv_transpose(const nn__conv_t *v, const char *transposed, char *to) {
+    for (int64_t k = 0; k < v->kk; k += 16) {
+        for (int64_t o = 0; o < v->og; o++) {
+            for (int64_t i = k; i < nn__min(k + 16, v->kk); i++) {
+                int64_t from = i * v->og + o, here = o * v->kk + i;
+                if (v->es == 4) {
+                    ((float *)(void *)to)[here] = ((const float *)(const void *)transposed)[from];
+                } else {
+                    ((double *)(void *)to)[here] = ((const double *)(const void *)transposed)[from];
+                }
+            }
+        }
+    }
+}
+
 // gw = sum over images of g columnsT: each chunk of images sums into its own copy; copies are added in order.
 TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
@@ -8278,11 +8305,10 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
         return;
     }
 
-    int64_t n, at;
     for (int64_t i = first; i < last; i++) {
         for (int64_t k = 0; k < v->blocks; k++) {
             nn__block_t b;
-            at = nn__conv_block(v, k, &b, &n);
+            int64_t n, at = nn__conv_block(v, k, &b, &n);
             tensor__gemm_t g = nn__product(v->og, v->kk, n);
             g.a = nn__conv_y(v, i, q) + at * (int64_t)v->es;
             g.ars = v->pixels;
@@ -8312,19 +8338,7 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
             TENSOR__(gemm)(&g, v->dtype);
         }
     }
-
-    for (int64_t k = 0; v->transposed && k < v->kk; k += 16) {
-        for (at = 0; at < v->og; at++) {
-            for (int64_t i = k; i < nn__min(k + 16, v->kk); i++) {
-                int64_t from = i * v->og + at, here = at * v->kk + i;
-                if (v->es == 4) {
-                    ((float *)(void *)to)[here] = ((const float *)(const void *)transposed)[from];
-                } else {
-                    ((double *)(void *)to)[here] = ((const double *)(const void *)transposed)[from];
-                }
-            }
-        }
-    }
+    if (v->transposed) { nn__conv_transpose(v, transposed, to); }
 }
 
 TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
