@@ -8481,6 +8481,8 @@ TENSOR__FN void TENSOR__K(row_scale)(const float *x, float *z, int64_t n, float 
     if (i < n) { V_PUT_PART(z + i, n - i, V_ADD(V_MUL(V_PART(x + i, n - i, 0), va), vb)); }
 }
 
+// Softmax has two other texts, which sum in other orders: tensor__f64_softmax in >>impl-rows (f64, and the
+// reference) and softmax_rows in tensor_cuda.cu. Attention has its own, NN__K(attend) in tensor_nn.h.
 TENSOR__BETWEEN void TENSOR__K(row_softmax)(const float *x, float *y, int64_t n) {
     float s = TENSOR__K(row_exp)(x, y, n, TENSOR__K(leaf_peak)(x, n));
     TENSOR__K(row_scale)(y, y, n, 1.0f / s, 0.0f);
@@ -17260,7 +17262,8 @@ TENSOR_API tensor_t *(tensor_wrap_strided)(const void *data, tensor_dtype_t dtyp
 TENSOR_API tensor_t *(tensor_arange)(double start, double end, double step, tensor_dtype_t dtype) {
     TENSOR__BEGIN0(o, TENSOR__ROW(ARANGE))
     double steps = (end - start) / step, count = ceil(steps);
-    TENSOR__REFUSE(step != 0 && count > 1e15, SHAPE, "arange: %g elements are too many", count);
+    TENSOR__REFUSE(step != 0 && count > 1e15, SHAPE, "arange: %g elements are too many, at most 1e15",
+                   count);
     TENSOR__REFUSE(step == 0 || !(steps >= 0), SHAPE, "arange: step %g does not lead from %g to %g", step,
                    start, end);
     int64_t n = (int64_t)count;
@@ -19394,7 +19397,7 @@ TENSOR__FRONT(clamp_min, (tensor_t *x, double lo), (tensor_clamp)(x, lo, (double
 
 TENSOR_API tensor_t *(tensor_clamp_tensor)(tensor_t *x, tensor_t *lo, tensor_t *hi) {
     TENSOR__MARK1(x)
-    TENSOR__REFUSE(!lo && !hi, SHAPE, "clamp_tensor: lo and hi are both NULL");
+    TENSOR__REFUSE(!lo && !hi, SHAPE, "clamp_tensor: lo and hi are both NULL, one is needed");
     tensor_t *const bounds[2] = {lo, hi};
     for (int i = 0; i < 2; i++) {
         tensor_t *b = bounds[i];
@@ -20319,7 +20322,8 @@ typedef struct tensor__rowcall_t {
     int compute_class, fast;
 } tensor__rowcall_t;
 
-// softmax, log_softmax and logsumexp of a row; the last gives one number.
+// softmax, log_softmax and logsumexp of a row; the last gives one number. This is f64 and the reference: f32
+// has row_softmax in >>kernel-rows, a GPU softmax_rows in tensor_cuda.cu.
 TENSOR__INLINE void tensor__f64_softmax(const int id, const double *x, double *y, int64_t n) {
     double m = -(double)INFINITY, s = 0;
     for (int64_t i = 0; i < n; i++) { m = tensor__max_f64(m, x[i]); }
@@ -22069,7 +22073,7 @@ TENSOR__FRONT(chain_matmul_n, (tensor_t *const *list, int n), tensor__multi_dot(
 TENSOR_API tensor_t *(tensor_kron)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK2(a, b)
     int n = a->ndim > b->ndim ? a->ndim : b->ndim;
-    TENSOR__REFUSE(n > TENSOR_MAX_DIMS / 2, SHAPE, "kron: a %t and b %t have more than 4 dims", a, b);
+    TENSOR__REFUSE(n > TENSOR_MAX_DIMS / 2, SHAPE, "kron: a %t or b %t has more than 4 dims", a, b);
     int64_t da[TENSOR_MAX_DIMS], db[TENSOR_MAX_DIMS], dims[TENSOR_MAX_DIMS];
     for (int d = 0; d < n; d++) {
         int ka = d - (n - a->ndim), kb = d - (n - b->ndim);
@@ -24653,7 +24657,8 @@ TENSOR__FN int tensor__cat_dims(tensor_t *const *list, int n, int d, int64_t *di
                           first, d);
         *dtype = tensor__promote2(*dtype, list[i]->dtype);
         uint64_t sum = (uint64_t)total + (uint64_t)list[i]->dims[d];
-        TENSOR__REFUSE_AS(0, sum > (uint64_t)1 << 60, SHAPE, "cat: dim %i overflows", d);
+        TENSOR__REFUSE_AS(0, sum > (uint64_t)1 << 60, SHAPE,
+                          "cat: the sizes of dim %i add up to more than 2^60 at tensor %i %t", d, i, list[i]);
         total = (int64_t)sum;
     }
     dims[d] = total;
@@ -24821,7 +24826,8 @@ TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int 
 
     int64_t dims[TENSOR_MAX_DIMS], final[TENSOR_MAX_DIMS];
     for (int i = 0; i < n; i++) {
-        TENSOR__REFUSE(repeats[i] < 0, SHAPE, "repeat: %n has a negative count", repeats, n);
+        TENSOR__REFUSE(repeats[i] < 0, SHAPE, "repeat: repeats %n of x %t, each must be 0 or more",
+                       repeats, n, x);
         dims[i] = i < n - x->ndim ? 1 : x->dims[i - (n - x->ndim)];
         uint64_t wide;
         if (!tensor__mul_u64((uint64_t)dims[i], (uint64_t)repeats[i], &wide) || wide > (uint64_t)1 << 60) {
@@ -27133,13 +27139,29 @@ TENSOR__FN int tensor__custom_results(tensor__thread_t *th, tensor_function_ctx_
     return ok;
 }
 
+// Whether an argument other than a tensor is there.
+TENSOR__FN int tensor__there(const char *op, const char *arg, int there) {
+    TENSOR__REFUSE_AS(0, !there, OWNER, "%s: argument %s is NULL", op, arg);
+    return 1;
+}
+
+// The same of an argument with n tensors.
+TENSOR__FN int tensor__list_there(const char *op, const char *arg, tensor_t *const *list, int n) {
+    TENSOR__REFUSE_AS(0, n < 0, OWNER, "%s: argument %s has %i tensors, must be 0 or more", op, arg, n);
+    return tensor__there(op, arg, list || !n);
+}
+
 TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_t *const *inputs, int n,
                                 tensor_t **outputs, int nout) {
     tensor__thread_t *th = tensor__self();
     tensor_function_ctx_t *c = NULL;
     for (int k = 0; outputs && k < nout; k++) { outputs[k] = TENSOR__POISON; }
-    TENSOR__REFUSE_CODE(!fn || !fn->forward || !fn->backward || n < 0 || (n && !inputs) || !outputs, OWNER,
-                        "apply: fn, its forward, its backward, inputs or outputs is NULL");
+    if (!tensor__there("apply", "fn", fn != NULL) || !tensor__there("apply", "fn->forward", !!fn->forward) ||
+        !tensor__there("apply", "fn->backward", !!fn->backward) ||
+        !tensor__list_there("apply", "inputs", inputs, n) ||
+        !tensor__there("apply", "outputs", outputs != NULL)) {
+        return TENSOR_ERR_OWNER;
+    }
     TENSOR__REFUSE_CODE(nout < 1 || nout > TENSOR__MAX_OUT, INDEX, "apply: %i results, 1..%i are supported",
                         nout, (int)TENSOR__MAX_OUT);
     tensor__op_t o;
@@ -27299,7 +27321,10 @@ TENSOR__FN int tensor__region_drop(tensor__thread_t *th, tensor__region_t *r, te
 TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n) {
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "checkpoint");
-    TENSOR__REFUSE(!fn || n < 0 || (n && !inputs), OWNER, "checkpoint: fn or inputs is NULL");
+    if (!tensor__there("checkpoint", "fn", fn != NULL) ||
+        !tensor__list_there("checkpoint", "inputs", inputs, n)) {
+        return TENSOR__POISON;
+    }
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE("checkpoint", "inputs", inputs[i])) { return TENSOR__POISON; }
         if (tensor__sync_needs_grad(th, inputs[i]) && inputs[i]->node && inputs[i]->node->seq > th->seq) {
@@ -28040,8 +28065,11 @@ TENSOR__FN tensor_t *tensor__hand_gradient(tensor__thread_t *th, tensor_t *t) {
 TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t *const *grad_outputs,
                                       tensor_t *const *inputs, int ni, tensor_t **gradients, int flags) {
     tensor__thread_t *th = tensor__self();
-    TENSOR__REFUSE_CODE(no < 0 || ni < 0 || (no && !outputs) || (ni && (!inputs || !gradients)), OWNER,
-                        "autograd_grad: outputs, inputs or gradients is NULL");
+    if (!tensor__list_there("autograd_grad", "outputs", outputs, no) ||
+        !tensor__list_there("autograd_grad", "inputs", inputs, ni) ||
+        !tensor__list_there("autograd_grad", "gradients", gradients, ni)) {
+        return TENSOR_ERR_OWNER;
+    }
     TENSOR__REFUSE_CODE(!ni, AUTOGRAD, "autograd_grad: no inputs; tensor_backward fills the .grad of leaves");
     for (int i = 0; i < ni; i++) { gradients[i] = NULL; }
     int code = tensor__run(th, outputs, no, grad_outputs, inputs, ni, gradients, flags, "autograd_grad",
@@ -28163,8 +28191,9 @@ TENSOR__FN int tensor__calculus(tensor__calculus_t *c, const char *op, tensor_fn
     c->x = NULL;
     c->s.thread = NULL;
     TENSOR__REFUSE_AS(0, !TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, op);
-    TENSOR__REFUSE_AS(0, !fn || n < 0 || (n && !inputs) || !given, OWNER,
-                      "%s: fn, inputs, v or results is NULL", op);
+    if (!tensor__there(op, "fn", fn != NULL) || !tensor__list_there(op, "inputs", inputs, n) || !given) {
+        return 0;
+    }
     c->s = tensor__scope_begin(th, 1);
     if (c->s.thread) { c->x = (tensor_t **)tensor__memory(th, 2 * ((uint64_t)n + 1) * sizeof *c->x); }
     if (!c->x) { return 0; }
@@ -28198,7 +28227,8 @@ TENSOR__FN tensor_t *tensor__calculus_end(tensor__calculus_t *c, int ok, tensor_
 TENSOR_API tensor_t *(tensor_vjp)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, tensor_t *v,
                                   tensor_t **vjp, int flags) {
     tensor__calculus_t c;
-    int ok = tensor__calculus(&c, "vjp", fn, user, inputs, n, vjp || !n, flags) &&
+    int given = tensor__there("vjp", "vjp", vjp || !n);
+    int ok = tensor__calculus(&c, "vjp", fn, user, inputs, n, given, flags) &&
              tensor__pull(c.th, &c.y, &v, 1, c.x, n, vjp, flags);
     return tensor__calculus_end(&c, ok, vjp, n, flags);
 }
@@ -28206,7 +28236,8 @@ TENSOR_API tensor_t *(tensor_vjp)(tensor_fn_t fn, void *user, tensor_t *const *i
 TENSOR_API tensor_t *(tensor_jvp)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                   tensor_t *const *v, tensor_t **jvp, int flags) {
     tensor__calculus_t c;
-    int ok = tensor__calculus(&c, "jvp", fn, user, inputs, n, jvp && (v || !n), flags) &&
+    int given = tensor__there("jvp", "v", v || !n) && tensor__there("jvp", "jvp", jvp != NULL);
+    int ok = tensor__calculus(&c, "jvp", fn, user, inputs, n, given, flags) &&
              tensor__push(c.th, &c.y, 1, c.x, n, v, jvp, flags);
     return tensor__calculus_end(&c, ok, jvp, 1, flags);
 }
@@ -28214,7 +28245,8 @@ TENSOR_API tensor_t *(tensor_jvp)(tensor_fn_t fn, void *user, tensor_t *const *i
 TENSOR_API int (tensor_jacobian)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                  tensor_t **jacobian, int flags) {
     tensor__calculus_t c;
-    int ok = tensor__calculus(&c, "jacobian", fn, user, inputs, n, jacobian || !n, flags) &&
+    int given = tensor__there("jacobian", "jacobian", jacobian || !n);
+    int ok = tensor__calculus(&c, "jacobian", fn, user, inputs, n, given, flags) &&
              tensor__jacobian_of(c.th, c.y, c.x, n, jacobian, flags);
     return tensor__calculus_end(&c, ok, jacobian, n, flags) == TENSOR__POISON ? c.th->error.code : 0;
 }
@@ -28222,7 +28254,8 @@ TENSOR_API int (tensor_jacobian)(tensor_fn_t fn, void *user, tensor_t *const *in
 TENSOR_API int (tensor_hessian)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                 tensor_t **hessian, int flags) {
     tensor__calculus_t c;
-    int ok = tensor__calculus(&c, "hessian", fn, user, inputs, n, hessian || !n, flags) &&
+    int given = tensor__there("hessian", "hessian", hessian || !n);
+    int ok = tensor__calculus(&c, "hessian", fn, user, inputs, n, given, flags) &&
              tensor__pull(c.th, &c.y, NULL, 1, c.x, n, c.g, TENSOR_CREATE_GRAPH);
     for (int i = 0; i < n && ok; i++) {
         ok = tensor__jacobian_of(c.th, c.g[i], c.x, n, hessian + (int64_t)i * n, flags);
@@ -28234,7 +28267,8 @@ TENSOR_API int (tensor_hessian)(tensor_fn_t fn, void *user, tensor_t *const *inp
 TENSOR_API tensor_t *(tensor_hvp)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                   tensor_t *const *v, tensor_t **hvp, int flags) {
     tensor__calculus_t c;
-    int ok = tensor__calculus(&c, "hvp", fn, user, inputs, n, (hvp && v) || !n, flags) &&
+    int given = tensor__there("hvp", "v", v || !n) && tensor__there("hvp", "hvp", hvp || !n);
+    int ok = tensor__calculus(&c, "hvp", fn, user, inputs, n, given, flags) &&
              tensor__pull(c.th, &c.y, NULL, 1, c.x, n, c.g, TENSOR_CREATE_GRAPH) &&
              tensor__push(c.th, c.g, n, c.x, n, v, hvp, flags);
     return tensor__calculus_end(&c, ok, hvp, n, flags);
@@ -28243,7 +28277,8 @@ TENSOR_API tensor_t *(tensor_hvp)(tensor_fn_t fn, void *user, tensor_t *const *i
 TENSOR_API tensor_t *(tensor_vhp)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                   tensor_t *const *v, tensor_t **vhp, int flags) {
     tensor__calculus_t c;
-    int ok = tensor__calculus(&c, "vhp", fn, user, inputs, n, (vhp && v) || !n, flags) &&
+    int given = tensor__there("vhp", "v", v || !n) && tensor__there("vhp", "vhp", vhp || !n);
+    int ok = tensor__calculus(&c, "vhp", fn, user, inputs, n, given, flags) &&
              tensor__pull(c.th, &c.y, NULL, 1, c.x, n, c.g, TENSOR_CREATE_GRAPH) &&
              tensor__pull(c.th, c.g, v, n, c.x, n, vhp, flags);
     return tensor__calculus_end(&c, ok, vhp, n, flags);
@@ -28377,7 +28412,10 @@ TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *in
                                  double atol, double rtol, int constant) {
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE_CODE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "gradcheck");
-    TENSOR__REFUSE_CODE(!fn || n < 0 || (n && !inputs), OWNER, "gradcheck: fn or inputs is NULL");
+    if (!tensor__there("gradcheck", "fn", fn != NULL) ||
+        !tensor__list_there("gradcheck", "inputs", inputs, n)) {
+        return TENSOR_ERR_OWNER;
+    }
     tensor__gradcheck_t c;
     c.fn = fn;
     c.user = user;
@@ -28435,8 +28473,11 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *cons
     gg.fn = fn;
     gg.user = user;
     TENSOR__REFUSE_CODE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "gradgradcheck");
-    TENSOR__REFUSE_CODE(!fn || n < 0 || n == INT32_MAX || (n && !inputs), OWNER,
-                        "gradgradcheck: fn or inputs is NULL");
+    if (!tensor__there("gradgradcheck", "fn", fn != NULL) ||
+        !tensor__list_there("gradgradcheck", "inputs", inputs, n)) {
+        return TENSOR_ERR_OWNER;
+    }
+    TENSOR__REFUSE_CODE(n == INT32_MAX, OWNER, "gradgradcheck: argument inputs has %i tensors, one too many", n);
     tensor_t **list = (tensor_t **)tensor__memory(th, (uint64_t)(n + 1) * sizeof *list);
     if (!list) { return th->error.code; }
     tensor_scope_t s = tensor__scope_begin(th, 1);

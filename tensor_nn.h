@@ -6739,7 +6739,8 @@ TENSOR__FN tensor_t *nn__embedding_front(tensor_t *index, tensor_t *w, int64_t r
     }
 
     if (index->ndim + 1 > TENSOR_MAX_DIMS) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "embedding: index %t has too many dims", index);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "embedding: index %t has %i dims, at most 7 fit", index,
+                        (int)index->ndim);
     }
     if (row != 0 && padding < 0) { padding += w->dims[0]; }
     if (row != 0 && (padding < 0 || padding >= w->dims[0])) {
@@ -15637,7 +15638,7 @@ TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a, const nn__kind_t
 TENSOR__FN nn_module_t *nn__make_upsampling(nn_upsample_args_t a, const nn__kind_t *kind, const char *op,
                                             tensor_interpolation_t mode) {
     if ((int)a.mode != 0 || a.align_corners) {
-        return NN__REFUSE("%s: mode and align_corners are those of the name", op);
+        return NN__REFUSE("%s: the name gives mode and align_corners; leave out these options", op);
     }
     a.mode = mode;
     a.align_corners = mode == TENSOR_BILINEAR;
@@ -19686,8 +19687,9 @@ TENSOR__FN double nn__strong_wolfe(nn__search_t *s, double *loss, double slope, 
 TENSOR__FN tensor_t *nn__rows_state(nn_optimizer_t *o, int k, int64_t rows, tensor_t *g) {
     tensor_t **state = &o->param[0].state[k], *old = *state;
     if (old && (old->ndim != 2 || old->dims[1] != g->numel)) {
-        return NN__GIVE((tensor_t *)NULL, TENSOR_ERR_SHAPE, "lbfgs: %d elements, and %t from the step before",
-                        g->numel, old);
+        return NN__GIVE((tensor_t *)NULL, TENSOR_ERR_SHAPE,
+                        "lbfgs: the parameters have %d elements, their state %t is of another number", g->numel,
+                        old);
     }
     if (old && (old->dtype != g->dtype || old->device != g->device) &&
         nn__bring(old, g->dtype, g->device) != TENSOR_OK) {
@@ -22455,8 +22457,8 @@ TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
         widen = nn__dtypes[e->dtype].widen;
     uint64_t bytes = e->end - e->begin;
     if (dtype < 0) {
-        return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "safetensors: \"%s\": %s has dtype %s", r->label, e->name,
-                        nn__dtypes[e->dtype].name);
+        return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "safetensors: \"%s\": %s has dtype %s, which tensors cannot have",
+                        r->label, e->name, nn__dtypes[e->dtype].name);
     }
     if (e->ndim > TENSOR_MAX_DIMS) {
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "safetensors: \"%s\": %s has %i dims, tensors at most %i",
