@@ -28477,7 +28477,8 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *cons
         !tensor__list_there("gradgradcheck", "inputs", inputs, n)) {
         return TENSOR_ERR_OWNER;
     }
-    TENSOR__REFUSE_CODE(n == INT32_MAX, OWNER, "gradgradcheck: argument inputs has %i tensors, one too many", n);
+    TENSOR__REFUSE_CODE(n == INT32_MAX, OWNER, "gradgradcheck: argument inputs has %i tensors, one too many",
+                        n);
     tensor_t **list = (tensor_t **)tensor__memory(th, (uint64_t)(n + 1) * sizeof *list);
     if (!list) { return th->error.code; }
     tensor_scope_t s = tensor__scope_begin(th, 1);

@@ -19688,8 +19688,8 @@ TENSOR__FN tensor_t *nn__rows_state(nn_optimizer_t *o, int k, int64_t rows, tens
     tensor_t **state = &o->param[0].state[k], *old = *state;
     if (old && (old->ndim != 2 || old->dims[1] != g->numel)) {
         return NN__GIVE((tensor_t *)NULL, TENSOR_ERR_SHAPE,
-                        "lbfgs: the parameters have %d elements, their state %t is of another number", g->numel,
-                        old);
+                        "lbfgs: the parameters have %d elements, their state %t is of another number",
+                        g->numel, old);
     }
     if (old && (old->dtype != g->dtype || old->device != g->device) &&
         nn__bring(old, g->dtype, g->device) != TENSOR_OK) {
@@ -22457,8 +22457,9 @@ TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
         widen = nn__dtypes[e->dtype].widen;
     uint64_t bytes = e->end - e->begin;
     if (dtype < 0) {
-        return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "safetensors: \"%s\": %s has dtype %s, which tensors cannot have",
-                        r->label, e->name, nn__dtypes[e->dtype].name);
+        return NN__FAIL(TENSOR_ERR_UNSUPPORTED,
+                        "safetensors: \"%s\": %s has dtype %s, which tensors cannot have", r->label, e->name,
+                        nn__dtypes[e->dtype].name);
     }
     if (e->ndim > TENSOR_MAX_DIMS) {
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "safetensors: \"%s\": %s has %i dims, tensors at most %i",
