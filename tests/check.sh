@@ -202,10 +202,13 @@ for h in $headers; do
         END { over() }' $h)"
     result "$h: function of more than 100 lines outside kernels" "$(awk -v most=100 '
         /^\/\/ >>[a-z0-9-]+ .*MARK: / { kernel = $2 ~ /^>>(nn-)?(kernel|simd)/ }
-        /^[A-Za-z].*\)( const)? \{$/ || /^ .*\) \{$/ && !begun { begun = FNR }
+        /^template / { device = /__global__/ }
+        /^[A-Za-z].*\(/ { begun = FNR; body = 0 }
+        /\{/ { body = 1 }
+        /;$/ && !body { begun = 0 }             # a prototype
         /^}/ {
-            if (begun && !kernel && FNR - begun > most) print begun ": " FNR - begun " lines"
-            begun = 0
+            if (begun && !kernel && !device && FNR - begun > most) print begun ": " FNR - begun " lines"
+            begun = device = 0
         }' $h)"
 done
 
