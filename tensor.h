@@ -8489,6 +8489,8 @@ TENSOR__FN void TENSOR__K(row_scale)(const float *x, float *z, int64_t n, float 
     if (i < n) { V_PUT_PART(z + i, n - i, V_ADD(V_MUL(V_PART(x + i, n - i, 0), va), vb)); }
 }
 
+// Softmax has two other texts, which sum in other orders: tensor__f64_softmax in >>impl-rows (f64, and the
+// reference) and softmax_rows in tensor_cuda.cu. Attention has its own, NN__K(attend) in tensor_nn.h.
 TENSOR__BETWEEN void TENSOR__K(row_softmax)(const float *x, float *y, int64_t n) {
     float s = TENSOR__K(row_exp)(x, y, n, TENSOR__K(leaf_peak)(x, n));
     TENSOR__K(row_scale)(y, y, n, 1.0f / s, 0.0f);
@@ -17290,7 +17292,8 @@ TENSOR_API tensor_t *(tensor_wrap_strided)(const void *data, tensor_dtype_t dtyp
 TENSOR_API tensor_t *(tensor_arange)(double start, double end, double step, tensor_dtype_t dtype) {
     TENSOR__BEGIN0(o, TENSOR__ROW(ARANGE))
     double steps = (end - start) / step, count = ceil(steps);
-    TENSOR__REFUSE(step != 0 && count > 1e15, SHAPE, "arange: %g elements are too many", count);
+    TENSOR__REFUSE(step != 0 && count > 1e15, SHAPE, "arange: %g elements are too many, at most 1e15",
+                   count);
     TENSOR__REFUSE(step == 0 || !(steps >= 0), SHAPE, "arange: step %g does not lead from %g to %g", step,
                    start, end);
     int64_t n = (int64_t)count;
@@ -19424,7 +19427,7 @@ TENSOR__FRONT(clamp_min, (tensor_t *x, double lo), (tensor_clamp)(x, lo, (double
 
 TENSOR_API tensor_t *(tensor_clamp_tensor)(tensor_t *x, tensor_t *lo, tensor_t *hi) {
     TENSOR__MARK1(x)
-    TENSOR__REFUSE(!lo && !hi, SHAPE, "clamp_tensor: lo and hi are both NULL");
+    TENSOR__REFUSE(!lo && !hi, SHAPE, "clamp_tensor: lo and hi are both NULL, one is needed");
     tensor_t *const bounds[2] = {lo, hi};
     for (int i = 0; i < 2; i++) {
         tensor_t *b = bounds[i];
@@ -20139,45 +20142,48 @@ TENSOR__FN TENSOR__NOINLINE void tensor__reduce_parts(tensor__reduce_t *r) {
     }
 }
 
+// What a call reduces: the dims that stay and those that go, each merged to as few as possible.
+TENSOR__FN void tensor__reduce_begin(tensor__reduce_t *r, const tensor_call_t *c) {
+    const tensor_arg_t *x = &c->arg[0];
+    memset(r, 0, sizeof *r);
+    r->id = c->row->id;
+    r->y = &c->arg[1];
+    r->x = (const char *)x->data;
+    r->dtype = x->dtype;
+    r->size = tensor__sizes[x->dtype];
+    r->isa = TENSOR__ISA(c->thread);
+    r->compute_class = tensor__class(x->dtype);
+    if (c->thread->ctx->reference && r->compute_class == TENSOR__C_F32) { r->compute_class = TENSOR__C_F64; }
+    r->kept = r->reduced = 1;
+    for (int d = 0; d < x->ndim; d++) {
+        if (c->p->reduce.mask >> d & 1) {
+            tensor__merge_dim(r->rd, r->rs, &r->nr, x->dims[d], x->strides[d]);
+            r->reduced *= x->dims[d];
+        } else {
+            tensor__merge_dim(r->kd, r->ks, &r->nk, x->dims[d], x->strides[d]);
+            r->kept *= x->dims[d];
+        }
+    }
+    if (!r->nr) {
+        r->rd[0] = r->reduced;
+        r->rs[0] = 1;
+        r->nr = 1;
+    }
+}
+
 // With c->scratch, as a plan of a captured step calls it, it gives the reduction there and does nothing.
 TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c, void (*leaf)(const tensor__reduce_t *r, tensor__acc_t *a,
                                                                   const void *block, int64_t n)) {
-    const tensor_arg_t *x = &c->arg[0];
     tensor__reduce_t r;
-    memset(&r, 0, sizeof r);
-    r.id = c->row->id;
+    tensor__reduce_begin(&r, c);
     r.leaf = leaf;
-    r.y = &c->arg[1];
-    r.x = (const char *)x->data;
-    r.dtype = x->dtype;
-    r.size = tensor__sizes[x->dtype];
-    r.isa = TENSOR__ISA(c->thread);
-    r.compute_class = tensor__class(x->dtype);
-    if (c->thread->ctx->reference && r.compute_class == TENSOR__C_F32) { r.compute_class = TENSOR__C_F64; }
-    r.kept = r.reduced = 1;
-    for (int d = 0; d < x->ndim; d++) {
-        if (c->p->reduce.mask >> d & 1) {
-            tensor__merge_dim(r.rd, r.rs, &r.nr, x->dims[d], x->strides[d]);
-            r.reduced *= x->dims[d];
-        } else {
-            tensor__merge_dim(r.kd, r.ks, &r.nk, x->dims[d], x->strides[d]);
-            r.kept *= x->dims[d];
-        }
-    }
-
     if (r.kept == 0) { return 0; }
-    if (!r.nr) {
-        r.rd[0] = r.reduced;
-        r.rs[0] = 1;
-        r.nr = 1;
-    }
-
     if (c->scratch) {
         *(tensor__reduce_t *)c->scratch = r;
         return 0;
     }
     int sums = r.id == TENSOR_OP_SUM || r.id == TENSOR_OP_MEAN;
-    int f32 = r.compute_class == TENSOR__C_F32 && x->dtype == TENSOR_F32 && r.y->dtype == TENSOR_F32;
+    int f32 = r.compute_class == TENSOR__C_F32 && r.dtype == TENSOR_F32 && r.y->dtype == TENSOR_F32;
     int columns = r.nk == 1 && r.ks[0] == 1 && r.kept >= 8 && r.rs[r.nr - 1] != 1;
     if (sums && f32 && columns) {
         int64_t tasks = (r.kept + TENSOR__BLOCK - 1) / TENSOR__BLOCK;
@@ -20346,7 +20352,8 @@ typedef struct tensor__rowcall_t {
     int compute_class, fast;
 } tensor__rowcall_t;
 
-// softmax, log_softmax and logsumexp of a row; the last gives one number.
+// softmax, log_softmax and logsumexp of a row; the last gives one number. This is f64 and the reference: f32
+// has row_softmax in >>kernel-rows, a GPU softmax_rows in tensor_cuda.cu.
 TENSOR__INLINE void tensor__f64_softmax(const int id, const double *x, double *y, int64_t n) {
     double m = -(double)INFINITY, s = 0;
     for (int64_t i = 0; i < n; i++) { m = tensor__max_f64(m, x[i]); }
@@ -22096,7 +22103,7 @@ TENSOR__FRONT(chain_matmul_n, (tensor_t *const *list, int n), tensor__multi_dot(
 TENSOR_API tensor_t *(tensor_kron)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK2(a, b)
     int n = a->ndim > b->ndim ? a->ndim : b->ndim;
-    TENSOR__REFUSE(n > TENSOR_MAX_DIMS / 2, SHAPE, "kron: a %t and b %t have more than 4 dims", a, b);
+    TENSOR__REFUSE(n > TENSOR_MAX_DIMS / 2, SHAPE, "kron: a %t or b %t has more than 4 dims", a, b);
     int64_t da[TENSOR_MAX_DIMS], db[TENSOR_MAX_DIMS], dims[TENSOR_MAX_DIMS];
     for (int d = 0; d < n; d++) {
         int ka = d - (n - a->ndim), kb = d - (n - b->ndim);
@@ -24680,7 +24687,8 @@ TENSOR__FN int tensor__cat_dims(tensor_t *const *list, int n, int d, int64_t *di
                           first, d);
         *dtype = tensor__promote2(*dtype, list[i]->dtype);
         uint64_t sum = (uint64_t)total + (uint64_t)list[i]->dims[d];
-        TENSOR__REFUSE_AS(0, sum > (uint64_t)1 << 60, SHAPE, "cat: dim %i overflows", d);
+        TENSOR__REFUSE_AS(0, sum > (uint64_t)1 << 60, SHAPE,
+                          "cat: the sizes of dim %i add up to more than 2^60 at tensor %i %t", d, i, list[i]);
         total = (int64_t)sum;
     }
     dims[d] = total;
@@ -24848,7 +24856,8 @@ TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int 
 
     int64_t dims[TENSOR_MAX_DIMS], final[TENSOR_MAX_DIMS];
     for (int i = 0; i < n; i++) {
-        TENSOR__REFUSE(repeats[i] < 0, SHAPE, "repeat: %n has a negative count", repeats, n);
+        TENSOR__REFUSE(repeats[i] < 0, SHAPE, "repeat: repeats %n of x %t, each must be 0 or more",
+                       repeats, n, x);
         dims[i] = i < n - x->ndim ? 1 : x->dims[i - (n - x->ndim)];
         uint64_t wide;
         if (!tensor__mul_u64((uint64_t)dims[i], (uint64_t)repeats[i], &wide) || wide > (uint64_t)1 << 60) {
@@ -27160,13 +27169,29 @@ TENSOR__FN int tensor__custom_results(tensor__thread_t *th, tensor_function_ctx_
     return ok;
 }
 
+// Whether an argument other than a tensor is there.
+TENSOR__FN int tensor__there(const char *op, const char *arg, int there) {
+    TENSOR__REFUSE_AS(0, !there, OWNER, "%s: argument %s is NULL", op, arg);
+    return 1;
+}
+
+// The same of an argument with n tensors.
+TENSOR__FN int tensor__list_there(const char *op, const char *arg, tensor_t *const *list, int n) {
+    TENSOR__REFUSE_AS(0, n < 0, OWNER, "%s: argument %s has %i tensors, must be 0 or more", op, arg, n);
+    return tensor__there(op, arg, list || !n);
+}
+
 TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_t *const *inputs, int n,
                                 tensor_t **outputs, int nout) {
     tensor__thread_t *th = tensor__self();
     tensor_function_ctx_t *c = NULL;
     for (int k = 0; outputs && k < nout; k++) { outputs[k] = TENSOR__POISON; }
-    TENSOR__REFUSE_CODE(!fn || !fn->forward || !fn->backward || n < 0 || (n && !inputs) || !outputs, OWNER,
-                        "apply: fn, its forward, its backward, inputs or outputs is NULL");
+    if (!tensor__there("apply", "fn", fn != NULL) || !tensor__there("apply", "fn->forward", !!fn->forward) ||
+        !tensor__there("apply", "fn->backward", !!fn->backward) ||
+        !tensor__list_there("apply", "inputs", inputs, n) ||
+        !tensor__there("apply", "outputs", outputs != NULL)) {
+        return TENSOR_ERR_OWNER;
+    }
     TENSOR__REFUSE_CODE(nout < 1 || nout > TENSOR__MAX_OUT, INDEX, "apply: %i results, 1..%i are supported",
                         nout, (int)TENSOR__MAX_OUT);
     tensor__op_t o;
@@ -27326,7 +27351,10 @@ TENSOR__FN int tensor__region_drop(tensor__thread_t *th, tensor__region_t *r, te
 TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n) {
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "checkpoint");
-    TENSOR__REFUSE(!fn || n < 0 || (n && !inputs), OWNER, "checkpoint: fn or inputs is NULL");
+    if (!tensor__there("checkpoint", "fn", fn != NULL) ||
+        !tensor__list_there("checkpoint", "inputs", inputs, n)) {
+        return TENSOR__POISON;
+    }
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE("checkpoint", "inputs", inputs[i])) { return TENSOR__POISON; }
         if (tensor__sync_needs_grad(th, inputs[i]) && inputs[i]->node && inputs[i]->node->seq > th->seq) {
@@ -28067,8 +28095,11 @@ TENSOR__FN tensor_t *tensor__hand_gradient(tensor__thread_t *th, tensor_t *t) {
 TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t *const *grad_outputs,
                                       tensor_t *const *inputs, int ni, tensor_t **gradients, int flags) {
     tensor__thread_t *th = tensor__self();
-    TENSOR__REFUSE_CODE(no < 0 || ni < 0 || (no && !outputs) || (ni && (!inputs || !gradients)), OWNER,
-                        "autograd_grad: outputs, inputs or gradients is NULL");
+    if (!tensor__list_there("autograd_grad", "outputs", outputs, no) ||
+        !tensor__list_there("autograd_grad", "inputs", inputs, ni) ||
+        !tensor__list_there("autograd_grad", "gradients", gradients, ni)) {
+        return TENSOR_ERR_OWNER;
+    }
     TENSOR__REFUSE_CODE(!ni, AUTOGRAD, "autograd_grad: no inputs; tensor_backward fills the .grad of leaves");
     for (int i = 0; i < ni; i++) { gradients[i] = NULL; }
     int code = tensor__run(th, outputs, no, grad_outputs, inputs, ni, gradients, flags, "autograd_grad",
@@ -28190,8 +28221,9 @@ TENSOR__FN int tensor__calculus(tensor__calculus_t *c, const char *op, tensor_fn
     c->x = NULL;
     c->s.thread = NULL;
     TENSOR__REFUSE_AS(0, !TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, op);
-    TENSOR__REFUSE_AS(0, !fn || n < 0 || (n && !inputs) || !given, OWNER,
-                      "%s: fn, inputs, v or results is NULL", op);
+    if (!tensor__there(op, "fn", fn != NULL) || !tensor__list_there(op, "inputs", inputs, n) || !given) {
+        return 0;
+    }
     c->s = tensor__scope_begin(th, 1);
     if (c->s.thread) { c->x = (tensor_t **)tensor__memory(th, 2 * ((uint64_t)n + 1) * sizeof *c->x); }
     if (!c->x) { return 0; }
@@ -28225,7 +28257,8 @@ TENSOR__FN tensor_t *tensor__calculus_end(tensor__calculus_t *c, int ok, tensor_
 TENSOR_API tensor_t *(tensor_vjp)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, tensor_t *v,
                                   tensor_t **vjp, int flags) {
     tensor__calculus_t c;
-    int ok = tensor__calculus(&c, "vjp", fn, user, inputs, n, vjp || !n, flags) &&
+    int given = tensor__there("vjp", "vjp", vjp || !n);
+    int ok = tensor__calculus(&c, "vjp", fn, user, inputs, n, given, flags) &&
              tensor__pull(c.th, &c.y, &v, 1, c.x, n, vjp, flags);
     return tensor__calculus_end(&c, ok, vjp, n, flags);
 }
@@ -28233,7 +28266,8 @@ TENSOR_API tensor_t *(tensor_vjp)(tensor_fn_t fn, void *user, tensor_t *const *i
 TENSOR_API tensor_t *(tensor_jvp)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                   tensor_t *const *v, tensor_t **jvp, int flags) {
     tensor__calculus_t c;
-    int ok = tensor__calculus(&c, "jvp", fn, user, inputs, n, jvp && (v || !n), flags) &&
+    int given = tensor__there("jvp", "v", v || !n) && tensor__there("jvp", "jvp", jvp != NULL);
+    int ok = tensor__calculus(&c, "jvp", fn, user, inputs, n, given, flags) &&
              tensor__push(c.th, &c.y, 1, c.x, n, v, jvp, flags);
     return tensor__calculus_end(&c, ok, jvp, 1, flags);
 }
@@ -28241,7 +28275,8 @@ TENSOR_API tensor_t *(tensor_jvp)(tensor_fn_t fn, void *user, tensor_t *const *i
 TENSOR_API int (tensor_jacobian)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                  tensor_t **jacobian, int flags) {
     tensor__calculus_t c;
-    int ok = tensor__calculus(&c, "jacobian", fn, user, inputs, n, jacobian || !n, flags) &&
+    int given = tensor__there("jacobian", "jacobian", jacobian || !n);
+    int ok = tensor__calculus(&c, "jacobian", fn, user, inputs, n, given, flags) &&
              tensor__jacobian_of(c.th, c.y, c.x, n, jacobian, flags);
     return tensor__calculus_end(&c, ok, jacobian, n, flags) == TENSOR__POISON ? c.th->error.code : 0;
 }
@@ -28249,7 +28284,8 @@ TENSOR_API int (tensor_jacobian)(tensor_fn_t fn, void *user, tensor_t *const *in
 TENSOR_API int (tensor_hessian)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                 tensor_t **hessian, int flags) {
     tensor__calculus_t c;
-    int ok = tensor__calculus(&c, "hessian", fn, user, inputs, n, hessian || !n, flags) &&
+    int given = tensor__there("hessian", "hessian", hessian || !n);
+    int ok = tensor__calculus(&c, "hessian", fn, user, inputs, n, given, flags) &&
              tensor__pull(c.th, &c.y, NULL, 1, c.x, n, c.g, TENSOR_CREATE_GRAPH);
     for (int i = 0; i < n && ok; i++) {
         ok = tensor__jacobian_of(c.th, c.g[i], c.x, n, hessian + (int64_t)i * n, flags);
@@ -28261,7 +28297,8 @@ TENSOR_API int (tensor_hessian)(tensor_fn_t fn, void *user, tensor_t *const *inp
 TENSOR_API tensor_t *(tensor_hvp)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                   tensor_t *const *v, tensor_t **hvp, int flags) {
     tensor__calculus_t c;
-    int ok = tensor__calculus(&c, "hvp", fn, user, inputs, n, (hvp && v) || !n, flags) &&
+    int given = tensor__there("hvp", "v", v || !n) && tensor__there("hvp", "hvp", hvp || !n);
+    int ok = tensor__calculus(&c, "hvp", fn, user, inputs, n, given, flags) &&
              tensor__pull(c.th, &c.y, NULL, 1, c.x, n, c.g, TENSOR_CREATE_GRAPH) &&
              tensor__push(c.th, c.g, n, c.x, n, v, hvp, flags);
     return tensor__calculus_end(&c, ok, hvp, n, flags);
@@ -28270,7 +28307,8 @@ TENSOR_API tensor_t *(tensor_hvp)(tensor_fn_t fn, void *user, tensor_t *const *i
 TENSOR_API tensor_t *(tensor_vhp)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                   tensor_t *const *v, tensor_t **vhp, int flags) {
     tensor__calculus_t c;
-    int ok = tensor__calculus(&c, "vhp", fn, user, inputs, n, (vhp && v) || !n, flags) &&
+    int given = tensor__there("vhp", "v", v || !n) && tensor__there("vhp", "vhp", vhp || !n);
+    int ok = tensor__calculus(&c, "vhp", fn, user, inputs, n, given, flags) &&
              tensor__pull(c.th, &c.y, NULL, 1, c.x, n, c.g, TENSOR_CREATE_GRAPH) &&
              tensor__pull(c.th, c.g, v, n, c.x, n, vhp, flags);
     return tensor__calculus_end(&c, ok, vhp, n, flags);
@@ -28404,7 +28442,10 @@ TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *in
                                  double atol, double rtol, int constant) {
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE_CODE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "gradcheck");
-    TENSOR__REFUSE_CODE(!fn || n < 0 || (n && !inputs), OWNER, "gradcheck: fn or inputs is NULL");
+    if (!tensor__there("gradcheck", "fn", fn != NULL) ||
+        !tensor__list_there("gradcheck", "inputs", inputs, n)) {
+        return TENSOR_ERR_OWNER;
+    }
     tensor__gradcheck_t c;
     c.fn = fn;
     c.user = user;
@@ -28462,8 +28503,12 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *cons
     gg.fn = fn;
     gg.user = user;
     TENSOR__REFUSE_CODE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "gradgradcheck");
-    TENSOR__REFUSE_CODE(!fn || n < 0 || n == INT32_MAX || (n && !inputs), OWNER,
-                        "gradgradcheck: fn or inputs is NULL");
+    if (!tensor__there("gradgradcheck", "fn", fn != NULL) ||
+        !tensor__list_there("gradgradcheck", "inputs", inputs, n)) {
+        return TENSOR_ERR_OWNER;
+    }
+    TENSOR__REFUSE_CODE(n == INT32_MAX, OWNER, "gradgradcheck: argument inputs has %i tensors, one too many",
+                        n);
     tensor_t **list = (tensor_t **)tensor__memory(th, (uint64_t)(n + 1) * sizeof *list);
     if (!list) { return th->error.code; }
     tensor_scope_t s = tensor__scope_begin(th, 1);
@@ -30015,6 +30060,11 @@ TENSOR__FN void tensor__step_places(tensor_graph_t *g, tensor__step_t *s, int64_
             e->place->until = e->last;
         }
     }
+}
+
+// The places of the temporaries that a step uses last are no longer theirs.
+TENSOR__FN void tensor__step_give(tensor__step_t *s, int64_t at) {
+    tensor__step_t *c;
     for (int k = 0; (c = tensor__step_part(s, k)) != NULL; k++) {
         for (int i = 0; i < c->c.nin + c->c.nout; i++) {
             tensor__traced_t *e = c->traced[i];
@@ -30056,7 +30106,10 @@ TENSOR__FN int tensor__graph_lay_out(tensor_graph_t *g) {
     tensor__traced_t **list = (tensor__traced_t **)tensor__memory(th, bytes);
     if (!list) { return TENSOR_ERR_OUT_OF_MEMORY; }
     tensor__traced_t **placed = list + n;
-    for (tensor__step_t *s = g->first; s; s = s->next, at++) { tensor__step_places(g, s, at); }
+    for (tensor__step_t *s = g->first; s; s = s->next, at++) {
+        tensor__step_places(g, s, at);
+        tensor__step_give(s, at);
+    }
 
     n = 0;
     for (tensor__traced_t *e = g->traced; e; e = e->next) {
@@ -30131,6 +30184,24 @@ TENSOR__FN uint64_t tensor__stream_bytes(const tensor__group_t *v) {
     return bytes;
 }
 
+// Lists the operands of one call of a group that have memory, as inputs or as results of the group's call.
+TENSOR__FN void tensor__group_operands(tensor__step_t *s, const tensor__step_t *m, int outs) {
+    int from = outs ? m->c.nin : 0;
+    int to = from + (outs ? m->c.nout : m->c.nin);
+    for (int i = from; i < to; i++) {
+        if (!m->c.arg[i].data || (m->traced[i] && m->traced[i]->local)) { continue; }
+        int at = s->c.nin + s->c.nout;
+        s->c.arg[at] = m->c.arg[i];
+        s->traced[at] = m->traced[i];
+        tensor__group_stream(s->group, &s->c.arg[at]);
+        if (outs) {
+            s->c.nout++;
+        } else {
+            s->c.nin++;
+        }
+    }
+}
+
 // The call of a group: its operands are those of its calls that have memory. -> code
 TENSOR__FN int tensor__group_call(tensor_graph_t *g, tensor__step_t *s) {
     tensor__group_t *v = s->group;
@@ -30148,23 +30219,7 @@ TENSOR__FN int tensor__group_call(tensor_graph_t *g, tensor__step_t *s) {
     s->c.thread = g->thread;
 
     for (int outs = 0; outs < 2; outs++) {
-        for (int k = 0; k < v->n; k++) {
-            const tensor__step_t *m = v->member[k].step;
-            int from = outs ? m->c.nin : 0;
-            int to = from + (outs ? m->c.nout : m->c.nin);
-            for (int i = from; i < to; i++) {
-                if (!m->c.arg[i].data || (m->traced[i] && m->traced[i]->local)) { continue; }
-                int at = s->c.nin + s->c.nout;
-                arg[at] = m->c.arg[i];
-                s->traced[at] = m->traced[i];
-                tensor__group_stream(v, &arg[at]);
-                if (outs) {
-                    s->c.nout++;
-                } else {
-                    s->c.nin++;
-                }
-            }
-        }
+        for (int k = 0; k < v->n; k++) { tensor__group_operands(s, v->member[k].step, outs); }
     }
     return 0;
 }
@@ -30244,19 +30299,22 @@ TENSOR__FN void tensor__member_begin(const tensor__group_t *v, tensor__member_t 
     }
 }
 
-// Gives the arguments of call k of a group their places in the room: temporaries from their first call to
-// their last one, converted operands for this one.
-TENSOR__FN void tensor__member_plan(tensor__step_t *s, int k, int64_t step, tensor__room_t *r) {
+// The temporary of the group that is argument a of a call's iterator. NULL = it has memory, or is absent
+TENSOR__FN tensor__traced_t *tensor__member_local(const tensor__member_t *m, int a) {
+    if (!m->it.arg[a].data) { return NULL; }
+    tensor__traced_t *e = m->step->traced[tensor__member_operand(m, a)];
+    return e && e->local ? e : NULL;
+}
+
+// Gives the temporaries of call k of a group their places in the room, if this is their first call.
+TENSOR__FN void tensor__member_place(tensor__step_t *s, int k, int64_t step, tensor__room_t *r) {
     tensor__member_t *m = &s->group->member[k];
     tensor__iter_t *it = &m->it;
-    uint64_t size = tensor__class_size[it->compute_class];
-    int n = it->nin + it->nout;
-    for (int a = 0; a < n; a++) {
-        int operand = tensor__member_operand(m, a);
-        tensor__traced_t *e = it->arg[a].data ? m->step->traced[operand] : NULL;
-        if (!e || !e->local) { continue; }
+    for (int a = 0; a < it->nin + it->nout; a++) {
+        tensor__traced_t *e = tensor__member_local(m, a), *old = NULL;
+        if (!e) { continue; }
         if (!e->placed) {
-            tensor__traced_t *old = a < it->nin ? NULL : tensor__predecessor(s, k, operand, step);
+            if (a >= it->nin) { old = tensor__predecessor(s, k, tensor__member_operand(m, a), step); }
             if (old) {
                 e->at = old->at;
                 old->placed = TENSOR__PLACE_GIVEN;
@@ -30267,6 +30325,15 @@ TENSOR__FN void tensor__member_plan(tensor__step_t *s, int k, int64_t step, tens
         }
         m->local[a] = (int)e->at;
     }
+}
+
+// Gives the arguments of call k of a group their places in the room: temporaries from their first call to
+// their last one, converted operands for this one.
+TENSOR__FN void tensor__member_plan(tensor__step_t *s, int k, int64_t step, tensor__room_t *r) {
+    tensor__member_t *m = &s->group->member[k];
+    uint64_t size = tensor__class_size[m->it.compute_class];
+    int n = m->it.nin + m->it.nout;
+    tensor__member_place(s, k, step, r);
 
     for (int a = 0; a < n; a++) {
         int way = m->way[a];
@@ -30275,13 +30342,12 @@ TENSOR__FN void tensor__member_plan(tensor__step_t *s, int k, int64_t step, tens
         }
     }
     for (int a = 0; a < n; a++) {
-        int operand = tensor__member_operand(m, a);
-        tensor__traced_t *e = it->arg[a].data ? m->step->traced[operand] : NULL;
+        tensor__traced_t *e = tensor__member_local(m, a);
         if (m->block[a] >= 0 && m->way[a] != TENSOR__SPREAD) {
             tensor__gap_give(r->gap, &r->ngaps, (uint64_t)m->block[a], size);
         }
-        if (e && e->local && e->placed == TENSOR__PLACED && tensor__ends_flat(s, k, e, s->group->numel)) {
-            tensor__gap_give(r->gap, &r->ngaps, e->at, it->arg[a].size);
+        if (e && e->placed == TENSOR__PLACED && tensor__ends_flat(s, k, e, s->group->numel)) {
+            tensor__gap_give(r->gap, &r->ngaps, e->at, m->it.arg[a].size);
             e->placed = TENSOR__PLACE_GIVEN;
         }
     }
@@ -30595,6 +30661,28 @@ TENSOR__FN void tensor__member_join(const tensor__group_t *v, const tensor__memb
     tensor__acc_store(m->reduce, 0, &all);
 }
 
+// The n elements of each operand of a call, as its body reads them: in place, or as a block of the room.
+TENSOR__INLINE void tensor__member_inputs(const tensor__group_t *v, const tensor__member_t *m, int64_t first,
+                                          int64_t n, char *room, const void **in, void *result) {
+    const tensor__iter_t *it = &m->it;
+    for (int a = 0; a < it->nin; a++) {
+        int way = m->way[a];
+        if (way == TENSOR__ABSENT) { continue; }
+        if (way == TENSOR__AS_IT_IS) {
+            in[it->slot[a]] = tensor__member_at(v, m, a, first, room);
+            continue;
+        }
+        char *block = room + m->block[a] * v->block;
+        if (way == TENSOR__CONVERTED) {
+            if (it->copies && m->way[1] == TENSOR__AS_IT_IS) { block = (char *)result; }
+            tensor__iter_convert(it, &it->arg[a], tensor__member_at(v, m, a, first, room), 1, block, n, 0);
+        } else if (way == TENSOR__WALKED) {
+            tensor__iter_move(it, a, first, n, block, 0);
+        }
+        in[it->slot[a]] = block;
+    }
+}
+
 // Runs one call of a group on n elements, a block at most.
 TENSOR__FN void tensor__member_run(const tensor__group_t *v, const tensor__member_t *m, int64_t first,
                                    int64_t n, char *room) {
@@ -30612,23 +30700,7 @@ TENSOR__FN void tensor__member_run(const tensor__group_t *v, const tensor__membe
         if (way == TENSOR__CONVERTED) { out[k] = room + m->block[a] * v->block; }
     }
 
-    for (int a = 0; a < it->nin; a++) {
-        int way = m->way[a];
-        if (way == TENSOR__ABSENT) { continue; }
-        if (way == TENSOR__AS_IT_IS) {
-            in[it->slot[a]] = tensor__member_at(v, m, a, first, room);
-            continue;
-        }
-        char *block = room + m->block[a] * v->block;
-        if (way == TENSOR__CONVERTED) {
-            if (it->copies && m->way[1] == TENSOR__AS_IT_IS) { block = (char *)out[0]; }
-            tensor__iter_convert(it, &it->arg[a], tensor__member_at(v, m, a, first, room), 1, block, n, 0);
-        } else if (way == TENSOR__WALKED) {
-            tensor__iter_move(it, a, first, n, block, 0);
-        }
-        in[it->slot[a]] = block;
-    }
-
+    tensor__member_inputs(v, m, first, n, room, in, out[0]);
     if (it->copies && m->way[1] == TENSOR__CONVERTED) {     // a cast is the conversion alone
         out[0] = (void *)(uintptr_t)in[0];
     } else if (in[0] != out[0] || !it->copies) {

@@ -3863,6 +3863,7 @@ __device__ inline typename OP::acc row_join(typename OP::acc v, typename OP::acc
     return v;
 }
 
+// The CPU's texts are row_softmax (f32) and tensor__f64_softmax in tensor.h; they sum in another order.
 template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
 softmax_rows(T *y, const T *x, int64_t rows, int64_t columns, bool logs) {
     TCU_SHARED(C, s, [THREADS]);

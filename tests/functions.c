@@ -63,6 +63,15 @@ static void custom(void) {
           "graphs.h:");
     CHECK(tensor_is_poison(out[0]) && tensor_is_poison(out[1]));
     FAILS(tensor_apply_n(&many, NULL, in, 2, out, 5), TENSOR_ERR_INDEX, "5 results, 1..4", HERE);
+    FAILS(tensor_apply_n(NULL, NULL, in, 2, out, 2), TENSOR_ERR_OWNER, "apply: argument fn is NULL", HERE);
+    FAILS(tensor_apply_n(&many, NULL, NULL, 2, out, 2), TENSOR_ERR_OWNER, "apply: argument inputs is NULL",
+          HERE);
+    FAILS(tensor_apply_n(&many, NULL, in, 2, NULL, 2), TENSOR_ERR_OWNER, "apply: argument outputs is NULL",
+          HERE);
+    tensor_function_t half = many;
+    half.backward = NULL;
+    FAILS(tensor_apply_n(&half, NULL, in, 2, out, 2), TENSOR_ERR_OWNER,
+          "apply: argument fn->backward is NULL", HERE);
     CHECK(!tensor_is_poison(tensor_apply(&wrong, NULL, &x, 1)));
     // dirty: the leaf rule, a value, a view (its base follows), saved after the change
     x = LEAF(1, 2);

@@ -374,7 +374,7 @@ static void layers_follow_pytorch(void) {
     CHECK(nn_layer_norm(4, .normalized_shape = TENSOR_DIMS(4, 3)) == NULL);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "normalized_shape must be 1..6 numbers, instead of size");
     CHECK(nn_upsampling_nearest2d(.scale_factor = 2, .mode = TENSOR_BILINEAR) == NULL);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "upsampling_nearest2d: mode and align_corners are those of the name");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "upsampling_nearest2d: the name gives mode and align_corners");
     m = nn_softmax2d();
     CHECK_POISON(nn_forward(m, tensor_ones(3, 4)), TENSOR_ERR_SHAPE, "softmax2d: x [3,4] must be [C, H, W]");
     nn_free(m);
