@@ -140,8 +140,8 @@ static void result_in_its_input(void) {
                                    fresh = {"fresh", fresh_forward, part_backward, NULL};
     tensor_t *x = LEAF64(2, 3), *h = tensor_mul_scalar(x, 1), *y;
     POISONS(tensor_mul_scalar_(tensor_apply(&same, NULL, &x, 1), 2), TENSOR_ERR_AUTOGRAD, "a leaf", HERE);
-    POISONS(tensor_mul_scalar_(tensor_apply(&part, NULL, &h, 1), 2), TENSOR_ERR_AUTOGRAD, "by a custom function",
-            HERE);
+    POISONS(tensor_mul_scalar_(tensor_apply(&part, NULL, &h, 1), 2), TENSOR_ERR_AUTOGRAD,
+            "by a custom function", HERE);
     y = tensor_apply(&same, NULL, &h, 1);
     POISONS(tensor_mul_scalar_(tensor_select(y, 0, 0), 2), TENSOR_ERR_AUTOGRAD, "by a custom function", HERE);
     EXPECT(x, 2, 3);

@@ -541,7 +541,7 @@ static tensor_t *seen_back(nn_module_t *m, tensor_t *dx, tensor_t *dy, void *use
     ++*(int *)user;
     return NULL;
 }
-// The result of a module with a backward hook is as one without: a view of x stays one, and a new one its own.
+// The result of a module with a backward hook is as one without: a view of x stays one, a new one its own.
 static void hooked_in_place(void) {
     nn_module_t *shape = nn_unflatten(1, 2, 1), *act = nn_softplus(1, 20);
     tensor_t *x = tensor_requires_grad_(tensor_ones(1, 2), 1), *h = tensor_mul_scalar(x, 1), *y;
