@@ -719,6 +719,7 @@ TEST_FN void state_end(state_t *s) {
         USE(nn_module_zero_grad)(s->module[k]), USE(nn_free)(s->module[k]);
     tensor_set_default_device(TENSOR_CPU);
     USE(tensor_set_parallel_for)(NULL, NULL, 0);
+    remove(a_path());
     tensor_clear_error();
 }
 TEST_FN void run_program(const program_t *p, const setting_t *setting, trace_t *t) {
