@@ -2122,7 +2122,8 @@ typedef struct tensor_function_t tensor_function_t;
 typedef struct tensor_function_ctx_t tensor_function_ctx_t;
 struct tensor_function_t {
     const char *name;                                       // static string
-    // Computes the result from n inputs; nothing is recorded inside. Poison = failed.
+    // Computes the result from n inputs; nothing is recorded inside. Poison = failed. A result in the memory
+    // of an input (the input itself, a view) cannot be changed in place.
     tensor_t *(*forward)(tensor_function_ctx_t *ctx, tensor_t *const *inputs, int n);
     // Fills grads[i] (NULL = zero) from grad, the gradient of the result. -> code
     int (*backward)(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n);
@@ -15066,7 +15067,7 @@ TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tens
     TENSOR__REFUSE_AS(0, x->base && (x->flags & TENSOR__INHERITED) &&
                       (recording || tensor__sync_needs_grad(th, x->base)), AUTOGRAD,
                       "%s: x %t is %s; an in-place change of it cannot be recorded", op, x,
-                      x->flags & TENSOR__NO_GRAD_VIEW ? "a view made under no_grad" :
+                      x->flags & TENSOR__NO_GRAD_VIEW ? "a view made under no_grad or by a custom function" :
                       "one of several views made by one call (split, chunk, unbind)");
 
     if (recording && x->base && x->numel) {
@@ -27145,6 +27146,18 @@ TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_
     return ok && th->error.code == 0;
 }
 
+// A result in the memory of an input is a view of it: a change of it in place cannot be recorded, since
+// backward knows nothing of it.
+TENSOR__FN void tensor__custom_lends(const tensor_function_ctx_t *c, tensor_t *y) {
+    for (int i = 0; i < c->n && !y->base; i++) {
+        tensor_t *x = c->inputs[i];
+        if (x->storage != y->storage) { continue; }
+        y->base = tensor__hold(x->base ? x->base : x);
+        y->base_version = y->base->rebased;
+        y->flags = (uint8_t)(y->flags | TENSOR__NO_GRAD_VIEW);
+    }
+}
+
 // Results become those of the user, and of node unless it is NULL; *given: how many node got. 0 = failed,
 // raised
 TENSOR__FN int tensor__custom_results(tensor__thread_t *th, tensor_function_ctx_t *c, tensor__node_t *node,
@@ -27156,6 +27169,7 @@ TENSOR__FN int tensor__custom_results(tensor__thread_t *th, tensor_function_ctx_
         if (!dirty) {
             y->op = c->fn->name;
             y->site = NULL;
+            tensor__custom_lends(c, y);
         }
         if (!node || !tensor__is_float(y->dtype) || (c->constant >> k & 1)) { continue; }
         if ((*given)++) { TENSOR__HOLD(&node->refs); }
