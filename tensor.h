@@ -584,7 +584,7 @@ TENSOR_API int tensor_set(tensor_t **handle, tensor_t *value);
 // ------------------------------------------------------------------------------
 
 // The default dtype of the context, f32 unless set: creation functions without a dtype make it, and float
-// functions convert integers to it. Parameters of modules stay f32.
+// functions convert integers to it. Modules made afterwards have parameters and buffers of it.
 //   dtype   f32 f64 f16 bf16
 //   -> code / dtype;  errors DTYPE
 TENSOR_API int tensor_set_default_dtype(tensor_dtype_t dtype);
