@@ -22920,44 +22920,6 @@ TENSOR__FRONT(linalg_inv, (tensor_t *x),
     tensor__named(tensor__self(), tensor__inv("linalg_inv", x), __func__))
 TENSOR__FRONT(inverse, (tensor_t *x), tensor__named(tensor__self(), tensor__inv("inverse", x), __func__))
 
-// x as a square matrix: its first ind dims are the rows. Poison, without an error = it is not square.
-TENSOR__FN tensor_t *tensor__la_square(tensor_t *x, int ind) {
-    int64_t sizes[2];
-    if (!tensor__numel_of(x->dims, ind, &sizes[0]) ||
-        !tensor__numel_of(x->dims + ind, x->ndim - ind, &sizes[1]) || sizes[0] != sizes[1]) {
-        return TENSOR__POISON;
-    }
-    return tensor_reshape_n(x, sizes, 2);
-}
-
-TENSOR_API tensor_t *(tensor_linalg_tensorinv)(tensor_t *x, int ind) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE("linalg_tensorinv", "x", x)) { return TENSOR__POISON; }
-    TENSOR__REFUSE(ind < 1 || ind > x->ndim, SHAPE, "linalg_tensorinv: ind %i is outside 1..%i for x %t", ind,
-                   (int)x->ndim, x);
-    tensor_t *square = tensor__la_square(x, ind);
-    TENSOR__REFUSE(square == TENSOR__POISON, SHAPE, "linalg_tensorinv: the first %i sizes of x %t must have the "
-                   "product of the others", ind, x);
-    int64_t dims[TENSOR_MAX_DIMS];
-    for (int d = 0; d < x->ndim; d++) { dims[d] = x->dims[(d + ind) % x->ndim]; }
-    tensor_t *y = tensor__inv("linalg_tensorinv", square);
-    TENSOR__RETURN(y == TENSOR__POISON ? y : tensor_reshape_n(y, dims, x->ndim));
-}
-
-TENSOR_API tensor_t *(tensor_linalg_tensorsolve)(tensor_t *a, tensor_t *b) {
-    TENSOR__MARK2(a, b)
-    if (!TENSOR__USABLE("linalg_tensorsolve", "a", a) || !TENSOR__USABLE("linalg_tensorsolve", "b", b)) {
-        return TENSOR__POISON;
-    }
-    int fits = b->ndim <= a->ndim && !memcmp(a->dims, b->dims, (size_t)b->ndim * 8);
-    tensor_t *square = fits ? tensor__la_square(a, b->ndim) : TENSOR__POISON;
-    TENSOR__REFUSE(square == TENSOR__POISON, SHAPE, "linalg_tensorsolve: a %t must have the dims of b %t, then "
-                   "dims of as many elements", a, b);
-    const int64_t column[2] = {b->numel, 1};
-    tensor_t *x = tensor__solve(TENSOR__ROW(LINALG_SOLVE), square, tensor_reshape_n(b, column, 2), 0, 0);
-    TENSOR__RETURN(x == TENSOR__POISON ? x : tensor_reshape_n(x, a->dims + b->ndim, a->ndim - b->ndim));
-}
-
 // Determinant, sign, log; only the determinant is visible unless `all`.
 TENSOR__FN int tensor__det(tensor__op_t *o, tensor_t *x, int all) {
     if (!tensor__la_begin(o, TENSOR__ROW(LINALG_DET), x, NULL, 1)) { return 0; }
@@ -24912,6 +24874,46 @@ TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int 
         y = tensor_reshape_n(tensor_expand_n(y, wide, 3), dims, n);
     }
     TENSOR__RETURN(tensor__not_view(y, x));
+}
+
+// x as a square matrix: its first ind dims are the rows. Poison, without an error = it is not square.
+TENSOR__FN tensor_t *tensor__la_square(tensor_t *x, int ind) {
+    int64_t sizes[2];
+    if (!tensor__numel_of(x->dims, ind, &sizes[0]) ||
+        !tensor__numel_of(x->dims + ind, x->ndim - ind, &sizes[1]) || sizes[0] != sizes[1]) {
+        return TENSOR__POISON;
+    }
+    return tensor_reshape_n(x, sizes, 2);
+}
+
+TENSOR_API tensor_t *(tensor_linalg_tensorinv)(tensor_t *x, int ind) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE("linalg_tensorinv", "x", x)) { return TENSOR__POISON; }
+    TENSOR__REFUSE(ind < 1 || ind > x->ndim, SHAPE, "linalg_tensorinv: ind %i is outside 1..%i for x %t", ind,
+                   (int)x->ndim, x);
+    tensor_t *square = tensor__la_square(x, ind);
+    TENSOR__REFUSE(square == TENSOR__POISON, SHAPE,
+                   "linalg_tensorinv: the first %i sizes of x %t must have the product of the others",
+                   ind, x);
+    int64_t dims[TENSOR_MAX_DIMS];
+    for (int d = 0; d < x->ndim; d++) { dims[d] = x->dims[(d + ind) % x->ndim]; }
+    tensor_t *y = tensor__inv("linalg_tensorinv", square);
+    TENSOR__RETURN(y == TENSOR__POISON ? y : tensor_reshape_n(y, dims, x->ndim));
+}
+
+TENSOR_API tensor_t *(tensor_linalg_tensorsolve)(tensor_t *a, tensor_t *b) {
+    TENSOR__MARK2(a, b)
+    if (!TENSOR__USABLE("linalg_tensorsolve", "a", a) || !TENSOR__USABLE("linalg_tensorsolve", "b", b)) {
+        return TENSOR__POISON;
+    }
+    int fits = b->ndim <= a->ndim && !memcmp(a->dims, b->dims, (size_t)b->ndim * 8);
+    tensor_t *square = fits ? tensor__la_square(a, b->ndim) : TENSOR__POISON;
+    TENSOR__REFUSE(square == TENSOR__POISON, SHAPE,
+                   "linalg_tensorsolve: a %t must have the dims of b %t, then dims of as many elements",
+                   a, b);
+    const int64_t column[2] = {b->numel, 1};
+    tensor_t *x = tensor__solve(TENSOR__ROW(LINALG_SOLVE), square, tensor_reshape_n(b, column, 2), 0, 0);
+    TENSOR__RETURN(x == TENSOR__POISON ? x : tensor_reshape_n(x, a->dims + b->ndim, a->ndim - b->ndim));
 }
 
 TENSOR_API tensor_t *(tensor_logspace_of)(tensor_dtype_t dtype, double start, double end, int64_t n,

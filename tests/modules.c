@@ -620,7 +620,8 @@ static void default_dtype(void) {
             int n = nn_parameters(all[m], list, 32);
             for (int i = 0; i < n; i++) { CHECK(tensor_dtype(list[i]) == d); }
         }
-        CHECK(tensor_dtype(nn_get(norm, "running_mean")) == d && tensor_dtype(nn_get(norm, "running_var")) == d);
+        CHECK(tensor_dtype(nn_get(norm, "running_mean")) == d);
+        CHECK(tensor_dtype(nn_get(norm, "running_var")) == d);
         CHECK(tensor_dtype(nn_get(norm, "num_batches_tracked")) == TENSOR_I64);
         CHECK(tensor_dtype(nn_generate_square_subsequent_mask(2)) == d);
         tensor_t *y = nn_forward(net, tensor_ones(2, 2, 3, 3));
