@@ -584,7 +584,7 @@ TENSOR_API int tensor_set(tensor_t **handle, tensor_t *value);
 // ------------------------------------------------------------------------------
 
 // The default dtype of the context, f32 unless set: creation functions without a dtype make it, and float
-// functions convert integers to it. Parameters of modules stay f32.
+// functions convert integers to it. Modules made afterwards have parameters and buffers of it.
 //   dtype   f32 f64 f16 bf16
 //   -> code / dtype;  errors DTYPE
 TENSOR_API int tensor_set_default_dtype(tensor_dtype_t dtype);
@@ -659,6 +659,17 @@ TENSOR_API tensor_t *tensor_linspace_of(tensor_dtype_t dtype, double start, doub
 TENSOR_API tensor_t *tensor_logspace(double start, double end, int64_t n, double base);
 TENSOR_API tensor_t *tensor_logspace_of(tensor_dtype_t dtype, double start, double end, int64_t n,
                                         double base);
+
+// Windows for spectra and filters, from 0 (hamming: alpha - beta; blackman: about 0) up to 1 in the middle.
+//   periodic     1 = the first n of n + 1 values, so that a repeated window has no double zero (PyTorch's
+//                default); 0 = symmetric
+//   alpha, beta  of hamming_window 0.54 and 0.46 in PyTorch; beta of kaiser_window 12
+//   -> new [n] of the default dtype, [1] of ones if n is 1;  grad none;  errors SHAPE if n < 0
+TENSOR_API tensor_t *tensor_hann_window(int64_t n, int periodic);
+TENSOR_API tensor_t *tensor_hamming_window(int64_t n, int periodic, double alpha, double beta);
+TENSOR_API tensor_t *tensor_blackman_window(int64_t n, int periodic);
+TENSOR_API tensor_t *tensor_bartlett_window(int64_t n, int periodic);
+TENSOR_API tensor_t *tensor_kaiser_window(int64_t n, int periodic, double beta);
 
 // Ones on the main diagonal.
 //   -> new [n, m];  grad none;  errors SHAPE
@@ -1603,6 +1614,16 @@ TENSOR_API tensor_t *tensor_linalg_solve_triangular(tensor_t *a, tensor_t *b, in
 // The inverse.   -> new;  grad -yT g yT;  errors LINALG if singular, as above
 TENSOR_API tensor_t *tensor_linalg_inv(tensor_t *x);
 TENSOR_API tensor_t *tensor_inverse(tensor_t *x);
+
+// Inverse of x as a map from its last dims to its first ind dims: tensordot of both is the identity.
+//   ind  above 0; the product of the first ind sizes is that of the others
+//   -> new, the last dims of x before the first;  grad as inv;  errors SHAPE, LINALG if singular, as above
+TENSOR_API tensor_t *tensor_linalg_tensorinv(tensor_t *x, int ind);
+// X whose tensordot with a, over all dims of X, is b.
+//   a  [dims of b, dims of X], where both have as many elements
+//   -> new;  grad as solve;  errors SHAPE, LINALG if singular, as above
+TENSOR_API tensor_t *tensor_linalg_tensorsolve(tensor_t *a, tensor_t *b);
+
 // Determinant.   -> new [...];  grad g * cofactors (exact for singular x);  errors as above
 TENSOR_API tensor_t *tensor_linalg_det(tensor_t *x);
 TENSOR_API tensor_t *tensor_det(tensor_t *x);
@@ -2478,6 +2499,11 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_linspace_of(...) TENSOR__CALL(tensor_linspace_of, __VA_ARGS__)
 #define tensor_logspace(...) TENSOR__CALL(tensor_logspace, __VA_ARGS__)
 #define tensor_logspace_of(...) TENSOR__CALL(tensor_logspace_of, __VA_ARGS__)
+#define tensor_hann_window(...) TENSOR__CALL(tensor_hann_window, __VA_ARGS__)
+#define tensor_hamming_window(...) TENSOR__CALL(tensor_hamming_window, __VA_ARGS__)
+#define tensor_blackman_window(...) TENSOR__CALL(tensor_blackman_window, __VA_ARGS__)
+#define tensor_bartlett_window(...) TENSOR__CALL(tensor_bartlett_window, __VA_ARGS__)
+#define tensor_kaiser_window(...) TENSOR__CALL(tensor_kaiser_window, __VA_ARGS__)
 #define tensor_eye(...) TENSOR__CALL(tensor_eye, __VA_ARGS__)
 #define tensor_empty_strided(...) TENSOR__CALL(tensor_empty_strided, __VA_ARGS__)
 #define tensor_tril_indices(...) TENSOR__CALL(tensor_tril_indices, __VA_ARGS__)
@@ -2910,6 +2936,8 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_cholesky_inverse(...) TENSOR__CALL(tensor_cholesky_inverse, __VA_ARGS__)
 #define tensor_linalg_solve(...) TENSOR__CALL2(tensor_linalg_solve, __VA_ARGS__)
 #define tensor_linalg_solve_triangular(...) TENSOR__CALL(tensor_linalg_solve_triangular, __VA_ARGS__)
+#define tensor_linalg_tensorinv(...) TENSOR__CALL(tensor_linalg_tensorinv, __VA_ARGS__)
+#define tensor_linalg_tensorsolve(...) TENSOR__CALL2(tensor_linalg_tensorsolve, __VA_ARGS__)
 #define tensor_linalg_inv(...) TENSOR__CALL1(tensor_linalg_inv, __VA_ARGS__)
 #define tensor_inverse(...) TENSOR__CALL1(tensor_inverse, __VA_ARGS__)
 #define tensor_linalg_det(...) TENSOR__CALL1(tensor_linalg_det, __VA_ARGS__)
@@ -24888,6 +24916,46 @@ TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int 
     TENSOR__RETURN(tensor__not_view(y, x));
 }
 
+// x as a square matrix: its first ind dims are the rows. Poison, without an error = it is not square.
+TENSOR__FN tensor_t *tensor__la_square(tensor_t *x, int ind) {
+    int64_t sizes[2];
+    if (!tensor__numel_of(x->dims, ind, &sizes[0]) ||
+        !tensor__numel_of(x->dims + ind, x->ndim - ind, &sizes[1]) || sizes[0] != sizes[1]) {
+        return TENSOR__POISON;
+    }
+    return tensor_reshape_n(x, sizes, 2);
+}
+
+TENSOR_API tensor_t *(tensor_linalg_tensorinv)(tensor_t *x, int ind) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE("linalg_tensorinv", "x", x)) { return TENSOR__POISON; }
+    TENSOR__REFUSE(ind < 1 || ind > x->ndim, SHAPE, "linalg_tensorinv: ind %i is outside 1..%i for x %t", ind,
+                   (int)x->ndim, x);
+    tensor_t *square = tensor__la_square(x, ind);
+    TENSOR__REFUSE(square == TENSOR__POISON, SHAPE,
+                   "linalg_tensorinv: the first %i sizes of x %t must have the product of the others",
+                   ind, x);
+    int64_t dims[TENSOR_MAX_DIMS];
+    for (int d = 0; d < x->ndim; d++) { dims[d] = x->dims[(d + ind) % x->ndim]; }
+    tensor_t *y = tensor__inv("linalg_tensorinv", square);
+    TENSOR__RETURN(y == TENSOR__POISON ? y : tensor_reshape_n(y, dims, x->ndim));
+}
+
+TENSOR_API tensor_t *(tensor_linalg_tensorsolve)(tensor_t *a, tensor_t *b) {
+    TENSOR__MARK2(a, b)
+    if (!TENSOR__USABLE("linalg_tensorsolve", "a", a) || !TENSOR__USABLE("linalg_tensorsolve", "b", b)) {
+        return TENSOR__POISON;
+    }
+    int fits = b->ndim <= a->ndim && !memcmp(a->dims, b->dims, (size_t)b->ndim * 8);
+    tensor_t *square = fits ? tensor__la_square(a, b->ndim) : TENSOR__POISON;
+    TENSOR__REFUSE(square == TENSOR__POISON, SHAPE,
+                   "linalg_tensorsolve: a %t must have the dims of b %t, then dims of as many elements",
+                   a, b);
+    const int64_t column[2] = {b->numel, 1};
+    tensor_t *x = tensor__solve(TENSOR__ROW(LINALG_SOLVE), square, tensor_reshape_n(b, column, 2), 0, 0);
+    TENSOR__RETURN(x == TENSOR__POISON ? x : tensor_reshape_n(x, a->dims + b->ndim, a->ndim - b->ndim));
+}
+
 TENSOR_API tensor_t *(tensor_logspace_of)(tensor_dtype_t dtype, double start, double end, int64_t n,
                                           double base) {
     TENSOR__MARK
@@ -24898,6 +24966,53 @@ TENSOR_API tensor_t *(tensor_logspace_of)(tensor_dtype_t dtype, double start, do
 
 TENSOR__FRONT(logspace, (double start, double end, int64_t n, double base),
     (tensor_logspace_of)(tensor_get_default_dtype(), start, end, n, base))
+
+// The places of a window's n values: f64 from start to end, whose last is left out of a periodic window.
+TENSOR__FN tensor_t *tensor__window(const char *op, double start, double end, int64_t n, int periodic) {
+    TENSOR__REFUSE(n < 0 || n > (int64_t)1 << 56, SHAPE, "%s: n %d is not a length", op, n);
+    if (n == 1) { return tensor_full_n(&n, 1, (start + end) / 2, TENSOR_F64); }
+    if (!periodic || !n) { return tensor__linspace(TENSOR_F64, start, end, n); }
+    tensor_t *places = tensor__linspace(TENSOR_F64, start, end, n + 1);
+    return places == TENSOR__POISON ? places : tensor_narrow(places, 0, 0, n);
+}
+
+// a - b cos(t) + c cos(2 t), where t goes once round the circle.
+TENSOR__FN tensor_t *tensor__cosine_window(const char *op, int64_t n, int periodic, double a, double b,
+                                           double c) {
+    TENSOR__MARK
+    tensor_t *t = tensor__window(op, 0, 6.283185307179586, n, periodic);
+    if (t == TENSOR__POISON) { return t; }
+    tensor_t *y = tensor_add_scalar(tensor_mul_scalar(tensor_cos(t), -b), a);
+    if (c != 0) { y = tensor_add(y, tensor_mul_scalar(tensor_cos(tensor_mul_scalar(t, 2)), c)); }
+    if (n == 1) { y = tensor_ones_like(y); }
+    return tensor__tidy(th_, mark_, tensor_to(y, (int)tensor_get_default_dtype()));
+}
+
+TENSOR__FRONT(hann_window, (int64_t n, int periodic),
+    tensor__named(tensor__self(), tensor__cosine_window("hann_window", n, periodic, 0.5, 0.5, 0), __func__))
+TENSOR__FRONT(hamming_window, (int64_t n, int periodic, double alpha, double beta),
+    tensor__named(tensor__self(), tensor__cosine_window("hamming_window", n, periodic, alpha, beta, 0),
+                  __func__))
+TENSOR__FRONT(blackman_window, (int64_t n, int periodic),
+    tensor__named(tensor__self(), tensor__cosine_window("blackman_window", n, periodic, 0.42, 0.5, 0.08),
+                  __func__))
+
+TENSOR_API tensor_t *(tensor_bartlett_window)(int64_t n, int periodic) {
+    TENSOR__MARK
+    tensor_t *t = tensor__window("bartlett_window", -1, 1, n, periodic);
+    if (t == TENSOR__POISON) { return t; }
+    TENSOR__RETURN(tensor_to(tensor_rsub_scalar(tensor_abs(t), 1), (int)tensor_get_default_dtype()));
+}
+
+TENSOR_API tensor_t *(tensor_kaiser_window)(int64_t n, int periodic, double beta) {
+    TENSOR__MARK
+    tensor_t *t = tensor__window("kaiser_window", -1, 1, n, periodic);
+    if (t == TENSOR__POISON) { return t; }
+    tensor_t *height = tensor_sqrt(tensor_rsub_scalar(tensor_square(t), 1));
+    tensor_t *most = tensor_i0(tensor_full_like(t, beta));
+    tensor_t *y = tensor_div(tensor_i0(tensor_mul_scalar(height, beta)), most);
+    TENSOR__RETURN(tensor_to(y, (int)tensor_get_default_dtype()));
+}
 
 TENSOR_API tensor_t *(tensor_empty_strided)(const int64_t *dims, const int64_t *strides, int ndim,
                                             tensor_dtype_t dtype) {

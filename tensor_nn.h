@@ -1646,7 +1646,7 @@ TENSOR_API nn_module_t *nn_transformer_with(nn_transformer_net_args_t a);
 TENSOR_API nn_transformer_net_args_t nn_transformer_net_defaults(void);
 
 // A mask [size, size] with which each sees itself and what is before it: 0 there, -inf elsewhere.
-//   -> new f32;  grad none;  errors SHAPE
+//   -> new, of the default dtype;  grad none;  errors SHAPE
 TENSOR_API tensor_t *nn_generate_square_subsequent_mask(int64_t size);
 
 // Rows of a table, reduced over bags: nn_forward(m, x) with x [bags, n] gives the mean.  weight [count,
@@ -5887,12 +5887,14 @@ TENSOR__FN int nn__is_float(const tensor_t *x) { return NN__FLOATS >> x->dtype &
 TENSOR__FN int nn__is_half(const tensor_t *x) { return x->dtype == TENSOR_F16 || x->dtype == TENSOR_BF16; }
 TENSOR__FN int nn__is_index(const tensor_t *x) { return x->dtype == TENSOR_I32 || x->dtype == TENSOR_I64; }
 
+enum { NN__NAME = 24 };                         // room for the longest name of an input
+
 // Name of input k in error texts. -> name
-TENSOR__FN const char *nn__arg_name(const tensor__row_t *row, int k, char name[16]) {
+TENSOR__FN const char *nn__arg_name(const tensor__row_t *row, int k, char name[NN__NAME]) {
     const char *a = row->args;
     int n = 0;
     for (; k > 0 && *a; a++) { k -= *a == ' '; }
-    while (n < 15 && a[n] && a[n] != ' ') {
+    while (n < NN__NAME - 1 && a[n] && a[n] != ' ') {
         name[n] = a[n];
         n++;
     }
@@ -5906,7 +5908,7 @@ TENSOR__FN int nn__is_number(const tensor_t *x) { return x->dtype != TENSOR_BOOL
 TENSOR__FN TENSOR__NOINLINE int nn__refuse_dtypes(tensor__op_t *o, unsigned mask, int integers) {
     tensor_t *first = NULL;
     int at = 0;
-    char name[16], other[16];
+    char name[NN__NAME], other[NN__NAME];
     for (int k = 0; k < o->nin; k++) {
         tensor_t *x = o->in[k];
         if (!(mask >> k & 1u) || !x) { continue; }
@@ -12397,7 +12399,7 @@ TENSOR__FN const tensor_t *nn__loss_inputs(const char *op, const char *names,
     const tensor_t *like = nn__promote(in, nin, floats);
     for (int k = 0; k < nin; k++) { o.args[k] = in[k] = signs >> k & 1u ? nn__narrow(in[k], like) : in[k]; }
     if (!nn__floats(&o, floats | signs)) { return NULL; }
-    char name[16], first[16];
+    char name[NN__NAME], first[NN__NAME];
     for (int k = 1; k < nin; k++) {
         if (!(same >> k & 1u)) { continue; }
         if (nn__same_shape(in[k], in[0])) { continue; }
@@ -14477,32 +14479,32 @@ TENSOR__FN nn_module_t *nn__refuse_number(const char *layer, const char *what, d
 // The same with a text of its own, which says which argument was what and what it must be.
 #define NN__REFUSE(...) NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_SHAPE, __VA_ARGS__)
 
-// Fresh f32 parameters: uniform in +-bound, normal with that deviation, bound everywhere, ones, zeros. Each
-// is a function of its own, so that a program contains only those of its layers.
+// Fresh parameters of the default dtype: uniform in +-bound, normal with that deviation, bound everywhere,
+// ones, zeros. Each is a function of its own, so that a program contains only those of its layers.
 typedef tensor_t *(*nn__start_fn)(const int64_t *dims, int ndim, double bound);
 
 TENSOR__FN tensor_t *nn__start_uniform(const int64_t *dims, int ndim, double bound) {
-    tensor_t *t = (tensor_empty_n)(dims, ndim, TENSOR_F32);
+    tensor_t *t = (tensor_empty_n)(dims, ndim, (tensor_get_default_dtype)());
     return (tensor_is_poison)(t) ? t : (tensor_uniform_)(t, -bound, bound);
 }
 
 TENSOR__FN tensor_t *nn__start_normal(const int64_t *dims, int ndim, double bound) {
-    tensor_t *t = (tensor_empty_n)(dims, ndim, TENSOR_F32);
+    tensor_t *t = (tensor_empty_n)(dims, ndim, (tensor_get_default_dtype)());
     return (tensor_is_poison)(t) ? t : (tensor_normal_)(t, 0, bound);
 }
 
 TENSOR__FN tensor_t *nn__start_constant(const int64_t *dims, int ndim, double bound) {
-    return (tensor_full_n)(dims, ndim, bound, TENSOR_F32);
+    return (tensor_full_n)(dims, ndim, bound, (tensor_get_default_dtype)());
 }
 
 TENSOR__FN tensor_t *nn__start_ones(const int64_t *dims, int ndim, double bound) {
     (void)bound;
-    return (tensor_full_n)(dims, ndim, 1, TENSOR_F32);
+    return (tensor_full_n)(dims, ndim, 1, (tensor_get_default_dtype)());
 }
 
 TENSOR__FN tensor_t *nn__start_zeros(const int64_t *dims, int ndim, double bound) {
     (void)bound;
-    return (tensor_full_n)(dims, ndim, 0, TENSOR_F32);
+    return (tensor_full_n)(dims, ndim, 0, (tensor_get_default_dtype)());
 }
 
 // Registers a fresh parameter.
@@ -15985,8 +15987,8 @@ TENSOR__FN nn_module_t *nn__make_batch_norm(const nn__kind_t *kind, const nn_bat
     l->instance = instance;
     nn__add_affine(&l->base, &a->channels, 1, l->affine, l->affine);
     if (l->track_running_stats) {
-        nn__add_buffer(&l->base, "running_mean", a->channels, 0, TENSOR_F32);
-        nn__add_buffer(&l->base, "running_var", a->channels, 1, TENSOR_F32);
+        nn__add_buffer(&l->base, "running_mean", a->channels, 0, (tensor_get_default_dtype)());
+        nn__add_buffer(&l->base, "running_var", a->channels, 1, (tensor_get_default_dtype)());
         nn__add_buffer(&l->base, "num_batches_tracked", -1, 0, TENSOR_I64);
     }
     return nn__done(&l->base);
@@ -17118,7 +17120,8 @@ TENSOR_API tensor_t *(nn_generate_square_subsequent_mask)(int64_t size) {
     int64_t dims[2];
     dims[0] = dims[1] = size;
     tensor_scope_t scope = TENSOR__(inner_scope)(0);
-    tensor_t *mask = (tensor_triu)((tensor_full_n)(dims, 2, -(double)INFINITY, TENSOR_F32), 1);
+    const tensor_dtype_t dtype = (tensor_get_default_dtype)();
+    tensor_t *mask = (tensor_triu)((tensor_full_n)(dims, 2, -(double)INFINITY, dtype), 1);
     return (tensor_scope_return)(scope, mask);
 }
 
