@@ -86,9 +86,12 @@ cat >"$out/names.c" <<'END_OF_C'
 #include <stdio.h>
 #include <wchar.h>
 #include "tensor_nn.h"
-#include "examples/kit/file.h"
+#define KIT_PNG_IMPLEMENTATION
+#include "examples/kit/png.h"
 static const char *const name = "gr\xC3\xB6\xC3\x9F""e-\xE6\x97\xA5\xE6\x9C\xAC-\xF0\x9F\x99\x82.safetensors";
 static const wchar_t *const wide = L"gr\x00F6\x00DF" L"e-\x65E5\x672C-\xD83D\xDE42.safetensors";
+static const char *const picture = "gr\xC3\xB6\xC3\x9F""e-\xE6\x97\xA5\xE6\x9C\xAC-\xF0\x9F\x99\x82.png";
+static const wchar_t *const wide_picture = L"gr\x00F6\x00DF" L"e-\x65E5\x672C-\xD83D\xDE42.png";
 #define EXPECT(x) if (!(x)) { printf("%d: %s\n", __LINE__, tensor_error_text()); return 1; }
 int main(void) {
     nn_module_t *a = nn_linear(3, 2), *b = nn_linear(3, 2);
@@ -108,10 +111,26 @@ int main(void) {
     EXPECT(_wremove(wide) == 0);
     EXPECT(nn_load(name, b) == TENSOR_ERR_IO);
     tensor_clear_error();
-    EXPECT(kit_file__load("\xFF.csv", &n) == NULL && tensor_error_code() == TENSOR_ERR_IO);
+    EXPECT(kit_file__load("none \xFF.csv", &n) == NULL && tensor_error_code() == TENSOR_ERR_IO);
     tensor_clear_error();
     EXPECT(nn_save("no such folder/x.safetensors", a) == TENSOR_ERR_IO);
     tensor_clear_error();
+    /* A picture, twice: the second takes the place of the first, and nothing is left beside it. */
+    EXPECT(png_save(picture, tensor_rand(3, 4, 4), NULL) == 0);
+    EXPECT(png_save(picture, tensor_rand(3, 4, 4), NULL) == 0);
+    f = _wfopen(wide_picture, L"rb");
+    EXPECT(f && fgetc(f) == 0x89);
+    fclose(f);
+    EXPECT(_wremove(wide_picture) == 0);
+    EXPECT(kit_file__open("gr\xC3\xB6\xC3\x9F""e-\xE6\x97\xA5\xE6\x9C\xAC-\xF0\x9F\x99\x82.png.tmp", "rb") == NULL);
+    /* As main's argv has it, in the system's code page. */
+    f = fopen("\xE9.csv", "wb");
+    EXPECT(f && fputs("a\n1\n", f) >= 0);
+    fclose(f);
+    bytes = kit_file__load("\xE9.csv", &n);
+    EXPECT(bytes && n == 4);
+    free(bytes);
+    EXPECT(kit_file__remove("\xE9.csv") == 0);
     puts("fine");
     return tensor_shutdown();
 }
