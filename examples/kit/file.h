@@ -35,8 +35,8 @@ KIT_FILE__FN tensor_t *kit_file__fail(int code, const char *file, const char *re
     return tensor_detach(NULL);
 }
 
-// The functions of C that take a file's name, for names in UTF-8. Windows has such names in UTF-16 alone; a name
-// that is not UTF-8 is taken for the system's code page, as are those of main's argv.
+// The functions of C that take a file's name, for names in UTF-8. Windows has such names in UTF-16 alone; a
+// name that is not UTF-8 is taken for the system's code page, in which main's argv is.
 #if defined(_WIN32)
 enum { KIT_FILE__NAME = 1024 };
 
