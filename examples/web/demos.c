@@ -2,8 +2,8 @@
 //
 // Build: make web
 //
-// All memory is one arena, and a page has no environment. So neither malloc nor getenv is in the module, which is
-// 10 KB smaller.
+// All memory is one arena, and a page has no environment. So neither malloc nor getenv is in the module,
+// which is 10 KB smaller.
 #include <stdlib.h>
 #define getenv(name) NULL
 #define TENSOR_MALLOC(bytes, alignment) NULL
