@@ -584,7 +584,7 @@ TENSOR_API int tensor_set(tensor_t **handle, tensor_t *value);
 // ------------------------------------------------------------------------------
 
 // The default dtype of the context, f32 unless set: creation functions without a dtype make it, and float
-// functions convert integers to it. Parameters of modules stay f32.
+// functions convert integers to it. Modules made afterwards have parameters and buffers of it.
 //   dtype   f32 f64 f16 bf16
 //   -> code / dtype;  errors DTYPE
 TENSOR_API int tensor_set_default_dtype(tensor_dtype_t dtype);
@@ -659,6 +659,17 @@ TENSOR_API tensor_t *tensor_linspace_of(tensor_dtype_t dtype, double start, doub
 TENSOR_API tensor_t *tensor_logspace(double start, double end, int64_t n, double base);
 TENSOR_API tensor_t *tensor_logspace_of(tensor_dtype_t dtype, double start, double end, int64_t n,
                                         double base);
+
+// Windows for spectra and filters, from 0 (hamming: alpha - beta; blackman: about 0) up to 1 in the middle.
+//   periodic     1 = the first n of n + 1 values, so that a repeated window has no double zero (PyTorch's
+//                default); 0 = symmetric
+//   alpha, beta  of hamming_window 0.54 and 0.46 in PyTorch; beta of kaiser_window 12
+//   -> new [n] of the default dtype, [1] of ones if n is 1;  grad none;  errors SHAPE if n < 0
+TENSOR_API tensor_t *tensor_hann_window(int64_t n, int periodic);
+TENSOR_API tensor_t *tensor_hamming_window(int64_t n, int periodic, double alpha, double beta);
+TENSOR_API tensor_t *tensor_blackman_window(int64_t n, int periodic);
+TENSOR_API tensor_t *tensor_bartlett_window(int64_t n, int periodic);
+TENSOR_API tensor_t *tensor_kaiser_window(int64_t n, int periodic, double beta);
 
 // Ones on the main diagonal.
 //   -> new [n, m];  grad none;  errors SHAPE
@@ -1603,6 +1614,16 @@ TENSOR_API tensor_t *tensor_linalg_solve_triangular(tensor_t *a, tensor_t *b, in
 // The inverse.   -> new;  grad -yT g yT;  errors LINALG if singular, as above
 TENSOR_API tensor_t *tensor_linalg_inv(tensor_t *x);
 TENSOR_API tensor_t *tensor_inverse(tensor_t *x);
+
+// Inverse of x as a map from its last dims to its first ind dims: tensordot of both is the identity.
+//   ind  above 0; the product of the first ind sizes is that of the others
+//   -> new, the last dims of x before the first;  grad as inv;  errors SHAPE, LINALG if singular, as above
+TENSOR_API tensor_t *tensor_linalg_tensorinv(tensor_t *x, int ind);
+// X whose tensordot with a, over all dims of X, is b.
+//   a  [dims of b, dims of X], where both have as many elements
+//   -> new;  grad as solve;  errors SHAPE, LINALG if singular, as above
+TENSOR_API tensor_t *tensor_linalg_tensorsolve(tensor_t *a, tensor_t *b);
+
 // Determinant.   -> new [...];  grad g * cofactors (exact for singular x);  errors as above
 TENSOR_API tensor_t *tensor_linalg_det(tensor_t *x);
 TENSOR_API tensor_t *tensor_det(tensor_t *x);
@@ -2122,7 +2143,8 @@ typedef struct tensor_function_t tensor_function_t;
 typedef struct tensor_function_ctx_t tensor_function_ctx_t;
 struct tensor_function_t {
     const char *name;                                       // static string
-    // Computes the result from n inputs; nothing is recorded inside. Poison = failed.
+    // Computes the result from n inputs; nothing is recorded inside. Poison = failed. A result in the memory
+    // of an input (the input itself, a view) cannot be changed in place.
     tensor_t *(*forward)(tensor_function_ctx_t *ctx, tensor_t *const *inputs, int n);
     // Fills grads[i] (NULL = zero) from grad, the gradient of the result. -> code
     int (*backward)(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n);
@@ -2253,8 +2275,10 @@ TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const 
 //   of a tensor older than the capture that the step uses, ops on a GPU in a capture of the CPU.
 // - On a GPU the calls are a CUDA graph, which tensor_capture_end launches for the first time: in the capture
 //   itself nothing runs. The graph keeps the memory that it reads, also of tensors that are freed. What the
-//   step does on the CPU is not part of it, and neither is an op without a kernel (an error). One thread
-//   captures at a time. >>cuda-streams says how several streams become one graph.
+//   step does on the CPU is not part of it, and neither is an op without a kernel (an error). Copies from
+//   pinned memory are part of it (tensor_copy_, tensor_to), and so is tensor_to_non_blocking to the CPU: each
+//   replay reads and fills that memory anew, so the host waits (tensor_cuda_synchronize) before it uses it.
+//   One thread captures at a time. >>cuda-streams says how several streams become one graph.
 // Rejected: a second way of writing programs (traced functions, symbols): the step is what it was.
 // ------------------------------------------------------------------------------
 
@@ -2276,10 +2300,11 @@ TENSOR_API tensor_graph_t *tensor_capture_end(void);
 // comes at the next wait (tensor_item, ..); until then the optimizers that step after that op leave their
 // parameters and states as they are (all but Muon's momentum). Everything else after the op runs, and
 // the step counts.
-//   g       of this thread
-//   -> code;  errors OWNER: g was freed, is of another thread or context, a tensor it uses was freed, or a
-//      gradient that it adds to is another one; UNSUPPORTED: in a capture, a step with bf16 under an
-//      instruction set with other products of it, or parameters of one group no longer are;
+//   g       of the thread's context. Any thread may run it, one at a time; random numbers are that thread's.
+//      The first replay on another thread plans the step anew, for which it may take memory
+//   -> code;  errors OWNER: g was freed, runs on another thread, is of another context, a tensor it uses was
+//      freed, or a gradient that it adds to is another one; UNSUPPORTED: in a capture, a step with bf16 under
+//      an instruction set with other products of it, or parameters of one group no longer are;
 //      OUT_OF_MEMORY: planning for other threads; POISONED: g is NULL; those of the step's ops, or the error
 //      that was pending
 TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
@@ -2287,8 +2312,11 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 // Runs a part of the captured step and returns: `while (tensor_graph_resume(g, 500) == 0) { frame(); }` is
 // one replay in slices. A slice ends before the call that would pass the budget, as far as its length is
 // known from the steps before; it makes one call at least, or some blocks of pointwise calls that run
-// together, and a call is not interrupted (the step of a GPU is one call). A step that has begun goes on with
-// the random numbers that it began with, and the thread may draw others in between.
+// together, or a part of a matrix product, a convolution, a pool, a norm, attention, a loss or an optimizer's
+// step. Other calls are not interrupted (recurrent layers, softmax; the step of a GPU is one call), and in
+// real time (tensor_set_realtime) none is unless the graph had a slice before, which takes memory for that. A
+// step that has begun goes on with the random numbers that it began with, and the thread may draw others in
+// between.
 // Between slices the program may use and change whatever the step does not use. It may read the step's inputs
 // and parameters: some have their values of before the step, some those of after it. The step's outputs and
 // gradients have no defined values. It must not change them, nor tensors that the step reads.
@@ -2313,7 +2341,8 @@ TENSOR_API int tensor_is_realtime(void);    // -> 1 or 0;  errors none
 
 // Frees a graph and its memory; its outputs keep their values.
 //   g       may be NULL; in the meantime no other thread frees a tensor that the graph reads
-//   -> code;  errors OWNER: g was freed already, or is being captured; UNSUPPORTED: of a GPU, in a capture
+//   -> code;  errors OWNER: g was freed already, is being captured or runs on another thread; UNSUPPORTED: of
+//      a GPU, in a capture
 TENSOR_API int tensor_graph_free(tensor_graph_t *g);
 
 // Prints the bytes of a graph, then its calls, a line each, to stdout.
@@ -2470,6 +2499,11 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_linspace_of(...) TENSOR__CALL(tensor_linspace_of, __VA_ARGS__)
 #define tensor_logspace(...) TENSOR__CALL(tensor_logspace, __VA_ARGS__)
 #define tensor_logspace_of(...) TENSOR__CALL(tensor_logspace_of, __VA_ARGS__)
+#define tensor_hann_window(...) TENSOR__CALL(tensor_hann_window, __VA_ARGS__)
+#define tensor_hamming_window(...) TENSOR__CALL(tensor_hamming_window, __VA_ARGS__)
+#define tensor_blackman_window(...) TENSOR__CALL(tensor_blackman_window, __VA_ARGS__)
+#define tensor_bartlett_window(...) TENSOR__CALL(tensor_bartlett_window, __VA_ARGS__)
+#define tensor_kaiser_window(...) TENSOR__CALL(tensor_kaiser_window, __VA_ARGS__)
 #define tensor_eye(...) TENSOR__CALL(tensor_eye, __VA_ARGS__)
 #define tensor_empty_strided(...) TENSOR__CALL(tensor_empty_strided, __VA_ARGS__)
 #define tensor_tril_indices(...) TENSOR__CALL(tensor_tril_indices, __VA_ARGS__)
@@ -2902,6 +2936,8 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_cholesky_inverse(...) TENSOR__CALL(tensor_cholesky_inverse, __VA_ARGS__)
 #define tensor_linalg_solve(...) TENSOR__CALL2(tensor_linalg_solve, __VA_ARGS__)
 #define tensor_linalg_solve_triangular(...) TENSOR__CALL(tensor_linalg_solve_triangular, __VA_ARGS__)
+#define tensor_linalg_tensorinv(...) TENSOR__CALL(tensor_linalg_tensorinv, __VA_ARGS__)
+#define tensor_linalg_tensorsolve(...) TENSOR__CALL2(tensor_linalg_tensorsolve, __VA_ARGS__)
 #define tensor_linalg_inv(...) TENSOR__CALL1(tensor_linalg_inv, __VA_ARGS__)
 #define tensor_inverse(...) TENSOR__CALL1(tensor_inverse, __VA_ARGS__)
 #define tensor_linalg_det(...) TENSOR__CALL1(tensor_linalg_det, __VA_ARGS__)
@@ -4156,7 +4192,8 @@ enum {
     TENSOR_HOST_READ = 1,
     TENSOR_HOST_WRITE = 2,              // with HOST_READ: a pointer that is the user's from then on
     TENSOR_SHAPE_FROM_DATA = 4,         // reads them, and the shape of a result follows
-    TENSOR_HANDLE_SET = 8               // nothing: a handle is to get another tensor (only captures are told)
+    TENSOR_HANDLE_SET = 8,              // nothing: a handle is to get another tensor (only captures are told)
+    TENSOR_HOST_PINNED = 16             // beside READ, WRITE: a copy with pinned memory that nobody waits for
 };
 
 // While it is set on a thread, the library calls it at the two ways to elements: a graph that is captured,
@@ -8481,6 +8518,8 @@ TENSOR__FN void TENSOR__K(row_scale)(const float *x, float *z, int64_t n, float 
     if (i < n) { V_PUT_PART(z + i, n - i, V_ADD(V_MUL(V_PART(x + i, n - i, 0), va), vb)); }
 }
 
+// Softmax has two other texts, which sum in other orders: tensor__f64_softmax in >>impl-rows (f64, and the
+// reference) and softmax_rows in tensor_cuda.cu. Attention has its own, NN__K(attend) in tensor_nn.h.
 TENSOR__BETWEEN void TENSOR__K(row_softmax)(const float *x, float *y, int64_t n) {
     float s = TENSOR__K(row_exp)(x, y, n, TENSOR__K(leaf_peak)(x, n));
     TENSOR__K(row_scale)(y, y, n, 1.0f / s, 0.0f);
@@ -10809,6 +10848,12 @@ typedef struct tensor__packer_t {
     void (*drop)(tensor__thread_t *th, tensor__extra_t *e);
 } tensor__packer_t;
 
+// Takes over the tasks of a kernel that is done in parts (tensor_graph_resume).
+typedef struct tensor__slice_t {
+    void (*run)(struct tensor__slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg);
+    int threads;                    // that the kernel is told: it cuts its work for so many
+} tensor__slice_t;
+
 struct tensor__thread_t {
     tensor_context_t *ctx;
     tensor_t **stack;               // headers owned by scopes, oldest first; NULL = given away
@@ -10859,6 +10904,7 @@ struct tensor__thread_t {
     tensor__tally_t live_tensors, live_nodes, live_bytes, peak_bytes;
     void *scratch;                  // grows, reused by every call
     uint64_t scratch_bytes;
+    tensor__slice_t *slice;         // of the kernel that runs; NULL = it is done in one go
     struct tensor__cast_t *casts;   // of leaves, TENSOR__CAST_ROOM places; NULL = none
     int16_t casts_size_class;            // of their block
     int32_t cast_depth;             // scopes above this depth lie in the autocast that made them
@@ -11916,6 +11962,12 @@ TENSOR__FN const char *tensor__device_name(const tensor__thread_t *th, int index
     return b ? b->name : "?";
 }
 
+// Whether a storage of the host is memory that the backend has pinned.
+TENSOR__FN int tensor__is_pinned(const tensor__thread_t *th, const tensor__storage_t *s) {
+    const tensor_backend_t *b = th->ctx->backend[1];
+    return b && s->deleter && s->deleter == b->release;
+}
+
 TENSOR__FN int tensor__halves(const tensor_t *x) {
     const tensor_backend_t *b = tensor__self()->ctx->backend[x->device != 0];
     return b && b->halves;
@@ -12039,7 +12091,7 @@ TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *c
         TENSOR__UNLOCK(&ctx->mutex);
     }
     if (th->owner != me) {
-        th->ctx = ctx;
+        if (th->ctx != ctx) { th->ctx = ctx; }      // others may read it in headers of the thread before
         th->owner = me;
         th->grad_mode = 1;
         th->modes = 0;
@@ -13216,9 +13268,10 @@ TENSOR__FN int tensor__take_error(char *text, size_t room) {
 }
 
 TENSOR__BETWEEN int tensor__thread_count(void) {
-    tensor__pool_t *p = &tensor__self()->ctx->pool;
+    const tensor__thread_t *th = tensor__self();
+    tensor__pool_t *p = &th->ctx->pool;
     TENSOR__POOL_HERE(p);
-    return p->n;
+    return th->slice ? th->slice->threads : p->n;
 }
 
 TENSOR_API int (tensor_get_num_threads)(void) { return tensor__thread_count(); }
@@ -13267,6 +13320,10 @@ TENSOR__FN void tensor__hook_task(void *arg, int64_t i) {
 // Runs fn(arg, 0..ntasks-1, worker) on all threads of the context; the caller takes part.
 TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg) {
     tensor__thread_t *th = tensor__self();
+    if (th->slice) {
+        th->slice->run(th->slice, ntasks, fn, arg);
+        return;
+    }
     tensor__pool_t *p = &th->ctx->pool;
     TENSOR__POOL_HERE(p);
     int alone = p->n == 1 || ntasks <= 1 || ntasks > INT32_MAX / 2 || th->in_parallel ||
@@ -15038,7 +15095,7 @@ TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tens
     TENSOR__REFUSE_AS(0, x->base && (x->flags & TENSOR__INHERITED) &&
                       (recording || tensor__sync_needs_grad(th, x->base)), AUTOGRAD,
                       "%s: x %t is %s; an in-place change of it cannot be recorded", op, x,
-                      x->flags & TENSOR__NO_GRAD_VIEW ? "a view made under no_grad" :
+                      x->flags & TENSOR__NO_GRAD_VIEW ? "a view made under no_grad or by a custom function" :
                       "one of several views made by one call (split, chunk, unbind)");
 
     if (recording && x->base && x->numel) {
@@ -15384,7 +15441,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__host_told(tensor__thread_t *th, const te
     const char *why = "the host reads a tensor's elements: in a capture they are not there yet";
     if (use & TENSOR_SHAPE_FROM_DATA) {
         why = "the host reads a tensor's elements for a shape: in a capture they are not there yet";
-    } else if (use == TENSOR_HOST_WRITE) {
+    } else if ((use & ~TENSOR_HOST_PINNED) == TENSOR_HOST_WRITE) {
         why = "memory of the host cannot be read by a graph: copy it before its run";
     }
     tensor__fail(th, code, "%s: %s", op, why);
@@ -15416,7 +15473,11 @@ TENSOR__FN int tensor__host_copy(tensor__thread_t *th, const char *op, int use, 
                                  uint64_t bytes, int wait) {
     int code = 0;
     if (th->recorder && bytes) {
-        code = tensor__host_told(th, use == TENSOR_HOST_WRITE ? to_in : from_in, bytes, use, op);
+        int writes = use == TENSOR_HOST_WRITE;
+        const tensor__storage_t *here = writes ? from_in : to_in;
+        int pinned = here && !here->device && tensor__is_pinned(th, here) && (writes || !wait);
+        int told = pinned ? use | TENSOR_HOST_PINNED : use;
+        code = tensor__host_told(th, writes ? to_in : from_in, bytes, told, op);
     }
     return code ? code : tensor__move_bytes(th, to, to_in, from, from_in, bytes, wait, op);
 }
@@ -17260,7 +17321,8 @@ TENSOR_API tensor_t *(tensor_wrap_strided)(const void *data, tensor_dtype_t dtyp
 TENSOR_API tensor_t *(tensor_arange)(double start, double end, double step, tensor_dtype_t dtype) {
     TENSOR__BEGIN0(o, TENSOR__ROW(ARANGE))
     double steps = (end - start) / step, count = ceil(steps);
-    TENSOR__REFUSE(step != 0 && count > 1e15, SHAPE, "arange: %g elements are too many", count);
+    TENSOR__REFUSE(step != 0 && count > 1e15, SHAPE, "arange: %g elements are too many, at most 1e15",
+                   count);
     TENSOR__REFUSE(step == 0 || !(steps >= 0), SHAPE, "arange: step %g does not lead from %g to %g", step,
                    start, end);
     int64_t n = (int64_t)count;
@@ -19394,7 +19456,7 @@ TENSOR__FRONT(clamp_min, (tensor_t *x, double lo), (tensor_clamp)(x, lo, (double
 
 TENSOR_API tensor_t *(tensor_clamp_tensor)(tensor_t *x, tensor_t *lo, tensor_t *hi) {
     TENSOR__MARK1(x)
-    TENSOR__REFUSE(!lo && !hi, SHAPE, "clamp_tensor: lo and hi are both NULL");
+    TENSOR__REFUSE(!lo && !hi, SHAPE, "clamp_tensor: lo and hi are both NULL, one is needed");
     tensor_t *const bounds[2] = {lo, hi};
     for (int i = 0; i < 2; i++) {
         tensor_t *b = bounds[i];
@@ -20109,45 +20171,48 @@ TENSOR__FN TENSOR__NOINLINE void tensor__reduce_parts(tensor__reduce_t *r) {
     }
 }
 
+// What a call reduces: the dims that stay and those that go, each merged to as few as possible.
+TENSOR__FN void tensor__reduce_begin(tensor__reduce_t *r, const tensor_call_t *c) {
+    const tensor_arg_t *x = &c->arg[0];
+    memset(r, 0, sizeof *r);
+    r->id = c->row->id;
+    r->y = &c->arg[1];
+    r->x = (const char *)x->data;
+    r->dtype = x->dtype;
+    r->size = tensor__sizes[x->dtype];
+    r->isa = TENSOR__ISA(c->thread);
+    r->compute_class = tensor__class(x->dtype);
+    if (c->thread->ctx->reference && r->compute_class == TENSOR__C_F32) { r->compute_class = TENSOR__C_F64; }
+    r->kept = r->reduced = 1;
+    for (int d = 0; d < x->ndim; d++) {
+        if (c->p->reduce.mask >> d & 1) {
+            tensor__merge_dim(r->rd, r->rs, &r->nr, x->dims[d], x->strides[d]);
+            r->reduced *= x->dims[d];
+        } else {
+            tensor__merge_dim(r->kd, r->ks, &r->nk, x->dims[d], x->strides[d]);
+            r->kept *= x->dims[d];
+        }
+    }
+    if (!r->nr) {
+        r->rd[0] = r->reduced;
+        r->rs[0] = 1;
+        r->nr = 1;
+    }
+}
+
 // With c->scratch, as a plan of a captured step calls it, it gives the reduction there and does nothing.
 TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c, void (*leaf)(const tensor__reduce_t *r, tensor__acc_t *a,
                                                                   const void *block, int64_t n)) {
-    const tensor_arg_t *x = &c->arg[0];
     tensor__reduce_t r;
-    memset(&r, 0, sizeof r);
-    r.id = c->row->id;
+    tensor__reduce_begin(&r, c);
     r.leaf = leaf;
-    r.y = &c->arg[1];
-    r.x = (const char *)x->data;
-    r.dtype = x->dtype;
-    r.size = tensor__sizes[x->dtype];
-    r.isa = TENSOR__ISA(c->thread);
-    r.compute_class = tensor__class(x->dtype);
-    if (c->thread->ctx->reference && r.compute_class == TENSOR__C_F32) { r.compute_class = TENSOR__C_F64; }
-    r.kept = r.reduced = 1;
-    for (int d = 0; d < x->ndim; d++) {
-        if (c->p->reduce.mask >> d & 1) {
-            tensor__merge_dim(r.rd, r.rs, &r.nr, x->dims[d], x->strides[d]);
-            r.reduced *= x->dims[d];
-        } else {
-            tensor__merge_dim(r.kd, r.ks, &r.nk, x->dims[d], x->strides[d]);
-            r.kept *= x->dims[d];
-        }
-    }
-
     if (r.kept == 0) { return 0; }
-    if (!r.nr) {
-        r.rd[0] = r.reduced;
-        r.rs[0] = 1;
-        r.nr = 1;
-    }
-
     if (c->scratch) {
         *(tensor__reduce_t *)c->scratch = r;
         return 0;
     }
     int sums = r.id == TENSOR_OP_SUM || r.id == TENSOR_OP_MEAN;
-    int f32 = r.compute_class == TENSOR__C_F32 && x->dtype == TENSOR_F32 && r.y->dtype == TENSOR_F32;
+    int f32 = r.compute_class == TENSOR__C_F32 && r.dtype == TENSOR_F32 && r.y->dtype == TENSOR_F32;
     int columns = r.nk == 1 && r.ks[0] == 1 && r.kept >= 8 && r.rs[r.nr - 1] != 1;
     if (sums && f32 && columns) {
         int64_t tasks = (r.kept + TENSOR__BLOCK - 1) / TENSOR__BLOCK;
@@ -20316,7 +20381,8 @@ typedef struct tensor__rowcall_t {
     int compute_class, fast;
 } tensor__rowcall_t;
 
-// softmax, log_softmax and logsumexp of a row; the last gives one number.
+// softmax, log_softmax and logsumexp of a row; the last gives one number. This is f64 and the reference: f32
+// has row_softmax in >>kernel-rows, a GPU softmax_rows in tensor_cuda.cu.
 TENSOR__INLINE void tensor__f64_softmax(const int id, const double *x, double *y, int64_t n) {
     double m = -(double)INFINITY, s = 0;
     for (int64_t i = 0; i < n; i++) { m = tensor__max_f64(m, x[i]); }
@@ -22066,7 +22132,7 @@ TENSOR__FRONT(chain_matmul_n, (tensor_t *const *list, int n), tensor__multi_dot(
 TENSOR_API tensor_t *(tensor_kron)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK2(a, b)
     int n = a->ndim > b->ndim ? a->ndim : b->ndim;
-    TENSOR__REFUSE(n > TENSOR_MAX_DIMS / 2, SHAPE, "kron: a %t and b %t have more than 4 dims", a, b);
+    TENSOR__REFUSE(n > TENSOR_MAX_DIMS / 2, SHAPE, "kron: a %t or b %t has more than 4 dims", a, b);
     int64_t da[TENSOR_MAX_DIMS], db[TENSOR_MAX_DIMS], dims[TENSOR_MAX_DIMS];
     for (int d = 0; d < n; d++) {
         int ka = d - (n - a->ndim), kb = d - (n - b->ndim);
@@ -24650,7 +24716,8 @@ TENSOR__FN int tensor__cat_dims(tensor_t *const *list, int n, int d, int64_t *di
                           first, d);
         *dtype = tensor__promote2(*dtype, list[i]->dtype);
         uint64_t sum = (uint64_t)total + (uint64_t)list[i]->dims[d];
-        TENSOR__REFUSE_AS(0, sum > (uint64_t)1 << 60, SHAPE, "cat: dim %i overflows", d);
+        TENSOR__REFUSE_AS(0, sum > (uint64_t)1 << 60, SHAPE,
+                          "cat: the sizes of dim %i add up to more than 2^60 at tensor %i %t", d, i, list[i]);
         total = (int64_t)sum;
     }
     dims[d] = total;
@@ -24818,7 +24885,8 @@ TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int 
 
     int64_t dims[TENSOR_MAX_DIMS], final[TENSOR_MAX_DIMS];
     for (int i = 0; i < n; i++) {
-        TENSOR__REFUSE(repeats[i] < 0, SHAPE, "repeat: %n has a negative count", repeats, n);
+        TENSOR__REFUSE(repeats[i] < 0, SHAPE, "repeat: repeats %n of x %t, each must be 0 or more",
+                       repeats, n, x);
         dims[i] = i < n - x->ndim ? 1 : x->dims[i - (n - x->ndim)];
         uint64_t wide;
         if (!tensor__mul_u64((uint64_t)dims[i], (uint64_t)repeats[i], &wide) || wide > (uint64_t)1 << 60) {
@@ -24848,6 +24916,46 @@ TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int 
     TENSOR__RETURN(tensor__not_view(y, x));
 }
 
+// x as a square matrix: its first ind dims are the rows. Poison, without an error = it is not square.
+TENSOR__FN tensor_t *tensor__la_square(tensor_t *x, int ind) {
+    int64_t sizes[2];
+    if (!tensor__numel_of(x->dims, ind, &sizes[0]) ||
+        !tensor__numel_of(x->dims + ind, x->ndim - ind, &sizes[1]) || sizes[0] != sizes[1]) {
+        return TENSOR__POISON;
+    }
+    return tensor_reshape_n(x, sizes, 2);
+}
+
+TENSOR_API tensor_t *(tensor_linalg_tensorinv)(tensor_t *x, int ind) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE("linalg_tensorinv", "x", x)) { return TENSOR__POISON; }
+    TENSOR__REFUSE(ind < 1 || ind > x->ndim, SHAPE, "linalg_tensorinv: ind %i is outside 1..%i for x %t", ind,
+                   (int)x->ndim, x);
+    tensor_t *square = tensor__la_square(x, ind);
+    TENSOR__REFUSE(square == TENSOR__POISON, SHAPE,
+                   "linalg_tensorinv: the first %i sizes of x %t must have the product of the others",
+                   ind, x);
+    int64_t dims[TENSOR_MAX_DIMS];
+    for (int d = 0; d < x->ndim; d++) { dims[d] = x->dims[(d + ind) % x->ndim]; }
+    tensor_t *y = tensor__inv("linalg_tensorinv", square);
+    TENSOR__RETURN(y == TENSOR__POISON ? y : tensor_reshape_n(y, dims, x->ndim));
+}
+
+TENSOR_API tensor_t *(tensor_linalg_tensorsolve)(tensor_t *a, tensor_t *b) {
+    TENSOR__MARK2(a, b)
+    if (!TENSOR__USABLE("linalg_tensorsolve", "a", a) || !TENSOR__USABLE("linalg_tensorsolve", "b", b)) {
+        return TENSOR__POISON;
+    }
+    int fits = b->ndim <= a->ndim && !memcmp(a->dims, b->dims, (size_t)b->ndim * 8);
+    tensor_t *square = fits ? tensor__la_square(a, b->ndim) : TENSOR__POISON;
+    TENSOR__REFUSE(square == TENSOR__POISON, SHAPE,
+                   "linalg_tensorsolve: a %t must have the dims of b %t, then dims of as many elements",
+                   a, b);
+    const int64_t column[2] = {b->numel, 1};
+    tensor_t *x = tensor__solve(TENSOR__ROW(LINALG_SOLVE), square, tensor_reshape_n(b, column, 2), 0, 0);
+    TENSOR__RETURN(x == TENSOR__POISON ? x : tensor_reshape_n(x, a->dims + b->ndim, a->ndim - b->ndim));
+}
+
 TENSOR_API tensor_t *(tensor_logspace_of)(tensor_dtype_t dtype, double start, double end, int64_t n,
                                           double base) {
     TENSOR__MARK
@@ -24858,6 +24966,53 @@ TENSOR_API tensor_t *(tensor_logspace_of)(tensor_dtype_t dtype, double start, do
 
 TENSOR__FRONT(logspace, (double start, double end, int64_t n, double base),
     (tensor_logspace_of)(tensor_get_default_dtype(), start, end, n, base))
+
+// The places of a window's n values: f64 from start to end, whose last is left out of a periodic window.
+TENSOR__FN tensor_t *tensor__window(const char *op, double start, double end, int64_t n, int periodic) {
+    TENSOR__REFUSE(n < 0 || n > (int64_t)1 << 56, SHAPE, "%s: n %d is not a length", op, n);
+    if (n == 1) { return tensor_full_n(&n, 1, (start + end) / 2, TENSOR_F64); }
+    if (!periodic || !n) { return tensor__linspace(TENSOR_F64, start, end, n); }
+    tensor_t *places = tensor__linspace(TENSOR_F64, start, end, n + 1);
+    return places == TENSOR__POISON ? places : tensor_narrow(places, 0, 0, n);
+}
+
+// a - b cos(t) + c cos(2 t), where t goes once round the circle.
+TENSOR__FN tensor_t *tensor__cosine_window(const char *op, int64_t n, int periodic, double a, double b,
+                                           double c) {
+    TENSOR__MARK
+    tensor_t *t = tensor__window(op, 0, 6.283185307179586, n, periodic);
+    if (t == TENSOR__POISON) { return t; }
+    tensor_t *y = tensor_add_scalar(tensor_mul_scalar(tensor_cos(t), -b), a);
+    if (c != 0) { y = tensor_add(y, tensor_mul_scalar(tensor_cos(tensor_mul_scalar(t, 2)), c)); }
+    if (n == 1) { y = tensor_ones_like(y); }
+    return tensor__tidy(th_, mark_, tensor_to(y, (int)tensor_get_default_dtype()));
+}
+
+TENSOR__FRONT(hann_window, (int64_t n, int periodic),
+    tensor__named(tensor__self(), tensor__cosine_window("hann_window", n, periodic, 0.5, 0.5, 0), __func__))
+TENSOR__FRONT(hamming_window, (int64_t n, int periodic, double alpha, double beta),
+    tensor__named(tensor__self(), tensor__cosine_window("hamming_window", n, periodic, alpha, beta, 0),
+                  __func__))
+TENSOR__FRONT(blackman_window, (int64_t n, int periodic),
+    tensor__named(tensor__self(), tensor__cosine_window("blackman_window", n, periodic, 0.42, 0.5, 0.08),
+                  __func__))
+
+TENSOR_API tensor_t *(tensor_bartlett_window)(int64_t n, int periodic) {
+    TENSOR__MARK
+    tensor_t *t = tensor__window("bartlett_window", -1, 1, n, periodic);
+    if (t == TENSOR__POISON) { return t; }
+    TENSOR__RETURN(tensor_to(tensor_rsub_scalar(tensor_abs(t), 1), (int)tensor_get_default_dtype()));
+}
+
+TENSOR_API tensor_t *(tensor_kaiser_window)(int64_t n, int periodic, double beta) {
+    TENSOR__MARK
+    tensor_t *t = tensor__window("kaiser_window", -1, 1, n, periodic);
+    if (t == TENSOR__POISON) { return t; }
+    tensor_t *height = tensor_sqrt(tensor_rsub_scalar(tensor_square(t), 1));
+    tensor_t *most = tensor_i0(tensor_full_like(t, beta));
+    tensor_t *y = tensor_div(tensor_i0(tensor_mul_scalar(height, beta)), most);
+    TENSOR__RETURN(tensor_to(y, (int)tensor_get_default_dtype()));
+}
 
 TENSOR_API tensor_t *(tensor_empty_strided)(const int64_t *dims, const int64_t *strides, int ndim,
                                             tensor_dtype_t dtype) {
@@ -27106,6 +27261,18 @@ TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_
     return ok && th->error.code == 0;
 }
 
+// A result in the memory of an input is a view of it: a change of it in place cannot be recorded, since
+// backward knows nothing of it.
+TENSOR__FN void tensor__custom_lends(const tensor_function_ctx_t *c, tensor_t *y) {
+    for (int i = 0; i < c->n && !y->base; i++) {
+        tensor_t *x = c->inputs[i];
+        if (x->storage != y->storage) { continue; }
+        y->base = tensor__hold(x->base ? x->base : x);
+        y->base_version = y->base->rebased;
+        y->flags = (uint8_t)(y->flags | TENSOR__NO_GRAD_VIEW);
+    }
+}
+
 // Results become those of the user, and of node unless it is NULL; *given: how many node got. 0 = failed,
 // raised
 TENSOR__FN int tensor__custom_results(tensor__thread_t *th, tensor_function_ctx_t *c, tensor__node_t *node,
@@ -27117,6 +27284,7 @@ TENSOR__FN int tensor__custom_results(tensor__thread_t *th, tensor_function_ctx_
         if (!dirty) {
             y->op = c->fn->name;
             y->site = NULL;
+            tensor__custom_lends(c, y);
         }
         if (!node || !tensor__is_float(y->dtype) || (c->constant >> k & 1)) { continue; }
         if ((*given)++) { TENSOR__HOLD(&node->refs); }
@@ -27130,13 +27298,29 @@ TENSOR__FN int tensor__custom_results(tensor__thread_t *th, tensor_function_ctx_
     return ok;
 }
 
+// Whether an argument other than a tensor is there.
+TENSOR__FN int tensor__there(const char *op, const char *arg, int there) {
+    TENSOR__REFUSE_AS(0, !there, OWNER, "%s: argument %s is NULL", op, arg);
+    return 1;
+}
+
+// The same of an argument with n tensors.
+TENSOR__FN int tensor__list_there(const char *op, const char *arg, tensor_t *const *list, int n) {
+    TENSOR__REFUSE_AS(0, n < 0, OWNER, "%s: argument %s has %i tensors, must be 0 or more", op, arg, n);
+    return tensor__there(op, arg, list || !n);
+}
+
 TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_t *const *inputs, int n,
                                 tensor_t **outputs, int nout) {
     tensor__thread_t *th = tensor__self();
     tensor_function_ctx_t *c = NULL;
     for (int k = 0; outputs && k < nout; k++) { outputs[k] = TENSOR__POISON; }
-    TENSOR__REFUSE_CODE(!fn || !fn->forward || !fn->backward || n < 0 || (n && !inputs) || !outputs, OWNER,
-                        "apply: fn, its forward, its backward, inputs or outputs is NULL");
+    if (!tensor__there("apply", "fn", fn != NULL) || !tensor__there("apply", "fn->forward", !!fn->forward) ||
+        !tensor__there("apply", "fn->backward", !!fn->backward) ||
+        !tensor__list_there("apply", "inputs", inputs, n) ||
+        !tensor__there("apply", "outputs", outputs != NULL)) {
+        return TENSOR_ERR_OWNER;
+    }
     TENSOR__REFUSE_CODE(nout < 1 || nout > TENSOR__MAX_OUT, INDEX, "apply: %i results, 1..%i are supported",
                         nout, (int)TENSOR__MAX_OUT);
     tensor__op_t o;
@@ -27296,7 +27480,10 @@ TENSOR__FN int tensor__region_drop(tensor__thread_t *th, tensor__region_t *r, te
 TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n) {
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "checkpoint");
-    TENSOR__REFUSE(!fn || n < 0 || (n && !inputs), OWNER, "checkpoint: fn or inputs is NULL");
+    if (!tensor__there("checkpoint", "fn", fn != NULL) ||
+        !tensor__list_there("checkpoint", "inputs", inputs, n)) {
+        return TENSOR__POISON;
+    }
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE("checkpoint", "inputs", inputs[i])) { return TENSOR__POISON; }
         if (tensor__sync_needs_grad(th, inputs[i]) && inputs[i]->node && inputs[i]->node->seq > th->seq) {
@@ -28037,8 +28224,11 @@ TENSOR__FN tensor_t *tensor__hand_gradient(tensor__thread_t *th, tensor_t *t) {
 TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t *const *grad_outputs,
                                       tensor_t *const *inputs, int ni, tensor_t **gradients, int flags) {
     tensor__thread_t *th = tensor__self();
-    TENSOR__REFUSE_CODE(no < 0 || ni < 0 || (no && !outputs) || (ni && (!inputs || !gradients)), OWNER,
-                        "autograd_grad: outputs, inputs or gradients is NULL");
+    if (!tensor__list_there("autograd_grad", "outputs", outputs, no) ||
+        !tensor__list_there("autograd_grad", "inputs", inputs, ni) ||
+        !tensor__list_there("autograd_grad", "gradients", gradients, ni)) {
+        return TENSOR_ERR_OWNER;
+    }
     TENSOR__REFUSE_CODE(!ni, AUTOGRAD, "autograd_grad: no inputs; tensor_backward fills the .grad of leaves");
     for (int i = 0; i < ni; i++) { gradients[i] = NULL; }
     int code = tensor__run(th, outputs, no, grad_outputs, inputs, ni, gradients, flags, "autograd_grad",
@@ -28160,8 +28350,9 @@ TENSOR__FN int tensor__calculus(tensor__calculus_t *c, const char *op, tensor_fn
     c->x = NULL;
     c->s.thread = NULL;
     TENSOR__REFUSE_AS(0, !TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, op);
-    TENSOR__REFUSE_AS(0, !fn || n < 0 || (n && !inputs) || !given, OWNER,
-                      "%s: fn, inputs, v or results is NULL", op);
+    if (!tensor__there(op, "fn", fn != NULL) || !tensor__list_there(op, "inputs", inputs, n) || !given) {
+        return 0;
+    }
     c->s = tensor__scope_begin(th, 1);
     if (c->s.thread) { c->x = (tensor_t **)tensor__memory(th, 2 * ((uint64_t)n + 1) * sizeof *c->x); }
     if (!c->x) { return 0; }
@@ -28195,7 +28386,8 @@ TENSOR__FN tensor_t *tensor__calculus_end(tensor__calculus_t *c, int ok, tensor_
 TENSOR_API tensor_t *(tensor_vjp)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, tensor_t *v,
                                   tensor_t **vjp, int flags) {
     tensor__calculus_t c;
-    int ok = tensor__calculus(&c, "vjp", fn, user, inputs, n, vjp || !n, flags) &&
+    int given = tensor__there("vjp", "vjp", vjp || !n);
+    int ok = tensor__calculus(&c, "vjp", fn, user, inputs, n, given, flags) &&
              tensor__pull(c.th, &c.y, &v, 1, c.x, n, vjp, flags);
     return tensor__calculus_end(&c, ok, vjp, n, flags);
 }
@@ -28203,7 +28395,8 @@ TENSOR_API tensor_t *(tensor_vjp)(tensor_fn_t fn, void *user, tensor_t *const *i
 TENSOR_API tensor_t *(tensor_jvp)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                   tensor_t *const *v, tensor_t **jvp, int flags) {
     tensor__calculus_t c;
-    int ok = tensor__calculus(&c, "jvp", fn, user, inputs, n, jvp && (v || !n), flags) &&
+    int given = tensor__there("jvp", "v", v || !n) && tensor__there("jvp", "jvp", jvp != NULL);
+    int ok = tensor__calculus(&c, "jvp", fn, user, inputs, n, given, flags) &&
              tensor__push(c.th, &c.y, 1, c.x, n, v, jvp, flags);
     return tensor__calculus_end(&c, ok, jvp, 1, flags);
 }
@@ -28211,7 +28404,8 @@ TENSOR_API tensor_t *(tensor_jvp)(tensor_fn_t fn, void *user, tensor_t *const *i
 TENSOR_API int (tensor_jacobian)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                  tensor_t **jacobian, int flags) {
     tensor__calculus_t c;
-    int ok = tensor__calculus(&c, "jacobian", fn, user, inputs, n, jacobian || !n, flags) &&
+    int given = tensor__there("jacobian", "jacobian", jacobian || !n);
+    int ok = tensor__calculus(&c, "jacobian", fn, user, inputs, n, given, flags) &&
              tensor__jacobian_of(c.th, c.y, c.x, n, jacobian, flags);
     return tensor__calculus_end(&c, ok, jacobian, n, flags) == TENSOR__POISON ? c.th->error.code : 0;
 }
@@ -28219,7 +28413,8 @@ TENSOR_API int (tensor_jacobian)(tensor_fn_t fn, void *user, tensor_t *const *in
 TENSOR_API int (tensor_hessian)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                 tensor_t **hessian, int flags) {
     tensor__calculus_t c;
-    int ok = tensor__calculus(&c, "hessian", fn, user, inputs, n, hessian || !n, flags) &&
+    int given = tensor__there("hessian", "hessian", hessian || !n);
+    int ok = tensor__calculus(&c, "hessian", fn, user, inputs, n, given, flags) &&
              tensor__pull(c.th, &c.y, NULL, 1, c.x, n, c.g, TENSOR_CREATE_GRAPH);
     for (int i = 0; i < n && ok; i++) {
         ok = tensor__jacobian_of(c.th, c.g[i], c.x, n, hessian + (int64_t)i * n, flags);
@@ -28231,7 +28426,8 @@ TENSOR_API int (tensor_hessian)(tensor_fn_t fn, void *user, tensor_t *const *inp
 TENSOR_API tensor_t *(tensor_hvp)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                   tensor_t *const *v, tensor_t **hvp, int flags) {
     tensor__calculus_t c;
-    int ok = tensor__calculus(&c, "hvp", fn, user, inputs, n, (hvp && v) || !n, flags) &&
+    int given = tensor__there("hvp", "v", v || !n) && tensor__there("hvp", "hvp", hvp || !n);
+    int ok = tensor__calculus(&c, "hvp", fn, user, inputs, n, given, flags) &&
              tensor__pull(c.th, &c.y, NULL, 1, c.x, n, c.g, TENSOR_CREATE_GRAPH) &&
              tensor__push(c.th, c.g, n, c.x, n, v, hvp, flags);
     return tensor__calculus_end(&c, ok, hvp, n, flags);
@@ -28240,7 +28436,8 @@ TENSOR_API tensor_t *(tensor_hvp)(tensor_fn_t fn, void *user, tensor_t *const *i
 TENSOR_API tensor_t *(tensor_vhp)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                   tensor_t *const *v, tensor_t **vhp, int flags) {
     tensor__calculus_t c;
-    int ok = tensor__calculus(&c, "vhp", fn, user, inputs, n, (vhp && v) || !n, flags) &&
+    int given = tensor__there("vhp", "v", v || !n) && tensor__there("vhp", "vhp", vhp || !n);
+    int ok = tensor__calculus(&c, "vhp", fn, user, inputs, n, given, flags) &&
              tensor__pull(c.th, &c.y, NULL, 1, c.x, n, c.g, TENSOR_CREATE_GRAPH) &&
              tensor__pull(c.th, c.g, v, n, c.x, n, vhp, flags);
     return tensor__calculus_end(&c, ok, vhp, n, flags);
@@ -28374,7 +28571,10 @@ TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *in
                                  double atol, double rtol, int constant) {
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE_CODE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "gradcheck");
-    TENSOR__REFUSE_CODE(!fn || n < 0 || (n && !inputs), OWNER, "gradcheck: fn or inputs is NULL");
+    if (!tensor__there("gradcheck", "fn", fn != NULL) ||
+        !tensor__list_there("gradcheck", "inputs", inputs, n)) {
+        return TENSOR_ERR_OWNER;
+    }
     tensor__gradcheck_t c;
     c.fn = fn;
     c.user = user;
@@ -28432,8 +28632,12 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *cons
     gg.fn = fn;
     gg.user = user;
     TENSOR__REFUSE_CODE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "gradgradcheck");
-    TENSOR__REFUSE_CODE(!fn || n < 0 || n == INT32_MAX || (n && !inputs), OWNER,
-                        "gradgradcheck: fn or inputs is NULL");
+    if (!tensor__there("gradgradcheck", "fn", fn != NULL) ||
+        !tensor__list_there("gradgradcheck", "inputs", inputs, n)) {
+        return TENSOR_ERR_OWNER;
+    }
+    TENSOR__REFUSE_CODE(n == INT32_MAX, OWNER, "gradgradcheck: argument inputs has %i tensors, one too many",
+                        n);
     tensor_t **list = (tensor_t **)tensor__memory(th, (uint64_t)(n + 1) * sizeof *list);
     if (!list) { return th->error.code; }
     tensor_scope_t s = tensor__scope_begin(th, 1);
@@ -28734,10 +28938,11 @@ TENSOR__END
 // operand is identified by a deleter that the capture puts on it: the deleter tells when the storage has
 // gone, so the same address may be another storage later. No reference is held meanwhile, because the
 // library's choices depend on the counts. At the end the storages that have gone are the temporaries: they
-// are laid into one block, best fit over the calls between first and last use, and their addresses in the
-// calls are moved there; a result takes the place of the operand that it is the last to read. Pointwise
-// calls become groups that run block by block; what depends on kernels and threads is planned again when
-// those change. A program that never captures does not reach this room. Rejected: a hook in the allocator
+// are laid into one block, the largest first, best fit over the calls between first and last use, and their
+// addresses in the calls are moved there; a result takes the place of the operand that it is the last to
+// read. Pointwise calls become groups that run block by block; what depends on kernels and threads is planned
+// again when those change. A program that never captures does not reach this room. Rejected: placing each
+// temporary when it is first used (a fifth more memory for an MLP or CNN), a hook in the allocator
 // (an instruction for every op of every program), temporaries in the blocks they had (the capture would
 // need a cache of its own, and nodes alive at its end would be in between).
 // ------------------------------------------------------------------------------
@@ -28756,6 +28961,8 @@ typedef struct tensor__traced_t {
     char *data;
     uint64_t bytes, at;                 // at: of a temporary, in the graph's block
     int64_t first, last;                // steps that use it
+    int64_t until;                      // the last step that uses its place
+    struct tensor__traced_t *place;     // of a temporary: the first one that has its place in the block
     int older;                          // than the capture
     int held;                           // an output
     int read;                           // a temporary, read by a call that is not left out
@@ -28829,6 +29036,23 @@ typedef struct tensor__link_t {
     tensor__storage_t *older;           // of a gradient older than the step, which it adds to, else NULL
 } tensor__link_t;
 
+// A call that is under way in slices. Its kernel runs from the beginning in each of them and finds the tasks
+// done that earlier slices did: rounds of tasks that are over, and some tasks of the next round. Its scratch
+// is its own, as the thread computes other things in between.
+typedef struct tensor__pause_t {
+    tensor__slice_t slice;              // first: what the thread has is the pause
+    tensor__thread_t *thread;
+    tensor__task_fn fn;
+    void *arg;
+    int64_t round, done, begin;         // round: of this run; begin: the first of the tasks that run
+    int64_t tasks;                      // done of round `done`
+    int some, paused;                   // some: this slice has done tasks of it
+    int ready;                          // the scratch is large enough for every call
+    double now, until, us;              // microseconds of the clock; us: of the longest tasks
+    void *scratch;
+    uint64_t scratch_bytes;
+} tensor__pause_t;
+
 typedef struct tensor__chunk_t {
     struct tensor__chunk_t *next;
     uint64_t used, bytes;
@@ -28848,6 +29072,7 @@ struct tensor_graph_t {
     tensor__chunk_t *chunks;
     tensor__step_t *first, *last, *unsited;     // unsited: the first whose line is not known yet
     tensor__step_t *at;                 // the next of a step in slices; NULL = none is under way
+    tensor__pause_t pause;              // of the call at it
     tensor__step_t **call;              // the steps that are calls
     int64_t steps;
     tensor__traced_t *traced;
@@ -28861,6 +29086,7 @@ struct tensor_graph_t {
     char *block;
     char *room;                         // of the workers that run groups, worker_room bytes each
     uint64_t worker_room, room_bytes;
+    tensor__count_t busy;               // a thread runs it
     tensor_graph_info_t info;
     int isa, reference, threads;        // that the graph is planned for; threads: 0 = none
     int bf16, takes_bf16;               // it has operands of bf16; products took bf16 at the capture
@@ -28979,12 +29205,6 @@ TENSOR__FN tensor__traced_t *tensor__trace(tensor_graph_t *g, tensor__storage_t 
     s->user = e;
     tensor__unspin(&tensor__traced_lock);
     return e;
-}
-
-// Whether a copy to or from a GPU needs the storage's deleter as it is.
-TENSOR__FN int tensor__is_pinned(const tensor__thread_t *th, const tensor__storage_t *s) {
-    const tensor_backend_t *b = th->ctx->backend[1];
-    return b && s->deleter && s->deleter == b->release;
 }
 
 TENSOR__FN void tensor__add_step(tensor_graph_t *g, tensor__step_t *s) {
@@ -29180,14 +29400,29 @@ TENSOR__FN int tensor__capture_host(tensor_recorder_t *self, const tensor__stora
 }
 
 // The host of a capture on a GPU: memory of the host is not part of it, and a number that is written there
-// becomes part of the backend's graph.
+// becomes part of the backend's graph. Copies with pinned memory are part of it too, so that the host cannot
+// use yet what they fill.
 TENSOR__FN int tensor__device_host(tensor_recorder_t *self, const tensor__storage_t *s, uint64_t bytes,
                                    int use, const char *op) {
     tensor_graph_t *g = (tensor_graph_t *)(void *)self;
     int constant = use == TENSOR_HOST_WRITE && bytes <= 8;
-    if (!s->device || constant) { return 0; }
-    if (use == TENSOR_HANDLE_SET && g->backend->graph_made(g->there, s)) { return 0; }
+    if (constant || (use & TENSOR_HOST_PINNED) || (use == TENSOR_HANDLE_SET && !s->device)) { return 0; }
+    int made = (!s->device || use == TENSOR_HANDLE_SET) && g->backend->graph_made(g->there, s);
+    if (s->device ? made : !made) { return 0; }
     return tensor__capture_refuse(g, use, op);
+}
+
+// In a capture on a GPU a kernel of the CPU runs at once: before the graph's copies to the host.
+TENSOR__FN int tensor__device_call(tensor_recorder_t *self, const tensor_call_t *c) {
+    tensor_graph_t *g = (tensor_graph_t *)(void *)self;
+    if (c->device || c->row->family == TENSOR_FAMILY_TRANSFER) { return 0; }
+    for (int i = 0; i < c->nin + c->nout; i++) {
+        const tensor__storage_t *s = c->arg[i].storage;
+        if (s && !s->device && g->backend->graph_made(g->there, s)) {
+            return tensor__capture_refuse(g, TENSOR_HOST_READ, c->row->name);
+        }
+    }
+    return 0;
 }
 
 TENSOR__FN int tensor__capture_again(tensor_recorder_t *self, int device,
@@ -29232,7 +29467,8 @@ TENSOR__FN void tensor__capture_site(tensor_recorder_t *self, const char *site) 
 // Traces the storages of all live headers of the thread. -> code
 TENSOR__FN int tensor__graph_census(tensor_graph_t *g) {
     tensor__thread_t *th = g->thread;
-    int64_t room = TENSOR__RELAXED_LOAD(&th->live_tensors) + 64, n = 0;
+    int64_t live = TENSOR__RELAXED_LOAD(&th->live_tensors);     // less than 0 if it frees those of others
+    int64_t room = (live > 0 ? live : 0) + 64, n = 0;
     tensor__storage_t **list = NULL;
     for (int fits = 0; !fits; room = n + 64) {
         if (list) { tensor__memory_free(th, list); }
@@ -29285,6 +29521,7 @@ TENSOR__FN void tensor__graph_close(tensor_graph_t *g) {
     }
     if (g->block) { tensor__memory_free(th, g->block); }
     if (g->room) { tensor__memory_free(th, g->room); }
+    if (g->pause.scratch) { tensor__memory_free(th, g->pause.scratch); }
     while (g->chunks) {
         tensor__chunk_t *next = g->chunks->next;
         tensor__memory_free(th, g->chunks);
@@ -29316,6 +29553,7 @@ TENSOR__FN int tensor__device_capture(tensor_graph_t *g, int index) {
     TENSOR__REFUSE_CODE(!b->graph_begin, UNSUPPORTED, "capture_begin: the backend cannot capture");
     g->backend = b;
     g->device = index;
+    g->recorder.call = tensor__device_call;
     g->recorder.host = tensor__device_host;
     return b->graph_begin(index - 1, &g->there);
 }
@@ -29932,9 +30170,8 @@ TENSOR__FN tensor__traced_t *tensor__predecessor(tensor__step_t *s, int k, int o
     return NULL;
 }
 
-// Places the temporaries that a step uses first into the block, and gives back those it uses last.
-TENSOR__FN void tensor__step_lay_out(tensor_graph_t *g, tensor__step_t *s, int64_t at, tensor__gap_t *gap,
-                                     int64_t *ngaps, uint64_t *end) {
+// Finds which of the temporaries that a step uses first take the place of one that it uses last.
+TENSOR__FN void tensor__step_places(tensor_graph_t *g, tensor__step_t *s, int64_t at) {
     tensor__step_t *c;
     for (int k = 0; (c = tensor__step_part(s, k)) != NULL; k++) {
         for (int i = 0; i < c->c.nin + c->c.nout; i++) {
@@ -29944,36 +30181,78 @@ TENSOR__FN void tensor__step_lay_out(tensor_graph_t *g, tensor__step_t *s, int64
             e->placed = TENSOR__PLACED;
             if (e->local) { continue; }
             if (i >= c->c.nin) { old = tensor__predecessor(s, k, i, at); }
+            e->place = e;
             if (old && tensor__traced_room(old) == tensor__traced_room(e)) {
-                e->at = old->at;
+                e->place = old->place;
                 old->placed = TENSOR__PLACE_GIVEN;
-            } else {
-                e->at = tensor__gap_take(gap, ngaps, end, tensor__traced_room(e));
             }
-        }
-    }
-    for (int k = 0; (c = tensor__step_part(s, k)) != NULL; k++) {
-        for (int i = 0; i < c->c.nin + c->c.nout; i++) {
-            tensor__traced_t *e = c->traced[i];
-            if (!tensor__is_temporary(e) || e->last != at || e->placed != TENSOR__PLACED) { continue; }
-            e->placed = TENSOR__PLACE_GIVEN;
-            if (!e->local) { tensor__gap_give(gap, ngaps, e->at, tensor__traced_room(e)); }
+            e->place->until = e->last;
         }
     }
 }
 
-// Lays the temporaries into one block. -> code
+// The places of the temporaries that a step uses last are no longer theirs.
+TENSOR__FN void tensor__step_give(tensor__step_t *s, int64_t at) {
+    tensor__step_t *c;
+    for (int k = 0; (c = tensor__step_part(s, k)) != NULL; k++) {
+        for (int i = 0; i < c->c.nin + c->c.nout; i++) {
+            tensor__traced_t *e = c->traced[i];
+            if (tensor__is_temporary(e) && e->last == at) { e->placed = TENSOR__PLACE_GIVEN; }
+        }
+    }
+}
+
+// Puts e into the smallest gap that is free while it is alive, or behind those placed before, which are in
+// the order of the block. -> where the block ends
+TENSOR__FN uint64_t tensor__place_one(tensor__traced_t **placed, int64_t n, tensor__traced_t *e,
+                                      uint64_t end) {
+    uint64_t bytes = tensor__traced_room(e), from = 0, best = UINT64_MAX;
+    for (int64_t i = 0; i < n; i++) {
+        const tensor__traced_t *p = placed[i];
+        if (p->first > e->until || p->until < e->first) { continue; }
+        if (p->at >= from + bytes && p->at - from < best) {
+            best = p->at - from;
+            e->at = from;
+        }
+        uint64_t to = p->at + tensor__traced_room(p);
+        from = to > from ? to : from;
+    }
+    if (best == UINT64_MAX) { e->at = from; }
+
+    int64_t i = n;
+    for (; i > 0 && placed[i - 1]->at > e->at; i--) { placed[i] = placed[i - 1]; }
+    placed[i] = e;
+    return e->at + bytes > end ? e->at + bytes : end;
+}
+
+// Lays the temporaries into one block, the largest first: small ones fill what is free between them. -> code
 TENSOR__FN int tensor__graph_lay_out(tensor_graph_t *g) {
     tensor__thread_t *th = g->thread;
-    int64_t n = 0, ngaps = 0, at = 0;
+    int64_t n = 0, at = 0;
     uint64_t end = 0;
     for (tensor__traced_t *e = g->traced; e; e = e->next) { n++; }
-    tensor__gap_t *gap = (tensor__gap_t *)tensor__memory(th, (uint64_t)(n + 1) * sizeof *gap);
-    if (!gap) { return TENSOR_ERR_OUT_OF_MEMORY; }
+    uint64_t bytes = (uint64_t)(2 * n + 1) * sizeof(tensor__traced_t *);
+    tensor__traced_t **list = (tensor__traced_t **)tensor__memory(th, bytes);
+    if (!list) { return TENSOR_ERR_OUT_OF_MEMORY; }
+    tensor__traced_t **placed = list + n;
     for (tensor__step_t *s = g->first; s; s = s->next, at++) {
-        tensor__step_lay_out(g, s, at, gap, &ngaps, &end);
+        tensor__step_places(g, s, at);
+        tensor__step_give(s, at);
     }
-    tensor__memory_free(th, gap);
+
+    n = 0;
+    for (tensor__traced_t *e = g->traced; e; e = e->next) {
+        if (e->place != e || e->local) { continue; }
+        uint64_t room = tensor__traced_room(e);
+        int64_t i = n++;
+        for (; i > 0 && tensor__traced_room(list[i - 1]) < room; i--) { list[i] = list[i - 1]; }
+        list[i] = e;
+    }
+    for (int64_t i = 0; i < n; i++) { end = tensor__place_one(placed, i, list[i], end); }
+    for (tensor__traced_t *e = g->traced; e; e = e->next) {
+        if (e->place) { e->at = e->place->at; }
+    }
+    tensor__memory_free(th, list);
     g->info.packed_bytes = end;
     if (!end) { return 0; }
     g->block = (char *)tensor__memory(th, end);
@@ -30034,6 +30313,24 @@ TENSOR__FN uint64_t tensor__stream_bytes(const tensor__group_t *v) {
     return bytes;
 }
 
+// Lists the operands of one call of a group that have memory, as inputs or as results of the group's call.
+TENSOR__FN void tensor__group_operands(tensor__step_t *s, const tensor__step_t *m, int outs) {
+    int from = outs ? m->c.nin : 0;
+    int to = from + (outs ? m->c.nout : m->c.nin);
+    for (int i = from; i < to; i++) {
+        if (!m->c.arg[i].data || (m->traced[i] && m->traced[i]->local)) { continue; }
+        int at = s->c.nin + s->c.nout;
+        s->c.arg[at] = m->c.arg[i];
+        s->traced[at] = m->traced[i];
+        tensor__group_stream(s->group, &s->c.arg[at]);
+        if (outs) {
+            s->c.nout++;
+        } else {
+            s->c.nin++;
+        }
+    }
+}
+
 // The call of a group: its operands are those of its calls that have memory. -> code
 TENSOR__FN int tensor__group_call(tensor_graph_t *g, tensor__step_t *s) {
     tensor__group_t *v = s->group;
@@ -30051,23 +30348,7 @@ TENSOR__FN int tensor__group_call(tensor_graph_t *g, tensor__step_t *s) {
     s->c.thread = g->thread;
 
     for (int outs = 0; outs < 2; outs++) {
-        for (int k = 0; k < v->n; k++) {
-            const tensor__step_t *m = v->member[k].step;
-            int from = outs ? m->c.nin : 0;
-            int to = from + (outs ? m->c.nout : m->c.nin);
-            for (int i = from; i < to; i++) {
-                if (!m->c.arg[i].data || (m->traced[i] && m->traced[i]->local)) { continue; }
-                int at = s->c.nin + s->c.nout;
-                arg[at] = m->c.arg[i];
-                s->traced[at] = m->traced[i];
-                tensor__group_stream(v, &arg[at]);
-                if (outs) {
-                    s->c.nout++;
-                } else {
-                    s->c.nin++;
-                }
-            }
-        }
+        for (int k = 0; k < v->n; k++) { tensor__group_operands(s, v->member[k].step, outs); }
     }
     return 0;
 }
@@ -30147,19 +30428,22 @@ TENSOR__FN void tensor__member_begin(const tensor__group_t *v, tensor__member_t 
     }
 }
 
-// Gives the arguments of call k of a group their places in the room: temporaries from their first call to
-// their last one, converted operands for this one.
-TENSOR__FN void tensor__member_plan(tensor__step_t *s, int k, int64_t step, tensor__room_t *r) {
+// The temporary of the group that is argument a of a call's iterator. NULL = it has memory, or is absent
+TENSOR__FN tensor__traced_t *tensor__member_local(const tensor__member_t *m, int a) {
+    if (!m->it.arg[a].data) { return NULL; }
+    tensor__traced_t *e = m->step->traced[tensor__member_operand(m, a)];
+    return e && e->local ? e : NULL;
+}
+
+// Gives the temporaries of call k of a group their places in the room, if this is their first call.
+TENSOR__FN void tensor__member_place(tensor__step_t *s, int k, int64_t step, tensor__room_t *r) {
     tensor__member_t *m = &s->group->member[k];
     tensor__iter_t *it = &m->it;
-    uint64_t size = tensor__class_size[it->compute_class];
-    int n = it->nin + it->nout;
-    for (int a = 0; a < n; a++) {
-        int operand = tensor__member_operand(m, a);
-        tensor__traced_t *e = it->arg[a].data ? m->step->traced[operand] : NULL;
-        if (!e || !e->local) { continue; }
+    for (int a = 0; a < it->nin + it->nout; a++) {
+        tensor__traced_t *e = tensor__member_local(m, a), *old = NULL;
+        if (!e) { continue; }
         if (!e->placed) {
-            tensor__traced_t *old = a < it->nin ? NULL : tensor__predecessor(s, k, operand, step);
+            if (a >= it->nin) { old = tensor__predecessor(s, k, tensor__member_operand(m, a), step); }
             if (old) {
                 e->at = old->at;
                 old->placed = TENSOR__PLACE_GIVEN;
@@ -30170,6 +30454,15 @@ TENSOR__FN void tensor__member_plan(tensor__step_t *s, int k, int64_t step, tens
         }
         m->local[a] = (int)e->at;
     }
+}
+
+// Gives the arguments of call k of a group their places in the room: temporaries from their first call to
+// their last one, converted operands for this one.
+TENSOR__FN void tensor__member_plan(tensor__step_t *s, int k, int64_t step, tensor__room_t *r) {
+    tensor__member_t *m = &s->group->member[k];
+    uint64_t size = tensor__class_size[m->it.compute_class];
+    int n = m->it.nin + m->it.nout;
+    tensor__member_place(s, k, step, r);
 
     for (int a = 0; a < n; a++) {
         int way = m->way[a];
@@ -30178,13 +30471,12 @@ TENSOR__FN void tensor__member_plan(tensor__step_t *s, int k, int64_t step, tens
         }
     }
     for (int a = 0; a < n; a++) {
-        int operand = tensor__member_operand(m, a);
-        tensor__traced_t *e = it->arg[a].data ? m->step->traced[operand] : NULL;
+        tensor__traced_t *e = tensor__member_local(m, a);
         if (m->block[a] >= 0 && m->way[a] != TENSOR__SPREAD) {
             tensor__gap_give(r->gap, &r->ngaps, (uint64_t)m->block[a], size);
         }
-        if (e && e->local && e->placed == TENSOR__PLACED && tensor__ends_flat(s, k, e, s->group->numel)) {
-            tensor__gap_give(r->gap, &r->ngaps, e->at, it->arg[a].size);
+        if (e && e->placed == TENSOR__PLACED && tensor__ends_flat(s, k, e, s->group->numel)) {
+            tensor__gap_give(r->gap, &r->ngaps, e->at, m->it.arg[a].size);
             e->placed = TENSOR__PLACE_GIVEN;
         }
     }
@@ -30219,9 +30511,15 @@ TENSOR__FN uint64_t tensor__group_plan(tensor__step_t *s, int64_t step) {
     return r.end * (uint64_t)v->block;
 }
 
-// Plans a graph for the kernels and threads of now. Until it has succeeded the graph does not run. -> code
+// Plans a graph for the kernels and threads of now. Until it has succeeded the graph does not run. A call
+// that is under way begins anew, as its tasks may be others, but for a step of an optimizer, whose are the
+// same. -> code
 TENSOR__FN int tensor__graph_plan(tensor_graph_t *g) {
     tensor__thread_t *th = g->thread;
+    if (g->at && g->at->c.row && g->at->c.row->family != TENSOR_FAMILY_OPTIMIZER) {
+        g->pause.done = g->pause.tasks = 0;
+    }
+    g->pause.ready = 0;
     const tensor_context_t *ctx = th->ctx;
     uint64_t room = 0;
     int64_t at = 0;
@@ -30391,6 +30689,7 @@ TENSOR_API int (tensor_graph_free)(tensor_graph_t *g) {
     tensor__thread_t *th = tensor__self();
     int code = tensor__graph_bad(g, "graph_free");
     if (code) { return code; }
+    TENSOR__REFUSE_CODE(TENSOR__ATOMIC_LOAD(&g->busy), OWNER, "graph_free: the graph runs");
     TENSOR__REFUSE_CODE(g->backend && tensor__refuses(th, -1), UNSUPPORTED,     // it would have to wait
                         "graph_free: not in a capture");
     tensor__graph_drop(g);
@@ -30399,10 +30698,8 @@ TENSOR_API int (tensor_graph_free)(tensor_graph_t *g) {
 
 // Whether a graph can run now. -> code
 TENSOR__FN int tensor__graph_unfit(const tensor_graph_t *g, tensor__thread_t *th, const char *op) {
-    int code = tensor__graph_bad(g, op);
-    if (code) { return code; }
-    TENSOR__REFUSE_CODE(g->thread != th, OWNER,
-                        "%s: the graph was captured by another thread or in another context", op);
+    TENSOR__REFUSE_CODE(g->thread->ctx != th->ctx, OWNER, "%s: the graph was captured in another context",
+                        op);
     TENSOR__REFUSE_CODE(g->lost, OWNER,
                         "%s: a tensor of %u bytes that %s uses%w was freed since the capture",
                         op, g->lost->bytes, g->lost->op, g->lost->site);
@@ -30493,6 +30790,28 @@ TENSOR__FN void tensor__member_join(const tensor__group_t *v, const tensor__memb
     tensor__acc_store(m->reduce, 0, &all);
 }
 
+// The n elements of each operand of a call, as its body reads them: in place, or as a block of the room.
+TENSOR__INLINE void tensor__member_inputs(const tensor__group_t *v, const tensor__member_t *m, int64_t first,
+                                          int64_t n, char *room, const void **in, void *result) {
+    const tensor__iter_t *it = &m->it;
+    for (int a = 0; a < it->nin; a++) {
+        int way = m->way[a];
+        if (way == TENSOR__ABSENT) { continue; }
+        if (way == TENSOR__AS_IT_IS) {
+            in[it->slot[a]] = tensor__member_at(v, m, a, first, room);
+            continue;
+        }
+        char *block = room + m->block[a] * v->block;
+        if (way == TENSOR__CONVERTED) {
+            if (it->copies && m->way[1] == TENSOR__AS_IT_IS) { block = (char *)result; }
+            tensor__iter_convert(it, &it->arg[a], tensor__member_at(v, m, a, first, room), 1, block, n, 0);
+        } else if (way == TENSOR__WALKED) {
+            tensor__iter_move(it, a, first, n, block, 0);
+        }
+        in[it->slot[a]] = block;
+    }
+}
+
 // Runs one call of a group on n elements, a block at most.
 TENSOR__FN void tensor__member_run(const tensor__group_t *v, const tensor__member_t *m, int64_t first,
                                    int64_t n, char *room) {
@@ -30510,23 +30829,7 @@ TENSOR__FN void tensor__member_run(const tensor__group_t *v, const tensor__membe
         if (way == TENSOR__CONVERTED) { out[k] = room + m->block[a] * v->block; }
     }
 
-    for (int a = 0; a < it->nin; a++) {
-        int way = m->way[a];
-        if (way == TENSOR__ABSENT) { continue; }
-        if (way == TENSOR__AS_IT_IS) {
-            in[it->slot[a]] = tensor__member_at(v, m, a, first, room);
-            continue;
-        }
-        char *block = room + m->block[a] * v->block;
-        if (way == TENSOR__CONVERTED) {
-            if (it->copies && m->way[1] == TENSOR__AS_IT_IS) { block = (char *)out[0]; }
-            tensor__iter_convert(it, &it->arg[a], tensor__member_at(v, m, a, first, room), 1, block, n, 0);
-        } else if (way == TENSOR__WALKED) {
-            tensor__iter_move(it, a, first, n, block, 0);
-        }
-        in[it->slot[a]] = block;
-    }
-
+    tensor__member_inputs(v, m, first, n, room, in, out[0]);
     if (it->copies && m->way[1] == TENSOR__CONVERTED) {     // a cast is the conversion alone
         out[0] = (void *)(uintptr_t)in[0];
     } else if (in[0] != out[0] || !it->copies) {
@@ -30612,18 +30915,46 @@ TENSOR__INLINE int tensor__graph_run(tensor__thread_t *th, const tensor_graph_t 
     return 0;
 }
 
-// Whether a step of the graph can begin or go on now; in_slices: it is done by tensor_graph_resume. -> code
+// Makes another thread the one that runs the graph, which is planned anew for the scratch of that thread.
+TENSOR__FN TENSOR__NOINLINE void tensor__graph_move_to(tensor_graph_t *g, tensor__thread_t *th) {
+    g->thread = th;
+    g->threads = 0;
+    for (tensor__traced_t *e = g->traced; e; e = e->next) { e->stand_in.home = th; }
+    for (tensor__step_t *s = g->first; s; s = s->next) {
+        s->c.thread = th;
+        if (s->again) { continue; }
+        tensor__step_t *c;
+        for (int k = 0; (c = tensor__step_part(s, k)) != NULL; k++) { c->c.thread = th; }
+    }
+}
+
+// Whether a step of the graph can begin or go on now; in_slices: it is done by tensor_graph_resume. The
+// thread has the graph for itself. -> code
 TENSOR__FN int tensor__graph_ready(tensor_graph_t *g, tensor__thread_t *th, const char *op, int in_slices) {
-    TENSOR__REFUSE_CODE(tensor__refuses(th, -1), UNSUPPORTED, "%s: not in a capture", op);
-    if (th->error.code) { return th->error.code; }
     int code = tensor__graph_unfit(g, th, op);
     if (code) { return code; }
     TENSOR__REFUSE_CODE(g->at && !in_slices, UNSUPPORTED,
                         "%s: a step of this graph is under way; tensor_graph_resume ends it", op);
+    if (g->thread != th) { tensor__graph_move_to(g, th); }
     const tensor_context_t *ctx = th->ctx;
     int planned = g->threads == ctx->pool.n && g->isa == ctx->isa && g->reference == ctx->reference;
     return planned || g->backend ? 0 : tensor__graph_plan(g);
 }
+
+// Takes the graph for the calling thread, if a step of it can begin or go on now. -> code
+TENSOR__FN int tensor__graph_enter(tensor_graph_t *g, tensor__thread_t *th, const char *op, int in_slices) {
+    TENSOR__REFUSE_CODE(tensor__refuses(th, -1), UNSUPPORTED, "%s: not in a capture", op);
+    if (th->error.code) { return th->error.code; }
+    int code = tensor__graph_bad(g, op);
+    if (code) { return code; }
+    int busy = TENSOR__ATOMIC_ADD(&g->busy, 1) != 0;
+    if (!busy) { code = tensor__graph_ready(g, th, op, in_slices); }
+    if (busy || code) { (void)TENSOR__ATOMIC_ADD(&g->busy, -1); }
+    TENSOR__REFUSE_CODE(busy, OWNER, "%s: the graph runs; one thread at a time may run it", op);
+    return code;
+}
+
+TENSOR__INLINE void tensor__graph_leave(tensor_graph_t *g) { (void)TENSOR__ATOMIC_ADD(&g->busy, -1); }
 
 // The step takes its random numbers.
 TENSOR__INLINE void tensor__graph_begin(tensor_graph_t *g, tensor__thread_t *th) {
@@ -30643,10 +30974,9 @@ TENSOR__INLINE void tensor__graph_end(tensor_graph_t *g, tensor__thread_t *th) {
     }
 }
 
-TENSOR_API int (tensor_graph_replay)(tensor_graph_t *g) {
-    tensor__thread_t *th = tensor__self();
-    int code = tensor__graph_ready(g, th, "graph_replay", 0);
-    if (code) { return code; }
+// Runs a whole step. -> code
+TENSOR__INLINE int tensor__graph_whole(tensor_graph_t *g, tensor__thread_t *th) {
+    int code = 0;
     if (g->backend) {
         code = tensor__device_run(g, th, 0);
     } else {
@@ -30654,9 +30984,17 @@ TENSOR_API int (tensor_graph_replay)(tensor_graph_t *g) {
         for (tensor__step_t *s = g->first; s && !code; s = s->next) { code = tensor__graph_run(th, g, s); }
         th->written = NULL;
     }
+    if (!code) { tensor__graph_end(g, th); }
+    return code;
+}
+
+TENSOR_API int (tensor_graph_replay)(tensor_graph_t *g) {
+    tensor__thread_t *th = tensor__self();
+    int code = tensor__graph_enter(g, th, "graph_replay", 0);
     if (code) { return code; }
-    tensor__graph_end(g, th);
-    return 0;
+    code = tensor__graph_whole(g, th);
+    tensor__graph_leave(g);
+    return code;
 }
 
 // A clock in microseconds. Strict C hides the monotonic one of POSIX.
@@ -30683,19 +31021,117 @@ TENSOR__FN double tensor__microseconds(void) {
 TENSOR__FN double tensor__microseconds(void) { return (double)clock() * 1e6 / (double)CLOCKS_PER_SEC; }
 #endif
 
-TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
-    tensor__thread_t *th = tensor__self();
-    int code = tensor__graph_ready(g, th, "graph_resume", 1);
-    if (code) { return -code; }
-    if (budget_us != budget_us) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "graph_resume: budget_us is NaN");
-        return -(int)TENSOR_ERR_SHAPE;
+enum { TENSOR__PAUSE_THREADS = 16 };    // that a kernel cuts its work for, to be done in parts
+
+TENSOR__FN void tensor__pause_task(void *arg, int64_t task, int worker) {
+    const tensor__pause_t *p = (const tensor__pause_t *)arg;
+    p->fn(p->arg, p->begin + task, worker);
+}
+
+// Runs the tasks of a round that earlier slices have not done, a task for each thread at a time, until the
+// slice is over.
+TENSOR__FN void tensor__pause_run(tensor__slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg) {
+    tensor__pause_t *p = (tensor__pause_t *)(void *)self;
+    if (p->paused || p->round++ < p->done) { return; }
+    p->paused = p->some && p->now + p->us > p->until;
+    p->fn = fn;
+    p->arg = arg;
+    p->thread->slice = NULL;            // what the tasks do is done in one go
+    while (p->tasks < ntasks && !p->paused) {
+        int64_t n = tensor__least(ntasks - p->tasks, p->thread->ctx->pool.n);
+        p->begin = p->tasks;
+        tensor__parallel(n, tensor__pause_task, p);
+        p->tasks += n;
+        p->some = 1;
+        double then = p->now;
+        p->now = tensor__microseconds();
+        if (p->now - then > p->us) { p->us = p->now - then; }
+        p->paused = p->tasks < ntasks && p->now + p->us > p->until;
     }
+    if (!p->paused) {
+        p->done++;
+        p->tasks = 0;
+    }
+    p->thread->slice = self;
+}
+
+// Whether the kernel of a step can be done in parts: what it writes is written by its tasks, or once more
+// when it runs to its end, and it reads nothing that it has changed.
+TENSOR__FN int tensor__may_pause(const tensor__step_t *s) {
+    const tensor_call_t *c = &s->c;
+    if (!c->row) { return 0; }
+    switch (c->row->family) {
+    case TENSOR_FAMILY_OPTIMIZER:
+        return c->row->own != NULL;
+    case TENSOR_FAMILY_MATMUL:
+    case TENSOR_FAMILY_CONV:
+    case TENSOR_FAMILY_POOL:
+    case TENSOR_FAMILY_NORM:
+    case TENSOR_FAMILY_LOSS:
+    case TENSOR_FAMILY_ATTENTION:
+        return c->arg[0].dtype == TENSOR_F32 || c->arg[0].dtype == TENSOR_F64;
+    default:
+        return 0;
+    }
+}
+
+TENSOR__FN void tensor__pause_swap(tensor__pause_t *p, tensor__thread_t *th) {
+    void *scratch = th->scratch;
+    uint64_t bytes = th->scratch_bytes;
+    th->scratch = p->scratch;
+    th->scratch_bytes = p->scratch_bytes;
+    p->scratch = scratch;
+    p->scratch_bytes = bytes;
+}
+
+// Takes the scratch of the calls that can be done in parts. -> code
+TENSOR__FN int tensor__pause_reserve(tensor_graph_t *g, tensor__thread_t *th) {
+    tensor__pause_t *p = &g->pause;
+    int code = 0;
+    p->slice.run = tensor__pause_run;
+    p->slice.threads = TENSOR__PAUSE_THREADS;
+    tensor__pause_swap(p, th);
+    th->slice = &p->slice;
+    for (tensor__step_t *s = g->first; s && !code; s = s->next) {
+        if (tensor__may_pause(s) && s->c.row->scratch) { code = tensor__cpu_scratch(&s->c); }
+    }
+    th->slice = NULL;
+    tensor__pause_swap(p, th);
+    p->ready = !code;
+    return code;
+}
+
+// Runs a part of the call of a step. -> code
+TENSOR__FN int tensor__graph_part(tensor_graph_t *g, tensor__thread_t *th, tensor__step_t *s, double now,
+                                  double until) {
+    tensor__pause_t *p = &g->pause;
+    p->thread = th;
+    p->round = 0;
+    p->some = p->paused = 0;
+    p->us = 0;
+    p->now = now;
+    p->until = until;
+    tensor__pause_swap(p, th);
+    th->slice = &p->slice;
+    int code = th->recorder ? tensor__launch_heard(&s->c, tensor__cpu_kernel) : tensor__cpu_kernel(&s->c);
+    th->slice = NULL;
+    tensor__pause_swap(p, th);
+    if (code || !p->paused) { p->done = p->tasks = 0; }
+    if (!code && !p->paused) { tensor__step_wrote(th, s); }
+    return code;
+}
+
+// Runs a slice of a step. -> 1: the step is done; 0: more of it is left; less than 0: minus a code
+TENSOR__FN int tensor__graph_slice(tensor_graph_t *g, tensor__thread_t *th, double budget_us) {
     if (g->backend) {                   // the device does the step; the host's share is one call
-        code = (tensor_graph_replay)(g);
+        int code = tensor__graph_whole(g, th);
         return code ? -code : 1;
     }
     double begin = tensor__microseconds(), now = begin;
+    if (!g->pause.ready && !th->denies) {
+        int code = tensor__pause_reserve(g, th);
+        if (code) { return -code; }
+    }
     if (!g->at) {
         tensor__graph_begin(g, th);
         g->at = g->first;
@@ -30705,10 +31141,16 @@ TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
     while (g->at && (!some || now - begin + (double)g->at->us <= budget_us)) {
         tensor__step_t *s = g->at;
         tensor__group_t *v = s->group;
+        int under_way = g->pause.done > 0 || g->pause.tasks > 0;
+        int pauses = (g->pause.ready || under_way) && tensor__may_pause(s), code;
         if (v) { v->count = tensor__least(v->tasks - v->begin, g->threads); }
-        code = tensor__graph_run(th, g, s);
+        if (pauses) {
+            code = tensor__graph_part(g, th, s, now, begin + budget_us);
+        } else {
+            code = tensor__graph_run(th, g, s);
+        }
         th->written = NULL;
-        int done = !v || v->begin + v->count == v->tasks;
+        int done = v ? v->begin + v->count == v->tasks : !(pauses && g->pause.paused);
         if (v) {                        // one task for each thread at a time
             v->begin = done ? 0 : v->begin + v->count;
             v->count = v->tasks - v->begin;
@@ -30719,13 +31161,28 @@ TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
         now = tensor__microseconds();
 
         // The long time of an interrupted run fades by halves.
-        float took = (float)(now - then);
+        float took = (float)(pauses && g->pause.some ? g->pause.us : now - then);
         s->us = took < s->us ? (s->us + took) / 2 : took;
         some = 1;
+        if (!done && pauses) { break; }
     }
     if (g->at) { return 0; }
     tensor__graph_end(g, th);
     return 1;
+}
+
+TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
+    tensor__thread_t *th = tensor__self();
+    int code = tensor__graph_enter(g, th, "graph_resume", 1);
+    if (code) { return -code; }
+    int done = -(int)TENSOR_ERR_SHAPE;
+    if (budget_us != budget_us) {
+        tensor__fail(th, TENSOR_ERR_SHAPE, "graph_resume: budget_us is NaN");
+    } else {
+        done = tensor__graph_slice(g, th, budget_us);
+    }
+    tensor__graph_leave(g);
+    return done;
 }
 
 TENSOR__COLD

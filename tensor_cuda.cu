@@ -1896,6 +1896,7 @@ struct limits_t {
     int64_t one_query_keys = 1 << 14;           // more keys need more than one block per head
     int64_t attention_workspace = 256 << 20;    // above this, the gradient takes part of the batch at a time
     uint64_t plan_sets = PLAN_SETS;
+    int64_t value_part = 4096;                  // of one that a block reads for a norm, variance, logsumexp
     int64_t scan_part = 16384;                  // elements of a long row that a block scans; as reduce_chunk
     int64_t sort_row = 2048;                    // longest row that a block sorts alone, at most ROW_SORT
     // The most elements of a long row that are selected, not sorted for, at most ROW_SORT; elements of a row
@@ -3862,6 +3863,7 @@ __device__ inline typename OP::acc row_join(typename OP::acc v, typename OP::acc
     return v;
 }
 
+// The CPU's texts are row_softmax (f32) and tensor__f64_softmax in tensor.h; they sum in another order.
 template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
 softmax_rows(T *y, const T *x, int64_t rows, int64_t columns, bool logs) {
     TCU_SHARED(C, s, [THREADS]);
@@ -3887,40 +3889,122 @@ softmax_rows(T *y, const T *x, int64_t rows, int64_t columns, bool logs) {
 // correction.
 enum row_value_t { ROW_LOGSUMEXP, ROW_NORM, ROW_VARIANCE };
 
+template <class C> struct moments_t { C n, mean, square; };     // square: sum of squares around the mean
+
+template <class C> struct moments_op {
+    typedef moments_t<C> acc;
+    __device__ static acc none() { return acc{C(0), C(0), C(0)}; }
+    __device__ static acc join(acc a, acc b) {
+        C n = a.n + b.n, d = b.mean - a.mean, part = n > 0 ? b.n / n : C(0), step = d * part;
+        return acc{n, a.mean + step, a.square + b.square + step * a.n * d};     // nothing of an empty one
+    }
+};
+
+// A sum of terms that are scaled by the largest element, so that nothing overflows: of e^(x - top), or of
+// (x / top)^2.
+template <class C> struct scaled_t { C top, sum; };
+
+template <class C> __device__ inline C finite_or_0(C v) { return v == INFINITY || v == -INFINITY ? C(0) : v; }
+
+template <class C> struct exponents_op {
+    typedef scaled_t<C> acc;
+    __device__ static acc none() { return acc{C(-INFINITY), C(0)}; }
+    __device__ static acc join(acc a, acc b) {
+        C top = w_max(a.top, b.top), by = finite_or_0(top);
+        if (a.sum != 0) { a.sum *= w_exp(finite_or_0(a.top) - by); }
+        if (b.sum != 0) { b.sum *= w_exp(finite_or_0(b.top) - by); }
+        return acc{top, a.sum + b.sum};
+    }
+};
+
+template <class C> struct squares_op {
+    typedef scaled_t<C> acc;
+    __device__ static acc none() { return acc{C(0), C(0)}; }
+    __device__ static acc join(acc a, acc b) {
+        C top = w_max(a.top, b.top);
+        if (a.sum != 0) { a.sum *= (a.top / top) * (a.top / top); }
+        if (b.sum != 0) { b.sum *= (b.top / top) * (b.top / top); }
+        return acc{top, a.sum + b.sum};
+    }
+};
+
+// Row r of length n -> {columns, mean, square}, or {top, sum, 0}: what one thread of the row has to store.
+template <class T, class C = class_t<T>>
+__device__ inline moments_t<C> row_part(const T *x, int64_t n, int what, C *s, lanes_t l) {
+    const T *row[1] = {x};
+    C top = -INFINITY, sum = 0;
+    if (what == ROW_VARIANCE) {
+        each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += v[0]; });
+        const C mean = row_join<sum_op<C>>(sum, s, l) / (C)n;
+        sum = 0;
+        each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += (v[0] - mean) * (v[0] - mean); });
+        return moments_t<C>{(C)n, mean, row_join<sum_op<C>>(sum, s, l)};
+    }
+    const bool norm = what == ROW_NORM;
+    each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { top = w_max(top, norm ? w_abs(v[0]) : v[0]); });
+    top = row_join<max_op<C>>(top, s, l);
+    C by = norm && top > 0 && top < INFINITY ? 1 / top : 1;
+    if (!(by < INFINITY)) { by = 1; }
+    const C shift = finite_or_0(top);
+    each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) {
+        sum += norm ? (v[0] * by) * (v[0] * by) : w_exp(v[0] - shift);
+    });
+    sum = row_join<sum_op<C>>(sum, s, l);
+    if (norm) { top = sum != 0 ? 1 / by : C(0); }
+    return moments_t<C>{top, sum, C(0)};
+}
+
+template <class C> __device__ inline C row_result(moments_t<C> v, int what, C correction) {
+    if (what == ROW_NORM) { return w_sqrt(v.mean) * v.n; }
+    if (what == ROW_LOGSUMEXP) { return w_log(v.mean) + finite_or_0(v.n); }
+    const C left = v.n - correction;
+    return v.square / (left > 0 ? left : C(0));
+}
+
+// y of rows; or, where a row is `parts` parts, what each of them gives, to `to`.
 template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
-row_values(T *y, const T *x, int64_t rows, int64_t columns, int what, C correction) {
+row_values(T *y, moments_t<C> *to, const T *x, int64_t rows, int64_t columns, int64_t part, int64_t parts,
+           int what, C correction) {
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
-    for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
-        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
-        const T *row[1] = {x + r * columns};
-        C top = -INFINITY, sum = 0;
-        if (what == ROW_VARIANCE) {
-            each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += v[0]; });
-            top = row_join<sum_op<C>>(sum, s, l) / (C)columns;      // the mean
-            sum = 0;
-            each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += (v[0] - top) * (v[0] - top); });
-        } else {        // scaled by the largest element, so that nothing overflows
-            bool norm = what == ROW_NORM;
-            each_in_row<T, 1>(row, n, l,
-                              [&](int64_t, const C *v) { top = w_max(top, norm ? w_abs(v[0]) : v[0]); });
-            top = row_join<max_op<C>>(top, s, l);
-            C by = norm && top > 0 && top < INFINITY ? 1 / top : 1;
-            if (norm && !(by < INFINITY)) { by = 1; }
-            C shift = top == INFINITY || top == -INFINITY ? 0 : top;
-            each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) {
-                sum += norm ? (v[0] * by) * (v[0] * by) : w_exp(v[0] - shift);
-            });
-            if (norm) { top = 1 / by; } else { top = shift; }
-        }
+    const int64_t all = rows * parts;
+    for (int64_t q0 = (int64_t)blockIdx.x * blockDim.y; q0 < all; q0 += (int64_t)gridDim.x * blockDim.y) {
+        const int64_t q = q0 + threadIdx.y, r = q / parts, first = (q - r * parts) * part;
+        const int64_t n = q < all ? least(part, columns - first) : 0;
+        const moments_t<C> v = row_part<T>(x + r * columns + first, n, what, s, l);
+        if (q >= all || l.lane) { continue; }
+        if (to) { to[q] = v; } else { y[r] = from_class<T>(row_result(v, what, correction)); }
+    }
+}
 
-        sum = row_join<sum_op<C>>(sum, s, l);
-        if (n && !l.lane) {
-            C left = (C)columns - correction, value = w_log(sum) + top;
-            if (what == ROW_NORM) { value = w_sqrt(sum) * top; }
-            if (what == ROW_VARIANCE) { value = sum / (left > 0 ? left : C(0)); }
-            y[r] = from_class<T>(value);
+// The second launch for rows of several parts: a block joins those of a row.
+template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
+join_row_values(T *y, const moments_t<C> *from, int64_t rows, int64_t parts, int what, C correction) {
+    TCU_SHARED(moments_t<C>, m, [THREADS]);
+    TCU_SHARED(scaled_t<C>, s, [THREADS]);
+    const int me = (int)threadIdx.x;
+    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+        const moments_t<C> *row = from + r * parts;
+        moments_t<C> v = moments_op<C>::none();
+        if (what == ROW_VARIANCE) {
+            for (int64_t j = me; j < parts; j += THREADS) { v = moments_op<C>::join(v, row[j]); }
+            v = join_lanes<moments_op<C>>(v, m, me, THREADS, 1);
+        } else {
+            const bool norm = what == ROW_NORM;
+            scaled_t<C> u = norm ? squares_op<C>::none() : exponents_op<C>::none();
+            for (int64_t j = me; j < parts; j += THREADS) {
+                const scaled_t<C> next = {row[j].n, row[j].mean};
+                u = norm ? squares_op<C>::join(u, next) : exponents_op<C>::join(u, next);
+            }
+            if (norm) {
+                u = join_lanes<squares_op<C>>(u, s, me, THREADS, 1);
+            } else {
+                u = join_lanes<exponents_op<C>>(u, s, me, THREADS, 1);
+            }
+            v = moments_t<C>{u.top, u.sum, C(0)};
         }
+        if (!me) { y[r] = from_class<T>(row_result(v, what, correction)); }
+        __syncthreads();
     }
 }
 
@@ -4474,13 +4558,32 @@ inline int softmax(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
     return 0;
 }
 
+// Divides a few long rows, at the same positions on every device. -> length of a part
+inline int64_t value_part(const place_t &at, int64_t rows, int64_t columns) {
+    const int64_t shortest = ((columns + 1023) / 1024 + 15) & ~(int64_t)15;
+    const int64_t part = most(at.limits.value_part, shortest);
+    return rows >= 256 || columns <= 2 * part ? most<int64_t>(columns, 1) : part;
+}
+
+inline uint64_t value_scratch(const place_t &at, int64_t rows, int64_t columns) {   // for what the parts give
+    const int64_t part = value_part(at, rows, columns), parts = (columns + part - 1) / part;
+    return parts > 1 ? (uint64_t)(rows * parts) * sizeof(moments_t<double>) : 0;
+}
+
 inline int row_value(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
-                     int64_t columns, int what, double correction) {
+                     int64_t columns, int what, double correction, void *scratch) {
     if (!rows) { return 0; }
-    grid_t g = rows_for(at, rows, columns, 16 / size_of(x.dtype));
-    TCU_FLOATS(x.dtype, T,
-               return launch(at, g, row_values<T>, (T *)y.data, (const T *)x.data, rows, columns, what,
-                             (class_t<T>)correction);)
+    const int64_t part = value_part(at, rows, columns), parts = scratch ? (columns + part - 1) / part : 1;
+    const grid_t g = rows_for(at, rows * parts, scratch ? part : columns, 16 / size_of(x.dtype));
+    TCU_FLOATS(x.dtype, T, {
+        typedef class_t<T> C;
+        moments_t<C> *between = (moments_t<C> *)scratch;
+        int code = launch(at, g, row_values<T>, (T *)y.data, between, (const T *)x.data, rows, columns,
+                          scratch ? part : columns, parts, what, (C)correction);
+        if (code || !scratch) { return code; }
+        return launch(at, {grid_for(at, rows, 1), THREADS}, join_row_values<T>, (T *)y.data,
+                      (const moments_t<C> *)between, rows, parts, what, (C)correction);
+    })
     return 0;
 }
 
@@ -7511,17 +7614,6 @@ __device__ inline int64_t piece_among(const pieces_t &s, int64_t r, int64_t j) {
     return plane_of(s.p, r, plane) * s.parts + (j - plane * s.parts);
 }
 
-template <class C> struct moments_t { C n, mean, square; };     // square: sum of squares around the mean
-
-template <class C> struct moments_op {
-    typedef moments_t<C> acc;
-    __device__ static acc none() { return acc{C(0), C(0), C(0)}; }
-    __device__ static acc join(acc a, acc b) {
-        C n = a.n + b.n, d = b.mean - a.mean, part = n > 0 ? b.n / n : C(0);
-        return acc{n, a.mean + d * part, a.square + b.square + d * d * a.n * part};
-    }
-};
-
 template <class C> struct pair_t { C a, b; };
 
 template <class C> struct pair_op {
@@ -8651,8 +8743,9 @@ struct param_t { void *p, *g, *s[3]; int64_t n; };      // s: states, NULL if th
 struct params_t { param_t of[MANY]; };
 
 // The words of a graph's ops that may have refused an index: see fault(). Bit i of `of`: word i is one.
+// held: whether one of them was written in an earlier run; NULL = not asked.
 enum { ERROR_WORDS = 256 };
-struct refusals_t { const unsigned long long *word; uint32_t of[ERROR_WORDS / 32]; };
+struct refusals_t { const unsigned long long *word; const unsigned *held; uint32_t of[ERROR_WORDS / 32]; };
 
 template <class C> struct update_t {            // nn__update_t, its numbers in the class of the parameters
 #define TCU_MEMBER(x) C x;
@@ -8696,7 +8789,7 @@ NN__STEPS(TCU_STEP)
 // Whether one of the words is written: the same for all threads of the launch, if the ops that write them are
 // on its stream or were waited for.
 __device__ inline bool any_refused(const refusals_t &r) {
-    unsigned long long any = 0;
+    unsigned long long any = r.held ? *r.held : 0;
     for (int k = 0; k < ERROR_WORDS / 32; k++) {
         for (uint32_t left = r.of[k]; left; left &= left - 1) {
             any |= r.word[2 * (k * 32 + __ffs((int)left) - 1)];
@@ -8707,7 +8800,8 @@ __device__ inline bool any_refused(const refusals_t &r) {
 
 // LIVE: the numbers are those at `live` when the kernel runs, as a graph needs them, whose step is not done
 // where an op of the graph has refused an index.
-template <class C, class STEP, bool LIVE>
+// T: of parameters and gradients; states have the class's dtype.
+template <class T, class STEP, bool LIVE, class C = class_t<T>>
 __global__ void __launch_bounds__(THREADS, sizeof(C) == 8 ? 3 : 4)      // f64's numbers fill the registers
 optimizer_step(params_t t, update_t<C> given, const update_t<C> *live, refusals_t refused) {
     if (LIVE && any_refused(refused)) { return; }
@@ -8717,6 +8811,7 @@ optimizer_step(params_t t, update_t<C> given, const update_t<C> *live, refusals_
     const param_t &q = t.of[blockIdx.y];
     constexpr int V = lanes_of<C>;
     typedef pack_t<C, V> pack;
+    typedef pack_t<T, V> pack_of_T;
     bool wide = aligned16(q.p) && aligned16(q.g);
     TCU_UNROLL
     for (int k = 0; k < STEP::STATES; k++) { wide = wide && aligned16(q.s[k]); }
@@ -8724,7 +8819,8 @@ optimizer_step(params_t t, update_t<C> given, const update_t<C> *live, refusals_
     int64_t step = thread_count();
 
     for (int64_t i = j; i < packs; i += step) {
-        pack x = ((pack *)q.p)[i], g = ((const pack *)q.g)[i], s[3] = {};
+        pack_of_T x = ((pack_of_T *)q.p)[i], g = ((const pack_of_T *)q.g)[i];
+        pack s[3] = {};
         TCU_UNROLL
         for (int k = 0; k < STEP::STATES; k++) {
             if (u.state[k]) { s[k] = ((const pack *)q.s[k])[i]; }
@@ -8732,11 +8828,12 @@ optimizer_step(params_t t, update_t<C> given, const update_t<C> *live, refusals_
         TCU_UNROLL
         for (int l = 0; l < V; l++) {
             C state[3] = {s[0].v[l], s[1].v[l], s[2].v[l]};
-            x.v[l] = STEP::template one<C>(u, x.v[l], g.v[l], state);
+            C before = to_class<C>(x.v[l]), slope = to_class<C>(g.v[l]);
+            x.v[l] = from_class<T>(STEP::template one<C>(u, before, slope, state));
             TCU_UNROLL
             for (int k = 0; k < 3; k++) { s[k].v[l] = state[k]; }
         }
-        ((pack *)q.p)[i] = x;
+        ((pack_of_T *)q.p)[i] = x;
         TCU_UNROLL
         for (int k = 0; k < STEP::STATES; k++) {
             if (u.state[k]) { ((pack *)q.s[k])[i] = s[k]; }
@@ -8748,7 +8845,8 @@ optimizer_step(params_t t, update_t<C> given, const update_t<C> *live, refusals_
         for (int k = 0; k < STEP::STATES; k++) {
             if (u.state[k]) { state[k] = ((const C *)q.s[k])[i]; }
         }
-        ((C *)q.p)[i] = STEP::template one<C>(u, ((const C *)q.p)[i], ((const C *)q.g)[i], state);
+        C before = to_class<C>(((const T *)q.p)[i]), slope = to_class<C>(((const T *)q.g)[i]);
+        ((T *)q.p)[i] = from_class<T>(STEP::template one<C>(u, before, slope, state));
         for (int k = 0; k < STEP::STATES; k++) {
             if (u.state[k]) { ((C *)q.s[k])[i] = state[k]; }
         }
@@ -8797,12 +8895,17 @@ step_numbers(update_t<C> *to, update_t<C> given, const update_t<C> *live, const 
     }
 }
 
+// For a step beside which other streams run, whose ops may write their words between two of its blocks.
+__global__ void __launch_bounds__(32, 1) note_refusals(unsigned *held, refusals_t refused) {
+    if (!threadIdx.x) { *held = any_refused(refused); }
+}
+
 template <class C> using step_kernel_t = void (*)(params_t, update_t<C>, const update_t<C> *, refusals_t);
 
-template <class C> inline step_kernel_t<C> step_kernel(int formula, bool live) {
-    static const step_kernel_t<C> all[][2] = {
+template <class T> inline step_kernel_t<class_t<T>> step_kernel(int formula, bool live) {
+    static const step_kernel_t<class_t<T>> all[][2] = {
 #define TCU_KERNELS(name, states, at, must)                                                                  \
-    {optimizer_step<C, step_##name, false>, optimizer_step<C, step_##name, true>},
+    {optimizer_step<T, step_##name, false>, optimizer_step<T, step_##name, true>},
         NN__STEPS(TCU_KERNELS)
 #undef TCU_KERNELS
     };
@@ -8829,11 +8932,11 @@ template <class F> inline int by_many(const param_t *params, int count, F f) {
 }
 
 // All tensors of one dtype with the same states. live: an update_t<C> on the device, or NULL.
-template <class C>
+template <class T, class C = class_t<T>>
 inline int optimizer(const place_t &at, const param_t *params, int count, const nn__update_t &n,
                      const void *live = nullptr, const refusals_t &refused = {}) {
     update_t<C> u = update_of<C>(n, params[0]);
-    step_kernel_t<C> kernel = step_kernel<C>(n.formula, live != nullptr);
+    step_kernel_t<C> kernel = step_kernel<T>(n.formula, live != nullptr);
     return by_many(params, count, [&](const params_t &t, unsigned had, int64_t most) {
         return launch(at, {dim3(grid_for(at, most, THREADS * 4), had), THREADS}, kernel, t, u,
                       (const update_t<C> *)live, refused);
@@ -9021,12 +9124,18 @@ struct graph_t {
     unsigned char *staged;                      // the same on the host
     int sent;                                   // the device has had them: only what differs from now on
     uint32_t used, changed, changed_end;        // what is to be sent
+    refusals_t words;                           // of all its ops
     tensor_generator_t rng;                     // at begin
     uint64_t drawn;                             // calls of the generator in a run
     list_t<live_t> lives;
     list_t<listed_t> list;
     list_t<stream_t *> streams;                 // captured: `on`, and those that waited for it
+    list_t<tensor_cuda_comm_t *> comms;         // that its collectives use
 };
+
+// The first of a graph's numbers is refusals_t's held, which each run finds anew.
+enum { HELD_BYTES = 16 };
+static unsigned *held_of(const graph_t *g) { return (unsigned *)(uintptr_t)g->numbers->address; }
 
 struct slot_t { const char *op, *site; graph_t *graph; bool told; int code; };   // told: by op
 
@@ -9232,6 +9341,10 @@ static int order(stream_t *s, uint64_t mark) {
     return 0;
 }
 
+static allocator_t *allocator_of(const block_t *b) {
+    return b->home->lane->stream ? process.allocator : process.pinned;      // pinned memory has no stream
+}
+
 // Call it before a call on s that reads or writes the block.
 static int use_before(stream_t *s, block_t *b, bool writes) {
     int code = order(s, __atomic_load_n(&b->wrote, __ATOMIC_RELAXED));
@@ -9240,7 +9353,7 @@ static int use_before(stream_t *s, block_t *b, bool writes) {
     int n = 0;
     marks[n++] = __atomic_load_n(&b->read, __ATOMIC_RELAXED);
     if (__atomic_load_n(&b->uses, __ATOMIC_ACQUIRE)) {
-        lock_t hold(&process.allocator->device[b->home->lane->device]->lock);
+        lock_t hold(&allocator_of(b)->device[b->home->lane->device]->lock);
         for (use_t *u = b->uses; u && n < MAX_STREAMS; u = u->next) { marks[n++] = u->read; }
     }
     for (int k = 0; k < n && !code; k++) { code = order(s, marks[k]); }
@@ -9252,7 +9365,7 @@ static void use_after(stream_t *s, block_t *b, bool writes, uint64_t mark) {
     bool own = b->home->lane->stream == (void *)s->raw;
     if (writes) { __atomic_store_n(&b->wrote, mark, __ATOMIC_RELAXED); }
     if (own && !writes) { __atomic_store_n(&b->read, mark, __ATOMIC_RELAXED); }
-    if (!own && record_stream(process.allocator, b, (void *)s->raw, writes ? 0 : mark)) {
+    if (!own && record_stream(allocator_of(b), b, (void *)s->raw, writes ? 0 : mark)) {
         forget(cudaStreamSynchronize(s->raw));  // no memory to note it: wait instead
     }
 }
@@ -9436,10 +9549,6 @@ static int backend_alloc(int index, uint64_t bytes, void **data, void **block) {
     return 0;
 }
 
-static allocator_t *allocator_of(const block_t *b) {
-    return b->home->lane->stream ? process.allocator : process.pinned;      // pinned memory has no stream
-}
-
 // The caller's memory, under a block of its own, whose arena and lane contain nothing else.
 struct wrapped_t {
     block_t block;
@@ -9504,7 +9613,7 @@ static void backend_release(void *, void *block) {
 }
 
 // A few bytes passed in the kernel's arguments: they become part of the graph.
-struct few_t { unsigned char v[8]; };           // what the host may write in a capture: see capture_host
+struct few_t { unsigned char v[8]; };           // what the host may write in a capture: see device_host
 
 __global__ void __launch_bounds__(32, 1) store_few(unsigned char *to, few_t few, int n) {
     if ((int)threadIdx.x < n) { to[threadIdx.x] = few.v[threadIdx.x]; }
@@ -9542,6 +9651,9 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
     graph_t *g = captured_on(s);
     block_t *to_block = to_index >= 0 ? (block_t *)to_in->user : nullptr;
     block_t *from_block = from_index >= 0 ? (block_t *)from_in->user : nullptr;
+    tensor__storage_t *host = to_block ? from_in : to_in;       // the host's side, where there is one
+    block_t *pinned = nullptr;
+    if (host && !host->device && host->deleter == backend_release) { pinned = (block_t *)host->user; }
     bool peers = to_block && from_block && to_index != from_index;
     current_t at(index);
     if (peers) {                                // the source is ready, and stays until it is read
@@ -9553,6 +9665,7 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
     if (g) {
         int code = to_block ? list_block(g, s, to_block, to_in, true) : 0;
         if (!code && from_block) { code = list_block(g, s, from_block, from_in, false); }
+        if (!code && pinned) { code = list_block(g, s, pinned, host, !to_block); }
         if (code) {
             return code == TENSOR_ERR_CUDA ? raise_cuda(op) : raised(code, "%s: out of memory", op);
         }
@@ -9562,7 +9675,7 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
     }
 
     cudaError_t e;
-    if (g && !from_block) {
+    if (g && !from_block && !pinned) {
         few_t few = {};
         memcpy(few.v, from, (size_t)bytes);
         e = tcu_launch(store_few, 1, 32, 0, s->raw, (unsigned char *)to, few, (int)bytes);
@@ -9582,10 +9695,9 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
     if (to_block) { use_after(s, to_block, true, mark); }
     if (from_block && !peers) { use_after(s, from_block, false, mark); }
     if (to_block && from_block && !peers) { return 0; }
-    tensor__storage_t *host = to_block ? from_in : to_in;
     if (wait || peers) { return settle(s, op); }
-    if (host && host->deleter == backend_release) {     // pinned: it stays until the copy is done
-        return record_stream(process.pinned, (block_t *)host->user, (void *)s->raw) ? settle(s, op) : 0;
+    if (pinned) {                               // it stays until the copy is done
+        return record_stream(process.pinned, pinned, (void *)s->raw) ? settle(s, op) : 0;
     }
 
     return to_block ? 0 : settle(s, op);        // CUDA has read pageable memory when it returns
@@ -9783,12 +9895,11 @@ static unsigned long long *noting(const tensor_call_t *c, const char *what = nul
     return &g->errors[2 * k];
 }
 
-// In a capture: the words of the graph's ops so far. Without one, none: the host hears of an error later.
-static refusals_t refusals_of(const tensor_call_t *c) {
+// The words of the graph's ops so far.
+static refusals_t words_of(const graph_t *graph) {
     refusals_t r = {};
-    graph_t *graph = captured_on(this_thread.now);
-    if (!graph || !graph->noted) { return r; }
-    gpu_t *g = gpu_of(c->device - 1);
+    if (!graph->noted) { return r; }
+    gpu_t *g = gpu_of(graph->device);
     lock_t hold(&process.lock);
     r.word = g->errors;
     for (int k = 0; k < SLOTS; k++) {
@@ -9976,9 +10087,16 @@ static int native_rows(const place_t &at, tensor_call_t *c) {
     case TENSOR_OP_LOG_SOFTMAX: return softmax(at, y, x, rows, columns, true);
     case TENSOR_OP_SOFTMAX_BACKWARD: return softmax_backward(at, y, x, c->arg[1], rows, columns, false);
     case TENSOR_OP_LOG_SOFTMAX_BACKWARD: return softmax_backward(at, y, x, c->arg[1], rows, columns, true);
-    case TENSOR_OP_LOGSUMEXP: return row_value(at, y, x, rows, columns, ROW_LOGSUMEXP, 0);
-    case TENSOR_OP_NORM: return row_value(at, y, x, rows, columns, ROW_NORM, 0);
-    case TENSOR_OP_VAR: return row_value(at, y, x, rows, columns, ROW_VARIANCE, c->p->rows.correction);
+    case TENSOR_OP_LOGSUMEXP: case TENSOR_OP_NORM: case TENSOR_OP_VAR: {
+        scratch_t parts(c, value_scratch(at, rows, columns));
+        if (parts.code) { return parts.code; }
+        const int id = c->row->id;
+        row_value_t what = ROW_LOGSUMEXP;
+        if (id == TENSOR_OP_NORM) { what = ROW_NORM; }
+        if (id == TENSOR_OP_VAR) { what = ROW_VARIANCE; }
+        const double correction = id == TENSOR_OP_VAR ? c->p->rows.correction : 0;
+        return row_value(at, y, x, rows, columns, what, correction, parts.at);
+    }
     default: return NONE;
     }
 }
@@ -10802,7 +10920,8 @@ static int native_grads(const place_t &at, tensor_call_t *c) {
 }
 
 // arg 0: nn__update_t on the host; 1: skip; then parameter, gradient and three states, repeatedly.
-template <class C> static int step_in(const place_t &at, tensor_call_t *c, const param_t *params, int count) {
+template <class T> static int step_in(const place_t &at, tensor_call_t *c, const param_t *params, int count) {
+    typedef class_t<T> C;
     const nn__update_t *u = (const nn__update_t *)c->arg[0].data;
     const float *skip = f32_of(c->arg[1]);
     live_t n = {};
@@ -10810,7 +10929,10 @@ template <class C> static int step_in(const place_t &at, tensor_call_t *c, const
     n.states = params[0];
     n.wide = sizeof(C) == 8;
     const void *live = live_number(n, (uint32_t)sizeof(update_t<double>));
-    scratch_t scratch(c, skip ? sizeof(update_t<C>) : 0);
+    const graph_t *graph = captured_on(this_thread.now);
+    const bool beside = graph && graph->noted && graph->streams.n > 1;
+    constexpr uint64_t numbers = (sizeof(update_t<C>) + 15) & ~15ull;
+    scratch_t scratch(c, skip || beside ? numbers + sizeof(unsigned) : 0);
     if (scratch.code) { return scratch.code; }
     if (skip) {
         int code = launch(at, {1, 32}, step_numbers<C>, (update_t<C> *)scratch.at,
@@ -10819,19 +10941,35 @@ template <class C> static int step_in(const place_t &at, tensor_call_t *c, const
         live = scratch.at;
     }
 
-    return optimizer<C>(at, params, count, *u, live, refusals_of(c));
+    // Without a graph none: the host hears of an error later.
+    refusals_t refused = {};
+    if (graph) {
+        refused = words_of(graph);
+        refused.held = held_of(graph);
+    }
+    if (beside) {
+        unsigned *held = (unsigned *)((char *)scratch.at + numbers);
+        int code = launch(at, {1, 32}, note_refusals, held, refused);
+        if (code) { return code; }
+        refused = {};
+        refused.held = held;
+    }
+    return optimizer<T>(at, params, count, *u, live, refused);
 }
 
 static int native_optimizer(const place_t &at, tensor_call_t *c) {
     if (c->p->optimizer.kind >= NN__SUM_SQUARES) { return native_grads(at, c); }
     int count = c->nout / 5, dtype = c->arg[2].dtype, code;
     param_t *params = (param_t *)malloc((size_t)(count + 1) * sizeof *params);
-    if (!params) { return NONE; }
+    if (!params) {                              // not the CPU's turn, which takes no halves here
+        TENSOR__(fail)(c->thread, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", c->row->name);
+        return TENSOR_ERR_OUT_OF_MEMORY;
+    }
     for (int i = 0; i < count; i++) {
         const tensor_arg_t *a = &c->arg[2 + 5 * i];
         params[i] = {a[0].data, a[1].data, {a[2].data, a[3].data, a[4].data}, a[0].numel};
     }
-    code = by_real(dtype, [&](auto type) { return step_in<TCU_TYPE(type)>(at, c, params, count); });
+    code = by_float(dtype, [&](auto type) { return step_in<TCU_TYPE(type)>(at, c, params, count); });
     free(params);
     return code;
 }
@@ -10877,7 +11015,8 @@ static int native(const place_t &at, tensor_call_t *c) {
 //
 // A capture is CUDA's own capture of a stream; its memory is an arena that only the graph's runs use. What
 // changes from run to run (offsets of the generator, an optimizer's numbers) is in one small block; before a
-// run, a kernel writes there what has changed, which its arguments bring along. tensor.h does the host's part
+// run, a kernel writes there what has changed, which its arguments bring along, and whether an op of the
+// graph has refused an index that the program has not heard of. tensor.h does the host's part
 // and asks for the first run when the capture ends. What was drawn and counted in the capture has not
 // happened by then: end resets the generator. Rejected: patching kernel arguments in the graph's nodes (one
 // call of the driver for each); a copy (the graph's kernels would wait for another engine).
@@ -10886,8 +11025,12 @@ static int native(const place_t &at, tensor_call_t *c) {
 enum { NUMBERS_AT_ONCE = 1024 };
 struct sent_t { unsigned char v[NUMBERS_AT_ONCE]; };
 
-__global__ void __launch_bounds__(THREADS, 4) store_numbers(unsigned char *to, sent_t from, int n) {
+// held: NULL = no op of the graph refuses anything
+__global__ void __launch_bounds__(THREADS, 4)
+store_numbers(unsigned char *to, sent_t from, int n, unsigned *held, refusals_t words) {
     for (int i = (int)threadIdx.x; i < n; i += THREADS) { to[i] = from.v[i]; }
+    __syncthreads();
+    if (held && !threadIdx.x) { *held = any_refused(words); }
 }
 
 // Waits for the graph's last run and frees it.
@@ -10895,19 +11038,17 @@ static void backend_graph_free(void *graph) {
     graph_t *g = (graph_t *)graph;
     gpu_t *gpu = &process.gpu[g->device];
     on_device_t at(g->device);
-    if (g->exec) {
-        if (g->numbers->wrote) {    // each run writes them, after the run before it
-            stream_t *s = process.stream[g->numbers->wrote >> MARK_BITS];
-            if (captured_on(s)) { cudaEventSynchronize(s->event); } else { cudaStreamSynchronize(s->raw); }
-        }
-        cudaGraphExecDestroy(g->exec);
+    if (g->numbers && g->numbers->wrote) {      // each run writes them, after the run before it
+        stream_t *s = process.stream[g->numbers->wrote >> MARK_BITS];
+        if (captured_on(s)) { cudaEventSynchronize(s->event); } else { cudaStreamSynchronize(s->raw); }
     }
+    if (g->exec) { cudaGraphExecDestroy(g->exec); }
 
     {
         lock_t hold(&process.graph_lock);
         for (int k = 0; k < g->list.n; k++) {
             block_t *b = g->list.at[k].block;
-            if (b && --b->kept == 0 && b->released) { let_go(process.allocator, b); }
+            if (b && --b->kept == 0 && b->released) { let_go(allocator_of(b), b); }
         }
         graph_t **before = &process.graphs;
         while (*before && *before != g) { before = &(*before)->next; }
@@ -10926,14 +11067,20 @@ static void backend_graph_free(void *graph) {
     g->list.drop();
     g->lives.drop();
     g->streams.drop();
+    g->comms.drop();
     free(g->staged);
     free(g);
 }
 
-// Whether a storage was made in the capture: its memory is of the graph's arena.
+// Whether a storage was made in the capture: its memory is of the graph's arena. Pinned memory: whether the
+// graph fills it.
 static int backend_graph_made(const void *graph, const tensor__storage_t *storage) {
-    const block_t *b = (const block_t *)storage->user;
-    return b && b->home->lane->graph == ((const graph_t *)graph)->arena;
+    const graph_t *g = (const graph_t *)graph;
+    const block_t *b = storage->deleter == backend_release ? (const block_t *)storage->user : nullptr;
+    if (!b) { return 0; }
+    if (storage->device) { return b->home->lane->graph == g->arena; }
+    lock_t hold(&process.graph_lock);
+    return b->listed == g->arena && g->list.at[b->place].wrote;
 }
 
 static void capture_over(const graph_t *g) {
@@ -10957,6 +11104,7 @@ static int backend_graph_begin(int index, void **graph) {
     empty_cache(process.allocator, index);
     g->arena = capture_begin(process.allocator, g->device, (void *)s->raw);
     g->staged = (unsigned char *)calloc(1, NUMBERS);
+    g->used = HELD_BYTES;
     current_t at(g->device);
     int code = !g->arena || !g->staged ? (int)TENSOR_ERR_OUT_OF_MEMORY
                                        : alloc(process.allocator, g->device, (void *)s->raw, NUMBERS, "graph",
@@ -11008,6 +11156,7 @@ static int backend_graph_end(void *graph, int wanted) {
         g->drawn = tensor_get_generator().offset - g->rng.offset;
         tensor_set_generator(g->rng);
     }
+    g->words = words_of(g);
     if (!wanted || g->failed) { return g->failed; }
     if (unjoined) {
         return raised(TENSOR_ERR_UNSUPPORTED, "%s: work of another stream was not waited for", op);
@@ -11030,6 +11179,11 @@ static int backend_graph_run(void *graph, int first) {
     stream_t *s = current(g->device, op);
     if (!s) { return code_now(); }
     current_t at(g->device);
+    for (int k = 0; k < g->comms.n; k++) {
+        if (g->comms.at[k]->dead) {
+            return raised(TENSOR_ERR_OWNER, "%s: a communicator of the graph was freed", op);
+        }
+    }
     // What an earlier run is seen to have refused comes first: this one would go on from where that stopped.
     if (g->noted && __atomic_load_n(process.gpu[g->device].refused, __ATOMIC_ACQUIRE)) {
         __atomic_store_n(&s->noted, 1, __ATOMIC_RELEASE);
@@ -11063,13 +11217,22 @@ static int backend_graph_run(void *graph, int first) {
         }
     }
 
+    // An earlier run of which the program has not heard yet may have refused an index: then no optimizer
+    // makes a step, also one that was captured before the op that refused it.
+    unsigned *held = g->noted ? held_of(g) : nullptr;
+    if (held && g->changed >= g->changed_end) { g->changed = g->changed_end = 0; }
     g->sent = 0;
-    for (uint32_t k = g->changed; k < g->changed_end && !code; k += NUMBERS_AT_ONCE) {
+    uint32_t next = g->changed;
+    bool more = held || next < g->changed_end;
+    while (more && !code) {
         sent_t part = {};
-        const uint32_t n = least<uint32_t>(g->changed_end - k, NUMBERS_AT_ONCE);
-        memcpy(part.v, g->staged + k, n);
+        const uint32_t n = least<uint32_t>(g->changed_end - next, NUMBERS_AT_ONCE);
+        memcpy(part.v, g->staged + next, n);
         code = code_of(tcu_launch(store_numbers, 1, THREADS, 0, s->raw,
-                                  (unsigned char *)(uintptr_t)g->numbers->address + k, part, (int)n));
+                                  (unsigned char *)(uintptr_t)g->numbers->address + next, part, (int)n, held,
+                                  g->words));
+        next += n;
+        more = next < g->changed_end;
     }
 
     if (!code) { code = code_of(cudaGraphLaunch(g->exec, s->raw)); }
@@ -11154,7 +11317,8 @@ template <class T> static void drop_handles(T **list) {
 // >>ranks                                          MARK: one network on many devices
 //
 // NCCL on the current stream; its tensors are waited for and marked like those of a call. Broadcasts and
-// gathers move bytes, so that every dtype works. Rejected: hooks in the backward pass (only a launch of
+// gathers move bytes, so that every dtype works. In a capture NCCL's kernels become part of the graph; NCCL
+// frees a communicator only when no graph uses it. Rejected: hooks in the backward pass (only a launch of
 // small sums would overlap; a program that needs more can split its list).
 // ------------------------------------------------------------------------------
 
@@ -11214,6 +11378,33 @@ static ncclResult_t nccl_call(const tensor_cuda_comm_t *c, int what, tensor_t *y
 }
 #endif
 
+#ifdef TCU_HAVE_NCCL
+// A call that failed in the capture of g, which may be NULL: the step has no graph. -> code
+static int not_captured(graph_t *g, int code) {
+    if (g && code) { g->failed = code; }
+    return code;
+}
+
+// -> false: no memory to note it
+static bool graph_uses(graph_t *g, tensor_cuda_comm_t *c) {
+    lock_t hold(&process.graph_lock);
+    for (int k = 0; k < g->comms.n; k++) {
+        if (g->comms.at[k] == c) { return true; }
+    }
+    return g->comms.add(c);
+}
+#endif
+
+// f(graph) for each graph whose collectives use c.
+template <class F> static void each_user(const tensor_cuda_comm_t *c, F f) {
+    lock_t hold(&process.graph_lock);
+    for (graph_t *g = process.graphs; g; g = g->next) {
+        for (int k = 0; k < g->comms.n; k++) {
+            if (g->comms.at[k] == c) { f(g); }
+        }
+    }
+}
+
 // The result for list[k] is written to list[k], or to y.
 static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t *const *list, int n,
                       tensor_t *y, int root) {
@@ -11252,12 +11443,12 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
 
     stream_t *s = current(c->device, op);
     if (!s) { return code_now(); }
-    if (in_capture(s, op)) { return TENSOR_ERR_UNSUPPORTED; }
+    graph_t *g = captured_on(s);
     current_t at(c->device);
     ncclResult_t e, state = ncclSuccess;
     if ((e = lib.ncclCommGetAsyncError_((ncclComm_t)c->at, &state)) || state) {
         code = nccl_done(c, op, e ? e : state);
-        if (code) { return code; }
+        if (code) { return not_captured(g, code); }
     }
     auto each = [&](auto f) {                   // f(tensor, whether it is written)
         for (int k = 0; k < n; k++) {
@@ -11266,24 +11457,27 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
         if (y && y->numel) { f(y, true); }
     };
     each([&](tensor_t *x, bool writes) {
-        if (!code) { code = use_before(s, (block_t *)x->storage->user, writes); }
+        block_t *b = (block_t *)x->storage->user;
+        if (!code) { code = g ? list_block(g, s, b, x->storage, writes) : use_before(s, b, writes); }
     });
-    if (code) { return raise_cuda(op); }
+    if (!code && g && !graph_uses(g, c)) { code = TENSOR_ERR_OUT_OF_MEMORY; }
+    if (code == TENSOR_ERR_OUT_OF_MEMORY) { return not_captured(g, raised(code, "%s: out of memory", op)); }
+    if (code) { return not_captured(g, raise_cuda(op)); }
     e = lib.ncclGroupStart_();
     for (int k = 0; k < n && (!e || e == ncclInProgress); k++) {
         if (list[k]->numel) { e = nccl_call(c, what, y ? y : list[k], list[k], root, s->raw); }
     }
 
     ncclResult_t end = lib.ncclGroupEnd_();
-    uint64_t mark = next_mark(s);
+    const uint64_t mark = g ? 0 : next_mark(s);
     each([&](tensor_t *x, bool writes) {
-        use_after(s, (block_t *)x->storage->user, writes, mark);
+        if (!g) { use_after(s, (block_t *)x->storage->user, writes, mark); }
         if (!writes) { return; }
         x->storage->version++;
         x->storage->write_op = op;
         x->storage->write_site = nullptr;
     });
-    return nccl_done(c, op, e && e != ncclInProgress ? e : end);
+    return not_captured(g, nccl_done(c, op, e && e != ncclInProgress ? e : end));
 #else
     (void)what, (void)list, (void)n, (void)y, (void)root;
     return TENSOR_ERR_INTERNAL;
@@ -11866,6 +12060,12 @@ int tensor_cuda_comm_free(tensor_cuda_comm_t *c) {
     if (!c) { return 0; }
     if (c->dead) { return raised(TENSOR_ERR_OWNER, "cuda_comm_free: the communicator was freed"); }
     if (in_capture(nullptr, "cuda_comm_free")) { return TENSOR_ERR_UNSUPPORTED; }
+    bool used = false;
+    each_user(c, [&](graph_t *) { used = true; });
+    if (used) {
+        return raised(TENSOR_ERR_OWNER,
+                      "cuda_comm_free: a graph uses the communicator; tensor_graph_free first");
+    }
     int code = 0, ended = 0;
     if (comm_failed(c)) { ended = comm_drop(c); }       // else the wait for its work would not end
     code = tensor_cuda_synchronize((tensor_device_t)(TENSOR_CUDA + c->device));
@@ -11888,6 +12088,10 @@ int tensor_cuda_comm_abort_n(tensor_cuda_comm_t *const *c, int n) {
         if (!c[k] || c[k]->dead) { continue; }
         on_device_t at(c[k]->device);
         c[k]->dead = true;
+        each_user(c[k], [](graph_t *g) {        // a run that is under way still ends
+            if (g->exec) { cudaGraphExecDestroy(g->exec); }
+            g->exec = nullptr;
+        });
         const ncclResult_t own = lib.ncclCommAbort_((ncclComm_t)c[k]->at);
         if (!e) { e = own; }
     }

@@ -351,8 +351,8 @@ TENSOR_API const char *tensor_cuda_library_error(void);
 // All ranks make the same calls in the same order. A parameter that was not used has no gradient on its rank
 // and needs zeros there (tensor_set_grad), or the other ranks wait for it. The work goes to the thread's
 // current stream of the device, and the host does not wait. NCCL does the work; it is opened when it is
-// first needed. Tensors must be contiguous and on the communicator's device, and these calls cannot be
-// captured.
+// first needed. Tensors must be contiguous and on the communicator's device. In a capture these calls become
+// part of the graph: all ranks capture the same step and replay it as often as the others do.
 // ------------------------------------------------------------------------------
 
 enum { TENSOR_CUDA_ID_BYTES = 128 };
@@ -373,13 +373,14 @@ TENSOR_API tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const v
                                                     tensor_device_t device, double timeout);
 
 // Frees it when its work is done, for which it waits without a limit; tensor_cuda_shutdown frees those that
-// are left.
-//   -> code;  errors OWNER (freed before), UNSUPPORTED (in a capture), IO (other ranks do not free theirs in
-//      time), CUDA
+// are left. Graphs that use it must be freed before.
+//   -> code;  errors OWNER (freed before, a graph uses it), UNSUPPORTED (in a capture), IO (other ranks do
+//      not free theirs in time), CUDA
 TENSOR_API int tensor_cuda_comm_free(tensor_cuda_comm_t *c);
 
 // Frees it at once, where a rank has gone: work that waits for that rank ends, with anything as result, and
-// streams go on. The other ranks have an error or wait until their time is over. _n does so for n
+// streams go on; graphs that use it can only be freed. The other ranks have an error or wait until their time
+// is over. _n does so for n
 // communicators; those whose work waits on one device must be ended together.
 //   -> code;  errors POISONED (the list is NULL), OWNER (freed before), UNSUPPORTED (in a capture), CUDA
 TENSOR_API int tensor_cuda_comm_abort(tensor_cuda_comm_t *c);
@@ -388,8 +389,8 @@ TENSOR_API int tensor_cuda_comm_abort_n(tensor_cuda_comm_t *const *c, int n);
 // Sets x to the sum over all ranks, or to the mean; _n does so for n tensors, in one launch.
 //   mean    1 or 0
 //   -> code;  errors OWNER, POISONED, DEVICE (x is on another device), DTYPE (bool, i16), SHAPE (not
-//      contiguous),
-//      UNSUPPORTED (in a capture), CUDA, IO (a rank has gone, or did not come in time)
+//      contiguous), UNSUPPORTED (the thread captures another stream), CUDA, OUT_OF_MEMORY, IO (a rank has
+//      gone, or did not come in time)
 TENSOR_API int tensor_cuda_all_reduce(tensor_cuda_comm_t *c, tensor_t *x, int mean);
 TENSOR_API int tensor_cuda_all_reduce_n(tensor_cuda_comm_t *c, tensor_t *const *x, int n, int mean);
 

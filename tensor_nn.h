@@ -1646,7 +1646,7 @@ TENSOR_API nn_module_t *nn_transformer_with(nn_transformer_net_args_t a);
 TENSOR_API nn_transformer_net_args_t nn_transformer_net_defaults(void);
 
 // A mask [size, size] with which each sees itself and what is before it: 0 there, -inf elsewhere.
-//   -> new f32;  grad none;  errors SHAPE
+//   -> new, of the default dtype;  grad none;  errors SHAPE
 TENSOR_API tensor_t *nn_generate_square_subsequent_mask(int64_t size);
 
 // Rows of a table, reduced over bags: nn_forward(m, x) with x [bags, n] gives the mean.  weight [count,
@@ -5196,6 +5196,19 @@ enum { NN__K(loss_block) = 8 };
 NN_LOSSES(TENSOR__X)
 #undef TENSOR__X
 
+// A block of inputs, targets and pos_weights (q NULL = 1) from element i on. -> the vectors loaded
+TENSOR__INLINE int64_t NN__K(loss_load)(const NN__R *x, const NN__R *t, const NN__R *q, int64_t i, int64_t n,
+                                        V_F *vx, V_F *vt, V_F *vq) {
+    V_F one = V_SET(1);
+    int64_t k = 0;
+    for (; k < NN__K(loss_block) && i < n; k++, i += V_N) {
+        vx[k] = NN__LOAD(x + i, n - i, 0.5);
+        vt[k] = NN__LOAD(t + i, n - i, 0.5);
+        vq[k] = q ? NN__LOAD(q + i, n - i, 0) : one;
+    }
+    return k;
+}
+
 // A loss of n elements: written to y, or summed if y is NULL. w and q (pos_weight) may be NULL = 1.
 NN__KERNEL double NN__K(loss)(nn__value_fn *value, const void *x, const void *t, const void *w, const void *q,
                               void *y, int64_t n, double p) {
@@ -5203,14 +5216,10 @@ NN__KERNEL double NN__K(loss)(nn__value_fn *value, const void *x, const void *t,
                 *qp = (const NN__R *)q;
     NN__R *o = (NN__R *)y;
     V_F vx[NN__K(loss_block)], vt[NN__K(loss_block)], vq[NN__K(loss_block)], v[NN__K(loss_block)];
-    V_F s = V_ZERO(), one = V_SET(1);
+    V_F s = V_ZERO();
     int64_t k, at;
     for (int64_t i = 0; i < n; i = at) {
-        for (k = 0, at = i; k < NN__K(loss_block) && at < n; k++, at += V_N) {
-            vx[k] = NN__LOAD(xp + at, n - at, 0.5);
-            vt[k] = NN__LOAD(tp + at, n - at, 0.5);
-            vq[k] = qp ? NN__LOAD(qp + at, n - at, 0) : one;
-        }
+        k = NN__K(loss_load)(xp, tp, qp, i, n, vx, vt, vq);
         value(vx, vt, vq, v, k, p);
         for (k = 0, at = i; k < NN__K(loss_block) && at < n; k++, at += V_N) {
             if (wp) { v[k] = V_MUL(v[k], NN__LOAD(wp + at, n - at, 0)); }
@@ -5236,14 +5245,10 @@ NN__KERNEL void NN__K(loss_back)(nn__slope_fn *slope, const void *g, int64_t ste
     V_F a[NN__K(loss_block)], b[NN__K(loss_block)];
     V_F *to_x = ox ? a : NULL;
     V_F *to_t = ot ? b : NULL;
-    V_F one = V_SET(1), vc = V_SET(c), all = V_SET((double)gp[0] * c);
+    V_F vc = V_SET(c), all = V_SET((double)gp[0] * c);
     int64_t k, at;
     for (int64_t i = 0; i < n; i = at) {
-        for (k = 0, at = i; k < NN__K(loss_block) && at < n; k++, at += V_N) {
-            vx[k] = NN__LOAD(xp + at, n - at, 0.5);
-            vt[k] = NN__LOAD(tp + at, n - at, 0.5);
-            vq[k] = qp ? NN__LOAD(qp + at, n - at, 0) : one;
-        }
+        k = NN__K(loss_load)(xp, tp, qp, i, n, vx, vt, vq);
         slope(vx, vt, vq, to_x, to_t, k, p);
         for (k = 0, at = i; k < NN__K(loss_block) && at < n; k++, at += V_N) {
             V_F by = step ? V_MUL(NN__LOAD(gp + at, n - at, 0), vc) : all;
@@ -5824,13 +5829,9 @@ TENSOR__FN int64_t nn__per(int64_t n, int64_t cost) {
     return nn__max(nn__ceil(n, tasks), 1);
 }
 
-// Runs the tasks. A single task runs on the calling thread, so that a GEMM in it may use the other threads.
+// Runs the tasks. A single one runs on the calling thread, so that a GEMM in it may use the other threads.
 TENSOR__FN void nn__run(int64_t tasks, tensor__task_fn fn, void *arg) {
-    if (tasks == 1) {
-        fn(arg, 0, 0);
-    } else if (tasks > 1) {
-        TENSOR__(parallel)(tasks, fn, arg);
-    }
+    if (tasks > 0) { TENSOR__(parallel)(tasks, fn, arg); }
 }
 
 // c[m, n] (+)= a b for one item; strides in elements.
@@ -5886,12 +5887,14 @@ TENSOR__FN int nn__is_float(const tensor_t *x) { return NN__FLOATS >> x->dtype &
 TENSOR__FN int nn__is_half(const tensor_t *x) { return x->dtype == TENSOR_F16 || x->dtype == TENSOR_BF16; }
 TENSOR__FN int nn__is_index(const tensor_t *x) { return x->dtype == TENSOR_I32 || x->dtype == TENSOR_I64; }
 
+enum { NN__NAME = 24 };                         // room for the longest name of an input
+
 // Name of input k in error texts. -> name
-TENSOR__FN const char *nn__arg_name(const tensor__row_t *row, int k, char name[16]) {
+TENSOR__FN const char *nn__arg_name(const tensor__row_t *row, int k, char name[NN__NAME]) {
     const char *a = row->args;
     int n = 0;
     for (; k > 0 && *a; a++) { k -= *a == ' '; }
-    while (n < 15 && a[n] && a[n] != ' ') {
+    while (n < NN__NAME - 1 && a[n] && a[n] != ' ') {
         name[n] = a[n];
         n++;
     }
@@ -5905,7 +5908,7 @@ TENSOR__FN int nn__is_number(const tensor_t *x) { return x->dtype != TENSOR_BOOL
 TENSOR__FN TENSOR__NOINLINE int nn__refuse_dtypes(tensor__op_t *o, unsigned mask, int integers) {
     tensor_t *first = NULL;
     int at = 0;
-    char name[16], other[16];
+    char name[NN__NAME], other[NN__NAME];
     for (int k = 0; k < o->nin; k++) {
         tensor_t *x = o->in[k];
         if (!(mask >> k & 1u) || !x) { continue; }
@@ -6289,6 +6292,13 @@ TENSOR__FN uint64_t nn__scratch_linear(const tensor_call_t *c) {
     return TENSOR__(product_scratch)(&g, c->arg[0].dtype);
 }
 
+// The activation, a call of its own.
+TENSOR__FN void nn__linear_then(void *call, int64_t task, int worker) {
+    tensor_call_t *c = (tensor_call_t *)call;
+    (void)task, (void)worker;
+    c->row->cpu(c);                     // pointwise, it cannot fail
+}
+
 TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
     tensor__gemm_t g;
     tensor_call_t a = *c;
@@ -6304,7 +6314,8 @@ TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
     a.arg = arg;
     a.nin = a.nout = 1;
     a.compute = arg[0].dtype;
-    return a.row->cpu(&a);
+    nn__run(1, nn__linear_then, &a);    // of a product that is done in parts, it is the last one
+    return TENSOR_OK;
 }
 
 // The product of two small matrices, the bias, the activation.
@@ -6734,7 +6745,8 @@ TENSOR__FN tensor_t *nn__embedding_front(tensor_t *index, tensor_t *w, int64_t r
     }
 
     if (index->ndim + 1 > TENSOR_MAX_DIMS) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "embedding: index %t has too many dims", index);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "embedding: index %t has %i dims, at most 7 fit", index,
+                        (int)index->ndim);
     }
     if (row != 0 && padding < 0) { padding += w->dims[0]; }
     if (row != 0 && (padding < 0 || padding >= w->dims[0])) {
@@ -6979,9 +6991,23 @@ TENSOR__FN void nn__layer_norm_back_task(void *arg, int64_t task, int worker) {
     }
 }
 
+// Adds up the chunks, in their place: a task, because it must not happen twice.
+TENSOR__FN void nn__layer_norm_back_sum(void *arg, int64_t task, int worker) {
+    const nn__norm_t *v = (const nn__norm_t *)arg;
+    char *part = (char *)v->c->scratch;
+    int64_t bytes = v->n * (int64_t)v->es;
+    (void)task, (void)worker;
+    for (int64_t step = 1; step < v->chunks; step *= 2) {
+        for (int64_t i = 0; i + step < v->chunks; i += 2 * step) {
+            NN__DO(v->k, add)(part + 2 * i * bytes, part + 2 * (i + step) * bytes, 2 * v->n);
+        }
+    }
+    memcpy(v->c->arg[6].data, part, (size_t)bytes);
+    memcpy(v->c->arg[7].data, part + bytes, (size_t)bytes);
+}
+
 TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
     nn__norm_t v;
-    char *part = (char *)c->scratch;
     v.c = c;
     v.k = nn__cpu(c->arg[0].dtype);
     v.es = nn__es(c->arg[0].dtype);
@@ -6989,20 +7015,12 @@ TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
     v.rows = c->arg[2].numel;
     v.chunks = nn__norm_chunks(v.rows, v.n);
     v.per = nn__per(v.chunks, 32 * v.n);
-    int64_t bytes = v.n * (int64_t)v.es;
     if (c->arg[0].numel > 0) {
         nn__run(nn__ceil(v.chunks, v.per), nn__layer_norm_back_task, &v);
     } else if (c->arg[6].numel) {
-        NN__DO(v.k, fill)(part, 0, 2 * v.n);
+        NN__DO(v.k, fill)(c->scratch, 0, 2 * v.n);
     }
-    if (!c->arg[6].numel) { return TENSOR_OK; }
-    for (int64_t step = 1; step < v.chunks; step *= 2) {
-        for (int64_t i = 0; i + step < v.chunks; i += 2 * step) {
-            NN__DO(v.k, add)(part + 2 * i * bytes, part + 2 * (i + step) * bytes, 2 * v.n);
-        }
-    }
-    memcpy(c->arg[6].data, part, (size_t)bytes);
-    memcpy(c->arg[7].data, part + bytes, (size_t)bytes);
+    if (c->arg[6].numel) { nn__run(1, nn__layer_norm_back_sum, &v); }
     return TENSOR_OK;
 }
 
@@ -7273,8 +7291,11 @@ TENSOR__FN tensor_t *nn__norm_by_running(tensor_t *x, tensor_t *mean, tensor_t *
     if (b) { shift = (tensor_add)(shift, b); }
     int64_t dims[TENSOR_MAX_DIMS];
     for (int k = 0; k < x->ndim; k++) { dims[k] = k == 1 ? x->dims[1] : 1; }
-    y = (tensor_mul)(nn__wide(x), (tensor_reshape_n)(y, dims, x->ndim));
-    return nn__narrow((tensor_add)(y, (tensor_reshape_n)(shift, dims, x->ndim)), x);
+    y = (tensor_reshape_n)(y, dims, x->ndim);
+    shift = (tensor_reshape_n)(shift, dims, x->ndim);
+    // One pass over x where passes over memory are what it costs; the same roundings.
+    if (x->device) { return nn__narrow((tensor_addcmul)(shift, nn__wide(x), y, 1), x); }
+    return nn__narrow((tensor_add)((tensor_mul)(nn__wide(x), y), shift), x);
 }
 
 // Moves a running statistic towards s, which in instance norm is [N * C]. 0 = raised
@@ -7767,8 +7788,18 @@ TENSOR__FN void nn__winograd_block(void *arg, int64_t task, int worker) {
     for (int64_t i = 0; i < v.count * v.tiles; i++) { nn__winograd_out(&v, i, 0); }
 }
 
-TENSOR__FN void nn__winograd_run(nn__direct_t *v, void *scratch) {
+// One group of channels, some rows of tiles at a time; each of the three parts is for all threads.
+TENSOR__FN void nn__winograd_rows(nn__direct_t *v) {
     int64_t all = v->images * v->ty, parts = nn__ceil(v->tx, NN__WINOGRAD_TILES);
+    for (v->first = 0; v->first < all; v->first += v->count) {
+        v->count = nn__min(v->rows, all - v->first);
+        nn__run(parts * ((v->ci + (v->sums ? v->co : 0)) / v->k->lanes), nn__winograd_in, v);
+        nn__run(36 * v->tiles, nn__winograd_product, v);
+        if (!v->sums) { nn__run(v->count * v->tiles, nn__winograd_out, v); }
+    }
+}
+
+TENSOR__FN void nn__winograd_run(nn__direct_t *v, void *scratch) {
     v->packed = (float *)scratch;
     v->off = (int32_t *)(void *)(v->packed + 36 * v->kernel_plane);
     v->start = v->packed + 36 * v->kernel_plane + v->offsets / 4;
@@ -7781,12 +7812,10 @@ TENSOR__FN void nn__winograd_run(nn__direct_t *v, void *scratch) {
             v->start[i] = v->bias && i < v->co ? v->bias[v->group * v->co + i] : 0;
         }
         if (!v->sums) { nn__run(v->tiles * v->ci, nn__winograd_kernel, v); }
-        if (v->own) { nn__run(v->blocks, nn__winograd_block, v); }
-        for (v->first = 0; !v->own && v->first < all; v->first += v->count) {
-            v->count = nn__min(v->rows, all - v->first);
-            nn__run(parts * ((v->ci + (v->sums ? v->co : 0)) / v->k->lanes), nn__winograd_in, v);
-            nn__run(36 * v->tiles, nn__winograd_product, v);
-            if (!v->sums) { nn__run(v->count * v->tiles, nn__winograd_out, v); }
+        if (v->own) {
+            nn__run(v->blocks, nn__winograd_block, v);
+        } else {
+            nn__winograd_rows(v);
         }
         if (v->sums) { nn__run(v->tiles * v->ci, nn__winograd_kernel, v); }
     }
@@ -7959,6 +7988,46 @@ typedef struct nn__conv_t {
 
 TENSOR__FN int64_t nn__volume(const int64_t v[3]) { return v[0] * v[1] * v[2]; }
 
+// Sizes and data of a convolution without columns: a gradient by the input is the convolution of the output's
+// gradient by the flipped weight, with zeros in between where the stride was.
+TENSOR__FN void nn__direct_sizes(const nn__conv_t *v, nn__direct_t *d) {
+    const nn__window_t *g = &v->g;
+    d->kh = g->kernel[1];
+    d->kw = g->kernel[2];
+    d->dh = g->dilation[1];
+    d->dw = g->dilation[2];
+    d->weight = (const float *)v->w->data;
+    if (d->flipped) {
+        d->sh = d->sw = 1;
+        d->uh = g->stride[1];
+        d->uw = g->stride[2];
+        d->ci = v->og;
+        d->co = v->cg;
+        d->x = (const float *)v->y->data;
+        d->y = (float *)v->x->data;
+        d->h = g->out[1];
+        d->w = g->out[2];
+        d->oh = g->in[1];
+        d->ow = g->in[2];
+        d->ph = d->dh * (d->kh - 1) - g->pad[1];
+        d->pw = d->dw * (d->kw - 1) - g->pad[2];
+    } else {
+        d->sh = g->stride[1];
+        d->sw = g->stride[2];
+        d->uh = d->uw = 1;
+        d->ci = v->cg;
+        d->co = v->og;
+        d->x = (const float *)v->x->data;
+        d->y = (float *)v->y->data;
+        d->h = g->in[1];
+        d->w = g->in[2];
+        d->oh = g->out[1];
+        d->ow = g->out[2];
+        d->ph = g->pad[1];
+        d->pw = g->pad[2];
+    }
+}
+
 // 1 = without columns, and d says how. It may change v->chunks: Winograd uses no partial sums of the weight's
 // gradient.
 TENSOR__FN int nn__conv_direct(const tensor_call_t *c, nn__conv_t *v, nn__direct_t *d) {
@@ -7973,29 +8042,11 @@ TENSOR__FN int nn__conv_direct(const tensor_call_t *c, nn__conv_t *v, nn__direct
     d->k = nn__cpu(v->dtype);
     d->images = v->images;
     d->groups = v->groups;
-    d->kh = g->kernel[1];
-    d->kw = g->kernel[2];
-    d->dh = g->dilation[1];
-    d->dw = g->dilation[2];
-    d->sh = d->flipped ? 1 : g->stride[1];
-    d->sw = d->flipped ? 1 : g->stride[2];
-    d->uh = d->flipped ? g->stride[1] : 1;
-    d->uw = d->flipped ? g->stride[2] : 1;
-    d->weight = (const float *)v->w->data;
     d->bias = d->sums ? NULL : (const float *)c->arg[2].data;
-    d->ci = d->flipped ? v->og : v->cg;
-    d->co = d->flipped ? v->cg : v->og;
+    nn__direct_sizes(v, d);
 
     // With many channels, the zeros in between would cost more than the columns do.
     if (d->uh * d->uw > (d->ci == 1 && d->co == 1 ? 4 : 1)) { return 0; }
-    d->x = (const float *)(d->flipped ? v->y : v->x)->data;
-    d->y = (float *)(d->flipped ? v->x : v->y)->data;
-    d->h = d->flipped ? g->out[1] : g->in[1];
-    d->w = d->flipped ? g->out[2] : g->in[2];
-    d->oh = d->flipped ? g->in[1] : g->out[1];
-    d->ow = d->flipped ? g->in[2] : g->out[2];
-    d->ph = d->flipped ? d->dh * (d->kh - 1) - g->pad[1] : g->pad[1];
-    d->pw = d->flipped ? d->dw * (d->kw - 1) - g->pad[2] : g->pad[2];
     if (nn__winograd_plan(d)) {
         v->chunks = 0;
         return 1;
@@ -8092,10 +8143,26 @@ TENSOR__FN int64_t nn__conv_block(const nn__conv_t *v, int64_t i, nn__block_t *b
     return b->r0 * v->g.out[2] + b->x0;
 }
 
+// to[x] = from[x step + x0] for x from lo to hi - 1; es = 4 or 8 bytes of an element.
+TENSOR__FN void nn__copy_strided(char *to, const char *from, size_t es, int64_t lo, int64_t hi, int64_t step,
+                                 int64_t x0) {
+    if (step == 1) {
+        memcpy(to + lo * (int64_t)es, from + (lo + x0) * (int64_t)es, (size_t)(hi - lo) * es);
+    } else if (es == 4) {
+        for (int64_t x = lo; x < hi; x++) {
+            ((float *)(void *)to)[x] = ((const float *)(const void *)from)[x * step + x0];
+        }
+    } else {
+        for (int64_t x = lo; x < hi; x++) {
+            ((double *)(void *)to)[x] = ((const double *)(const void *)from)[x * step + x0];
+        }
+    }
+}
+
 // Columns of a block of output pixels of `channels` planes: [channels * taps][pixels].
 TENSOR__FN void nn__im2col(const char *x, char *columns, const nn__window_t *g, size_t es, int64_t channels,
                            const nn__block_t *b) {
-    int64_t lo, hi, taps = nn__volume(g->kernel), n = b->x1 - b->x0, step = g->stride[2];
+    int64_t lo, hi, taps = nn__volume(g->kernel), n = b->x1 - b->x0;
     for (int64_t c = 0; c < channels; c++) {
         for (int64_t k = 0; k < taps; k++) {
             int64_t kx = k % g->kernel[2], ky = k / g->kernel[2] % g->kernel[1];
@@ -8119,17 +8186,7 @@ TENSOR__FN void nn__im2col(const char *x, char *columns, const nn__window_t *g, 
                     continue;
                 }
                 if (lo > b->x0) { memset(columns, 0, (size_t)(lo - b->x0) * es); }
-                if (step == 1) {
-                    memcpy(to + lo * (int64_t)es, from + (lo + x0) * (int64_t)es, (size_t)(hi - lo) * es);
-                } else if (es == 4) {
-                    for (int64_t ox = lo; ox < hi; ox++) {
-                        ((float *)(void *)to)[ox] = ((const float *)(const void *)from)[ox * step + x0];
-                    }
-                } else {
-                    for (int64_t ox = lo; ox < hi; ox++) {
-                        ((double *)(void *)to)[ox] = ((const double *)(const void *)from)[ox * step + x0];
-                    }
-                }
+                nn__copy_strided(to, from, es, lo, hi, g->stride[2], x0);
                 if (hi < b->x1) { memset(to + hi * (int64_t)es, 0, (size_t)(b->x1 - hi) * es); }
             }
         }
@@ -8232,6 +8289,22 @@ TENSOR__FN int nn__cpu_conv_input(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
+// The weight's gradient of a group, [og][kk], from its transpose, 16 of its rows at a time.
+TENSOR__FN void nn__conv_transpose(const nn__conv_t *v, const char *transposed, char *to) {
+    for (int64_t k = 0; k < v->kk; k += 16) {
+        for (int64_t o = 0; o < v->og; o++) {
+            for (int64_t i = k; i < nn__min(k + 16, v->kk); i++) {
+                int64_t from = i * v->og + o, here = o * v->kk + i;
+                if (v->es == 4) {
+                    ((float *)(void *)to)[here] = ((const float *)(const void *)transposed)[from];
+                } else {
+                    ((double *)(void *)to)[here] = ((const double *)(const void *)transposed)[from];
+                }
+            }
+        }
+    }
+}
+
 // gw = sum over images of g columnsT: each chunk of images sums into its own copy; copies are added in order.
 TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
@@ -8248,11 +8321,10 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
         return;
     }
 
-    int64_t n, at;
     for (int64_t i = first; i < last; i++) {
         for (int64_t k = 0; k < v->blocks; k++) {
             nn__block_t b;
-            at = nn__conv_block(v, k, &b, &n);
+            int64_t n, at = nn__conv_block(v, k, &b, &n);
             tensor__gemm_t g = nn__product(v->og, v->kk, n);
             g.a = nn__conv_y(v, i, q) + at * (int64_t)v->es;
             g.ars = v->pixels;
@@ -8282,19 +8354,7 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
             TENSOR__(gemm)(&g, v->dtype);
         }
     }
-
-    for (int64_t k = 0; v->transposed && k < v->kk; k += 16) {
-        for (at = 0; at < v->og; at++) {
-            for (int64_t i = k; i < nn__min(k + 16, v->kk); i++) {
-                int64_t from = i * v->og + at, here = at * v->kk + i;
-                if (v->es == 4) {
-                    ((float *)(void *)to)[here] = ((const float *)(const void *)transposed)[from];
-                } else {
-                    ((double *)(void *)to)[here] = ((const double *)(const void *)transposed)[from];
-                }
-            }
-        }
-    }
+    if (v->transposed) { nn__conv_transpose(v, transposed, to); }
 }
 
 TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
@@ -11779,15 +11839,20 @@ TENSOR__FN void nn__loss_task(void *arg, int64_t task, int worker) {
                            nn__min(NN__LOSS_CHUNK, v->n - first), v->c->p->loss.beta);
 }
 
+// The job of a loss or of its gradient, whose input is x.
+TENSOR__FN void nn__loss_job(nn__loss_job_t *v, const tensor_call_t *c, const tensor_arg_t *x) {
+    v->c = c;
+    v->own = (const nn__pointwise_t *)c->row->own;
+    v->dtype = x->dtype;
+    v->k = nn__cpu(v->dtype);
+    v->n = x->numel;
+    v->reduction = (int)c->p->loss.reduction;
+}
+
 TENSOR__FN int nn__cpu_loss(tensor_call_t *c) {
     nn__loss_job_t v;
     double s = 0;
-    v.c = c;
-    v.own = (const nn__pointwise_t *)c->row->own;
-    v.dtype = c->arg[0].dtype;
-    v.k = nn__cpu(v.dtype);
-    v.n = c->arg[0].numel;
-    v.reduction = (int)c->p->loss.reduction;
+    nn__loss_job(&v, c, &c->arg[0]);
     v.part = (double *)c->scratch;
     for (int64_t i = 0; c->p->loss.kind == NN__LOSS_BCE && i < v.n; i++) {
         double x = nn__value(c->arg[0].data, v.dtype, i);
@@ -11819,12 +11884,7 @@ TENSOR__FN void nn__loss_back_task(void *arg, int64_t task, int worker) {
 
 TENSOR__FN int nn__cpu_loss_back(tensor_call_t *c) {
     nn__loss_job_t v;
-    v.c = c;
-    v.own = (const nn__pointwise_t *)c->row->own;
-    v.dtype = c->arg[1].dtype;
-    v.k = nn__cpu(v.dtype);
-    v.n = c->arg[1].numel;
-    v.reduction = (int)c->p->loss.reduction;
+    nn__loss_job(&v, c, &c->arg[1]);
     v.scale = nn__loss_scale(c->p, &c->arg[1]);
     nn__run(nn__ceil(v.n, NN__LOSS_CHUNK), nn__loss_back_task, &v);
     return TENSOR_OK;
@@ -12339,7 +12399,7 @@ TENSOR__FN const tensor_t *nn__loss_inputs(const char *op, const char *names,
     const tensor_t *like = nn__promote(in, nin, floats);
     for (int k = 0; k < nin; k++) { o.args[k] = in[k] = signs >> k & 1u ? nn__narrow(in[k], like) : in[k]; }
     if (!nn__floats(&o, floats | signs)) { return NULL; }
-    char name[16], first[16];
+    char name[NN__NAME], first[NN__NAME];
     for (int k = 1; k < nin; k++) {
         if (!(same >> k & 1u)) { continue; }
         if (nn__same_shape(in[k], in[0])) { continue; }
@@ -14419,32 +14479,32 @@ TENSOR__FN nn_module_t *nn__refuse_number(const char *layer, const char *what, d
 // The same with a text of its own, which says which argument was what and what it must be.
 #define NN__REFUSE(...) NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_SHAPE, __VA_ARGS__)
 
-// Fresh f32 parameters: uniform in +-bound, normal with that deviation, bound everywhere, ones, zeros. Each
-// is a function of its own, so that a program contains only those of its layers.
+// Fresh parameters of the default dtype: uniform in +-bound, normal with that deviation, bound everywhere,
+// ones, zeros. Each is a function of its own, so that a program contains only those of its layers.
 typedef tensor_t *(*nn__start_fn)(const int64_t *dims, int ndim, double bound);
 
 TENSOR__FN tensor_t *nn__start_uniform(const int64_t *dims, int ndim, double bound) {
-    tensor_t *t = (tensor_empty_n)(dims, ndim, TENSOR_F32);
+    tensor_t *t = (tensor_empty_n)(dims, ndim, (tensor_get_default_dtype)());
     return (tensor_is_poison)(t) ? t : (tensor_uniform_)(t, -bound, bound);
 }
 
 TENSOR__FN tensor_t *nn__start_normal(const int64_t *dims, int ndim, double bound) {
-    tensor_t *t = (tensor_empty_n)(dims, ndim, TENSOR_F32);
+    tensor_t *t = (tensor_empty_n)(dims, ndim, (tensor_get_default_dtype)());
     return (tensor_is_poison)(t) ? t : (tensor_normal_)(t, 0, bound);
 }
 
 TENSOR__FN tensor_t *nn__start_constant(const int64_t *dims, int ndim, double bound) {
-    return (tensor_full_n)(dims, ndim, bound, TENSOR_F32);
+    return (tensor_full_n)(dims, ndim, bound, (tensor_get_default_dtype)());
 }
 
 TENSOR__FN tensor_t *nn__start_ones(const int64_t *dims, int ndim, double bound) {
     (void)bound;
-    return (tensor_full_n)(dims, ndim, 1, TENSOR_F32);
+    return (tensor_full_n)(dims, ndim, 1, (tensor_get_default_dtype)());
 }
 
 TENSOR__FN tensor_t *nn__start_zeros(const int64_t *dims, int ndim, double bound) {
     (void)bound;
-    return (tensor_full_n)(dims, ndim, 0, TENSOR_F32);
+    return (tensor_full_n)(dims, ndim, 0, (tensor_get_default_dtype)());
 }
 
 // Registers a fresh parameter.
@@ -15593,7 +15653,7 @@ TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a, const nn__kind_t
 TENSOR__FN nn_module_t *nn__make_upsampling(nn_upsample_args_t a, const nn__kind_t *kind, const char *op,
                                             tensor_interpolation_t mode) {
     if ((int)a.mode != 0 || a.align_corners) {
-        return NN__REFUSE("%s: mode and align_corners are those of the name", op);
+        return NN__REFUSE("%s: the name gives mode and align_corners; leave out these options", op);
     }
     a.mode = mode;
     a.align_corners = mode == TENSOR_BILINEAR;
@@ -15927,8 +15987,8 @@ TENSOR__FN nn_module_t *nn__make_batch_norm(const nn__kind_t *kind, const nn_bat
     l->instance = instance;
     nn__add_affine(&l->base, &a->channels, 1, l->affine, l->affine);
     if (l->track_running_stats) {
-        nn__add_buffer(&l->base, "running_mean", a->channels, 0, TENSOR_F32);
-        nn__add_buffer(&l->base, "running_var", a->channels, 1, TENSOR_F32);
+        nn__add_buffer(&l->base, "running_mean", a->channels, 0, (tensor_get_default_dtype)());
+        nn__add_buffer(&l->base, "running_var", a->channels, 1, (tensor_get_default_dtype)());
         nn__add_buffer(&l->base, "num_batches_tracked", -1, 0, TENSOR_I64);
     }
     return nn__done(&l->base);
@@ -17060,7 +17120,8 @@ TENSOR_API tensor_t *(nn_generate_square_subsequent_mask)(int64_t size) {
     int64_t dims[2];
     dims[0] = dims[1] = size;
     tensor_scope_t scope = TENSOR__(inner_scope)(0);
-    tensor_t *mask = (tensor_triu)((tensor_full_n)(dims, 2, -(double)INFINITY, TENSOR_F32), 1);
+    const tensor_dtype_t dtype = (tensor_get_default_dtype)();
+    tensor_t *mask = (tensor_triu)((tensor_full_n)(dims, 2, -(double)INFINITY, dtype), 1);
     return (tensor_scope_return)(scope, mask);
 }
 
@@ -19315,10 +19376,13 @@ TENSOR__FN int nn__step_job(nn_optimizer_t *o, nn__param_t *p, tensor_t *skip, i
         if (!nn__step_state(o, p, k, dtype)) { return 0; }
     }
     j->param = p;
-    j->from = nn__step_operand(p->t, dtype);
     tensor_t *g = nn__step_grad(o, p);
     j->rows = tensor__rows_of(g);
     memset((void *)j->state, 0, sizeof j->state);
+    // The kernels of a device may take halves as they are; states are f32 all the same.
+    int as_it_is = nn__kept_half(p->t) && !o->rule->ways->direction && !(tensor_is_poison)(g);
+    if (as_it_is && g->dtype == p->t->dtype) { dtype = p->t->dtype; }
+    j->from = nn__step_operand(p->t, dtype);
     if (!(tensor_is_poison)(g)) { g = nn__step_operand(g, dtype); }
     if (!(tensor_is_poison)(g) && o->rule->ways->direction) {
         g = nn__step_operand(o->rule->ways->direction(o, p, g, skip, j->state), dtype);
@@ -19642,7 +19706,8 @@ TENSOR__FN double nn__strong_wolfe(nn__search_t *s, double *loss, double slope, 
 TENSOR__FN tensor_t *nn__rows_state(nn_optimizer_t *o, int k, int64_t rows, tensor_t *g) {
     tensor_t **state = &o->param[0].state[k], *old = *state;
     if (old && (old->ndim != 2 || old->dims[1] != g->numel)) {
-        return NN__GIVE((tensor_t *)NULL, TENSOR_ERR_SHAPE, "lbfgs: %d elements, and %t from the step before",
+        return NN__GIVE((tensor_t *)NULL, TENSOR_ERR_SHAPE,
+                        "lbfgs: the parameters have %d elements, their state %t is of another number",
                         g->numel, old);
     }
     if (old && (old->dtype != g->dtype || old->device != g->device) &&
@@ -22309,8 +22374,8 @@ TENSOR__FN int nn__read_header(nn_safetensors_t *r) {
     return nn__parse_header(r, n);
 }
 
-// Takes over the source, even if it fails.
-TENSOR__FN nn_safetensors_t *nn__reader(nn__source_t *s, const char *label) {
+// A reader that has read nothing yet. Takes over the source, even if it fails. -> NULL after raising
+TENSOR__FN nn_safetensors_t *nn__reader_begin(nn__source_t *s, const char *label) {
     nn_safetensors_t *r = (nn_safetensors_t *)TENSOR__(object)(nn__self(), TENSOR__READER, sizeof *r);
     if (!r) {
         nn__close_source(s);
@@ -22320,7 +22385,15 @@ TENSOR__FN nn_safetensors_t *nn__reader(nn__source_t *s, const char *label) {
     r->owned.destroy = nn__reader_shutdown;
     TENSOR__(own)(nn__self(), &r->owned);
     r->label = nn__copy_string(label);
-    if (r->label && nn__read_header(r)) { return r; }
+    if (r->label) { return r; }
+    nn__reader_close(r);
+    return NULL;
+}
+
+// Takes over the source, even if it fails.
+TENSOR__FN nn_safetensors_t *nn__reader(nn__source_t *s, const char *label) {
+    nn_safetensors_t *r = nn__reader_begin(s, label);
+    if (!r || nn__read_header(r)) { return r; }
     nn__reader_close(r);
     return NULL;
 }
@@ -22403,7 +22476,8 @@ TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
         widen = nn__dtypes[e->dtype].widen;
     uint64_t bytes = e->end - e->begin;
     if (dtype < 0) {
-        return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "safetensors: \"%s\": %s has dtype %s", r->label, e->name,
+        return NN__FAIL(TENSOR_ERR_UNSUPPORTED,
+                        "safetensors: \"%s\": %s has dtype %s, which tensors cannot have", r->label, e->name,
                         nn__dtypes[e->dtype].name);
     }
     if (e->ndim > TENSOR_MAX_DIMS) {
@@ -22597,19 +22671,12 @@ TENSOR__FN int nn__open_parts(nn_safetensors_t *r, const char *path, int map) {
 
 // Takes over the source, even if it fails.
 TENSOR__FN nn_safetensors_t *nn__index_reader(nn__source_t *s, const char *path, int map) {
-    nn_safetensors_t *r = (nn_safetensors_t *)TENSOR__(object)(nn__self(), TENSOR__READER, sizeof *r);
-    if (!r) {
-        nn__close_source(s);
-        return NULL;
-    }
-    r->source = *s;
-    r->owned.destroy = nn__reader_shutdown;
-    TENSOR__(own)(nn__self(), &r->owned);
-    r->label = nn__copy_string(path);
+    nn_safetensors_t *r = nn__reader_begin(s, path);
+    if (!r) { return NULL; }
     uint64_t n = s->size;
-    if (r->label && n > NN_SAFETENSORS_MAX_HEADER) {
+    if (n > NN_SAFETENSORS_MAX_HEADER) {
         NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: \"%s\": an index of %u bytes is over the limit", path, n);
-    } else if (r->label) {
+    } else {
         r->header = (char *)nn__memory(n + 1, 1);
         if (r->header && !nn__read(&r->source, 0, r->header, n)) {
             NN__FAIL(TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", path);

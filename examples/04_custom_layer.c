@@ -87,7 +87,7 @@ int main(void) {
         tensor_backward(loss);
         nn_step(opt);
         last = tensor_item(loss);
-        if (step == 0) first = last;
+        if (step == 0) { first = last; }
     }
     tensor_scope_end(scope);
     printf("loss fell below a tenth in 50 steps: %s\n", last < first / 10 ? "yes" : "no");

@@ -76,7 +76,7 @@ int main(void) {
     fake_label = tensor_zeros(BATCH, 1);
 
     tensor_scope_t scope = tensor_scope_begin();
-    for (int i = 0; i < 2000; i++, tensor_scope_reset(scope)) step(get_real());
+    for (int i = 0; i < 2000; i++, tensor_scope_reset(scope)) { step(get_real()); }
     tensor_scope_end(scope);
 
     tensor_t *fake = tensor_detach(nn_forward(generator, get_noise()));

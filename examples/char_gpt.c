@@ -37,7 +37,7 @@ static tensor_t *gpt_forward(nn_module_t *m, tensor_t *tokens) {
     gpt_t *g = (gpt_t *)m;
     tensor_t *place = tensor_arange(0, (double)tensor_size(tokens, 1), 1, TENSOR_I64);
     tensor_t *x = tensor_add(nn_forward(g->token, tokens), nn_forward(g->place, place));
-    for (int i = 0; i < LAYERS; i++) x = nn_forward(&g->block[i].base, x);
+    for (int i = 0; i < LAYERS; i++) { x = nn_forward(&g->block[i].base, x); }
     return tensor_linear(nn_forward(g->norm, x), nn_get(g->token, "weight"), NULL);
 }
 
@@ -66,9 +66,9 @@ static int job_open(job_t *j, const char *path) {
     for (int i = 0; i < (path ? 1 : 2); i++) {
         FILE *f = fopen(path ? path : i ? "tensor_nn.h" : "tensor.h", "rb");
         n += f ? fread(text + n, 1, MAX_TEXT - n, f) : 0;
-        if (f) fclose(f);
+        if (f) { fclose(f); }
     }
-    if (n < 20 * CONTEXT) return tensor_raise(TENSOR_ERR_IO, "char_gpt: no text, or too little (1280 bytes)");
+    if (n < 20 * CONTEXT) { return tensor_raise(TENSOR_ERR_IO, "char_gpt: no text, or under 1280 bytes"); }
     j->cut = (j->end = (int64_t)n) / 10 * 9;
     tensor_t *bytes = tensor_to(tensor_from(text, TENSOR_U8, n), TENSOR_I64);
     tensor_t *present = tensor_gt_scalar(tensor_index_add(tensor_zeros(256), 0, bytes, tensor_ones(n)), 0);
@@ -80,8 +80,9 @@ static int job_open(job_t *j, const char *path) {
     nn_named_list_t list = nn_named_parameters(&j->gpt.base);
     for (const nn_named_t *p = list.item; p < list.item + list.count; p++) {
         int added_up = strstr(p->name, "out.") || strstr(p->name, "mlp.3.");    // 2 LAYERS outputs, as GPT-2
-        if (tensor_ndim(p->tensor) > 1) nn_init_normal_(p->tensor, 0, added_up ? 0.02 * 0.35355339 : 0.02);
-        else nn_optimizer_group(j->opt, &p->tensor, 1, .weight_decay = TENSOR_ZERO);
+        double deviation = added_up ? 0.02 * 0.35355339 : 0.02;
+        if (tensor_ndim(p->tensor) > 1) { nn_init_normal_(p->tensor, 0, deviation); }
+        else { nn_optimizer_group(j->opt, &p->tensor, 1, .weight_decay = TENSOR_ZERO); }
     }
     return tensor_error_code();
 }
@@ -123,7 +124,7 @@ static void write_text(job_t *j, int characters) {
         tensor_set(&seen, tensor_at(tensor_cat(1, seen, tensor_unsqueeze(next, 0)), ":, -64:"));
     }
     tensor_scope_end(scope);
-    if (puts("") == EOF || fflush(stdout)) tensor_raise(TENSOR_ERR_IO, "char_gpt: cannot write its text");
+    if (puts("") == EOF || fflush(stdout)) { tensor_raise(TENSOR_ERR_IO, "char_gpt: cannot write its text"); }
 }
 static int number(const char *name, int otherwise) { return getenv(name) ? atoi(getenv(name)) : otherwise; }
 int main(void) {
@@ -131,7 +132,7 @@ int main(void) {
     const char *save = getenv("SAVE") ? getenv("SAVE") : "char_gpt.safetensors";
     tensor_set_num_threads(number("THREADS", tensor_num_processors()));
     job_open(&j, getenv("TEXT"));
-    if (number("RESUME", 0)) nn_load_checkpoint(save, &j.gpt.base, j.opt, &j.step);
+    if (number("RESUME", 0)) { nn_load_checkpoint(save, &j.gpt.base, j.opt, &j.step); }
     j.steps = number("STEPS", STEPS);
     int64_t stop = number("STOP", (int)j.steps);
     nn_progress_t bar = nn_progress_begin("tokens", j.steps * TOKENS, j.step * TOKENS);
@@ -139,11 +140,11 @@ int main(void) {
     for (char note[32]; j.step < stop && tensor_ok(); tensor_scope_reset(scope)) {
         snprintf(note, sizeof note, "loss %.3f", tensor_item(job_step(&j)));
         nn_progress(&bar, j.step * TOKENS, note);
-        if (j.step % EVERY && j.step != stop) continue;
+        if (j.step % EVERY && j.step != stop) { continue; }
         double train = evaluate(&j, 0, (double)j.cut), held = evaluate(&j, (double)j.cut, (double)j.end);
         printf("\rstep %5d   train %.4f   held out %.4f %40s\n", (int)j.step, train, held, "");
         nn_save_checkpoint(save, &j.gpt.base, j.opt, j.step);
     }
-    if (j.step >= j.steps) write_text(&j, 500);
+    if (j.step >= j.steps) { write_text(&j, 500); }
     return tensor_shutdown() != 0;
 }

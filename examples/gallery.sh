@@ -1,21 +1,28 @@
 # gallery.sh - runs the programs of the gallery and writes docs/gallery.md and docs/pictures/: make gallery
-# ONLY="pinn vae" runs these alone; the chapters of the others, in $B/gallery, stay as they are.
+# ONLY="pinn vae" runs these alone; the chapters of the others stay as they are.
 # Its figures come from bench/measure.c. The text of a program's chapter is its first comment. Seconds and memory are this machine's.
 B=${B:-build}
 mkdir -p docs/pictures "$B/gallery"
 ${CC:-cc} -O1 bench/measure.c -o "$B/measure" || exit 1
-# The GPT reads what the headers say in comments, without names of functions, since it would invent more of them.
-grep -h '^ *//' tensor.h tensor_nn.h | sed 's/^ *[/]*//; s/\(tensor\|nn\|TENSOR\|NN\)_*//g' >"$B/gallery/comments.txt"
+# The GPT reads what the headers say in comments, without rules, and without names of functions, since it would invent
+# more of them.
+grep -h '^ *//' tensor.h tensor_nn.h | sed 's/^ *[/]*//; s/\(tensor\|nn\|TENSOR\|NN\)_*//g; /^[-= ]*$/d' \
+    >"$B/gallery/comments.txt"
 export THREADS=1 SAVE="$B/gallery/gpt.safetensors"
 programs="image_fit:png spiral:png vae:png pinn:png timeseries:svg npc_crowd:png fine_tune:png fashion:png dcgan:png
     cartpole:svg word_vectors: char_gpt:"
 for program in $programs; do
     name=${program%:*}
     kind=${program#*:}
-    case " ${ONLY:-$name} " in *" $name "*) ;; *) continue ;; esac
+    case " ${ONLY:-$name} " in
+        *" $name "*) ;;
+        *)
+            awk -v name="$name" '/^## / { on = $2 == name } on' docs/gallery.md >"$B/gallery/$name.md"
+            continue ;;
+    esac
     picture=docs/pictures/$name.$kind
     [ -n "$kind" ] || picture=
-    if [ $name = char_gpt ]; then export STEPS=600 TEXT="$B/gallery/comments.txt"; fi
+    if [ $name = char_gpt ]; then export STEPS=1000 TEXT="$B/gallery/comments.txt"; fi
     if ! "$B/measure" "$B/$name" $picture >"$B/$name.txt" 2>"$B/$name.err"; then
         cat "$B/$name.err"
         exit 1

@@ -27,7 +27,7 @@ int main(int argc, char **argv) {
     kit_profiler_t *p = NULL;
     tensor_scope_t scope = tensor_scope_begin();
     for (int step = -3; step < number("STEPS", 20); step++, tensor_scope_reset(scope)) {
-        if (step == 0) p = kit_profiler_start(); // the first steps take memory from the system
+        if (step == 0) { p = kit_profiler_start(); }    // the first steps take memory from the system
         nn_zero_grad(opt);
         tensor_t *loss = tensor_cross_entropy(nn_forward(net, x), y);
         tensor_backward(loss);
@@ -41,7 +41,7 @@ int main(int argc, char **argv) {
     kit_profiler_print(p, KIT_PROFILER_LINES, 12);
     kit_profiler_print(p, KIT_PROFILER_MODULES, 12);
     kit_profiler_flame(p);
-    if (argc > 1) kit_profiler_trace(p, argv[1]);
+    if (argc > 1) { kit_profiler_trace(p, argv[1]); }
     kit_profiler_free(p);
     if (fflush(stdout) || ferror(stdout)) {
         (void)tensor_raise(TENSOR_ERR_IO, "profile: cannot write to stdout");

@@ -24,8 +24,9 @@ static kit_csv_t *own_table(void) {
     size_t used = (size_t)sprintf(text, "length,width,species\n");
     for (int i = 0; i < ROWS; i++) {
         double noise[2];
-        for (int k = 0; k < 2; k++)
+        for (int k = 0; k < 2; k++) {
             noise[k] = tensor_item(tensor_randn(1));
+        }
         used += (size_t)sprintf(text + used, "%.3f,%.3f,%s\n", centre[i % 3][0] + noise[0],
                                 centre[i % 3][1] + noise[1], names[i % 3]);
     }
@@ -40,11 +41,11 @@ int main(int argc, char **argv) {
     tensor_manual_seed(1);
     kit_csv_t *table = argc > 2 ? kit_read_csv(argv[1], ',') : own_table();
     for (int64_t k = 0; k < kit_csv_columns(table) && n < 256; k++) {
-        if (strcmp(kit_csv_name(table, k), label) != 0) inputs[n++] = kit_csv_name(table, k);
+        if (strcmp(kit_csv_name(table, k), label) != 0) { inputs[n++] = kit_csv_name(table, k); }
     }
     tensor_t *y = kit_csv_classes(table, label, classes, MOST_CLASSES, &count);
     tensor_t *x = kit_csv_numbers(table, TENSOR_F32, inputs, n);
-    if (!tensor_ok()) return tensor_shutdown() != 0;
+    if (!tensor_ok()) { return tensor_shutdown() != 0; }
 
     // Each column with mean 0 and deviation 1; a field that is empty becomes the mean.
     const int64_t rows = 0;

@@ -1,7 +1,8 @@
-// timeseries.c - from a CSV file: an LSTM reads eight weeks of daily visitors and says the next four
+// timeseries.c - from a CSV file: an LSTM reads eight weeks of daily visitors and predicts the next four
 //
-// examples/data/visitors.csv (made up: a week's rhythm, a year's, noise) has a head line, then day,value. The
-// last 200 days are kept for the test. The rival says that each day will be as the same weekday was last.
+// examples/data/visitors.csv (made up: a week's rhythm, a year's, noise) has a header, then lines day,value.
+// The last 200 days are kept for the test. The rival predicts that each day will be like the same weekday of
+// the last week.
 //
 // Build: make build/timeseries && build/timeseries [picture.svg] [my.csv]          (STEPS=500)
 // Output, and the forecast beside what came:

@@ -28,12 +28,12 @@ int main(int argc, char **argv) {
     const char *text = argc > 3 ? argv[3] : "the tokens of the text";
     kit_tokenizer_t *t =
         argc > 3 ? kit_gpt2_read(argv[1], argv[2]) : kit_tokenizer_train(lesson, sizeof lesson - 1, 300);
-    if (!t) return tensor_shutdown() != 0;
+    if (!t) { return tensor_shutdown() != 0; }
 
     const char *longest = "";
     for (int64_t i = 0; i < kit_tokenizer_size(t); i++) {
         const char *token = kit_token(t, i, NULL);
-        if (strlen(token) > strlen(longest)) longest = token;
+        if (strlen(token) > strlen(longest)) { longest = token; }
     }
     printf("%d tokens, the longest is \"%s\"\n", (int)kit_tokenizer_size(t), longest);
 

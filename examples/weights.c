@@ -36,18 +36,18 @@ static weights_t weights_open(const char *path) {
 }
 
 static int64_t weights_count(weights_t w) {
-    if (w.torch) return kit_torch_count(w.torch);
-    if (w.gguf) return kit_gguf_count(w.gguf);
+    if (w.torch) { return kit_torch_count(w.torch); }
+    if (w.gguf) { return kit_gguf_count(w.gguf); }
     return w.safetensors ? nn_safetensors_count(w.safetensors) : 0;
 }
 
 static const char *weights_name(weights_t w, int64_t i) {
-    if (w.torch) return kit_torch_name(w.torch, i);
+    if (w.torch) { return kit_torch_name(w.torch, i); }
     return w.gguf ? kit_gguf_name(w.gguf, i) : nn_safetensors_name(w.safetensors, i);
 }
 
 static tensor_t *weights_get(weights_t w, const char *name) {
-    if (w.torch) return kit_torch_get(w.torch, name);
+    if (w.torch) { return kit_torch_get(w.torch, name); }
     return w.gguf ? kit_gguf_get(w.gguf, name) : nn_safetensors_get(w.safetensors, name);
 }
 
@@ -84,12 +84,12 @@ int main(int argc, char **argv) {
         names[read] = weights_name(w, i);
         list[read++] = t;
     }
-    if (argc > 2 && tensor_ok()) nn_safetensors_write(argv[2], names, list, read, NULL, 0);
+    if (argc > 2 && tensor_ok()) { nn_safetensors_write(argv[2], names, list, read, NULL, 0); }
     free(names);
     free(list);
     kit_torch_close(w.torch);
     kit_gguf_close(w.gguf);
-    if (w.safetensors) nn_safetensors_close(w.safetensors);
+    if (w.safetensors) { nn_safetensors_close(w.safetensors); }
     if (fflush(stdout)) { (void)tensor_raise(TENSOR_ERR_IO, "weights: cannot write what it found"); }
     return tensor_shutdown() != 0;
 }

@@ -1,4 +1,4 @@
-// word_vectors.c - words used in like places get like vectors: skip-grams with negative samples
+// word_vectors.c - words used in similar places get similar vectors: skip-grams with negative samples
 //
 // The text is this library's two headers, code and comments; TEXT=any.txt takes another one. The vector of a
 // word moves towards those of the words round it and away from words drawn at random (Mikolov et al. 2013).

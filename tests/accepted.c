@@ -42,6 +42,20 @@ static tensor_t *spaced(int log) {
     d = tensor_dtype(in[1]); // of the result, see `replay`
     return log ? tensor_logspace_of(d, start, end, n, item(in[0], 3)) : tensor_linspace_of(d, start, end, n);
 }
+// Its length, whether it is periodic, its numbers.
+static tensor_t *window(const char *name) {
+    const int64_t n = (int64_t)item(in[0], 0);
+    const int periodic = (int)item(in[0], 1);
+    tensor_t *y = NULL;
+    tensor_set_default_dtype(tensor_dtype(in[1])); // of the result, see `replay`
+    if (strcmp(name, "hann") == 0) y = tensor_hann_window(n, periodic);
+    if (strcmp(name, "hamming") == 0) y = tensor_hamming_window(n, periodic, item(in[0], 2), item(in[0], 3));
+    if (strcmp(name, "blackman") == 0) y = tensor_blackman_window(n, periodic);
+    if (strcmp(name, "bartlett") == 0) y = tensor_bartlett_window(n, periodic);
+    if (strcmp(name, "kaiser") == 0) y = tensor_kaiser_window(n, periodic, item(in[0], 2));
+    tensor_set_default_dtype(TENSOR_F32);
+    return y;
+}
 static tensor_t *bag_weight(void) {
     tensor_t *y = tensor_embedding_bag(in[0], in[1], NULL, .max_norm = 1);
     return tensor_is_poison(y) ? y : in[1];
@@ -100,6 +114,15 @@ static const int64_t first_last[2] = {0, 2};
     X(lp_pool2d, tensor_lp_pool2d(in[0], 2, 2, 0, 0))                                                        \
     X(linspace, spaced(0))                                                                                   \
     X(logspace, spaced(1))                                                                                   \
+    X(hann_window, window("hann"))                                                                           \
+    X(hamming_window, window("hamming"))                                                                     \
+    X(blackman_window, window("blackman"))                                                                   \
+    X(bartlett_window, window("bartlett"))                                                                   \
+    X(kaiser_window, window("kaiser"))                                                                       \
+    X(tensorinv_1, tensor_linalg_tensorinv(in[0], 1))                                                        \
+    X(tensorinv_2, tensor_linalg_tensorinv(in[0], 2))                                                        \
+    X(tensorinv_3, tensor_linalg_tensorinv(in[0], 3))                                                        \
+    X(tensorsolve, tensor_linalg_tensorsolve(in[0], in[1]))                                                  \
     X(searchsorted_sorter, tensor_searchsorted(in[0], in[1], .sorter = in[2]))                               \
     X(searchsorted_right, tensor_searchsorted(in[0], in[1], 1, .sorter = in[2]))                             \
     X(matrix_rank, tensor_linalg_matrix_rank(in[0]))                                                         \
@@ -398,6 +421,25 @@ static void errors(void) {
     CHECK_POISON(tensor_linspace_of(TENSOR_I8, 0, 3, -1), TENSOR_ERR_SHAPE, "n -1 is negative");
     CHECK_POISON(tensor_logspace_of(TENSOR_U8, -1, 3, 3, 10), TENSOR_ERR_DTYPE,
                  "-1 is outside the range of u8");
+    CHECK_POISON(tensor_hann_window(-1, 1), TENSOR_ERR_SHAPE, "hann_window: n -1 is not a length");
+    CHECK_POISON(tensor_hamming_window(INT64_MAX, 1, 0.5, 0.5), TENSOR_ERR_SHAPE, "hamming_window: n");
+    CHECK_POISON(tensor_blackman_window(INT64_MIN, 0), TENSOR_ERR_SHAPE, "blackman_window: n");
+    CHECK_POISON(tensor_bartlett_window(-1, 0), TENSOR_ERR_SHAPE, "bartlett_window: n");
+    CHECK_POISON(tensor_kaiser_window(INT64_MAX, 0, 12), TENSOR_ERR_SHAPE, "kaiser_window: n");
+    CHECK_POISON(tensor_linalg_tensorinv(x, 0), TENSOR_ERR_SHAPE,
+                 "linalg_tensorinv: ind 0 is outside 1..2 for x [3,4]");
+    CHECK_POISON(tensor_linalg_tensorinv(x, 3), TENSOR_ERR_SHAPE, "ind 3");
+    CHECK_POISON(tensor_linalg_tensorinv(x, 1), TENSOR_ERR_SHAPE,
+                 "linalg_tensorinv: the first 1 sizes of x [3,4] must have the product of the others");
+    CHECK_POISON(tensor_linalg_tensorinv(tensor_ones(4, 2, 2), 1), TENSOR_ERR_LINALG, "singular");
+    CHECK_POISON(tensor_linalg_tensorinv(i64, 2), TENSOR_ERR_SHAPE, NULL);
+    CHECK_POISON(tensor_linalg_tensorinv(tensor_zeros_of(TENSOR_I64, 2, 2), 1), TENSOR_ERR_DTYPE,
+                 "f32 or f64 is needed");
+    CHECK_POISON(tensor_linalg_tensorsolve(x, tensor_ones(3)), TENSOR_ERR_SHAPE,
+                 "linalg_tensorsolve: a [3,4] must have the dims of b [3], then dims of as many elements");
+    CHECK_POISON(tensor_linalg_tensorsolve(x, tensor_ones(4)), TENSOR_ERR_SHAPE, "b [4]");
+    CHECK_POISON(tensor_linalg_tensorsolve(x, tensor_ones(3, 4, 1)), TENSOR_ERR_SHAPE, "b [3,4,1]");
+    CHECK_POISON(tensor_linalg_tensorsolve(tensor_ones(2, 2), tensor_ones(2)), TENSOR_ERR_LINALG, "singular");
     CHECK_POISON(tensor_searchsorted(tensor_ones(3), tensor_ones(2), .sorter = indices(0, 1, 3)),
                  TENSOR_ERR_INDEX, "index 3");
     CHECK_POISON(tensor_searchsorted(tensor_ones(4), tensor_ones(2), .sorter = indices(0, 1, 2)),

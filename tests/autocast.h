@@ -394,6 +394,8 @@ static const autocast_row_t autocast_rows[] = {
     {"linalg_solve_triangular", 0, "fgfgdgd"},
     {"linalg_svd", 0, "fgfgdgd"},
     {"linalg_svdvals", 0, "fgfgdgd"},
+    {"linalg_tensorinv", 0, "fxfxdxd"},
+    {"linalg_tensorsolve", 0, "fgxxdxx"},
     {"linalg_vecdot", 0, "ggggdxx"},
     {"linalg_vector_norm", 0, "ffffdfd"},
     {"linalg_vander", 0, "fxfxdxd"},

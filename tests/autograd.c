@@ -493,6 +493,10 @@ static void several(void) {
     in[0] = out[1];
     CHECK(tensor_autograd_grad(out, 1, NULL, in, 1, g, TENSOR_RETAIN_GRAPH) == 0);
     EXPECT(g[0], 2, 3);
+    FAILS(tensor_autograd_grad(out, 1, NULL, in, 1, NULL, 0), TENSOR_ERR_OWNER,
+          "autograd_grad: argument gradients is NULL", "autograd.c:");
+    FAILS(tensor_autograd_grad(NULL, 1, NULL, in, 1, g, 0), TENSOR_ERR_OWNER,
+          "autograd_grad: argument outputs is NULL", "autograd.c:");
     in[0] = in[1] = a; // the same input twice
     CHECK(tensor_autograd_grad(out + 1, 1, &seed[0], in, 2, g, 0) == 0);
     CHECK(tensor_equal(g[0], g[1]));

@@ -93,7 +93,19 @@ static void functional(void) {
     FAILS(tensor_jacobian(broken, NULL, in, 2, out, 0), TENSOR_ERR_DTYPE, "matmul", HERE);
     CHECK(tensor_is_poison(out[1]));
     FAILS(tensor_hessian(outer, NULL, in, 2, out, 0), TENSOR_ERR_AUTOGRAD, "gradient to start from", HERE);
-    POISONS(tensor_jvp(outer, NULL, in, 2, NULL, &r, 0), TENSOR_ERR_OWNER, "jvp: fn, inputs, v", HERE);
+    POISONS(tensor_jvp(outer, NULL, in, 2, NULL, &r, 0), TENSOR_ERR_OWNER, "jvp: argument v is NULL", HERE);
+    POISONS(tensor_jvp(outer, NULL, in, 2, v, NULL, 0), TENSOR_ERR_OWNER, "jvp: argument jvp is NULL", HERE);
+    POISONS(tensor_jvp(NULL, NULL, in, 2, v, &r, 0), TENSOR_ERR_OWNER, "jvp: argument fn is NULL", HERE);
+    POISONS(tensor_vjp(outer, NULL, NULL, 2, NULL, out, 0), TENSOR_ERR_OWNER, "vjp: argument inputs is NULL",
+            HERE);
+    POISONS(tensor_vjp(outer, NULL, in, 2, NULL, NULL, 0), TENSOR_ERR_OWNER, "vjp: argument vjp is NULL",
+            HERE);
+    POISONS(tensor_vjp(outer, NULL, in, -2, NULL, out, 0), TENSOR_ERR_OWNER,
+            "vjp: argument inputs has -2 tensors, must be 0 or more", HERE);
+    POISONS(tensor_hvp(outer, NULL, in, 2, v, NULL, 0), TENSOR_ERR_OWNER, "hvp: argument hvp is NULL", HERE);
+    POISONS(tensor_vhp(outer, NULL, in, 2, NULL, out, 0), TENSOR_ERR_OWNER, "vhp: argument v is NULL", HERE);
+    FAILS(tensor_hessian(outer, NULL, in, 2, NULL, 0), TENSOR_ERR_OWNER, "hessian: argument hessian is NULL",
+          HERE);
     v[0] = DATA64(1, 2, 3);
     v[1] = DATA64(1, 2, 3);
     POISONS(tensor_jvp(outer, NULL, in, 2, v, &r, 0), TENSOR_ERR_SHAPE, "[3]", HERE);

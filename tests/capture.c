@@ -902,6 +902,30 @@ static void view(void) {
     CHECK(tensor_graph_free(g) == 0);
 }
 
+// The block is as large as what is alive at one time: a temporary goes where a later one leaves room for it.
+static void packed(void) {
+    enum { UNIT = 1024 };
+    tensor_t *one = tensor_randn(UNIT), *two = tensor_randn(2 * UNIT), *three = tensor_randn(3 * UNIT);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_t *a = tensor_softmax(one, 0), *b = tensor_softmax(two, 0);
+    tensor_t *of_b = tensor_max(b);
+    tensor_free(b);
+    tensor_t *c = tensor_softmax(three, 0), *of_a = tensor_max(a);
+    tensor_free(a);
+    tensor_t *d = tensor_log_softmax(two, 0), *of_c = tensor_max(c), *of_d = tensor_max(d);
+    tensor_free(c);
+    tensor_free(d);
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK(tensor_graph_info(g).packed_bytes == 5 * UNIT * sizeof(float));
+    tensor_t *results[4];
+    double was[4];
+    results[0] = of_a, results[1] = of_b, results[2] = of_c, results[3] = of_d;
+    for (int i = 0; i < 4; i++) was[i] = tensor_item(results[i]);
+    CHECK(tensor_graph_replay(g) == 0);
+    for (int i = 0; i < 4; i++) CHECK(tensor_item(results[i]) == was[i]);
+    CHECK(tensor_graph_free(g) == 0);
+}
+
 // Calls whose results nobody reads are left out, but for those that may raise an error; the numbers of later
 // random calls are those of the step.
 static int n_calls(tensor_graph_t *g, const char *op) {
@@ -1239,6 +1263,7 @@ int main(void) {
     RUN(stopped);
     RUN(stopped_between);
     RUN(view);
+    RUN(packed);
     RUN(products_made);
     RUN(left_out);
     RUN(host);

@@ -136,7 +136,7 @@ for h in tensor.h tensor_nn.h tensor_cuda.cu; do
         }' $h)"
 done
 
-for h in $headers; do
+for h in $headers examples/*.c examples/engine/*.[chp]* examples/models/*.[ch] examples/web/*.[ch]; do
     result "$h: body of if, else, for or while without braces" "$(awk '
         /^ *(if|else|for|while)[ (]/ && !/\{/ {
             sub(/ *(\/\/.*|\\)$/, "")
@@ -200,7 +200,38 @@ for h in $headers; do
         /^\/\/ >>[a-z0-9-]+ .*MARK: / { over(); tag = $2; n = 0 }
         { n++ }
         END { over() }' $h)"
+    result "$h: function of more than 100 lines outside kernels" "$(awk -v most=100 '
+        /^\/\/ >>[a-z0-9-]+ .*MARK: / { kernel = $2 ~ /^>>(nn-)?(kernel|simd)/ }
+        /^template / { device = /__global__/ }
+        /^[A-Za-z].*\(/ { begun = FNR; body = 0 }
+        /\{/ { body = 1 }
+        /;$/ && !body { begun = 0 }             # a prototype
+        /^}/ {
+            if (begun && !kernel && !device && FNR - begun > most) print begun ": " FNR - begun " lines"
+            begun = device = 0
+        }' $h)"
 done
+
+# A room uses what is above it. The few functions that are declared in one room and defined in a later one are counted.
+upward=$(awk '
+    /^\/\/ >>[a-z0-9-]+ .*MARK: / { room = $2 }
+    /^TENSOR__(FN|INLINE) / { text = "" ; open = 1 }
+    open {
+        text = text " " $0
+        if (!match(text, /[;{]/)) next
+        last = substr(text, RSTART, 1)
+        open = 0
+        if (!match(text, /(tensor|nn)__[a-z0-9_]+\(/)) next
+        name = substr(text, RSTART, RLENGTH - 1)
+        if (last == ";") { declared[name] = room; next }
+        if (name in declared && declared[name] != room) {
+            print name ": declared in " declared[name] ", defined in " room
+            delete declared[name]
+        }
+    }' tensor.h tensor_nn.h)
+result "declarations of functions of later sections: not 1 to 10" "$(
+    n=$(echo "$upward" | grep -c :)
+    if [ "$n" -lt 1 ] || [ "$n" -gt 10 ]; then echo "$n"; echo "$upward"; fi)"
 
 # Elements of tensors are reached by calls of kernels, by accesses of the host, and by plain calls, which run the
 # kernels' bodies without a call block. These functions are the three ways.

@@ -87,7 +87,8 @@ static void checkpoint(void) {
     FAILS(tensor_backward(y), TENSOR_ERR_AUTOGRAD, "changed in place by add", HERE);
     tensor_set_grad(x, NULL);
     tensor_set_grad(b.w, NULL);
-    POISONS(tensor_checkpoint(NULL, NULL, &x, 1), TENSOR_ERR_OWNER, "checkpoint: fn", HERE);
+    POISONS(tensor_checkpoint(NULL, NULL, &x, 1), TENSOR_ERR_OWNER, "checkpoint: argument fn is NULL",
+            HERE);
 }
 
 static tensor_t *poly_checkpointed(tensor_t *const *in, int n, void *user) {

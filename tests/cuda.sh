@@ -6,7 +6,7 @@
 # What ran by kernels of its own, and what by the CPU's, must be as tests/cuda/rows.txt has it, from which docs/ops.md
 # is made: a row that gained or lost a kernel is entered with  cp $B/cuda/rows.txt tests/cuda/  and  make docs.
 # How kernels go through memory must be as tests/cuda/sectors.txt has it (sectors of 32 bytes, launches, blocks), which is
-# entered with  cp $B/cuda/sectors.txt tests/cuda/.
+# entered with  cp $B/cuda/sectors.txt tests/cuda/. With FULL=1 the table of bench/results/gpu-counts.md is made again.
 # FULL=1 adds the sanitizers and nvcc. Needs CUDA's headers and g++ on Linux; without them it prints "skipped N tests:
 # why". NVCC= skips the check of registers and of the width of accesses. What failed is repeated at the end, in lines
 # that begin with "failed: "; the last line is "N passed, N failed". See tests/cuda/cusim.h.
@@ -34,7 +34,7 @@ fail() {
 "
 }
 skip() {
-    echo "skipped 28 tests of tensor_cuda.cu: $1"
+    echo "skipped 29 tests of tensor_cuda.cu: $1"
     echo "0 passed, 0 failed"
     exit 0
 }
@@ -138,6 +138,28 @@ variant() {
             program "streams-$1" $3 "$out/few-$1.o" "$out/kernels-$1.o" "$sim" "$impl"
     fi
 }
+# What ops cost, by the emulator's counts, beside what they cost before: the table of bench/results/gpu-counts.md.
+counted() {
+    {
+        $CXX $flags $inc -DCUSIM_SECTORS -O1 -fno-tree-sra -fsanitize=thread -x c++ -c tensor_cuda.cu \
+            -o "$out/counts-kernels.o" &&
+            $CC -std=gnu99 -Wall -Wextra -O1 -I. -c tests/cuda/counts.c -o "$out/counts.o"
+    } > "$out/counts.log" 2>&1 || return
+    arg=tests/cuda/counts.txt
+    program counts "$out/counts.o" "$out/counts-kernels.o" "$out/cusim-sectors.o" "$impl"
+    arg=
+    grep '^| ' "$out/counts.log" > "$out/counts.md"
+    lines=$(wc -l < "$out/counts.md")
+    {
+        sed -n '/^| op /,/^$/p' bench/results/gpu-counts.md | grep '^| ' | diff - "$out/counts.md" > "$out/counts.diff"
+        if [ $? -eq 0 ] && [ "$lines" -gt 80 ]; then
+            echo "1 passed, 0 failed"
+        else
+            cat "$out/counts.diff"
+            echo "0 passed, 1 failed"
+        fi
+    } >> "$out/counts.log"
+}
 # What only nvcc can say: no spills, 16-byte accesses in the kernels that live by bandwidth.
 device() {
     {
@@ -187,7 +209,7 @@ nm -D --defined-only "$CUDA/lib64/stubs/libcuda.so" 2> /dev/null | awk '$2 == "T
 $CC -shared -fPIC -w -Wl,-soname,libcuda.so.1 "$out/driver.c" -o "$DRIVER" 2> /dev/null
 variant plain "" "-O0 -fsanitize=alignment -fsanitize-undefined-trap-on-error" 2000000
 if [ -z "$FULL" ]; then
-    echo "skipped 11 tests of tensor_cuda.cu: sanitizers and nvcc take minutes; FULL=1, as in .ci/run, has them"
+    echo "skipped 12 tests of tensor_cuda.cu: sanitizers and nvcc take minutes; FULL=1, as in .ci/run, has them"
 else
     names="$names device-asan streams-asan streams-tsan selftest-asan alloc-asan kernels-asan libraries-asan selftest-tsan alloc-tsan kernels-tsan"
     variant asan -DCUSIM_ASAN "-O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all" 60000 &
@@ -202,6 +224,8 @@ else
         echo "skipped 3 tests of tensor_cuda.cu: no nvcc"
     fi
     wait
+    names="$names counts"
+    counted
 fi
 
 for t in $names; do

@@ -3,6 +3,7 @@
 #include "mirror.h"
 #ifdef TEST_CUDA
 #include <pthread.h>
+#include <sched.h>
 #endif
 
 static void no_device(void) {
@@ -763,6 +764,67 @@ static void faults(void) {
     tensor_set_default_device(TENSOR_CPU);
 }
 #endif
+#ifdef TEST_CUDA
+// Parameters of f16 and bf16 step as they are: the CPU's bits, also in a graph, and one launch for all.
+static nn_optimizer_t *half_rule(int rule, nn_module_t *m) {
+    if (rule == 0) return nn_sgd(m, .lr = 0.1, .momentum = 0.9, .weight_decay = 0.01);
+    if (rule == 1) return nn_rmsprop(m, .lr = 0.01);
+    return nn_adamw(m, .lr = 0.02);
+}
+static void half_steps(void) {
+    int dtype, rule, side, k, step;
+    for (dtype = TENSOR_F16; dtype <= TENSOR_BF16; dtype++) {
+        for (rule = 0; rule < 3; rule++) {
+            tensor_scope_t scope = tensor_scope_begin();
+            tensor_t *p[2][20];
+            nn_module_t *m[2];
+            nn_optimizer_t *opt[2];
+            tensor_graph_t *g;
+            tensor_manual_seed(7);
+            m[0] = nn_sequential();
+            for (k = 0; k < 10; k++) nn_append(m[0], nn_linear(5 + k, 7));
+            nn_to(m[0], dtype);
+            m[1] = nn_clone(m[0]);
+            nn_to(m[1], TENSOR_CUDA);
+            for (side = 0; side < 2; side++) {
+                opt[side] = half_rule(rule, m[side]);
+                CHECK(nn_parameters(m[side], p[side], 20) == 20);
+            }
+            for (k = 0; k < 20; k++) {
+                tensor_t *slope = tensor_to(tensor_randn_like(p[0][k]), dtype);
+                tensor_set_grad(p[0][k], slope);
+                tensor_set_grad(p[1][k], on(slope));
+            }
+            for (step = 0; step < 2; step++) {
+                CHECK(nn_step(opt[0]) == 0);
+#ifdef TEST_CUDA_SIM
+                long counted[5];
+                cusim_set("reset", 0);
+#endif
+                CHECK(nn_step(opt[1]) == 0);
+#ifdef TEST_CUDA_SIM
+                cusim_counted(counted);
+                if (step) CHECK_MSG(counted[0] == 1, "rule %d: %ld launches", rule, counted[0]);
+#endif
+            }
+            CHECK(tensor_capture_begin(TENSOR_CUDA) == 0 && nn_step(opt[1]) == 0);
+            CHECK((g = tensor_capture_end()) != NULL && tensor_graph_replay(g) == 0);
+            CHECK(nn_step(opt[0]) == 0 && nn_step(opt[0]) == 0);
+            for (k = 0; k < 20; k++) {
+                CHECK(tensor_dtype(p[1][k]) == (tensor_dtype_t)dtype);
+                CHECK_MSG(tensor_equal(off(p[1][k]), p[0][k]),
+                          "dtype %d, rule %d, parameter %d", dtype, rule, k);
+            }
+            for (side = 0; side < 2; side++) {
+                nn_optimizer_free(opt[side]);
+                nn_free(m[side]);
+            }
+            CHECK(tensor_graph_free(g) == 0);
+            tensor_scope_end(scope);
+        }
+    }
+}
+#endif
 // ---- ranks ----
 
 enum { RANK_NET = 6 * 12 + 12 + 12 * 3 + 3 };
@@ -771,6 +833,9 @@ typedef struct rank_t {
     const char *id;
     char text[200];
     float net[RANK_NET], losses[2], sum[3];
+    int captures;
+    double timeout;
+    int *turn;                                  // the rank whose turn it is to capture
 } rank_t;
 // Six steps on a rank's part of a batch of eight; without an id on the whole of it.
 static void *rank_run(void *arg) {
@@ -819,6 +884,117 @@ static void *rank_run(void *arg) {
     snprintf(r->text, sizeof r->text, "%s", tensor_error_text());
     tensor_thread_end();
     return NULL;
+}
+// A rank's step with its collectives as a graph, replayed; beside it the same steps without one.
+static void rank_step(const rank_t *r, nn_module_t *m, nn_optimizer_t *opt, tensor_cuda_comm_t *c,
+                      tensor_t *x, tensor_t *all) {
+    tensor_scope_t s = tensor_scope_begin();
+    tensor_t *p[4], *g[4], *want = tensor_zeros_like(tensor_narrow(x, 1, 0, 3));
+    tensor_t *loss = tensor_mse_loss(nn_forward(m, x), want);
+    int k;
+    nn_parameters(m, p, 4);
+    nn_zero_grad(opt);
+    tensor_backward(loss);
+    for (k = 0; k < 4; k++) g[k] = tensor_grad(p[k]);
+    tensor_cuda_all_reduce_n(c, g, 4, 1);
+    nn_step(opt);
+    tensor_cuda_all_gather(c, all, tensor_reshape(tensor_detach(loss), 1));
+    tensor_cuda_broadcast(c, x, r->ranks - 1);
+    tensor_scope_end(s);
+}
+static void *rank_graph_run(void *arg) {
+    rank_t *r = (rank_t *)arg;
+    tensor_device_t where = (tensor_device_t)(TENSOR_CUDA + r->rank);
+    tensor_cuda_comm_t *c = tensor_cuda_comm_new(r->rank, r->ranks, r->id, where, r->timeout);
+    tensor_t *p[4], *x, *all = tensor_to(tensor_zeros(r->ranks), (int)where);
+    tensor_graph_t *graph = NULL;
+    nn_module_t *m;
+    nn_optimizer_t *opt;
+    int k, step, n = 0;
+    tensor_manual_seed(5);
+    m = nn_sequential(nn_linear(6, 12), nn_tanh(), nn_linear(12, 3));
+    nn_to(m, (int)where);
+    opt = nn_adam(m, .lr = 0.01);
+    x = tensor_to(tensor_zeros(4, 6), (int)where);
+    for (step = 0; step < 6; step++) {
+        tensor_t *whole = tensor_sin(tensor_reshape(tensor_arange(step, step + 48, 1, TENSOR_F32), 8, 6));
+        tensor_copy_(x, tensor_narrow(whole, 0, r->rank * 4, 4));
+        if (graph) tensor_graph_replay(graph);
+        else if (r->captures && step == 2) {
+            while (r->turn && __atomic_load_n(r->turn, __ATOMIC_ACQUIRE) != r->rank) sched_yield();
+            tensor_capture_begin(where);            // one thread captures at a time
+            rank_step(r, m, opt, c, x, all);
+            graph = tensor_capture_end();
+            if (r->turn) __atomic_add_fetch(r->turn, 1, __ATOMIC_RELEASE);
+        } else rank_step(r, m, opt, c, x, all);
+    }
+    if (r->captures && !graph) snprintf(r->text, sizeof r->text, "no graph");
+    tensor_copy_out(all, r->losses, sizeof(float) * (size_t)r->ranks);
+    tensor_copy_out(tensor_narrow(tensor_reshape(x, 24), 0, 0, 3), r->sum, sizeof r->sum);
+    nn_parameters(m, p, 4);
+    for (k = 0; k < 4; k++) {
+        tensor_copy_out(p[k], r->net + n, (size_t)tensor_numel(p[k]) * sizeof(float));
+        n += (int)tensor_numel(p[k]);
+    }
+    r->joined = tensor_ok();
+    if (graph) {
+        r->joined = r->joined && tensor_cuda_comm_free(c) == TENSOR_ERR_OWNER &&
+                    strstr(tensor_error_text(), "cuda_comm_free: a graph uses the communicator") != NULL;
+        tensor_clear_error();
+        tensor_graph_free(graph);
+    }
+    nn_optimizer_free(opt);
+    nn_free(m);
+    tensor_cuda_comm_free(c);
+    if (!tensor_ok()) snprintf(r->text, sizeof r->text, "%s", tensor_error_text());
+    tensor_thread_end();
+    return NULL;
+}
+static void rank_graphs(void) {
+    static rank_t many[2][2];
+    static int turn;
+    char id[TENSOR_CUDA_ID_BYTES];
+    pthread_t thread[2];
+    tensor_t *x = on(tensor_ones(3)), *all = on(tensor_zeros(3));
+    tensor_cuda_comm_t *c = NULL;
+    tensor_graph_t *g;
+    int k, captures, timed, n = 1;
+#ifdef TEST_CUDA_SIM
+    n = 2;
+#endif
+    if (tensor_cuda_comm_id(id)) {
+        tensor_clear_error();
+        return;
+    }
+    for (timed = 0; timed < 2; timed++) {
+        for (captures = 0; captures < 2; captures++) {
+            CHECK(tensor_cuda_comm_id(id) == 0);
+            turn = 0;
+            for (k = 0; k < n; k++) {
+                rank_t r = {k, n, 0, id, "", {0}, {0}, {0}, captures, 20 * timed, n > 1 ? &turn : NULL};
+                many[captures][k] = r;
+                pthread_create(&thread[k], NULL, rank_graph_run, &many[captures][k]);
+            }
+            for (k = 0; k < n; k++) pthread_join(thread[k], NULL);
+            for (k = 0; k < n; k++) {
+                rank_t *r = &many[captures][k];
+                CHECK_MSG(r->joined && !r->text[0], "rank %d: %s", k, r->text);
+                CHECK(!memcmp(r->net, many[0][0].net, sizeof r->net) && r->net[0] != 0);
+                CHECK(!memcmp(r->losses, many[0][0].losses, sizeof r->losses) && r->losses[n - 1] != 0);
+                CHECK(!memcmp(r->sum, many[0][0].sum, sizeof r->sum));
+            }
+        }
+    }
+    // A version is counted at each replay; a graph whose communicator was ended at once cannot run.
+    CHECK(tensor_cuda_comm_id(id) == 0 && (c = tensor_cuda_comm_new(0, 1, id, TENSOR_CUDA, 0)) != NULL);
+    CHECK(tensor_capture_begin(TENSOR_CUDA) == 0 && tensor_cuda_all_gather(c, all, x) == 0);
+    CHECK((g = tensor_capture_end()) != NULL && tensor_item(tensor_sum(all)) == 3);
+    all = tensor_mul(tensor_requires_grad_(on(tensor_ones(3)), 1), all);
+    CHECK(tensor_graph_replay(g) == 0 && tensor_backward(tensor_sum(all)) == TENSOR_ERR_AUTOGRAD);
+    CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "graph_replay");
+    CHECK(tensor_cuda_comm_abort(c) == 0 && tensor_graph_replay(g) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "graph_replay: a communicator of the graph was freed");
+    CHECK(tensor_graph_free(g) == 0);
 }
 // Copies of a network on as many devices as there are train as one does: the same bits on all of them.
 static void ranks(void) {
@@ -1110,6 +1286,7 @@ int main(void) {
     RUN(failures);
 #ifdef TEST_CUDA
     RUN(last_gradients);
+    RUN(half_steps);
 #endif
 #ifndef TEST_CUDA
     tensor_keep(on(tensor_ones(3)));        // shutdown gives device memory back too
@@ -1119,6 +1296,7 @@ int main(void) {
     RUN(faults);
 #endif
     RUN(ranks);
+    RUN(rank_graphs);
     RUN(memory);
     tensor_keep(on(tensor_ones(3)));
     CHECK(tensor_shutdown() == 0 && tensor_cuda_memory_allocated(TENSOR_CUDA) == 0);

@@ -155,8 +155,8 @@ OUT/missing|env DATA=OUT/missing @fashion NONE.png
 idx|env DATA=OUT/idx @fashion NONE.png
 fewer than 2000 words|env TEXT=LICENSE @word_vectors
 fewer than 2000 words|env TEXT=OUT/missing @word_vectors
-no text, or too little|env TEXT=OUT/missing SAVE=NONE @char_gpt
-no text, or too little|env TEXT=/dev/null SAVE=NONE @char_gpt
+no text, or under 1280 bytes|env TEXT=OUT/missing SAVE=NONE @char_gpt
+no text, or under 1280 bytes|env TEXT=/dev/null SAVE=NONE @char_gpt
 README.md|env RESUME=1 SAVE=README.md @char_gpt
 OUT/missing|env RESUME=1 SAVE=OUT/missing @char_gpt
 OUT/missing|@table OUT/missing species

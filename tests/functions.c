@@ -63,6 +63,15 @@ static void custom(void) {
           "graphs.h:");
     CHECK(tensor_is_poison(out[0]) && tensor_is_poison(out[1]));
     FAILS(tensor_apply_n(&many, NULL, in, 2, out, 5), TENSOR_ERR_INDEX, "5 results, 1..4", HERE);
+    FAILS(tensor_apply_n(NULL, NULL, in, 2, out, 2), TENSOR_ERR_OWNER, "apply: argument fn is NULL", HERE);
+    FAILS(tensor_apply_n(&many, NULL, NULL, 2, out, 2), TENSOR_ERR_OWNER, "apply: argument inputs is NULL",
+          HERE);
+    FAILS(tensor_apply_n(&many, NULL, in, 2, NULL, 2), TENSOR_ERR_OWNER, "apply: argument outputs is NULL",
+          HERE);
+    tensor_function_t half = many;
+    half.backward = NULL;
+    FAILS(tensor_apply_n(&half, NULL, in, 2, out, 2), TENSOR_ERR_OWNER,
+          "apply: argument fn->backward is NULL", HERE);
     CHECK(!tensor_is_poison(tensor_apply(&wrong, NULL, &x, 1)));
     // dirty: the leaf rule, a value, a view (its base follows), saved after the change
     x = LEAF(1, 2);
@@ -116,8 +125,57 @@ static void wrong_shape(void) {
           "backward: wrong gave a gradient [3,1] for input 0, which is [3]", HERE);
 }
 
+// A result in the memory of an input: a change in place would change the input behind backward's back.
+static tensor_t *same_forward(tensor_function_ctx_t *ctx, tensor_t *const *in, int n) {
+    (void)ctx, (void)n;
+    return in[0];
+}
+static tensor_t *part_forward(tensor_function_ctx_t *ctx, tensor_t *const *in, int n) {
+    (void)ctx, (void)n;
+    return tensor_select(in[0], 0, 0);
+}
+static tensor_t *fresh_forward(tensor_function_ctx_t *ctx, tensor_t *const *in, int n) {
+    (void)ctx, (void)n;
+    return tensor_select(tensor_clone(in[0]), 0, 0);
+}
+static int part_backward(tensor_function_ctx_t *ctx, tensor_t *g, tensor_t **grads, int n) {
+    (void)ctx, (void)n;
+    grads[0] = tensor_ndim(g) ? g : tensor_mul_scalar(tensor_ones_of(TENSOR_F64, 2), tensor_item(g));
+    return 0;
+}
+static void result_in_its_input(void) {
+    static const tensor_function_t same = {"same", same_forward, part_backward, NULL},
+                                   part = {"part", part_forward, part_backward, NULL},
+                                   fresh = {"fresh", fresh_forward, part_backward, NULL};
+    tensor_t *x = LEAF64(2, 3), *h = tensor_mul_scalar(x, 1), *y;
+    POISONS(tensor_mul_scalar_(tensor_apply(&same, NULL, &x, 1), 2), TENSOR_ERR_AUTOGRAD, "a leaf", HERE);
+    POISONS(tensor_mul_scalar_(tensor_apply(&part, NULL, &h, 1), 2), TENSOR_ERR_AUTOGRAD,
+            "by a custom function", HERE);
+    y = tensor_apply(&same, NULL, &h, 1);
+    POISONS(tensor_mul_scalar_(tensor_select(y, 0, 0), 2), TENSOR_ERR_AUTOGRAD, "by a custom function", HERE);
+    EXPECT(x, 2, 3);
+    EXPECT(h, 2, 3);
+    tensor_backward_with(tensor_sum(tensor_add(y, h)), NULL, TENSOR_RETAIN_GRAPH);
+    EXPECT(tensor_grad(x), 2, 2);
+
+    // h changes: y is what h is now
+    tensor_set_grad(x, NULL);
+    tensor_mul_scalar_(h, 3);
+    EXPECT(y, 6, 9);
+    tensor_backward(tensor_sum(y));
+    EXPECT(tensor_grad(x), 3, 3);
+
+    // in memory of its own
+    tensor_set_grad(x, NULL);
+    y = tensor_apply(&fresh, NULL, &x, 1);
+    tensor_mul_scalar_(y, 5);
+    tensor_backward(y);
+    EXPECT(tensor_grad(x), 5, 5);
+}
+
 int main(void) {
     RUN(custom);
+    RUN(result_in_its_input);
     RUN(custom_twice);
     RUN(wrong_shape);
     return test_report();

@@ -41,6 +41,10 @@ static void checks(void) {
           "elements of input 0 [3] share memory", HERE);
     in[0] = LEAF(1, 2);
     FAILS(tensor_gradcheck(poly, NULL, in, 2, 0, 0, 0), TENSOR_ERR_DTYPE, "f64 is needed", HERE);
+    FAILS(tensor_gradcheck(NULL, NULL, in, 2, 0, 0, 0), TENSOR_ERR_OWNER, "gradcheck: argument fn is NULL",
+          HERE);
+    FAILS(tensor_gradgradcheck(poly, NULL, NULL, 2, 0, 0, 0), TENSOR_ERR_OWNER,
+          "gradgradcheck: argument inputs is NULL", HERE);
 }
 
 typedef struct nn_case_t {

@@ -536,6 +536,32 @@ static void typed_forwards_run_hooks(void) {
     nn_free(m);
 }
 
+static tensor_t *seen_back(nn_module_t *m, tensor_t *dx, tensor_t *dy, void *user) {
+    (void)m, (void)dx, (void)dy;
+    ++*(int *)user;
+    return NULL;
+}
+// The result of a module with a backward hook is as one without: a view of x stays one, a new one its own.
+static void hooked_in_place(void) {
+    nn_module_t *shape = nn_unflatten(1, 2, 1), *act = nn_softplus(1, 20);
+    tensor_t *x = tensor_requires_grad_(tensor_ones(1, 2), 1), *h = tensor_mul_scalar(x, 1), *y;
+    int calls = 0;
+    nn_register_full_backward_hook(shape, seen_back, &calls);
+    nn_register_full_backward_hook(act, seen_back, &calls);
+    tensor_mul_scalar_(nn_forward(shape, x), 2);
+    CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "a leaf that requires grad");
+    tensor_mul_scalar_(nn_forward(shape, h), 2);
+    CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "cannot be recorded");
+    CHECK(tensor_item(tensor_sum(x)) == 2 && tensor_item(tensor_sum(h)) == 2);
+    y = nn_forward(act, h);
+    tensor_mul_scalar_(y, 2);
+    tensor_backward(tensor_sum(y));
+    CHECK_NEAR(tensor_item(tensor_sum(tensor_grad(x))), 4 * 0.73105857863000490, 1e-6);
+    CHECK(calls == 1);
+    nn_free(shape);
+    nn_free(act);
+}
+
 int main(void) {
     RUN(typed_forwards_run_hooks);
     RUN(hooks_of_values);
@@ -549,6 +575,7 @@ int main(void) {
     RUN(retained_stays_packed);
     RUN(saved_hooks);
     RUN(module_hooks);
+    RUN(hooked_in_place);
     RUN(hooks_that_free);
     return test_report();
 }

@@ -57,10 +57,10 @@ static void spectrograms(void) {
         {"stft_b", "grad_b", 5, 0, 1},
         {"stft_c", "grad_c", 8, 1, 0},
     };
-    CHECK(near(kit_hann_window(16), get("window"), 1e-6));
+    CHECK(near(tensor_hann_window(16, 1), get("window"), 1e-6));
     for (size_t i = 0; i < 3; i++) {
         tensor_t *x = tensor_requires_grad_(get("signal"), 1);
-        tensor_t *window = cases[i].window ? kit_hann_window(16) : NULL;
+        tensor_t *window = cases[i].window ? tensor_hann_window(16, 1) : NULL;
         tensor_t *y = kit_stft(x, 16, cases[i].hop, window, cases[i].center);
         CHECK_MSG(near(y, get(cases[i].spectrum), 1e-6), "%s", cases[i].spectrum);
         tensor_backward(tensor_sum(kit_magnitude(y)));
@@ -86,7 +86,8 @@ static void spectrograms(void) {
     CHECK_POISON(kit_stft(tensor_zeros(1, 2, 50), 16, 4, NULL, 1), TENSOR_ERR_SHAPE, "[batch, samples]");
     CHECK_POISON(kit_mel_filters(9, 100, 50, 5, 8000), TENSOR_ERR_SHAPE, "frequencies");
     CHECK_POISON(kit_mel_spectrogram(x, 8000, 16, 4, 0), TENSOR_ERR_SHAPE, "kit_mel_filters");
-    CHECK_POISON(kit_hann_window(0), TENSOR_ERR_SHAPE, "below 1");
+    CHECK_POISON(kit_mel_spectrogram(x, 8000, 0, 4, 5), TENSOR_ERR_SHAPE, "n_fft");
+    CHECK_POISON(kit_mel_spectrogram(x, 8000, -1, 4, 5), TENSOR_ERR_SHAPE, "n -1 is not a length");
 }
 
 int main(void) {

@@ -14,6 +14,7 @@
 #ifdef TEST_CUDA_SIM
 // In cusim.cpp: "devices", "fail_alloc" (that call from now on fails, -1 none), "fail_call", "protect" ...
 extern void cusim_set(const char *what, long value);
+extern void cusim_counted(long *five);          // launches, and more
 #endif
 TEST_FN int device_start(void) {
     int code = tensor_cuda_init();

@@ -374,7 +374,7 @@ static void layers_follow_pytorch(void) {
     CHECK(nn_layer_norm(4, .normalized_shape = TENSOR_DIMS(4, 3)) == NULL);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "normalized_shape must be 1..6 numbers, instead of size");
     CHECK(nn_upsampling_nearest2d(.scale_factor = 2, .mode = TENSOR_BILINEAR) == NULL);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "upsampling_nearest2d: mode and align_corners are those of the name");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "upsampling_nearest2d: the name gives mode and align_corners");
     m = nn_softmax2d();
     CHECK_POISON(nn_forward(m, tensor_ones(3, 4)), TENSOR_ERR_SHAPE, "softmax2d: x [3,4] must be [C, H, W]");
     nn_free(m);
@@ -604,6 +604,41 @@ static void masks_are_inputs(void) {
     nn_free(decoder);
 }
 
+// Modules have the default dtype at the time they are made, as in PyTorch.
+static void default_dtype(void) {
+    static const tensor_dtype_t dtypes[] = {TENSOR_F64, TENSOR_F16, TENSOR_BF16, TENSOR_F32};
+    for (int k = 0; k < 4; k++) {
+        tensor_dtype_t d = dtypes[k];
+        CHECK(tensor_set_default_dtype(d) == TENSOR_OK);
+        nn_module_t *norm = nn_batch_norm2d(3), *lstm = nn_lstm(4, 3);
+        nn_module_t *net = nn_sequential(nn_conv2d(2, 3, 2), norm, nn_prelu(1, 0.25), nn_flatten(),
+                                         nn_linear(12, 4), nn_layer_norm(4));
+        nn_module_t *table = nn_embedding(5, 4), *attention = nn_multihead_attention(4, 2);
+        nn_module_t *all[] = {net, lstm, table, attention};
+        for (int m = 0; m < 4; m++) {
+            tensor_t *list[32];
+            int n = nn_parameters(all[m], list, 32);
+            for (int i = 0; i < n; i++) { CHECK(tensor_dtype(list[i]) == d); }
+        }
+        CHECK(tensor_dtype(nn_get(norm, "running_mean")) == d);
+        CHECK(tensor_dtype(nn_get(norm, "running_var")) == d);
+        CHECK(tensor_dtype(nn_get(norm, "num_batches_tracked")) == TENSOR_I64);
+        CHECK(tensor_dtype(nn_generate_square_subsequent_mask(2)) == d);
+        tensor_t *y = nn_forward(net, tensor_ones(2, 2, 3, 3));
+        CHECK(tensor_dtype(y) == d && tensor_backward(tensor_sum(y)) == 0);
+        CHECK(tensor_dtype(nn_forward(lstm, tensor_ones(2, 1, 4))) == d);
+        CHECK_OK();
+        for (int m = 0; m < 4; m++) { nn_free(all[m]); }
+    }
+    CHECK(tensor_get_default_dtype() == TENSOR_F32);
+
+    nn_module_t *bag = nn_embedding_bag(5, 4, .mode = TENSOR_BAG_SUM);
+    tensor_t *at = tensor_zeros_of(TENSOR_I64, 1, 2);
+    CHECK_POISON(nn_call(bag, at, NULL, tensor_ones_of(TENSOR_F64, 1, 2)), TENSOR_ERR_DTYPE,
+                 "per_sample_weights is f64, weight is f32; use tensor_to");
+    nn_free(bag);
+}
+
 int main(void) {
     RUN(walks);
     RUN(freezes_by_name);
@@ -619,5 +654,6 @@ int main(void) {
     RUN(fuses_conv_and_norm);
     RUN(distance_of_the_user);
     RUN(masks_are_inputs);
+    RUN(default_dtype);
     return test_report();
 }

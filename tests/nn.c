@@ -215,6 +215,8 @@ static void argument_names(void) {
     CHECK_POISON(tensor_cross_entropy(x, NULL), TENSOR_ERR_OWNER, "cross_entropy: argument target is NULL");
     CHECK_POISON(tensor_nll_loss(x, NULL), TENSOR_ERR_OWNER, "nll_loss: argument target is NULL");
     CHECK_POISON(tensor_embedding(NULL, x), TENSOR_ERR_OWNER, "embedding: argument index is NULL");
+    CHECK_POISON(tensor_embedding(tensor_zeros_of(TENSOR_I64, 1, 1, 1, 1, 1, 1, 1, 1), tensor_ones(2, 2)),
+                 TENSOR_ERR_SHAPE, "has 8 dims, at most 7 fit");
     CHECK_POISON(tensor_layer_norm(NULL), TENSOR_ERR_OWNER, "layer_norm: argument x is NULL");
     CHECK_POISON(tensor_scaled_dot_product_attention(x, NULL, x), TENSOR_ERR_OWNER, "argument key is NULL");
     CHECK_POISON(tensor_huber_loss(x, d), TENSOR_ERR_DTYPE, "huber_loss: target is f64, input is f32");

@@ -105,6 +105,9 @@ static void errors(void) {
     CHECK(!tensor_is_poison(tensor_from_n(NULL, TENSOR_F32, (const int64_t[]){0}, 1)));
     BAD(tensor_reshape(a, 4, 2), SHAPE, "reshape: x [2,3] (6 elements) does not fit shape [4,2]");
     BAD(tensor_reshape(a, -1, -1), SHAPE, "reshape");
+    BAD(tensor_repeat(a, 2, -1), SHAPE, "repeat: repeats [2,-1] of x [2,3], each must be 0 or more");
+    tensor_t *far = tensor_expand(tensor_ones(1), (int64_t)1 << 59);
+    BAD(tensor_cat(0, far, far, far), SHAPE, "cat: the sizes of dim 0 add up to more than 2^60 at tensor 2");
     BAD(tensor_reshape(a, -1, 4), SHAPE, "reshape");
     BAD(tensor_reshape(a, -2, 3), SHAPE, "reshape");
     BAD(tensor_reshape(tensor_zeros(0), -1, 0), SHAPE, "reshape");

@@ -500,6 +500,8 @@ static const promotion1_t promotion_ops[] = {
     {"linalg_solve_triangular", "fdxxxxxxxx"},
     {"linalg_svd", "fdxxxxxxxx"},
     {"linalg_svdvals", "fdxxxxxxxx"},
+    {"linalg_tensorinv", "fdxxxxxxxx"},
+    {"linalg_tensorsolve", "fdxxxxxxxx"},
     {"linalg_vecdot", "fdxxxxhgxx"},
     {"linalg_vector_norm", "fdxxxxhgxx"},
     {"linalg_vander", "fdlllxxxll"},

@@ -465,6 +465,101 @@ static void slices(void) {
     }
 }
 
+// A long call ends its slice between its tasks: products with and without an activation, some of them of long
+// sums; convolutions of each kind; attention; norms; pools; a loss; the optimizer.
+enum { LONG_KINDS = 5, LONG_STEPS = 3 };
+typedef struct long_t {
+    nn_module_t *net;
+    nn_optimizer_t *opt;
+    tensor_t *x, *y, *loss;
+} long_t;
+static void long_make(long_t *l, int kind) {
+    tensor_manual_seed(40 + kind);
+    l->x = tensor_randn(16, 3000);
+    if (kind == 0) {                        // the first sum is made in several rounds
+        l->x = tensor_randn(100, 2000);
+        l->net = nn_sequential(nn_linear(2000, 300), nn_relu(), nn_linear(300, 200), nn_gelu(),
+                               nn_linear(200, 30, .no_bias = 1));
+    } else if (kind == 1) {                 // a sum that is split, and few rows
+        l->net = nn_sequential(nn_linear(3000, 24), nn_relu(), nn_linear(24, 5));
+    } else if (kind == 2) {
+        l->net = nn_sequential(nn_conv2d(3, 16, 3, .padding = 1), nn_batch_norm2d(16), nn_relu(),
+                               nn_conv2d(16, 32, 3, .padding = 1), nn_max_pool2d(2),
+                               nn_conv2d(32, 8, 5, .stride = 2), nn_avg_pool2d(2),
+                               nn_flatten(), nn_linear(72, 5));
+        l->x = tensor_randn(4, 3, 32, 32);
+    } else if (kind == 3) {
+        l->net = nn_sequential(nn_conv_transpose2d(8, 6, 4, .stride = 2), nn_conv2d(6, 6, 3, .groups = 2),
+                               nn_conv2d(6, 12, 1), nn_flatten(), nn_linear(12 * 32 * 32, 3));
+        l->x = tensor_randn(2, 8, 16, 16);
+    } else {
+        l->net = nn_transformer_encoder_layer(64, 4, .feedforward = 256);
+        l->x = tensor_randn(100, 6, 64);
+    }
+    l->opt = nn_adam(l->net, .lr = 0.01);
+    tensor_scope_t scope = tensor_scope_begin();
+    l->y = tensor_keep(tensor_randn_like(nn_forward(l->net, l->x)));
+    tensor_scope_end(scope);
+    l->loss = tensor_scalar(0, TENSOR_F32);
+}
+static void long_step(long_t *l) {
+    tensor_scope_t scope = tensor_scope_begin();
+    nn_zero_grad(l->opt);
+    tensor_t *loss = tensor_mse_loss(nn_forward(l->net, l->x), l->y);
+    tensor_backward(loss);
+    nn_step(l->opt);
+    tensor_copy_(l->loss, tensor_detach(loss));
+    tensor_scope_end(scope);
+}
+static void long_end(long_t *l) {
+    tensor_free(l->y);
+    nn_optimizer_free(l->opt);
+    nn_free(l->net);
+}
+static void parts_of_a_call(void) {
+    for (int kind = 0; kind < LONG_KINDS; kind++) {
+        for (int threads = 1; threads <= 3; threads += 2) {
+            if (tensor_set_num_threads(threads)) {
+                tensor_clear_error();           // TENSOR_NO_THREADS
+                continue;
+            }
+            long_t l;
+            double want[LONG_STEPS], got[LONG_STEPS];
+            long_make(&l, kind);
+            for (int i = 0; i < 2 + LONG_STEPS; i++) {
+                long_step(&l);
+                if (i > 1) want[i - 2] = tensor_item(l.loss);
+            }
+            long_end(&l);
+            long_make(&l, kind);
+            long_step(&l);
+            CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+            long_step(&l);
+            tensor_graph_t *g = tensor_capture_end();
+            int slices = 0, r;
+            for (int i = 0; i < LONG_STEPS; i++) {
+                while ((r = tensor_graph_resume(g, i < 2 ? 0 : 100)) == 0) {
+                    slices += i == 0;
+                    tensor_scope_t scope = tensor_scope_begin();        // what needs the thread's scratch
+                    tensor_generator_t rng = tensor_get_generator();
+                    tensor_t *a = tensor_randn(150, 130);
+                    tensor_matmul(a, tensor_transpose(a, 0, 1));
+                    tensor_set_generator(rng);
+                    tensor_scope_end(scope);
+                }
+                CHECK(r == 1);
+                got[i] = tensor_item(l.loss);
+            }
+            CHECK_MSG(slices > units(g) + 3, "kind %d: %d slices of %d calls", kind, slices, (int)units(g));
+            CHECK_MSG(memcmp(want, got, sizeof got) == 0, "kind %d, %d threads: %.9g %.9g %.9g", kind,
+                      threads, got[0] - want[0], got[1] - want[1], got[2] - want[2]);
+            CHECK(tensor_graph_free(g) == 0);
+            long_end(&l);
+        }
+        tensor_set_num_threads(1);
+    }
+}
+
 // An error inside: it is minus its code, nothing is written to parameters, and the next slice begins anew.
 static void stopped(void) {
     nn_module_t *net = nn_linear(4, 3);
@@ -588,6 +683,7 @@ static void realtime(void) {
 int main(void) {
     RUN(slices);
     RUN(parts_of_a_group);
+    RUN(parts_of_a_call);
     RUN(stopped);
     RUN(budgets);
     RUN(realtime);

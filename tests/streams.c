@@ -877,6 +877,73 @@ static void pinned(void) {
     cusim_set("random", 0);
 #endif
 }
+// Pinned memory in a graph: each replay reads anew what the host has put there, and fills what it looks at
+// after. The graph keeps that memory, whatever becomes of its tensors.
+static void fed(void) {
+    tensor_t *x = on(tensor_zeros(600)), *w = on(tensor_arange(0, 600, 1, TENSOR_F32));
+    tensor_t *p, *labels, *sums[2], *page;
+    tensor_graph_t *g;
+    tensor_scope_t step;
+    int64_t used;
+    int k, seed;
+    for (seed = 0; seed < 6; seed++) {
+        tensor_scope_t s = tensor_scope_begin();
+#ifdef TEST_CUDA_SIM
+        cusim_set("seed", seed);
+        cusim_set("random", seed > 1);
+#endif
+        page = tensor_ones(600);
+        p = tensor_keep(tensor_pin_memory(tensor_full(1, 600)));
+        labels = tensor_pin_memory(tensor_full_of(TENSOR_I64, 3, 1));
+        used = tensor_cuda_memory_allocated(TENSOR_CUDA);
+        CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
+        step = tensor_scope_begin();
+        tensor_copy_(x, p);
+        sums[0] = tensor_keep(tensor_to_non_blocking(tensor_sum(tensor_mul(x, w)), TENSOR_CPU));
+        sums[1] = tensor_keep(tensor_to_non_blocking(tensor_add(tensor_to_non_blocking(labels, TENSOR_CUDA),
+                                                                tensor_to(labels, TENSOR_CUDA)), TENSOR_CPU));
+        tensor_scope_end(step);
+        CHECK_MSG((g = tensor_capture_end()) != NULL, "%s", tensor_error_text());
+        CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == 0);
+        CHECK(tensor_item(sums[0]) == 600 * 599 / 2 && tensor_item(sums[1]) == 6);
+        for (k = 2; k < 5; k++) {
+            tensor_fill_(p, k);
+            tensor_fill_(labels, 10 * k);
+            CHECK(tensor_graph_replay(g) == 0 && tensor_cuda_synchronize(TENSOR_CUDA) == 0);
+            CHECK_MSG(tensor_item(sums[0]) == k * 600 * 599 / 2, "seed %d", seed);
+            CHECK_MSG(tensor_item(sums[1]) == 20 * k, "seed %d", seed);
+        }
+        tensor_free(p);                         // the memory is not anybody else's before the graph is freed
+        tensor_free(labels);
+        tensor_free(sums[1]);
+        p = tensor_pin_memory(tensor_full(99, 600));
+        labels = tensor_pin_memory(tensor_full_of(TENSOR_I64, 99, 1));
+        CHECK(tensor_graph_replay(g) == 0 && tensor_cuda_synchronize(TENSOR_CUDA) == 0);
+        CHECK(tensor_item(sums[0]) == 4 * 600 * 599 / 2 && tensor_item(labels) == 99);
+        CHECK(tensor_item(tensor_max(p)) == 99);
+        CHECK(tensor_graph_free(g) == 0);
+        tensor_free(sums[0]);
+        CHECK(tensor_cuda_memory_allocated(TENSOR_CUDA) == used);
+        // What is not there yet, and memory that a graph cannot read.
+        for (k = 0; k < 4; k++) {
+            CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
+            sums[0] = tensor_to_non_blocking(tensor_sum(x), TENSOR_CPU);
+            if (k == 0) CHECK(isnan(tensor_item(sums[0])));
+            if (k == 1) CHECK(tensor_data(sums[0]) == NULL);
+            if (k == 2) tensor_add_scalar(sums[0], 1);
+            if (k == 3) tensor_copy_(x, page);
+            CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, k == 3 ? "to: the host writes elements here" :
+                                                k == 2 ? "add_scalar: the host reads elements here" :
+                                                         "the host reads elements here");
+            CHECK(tensor_capture_end() == NULL);
+            tensor_clear_error();
+        }
+        tensor_scope_end(s);
+    }
+#ifdef TEST_CUDA_SIM
+    cusim_set("random", 0);
+#endif
+}
 // Batches that travel ahead are those of a loader as ever, in order, over epochs, after a seek.
 static void loader(void) {
     tensor_t *x = tensor_randn(10, 3), *y = tensor_randint(0, 5, 10);
@@ -989,6 +1056,54 @@ static void refused(void) {
     cusim_set("random", 0);
     CHECK(tensor_graph_free(g) == 0);
 }
+#ifndef TEST_FEW
+// An optimizer that was captured before the op that refuses an index makes the step of that replay, but none
+// in the next replays until the program has heard of it; also where another stream's ops run beside.
+static void held(void) {
+    for (int streams = 1; streams < 3; streams++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        nn_module_t *net = nn_linear(4, 3);
+        nn_optimizer_t *opt = nn_sgd(net, .lr = 0.1);
+        nn_to(net, TENSOR_CUDA);
+        tensor_t *x = on(tensor_randn(5, 4)), *y = on(tensor_zeros_of(TENSOR_I64, 5)), *w, *before, *once;
+        tensor_graph_t *g = NULL;
+        for (int step = 0; step < 2; step++) {
+            if (step) CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
+            if (step && streams > 1) tensor_cuda_stream_wait_stream(s1, NULL);
+            nn_zero_grad(opt);
+            tensor_backward(tensor_mean(tensor_square(nn_forward(net, x))));
+            nn_step(opt);
+            if (step && streams > 1) {
+                tensor_cuda_set_stream(s1);
+                tensor_exp(x);
+                tensor_cuda_set_stream(NULL);
+                tensor_cuda_stream_wait_stream(NULL, s1);
+            }
+            tensor_cross_entropy(nn_forward(net, x), y);
+            nn_step(opt);                       // behind it: not in that replay either
+            if (step) CHECK_MSG((g = tensor_capture_end()) != NULL, "%s", tensor_error_text());
+        }
+        w = nn_get(net, "weight");
+        before = tensor_clone(tensor_detach(w));
+        tensor_fill_(y, 9);
+        CHECK(tensor_graph_replay(g) == 0);
+        once = tensor_clone(tensor_detach(w));
+        for (int turn = 0; turn < 2; turn++) {
+            CHECK(tensor_graph_replay(g) == 0);
+            tensor_fill_(y, 1);                 // good labels change nothing
+        }
+        CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == TENSOR_ERR_INDEX);
+        CHECK_ERROR(TENSOR_ERR_INDEX, "cross_entropy at streams.c");
+        CHECK_MSG(tensor_equal(w, once), "%d streams", streams);
+        CHECK(!tensor_equal(once, before));
+        CHECK(tensor_graph_replay(g) == 0 && !tensor_equal(w, once));
+        CHECK(tensor_graph_free(g) == 0);
+        nn_optimizer_free(opt);
+        nn_free(net);
+        tensor_scope_end(scope);
+    }
+}
+#endif
 #endif
 // As capture.c's: a label out of range stops a replay before the optimizer, and the next ones until the
 // program has heard of it; then the steps go on as if it had never been.
@@ -1136,6 +1251,55 @@ static void lost(void) {
     CHECK(tensor_cuda_stream_synchronize(s1) == TENSOR_ERR_CUDA);
     CHECK_ERROR(TENSOR_ERR_CUDA, "no call of CUDA works in this process any more");
     CHECK(tensor_item(tensor_sum(tensor_exp(y))) > 24);
+    tensor_clear_error();
+}
+// Lost within a step of training, after each number of launches: an error that says so, the host's batch and
+// the copy of the net are whole, and the copy trains on the CPU.
+static void lost_in_training(void) {
+    tensor_t *x = tensor_randn(6, 4), *y = tensor_randint(0, 3, 6), *same[2];
+    nn_module_t *net[2];
+    nn_optimizer_t *opt[2];
+    int k, i, met = 0;
+    same[0] = tensor_clone(x);
+    same[1] = tensor_clone(y);
+    for (k = 0; k < 30; k++) {
+        tensor_scope_t s = tensor_scope_begin();
+        cusim_set("reset", 0);                  // a new device, as it were: its memory is as before
+        net[0] = nn_sequential(nn_linear(4, 8), nn_relu(), nn_linear(8, 3));
+        net[1] = nn_clone(net[0]);
+        nn_to(net[0], TENSOR_CUDA);
+        for (i = 0; i < 2; i++) opt[i] = nn_adam(net[i], .lr = 0.05);
+        CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
+        cusim_set("fail_launch", k);
+        for (i = 0; i < 3 && tensor_ok(); i++) {
+            tensor_t *l = tensor_cross_entropy(nn_forward(net[0], on(x)), on(y));
+            nn_zero_grad(opt[0]);
+            tensor_backward(l);
+            nn_step(opt[0]);
+            tensor_item(l);
+        }
+        cusim_set("fail_launch", -1);
+        met += !tensor_ok();
+        CHECK_ERROR(TENSOR_ERR_CUDA, "unspecified launch failure");
+        CHECK(nn_to(net[0], TENSOR_CPU) == TENSOR_ERR_CUDA);
+        CHECK_ERROR(TENSOR_ERR_CUDA, "no call of CUDA works in this process any more");
+        CHECK(tensor_equal(x, same[0]) && tensor_equal(y, same[1]));
+        double first = 0, last = 0;
+        for (i = 0; i < 20; i++) {
+            tensor_t *l = tensor_cross_entropy(nn_forward(net[1], x), y);
+            nn_zero_grad(opt[1]);
+            CHECK(tensor_backward(l) == 0 && nn_step(opt[1]) == 0);
+            last = tensor_item(l);
+            first = i ? first : last;
+        }
+        CHECK_MSG(last < first && tensor_ok(), "%g %g", first, last);
+        for (i = 0; i < 2; i++) {
+            nn_optimizer_free(opt[i]);
+            nn_free(net[i]);
+        }
+        tensor_scope_end(s);
+    }
+    CHECK(met == 30);
 }
 #endif
 #endif
@@ -1156,6 +1320,7 @@ int main(void) {
     RUN(peers);
     RUN(threads);
     RUN(pinned);
+    RUN(fed);
     RUN(loader);
     RUN(runs);
     RUN(kept);
@@ -1175,8 +1340,12 @@ int main(void) {
     RUN(steady);
 #ifdef TEST_CUDA_SIM
     RUN(refused);
+#ifndef TEST_FEW
+    RUN(held);
+#endif
     RUN(graph_faults);
     RUN(lost);
+    RUN(lost_in_training);
 #endif
     CHECK(tensor_shutdown() == 0 && tensor_cuda_memory_allocated(TENSOR_CUDA) == 0);
     CHECK(tensor_cuda_shutdown() == 0);

@@ -233,6 +233,121 @@ static void modules_apart(void) {
     }
 }
 
+// A captured step goes from thread to thread, one at a time: the one that captured it ends, others replay it
+// whole and in slices, and the bits are those of one thread.
+typedef struct captured_t {
+    nn_module_t *net;
+    nn_optimizer_t *opt;
+    tensor_t *x, *y;
+    tensor_graph_t *graph;
+    int bad, inside, outside;   // codes of replays while the graph runs: in its thread, in another one
+} captured_t;
+enum { CAPTURED_STEPS = 12 };
+
+static void captured_step(captured_t *c) {
+    tensor_scope_t scope = tensor_scope_begin();
+    nn_zero_grad(c->opt);
+    tensor_backward(tensor_mse_loss(nn_forward(c->net, c->x), c->y));
+    nn_step(c->opt);
+    tensor_scope_end(scope);
+}
+static void captured_make(captured_t *c) {
+    memset(c, 0, sizeof *c);
+    tensor_manual_seed(4);
+    c->net = network();
+    c->opt = nn_adam(c->net, .lr = 0.01);
+    c->x = tensor_randn(64, 4);
+    c->y = tensor_randn(64, 1);
+}
+static void capture(captured_t *c) {
+    captured_step(c);
+    c->bad += tensor_capture_begin(TENSOR_CPU) != 0;
+    captured_step(c);
+    c->graph = tensor_capture_end();
+    c->bad += !c->graph;
+}
+static void *capture_it(void *arg) {
+    capture((captured_t *)arg);
+    tensor_thread_end();
+    return NULL;
+}
+static void *replay_it(void *arg) {
+    captured_t *c = (captured_t *)arg;
+    c->bad += tensor_graph_replay(c->graph) != 0;
+    int r = tensor_graph_resume(c->graph, 0);           // the main thread ends this step
+    c->bad += r != 0;
+    tensor_thread_end();
+    return NULL;
+}
+static void captured_elsewhere(void) {
+    captured_t c, alone;
+    captured_make(&alone);
+    for (int i = 0; i < CAPTURED_STEPS + 2; i++) captured_step(&alone);
+    captured_make(&c);
+    pthread_t t;
+    CHECK(pthread_create(&t, NULL, capture_it, &c) == 0);
+    pthread_join(t, NULL);
+    for (int i = 0; i < CAPTURED_STEPS; i += 3) {
+        CHECK(pthread_create(&t, NULL, replay_it, &c) == 0);
+        pthread_join(t, NULL);
+        while (tensor_graph_resume(c.graph, 5) == 0) { }
+        CHECK(tensor_graph_replay(c.graph) == 0);
+    }
+    CHECK(c.bad == 0);
+    for (int i = 0; i < 6; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "%d.%s", i / 2 * 2, i % 2 ? "bias" : "weight");
+        CHECK_MSG(test_same_bits(nn_get(c.net, name), nn_get(alone.net, name)), "%s", name);
+    }
+    CHECK(tensor_graph_free(c.graph) == 0);
+    nn_optimizer_free(c.opt);
+    nn_optimizer_free(alone.opt);
+    nn_free(c.net);
+    nn_free(alone.net);
+}
+
+// While a graph runs, nobody else runs or frees it: not another thread, and not a listener in its own.
+static void *replay_too(void *arg) {
+    captured_t *c = (captured_t *)arg;
+    int freed = tensor_graph_free(c->graph);
+    c->bad += freed != TENSOR_ERR_OWNER || !strstr(tensor_error_text(), "graph_free: the graph runs");
+    tensor_clear_error();
+    c->outside = tensor_graph_replay(c->graph);
+    c->bad += !strstr(tensor_error_text(), "graph_replay: the graph runs; one thread at a time may run it");
+    tensor_clear_error();
+    c->bad += tensor_graph_resume(c->graph, 1) != -c->outside;
+    tensor_clear_error();
+    tensor_thread_end();
+    return NULL;
+}
+static void listen(void *user, const tensor_profiler_call_t *call) {
+    captured_t *c = (captured_t *)user;
+    pthread_t t;
+    (void)call;
+    if (c->outside) return;
+    int made = pthread_create(&t, NULL, replay_too, c);
+    pthread_join(t, NULL);
+    c->bad += made != 0;
+    c->inside = tensor_graph_replay(c->graph);
+    tensor_clear_error();
+}
+static void captured_twice(void) {
+    captured_t c;
+    captured_make(&c);
+    capture(&c);
+    tensor_profiler_t hears;
+    memset(&hears, 0, sizeof hears);
+    hears.user = &c;
+    hears.begin = listen;
+    CHECK(tensor_profiler_set(&hears) == 0);
+    CHECK(tensor_graph_replay(c.graph) == 0);
+    CHECK(tensor_profiler_set(NULL) == 0);
+    CHECK(c.bad == 0 && c.outside == TENSOR_ERR_OWNER && c.inside == TENSOR_ERR_OWNER);
+    CHECK(tensor_graph_replay(c.graph) == 0 && tensor_graph_free(c.graph) == 0);
+    nn_optimizer_free(c.opt);
+    nn_free(c.net);
+}
+
 // A child of fork has the caller alone: it computes, asks, starts threads of its own and shuts down.
 static void forks(void) {
     CHECK(tensor_set_num_threads(3) == 0);
@@ -273,10 +388,13 @@ int main(int argc, char **argv) {
     RUN(many_readers);
     RUN(modules_apart);
     RUN(passes_together);
+    RUN(captured_elsewhere);
+    RUN(captured_twice);
     CHECK(tensor_set_num_threads(3) == 0);
     RUN(train_and_infer);
     RUN(hand_over);
     RUN(many_readers);
     RUN(passes_together);
+    RUN(captured_elsewhere);
     return test_report();
 }

@@ -1,5 +1,5 @@
 # windows.sh - Windows by MinGW-w64, run under wine: headers, examples and tests without a warning, the core of the
-# suite, threads of the user's, a DLL and a program that links it, names of files beyond ASCII.
+# suite, threads of the user's, a DLL and a program that links it, names of files beyond ASCII, the guide's program.
 #
 #   sh tests/windows.sh         uses $B (build), $JOBS; what MSVC's own compiler would take: tests/host.sh
 #
@@ -17,7 +17,7 @@ mingw=x86_64-w64-mingw32-gcc
 core="autograd calculus composed conv files functions hooks indexing kit_shared linalg modes nn_rows sequence sorting views"
 unix="bounds ops_memory threads"
 command -v $mingw >/dev/null 2>&1 || {
-    echo "skipped 130 tests of Windows: no $mingw"
+    echo "skipped 132 tests of Windows: no $mingw"
     echo "1 passed, 0 failed"
     exit 0
 }
@@ -86,9 +86,12 @@ cat >"$out/names.c" <<'END_OF_C'
 #include <stdio.h>
 #include <wchar.h>
 #include "tensor_nn.h"
-#include "examples/kit/file.h"
+#define KIT_PNG_IMPLEMENTATION
+#include "examples/kit/png.h"
 static const char *const name = "gr\xC3\xB6\xC3\x9F""e-\xE6\x97\xA5\xE6\x9C\xAC-\xF0\x9F\x99\x82.safetensors";
 static const wchar_t *const wide = L"gr\x00F6\x00DF" L"e-\x65E5\x672C-\xD83D\xDE42.safetensors";
+static const char *const picture = "gr\xC3\xB6\xC3\x9F""e-\xE6\x97\xA5\xE6\x9C\xAC-\xF0\x9F\x99\x82.png";
+static const wchar_t *const wide_picture = L"gr\x00F6\x00DF" L"e-\x65E5\x672C-\xD83D\xDE42.png";
 #define EXPECT(x) if (!(x)) { printf("%d: %s\n", __LINE__, tensor_error_text()); return 1; }
 int main(void) {
     nn_module_t *a = nn_linear(3, 2), *b = nn_linear(3, 2);
@@ -108,10 +111,26 @@ int main(void) {
     EXPECT(_wremove(wide) == 0);
     EXPECT(nn_load(name, b) == TENSOR_ERR_IO);
     tensor_clear_error();
-    EXPECT(kit_file__load("\xFF.csv", &n) == NULL && tensor_error_code() == TENSOR_ERR_IO);
+    EXPECT(kit_file__load("none \xFF.csv", &n) == NULL && tensor_error_code() == TENSOR_ERR_IO);
     tensor_clear_error();
     EXPECT(nn_save("no such folder/x.safetensors", a) == TENSOR_ERR_IO);
     tensor_clear_error();
+    /* A picture, twice: the second takes the place of the first, and nothing is left beside it. */
+    EXPECT(png_save(picture, tensor_rand(3, 4, 4), NULL) == 0);
+    EXPECT(png_save(picture, tensor_rand(3, 4, 4), NULL) == 0);
+    f = _wfopen(wide_picture, L"rb");
+    EXPECT(f && fgetc(f) == 0x89);
+    fclose(f);
+    EXPECT(_wremove(wide_picture) == 0);
+    EXPECT(kit_file__open("gr\xC3\xB6\xC3\x9F""e-\xE6\x97\xA5\xE6\x9C\xAC-\xF0\x9F\x99\x82.png.tmp", "rb") == NULL);
+    /* As main's argv has it, in the system's code page. */
+    f = fopen("\xE9.csv", "wb");
+    EXPECT(f && fputs("a\n1\n", f) >= 0);
+    fclose(f);
+    bytes = kit_file__load("\xE9.csv", &n);
+    EXPECT(bytes && n == 4);
+    free(bytes);
+    EXPECT(kit_file__remove("\xE9.csv") == 0);
     puts("fine");
     return tensor_shutdown();
 }
@@ -138,6 +157,10 @@ try "a program that links it" "$mingw $warn '-DTENSOR_API=__declspec(dllimport)'
 try "names of files" "$mingw $warn -I. $out/names.c $out/impl.o -o $out/names.exe"
 try "threads" "$mingw -std=c99 -I. $out/threads.c $out/impl.o -o $out/threads.exe"
 try "processes that share memory" "$mingw $warn -I. -Iexamples examples/hogwild.c $out/impl.o -static -pthread -o $out/hogwild.exe"
+# The program of the guide's chapter, as the line there compiles it.
+awk '/^## / { on = $2 == "Windows" } /^```/ { block = on && /^```c$/; next } block' docs/guide.md >"$out/guide.c"
+line=$(sed -n 's/^    \(x86_64-w64-mingw32-gcc .*\)/\1/p' docs/guide.md)
+try "the guide's program" "$(echo "$line" | sed "s,program[.],$out/guide.,g")"
 # A DLL exports names of the library, no others.
 x86_64-w64-mingw32-objdump -p "$out/tensor.dll" | awk '/Ordinal\/Name Pointer/ { on = 1; next } on && NF == 0 { exit } on { print $NF }' \
     >"$out/exports"
@@ -159,6 +182,7 @@ if [ -n "$wine" ]; then
             timeout 100 $wine $out/$name.exe 2>$out/$name.err </dev/null | tr -d '\r' | diff $out/$name.want -"
     done
     try "the DLL under wine" "cd $out && timeout 100 $wine dll.exe | grep fine"
+    try "the guide's program under wine" "cd $out && mkdir -p build && timeout 100 $wine guide.exe | grep 'the same: 1'"
     try "names of files under wine" "cd $out && timeout 100 $wine names.exe | grep fine"
     try "threads under wine" "cd $out && timeout 100 $wine threads.exe | grep fine"
     try "processes under wine" "cd $out && STEPS=300 timeout 300 $wine hogwild.exe | grep 'times as fast; wrong at worst [0-5]\.'"
@@ -183,7 +207,7 @@ if [ -n "$wine" ]; then
         if command -v "$server" >/dev/null 2>&1; then "$server" -k; fi
     done
 else
-    echo "skipped $(($(echo $core | wc -w) + 13)) tests of Windows: no wine"
+    echo "skipped $(($(echo $core | wc -w) + 14)) tests of Windows: no wine"
 fi
 
 echo "$passed passed, $failed failed"

@@ -26,9 +26,6 @@ tensor_t *kit_irfft(tensor_t *y, int64_t n);
 tensor_t *kit_power(tensor_t *y);
 tensor_t *kit_magnitude(tensor_t *y);
 
-// torch.hann_window(n): periodic.   -> [n] f32
-tensor_t *kit_hann_window(int64_t n);
-
 // torch.stft(x, n_fft, hop, window=window, center, return_complex).
 //   x       [samples] or [batch, samples]
 //   hop     samples from one frame to the next, 0 = n_fft / 4
@@ -123,16 +120,6 @@ tensor_t *kit_magnitude(tensor_t *y) {
     return tensor_norm_dim(y, -1, 0);
 }
 
-tensor_t *kit_hann_window(int64_t n) {
-    tensor_t *w =
-        n > 0 ? tensor_empty_n(&n, 1, TENSOR_F32) : kit_audio__fail("kit_hann_window: n is below 1");
-    float *to = (float *)tensor_data_mut(w);
-    for (int64_t i = 0; i < n && to; i++) {
-        to[i] = (float)(0.5 - 0.5 * cos(2 * kit_audio__pi * (double)i / (double)n));
-    }
-    return w;
-}
-
 tensor_t *kit_stft(tensor_t *x, int64_t n_fft, int64_t hop, tensor_t *window, int center) {
     if (!x || tensor_is_poison(x)) return tensor_detach(x);
     const int64_t half = center ? n_fft / 2 : 0, pads[2] = {half, half};
@@ -185,7 +172,7 @@ tensor_t *kit_mel_filters(int64_t n_freqs, double f_min, double f_max, int64_t n
 }
 
 tensor_t *kit_mel_spectrogram(tensor_t *x, int64_t sample_rate, int64_t n_fft, int64_t hop, int64_t n_mels) {
-    tensor_t *power = kit_power(kit_stft(x, n_fft, hop, kit_hann_window(n_fft), 1));
+    tensor_t *power = kit_power(kit_stft(x, n_fft, hop, tensor_hann_window(n_fft, 1), 1));
     tensor_t *filters = kit_mel_filters(n_fft / 2 + 1, 0, (double)(sample_rate / 2), n_mels, sample_rate);
     if (tensor_is_poison(power) || tensor_is_poison(filters)) return tensor_detach(NULL);
     return tensor_matmul(tensor_T(kit_audio__like(filters, power)), power);

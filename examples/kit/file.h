@@ -1,6 +1,6 @@
 // file.h - what the readers of the kit share: a whole file in memory, little-endian numbers, errors
 //
-// Included by the implementations of csv.h, readers.h, text.h, torchfile.h and gguf.h; copy it with them. All
+// Included by the implementations of the kit's headers that read or write files; copy it with them. All
 // of it is static, so that each of them may be implemented in another C file.
 #ifndef KIT_FILE_H
 #define KIT_FILE_H
@@ -35,13 +35,14 @@ KIT_FILE__FN tensor_t *kit_file__fail(int code, const char *file, const char *re
     return tensor_detach(NULL);
 }
 
-// fopen of a name in UTF-8. Windows has such names in UTF-16 alone; there a name that is not UTF-8, or longer
-// than 1023 units, does not open.
-KIT_FILE__FN FILE *kit_file__open(const char *path, const char *mode) {
+// The functions of C that take a file's name, for names in UTF-8. Windows has such names in UTF-16 alone; a
+// name that is not UTF-8 is taken for the system's code page, in which main's argv is.
 #if defined(_WIN32)
-    wchar_t wide[1024], how[4] = {0, 0, 0, 0};
+enum { KIT_FILE__NAME = 1024 };
+
+// A name in UTF-16.   -> 0 if it is not UTF-8, or does not fit
+KIT_FILE__FN int kit_file__wide(const char *path, wchar_t wide[KIT_FILE__NAME]) {
     size_t n = 0;
-    for (int k = 0; k < 3 && mode[k]; k++) { how[k] = (wchar_t)mode[k]; }
     for (const unsigned char *p = (const unsigned char *)path; *p;) {
         int more = (*p >= 0xC2) + (*p >= 0xE0) + (*p >= 0xF0);      // bytes that follow
         uint32_t c = more ? *p & (0x3Fu >> more) : *p;
@@ -51,10 +52,7 @@ KIT_FILE__FN FILE *kit_file__open(const char *path, const char *mode) {
             good = (*p & 0xC0) == 0x80;
             c = c << 6 | (*p & 0x3Fu);
         }
-        if (!good || n + 3 > sizeof wide / sizeof wide[0]) {
-            errno = EINVAL;
-            return NULL;
-        }
+        if (!good || n + 3 > KIT_FILE__NAME) { return 0; }
         if (c >= 0x10000) {
             wide[n++] = (wchar_t)(0xD800 + ((c - 0x10000) >> 10));
             c = 0xDC00 + ((c - 0x10000) & 0x3FF);
@@ -62,11 +60,34 @@ KIT_FILE__FN FILE *kit_file__open(const char *path, const char *mode) {
         wide[n++] = (wchar_t)c;
     }
     wide[n] = 0;
-    return _wfopen(wide, how);
-#else
-    return fopen(path, mode);
-#endif
+    return 1;
 }
+
+KIT_FILE__FN FILE *kit_file__open(const char *path, const char *mode) {
+    wchar_t wide[KIT_FILE__NAME], how[4] = {0, 0, 0, 0};
+    for (int k = 0; k < 3 && mode[k]; k++) { how[k] = (wchar_t)mode[k]; }
+    return kit_file__wide(path, wide) ? _wfopen(wide, how) : fopen(path, mode);
+}
+
+KIT_FILE__FN int kit_file__remove(const char *path) {
+    wchar_t wide[KIT_FILE__NAME];
+    return kit_file__wide(path, wide) ? _wremove(wide) : remove(path);
+}
+
+// Takes the place of a file that has the new name; the functions of Windows' C do not.
+KIT_FILE__FN int kit_file__rename(const char *from, const char *to) {
+    wchar_t wide[2][KIT_FILE__NAME];
+    int both = kit_file__wide(from, wide[0]) && kit_file__wide(to, wide[1]);
+    (void)kit_file__remove(to);
+    return both ? _wrename(wide[0], wide[1]) : rename(from, to);
+}
+#else
+KIT_FILE__FN FILE *kit_file__open(const char *path, const char *mode) { return fopen(path, mode); }
+
+KIT_FILE__FN int kit_file__remove(const char *path) { return remove(path); }
+
+KIT_FILE__FN int kit_file__rename(const char *from, const char *to) { return rename(from, to); }
+#endif
 
 // Closes a file that was written (NULL = it did not open), and removes it if it is not whole. Devices stay.
 //   -> code;  errors IO
@@ -74,7 +95,7 @@ KIT_FILE__FN int kit_file__finish(FILE *f, const char *path) {
     int failed = !f || ferror(f);
     failed |= f && fclose(f);
     if (!failed) return 0;
-    if (f && strncmp(path, "/dev/", 5) != 0) (void)remove(path);
+    if (f && strncmp(path, "/dev/", 5) != 0) { (void)kit_file__remove(path); }
     kit_file__fail(TENSOR_ERR_IO, path ? path : "(no path)", NULL, -1, "cannot be written");
     return TENSOR_ERR_IO;
 }

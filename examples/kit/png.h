@@ -1,5 +1,6 @@
 // png.h - tensors as PNG files
-// Kit for tensor.h, to be copied and changed. Licence: MIT-0 or public domain, as tensor.h.
+// Kit for tensor.h, to be copied and changed, with file.h beside it. Licence: MIT-0 or public domain, as
+// tensor.h.
 //
 //   #define KIT_PNG_IMPLEMENTATION         in one file
 //   #include "kit/png.h"
@@ -49,10 +50,8 @@ int png_save(const char *path, tensor_t *image, const char *text);
 #ifndef KIT_PNG_IMPLEMENTED
 #define KIT_PNG_IMPLEMENTED
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "file.h"
+
 #if defined(__unix__) || defined(__APPLE__)
 #include <sys/stat.h>
 #endif
@@ -289,21 +288,18 @@ int png_write_file(const char *path, const png_bytes_t *b) {
         return tensor_raise(TENSOR_ERR_IO, text);
     }
     int fits = (size_t)snprintf(aside, sizeof aside, "%s.tmp", path) < sizeof aside;
-    FILE *f = fits ? fopen(aside, "wb") : NULL;
+    FILE *f = fits ? kit_file__open(aside, "wb") : NULL;
     int failed = !f || fwrite(b->at, 1, b->n, f) != b->n, reason = errno;
     if (f && fclose(f) && !failed) {
         failed = 1;
         reason = errno;
     }
-#ifdef _WIN32
-    if (!failed) { (void)remove(path); }                                   // rename does not replace there
-#endif
-    if (!failed && rename(aside, path)) {
+    if (!failed && kit_file__rename(aside, path)) {
         failed = 1;
         reason = errno;
     }
     if (!failed) { return TENSOR_OK; }
-    if (f) { (void)remove(aside); }
+    if (f) { (void)kit_file__remove(aside); }
     (void)snprintf(text, sizeof text, "png: cannot write %s: %s", path, strerror(reason));
     return tensor_raise(TENSOR_ERR_IO, text);
 }

@@ -494,7 +494,7 @@ struct CUevent_st {
 };
 // A captured stream is a lane; a node waits for its lane's last one, and for another lane's where wait says so.
 struct CUgraph_st {
-    struct node { int lane; work_t work; int wait; };
+    struct node { int lane; work_t work; int wait; std::function<gated_t()> begin; };
     std::vector<node> nodes;
     std::vector<int> open;          // per lane: 1 = has work that no other lane waits for
     CUstream_st *origin = nullptr;
@@ -537,6 +537,12 @@ static void step(CUstream_st *s) {
 // Whether s is held up by a gate: what opens it is another rank's, and may never come.
 static bool gated(const CUstream_st *s) {
     return !s->queue.empty() && s->queue.front().wait && !s->queue.front().wait->done && !s->queue.front().wait->owner;
+}
+static bool any_gated() {
+    for (CUstream_st *s : streams) {
+        if (gated(s)) { return true; }
+    }
+    return false;
 }
 // One of the streams that can go on; NULL if gates hold up what there is.
 static CUstream_st *any_stream() {
@@ -618,7 +624,7 @@ static void enqueue_work(CUstream_st *s, work_t work) {
         push(s, std::move(work));
         return;
     }
-    s->graph->nodes.push_back({s->lane, std::move(work), -1});
+    s->graph->nodes.push_back({s->lane, std::move(work), -1, nullptr});
     s->graph->open[s->lane] = 1;
 }
 cudaError_t enqueue(cudaStream_t s, work_t work) {
@@ -634,12 +640,18 @@ void gate_open(const gate_p &gate) {
     RELEASE(gate.get());
     gate->done = true;
 }
-cudaError_t enqueue_behind(const gate_p &gate, cudaStream_t s, work_t work) {
+cudaError_t enqueue_gated(cudaStream_t s, std::function<gated_t()> begin) {
     entry_t hold;
     if (sticky) { return fail(cudaErrorLaunchFailure); }
     if (!s) { return fail(cudaErrorInvalidResourceHandle); }
-    if (s->graph) { return fail(cudaErrorStreamCaptureUnsupported); }
-    push(s, std::move(work), gate);
+    if (s->graph) {
+        s->graph->nodes.push_back({s->lane, nullptr, -1, std::move(begin)});
+        s->graph->open[s->lane] = 1;
+        return cudaSuccess;
+    }
+    gated_t work = begin();
+    push(s, std::move(work.before));
+    push(s, std::move(work.behind), work.gate);
     return cudaSuccess;
 }
 static bool reserved(const char *p);
@@ -703,6 +715,7 @@ cudaError_t launch(dim3 grid, dim3 block, size_t bytes, cudaStream_t s, work_t t
         sticky = true;
         return fail(cudaErrorLaunchFailure);
     }
+    traffic.blocks = std::max(traffic.blocks, (long)grid.x * grid.y * grid.z);
     enqueue_work(s, [=] {
         run_grid(grid, block, bytes, running, thread);
         if (!B.error) { return; }
@@ -1264,14 +1277,36 @@ API cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s) {
     token_p begin = push(s, nullptr);
     for (auto &l : x->lanes) { push(l.get(), nullptr, begin); }
     std::vector<token_p> at;
-    for (auto &n : x->nodes) { at.push_back(push(x->lanes[n.lane].get(), n.work, n.wait < 0 ? nullptr : at[n.wait])); }
+    for (auto &n : x->nodes) {
+        CUstream_st *lane = x->lanes[n.lane].get();
+        const token_p wait = n.wait < 0 ? nullptr : at[n.wait];
+        if (!n.begin) {
+            at.push_back(push(lane, n.work, wait));
+            continue;
+        }
+        gated_t work = n.begin();
+        push(lane, std::move(work.before), wait);
+        at.push_back(push(lane, std::move(work.behind), work.gate));
+    }
     for (auto &l : x->lanes) { push(s, nullptr, l->tail); }
     return cudaSuccess;
 }
+// One whose run waits for another rank goes when that run ends, as in CUDA.
+static std::vector<std::unique_ptr<CUgraphExec_st>> ending;
+static bool ended(const std::unique_ptr<CUgraphExec_st> &x) {
+    for (auto &l : x->lanes) {
+        if (!l->queue.empty()) { return false; }
+    }
+    return true;
+}
 API cudaGraphExecDestroy(cudaGraphExec_t x) {
     entry_t hold;
-    for (auto &l : x->lanes) { finish(l->tail); }
-    delete x;
+    x->nodes.clear();
+    for (auto &l : x->lanes) {
+        if (!any_gated()) { finish(l->tail); }
+    }
+    ending.emplace_back(x);
+    ending.erase(std::remove_if(ending.begin(), ending.end(), ended), ending.end());
     counts.live_graphs--;
     return cudaSuccess;
 }
@@ -1292,6 +1327,8 @@ void cusim_set(const char *what, long value) {
         counts.staged = 0;
     }
     if (w == "old_nccl") { config.missing = value ? "ncclCommInitRankConfig" : ""; }
+    if (w == "shuffle") { config.shuffle = value != 0; }
+    if (w == "sms") { config.sms = (int)value; }
     if (w == "capability") { config.capability = (int)value; }
     if (w == "protect") { config.protect = value != 0; }
     if (w == "random") { config.order = value ? RANDOM : LATE; }
@@ -1307,6 +1344,17 @@ void cusim_set(const char *what, long value) {
             die("something of the device is still alive");
         }
     }
+}
+// What was done since cusim_set("reset"), for tests in C: launches, blocks of the largest one, sectors loaded and stored,
+// accesses of the busiest thread.
+void cusim_counted(long *five) {
+    entry_t hold;
+    finish_all();
+    five[0] = counts.launches;
+    five[1] = traffic.blocks;
+    five[2] = traffic.load.sectors;
+    five[3] = traffic.store.sectors;
+    five[4] = traffic.longest;
 }
 API cudaGetLastError(void) {
     entry_t hold;

@@ -61,7 +61,8 @@ extern thread_local launched_t last;      // the last launch of the thread
 // which cusim.cpp then serves the hooks, so that each access is seen): the n-th access of an instruction by the lanes
 // of a warp is one request, of as many 32-byte sectors as these lanes touch. bytes / 32 of them would have been enough.
 struct moved_t { long requests, sectors, bytes; };
-struct traffic_t { moved_t load, store; long longest; };        // longest: the accesses of the busiest thread
+// longest: the accesses of the busiest thread; blocks: of the largest launch
+struct traffic_t { moved_t load, store; long longest, blocks; };
 extern traffic_t traffic;       // since the last reset()
 
 void range_push(const char *name);              // NVTX's, all of them: "add(mul()mul())"
@@ -83,7 +84,9 @@ struct token;
 typedef std::shared_ptr<token> gate_p;
 gate_p gate_new();
 void gate_open(const gate_p &gate);
-cudaError_t enqueue_behind(const gate_p &gate, cudaStream_t s, std::function<void()> work);
+// begin says what is done in the stream's order, the gate, and what is done behind it; a graph asks it for each run.
+struct gated_t { std::function<void()> before, behind; gate_p gate; };
+cudaError_t enqueue_gated(cudaStream_t s, std::function<gated_t()> begin);
 bool on_device(const void *p, size_t bytes);
 // Whether no word of a kernel's argument is the address of memory that only the host has; else the context is lost.
 bool argument(const void *p, size_t bytes);

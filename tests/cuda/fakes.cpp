@@ -1337,9 +1337,10 @@ struct party_t {
     std::vector<std::shared_ptr<turn_t>> turns;
 };
 struct ncclComm {                           // busy: so often it still says that a collective is in progress
-    unsigned magic;
+    unsigned magic;                         // graphs: a use for each collective in one
     int rank, device, timed, busy, met, finished;
     std::shared_ptr<party_t> party;
+    std::shared_ptr<int> graphs = std::make_shared<int>();
 };
 struct collective_call { int what, type, op, root; const void *from; void *to; size_t count; ncclComm *comm; cudaStream_t stream; };
 enum { COMM = 0xC033 };
@@ -1395,20 +1396,22 @@ static ncclResult_t run(const collective_call &c) {
     demand(!in_progress(*c.comm), "NCCL: a collective while an earlier call is in progress");
     demand(cusim::on_device(c.from, bytes) && cusim::on_device(c.to, c.what == 2 ? bytes * (size_t)ranks : bytes),
            "NCCL: memory that is not the device's");
-    std::shared_ptr<turn_t> t;
-    {
-        std::lock_guard<std::mutex> hold(p.lock);
-        size_t k = p.asked[(size_t)rank]++;
-        if (p.turns.size() <= k) { p.turns.resize(k + 1); }
-        if (!p.turns[k]) { p.turns[k] = std::make_shared<turn_t>(); }
-        t = p.turns[k];
-    }
-    void *to = c.to;
-    if (cusim::enqueue(c.stream, [t, c, rank, ranks] { arrive(*t, c, rank, ranks); }) ||
-        cusim::enqueue_behind(t->all, c.stream, [t, to] { std::memcpy(to, t->y.data(), t->y.size()); })) {
-        return ncclUnhandledCudaError;
-    }
-    return ncclSuccess;
+    const std::shared_ptr<int> use = c.comm->graphs;
+    const std::shared_ptr<party_t> party = c.comm->party;
+    auto turn = [party, c, rank, ranks, use] {
+        std::shared_ptr<turn_t> t;
+        {
+            std::lock_guard<std::mutex> hold(party->lock);
+            size_t k = party->asked[(size_t)rank]++;
+            if (party->turns.size() <= k) { party->turns.resize(k + 1); }
+            if (!party->turns[k]) { party->turns[k] = std::make_shared<turn_t>(); }
+            t = party->turns[k];
+        }
+        void *to = c.to;
+        return cusim::gated_t{[t, c, rank, ranks] { arrive(*t, c, rank, ranks); },
+                              [t, to] { std::memcpy(to, t->y.data(), t->y.size()); }, t->all};
+    };
+    return cusim::enqueue_gated(c.stream, turn) ? ncclUnhandledCudaError : ncclSuccess;
 }
 static ncclResult_t ask(const collective_call &c) {
     if (groups) {
@@ -1486,6 +1489,7 @@ static std::vector<std::shared_ptr<turn_t>> open_turns(const ncclComm &c) {
 }
 static ncclResult_t nc_destroy(ncclComm_t c) {
     demand(c->magic == COMM, "ncclCommDestroy of no communicator");
+    demand(c->graphs.use_count() == 1, "ncclCommDestroy waits for a graph that is not freed");
     demand(open_turns(*c).empty(), "ncclCommDestroy waits for a rank that does not come");
     demand(!c->timed || c->finished, "ncclCommDestroy waits for the other ranks' ends");
     return drop(c);
@@ -1500,6 +1504,7 @@ static ncclResult_t nc_finalize(ncclComm_t c) {
 // Its streams go on, with whatever is in the results; the other ranks hear of it.
 static ncclResult_t nc_abort(ncclComm_t c) {
     demand(c->magic == COMM, "ncclCommAbort of no communicator");
+    demand(c->graphs.use_count() == 1, "ncclCommAbort waits for a graph that is not freed");
     for (auto &t : open_turns(*c)) { cusim::gate_open(t->all); }
     {
         std::lock_guard<std::mutex> hold(c->party->lock);

@@ -1348,6 +1348,41 @@ static void halves() {
     }
 }
 // Attention of one query, as in decoding with a cache: one launch, no scores, no copies.
+// One number of a few long rows, which several blocks share: as on the CPU, also where elements are infinite, NaN, of very
+// different sizes, or all zero.
+static void long_rows() {
+    const int64_t n = 20011;
+    tensor_t *x = tensor_randn(3, n), *z = tensor_zeros(2, n), *all[9];
+    int count = 0;
+    for (double scale : {1.0, 1e30, 1e-30}) { all[count++] = tensor_mul_scalar(x, scale); }
+    for (double odd : {(double)INFINITY, -(double)INFINITY, (double)NAN, 1e-38}) {
+        tensor_t *y = tensor_clone(odd < 1 && odd > 0 ? z : x);
+        tensor_fill_(tensor_narrow(tensor_narrow(y, 0, 1, 1), 1, n - 4000, 1), odd);
+        all[count++] = y;
+    }
+    all[count++] = z;
+    all[count++] = tensor_add_scalar(tensor_mul_scalar(z, 0), -INFINITY);
+    for (int k = 0; k < count; k++) {
+        for (int dtype : {TENSOR_F32, TENSOR_F64, TENSOR_BF16}) {
+            tensor_t *a = tensor_to(all[k], dtype), *b = tensor_to(a, TENSOR_CUDA);
+            const double close = dtype == TENSOR_BF16 ? 1e-2 : 1e-5;
+            auto same = [&](tensor_t *there, tensor_t *here) {
+                there = tensor_nan_to_num(tensor_to(tensor_to(there, TENSOR_CPU), TENSOR_F64), 7e77, INFINITY, -INFINITY);
+                here = tensor_nan_to_num(tensor_to(here, TENSOR_F64), 7e77, INFINITY, -INFINITY);
+                bool good = tensor_allclose(there, here, close, 0);
+                if (!good) { std::printf("long rows: case %d, dtype %d\n", k, dtype); }
+                CHECK(good);
+            };
+            const long before = cusim::counts.launches;
+            same(tensor_norm_dim(b, 1, 0), tensor_norm_dim(a, 1, 0));
+            CHECK(cusim::counts.launches - before == 2 && cusim::last.grid.x <= 3);
+            same(tensor_logsumexp(b, 1, 0), tensor_logsumexp(a, 1, 0));
+            same(tensor_var_dim(b, 1, 1, 0), tensor_var_dim(a, 1, 1, 0));
+            same(tensor_norm(b), tensor_norm(a));
+        }
+    }
+    CHECK(tensor_ok());
+}
 static void decoding() {
     for (int dtype : {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_BF16}) {
         for (int64_t keys : {(int64_t)1, (int64_t)7, (int64_t)70}) {
@@ -1573,6 +1608,7 @@ __attribute__((weak)) int main() {      // tests in C link this object for its t
 #if defined(TENSOR_CUDA_SIM)
     CHECK(tensor_cuda_init() == 0);
     decoding();
+    if (ALL_ROWS) { long_rows(); }
     if (ALL_ROWS) { halves(); }
     doors();
     sources();

@@ -202,6 +202,8 @@ TEST_FN void fill_module(nn_module_t *m) {
     }
 }
 
+#include "objects.h"
+
 // ---- reading ----
 
 static const int sizes[] = {4, 8, 4, 8, 1, 1, 2, 2, 1, 2};
@@ -577,13 +579,19 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
         }
         case DO_backward: USE(tensor_backward_with)(in[0], weights_of(in[0]), (int)step->i[0]); break;
         case DO_module: {
-            nn_module_t *m;
+            nn_module_t *m, *kept, *other;
             tensor_t *weight[1] = {NULL};
             use_text(modules[step->i[0]].made), use_text(modules[step->i[0]].called);
             m = s->module[s->nmodules++] = modules[step->i[0]].make();
             fill_module(m);
             if (tensor_dtype(in[0]) != TENSOR_F32 && is_real((int)tensor_dtype(in[0])))
                 USE(nn_to)(m, (int)tensor_dtype(in[0]));
+            if (step->i[2] && tensor_ok()) {
+                kept = s->module[s->nmodules++] = modules[step->i[0]].make();
+                other = s->module[s->nmodules++] = modules[step->i[0]].make();
+                nn_to(kept, (int)module_dtype(m)), nn_to(other, (int)module_dtype(m));
+                m = go_by(s, m, kept, other, (int)step->i[2]);
+            }
             step->i[1] ? USE(nn_train)(m) : USE(nn_eval)(m);
             use("nn_forward");
             out[nout++] = modules[step->i[0]].forward(m, in[0]);
@@ -600,10 +608,30 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             o = optimizers[step->i[0]].make(in[0]);
             USE(nn_step)(o);
             USE(nn_set_lr)(o, USE(nn_get_lr)(o) * 2);
-            nn_step(o);
+            ways_of_step[tensor_ok() ? step->i[1] : 0](o, in[0]);
             USE(nn_optimizer_free)(o);
             break;
         }
+        case DO_carry:
+            if (!way_is_open(in[0], (int)step->i[0])) return 0;
+            out[nout++] = go_round(in[0], (int)step->i[0]);
+            break;
+        case DO_clip_grads:
+            for (k = 0; k < step->nin; k++) {
+                int j;
+                if (!tensor_grad(in[k]) || tensor_is_poison(in[k])) return 0;
+                for (j = 0; j < k; j++)
+                    if (in[j] == in[k] || tensor_grad(in[j])->storage == tensor_grad(in[k])->storage) return 0;
+                if (s->setting->noise) disturb(tensor_grad(in[k]), s->setting->noise, number * 31 + k, 2);
+            }
+            out[0] = clip_gradients(in, step->nin, (int)step->i[0], step->f[0]);
+            nout = out[0] != NULL;
+            break;
+        case DO_init:
+            fill_first(in[0], (int)step->i[0], step->f[0]);
+            if (s->setting->noise && step->i[0] >= INIT_UNIFORM) disturb(in[0], s->setting->noise, number * 31, 0);
+            break;
+        case DO_look: look_at(in[0], (int)step->i[0]); break;
         case DO_clear: USE(tensor_set_grad)(in[0], NULL); break;
         case DO_set_grad: tensor_set_grad(in[0], in[1]); break;
         case DO_keep: USE(tensor_keep)(in[0]); break;
@@ -690,6 +718,8 @@ TEST_FN void state_end(state_t *s) {
     for (k = 0; k < s->nmodules; k++)
         USE(nn_module_zero_grad)(s->module[k]), USE(nn_free)(s->module[k]);
     tensor_set_default_device(TENSOR_CPU);
+    USE(tensor_set_parallel_for)(NULL, NULL, 0);
+    remove(a_path());
     tensor_clear_error();
 }
 TEST_FN void run_program(const program_t *p, const setting_t *setting, trace_t *t) {

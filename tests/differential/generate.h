@@ -363,6 +363,21 @@ TEST_FN int one_op(int what, int verbatim) {
 
 // ---- statements ----
 
+TEST_FN int is_wide(int dtype) {
+    return dtype == TENSOR_F32 || dtype == TENSOR_F64;
+}
+// The gradients of up to three leaves.
+TEST_FN void clip_some(void) {
+    step_t s = statement(DO_clip_grads);
+    int k;
+    for (k = 0; k < 3; k++) {
+        int x = any_value(LEAF_GRAD);
+        if (x < 0 || !tensor_grad(value(x)) || !is_wide(value(x)->dtype)) break;
+        s.in[s.nin++] = x;
+    }
+    s.ni = 1, s.i[0] = below(CLIPS), s.nf = 1, s.f[0] = (double)(1 + below(32)) / 8;
+    if (s.nin) push(&s);
+}
 TEST_FN void other_statement(void) {
     int total = 0, k, pick, x, y;
     step_t s;
@@ -402,7 +417,22 @@ TEST_FN void other_statement(void) {
     case DO_optimize:
         s.nin = 1, s.in[0] = any_value(LEAF_GRAD);
         if (s.in[0] < 0 || !tensor_grad(value(s.in[0]))) return;
-        s.ni = 1, s.i[0] = (int64_t)(draft->seed / 7 % (uint64_t)OPTIMIZERS);
+        s.ni = 2, s.i[0] = (int64_t)(draft->seed / 7 % (uint64_t)OPTIMIZERS), s.i[1] = below(STEPS);
+        break;
+    case DO_carry:
+        s.nin = 1, s.in[0] = any_value(ANY_VALUE);
+        s.ni = 1, s.i[0] = below(WAYS);
+        break;
+    case DO_clip_grads: clip_some(); return;
+    case DO_init:
+        s.nin = 1, s.in[0] = any_value(REAL_VALUE);
+        s.ni = 1, s.i[0] = chance(60) ? below(INIT_UNIFORM) : below(INITS);
+        s.nf = 1, s.f[0] = (double)(1 + below(16)) / 8;
+        if (s.in[0] < 0 || !is_wide(value(s.in[0])->dtype) || laps_over(value(s.in[0]))) return;
+        break;
+    case DO_look:
+        s.nin = 1, s.in[0] = any_value(ANY_VALUE);
+        s.ni = 1, s.i[0] = below(LOOKS);
         break;
     case DO_detach_: s.nin = 1, s.in[0] = any_value(INNER_GRAD); break;
     case DO_require:
@@ -463,7 +493,7 @@ TEST_FN void one_module(int which) {
     if (x < 0) x = leaf(is_real(main_dtype) ? main_dtype : TENSOR_F32, dims, nd, FILL_REAL, -2, 2, 0, NULL);
     if (x < 0) return;
     s.nin = 1, s.in[0] = x;
-    s.ni = 2, s.i[0] = which, s.i[1] = !random && chance(50);
+    s.ni = 3, s.i[0] = which, s.i[1] = !random && chance(50), s.i[2] = chance(60) ? below(DETOURS) : 0;
     push(&s);
 }
 TEST_FN void close_scope(void) {
@@ -535,9 +565,10 @@ TEST_FN void generate(program_t *p, uint64_t seed) {
         step_t s = statement(DO_backward);
         s.nin = 1, s.in[0] = k, s.ni = 1;
         push(&s);
+        clip_some();
         s = statement(DO_optimize);
         s.nin = 1, s.in[0] = any_value(LEAF_GRAD);
-        s.ni = 1, s.i[0] = (int64_t)(seed / 7 % (uint64_t)OPTIMIZERS);
+        s.ni = 2, s.i[0] = (int64_t)(seed / 7 % (uint64_t)OPTIMIZERS), s.i[1] = below(STEPS);
         if (s.in[0] >= 0 && tensor_grad(value(s.in[0])) && chance(50)) push(&s);
     }
     state_end(&generating);

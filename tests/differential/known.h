@@ -25,6 +25,9 @@ static known_t knowns[] = {
     {"backward grad", "Function PixelShuffleBackward0 returned an invalid gradient",
      "PyTorch at fault: the sizes of images without elements", 0},
     {"view_dtype", "requires grad 1, leaf ", "of its own dtype it is x itself", 0},
+    {"view_dtype", "\"\" against \"RuntimeError: self.stride(", "the stride of a dim of 1 may be any number", 0},
+    {"channel_shuffle", "\"\" against \"RuntimeError: Number of groups to divide channels in must be positive",
+     "PyTorch at fault: the second derivative of no channels", 0},
     {"addcdiv addcmul", "\"\" against \"RuntimeError: result type", "operands of several dtypes promote", 0},
     {"", "given to vhp should contain a single", "results without a gradient may have any shape", 0},
     {"", "given to hvp should contain a single", "results without a gradient may have any shape", 0},
@@ -52,6 +55,7 @@ static known_t knowns[] = {
     {"cdist", "-d f64 against", "operands of several dtypes promote", 0},
     {"kl_div", "Integral inputs not supported", "integers are taken as f32", 0},
     {"lp_pool1d lp_pool2d lp_pool3d", "with optional 0 dim batch size", "no channels are taken", 0},
+    {"fractional_max_pool2d fractional_max_pool3d", "has no 0 windows", "a result without windows is refused", 0},
     {"fractional_max_pool3d", "too large relative to input", "windows may fill a dim of 3d, as they may of 2d",
      0},
     {"take take_along_dim one_hot nll_loss gather scatter index_select", "ong", "indices of i32 are taken",
@@ -72,9 +76,11 @@ static known_t knowns[] = {
     {"linalg_vecdot", "to have the same dtype", "operands of several dtypes promote", 0},
     {"group_norm batch_norm instance_norm layer_norm", "expected scalar type",
      "operands of several dtypes promote", 0},
+    {"module", "leaf 0 against 1, 1", "what a module with a hook hands on is not its input", 0},
+    {"group_norm batch_norm instance_norm layer_norm", "mixed dtype (CPU)", "operands of several dtypes promote", 0},
     {"group_norm", "to be greater than 0", "no channels are taken", 0},
     {"backward grad", "to have non-zero size for non-batch", "no channels are taken", 0},
-    {"backward grad", "ZeroTensors are immutable", "PyTorch at fault", 0},
+    {"backward grad poke", "ZeroTensors are immutable", "PyTorch at fault", 0},
     {"conv_transpose1d conv_transpose2d conv_transpose3d conv1d conv2d conv3d", "\"\" against \"IndexError",
      "no channels are taken", 0},
     {"detach_", "Can't detach views", "PyTorch makes views inside", 0},
@@ -95,7 +101,8 @@ static known_t knowns[] = {
      "operands of several dtypes promote", 0},
     {"bilinear", "cannot reshape tensor of 0 elements", "no elements are taken", 0},
     {"batch_norm", "IndexError", "no channels are taken", 0},
-    {"binary_cross_entropy", "nan against 0", "the mean of nothing is NaN, and so are its derivatives", 0},
+    {"binary_cross_entropy triplet_margin_with_distance_loss", "nan against 0",
+     "the mean of nothing is NaN, and so are its derivatives", 0},
     {"", "\"\" against \"RuntimeError: Inference tensors cannot be saved", "what is not needed is not saved", 0},
     {"", "dims; there must be 0 to 8", "a tensor has at most 8 dims", 0},
     {"masked_fill_tensor_ index_fill_tensor_ masked_fill_tensor index_fill_tensor", "without overflow",
@@ -125,6 +132,8 @@ static known_t knowns[] = {
      "PyTorch at fault: an index smaller than src", 0},
     {"instance_norm", "IndexError", "no channels are taken", 0},
     {"equal", "element", "tensors of several dtypes are not equal", 0},
+    {"std std_dim std_dims", "0 against -nan", "a deviation of 0 has the derivative 0, in jvp too", 0},
+    {"std std_dim std_dims", "0 against nan", "a deviation of 0 has the derivative 0, in jvp too", 0},
     {"std_mean var_mean std_mean_dims var_mean_dims", "against nan",
      "PyTorch at fault: the mean of what holds inf is NaN", 0},
     {"std_mean var_mean std_mean_dims var_mean_dims", "against -nan",
@@ -416,6 +425,21 @@ static int jumped(const program_t *p, const trace_t *a, int at, const char *name
         if (strcmp(name, multiple[k]) == 0) return 1;
     return 0;
 }
+// Between samples that are no distance apart slopes are infinite, and their differences NaN.
+static int no_distance(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    const step_t *s = step_at(p, a, at);
+    return s && strcmp(name, "gradient") == 0 && s->f[0] == 0 && strstr(what, "nan against");
+}
+// A result that is not to include x shares its gradient with the elements of x that are equal to it.
+static int shared_with_excluded(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    int k, there = 0;
+    (void)a, (void)at;
+    for (k = 0; k < p->n; k++) {
+        const step_t *s = &p->step[k];
+        there |= strncmp(name_of(s), "index_reduce", 12) == 0 && !s->i[1] && s->s[0] == 'a';    // amin, amax
+    }
+    return there && strstr(what, "element") && (strcmp(name, "grad") == 0 || strstr(what, "gradient"));
+}
 // The inverse of what is singular except for rounding errors.
 static int singular(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     const step_t *s = step_at(p, a, at);
@@ -497,6 +521,8 @@ static struct {
     {six, NULL, "PyTorch at fault: 1/6 of hardsigmoid and hardswish in f64 is that of f32", 0},
     {jumped, NULL, "whole numbers and whole multiples after rounding", 0},
     {shrunk, NULL, "the sign of softshrink's 0", 0},
+    {no_distance, NULL, "the slope between samples that are no distance apart", 0},
+    {shared_with_excluded, NULL, "PyTorch at fault: what index_reduce excludes takes a share of the gradient", 0},
     {singular, NULL, "the inverse of what is singular except for rounding errors", 0},
 };
 

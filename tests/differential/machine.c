@@ -151,6 +151,7 @@ TEST_FN int for_torch(const program_t *p) {
         const step_t *s = &p->step[k];
         if (s->what < NOPS && (is_random(name_of(s)) || strcmp(ops[s->what].torch, "-") == 0)) return 0;
         if (is(s, DO_begin) && s->i[0] >= CAST_F16) return 0;
+        if (is(s, DO_init) && s->i[0] >= INIT_UNIFORM) return 0;
     }
     return 1;
 }

@@ -32,8 +32,12 @@ enum { MAX_STEPS = 64, MAX_VALUES = 256, MAX_RESULTS = 4, MAX_DEPTH = 6 };
     X(set, 2)      /* a new handle gets in[0], then in[1] */                                                 \
     X(custom, 3)   /* x * x * y and x + y, by a function of the user */                                      \
     X(poke, 2)     /* the first element becomes f, by its address */                                         \
-    X(module, 0)   /* i: which one of modules.def, whether in training; in: what it is called on */          \
-    X(optimize, 5) /* i: which one; in: a leaf */
+    X(module, 0)   /* i: which one of modules.def, whether in training, detour; in: what it is called on */  \
+    X(optimize, 5) /* i: which one, how its second step is made; in: a leaf */                               \
+    X(carry, 4)    /* a copy of in[0]; i: by which way */                                                    \
+    X(clip_grads, 2) /* of the leaves in; i: how; f: the largest norm or value */                              \
+    X(init, 2)     /* in[0] gets first values; i: which; f: a number */                                      \
+    X(look, 2)     /* at in[0] and the library's state; i: how */
 typedef enum statement_t {
 #define X(name, weight) DO_##name,
     STATEMENTS(X)
@@ -60,6 +64,54 @@ static const char *const optimizer_names[] = {
 #define OPTIMIZER(name, make, python) #name,
 #include "modules.def"
 };
+// Ways of a tensor's elements and of a module's state that change neither (objects.h).
+#define EACH_WAY(X)                                                                                          \
+    X(items) X(bytes) X(lending) X(dlpack) X(dlpack_unversioned) X(safetensors) X(safetensors_file)          \
+    X(safetensors_map) X(npy) X(npy_file) X(npz) X(npz_file) X(loader) X(subset) X(padding) X(text)
+#define EACH_DETOUR(X)                                                                                       \
+    X(none) X(cloned) X(copied) X(in_memory) X(in_a_file) X(in_a_checkpoint) X(taken_back) X(as_a_vector)    \
+    X(averaged) X(thawed) X(hooked) X(inside) X(parametrized) X(looked_at)
+enum {
+#define X(name) WAY_##name,
+    EACH_WAY(X)
+#undef X
+        WAYS
+};
+enum {
+#define X(name) DETOUR_##name,
+    EACH_DETOUR(X)
+#undef X
+        DETOURS
+};
+static const char *const way_names[] = {
+#define X(name) #name,
+    EACH_WAY(X)
+};
+static const char *const detour_names[] = {
+    EACH_DETOUR(X)
+#undef X
+};
+enum { STEPS = 4 };     // ways of a step of an optimizer
+enum { CLIP_NORM, CLIP_LARGEST, CLIP_VALUE, CLIP_BY_TOTAL, TOTAL_NORM, CLIPS };
+enum {
+    INIT_CONSTANT,
+    INIT_ZEROS,
+    INIT_ONES,
+    INIT_EYE,
+    INIT_DIRAC,
+    INIT_UNIFORM,                   // from here on random
+    INIT_NORMAL,
+    INIT_TRUNC_NORMAL,
+    INIT_XAVIER_UNIFORM,
+    INIT_XAVIER_NORMAL,
+    INIT_KAIMING_UNIFORM,
+    INIT_KAIMING_NORMAL,
+    INIT_ORTHOGONAL,
+    INIT_SPARSE,
+    INITS
+};
+enum { LOOK_NAMES, LOOK_MEMORY, LOOK_MODES, LOOK_ERROR, LOOK_CONTEXT, LOOK_PROFILER, LOOK_JOBS, LOOKS };
+
 enum {
     MODULES = (int)(sizeof module_names / sizeof module_names[0]),
     OPTIMIZERS = (int)(sizeof optimizer_names / sizeof optimizer_names[0])
@@ -510,12 +562,21 @@ TEST_FN void write_c(FILE *f, const program_t *p) {
                     s->out + 1, s->out);
             break;
         case DO_module:
-            fprintf(f, "tensor_t *x%d = /* modules.def: %s%s */ (x%d);\n", s->out, module_names[s->i[0]],
-                    s->i[1] ? ", in training" : "", x);
+            fprintf(f, "tensor_t *x%d = /* modules.def: %s%s, %s */ (x%d);\n", s->out, module_names[s->i[0]],
+                    s->i[1] ? ", in training" : "", detour_names[s->i[2]], x);
             break;
         case DO_optimize:
-            fprintf(f, "/* modules.def: two steps of %s on */ x%d;\n", optimizer_names[s->i[0]], x);
+            fprintf(f, "/* modules.def: two steps of %s, %d, on */ x%d;\n", optimizer_names[s->i[0]],
+                    (int)s->i[1], x);
             break;
+        case DO_carry: fprintf(f, "tensor_t *x%d = by_%s(x%d);\n", s->out, way_names[s->i[0]], x); break;
+        case DO_clip_grads:
+            fprintf(f, "%s /* clip, %d, %g */ ", s->nout ? "result" : "", (int)s->i[0], s->f[0]);
+            c_values(f, s->in, s->nin);
+            fprintf(f, ";\n");
+            break;
+        case DO_init: fprintf(f, "/* first values, %d, %g, of */ x%d;\n", (int)s->i[0], s->f[0], x); break;
+        case DO_look: fprintf(f, "/* look, %d, at */ x%d;\n", (int)s->i[0], x); break;
         default: fprintf(f, "poke(x%d, %g);\n", x, s->f[0]); break;
         }
     }

@@ -105,9 +105,9 @@ TEST_FN void replay(state_t *s, const program_t *p, tensor_graph_t *g, const tra
     static trace_t got;
     int code = 0, r;
     if (slices)
-        while ((code = -tensor_graph_resume(g, 0)) == 0) {}
+        while ((code = -USE(tensor_graph_resume)(g, 0)) == 0) {}
     else
-        code = tensor_graph_replay(g);
+        code = USE(tensor_graph_replay)(g);
     CHECK_MSG(code == (slices ? -1 : 0), "seed %llu: replay: %s", (unsigned long long)p->seed,
               tensor_error_text());
     tensor_clear_error();
@@ -138,16 +138,16 @@ TEST_FN int captured(const program_t *p, const char *left_out) {
         if (is(&p->step[k], DO_leaf)) execute(&s, &p->step[k], k);
     n = take_older(&s, older);
     rng = tensor_get_generator();
-    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    CHECK(USE(tensor_capture_begin)(TENSOR_CPU) == 0);
     scope = tensor_scope_begin();
     refused = step_in_capture(&s, p, left_out);
     if (refused < 0) free_some(&s, p, older, n);
-    g = tensor_capture_end();
+    g = USE(tensor_capture_end)();
     CHECK_MSG(g || refused >= 0, "seed %llu: capture: %s", (unsigned long long)p->seed, tensor_error_text());
     tensor_clear_error();
     if (g && refused < 0) {
         n_graphs++;
-        n_graph_calls += (long)tensor_graph_info(g).calls;
+        n_graph_calls += (long)USE(tensor_graph_info)(g).calls;
         note_all(&s, &want);
         for (k = 0; k < 2; k++) {
             put_back(&s, older, n);
@@ -157,7 +157,7 @@ TEST_FN int captured(const program_t *p, const char *left_out) {
         trace_end(&want);
         s.trace = &t;
     }
-    CHECK(tensor_graph_free(g) == 0);
+    CHECK(USE(tensor_graph_free)(g) == 0);
     for (k = 0; k < n; k++)
         free(older[k].bytes);
     for (k = 0; k < MAX_VALUES; k++)

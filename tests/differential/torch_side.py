@@ -3,6 +3,7 @@
 # A line is a statement (program.h writes it), "alive ..." the values that are looked at in the end, "run" or "print".
 # The answer: "ok N" or "error N text" per statement, a line and the elements of each value, "done"; "none" if PyTorch
 # has no such call.
+import math
 import os
 import re
 import struct
@@ -184,6 +185,22 @@ def optimize(s, x):
     for g in o.param_groups:
         g["lr"] *= 2
     o.step()
+
+
+def clip(s, x):
+    """The norm, and the gradients of x scaled or clamped."""
+    utils, grads, most = torch.nn.utils, [t.grad for t in x], s.f[0]
+    if s.i[0] == 2:
+        utils.clip_grad_value_(x, most)
+        return []
+    if s.i[0] == 4:
+        norm = utils.get_total_norm(grads, 1)
+    elif s.i[0] == 3:
+        norm = utils.get_total_norm(grads)
+        utils.clip_grads_with_norm_(x, most, norm)
+    else:
+        norm = utils.clip_grad_norm_(x, most, math.inf if s.i[0] else 2)
+    return [norm.detach().to(grads[0].dtype)]
 
 
 CALLS = {}
@@ -368,6 +385,13 @@ class Machine:
             return module(s, x[0])
         elif name == "optimize":
             optimize(s, x[0])
+        elif name == "carry":
+            return [x[0].detach().clone(memory_format=torch.contiguous_format)]
+        elif name == "clip_grads":
+            return clip(s, x)
+        elif name == "init":
+            init = torch.nn.init
+            (lambda x: init.constant_(x, s.f[0]), init.zeros_, init.ones_, init.eye_, init.dirac_)[s.i[0]](x[0])
         elif name == "poke":
             with torch.no_grad():
                 x[0].as_strided([], [], x[0].storage_offset()).fill_(s.f[0])

@@ -1,0 +1,175 @@
+// counts.c - what ops cost on a GPU as the emulator counts it: launches, blocks, sectors of 32 bytes, and memory, by the
+// public calls alone, so that two versions of tensor_cuda.cu can be compared (bench/results/gpu-counts.md)
+//
+//   counts              a line for each op: "name launches blocks loaded stored longest bytes"
+//   counts counts.txt   the same as a table beside those lines of another version
+//
+// blocks: of the largest launch; longest: accesses of the busiest thread; bytes: of device memory beyond the operands,
+// at the peak. A row "x backward" counts the backward pass alone.
+#include "../../tensor_cuda.h"
+#include "../../tensor_nn.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void cusim_set(const char *what, long value);
+void cusim_counted(long *five);
+
+enum { COUNTS = 6, ROWS = 200 };
+static const char *const titles[COUNTS] = {"launches", "blocks", "loaded", "stored", "longest", "bytes"};
+static struct row_t { char name[64]; long n[COUNTS]; } old[ROWS];
+static int olds, failed;
+static int64_t used;
+
+static void begin(void) {
+    tensor_cuda_synchronize(TENSOR_CUDA);
+    tensor_cuda_reset_peak_memory_stats(TENSOR_CUDA);
+    used = tensor_cuda_memory_allocated(TENSOR_CUDA);
+    cusim_set("reset", 0);
+}
+static void end(const char *name) {
+    long n[COUNTS];
+    int k, i;
+    cusim_counted(n);
+    n[COUNTS - 1] = (long)(tensor_cuda_max_memory_allocated(TENSOR_CUDA) - used);
+    if (!tensor_ok()) {
+        printf("%s: %s\n", name, tensor_error_text());
+        tensor_clear_error();
+        failed = 1;
+        return;
+    }
+    for (k = 0; k < olds && strcmp(old[k].name, name); k++) { }
+    printf(olds ? "| %s" : "%s", name);
+    for (i = 0; i < COUNTS; i++) {
+        if (!olds) printf(" %ld", n[i]);
+        else if (k == olds) printf(" | - / %ld", n[i]);
+        else if (old[k].n[i] == n[i]) printf(" | %ld", n[i]);
+        else printf(" | %ld / %ld", old[k].n[i], n[i]);
+    }
+    printf(olds ? " |\n" : "\n");
+    fflush(stdout);
+}
+
+static int dtype;
+static tensor_t *made(tensor_t *x) { return tensor_to(tensor_to(x, dtype), TENSOR_CUDA); }
+static tensor_t *image(void) { return made(tensor_randn(4, 16, 24, 24)); }
+static tensor_t *matrix(int64_t rows, int64_t columns) { return made(tensor_randn(rows, columns)); }
+static tensor_t *labels(int64_t n, int64_t below) { return tensor_to(tensor_randint(0, below, n), TENSOR_CUDA); }
+
+// name: begins with _ for a row of f32 only. The operands are made before, the results go with the scope.
+#define ROW(text, operands, call)                                                                            \
+    if (dtype == TENSOR_F32 || text[0] != '_') {                                                             \
+        tensor_scope_t scope_ = tensor_scope_begin();                                                        \
+        tensor_t *x = NULL, *y = NULL, *z = NULL;                                                            \
+        char name_[64];                                                                                      \
+        snprintf(name_, sizeof name_, "%s%s", text + (text[0] == '_'), text[0] == '_' ? "" : suffix);        \
+        operands;                                                                                            \
+        begin();                                                                                             \
+        (void)(call);                                                                                        \
+        end(name_);                                                                                          \
+        (void)x, (void)y, (void)z;                                                                           \
+        tensor_scope_end(scope_);                                                                            \
+    }
+// The backward pass of the sum of an expression in x.
+#define BACK(text, operands, expression)                                                                     \
+    ROW(text, operands; tensor_requires_grad_(x, 1); z = tensor_sum(expression), tensor_backward(z))
+
+static void rows(const char *suffix) {
+    ROW("relu, channels last", x = tensor_channels_last(image()), tensor_relu(x))
+    ROW("add, channels last", x = tensor_channels_last(image()), tensor_add(x, x))
+    ROW("add by channel", x = image(); y = made(tensor_randn(1, 16, 1, 1)), tensor_add(x, y))
+    ROW("add by channel, channels last", x = tensor_channels_last(image()); y = made(tensor_randn(1, 16, 1, 1)),
+        tensor_add(x, y))
+    ROW("mul [B,T,C] [B,1,C]", x = made(tensor_randn(8, 32, 128)); y = made(tensor_randn(8, 1, 128)), tensor_mul(x, y))
+    ROW("masked_fill", x = matrix(64, 512); y = tensor_gt(x, tensor_zeros_like(x)), tensor_masked_fill(x, y, 0))
+    ROW("where", x = matrix(64, 512); y = tensor_gt(x, tensor_zeros_like(x)), tensor_where(y, x, x))
+    ROW("_add of i64", x = labels(32768, 9), tensor_add(x, x))
+    BACK("gelu backward", x = matrix(64, 512), tensor_gelu(x))
+    BACK("mul backward", x = matrix(64, 512); y = matrix(64, 512), tensor_mul(x, y))
+    BACK("relu backward, channels last", x = tensor_channels_last(image()), tensor_relu(x))
+    ROW("sum", x = matrix(1024, 1024), tensor_sum(x))
+    ROW("mean", x = matrix(1024, 1024), tensor_mean(x))
+    ROW("norm", x = matrix(256, 1024), tensor_norm(x))
+    ROW("sum of columns [2048,256]", x = matrix(2048, 256), tensor_sum_dim(x, 0, 0))
+    ROW("sum of channels", x = image(), tensor_sum_dim(tensor_transpose(tensor_reshape(x, 4, 16, 576), 1, 2), 1, 0))
+    ROW("softmax of 1000", x = matrix(32, 1000), tensor_softmax(x, -1))
+    ROW("layer_norm of 256", x = matrix(64, 256), tensor_layer_norm(x, 1))
+    BACK("layer_norm backward", x = matrix(64, 256), tensor_layer_norm(x, 1))
+    ROW("batch_norm", x = image(), tensor_batch_norm(x, NULL, NULL, .training = 1))
+    BACK("batch_norm backward", x = image(), tensor_batch_norm(x, NULL, NULL, .training = 1))
+    ROW("batch_norm of 4 large channels", x = made(tensor_randn(4, 4, 64, 64)),
+        tensor_batch_norm(x, NULL, NULL, .training = 1))
+    ROW("batch_norm, eval", x = image(); y = made(tensor_ones(16)), tensor_batch_norm(x, y, y, y, y))
+    ROW("group_norm", x = image(), tensor_group_norm(x, 4))
+    ROW("cross_entropy of 1001", x = matrix(64, 1001); y = labels(64, 1001), tensor_cross_entropy(x, y))
+    BACK("cross_entropy backward", x = matrix(64, 1001); y = labels(64, 1001), tensor_cross_entropy(x, y))
+    ROW("max_pool2d", x = image(), tensor_max_pool2d(x, 3, .stride = 2, .padding = 1))
+    BACK("max_pool2d backward", x = image(), tensor_max_pool2d(x, 3, .stride = 2, .padding = 1))
+    ROW("max_pool2d, channels last", x = tensor_channels_last(image()), tensor_max_pool2d(x, 3, .stride = 2, .padding = 1))
+    ROW("avg_pool2d", x = image(), tensor_avg_pool2d(x, 2))
+    ROW("dropout", x = matrix(64, 512), tensor_dropout(x, 0.3, 1))
+    ROW("_rand of 32768", x = matrix(64, 512), tensor_rand_like(x))
+    ROW("attention [1,2,128,32]", x = made(tensor_randn(1, 2, 128, 32)), tensor_scaled_dot_product_attention(x, x, x))
+    BACK("attention backward", x = made(tensor_randn(1, 2, 128, 32)), tensor_scaled_dot_product_attention(x, x, x))
+    ROW("attention with dropout", x = made(tensor_randn(1, 2, 128, 32)),
+        tensor_scaled_dot_product_attention(x, x, x, .dropout_p = 0.2))
+    ROW("attention of one query", x = made(tensor_randn(1, 2, 1, 32)); y = made(tensor_randn(1, 2, 128, 32)),
+        tensor_scaled_dot_product_attention(x, y, y))
+    BACK("embedding backward", x = matrix(100, 64); y = labels(512, 100), tensor_embedding(y, x))
+    BACK("embedding backward, 4096 of 2 tokens", x = matrix(100, 16); y = labels(4096, 2), tensor_embedding(y, x))
+    ROW("scatter_add into 3 of 4096", x = made(tensor_zeros(3)); y = labels(4096, 3); z = made(tensor_ones(4096)),
+        tensor_scatter_add(x, 0, y, z))
+    ROW("_sort of 20000", x = matrix(1, 20000), tensor_sort(x, 1, 0).values)
+    ROW("_topk 16 of 20000", x = matrix(1, 20000), tensor_topk(x, 16, 1, 1, 1).values)
+    ROW("_median of 20000", x = matrix(1, 20000), tensor_median(x))
+    ROW("_cumsum of [64,1024]", x = matrix(64, 1024), tensor_cumsum(x, 1))
+    ROW("_cumsum of 131072", x = matrix(1, 131072), tensor_cumsum(x, 1))
+}
+
+static void networks(const char *suffix) {
+    nn_module_t *m = nn_sequential();
+    nn_optimizer_t *opt;
+    int k;
+    for (k = 0; k < 30; k++) nn_append(m, nn_linear(16, 16));
+    nn_to(m, dtype);
+    nn_to(m, TENSOR_CUDA);
+    opt = nn_adam(m);
+    for (k = 0; k < 2; k++) tensor_backward(tensor_sum(nn_forward(m, matrix(4, 16)))), k ? 0 : nn_step(opt);
+    ROW("adam of 60 tensors", x = matrix(1, 1), nn_step(opt))
+    nn_optimizer_free(opt);
+    nn_free(m);
+}
+
+int main(int argc, char **argv) {
+    FILE *file = argc > 1 ? fopen(argv[1], "r") : NULL;
+    char line[200];
+    while (file && olds < ROWS && fgets(line, sizeof line, file)) {
+        struct row_t *r = &old[olds];
+        char *at = line + strcspn(line, "\n");
+        int k, spaces = 0;
+        while (at > line && spaces < COUNTS) spaces += *--at == ' ';
+        *at = 0;
+        snprintf(r->name, sizeof r->name, "%.63s", line);
+        for (k = 0, at++; k < COUNTS; k++) r->n[k] = strtol(at, &at, 10);
+        olds++;
+    }
+    if (file) fclose(file);
+    if (olds) {
+        int k;
+        printf("| op");
+        for (k = 0; k < COUNTS; k++) printf(" | %s", titles[k]);
+        printf(" |\n| --- | --- | --- | --- | --- | --- | --- |\n");
+    }
+    cusim_set("shuffle", 0);                    // the counts stay
+    cusim_set("sms", 132);                      // an H200's
+    if (tensor_cuda_init()) return 1;
+    for (dtype = TENSOR_F32; dtype <= TENSOR_BF16; dtype += TENSOR_BF16 - TENSOR_F32) {
+        const char *suffix = dtype == TENSOR_F32 ? "" : ", bf16";
+        tensor_manual_seed(1);
+        rows(suffix);
+        networks(suffix);
+    }
+    tensor_shutdown();
+    return tensor_cuda_shutdown() || failed;
+}
