@@ -8,12 +8,12 @@ P=$B/parallel
 passed=0
 failed=0
 if ! command -v mpicc >/dev/null 2>&1 || ! command -v mpirun >/dev/null 2>&1; then
-    echo "skipped 124 tests of several ranks: no mpicc, or no mpirun"
+    echo "skipped 121 tests of several ranks: no mpicc, or no mpirun"
     echo "0 passed, 0 failed"
     exit 0
 fi
 if ! timeout 60 mpirun --allow-run-as-root --oversubscribe --mca btl self,vader -np 2 true </dev/null 2>/dev/null; then
-    echo "skipped 124 tests of several ranks: mpirun cannot start two processes here"
+    echo "skipped 121 tests of several ranks: mpirun cannot start two processes here"
     echo "0 passed, 0 failed"
     exit 0
 fi
@@ -45,7 +45,7 @@ recovery=0
 ranks() {
     n=$1
     shift
-    timeout 60 mpirun --allow-run-as-root --oversubscribe --mca btl self,vader --mca orte_enable_recovery $recovery \
+    timeout -k 5 60 mpirun --allow-run-as-root --oversubscribe --mca btl self,vader --mca orte_enable_recovery $recovery \
         -np "$n" "$P/ranks" "$@" \
         </dev/null 2>"$P/err.txt"
 }
@@ -90,15 +90,22 @@ for mode in missing shards again kept frozen masks; do
 done
 
 # broken MODE STATUS RANKS TEXT [RANKS TEXT]..: of three ranks, each of RANKS ends with an error that says the text;
-# mpirun ends with the status (or any), and soon.
+# mpirun ends with the status (or any), and soon. Open MPI's 4.1 itself may crash or hang when ranks abort (its own
+# text, "exited on signal", tells of ranks that crash); such a run, whose ranks have all ended, is made again.
 broken() {
     mode=$1
     want=$2
     shift 2
-    begin=$(date +%s)
-    ranks 3 "broken-$mode" >"$P/broken"
-    status=$?
-    took=$(($(date +%s) - begin))
+    for try in 1 2 3; do
+        begin=$(date +%s)
+        ranks 3 "broken-$mode" >"$P/broken"
+        status=$?
+        took=$(($(date +%s) - begin))
+        case $status in 124 | 137 | 139) ;; *) break ;; esac
+        [ "$(grep -c "^rank [0-2] ends with" "$P/broken")" -eq 3 ] || break
+        if grep -q "exited on signal" "$P/err.txt"; then break; fi
+        echo "$mode: mpirun crashed or hung after its ranks had ended (run $try)"
+    done
     result "$([ "$want" = any ] || [ $status -eq "$want" ] || echo "$mode: status $status, not $want")"
     result "$([ $took -lt 30 ] || echo "$mode: took $took s")"
     while [ $# -gt 1 ]; do
