@@ -163,8 +163,8 @@ static void kit_mpi__end(void) {
     MPI_Finalized(&over);
     if (over) return;
     if (kit_mpi__state.failed) { // MPI_Finalize would wait for the others
-        // mpirun of Open MPI 4.1 crashes or hangs when several ranks abort at once. The first to abort ends the
-        // others while they wait here.
+        // mpirun of Open MPI 4.1 crashes or hangs when several ranks abort at once. The first to abort ends
+        // the others while they wait here.
         int place = kit_mpi__state.rank < 8 ? kit_mpi__state.rank : 8;
         double begin = MPI_Wtime();
         while (MPI_Wtime() - begin < 0.25 * place) continue;

@@ -29,11 +29,12 @@ extern "C" {
 
 typedef struct kit_parallel_t kit_parallel_t;
 
-// Compares the nets of all ranks, gives them the state of rank 0 and hooks into the gradients of the parameters
-// that require one now, which are the same on all ranks; net must not get others afterwards. States, counts and
-// options of opt are compared, not sent: each rank loads the checkpoint. The host has room for a copy of net and
-// states. Random numbers go on with the generator of rank 0, which a checkpoint has, and differ between ranks,
-// so their masks of dropout do; a resume by as many ranks draws what this run would.
+// Compares the nets of all ranks, gives them the state of rank 0 and hooks into the gradients of the
+// parameters that require one now, which are the same on all ranks; net must not get others afterwards.
+// States, counts and options of opt are compared, not sent: each rank loads the checkpoint. The host has
+// room for a copy of net and states. Random numbers go on with the generator of rank 0, which a checkpoint
+// has, and differ between ranks, so their masks of dropout do; a resume by as many ranks draws what this run
+// would.
 //   ranks   copied
 //   opt     NULL = none is compared (nn_lbfgs)
 //   step    what nn_load_checkpoint gave, or 0
@@ -116,8 +117,8 @@ struct kit_parallel_t {
     int sync, code; // code: the first failure, after which nothing is sent
 };
 
-// Gives the place this rank's part of the sum. What an earlier finish has summed is on all ranks: rank 0 alone
-// sends it again.
+// Gives the place this rank's part of the sum. What an earlier finish has summed is on all ranks: rank 0
+// alone sends it again.
 static void kit_parallel__copy(kit_parallel__parameter_t *q) {
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     tensor_t *grad = tensor_grad(q->t);
@@ -137,7 +138,8 @@ static tensor_t *kit_parallel__comes(tensor_t *grad, void *user) {
     if (!there) q->kept = KIT_PARALLEL__NEW;
     if (q->kept == KIT_PARALLEL__NEW || q->bucket < q->p->begun || !q->p->ranks.rank) return NULL;
     tensor_scope_t scope = tensor_scope_begin_no_grad();
-    if (q->ready) tensor_add_(tensor_neg_(q->place), there); // a second backward: the place had this rank's part
+    // At a second backward the place has this rank's part.
+    if (q->ready) tensor_add_(tensor_neg_(q->place), there);
     else if (q->kept == KIT_PARALLEL__SUMMED) tensor_copy_(q->place, there);
     tensor_scope_end(scope);
     q->kept = KIT_PARALLEL__NOTED;
@@ -250,7 +252,8 @@ static kit_parallel__summary_t kit_parallel__look(nn_module_t *net, tensor_devic
         s.hash = kit_parallel__mix(s.hash, all.item[i].name, strlen(all.item[i].name) + 1);
         s.hash = kit_parallel__mix(s.hash, shape.dims, (size_t)shape.ndim * sizeof shape.dims[0]);
         s.hash = kit_parallel__mix(s.hash, kind, sizeof kind);
-        if (tensor_device(t) != (int)device || (!all.item[i].is_buffer && kind[0] != TENSOR_F32)) s.usable = 0;
+        if (tensor_device(t) != (int)device) s.usable = 0;
+        if (!all.item[i].is_buffer && kind[0] != TENSOR_F32) s.usable = 0;
     }
     return s;
 }
