@@ -7291,11 +7291,8 @@ TENSOR__FN tensor_t *nn__norm_by_running(tensor_t *x, tensor_t *mean, tensor_t *
     if (b) { shift = (tensor_add)(shift, b); }
     int64_t dims[TENSOR_MAX_DIMS];
     for (int k = 0; k < x->ndim; k++) { dims[k] = k == 1 ? x->dims[1] : 1; }
-    y = (tensor_reshape_n)(y, dims, x->ndim);
-    shift = (tensor_reshape_n)(shift, dims, x->ndim);
-    // One pass over x where passes over memory are what it costs; the same roundings.
-    if (x->device) { return nn__narrow((tensor_addcmul)(shift, nn__wide(x), y, 1), x); }
-    return nn__narrow((tensor_add)((tensor_mul)(nn__wide(x), y), shift), x);
+    y = (tensor_mul)(nn__wide(x), (tensor_reshape_n)(y, dims, x->ndim));
+    return nn__narrow((tensor_add)(y, (tensor_reshape_n)(shift, dims, x->ndim)), x);
 }
 
 // Moves a running statistic towards s, which in instance norm is [N * C]. 0 = raised
