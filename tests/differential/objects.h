@@ -71,6 +71,7 @@ TEST_FN tensor_t *by_lending(tensor_t *x) {
     tensor_shape_t shape = tensor_shape(x);
     int64_t strides[TENSOR_MAX_DIMS];
     int d;
+    if (!USE(tensor_data)(x)) return tensor_clone(x); // no elements: no memory to lend
     for (d = 0; d < shape.ndim; d++)
         strides[d] = tensor_stride(x, d);
     return tensor_clone(USE(tensor_wrap_strided)(USE(tensor_data)(x), tensor_dtype(x), shape.dims, strides, shape.ndim,
