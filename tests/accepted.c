@@ -56,6 +56,9 @@ static tensor_t *window(const char *name) {
     tensor_set_default_dtype(TENSOR_F32);
     return y;
 }
+static tensor_t *joined_again(tensor_svd_t d) {
+    return tensor_matmul(tensor_mul(d.u, tensor_unsqueeze(d.s, -2)), tensor_mT(d.v));
+}
 static tensor_t *bag_weight(void) {
     tensor_t *y = tensor_embedding_bag(in[0], in[1], NULL, .max_norm = 1);
     return tensor_is_poison(y) ? y : in[1];
@@ -65,6 +68,10 @@ static tensor_t *bag_weight(void) {
 #define GAUSSIAN(how) tensor_gaussian_nll_loss(in[0], in[1], in[2], .reduction = how)
 #define BAG(...) tensor_embedding_bag(in[0], in[1], NULL, __VA_ARGS__)
 #define NUMBER(k) tensor_item(in[k])
+#define ANTIALIAS(how, corners)                                                                              \
+    tensor_interpolate(in[0], list_of(in[1])[0], .size_w = list_of(in[1])[1], .mode = how,                   \
+                       .align_corners = corners, .antialias = 1)
+#define SYMMETRIC tensor_add(tensor_matmul(in[0], tensor_mT(in[0])), tensor_to(tensor_eye(3, 3), TENSOR_F64))
 static const int64_t first_last[2] = {0, 2};
 
 // A case's name, its expression.
@@ -123,6 +130,37 @@ static const int64_t first_last[2] = {0, 2};
     X(tensorinv_2, tensor_linalg_tensorinv(in[0], 2))                                                        \
     X(tensorinv_3, tensor_linalg_tensorinv(in[0], 3))                                                        \
     X(tensorsolve, tensor_linalg_tensorsolve(in[0], in[1]))                                                  \
+    X(bessel_j0, tensor_bessel_j0(in[0]))                                                                    \
+    X(bessel_j1, tensor_bessel_j1(in[0]))                                                                    \
+    X(bessel_y0, tensor_bessel_y0(in[0]))                                                                    \
+    X(bessel_y1, tensor_bessel_y1(in[0]))                                                                    \
+    X(modified_bessel_k0, tensor_modified_bessel_k0(in[0]))                                                  \
+    X(modified_bessel_k1, tensor_modified_bessel_k1(in[0]))                                                  \
+    X(scaled_modified_bessel_k0, tensor_scaled_modified_bessel_k0(in[0]))                                    \
+    X(scaled_modified_bessel_k1, tensor_scaled_modified_bessel_k1(in[0]))                                    \
+    X(antialias_bilinear_0, ANTIALIAS(TENSOR_BILINEAR, 0))                                                   \
+    X(antialias_bilinear_1, ANTIALIAS(TENSOR_BILINEAR, 1))                                                   \
+    X(antialias_bicubic_0, ANTIALIAS(TENSOR_BICUBIC, 0))                                                     \
+    X(antialias_bicubic_1, ANTIALIAS(TENSOR_BICUBIC, 1))                                                     \
+    X(antialias_factor, tensor_interpolate(in[0], .scale_factor = NUMBER(1), .mode = TENSOR_BICUBIC,         \
+                                           .antialias = 1))                                                  \
+    X(householder_product, tensor_linalg_householder_product(in[0], in[1]))                                  \
+    X(geqrf, tensor_geqrf(in[0]).q)                                                                          \
+    X(geqrf_tau, tensor_geqrf(in[0]).r)                                                                      \
+    X(ormqr_00, tensor_ormqr(in[0], in[1], in[2], 0, 0))                                                     \
+    X(ormqr_01, tensor_ormqr(in[0], in[1], in[2], 0, 1))                                                     \
+    X(ormqr_10, tensor_ormqr(in[0], in[1], in[2], 1, 0))                                                     \
+    X(ormqr_11, tensor_ormqr(in[0], in[1], in[2], 1, 1))                                                     \
+    X(cholesky_ex_result, tensor_linalg_cholesky_ex(in[0], 0).result)                                        \
+    X(cholesky_ex_info, tensor_linalg_cholesky_ex(in[0], 0).info)                                            \
+    X(cholesky_ex_upper, tensor_linalg_cholesky_ex(SYMMETRIC, 1).result)                                     \
+    X(inv_ex_result, tensor_linalg_inv_ex(in[0]).result)                                                     \
+    X(inv_ex_info, tensor_linalg_inv_ex(in[0]).info)                                                         \
+    X(solve_ex_result, tensor_linalg_solve_ex(in[0], in[1]).result)                                          \
+    X(solve_ex_info, tensor_linalg_solve_ex(in[0], in[1]).info)                                              \
+    X(svd_lowrank_values, tensor_svd_lowrank(in[0], 3, 2).s)                                                 \
+    X(svd_lowrank_product, joined_again(tensor_svd_lowrank(in[0], 3, 2)))                                    \
+    X(pca_lowrank_values, tensor_pca_lowrank(in[0], 3, 1, 2).s)                                              \
     X(searchsorted_sorter, tensor_searchsorted(in[0], in[1], .sorter = in[2]))                               \
     X(searchsorted_right, tensor_searchsorted(in[0], in[1], 1, .sorter = in[2]))                             \
     X(matrix_rank, tensor_linalg_matrix_rank(in[0]))                                                         \
@@ -377,7 +415,7 @@ static void in_place(void) {
 static void errors(void) {
     tensor_t *x = tensor_ones(3, 4), *bad = tensor_ones(1), *mask = tensor_ones_of(TENSOR_BOOL, 3, 4);
     tensor_t *i64 = tensor_ones_of(TENSOR_I64, 1, 2, 4, 4), *w = tensor_ones_of(TENSOR_I64, 2, 2, 3, 3);
-    tensor_t *eye = tensor_eye(3, 3), *places[4];
+    tensor_t *eye = tensor_eye(3, 3), *places[4], *image = tensor_ones(1, 1, 4, 4);
     tensor_lu_factor_t f = tensor_linalg_lu_factor(eye);
     const int64_t two[2] = {0, 1}, same[2] = {1, 1}, far[1] = {9};
     int line;
@@ -421,6 +459,27 @@ static void errors(void) {
     CHECK_POISON(tensor_linspace_of(TENSOR_I8, 0, 3, -1), TENSOR_ERR_SHAPE, "n -1 is negative");
     CHECK_POISON(tensor_logspace_of(TENSOR_U8, -1, 3, 3, 10), TENSOR_ERR_DTYPE,
                  "-1 is outside the range of u8");
+    CHECK_POISON(tensor_interpolate(image, 2, .antialias = 1), TENSOR_ERR_SHAPE,
+                 "interpolate: antialias is for modes bilinear and bicubic, not nearest; x [1,1,4,4]");
+    CHECK_POISON(tensor_interpolate(tensor_ones(1, 1, 4), 2, .mode = TENSOR_LINEAR, .antialias = 1), TENSOR_ERR_SHAPE,
+                 "not linear");
+    CHECK_POISON(tensor_linalg_cholesky_ex(x, 0).result, TENSOR_ERR_SHAPE, "linalg_cholesky_ex: x [3,4]");
+    CHECK_POISON(tensor_linalg_cholesky_ex(NULL, 0).info, TENSOR_ERR_OWNER, "linalg_cholesky_ex");
+    CHECK_POISON(tensor_linalg_inv_ex(x).info, TENSOR_ERR_SHAPE, "linalg_inv_ex: x [3,4] must be a square matrix");
+    CHECK_POISON(tensor_linalg_inv_ex(tensor_to(eye, TENSOR_F16)).result, TENSOR_ERR_DTYPE, "is f16");
+    CHECK_POISON(tensor_linalg_solve_ex(eye, NULL).result, TENSOR_ERR_OWNER, "linalg_solve_ex: argument b is NULL");
+    CHECK_POISON(tensor_linalg_solve_ex(eye, tensor_ones(5, 2)).info, TENSOR_ERR_SHAPE, "do not fit");
+    CHECK_POISON(tensor_geqrf(tensor_ones(3)).q, TENSOR_ERR_SHAPE, "geqrf: x [3] must be a matrix");
+    CHECK_POISON(tensor_linalg_householder_product(x, tensor_ones(3)), TENSOR_ERR_SHAPE,
+                 "linalg_householder_product: a [3,4] has more columns than rows");
+    CHECK_POISON(tensor_linalg_householder_product(eye, tensor_ones(4)), TENSOR_ERR_SHAPE,
+                 "linalg_householder_product: tau [4]");
+    CHECK_POISON(tensor_ormqr(eye, tensor_ones(3), x, 0, 0), TENSOR_ERR_SHAPE,
+                 "ormqr: c [3,4] f32 must have the dtype of a [3,3] f32 and 3 columns");
+    CHECK_POISON(tensor_ormqr(eye, tensor_ones_of(TENSOR_F64, 3), x, 1, 0), TENSOR_ERR_SHAPE, "ormqr: tau [3] f64");
+    CHECK_POISON(tensor_svd_lowrank(x, 4, 2).u, TENSOR_ERR_SHAPE,
+                 "svd_lowrank: q 4 must be in 0..min(M, N) of x [3,4], and niter 2 not negative");
+    CHECK_POISON(tensor_pca_lowrank(x, 2, 1, -1).s, TENSOR_ERR_SHAPE, "pca_lowrank: q 2");
     CHECK_POISON(tensor_hann_window(-1, 1), TENSOR_ERR_SHAPE, "hann_window: n -1 is not a length");
     CHECK_POISON(tensor_hamming_window(INT64_MAX, 1, 0.5, 0.5), TENSOR_ERR_SHAPE, "hamming_window: n");
     CHECK_POISON(tensor_blackman_window(INT64_MIN, 0), TENSOR_ERR_SHAPE, "blackman_window: n");
@@ -479,6 +538,41 @@ static void errors(void) {
 }
 
 // What a struct filled by hand says is taken as in a call: 0 is the default.
+static void singular(void) {
+    // A matrix without a result has no gradient and spoils no other; PyTorch's factor of it is unspecified.
+    double v[8] = {4, 1, 1, 3, 1, 2, 2, 4};
+    tensor_t *x = tensor_requires_grad_(tensor_from(v, TENSOR_F64, 2, 2, 2), 1), *y, *g;
+    tensor_linalg_ex_t e = tensor_linalg_inv_ex(x);
+    int k;
+    CHECK(tensor_dtype(e.info) == TENSOR_I32 && tensor_ndim(e.info) == 1);
+    CHECK(item(e.info, 0) == 0 && item(e.info, 1) == 2);
+    CHECK(test_same_bits(tensor_at(tensor_detach(e.result), "0"), tensor_linalg_inv(tensor_at(tensor_detach(x), "0"))));
+    CHECK(isnan(item(e.result, 4)) && isnan(item(e.result, 7)));
+    CHECK(tensor_backward(tensor_sum(tensor_at(e.result, "0"))) == 0);
+    g = tensor_grad(x);
+    for (k = 0; k < 4; k++) CHECK(item(g, k) != 0 && item(g, k + 4) == 0);
+    e = tensor_linalg_cholesky_ex(tensor_detach(x), 0);
+    CHECK(item(e.info, 0) == 0 && item(e.info, 1) == 2 && item(e.result, 0) == 2 && isnan(item(e.result, 6)));
+    CHECK(tensor_numel(tensor_linalg_cholesky_ex(tensor_zeros(0, 2, 2), 0).info) == 0);
+    CHECK(item(tensor_linalg_cholesky_ex(tensor_zeros(1, 0, 0), 1).info, 0) == 0);
+    CHECK(item(tensor_linalg_inv_ex(tensor_zeros(1, 0, 0)).info, 0) == 0);
+    CHECK(tensor_ok());
+    // reflections: Q from its vectors, orthogonal, and its gradient; none is the identity
+    x = tensor_randn(5, 3);
+    tensor_qr_t q = tensor_qr(x), raw = tensor_geqrf(x);
+    y = tensor_linalg_householder_product(raw.q, raw.r);
+    CHECK(tensor_allclose(y, q.q, 1e-5, 1e-6));
+    CHECK(tensor_allclose(tensor_ormqr(raw.q, raw.r, x, 1, 1), tensor_linalg_qr(x, "complete").r, 1e-5, 1e-5));
+    CHECK(!tensor_requires_grad(tensor_geqrf(tensor_requires_grad_(tensor_randn(3, 2), 1)).q));
+    CHECK(tensor_equal(tensor_linalg_householder_product(x, tensor_zeros(0)), tensor_eye(5, 3)));
+    // autocast leaves them alone
+    tensor_scope_t scope = tensor_scope_begin_autocast(TENSOR_BF16);
+    CHECK(test_same_bits(tensor_linalg_householder_product(raw.q, raw.r), y));
+    CHECK(tensor_dtype(tensor_svd_lowrank(x, 2, 1).v) == TENSOR_F32);
+    CHECK(tensor_dtype(tensor_ormqr(raw.q, raw.r, x, 1, 0)) == TENSOR_F32);
+    tensor_scope_end(scope);
+}
+
 static void by_hand(void) {
     tensor_linalg_tolerance_args_t a;
     memset((void *)&a, 0, sizeof a);
@@ -574,6 +668,7 @@ int main(void) {
     RUN(gradients);
     RUN(in_place);
     RUN(errors);
+    RUN(singular);
     RUN(by_hand);
     RUN(rows);
     RUN(bad_bag);
