@@ -664,12 +664,20 @@ TENSOR_API tensor_t *tensor_logspace_of(tensor_dtype_t dtype, double start, doub
 //   periodic     1 = the first n of n + 1 values, so that a repeated window has no double zero (PyTorch's
 //                default); 0 = symmetric
 //   alpha, beta  of hamming_window 0.54 and 0.46 in PyTorch; beta of kaiser_window 12
-//   -> new [n] of the default dtype, [1] of ones if n is 1;  grad none;  errors SHAPE if n < 0
+//   tau, std     above 0: where exponential_window is 1 / e of its middle, and gaussian_window 0.61 of it
+//   a            [count] of general_cosine_window, the sum of (-1)^k a[k] cos(2 pi k x)
+//   -> new [n] of the default dtype, [1] of ones if n is 1;  grad none;  errors SHAPE if n < 0, tau or std
+//      are not above 0, or a is NULL
 TENSOR_API tensor_t *tensor_hann_window(int64_t n, int periodic);
 TENSOR_API tensor_t *tensor_hamming_window(int64_t n, int periodic, double alpha, double beta);
 TENSOR_API tensor_t *tensor_blackman_window(int64_t n, int periodic);
 TENSOR_API tensor_t *tensor_bartlett_window(int64_t n, int periodic);
 TENSOR_API tensor_t *tensor_kaiser_window(int64_t n, int periodic, double beta);
+TENSOR_API tensor_t *tensor_cosine_window(int64_t n, int periodic);
+TENSOR_API tensor_t *tensor_exponential_window(int64_t n, int periodic, double tau);
+TENSOR_API tensor_t *tensor_gaussian_window(int64_t n, int periodic, double std);
+TENSOR_API tensor_t *tensor_general_cosine_window(int64_t n, int periodic, const double *a, int count);
+TENSOR_API tensor_t *tensor_nuttall_window(int64_t n, int periodic);
 
 // Ones on the main diagonal.
 //   -> new [n, m];  grad none;  errors SHAPE
@@ -1043,6 +1051,22 @@ TENSOR_API tensor_t *tensor_square(tensor_t *x);
 TENSOR_API tensor_t *tensor_tan(tensor_t *x);
 TENSOR_API tensor_t *tensor_tanh(tensor_t *x);
 TENSOR_API tensor_t *tensor_trunc(tensor_t *x);
+
+// Orthogonal polynomials of degree n, 0 .. 1000 (below 0: zeros): Chebyshev of the four kinds, and with x in
+// 0..1 (shifted), Hermite (of physics: h, of probability: he), Laguerre, Legendre.
+//   -> new, computed in f32 or f64;  grad through the recurrence;  errors as above, SHAPE (n)
+TENSOR_API tensor_t *tensor_chebyshev_polynomial_t(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_chebyshev_polynomial_u(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_chebyshev_polynomial_v(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_chebyshev_polynomial_w(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_shifted_chebyshev_polynomial_t(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_shifted_chebyshev_polynomial_u(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_shifted_chebyshev_polynomial_v(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_shifted_chebyshev_polynomial_w(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_hermite_polynomial_h(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_hermite_polynomial_he(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_laguerre_polynomial_l(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_legendre_polynomial_p(tensor_t *x, int64_t n);
 
 // Two operands.  -> new;  grad as the row says, summed over broadcast dims;  errors as above
 TENSOR_API tensor_t *tensor_add(tensor_t *a, tensor_t *b);
@@ -2543,6 +2567,11 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_blackman_window(...) TENSOR__CALL(tensor_blackman_window, __VA_ARGS__)
 #define tensor_bartlett_window(...) TENSOR__CALL(tensor_bartlett_window, __VA_ARGS__)
 #define tensor_kaiser_window(...) TENSOR__CALL(tensor_kaiser_window, __VA_ARGS__)
+#define tensor_cosine_window(...) TENSOR__CALL(tensor_cosine_window, __VA_ARGS__)
+#define tensor_exponential_window(...) TENSOR__CALL(tensor_exponential_window, __VA_ARGS__)
+#define tensor_gaussian_window(...) TENSOR__CALL(tensor_gaussian_window, __VA_ARGS__)
+#define tensor_general_cosine_window(...) TENSOR__CALL(tensor_general_cosine_window, __VA_ARGS__)
+#define tensor_nuttall_window(...) TENSOR__CALL(tensor_nuttall_window, __VA_ARGS__)
 #define tensor_eye(...) TENSOR__CALL(tensor_eye, __VA_ARGS__)
 #define tensor_empty_strided(...) TENSOR__CALL(tensor_empty_strided, __VA_ARGS__)
 #define tensor_tril_indices(...) TENSOR__CALL(tensor_tril_indices, __VA_ARGS__)
@@ -2775,6 +2804,22 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_i0e(...) TENSOR__CALL1(tensor_i0e, __VA_ARGS__)
 #define tensor_i1(...) TENSOR__CALL1(tensor_i1, __VA_ARGS__)
 #define tensor_i1e(...) TENSOR__CALL1(tensor_i1e, __VA_ARGS__)
+#define tensor_chebyshev_polynomial_t(...) TENSOR__CALL(tensor_chebyshev_polynomial_t, __VA_ARGS__)
+#define tensor_chebyshev_polynomial_u(...) TENSOR__CALL(tensor_chebyshev_polynomial_u, __VA_ARGS__)
+#define tensor_chebyshev_polynomial_v(...) TENSOR__CALL(tensor_chebyshev_polynomial_v, __VA_ARGS__)
+#define tensor_chebyshev_polynomial_w(...) TENSOR__CALL(tensor_chebyshev_polynomial_w, __VA_ARGS__)
+#define tensor_shifted_chebyshev_polynomial_t(...)                                                           \
+    TENSOR__CALL(tensor_shifted_chebyshev_polynomial_t, __VA_ARGS__)
+#define tensor_shifted_chebyshev_polynomial_u(...)                                                           \
+    TENSOR__CALL(tensor_shifted_chebyshev_polynomial_u, __VA_ARGS__)
+#define tensor_shifted_chebyshev_polynomial_v(...)                                                           \
+    TENSOR__CALL(tensor_shifted_chebyshev_polynomial_v, __VA_ARGS__)
+#define tensor_shifted_chebyshev_polynomial_w(...)                                                           \
+    TENSOR__CALL(tensor_shifted_chebyshev_polynomial_w, __VA_ARGS__)
+#define tensor_hermite_polynomial_h(...) TENSOR__CALL(tensor_hermite_polynomial_h, __VA_ARGS__)
+#define tensor_hermite_polynomial_he(...) TENSOR__CALL(tensor_hermite_polynomial_he, __VA_ARGS__)
+#define tensor_laguerre_polynomial_l(...) TENSOR__CALL(tensor_laguerre_polynomial_l, __VA_ARGS__)
+#define tensor_legendre_polynomial_p(...) TENSOR__CALL(tensor_legendre_polynomial_p, __VA_ARGS__)
 #define tensor_bessel_j0(...) TENSOR__CALL1(tensor_bessel_j0, __VA_ARGS__)
 #define tensor_bessel_j1(...) TENSOR__CALL1(tensor_bessel_j1, __VA_ARGS__)
 #define tensor_bessel_y0(...) TENSOR__CALL1(tensor_bessel_y0, __VA_ARGS__)
@@ -19342,6 +19387,66 @@ TENSOR_API tensor_t *(tensor_ndtr)(tensor_t *x) {
     TENSOR__RETURN(tensor_to(x, dtype));
 }
 
+// Kinds of polynomials: p[0] = 1, p[1] = slope x + offset.
+typedef struct tensor__orthogonal_t {
+    const char *name;
+    double slope, offset;
+    char kind, shifted;                 // C Chebyshev, H and E Hermite, L Laguerre, P Legendre
+} tensor__orthogonal_t;
+
+// p[k + 1] = (a x + b) p[k] - c p[k - 1] (Abramowitz & Stegun, 22.7).
+TENSOR__FN tensor_t *tensor__orthogonal(const tensor__orthogonal_t *f, tensor_t *x, int64_t n) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(f->name, "x", x)) { return TENSOR__POISON; }
+    TENSOR__REFUSE(n > 1000, SHAPE, "%s: degree n %d is above 1000", f->name, n);
+    int dtype = tensor__float_dtype(x);
+    x = tensor__computed(x);
+    if (f->shifted) { x = tensor_sub_scalar(tensor_mul_scalar(x, 2), 1); }
+    tensor_t *before = n < 0 ? tensor_zeros_like(x) : tensor_ones_like(x), *here = before;
+    if (n > 0) { here = tensor_add_scalar(tensor_mul_scalar(x, f->slope), f->offset); }
+
+    for (int64_t k = 1; k < n && here != TENSOR__POISON; k++) {
+        double d = (double)k, a = 2, b = 0, c = 1;
+        switch (f->kind) {
+        case 'H': c = 2 * d; break;
+        case 'E':
+            a = 1;
+            c = d;
+            break;
+        case 'L':
+            a = -1 / (d + 1);
+            b = (2 * d + 1) / (d + 1);
+            c = d / (d + 1);
+            break;
+        case 'P':
+            a = (2 * d + 1) / (d + 1);
+            c = d / (d + 1);
+            break;
+        default: break;
+        }
+        tensor_t *factor = tensor_add_scalar(tensor_mul_scalar(x, a), b);
+        tensor_t *next = tensor_sub(tensor_mul(factor, here), tensor_mul_scalar(before, c));
+        before = here;
+        here = next;
+    }
+    TENSOR__RETURN(tensor_to(here, dtype));
+}
+
+#define TENSOR__X(name, slope, offset, kind, shifted)                                                        \
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, int64_t n) {                                           \
+        static const tensor__orthogonal_t f = {#name, slope, offset, kind, shifted};                         \
+        return tensor__named(tensor__self(), tensor__orthogonal(&f, x, n), __func__);                        \
+    }
+TENSOR__X(chebyshev_polynomial_t, 1, 0, 'C', 0) TENSOR__X(chebyshev_polynomial_u, 2, 0, 'C', 0)
+TENSOR__X(chebyshev_polynomial_v, 2, -1, 'C', 0) TENSOR__X(chebyshev_polynomial_w, 2, 1, 'C', 0)
+TENSOR__X(shifted_chebyshev_polynomial_t, 1, 0, 'C', 1)
+TENSOR__X(shifted_chebyshev_polynomial_u, 2, 0, 'C', 1)
+TENSOR__X(shifted_chebyshev_polynomial_v, 2, -1, 'C', 1)
+TENSOR__X(shifted_chebyshev_polynomial_w, 2, 1, 'C', 1) TENSOR__X(hermite_polynomial_h, 2, 0, 'H', 0)
+TENSOR__X(hermite_polynomial_he, 1, 0, 'E', 0) TENSOR__X(laguerre_polynomial_l, -1, 1, 'L', 0)
+TENSOR__X(legendre_polynomial_p, 1, 0, 'P', 0)
+#undef TENSOR__X
+
 // Below -1 the result is computed by erfcx, which does not underflow. Each of the two formulas sees only its
 // own part of x, so that a NaN of the other one cannot reach the gradient.
 TENSOR_API tensor_t *(tensor_log_ndtr)(tensor_t *x) {
@@ -23383,16 +23488,16 @@ TENSOR_API tensor_qr_t (tensor_geqrf)(tensor_t *x) {
 }
 
 // The product of k reflections I - tau v vT is I - V T VT (Schreiber & Van Loan, SIAM J. Sci. Stat. Comput.
-// 10, 1989): *v is V [..., M, K], *t is T, which solves (I + diag(tau) triu(VT V, 1)) T = diag(tau). 0 = with an
-// error.
+// 10, 1989): *v is V [..., M, K], *t is T, which solves (I + diag(tau) triu(VT V, 1)) T = diag(tau). 0 = with
+// an error.
 TENSOR__FN int tensor__reflections(const char *op, tensor_t *a, tensor_t *tau, tensor_t **v, tensor_t **t) {
     if (!tensor__la_usable(op, "a", a, 0) || !TENSOR__USABLE(op, "tau", tau)) { return 0; }
     int fits = tau->dtype == a->dtype && tau->ndim == a->ndim - 1 &&
                !memcmp(tau->dims, a->dims, (size_t)(a->ndim - 2) * sizeof *a->dims);
     int64_t k = fits ? TENSOR__WIDE(tau) : 0, m = TENSOR__HIGH(a), n = TENSOR__WIDE(a);
     TENSOR__REFUSE_AS(0, !fits || k > n || k > m, SHAPE,
-                      "%s: tau %t %y must have the dtype and the batch of a %t %y, and at most min(M, N) elements "
-                      "in its last dim", op, tau, tau, a, a);
+                      "%s: tau %t %y must have the dtype and the batch of a %t %y, and at most min(M, N) "
+                      "elements in its last dim", op, tau, tau, a, a);
     *v = tensor_add(tensor_tril(tensor_narrow(a, -1, 0, k), -1), tensor__la_eye(a, m, k));
     tensor_t *rows = tensor_unsqueeze(tau, -1);
     tensor_t *between = tensor_mul(tensor_triu(tensor_matmul(tensor_mT(*v), *v), 1), rows);
@@ -25332,26 +25437,69 @@ TENSOR__FN tensor_t *tensor__window(const char *op, double start, double end, in
     return places == TENSOR__POISON ? places : tensor_narrow(places, 0, 0, n);
 }
 
-// a - b cos(t) + c cos(2 t), where t goes once round the circle.
-TENSOR__FN tensor_t *tensor__cosine_window(const char *op, int64_t n, int periodic, double a, double b,
-                                           double c) {
+// The sum of (-1)^k a[k] cos(k t), where t goes once round the circle.
+TENSOR__FN tensor_t *tensor__cosine_sum(const char *op, int64_t n, int periodic, const double *a, int count) {
     TENSOR__MARK
+    TENSOR__REFUSE(!a || count < 1, SHAPE, "%s: needs at least one number, not %i", op, a ? count : 0);
     tensor_t *t = tensor__window(op, 0, 6.283185307179586, n, periodic);
     if (t == TENSOR__POISON) { return t; }
-    tensor_t *y = tensor_add_scalar(tensor_mul_scalar(tensor_cos(t), -b), a);
-    if (c != 0) { y = tensor_add(y, tensor_mul_scalar(tensor_cos(tensor_mul_scalar(t, 2)), c)); }
-    if (n == 1) { y = tensor_ones_like(y); }
+    tensor_t *y = tensor_full_like(t, n == 1 ? 1 : a[0]);
+    for (int k = 1; k < count && n > 1; k++) {
+        y = tensor_add(y, tensor_mul_scalar(tensor_cos(tensor_mul_scalar(t, k)), k % 2 ? -a[k] : a[k]));
+    }
     return tensor__tidy(th_, mark_, tensor_to(y, (int)tensor_get_default_dtype()));
 }
 
-TENSOR__FRONT(hann_window, (int64_t n, int periodic),
-    tensor__named(tensor__self(), tensor__cosine_window("hann_window", n, periodic, 0.5, 0.5, 0), __func__))
-TENSOR__FRONT(hamming_window, (int64_t n, int periodic, double alpha, double beta),
-    tensor__named(tensor__self(), tensor__cosine_window("hamming_window", n, periodic, alpha, beta, 0),
-                  __func__))
-TENSOR__FRONT(blackman_window, (int64_t n, int periodic),
-    tensor__named(tensor__self(), tensor__cosine_window("blackman_window", n, periodic, 0.42, 0.5, 0.08),
-                  __func__))
+#define TENSOR__X(name, params, ...)                                                                         \
+    TENSOR_API tensor_t *(tensor_##name) params {                                                            \
+        const double a[] = {__VA_ARGS__};                                                                    \
+        int count = (int)(sizeof a / sizeof a[0]);                                                           \
+        return tensor__named(tensor__self(), tensor__cosine_sum(#name, n, periodic, a, count), __func__);    \
+    }
+TENSOR__X(hann_window, (int64_t n, int periodic), 0.5, 0.5)
+TENSOR__X(hamming_window, (int64_t n, int periodic, double alpha, double beta), alpha, beta)
+TENSOR__X(blackman_window, (int64_t n, int periodic), 0.42, 0.5, 0.08)
+TENSOR__X(nuttall_window, (int64_t n, int periodic), 0.3635819, 0.4891775, 0.1365995, 0.0106411)
+#undef TENSOR__X
+
+TENSOR_API tensor_t *(tensor_general_cosine_window)(int64_t n, int periodic, const double *a, int count) {
+    tensor_t *y = tensor__cosine_sum("general_cosine_window", n, periodic, a, count);
+    return tensor__named(tensor__self(), y, __func__);
+}
+
+// The places of a window's n values, one apart, from its middle.
+TENSOR__FN tensor_t *tensor__from_middle(const char *op, int64_t n, int periodic) {
+    TENSOR__REFUSE(n < 0 || n > (int64_t)1 << 56, SHAPE, "%s: n %d is not a length", op, n);
+    double middle = (double)(periodic && n > 1 ? n : n - 1) / 2;
+    return tensor__linspace(TENSOR_F64, -middle, (double)(n - 1) - middle, n);
+}
+
+TENSOR_API tensor_t *(tensor_cosine_window)(int64_t n, int periodic) {
+    TENSOR__MARK
+    tensor_t *t = tensor__from_middle("cosine_window", n, periodic);
+    if (t == TENSOR__POISON) { return t; }
+    double width = (double)(periodic && n > 1 ? n + 1 : n);
+    tensor_t *y = tensor_cos(tensor_mul_scalar(t, 3.141592653589793 / width));
+    TENSOR__RETURN(tensor_to(y, (int)tensor_get_default_dtype()));
+}
+
+TENSOR_API tensor_t *(tensor_exponential_window)(int64_t n, int periodic, double tau) {
+    TENSOR__MARK
+    TENSOR__REFUSE(!(tau > 0), SHAPE, "exponential_window: tau %g must be above 0", tau);
+    tensor_t *t = tensor__from_middle("exponential_window", n, periodic);
+    if (t == TENSOR__POISON) { return t; }
+    tensor_t *y = tensor_exp(tensor_mul_scalar(tensor_abs(t), -1 / tau));
+    TENSOR__RETURN(tensor_to(y, (int)tensor_get_default_dtype()));
+}
+
+TENSOR_API tensor_t *(tensor_gaussian_window)(int64_t n, int periodic, double std) {
+    TENSOR__MARK
+    TENSOR__REFUSE(!(std > 0), SHAPE, "gaussian_window: std %g must be above 0", std);
+    tensor_t *t = tensor__from_middle("gaussian_window", n, periodic);
+    if (t == TENSOR__POISON) { return t; }
+    tensor_t *y = tensor_exp(tensor_mul_scalar(tensor_square(tensor_div_scalar(t, std)), -0.5));
+    TENSOR__RETURN(tensor_to(y, (int)tensor_get_default_dtype()));
+}
 
 TENSOR_API tensor_t *(tensor_bartlett_window)(int64_t n, int periodic) {
     TENSOR__MARK

@@ -9785,8 +9785,8 @@ TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double sc
 }
 
 // The weights [out, in] of a resampling without aliases, for matrices of x: a row is the filter around its
-// point, over `scale` times as many elements where these are more, and its sum is 1. The filter of BILINEAR is
-// a triangle, that of BICUBIC Keys' with A = -0.5.
+// point, over `scale` times as many elements where these are more, and its sum is 1. The filter of BILINEAR
+// is a triangle, that of BICUBIC Keys' with A = -0.5.
 TENSOR__FN tensor_t *nn__antialias_weights(tensor_t *x, int64_t in, int64_t out, double scale, int mode) {
     tensor_t *from = nn__beside((tensor_arange)(0.5, (double)in, 1, TENSOR_F64), x);
     tensor_t *at = nn__beside((tensor_arange)(0.5, (double)out, 1, TENSOR_F64), x);

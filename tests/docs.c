@@ -165,13 +165,16 @@ static const char *other(const char *const (*list)[2], int n, const char *name) 
     return NULL;
 }
 
-// The name of an op of torch.special, as ops.def has it.
+// The name of an op of torch.special or torch.signal, as ops.def has it.
 static const char *special(const char *name) {
+    static char text[80];
     int k;
     for (k = 0; k < COUNT(ops); k++)
-        if (strcmp(ops[k].name, name) == 0 && strncmp(ops[k].torch, "torch.special.", 14) == 0 &&
-            !strchr(ops[k].torch, '('))
-            return ops[k].torch;
+        if (strcmp(ops[k].name, name) == 0 && (strncmp(ops[k].torch, "torch.special.", 14) == 0 ||
+                                               strncmp(ops[k].torch, "torch.signal.", 13) == 0)) {
+            snprintf(text, sizeof text, "%.*s", (int)strcspn(ops[k].torch, "("), ops[k].torch);
+            return text;
+        }
     return NULL;
 }
 
