@@ -50,6 +50,7 @@ static int run(const job_t *job) {
     if (!strcmp(job->mode, "again")) return again();
     if (!strcmp(job->mode, "kept")) return kept();
     if (!strcmp(job->mode, "frozen")) return frozen();
+    if (!strcmp(job->mode, "cleared")) return cleared();
     if (!strcmp(job->mode, "masks")) return masks(job->file);
     if (!strcmp(job->mode, "resume")) return train("even", job->file, 1);
     if (!strncmp(job->mode, "broken-", 7)) return broken(job->mode + 7);
@@ -187,7 +188,7 @@ int main(int argc, char **argv) {
     check(start("even", 1, one, NULL) && start("even", RANKS, two, path), "a rank fails", "even");
     check(start("resume", RANKS, two, path), "a rank fails", "resume");
     check(same(one[0], two[0]) == STEPS - SAVE_AT, "losses differ", "resume");
-    static const char *const whole[] = {"missing", "shards", "again", "kept", "frozen", "masks"};
+    static const char *const whole[] = {"missing", "shards", "again", "kept", "cleared", "frozen", "masks"};
     for (int k = 0; k < (int)(sizeof whole / sizeof *whole); k++) {
         const char *mode = whole[k];
         check(start(mode, RANKS, two, path), "a rank fails", mode);
