@@ -22,7 +22,7 @@
 //   >>impl-front  >>impl-autocast  >>impl-graph  >>impl-saved  >>impl-tape  >>impl-gate  >>impl-host
 //   >>impl-transfer  >>impl-iterator  >>impl-gemm  >>impl-cpu  >>impl-create  >>impl-inspect  >>impl-views
 //   >>impl-pointwise  >>impl-reduce  >>impl-rows  >>impl-statistics  >>impl-products  >>impl-linalg
-//   >>impl-index  >>impl-join  >>impl-rearrange  >>impl-sort  >>impl-random  >>impl-autograd
+//   >>impl-linalg-made  >>impl-index  >>impl-join  >>impl-rearrange  >>impl-sort  >>impl-random  >>impl-autograd
 //   >>impl-checkpoint  >>impl-engine  >>impl-calculus  >>impl-gradcheck  >>impl-print  >>impl-capture
 //   >>impl-plan  >>impl-replay
 //   >>impl-table  >>license
@@ -6097,7 +6097,11 @@ TENSOR__BOTH TENSOR__FN double tensor__bessel_jy_f64(double n, int second, doubl
             }
         }
         double s = sin(x), c = cos(x);                  // turned by pi / 4, or by 3 pi / 4
-        double down = n > 0 ? s - c : s + c, up = n > 0 ? -s - c : s - c;
+        double down = s + c, up = s - c;
+        if (n > 0) {
+            up = -down;
+            down = s - c;
+        }
         double y = second ? even * up + odd * down : even * down - odd * up;
         return y / sqrt(3.141592653589793 * x);
     }
@@ -23615,7 +23619,11 @@ TENSOR__FN tensor_svd_t tensor__lowrank(const char *op, tensor_t *x, int64_t q, 
     if (!tensor__open_as(th_, TENSOR__CAST_svd_lowrank, NULL, 0)) { return r; }
     r = tensor__svd_lowrank(m < n ? tensor_mT(x) : x, q, niter);
     th_->modes = modes;
-    tensor_t *list[3] = {m < n ? r.v : r.u, r.s, m < n ? r.u : r.v};
+    tensor_t *list[3] = {r.u, r.s, r.v};
+    if (m < n) {
+        list[0] = r.v;
+        list[2] = r.u;
+    }
     tensor__tidy_n(th_, mark_, list, 3, function);
     memcpy(&r, list, sizeof r);
     return r;
@@ -23881,7 +23889,12 @@ TENSOR__FRONT(linalg_matrix_exp, (tensor_t *x), tensor__matrix_exp("linalg_matri
 
 TENSOR_API tensor_t *(tensor_matrix_exp)(tensor_t *x) { return tensor__matrix_exp("matrix_exp", x); }
 
-// ---- torch.linalg: norms of matrices ----
+// ------------------------------------------------------------------------------
+// >>impl-linalg-made                               MARK: norms of matrices, gradients of factorisations
+//
+// Both are made of differentiable ops, so that they have gradients themselves. Rejected: kernels of their own.
+// ------------------------------------------------------------------------------
+
 
 // A decimal number with a point, or inf, -inf; NaN = neither. strtod would expect the locale's decimal point.
 TENSOR__FN double tensor__ord(const char *ord) {
