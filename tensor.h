@@ -23895,7 +23895,6 @@ TENSOR_API tensor_t *(tensor_matrix_exp)(tensor_t *x) { return tensor__matrix_ex
 // Both are made of differentiable ops, so that they have gradients themselves. Rejected: kernels of their own.
 // ------------------------------------------------------------------------------
 
-
 // A decimal number with a point, or inf, -inf; NaN = neither. strtod would expect the locale's decimal point.
 TENSOR__FN double tensor__ord(const char *ord) {
     char text[64];
