@@ -22,9 +22,9 @@
 //   >>impl-front  >>impl-autocast  >>impl-graph  >>impl-saved  >>impl-tape  >>impl-gate  >>impl-host
 //   >>impl-transfer  >>impl-iterator  >>impl-gemm  >>impl-cpu  >>impl-create  >>impl-inspect  >>impl-views
 //   >>impl-pointwise  >>impl-reduce  >>impl-rows  >>impl-statistics  >>impl-products  >>impl-linalg
-//   >>impl-linalg-made  >>impl-index  >>impl-join  >>impl-rearrange  >>impl-sort  >>impl-random  >>impl-autograd
-//   >>impl-checkpoint  >>impl-engine  >>impl-calculus  >>impl-gradcheck  >>impl-print  >>impl-capture
-//   >>impl-plan  >>impl-replay
+//   >>impl-linalg-made  >>impl-index  >>impl-join  >>impl-rearrange  >>impl-sort  >>impl-random
+//   >>impl-autograd  >>impl-checkpoint  >>impl-engine  >>impl-calculus  >>impl-gradcheck  >>impl-print
+//   >>impl-capture  >>impl-plan  >>impl-replay
 //   >>impl-table  >>license
 //
 // (A file includes itself once per instruction set to compile the CPU kernels; TENSOR__PASS says which.
@@ -4330,12 +4330,12 @@ typedef enum tensor_family_t {
     TENSOR_FAMILY_REDUCE,             // >>impl-reduce >>impl-rows; >>kernel-reduce; native_reduce
     TENSOR_FAMILY_ROWS,               // >>impl-rows >>impl-statistics >>impl-sort; >>kernel-rows; native_rows
     TENSOR_FAMILY_MATMUL,             // >>impl-products >>impl-linear; >>kernel-gemm; native_matmul
-    TENSOR_FAMILY_LINALG,             // >>impl-linalg; -; native_linalg
+    TENSOR_FAMILY_LINALG,             // >>impl-linalg >>impl-linalg-made; -; native_linalg
     TENSOR_FAMILY_INDEX,              // >>impl-index >>impl-views; -; native_index
     TENSOR_FAMILY_RANDOM,             // >>impl-random; >>kernel-random; native_random
     TENSOR_FAMILY_FILL,               // >>impl-create >>impl-pointwise >>impl-products; -; native_fill
     TENSOR_FAMILY_VIEW,               // >>impl-views; no kernel
-    TENSOR_FAMILY_COMPOSED,           // >>impl-views >>impl-join >>impl-linalg; only a gradient, no kernel
+    TENSOR_FAMILY_COMPOSED,           // >>impl-views >>impl-join >>impl-linalg-made; only a gradient, no kernel
     TENSOR_FAMILY_CUSTOM,             // >>impl-autograd; no kernel
     TENSOR_FAMILY_TRANSFER,           // >>impl-transfer; no kernel
     TENSOR_FAMILY_CONV,               // >>impl-conv >>impl-columns; >>nn-kernel-conv; native_conv
@@ -23892,7 +23892,7 @@ TENSOR_API tensor_t *(tensor_matrix_exp)(tensor_t *x) { return tensor__matrix_ex
 // ------------------------------------------------------------------------------
 // >>impl-linalg-made                               MARK: norms of matrices, gradients of factorisations
 //
-// Both are made of differentiable ops, so that they have gradients themselves. Rejected: kernels of their own.
+// Both are made of differentiable ops, so that they have gradients themselves. Rejected: kernels for them.
 // ------------------------------------------------------------------------------
 
 // A decimal number with a point, or inf, -inf; NaN = neither. strtod would expect the locale's decimal point.
