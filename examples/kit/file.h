@@ -94,7 +94,7 @@ KIT_FILE__FN int kit_file__rename(const char *from, const char *to) { return ren
 KIT_FILE__FN int kit_file__finish(FILE *f, const char *path) {
     int failed = !f || ferror(f);
     failed |= f && fclose(f);
-    if (!failed) return 0;
+    if (!failed) { return 0; }
     if (f && strncmp(path, "/dev/", 5) != 0) { (void)kit_file__remove(path); }
     kit_file__fail(TENSOR_ERR_IO, path ? path : "(no path)", NULL, -1, "cannot be written");
     return TENSOR_ERR_IO;

@@ -188,7 +188,7 @@ static void *kit_profiler__add(kit_profiler__list_t *list, size_t size) {
     if (list->count == list->room) {
         int64_t room = list->room ? 2 * list->room : 256;
         void *grown = (uint64_t)room > SIZE_MAX / size ? NULL : realloc(list->at, (size_t)room * size);
-        if (!grown) return NULL;
+        if (!grown) { return NULL; }
         list->at = grown;
         list->room = room;
     }
@@ -197,29 +197,29 @@ static void *kit_profiler__add(kit_profiler__list_t *list, size_t size) {
 
 // How many multiplications a call has follows from the shapes of its operands a, b, v and its result y.
 static int32_t kit_profiler__product(const char *op) {
-    if (!strcmp(op, "matmul") || !strncmp(op, "linear", 6)) return 'm';
-    if (!strncmp(op, "conv_transpose", 14)) return 't';
-    if (!strncmp(op, "conv", 4) && op[4] >= '1' && op[4] <= '3') return 'c';
-    if (!strcmp(op, "scaled_dot_product_attention")) return 'a';
-    if (!strcmp(op, "scaled_dot_product_attention_backward")) return 'b';
+    if (!strcmp(op, "matmul") || !strncmp(op, "linear", 6)) { return 'm'; }
+    if (!strncmp(op, "conv_transpose", 14)) { return 't'; }
+    if (!strncmp(op, "conv", 4) && op[4] >= '1' && op[4] <= '3') { return 'c'; }
+    if (!strcmp(op, "scaled_dot_product_attention")) { return 'a'; }
+    if (!strcmp(op, "scaled_dot_product_attention_backward")) { return 'b'; }
     return !strcmp(op, "conv_weight") ? 'w' : 0;
 }
 
 static double kit_profiler__flops(int32_t product, const tensor_profiler_call_t *call) {
-    if (!product) return 0;
+    if (!product) { return 0; }
     int back = product == 'b'; // its first operand is the gradient of y
     tensor_profiler_operand_t a = tensor_profiler_operand(call, back);
     tensor_profiler_operand_t b = tensor_profiler_operand(call, back + 1);
     tensor_profiler_operand_t v = tensor_profiler_operand(call, back + 2);
     tensor_profiler_operand_t y = tensor_profiler_operand(call, call->inputs);
-    if (!a.ndim || !b.ndim || !a.numel || !b.numel || !y.numel) return 0;
+    if (!a.ndim || !b.ndim || !a.numel || !b.numel || !y.numel) { return 0; }
     double inner = (double)a.dims[a.ndim - 1], per = (double)b.numel / (double)b.dims[0];
     double na = (double)a.numel, ny = (double)y.numel;
-    if (product == 'm') return 2 * ny * inner;
-    if (product == 'c') return 2 * ny * per; // weights per channel of the result
-    if (product == 't') return 2 * na * per;
-    if (product == 'w') return y.ndim ? 2 * na * ny / (double)y.dims[0] : 0;
-    if (b.ndim < 2 || !v.ndim) return 0;
+    if (product == 'm') { return 2 * ny * inner; }
+    if (product == 'c') { return 2 * ny * per; } // weights per channel of the result
+    if (product == 't') { return 2 * na * per; }
+    if (product == 'w') { return y.ndim ? 2 * na * ny / (double)y.dims[0] : 0; }
+    if (b.ndim < 2 || !v.ndim) { return 0; }
     double one = na / inner * (double)b.dims[b.ndim - 2]; // elements of q kT
     return 2 * one * (back ? 3 * inner + 2 * (double)v.dims[v.ndim - 1] : inner + (double)v.dims[v.ndim - 1]);
 }
@@ -231,12 +231,12 @@ static const char *kit_profiler__text(const kit_profiler_t *p, int32_t name) {
 // The number of a name, by its text.   -> -1 = no memory
 static int32_t kit_profiler__name(kit_profiler_t *p, const char *text) {
     for (int32_t k = 0; k < p->names.count; k++) {
-        if (!strcmp(kit_profiler__text(p, k), text)) return k;
+        if (!strcmp(kit_profiler__text(p, k), text)) { return k; }
     }
     char *copy = (char *)malloc(strlen(text) + 1);
     kit_profiler__name_t *n = copy ? (kit_profiler__name_t *)kit_profiler__add(&p->names, sizeof *n) : NULL;
-    if (!n) free(copy);
-    if (!n) return -1;
+    if (!n) { free(copy); }
+    if (!n) { return -1; }
     n->text = strcpy(copy, text);
     n->product = kit_profiler__product(text);
     return (int32_t)p->names.count - 1;
@@ -245,11 +245,11 @@ static int32_t kit_profiler__name(kit_profiler_t *p, const char *text) {
 // The same for a text that stays as long as the program: mostly known by its address.
 static int32_t kit_profiler__literal(kit_profiler_t *p, const char *text, int is_site) {
     size_t at = ((uintptr_t)text ^ ((uintptr_t)text >> 11)) % KIT_PROFILER__CACHE;
-    if (p->cache[at].text == text) return p->cache[at].name;
+    if (p->cache[at].text == text) { return p->cache[at].name; }
     const char *shown = text, *slash;
     if (is_site) { // the name of a function and a byte 1, a path, "file.c:41"
-        if (strchr(text, 1)) shown = strchr(text, 1) + 1;
-        while ((slash = strpbrk(shown, "/\\")) != NULL) shown = slash + 1;
+        if (strchr(text, 1)) { shown = strchr(text, 1) + 1; }
+        while ((slash = strpbrk(shown, "/\\")) != NULL) { shown = slash + 1; }
     }
     p->cache[at].text = text;
     return p->cache[at].name = kit_profiler__name(p, shown);
@@ -259,7 +259,7 @@ static int32_t kit_profiler__literal(kit_profiler_t *p, const char *text, int is
 static int32_t kit_profiler__child(kit_profiler_t *p, int32_t parent, const char *name) {
     const kit_profiler__frame_t *at = &KIT_PROFILER__AT(p, frames, frame, parent);
     for (int32_t k = at->child; k >= 0; k = KIT_PROFILER__AT(p, frames, frame, k).next) {
-        if (!strcmp(kit_profiler__text(p, KIT_PROFILER__AT(p, frames, frame, k).name), name)) return k;
+        if (!strcmp(kit_profiler__text(p, KIT_PROFILER__AT(p, frames, frame, k).name), name)) { return k; }
     }
     char path[512];
     const char *above = parent ? kit_profiler__text(p, at->path) : "";
@@ -268,7 +268,7 @@ static int32_t kit_profiler__child(kit_profiler_t *p, int32_t parent, const char
     f.name = kit_profiler__name(p, name);
     f.path = kit_profiler__name(p, path);
     void *room = p->frames.count < KIT_PROFILER__FRAMES ? kit_profiler__add(&p->frames, sizeof f) : NULL;
-    if (!room) return parent;
+    if (!room) { return parent; }
     memcpy(room, &f, sizeof f);
     return KIT_PROFILER__AT(p, frames, frame, parent).child = (int32_t)p->frames.count - 1;
 }
@@ -277,10 +277,10 @@ static int32_t kit_profiler__child(kit_profiler_t *p, int32_t parent, const char
 // of f below base.backward, without the part that both share.
 static int32_t kit_profiler__mirror(kit_profiler_t *p, int32_t f, int32_t base) {
     for (int32_t k = base; k >= 0; k = KIT_PROFILER__AT(p, frames, frame, k).parent) {
-        if (k == f) return kit_profiler__child(p, base, "backward");
+        if (k == f) { return kit_profiler__child(p, base, "backward"); }
     }
     kit_profiler__frame_t of = KIT_PROFILER__AT(p, frames, frame, f);
-    if (of.base == base) return of.mirror;
+    if (of.base == base) { return of.mirror; }
     int32_t parent = kit_profiler__mirror(p, of.parent, base);
     of.mirror = kit_profiler__child(p, parent, kit_profiler__text(p, of.name));
     KIT_PROFILER__AT(p, frames, frame, f).base = base;
@@ -295,7 +295,7 @@ static void kit_profiler__read(kit_profiler_t *p, int64_t left) {
         tensor_device_t device = (tensor_device_t)(TENSOR_CUDA + t->device);
         t->at = p->marks.between(p->marks.user, device, 0, t->from);
         t->seconds = p->marks.between(p->marks.user, device, t->from, t->to);
-        if (t->at >= 0 && t->seconds >= 0) continue;
+        if (t->at >= 0 && t->seconds >= 0) { continue; }
         t->at = -1; // NaN
         t->seconds = 0;
         p->unmarked++;
@@ -304,9 +304,9 @@ static void kit_profiler__read(kit_profiler_t *p, int64_t left) {
 
 void kit_profiler_set_marks(kit_profiler_t *p, const kit_profiler_marks_t *marks) {
     static const kit_profiler_marks_t none = {NULL, NULL, NULL, NULL};
-    if (!p) return;
-    if (p->marks.mark) kit_profiler__read(p, 0);
-    if (p->marks.end) p->marks.end(p->marks.user);
+    if (!p) { return; }
+    if (p->marks.mark) { kit_profiler__read(p, 0); }
+    if (p->marks.end) { p->marks.end(p->marks.user); }
     p->marks = marks ? *marks : none;
     p->from = -1;
 }
@@ -316,10 +316,10 @@ void kit_profiler_set_marks(kit_profiler_t *p, const kit_profiler_marks_t *marks
 static void kit_profiler__before(kit_profiler_t *p, const tensor_profiler_call_t *call) {
     int device = (int)call->device - TENSOR_CUDA;
     p->from = -1;
-    if (device < 0 || call->captured) return;
+    if (device < 0 || call->captured) { return; }
     int64_t left = p->taken.count - p->read;
-    if (2 * (left + 1) >= KIT_PROFILER_MARKS) kit_profiler__read(p, KIT_PROFILER_MARKS / 4);
-    if (device < KIT_PROFILER_DEVICES) p->from = p->marks.mark(p->marks.user, call->device);
+    if (2 * (left + 1) >= KIT_PROFILER_MARKS) { kit_profiler__read(p, KIT_PROFILER_MARKS / 4); }
+    if (device < KIT_PROFILER_DEVICES) { p->from = p->marks.mark(p->marks.user, call->device); }
     p->unmarked += p->from < 0;
 }
 
@@ -327,9 +327,9 @@ static void kit_profiler__before(kit_profiler_t *p, const tensor_profiler_call_t
 static void kit_profiler__behind(kit_profiler_t *p, tensor_device_t device) {
     int64_t to = p->marks.mark(p->marks.user, device);
     kit_profiler__taken_t *t = NULL;
-    if (to >= 0) t = (kit_profiler__taken_t *)kit_profiler__add(&p->taken, sizeof *t);
+    if (to >= 0) { t = (kit_profiler__taken_t *)kit_profiler__add(&p->taken, sizeof *t); }
     p->unmarked += !t;
-    if (!t) return;
+    if (!t) { return; }
     t->call = p->calls.count - 1;
     t->from = p->from;
     t->to = to;
@@ -344,8 +344,8 @@ static void kit_profiler__spend(kit_profiler_t *p, uint64_t now) {
 
 static void kit_profiler__begin(void *user, const tensor_profiler_call_t *call) {
     kit_profiler_t *p = (kit_profiler_t *)user;
-    if (p->outer) kit_profiler__begin(p->outer, call);
-    if (p->marks.mark) kit_profiler__before(p, call);
+    if (p->outer) { kit_profiler__begin(p->outer, call); }
+    if (p->marks.mark) { kit_profiler__before(p, call); }
     p->call_begin = kit_profiler__ticks();
 }
 
@@ -353,19 +353,19 @@ static void kit_profiler__end(void *user, const tensor_profiler_call_t *call) {
     uint64_t end = kit_profiler__ticks();
     kit_profiler_t *p = (kit_profiler_t *)user;
     kit_profiler__spend(p, end);
-    if (p->outer) kit_profiler__end(p->outer, call);
+    if (p->outer) { kit_profiler__end(p->outer, call); }
     int32_t op = kit_profiler__literal(p, call->op, 0);
     size_t place = (size_t)(call->node % KIT_PROFILER__NODES);
     kit_profiler__call_t *c = op < 0 ? NULL : (kit_profiler__call_t *)kit_profiler__add(&p->calls, sizeof *c);
     p->lost += !c;
-    if (!c) return;
+    if (!c) { return; }
     p->nodes[place].node = call->node;
     p->nodes[place].frame = p->frame;
     p->nodes[place].call = p->calls.count - 1;
     double bytes = 0;
     for (int i = 0; i < call->inputs + call->outputs; i++) {
         tensor_profiler_operand_t o = tensor_profiler_operand(call, i);
-        if (o.dtype != TENSOR_DTYPE_NONE) bytes += (double)o.numel * (double)tensor_dtype_size(o.dtype);
+        if (o.dtype != TENSOR_DTYPE_NONE) { bytes += (double)o.numel * (double)tensor_dtype_size(o.dtype); }
     }
     c->begin = p->call_begin;
     c->end = end;
@@ -375,23 +375,23 @@ static void kit_profiler__end(void *user, const tensor_profiler_call_t *call) {
     c->op = op;
     c->line = p->base >= 0 ? p->line : -1;
     c->frame = p->frame;
-    if (p->from >= 0) kit_profiler__behind(p, call->device);
+    if (p->from >= 0) { kit_profiler__behind(p, call->device); }
 }
 
 static void kit_profiler__site(void *user, const char *site) {
     kit_profiler_t *p = (kit_profiler_t *)user;
-    if (p->outer) kit_profiler__site(p->outer, site);
+    if (p->outer) { kit_profiler__site(p->outer, site); }
     int32_t line = kit_profiler__literal(p, site, 1);
     for (; p->stamped < p->calls.count; p->stamped++) {
         kit_profiler__call_t *c = &KIT_PROFILER__AT(p, calls, call, p->stamped);
-        if (c->line < 0) c->line = line;
+        if (c->line < 0) { c->line = line; }
     }
 }
 
 static void kit_profiler__range(void *user, const char *name) {
     kit_profiler_t *p = (kit_profiler_t *)user;
     uint64_t now = kit_profiler__ticks();
-    if (p->outer) kit_profiler__range(p->outer, name);
+    if (p->outer) { kit_profiler__range(p->outer, name); }
     kit_profiler__spend(p, now);
     if (!name && p->span >= 0) { // else it began before the profiler
         kit_profiler__span_t *s = &KIT_PROFILER__AT(p, spans, span, p->span);
@@ -399,11 +399,11 @@ static void kit_profiler__range(void *user, const char *name) {
         p->span = s->outer;
         p->frame = p->span < 0 ? 0 : KIT_PROFILER__AT(p, spans, span, p->span).frame;
     }
-    if (!name) return;
+    if (!name) { return; }
     int32_t frame = kit_profiler__child(p, p->frame, name);
     kit_profiler__span_t *s = (kit_profiler__span_t *)kit_profiler__add(&p->spans, sizeof *s);
     p->lost += !s;
-    if (!s) return;
+    if (!s) { return; }
     s->begin = now;
     s->frame = p->frame = frame;
     s->outer = p->span;
@@ -414,10 +414,10 @@ static void kit_profiler__backward(void *user, uint64_t node, const char *op, co
     kit_profiler_t *p = (kit_profiler_t *)user;
     size_t place = (size_t)(node % KIT_PROFILER__NODES);
     int known = p->nodes[place].node == node;
-    if (p->outer) kit_profiler__backward(p->outer, node, op, site);
+    if (p->outer) { kit_profiler__backward(p->outer, node, op, site); }
     // Between nodes is next to nothing, which the next one has.
-    if (p->base < 0 || !op) kit_profiler__spend(p, kit_profiler__ticks());
-    if (p->base < 0) p->base = p->frame;
+    if (p->base < 0 || !op) { kit_profiler__spend(p, kit_profiler__ticks()); }
+    if (p->base < 0) { p->base = p->frame; }
     if (!op) {
         p->frame = p->base;
         p->base = -1;
@@ -425,7 +425,7 @@ static void kit_profiler__backward(void *user, uint64_t node, const char *op, co
     }
     p->frame = kit_profiler__mirror(p, known ? p->nodes[place].frame : p->base, p->base);
     p->line = site ? kit_profiler__literal(p, site, 1) : -1;
-    if (!site && known) p->line = KIT_PROFILER__AT(p, calls, call, p->nodes[place].call).line;
+    if (!site && known) { p->line = KIT_PROFILER__AT(p, calls, call, p->nodes[place].call).line; }
 }
 
 kit_profiler_t *kit_profiler_start(void) {
@@ -453,13 +453,13 @@ kit_profiler_t *kit_profiler_start(void) {
 }
 
 void kit_profiler_stop(kit_profiler_t *p) {
-    if (!p || !p->running) return;
+    if (!p || !p->running) { return; }
     p->end = kit_profiler__ticks();
     p->rate = (kit_profiler__clock() - p->clock) / (double)(p->end > p->begin ? p->end - p->begin : 1);
     kit_profiler__spend(p, p->end);
     kit_profiler_t **at = &kit_profiler__latest;
-    while (*at && *at != p) at = &(*at)->outer;
-    if (*at) *at = p->outer;
+    while (*at && *at != p) { at = &(*at)->outer; }
+    if (*at) { *at = p->outer; }
     p->outer = NULL;
     tensor_profiler_set(kit_profiler__latest ? &kit_profiler__latest->hears : NULL);
     p->running = 0;
@@ -470,7 +470,7 @@ void kit_profiler_stop(kit_profiler_t *p) {
 }
 
 void kit_profiler_free(kit_profiler_t *p) {
-    if (!p) return;
+    if (!p) { return; }
     kit_profiler_stop(p);
     for (int64_t k = 0; k < p->names.count; k++) { free(KIT_PROFILER__AT(p, names, name, k).text); }
     free(p->names.at);
