@@ -2277,7 +2277,7 @@ TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const 
 //   itself nothing runs. The graph keeps the memory that it reads, also of tensors that are freed. What the
 //   step does on the CPU is not part of it, and neither is an op without a kernel (an error). Copies from
 //   pinned memory are part of it (tensor_copy_, tensor_to), and so is tensor_to_non_blocking to the CPU: each
-//   replay reads and fills that memory anew, so the host waits (tensor_cuda_synchronize) before it uses it.
+//   replay reads and fills that memory again, so the host waits (tensor_cuda_synchronize) before it uses it.
 //   One thread captures at a time. >>cuda-streams says how several streams become one graph.
 // Rejected: a second way of writing programs (traced functions, symbols): the step is what it was.
 // ------------------------------------------------------------------------------
@@ -2301,7 +2301,7 @@ TENSOR_API tensor_graph_t *tensor_capture_end(void);
 // parameters and states as they are (all but Muon's momentum). Everything else after the op runs, and
 // the step counts.
 //   g       of the thread's context. Any thread may run it, one at a time; random numbers are that thread's.
-//      The first replay on another thread plans the step anew, for which it may take memory
+//      The first replay on another thread plans the step again, for which it may take memory
 //   -> code;  errors OWNER: g was freed, runs on another thread, is of another context, a tensor it uses was
 //      freed, or a gradient that it adds to is another one; UNSUPPORTED: in a capture, a step with bf16 under
 //      an instruction set with other products of it, or parameters of one group no longer are;
@@ -5243,13 +5243,13 @@ TENSOR__INLINE const tensor__point_t *tensor__point(const tensor__row_t *row) {
 // bits are the same everywhere. Passes have their own functions of f32: these serve f64, the fronts and the
 // numbers of optimizers.
 //
-// TENSOR__PASS_LIBM gives the rest of the library these functions under the names of <math.h>, as macros with
-// arguments, until it takes the names away again; between the two no product and sum are fused. Rejected:
-// names of their own at 300 calls, libm's results rounded to fewer digits (they still differ now and then).
+// TENSOR__PASS_INSIDE gives the rest of the library these functions under the names of <math.h>, as macros
+// with arguments, until it takes the names away again. Rejected: names of their own at 300 calls, libm's
+// results rounded to fewer digits (they still differ now and then).
 // ------------------------------------------------------------------------------
 #ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_LIBM 1
+#define TENSOR__PASS_INSIDE 1
 #include TENSOR_SELF
 #undef TENSOR__PASS
 
@@ -6209,7 +6209,7 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q) {
 
 #ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_LIBM 0
+#define TENSOR__PASS_INSIDE 0
 #include TENSOR_SELF
 #undef TENSOR__PASS
 #endif
@@ -6227,12 +6227,15 @@ TENSOR__PRECISE_END
 // flags would decide) and intrinsics in macros of 100 lines (no breakpoints). The kernels of tensor_nn.h come
 // at the end of the same pass (TENSOR__MORE_KERNELS). Where tensor_nn.h is implemented in a file of its own,
 // it opens a pass with TENSOR__PASS_OPEN, adds its kernels, and ends it with TENSOR__PASS_CLOSE.
-// TENSOR__PASS_WORDS only undefines the words of the formulas, TENSOR__PASS_LIBM only opens (1) or closes (0)
-// a stretch where the names of <math.h> mean the functions of >>portable-math and nothing is fused.
+// TENSOR__PASS_WORDS only undefines the words of the formulas. TENSOR__PASS_INSIDE only opens (1) or closes
+// (0) the inside of the library: calls of public functions do not record their site, because the user's own
+// call does; nothing is fused; in a portable build the names of <math.h> mean the functions of
+// >>portable-math.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__PASS
-#ifdef TENSOR__PASS_LIBM
+#ifdef TENSOR__PASS_INSIDE
+#ifdef TENSOR__PORTABLE
 // newlib's <math.h> has log2 as a macro
 #undef acos
 #undef acosh
@@ -6259,7 +6262,7 @@ TENSOR__PRECISE_END
 #undef tan
 #undef tanh
 #undef tgamma
-#if TENSOR__PASS_LIBM
+#if TENSOR__PASS_INSIDE
 #define acos(x) tensor__acos_f64(x)
 #define acosh(x) tensor__acosh_f64(x)
 #define asin(x) tensor__asin_f64(x)
@@ -6285,18 +6288,34 @@ TENSOR__PRECISE_END
 #define tan(x) tensor__tan_f64(x)
 #define tanh(x) tensor__tanh_f64(x)
 #define tgamma(x) tensor__tgamma_f64(x)
+#endif
+#endif
+#undef TENSOR_HERE
+#undef TENSOR__IN
+#if TENSOR__PASS_INSIDE
+#define TENSOR_HERE ((const char *)0)
+#define TENSOR__IN(function) ((const char *)0)
+#else
+#define TENSOR_HERE TENSOR__SITE
+#define TENSOR__IN(function) TENSOR__SITE_OF(function)
+#endif
+// Same bits whatever the flags: a product and a sum are fused only where V_FMA or V_FNMA says so.
+#if TENSOR__PASS_INSIDE
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
 #pragma GCC optimize("fp-contract=off")
 #elif defined(__clang__)
+TENSOR__PRECISE
 #pragma STDC FP_CONTRACT OFF
 #elif defined(_MSC_VER)
 #pragma fp_contract(off)
 #endif
 #elif defined(__GNUC__) && !defined(__clang__)
 #pragma GCC pop_options
+#elif defined(__clang__)
+TENSOR__PRECISE_END
 #endif
-#undef TENSOR__PASS_LIBM
+#undef TENSOR__PASS_INSIDE
 #else
 #if !defined(TENSOR__PASS_CLOSE) && !defined(TENSOR__PASS_WORDS)
 
@@ -8437,7 +8456,7 @@ TENSOR__REDUCE_LEAF(TENSOR__BETWEEN, leaf_sum, 0.0f, V_ADD, V_HSUM)
 TENSOR__REDUCE_LEAF(TENSOR__BETWEEN, leaf_max, -(float)INFINITY, V_MAX, V_HMAX)
 TENSOR__REDUCE_LEAF(TENSOR__BETWEEN, leaf_min, (float)INFINITY, V_MIN, V_HMIN)
 
-// As leaf_max but for NaN, which may be lost.
+// As leaf_max, except that a NaN may be lost.
 TENSOR__REDUCE_LEAF(TENSOR__FN, leaf_peak, -(float)INFINITY, V_MAXR, V_HMAX)
 #undef TENSOR__REDUCE_LEAF
 
@@ -10006,7 +10025,7 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #undef TENSOR__PASS
 #undef TENSOR__PASS_WORDS
 #endif
-#endif   // !TENSOR__PASS_LIBM
+#endif   // !TENSOR__PASS_INSIDE
 #endif   // TENSOR__PASS
 
 // ------------------------------------------------------------------------------
@@ -10018,12 +10037,6 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #if defined(TENSOR_IMPLEMENTATION) && !defined(TENSOR_IMPLEMENTATION_DONE) && !defined(TENSOR__PASS) && \
     !defined(TENSOR__LATER)
 #define TENSOR_IMPLEMENTATION_DONE
-
-// Inside the implementation, calls of public functions do not stamp: the user's own call does.
-#undef TENSOR_HERE
-#undef TENSOR__IN
-#define TENSOR_HERE ((const char *)0)
-#define TENSOR__IN(function) ((const char *)0)
 
 #include <locale.h>
 #include <stdlib.h>
@@ -10038,22 +10051,11 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #include <stdio.h>
 #endif
 
-// Same bits whatever the flags: a product and a sum are fused only where V_FMA or V_FNMA says so.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC push_options
-#pragma GCC optimize("fp-contract=off")
-#elif defined(__clang__)
-TENSOR__PRECISE
-#pragma STDC FP_CONTRACT OFF
-#elif defined(_MSC_VER)
-#pragma fp_contract(off)
-#endif
-#ifdef TENSOR__PORTABLE
+// The inside of the library begins, see >>kernels.
 #define TENSOR__PASS 0
-#define TENSOR__PASS_LIBM 1
+#define TENSOR__PASS_INSIDE 1
 #include TENSOR_SELF
 #undef TENSOR__PASS
-#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -11949,7 +11951,8 @@ TENSOR__FN int tensor__device_index(tensor__thread_t *th, const char *op, int de
     int count = b ? b->count() : 0;
     if (index >= 0 && index <= count && index < 256) { return index; }
     if (device < TENSOR_CUDA) {
-        tensor__fail(th, TENSOR_ERR_DEVICE, "%s: %i is not a device", op, device);
+        tensor__fail(th, TENSOR_ERR_DEVICE, "%s: device %i must be TENSOR_CPU or TENSOR_CUDA + n", op,
+                     device);
     } else {
         tensor__fail(th, TENSOR_ERR_DEVICE, "%s: no CUDA device %i%s", op, device - TENSOR_CUDA,
                      b ? "" : "; the CUDA backend is not started");
@@ -12369,7 +12372,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__tell_growth(tensor__thread_t *th) {
     char text[320] = "";
     tensor__text_t s = {text, sizeof text, 0};
     tensor__text(&s, "%d tensors live in one scope, %d of them made by %s%w; a loop that makes them needs a "
-                 "tensor_scope_reset in each turn", live, most->count, most->op ? most->op : "?", most->site);
+                 "tensor_scope_reset in each iteration", live, most->count, most->op ? most->op : "?", most->site);
     if (th->ctx->error_fn) {
         uint8_t inside = th->inside;
         th->inside = 1;
@@ -13726,7 +13729,7 @@ TENSOR__INLINE tensor_t *tensor__new_header(tensor__thread_t *th, const char *op
 }
 
 TENSOR__FN int tensor__dims_given(const char *op, const int64_t *dims, int ndim) {
-    TENSOR__REFUSE_AS(0, !dims && ndim > 0, SHAPE, "%s: dims is NULL", op);
+    TENSOR__REFUSE_AS(0, !dims && ndim > 0, SHAPE, "%s: dims is NULL, must have %i sizes", op, ndim);
     return 1;
 }
 
@@ -13768,7 +13771,7 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
     TENSOR__REFUSE(ndim < 0 || ndim > TENSOR_MAX_DIMS, SHAPE, "%s: %i dims; there must be 0 to %i", op, ndim,
                    (int)TENSOR_MAX_DIMS);
     if (!tensor__dims_given(op, dims, ndim)) { return TENSOR__POISON; }
-    TENSOR__REFUSE((unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "%s: %i is not a dtype", op, dtype);
+    TENSOR__REFUSE((unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "%s: dtype %i must be one of tensor_dtype_t", op, dtype);
     tensor_t *t = tensor__new_header(th, op, dtype, ndim, tensor__fresh_flags(th));
     int64_t n = t ? tensor__dense(t, dims, ndim) : 0;
     if (n < 0) {
@@ -17264,7 +17267,7 @@ TENSOR__FN int tensor__wrappable(const char *op, const void *data, int dtype, co
     if (!tensor__dims_given(op, dims, ndim)) { return 0; }
     TENSOR__REFUSE_AS(0, ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, n), SHAPE,
                       "%s: shape of %i dims must have 0 to 8 dims, sizes >= 0, < 2^59 elements", op, ndim);
-    TENSOR__REFUSE_AS(0, (unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "%s: %i is not a dtype", op, dtype);
+    TENSOR__REFUSE_AS(0, (unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "%s: dtype %i must be one of tensor_dtype_t", op, dtype);
     TENSOR__REFUSE_AS(0, !data || (uintptr_t)data % tensor__sizes[dtype], SHAPE, "%s: data is %s", op,
                       data ? "misaligned for its dtype" : "NULL");
     return 1;
@@ -17954,7 +17957,7 @@ TENSOR__FN tensor_t *tensor__slice(tensor_t *x, int d, int64_t start, int64_t st
 }
 
 TENSOR__FN int tensor__slice_dim(const char *op, int64_t dim, tensor_t *x) {
-    TENSOR__REFUSE_AS(-1, !x->ndim, INDEX, "%s: x is 0-d", op);
+    TENSOR__REFUSE_AS(-1, !x->ndim, INDEX, "%s: x is 0-d, must have at least 1 dim", op);
     return tensor__dim(op, dim, x);
 }
 
@@ -18880,12 +18883,13 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
                       "%s: x %t is %s, which has no bits to work on; integers and bool have", o->row->name,
                       o->in[0], tensor__dtype_names[promoted]);
     TENSOR__REFUSE_AS(-1, promoted == TENSOR_BOOL && (id == TENSOR_OP_SUB || id == TENSOR_OP_NEG), DTYPE,
-                      "%s: bool cannot be subtracted or negated; use logical_xor, logical_not", o->row->name);
+                      "%s: x %t is bool, which cannot be subtracted or negated; use logical_xor, logical_not",
+                      o->row->name, o->in[0]);
     int shifts = id == TENSOR_OP_BITWISE_LEFT_SHIFT || id == TENSOR_OP_BITWISE_RIGHT_SHIFT;
     int divides = id == TENSOR_OP_GCD || id == TENSOR_OP_LCM;
     TENSOR__REFUSE_AS(-1, promoted == TENSOR_BOOL && (shifts || divides || id == TENSOR_OP_HARDTANH ||
                                                       id == TENSOR_OP_ADDCMUL), DTYPE,
-                      "%s: bool is refused; integers are taken", o->row->name);
+                      "%s: x %t is bool, must be of numbers", o->row->name, o->in[0]);
     return promoted;
 }
 
@@ -19034,8 +19038,8 @@ TENSOR__FN tensor_t *tensor__update_by(const tensor__in_place_t *how, const tens
     tensor_t *x = list[0];
     if (!tensor__begin(&o, row, list, scalar ? 1 : nin)) { return TENSOR__POISON; }
     const char *name = writes_only ? "copy" : o.row->name;
-    TENSOR__REFUSE(nin && o.args[0] != x, DEVICE, "%s_: x is on the CPU, the other operand on %s", name,
-                   tensor__device_name(o.th, o.device));
+    TENSOR__REFUSE(nin && o.args[0] != x, DEVICE,
+                   "%s_: x %t is on the CPU, must be on %s as the other operand", name, x, tensor__device_name(o.th, o.device));
     if (scalar) {
         o.nin = 2;
         o.args[1] = NULL;
@@ -20647,13 +20651,14 @@ TENSOR__FN int tensor__cpu_rows(tensor_call_t *c, tensor__task_fn each) {
     return 0;
 }
 
-#define TENSOR__X(ID, name)                                                                                  \
-    TENSOR__FN void tensor__row_task_##name(void *arg, int64_t task, int worker) {                           \
-        tensor__row_task(TENSOR_OP_##ID, arg, task, worker);                                                 \
+// The kernel of a row that shares `kernel` and `task` with others: as the row is a constant for the task, it
+// contains the arithmetic of this row alone.
+#define TENSOR__CPU_OF_ROW(ID, name, kernel, task_of_row)                                                    \
+    TENSOR__FN void tensor__task_##name(void *arg, int64_t task, int worker) {                               \
+        task_of_row(TENSOR_OP_##ID, arg, task, worker);                                                      \
     }                                                                                                        \
-    TENSOR__FN int tensor__cpu_##name(tensor_call_t *c) {                                                    \
-        return tensor__cpu_rows(c, tensor__row_task_##name);                                                 \
-    }
+    TENSOR__FN int tensor__cpu_##name(tensor_call_t *c) { return kernel(c, tensor__task_##name); }
+#define TENSOR__X(ID, name) TENSOR__CPU_OF_ROW(ID, name, tensor__cpu_rows, tensor__row_task)
 TENSOR__X(ARGMAX, argmax) TENSOR__X(ARGMIN, argmin) TENSOR__X(CUMPROD, cumprod) TENSOR__X(CUMSUM, cumsum)
 TENSOR__X(LINEAR_SCAN, linear_scan) TENSOR__X(LOG_SOFTMAX, log_softmax)
 TENSOR__X(LOG_SOFTMAX_BACKWARD, log_softmax_backward) TENSOR__X(LOGCUMSUMEXP, logcumsumexp)
@@ -21338,7 +21343,7 @@ TENSOR__FN tensor_t *tensor__cov_weights(tensor_t *weights, const char *name, in
     int64_t any;
     tensor_t *negative = tensor_any(tensor_lt_scalar(weights, 0));
     if (!tensor__host_i64(negative, TENSOR_HOST_READ, "cov", &any)) { return NULL; }
-    TENSOR__REFUSE_AS(NULL, any, INDEX, "cov: %s must not be negative", name);
+    TENSOR__REFUSE_AS(NULL, any, INDEX, "cov: %s %t must have no negative element", name, weights);
     return tensor_to(weights, x->dtype);
 }
 
@@ -21643,7 +21648,8 @@ TENSOR__FN tensor_t *tensor__add_product_wide(const char *op, tensor__product_fn
     if (!tensor__live(x) || !tensor__live(a) || !tensor__live(b) || (!outer && a->dtype != b->dtype)) {
         return tensor__add_product(op, product, x, a, b, beta, alpha);
     }
-    TENSOR__REFUSE(!outer && x->dtype != a->dtype, DTYPE, "%s: x is %y, a is %y; use tensor_to", op, x, a);
+    TENSOR__REFUSE(!outer && x->dtype != a->dtype, DTYPE, "%s: x %t is %y, must be %y as a %t", op, x, x, a,
+                   a);
     int dtype = tensor__promote2(x->dtype, outer ? tensor__promote2(a->dtype, b->dtype) : a->dtype);
     int half = TENSOR__HALF(a->dtype) || TENSOR__HALF(dtype);
     int wide = half && dtype != TENSOR_F64 ? (int)TENSOR_F32 : dtype;
@@ -22060,7 +22066,9 @@ TENSOR__FN tensor_t *tensor__einsum(const char *equation, tensor_t *const *list,
 
 TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *list, int n) {
     TENSOR__MARK
-    TENSOR__REFUSE(!equation || !list || n < 1, FORMAT, "einsum: needs an equation and at least one tensor");
+    TENSOR__REFUSE(!equation, FORMAT, "einsum: equation is NULL");
+    TENSOR__REFUSE(!list, FORMAT, "einsum: list is NULL, must have the tensors of \"%s\"", equation);
+    TENSOR__REFUSE(n < 1, FORMAT, "einsum: n %i must be at least 1", n);
     if (!TENSOR__CASTING(th_)) { TENSOR__RETURN(tensor__einsum(equation, list, n)); }
 
     tensor_t **cast = (tensor_t **)tensor__memory(th_, (uint64_t)n * sizeof *cast), *y = TENSOR__POISON;
@@ -22123,7 +22131,7 @@ TENSOR__FN tensor_t *tensor__multi_dot(const char *op, tensor_t *const *list, in
 }
 
 TENSOR_API tensor_t *(tensor_linalg_multi_dot_n)(tensor_t *const *list, int n) {
-    TENSOR__REFUSE(list && n == 1, SHAPE, "linalg_multi_dot: needs at least 2 tensors");
+    TENSOR__REFUSE(list && n == 1, SHAPE, "linalg_multi_dot: n 1 must be at least 2");
     return tensor__multi_dot("linalg_multi_dot", list, n, 1);
 }
 
@@ -24558,7 +24566,7 @@ TENSOR__FN int tensor__indices(tensor__indices_t *u, tensor_t *x, tensor_t *cons
         }
         d += covers;
     }
-    TENSOR__REFUSE_AS(0, !u->n, SHAPE, "index: needs at least one index tensor");
+    TENSOR__REFUSE_AS(0, !u->n, SHAPE, "index: no index tensor for x %t, must be at least 1", x);
     return 1;
 }
 
@@ -24859,7 +24867,7 @@ TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *re
     if (!tensor__host_f64(tensor_min(repeats), TENSOR_HOST_READ, "repeat_interleave", &least)) {
         TENSOR__RETURN(TENSOR__POISON);
     }
-    TENSOR__REFUSE(least < 0, INDEX, "repeat_interleave: repeats must not be negative");
+    TENSOR__REFUSE(least < 0, INDEX, "repeat_interleave: repeats %t has %g, must be >= 0", repeats, least);
 
     // Each source row marks where its copies start; the running count of marks is the row of a place.
     tensor_t *ends = tensor_cumsum(tensor_to(repeats, TENSOR_I64), 0), *starts = tensor_sub(ends, repeats);
@@ -25030,7 +25038,10 @@ TENSOR_API tensor_t *(tensor_empty_strided)(const int64_t *dims, const int64_t *
         bad |= strides[i] < 0 || reach > (uint64_t)1 << 56;
         span += bad ? 0 : (int64_t)reach;
     }
-    TENSOR__REFUSE(bad, SHAPE, "empty_strided: sizes or strides are negative or too large");
+    const int shown = ndim < 0 || ndim > TENSOR_MAX_DIMS ? 0 : ndim;
+    TENSOR__REFUSE(bad, SHAPE,
+                   "empty_strided: dims %n and strides %n must be 0 to 8 of each, >= 0, not too large", dims,
+                   shown, strides, shown);
     TENSOR__RETURN((tensor_as_strided)(tensor_empty_n(&span, 1, dtype), dims, strides, ndim, 0));
 }
 
@@ -26417,13 +26428,7 @@ TENSOR__FN int tensor__cpu_random(tensor_call_t *c, tensor__task_fn each) {
     return 0;
 }
 
-#define TENSOR__X(ID, name)                                                                                  \
-    TENSOR__FN void tensor__random_task_##name(void *arg, int64_t task, int worker) {                        \
-        tensor__random_task(TENSOR_OP_##ID, arg, task, worker);                                              \
-    }                                                                                                        \
-    TENSOR__FN int tensor__cpu_##name(tensor_call_t *c) {                                                    \
-        return tensor__cpu_random(c, tensor__random_task_##name);                                            \
-    }
+#define TENSOR__X(ID, name) TENSOR__CPU_OF_ROW(ID, name, tensor__cpu_random, tensor__random_task)
 TENSOR__X(RAND, rand) TENSOR__X(RANDN, randn) TENSOR__X(RANDINT, randint) TENSOR__X(BERNOULLI, bernoulli)
 TENSOR__X(POISSON, poisson)
 #undef TENSOR__X
@@ -26722,7 +26727,7 @@ TENSOR_API tensor_t *(tensor_uniform_)(tensor_t *x, double low, double high) {
 }
 
 TENSOR_API tensor_t *(tensor_normal_)(tensor_t *x, double mean, double std) {
-    TENSOR__REFUSE(!(std >= 0), INDEX, "normal_: std is %g, it must be >= 0", std);
+    TENSOR__REFUSE(!(std >= 0), INDEX, "normal_: std %g must be >= 0", std);
     return tensor__draw_into(TENSOR__ROW(RANDN), x, mean, std);
 }
 
@@ -26730,11 +26735,15 @@ TENSOR_API tensor_t *(tensor_normal_)(tensor_t *x, double mean, double std) {
 // log-normal, 3 geometric, 4 bernoulli (a = p).
 TENSOR__FN tensor_t *tensor__draw_made(const char *name, int kind, tensor_t *x, double a, double b) {
     tensor__thread_t *th = tensor__self();
+    static const char *const names[] = {"lambda", "median", "mean", "p", "p"};
+    static const char *const ranges[] = {"> 0, finite", "finite", "finite", "between 0 and 1", "in 0..1"};
     const double low[] = {0, -INFINITY, -INFINITY, 0, -1e-300};       // of a, exclusive
     const double high[] = {INFINITY, INFINITY, INFINITY, 1, 1 + 1e-15};
+    const int has_b = kind == 1 || kind == 2;
     if (!tensor__fillable(th, name, x, kind > 2)) { return TENSOR__POISON; }
-    TENSOR__REFUSE(!(a > low[kind] && a < high[kind]) || ((kind == 1 || kind == 2) && !(b >= 0)), INDEX,
-                   "%s: the parameters %g, %g are out of range", name, a, b);
+    TENSOR__REFUSE(!(a > low[kind] && a < high[kind]), INDEX, "%s: %s %g must be %s", name, names[kind], a,
+                   ranges[kind]);
+    TENSOR__REFUSE(has_b && !(b >= 0), INDEX, "%s: %s %g must be >= 0", name, kind == 1 ? "sigma" : "std", b);
 
     tensor_scope_t s = tensor__scope_begin(th, 0);
     const tensor__row_t *row = kind == 2 ? TENSOR__ROW(RANDN) : TENSOR__ROW(RAND);
@@ -26937,7 +26946,7 @@ TENSOR__FN int64_t tensor__hook(const char *name, tensor_t *x, tensor_hook_t fn,
                                 void *user) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(name, "x", x)) { return 0; }
-    TENSOR__REFUSE_AS(0, !fn && !post, OWNER, "%s: fn is NULL", name);
+    TENSOR__REFUSE_AS(0, !fn && !post, OWNER, "%s: fn is NULL, must be a function", name);
     TENSOR__REFUSE_AS(0, !TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, name);
     TENSOR__REFUSE_AS(0, !tensor__sync_needs_grad(th, x) || (post && x->node), AUTOGRAD, "%s: x %t %s", name,
                       x, tensor__needs_grad(x) ? "is not a leaf" : "does not require grad");
@@ -30512,7 +30521,7 @@ TENSOR__FN uint64_t tensor__group_plan(tensor__step_t *s, int64_t step) {
 }
 
 // Plans a graph for the kernels and threads of now. Until it has succeeded the graph does not run. A call
-// that is under way begins anew, as its tasks may be others, but for a step of an optimizer, whose are the
+// that is under way begins again, as its tasks may be others, except for an optimizer's step, whose are the
 // same. -> code
 TENSOR__FN int tensor__graph_plan(tensor_graph_t *g) {
     tensor__thread_t *th = g->thread;
@@ -30915,7 +30924,7 @@ TENSOR__INLINE int tensor__graph_run(tensor__thread_t *th, const tensor_graph_t 
     return 0;
 }
 
-// Makes another thread the one that runs the graph, which is planned anew for the scratch of that thread.
+// Makes another thread the one that runs the graph, which is planned again for the scratch of that thread.
 TENSOR__FN TENSOR__NOINLINE void tensor__graph_move_to(tensor_graph_t *g, tensor__thread_t *th) {
     g->thread = th;
     g->threads = 0;
@@ -31584,22 +31593,10 @@ const char TENSOR__OF_BUILD(tensor__build) = 1;
 }
 #endif
 
-#ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_LIBM 0
+#define TENSOR__PASS_INSIDE 0
 #include TENSOR_SELF
 #undef TENSOR__PASS
-#endif
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC pop_options
-#elif defined(__clang__)
-TENSOR__PRECISE_END
-#endif
-
-#undef TENSOR_HERE
-#undef TENSOR__IN
-#define TENSOR_HERE TENSOR__SITE
-#define TENSOR__IN(function) TENSOR__SITE_OF(function)
 
 #endif   // TENSOR_IMPLEMENTATION
 
