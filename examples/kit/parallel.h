@@ -16,8 +16,8 @@
 //       nn_step(opt);
 //
 // Gradients become their mean over ranks, as in PyTorch's DistributedDataParallel, in buckets of 25 MB while
-// backward still runs. mpi.h has ranks on the CPU, nccl.h ranks on GPUs; another engine fills a kit_collectives_t of its own. Parameters are of f32, on the ranks'
-// device.
+// backward still runs. mpi.h has ranks on the CPU, nccl.h ranks on GPUs; another engine fills a
+// kit_collectives_t of its own. Parameters are of f32, on the ranks' device.
 #ifndef KIT_PARALLEL_H
 #define KIT_PARALLEL_H
 
