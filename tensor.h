@@ -12372,7 +12372,8 @@ TENSOR__FN TENSOR__NOINLINE void tensor__tell_growth(tensor__thread_t *th) {
     char text[320] = "";
     tensor__text_t s = {text, sizeof text, 0};
     tensor__text(&s, "%d tensors live in one scope, %d of them made by %s%w; a loop that makes them needs a "
-                 "tensor_scope_reset in each iteration", live, most->count, most->op ? most->op : "?", most->site);
+                 "tensor_scope_reset in each iteration", live, most->count, most->op ? most->op : "?",
+                 most->site);
     if (th->ctx->error_fn) {
         uint8_t inside = th->inside;
         th->inside = 1;
@@ -13771,7 +13772,8 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
     TENSOR__REFUSE(ndim < 0 || ndim > TENSOR_MAX_DIMS, SHAPE, "%s: %i dims; there must be 0 to %i", op, ndim,
                    (int)TENSOR_MAX_DIMS);
     if (!tensor__dims_given(op, dims, ndim)) { return TENSOR__POISON; }
-    TENSOR__REFUSE((unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "%s: dtype %i must be one of tensor_dtype_t", op, dtype);
+    TENSOR__REFUSE((unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE,
+                   "%s: dtype %i must be one of tensor_dtype_t", op, dtype);
     tensor_t *t = tensor__new_header(th, op, dtype, ndim, tensor__fresh_flags(th));
     int64_t n = t ? tensor__dense(t, dims, ndim) : 0;
     if (n < 0) {
@@ -17267,7 +17269,8 @@ TENSOR__FN int tensor__wrappable(const char *op, const void *data, int dtype, co
     if (!tensor__dims_given(op, dims, ndim)) { return 0; }
     TENSOR__REFUSE_AS(0, ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, n), SHAPE,
                       "%s: shape of %i dims must have 0 to 8 dims, sizes >= 0, < 2^59 elements", op, ndim);
-    TENSOR__REFUSE_AS(0, (unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "%s: dtype %i must be one of tensor_dtype_t", op, dtype);
+    TENSOR__REFUSE_AS(0, (unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE,
+                      "%s: dtype %i must be one of tensor_dtype_t", op, dtype);
     TENSOR__REFUSE_AS(0, !data || (uintptr_t)data % tensor__sizes[dtype], SHAPE, "%s: data is %s", op,
                       data ? "misaligned for its dtype" : "NULL");
     return 1;
@@ -19039,7 +19042,8 @@ TENSOR__FN tensor_t *tensor__update_by(const tensor__in_place_t *how, const tens
     if (!tensor__begin(&o, row, list, scalar ? 1 : nin)) { return TENSOR__POISON; }
     const char *name = writes_only ? "copy" : o.row->name;
     TENSOR__REFUSE(nin && o.args[0] != x, DEVICE,
-                   "%s_: x %t is on the CPU, must be on %s as the other operand", name, x, tensor__device_name(o.th, o.device));
+                   "%s_: x %t is on the CPU, must be on %s as the other operand", name, x,
+                   tensor__device_name(o.th, o.device));
     if (scalar) {
         o.nin = 2;
         o.args[1] = NULL;

@@ -11915,8 +11915,8 @@ int tensor_record_stream(tensor_t *x, tensor_cuda_stream_t *stream) {
         return raised(TENSOR_ERR_POISONED, "record_stream: x is not a tensor, or failed earlier");
     }
     if (x->device != h->of->device + 1) {
-        return raised(TENSOR_ERR_DEVICE, "record_stream: x is on CUDA device %i, must be on the stream's, %i", x->device - 1,
-                      h->of->device);
+        return raised(TENSOR_ERR_DEVICE, "record_stream: x is on CUDA device %i, must be on the stream's, %i",
+                      x->device - 1, h->of->device);
     }
     return record_stream(process.allocator, (block_t *)x->storage->user, (void *)h->of->raw)
                ? raised(TENSOR_ERR_OUT_OF_MEMORY, "record_stream: out of memory") : 0;
@@ -11961,7 +11961,8 @@ int tensor_cuda_event_record(tensor_cuda_event_t *event, tensor_cuda_stream_t *s
         return TENSOR_ERR_UNSUPPORTED;
     }
     if (event->device != h->of->device) {
-        return raised(TENSOR_ERR_DEVICE, "cuda_event_record: the event is of CUDA device %i, must be of the stream's, %i",
+        return raised(TENSOR_ERR_DEVICE,
+                      "cuda_event_record: the event is of CUDA device %i, must be of the stream's, %i",
                       event->device, h->of->device);
     }
     event->recorded = true;
