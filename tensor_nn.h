@@ -17506,8 +17506,8 @@ TENSOR__FN nn_module_t *nn__make_adaptive_softmax(const nn_adaptive_log_softmax_
         rises = rises && a->cutoffs[k] > before && a->cutoffs[k] < a->n_classes;
     }
     if (!rises) {
-        return NN__REFUSE("%s: cutoffs must rise, in 1..%d, at least 1 of them (got %i)", op, a->n_classes - 1,
-                          n);
+        return NN__REFUSE("%s: cutoffs must rise, in 1..%d, at least 1 of them (got %i)", op,
+                          a->n_classes - 1, n);
     }
     if (!(a->div_value > 0)) { return nn__refuse_number(op, "div_value must be > 0", a->div_value); }
     nn_module_t *m = (nn_module_t *)nn__make(NN__KIND(ADAPTIVE));
