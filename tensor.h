@@ -4817,8 +4817,9 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(XLOG1PY, xlog1py, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log1p(F_B), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(-1))), F_C(0), F_MUL(F_G, F_LOG1P(F_B))), F_MUL(F_G, F_DIV(F_A, F_ADD(F_B, F_C(1)))), TENSOR__SA | TENSOR__SB, AS_IS) \
     X(XLOGY, xlogy, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log(F_B), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(0))), F_C(0), F_MUL(F_G, F_LOG(F_B))), F_MUL(F_G, F_DIV(F_A, F_B)), TENSOR__SA | TENSOR__SB, AS_IS)
 
-// The rest. Columns: ID, name, family, inputs, outputs, CPU kernel, scratch, gradient (NOGRAD), saves,
-// class. Rows that no public function names, and outputs that it does not show:
+// The rest. Columns: ID, name, family, inputs, outputs, the CPU's kernel, gradient (NOGRAD), saves, class.
+// TENSOR__KERNEL(sum) is tensor__cpu_sum; TENSOR__KERNEL_WITH(softmax, rows) is tensor__cpu_softmax, whose
+// scratch tensor__scratch_rows counts. Rows that no public function names, and outputs that it does not show:
 //
 //   AS_STRIDED_BACKWARD   zeros with g added at the places of a view
 //   CUMMAX CUMMIN         the index of the largest or smallest so far, the last of ties
@@ -4835,76 +4836,76 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 //   SOFTMAX_BACKWARD      y (g - sum(g y)) of g, y
 //   SORT TOPK             indices; the values are gathered with them
 #define TENSOR_OPS_OTHER(X) \
-    X(AMAX, amax, REDUCE, 1, 1, tensor__cpu_amax, NULL, tensor__grad_amax, TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(AMIN, amin, REDUCE, 1, 1, tensor__cpu_amin, NULL, tensor__grad_amax, TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(ALL, all, REDUCE, 1, 1, tensor__cpu_all, NULL, NOGRAD, 0, AS_IS) \
-    X(ANY, any, REDUCE, 1, 1, tensor__cpu_any, NULL, NOGRAD, 0, AS_IS) \
-    X(ARANGE, arange, FILL, 0, 1, tensor__cpu_fill, NULL, NOGRAD, 0, AS_IS) \
-    X(ARGMAX, argmax, ROWS, 1, 1, tensor__cpu_argmax, tensor__scratch_rows, NOGRAD, 0, AS_IS) \
-    X(ARGMIN, argmin, ROWS, 1, 1, tensor__cpu_argmin, tensor__scratch_rows, NOGRAD, 0, AS_IS) \
-    X(AS_STRIDED, as_strided, VIEW, 1, 1, NULL, NULL, tensor__grad_as_strided, 0, AS_IS) \
-    X(AS_STRIDED_BACKWARD, as_strided_backward, INDEX, 1, 1, tensor__cpu_as_strided_backward, NULL, tensor__grad_as_strided_backward, 0, AS_IS) \
-    X(AS_STRIDED_SCATTER, as_strided_scatter, COMPOSED, 2, 1, NULL, NULL, tensor__grad_as_strided_scatter, 0, AS_IS) \
-    X(BERNOULLI, bernoulli, RANDOM, 1, 1, tensor__cpu_bernoulli, NULL, NOGRAD, 0, AS_IS) \
-    X(CAT, cat, COMPOSED, -1, 1, NULL, NULL, tensor__grad_cat, 0, AS_IS) \
-    X(CUMMAX, cummax, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
-    X(CUMMIN, cummin, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
-    X(CUMPROD, cumprod, ROWS, 1, 1, tensor__cpu_cumprod, tensor__scratch_rows, tensor__grad_cumprod, TENSOR__SA | TENSOR__SY, FULL) \
-    X(CUMSUM, cumsum, ROWS, 1, 1, tensor__cpu_cumsum, tensor__scratch_rows, tensor__grad_cumsum, 0, FULL) \
-    X(CUSTOM, custom, CUSTOM, -1, 1, NULL, NULL, tensor__grad_custom, 0, AS_IS) \
-    X(EXPAND, expand, VIEW, 1, 1, NULL, NULL, tensor__grad_expand, 0, AS_IS) \
-    X(FILL, fill, FILL, 0, 1, tensor__cpu_fill, NULL, tensor__grad_fill, 0, AS_IS) \
-    X(GATHER, gather, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_gather, TENSOR__SB, AS_IS) \
-    X(INDEX, index, INDEX, -1, 1, tensor__cpu_places, NULL, NOGRAD, 0, AS_IS) \
-    X(INDEX_ADD, index_add, INDEX, 3, 1, tensor__cpu_index, tensor__scratch_index, tensor__grad_index_add, TENSOR__SB, AS_IS) \
-    X(INDEX_COPY, index_copy, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_index_copy, TENSOR__SB, AS_IS) \
-    X(INDEX_SELECT, index_select, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_index_select, TENSOR__SB, AS_IS) \
-    X(KTHVALUE, kthvalue, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
-    X(LINALG_CHOLESKY, linalg_cholesky, LINALG, 1, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_cholesky, TENSOR__SY, AS_IS) \
-    X(LINALG_DET, linalg_det, LINALG, 1, 3, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_det, TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(LINALG_EIGH, linalg_eigh, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_eigh, TENSOR__SY | TENSOR__SY1, AS_IS) \
-    X(LINALG_LU_FACTOR, linalg_lu_factor, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_lu_factor, TENSOR__SY | TENSOR__SY1, AS_IS) \
-    X(LINALG_PINV, linalg_pinv, COMPOSED, 1, 1, NULL, NULL, tensor__grad_pinv, TENSOR__SA | TENSOR__SY, APART) \
-    X(LINALG_QR, linalg_qr, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_qr, TENSOR__SY | TENSOR__SY1, AS_IS) \
-    X(LINALG_SOLVE, linalg_solve, LINALG, 2, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_solve, TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(LINALG_SOLVE_TRIANGULAR, linalg_solve_triangular, LINALG, 2, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_solve_triangular, TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(LINALG_SVD, linalg_svd, LINALG, 1, 3, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_svd, TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, AS_IS) \
-    X(LINALG_SWAPS, linalg_swaps, LINALG, 1, 1, tensor__cpu_linalg, tensor__scratch_linalg, NOGRAD, 0, AS_IS) \
-    X(LINEAR_SCAN, linear_scan, ROWS, 2, 1, tensor__cpu_linear_scan, tensor__scratch_rows, tensor__grad_linear_scan, TENSOR__SB | TENSOR__SY, AS_IS) \
-    X(LOG_SOFTMAX, log_softmax, ROWS, 1, 1, tensor__cpu_log_softmax, tensor__scratch_rows, tensor__grad_log_softmax, TENSOR__SY, FULL) \
-    X(LOG_SOFTMAX_BACKWARD, log_softmax_backward, ROWS, 2, 1, tensor__cpu_log_softmax_backward, tensor__scratch_rows, NOGRAD, 0, AS_IS) \
-    X(LOGCUMSUMEXP, logcumsumexp, ROWS, 1, 1, tensor__cpu_logcumsumexp, tensor__scratch_rows, tensor__grad_logcumsumexp, TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(LOGSUMEXP, logsumexp, ROWS, 1, 1, tensor__cpu_logsumexp, tensor__scratch_rows, tensor__grad_logsumexp, TENSOR__SA | TENSOR__SY, FULL) \
-    X(MATMUL, matmul, MATMUL, 2, 1, tensor__cpu_matmul, tensor__scratch_matmul, tensor__grad_matmul, TENSOR__CROSS, LOW | TENSOR__PRODUCT) \
-    X(MEAN, mean, REDUCE, 1, 1, tensor__cpu_mean, NULL, tensor__grad_mean, 0, AS_IS) \
-    X(MODE, mode, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
-    X(MULTINOMIAL, multinomial, RANDOM, 1, 1, tensor__cpu_multinomial, NULL, NOGRAD, 0, AS_IS) \
-    X(NONZERO, nonzero, INDEX, 1, 1, tensor__cpu_nonzero, NULL, NOGRAD, 0, AS_IS) \
-    X(NORM, norm, ROWS, 1, 1, tensor__cpu_norm, tensor__scratch_rows, tensor__grad_norm, TENSOR__SA | TENSOR__SY, FULL) \
-    X(PERMUTE, permute, VIEW, 1, 1, NULL, NULL, tensor__grad_permute, 0, AS_IS) \
-    X(POISSON, poisson, RANDOM, 1, 1, tensor__cpu_poisson, NULL, NOGRAD, 0, AS_IS) \
-    X(PROD, prod, REDUCE, 1, 1, tensor__cpu_prod, NULL, tensor__grad_prod, TENSOR__SA, FULL) \
-    X(PROD_OTHERS, prod_others, ROWS, 1, 1, tensor__cpu_prod_others, tensor__scratch_rows, NOGRAD, 0, AS_IS) \
-    X(RAND, rand, RANDOM, 0, 1, tensor__cpu_rand, NULL, NOGRAD, 0, AS_IS) \
-    X(RANDINT, randint, RANDOM, 0, 1, tensor__cpu_randint, NULL, NOGRAD, 0, AS_IS) \
-    X(RANDN, randn, RANDOM, 0, 1, tensor__cpu_randn, NULL, NOGRAD, 0, AS_IS) \
-    X(RANDPERM, randperm, RANDOM, 0, 1, tensor__cpu_randperm, NULL, NOGRAD, 0, AS_IS) \
-    X(RESHAPE, reshape, VIEW, 1, 1, NULL, NULL, tensor__grad_reshape, 0, AS_IS) \
-    X(SCATTER, scatter, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter, TENSOR__SB, AS_IS) \
-    X(SCATTER_ADD, scatter_add, INDEX, 3, 1, tensor__cpu_index, tensor__scratch_index, tensor__grad_scatter_add, TENSOR__SB, WIDEST) \
-    X(SCATTER_REDUCE, scatter_reduce, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter_reduce, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY, AS_IS) \
-    X(SEARCHSORTED, searchsorted, ROWS, 2, 1, tensor__cpu_searchsorted, NULL, NOGRAD, 0, AS_IS) \
-    X(SLICE, slice, VIEW, 1, 1, NULL, NULL, tensor__grad_slice, 0, AS_IS) \
-    X(SLICE_BACKWARD, slice_backward, COMPOSED, 1, 1, NULL, NULL, tensor__grad_slice_backward, 0, AS_IS) \
-    X(SOFTMAX, softmax, ROWS, 1, 1, tensor__cpu_softmax, tensor__scratch_rows, tensor__grad_softmax, TENSOR__SY, FULL) \
-    X(SOFTMAX_BACKWARD, softmax_backward, ROWS, 2, 1, tensor__cpu_softmax_backward, tensor__scratch_rows, NOGRAD, 0, AS_IS) \
-    X(SORT, sort, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
-    X(SUM, sum, REDUCE, 1, 1, tensor__cpu_sum, NULL, tensor__grad_sum, 0, FULL) \
-    X(TOPK, topk, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
-    X(TRANSFER, transfer, TRANSFER, 1, 1, tensor__cpu_transfer, NULL, tensor__grad_transfer, 0, AS_IS) \
-    X(TRIL, tril, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, AS_IS) \
-    X(TRIU, triu, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, AS_IS) \
-    X(VAR, var, ROWS, 1, 1, tensor__cpu_var, tensor__scratch_rows, tensor__grad_var, TENSOR__SA, AS_IS)
+    X(AMAX,                    amax,                    REDUCE,    1, 1, TENSOR__KERNEL(amax),                            tensor__grad_amax,                TENSOR__SA | TENSOR__SY,                           AS_IS) \
+    X(AMIN,                    amin,                    REDUCE,    1, 1, TENSOR__KERNEL(amin),                            tensor__grad_amax,                TENSOR__SA | TENSOR__SY,                           AS_IS) \
+    X(ALL,                     all,                     REDUCE,    1, 1, TENSOR__KERNEL(all),                             NOGRAD,                           0,                                                 AS_IS) \
+    X(ANY,                     any,                     REDUCE,    1, 1, TENSOR__KERNEL(any),                             NOGRAD,                           0,                                                 AS_IS) \
+    X(ARANGE,                  arange,                  FILL,      0, 1, TENSOR__KERNEL(fill),                            NOGRAD,                           0,                                                 AS_IS) \
+    X(ARGMAX,                  argmax,                  ROWS,      1, 1, TENSOR__KERNEL_WITH(argmax, rows),               NOGRAD,                           0,                                                 AS_IS) \
+    X(ARGMIN,                  argmin,                  ROWS,      1, 1, TENSOR__KERNEL_WITH(argmin, rows),               NOGRAD,                           0,                                                 AS_IS) \
+    X(AS_STRIDED,              as_strided,              VIEW,      1, 1, TENSOR__NO_KERNEL,                               tensor__grad_as_strided,          0,                                                 AS_IS) \
+    X(AS_STRIDED_BACKWARD,     as_strided_backward,     INDEX,     1, 1, TENSOR__KERNEL(as_strided_backward),             tensor__grad_as_strided_backward, 0,                                                 AS_IS) \
+    X(AS_STRIDED_SCATTER,      as_strided_scatter,      COMPOSED,  2, 1, TENSOR__NO_KERNEL,                               tensor__grad_as_strided_scatter,  0,                                                 AS_IS) \
+    X(BERNOULLI,               bernoulli,               RANDOM,    1, 1, TENSOR__KERNEL(bernoulli),                       NOGRAD,                           0,                                                 AS_IS) \
+    X(CAT,                     cat,                     COMPOSED, -1, 1, TENSOR__NO_KERNEL,                               tensor__grad_cat,                 0,                                                 AS_IS) \
+    X(CUMMAX,                  cummax,                  ROWS,      1, 1, TENSOR__KERNEL_WITH(order, order),               NOGRAD,                           0,                                                 AS_IS) \
+    X(CUMMIN,                  cummin,                  ROWS,      1, 1, TENSOR__KERNEL_WITH(order, order),               NOGRAD,                           0,                                                 AS_IS) \
+    X(CUMPROD,                 cumprod,                 ROWS,      1, 1, TENSOR__KERNEL_WITH(cumprod, rows),              tensor__grad_cumprod,             TENSOR__SA | TENSOR__SY,                           FULL) \
+    X(CUMSUM,                  cumsum,                  ROWS,      1, 1, TENSOR__KERNEL_WITH(cumsum, rows),               tensor__grad_cumsum,              0,                                                 FULL) \
+    X(CUSTOM,                  custom,                  CUSTOM,   -1, 1, TENSOR__NO_KERNEL,                               tensor__grad_custom,              0,                                                 AS_IS) \
+    X(EXPAND,                  expand,                  VIEW,      1, 1, TENSOR__NO_KERNEL,                               tensor__grad_expand,              0,                                                 AS_IS) \
+    X(FILL,                    fill,                    FILL,      0, 1, TENSOR__KERNEL(fill),                            tensor__grad_fill,                0,                                                 AS_IS) \
+    X(GATHER,                  gather,                  INDEX,     2, 1, TENSOR__KERNEL(index),                           tensor__grad_gather,              TENSOR__SB,                                        AS_IS) \
+    X(INDEX,                   index,                   INDEX,    -1, 1, TENSOR__KERNEL(places),                          NOGRAD,                           0,                                                 AS_IS) \
+    X(INDEX_ADD,               index_add,               INDEX,     3, 1, TENSOR__KERNEL_WITH(index, index),               tensor__grad_index_add,           TENSOR__SB,                                        AS_IS) \
+    X(INDEX_COPY,              index_copy,              INDEX,     3, 1, TENSOR__KERNEL(index),                           tensor__grad_index_copy,          TENSOR__SB,                                        AS_IS) \
+    X(INDEX_SELECT,            index_select,            INDEX,     2, 1, TENSOR__KERNEL(index),                           tensor__grad_index_select,        TENSOR__SB,                                        AS_IS) \
+    X(KTHVALUE,                kthvalue,                ROWS,      1, 1, TENSOR__KERNEL_WITH(order, order),               NOGRAD,                           0,                                                 AS_IS) \
+    X(LINALG_CHOLESKY,         linalg_cholesky,         LINALG,    1, 1, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_cholesky,            TENSOR__SY,                                        AS_IS) \
+    X(LINALG_DET,              linalg_det,              LINALG,    1, 3, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_det,                 TENSOR__SA | TENSOR__SY,                           AS_IS) \
+    X(LINALG_EIGH,             linalg_eigh,             LINALG,    1, 2, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_eigh,                TENSOR__SY | TENSOR__SY1,                          AS_IS) \
+    X(LINALG_LU_FACTOR,        linalg_lu_factor,        LINALG,    1, 2, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_lu_factor,           TENSOR__SY | TENSOR__SY1,                          AS_IS) \
+    X(LINALG_PINV,             linalg_pinv,             COMPOSED,  1, 1, TENSOR__NO_KERNEL,                               tensor__grad_pinv,                TENSOR__SA | TENSOR__SY,                           APART) \
+    X(LINALG_QR,               linalg_qr,               LINALG,    1, 2, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_qr,                  TENSOR__SY | TENSOR__SY1,                          AS_IS) \
+    X(LINALG_SOLVE,            linalg_solve,            LINALG,    2, 1, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_solve,               TENSOR__SA | TENSOR__SY,                           AS_IS) \
+    X(LINALG_SOLVE_TRIANGULAR, linalg_solve_triangular, LINALG,    2, 1, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_solve_triangular,    TENSOR__SA | TENSOR__SY,                           AS_IS) \
+    X(LINALG_SVD,              linalg_svd,              LINALG,    1, 3, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_svd,                 TENSOR__SY | TENSOR__SY1 | TENSOR__SY2,            AS_IS) \
+    X(LINALG_SWAPS,            linalg_swaps,            LINALG,    1, 1, TENSOR__KERNEL_WITH(linalg, linalg),             NOGRAD,                           0,                                                 AS_IS) \
+    X(LINEAR_SCAN,             linear_scan,             ROWS,      2, 1, TENSOR__KERNEL_WITH(linear_scan, rows),          tensor__grad_linear_scan,         TENSOR__SB | TENSOR__SY,                           AS_IS) \
+    X(LOG_SOFTMAX,             log_softmax,             ROWS,      1, 1, TENSOR__KERNEL_WITH(log_softmax, rows),          tensor__grad_log_softmax,         TENSOR__SY,                                        FULL) \
+    X(LOG_SOFTMAX_BACKWARD,    log_softmax_backward,    ROWS,      2, 1, TENSOR__KERNEL_WITH(log_softmax_backward, rows), NOGRAD,                           0,                                                 AS_IS) \
+    X(LOGCUMSUMEXP,            logcumsumexp,            ROWS,      1, 1, TENSOR__KERNEL_WITH(logcumsumexp, rows),         tensor__grad_logcumsumexp,        TENSOR__SA | TENSOR__SY,                           AS_IS) \
+    X(LOGSUMEXP,               logsumexp,               ROWS,      1, 1, TENSOR__KERNEL_WITH(logsumexp, rows),            tensor__grad_logsumexp,           TENSOR__SA | TENSOR__SY,                           FULL) \
+    X(MATMUL,                  matmul,                  MATMUL,    2, 1, TENSOR__KERNEL_WITH(matmul, matmul),             tensor__grad_matmul,              TENSOR__CROSS,                                     LOW | TENSOR__PRODUCT) \
+    X(MEAN,                    mean,                    REDUCE,    1, 1, TENSOR__KERNEL(mean),                            tensor__grad_mean,                0,                                                 AS_IS) \
+    X(MODE,                    mode,                    ROWS,      1, 1, TENSOR__KERNEL_WITH(order, order),               NOGRAD,                           0,                                                 AS_IS) \
+    X(MULTINOMIAL,             multinomial,             RANDOM,    1, 1, TENSOR__KERNEL(multinomial),                     NOGRAD,                           0,                                                 AS_IS) \
+    X(NONZERO,                 nonzero,                 INDEX,     1, 1, TENSOR__KERNEL(nonzero),                         NOGRAD,                           0,                                                 AS_IS) \
+    X(NORM,                    norm,                    ROWS,      1, 1, TENSOR__KERNEL_WITH(norm, rows),                 tensor__grad_norm,                TENSOR__SA | TENSOR__SY,                           FULL) \
+    X(PERMUTE,                 permute,                 VIEW,      1, 1, TENSOR__NO_KERNEL,                               tensor__grad_permute,             0,                                                 AS_IS) \
+    X(POISSON,                 poisson,                 RANDOM,    1, 1, TENSOR__KERNEL(poisson),                         NOGRAD,                           0,                                                 AS_IS) \
+    X(PROD,                    prod,                    REDUCE,    1, 1, TENSOR__KERNEL(prod),                            tensor__grad_prod,                TENSOR__SA,                                        FULL) \
+    X(PROD_OTHERS,             prod_others,             ROWS,      1, 1, TENSOR__KERNEL_WITH(prod_others, rows),          NOGRAD,                           0,                                                 AS_IS) \
+    X(RAND,                    rand,                    RANDOM,    0, 1, TENSOR__KERNEL(rand),                            NOGRAD,                           0,                                                 AS_IS) \
+    X(RANDINT,                 randint,                 RANDOM,    0, 1, TENSOR__KERNEL(randint),                         NOGRAD,                           0,                                                 AS_IS) \
+    X(RANDN,                   randn,                   RANDOM,    0, 1, TENSOR__KERNEL(randn),                           NOGRAD,                           0,                                                 AS_IS) \
+    X(RANDPERM,                randperm,                RANDOM,    0, 1, TENSOR__KERNEL(randperm),                        NOGRAD,                           0,                                                 AS_IS) \
+    X(RESHAPE,                 reshape,                 VIEW,      1, 1, TENSOR__NO_KERNEL,                               tensor__grad_reshape,             0,                                                 AS_IS) \
+    X(SCATTER,                 scatter,                 INDEX,     3, 1, TENSOR__KERNEL(index),                           tensor__grad_scatter,             TENSOR__SB,                                        AS_IS) \
+    X(SCATTER_ADD,             scatter_add,             INDEX,     3, 1, TENSOR__KERNEL_WITH(index, index),               tensor__grad_scatter_add,         TENSOR__SB,                                        WIDEST) \
+    X(SCATTER_REDUCE,          scatter_reduce,          INDEX,     3, 1, TENSOR__KERNEL(index),                           tensor__grad_scatter_reduce,      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY, AS_IS) \
+    X(SEARCHSORTED,            searchsorted,            ROWS,      2, 1, TENSOR__KERNEL(searchsorted),                    NOGRAD,                           0,                                                 AS_IS) \
+    X(SLICE,                   slice,                   VIEW,      1, 1, TENSOR__NO_KERNEL,                               tensor__grad_slice,               0,                                                 AS_IS) \
+    X(SLICE_BACKWARD,          slice_backward,          COMPOSED,  1, 1, TENSOR__NO_KERNEL,                               tensor__grad_slice_backward,      0,                                                 AS_IS) \
+    X(SOFTMAX,                 softmax,                 ROWS,      1, 1, TENSOR__KERNEL_WITH(softmax, rows),              tensor__grad_softmax,             TENSOR__SY,                                        FULL) \
+    X(SOFTMAX_BACKWARD,        softmax_backward,        ROWS,      2, 1, TENSOR__KERNEL_WITH(softmax_backward, rows),     NOGRAD,                           0,                                                 AS_IS) \
+    X(SORT,                    sort,                    ROWS,      1, 1, TENSOR__KERNEL_WITH(order, order),               NOGRAD,                           0,                                                 AS_IS) \
+    X(SUM,                     sum,                     REDUCE,    1, 1, TENSOR__KERNEL(sum),                             tensor__grad_sum,                 0,                                                 FULL) \
+    X(TOPK,                    topk,                    ROWS,      1, 1, TENSOR__KERNEL_WITH(order, order),               NOGRAD,                           0,                                                 AS_IS) \
+    X(TRANSFER,                transfer,                TRANSFER,  1, 1, TENSOR__KERNEL(transfer),                        tensor__grad_transfer,            0,                                                 AS_IS) \
+    X(TRIL,                    tril,                    FILL,      1, 1, TENSOR__KERNEL(tri),                             tensor__grad_tril,                0,                                                 AS_IS) \
+    X(TRIU,                    triu,                    FILL,      1, 1, TENSOR__KERNEL(tri),                             tensor__grad_tril,                0,                                                 AS_IS) \
+    X(VAR,                     var,                     ROWS,      1, 1, TENSOR__KERNEL_WITH(var, rows),                  tensor__grad_var,                 TENSOR__SA,                                        AS_IS)
 
 // The pointwise lists in the order of their ids, by operands: those that are formulas, all.
 #define TENSOR_OPS_FORMULAS(ONE, TWO, THREE) \
@@ -31445,15 +31446,21 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__TESTS, TEN
 #define TENSOR__PASS 0
 #define TENSOR__PASS_WORDS
 #include TENSOR_SELF
-#define TENSOR__X(ID, name, family, nin, nout, cpu, scratch, grad, saves, cast)                              \
+#define TENSOR__KERNEL(name) tensor__cpu_##name, NULL
+#define TENSOR__KERNEL_WITH(name, scratch) tensor__cpu_##name, tensor__scratch_##scratch
+#define TENSOR__NO_KERNEL NULL, NULL
+#define TENSOR__X(ID, name, family, nin, nout, kernel, grad, saves, cast)                                    \
     TENSOR__FN const tensor__row_t *tensor__row_##ID(void) {                                                 \
         static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, nin, nin, nout, TENSOR__FLT,        \
-            TENSOR__##cast, TENSOR_OP_##ID, saves, TENSOR__GRAD(grad), cpu, scratch,                         \
-            TENSOR_FAMILY_##family == TENSOR_FAMILY_INDEX ? "x index src" : NULL, NULL};         \
+            TENSOR__##cast, TENSOR_OP_##ID, saves, TENSOR__GRAD(grad), kernel,                               \
+            TENSOR_FAMILY_##family == TENSOR_FAMILY_INDEX ? "x index src" : NULL, NULL};                     \
         return &row;                                                                                         \
     }
 TENSOR_OPS_OTHER(TENSOR__X)
 #undef TENSOR__X
+#undef TENSOR__KERNEL
+#undef TENSOR__KERNEL_WITH
+#undef TENSOR__NO_KERNEL
 #ifdef TENSOR_ALL_ROWS
 TENSOR__FN const tensor__row_t *tensor__row(int id) {
     static const tensor__row_t *(*const rows[])(void) = {

@@ -6771,9 +6771,9 @@ TENSOR__FN int nn__bag_usable(const tensor_embedding_bag_args_t *a) {
         return 0;
     }
     if (!nn__is_index(index) || (offsets && !nn__is_index(offsets))) {
-        const int first = !nn__is_index(index);
-        NN__FAIL(TENSOR_ERR_DTYPE, "%s: %s is %y, must be i32 or i64", op, first ? "index" : "offsets",
-                 first ? index : offsets);
+        const tensor_t *wrong = nn__is_index(index) ? offsets : index;
+        NN__FAIL(TENSOR_ERR_DTYPE, "%s: %s is %y, must be i32 or i64", op,
+                 wrong == index ? "index" : "offsets", wrong);
         return 0;
     }
 

@@ -175,8 +175,9 @@ result "tensor.h: tensor_family_t names another place than the rows of the famil
         sub(/.*[ *]/, "", name)
         where[name] = room
     }
-    /^    X\([A-Z_0-9]+, [a-z_0-9]+, [A-Z]+, / {
+    /^    X\([A-Z_0-9]+, +[a-z_0-9]+, +[A-Z]+, / {
         row = $0
+        gsub(/TENSOR__KERNEL(_WITH)?\(/, "&tensor__cpu_", row)
         n = split(row, word, /[^A-Za-z0-9_]+/)
         while (match(row, /(tensor__|nn__)(cpu|grad)_[a-z0-9_]+/)) {
             uses[++m] = word[5] " " substr(row, RSTART, RLENGTH)

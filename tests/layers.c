@@ -222,7 +222,8 @@ static void adaptive(void) {
                  "not in 0..19");
     CHECK_POISON(nn_call(net, x, tensor_full_n(TENSOR_DIMS(9), -1, TENSOR_I64)), TENSOR_ERR_INDEX,
                  "not in 0..19");
-    CHECK_POISON(nn_call(net, x, tensor_zeros_of(TENSOR_I64, 8)), TENSOR_ERR_SHAPE, "target [8] must have the dims of x [9,8] without the last");
+    CHECK_POISON(nn_call(net, x, tensor_zeros_of(TENSOR_I64, 8)), TENSOR_ERR_SHAPE,
+                 "target [8] must have the dims of x [9,8] without the last");
     CHECK_POISON(nn_call(net, x, tensor_zeros(9)), TENSOR_ERR_DTYPE, "must be i32 or i64");
     CHECK_POISON(nn_call(net, tensor_zeros(9, 7), target), TENSOR_ERR_SHAPE, "must be [N, 8] or [8]");
     CHECK_POISON(nn_adaptive_log_prob(nn_get_child(net, "head"), x), TENSOR_ERR_UNSUPPORTED, "is a Linear");

@@ -139,7 +139,8 @@ static void vectors(void) {
     CHECK(nn_vector_to_parameters(tensor_ones(7), p, 2) == TENSOR_ERR_SHAPE);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "vector_to_parameters: the vector [7] must be [8]");
     CHECK_POISON(nn_parameters_to_vector(NULL, 2), TENSOR_ERR_POISONED, "the list is NULL");
-    CHECK_POISON(nn_parameters_to_vector(p, 0), TENSOR_ERR_SHAPE, "parameters_to_vector: n 0 must be at least 1");
+    CHECK_POISON(nn_parameters_to_vector(p, 0), TENSOR_ERR_SHAPE,
+                 "parameters_to_vector: n 0 must be at least 1");
     nn_free(m);
 }
 

@@ -83,7 +83,8 @@ static void errors(void) {
         BAD(tensor_remainder(big, d), INDEX, "at element 99999");
         tensor_set_num_threads(1);
     }
-    BAD(tensor_sub(tensor_ones_of(TENSOR_BOOL, 2), tensor_ones_of(TENSOR_BOOL, 2)), DTYPE, "sub: x [2] is bool");
+    BAD(tensor_sub(tensor_ones_of(TENSOR_BOOL, 2), tensor_ones_of(TENSOR_BOOL, 2)), DTYPE,
+        "sub: x [2] is bool");
     BAD(tensor_neg(tensor_ones_of(TENSOR_BOOL, 2)), DTYPE, "neg: x [2] is bool");
     BAD(tensor_bitwise_and(v, v), DTYPE, "bitwise_and: x [4] is f32");
     BAD(tensor_bitwise_not(v), DTYPE, "bitwise_not: x [4] is f32");

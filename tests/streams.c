@@ -140,7 +140,8 @@ static void handles(void) {
     if (other) {
         a = tensor_cuda_event_new(TENSOR_CUDA, 0);
         CHECK(tensor_cuda_event_record(a, other) == TENSOR_ERR_DEVICE);
-        CHECK_ERROR(TENSOR_ERR_DEVICE, "cuda_event_record: the event is of CUDA device 0, must be of the stream's, 1");
+        CHECK_ERROR(TENSOR_ERR_DEVICE,
+                    "cuda_event_record: the event is of CUDA device 0, must be of the stream's, 1");
         CHECK(tensor_record_stream(x, other) == TENSOR_ERR_DEVICE);
         CHECK_ERROR(TENSOR_ERR_DEVICE, "record_stream: x is on CUDA device 0, must be on the stream's, 1");
         tensor_cuda_set_stream(other);          // of the other device: x's stream is as before
