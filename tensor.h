@@ -2144,7 +2144,7 @@ typedef struct tensor_function_ctx_t tensor_function_ctx_t;
 struct tensor_function_t {
     const char *name;                                       // static string
     // Computes the result from n inputs; nothing is recorded inside. Poison = failed. A result in the memory
-    // of an input (the input itself, a view) cannot be changed in place.
+    // of an input (the input itself, a view) or of a result before it cannot be changed in place.
     tensor_t *(*forward)(tensor_function_ctx_t *ctx, tensor_t *const *inputs, int n);
     // Fills grads[i] (NULL = zero) from grad, the gradient of the result. -> code
     int (*backward)(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n);
@@ -2155,7 +2155,8 @@ struct tensor_function_t {
 //   user    handed to ctx; freed by fn->destroy
 //   -> new;  grad by fn->backward (differentiable itself if made of tensor ops);  errors what forward raises
 TENSOR_API tensor_t *tensor_apply(const tensor_function_t *fn, void *user, tensor_t *const *inputs, int n);
-// The same with 1..4 results: forward returns the first and gives the others to tensor_set_output.
+// The same with 1..4 results: forward returns the first and gives the others to tensor_set_output. A tensor
+// that is given as two results is one tensor, whose gradient is that of the last.
 //   outputs  receives nout tensors; always filled (poison on failure)
 //   -> code;  errors what forward raises
 TENSOR_API int tensor_apply_n(const tensor_function_t *fn, void *user, tensor_t *const *inputs, int n,
@@ -27219,9 +27220,17 @@ TENSOR__FN int tensor__dirty_input(const tensor_function_ctx_t *c, const tensor_
 TENSOR__FN void tensor__custom_saves(tensor_function_ctx_t *c, int k, int i) {
     for (int j = 0; j < TENSOR__MAX_IN; j++) {
         int from = c->saved[j].source;
-        if (!c->saved[j].storage || c->saved[j].tensor != c->out[k] || from < 0) { continue; }
-        if (from == TENSOR__CONSTANT || from == i) { c->saved[j].source = -1 - k; }
+        if (!c->saved[j].storage || c->saved[j].tensor != c->out[k]) { continue; }
+        if (from < 0 || from == TENSOR__CONSTANT || from == i) { c->saved[j].source = -1 - k; }
     }
+}
+
+// Whether result k is also a result behind it, which then stands for both.
+TENSOR__FN int tensor__custom_repeats(const tensor_function_ctx_t *c, int k) {
+    for (int j = k + 1; j < c->nout; j++) {
+        if (c->out[j] == c->out[k]) { return 1; }
+    }
+    return 0;
 }
 
 // Runs forward; its results are in c->out. 0 = failed, raised.
@@ -27239,15 +27248,14 @@ TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_
             ok = 0;
             break;
         }
-        int i = tensor__dirty_input(c, y), again = 0;
+        int i = tensor__dirty_input(c, y);
         tensor__custom_saves(c, k, i);
         if (i >= 0) {
             returned |= 1u << i;
             continue;
         }
-        for (int j = 0; j < k; j++) { again |= c->out[j] == y; }
         // A result that forward did not make (an input or a captured tensor) gets a header of its own.
-        if (again || y->home != th || y->slot < s.mark || y->base || TENSOR__ATOMIC_LOAD(&y->refs) != 1) {
+        if (y->home != th || y->slot < s.mark || y->base || TENSOR__ATOMIC_LOAD(&y->refs) != 1) {
             c->out[k] = (tensor_detach)(y);
         }
     }
@@ -27261,12 +27269,13 @@ TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_
     return ok && th->error.code == 0;
 }
 
-// A result in the memory of an input is a view of it: a change of it in place cannot be recorded, since
-// backward knows nothing of it.
-TENSOR__FN void tensor__custom_lends(const tensor_function_ctx_t *c, tensor_t *y) {
-    for (int i = 0; i < c->n && !y->base; i++) {
-        tensor_t *x = c->inputs[i];
-        if (x->storage != y->storage) { continue; }
+// Result k in the memory of an input, or of a result before it, is a view of it: a change of it in place
+// cannot be recorded, since backward knows nothing of it.
+TENSOR__FN void tensor__custom_lends(const tensor_function_ctx_t *c, int k) {
+    tensor_t *y = c->out[k];
+    for (int i = 0; i < c->n + k && !y->base; i++) {
+        tensor_t *x = i < c->n ? c->inputs[i] : c->out[i - c->n];
+        if (x == y || x->storage != y->storage) { continue; }
         y->base = tensor__hold(x->base ? x->base : x);
         y->base_version = y->base->rebased;
         y->flags = (uint8_t)(y->flags | TENSOR__NO_GRAD_VIEW);
@@ -27280,11 +27289,12 @@ TENSOR__FN int tensor__custom_results(tensor__thread_t *th, tensor_function_ctx_
     int ok = 1;
     for (int k = 0; k < c->nout && ok; k++) {
         tensor_t *y = outputs[k] = c->out[k];
+        if (tensor__custom_repeats(c, k)) { continue; }
         int dirty = tensor__dirty_input(c, y) >= 0;
         if (!dirty) {
             y->op = c->fn->name;
             y->site = NULL;
-            tensor__custom_lends(c, y);
+            tensor__custom_lends(c, k);
         }
         if (!node || !tensor__is_float(y->dtype) || (c->constant >> k & 1)) { continue; }
         if ((*given)++) { TENSOR__HOLD(&node->refs); }
