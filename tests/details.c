@@ -831,8 +831,17 @@ static void rectangles_of_a_batch(void) {
     CHECK(tensor_set_parallel_for(NULL, NULL, 1) == 0);
 }
 
+// The number below which a normal variable is with a probability of 1e-5 to 1e-305
+static void far_quantiles(void) {
+    for (int k = 5; k < 306; k += 12) {
+        double p = pow(10, -k), y = tensor_item(tensor_ndtri(tensor_full_of(TENSOR_F64, p, 1)));
+        CHECK_NEAR(0.5 * erfc(-y * 0.7071067811865476) / p, 1, 1e-10);
+    }
+}
+
 int main(void) {
     RUN(one_name_twice);
+    RUN(far_quantiles);
     RUN(rectangles_of_a_batch);
     RUN(outer_place);
     RUN(set_of_owned);
