@@ -826,7 +826,7 @@ TENSOR_API tensor_t *tensor_reshape_n(tensor_t *x, const int64_t *dims, int ndim
 TENSOR_API tensor_t *tensor_view_n(tensor_t *x, const int64_t *dims, int ndim);
 
 // The same bytes read as another dtype, without history; x itself if it has that dtype. If the element size
-// differs, the last dim, whose stride must be 1, grows or shrinks.
+// differs, the last dim, whose stride must be 1 (in a dim of 1 any), grows or shrinks.
 //   dtype  any but bool, whose bytes are 0 or 1
 //   -> view, or x;  grad to x if it is x;  errors DTYPE, SHAPE if strides, sizes or the address do not fit
 TENSOR_API tensor_t *tensor_view_dtype(tensor_t *x, tensor_dtype_t dtype);
@@ -919,7 +919,8 @@ TENSOR_API tensor_t *tensor_slice_scatter(tensor_t *x, tensor_t *src, int64_t di
 TENSOR_API tensor_t *tensor_diagonal_scatter(tensor_t *x, tensor_t *src, int64_t offset, int64_t dim1,
                                              int64_t dim2);
 
-// x cut along dim into views of size elements (the last may be smaller).
+// x cut along dim into views of size elements (the last may be smaller). After a change of x in place they
+// are parts of what x is then (PyTorch refuses to read them).
 //   out     receives at most max views, in order; always filled (poison on failure)
 //   -> how many there are;  errors SHAPE if size < 1 or max is too small, INDEX
 TENSOR_API int tensor_split(tensor_t *x, int64_t size, int64_t dim, tensor_t **out, int max);
@@ -1735,7 +1736,7 @@ TENSOR_API tensor_t *tensor_linalg_cond(tensor_t *x, const char *p);
 // >>index                                          MARK: joining, indexing
 //
 // Index values are checked in a whole pass before the first write, in release builds too; an index out of
-// range is the error INDEX.
+// range is the error INDEX, also where x has no elements (PyTorch then looks at some of them only).
 // ------------------------------------------------------------------------------
 
 // Joins n tensors along dim (all other dims equal).
@@ -2144,7 +2145,7 @@ typedef struct tensor_function_ctx_t tensor_function_ctx_t;
 struct tensor_function_t {
     const char *name;                                       // static string
     // Computes the result from n inputs; nothing is recorded inside. Poison = failed. A result in the memory
-    // of an input (the input itself, a view) cannot be changed in place.
+    // of an input (the input itself, a view) or of a result before it cannot be changed in place.
     tensor_t *(*forward)(tensor_function_ctx_t *ctx, tensor_t *const *inputs, int n);
     // Fills grads[i] (NULL = zero) from grad, the gradient of the result. -> code
     int (*backward)(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n);
@@ -2155,7 +2156,8 @@ struct tensor_function_t {
 //   user    handed to ctx; freed by fn->destroy
 //   -> new;  grad by fn->backward (differentiable itself if made of tensor ops);  errors what forward raises
 TENSOR_API tensor_t *tensor_apply(const tensor_function_t *fn, void *user, tensor_t *const *inputs, int n);
-// The same with 1..4 results: forward returns the first and gives the others to tensor_set_output.
+// The same with 1..4 results: forward returns the first and gives the others to tensor_set_output. A tensor
+// that is given as two results is one tensor, whose gradient is that of the last.
 //   outputs  receives nout tensors; always filled (poison on failure)
 //   -> code;  errors what forward raises
 TENSOR_API int tensor_apply_n(const tensor_function_t *fn, void *user, tensor_t *const *inputs, int n,
@@ -10927,6 +10929,7 @@ struct tensor__thread_t {
 };
 
 typedef struct tensor__pool_t {
+    tensor_context_t *ctx;          // its tasks run in this context, whatever the thread uses otherwise
     int n;                          // threads, the caller included
     tensor_parallel_fn_t hook;
     void *hook_user;
@@ -12035,6 +12038,7 @@ TENSOR__RARE
 
 TENSOR__FN void tensor__context_init(tensor_context_t *ctx) {
     ctx->backend[0] = &tensor__cpu_backend;
+    ctx->pool.ctx = ctx;
     ctx->pool.n = 1;
     ctx->ready = 1;
 #if !defined(TENSOR_NO_THREADS)
@@ -12056,10 +12060,16 @@ TENSOR__FN tensor__thread_t *tensor__thread_alloc(tensor_context_t *ctx) {
     return (tensor__thread_t *)p;
 }
 
+// The context that the calling thread uses now, or will use when it calls the library.
+TENSOR__FN tensor_context_t *tensor__here(void) {
+    const tensor__thread_t *th = tensor__tls ? tensor__tls : tensor__waiting;
+    return th ? th->ctx : &tensor__default;
+}
+
 // A thread state for the calling thread: an idle one, the context's built-in first one, or a new one.
 TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *ctx) {
     static uint64_t numbers;
-    if (!ctx) { ctx = tensor__waiting ? tensor__waiting->ctx : &tensor__default; }
+    if (!ctx) { ctx = tensor__here(); }
     TENSOR__LOCK(&tensor__global);
     if (!tensor__me) { tensor__me = ++numbers; }
     uint64_t me = tensor__me;
@@ -12932,6 +12942,15 @@ TENSOR__FN void tensor__exit_watch(tensor__thread_t *th) {
 TENSOR__FN void tensor__exit_forget(void) {}
 #endif
 
+// Puts a state aside, which stays with its thread: the thread finds it again.
+TENSOR__FN void tensor__park(tensor__thread_t *th) {
+    tensor_context_t *ctx = th->ctx;
+    TENSOR__LOCK(&ctx->mutex);
+    th->next_idle = ctx->idle;
+    ctx->idle = th;
+    TENSOR__UNLOCK(&ctx->mutex);
+}
+
 // Frees the state for the next thread, with its caches or without.
 TENSOR__FN void tensor__thread_leave(tensor__thread_t *th, int release) {
     tensor_context_t *ctx = th->ctx;
@@ -13039,6 +13058,7 @@ TENSOR__FN void tensor__worker(tensor__pool_t *p, int worker) {
 TENSOR__FN TENSOR__THREAD_MAIN(tensor__worker_main) {
     tensor__start_t s = *(tensor__start_t *)arg;
     TENSOR_FREE(arg, sizeof s, 64);
+    if (s.pool->ctx != tensor__here()) { tensor__attach(s.pool->ctx); }
     tensor__worker(s.pool, s.worker);
     return 0;
 }
@@ -13315,8 +13335,7 @@ TENSOR_API int (tensor_set_parallel_for)(tensor_parallel_fn_t fn, void *user, in
 }
 
 // A task of the user's job system takes a free worker number, so that two tasks never share scratch.
-TENSOR__FN void tensor__hook_task(void *arg, int64_t i) {
-    tensor__pool_t *p = (tensor__pool_t *)arg;
+TENSOR__FN void tensor__hook_work(tensor__pool_t *p, int64_t i) {
     for (int w = 0;; w = w + 1 < p->n ? w + 1 : 0) {
         if (TENSOR__ATOMIC_ADD(&p->slots[w], 1) == 0) {
             p->fn(p->arg, i, w);
@@ -13326,6 +13345,21 @@ TENSOR__FN void tensor__hook_task(void *arg, int64_t i) {
         (void)TENSOR__ATOMIC_ADD(&p->slots[w], -1);
         TENSOR__PAUSE();
     }
+}
+
+// Such a task on a thread that uses another context: the state of that one waits meanwhile.
+TENSOR__FN void tensor__hook_task(void *arg, int64_t i) {
+    tensor__pool_t *p = (tensor__pool_t *)arg;
+    tensor__thread_t *th = tensor__tls;
+    if (p->ctx == tensor__here()) {
+        tensor__hook_work(p, i);
+        return;
+    }
+    tensor__attach(p->ctx);
+    tensor__hook_work(p, i);
+    if (tensor__tls) { tensor__park(tensor__tls); }
+    tensor__tls = th;
+    tensor__exit_watch(th);
 }
 
 // Runs fn(arg, 0..ntasks-1, worker) on all threads of the context; the caller takes part.
@@ -13522,11 +13556,7 @@ TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
     (tensor_profiler_set)(NULL);
     tensor_recorder_t *recorder = tensor__set_recorder(NULL);
 
-    // The state stays with its thread: the thread that parked it finds it again.
-    TENSOR__LOCK(&before->mutex);
-    th->next_idle = before->idle;
-    before->idle = th;
-    TENSOR__UNLOCK(&before->mutex);
+    tensor__park(th);
     tensor__tls = NULL;
     tensor__attach(context);
     (tensor_profiler_set)(profiler);
@@ -27230,9 +27260,17 @@ TENSOR__FN int tensor__dirty_input(const tensor_function_ctx_t *c, const tensor_
 TENSOR__FN void tensor__custom_saves(tensor_function_ctx_t *c, int k, int i) {
     for (int j = 0; j < TENSOR__MAX_IN; j++) {
         int from = c->saved[j].source;
-        if (!c->saved[j].storage || c->saved[j].tensor != c->out[k] || from < 0) { continue; }
-        if (from == TENSOR__CONSTANT || from == i) { c->saved[j].source = -1 - k; }
+        if (!c->saved[j].storage || c->saved[j].tensor != c->out[k]) { continue; }
+        if (from < 0 || from == TENSOR__CONSTANT || from == i) { c->saved[j].source = -1 - k; }
     }
+}
+
+// Whether result k is also a result behind it, which then stands for both.
+TENSOR__FN int tensor__custom_repeats(const tensor_function_ctx_t *c, int k) {
+    for (int j = k + 1; j < c->nout; j++) {
+        if (c->out[j] == c->out[k]) { return 1; }
+    }
+    return 0;
 }
 
 // Runs forward; its results are in c->out. 0 = failed, raised.
@@ -27250,15 +27288,14 @@ TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_
             ok = 0;
             break;
         }
-        int i = tensor__dirty_input(c, y), again = 0;
+        int i = tensor__dirty_input(c, y);
         tensor__custom_saves(c, k, i);
         if (i >= 0) {
             returned |= 1u << i;
             continue;
         }
-        for (int j = 0; j < k; j++) { again |= c->out[j] == y; }
         // A result that forward did not make (an input or a captured tensor) gets a header of its own.
-        if (again || y->home != th || y->slot < s.mark || y->base || TENSOR__ATOMIC_LOAD(&y->refs) != 1) {
+        if (y->home != th || y->slot < s.mark || y->base || TENSOR__ATOMIC_LOAD(&y->refs) != 1) {
             c->out[k] = (tensor_detach)(y);
         }
     }
@@ -27272,12 +27309,13 @@ TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_
     return ok && th->error.code == 0;
 }
 
-// A result in the memory of an input is a view of it: a change of it in place cannot be recorded, since
-// backward knows nothing of it.
-TENSOR__FN void tensor__custom_lends(const tensor_function_ctx_t *c, tensor_t *y) {
-    for (int i = 0; i < c->n && !y->base; i++) {
-        tensor_t *x = c->inputs[i];
-        if (x->storage != y->storage) { continue; }
+// Result k in the memory of an input, or of a result before it, is a view of it: a change of it in place
+// cannot be recorded, since backward knows nothing of it.
+TENSOR__FN void tensor__custom_lends(const tensor_function_ctx_t *c, int k) {
+    tensor_t *y = c->out[k];
+    for (int i = 0; i < c->n + k && !y->base; i++) {
+        tensor_t *x = i < c->n ? c->inputs[i] : c->out[i - c->n];
+        if (x == y || x->storage != y->storage) { continue; }
         y->base = tensor__hold(x->base ? x->base : x);
         y->base_version = y->base->rebased;
         y->flags = (uint8_t)(y->flags | TENSOR__NO_GRAD_VIEW);
@@ -27291,11 +27329,12 @@ TENSOR__FN int tensor__custom_results(tensor__thread_t *th, tensor_function_ctx_
     int ok = 1;
     for (int k = 0; k < c->nout && ok; k++) {
         tensor_t *y = outputs[k] = c->out[k];
+        if (tensor__custom_repeats(c, k)) { continue; }
         int dirty = tensor__dirty_input(c, y) >= 0;
         if (!dirty) {
             y->op = c->fn->name;
             y->site = NULL;
-            tensor__custom_lends(c, y);
+            tensor__custom_lends(c, k);
         }
         if (!node || !tensor__is_float(y->dtype) || (c->constant >> k & 1)) { continue; }
         if ((*given)++) { TENSOR__HOLD(&node->refs); }

@@ -2591,7 +2591,8 @@ TENSOR_API int nn_set_momentum(nn_optimizer_t *o, double momentum);
 TENSOR_API double nn_get_momentum(nn_optimizer_t *o);
 
 // Scales all gradients by min(1, max_norm / (norm + 1e-6)), where norm is the 2-norm of all of them together
-// (summed in double in a fixed order). It does not wait for a device; tensor_item of the norm does.
+// (summed in double in a fixed order), also those that were made in inference mode. It does not wait for a
+// device; tensor_item of the norm does.
 //   -> 0-d f64, the norm before scaling (if infinite or NaN, gradients become NaN, as in PyTorch)
 //   errors  POISONED, SHAPE (max_norm negative or NaN)
 TENSOR_API tensor_t *nn_clip_grad_norm(nn_optimizer_t *o, double max_norm);
