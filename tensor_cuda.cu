@@ -1897,7 +1897,7 @@ struct limits_t {
     int64_t attention_workspace = 256 << 20;    // above this, the gradient takes part of the batch at a time
     int64_t attention_scores = 32 << 20;        // bytes of scores at a time, if ATTENTION_ROWS queries allow
     uint64_t plan_sets = PLAN_SETS;
-    int64_t softmax_rows = 1024;                // fewer have more threads each
+    int64_t held_rows = 1024;                   // fewer rows in registers have more threads each
     int64_t value_part = 4096;                  // of one that a block reads for a norm, variance, logsumexp
     int64_t scan_part = 16384;                  // elements of a long row that a block scans; as reduce_chunk
     int64_t sort_row = 2048;                    // longest row that a block sorts alone, at most ROW_SORT
@@ -3871,73 +3871,79 @@ __device__ inline typename OP::acc row_join(typename OP::acc v, typename OP::acc
     return v;
 }
 
-// Rows whose packs the registers of their threads hold, PACKS a thread, are read once.
-template <class T, int PACKS, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
-softmax_held(T *y, const T *x, int64_t rows, int packs, bool logs) {
-    constexpr int V = lanes_of<T>;
-    TCU_SHARED(C, s, [THREADS]);
-    const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
-    for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
-        const int64_t r = r0 + threadIdx.y;
-        const int n = r < rows ? packs : 0;
-        const pack_t<T, V> *from = (const pack_t<T, V> *)x + r * packs;
-        pack_t<T, V> *to = (pack_t<T, V> *)y + r * packs, held[PACKS];
-        C top = -INFINITY, sum = 0;
-        TCU_UNROLL
-        for (int k = 0; k < PACKS; k++) {
-            if (k * l.lanes + l.lane < n) { held[k] = from[k * l.lanes + l.lane]; }
-        }
-        TCU_UNROLL
-        for (int k = 0; k < PACKS; k++) {
-            if (k * l.lanes + l.lane >= n) { continue; }
+// A row that is read several times: HOLDS, its packs stay in the registers of its threads, HELD a thread;
+// otherwise each time comes from memory, whatever the row's length and address.
+enum { HELD = 4 };
+
+template <class T, bool HOLDS> struct row_t {
+    typedef class_t<T> C;
+    static constexpr int V = lanes_of<T>;
+    const T *x;
+    int64_t columns;
+    lanes_t l;
+    pack_t<T, V> pack[HOLDS ? HELD : 1];
+
+    __device__ row_t(const T *from, int64_t n, lanes_t of) : x(from), columns(n), l(of) {
+        if constexpr (HOLDS) {
             TCU_UNROLL
-            for (int i = 0; i < V; i++) { top = w_max(top, to_class<C>(held[k].v[i])); }
-        }
-        top = row_join<max_op<C>>(top, s, l);
-        const C shift = top == -INFINITY || top == INFINITY ? 0 : top;     // as in softmax_rows
-        const C start = top == INFINITY ? top : shift;
-        TCU_UNROLL
-        for (int k = 0; k < PACKS; k++) {
-            if (k * l.lanes + l.lane >= n) { continue; }
-            TCU_UNROLL
-            for (int i = 0; i < V; i++) { sum += w_exp(to_class<C>(held[k].v[i]) - start); }
-        }
-        sum = row_join<sum_op<C>>(sum, s, l);
-        const C scale = 1 / sum, offset = shift + w_log(sum);
-        TCU_UNROLL
-        for (int k = 0; k < PACKS; k++) {
-            if (k * l.lanes + l.lane >= n) { continue; }
-            pack_t<T, V> out;
-            TCU_UNROLL
-            for (int i = 0; i < V; i++) {
-                const C v = to_class<C>(held[k].v[i]);
-                out.v[i] = from_class<T>(logs ? v - offset : w_exp(v - start) * scale);
+            for (int k = 0; k < HELD; k++) {
+                if (at(k) < columns) { pack[k] = ((const pack_t<T, V> *)x)[at(k) / V]; }
             }
-            to[k * l.lanes + l.lane] = out;
         }
     }
-}
 
-// Rows of any length, and those that are not aligned.
+    __device__ int64_t at(int k) const { return (int64_t)(k * l.lanes + l.lane) * V; }
+
+    // f(column, value)
+    template <class F> __device__ void each(F f) const {
+        if constexpr (HOLDS) {
+            TCU_UNROLL
+            for (int k = 0; k < HELD; k++) {
+                if (at(k) >= columns) { continue; }
+                TCU_UNROLL
+                for (int i = 0; i < V; i++) { f(at(k) + i, to_class<C>(pack[k].v[i])); }
+            }
+        } else {
+            each_in_row<T, 1>(&x, columns, l, [&](int64_t i, const C *v) { f(i, v[0]); });
+        }
+    }
+
+    // y[column] = f(column, value); y may be x
+    template <class F> __device__ void map(T *y, F f) const {
+        if constexpr (HOLDS) {
+            TCU_UNROLL
+            for (int k = 0; k < HELD; k++) {
+                if (at(k) >= columns) { continue; }
+                pack_t<T, V> out;
+                TCU_UNROLL
+                for (int i = 0; i < V; i++) {
+                    out.v[i] = from_class<T>(f(at(k) + i, to_class<C>(pack[k].v[i])));
+                }
+                ((pack_t<T, V> *)y)[at(k) / V] = out;
+            }
+        } else {
+            map_row<T, 1>(y, &x, columns, l, [&](int64_t i, const C *v) { return f(i, v[0]); });
+        }
+    }
+};
+
 // The CPU's texts are row_softmax (f32) and tensor__f64_softmax in tensor.h; they sum in another order.
-template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
+template <class T, bool HOLDS, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
 softmax_rows(T *y, const T *x, int64_t rows, int64_t columns, bool logs) {
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
-        const T *row[1] = {x + r * columns};
+        const row_t<T, HOLDS> row(x + r * columns, n, l);
         C top = -INFINITY, sum = 0;
-        each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { top = w_max(top, v[0]); });
+        row.each([&](int64_t, C v) { top = w_max(top, v); });
         top = row_join<max_op<C>>(top, s, l);
         C shift = top == -INFINITY || top == INFINITY ? 0 : top; // rows of -inf give NaN, as they should
         C from = top == INFINITY ? top : shift;
-        each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += w_exp(v[0] - from); });
+        row.each([&](int64_t, C v) { sum += w_exp(v - from); });
         sum = row_join<sum_op<C>>(sum, s, l);
         C scale = 1 / sum, offset = shift + w_log(sum);
-        map_row<T, 1>(y + r * columns, row, n, l, [&](int64_t, const C *v) {
-            return logs ? v[0] - offset : w_exp(v[0] - from) * scale;
-        });
+        row.map(y + r * columns, [&](int64_t, C v) { return logs ? v - offset : w_exp(v - from) * scale; });
     }
 }
 
@@ -4380,7 +4386,7 @@ __device__ inline label_sums_t<C> sum_labels(const T *const *row, int64_t n, con
 
 // For each row: the loss, log sum e^x and the target's weight.
 template <class T, class C = class_t<T>>
-__global__ void __launch_bounds__(THREADS, 4)
+__global__ void __launch_bounds__(THREADS, same_type<C, double>::value ? 3 : 4)
     cross_entropy_rows(C *loss, C *weight, C *lse, const T *x, labels_t<C> q, int64_t rows,
                        int64_t columns, unsigned long long *error) {
     TCU_SHARED(C, s, [THREADS]);
@@ -4469,28 +4475,27 @@ struct scores_t {
 };
 
 // Scores of attention become probabilities, in place.
-template <class C>
+template <class C, bool HOLDS>
 __global__ void __launch_bounds__(THREADS, 4) attention_rows(C *p, C *lse, scores_t part, C scale) {
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     const int64_t rows = part.rows, columns = part.columns;
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0, seen = part.seen(r);
-        const C *row[1] = {p + r * columns};
+        const row_t<C, HOLDS> row(p + r * columns, n, l);
         C top = -INFINITY, sum = 0;
-        each_in_row<C, 1>(row, n, l, [&](int64_t i, const C *v) {
-            if (i < seen) { top = w_max(top, v[0] * scale); }
+        row.each([&](int64_t i, C v) {
+            if (i < seen) { top = w_max(top, v * scale); }
         });
         top = row_join<max_op<C>>(top, s, l);
         C shift = top == -INFINITY ? 0 : top;
-        each_in_row<C, 1>(row, n, l, [&](int64_t i, const C *v) {
-            if (i < seen) { sum += w_exp(v[0] * scale - shift); }
+        row.each([&](int64_t i, C v) {
+            if (i < seen) { sum += w_exp(v * scale - shift); }
         });
         sum = row_join<sum_op<C>>(sum, s, l);
         C by = sum > 0 ? 1 / sum : sum;
-        map_row<C, 1>(p + r * columns, row, n, l, [&](int64_t i, const C *v) {
-            return i < seen ? w_exp(v[0] * scale - shift) * by : C(0);
-        });
+        row.map(p + r * columns,
+                [&](int64_t i, C v) { return i < seen ? w_exp(v * scale - shift) * by : C(0); });
         if (n && !l.lane) { lse[part.place(r)] = w_log(sum) + shift; }
     }
 }
@@ -4608,30 +4613,23 @@ inline grid_t rows_for(const place_t &at, int64_t rows, int64_t columns, int V) 
     return {grid_for(at, rows, high), dim3(lanes, high)};
 }
 
+// The same for kernels with a row_t. *holds: allowed before, done after.
+template <class T>
+inline grid_t held_rows_for(const place_t &at, const T *x, int64_t rows, int64_t columns, bool *holds) {
+    constexpr int V = lanes_of<T>;
+    *holds = *holds && aligned16(x) && columns % V == 0 && columns <= (int64_t)THREADS * HELD * V;
+    return rows_for(at, rows, columns, *holds && rows >= at.limits.held_rows ? V * HELD : V);
+}
+
 // All operands contiguous, rows x columns.
 inline int softmax(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
                    int64_t columns, bool logs) {
     if (!rows || !columns) { return 0; }
-    enum { FEW = 2, MANY = 8, LONG = 4 };       // packs of a thread: a warp a row; a block a row
-    const int width = 16 / size_of(x.dtype);
-    const bool whole = columns % width == 0 && aligned16(x.data) && aligned16(y.data);
-    const int64_t packs = whole ? columns / width : INT64_MAX;
-    const bool warps = packs <= WARP * FEW || (packs <= WARP * MANY && rows >= at.limits.softmax_rows);
-    const int lanes = warps ? least(lanes_for(columns, width * FEW), (int)WARP) : lanes_for(columns, width);
-    const dim3 block((unsigned)lanes, (unsigned)(THREADS / lanes));
-    const grid_t held = {grid_for(at, rows, block.y), block}, any = rows_for(at, rows, columns, width);
     TCU_FLOATS(x.dtype, T,
-               T *to = (T *)y.data; const T *from = (const T *)x.data;
-               if (packs <= WARP * FEW) {
-                   return launch(at, held, softmax_held<T, FEW>, to, from, rows, (int)packs, logs);
-               }
-               if (warps) {
-                   return launch(at, held, softmax_held<T, MANY>, to, from, rows, (int)packs, logs);
-               }
-               if (packs <= THREADS * LONG) {
-                   return launch(at, held, softmax_held<T, LONG>, to, from, rows, (int)packs, logs);
-               }
-               return launch(at, any, softmax_rows<T>, to, from, rows, columns, logs);)
+               bool holds = aligned16(y.data);
+               const grid_t g = held_rows_for<T>(at, (const T *)x.data, rows, columns, &holds);
+               return launch(at, g, holds ? softmax_rows<T, true> : softmax_rows<T, false>, (T *)y.data,
+                             (const T *)x.data, rows, columns, logs);)
     return 0;
 }
 
@@ -10858,14 +10856,16 @@ static int attention_part(const place_t &at, const attention_args_t &a, bool bac
     narrow(v, 0, keys);
     narrow(kt, 0, keys);
     transpose(kt);
-    const grid_t g = rows_for(at, rows, keys, 16 / (int)sizeof(C));
     const scores_t part = {rows, keys, count, first, queries, causal};
     int code = product(at, p.arg, q.arg, kt.arg);
     if (code) { return code; }
     if (!back) {
         shaped_t y(*a.y);
         narrow(y, first, count);
-        code = launch(at, g, attention_rows<C>, scores, a.lse->data, part, scale);
+        bool holds = true;
+        const grid_t g = held_rows_for(at, scores, rows, keys, &holds);
+        auto *kernel = holds ? attention_rows<C, true> : attention_rows<C, false>;
+        code = launch(at, g, kernel, scores, a.lse->data, part, scale);
         return code ? code : product(at, y.arg, p.arg, v.arg);
     }
 
@@ -10879,6 +10879,7 @@ static int attention_part(const place_t &at, const attention_args_t &a, bool bac
     narrow(dk, 0, keys);
     narrow(dv, 0, keys);
     if ((code = product(at, d.arg, dy.arg, vt.arg)) != 0) { return code; }
+    const grid_t g = rows_for(at, rows, keys, lanes_of<C>);
     code = launch(at, g, attention_rows_backward<C>, scores, more, a.lse->data, part, scale);
     if (!code) { code = product(at, dq.arg, d.arg, k.arg); }
     transpose(p);

@@ -1658,7 +1658,7 @@ __attribute__((weak)) int main() {      // tests in C link this object for its t
     at.limits.blocks_per_sm = 2;                // few blocks, so that loops over grids turn
     at.limits.reduce_chunk = 64;
     at.limits.norm_chunk = 4;
-    at.limits.softmax_rows = 3;
+    at.limits.held_rows = 3;
     cudaStreamCreateWithFlags(&at.stream, cudaStreamNonBlocking);
     cudaMalloc(&error, 24);
     at.error = (unsigned long long *)error;
