@@ -10693,7 +10693,8 @@ static int mean_of_planes(const place_t &at, tensor_call_t *c, int64_t between) 
     const window_t &g = c->p->window;
     const tensor_arg_t &x = c->arg[0], &y = c->arg[1];
     const int id = c->row->id;
-    if ((id != NN_OP_AVG_POOL1D && id != NN_OP_AVG_POOL2D && id != NN_OP_AVG_POOL3D) || !x.numel) { return NONE; }
+    const bool mean = id == NN_OP_AVG_POOL1D || id == NN_OP_AVG_POOL2D || id == NN_OP_AVG_POOL3D;
+    if (!mean || !x.numel) { return NONE; }
     const bool adaptive = g.mode == NN__ADAPTIVE;
     for (int d = 0; d < 3; d++) {
         const bool all = adaptive || (g.kernel[d] == g.in[d] && !g.pad[d] && !g.divisor);
@@ -10838,8 +10839,9 @@ static int attention_part(const place_t &at, const attention_args_t &a, bool bac
     const int64_t count = end - first, queries = a.q->dims[n - 2];
     const bool last = end == queries;
     int64_t keys = a.k->dims[n - 2], dims[TENSOR_MAX_DIMS], rows = count;
-    if (causal && !(back && last)) {
-        keys = least(keys, (end + ATTENTION_ROWS - 1) / ATTENTION_ROWS * ATTENTION_ROWS);
+    if (causal && !(back && last)) {            // of some eight widths, for the library plans each of them
+        const int64_t step = (keys / 8 / ATTENTION_ROWS + 1) * ATTENTION_ROWS;
+        keys = least(keys, (end + step - 1) / step * step);
     }
     for (int d = 0; d < n - 2; d++) {
         dims[d] = a.q->dims[d];
@@ -10912,8 +10914,8 @@ template <class C> static int attention(const place_t &at, tensor_call_t *c) {
     int code = scores.code ? scores.code : more.code;
     const C scale = (C)c->p->attention.scale;
     for (int64_t end = queries; end > 0 && !code; end -= part) {
-        code = attention_part<C>(at, a, back, causal, scale, most<int64_t>(end - part, 0), end, (C *)scores.at,
-                                 (C *)more.at);
+        const int64_t first = most<int64_t>(end - part, 0);
+        code = attention_part<C>(at, a, back, causal, scale, first, end, (C *)scores.at, (C *)more.at);
     }
     return code;
 }

@@ -7228,8 +7228,8 @@ TENSOR__FN void nn__grad_plane_norm(tensor__grad_t *g) {
     nn__grad_norm(g, NN__ROW(GROUP_NORM_BACKWARD), nn__composed_plane_norm, g->p->group_norm.channels);
 }
 
-// x [N, C, ...], of f16 and bf16 (with f32 w and b) only if the device's kernels take it; groups 0 = batch norm.
-// stat, if not NULL, receives mean and variance.
+// x [N, C, ...], of f16 and bf16 (with f32 w and b) only if the device's kernels take it; groups 0 = batch
+// norm. stat, if not NULL, receives mean and variance.
 TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64_t groups, double eps,
                                     tensor_t **stat) {
     tensor_t *in[3];

@@ -1448,7 +1448,7 @@ static void decoding() {
 // also where queries see few keys or there are more of one than of the other, and the memory of these scores alone.
 static void attention_by_parts() {
     const limits_t were = limits;
-    const int64_t sizes[][2] = {{150, 150}, {150, 40}, {70, 200}, {64, 64}, {65, 1}};
+    const int64_t sizes[][2] = {{150, 150}, {150, 40}, {70, 200}, {130, 520}, {64, 64}, {65, 1}};
     for (int dtype : {TENSOR_F32, TENSOR_F64}) {
         for (auto &size : sizes) {
             for (int causal : {0, 1}) {
