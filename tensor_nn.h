@@ -7229,8 +7229,8 @@ TENSOR__FN void nn__grad_plane_norm(tensor__grad_t *g) {
     nn__grad_norm(g, NN__ROW(GROUP_NORM_BACKWARD), nn__composed_plane_norm, g->p->group_norm.channels);
 }
 
-// x [N, C, ...]; groups 0 = batch norm, which may take f16 and bf16 (with f32 w and b) if the device's kernel
-// does. stat, if not NULL, receives mean and variance.
+// x [N, C, ...], of f16 and bf16 (with f32 w and b) only if the device's kernels take it; groups 0 = batch
+// norm. stat, if not NULL, receives mean and variance.
 TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64_t groups, double eps,
                                     tensor_t **stat) {
     tensor_t *in[3];
@@ -7292,8 +7292,9 @@ TENSOR__FN tensor_t *nn__norm_by_running(tensor_t *x, tensor_t *mean, tensor_t *
     if (b) { shift = (tensor_add)(shift, b); }
     int64_t dims[TENSOR_MAX_DIMS];
     for (int k = 0; k < x->ndim; k++) { dims[k] = k == 1 ? x->dims[1] : 1; }
-    y = (tensor_mul)(nn__wide(x), (tensor_reshape_n)(y, dims, x->ndim));
-    return nn__narrow((tensor_add)(y, (tensor_reshape_n)(shift, dims, x->ndim)), x);
+    y = (tensor_reshape_n)(y, dims, x->ndim);
+    shift = (tensor_reshape_n)(shift, dims, x->ndim);
+    return nn__narrow((tensor_addcmul)(shift, nn__wide(x), y, 1), x);      // one pass over x
 }
 
 // Moves a running statistic towards s, which in instance norm is [N * C]. 0 = raised
@@ -7335,7 +7336,7 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t has one value per channel, its variance is 0", op, x);
     }
     tensor_t *stat[2] = {NULL, NULL};
-    int as_it_is = !instance && x->numel && TENSOR__(halves)(x);
+    int as_it_is = x->numel && TENSOR__(halves)(x);
     int64_t groups = instance ? nn__max(x->dims[1], 1) : 0;
     tensor_t *y = nn__plane_norm(as_it_is ? x : nn__wide(x), w, b, groups, eps, stat);
     if (mean && stat[0] && x->numel) {   // without elements there are no statistics
@@ -7379,7 +7380,9 @@ TENSOR__FN tensor_t *nn__group_norm(tensor_t *x, int64_t groups, tensor_t *w, te
     tensor_t *in[3] = {x, w, b};
     NN__OPEN_AS(NN__ROW(GROUP_NORM)->cast, in, 3)
     if (!nn__group_norm_usable(in, groups)) { NN__CLOSE(TENSOR__(poison)); }
-    tensor_t *y = nn__plane_norm(nn__wide(in[0]), nn__wide(in[1]), nn__wide(in[2]), groups, eps, NULL);
+    int as_it_is = in[0]->numel && nn__kept_half(in[0]);
+    tensor_t *y = nn__plane_norm(as_it_is ? in[0] : nn__wide(in[0]), nn__wide(in[1]), nn__wide(in[2]), groups,
+                                 eps, NULL);
     NN__CLOSE(nn__narrow(y, in[0]));
 }
 
