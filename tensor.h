@@ -625,7 +625,7 @@ TENSOR_API tensor_t *tensor_scalar(double value, tensor_dtype_t dtype);
 TENSOR_API tensor_t *tensor_from_n(const void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim);
 
 // A tensor over the caller's memory, which must stay until the deleter runs.
-//   data     dims/dtype as tensor_from_n, aligned to the element size
+//   data     dims/dtype as tensor_from_n, aligned to the element size; NULL if there are no elements
 //   deleter  called once with (data, user) when the last user is gone; NULL = nothing to do
 //   -> new;  grad none;  errors as tensor_from_n, SHAPE if data is misaligned (then the deleter is not
 //      called)
@@ -664,12 +664,20 @@ TENSOR_API tensor_t *tensor_logspace_of(tensor_dtype_t dtype, double start, doub
 //   periodic     1 = the first n of n + 1 values, so that a repeated window has no double zero (PyTorch's
 //                default); 0 = symmetric
 //   alpha, beta  of hamming_window 0.54 and 0.46 in PyTorch; beta of kaiser_window 12
-//   -> new [n] of the default dtype, [1] of ones if n is 1;  grad none;  errors SHAPE if n < 0
+//   tau, std     above 0: where exponential_window is 1 / e of its middle, and gaussian_window 0.61 of it
+//   a            [count] of general_cosine_window, the sum of (-1)^k a[k] cos(2 pi k x)
+//   -> new [n] of the default dtype, [1] of ones if n is 1;  grad none;  errors SHAPE if n < 0, tau or std
+//      are not above 0, or a is NULL
 TENSOR_API tensor_t *tensor_hann_window(int64_t n, int periodic);
 TENSOR_API tensor_t *tensor_hamming_window(int64_t n, int periodic, double alpha, double beta);
 TENSOR_API tensor_t *tensor_blackman_window(int64_t n, int periodic);
 TENSOR_API tensor_t *tensor_bartlett_window(int64_t n, int periodic);
 TENSOR_API tensor_t *tensor_kaiser_window(int64_t n, int periodic, double beta);
+TENSOR_API tensor_t *tensor_cosine_window(int64_t n, int periodic);
+TENSOR_API tensor_t *tensor_exponential_window(int64_t n, int periodic, double tau);
+TENSOR_API tensor_t *tensor_gaussian_window(int64_t n, int periodic, double std);
+TENSOR_API tensor_t *tensor_general_cosine_window(int64_t n, int periodic, const double *a, int count);
+TENSOR_API tensor_t *tensor_nuttall_window(int64_t n, int periodic);
 
 // Ones on the main diagonal.
 //   -> new [n, m];  grad none;  errors SHAPE
@@ -968,6 +976,10 @@ TENSOR_API tensor_t *tensor_asin(tensor_t *x);
 TENSOR_API tensor_t *tensor_asinh(tensor_t *x);
 TENSOR_API tensor_t *tensor_atan(tensor_t *x);
 TENSOR_API tensor_t *tensor_atanh(tensor_t *x);
+TENSOR_API tensor_t *tensor_bessel_j0(tensor_t *x);                     // Bessel, first kind
+TENSOR_API tensor_t *tensor_bessel_j1(tensor_t *x);
+TENSOR_API tensor_t *tensor_bessel_y0(tensor_t *x);                     // second kind; NaN below 0
+TENSOR_API tensor_t *tensor_bessel_y1(tensor_t *x);
 TENSOR_API tensor_t *tensor_ceil(tensor_t *x);
 TENSOR_API tensor_t *tensor_clamp(tensor_t *x, double lo, double hi);   // -INFINITY / INFINITY = no bound
 TENSOR_API tensor_t *tensor_clamp_max(tensor_t *x, double hi);
@@ -1008,6 +1020,8 @@ TENSOR_API tensor_t *tensor_log_ndtr(tensor_t *x);                      // log o
 TENSOR_API tensor_t *tensor_logsigmoid(tensor_t *x);
 TENSOR_API tensor_t *tensor_logit(tensor_t *x, double eps);             // eps >= 0 clamps x to eps..1-eps
 TENSOR_API tensor_t *tensor_mish(tensor_t *x);
+TENSOR_API tensor_t *tensor_modified_bessel_k0(tensor_t *x);            // second kind; NaN below 0
+TENSOR_API tensor_t *tensor_modified_bessel_k1(tensor_t *x);
 TENSOR_API tensor_t *tensor_mvlgamma(tensor_t *x, int p);               // log of the gamma function of p dims
 // Replaces NaN and infinities (PyTorch: 0, NAN, NAN). NAN as posinf or neginf means the largest or the lowest
 // number of the dtype
@@ -1023,6 +1037,8 @@ TENSOR_API tensor_t *tensor_relu(tensor_t *x);
 TENSOR_API tensor_t *tensor_round(tensor_t *x);                         // half to even
 TENSOR_API tensor_t *tensor_round_decimals(tensor_t *x, int decimals);  // floats; < 0 = before the point
 TENSOR_API tensor_t *tensor_rsqrt(tensor_t *x);
+TENSOR_API tensor_t *tensor_scaled_modified_bessel_k0(tensor_t *x);     // k0 exp(x)
+TENSOR_API tensor_t *tensor_scaled_modified_bessel_k1(tensor_t *x);
 TENSOR_API tensor_t *tensor_sgn(tensor_t *x);                           // sign
 TENSOR_API tensor_t *tensor_sigmoid(tensor_t *x);
 TENSOR_API tensor_t *tensor_sign(tensor_t *x);
@@ -1036,6 +1052,22 @@ TENSOR_API tensor_t *tensor_square(tensor_t *x);
 TENSOR_API tensor_t *tensor_tan(tensor_t *x);
 TENSOR_API tensor_t *tensor_tanh(tensor_t *x);
 TENSOR_API tensor_t *tensor_trunc(tensor_t *x);
+
+// Orthogonal polynomials of degree n, 0 .. 1000 (below 0: zeros): Chebyshev of the four kinds, and with x in
+// 0..1 (shifted), Hermite (of physics: h, of probability: he), Laguerre, Legendre.
+//   -> new, computed in f32 or f64;  grad through the recurrence;  errors as above, SHAPE (n)
+TENSOR_API tensor_t *tensor_chebyshev_polynomial_t(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_chebyshev_polynomial_u(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_chebyshev_polynomial_v(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_chebyshev_polynomial_w(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_shifted_chebyshev_polynomial_t(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_shifted_chebyshev_polynomial_u(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_shifted_chebyshev_polynomial_v(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_shifted_chebyshev_polynomial_w(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_hermite_polynomial_h(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_hermite_polynomial_he(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_laguerre_polynomial_l(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_legendre_polynomial_p(tensor_t *x, int64_t n);
 
 // Two operands.  -> new;  grad as the row says, summed over broadcast dims;  errors as above
 TENSOR_API tensor_t *tensor_add(tensor_t *a, tensor_t *b);
@@ -1590,11 +1622,17 @@ typedef struct tensor_slogdet_t { tensor_t *sign, *logabsdet; } tensor_slogdet_t
 typedef struct tensor_lu_factor_t { tensor_t *lu, *pivots; } tensor_lu_factor_t;
 typedef struct tensor_lu_t { tensor_t *p, *l, *u; } tensor_lu_t;
 typedef struct tensor_lstsq_t { tensor_t *solution, *residuals; } tensor_lstsq_t;
+typedef struct tensor_linalg_ex_t { tensor_t *result, *info; } tensor_linalg_ex_t;
 
 // Lower L with L LT = x (upper: U with UT U = x); only that triangle of x is read.
 //   -> new, shape of x;  grad symmetric;  errors LINALG if x is not positive definite, as above
 TENSOR_API tensor_t *tensor_linalg_cholesky(tensor_t *x, int upper);
 TENSOR_API tensor_t *tensor_cholesky(tensor_t *x, int upper);
+
+// The same where some matrices of a batch may have no factor: their L is NaN, and it is no error.
+//   -> struct of two new: L, and info, i32 [...]: 0, or the order of the leading minor that is not positive;
+//   grad of L;  errors SHAPE, DTYPE
+TENSOR_API tensor_linalg_ex_t tensor_linalg_cholesky_ex(tensor_t *x, int upper);
 
 // X of (L LT) X = b, and (L LT)^-1, from a Cholesky factor.
 //   -> new;  grad through the solves;  errors as above
@@ -1615,6 +1653,11 @@ TENSOR_API tensor_t *tensor_linalg_solve_triangular(tensor_t *a, tensor_t *b, in
 // The inverse.   -> new;  grad -yT g yT;  errors LINALG if singular, as above
 TENSOR_API tensor_t *tensor_linalg_inv(tensor_t *x);
 TENSOR_API tensor_t *tensor_inverse(tensor_t *x);
+// solve and inv where some matrices of a batch may be singular: their result is NaN, and it is no error.
+//   -> struct of two new: the result, and info, i32 [...]: 0, or the place of a pivot that is 0, from 1;
+//   grad of the result;  errors SHAPE, DTYPE
+TENSOR_API tensor_linalg_ex_t tensor_linalg_solve_ex(tensor_t *a, tensor_t *b);
+TENSOR_API tensor_linalg_ex_t tensor_linalg_inv_ex(tensor_t *x);
 
 // Inverse of x as a map from its last dims to its first ind dims: tensordot of both is the identity.
 //   ind  above 0; the product of the first ind sizes is that of the others
@@ -1659,6 +1702,18 @@ TENSOR_API tensor_t *tensor_lu_solve(tensor_t *b, tensor_t *lu, tensor_t *pivots
 //   -> struct of two new;  grad for independent columns, not "complete" with M > N;  errors as above, FORMAT
 TENSOR_API tensor_qr_t tensor_linalg_qr(tensor_t *x, const char *mode);
 TENSOR_API tensor_qr_t tensor_qr(tensor_t *x);
+// The same as LAPACK stores it: q is R, with the vectors v of the reflections I - tau v vT below it (their
+// first element, 1, is left out); r is tau [..., K].   -> struct of two new;  grad none;  errors as above
+TENSOR_API tensor_qr_t tensor_geqrf(tensor_t *x);
+// The first columns of Q, the product of the reflections that geqrf gives.
+//   a, tau  [..., M, N] and [..., K], M >= N >= K
+//   -> new [..., M, N];  grad through the products;  errors as above
+TENSOR_API tensor_t *tensor_linalg_householder_product(tensor_t *a, tensor_t *tau);
+
+// The whole Q, [..., M, M], times c: Q c (left) or c Q.
+//   transpose  1 = QT in place of Q
+//   -> new, shape of c;  grad through the products;  errors as above
+TENSOR_API tensor_t *tensor_ormqr(tensor_t *a, tensor_t *tau, tensor_t *c, int left, int transpose);
 
 // x = U diag(S) Vh, S descending. Signs of the vectors are not determined.
 //   full_matrices  1 (torch's default): U and Vh are square; 0: U has K = min(M, N) columns and Vh K rows
@@ -1668,6 +1723,13 @@ TENSOR_API tensor_linalg_svd_t tensor_linalg_svd(tensor_t *x, int full_matrices)
 // The same with V, not its transpose, and K columns (torch.svd).
 //   -> struct of three new;  grad as above;  errors as above
 TENSOR_API tensor_svd_t tensor_svd(tensor_t *x);
+// The largest singular values of a matrix that is nearly of rank q, by random projections (Halko et al.,
+// SIAM Review 53, 2011); pca: of x less the mean of its rows, if center.
+//   q       columns of U and V, at most min(M, N); PyTorch: 6
+//   niter   rounds that sharpen them; PyTorch: 2
+//   -> struct of three new;  grad as svd;  errors as above, SHAPE (q, niter)
+TENSOR_API tensor_svd_t tensor_svd_lowrank(tensor_t *x, int64_t q, int niter);
+TENSOR_API tensor_svd_t tensor_pca_lowrank(tensor_t *x, int64_t q, int center, int niter);
 // Only the singular values, descending.   -> new [..., K];  grad U diag(g) Vh;  errors as above
 TENSOR_API tensor_t *tensor_linalg_svdvals(tensor_t *x);
 
@@ -2426,6 +2488,7 @@ TENSOR_API tensor_slogdet_t tensor__at_slogdet(const char *site, tensor_slogdet_
 TENSOR_API tensor_lu_factor_t tensor__at_lu_factor(const char *site, tensor_lu_factor_t t);
 TENSOR_API tensor_lu_t tensor__at_lu(const char *site, tensor_lu_t t);
 TENSOR_API tensor_lstsq_t tensor__at_lstsq(const char *site, tensor_lstsq_t t);
+TENSOR_API tensor_linalg_ex_t tensor__at_linalg_ex(const char *site, tensor_linalg_ex_t t);
 TENSOR_API int tensor__at_int(const char *site, int r);
 TENSOR_API tensor_graph_t *tensor__at_graph(const char *site, tensor_graph_t *g);
 TENSOR_API int64_t tensor__at_i64(const char *site, int64_t r);
@@ -2506,6 +2569,11 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_blackman_window(...) TENSOR__CALL(tensor_blackman_window, __VA_ARGS__)
 #define tensor_bartlett_window(...) TENSOR__CALL(tensor_bartlett_window, __VA_ARGS__)
 #define tensor_kaiser_window(...) TENSOR__CALL(tensor_kaiser_window, __VA_ARGS__)
+#define tensor_cosine_window(...) TENSOR__CALL(tensor_cosine_window, __VA_ARGS__)
+#define tensor_exponential_window(...) TENSOR__CALL(tensor_exponential_window, __VA_ARGS__)
+#define tensor_gaussian_window(...) TENSOR__CALL(tensor_gaussian_window, __VA_ARGS__)
+#define tensor_general_cosine_window(...) TENSOR__CALL(tensor_general_cosine_window, __VA_ARGS__)
+#define tensor_nuttall_window(...) TENSOR__CALL(tensor_nuttall_window, __VA_ARGS__)
 #define tensor_eye(...) TENSOR__CALL(tensor_eye, __VA_ARGS__)
 #define tensor_empty_strided(...) TENSOR__CALL(tensor_empty_strided, __VA_ARGS__)
 #define tensor_tril_indices(...) TENSOR__CALL(tensor_tril_indices, __VA_ARGS__)
@@ -2738,6 +2806,30 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_i0e(...) TENSOR__CALL1(tensor_i0e, __VA_ARGS__)
 #define tensor_i1(...) TENSOR__CALL1(tensor_i1, __VA_ARGS__)
 #define tensor_i1e(...) TENSOR__CALL1(tensor_i1e, __VA_ARGS__)
+#define tensor_chebyshev_polynomial_t(...) TENSOR__CALL(tensor_chebyshev_polynomial_t, __VA_ARGS__)
+#define tensor_chebyshev_polynomial_u(...) TENSOR__CALL(tensor_chebyshev_polynomial_u, __VA_ARGS__)
+#define tensor_chebyshev_polynomial_v(...) TENSOR__CALL(tensor_chebyshev_polynomial_v, __VA_ARGS__)
+#define tensor_chebyshev_polynomial_w(...) TENSOR__CALL(tensor_chebyshev_polynomial_w, __VA_ARGS__)
+#define tensor_shifted_chebyshev_polynomial_t(...)                                                           \
+    TENSOR__CALL(tensor_shifted_chebyshev_polynomial_t, __VA_ARGS__)
+#define tensor_shifted_chebyshev_polynomial_u(...)                                                           \
+    TENSOR__CALL(tensor_shifted_chebyshev_polynomial_u, __VA_ARGS__)
+#define tensor_shifted_chebyshev_polynomial_v(...)                                                           \
+    TENSOR__CALL(tensor_shifted_chebyshev_polynomial_v, __VA_ARGS__)
+#define tensor_shifted_chebyshev_polynomial_w(...)                                                           \
+    TENSOR__CALL(tensor_shifted_chebyshev_polynomial_w, __VA_ARGS__)
+#define tensor_hermite_polynomial_h(...) TENSOR__CALL(tensor_hermite_polynomial_h, __VA_ARGS__)
+#define tensor_hermite_polynomial_he(...) TENSOR__CALL(tensor_hermite_polynomial_he, __VA_ARGS__)
+#define tensor_laguerre_polynomial_l(...) TENSOR__CALL(tensor_laguerre_polynomial_l, __VA_ARGS__)
+#define tensor_legendre_polynomial_p(...) TENSOR__CALL(tensor_legendre_polynomial_p, __VA_ARGS__)
+#define tensor_bessel_j0(...) TENSOR__CALL1(tensor_bessel_j0, __VA_ARGS__)
+#define tensor_bessel_j1(...) TENSOR__CALL1(tensor_bessel_j1, __VA_ARGS__)
+#define tensor_bessel_y0(...) TENSOR__CALL1(tensor_bessel_y0, __VA_ARGS__)
+#define tensor_bessel_y1(...) TENSOR__CALL1(tensor_bessel_y1, __VA_ARGS__)
+#define tensor_modified_bessel_k0(...) TENSOR__CALL1(tensor_modified_bessel_k0, __VA_ARGS__)
+#define tensor_modified_bessel_k1(...) TENSOR__CALL1(tensor_modified_bessel_k1, __VA_ARGS__)
+#define tensor_scaled_modified_bessel_k0(...) TENSOR__CALL1(tensor_scaled_modified_bessel_k0, __VA_ARGS__)
+#define tensor_scaled_modified_bessel_k1(...) TENSOR__CALL1(tensor_scaled_modified_bessel_k1, __VA_ARGS__)
 #define tensor_log_ndtr(...) TENSOR__CALL1(tensor_log_ndtr, __VA_ARGS__)
 #define tensor_ndtr(...) TENSOR__CALL1(tensor_ndtr, __VA_ARGS__)
 #define tensor_ndtri(...) TENSOR__CALL1(tensor_ndtri, __VA_ARGS__)
@@ -2933,6 +3025,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_kron(...) TENSOR__CALL2(tensor_kron, __VA_ARGS__)
 #define tensor_linalg_cross(...) TENSOR__CALL(tensor_linalg_cross, __VA_ARGS__)
 #define tensor_linalg_cholesky(...) TENSOR__CALL(tensor_linalg_cholesky, __VA_ARGS__)
+#define tensor_linalg_cholesky_ex(...) TENSOR__CALL_KIND(linalg_ex, tensor_linalg_cholesky_ex, __VA_ARGS__)
 #define tensor_cholesky(...) TENSOR__CALL(tensor_cholesky, __VA_ARGS__)
 #define tensor_cholesky_solve(...) TENSOR__CALL(tensor_cholesky_solve, __VA_ARGS__)
 #define tensor_cholesky_inverse(...) TENSOR__CALL(tensor_cholesky_inverse, __VA_ARGS__)
@@ -2942,6 +3035,8 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_linalg_tensorsolve(...) TENSOR__CALL2(tensor_linalg_tensorsolve, __VA_ARGS__)
 #define tensor_linalg_inv(...) TENSOR__CALL1(tensor_linalg_inv, __VA_ARGS__)
 #define tensor_inverse(...) TENSOR__CALL1(tensor_inverse, __VA_ARGS__)
+#define tensor_linalg_solve_ex(...) TENSOR__CALL_KIND(linalg_ex, tensor_linalg_solve_ex, __VA_ARGS__)
+#define tensor_linalg_inv_ex(...) TENSOR__CALL_KIND(linalg_ex, tensor_linalg_inv_ex, __VA_ARGS__)
 #define tensor_linalg_det(...) TENSOR__CALL1(tensor_linalg_det, __VA_ARGS__)
 #define tensor_det(...) TENSOR__CALL1(tensor_det, __VA_ARGS__)
 #define tensor_linalg_slogdet(...) TENSOR__CALL_KIND(slogdet, tensor_linalg_slogdet, __VA_ARGS__)
@@ -2953,8 +3048,13 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_lu_solve(...) TENSOR__CALL3(tensor_lu_solve, __VA_ARGS__)
 #define tensor_linalg_qr(...) TENSOR__CALL_KIND(qr, tensor_linalg_qr, __VA_ARGS__)
 #define tensor_qr(...) TENSOR__CALL_KIND(qr, tensor_qr, __VA_ARGS__)
+#define tensor_geqrf(...) TENSOR__CALL_KIND(qr, tensor_geqrf, __VA_ARGS__)
+#define tensor_linalg_householder_product(...) TENSOR__CALL2(tensor_linalg_householder_product, __VA_ARGS__)
+#define tensor_ormqr(...) TENSOR__CALL(tensor_ormqr, __VA_ARGS__)
 #define tensor_linalg_svd(...) TENSOR__CALL_KIND(linalg_svd, tensor_linalg_svd, __VA_ARGS__)
 #define tensor_svd(...) TENSOR__CALL_KIND(svd, tensor_svd, __VA_ARGS__)
+#define tensor_svd_lowrank(...) TENSOR__CALL_KIND(svd, tensor_svd_lowrank, __VA_ARGS__)
+#define tensor_pca_lowrank(...) TENSOR__CALL_KIND(svd, tensor_pca_lowrank, __VA_ARGS__)
 #define tensor_linalg_svdvals(...) TENSOR__CALL1(tensor_linalg_svdvals, __VA_ARGS__)
 #define tensor_linalg_eigh(...) TENSOR__CALL_KIND(eigh, tensor_linalg_eigh, __VA_ARGS__)
 #define tensor_linalg_eigvalsh(...) TENSOR__CALL(tensor_linalg_eigvalsh, __VA_ARGS__)
@@ -4018,7 +4118,7 @@ typedef struct tensor__tri_params_t {           // TRIL, TRIU
 typedef struct tensor__linalg_params_t {        // LINALG; members that a row does not name are 0
     int64_t upper;                      // SOLVE_TRIANGULAR, EIGH: 1 = the upper triangle, 0 = the lower
     int64_t unitriangular;              // SOLVE_TRIANGULAR: 1 = the diagonal is taken as ones
-    int64_t complete;                   // QR: 1 = q is square
+    int64_t complete;                   // QR: 1 = q is square, 2 = the reflections and tau, not q and r
     int64_t rows;                       // SWAPS: of the matrix, at least the number of pivots
 } tensor__linalg_params_t;
 
@@ -4801,6 +4901,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(ACOSH, acosh, DBL, acosh(F_A), F_MUL(F_G, F_RSQRT(F_SUB(F_MUL(F_A, F_A), F_C(1)))), TENSOR__SA, AS_IS) \
     X(ASINH, asinh, DBL, asinh(F_A), F_MUL(F_G, F_RSQRT(F_ADD(F_MUL(F_A, F_A), F_C(1)))), TENSOR__SA, AS_IS) \
     X(ATANH, atanh, DBL, atanh(F_A), F_DIV(F_G, F_SUB(F_C(1), F_MUL(F_A, F_A))), TENSOR__SA, AS_IS) \
+    X(BESSEL, bessel, DBL, tensor__bessel_f64(F_P(0), F_P(1), F_A), F_MUL(F_G, F_ADD(F_SUB(F_MUL(F_C(p[0] == 1 && p[1] < 2 ? 1 : -1), F_BESSEL(1 - p[0], p[1], F_A)), F_SEL(F_EQ(F_P(0), F_C(0)), F_C(0), F_SEL(F_EQ(F_A, F_C(0)), F_C(0.5), F_DIV(F_Y, F_A)))), F_SEL(F_EQ(F_P(1), F_C(3)), F_Y, F_C(0)))), TENSOR__SA | TENSOR__SY, AS_IS) \
     X(BESSEL_I, bessel_i, DBL, tensor__bessel_i_f64(F_P(0), F_P(1), F_A), F_MUL(F_G, F_SUB(F_BESSEL_I(1 - p[0], p[1], F_A), F_ADD(F_SEL(F_EQ(F_P(1), F_C(0)), F_C(0), F_MUL(F_SIGN(F_A), F_Y)), F_SEL(F_EQ(F_P(0), F_C(0)), F_C(0), F_SEL(F_EQ(F_A, F_C(0)), F_C(0.5), F_DIV(F_Y, F_A)))))), TENSOR__SA | TENSOR__SY, AS_IS) \
     X(ERFCX, erfcx, DBL, tensor__erfcx_f64(F_A), F_MUL(F_G, F_SUB(F_MUL(F_MUL(F_C(2), F_A), F_Y), F_C(1.1283791670955126))), TENSOR__SA | TENSOR__SY, AS_IS) \
     X(ERFINV, erfinv, DBL, tensor__erfinv_f64(F_A), F_MUL(F_G, F_MUL(F_C(0.886226925452758), F_EXP(F_POW(F_ERFINV(F_A), F_C(2))))), TENSOR__SA, FULL) \
@@ -4863,6 +4964,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(INDEX_SELECT, index_select, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_index_select, TENSOR__SB, AS_IS) \
     X(KTHVALUE, kthvalue, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
     X(LINALG_CHOLESKY, linalg_cholesky, LINALG, 1, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_cholesky, TENSOR__SY, AS_IS) \
+    X(LINALG_CHOLESKY_EX, linalg_cholesky_ex, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_cholesky, TENSOR__SY, AS_IS) \
     X(LINALG_DET, linalg_det, LINALG, 1, 3, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_det, TENSOR__SA | TENSOR__SY, AS_IS) \
     X(LINALG_EIGH, linalg_eigh, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_eigh, TENSOR__SY | TENSOR__SY1, AS_IS) \
     X(LINALG_LU_FACTOR, linalg_lu_factor, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_lu_factor, TENSOR__SY | TENSOR__SY1, AS_IS) \
@@ -4918,6 +5020,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 // Functions of several rows that autocast takes as one: name, class. All others are cast as their rows say.
 #define TENSOR_OPS_COMPOSED(X) \
     X(addmm, LOW) X(cdist, FULL) X(cross, WIDEST) X(dist, FULL) X(dot, WIDEST) X(einsum, LOW) X(index_put, WIDEST) \
+    X(linalg_householder_product, APART) X(ormqr, APART) X(svd_lowrank, APART) \
     X(linalg_lstsq, APART) X(linalg_matrix_exp, APART) X(linalg_vecdot, LOW) X(log_ndtr, APART) X(logit, APART) X(nansum, APART) \
     X(pdist, FULL) X(renorm, FULL) X(tensordot, WIDEST) X(trace, APART) X(vander, APART)
 // clang-format on
@@ -4950,8 +5053,8 @@ typedef enum tensor_op_id_t {
 //   F_FLOORDIV F_FMOD F_REMAINDER F_FLOOR F_CEIL F_TRUNC F_ROUND F_POW F_ATAN2
 //   F_EXP F_EXP2 F_EXPM1 F_LOG F_LOG2 F_LOG10 F_LOG1P F_SIN F_COS F_TAN F_ASIN F_ACOS F_ATAN F_SINH F_COSH
 //   F_TANH F_SIGMOID F_ERF F_ERFC F_GELU
-//   F_ERFINV, F_LGAMMA, F_ZETA, F_BESSEL_I(n, scaled, x) and F_POLYGAMMA(n, x) in derivatives of DBL rows
-//   only; n and scaled are numbers of p
+//   F_ERFINV, F_LGAMMA, F_ZETA, F_BESSEL(n, kind, x), F_BESSEL_I(n, scaled, x) and F_POLYGAMMA(n, x) in
+//   derivatives of DBL rows only; n, kind and scaled are numbers of p
 //   F_LT F_LE F_GT F_GE F_EQ F_NE F_ISNAN give masks; F_AND F_OR F_XOR combine them; F_SEL(mask, x, y)
 //
 // The following are composed of others, for all meanings at once:
@@ -5977,6 +6080,82 @@ TENSOR__BOTH TENSOR__FN double tensor__bessel_i_f64(double n, double scaled, dou
         if (scaled == 0) { sum = sum * exp(a / 2) * exp(a - a / 2); }
     }
     return n > 0 && x < 0 ? -sum : sum;
+}
+
+// J_n (second = 0) or Y_n of x > 0, n = 0 or 1. From 25 on Hankel's asymptotic series, whose smallest term is
+// then below e^-50; else Miller's backward recurrence, normalised by J0 + 2 J2 + 2 J4 + .. = 1, and for Y
+// Neumann's series (Abramowitz & Stegun, 9.2 and 9.1.88). Next to 0 the recurrence overflows: the first terms
+// of the power series.
+TENSOR__BOTH TENSOR__FN double tensor__bessel_jy_f64(double n, int second, double x) {
+    if (x >= 25) {
+        double even = 1, odd = 0, term = 1;
+        for (int k = 1; k < 60 && fabs(term) > 1e-17; k++) {
+            term *= (4 * n * n - (2.0 * k - 1) * (2.0 * k - 1)) / (8 * k * x);
+            double signed_term = k % 4 == 1 || k % 4 == 0 ? term : -term;
+            if (k % 2) {
+                odd += signed_term;
+            } else {
+                even += signed_term;
+            }
+        }
+        double s = sin(x), c = cos(x);                  // turned by pi / 4, or by 3 pi / 4
+        double down = n > 0 ? s - c : s + c, up = n > 0 ? -s - c : s - c;
+        double y = second ? even * up + odd * down : even * down - odd * up;
+        return y / sqrt(3.141592653589793 * x);
+    }
+    double euler = 0.5772156649015329, logarithm = log(x / 2) + euler;
+    if (x < 1e-5) {
+        double j = n > 0 ? x / 2 * (1 - x * x / 8) : 1 - x * x / 4;
+        if (!second) { return j; }
+        if (n > 0) { return 0.6366197723675814 * (-1 / x + logarithm * j) - x / 6.283185307179586; }
+        return 0.6366197723675814 * logarithm * j + x * x / 6.283185307179586;
+    }
+
+    double above = 0, j = 1, norm = 0, series = 0;      // j: J_k times what norm divides by
+    for (int k = 2 * (int)(16 + 0.75 * x); k > 0; k--) {
+        double m = k / 2, sign = k / 2 % 2 ? -1 : 1, below = 2 * k / x * j - above;
+        if (k % 2 == 0) {
+            norm += 2 * j;
+            if (n == 0) { series += sign * 2 / m * j; }
+        } else if (n > 0 && m > 0) {
+            series += sign * (2 * m + 1) / (m * (m + 1)) * j;
+        }
+        above = j;
+        j = below;
+    }
+    norm += j;
+    if (!second) { return (n > 0 ? above : j) / norm; }
+    if (n > 0) { return 0.6366197723675814 * ((logarithm - 1) * above - j / x - series) / norm; }
+    return 0.6366197723675814 * (logarithm * j - series) / norm;
+}
+
+// K_n of x > 0, n = 0 or 1, times e^x if scaled: the integral of exp(-x (cosh t - 1)) cosh(n t) by the
+// trapezoidal rule, which converges exponentially; all terms are positive (Trefethen & Weideman, SIAM Review
+// 56, 2014).
+TENSOR__BOTH TENSOR__FN double tensor__bessel_k_f64(double n, int scaled, double x) {
+    double step = x < 9 ? 0.2 : 0.6 / sqrt(x), sum = 0.5, term = 1;
+    if (x < 1e-8) {
+        double y = n > 0 ? 1 / x : -0.5772156649015329 - log(x / 2);
+        return scaled ? y * exp(x) : y;
+    }
+    if (x > 1e300) { return 0; }
+    for (int k = 1; term > 1e-17 * sum; k++) {
+        double half = sinh(k * step / 2);
+        term = exp(-2 * x * half * half);
+        if (n > 0) { term *= cosh(k * step); }
+        sum += term;
+    }
+    return scaled ? sum * step : sum * step * exp(-x);
+}
+
+// kind: 0 = J, 1 = Y, 2 = K, 3 = K scaled.
+TENSOR__BOTH TENSOR__FN double tensor__bessel_f64(double n, double kind, double x) {
+    if (tensor__isnan_f64(x) || (kind > 0 && x < 0)) { return (double)NAN; }
+    if (kind > 0 && x == 0) { return kind == 1 ? -(double)INFINITY : (double)INFINITY; }
+    if (kind >= 2) { return tensor__bessel_k_f64(n, kind == 3, x); }
+    if (fabs(x) > 1.7976931348623157e308) { return 0; }
+    double y = x == 0 ? 1 - n : tensor__bessel_jy_f64(n, kind == 1, fabs(x));
+    return n > 0 && x < 0 ? -y : y;
 }
 
 // erfc(x) e^(x^2). Below 10 by libm: x is cut in two, so that the square of the large part is exact. From
@@ -9859,6 +10038,7 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #undef F_POLYGAMMA
 #undef F_LGAMMA
 #undef F_ZETA
+#undef F_BESSEL
 #undef F_BESSEL_I
 #undef F_POW
 #undef F_REMAINDER
@@ -16835,6 +17015,7 @@ TENSOR__INLINE double tensor__round_f64(double a) {
 #define F_POLYGAMMA(n, x) tensor__polygamma_f64(n, x)
 #define F_LGAMMA(x) tensor__lgamma_f64(x)
 #define F_ZETA(s, q) tensor__hurwitz_f64(s, q)
+#define F_BESSEL(n, kind, x) tensor__bessel_f64(n, kind, x)
 #define F_BESSEL_I(n, scaled, x) tensor__bessel_i_f64(n, scaled, x)
 
 #define TENSOR__FORWARD(name, f)                                                                             \
@@ -17306,8 +17487,9 @@ TENSOR__FN int tensor__wrappable(const char *op, const void *data, int dtype, co
     TENSOR__REFUSE_AS(0, ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, n), SHAPE,
                       "%s: shape of %i dims must have 0 to 8 dims, sizes >= 0, < 2^59 elements", op, ndim);
     TENSOR__REFUSE_AS(0, (unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "%s: %i is not a dtype", op, dtype);
-    TENSOR__REFUSE_AS(0, !data || (uintptr_t)data % tensor__sizes[dtype], SHAPE, "%s: data is %s", op,
-                      data ? "misaligned for its dtype" : "NULL");
+    TENSOR__REFUSE_AS(0, !data && *n, SHAPE, "%s: data is NULL for %d elements", op, *n);
+    TENSOR__REFUSE_AS(0, (uintptr_t)data % tensor__sizes[dtype], SHAPE,
+                      "%s: data is misaligned for its dtype", op);
     return 1;
 }
 
@@ -19184,16 +19366,27 @@ TENSOR_API tensor_t *(tensor_polygamma)(int n, tensor_t *x) {
 
 TENSOR__MADE(digamma, (tensor_t *x), (tensor_polygamma)(0, x))
 
+// kind: as of tensor__bessel_f64.
+TENSOR__FN tensor_t *tensor__bessel(double n, double kind, tensor_t *x) {
+    return tensor__unary_p(TENSOR__ROW(BESSEL), x, n, kind);
+}
+
 // I0 or I1 (n = 0 or 1), times e^-|x| if scaled is 1.
 TENSOR__FN tensor_t *tensor__bessel_i(double n, double scaled, tensor_t *x) {
     return tensor__unary_p(TENSOR__ROW(BESSEL_I), x, n, scaled);
 }
 
-#define TENSOR__X(name, n, scaled)                                                                           \
+#define TENSOR__X(name, function, n, how)                                                                    \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) {                                                      \
-        return tensor__named(tensor__self(), tensor__bessel_i(n, scaled, x), __func__);                      \
+        return tensor__named(tensor__self(), function(n, how, x), __func__);                                 \
     }
-TENSOR__X(i0, 0, 0) TENSOR__X(i0e, 0, 1) TENSOR__X(i1, 1, 0) TENSOR__X(i1e, 1, 1)
+TENSOR__X(i0, tensor__bessel_i, 0, 0) TENSOR__X(i0e, tensor__bessel_i, 0, 1)
+TENSOR__X(i1, tensor__bessel_i, 1, 0) TENSOR__X(i1e, tensor__bessel_i, 1, 1)
+TENSOR__X(bessel_j0, tensor__bessel, 0, 0) TENSOR__X(bessel_j1, tensor__bessel, 1, 0)
+TENSOR__X(bessel_y0, tensor__bessel, 0, 1) TENSOR__X(bessel_y1, tensor__bessel, 1, 1)
+TENSOR__X(modified_bessel_k0, tensor__bessel, 0, 2) TENSOR__X(modified_bessel_k1, tensor__bessel, 1, 2)
+TENSOR__X(scaled_modified_bessel_k0, tensor__bessel, 0, 3)
+TENSOR__X(scaled_modified_bessel_k1, tensor__bessel, 1, 3)
 #undef TENSOR__X
 
 // The gradient of the exponents has no closed form (PyTorch has none): asking for it is an error.
@@ -19234,6 +19427,66 @@ TENSOR_API tensor_t *(tensor_ndtr)(tensor_t *x) {
     x = tensor_mul_scalar(tensor_erfc(tensor_mul_scalar(tensor__computed(x), -0.7071067811865476)), 0.5);
     TENSOR__RETURN(tensor_to(x, dtype));
 }
+
+// Kinds of polynomials: p[0] = 1, p[1] = slope x + offset.
+typedef struct tensor__orthogonal_t {
+    const char *name;
+    double slope, offset;
+    char kind, shifted;                 // C Chebyshev, H and E Hermite, L Laguerre, P Legendre
+} tensor__orthogonal_t;
+
+// p[k + 1] = (a x + b) p[k] - c p[k - 1] (Abramowitz & Stegun, 22.7).
+TENSOR__FN tensor_t *tensor__orthogonal(const tensor__orthogonal_t *f, tensor_t *x, int64_t n) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(f->name, "x", x)) { return TENSOR__POISON; }
+    TENSOR__REFUSE(n > 1000, SHAPE, "%s: degree n %d is above 1000", f->name, n);
+    int dtype = tensor__float_dtype(x);
+    x = tensor__computed(x);
+    if (f->shifted) { x = tensor_sub_scalar(tensor_mul_scalar(x, 2), 1); }
+    tensor_t *before = n < 0 ? tensor_zeros_like(x) : tensor_ones_like(x), *here = before;
+    if (n > 0) { here = tensor_add_scalar(tensor_mul_scalar(x, f->slope), f->offset); }
+
+    for (int64_t k = 1; k < n && here != TENSOR__POISON; k++) {
+        double d = (double)k, a = 2, b = 0, c = 1;
+        switch (f->kind) {
+        case 'H': c = 2 * d; break;
+        case 'E':
+            a = 1;
+            c = d;
+            break;
+        case 'L':
+            a = -1 / (d + 1);
+            b = (2 * d + 1) / (d + 1);
+            c = d / (d + 1);
+            break;
+        case 'P':
+            a = (2 * d + 1) / (d + 1);
+            c = d / (d + 1);
+            break;
+        default: break;
+        }
+        tensor_t *factor = tensor_add_scalar(tensor_mul_scalar(x, a), b);
+        tensor_t *next = tensor_sub(tensor_mul(factor, here), tensor_mul_scalar(before, c));
+        before = here;
+        here = next;
+    }
+    TENSOR__RETURN(tensor_to(here, dtype));
+}
+
+#define TENSOR__X(name, slope, offset, kind, shifted)                                                        \
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, int64_t n) {                                           \
+        static const tensor__orthogonal_t f = {#name, slope, offset, kind, shifted};                         \
+        return tensor__named(tensor__self(), tensor__orthogonal(&f, x, n), __func__);                        \
+    }
+TENSOR__X(chebyshev_polynomial_t, 1, 0, 'C', 0) TENSOR__X(chebyshev_polynomial_u, 2, 0, 'C', 0)
+TENSOR__X(chebyshev_polynomial_v, 2, -1, 'C', 0) TENSOR__X(chebyshev_polynomial_w, 2, 1, 'C', 0)
+TENSOR__X(shifted_chebyshev_polynomial_t, 1, 0, 'C', 1)
+TENSOR__X(shifted_chebyshev_polynomial_u, 2, 0, 'C', 1)
+TENSOR__X(shifted_chebyshev_polynomial_v, 2, -1, 'C', 1)
+TENSOR__X(shifted_chebyshev_polynomial_w, 2, 1, 'C', 1) TENSOR__X(hermite_polynomial_h, 2, 0, 'H', 0)
+TENSOR__X(hermite_polynomial_he, 1, 0, 'E', 0) TENSOR__X(laguerre_polynomial_l, -1, 1, 'L', 0)
+TENSOR__X(legendre_polynomial_p, 1, 0, 'P', 0)
+#undef TENSOR__X
 
 // Below -1 the result is computed by erfcx, which does not underflow. Each of the two formulas sees only its
 // own part of x, so that a NaN of the other one cannot reach the gradient.
@@ -19767,6 +20020,7 @@ TENSOR__FN tensor_t *tensor__wide(tensor_t *t) {
 #define F_POLYGAMMA(n, x) (tensor_polygamma)((int)(n), x)
 #define F_LGAMMA(x) tensor_lgamma(x)
 #define F_ZETA(s, q) tensor_zeta(s, q)
+#define F_BESSEL(n, kind, x) tensor__bessel(n, kind, x)
 #define F_BESSEL_I(n, scaled, x) tensor__bessel_i(n, scaled, x)
 #define F_LT(a, b) tensor_lt(a, b)
 #define F_LE(a, b) tensor_le(a, b)
@@ -22661,6 +22915,17 @@ TENSOR__FN int64_t tensor__la_cholesky(const tensor__la_item_t *q) {
     return 0;
 }
 
+// Without a factor the result is NaN, and info says where.
+TENSOR__FN int64_t tensor__la_cholesky_ex(const tensor__la_item_t *q) {
+    int64_t n = q->n, info = tensor__la_cholesky(q);
+    if (info) {
+        for (int64_t i = 0; i < n * n; i++) { q->a[i] = (double)NAN; }
+        tensor__la_store(q->y, q->item, q->a, n, n, 0);
+    }
+    tensor__store_i64((char *)q->y[1].data + q->item * 4, q->y[1].dtype, 1, &info, 1);
+    return 0;
+}
+
 TENSOR__FN int64_t tensor__la_det(const tensor__la_item_t *q) {
     int64_t n = q->n;
     double det = 1, sign = 1, logarithm = 0;
@@ -22716,6 +22981,11 @@ TENSOR__FN int64_t tensor__la_qr(const tensor__la_item_t *q) {
     for (int64_t j = 0; j < k; j++) {
         tau[j] = tensor__la_house(a + j * n + j, n, m - j);
         tensor__la_reflect(a + j * n + j, n, m - j, tau[j], a + j * n + j + 1, n, n - j - 1, v);
+    }
+    if (q->c->p->linalg.complete == 2) {
+        tensor__la_store(q->y, q->item, a, m, n, 0);
+        tensor__la_store(q->y + 1, q->item, tau, 1, k, 0);
+        return 0;
     }
     tensor__la_identity(b, m, cols);
     for (int64_t j = k - 1; j >= 0; j--) {
@@ -22788,6 +23058,7 @@ TENSOR__FN int64_t tensor__la_item(const tensor__la_t *l, int64_t item, double *
     tensor__la_load(q.a, q.x, item, id == TENSOR_OP_LINALG_SVD && q.m >= q.n);
     switch (id) {
     case TENSOR_OP_LINALG_CHOLESKY: return tensor__la_cholesky(&q);
+    case TENSOR_OP_LINALG_CHOLESKY_EX: return tensor__la_cholesky_ex(&q);
     case TENSOR_OP_LINALG_DET: return tensor__la_det(&q);
     case TENSOR_OP_LINALG_LU_FACTOR: return tensor__la_lu_factor(&q);
     case TENSOR_OP_LINALG_SOLVE:
@@ -22919,6 +23190,29 @@ TENSOR_API tensor_t *(tensor_linalg_cholesky)(tensor_t *x, int upper) {
 
 TENSOR_API tensor_t *(tensor_cholesky)(tensor_t *x, int upper) { return (tensor_linalg_cholesky)(x, upper); }
 
+// Frees what was made since mark but a result and its info. Both or none are poison.
+TENSOR__FN tensor_linalg_ex_t tensor__linalg_ex(tensor__thread_t *th, int64_t mark, tensor_t *result,
+                                                tensor_t *info, const char *function) {
+    tensor_linalg_ex_t r;
+    tensor_t *list[2] = {result, info};
+    tensor__tidy_n(th, mark, list, 2, function);
+    memcpy(&r, list, sizeof r);
+    return r;
+}
+
+TENSOR_API tensor_linalg_ex_t (tensor_linalg_cholesky_ex)(tensor_t *x, int upper) {
+    tensor_linalg_ex_t r = {TENSOR__POISON, TENSOR__POISON};
+    TENSOR__MARK
+    tensor__op_t o;
+    if (!tensor__la_begin(&o, TENSOR__ROW(LINALG_CHOLESKY_EX), x, NULL, 1)) { return r; }
+    if (upper) { o.args[0] = tensor_mT(x); }
+    if (o.args[0] == TENSOR__POISON) { return r; }
+    tensor__la_result(&o, x->dtype, TENSOR__HIGH(x), TENSOR__WIDE(x));
+    tensor__la_result(&o, TENSOR_I32, -1, -1);
+    if (tensor__finish(&o) == TENSOR__POISON) { return r; }
+    return tensor__linalg_ex(th_, mark_, upper ? tensor_mT(o.out[0]) : o.out[0], o.out[1], __func__);
+}
+
 // Expands both to the batch dims of both. 0 = they do not fit, raised.
 TENSOR__FN int tensor__la_pair(const char *op, tensor_t **a, tensor_t **b) {
     int n = 0;
@@ -22953,10 +23247,14 @@ TENSOR__FN tensor_t *tensor__solve(const tensor__row_t *row, tensor_t *a, tensor
     TENSOR__RETURN(tensor__finish(&o));
 }
 
+// Whether b has vectors for the matrices a, not matrices.
+TENSOR__FN int tensor__solves_vectors(const tensor_t *a, const tensor_t *b) {
+    return b->ndim == 1 || (b->ndim == a->ndim - 1 && !memcmp(a->dims, b->dims, (size_t)b->ndim * 8));
+}
+
 TENSOR_API tensor_t *(tensor_linalg_solve)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK2(a, b)
-    int vector = b->ndim == 1 || (b->ndim == a->ndim - 1 && !memcmp(a->dims, b->dims, (size_t)b->ndim * 8));
-    if (!vector) { return tensor__solve(TENSOR__ROW(LINALG_SOLVE), a, b, 0, 0); }
+    if (!tensor__solves_vectors(a, b)) { return tensor__solve(TENSOR__ROW(LINALG_SOLVE), a, b, 0, 0); }
     tensor_t *x = tensor__solve(TENSOR__ROW(LINALG_SOLVE), a, tensor_unsqueeze(b, -1), 0, 0);
     TENSOR__RETURN(x == TENSOR__POISON ? x : tensor_squeeze(x, -1));
 }
@@ -22998,6 +23296,52 @@ TENSOR__FN tensor_t *tensor__inv(const char *op, tensor_t *x) {
 TENSOR__FRONT(linalg_inv, (tensor_t *x),
     tensor__named(tensor__self(), tensor__inv("linalg_inv", x), __func__))
 TENSOR__FRONT(inverse, (tensor_t *x), tensor__named(tensor__self(), tensor__inv("inverse", x), __func__))
+
+// The place of the first pivot of x that is 0, counted from 1, or 0: i32 [...].
+TENSOR__FN tensor_t *tensor__zero_pivots(tensor_t *x) {
+    TENSOR__MARK
+    tensor_lu_factor_t f = (tensor_linalg_lu_factor)(tensor_detach(x));
+    if (f.lu == TENSOR__POISON) { return TENSOR__POISON; }
+    tensor_t *zero = tensor_eq_scalar(tensor__diagonal(f.lu), 0), *any = tensor_any_dim(zero, -1, 0);
+    if (!TENSOR__WIDE(x)) { TENSOR__RETURN(tensor_to(any, TENSOR_I32)); }
+    tensor_t *first = tensor_add_scalar(tensor_argmax_dim(tensor_to(zero, TENSOR_I32), -1, 0), 1);
+    TENSOR__RETURN(tensor_to(tensor_mul(first, any), TENSOR_I32));
+}
+
+// Singular matrices are solved as the identity, so that they reach no error and no gradient, and are NaN.
+// vectors: b has vectors, not matrices.
+TENSOR__FN tensor_linalg_ex_t tensor__solve_ex(tensor_t *a, tensor_t *b, int vectors, const char *function) {
+    tensor_linalg_ex_t r = {TENSOR__POISON, TENSOR__POISON};
+    TENSOR__MARK
+    tensor_t *info = tensor__zero_pivots(a);
+    if (info == TENSOR__POISON) { return r; }
+    tensor_t *bad = tensor_unsqueeze(tensor_unsqueeze(tensor_ne_scalar(info, 0), -1), -1);
+    a = tensor_where(bad, tensor__la_eye(a, TENSOR__HIGH(a), TENSOR__HIGH(a)), a);
+    tensor_t *x;
+    if (vectors) {
+        x = (tensor_linalg_solve)(a, b);
+        bad = tensor_squeeze(bad, -1);
+    } else {
+        x = tensor__solve(TENSOR__ROW(LINALG_SOLVE), a, b, 0, 0);
+    }
+    return tensor__linalg_ex(th_, mark_, tensor_masked_fill(x, bad, (double)NAN), info, function);
+}
+
+TENSOR_API tensor_linalg_ex_t (tensor_linalg_solve_ex)(tensor_t *a, tensor_t *b) {
+    tensor_linalg_ex_t r = {TENSOR__POISON, TENSOR__POISON};
+    if (!tensor__la_usable("linalg_solve_ex", "a", a, 1) || !TENSOR__USABLE("linalg_solve_ex", "b", b)) {
+        return r;
+    }
+    return tensor__solve_ex(a, b, tensor__solves_vectors(a, b), __func__);
+}
+
+TENSOR_API tensor_linalg_ex_t (tensor_linalg_inv_ex)(tensor_t *x) {
+    tensor_linalg_ex_t r = {TENSOR__POISON, TENSOR__POISON};
+    TENSOR__MARK
+    if (!tensor__la_usable("linalg_inv_ex", "x", x, 1)) { return r; }
+    r = tensor__solve_ex(x, tensor__la_eye(x, TENSOR__HIGH(x), TENSOR__HIGH(x)), 0, __func__);
+    return tensor__linalg_ex(th_, mark_, r.result, r.info, __func__);
+}
 
 // Determinant, sign, log; only the determinant is visible unless `all`.
 TENSOR__FN int tensor__det(tensor__op_t *o, tensor_t *x, int all) {
@@ -23167,6 +23511,76 @@ TENSOR_API tensor_qr_t (tensor_linalg_qr)(tensor_t *x, const char *mode) {
 
 TENSOR_API tensor_qr_t (tensor_qr)(tensor_t *x) { return (tensor_linalg_qr)(x, NULL); }
 
+TENSOR_API tensor_qr_t (tensor_geqrf)(tensor_t *x) {
+    tensor_qr_t r = {TENSOR__POISON, TENSOR__POISON};
+    TENSOR__MARK
+    tensor__op_t o;
+    if (!tensor__la_usable("geqrf", "x", x, 0)) { return r; }
+    if (!tensor__la_begin(&o, TENSOR__ROW(LINALG_QR), tensor_detach(x), NULL, 0)) { return r; }
+    int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x);
+    o.params.linalg.complete = 2;
+    tensor__la_result(&o, x->dtype, m, n);
+    tensor__la_result(&o, x->dtype, -1, m < n ? m : n);
+    if (tensor__finish(&o) == TENSOR__POISON) { return r; }
+    tensor_t *list[2] = {o.out[0], o.out[1]};
+    tensor__tidy_n(th_, mark_, list, 2, __func__);
+    memcpy(&r, list, sizeof r);
+    return r;
+}
+
+// The product of k reflections I - tau v vT is I - V T VT (Schreiber & Van Loan, SIAM J. Sci. Stat. Comput.
+// 10, 1989): *v is V [..., M, K], *t is T, which solves (I + diag(tau) triu(VT V, 1)) T = diag(tau). 0 = with
+// an error.
+TENSOR__FN int tensor__reflections(const char *op, tensor_t *a, tensor_t *tau, tensor_t **v, tensor_t **t) {
+    if (!tensor__la_usable(op, "a", a, 0) || !TENSOR__USABLE(op, "tau", tau)) { return 0; }
+    int fits = tau->dtype == a->dtype && tau->ndim == a->ndim - 1 &&
+               !memcmp(tau->dims, a->dims, (size_t)(a->ndim - 2) * sizeof *a->dims);
+    int64_t k = fits ? TENSOR__WIDE(tau) : 0, m = TENSOR__HIGH(a), n = TENSOR__WIDE(a);
+    TENSOR__REFUSE_AS(0, !fits || k > n || k > m, SHAPE,
+                      "%s: tau %t %y must have the dtype and the batch of a %t %y, and at most min(M, N) "
+                      "elements in its last dim", op, tau, tau, a, a);
+    *v = tensor_add(tensor_tril(tensor_narrow(a, -1, 0, k), -1), tensor__la_eye(a, m, k));
+    tensor_t *rows = tensor_unsqueeze(tau, -1);
+    tensor_t *between = tensor_mul(tensor_triu(tensor_matmul(tensor_mT(*v), *v), 1), rows);
+    *t = tensor_linalg_solve_triangular(between, tensor_mul(tensor__la_eye(a, k, k), rows), 1, 1, 1);
+    return *t != TENSOR__POISON;
+}
+
+TENSOR__FN tensor_t *tensor__householder_product(tensor_t *a, tensor_t *tau) {
+    tensor_t *v, *t;
+    if (!tensor__reflections("linalg_householder_product", a, tau, &v, &t)) { return TENSOR__POISON; }
+    int64_t m = TENSOR__HIGH(a), n = TENSOR__WIDE(a);
+    TENSOR__REFUSE(n > m, SHAPE, "linalg_householder_product: a %t has more columns than rows", a);
+    tensor_t *first = tensor_matmul(t, tensor_narrow(tensor_mT(v), -1, 0, n));
+    return tensor_sub(tensor__la_eye(a, m, n), tensor_matmul(v, first));
+}
+
+TENSOR__FN tensor_t *tensor__ormqr(tensor_t *a, tensor_t *tau, tensor_t *c, int left, int transpose) {
+    tensor_t *v, *t;
+    if (!tensor__la_usable("ormqr", "c", c, 0) || !tensor__reflections("ormqr", a, tau, &v, &t)) {
+        return TENSOR__POISON;
+    }
+    int64_t meets = left ? TENSOR__HIGH(c) : TENSOR__WIDE(c);
+    TENSOR__REFUSE(c->dtype != a->dtype || meets != TENSOR__HIGH(a), SHAPE,
+                   "ormqr: c %t %y must have the dtype of a %t %y and %d %s", c, c, a, a, TENSOR__HIGH(a),
+                   left ? "rows" : "columns");
+    if (transpose) { t = tensor_mT(t); }
+    if (!left) { return tensor_sub(c, tensor_matmul(tensor_matmul(tensor_matmul(c, v), t), tensor_mT(v))); }
+    return tensor_sub(c, tensor_matmul(v, tensor_matmul(t, tensor_matmul(tensor_mT(v), c))));
+}
+
+TENSOR_API tensor_t *(tensor_linalg_householder_product)(tensor_t *a, tensor_t *tau) {
+    TENSOR__MARK2(a, tau)
+    TENSOR__OPEN_AS(TENSOR__CAST_linalg_householder_product, NULL, 0)
+    TENSOR__RETURN_AS(tensor__householder_product(a, tau));
+}
+
+TENSOR_API tensor_t *(tensor_ormqr)(tensor_t *a, tensor_t *tau, tensor_t *c, int left, int transpose) {
+    TENSOR__MARK2(a, tau)
+    TENSOR__OPEN_AS(TENSOR__CAST_ormqr, NULL, 0)
+    TENSOR__RETURN_AS(tensor__ormqr(a, tau, c, left, transpose));
+}
+
 // The values alone, or values and vectors.
 TENSOR__FN int tensor__svd(tensor__op_t *o, tensor_t *x, int full, int vectors) {
     if (!tensor__la_begin(o, TENSOR__ROW(LINALG_SVD), x, NULL, 0)) { return 0; }
@@ -23196,6 +23610,53 @@ TENSOR_API tensor_svd_t (tensor_svd)(tensor_t *x) {
     tensor_svd_t r;
     memcpy(&r, list, sizeof r);
     return r;
+}
+
+// The singular vectors of x, tall or square, of which q are wanted: x is nearly Q QT x, and QT x is small.
+TENSOR__FN tensor_svd_t tensor__svd_lowrank(tensor_t *x, int64_t q, int niter) {
+    tensor_svd_t r = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
+    int64_t dims[2] = {TENSOR__WIDE(x), q};
+    tensor_t *start = tensor_to(tensor_to(tensor_randn_n(dims, 2), (tensor_dtype_t)x->dtype),
+                                (int)tensor_device(x));
+    tensor_qr_t f = (tensor_linalg_qr)(tensor_matmul(x, start), NULL);
+    for (int i = 0; i < niter && f.q != TENSOR__POISON; i++) {
+        f = (tensor_linalg_qr)(tensor_matmul(tensor_mT(x), f.q), NULL);
+        f = (tensor_linalg_qr)(tensor_matmul(x, f.q), NULL);
+    }
+    tensor_svd_t d = (tensor_svd)(tensor_matmul(tensor_mT(f.q), x));
+    if (d.s == TENSOR__POISON) { return r; }
+    r.u = tensor_matmul(f.q, d.u);
+    r.s = d.s;
+    r.v = d.v;
+    return r;
+}
+
+TENSOR__FN tensor_svd_t tensor__lowrank(const char *op, tensor_t *x, int64_t q, int center, int niter,
+                                        const char *function) {
+    tensor_svd_t r = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
+    TENSOR__MARK
+    if (!tensor__la_usable(op, "x", x, 0)) { return r; }
+    int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x);
+    TENSOR__REFUSE_AS(r, q < 0 || q > (m < n ? m : n) || niter < 0, SHAPE,
+                      "%s: q %d must be in 0..min(M, N) of x %t, and niter %i not negative", op, q, x, niter);
+    if (center) { x = tensor_sub(x, tensor_mean_dim(x, -2, 1)); }
+    if (x == TENSOR__POISON) { return r; }
+    uint8_t modes = th_->modes;
+    if (!tensor__open_as(th_, TENSOR__CAST_svd_lowrank, NULL, 0)) { return r; }
+    r = tensor__svd_lowrank(m < n ? tensor_mT(x) : x, q, niter);
+    th_->modes = modes;
+    tensor_t *list[3] = {m < n ? r.v : r.u, r.s, m < n ? r.u : r.v};
+    tensor__tidy_n(th_, mark_, list, 3, function);
+    memcpy(&r, list, sizeof r);
+    return r;
+}
+
+TENSOR_API tensor_svd_t (tensor_svd_lowrank)(tensor_t *x, int64_t q, int niter) {
+    return tensor__lowrank("svd_lowrank", x, q, 0, niter, __func__);
+}
+
+TENSOR_API tensor_svd_t (tensor_pca_lowrank)(tensor_t *x, int64_t q, int center, int niter) {
+    return tensor__lowrank("pca_lowrank", x, q, center, niter, __func__);
 }
 
 TENSOR_API tensor_t *(tensor_linalg_svdvals)(tensor_t *x) {
@@ -25017,26 +25478,69 @@ TENSOR__FN tensor_t *tensor__window(const char *op, double start, double end, in
     return places == TENSOR__POISON ? places : tensor_narrow(places, 0, 0, n);
 }
 
-// a - b cos(t) + c cos(2 t), where t goes once round the circle.
-TENSOR__FN tensor_t *tensor__cosine_window(const char *op, int64_t n, int periodic, double a, double b,
-                                           double c) {
+// The sum of (-1)^k a[k] cos(k t), where t goes once round the circle.
+TENSOR__FN tensor_t *tensor__cosine_sum(const char *op, int64_t n, int periodic, const double *a, int count) {
     TENSOR__MARK
+    TENSOR__REFUSE(!a || count < 1, SHAPE, "%s: needs at least one number, not %i", op, a ? count : 0);
     tensor_t *t = tensor__window(op, 0, 6.283185307179586, n, periodic);
     if (t == TENSOR__POISON) { return t; }
-    tensor_t *y = tensor_add_scalar(tensor_mul_scalar(tensor_cos(t), -b), a);
-    if (c != 0) { y = tensor_add(y, tensor_mul_scalar(tensor_cos(tensor_mul_scalar(t, 2)), c)); }
-    if (n == 1) { y = tensor_ones_like(y); }
+    tensor_t *y = tensor_full_like(t, n == 1 ? 1 : a[0]);
+    for (int k = 1; k < count && n > 1; k++) {
+        y = tensor_add(y, tensor_mul_scalar(tensor_cos(tensor_mul_scalar(t, k)), k % 2 ? -a[k] : a[k]));
+    }
     return tensor__tidy(th_, mark_, tensor_to(y, (int)tensor_get_default_dtype()));
 }
 
-TENSOR__FRONT(hann_window, (int64_t n, int periodic),
-    tensor__named(tensor__self(), tensor__cosine_window("hann_window", n, periodic, 0.5, 0.5, 0), __func__))
-TENSOR__FRONT(hamming_window, (int64_t n, int periodic, double alpha, double beta),
-    tensor__named(tensor__self(), tensor__cosine_window("hamming_window", n, periodic, alpha, beta, 0),
-                  __func__))
-TENSOR__FRONT(blackman_window, (int64_t n, int periodic),
-    tensor__named(tensor__self(), tensor__cosine_window("blackman_window", n, periodic, 0.42, 0.5, 0.08),
-                  __func__))
+#define TENSOR__X(name, params, ...)                                                                         \
+    TENSOR_API tensor_t *(tensor_##name) params {                                                            \
+        const double a[] = {__VA_ARGS__};                                                                    \
+        int count = (int)(sizeof a / sizeof a[0]);                                                           \
+        return tensor__named(tensor__self(), tensor__cosine_sum(#name, n, periodic, a, count), __func__);    \
+    }
+TENSOR__X(hann_window, (int64_t n, int periodic), 0.5, 0.5)
+TENSOR__X(hamming_window, (int64_t n, int periodic, double alpha, double beta), alpha, beta)
+TENSOR__X(blackman_window, (int64_t n, int periodic), 0.42, 0.5, 0.08)
+TENSOR__X(nuttall_window, (int64_t n, int periodic), 0.3635819, 0.4891775, 0.1365995, 0.0106411)
+#undef TENSOR__X
+
+TENSOR_API tensor_t *(tensor_general_cosine_window)(int64_t n, int periodic, const double *a, int count) {
+    tensor_t *y = tensor__cosine_sum("general_cosine_window", n, periodic, a, count);
+    return tensor__named(tensor__self(), y, __func__);
+}
+
+// The places of a window's n values, one apart, from its middle.
+TENSOR__FN tensor_t *tensor__from_middle(const char *op, int64_t n, int periodic) {
+    TENSOR__REFUSE(n < 0 || n > (int64_t)1 << 56, SHAPE, "%s: n %d is not a length", op, n);
+    double middle = (double)(periodic && n > 1 ? n : n - 1) / 2;
+    return tensor__linspace(TENSOR_F64, -middle, (double)(n - 1) - middle, n);
+}
+
+TENSOR_API tensor_t *(tensor_cosine_window)(int64_t n, int periodic) {
+    TENSOR__MARK
+    tensor_t *t = tensor__from_middle("cosine_window", n, periodic);
+    if (t == TENSOR__POISON) { return t; }
+    double width = (double)(periodic && n > 1 ? n + 1 : n);
+    tensor_t *y = tensor_cos(tensor_mul_scalar(t, 3.141592653589793 / width));
+    TENSOR__RETURN(tensor_to(y, (int)tensor_get_default_dtype()));
+}
+
+TENSOR_API tensor_t *(tensor_exponential_window)(int64_t n, int periodic, double tau) {
+    TENSOR__MARK
+    TENSOR__REFUSE(!(tau > 0), SHAPE, "exponential_window: tau %g must be above 0", tau);
+    tensor_t *t = tensor__from_middle("exponential_window", n, periodic);
+    if (t == TENSOR__POISON) { return t; }
+    tensor_t *y = tensor_exp(tensor_mul_scalar(tensor_abs(t), -1 / tau));
+    TENSOR__RETURN(tensor_to(y, (int)tensor_get_default_dtype()));
+}
+
+TENSOR_API tensor_t *(tensor_gaussian_window)(int64_t n, int periodic, double std) {
+    TENSOR__MARK
+    TENSOR__REFUSE(!(std > 0), SHAPE, "gaussian_window: std %g must be above 0", std);
+    tensor_t *t = tensor__from_middle("gaussian_window", n, periodic);
+    if (t == TENSOR__POISON) { return t; }
+    tensor_t *y = tensor_exp(tensor_mul_scalar(tensor_square(tensor_div_scalar(t, std)), -0.5));
+    TENSOR__RETURN(tensor_to(y, (int)tensor_get_default_dtype()));
+}
 
 TENSOR_API tensor_t *(tensor_bartlett_window)(int64_t n, int periodic) {
     TENSOR__MARK
@@ -29965,7 +30469,8 @@ TENSOR__FN int tensor__only_writes(const tensor_call_t *c) {
         return tensor__is_gradient(c->row);
     case TENSOR_FAMILY_LINALG:
         return c->row->id == TENSOR_OP_LINALG_QR || c->row->id == TENSOR_OP_LINALG_DET ||
-               c->row->id == TENSOR_OP_LINALG_LU_FACTOR || c->row->id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR;
+               c->row->id == TENSOR_OP_LINALG_LU_FACTOR || c->row->id == TENSOR_OP_LINALG_CHOLESKY_EX ||
+               c->row->id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR;
     default:
         return 0;
     }
@@ -31407,6 +31912,7 @@ TENSOR__END
 #define F_POLYGAMMA(n, x) TENSOR__READ(x)
 #define F_LGAMMA(x) TENSOR__READ(x)
 #define F_ZETA(s, q) TENSOR__READ((s) | (q))
+#define F_BESSEL(n, kind, x) TENSOR__READ(x)
 #define F_BESSEL_I(n, scaled, x) TENSOR__READ(x)
 
 // Only its accessor reaches a row, so that the compiler and the linker drop the rows that a program does
@@ -31573,7 +32079,7 @@ TENSOR__FN void tensor__at_each(const char *site, tensor_t *t) {
         return t;                                                                                            \
     }
 TENSOR__X(pair) TENSOR__X(qr) TENSOR__X(linalg_svd) TENSOR__X(svd) TENSOR__X(eigh) TENSOR__X(slogdet)
-TENSOR__X(lu_factor) TENSOR__X(lu) TENSOR__X(lstsq)
+TENSOR__X(lu_factor) TENSOR__X(lu) TENSOR__X(lstsq) TENSOR__X(linalg_ex)
 #undef TENSOR__X
 
 TENSOR_API tensor_graph_t *tensor__at_graph(const char *site, tensor_graph_t *g) {

@@ -459,6 +459,7 @@ typedef struct tensor_interpolate_args_t {
     tensor_interpolation_t mode TENSOR_INIT;   // default TENSOR_NEAREST
     int align_corners TENSOR_INIT;             // the corner pixels' centres stay at the corners
     int recompute_scale_factor TENSOR_INIT;
+    int antialias TENSOR_INIT;                 // BILINEAR, BICUBIC: a smaller image has means, as Pillow's
 } tensor_interpolate_args_t;
 
 // Resamples images: tensor_interpolate(x, .scale_factor = 2, .mode = TENSOR_BILINEAR).
@@ -3328,6 +3329,9 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 #define NN__CPP_3_5(R, f, T, A, B, C, D, E) NN__CPP_3_4(R, f, T, A, B, C, D) NN__CPP_5(R, f, T, A, B, C, D, E)
 #define NN__CPP_3_6(R, f, T, A, B, C, D, E, F)                                                               \
     NN__CPP_3_5(R, f, T, A, B, C, D, E) NN__CPP_6(R, f, T, A, B, C, D, E, F)
+#define NN__CPP_3_7(R, f, T, A, B, C, D, E, F, G)                                                            \
+    NN__CPP_3_6(R, f, T, A, B, C, D, E, F)                                                                   \
+    NN__CPP_7(R, f, T, A, B, C, D, E, F, G)
 #define NN__CPP_DIMS(face, R, f, end, T, ...)                                                                \
     face(R, f##1d##end, T, __VA_ARGS__)                                                                      \
     face(R, f##2d##end, T, __VA_ARGS__)                                                                      \
@@ -3415,15 +3419,11 @@ template <class... D> inline tensor_t *tensor_pad(tensor_t *x, D... pads) {
 #define tensor_pad(...) NN__CALL(tensor_pad, __VA_ARGS__)
 
 NN__CPP_2(module, nn_linear, nn_linear_args_t, (i64, in_features), (i64, out_features))
-NN__CPP_3(module, nn_conv1d, nn_conv_args_t, (i64, in_channels), (i64, out_channels), (i64, kernel))
-NN__CPP_3(module, nn_conv2d, nn_conv_args_t, (i64, in_channels), (i64, out_channels), (i64, kernel))
-NN__CPP_3(module, nn_conv3d, nn_conv_args_t, (i64, in_channels), (i64, out_channels), (i64, kernel))
-NN__CPP_3(module, nn_conv_transpose1d, nn_conv_transpose_args_t, (i64, in_channels), (i64, out_channels),
-          (i64, kernel))
-NN__CPP_3(module, nn_conv_transpose2d, nn_conv_transpose_args_t, (i64, in_channels), (i64, out_channels),
-          (i64, kernel))
-NN__CPP_3(module, nn_conv_transpose3d, nn_conv_transpose_args_t, (i64, in_channels), (i64, out_channels),
-          (i64, kernel))
+NN__CPP_DIMS(NN__CPP_3_7, module, nn_conv, , nn_conv_args_t, (i64, in_channels), (i64, out_channels),
+             (i64, kernel), (i64, stride), (i64, padding), (i64, dilation), (i64, groups))
+NN__CPP_DIMS(NN__CPP_3_7, module, nn_conv_transpose, , nn_conv_transpose_args_t, (i64, in_channels),
+             (i64, out_channels), (i64, kernel), (i64, stride), (i64, padding), (i64, output_padding),
+             (i64, groups))
 NN__CPP_DIMS(NN__CPP_1_3, module, nn_max_pool, , nn_pool_args_t, (i64, kernel), (i64, stride), (i64, padding))
 NN__CPP_DIMS(NN__CPP_1_3, module, nn_avg_pool, , nn_pool_args_t, (i64, kernel), (i64, stride), (i64, padding))
 NN__CPP_DIMS(NN__CPP_1_3, module, nn_max_unpool, , nn_pool_args_t, (i64, kernel), (i64, stride),
@@ -9788,6 +9788,34 @@ TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double sc
     return y;
 }
 
+// The weights [out, in] of a resampling without aliases, for matrices of x: a row is the filter around its
+// point, over `scale` times as many elements where these are more, and its sum is 1. The filter of BILINEAR
+// is a triangle, that of BICUBIC Keys' with A = -0.5.
+TENSOR__FN tensor_t *nn__antialias_weights(tensor_t *x, int64_t in, int64_t out, double scale, int mode) {
+    tensor_t *from = nn__beside((tensor_arange)(0.5, (double)in, 1, TENSOR_F64), x);
+    tensor_t *at = nn__beside((tensor_arange)(0.5, (double)out, 1, TENSOR_F64), x);
+    at = (tensor_unsqueeze)((tensor_mul_scalar)(at, scale), 1);
+    tensor_t *u = (tensor_mul_scalar)((tensor_abs)((tensor_sub)(from, at)), scale > 1 ? 1 / scale : 1);
+    tensor_t *w;
+    if (mode == TENSOR_BICUBIC) {
+        u = (tensor_clamp)(u, 0, 2);            // (1.5 u - 2.5) u u + 1, then ((-0.5 u + 2.5) u - 4) u + 2
+        tensor_t *inner = (tensor_sub_scalar)((tensor_mul_scalar)(u, 1.5), 2.5);
+        inner = (tensor_add_scalar)((tensor_mul)(inner, (tensor_mul)(u, u)), 1);
+        tensor_t *outer = (tensor_mul)((tensor_add_scalar)((tensor_mul_scalar)(u, -0.5), 2.5), u);
+        outer = (tensor_add_scalar)((tensor_mul)((tensor_sub_scalar)(outer, 4), u), 2);
+        w = (tensor_where)((tensor_lt_scalar)(u, 1), inner, outer);
+    } else {
+        w = (tensor_relu)((tensor_rsub_scalar)(u, 1));
+    }
+    return (tensor_to)((tensor_div)(w, (tensor_sum_dim)(w, 1, 1)), (tensor_dtype)(x));
+}
+
+// Dim d of x, 2 or 3, resampled without aliases.
+TENSOR__FN tensor_t *nn__antialias(tensor_t *x, int64_t d, int64_t out, double scale, int mode) {
+    tensor_t *w = nn__antialias_weights(x, x->dims[d], out, scale, mode);
+    return d == 2 ? (tensor_matmul)(w, x) : (tensor_matmul)(x, (tensor_mT)(w));
+}
+
 // The number of dims of images that a mode takes, 0 = any.
 TENSOR__FN int nn__interpolate_rank(int mode) {
     switch (mode) {
@@ -9801,8 +9829,7 @@ TENSOR__FN int nn__interpolate_rank(int mode) {
 
 // Whether the options fit x. -> 0 with an error
 TENSOR__FN int nn__interpolate_usable(const tensor_t *x, const int64_t *sizes, const double *factors,
-                                      int mode,
-                                      int align) {
+                                      int mode, int align, int antialias) {
     static const char *const names[8] = {"", "nearest", "nearest_exact", "linear", "bilinear", "bicubic",
                                          "trilinear", "area"};
     static const char *const ends[3] = {"", "_h", "_w"};
@@ -9818,6 +9845,11 @@ TENSOR__FN int nn__interpolate_usable(const tensor_t *x, const int64_t *sizes, c
     if (align && (mode <= TENSOR_NEAREST_EXACT || mode == TENSOR_AREA)) {
         NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: align_corners has no meaning for mode %s; x %t", names[mode],
                  x);
+        return 0;
+    }
+    if (antialias && mode != TENSOR_BILINEAR && mode != TENSOR_BICUBIC) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: antialias is for modes bilinear and bicubic, not %s; x %t",
+                 names[mode], x);
         return 0;
     }
     if ((sizes[0] > 0) == (factors[0] > 0)) {
@@ -9872,12 +9904,12 @@ TENSOR__FN int nn__interpolate_dim(const tensor_t *x, int d, int64_t size, doubl
 
 // sizes and factors: of the first dim, the height of three, the last; 0 = equal to the first.
 TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, const double *factors, int mode,
-                                           int align, int recompute) {
+                                           int align, int recompute, int antialias) {
     NN__OPEN_AS(mode == TENSOR_AREA ? (int)TENSOR__APART : (int)NN__ROW(INTERPOLATE)->cast, &x, 1)
     if (mode == 0) { mode = TENSOR_NEAREST; }
     tensor__op_t o;
     if (!TENSOR__(begin)(&o, NN__ROW(INTERPOLATE), &x, 1) ||
-        !nn__interpolate_usable(x, sizes, factors, mode, align)) {
+        !nn__interpolate_usable(x, sizes, factors, mode, align, antialias)) {
         NN__CLOSE(TENSOR__(poison));
     }
     if (mode > TENSOR_NEAREST_EXACT && !nn__floats(&o, 1)) { NN__CLOSE(TENSOR__(poison)); }
@@ -9900,7 +9932,10 @@ TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, co
     }
     tensor_t *y = mode > TENSOR_NEAREST_EXACT ? nn__wide(x) : x;
     for (int d = 0; d < rank && y->state == TENSOR__LIVE; d++) {
-        if (out[d] != x->dims[2 + d] || step[d] != 1) {
+        if (out[d] == x->dims[2 + d] && step[d] == 1) { continue; }
+        if (antialias) {
+            y = nn__antialias(y, 2 + d, out[d], step[d], mode);
+        } else {
             y = nn__resample(y, 2 + d, out[d], step[d], mode, align);
         }
     }
@@ -9911,7 +9946,7 @@ TENSOR__FN tensor_t *nn__interpolate_call(const tensor_interpolate_args_t *a) {
     const int64_t size[3] = {a->size, a->size_h, a->size_w};
     const double factor[3] = {a->scale_factor, a->scale_factor_h, a->scale_factor_w};
     return nn__interpolate_front(a->x, size, factor, (int)a->mode, a->align_corners,
-                                 a->recompute_scale_factor);
+                                 a->recompute_scale_factor, a->antialias);
 }
 
 NN__OWN_FRONT(interpolate, , nn__interpolate_call(&a))
@@ -15619,7 +15654,7 @@ TENSOR__FN void nn__print_upsample(const nn_module_t *m, tensor__text_t *t) {
 
 TENSOR__FN tensor_t *nn__forward_upsample(nn_module_t *m, tensor_t *x) {
     const nn__upsample_layer_t *l = (const nn__upsample_layer_t *)m;
-    return nn__interpolate_front(x, l->size, l->scale_factor, l->mode, l->align_corners, 0);
+    return nn__interpolate_front(x, l->size, l->scale_factor, l->mode, l->align_corners, 0, 0);
 }
 
 NN__SPECIAL_KIND(UPSAMPLE, nn__upsample_layer_t, "Upsample", nn__forward_upsample, NULL, nn__print_upsample,

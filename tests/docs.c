@@ -139,6 +139,7 @@ static const char *const without[][2] = {
     {"rand_of", "floats"},      {"randn_of", "floats"},
     {"feature_alpha_dropout", "floats"}, {"triplet_margin_with_distance_loss", "floats"},
     {"fractional_max_pool2d", "floats"}, {"fractional_max_pool3d", "floats"},
+    {"svd_lowrank", "f32 f64"}, {"pca_lowrank", "f32 f64"},
 };
 
 // Chapters without ops, and functions of op chapters that are none.
@@ -161,6 +162,19 @@ static int listed(const char *const *list, int n, const char *name) {
 static const char *other(const char *const (*list)[2], int n, const char *name) {
     while (n-- > 0)
         if (strcmp(list[n][0], name) == 0) return list[n][1];
+    return NULL;
+}
+
+// The name of an op of torch.special or torch.signal, as ops.def has it.
+static const char *special(const char *name) {
+    static char text[80];
+    int k;
+    for (k = 0; k < COUNT(ops); k++)
+        if (strcmp(ops[k].name, name) == 0 && (strncmp(ops[k].torch, "torch.special.", 14) == 0 ||
+                                               strncmp(ops[k].torch, "torch.signal.", 13) == 0)) {
+            snprintf(text, sizeof text, "%.*s", (int)strcspn(ops[k].torch, "("), ops[k].torch);
+            return text;
+        }
     return NULL;
 }
 
@@ -476,6 +490,7 @@ static void declaration(const char *text, const char *chapter, const char *own, 
     on_cuda(row, &t);
     say(&t, " | ");
     torch = other(torch_names, COUNT(torch_names), base);
+    if (!torch) torch = special(base);
     if (torch)
         say(&t, torch);
     else {

@@ -68,6 +68,7 @@ static const char *const example_members[][4] = {
     {"tensor_lu_factor_t", "lu", "pivots", ""},
     {"tensor_lu_t", "p", "l", "u"},
     {"tensor_lstsq_t", "solution", "residuals", ""},
+    {"tensor_linalg_ex_t", "result", "info", ""},
     {"tensor_state_t", "y", "h", "c"},
 };
 

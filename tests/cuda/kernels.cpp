@@ -869,6 +869,8 @@ static bool decomposed(tensor_p x, tensor_p there, double tol, bool low) {
         good = good && (low || (same(q[0].r, q[1].r, tol) && same(q[0].q, q[1].q, tol)));     // low: signs of noise
         good = good && same((tensor_matmul)(off_device(q[1].q), off_device(q[1].r)), x, tol) && orthonormal(q[1].q, tol);
     }
+    tensor_qr_t raw[2] = {(tensor_geqrf)(x), (tensor_geqrf)(there)};
+    good = good && (low || (same(raw[0].q, raw[1].q, tol) && same(raw[0].r, raw[1].r, tol)));
     tensor_lu_factor_t lu[2] = {(tensor_linalg_lu_factor)(x), (tensor_linalg_lu_factor)(there)};
     good = good && same(lu[0].lu, lu[1].lu, tol) && same(lu[0].pivots, lu[1].pivots, 0);
     tensor_lu_t p[2] = {(tensor_lu_unpack)(lu[0].lu, lu[0].pivots), (tensor_lu_unpack)(lu[1].lu, lu[1].pivots)};
@@ -884,6 +886,8 @@ static bool decomposed(tensor_p x, tensor_p there, double tol, bool low) {
         spd[0] = (tensor_add)(spd[0], eye);
         spd[1] = (tensor_to)(spd[0], TENSOR_CUDA);
         good = good && same((tensor_linalg_cholesky)(spd[0], upper), (tensor_linalg_cholesky)(spd[1], upper), tol);
+        tensor_linalg_ex_t ex[2] = {(tensor_linalg_cholesky_ex)(spd[0], upper), (tensor_linalg_cholesky_ex)(spd[1], upper)};
+        good = good && same(ex[0].result, ex[1].result, tol) && same(ex[0].info, ex[1].info, 0);
         for (int unit = 0; unit < 2; unit++) {
             tensor_p y[2];
             for (int d = 0; d < 2; d++) {
@@ -952,6 +956,19 @@ static void matrices() {
     fails_with("linalg_cholesky: x is not positive definite: matrix 2, pivot 2");
     (tensor_linalg_inv)(bad);
     fails_with("linalg_solve: a is singular: matrix 3, pivot 2");
+    // Two have no factor, which is no error: NaN, and the order of the minor; one is singular.
+    for (int ex = 0; ex < 3; ex++) {
+        tensor_linalg_ex_t e[2];
+        for (int d = 0; d < 2; d++) {
+            tensor_p a = d ? bad : off_device(bad);
+            e[d] = ex == 2 ? (tensor_linalg_inv_ex)(a) : (tensor_linalg_cholesky_ex)(a, ex);
+        }
+        values got = numbers_of(off_device(e[1].info)), at = numbers_of(off_device(e[1].result));
+        CHECK(got[0] == 0 && got[1] == 0 && got[2] == (ex == 2 ? 0 : 2) && got[3] == 2);
+        CHECK(same(e[0].info, e[1].info, 0) && at[12] != at[12] && at[15] != at[15]);
+        CHECK(same((tensor_narrow)(e[0].result, 0, 0, 2), (tensor_narrow)(e[1].result, 0, 0, 2), 1e-12));
+        CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == 0 && tensor_ok());
+    }
     for (double what : {(double)NAN, (double)INFINITY}) {
         nan = (tensor_masked_fill)(bad, (tensor_eq_scalar)(bad, 8), what);
         (tensor_linalg_eigh)(nan, 0);
