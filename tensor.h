@@ -138,7 +138,7 @@
 //
 // No macro here changes a public struct or the meaning of a public function, so files of one program may
 // differ in every macro but TENSOR_STATIC; files that share the implementation must agree in their passes
-// (see >>passes) and in TENSOR_NO_AUTOGRAD.
+// (see >>passes), TENSOR_NO_AUTOGRAD, TENSOR_NO_THREADS and TENSOR_NO_STDIO: others do not link.
 //
 // TENSOR_NO_AUTOGRAD, defined where the implementation is, builds the forward pass alone: results are the
 // same, no graph is recorded, and every function that needs gradients (requires_grad_, backward,
@@ -4987,7 +4987,8 @@ typedef enum tensor_op_id_t {
 //
 // TENSOR_IMPLEMENTATION_PART=1..4 compiles a quarter of the implementation, so that four files share the
 // work: 1 the core, 2 tensor_nn.h, 3 the passes except AVX-512, 4 AVX-512. The parts of a program must agree
-// in version, passes and TENSOR_NO_AUTOGRAD: their names contain these, so other parts do not link.
+// in version, passes and what is left out (TENSOR_NO_AUTOGRAD, _THREADS, _STDIO): their names contain these,
+// so other parts do not link.
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_NO_SIMD)
@@ -5083,19 +5084,29 @@ typedef enum tensor_op_id_t {
 #define TENSOR__COMPILES_PASS(k)                                                                             \
     (TENSOR__HAS_PASS(k) && (TENSOR__PART == 0 || TENSOR__PART == ((k) == 3 ? 4 : 3)))
 
-// A name with this version, these passes and gradients or not in it: files that do not agree do not link.
+// A name that says this version, these passes and what is left out: files that do not agree do not link.
 #ifdef TENSOR_NO_AUTOGRAD
-#define TENSOR__BUILD_KIND _forward
+#define TENSOR__BUILD_GRADIENTS _forward
 #else
-#define TENSOR__BUILD_KIND
+#define TENSOR__BUILD_GRADIENTS
 #endif
-#define TENSOR__OF_BUILD3(name, major, minor, patch, passes, kind)                                           \
-    name##_v##major##_##minor##_##patch##_passes##passes##kind
-#define TENSOR__OF_BUILD2(name, major, minor, patch, passes, kind)                                           \
-    TENSOR__OF_BUILD3(name, major, minor, patch, passes, kind)
+#ifdef TENSOR_NO_THREADS
+#define TENSOR__BUILD_THREADS _no_threads
+#else
+#define TENSOR__BUILD_THREADS
+#endif
+#ifdef TENSOR_NO_STDIO
+#define TENSOR__BUILD_FILES _no_stdio
+#else
+#define TENSOR__BUILD_FILES
+#endif
+#define TENSOR__OF_BUILD3(name, major, minor, patch, passes, gradients, threads, files)                      \
+    name##_v##major##_##minor##_##patch##_passes##passes##gradients##threads##files
+#define TENSOR__OF_BUILD2(name, major, minor, patch, passes, gradients, threads, files)                      \
+    TENSOR__OF_BUILD3(name, major, minor, patch, passes, gradients, threads, files)
 #define TENSOR__OF_BUILD(name)                                                                               \
     TENSOR__OF_BUILD2(name, TENSOR_VERSION_MAJOR, TENSOR_VERSION_MINOR, TENSOR_VERSION_PATCH, TENSOR_PASSES, \
-                      TENSOR__BUILD_KIND)
+                      TENSOR__BUILD_GRADIENTS, TENSOR__BUILD_THREADS, TENSOR__BUILD_FILES)
 
 // What one part defines and another uses: static in one file, hidden between several.
 #if TENSOR__PART == 0

@@ -84,11 +84,12 @@ for page in ${DOCS:-README.md CONTRIBUTING.md CHANGELOG.md docs/*.md}; do
 done
 
 # What a page names exists: tags of rooms (>>impl-gate), names of the library. The name of a kernel of a pass is made by
-# the preprocessor.
+# the preprocessor. What programs print is not looked at: word_vectors.c prints words in small letters.
 cat tensor*.h tensor*.cu examples/kit/*.h >"$R/library.txt"
 for page in ${DOCS:-README.md CONTRIBUTING.md CHANGELOG.md docs/*.md}; do
-    grep -oE '>>[a-z0-9-]+' "$page" | sort -u >"$R/tags.txt"
-    grep -oE '\b(tensor|nn|TENSOR|NN)_[A-Za-z0-9_]+' "$page" |
+    awk '/^```text$/ { on = 1 } !on { print } /^```$/ { on = 0 }' "$page" >"$R/page.md"
+    grep -oE '>>[a-z0-9-]+' "$R/page.md" | sort -u >"$R/tags.txt"
+    grep -oE '\b(tensor|nn|TENSOR|NN)_[A-Za-z0-9_]+' "$R/page.md" |
         sed -E 's/^(tensor__[fb]_).*/\1/; s/_(scalar|sse2|avx2|avx512|neon|wasm)$//' | grep -vE "^(tensor_entr_?|nn_channel_shuffle)$" |
         sort -u >"$R/names.txt"        # those two: what CONTRIBUTING.md adds as examples
     while read -r tag; do
@@ -102,7 +103,8 @@ for page in ${DOCS:-README.md CONTRIBUTING.md CHANGELOG.md docs/*.md}; do
 done
 
 # docs/paper.md has each claim of bench/paper.sh; each row was measured or emulated and has a figure and a command that
-# exists; and the files that it names are there.
+# exists; times of several turns have their spread, the counts in the head are those of the rows, and the files that the
+# page names are there: it is as the script writes it.
 if [ -z "$DOCS" ]; then
     grep -oE '^ *(row|tested|shown) [0-9.]+ "[^"$]{12,}' bench/paper.sh | sed 's/^[^"]*"//' >"$R/claims.txt"
     grep -E '^\| [0-9.]+ \| ' docs/paper.md >"$R/paper.txt"
@@ -113,8 +115,15 @@ if [ -z "$DOCS" ]; then
             if (!known) { print "docs/paper.md: bench/paper.sh has no claim \"" $3 "\"" }
             if ($5 !~ /^(yes|no)$/ || $6 !~ /^(measured|emulated)$/ || $7 == "") { print "docs/paper.md: not a whole row: " $0 }
             if ($4 !~ /[0-9]/) { print "docs/paper.md: no figure: " $0 }
+            if ($7 ~ /bench.micro|hogwild|ranks/ && $4 !~ /[(][0-9.]+-[0-9.]+[)]/) { print "docs/paper.md: no spread: " $0 }
+            met[$5]++
+            how[$6]++
         }
-        END { for (c in claim) { if (!(c in seen)) { print "docs/paper.md: no row for \"" c "\"" } } }' \
+        END {
+            head = sprintf("%d rows: %d met, %d not met; %d measured, %d emulated, 0 not run.", FNR, met["yes"], met["no"],
+                how["measured"], how["emulated"])
+            while ((getline line <"docs/paper.md") > 0) { if (index(line, head)) { counted = 1 } }
+            if (!counted) { print "docs/paper.md: its head does not say " head } for (c in claim) { if (!(c in seen)) { print "docs/paper.md: no row for \"" c "\"" } } }' \
         "$R/claims.txt" "$R/paper.txt" >"$R/paper.err"
     awk -F ' *[|] *' '{ gsub(/`/, "", $7); print $7 }' "$R/paper.txt" | sort -u | sed 's/^[A-Z_]*=[^ ]* //' >"$R/commands.txt"
     while read -r first second _; do
