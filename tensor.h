@@ -611,7 +611,7 @@ TENSOR_API tensor_t *tensor_zeros_like(tensor_t *x);
 TENSOR_API tensor_t *tensor_ones_like(tensor_t *x);
 TENSOR_API tensor_t *tensor_full_like(tensor_t *x, double value);
 
-// A 0-d tensor.
+// A 0-d tensor: tensor_zeros(), _full, _from and the like take at least one size in C.
 //   -> new;  grad none;  errors OUT_OF_MEMORY, DTYPE (as tensor_full_n)
 TENSOR_API tensor_t *tensor_scalar(double value, tensor_dtype_t dtype);
 
@@ -754,26 +754,26 @@ TENSOR_API tensor_t *tensor_contiguous(tensor_t *x);
 // ------------------------------------------------------------------------------
 // >>inspect                                        MARK: inspection
 //
-// Getters are safe on poison and NULL: sizes are 0, item is NaN, data is NULL.
+// Getters are safe on poison and NULL: sizes are 0, item is NaN, data is NULL. A dead tensor is an error.
 // ------------------------------------------------------------------------------
 
-// Number of dimensions.            -> 0..8;  errors none
+// Number of dimensions.            -> 0..8;  errors OWNER if x is dead, as of all below
 TENSOR_API int tensor_ndim(tensor_t *x);
-// All sizes by value.              -> struct;  errors none
+// All sizes by value.              -> struct;  errors OWNER
 TENSOR_API tensor_shape_t tensor_shape(tensor_t *x);
-// Size along dim (< 0 from the end).   -> elements, 0 if dim is out of range (then INDEX);  errors INDEX
+// Size along dim (< 0 from the end).   -> elements, 0 if dim is out of range;  errors INDEX, OWNER
 TENSOR_API int64_t tensor_size(tensor_t *x, int64_t dim);
-// Stride along dim in elements.    -> elements;  errors INDEX
+// Stride along dim in elements.    -> elements;  errors INDEX, OWNER
 TENSOR_API int64_t tensor_stride(tensor_t *x, int64_t dim);
-// The offset of the first element in the storage.   -> elements;  errors none
+// The offset of the first element in the storage.   -> elements;  errors OWNER
 TENSOR_API int64_t tensor_storage_offset(tensor_t *x);
-// Product of the sizes.            -> elements;  errors none
+// Product of the sizes.            -> elements;  errors OWNER
 TENSOR_API int64_t tensor_numel(tensor_t *x);
-// Element type.                    -> dtype, F32 for poison;  errors none
+// Element type.                    -> dtype, F32 for poison;  errors OWNER
 TENSOR_API tensor_dtype_t tensor_dtype(tensor_t *x);
-// The device that has the data.             -> device;  errors none
+// The device that has the data.             -> device;  errors OWNER
 TENSOR_API tensor_device_t tensor_device(tensor_t *x);
-// Whether row-major without gaps.  -> 1 or 0;  errors none
+// Whether row-major without gaps.  -> 1 or 0;  errors OWNER
 TENSOR_API int tensor_is_contiguous(tensor_t *x);
 // Whether the tensor is the result of a failure.   -> 1 or 0;  errors none
 TENSOR_API int tensor_is_poison(tensor_t *x);
@@ -11132,7 +11132,7 @@ typedef struct tensor__pool_t {
 // Functions of rare features: the first use sets a member under the mutex of the context, and nobody writes
 // it again.
 typedef struct tensor__late_t {
-    tensor__count_t rebases;
+    tensor__count_t rebases, autocasts;                         // 1: rebase, autocast is set
     void (*rebase)(tensor__thread_t *th, tensor_t *view);       // views of tensors changed in place
     tensor_t *(*whole)(tensor_t *x, tensor_t *g);               // gradients by rows
     tensor_t *(*add_rows)(tensor_t *leaf, tensor_t *a, tensor_t *b);
@@ -11880,6 +11880,26 @@ TENSOR__FN void *tensor__memory(tensor__thread_t *th, uint64_t bytes) {
 }
 
 TENSOR__FN void tensor__memory_free(tensor__thread_t *th, void *p) { tensor__raw_free(th->ctx, p); }
+
+// Memory for the length of a call, zeroed, from the thread's cache, so that a steady step asks the allocator
+// for none. The class of the block stands before it; the same thread gives it back. NULL after raising.
+enum { TENSOR__LENT_HEAD = 64 };
+TENSOR__FN void *tensor__lend(tensor__thread_t *th, uint64_t bytes) {
+    int16_t size_class;
+    char *p = (char *)tensor__block(th, bytes + TENSOR__LENT_HEAD, &size_class);
+    if (!p) {
+        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "out of memory: %d bytes", (int64_t)bytes);
+        return NULL;
+    }
+    memset(p, 0, (size_t)bytes + TENSOR__LENT_HEAD);
+    *(int16_t *)(void *)p = size_class;
+    return p + TENSOR__LENT_HEAD;
+}
+
+TENSOR__FN void tensor__give_back(tensor__thread_t *th, void *lent) {
+    char *p = (char *)lent - TENSOR__LENT_HEAD;
+    tensor__block_free(th, p, *(int16_t *)(void *)p);
+}
 
 // Memory for objects that users hold and free, of one size for each kind. A dead object keeps its bytes, so
 // that a later use is noticed, until TENSOR__GRAVES objects of its kind have died after it; then its memory
@@ -14439,9 +14459,12 @@ TENSOR__FN tensor_dtype_t tensor__set_autocast(const char *op, tensor_dtype_t dt
         bits = 0;
     }
     if (th->casts && dtype != was && th->depth <= th->cast_depth) { tensor__casts_drop(th); }
-    TENSOR__LOCK(&th->ctx->mutex);
-    if (!th->ctx->late.autocast) { th->ctx->late.autocast = tensor__autocast_now; }
-    TENSOR__UNLOCK(&th->ctx->mutex);
+    if (!TENSOR__ATOMIC_LOAD(&th->ctx->late.autocasts)) {
+        TENSOR__LOCK(&th->ctx->mutex);
+        th->ctx->late.autocast = tensor__autocast_now;
+        TENSOR__ATOMIC_STORE(&th->ctx->late.autocasts, 1);
+        TENSOR__UNLOCK(&th->ctx->mutex);
+    }
     th->modes = (uint8_t)((th->modes & ~TENSOR__CASTS) | bits);
     return was;
 }
@@ -14520,12 +14543,12 @@ TENSOR__FN int tensor__map_room(tensor__thread_t *th, tensor__map_t *m, uint64_t
     if (!more.mask) { more.mask = 7; }
     while (more.mask < 2 * count) { more.mask = 2 * more.mask + 1; }
     if (m->at && more.mask == m->mask) { return 1; }
-    *(void **)&more.at = tensor__memory(th, (more.mask + 1) * sizeof *more.at);
+    *(void **)&more.at = tensor__lend(th, (more.mask + 1) * sizeof *more.at);
     if (!more.at) { return 0; }
     for (uint64_t i = 0; m->at && i <= m->mask; i++) {
         if (m->at[i].key) { more.at[tensor__map_place(&more, m->at[i].key)] = m->at[i]; }
     }
-    if (m->at) { tensor__memory_free(th, m->at); }
+    if (m->at) { tensor__give_back(th, m->at); }
     *m = more;
     return 1;
 }
@@ -14655,11 +14678,11 @@ TENSOR__FN int tensor__list_room(tensor__thread_t *th, void **list, int64_t coun
                                  size_t bytes) {
     if (count < *room) { return 1; }
     int64_t more = *room ? *room * 2 : 64;
-    void *m = tensor__memory(th, (uint64_t)more * bytes);
+    void *m = tensor__lend(th, (uint64_t)more * bytes);
     if (!m) { return 0; }
     if (*list) {
         memcpy(m, *list, (size_t)count * bytes);
-        tensor__memory_free(th, *list);
+        tensor__give_back(th, *list);
     }
     *list = m;
     *room = more;
@@ -14672,30 +14695,38 @@ TENSOR__FN TENSOR__NOINLINE int tensor__reach(tensor__thread_t *th, tensor__pass
     return tensor__pass_slot(th, q, n) != NULL;
 }
 
-// The nodes that some tensors depend on, consumers first, to be freed with tensor__memory_free; since > 0:
-// only those that this thread made after that sequence number. -> their number; -1 = out of memory, raised.
-TENSOR__FN int64_t tensor__walk(tensor__thread_t *th, tensor_t *const *y, int n, uint64_t since,
-                                tensor__node_t ***list) {
-    tensor__pass_t q;
-    memset(&q, 0, sizeof q);
+// The nodes that some tensors depend on, consumers first, to be freed with tensor__give_back; since > 0:
+// only those that this thread made after that sequence number. q is a pass without nodes, whose memory the
+// walk uses. -> their number; -1 = out of memory, raised.
+TENSOR__FN int64_t tensor__walk_in(tensor__thread_t *th, tensor__pass_t *q, tensor_t *const *y, int n,
+                                   uint64_t since, tensor__node_t ***list) {
     int64_t count = 0, room = 0;
     int ok = 1;
     void *nodes = NULL;
-    for (int i = 0; i < n && ok; i++) { ok = tensor__reach(th, &q, y[i]->node, since); }
-    while (q.count) {
-        tensor__node_t *node = tensor__pass_pop(&q).node;
+    for (int i = 0; i < n && ok; i++) { ok = tensor__reach(th, q, y[i]->node, since); }
+    while (q->count) {
+        tensor__node_t *node = tensor__pass_pop(q).node;
         ok = ok && tensor__list_room(th, &nodes, count, &room, sizeof node);
         if (ok) { ((tensor__node_t **)nodes)[count++] = node; }
-        for (int i = 0; i < node->nin && ok; i++) { ok = tensor__reach(th, &q, node->edge[i].node, since); }
+        for (int i = 0; i < node->nin && ok; i++) { ok = tensor__reach(th, q, node->edge[i].node, since); }
         tensor__node_drop(th, node);            // y still holds it
     }
-    if (q.slots) { tensor__raw_free(th->ctx, q.slots); }
     if (!ok && nodes) {
-        tensor__memory_free(th, nodes);
+        tensor__give_back(th, nodes);
         nodes = NULL;
     }
     *list = (tensor__node_t **)nodes;
     return ok ? count : -1;
+}
+
+// The same where no pass is open.
+TENSOR__FN int64_t tensor__walk(tensor__thread_t *th, tensor_t *const *y, int n, uint64_t since,
+                                tensor__node_t ***list) {
+    tensor__pass_t q;
+    memset(&q, 0, sizeof q);
+    int64_t count = tensor__walk_in(th, &q, y, n, since, list);
+    if (q.slots) { tensor__raw_free(th->ctx, q.slots); }
+    return count;
 }
 
 // Whether a gradient at this edge leads to an input that is asked for.
@@ -15351,7 +15382,7 @@ TENSOR__FN int tensor__circular(tensor__op_t *o, const tensor_t *leaf) {
     for (int64_t k = 0; k < count && !found; k++) {
         for (int i = 0; i < list[k]->nin; i++) { found |= list[k]->edge[i].leaf == leaf; }
     }
-    if (list) { tensor__memory_free(o->th, list); }
+    if (list) { tensor__give_back(o->th, list); }
     TENSOR__REFUSE_AS(1, found, AUTOGRAD,
                       "%s: x %t is a leaf of the graph that it would become the result of; change a clone",
                       o->row->name, leaf);
@@ -17670,16 +17701,24 @@ TENSOR__FN int tensor__cpu_fill(tensor_call_t *c) {
 // ------------------------------------------------------------------------------
 // >>impl-inspect                                   MARK: getters
 //
-// Getters read the header and give 0, NaN or NULL for what cannot be used. Rejected: out-parameters with a
-// code for each (nobody checks them).
+// Getters read the header and give 0, NaN or NULL for what cannot be used; of a dead tensor that is an error
+// too. Rejected: out-parameters with a code for each (nobody checks them).
 // ------------------------------------------------------------------------------
 
-TENSOR_API int (tensor_ndim)(tensor_t *x) { return tensor__live(x) ? x->ndim : 0; }
+TENSOR__FN TENSOR__NOINLINE int tensor__unreadable(const char *getter, tensor_t *x) {
+    int dead = TENSOR__GIVEN(x) && (x->state == TENSOR__DEAD || x->state == TENSOR__EMPTIED);
+    return dead && tensor__unusable(getter, "x", x);
+}
+
+// Whether a getter may read x. Poison and NULL raise nothing.
+#define TENSOR__READABLE(getter, x) (TENSOR__LIKELY(tensor__live(x)) || tensor__unreadable(getter, x))
+
+TENSOR_API int (tensor_ndim)(tensor_t *x) { return TENSOR__READABLE("ndim", x) ? x->ndim : 0; }
 
 TENSOR_API tensor_shape_t (tensor_shape)(tensor_t *x) {
     tensor_shape_t s;
     memset(&s, 0, sizeof s);
-    if (tensor__live(x)) {
+    if (TENSOR__READABLE("shape", x)) {
         s.ndim = x->ndim;
         for (int i = 0; i < x->ndim; i++) { s.dims[i] = x->dims[i]; }
     }
@@ -17692,30 +17731,33 @@ TENSOR__FN int tensor__own_dim(const char *op, int64_t dim, tensor_t *x) {
 }
 
 TENSOR_API int64_t (tensor_size)(tensor_t *x, int64_t dim) {
-    if (!tensor__live(x)) { return 0; }
+    if (!TENSOR__READABLE("size", x)) { return 0; }
     int d = tensor__own_dim("size", dim, x);
     return d < 0 ? 0 : x->dims[d];
 }
 
 TENSOR_API int64_t (tensor_stride)(tensor_t *x, int64_t dim) {
-    if (!tensor__live(x)) { return 0; }
+    if (!TENSOR__READABLE("stride", x)) { return 0; }
     int d = tensor__own_dim("stride", dim, x);
     return d < 0 ? 0 : x->strides[d];
 }
 
-TENSOR_API int64_t tensor_storage_offset(tensor_t *x) { return tensor__live(x) ? x->offset : 0; }
-TENSOR_API int64_t (tensor_numel)(tensor_t *x) { return tensor__live(x) ? x->numel : 0; }
+TENSOR_API int64_t tensor_storage_offset(tensor_t *x) {
+    return TENSOR__READABLE("storage_offset", x) ? x->offset : 0;
+}
+
+TENSOR_API int64_t (tensor_numel)(tensor_t *x) { return TENSOR__READABLE("numel", x) ? x->numel : 0; }
 
 TENSOR_API tensor_dtype_t (tensor_dtype)(tensor_t *x) {
-    return tensor__live(x) ? (tensor_dtype_t)x->dtype : TENSOR_F32;
+    return TENSOR__READABLE("dtype", x) ? (tensor_dtype_t)x->dtype : TENSOR_F32;
 }
 
 TENSOR_API tensor_device_t (tensor_device)(tensor_t *x) {
-    return tensor__live(x) ? (tensor_device_t)(TENSOR_CPU + x->device) : TENSOR_CPU;
+    return TENSOR__READABLE("device", x) ? (tensor_device_t)(TENSOR_CPU + x->device) : TENSOR_CPU;
 }
 
 TENSOR_API int (tensor_is_contiguous)(tensor_t *x) {
-    return tensor__live(x) && (x->flags & TENSOR__CONTIGUOUS) != 0;
+    return TENSOR__READABLE("is_contiguous", x) && (x->flags & TENSOR__CONTIGUOUS) != 0;
 }
 
 TENSOR_API int (tensor_is_poison)(tensor_t *x) {
@@ -22358,14 +22400,14 @@ TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *li
     TENSOR__REFUSE(!equation || !list || n < 1, FORMAT, "einsum: needs an equation and at least one tensor");
     if (!TENSOR__CASTING(th_)) { TENSOR__RETURN(tensor__einsum(equation, list, n)); }
 
-    tensor_t **cast = (tensor_t **)tensor__memory(th_, (uint64_t)n * sizeof *cast), *y = TENSOR__POISON;
+    tensor_t **cast = (tensor_t **)tensor__lend(th_, (uint64_t)n * sizeof *cast), *y = TENSOR__POISON;
     if (!cast) { return y; }
     memcpy(cast, list, (size_t)n * sizeof *cast);
     uint8_t modes = th_->modes;
     th_->modes |= TENSOR__CAST_ANEW;        // the result of one operand is a view of it
     if (tensor__open_as(th_, TENSOR__CAST_einsum, cast, n)) { y = tensor__einsum(equation, cast, n); }
     th_->modes = modes;
-    tensor__memory_free(th_, cast);
+    tensor__give_back(th_, cast);
     TENSOR__RETURN(y);
 }
 
@@ -22407,13 +22449,13 @@ TENSOR__FN tensor_t *tensor__multi_dot(const char *op, tensor_t *const *list, in
                        "%s: tensors %i %t and %i %t do not agree on K", op, i - 1, list[i - 1], i, list[i]);
     }
     uint64_t cells = (uint64_t)n * (uint64_t)n;
-    char *memory = (char *)tensor__memory(th_, cells * 16);
+    char *memory = (char *)tensor__lend(th_, cells * 16);
     if (!memory) { return TENSOR__POISON; }
     double *cost = (double *)(void *)memory;
     int64_t *cut = (int64_t *)(void *)(memory + cells * 8);
     tensor__chain_cuts(list, n, cost, cut);
     tensor_t *y = n == 1 ? tensor_clone(list[0]) : tensor__chain(list, cut, n, 0, n - 1);
-    tensor__memory_free(th_, memory);
+    tensor__give_back(th_, memory);
     TENSOR__RETURN(y);
 }
 
@@ -25194,13 +25236,13 @@ TENSOR__FN tensor_t *tensor__cat_with_empty(tensor_t *const *list, int n, int64_
     int64_t none[TENSOR_MAX_DIMS];
     TENSOR__DIM(at, "cat", dim, shape)
     for (int i = 0; i < shape->ndim; i++) { none[i] = i == at ? 0 : shape->dims[i]; }
-    tensor_t **rest = (tensor_t **)tensor__memory(th_, (uint64_t)n * sizeof *rest);
+    tensor_t **rest = (tensor_t **)tensor__lend(th_, (uint64_t)n * sizeof *rest);
     if (!rest) { return TENSOR__POISON; }
     for (int i = 0; i < n; i++) {
         rest[i] = tensor__joins_all(list[i]) ? tensor_reshape_n(list[i], none, shape->ndim) : list[i];
     }
     tensor_t *joined = (tensor_cat_n)(rest, n, dim);
-    tensor__memory_free(th_, rest);
+    tensor__give_back(th_, rest);
     return tensor__named(th_, tensor__tidy(th_, mark_, joined), "tensor_cat_n");
 }
 
@@ -25273,11 +25315,11 @@ TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim)
     }
     int d = tensor__dim_of("stack", dim, list[0]->ndim + 1, list[0]);
     if (d < 0) { return TENSOR__POISON; }
-    tensor_t **views = (tensor_t **)tensor__memory(th, (uint64_t)n * sizeof *views);
+    tensor_t **views = (tensor_t **)tensor__lend(th, (uint64_t)n * sizeof *views);
     if (!views) { return TENSOR__POISON; }
     for (int i = 0; i < n; i++) { views[i] = tensor_unsqueeze(list[i], d); }
     tensor_t *y = tensor_cat_n(views, n, d);
-    tensor__memory_free(th, views);
+    tensor__give_back(th, views);
     TENSOR__RETURN(y);
 }
 
@@ -25285,7 +25327,7 @@ TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim)
 TENSOR__FN tensor_t *tensor__stacked(const char *op, tensor_t *const *list, int n, int how) {
     TENSOR__MARK
     if (!list || n < 1) { return tensor__no_list(op, list, n); }
-    tensor_t **parts = (tensor_t **)tensor__memory(th_, (uint64_t)n * sizeof *parts), *y = NULL;
+    tensor_t **parts = (tensor_t **)tensor__lend(th_, (uint64_t)n * sizeof *parts), *y = NULL;
     if (!parts) { return TENSOR__POISON; }
     for (int i = 0; i < n && !y; i++) {
         if (!TENSOR__USABLE(op, "list", list[i])) {
@@ -25308,7 +25350,7 @@ TENSOR__FN tensor_t *tensor__stacked(const char *op, tensor_t *const *list, int 
         }
         y = tensor_cat_n(parts, n, dim);
     }
-    tensor__memory_free(th_, parts);
+    tensor__give_back(th_, parts);
     return tensor__tidy(th_, mark_, y);
 }
 
@@ -27547,6 +27589,7 @@ TENSOR_API int (tensor_remove_hook)(int64_t handle) {
 
 // A user's function: its saved values are inputs or results, by index; others are kept as constants.
 struct tensor_function_ctx_t {
+    tensor__storage_t *memory;          // what it lies in
     const tensor_function_t *fn;
     void *user;
     tensor_t *const *inputs;            // during forward
@@ -27583,7 +27626,20 @@ TENSOR__FN void tensor__custom_free(tensor__thread_t *th, void *custom) {
         c->fn->destroy(c->user);
         th->inside = inside;
     }
-    tensor__raw_free(th->ctx, c);
+    tensor__storage_drop(th, c->memory);
+}
+
+// Zeroed, of the thread's cache: a steady step asks the allocator for no memory. NULL after raising.
+TENSOR__FN tensor_function_ctx_t *tensor__custom_new(tensor__thread_t *th) {
+    tensor__storage_t *s = tensor__storage(th, sizeof(tensor_function_ctx_t), NULL);
+    if (!s) {
+        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "apply: out of memory");
+        return NULL;
+    }
+    tensor_function_ctx_t *c = (tensor_function_ctx_t *)s->data;
+    memset(c, 0, sizeof *c);
+    c->memory = s;
+    return c;
 }
 
 TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, tensor_t *x) {
@@ -27878,9 +27934,7 @@ TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_
     TENSOR__REFUSE_CODE(nout < 1 || nout > TENSOR__MAX_OUT, INDEX, "apply: %i results, 1..%i are supported",
                         nout, (int)TENSOR__MAX_OUT);
     tensor__op_t o;
-    if (tensor__begin(&o, TENSOR__ROW(CUSTOM), inputs, n)) {
-        c = (tensor_function_ctx_t *)tensor__memory(th, sizeof *c);
-    }
+    if (tensor__begin(&o, TENSOR__ROW(CUSTOM), inputs, n)) { c = tensor__custom_new(th); }
     if (!c) {
         uint8_t inside = th->inside;
         th->inside = 1;
@@ -28060,7 +28114,7 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
     if (count < 0) { return TENSOR__POISON; }
     tensor__region_t *r = tensor__region_new(th, count, n);
     if (!r) {
-        if (list) { tensor__memory_free(th, list); }
+        if (list) { tensor__give_back(th, list); }
         return TENSOR__POISON;
     }
     r->fn = fn;
@@ -28071,8 +28125,8 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
     memset(&held, 0, sizeof held);
     int ok = tensor__region_inputs(r, inputs, n) && tensor__held_outside(th, r, list, &held);
     for (int64_t k = 0; k < count && ok; k++) { ok = tensor__region_drop(th, r, list[k], k, &held); }
-    if (held.at) { tensor__memory_free(th, held.at); }
-    if (list) { tensor__memory_free(th, list); }
+    if (held.at) { tensor__give_back(th, held.at); }
+    if (list) { tensor__give_back(th, list); }
     tensor__region_leave(th, r, -1);
     if (!ok) { return TENSOR__POISON; }
     th->fresh = y;
@@ -28116,7 +28170,7 @@ TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
                           "checkpoint: input %i %t was changed in place by %s%w after the forward pass", i,
                           r->inputs[i], s->write_op ? s->write_op : "?", s->write_site);
     }
-    tensor_t **in = (tensor_t **)tensor__memory(th, ((uint64_t)r->n + 1) * sizeof *in);
+    tensor_t **in = (tensor_t **)tensor__lend(th, ((uint64_t)r->n + 1) * sizeof *in);
     if (!in) { return 0; }
     tensor_scope_t s = tensor__scope_begin(th, 1);
     tensor_generator_t rng = th->rng;
@@ -28148,8 +28202,8 @@ TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
         }
     }
     tensor__unspin(&r->lock);
-    if (list) { tensor__memory_free(th, list); }
-    tensor__memory_free(th, in);
+    if (list) { tensor__give_back(th, list); }
+    tensor__give_back(th, in);
     if (s.thread) { (tensor_scope_end)(s); }
     tensor__region_leave(th, r, -1);
     return ok;
@@ -28215,7 +28269,7 @@ TENSOR__FN tensor__hooked_t *tensor__pass_hooked(tensor__thread_t *th, tensor__p
 
 // The places of the inputs asked for. 0 = failed, raised.
 TENSOR__FN int tensor__plan_inputs(tensor__thread_t *th, tensor__pass_t *p, uint64_t nodes) {
-    p->more = (int32_t *)tensor__memory(th, ((uint64_t)p->ninputs + 1) * sizeof *p->more);
+    p->more = (int32_t *)tensor__lend(th, ((uint64_t)p->ninputs + 1) * sizeof *p->more);
     int ok = p->more && tensor__map_room(th, &p->places, nodes + (uint64_t)p->ninputs);
     for (int i = p->ninputs - 1; i >= 0 && ok; i--) {
         tensor_t *x = p->inputs[i];
@@ -28229,7 +28283,7 @@ TENSOR__FN int tensor__plan_inputs(tensor__thread_t *th, tensor__pass_t *p, uint
 // Looks ahead: which nodes lead to p->inputs, or how many edges to each leaf with hooks. 0 = failed, raised.
 TENSOR__FN int tensor__plan(tensor__thread_t *th, tensor__pass_t *p, tensor_t *const *outputs, int no) {
     tensor__node_t **list;
-    int64_t count = tensor__walk(th, outputs, no, 0, &list);
+    int64_t count = tensor__walk_in(th, p, outputs, no, 0, &list);
     int ok = count >= 0 && (!p->inputs || tensor__plan_inputs(th, p, (uint64_t)count));
     for (int64_t k = count - 1; k >= 0 && ok; k--) {        // from the leaves on
         tensor__node_t *n = list[k];
@@ -28246,7 +28300,7 @@ TENSOR__FN int tensor__plan(tensor__thread_t *th, tensor__pass_t *p, tensor_t *c
         }
         ok = ok && (!wanted || tensor__map_put(th, &p->places, n));
     }
-    if (list) { tensor__memory_free(th, list); }
+    if (list) { tensor__give_back(th, list); }
     return ok;
 }
 
@@ -28572,7 +28626,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     tensor_t *gx_small[TENSOR__MAX_IN];
     tensor_t **gx = gx_small;
     if (n->nin > TENSOR__MAX_IN) {
-        gx = (tensor_t **)tensor__memory(th, (uint64_t)n->nin * sizeof *gx);
+        gx = (tensor_t **)tensor__lend(th, (uint64_t)n->nin * sizeof *gx);
         if (!gx) { return 0; }
     } else {
         memset(gx_small, 0, sizeof gx_small);
@@ -28583,7 +28637,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     int ok = th->error.code == 0;
     tensor__separate(n, s->g, gx);
     for (int i = 0; i < n->nin && ok; i++) { ok = tensor__deliver_input(p, &g, i); }
-    if (gx != gx_small) { tensor__memory_free(th, gx); }
+    if (gx != gx_small) { tensor__give_back(th, gx); }
     tensor__saved_after(th, n, p->retain);
     return ok;
 }
@@ -28689,9 +28743,9 @@ TENSOR__FN tensor__pass_t *tensor__pass_open(tensor__thread_t *th, tensor__pass_
 
 // Keeps the memory of a pass for the next one, if no other is kept.
 TENSOR__FN void tensor__pass_close(tensor__thread_t *th, tensor__pass_t *p, const tensor__pass_t *local) {
-    if (p->hooked) { tensor__memory_free(th, p->hooked); }
-    if (p->more) { tensor__memory_free(th, p->more); }
-    if (p->places.at) { tensor__memory_free(th, p->places.at); }
+    if (p->hooked) { tensor__give_back(th, p->hooked); }
+    if (p->more) { tensor__give_back(th, p->more); }
+    if (p->places.at) { tensor__give_back(th, p->places.at); }
     tensor__pass_t *kept = p;
     if (p == local) {
         kept = (tensor__pass_t *)tensor__raw_or_release(th, sizeof *p);
@@ -28816,7 +28870,7 @@ TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t
 // NULL or needs no gradient. outs may be NULL or without graph. 0 = failed, raised.
 TENSOR__FN int tensor__pull(tensor__thread_t *th, tensor_t *const *outs, tensor_t *const *seeds, int m,
                             tensor_t *const *x, int n, tensor_t **results, int flags) {
-    tensor_t **o = (tensor_t **)tensor__memory(th, 2 * ((uint64_t)m + (uint64_t)n + 1) * sizeof *o);
+    tensor_t **o = (tensor_t **)tensor__lend(th, 2 * ((uint64_t)m + (uint64_t)n + 1) * sizeof *o);
     if (!o) { return 0; }
     tensor_t **v = o + m, **want = v + m, **got = want + n;
     int no = 0, ni = 0, ok = 1;
@@ -28836,14 +28890,14 @@ TENSOR__FN int tensor__pull(tensor__thread_t *th, tensor_t *const *outs, tensor_
         k++;
         ok = results[i] != TENSOR__POISON;
     }
-    tensor__memory_free(th, o);
+    tensor__give_back(th, o);
     return ok;
 }
 
 // d outs / d x times v, as the derivative with respect to u of the product that pulls u back.
 TENSOR__FN int tensor__push(tensor__thread_t *th, tensor_t *const *outs, int m, tensor_t *const *x, int n,
                             tensor_t *const *v, tensor_t **results, int flags) {
-    tensor_t **u = (tensor_t **)tensor__memory(th, ((uint64_t)m + (uint64_t)n + 1) * sizeof *u);
+    tensor_t **u = (tensor_t **)tensor__lend(th, ((uint64_t)m + (uint64_t)n + 1) * sizeof *u);
     if (!u) { return 0; }
     tensor_t **w = u + m;
     int ok = 1;
@@ -28855,7 +28909,7 @@ TENSOR__FN int tensor__push(tensor__thread_t *th, tensor_t *const *outs, int m, 
     }
     ok = ok && tensor__pull(th, outs, u, m, x, n, w, TENSOR_CREATE_GRAPH) &&
          tensor__pull(th, w, v, n, u, m, results, flags);
-    tensor__memory_free(th, u);
+    tensor__give_back(th, u);
     return ok;
 }
 
@@ -28865,7 +28919,7 @@ TENSOR__FN int tensor__jacobian_of(tensor__thread_t *th, tensor_t *y, tensor_t *
     if (!y) { return 1; }
     int64_t rows = y->numel;
     uint64_t places = ((uint64_t)rows + 1) * ((uint64_t)n + 1);
-    tensor_t **part = (tensor_t **)tensor__memory(th, places * sizeof *part);
+    tensor_t **part = (tensor_t **)tensor__lend(th, places * sizeof *part);
     tensor_t **list = part ? part + n : NULL;
     int ok = part != NULL;
     for (int64_t k = 0; k < rows && ok; k++) {
@@ -28886,7 +28940,7 @@ TENSOR__FN int tensor__jacobian_of(tensor__thread_t *th, tensor_t *y, tensor_t *
             (tensor_reshape_n)((tensor_stack_n)(list + i * rows, (int)rows, 0), dims, nd);
         ok = results[i] != TENSOR__POISON;
     }
-    if (part) { tensor__memory_free(th, part); }
+    if (part) { tensor__give_back(th, part); }
     return ok;
 }
 
@@ -28908,7 +28962,7 @@ TENSOR__FN int tensor__calculus(tensor__calculus_t *c, const char *op, tensor_fn
         return 0;
     }
     c->s = tensor__scope_begin(th, 1);
-    if (c->s.thread) { c->x = (tensor_t **)tensor__memory(th, 2 * ((uint64_t)n + 1) * sizeof *c->x); }
+    if (c->s.thread) { c->x = (tensor_t **)tensor__lend(th, 2 * ((uint64_t)n + 1) * sizeof *c->x); }
     if (!c->x) { return 0; }
     c->g = c->x + n;
     for (int i = 0; i < n; i++) {
@@ -28932,7 +28986,7 @@ TENSOR__FN tensor_t *tensor__calculus_end(tensor__calculus_t *c, int ok, tensor_
         if (results[i] && ok && !keep) { results[i] = (tensor_detach)(results[i]); }
     }
     if (ok && !keep) { y = (tensor_detach)(y); }
-    if (c->x) { tensor__memory_free(c->th, c->x); }
+    if (c->x) { tensor__give_back(c->th, c->x); }
     tensor__scope_hand(c->th, c->s, y, results, results ? (int)n : 0);
     return c->th->fresh = y;
 }
@@ -29137,11 +29191,11 @@ TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *in
     c.eps = eps == 0 ? 1e-6 : eps;
     c.atol = atol == 0 ? 1e-5 : atol;
     c.rtol = rtol == 0 ? 1e-3 : rtol;
-    tensor_t **lists = (tensor_t **)tensor__memory(th, (uint64_t)(n + 1) * 3 * sizeof *lists);
+    tensor_t **lists = (tensor_t **)tensor__lend(th, (uint64_t)(n + 1) * 3 * sizeof *lists);
     if (!lists) { return th->error.code; }
     tensor_scope_t s = tensor__scope_begin(th, 1);
     int code = tensor__gradcheck_all(&c, lists, constant);
-    tensor__memory_free(th, lists);
+    tensor__give_back(th, lists);
     if (s.thread) { (tensor_scope_end)(s); }
     return code;
 }
@@ -29158,7 +29212,7 @@ typedef struct tensor__gradgrad_t { tensor_fn_t fn; void *user; } tensor__gradgr
 TENSOR__FN tensor_t *tensor__gradients_of(tensor_t *const *inputs, int n, void *user) {
     tensor__gradgrad_t *gg = (tensor__gradgrad_t *)user;
     tensor__thread_t *th = tensor__self();
-    tensor_t **wanted = (tensor_t **)tensor__memory(th, (uint64_t)n * 3 * sizeof *wanted);
+    tensor_t **wanted = (tensor_t **)tensor__lend(th, (uint64_t)n * 3 * sizeof *wanted);
     if (!wanted) { return TENSOR__POISON; }
     tensor_scope_t s = tensor__scope_begin(th, 1);
     tensor_t **grads = wanted + n, **parts = grads + n, *r = TENSOR__POISON;
@@ -29175,7 +29229,7 @@ TENSOR__FN tensor_t *tensor__gradients_of(tensor_t *const *inputs, int n, void *
         r = k ? tensor_cat_n(parts, k, 0) : tensor_scalar(0, TENSOR_F64);       // all are constants
     }
     r = s.thread ? (tensor_scope_return)(s, r) : r;
-    tensor__memory_free(th, wanted);
+    tensor__give_back(th, wanted);
     return r;
 }
 
@@ -29192,7 +29246,7 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *cons
     }
     TENSOR__REFUSE_CODE(n == INT32_MAX, OWNER, "gradgradcheck: argument inputs has %i tensors, one too many",
                         n);
-    tensor_t **list = (tensor_t **)tensor__memory(th, (uint64_t)(n + 1) * sizeof *list);
+    tensor_t **list = (tensor_t **)tensor__lend(th, (uint64_t)(n + 1) * sizeof *list);
     if (!list) { return th->error.code; }
     tensor_scope_t s = tensor__scope_begin(th, 1);
     for (int i = 0; i < n; i++) { list[i] = inputs[i]; }
@@ -29203,7 +29257,7 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *cons
     int code = list[n] == TENSOR__POISON ? th->error.code :
         tensor__gradcheck(tensor__gradients_of, &gg, list, n + 1, eps, atol, rtol, 1);
     if (s.thread) { (tensor_scope_end)(s); }
-    tensor__memory_free(th, list);
+    tensor__give_back(th, list);
     return code;
 }
 

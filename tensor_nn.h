@@ -3245,12 +3245,17 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 //
 // Positional arguments, then the options: tensor_conv2d(x, w, b, 2, {.groups = 4}) from C++20 on; before
 // C++20, a filled tensor_conv_args_t. The members are those of C, and 0 is PyTorch's default. Layers and
-// optimizers have their required positions and the options, nothing else: with one function, the compiler
-// says which option it does not know instead of listing overloads. Functions of tensors and pools have one
+// optimizers have their required positions and the options, nothing else: with one function, clang++ says
+// which option it does not know, g++ that the list in braces does not fit that function's struct; neither
+// lists overloads. Functions of tensors and pools have one
 // overload for each number of positional arguments, because a braced list does not match a template
 // parameter. Rejected: default arguments, because then options would be possible after the last position
 // only. Arguments without which a call means nothing are required.
 // ------------------------------------------------------------------------------
+
+// for (const nn_named_t &p : nn_named_parameters(net)) { .. }
+inline const nn_named_t *begin(const nn_named_list_t &list) { return list.item; }
+inline const nn_named_t *end(const nn_named_list_t &list) { return list.item + list.count; }
 
 // R is the result, f the function, T its args struct; A.. are (type, name) of the positions, members of T.
 // The mark TENSOR__NO_SURPLUS makes 0 mean the default, as in C; what name_defaults() gave has its own mark
@@ -11105,8 +11110,7 @@ TENSOR__FN void nn__recurrent_gates(int kind, tensor_t *x, tensor_t *g, int64_t 
 TENSOR__FN tensor_t *nn__recurrent_composed(int kind, int reverse, tensor_t *gi, tensor_t *w, tensor_t *h,
                                             tensor_t *b, tensor_t **c, tensor_t *w_hr) {
     int64_t steps = gi->dims[0], n = w->dims[0] / nn__net_gates(kind);
-    tensor__thread_t *th = TENSOR__(self)();
-    tensor_t **list = (tensor_t **)TENSOR__(memory)(th, (uint64_t)steps * 2 * sizeof *list), *cell = *c;
+    tensor_t **list = (tensor_t **)nn__lent((uint64_t)steps * 2, sizeof *list), *cell = *c;
     if (!list) { return TENSOR__(poison); }
     for (int64_t s = 0; s < steps; s++) {
         int64_t at = reverse ? steps - 1 - s : s;
@@ -11129,7 +11133,6 @@ TENSOR__FN tensor_t *nn__recurrent_composed(int kind, int reverse, tensor_t *gi,
 
     tensor_t *y = (tensor_stack_n)(list, (int)steps, 0);
     if (kind == NN__LSTM_NET) { *c = (tensor_stack_n)(list + steps, (int)steps, 0); }
-    TENSOR__(memory_free)(th, (void *)list);
     return y;
 }
 
@@ -11290,7 +11293,7 @@ TENSOR__FN tensor_t *nn__composed_net(tensor_t *const *in, const tensor_params_t
     tensor_rnn_args_t a = tensor_rnn_defaults();
     int64_t n = p->num_layers * p->directions, h = p->hidden_size, at = 0;
     int per = p->no_bias ? 2 : 4;
-    tensor_t **w = (tensor_t **)TENSOR__(memory)(nn__self(), (uint64_t)(n * per) * sizeof *w);
+    tensor_t **w = (tensor_t **)nn__lent((uint64_t)(n * per), sizeof *w);
     if (!w) { return TENSOR__(poison); }
     int64_t dims[2];
     dims[0] = h * nn__net_gates(p->kind);
@@ -11320,7 +11323,6 @@ TENSOR__FN tensor_t *nn__composed_net(tensor_t *const *in, const tensor_params_t
     a.no_bias = (int)p->no_bias;
     a.batch_first = (int)p->batch_first;
     tensor_state_t s = nn__net("recurrent_net", (int)p->kind, &a, 1, NULL);
-    TENSOR__(memory_free)(nn__self(), (void *)w);
     tensor_t *list[3];
     list[0] = (tensor_flatten)(s.y, 0, -1);
     list[1] = (tensor_flatten)(s.h, 0, -1);
@@ -11392,16 +11394,14 @@ TENSOR__FN tensor_t *nn__net_flat(const tensor_rnn_args_t *a, int64_t l, int64_t
     int64_t dirs = a->bidirectional ? 2 : 1;
     int64_t per = a->no_bias ? 2 : 4;
     int count = 0;
-    tensor_t **list = (tensor_t **)TENSOR__(memory)(nn__self(), (uint64_t)(run * dirs * per) * sizeof *list);
+    tensor_t **list = (tensor_t **)nn__lent((uint64_t)(run * dirs * per), sizeof *list);
     if (!list) { return NULL; }
     for (int64_t j = 0; j < per; j += 2) {
         for (int64_t k = 0; k < 2 * run * dirs; k++) {
             list[count++] = (tensor_flatten)(a->weights[(l * dirs + k / 2) * per + j + (k & 1)], 0, -1);
         }
     }
-    tensor_t *flat = (tensor_cat_n)(list, count, 0);
-    TENSOR__(memory_free)(nn__self(), (void *)list);
-    return flat;
+    return (tensor_cat_n)(list, count, 0);
 }
 
 // `run` layers from layer l on; x [T, N, ..] -> y, and states [1 or 2, run * directions, N, H]. NULL = the
@@ -17273,6 +17273,7 @@ TENSOR_API nn_module_t *(nn_sequential_n)(nn_module_t *const *list, int n) {
     if (s && !list && n > 0) { nn__mark(s, nn__poisoned("sequential", "the list", list)); }
     for (int i = 0; s && list && i < n; i++) {
         nn_module_t *m = list[i];
+        if (!m && tensor_ok()) { NN__FAIL(TENSOR_ERR_POISONED, "sequential: argument %i is NULL", i + 1); }
         if (m && !nn__is_module(m) && !nn__is_zeroed(m) && tensor_ok()) {
             NN__FAIL(TENSOR_ERR_POISONED,
                      "sequential: argument %i is not a module; a layer is made by a call: nn_relu()", i + 1);
