@@ -31,8 +31,8 @@ KIT_FILE__FN tensor_t *kit_file__fail(int code, const char *file, const char *re
     } else {
         snprintf(text, sizeof text, "%.160s: %.60s %lld: %.230s", name, record, (long long)n, reason);
     }
-    tensor_raise(code, text);
-    return tensor_detach(NULL);
+    (tensor_raise)(code, text); // without a line: it would be this one, not the program's
+    return (tensor_detach)(NULL);
 }
 
 // The functions of C that take a file's name, for names in UTF-8. Windows has such names in UTF-16 alone; a
