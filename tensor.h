@@ -458,7 +458,6 @@ typedef struct tensor_profiler_call_t {
     int inputs, outputs;        // for tensor_profiler_operand: 0 .. inputs - 1, then the outputs
     tensor_device_t device;     // where the kernel runs; on a GPU the end of a call means that it is enqueued
     uint64_t live_bytes;        // as in tensor_memory_stats, of the calling thread
-    uint64_t node;              // number of the node that the call becomes if autograd records it
     int captured;               // 1 = in a capture: on a GPU the kernel runs when the graph does
     const void *call_;
 } tensor_profiler_call_t;
@@ -472,9 +471,9 @@ typedef struct tensor_profiler_operand_t {
 } tensor_profiler_operand_t;
 
 // The callbacks of a profiler; members may be NULL. They run inside the library, on the thread that set the
-// profiler, and may call no function of the library but tensor_profiler_operand; begin and end, outside of a
-// capture, also those of events (tensor_cuda.h), if they clear their errors. Names and sites are as in error
-// texts; a site may begin with the name of a function and a byte of value 1.
+// profiler, and may call no function of the library but tensor_profiler_operand and tensor_profiler_node; begin
+// and end, outside of a capture, also those of events (tensor_cuda.h), if they clear their errors. Names and
+// sites are as in error texts; a site may begin with the name of a function and a byte of value 1.
 typedef struct tensor_profiler_t {
     void *user;
     // A kernel is about to run; it has returned.
@@ -484,11 +483,15 @@ typedef struct tensor_profiler_t {
     void (*site)(void *user, const char *site);
     // A module's forward or a range begins; NULL = the innermost one ends. The name is valid during the call.
     void (*range)(void *user, const char *name);
-    // The calls from now on are the gradient of the node with this number, which that op made at that site
-    // (NULL = not known); op NULL = the backward pass has ended.
+    // The calls from now on are the gradient of the node with this number (tensor_profiler_node; 0 = another
+    // thread has made it), which that op made at that site (NULL = not known: that of the node before).
     void (*backward)(void *user, uint64_t node, const char *op, const char *site);
-    // The thread takes bytes from the user's allocator or from a device; bytes < 0: it gives them back.
+    // The thread takes bytes from the user's allocator or from a device; bytes < 0: it gives them back. Memory
+    // of the program's own (tensor_wrap, tensor_cuda_wrap) is neither.
     void (*memory)(void *user, tensor_device_t device, int64_t bytes);
+    // A backward pass begins (1), has ended (0), failed or not. Custom functions and hooks may run passes inside
+    // of one; then the gradient of its node goes on.
+    void (*pass)(void *user, int begins);
 } tensor_profiler_t;
 
 // Sets the profiler of the calling thread (examples/kit/profiler.h makes tables and traces). Without one
@@ -500,6 +503,11 @@ TENSOR_API int tensor_profiler_set(const tensor_profiler_t *profiler);
 // Operand i of a call, inside begin and end.
 //   -> struct, whose dims are borrowed until the callback returns;  errors none (out of range: none given)
 TENSOR_API tensor_profiler_operand_t tensor_profiler_operand(const tensor_profiler_call_t *call, int i);
+
+// Number of the node that autograd has recorded last on this thread. Numbers grow on a thread; some are left
+// out.
+//   -> number, 0 = none yet;  errors none
+TENSOR_API uint64_t tensor_profiler_node(void);
 
 // Names what the calling thread does until the matching pop: a line of the profiler's table. Ranges nest;
 // without a profiler they do nothing.
@@ -4001,6 +4009,8 @@ typedef struct tensor__extra_t tensor__extra_t;
 
 // Bytes shared by views. version counts in-place changes; write_op/write_site name the last one for error
 // texts.
+enum { TENSOR__OF_DEVICE = -2 };         // the library took it from the device, and gives it back
+
 struct tensor__storage_t {
     void *data;
     uint64_t bytes;
@@ -4011,7 +4021,7 @@ struct tensor__storage_t {
     void (*deleter)(void *data, void *user);
     void *user;
     tensor__storage_t *next;            // in a free list
-    int16_t size_class;                 // of data, < 0 = not the library's
+    int16_t size_class;                 // of data, < 0 = not the library's, TENSOR__OF_DEVICE = a device's
     uint8_t device, read_only;          // read_only: the elements are constants of the caller
 };
 
@@ -4298,8 +4308,8 @@ enum {
     TENSOR_HOST_PINNED = 16             // beside READ, WRITE: a copy with pinned memory that nobody waits for
 };
 
-// While it is set on a thread, the library calls it at the two ways to elements: a graph that is captured,
-// a profiler. call and host are called before anything is read or written; they return 0 or the code of a
+// While it is set on a thread, the library calls it at the two ways to elements: a graph that is captured.
+// (A profiler has callbacks of its own, tensor_profiler_t.) call and host are called before anything is read or written; they return 0 or the code of a
 // refusal. A refused call or access fails and has changed nothing. Each function may be NULL.
 typedef struct tensor_recorder_t {
     // A kernel is about to run. A refusal is raised by this function.
@@ -11844,6 +11854,7 @@ TENSOR__FN TENSOR__NOINLINE tensor__storage_t *tensor__device_storage(tensor__th
     s->deleter = b->release;
     s->user = block;
     s->device = (uint8_t)device;
+    s->size_class = TENSOR__OF_DEVICE;
     tensor__tell_memory(device, bytes, 1);
     return s;
 }
@@ -11857,7 +11868,7 @@ TENSOR__INLINE void tensor__storage_drop(tensor__thread_t *th, tensor__storage_t
         th->inside = 1;
         deleter(s->data, s->user);
         th->inside = inside;
-        if (s->device) { tensor__tell_memory(s->device, s->bytes, -1); }
+        if (s->size_class == TENSOR__OF_DEVICE) { tensor__tell_memory(s->device, s->bytes, -1); }
     }
     if (TENSOR__LIKELY(s->home == th)) {
         if (s->size_class >= 0) { tensor__block_free(th, s->data, s->size_class); }
@@ -12516,6 +12527,8 @@ TENSOR_API tensor_profiler_operand_t (tensor_profiler_operand)(const tensor_prof
     o.numel = a->numel;
     return o;
 }
+
+TENSOR_API uint64_t (tensor_profiler_node)(void) { return tensor__self()->seq; }
 
 TENSOR__FN void tensor__push_path(tensor__thread_t *th, const char *name) {
     if (th->path_depth < TENSOR__PATH) { th->path[th->path_depth] = name; }
@@ -13759,6 +13772,7 @@ TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
     tensor__park(th);
     tensor__tls = NULL;
     tensor__attach(context);
+    if (profiler && tensor__self()->seq < th->seq) { tensor__self()->seq = th->seq; }    // numbers of nodes grow
     (tensor_profiler_set)(profiler);
     tensor__set_recorder(recorder);
     return before;
@@ -13777,10 +13791,12 @@ TENSOR_API int (tensor_context_free)(tensor_context_t *context) {
         TENSOR__REFUSE_CODE(1, OWNER, TENSOR__CALLED_BACK, "context_free");
     }
     tensor__crews_end(context);
+    const tensor_profiler_t *profiler = tensor__self()->profiler;
     int code = tensor__context_close(tensor__self());
     TENSOR_FREE(context, sizeof *context, 64);
     (void)TENSOR__ATOMIC_ADD(&tensor__contexts, -1);
     tensor__attach(before == context ? &tensor__default : before);
+    (tensor_profiler_set)(profiler);            // it is the thread's
     return code;
 }
 
@@ -15542,7 +15558,6 @@ TENSOR__FN TENSOR__NOINLINE int tensor__launch_heard(tensor_call_t *c, tensor_ke
     heard.outputs = c->nout;
     heard.device = (tensor_device_t)(TENSOR_CPU + c->device);
     heard.live_bytes = (uint64_t)TENSOR__RELAXED_LOAD(&th->live_bytes);
-    heard.node = th->seq + 1;
     heard.captured = r != &tensor__no_recorder;
     heard.call_ = c;
     if (p->begin) { p->begin(p->user, &heard); }
@@ -28465,7 +28480,9 @@ TENSOR__FN int tensor__leaf_done(tensor__thread_t *th, tensor__pass_t *p, tensor
 TENSOR__FN TENSOR__NOINLINE int tensor__arrived(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
     tensor__node_t *n = s->node;
     const tensor_profiler_t *heard = th->profiler;
-    if (heard && heard->backward) { heard->backward(heard->user, n->seq, n->row->name, n->site); }
+    if (heard && heard->backward) {
+        heard->backward(heard->user, n->home == th ? n->seq : 0, n->row->name, n->site);
+    }
     int64_t first = p->inputs ? tensor__map_get(&p->places, n) : 0;
     int go = first == 0;                // no output of n is asked for: go on
     for (int k = 0; k < n->nout; k++) {
@@ -28759,6 +28776,10 @@ TENSOR__FN void tensor__pass_close(tensor__thread_t *th, tensor__pass_t *p, cons
     if (kept) { tensor__raw_free(th->ctx, kept); }
 }
 
+TENSOR__FN TENSOR__NOINLINE void tensor__tell_pass(const tensor__thread_t *th, int begins) {
+    if (th->profiler->pass) { th->profiler->pass(th->profiler->user, begins); }
+}
+
 TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int no, tensor_t *const *grads,
                            tensor_t *const *inputs, int ni, tensor_t **found, int flags, const char *op,
                            tensor__autograd_fn *autograd) {
@@ -28771,7 +28792,11 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     p->inputs = inputs;
     p->found = found;
     p->ninputs = ni;
-    p->watched = inputs != NULL || th->profiler != NULL;
+    p->watched = inputs != NULL;
+    if (th->profiler) {
+        p->watched = 1;
+        tensor__tell_pass(th, 1);
+    }
     int32_t depth = th->depth;
     tensor_scope_t scope = tensor__scope_begin(th, p->create);
     int ok = scope.thread != NULL;
@@ -28788,8 +28813,7 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     ok = tensor__end_leaves(th, p, ok);
 
     th->pass_mark = outer_mark;
-    const tensor_profiler_t *heard = th->profiler;
-    if (heard && heard->backward) { heard->backward(heard->user, 0, NULL, NULL); }
+    if (th->profiler) { tensor__tell_pass(th, 0); }
     th->written = NULL;
     th->fresh = NULL;
     if (scope.thread) {

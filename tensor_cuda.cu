@@ -12466,20 +12466,32 @@ static void tell_range(void *, const char *name) {
     if (name) { tensor_cuda_range_push(name); } else { tensor_cuda_range_pop(); }
 }
 
-// The range of a gradient ends where the next one begins, or the pass ends.
-static thread_local bool in_gradient;
+// The range of a gradient ends where the next one begins, or the pass ends. Passes nest: a bit for each that a
+// word has room for, 1 = a gradient of it is open.
+static thread_local uint64_t in_gradient;
+static void end_gradient() {
+    if (in_gradient & 1) { tensor_cuda_range_pop(); }
+    in_gradient &= ~(uint64_t)1;
+}
 static void tell_backward(void *, uint64_t, const char *op, const char *) {
     char text[96];
-    if (in_gradient) { tensor_cuda_range_pop(); }
-    in_gradient = op != nullptr;
-    if (!op) { return; }
+    end_gradient();
+    in_gradient |= 1;
     snprintf(text, sizeof text, "%s backward", op);
     tensor_cuda_range_push(text);
+}
+static void tell_pass(void *, int begins) {
+    if (begins) {
+        in_gradient <<= 1;
+        return;
+    }
+    end_gradient();
+    in_gradient >>= 1;
 }
 
 const tensor_profiler_t *tensor_cuda_profiler(void) {
     static const tensor_profiler_t told = {nullptr, nullptr, nullptr, nullptr,
-                                           tell_range, tell_backward, nullptr};
+                                           tell_range, tell_backward, nullptr, tell_pass};
     return &told;
 }
 

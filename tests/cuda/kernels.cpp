@@ -1552,11 +1552,27 @@ static void doors() {
     tensor_scope_end(inner);
     CHECK(g.calls == 1 && g.data == mine && (tensor_item)(sum) == 1800);
     (tensor_free)(sum);
+    // A profiler does not hear of it: the library neither takes it from the device nor gives it back.
+    int64_t heard = 0;
+    tensor_profiler_t hears;
+    std::memset(&hears, 0, sizeof hears);
+    hears.user = &heard;
+    hears.memory = [](void *user, tensor_device_t device, int64_t bytes) {
+        if (device != TENSOR_CPU) { *(int64_t *)user += bytes; }
+    };
+    CHECK(cudaMalloc(&mine, (size_t)n * 4) == 0 && (tensor_profiler_set)(&hears) == 0);
+    w = tensor_cuda_wrap(mine, TENSOR_F32, &n, 1, TENSOR_CUDA, given_back, &g);
+    CHECK(heard == 0);
+    tensor_p own_one = (tensor_empty_like)(w);
+    CHECK(heard == n * 4);
+    (tensor_free)(own_one);
+    (tensor_free)(w);
+    CHECK(g.calls == 2 && heard == 0 && (tensor_profiler_set)(NULL) == 0);
     CHECK(!tensor_ok() || tensor_cuda_wrap(nullptr, TENSOR_F32, &n, 1, TENSOR_CUDA, given_back, &g) != nullptr);
-    CHECK(tensor_error_code() == TENSOR_ERR_SHAPE && g.calls == 1);
+    CHECK(tensor_error_code() == TENSOR_ERR_SHAPE && g.calls == 2);
     tensor_clear_error();
     tensor_cuda_wrap(p, TENSOR_F32, &n, 1, (tensor_device_t)(TENSOR_CUDA + 7), given_back, &g);
-    CHECK(tensor_error_code() == TENSOR_ERR_DEVICE && g.calls == 1);
+    CHECK(tensor_error_code() == TENSOR_ERR_DEVICE && g.calls == 2);
     tensor_clear_error();
 
     // A stream of the caller's.
@@ -1601,6 +1617,26 @@ static void doors() {
     std::string gradients = cusim::range_log();
     tensor_range_pop();
     CHECK(!std::strcmp(cusim::range_log(), ")"));
+    // A pass inside of a gradient: that goes on behind it.
+    leaf = (tensor_requires_grad_)((tensor_ones_like)(x), 1);
+    loss = (tensor_tanh)(leaf);
+    (tensor_register_hook)(loss, [](tensor_t *, void *user) -> tensor_t * {
+        int grads = (tensor_set_grad_enabled)(1);
+        tensor_t *inner = (tensor_sum)((tensor_exp)((tensor_t *)user)), *found;
+        (tensor_autograd_grad)(&inner, 1, nullptr, (tensor_t **)&user, 1, &found, 0);
+        (tensor_set_grad_enabled)(grads);
+        return nullptr;
+    }, leaf);
+    loss = (tensor_sum)(loss);
+    cusim::range_log();
+    CHECK((tensor_backward)(loss) == 0);
+    std::string nested = cusim::range_log();
+    size_t outer = nested.find("tanh backward("), within = nested.find("sum backward(", outer);
+    CHECK(outer != std::string::npos && within != std::string::npos);
+    int depth = 1;
+    for (size_t k = outer + 14; k < within && depth > 0; k++) { depth += (nested[k] == '(') - (nested[k] == ')'); }
+    CHECK(depth == 1);
+    CHECK(std::count(nested.begin(), nested.end(), '(') == std::count(nested.begin(), nested.end(), ')'));
     CHECK(tensor_cuda_set_ranges(0) == 1 && (tensor_profiler_set)(NULL) == 0 && (nn_free)(net) == 0);
     std::printf("ranges %s %s\n", forward.c_str(), gradients.c_str());
     CHECK(forward.find("step(") == 0 && forward.find("0(relu(") < forward.find("1(tanh("));
