@@ -2369,9 +2369,9 @@ TENSOR_API tensor_graph_t *tensor_capture_end(void);
 
 // Runs the captured step again; on a GPU, on the thread's current stream, without waiting. An error stops it
 // where it arises (a label out of range: before the optimizer). On a GPU, which nobody waits for, the error
-// comes at the next wait (tensor_item, ..); until then the optimizers that step after that op leave their
-// parameters and states as they are (all but Muon's momentum). Everything else after the op runs, and
-// the step counts.
+// comes at the next wait (tensor_item, ..); until then the optimizers that step after that op, and in later
+// replays all of the graph, leave their parameters and states as they are (all but Muon's momentum).
+// Everything else after the op runs, and the step counts.
 //   g       of the thread's context. Any thread may run it, one at a time; random numbers are that thread's.
 //      The first replay on another thread plans the step anew, for which it may take memory
 //   -> code;  errors OWNER: g was freed, runs on another thread, is of another context, a tensor it uses was
@@ -4575,6 +4575,7 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     X(int, grad_need, (const tensor__grad_t *g, int k)) \
     X(tensor_generator_t, next_stream, (tensor__thread_t *th)) \
     X(void, parallel, (int64_t ntasks, tensor__task_fn fn, void *arg)) \
+    X(int, share_count, (void)) \
     X(int, thread_count, (void)) \
     X(void, gemm, (const tensor__gemm_t *g, int dtype)) \
     /* bytes of scratch for the product and its parts */ \
@@ -5237,6 +5238,7 @@ typedef enum tensor_op_id_t {
 #endif
 #define TENSOR__TABLE const         // hidden by its declaration
 #define tensor__parallel TENSOR__OF_BUILD(tensor__parallel)
+#define tensor__share_count TENSOR__OF_BUILD(tensor__share_count)
 #define tensor__thread_count TENSOR__OF_BUILD(tensor__thread_count)
 #endif
 #ifndef TENSOR_STATIC
@@ -9742,7 +9744,7 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
         TENSOR__K(gemm_split)(&job);
         return;
     }
-    job.cut = tensor__gemm_cut(&g, job.workers, TENSOR__MR, TENSOR__NR);
+    job.cut = tensor__gemm_cut(&g, tensor__share_count(), TENSOR__MR, TENSOR__NR);
 
     // threads that would each pack A pack it together, one block at a time
     job.shared = job.cut.tasks > 1 && g.batch == 1 && !TENSOR__K(gemm_is_dot)(&g)
@@ -10587,6 +10589,7 @@ TENSOR__KERNELS(TENSOR__X)
 #undef TENSOR__X
 
 TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg);
+TENSOR__BETWEEN int tensor__share_count(void);
 TENSOR__BETWEEN int tensor__thread_count(void);
 #if TENSOR__PART
 extern TENSOR__BETWEEN const tensor__isa_t TENSOR__PASSES_OF(tensor__isa) tensor__isa_none;
@@ -11054,7 +11057,7 @@ typedef struct tensor__packer_t {
 // Takes over the tasks of a kernel that is done in parts (tensor_graph_resume).
 typedef struct tensor__slice_t {
     void (*run)(struct tensor__slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg);
-    int threads;                    // that the kernel is told: it cuts its work for so many
+    int shares;                     // that the kernel cuts its work for
 } tensor__slice_t;
 
 struct tensor__thread_t {
@@ -13515,7 +13518,13 @@ TENSOR__BETWEEN int tensor__thread_count(void) {
     const tensor__thread_t *th = tensor__self();
     tensor__pool_t *p = &th->ctx->pool;
     TENSOR__POOL_HERE(p);
-    return th->slice ? th->slice->threads : p->n;
+    return p->n;
+}
+
+// The threads that a kernel cuts its work for, which may be more than there are.
+TENSOR__BETWEEN int tensor__share_count(void) {
+    const tensor__thread_t *th = tensor__self();
+    return th->slice ? th->slice->shares : tensor__thread_count();
 }
 
 TENSOR_API int (tensor_get_num_threads)(void) { return tensor__thread_count(); }
@@ -16699,7 +16708,7 @@ TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *call) {
     j.job.r[0] = j.job.r[4] = 0;
     j.job.r[1] = g.m;
     j.job.r[5] = g.k;
-    j.job.cut = tensor__gemm_cut(&g, work < 4096 ? 1 : j.job.workers, 32, 32);
+    j.job.cut = tensor__gemm_cut(&g, work < 4096 ? 1 : tensor__share_count(), 32, 32);
     tensor__parallel(j.job.cut.tasks, tensor__dot_task, &j);
 }
 #undef TENSOR__TARGET_DOT
@@ -16907,7 +16916,7 @@ TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
     job.r[0] = job.r[4] = 0;
     job.r[1] = g->m;
     job.r[5] = g->k;
-    job.cut = tensor__gemm_cut(g, job.workers, 4, job.nr);
+    job.cut = tensor__gemm_cut(g, tensor__share_count(), 4, job.nr);
     tensor__parallel(job.cut.tasks, tensor__gemm_task_f64, &job);
 }
 
@@ -20498,7 +20507,7 @@ TENSOR__FN void tensor__merge_dim(int64_t *dims, int64_t *strides, int *n, int64
 
 // Few outputs over much data: chunks whose length depends on the shape alone are combined in order, for as
 // many outputs at once as have room for their parts on the stack.
-enum { TENSOR__MOST_PARTS = 64, TENSOR__PARTS_AT_ONCE = 4 };
+enum { TENSOR__MOST_PARTS = 64, TENSOR__PARTS_AT_ONCE = 4, TENSOR__REDUCE_ROWS = 32 };
 
 // Elements of such a chunk.
 TENSOR__INLINE int64_t tensor__chunk_of(int64_t reduced) {
@@ -20576,7 +20585,7 @@ TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c, void (*leaf)(const tensor__r
         return 0;
     }
 
-    if (r.kept >= 32 || r.reduced <= TENSOR__CHUNK) {
+    if (r.kept >= TENSOR__REDUCE_ROWS || r.reduced <= TENSOR__CHUNK) {
         if (r.kept * r.reduced < 2 * TENSOR__GRAIN) {
             r.chunks = 1;
         } else if (r.kept < 64) {
@@ -31527,17 +31536,22 @@ TENSOR__INLINE void tensor__step_wrote(tensor__thread_t *th, const tensor__step_
     }
 }
 
+// Runs the kernel of a step. -> code
+TENSOR__INLINE int tensor__graph_launch(tensor__thread_t *th, const tensor_graph_t *g, tensor__step_t *s) {
+    if (s->drawn) {
+        s->c.rng.seed = g->rng.seed;
+        s->c.rng.offset = g->rng.offset + s->offset;
+    }
+    return th->recorder ? tensor__launch_heard(&s->c, tensor__cpu_kernel) : tensor__cpu_kernel(&s->c);
+}
+
 // Runs one step, or a part of a group. -> code
 TENSOR__INLINE int tensor__graph_run(tensor__thread_t *th, const tensor_graph_t *g, tensor__step_t *s) {
     if (s->again) {
         s->again(s->user, 1);
         return th->error.code;
     }
-    if (s->drawn) {
-        s->c.rng.seed = g->rng.seed;
-        s->c.rng.offset = g->rng.offset + s->offset;
-    }
-    int code = th->recorder ? tensor__launch_heard(&s->c, tensor__cpu_kernel) : tensor__cpu_kernel(&s->c);
+    int code = tensor__graph_launch(th, g, s);
     if (code) { return code; }
     const tensor__group_t *v = s->group;
     if (!v) {
@@ -31654,7 +31668,7 @@ TENSOR__FN double tensor__microseconds(void) {
 TENSOR__FN double tensor__microseconds(void) { return (double)clock() * 1e6 / (double)CLOCKS_PER_SEC; }
 #endif
 
-enum { TENSOR__PAUSE_THREADS = 16 };    // that a kernel cuts its work for, to be done in parts
+enum { TENSOR__PAUSE_SHARES = 64 };     // that a kernel cuts its work for, to be done in parts
 
 TENSOR__FN void tensor__pause_task(void *arg, int64_t task, int worker) {
     const tensor__pause_t *p = (const tensor__pause_t *)arg;
@@ -31689,19 +31703,31 @@ TENSOR__FN void tensor__pause_run(tensor__slice_t *self, int64_t ntasks, tensor_
 }
 
 // Whether the kernel of a step can be done in parts: what it writes is written by its tasks, or once more
-// when it runs to its end, and it reads nothing that it has changed.
+// when it runs to its end, and it reads nothing that it has changed, but for tasks that change elements of
+// their own.
 TENSOR__FN int tensor__may_pause(const tensor__step_t *s) {
     const tensor_call_t *c = &s->c;
     if (!c->row) { return 0; }
     switch (c->row->family) {
     case TENSOR_FAMILY_OPTIMIZER:
-        return c->row->own != NULL;
+        return c->row->own || c->row->scratch;
+    case TENSOR_FAMILY_POINTWISE:
+        return !tensor__divides_whole(c);
+    case TENSOR_FAMILY_REDUCE:
+        return c->arg[1].numel >= TENSOR__REDUCE_ROWS;
+    case TENSOR_FAMILY_ROWS:
+        return c->row->scratch == tensor__scratch_rows;
+    case TENSOR_FAMILY_POINTWISE_BACKWARD:
+    case TENSOR_FAMILY_EMBEDDING:
+    case TENSOR_FAMILY_DROPOUT:
+        return 1;
     case TENSOR_FAMILY_MATMUL:
     case TENSOR_FAMILY_CONV:
     case TENSOR_FAMILY_POOL:
     case TENSOR_FAMILY_NORM:
     case TENSOR_FAMILY_LOSS:
     case TENSOR_FAMILY_ATTENTION:
+    case TENSOR_FAMILY_RECURRENT:
         return c->arg[0].dtype == TENSOR_F32 || c->arg[0].dtype == TENSOR_F64;
     default:
         return 0;
@@ -31722,7 +31748,7 @@ TENSOR__FN int tensor__pause_reserve(tensor_graph_t *g, tensor__thread_t *th) {
     tensor__pause_t *p = &g->pause;
     int code = 0;
     p->slice.run = tensor__pause_run;
-    p->slice.threads = TENSOR__PAUSE_THREADS;
+    p->slice.shares = TENSOR__PAUSE_SHARES;
     tensor__pause_swap(p, th);
     th->slice = &p->slice;
     for (tensor__step_t *s = g->first; s && !code; s = s->next) {
@@ -31746,7 +31772,7 @@ TENSOR__FN int tensor__graph_part(tensor_graph_t *g, tensor__thread_t *th, tenso
     p->until = until;
     tensor__pause_swap(p, th);
     th->slice = &p->slice;
-    int code = th->recorder ? tensor__launch_heard(&s->c, tensor__cpu_kernel) : tensor__cpu_kernel(&s->c);
+    int code = tensor__graph_launch(th, g, s);
     th->slice = NULL;
     tensor__pause_swap(p, th);
     if (code || !p->paused) { p->done = p->tasks = 0; }

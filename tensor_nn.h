@@ -3980,7 +3980,7 @@ typedef struct nn__cpu_t {
     X(PIXEL_SHUFFLE, pixel_shuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", NULL) \
     X(PIXEL_UNSHUFFLE, pixel_unshuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", NULL) \
     X(RECURRENT, recurrent, RECURRENT, 5, 3, 3, nn__cpu_recurrent, nn__scratch_recurrent, nn__grad_recurrent, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SE | TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, LOW, "gi w_hh h0 b_hh c0", NULL) \
-    X(RECURRENT_BACKWARD, recurrent_backward, RECURRENT, 8, 6, 4, nn__cpu_recurrent_back, nn__scratch_recurrent, NOGRAD, 0, AS_IS, "grad y c gates w_hh h0 dc c0", NULL) \
+    X(RECURRENT_BACKWARD, recurrent_backward, RECURRENT, 8, 6, 4, nn__cpu_recurrent, nn__scratch_recurrent, NOGRAD, 0, AS_IS, "grad y c gates w_hh h0 dc c0", NULL) \
     X(LOSS_MSE, mse_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_MSE) \
     X(LOSS_L1, l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_L1) \
     X(LOSS_SMOOTH_L1, smooth_l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_SMOOTH_L1) \
@@ -5830,7 +5830,7 @@ TENSOR__FN char *nn__after_plan(const tensor_call_t *c, size_t plan) {
 // Items per task for n items of `cost` element operations each, if the division does not affect the result:
 // a join costs about as much as 32K operations.
 TENSOR__FN int64_t nn__per(int64_t n, int64_t cost) {
-    int64_t tasks = 4 * (int64_t)TENSOR__(thread_count)();
+    int64_t tasks = 4 * (int64_t)TENSOR__(share_count)();
     if (tasks <= 4 || (double)n * (double)cost < 32768.0) { return nn__max(n, 1); }
     return nn__max(nn__ceil(n, tasks), 1);
 }
@@ -6604,7 +6604,7 @@ TENSOR__FN int nn__cpu_embedding_back(tensor_call_t *c) {
     v.k = nn__cpu(c->arg[0].dtype);
     v.rows = c->arg[2].dims[0];
     v.width = c->arg[2].dims[1];
-    v.per = nn__max(nn__ceil(v.rows, TENSOR__(thread_count)()), 1);
+    v.per = nn__max(nn__ceil(v.rows, TENSOR__(share_count)()), 1);
     if (c->arg[0].numel + c->arg[2].numel < 32768) { v.per = nn__max(v.rows, 1); }
     nn__run(nn__ceil(v.rows, v.per), nn__embedding_back_task, &v);
     return TENSOR_OK;
@@ -7642,7 +7642,7 @@ TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     // If a cache holds all kernels, each thread takes blocks of its own (data that another thread wrote is
     // far away); otherwise the threads share the planes of a block.
     v->bytes = (uint64_t)(36 * (v->image_plane + v->out_plane)) * 4;
-    v->own = !v->sums && v->kernel_plane <= NN__WINOGRAD_KERNEL && v->blocks >= 2 * threads &&
+    v->own = !v->sums && v->kernel_plane <= NN__WINOGRAD_KERNEL && v->blocks >= 2 * TENSOR__(share_count)() &&
              v->bytes <= 4 << 20;
     if (v->own) { v->worker += v->bytes, v->bytes = 0; }
     v->bytes += (uint64_t)(36 * v->kernel_plane) * 4 + v->offsets +
@@ -7846,7 +7846,7 @@ TENSOR__FN void nn__direct_pack(void *arg, int64_t task, int worker) {
 }
 
 TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
-    int64_t mr = v->mr, tiles = v->tiles, threads = TENSOR__(thread_count)();
+    int64_t mr = v->mr, tiles = v->tiles, shares = TENSOR__(share_count)();
     float *p = (float *)scratch;
     if (v->winograd) {
         nn__winograd_run(v, scratch);
@@ -7862,7 +7862,7 @@ TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
     }
     nn__direct_offsets(v, v->lines, v->off);
     int64_t tasks = nn__ceil(v->images, v->per) * v->groups * v->blocks;
-    v->cuts = v->gather && threads > 1 ? nn__min(tiles, nn__ceil(2 * threads, tasks)) : 1;
+    v->cuts = v->gather && shares > 1 ? nn__min(tiles, nn__ceil(2 * shares, tasks)) : 1;
     nn__run(tasks * v->cuts, v->gather ? nn__direct_gather : nn__direct_task, v);
 }
 
@@ -11044,13 +11044,45 @@ TENSOR__FN void nn__recurrent_task(void *arg, int64_t task, int worker) {
     }
 }
 
-TENSOR__FN void nn__recurrent_steps(nn__recurrent_t *v) {
+// Step `at` of all items.
+TENSOR__FN void nn__recurrent_step(void *arg, int64_t task, int worker) {
+    nn__recurrent_t *v = (nn__recurrent_t *)arg;
     const tensor_arg_t *a = v->c->arg;
     tensor__gemm_t g = nn__recurrent_product(v);
     int64_t size = v->n * v->h;
-    v->k = nn__cpu(v->dtype);
     g.scratch = v->hg + nn__line((uint64_t)(v->n * v->g) * nn__es(v->dtype));
-    for (int64_t s = 0; s < v->t && size > 0; s++) {
+    (void)task;
+    (void)worker;
+    if (v->dgi) {
+        NN__DO(v->k, add)(a[10].data, nn__at(&a[0], v->at * size), size);
+        if (a[6].data) { NN__DO(v->k, add)(a[11].data, nn__at(&a[6], v->at * size), size); }
+    } else {
+        g.a = nn__state(v, v->y, v->h0, v->before, 0);
+        g.c = v->hg;
+        TENSOR__(gemm)(&g, v->dtype);
+    }
+    nn__run(nn__ceil(v->n, v->per), nn__recurrent_task, v);
+    if (!v->dgi) { return; }
+    g.a = nn__at(v->dhg, v->at * v->n * v->g);
+    g.c = a[10].data;
+    TENSOR__(gemm)(&g, v->dtype);
+}
+
+// In backward: the gradients of the states behind the last step.
+TENSOR__FN void nn__recurrent_clear(void *arg, int64_t task, int worker) {
+    const nn__recurrent_t *v = (const nn__recurrent_t *)arg;
+    const tensor_arg_t *a = v->c->arg;
+    (void)task;
+    (void)worker;
+    NN__DO(v->k, fill)(a[10].data, 0, a[10].numel);
+    NN__DO(v->k, fill)(a[11].data, 0, a[11].numel);
+}
+
+// Each step is one task, whose parts use the threads: a kernel that is done in parts pauses between steps.
+TENSOR__FN void nn__recurrent_steps(nn__recurrent_t *v) {
+    v->k = nn__cpu(v->dtype);
+    if (v->dgi) { nn__run(1, nn__recurrent_clear, v); }
+    for (int64_t s = 0; s < v->t && v->n * v->h > 0; s++) {
         int64_t forward = v->dgi ? v->t - 1 - s : s;
         v->at = v->reverse ? v->t - 1 - forward : forward;
         if (forward == 0) {
@@ -11060,33 +11092,12 @@ TENSOR__FN void nn__recurrent_steps(nn__recurrent_t *v) {
         } else {
             v->before = v->at - 1;
         }
-
-        if (v->dgi) {
-            NN__DO(v->k, add)(a[10].data, nn__at(&a[0], v->at * size), size);
-            if (a[6].data) { NN__DO(v->k, add)(a[11].data, nn__at(&a[6], v->at * size), size); }
-        } else {
-            g.a = nn__state(v, v->y, v->h0, v->before, 0);
-            g.c = v->hg;
-            TENSOR__(gemm)(&g, v->dtype);
-        }
-        if (v->h) { nn__run(nn__ceil(v->n, v->per), nn__recurrent_task, v); }
-        if (!v->dgi) { continue; }
-        g.a = nn__at(v->dhg, v->at * v->n * v->g);
-        g.c = a[10].data;
-        TENSOR__(gemm)(&g, v->dtype);
+        nn__run(1, nn__recurrent_step, v);
     }
 }
 
 TENSOR__FN int nn__cpu_recurrent(tensor_call_t *c) {
     nn__recurrent_steps(nn__recurrent_planned(c));
-    return TENSOR_OK;
-}
-
-TENSOR__FN int nn__cpu_recurrent_back(tensor_call_t *c) {
-    nn__recurrent_t *v = nn__recurrent_planned(c);
-    NN__DO(nn__cpu(v->dtype), fill)(c->arg[10].data, 0, c->arg[10].numel);
-    NN__DO(nn__cpu(v->dtype), fill)(c->arg[11].data, 0, c->arg[11].numel);
-    nn__recurrent_steps(v);
     return TENSOR_OK;
 }
 
@@ -19975,28 +19986,42 @@ TENSOR__FN void nn__grads_task(void *arg, int64_t task, int worker) {
     s->sum[task] = s->factor ? NN__DO(s->k, rescale)(x, f, n) : NN__DO(s->k, squares)(x, n);
 }
 
+// All the tasks of a small gradient.
+TENSOR__FN void nn__grads_small(void *arg, int64_t task, int worker) {
+    const nn__grads_t *s = (const nn__grads_t *)arg;
+    int64_t chunks = nn__ceil(s->n, NN__CHUNK);
+    for (task = 0; task < chunks; task++) { nn__grads_task(arg, task, worker); }
+}
+
+// A number for each chunk: in the scratch, so that a call that is done in parts keeps those it has.
+TENSOR__FN uint64_t nn__scratch_grads(const tensor_call_t *c) {
+    int64_t chunks = 0;
+    for (int k = 2; k < c->nout; k++) { chunks += nn__ceil(c->arg[k].numel, NN__CHUNK); }
+    return (uint64_t)chunks * sizeof(double);
+}
+
 // Works on gradients that are f32 or f64 and contiguous, from arg 2 on. factor NULL: -> the sum of their
 // squares; otherwise they are multiplied by it -> > 0 if one was infinite or NaN
 TENSOR__FN double nn__over_grads(const tensor_call_t *c, const double *factor) {
-    double sum[64], total = 0;
+    double *sum = (double *)c->scratch, *end = sum, total = 0;
     for (int k = 2; k < c->nout; k++) {
         const tensor_arg_t *a = &c->arg[k];
         nn__grads_t s;
         s.k = nn__cpu(a->dtype);
         s.size = nn__es(a->dtype);
         s.factor = factor;
-        s.sum = sum;
+        s.sum = end;
         s.x = (char *)a->data;
-        for (s.n = a->numel; s.n > 0; s.n -= 64 * NN__CHUNK, s.x += 64 * NN__CHUNK * s.size) {
-            int64_t chunks = nn__min(nn__ceil(s.n, NN__CHUNK), 64);
-            if (s.n >= NN__PARALLEL_FROM) {
-                TENSOR__(parallel)(chunks, nn__grads_task, &s);
-            } else {
-                for (int64_t i = 0; i < chunks; i++) { nn__grads_task(&s, i, 0); }
-            }
-            for (int64_t i = 0; i < chunks; i++) { total += sum[i]; }
+        s.n = a->numel;
+        int64_t chunks = nn__ceil(s.n, NN__CHUNK);
+        if (s.n >= NN__PARALLEL_FROM) {
+            nn__run(chunks, nn__grads_task, &s);
+        } else {
+            nn__run(1, nn__grads_small, &s);
         }
+        end += chunks;
     }
+    while (sum < end) { total += *sum++; }
     return total;
 }
 
@@ -20018,9 +20043,9 @@ TENSOR__FN int nn__cpu_scale(tensor_call_t *c) {
 
 static const tensor__row_t nn__grads_row[2] = {
     {"clip_grad_norm", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SUM_SQUARES, 0, NULL, nn__cpu_squares,
-     NULL, NULL, NULL},
-    {"scale_grad", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SCALE_GRADS, 0, NULL, nn__cpu_scale, NULL,
-     NULL, NULL}};
+     nn__scratch_grads, NULL, NULL},
+    {"scale_grad", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SCALE_GRADS, 0, NULL, nn__cpu_scale,
+     nn__scratch_grads, NULL, NULL}};
 
 // Tensor i of o or of list; one of the two is given.
 TENSOR__FN tensor_t *nn__listed(nn_optimizer_t *o, tensor_t *const *list, int i) {

@@ -466,16 +466,19 @@ static void slices(void) {
 }
 
 // A long call ends its slice between its tasks: products with and without an activation, some of them of long
-// sums; convolutions of each kind; attention; norms; pools; a loss; the optimizer.
-enum { LONG_KINDS = 5, LONG_STEPS = 3 };
+// sums; convolutions of each kind; attention; norms; pools; a loss; the optimizer; recurrent layers, embeddings,
+// dropout, softmax, sums of rows, clipping that scales.
+enum { LONG_KINDS = 7, LONG_STEPS = 3 };
 typedef struct long_t {
     nn_module_t *net;
     nn_optimizer_t *opt;
     tensor_t *x, *y, *loss;
+    double clip;
 } long_t;
 static void long_make(long_t *l, int kind) {
     tensor_manual_seed(40 + kind);
     l->x = tensor_randn(16, 3000);
+    l->clip = kind < 5 ? 0 : 0.01;
     if (kind == 0) {                        // the first sum is made in several rounds
         l->x = tensor_randn(100, 2000);
         l->net = nn_sequential(nn_linear(2000, 300), nn_relu(), nn_linear(300, 200), nn_gelu(),
@@ -492,9 +495,16 @@ static void long_make(long_t *l, int kind) {
         l->net = nn_sequential(nn_conv_transpose2d(8, 6, 4, .stride = 2), nn_conv2d(6, 6, 3, .groups = 2),
                                nn_conv2d(6, 12, 1), nn_flatten(), nn_linear(12 * 32 * 32, 3));
         l->x = tensor_randn(2, 8, 16, 16);
-    } else {
+    } else if (kind == 4) {
         l->net = nn_transformer_encoder_layer(64, 4, .feedforward = 256);
         l->x = tensor_randn(100, 6, 64);
+    } else if (kind == 5) {
+        l->net = nn_sequential(nn_embedding(700, 64), nn_dropout(0.3), nn_lstm(64, 72), nn_linear(72, 700),
+                               nn_log_softmax(-1));
+        l->x = tensor_randint(0, 700, 40, 24);
+    } else {
+        l->net = nn_sequential(nn_gru(48, 56, .bidirectional = 1), nn_linear(112, 600), nn_softmax(-1));
+        l->x = tensor_randn(40, 24, 48);
     }
     l->opt = nn_adam(l->net, .lr = 0.01);
     tensor_scope_t scope = tensor_scope_begin();
@@ -507,6 +517,7 @@ static void long_step(long_t *l) {
     nn_zero_grad(l->opt);
     tensor_t *loss = tensor_mse_loss(nn_forward(l->net, l->x), l->y);
     tensor_backward(loss);
+    if (l->clip > 0) nn_clip_grad_norm(l->opt, l->clip);
     nn_step(l->opt);
     tensor_copy_(l->loss, tensor_detach(loss));
     tensor_scope_end(scope);
