@@ -22,7 +22,7 @@
 //   >>impl-front  >>impl-autocast  >>impl-graph  >>impl-saved  >>impl-tape  >>impl-gate  >>impl-host
 //   >>impl-transfer  >>impl-iterator  >>impl-gemm  >>impl-cpu  >>impl-create  >>impl-inspect  >>impl-views
 //   >>impl-pointwise  >>impl-reduce  >>impl-rows  >>impl-statistics  >>impl-products  >>impl-linalg
-//   >>impl-index  >>impl-join  >>impl-rearrange  >>impl-sort  >>impl-random  >>impl-autograd
+//   >>impl-linalg-fronts  >>impl-index  >>impl-join  >>impl-rearrange  >>impl-sort  >>impl-random  >>impl-autograd
 //   >>impl-checkpoint  >>impl-engine  >>impl-calculus  >>impl-gradcheck  >>impl-print  >>impl-capture
 //   >>impl-plan  >>impl-replay
 //   >>impl-table  >>license
@@ -471,9 +471,9 @@ typedef struct tensor_profiler_operand_t {
 } tensor_profiler_operand_t;
 
 // The callbacks of a profiler; members may be NULL. They run inside the library, on the thread that set the
-// profiler, and may call no function of the library but tensor_profiler_operand and tensor_profiler_node; begin
-// and end, outside of a capture, also those of events (tensor_cuda.h), if they clear their errors. Names and
-// sites are as in error texts; a site may begin with the name of a function and a byte of value 1.
+// profiler, and may call no function of the library except tensor_profiler_operand and tensor_profiler_node;
+// begin and end, outside of a capture, also those of events (tensor_cuda.h), if they clear their errors. Names
+// and sites are as in error texts; a site may begin with the name of a function and a byte of value 1.
 typedef struct tensor_profiler_t {
     void *user;
     // A kernel is about to run; it has returned.
@@ -486,11 +486,11 @@ typedef struct tensor_profiler_t {
     // The calls from now on are the gradient of the node with this number (tensor_profiler_node; 0 = another
     // thread has made it), which that op made at that site (NULL = not known: that of the node before).
     void (*backward)(void *user, uint64_t node, const char *op, const char *site);
-    // The thread takes bytes from the user's allocator or from a device; bytes < 0: it gives them back. Memory
-    // of the program's own (tensor_wrap, tensor_cuda_wrap) is neither.
+    // The thread takes bytes from the user's allocator or from a device; bytes < 0: it gives them back.
+    // Memory of the program's own (tensor_wrap, tensor_cuda_wrap) is neither.
     void (*memory)(void *user, tensor_device_t device, int64_t bytes);
-    // A backward pass begins (1), has ended (0), failed or not. Custom functions and hooks may run passes inside
-    // of one; then the gradient of its node goes on.
+    // A backward pass begins (1), has ended (0), failed or not. Custom functions and hooks may run passes
+    // inside of one; then the gradient of its node goes on.
     void (*pass)(void *user, int begins);
 } tensor_profiler_t;
 
@@ -4343,12 +4343,12 @@ typedef enum tensor_family_t {
     TENSOR_FAMILY_REDUCE,             // >>impl-reduce >>impl-rows; >>kernel-reduce; native_reduce
     TENSOR_FAMILY_ROWS,               // >>impl-rows >>impl-statistics >>impl-sort; >>kernel-rows; native_rows
     TENSOR_FAMILY_MATMUL,             // >>impl-products >>impl-linear; >>kernel-gemm; native_matmul
-    TENSOR_FAMILY_LINALG,             // >>impl-linalg; -; native_linalg
+    TENSOR_FAMILY_LINALG,             // >>impl-linalg >>impl-linalg-fronts; -; native_linalg
     TENSOR_FAMILY_INDEX,              // >>impl-index >>impl-views; -; native_index
     TENSOR_FAMILY_RANDOM,             // >>impl-random; >>kernel-random; native_random
     TENSOR_FAMILY_FILL,               // >>impl-create >>impl-pointwise >>impl-products; -; native_fill
     TENSOR_FAMILY_VIEW,               // >>impl-views; no kernel
-    TENSOR_FAMILY_COMPOSED,           // >>impl-views >>impl-join >>impl-linalg; only a gradient, no kernel
+    TENSOR_FAMILY_COMPOSED,           // >>impl-views >>impl-join >>impl-linalg-fronts; only a gradient, no kernel
     TENSOR_FAMILY_CUSTOM,             // >>impl-autograd; no kernel
     TENSOR_FAMILY_TRANSFER,           // >>impl-transfer; no kernel
     TENSOR_FAMILY_CONV,               // >>impl-conv >>impl-columns; >>nn-kernel-conv; native_conv
@@ -6113,7 +6113,8 @@ TENSOR__BOTH TENSOR__FN double tensor__bessel_jy_f64(double n, int second, doubl
             }
         }
         double s = sin(x), c = cos(x);                  // turned by pi / 4, or by 3 pi / 4
-        double down = n > 0 ? s - c : s + c, up = n > 0 ? -s - c : s - c;
+        double down = n > 0 ? s - c : s + c;
+        double up = n > 0 ? -s - c : s - c;
         double y = second ? even * up + odd * down : even * down - odd * up;
         return y / sqrt(3.141592653589793 * x);
     }
@@ -13787,7 +13788,8 @@ TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
     tensor__park(th);
     tensor__tls = NULL;
     tensor__attach(context);
-    if (profiler && tensor__self()->seq < th->seq) { tensor__self()->seq = th->seq; }    // numbers of nodes grow
+    // The numbers of nodes grow.
+    if (profiler && tensor__self()->seq < th->seq) { tensor__self()->seq = th->seq; }
     (tensor_profiler_set)(profiler);
     tensor__set_recorder(recorder);
     return before;
@@ -22605,7 +22607,7 @@ TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-linalg                                    MARK: factorisations, solvers, norms
+// >>impl-linalg                                    MARK: factorisations
 //
 // Factorisations are plain textbook algorithms in double: a matrix is copied into the worker's scratch in
 // rows, factorised there, and rounded once when it is written. Items of a batch are cut over threads.
@@ -23217,7 +23219,13 @@ TENSOR__FN int tensor__cpu_linalg(tensor_call_t *c) {
     return 0;
 }
 
-// ---- torch.linalg: fronts ----
+// ------------------------------------------------------------------------------
+// >>impl-linalg-fronts                             MARK: torch.linalg: functions, norms, gradients
+//
+// What the factorisations of >>impl-linalg are used for: solvers, inverses, least squares, norms of matrices,
+// and the gradients, which are made of products and solvers, so that they have gradients too. Rejected:
+// kernels of their own for backward passes (they would be as long as those of the factorisations).
+// ------------------------------------------------------------------------------
 
 TENSOR__COLD
 
@@ -23725,7 +23733,9 @@ TENSOR__FN tensor_svd_t tensor__lowrank(const char *op, tensor_t *x, int64_t q, 
     if (!tensor__open_as(th_, TENSOR__CAST_svd_lowrank, NULL, 0)) { return r; }
     r = tensor__svd_lowrank(m < n ? tensor_mT(x) : x, q, niter);
     th_->modes = modes;
-    tensor_t *list[3] = {m < n ? r.v : r.u, r.s, m < n ? r.u : r.v};
+    tensor_t *left = m < n ? r.v : r.u;
+    tensor_t *right = m < n ? r.u : r.v;
+    tensor_t *list[3] = {left, r.s, right};
     tensor__tidy_n(th_, mark_, list, 3, function);
     memcpy(&r, list, sizeof r);
     return r;
