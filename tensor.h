@@ -22,7 +22,8 @@
 //   >>impl-front  >>impl-autocast  >>impl-graph  >>impl-saved  >>impl-tape  >>impl-gate  >>impl-host
 //   >>impl-transfer  >>impl-iterator  >>impl-gemm  >>impl-cpu  >>impl-create  >>impl-inspect  >>impl-views
 //   >>impl-pointwise  >>impl-reduce  >>impl-rows  >>impl-statistics  >>impl-products  >>impl-linalg
-//   >>impl-linalg-fronts  >>impl-index  >>impl-join  >>impl-rearrange  >>impl-sort  >>impl-random  >>impl-autograd
+//   >>impl-linalg-fronts
+//   >>impl-index  >>impl-join  >>impl-rearrange  >>impl-sort  >>impl-random  >>impl-autograd
 //   >>impl-checkpoint  >>impl-engine  >>impl-calculus  >>impl-gradcheck  >>impl-print  >>impl-capture
 //   >>impl-plan  >>impl-replay
 //   >>impl-table  >>license
@@ -472,8 +473,8 @@ typedef struct tensor_profiler_operand_t {
 
 // The callbacks of a profiler; members may be NULL. They run inside the library, on the thread that set the
 // profiler, and may call no function of the library except tensor_profiler_operand and tensor_profiler_node;
-// begin and end, outside of a capture, also those of events (tensor_cuda.h), if they clear their errors. Names
-// and sites are as in error texts; a site may begin with the name of a function and a byte of value 1.
+// begin and end, outside of a capture, also those of events (tensor_cuda.h), if they clear their errors.
+// Names and sites are as in error texts; a site may begin with a function's name and a byte of value 1.
 typedef struct tensor_profiler_t {
     void *user;
     // A kernel is about to run; it has returned.
@@ -4348,7 +4349,7 @@ typedef enum tensor_family_t {
     TENSOR_FAMILY_RANDOM,             // >>impl-random; >>kernel-random; native_random
     TENSOR_FAMILY_FILL,               // >>impl-create >>impl-pointwise >>impl-products; -; native_fill
     TENSOR_FAMILY_VIEW,               // >>impl-views; no kernel
-    TENSOR_FAMILY_COMPOSED,           // >>impl-views >>impl-join >>impl-linalg-fronts; only a gradient, no kernel
+    TENSOR_FAMILY_COMPOSED,           // >>impl-views >>impl-join >>impl-linalg-fronts; only gradients
     TENSOR_FAMILY_CUSTOM,             // >>impl-autograd; no kernel
     TENSOR_FAMILY_TRANSFER,           // >>impl-transfer; no kernel
     TENSOR_FAMILY_CONV,               // >>impl-conv >>impl-columns; >>nn-kernel-conv; native_conv
