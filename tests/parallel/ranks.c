@@ -158,6 +158,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(mode, "again")) code = again();
     else if (!strcmp(mode, "kept")) code = kept();
     else if (!strcmp(mode, "frozen")) code = frozen();
+    else if (!strcmp(mode, "cleared")) code = cleared();
     else if (!strcmp(mode, "masks")) code = masks(file);
     else if (!strcmp(mode, "broken-large")) code = large_sum();
     else if (!strcmp(mode, "broken-gather")) code = late_gather();
