@@ -473,9 +473,9 @@ typedef struct tensor_profiler_operand_t {
 // The callbacks of a profiler; members may be NULL. They run inside the library, on the thread that set the
 // profiler, and may call no function of the library but tensor_profiler_operand, tensor_profiler_node and
 // tensor_dtype_size; begin and end, outside of a capture, also those of events (tensor_cuda.h), if they clear
-// their errors. Names and sites are as in error texts; a site may begin with the name of a function and a byte
-// of value 1. With a profiler set, small operations and products take the way that reports calls, which is
-// longer.
+// their errors. Names and sites are as in error texts; a site may begin with the name of a function and a
+// byte of value 1. With a profiler set, small operations and products take the way that reports calls, which
+// is longer.
 typedef struct tensor_profiler_t {
     void *user;
     // A kernel is about to run; it has returned.
@@ -488,11 +488,11 @@ typedef struct tensor_profiler_t {
     // The calls from now on are the gradient of the node with this number (tensor_profiler_node; 0 = another
     // thread has made it), which that op made at that site (NULL = not known: that of the node before).
     void (*backward)(void *user, uint64_t node, const char *op, const char *site);
-    // The thread takes bytes from the user's allocator or from a device; bytes < 0: it gives them back. Memory
-    // of the program's own (tensor_wrap, tensor_cuda_wrap) is neither.
+    // The thread takes bytes from the user's allocator or from a device; bytes < 0: it gives them back.
+    // Memory of the program's own (tensor_wrap, tensor_cuda_wrap) is neither.
     void (*memory)(void *user, tensor_device_t device, int64_t bytes);
-    // A backward pass begins (1), has ended (0), failed or not. Custom functions and hooks may run passes inside
-    // of one; then the gradient of its node goes on.
+    // A backward pass begins (1), has ended (0), failed or not. Custom functions and hooks may run passes
+    // inside of one; then the gradient of its node goes on.
     void (*pass)(void *user, int begins);
 } tensor_profiler_t;
 
@@ -4311,8 +4311,9 @@ enum {
 };
 
 // While it is set on a thread, the library calls it at the two ways to elements: a graph that is captured.
-// (A profiler has callbacks of its own, tensor_profiler_t.) call and host are called before anything is read or written; they return 0 or the code of a
-// refusal. A refused call or access fails and has changed nothing. Each function may be NULL.
+// (A profiler has callbacks of its own, tensor_profiler_t.) call and host are called before anything is read
+// or written; they return 0 or the code of a refusal. A refused call or access fails and has changed nothing.
+// Each function may be NULL.
 typedef struct tensor_recorder_t {
     // A kernel is about to run. A refusal is raised by this function.
     int (*call)(struct tensor_recorder_t *self, const tensor_call_t *call);
@@ -13783,7 +13784,7 @@ TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
     tensor__park(th);
     tensor__tls = NULL;
     tensor__attach(context);
-    if (profiler && tensor__self()->seq < th->seq) { tensor__self()->seq = th->seq; }    // numbers of nodes grow
+    if (profiler && tensor__self()->seq < th->seq) { tensor__self()->seq = th->seq; }    // numbers grow
     (tensor_profiler_set)(profiler);
     tensor__set_recorder(recorder);
     return before;

@@ -18,7 +18,7 @@ static kit_profiler_row_t *kit_profiler__sums(kit_profiler_t *p, int by, int64_t
     int tree = by == KIT_PROFILER_MODULES;
     *count = tree ? p->frames.count : p->names.count;
     if (by < KIT_PROFILER_OPS || by > KIT_PROFILER_MODULES) {
-        (tensor_raise)(TENSOR_ERR_INDEX, "kit_profiler: by is none of KIT_PROFILER_OPS, .._LINES, .._MODULES");
+        (tensor_raise)(TENSOR_ERR_INDEX, "kit_profiler: by is not KIT_PROFILER_OPS, .._LINES or .._MODULES");
         return NULL;
     }
     kit_profiler_row_t *rows = (kit_profiler_row_t *)calloc((size_t)*count, sizeof *rows);
