@@ -4009,10 +4009,10 @@ typedef struct tensor__row_t tensor__row_t;
 typedef struct tensor__grad_t tensor__grad_t;
 typedef struct tensor__extra_t tensor__extra_t;
 
-// Bytes shared by views. version counts in-place changes; write_op/write_site name the last one for error
-// texts.
 enum { TENSOR__OF_DEVICE = -2 };         // the library took it from the device, and gives it back
 
+// Bytes shared by views. version counts in-place changes; write_op/write_site name the last one for error
+// texts.
 struct tensor__storage_t {
     void *data;
     uint64_t bytes;
