@@ -64,7 +64,7 @@ done
 
 # Long texts are read to their end: what differs behind more than 8 million letters is seen by the second step.
 awk 'BEGIN {
-    for (i = 0; i < 17; i++) long = (long == "" ? "a" : long long)
+    for (i = 0; i < 18; i++) long = (long == "" ? "a" : long long)
     for (i = 0; i < 84; i++) print long i
 }' >"$out/long.txt"
 for file in README.md LICENSE; do
