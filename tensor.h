@@ -472,9 +472,11 @@ typedef struct tensor_profiler_operand_t {
 } tensor_profiler_operand_t;
 
 // The callbacks of a profiler; members may be NULL. They run inside the library, on the thread that set the
-// profiler, and may call no function of the library except tensor_profiler_operand and tensor_profiler_node;
-// begin and end, outside of a capture, also those of events (tensor_cuda.h), if they clear their errors.
-// Names and sites are as in error texts; a site may begin with a function's name and a byte of value 1.
+// profiler, and may call no function of the library but tensor_profiler_operand, tensor_profiler_node and
+// tensor_dtype_size; begin and end, outside of a capture, also those of events (tensor_cuda.h), if they clear
+// their errors. Names and sites are as in error texts; a site may begin with the name of a function and a
+// byte of value 1. With a profiler set, small operations and products take the way that reports calls, which
+// is longer.
 typedef struct tensor_profiler_t {
     void *user;
     // A kernel is about to run; it has returned.
@@ -4309,9 +4311,9 @@ enum {
     TENSOR_HOST_PINNED = 16             // beside READ, WRITE: a copy with pinned memory that nobody waits for
 };
 
-// While it is set on a thread, the library calls it at the two ways to elements: a graph that is captured. (A
-// profiler has callbacks of its own, tensor_profiler_t.) call and host are called before anything is read or
-// written; they return 0 or the code of a refusal. A refused call or access fails and has changed nothing.
+// While it is set on a thread, the library calls it at the two ways to elements: a graph that is captured.
+// (A profiler has callbacks of its own, tensor_profiler_t.) call and host are called before anything is read
+// or written; they return 0 or the code of a refusal. A refused call or access fails and has changed nothing.
 // Each function may be NULL.
 typedef struct tensor_recorder_t {
     // A kernel is about to run. A refusal is raised by this function.

@@ -196,7 +196,7 @@ struct kit_profiler_t {
     int32_t running;
     int32_t span, pass; // the innermost open one, and the innermost that is a pass; -1 none
     int32_t frame;      // that of `span`, 0 without one
-    struct { const char *text; int32_t whole, name; } cache[KIT_PROFILER__CACHE]; // by address
+    struct { const char *text, *copy; int32_t name; } cache[KIT_PROFILER__CACHE]; // by the text's address
 };
 
 #define KIT_PROFILER__AT(p, list, type, i) (((kit_profiler__##type##_t *)(p)->list.at)[i])
@@ -265,15 +265,13 @@ static int32_t kit_profiler__name(kit_profiler_t *p, const char *text) {
 static int32_t kit_profiler__literal(kit_profiler_t *p, const char *text, int is_site) {
     size_t at = ((uintptr_t)text ^ ((uintptr_t)text >> 11)) % KIT_PROFILER__CACHE;
     const char *shown = text, *slash;
-    if (p->cache[at].text == text && !strcmp(kit_profiler__text(p, p->cache[at].whole), text)) {
-        return p->cache[at].name;
-    }
+    if (p->cache[at].text == text && !strcmp(p->cache[at].copy, text)) return p->cache[at].name;
     if (is_site) { // the name of a function and a byte 1, a path, "file.c:41"
         if (strchr(text, 1)) { shown = strchr(text, 1) + 1; }
         while ((slash = strpbrk(shown, "/\\")) != NULL) { shown = slash + 1; }
     }
     p->cache[at].text = text;
-    p->cache[at].whole = kit_profiler__name(p, text);
+    p->cache[at].copy = kit_profiler__text(p, kit_profiler__name(p, text));
     return p->cache[at].name = kit_profiler__name(p, shown);
 }
 
