@@ -80,7 +80,7 @@ static known_t knowns[] = {
     {"group_norm batch_norm instance_norm layer_norm", "mixed dtype (CPU)", "operands of several dtypes promote", 0},
     {"group_norm", "to be greater than 0", "no channels are taken", 0},
     {"backward grad", "to have non-zero size for non-batch", "no channels are taken", 0},
-    {"backward grad poke", "ZeroTensors are immutable", "PyTorch at fault", 0},
+    {"backward grad poke clip_grads", "ZeroTensors are immutable", "PyTorch at fault", 0},
     {"conv_transpose1d conv_transpose2d conv_transpose3d conv1d conv2d conv3d", "\"\" against \"IndexError",
      "no channels are taken", 0},
     {"detach_", "Can't detach views", "PyTorch makes views inside", 0},
@@ -421,15 +421,17 @@ static int jumped(const program_t *p, const trace_t *a, int at, const char *name
     static const char *const multiple[] = {"remainder_scalar", "remainder",    "fmod",
                                            "fmod_scalar",      "floor_divide", "floor_divide_scalar"};
     const char *v = strstr(what, " is ");
+    size_t n = strlen(name), in_place = n && name[n - 1] == '_';
     double x, y;
     int k;
     (void)p, (void)a, (void)at;
     if (!strstr(what, "element") || !v || sscanf(v, " is %lf against %lf", &x, &y) != 2) return 0;
     if (x - x != 0 || y - y != 0) return 0;     // inf and NaN are no jump
+    n -= in_place;
     for (k = 0; k < (int)(sizeof whole / sizeof whole[0]); k++)
-        if (strcmp(name, whole[k]) == 0) return fabs(x - y) >= 0.5;
+        if (strlen(whole[k]) == n && strncmp(name, whole[k], n) == 0) return fabs(x - y) >= 0.5;
     for (k = 0; k < (int)(sizeof multiple / sizeof multiple[0]); k++)
-        if (strcmp(name, multiple[k]) == 0) return 1;
+        if (strlen(multiple[k]) == n && strncmp(name, multiple[k], n) == 0) return 1;
     return 0;
 }
 // Between samples that are no distance apart slopes are infinite, and their differences NaN.
