@@ -373,7 +373,7 @@ static int logic(const program_t *p, const trace_t *a, int at, const char *name,
     (void)a, (void)at;
     for (k = 0; k < p->n; k++) there |= is_logic_in_place(name_of(&p->step[k]));
     return there && (strstr(what, "gradient") || strstr(what, "requires grad") || strstr(what, " by ") ||
-                     strcmp(name, "grad") == 0);
+                     strcmp(name, "grad") == 0 || strcmp(name, "clip_grads") == 0);
 }
 // A backward that fails may have added to the gradients of some leaves.
 static int half_done(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
