@@ -4007,10 +4007,10 @@ typedef struct tensor__row_t tensor__row_t;
 typedef struct tensor__grad_t tensor__grad_t;
 typedef struct tensor__extra_t tensor__extra_t;
 
-// Bytes shared by views. version counts in-place changes; write_op/write_site name the last one for error
-// texts.
 enum { TENSOR__OF_DEVICE = -2 };         // the library took it from the device, and gives it back
 
+// Bytes shared by views. version counts in-place changes; write_op/write_site name the last one for error
+// texts.
 struct tensor__storage_t {
     void *data;
     uint64_t bytes;
@@ -4308,9 +4308,10 @@ enum {
     TENSOR_HOST_PINNED = 16             // beside READ, WRITE: a copy with pinned memory that nobody waits for
 };
 
-// While it is set on a thread, the library calls it at the two ways to elements: a graph that is captured.
-// (A profiler has callbacks of its own, tensor_profiler_t.) call and host are called before anything is read or written; they return 0 or the code of a
-// refusal. A refused call or access fails and has changed nothing. Each function may be NULL.
+// While it is set on a thread, the library calls it at the two ways to elements: a graph that is captured. (A
+// profiler has callbacks of its own, tensor_profiler_t.) call and host are called before anything is read or
+// written; they return 0 or the code of a refusal. A refused call or access fails and has changed nothing.
+// Each function may be NULL.
 typedef struct tensor_recorder_t {
     // A kernel is about to run. A refusal is raised by this function.
     int (*call)(struct tensor_recorder_t *self, const tensor_call_t *call);
