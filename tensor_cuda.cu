@@ -2555,6 +2555,7 @@ TENSOR_OPS_COMPARE(TCU_XC) TENSOR_OPS_BITWISE(TCU_XB)
 #define F_POLYGAMMA(n, x) (C)tensor__polygamma_f64(n, x)
 #define F_LGAMMA(x) (C)tensor__lgamma_f64(x)
 #define F_ZETA(s, q) (C)tensor__hurwitz_f64(s, q)
+#define F_BESSEL(n, kind, x) (C)tensor__bessel_f64(n, kind, x)
 #define F_BESSEL_I(n, scaled, x) (C)tensor__bessel_i_f64(n, scaled, x)
 #define TCU_DOUBLE(ID, name, arity, f)                                                                             \
     struct op_##name {                                                                                             \
@@ -6032,7 +6033,7 @@ struct linalg_t {
     void *y[3];
     int64_t row[2], column[2], room;            // strides within x and b; doubles of a block
     int m, n, k, r, ld; // x: m x n, k the smaller; r: columns of b or Q, singular vectors; ld: of columns
-    bool twice, upper, unit, here;              // twice: f64; here: the room is in shared memory
+    bool twice, upper, unit, here, raw;         // twice: f64; here: the room is in shared memory; raw: geqrf
     double *work;
     unsigned long long *error;
 };
@@ -6211,11 +6212,16 @@ template <int ID> __global__ void __launch_bounds__(THREADS, 2) factor_matrices(
         load_matrix(a, l, 0, from[0], m, n);
         if (l.b) { load_matrix(b, l, 1, from[1], n, l.r); }
         __syncthreads();
-        if constexpr (ID == TENSOR_OP_LINALG_CHOLESKY) {
+        if constexpr (ID == TENSOR_OP_LINALG_CHOLESKY || ID == TENSOR_OP_LINALG_CHOLESKY_EX) {
+            constexpr bool ex = ID == TENSOR_OP_LINALG_CHOLESKY_EX;
+            int *first = (int *)tau;                    // of the minors that are not positive
+            if (ex && !threadIdx.x) { *first = 0; }
+            __syncthreads();
             by_columns(n, n, [&](int j) {
                 double *x = a + (int64_t)j * ld, v = x[j], root = sqrt(v);
                 __syncwarp();
-                if (!w.lane && !(v > 0)) { no_result(l, item, j + 1); }
+                if (!w.lane && !(v > 0) && !ex) { no_result(l, item, j + 1); }
+                if (!w.lane && !(v > 0) && ex && !*first) { *first = j + 1; }
                 if (!w.lane) { x[j] = root; }
                 for (int i = j + 1 + w.lane; i < n; i += WARP) { x[i] /= root; }
             }, [&](int j, int c) {
@@ -6223,7 +6229,12 @@ template <int ID> __global__ void __launch_bounds__(THREADS, 2) factor_matrices(
                 double *y = a + (int64_t)c * ld;
                 for (int i = c + w.lane; i < n && c > j; i += WARP) { y[i] -= x[i] * x[c]; }
             });
-            store_matrix(l, 0, item, n, n, [&](int i, int j) { return i < j ? 0 : a[(int64_t)j * ld + i]; });
+            const bool none = ex && *first;
+            store_matrix(l, 0, item, n, n, [&](int i, int j) {
+                if (none) { return (double)NAN; }
+                return i < j ? 0 : a[(int64_t)j * ld + i];
+            });
+            if (ex && !threadIdx.x) { ((int32_t *)l.y[1])[item] = *first; }
         } else if constexpr (ID == TENSOR_OP_LINALG_DET) {
             lu_columns(a, ld, n, n, n, swaps);
             double all = 1, sign = 1, logs = 0;
@@ -6252,6 +6263,11 @@ template <int ID> __global__ void __launch_bounds__(THREADS, 2) factor_matrices(
             }, [&](int j, int c) {
                 if (c > j) { reflect(a + (int64_t)j * ld, tau[j], a + (int64_t)c * ld, j, m); }
             });
+            if (l.raw) {
+                store_matrix(l, 0, item, m, n, [&](int i, int j) { return a[(int64_t)j * ld + i]; });
+                store_matrix(l, 1, item, 1, l.k, [&](int, int j) { return tau[j]; });
+                return;
+            }
             for (int c = w.warp; c < l.r; c += w.warps) {       // Q: the reflections of a unit vector
                 double *q = b + (int64_t)c * ld;
                 for (int i = w.lane; i < m; i += WARP) { q[i] = i == c; }
@@ -10240,6 +10256,7 @@ static int native_linalg(const place_t &at, tensor_call_t *c) {
     l.twice = x.dtype == TENSOR_F64;
     l.upper = id == TENSOR_OP_LINALG_SOLVE || (c->p && c->p->linalg.upper);
     l.unit = id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR && c->p->linalg.unitriangular;
+    l.raw = qr && c->p->linalg.complete == 2;
     void (*kernel)(linalg_t) = nullptr;
     const char *lacks = nullptr;                // for the error text
 
@@ -10260,6 +10277,7 @@ static int native_linalg(const place_t &at, tensor_call_t *c) {
         kernel = factor_matrices<TENSOR_OP_LINALG_SOLVE>;
         lacks = "linalg_solve: a is singular";
         break;
+    case TENSOR_OP_LINALG_CHOLESKY_EX: kernel = factor_matrices<TENSOR_OP_LINALG_CHOLESKY_EX>; break;
     case TENSOR_OP_LINALG_QR: kernel = factor_matrices<TENSOR_OP_LINALG_QR>; break;
     case TENSOR_OP_LINALG_DET: kernel = factor_matrices<TENSOR_OP_LINALG_DET>; break;
     case TENSOR_OP_LINALG_LU_FACTOR: kernel = factor_matrices<TENSOR_OP_LINALG_LU_FACTOR>; break;
@@ -12453,20 +12471,32 @@ static void tell_range(void *, const char *name) {
     if (name) { tensor_cuda_range_push(name); } else { tensor_cuda_range_pop(); }
 }
 
-// The range of a gradient ends where the next one begins, or the pass ends.
-static thread_local bool in_gradient;
+// The range of a gradient ends where the next one begins, or the pass ends. Passes nest: a bit for each that a
+// word has room for, 1 = a gradient of it is open.
+static thread_local uint64_t in_gradient;
+static void end_gradient() {
+    if (in_gradient & 1) { tensor_cuda_range_pop(); }
+    in_gradient &= ~(uint64_t)1;
+}
 static void tell_backward(void *, uint64_t, const char *op, const char *) {
     char text[96];
-    if (in_gradient) { tensor_cuda_range_pop(); }
-    in_gradient = op != nullptr;
-    if (!op) { return; }
+    end_gradient();
+    in_gradient |= 1;
     snprintf(text, sizeof text, "%s backward", op);
     tensor_cuda_range_push(text);
+}
+static void tell_pass(void *, int begins) {
+    if (begins) {
+        in_gradient <<= 1;
+        return;
+    }
+    end_gradient();
+    in_gradient >>= 1;
 }
 
 const tensor_profiler_t *tensor_cuda_profiler(void) {
     static const tensor_profiler_t told = {nullptr, nullptr, nullptr, nullptr,
-                                           tell_range, tell_backward, nullptr};
+                                           tell_range, tell_backward, nullptr, tell_pass};
     return &told;
 }
 

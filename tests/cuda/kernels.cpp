@@ -869,6 +869,8 @@ static bool decomposed(tensor_p x, tensor_p there, double tol, bool low) {
         good = good && (low || (same(q[0].r, q[1].r, tol) && same(q[0].q, q[1].q, tol)));     // low: signs of noise
         good = good && same((tensor_matmul)(off_device(q[1].q), off_device(q[1].r)), x, tol) && orthonormal(q[1].q, tol);
     }
+    tensor_qr_t raw[2] = {(tensor_geqrf)(x), (tensor_geqrf)(there)};
+    good = good && (low || (same(raw[0].q, raw[1].q, tol) && same(raw[0].r, raw[1].r, tol)));
     tensor_lu_factor_t lu[2] = {(tensor_linalg_lu_factor)(x), (tensor_linalg_lu_factor)(there)};
     good = good && same(lu[0].lu, lu[1].lu, tol) && same(lu[0].pivots, lu[1].pivots, 0);
     tensor_lu_t p[2] = {(tensor_lu_unpack)(lu[0].lu, lu[0].pivots), (tensor_lu_unpack)(lu[1].lu, lu[1].pivots)};
@@ -884,6 +886,8 @@ static bool decomposed(tensor_p x, tensor_p there, double tol, bool low) {
         spd[0] = (tensor_add)(spd[0], eye);
         spd[1] = (tensor_to)(spd[0], TENSOR_CUDA);
         good = good && same((tensor_linalg_cholesky)(spd[0], upper), (tensor_linalg_cholesky)(spd[1], upper), tol);
+        tensor_linalg_ex_t ex[2] = {(tensor_linalg_cholesky_ex)(spd[0], upper), (tensor_linalg_cholesky_ex)(spd[1], upper)};
+        good = good && same(ex[0].result, ex[1].result, tol) && same(ex[0].info, ex[1].info, 0);
         for (int unit = 0; unit < 2; unit++) {
             tensor_p y[2];
             for (int d = 0; d < 2; d++) {
@@ -952,6 +956,19 @@ static void matrices() {
     fails_with("linalg_cholesky: x is not positive definite: matrix 2, pivot 2");
     (tensor_linalg_inv)(bad);
     fails_with("linalg_solve: a is singular: matrix 3, pivot 2");
+    // Two have no factor, which is no error: NaN, and the order of the minor; one is singular.
+    for (int ex = 0; ex < 3; ex++) {
+        tensor_linalg_ex_t e[2];
+        for (int d = 0; d < 2; d++) {
+            tensor_p a = d ? bad : off_device(bad);
+            e[d] = ex == 2 ? (tensor_linalg_inv_ex)(a) : (tensor_linalg_cholesky_ex)(a, ex);
+        }
+        values got = numbers_of(off_device(e[1].info)), at = numbers_of(off_device(e[1].result));
+        CHECK(got[0] == 0 && got[1] == 0 && got[2] == (ex == 2 ? 0 : 2) && got[3] == 2);
+        CHECK(same(e[0].info, e[1].info, 0) && at[12] != at[12] && at[15] != at[15]);
+        CHECK(same((tensor_narrow)(e[0].result, 0, 0, 2), (tensor_narrow)(e[1].result, 0, 0, 2), 1e-12));
+        CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == 0 && tensor_ok());
+    }
     for (double what : {(double)NAN, (double)INFINITY}) {
         nan = (tensor_masked_fill)(bad, (tensor_eq_scalar)(bad, 8), what);
         (tensor_linalg_eigh)(nan, 0);
@@ -1535,11 +1552,27 @@ static void doors() {
     tensor_scope_end(inner);
     CHECK(g.calls == 1 && g.data == mine && (tensor_item)(sum) == 1800);
     (tensor_free)(sum);
+    // A profiler does not hear of it: the library neither takes it from the device nor gives it back.
+    int64_t heard = 0;
+    tensor_profiler_t hears;
+    std::memset(&hears, 0, sizeof hears);
+    hears.user = &heard;
+    hears.memory = [](void *user, tensor_device_t device, int64_t bytes) {
+        if (device != TENSOR_CPU) { *(int64_t *)user += bytes; }
+    };
+    CHECK(cudaMalloc(&mine, (size_t)n * 4) == 0 && (tensor_profiler_set)(&hears) == 0);
+    w = tensor_cuda_wrap(mine, TENSOR_F32, &n, 1, TENSOR_CUDA, given_back, &g);
+    CHECK(heard == 0);
+    tensor_p own_one = (tensor_empty_like)(w);
+    CHECK(heard == n * 4);
+    (tensor_free)(own_one);
+    (tensor_free)(w);
+    CHECK(g.calls == 2 && heard == 0 && (tensor_profiler_set)(NULL) == 0);
     CHECK(!tensor_ok() || tensor_cuda_wrap(nullptr, TENSOR_F32, &n, 1, TENSOR_CUDA, given_back, &g) != nullptr);
-    CHECK(tensor_error_code() == TENSOR_ERR_SHAPE && g.calls == 1);
+    CHECK(tensor_error_code() == TENSOR_ERR_SHAPE && g.calls == 2);
     tensor_clear_error();
     tensor_cuda_wrap(p, TENSOR_F32, &n, 1, (tensor_device_t)(TENSOR_CUDA + 7), given_back, &g);
-    CHECK(tensor_error_code() == TENSOR_ERR_DEVICE && g.calls == 1);
+    CHECK(tensor_error_code() == TENSOR_ERR_DEVICE && g.calls == 2);
     tensor_clear_error();
 
     // A stream of the caller's.
@@ -1584,6 +1617,26 @@ static void doors() {
     std::string gradients = cusim::range_log();
     tensor_range_pop();
     CHECK(!std::strcmp(cusim::range_log(), ")"));
+    // A pass inside of a gradient: that goes on behind it.
+    leaf = (tensor_requires_grad_)((tensor_ones_like)(x), 1);
+    loss = (tensor_tanh)(leaf);
+    (tensor_register_hook)(loss, [](tensor_t *, void *user) -> tensor_t * {
+        int grads = (tensor_set_grad_enabled)(1);
+        tensor_t *inner = (tensor_sum)((tensor_exp)((tensor_t *)user)), *found;
+        (tensor_autograd_grad)(&inner, 1, nullptr, (tensor_t **)&user, 1, &found, 0);
+        (tensor_set_grad_enabled)(grads);
+        return nullptr;
+    }, leaf);
+    loss = (tensor_sum)(loss);
+    cusim::range_log();
+    CHECK((tensor_backward)(loss) == 0);
+    std::string nested = cusim::range_log();
+    size_t outer = nested.find("tanh backward("), within = nested.find("sum backward(", outer);
+    CHECK(outer != std::string::npos && within != std::string::npos);
+    int depth = 1;
+    for (size_t k = outer + 14; k < within && depth > 0; k++) { depth += (nested[k] == '(') - (nested[k] == ')'); }
+    CHECK(depth == 1);
+    CHECK(std::count(nested.begin(), nested.end(), '(') == std::count(nested.begin(), nested.end(), ')'));
     CHECK(tensor_cuda_set_ranges(0) == 1 && (tensor_profiler_set)(NULL) == 0 && (nn_free)(net) == 0);
     std::printf("ranges %s %s\n", forward.c_str(), gradients.c_str());
     CHECK(forward.find("step(") == 0 && forward.find("0(relu(") < forward.find("1(tanh("));
