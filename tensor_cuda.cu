@@ -12471,8 +12471,8 @@ static void tell_range(void *, const char *name) {
     if (name) { tensor_cuda_range_push(name); } else { tensor_cuda_range_pop(); }
 }
 
-// The range of a gradient ends where the next one begins, or the pass ends. Passes nest: a bit for each that a
-// word has room for, 1 = a gradient of it is open.
+// The range of a gradient ends where the next one begins, or the pass ends. Passes nest: a bit for each that
+// a word has room for, 1 = a gradient of it is open.
 static thread_local uint64_t in_gradient;
 static void end_gradient() {
     if (in_gradient & 1) { tensor_cuda_range_pop(); }
