@@ -1622,8 +1622,8 @@ static void doors() {
     loss = (tensor_tanh)(leaf);
     (tensor_register_hook)(loss, [](tensor_t *, void *user) -> tensor_t * {
         int grads = (tensor_set_grad_enabled)(1);
-        tensor_t *inner = (tensor_sum)((tensor_exp)((tensor_t *)user)), *found;
-        (tensor_autograd_grad)(&inner, 1, nullptr, (tensor_t **)&user, 1, &found, 0);
+        tensor_t *nested = (tensor_sum)((tensor_exp)((tensor_t *)user)), *found;
+        (tensor_autograd_grad)(&nested, 1, nullptr, (tensor_t **)&user, 1, &found, 0);
         (tensor_set_grad_enabled)(grads);
         return nullptr;
     }, leaf);
