@@ -6158,8 +6158,8 @@ TENSOR__BOTH TENSOR__FN double tensor__bessel_k_f64(double n, int scaled, double
     }
     if (x > 1e300) { return 0; }
     for (int k = 1; term > 1e-17 * sum; k++) {
-        double half = sinh(k * step / 2);
-        term = exp(-2 * x * half * half);
+        double sine = sinh(k * step / 2);
+        term = exp(-2 * x * sine * sine);
         if (n > 0) { term *= cosh(k * step); }
         sum += term;
     }

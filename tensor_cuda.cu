@@ -1626,6 +1626,11 @@ inline int host_stream_sync(void *, int device, void *stream) {     // the pool'
                                                         cuda_event_record, cuda_event_query,
                                                         host_stream_sync,  nullptr};
 
+}  // namespace tcu
+
+#if !defined(TCU_ALLOCATOR_ALONE)                // tests/cuda/alloc.cpp needs no more
+namespace tcu {
+
 // ------------------------------------------------------------------------------
 // >>libraries                                      MARK: cuBLASLt and cuDNN
 //
@@ -12541,3 +12546,4 @@ void tensor_cuda_op_counts(void (*line)(void *user, const char *op, int64_t nati
 }
 
 }  // extern "C"
+#endif
