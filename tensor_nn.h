@@ -459,6 +459,7 @@ typedef struct tensor_interpolate_args_t {
     tensor_interpolation_t mode TENSOR_INIT;   // default TENSOR_NEAREST
     int align_corners TENSOR_INIT;             // the corner pixels' centres stay at the corners
     int recompute_scale_factor TENSOR_INIT;
+    int antialias TENSOR_INIT;                 // BILINEAR, BICUBIC: a smaller image has means, as Pillow's
 } tensor_interpolate_args_t;
 
 // Resamples images: tensor_interpolate(x, .scale_factor = 2, .mode = TENSOR_BILINEAR).
@@ -2591,7 +2592,8 @@ TENSOR_API int nn_set_momentum(nn_optimizer_t *o, double momentum);
 TENSOR_API double nn_get_momentum(nn_optimizer_t *o);
 
 // Scales all gradients by min(1, max_norm / (norm + 1e-6)), where norm is the 2-norm of all of them together
-// (summed in double in a fixed order). It does not wait for a device; tensor_item of the norm does.
+// (summed in double in a fixed order), also those that were made in inference mode. It does not wait for a
+// device; tensor_item of the norm does.
 //   -> 0-d f64, the norm before scaling (if infinite or NaN, gradients become NaN, as in PyTorch)
 //   errors  POISONED, SHAPE (max_norm negative or NaN)
 TENSOR_API tensor_t *nn_clip_grad_norm(nn_optimizer_t *o, double max_norm);
@@ -3243,12 +3245,17 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 //
 // Positional arguments, then the options: tensor_conv2d(x, w, b, 2, {.groups = 4}) from C++20 on; before
 // C++20, a filled tensor_conv_args_t. The members are those of C, and 0 is PyTorch's default. Layers and
-// optimizers have their required positions and the options, nothing else: with one function, the compiler
-// says which option it does not know instead of listing overloads. Functions of tensors and pools have one
+// optimizers have their required positions and the options, nothing else: with one function, clang++ says
+// which option it does not know, g++ that the list in braces does not fit that function's struct; neither
+// lists overloads. Functions of tensors and pools have one
 // overload for each number of positional arguments, because a braced list does not match a template
 // parameter. Rejected: default arguments, because then options would be possible after the last position
 // only. Arguments without which a call means nothing are required.
 // ------------------------------------------------------------------------------
+
+// for (const nn_named_t &p : nn_named_parameters(net)) { .. }
+inline const nn_named_t *begin(const nn_named_list_t &list) { return list.item; }
+inline const nn_named_t *end(const nn_named_list_t &list) { return list.item + list.count; }
 
 // R is the result, f the function, T its args struct; A.. are (type, name) of the positions, members of T.
 // The mark TENSOR__NO_SURPLUS makes 0 mean the default, as in C; what name_defaults() gave has its own mark
@@ -3327,6 +3334,9 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 #define NN__CPP_3_5(R, f, T, A, B, C, D, E) NN__CPP_3_4(R, f, T, A, B, C, D) NN__CPP_5(R, f, T, A, B, C, D, E)
 #define NN__CPP_3_6(R, f, T, A, B, C, D, E, F)                                                               \
     NN__CPP_3_5(R, f, T, A, B, C, D, E) NN__CPP_6(R, f, T, A, B, C, D, E, F)
+#define NN__CPP_3_7(R, f, T, A, B, C, D, E, F, G)                                                            \
+    NN__CPP_3_6(R, f, T, A, B, C, D, E, F)                                                                   \
+    NN__CPP_7(R, f, T, A, B, C, D, E, F, G)
 #define NN__CPP_DIMS(face, R, f, end, T, ...)                                                                \
     face(R, f##1d##end, T, __VA_ARGS__)                                                                      \
     face(R, f##2d##end, T, __VA_ARGS__)                                                                      \
@@ -3414,15 +3424,11 @@ template <class... D> inline tensor_t *tensor_pad(tensor_t *x, D... pads) {
 #define tensor_pad(...) NN__CALL(tensor_pad, __VA_ARGS__)
 
 NN__CPP_2(module, nn_linear, nn_linear_args_t, (i64, in_features), (i64, out_features))
-NN__CPP_3(module, nn_conv1d, nn_conv_args_t, (i64, in_channels), (i64, out_channels), (i64, kernel))
-NN__CPP_3(module, nn_conv2d, nn_conv_args_t, (i64, in_channels), (i64, out_channels), (i64, kernel))
-NN__CPP_3(module, nn_conv3d, nn_conv_args_t, (i64, in_channels), (i64, out_channels), (i64, kernel))
-NN__CPP_3(module, nn_conv_transpose1d, nn_conv_transpose_args_t, (i64, in_channels), (i64, out_channels),
-          (i64, kernel))
-NN__CPP_3(module, nn_conv_transpose2d, nn_conv_transpose_args_t, (i64, in_channels), (i64, out_channels),
-          (i64, kernel))
-NN__CPP_3(module, nn_conv_transpose3d, nn_conv_transpose_args_t, (i64, in_channels), (i64, out_channels),
-          (i64, kernel))
+NN__CPP_DIMS(NN__CPP_3_7, module, nn_conv, , nn_conv_args_t, (i64, in_channels), (i64, out_channels),
+             (i64, kernel), (i64, stride), (i64, padding), (i64, dilation), (i64, groups))
+NN__CPP_DIMS(NN__CPP_3_7, module, nn_conv_transpose, , nn_conv_transpose_args_t, (i64, in_channels),
+             (i64, out_channels), (i64, kernel), (i64, stride), (i64, padding), (i64, output_padding),
+             (i64, groups))
 NN__CPP_DIMS(NN__CPP_1_3, module, nn_max_pool, , nn_pool_args_t, (i64, kernel), (i64, stride), (i64, padding))
 NN__CPP_DIMS(NN__CPP_1_3, module, nn_avg_pool, , nn_pool_args_t, (i64, kernel), (i64, stride), (i64, padding))
 NN__CPP_DIMS(NN__CPP_1_3, module, nn_max_unpool, , nn_pool_args_t, (i64, kernel), (i64, stride),
@@ -7228,8 +7234,8 @@ TENSOR__FN void nn__grad_plane_norm(tensor__grad_t *g) {
     nn__grad_norm(g, NN__ROW(GROUP_NORM_BACKWARD), nn__composed_plane_norm, g->p->group_norm.channels);
 }
 
-// x [N, C, ...]; groups 0 = batch norm, which may take f16 and bf16 (with f32 w and b) if the device's kernel
-// does. stat, if not NULL, receives mean and variance.
+// x [N, C, ...], of f16 and bf16 (with f32 w and b) only if the device's kernels take it; groups 0 = batch
+// norm. stat, if not NULL, receives mean and variance.
 TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64_t groups, double eps,
                                     tensor_t **stat) {
     tensor_t *in[3];
@@ -7291,8 +7297,9 @@ TENSOR__FN tensor_t *nn__norm_by_running(tensor_t *x, tensor_t *mean, tensor_t *
     if (b) { shift = (tensor_add)(shift, b); }
     int64_t dims[TENSOR_MAX_DIMS];
     for (int k = 0; k < x->ndim; k++) { dims[k] = k == 1 ? x->dims[1] : 1; }
-    y = (tensor_mul)(nn__wide(x), (tensor_reshape_n)(y, dims, x->ndim));
-    return nn__narrow((tensor_add)(y, (tensor_reshape_n)(shift, dims, x->ndim)), x);
+    y = (tensor_reshape_n)(y, dims, x->ndim);
+    shift = (tensor_reshape_n)(shift, dims, x->ndim);
+    return nn__narrow((tensor_addcmul)(shift, nn__wide(x), y, 1), x);      // one pass over x
 }
 
 // Moves a running statistic towards s, which in instance norm is [N * C]. 0 = raised
@@ -7334,7 +7341,7 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t has one value per channel, its variance is 0", op, x);
     }
     tensor_t *stat[2] = {NULL, NULL};
-    int as_it_is = !instance && x->numel && TENSOR__(halves)(x);
+    int as_it_is = x->numel && TENSOR__(halves)(x);
     int64_t groups = instance ? nn__max(x->dims[1], 1) : 0;
     tensor_t *y = nn__plane_norm(as_it_is ? x : nn__wide(x), w, b, groups, eps, stat);
     if (mean && stat[0] && x->numel) {   // without elements there are no statistics
@@ -7378,7 +7385,9 @@ TENSOR__FN tensor_t *nn__group_norm(tensor_t *x, int64_t groups, tensor_t *w, te
     tensor_t *in[3] = {x, w, b};
     NN__OPEN_AS(NN__ROW(GROUP_NORM)->cast, in, 3)
     if (!nn__group_norm_usable(in, groups)) { NN__CLOSE(TENSOR__(poison)); }
-    tensor_t *y = nn__plane_norm(nn__wide(in[0]), nn__wide(in[1]), nn__wide(in[2]), groups, eps, NULL);
+    int as_it_is = in[0]->numel && nn__kept_half(in[0]);
+    tensor_t *y = nn__plane_norm(as_it_is ? in[0] : nn__wide(in[0]), nn__wide(in[1]), nn__wide(in[2]), groups,
+                                 eps, NULL);
     NN__CLOSE(nn__narrow(y, in[0]));
 }
 
@@ -9814,6 +9823,34 @@ TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double sc
     return y;
 }
 
+// The weights [out, in] of a resampling without aliases, for matrices of x: a row is the filter around its
+// point, over `scale` times as many elements where these are more, and its sum is 1. The filter of BILINEAR
+// is a triangle, that of BICUBIC Keys' with A = -0.5.
+TENSOR__FN tensor_t *nn__antialias_weights(tensor_t *x, int64_t in, int64_t out, double scale, int mode) {
+    tensor_t *from = nn__beside((tensor_arange)(0.5, (double)in, 1, TENSOR_F64), x);
+    tensor_t *at = nn__beside((tensor_arange)(0.5, (double)out, 1, TENSOR_F64), x);
+    at = (tensor_unsqueeze)((tensor_mul_scalar)(at, scale), 1);
+    tensor_t *u = (tensor_mul_scalar)((tensor_abs)((tensor_sub)(from, at)), scale > 1 ? 1 / scale : 1);
+    tensor_t *w;
+    if (mode == TENSOR_BICUBIC) {
+        u = (tensor_clamp)(u, 0, 2);            // (1.5 u - 2.5) u u + 1, then ((-0.5 u + 2.5) u - 4) u + 2
+        tensor_t *inner = (tensor_sub_scalar)((tensor_mul_scalar)(u, 1.5), 2.5);
+        inner = (tensor_add_scalar)((tensor_mul)(inner, (tensor_mul)(u, u)), 1);
+        tensor_t *outer = (tensor_mul)((tensor_add_scalar)((tensor_mul_scalar)(u, -0.5), 2.5), u);
+        outer = (tensor_add_scalar)((tensor_mul)((tensor_sub_scalar)(outer, 4), u), 2);
+        w = (tensor_where)((tensor_lt_scalar)(u, 1), inner, outer);
+    } else {
+        w = (tensor_relu)((tensor_rsub_scalar)(u, 1));
+    }
+    return (tensor_to)((tensor_div)(w, (tensor_sum_dim)(w, 1, 1)), (tensor_dtype)(x));
+}
+
+// Dim d of x, 2 or 3, resampled without aliases.
+TENSOR__FN tensor_t *nn__antialias(tensor_t *x, int64_t d, int64_t out, double scale, int mode) {
+    tensor_t *w = nn__antialias_weights(x, x->dims[d], out, scale, mode);
+    return d == 2 ? (tensor_matmul)(w, x) : (tensor_matmul)(x, (tensor_mT)(w));
+}
+
 // The number of dims of images that a mode takes, 0 = any.
 TENSOR__FN int nn__interpolate_rank(int mode) {
     switch (mode) {
@@ -9827,8 +9864,7 @@ TENSOR__FN int nn__interpolate_rank(int mode) {
 
 // Whether the options fit x. -> 0 with an error
 TENSOR__FN int nn__interpolate_usable(const tensor_t *x, const int64_t *sizes, const double *factors,
-                                      int mode,
-                                      int align) {
+                                      int mode, int align, int antialias) {
     static const char *const names[8] = {"", "nearest", "nearest_exact", "linear", "bilinear", "bicubic",
                                          "trilinear", "area"};
     static const char *const ends[3] = {"", "_h", "_w"};
@@ -9844,6 +9880,11 @@ TENSOR__FN int nn__interpolate_usable(const tensor_t *x, const int64_t *sizes, c
     if (align && (mode <= TENSOR_NEAREST_EXACT || mode == TENSOR_AREA)) {
         NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: align_corners has no meaning for mode %s; x %t", names[mode],
                  x);
+        return 0;
+    }
+    if (antialias && mode != TENSOR_BILINEAR && mode != TENSOR_BICUBIC) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: antialias is for modes bilinear and bicubic, not %s; x %t",
+                 names[mode], x);
         return 0;
     }
     if ((sizes[0] > 0) == (factors[0] > 0)) {
@@ -9898,12 +9939,12 @@ TENSOR__FN int nn__interpolate_dim(const tensor_t *x, int d, int64_t size, doubl
 
 // sizes and factors: of the first dim, the height of three, the last; 0 = equal to the first.
 TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, const double *factors, int mode,
-                                           int align, int recompute) {
+                                           int align, int recompute, int antialias) {
     NN__OPEN_AS(mode == TENSOR_AREA ? (int)TENSOR__APART : (int)NN__ROW(INTERPOLATE)->cast, &x, 1)
     if (mode == 0) { mode = TENSOR_NEAREST; }
     tensor__op_t o;
     if (!TENSOR__(begin)(&o, NN__ROW(INTERPOLATE), &x, 1) ||
-        !nn__interpolate_usable(x, sizes, factors, mode, align)) {
+        !nn__interpolate_usable(x, sizes, factors, mode, align, antialias)) {
         NN__CLOSE(TENSOR__(poison));
     }
     if (mode > TENSOR_NEAREST_EXACT && !nn__floats(&o, 1)) { NN__CLOSE(TENSOR__(poison)); }
@@ -9926,7 +9967,10 @@ TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, co
     }
     tensor_t *y = mode > TENSOR_NEAREST_EXACT ? nn__wide(x) : x;
     for (int d = 0; d < rank && y->state == TENSOR__LIVE; d++) {
-        if (out[d] != x->dims[2 + d] || step[d] != 1) {
+        if (out[d] == x->dims[2 + d] && step[d] == 1) { continue; }
+        if (antialias) {
+            y = nn__antialias(y, 2 + d, out[d], step[d], mode);
+        } else {
             y = nn__resample(y, 2 + d, out[d], step[d], mode, align);
         }
     }
@@ -9937,7 +9981,7 @@ TENSOR__FN tensor_t *nn__interpolate_call(const tensor_interpolate_args_t *a) {
     const int64_t size[3] = {a->size, a->size_h, a->size_w};
     const double factor[3] = {a->scale_factor, a->scale_factor_h, a->scale_factor_w};
     return nn__interpolate_front(a->x, size, factor, (int)a->mode, a->align_corners,
-                                 a->recompute_scale_factor);
+                                 a->recompute_scale_factor, a->antialias);
 }
 
 NN__OWN_FRONT(interpolate, , nn__interpolate_call(&a))
@@ -11107,8 +11151,7 @@ TENSOR__FN void nn__recurrent_gates(int kind, tensor_t *x, tensor_t *g, int64_t 
 TENSOR__FN tensor_t *nn__recurrent_composed(int kind, int reverse, tensor_t *gi, tensor_t *w, tensor_t *h,
                                             tensor_t *b, tensor_t **c, tensor_t *w_hr) {
     int64_t steps = gi->dims[0], n = w->dims[0] / nn__net_gates(kind);
-    tensor__thread_t *th = TENSOR__(self)();
-    tensor_t **list = (tensor_t **)TENSOR__(memory)(th, (uint64_t)steps * 2 * sizeof *list), *cell = *c;
+    tensor_t **list = (tensor_t **)nn__lent((uint64_t)steps * 2, sizeof *list), *cell = *c;
     if (!list) { return TENSOR__(poison); }
     for (int64_t s = 0; s < steps; s++) {
         int64_t at = reverse ? steps - 1 - s : s;
@@ -11131,7 +11174,6 @@ TENSOR__FN tensor_t *nn__recurrent_composed(int kind, int reverse, tensor_t *gi,
 
     tensor_t *y = (tensor_stack_n)(list, (int)steps, 0);
     if (kind == NN__LSTM_NET) { *c = (tensor_stack_n)(list + steps, (int)steps, 0); }
-    TENSOR__(memory_free)(th, (void *)list);
     return y;
 }
 
@@ -11292,7 +11334,7 @@ TENSOR__FN tensor_t *nn__composed_net(tensor_t *const *in, const tensor_params_t
     tensor_rnn_args_t a = tensor_rnn_defaults();
     int64_t n = p->num_layers * p->directions, h = p->hidden_size, at = 0;
     int per = p->no_bias ? 2 : 4;
-    tensor_t **w = (tensor_t **)TENSOR__(memory)(nn__self(), (uint64_t)(n * per) * sizeof *w);
+    tensor_t **w = (tensor_t **)nn__lent((uint64_t)(n * per), sizeof *w);
     if (!w) { return TENSOR__(poison); }
     int64_t dims[2];
     dims[0] = h * nn__net_gates(p->kind);
@@ -11322,7 +11364,6 @@ TENSOR__FN tensor_t *nn__composed_net(tensor_t *const *in, const tensor_params_t
     a.no_bias = (int)p->no_bias;
     a.batch_first = (int)p->batch_first;
     tensor_state_t s = nn__net("recurrent_net", (int)p->kind, &a, 1, NULL);
-    TENSOR__(memory_free)(nn__self(), (void *)w);
     tensor_t *list[3];
     list[0] = (tensor_flatten)(s.y, 0, -1);
     list[1] = (tensor_flatten)(s.h, 0, -1);
@@ -11394,16 +11435,14 @@ TENSOR__FN tensor_t *nn__net_flat(const tensor_rnn_args_t *a, int64_t l, int64_t
     int64_t dirs = a->bidirectional ? 2 : 1;
     int64_t per = a->no_bias ? 2 : 4;
     int count = 0;
-    tensor_t **list = (tensor_t **)TENSOR__(memory)(nn__self(), (uint64_t)(run * dirs * per) * sizeof *list);
+    tensor_t **list = (tensor_t **)nn__lent((uint64_t)(run * dirs * per), sizeof *list);
     if (!list) { return NULL; }
     for (int64_t j = 0; j < per; j += 2) {
         for (int64_t k = 0; k < 2 * run * dirs; k++) {
             list[count++] = (tensor_flatten)(a->weights[(l * dirs + k / 2) * per + j + (k & 1)], 0, -1);
         }
     }
-    tensor_t *flat = (tensor_cat_n)(list, count, 0);
-    TENSOR__(memory_free)(nn__self(), (void *)list);
-    return flat;
+    return (tensor_cat_n)(list, count, 0);
 }
 
 // `run` layers from layer l on; x [T, N, ..] -> y, and states [1 or 2, run * directions, N, H]. NULL = the
@@ -15656,7 +15695,7 @@ TENSOR__FN void nn__print_upsample(const nn_module_t *m, tensor__text_t *t) {
 
 TENSOR__FN tensor_t *nn__forward_upsample(nn_module_t *m, tensor_t *x) {
     const nn__upsample_layer_t *l = (const nn__upsample_layer_t *)m;
-    return nn__interpolate_front(x, l->size, l->scale_factor, l->mode, l->align_corners, 0);
+    return nn__interpolate_front(x, l->size, l->scale_factor, l->mode, l->align_corners, 0, 0);
 }
 
 NN__SPECIAL_KIND(UPSAMPLE, nn__upsample_layer_t, "Upsample", nn__forward_upsample, NULL, nn__print_upsample,
@@ -17275,6 +17314,7 @@ TENSOR_API nn_module_t *(nn_sequential_n)(nn_module_t *const *list, int n) {
     if (s && !list && n > 0) { nn__mark(s, nn__poisoned("sequential", "the list", list)); }
     for (int i = 0; s && list && i < n; i++) {
         nn_module_t *m = list[i];
+        if (!m && tensor_ok()) { NN__FAIL(TENSOR_ERR_POISONED, "sequential: argument %i is NULL", i + 1); }
         if (m && !nn__is_module(m) && !nn__is_zeroed(m) && tensor_ok()) {
             NN__FAIL(TENSOR_ERR_POISONED,
                      "sequential: argument %i is not a module; a layer is made by a call: nn_relu()", i + 1);

@@ -695,6 +695,85 @@ static void realtime(void) {
     nn_optimizer_free(j.opt);
 }
 
+// ---- a steady step asks the allocator for nothing, whatever it calls
+
+// x^2, as a function of the program's own.
+static tensor_t *own_forward(tensor_function_ctx_t *ctx, tensor_t *const *in, int n) {
+    (void)n;
+    tensor_save_for_backward(ctx, 0, in[0]);
+    return tensor_mul(in[0], in[0]);
+}
+
+static int own_backward(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n) {
+    (void)n;
+    grads[0] = tensor_mul_scalar(tensor_mul(grad, tensor_saved(ctx, 0)), 2);
+    return 0;
+}
+
+static tensor_t *cube(tensor_t *const *in, int n, void *user) {
+    (void)n, (void)user;
+    return tensor_mul(in[0], tensor_mul(in[0], in[0]));
+}
+
+enum { CALLS = 19 };
+static nn_module_t *projected;
+
+static const char *steady_call(int i) {
+    static const tensor_function_t square = {"square", own_forward, own_backward, NULL};
+    tensor_t *x = tensor_requires_grad_(tensor_ones(4, 4), 1), *y = tensor_ones(4, 4), *g, *loss;
+    tensor_t *many[12] = {x, y, x, y, x, y, x, y, x, y, x, y}, *none = tensor_ones(0);
+    tensor_t *flat[2] = {tensor_ones(3), tensor_ones(2)}, *grid[2];
+    switch (i) {
+    case 0: tensor_stack(0, x, y); return "stack";
+    case 1: tensor_hstack(x, y); return "hstack";
+    case 2: tensor_vstack(x, y); return "vstack";
+    case 3: tensor_dstack(x, y); return "dstack";
+    case 4: tensor_column_stack(x, y); return "column_stack";
+    case 5: nn_pad_sequence(many, 2, 1, 0); return "pad_sequence";
+    case 6: tensor_cat(0, x, none); return "cat with an empty one";
+    case 7: tensor_backward(tensor_sum(tensor_cat_n(many, 12, 0))); return "backward of cat of 12";
+    case 8: tensor_linalg_multi_dot(x, y, x); return "multi_dot";
+    case 9:
+        loss = tensor_sum(tensor_mul(x, y));
+        tensor_autograd_grad(&loss, 1, NULL, &x, 1, &g, 0);
+        return "autograd_grad";
+    case 10: tensor_backward(tensor_sum(tensor_apply(&square, NULL, &x, 1))); return "apply";
+    case 11: tensor_jacobian(cube, NULL, &x, 1, &g, 0); return "jacobian";
+    case 12: tensor_vjp(cube, NULL, &x, 1, y, &g, 0); return "vjp";
+    case 13: tensor_jvp(cube, NULL, &x, 1, &y, &g, 0); return "jvp";
+    case 14: tensor_backward(tensor_sum(nn_forward(projected, tensor_ones(3, 2, 4)))); return "lstm, proj_size";
+    case 15:
+        tensor_scope_begin_autocast(TENSOR_BF16);       // the scope of the caller ends it
+        tensor_einsum("ij,jk->ik", x, y);
+        return "einsum in autocast";
+    case 16: tensor_meshgrid(flat, 2, "ij", grid); return "meshgrid";
+    case 17: tensor_block_diag(many, 2); return "block_diag";
+    default: tensor_cartesian_prod(flat, 2); return "cartesian_prod";
+    }
+}
+
+static void steady(void) {
+    projected = nn_lstm(4, 6, .proj_size = 2);
+    for (int i = 0; i < CALLS; i++) {
+        const char *name = "";
+        tensor_memory_stats_t before = tensor_memory_stats();
+        for (int turn = 0; turn < 9; turn++) {
+            if (turn == 3) { before = tensor_memory_stats(); }
+            tensor_set_realtime(turn >= 6);
+            tensor_scope_t scope = tensor_scope_begin();
+            name = steady_call(i);
+            tensor_scope_end(scope);
+        }
+        tensor_set_realtime(0);
+        tensor_memory_stats_t after = tensor_memory_stats();
+        CHECK_MSG(tensor_ok(), "%s: %s", name, tensor_error_text());
+        tensor_clear_error();
+        CHECK_MSG(after.allocs == before.allocs && after.frees == before.frees, "%s: %d allocations", name,
+                  (int)(after.allocs - before.allocs));
+    }
+    nn_free(projected);
+}
+
 int main(void) {
     RUN(slices);
     RUN(parts_of_a_group);
@@ -702,6 +781,7 @@ int main(void) {
     RUN(stopped);
     RUN(budgets);
     RUN(realtime);
+    RUN(steady);
     RUN(snapshots);
     RUN(without_memory);
     RUN(halves);
