@@ -2387,11 +2387,11 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 // Runs a part of the captured step and returns: `while (tensor_graph_resume(g, 500) == 0) { frame(); }` is
 // one replay in slices. A slice ends before the call that would pass the budget, as far as its length is
 // known from the steps before; it makes one call at least, or some blocks of pointwise calls that run
-// together, or a part of a matrix product, a convolution, a pool, a norm, attention, a loss or an optimizer's
-// step. Other calls are not interrupted (recurrent layers, softmax; the step of a GPU is one call), and in
+// together, or a part of a call of these kinds: pointwise, sum of rows, softmax, product, convolution, pool,
+// norm, attention, loss, recurrent (some of its steps), embedding, dropout, clipping, optimizer. Others are
+// not interrupted (indexing, sorting, linear algebra, products of bf16; the step of a GPU is one call), and in
 // real time (tensor_set_realtime) none is unless the graph had a slice before, which takes memory for that. A
-// step that has begun goes on with the random numbers that it began with, and the thread may draw others in
-// between.
+// step that has begun keeps its random numbers, and the thread may draw others in between.
 // Between slices the program may use and change whatever the step does not use. It may read the step's inputs
 // and parameters: some have their values of before the step, some those of after it. The step's outputs and
 // gradients have no defined values. It must not change them, nor tensors that the step reads.
@@ -29632,6 +29632,7 @@ typedef struct tensor__traced_t {
     int64_t first, last;                // steps that use it
     int64_t until;                      // the last step that uses its place
     struct tensor__traced_t *place;     // of a temporary: the first one that has its place in the block
+    struct tensor__traced_t *beside;    // while the block is laid out: another one that begins in its step
     int older;                          // than the capture
     int held;                           // an output
     int read;                           // a temporary, read by a call that is not left out
@@ -30872,60 +30873,168 @@ TENSOR__FN void tensor__step_give(tensor__step_t *s, int64_t at) {
     }
 }
 
-// Puts e into the smallest gap that is free while it is alive, or behind those placed before, which are in
-// the order of the block. -> where the block ends
-TENSOR__FN uint64_t tensor__place_one(tensor__traced_t **placed, int64_t n, tensor__traced_t *e,
-                                      uint64_t end) {
-    uint64_t bytes = tensor__traced_room(e), from = 0, best = UINT64_MAX;
-    for (int64_t i = 0; i < n; i++) {
-        const tensor__traced_t *p = placed[i];
-        if (p->first > e->until || p->until < e->first) { continue; }
-        if (p->at >= from + bytes && p->at - from < best) {
-            best = p->at - from;
-            e->at = from;
-        }
-        uint64_t to = p->at + tensor__traced_room(p);
-        from = to > from ? to : from;
-    }
-    if (best == UINT64_MAX) { e->at = from; }
+// What lies in the block during a period of steps: node 1 of a binary tree is all steps, 2 k and 2 k + 1 are
+// the halves of node k. Bytes and ends that hold for a whole period are noted at its node alone.
+typedef struct tensor__period_t {
+    uint64_t bytes, end;                // of what lies there during the whole period
+    uint64_t full, top;                 // bytes in the fullest of its steps; the last end in any of them
+    int64_t until;                      // the last step of what begins in the period, -1 = nothing does
+    tensor__traced_t *placed;           // of a single step: what begins there
+} tensor__period_t;
 
-    int64_t i = n;
-    for (; i > 0 && placed[i - 1]->at > e->at; i--) { placed[i] = placed[i - 1]; }
-    placed[i] = e;
-    return e->at + bytes > end ? e->at + bytes : end;
+typedef struct tensor__layout_t {
+    tensor__period_t *period;
+    int64_t leaves;                     // a power of two, the number of steps at least
+    tensor__traced_t **list, **other;   // what is placed; room to sort it
+    tensor__traced_t **alive;           // what is placed and lives at the same time as another one
+    int64_t count;                      // of alive
+} tensor__layout_t;
+
+// Notes e, which is placed, in node k, of n steps from `first` on.
+TENSOR__FN void tensor__layout_add(tensor__layout_t *l, int64_t k, int64_t first, int64_t n,
+                                   const tensor__traced_t *e) {
+    tensor__period_t *s = &l->period[k];
+    uint64_t bytes = tensor__traced_room(e), end = e->at + bytes;
+    if (first > e->until || first + n <= e->first) { return; }
+    if (end > s->top) { s->top = end; }
+    if (first >= e->first && first + n - 1 <= e->until) {
+        s->bytes += bytes;
+        s->full += bytes;
+        if (end > s->end) { s->end = end; }
+        return;
+    }
+    tensor__layout_add(l, 2 * k, first, n / 2, e);
+    tensor__layout_add(l, 2 * k + 1, first + n / 2, n / 2, e);
+    const tensor__period_t *a = &l->period[2 * k], *b = a + 1;
+    s->full = s->bytes + (a->full > b->full ? a->full : b->full);
 }
 
-// Lays the temporaries into one block, the largest first: small ones fill what is free between them. -> code
-TENSOR__FN int tensor__graph_lay_out(tensor_graph_t *g) {
+// The fullest step while e is alive and the last end, into *full and *top, which begin as 0.
+TENSOR__FN void tensor__layout_look(const tensor__layout_t *l, int64_t k, int64_t first, int64_t n,
+                                    const tensor__traced_t *e, uint64_t *full, uint64_t *top) {
+    const tensor__period_t *s = &l->period[k];
+    if (first > e->until || first + n <= e->first) { return; }
+    uint64_t bytes = s->full, end = s->top;
+    if (first < e->first || first + n - 1 > e->until) {
+        bytes = 0;
+        tensor__layout_look(l, 2 * k, first, n / 2, e, &bytes, top);
+        tensor__layout_look(l, 2 * k + 1, first + n / 2, n / 2, e, &bytes, top);
+        bytes += s->bytes;
+        end = s->end;
+    }
+    if (bytes > *full) { *full = bytes; }
+    if (end > *top) { *top = end; }
+}
+
+// Lists what is placed and lives at the same time as e.
+TENSOR__FN void tensor__layout_list(tensor__layout_t *l, int64_t k, int64_t first, int64_t n,
+                                    const tensor__traced_t *e) {
+    const tensor__period_t *s = &l->period[k];
+    if (first > e->until || s->until < e->first) { return; }
+    if (n > 1) {
+        tensor__layout_list(l, 2 * k, first, n / 2, e);
+        tensor__layout_list(l, 2 * k + 1, first + n / 2, n / 2, e);
+        return;
+    }
+    for (tensor__traced_t *p = s->placed; p; p = p->beside) {
+        if (p->until >= e->first) { l->alive[l->count++] = p; }
+    }
+}
+
+// Sorts a list: the largest first, or by_place. Equal ones stay in their order.
+TENSOR__FN void tensor__traced_sort(tensor__traced_t **list, tensor__traced_t **other, int64_t n,
+                                    int by_place) {
+    for (int64_t width = 1; width < n; width *= 2) {
+        for (int64_t from = 0; from < n; from += 2 * width) {
+            int64_t middle = tensor__least(from + width, n), end = tensor__least(from + 2 * width, n);
+            int64_t a = from, b = middle;
+            for (int64_t i = from; i < end; i++) {
+                int second = a == middle;
+                if (a < middle && b < end) {
+                    const tensor__traced_t *x = list[a], *y = list[b];
+                    second = by_place ? y->at < x->at : tensor__traced_room(y) > tensor__traced_room(x);
+                }
+                other[i] = second ? list[b++] : list[a++];
+            }
+        }
+        memcpy((void *)list, (const void *)other, (size_t)n * sizeof *list);
+    }
+}
+
+// Puts e into the smallest gap that is free while it is alive, or behind what is placed then. There is no
+// such gap where one of its steps has no room for it below that.
+TENSOR__FN void tensor__layout_place(tensor__layout_t *l, tensor__traced_t *e) {
+    uint64_t bytes = tensor__traced_room(e), full = 0, top = 0;
+    tensor__layout_look(l, 1, 0, l->leaves, e, &full, &top);
+    e->at = top;
+    if (top - full >= bytes) {
+        l->count = 0;
+        tensor__layout_list(l, 1, 0, l->leaves, e);
+        tensor__traced_sort(l->alive, l->other, l->count, 1);
+        uint64_t from = 0, best = UINT64_MAX;
+        for (int64_t i = 0; i < l->count; i++) {
+            const tensor__traced_t *p = l->alive[i];
+            if (p->at >= from + bytes && p->at - from < best) {
+                best = p->at - from;
+                e->at = from;
+            }
+            uint64_t to = p->at + tensor__traced_room(p);
+            from = to > from ? to : from;
+        }
+    }
+
+    tensor__layout_add(l, 1, 0, l->leaves, e);
+    int64_t k = l->leaves + e->first;
+    e->beside = l->period[k].placed;
+    l->period[k].placed = e;
+    for (; k > 0; k /= 2) {
+        if (l->period[k].until < e->until) { l->period[k].until = e->until; }
+    }
+}
+
+// Places what has its own place in the block, the largest first: small ones fill what is free between them.
+// -> code
+TENSOR__FN int tensor__layout_make(tensor_graph_t *g, int64_t steps) {
     tensor__thread_t *th = g->thread;
-    int64_t n = 0, at = 0;
-    uint64_t end = 0;
-    for (tensor__traced_t *e = g->traced; e; e = e->next) { n++; }
-    uint64_t bytes = (uint64_t)(2 * n + 1) * sizeof(tensor__traced_t *);
-    tensor__traced_t **list = (tensor__traced_t **)tensor__memory(th, bytes);
-    if (!list) { return TENSOR_ERR_OUT_OF_MEMORY; }
-    tensor__traced_t **placed = list + n;
+    tensor__layout_t l;
+    int64_t n = 0;
+    for (tensor__traced_t *e = g->traced; e; e = e->next) { n += e->place == e && !e->local; }
+    for (l.leaves = 1; l.leaves < steps; l.leaves *= 2) { }
+    uint64_t bytes = 2 * (uint64_t)l.leaves * sizeof(tensor__period_t);
+    l.period = (tensor__period_t *)tensor__memory(th, bytes + 3 * (uint64_t)n * sizeof *l.list);
+    if (!l.period) { return TENSOR_ERR_OUT_OF_MEMORY; }
+    memset((void *)l.period, 0, (size_t)bytes);
+    for (int64_t k = 0; k < 2 * l.leaves; k++) { l.period[k].until = -1; }
+    l.list = (tensor__traced_t **)(void *)(l.period + 2 * l.leaves);
+    l.other = l.list + n;
+    l.alive = l.other + n;
+
+    n = 0;
+    for (tensor__traced_t *e = g->traced; e; e = e->next) {
+        if (e->place == e && !e->local) { l.list[n++] = e; }
+    }
+    tensor__traced_sort(l.list, l.other, n, 0);
+    for (int64_t i = 0; i < n; i++) { tensor__layout_place(&l, l.list[i]); }
+    g->info.packed_bytes = l.period[1].top;
+    tensor__memory_free(th, l.period);
+    return 0;
+}
+
+// Lays the temporaries into one block. -> code
+TENSOR__FN int tensor__graph_lay_out(tensor_graph_t *g) {
+    int64_t at = 0;
     for (tensor__step_t *s = g->first; s; s = s->next, at++) {
         tensor__step_places(g, s, at);
         tensor__step_give(s, at);
     }
-
-    n = 0;
-    for (tensor__traced_t *e = g->traced; e; e = e->next) {
-        if (e->place != e || e->local) { continue; }
-        uint64_t room = tensor__traced_room(e);
-        int64_t i = n++;
-        for (; i > 0 && tensor__traced_room(list[i - 1]) < room; i--) { list[i] = list[i - 1]; }
-        list[i] = e;
-    }
-    for (int64_t i = 0; i < n; i++) { end = tensor__place_one(placed, i, list[i], end); }
+    int code = tensor__layout_make(g, at);
+    if (code) { return code; }
     for (tensor__traced_t *e = g->traced; e; e = e->next) {
         if (e->place) { e->at = e->place->at; }
     }
-    tensor__memory_free(th, list);
-    g->info.packed_bytes = end;
-    if (!end) { return 0; }
-    g->block = (char *)tensor__memory(th, end);
+    uint64_t bytes = g->info.packed_bytes;
+    if (!bytes) { return 0; }
+    g->block = (char *)tensor__memory(g->thread, bytes);
     return g->block ? 0 : TENSOR_ERR_OUT_OF_MEMORY;
 }
 

@@ -7855,12 +7855,12 @@ TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
     nn__run(tasks * v->cuts, v->gather ? nn__direct_gather : nn__direct_task, v);
 }
 
-// gw[o][k] += sum of g x over n images from first on, of group q, padded in block.
+// gw[o][k] += sum of g x over n images from first on, of group q, padded in block, for a part of the outputs.
 // gy [images][groups co][oh][ow], to [co][n].
-TENSOR__FN void nn__direct_weight(const nn__direct_t *v, const float *gy, int64_t q, int64_t first,
-                                  int64_t n, float *block, float *to) {
+TENSOR__FN void nn__direct_weight(const nn__direct_t *v, const float *gy, int64_t q, const int64_t part[2],
+                                  int64_t first, int64_t n, float *block, float *to) {
     int64_t plane = v->oh * v->ow, taps = v->co == 1 ? 9 : v->k->kt;
-    for (int64_t o = 0; o < v->co; o += 4) {
+    for (int64_t o = part[0]; o < part[1]; o += 4) {
         for (int64_t k = 0; k < v->n; k += taps) {
             NN__DO(v->k, direct_weight)((int)nn__min(4, v->co - o), (int)nn__min(taps, v->n - k), v->off + k,
                                         gy + ((first * v->groups + q) * v->co + o) * plane, plane, v->ow,
@@ -7870,24 +7870,37 @@ TENSOR__FN void nn__direct_weight(const nn__direct_t *v, const float *gy, int64_
     }
 }
 
-// The same for tile o and the rows from oy on, where a step is a pixel and vectors hold outputs: sums
-// [n][mr].
-TENSOR__FN void nn__gather_weight(const nn__direct_t *v, const float *gy, int64_t q, int64_t o, int64_t first,
-                                  int64_t n, int64_t oy, const float *block, float *out, float *sums) {
+// The rows of a tile of such a sum are channels, or the columns of the kernel.
+TENSOR__FN int nn__gathers_channels(const nn__direct_t *v) { return v->ci >= v->kw; }
+
+// How many rows a weight gradient without columns has that can be computed apart: four outputs each, or with
+// gather channels, or lines of the kernel.
+TENSOR__FN int64_t nn__sums_rows(const nn__direct_t *v) {
+    if (!v->gather) { return nn__ceil(v->co, 4); }
+    return nn__gathers_channels(v) ? v->ci : v->ci * v->kh;
+}
+
+// The same for tile o and the rows from oy on, where a step is a pixel and vectors hold outputs: a part of
+// the sums [n][mr].
+TENSOR__FN void nn__gather_weight(const nn__direct_t *v, const float *gy, int64_t q, int64_t o,
+                                  const int64_t part[2], int64_t first, int64_t n, int64_t oy,
+                                  const float *block, float *out, float *sums) {
     int64_t plane = v->oh * v->ow, pixels = nn__min(v->rows, v->oh - oy) * v->ow, all = n * pixels;
     int64_t parts = nn__ceil(all, NN__GATHER_PIXELS), m = nn__min(v->co - o * v->mr, v->mr);
     int64_t taps = v->kh * v->kw;
 
     // The rows of a tile are channels, or the columns of the kernel.
-    int by_channel = v->ci >= v->kw;
-    int64_t many = v->kw, others = v->ci * v->kh, as = v->dw, cs = v->mr;
+    int by_channel = nn__gathers_channels(v);
+    int64_t row0 = 0, row1 = v->kw, t0 = part[0], t1 = part[1], as = v->dw, cs = v->mr;
     if (by_channel) {
-        many = v->ci;
-        others = taps;
+        row0 = part[0];
+        row1 = part[1];
+        t0 = 0;
+        t1 = taps;
         as = v->lines * v->pitch;
         cs = taps * v->mr;
     }
-    int64_t runs = nn__ceil(many, v->k->gr);
+    int64_t runs = nn__ceil(row1 - row0, v->k->gr);
     if (m % v->k->lanes) { memset(out, 0, (size_t)(all * v->mr) * 4); }
     for (int64_t i = 0; i < n; i++) {
         NN__DO(v->k, transpose)(m, pixels,
@@ -7898,8 +7911,8 @@ TENSOR__FN void nn__gather_weight(const nn__direct_t *v, const float *gy, int64_
     for (int64_t k = 0; k < parts; k++) {
         int64_t from = all * k / parts, to = all * (k + 1) / parts;
         for (int64_t r = 0; r < runs; r++) {
-            int64_t r0 = many * r / runs, r1 = many * (r + 1) / runs;
-            for (int64_t t = 0; t < others; t++) {
+            int64_t r0 = row0 + (row1 - row0) * r / runs, r1 = row0 + (row1 - row0) * (r + 1) / runs;
+            for (int64_t t = t0; t < t1; t++) {
                 int64_t tap = by_channel ? t : t * v->kw, c = tap / taps, ky = tap / v->kw % v->kh,
                         kx = tap % v->kw;
                 NN__DO(v->k, gather)((int)(r1 - r0), m > v->k->lanes, to - from,
@@ -7911,15 +7924,28 @@ TENSOR__FN void nn__gather_weight(const nn__direct_t *v, const float *gy, int64_
     }
 }
 
-// gw = sum of g x over the images first .. last of group q: for all outputs, or for those of tile o with
-// gather.
-TENSOR__FN void nn__direct_sums(const nn__direct_t *v, const float *gy, int64_t q, int64_t o, int64_t first,
+// gw = sum of g x over the images first .. last of group q: cut number `cut` of all outputs, or of those of a
+// tile with gather.
+TENSOR__FN void nn__direct_sums(const nn__direct_t *v, const float *gy, int64_t q, int64_t cut, int64_t first,
                                 int64_t last, int worker, float *to) {
+    int64_t o = cut / v->cuts, rows = nn__sums_rows(v), n, part[2];
+    int64_t from, end;                  // of the sums of an output, or of tile o
+    part[0] = rows * (cut % v->cuts) / v->cuts;
+    part[1] = rows * (cut % v->cuts + 1) / v->cuts;
+    if (!v->gather) {
+        part[0] *= 4;
+        part[1] = nn__min(4 * part[1], v->co);
+        from = part[0] * v->n;
+        end = part[1] * v->n;
+    } else {
+        from = part[0] * (v->n / rows);
+        end = part[1] * (v->n / rows);
+    }
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
     float *out = block + nn__line((uint64_t)(v->per * v->image) * 4 + 256) / 4;
     float *sums = v->gather ? out + nn__line((uint64_t)(v->per * v->rows * v->ow * v->mr) * 4) / 4 : to;
-    memset(sums, 0, (size_t)((v->gather ? v->mr : v->co) * v->n) * 4);
-    int64_t n;
+    int64_t each = v->gather ? v->mr : 1;
+    memset(sums + from * each, 0, (size_t)((end - from) * each) * 4);
     for (; first < last; first += n) {
         n = nn__min(v->per, last - first);
         for (int64_t b = 0; b < v->blocks; b++) {
@@ -7928,15 +7954,15 @@ TENSOR__FN void nn__direct_sums(const nn__direct_t *v, const float *gy, int64_t 
                                b * v->rows * v->sh, v->lines, block + i * v->image);
             }
             if (v->gather) {
-                nn__gather_weight(v, gy, q, o, first, n, b * v->rows, block, out, sums);
+                nn__gather_weight(v, gy, q, o, part, first, n, b * v->rows, block, out, sums);
             } else {
-                nn__direct_weight(v, gy, q, first, n, block, to);
+                nn__direct_weight(v, gy, q, part, first, n, block, to);
             }
         }
     }
     if (v->gather) {
-        NN__DO(v->k, transpose)(v->n, nn__min(v->co - o * v->mr, v->mr), sums, v->mr, to + o * v->mr * v->n,
-                                v->n);
+        NN__DO(v->k, transpose)(end - from, nn__min(v->co - o * v->mr, v->mr), sums + from * v->mr, v->mr,
+                                to + o * v->mr * v->n + from, v->n);
     }
 }
 
@@ -7969,7 +7995,7 @@ typedef struct nn__conv_t {
     int64_t taps, kk, plane, pixels;  // size of the kernel, cg taps, sizes of an image and an output plane
     int64_t rows, wide, parts, blocks;   // rows and columns per block, blocks per row, blocks per image
     int64_t step, steps;              // channels per task of the input gradient, tasks per image and group
-    int64_t chunks;                   // parts of the images of the weight gradient
+    int64_t chunks, cuts;             // parts of the images of the weight gradient, and of its channels
     int dtype, direct;                // direct: the image is its own columns (1 x 1)
     size_t es;
     uint64_t columns, gemm, worker;   // bytes: columns of a worker, its GEMM, all of it
@@ -8303,16 +8329,15 @@ TENSOR__FN void nn__conv_transpose(const nn__conv_t *v, const char *transposed, 
 // gw = sum over images of g columnsT: each chunk of images sums into its own copy; copies are added in order.
 TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
-    int64_t tiles = v->sums && v->sums->gather ? v->sums->tiles : 1;
-    int64_t q = task / v->chunks / tiles, part = task % v->chunks;
+    int64_t q = task / v->chunks / v->cuts, part = task % v->chunks;
     int64_t first = v->images * part / v->chunks, last = v->images * (part + 1) / v->chunks;
     char *columns = v->work + v->worker * (uint64_t)worker, *to = (char *)v->w->data;
     char *transposed = columns + v->columns + v->gemm;
     if (v->chunks > 1) { to = v->pieces + (uint64_t)part * (uint64_t)v->w->numel * v->es; }
     to += q * v->og * v->kk * (int64_t)v->es;
     if (v->sums) {
-        nn__direct_sums(v->sums, (const float *)v->y->data, q, task / v->chunks % tiles, first, last, worker,
-                        (float *)(void *)to);
+        nn__direct_sums(v->sums, (const float *)v->y->data, q, task / v->chunks % v->cuts, first, last,
+                        worker, (float *)(void *)to);
         return;
     }
 
@@ -8374,11 +8399,16 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
             nn__direct_offsets(d, d->lines, d->off);
         }
         v->sums = d;
+        v->cuts = d->gather ? d->tiles : 1;
+        int64_t wanted = nn__ceil(TENSOR__(share_count)(), v->groups * v->cuts * v->chunks);
+        d->cuts = nn__min(wanted, nn__sums_rows(d));
+        v->cuts *= d->cuts;
         v->pieces = v->work + d->bytes;
     } else {
+        v->cuts = 1;
         v->pieces = v->work + v->worker * (uint64_t)TENSOR__(thread_count)();
     }
-    nn__run(v->groups * (v->sums && d->gather ? d->tiles : 1) * v->chunks, nn__conv_weight_task, v);
+    nn__run(v->groups * v->cuts * v->chunks, nn__conv_weight_task, v);
     if (v->chunks == 1) { return TENSOR_OK; }
     memcpy(v->w->data, v->pieces, (size_t)v->w->numel * v->es);
     for (int64_t i = 1; i < v->chunks; i++) {
