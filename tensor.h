@@ -138,7 +138,7 @@
 //
 // No macro here changes a public struct or the meaning of a public function, so files of one program may
 // differ in every macro but TENSOR_STATIC; files that share the implementation must agree in their passes
-// (see >>passes) and in TENSOR_NO_AUTOGRAD.
+// (see >>passes), TENSOR_NO_AUTOGRAD, TENSOR_NO_THREADS and TENSOR_NO_STDIO: others do not link.
 //
 // TENSOR_NO_AUTOGRAD, defined where the implementation is, builds the forward pass alone: results are the
 // same, no graph is recorded, and every function that needs gradients (requires_grad_, backward,
@@ -458,7 +458,6 @@ typedef struct tensor_profiler_call_t {
     int inputs, outputs;        // for tensor_profiler_operand: 0 .. inputs - 1, then the outputs
     tensor_device_t device;     // where the kernel runs; on a GPU the end of a call means that it is enqueued
     uint64_t live_bytes;        // as in tensor_memory_stats, of the calling thread
-    uint64_t node;              // number of the node that the call becomes if autograd records it
     int captured;               // 1 = in a capture: on a GPU the kernel runs when the graph does
     const void *call_;
 } tensor_profiler_call_t;
@@ -472,9 +471,9 @@ typedef struct tensor_profiler_operand_t {
 } tensor_profiler_operand_t;
 
 // The callbacks of a profiler; members may be NULL. They run inside the library, on the thread that set the
-// profiler, and may call no function of the library but tensor_profiler_operand; begin and end, outside of a
-// capture, also those of events (tensor_cuda.h), if they clear their errors. Names and sites are as in error
-// texts; a site may begin with the name of a function and a byte of value 1.
+// profiler, and may call no function of the library but tensor_profiler_operand and tensor_profiler_node; begin
+// and end, outside of a capture, also those of events (tensor_cuda.h), if they clear their errors. Names and
+// sites are as in error texts; a site may begin with the name of a function and a byte of value 1.
 typedef struct tensor_profiler_t {
     void *user;
     // A kernel is about to run; it has returned.
@@ -484,11 +483,15 @@ typedef struct tensor_profiler_t {
     void (*site)(void *user, const char *site);
     // A module's forward or a range begins; NULL = the innermost one ends. The name is valid during the call.
     void (*range)(void *user, const char *name);
-    // The calls from now on are the gradient of the node with this number, which that op made at that site
-    // (NULL = not known); op NULL = the backward pass has ended.
+    // The calls from now on are the gradient of the node with this number (tensor_profiler_node; 0 = another
+    // thread has made it), which that op made at that site (NULL = not known: that of the node before).
     void (*backward)(void *user, uint64_t node, const char *op, const char *site);
-    // The thread takes bytes from the user's allocator or from a device; bytes < 0: it gives them back.
+    // The thread takes bytes from the user's allocator or from a device; bytes < 0: it gives them back. Memory
+    // of the program's own (tensor_wrap, tensor_cuda_wrap) is neither.
     void (*memory)(void *user, tensor_device_t device, int64_t bytes);
+    // A backward pass begins (1), has ended (0), failed or not. Custom functions and hooks may run passes inside
+    // of one; then the gradient of its node goes on.
+    void (*pass)(void *user, int begins);
 } tensor_profiler_t;
 
 // Sets the profiler of the calling thread (examples/kit/profiler.h makes tables and traces). Without one
@@ -500,6 +503,11 @@ TENSOR_API int tensor_profiler_set(const tensor_profiler_t *profiler);
 // Operand i of a call, inside begin and end.
 //   -> struct, whose dims are borrowed until the callback returns;  errors none (out of range: none given)
 TENSOR_API tensor_profiler_operand_t tensor_profiler_operand(const tensor_profiler_call_t *call, int i);
+
+// Number of the node that autograd has recorded last on this thread. Numbers grow on a thread; some are left
+// out.
+//   -> number, 0 = none yet;  errors none
+TENSOR_API uint64_t tensor_profiler_node(void);
 
 // Names what the calling thread does until the matching pop: a line of the profiler's table. Ranges nest;
 // without a profiler they do nothing.
@@ -611,7 +619,7 @@ TENSOR_API tensor_t *tensor_zeros_like(tensor_t *x);
 TENSOR_API tensor_t *tensor_ones_like(tensor_t *x);
 TENSOR_API tensor_t *tensor_full_like(tensor_t *x, double value);
 
-// A 0-d tensor.
+// A 0-d tensor: tensor_zeros(), _full, _from and the like take at least one size in C.
 //   -> new;  grad none;  errors OUT_OF_MEMORY, DTYPE (as tensor_full_n)
 TENSOR_API tensor_t *tensor_scalar(double value, tensor_dtype_t dtype);
 
@@ -625,7 +633,7 @@ TENSOR_API tensor_t *tensor_scalar(double value, tensor_dtype_t dtype);
 TENSOR_API tensor_t *tensor_from_n(const void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim);
 
 // A tensor over the caller's memory, which must stay until the deleter runs.
-//   data     dims/dtype as tensor_from_n, aligned to the element size
+//   data     dims/dtype as tensor_from_n, aligned to the element size; NULL if there are no elements
 //   deleter  called once with (data, user) when the last user is gone; NULL = nothing to do
 //   -> new;  grad none;  errors as tensor_from_n, SHAPE if data is misaligned (then the deleter is not
 //      called)
@@ -664,12 +672,20 @@ TENSOR_API tensor_t *tensor_logspace_of(tensor_dtype_t dtype, double start, doub
 //   periodic     1 = the first n of n + 1 values, so that a repeated window has no double zero (PyTorch's
 //                default); 0 = symmetric
 //   alpha, beta  of hamming_window 0.54 and 0.46 in PyTorch; beta of kaiser_window 12
-//   -> new [n] of the default dtype, [1] of ones if n is 1;  grad none;  errors SHAPE if n < 0
+//   tau, std     above 0: where exponential_window is 1 / e of its middle, and gaussian_window 0.61 of it
+//   a            [count] of general_cosine_window, the sum of (-1)^k a[k] cos(2 pi k x)
+//   -> new [n] of the default dtype, [1] of ones if n is 1;  grad none;  errors SHAPE if n < 0, tau or std
+//      are not above 0, or a is NULL
 TENSOR_API tensor_t *tensor_hann_window(int64_t n, int periodic);
 TENSOR_API tensor_t *tensor_hamming_window(int64_t n, int periodic, double alpha, double beta);
 TENSOR_API tensor_t *tensor_blackman_window(int64_t n, int periodic);
 TENSOR_API tensor_t *tensor_bartlett_window(int64_t n, int periodic);
 TENSOR_API tensor_t *tensor_kaiser_window(int64_t n, int periodic, double beta);
+TENSOR_API tensor_t *tensor_cosine_window(int64_t n, int periodic);
+TENSOR_API tensor_t *tensor_exponential_window(int64_t n, int periodic, double tau);
+TENSOR_API tensor_t *tensor_gaussian_window(int64_t n, int periodic, double std);
+TENSOR_API tensor_t *tensor_general_cosine_window(int64_t n, int periodic, const double *a, int count);
+TENSOR_API tensor_t *tensor_nuttall_window(int64_t n, int periodic);
 
 // Ones on the main diagonal.
 //   -> new [n, m];  grad none;  errors SHAPE
@@ -746,26 +762,26 @@ TENSOR_API tensor_t *tensor_contiguous(tensor_t *x);
 // ------------------------------------------------------------------------------
 // >>inspect                                        MARK: inspection
 //
-// Getters are safe on poison and NULL: sizes are 0, item is NaN, data is NULL.
+// Getters are safe on poison and NULL: sizes are 0, item is NaN, data is NULL. A dead tensor is an error.
 // ------------------------------------------------------------------------------
 
-// Number of dimensions.            -> 0..8;  errors none
+// Number of dimensions.            -> 0..8;  errors OWNER if x is dead, as of all below
 TENSOR_API int tensor_ndim(tensor_t *x);
-// All sizes by value.              -> struct;  errors none
+// All sizes by value.              -> struct;  errors OWNER
 TENSOR_API tensor_shape_t tensor_shape(tensor_t *x);
-// Size along dim (< 0 from the end).   -> elements, 0 if dim is out of range (then INDEX);  errors INDEX
+// Size along dim (< 0 from the end).   -> elements, 0 if dim is out of range;  errors INDEX, OWNER
 TENSOR_API int64_t tensor_size(tensor_t *x, int64_t dim);
-// Stride along dim in elements.    -> elements;  errors INDEX
+// Stride along dim in elements.    -> elements;  errors INDEX, OWNER
 TENSOR_API int64_t tensor_stride(tensor_t *x, int64_t dim);
-// The offset of the first element in the storage.   -> elements;  errors none
+// The offset of the first element in the storage.   -> elements;  errors OWNER
 TENSOR_API int64_t tensor_storage_offset(tensor_t *x);
-// Product of the sizes.            -> elements;  errors none
+// Product of the sizes.            -> elements;  errors OWNER
 TENSOR_API int64_t tensor_numel(tensor_t *x);
-// Element type.                    -> dtype, F32 for poison;  errors none
+// Element type.                    -> dtype, F32 for poison;  errors OWNER
 TENSOR_API tensor_dtype_t tensor_dtype(tensor_t *x);
-// The device that has the data.             -> device;  errors none
+// The device that has the data.             -> device;  errors OWNER
 TENSOR_API tensor_device_t tensor_device(tensor_t *x);
-// Whether row-major without gaps.  -> 1 or 0;  errors none
+// Whether row-major without gaps.  -> 1 or 0;  errors OWNER
 TENSOR_API int tensor_is_contiguous(tensor_t *x);
 // Whether the tensor is the result of a failure.   -> 1 or 0;  errors none
 TENSOR_API int tensor_is_poison(tensor_t *x);
@@ -826,7 +842,7 @@ TENSOR_API tensor_t *tensor_reshape_n(tensor_t *x, const int64_t *dims, int ndim
 TENSOR_API tensor_t *tensor_view_n(tensor_t *x, const int64_t *dims, int ndim);
 
 // The same bytes read as another dtype, without history; x itself if it has that dtype. If the element size
-// differs, the last dim, whose stride must be 1, grows or shrinks.
+// differs, the last dim, whose stride must be 1 (in a dim of 1 any), grows or shrinks.
 //   dtype  any but bool, whose bytes are 0 or 1
 //   -> view, or x;  grad to x if it is x;  errors DTYPE, SHAPE if strides, sizes or the address do not fit
 TENSOR_API tensor_t *tensor_view_dtype(tensor_t *x, tensor_dtype_t dtype);
@@ -919,7 +935,8 @@ TENSOR_API tensor_t *tensor_slice_scatter(tensor_t *x, tensor_t *src, int64_t di
 TENSOR_API tensor_t *tensor_diagonal_scatter(tensor_t *x, tensor_t *src, int64_t offset, int64_t dim1,
                                              int64_t dim2);
 
-// x cut along dim into views of size elements (the last may be smaller).
+// x cut along dim into views of size elements (the last may be smaller). After a change of x in place they
+// are parts of what x is then (PyTorch refuses to read them).
 //   out     receives at most max views, in order; always filled (poison on failure)
 //   -> how many there are;  errors SHAPE if size < 1 or max is too small, INDEX
 TENSOR_API int tensor_split(tensor_t *x, int64_t size, int64_t dim, tensor_t **out, int max);
@@ -967,6 +984,10 @@ TENSOR_API tensor_t *tensor_asin(tensor_t *x);
 TENSOR_API tensor_t *tensor_asinh(tensor_t *x);
 TENSOR_API tensor_t *tensor_atan(tensor_t *x);
 TENSOR_API tensor_t *tensor_atanh(tensor_t *x);
+TENSOR_API tensor_t *tensor_bessel_j0(tensor_t *x);                     // Bessel, first kind
+TENSOR_API tensor_t *tensor_bessel_j1(tensor_t *x);
+TENSOR_API tensor_t *tensor_bessel_y0(tensor_t *x);                     // second kind; NaN below 0
+TENSOR_API tensor_t *tensor_bessel_y1(tensor_t *x);
 TENSOR_API tensor_t *tensor_ceil(tensor_t *x);
 TENSOR_API tensor_t *tensor_clamp(tensor_t *x, double lo, double hi);   // -INFINITY / INFINITY = no bound
 TENSOR_API tensor_t *tensor_clamp_max(tensor_t *x, double hi);
@@ -1007,6 +1028,8 @@ TENSOR_API tensor_t *tensor_log_ndtr(tensor_t *x);                      // log o
 TENSOR_API tensor_t *tensor_logsigmoid(tensor_t *x);
 TENSOR_API tensor_t *tensor_logit(tensor_t *x, double eps);             // eps >= 0 clamps x to eps..1-eps
 TENSOR_API tensor_t *tensor_mish(tensor_t *x);
+TENSOR_API tensor_t *tensor_modified_bessel_k0(tensor_t *x);            // second kind; NaN below 0
+TENSOR_API tensor_t *tensor_modified_bessel_k1(tensor_t *x);
 TENSOR_API tensor_t *tensor_mvlgamma(tensor_t *x, int p);               // log of the gamma function of p dims
 // Replaces NaN and infinities (PyTorch: 0, NAN, NAN). NAN as posinf or neginf means the largest or the lowest
 // number of the dtype
@@ -1022,6 +1045,8 @@ TENSOR_API tensor_t *tensor_relu(tensor_t *x);
 TENSOR_API tensor_t *tensor_round(tensor_t *x);                         // half to even
 TENSOR_API tensor_t *tensor_round_decimals(tensor_t *x, int decimals);  // floats; < 0 = before the point
 TENSOR_API tensor_t *tensor_rsqrt(tensor_t *x);
+TENSOR_API tensor_t *tensor_scaled_modified_bessel_k0(tensor_t *x);     // k0 exp(x)
+TENSOR_API tensor_t *tensor_scaled_modified_bessel_k1(tensor_t *x);
 TENSOR_API tensor_t *tensor_sgn(tensor_t *x);                           // sign
 TENSOR_API tensor_t *tensor_sigmoid(tensor_t *x);
 TENSOR_API tensor_t *tensor_sign(tensor_t *x);
@@ -1035,6 +1060,22 @@ TENSOR_API tensor_t *tensor_square(tensor_t *x);
 TENSOR_API tensor_t *tensor_tan(tensor_t *x);
 TENSOR_API tensor_t *tensor_tanh(tensor_t *x);
 TENSOR_API tensor_t *tensor_trunc(tensor_t *x);
+
+// Orthogonal polynomials of degree n, 0 .. 1000 (below 0: zeros): Chebyshev of the four kinds, and with x in
+// 0..1 (shifted), Hermite (of physics: h, of probability: he), Laguerre, Legendre.
+//   -> new, computed in f32 or f64;  grad through the recurrence;  errors as above, SHAPE (n)
+TENSOR_API tensor_t *tensor_chebyshev_polynomial_t(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_chebyshev_polynomial_u(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_chebyshev_polynomial_v(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_chebyshev_polynomial_w(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_shifted_chebyshev_polynomial_t(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_shifted_chebyshev_polynomial_u(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_shifted_chebyshev_polynomial_v(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_shifted_chebyshev_polynomial_w(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_hermite_polynomial_h(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_hermite_polynomial_he(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_laguerre_polynomial_l(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_legendre_polynomial_p(tensor_t *x, int64_t n);
 
 // Two operands.  -> new;  grad as the row says, summed over broadcast dims;  errors as above
 TENSOR_API tensor_t *tensor_add(tensor_t *a, tensor_t *b);
@@ -1589,11 +1630,17 @@ typedef struct tensor_slogdet_t { tensor_t *sign, *logabsdet; } tensor_slogdet_t
 typedef struct tensor_lu_factor_t { tensor_t *lu, *pivots; } tensor_lu_factor_t;
 typedef struct tensor_lu_t { tensor_t *p, *l, *u; } tensor_lu_t;
 typedef struct tensor_lstsq_t { tensor_t *solution, *residuals; } tensor_lstsq_t;
+typedef struct tensor_linalg_ex_t { tensor_t *result, *info; } tensor_linalg_ex_t;
 
 // Lower L with L LT = x (upper: U with UT U = x); only that triangle of x is read.
 //   -> new, shape of x;  grad symmetric;  errors LINALG if x is not positive definite, as above
 TENSOR_API tensor_t *tensor_linalg_cholesky(tensor_t *x, int upper);
 TENSOR_API tensor_t *tensor_cholesky(tensor_t *x, int upper);
+
+// The same where some matrices of a batch may have no factor: their L is NaN, and it is no error.
+//   -> struct of two new: L, and info, i32 [...]: 0, or the order of the leading minor that is not positive;
+//   grad of L;  errors SHAPE, DTYPE
+TENSOR_API tensor_linalg_ex_t tensor_linalg_cholesky_ex(tensor_t *x, int upper);
 
 // X of (L LT) X = b, and (L LT)^-1, from a Cholesky factor.
 //   -> new;  grad through the solves;  errors as above
@@ -1614,6 +1661,11 @@ TENSOR_API tensor_t *tensor_linalg_solve_triangular(tensor_t *a, tensor_t *b, in
 // The inverse.   -> new;  grad -yT g yT;  errors LINALG if singular, as above
 TENSOR_API tensor_t *tensor_linalg_inv(tensor_t *x);
 TENSOR_API tensor_t *tensor_inverse(tensor_t *x);
+// solve and inv where some matrices of a batch may be singular: their result is NaN, and it is no error.
+//   -> struct of two new: the result, and info, i32 [...]: 0, or the place of a pivot that is 0, from 1;
+//   grad of the result;  errors SHAPE, DTYPE
+TENSOR_API tensor_linalg_ex_t tensor_linalg_solve_ex(tensor_t *a, tensor_t *b);
+TENSOR_API tensor_linalg_ex_t tensor_linalg_inv_ex(tensor_t *x);
 
 // Inverse of x as a map from its last dims to its first ind dims: tensordot of both is the identity.
 //   ind  above 0; the product of the first ind sizes is that of the others
@@ -1658,6 +1710,18 @@ TENSOR_API tensor_t *tensor_lu_solve(tensor_t *b, tensor_t *lu, tensor_t *pivots
 //   -> struct of two new;  grad for independent columns, not "complete" with M > N;  errors as above, FORMAT
 TENSOR_API tensor_qr_t tensor_linalg_qr(tensor_t *x, const char *mode);
 TENSOR_API tensor_qr_t tensor_qr(tensor_t *x);
+// The same as LAPACK stores it: q is R, with the vectors v of the reflections I - tau v vT below it (their
+// first element, 1, is left out); r is tau [..., K].   -> struct of two new;  grad none;  errors as above
+TENSOR_API tensor_qr_t tensor_geqrf(tensor_t *x);
+// The first columns of Q, the product of the reflections that geqrf gives.
+//   a, tau  [..., M, N] and [..., K], M >= N >= K
+//   -> new [..., M, N];  grad through the products;  errors as above
+TENSOR_API tensor_t *tensor_linalg_householder_product(tensor_t *a, tensor_t *tau);
+
+// The whole Q, [..., M, M], times c: Q c (left) or c Q.
+//   transpose  1 = QT in place of Q
+//   -> new, shape of c;  grad through the products;  errors as above
+TENSOR_API tensor_t *tensor_ormqr(tensor_t *a, tensor_t *tau, tensor_t *c, int left, int transpose);
 
 // x = U diag(S) Vh, S descending. Signs of the vectors are not determined.
 //   full_matrices  1 (torch's default): U and Vh are square; 0: U has K = min(M, N) columns and Vh K rows
@@ -1667,6 +1731,13 @@ TENSOR_API tensor_linalg_svd_t tensor_linalg_svd(tensor_t *x, int full_matrices)
 // The same with V, not its transpose, and K columns (torch.svd).
 //   -> struct of three new;  grad as above;  errors as above
 TENSOR_API tensor_svd_t tensor_svd(tensor_t *x);
+// The largest singular values of a matrix that is nearly of rank q, by random projections (Halko et al.,
+// SIAM Review 53, 2011); pca: of x less the mean of its rows, if center.
+//   q       columns of U and V, at most min(M, N); PyTorch: 6
+//   niter   rounds that sharpen them; PyTorch: 2
+//   -> struct of three new;  grad as svd;  errors as above, SHAPE (q, niter)
+TENSOR_API tensor_svd_t tensor_svd_lowrank(tensor_t *x, int64_t q, int niter);
+TENSOR_API tensor_svd_t tensor_pca_lowrank(tensor_t *x, int64_t q, int center, int niter);
 // Only the singular values, descending.   -> new [..., K];  grad U diag(g) Vh;  errors as above
 TENSOR_API tensor_t *tensor_linalg_svdvals(tensor_t *x);
 
@@ -1735,7 +1806,7 @@ TENSOR_API tensor_t *tensor_linalg_cond(tensor_t *x, const char *p);
 // >>index                                          MARK: joining, indexing
 //
 // Index values are checked in a whole pass before the first write, in release builds too; an index out of
-// range is the error INDEX.
+// range is the error INDEX, also where x has no elements (PyTorch then looks at some of them only).
 // ------------------------------------------------------------------------------
 
 // Joins n tensors along dim (all other dims equal).
@@ -2144,7 +2215,7 @@ typedef struct tensor_function_ctx_t tensor_function_ctx_t;
 struct tensor_function_t {
     const char *name;                                       // static string
     // Computes the result from n inputs; nothing is recorded inside. Poison = failed. A result in the memory
-    // of an input (the input itself, a view) cannot be changed in place.
+    // of an input (the input itself, a view) or of a result before it cannot be changed in place.
     tensor_t *(*forward)(tensor_function_ctx_t *ctx, tensor_t *const *inputs, int n);
     // Fills grads[i] (NULL = zero) from grad, the gradient of the result. -> code
     int (*backward)(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n);
@@ -2155,7 +2226,8 @@ struct tensor_function_t {
 //   user    handed to ctx; freed by fn->destroy
 //   -> new;  grad by fn->backward (differentiable itself if made of tensor ops);  errors what forward raises
 TENSOR_API tensor_t *tensor_apply(const tensor_function_t *fn, void *user, tensor_t *const *inputs, int n);
-// The same with 1..4 results: forward returns the first and gives the others to tensor_set_output.
+// The same with 1..4 results: forward returns the first and gives the others to tensor_set_output. A tensor
+// that is given as two results is one tensor, whose gradient is that of the last.
 //   outputs  receives nout tensors; always filled (poison on failure)
 //   -> code;  errors what forward raises
 TENSOR_API int tensor_apply_n(const tensor_function_t *fn, void *user, tensor_t *const *inputs, int n,
@@ -2297,9 +2369,9 @@ TENSOR_API tensor_graph_t *tensor_capture_end(void);
 
 // Runs the captured step again; on a GPU, on the thread's current stream, without waiting. An error stops it
 // where it arises (a label out of range: before the optimizer). On a GPU, which nobody waits for, the error
-// comes at the next wait (tensor_item, ..); until then the optimizers that step after that op leave their
-// parameters and states as they are (all but Muon's momentum). Everything else after the op runs, and
-// the step counts.
+// comes at the next wait (tensor_item, ..); until then the optimizers that step after that op, and in later
+// replays all of the graph, leave their parameters and states as they are (all but Muon's momentum).
+// Everything else after the op runs, and the step counts.
 //   g       of the thread's context. Any thread may run it, one at a time; random numbers are that thread's.
 //      The first replay on another thread plans the step anew, for which it may take memory
 //   -> code;  errors OWNER: g was freed, runs on another thread, is of another context, a tensor it uses was
@@ -2424,6 +2496,7 @@ TENSOR_API tensor_slogdet_t tensor__at_slogdet(const char *site, tensor_slogdet_
 TENSOR_API tensor_lu_factor_t tensor__at_lu_factor(const char *site, tensor_lu_factor_t t);
 TENSOR_API tensor_lu_t tensor__at_lu(const char *site, tensor_lu_t t);
 TENSOR_API tensor_lstsq_t tensor__at_lstsq(const char *site, tensor_lstsq_t t);
+TENSOR_API tensor_linalg_ex_t tensor__at_linalg_ex(const char *site, tensor_linalg_ex_t t);
 TENSOR_API int tensor__at_int(const char *site, int r);
 TENSOR_API tensor_graph_t *tensor__at_graph(const char *site, tensor_graph_t *g);
 TENSOR_API int64_t tensor__at_i64(const char *site, int64_t r);
@@ -2504,6 +2577,11 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_blackman_window(...) TENSOR__CALL(tensor_blackman_window, __VA_ARGS__)
 #define tensor_bartlett_window(...) TENSOR__CALL(tensor_bartlett_window, __VA_ARGS__)
 #define tensor_kaiser_window(...) TENSOR__CALL(tensor_kaiser_window, __VA_ARGS__)
+#define tensor_cosine_window(...) TENSOR__CALL(tensor_cosine_window, __VA_ARGS__)
+#define tensor_exponential_window(...) TENSOR__CALL(tensor_exponential_window, __VA_ARGS__)
+#define tensor_gaussian_window(...) TENSOR__CALL(tensor_gaussian_window, __VA_ARGS__)
+#define tensor_general_cosine_window(...) TENSOR__CALL(tensor_general_cosine_window, __VA_ARGS__)
+#define tensor_nuttall_window(...) TENSOR__CALL(tensor_nuttall_window, __VA_ARGS__)
 #define tensor_eye(...) TENSOR__CALL(tensor_eye, __VA_ARGS__)
 #define tensor_empty_strided(...) TENSOR__CALL(tensor_empty_strided, __VA_ARGS__)
 #define tensor_tril_indices(...) TENSOR__CALL(tensor_tril_indices, __VA_ARGS__)
@@ -2736,6 +2814,30 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_i0e(...) TENSOR__CALL1(tensor_i0e, __VA_ARGS__)
 #define tensor_i1(...) TENSOR__CALL1(tensor_i1, __VA_ARGS__)
 #define tensor_i1e(...) TENSOR__CALL1(tensor_i1e, __VA_ARGS__)
+#define tensor_chebyshev_polynomial_t(...) TENSOR__CALL(tensor_chebyshev_polynomial_t, __VA_ARGS__)
+#define tensor_chebyshev_polynomial_u(...) TENSOR__CALL(tensor_chebyshev_polynomial_u, __VA_ARGS__)
+#define tensor_chebyshev_polynomial_v(...) TENSOR__CALL(tensor_chebyshev_polynomial_v, __VA_ARGS__)
+#define tensor_chebyshev_polynomial_w(...) TENSOR__CALL(tensor_chebyshev_polynomial_w, __VA_ARGS__)
+#define tensor_shifted_chebyshev_polynomial_t(...)                                                           \
+    TENSOR__CALL(tensor_shifted_chebyshev_polynomial_t, __VA_ARGS__)
+#define tensor_shifted_chebyshev_polynomial_u(...)                                                           \
+    TENSOR__CALL(tensor_shifted_chebyshev_polynomial_u, __VA_ARGS__)
+#define tensor_shifted_chebyshev_polynomial_v(...)                                                           \
+    TENSOR__CALL(tensor_shifted_chebyshev_polynomial_v, __VA_ARGS__)
+#define tensor_shifted_chebyshev_polynomial_w(...)                                                           \
+    TENSOR__CALL(tensor_shifted_chebyshev_polynomial_w, __VA_ARGS__)
+#define tensor_hermite_polynomial_h(...) TENSOR__CALL(tensor_hermite_polynomial_h, __VA_ARGS__)
+#define tensor_hermite_polynomial_he(...) TENSOR__CALL(tensor_hermite_polynomial_he, __VA_ARGS__)
+#define tensor_laguerre_polynomial_l(...) TENSOR__CALL(tensor_laguerre_polynomial_l, __VA_ARGS__)
+#define tensor_legendre_polynomial_p(...) TENSOR__CALL(tensor_legendre_polynomial_p, __VA_ARGS__)
+#define tensor_bessel_j0(...) TENSOR__CALL1(tensor_bessel_j0, __VA_ARGS__)
+#define tensor_bessel_j1(...) TENSOR__CALL1(tensor_bessel_j1, __VA_ARGS__)
+#define tensor_bessel_y0(...) TENSOR__CALL1(tensor_bessel_y0, __VA_ARGS__)
+#define tensor_bessel_y1(...) TENSOR__CALL1(tensor_bessel_y1, __VA_ARGS__)
+#define tensor_modified_bessel_k0(...) TENSOR__CALL1(tensor_modified_bessel_k0, __VA_ARGS__)
+#define tensor_modified_bessel_k1(...) TENSOR__CALL1(tensor_modified_bessel_k1, __VA_ARGS__)
+#define tensor_scaled_modified_bessel_k0(...) TENSOR__CALL1(tensor_scaled_modified_bessel_k0, __VA_ARGS__)
+#define tensor_scaled_modified_bessel_k1(...) TENSOR__CALL1(tensor_scaled_modified_bessel_k1, __VA_ARGS__)
 #define tensor_log_ndtr(...) TENSOR__CALL1(tensor_log_ndtr, __VA_ARGS__)
 #define tensor_ndtr(...) TENSOR__CALL1(tensor_ndtr, __VA_ARGS__)
 #define tensor_ndtri(...) TENSOR__CALL1(tensor_ndtri, __VA_ARGS__)
@@ -2931,6 +3033,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_kron(...) TENSOR__CALL2(tensor_kron, __VA_ARGS__)
 #define tensor_linalg_cross(...) TENSOR__CALL(tensor_linalg_cross, __VA_ARGS__)
 #define tensor_linalg_cholesky(...) TENSOR__CALL(tensor_linalg_cholesky, __VA_ARGS__)
+#define tensor_linalg_cholesky_ex(...) TENSOR__CALL_KIND(linalg_ex, tensor_linalg_cholesky_ex, __VA_ARGS__)
 #define tensor_cholesky(...) TENSOR__CALL(tensor_cholesky, __VA_ARGS__)
 #define tensor_cholesky_solve(...) TENSOR__CALL(tensor_cholesky_solve, __VA_ARGS__)
 #define tensor_cholesky_inverse(...) TENSOR__CALL(tensor_cholesky_inverse, __VA_ARGS__)
@@ -2940,6 +3043,8 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_linalg_tensorsolve(...) TENSOR__CALL2(tensor_linalg_tensorsolve, __VA_ARGS__)
 #define tensor_linalg_inv(...) TENSOR__CALL1(tensor_linalg_inv, __VA_ARGS__)
 #define tensor_inverse(...) TENSOR__CALL1(tensor_inverse, __VA_ARGS__)
+#define tensor_linalg_solve_ex(...) TENSOR__CALL_KIND(linalg_ex, tensor_linalg_solve_ex, __VA_ARGS__)
+#define tensor_linalg_inv_ex(...) TENSOR__CALL_KIND(linalg_ex, tensor_linalg_inv_ex, __VA_ARGS__)
 #define tensor_linalg_det(...) TENSOR__CALL1(tensor_linalg_det, __VA_ARGS__)
 #define tensor_det(...) TENSOR__CALL1(tensor_det, __VA_ARGS__)
 #define tensor_linalg_slogdet(...) TENSOR__CALL_KIND(slogdet, tensor_linalg_slogdet, __VA_ARGS__)
@@ -2951,8 +3056,13 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_lu_solve(...) TENSOR__CALL3(tensor_lu_solve, __VA_ARGS__)
 #define tensor_linalg_qr(...) TENSOR__CALL_KIND(qr, tensor_linalg_qr, __VA_ARGS__)
 #define tensor_qr(...) TENSOR__CALL_KIND(qr, tensor_qr, __VA_ARGS__)
+#define tensor_geqrf(...) TENSOR__CALL_KIND(qr, tensor_geqrf, __VA_ARGS__)
+#define tensor_linalg_householder_product(...) TENSOR__CALL2(tensor_linalg_householder_product, __VA_ARGS__)
+#define tensor_ormqr(...) TENSOR__CALL(tensor_ormqr, __VA_ARGS__)
 #define tensor_linalg_svd(...) TENSOR__CALL_KIND(linalg_svd, tensor_linalg_svd, __VA_ARGS__)
 #define tensor_svd(...) TENSOR__CALL_KIND(svd, tensor_svd, __VA_ARGS__)
+#define tensor_svd_lowrank(...) TENSOR__CALL_KIND(svd, tensor_svd_lowrank, __VA_ARGS__)
+#define tensor_pca_lowrank(...) TENSOR__CALL_KIND(svd, tensor_pca_lowrank, __VA_ARGS__)
 #define tensor_linalg_svdvals(...) TENSOR__CALL1(tensor_linalg_svdvals, __VA_ARGS__)
 #define tensor_linalg_eigh(...) TENSOR__CALL_KIND(eigh, tensor_linalg_eigh, __VA_ARGS__)
 #define tensor_linalg_eigvalsh(...) TENSOR__CALL(tensor_linalg_eigvalsh, __VA_ARGS__)
@@ -3899,6 +4009,8 @@ typedef struct tensor__extra_t tensor__extra_t;
 
 // Bytes shared by views. version counts in-place changes; write_op/write_site name the last one for error
 // texts.
+enum { TENSOR__OF_DEVICE = -2 };         // the library took it from the device, and gives it back
+
 struct tensor__storage_t {
     void *data;
     uint64_t bytes;
@@ -3909,7 +4021,7 @@ struct tensor__storage_t {
     void (*deleter)(void *data, void *user);
     void *user;
     tensor__storage_t *next;            // in a free list
-    int16_t size_class;                 // of data, < 0 = not the library's
+    int16_t size_class;                 // of data, < 0 = not the library's, TENSOR__OF_DEVICE = a device's
     uint8_t device, read_only;          // read_only: the elements are constants of the caller
 };
 
@@ -4016,7 +4128,7 @@ typedef struct tensor__tri_params_t {           // TRIL, TRIU
 typedef struct tensor__linalg_params_t {        // LINALG; members that a row does not name are 0
     int64_t upper;                      // SOLVE_TRIANGULAR, EIGH: 1 = the upper triangle, 0 = the lower
     int64_t unitriangular;              // SOLVE_TRIANGULAR: 1 = the diagonal is taken as ones
-    int64_t complete;                   // QR: 1 = q is square
+    int64_t complete;                   // QR: 1 = q is square, 2 = the reflections and tau, not q and r
     int64_t rows;                       // SWAPS: of the matrix, at least the number of pivots
 } tensor__linalg_params_t;
 
@@ -4196,8 +4308,8 @@ enum {
     TENSOR_HOST_PINNED = 16             // beside READ, WRITE: a copy with pinned memory that nobody waits for
 };
 
-// While it is set on a thread, the library calls it at the two ways to elements: a graph that is captured,
-// a profiler. call and host are called before anything is read or written; they return 0 or the code of a
+// While it is set on a thread, the library calls it at the two ways to elements: a graph that is captured.
+// (A profiler has callbacks of its own, tensor_profiler_t.) call and host are called before anything is read or written; they return 0 or the code of a
 // refusal. A refused call or access fails and has changed nothing. Each function may be NULL.
 typedef struct tensor_recorder_t {
     // A kernel is about to run. A refusal is raised by this function.
@@ -4463,6 +4575,7 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     X(int, grad_need, (const tensor__grad_t *g, int k)) \
     X(tensor_generator_t, next_stream, (tensor__thread_t *th)) \
     X(void, parallel, (int64_t ntasks, tensor__task_fn fn, void *arg)) \
+    X(int, share_count, (void)) \
     X(int, thread_count, (void)) \
     X(void, gemm, (const tensor__gemm_t *g, int dtype)) \
     /* bytes of scratch for the product and its parts */ \
@@ -4800,6 +4913,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(ACOSH, acosh, DBL, acosh(F_A), F_MUL(F_G, F_RSQRT(F_SUB(F_MUL(F_A, F_A), F_C(1)))), TENSOR__SA, AS_IS) \
     X(ASINH, asinh, DBL, asinh(F_A), F_MUL(F_G, F_RSQRT(F_ADD(F_MUL(F_A, F_A), F_C(1)))), TENSOR__SA, AS_IS) \
     X(ATANH, atanh, DBL, atanh(F_A), F_DIV(F_G, F_SUB(F_C(1), F_MUL(F_A, F_A))), TENSOR__SA, AS_IS) \
+    X(BESSEL, bessel, DBL, tensor__bessel_f64(F_P(0), F_P(1), F_A), F_MUL(F_G, F_ADD(F_SUB(F_MUL(F_C(p[0] == 1 && p[1] < 2 ? 1 : -1), F_BESSEL(1 - p[0], p[1], F_A)), F_SEL(F_EQ(F_P(0), F_C(0)), F_C(0), F_SEL(F_EQ(F_A, F_C(0)), F_C(0.5), F_DIV(F_Y, F_A)))), F_SEL(F_EQ(F_P(1), F_C(3)), F_Y, F_C(0)))), TENSOR__SA | TENSOR__SY, AS_IS) \
     X(BESSEL_I, bessel_i, DBL, tensor__bessel_i_f64(F_P(0), F_P(1), F_A), F_MUL(F_G, F_SUB(F_BESSEL_I(1 - p[0], p[1], F_A), F_ADD(F_SEL(F_EQ(F_P(1), F_C(0)), F_C(0), F_MUL(F_SIGN(F_A), F_Y)), F_SEL(F_EQ(F_P(0), F_C(0)), F_C(0), F_SEL(F_EQ(F_A, F_C(0)), F_C(0.5), F_DIV(F_Y, F_A)))))), TENSOR__SA | TENSOR__SY, AS_IS) \
     X(ERFCX, erfcx, DBL, tensor__erfcx_f64(F_A), F_MUL(F_G, F_SUB(F_MUL(F_MUL(F_C(2), F_A), F_Y), F_C(1.1283791670955126))), TENSOR__SA | TENSOR__SY, AS_IS) \
     X(ERFINV, erfinv, DBL, tensor__erfinv_f64(F_A), F_MUL(F_G, F_MUL(F_C(0.886226925452758), F_EXP(F_POW(F_ERFINV(F_A), F_C(2))))), TENSOR__SA, FULL) \
@@ -4862,6 +4976,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(INDEX_SELECT, index_select, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_index_select, TENSOR__SB, AS_IS) \
     X(KTHVALUE, kthvalue, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
     X(LINALG_CHOLESKY, linalg_cholesky, LINALG, 1, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_cholesky, TENSOR__SY, AS_IS) \
+    X(LINALG_CHOLESKY_EX, linalg_cholesky_ex, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_cholesky, TENSOR__SY, AS_IS) \
     X(LINALG_DET, linalg_det, LINALG, 1, 3, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_det, TENSOR__SA | TENSOR__SY, AS_IS) \
     X(LINALG_EIGH, linalg_eigh, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_eigh, TENSOR__SY | TENSOR__SY1, AS_IS) \
     X(LINALG_LU_FACTOR, linalg_lu_factor, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_lu_factor, TENSOR__SY | TENSOR__SY1, AS_IS) \
@@ -4917,6 +5032,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 // Functions of several rows that autocast takes as one: name, class. All others are cast as their rows say.
 #define TENSOR_OPS_COMPOSED(X) \
     X(addmm, LOW) X(cdist, FULL) X(cross, WIDEST) X(dist, FULL) X(dot, WIDEST) X(einsum, LOW) X(index_put, WIDEST) \
+    X(linalg_householder_product, APART) X(ormqr, APART) X(svd_lowrank, APART) \
     X(linalg_lstsq, APART) X(linalg_matrix_exp, APART) X(linalg_vecdot, LOW) X(log_ndtr, APART) X(logit, APART) X(nansum, APART) \
     X(pdist, FULL) X(renorm, FULL) X(tensordot, WIDEST) X(trace, APART) X(vander, APART)
 // clang-format on
@@ -4949,8 +5065,8 @@ typedef enum tensor_op_id_t {
 //   F_FLOORDIV F_FMOD F_REMAINDER F_FLOOR F_CEIL F_TRUNC F_ROUND F_POW F_ATAN2
 //   F_EXP F_EXP2 F_EXPM1 F_LOG F_LOG2 F_LOG10 F_LOG1P F_SIN F_COS F_TAN F_ASIN F_ACOS F_ATAN F_SINH F_COSH
 //   F_TANH F_SIGMOID F_ERF F_ERFC F_GELU
-//   F_ERFINV, F_LGAMMA, F_ZETA, F_BESSEL_I(n, scaled, x) and F_POLYGAMMA(n, x) in derivatives of DBL rows
-//   only; n and scaled are numbers of p
+//   F_ERFINV, F_LGAMMA, F_ZETA, F_BESSEL(n, kind, x), F_BESSEL_I(n, scaled, x) and F_POLYGAMMA(n, x) in
+//   derivatives of DBL rows only; n, kind and scaled are numbers of p
 //   F_LT F_LE F_GT F_GE F_EQ F_NE F_ISNAN give masks; F_AND F_OR F_XOR combine them; F_SEL(mask, x, y)
 //
 // The following are composed of others, for all meanings at once:
@@ -4988,7 +5104,8 @@ typedef enum tensor_op_id_t {
 //
 // TENSOR_IMPLEMENTATION_PART=1..4 compiles a quarter of the implementation, so that four files share the
 // work: 1 the core, 2 tensor_nn.h, 3 the passes except AVX-512, 4 AVX-512. The parts of a program must agree
-// in version, passes and TENSOR_NO_AUTOGRAD: their names contain these, so other parts do not link.
+// in version, passes and what is left out (TENSOR_NO_AUTOGRAD, _THREADS, _STDIO): their names contain these,
+// so other parts do not link.
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_NO_SIMD)
@@ -5084,19 +5201,29 @@ typedef enum tensor_op_id_t {
 #define TENSOR__COMPILES_PASS(k)                                                                             \
     (TENSOR__HAS_PASS(k) && (TENSOR__PART == 0 || TENSOR__PART == ((k) == 3 ? 4 : 3)))
 
-// A name with this version, these passes and gradients or not in it: files that do not agree do not link.
+// A name that says this version, these passes and what is left out: files that do not agree do not link.
 #ifdef TENSOR_NO_AUTOGRAD
-#define TENSOR__BUILD_KIND _forward
+#define TENSOR__BUILD_GRADIENTS _forward
 #else
-#define TENSOR__BUILD_KIND
+#define TENSOR__BUILD_GRADIENTS
 #endif
-#define TENSOR__OF_BUILD3(name, major, minor, patch, passes, kind)                                           \
-    name##_v##major##_##minor##_##patch##_passes##passes##kind
-#define TENSOR__OF_BUILD2(name, major, minor, patch, passes, kind)                                           \
-    TENSOR__OF_BUILD3(name, major, minor, patch, passes, kind)
+#ifdef TENSOR_NO_THREADS
+#define TENSOR__BUILD_THREADS _no_threads
+#else
+#define TENSOR__BUILD_THREADS
+#endif
+#ifdef TENSOR_NO_STDIO
+#define TENSOR__BUILD_FILES _no_stdio
+#else
+#define TENSOR__BUILD_FILES
+#endif
+#define TENSOR__OF_BUILD3(name, major, minor, patch, passes, gradients, threads, files)                      \
+    name##_v##major##_##minor##_##patch##_passes##passes##gradients##threads##files
+#define TENSOR__OF_BUILD2(name, major, minor, patch, passes, gradients, threads, files)                      \
+    TENSOR__OF_BUILD3(name, major, minor, patch, passes, gradients, threads, files)
 #define TENSOR__OF_BUILD(name)                                                                               \
     TENSOR__OF_BUILD2(name, TENSOR_VERSION_MAJOR, TENSOR_VERSION_MINOR, TENSOR_VERSION_PATCH, TENSOR_PASSES, \
-                      TENSOR__BUILD_KIND)
+                      TENSOR__BUILD_GRADIENTS, TENSOR__BUILD_THREADS, TENSOR__BUILD_FILES)
 
 // What one part defines and another uses: static in one file, hidden between several.
 #if TENSOR__PART == 0
@@ -5112,6 +5239,7 @@ typedef enum tensor_op_id_t {
 #endif
 #define TENSOR__TABLE const         // hidden by its declaration
 #define tensor__parallel TENSOR__OF_BUILD(tensor__parallel)
+#define tensor__share_count TENSOR__OF_BUILD(tensor__share_count)
 #define tensor__thread_count TENSOR__OF_BUILD(tensor__thread_count)
 #endif
 #ifndef TENSOR_STATIC
@@ -5965,6 +6093,82 @@ TENSOR__BOTH TENSOR__FN double tensor__bessel_i_f64(double n, double scaled, dou
         if (scaled == 0) { sum = sum * exp(a / 2) * exp(a - a / 2); }
     }
     return n > 0 && x < 0 ? -sum : sum;
+}
+
+// J_n (second = 0) or Y_n of x > 0, n = 0 or 1. From 25 on Hankel's asymptotic series, whose smallest term is
+// then below e^-50; else Miller's backward recurrence, normalised by J0 + 2 J2 + 2 J4 + .. = 1, and for Y
+// Neumann's series (Abramowitz & Stegun, 9.2 and 9.1.88). Next to 0 the recurrence overflows: the first terms
+// of the power series.
+TENSOR__BOTH TENSOR__FN double tensor__bessel_jy_f64(double n, int second, double x) {
+    if (x >= 25) {
+        double even = 1, odd = 0, term = 1;
+        for (int k = 1; k < 60 && fabs(term) > 1e-17; k++) {
+            term *= (4 * n * n - (2.0 * k - 1) * (2.0 * k - 1)) / (8 * k * x);
+            double signed_term = k % 4 == 1 || k % 4 == 0 ? term : -term;
+            if (k % 2) {
+                odd += signed_term;
+            } else {
+                even += signed_term;
+            }
+        }
+        double s = sin(x), c = cos(x);                  // turned by pi / 4, or by 3 pi / 4
+        double down = n > 0 ? s - c : s + c, up = n > 0 ? -s - c : s - c;
+        double y = second ? even * up + odd * down : even * down - odd * up;
+        return y / sqrt(3.141592653589793 * x);
+    }
+    double euler = 0.5772156649015329, logarithm = log(x / 2) + euler;
+    if (x < 1e-5) {
+        double j = n > 0 ? x / 2 * (1 - x * x / 8) : 1 - x * x / 4;
+        if (!second) { return j; }
+        if (n > 0) { return 0.6366197723675814 * (-1 / x + logarithm * j) - x / 6.283185307179586; }
+        return 0.6366197723675814 * logarithm * j + x * x / 6.283185307179586;
+    }
+
+    double above = 0, j = 1, norm = 0, series = 0;      // j: J_k times what norm divides by
+    for (int k = 2 * (int)(16 + 0.75 * x); k > 0; k--) {
+        double m = k / 2, sign = k / 2 % 2 ? -1 : 1, below = 2 * k / x * j - above;
+        if (k % 2 == 0) {
+            norm += 2 * j;
+            if (n == 0) { series += sign * 2 / m * j; }
+        } else if (n > 0 && m > 0) {
+            series += sign * (2 * m + 1) / (m * (m + 1)) * j;
+        }
+        above = j;
+        j = below;
+    }
+    norm += j;
+    if (!second) { return (n > 0 ? above : j) / norm; }
+    if (n > 0) { return 0.6366197723675814 * ((logarithm - 1) * above - j / x - series) / norm; }
+    return 0.6366197723675814 * (logarithm * j - series) / norm;
+}
+
+// K_n of x > 0, n = 0 or 1, times e^x if scaled: the integral of exp(-x (cosh t - 1)) cosh(n t) by the
+// trapezoidal rule, which converges exponentially; all terms are positive (Trefethen & Weideman, SIAM Review
+// 56, 2014).
+TENSOR__BOTH TENSOR__FN double tensor__bessel_k_f64(double n, int scaled, double x) {
+    double step = x < 9 ? 0.2 : 0.6 / sqrt(x), sum = 0.5, term = 1;
+    if (x < 1e-8) {
+        double y = n > 0 ? 1 / x : -0.5772156649015329 - log(x / 2);
+        return scaled ? y * exp(x) : y;
+    }
+    if (x > 1e300) { return 0; }
+    for (int k = 1; term > 1e-17 * sum; k++) {
+        double half = sinh(k * step / 2);
+        term = exp(-2 * x * half * half);
+        if (n > 0) { term *= cosh(k * step); }
+        sum += term;
+    }
+    return scaled ? sum * step : sum * step * exp(-x);
+}
+
+// kind: 0 = J, 1 = Y, 2 = K, 3 = K scaled.
+TENSOR__BOTH TENSOR__FN double tensor__bessel_f64(double n, double kind, double x) {
+    if (tensor__isnan_f64(x) || (kind > 0 && x < 0)) { return (double)NAN; }
+    if (kind > 0 && x == 0) { return kind == 1 ? -(double)INFINITY : (double)INFINITY; }
+    if (kind >= 2) { return tensor__bessel_k_f64(n, kind == 3, x); }
+    if (fabs(x) > 1.7976931348623157e308) { return 0; }
+    double y = x == 0 ? 1 - n : tensor__bessel_jy_f64(n, kind == 1, fabs(x));
+    return n > 0 && x < 0 ? -y : y;
 }
 
 // erfc(x) e^(x^2). Below 10 by libm: x is cut in two, so that the square of the large part is exact. From
@@ -9545,7 +9749,7 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
         TENSOR__K(gemm_split)(&job);
         return;
     }
-    job.cut = tensor__gemm_cut(&g, job.workers, TENSOR__MR, TENSOR__NR);
+    job.cut = tensor__gemm_cut(&g, tensor__share_count(), TENSOR__MR, TENSOR__NR);
 
     // threads that would each pack A pack it together, one block at a time
     job.shared = job.cut.tasks > 1 && g.batch == 1 && !TENSOR__K(gemm_is_dot)(&g)
@@ -9851,6 +10055,7 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #undef F_POLYGAMMA
 #undef F_LGAMMA
 #undef F_ZETA
+#undef F_BESSEL
 #undef F_BESSEL_I
 #undef F_POW
 #undef F_REMAINDER
@@ -10389,6 +10594,7 @@ TENSOR__KERNELS(TENSOR__X)
 #undef TENSOR__X
 
 TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg);
+TENSOR__BETWEEN int tensor__share_count(void);
 TENSOR__BETWEEN int tensor__thread_count(void);
 #if TENSOR__PART
 extern TENSOR__BETWEEN const tensor__isa_t TENSOR__PASSES_OF(tensor__isa) tensor__isa_none;
@@ -10856,7 +11062,7 @@ typedef struct tensor__packer_t {
 // Takes over the tasks of a kernel that is done in parts (tensor_graph_resume).
 typedef struct tensor__slice_t {
     void (*run)(struct tensor__slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg);
-    int threads;                    // that the kernel is told: it cuts its work for so many
+    int shares;                     // that the kernel cuts its work for
 } tensor__slice_t;
 
 struct tensor__thread_t {
@@ -10921,6 +11127,7 @@ struct tensor__thread_t {
 };
 
 typedef struct tensor__pool_t {
+    tensor_context_t *ctx;          // its tasks run in this context, whatever the thread uses otherwise
     int n;                          // threads, the caller included
     tensor_parallel_fn_t hook;
     void *hook_user;
@@ -10943,7 +11150,7 @@ typedef struct tensor__pool_t {
 // Functions of rare features: the first use sets a member under the mutex of the context, and nobody writes
 // it again.
 typedef struct tensor__late_t {
-    tensor__count_t rebases;
+    tensor__count_t rebases, autocasts;                         // 1: rebase, autocast is set
     void (*rebase)(tensor__thread_t *th, tensor_t *view);       // views of tensors changed in place
     tensor_t *(*whole)(tensor_t *x, tensor_t *g);               // gradients by rows
     tensor_t *(*add_rows)(tensor_t *leaf, tensor_t *a, tensor_t *b);
@@ -11655,6 +11862,7 @@ TENSOR__FN TENSOR__NOINLINE tensor__storage_t *tensor__device_storage(tensor__th
     s->deleter = b->release;
     s->user = block;
     s->device = (uint8_t)device;
+    s->size_class = TENSOR__OF_DEVICE;
     tensor__tell_memory(device, bytes, 1);
     return s;
 }
@@ -11668,7 +11876,7 @@ TENSOR__INLINE void tensor__storage_drop(tensor__thread_t *th, tensor__storage_t
         th->inside = 1;
         deleter(s->data, s->user);
         th->inside = inside;
-        if (s->device) { tensor__tell_memory(s->device, s->bytes, -1); }
+        if (s->size_class == TENSOR__OF_DEVICE) { tensor__tell_memory(s->device, s->bytes, -1); }
     }
     if (TENSOR__LIKELY(s->home == th)) {
         if (s->size_class >= 0) { tensor__block_free(th, s->data, s->size_class); }
@@ -11691,6 +11899,26 @@ TENSOR__FN void *tensor__memory(tensor__thread_t *th, uint64_t bytes) {
 }
 
 TENSOR__FN void tensor__memory_free(tensor__thread_t *th, void *p) { tensor__raw_free(th->ctx, p); }
+
+// Memory for the length of a call, zeroed, from the thread's cache, so that a steady step asks the allocator
+// for none. The class of the block stands before it; the same thread gives it back. NULL after raising.
+enum { TENSOR__LENT_HEAD = 64 };
+TENSOR__FN void *tensor__lend(tensor__thread_t *th, uint64_t bytes) {
+    int16_t size_class;
+    char *p = (char *)tensor__block(th, bytes + TENSOR__LENT_HEAD, &size_class);
+    if (!p) {
+        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "out of memory: %d bytes", (int64_t)bytes);
+        return NULL;
+    }
+    memset(p, 0, (size_t)bytes + TENSOR__LENT_HEAD);
+    *(int16_t *)(void *)p = size_class;
+    return p + TENSOR__LENT_HEAD;
+}
+
+TENSOR__FN void tensor__give_back(tensor__thread_t *th, void *lent) {
+    char *p = (char *)lent - TENSOR__LENT_HEAD;
+    tensor__block_free(th, p, *(int16_t *)(void *)p);
+}
 
 // Memory for objects that users hold and free, of one size for each kind. A dead object keeps its bytes, so
 // that a later use is noticed, until TENSOR__GRAVES objects of its kind have died after it; then its memory
@@ -12029,6 +12257,7 @@ TENSOR__RARE
 
 TENSOR__FN void tensor__context_init(tensor_context_t *ctx) {
     ctx->backend[0] = &tensor__cpu_backend;
+    ctx->pool.ctx = ctx;
     ctx->pool.n = 1;
     ctx->ready = 1;
 #if !defined(TENSOR_NO_THREADS)
@@ -12050,10 +12279,16 @@ TENSOR__FN tensor__thread_t *tensor__thread_alloc(tensor_context_t *ctx) {
     return (tensor__thread_t *)p;
 }
 
+// The context that the calling thread uses now, or will use when it calls the library.
+TENSOR__FN tensor_context_t *tensor__here(void) {
+    const tensor__thread_t *th = tensor__tls ? tensor__tls : tensor__waiting;
+    return th ? th->ctx : &tensor__default;
+}
+
 // A thread state for the calling thread: an idle one, the context's built-in first one, or a new one.
 TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *ctx) {
     static uint64_t numbers;
-    if (!ctx) { ctx = tensor__waiting ? tensor__waiting->ctx : &tensor__default; }
+    if (!ctx) { ctx = tensor__here(); }
     TENSOR__LOCK(&tensor__global);
     if (!tensor__me) { tensor__me = ++numbers; }
     uint64_t me = tensor__me;
@@ -12300,6 +12535,8 @@ TENSOR_API tensor_profiler_operand_t (tensor_profiler_operand)(const tensor_prof
     o.numel = a->numel;
     return o;
 }
+
+TENSOR_API uint64_t (tensor_profiler_node)(void) { return tensor__self()->seq; }
 
 TENSOR__FN void tensor__push_path(tensor__thread_t *th, const char *name) {
     if (th->path_depth < TENSOR__PATH) { th->path[th->path_depth] = name; }
@@ -12926,6 +13163,15 @@ TENSOR__FN void tensor__exit_watch(tensor__thread_t *th) {
 TENSOR__FN void tensor__exit_forget(void) {}
 #endif
 
+// Puts a state aside, which stays with its thread: the thread finds it again.
+TENSOR__FN void tensor__park(tensor__thread_t *th) {
+    tensor_context_t *ctx = th->ctx;
+    TENSOR__LOCK(&ctx->mutex);
+    th->next_idle = ctx->idle;
+    ctx->idle = th;
+    TENSOR__UNLOCK(&ctx->mutex);
+}
+
 // Frees the state for the next thread, with its caches or without.
 TENSOR__FN void tensor__thread_leave(tensor__thread_t *th, int release) {
     tensor_context_t *ctx = th->ctx;
@@ -13033,6 +13279,7 @@ TENSOR__FN void tensor__worker(tensor__pool_t *p, int worker) {
 TENSOR__FN TENSOR__THREAD_MAIN(tensor__worker_main) {
     tensor__start_t s = *(tensor__start_t *)arg;
     TENSOR_FREE(arg, sizeof s, 64);
+    if (s.pool->ctx != tensor__here()) { tensor__attach(s.pool->ctx); }
     tensor__worker(s.pool, s.worker);
     return 0;
 }
@@ -13276,7 +13523,13 @@ TENSOR__BETWEEN int tensor__thread_count(void) {
     const tensor__thread_t *th = tensor__self();
     tensor__pool_t *p = &th->ctx->pool;
     TENSOR__POOL_HERE(p);
-    return th->slice ? th->slice->threads : p->n;
+    return p->n;
+}
+
+// The threads that a kernel cuts its work for, which may be more than there are.
+TENSOR__BETWEEN int tensor__share_count(void) {
+    const tensor__thread_t *th = tensor__self();
+    return th->slice ? th->slice->shares : tensor__thread_count();
 }
 
 TENSOR_API int (tensor_get_num_threads)(void) { return tensor__thread_count(); }
@@ -13309,8 +13562,7 @@ TENSOR_API int (tensor_set_parallel_for)(tensor_parallel_fn_t fn, void *user, in
 }
 
 // A task of the user's job system takes a free worker number, so that two tasks never share scratch.
-TENSOR__FN void tensor__hook_task(void *arg, int64_t i) {
-    tensor__pool_t *p = (tensor__pool_t *)arg;
+TENSOR__FN void tensor__hook_work(tensor__pool_t *p, int64_t i) {
     for (int w = 0;; w = w + 1 < p->n ? w + 1 : 0) {
         if (TENSOR__ATOMIC_ADD(&p->slots[w], 1) == 0) {
             p->fn(p->arg, i, w);
@@ -13320,6 +13572,21 @@ TENSOR__FN void tensor__hook_task(void *arg, int64_t i) {
         (void)TENSOR__ATOMIC_ADD(&p->slots[w], -1);
         TENSOR__PAUSE();
     }
+}
+
+// Such a task on a thread that uses another context: the state of that one waits meanwhile.
+TENSOR__FN void tensor__hook_task(void *arg, int64_t i) {
+    tensor__pool_t *p = (tensor__pool_t *)arg;
+    tensor__thread_t *th = tensor__tls;
+    if (p->ctx == tensor__here()) {
+        tensor__hook_work(p, i);
+        return;
+    }
+    tensor__attach(p->ctx);
+    tensor__hook_work(p, i);
+    if (tensor__tls) { tensor__park(tensor__tls); }
+    tensor__tls = th;
+    tensor__exit_watch(th);
 }
 
 // Runs fn(arg, 0..ntasks-1, worker) on all threads of the context; the caller takes part.
@@ -13516,13 +13783,10 @@ TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
     (tensor_profiler_set)(NULL);
     tensor_recorder_t *recorder = tensor__set_recorder(NULL);
 
-    // The state stays with its thread: the thread that parked it finds it again.
-    TENSOR__LOCK(&before->mutex);
-    th->next_idle = before->idle;
-    before->idle = th;
-    TENSOR__UNLOCK(&before->mutex);
+    tensor__park(th);
     tensor__tls = NULL;
     tensor__attach(context);
+    if (profiler && tensor__self()->seq < th->seq) { tensor__self()->seq = th->seq; }    // numbers of nodes grow
     (tensor_profiler_set)(profiler);
     tensor__set_recorder(recorder);
     return before;
@@ -13541,10 +13805,12 @@ TENSOR_API int (tensor_context_free)(tensor_context_t *context) {
         TENSOR__REFUSE_CODE(1, OWNER, TENSOR__CALLED_BACK, "context_free");
     }
     tensor__crews_end(context);
+    const tensor_profiler_t *profiler = tensor__self()->profiler;
     int code = tensor__context_close(tensor__self());
     TENSOR_FREE(context, sizeof *context, 64);
     (void)TENSOR__ATOMIC_ADD(&tensor__contexts, -1);
     tensor__attach(before == context ? &tensor__default : before);
+    (tensor_profiler_set)(profiler);            // it is the thread's
     return code;
 }
 
@@ -14235,9 +14501,12 @@ TENSOR__FN tensor_dtype_t tensor__set_autocast(const char *op, tensor_dtype_t dt
         bits = 0;
     }
     if (th->casts && dtype != was && th->depth <= th->cast_depth) { tensor__casts_drop(th); }
-    TENSOR__LOCK(&th->ctx->mutex);
-    if (!th->ctx->late.autocast) { th->ctx->late.autocast = tensor__autocast_now; }
-    TENSOR__UNLOCK(&th->ctx->mutex);
+    if (!TENSOR__ATOMIC_LOAD(&th->ctx->late.autocasts)) {
+        TENSOR__LOCK(&th->ctx->mutex);
+        th->ctx->late.autocast = tensor__autocast_now;
+        TENSOR__ATOMIC_STORE(&th->ctx->late.autocasts, 1);
+        TENSOR__UNLOCK(&th->ctx->mutex);
+    }
     th->modes = (uint8_t)((th->modes & ~TENSOR__CASTS) | bits);
     return was;
 }
@@ -14316,12 +14585,12 @@ TENSOR__FN int tensor__map_room(tensor__thread_t *th, tensor__map_t *m, uint64_t
     if (!more.mask) { more.mask = 7; }
     while (more.mask < 2 * count) { more.mask = 2 * more.mask + 1; }
     if (m->at && more.mask == m->mask) { return 1; }
-    *(void **)&more.at = tensor__memory(th, (more.mask + 1) * sizeof *more.at);
+    *(void **)&more.at = tensor__lend(th, (more.mask + 1) * sizeof *more.at);
     if (!more.at) { return 0; }
     for (uint64_t i = 0; m->at && i <= m->mask; i++) {
         if (m->at[i].key) { more.at[tensor__map_place(&more, m->at[i].key)] = m->at[i]; }
     }
-    if (m->at) { tensor__memory_free(th, m->at); }
+    if (m->at) { tensor__give_back(th, m->at); }
     *m = more;
     return 1;
 }
@@ -14451,11 +14720,11 @@ TENSOR__FN int tensor__list_room(tensor__thread_t *th, void **list, int64_t coun
                                  size_t bytes) {
     if (count < *room) { return 1; }
     int64_t more = *room ? *room * 2 : 64;
-    void *m = tensor__memory(th, (uint64_t)more * bytes);
+    void *m = tensor__lend(th, (uint64_t)more * bytes);
     if (!m) { return 0; }
     if (*list) {
         memcpy(m, *list, (size_t)count * bytes);
-        tensor__memory_free(th, *list);
+        tensor__give_back(th, *list);
     }
     *list = m;
     *room = more;
@@ -14468,30 +14737,38 @@ TENSOR__FN TENSOR__NOINLINE int tensor__reach(tensor__thread_t *th, tensor__pass
     return tensor__pass_slot(th, q, n) != NULL;
 }
 
-// The nodes that some tensors depend on, consumers first, to be freed with tensor__memory_free; since > 0:
-// only those that this thread made after that sequence number. -> their number; -1 = out of memory, raised.
-TENSOR__FN int64_t tensor__walk(tensor__thread_t *th, tensor_t *const *y, int n, uint64_t since,
-                                tensor__node_t ***list) {
-    tensor__pass_t q;
-    memset(&q, 0, sizeof q);
+// The nodes that some tensors depend on, consumers first, to be freed with tensor__give_back; since > 0:
+// only those that this thread made after that sequence number. q is a pass without nodes, whose memory the
+// walk uses. -> their number; -1 = out of memory, raised.
+TENSOR__FN int64_t tensor__walk_in(tensor__thread_t *th, tensor__pass_t *q, tensor_t *const *y, int n,
+                                   uint64_t since, tensor__node_t ***list) {
     int64_t count = 0, room = 0;
     int ok = 1;
     void *nodes = NULL;
-    for (int i = 0; i < n && ok; i++) { ok = tensor__reach(th, &q, y[i]->node, since); }
-    while (q.count) {
-        tensor__node_t *node = tensor__pass_pop(&q).node;
+    for (int i = 0; i < n && ok; i++) { ok = tensor__reach(th, q, y[i]->node, since); }
+    while (q->count) {
+        tensor__node_t *node = tensor__pass_pop(q).node;
         ok = ok && tensor__list_room(th, &nodes, count, &room, sizeof node);
         if (ok) { ((tensor__node_t **)nodes)[count++] = node; }
-        for (int i = 0; i < node->nin && ok; i++) { ok = tensor__reach(th, &q, node->edge[i].node, since); }
+        for (int i = 0; i < node->nin && ok; i++) { ok = tensor__reach(th, q, node->edge[i].node, since); }
         tensor__node_drop(th, node);            // y still holds it
     }
-    if (q.slots) { tensor__raw_free(th->ctx, q.slots); }
     if (!ok && nodes) {
-        tensor__memory_free(th, nodes);
+        tensor__give_back(th, nodes);
         nodes = NULL;
     }
     *list = (tensor__node_t **)nodes;
     return ok ? count : -1;
+}
+
+// The same where no pass is open.
+TENSOR__FN int64_t tensor__walk(tensor__thread_t *th, tensor_t *const *y, int n, uint64_t since,
+                                tensor__node_t ***list) {
+    tensor__pass_t q;
+    memset(&q, 0, sizeof q);
+    int64_t count = tensor__walk_in(th, &q, y, n, since, list);
+    if (q.slots) { tensor__raw_free(th->ctx, q.slots); }
+    return count;
 }
 
 // Whether a gradient at this edge leads to an input that is asked for.
@@ -15149,7 +15426,7 @@ TENSOR__FN int tensor__circular(tensor__op_t *o, const tensor_t *leaf) {
     for (int64_t k = 0; k < count && !found; k++) {
         for (int i = 0; i < list[k]->nin; i++) { found |= list[k]->edge[i].leaf == leaf; }
     }
-    if (list) { tensor__memory_free(o->th, list); }
+    if (list) { tensor__give_back(o->th, list); }
     TENSOR__REFUSE_AS(1, found, AUTOGRAD,
                       "%s: x %t is a leaf of the graph that it would become the result of; change a clone",
                       o->row->name, leaf);
@@ -15309,7 +15586,6 @@ TENSOR__FN TENSOR__NOINLINE int tensor__launch_heard(tensor_call_t *c, tensor_ke
     heard.outputs = c->nout;
     heard.device = (tensor_device_t)(TENSOR_CPU + c->device);
     heard.live_bytes = (uint64_t)TENSOR__RELAXED_LOAD(&th->live_bytes);
-    heard.node = th->seq + 1;
     heard.captured = r != &tensor__no_recorder;
     heard.call_ = c;
     if (p->begin) { p->begin(p->user, &heard); }
@@ -16454,7 +16730,7 @@ TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *call) {
     j.job.r[0] = j.job.r[4] = 0;
     j.job.r[1] = g.m;
     j.job.r[5] = g.k;
-    j.job.cut = tensor__gemm_cut(&g, work < 4096 ? 1 : j.job.workers, 32, 32);
+    j.job.cut = tensor__gemm_cut(&g, work < 4096 ? 1 : tensor__share_count(), 32, 32);
     tensor__parallel(j.job.cut.tasks, tensor__dot_task, &j);
 }
 #undef TENSOR__TARGET_DOT
@@ -16708,7 +16984,7 @@ TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
     job.r[0] = job.r[4] = 0;
     job.r[1] = g->m;
     job.r[5] = g->k;
-    job.cut = tensor__gemm_cut(g, job.workers, 4, job.nr);
+    job.cut = tensor__gemm_cut(g, tensor__share_count(), 4, job.nr);
     tensor__parallel(job.cut.tasks, tensor__gemm_task_f64, &job);
 }
 
@@ -16862,6 +17138,7 @@ TENSOR__INLINE double tensor__round_f64(double a) {
 #define F_POLYGAMMA(n, x) tensor__polygamma_f64(n, x)
 #define F_LGAMMA(x) tensor__lgamma_f64(x)
 #define F_ZETA(s, q) tensor__hurwitz_f64(s, q)
+#define F_BESSEL(n, kind, x) tensor__bessel_f64(n, kind, x)
 #define F_BESSEL_I(n, scaled, x) tensor__bessel_i_f64(n, scaled, x)
 
 #define TENSOR__FORWARD(name, f)                                                                             \
@@ -17333,8 +17610,9 @@ TENSOR__FN int tensor__wrappable(const char *op, const void *data, int dtype, co
     TENSOR__REFUSE_AS(0, ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, n), SHAPE,
                       "%s: shape of %i dims must have 0 to 8 dims, sizes >= 0, < 2^59 elements", op, ndim);
     TENSOR__REFUSE_AS(0, (unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "%s: %i is not a dtype", op, dtype);
-    TENSOR__REFUSE_AS(0, !data || (uintptr_t)data % tensor__sizes[dtype], SHAPE, "%s: data is %s", op,
-                      data ? "misaligned for its dtype" : "NULL");
+    TENSOR__REFUSE_AS(0, !data && *n, SHAPE, "%s: data is NULL for %d elements", op, *n);
+    TENSOR__REFUSE_AS(0, (uintptr_t)data % tensor__sizes[dtype], SHAPE,
+                      "%s: data is misaligned for its dtype", op);
     return 1;
 }
 
@@ -17515,16 +17793,24 @@ TENSOR__FN int tensor__cpu_fill(tensor_call_t *c) {
 // ------------------------------------------------------------------------------
 // >>impl-inspect                                   MARK: getters
 //
-// Getters read the header and give 0, NaN or NULL for what cannot be used. Rejected: out-parameters with a
-// code for each (nobody checks them).
+// Getters read the header and give 0, NaN or NULL for what cannot be used; of a dead tensor that is an error
+// too. Rejected: out-parameters with a code for each (nobody checks them).
 // ------------------------------------------------------------------------------
 
-TENSOR_API int (tensor_ndim)(tensor_t *x) { return tensor__live(x) ? x->ndim : 0; }
+TENSOR__FN TENSOR__NOINLINE int tensor__unreadable(const char *getter, tensor_t *x) {
+    int dead = TENSOR__GIVEN(x) && (x->state == TENSOR__DEAD || x->state == TENSOR__EMPTIED);
+    return dead && tensor__unusable(getter, "x", x);
+}
+
+// Whether a getter may read x. Poison and NULL raise nothing.
+#define TENSOR__READABLE(getter, x) (TENSOR__LIKELY(tensor__live(x)) || tensor__unreadable(getter, x))
+
+TENSOR_API int (tensor_ndim)(tensor_t *x) { return TENSOR__READABLE("ndim", x) ? x->ndim : 0; }
 
 TENSOR_API tensor_shape_t (tensor_shape)(tensor_t *x) {
     tensor_shape_t s;
     memset(&s, 0, sizeof s);
-    if (tensor__live(x)) {
+    if (TENSOR__READABLE("shape", x)) {
         s.ndim = x->ndim;
         for (int i = 0; i < x->ndim; i++) { s.dims[i] = x->dims[i]; }
     }
@@ -17537,30 +17823,33 @@ TENSOR__FN int tensor__own_dim(const char *op, int64_t dim, tensor_t *x) {
 }
 
 TENSOR_API int64_t (tensor_size)(tensor_t *x, int64_t dim) {
-    if (!tensor__live(x)) { return 0; }
+    if (!TENSOR__READABLE("size", x)) { return 0; }
     int d = tensor__own_dim("size", dim, x);
     return d < 0 ? 0 : x->dims[d];
 }
 
 TENSOR_API int64_t (tensor_stride)(tensor_t *x, int64_t dim) {
-    if (!tensor__live(x)) { return 0; }
+    if (!TENSOR__READABLE("stride", x)) { return 0; }
     int d = tensor__own_dim("stride", dim, x);
     return d < 0 ? 0 : x->strides[d];
 }
 
-TENSOR_API int64_t tensor_storage_offset(tensor_t *x) { return tensor__live(x) ? x->offset : 0; }
-TENSOR_API int64_t (tensor_numel)(tensor_t *x) { return tensor__live(x) ? x->numel : 0; }
+TENSOR_API int64_t tensor_storage_offset(tensor_t *x) {
+    return TENSOR__READABLE("storage_offset", x) ? x->offset : 0;
+}
+
+TENSOR_API int64_t (tensor_numel)(tensor_t *x) { return TENSOR__READABLE("numel", x) ? x->numel : 0; }
 
 TENSOR_API tensor_dtype_t (tensor_dtype)(tensor_t *x) {
-    return tensor__live(x) ? (tensor_dtype_t)x->dtype : TENSOR_F32;
+    return TENSOR__READABLE("dtype", x) ? (tensor_dtype_t)x->dtype : TENSOR_F32;
 }
 
 TENSOR_API tensor_device_t (tensor_device)(tensor_t *x) {
-    return tensor__live(x) ? (tensor_device_t)(TENSOR_CPU + x->device) : TENSOR_CPU;
+    return TENSOR__READABLE("device", x) ? (tensor_device_t)(TENSOR_CPU + x->device) : TENSOR_CPU;
 }
 
 TENSOR_API int (tensor_is_contiguous)(tensor_t *x) {
-    return tensor__live(x) && (x->flags & TENSOR__CONTIGUOUS) != 0;
+    return TENSOR__READABLE("is_contiguous", x) && (x->flags & TENSOR__CONTIGUOUS) != 0;
 }
 
 TENSOR_API int (tensor_is_poison)(tensor_t *x) {
@@ -19214,16 +19503,27 @@ TENSOR_API tensor_t *(tensor_polygamma)(int n, tensor_t *x) {
 
 TENSOR__MADE(digamma, (tensor_t *x), (tensor_polygamma)(0, x))
 
+// kind: as of tensor__bessel_f64.
+TENSOR__FN tensor_t *tensor__bessel(double n, double kind, tensor_t *x) {
+    return tensor__unary_p(TENSOR__ROW(BESSEL), x, n, kind);
+}
+
 // I0 or I1 (n = 0 or 1), times e^-|x| if scaled is 1.
 TENSOR__FN tensor_t *tensor__bessel_i(double n, double scaled, tensor_t *x) {
     return tensor__unary_p(TENSOR__ROW(BESSEL_I), x, n, scaled);
 }
 
-#define TENSOR__X(name, n, scaled)                                                                           \
+#define TENSOR__X(name, function, n, how)                                                                    \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) {                                                      \
-        return tensor__named(tensor__self(), tensor__bessel_i(n, scaled, x), __func__);                      \
+        return tensor__named(tensor__self(), function(n, how, x), __func__);                                 \
     }
-TENSOR__X(i0, 0, 0) TENSOR__X(i0e, 0, 1) TENSOR__X(i1, 1, 0) TENSOR__X(i1e, 1, 1)
+TENSOR__X(i0, tensor__bessel_i, 0, 0) TENSOR__X(i0e, tensor__bessel_i, 0, 1)
+TENSOR__X(i1, tensor__bessel_i, 1, 0) TENSOR__X(i1e, tensor__bessel_i, 1, 1)
+TENSOR__X(bessel_j0, tensor__bessel, 0, 0) TENSOR__X(bessel_j1, tensor__bessel, 1, 0)
+TENSOR__X(bessel_y0, tensor__bessel, 0, 1) TENSOR__X(bessel_y1, tensor__bessel, 1, 1)
+TENSOR__X(modified_bessel_k0, tensor__bessel, 0, 2) TENSOR__X(modified_bessel_k1, tensor__bessel, 1, 2)
+TENSOR__X(scaled_modified_bessel_k0, tensor__bessel, 0, 3)
+TENSOR__X(scaled_modified_bessel_k1, tensor__bessel, 1, 3)
 #undef TENSOR__X
 
 // The gradient of the exponents has no closed form (PyTorch has none): asking for it is an error.
@@ -19264,6 +19564,66 @@ TENSOR_API tensor_t *(tensor_ndtr)(tensor_t *x) {
     x = tensor_mul_scalar(tensor_erfc(tensor_mul_scalar(tensor__computed(x), -0.7071067811865476)), 0.5);
     TENSOR__RETURN(tensor_to(x, dtype));
 }
+
+// Kinds of polynomials: p[0] = 1, p[1] = slope x + offset.
+typedef struct tensor__orthogonal_t {
+    const char *name;
+    double slope, offset;
+    char kind, shifted;                 // C Chebyshev, H and E Hermite, L Laguerre, P Legendre
+} tensor__orthogonal_t;
+
+// p[k + 1] = (a x + b) p[k] - c p[k - 1] (Abramowitz & Stegun, 22.7).
+TENSOR__FN tensor_t *tensor__orthogonal(const tensor__orthogonal_t *f, tensor_t *x, int64_t n) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(f->name, "x", x)) { return TENSOR__POISON; }
+    TENSOR__REFUSE(n > 1000, SHAPE, "%s: degree n %d is above 1000", f->name, n);
+    int dtype = tensor__float_dtype(x);
+    x = tensor__computed(x);
+    if (f->shifted) { x = tensor_sub_scalar(tensor_mul_scalar(x, 2), 1); }
+    tensor_t *before = n < 0 ? tensor_zeros_like(x) : tensor_ones_like(x), *here = before;
+    if (n > 0) { here = tensor_add_scalar(tensor_mul_scalar(x, f->slope), f->offset); }
+
+    for (int64_t k = 1; k < n && here != TENSOR__POISON; k++) {
+        double d = (double)k, a = 2, b = 0, c = 1;
+        switch (f->kind) {
+        case 'H': c = 2 * d; break;
+        case 'E':
+            a = 1;
+            c = d;
+            break;
+        case 'L':
+            a = -1 / (d + 1);
+            b = (2 * d + 1) / (d + 1);
+            c = d / (d + 1);
+            break;
+        case 'P':
+            a = (2 * d + 1) / (d + 1);
+            c = d / (d + 1);
+            break;
+        default: break;
+        }
+        tensor_t *factor = tensor_add_scalar(tensor_mul_scalar(x, a), b);
+        tensor_t *next = tensor_sub(tensor_mul(factor, here), tensor_mul_scalar(before, c));
+        before = here;
+        here = next;
+    }
+    TENSOR__RETURN(tensor_to(here, dtype));
+}
+
+#define TENSOR__X(name, slope, offset, kind, shifted)                                                        \
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, int64_t n) {                                           \
+        static const tensor__orthogonal_t f = {#name, slope, offset, kind, shifted};                         \
+        return tensor__named(tensor__self(), tensor__orthogonal(&f, x, n), __func__);                        \
+    }
+TENSOR__X(chebyshev_polynomial_t, 1, 0, 'C', 0) TENSOR__X(chebyshev_polynomial_u, 2, 0, 'C', 0)
+TENSOR__X(chebyshev_polynomial_v, 2, -1, 'C', 0) TENSOR__X(chebyshev_polynomial_w, 2, 1, 'C', 0)
+TENSOR__X(shifted_chebyshev_polynomial_t, 1, 0, 'C', 1)
+TENSOR__X(shifted_chebyshev_polynomial_u, 2, 0, 'C', 1)
+TENSOR__X(shifted_chebyshev_polynomial_v, 2, -1, 'C', 1)
+TENSOR__X(shifted_chebyshev_polynomial_w, 2, 1, 'C', 1) TENSOR__X(hermite_polynomial_h, 2, 0, 'H', 0)
+TENSOR__X(hermite_polynomial_he, 1, 0, 'E', 0) TENSOR__X(laguerre_polynomial_l, -1, 1, 'L', 0)
+TENSOR__X(legendre_polynomial_p, 1, 0, 'P', 0)
+#undef TENSOR__X
 
 // Below -1 the result is computed by erfcx, which does not underflow. Each of the two formulas sees only its
 // own part of x, so that a NaN of the other one cannot reach the gradient.
@@ -19797,6 +20157,7 @@ TENSOR__FN tensor_t *tensor__wide(tensor_t *t) {
 #define F_POLYGAMMA(n, x) (tensor_polygamma)((int)(n), x)
 #define F_LGAMMA(x) tensor_lgamma(x)
 #define F_ZETA(s, q) tensor_zeta(s, q)
+#define F_BESSEL(n, kind, x) tensor__bessel(n, kind, x)
 #define F_BESSEL_I(n, scaled, x) tensor__bessel_i(n, scaled, x)
 #define F_LT(a, b) tensor_lt(a, b)
 #define F_LE(a, b) tensor_le(a, b)
@@ -20217,7 +20578,7 @@ TENSOR__FN void tensor__merge_dim(int64_t *dims, int64_t *strides, int *n, int64
 
 // Few outputs over much data: chunks whose length depends on the shape alone are combined in order, for as
 // many outputs at once as have room for their parts on the stack.
-enum { TENSOR__MOST_PARTS = 64, TENSOR__PARTS_AT_ONCE = 4 };
+enum { TENSOR__MOST_PARTS = 64, TENSOR__PARTS_AT_ONCE = 4, TENSOR__REDUCE_ROWS = 32 };
 
 // Elements of such a chunk.
 TENSOR__INLINE int64_t tensor__chunk_of(int64_t reduced) {
@@ -20295,7 +20656,7 @@ TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c, void (*leaf)(const tensor__r
         return 0;
     }
 
-    if (r.kept >= 32 || r.reduced <= TENSOR__CHUNK) {
+    if (r.kept >= TENSOR__REDUCE_ROWS || r.reduced <= TENSOR__CHUNK) {
         if (r.kept * r.reduced < 2 * TENSOR__GRAIN) {
             r.chunks = 1;
         } else if (r.kept < 64) {
@@ -22117,14 +22478,14 @@ TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *li
     TENSOR__REFUSE(!equation || !list || n < 1, FORMAT, "einsum: needs an equation and at least one tensor");
     if (!TENSOR__CASTING(th_)) { TENSOR__RETURN(tensor__einsum(equation, list, n)); }
 
-    tensor_t **cast = (tensor_t **)tensor__memory(th_, (uint64_t)n * sizeof *cast), *y = TENSOR__POISON;
+    tensor_t **cast = (tensor_t **)tensor__lend(th_, (uint64_t)n * sizeof *cast), *y = TENSOR__POISON;
     if (!cast) { return y; }
     memcpy(cast, list, (size_t)n * sizeof *cast);
     uint8_t modes = th_->modes;
     th_->modes |= TENSOR__CAST_ANEW;        // the result of one operand is a view of it
     if (tensor__open_as(th_, TENSOR__CAST_einsum, cast, n)) { y = tensor__einsum(equation, cast, n); }
     th_->modes = modes;
-    tensor__memory_free(th_, cast);
+    tensor__give_back(th_, cast);
     TENSOR__RETURN(y);
 }
 
@@ -22166,13 +22527,13 @@ TENSOR__FN tensor_t *tensor__multi_dot(const char *op, tensor_t *const *list, in
                        "%s: tensors %i %t and %i %t do not agree on K", op, i - 1, list[i - 1], i, list[i]);
     }
     uint64_t cells = (uint64_t)n * (uint64_t)n;
-    char *memory = (char *)tensor__memory(th_, cells * 16);
+    char *memory = (char *)tensor__lend(th_, cells * 16);
     if (!memory) { return TENSOR__POISON; }
     double *cost = (double *)(void *)memory;
     int64_t *cut = (int64_t *)(void *)(memory + cells * 8);
     tensor__chain_cuts(list, n, cost, cut);
     tensor_t *y = n == 1 ? tensor_clone(list[0]) : tensor__chain(list, cut, n, 0, n - 1);
-    tensor__memory_free(th_, memory);
+    tensor__give_back(th_, memory);
     TENSOR__RETURN(y);
 }
 
@@ -22674,6 +23035,17 @@ TENSOR__FN int64_t tensor__la_cholesky(const tensor__la_item_t *q) {
     return 0;
 }
 
+// Without a factor the result is NaN, and info says where.
+TENSOR__FN int64_t tensor__la_cholesky_ex(const tensor__la_item_t *q) {
+    int64_t n = q->n, info = tensor__la_cholesky(q);
+    if (info) {
+        for (int64_t i = 0; i < n * n; i++) { q->a[i] = (double)NAN; }
+        tensor__la_store(q->y, q->item, q->a, n, n, 0);
+    }
+    tensor__store_i64((char *)q->y[1].data + q->item * 4, q->y[1].dtype, 1, &info, 1);
+    return 0;
+}
+
 TENSOR__FN int64_t tensor__la_det(const tensor__la_item_t *q) {
     int64_t n = q->n;
     double det = 1, sign = 1, logarithm = 0;
@@ -22729,6 +23101,11 @@ TENSOR__FN int64_t tensor__la_qr(const tensor__la_item_t *q) {
     for (int64_t j = 0; j < k; j++) {
         tau[j] = tensor__la_house(a + j * n + j, n, m - j);
         tensor__la_reflect(a + j * n + j, n, m - j, tau[j], a + j * n + j + 1, n, n - j - 1, v);
+    }
+    if (q->c->p->linalg.complete == 2) {
+        tensor__la_store(q->y, q->item, a, m, n, 0);
+        tensor__la_store(q->y + 1, q->item, tau, 1, k, 0);
+        return 0;
     }
     tensor__la_identity(b, m, cols);
     for (int64_t j = k - 1; j >= 0; j--) {
@@ -22801,6 +23178,7 @@ TENSOR__FN int64_t tensor__la_item(const tensor__la_t *l, int64_t item, double *
     tensor__la_load(q.a, q.x, item, id == TENSOR_OP_LINALG_SVD && q.m >= q.n);
     switch (id) {
     case TENSOR_OP_LINALG_CHOLESKY: return tensor__la_cholesky(&q);
+    case TENSOR_OP_LINALG_CHOLESKY_EX: return tensor__la_cholesky_ex(&q);
     case TENSOR_OP_LINALG_DET: return tensor__la_det(&q);
     case TENSOR_OP_LINALG_LU_FACTOR: return tensor__la_lu_factor(&q);
     case TENSOR_OP_LINALG_SOLVE:
@@ -22932,6 +23310,29 @@ TENSOR_API tensor_t *(tensor_linalg_cholesky)(tensor_t *x, int upper) {
 
 TENSOR_API tensor_t *(tensor_cholesky)(tensor_t *x, int upper) { return (tensor_linalg_cholesky)(x, upper); }
 
+// Frees what was made since mark but a result and its info. Both or none are poison.
+TENSOR__FN tensor_linalg_ex_t tensor__linalg_ex(tensor__thread_t *th, int64_t mark, tensor_t *result,
+                                                tensor_t *info, const char *function) {
+    tensor_linalg_ex_t r;
+    tensor_t *list[2] = {result, info};
+    tensor__tidy_n(th, mark, list, 2, function);
+    memcpy(&r, list, sizeof r);
+    return r;
+}
+
+TENSOR_API tensor_linalg_ex_t (tensor_linalg_cholesky_ex)(tensor_t *x, int upper) {
+    tensor_linalg_ex_t r = {TENSOR__POISON, TENSOR__POISON};
+    TENSOR__MARK
+    tensor__op_t o;
+    if (!tensor__la_begin(&o, TENSOR__ROW(LINALG_CHOLESKY_EX), x, NULL, 1)) { return r; }
+    if (upper) { o.args[0] = tensor_mT(x); }
+    if (o.args[0] == TENSOR__POISON) { return r; }
+    tensor__la_result(&o, x->dtype, TENSOR__HIGH(x), TENSOR__WIDE(x));
+    tensor__la_result(&o, TENSOR_I32, -1, -1);
+    if (tensor__finish(&o) == TENSOR__POISON) { return r; }
+    return tensor__linalg_ex(th_, mark_, upper ? tensor_mT(o.out[0]) : o.out[0], o.out[1], __func__);
+}
+
 // Expands both to the batch dims of both. 0 = they do not fit, raised.
 TENSOR__FN int tensor__la_pair(const char *op, tensor_t **a, tensor_t **b) {
     int n = 0;
@@ -22966,10 +23367,14 @@ TENSOR__FN tensor_t *tensor__solve(const tensor__row_t *row, tensor_t *a, tensor
     TENSOR__RETURN(tensor__finish(&o));
 }
 
+// Whether b has vectors for the matrices a, not matrices.
+TENSOR__FN int tensor__solves_vectors(const tensor_t *a, const tensor_t *b) {
+    return b->ndim == 1 || (b->ndim == a->ndim - 1 && !memcmp(a->dims, b->dims, (size_t)b->ndim * 8));
+}
+
 TENSOR_API tensor_t *(tensor_linalg_solve)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK2(a, b)
-    int vector = b->ndim == 1 || (b->ndim == a->ndim - 1 && !memcmp(a->dims, b->dims, (size_t)b->ndim * 8));
-    if (!vector) { return tensor__solve(TENSOR__ROW(LINALG_SOLVE), a, b, 0, 0); }
+    if (!tensor__solves_vectors(a, b)) { return tensor__solve(TENSOR__ROW(LINALG_SOLVE), a, b, 0, 0); }
     tensor_t *x = tensor__solve(TENSOR__ROW(LINALG_SOLVE), a, tensor_unsqueeze(b, -1), 0, 0);
     TENSOR__RETURN(x == TENSOR__POISON ? x : tensor_squeeze(x, -1));
 }
@@ -23011,6 +23416,52 @@ TENSOR__FN tensor_t *tensor__inv(const char *op, tensor_t *x) {
 TENSOR__FRONT(linalg_inv, (tensor_t *x),
     tensor__named(tensor__self(), tensor__inv("linalg_inv", x), __func__))
 TENSOR__FRONT(inverse, (tensor_t *x), tensor__named(tensor__self(), tensor__inv("inverse", x), __func__))
+
+// The place of the first pivot of x that is 0, counted from 1, or 0: i32 [...].
+TENSOR__FN tensor_t *tensor__zero_pivots(tensor_t *x) {
+    TENSOR__MARK
+    tensor_lu_factor_t f = (tensor_linalg_lu_factor)(tensor_detach(x));
+    if (f.lu == TENSOR__POISON) { return TENSOR__POISON; }
+    tensor_t *zero = tensor_eq_scalar(tensor__diagonal(f.lu), 0), *any = tensor_any_dim(zero, -1, 0);
+    if (!TENSOR__WIDE(x)) { TENSOR__RETURN(tensor_to(any, TENSOR_I32)); }
+    tensor_t *first = tensor_add_scalar(tensor_argmax_dim(tensor_to(zero, TENSOR_I32), -1, 0), 1);
+    TENSOR__RETURN(tensor_to(tensor_mul(first, any), TENSOR_I32));
+}
+
+// Singular matrices are solved as the identity, so that they reach no error and no gradient, and are NaN.
+// vectors: b has vectors, not matrices.
+TENSOR__FN tensor_linalg_ex_t tensor__solve_ex(tensor_t *a, tensor_t *b, int vectors, const char *function) {
+    tensor_linalg_ex_t r = {TENSOR__POISON, TENSOR__POISON};
+    TENSOR__MARK
+    tensor_t *info = tensor__zero_pivots(a);
+    if (info == TENSOR__POISON) { return r; }
+    tensor_t *bad = tensor_unsqueeze(tensor_unsqueeze(tensor_ne_scalar(info, 0), -1), -1);
+    a = tensor_where(bad, tensor__la_eye(a, TENSOR__HIGH(a), TENSOR__HIGH(a)), a);
+    tensor_t *x;
+    if (vectors) {
+        x = (tensor_linalg_solve)(a, b);
+        bad = tensor_squeeze(bad, -1);
+    } else {
+        x = tensor__solve(TENSOR__ROW(LINALG_SOLVE), a, b, 0, 0);
+    }
+    return tensor__linalg_ex(th_, mark_, tensor_masked_fill(x, bad, (double)NAN), info, function);
+}
+
+TENSOR_API tensor_linalg_ex_t (tensor_linalg_solve_ex)(tensor_t *a, tensor_t *b) {
+    tensor_linalg_ex_t r = {TENSOR__POISON, TENSOR__POISON};
+    if (!tensor__la_usable("linalg_solve_ex", "a", a, 1) || !TENSOR__USABLE("linalg_solve_ex", "b", b)) {
+        return r;
+    }
+    return tensor__solve_ex(a, b, tensor__solves_vectors(a, b), __func__);
+}
+
+TENSOR_API tensor_linalg_ex_t (tensor_linalg_inv_ex)(tensor_t *x) {
+    tensor_linalg_ex_t r = {TENSOR__POISON, TENSOR__POISON};
+    TENSOR__MARK
+    if (!tensor__la_usable("linalg_inv_ex", "x", x, 1)) { return r; }
+    r = tensor__solve_ex(x, tensor__la_eye(x, TENSOR__HIGH(x), TENSOR__HIGH(x)), 0, __func__);
+    return tensor__linalg_ex(th_, mark_, r.result, r.info, __func__);
+}
 
 // Determinant, sign, log; only the determinant is visible unless `all`.
 TENSOR__FN int tensor__det(tensor__op_t *o, tensor_t *x, int all) {
@@ -23180,6 +23631,76 @@ TENSOR_API tensor_qr_t (tensor_linalg_qr)(tensor_t *x, const char *mode) {
 
 TENSOR_API tensor_qr_t (tensor_qr)(tensor_t *x) { return (tensor_linalg_qr)(x, NULL); }
 
+TENSOR_API tensor_qr_t (tensor_geqrf)(tensor_t *x) {
+    tensor_qr_t r = {TENSOR__POISON, TENSOR__POISON};
+    TENSOR__MARK
+    tensor__op_t o;
+    if (!tensor__la_usable("geqrf", "x", x, 0)) { return r; }
+    if (!tensor__la_begin(&o, TENSOR__ROW(LINALG_QR), tensor_detach(x), NULL, 0)) { return r; }
+    int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x);
+    o.params.linalg.complete = 2;
+    tensor__la_result(&o, x->dtype, m, n);
+    tensor__la_result(&o, x->dtype, -1, m < n ? m : n);
+    if (tensor__finish(&o) == TENSOR__POISON) { return r; }
+    tensor_t *list[2] = {o.out[0], o.out[1]};
+    tensor__tidy_n(th_, mark_, list, 2, __func__);
+    memcpy(&r, list, sizeof r);
+    return r;
+}
+
+// The product of k reflections I - tau v vT is I - V T VT (Schreiber & Van Loan, SIAM J. Sci. Stat. Comput.
+// 10, 1989): *v is V [..., M, K], *t is T, which solves (I + diag(tau) triu(VT V, 1)) T = diag(tau). 0 = with
+// an error.
+TENSOR__FN int tensor__reflections(const char *op, tensor_t *a, tensor_t *tau, tensor_t **v, tensor_t **t) {
+    if (!tensor__la_usable(op, "a", a, 0) || !TENSOR__USABLE(op, "tau", tau)) { return 0; }
+    int fits = tau->dtype == a->dtype && tau->ndim == a->ndim - 1 &&
+               !memcmp(tau->dims, a->dims, (size_t)(a->ndim - 2) * sizeof *a->dims);
+    int64_t k = fits ? TENSOR__WIDE(tau) : 0, m = TENSOR__HIGH(a), n = TENSOR__WIDE(a);
+    TENSOR__REFUSE_AS(0, !fits || k > n || k > m, SHAPE,
+                      "%s: tau %t %y must have the dtype and the batch of a %t %y, and at most min(M, N) "
+                      "elements in its last dim", op, tau, tau, a, a);
+    *v = tensor_add(tensor_tril(tensor_narrow(a, -1, 0, k), -1), tensor__la_eye(a, m, k));
+    tensor_t *rows = tensor_unsqueeze(tau, -1);
+    tensor_t *between = tensor_mul(tensor_triu(tensor_matmul(tensor_mT(*v), *v), 1), rows);
+    *t = tensor_linalg_solve_triangular(between, tensor_mul(tensor__la_eye(a, k, k), rows), 1, 1, 1);
+    return *t != TENSOR__POISON;
+}
+
+TENSOR__FN tensor_t *tensor__householder_product(tensor_t *a, tensor_t *tau) {
+    tensor_t *v, *t;
+    if (!tensor__reflections("linalg_householder_product", a, tau, &v, &t)) { return TENSOR__POISON; }
+    int64_t m = TENSOR__HIGH(a), n = TENSOR__WIDE(a);
+    TENSOR__REFUSE(n > m, SHAPE, "linalg_householder_product: a %t has more columns than rows", a);
+    tensor_t *first = tensor_matmul(t, tensor_narrow(tensor_mT(v), -1, 0, n));
+    return tensor_sub(tensor__la_eye(a, m, n), tensor_matmul(v, first));
+}
+
+TENSOR__FN tensor_t *tensor__ormqr(tensor_t *a, tensor_t *tau, tensor_t *c, int left, int transpose) {
+    tensor_t *v, *t;
+    if (!tensor__la_usable("ormqr", "c", c, 0) || !tensor__reflections("ormqr", a, tau, &v, &t)) {
+        return TENSOR__POISON;
+    }
+    int64_t meets = left ? TENSOR__HIGH(c) : TENSOR__WIDE(c);
+    TENSOR__REFUSE(c->dtype != a->dtype || meets != TENSOR__HIGH(a), SHAPE,
+                   "ormqr: c %t %y must have the dtype of a %t %y and %d %s", c, c, a, a, TENSOR__HIGH(a),
+                   left ? "rows" : "columns");
+    if (transpose) { t = tensor_mT(t); }
+    if (!left) { return tensor_sub(c, tensor_matmul(tensor_matmul(tensor_matmul(c, v), t), tensor_mT(v))); }
+    return tensor_sub(c, tensor_matmul(v, tensor_matmul(t, tensor_matmul(tensor_mT(v), c))));
+}
+
+TENSOR_API tensor_t *(tensor_linalg_householder_product)(tensor_t *a, tensor_t *tau) {
+    TENSOR__MARK2(a, tau)
+    TENSOR__OPEN_AS(TENSOR__CAST_linalg_householder_product, NULL, 0)
+    TENSOR__RETURN_AS(tensor__householder_product(a, tau));
+}
+
+TENSOR_API tensor_t *(tensor_ormqr)(tensor_t *a, tensor_t *tau, tensor_t *c, int left, int transpose) {
+    TENSOR__MARK2(a, tau)
+    TENSOR__OPEN_AS(TENSOR__CAST_ormqr, NULL, 0)
+    TENSOR__RETURN_AS(tensor__ormqr(a, tau, c, left, transpose));
+}
+
 // The values alone, or values and vectors.
 TENSOR__FN int tensor__svd(tensor__op_t *o, tensor_t *x, int full, int vectors) {
     if (!tensor__la_begin(o, TENSOR__ROW(LINALG_SVD), x, NULL, 0)) { return 0; }
@@ -23209,6 +23730,53 @@ TENSOR_API tensor_svd_t (tensor_svd)(tensor_t *x) {
     tensor_svd_t r;
     memcpy(&r, list, sizeof r);
     return r;
+}
+
+// The singular vectors of x, tall or square, of which q are wanted: x is nearly Q QT x, and QT x is small.
+TENSOR__FN tensor_svd_t tensor__svd_lowrank(tensor_t *x, int64_t q, int niter) {
+    tensor_svd_t r = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
+    int64_t dims[2] = {TENSOR__WIDE(x), q};
+    tensor_t *start = tensor_to(tensor_to(tensor_randn_n(dims, 2), (tensor_dtype_t)x->dtype),
+                                (int)tensor_device(x));
+    tensor_qr_t f = (tensor_linalg_qr)(tensor_matmul(x, start), NULL);
+    for (int i = 0; i < niter && f.q != TENSOR__POISON; i++) {
+        f = (tensor_linalg_qr)(tensor_matmul(tensor_mT(x), f.q), NULL);
+        f = (tensor_linalg_qr)(tensor_matmul(x, f.q), NULL);
+    }
+    tensor_svd_t d = (tensor_svd)(tensor_matmul(tensor_mT(f.q), x));
+    if (d.s == TENSOR__POISON) { return r; }
+    r.u = tensor_matmul(f.q, d.u);
+    r.s = d.s;
+    r.v = d.v;
+    return r;
+}
+
+TENSOR__FN tensor_svd_t tensor__lowrank(const char *op, tensor_t *x, int64_t q, int center, int niter,
+                                        const char *function) {
+    tensor_svd_t r = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
+    TENSOR__MARK
+    if (!tensor__la_usable(op, "x", x, 0)) { return r; }
+    int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x);
+    TENSOR__REFUSE_AS(r, q < 0 || q > (m < n ? m : n) || niter < 0, SHAPE,
+                      "%s: q %d must be in 0..min(M, N) of x %t, and niter %i not negative", op, q, x, niter);
+    if (center) { x = tensor_sub(x, tensor_mean_dim(x, -2, 1)); }
+    if (x == TENSOR__POISON) { return r; }
+    uint8_t modes = th_->modes;
+    if (!tensor__open_as(th_, TENSOR__CAST_svd_lowrank, NULL, 0)) { return r; }
+    r = tensor__svd_lowrank(m < n ? tensor_mT(x) : x, q, niter);
+    th_->modes = modes;
+    tensor_t *list[3] = {m < n ? r.v : r.u, r.s, m < n ? r.u : r.v};
+    tensor__tidy_n(th_, mark_, list, 3, function);
+    memcpy(&r, list, sizeof r);
+    return r;
+}
+
+TENSOR_API tensor_svd_t (tensor_svd_lowrank)(tensor_t *x, int64_t q, int niter) {
+    return tensor__lowrank("svd_lowrank", x, q, 0, niter, __func__);
+}
+
+TENSOR_API tensor_svd_t (tensor_pca_lowrank)(tensor_t *x, int64_t q, int center, int niter) {
+    return tensor__lowrank("pca_lowrank", x, q, center, niter, __func__);
 }
 
 TENSOR_API tensor_t *(tensor_linalg_svdvals)(tensor_t *x) {
@@ -24746,13 +25314,13 @@ TENSOR__FN tensor_t *tensor__cat_with_empty(tensor_t *const *list, int n, int64_
     int64_t none[TENSOR_MAX_DIMS];
     TENSOR__DIM(at, "cat", dim, shape)
     for (int i = 0; i < shape->ndim; i++) { none[i] = i == at ? 0 : shape->dims[i]; }
-    tensor_t **rest = (tensor_t **)tensor__memory(th_, (uint64_t)n * sizeof *rest);
+    tensor_t **rest = (tensor_t **)tensor__lend(th_, (uint64_t)n * sizeof *rest);
     if (!rest) { return TENSOR__POISON; }
     for (int i = 0; i < n; i++) {
         rest[i] = tensor__joins_all(list[i]) ? tensor_reshape_n(list[i], none, shape->ndim) : list[i];
     }
     tensor_t *joined = (tensor_cat_n)(rest, n, dim);
-    tensor__memory_free(th_, rest);
+    tensor__give_back(th_, rest);
     return tensor__named(th_, tensor__tidy(th_, mark_, joined), "tensor_cat_n");
 }
 
@@ -24825,11 +25393,11 @@ TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim)
     }
     int d = tensor__dim_of("stack", dim, list[0]->ndim + 1, list[0]);
     if (d < 0) { return TENSOR__POISON; }
-    tensor_t **views = (tensor_t **)tensor__memory(th, (uint64_t)n * sizeof *views);
+    tensor_t **views = (tensor_t **)tensor__lend(th, (uint64_t)n * sizeof *views);
     if (!views) { return TENSOR__POISON; }
     for (int i = 0; i < n; i++) { views[i] = tensor_unsqueeze(list[i], d); }
     tensor_t *y = tensor_cat_n(views, n, d);
-    tensor__memory_free(th, views);
+    tensor__give_back(th, views);
     TENSOR__RETURN(y);
 }
 
@@ -24837,7 +25405,7 @@ TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim)
 TENSOR__FN tensor_t *tensor__stacked(const char *op, tensor_t *const *list, int n, int how) {
     TENSOR__MARK
     if (!list || n < 1) { return tensor__no_list(op, list, n); }
-    tensor_t **parts = (tensor_t **)tensor__memory(th_, (uint64_t)n * sizeof *parts), *y = NULL;
+    tensor_t **parts = (tensor_t **)tensor__lend(th_, (uint64_t)n * sizeof *parts), *y = NULL;
     if (!parts) { return TENSOR__POISON; }
     for (int i = 0; i < n && !y; i++) {
         if (!TENSOR__USABLE(op, "list", list[i])) {
@@ -24860,7 +25428,7 @@ TENSOR__FN tensor_t *tensor__stacked(const char *op, tensor_t *const *list, int 
         }
         y = tensor_cat_n(parts, n, dim);
     }
-    tensor__memory_free(th_, parts);
+    tensor__give_back(th_, parts);
     return tensor__tidy(th_, mark_, y);
 }
 
@@ -25030,26 +25598,69 @@ TENSOR__FN tensor_t *tensor__window(const char *op, double start, double end, in
     return places == TENSOR__POISON ? places : tensor_narrow(places, 0, 0, n);
 }
 
-// a - b cos(t) + c cos(2 t), where t goes once round the circle.
-TENSOR__FN tensor_t *tensor__cosine_window(const char *op, int64_t n, int periodic, double a, double b,
-                                           double c) {
+// The sum of (-1)^k a[k] cos(k t), where t goes once round the circle.
+TENSOR__FN tensor_t *tensor__cosine_sum(const char *op, int64_t n, int periodic, const double *a, int count) {
     TENSOR__MARK
+    TENSOR__REFUSE(!a || count < 1, SHAPE, "%s: needs at least one number, not %i", op, a ? count : 0);
     tensor_t *t = tensor__window(op, 0, 6.283185307179586, n, periodic);
     if (t == TENSOR__POISON) { return t; }
-    tensor_t *y = tensor_add_scalar(tensor_mul_scalar(tensor_cos(t), -b), a);
-    if (c != 0) { y = tensor_add(y, tensor_mul_scalar(tensor_cos(tensor_mul_scalar(t, 2)), c)); }
-    if (n == 1) { y = tensor_ones_like(y); }
+    tensor_t *y = tensor_full_like(t, n == 1 ? 1 : a[0]);
+    for (int k = 1; k < count && n > 1; k++) {
+        y = tensor_add(y, tensor_mul_scalar(tensor_cos(tensor_mul_scalar(t, k)), k % 2 ? -a[k] : a[k]));
+    }
     return tensor__tidy(th_, mark_, tensor_to(y, (int)tensor_get_default_dtype()));
 }
 
-TENSOR__FRONT(hann_window, (int64_t n, int periodic),
-    tensor__named(tensor__self(), tensor__cosine_window("hann_window", n, periodic, 0.5, 0.5, 0), __func__))
-TENSOR__FRONT(hamming_window, (int64_t n, int periodic, double alpha, double beta),
-    tensor__named(tensor__self(), tensor__cosine_window("hamming_window", n, periodic, alpha, beta, 0),
-                  __func__))
-TENSOR__FRONT(blackman_window, (int64_t n, int periodic),
-    tensor__named(tensor__self(), tensor__cosine_window("blackman_window", n, periodic, 0.42, 0.5, 0.08),
-                  __func__))
+#define TENSOR__X(name, params, ...)                                                                         \
+    TENSOR_API tensor_t *(tensor_##name) params {                                                            \
+        const double a[] = {__VA_ARGS__};                                                                    \
+        int count = (int)(sizeof a / sizeof a[0]);                                                           \
+        return tensor__named(tensor__self(), tensor__cosine_sum(#name, n, periodic, a, count), __func__);    \
+    }
+TENSOR__X(hann_window, (int64_t n, int periodic), 0.5, 0.5)
+TENSOR__X(hamming_window, (int64_t n, int periodic, double alpha, double beta), alpha, beta)
+TENSOR__X(blackman_window, (int64_t n, int periodic), 0.42, 0.5, 0.08)
+TENSOR__X(nuttall_window, (int64_t n, int periodic), 0.3635819, 0.4891775, 0.1365995, 0.0106411)
+#undef TENSOR__X
+
+TENSOR_API tensor_t *(tensor_general_cosine_window)(int64_t n, int periodic, const double *a, int count) {
+    tensor_t *y = tensor__cosine_sum("general_cosine_window", n, periodic, a, count);
+    return tensor__named(tensor__self(), y, __func__);
+}
+
+// The places of a window's n values, one apart, from its middle.
+TENSOR__FN tensor_t *tensor__from_middle(const char *op, int64_t n, int periodic) {
+    TENSOR__REFUSE(n < 0 || n > (int64_t)1 << 56, SHAPE, "%s: n %d is not a length", op, n);
+    double middle = (double)(periodic && n > 1 ? n : n - 1) / 2;
+    return tensor__linspace(TENSOR_F64, -middle, (double)(n - 1) - middle, n);
+}
+
+TENSOR_API tensor_t *(tensor_cosine_window)(int64_t n, int periodic) {
+    TENSOR__MARK
+    tensor_t *t = tensor__from_middle("cosine_window", n, periodic);
+    if (t == TENSOR__POISON) { return t; }
+    double width = (double)(periodic && n > 1 ? n + 1 : n);
+    tensor_t *y = tensor_cos(tensor_mul_scalar(t, 3.141592653589793 / width));
+    TENSOR__RETURN(tensor_to(y, (int)tensor_get_default_dtype()));
+}
+
+TENSOR_API tensor_t *(tensor_exponential_window)(int64_t n, int periodic, double tau) {
+    TENSOR__MARK
+    TENSOR__REFUSE(!(tau > 0), SHAPE, "exponential_window: tau %g must be above 0", tau);
+    tensor_t *t = tensor__from_middle("exponential_window", n, periodic);
+    if (t == TENSOR__POISON) { return t; }
+    tensor_t *y = tensor_exp(tensor_mul_scalar(tensor_abs(t), -1 / tau));
+    TENSOR__RETURN(tensor_to(y, (int)tensor_get_default_dtype()));
+}
+
+TENSOR_API tensor_t *(tensor_gaussian_window)(int64_t n, int periodic, double std) {
+    TENSOR__MARK
+    TENSOR__REFUSE(!(std > 0), SHAPE, "gaussian_window: std %g must be above 0", std);
+    tensor_t *t = tensor__from_middle("gaussian_window", n, periodic);
+    if (t == TENSOR__POISON) { return t; }
+    tensor_t *y = tensor_exp(tensor_mul_scalar(tensor_square(tensor_div_scalar(t, std)), -0.5));
+    TENSOR__RETURN(tensor_to(y, (int)tensor_get_default_dtype()));
+}
 
 TENSOR_API tensor_t *(tensor_bartlett_window)(int64_t n, int periodic) {
     TENSOR__MARK
@@ -27056,6 +27667,7 @@ TENSOR_API int (tensor_remove_hook)(int64_t handle) {
 
 // A user's function: its saved values are inputs or results, by index; others are kept as constants.
 struct tensor_function_ctx_t {
+    tensor__storage_t *memory;          // what it lies in
     const tensor_function_t *fn;
     void *user;
     tensor_t *const *inputs;            // during forward
@@ -27092,7 +27704,20 @@ TENSOR__FN void tensor__custom_free(tensor__thread_t *th, void *custom) {
         c->fn->destroy(c->user);
         th->inside = inside;
     }
-    tensor__raw_free(th->ctx, c);
+    tensor__storage_drop(th, c->memory);
+}
+
+// Zeroed, of the thread's cache: a steady step asks the allocator for no memory. NULL after raising.
+TENSOR__FN tensor_function_ctx_t *tensor__custom_new(tensor__thread_t *th) {
+    tensor__storage_t *s = tensor__storage(th, sizeof(tensor_function_ctx_t), NULL);
+    if (!s) {
+        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "apply: out of memory");
+        return NULL;
+    }
+    tensor_function_ctx_t *c = (tensor_function_ctx_t *)s->data;
+    memset(c, 0, sizeof *c);
+    c->memory = s;
+    return c;
 }
 
 TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, tensor_t *x) {
@@ -27273,9 +27898,17 @@ TENSOR__FN int tensor__dirty_input(const tensor_function_ctx_t *c, const tensor_
 TENSOR__FN void tensor__custom_saves(tensor_function_ctx_t *c, int k, int i) {
     for (int j = 0; j < TENSOR__MAX_IN; j++) {
         int from = c->saved[j].source;
-        if (!c->saved[j].storage || c->saved[j].tensor != c->out[k] || from < 0) { continue; }
-        if (from == TENSOR__CONSTANT || from == i) { c->saved[j].source = -1 - k; }
+        if (!c->saved[j].storage || c->saved[j].tensor != c->out[k]) { continue; }
+        if (from < 0 || from == TENSOR__CONSTANT || from == i) { c->saved[j].source = -1 - k; }
     }
+}
+
+// Whether result k is also a result behind it, which then stands for both.
+TENSOR__FN int tensor__custom_repeats(const tensor_function_ctx_t *c, int k) {
+    for (int j = k + 1; j < c->nout; j++) {
+        if (c->out[j] == c->out[k]) { return 1; }
+    }
+    return 0;
 }
 
 // Runs forward; its results are in c->out. 0 = failed, raised.
@@ -27293,15 +27926,14 @@ TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_
             ok = 0;
             break;
         }
-        int i = tensor__dirty_input(c, y), again = 0;
+        int i = tensor__dirty_input(c, y);
         tensor__custom_saves(c, k, i);
         if (i >= 0) {
             returned |= 1u << i;
             continue;
         }
-        for (int j = 0; j < k; j++) { again |= c->out[j] == y; }
         // A result that forward did not make (an input or a captured tensor) gets a header of its own.
-        if (again || y->home != th || y->slot < s.mark || y->base || TENSOR__ATOMIC_LOAD(&y->refs) != 1) {
+        if (y->home != th || y->slot < s.mark || y->base || TENSOR__ATOMIC_LOAD(&y->refs) != 1) {
             c->out[k] = (tensor_detach)(y);
         }
     }
@@ -27315,12 +27947,13 @@ TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_
     return ok && th->error.code == 0;
 }
 
-// A result in the memory of an input is a view of it: a change of it in place cannot be recorded, since
-// backward knows nothing of it.
-TENSOR__FN void tensor__custom_lends(const tensor_function_ctx_t *c, tensor_t *y) {
-    for (int i = 0; i < c->n && !y->base; i++) {
-        tensor_t *x = c->inputs[i];
-        if (x->storage != y->storage) { continue; }
+// Result k in the memory of an input, or of a result before it, is a view of it: a change of it in place
+// cannot be recorded, since backward knows nothing of it.
+TENSOR__FN void tensor__custom_lends(const tensor_function_ctx_t *c, int k) {
+    tensor_t *y = c->out[k];
+    for (int i = 0; i < c->n + k && !y->base; i++) {
+        tensor_t *x = i < c->n ? c->inputs[i] : c->out[i - c->n];
+        if (x == y || x->storage != y->storage) { continue; }
         y->base = tensor__hold(x->base ? x->base : x);
         y->base_version = y->base->rebased;
         y->flags = (uint8_t)(y->flags | TENSOR__NO_GRAD_VIEW);
@@ -27334,11 +27967,12 @@ TENSOR__FN int tensor__custom_results(tensor__thread_t *th, tensor_function_ctx_
     int ok = 1;
     for (int k = 0; k < c->nout && ok; k++) {
         tensor_t *y = outputs[k] = c->out[k];
+        if (tensor__custom_repeats(c, k)) { continue; }
         int dirty = tensor__dirty_input(c, y) >= 0;
         if (!dirty) {
             y->op = c->fn->name;
             y->site = NULL;
-            tensor__custom_lends(c, y);
+            tensor__custom_lends(c, k);
         }
         if (!node || !tensor__is_float(y->dtype) || (c->constant >> k & 1)) { continue; }
         if ((*given)++) { TENSOR__HOLD(&node->refs); }
@@ -27378,9 +28012,7 @@ TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_
     TENSOR__REFUSE_CODE(nout < 1 || nout > TENSOR__MAX_OUT, INDEX, "apply: %i results, 1..%i are supported",
                         nout, (int)TENSOR__MAX_OUT);
     tensor__op_t o;
-    if (tensor__begin(&o, TENSOR__ROW(CUSTOM), inputs, n)) {
-        c = (tensor_function_ctx_t *)tensor__memory(th, sizeof *c);
-    }
+    if (tensor__begin(&o, TENSOR__ROW(CUSTOM), inputs, n)) { c = tensor__custom_new(th); }
     if (!c) {
         uint8_t inside = th->inside;
         th->inside = 1;
@@ -27560,7 +28192,7 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
     if (count < 0) { return TENSOR__POISON; }
     tensor__region_t *r = tensor__region_new(th, count, n);
     if (!r) {
-        if (list) { tensor__memory_free(th, list); }
+        if (list) { tensor__give_back(th, list); }
         return TENSOR__POISON;
     }
     r->fn = fn;
@@ -27571,8 +28203,8 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
     memset(&held, 0, sizeof held);
     int ok = tensor__region_inputs(r, inputs, n) && tensor__held_outside(th, r, list, &held);
     for (int64_t k = 0; k < count && ok; k++) { ok = tensor__region_drop(th, r, list[k], k, &held); }
-    if (held.at) { tensor__memory_free(th, held.at); }
-    if (list) { tensor__memory_free(th, list); }
+    if (held.at) { tensor__give_back(th, held.at); }
+    if (list) { tensor__give_back(th, list); }
     tensor__region_leave(th, r, -1);
     if (!ok) { return TENSOR__POISON; }
     th->fresh = y;
@@ -27616,7 +28248,7 @@ TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
                           "checkpoint: input %i %t was changed in place by %s%w after the forward pass", i,
                           r->inputs[i], s->write_op ? s->write_op : "?", s->write_site);
     }
-    tensor_t **in = (tensor_t **)tensor__memory(th, ((uint64_t)r->n + 1) * sizeof *in);
+    tensor_t **in = (tensor_t **)tensor__lend(th, ((uint64_t)r->n + 1) * sizeof *in);
     if (!in) { return 0; }
     tensor_scope_t s = tensor__scope_begin(th, 1);
     tensor_generator_t rng = th->rng;
@@ -27648,8 +28280,8 @@ TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
         }
     }
     tensor__unspin(&r->lock);
-    if (list) { tensor__memory_free(th, list); }
-    tensor__memory_free(th, in);
+    if (list) { tensor__give_back(th, list); }
+    tensor__give_back(th, in);
     if (s.thread) { (tensor_scope_end)(s); }
     tensor__region_leave(th, r, -1);
     return ok;
@@ -27715,7 +28347,7 @@ TENSOR__FN tensor__hooked_t *tensor__pass_hooked(tensor__thread_t *th, tensor__p
 
 // The places of the inputs asked for. 0 = failed, raised.
 TENSOR__FN int tensor__plan_inputs(tensor__thread_t *th, tensor__pass_t *p, uint64_t nodes) {
-    p->more = (int32_t *)tensor__memory(th, ((uint64_t)p->ninputs + 1) * sizeof *p->more);
+    p->more = (int32_t *)tensor__lend(th, ((uint64_t)p->ninputs + 1) * sizeof *p->more);
     int ok = p->more && tensor__map_room(th, &p->places, nodes + (uint64_t)p->ninputs);
     for (int i = p->ninputs - 1; i >= 0 && ok; i--) {
         tensor_t *x = p->inputs[i];
@@ -27729,7 +28361,7 @@ TENSOR__FN int tensor__plan_inputs(tensor__thread_t *th, tensor__pass_t *p, uint
 // Looks ahead: which nodes lead to p->inputs, or how many edges to each leaf with hooks. 0 = failed, raised.
 TENSOR__FN int tensor__plan(tensor__thread_t *th, tensor__pass_t *p, tensor_t *const *outputs, int no) {
     tensor__node_t **list;
-    int64_t count = tensor__walk(th, outputs, no, 0, &list);
+    int64_t count = tensor__walk_in(th, p, outputs, no, 0, &list);
     int ok = count >= 0 && (!p->inputs || tensor__plan_inputs(th, p, (uint64_t)count));
     for (int64_t k = count - 1; k >= 0 && ok; k--) {        // from the leaves on
         tensor__node_t *n = list[k];
@@ -27746,7 +28378,7 @@ TENSOR__FN int tensor__plan(tensor__thread_t *th, tensor__pass_t *p, tensor_t *c
         }
         ok = ok && (!wanted || tensor__map_put(th, &p->places, n));
     }
-    if (list) { tensor__memory_free(th, list); }
+    if (list) { tensor__give_back(th, list); }
     return ok;
 }
 
@@ -27911,7 +28543,9 @@ TENSOR__FN int tensor__leaf_done(tensor__thread_t *th, tensor__pass_t *p, tensor
 TENSOR__FN TENSOR__NOINLINE int tensor__arrived(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
     tensor__node_t *n = s->node;
     const tensor_profiler_t *heard = th->profiler;
-    if (heard && heard->backward) { heard->backward(heard->user, n->seq, n->row->name, n->site); }
+    if (heard && heard->backward) {
+        heard->backward(heard->user, n->home == th ? n->seq : 0, n->row->name, n->site);
+    }
     int64_t first = p->inputs ? tensor__map_get(&p->places, n) : 0;
     int go = first == 0;                // no output of n is asked for: go on
     for (int k = 0; k < n->nout; k++) {
@@ -28072,7 +28706,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     tensor_t *gx_small[TENSOR__MAX_IN];
     tensor_t **gx = gx_small;
     if (n->nin > TENSOR__MAX_IN) {
-        gx = (tensor_t **)tensor__memory(th, (uint64_t)n->nin * sizeof *gx);
+        gx = (tensor_t **)tensor__lend(th, (uint64_t)n->nin * sizeof *gx);
         if (!gx) { return 0; }
     } else {
         memset(gx_small, 0, sizeof gx_small);
@@ -28083,7 +28717,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     int ok = th->error.code == 0;
     tensor__separate(n, s->g, gx);
     for (int i = 0; i < n->nin && ok; i++) { ok = tensor__deliver_input(p, &g, i); }
-    if (gx != gx_small) { tensor__memory_free(th, gx); }
+    if (gx != gx_small) { tensor__give_back(th, gx); }
     tensor__saved_after(th, n, p->retain);
     return ok;
 }
@@ -28189,9 +28823,9 @@ TENSOR__FN tensor__pass_t *tensor__pass_open(tensor__thread_t *th, tensor__pass_
 
 // Keeps the memory of a pass for the next one, if no other is kept.
 TENSOR__FN void tensor__pass_close(tensor__thread_t *th, tensor__pass_t *p, const tensor__pass_t *local) {
-    if (p->hooked) { tensor__memory_free(th, p->hooked); }
-    if (p->more) { tensor__memory_free(th, p->more); }
-    if (p->places.at) { tensor__memory_free(th, p->places.at); }
+    if (p->hooked) { tensor__give_back(th, p->hooked); }
+    if (p->more) { tensor__give_back(th, p->more); }
+    if (p->places.at) { tensor__give_back(th, p->places.at); }
     tensor__pass_t *kept = p;
     if (p == local) {
         kept = (tensor__pass_t *)tensor__raw_or_release(th, sizeof *p);
@@ -28203,6 +28837,10 @@ TENSOR__FN void tensor__pass_close(tensor__thread_t *th, tensor__pass_t *p, cons
     }
     if (p->slots) { tensor__raw_free(th->ctx, p->slots); }
     if (kept) { tensor__raw_free(th->ctx, kept); }
+}
+
+TENSOR__FN TENSOR__NOINLINE void tensor__tell_pass(const tensor__thread_t *th, int begins) {
+    if (th->profiler->pass) { th->profiler->pass(th->profiler->user, begins); }
 }
 
 TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int no, tensor_t *const *grads,
@@ -28217,7 +28855,11 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     p->inputs = inputs;
     p->found = found;
     p->ninputs = ni;
-    p->watched = inputs != NULL || th->profiler != NULL;
+    p->watched = inputs != NULL;
+    if (th->profiler) {
+        p->watched = 1;
+        tensor__tell_pass(th, 1);
+    }
     int32_t depth = th->depth;
     tensor_scope_t scope = tensor__scope_begin(th, p->create);
     int ok = scope.thread != NULL;
@@ -28234,8 +28876,7 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     ok = tensor__end_leaves(th, p, ok);
 
     th->pass_mark = outer_mark;
-    const tensor_profiler_t *heard = th->profiler;
-    if (heard && heard->backward) { heard->backward(heard->user, 0, NULL, NULL); }
+    if (th->profiler) { tensor__tell_pass(th, 0); }
     th->written = NULL;
     th->fresh = NULL;
     if (scope.thread) {
@@ -28316,7 +28957,7 @@ TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t
 // NULL or needs no gradient. outs may be NULL or without graph. 0 = failed, raised.
 TENSOR__FN int tensor__pull(tensor__thread_t *th, tensor_t *const *outs, tensor_t *const *seeds, int m,
                             tensor_t *const *x, int n, tensor_t **results, int flags) {
-    tensor_t **o = (tensor_t **)tensor__memory(th, 2 * ((uint64_t)m + (uint64_t)n + 1) * sizeof *o);
+    tensor_t **o = (tensor_t **)tensor__lend(th, 2 * ((uint64_t)m + (uint64_t)n + 1) * sizeof *o);
     if (!o) { return 0; }
     tensor_t **v = o + m, **want = v + m, **got = want + n;
     int no = 0, ni = 0, ok = 1;
@@ -28336,14 +28977,14 @@ TENSOR__FN int tensor__pull(tensor__thread_t *th, tensor_t *const *outs, tensor_
         k++;
         ok = results[i] != TENSOR__POISON;
     }
-    tensor__memory_free(th, o);
+    tensor__give_back(th, o);
     return ok;
 }
 
 // d outs / d x times v, as the derivative with respect to u of the product that pulls u back.
 TENSOR__FN int tensor__push(tensor__thread_t *th, tensor_t *const *outs, int m, tensor_t *const *x, int n,
                             tensor_t *const *v, tensor_t **results, int flags) {
-    tensor_t **u = (tensor_t **)tensor__memory(th, ((uint64_t)m + (uint64_t)n + 1) * sizeof *u);
+    tensor_t **u = (tensor_t **)tensor__lend(th, ((uint64_t)m + (uint64_t)n + 1) * sizeof *u);
     if (!u) { return 0; }
     tensor_t **w = u + m;
     int ok = 1;
@@ -28355,7 +28996,7 @@ TENSOR__FN int tensor__push(tensor__thread_t *th, tensor_t *const *outs, int m, 
     }
     ok = ok && tensor__pull(th, outs, u, m, x, n, w, TENSOR_CREATE_GRAPH) &&
          tensor__pull(th, w, v, n, u, m, results, flags);
-    tensor__memory_free(th, u);
+    tensor__give_back(th, u);
     return ok;
 }
 
@@ -28365,7 +29006,7 @@ TENSOR__FN int tensor__jacobian_of(tensor__thread_t *th, tensor_t *y, tensor_t *
     if (!y) { return 1; }
     int64_t rows = y->numel;
     uint64_t places = ((uint64_t)rows + 1) * ((uint64_t)n + 1);
-    tensor_t **part = (tensor_t **)tensor__memory(th, places * sizeof *part);
+    tensor_t **part = (tensor_t **)tensor__lend(th, places * sizeof *part);
     tensor_t **list = part ? part + n : NULL;
     int ok = part != NULL;
     for (int64_t k = 0; k < rows && ok; k++) {
@@ -28386,7 +29027,7 @@ TENSOR__FN int tensor__jacobian_of(tensor__thread_t *th, tensor_t *y, tensor_t *
             (tensor_reshape_n)((tensor_stack_n)(list + i * rows, (int)rows, 0), dims, nd);
         ok = results[i] != TENSOR__POISON;
     }
-    if (part) { tensor__memory_free(th, part); }
+    if (part) { tensor__give_back(th, part); }
     return ok;
 }
 
@@ -28408,7 +29049,7 @@ TENSOR__FN int tensor__calculus(tensor__calculus_t *c, const char *op, tensor_fn
         return 0;
     }
     c->s = tensor__scope_begin(th, 1);
-    if (c->s.thread) { c->x = (tensor_t **)tensor__memory(th, 2 * ((uint64_t)n + 1) * sizeof *c->x); }
+    if (c->s.thread) { c->x = (tensor_t **)tensor__lend(th, 2 * ((uint64_t)n + 1) * sizeof *c->x); }
     if (!c->x) { return 0; }
     c->g = c->x + n;
     for (int i = 0; i < n; i++) {
@@ -28432,7 +29073,7 @@ TENSOR__FN tensor_t *tensor__calculus_end(tensor__calculus_t *c, int ok, tensor_
         if (results[i] && ok && !keep) { results[i] = (tensor_detach)(results[i]); }
     }
     if (ok && !keep) { y = (tensor_detach)(y); }
-    if (c->x) { tensor__memory_free(c->th, c->x); }
+    if (c->x) { tensor__give_back(c->th, c->x); }
     tensor__scope_hand(c->th, c->s, y, results, results ? (int)n : 0);
     return c->th->fresh = y;
 }
@@ -28637,11 +29278,11 @@ TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *in
     c.eps = eps == 0 ? 1e-6 : eps;
     c.atol = atol == 0 ? 1e-5 : atol;
     c.rtol = rtol == 0 ? 1e-3 : rtol;
-    tensor_t **lists = (tensor_t **)tensor__memory(th, (uint64_t)(n + 1) * 3 * sizeof *lists);
+    tensor_t **lists = (tensor_t **)tensor__lend(th, (uint64_t)(n + 1) * 3 * sizeof *lists);
     if (!lists) { return th->error.code; }
     tensor_scope_t s = tensor__scope_begin(th, 1);
     int code = tensor__gradcheck_all(&c, lists, constant);
-    tensor__memory_free(th, lists);
+    tensor__give_back(th, lists);
     if (s.thread) { (tensor_scope_end)(s); }
     return code;
 }
@@ -28658,7 +29299,7 @@ typedef struct tensor__gradgrad_t { tensor_fn_t fn; void *user; } tensor__gradgr
 TENSOR__FN tensor_t *tensor__gradients_of(tensor_t *const *inputs, int n, void *user) {
     tensor__gradgrad_t *gg = (tensor__gradgrad_t *)user;
     tensor__thread_t *th = tensor__self();
-    tensor_t **wanted = (tensor_t **)tensor__memory(th, (uint64_t)n * 3 * sizeof *wanted);
+    tensor_t **wanted = (tensor_t **)tensor__lend(th, (uint64_t)n * 3 * sizeof *wanted);
     if (!wanted) { return TENSOR__POISON; }
     tensor_scope_t s = tensor__scope_begin(th, 1);
     tensor_t **grads = wanted + n, **parts = grads + n, *r = TENSOR__POISON;
@@ -28675,7 +29316,7 @@ TENSOR__FN tensor_t *tensor__gradients_of(tensor_t *const *inputs, int n, void *
         r = k ? tensor_cat_n(parts, k, 0) : tensor_scalar(0, TENSOR_F64);       // all are constants
     }
     r = s.thread ? (tensor_scope_return)(s, r) : r;
-    tensor__memory_free(th, wanted);
+    tensor__give_back(th, wanted);
     return r;
 }
 
@@ -28692,7 +29333,7 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *cons
     }
     TENSOR__REFUSE_CODE(n == INT32_MAX, OWNER, "gradgradcheck: argument inputs has %i tensors, one too many",
                         n);
-    tensor_t **list = (tensor_t **)tensor__memory(th, (uint64_t)(n + 1) * sizeof *list);
+    tensor_t **list = (tensor_t **)tensor__lend(th, (uint64_t)(n + 1) * sizeof *list);
     if (!list) { return th->error.code; }
     tensor_scope_t s = tensor__scope_begin(th, 1);
     for (int i = 0; i < n; i++) { list[i] = inputs[i]; }
@@ -28703,7 +29344,7 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *cons
     int code = list[n] == TENSOR__POISON ? th->error.code :
         tensor__gradcheck(tensor__gradients_of, &gg, list, n + 1, eps, atol, rtol, 1);
     if (s.thread) { (tensor_scope_end)(s); }
-    tensor__memory_free(th, list);
+    tensor__give_back(th, list);
     return code;
 }
 
@@ -29969,7 +30610,8 @@ TENSOR__FN int tensor__only_writes(const tensor_call_t *c) {
         return tensor__is_gradient(c->row);
     case TENSOR_FAMILY_LINALG:
         return c->row->id == TENSOR_OP_LINALG_QR || c->row->id == TENSOR_OP_LINALG_DET ||
-               c->row->id == TENSOR_OP_LINALG_LU_FACTOR || c->row->id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR;
+               c->row->id == TENSOR_OP_LINALG_LU_FACTOR || c->row->id == TENSOR_OP_LINALG_CHOLESKY_EX ||
+               c->row->id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR;
     default:
         return 0;
     }
@@ -30948,17 +31590,22 @@ TENSOR__INLINE void tensor__step_wrote(tensor__thread_t *th, const tensor__step_
     }
 }
 
+// Runs the kernel of a step. -> code
+TENSOR__INLINE int tensor__graph_launch(tensor__thread_t *th, const tensor_graph_t *g, tensor__step_t *s) {
+    if (s->drawn) {
+        s->c.rng.seed = g->rng.seed;
+        s->c.rng.offset = g->rng.offset + s->offset;
+    }
+    return th->recorder ? tensor__launch_heard(&s->c, tensor__cpu_kernel) : tensor__cpu_kernel(&s->c);
+}
+
 // Runs one step, or a part of a group. -> code
 TENSOR__INLINE int tensor__graph_run(tensor__thread_t *th, const tensor_graph_t *g, tensor__step_t *s) {
     if (s->again) {
         s->again(s->user, 1);
         return th->error.code;
     }
-    if (s->drawn) {
-        s->c.rng.seed = g->rng.seed;
-        s->c.rng.offset = g->rng.offset + s->offset;
-    }
-    int code = th->recorder ? tensor__launch_heard(&s->c, tensor__cpu_kernel) : tensor__cpu_kernel(&s->c);
+    int code = tensor__graph_launch(th, g, s);
     if (code) { return code; }
     const tensor__group_t *v = s->group;
     if (!v) {
@@ -31075,7 +31722,7 @@ TENSOR__FN double tensor__microseconds(void) {
 TENSOR__FN double tensor__microseconds(void) { return (double)clock() * 1e6 / (double)CLOCKS_PER_SEC; }
 #endif
 
-enum { TENSOR__PAUSE_THREADS = 16 };    // that a kernel cuts its work for, to be done in parts
+enum { TENSOR__PAUSE_SHARES = 64 };     // that a kernel cuts its work for, to be done in parts
 
 TENSOR__FN void tensor__pause_task(void *arg, int64_t task, int worker) {
     const tensor__pause_t *p = (const tensor__pause_t *)arg;
@@ -31110,19 +31757,31 @@ TENSOR__FN void tensor__pause_run(tensor__slice_t *self, int64_t ntasks, tensor_
 }
 
 // Whether the kernel of a step can be done in parts: what it writes is written by its tasks, or once more
-// when it runs to its end, and it reads nothing that it has changed.
+// when it runs to its end, and it reads nothing that it has changed, but for tasks that change elements of
+// their own.
 TENSOR__FN int tensor__may_pause(const tensor__step_t *s) {
     const tensor_call_t *c = &s->c;
     if (!c->row) { return 0; }
     switch (c->row->family) {
     case TENSOR_FAMILY_OPTIMIZER:
-        return c->row->own != NULL;
+        return c->row->own || c->row->scratch;
+    case TENSOR_FAMILY_POINTWISE:
+        return !tensor__divides_whole(c);
+    case TENSOR_FAMILY_REDUCE:
+        return c->arg[1].numel >= TENSOR__REDUCE_ROWS;
+    case TENSOR_FAMILY_ROWS:
+        return c->row->scratch == tensor__scratch_rows;
+    case TENSOR_FAMILY_POINTWISE_BACKWARD:
+    case TENSOR_FAMILY_EMBEDDING:
+    case TENSOR_FAMILY_DROPOUT:
+        return 1;
     case TENSOR_FAMILY_MATMUL:
     case TENSOR_FAMILY_CONV:
     case TENSOR_FAMILY_POOL:
     case TENSOR_FAMILY_NORM:
     case TENSOR_FAMILY_LOSS:
     case TENSOR_FAMILY_ATTENTION:
+    case TENSOR_FAMILY_RECURRENT:
         return c->arg[0].dtype == TENSOR_F32 || c->arg[0].dtype == TENSOR_F64;
     default:
         return 0;
@@ -31143,7 +31802,7 @@ TENSOR__FN int tensor__pause_reserve(tensor_graph_t *g, tensor__thread_t *th) {
     tensor__pause_t *p = &g->pause;
     int code = 0;
     p->slice.run = tensor__pause_run;
-    p->slice.threads = TENSOR__PAUSE_THREADS;
+    p->slice.shares = TENSOR__PAUSE_SHARES;
     tensor__pause_swap(p, th);
     th->slice = &p->slice;
     for (tensor__step_t *s = g->first; s && !code; s = s->next) {
@@ -31167,7 +31826,7 @@ TENSOR__FN int tensor__graph_part(tensor_graph_t *g, tensor__thread_t *th, tenso
     p->until = until;
     tensor__pause_swap(p, th);
     th->slice = &p->slice;
-    int code = th->recorder ? tensor__launch_heard(&s->c, tensor__cpu_kernel) : tensor__cpu_kernel(&s->c);
+    int code = tensor__graph_launch(th, g, s);
     th->slice = NULL;
     tensor__pause_swap(p, th);
     if (code || !p->paused) { p->done = p->tasks = 0; }
@@ -31411,6 +32070,7 @@ TENSOR__END
 #define F_POLYGAMMA(n, x) TENSOR__READ(x)
 #define F_LGAMMA(x) TENSOR__READ(x)
 #define F_ZETA(s, q) TENSOR__READ((s) | (q))
+#define F_BESSEL(n, kind, x) TENSOR__READ(x)
 #define F_BESSEL_I(n, scaled, x) TENSOR__READ(x)
 
 // Only its accessor reaches a row, so that the compiler and the linker drop the rows that a program does
@@ -31577,7 +32237,7 @@ TENSOR__FN void tensor__at_each(const char *site, tensor_t *t) {
         return t;                                                                                            \
     }
 TENSOR__X(pair) TENSOR__X(qr) TENSOR__X(linalg_svd) TENSOR__X(svd) TENSOR__X(eigh) TENSOR__X(slogdet)
-TENSOR__X(lu_factor) TENSOR__X(lu) TENSOR__X(lstsq)
+TENSOR__X(lu_factor) TENSOR__X(lu) TENSOR__X(lstsq) TENSOR__X(linalg_ex)
 #undef TENSOR__X
 
 TENSOR_API tensor_graph_t *tensor__at_graph(const char *site, tensor_graph_t *g) {

@@ -459,6 +459,7 @@ typedef struct tensor_interpolate_args_t {
     tensor_interpolation_t mode TENSOR_INIT;   // default TENSOR_NEAREST
     int align_corners TENSOR_INIT;             // the corner pixels' centres stay at the corners
     int recompute_scale_factor TENSOR_INIT;
+    int antialias TENSOR_INIT;                 // BILINEAR, BICUBIC: a smaller image has means, as Pillow's
 } tensor_interpolate_args_t;
 
 // Resamples images: tensor_interpolate(x, .scale_factor = 2, .mode = TENSOR_BILINEAR).
@@ -2591,7 +2592,8 @@ TENSOR_API int nn_set_momentum(nn_optimizer_t *o, double momentum);
 TENSOR_API double nn_get_momentum(nn_optimizer_t *o);
 
 // Scales all gradients by min(1, max_norm / (norm + 1e-6)), where norm is the 2-norm of all of them together
-// (summed in double in a fixed order). It does not wait for a device; tensor_item of the norm does.
+// (summed in double in a fixed order), also those that were made in inference mode. It does not wait for a
+// device; tensor_item of the norm does.
 //   -> 0-d f64, the norm before scaling (if infinite or NaN, gradients become NaN, as in PyTorch)
 //   errors  POISONED, SHAPE (max_norm negative or NaN)
 TENSOR_API tensor_t *nn_clip_grad_norm(nn_optimizer_t *o, double max_norm);
@@ -3243,12 +3245,17 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 //
 // Positional arguments, then the options: tensor_conv2d(x, w, b, 2, {.groups = 4}) from C++20 on; before
 // C++20, a filled tensor_conv_args_t. The members are those of C, and 0 is PyTorch's default. Layers and
-// optimizers have their required positions and the options, nothing else: with one function, the compiler
-// says which option it does not know instead of listing overloads. Functions of tensors and pools have one
+// optimizers have their required positions and the options, nothing else: with one function, clang++ says
+// which option it does not know, g++ that the list in braces does not fit that function's struct; neither
+// lists overloads. Functions of tensors and pools have one
 // overload for each number of positional arguments, because a braced list does not match a template
 // parameter. Rejected: default arguments, because then options would be possible after the last position
 // only. Arguments without which a call means nothing are required.
 // ------------------------------------------------------------------------------
+
+// for (const nn_named_t &p : nn_named_parameters(net)) { .. }
+inline const nn_named_t *begin(const nn_named_list_t &list) { return list.item; }
+inline const nn_named_t *end(const nn_named_list_t &list) { return list.item + list.count; }
 
 // R is the result, f the function, T its args struct; A.. are (type, name) of the positions, members of T.
 // The mark TENSOR__NO_SURPLUS makes 0 mean the default, as in C; what name_defaults() gave has its own mark
@@ -3327,6 +3334,9 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 #define NN__CPP_3_5(R, f, T, A, B, C, D, E) NN__CPP_3_4(R, f, T, A, B, C, D) NN__CPP_5(R, f, T, A, B, C, D, E)
 #define NN__CPP_3_6(R, f, T, A, B, C, D, E, F)                                                               \
     NN__CPP_3_5(R, f, T, A, B, C, D, E) NN__CPP_6(R, f, T, A, B, C, D, E, F)
+#define NN__CPP_3_7(R, f, T, A, B, C, D, E, F, G)                                                            \
+    NN__CPP_3_6(R, f, T, A, B, C, D, E, F)                                                                   \
+    NN__CPP_7(R, f, T, A, B, C, D, E, F, G)
 #define NN__CPP_DIMS(face, R, f, end, T, ...)                                                                \
     face(R, f##1d##end, T, __VA_ARGS__)                                                                      \
     face(R, f##2d##end, T, __VA_ARGS__)                                                                      \
@@ -3414,15 +3424,11 @@ template <class... D> inline tensor_t *tensor_pad(tensor_t *x, D... pads) {
 #define tensor_pad(...) NN__CALL(tensor_pad, __VA_ARGS__)
 
 NN__CPP_2(module, nn_linear, nn_linear_args_t, (i64, in_features), (i64, out_features))
-NN__CPP_3(module, nn_conv1d, nn_conv_args_t, (i64, in_channels), (i64, out_channels), (i64, kernel))
-NN__CPP_3(module, nn_conv2d, nn_conv_args_t, (i64, in_channels), (i64, out_channels), (i64, kernel))
-NN__CPP_3(module, nn_conv3d, nn_conv_args_t, (i64, in_channels), (i64, out_channels), (i64, kernel))
-NN__CPP_3(module, nn_conv_transpose1d, nn_conv_transpose_args_t, (i64, in_channels), (i64, out_channels),
-          (i64, kernel))
-NN__CPP_3(module, nn_conv_transpose2d, nn_conv_transpose_args_t, (i64, in_channels), (i64, out_channels),
-          (i64, kernel))
-NN__CPP_3(module, nn_conv_transpose3d, nn_conv_transpose_args_t, (i64, in_channels), (i64, out_channels),
-          (i64, kernel))
+NN__CPP_DIMS(NN__CPP_3_7, module, nn_conv, , nn_conv_args_t, (i64, in_channels), (i64, out_channels),
+             (i64, kernel), (i64, stride), (i64, padding), (i64, dilation), (i64, groups))
+NN__CPP_DIMS(NN__CPP_3_7, module, nn_conv_transpose, , nn_conv_transpose_args_t, (i64, in_channels),
+             (i64, out_channels), (i64, kernel), (i64, stride), (i64, padding), (i64, output_padding),
+             (i64, groups))
 NN__CPP_DIMS(NN__CPP_1_3, module, nn_max_pool, , nn_pool_args_t, (i64, kernel), (i64, stride), (i64, padding))
 NN__CPP_DIMS(NN__CPP_1_3, module, nn_avg_pool, , nn_pool_args_t, (i64, kernel), (i64, stride), (i64, padding))
 NN__CPP_DIMS(NN__CPP_1_3, module, nn_max_unpool, , nn_pool_args_t, (i64, kernel), (i64, stride),
@@ -3974,7 +3980,7 @@ typedef struct nn__cpu_t {
     X(PIXEL_SHUFFLE, pixel_shuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", NULL) \
     X(PIXEL_UNSHUFFLE, pixel_unshuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", NULL) \
     X(RECURRENT, recurrent, RECURRENT, 5, 3, 3, nn__cpu_recurrent, nn__scratch_recurrent, nn__grad_recurrent, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SE | TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, LOW, "gi w_hh h0 b_hh c0", NULL) \
-    X(RECURRENT_BACKWARD, recurrent_backward, RECURRENT, 8, 6, 4, nn__cpu_recurrent_back, nn__scratch_recurrent, NOGRAD, 0, AS_IS, "grad y c gates w_hh h0 dc c0", NULL) \
+    X(RECURRENT_BACKWARD, recurrent_backward, RECURRENT, 8, 6, 4, nn__cpu_recurrent, nn__scratch_recurrent, NOGRAD, 0, AS_IS, "grad y c gates w_hh h0 dc c0", NULL) \
     X(LOSS_MSE, mse_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_MSE) \
     X(LOSS_L1, l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_L1) \
     X(LOSS_SMOOTH_L1, smooth_l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_SMOOTH_L1) \
@@ -5829,7 +5835,7 @@ TENSOR__FN char *nn__after_plan(const tensor_call_t *c, size_t plan) {
 // Items per task for n items of `cost` element operations each, if the division does not affect the result:
 // a join costs about as much as 32K operations.
 TENSOR__FN int64_t nn__per(int64_t n, int64_t cost) {
-    int64_t tasks = 4 * (int64_t)TENSOR__(thread_count)();
+    int64_t tasks = 4 * (int64_t)TENSOR__(share_count)();
     if (tasks <= 4 || (double)n * (double)cost < 32768.0) { return nn__max(n, 1); }
     return nn__max(nn__ceil(n, tasks), 1);
 }
@@ -6604,7 +6610,7 @@ TENSOR__FN int nn__cpu_embedding_back(tensor_call_t *c) {
     v.k = nn__cpu(c->arg[0].dtype);
     v.rows = c->arg[2].dims[0];
     v.width = c->arg[2].dims[1];
-    v.per = nn__max(nn__ceil(v.rows, TENSOR__(thread_count)()), 1);
+    v.per = nn__max(nn__ceil(v.rows, TENSOR__(share_count)()), 1);
     if (c->arg[0].numel + c->arg[2].numel < 32768) { v.per = nn__max(v.rows, 1); }
     nn__run(nn__ceil(v.rows, v.per), nn__embedding_back_task, &v);
     return TENSOR_OK;
@@ -7234,8 +7240,8 @@ TENSOR__FN void nn__grad_plane_norm(tensor__grad_t *g) {
     nn__grad_norm(g, NN__ROW(GROUP_NORM_BACKWARD), nn__composed_plane_norm, g->p->group_norm.channels);
 }
 
-// x [N, C, ...]; groups 0 = batch norm, which may take f16 and bf16 (with f32 w and b) if the device's kernel
-// does. stat, if not NULL, receives mean and variance.
+// x [N, C, ...], of f16 and bf16 (with f32 w and b) only if the device's kernels take it; groups 0 = batch
+// norm. stat, if not NULL, receives mean and variance.
 TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64_t groups, double eps,
                                     tensor_t **stat) {
     tensor_t *in[3];
@@ -7297,8 +7303,9 @@ TENSOR__FN tensor_t *nn__norm_by_running(tensor_t *x, tensor_t *mean, tensor_t *
     if (b) { shift = (tensor_add)(shift, b); }
     int64_t dims[TENSOR_MAX_DIMS];
     for (int k = 0; k < x->ndim; k++) { dims[k] = k == 1 ? x->dims[1] : 1; }
-    y = (tensor_mul)(nn__wide(x), (tensor_reshape_n)(y, dims, x->ndim));
-    return nn__narrow((tensor_add)(y, (tensor_reshape_n)(shift, dims, x->ndim)), x);
+    y = (tensor_reshape_n)(y, dims, x->ndim);
+    shift = (tensor_reshape_n)(shift, dims, x->ndim);
+    return nn__narrow((tensor_addcmul)(shift, nn__wide(x), y, 1), x);      // one pass over x
 }
 
 // Moves a running statistic towards s, which in instance norm is [N * C]. 0 = raised
@@ -7340,7 +7347,7 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t has one value per channel, its variance is 0", op, x);
     }
     tensor_t *stat[2] = {NULL, NULL};
-    int as_it_is = !instance && x->numel && TENSOR__(halves)(x);
+    int as_it_is = x->numel && TENSOR__(halves)(x);
     int64_t groups = instance ? nn__max(x->dims[1], 1) : 0;
     tensor_t *y = nn__plane_norm(as_it_is ? x : nn__wide(x), w, b, groups, eps, stat);
     if (mean && stat[0] && x->numel) {   // without elements there are no statistics
@@ -7384,7 +7391,9 @@ TENSOR__FN tensor_t *nn__group_norm(tensor_t *x, int64_t groups, tensor_t *w, te
     tensor_t *in[3] = {x, w, b};
     NN__OPEN_AS(NN__ROW(GROUP_NORM)->cast, in, 3)
     if (!nn__group_norm_usable(in, groups)) { NN__CLOSE(TENSOR__(poison)); }
-    tensor_t *y = nn__plane_norm(nn__wide(in[0]), nn__wide(in[1]), nn__wide(in[2]), groups, eps, NULL);
+    int as_it_is = in[0]->numel && nn__kept_half(in[0]);
+    tensor_t *y = nn__plane_norm(as_it_is ? in[0] : nn__wide(in[0]), nn__wide(in[1]), nn__wide(in[2]), groups,
+                                 eps, NULL);
     NN__CLOSE(nn__narrow(y, in[0]));
 }
 
@@ -7639,7 +7648,7 @@ TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     // If a cache holds all kernels, each thread takes blocks of its own (data that another thread wrote is
     // far away); otherwise the threads share the planes of a block.
     v->bytes = (uint64_t)(36 * (v->image_plane + v->out_plane)) * 4;
-    v->own = !v->sums && v->kernel_plane <= NN__WINOGRAD_KERNEL && v->blocks >= 2 * threads &&
+    v->own = !v->sums && v->kernel_plane <= NN__WINOGRAD_KERNEL && v->blocks >= 2 * TENSOR__(share_count)() &&
              v->bytes <= 4 << 20;
     if (v->own) { v->worker += v->bytes, v->bytes = 0; }
     v->bytes += (uint64_t)(36 * v->kernel_plane) * 4 + v->offsets +
@@ -7843,7 +7852,7 @@ TENSOR__FN void nn__direct_pack(void *arg, int64_t task, int worker) {
 }
 
 TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
-    int64_t mr = v->mr, tiles = v->tiles, threads = TENSOR__(thread_count)();
+    int64_t mr = v->mr, tiles = v->tiles, shares = TENSOR__(share_count)();
     float *p = (float *)scratch;
     if (v->winograd) {
         nn__winograd_run(v, scratch);
@@ -7859,7 +7868,7 @@ TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
     }
     nn__direct_offsets(v, v->lines, v->off);
     int64_t tasks = nn__ceil(v->images, v->per) * v->groups * v->blocks;
-    v->cuts = v->gather && threads > 1 ? nn__min(tiles, nn__ceil(2 * threads, tasks)) : 1;
+    v->cuts = v->gather && shares > 1 ? nn__min(tiles, nn__ceil(2 * shares, tasks)) : 1;
     nn__run(tasks * v->cuts, v->gather ? nn__direct_gather : nn__direct_task, v);
 }
 
@@ -9790,6 +9799,34 @@ TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double sc
     return y;
 }
 
+// The weights [out, in] of a resampling without aliases, for matrices of x: a row is the filter around its
+// point, over `scale` times as many elements where these are more, and its sum is 1. The filter of BILINEAR
+// is a triangle, that of BICUBIC Keys' with A = -0.5.
+TENSOR__FN tensor_t *nn__antialias_weights(tensor_t *x, int64_t in, int64_t out, double scale, int mode) {
+    tensor_t *from = nn__beside((tensor_arange)(0.5, (double)in, 1, TENSOR_F64), x);
+    tensor_t *at = nn__beside((tensor_arange)(0.5, (double)out, 1, TENSOR_F64), x);
+    at = (tensor_unsqueeze)((tensor_mul_scalar)(at, scale), 1);
+    tensor_t *u = (tensor_mul_scalar)((tensor_abs)((tensor_sub)(from, at)), scale > 1 ? 1 / scale : 1);
+    tensor_t *w;
+    if (mode == TENSOR_BICUBIC) {
+        u = (tensor_clamp)(u, 0, 2);            // (1.5 u - 2.5) u u + 1, then ((-0.5 u + 2.5) u - 4) u + 2
+        tensor_t *inner = (tensor_sub_scalar)((tensor_mul_scalar)(u, 1.5), 2.5);
+        inner = (tensor_add_scalar)((tensor_mul)(inner, (tensor_mul)(u, u)), 1);
+        tensor_t *outer = (tensor_mul)((tensor_add_scalar)((tensor_mul_scalar)(u, -0.5), 2.5), u);
+        outer = (tensor_add_scalar)((tensor_mul)((tensor_sub_scalar)(outer, 4), u), 2);
+        w = (tensor_where)((tensor_lt_scalar)(u, 1), inner, outer);
+    } else {
+        w = (tensor_relu)((tensor_rsub_scalar)(u, 1));
+    }
+    return (tensor_to)((tensor_div)(w, (tensor_sum_dim)(w, 1, 1)), (tensor_dtype)(x));
+}
+
+// Dim d of x, 2 or 3, resampled without aliases.
+TENSOR__FN tensor_t *nn__antialias(tensor_t *x, int64_t d, int64_t out, double scale, int mode) {
+    tensor_t *w = nn__antialias_weights(x, x->dims[d], out, scale, mode);
+    return d == 2 ? (tensor_matmul)(w, x) : (tensor_matmul)(x, (tensor_mT)(w));
+}
+
 // The number of dims of images that a mode takes, 0 = any.
 TENSOR__FN int nn__interpolate_rank(int mode) {
     switch (mode) {
@@ -9803,8 +9840,7 @@ TENSOR__FN int nn__interpolate_rank(int mode) {
 
 // Whether the options fit x. -> 0 with an error
 TENSOR__FN int nn__interpolate_usable(const tensor_t *x, const int64_t *sizes, const double *factors,
-                                      int mode,
-                                      int align) {
+                                      int mode, int align, int antialias) {
     static const char *const names[8] = {"", "nearest", "nearest_exact", "linear", "bilinear", "bicubic",
                                          "trilinear", "area"};
     static const char *const ends[3] = {"", "_h", "_w"};
@@ -9820,6 +9856,11 @@ TENSOR__FN int nn__interpolate_usable(const tensor_t *x, const int64_t *sizes, c
     if (align && (mode <= TENSOR_NEAREST_EXACT || mode == TENSOR_AREA)) {
         NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: align_corners has no meaning for mode %s; x %t", names[mode],
                  x);
+        return 0;
+    }
+    if (antialias && mode != TENSOR_BILINEAR && mode != TENSOR_BICUBIC) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: antialias is for modes bilinear and bicubic, not %s; x %t",
+                 names[mode], x);
         return 0;
     }
     if ((sizes[0] > 0) == (factors[0] > 0)) {
@@ -9874,12 +9915,12 @@ TENSOR__FN int nn__interpolate_dim(const tensor_t *x, int d, int64_t size, doubl
 
 // sizes and factors: of the first dim, the height of three, the last; 0 = equal to the first.
 TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, const double *factors, int mode,
-                                           int align, int recompute) {
+                                           int align, int recompute, int antialias) {
     NN__OPEN_AS(mode == TENSOR_AREA ? (int)TENSOR__APART : (int)NN__ROW(INTERPOLATE)->cast, &x, 1)
     if (mode == 0) { mode = TENSOR_NEAREST; }
     tensor__op_t o;
     if (!TENSOR__(begin)(&o, NN__ROW(INTERPOLATE), &x, 1) ||
-        !nn__interpolate_usable(x, sizes, factors, mode, align)) {
+        !nn__interpolate_usable(x, sizes, factors, mode, align, antialias)) {
         NN__CLOSE(TENSOR__(poison));
     }
     if (mode > TENSOR_NEAREST_EXACT && !nn__floats(&o, 1)) { NN__CLOSE(TENSOR__(poison)); }
@@ -9902,7 +9943,10 @@ TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, co
     }
     tensor_t *y = mode > TENSOR_NEAREST_EXACT ? nn__wide(x) : x;
     for (int d = 0; d < rank && y->state == TENSOR__LIVE; d++) {
-        if (out[d] != x->dims[2 + d] || step[d] != 1) {
+        if (out[d] == x->dims[2 + d] && step[d] == 1) { continue; }
+        if (antialias) {
+            y = nn__antialias(y, 2 + d, out[d], step[d], mode);
+        } else {
             y = nn__resample(y, 2 + d, out[d], step[d], mode, align);
         }
     }
@@ -9913,7 +9957,7 @@ TENSOR__FN tensor_t *nn__interpolate_call(const tensor_interpolate_args_t *a) {
     const int64_t size[3] = {a->size, a->size_h, a->size_w};
     const double factor[3] = {a->scale_factor, a->scale_factor_h, a->scale_factor_w};
     return nn__interpolate_front(a->x, size, factor, (int)a->mode, a->align_corners,
-                                 a->recompute_scale_factor);
+                                 a->recompute_scale_factor, a->antialias);
 }
 
 NN__OWN_FRONT(interpolate, , nn__interpolate_call(&a))
@@ -11006,13 +11050,45 @@ TENSOR__FN void nn__recurrent_task(void *arg, int64_t task, int worker) {
     }
 }
 
-TENSOR__FN void nn__recurrent_steps(nn__recurrent_t *v) {
+// Step `at` of all items.
+TENSOR__FN void nn__recurrent_step(void *arg, int64_t task, int worker) {
+    nn__recurrent_t *v = (nn__recurrent_t *)arg;
     const tensor_arg_t *a = v->c->arg;
     tensor__gemm_t g = nn__recurrent_product(v);
     int64_t size = v->n * v->h;
-    v->k = nn__cpu(v->dtype);
     g.scratch = v->hg + nn__line((uint64_t)(v->n * v->g) * nn__es(v->dtype));
-    for (int64_t s = 0; s < v->t && size > 0; s++) {
+    (void)task;
+    (void)worker;
+    if (v->dgi) {
+        NN__DO(v->k, add)(a[10].data, nn__at(&a[0], v->at * size), size);
+        if (a[6].data) { NN__DO(v->k, add)(a[11].data, nn__at(&a[6], v->at * size), size); }
+    } else {
+        g.a = nn__state(v, v->y, v->h0, v->before, 0);
+        g.c = v->hg;
+        TENSOR__(gemm)(&g, v->dtype);
+    }
+    nn__run(nn__ceil(v->n, v->per), nn__recurrent_task, v);
+    if (!v->dgi) { return; }
+    g.a = nn__at(v->dhg, v->at * v->n * v->g);
+    g.c = a[10].data;
+    TENSOR__(gemm)(&g, v->dtype);
+}
+
+// In backward: the gradients of the states behind the last step.
+TENSOR__FN void nn__recurrent_clear(void *arg, int64_t task, int worker) {
+    const nn__recurrent_t *v = (const nn__recurrent_t *)arg;
+    const tensor_arg_t *a = v->c->arg;
+    (void)task;
+    (void)worker;
+    NN__DO(v->k, fill)(a[10].data, 0, a[10].numel);
+    NN__DO(v->k, fill)(a[11].data, 0, a[11].numel);
+}
+
+// Each step is one task, whose parts use the threads: a kernel that is done in parts pauses between steps.
+TENSOR__FN void nn__recurrent_steps(nn__recurrent_t *v) {
+    v->k = nn__cpu(v->dtype);
+    if (v->dgi) { nn__run(1, nn__recurrent_clear, v); }
+    for (int64_t s = 0; s < v->t && v->n * v->h > 0; s++) {
         int64_t forward = v->dgi ? v->t - 1 - s : s;
         v->at = v->reverse ? v->t - 1 - forward : forward;
         if (forward == 0) {
@@ -11022,33 +11098,12 @@ TENSOR__FN void nn__recurrent_steps(nn__recurrent_t *v) {
         } else {
             v->before = v->at - 1;
         }
-
-        if (v->dgi) {
-            NN__DO(v->k, add)(a[10].data, nn__at(&a[0], v->at * size), size);
-            if (a[6].data) { NN__DO(v->k, add)(a[11].data, nn__at(&a[6], v->at * size), size); }
-        } else {
-            g.a = nn__state(v, v->y, v->h0, v->before, 0);
-            g.c = v->hg;
-            TENSOR__(gemm)(&g, v->dtype);
-        }
-        if (v->h) { nn__run(nn__ceil(v->n, v->per), nn__recurrent_task, v); }
-        if (!v->dgi) { continue; }
-        g.a = nn__at(v->dhg, v->at * v->n * v->g);
-        g.c = a[10].data;
-        TENSOR__(gemm)(&g, v->dtype);
+        nn__run(1, nn__recurrent_step, v);
     }
 }
 
 TENSOR__FN int nn__cpu_recurrent(tensor_call_t *c) {
     nn__recurrent_steps(nn__recurrent_planned(c));
-    return TENSOR_OK;
-}
-
-TENSOR__FN int nn__cpu_recurrent_back(tensor_call_t *c) {
-    nn__recurrent_t *v = nn__recurrent_planned(c);
-    NN__DO(nn__cpu(v->dtype), fill)(c->arg[10].data, 0, c->arg[10].numel);
-    NN__DO(nn__cpu(v->dtype), fill)(c->arg[11].data, 0, c->arg[11].numel);
-    nn__recurrent_steps(v);
     return TENSOR_OK;
 }
 
@@ -11072,8 +11127,7 @@ TENSOR__FN void nn__recurrent_gates(int kind, tensor_t *x, tensor_t *g, int64_t 
 TENSOR__FN tensor_t *nn__recurrent_composed(int kind, int reverse, tensor_t *gi, tensor_t *w, tensor_t *h,
                                             tensor_t *b, tensor_t **c, tensor_t *w_hr) {
     int64_t steps = gi->dims[0], n = w->dims[0] / nn__net_gates(kind);
-    tensor__thread_t *th = TENSOR__(self)();
-    tensor_t **list = (tensor_t **)TENSOR__(memory)(th, (uint64_t)steps * 2 * sizeof *list), *cell = *c;
+    tensor_t **list = (tensor_t **)nn__lent((uint64_t)steps * 2, sizeof *list), *cell = *c;
     if (!list) { return TENSOR__(poison); }
     for (int64_t s = 0; s < steps; s++) {
         int64_t at = reverse ? steps - 1 - s : s;
@@ -11096,7 +11150,6 @@ TENSOR__FN tensor_t *nn__recurrent_composed(int kind, int reverse, tensor_t *gi,
 
     tensor_t *y = (tensor_stack_n)(list, (int)steps, 0);
     if (kind == NN__LSTM_NET) { *c = (tensor_stack_n)(list + steps, (int)steps, 0); }
-    TENSOR__(memory_free)(th, (void *)list);
     return y;
 }
 
@@ -11257,7 +11310,7 @@ TENSOR__FN tensor_t *nn__composed_net(tensor_t *const *in, const tensor_params_t
     tensor_rnn_args_t a = tensor_rnn_defaults();
     int64_t n = p->num_layers * p->directions, h = p->hidden_size, at = 0;
     int per = p->no_bias ? 2 : 4;
-    tensor_t **w = (tensor_t **)TENSOR__(memory)(nn__self(), (uint64_t)(n * per) * sizeof *w);
+    tensor_t **w = (tensor_t **)nn__lent((uint64_t)(n * per), sizeof *w);
     if (!w) { return TENSOR__(poison); }
     int64_t dims[2];
     dims[0] = h * nn__net_gates(p->kind);
@@ -11287,7 +11340,6 @@ TENSOR__FN tensor_t *nn__composed_net(tensor_t *const *in, const tensor_params_t
     a.no_bias = (int)p->no_bias;
     a.batch_first = (int)p->batch_first;
     tensor_state_t s = nn__net("recurrent_net", (int)p->kind, &a, 1, NULL);
-    TENSOR__(memory_free)(nn__self(), (void *)w);
     tensor_t *list[3];
     list[0] = (tensor_flatten)(s.y, 0, -1);
     list[1] = (tensor_flatten)(s.h, 0, -1);
@@ -11359,16 +11411,14 @@ TENSOR__FN tensor_t *nn__net_flat(const tensor_rnn_args_t *a, int64_t l, int64_t
     int64_t dirs = a->bidirectional ? 2 : 1;
     int64_t per = a->no_bias ? 2 : 4;
     int count = 0;
-    tensor_t **list = (tensor_t **)TENSOR__(memory)(nn__self(), (uint64_t)(run * dirs * per) * sizeof *list);
+    tensor_t **list = (tensor_t **)nn__lent((uint64_t)(run * dirs * per), sizeof *list);
     if (!list) { return NULL; }
     for (int64_t j = 0; j < per; j += 2) {
         for (int64_t k = 0; k < 2 * run * dirs; k++) {
             list[count++] = (tensor_flatten)(a->weights[(l * dirs + k / 2) * per + j + (k & 1)], 0, -1);
         }
     }
-    tensor_t *flat = (tensor_cat_n)(list, count, 0);
-    TENSOR__(memory_free)(nn__self(), (void *)list);
-    return flat;
+    return (tensor_cat_n)(list, count, 0);
 }
 
 // `run` layers from layer l on; x [T, N, ..] -> y, and states [1 or 2, run * directions, N, H]. NULL = the
@@ -15622,7 +15672,7 @@ TENSOR__FN void nn__print_upsample(const nn_module_t *m, tensor__text_t *t) {
 
 TENSOR__FN tensor_t *nn__forward_upsample(nn_module_t *m, tensor_t *x) {
     const nn__upsample_layer_t *l = (const nn__upsample_layer_t *)m;
-    return nn__interpolate_front(x, l->size, l->scale_factor, l->mode, l->align_corners, 0);
+    return nn__interpolate_front(x, l->size, l->scale_factor, l->mode, l->align_corners, 0, 0);
 }
 
 NN__SPECIAL_KIND(UPSAMPLE, nn__upsample_layer_t, "Upsample", nn__forward_upsample, NULL, nn__print_upsample,
@@ -17241,6 +17291,7 @@ TENSOR_API nn_module_t *(nn_sequential_n)(nn_module_t *const *list, int n) {
     if (s && !list && n > 0) { nn__mark(s, nn__poisoned("sequential", "the list", list)); }
     for (int i = 0; s && list && i < n; i++) {
         nn_module_t *m = list[i];
+        if (!m && tensor_ok()) { NN__FAIL(TENSOR_ERR_POISONED, "sequential: argument %i is NULL", i + 1); }
         if (m && !nn__is_module(m) && !nn__is_zeroed(m) && tensor_ok()) {
             NN__FAIL(TENSOR_ERR_POISONED,
                      "sequential: argument %i is not a module; a layer is made by a call: nn_relu()", i + 1);
@@ -19942,28 +19993,42 @@ TENSOR__FN void nn__grads_task(void *arg, int64_t task, int worker) {
     s->sum[task] = s->factor ? NN__DO(s->k, rescale)(x, f, n) : NN__DO(s->k, squares)(x, n);
 }
 
+// All the tasks of a small gradient.
+TENSOR__FN void nn__grads_small(void *arg, int64_t task, int worker) {
+    const nn__grads_t *s = (const nn__grads_t *)arg;
+    int64_t chunks = nn__ceil(s->n, NN__CHUNK);
+    for (task = 0; task < chunks; task++) { nn__grads_task(arg, task, worker); }
+}
+
+// A number for each chunk: in the scratch, so that a call that is done in parts keeps those it has.
+TENSOR__FN uint64_t nn__scratch_grads(const tensor_call_t *c) {
+    int64_t chunks = 0;
+    for (int k = 2; k < c->nout; k++) { chunks += nn__ceil(c->arg[k].numel, NN__CHUNK); }
+    return (uint64_t)chunks * sizeof(double);
+}
+
 // Works on gradients that are f32 or f64 and contiguous, from arg 2 on. factor NULL: -> the sum of their
 // squares; otherwise they are multiplied by it -> > 0 if one was infinite or NaN
 TENSOR__FN double nn__over_grads(const tensor_call_t *c, const double *factor) {
-    double sum[64], total = 0;
+    double *sum = (double *)c->scratch, *end = sum, total = 0;
     for (int k = 2; k < c->nout; k++) {
         const tensor_arg_t *a = &c->arg[k];
         nn__grads_t s;
         s.k = nn__cpu(a->dtype);
         s.size = nn__es(a->dtype);
         s.factor = factor;
-        s.sum = sum;
+        s.sum = end;
         s.x = (char *)a->data;
-        for (s.n = a->numel; s.n > 0; s.n -= 64 * NN__CHUNK, s.x += 64 * NN__CHUNK * s.size) {
-            int64_t chunks = nn__min(nn__ceil(s.n, NN__CHUNK), 64);
-            if (s.n >= NN__PARALLEL_FROM) {
-                TENSOR__(parallel)(chunks, nn__grads_task, &s);
-            } else {
-                for (int64_t i = 0; i < chunks; i++) { nn__grads_task(&s, i, 0); }
-            }
-            for (int64_t i = 0; i < chunks; i++) { total += sum[i]; }
+        s.n = a->numel;
+        int64_t chunks = nn__ceil(s.n, NN__CHUNK);
+        if (s.n >= NN__PARALLEL_FROM) {
+            nn__run(chunks, nn__grads_task, &s);
+        } else {
+            nn__run(1, nn__grads_small, &s);
         }
+        end += chunks;
     }
+    while (sum < end) { total += *sum++; }
     return total;
 }
 
@@ -19985,9 +20050,9 @@ TENSOR__FN int nn__cpu_scale(tensor_call_t *c) {
 
 static const tensor__row_t nn__grads_row[2] = {
     {"clip_grad_norm", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SUM_SQUARES, 0, NULL, nn__cpu_squares,
-     NULL, NULL, NULL},
-    {"scale_grad", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SCALE_GRADS, 0, NULL, nn__cpu_scale, NULL,
-     NULL, NULL}};
+     nn__scratch_grads, NULL, NULL},
+    {"scale_grad", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SCALE_GRADS, 0, NULL, nn__cpu_scale,
+     nn__scratch_grads, NULL, NULL}};
 
 // Tensor i of o or of list; one of the two is given.
 TENSOR__FN tensor_t *nn__listed(nn_optimizer_t *o, tensor_t *const *list, int i) {

@@ -53,8 +53,19 @@ static tensor_t *window(const char *name) {
     if (strcmp(name, "blackman") == 0) y = tensor_blackman_window(n, periodic);
     if (strcmp(name, "bartlett") == 0) y = tensor_bartlett_window(n, periodic);
     if (strcmp(name, "kaiser") == 0) y = tensor_kaiser_window(n, periodic, item(in[0], 2));
+    if (strcmp(name, "cosine") == 0) y = tensor_cosine_window(n, periodic);
+    if (strcmp(name, "nuttall") == 0) y = tensor_nuttall_window(n, periodic);
+    if (strcmp(name, "exponential") == 0) y = tensor_exponential_window(n, periodic, item(in[0], 2));
+    if (strcmp(name, "gaussian") == 0) y = tensor_gaussian_window(n, periodic, item(in[0], 2));
+    if (strcmp(name, "general_cosine") == 0) {
+        const double a[4] = {item(in[0], 2), item(in[0], 3), item(in[0], 4), item(in[0], 5)};
+        y = tensor_general_cosine_window(n, periodic, a, 4);
+    }
     tensor_set_default_dtype(TENSOR_F32);
     return y;
+}
+static tensor_t *joined_again(tensor_svd_t d) {
+    return tensor_matmul(tensor_mul(d.u, tensor_unsqueeze(d.s, -2)), tensor_mT(d.v));
 }
 static tensor_t *bag_weight(void) {
     tensor_t *y = tensor_embedding_bag(in[0], in[1], NULL, .max_norm = 1);
@@ -65,6 +76,10 @@ static tensor_t *bag_weight(void) {
 #define GAUSSIAN(how) tensor_gaussian_nll_loss(in[0], in[1], in[2], .reduction = how)
 #define BAG(...) tensor_embedding_bag(in[0], in[1], NULL, __VA_ARGS__)
 #define NUMBER(k) tensor_item(in[k])
+#define ANTIALIAS(how, corners)                                                                              \
+    tensor_interpolate(in[0], list_of(in[1])[0], .size_w = list_of(in[1])[1], .mode = how,                   \
+                       .align_corners = corners, .antialias = 1)
+#define SYMMETRIC tensor_add(tensor_matmul(in[0], tensor_mT(in[0])), tensor_to(tensor_eye(3, 3), TENSOR_F64))
 static const int64_t first_last[2] = {0, 2};
 
 // A case's name, its expression.
@@ -123,6 +138,54 @@ static const int64_t first_last[2] = {0, 2};
     X(tensorinv_2, tensor_linalg_tensorinv(in[0], 2))                                                        \
     X(tensorinv_3, tensor_linalg_tensorinv(in[0], 3))                                                        \
     X(tensorsolve, tensor_linalg_tensorsolve(in[0], in[1]))                                                  \
+    X(chebyshev_polynomial_t, tensor_chebyshev_polynomial_t(in[0], tensor_item_i64(in[1])))                  \
+    X(chebyshev_polynomial_u, tensor_chebyshev_polynomial_u(in[0], tensor_item_i64(in[1])))                  \
+    X(chebyshev_polynomial_v, tensor_chebyshev_polynomial_v(in[0], tensor_item_i64(in[1])))                  \
+    X(chebyshev_polynomial_w, tensor_chebyshev_polynomial_w(in[0], tensor_item_i64(in[1])))                  \
+    X(shifted_chebyshev_polynomial_t, tensor_shifted_chebyshev_polynomial_t(in[0], tensor_item_i64(in[1])))  \
+    X(shifted_chebyshev_polynomial_u, tensor_shifted_chebyshev_polynomial_u(in[0], tensor_item_i64(in[1])))  \
+    X(shifted_chebyshev_polynomial_v, tensor_shifted_chebyshev_polynomial_v(in[0], tensor_item_i64(in[1])))  \
+    X(shifted_chebyshev_polynomial_w, tensor_shifted_chebyshev_polynomial_w(in[0], tensor_item_i64(in[1])))  \
+    X(hermite_polynomial_h, tensor_hermite_polynomial_h(in[0], tensor_item_i64(in[1])))                      \
+    X(hermite_polynomial_he, tensor_hermite_polynomial_he(in[0], tensor_item_i64(in[1])))                    \
+    X(laguerre_polynomial_l, tensor_laguerre_polynomial_l(in[0], tensor_item_i64(in[1])))                    \
+    X(legendre_polynomial_p, tensor_legendre_polynomial_p(in[0], tensor_item_i64(in[1])))                    \
+    X(cosine_window, window("cosine"))                                                                       \
+    X(nuttall_window, window("nuttall"))                                                                     \
+    X(exponential_window, window("exponential"))                                                             \
+    X(gaussian_window, window("gaussian"))                                                                   \
+    X(general_cosine_window, window("general_cosine"))                                                       \
+    X(bessel_j0, tensor_bessel_j0(in[0]))                                                                    \
+    X(bessel_j1, tensor_bessel_j1(in[0]))                                                                    \
+    X(bessel_y0, tensor_bessel_y0(in[0]))                                                                    \
+    X(bessel_y1, tensor_bessel_y1(in[0]))                                                                    \
+    X(modified_bessel_k0, tensor_modified_bessel_k0(in[0]))                                                  \
+    X(modified_bessel_k1, tensor_modified_bessel_k1(in[0]))                                                  \
+    X(scaled_modified_bessel_k0, tensor_scaled_modified_bessel_k0(in[0]))                                    \
+    X(scaled_modified_bessel_k1, tensor_scaled_modified_bessel_k1(in[0]))                                    \
+    X(antialias_bilinear_0, ANTIALIAS(TENSOR_BILINEAR, 0))                                                   \
+    X(antialias_bilinear_1, ANTIALIAS(TENSOR_BILINEAR, 1))                                                   \
+    X(antialias_bicubic_0, ANTIALIAS(TENSOR_BICUBIC, 0))                                                     \
+    X(antialias_bicubic_1, ANTIALIAS(TENSOR_BICUBIC, 1))                                                     \
+    X(antialias_factor, tensor_interpolate(in[0], .scale_factor = NUMBER(1), .mode = TENSOR_BICUBIC,         \
+                                           .antialias = 1))                                                  \
+    X(householder_product, tensor_linalg_householder_product(in[0], in[1]))                                  \
+    X(geqrf, tensor_geqrf(in[0]).q)                                                                          \
+    X(geqrf_tau, tensor_geqrf(in[0]).r)                                                                      \
+    X(ormqr_00, tensor_ormqr(in[0], in[1], in[2], 0, 0))                                                     \
+    X(ormqr_01, tensor_ormqr(in[0], in[1], in[2], 0, 1))                                                     \
+    X(ormqr_10, tensor_ormqr(in[0], in[1], in[2], 1, 0))                                                     \
+    X(ormqr_11, tensor_ormqr(in[0], in[1], in[2], 1, 1))                                                     \
+    X(cholesky_ex_result, tensor_linalg_cholesky_ex(in[0], 0).result)                                        \
+    X(cholesky_ex_info, tensor_linalg_cholesky_ex(in[0], 0).info)                                            \
+    X(cholesky_ex_upper, tensor_linalg_cholesky_ex(SYMMETRIC, 1).result)                                     \
+    X(inv_ex_result, tensor_linalg_inv_ex(in[0]).result)                                                     \
+    X(inv_ex_info, tensor_linalg_inv_ex(in[0]).info)                                                         \
+    X(solve_ex_result, tensor_linalg_solve_ex(in[0], in[1]).result)                                          \
+    X(solve_ex_info, tensor_linalg_solve_ex(in[0], in[1]).info)                                              \
+    X(svd_lowrank_values, tensor_svd_lowrank(in[0], 3, 2).s)                                                 \
+    X(svd_lowrank_product, joined_again(tensor_svd_lowrank(in[0], 3, 2)))                                    \
+    X(pca_lowrank_values, tensor_pca_lowrank(in[0], 3, 1, 2).s)                                              \
     X(searchsorted_sorter, tensor_searchsorted(in[0], in[1], .sorter = in[2]))                               \
     X(searchsorted_right, tensor_searchsorted(in[0], in[1], 1, .sorter = in[2]))                             \
     X(matrix_rank, tensor_linalg_matrix_rank(in[0]))                                                         \
@@ -377,7 +440,7 @@ static void in_place(void) {
 static void errors(void) {
     tensor_t *x = tensor_ones(3, 4), *bad = tensor_ones(1), *mask = tensor_ones_of(TENSOR_BOOL, 3, 4);
     tensor_t *i64 = tensor_ones_of(TENSOR_I64, 1, 2, 4, 4), *w = tensor_ones_of(TENSOR_I64, 2, 2, 3, 3);
-    tensor_t *eye = tensor_eye(3, 3), *places[4];
+    tensor_t *eye = tensor_eye(3, 3), *places[4], *image = tensor_ones(1, 1, 4, 4);
     tensor_lu_factor_t f = tensor_linalg_lu_factor(eye);
     const int64_t two[2] = {0, 1}, same[2] = {1, 1}, far[1] = {9};
     int line;
@@ -421,6 +484,38 @@ static void errors(void) {
     CHECK_POISON(tensor_linspace_of(TENSOR_I8, 0, 3, -1), TENSOR_ERR_SHAPE, "n -1 is negative");
     CHECK_POISON(tensor_logspace_of(TENSOR_U8, -1, 3, 3, 10), TENSOR_ERR_DTYPE,
                  "-1 is outside the range of u8");
+    CHECK_POISON(tensor_interpolate(image, 2, .antialias = 1), TENSOR_ERR_SHAPE,
+                 "interpolate: antialias is for modes bilinear and bicubic, not nearest; x [1,1,4,4]");
+    CHECK_POISON(tensor_interpolate(tensor_ones(1, 1, 4), 2, .mode = TENSOR_LINEAR, .antialias = 1),
+                 TENSOR_ERR_SHAPE, "not linear");
+    CHECK_POISON(tensor_linalg_cholesky_ex(x, 0).result, TENSOR_ERR_SHAPE, "linalg_cholesky_ex: x [3,4]");
+    CHECK_POISON(tensor_linalg_cholesky_ex(NULL, 0).info, TENSOR_ERR_OWNER, "linalg_cholesky_ex");
+    CHECK_POISON(tensor_linalg_inv_ex(x).info, TENSOR_ERR_SHAPE,
+                 "linalg_inv_ex: x [3,4] must be a square matrix");
+    CHECK_POISON(tensor_linalg_inv_ex(tensor_to(eye, TENSOR_F16)).result, TENSOR_ERR_DTYPE, "is f16");
+    CHECK_POISON(tensor_linalg_solve_ex(eye, NULL).result, TENSOR_ERR_OWNER,
+                 "linalg_solve_ex: argument b is NULL");
+    CHECK_POISON(tensor_linalg_solve_ex(eye, tensor_ones(5, 2)).info, TENSOR_ERR_SHAPE, "do not fit");
+    CHECK_POISON(tensor_geqrf(tensor_ones(3)).q, TENSOR_ERR_SHAPE, "geqrf: x [3] must be a matrix");
+    CHECK_POISON(tensor_linalg_householder_product(x, tensor_ones(3)), TENSOR_ERR_SHAPE,
+                 "linalg_householder_product: a [3,4] has more columns than rows");
+    CHECK_POISON(tensor_linalg_householder_product(eye, tensor_ones(4)), TENSOR_ERR_SHAPE,
+                 "linalg_householder_product: tau [4]");
+    CHECK_POISON(tensor_ormqr(eye, tensor_ones(3), x, 0, 0), TENSOR_ERR_SHAPE,
+                 "ormqr: c [3,4] f32 must have the dtype of a [3,3] f32 and 3 columns");
+    CHECK_POISON(tensor_ormqr(eye, tensor_ones_of(TENSOR_F64, 3), x, 1, 0), TENSOR_ERR_SHAPE,
+                 "ormqr: tau [3] f64");
+    CHECK_POISON(tensor_svd_lowrank(x, 4, 2).u, TENSOR_ERR_SHAPE,
+                 "svd_lowrank: q 4 must be in 0..min(M, N) of x [3,4], and niter 2 not negative");
+    CHECK_POISON(tensor_pca_lowrank(x, 2, 1, -1).s, TENSOR_ERR_SHAPE, "pca_lowrank: q 2");
+    CHECK_POISON(tensor_cosine_window(-1, 1), TENSOR_ERR_SHAPE, "cosine_window: n -1 is not a length");
+    CHECK_POISON(tensor_exponential_window(3, 1, 0), TENSOR_ERR_SHAPE, "tau 0 must be above 0");
+    CHECK_POISON(tensor_gaussian_window(3, 1, NAN), TENSOR_ERR_SHAPE, "must be above 0");
+    CHECK_POISON(tensor_general_cosine_window(3, 1, NULL, 2), TENSOR_ERR_SHAPE,
+                 "general_cosine_window: needs at least one number, not 0");
+    CHECK_POISON(tensor_legendre_polynomial_p(x, 1001), TENSOR_ERR_SHAPE,
+                 "legendre_polynomial_p: degree n 1001 is above 1000");
+    CHECK_POISON(tensor_hermite_polynomial_h(NULL, 2), TENSOR_ERR_OWNER, "hermite_polynomial_h");
     CHECK_POISON(tensor_hann_window(-1, 1), TENSOR_ERR_SHAPE, "hann_window: n -1 is not a length");
     CHECK_POISON(tensor_hamming_window(INT64_MAX, 1, 0.5, 0.5), TENSOR_ERR_SHAPE, "hamming_window: n");
     CHECK_POISON(tensor_blackman_window(INT64_MIN, 0), TENSOR_ERR_SHAPE, "blackman_window: n");
@@ -479,6 +574,65 @@ static void errors(void) {
 }
 
 // What a struct filled by hand says is taken as in a call: 0 is the default.
+static void singular(void) {
+    // A matrix without a result has no gradient and spoils no other; PyTorch's factor of it is unspecified.
+    double v[8] = {4, 1, 1, 3, 1, 2, 2, 4};
+    tensor_t *x = tensor_requires_grad_(tensor_from(v, TENSOR_F64, 2, 2, 2), 1), *y, *g;
+    tensor_linalg_ex_t e = tensor_linalg_inv_ex(x);
+    int k;
+    CHECK(tensor_dtype(e.info) == TENSOR_I32 && tensor_ndim(e.info) == 1);
+    CHECK(item(e.info, 0) == 0 && item(e.info, 1) == 2);
+    y = tensor_linalg_inv(tensor_at(tensor_detach(x), "0"));
+    CHECK(test_same_bits(tensor_at(tensor_detach(e.result), "0"), y));
+    CHECK(isnan(item(e.result, 4)) && isnan(item(e.result, 7)));
+    CHECK(tensor_backward(tensor_sum(tensor_at(e.result, "0"))) == 0);
+    g = tensor_grad(x);
+    for (k = 0; k < 4; k++) CHECK(item(g, k) != 0 && item(g, k + 4) == 0);
+    e = tensor_linalg_cholesky_ex(tensor_detach(x), 0);
+    CHECK(item(e.info, 0) == 0 && item(e.info, 1) == 2 && item(e.result, 0) == 2 && isnan(item(e.result, 6)));
+    CHECK(tensor_numel(tensor_linalg_cholesky_ex(tensor_zeros(0, 2, 2), 0).info) == 0);
+    CHECK(item(tensor_linalg_cholesky_ex(tensor_zeros(1, 0, 0), 1).info, 0) == 0);
+    CHECK(item(tensor_linalg_inv_ex(tensor_zeros(1, 0, 0)).info, 0) == 0);
+    CHECK(tensor_ok());
+    // reflections: Q from its vectors, orthogonal, and its gradient; none is the identity
+    x = tensor_randn(5, 3);
+    tensor_qr_t q = tensor_qr(x), raw = tensor_geqrf(x);
+    y = tensor_linalg_householder_product(raw.q, raw.r);
+    CHECK(tensor_allclose(y, q.q, 1e-5, 1e-6));
+    q = tensor_linalg_qr(x, "complete");
+    CHECK(tensor_allclose(tensor_ormqr(raw.q, raw.r, x, 1, 1), q.r, 1e-5, 1e-5));
+    CHECK(!tensor_requires_grad(tensor_geqrf(tensor_requires_grad_(tensor_randn(3, 2), 1)).q));
+    CHECK(tensor_equal(tensor_linalg_householder_product(x, tensor_zeros(0)), tensor_eye(5, 3)));
+    // autocast leaves them alone
+    tensor_scope_t scope = tensor_scope_begin_autocast(TENSOR_BF16);
+    CHECK(test_same_bits(tensor_linalg_householder_product(raw.q, raw.r), y));
+    CHECK(tensor_dtype(tensor_svd_lowrank(x, 2, 1).v) == TENSOR_F32);
+    CHECK(tensor_dtype(tensor_ormqr(raw.q, raw.r, x, 1, 0)) == TENSOR_F32);
+    tensor_scope_end(scope);
+}
+
+// T5' = 5 U4, P3' = (15 x^2 - 3) / 2, L2' = x - 2, H4' = 8 H3, He4' = 4 He3.
+static void derivatives(void) {
+    double v[3] = {-0.7, 0.2, 0.9};
+    tensor_t *x = tensor_requires_grad_(tensor_from(v, TENSOR_F64, 3), 1), *y = x, *g;
+    tensor_t *z = tensor_detach(x), *want[5];
+    int k;
+    want[0] = tensor_mul_scalar(tensor_chebyshev_polynomial_u(z, 4), 5);
+    want[1] = tensor_sub_scalar(tensor_mul_scalar(tensor_square(z), 7.5), 1.5);
+    want[2] = tensor_sub_scalar(z, 2);
+    want[3] = tensor_mul_scalar(tensor_hermite_polynomial_h(z, 3), 8);
+    want[4] = tensor_mul_scalar(tensor_hermite_polynomial_he(z, 3), 4);
+    for (k = 0; k < 5; k++) {
+        if (k == 0) y = tensor_sum(tensor_chebyshev_polynomial_t(x, 5));
+        if (k == 1) y = tensor_sum(tensor_legendre_polynomial_p(x, 3));
+        if (k == 2) y = tensor_sum(tensor_laguerre_polynomial_l(x, 2));
+        if (k == 3) y = tensor_sum(tensor_hermite_polynomial_h(x, 4));
+        if (k == 4) y = tensor_sum(tensor_hermite_polynomial_he(x, 4));
+        CHECK(tensor_autograd_grad(&y, 1, NULL, &x, 1, &g, 0) == 0);
+        CHECK(tensor_allclose(g, want[k], 1e-12, 1e-12));
+    }
+}
+
 static void by_hand(void) {
     tensor_linalg_tolerance_args_t a;
     memset((void *)&a, 0, sizeof a);
@@ -574,6 +728,8 @@ int main(void) {
     RUN(gradients);
     RUN(in_place);
     RUN(errors);
+    RUN(singular);
+    RUN(derivatives);
     RUN(by_hand);
     RUN(rows);
     RUN(bad_bag);

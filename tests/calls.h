@@ -65,6 +65,9 @@ static int slogdet(arguments_t *a, tensor_slogdet_t s) {
 static int lu_factor(arguments_t *a, tensor_lu_factor_t f) {
     return results(a, f.lu, f.pivots, NULL);
 }
+static int linalg_ex(arguments_t *a, tensor_linalg_ex_t e) {
+    return results(a, e.result, e.info, NULL);
+}
 static int lu(arguments_t *a, tensor_lu_t f) {
     return results(a, f.p, f.l, f.u);
 }
@@ -96,6 +99,10 @@ static int linalg_svd(arguments_t *a, tensor_linalg_svd_t f) {
 static int svd_of(arguments_t *a, tensor_svd_t f) {
     if (results_as_they_are) return results(a, f.u, f.s, f.v);
     return svd(a, f.u, f.s, tensor_mT(f.v), 0);
+}
+static int lowrank(arguments_t *a, tensor_svd_t f) {
+    if (results_as_they_are) return results(a, f.u, f.s, f.v);
+    return results(a, f.s, tensor_matmul(tensor_mul(f.u, tensor_unsqueeze(f.s, -2)), tensor_mT(f.v)), NULL);
 }
 static int eigh(arguments_t *a, tensor_eigh_t f) {
     tensor_t *w = f.eigenvalues, *q = f.eigenvectors,

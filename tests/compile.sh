@@ -150,6 +150,13 @@ job 1 "tensor_nn.h with another TENSOR_ISA" "$c -std=c99 $quick -DTENSOR_ISA=sca
 job 2 "a core with other passes" "! $c -pthread $M/$n-c99-core.o $M/other-nn.o $M/$n-c99-use.o $M/$n-c99-other.o \
     -lm -o $M/other 2>$M/apart.log && grep -q 'tensor__build_.*_passes' $M/apart.log"
 
+for macro in AUTOGRAD THREADS STDIO; do
+    text=$(case $macro in AUTOGRAD) echo _forward ;; THREADS) echo _no_threads ;; STDIO) echo _no_stdio ;; esac)
+    job 1 "tensor_nn.h with TENSOR_NO_$macro" "$c -std=c99 $quick -DTENSOR_NO_$macro -c $M/nn.c -o $M/nn-$macro.o"
+    job 2 "a core without TENSOR_NO_$macro" "! $c -pthread $M/$n-c99-core.o $M/nn-$macro.o $M/$n-c99-use.o \
+        $M/$n-c99-other.o -lm -o $M/other 2>$M/$macro.log && grep -q 'tensor__build_.*$text' $M/$macro.log"
+done
+
 # What must not compile silently.
 unit surplus.c '#include "tensor_nn.h"' 'nn_module_t *f(void);' \
     'nn_module_t *f(void) { return nn_linear(2, 3, 4); }'

@@ -16,6 +16,10 @@ static int use() {
             bad += tensor_dtype(tensor_mm(a, tensor_mT(a))) != TENSOR_BF16;
         }
         bad += tensor_autocast_dtype() != TENSOR_DTYPE_NONE;
+        int64_t numbers = 0;
+        nn_module_t *named = nn_linear(3, 2);
+        for (const nn_named_t &p : nn_named_parameters(named)) { numbers += tensor_numel(p.tensor); }
+        bad += numbers != 8 || nn_free(named) != 0;
         tensor_ref r = tensor_clone(a);
         kept = 2 * r * b + 1.0 - r;
         bad += tensor_item(tensor_sum(r / b)) != 12;
@@ -244,6 +248,13 @@ static int positions() {
 #define CONVS(d)                                                                                             \
     SAME(nn_conv##d(4, 8, 3), nn_conv_args_t, nn_conv##d##_with,                                             \
          (a.in_channels = 4, a.out_channels = 8, a.kernel = 3));                                             \
+    SAME(nn_conv##d(4, 8, 3, 2, 1, 3, 2), nn_conv_args_t, nn_conv##d##_with,                                 \
+         (a = strided, a.in_channels = 4, a.out_channels = 8, a.kernel = 3));                                \
+    SAME(nn_conv##d(4, 8, 3, 2), nn_conv_args_t, nn_conv##d##_with,                                          \
+         (a.in_channels = 4, a.out_channels = 8, a.kernel = 3, a.stride = 2));                               \
+    SAME(nn_conv_transpose##d(4, 8, 3, 2, 1, 1, 2), nn_conv_transpose_args_t, nn_conv_transpose##d##_with,   \
+         (a.in_channels = 4, a.out_channels = 8, a.kernel = 3, a.stride = 2, a.padding = 1,                  \
+          a.output_padding = 1, a.groups = 2));                                                              \
     SAME(nn_conv##d(4, 8, 3, strided), nn_conv_args_t, nn_conv##d##_with,                                    \
          (a = strided, a.in_channels = 4, a.out_channels = 8, a.kernel = 3));                                \
     SAME(nn_conv_transpose##d(4, 8, 3), nn_conv_transpose_args_t, nn_conv_transpose##d##_with,               \

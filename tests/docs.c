@@ -139,6 +139,7 @@ static const char *const without[][2] = {
     {"rand_of", "floats"},      {"randn_of", "floats"},
     {"feature_alpha_dropout", "floats"}, {"triplet_margin_with_distance_loss", "floats"},
     {"fractional_max_pool2d", "floats"}, {"fractional_max_pool3d", "floats"},
+    {"svd_lowrank", "f32 f64"}, {"pca_lowrank", "f32 f64"},
 };
 
 // Chapters without ops, and functions of op chapters that are none.
@@ -161,6 +162,19 @@ static int listed(const char *const *list, int n, const char *name) {
 static const char *other(const char *const (*list)[2], int n, const char *name) {
     while (n-- > 0)
         if (strcmp(list[n][0], name) == 0) return list[n][1];
+    return NULL;
+}
+
+// The name of an op of torch.special or torch.signal, as ops.def has it.
+static const char *special(const char *name) {
+    static char text[80];
+    int k;
+    for (k = 0; k < COUNT(ops); k++)
+        if (strcmp(ops[k].name, name) == 0 && (strncmp(ops[k].torch, "torch.special.", 14) == 0 ||
+                                               strncmp(ops[k].torch, "torch.signal.", 13) == 0)) {
+            snprintf(text, sizeof text, "%.*s", (int)strcspn(ops[k].torch, "("), ops[k].torch);
+            return text;
+        }
     return NULL;
 }
 
@@ -272,9 +286,22 @@ static int takes(const char *op, const char *lines, tensor_dtype_t d, int *graph
 static text_t examples, program, runs;      // of the chapter; the C program: its functions, its main
 static int nexamples, repeated;
 
+// Whether an example shows nothing: several answers that are all true or all false, or its first input again.
+static int shows_nothing(const example_t *e) {
+    size_t n = strlen(e->gives);
+    int yes = strstr(e->gives, "true") != NULL, no = strstr(e->gives, "false") != NULL;
+    if (strchr(e->gives, ',') && yes != no) return 1;
+    return n > 2 && strncmp(e->inputs, "a = ", 4) == 0 && strncmp(e->inputs + 4, e->gives, n) == 0 &&
+           (e->inputs[4 + n] == 0 || e->inputs[4 + n] == ' ');
+}
+
 // Three lines: inputs, call, what it gives. Small inputs if the op takes them.
 static void example(const char *base, const char *type) {
     static const char *const without_device[] = {"to_non_blocking", "pin_memory"};     // their error is shown
+    // Their result has the elements of x, or elements too near to be told apart.
+    static const char *const the_same[] = {
+        "clone",        "contiguous", "detach",  "positive",  "atleast_1d", "atleast_2d",
+        "channels_last", "squeeze",   "view_dtype", "nextafter"};
     static example_t e;
     tensor_scope_t scope = tensor_scope_begin();
     static char line[16000];
@@ -297,12 +324,14 @@ static void example(const char *base, const char *type) {
     tensor_clear_error();
     tensor_scope_end(scope);
     if (!made) return;
+    CHECK_MSG(!shows_nothing(&e) || listed(the_same, COUNT(the_same), base),
+              "docs: the example of %s shows nothing: %s  %s => %s", base, e.inputs, e.call, e.gives);
     snprintf(line, sizeof line, "%s%s%s%s\n=> %s\n", nexamples && examples.length ? "\n" : "", e.inputs,
              *e.inputs ? "\n" : "", e.call, e.gives);
     say(&examples, line);
     snprintf(line, sizeof line,
-             "static void example%d(void) {\n    %s\n    tensor_manual_seed(1);\n    %s\n}\n", nexamples,
-             e.make, e.show);
+             "static void example%d(void) {\n    %s\n    tensor_manual_seed(%d);\n    %s\n}\n", nexamples,
+             e.make, EXAMPLE_SEED, e.show);
     say(&program, line);
     snprintf(line, sizeof line, "    run(example%d);\n", nexamples);
     say(&runs, line);
@@ -476,6 +505,7 @@ static void declaration(const char *text, const char *chapter, const char *own, 
     on_cuda(row, &t);
     say(&t, " | ");
     torch = other(torch_names, COUNT(torch_names), base);
+    if (!torch) torch = special(base);
     if (torch)
         say(&t, torch);
     else {

@@ -359,10 +359,15 @@ static void strided(void) {
     CHECK_POISON(tensor_wrap_strided(data, TENSOR_F32, dims, minus, 2, 0, NULL, NULL), TENSOR_ERR_SHAPE,
                  "too large");
     CHECK_POISON(tensor_wrap_strided(NULL, TENSOR_F32, dims, columns, 2, 0, NULL, NULL), TENSOR_ERR_SHAPE,
-                 "NULL");
+                 "wrap_strided: data is NULL for 6 elements");
+    dims[0] = 0; // no elements: no memory is needed
+    y = tensor_wrap_strided(NULL, TENSOR_F32, dims, columns, 2, TENSOR_READ_ONLY, NULL, NULL);
+    CHECK(tensor_numel(y) == 0 && tensor_size(y, 1) == 3 && tensor_stride(y, 1) == 2);
+    CHECK(tensor_item(tensor_sum(tensor_wrap_n(NULL, TENSOR_F64, dims, 2, NULL, NULL))) == 0);
+    CHECK(tensor_numel(tensor_wrap_strided(data, TENSOR_F32, dims, columns, 2, 0, given, data)) == 0);
     CHECK(n_given == 0);
     tensor_scope_end(scope);
-    CHECK(n_given == 1);
+    CHECK(n_given == 2);
 }
 
 // Parameters and statistics over constants: what changes them is an error, not a crash.

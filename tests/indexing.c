@@ -268,6 +268,9 @@ static void index_errors(void) {
     IS(x, "f32 [2,3] 0 1 2 3 4 5");
     CHECK_POISON(tensor_take(x, I(6)), TENSOR_ERR_INDEX, "take: index: index 6 at element 0 of [1] is outside -6..5");
     CHECK_POISON(tensor_put(x, I(0, 1), F(1), 0), TENSOR_ERR_SHAPE, "index [2] and src [1]");
+    CHECK_POISON(tensor_index_fill(A(1, 0), 0, I(2), 1), TENSOR_ERR_INDEX, "index 2 at element 0 of [1] is outside -1..0");
+    CHECK_POISON(tensor_index_copy(A(1, 0), 0, I(2), A(1, 0)), TENSOR_ERR_INDEX, "index 2 at element 0");
+    CHECK_POISON(tensor_index_add(A(3, 0), 0, I(-5), A(1, 0)), TENSOR_ERR_INDEX, "index -5 at element 0");
     CHECK_POISON(tensor_index_fill(x, 2, I(0), 1), TENSOR_ERR_INDEX, "index_fill: dim 2 is outside -2..1");
     CHECK_POISON(tensor_index_fill(x, 1, I(3), 1), TENSOR_ERR_INDEX, "index_fill: index 3");
     CHECK_POISON(tensor_index_copy(x, 0, I(0), tensor_ones(2, 3)), TENSOR_ERR_SHAPE,

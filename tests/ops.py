@@ -266,7 +266,9 @@ def environment():
 
     def interpolate(a, i, f):
         modes = ("bilinear", "nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear", "area")
-        return F.interpolate(a, i[3:] or None, f[0] or None, modes[i[0]], bool(i[1]) if i[0] in (0, 3, 4, 5, 6) else None)
+        size = [n for n in i[3:6] if n]
+        corners = bool(i[1]) if i[0] in (0, 3, 4, 5, 6) else None
+        return F.interpolate(a, size or None, f[0] or None, modes[i[0]], corners, antialias=bool(i[6]))
     dtypes = {"f32": torch.float32, "f64": torch.float64, "i32": torch.int32, "i64": torch.int64, "u8": torch.uint8,
               "bool": torch.bool, "f16": torch.float16, "bf16": torch.bfloat16, "i8": torch.int8, "i16": torch.int16}
     return {"torch": torch, "F": F, "math": math, "N": dtypes, "R": ("mean", "sum", "none", "batchmean"),

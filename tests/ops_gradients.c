@@ -297,13 +297,25 @@ SPECIAL(i0, tensor_i0(in[0]))
 SPECIAL(i0e, tensor_i0e(in[0]))
 SPECIAL(i1, tensor_i1(in[0]))
 SPECIAL(i1e, tensor_i1e(in[0]))
+SPECIAL(bessel_j0, tensor_bessel_j0(in[0]))
+SPECIAL(bessel_j1, tensor_bessel_j1(in[0]))
+SPECIAL(bessel_y0, tensor_bessel_y0(in[0]))
+SPECIAL(bessel_y1, tensor_bessel_y1(in[0]))
+SPECIAL(modified_bessel_k0, tensor_modified_bessel_k0(in[0]))
+SPECIAL(modified_bessel_k1, tensor_modified_bessel_k1(in[0]))
+SPECIAL(scaled_modified_bessel_k0, tensor_scaled_modified_bessel_k0(in[0]))
+SPECIAL(scaled_modified_bessel_k1, tensor_scaled_modified_bessel_k1(in[0]))
 SPECIAL(igamma, tensor_igamma((tensor_t *)user, in[0]))
 SPECIAL(igammac, tensor_igammac((tensor_t *)user, in[0]))
 SPECIAL(zeta, tensor_zeta((tensor_t *)user, in[0]))
 static void special_cases(void) {
     static const struct { int id; call_t call; } list[] = {
         {TENSOR_OP_BESSEL_I, call_of_i0}, {TENSOR_OP_BESSEL_I, call_of_i0e}, {TENSOR_OP_BESSEL_I, call_of_i1},
-        {TENSOR_OP_BESSEL_I, call_of_i1e}, {TENSOR_OP_INCOMPLETE_GAMMA, call_of_igamma},
+        {TENSOR_OP_BESSEL_I, call_of_i1e}, {TENSOR_OP_BESSEL, call_of_bessel_j0},
+        {TENSOR_OP_BESSEL, call_of_bessel_j1}, {TENSOR_OP_BESSEL, call_of_bessel_y0},
+        {TENSOR_OP_BESSEL, call_of_bessel_y1}, {TENSOR_OP_BESSEL, call_of_modified_bessel_k0},
+        {TENSOR_OP_BESSEL, call_of_modified_bessel_k1}, {TENSOR_OP_BESSEL, call_of_scaled_modified_bessel_k0},
+        {TENSOR_OP_BESSEL, call_of_scaled_modified_bessel_k1}, {TENSOR_OP_INCOMPLETE_GAMMA, call_of_igamma},
         {TENSOR_OP_INCOMPLETE_GAMMA, call_of_igammac}, {TENSOR_OP_HURWITZ_ZETA, call_of_zeta},
     };
     int j, v, k;
@@ -316,6 +328,7 @@ static void special_cases(void) {
             for (k = 0; k < 6; k++) {
                 values[k] = 0.35 + 0.45 * k + 0.2 * v;
                 if (id == TENSOR_OP_BESSEL_I && k % 2) values[k] *= -10;        // both series
+                if (id == TENSOR_OP_BESSEL && k % 3 == 2) values[k] *= 15;
                 constants[k] = 1.3 + 0.5 * (5 - k);
             }
             x = tensor_requires_grad_(tensor_from(values, TENSOR_F64, 3, 2), 1);

@@ -17,6 +17,7 @@ TEST_FN tensor_t *linalg_strong(tensor_t *x) {
         __VA_ARGS__                                                                                          \
     }
 LINALG_CALL(linalg_cholesky, return tensor_linalg_cholesky(linalg_spd(in[0]), 0);)
+LINALG_CALL(linalg_cholesky_ex, return tensor_linalg_cholesky_ex(linalg_spd(in[0]), 1).result;)
 LINALG_CALL(linalg_det, return tensor_linalg_det(in[0]);)
 LINALG_CALL(linalg_eigh, tensor_eigh_t e = tensor_linalg_eigh(linalg_spd(in[0]), 0);
             return tensor_matmul(tensor_square(e.eigenvectors), tensor_unsqueeze(e.eigenvalues, -1));)
@@ -32,6 +33,7 @@ LINALG_CALL(linalg_svd, tensor_linalg_svd_t s = tensor_linalg_svd(in[0], 0);
 
 static const struct { int id; call_t call; } linalg_list[] = {
     {TENSOR_OP_LINALG_CHOLESKY, call_of_linalg_cholesky},
+    {TENSOR_OP_LINALG_CHOLESKY_EX, call_of_linalg_cholesky_ex},
     {TENSOR_OP_LINALG_DET, call_of_linalg_det},
     {TENSOR_OP_LINALG_EIGH, call_of_linalg_eigh},
     {TENSOR_OP_LINALG_LU_FACTOR, call_of_linalg_lu_factor},

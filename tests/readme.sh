@@ -84,11 +84,12 @@ for page in ${DOCS:-README.md CONTRIBUTING.md CHANGELOG.md docs/*.md}; do
 done
 
 # What a page names exists: tags of rooms (>>impl-gate), names of the library. The name of a kernel of a pass is made by
-# the preprocessor.
+# the preprocessor. What programs print is not looked at: word_vectors.c prints words in small letters.
 cat tensor*.h tensor*.cu examples/kit/*.h >"$R/library.txt"
 for page in ${DOCS:-README.md CONTRIBUTING.md CHANGELOG.md docs/*.md}; do
-    grep -oE '>>[a-z0-9-]+' "$page" | sort -u >"$R/tags.txt"
-    grep -oE '\b(tensor|nn|TENSOR|NN)_[A-Za-z0-9_]+' "$page" |
+    awk '/^```text$/ { on = 1 } !on { print } /^```$/ { on = 0 }' "$page" >"$R/page.md"
+    grep -oE '>>[a-z0-9-]+' "$R/page.md" | sort -u >"$R/tags.txt"
+    grep -oE '\b(tensor|nn|TENSOR|NN)_[A-Za-z0-9_]+' "$R/page.md" |
         sed -E 's/^(tensor__[fb]_).*/\1/; s/_(scalar|sse2|avx2|avx512|neon|wasm)$//' | grep -vE "^(tensor_entr_?|nn_channel_shuffle)$" |
         sort -u >"$R/names.txt"        # those two: what CONTRIBUTING.md adds as examples
     while read -r tag; do
@@ -102,7 +103,8 @@ for page in ${DOCS:-README.md CONTRIBUTING.md CHANGELOG.md docs/*.md}; do
 done
 
 # docs/paper.md has each claim of bench/paper.sh; each row was measured or emulated and has a figure and a command that
-# exists; and the files that it names are there.
+# exists; times of several turns have their spread, the counts in the head are those of the rows, and the files that the
+# page names are there: it is as the script writes it.
 if [ -z "$DOCS" ]; then
     grep -oE '^ *(row|tested|shown) [0-9.]+ "[^"$]{12,}' bench/paper.sh | sed 's/^[^"]*"//' >"$R/claims.txt"
     grep -E '^\| [0-9.]+ \| ' docs/paper.md >"$R/paper.txt"
@@ -113,8 +115,15 @@ if [ -z "$DOCS" ]; then
             if (!known) { print "docs/paper.md: bench/paper.sh has no claim \"" $3 "\"" }
             if ($5 !~ /^(yes|no)$/ || $6 !~ /^(measured|emulated)$/ || $7 == "") { print "docs/paper.md: not a whole row: " $0 }
             if ($4 !~ /[0-9]/) { print "docs/paper.md: no figure: " $0 }
+            if ($7 ~ /bench.micro|hogwild|ranks/ && $4 !~ /[(][0-9.]+-[0-9.]+[)]/) { print "docs/paper.md: no spread: " $0 }
+            met[$5]++
+            how[$6]++
         }
-        END { for (c in claim) { if (!(c in seen)) { print "docs/paper.md: no row for \"" c "\"" } } }' \
+        END {
+            head = sprintf("%d rows: %d met, %d not met; %d measured, %d emulated, 0 not run.", FNR, met["yes"], met["no"],
+                how["measured"], how["emulated"])
+            while ((getline line <"docs/paper.md") > 0) { if (index(line, head)) { counted = 1 } }
+            if (!counted) { print "docs/paper.md: its head does not say " head } for (c in claim) { if (!(c in seen)) { print "docs/paper.md: no row for \"" c "\"" } } }' \
         "$R/claims.txt" "$R/paper.txt" >"$R/paper.err"
     awk -F ' *[|] *' '{ gsub(/`/, "", $7); print $7 }' "$R/paper.txt" | sort -u | sed 's/^[A-Z_]*=[^ ]* //' >"$R/commands.txt"
     while read -r first second _; do
@@ -260,6 +269,48 @@ for f in "$R"/*.c "$R"/*.cpp; do
         head -n 20 "$id.err" | sed 's/^/    /'
     fi
 done
+# The quickstart's programs with what a new user brings: refused with status 1, a sentence, and no result of a net that
+# was not learnt or not saved.
+# says CODE TEXT NOT COMMAND..: ends with this status, says TEXT (on either stream) and not NOT.
+says() {
+    code=$1 text=$2 not=$3
+    shift 3
+    "$@" >"$R/says.txt" 2>&1
+    got=$?
+    if [ "$got" -eq "$code" ] && grep -q -- "$text" "$R/says.txt" && ! grep -q -- "$not" "$R/says.txt"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "docs/quickstart.md: $*: status $got, not \"$text\" alone:"
+        head -n 5 "$R/says.txt" | sed 's/^/    /'
+    fi
+}
+rent=$(pwd)/$R/quickstart-03.out kinds=$(pwd)/$R/quickstart-04.out
+case " ${DOCS:-docs/quickstart.md} " in *" docs/quickstart.md "*)
+    flats=examples/data/flats.csv
+    rm -rf "$R/elsewhere"
+    mkdir -p "$R/elsewhere"
+    ln -s "$(pwd)/examples" "$R/elsewhere/examples"
+    awk -F, -v OFS=, 'NR > 1 && NR % 4 == 0 { $NF = NR % 8 ? "" : "NA" } { print }' "$flats" >"$R/unlabelled.csv"
+    sed '9s/[^,]*$/inf/' "$flats" >"$R/infinite.csv"
+    tr , ';' <"$flats" >"$R/semicolons.csv"
+    sed 1d "$flats" >"$R/headless.csv"
+    sed '7s/^[^,]*/?/' "$flats" >"$R/marks.csv"
+    says 0 "^300 rows, 6 inputs" nan "$rent" "$R/unlabelled.csv"
+    says 1 "a field is infinite" epoch "$rent" "$R/infinite.csv"
+    says 1 "fewer than 10 rows or 2 columns; is the separator a comma" epoch "$rent" "$R/semicolons.csv"
+    says 1 "there are numbers where the names" epoch "$rent" "$R/headless.csv"
+    says 1 '"?" is not a number' epoch "$rent" "$R/marks.csv"
+    says 1 "No such file" epoch "$rent" "$R/none.csv"
+    says 1 "rent.safetensors" loaded sh -c 'cd "$1" && exec "$2"' in "$R/elsewhere" "$rent"
+    says 1 "kinds.safetensors" loaded sh -c 'cd "$1" && exec "$2"' in "$R/elsewhere" "$kinds"
+    if [ -c /dev/full ]; then
+        says 1 "rent: stdout cannot be written" row sh -c 'exec "$1" >/dev/full' in "$rent"
+        says 1 "kinds: stdout cannot be written" right sh -c 'exec "$1" >/dev/full' in "$kinds"
+    else
+        echo "skipped 2 tests of a full disk: no /dev/full"
+    fi ;;
+esac
 # The examples of docs/ops.md as a C program: its calls compile as they stand there and give what stands there. A digit
 # of the last decimal may differ.
 if [ -z "$DOCS" ]; then

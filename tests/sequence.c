@@ -709,6 +709,9 @@ static void attention_edges(void) {
                  TENSOR_ERR_SHAPE, "key_padding_mask [2,2] must be [2, 3]");
     CHECK_POISON(nn_multihead_attention_forward(m, x, x, x, .attn_mask = tensor_ones(2, 3)), TENSOR_ERR_SHAPE,
                  "attn_mask [2,3] must be [3, 3] or [4, 3, 3]");
+    y = tensor_ones(0, 2, 4);
+    CHECK_POISON(nn_multihead_attention_forward(m, y, y, y, .attn_mask = tensor_ones(0)), TENSOR_ERR_SHAPE,
+                 "attn_mask [0] must be [0, 0]");
     CHECK_POISON(nn_multihead_attention_forward(m, x, x, x, .attn_mask = tensor_ones_of(TENSOR_I64, 3, 3)),
                  TENSOR_ERR_DTYPE, "attn_mask is i64, must be bool or f32");
     CHECK_POISON(nn_multihead_attention_forward(m, x, tensor_ones(5, 2, 4), tensor_ones(4, 2, 4)),

@@ -314,6 +314,6 @@ END
     echo "Firefox: ${told:-nothing}"
     result Firefox "$(echo "$told" | awk -F '[=&]' '!($2 > 100 && $4 > 0 && $4 < 0.1) { print "the spiral is not learned: " $0 }')"
 else
-    echo "skipped 1 tests of the page in Firefox: no $FIREFOX"
+    echo "skipped 1 test of the page in Firefox: no $FIREFOX"
 fi
 finish

@@ -91,7 +91,7 @@ static int kit_nccl__queue(kit_nccl__state_t *s, int channel, tensor_t *x, tenso
     else if (broadcast) code = tensor_cuda_broadcast(c->comm, x, 0);
     else code = tensor_cuda_all_reduce(c->comm, x, 0);
     tensor_cuda_set_stream(before);
-    if (code == TENSOR_ERR_CUDA || code == TENSOR_ERR_IO) kit_nccl__give_up(s);
+    if (code) kit_nccl__give_up(s); // this rank is not part of it, so the others would wait for ever
     return code;
 }
 
@@ -99,9 +99,13 @@ static int kit_nccl__wait(void *user, void **request, int poll) {
     kit_nccl__state_t *s = (kit_nccl__state_t *)user;
     kit_nccl__channel_t *c = (kit_nccl__channel_t *)*request;
     time_t begin = time(NULL);
+    int before = tensor_error_code();
     if (!c || (poll && !s->failed)) return 0;
     while (!s->failed && !tensor_cuda_stream_query(c->stream)) {
-        if (s->timeout > 0 && difftime(time(NULL), begin) > s->timeout) {
+        // A stream that cannot be asked is never done: the device is lost, or a capture is under way.
+        if (tensor_error_code() != before || before == TENSOR_ERR_CUDA) {
+            kit_nccl__give_up(s);
+        } else if (s->timeout > 0 && difftime(time(NULL), begin) > s->timeout) {
             char text[160];
             const char *what = "has not answered in time";
             if (c == &s->channel[KIT_NCCL_LAYERS])
@@ -112,7 +116,10 @@ static int kit_nccl__wait(void *user, void **request, int poll) {
         }
     }
     *request = NULL;
-    return s->failed ? TENSOR_ERR_IO : 0;
+    if (s->failed && tensor_ok()) {
+        (tensor_raise)(TENSOR_ERR_IO, "kit_parallel: an earlier call has failed");
+    }
+    return s->failed ? tensor_error_code() : 0;
 }
 
 static int kit_nccl__sum(void *user, int channel, tensor_t *data, void **request) {
@@ -136,12 +143,12 @@ static int kit_nccl__gather(void *user, const void *mine, size_t bytes, void *al
     kit_nccl__state_t *s = (kit_nccl__state_t *)user;
     int64_t one = (int64_t)bytes, many = one * s->size;
     tensor_scope_t scope = tensor_scope_begin_no_grad();
-    tensor_t *x = tensor_to(tensor_from_n(mine, TENSOR_U8, &one, 1), (int)s->device);
-    tensor_t *y = tensor_to(tensor_empty_n(&many, 1, TENSOR_U8), (int)s->device);
+    tensor_t *x = (tensor_to)((tensor_from_n)(mine, TENSOR_U8, &one, 1), (int)s->device);
+    tensor_t *y = (tensor_to)((tensor_empty_n)(&many, 1, TENSOR_U8), (int)s->device);
     void *request = &s->channel[KIT_NCCL_REST];
     int code = kit_nccl__queue(s, KIT_NCCL_REST, x, y, 0);
     if (!code) code = kit_nccl__wait(s, &request, 0);
-    if (!code) code = tensor_copy_out(y, all, (size_t)many);
+    if (!code) code = (tensor_copy_out)(y, all, (size_t)many);
     (tensor_scope_end)(scope);
     return code;
 }
@@ -152,9 +159,9 @@ static int kit_nccl__open_more(kit_nccl__state_t *s, kit_nccl__channel_t *c) {
     int64_t bytes = TENSOR_CUDA_ID_BYTES;
     int code = s->rank == 0 ? tensor_cuda_comm_id(id) : 0;
     tensor_scope_t scope = tensor_scope_begin_no_grad();
-    tensor_t *x = tensor_to(tensor_from_n(id, TENSOR_U8, &bytes, 1), (int)s->device);
+    tensor_t *x = (tensor_to)((tensor_from_n)(id, TENSOR_U8, &bytes, 1), (int)s->device);
     if (!code) code = kit_nccl__broadcast_on(s, 0, x);
-    if (!code) code = tensor_copy_out(x, id, sizeof id);
+    if (!code) code = (tensor_copy_out)(x, id, sizeof id);
     (tensor_scope_end)(scope);
     if (code) return code;
     c->comm = tensor_cuda_comm_new(s->rank, s->size, id, s->device, s->timeout);

@@ -15,8 +15,8 @@
 //       if (kit_parallel_finish(p)) break;                   // gradients are those of the whole batch
 //       nn_step(opt);
 //
-// Gradients are summed in buckets of 25 MB while backward still runs. mpi.h has ranks on the CPU, nccl.h
-// ranks on GPUs; another engine fills a kit_collectives_t of its own. Parameters are of f32, on the ranks'
+// Gradients become their mean over ranks, as in PyTorch's DistributedDataParallel, in buckets of 25 MB while
+// backward still runs. mpi.h has ranks on the CPU, nccl.h ranks on GPUs; another engine fills a kit_collectives_t of its own. Parameters are of f32, on the ranks'
 // device.
 #ifndef KIT_PARALLEL_H
 #define KIT_PARALLEL_H
@@ -40,19 +40,22 @@ typedef struct kit_parallel_t kit_parallel_t;
 //   step    what nn_load_checkpoint gave, or 0
 //   -> p, NULL on failure, on all ranks
 //   errors  SHAPE (nets, what requires a gradient, states or steps differ), UNSUPPORTED (not f32, not on the
-//           ranks' device; nn_lbfgs), IO (also where an error was pending on another rank), OUT_OF_MEMORY
+//           ranks' device; nn_lbfgs), IO (also where an error was pending on another rank), OUT_OF_MEMORY (of
+//           which the others may hear by a timeout alone), POISONED (net NULL)
 kit_parallel_t *kit_parallel_open(const kit_collectives_t *ranks, nn_module_t *net, nn_optimizer_t *opt,
                                   int64_t step);
 void kit_parallel_close(kit_parallel_t *p); // before the net is freed
 
-// Mean loss of `samples` of this rank, weighted by its share of them, so that the sum of gradients is that of
-// the mean over all ranks. A rank without samples calls it with loss NULL and calls no backward.
+// Mean loss of `samples` of this rank, weighted by its share of them times the number of ranks, so that the
+// mean of gradients over ranks is the gradient of the mean over all samples. A rank without samples calls it
+// with loss NULL and calls no backward. Where batches are equal the weight is 1.
 //   -> loss to call backward with (NULL if it was), poison on failure;  errors IO
 tensor_t *kit_parallel_loss(kit_parallel_t *p, tensor_t *loss, int64_t samples);
-// After backward, before the optimizer's step: waits for the sums of gradients. Where an error is pending on
-// a rank, all ranks fail. A parameter without a gradient on some ranks counts as zero there, without one on
-// all it keeps what it has. Gradients that an earlier finish has summed and nobody has dropped stay once, as
-// on one rank. Two backwards count both only where the second comes before the sums begin.
+// After backward, before the optimizer's step: waits until gradients are the means over ranks. A parameter
+// without a gradient on some ranks counts as zero there, without one on all it keeps what it has. What an
+// earlier finish has left and nobody has dropped is equal on all ranks, so it stays. Two backwards count both
+// only where the second comes before the sums begin. Where an error is pending on a rank, all ranks fail, and
+// go on once all have cleared it; after an error of the engine p can only be closed.
 //   -> code;  errors IO, AUTOGRAD (a gradient came again too late; other ranks hear of it or time out),
 //   what is pending on this rank
 int kit_parallel_finish(kit_parallel_t *p);
@@ -90,14 +93,11 @@ kit_parallel_t *kit_parallel__at_open(const char *site, kit_parallel_t *p);
 #define KIT_PARALLEL_BUCKET (25 << 20) // bytes
 #endif
 
-enum { KIT_PARALLEL__NEW, KIT_PARALLEL__SUMMED, KIT_PARALLEL__NOTED };
-
 typedef struct kit_parallel__parameter_t {
     struct kit_parallel_t *p;
     tensor_t *t, *place; // place: a view of its part of the bucket, in its shape
-    int64_t hook, before, bucket; // hooks; the second runs before a gradient is added to what is there
-    int ready;
-    int kept;  // KIT_PARALLEL__SUMMED: the gradient is of an earlier finish; NOTED: that part is in its place
+    int64_t hook, bucket;
+    int ready; // its place is filled, in this backward
     float has; // 1: this rank has a gradient, and it is in its place
 } kit_parallel__parameter_t;
 
@@ -114,36 +114,20 @@ struct kit_parallel_t {
     kit_parallel__parameter_t *parameter; // the last of the net first: their gradients come first
     kit_parallel__bucket_t *bucket;
     int64_t count, buckets, begun;
-    int sync, code; // code: the first failure, after which nothing is sent
+    int sync, code; // code: the first failure of the engine, after which nothing is sent
 };
 
-// Gives the place this rank's part of the sum. What an earlier finish has summed is on all ranks: rank 0
-// alone sends it again.
+// Gives the place this rank's part of the sum.
 static void kit_parallel__copy(kit_parallel__parameter_t *q) {
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     tensor_t *grad = tensor_grad(q->t);
-    int kept = q->p->ranks.rank ? q->kept : KIT_PARALLEL__NEW;
     q->has = grad != NULL;
-    if (!grad || kept == KIT_PARALLEL__SUMMED) tensor_zero_(q->place);
-    else if (kept == KIT_PARALLEL__NOTED) tensor_add_(tensor_neg_(q->place), grad);
-    else tensor_copy_(q->place, grad);
+    if (grad) {
+        tensor_copy_(q->place, grad);
+    } else {
+        tensor_zero_(q->place);
+    }
     tensor_scope_end(scope);
-}
-
-// Before a gradient is added to what is there: notes what an earlier finish has left.
-static tensor_t *kit_parallel__comes(tensor_t *grad, void *user) {
-    kit_parallel__parameter_t *q = (kit_parallel__parameter_t *)user;
-    tensor_t *there = tensor_grad(q->t);
-    (void)grad;
-    if (!there) q->kept = KIT_PARALLEL__NEW;
-    if (q->kept == KIT_PARALLEL__NEW || q->bucket < q->p->begun || !q->p->ranks.rank) return NULL;
-    tensor_scope_t scope = tensor_scope_begin_no_grad();
-    // At a second backward the place has this rank's part.
-    if (q->ready) tensor_add_(tensor_neg_(q->place), there);
-    else if (q->kept == KIT_PARALLEL__SUMMED) tensor_copy_(q->place, there);
-    tensor_scope_end(scope);
-    q->kept = KIT_PARALLEL__NOTED;
-    return NULL;
 }
 
 // What follows the gradients in a bucket. An error that is pending goes with it: the other ranks must hear.
@@ -185,12 +169,14 @@ static void kit_parallel__arrived(tensor_t *x, void *user) {
     }
 }
 
-// Writes the sums back. -> how many ranks have failed
+// Makes the sums means and writes them back. -> how many ranks have failed
 static float kit_parallel__spread(kit_parallel_t *p, kit_parallel__bucket_t *b) {
     if (tensor_copy_out(b->marks, b->mark, (size_t)(b->count + 1) * sizeof(float))) return 1;
+    if (p->ranks.size > 1) {
+        tensor_mul_scalar_(tensor_narrow(b->data, 0, 0, b->elements), 1.0 / p->ranks.size);
+    }
     for (int64_t k = 0; k < b->count; k++) {
         kit_parallel__parameter_t *q = &p->parameter[b->first + k];
-        q->kept = b->mark[k] > 0 ? KIT_PARALLEL__SUMMED : KIT_PARALLEL__NEW;
         if (b->mark[k] <= 0) continue;
         if (tensor_grad(q->t)) tensor_copy_(tensor_grad(q->t), q->place);
         else tensor_set_grad(q->t, tensor_clone(q->place));
@@ -198,8 +184,17 @@ static float kit_parallel__spread(kit_parallel_t *p, kit_parallel__bucket_t *b) 
     return b->mark[b->count];
 }
 
+// What failed has its own error; where the program has cleared it, the next call says why it cannot go on.
+static int kit_parallel__broken(kit_parallel_t *p) {
+    if (p->code && tensor_ok()) {
+        (tensor_raise)(p->code, "kit_parallel: an earlier call has failed; close it and open it again");
+    }
+    return p->code;
+}
+
 int (kit_parallel_finish)(kit_parallel_t *p) {
     float failed = 0;
+    if (kit_parallel__broken(p)) return p->code;
     for (int64_t k = 0; k < p->count && !p->code; k++) {
         kit_parallel__parameter_t *q = &p->parameter[k];
         if (!q->ready) kit_parallel__copy(q); // nothing produced it here, or backward did not run
@@ -217,10 +212,9 @@ int (kit_parallel_finish)(kit_parallel_t *p) {
     for (int64_t k = 0; k < p->count; k++) { p->parameter[k].ready = 0; }
     p->begun = 0;
     if (!p->code && failed > 0 && tensor_ok()) {
-        p->code = (tensor_raise)(TENSOR_ERR_IO, "kit_parallel: another rank has an error");
+        (tensor_raise)(TENSOR_ERR_IO, "kit_parallel: another rank has an error");
     }
-    if (!p->code) p->code = tensor_error_code(); // this rank's own
-    return p->code;
+    return p->code ? p->code : tensor_error_code(); // this rank's own
 }
 
 void kit_parallel_sync(kit_parallel_t *p, int on) { p->sync = on; }
@@ -242,9 +236,14 @@ static uint64_t kit_parallel__mix(uint64_t hash, const void *data, size_t n) {
 
 // Names, shapes and dtypes of all that a net holds; whether its parameters are of a kind that can be summed.
 static kit_parallel__summary_t kit_parallel__look(nn_module_t *net, tensor_device_t device) {
-    nn_named_list_t all = nn_state(net);
-    kit_parallel__summary_t s = {(uint64_t)tensor_version(), (uint64_t)all.count, 7, 1, 0, 0, 0, {0, 0}, {0}};
+    kit_parallel__summary_t s = {(uint64_t)tensor_version(), 0, 7, 1, 0, 0, 0, {0, 0}, {0}};
     s.generator = tensor_get_generator();
+    if (!net) {
+        (tensor_raise)(TENSOR_ERR_POISONED, "kit_parallel_open: argument net is NULL");
+        return s;
+    }
+    nn_named_list_t all = nn_state(net);
+    s.count = (uint64_t)all.count;
     for (int64_t i = 0; i < all.count; i++) {
         tensor_t *t = all.item[i].tensor;
         tensor_shape_t shape = tensor_shape(t);
@@ -355,8 +354,7 @@ static int kit_parallel__allocate(kit_parallel_t *p) {
             n = tensor_numel(q->t);
             q->place = tensor_keep(tensor_view_n(tensor_narrow(b->data, 0, at, n), s.dims, s.ndim));
             q->hook = tensor_register_post_accumulate_grad_hook(q->t, kit_parallel__arrived, q);
-            q->before = tensor_register_hook(q->t, kit_parallel__comes, q);
-            good = good && q->hook != 0 && q->before != 0;
+            good = good && q->hook != 0;
             at += n;
         }
     }
@@ -406,7 +404,6 @@ void kit_parallel_close(kit_parallel_t *p) {
     if (!p) return;
     for (int64_t k = 0; k < p->count; k++) {
         tensor_remove_hook(p->parameter[k].hook);
-        tensor_remove_hook(p->parameter[k].before);
         tensor_free(p->parameter[k].place);
     }
     for (int64_t k = 0; p->bucket && k < p->buckets; k++) {
@@ -429,26 +426,34 @@ kit_parallel_t *kit_parallel__at_open(const char *site, kit_parallel_t *p) {
 
 tensor_t *(kit_parallel_loss)(kit_parallel_t *p, tensor_t *loss, int64_t samples) {
     double sums[2] = {0, 0};
-    if (!p->code) p->code = (kit_parallel_total)(&p->ranks, (double)samples, 0, sums);
-    if (p->code) return loss ? (tensor_detach)(NULL) : NULL;
-    double weight = sums[0] > 0 ? (double)samples / sums[0] : 0;
-    return loss ? tensor_mul_scalar(loss, weight) : NULL;
+    if (!kit_parallel__broken(p)) p->code = (kit_parallel_total)(&p->ranks, (double)samples, 0, sums);
+    if (!loss) return NULL;
+    if (p->code) return (tensor_detach)(NULL);
+    double weight = sums[0] > 0 ? (double)samples * p->ranks.size / sums[0] : 0;
+    return (tensor_mul_scalar)(loss, weight);
 }
 
 double (kit_parallel_mean)(kit_parallel_t *p, double value, double weight) {
     double sums[2] = {0, 0};
-    if (!p->code) p->code = (kit_parallel_total)(&p->ranks, value * weight, weight, sums);
+    if (!kit_parallel__broken(p)) p->code = (kit_parallel_total)(&p->ranks, value * weight, weight, sums);
     return p->code ? (double)NAN : sums[0] / sums[1];
 }
 
 tensor_t *(kit_parallel_shard)(const kit_parallel_t *p, int64_t n, uint64_t seed, uint64_t epoch) {
+    if (n < 0) {
+        char text[96];
+        snprintf(text, sizeof text, "kit_parallel_shard: n is %lld; it must be 0 or more", (long long)n);
+        (tensor_raise)(TENSOR_ERR_SHAPE, text);
+        return (tensor_detach)(NULL);
+    }
     tensor_generator_t before = tensor_get_generator();
     tensor_manual_seed(seed + epoch * UINT64_C(0x9E3779B97F4A7C15));
-    tensor_t *order = tensor_randperm(n);
+    tensor_t *order = (tensor_randperm)(n);
     tensor_set_generator(before);
     int64_t mine = (n - p->ranks.rank + p->ranks.size - 1) / p->ranks.size;
-    tensor_t *at = tensor_mul_scalar(tensor_arange(0, (double)mine, 1, TENSOR_I64), p->ranks.size);
-    return tensor_index_select(order, 0, tensor_add_scalar(at, p->ranks.rank));
+    tensor_t *at = (tensor_arange)(0, (double)mine, 1, TENSOR_I64);
+    at = (tensor_add_scalar)((tensor_mul_scalar)(at, p->ranks.size), p->ranks.rank);
+    return (tensor_index_select)(order, 0, at);
 }
 
 #endif

@@ -108,7 +108,7 @@ static void kit_profiler_cuda__end(void *user) {
 kit_profiler_t *kit_profiler_cuda_start(void) {
     kit_profiler_cuda__state_t *s = (kit_profiler_cuda__state_t *)calloc(1, sizeof *s);
     kit_profiler_t *p = s ? kit_profiler_start() : NULL;
-    if (!s) tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "kit_profiler_cuda_start: out of memory");
+    if (!s) (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_profiler_cuda_start: out of memory");
     if (!p) {
         free(s);
         return NULL;

@@ -17,8 +17,12 @@ static kit_profiler_row_t *kit_profiler__sums(kit_profiler_t *p, int by, int64_t
     uint64_t before = p->begin;
     int tree = by == KIT_PROFILER_MODULES;
     *count = tree ? p->frames.count : p->names.count;
+    if (by < KIT_PROFILER_OPS || by > KIT_PROFILER_MODULES) {
+        (tensor_raise)(TENSOR_ERR_INDEX, "kit_profiler: by is none of KIT_PROFILER_OPS, .._LINES, .._MODULES");
+        return NULL;
+    }
     kit_profiler_row_t *rows = (kit_profiler_row_t *)calloc((size_t)*count, sizeof *rows);
-    if (!rows) tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "kit_profiler: out of memory");
+    if (!rows) (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_profiler: out of memory");
     for (int64_t k = 0; rows && k < p->calls.count; k++) {
         const kit_profiler__call_t *c = &KIT_PROFILER__AT(p, calls, call, k);
         int32_t keys[3] = {c->op, c->line < 0 ? 1 : c->line, c->frame}; // 1: "?"
@@ -73,6 +77,7 @@ int kit_profiler_rows(kit_profiler_t *p, int by, kit_profiler_row_t *rows, int r
 void kit_profiler_print(kit_profiler_t *p, int by, int most) {
     static const char *const titles[3] = {"op", "line", "module"};
     int n = kit_profiler_rows(p, by, NULL, 0);
+    if (by < KIT_PROFILER_OPS || by > KIT_PROFILER_MODULES) return; // raised, if there is a profiler
     kit_profiler_row_t *rows = (kit_profiler_row_t *)calloc((size_t)n + 1, sizeof *rows);
     double self = 0, device = 0;
     int marked = p && p->taken.count > 0;
@@ -167,12 +172,14 @@ static void kit_profiler__devices(const kit_profiler_t *p, FILE *file) {
 }
 
 int kit_profiler_trace(kit_profiler_t *p, const char *path) {
-    FILE *file = p && path ? kit_file__open(path, "wb") : NULL;
-    kit_profiler_stop(p);
+    kit_profiler_stop(p); // first: opening a file takes time
+    if (!p) return (tensor_raise)(TENSOR_ERR_OWNER, "kit_profiler_trace: the profiler is NULL");
+    FILE *file = path ? kit_file__open(path, "wb") : NULL;
     if (file) fputs("{\"traceEvents\":[{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{}}", file);
     for (int64_t k = 0; file && k < p->spans.count; k++) {
         const kit_profiler__span_t *s = &KIT_PROFILER__AT(p, spans, span, k);
         const char *name = kit_profiler__text(p, KIT_PROFILER__AT(p, frames, frame, s->frame).name);
+        if (s->base >= 0) name = "backward";
         kit_profiler__event(p, file, name, 'X', 1, s->begin, s->end);
         fputc('}', file);
     }

@@ -205,6 +205,13 @@ static known_t knowns[] = {
      "an index without elements is looked at", 0},
     {"unbind", "list index out of range", "the derivative of no results", 0},
     {"backward grad", "of linalg_", "PyTorch's side has copied a result that is not row-major", 0},
+    {"", "is a view and its base or another view of its base has been modified inplace",
+     "one of several views may be read after a change of its base", 0},
+    {"addr", "must have the same dtype", "operands of several dtypes promote", 0},
+    {"clip_grads", "cannot compute the infinity norm on an empty tensor", "the norm of nothing is 0", 0},
+    {"sign sign_ sgn sgn_", "nan against 0", "the sign of NaN is NaN", 0},
+    {"clip_grads", "\"\" against \"RuntimeError: Inplace update to inference tensor",
+     "gradients made in inference mode are clipped", 0},
     {"", "\"\" against \"RuntimeError: A view was created in no_grad mode",
      "a view whose base was freed is not a view any more", 0},
 };
@@ -459,6 +466,12 @@ static int shrunk(const program_t *p, const trace_t *a, int at, const char *name
     }
     return there && (strstr(what, " is inf against -inf") || strstr(what, " is -inf against inf"));
 }
+// An index of a tensor without elements is outside of it.
+static int nothing_to_index(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    const step_t *s = step_at(p, a, at);
+    const record_t *x = s && s->nin && s->in[0] >= 0 ? made(a, s->in[0]) : NULL;
+    return x && !x->n && strncmp(name, "index_", 6) == 0 && strstr(what, " is outside ") && strstr(what, "against \"\"");
+}
 // What is left out of the program before the rest of it is compared.
 typedef int drop_t(const program_t *p, const trace_t *a, int step);
 static int optimizing(const program_t *p, const trace_t *a, int step) {
@@ -523,6 +536,7 @@ static struct {
     {shrunk, NULL, "the sign of softshrink's 0", 0},
     {no_distance, NULL, "the slope between samples that are no distance apart", 0},
     {shared_with_excluded, NULL, "PyTorch at fault: what index_reduce excludes takes a share of the gradient", 0},
+    {nothing_to_index, NULL, "an index is looked at where x has no elements, too", 0},
     {singular, NULL, "the inverse of what is singular except for rounding errors", 0},
 };
 

@@ -44,12 +44,28 @@ static void trouble(const char *how) {
 
 static void quiet(int code, const char *text, void *user) { (void)code, (void)text, (void)user; }
 
+// A stream that cannot be asked ends a wait without a limit.
+static int stuck(void) {
+    tensor_t *x = tensor_ones(8);
+    void *request = NULL;
+    int code = ranks.sum(ranks.user, 0, x, &request);
+    tensor_capture_begin(ranks.device);
+    if (!code) code = ranks.wait(ranks.user, &request, 0);
+    fprintf(out, "%s\n", tensor_error_text());
+    tensor_clear_error();
+    tensor_graph_free(tensor_capture_end());
+    tensor_clear_error();
+    return code != TENSOR_ERR_UNSUPPORTED;
+}
+
 static int run(const job_t *job) {
     if (!strcmp(job->mode, "missing")) return missing();
     if (!strcmp(job->mode, "shards")) return shards();
     if (!strcmp(job->mode, "again")) return again();
     if (!strcmp(job->mode, "kept")) return kept();
     if (!strcmp(job->mode, "frozen")) return frozen();
+    if (!strcmp(job->mode, "cleared")) return cleared();
+    if (!strcmp(job->mode, "stuck")) return stuck();
     if (!strcmp(job->mode, "masks")) return masks(job->file);
     if (!strcmp(job->mode, "resume")) return train("even", job->file, 1);
     if (!strncmp(job->mode, "broken-", 7)) return broken(job->mode + 7);
@@ -63,6 +79,7 @@ static double timeout_of(const char *mode) {
     for (int k = 0; k < 6; k++) {
         if (!strcmp(mode, all[k])) return 2;
     }
+    if (!strcmp(mode, "stuck")) return 0;
     return 60;
 }
 
@@ -187,13 +204,15 @@ int main(int argc, char **argv) {
     check(start("even", 1, one, NULL) && start("even", RANKS, two, path), "a rank fails", "even");
     check(start("resume", RANKS, two, path), "a rank fails", "resume");
     check(same(one[0], two[0]) == STEPS - SAVE_AT, "losses differ", "resume");
-    static const char *const whole[] = {"missing", "shards", "again", "kept", "frozen", "masks"};
+    static const char *const whole[] = {"missing", "shards", "again", "kept", "cleared", "frozen", "masks"};
     for (int k = 0; k < (int)(sizeof whole / sizeof *whole); k++) {
         const char *mode = whole[k];
         check(start(mode, RANKS, two, path), "a rank fails", mode);
         text_is(mode, two[0], "good");
         text_is(mode, two[1], "good");
     }
+    check(start("stuck", 1, one, NULL), "a rank fails", "stuck");
+    text_is("stuck", one[0], "cuda_stream_query");
     for (int k = 0; k < BROKEN; k++) broken_is(broken_by[k]);
     // The ranks that have gone have left nothing that a shutdown would wait for.
     check(tensor_shutdown() == 0 && tensor_cuda_shutdown() == 0, "the shutdown fails", "all");

@@ -102,7 +102,7 @@ static int missing(void) {
     if (ranks.rank == 0) tensor_backward(tensor_sum(tensor_mul_scalar(idle, 5)));
     if (kit_parallel_finish(p)) return 1;
     tensor_t *g = tensor_grad(idle);
-    fprintf(out, "%s\n", g && tensor_item(tensor_sum(g)) == 15 ? "good" : "wrong");
+    fprintf(out, "%s\n", g && tensor_item(tensor_sum(g)) * ranks.size == 15 ? "good" : "wrong");
     kit_parallel_close(p);
     return tensor_error_code();
 }
@@ -115,18 +115,19 @@ static int again(void) {
     for (int k = 0; p && k < 2; k++) tensor_backward(tensor_sum(nn_forward(net, tensor_ones(1, 4))));
     if (!p || kit_parallel_finish(p)) return 1;
     tensor_t *g = tensor_grad(nn_get(net, "bias"));
-    fprintf(out, "%s\n", g && tensor_item(tensor_sum(g)) == 4 * ranks.size ? "good" : "wrong");
+    fprintf(out, "%s\n", g && tensor_item(tensor_sum(g)) == 4 ? "good" : "wrong");
     kit_parallel_close(p);
     return tensor_error_code();
 }
 
-// Three steps that no nn_zero_grad parts: what an earlier finish has summed counts once, as it is by then.
+// Three steps that no nn_zero_grad parts: what an earlier finish has left counts once, as it is by then, whether or
+// not gradients that nobody accumulates were asked for in between.
 static int kept(void) {
     nn_module_t *net = make_net(8, 0);
     tensor_t *idle = nn_named_parameters(net).item[2].tensor;
     kit_parallel_t *p = kit_parallel_open(&ranks, net, NULL, 0);
     tensor_t *weight = nn_named_parameters(net).item[0].tensor;
-    tensor_set_grad(idle, tensor_full(0.5 / ranks.size, 3));
+    tensor_set_grad(idle, tensor_full(0.5, 3));
     int good = p != NULL;
     double want = 0;
     for (int step = 0; good && step < 3; step++) {
@@ -134,13 +135,16 @@ static int kept(void) {
         for (int r = 0; r < ranks.size; r++) { sum += step + 1 + r; }
         if (step == 2) kit_parallel_sync(p, 0);
         tensor_backward(tensor_sum(tensor_mul_scalar(weight, mine)));
+        want += sum / ranks.size;
         if (step == 2) {
+            tensor_mul_scalar_(tensor_grad(weight), 0.25); // between two backwards of one sum, too
+            want = 0.25 * want + sum / ranks.size;
             kit_parallel_sync(p, 1);
             tensor_backward(tensor_sum(tensor_mul_scalar(weight, mine)));
-            sum *= 2;
         }
-        want += sum;
         good = !kit_parallel_finish(p) && !kit_parallel_finish(p); // the second sums what is there
+        tensor_t *asked = tensor_sum(tensor_square(weight)), *grad;
+        tensor_autograd_grad(&asked, 1, NULL, &weight, 1, &grad, 0);
         tensor_mul_scalar_(tensor_grad(weight), 0.5);              // as clipping would
         want *= 0.5;
         tensor_t *wants = tensor_full_like(weight, want);
@@ -152,7 +156,37 @@ static int kept(void) {
     return tensor_error_code();
 }
 
-// Parameters that require no gradient on any rank are left out, and every other one has its sum.
+// An error of one rank fails the finish of all. Once all have cleared it they go on, with right gradients.
+static int cleared(void) {
+    nn_module_t *net = make_net(8, 0);
+    tensor_t *weight = nn_named_parameters(net).item[0].tensor;
+    kit_parallel_t *p = kit_parallel_open(&ranks, net, NULL, 0);
+    int good = p != NULL;
+    for (int step = 0; good && step < 3; step++) {
+        tensor_set_grad(weight, NULL);
+        tensor_backward(tensor_sum(tensor_mul_scalar(weight, ranks.rank + 1)));
+        if (step == 1 && ranks.rank == ranks.size - 1) tensor_raise(TENSOR_ERR_INTERNAL, "its own");
+        int code = kit_parallel_finish(p);
+        good = step == 1 ? code != 0 : code == 0;
+        tensor_clear_error();
+        tensor_t *wants = tensor_full_like(weight, 0.5 * (ranks.size + 1));
+        good = good && (step == 1 || tensor_allclose(tensor_grad(weight), wants, 1e-6, 0));
+    }
+    int line = __LINE__ + 1;
+    tensor_t *shard = good ? kit_parallel_shard(p, -5, 1, 0) : NULL;
+    char place[64];
+    snprintf(place, sizeof place, "n is -5; it must be 0 or more at train.h:%d", line);
+    good = good && tensor_is_poison(shard) && strstr(tensor_error_text(), place);
+    tensor_clear_error();
+    good = good && !kit_parallel_open(&ranks, NULL, NULL, 0);
+    good = good && strstr(tensor_error_text(), "argument net is NULL at train.h:");
+    tensor_clear_error();
+    fprintf(out, "%s\n", good ? "good" : "wrong");
+    kit_parallel_close(p);
+    return tensor_error_code();
+}
+
+// Parameters that require no gradient on any rank are left out, and every other one has its mean.
 static int frozen(void) {
     nn_module_t *net = make_net(8, 0);
     nn_named_list_t list = nn_named_parameters(net);
