@@ -14152,12 +14152,16 @@ TENSOR__FN TENSOR__FAILS int tensor__bad_arg(const tensor__row_t *row, int i, in
     return tensor__unusable(row->name, name, t);
 }
 
+TENSOR__RARE
+
 TENSOR__FN TENSOR__NOINLINE void tensor__release_moved(tensor__op_t *o) {
     for (int k = 0; o->moved >> k; k++) {
         if (o->moved >> k & 1) { (tensor_free)(o->args[k]); }
     }
     o->moved = 0;
 }
+
+TENSOR__END
 
 // Drops the inputs that were made for the call.
 TENSOR__INLINE void tensor__release(tensor__op_t *o) {
@@ -14197,6 +14201,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__same_device(tensor__op_t *o, int i) {
     return 1;
 }
 
+TENSOR__RARE
+
 // The rest of begin for inputs of any kind: each must be usable and on the device of the call, which the
 // first one chooses. 0 = raised.
 TENSOR__FN TENSOR__NOINLINE int tensor__begin_any(tensor__op_t *o, tensor_t *const *in, int nin) {
@@ -14228,6 +14234,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__begin_any(tensor__op_t *o, tensor_t *con
     if (row->family == TENSOR_FAMILY_POINTWISE) { o->plain = (uint8_t)tensor__plain(th, row, o->in, nin); }
     return 1;
 }
+
+TENSOR__END
 
 // The thread's own live tensor on the host: what an input of a call nearly always is.
 TENSOR__INLINE int tensor__at_home(const tensor__thread_t *th, const tensor_t *t) {
