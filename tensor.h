@@ -4633,9 +4633,10 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     /* a b and the sums of a's rows in one call; NULL = the device has no kernel for it */ \
     X(tensor_t *, product_and_sums, (tensor_t *a, tensor_t *b, tensor_t **sums)) \
     /* -> 0 if the product is not small */ \
-    X(int, product_direct, (const tensor__op_t *o, tensor__gemm_t *g, const tensor__row_t *then)) \
+    X(tensor_t *, small_product, (tensor__op_t *o, int turned, int results, const tensor__row_t *then)) \
     /* whether products take the halves of x as they are */ \
     X(int, multiplies, (const tensor_t *x)) \
+    X(int, begin_rest, (tensor__op_t *o)) \
     X(int, begin_wide, (tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin)) \
     X(int, put_input, (tensor__op_t *o, int k, tensor_t *x)) \
     X(tensor_t *, finish_wide, (tensor__op_t *o)) \
@@ -4791,7 +4792,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 // begin casts the inputs of the others; a front made of other ops has a line TENSOR__OPEN_AS, in tensor_nn.h
 // NN__OPEN_AS.
 //
-// Beside the class is what tensor__begin_wide makes of the inputs. HALVES: those of one half dtype become
+// Beside the class is what tensor__begin_rest makes of the inputs. HALVES: those of one half dtype become
 // f32, and the results of that dtype, where the device has no kernels for it; PRODUCT: where its products
 // take none. DENSE_A, DENSE_C: the first, the third input becomes contiguous.
 // ------------------------------------------------------------------------------
@@ -9099,7 +9100,11 @@ TENSOR__FN void TENSOR__K(gemm_transpose)(int64_t k, int w, const float *src, in
         z[2] = TENSOR__QUAD(2);
         z[3] = TENSOR__QUAD(3);
         TENSOR__K(quads)(z);
-        for (int j = 0; j < 4; j++, dst += step) { V_STORE(dst, z[j]); }
+        V_STORE(dst, z[0]);             // written out: a loop keeps z in memory
+        V_STORE(dst + step, z[1]);
+        V_STORE(dst + 2 * step, z[2]);
+        V_STORE(dst + 3 * step, z[3]);
+        dst += 4 * step;
     }
 #endif
     for (; p < k; p++, dst += step) {
@@ -9654,6 +9659,7 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64
     const float *b = (const float *)g->b + (g->boff ? g->boff[0] : 0);
     float *c = (float *)g->c + (g->coff ? g->coff[0] : 0);
     int m = (int)g->m, n = (int)g->n, col = acs != 1, high, w, mr;
+    int64_t as = col ? acs : ars;
     int most = n > V_N ? TENSOR__MR : (int)(sizeof TENSOR__K(gemm_tiles) / sizeof TENSOR__K(gemm_tiles)[0]);
     int mr0 = tensor__gemm_height(m, most, &high);
     for (int j = 0; j < n; j += w, c += w, bias = bias ? bias + w : bias) {
@@ -9675,12 +9681,11 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64
             fn = TENSOR__K(gemm_tiles)[mr - 1][col];
 #if TENSOR__PASS != 3
             if (!whole) {
-                TENSOR__K(gemm_ragged)(fn[0], mr, g->k, ai, col ? acs : ars, bj, ci, g->crs, bias,
-                                       g->accumulate, w);
+                TENSOR__K(gemm_ragged)(fn[0], mr, g->k, ai, as, bj, ci, g->crs, bias, g->accumulate, w);
                 continue;
             }
 #endif
-            fn[two](g->k, ai, col ? acs : ars, bj, bs, ci, g->crs, bias, g->accumulate, w);
+            fn[two](g->k, ai, as, bj, bs, ci, g->crs, bias, g->accumulate, w);
         }
     }
 }
@@ -9725,10 +9730,6 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     }
 
     if (tensor__gemm_tiny(call, ars, acs, brs, bcs)) {
-        int64_t r[4];
-        r[0] = r[2] = 0;
-        r[1] = call->m;
-        r[3] = call->n;
         if (bcs == 1 && (TENSOR__PASS == 3 || call->n % V_N == 0)) {
             TENSOR__K(gemm_tiny)(call, ars, acs, brs, bcs, NULL);
         } else if (bcs == 1 || !TENSOR__K(gemm_is_dot)(call)) {
@@ -9740,6 +9741,10 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
         } else {
             const float *a = (const float *)call->a, *b = (const float *)call->b;
             float *c = (float *)call->c;
+            int64_t r[4];
+            r[0] = r[2] = 0;
+            r[1] = call->m;
+            r[3] = call->n;
             if (call->aoff) { a += call->aoff[0]; }
             if (call->boff) { b += call->boff[0]; }
             if (call->coff) { c += call->coff[0]; }
@@ -14075,18 +14080,25 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
     return t;
 }
 
-// A fresh tensor of f32 and contiguous a's shape, without the checks of tensor__make. NULL = out of memory,
-// not raised.
-TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, const tensor_t *a) {
-    tensor_t *t = tensor__new_header(th, op, TENSOR_F32, a->ndim, tensor__fresh_flags(th));
+// A fresh contiguous tensor of f32, without the checks of tensor__make; dims and strides are not set. NULL =
+// out of memory, not raised.
+TENSOR__INLINE tensor_t *tensor__fresh_f32(tensor__thread_t *th, const char *op, int ndim, int64_t numel) {
+    tensor_t *t = tensor__new_header(th, op, TENSOR_F32, ndim, tensor__fresh_flags(th));
     if (!t) { return NULL; }
-    t->storage = tensor__storage(th, (uint64_t)a->numel * sizeof(float), NULL);
+    t->storage = tensor__storage(th, (uint64_t)numel * sizeof(float), NULL);
     if (!t->storage) {
         (tensor_free)(t);
         return NULL;
     }
-    t->numel = a->numel;
-    for (int d = 0; d < a->ndim; d++) {
+    t->numel = numel;
+    return t;
+}
+
+// The same with contiguous a's shape.
+TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, const tensor_t *a) {
+    tensor_t *t = tensor__fresh_f32(th, op, a->ndim, a->numel);
+    if (!t) { return NULL; }
+    for (int64_t d = 0; d < a->ndim; d++) {
         t->dims[d] = a->dims[d];
         t->strides[d] = a->strides[d];
         TENSOR__HIDE(d);                                // else compilers call memcpy twice
@@ -14152,13 +14164,20 @@ TENSOR__FN TENSOR__FAILS int tensor__bad_arg(const tensor__row_t *row, int i, in
     return tensor__unusable(row->name, name, t);
 }
 
-// Drops the inputs that were made for the call.
-TENSOR__INLINE void tensor__release(tensor__op_t *o) {
-    if (TENSOR__LIKELY(!o->moved)) { return; }
+TENSOR__RARE
+
+TENSOR__FN TENSOR__NOINLINE void tensor__release_moved(tensor__op_t *o) {
     for (int k = 0; o->moved >> k; k++) {
         if (o->moved >> k & 1) { (tensor_free)(o->args[k]); }
     }
     o->moved = 0;
+}
+
+TENSOR__END
+
+// Drops the inputs that were made for the call.
+TENSOR__INLINE void tensor__release(tensor__op_t *o) {
+    if (!TENSOR__LIKELY(!o->moved)) { tensor__release_moved(o); }
 }
 
 // For a begin or an infer that failed. -> 0
@@ -14194,6 +14213,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__same_device(tensor__op_t *o, int i) {
     return 1;
 }
 
+TENSOR__RARE
+
 // The rest of begin for inputs of any kind: each must be usable and on the device of the call, which the
 // first one chooses. 0 = raised.
 TENSOR__FN TENSOR__NOINLINE int tensor__begin_any(tensor__op_t *o, tensor_t *const *in, int nin) {
@@ -14226,6 +14247,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__begin_any(tensor__op_t *o, tensor_t *con
     return 1;
 }
 
+TENSOR__END
+
 // The thread's own live tensor on the host: what an input of a call nearly always is.
 TENSOR__INLINE int tensor__at_home(const tensor__thread_t *th, const tensor_t *t) {
     return TENSOR__GIVEN(t) && t->state == TENSOR__LIVE && t->home == th && t->device == 0;
@@ -14253,20 +14276,22 @@ TENSOR__INLINE int tensor__begin_here(tensor__op_t *o, const tensor__row_t *row,
     o->direct = NULL;
     o->p = NULL;
     o->rng.seed = o->rng.offset = 0;
-    if (nin <= TENSOR__MAX_IN) {
-        for (int i = 0; i < nin; i++) { o->args[i] = in[i]; }
-        o->in = o->args;
-    } else {
+    if (nin < 1 || nin > TENSOR__MAX_IN) {
         o->in = in;
+        return tensor__begin_any(o, in, nin);
     }
 
-    int usual = nin > 0 && tensor__at_home(th, in[0]);
+    o->in = o->args;
+    o->args[0] = in[0];
+    int usual = tensor__at_home(th, in[0]);
     if (nin == 2) {         // apart, because compilers do not unroll the loop
+        o->args[1] = in[1];
         usual = usual && tensor__at_home(th, in[1]);
     } else {
-        for (int i = 1; i < nin && usual; i++) {
-            if (TENSOR__LIKELY(tensor__at_home(th, in[i]))) { continue; }
-            usual = !in[i] && i >= row->required && row->nin >= 0;
+        for (int i = 1; i < nin; i++) {
+            tensor_t *t = o->args[i] = in[i];
+            if (TENSOR__LIKELY(tensor__at_home(th, t))) { continue; }
+            usual = usual && !t && i >= row->required && row->nin >= 0;
         }
     }
     if (!TENSOR__LIKELY(usual)) { return tensor__begin_any(o, in, nin); }
@@ -15025,9 +15050,10 @@ TENSOR__FN TENSOR__NOINLINE int tensor__tracks_any(tensor__op_t *o) {
     unsigned wants = 0;
     int tracks = 0;
     for (int i = 0; i < o->nin; i++) {
-        if (!o->in[i] || !tensor__sync_needs_grad(th, o->in[i])) { continue; }
+        tensor_t *x = o->in[i];
+        if (!x || !tensor__sync_needs_grad(th, x)) { continue; }
         tracks = 1;
-        if (i < TENSOR__MAX_IN && tensor__is_float(o->in[i]->dtype)) { wants |= 1u << i; }
+        if (i < TENSOR__MAX_IN && tensor__is_float(x->dtype)) { wants |= 1u << i; }
     }
     o->wants = (uint8_t)wants;
     return tracks;
@@ -15083,10 +15109,11 @@ TENSOR__FN TENSOR__FAILS void tensor__not_saved(tensor__thread_t *th, const char
 // raised.
 TENSOR__INLINE tensor__node_t *tensor__node_new(tensor__thread_t *th, const tensor__row_t *row, int nin,
                                                 int nout, int nsaved, size_t more) {
-    size_t bytes = sizeof(tensor__node_t) + (size_t)nin * sizeof(tensor__edge_t) +
-                   (size_t)(nin + nout) * sizeof(tensor__meta_t) + (size_t)nsaved * sizeof(tensor__saved_t);
+    size_t shapes = sizeof(tensor__node_t) + (size_t)nin * sizeof(tensor__edge_t);
+    size_t values = shapes + (size_t)(nin + nout) * sizeof(tensor__meta_t);
+    size_t bytes = values + (size_t)nsaved * sizeof(tensor__saved_t) + more;
     int16_t size_class;
-    tensor__node_t *n = (tensor__node_t *)tensor__block(th, bytes + more, &size_class);
+    tensor__node_t *n = (tensor__node_t *)tensor__block(th, bytes, &size_class);
     TENSOR__REFUSE_AS(NULL, !n, OUT_OF_MEMORY, "%s: out of memory for the tape", row->name);
     tensor__count(&th->live_nodes, 1);
     n->refs = 1;
@@ -15101,9 +15128,9 @@ TENSOR__INLINE tensor__node_t *tensor__node_new(tensor__thread_t *th, const tens
     n->extra = NULL;
     n->custom = NULL;
     n->edge = (tensor__edge_t *)(void *)(n + 1);
-    n->in = (tensor__meta_t *)(void *)(n->edge + nin);
+    n->in = (tensor__meta_t *)(void *)((char *)n + shapes);
     n->out = n->in + nin;
-    n->saved = (tensor__saved_t *)(void *)(n->out + nout);
+    n->saved = (tensor__saved_t *)(void *)((char *)n + values);
     return n;
 }
 
@@ -15158,7 +15185,7 @@ TENSOR__INLINE const int64_t *tensor__node_shapes(tensor__node_t *n, const tenso
         const tensor_t *y = o->out[0];
         int ndim = y->ndim;
         int64_t *dims = *pool, *strides = dims + ndim;
-        for (int d = 0; d < ndim; d++) {
+        for (int64_t d = 0; d < ndim; d++) {
             dims[d] = y->dims[d];
             strides[d] = y->strides[d];
             TENSOR__HIDE(d);                            // else compilers call memcpy twice
@@ -15471,7 +15498,7 @@ TENSOR__FN int tensor__record_update(tensor__op_t *o) {
 // backend's kernel (which takes its scratch), then counts the versions of changed storages. Everything else
 // is an access of the host and is in >>impl-host. A plain call (tensor__plain), where no recorder listens,
 // runs the body that its kernel would run, without a call block: half of what a small op would cost. Small
-// products and argmax have such a way too (tensor__op_t, direct).
+// products (tensor__small_product) and argmax (tensor__op_t, direct) have such a way too.
 // tests/check.sh knows who may read storage->data. Rejected: a call block for each access of the host (it
 // would cost more than the work), fronts of their own for small operands.
 // ------------------------------------------------------------------------------
@@ -15596,14 +15623,17 @@ TENSOR__FN int tensor__launch(tensor_call_t *c) {
         tensor__fail(c->thread, TENSOR_ERR_UNSUPPORTED, "%s: %s has no kernel for it", row->name, b->name);
         return TENSOR_ERR_UNSUPPORTED;
     }
+    int updates = 0;
     for (int i = c->nin; i < c->nin + c->nout; i++) {       // states, statistics: no front checks them
-        TENSOR__REFUSE_CODE(c->arg[i].role == TENSOR_UPDATE && c->arg[i].storage->read_only, OWNER,
+        if (c->arg[i].role != TENSOR_UPDATE) { continue; }
+        TENSOR__REFUSE_CODE(c->arg[i].storage->read_only, OWNER,
                             "%s: a tensor over read-only memory cannot change; use a clone", row->name);
+        updates = 1;
     }
     int code = c->thread->recorder ? tensor__launch_heard(c, kernel) : kernel(c);
     if (c->device) { c->thread->away = 1; }
     if (code) { return code; }
-    for (int i = c->nin; i < c->nin + c->nout; i++) {
+    for (int i = c->nin; updates && i < c->nin + c->nout; i++) {
         if (c->arg[i].role == TENSOR_UPDATE) { tensor__bump(c->thread, c->arg[i].storage, row->name); }
     }
     return 0;
@@ -16760,9 +16790,8 @@ TENSOR__FN int tensor__widen(tensor__op_t *o) {
 
 TENSOR__RARE
 
-// The inputs as row->cast says. 0 = raised
-TENSOR__FN TENSOR__NOINLINE int tensor__begin_as(tensor__op_t *o) {
-    if (TENSOR__CASTING(o->th) && !tensor__begin_cast(o)) { return tensor__give_up(o); }
+// The inputs of f16, of bf16 or in another order as row->cast says. 0 = raised
+TENSOR__FN TENSOR__NOINLINE int tensor__begin_rest_any(tensor__op_t *o) {
     int dtype = o->in[0]->dtype;
     if ((dtype == TENSOR_F16 || dtype == TENSOR_BF16) &&
         (o->row->cast & (TENSOR__HALVES | TENSOR__PRODUCT)) && !tensor__widen(o)) {
@@ -16778,18 +16807,21 @@ TENSOR__FN TENSOR__NOINLINE int tensor__begin_as(tensor__op_t *o) {
 
 TENSOR__END
 
-// begin, and the inputs as row->cast asks; for the rows whose cast asks for something. It is used with
-// finish_wide.
-TENSOR__FN int tensor__begin_wide(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin) {
-    if (!tensor__begin_here(o, row, in, nin)) { return 0; }
+// What begin leaves to do for the rows whose cast asks for more: their inputs become wide or contiguous. It
+// is used with finish_wide. 0 = raised
+TENSOR__FN int tensor__begin_rest(tensor__op_t *o) {
     int dtype = o->in[0]->dtype;
-    if (TENSOR__CASTING(o->th) || dtype == TENSOR_F16 || dtype == TENSOR_BF16) { return tensor__begin_as(o); }
-    unsigned dense = row->cast / (unsigned)TENSOR__DENSE_A;
+    if (dtype == TENSOR_F16 || dtype == TENSOR_BF16) { return tensor__begin_rest_any(o); }
+    unsigned dense = o->row->cast / (unsigned)TENSOR__DENSE_A;
     for (int i = 0; dense; i++, dense >>= 1) {
         const tensor_t *x = o->in[i];
-        if ((dense & 1) && x && !(x->flags & TENSOR__CONTIGUOUS)) { return tensor__begin_as(o); }
+        if ((dense & 1) && x && !(x->flags & TENSOR__CONTIGUOUS)) { return tensor__begin_rest_any(o); }
     }
     return 1;
+}
+
+TENSOR__FN int tensor__begin_wide(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin) {
+    return tensor__begin(o, row, in, nin) && tensor__begin_rest(o);
 }
 
 // finish, and the results with the dtype of inputs that were widened.
@@ -16893,22 +16925,66 @@ TENSOR__FN TENSOR__NOINLINE void tensor__apply_direct(const tensor__op_t *o, con
     tensor__point(then)->forward[o->th->ctx->plain->place](in, out, NULL, o->out[0]->numel);
 }
 
-// Computes the product of inputs 0 and 1 of o, f32 matrices, with input 2, if there is one, as bias; g has
-// its sizes and strides. The inputs must be on the host and so small that the product needs neither scratch
-// nor threads. The product becomes the last result; the pointwise row `then` (NULL = none) of it becomes
-// the first. 0 = they are not small, or a recorder is set
-TENSOR__FN int tensor__product_direct(const tensor__op_t *o, tensor__gemm_t *g, const tensor__row_t *then) {
-    const tensor__isa_t *isa = o->th->ctx->plain;
-    if (!isa || o->th->recorder || !TENSOR__HOST_F32(o->in[0])) { return 0; }
-    if (!tensor__gemm_tiny(g, g->ars, g->acs, g->brs, g->bcs)) { return 0; }
-    if (then && o->out[0]->numel & (isa->lanes - 1)) { return 0; }
-    g->a = tensor__floats_of(o->in[0]);
-    g->b = tensor__floats_of(o->in[1]);
-    g->bias = o->nin > 2 && o->in[2] ? tensor__floats_of(o->in[2]) : NULL;
-    g->c = tensor__floats_of(o->out[o->nout - 1]);
-    TENSOR__DO(isa, gemm_f32)(g);
+// A fresh matrix of f32 on the host. NULL = out of memory, not raised
+TENSOR__INLINE tensor_t *tensor__matrix(tensor__thread_t *th, const char *op, int64_t m, int64_t n) {
+    tensor_t *t = tensor__fresh_f32(th, op, 2, m * n);
+    if (!t) { return NULL; }
+    t->dims[0] = m;
+    t->dims[1] = n;
+    t->strides[0] = n;
+    t->strides[1] = 1;
+    return t;
+}
+
+// The whole op of a product of inputs 0 and 1 of o (1 is [N, K] if `turned`), with input 2, if there is one,
+// as bias. It is for f32 matrices on the host, so small that the product needs neither scratch nor threads,
+// which fit. The product becomes the last of the results; the pointwise row `then` (NULL = none) of it
+// becomes the first. NULL = inputs of another kind, inputs that do not fit, no memory, or a recorder is set:
+// the general way takes them or says what is wrong
+TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int turned, int results,
+                                           const tensor__row_t *then) {
+    tensor__thread_t *th = o->th;
+    const tensor__isa_t *isa = th->ctx->plain;
+    const tensor_t *a = o->in[0], *b = o->in[1], *bias = o->nin > 2 ? o->in[2] : NULL;
+    if (!isa || th->recorder || !TENSOR__HOST_F32(a) || !TENSOR__HOST_F32(b)) { return NULL; }
+    if (turned && !(a->flags & TENSOR__CONTIGUOUS)) { return NULL; }        // copied first
+    if (a->ndim != 2 || b->ndim != 2 || a->dims[1] != b->dims[turned]) { return NULL; }
+
+    tensor__gemm_t g;
+    g.m = a->dims[0];
+    g.k = a->dims[1];
+    g.n = b->dims[!turned];
+    g.ars = a->strides[0];
+    g.acs = a->strides[1];
+    g.brs = b->strides[turned];
+    g.bcs = b->strides[!turned];
+    g.crs = g.n;
+    g.aoff = g.boff = g.coff = NULL;
+    g.batch = 1;
+    g.scratch = NULL;
+    g.accumulate = 0;
+    if (!tensor__gemm_tiny(&g, g.ars, g.acs, g.brs, g.bcs) || g.m == 0 || g.n == 0) { return NULL; }
+    if (bias && (!TENSOR__HOST_F32(bias) || !(bias->flags & TENSOR__CONTIGUOUS) || bias->ndim != 1 ||
+                 bias->dims[0] != g.n)) {
+        return NULL;
+    }
+    if (then && (g.m * g.n) & (isa->lanes - 1)) { return NULL; }
+
+    tensor_t *product = tensor__matrix(th, o->row->name, g.m, g.n);
+    if (!product) { return NULL; }
+    o->out[0] = product;
+    o->nout = 1;
+    if (results > 1) {
+        product = tensor__result(o, TENSOR_F32, product->dims, 2);
+        if (product == TENSOR__POISON) { return tensor__abandon(o); }
+    }
+    g.a = tensor__floats_of(a);
+    g.b = tensor__floats_of(b);
+    g.bias = bias ? tensor__floats_of(bias) : NULL;
+    g.c = product->storage->data;
+    TENSOR__DO(isa, gemm_f32)(&g);
     if (then) { tensor__apply_direct(o, then); }
-    return 1;
+    return tensor__commit(o);
 }
 
 TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
@@ -19243,7 +19319,10 @@ TENSOR__INLINE tensor_t *tensor__plain_finish(tensor__op_t *o, const tensor__row
     o->nout = 1;
     tensor_t *const in[2] = {a, b};
     tensor__plain_run(o, row, in, nin, immediate);
-    if (tensor__tracks_few(o, row, a, b) && !tensor__record(o)) { return tensor__abandon(o); }
+    if (tensor__tracks_few(o, row, a, b)) {
+        t->node = tensor__node_make(o, row->saves);     // as tensor__record: the node's one reference is t's
+        if (!t->node) { return tensor__abandon(o); }
+    }
     return th->fresh = t;
 }
 
@@ -21780,8 +21859,10 @@ TENSOR__FN int64_t tensor__batch_of(const tensor_arg_t *y) {
     return n;
 }
 
-// Describes the call as GEMM, batch offsets not filled yet; arg: those of tensor__matrices.
-TENSOR__FN void tensor__matmul_describe(const tensor_arg_t *arg, tensor__matmul_t *m) {
+// Describes the call as GEMM, batch offsets not filled yet. -> its arguments as matrices, which s may hold
+TENSOR__FN TENSOR__NOINLINE const tensor_arg_t *tensor__matmul_describe(
+    const tensor_call_t *c, tensor__matrices_t *s, tensor__matmul_t *m) {
+    const tensor_arg_t *arg = tensor__matrices(c->arg, s);
     const tensor_arg_t *a = &arg[0], *b = &arg[1], *y = &arg[2];
     m->g.m = a->dims[a->ndim - 2];
     m->g.k = a->dims[a->ndim - 1];
@@ -21799,22 +21880,22 @@ TENSOR__FN void tensor__matmul_describe(const tensor_arg_t *arg, tensor__matmul_
     m->g.accumulate = 0;
     m->g.batch = tensor__batch_of(y);
     m->offset_bytes = m->g.batch == 1 ? 0 : ((uint64_t)m->g.batch * 24 + 63) & ~(uint64_t)63;
+    return arg;
 }
 
 TENSOR__FN uint64_t tensor__scratch_matmul(const tensor_call_t *c) {
     if (!c->arg[c->nin].numel) { return 0; }
     tensor__matrices_t s;
     tensor__matmul_t m;
-    tensor__matmul_describe(tensor__matrices(c->arg, &s), &m);
+    tensor__matmul_describe(c, &s, &m);
     return m.offset_bytes + tensor__product_scratch(&m.g, c->arg[0].dtype);
 }
 
 TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
     tensor__matrices_t s;
-    const tensor_arg_t *arg = tensor__matrices(c->arg, &s), *a = &arg[0], *b = &arg[1], *y = &arg[2];
-    if (y->numel == 0) { return 0; }
     tensor__matmul_t m;
-    tensor__matmul_describe(arg, &m);
+    if (!c->arg[c->nin].numel) { return 0; }
+    const tensor_arg_t *arg = tensor__matmul_describe(c, &s, &m), *a = &arg[0], *b = &arg[1], *y = &arg[2];
     if (m.offset_bytes) {
         int64_t *off = (int64_t *)c->scratch, n = m.g.batch;
         for (int64_t i = 0; i < n; i++) {
@@ -21838,26 +21919,6 @@ TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
     m.g.scratch = c->scratch ? (char *)c->scratch + m.offset_bytes : NULL;
     tensor__gemm(&m.g, a->dtype);
     return 0;
-}
-
-// The product of two small matrices.
-TENSOR__FN int tensor__matmul_direct(tensor__op_t *o) {
-    const tensor_t *a = o->in[0], *b = o->in[1];
-    if (a->ndim != 2 || b->ndim != 2) { return 0; }
-    tensor__gemm_t g;
-    g.m = a->dims[0];
-    g.n = b->dims[1];
-    g.k = a->dims[1];
-    g.ars = a->strides[0];
-    g.acs = a->strides[1];
-    g.brs = b->strides[0];
-    g.bcs = b->strides[1];
-    g.crs = g.n;
-    g.aoff = g.boff = g.coff = NULL;
-    g.batch = 1;
-    g.scratch = NULL;
-    g.accumulate = 0;
-    return tensor__product_direct(o, &g, NULL);
 }
 
 // Whether the leading dims of x, more than one, are rows with one distance.
@@ -21901,16 +21962,18 @@ TENSOR__FN int tensor__infer_matmul(tensor__op_t *o) {
         if (!tensor__put_input(o, 0, tensor_contiguous(a))) { return 0; }
     }
     tensor__result(o, a->dtype, dims, ndim);
-    o->direct = tensor__matmul_direct;
     return 1;
 }
 
 TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
     tensor__op_t o;
     tensor_t *const in[2] = {a, b};
-    if (!tensor__begin_wide(&o, TENSOR__ROW(MATMUL), in, 2)) { return TENSOR__POISON; }
+    if (!tensor__begin(&o, TENSOR__ROW(MATMUL), in, 2)) { return TENSOR__POISON; }
+    tensor_t *y = tensor__small_product(&o, 0, 1, NULL);
+    if (y) { return y; }
+    if (!tensor__begin_rest(&o)) { return TENSOR__POISON; }
     if (!tensor__infer_matmul(&o)) { return tensor__abandon(&o); }
-    tensor_t *y = tensor__finish_wide(&o);
+    y = tensor__finish_wide(&o);
     return TENSOR__LIKELY(y != TENSOR__POISON) ? y : tensor__named(o.th, y, __func__);
 }
 
@@ -21923,7 +21986,6 @@ TENSOR__FN tensor_t *tensor__product_and_sums(tensor_t *a, tensor_t *b, tensor_t
     *sums = TENSOR__POISON;
     if (!tensor__begin_wide(&o, TENSOR__ROW(MATMUL), in, 2)) { return TENSOR__POISON; }
     if (!tensor__infer_matmul(&o)) { return tensor__abandon(&o); }
-    o.direct = NULL;
     o.visible = 2;
     tensor__result(&o, o.in[0]->dtype, o.in[0]->dims, 1);
     tensor_t *y = tensor__finish_wide(&o);

@@ -5202,17 +5202,15 @@ enum { NN__K(loss_block) = 8 };
 NN_LOSSES(TENSOR__X)
 #undef TENSOR__X
 
-// A block of inputs, targets and pos_weights (q NULL = 1) from element i on. -> the vectors loaded
-TENSOR__INLINE int64_t NN__K(loss_load)(const NN__R *x, const NN__R *t, const NN__R *q, int64_t i, int64_t n,
-                                        V_F *vx, V_F *vt, V_F *vq) {
-    V_F one = V_SET(1);
-    int64_t k = 0;
-    for (; k < NN__K(loss_block) && i < n; k++, i += V_N) {
-        vx[k] = NN__LOAD(x + i, n - i, 0.5);
-        vt[k] = NN__LOAD(t + i, n - i, 0.5);
-        vq[k] = q ? NN__LOAD(q + i, n - i, 0) : one;
-    }
-    return k;
+// The n elements of x from i on that a block holds, the last vector filled up. -> the vectors loaded
+TENSOR__FN TENSOR__NOINLINE int64_t NN__K(loss_load)(const NN__R *x, int64_t i, int64_t n, double fill,
+                                                     V_F *v) {
+    (void)fill;                         // of one lane
+    int64_t whole = TENSOR__MIN((n - i) / V_N, (int64_t)NN__K(loss_block)), at = i + whole * V_N;
+    for (int64_t k = 0; k < whole; k++) { v[k] = V_LOAD(x + i + k * V_N); }
+    if (whole == NN__K(loss_block) || at == n) { return whole; }
+    v[whole] = V_PART(x + at, n - at, (NN__R)fill);
+    return whole + 1;
 }
 
 // A loss of n elements: written to y, or summed if y is NULL. w and q (pos_weight) may be NULL = 1.
@@ -5222,19 +5220,24 @@ NN__KERNEL double NN__K(loss)(nn__value_fn *value, const void *x, const void *t,
                 *qp = (const NN__R *)q;
     NN__R *o = (NN__R *)y;
     V_F vx[NN__K(loss_block)], vt[NN__K(loss_block)], vq[NN__K(loss_block)], v[NN__K(loss_block)];
-    V_F s = V_ZERO();
-    int64_t k, at;
-    for (int64_t i = 0; i < n; i = at) {
-        k = NN__K(loss_load)(xp, tp, qp, i, n, vx, vt, vq);
+    V_F s = V_ZERO(), one = V_SET(1);
+    for (int64_t j = 0; !qp && j < NN__K(loss_block); j++) { vq[j] = one; }
+    for (int64_t i = 0, k; i < n; i += k * V_N) {
+        k = NN__K(loss_load)(xp, i, n, 0.5, vx);
+        NN__K(loss_load)(tp, i, n, 0.5, vt);
+        if (qp) { NN__K(loss_load)(qp, i, n, 0, vq); }
         value(vx, vt, vq, v, k, p);
-        for (k = 0, at = i; k < NN__K(loss_block) && at < n; k++, at += V_N) {
-            if (wp) { v[k] = V_MUL(v[k], NN__LOAD(wp + at, n - at, 0)); }
-            if (o) {
-                NN__K(put)(o + at, n - at, v[k]);
-            } else {
-                s = V_ADD(s, NN__K(cut)(v[k], n - at));
-            }
+        if (wp) {
+            NN__K(loss_load)(wp, i, n, 0, vx);
+            for (int64_t j = 0; j < k; j++) { v[j] = V_MUL(v[j], vx[j]); }
         }
+        if (o) {
+            for (int64_t j = 0, at = i; j < k; j++, at += V_N) { NN__K(put)(o + at, n - at, v[j]); }
+            continue;
+        }
+        int64_t last = k - 1;           // all others are whole
+        for (int64_t j = 0; j < last; j++) { s = V_ADD(s, v[j]); }
+        s = V_ADD(s, NN__K(cut)(v[last], n - i - last * V_N));
     }
     return (double)V_HSUM(s);
 }
@@ -5251,16 +5254,18 @@ NN__KERNEL void NN__K(loss_back)(nn__slope_fn *slope, const void *g, int64_t ste
     V_F a[NN__K(loss_block)], b[NN__K(loss_block)];
     V_F *to_x = ox ? a : NULL;
     V_F *to_t = ot ? b : NULL;
-    V_F vc = V_SET(c), all = V_SET((double)gp[0] * c);
-    int64_t k, at;
-    for (int64_t i = 0; i < n; i = at) {
-        k = NN__K(loss_load)(xp, tp, qp, i, n, vx, vt, vq);
+    V_F vc = V_SET(c), all = V_SET((double)gp[0] * c), one = V_SET(1);
+    for (int64_t j = 0; !qp && j < NN__K(loss_block); j++) { vq[j] = one; }
+    for (int64_t i = 0, k; i < n; i += k * V_N) {
+        k = NN__K(loss_load)(xp, i, n, 0.5, vx);
+        NN__K(loss_load)(tp, i, n, 0.5, vt);
+        if (qp) { NN__K(loss_load)(qp, i, n, 0, vq); }
         slope(vx, vt, vq, to_x, to_t, k, p);
-        for (k = 0, at = i; k < NN__K(loss_block) && at < n; k++, at += V_N) {
+        for (int64_t j = 0, at = i; j < k; j++, at += V_N) {
             V_F by = step ? V_MUL(NN__LOAD(gp + at, n - at, 0), vc) : all;
             if (wp) { by = V_MUL(by, NN__LOAD(wp + at, n - at, 0)); }
-            if (ox) { NN__K(put)(ox + at, n - at, V_MUL(by, a[k])); }
-            if (ot) { NN__K(put)(ot + at, n - at, V_MUL(by, b[k])); }
+            if (ox) { NN__K(put)(ox + at, n - at, V_MUL(by, a[j])); }
+            if (ot) { NN__K(put)(ot + at, n - at, V_MUL(by, b[j])); }
         }
     }
 }
@@ -5923,7 +5928,7 @@ TENSOR__FN TENSOR__NOINLINE int nn__refuse_dtypes(tensor__op_t *o, unsigned mask
 // if integers are allowed, any but bool. Raises if not.
 TENSOR__FN int nn__one_dtype(tensor__op_t *o, unsigned mask, int integers) {
     int seen = 0, allowed = integers ? NN__ANY_NUMBER : NN__FLOATS;
-    for (int k = 0; k < o->nin; k++) {
+    for (int k = 0; k < o->nin && mask >> k; k++) {
         const tensor_t *x = o->in[k];
         if ((mask >> k & 1u) && x) { seen |= 1 << x->dtype; }
     }
@@ -6064,7 +6069,9 @@ TENSOR__FN void *nn__lent(uint64_t n, size_t size) {
     return (tensor_is_poison)(t) ? NULL : t->storage->data;
 }
 
-TENSOR__FN tensor_t *nn__contiguous(tensor_t *x) { return x ? (tensor_contiguous)(x) : x; }
+TENSOR__FN tensor_t *nn__contiguous(tensor_t *x) {
+    return x && !(x->flags & TENSOR__CONTIGUOUS) ? (tensor_contiguous)(x) : x;
+}
 
 // Channels stay innermost if the device accepts them so.
 TENSOR__FN tensor_t *nn__image(tensor_t *x) {
@@ -6247,6 +6254,7 @@ TENSOR__FN tensor_scope_t nn__open_front(int to, tensor_t **in, int n) {
 typedef struct nn__then_t {
     const tensor__row_t *(*row)(void);
     tensor_t *(*apply)(tensor_t *x);
+    int (*results)(const tensor__op_t *o);      // of a call; NULL = one
 } nn__then_t;
 
 TENSOR__END
@@ -6254,8 +6262,16 @@ TENSOR__END
 TENSOR__FN const tensor__row_t *nn__row_of_relu(void) { return TENSOR__(row_RELU)(); }
 TENSOR__FN const tensor__row_t *nn__row_of_gelu_tanh(void) { return TENSOR__(row_GELU_TANH)(); }
 
-static const nn__then_t nn__then_relu = {nn__row_of_relu, tensor_relu};
-static const nn__then_t nn__then_gelu_tanh = {nn__row_of_gelu_tanh, tensor_gelu_tanh};
+// Its gradient reads the product, which is the second result where there is a gradient.
+TENSOR__FN int nn__results_gelu_tanh(const tensor__op_t *o) {
+    int graph = 0;
+    for (int k = 0; k < 3; k++) { graph |= o->in[k] && (tensor_requires_grad)(o->in[k]); }
+    return 1 + (graph && tensor_grad_enabled());
+}
+
+static const nn__then_t nn__then_relu = {nn__row_of_relu, tensor_relu, NULL};
+static const nn__then_t nn__then_gelu_tanh = {nn__row_of_gelu_tanh, tensor_gelu_tanh,
+                                               nn__results_gelu_tanh};
 
 TENSOR__FN const nn__then_t *nn__then(const tensor__row_t *row) { return (const nn__then_t *)row->own; }
 
@@ -6309,14 +6325,9 @@ TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// The product of two small matrices, the bias, the activation.
-TENSOR__FN int nn__linear_direct(tensor__op_t *o) {
-    const tensor_t *x = o->in[0], *w = o->in[1];
-    if (x->ndim != 2 || w->ndim != 2) { return 0; }
-    tensor__gemm_t g = nn__product(x->dims[0], w->dims[0], w->dims[1]);
-    g.brs = w->strides[1];
-    g.bcs = w->strides[0];
-    return TENSOR__(product_direct)(o, &g, nn__activation(o->row));
+TENSOR__FN int nn__linear_results(const tensor__op_t *o) {
+    const nn__then_t *then = nn__then(o->row);
+    return then && then->results ? then->results(o) : 1;
 }
 
 // Checks the inputs and makes the results. 0 = raised
@@ -6345,22 +6356,17 @@ TENSOR__FN int nn__infer_linear(tensor__op_t *o) {
     for (int d = 0; d + 1 < x->ndim; d++) { dims[d] = x->dims[d]; }
     dims[x->ndim - 1] = weight->dims[0];
     int ndim = vector ? x->ndim - 1 : x->ndim;
-    TENSOR__(result)(o, x->dtype, dims, ndim);
-    o->direct = nn__linear_direct;
-    if (o->row->id != NN_OP_LINEAR_GELU_TANH || !tensor_grad_enabled()) { return 1; }
-    for (int k = 0; k < 3; k++) {       // for the gradient alone
-        if (o->in[k] && (tensor_requires_grad)(o->in[k])) {
-            TENSOR__(result)(o, x->dtype, dims, ndim);
-            break;
-        }
-    }
+    for (int k = nn__linear_results(o); k > 0; k--) { TENSOR__(result)(o, x->dtype, dims, ndim); }
     return 1;
 }
 
 TENSOR__FN tensor_t *nn__linear(const tensor__row_t *row, tensor_t *x, tensor_t *weight, tensor_t *bias) {
     tensor_t *const in[3] = {x, weight, bias};
     tensor__op_t o;
-    if (!TENSOR__(begin_wide)(&o, row, in, 3)) { return TENSOR__(poison); }
+    if (!TENSOR__(begin)(&o, row, in, 3)) { return TENSOR__(poison); }
+    tensor_t *small = TENSOR__(small_product)(&o, 1, nn__linear_results(&o), nn__activation(row));
+    if (small) { return small; }
+    if (!TENSOR__(begin_rest)(&o)) { return TENSOR__(poison); }
     if (!nn__infer_linear(&o)) { return TENSOR__(abandon)(&o); }
     x = o.in[0];
     if (row->own && nn__is_half(x) && (!x->device || !TENSOR__(multiplies)(x))) {
@@ -12058,9 +12064,8 @@ TENSOR__FN int nn__loss_inputs_fit(tensor__op_t *o, int which, double f, tensor_
     return 1;
 }
 
-// Input k, a weight or absent, gets the dtype and the shape of input. 0 = raised
+// Input k, a weight, gets the dtype and the shape of input. 0 = raised
 TENSOR__FN int nn__put_weight(tensor__op_t *o, int k, const char *name) {
-    if (!o->in[k]) { return 1; }
     if (!nn__put_as(o, k, o->in[0]->dtype)) { return 0; }
     tensor_t *w = o->in[k];
     return nn__loss_weight(o->row->name, name, &w, o->in[0]) && nn__put(o, k, w);
@@ -12082,7 +12087,9 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
     if (at_zero && f == 0) { which = (int)at_zero->id - NN_OP_LOSS_MSE; }
     if (!nn__loss_inputs_fit(&o, which, f, reduction)) { return TENSOR__(abandon)(&o); }
     int given = logits ? target : o.in[0]->dtype;
-    if (!nn__put_wide(&o) || !nn__put_weight(&o, 2, "weight") || !nn__put_weight(&o, 3, "pos_weight")) {
+    if ((nn__is_half(o.in[0]) && !nn__put_wide(&o)) ||
+        (o.in[2] && !nn__put_weight(&o, 2, "weight")) ||
+        (o.in[3] && !nn__put_weight(&o, 3, "pos_weight"))) {
         return TENSOR__(abandon)(&o);
     }
     if (at_zero && f == 0) { o.row = at_zero; }

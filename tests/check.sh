@@ -238,7 +238,7 @@ result "declarations of functions of later sections: not 1 to 10" "$(
 # Elements of tensors are reached by calls of kernels, by accesses of the host, and by plain calls, which run the
 # kernels' bodies without a call block. These functions are the three ways.
 may_reach="tensor__ptr tensor__floats_of tensor__arg tensor__arg_saved tensor__host_rare tensor__host_of tensor__host_get tensor__host_put"
-plain_calls="tensor__plain_run tensor__grad_is_plain tensor__grad_results tensor__product_direct tensor__arg_small"
+plain_calls="tensor__plain_run tensor__grad_is_plain tensor__grad_results tensor__small_product tensor__arg_small"
 memory="nn__lent tensor_view_dtype"            # no tensor's elements
 for h in tensor.h tensor_nn.h; do
     result "$h: function that reaches the elements of tensors past tensor__launch and tensor__host" "$(
