@@ -33,7 +33,7 @@ KIT_FILE__FN tensor_t *kit_file__fail(int code, const char *file, const char *re
         snprintf(text, sizeof text, "%.160s: %.60s %lld: %.230s", name, record, (long long)n, reason);
     }
     (tensor_raise)(code, text);
-    (void)tensor_empty(0);      // a call that succeeds reports what was raised before it, without its own line
+    (void)tensor_empty(0); // a call that succeeds reports what was raised before it, without its own line
     return (tensor_detach)(NULL);
 }
 

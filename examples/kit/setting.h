@@ -27,7 +27,7 @@ int kit_refuse(int code, const char *what, const char *why);
 
 // The first bytes of a file, at most room.
 //   -> how many, 0 after raising;  errors IO
-size_t kit_read_bytes(const char *path, void *to, size_t room);
+size_t kit_bytes_of(const char *path, void *to, size_t room);
 
 #ifdef __cplusplus
 }
@@ -44,7 +44,7 @@ int kit_refuse(int code, const char *what, const char *why) {
     return code;
 }
 
-size_t kit_read_bytes(const char *path, void *to, size_t room) {
+size_t kit_bytes_of(const char *path, void *to, size_t room) {
     FILE *f = kit_file__open(path, "rb");
     if (!f) {
         kit_refuse(TENSOR_ERR_IO, path, NULL);
