@@ -179,8 +179,8 @@ static void tables_of_users(void) {
     kit_csv_free(csv);
 
     csv = parse("a,kind\n1,cat\nNA,dog\n3,\n4,?\n5,cow\n6, \n");
-    CHECK(kit_csv_missing(csv, "NA") == 1 && kit_csv_missing(csv, "?") == 1 &&
-          kit_csv_missing(csv, NULL) == 0);
+    CHECK(kit_csv_missing(csv, "NA") == 1 && kit_csv_missing(csv, "?") == 1);
+    CHECK(kit_csv_missing(csv, NULL) == 0);
     CHECK(kit_csv_drop_empty(csv, "kind") == 3 && kit_csv_rows(csv) == 3);
     CHECK_TEXT(kit_csv_field(csv, 2, 0), "5");
     CHECK_TEXT(kit_csv_field(csv, 2, 1), "cow");
