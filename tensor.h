@@ -22,10 +22,9 @@
 //   >>impl-front  >>impl-autocast  >>impl-graph  >>impl-saved  >>impl-tape  >>impl-gate  >>impl-host
 //   >>impl-transfer  >>impl-iterator  >>impl-gemm  >>impl-cpu  >>impl-create  >>impl-inspect  >>impl-views
 //   >>impl-pointwise  >>impl-reduce  >>impl-rows  >>impl-statistics  >>impl-products  >>impl-linalg
-//   >>impl-linalg-fronts  >>impl-index  >>impl-join  >>impl-rearrange  >>impl-sort  >>impl-random  >>impl-autograd
-//   >>impl-checkpoint  >>impl-engine  >>impl-calculus  >>impl-gradcheck  >>impl-print  >>impl-capture
-//   >>impl-plan  >>impl-replay
-//   >>impl-table  >>license
+//   >>impl-linalg-fronts  >>impl-index  >>impl-join  >>impl-rearrange  >>impl-sort  >>impl-random
+//   >>impl-autograd  >>impl-checkpoint  >>impl-engine  >>impl-calculus  >>impl-gradcheck  >>impl-print
+//   >>impl-capture  >>impl-plan  >>impl-replay  >>impl-table  >>license
 //
 // (A file includes itself once per instruction set to compile the CPU kernels; TENSOR__PASS says which.
 //  Everything down to >>kernels is skipped in those passes.)
