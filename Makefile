@@ -47,7 +47,7 @@ programs = $(filter-out compile_%,$(notdir $(basename $(wildcard tests/*.c))))
 # others eight. FULL=1, as in .ci/run, has them; without it make test counts them as skipped.
 long     = cuda.sh compile.sh bits.sh portable.sh subsets.sh export.sh fuzz.sh host.sh arm.sh windows.sh mcu.sh
 scripts  = $(addprefix tests/,check.sh examples.sh readme.sh jobs.sh traps.sh wasm.sh engine.sh \
-           differential.sh web.sh interop.sh models.sh gdb.sh python.sh parallel.sh fashion.sh callgrind.sh \
+           differential.sh web.sh interop.sh options.sh models.sh gdb.sh python.sh parallel.sh fashion.sh callgrind.sh \
            $(if $(FULL),$(long)))
 # These bring the implementation themselves; all other programs wait for it and are linked with it.
 whole    = $(notdir $(basename $(shell grep -l 'define TENSOR_IMPLEMENTATION' examples/*.c tests/*.c bench/*.c)))

@@ -22,10 +22,9 @@
 //   >>impl-front  >>impl-autocast  >>impl-graph  >>impl-saved  >>impl-tape  >>impl-gate  >>impl-host
 //   >>impl-transfer  >>impl-iterator  >>impl-gemm  >>impl-cpu  >>impl-create  >>impl-inspect  >>impl-views
 //   >>impl-pointwise  >>impl-reduce  >>impl-rows  >>impl-statistics  >>impl-products  >>impl-linalg
-//   >>impl-linalg-made  >>impl-index  >>impl-join  >>impl-rearrange  >>impl-sort  >>impl-random
+//   >>impl-linalg-fronts  >>impl-index  >>impl-join  >>impl-rearrange  >>impl-sort  >>impl-random
 //   >>impl-autograd  >>impl-checkpoint  >>impl-engine  >>impl-calculus  >>impl-gradcheck  >>impl-print
-//   >>impl-capture  >>impl-plan  >>impl-replay
-//   >>impl-table  >>license
+//   >>impl-capture  >>impl-plan  >>impl-replay  >>impl-table  >>license
 //
 // (A file includes itself once per instruction set to compile the CPU kernels; TENSOR__PASS says which.
 //  Everything down to >>kernels is skipped in those passes.)
@@ -458,7 +457,6 @@ typedef struct tensor_profiler_call_t {
     int inputs, outputs;        // for tensor_profiler_operand: 0 .. inputs - 1, then the outputs
     tensor_device_t device;     // where the kernel runs; on a GPU the end of a call means that it is enqueued
     uint64_t live_bytes;        // as in tensor_memory_stats, of the calling thread
-    uint64_t node;              // number of the node that the call becomes if autograd records it
     int captured;               // 1 = in a capture: on a GPU the kernel runs when the graph does
     const void *call_;
 } tensor_profiler_call_t;
@@ -472,9 +470,11 @@ typedef struct tensor_profiler_operand_t {
 } tensor_profiler_operand_t;
 
 // The callbacks of a profiler; members may be NULL. They run inside the library, on the thread that set the
-// profiler, and may call no function of the library but tensor_profiler_operand; begin and end, outside of a
-// capture, also those of events (tensor_cuda.h), if they clear their errors. Names and sites are as in error
-// texts; a site may begin with the name of a function and a byte of value 1.
+// profiler, and may call no function of the library but tensor_profiler_operand, tensor_profiler_node and
+// tensor_dtype_size; begin and end, outside of a capture, also those of events (tensor_cuda.h), if they clear
+// their errors. Names and sites are as in error texts; a site may begin with the name of a function and a
+// byte of value 1. With a profiler set, small operations and products take the way that reports calls, which
+// is longer.
 typedef struct tensor_profiler_t {
     void *user;
     // A kernel is about to run; it has returned.
@@ -484,11 +484,15 @@ typedef struct tensor_profiler_t {
     void (*site)(void *user, const char *site);
     // A module's forward or a range begins; NULL = the innermost one ends. The name is valid during the call.
     void (*range)(void *user, const char *name);
-    // The calls from now on are the gradient of the node with this number, which that op made at that site
-    // (NULL = not known); op NULL = the backward pass has ended.
+    // The calls from now on are the gradient of the node with this number (tensor_profiler_node; 0 = another
+    // thread has made it), which that op made at that site (NULL = not known: that of the node before).
     void (*backward)(void *user, uint64_t node, const char *op, const char *site);
     // The thread takes bytes from the user's allocator or from a device; bytes < 0: it gives them back.
+    // Memory of the program's own (tensor_wrap, tensor_cuda_wrap) is neither.
     void (*memory)(void *user, tensor_device_t device, int64_t bytes);
+    // A backward pass begins (1), has ended (0), failed or not. Custom functions and hooks may run passes
+    // inside of one; then the gradient of its node goes on.
+    void (*pass)(void *user, int begins);
 } tensor_profiler_t;
 
 // Sets the profiler of the calling thread (examples/kit/profiler.h makes tables and traces). Without one
@@ -500,6 +504,11 @@ TENSOR_API int tensor_profiler_set(const tensor_profiler_t *profiler);
 // Operand i of a call, inside begin and end.
 //   -> struct, whose dims are borrowed until the callback returns;  errors none (out of range: none given)
 TENSOR_API tensor_profiler_operand_t tensor_profiler_operand(const tensor_profiler_call_t *call, int i);
+
+// Number of the node that autograd has recorded last on this thread. Numbers grow on a thread; some are left
+// out.
+//   -> number, 0 = none yet;  errors none
+TENSOR_API uint64_t tensor_profiler_node(void);
 
 // Names what the calling thread does until the matching pop: a line of the profiler's table. Ranges nest;
 // without a profiler they do nothing.
@@ -611,7 +620,7 @@ TENSOR_API tensor_t *tensor_zeros_like(tensor_t *x);
 TENSOR_API tensor_t *tensor_ones_like(tensor_t *x);
 TENSOR_API tensor_t *tensor_full_like(tensor_t *x, double value);
 
-// A 0-d tensor.
+// A 0-d tensor: tensor_zeros(), _full, _from and the like take at least one size in C.
 //   -> new;  grad none;  errors OUT_OF_MEMORY, DTYPE (as tensor_full_n)
 TENSOR_API tensor_t *tensor_scalar(double value, tensor_dtype_t dtype);
 
@@ -754,26 +763,26 @@ TENSOR_API tensor_t *tensor_contiguous(tensor_t *x);
 // ------------------------------------------------------------------------------
 // >>inspect                                        MARK: inspection
 //
-// Getters are safe on poison and NULL: sizes are 0, item is NaN, data is NULL.
+// Getters are safe on poison and NULL: sizes are 0, item is NaN, data is NULL. A dead tensor is an error.
 // ------------------------------------------------------------------------------
 
-// Number of dimensions.            -> 0..8;  errors none
+// Number of dimensions.            -> 0..8;  errors OWNER if x is dead, as of all below
 TENSOR_API int tensor_ndim(tensor_t *x);
-// All sizes by value.              -> struct;  errors none
+// All sizes by value.              -> struct;  errors OWNER
 TENSOR_API tensor_shape_t tensor_shape(tensor_t *x);
-// Size along dim (< 0 from the end).   -> elements, 0 if dim is out of range (then INDEX);  errors INDEX
+// Size along dim (< 0 from the end).   -> elements, 0 if dim is out of range;  errors INDEX, OWNER
 TENSOR_API int64_t tensor_size(tensor_t *x, int64_t dim);
-// Stride along dim in elements.    -> elements;  errors INDEX
+// Stride along dim in elements.    -> elements;  errors INDEX, OWNER
 TENSOR_API int64_t tensor_stride(tensor_t *x, int64_t dim);
-// The offset of the first element in the storage.   -> elements;  errors none
+// The offset of the first element in the storage.   -> elements;  errors OWNER
 TENSOR_API int64_t tensor_storage_offset(tensor_t *x);
-// Product of the sizes.            -> elements;  errors none
+// Product of the sizes.            -> elements;  errors OWNER
 TENSOR_API int64_t tensor_numel(tensor_t *x);
-// Element type.                    -> dtype, F32 for poison;  errors none
+// Element type.                    -> dtype, F32 for poison;  errors OWNER
 TENSOR_API tensor_dtype_t tensor_dtype(tensor_t *x);
-// The device that has the data.             -> device;  errors none
+// The device that has the data.             -> device;  errors OWNER
 TENSOR_API tensor_device_t tensor_device(tensor_t *x);
-// Whether row-major without gaps.  -> 1 or 0;  errors none
+// Whether row-major without gaps.  -> 1 or 0;  errors OWNER
 TENSOR_API int tensor_is_contiguous(tensor_t *x);
 // Whether the tensor is the result of a failure.   -> 1 or 0;  errors none
 TENSOR_API int tensor_is_poison(tensor_t *x);
@@ -834,7 +843,7 @@ TENSOR_API tensor_t *tensor_reshape_n(tensor_t *x, const int64_t *dims, int ndim
 TENSOR_API tensor_t *tensor_view_n(tensor_t *x, const int64_t *dims, int ndim);
 
 // The same bytes read as another dtype, without history; x itself if it has that dtype. If the element size
-// differs, the last dim, whose stride must be 1, grows or shrinks.
+// differs, the last dim, whose stride must be 1 (in a dim of 1 any), grows or shrinks.
 //   dtype  any but bool, whose bytes are 0 or 1
 //   -> view, or x;  grad to x if it is x;  errors DTYPE, SHAPE if strides, sizes or the address do not fit
 TENSOR_API tensor_t *tensor_view_dtype(tensor_t *x, tensor_dtype_t dtype);
@@ -927,7 +936,8 @@ TENSOR_API tensor_t *tensor_slice_scatter(tensor_t *x, tensor_t *src, int64_t di
 TENSOR_API tensor_t *tensor_diagonal_scatter(tensor_t *x, tensor_t *src, int64_t offset, int64_t dim1,
                                              int64_t dim2);
 
-// x cut along dim into views of size elements (the last may be smaller).
+// x cut along dim into views of size elements (the last may be smaller). After a change of x in place they
+// are parts of what x is then (PyTorch refuses to read them).
 //   out     receives at most max views, in order; always filled (poison on failure)
 //   -> how many there are;  errors SHAPE if size < 1 or max is too small, INDEX
 TENSOR_API int tensor_split(tensor_t *x, int64_t size, int64_t dim, tensor_t **out, int max);
@@ -1797,7 +1807,7 @@ TENSOR_API tensor_t *tensor_linalg_cond(tensor_t *x, const char *p);
 // >>index                                          MARK: joining, indexing
 //
 // Index values are checked in a whole pass before the first write, in release builds too; an index out of
-// range is the error INDEX.
+// range is the error INDEX, also where x has no elements (PyTorch then looks at some of them only).
 // ------------------------------------------------------------------------------
 
 // Joins n tensors along dim (all other dims equal).
@@ -2206,7 +2216,7 @@ typedef struct tensor_function_ctx_t tensor_function_ctx_t;
 struct tensor_function_t {
     const char *name;                                       // static string
     // Computes the result from n inputs; nothing is recorded inside. Poison = failed. A result in the memory
-    // of an input (the input itself, a view) cannot be changed in place.
+    // of an input (the input itself, a view) or of a result before it cannot be changed in place.
     tensor_t *(*forward)(tensor_function_ctx_t *ctx, tensor_t *const *inputs, int n);
     // Fills grads[i] (NULL = zero) from grad, the gradient of the result. -> code
     int (*backward)(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n);
@@ -2217,7 +2227,8 @@ struct tensor_function_t {
 //   user    handed to ctx; freed by fn->destroy
 //   -> new;  grad by fn->backward (differentiable itself if made of tensor ops);  errors what forward raises
 TENSOR_API tensor_t *tensor_apply(const tensor_function_t *fn, void *user, tensor_t *const *inputs, int n);
-// The same with 1..4 results: forward returns the first and gives the others to tensor_set_output.
+// The same with 1..4 results: forward returns the first and gives the others to tensor_set_output. A tensor
+// that is given as two results is one tensor, whose gradient is that of the last.
 //   outputs  receives nout tensors; always filled (poison on failure)
 //   -> code;  errors what forward raises
 TENSOR_API int tensor_apply_n(const tensor_function_t *fn, void *user, tensor_t *const *inputs, int n,
@@ -2339,7 +2350,7 @@ TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const 
 //   itself nothing runs. The graph keeps the memory that it reads, also of tensors that are freed. What the
 //   step does on the CPU is not part of it, and neither is an op without a kernel (an error). Copies from
 //   pinned memory are part of it (tensor_copy_, tensor_to), and so is tensor_to_non_blocking to the CPU: each
-//   replay reads and fills that memory anew, so the host waits (tensor_cuda_synchronize) before it uses it.
+//   replay reads and fills that memory again, so the host waits (tensor_cuda_synchronize) before it uses it.
 //   One thread captures at a time. >>cuda-streams says how several streams become one graph.
 // Rejected: a second way of writing programs (traced functions, symbols): the step is what it was.
 // ------------------------------------------------------------------------------
@@ -2359,11 +2370,11 @@ TENSOR_API tensor_graph_t *tensor_capture_end(void);
 
 // Runs the captured step again; on a GPU, on the thread's current stream, without waiting. An error stops it
 // where it arises (a label out of range: before the optimizer). On a GPU, which nobody waits for, the error
-// comes at the next wait (tensor_item, ..); until then the optimizers that step after that op leave their
-// parameters and states as they are (all but Muon's momentum). Everything else after the op runs, and
-// the step counts.
+// comes at the next wait (tensor_item, ..); until then the optimizers that step after that op, and in later
+// replays all of the graph, leave their parameters and states as they are (all but Muon's momentum).
+// Everything else after the op runs, and the step counts.
 //   g       of the thread's context. Any thread may run it, one at a time; random numbers are that thread's.
-//      The first replay on another thread plans the step anew, for which it may take memory
+//      The first replay on another thread plans the step again, for which it may take memory
 //   -> code;  errors OWNER: g was freed, runs on another thread, is of another context, a tensor it uses was
 //      freed, or a gradient that it adds to is another one; UNSUPPORTED: in a capture, a step with bf16 under
 //      an instruction set with other products of it, or parameters of one group no longer are;
@@ -2374,11 +2385,11 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 // Runs a part of the captured step and returns: `while (tensor_graph_resume(g, 500) == 0) { frame(); }` is
 // one replay in slices. A slice ends before the call that would pass the budget, as far as its length is
 // known from the steps before; it makes one call at least, or some blocks of pointwise calls that run
-// together, or a part of a matrix product, a convolution, a pool, a norm, attention, a loss or an optimizer's
-// step. Other calls are not interrupted (recurrent layers, softmax; the step of a GPU is one call), and in
+// together, or a part of a call of these kinds: pointwise, sum of rows, softmax, product, convolution, pool,
+// norm, attention, loss, recurrent (some of its steps), embedding, dropout, clipping, optimizer. Others are
+// not interrupted (indexing, sorting, linear algebra, products of bf16; the step of a GPU is one call), and in
 // real time (tensor_set_realtime) none is unless the graph had a slice before, which takes memory for that. A
-// step that has begun goes on with the random numbers that it began with, and the thread may draw others in
-// between.
+// step that has begun keeps its random numbers, and the thread may draw others in between.
 // Between slices the program may use and change whatever the step does not use. It may read the step's inputs
 // and parameters: some have their values of before the step, some those of after it. The step's outputs and
 // gradients have no defined values. It must not change them, nor tensors that the step reads.
@@ -3997,6 +4008,8 @@ typedef struct tensor__row_t tensor__row_t;
 typedef struct tensor__grad_t tensor__grad_t;
 typedef struct tensor__extra_t tensor__extra_t;
 
+enum { TENSOR__OF_DEVICE = -2 };         // the library took it from the device, and gives it back
+
 // Bytes shared by views. version counts in-place changes; write_op/write_site name the last one for error
 // texts.
 struct tensor__storage_t {
@@ -4009,7 +4022,7 @@ struct tensor__storage_t {
     void (*deleter)(void *data, void *user);
     void *user;
     tensor__storage_t *next;            // in a free list
-    int16_t size_class;                 // of data, < 0 = not the library's
+    int16_t size_class;                 // of data, < 0 = not the library's, TENSOR__OF_DEVICE = a device's
     uint8_t device, read_only;          // read_only: the elements are constants of the caller
 };
 
@@ -4296,9 +4309,10 @@ enum {
     TENSOR_HOST_PINNED = 16             // beside READ, WRITE: a copy with pinned memory that nobody waits for
 };
 
-// While it is set on a thread, the library calls it at the two ways to elements: a graph that is captured,
-// a profiler. call and host are called before anything is read or written; they return 0 or the code of a
-// refusal. A refused call or access fails and has changed nothing. Each function may be NULL.
+// While it is set on a thread, the library calls it at the two ways to elements: a graph that is captured.
+// (A profiler has callbacks of its own, tensor_profiler_t.) call and host are called before anything is read
+// or written; they return 0 or the code of a refusal. A refused call or access fails and has changed nothing.
+// Each function may be NULL.
 typedef struct tensor_recorder_t {
     // A kernel is about to run. A refusal is raised by this function.
     int (*call)(struct tensor_recorder_t *self, const tensor_call_t *call);
@@ -4330,12 +4344,12 @@ typedef enum tensor_family_t {
     TENSOR_FAMILY_REDUCE,             // >>impl-reduce >>impl-rows; >>kernel-reduce; native_reduce
     TENSOR_FAMILY_ROWS,               // >>impl-rows >>impl-statistics >>impl-sort; >>kernel-rows; native_rows
     TENSOR_FAMILY_MATMUL,             // >>impl-products >>impl-linear; >>kernel-gemm; native_matmul
-    TENSOR_FAMILY_LINALG,             // >>impl-linalg >>impl-linalg-made; -; native_linalg
+    TENSOR_FAMILY_LINALG,             // >>impl-linalg >>impl-linalg-fronts; -; native_linalg
     TENSOR_FAMILY_INDEX,              // >>impl-index >>impl-views; -; native_index
     TENSOR_FAMILY_RANDOM,             // >>impl-random; >>kernel-random; native_random
     TENSOR_FAMILY_FILL,               // >>impl-create >>impl-pointwise >>impl-products; -; native_fill
     TENSOR_FAMILY_VIEW,               // >>impl-views; no kernel
-    TENSOR_FAMILY_COMPOSED,           // >>impl-views >>impl-join >>impl-linalg-made; only gradients
+    TENSOR_FAMILY_COMPOSED,           // >>impl-views >>impl-join >>impl-linalg-fronts; only gradients
     TENSOR_FAMILY_CUSTOM,             // >>impl-autograd; no kernel
     TENSOR_FAMILY_TRANSFER,           // >>impl-transfer; no kernel
     TENSOR_FAMILY_CONV,               // >>impl-conv >>impl-columns; >>nn-kernel-conv; native_conv
@@ -4563,6 +4577,7 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     X(int, grad_need, (const tensor__grad_t *g, int k)) \
     X(tensor_generator_t, next_stream, (tensor__thread_t *th)) \
     X(void, parallel, (int64_t ntasks, tensor__task_fn fn, void *arg)) \
+    X(int, share_count, (void)) \
     X(int, thread_count, (void)) \
     X(void, gemm, (const tensor__gemm_t *g, int dtype)) \
     /* bytes of scratch for the product and its parts */ \
@@ -4616,9 +4631,10 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     /* a b and the sums of a's rows in one call; NULL = the device has no kernel for it */ \
     X(tensor_t *, product_and_sums, (tensor_t *a, tensor_t *b, tensor_t **sums)) \
     /* -> 0 if the product is not small */ \
-    X(int, product_direct, (const tensor__op_t *o, tensor__gemm_t *g, const tensor__row_t *then)) \
+    X(tensor_t *, small_product, (tensor__op_t *o, int turned, int results, const tensor__row_t *then)) \
     /* whether products take the halves of x as they are */ \
     X(int, multiplies, (const tensor_t *x)) \
+    X(int, begin_rest, (tensor__op_t *o)) \
     X(int, begin_wide, (tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin)) \
     X(int, put_input, (tensor__op_t *o, int k, tensor_t *x)) \
     X(tensor_t *, finish_wide, (tensor__op_t *o)) \
@@ -4774,7 +4790,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 // begin casts the inputs of the others; a front made of other ops has a line TENSOR__OPEN_AS, in tensor_nn.h
 // NN__OPEN_AS.
 //
-// Beside the class is what tensor__begin_wide makes of the inputs. HALVES: those of one half dtype become
+// Beside the class is what tensor__begin_rest makes of the inputs. HALVES: those of one half dtype become
 // f32, and the results of that dtype, where the device has no kernels for it; PRODUCT: where its products
 // take none. DENSE_A, DENSE_C: the first, the third input becomes contiguous.
 // ------------------------------------------------------------------------------
@@ -4918,8 +4934,9 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(XLOG1PY, xlog1py, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log1p(F_B), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(-1))), F_C(0), F_MUL(F_G, F_LOG1P(F_B))), F_MUL(F_G, F_DIV(F_A, F_ADD(F_B, F_C(1)))), TENSOR__SA | TENSOR__SB, AS_IS) \
     X(XLOGY, xlogy, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log(F_B), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(0))), F_C(0), F_MUL(F_G, F_LOG(F_B))), F_MUL(F_G, F_DIV(F_A, F_B)), TENSOR__SA | TENSOR__SB, AS_IS)
 
-// The rest. Columns: ID, name, family, inputs, outputs, CPU kernel, scratch, gradient (NOGRAD), saves,
-// class. Rows that no public function names, and outputs that it does not show:
+// The rest. Columns: ID, name, family, inputs, outputs, the CPU's kernel, gradient (NOGRAD), saves, class.
+// TENSOR__KERNEL(sum) is tensor__cpu_sum; TENSOR__KERNEL_WITH(softmax, rows) is tensor__cpu_softmax, whose
+// scratch tensor__scratch_rows counts. Rows that no public function names, and outputs that it does not show:
 //
 //   AS_STRIDED_BACKWARD   zeros with g added at the places of a view
 //   CUMMAX CUMMIN         the index of the largest or smallest so far, the last of ties
@@ -4936,77 +4953,77 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 //   SOFTMAX_BACKWARD      y (g - sum(g y)) of g, y
 //   SORT TOPK             indices; the values are gathered with them
 #define TENSOR_OPS_OTHER(X) \
-    X(AMAX, amax, REDUCE, 1, 1, tensor__cpu_amax, NULL, tensor__grad_amax, TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(AMIN, amin, REDUCE, 1, 1, tensor__cpu_amin, NULL, tensor__grad_amax, TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(ALL, all, REDUCE, 1, 1, tensor__cpu_all, NULL, NOGRAD, 0, AS_IS) \
-    X(ANY, any, REDUCE, 1, 1, tensor__cpu_any, NULL, NOGRAD, 0, AS_IS) \
-    X(ARANGE, arange, FILL, 0, 1, tensor__cpu_fill, NULL, NOGRAD, 0, AS_IS) \
-    X(ARGMAX, argmax, ROWS, 1, 1, tensor__cpu_argmax, tensor__scratch_rows, NOGRAD, 0, AS_IS) \
-    X(ARGMIN, argmin, ROWS, 1, 1, tensor__cpu_argmin, tensor__scratch_rows, NOGRAD, 0, AS_IS) \
-    X(AS_STRIDED, as_strided, VIEW, 1, 1, NULL, NULL, tensor__grad_as_strided, 0, AS_IS) \
-    X(AS_STRIDED_BACKWARD, as_strided_backward, INDEX, 1, 1, tensor__cpu_as_strided_backward, NULL, tensor__grad_as_strided_backward, 0, AS_IS) \
-    X(AS_STRIDED_SCATTER, as_strided_scatter, COMPOSED, 2, 1, NULL, NULL, tensor__grad_as_strided_scatter, 0, AS_IS) \
-    X(BERNOULLI, bernoulli, RANDOM, 1, 1, tensor__cpu_bernoulli, NULL, NOGRAD, 0, AS_IS) \
-    X(CAT, cat, COMPOSED, -1, 1, NULL, NULL, tensor__grad_cat, 0, AS_IS) \
-    X(CUMMAX, cummax, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
-    X(CUMMIN, cummin, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
-    X(CUMPROD, cumprod, ROWS, 1, 1, tensor__cpu_cumprod, tensor__scratch_rows, tensor__grad_cumprod, TENSOR__SA | TENSOR__SY, FULL) \
-    X(CUMSUM, cumsum, ROWS, 1, 1, tensor__cpu_cumsum, tensor__scratch_rows, tensor__grad_cumsum, 0, FULL) \
-    X(CUSTOM, custom, CUSTOM, -1, 1, NULL, NULL, tensor__grad_custom, 0, AS_IS) \
-    X(EXPAND, expand, VIEW, 1, 1, NULL, NULL, tensor__grad_expand, 0, AS_IS) \
-    X(FILL, fill, FILL, 0, 1, tensor__cpu_fill, NULL, tensor__grad_fill, 0, AS_IS) \
-    X(GATHER, gather, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_gather, TENSOR__SB, AS_IS) \
-    X(INDEX, index, INDEX, -1, 1, tensor__cpu_places, NULL, NOGRAD, 0, AS_IS) \
-    X(INDEX_ADD, index_add, INDEX, 3, 1, tensor__cpu_index, tensor__scratch_index, tensor__grad_index_add, TENSOR__SB, AS_IS) \
-    X(INDEX_COPY, index_copy, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_index_copy, TENSOR__SB, AS_IS) \
-    X(INDEX_SELECT, index_select, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_index_select, TENSOR__SB, AS_IS) \
-    X(KTHVALUE, kthvalue, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
-    X(LINALG_CHOLESKY, linalg_cholesky, LINALG, 1, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_cholesky, TENSOR__SY, AS_IS) \
-    X(LINALG_CHOLESKY_EX, linalg_cholesky_ex, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_cholesky, TENSOR__SY, AS_IS) \
-    X(LINALG_DET, linalg_det, LINALG, 1, 3, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_det, TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(LINALG_EIGH, linalg_eigh, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_eigh, TENSOR__SY | TENSOR__SY1, AS_IS) \
-    X(LINALG_LU_FACTOR, linalg_lu_factor, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_lu_factor, TENSOR__SY | TENSOR__SY1, AS_IS) \
-    X(LINALG_PINV, linalg_pinv, COMPOSED, 1, 1, NULL, NULL, tensor__grad_pinv, TENSOR__SA | TENSOR__SY, APART) \
-    X(LINALG_QR, linalg_qr, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_qr, TENSOR__SY | TENSOR__SY1, AS_IS) \
-    X(LINALG_SOLVE, linalg_solve, LINALG, 2, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_solve, TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(LINALG_SOLVE_TRIANGULAR, linalg_solve_triangular, LINALG, 2, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_solve_triangular, TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(LINALG_SVD, linalg_svd, LINALG, 1, 3, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_svd, TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, AS_IS) \
-    X(LINALG_SWAPS, linalg_swaps, LINALG, 1, 1, tensor__cpu_linalg, tensor__scratch_linalg, NOGRAD, 0, AS_IS) \
-    X(LINEAR_SCAN, linear_scan, ROWS, 2, 1, tensor__cpu_linear_scan, tensor__scratch_rows, tensor__grad_linear_scan, TENSOR__SB | TENSOR__SY, AS_IS) \
-    X(LOG_SOFTMAX, log_softmax, ROWS, 1, 1, tensor__cpu_log_softmax, tensor__scratch_rows, tensor__grad_log_softmax, TENSOR__SY, FULL) \
-    X(LOG_SOFTMAX_BACKWARD, log_softmax_backward, ROWS, 2, 1, tensor__cpu_log_softmax_backward, tensor__scratch_rows, NOGRAD, 0, AS_IS) \
-    X(LOGCUMSUMEXP, logcumsumexp, ROWS, 1, 1, tensor__cpu_logcumsumexp, tensor__scratch_rows, tensor__grad_logcumsumexp, TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(LOGSUMEXP, logsumexp, ROWS, 1, 1, tensor__cpu_logsumexp, tensor__scratch_rows, tensor__grad_logsumexp, TENSOR__SA | TENSOR__SY, FULL) \
-    X(MATMUL, matmul, MATMUL, 2, 1, tensor__cpu_matmul, tensor__scratch_matmul, tensor__grad_matmul, TENSOR__CROSS, LOW | TENSOR__PRODUCT) \
-    X(MEAN, mean, REDUCE, 1, 1, tensor__cpu_mean, NULL, tensor__grad_mean, 0, AS_IS) \
-    X(MODE, mode, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
-    X(MULTINOMIAL, multinomial, RANDOM, 1, 1, tensor__cpu_multinomial, NULL, NOGRAD, 0, AS_IS) \
-    X(NONZERO, nonzero, INDEX, 1, 1, tensor__cpu_nonzero, NULL, NOGRAD, 0, AS_IS) \
-    X(NORM, norm, ROWS, 1, 1, tensor__cpu_norm, tensor__scratch_rows, tensor__grad_norm, TENSOR__SA | TENSOR__SY, FULL) \
-    X(PERMUTE, permute, VIEW, 1, 1, NULL, NULL, tensor__grad_permute, 0, AS_IS) \
-    X(POISSON, poisson, RANDOM, 1, 1, tensor__cpu_poisson, NULL, NOGRAD, 0, AS_IS) \
-    X(PROD, prod, REDUCE, 1, 1, tensor__cpu_prod, NULL, tensor__grad_prod, TENSOR__SA, FULL) \
-    X(PROD_OTHERS, prod_others, ROWS, 1, 1, tensor__cpu_prod_others, tensor__scratch_rows, NOGRAD, 0, AS_IS) \
-    X(RAND, rand, RANDOM, 0, 1, tensor__cpu_rand, NULL, NOGRAD, 0, AS_IS) \
-    X(RANDINT, randint, RANDOM, 0, 1, tensor__cpu_randint, NULL, NOGRAD, 0, AS_IS) \
-    X(RANDN, randn, RANDOM, 0, 1, tensor__cpu_randn, NULL, NOGRAD, 0, AS_IS) \
-    X(RANDPERM, randperm, RANDOM, 0, 1, tensor__cpu_randperm, NULL, NOGRAD, 0, AS_IS) \
-    X(RESHAPE, reshape, VIEW, 1, 1, NULL, NULL, tensor__grad_reshape, 0, AS_IS) \
-    X(SCATTER, scatter, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter, TENSOR__SB, AS_IS) \
-    X(SCATTER_ADD, scatter_add, INDEX, 3, 1, tensor__cpu_index, tensor__scratch_index, tensor__grad_scatter_add, TENSOR__SB, WIDEST) \
-    X(SCATTER_REDUCE, scatter_reduce, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter_reduce, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY, AS_IS) \
-    X(SEARCHSORTED, searchsorted, ROWS, 2, 1, tensor__cpu_searchsorted, NULL, NOGRAD, 0, AS_IS) \
-    X(SLICE, slice, VIEW, 1, 1, NULL, NULL, tensor__grad_slice, 0, AS_IS) \
-    X(SLICE_BACKWARD, slice_backward, COMPOSED, 1, 1, NULL, NULL, tensor__grad_slice_backward, 0, AS_IS) \
-    X(SOFTMAX, softmax, ROWS, 1, 1, tensor__cpu_softmax, tensor__scratch_rows, tensor__grad_softmax, TENSOR__SY, FULL) \
-    X(SOFTMAX_BACKWARD, softmax_backward, ROWS, 2, 1, tensor__cpu_softmax_backward, tensor__scratch_rows, NOGRAD, 0, AS_IS) \
-    X(SORT, sort, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
-    X(SUM, sum, REDUCE, 1, 1, tensor__cpu_sum, NULL, tensor__grad_sum, 0, FULL) \
-    X(TOPK, topk, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
-    X(TRANSFER, transfer, TRANSFER, 1, 1, tensor__cpu_transfer, NULL, tensor__grad_transfer, 0, AS_IS) \
-    X(TRIL, tril, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, AS_IS) \
-    X(TRIU, triu, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, AS_IS) \
-    X(VAR, var, ROWS, 1, 1, tensor__cpu_var, tensor__scratch_rows, tensor__grad_var, TENSOR__SA, AS_IS)
+    X(AMAX,                    amax,                    REDUCE,    1, 1, TENSOR__KERNEL(amax),                            tensor__grad_amax,                TENSOR__SA | TENSOR__SY,                           AS_IS) \
+    X(AMIN,                    amin,                    REDUCE,    1, 1, TENSOR__KERNEL(amin),                            tensor__grad_amax,                TENSOR__SA | TENSOR__SY,                           AS_IS) \
+    X(ALL,                     all,                     REDUCE,    1, 1, TENSOR__KERNEL(all),                             NOGRAD,                           0,                                                 AS_IS) \
+    X(ANY,                     any,                     REDUCE,    1, 1, TENSOR__KERNEL(any),                             NOGRAD,                           0,                                                 AS_IS) \
+    X(ARANGE,                  arange,                  FILL,      0, 1, TENSOR__KERNEL(fill),                            NOGRAD,                           0,                                                 AS_IS) \
+    X(ARGMAX,                  argmax,                  ROWS,      1, 1, TENSOR__KERNEL_WITH(argmax, rows),               NOGRAD,                           0,                                                 AS_IS) \
+    X(ARGMIN,                  argmin,                  ROWS,      1, 1, TENSOR__KERNEL_WITH(argmin, rows),               NOGRAD,                           0,                                                 AS_IS) \
+    X(AS_STRIDED,              as_strided,              VIEW,      1, 1, TENSOR__NO_KERNEL,                               tensor__grad_as_strided,          0,                                                 AS_IS) \
+    X(AS_STRIDED_BACKWARD,     as_strided_backward,     INDEX,     1, 1, TENSOR__KERNEL(as_strided_backward),             tensor__grad_as_strided_backward, 0,                                                 AS_IS) \
+    X(AS_STRIDED_SCATTER,      as_strided_scatter,      COMPOSED,  2, 1, TENSOR__NO_KERNEL,                               tensor__grad_as_strided_scatter,  0,                                                 AS_IS) \
+    X(BERNOULLI,               bernoulli,               RANDOM,    1, 1, TENSOR__KERNEL(bernoulli),                       NOGRAD,                           0,                                                 AS_IS) \
+    X(CAT,                     cat,                     COMPOSED, -1, 1, TENSOR__NO_KERNEL,                               tensor__grad_cat,                 0,                                                 AS_IS) \
+    X(CUMMAX,                  cummax,                  ROWS,      1, 1, TENSOR__KERNEL_WITH(order, order),               NOGRAD,                           0,                                                 AS_IS) \
+    X(CUMMIN,                  cummin,                  ROWS,      1, 1, TENSOR__KERNEL_WITH(order, order),               NOGRAD,                           0,                                                 AS_IS) \
+    X(CUMPROD,                 cumprod,                 ROWS,      1, 1, TENSOR__KERNEL_WITH(cumprod, rows),              tensor__grad_cumprod,             TENSOR__SA | TENSOR__SY,                           FULL) \
+    X(CUMSUM,                  cumsum,                  ROWS,      1, 1, TENSOR__KERNEL_WITH(cumsum, rows),               tensor__grad_cumsum,              0,                                                 FULL) \
+    X(CUSTOM,                  custom,                  CUSTOM,   -1, 1, TENSOR__NO_KERNEL,                               tensor__grad_custom,              0,                                                 AS_IS) \
+    X(EXPAND,                  expand,                  VIEW,      1, 1, TENSOR__NO_KERNEL,                               tensor__grad_expand,              0,                                                 AS_IS) \
+    X(FILL,                    fill,                    FILL,      0, 1, TENSOR__KERNEL(fill),                            tensor__grad_fill,                0,                                                 AS_IS) \
+    X(GATHER,                  gather,                  INDEX,     2, 1, TENSOR__KERNEL(index),                           tensor__grad_gather,              TENSOR__SB,                                        AS_IS) \
+    X(INDEX,                   index,                   INDEX,    -1, 1, TENSOR__KERNEL(places),                          NOGRAD,                           0,                                                 AS_IS) \
+    X(INDEX_ADD,               index_add,               INDEX,     3, 1, TENSOR__KERNEL_WITH(index, index),               tensor__grad_index_add,           TENSOR__SB,                                        AS_IS) \
+    X(INDEX_COPY,              index_copy,              INDEX,     3, 1, TENSOR__KERNEL(index),                           tensor__grad_index_copy,          TENSOR__SB,                                        AS_IS) \
+    X(INDEX_SELECT,            index_select,            INDEX,     2, 1, TENSOR__KERNEL(index),                           tensor__grad_index_select,        TENSOR__SB,                                        AS_IS) \
+    X(KTHVALUE,                kthvalue,                ROWS,      1, 1, TENSOR__KERNEL_WITH(order, order),               NOGRAD,                           0,                                                 AS_IS) \
+    X(LINALG_CHOLESKY,         linalg_cholesky,         LINALG,    1, 1, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_cholesky,            TENSOR__SY,                                        AS_IS) \
+    X(LINALG_CHOLESKY_EX,      linalg_cholesky_ex,      LINALG,    1, 2, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_cholesky,            TENSOR__SY,                                        AS_IS) \
+    X(LINALG_DET,              linalg_det,              LINALG,    1, 3, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_det,                 TENSOR__SA | TENSOR__SY,                           AS_IS) \
+    X(LINALG_EIGH,             linalg_eigh,             LINALG,    1, 2, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_eigh,                TENSOR__SY | TENSOR__SY1,                          AS_IS) \
+    X(LINALG_LU_FACTOR,        linalg_lu_factor,        LINALG,    1, 2, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_lu_factor,           TENSOR__SY | TENSOR__SY1,                          AS_IS) \
+    X(LINALG_PINV,             linalg_pinv,             COMPOSED,  1, 1, TENSOR__NO_KERNEL,                               tensor__grad_pinv,                TENSOR__SA | TENSOR__SY,                           APART) \
+    X(LINALG_QR,               linalg_qr,               LINALG,    1, 2, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_qr,                  TENSOR__SY | TENSOR__SY1,                          AS_IS) \
+    X(LINALG_SOLVE,            linalg_solve,            LINALG,    2, 1, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_solve,               TENSOR__SA | TENSOR__SY,                           AS_IS) \
+    X(LINALG_SOLVE_TRIANGULAR, linalg_solve_triangular, LINALG,    2, 1, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_solve_triangular,    TENSOR__SA | TENSOR__SY,                           AS_IS) \
+    X(LINALG_SVD,              linalg_svd,              LINALG,    1, 3, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_svd,                 TENSOR__SY | TENSOR__SY1 | TENSOR__SY2,            AS_IS) \
+    X(LINALG_SWAPS,            linalg_swaps,            LINALG,    1, 1, TENSOR__KERNEL_WITH(linalg, linalg),             NOGRAD,                           0,                                                 AS_IS) \
+    X(LINEAR_SCAN,             linear_scan,             ROWS,      2, 1, TENSOR__KERNEL_WITH(linear_scan, rows),          tensor__grad_linear_scan,         TENSOR__SB | TENSOR__SY,                           AS_IS) \
+    X(LOG_SOFTMAX,             log_softmax,             ROWS,      1, 1, TENSOR__KERNEL_WITH(log_softmax, rows),          tensor__grad_log_softmax,         TENSOR__SY,                                        FULL) \
+    X(LOG_SOFTMAX_BACKWARD,    log_softmax_backward,    ROWS,      2, 1, TENSOR__KERNEL_WITH(log_softmax_backward, rows), NOGRAD,                           0,                                                 AS_IS) \
+    X(LOGCUMSUMEXP,            logcumsumexp,            ROWS,      1, 1, TENSOR__KERNEL_WITH(logcumsumexp, rows),         tensor__grad_logcumsumexp,        TENSOR__SA | TENSOR__SY,                           AS_IS) \
+    X(LOGSUMEXP,               logsumexp,               ROWS,      1, 1, TENSOR__KERNEL_WITH(logsumexp, rows),            tensor__grad_logsumexp,           TENSOR__SA | TENSOR__SY,                           FULL) \
+    X(MATMUL,                  matmul,                  MATMUL,    2, 1, TENSOR__KERNEL_WITH(matmul, matmul),             tensor__grad_matmul,              TENSOR__CROSS,                                     LOW | TENSOR__PRODUCT) \
+    X(MEAN,                    mean,                    REDUCE,    1, 1, TENSOR__KERNEL(mean),                            tensor__grad_mean,                0,                                                 AS_IS) \
+    X(MODE,                    mode,                    ROWS,      1, 1, TENSOR__KERNEL_WITH(order, order),               NOGRAD,                           0,                                                 AS_IS) \
+    X(MULTINOMIAL,             multinomial,             RANDOM,    1, 1, TENSOR__KERNEL(multinomial),                     NOGRAD,                           0,                                                 AS_IS) \
+    X(NONZERO,                 nonzero,                 INDEX,     1, 1, TENSOR__KERNEL(nonzero),                         NOGRAD,                           0,                                                 AS_IS) \
+    X(NORM,                    norm,                    ROWS,      1, 1, TENSOR__KERNEL_WITH(norm, rows),                 tensor__grad_norm,                TENSOR__SA | TENSOR__SY,                           FULL) \
+    X(PERMUTE,                 permute,                 VIEW,      1, 1, TENSOR__NO_KERNEL,                               tensor__grad_permute,             0,                                                 AS_IS) \
+    X(POISSON,                 poisson,                 RANDOM,    1, 1, TENSOR__KERNEL(poisson),                         NOGRAD,                           0,                                                 AS_IS) \
+    X(PROD,                    prod,                    REDUCE,    1, 1, TENSOR__KERNEL(prod),                            tensor__grad_prod,                TENSOR__SA,                                        FULL) \
+    X(PROD_OTHERS,             prod_others,             ROWS,      1, 1, TENSOR__KERNEL_WITH(prod_others, rows),          NOGRAD,                           0,                                                 AS_IS) \
+    X(RAND,                    rand,                    RANDOM,    0, 1, TENSOR__KERNEL(rand),                            NOGRAD,                           0,                                                 AS_IS) \
+    X(RANDINT,                 randint,                 RANDOM,    0, 1, TENSOR__KERNEL(randint),                         NOGRAD,                           0,                                                 AS_IS) \
+    X(RANDN,                   randn,                   RANDOM,    0, 1, TENSOR__KERNEL(randn),                           NOGRAD,                           0,                                                 AS_IS) \
+    X(RANDPERM,                randperm,                RANDOM,    0, 1, TENSOR__KERNEL(randperm),                        NOGRAD,                           0,                                                 AS_IS) \
+    X(RESHAPE,                 reshape,                 VIEW,      1, 1, TENSOR__NO_KERNEL,                               tensor__grad_reshape,             0,                                                 AS_IS) \
+    X(SCATTER,                 scatter,                 INDEX,     3, 1, TENSOR__KERNEL(index),                           tensor__grad_scatter,             TENSOR__SB,                                        AS_IS) \
+    X(SCATTER_ADD,             scatter_add,             INDEX,     3, 1, TENSOR__KERNEL_WITH(index, index),               tensor__grad_scatter_add,         TENSOR__SB,                                        WIDEST) \
+    X(SCATTER_REDUCE,          scatter_reduce,          INDEX,     3, 1, TENSOR__KERNEL(index),                           tensor__grad_scatter_reduce,      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY, AS_IS) \
+    X(SEARCHSORTED,            searchsorted,            ROWS,      2, 1, TENSOR__KERNEL(searchsorted),                    NOGRAD,                           0,                                                 AS_IS) \
+    X(SLICE,                   slice,                   VIEW,      1, 1, TENSOR__NO_KERNEL,                               tensor__grad_slice,               0,                                                 AS_IS) \
+    X(SLICE_BACKWARD,          slice_backward,          COMPOSED,  1, 1, TENSOR__NO_KERNEL,                               tensor__grad_slice_backward,      0,                                                 AS_IS) \
+    X(SOFTMAX,                 softmax,                 ROWS,      1, 1, TENSOR__KERNEL_WITH(softmax, rows),              tensor__grad_softmax,             TENSOR__SY,                                        FULL) \
+    X(SOFTMAX_BACKWARD,        softmax_backward,        ROWS,      2, 1, TENSOR__KERNEL_WITH(softmax_backward, rows),     NOGRAD,                           0,                                                 AS_IS) \
+    X(SORT,                    sort,                    ROWS,      1, 1, TENSOR__KERNEL_WITH(order, order),               NOGRAD,                           0,                                                 AS_IS) \
+    X(SUM,                     sum,                     REDUCE,    1, 1, TENSOR__KERNEL(sum),                             tensor__grad_sum,                 0,                                                 FULL) \
+    X(TOPK,                    topk,                    ROWS,      1, 1, TENSOR__KERNEL_WITH(order, order),               NOGRAD,                           0,                                                 AS_IS) \
+    X(TRANSFER,                transfer,                TRANSFER,  1, 1, TENSOR__KERNEL(transfer),                        tensor__grad_transfer,            0,                                                 AS_IS) \
+    X(TRIL,                    tril,                    FILL,      1, 1, TENSOR__KERNEL(tri),                             tensor__grad_tril,                0,                                                 AS_IS) \
+    X(TRIU,                    triu,                    FILL,      1, 1, TENSOR__KERNEL(tri),                             tensor__grad_tril,                0,                                                 AS_IS) \
+    X(VAR,                     var,                     ROWS,      1, 1, TENSOR__KERNEL_WITH(var, rows),                  tensor__grad_var,                 TENSOR__SA,                                        AS_IS)
 
 // The pointwise lists in the order of their ids, by operands: those that are formulas, all.
 #define TENSOR_OPS_FORMULAS(ONE, TWO, THREE) \
@@ -5225,6 +5242,7 @@ typedef enum tensor_op_id_t {
 #endif
 #define TENSOR__TABLE const         // hidden by its declaration
 #define tensor__parallel TENSOR__OF_BUILD(tensor__parallel)
+#define tensor__share_count TENSOR__OF_BUILD(tensor__share_count)
 #define tensor__thread_count TENSOR__OF_BUILD(tensor__thread_count)
 #endif
 #ifndef TENSOR_STATIC
@@ -5357,13 +5375,13 @@ TENSOR__INLINE const tensor__point_t *tensor__point(const tensor__row_t *row) {
 // bits are the same everywhere. Passes have their own functions of f32: these serve f64, the fronts and the
 // numbers of optimizers.
 //
-// TENSOR__PASS_LIBM gives the rest of the library these functions under the names of <math.h>, as macros with
-// arguments, until it takes the names away again; between the two no product and sum are fused. Rejected:
-// names of their own at 300 calls, libm's results rounded to fewer digits (they still differ now and then).
+// TENSOR__PASS_INSIDE gives the rest of the library these functions under the names of <math.h>, as macros
+// with arguments, until it takes the names away again. Rejected: names of their own at 300 calls, libm's
+// results rounded to fewer digits (they still differ now and then).
 // ------------------------------------------------------------------------------
 #ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_LIBM 1
+#define TENSOR__PASS_INSIDE 1
 #include TENSOR_SELF
 #undef TENSOR__PASS
 
@@ -6097,11 +6115,8 @@ TENSOR__BOTH TENSOR__FN double tensor__bessel_jy_f64(double n, int second, doubl
             }
         }
         double s = sin(x), c = cos(x);                  // turned by pi / 4, or by 3 pi / 4
-        double down = s + c, up = s - c;
-        if (n > 0) {
-            up = -down;
-            down = s - c;
-        }
+        double down = n > 0 ? s - c : s + c;
+        double up = n > 0 ? -s - c : s - c;
         double y = second ? even * up + odd * down : even * down - odd * up;
         return y / sqrt(3.141592653589793 * x);
     }
@@ -6142,8 +6157,8 @@ TENSOR__BOTH TENSOR__FN double tensor__bessel_k_f64(double n, int scaled, double
     }
     if (x > 1e300) { return 0; }
     for (int k = 1; term > 1e-17 * sum; k++) {
-        double rise = sinh(k * step / 2);
-        term = exp(-2 * x * rise * rise);
+        double sine = sinh(k * step / 2);
+        term = exp(-2 * x * sine * sine);
         if (n > 0) { term *= cosh(k * step); }
         sum += term;
     }
@@ -6403,7 +6418,7 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q) {
 
 #ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_LIBM 0
+#define TENSOR__PASS_INSIDE 0
 #include TENSOR_SELF
 #undef TENSOR__PASS
 #endif
@@ -6421,12 +6436,15 @@ TENSOR__PRECISE_END
 // flags would decide) and intrinsics in macros of 100 lines (no breakpoints). The kernels of tensor_nn.h come
 // at the end of the same pass (TENSOR__MORE_KERNELS). Where tensor_nn.h is implemented in a file of its own,
 // it opens a pass with TENSOR__PASS_OPEN, adds its kernels, and ends it with TENSOR__PASS_CLOSE.
-// TENSOR__PASS_WORDS only undefines the words of the formulas, TENSOR__PASS_LIBM only opens (1) or closes (0)
-// a stretch where the names of <math.h> mean the functions of >>portable-math and nothing is fused.
+// TENSOR__PASS_WORDS only undefines the words of the formulas. TENSOR__PASS_INSIDE only opens (1) or closes
+// (0) the inside of the library: calls of public functions do not record their site, because the user's own
+// call does; nothing is fused; in a portable build the names of <math.h> mean the functions of
+// >>portable-math.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__PASS
-#ifdef TENSOR__PASS_LIBM
+#ifdef TENSOR__PASS_INSIDE
+#ifdef TENSOR__PORTABLE
 // newlib's <math.h> has log2 as a macro
 #undef acos
 #undef acosh
@@ -6453,7 +6471,7 @@ TENSOR__PRECISE_END
 #undef tan
 #undef tanh
 #undef tgamma
-#if TENSOR__PASS_LIBM
+#if TENSOR__PASS_INSIDE
 #define acos(x) tensor__acos_f64(x)
 #define acosh(x) tensor__acosh_f64(x)
 #define asin(x) tensor__asin_f64(x)
@@ -6479,18 +6497,34 @@ TENSOR__PRECISE_END
 #define tan(x) tensor__tan_f64(x)
 #define tanh(x) tensor__tanh_f64(x)
 #define tgamma(x) tensor__tgamma_f64(x)
+#endif
+#endif
+#undef TENSOR_HERE
+#undef TENSOR__IN
+#if TENSOR__PASS_INSIDE
+#define TENSOR_HERE ((const char *)0)
+#define TENSOR__IN(function) ((const char *)0)
+#else
+#define TENSOR_HERE TENSOR__SITE
+#define TENSOR__IN(function) TENSOR__SITE_OF(function)
+#endif
+// Same bits whatever the flags: a product and a sum are fused only where V_FMA or V_FNMA says so.
+#if TENSOR__PASS_INSIDE
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
 #pragma GCC optimize("fp-contract=off")
 #elif defined(__clang__)
+TENSOR__PRECISE
 #pragma STDC FP_CONTRACT OFF
 #elif defined(_MSC_VER)
 #pragma fp_contract(off)
 #endif
 #elif defined(__GNUC__) && !defined(__clang__)
 #pragma GCC pop_options
+#elif defined(__clang__)
+TENSOR__PRECISE_END
 #endif
-#undef TENSOR__PASS_LIBM
+#undef TENSOR__PASS_INSIDE
 #else
 #if !defined(TENSOR__PASS_CLOSE) && !defined(TENSOR__PASS_WORDS)
 
@@ -8631,7 +8665,7 @@ TENSOR__REDUCE_LEAF(TENSOR__BETWEEN, leaf_sum, 0.0f, V_ADD, V_HSUM)
 TENSOR__REDUCE_LEAF(TENSOR__BETWEEN, leaf_max, -(float)INFINITY, V_MAX, V_HMAX)
 TENSOR__REDUCE_LEAF(TENSOR__BETWEEN, leaf_min, (float)INFINITY, V_MIN, V_HMIN)
 
-// As leaf_max but for NaN, which may be lost.
+// As leaf_max, except that a NaN may be lost.
 TENSOR__REDUCE_LEAF(TENSOR__FN, leaf_peak, -(float)INFINITY, V_MAXR, V_HMAX)
 #undef TENSOR__REDUCE_LEAF
 
@@ -9064,7 +9098,11 @@ TENSOR__FN void TENSOR__K(gemm_transpose)(int64_t k, int w, const float *src, in
         z[2] = TENSOR__QUAD(2);
         z[3] = TENSOR__QUAD(3);
         TENSOR__K(quads)(z);
-        for (int j = 0; j < 4; j++, dst += step) { V_STORE(dst, z[j]); }
+        V_STORE(dst, z[0]);             // written out: a loop keeps z in memory
+        V_STORE(dst + step, z[1]);
+        V_STORE(dst + 2 * step, z[2]);
+        V_STORE(dst + 3 * step, z[3]);
+        dst += 4 * step;
     }
 #endif
     for (; p < k; p++, dst += step) {
@@ -9619,6 +9657,7 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64
     const float *b = (const float *)g->b + (g->boff ? g->boff[0] : 0);
     float *c = (float *)g->c + (g->coff ? g->coff[0] : 0);
     int m = (int)g->m, n = (int)g->n, col = acs != 1, high, w, mr;
+    int64_t as = col ? acs : ars;
     int most = n > V_N ? TENSOR__MR : (int)(sizeof TENSOR__K(gemm_tiles) / sizeof TENSOR__K(gemm_tiles)[0]);
     int mr0 = tensor__gemm_height(m, most, &high);
     for (int j = 0; j < n; j += w, c += w, bias = bias ? bias + w : bias) {
@@ -9640,12 +9679,11 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64
             fn = TENSOR__K(gemm_tiles)[mr - 1][col];
 #if TENSOR__PASS != 3
             if (!whole) {
-                TENSOR__K(gemm_ragged)(fn[0], mr, g->k, ai, col ? acs : ars, bj, ci, g->crs, bias,
-                                       g->accumulate, w);
+                TENSOR__K(gemm_ragged)(fn[0], mr, g->k, ai, as, bj, ci, g->crs, bias, g->accumulate, w);
                 continue;
             }
 #endif
-            fn[two](g->k, ai, col ? acs : ars, bj, bs, ci, g->crs, bias, g->accumulate, w);
+            fn[two](g->k, ai, as, bj, bs, ci, g->crs, bias, g->accumulate, w);
         }
     }
 }
@@ -9690,10 +9728,6 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     }
 
     if (tensor__gemm_tiny(call, ars, acs, brs, bcs)) {
-        int64_t r[4];
-        r[0] = r[2] = 0;
-        r[1] = call->m;
-        r[3] = call->n;
         if (bcs == 1 && (TENSOR__PASS == 3 || call->n % V_N == 0)) {
             TENSOR__K(gemm_tiny)(call, ars, acs, brs, bcs, NULL);
         } else if (bcs == 1 || !TENSOR__K(gemm_is_dot)(call)) {
@@ -9705,6 +9739,10 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
         } else {
             const float *a = (const float *)call->a, *b = (const float *)call->b;
             float *c = (float *)call->c;
+            int64_t r[4];
+            r[0] = r[2] = 0;
+            r[1] = call->m;
+            r[3] = call->n;
             if (call->aoff) { a += call->aoff[0]; }
             if (call->boff) { b += call->boff[0]; }
             if (call->coff) { c += call->coff[0]; }
@@ -9734,7 +9772,7 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
         TENSOR__K(gemm_split)(&job);
         return;
     }
-    job.cut = tensor__gemm_cut(&g, job.workers, TENSOR__MR, TENSOR__NR);
+    job.cut = tensor__gemm_cut(&g, tensor__share_count(), TENSOR__MR, TENSOR__NR);
 
     // threads that would each pack A pack it together, one block at a time
     job.shared = job.cut.tasks > 1 && g.batch == 1 && !TENSOR__K(gemm_is_dot)(&g)
@@ -10201,7 +10239,7 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #undef TENSOR__PASS
 #undef TENSOR__PASS_WORDS
 #endif
-#endif   // !TENSOR__PASS_LIBM
+#endif   // !TENSOR__PASS_INSIDE
 #endif   // TENSOR__PASS
 
 // ------------------------------------------------------------------------------
@@ -10213,12 +10251,6 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #if defined(TENSOR_IMPLEMENTATION) && !defined(TENSOR_IMPLEMENTATION_DONE) && !defined(TENSOR__PASS) && \
     !defined(TENSOR__LATER)
 #define TENSOR_IMPLEMENTATION_DONE
-
-// Inside the implementation, calls of public functions do not stamp: the user's own call does.
-#undef TENSOR_HERE
-#undef TENSOR__IN
-#define TENSOR_HERE ((const char *)0)
-#define TENSOR__IN(function) ((const char *)0)
 
 #include <locale.h>
 #include <stdlib.h>
@@ -10233,22 +10265,11 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #include <stdio.h>
 #endif
 
-// Same bits whatever the flags: a product and a sum are fused only where V_FMA or V_FNMA says so.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC push_options
-#pragma GCC optimize("fp-contract=off")
-#elif defined(__clang__)
-TENSOR__PRECISE
-#pragma STDC FP_CONTRACT OFF
-#elif defined(_MSC_VER)
-#pragma fp_contract(off)
-#endif
-#ifdef TENSOR__PORTABLE
+// The inside of the library begins, see >>kernels.
 #define TENSOR__PASS 0
-#define TENSOR__PASS_LIBM 1
+#define TENSOR__PASS_INSIDE 1
 #include TENSOR_SELF
 #undef TENSOR__PASS
-#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -10579,6 +10600,7 @@ TENSOR__KERNELS(TENSOR__X)
 #undef TENSOR__X
 
 TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg);
+TENSOR__BETWEEN int tensor__share_count(void);
 TENSOR__BETWEEN int tensor__thread_count(void);
 #if TENSOR__PART
 extern TENSOR__BETWEEN const tensor__isa_t TENSOR__PASSES_OF(tensor__isa) tensor__isa_none;
@@ -11046,7 +11068,7 @@ typedef struct tensor__packer_t {
 // Takes over the tasks of a kernel that is done in parts (tensor_graph_resume).
 typedef struct tensor__slice_t {
     void (*run)(struct tensor__slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg);
-    int threads;                    // that the kernel is told: it cuts its work for so many
+    int shares;                     // that the kernel cuts its work for
 } tensor__slice_t;
 
 struct tensor__thread_t {
@@ -11111,6 +11133,7 @@ struct tensor__thread_t {
 };
 
 typedef struct tensor__pool_t {
+    tensor_context_t *ctx;          // its tasks run in this context, whatever the thread uses otherwise
     int n;                          // threads, the caller included
     tensor_parallel_fn_t hook;
     void *hook_user;
@@ -11133,7 +11156,7 @@ typedef struct tensor__pool_t {
 // Functions of rare features: the first use sets a member under the mutex of the context, and nobody writes
 // it again.
 typedef struct tensor__late_t {
-    tensor__count_t rebases;
+    tensor__count_t rebases, autocasts;                         // 1: rebase, autocast is set
     void (*rebase)(tensor__thread_t *th, tensor_t *view);       // views of tensors changed in place
     tensor_t *(*whole)(tensor_t *x, tensor_t *g);               // gradients by rows
     tensor_t *(*add_rows)(tensor_t *leaf, tensor_t *a, tensor_t *b);
@@ -11845,6 +11868,7 @@ TENSOR__FN TENSOR__NOINLINE tensor__storage_t *tensor__device_storage(tensor__th
     s->deleter = b->release;
     s->user = block;
     s->device = (uint8_t)device;
+    s->size_class = TENSOR__OF_DEVICE;
     tensor__tell_memory(device, bytes, 1);
     return s;
 }
@@ -11858,7 +11882,7 @@ TENSOR__INLINE void tensor__storage_drop(tensor__thread_t *th, tensor__storage_t
         th->inside = 1;
         deleter(s->data, s->user);
         th->inside = inside;
-        if (s->device) { tensor__tell_memory(s->device, s->bytes, -1); }
+        if (s->size_class == TENSOR__OF_DEVICE) { tensor__tell_memory(s->device, s->bytes, -1); }
     }
     if (TENSOR__LIKELY(s->home == th)) {
         if (s->size_class >= 0) { tensor__block_free(th, s->data, s->size_class); }
@@ -11881,6 +11905,26 @@ TENSOR__FN void *tensor__memory(tensor__thread_t *th, uint64_t bytes) {
 }
 
 TENSOR__FN void tensor__memory_free(tensor__thread_t *th, void *p) { tensor__raw_free(th->ctx, p); }
+
+// Memory for the length of a call, zeroed, from the thread's cache, so that a steady step asks the allocator
+// for none. The class of the block stands before it; the same thread gives it back. NULL after raising.
+enum { TENSOR__LENT_HEAD = 64 };
+TENSOR__FN void *tensor__lend(tensor__thread_t *th, uint64_t bytes) {
+    int16_t size_class;
+    char *p = (char *)tensor__block(th, bytes + TENSOR__LENT_HEAD, &size_class);
+    if (!p) {
+        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "out of memory: %d bytes", (int64_t)bytes);
+        return NULL;
+    }
+    memset(p, 0, (size_t)bytes + TENSOR__LENT_HEAD);
+    *(int16_t *)(void *)p = size_class;
+    return p + TENSOR__LENT_HEAD;
+}
+
+TENSOR__FN void tensor__give_back(tensor__thread_t *th, void *lent) {
+    char *p = (char *)lent - TENSOR__LENT_HEAD;
+    tensor__block_free(th, p, *(int16_t *)(void *)p);
+}
 
 // Memory for objects that users hold and free, of one size for each kind. A dead object keeps its bytes, so
 // that a later use is noticed, until TENSOR__GRAVES objects of its kind have died after it; then its memory
@@ -12144,7 +12188,8 @@ TENSOR__FN int tensor__device_index(tensor__thread_t *th, const char *op, int de
     int count = b ? b->count() : 0;
     if (index >= 0 && index <= count && index < 256) { return index; }
     if (device < TENSOR_CUDA) {
-        tensor__fail(th, TENSOR_ERR_DEVICE, "%s: %i is not a device", op, device);
+        tensor__fail(th, TENSOR_ERR_DEVICE, "%s: device %i must be TENSOR_CPU or TENSOR_CUDA + n", op,
+                     device);
     } else {
         tensor__fail(th, TENSOR_ERR_DEVICE, "%s: no CUDA device %i%s", op, device - TENSOR_CUDA,
                      b ? "" : "; the CUDA backend is not started");
@@ -12219,6 +12264,7 @@ TENSOR__RARE
 
 TENSOR__FN void tensor__context_init(tensor_context_t *ctx) {
     ctx->backend[0] = &tensor__cpu_backend;
+    ctx->pool.ctx = ctx;
     ctx->pool.n = 1;
     ctx->ready = 1;
 #if !defined(TENSOR_NO_THREADS)
@@ -12240,10 +12286,16 @@ TENSOR__FN tensor__thread_t *tensor__thread_alloc(tensor_context_t *ctx) {
     return (tensor__thread_t *)p;
 }
 
+// The context that the calling thread uses now, or will use when it calls the library.
+TENSOR__FN tensor_context_t *tensor__here(void) {
+    const tensor__thread_t *th = tensor__tls ? tensor__tls : tensor__waiting;
+    return th ? th->ctx : &tensor__default;
+}
+
 // A thread state for the calling thread: an idle one, the context's built-in first one, or a new one.
 TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *ctx) {
     static uint64_t numbers;
-    if (!ctx) { ctx = tensor__waiting ? tensor__waiting->ctx : &tensor__default; }
+    if (!ctx) { ctx = tensor__here(); }
     TENSOR__LOCK(&tensor__global);
     if (!tensor__me) { tensor__me = ++numbers; }
     uint64_t me = tensor__me;
@@ -12491,6 +12543,8 @@ TENSOR_API tensor_profiler_operand_t (tensor_profiler_operand)(const tensor_prof
     return o;
 }
 
+TENSOR_API uint64_t (tensor_profiler_node)(void) { return tensor__self()->seq; }
+
 TENSOR__FN void tensor__push_path(tensor__thread_t *th, const char *name) {
     if (th->path_depth < TENSOR__PATH) { th->path[th->path_depth] = name; }
     th->path_depth++;
@@ -12564,7 +12618,8 @@ TENSOR__FN TENSOR__NOINLINE void tensor__tell_growth(tensor__thread_t *th) {
     char text[320] = "";
     tensor__text_t s = {text, sizeof text, 0};
     tensor__text(&s, "%d tensors live in one scope, %d of them made by %s%w; a loop that makes them needs a "
-                 "tensor_scope_reset in each turn", live, most->count, most->op ? most->op : "?", most->site);
+                 "tensor_scope_reset in each iteration", live, most->count, most->op ? most->op : "?",
+                 most->site);
     if (th->ctx->error_fn) {
         uint8_t inside = th->inside;
         th->inside = 1;
@@ -13116,6 +13171,15 @@ TENSOR__FN void tensor__exit_watch(tensor__thread_t *th) {
 TENSOR__FN void tensor__exit_forget(void) {}
 #endif
 
+// Puts a state aside, which stays with its thread: the thread finds it again.
+TENSOR__FN void tensor__park(tensor__thread_t *th) {
+    tensor_context_t *ctx = th->ctx;
+    TENSOR__LOCK(&ctx->mutex);
+    th->next_idle = ctx->idle;
+    ctx->idle = th;
+    TENSOR__UNLOCK(&ctx->mutex);
+}
+
 // Frees the state for the next thread, with its caches or without.
 TENSOR__FN void tensor__thread_leave(tensor__thread_t *th, int release) {
     tensor_context_t *ctx = th->ctx;
@@ -13223,6 +13287,7 @@ TENSOR__FN void tensor__worker(tensor__pool_t *p, int worker) {
 TENSOR__FN TENSOR__THREAD_MAIN(tensor__worker_main) {
     tensor__start_t s = *(tensor__start_t *)arg;
     TENSOR_FREE(arg, sizeof s, 64);
+    if (s.pool->ctx != tensor__here()) { tensor__attach(s.pool->ctx); }
     tensor__worker(s.pool, s.worker);
     return 0;
 }
@@ -13466,7 +13531,13 @@ TENSOR__BETWEEN int tensor__thread_count(void) {
     const tensor__thread_t *th = tensor__self();
     tensor__pool_t *p = &th->ctx->pool;
     TENSOR__POOL_HERE(p);
-    return th->slice ? th->slice->threads : p->n;
+    return p->n;
+}
+
+// The threads that a kernel cuts its work for, which may be more than there are.
+TENSOR__BETWEEN int tensor__share_count(void) {
+    const tensor__thread_t *th = tensor__self();
+    return th->slice ? th->slice->shares : tensor__thread_count();
 }
 
 TENSOR_API int (tensor_get_num_threads)(void) { return tensor__thread_count(); }
@@ -13499,8 +13570,7 @@ TENSOR_API int (tensor_set_parallel_for)(tensor_parallel_fn_t fn, void *user, in
 }
 
 // A task of the user's job system takes a free worker number, so that two tasks never share scratch.
-TENSOR__FN void tensor__hook_task(void *arg, int64_t i) {
-    tensor__pool_t *p = (tensor__pool_t *)arg;
+TENSOR__FN void tensor__hook_work(tensor__pool_t *p, int64_t i) {
     for (int w = 0;; w = w + 1 < p->n ? w + 1 : 0) {
         if (TENSOR__ATOMIC_ADD(&p->slots[w], 1) == 0) {
             p->fn(p->arg, i, w);
@@ -13510,6 +13580,21 @@ TENSOR__FN void tensor__hook_task(void *arg, int64_t i) {
         (void)TENSOR__ATOMIC_ADD(&p->slots[w], -1);
         TENSOR__PAUSE();
     }
+}
+
+// Such a task on a thread that uses another context: the state of that one waits meanwhile.
+TENSOR__FN void tensor__hook_task(void *arg, int64_t i) {
+    tensor__pool_t *p = (tensor__pool_t *)arg;
+    tensor__thread_t *th = tensor__tls;
+    if (p->ctx == tensor__here()) {
+        tensor__hook_work(p, i);
+        return;
+    }
+    tensor__attach(p->ctx);
+    tensor__hook_work(p, i);
+    if (tensor__tls) { tensor__park(tensor__tls); }
+    tensor__tls = th;
+    tensor__exit_watch(th);
 }
 
 // Runs fn(arg, 0..ntasks-1, worker) on all threads of the context; the caller takes part.
@@ -13706,13 +13791,11 @@ TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
     (tensor_profiler_set)(NULL);
     tensor_recorder_t *recorder = tensor__set_recorder(NULL);
 
-    // The state stays with its thread: the thread that parked it finds it again.
-    TENSOR__LOCK(&before->mutex);
-    th->next_idle = before->idle;
-    before->idle = th;
-    TENSOR__UNLOCK(&before->mutex);
+    tensor__park(th);
     tensor__tls = NULL;
     tensor__attach(context);
+    // The numbers of nodes grow.
+    if (profiler && tensor__self()->seq < th->seq) { tensor__self()->seq = th->seq; }
     (tensor_profiler_set)(profiler);
     tensor__set_recorder(recorder);
     return before;
@@ -13731,10 +13814,12 @@ TENSOR_API int (tensor_context_free)(tensor_context_t *context) {
         TENSOR__REFUSE_CODE(1, OWNER, TENSOR__CALLED_BACK, "context_free");
     }
     tensor__crews_end(context);
+    const tensor_profiler_t *profiler = tensor__self()->profiler;
     int code = tensor__context_close(tensor__self());
     TENSOR_FREE(context, sizeof *context, 64);
     (void)TENSOR__ATOMIC_ADD(&tensor__contexts, -1);
     tensor__attach(before == context ? &tensor__default : before);
+    (tensor_profiler_set)(profiler);            // it is the thread's
     return code;
 }
 
@@ -13921,7 +14006,7 @@ TENSOR__INLINE tensor_t *tensor__new_header(tensor__thread_t *th, const char *op
 }
 
 TENSOR__FN int tensor__dims_given(const char *op, const int64_t *dims, int ndim) {
-    TENSOR__REFUSE_AS(0, !dims && ndim > 0, SHAPE, "%s: dims is NULL", op);
+    TENSOR__REFUSE_AS(0, !dims && ndim > 0, SHAPE, "%s: dims is NULL, must have %i sizes", op, ndim);
     return 1;
 }
 
@@ -13963,7 +14048,8 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
     TENSOR__REFUSE(ndim < 0 || ndim > TENSOR_MAX_DIMS, SHAPE, "%s: %i dims; there must be 0 to %i", op, ndim,
                    (int)TENSOR_MAX_DIMS);
     if (!tensor__dims_given(op, dims, ndim)) { return TENSOR__POISON; }
-    TENSOR__REFUSE((unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "%s: %i is not a dtype", op, dtype);
+    TENSOR__REFUSE((unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE,
+                   "%s: dtype %i must be one of tensor_dtype_t", op, dtype);
     tensor_t *t = tensor__new_header(th, op, dtype, ndim, tensor__fresh_flags(th));
     int64_t n = t ? tensor__dense(t, dims, ndim) : 0;
     if (n < 0) {
@@ -13992,18 +14078,25 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
     return t;
 }
 
-// A fresh tensor of f32 and contiguous a's shape, without the checks of tensor__make. NULL = out of memory,
-// not raised.
-TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, const tensor_t *a) {
-    tensor_t *t = tensor__new_header(th, op, TENSOR_F32, a->ndim, tensor__fresh_flags(th));
+// A fresh contiguous tensor of f32, without the checks of tensor__make; dims and strides are not set. NULL =
+// out of memory, not raised.
+TENSOR__INLINE tensor_t *tensor__fresh_f32(tensor__thread_t *th, const char *op, int ndim, int64_t numel) {
+    tensor_t *t = tensor__new_header(th, op, TENSOR_F32, ndim, tensor__fresh_flags(th));
     if (!t) { return NULL; }
-    t->storage = tensor__storage(th, (uint64_t)a->numel * sizeof(float), NULL);
+    t->storage = tensor__storage(th, (uint64_t)numel * sizeof(float), NULL);
     if (!t->storage) {
         (tensor_free)(t);
         return NULL;
     }
-    t->numel = a->numel;
-    for (int d = 0; d < a->ndim; d++) {
+    t->numel = numel;
+    return t;
+}
+
+// The same with contiguous a's shape.
+TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, const tensor_t *a) {
+    tensor_t *t = tensor__fresh_f32(th, op, a->ndim, a->numel);
+    if (!t) { return NULL; }
+    for (int64_t d = 0; d < a->ndim; d++) {
         t->dims[d] = a->dims[d];
         t->strides[d] = a->strides[d];
         TENSOR__HIDE(d);                                // else compilers call memcpy twice
@@ -14069,13 +14162,20 @@ TENSOR__FN TENSOR__FAILS int tensor__bad_arg(const tensor__row_t *row, int i, in
     return tensor__unusable(row->name, name, t);
 }
 
-// Drops the inputs that were made for the call.
-TENSOR__INLINE void tensor__release(tensor__op_t *o) {
-    if (TENSOR__LIKELY(!o->moved)) { return; }
+TENSOR__RARE
+
+TENSOR__FN TENSOR__NOINLINE void tensor__release_moved(tensor__op_t *o) {
     for (int k = 0; o->moved >> k; k++) {
         if (o->moved >> k & 1) { (tensor_free)(o->args[k]); }
     }
     o->moved = 0;
+}
+
+TENSOR__END
+
+// Drops the inputs that were made for the call.
+TENSOR__INLINE void tensor__release(tensor__op_t *o) {
+    if (!TENSOR__LIKELY(!o->moved)) { tensor__release_moved(o); }
 }
 
 // For a begin or an infer that failed. -> 0
@@ -14111,6 +14211,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__same_device(tensor__op_t *o, int i) {
     return 1;
 }
 
+TENSOR__RARE
+
 // The rest of begin for inputs of any kind: each must be usable and on the device of the call, which the
 // first one chooses. 0 = raised.
 TENSOR__FN TENSOR__NOINLINE int tensor__begin_any(tensor__op_t *o, tensor_t *const *in, int nin) {
@@ -14143,6 +14245,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__begin_any(tensor__op_t *o, tensor_t *con
     return 1;
 }
 
+TENSOR__END
+
 // The thread's own live tensor on the host: what an input of a call nearly always is.
 TENSOR__INLINE int tensor__at_home(const tensor__thread_t *th, const tensor_t *t) {
     return TENSOR__GIVEN(t) && t->state == TENSOR__LIVE && t->home == th && t->device == 0;
@@ -14170,20 +14274,22 @@ TENSOR__INLINE int tensor__begin_here(tensor__op_t *o, const tensor__row_t *row,
     o->direct = NULL;
     o->p = NULL;
     o->rng.seed = o->rng.offset = 0;
-    if (nin <= TENSOR__MAX_IN) {
-        for (int i = 0; i < nin; i++) { o->args[i] = in[i]; }
-        o->in = o->args;
-    } else {
+    if (nin < 1 || nin > TENSOR__MAX_IN) {
         o->in = in;
+        return tensor__begin_any(o, in, nin);
     }
 
-    int usual = nin > 0 && tensor__at_home(th, in[0]);
+    o->in = o->args;
+    o->args[0] = in[0];
+    int usual = tensor__at_home(th, in[0]);
     if (nin == 2) {         // apart, because compilers do not unroll the loop
+        o->args[1] = in[1];
         usual = usual && tensor__at_home(th, in[1]);
     } else {
-        for (int i = 1; i < nin && usual; i++) {
-            if (TENSOR__LIKELY(tensor__at_home(th, in[i]))) { continue; }
-            usual = !in[i] && i >= row->required && row->nin >= 0;
+        for (int i = 1; i < nin; i++) {
+            tensor_t *t = o->args[i] = in[i];
+            if (TENSOR__LIKELY(tensor__at_home(th, t))) { continue; }
+            usual = usual && !t && i >= row->required && row->nin >= 0;
         }
     }
     if (!TENSOR__LIKELY(usual)) { return tensor__begin_any(o, in, nin); }
@@ -14413,9 +14519,12 @@ TENSOR__FN tensor_dtype_t tensor__set_autocast(const char *op, tensor_dtype_t dt
         bits = 0;
     }
     if (th->casts && dtype != was && th->depth <= th->cast_depth) { tensor__casts_drop(th); }
-    TENSOR__LOCK(&th->ctx->mutex);
-    if (!th->ctx->late.autocast) { th->ctx->late.autocast = tensor__autocast_now; }
-    TENSOR__UNLOCK(&th->ctx->mutex);
+    if (!TENSOR__ATOMIC_LOAD(&th->ctx->late.autocasts)) {
+        TENSOR__LOCK(&th->ctx->mutex);
+        th->ctx->late.autocast = tensor__autocast_now;
+        TENSOR__ATOMIC_STORE(&th->ctx->late.autocasts, 1);
+        TENSOR__UNLOCK(&th->ctx->mutex);
+    }
     th->modes = (uint8_t)((th->modes & ~TENSOR__CASTS) | bits);
     return was;
 }
@@ -14494,12 +14603,12 @@ TENSOR__FN int tensor__map_room(tensor__thread_t *th, tensor__map_t *m, uint64_t
     if (!more.mask) { more.mask = 7; }
     while (more.mask < 2 * count) { more.mask = 2 * more.mask + 1; }
     if (m->at && more.mask == m->mask) { return 1; }
-    *(void **)&more.at = tensor__memory(th, (more.mask + 1) * sizeof *more.at);
+    *(void **)&more.at = tensor__lend(th, (more.mask + 1) * sizeof *more.at);
     if (!more.at) { return 0; }
     for (uint64_t i = 0; m->at && i <= m->mask; i++) {
         if (m->at[i].key) { more.at[tensor__map_place(&more, m->at[i].key)] = m->at[i]; }
     }
-    if (m->at) { tensor__memory_free(th, m->at); }
+    if (m->at) { tensor__give_back(th, m->at); }
     *m = more;
     return 1;
 }
@@ -14629,11 +14738,11 @@ TENSOR__FN int tensor__list_room(tensor__thread_t *th, void **list, int64_t coun
                                  size_t bytes) {
     if (count < *room) { return 1; }
     int64_t more = *room ? *room * 2 : 64;
-    void *m = tensor__memory(th, (uint64_t)more * bytes);
+    void *m = tensor__lend(th, (uint64_t)more * bytes);
     if (!m) { return 0; }
     if (*list) {
         memcpy(m, *list, (size_t)count * bytes);
-        tensor__memory_free(th, *list);
+        tensor__give_back(th, *list);
     }
     *list = m;
     *room = more;
@@ -14646,30 +14755,38 @@ TENSOR__FN TENSOR__NOINLINE int tensor__reach(tensor__thread_t *th, tensor__pass
     return tensor__pass_slot(th, q, n) != NULL;
 }
 
-// The nodes that some tensors depend on, consumers first, to be freed with tensor__memory_free; since > 0:
-// only those that this thread made after that sequence number. -> their number; -1 = out of memory, raised.
-TENSOR__FN int64_t tensor__walk(tensor__thread_t *th, tensor_t *const *y, int n, uint64_t since,
-                                tensor__node_t ***list) {
-    tensor__pass_t q;
-    memset(&q, 0, sizeof q);
+// The nodes that some tensors depend on, consumers first, to be freed with tensor__give_back; since > 0:
+// only those that this thread made after that sequence number. q is a pass without nodes, whose memory the
+// walk uses. -> their number; -1 = out of memory, raised.
+TENSOR__FN int64_t tensor__walk_in(tensor__thread_t *th, tensor__pass_t *q, tensor_t *const *y, int n,
+                                   uint64_t since, tensor__node_t ***list) {
     int64_t count = 0, room = 0;
     int ok = 1;
     void *nodes = NULL;
-    for (int i = 0; i < n && ok; i++) { ok = tensor__reach(th, &q, y[i]->node, since); }
-    while (q.count) {
-        tensor__node_t *node = tensor__pass_pop(&q).node;
+    for (int i = 0; i < n && ok; i++) { ok = tensor__reach(th, q, y[i]->node, since); }
+    while (q->count) {
+        tensor__node_t *node = tensor__pass_pop(q).node;
         ok = ok && tensor__list_room(th, &nodes, count, &room, sizeof node);
         if (ok) { ((tensor__node_t **)nodes)[count++] = node; }
-        for (int i = 0; i < node->nin && ok; i++) { ok = tensor__reach(th, &q, node->edge[i].node, since); }
+        for (int i = 0; i < node->nin && ok; i++) { ok = tensor__reach(th, q, node->edge[i].node, since); }
         tensor__node_drop(th, node);            // y still holds it
     }
-    if (q.slots) { tensor__raw_free(th->ctx, q.slots); }
     if (!ok && nodes) {
-        tensor__memory_free(th, nodes);
+        tensor__give_back(th, nodes);
         nodes = NULL;
     }
     *list = (tensor__node_t **)nodes;
     return ok ? count : -1;
+}
+
+// The same where no pass is open.
+TENSOR__FN int64_t tensor__walk(tensor__thread_t *th, tensor_t *const *y, int n, uint64_t since,
+                                tensor__node_t ***list) {
+    tensor__pass_t q;
+    memset(&q, 0, sizeof q);
+    int64_t count = tensor__walk_in(th, &q, y, n, since, list);
+    if (q.slots) { tensor__raw_free(th->ctx, q.slots); }
+    return count;
 }
 
 // Whether a gradient at this edge leads to an input that is asked for.
@@ -14931,9 +15048,10 @@ TENSOR__FN TENSOR__NOINLINE int tensor__tracks_any(tensor__op_t *o) {
     unsigned wants = 0;
     int tracks = 0;
     for (int i = 0; i < o->nin; i++) {
-        if (!o->in[i] || !tensor__sync_needs_grad(th, o->in[i])) { continue; }
+        tensor_t *x = o->in[i];
+        if (!x || !tensor__sync_needs_grad(th, x)) { continue; }
         tracks = 1;
-        if (i < TENSOR__MAX_IN && tensor__is_float(o->in[i]->dtype)) { wants |= 1u << i; }
+        if (i < TENSOR__MAX_IN && tensor__is_float(x->dtype)) { wants |= 1u << i; }
     }
     o->wants = (uint8_t)wants;
     return tracks;
@@ -14989,10 +15107,11 @@ TENSOR__FN TENSOR__FAILS void tensor__not_saved(tensor__thread_t *th, const char
 // raised.
 TENSOR__INLINE tensor__node_t *tensor__node_new(tensor__thread_t *th, const tensor__row_t *row, int nin,
                                                 int nout, int nsaved, size_t more) {
-    size_t bytes = sizeof(tensor__node_t) + (size_t)nin * sizeof(tensor__edge_t) +
-                   (size_t)(nin + nout) * sizeof(tensor__meta_t) + (size_t)nsaved * sizeof(tensor__saved_t);
+    size_t shapes = sizeof(tensor__node_t) + (size_t)nin * sizeof(tensor__edge_t);
+    size_t values = shapes + (size_t)(nin + nout) * sizeof(tensor__meta_t);
+    size_t bytes = values + (size_t)nsaved * sizeof(tensor__saved_t) + more;
     int16_t size_class;
-    tensor__node_t *n = (tensor__node_t *)tensor__block(th, bytes + more, &size_class);
+    tensor__node_t *n = (tensor__node_t *)tensor__block(th, bytes, &size_class);
     TENSOR__REFUSE_AS(NULL, !n, OUT_OF_MEMORY, "%s: out of memory for the tape", row->name);
     tensor__count(&th->live_nodes, 1);
     n->refs = 1;
@@ -15007,9 +15126,9 @@ TENSOR__INLINE tensor__node_t *tensor__node_new(tensor__thread_t *th, const tens
     n->extra = NULL;
     n->custom = NULL;
     n->edge = (tensor__edge_t *)(void *)(n + 1);
-    n->in = (tensor__meta_t *)(void *)(n->edge + nin);
+    n->in = (tensor__meta_t *)(void *)((char *)n + shapes);
     n->out = n->in + nin;
-    n->saved = (tensor__saved_t *)(void *)(n->out + nout);
+    n->saved = (tensor__saved_t *)(void *)((char *)n + values);
     return n;
 }
 
@@ -15064,7 +15183,7 @@ TENSOR__INLINE const int64_t *tensor__node_shapes(tensor__node_t *n, const tenso
         const tensor_t *y = o->out[0];
         int ndim = y->ndim;
         int64_t *dims = *pool, *strides = dims + ndim;
-        for (int d = 0; d < ndim; d++) {
+        for (int64_t d = 0; d < ndim; d++) {
             dims[d] = y->dims[d];
             strides[d] = y->strides[d];
             TENSOR__HIDE(d);                            // else compilers call memcpy twice
@@ -15325,7 +15444,7 @@ TENSOR__FN int tensor__circular(tensor__op_t *o, const tensor_t *leaf) {
     for (int64_t k = 0; k < count && !found; k++) {
         for (int i = 0; i < list[k]->nin; i++) { found |= list[k]->edge[i].leaf == leaf; }
     }
-    if (list) { tensor__memory_free(o->th, list); }
+    if (list) { tensor__give_back(o->th, list); }
     TENSOR__REFUSE_AS(1, found, AUTOGRAD,
                       "%s: x %t is a leaf of the graph that it would become the result of; change a clone",
                       o->row->name, leaf);
@@ -15377,7 +15496,7 @@ TENSOR__FN int tensor__record_update(tensor__op_t *o) {
 // backend's kernel (which takes its scratch), then counts the versions of changed storages. Everything else
 // is an access of the host and is in >>impl-host. A plain call (tensor__plain), where no recorder listens,
 // runs the body that its kernel would run, without a call block: half of what a small op would cost. Small
-// products and argmax have such a way too (tensor__op_t, direct).
+// products (tensor__small_product) and argmax (tensor__op_t, direct) have such a way too.
 // tests/check.sh knows who may read storage->data. Rejected: a call block for each access of the host (it
 // would cost more than the work), fronts of their own for small operands.
 // ------------------------------------------------------------------------------
@@ -15485,7 +15604,6 @@ TENSOR__FN TENSOR__NOINLINE int tensor__launch_heard(tensor_call_t *c, tensor_ke
     heard.outputs = c->nout;
     heard.device = (tensor_device_t)(TENSOR_CPU + c->device);
     heard.live_bytes = (uint64_t)TENSOR__RELAXED_LOAD(&th->live_bytes);
-    heard.node = th->seq + 1;
     heard.captured = r != &tensor__no_recorder;
     heard.call_ = c;
     if (p->begin) { p->begin(p->user, &heard); }
@@ -15503,14 +15621,17 @@ TENSOR__FN int tensor__launch(tensor_call_t *c) {
         tensor__fail(c->thread, TENSOR_ERR_UNSUPPORTED, "%s: %s has no kernel for it", row->name, b->name);
         return TENSOR_ERR_UNSUPPORTED;
     }
+    int updates = 0;
     for (int i = c->nin; i < c->nin + c->nout; i++) {       // states, statistics: no front checks them
-        TENSOR__REFUSE_CODE(c->arg[i].role == TENSOR_UPDATE && c->arg[i].storage->read_only, OWNER,
+        if (c->arg[i].role != TENSOR_UPDATE) { continue; }
+        TENSOR__REFUSE_CODE(c->arg[i].storage->read_only, OWNER,
                             "%s: a tensor over read-only memory cannot change; use a clone", row->name);
+        updates = 1;
     }
     int code = c->thread->recorder ? tensor__launch_heard(c, kernel) : kernel(c);
     if (c->device) { c->thread->away = 1; }
     if (code) { return code; }
-    for (int i = c->nin; i < c->nin + c->nout; i++) {
+    for (int i = c->nin; updates && i < c->nin + c->nout; i++) {
         if (c->arg[i].role == TENSOR_UPDATE) { tensor__bump(c->thread, c->arg[i].storage, row->name); }
     }
     return 0;
@@ -16627,7 +16748,7 @@ TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *call) {
     j.job.r[0] = j.job.r[4] = 0;
     j.job.r[1] = g.m;
     j.job.r[5] = g.k;
-    j.job.cut = tensor__gemm_cut(&g, work < 4096 ? 1 : j.job.workers, 32, 32);
+    j.job.cut = tensor__gemm_cut(&g, work < 4096 ? 1 : tensor__share_count(), 32, 32);
     tensor__parallel(j.job.cut.tasks, tensor__dot_task, &j);
 }
 #undef TENSOR__TARGET_DOT
@@ -16667,9 +16788,8 @@ TENSOR__FN int tensor__widen(tensor__op_t *o) {
 
 TENSOR__RARE
 
-// The inputs as row->cast says. 0 = raised
-TENSOR__FN TENSOR__NOINLINE int tensor__begin_as(tensor__op_t *o) {
-    if (TENSOR__CASTING(o->th) && !tensor__begin_cast(o)) { return tensor__give_up(o); }
+// The inputs of f16, of bf16 or in another order as row->cast says. 0 = raised
+TENSOR__FN TENSOR__NOINLINE int tensor__begin_rest_any(tensor__op_t *o) {
     int dtype = o->in[0]->dtype;
     if ((dtype == TENSOR_F16 || dtype == TENSOR_BF16) &&
         (o->row->cast & (TENSOR__HALVES | TENSOR__PRODUCT)) && !tensor__widen(o)) {
@@ -16685,18 +16805,21 @@ TENSOR__FN TENSOR__NOINLINE int tensor__begin_as(tensor__op_t *o) {
 
 TENSOR__END
 
-// begin, and the inputs as row->cast asks; for the rows whose cast asks for something. It is used with
-// finish_wide.
-TENSOR__FN int tensor__begin_wide(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin) {
-    if (!tensor__begin_here(o, row, in, nin)) { return 0; }
+// What begin leaves to do for the rows whose cast asks for more: their inputs become wide or contiguous. It
+// is used with finish_wide. 0 = raised
+TENSOR__FN int tensor__begin_rest(tensor__op_t *o) {
     int dtype = o->in[0]->dtype;
-    if (TENSOR__CASTING(o->th) || dtype == TENSOR_F16 || dtype == TENSOR_BF16) { return tensor__begin_as(o); }
-    unsigned dense = row->cast / (unsigned)TENSOR__DENSE_A;
+    if (dtype == TENSOR_F16 || dtype == TENSOR_BF16) { return tensor__begin_rest_any(o); }
+    unsigned dense = o->row->cast / (unsigned)TENSOR__DENSE_A;
     for (int i = 0; dense; i++, dense >>= 1) {
         const tensor_t *x = o->in[i];
-        if ((dense & 1) && x && !(x->flags & TENSOR__CONTIGUOUS)) { return tensor__begin_as(o); }
+        if ((dense & 1) && x && !(x->flags & TENSOR__CONTIGUOUS)) { return tensor__begin_rest_any(o); }
     }
     return 1;
+}
+
+TENSOR__FN int tensor__begin_wide(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin) {
+    return tensor__begin(o, row, in, nin) && tensor__begin_rest(o);
 }
 
 // finish, and the results with the dtype of inputs that were widened.
@@ -16800,22 +16923,66 @@ TENSOR__FN TENSOR__NOINLINE void tensor__apply_direct(const tensor__op_t *o, con
     tensor__point(then)->forward[o->th->ctx->plain->place](in, out, NULL, o->out[0]->numel);
 }
 
-// Computes the product of inputs 0 and 1 of o, f32 matrices, with input 2, if there is one, as bias; g has
-// its sizes and strides. The inputs must be on the host and so small that the product needs neither scratch
-// nor threads. The product becomes the last result; the pointwise row `then` (NULL = none) of it becomes
-// the first. 0 = they are not small, or a recorder is set
-TENSOR__FN int tensor__product_direct(const tensor__op_t *o, tensor__gemm_t *g, const tensor__row_t *then) {
-    const tensor__isa_t *isa = o->th->ctx->plain;
-    if (!isa || o->th->recorder || !TENSOR__HOST_F32(o->in[0])) { return 0; }
-    if (!tensor__gemm_tiny(g, g->ars, g->acs, g->brs, g->bcs)) { return 0; }
-    if (then && o->out[0]->numel & (isa->lanes - 1)) { return 0; }
-    g->a = tensor__floats_of(o->in[0]);
-    g->b = tensor__floats_of(o->in[1]);
-    g->bias = o->nin > 2 && o->in[2] ? tensor__floats_of(o->in[2]) : NULL;
-    g->c = tensor__floats_of(o->out[o->nout - 1]);
-    TENSOR__DO(isa, gemm_f32)(g);
+// A fresh matrix of f32 on the host. NULL = out of memory, not raised
+TENSOR__INLINE tensor_t *tensor__matrix(tensor__thread_t *th, const char *op, int64_t m, int64_t n) {
+    tensor_t *t = tensor__fresh_f32(th, op, 2, m * n);
+    if (!t) { return NULL; }
+    t->dims[0] = m;
+    t->dims[1] = n;
+    t->strides[0] = n;
+    t->strides[1] = 1;
+    return t;
+}
+
+// The whole op of a product of inputs 0 and 1 of o (1 is [N, K] if `turned`), with input 2, if there is one,
+// as bias. It is for f32 matrices on the host, so small that the product needs neither scratch nor threads,
+// which fit. The product becomes the last of the results; the pointwise row `then` (NULL = none) of it
+// becomes the first. NULL = inputs of another kind, inputs that do not fit, no memory, or a recorder is set:
+// the general way takes them or says what is wrong
+TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int turned, int results,
+                                           const tensor__row_t *then) {
+    tensor__thread_t *th = o->th;
+    const tensor__isa_t *isa = th->ctx->plain;
+    const tensor_t *a = o->in[0], *b = o->in[1], *bias = o->nin > 2 ? o->in[2] : NULL;
+    if (!isa || th->recorder || !TENSOR__HOST_F32(a) || !TENSOR__HOST_F32(b)) { return NULL; }
+    if (turned && !(a->flags & TENSOR__CONTIGUOUS)) { return NULL; }        // copied first
+    if (a->ndim != 2 || b->ndim != 2 || a->dims[1] != b->dims[turned]) { return NULL; }
+
+    tensor__gemm_t g;
+    g.m = a->dims[0];
+    g.k = a->dims[1];
+    g.n = b->dims[!turned];
+    g.ars = a->strides[0];
+    g.acs = a->strides[1];
+    g.brs = b->strides[turned];
+    g.bcs = b->strides[!turned];
+    g.crs = g.n;
+    g.aoff = g.boff = g.coff = NULL;
+    g.batch = 1;
+    g.scratch = NULL;
+    g.accumulate = 0;
+    if (!tensor__gemm_tiny(&g, g.ars, g.acs, g.brs, g.bcs) || g.m == 0 || g.n == 0) { return NULL; }
+    if (bias && (!TENSOR__HOST_F32(bias) || !(bias->flags & TENSOR__CONTIGUOUS) || bias->ndim != 1 ||
+                 bias->dims[0] != g.n)) {
+        return NULL;
+    }
+    if (then && (g.m * g.n) & (isa->lanes - 1)) { return NULL; }
+
+    tensor_t *product = tensor__matrix(th, o->row->name, g.m, g.n);
+    if (!product) { return NULL; }
+    o->out[0] = product;
+    o->nout = 1;
+    if (results > 1) {
+        product = tensor__result(o, TENSOR_F32, product->dims, 2);
+        if (product == TENSOR__POISON) { return tensor__abandon(o); }
+    }
+    g.a = tensor__floats_of(a);
+    g.b = tensor__floats_of(b);
+    g.bias = bias ? tensor__floats_of(bias) : NULL;
+    g.c = product->storage->data;
+    TENSOR__DO(isa, gemm_f32)(&g);
     if (then) { tensor__apply_direct(o, then); }
-    return 1;
+    return tensor__commit(o);
 }
 
 TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
@@ -16835,7 +17002,7 @@ TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
     job.r[0] = job.r[4] = 0;
     job.r[1] = g->m;
     job.r[5] = g->k;
-    job.cut = tensor__gemm_cut(g, job.workers, 4, job.nr);
+    job.cut = tensor__gemm_cut(g, tensor__share_count(), 4, job.nr);
     tensor__parallel(job.cut.tasks, tensor__gemm_task_f64, &job);
 }
 
@@ -17460,7 +17627,8 @@ TENSOR__FN int tensor__wrappable(const char *op, const void *data, int dtype, co
     if (!tensor__dims_given(op, dims, ndim)) { return 0; }
     TENSOR__REFUSE_AS(0, ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, n), SHAPE,
                       "%s: shape of %i dims must have 0 to 8 dims, sizes >= 0, < 2^59 elements", op, ndim);
-    TENSOR__REFUSE_AS(0, (unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "%s: %i is not a dtype", op, dtype);
+    TENSOR__REFUSE_AS(0, (unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE,
+                      "%s: dtype %i must be one of tensor_dtype_t", op, dtype);
     TENSOR__REFUSE_AS(0, !data && *n, SHAPE, "%s: data is NULL for %d elements", op, *n);
     TENSOR__REFUSE_AS(0, (uintptr_t)data % tensor__sizes[dtype], SHAPE,
                       "%s: data is misaligned for its dtype", op);
@@ -17644,16 +17812,24 @@ TENSOR__FN int tensor__cpu_fill(tensor_call_t *c) {
 // ------------------------------------------------------------------------------
 // >>impl-inspect                                   MARK: getters
 //
-// Getters read the header and give 0, NaN or NULL for what cannot be used. Rejected: out-parameters with a
-// code for each (nobody checks them).
+// Getters read the header and give 0, NaN or NULL for what cannot be used; of a dead tensor that is an error
+// too. Rejected: out-parameters with a code for each (nobody checks them).
 // ------------------------------------------------------------------------------
 
-TENSOR_API int (tensor_ndim)(tensor_t *x) { return tensor__live(x) ? x->ndim : 0; }
+TENSOR__FN TENSOR__NOINLINE int tensor__unreadable(const char *getter, tensor_t *x) {
+    int dead = TENSOR__GIVEN(x) && (x->state == TENSOR__DEAD || x->state == TENSOR__EMPTIED);
+    return dead && tensor__unusable(getter, "x", x);
+}
+
+// Whether a getter may read x. Poison and NULL raise nothing.
+#define TENSOR__READABLE(getter, x) (TENSOR__LIKELY(tensor__live(x)) || tensor__unreadable(getter, x))
+
+TENSOR_API int (tensor_ndim)(tensor_t *x) { return TENSOR__READABLE("ndim", x) ? x->ndim : 0; }
 
 TENSOR_API tensor_shape_t (tensor_shape)(tensor_t *x) {
     tensor_shape_t s;
     memset(&s, 0, sizeof s);
-    if (tensor__live(x)) {
+    if (TENSOR__READABLE("shape", x)) {
         s.ndim = x->ndim;
         for (int i = 0; i < x->ndim; i++) { s.dims[i] = x->dims[i]; }
     }
@@ -17666,30 +17842,33 @@ TENSOR__FN int tensor__own_dim(const char *op, int64_t dim, tensor_t *x) {
 }
 
 TENSOR_API int64_t (tensor_size)(tensor_t *x, int64_t dim) {
-    if (!tensor__live(x)) { return 0; }
+    if (!TENSOR__READABLE("size", x)) { return 0; }
     int d = tensor__own_dim("size", dim, x);
     return d < 0 ? 0 : x->dims[d];
 }
 
 TENSOR_API int64_t (tensor_stride)(tensor_t *x, int64_t dim) {
-    if (!tensor__live(x)) { return 0; }
+    if (!TENSOR__READABLE("stride", x)) { return 0; }
     int d = tensor__own_dim("stride", dim, x);
     return d < 0 ? 0 : x->strides[d];
 }
 
-TENSOR_API int64_t tensor_storage_offset(tensor_t *x) { return tensor__live(x) ? x->offset : 0; }
-TENSOR_API int64_t (tensor_numel)(tensor_t *x) { return tensor__live(x) ? x->numel : 0; }
+TENSOR_API int64_t tensor_storage_offset(tensor_t *x) {
+    return TENSOR__READABLE("storage_offset", x) ? x->offset : 0;
+}
+
+TENSOR_API int64_t (tensor_numel)(tensor_t *x) { return TENSOR__READABLE("numel", x) ? x->numel : 0; }
 
 TENSOR_API tensor_dtype_t (tensor_dtype)(tensor_t *x) {
-    return tensor__live(x) ? (tensor_dtype_t)x->dtype : TENSOR_F32;
+    return TENSOR__READABLE("dtype", x) ? (tensor_dtype_t)x->dtype : TENSOR_F32;
 }
 
 TENSOR_API tensor_device_t (tensor_device)(tensor_t *x) {
-    return tensor__live(x) ? (tensor_device_t)(TENSOR_CPU + x->device) : TENSOR_CPU;
+    return TENSOR__READABLE("device", x) ? (tensor_device_t)(TENSOR_CPU + x->device) : TENSOR_CPU;
 }
 
 TENSOR_API int (tensor_is_contiguous)(tensor_t *x) {
-    return tensor__live(x) && (x->flags & TENSOR__CONTIGUOUS) != 0;
+    return TENSOR__READABLE("is_contiguous", x) && (x->flags & TENSOR__CONTIGUOUS) != 0;
 }
 
 TENSOR_API int (tensor_is_poison)(tensor_t *x) {
@@ -18151,7 +18330,7 @@ TENSOR__FN tensor_t *tensor__slice(tensor_t *x, int d, int64_t start, int64_t st
 }
 
 TENSOR__FN int tensor__slice_dim(const char *op, int64_t dim, tensor_t *x) {
-    TENSOR__REFUSE_AS(-1, !x->ndim, INDEX, "%s: x is 0-d", op);
+    TENSOR__REFUSE_AS(-1, !x->ndim, INDEX, "%s: x is 0-d, must have at least 1 dim", op);
     return tensor__dim(op, dim, x);
 }
 
@@ -19077,12 +19256,13 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
                       "%s: x %t is %s, which has no bits to work on; integers and bool have", o->row->name,
                       o->in[0], tensor__dtype_names[promoted]);
     TENSOR__REFUSE_AS(-1, promoted == TENSOR_BOOL && (id == TENSOR_OP_SUB || id == TENSOR_OP_NEG), DTYPE,
-                      "%s: bool cannot be subtracted or negated; use logical_xor, logical_not", o->row->name);
+                      "%s: x %t is bool, which cannot be subtracted or negated; use logical_xor, logical_not",
+                      o->row->name, o->in[0]);
     int shifts = id == TENSOR_OP_BITWISE_LEFT_SHIFT || id == TENSOR_OP_BITWISE_RIGHT_SHIFT;
     int divides = id == TENSOR_OP_GCD || id == TENSOR_OP_LCM;
     TENSOR__REFUSE_AS(-1, promoted == TENSOR_BOOL && (shifts || divides || id == TENSOR_OP_HARDTANH ||
                                                       id == TENSOR_OP_ADDCMUL), DTYPE,
-                      "%s: bool is refused; integers are taken", o->row->name);
+                      "%s: x %t is bool, must be of numbers", o->row->name, o->in[0]);
     return promoted;
 }
 
@@ -19137,7 +19317,10 @@ TENSOR__INLINE tensor_t *tensor__plain_finish(tensor__op_t *o, const tensor__row
     o->nout = 1;
     tensor_t *const in[2] = {a, b};
     tensor__plain_run(o, row, in, nin, immediate);
-    if (tensor__tracks_few(o, row, a, b) && !tensor__record(o)) { return tensor__abandon(o); }
+    if (tensor__tracks_few(o, row, a, b)) {
+        t->node = tensor__node_make(o, row->saves);     // as tensor__record: the node's one reference is t's
+        if (!t->node) { return tensor__abandon(o); }
+    }
     return th->fresh = t;
 }
 
@@ -19231,7 +19414,8 @@ TENSOR__FN tensor_t *tensor__update_by(const tensor__in_place_t *how, const tens
     tensor_t *x = list[0];
     if (!tensor__begin(&o, row, list, scalar ? 1 : nin)) { return TENSOR__POISON; }
     const char *name = writes_only ? "copy" : o.row->name;
-    TENSOR__REFUSE(nin && o.args[0] != x, DEVICE, "%s_: x is on the CPU, the other operand on %s", name,
+    TENSOR__REFUSE(nin && o.args[0] != x, DEVICE,
+                   "%s_: x %t is on the CPU, must be on %s as the other operand", name, x,
                    tensor__device_name(o.th, o.device));
     if (scalar) {
         o.nin = 2;
@@ -20415,7 +20599,7 @@ TENSOR__FN void tensor__merge_dim(int64_t *dims, int64_t *strides, int *n, int64
 
 // Few outputs over much data: chunks whose length depends on the shape alone are combined in order, for as
 // many outputs at once as have room for their parts on the stack.
-enum { TENSOR__MOST_PARTS = 64, TENSOR__PARTS_AT_ONCE = 4 };
+enum { TENSOR__MOST_PARTS = 64, TENSOR__PARTS_AT_ONCE = 4, TENSOR__REDUCE_ROWS = 32 };
 
 // Elements of such a chunk.
 TENSOR__INLINE int64_t tensor__chunk_of(int64_t reduced) {
@@ -20493,7 +20677,7 @@ TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c, void (*leaf)(const tensor__r
         return 0;
     }
 
-    if (r.kept >= 32 || r.reduced <= TENSOR__CHUNK) {
+    if (r.kept >= TENSOR__REDUCE_ROWS || r.reduced <= TENSOR__CHUNK) {
         if (r.kept * r.reduced < 2 * TENSOR__GRAIN) {
             r.chunks = 1;
         } else if (r.kept < 64) {
@@ -20916,13 +21100,14 @@ TENSOR__FN int tensor__cpu_rows(tensor_call_t *c, tensor__task_fn each) {
     return 0;
 }
 
-#define TENSOR__X(ID, name)                                                                                  \
-    TENSOR__FN void tensor__row_task_##name(void *arg, int64_t task, int worker) {                           \
-        tensor__row_task(TENSOR_OP_##ID, arg, task, worker);                                                 \
+// The kernel of a row that shares `kernel` and `task` with others: as the row is a constant for the task, it
+// contains the arithmetic of this row alone.
+#define TENSOR__CPU_OF_ROW(ID, name, kernel, task_of_row)                                                    \
+    TENSOR__FN void tensor__task_##name(void *arg, int64_t task, int worker) {                               \
+        task_of_row(TENSOR_OP_##ID, arg, task, worker);                                                      \
     }                                                                                                        \
-    TENSOR__FN int tensor__cpu_##name(tensor_call_t *c) {                                                    \
-        return tensor__cpu_rows(c, tensor__row_task_##name);                                                 \
-    }
+    TENSOR__FN int tensor__cpu_##name(tensor_call_t *c) { return kernel(c, tensor__task_##name); }
+#define TENSOR__X(ID, name) TENSOR__CPU_OF_ROW(ID, name, tensor__cpu_rows, tensor__row_task)
 TENSOR__X(ARGMAX, argmax) TENSOR__X(ARGMIN, argmin) TENSOR__X(CUMPROD, cumprod) TENSOR__X(CUMSUM, cumsum)
 TENSOR__X(LINEAR_SCAN, linear_scan) TENSOR__X(LOG_SOFTMAX, log_softmax)
 TENSOR__X(LOG_SOFTMAX_BACKWARD, log_softmax_backward) TENSOR__X(LOGCUMSUMEXP, logcumsumexp)
@@ -21607,7 +21792,7 @@ TENSOR__FN tensor_t *tensor__cov_weights(tensor_t *weights, const char *name, in
     int64_t any;
     tensor_t *negative = tensor_any(tensor_lt_scalar(weights, 0));
     if (!tensor__host_i64(negative, TENSOR_HOST_READ, "cov", &any)) { return NULL; }
-    TENSOR__REFUSE_AS(NULL, any, INDEX, "cov: %s must not be negative", name);
+    TENSOR__REFUSE_AS(NULL, any, INDEX, "cov: %s %t must have no negative element", name, weights);
     return tensor_to(weights, x->dtype);
 }
 
@@ -21672,8 +21857,10 @@ TENSOR__FN int64_t tensor__batch_of(const tensor_arg_t *y) {
     return n;
 }
 
-// Describes the call as GEMM, batch offsets not filled yet; arg: those of tensor__matrices.
-TENSOR__FN void tensor__matmul_describe(const tensor_arg_t *arg, tensor__matmul_t *m) {
+// Describes the call as GEMM, batch offsets not filled yet. -> its arguments as matrices, which s may hold
+TENSOR__FN TENSOR__NOINLINE const tensor_arg_t *tensor__matmul_describe(
+    const tensor_call_t *c, tensor__matrices_t *s, tensor__matmul_t *m) {
+    const tensor_arg_t *arg = tensor__matrices(c->arg, s);
     const tensor_arg_t *a = &arg[0], *b = &arg[1], *y = &arg[2];
     m->g.m = a->dims[a->ndim - 2];
     m->g.k = a->dims[a->ndim - 1];
@@ -21691,22 +21878,22 @@ TENSOR__FN void tensor__matmul_describe(const tensor_arg_t *arg, tensor__matmul_
     m->g.accumulate = 0;
     m->g.batch = tensor__batch_of(y);
     m->offset_bytes = m->g.batch == 1 ? 0 : ((uint64_t)m->g.batch * 24 + 63) & ~(uint64_t)63;
+    return arg;
 }
 
 TENSOR__FN uint64_t tensor__scratch_matmul(const tensor_call_t *c) {
     if (!c->arg[c->nin].numel) { return 0; }
     tensor__matrices_t s;
     tensor__matmul_t m;
-    tensor__matmul_describe(tensor__matrices(c->arg, &s), &m);
+    tensor__matmul_describe(c, &s, &m);
     return m.offset_bytes + tensor__product_scratch(&m.g, c->arg[0].dtype);
 }
 
 TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
     tensor__matrices_t s;
-    const tensor_arg_t *arg = tensor__matrices(c->arg, &s), *a = &arg[0], *b = &arg[1], *y = &arg[2];
-    if (y->numel == 0) { return 0; }
     tensor__matmul_t m;
-    tensor__matmul_describe(arg, &m);
+    if (!c->arg[c->nin].numel) { return 0; }
+    const tensor_arg_t *arg = tensor__matmul_describe(c, &s, &m), *a = &arg[0], *b = &arg[1], *y = &arg[2];
     if (m.offset_bytes) {
         int64_t *off = (int64_t *)c->scratch, n = m.g.batch;
         for (int64_t i = 0; i < n; i++) {
@@ -21730,26 +21917,6 @@ TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
     m.g.scratch = c->scratch ? (char *)c->scratch + m.offset_bytes : NULL;
     tensor__gemm(&m.g, a->dtype);
     return 0;
-}
-
-// The product of two small matrices.
-TENSOR__FN int tensor__matmul_direct(tensor__op_t *o) {
-    const tensor_t *a = o->in[0], *b = o->in[1];
-    if (a->ndim != 2 || b->ndim != 2) { return 0; }
-    tensor__gemm_t g;
-    g.m = a->dims[0];
-    g.n = b->dims[1];
-    g.k = a->dims[1];
-    g.ars = a->strides[0];
-    g.acs = a->strides[1];
-    g.brs = b->strides[0];
-    g.bcs = b->strides[1];
-    g.crs = g.n;
-    g.aoff = g.boff = g.coff = NULL;
-    g.batch = 1;
-    g.scratch = NULL;
-    g.accumulate = 0;
-    return tensor__product_direct(o, &g, NULL);
 }
 
 // Whether the leading dims of x, more than one, are rows with one distance.
@@ -21793,16 +21960,18 @@ TENSOR__FN int tensor__infer_matmul(tensor__op_t *o) {
         if (!tensor__put_input(o, 0, tensor_contiguous(a))) { return 0; }
     }
     tensor__result(o, a->dtype, dims, ndim);
-    o->direct = tensor__matmul_direct;
     return 1;
 }
 
 TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
     tensor__op_t o;
     tensor_t *const in[2] = {a, b};
-    if (!tensor__begin_wide(&o, TENSOR__ROW(MATMUL), in, 2)) { return TENSOR__POISON; }
+    if (!tensor__begin(&o, TENSOR__ROW(MATMUL), in, 2)) { return TENSOR__POISON; }
+    tensor_t *y = tensor__small_product(&o, 0, 1, NULL);
+    if (y) { return y; }
+    if (!tensor__begin_rest(&o)) { return TENSOR__POISON; }
     if (!tensor__infer_matmul(&o)) { return tensor__abandon(&o); }
-    tensor_t *y = tensor__finish_wide(&o);
+    y = tensor__finish_wide(&o);
     return TENSOR__LIKELY(y != TENSOR__POISON) ? y : tensor__named(o.th, y, __func__);
 }
 
@@ -21815,7 +21984,6 @@ TENSOR__FN tensor_t *tensor__product_and_sums(tensor_t *a, tensor_t *b, tensor_t
     *sums = TENSOR__POISON;
     if (!tensor__begin_wide(&o, TENSOR__ROW(MATMUL), in, 2)) { return TENSOR__POISON; }
     if (!tensor__infer_matmul(&o)) { return tensor__abandon(&o); }
-    o.direct = NULL;
     o.visible = 2;
     tensor__result(&o, o.in[0]->dtype, o.in[0]->dims, 1);
     tensor_t *y = tensor__finish_wide(&o);
@@ -21912,7 +22080,8 @@ TENSOR__FN tensor_t *tensor__add_product_wide(const char *op, tensor__product_fn
     if (!tensor__live(x) || !tensor__live(a) || !tensor__live(b) || (!outer && a->dtype != b->dtype)) {
         return tensor__add_product(op, product, x, a, b, beta, alpha);
     }
-    TENSOR__REFUSE(!outer && x->dtype != a->dtype, DTYPE, "%s: x is %y, a is %y; use tensor_to", op, x, a);
+    TENSOR__REFUSE(!outer && x->dtype != a->dtype, DTYPE, "%s: x %t is %y, must be %y as a %t", op, x, x, a,
+                   a);
     int dtype = tensor__promote2(x->dtype, outer ? tensor__promote2(a->dtype, b->dtype) : a->dtype);
     int half = TENSOR__HALF(a->dtype) || TENSOR__HALF(dtype);
     int wide = half && dtype != TENSOR_F64 ? (int)TENSOR_F32 : dtype;
@@ -22329,17 +22498,19 @@ TENSOR__FN tensor_t *tensor__einsum(const char *equation, tensor_t *const *list,
 
 TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *list, int n) {
     TENSOR__MARK
-    TENSOR__REFUSE(!equation || !list || n < 1, FORMAT, "einsum: needs an equation and at least one tensor");
+    TENSOR__REFUSE(!equation, FORMAT, "einsum: equation is NULL");
+    TENSOR__REFUSE(!list, FORMAT, "einsum: list is NULL, must have the tensors of \"%s\"", equation);
+    TENSOR__REFUSE(n < 1, FORMAT, "einsum: n %i must be at least 1", n);
     if (!TENSOR__CASTING(th_)) { TENSOR__RETURN(tensor__einsum(equation, list, n)); }
 
-    tensor_t **cast = (tensor_t **)tensor__memory(th_, (uint64_t)n * sizeof *cast), *y = TENSOR__POISON;
+    tensor_t **cast = (tensor_t **)tensor__lend(th_, (uint64_t)n * sizeof *cast), *y = TENSOR__POISON;
     if (!cast) { return y; }
     memcpy(cast, list, (size_t)n * sizeof *cast);
     uint8_t modes = th_->modes;
     th_->modes |= TENSOR__CAST_ANEW;        // the result of one operand is a view of it
     if (tensor__open_as(th_, TENSOR__CAST_einsum, cast, n)) { y = tensor__einsum(equation, cast, n); }
     th_->modes = modes;
-    tensor__memory_free(th_, cast);
+    tensor__give_back(th_, cast);
     TENSOR__RETURN(y);
 }
 
@@ -22381,18 +22552,18 @@ TENSOR__FN tensor_t *tensor__multi_dot(const char *op, tensor_t *const *list, in
                        "%s: tensors %i %t and %i %t do not agree on K", op, i - 1, list[i - 1], i, list[i]);
     }
     uint64_t cells = (uint64_t)n * (uint64_t)n;
-    char *memory = (char *)tensor__memory(th_, cells * 16);
+    char *memory = (char *)tensor__lend(th_, cells * 16);
     if (!memory) { return TENSOR__POISON; }
     double *cost = (double *)(void *)memory;
     int64_t *cut = (int64_t *)(void *)(memory + cells * 8);
     tensor__chain_cuts(list, n, cost, cut);
     tensor_t *y = n == 1 ? tensor_clone(list[0]) : tensor__chain(list, cut, n, 0, n - 1);
-    tensor__memory_free(th_, memory);
+    tensor__give_back(th_, memory);
     TENSOR__RETURN(y);
 }
 
 TENSOR_API tensor_t *(tensor_linalg_multi_dot_n)(tensor_t *const *list, int n) {
-    TENSOR__REFUSE(list && n == 1, SHAPE, "linalg_multi_dot: needs at least 2 tensors");
+    TENSOR__REFUSE(list && n == 1, SHAPE, "linalg_multi_dot: n 1 must be at least 2");
     return tensor__multi_dot("linalg_multi_dot", list, n, 1);
 }
 
@@ -22499,7 +22670,7 @@ TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-linalg                                    MARK: factorisations, solvers, norms
+// >>impl-linalg                                    MARK: factorisations
 //
 // Factorisations are plain textbook algorithms in double: a matrix is copied into the worker's scratch in
 // rows, factorised there, and rounded once when it is written. Items of a batch are cut over threads.
@@ -23111,7 +23282,13 @@ TENSOR__FN int tensor__cpu_linalg(tensor_call_t *c) {
     return 0;
 }
 
-// ---- torch.linalg: fronts ----
+// ------------------------------------------------------------------------------
+// >>impl-linalg-fronts                             MARK: torch.linalg: functions, norms, gradients
+//
+// What the factorisations of >>impl-linalg are used for: solvers, inverses, least squares, norms of matrices,
+// and the gradients, which are made of products and solvers, so that they have gradients too. Rejected:
+// kernels of their own for backward passes (they would be as long as those of the factorisations).
+// ------------------------------------------------------------------------------
 
 TENSOR__COLD
 
@@ -23619,11 +23796,9 @@ TENSOR__FN tensor_svd_t tensor__lowrank(const char *op, tensor_t *x, int64_t q, 
     if (!tensor__open_as(th_, TENSOR__CAST_svd_lowrank, NULL, 0)) { return r; }
     r = tensor__svd_lowrank(m < n ? tensor_mT(x) : x, q, niter);
     th_->modes = modes;
-    tensor_t *list[3] = {r.u, r.s, r.v};
-    if (m < n) {
-        list[0] = r.v;
-        list[2] = r.u;
-    }
+    tensor_t *left = m < n ? r.v : r.u;
+    tensor_t *right = m < n ? r.u : r.v;
+    tensor_t *list[3] = {left, r.s, right};
     tensor__tidy_n(th_, mark_, list, 3, function);
     memcpy(&r, list, sizeof r);
     return r;
@@ -23888,12 +24063,6 @@ TENSOR__FN tensor_t *tensor__matrix_exp(const char *op, tensor_t *x) {
 TENSOR__FRONT(linalg_matrix_exp, (tensor_t *x), tensor__matrix_exp("linalg_matrix_exp", x))
 
 TENSOR_API tensor_t *(tensor_matrix_exp)(tensor_t *x) { return tensor__matrix_exp("matrix_exp", x); }
-
-// ------------------------------------------------------------------------------
-// >>impl-linalg-made                               MARK: norms of matrices, gradients of factorisations
-//
-// Both are made of differentiable ops, so that they have gradients themselves. Rejected: kernels for them.
-// ------------------------------------------------------------------------------
 
 // A decimal number with a point, or inf, -inf; NaN = neither. strtod would expect the locale's decimal point.
 TENSOR__FN double tensor__ord(const char *ord) {
@@ -25042,7 +25211,7 @@ TENSOR__FN int tensor__indices(tensor__indices_t *u, tensor_t *x, tensor_t *cons
         }
         d += covers;
     }
-    TENSOR__REFUSE_AS(0, !u->n, SHAPE, "index: needs at least one index tensor");
+    TENSOR__REFUSE_AS(0, !u->n, SHAPE, "index: no index tensor for x %t, must be at least 1", x);
     return 1;
 }
 
@@ -25176,13 +25345,13 @@ TENSOR__FN tensor_t *tensor__cat_with_empty(tensor_t *const *list, int n, int64_
     int64_t none[TENSOR_MAX_DIMS];
     TENSOR__DIM(at, "cat", dim, shape)
     for (int i = 0; i < shape->ndim; i++) { none[i] = i == at ? 0 : shape->dims[i]; }
-    tensor_t **rest = (tensor_t **)tensor__memory(th_, (uint64_t)n * sizeof *rest);
+    tensor_t **rest = (tensor_t **)tensor__lend(th_, (uint64_t)n * sizeof *rest);
     if (!rest) { return TENSOR__POISON; }
     for (int i = 0; i < n; i++) {
         rest[i] = tensor__joins_all(list[i]) ? tensor_reshape_n(list[i], none, shape->ndim) : list[i];
     }
     tensor_t *joined = (tensor_cat_n)(rest, n, dim);
-    tensor__memory_free(th_, rest);
+    tensor__give_back(th_, rest);
     return tensor__named(th_, tensor__tidy(th_, mark_, joined), "tensor_cat_n");
 }
 
@@ -25255,11 +25424,11 @@ TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim)
     }
     int d = tensor__dim_of("stack", dim, list[0]->ndim + 1, list[0]);
     if (d < 0) { return TENSOR__POISON; }
-    tensor_t **views = (tensor_t **)tensor__memory(th, (uint64_t)n * sizeof *views);
+    tensor_t **views = (tensor_t **)tensor__lend(th, (uint64_t)n * sizeof *views);
     if (!views) { return TENSOR__POISON; }
     for (int i = 0; i < n; i++) { views[i] = tensor_unsqueeze(list[i], d); }
     tensor_t *y = tensor_cat_n(views, n, d);
-    tensor__memory_free(th, views);
+    tensor__give_back(th, views);
     TENSOR__RETURN(y);
 }
 
@@ -25267,7 +25436,7 @@ TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim)
 TENSOR__FN tensor_t *tensor__stacked(const char *op, tensor_t *const *list, int n, int how) {
     TENSOR__MARK
     if (!list || n < 1) { return tensor__no_list(op, list, n); }
-    tensor_t **parts = (tensor_t **)tensor__memory(th_, (uint64_t)n * sizeof *parts), *y = NULL;
+    tensor_t **parts = (tensor_t **)tensor__lend(th_, (uint64_t)n * sizeof *parts), *y = NULL;
     if (!parts) { return TENSOR__POISON; }
     for (int i = 0; i < n && !y; i++) {
         if (!TENSOR__USABLE(op, "list", list[i])) {
@@ -25290,7 +25459,7 @@ TENSOR__FN tensor_t *tensor__stacked(const char *op, tensor_t *const *list, int 
         }
         y = tensor_cat_n(parts, n, dim);
     }
-    tensor__memory_free(th_, parts);
+    tensor__give_back(th_, parts);
     return tensor__tidy(th_, mark_, y);
 }
 
@@ -25343,7 +25512,7 @@ TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *re
     if (!tensor__host_f64(tensor_min(repeats), TENSOR_HOST_READ, "repeat_interleave", &least)) {
         TENSOR__RETURN(TENSOR__POISON);
     }
-    TENSOR__REFUSE(least < 0, INDEX, "repeat_interleave: repeats must not be negative");
+    TENSOR__REFUSE(least < 0, INDEX, "repeat_interleave: repeats %t has %g, must be >= 0", repeats, least);
 
     // Each source row marks where its copies start; the running count of marks is the row of a place.
     tensor_t *ends = tensor_cumsum(tensor_to(repeats, TENSOR_I64), 0), *starts = tensor_sub(ends, repeats);
@@ -25557,7 +25726,10 @@ TENSOR_API tensor_t *(tensor_empty_strided)(const int64_t *dims, const int64_t *
         bad |= strides[i] < 0 || reach > (uint64_t)1 << 56;
         span += bad ? 0 : (int64_t)reach;
     }
-    TENSOR__REFUSE(bad, SHAPE, "empty_strided: sizes or strides are negative or too large");
+    const int shown = ndim < 0 || ndim > TENSOR_MAX_DIMS ? 0 : ndim;
+    TENSOR__REFUSE(bad, SHAPE,
+                   "empty_strided: dims %n and strides %n must be 0 to 8 of each, >= 0, not too large", dims,
+                   shown, strides, shown);
     TENSOR__RETURN((tensor_as_strided)(tensor_empty_n(&span, 1, dtype), dims, strides, ndim, 0));
 }
 
@@ -26944,13 +27116,7 @@ TENSOR__FN int tensor__cpu_random(tensor_call_t *c, tensor__task_fn each) {
     return 0;
 }
 
-#define TENSOR__X(ID, name)                                                                                  \
-    TENSOR__FN void tensor__random_task_##name(void *arg, int64_t task, int worker) {                        \
-        tensor__random_task(TENSOR_OP_##ID, arg, task, worker);                                              \
-    }                                                                                                        \
-    TENSOR__FN int tensor__cpu_##name(tensor_call_t *c) {                                                    \
-        return tensor__cpu_random(c, tensor__random_task_##name);                                            \
-    }
+#define TENSOR__X(ID, name) TENSOR__CPU_OF_ROW(ID, name, tensor__cpu_random, tensor__random_task)
 TENSOR__X(RAND, rand) TENSOR__X(RANDN, randn) TENSOR__X(RANDINT, randint) TENSOR__X(BERNOULLI, bernoulli)
 TENSOR__X(POISSON, poisson)
 #undef TENSOR__X
@@ -27249,7 +27415,7 @@ TENSOR_API tensor_t *(tensor_uniform_)(tensor_t *x, double low, double high) {
 }
 
 TENSOR_API tensor_t *(tensor_normal_)(tensor_t *x, double mean, double std) {
-    TENSOR__REFUSE(!(std >= 0), INDEX, "normal_: std is %g, it must be >= 0", std);
+    TENSOR__REFUSE(!(std >= 0), INDEX, "normal_: std %g must be >= 0", std);
     return tensor__draw_into(TENSOR__ROW(RANDN), x, mean, std);
 }
 
@@ -27257,11 +27423,15 @@ TENSOR_API tensor_t *(tensor_normal_)(tensor_t *x, double mean, double std) {
 // log-normal, 3 geometric, 4 bernoulli (a = p).
 TENSOR__FN tensor_t *tensor__draw_made(const char *name, int kind, tensor_t *x, double a, double b) {
     tensor__thread_t *th = tensor__self();
+    static const char *const names[] = {"lambda", "median", "mean", "p", "p"};
+    static const char *const ranges[] = {"> 0, finite", "finite", "finite", "between 0 and 1", "in 0..1"};
     const double low[] = {0, -INFINITY, -INFINITY, 0, -1e-300};       // of a, exclusive
     const double high[] = {INFINITY, INFINITY, INFINITY, 1, 1 + 1e-15};
+    const int has_b = kind == 1 || kind == 2;
     if (!tensor__fillable(th, name, x, kind > 2)) { return TENSOR__POISON; }
-    TENSOR__REFUSE(!(a > low[kind] && a < high[kind]) || ((kind == 1 || kind == 2) && !(b >= 0)), INDEX,
-                   "%s: the parameters %g, %g are out of range", name, a, b);
+    TENSOR__REFUSE(!(a > low[kind] && a < high[kind]), INDEX, "%s: %s %g must be %s", name, names[kind], a,
+                   ranges[kind]);
+    TENSOR__REFUSE(has_b && !(b >= 0), INDEX, "%s: %s %g must be >= 0", name, kind == 1 ? "sigma" : "std", b);
 
     tensor_scope_t s = tensor__scope_begin(th, 0);
     const tensor__row_t *row = kind == 2 ? TENSOR__ROW(RANDN) : TENSOR__ROW(RAND);
@@ -27464,7 +27634,7 @@ TENSOR__FN int64_t tensor__hook(const char *name, tensor_t *x, tensor_hook_t fn,
                                 void *user) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(name, "x", x)) { return 0; }
-    TENSOR__REFUSE_AS(0, !fn && !post, OWNER, "%s: fn is NULL", name);
+    TENSOR__REFUSE_AS(0, !fn && !post, OWNER, "%s: fn is NULL, must be a function", name);
     TENSOR__REFUSE_AS(0, !TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, name);
     TENSOR__REFUSE_AS(0, !tensor__sync_needs_grad(th, x) || (post && x->node), AUTOGRAD, "%s: x %t %s", name,
                       x, tensor__needs_grad(x) ? "is not a leaf" : "does not require grad");
@@ -27529,6 +27699,7 @@ TENSOR_API int (tensor_remove_hook)(int64_t handle) {
 
 // A user's function: its saved values are inputs or results, by index; others are kept as constants.
 struct tensor_function_ctx_t {
+    tensor__storage_t *memory;          // what it lies in
     const tensor_function_t *fn;
     void *user;
     tensor_t *const *inputs;            // during forward
@@ -27565,7 +27736,20 @@ TENSOR__FN void tensor__custom_free(tensor__thread_t *th, void *custom) {
         c->fn->destroy(c->user);
         th->inside = inside;
     }
-    tensor__raw_free(th->ctx, c);
+    tensor__storage_drop(th, c->memory);
+}
+
+// Zeroed, of the thread's cache: a steady step asks the allocator for no memory. NULL after raising.
+TENSOR__FN tensor_function_ctx_t *tensor__custom_new(tensor__thread_t *th) {
+    tensor__storage_t *s = tensor__storage(th, sizeof(tensor_function_ctx_t), NULL);
+    if (!s) {
+        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "apply: out of memory");
+        return NULL;
+    }
+    tensor_function_ctx_t *c = (tensor_function_ctx_t *)s->data;
+    memset(c, 0, sizeof *c);
+    c->memory = s;
+    return c;
 }
 
 TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, tensor_t *x) {
@@ -27746,9 +27930,17 @@ TENSOR__FN int tensor__dirty_input(const tensor_function_ctx_t *c, const tensor_
 TENSOR__FN void tensor__custom_saves(tensor_function_ctx_t *c, int k, int i) {
     for (int j = 0; j < TENSOR__MAX_IN; j++) {
         int from = c->saved[j].source;
-        if (!c->saved[j].storage || c->saved[j].tensor != c->out[k] || from < 0) { continue; }
-        if (from == TENSOR__CONSTANT || from == i) { c->saved[j].source = -1 - k; }
+        if (!c->saved[j].storage || c->saved[j].tensor != c->out[k]) { continue; }
+        if (from < 0 || from == TENSOR__CONSTANT || from == i) { c->saved[j].source = -1 - k; }
     }
+}
+
+// Whether result k is also a result behind it, which then stands for both.
+TENSOR__FN int tensor__custom_repeats(const tensor_function_ctx_t *c, int k) {
+    for (int j = k + 1; j < c->nout; j++) {
+        if (c->out[j] == c->out[k]) { return 1; }
+    }
+    return 0;
 }
 
 // Runs forward; its results are in c->out. 0 = failed, raised.
@@ -27766,15 +27958,14 @@ TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_
             ok = 0;
             break;
         }
-        int i = tensor__dirty_input(c, y), again = 0;
+        int i = tensor__dirty_input(c, y);
         tensor__custom_saves(c, k, i);
         if (i >= 0) {
             returned |= 1u << i;
             continue;
         }
-        for (int j = 0; j < k; j++) { again |= c->out[j] == y; }
         // A result that forward did not make (an input or a captured tensor) gets a header of its own.
-        if (again || y->home != th || y->slot < s.mark || y->base || TENSOR__ATOMIC_LOAD(&y->refs) != 1) {
+        if (y->home != th || y->slot < s.mark || y->base || TENSOR__ATOMIC_LOAD(&y->refs) != 1) {
             c->out[k] = (tensor_detach)(y);
         }
     }
@@ -27788,12 +27979,13 @@ TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_
     return ok && th->error.code == 0;
 }
 
-// A result in the memory of an input is a view of it: a change of it in place cannot be recorded, since
-// backward knows nothing of it.
-TENSOR__FN void tensor__custom_lends(const tensor_function_ctx_t *c, tensor_t *y) {
-    for (int i = 0; i < c->n && !y->base; i++) {
-        tensor_t *x = c->inputs[i];
-        if (x->storage != y->storage) { continue; }
+// Result k in the memory of an input, or of a result before it, is a view of it: a change of it in place
+// cannot be recorded, since backward knows nothing of it.
+TENSOR__FN void tensor__custom_lends(const tensor_function_ctx_t *c, int k) {
+    tensor_t *y = c->out[k];
+    for (int i = 0; i < c->n + k && !y->base; i++) {
+        tensor_t *x = i < c->n ? c->inputs[i] : c->out[i - c->n];
+        if (x == y || x->storage != y->storage) { continue; }
         y->base = tensor__hold(x->base ? x->base : x);
         y->base_version = y->base->rebased;
         y->flags = (uint8_t)(y->flags | TENSOR__NO_GRAD_VIEW);
@@ -27807,11 +27999,12 @@ TENSOR__FN int tensor__custom_results(tensor__thread_t *th, tensor_function_ctx_
     int ok = 1;
     for (int k = 0; k < c->nout && ok; k++) {
         tensor_t *y = outputs[k] = c->out[k];
+        if (tensor__custom_repeats(c, k)) { continue; }
         int dirty = tensor__dirty_input(c, y) >= 0;
         if (!dirty) {
             y->op = c->fn->name;
             y->site = NULL;
-            tensor__custom_lends(c, y);
+            tensor__custom_lends(c, k);
         }
         if (!node || !tensor__is_float(y->dtype) || (c->constant >> k & 1)) { continue; }
         if ((*given)++) { TENSOR__HOLD(&node->refs); }
@@ -27851,9 +28044,7 @@ TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_
     TENSOR__REFUSE_CODE(nout < 1 || nout > TENSOR__MAX_OUT, INDEX, "apply: %i results, 1..%i are supported",
                         nout, (int)TENSOR__MAX_OUT);
     tensor__op_t o;
-    if (tensor__begin(&o, TENSOR__ROW(CUSTOM), inputs, n)) {
-        c = (tensor_function_ctx_t *)tensor__memory(th, sizeof *c);
-    }
+    if (tensor__begin(&o, TENSOR__ROW(CUSTOM), inputs, n)) { c = tensor__custom_new(th); }
     if (!c) {
         uint8_t inside = th->inside;
         th->inside = 1;
@@ -28033,7 +28224,7 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
     if (count < 0) { return TENSOR__POISON; }
     tensor__region_t *r = tensor__region_new(th, count, n);
     if (!r) {
-        if (list) { tensor__memory_free(th, list); }
+        if (list) { tensor__give_back(th, list); }
         return TENSOR__POISON;
     }
     r->fn = fn;
@@ -28044,8 +28235,8 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
     memset(&held, 0, sizeof held);
     int ok = tensor__region_inputs(r, inputs, n) && tensor__held_outside(th, r, list, &held);
     for (int64_t k = 0; k < count && ok; k++) { ok = tensor__region_drop(th, r, list[k], k, &held); }
-    if (held.at) { tensor__memory_free(th, held.at); }
-    if (list) { tensor__memory_free(th, list); }
+    if (held.at) { tensor__give_back(th, held.at); }
+    if (list) { tensor__give_back(th, list); }
     tensor__region_leave(th, r, -1);
     if (!ok) { return TENSOR__POISON; }
     th->fresh = y;
@@ -28089,7 +28280,7 @@ TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
                           "checkpoint: input %i %t was changed in place by %s%w after the forward pass", i,
                           r->inputs[i], s->write_op ? s->write_op : "?", s->write_site);
     }
-    tensor_t **in = (tensor_t **)tensor__memory(th, ((uint64_t)r->n + 1) * sizeof *in);
+    tensor_t **in = (tensor_t **)tensor__lend(th, ((uint64_t)r->n + 1) * sizeof *in);
     if (!in) { return 0; }
     tensor_scope_t s = tensor__scope_begin(th, 1);
     tensor_generator_t rng = th->rng;
@@ -28121,8 +28312,8 @@ TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
         }
     }
     tensor__unspin(&r->lock);
-    if (list) { tensor__memory_free(th, list); }
-    tensor__memory_free(th, in);
+    if (list) { tensor__give_back(th, list); }
+    tensor__give_back(th, in);
     if (s.thread) { (tensor_scope_end)(s); }
     tensor__region_leave(th, r, -1);
     return ok;
@@ -28188,7 +28379,7 @@ TENSOR__FN tensor__hooked_t *tensor__pass_hooked(tensor__thread_t *th, tensor__p
 
 // The places of the inputs asked for. 0 = failed, raised.
 TENSOR__FN int tensor__plan_inputs(tensor__thread_t *th, tensor__pass_t *p, uint64_t nodes) {
-    p->more = (int32_t *)tensor__memory(th, ((uint64_t)p->ninputs + 1) * sizeof *p->more);
+    p->more = (int32_t *)tensor__lend(th, ((uint64_t)p->ninputs + 1) * sizeof *p->more);
     int ok = p->more && tensor__map_room(th, &p->places, nodes + (uint64_t)p->ninputs);
     for (int i = p->ninputs - 1; i >= 0 && ok; i--) {
         tensor_t *x = p->inputs[i];
@@ -28202,7 +28393,7 @@ TENSOR__FN int tensor__plan_inputs(tensor__thread_t *th, tensor__pass_t *p, uint
 // Looks ahead: which nodes lead to p->inputs, or how many edges to each leaf with hooks. 0 = failed, raised.
 TENSOR__FN int tensor__plan(tensor__thread_t *th, tensor__pass_t *p, tensor_t *const *outputs, int no) {
     tensor__node_t **list;
-    int64_t count = tensor__walk(th, outputs, no, 0, &list);
+    int64_t count = tensor__walk_in(th, p, outputs, no, 0, &list);
     int ok = count >= 0 && (!p->inputs || tensor__plan_inputs(th, p, (uint64_t)count));
     for (int64_t k = count - 1; k >= 0 && ok; k--) {        // from the leaves on
         tensor__node_t *n = list[k];
@@ -28219,7 +28410,7 @@ TENSOR__FN int tensor__plan(tensor__thread_t *th, tensor__pass_t *p, tensor_t *c
         }
         ok = ok && (!wanted || tensor__map_put(th, &p->places, n));
     }
-    if (list) { tensor__memory_free(th, list); }
+    if (list) { tensor__give_back(th, list); }
     return ok;
 }
 
@@ -28384,7 +28575,9 @@ TENSOR__FN int tensor__leaf_done(tensor__thread_t *th, tensor__pass_t *p, tensor
 TENSOR__FN TENSOR__NOINLINE int tensor__arrived(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
     tensor__node_t *n = s->node;
     const tensor_profiler_t *heard = th->profiler;
-    if (heard && heard->backward) { heard->backward(heard->user, n->seq, n->row->name, n->site); }
+    if (heard && heard->backward) {
+        heard->backward(heard->user, n->home == th ? n->seq : 0, n->row->name, n->site);
+    }
     int64_t first = p->inputs ? tensor__map_get(&p->places, n) : 0;
     int go = first == 0;                // no output of n is asked for: go on
     for (int k = 0; k < n->nout; k++) {
@@ -28545,7 +28738,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     tensor_t *gx_small[TENSOR__MAX_IN];
     tensor_t **gx = gx_small;
     if (n->nin > TENSOR__MAX_IN) {
-        gx = (tensor_t **)tensor__memory(th, (uint64_t)n->nin * sizeof *gx);
+        gx = (tensor_t **)tensor__lend(th, (uint64_t)n->nin * sizeof *gx);
         if (!gx) { return 0; }
     } else {
         memset(gx_small, 0, sizeof gx_small);
@@ -28556,7 +28749,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     int ok = th->error.code == 0;
     tensor__separate(n, s->g, gx);
     for (int i = 0; i < n->nin && ok; i++) { ok = tensor__deliver_input(p, &g, i); }
-    if (gx != gx_small) { tensor__memory_free(th, gx); }
+    if (gx != gx_small) { tensor__give_back(th, gx); }
     tensor__saved_after(th, n, p->retain);
     return ok;
 }
@@ -28662,9 +28855,9 @@ TENSOR__FN tensor__pass_t *tensor__pass_open(tensor__thread_t *th, tensor__pass_
 
 // Keeps the memory of a pass for the next one, if no other is kept.
 TENSOR__FN void tensor__pass_close(tensor__thread_t *th, tensor__pass_t *p, const tensor__pass_t *local) {
-    if (p->hooked) { tensor__memory_free(th, p->hooked); }
-    if (p->more) { tensor__memory_free(th, p->more); }
-    if (p->places.at) { tensor__memory_free(th, p->places.at); }
+    if (p->hooked) { tensor__give_back(th, p->hooked); }
+    if (p->more) { tensor__give_back(th, p->more); }
+    if (p->places.at) { tensor__give_back(th, p->places.at); }
     tensor__pass_t *kept = p;
     if (p == local) {
         kept = (tensor__pass_t *)tensor__raw_or_release(th, sizeof *p);
@@ -28676,6 +28869,10 @@ TENSOR__FN void tensor__pass_close(tensor__thread_t *th, tensor__pass_t *p, cons
     }
     if (p->slots) { tensor__raw_free(th->ctx, p->slots); }
     if (kept) { tensor__raw_free(th->ctx, kept); }
+}
+
+TENSOR__FN TENSOR__NOINLINE void tensor__tell_pass(const tensor__thread_t *th, int begins) {
+    if (th->profiler->pass) { th->profiler->pass(th->profiler->user, begins); }
 }
 
 TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int no, tensor_t *const *grads,
@@ -28690,7 +28887,11 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     p->inputs = inputs;
     p->found = found;
     p->ninputs = ni;
-    p->watched = inputs != NULL || th->profiler != NULL;
+    p->watched = inputs != NULL;
+    if (th->profiler) {
+        p->watched = 1;
+        tensor__tell_pass(th, 1);
+    }
     int32_t depth = th->depth;
     tensor_scope_t scope = tensor__scope_begin(th, p->create);
     int ok = scope.thread != NULL;
@@ -28707,8 +28908,7 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     ok = tensor__end_leaves(th, p, ok);
 
     th->pass_mark = outer_mark;
-    const tensor_profiler_t *heard = th->profiler;
-    if (heard && heard->backward) { heard->backward(heard->user, 0, NULL, NULL); }
+    if (th->profiler) { tensor__tell_pass(th, 0); }
     th->written = NULL;
     th->fresh = NULL;
     if (scope.thread) {
@@ -28789,7 +28989,7 @@ TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t
 // NULL or needs no gradient. outs may be NULL or without graph. 0 = failed, raised.
 TENSOR__FN int tensor__pull(tensor__thread_t *th, tensor_t *const *outs, tensor_t *const *seeds, int m,
                             tensor_t *const *x, int n, tensor_t **results, int flags) {
-    tensor_t **o = (tensor_t **)tensor__memory(th, 2 * ((uint64_t)m + (uint64_t)n + 1) * sizeof *o);
+    tensor_t **o = (tensor_t **)tensor__lend(th, 2 * ((uint64_t)m + (uint64_t)n + 1) * sizeof *o);
     if (!o) { return 0; }
     tensor_t **v = o + m, **want = v + m, **got = want + n;
     int no = 0, ni = 0, ok = 1;
@@ -28809,14 +29009,14 @@ TENSOR__FN int tensor__pull(tensor__thread_t *th, tensor_t *const *outs, tensor_
         k++;
         ok = results[i] != TENSOR__POISON;
     }
-    tensor__memory_free(th, o);
+    tensor__give_back(th, o);
     return ok;
 }
 
 // d outs / d x times v, as the derivative with respect to u of the product that pulls u back.
 TENSOR__FN int tensor__push(tensor__thread_t *th, tensor_t *const *outs, int m, tensor_t *const *x, int n,
                             tensor_t *const *v, tensor_t **results, int flags) {
-    tensor_t **u = (tensor_t **)tensor__memory(th, ((uint64_t)m + (uint64_t)n + 1) * sizeof *u);
+    tensor_t **u = (tensor_t **)tensor__lend(th, ((uint64_t)m + (uint64_t)n + 1) * sizeof *u);
     if (!u) { return 0; }
     tensor_t **w = u + m;
     int ok = 1;
@@ -28828,7 +29028,7 @@ TENSOR__FN int tensor__push(tensor__thread_t *th, tensor_t *const *outs, int m, 
     }
     ok = ok && tensor__pull(th, outs, u, m, x, n, w, TENSOR_CREATE_GRAPH) &&
          tensor__pull(th, w, v, n, u, m, results, flags);
-    tensor__memory_free(th, u);
+    tensor__give_back(th, u);
     return ok;
 }
 
@@ -28838,7 +29038,7 @@ TENSOR__FN int tensor__jacobian_of(tensor__thread_t *th, tensor_t *y, tensor_t *
     if (!y) { return 1; }
     int64_t rows = y->numel;
     uint64_t places = ((uint64_t)rows + 1) * ((uint64_t)n + 1);
-    tensor_t **part = (tensor_t **)tensor__memory(th, places * sizeof *part);
+    tensor_t **part = (tensor_t **)tensor__lend(th, places * sizeof *part);
     tensor_t **list = part ? part + n : NULL;
     int ok = part != NULL;
     for (int64_t k = 0; k < rows && ok; k++) {
@@ -28859,7 +29059,7 @@ TENSOR__FN int tensor__jacobian_of(tensor__thread_t *th, tensor_t *y, tensor_t *
             (tensor_reshape_n)((tensor_stack_n)(list + i * rows, (int)rows, 0), dims, nd);
         ok = results[i] != TENSOR__POISON;
     }
-    if (part) { tensor__memory_free(th, part); }
+    if (part) { tensor__give_back(th, part); }
     return ok;
 }
 
@@ -28881,7 +29081,7 @@ TENSOR__FN int tensor__calculus(tensor__calculus_t *c, const char *op, tensor_fn
         return 0;
     }
     c->s = tensor__scope_begin(th, 1);
-    if (c->s.thread) { c->x = (tensor_t **)tensor__memory(th, 2 * ((uint64_t)n + 1) * sizeof *c->x); }
+    if (c->s.thread) { c->x = (tensor_t **)tensor__lend(th, 2 * ((uint64_t)n + 1) * sizeof *c->x); }
     if (!c->x) { return 0; }
     c->g = c->x + n;
     for (int i = 0; i < n; i++) {
@@ -28905,7 +29105,7 @@ TENSOR__FN tensor_t *tensor__calculus_end(tensor__calculus_t *c, int ok, tensor_
         if (results[i] && ok && !keep) { results[i] = (tensor_detach)(results[i]); }
     }
     if (ok && !keep) { y = (tensor_detach)(y); }
-    if (c->x) { tensor__memory_free(c->th, c->x); }
+    if (c->x) { tensor__give_back(c->th, c->x); }
     tensor__scope_hand(c->th, c->s, y, results, results ? (int)n : 0);
     return c->th->fresh = y;
 }
@@ -29110,11 +29310,11 @@ TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *in
     c.eps = eps == 0 ? 1e-6 : eps;
     c.atol = atol == 0 ? 1e-5 : atol;
     c.rtol = rtol == 0 ? 1e-3 : rtol;
-    tensor_t **lists = (tensor_t **)tensor__memory(th, (uint64_t)(n + 1) * 3 * sizeof *lists);
+    tensor_t **lists = (tensor_t **)tensor__lend(th, (uint64_t)(n + 1) * 3 * sizeof *lists);
     if (!lists) { return th->error.code; }
     tensor_scope_t s = tensor__scope_begin(th, 1);
     int code = tensor__gradcheck_all(&c, lists, constant);
-    tensor__memory_free(th, lists);
+    tensor__give_back(th, lists);
     if (s.thread) { (tensor_scope_end)(s); }
     return code;
 }
@@ -29131,7 +29331,7 @@ typedef struct tensor__gradgrad_t { tensor_fn_t fn; void *user; } tensor__gradgr
 TENSOR__FN tensor_t *tensor__gradients_of(tensor_t *const *inputs, int n, void *user) {
     tensor__gradgrad_t *gg = (tensor__gradgrad_t *)user;
     tensor__thread_t *th = tensor__self();
-    tensor_t **wanted = (tensor_t **)tensor__memory(th, (uint64_t)n * 3 * sizeof *wanted);
+    tensor_t **wanted = (tensor_t **)tensor__lend(th, (uint64_t)n * 3 * sizeof *wanted);
     if (!wanted) { return TENSOR__POISON; }
     tensor_scope_t s = tensor__scope_begin(th, 1);
     tensor_t **grads = wanted + n, **parts = grads + n, *r = TENSOR__POISON;
@@ -29148,7 +29348,7 @@ TENSOR__FN tensor_t *tensor__gradients_of(tensor_t *const *inputs, int n, void *
         r = k ? tensor_cat_n(parts, k, 0) : tensor_scalar(0, TENSOR_F64);       // all are constants
     }
     r = s.thread ? (tensor_scope_return)(s, r) : r;
-    tensor__memory_free(th, wanted);
+    tensor__give_back(th, wanted);
     return r;
 }
 
@@ -29165,7 +29365,7 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *cons
     }
     TENSOR__REFUSE_CODE(n == INT32_MAX, OWNER, "gradgradcheck: argument inputs has %i tensors, one too many",
                         n);
-    tensor_t **list = (tensor_t **)tensor__memory(th, (uint64_t)(n + 1) * sizeof *list);
+    tensor_t **list = (tensor_t **)tensor__lend(th, (uint64_t)(n + 1) * sizeof *list);
     if (!list) { return th->error.code; }
     tensor_scope_t s = tensor__scope_begin(th, 1);
     for (int i = 0; i < n; i++) { list[i] = inputs[i]; }
@@ -29176,7 +29376,7 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *cons
     int code = list[n] == TENSOR__POISON ? th->error.code :
         tensor__gradcheck(tensor__gradients_of, &gg, list, n + 1, eps, atol, rtol, 1);
     if (s.thread) { (tensor_scope_end)(s); }
-    tensor__memory_free(th, list);
+    tensor__give_back(th, list);
     return code;
 }
 
@@ -29490,6 +29690,7 @@ typedef struct tensor__traced_t {
     int64_t first, last;                // steps that use it
     int64_t until;                      // the last step that uses its place
     struct tensor__traced_t *place;     // of a temporary: the first one that has its place in the block
+    struct tensor__traced_t *beside;    // while the block is laid out: another one that begins in its step
     int older;                          // than the capture
     int held;                           // an output
     int read;                           // a temporary, read by a call that is not left out
@@ -30730,60 +30931,168 @@ TENSOR__FN void tensor__step_give(tensor__step_t *s, int64_t at) {
     }
 }
 
-// Puts e into the smallest gap that is free while it is alive, or behind those placed before, which are in
-// the order of the block. -> where the block ends
-TENSOR__FN uint64_t tensor__place_one(tensor__traced_t **placed, int64_t n, tensor__traced_t *e,
-                                      uint64_t end) {
-    uint64_t bytes = tensor__traced_room(e), from = 0, best = UINT64_MAX;
-    for (int64_t i = 0; i < n; i++) {
-        const tensor__traced_t *p = placed[i];
-        if (p->first > e->until || p->until < e->first) { continue; }
-        if (p->at >= from + bytes && p->at - from < best) {
-            best = p->at - from;
-            e->at = from;
-        }
-        uint64_t to = p->at + tensor__traced_room(p);
-        from = to > from ? to : from;
-    }
-    if (best == UINT64_MAX) { e->at = from; }
+// What lies in the block during a period of steps: node 1 of a binary tree is all steps, 2 k and 2 k + 1 are
+// the halves of node k. Bytes and ends that hold for a whole period are noted at its node alone.
+typedef struct tensor__period_t {
+    uint64_t bytes, end;                // of what lies there during the whole period
+    uint64_t full, top;                 // bytes in the fullest of its steps; the last end in any of them
+    int64_t until;                      // the last step of what begins in the period, -1 = nothing does
+    tensor__traced_t *placed;           // of a single step: what begins there
+} tensor__period_t;
 
-    int64_t i = n;
-    for (; i > 0 && placed[i - 1]->at > e->at; i--) { placed[i] = placed[i - 1]; }
-    placed[i] = e;
-    return e->at + bytes > end ? e->at + bytes : end;
+typedef struct tensor__layout_t {
+    tensor__period_t *period;
+    int64_t leaves;                     // a power of two, the number of steps at least
+    tensor__traced_t **list, **other;   // what is placed; room to sort it
+    tensor__traced_t **alive;           // what is placed and lives at the same time as another one
+    int64_t count;                      // of alive
+} tensor__layout_t;
+
+// Notes e, which is placed, in node k, of n steps from `first` on.
+TENSOR__FN void tensor__layout_add(tensor__layout_t *l, int64_t k, int64_t first, int64_t n,
+                                   const tensor__traced_t *e) {
+    tensor__period_t *s = &l->period[k];
+    uint64_t bytes = tensor__traced_room(e), end = e->at + bytes;
+    if (first > e->until || first + n <= e->first) { return; }
+    if (end > s->top) { s->top = end; }
+    if (first >= e->first && first + n - 1 <= e->until) {
+        s->bytes += bytes;
+        s->full += bytes;
+        if (end > s->end) { s->end = end; }
+        return;
+    }
+    tensor__layout_add(l, 2 * k, first, n / 2, e);
+    tensor__layout_add(l, 2 * k + 1, first + n / 2, n / 2, e);
+    const tensor__period_t *a = &l->period[2 * k], *b = a + 1;
+    s->full = s->bytes + (a->full > b->full ? a->full : b->full);
 }
 
-// Lays the temporaries into one block, the largest first: small ones fill what is free between them. -> code
-TENSOR__FN int tensor__graph_lay_out(tensor_graph_t *g) {
+// The fullest step while e is alive and the last end, into *full and *top, which begin as 0.
+TENSOR__FN void tensor__layout_look(const tensor__layout_t *l, int64_t k, int64_t first, int64_t n,
+                                    const tensor__traced_t *e, uint64_t *full, uint64_t *top) {
+    const tensor__period_t *s = &l->period[k];
+    if (first > e->until || first + n <= e->first) { return; }
+    uint64_t bytes = s->full, end = s->top;
+    if (first < e->first || first + n - 1 > e->until) {
+        bytes = 0;
+        tensor__layout_look(l, 2 * k, first, n / 2, e, &bytes, top);
+        tensor__layout_look(l, 2 * k + 1, first + n / 2, n / 2, e, &bytes, top);
+        bytes += s->bytes;
+        end = s->end;
+    }
+    if (bytes > *full) { *full = bytes; }
+    if (end > *top) { *top = end; }
+}
+
+// Lists what is placed and lives at the same time as e.
+TENSOR__FN void tensor__layout_list(tensor__layout_t *l, int64_t k, int64_t first, int64_t n,
+                                    const tensor__traced_t *e) {
+    const tensor__period_t *s = &l->period[k];
+    if (first > e->until || s->until < e->first) { return; }
+    if (n > 1) {
+        tensor__layout_list(l, 2 * k, first, n / 2, e);
+        tensor__layout_list(l, 2 * k + 1, first + n / 2, n / 2, e);
+        return;
+    }
+    for (tensor__traced_t *p = s->placed; p; p = p->beside) {
+        if (p->until >= e->first) { l->alive[l->count++] = p; }
+    }
+}
+
+// Sorts a list: the largest first, or by_place. Equal ones stay in their order.
+TENSOR__FN void tensor__traced_sort(tensor__traced_t **list, tensor__traced_t **other, int64_t n,
+                                    int by_place) {
+    for (int64_t width = 1; width < n; width *= 2) {
+        for (int64_t from = 0; from < n; from += 2 * width) {
+            int64_t middle = tensor__least(from + width, n), end = tensor__least(from + 2 * width, n);
+            int64_t a = from, b = middle;
+            for (int64_t i = from; i < end; i++) {
+                int second = a == middle;
+                if (a < middle && b < end) {
+                    const tensor__traced_t *x = list[a], *y = list[b];
+                    second = by_place ? y->at < x->at : tensor__traced_room(y) > tensor__traced_room(x);
+                }
+                other[i] = second ? list[b++] : list[a++];
+            }
+        }
+        memcpy((void *)list, (const void *)other, (size_t)n * sizeof *list);
+    }
+}
+
+// Puts e into the smallest gap that is free while it is alive, or behind what is placed then. There is no
+// such gap where one of its steps has no room for it below that.
+TENSOR__FN void tensor__layout_place(tensor__layout_t *l, tensor__traced_t *e) {
+    uint64_t bytes = tensor__traced_room(e), full = 0, top = 0;
+    tensor__layout_look(l, 1, 0, l->leaves, e, &full, &top);
+    e->at = top;
+    if (top - full >= bytes) {
+        l->count = 0;
+        tensor__layout_list(l, 1, 0, l->leaves, e);
+        tensor__traced_sort(l->alive, l->other, l->count, 1);
+        uint64_t from = 0, best = UINT64_MAX;
+        for (int64_t i = 0; i < l->count; i++) {
+            const tensor__traced_t *p = l->alive[i];
+            if (p->at >= from + bytes && p->at - from < best) {
+                best = p->at - from;
+                e->at = from;
+            }
+            uint64_t to = p->at + tensor__traced_room(p);
+            from = to > from ? to : from;
+        }
+    }
+
+    tensor__layout_add(l, 1, 0, l->leaves, e);
+    int64_t k = l->leaves + e->first;
+    e->beside = l->period[k].placed;
+    l->period[k].placed = e;
+    for (; k > 0; k /= 2) {
+        if (l->period[k].until < e->until) { l->period[k].until = e->until; }
+    }
+}
+
+// Places what has its own place in the block, the largest first: small ones fill what is free between them.
+// -> code
+TENSOR__FN int tensor__layout_make(tensor_graph_t *g, int64_t steps) {
     tensor__thread_t *th = g->thread;
-    int64_t n = 0, at = 0;
-    uint64_t end = 0;
-    for (tensor__traced_t *e = g->traced; e; e = e->next) { n++; }
-    uint64_t bytes = (uint64_t)(2 * n + 1) * sizeof(tensor__traced_t *);
-    tensor__traced_t **list = (tensor__traced_t **)tensor__memory(th, bytes);
-    if (!list) { return TENSOR_ERR_OUT_OF_MEMORY; }
-    tensor__traced_t **placed = list + n;
+    tensor__layout_t l;
+    int64_t n = 0;
+    for (tensor__traced_t *e = g->traced; e; e = e->next) { n += e->place == e && !e->local; }
+    for (l.leaves = 1; l.leaves < steps; l.leaves *= 2) { }
+    uint64_t bytes = 2 * (uint64_t)l.leaves * sizeof(tensor__period_t);
+    l.period = (tensor__period_t *)tensor__memory(th, bytes + 3 * (uint64_t)n * sizeof *l.list);
+    if (!l.period) { return TENSOR_ERR_OUT_OF_MEMORY; }
+    memset((void *)l.period, 0, (size_t)bytes);
+    for (int64_t k = 0; k < 2 * l.leaves; k++) { l.period[k].until = -1; }
+    l.list = (tensor__traced_t **)(void *)(l.period + 2 * l.leaves);
+    l.other = l.list + n;
+    l.alive = l.other + n;
+
+    n = 0;
+    for (tensor__traced_t *e = g->traced; e; e = e->next) {
+        if (e->place == e && !e->local) { l.list[n++] = e; }
+    }
+    tensor__traced_sort(l.list, l.other, n, 0);
+    for (int64_t i = 0; i < n; i++) { tensor__layout_place(&l, l.list[i]); }
+    g->info.packed_bytes = l.period[1].top;
+    tensor__memory_free(th, l.period);
+    return 0;
+}
+
+// Lays the temporaries into one block. -> code
+TENSOR__FN int tensor__graph_lay_out(tensor_graph_t *g) {
+    int64_t at = 0;
     for (tensor__step_t *s = g->first; s; s = s->next, at++) {
         tensor__step_places(g, s, at);
         tensor__step_give(s, at);
     }
-
-    n = 0;
-    for (tensor__traced_t *e = g->traced; e; e = e->next) {
-        if (e->place != e || e->local) { continue; }
-        uint64_t room = tensor__traced_room(e);
-        int64_t i = n++;
-        for (; i > 0 && tensor__traced_room(list[i - 1]) < room; i--) { list[i] = list[i - 1]; }
-        list[i] = e;
-    }
-    for (int64_t i = 0; i < n; i++) { end = tensor__place_one(placed, i, list[i], end); }
+    int code = tensor__layout_make(g, at);
+    if (code) { return code; }
     for (tensor__traced_t *e = g->traced; e; e = e->next) {
         if (e->place) { e->at = e->place->at; }
     }
-    tensor__memory_free(th, list);
-    g->info.packed_bytes = end;
-    if (!end) { return 0; }
-    g->block = (char *)tensor__memory(th, end);
+    uint64_t bytes = g->info.packed_bytes;
+    if (!bytes) { return 0; }
+    g->block = (char *)tensor__memory(g->thread, bytes);
     return g->block ? 0 : TENSOR_ERR_OUT_OF_MEMORY;
 }
 
@@ -31040,7 +31349,7 @@ TENSOR__FN uint64_t tensor__group_plan(tensor__step_t *s, int64_t step) {
 }
 
 // Plans a graph for the kernels and threads of now. Until it has succeeded the graph does not run. A call
-// that is under way begins anew, as its tasks may be others, but for a step of an optimizer, whose are the
+// that is under way begins again, as its tasks may be others, except for an optimizer's step, whose are the
 // same. -> code
 TENSOR__FN int tensor__graph_plan(tensor_graph_t *g) {
     tensor__thread_t *th = g->thread;
@@ -31422,17 +31731,22 @@ TENSOR__INLINE void tensor__step_wrote(tensor__thread_t *th, const tensor__step_
     }
 }
 
+// Runs the kernel of a step. -> code
+TENSOR__INLINE int tensor__graph_launch(tensor__thread_t *th, const tensor_graph_t *g, tensor__step_t *s) {
+    if (s->drawn) {
+        s->c.rng.seed = g->rng.seed;
+        s->c.rng.offset = g->rng.offset + s->offset;
+    }
+    return th->recorder ? tensor__launch_heard(&s->c, tensor__cpu_kernel) : tensor__cpu_kernel(&s->c);
+}
+
 // Runs one step, or a part of a group. -> code
 TENSOR__INLINE int tensor__graph_run(tensor__thread_t *th, const tensor_graph_t *g, tensor__step_t *s) {
     if (s->again) {
         s->again(s->user, 1);
         return th->error.code;
     }
-    if (s->drawn) {
-        s->c.rng.seed = g->rng.seed;
-        s->c.rng.offset = g->rng.offset + s->offset;
-    }
-    int code = th->recorder ? tensor__launch_heard(&s->c, tensor__cpu_kernel) : tensor__cpu_kernel(&s->c);
+    int code = tensor__graph_launch(th, g, s);
     if (code) { return code; }
     const tensor__group_t *v = s->group;
     if (!v) {
@@ -31443,7 +31757,7 @@ TENSOR__INLINE int tensor__graph_run(tensor__thread_t *th, const tensor_graph_t 
     return 0;
 }
 
-// Makes another thread the one that runs the graph, which is planned anew for the scratch of that thread.
+// Makes another thread the one that runs the graph, which is planned again for the scratch of that thread.
 TENSOR__FN TENSOR__NOINLINE void tensor__graph_move_to(tensor_graph_t *g, tensor__thread_t *th) {
     g->thread = th;
     g->threads = 0;
@@ -31549,7 +31863,7 @@ TENSOR__FN double tensor__microseconds(void) {
 TENSOR__FN double tensor__microseconds(void) { return (double)clock() * 1e6 / (double)CLOCKS_PER_SEC; }
 #endif
 
-enum { TENSOR__PAUSE_THREADS = 16 };    // that a kernel cuts its work for, to be done in parts
+enum { TENSOR__PAUSE_SHARES = 64 };     // that a kernel cuts its work for, to be done in parts
 
 TENSOR__FN void tensor__pause_task(void *arg, int64_t task, int worker) {
     const tensor__pause_t *p = (const tensor__pause_t *)arg;
@@ -31584,19 +31898,31 @@ TENSOR__FN void tensor__pause_run(tensor__slice_t *self, int64_t ntasks, tensor_
 }
 
 // Whether the kernel of a step can be done in parts: what it writes is written by its tasks, or once more
-// when it runs to its end, and it reads nothing that it has changed.
+// when it runs to its end, and it reads nothing that it has changed, but for tasks that change elements of
+// their own.
 TENSOR__FN int tensor__may_pause(const tensor__step_t *s) {
     const tensor_call_t *c = &s->c;
     if (!c->row) { return 0; }
     switch (c->row->family) {
     case TENSOR_FAMILY_OPTIMIZER:
-        return c->row->own != NULL;
+        return c->row->own || c->row->scratch;
+    case TENSOR_FAMILY_POINTWISE:
+        return !tensor__divides_whole(c);
+    case TENSOR_FAMILY_REDUCE:
+        return c->arg[1].numel >= TENSOR__REDUCE_ROWS;
+    case TENSOR_FAMILY_ROWS:
+        return c->row->scratch == tensor__scratch_rows;
+    case TENSOR_FAMILY_POINTWISE_BACKWARD:
+    case TENSOR_FAMILY_EMBEDDING:
+    case TENSOR_FAMILY_DROPOUT:
+        return 1;
     case TENSOR_FAMILY_MATMUL:
     case TENSOR_FAMILY_CONV:
     case TENSOR_FAMILY_POOL:
     case TENSOR_FAMILY_NORM:
     case TENSOR_FAMILY_LOSS:
     case TENSOR_FAMILY_ATTENTION:
+    case TENSOR_FAMILY_RECURRENT:
         return c->arg[0].dtype == TENSOR_F32 || c->arg[0].dtype == TENSOR_F64;
     default:
         return 0;
@@ -31617,7 +31943,7 @@ TENSOR__FN int tensor__pause_reserve(tensor_graph_t *g, tensor__thread_t *th) {
     tensor__pause_t *p = &g->pause;
     int code = 0;
     p->slice.run = tensor__pause_run;
-    p->slice.threads = TENSOR__PAUSE_THREADS;
+    p->slice.shares = TENSOR__PAUSE_SHARES;
     tensor__pause_swap(p, th);
     th->slice = &p->slice;
     for (tensor__step_t *s = g->first; s && !code; s = s->next) {
@@ -31641,7 +31967,7 @@ TENSOR__FN int tensor__graph_part(tensor_graph_t *g, tensor__thread_t *th, tenso
     p->until = until;
     tensor__pause_swap(p, th);
     th->slice = &p->slice;
-    int code = th->recorder ? tensor__launch_heard(&s->c, tensor__cpu_kernel) : tensor__cpu_kernel(&s->c);
+    int code = tensor__graph_launch(th, g, s);
     th->slice = NULL;
     tensor__pause_swap(p, th);
     if (code || !p->paused) { p->done = p->tasks = 0; }
@@ -31950,15 +32276,21 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__TESTS, TEN
 #define TENSOR__PASS 0
 #define TENSOR__PASS_WORDS
 #include TENSOR_SELF
-#define TENSOR__X(ID, name, family, nin, nout, cpu, scratch, grad, saves, cast)                              \
+#define TENSOR__KERNEL(name) tensor__cpu_##name, NULL
+#define TENSOR__KERNEL_WITH(name, scratch) tensor__cpu_##name, tensor__scratch_##scratch
+#define TENSOR__NO_KERNEL NULL, NULL
+#define TENSOR__X(ID, name, family, nin, nout, kernel, grad, saves, cast)                                    \
     TENSOR__FN const tensor__row_t *tensor__row_##ID(void) {                                                 \
         static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, nin, nin, nout, TENSOR__FLT,        \
-            TENSOR__##cast, TENSOR_OP_##ID, saves, TENSOR__GRAD(grad), cpu, scratch,                         \
-            TENSOR_FAMILY_##family == TENSOR_FAMILY_INDEX ? "x index src" : NULL, NULL};         \
+            TENSOR__##cast, TENSOR_OP_##ID, saves, TENSOR__GRAD(grad), kernel,                               \
+            TENSOR_FAMILY_##family == TENSOR_FAMILY_INDEX ? "x index src" : NULL, NULL};                     \
         return &row;                                                                                         \
     }
 TENSOR_OPS_OTHER(TENSOR__X)
 #undef TENSOR__X
+#undef TENSOR__KERNEL
+#undef TENSOR__KERNEL_WITH
+#undef TENSOR__NO_KERNEL
 #ifdef TENSOR_ALL_ROWS
 TENSOR__FN const tensor__row_t *tensor__row(int id) {
     static const tensor__row_t *(*const rows[])(void) = {
@@ -32113,22 +32445,10 @@ const char TENSOR__OF_BUILD(tensor__build) = 1;
 }
 #endif
 
-#ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_LIBM 0
+#define TENSOR__PASS_INSIDE 0
 #include TENSOR_SELF
 #undef TENSOR__PASS
-#endif
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC pop_options
-#elif defined(__clang__)
-TENSOR__PRECISE_END
-#endif
-
-#undef TENSOR_HERE
-#undef TENSOR__IN
-#define TENSOR_HERE TENSOR__SITE
-#define TENSOR__IN(function) TENSOR__SITE_OF(function)
 
 #endif   // TENSOR_IMPLEMENTATION
 

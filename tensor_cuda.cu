@@ -1626,6 +1626,11 @@ inline int host_stream_sync(void *, int device, void *stream) {     // the pool'
                                                         cuda_event_record, cuda_event_query,
                                                         host_stream_sync,  nullptr};
 
+}  // namespace tcu
+
+#if !defined(TCU_ALLOCATOR_ALONE)                // tests/cuda/alloc.cpp needs no more
+namespace tcu {
+
 // ------------------------------------------------------------------------------
 // >>libraries                                      MARK: cuBLASLt and cuDNN
 //
@@ -1895,7 +1900,9 @@ struct limits_t {
     int64_t product_workspace = 32 << 20, conv_workspace = 256 << 20; // the most bytes an algorithm may want
     int64_t one_query_keys = 1 << 14;           // more keys need more than one block per head
     int64_t attention_workspace = 256 << 20;    // above this, the gradient takes part of the batch at a time
+    int64_t attention_scores = 32 << 20;        // bytes of scores at a time, if ATTENTION_ROWS queries allow
     uint64_t plan_sets = PLAN_SETS;
+    int64_t held_rows = 1024;                   // fewer rows in registers have more threads each
     int64_t value_part = 4096;                  // of one that a block reads for a norm, variance, logsumexp
     int64_t scan_part = 16384;                  // elements of a long row that a block scans; as reduce_chunk
     int64_t sort_row = 2048;                    // longest row that a block sorts alone, at most ROW_SORT
@@ -1913,7 +1920,7 @@ struct place_t {
     int device = 0;
 };
 
-enum { THREADS = 256 };
+enum { THREADS = 256, WARP = 32 };
 typedef __nv_bfloat16 bf16;
 typedef __half f16;
 struct bool8 { uint8_t v; };                    // any byte but 0 is true
@@ -3855,34 +3862,94 @@ __device__ inline void map_row(T *y, const T *const *x, int64_t columns, lanes_t
     map_weighted<T, N, 0>(y, x, nullptr, columns, l, f);
 }
 
-// Every thread of the row gets the joined value; all threads of the block must call it.
+// Every thread of the row gets the joined value; all threads of the block must call it. A warp joins by
+// shuffles, in which all lanes make the same tree; of a longer row each thread joins what the warps have.
 template <class OP>
 __device__ inline typename OP::acc row_join(typename OP::acc v, typename OP::acc *s, lanes_t l) {
-    v = join_lanes<OP>(v, s, l.lane, l.lanes, 1);
-    v = s[threadIdx.y * blockDim.x];
+    for (int d = least(l.lanes, (int)WARP) / 2; d; d /= 2) { v = OP::join(v, __shfl_xor_sync(~0u, v, d)); }
+    if (l.lanes <= WARP) { return v; }
+    const int warps = l.lanes / WARP, first = (int)threadIdx.y * warps;
+    if (l.lane % WARP == 0) { s[first + l.lane / WARP] = v; }
+    __syncthreads();
+    v = s[first];
+    for (int k = 1; k < warps; k++) { v = OP::join(v, s[first + k]); }
     __syncthreads();
     return v;
 }
 
+// A row that is read several times: HOLDS, its packs stay in the registers of its threads, HELD a thread;
+// otherwise each time comes from memory, whatever the row's length and address.
+enum { HELD = 4 };
+
+template <class T, bool HOLDS> struct row_t {
+    typedef class_t<T> C;
+    static constexpr int V = lanes_of<T>;
+    const T *x;
+    int64_t columns;
+    lanes_t l;
+    pack_t<T, V> pack[HOLDS ? HELD : 1];
+
+    __device__ row_t(const T *from, int64_t n, lanes_t of) : x(from), columns(n), l(of) {
+        if constexpr (HOLDS) {
+            TCU_UNROLL
+            for (int k = 0; k < HELD; k++) {
+                if (at(k) < columns) { pack[k] = ((const pack_t<T, V> *)x)[at(k) / V]; }
+            }
+        }
+    }
+
+    __device__ int64_t at(int k) const { return (int64_t)(k * l.lanes + l.lane) * V; }
+
+    // f(column, value)
+    template <class F> __device__ void each(F f) const {
+        if constexpr (HOLDS) {
+            TCU_UNROLL
+            for (int k = 0; k < HELD; k++) {
+                if (at(k) >= columns) { continue; }
+                TCU_UNROLL
+                for (int i = 0; i < V; i++) { f(at(k) + i, to_class<C>(pack[k].v[i])); }
+            }
+        } else {
+            each_in_row<T, 1>(&x, columns, l, [&](int64_t i, const C *v) { f(i, v[0]); });
+        }
+    }
+
+    // y[column] = f(column, value); y may be x
+    template <class F> __device__ void map(T *y, F f) const {
+        if constexpr (HOLDS) {
+            TCU_UNROLL
+            for (int k = 0; k < HELD; k++) {
+                if (at(k) >= columns) { continue; }
+                pack_t<T, V> out;
+                TCU_UNROLL
+                for (int i = 0; i < V; i++) {
+                    out.v[i] = from_class<T>(f(at(k) + i, to_class<C>(pack[k].v[i])));
+                }
+                ((pack_t<T, V> *)y)[at(k) / V] = out;
+            }
+        } else {
+            map_row<T, 1>(y, &x, columns, l, [&](int64_t i, const C *v) { return f(i, v[0]); });
+        }
+    }
+};
+
 // The CPU's texts are row_softmax (f32) and tensor__f64_softmax in tensor.h; they sum in another order.
-template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
+template <class T, bool HOLDS, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
 softmax_rows(T *y, const T *x, int64_t rows, int64_t columns, bool logs) {
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
-        const T *row[1] = {x + r * columns};
+        const row_t<T, HOLDS> row(x + r * columns, n, l);
         C top = -INFINITY, sum = 0;
-        each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { top = w_max(top, v[0]); });
+        row.each([&](int64_t, C v) { top = w_max(top, v); });
         top = row_join<max_op<C>>(top, s, l);
         C shift = top == -INFINITY || top == INFINITY ? 0 : top; // rows of -inf give NaN, as they should
         C from = top == INFINITY ? top : shift;
-        each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += w_exp(v[0] - from); });
+        row.each([&](int64_t, C v) { sum += w_exp(v - from); });
         sum = row_join<sum_op<C>>(sum, s, l);
         C scale = 1 / sum, offset = shift + w_log(sum);
-        map_row<T, 1>(y + r * columns, row, n, l, [&](int64_t, const C *v) {
-            return logs ? v[0] - offset : w_exp(v[0] - from) * scale;
-        });
+        row.map(y + r * columns, [&](int64_t, C v) { return logs ? v - offset : w_exp(v - from) * scale; });
     }
 }
 
@@ -4325,7 +4392,7 @@ __device__ inline label_sums_t<C> sum_labels(const T *const *row, int64_t n, con
 
 // For each row: the loss, log sum e^x and the target's weight.
 template <class T, class C = class_t<T>>
-__global__ void __launch_bounds__(THREADS, 4)
+__global__ void __launch_bounds__(THREADS, same_type<C, double>::value ? 3 : 4)
     cross_entropy_rows(C *loss, C *weight, C *lse, const T *x, labels_t<C> q, int64_t rows,
                        int64_t columns, unsigned long long *error) {
     TCU_SHARED(C, s, [THREADS]);
@@ -4404,49 +4471,52 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// Scores of attention become probabilities, in place; if causal, row t uses only the first t + 1 of
-// `columns`.
-template <class C>
-__global__ void __launch_bounds__(THREADS, 4)
-    attention_rows(C *p, C *lse, int64_t rows, int64_t columns, int64_t queries, bool causal,
-                   C scale) {
+// The scores of some queries of each head, [rows, columns]: those from `first` on, `count` of them.
+struct scores_t {
+    int64_t rows, columns, count, first, queries;
+    bool causal;                                // query t sees only the first t + 1 keys
+    __device__ int64_t query(int64_t r) const { return first + r % count; }
+    __device__ int64_t seen(int64_t r) const { return causal ? query(r) + 1 : columns; }
+    __device__ int64_t place(int64_t r) const { return r / count * queries + query(r); }    // in lse
+};
+
+// Scores of attention become probabilities, in place.
+template <class C, bool HOLDS>
+__global__ void __launch_bounds__(THREADS, 4) attention_rows(C *p, C *lse, scores_t part, C scale) {
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
+    const int64_t rows = part.rows, columns = part.columns;
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
-        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
-        int64_t seen = causal ? r % queries + 1 : columns;
-        const C *row[1] = {p + r * columns};
+        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0, seen = part.seen(r);
+        const row_t<C, HOLDS> row(p + r * columns, n, l);
         C top = -INFINITY, sum = 0;
-        each_in_row<C, 1>(row, n, l, [&](int64_t i, const C *v) {
-            if (i < seen) { top = w_max(top, v[0] * scale); }
+        row.each([&](int64_t i, C v) {
+            if (i < seen) { top = w_max(top, v * scale); }
         });
         top = row_join<max_op<C>>(top, s, l);
         C shift = top == -INFINITY ? 0 : top;
-        each_in_row<C, 1>(row, n, l, [&](int64_t i, const C *v) {
-            if (i < seen) { sum += w_exp(v[0] * scale - shift); }
+        row.each([&](int64_t i, C v) {
+            if (i < seen) { sum += w_exp(v * scale - shift); }
         });
         sum = row_join<sum_op<C>>(sum, s, l);
         C by = sum > 0 ? 1 / sum : sum;
-        map_row<C, 1>(p + r * columns, row, n, l, [&](int64_t i, const C *v) {
-            return i < seen ? w_exp(v[0] * scale - shift) * by : C(0);
-        });
-        if (n && !l.lane) { lse[r] = w_log(sum) + shift; }
+        row.map(p + r * columns,
+                [&](int64_t i, C v) { return i < seen ? w_exp(v * scale - shift) * by : C(0); });
+        if (n && !l.lane) { lse[part.place(r)] = w_log(sum) + shift; }
     }
 }
 
 // p: scores, which become probabilities; d: their gradients, which become those of the scores.
 template <class C>
 __global__ void __launch_bounds__(THREADS, 4)
-    attention_rows_backward(C *p, C *d, const C *lse, int64_t rows, int64_t columns,
-                            int64_t queries,
-                            bool causal, C scale) {
+    attention_rows_backward(C *p, C *d, const C *lse, scores_t part, C scale) {
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
+    const int64_t rows = part.rows, columns = part.columns;
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
-        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
-        int64_t seen = causal ? r % queries + 1 : columns;
+        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0, seen = part.seen(r);
         const C *in[2] = {p + r * columns, d + r * columns}, *one[1] = {p + r * columns};
-        C sum = 0, shift = n ? lse[r] : 0;
+        C sum = 0, shift = n ? lse[part.place(r)] : 0;
         each_in_row<C, 2>(in, n, l, [&](int64_t i, const C *v) {
             if (i < seen) { sum += w_exp(v[0] * scale - shift) * v[1]; }
         });
@@ -4549,13 +4619,23 @@ inline grid_t rows_for(const place_t &at, int64_t rows, int64_t columns, int V) 
     return {grid_for(at, rows, high), dim3(lanes, high)};
 }
 
+// The same for kernels with a row_t. *holds: allowed before, done after.
+template <class T>
+inline grid_t held_rows_for(const place_t &at, const T *x, int64_t rows, int64_t columns, bool *holds) {
+    constexpr int V = lanes_of<T>;
+    *holds = *holds && aligned16(x) && columns % V == 0 && columns <= (int64_t)THREADS * HELD * V;
+    return rows_for(at, rows, columns, *holds && rows >= at.limits.held_rows ? V * HELD : V);
+}
+
 // All operands contiguous, rows x columns.
 inline int softmax(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
                    int64_t columns, bool logs) {
     if (!rows || !columns) { return 0; }
-    grid_t g = rows_for(at, rows, columns, 16 / size_of(x.dtype));
     TCU_FLOATS(x.dtype, T,
-               return launch(at, g, softmax_rows<T>, (T *)y.data, (const T *)x.data, rows, columns, logs);)
+               bool holds = aligned16(y.data);
+               const grid_t g = held_rows_for<T>(at, (const T *)x.data, rows, columns, &holds);
+               return launch(at, g, holds ? softmax_rows<T, true> : softmax_rows<T, false>, (T *)y.data,
+                             (const T *)x.data, rows, columns, logs);)
     return 0;
 }
 
@@ -5945,7 +6025,7 @@ inline int random_order(const place_t &at, int64_t *y, int64_t n, rng_t g, void 
 // On the CPU: >>impl-linalg.
 // ------------------------------------------------------------------------------
 
-enum { WARP = 32, SWEEPS = 60, PIVOT_BITS = 20 };
+enum { SWEEPS = 60, PIVOT_BITS = 20 };
 
 struct linalg_t {
     walk_t batch;                               // strides of x and b over the batch
@@ -6226,7 +6306,7 @@ __device__ inline void pair_of(int i, int round, int players, int *first, int *s
 
 // The rotation that makes two columns (or rows) with squares p and q and product v orthogonal: x' = c x - s
 // y, y' = s x + c y.
-__device__ inline void turn_of(double p, double q, double v, double *c, double *s) {
+__device__ inline void rotation_of(double p, double q, double v, double *c, double *s) {
     double z = (q - p) / (2 * v), t = (z >= 0 ? 1 : -1) / (fabs(z) + hypot(1.0, z));
     *c = 1 / hypot(1.0, t);
     *s = t * *c;
@@ -6302,7 +6382,7 @@ __global__ void __launch_bounds__(THREADS, 2) eigen_matrices(linalg_t l) {
                     pair_of(i, round, players, &p, &q);
                     cs[2 * i] = 1, cs[2 * i + 1] = 0;
                     if (q == n || fabs(a[(int64_t)p * ld + q]) <= least) { continue; }
-                    turn_of(a[(int64_t)p * ld + p], a[(int64_t)q * ld + q], a[(int64_t)p * ld + q],
+                    rotation_of(a[(int64_t)p * ld + p], a[(int64_t)q * ld + q], a[(int64_t)p * ld + q],
                             &cs[2 * i], &cs[2 * i + 1]);
                     atomicMax(rotated, 1);
                 }
@@ -6390,7 +6470,7 @@ __global__ void __launch_bounds__(THREADS, 2) singular_matrices(linalg_t l) {
                     if (!(xx > 1e-36 * most && yy > 1e-36 * most && fabs(xy) > close * sqrt(xx) * sqrt(yy))) {
                         continue;
                     }
-                    turn_of(xx, yy, xy, &c, &s);
+                    rotation_of(xx, yy, xy, &c, &s);
                     if (!w.lane) { atomicMax(rotated, 1); }
                     for (int h = 0; h < 2; h++) {
                         for (int j = w.lane; j < (h ? k : big); j += WARP) {
@@ -7525,26 +7605,26 @@ template <class C> __device__ inline C block_sum(C v, C *s) {
     return v;
 }
 
-template <class C> __global__ void __launch_bounds__(THREADS, 4)
-plane_norm(planes_t p, C *y, C *mean, C *rstd, C *variance, const C *x, const C *w, const C *b, C eps) {
+template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
+plane_norm(planes_t p, T *y, C *mean, C *rstd, C *variance, const T *x, const C *w, const C *b, C eps) {
     TCU_SHARED(C, s, [THREADS]);
     const int64_t all = p.planes * p.n;
     for (int64_t r = blockIdx.x; r < p.rows; r += gridDim.x) {
         C a = C(0), q = C(0);
         for (int64_t i = threadIdx.x; i < all; i += blockDim.x) {
-            a += x[plane_of(p, r, i / p.n) * p.n + i % p.n];
+            a += to_class<C>(x[plane_of(p, r, i / p.n) * p.n + i % p.n]);
         }
         a = block_sum(a, s) / (C)all;
         for (int64_t i = threadIdx.x; i < all; i += blockDim.x) {
-            C d = x[plane_of(p, r, i / p.n) * p.n + i % p.n] - a;
+            C d = to_class<C>(x[plane_of(p, r, i / p.n) * p.n + i % p.n]) - a;
             q += d * d;
         }
         q = block_sum(q, s) / (C)all;
         C k = 1 / w_sqrt(q + eps);
         for (int64_t i = threadIdx.x; i < all; i += blockDim.x) {
             int64_t plane = plane_of(p, r, i / p.n), c = plane % p.channels, at = plane * p.n + i % p.n;
-            C h = (x[at] - a) * k, more = b ? b[c] : C(0);
-            y[at] = (w ? h * w[c] : h) + more;
+            C h = (to_class<C>(x[at]) - a) * k, more = b ? b[c] : C(0);
+            y[at] = from_class<T>((w ? h * w[c] : h) + more);
         }
         if (!threadIdx.x) {
             mean[r] = a;
@@ -7554,39 +7634,42 @@ plane_norm(planes_t p, C *y, C *mean, C *rstd, C *variance, const C *x, const C 
     }
 }
 
-template <class C> __global__ void __launch_bounds__(THREADS, 4)
-plane_norm_backward(planes_t p, C *dx, const C *dy, const C *x, const C *mean, const C *rstd, const C *w) {
+template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
+plane_norm_backward(planes_t p, T *dx, const T *dy, const T *x, const C *mean, const C *rstd, const C *w) {
     TCU_SHARED(C, s, [THREADS]);
     const int64_t all = p.planes * p.n;
     for (int64_t r = blockIdx.x; r < p.rows; r += gridDim.x) {
         C a = C(0), b = C(0), m = mean[r], k = rstd[r];
         for (int64_t i = threadIdx.x; i < all; i += blockDim.x) {
             int64_t plane = plane_of(p, r, i / p.n), at = plane * p.n + i % p.n;
-            C g = w ? dy[at] * w[plane % p.channels] : dy[at];
+            C g = to_class<C>(dy[at]);
+            if (w) { g *= w[plane % p.channels]; }
             a += g;
-            b += g * (x[at] - m) * k;
+            b += g * (to_class<C>(x[at]) - m) * k;
         }
         a = block_sum(a, s) / (C)all;
         b = block_sum(b, s) / (C)all;
         for (int64_t i = threadIdx.x; i < all; i += blockDim.x) {
             int64_t plane = plane_of(p, r, i / p.n), at = plane * p.n + i % p.n;
-            C g = w ? dy[at] * w[plane % p.channels] : dy[at];
-            dx[at] = k * (g - a - (x[at] - m) * k * b);
+            C g = to_class<C>(dy[at]);
+            if (w) { g *= w[plane % p.channels]; }
+            dx[at] = from_class<T>(k * (g - a - (to_class<C>(x[at]) - m) * k * b));
         }
     }
 }
 
 // Gradients of weight and bias, one block per channel.
-template <class C> __global__ void __launch_bounds__(THREADS, 4)
-plane_norm_weights(planes_t p, C *dw, C *db, const C *dy, const C *x, const C *mean, const C *rstd) {
+template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
+plane_norm_weights(planes_t p, C *dw, C *db, const T *dy, const T *x, const C *mean, const C *rstd) {
     TCU_SHARED(C, s, [THREADS]);
     for (int64_t c = blockIdx.x; c < p.channels; c += gridDim.x) {
         C a = C(0), b = C(0);
         for (int64_t i = threadIdx.x; i < p.items * p.n; i += blockDim.x) {
             int64_t plane = i / p.n * p.channels + c, at = plane * p.n + i % p.n;
             int64_t r = p.groups ? plane / p.planes : c;
-            a += dy[at] * (x[at] - mean[r]) * rstd[r];
-            b += dy[at];
+            C g = to_class<C>(dy[at]);
+            a += g * (to_class<C>(x[at]) - mean[r]) * rstd[r];
+            b += g;
         }
         a = block_sum(a, s);
         b = block_sum(b, s);
@@ -7638,19 +7721,19 @@ template <class C> struct pair_op {
     __device__ static acc join(acc x, acc y) { return acc{x.a + y.a, x.b + y.b}; }
 };
 
-template <class C> __global__ void __launch_bounds__(THREADS, 4)
-piece_moments(pieces_t p, moments_t<C> *to, const C *x) {
+template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
+piece_moments(pieces_t p, moments_t<C> *to, const T *x) {
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t q0 = (int64_t)blockIdx.x * blockDim.y; q0 < p.all; q0 += (int64_t)gridDim.x * blockDim.y) {
         int64_t q = q0 + threadIdx.y;
         piece_t k = piece_of(p, q < p.all ? q : 0);
         int64_t n = q < p.all ? k.n : 0;
-        const C *row[1] = {x + k.at};
+        const T *row[1] = {x + k.at};
         C sum = 0, square = 0;
-        each_in_row<C, 1>(row, n, l, [&](int64_t, const C *v) { sum += v[0]; });
+        each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += v[0]; });
         C m = row_join<sum_op<C>>(sum, s, l) / (C)k.n;
-        each_in_row<C, 1>(row, n, l, [&](int64_t, const C *v) { square += (v[0] - m) * (v[0] - m); });
+        each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { square += (v[0] - m) * (v[0] - m); });
         square = row_join<sum_op<C>>(square, s, l);
         if (n && !l.lane) { to[q] = moments_t<C>{(C)k.n, m, square}; }
     }
@@ -7676,8 +7759,8 @@ join_moments(pieces_t p, C *mean, C *rstd, C *variance, const moments_t<C> *from
     }
 }
 
-template <class C> __global__ void __launch_bounds__(THREADS, 4)
-piece_norm(pieces_t p, C *y, const C *x, const C *mean, const C *rstd, const C *w, const C *b) {
+template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
+piece_norm(pieces_t p, T *y, const T *x, const C *mean, const C *rstd, const C *w, const C *b) {
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t q = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; q < p.all;
          q += (int64_t)gridDim.x * blockDim.y) {
@@ -7685,24 +7768,24 @@ piece_norm(pieces_t p, C *y, const C *x, const C *mean, const C *rstd, const C *
         int64_t r = statistic_of(p.p, k.plane), c = k.plane % p.p.channels;
         C m = mean[r], by = rstd[r], scale = w ? w[c] : C(1);
         C more = b ? b[c] : C(0);
-        const C *row[1] = {x + k.at};
-        map_row<C, 1>(y + k.at, row, k.n, l,
+        const T *row[1] = {x + k.at};
+        map_row<T, 1>(y + k.at, row, k.n, l,
                       [&](int64_t, const C *v) { return (v[0] - m) * by * scale + more; });
     }
 }
 
 // For a piece: the sums of dy and of dy times the normalised x.
-template <class C> __global__ void __launch_bounds__(THREADS, 4)
-piece_sums(pieces_t p, pair_t<C> *to, const C *dy, const C *x, const C *mean, const C *rstd) {
+template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
+piece_sums(pieces_t p, pair_t<C> *to, const T *dy, const T *x, const C *mean, const C *rstd) {
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t q0 = (int64_t)blockIdx.x * blockDim.y; q0 < p.all; q0 += (int64_t)gridDim.x * blockDim.y) {
         int64_t q = q0 + threadIdx.y;
         piece_t k = piece_of(p, q < p.all ? q : 0);
         int64_t r = statistic_of(p.p, k.plane), n = q < p.all ? k.n : 0;
-        const C *row[2] = {dy + k.at, x + k.at};
+        const T *row[2] = {dy + k.at, x + k.at};
         C m = mean[r], by = rstd[r], a = 0, b = 0;
-        each_in_row<C, 2>(row, n, l, [&](int64_t, const C *v) {
+        each_in_row<T, 2>(row, n, l, [&](int64_t, const C *v) {
             a += v[0];
             b += v[0] * ((v[1] - m) * by);
         });
@@ -7750,8 +7833,8 @@ join_channels(pieces_t p, C *dw, C *db, const pair_t<C> *from) {
     }
 }
 
-template <class C> __global__ void __launch_bounds__(THREADS, 4)
-piece_norm_backward(pieces_t p, C *dx, const C *dy, const C *x, const C *mean, const C *rstd, const C *w,
+template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
+piece_norm_backward(pieces_t p, T *dx, const T *dy, const T *x, const C *mean, const C *rstd, const C *w,
                     const pair_t<C> *means) {
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t q = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; q < p.all;
@@ -7760,8 +7843,8 @@ piece_norm_backward(pieces_t p, C *dx, const C *dy, const C *x, const C *mean, c
         int64_t r = statistic_of(p.p, k.plane);
         C m = mean[r], by = rstd[r], scale = w ? w[k.plane % p.p.channels] : C(1), a = means[r].a,
           b = means[r].b;
-        const C *row[2] = {dy + k.at, x + k.at};
-        map_row<C, 2>(dx + k.at, row, k.n, l,
+        const T *row[2] = {dy + k.at, x + k.at};
+        map_row<T, 2>(dx + k.at, row, k.n, l,
                       [&](int64_t, const C *v) { return by * (v[0] * scale - a - (v[1] - m) * by * b); });
     }
 }
@@ -9088,7 +9171,7 @@ struct tensor_cuda_comm_t {
 };
 
 namespace tcu {
-// A number that each run of a graph gets anew, at `at` in its numbers: an offset of the generator (host
+// A number that each run of a graph gets again, at `at` in its numbers: an offset of the generator (host
 // NULL), or the nn__update_t at host.
 struct live_t {
     uint32_t at;
@@ -9149,7 +9232,7 @@ struct graph_t {
     list_t<tensor_cuda_comm_t *> comms;         // that its collectives use
 };
 
-// The first of a graph's numbers is refusals_t's held, which each run finds anew.
+// The first of a graph's numbers is refusals_t's held, which each run finds again.
 enum { HELD_BYTES = 16 };
 static unsigned *held_of(const graph_t *g) { return (unsigned *)(uintptr_t)g->numbers->address; }
 
@@ -9290,7 +9373,7 @@ static gpu_t *gpu_of(int index) {
 }
 
 static tensor_cuda_stream_t *current_handle(int index) {
-    if (this_thread.generation != process.generation) {         // the backend was started anew
+    if (this_thread.generation != process.generation) {         // the backend was started again
         memset((void *)&this_thread, 0, sizeof this_thread);
         this_thread.generation = process.generation;
     }
@@ -9924,7 +10007,7 @@ static refusals_t words_of(const graph_t *graph) {
     return r;
 }
 
-// The address of a number in a graph's numbers, which is filled anew before each run. -> NULL: no graph, or
+// The address of a number in a graph's numbers, which is filled again before each run. -> NULL: no graph, or
 // (failed) no room
 static void *live_number(const live_t &number, uint32_t bytes) {
     graph_t *g = captured_on(this_thread.now);
@@ -10415,63 +10498,68 @@ static int native_dropout(const place_t &at, tensor_call_t *c) {
     return NONE;
 }
 
-template <class C> static int piece_norms(const place_t &at, tensor_call_t *c, const pieces_t &p) {
+template <class T> static int piece_norms(const place_t &at, tensor_call_t *c, const pieces_t &p) {
+    typedef class_t<T> C;
     const bool back = c->row->id == NN_OP_GROUP_NORM_BACKWARD;
     const norm_args_t a(c, back);
-    grid_t rows = rows_for(at, p.all, p.p.n < p.longest ? p.p.n : p.longest, 16 / (int)sizeof(C));
+    grid_t rows = rows_for(at, p.all, p.p.n < p.longest ? p.p.n : p.longest, 16 / (int)sizeof(T));
     unsigned statistics = grid_for(at, p.p.rows, 1), channels = grid_for(at, p.p.channels, 1);
-    const C *x = (const C *)a.x->data, *w = (const C *)a.weight->data;
+    const T *x = (const T *)a.x->data;
+    const C *w = (const C *)a.weight->data;
     C *mean = (C *)a.mean->data, *rstd = (C *)a.rstd->data;
     if (!back) {
         scratch_t scratch(c, (uint64_t)p.all * sizeof(moments_t<C>));
         if (scratch.code) { return scratch.code; }
-        int code = launch(at, rows, piece_moments<C>, p, scratch.at, x);
+        int code = launch(at, rows, piece_moments<T>, p, scratch.at, x);
         if (!code) {
             code = launch(at, {statistics, THREADS}, join_moments<C>, p, mean, rstd, a.variance->data,
                           scratch.at, (C)c->p->group_norm.eps);
         }
         if (code) { return code; }
-        return launch(at, rows, piece_norm<C>, p, a.y->data, x, mean, rstd, w, a.bias->data);
+        return launch(at, rows, piece_norm<T>, p, a.y->data, x, mean, rstd, w, a.bias->data);
     }
 
     scratch_t scratch(c, (uint64_t)(p.all + p.p.rows) * sizeof(pair_t<C>));
     if (scratch.code) { return scratch.code; }
     pair_t<C> *sums = (pair_t<C> *)scratch.at, *means = sums + p.all;
-    const C *dy = (const C *)a.dy->data;
-    int code = launch(at, rows, piece_sums<C>, p, sums, dy, x, mean, rstd);
+    const T *dy = (const T *)a.dy->data;
+    int code = launch(at, rows, piece_sums<T>, p, sums, dy, x, mean, rstd);
     if (!code) { code = launch(at, {statistics, THREADS}, join_sums<C>, p, means, sums, w); }
     if (!code) {
-        code = launch(at, rows, piece_norm_backward<C>, p, a.dx->data, dy, x, mean, rstd, w, means);
+        code = launch(at, rows, piece_norm_backward<T>, p, a.dx->data, dy, x, mean, rstd, w, means);
     }
     if (code || !a.dweight->numel) { return code; }
     return launch(at, {channels, THREADS}, join_channels<C>, p, a.dweight->data, a.dbias->data, sums);
 }
 
-template <class C> static int plane_norms(const place_t &at, tensor_call_t *c) {
+template <class T> static int plane_norms(const place_t &at, tensor_call_t *c) {
+    typedef class_t<T> C;
     const bool back = c->row->id == NN_OP_GROUP_NORM_BACKWARD;
     const norm_args_t a(c, back);
     planes_t p = planes_of(c->p->group_norm);
     if (!p.rows || !c->arg[0].numel) { return c->arg[0].numel ? 0 : (int)NONE; }
-    if (p.planes * p.n > at.limits.norm_block) { return piece_norms<C>(at, c, pieces_of(at, p)); }
+    if (p.planes * p.n > at.limits.norm_block) { return piece_norms<T>(at, c, pieces_of(at, p)); }
     const grid_t grid = blocks_for(at, p.rows);
     const void *x = a.x->data, *w = a.weight->data;
     if (!back) {
-        return launch(at, grid, plane_norm<C>, p, a.y->data, a.mean->data, a.rstd->data, a.variance->data, x,
+        return launch(at, grid, plane_norm<T>, p, a.y->data, a.mean->data, a.rstd->data, a.variance->data, x,
                       w, a.bias->data, (C)c->p->group_norm.eps);
     }
 
     int code =
-        launch(at, grid, plane_norm_backward<C>, p, a.dx->data, a.dy->data, x, a.mean->data, a.rstd->data, w);
+        launch(at, grid, plane_norm_backward<T>, p, a.dx->data, a.dy->data, x, a.mean->data, a.rstd->data, w);
     if (code || !a.dweight->numel) { return code; }
-    return launch(at, blocks_for(at, p.channels), plane_norm_weights<C>, p, a.dweight->data, a.dbias->data,
+    return launch(at, blocks_for(at, p.channels), plane_norm_weights<T>, p, a.dweight->data, a.dbias->data,
                   a.dy->data, x, a.mean->data, a.rstd->data);
 }
 
-// Whether the call is a layer norm or its gradient whose x, y and their gradients are of one half dtype.
+static bool is_gradient_of_norm(const tensor_call_t *c) {
+    return c->row->id == NN_OP_LAYER_NORM_BACKWARD || c->row->id == NN_OP_GROUP_NORM_BACKWARD;
+}
+
+// Whether x, y and their gradients are of one half dtype, and all that is small of f32.
 static bool norms_halves(const tensor_call_t *c) {
-    const bool back = c->row->id == NN_OP_LAYER_NORM_BACKWARD;
-    if (!back && c->row->id != NN_OP_LAYER_NORM) { return false; }
-    const norm_args_t n(c, back);
+    const norm_args_t n(c, is_gradient_of_norm(c));
     const tensor_arg_t *halves[4] = {n.x, n.y, n.dy, n.dx};
     const tensor_arg_t *wide[7] = {n.weight, n.bias, n.mean, n.rstd, n.dweight, n.dbias, n.variance};
     bool fit = true;
@@ -10500,11 +10588,12 @@ static int native_norm(const place_t &at, tensor_call_t *c) {
     const bool rows_of_halves = half && norms_halves(c);
     if ((half && !rows_of_halves) || !is_dense(c)) { return over_copies(at, c, true, native_norm); }
     single = single || rows_of_halves;
-    const norm_args_t n(c, c->row->id == NN_OP_LAYER_NORM_BACKWARD);
+    const norm_args_t n(c, is_gradient_of_norm(c));
     switch (c->row->id) {
     case NN_OP_BATCH_NORM: case NN_OP_GROUP_NORM: case NN_OP_GROUP_NORM_BACKWARD:
-        if (single) { return plane_norms<float>(at, c); }
-        return twice ? plane_norms<double>(at, c) : (int)NONE;
+        if (!single && !twice) { return NONE; }
+        TCU_FLOATS(n.x->dtype, T, return plane_norms<T>(at, c);)
+        return NONE;
     case NN_OP_LAYER_NORM:
         if ((!single && !twice) || !a[0].numel) { return single ? 0 : (int)NONE; }
         return layer_norm(at, *n.y, n.mean->data, n.rstd->data, *n.x, n.weight->data, n.bias->data,
@@ -10622,9 +10711,31 @@ template <class T> static int pool(const place_t &at, tensor_call_t *c, int64_t 
                  : pool_of<T>(at, c, pool_t<int64_t>(g, between));
 }
 
+// The mean of whole planes is a reduction, in which many threads take a plane. -> UNSUPPORTED: it is not that
+static int mean_of_planes(const place_t &at, tensor_call_t *c, int64_t between) {
+    const window_t &g = c->p->window;
+    const tensor_arg_t &x = c->arg[0], &y = c->arg[1];
+    const int id = c->row->id;
+    const bool mean = id == NN_OP_AVG_POOL1D || id == NN_OP_AVG_POOL2D || id == NN_OP_AVG_POOL3D;
+    if (!mean || !x.numel) { return NONE; }
+    const bool adaptive = g.mode == NN__ADAPTIVE;
+    for (int d = 0; d < 3; d++) {
+        const bool all = adaptive || (g.kernel[d] == g.in[d] && !g.pad[d] && !g.divisor);
+        if (g.out[d] != 1 || !all) { return NONE; }
+    }
+
+    const int64_t dims[3] = {y.numel / between, x.numel / y.numel, between};
+    shaped_t planes(x);
+    reshape(planes, 3, dims);
+    scratch_t scratch(c, reduce_scratch(at, planes.arg, 2, REDUCE_MEAN));
+    return scratch.code ? scratch.code : reduce(at, y, planes.arg, 2, REDUCE_MEAN, scratch.at);
+}
+
 static int native_pool(const place_t &at, tensor_call_t *c) {
     int64_t between = between_pixels(c);
     if (!between) { return over_copies(at, c, false, native_pool); }
+    const int mean = mean_of_planes(at, c, between);
+    if (mean != NONE) { return mean; }
     TCU_FLOATS(c->arg[0].dtype, T, return pool<T>(at, c, between);)
     return NONE;
 }
@@ -10732,53 +10843,104 @@ static void transpose(shaped_t &o) {
     o.strides[d - 2] = step;
 }
 
-// Keeps the scores of all heads in scratch: [.., queries, keys].
+// Rows [first, first + count) of the matrices in the last two dims.
+static void narrow(shaped_t &o, int64_t first, int64_t count) {
+    const int d = o.arg.ndim - 2;
+    o.dims[d] = count;
+    o.arg.data = (char *)o.arg.data + first * o.strides[d] * size_of(o.arg.dtype);
+}
+
+enum { ATTENTION_ROWS = 64 };
+
+// Queries [first, end) of all heads; their scores are at `scores`, in backward the scores' gradients at
+// `more`. Keys that none of them sees take no part. The gradients of keys and values are sums over all parts:
+// the last part, which comes first, stores them.
+template <class C>
+static int attention_part(const place_t &at, const attention_args_t &a, bool back, bool causal, C scale,
+                          int64_t first, int64_t end, C *scores, C *more) {
+    const int n = a.q->ndim;
+    const int64_t count = end - first, queries = a.q->dims[n - 2];
+    const bool last = end == queries;
+    int64_t keys = a.k->dims[n - 2], dims[TENSOR_MAX_DIMS], rows = count;
+    if (causal && !(back && last)) {            // of some eight widths, for the library plans each of them
+        const int64_t step = (keys / 8 / ATTENTION_ROWS + 1) * ATTENTION_ROWS;
+        keys = least(keys, (end + step - 1) / step * step);
+    }
+    for (int d = 0; d < n - 2; d++) {
+        dims[d] = a.q->dims[d];
+        rows *= dims[d];
+    }
+    dims[n - 2] = count;
+    dims[n - 1] = keys;
+
+    shaped_t q(*a.q), k(*a.k), v(*a.v), p(*a.q), kt(*a.k);
+    reshape(p, n, dims);
+    p.arg.data = scores;
+    narrow(q, first, count);
+    narrow(k, 0, keys);
+    narrow(v, 0, keys);
+    narrow(kt, 0, keys);
+    transpose(kt);
+    const scores_t part = {rows, keys, count, first, queries, causal};
+    int code = product(at, p.arg, q.arg, kt.arg);
+    if (code) { return code; }
+    if (!back) {
+        shaped_t y(*a.y);
+        narrow(y, first, count);
+        bool holds = true;
+        const grid_t g = held_rows_for(at, scores, rows, keys, &holds);
+        auto *kernel = holds ? attention_rows<C, true> : attention_rows<C, false>;
+        code = launch(at, g, kernel, scores, a.lse->data, part, scale);
+        return code ? code : product(at, y.arg, p.arg, v.arg);
+    }
+
+    shaped_t d(*a.q), vt(*a.v), dy(*a.dy), dq(*a.dq), dk(*a.dk), dv(*a.dv);
+    reshape(d, n, dims);
+    d.arg.data = more;
+    narrow(vt, 0, keys);
+    transpose(vt);
+    narrow(dy, first, count);
+    narrow(dq, first, count);
+    narrow(dk, 0, keys);
+    narrow(dv, 0, keys);
+    if ((code = product(at, d.arg, dy.arg, vt.arg)) != 0) { return code; }
+    const grid_t g = rows_for(at, rows, keys, lanes_of<C>);
+    code = launch(at, g, attention_rows_backward<C>, scores, more, a.lse->data, part, scale);
+    if (!code) { code = product(at, dq.arg, d.arg, k.arg); }
+    transpose(p);
+    transpose(d);
+    if (!code) { code = product(at, dk.arg, d.arg, q.arg, nullptr, !last); }
+    return code ? code : product(at, dv.arg, p.arg, dy.arg, nullptr, !last);
+}
+
+// By products of libraries, whose scores, [.., queries, keys], are in scratch: those of as many queries as
+// the limit allows, so that memory does not grow with the square of a sequence's length.
 template <class C> static int attention(const place_t &at, tensor_call_t *c) {
     bool back = c->row->id == NN_OP_ATTENTION_BACKWARD, causal = c->p->attention.is_causal != 0;
     const attention_args_t a(c, false, back);
     const tensor_arg_t &q = *a.q, &k = *a.k, &v = *a.v;
-    C scale = (C)c->p->attention.scale;
     for (int i = 0; i < c->nin + c->nout; i++) {
         if (c->arg[i].data && c->arg[i].dtype != q.dtype) { return NONE; }
     }
     int n = q.ndim;
-    int64_t queries = q.dims[n - 2], keys = k.dims[n - 2], dims[TENSOR_MAX_DIMS], rows = queries;
+    int64_t queries = q.dims[n - 2], keys = k.dims[n - 2], heads = 1;
     for (int d = 0; d < n - 2; d++) {
-        dims[d] = q.dims[d];
-        rows *= q.dims[d];
+        heads *= q.dims[d];
         if (k.dims[d] != q.dims[d] || v.dims[d] != q.dims[d]) { return NONE; }
     }
 
-    if (!rows || !keys || !q.dims[n - 1] || !v.dims[n - 1]) { return NONE; }
-    dims[n - 2] = queries;
-    dims[n - 1] = keys;
-    uint64_t bytes = (uint64_t)(rows * keys) * sizeof(C);
+    if (!heads || !queries || !keys || !q.dims[n - 1] || !v.dims[n - 1]) { return NONE; }
+    const int64_t fit = at.limits.attention_scores / (int64_t)sizeof(C) / heads / keys;
+    const int64_t part = least(queries, most<int64_t>(fit / ATTENTION_ROWS, 1) * ATTENTION_ROWS);
+    const uint64_t bytes = (uint64_t)(heads * part * keys) * sizeof(C);
     scratch_t scores(c, bytes), more(c, back ? bytes : 0);
-    if (scores.code || more.code) { return scores.code ? scores.code : more.code; }
-    shaped_t p(q), d(q), kt(k), vt(v);
-    reshape(p, n, dims);
-    reshape(d, n, dims);
-    transpose(kt);
-    transpose(vt);
-    p.arg.data = scores.at;
-    d.arg.data = more.at;
-    grid_t g = rows_for(at, rows, keys, 16 / (int)sizeof(C));
-    int code = product(at, p.arg, q, kt.arg);
-    if (code) { return code; }
-    if (!back) {
-        code = launch(at, g, attention_rows<C>, scores.at, a.lse->data, rows, keys, queries, causal, scale);
-        return code ? code : product(at, *a.y, p.arg, v);
+    int code = scores.code ? scores.code : more.code;
+    const C scale = (C)c->p->attention.scale;
+    for (int64_t end = queries; end > 0 && !code; end -= part) {
+        const int64_t first = most<int64_t>(end - part, 0);
+        code = attention_part<C>(at, a, back, causal, scale, first, end, (C *)scores.at, (C *)more.at);
     }
-
-    const tensor_arg_t &dy = *a.dy;
-    if ((code = product(at, d.arg, dy, vt.arg)) != 0) { return code; }
-    code = launch(at, g, attention_rows_backward<C>, scores.at, more.at, a.lse->data, rows, keys, queries,
-                  causal, scale);
-    if (!code) { code = product(at, *a.dq, d.arg, k); }
-    transpose(p);
-    transpose(d);
-    if (!code) { code = product(at, *a.dk, d.arg, q); }
-    return code ? code : product(at, *a.dv, p.arg, dy);
+    return code;
 }
 
 // -> UNSUPPORTED: not one query per head, or larger than the kernel allows.
@@ -10979,7 +11141,7 @@ static int native_optimizer(const place_t &at, tensor_call_t *c) {
     if (c->p->optimizer.kind >= NN__SUM_SQUARES) { return native_grads(at, c); }
     int count = c->nout / 5, dtype = c->arg[2].dtype, code;
     param_t *params = (param_t *)malloc((size_t)(count + 1) * sizeof *params);
-    if (!params) {                              // not the CPU's turn, which takes no halves here
+    if (!params) {                              // the CPU is not asked: it takes no halves here
         TENSOR__(fail)(c->thread, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", c->row->name);
         return TENSOR_ERR_OUT_OF_MEMORY;
     }
@@ -11933,7 +12095,8 @@ int tensor_record_stream(tensor_t *x, tensor_cuda_stream_t *stream) {
         return raised(TENSOR_ERR_POISONED, "record_stream: x is not a tensor, or failed earlier");
     }
     if (x->device != h->of->device + 1) {
-        return raised(TENSOR_ERR_DEVICE, "record_stream: x is on another device");
+        return raised(TENSOR_ERR_DEVICE, "record_stream: x is on CUDA device %i, must be on the stream's, %i",
+                      x->device - 1, h->of->device);
     }
     return record_stream(process.allocator, (block_t *)x->storage->user, (void *)h->of->raw)
                ? raised(TENSOR_ERR_OUT_OF_MEMORY, "record_stream: out of memory") : 0;
@@ -11978,7 +12141,9 @@ int tensor_cuda_event_record(tensor_cuda_event_t *event, tensor_cuda_stream_t *s
         return TENSOR_ERR_UNSUPPORTED;
     }
     if (event->device != h->of->device) {
-        return raised(TENSOR_ERR_DEVICE, "cuda_event_record: event and stream are of two devices");
+        return raised(TENSOR_ERR_DEVICE,
+                      "cuda_event_record: the event is of CUDA device %i, must be of the stream's, %i",
+                      event->device, h->of->device);
     }
     event->recorded = true;
     event->graph = g ? g->arena : 0;
@@ -12042,7 +12207,7 @@ tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const void *id, te
     if (!gpu_for(device, op)) { return nullptr; }
     if (!id || rank < 0 || rank >= ranks) {
         if (id) {
-            raised(TENSOR_ERR_INDEX, "%s: the rank is not below the ranks", op);
+            raised(TENSOR_ERR_INDEX, "%s: rank %i must be in 0..%i", op, rank, ranks - 1);
         } else {
             raised(TENSOR_ERR_POISONED, "%s: id is NULL", op);
         }
@@ -12309,20 +12474,32 @@ static void tell_range(void *, const char *name) {
     if (name) { tensor_cuda_range_push(name); } else { tensor_cuda_range_pop(); }
 }
 
-// The range of a gradient ends where the next one begins, or the pass ends.
-static thread_local bool in_gradient;
+// The range of a gradient ends where the next one begins, or the pass ends. Passes nest: a bit for each that
+// a word has room for, 1 = a gradient of it is open.
+static thread_local uint64_t in_gradient;
+static void end_gradient() {
+    if (in_gradient & 1) { tensor_cuda_range_pop(); }
+    in_gradient &= ~(uint64_t)1;
+}
 static void tell_backward(void *, uint64_t, const char *op, const char *) {
     char text[96];
-    if (in_gradient) { tensor_cuda_range_pop(); }
-    in_gradient = op != nullptr;
-    if (!op) { return; }
+    end_gradient();
+    in_gradient |= 1;
     snprintf(text, sizeof text, "%s backward", op);
     tensor_cuda_range_push(text);
+}
+static void tell_pass(void *, int begins) {
+    if (begins) {
+        in_gradient <<= 1;
+        return;
+    }
+    end_gradient();
+    in_gradient >>= 1;
 }
 
 const tensor_profiler_t *tensor_cuda_profiler(void) {
     static const tensor_profiler_t told = {nullptr, nullptr, nullptr, nullptr,
-                                           tell_range, tell_backward, nullptr};
+                                           tell_range, tell_backward, nullptr, tell_pass};
     return &told;
 }
 
@@ -12369,3 +12546,4 @@ void tensor_cuda_op_counts(void (*line)(void *user, const char *op, int64_t nati
 }
 
 }  // extern "C"
+#endif

@@ -267,7 +267,8 @@ for t in $tests $more; do
 done
 # ---- truth ----
 
-# together SECONDS NAME=COMMAND..: all at once, each with an output of its own; then their counts.
+# together SECONDS NAME=COMMAND..: all at once, each in a folder of its own, for some write files of the same name, and
+# with an output of its own; then their counts.
 together() {
     seconds=$1
     shift
@@ -280,7 +281,9 @@ together() {
     echo "== $running" | tee -a "$log"
     children=
     for one in "$@"; do
-        timeout -k 5 "$seconds" $lines sh -c "exec ${one#*=}" > "$work/${one%%=*}.out" 2>&1 < /dev/null &
+        name=${one%%=*}
+        mkdir -p "$work/$name"
+        timeout -k 5 "$seconds" $lines sh -c "cd '$work/$name' && exec ${one#*=}" > "$work/$name.out" 2>&1 < /dev/null &
         children="$children $!"
     done
     child=$children
@@ -331,9 +334,10 @@ truth() {
         say "failed: custom_kernel, status $status: $(grep differs "$now" | head -n 1)"
     fi
     list=
-    for t in $tests; do list="$list $t=$GPU/$t"; done
-    for t in device streams ops_device nn_rows; do list="$list $t-alone=env@TENSOR_CUDA_NO_LIBRARIES=1@$GPU/$t"; done
-    for t in 1 2 3 4; do list="$list streams-$t=$GPU/streams"; done     # races of the host show up sometimes
+    at=$(cd "$GPU" && pwd)
+    for t in $tests; do list="$list $t=$at/$t"; done
+    for t in device streams ops_device nn_rows; do list="$list $t-alone=env@TENSOR_CUDA_NO_LIBRARIES=1@$at/$t"; done
+    for t in 1 2 3 4; do list="$list streams-$t=$at/streams"; done      # races of the host show up sometimes
     set --
     for t in $list; do set -- "$@" "$(echo "$t" | tr @ ' ')"; done
     together 170 "$@"
@@ -341,10 +345,10 @@ truth() {
     if [ -n "$sanitizer" ]; then
         # One allocation a tensor, or what one block writes into another is not seen.
         check="$sanitizer --error-exitcode 9 --print-limit 20"
-        together 130 "memcheck-kernels=env TENSOR_CUDA_NO_CACHE=1 $check --tool memcheck $GPU/kernels" \
-            "memcheck-nn_rows=env TENSOR_CUDA_NO_CACHE=1 TENSOR_CUDA_NO_LIBRARIES=1 $check --tool memcheck $GPU/nn_rows" \
-            "memcheck-mlp=env TENSOR_CUDA_NO_CACHE=1 $check --tool memcheck $GPU/gpu mlp 32" \
-            "racecheck-kernels=$check --tool racecheck $GPU/kernels"
+        together 130 "memcheck-kernels=env TENSOR_CUDA_NO_CACHE=1 $check --tool memcheck $at/kernels" \
+            "memcheck-nn_rows=env TENSOR_CUDA_NO_CACHE=1 TENSOR_CUDA_NO_LIBRARIES=1 $check --tool memcheck $at/nn_rows" \
+            "memcheck-mlp=env TENSOR_CUDA_NO_CACHE=1 $check --tool memcheck $at/gpu mlp 32" \
+            "racecheck-kernels=$check --tool racecheck $at/kernels"
     else
         say "left out: compute-sanitizer, which is not here"
     fi
@@ -358,8 +362,10 @@ ops() {
     if [ -n "$ROWS" ]; then which="op $ROWS"; else which=ops; fi
     export BENCH_QUICK=1                # three samples of 20 ms; `why` shows the spread
     gpu $half env GPU_SECONDS=$((half - 8)) "$GPU/gpu" $which $TRIAL
-    for net in mlp ncf lstm resnet50 gpt2 warm_up; do gpu 40 "$GPU/gpu" $net $TRIAL; done
-    gpu 40 "$GPU/gpu" queue "$RESULTS/queue.svg" $TRIAL
+    each=40
+    if [ -n "$TRIAL" ]; then each=150; fi       # the emulator takes its time, the more beside other work
+    for net in mlp ncf lstm resnet50 gpt2 warm_up; do gpu $each "$GPU/gpu" $net $TRIAL; done
+    gpu $each "$GPU/gpu" queue "$RESULTS/queue.svg" $TRIAL
     if [ -z "$TRIAL" ]; then
         reference 100 env LD_LIBRARY_PATH="$own_path" "$PYTHON" bench/gpu.py networks mlp ncf lstm resnet50 gpt2
         reference 400 env LD_LIBRARY_PATH="$own_path" "$PYTHON" bench/gpu.py ops $(($(left) - 10)) $ROWS

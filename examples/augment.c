@@ -26,6 +26,8 @@
 #include "kit/readers.h"
 #define KIT_PNG_IMPLEMENTATION
 #include "kit/png.h"
+#define KIT_SETTING_IMPLEMENTATION
+#include "kit/setting.h"
 
 enum { HEIGHT = 48, WIDTH = 64, KINDS = 7, DRAWS = 4 };
 
@@ -79,7 +81,7 @@ int main(int argc, char **argv) {
     static const char *const names[KINDS] = {"flipped",  "cropped", "rotated",           "moved and sheared",
                                              "coloured", "cut out", "mixed with another"};
     const char *to = argc > 2 ? argv[2] : "build/augment.png";
-    tensor_generator_t g = {getenv("SEED") ? (uint64_t)atoi(getenv("SEED")) : 2, 0};
+    tensor_generator_t g = {(uint64_t)kit_setting("SEED", 2, 0, 2147483647), 0};
     tensor_t *picture = argc > 1 ? read_picture(argv[1]) : drawn_picture();
     tensor_t *rows[KINDS];
     if (!tensor_ok()) { return 1; }

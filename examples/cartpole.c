@@ -10,6 +10,8 @@
 #include "kit/plot.h"
 #define KIT_RL_IMPLEMENTATION
 #include "kit/rl.h"
+#define KIT_SETTING_IMPLEMENTATION
+#include "kit/setting.h"
 
 #include <time.h>
 
@@ -58,10 +60,11 @@ static nn_module_t *make_net(int64_t out) {
 int main(int argc, char **argv) {
     static float state[TICKS + 1][CARTS][4], ended[TICKS][CARTS];
     static int64_t action[TICKS][CARTS];
-    int updates = getenv("STEPS") ? atoi(getenv("STEPS")) : 250, update = 0, age[CARTS] = {0}, finished = 0;
+    int updates = kit_setting("STEPS", 250, 1, 100000), update = 0, age[CARTS] = {0}, finished = 0;
     double length[RECENT] = {0}, mean = 0;
     cart_t cart[CARTS];
-    tensor_manual_seed(getenv("SEED") ? (uint64_t)atoi(getenv("SEED")) : 3);
+    tensor_manual_seed((uint64_t)kit_setting("SEED", 3, 0, 2147483647));
+    if (!tensor_ok()) { return tensor_shutdown() != 0; }
     for (int i = 0; i < CARTS; i++) { cart[i] = new_cart(); }
     nn_module_t *policy = make_net(2), *critic = make_net(1), *both = nn_sequential(policy, critic);
     nn_optimizer_t *opt = nn_adam(both, .lr = 2e-3);

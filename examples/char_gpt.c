@@ -3,6 +3,8 @@
 // Build: make run        (TEXT=any.txt STEPS=50 RESUME=1 THREADS=2, given to make or as environment)
 // Output: a progress bar, losses and a checkpoint every 250 steps, at the end 500 characters of its own.
 #include "tensor_nn.h"
+#define KIT_SETTING_IMPLEMENTATION
+#include "kit/setting.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,13 +64,11 @@ static void gpt_init(gpt_t *g, int64_t vocabulary) {
 // path NULL: the two headers. -> code
 static int job_open(job_t *j, const char *path) {
     static unsigned char text[MAX_TEXT];
+    const char *files[] = {path ? path : "tensor.h", "tensor_nn.h"};
     size_t n = 0;
-    for (int i = 0; i < (path ? 1 : 2); i++) {
-        FILE *f = fopen(path ? path : i ? "tensor_nn.h" : "tensor.h", "rb");
-        n += f ? fread(text + n, 1, MAX_TEXT - n, f) : 0;
-        if (f) { fclose(f); }
-    }
-    if (n < 20 * CONTEXT) { return tensor_raise(TENSOR_ERR_IO, "char_gpt: no text, or under 1280 bytes"); }
+    for (int i = 0; i < (path ? 1 : 2); i++) { n += kit_bytes_of(files[i], text + n, MAX_TEXT - n); }
+    if (tensor_ok() && n < 20 * CONTEXT) { kit_refuse(TENSOR_ERR_FORMAT, files[0], "under 1280 bytes"); }
+    if (!tensor_ok()) { return tensor_error_code(); }
     j->cut = (j->end = (int64_t)n) / 10 * 9;
     tensor_t *bytes = tensor_to(tensor_from(text, TENSOR_U8, n), TENSOR_I64);
     tensor_t *present = tensor_gt_scalar(tensor_index_add(tensor_zeros(256), 0, bytes, tensor_ones(n)), 0);
@@ -126,15 +126,14 @@ static void write_text(job_t *j, int characters) {
     tensor_scope_end(scope);
     if (puts("") == EOF || fflush(stdout)) { tensor_raise(TENSOR_ERR_IO, "char_gpt: cannot write its text"); }
 }
-static int number(const char *name, int otherwise) { return getenv(name) ? atoi(getenv(name)) : otherwise; }
 int main(void) {
     static job_t j;
     const char *save = getenv("SAVE") ? getenv("SAVE") : "char_gpt.safetensors";
-    tensor_set_num_threads(number("THREADS", tensor_num_processors()));
+    tensor_set_num_threads(kit_setting("THREADS", tensor_num_processors(), 1, 1024));
     job_open(&j, getenv("TEXT"));
-    if (number("RESUME", 0)) { nn_load_checkpoint(save, &j.gpt.base, j.opt, &j.step); }
-    j.steps = number("STEPS", STEPS);
-    int64_t stop = number("STOP", (int)j.steps);
+    if (kit_setting("RESUME", 0, 0, 1)) { nn_load_checkpoint(save, &j.gpt.base, j.opt, &j.step); }
+    j.steps = kit_setting("STEPS", STEPS, 1, 100000000);
+    int64_t stop = kit_setting("STOP", (int)j.steps, 1, 100000000);
     nn_progress_t bar = nn_progress_begin("tokens", j.steps * TOKENS, j.step * TOKENS);
     tensor_scope_t scope = tensor_scope_begin();
     for (char note[32]; j.step < stop && tensor_ok(); tensor_scope_reset(scope)) {

@@ -9,6 +9,8 @@
 //   400 steps, loss 1.12 of the generator and 1.21 of the discriminator, 17.0 s of one core
 #define KIT_PLOT_IMPLEMENTATION
 #include "kit/plot.h"
+#define KIT_SETTING_IMPLEMENTATION
+#include "kit/setting.h"
 
 #include <time.h>
 
@@ -60,7 +62,8 @@ static tensor_t *loss_of(tensor_t *logits, double truth) {
 }
 
 int main(int argc, char **argv) {
-    int steps = getenv("STEPS") ? atoi(getenv("STEPS")) : 400;
+    int steps = kit_setting("STEPS", 400, 1, 1000000);
+    if (!tensor_ok()) { return tensor_shutdown() != 0; }
     tensor_manual_seed(1);
     tensor_t *flowers = draw_flowers();
     nn_module_t *generator = nn_sequential(

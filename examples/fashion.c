@@ -9,6 +9,8 @@
 // picture (build/fashion.png, or the first argument) shows clothes, what was taken for what, and the filters.
 #define KIT_PLOT_IMPLEMENTATION
 #include "kit/plot.h"
+#define KIT_SETTING_IMPLEMENTATION
+#include "kit/setting.h"
 
 enum { KINDS = 10, SIDE = 28, BATCH = 64, TEST_BATCH = 1000, DRAWN = 4000, HELD_OUT = 1000, ROWS = 14 };
 
@@ -95,8 +97,8 @@ static tensor_t *sheet(tensor_t *x, int64_t rows, int64_t columns) {
 }
 
 int main(int argc, char **argv) {
-    int epochs = getenv("EPOCHS") ? atoi(getenv("EPOCHS")) : 3, real = getenv("DATA") != NULL;
-    tensor_set_num_threads(getenv("THREADS") ? atoi(getenv("THREADS")) : tensor_num_processors());
+    int epochs = kit_setting("EPOCHS", 3, 0, 1000), real = getenv("DATA") != NULL;
+    tensor_set_num_threads(kit_setting("THREADS", tensor_num_processors(), 1, 1024));
     tensor_manual_seed(1);
     tensor_t *y, *x = real ? read_file("train-images-idx3") : draw_clothes(DRAWN, &y), *test_y;
     tensor_t *test_x = real ? read_file("t10k-images-idx3") : draw_clothes(HELD_OUT, &test_y);
@@ -132,9 +134,7 @@ int main(int argc, char **argv) {
         (void)snprintf(text, sizeof text, "epoch %d   loss %.4f   test accuracy %.2f %%   %s", epoch,
                        sum / (double)nn_num_batches(batches), right,
                        real ? "Fashion-MNIST" : "clothes that the program drew");
-        if (puts(text) < 0 || fflush(stdout)) {
-            (void)tensor_raise(TENSOR_ERR_IO, "fashion: cannot write to stdout");
-        }
+        if (puts(text) < 0 || fflush(stdout)) { kit_refuse(TENSOR_ERR_IO, "stdout", "cannot write"); }
     }
     plot_t *p = plot_new(1200, 400);
     tensor_t *filters = tensor_detach(tensor_squeeze(nn_get(first, "weight"), 1));

@@ -10,6 +10,8 @@
 //   200 steps, loss 0.018, 72.2 % right (from scratch 60.5 %), 0.88 s of one core
 #define KIT_PLOT_IMPLEMENTATION
 #include "kit/plot.h"
+#define KIT_SETTING_IMPLEMENTATION
+#include "kit/setting.h"
 
 #include <time.h>
 
@@ -80,7 +82,7 @@ static tensor_t *labels(int n) {
 }
 
 int main(int argc, char **argv) {
-    int steps = getenv("STEPS") ? atoi(getenv("STEPS")) : 200;
+    int steps = kit_setting("STEPS", 200, 1, 1000000);
     const char *path = argc > 2 ? argv[2] : "examples/data/shapes.safetensors";
     const char *names[] = {"ring", "bar", "star", "crescent"};
     tensor_manual_seed(5);

@@ -1,17 +1,16 @@
 // hogwild.c - processes that train one net in shared memory without locks (section 5.4 of the PyTorch paper)
-//
 // The parameters are tensors over a shared mapping (kit/shared.h). Each process adds its own gradients to the
 // weights that all see. Lost and late updates are part of the method.
 // Build: make build/hogwild && build/hogwild                (PROCESSES=2 STEPS=6000, from the environment)
 // Output: samples/s and wrong answers on new data, of one process and of several that share its steps.
 #define KIT_SHARED_IMPLEMENTATION
 #include "kit/shared.h"
+#define KIT_SETTING_IMPLEMENTATION
+#include "kit/setting.h"
 #include "tensor_nn.h"
 #include <time.h>
 
 enum { BATCH = 256, INPUTS = 32, HIDDEN = 256, CLASSES = 10, TEST = 2000, ROOM = 1 << 20 };
-
-static int number(const char *name, int otherwise) { return getenv(name) ? atoi(getenv(name)) : otherwise; }
 
 static double now(void) {
 #if defined(_WIN32)
@@ -72,7 +71,8 @@ static int train(const char *name, int k) {
 
 int main(int argc, char **argv) {
     kit_shared_child(argc, argv, train);
-    int counts[2] = {1, number("PROCESSES", 2)}, steps = number("STEPS", 6000);
+    int counts[2] = {1, kit_setting("PROCESSES", 2, 0, 1000)}, steps = kit_setting("STEPS", 6000, 1, 1000000);
+    if (!tensor_ok()) { return tensor_shutdown() != 0; }
     double rate[2], wrong[2];
     char name[24];
     snprintf(name, sizeof name, "hogwild-%.0f", 1e3 * ((double)time(NULL) + now()));
@@ -95,6 +95,6 @@ int main(int argc, char **argv) {
     }
     double worst = wrong[1] > wrong[0] ? wrong[1] : wrong[0];
     printf("%.2f times as fast; wrong at worst %.2f %%\n", rate[1] / rate[0], worst);
-    if (fflush(stdout) || ferror(stdout)) { (void)tensor_raise(TENSOR_ERR_IO, "cannot write to stdout"); }
+    if (fflush(stdout) || ferror(stdout)) { kit_refuse(TENSOR_ERR_IO, "stdout", "cannot write"); }
     return tensor_shutdown() != 0;
 }

@@ -8,6 +8,8 @@
 //   1000 steps, loss 0.0001, 5.94 s of one core, 21987 parameters for 49152 numbers
 #define KIT_PLOT_IMPLEMENTATION
 #include "kit/plot.h"
+#define KIT_SETTING_IMPLEMENTATION
+#include "kit/setting.h"
 
 #include <time.h>
 
@@ -42,15 +44,17 @@ static tensor_t *photo(const char *path) {
     static unsigned char bytes[MAX_SIDE * MAX_SIDE * 3];
     int width = 0, height = 0, most = 0;
     FILE *f = fopen(path, "rb");
-    int good = f && fscanf(f, "P6 %d %d %d", &width, &height, &most) == 3 && most == 255 && width > 0 &&
+    if (!f) {
+        kit_refuse(TENSOR_ERR_IO, path, NULL);
+        return tensor_zeros(3, 1, 1);
+    }
+    int good = fscanf(f, "P6 %d %d %d", &width, &height, &most) == 3 && most == 255 && width > 0 &&
                height > 0 && width <= MAX_SIDE && height <= MAX_SIDE && fgetc(f) != EOF;
     size_t n = good ? (size_t)width * (size_t)height * 3 : 0;
     good = good && fread(bytes, 1, n, f) == n;
-    if (f) { (void)fclose(f); }
+    (void)fclose(f);
     if (!good) {
-        char text[1100];
-        (void)snprintf(text, sizeof text, "image_fit: %s is not a binary PPM of 1..1024 pixels a side", path);
-        (void)tensor_raise(TENSOR_ERR_FORMAT, text);
+        kit_refuse(TENSOR_ERR_FORMAT, path, "this is not a binary PPM of 1..1024 pixels a side");
         return tensor_zeros(3, 1, 1);
     }
     tensor_t *x = tensor_from(bytes, TENSOR_U8, height, width, 3);
@@ -64,7 +68,7 @@ static tensor_t *waves_of(tensor_t *place, tensor_t *waves) {
 }
 
 int main(int argc, char **argv) {
-    int steps = getenv("STEPS") ? atoi(getenv("STEPS")) : 1000;
+    int steps = kit_setting("STEPS", 1000, 1, 1000000);
     tensor_manual_seed(1);
     tensor_t *image = tensor_contiguous(getenv("IMAGE") ? photo(getenv("IMAGE")) : evening());
     int64_t h = tensor_size(image, 1), w = tensor_size(image, 2);

@@ -10,6 +10,8 @@
 //   900 frames, loss 0.0000, frame 0.79 ms, 99 of 100 below 1.21 ms (of 16.7), 0 allocations after frame 100
 #define KIT_PLOT_IMPLEMENTATION
 #include "kit/plot.h"
+#define KIT_SETTING_IMPLEMENTATION
+#include "kit/setting.h"
 
 #include <time.h>
 
@@ -61,9 +63,9 @@ static int by_size(const void *a, const void *b) {
 
 int main(int argc, char **argv) {
     static double ms[MAX_FRAMES];
-    int frames = getenv("STEPS") ? atoi(getenv("STEPS")) : 900;
+    int frames = kit_setting("STEPS", 900, 1, MAX_FRAMES);
+    if (!tensor_ok()) { return tensor_shutdown() != 0; }
     frames = frames < 4 ? 4 : frames;
-    frames = frames > MAX_FRAMES ? MAX_FRAMES : frames;
     tensor_manual_seed(1);
     nn_module_t *net = nn_sequential(nn_linear(6, 64), nn_relu(), nn_linear(64, 64), nn_relu(),
                                      nn_linear(64, 2));

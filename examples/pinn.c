@@ -10,6 +10,8 @@
 //   1500 steps, loss 0.0015, largest error 0.012, 1.44 s of one core
 #define KIT_PLOT_IMPLEMENTATION
 #include "kit/plot.h"
+#define KIT_SETTING_IMPLEMENTATION
+#include "kit/setting.h"
 
 #include <time.h>
 
@@ -58,7 +60,8 @@ static tensor_t *reference(void) {
 }
 
 int main(int argc, char **argv) {
-    int steps = getenv("STEPS") ? atoi(getenv("STEPS")) : 1500;
+    int steps = kit_setting("STEPS", 1500, 1, 1000000);
+    if (!tensor_ok()) { return tensor_shutdown() != 0; }
     tensor_manual_seed(1);
     nn_module_t *net = nn_sequential(nn_linear(2, 32), nn_tanh(), nn_linear(32, 32), nn_tanh(),
                                      nn_linear(32, 32), nn_tanh(), nn_linear(32, 1));

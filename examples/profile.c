@@ -5,17 +5,17 @@
 // first argument, if there is one, gets a trace for chrome://tracing or ui.perfetto.dev.
 #include "tensor_nn.h"
 
-#include <stdlib.h>
-
 #define KIT_PROFILER_IMPLEMENTATION
 #include "kit/profiler.h"
+#define KIT_SETTING_IMPLEMENTATION
+#include "kit/setting.h"
 
 enum { BATCH = 32, CLASSES = 10 };
 
-static int number(const char *name, int otherwise) { return getenv(name) ? atoi(getenv(name)) : otherwise; }
-
 int main(int argc, char **argv) {
-    tensor_set_num_threads(number("THREADS", 1));
+    int steps = kit_setting("STEPS", 20, 1, 1000000);
+    tensor_set_num_threads(kit_setting("THREADS", 1, 1, 1024));
+    if (!tensor_ok()) { return tensor_shutdown() != 0; }
     nn_module_t *features = nn_sequential(nn_conv2d(3, 16, 3, .padding = 1), nn_batch_norm2d(16), nn_relu(),
                                           nn_max_pool2d(2), nn_conv2d(16, 32, 3, .padding = 1), nn_relu(),
                                           nn_max_pool2d(2), nn_flatten());
@@ -26,7 +26,7 @@ int main(int argc, char **argv) {
 
     kit_profiler_t *p = NULL;
     tensor_scope_t scope = tensor_scope_begin();
-    for (int step = -3; step < number("STEPS", 20); step++, tensor_scope_reset(scope)) {
+    for (int step = -3; step < steps; step++, tensor_scope_reset(scope)) {
         if (step == 0) { p = kit_profiler_start(); }    // the first steps take memory from the system
         nn_zero_grad(opt);
         tensor_t *loss = tensor_cross_entropy(nn_forward(net, x), y);

@@ -5,6 +5,8 @@
 //   600 steps, loss 0.0017, 100.0 % of 900 points right, 0.25 s of one core
 #define KIT_PLOT_IMPLEMENTATION
 #include "kit/plot.h"
+#define KIT_SETTING_IMPLEMENTATION
+#include "kit/setting.h"
 
 #include <time.h>
 
@@ -29,7 +31,8 @@ static tensor_t *spiral(tensor_t **arm) {
 }
 
 int main(int argc, char **argv) {
-    int steps = getenv("STEPS") ? atoi(getenv("STEPS")) : 600;
+    int steps = kit_setting("STEPS", 600, 1, 1000000);
+    if (!tensor_ok()) { return tensor_shutdown() != 0; }
     tensor_manual_seed(2);
     tensor_t *arm, *xy = spiral(&arm);
     nn_module_t *net = nn_sequential(nn_linear(2, 64), nn_tanh(), nn_linear(64, 64), nn_tanh(),

@@ -2,7 +2,7 @@
 //
 // Build: make build/table && build/table flowers.csv species
 // Output: a progress bar; then the confusion matrix and the scores of each class over the samples that were
-// not learnt. Without arguments it makes a table of its own.
+// not learnt. Rows without a class are left out. Without arguments it makes a table of its own.
 #include "tensor_nn.h"
 
 #include <stdio.h>
@@ -13,6 +13,8 @@
 #include "kit/csv.h"
 #define KIT_FIT_IMPLEMENTATION
 #include "kit/fit.h"
+#define KIT_SETTING_IMPLEMENTATION
+#include "kit/setting.h"
 
 enum { MOST_CLASSES = 32, ROWS = 600 };
 
@@ -38,8 +40,13 @@ static kit_csv_t *own_table(void) {
 int main(int argc, char **argv) {
     const char *label = argc > 2 ? argv[2] : "species", *classes[MOST_CLASSES], *inputs[256];
     int count, n = 0;
+    if (argc == 2) {
+        kit_refuse(TENSOR_ERR_FORMAT, "use", "table file.csv column, where the column has the classes");
+        return tensor_shutdown() != 0;
+    }
     tensor_manual_seed(1);
     kit_csv_t *table = argc > 2 ? kit_read_csv(argv[1], ',') : own_table();
+    if (table) { kit_csv_drop_empty(table, label); }
     for (int64_t k = 0; k < kit_csv_columns(table) && n < 256; k++) {
         if (strcmp(kit_csv_name(table, k), label) != 0) { inputs[n++] = kit_csv_name(table, k); }
     }

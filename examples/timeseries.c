@@ -9,10 +9,14 @@
 //   500 steps, loss 0.096, off by 35 a day (as last week: 42), 0.85 s of one core
 #define KIT_PLOT_IMPLEMENTATION
 #include "kit/plot.h"
+#define KIT_CSV_IMPLEMENTATION
+#include "kit/csv.h"
+#define KIT_SETTING_IMPLEMENTATION
+#include "kit/setting.h"
 
 #include <time.h>
 
-enum { PAST = 56, AHEAD = 28, TEST = 200, WIDTH = 24, BATCH = 64, MAX_DAYS = 100000 };
+enum { PAST = 56, AHEAD = 28, TEST = 200, WIDTH = 24, BATCH = 64, DAYS = PAST + 2 * AHEAD + TEST };
 
 typedef struct forecaster_t { nn_module_t base, *lstm, *head; } forecaster_t;
 
@@ -29,27 +33,19 @@ static tensor_t *forecaster_forward(nn_module_t *m, tensor_t *x) {
     return tensor_add(as_last_week(x), nn_forward(self->head, known));
 }
 
-// The second column of a CSV file.   -> [days]; poison if there are too few
+// The second column of a CSV file.   -> [days]; poison if a value is missing, or there are too few
 static tensor_t *read_values(const char *path) {
-    static float value[MAX_DAYS];
-    char line[256];
-    int64_t n = 0;
-    FILE *f = fopen(path, "r");
-    if (f && fgets(line, sizeof line, f)) {
-        while (n < MAX_DAYS && fgets(line, sizeof line, f)) {
-            char *comma = strchr(line, ','), *end = comma;
-            if (comma) { value[n] = strtof(comma + 1, &end); }
-            if (!comma || end == comma + 1) { break; }
-            n++;
-        }
+    kit_csv_t *table = kit_read_csv(path, ',');
+    if (!table) { return tensor_empty(0); }
+    const char *name = kit_csv_name(table, 1);
+    tensor_t *value = name ? kit_csv_numbers(table, TENSOR_F32, &name, 1) : tensor_empty(0);
+    if (tensor_ok() && (!name || tensor_numel(value) < DAYS)) {
+        kit_refuse(TENSOR_ERR_FORMAT, path, "there are fewer than 312 lines day,value");
+    } else if (tensor_ok() && !tensor_item(tensor_all(tensor_isfinite(value)))) {
+        kit_refuse(TENSOR_ERR_FORMAT, path, "a day has no value, or an infinite one");
     }
-    if (f) { (void)fclose(f); }
-    if (n < PAST + 2 * AHEAD + TEST) {
-        (void)snprintf(line, sizeof line, "timeseries: %.150s has %d lines day,value; it takes 312 or more",
-                       path, (int)n);
-        (void)tensor_raise(TENSOR_ERR_FORMAT, line);
-    }
-    return tensor_from(value, TENSOR_F32, n > 0 ? n : 1);
+    kit_csv_free(table);
+    return tensor_flatten(value, 0, -1);
 }
 
 // Rows of PAST + AHEAD days that begin at the days of start [N].
@@ -59,7 +55,7 @@ static tensor_t *windows(tensor_t *series, tensor_t *start) {
 }
 
 int main(int argc, char **argv) {
-    int steps = getenv("STEPS") ? atoi(getenv("STEPS")) : 500;
+    int steps = kit_setting("STEPS", 500, 1, 1000000);
     tensor_manual_seed(1);
     tensor_t *raw = read_values(argc > 2 ? argv[2] : "examples/data/visitors.csv");
     if (!tensor_ok()) { return tensor_shutdown() != 0; }

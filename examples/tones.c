@@ -17,6 +17,8 @@
 #include "kit/audio.h"
 #define KIT_READERS_IMPLEMENTATION
 #include "kit/readers.h"
+#define KIT_SETTING_IMPLEMENTATION
+#include "kit/setting.h"
 
 enum { RATE = 8000, SAMPLES = 1600, CLASSES = 4, HEAD = 44, BATCH = 32, TESTED = 200 };
 enum { WINDOW = 256, MELS = 32 };
@@ -103,7 +105,8 @@ static void judge(nn_module_t *net, const char *path) {
 }
 
 int main(int argc, char **argv) {
-    int steps = getenv("STEPS") ? atoi(getenv("STEPS")) : 150;
+    int steps = kit_setting("STEPS", 150, 1, 1000000);
+    if (!tensor_ok()) { return tensor_shutdown() != 0; }
     tensor_manual_seed(1);
     nn_module_t *net =
         nn_sequential(nn_conv2d(1, 8, 3, .padding = 1), nn_batch_norm2d(8), nn_relu(), nn_max_pool2d(2),

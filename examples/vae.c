@@ -8,6 +8,8 @@
 //   1200 steps, loss 91.1, 1.43 s of one core
 #define KIT_PLOT_IMPLEMENTATION
 #include "kit/plot.h"
+#define KIT_SETTING_IMPLEMENTATION
+#include "kit/setting.h"
 
 #include <time.h>
 
@@ -43,7 +45,8 @@ static tensor_t *sheet(tensor_t *faces, int64_t rows, int64_t columns) {
 }
 
 int main(int argc, char **argv) {
-    int steps = getenv("STEPS") ? atoi(getenv("STEPS")) : 1200;
+    int steps = kit_setting("STEPS", 1200, 1, 1000000);
+    if (!tensor_ok()) { return tensor_shutdown() != 0; }
     tensor_manual_seed(1);
     tensor_t *faces = draw_faces();
     nn_module_t *encoder = nn_sequential(nn_linear(AREA, 128), nn_relu(), nn_linear(128, 64), nn_relu(),

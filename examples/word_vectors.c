@@ -6,6 +6,8 @@
 // Build: make build/word_vectors && build/word_vectors           (STEPS=6000 TEXT=any.txt ASK="f16 scope")
 // Output: what it read, and the nearest neighbours of some words, with the cosine of the angle
 #include "tensor_nn.h"
+#define KIT_SETTING_IMPLEMENTATION
+#include "kit/setting.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -42,11 +44,7 @@ static int64_t read_words(const char *const *path, int files) {
     size_t bytes = 0;
     int64_t n = 0;
     for (int i = 0; i < files; i++) {
-        FILE *f = fopen(path[i], "rb");
-        if (f) {
-            bytes += fread(text + bytes, 1, MAX_TEXT - 1 - bytes, f);
-            (void)fclose(f);
-        }
+        bytes += kit_bytes_of(path[i], text + bytes, MAX_TEXT - 1 - bytes);
     }
     for (size_t i = 0; i < bytes && n < MAX_WORDS; i++) {
         int inside = isalnum((unsigned char)text[i]) || text[i] == '_';
@@ -91,12 +89,12 @@ static void neighbours(tensor_t *vectors, int64_t id) {
 
 int main(void) {
     const char *files[] = {getenv("TEXT") ? getenv("TEXT") : "tensor.h", "tensor_nn.h"};
-    int steps = getenv("STEPS") ? atoi(getenv("STEPS")) : 6000;
+    int steps = kit_setting("STEPS", 6000, 1, 1000000);
     int64_t n = read_words(files, getenv("TEXT") ? 1 : 2), kinds = 0, kept = number_words(n, &kinds);
-    if (kept < 2000) {
-        (void)tensor_raise(TENSOR_ERR_IO, "word_vectors: no text, or fewer than 2000 words");
-        return tensor_shutdown() != 0;
+    if (tensor_ok() && kept < 2000) {
+        kit_refuse(TENSOR_ERR_FORMAT, files[0], "these are fewer than 2000 words");
     }
+    if (!tensor_ok()) { return tensor_shutdown() != 0; }
     tensor_manual_seed(1);
     tensor_t *line = tensor_from(id_of, TENSOR_I64, kept);
     nn_module_t *middle = nn_embedding(kinds, WIDTH), *around = nn_embedding(kinds, WIDTH);

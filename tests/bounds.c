@@ -1,5 +1,5 @@
 // bounds.c - kernels read nothing past the end of what they are given: operands end where a page ends, and
-// the next page may not be touched.
+// the next page may not be touched. Nor do workers touch what is far from the memory that they have.
 #define _DEFAULT_SOURCE
 #include "test.h"
 #include <sys/mman.h>
@@ -95,6 +95,62 @@ static void convolutions(void) {
         }
 }
 
+// Every block stands between fences.
+enum { FENCE = 4 << 20, SMALL = 4096 };
+static void *fenced(void *user, size_t bytes, size_t alignment) {
+    size_t room = (bytes + SMALL - 1) / SMALL * SMALL;
+    char *p = (char *)mmap(NULL, room + 2 * FENCE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    (void)user;
+    if (p == (char *)MAP_FAILED || alignment > SMALL) return NULL;
+    return mprotect(p + FENCE, room, PROT_READ | PROT_WRITE) ? NULL : p + FENCE;
+}
+static void unfenced(void *user, void *p, size_t bytes, size_t alignment) {
+    (void)user, (void)alignment;
+    munmap((char *)p - FENCE, (bytes + SMALL - 1) / SMALL * SMALL + 2 * FENCE);
+}
+static uint64_t worked(tensor_dtype_t dtype, int64_t step) {
+    uint64_t h = TEST_HASH;
+    tensor_t *x = tensor_to(tensor_randn(4, 8, 20, 20), dtype), *y;
+    tensor_t *w = tensor_to(tensor_randn(8, 8, 3, 3), dtype);
+    tensor_t *q = tensor_to(tensor_randn(2, 4, 96, 32), dtype);
+    tensor_requires_grad_(x, 1);
+    tensor_requires_grad_(w, 1);
+    y = tensor_conv2d(x, w, NULL, .padding = 1, .stride = step);
+    tensor_backward(tensor_sum(tensor_mul(y, y)));
+    h = test_hash(test_hash(h, tensor_grad(x)), tensor_grad(w));
+    y = tensor_conv_transpose2d(x, w, NULL, .stride = step);
+    tensor_backward(tensor_sum(tensor_mul(y, y)));
+    h = test_hash(test_hash(h, tensor_grad(x)), tensor_grad(w));
+    tensor_requires_grad_(q, 1);
+    y = tensor_scaled_dot_product_attention(q, q, q);
+    tensor_backward(tensor_sum(tensor_mul(y, y)));
+    h = test_hash(test_hash(h, y), tensor_grad(q));
+    return test_hash(h, tensor_bmm(tensor_select(q, 0, 0), tensor_mT(tensor_select(q, 0, 1))));
+}
+static void memory_of_workers(void) {
+    static const tensor_dtype_t dtypes[] = {TENSOR_F32, TENSOR_F64};
+    tensor_allocator_t a = {fenced, unfenced, NULL};
+    tensor_context_t *context = tensor_context_new(), *before = tensor_context_use(context);
+    CHECK(tensor_set_allocator(&a) == 0);
+    for (int k = 0; k < 4; k++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        uint64_t alone = 0;
+        for (int again = 0; again < 12; again++) {              // which worker does what is chance
+            tensor_manual_seed(5);
+            CHECK(tensor_set_num_threads(again ? 4 : 1) == 0);
+            uint64_t h = worked(dtypes[k / 2], 1 + k % 2);
+            if (!again) alone = h;
+            CHECK_MSG(h == alone, "%d: other bits by four threads", k);
+            tensor_scope_reset(scope);
+        }
+        CHECK(tensor_set_num_threads(1) == 0);
+        tensor_scope_end(scope);
+    }
+    CHECK_OK();
+    tensor_context_use(before);
+    tensor_context_free(context);
+}
+
 int main(void) {
     static const char *const isas[] = {"scalar", "sse2", "avx2", "avx512", "neon"};
     int i;
@@ -109,6 +165,7 @@ int main(void) {
         RUN(shared);
         RUN(rows);
         RUN(convolutions);
+        RUN(memory_of_workers);
     }
     return test_report();
 }

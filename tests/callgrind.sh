@@ -40,7 +40,7 @@ static int heard;
 static void hear(void *user, const tensor_profiler_call_t *call) { (void)user, (void)call, heard++; }
 
 int main(int argc, char **argv) {
-    static const tensor_profiler_t profiler = {NULL, hear, NULL, NULL, NULL, NULL, NULL};
+    static const tensor_profiler_t profiler = {NULL, hear, NULL, NULL, NULL, NULL, NULL, NULL};
     const int what = argc > 2 ? argv[1][0] : 0;
     const long repeats = argc > 2 ? atol(argv[2]) : 0;
     tensor_t *a = tensor_ones(16), *b = tensor_full(0.5, 16), *x = tensor_ones(1, 4);

@@ -1250,6 +1250,93 @@ static void changed_by_replay(void) {
     }
 }
 
+// Temporaries lie where the definition puts them: the largest first, each in the smallest gap that is free while
+// it is alive, or behind what is alive then. Each call is a step of its own: products, which run alone.
+enum { PLACED = 300 };
+typedef struct placed_t {
+    uint64_t bytes, at, want;           // want: by the definition
+    int64_t first, last, order;         // order: in which they are placed
+} placed_t;
+static placed_t placed[PLACED];
+
+// The definition, in plain loops over a list in the order of its places.
+static void place(int k) {
+    placed_t *e = &placed[k];
+    uint64_t from = 0, best = UINT64_MAX;
+    for (uint64_t after = 0;;) {        // the next place from `after` on of what lives at the same time
+        const placed_t *next = NULL;
+        for (int i = 0; i < PLACED; i++) {
+            const placed_t *p = &placed[i];
+            if (p->order >= e->order || p->first > e->last || p->last < e->first || p->want < after) continue;
+            int longer = next && p->want == next->want && p->bytes > next->bytes;
+            if (!next || p->want < next->want || longer) next = p;
+        }
+        if (!next) break;
+        if (next->want >= from + e->bytes && next->want - from < best) {
+            best = next->want - from;
+            e->want = from;
+        }
+        if (next->want + next->bytes > from) from = next->want + next->bytes;
+        after = next->want + 1;
+    }
+    if (best == UINT64_MAX) e->want = from;
+}
+
+static void places(void) {
+    tensor_t *a = tensor_randn(40, 3), *b = tensor_randn(3, 40), *u = tensor_randn(1, 40);
+    tensor_t *y[PLACED], *z[4 * PLACED];
+    int64_t at = 0, uses = 0;
+    unsigned r = 7;
+    tensor_scope_t scope = tensor_scope_begin();
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    for (int i = 0; i < PLACED + 60; i++) {
+        for (int k = 0; k < 3; k++) {           // uses some that were made a while ago; 60 at the end
+            r = r * 1664525u + 1013904223u;
+            int j = i - 1 - (int)(r >> 20) % 60;
+            if (k == 0) j = i - 60;             // each one at least once
+            if (j < 0 || j >= PLACED || uses == 4 * PLACED) continue;
+            placed[j].last = at++;
+            z[uses++] = tensor_keep(tensor_matmul(tensor_narrow(u, 1, 0, tensor_size(y[j], 0)), y[j]));
+        }
+        if (i >= PLACED) continue;
+        r = r * 1664525u + 1013904223u;
+        int64_t rows = 1 + (int64_t)(r >> 16) % 40, columns = 1 + (int64_t)(r >> 24) % 40;
+        placed[i].first = at++;
+        placed[i].bytes = ((uint64_t)(rows * columns) * sizeof(float) + 63) & ~(uint64_t)63;
+        y[i] = tensor_matmul(tensor_narrow(a, 0, 0, rows), tensor_narrow(b, 1, 0, columns));
+    }
+    tensor_scope_end(scope);
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK(tensor_graph_info(g).calls == at);
+
+    int bad = 0;
+    uint64_t end = 0;
+    for (int i = 0; i < PLACED; i++) {
+        const tensor_graph_call_t call = tensor_graph_call(g, placed[i].first);
+        const tensor_graph_operand_t o = tensor_graph_operand(&call, call.inputs);
+        CHECK(o.place == TENSOR_GRAPH_TEMPORARY);
+        placed[i].at = o.offset;
+        placed[i].order = 0;
+        for (int j = 0; j < PLACED; j++) {      // of equal ones the last one that was made is first
+            placed[i].order += placed[j].bytes > placed[i].bytes;
+            placed[i].order += placed[j].bytes == placed[i].bytes && j > i;
+        }
+    }
+    for (int k = 0; k < PLACED; k++) {
+        for (int i = 0; i < PLACED; i++) {
+            if (placed[i].order == k) place(i);
+        }
+    }
+    for (int i = 0; i < PLACED; i++) {
+        bad += placed[i].at != placed[i].want;
+        if (placed[i].want + placed[i].bytes > end) end = placed[i].want + placed[i].bytes;
+    }
+    CHECK_MSG(bad == 0, "%d of %d temporaries lie elsewhere", bad, (int)PLACED);
+    CHECK(tensor_graph_info(g).packed_bytes == end);
+    CHECK(tensor_graph_free(g) == 0);
+    for (int64_t i = 0; i < uses; i++) tensor_free(z[i]);
+}
+
 int main(void) {
     RUN(bits);
     RUN(chains);
@@ -1274,5 +1361,6 @@ int main(void) {
     RUN(memory_of_the_program);
     RUN(one_image);
     RUN(changed_by_replay);
+    RUN(places);
     return test_report();
 }

@@ -16,6 +16,10 @@ static int use() {
             bad += tensor_dtype(tensor_mm(a, tensor_mT(a))) != TENSOR_BF16;
         }
         bad += tensor_autocast_dtype() != TENSOR_DTYPE_NONE;
+        int64_t numbers = 0;
+        nn_module_t *named = nn_linear(3, 2);
+        for (const nn_named_t &p : nn_named_parameters(named)) { numbers += tensor_numel(p.tensor); }
+        bad += numbers != 8 || nn_free(named) != 0;
         tensor_ref r = tensor_clone(a);
         kept = 2 * r * b + 1.0 - r;
         bad += tensor_item(tensor_sum(r / b)) != 12;

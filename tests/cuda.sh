@@ -8,8 +8,10 @@
 # How kernels go through memory must be as tests/cuda/sectors.txt has it (sectors of 32 bytes, launches, blocks), which is
 # entered with  cp $B/cuda/sectors.txt tests/cuda/. With FULL=1 the table of bench/results/gpu-counts.md is made again.
 # FULL=1 adds the sanitizers and nvcc. Needs CUDA's headers and g++ on Linux; without them it prints "skipped N tests:
-# why". NVCC= skips the check of registers and of the width of accesses. What failed is repeated at the end, in lines
-# that begin with "failed: "; the last line is "N passed, N failed". See tests/cuda/cusim.h.
+# why", where each program and each list that is compared is one. NVCC= skips the check of registers and of the width
+# of accesses. JOBS programs and compilers work at a time; the seconds of the longest are printed. What failed is
+# repeated at the end, in lines that begin with "failed: "; the last line is "N passed, N failed". See
+# tests/cuda/cusim.h.
 B=${B:-build}
 CC=${CC:-cc}
 CXX=${CXX:-g++}
@@ -20,7 +22,12 @@ passed=0
 failed=0
 said=
 mkdir -p "$out"
-rm -f "$out"/*.log "$out"/*.ran
+rm -f "$out"/*.log "$out"/*.ran "$out"/*.seconds
+plain="selftest-plain alloc-plain kernels-plain libraries-plain sectors device-cuda device-libraries gpus-libraries
+       profiled-cuda streams-cuda nn_rows-cuda ops-cuda ops-libraries custom_kernel gpu-cuda standin"
+checked="device-asan streams-asan streams-tsan selftest-asan alloc-asan kernels-asan libraries-asan selftest-tsan
+         alloc-tsan kernels-tsan counts"
+lists="rows.txt kernels"                        # compared when all has run
 
 if [ -z "$CUDA" ]; then
     nvcc=$(command -v "${NVCC:-nvcc}" || echo /usr/local/cuda/bin/nvcc)
@@ -33,8 +40,13 @@ fail() {
     said="${said}failed: cuda.sh: $*
 "
 }
+skipped() {                                     # skipped WHY NAME..
+    why=$1
+    shift
+    echo "skipped $# tests of tensor_cuda.cu: $why"
+}
 skip() {
-    echo "skipped 29 tests of tensor_cuda.cu: $1"
+    skipped "$1" $plain $checked nvcc $lists
     echo "0 passed, 0 failed"
     exit 0
 }
@@ -50,28 +62,62 @@ flags="-std=c++17 -Wall -Wextra -Wshadow -Werror -ffp-contract=off -DTENSOR_CUDA
 export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 limit="timeout ${TEST_TIMEOUT:-600}"
 
-# program NAME FILES: links and runs it; what it says and its count are in NAME.log.
-program() {
+# side COMMAND..: in the background, as soon as fewer than JOBS others are there.
+rm -f "$out/tokens"
+mkfifo "$out/tokens" || exit 1
+exec 3<> "$out/tokens"
+for token in $(seq "$JOBS"); do echo "$token" >&3; done
+side() {
+    read -r token <&3
+    {
+        "$@"
+        echo "$token" >&3
+    } &
+}
+# timed NAME COMMAND..: its seconds, of a core and by the clock, go to NAME.seconds.
+timed() {
+    name=$1
+    shift
+    begin=$(date +%s)
+    times > "$out/$name.times"
+    "$@"
+    times >> "$out/$name.times"
+    sed 's/m/ /g; s/s//g' "$out/$name.times" | awk -v name="$name" -v wall=$(($(date +%s) - begin)) '
+        NR % 2 == 0 { n[NR] = $1 * 60 + $2 + $3 * 60 + $4 }     # children, user and system
+        END { printf "%.0f s of %d %s\n", n[4] - n[2], wall, name }' > "$out/$name.seconds"
+}
+# compiled NAME COMPILER.. -o OBJECT: what it says is in NAME.log. An older object would be linked where it fails.
+compiled() { timed "compile-$1" compile_to "$@"; }
+compile_to() {
+    log=$out/$1.log
+    shift
+    for object in "$@"; do :; done
+    rm -f "$object"
+    "$@" > "$log" 2>&1
+}
+# program NAME FILES: links and runs it; what it says and its count are in NAME.log, behind what its compiler said.
+program() { timed "$1" run_program "$@"; }
+run_program() {
     name=$1
     shift
     {
         if $CXX "$@" -pthread -lm -o "$out/$name"; then
             CUSIM_KERNELS=$out/$name.ran $limit "$out/$name" $arg || echo "ended with status $?"
         fi
-    } > "$out/$name.log" 2>&1
+    } >> "$out/$name.log" 2>&1
 }
 # in_c NAME FLAGS: a test of tests/ with tensor_cuda.cu for its device.
 in_c() {
-    $CC -std=c99 -Wall -Wextra $2 -DTEST_CUDA -DTEST_CUDA_SIM -pthread -I. -c "tests/$1.c" -o "$out/$1.o" \
-        > "$out/$1-cuda.log" 2>&1
+    compiled "$1-cuda" $CC -std=c99 -Wall -Wextra $2 -DTEST_CUDA -DTEST_CUDA_SIM -pthread -I. -c "tests/$1.c" -o "$out/$1.o"
 }
 # example NAME: runs examples/NAME.cu and compares what it prints with its first comment.
-example() {
+example() { timed "$1" run_example "$1"; }
+run_example() {
     {
         sed 's/\([a-z_]*\)<<<\(.*\)>>>(/tcu_launch(\1, \2, /' "examples/$1.cu" > "$out/$1.cpp"
         sed -n '/^\/\/ Output:$/,/^[^\/]/s,^//   ,,p' "examples/$1.cu" > "$out/$1.want"
         if $CXX -std=c++17 -Wall -Wextra -Werror $inc -DTENSOR_CUDA_SIM -include tests/cuda/cusim.h -c "$out/$1.cpp" \
-            -o "$out/$1.o" && $CXX "$out/$1.o" "$out/kernels-plain.o" "$sim" "$impl" -pthread -lm -o "$out/$1" &&
+            -o "$out/$1.o" && $CXX "$out/$1.o" $device "$impl" -pthread -lm -o "$out/$1" &&
             $limit "$out/$1" > "$out/$1.txt" && [ -s "$out/$1.want" ] && diff "$out/$1.want" "$out/$1.txt"; then
             echo "1 passed, 0 failed"
         else
@@ -79,74 +125,87 @@ example() {
         fi
     } > "$out/$1.log" 2>&1
 }
-# variant NAME FLAGS OPTIMIZATION OPERATIONS: one compiled emulator, then each program with it. kernels.o holds
-# tensor_cuda.cu, for the programs in C too.
+# objects VARIANT FLAGS OPTIMIZATION: the emulator and the parts of its programs. kernels.o holds tensor_cuda.cu, for the
+# programs in C too.
+objects() {
+    side compiled "kernels-$1" $CXX $flags $inc $2 $3 -c tests/cuda/kernels.cpp -o "$out/kernels-$1.o"
+    side compiled "cusim-$1" $CXX -std=c++17 -O2 -g1 $inc $2 -fno-tree-loop-distribute-patterns -c tests/cuda/cusim.cpp \
+        -o "$out/cusim-$1.o"
+    if [ "$1" != tsan ]; then
+        side compiled "fakes-$1" $CXX $flags $inc $2 $3 -c tests/cuda/fakes.cpp -o "$out/fakes-$1.o"
+    fi
+    if [ "$1" != plain ]; then
+        side compiled "streams-$1" $CC -std=c99 -DTEST_CUDA -DTEST_CUDA_SIM -DTEST_FEW $3 -pthread -I. -c tests/streams.c \
+            -o "$out/few-$1.o"
+    fi
+}
+# variant NAME FLAGS OPTIMIZATION OPERATIONS: the programs that come plain and with each sanitizer.
 variant() {
     sim=$out/cusim-$1.o
-    $CXX -std=c++17 -O2 -g1 $inc $2 -fno-tree-loop-distribute-patterns -c tests/cuda/cusim.cpp -o "$sim" || return
+    device="$out/kernels-$1.o $sim"
     arg=
-    program "selftest-$1" $flags $inc $2 $3 tests/cuda/selftest.cpp "$sim" "$impl"
+    side program "kernels-$1" $3 $device "$impl"
+    if [ "$1" != tsan ]; then
+        side program "libraries-$1" $flags $inc $2 $3 tests/cuda/libraries.cpp "$sim" "$out/fakes-$1.o" "$impl" -ldl
+    fi
+    if [ "$1" != plain ]; then side program "streams-$1" $3 "$out/few-$1.o" $device "$impl"; fi
+    side program "selftest-$1" $flags $inc $2 $3 tests/cuda/selftest.cpp "$sim" "$impl"
     speed=
     if [ "$1" = plain ]; then speed=-O2; fi             # its nanoseconds are shown
     arg=$4
-    program "alloc-$1" $flags $inc $2 $3 $speed tests/cuda/alloc.cpp "$sim" "$impl"
+    side program "alloc-$1" $flags $inc $2 $3 $speed tests/cuda/alloc.cpp "$sim" "$impl"
     arg=
-    {
-        $CXX $flags $inc $2 $3 -c tests/cuda/kernels.cpp -o "$out/kernels-$1.o"
-    } > "$out/kernels-$1.log" 2>&1 || return
-    program "kernels-$1" $3 "$out/kernels-$1.o" "$sim" "$impl"
-    if [ "$1" != tsan ]; then
-        $CXX $flags $inc $2 $3 -c tests/cuda/fakes.cpp -o "$out/fakes-$1.o" || return
-        program "libraries-$1" $flags $inc $2 $3 tests/cuda/libraries.cpp "$sim" "$out/fakes-$1.o" "$impl" -ldl
-    fi
-    case $1 in
-    plain)
-        in_c device -O1 && program device-cuda "$out/device.o" "$out/kernels-$1.o" "$sim" "$impl"
-        in_c streams -O1 && program streams-cuda "$out/streams.o" "$out/kernels-$1.o" "$sim" "$impl"
-        in_c nn_rows -O0 && program nn_rows-cuda "$out/nn_rows.o" "$out/kernels-$1.o" "$sim" "$impl"
-        in_c ops_device -O0 && program ops-cuda "$out/ops_device.o" "$out/kernels-$1.o" "$sim" "$impl"
-        example custom_kernel
-        {
-            $CC -std=gnu99 -Wall -Wextra -O1 -pthread -I. -c tests/parallel/gpus.c -o "$out/gpus.o"
-        } > "$out/gpus-libraries.log" 2>&1
-        arg=$out/gpus.safetensors
-        program gpus-libraries "$out/gpus.o" "$out/kernels-$1.o" "$sim" "$out/fakes-$1.o" "$impl"
-        {
-            $CC -std=c99 -Wall -Wextra -O1 -pthread -I. -c tests/parallel/profiled.c -o "$out/profiled.o"
-        } > "$out/profiled-cuda.log" 2>&1
-        arg=$out/profiled.json
-        program profiled-cuda "$out/profiled.o" "$out/kernels-$1.o" "$sim" "$impl"
-        arg=
-        program device-libraries "$out/device.o" "$out/kernels-$1.o" "$sim" "$out/fakes-$1.o" "$impl"
-        program ops-libraries "$out/ops_device.o" "$out/kernels-$1.o" "$sim" "$out/fakes-$1.o" "$impl"
-        arg="all 64"                                    # what `make gpu` runs, small: nothing leaves the device
-        $CC -std=c99 -Wall -Wextra -O1 -I. -Ibench -c bench/gpu.c -o "$out/gpu.o" &&
-            program gpu-cuda "$out/gpu.o" "$out/kernels-$1.o" "$sim" "$out/fakes-$1.o" "$impl"
-        arg=
-        {
-            $CXX -std=c++17 -O2 -g1 $inc -DCUSIM_SECTORS -c tests/cuda/cusim.cpp -o "$out/cusim-sectors.o" &&
-                $CXX $flags $inc -DCUSIM_SECTORS -O1 -fno-tree-sra -fsanitize=thread -c tests/cuda/sectors.cpp \
-                    -o "$out/sectors.o"
-        } > "$out/sectors.log" 2>&1 && program sectors "$out/sectors.o" "$out/cusim-sectors.o" "$impl"
-        sed -n '/ was: /d; /^sectors /p' "$out/sectors.log" > "$out/sectors.txt"
-        B=$B CC=$CC CXX=$CXX IMPL=$impl sh tests/gpu.sh > "$out/standin.log" 2>&1 ;;
-    asan) program device-asan $3 "$out/device.o" "$out/kernels-$1.o" "$sim" "$impl" ;;
-    esac
-    if [ "$1" != plain ]; then
-        $CC -std=c99 -DTEST_CUDA -DTEST_CUDA_SIM -DTEST_FEW $3 -pthread -I. -c tests/streams.c -o "$out/few-$1.o" \
-            > "$out/streams-$1.log" 2>&1 &&
-            program "streams-$1" $3 "$out/few-$1.o" "$out/kernels-$1.o" "$sim" "$impl"
-    fi
 }
+# Without sanitizers: also the tests in C, the example, bench/gpu.c and bench/gpu.sh.
+plain_objects() {
+    side in_c device -O1
+    side in_c streams -O1
+    side in_c nn_rows -O0
+    side in_c ops_device -O0
+    side compiled gpus-libraries $CC -std=gnu99 -Wall -Wextra -O1 -pthread -I. -c tests/parallel/gpus.c -o "$out/gpus.o"
+    side compiled profiled-cuda $CC -std=c99 -Wall -Wextra -O1 -pthread -I. -c tests/parallel/profiled.c -o "$out/profiled.o"
+    side compiled gpu-cuda $CC -std=c99 -Wall -Wextra -O1 -I. -Ibench -c bench/gpu.c -o "$out/gpu.o"
+    side compiled cusim-sectors $CXX -std=c++17 -O2 -g1 $inc -DCUSIM_SECTORS -c tests/cuda/cusim.cpp -o "$out/cusim-sectors.o"
+    side compiled sectors $CXX $flags $inc -DCUSIM_SECTORS -O1 -fno-tree-sra -fsanitize=thread -c tests/cuda/sectors.cpp \
+        -o "$out/sectors.o"
+}
+plain_programs() {
+    device="$out/kernels-plain.o $out/cusim-plain.o"
+    libraries="$device $out/fakes-plain.o"
+    arg="all 64"                                        # what `make gpu` runs, small: nothing leaves the device
+    side program gpu-cuda "$out/gpu.o" $libraries "$impl"
+    arg=
+    side standin
+    side of_device                                      # its programs write a file of one name
+    side program ops-cuda "$out/ops_device.o" $device "$impl"
+    side program ops-libraries "$out/ops_device.o" $libraries "$impl"
+    side program nn_rows-cuda "$out/nn_rows.o" $device "$impl"
+    side program streams-cuda "$out/streams.o" $device "$impl"
+    side program sectors "$out/sectors.o" "$out/cusim-sectors.o" "$impl"
+    side example custom_kernel
+    arg=$out/gpus.safetensors
+    side program gpus-libraries "$out/gpus.o" $libraries "$impl"
+    arg=$out/profiled.json
+    side program profiled-cuda "$out/profiled.o" $device "$impl"
+    arg=
+}
+of_device() {
+    program device-cuda "$out/device.o" $device "$impl"
+    program device-libraries "$out/device.o" $libraries "$impl"
+    if [ -n "$FULL" ]; then program device-asan $asan "$out/device.o" "$out/kernels-asan.o" "$out/cusim-asan.o" "$impl"; fi
+}
+standin() { timed standin run_standin; }
+run_standin() { B=$B CC=$CC CXX=$CXX IMPL=$impl sh tests/gpu.sh > "$out/standin.log" 2>&1; }
 # What ops cost, by the emulator's counts, beside what they cost before: the table of bench/results/gpu-counts.md.
-counted() {
+counted() { timed counts run_counts; }
+run_counts() {
     {
         $CXX $flags $inc -DCUSIM_SECTORS -O1 -fno-tree-sra -fsanitize=thread -x c++ -c tensor_cuda.cu \
             -o "$out/counts-kernels.o" &&
             $CC -std=gnu99 -Wall -Wextra -O1 -I. -c tests/cuda/counts.c -o "$out/counts.o"
     } > "$out/counts.log" 2>&1 || return
     arg=tests/cuda/counts.txt
-    program counts "$out/counts.o" "$out/counts-kernels.o" "$out/cusim-sectors.o" "$impl"
+    run_program counts "$out/counts.o" "$out/counts-kernels.o" "$out/cusim-sectors.o" "$impl"
     arg=
     grep '^| ' "$out/counts.log" > "$out/counts.md"
     lines=$(wc -l < "$out/counts.md")
@@ -161,7 +220,8 @@ counted() {
     } >> "$out/counts.log"
 }
 # What only nvcc can say: no spills, 16-byte accesses in the kernels that live by bandwidth.
-device() {
+by_nvcc() { timed nvcc run_nvcc; }
+run_nvcc() {
     {
         $NVCC -std=c++17 -O3 -fmad=false -arch=sm_90 -I. -Xptxas -v --keep --keep-dir "$out/ptx" -c tensor_cuda.cu \
             -o "$out/tensor_cuda.o" 2> "$out/ptxas.txt" || cat "$out/ptxas.txt"
@@ -196,7 +256,6 @@ if [ ! -f "$impl" ]; then
     printf '#define TENSOR_IMPLEMENTATION\n#define TENSOR_NN_IMPLEMENTATION\n#include "tensor_nn.h"\n' > "$out/tensor_impl.c"
     $CC -std=c99 -O0 -pthread -I. -c "$out/tensor_impl.c" -o "$impl" || exit 1
 fi
-names="selftest-plain alloc-plain kernels-plain libraries-plain sectors device-cuda device-libraries gpus-libraries profiled-cuda streams-cuda nn_rows-cuda ops-cuda ops-libraries custom_kernel gpu-cuda standin"
 # A driver with the name of the real one in which a kernel can be loaded and nothing else: cuDNN makes plans with it.
 DRIVER=$PWD/$out/libcuda.so.1
 case $out in /*) DRIVER=$out/libcuda.so.1 ;; esac
@@ -207,26 +266,36 @@ nm -D --defined-only "$CUDA/lib64/stubs/libcuda.so" 2> /dev/null | awk '$2 == "T
               " return " (loads ? 0 : 34) "; }"
     }' > "$out/driver.c"
 $CC -shared -fPIC -w -Wl,-soname,libcuda.so.1 "$out/driver.c" -o "$DRIVER" 2> /dev/null
-variant plain "" "-O0 -fsanitize=alignment -fsanitize-undefined-trap-on-error" 2000000
+names=$plain
+trap="-O0 -fsanitize=alignment -fsanitize-undefined-trap-on-error"
+asan="-O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all"
+tsan="-O0 -g1 -fsanitize=thread"
 if [ -z "$FULL" ]; then
-    echo "skipped 12 tests of tensor_cuda.cu: sanitizers and nvcc take minutes; FULL=1, as in .ci/run, has them"
+    skipped "sanitizers and nvcc take minutes; FULL=1, as in .ci/run, has them" $checked nvcc
 else
-    names="$names device-asan streams-asan streams-tsan selftest-asan alloc-asan kernels-asan libraries-asan selftest-tsan alloc-tsan kernels-tsan"
-    variant asan -DCUSIM_ASAN "-O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all" 60000 &
-    if [ "$JOBS" -lt 2 ]; then wait; fi
-    variant tsan -DCUSIM_TSAN "-O0 -g1 -fsanitize=thread" 60000 &
+    names="$names $checked"
     if [ -n "$NVCC" ] && command -v "$NVCC" > /dev/null; then
         names="$names nvcc"
         mkdir -p "$out/ptx"
-        if [ "$JOBS" -lt 2 ]; then wait; fi
-        device &
+        side by_nvcc
     else
-        echo "skipped 3 tests of tensor_cuda.cu: no nvcc"
+        skipped "no nvcc" nvcc
     fi
-    wait
-    names="$names counts"
-    counted
+    objects asan -DCUSIM_ASAN "$asan"
+    objects tsan -DCUSIM_TSAN "$tsan"
 fi
+objects plain "" "$trap"
+plain_objects
+wait
+if [ -n "$FULL" ]; then
+    variant tsan -DCUSIM_TSAN "$tsan" 60000
+    variant asan -DCUSIM_ASAN "$asan" 60000
+    side counted
+fi
+plain_programs
+variant plain "" "$trap" 2000000
+wait
+sed -n '/ was: /d; /^sectors /p' "$out/sectors.log" > "$out/sectors.txt"
 
 for t in $names; do
     last=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$out/$t.log" 2>/dev/null | tail -n 1)
@@ -301,6 +370,8 @@ else
     passed=$((passed + 1))
 fi
 cat "$out/kernels.log"
+cat "$out"/*.seconds | sort -rn | awk '{ all += $1 } NR <= 12 { text = text ", " $0 }
+    END { printf "%d s of a core; seconds of a core, and by the clock: %s\n", all, substr(text, 3) }'
 grep -h 'ns an operation' "$out"/alloc-plain.log
 grep -hs '^skipped' "$out"/libraries-plain.log
 awk '/ native .* fallback$/ {

@@ -807,7 +807,42 @@ static void wide_directory(void) {
     CHECK_ERROR(TENSOR_ERR_FORMAT, "the end of the directory is damaged");
 }
 
+// Two arrays of one name, and no others
+static void one_name_twice(void) {
+    const char *names[2] = {"a", "b"};
+    tensor_t *x[2] = {tensor_ones(2), tensor_zeros(3)}, *bytes = nn_npz_format(names, x, 2);
+    unsigned char *p = (unsigned char *)tensor_data(bytes);
+    size_t n = (size_t)tensor_numel(bytes);
+    for (size_t k = 0; k + 5 <= n; k++)
+        if (memcmp(p + k, "b.npy", 5) == 0) p[k] = 'a';
+    CHECK(nn_npz_parse(p, n) == NULL);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "two arrays are called \"a\"");
+}
+
+// A batch of two products for four workers: each is cut into two rectangles.
+static void in_turn(void *user, int64_t n, void (*task)(void *, int64_t), void *arg) {
+    (void)user;
+    while (n-- > 0) task(arg, n);
+}
+static void rectangles_of_a_batch(void) {
+    tensor_t *x = tensor_randn(2, 256, 128), *y = tensor_randn(2, 128, 64), *alone = tensor_bmm(x, y);
+    CHECK(tensor_set_parallel_for(in_turn, NULL, 4) == 0);
+    CHECK(test_same_bits(tensor_bmm(x, y), alone));
+    CHECK(tensor_set_parallel_for(NULL, NULL, 1) == 0);
+}
+
+// The number below which a normal variable is with a probability of 1e-5 to 1e-305
+static void far_quantiles(void) {
+    for (int k = 5; k < 306; k += 12) {
+        double p = pow(10, -k), y = tensor_item(tensor_ndtri(tensor_full_of(TENSOR_F64, p, 1)));
+        CHECK_NEAR(0.5 * erfc(-y * 0.7071067811865476) / p, 1, 1e-10);
+    }
+}
+
 int main(void) {
+    RUN(one_name_twice);
+    RUN(far_quantiles);
+    RUN(rectangles_of_a_batch);
     RUN(outer_place);
     RUN(set_of_owned);
     RUN(saved_copies);

@@ -19,7 +19,7 @@ typedef struct row_t {
 #define COMPARE(ID, name, nin, kind, ...) {#name, #kind, "POINTWISE", "NOGRAD"},
 #define BITWISE(ID, name, ...) {#name, "BIT", "POINTWISE", "NOGRAD"},
 #define DOUBLE(ID, name, ...) {#name, "DBL", "POINTWISE", "yes"},
-#define OTHER(ID, name, family, nin, nout, cpu, scratch, grad, ...) {#name, "", #family, #grad},
+#define OTHER(ID, name, family, nin, nout, kernel, grad, ...) {#name, "", #family, #grad},
 #define NN(ID, name, family, nin, required, nout, cpu, scratch, grad, ...) {#name, "", #family, #grad},
 static const row_t table[] = {TENSOR_OPS_UNARY(POINTWISE) TENSOR_OPS_COPY(POINTWISE)
                                   TENSOR_OPS_BINARY(POINTWISE) TENSOR_OPS_TERNARY(POINTWISE)
@@ -286,9 +286,22 @@ static int takes(const char *op, const char *lines, tensor_dtype_t d, int *graph
 static text_t examples, program, runs;      // of the chapter; the C program: its functions, its main
 static int nexamples, repeated;
 
+// Whether an example shows nothing: several answers that are all true or all false, or its first input again.
+static int shows_nothing(const example_t *e) {
+    size_t n = strlen(e->gives);
+    int yes = strstr(e->gives, "true") != NULL, no = strstr(e->gives, "false") != NULL;
+    if (strchr(e->gives, ',') && yes != no) return 1;
+    return n > 2 && strncmp(e->inputs, "a = ", 4) == 0 && strncmp(e->inputs + 4, e->gives, n) == 0 &&
+           (e->inputs[4 + n] == 0 || e->inputs[4 + n] == ' ');
+}
+
 // Three lines: inputs, call, what it gives. Small inputs if the op takes them.
 static void example(const char *base, const char *type) {
     static const char *const without_device[] = {"to_non_blocking", "pin_memory"};     // their error is shown
+    // Their result has the elements of x, or elements too near to be told apart.
+    static const char *const the_same[] = {
+        "clone",        "contiguous", "detach",  "positive",  "atleast_1d", "atleast_2d",
+        "channels_last", "squeeze",   "view_dtype", "nextafter"};
     static example_t e;
     tensor_scope_t scope = tensor_scope_begin();
     static char line[16000];
@@ -311,12 +324,14 @@ static void example(const char *base, const char *type) {
     tensor_clear_error();
     tensor_scope_end(scope);
     if (!made) return;
+    CHECK_MSG(!shows_nothing(&e) || listed(the_same, COUNT(the_same), base),
+              "docs: the example of %s shows nothing: %s  %s => %s", base, e.inputs, e.call, e.gives);
     snprintf(line, sizeof line, "%s%s%s%s\n=> %s\n", nexamples && examples.length ? "\n" : "", e.inputs,
              *e.inputs ? "\n" : "", e.call, e.gives);
     say(&examples, line);
     snprintf(line, sizeof line,
-             "static void example%d(void) {\n    %s\n    tensor_manual_seed(1);\n    %s\n}\n", nexamples,
-             e.make, e.show);
+             "static void example%d(void) {\n    %s\n    tensor_manual_seed(%d);\n    %s\n}\n", nexamples,
+             e.make, EXAMPLE_SEED, e.show);
     say(&program, line);
     snprintf(line, sizeof line, "    run(example%d);\n", nexamples);
     say(&runs, line);

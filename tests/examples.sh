@@ -131,10 +131,22 @@ if [ -c /dev/full ]; then
 else
     echo "skipped 114 tests of a full disk: no /dev/full"
 fi
+# Settings that are no numbers, or not of the range.
+for name in image_fit spiral vae pinn timeseries npc_crowd fine_tune cartpole dcgan word_vectors char_gpt hogwild tones profile; do
+    refused "STEPS: \"abc\" is not a whole number" env STEPS=abc SAVE="$none" "$B/$name" "$none.png"
+    refused "STEPS: \"0\" is not a whole number" env STEPS=0 SAVE="$none" "$B/$name" "$none.png"
+    result "$(sed "s/^/$name, STEPS=0: prints a result: /" "$out/refused.txt")"
+done
+refused "EPOCHS: \"1.5\" is not a whole number" env EPOCHS=1.5 "$B/fashion" "$none.png"
+refused "THREADS: \"two\" is not a whole number" env THREADS=two "$B/fashion" "$none.png"
+refused "SEED: \"x\" is not a whole number" env SEED=x "$B/augment" "$out/picture.pgm" "$none.png"
 # What cannot be read: the text of the error, then the command; @ is the folder of the programs.
 head -c 1000 examples/data/shapes.safetensors >"$out/cut.safetensors"
 mkdir -p "$out/idx"
 cp README.md "$out/idx/train-images-idx3-ubyte"
+sed '30s/,.*/,/' examples/data/visitors.csv >"$out/gap.csv"
+head -n 300 examples/data/visitors.csv >"$out/short.csv"
+printf 'value\n1\n' >"$out/one.csv"
 while read -r line; do
     line=$(echo "$line" | sed "s,@,$B/,; s,OUT,$out,g; s,NONE,$none,g")
     text=${line%%|*}
@@ -145,21 +157,28 @@ while read -r line; do
     refused "$text" "$@"
 done <<'END'
 not a binary PPM|env IMAGE=README.md @image_fit NONE.png
-not a binary PPM|env IMAGE=OUT/missing @image_fit NONE.png
-lines day,value|@timeseries NONE.png OUT/missing.csv
-lines day,value|@timeseries NONE.png README.md
+OUT/missing: No such file|env IMAGE=OUT/missing @image_fit NONE.png
+OUT/missing.csv: No such file|@timeseries NONE.png OUT/missing.csv
+OUT/gap.csv: a day has no value|@timeseries NONE.png OUT/gap.csv
+OUT/short.csv: there are fewer than 312 lines|@timeseries NONE.png OUT/short.csv
+OUT/one.csv: there are fewer than 312 lines|@timeseries NONE.png OUT/one.csv
+README.md: line 3: more fields|@timeseries NONE.png README.md
 OUT/missing|@fine_tune NONE.png OUT/missing
 README.md|@fine_tune NONE.png README.md
 cut.safetensors|@fine_tune NONE.png OUT/cut.safetensors
 OUT/missing|env DATA=OUT/missing @fashion NONE.png
 idx|env DATA=OUT/idx @fashion NONE.png
 fewer than 2000 words|env TEXT=LICENSE @word_vectors
-fewer than 2000 words|env TEXT=OUT/missing @word_vectors
-no text, or under 1280 bytes|env TEXT=OUT/missing SAVE=NONE @char_gpt
-no text, or under 1280 bytes|env TEXT=/dev/null SAVE=NONE @char_gpt
+OUT/missing: No such file|env TEXT=OUT/missing @word_vectors
+OUT/missing: No such file|env TEXT=OUT/missing SAVE=NONE @char_gpt
+examples: Is a directory|env TEXT=examples SAVE=NONE @char_gpt
+/dev/null: under 1280 bytes|env TEXT=/dev/null SAVE=NONE @char_gpt
 README.md|env RESUME=1 SAVE=README.md @char_gpt
 OUT/missing|env RESUME=1 SAVE=OUT/missing @char_gpt
 OUT/missing|@table OUT/missing species
+use: table file.csv column|@table OUT/missing
+use: table file.csv column|@table examples/data/animals.csv
+no column "species"|@table examples/data/animals.csv species
 README.md|@table README.md species
 OUT/missing|@weights OUT/missing
 README.md|@weights README.md

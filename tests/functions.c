@@ -173,7 +173,78 @@ static void result_in_its_input(void) {
     EXPECT(tensor_grad(x), 5, 5);
 }
 
+// Results in one memory: a tensor that is given twice is one tensor, a view is one of the result before it.
+enum { GIVES_TWICE, GIVES_VIEW, GIVES_INPUT, GIVES_CHANGED, GIVES_EMPTY };
+static tensor_t *shared_forward(tensor_function_ctx_t *ctx, tensor_t *const *in, int n) {
+    int what = *(int *)tensor_function_user(ctx);
+    tensor_t *y = what == GIVES_INPUT || what == GIVES_CHANGED ? in[0] : tensor_mul_scalar(in[0], 2);
+    (void)n;
+    if (what == GIVES_CHANGED) {
+        tensor_mark_dirty(ctx, 0);
+        tensor_mul_scalar_(y, 2);
+    }
+    if (what == GIVES_TWICE) tensor_save_for_backward(ctx, 0, y);
+    if (what == GIVES_VIEW)
+        tensor_set_output(ctx, 1, tensor_reshape(y, -1));
+    else
+        tensor_set_output(ctx, 1, what == GIVES_EMPTY ? tensor_ones(0) : y);
+    return y;
+}
+static int shared_backward(tensor_function_ctx_t *ctx, tensor_t *g, tensor_t **grads, int n) {
+    (void)n;
+    if (*(int *)tensor_function_user(ctx) == GIVES_TWICE) {
+        tensor_t *saved = tensor_saved(ctx, 0);
+        if (tensor_is_poison(saved)) return tensor_error_code();
+        EXPECT(saved, 4, 6);
+    }
+    grads[0] = tensor_add(tensor_mul_scalar(g, 2), tensor_mul_scalar(tensor_grad_output(ctx, 1), 20));
+    return 0;
+}
+// The gradient of sum(a) + 3 sum(b)
+static tensor_t *shared_gradient(tensor_t *x, tensor_t **out) {
+    tensor_set_grad(x, NULL);
+    tensor_backward(tensor_add(tensor_sum(out[0]), tensor_mul_scalar(tensor_sum(out[1]), 3)));
+    return tensor_grad(x);
+}
+static void results_in_one_memory(void) {
+    static const tensor_function_t shared = {"shared", shared_forward, shared_backward, NULL};
+    tensor_t *x = LEAF64(2, 3), *h, *out[2], *e = tensor_requires_grad_(tensor_zeros_of(TENSOR_F64, 0), 1);
+    int what = GIVES_TWICE;
+    CHECK(tensor_apply_n(&shared, &what, &x, 1, out, 2) == 0 && out[0] == out[1]);
+    EXPECT(shared_gradient(x, out), 80, 80);
+    CHECK(tensor_apply_n(&shared, &what, &x, 1, out, 2) == 0);
+    tensor_mul_scalar_(out[0], 5);                          // and out[1] with it
+    EXPECT(out[1], 20, 30);
+    FAILS(tensor_backward(tensor_sum(out[1])), TENSOR_ERR_AUTOGRAD, "was changed in place by mul", HERE);
+
+    what = GIVES_CHANGED;
+    h = tensor_mul_scalar(x, 1);
+    CHECK(tensor_apply_n(&shared, &what, &h, 1, out, 2) == 0 && out[0] == h && out[1] == h);
+    EXPECT(shared_gradient(x, out), 80, 80);
+
+    what = GIVES_INPUT;
+    h = tensor_mul_scalar(x, 1);
+    CHECK(tensor_apply_n(&shared, &what, &h, 1, out, 2) == 0 && out[0] != out[1] && out[0] != h);
+    EXPECT(shared_gradient(x, out), 62, 62);
+
+    what = GIVES_VIEW;
+    CHECK(tensor_apply_n(&shared, &what, &x, 1, out, 2) == 0);
+    POISONS(tensor_mul_scalar_(out[1], 2), TENSOR_ERR_AUTOGRAD, "by a custom function", HERE);
+    EXPECT(shared_gradient(x, out), 62, 62);
+    CHECK(tensor_apply_n(&shared, &what, &x, 1, out, 2) == 0);
+    tensor_mul_scalar_(out[0], 5);                          // the view is what the changed result is
+    EXPECT(out[1], 20, 30);
+    EXPECT(shared_gradient(x, out), 2 * 5 * (1 + 3), 2 * 5 * (1 + 3));
+
+    what = GIVES_EMPTY;                                     // no memory is not one memory
+    CHECK(tensor_apply_n(&shared, &what, &e, 1, out, 2) == 0);
+    CHECK(!tensor_is_poison(tensor_mul_scalar_(out[0], 2)));
+    CHECK(!tensor_is_poison(tensor_mul_scalar_(out[1], 2)));
+    CHECK_OK();
+}
+
 int main(void) {
+    RUN(results_in_one_memory);
     RUN(custom);
     RUN(result_in_its_input);
     RUN(custom_twice);

@@ -11,7 +11,7 @@ mkdir -p "$out"
 script=examples/debug/gdb_tensor.py
 
 skip() {
-    echo "skipped 26 tests of a debugger: $1"
+    echo "skipped 29 tests of a debugger: $1"
     echo "0 passed, 0 failed"
     exit 0
 }
@@ -54,6 +54,8 @@ build() {
 }
 build examples/07_control_flow.c "$out/layout.c" -o "$out/flow"
 build "$out/kinds.c" -o "$out/kinds"
+build examples/07_control_flow.c -DTENSOR_BACKEND -o "$out/backend"
+build examples/07_control_flow.c -o "$out/bare"
 
 line=$(grep -n 'printf("norm' examples/07_control_flow.c | cut -d: -f1)
 gdb -nx -batch -iex "set debuginfod enabled off" -x $script -ex "break 07_control_flow.c:$line" -ex run -ex "print x" \
@@ -63,6 +65,11 @@ gdb -nx -batch -iex "set debuginfod enabled off" -x $script -ex "break stop" -ex
     -ex "print part" -ex "print i64" -ex "print none" -ex "print yes" -ex "print half" -ex "print brain" \
     -ex "print scalar" -ex "print empty" -ex "tensor large 3" -ex "print f64" -ex "print dead" -ex "print grown" \
     -ex "print poison" -ex "tensor other" "$out/kinds" >"$out/kinds.txt" 2>&1 </dev/null
+
+for name in backend bare; do
+    gdb -nx -batch -iex "set debuginfod enabled off" -x $script -ex "break 07_control_flow.c:$line" -ex run -ex "print x" \
+        "$out/$name" >"$out/$name.txt" 2>&1 </dev/null
+done
 
 # said FILE TEXT: a line of it has that.
 said() {
@@ -80,6 +87,9 @@ said flow ', recorded:'
 said flow '$2 = 0'
 said flow '$3 = tensor f32 [2] by div_scalar at'
 said flow ', recorded = {1, 1}'
+said backend '$1 = tensor f32 [2] by div_scalar at'
+said bare '$1 = tensor (unknown layout: compile the implementation with -g, or a file of the program with -g -DTENSOR_BACKEND)'
+said kinds 'tensor f32 [100, 100] by ones at'
 said kinds '= {0, 1, 2, 3, 4, 5}'
 said kinds 'tensor f32 [3, 2] by transpose at'
 said kinds '{{0, 3},'

@@ -164,6 +164,27 @@ static double many(int kind, int n) {
     return (double)t / CLOCKS_PER_SEC;
 }
 
+// Seconds for the end of a capture with n temporaries that are alive at the same time, or two at a time.
+static double many_temporaries(int together, int n) {
+    tensor_t **list = (tensor_t **)calloc((size_t)n, sizeof *list), *x = tensor_randn(4, 4), *y = x;
+    tensor_scope_t s = tensor_scope_begin();
+    tensor_graph_t *g;
+    clock_t t;
+    int k;
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    for (k = 0; k < n; k++) y = list[k] = tensor_matmul(y, x);
+    for (k = n - 1; together && k >= 0; k--) y = tensor_matmul(y, list[k]);
+    tensor_copy_(x, y);
+    tensor_scope_end(s);
+    t = clock();
+    g = tensor_capture_end();
+    t = clock() - t;
+    CHECK(tensor_graph_info(g).calls >= n);
+    CHECK(tensor_graph_free(g) == 0);
+    free(list);
+    return (double)t / CLOCKS_PER_SEC;
+}
+
 static void many_of_them(void) {
     static const char *const names[] = {"operations of a checkpoint", "inputs", "leaves with hooks"};
     int kind;
@@ -171,6 +192,11 @@ static void many_of_them(void) {
         double small = many(kind, 4000), large = many(kind, 40000);
         CHECK_MSG(large < 40 * small + 0.1, "4000 %s take %.2f s, 40000 %.2f s: not linear", names[kind],
                   small, large);
+    }
+    for (kind = 0; kind < 2; kind++) {
+        double small = many_temporaries(kind, 4000), large = many_temporaries(kind, 40000);
+        CHECK_MSG(large < 40 * small + 0.1, "4000 temporaries%s take %.2f s, 40000 %.2f s: not linear",
+                  kind ? " at a time" : "", small, large);
     }
 }
 

@@ -148,6 +148,52 @@ static void hostile_tables(void) {
     kit_try_damage(try_numbers, whole, strlen(whole), 0, strlen(whole));
 }
 
+// What a new user brings: another separator, no header, marks for what is missing, rows without a label.
+static void tables_of_users(void) {
+    static const struct {
+        const char *text, *part;
+    } cases[] = {
+        {"a;\"b\"\n1;\"2\"\n",
+         "row 1: column \"a;\"b\"\": \"1;\"2\"\" is not a number; is the separator ';'?"},
+        {"a;b\n1,5;2\n", "x.csv: line 2: more fields than the header has; is the separator ';'?"},
+        {"\"a\";b\n1;2\n", "x.csv: line 1: text behind the closing quote; is the separator ';'?"},
+        {"a\tb\n1\t2\n", "is not a number; is the separator a tab?"},
+        {"5.1,3.5,setosa\n4.9,3,setosa\n", "x.csv: line 1: there are numbers where the names of the columns"},
+        {"-1,1\n2,3\n", "x.csv: line 1: there are numbers where the names of the columns must be"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kit_csv_t *csv = parse(cases[i].text);
+        if (csv) kit_csv_numbers(csv, TENSOR_F32, NULL, 0);
+        CHECK_MSG(!strstr(tensor_error_text(), ".h:"), "the kit's own line: %s", tensor_error_text());
+        CHECK_ERROR(TENSOR_ERR_FORMAT, cases[i].part);
+        kit_csv_free(csv);
+    }
+    kit_csv_t *csv = kit_parse_csv("a,b\n1,2\n", 8, "x.csv", ';');
+    kit_csv_classes(csv, "b", NULL, 0, &(int){0});
+    CHECK_ERROR(TENSOR_ERR_INDEX, "x.csv: there is no column \"b\"; is the separator ','?");
+    kit_csv_free(csv);
+
+    const char *const years = "2001,2002,x-1\n1,2,3\n";            // these are names
+    csv = parse(years);
+    CHECK(csv && kit_csv_rows(csv) == 1);
+    kit_csv_free(csv);
+
+    csv = parse("a,kind\n1,cat\nNA,dog\n3,\n4,?\n5,cow\n6, \n");
+    CHECK(kit_csv_missing(csv, "NA") == 1 && kit_csv_missing(csv, "?") == 1);
+    CHECK(kit_csv_missing(csv, NULL) == 0);
+    CHECK(kit_csv_drop_empty(csv, "kind") == 3 && kit_csv_rows(csv) == 3);
+    CHECK_TEXT(kit_csv_field(csv, 2, 0), "5");
+    CHECK_TEXT(kit_csv_field(csv, 2, 1), "cow");
+    const char *a = "a";
+    const double *at = (const double *)tensor_data(kit_csv_numbers(csv, TENSOR_F64, &a, 1));
+    CHECK(at[0] == 1 && at[1] != at[1] && at[2] == 5);
+    CHECK(kit_csv_drop_empty(csv, "none") == 0);
+    CHECK_ERROR(TENSOR_ERR_INDEX, "there is no column \"none\"");
+    CHECK(kit_csv_missing(NULL, "NA") == 0 && kit_csv_drop_empty(NULL, "a") == 0);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "csv: there is no column");
+    kit_csv_free(csv);
+}
+
 static void files_are_read(void) {
     const char *path = kit_temporary("a.csv", "a;b\n1,5;2\n", 10);
     kit_csv_t *csv = kit_read_csv(path, ';');
@@ -168,6 +214,7 @@ int main(void) {
     RUN(columns_are_numbers);
     RUN(numbers_are_exact);
     RUN(hostile_tables);
+    RUN(tables_of_users);
     RUN(files_are_read);
     return test_report();
 }

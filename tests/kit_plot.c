@@ -311,6 +311,27 @@ static void svg_is_well_formed(void) {
     free(f.at);
 }
 
+// The heights of bars are their counts, from 0 on, as of 1, 2 and 3 values here.
+static void bars_stand_on_zero(void) {
+    const float values[] = {1, 2, 2, 3, 3, 3};
+    plot_t *p = plot_new(400, 300);
+    plot_panel(p, "counts", "value", "how many");
+    plot_histogram(p, NULL, tensor_from(values, TENSOR_F32, 6), 3);
+    CHECK(plot_save(p, place("bars.svg")) == 0);
+    file_t f = slurp(place("bars.svg"));
+    double height[3] = {0, 0, 0};
+    int bars = 0;
+    const char *at = f.at ? strstr((const char *)f.at, "<rect x=") : NULL;
+    for (; at; at = strstr(at + 1, "<rect x=")) {
+        const char *text = strstr(at, "height='");
+        if (text && bars < 3) { height[bars++] = atof(text + 8); }
+    }
+    CHECK_MSG(bars == 3 && fabs(height[1] - 2 * height[0]) < 0.3 && fabs(height[2] - 3 * height[0]) < 0.3,
+              "%d bars of heights %g, %g, %g", bars, height[0], height[1], height[2]);
+    plot_free(p);
+    free(f.at);
+}
+
 static void png_shows_the_same(void) {
     char text[200];
     int w, h;
@@ -466,6 +487,7 @@ int main(int argc, char **argv) {
     RUN(images_come_back);
     RUN(floats_are_clamped);
     RUN(svg_is_well_formed);
+    RUN(bars_stand_on_zero);
     RUN(png_shows_the_same);
     RUN(every_letter_differs);
     RUN(odd_data_is_drawn);

@@ -1,8 +1,15 @@
 // kit_profiler.c - examples/kit/profiler.h: what the tables add up to, beside a clock of the system's too,
 // products by shapes, gradients in their module and line, the trace
+#define _DEFAULT_SOURCE 1
+#define _POSIX_C_SOURCE 200809L
 #include "../bench/bench.h"
 
 #include "test.h"
+
+#if defined(__unix__)
+#include <pthread.h>
+#include <sys/stat.h>
+#endif
 
 #define KIT_PROFILER_IMPLEMENTATION
 #include "../examples/kit/profiler.h"
@@ -308,6 +315,205 @@ static void ranges(void) {
     kit_profiler_free(p);
 }
 
+// The row of that name has so many calls, products of so many flops, and a part of its own of the time.
+static void has(int n, const char *name, int64_t calls, double flops) {
+    const kit_profiler_row_t *r = row(n, name);
+    CHECK_MSG(r->calls == calls && r->flops == flops && r->self > 0, "%s: %lld calls, %g flops, self %g",
+              name, (long long)r->calls, r->flops, r->self);
+}
+
+static int there_is(int n, const char *name) {
+    for (int k = 0; k < n; k++) {
+        if (!strcmp(rows[k].name, name)) { return 1; }
+    }
+    return 0;
+}
+
+enum { IN_RANGE, IN_PASS, LEAVES_OPEN, ENDS_ONE, WAYS };
+
+static tensor_t *inside(tensor_t *g, void *user) {
+    const int way = *(const int *)user;
+    tensor_t *w = tensor_requires_grad_(tensor_ones(8, 8), 1), *found;
+    if (way == ENDS_ONE) { tensor_range_pop(); }
+    if (way == IN_RANGE || way == LEAVES_OPEN) { tensor_range_push("hook"); }
+    tensor_tanh(g);
+    if (way == IN_RANGE) { tensor_range_pop(); }
+    if (way == IN_PASS) {
+        const int grads = tensor_set_grad_enabled(1);
+        tensor_t *y = tensor_sum(tensor_matmul(w, w));
+        CHECK(tensor_autograd_grad(&y, 1, NULL, &w, 1, &found, 0) == 0);
+        tensor_set_grad_enabled(grads);
+    }
+    return NULL;
+}
+
+// A hook in the gradient of a layer, with a range of its own, a pass of its own, a range that it leaves open,
+// or the end of one from before the pass: what comes behind is counted where it is without the hook.
+static void hooks_change_no_place(void) {
+    const double layer = 2.0 * 16 * 8 * 8, product = 2.0 * 8 * 8 * 8;
+    nn_module_t *net = nn_sequential(nn_linear(8, 8), nn_tanh(), nn_linear(8, 8));
+    tensor_t *x = tensor_randn(16, 8);
+    for (int way = 0; way < WAYS; way++) {
+        kit_profiler_t *p = kit_profiler_start();
+        tensor_range_push("step");
+        if (way == ENDS_ONE) { tensor_range_push("open"); }
+        tensor_t *y = nn_forward(net, x);
+        CHECK(tensor_register_hook(y, inside, &way) > 0);
+        CHECK(tensor_backward(tensor_sum(y)) == 0);
+        tensor_exp(x);
+        if (way == LEAVES_OPEN) { tensor_range_pop(); }
+        tensor_range_pop();
+        tensor_sin(x);
+        kit_profiler_stop(p);
+        const int n = table(p, KIT_PROFILER_MODULES);
+        const int64_t all = row(n, "program")->calls;
+        CHECK_MSG(row(n, "step")->calls == all - 1, "way %d", way);
+        if (way == IN_RANGE) {
+            has(n, "step.backward.2.hook", 1, 0);
+            has(n, "step.backward.2", row(n, "step.backward.2")->calls, 2 * layer);
+            has(n, "step.backward.0", row(n, "step.backward.0")->calls, layer);
+        } else if (way == IN_PASS) {
+            has(n, "step.backward.2.backward", row(n, "step.backward.2.backward")->calls, 2 * product);
+            has(n, "step.backward.2", row(n, "step.backward.2")->calls, 2 * layer + 3 * product);
+            has(n, "step.backward.0", row(n, "step.backward.0")->calls, layer);
+        } else if (way == LEAVES_OPEN) {
+            CHECK(row(n, "step.backward.2.hook")->flops == 2 * layer + layer);      // until the pop
+        } else {
+            has(n, "step.open.backward.2", row(n, "step.open.backward.2")->calls, 2 * layer);
+            has(n, "step.open.backward.0", row(n, "step.open.backward.0")->calls, layer);
+        }
+        kit_profiler_free(p);
+    }
+    nn_free(net);
+}
+
+static tensor_t *again(tensor_t *const *inputs, int n, void *user) {
+    (void)n;
+    return nn_forward((nn_module_t *)user, inputs[0]);
+}
+
+// What a checkpoint runs anew is below the gradient that needs it.
+static void checkpoints(void) {
+    nn_module_t *first = nn_linear(8, 8), *middle = nn_sequential(nn_linear(8, 8), nn_tanh());
+    tensor_t *x = tensor_randn(16, 8);
+    kit_profiler_t *p = kit_profiler_start();
+    tensor_range_push("step");
+    tensor_t *h = nn_forward(first, x);
+    tensor_range_push("middle");
+    h = tensor_checkpoint(again, middle, &h, 1);
+    tensor_range_pop();
+    CHECK(tensor_backward(tensor_sum(h)) == 0);
+    tensor_range_pop();
+    kit_profiler_stop(p);
+    const int n = table(p, KIT_PROFILER_MODULES);
+    has(n, "step.middle.0", 1, 2.0 * 16 * 8 * 8);
+    has(n, "step.backward.middle.1.0", 1, 2.0 * 16 * 8 * 8);
+    has(n, "step.backward.middle.1.1", 1, 0);
+    has(n, "step.backward.middle.0", row(n, "step.backward.middle.0")->calls, 2 * 2.0 * 16 * 8 * 8);
+    CHECK(!there_is(n, "step.0") && !there_is(n, "step.1"));
+    kit_profiler_free(p);
+    nn_free(first);
+    nn_free(middle);
+}
+
+// A gradient is counted where its node was recorded: not where a call before it ran that was not recorded,
+// for views too, and for those of a pass that is recorded itself.
+static void gradients_by_node(void) {
+    tensor_t *x = tensor_requires_grad_(tensor_randn(8, 8), 1), *g;
+    kit_profiler_t *p = kit_profiler_start();
+    tensor_range_push("first");
+    tensor_exp(tensor_randn(8));
+    tensor_range_pop();
+    tensor_range_push("second");
+    tensor_t *y = tensor_narrow(x, 0, 0, 4);
+    tensor_range_pop();
+    tensor_range_push("third");
+    tensor_exp(tensor_randn(8));
+    tensor_range_pop();
+    CHECK(tensor_backward_with(y, tensor_ones(4, 8), 0) == 0);
+    int n = table(p, KIT_PROFILER_MODULES);
+    CHECK(row(n, "backward.second")->calls > 0);
+    CHECK(!there_is(n, "backward.first") && !there_is(n, "backward.third"));
+    kit_profiler_free(p);
+
+    p = kit_profiler_start();
+    tensor_range_push("first");
+    y = tensor_sum(tensor_pow_scalar(tensor_exp(x), 2));
+    tensor_range_pop();
+    CHECK(tensor_autograd_grad(&y, 1, NULL, &x, 1, &g, TENSOR_CREATE_GRAPH) == 0);
+    CHECK(tensor_backward(tensor_sum(g)) == 0);
+    n = table(p, KIT_PROFILER_MODULES);
+    CHECK(row(n, "backward.first")->calls > 0 && row(n, "backward.backward.first")->calls > 0);
+    kit_profiler_free(p);
+}
+
+// One address has two texts where a library is loaded anew.
+static void texts_that_change(void) {
+    char site[20] = "of/old.c:1", op[20] = "exp";
+    kit_profiler_t *p = kit_profiler_start();
+    for (int turn = 0; turn < 2; turn++) {
+        CHECK_TEXT(kit_profiler__text(p, kit_profiler__literal(p, site, 1)), turn ? "new.c:22" : "old.c:1");
+        CHECK_TEXT(kit_profiler__text(p, kit_profiler__literal(p, site, 1)), turn ? "new.c:22" : "old.c:1");
+        CHECK_TEXT(kit_profiler__text(p, kit_profiler__literal(p, op, 0)), turn ? "matmul" : "exp");
+        strcpy(site, "of/new.c:22");
+        strcpy(op, "matmul");
+    }
+    kit_profiler_free(p);
+}
+
+// The error has that code and text, and no line: the kit's would be one, not the program's.
+static void fails(int code, const char *text) {
+    CHECK_MSG(!strstr(tensor_error_text(), ".h:"), "%s", tensor_error_text());
+    CHECK_ERROR(code, text);
+}
+
+static void misuse(void) {
+    kit_profiler_row_t one;
+    kit_profiler_t *p = kit_profiler_start();
+    tensor_tanh(tensor_randn(8));
+    for (int by = -1; by <= 3; by += 4) {
+        CHECK(kit_profiler_rows(p, by, &one, 1) == 0);
+        fails(TENSOR_ERR_INDEX, "kit_profiler: by must be one of");
+        kit_profiler_print(p, by, 5);
+        fails(TENSOR_ERR_INDEX, "kit_profiler: by must be one of");
+        CHECK(kit_profiler_rows(NULL, by, &one, 1) == 0);
+    }
+    CHECK(kit_profiler_trace(NULL, "build/kit_profiler.json") == TENSOR_ERR_OWNER);
+    fails(TENSOR_ERR_OWNER, "kit_profiler_trace: the profiler is NULL");
+    CHECK(kit_profiler_trace(p, NULL) == TENSOR_ERR_IO);
+    fails(TENSOR_ERR_IO, "(no path): cannot be written");
+    CHECK(kit_profiler_trace(p, "no/such/folder/x.json") == TENSOR_ERR_IO);
+    fails(TENSOR_ERR_IO, "no/such/folder/x.json: cannot be written");
+    kit_profiler_free(p);
+}
+
+#if defined(__unix__)
+static void *reads_later(void *path) {
+    static char text[4000];
+    spin(0.1);
+    FILE *file = fopen((const char *)path, "rb");
+    while (file && fread(text, 1, sizeof text, file) > 0) {}
+    if (file) { fclose(file); }
+    return NULL;
+}
+
+// A pipe opens when somebody reads it: the time until then is not the program's.
+static void traces_into_pipes(void) {
+    static char path[] = "build/kit_profiler.pipe";
+    pthread_t reader;
+    remove(path);
+    CHECK(mkfifo(path, 0600) == 0);
+    kit_profiler_t *p = kit_profiler_start();
+    tensor_tanh(tensor_randn(8));
+    CHECK(pthread_create(&reader, NULL, reads_later, path) == 0);
+    CHECK(kit_profiler_trace(p, path) == 0);
+    CHECK(pthread_join(reader, NULL) == 0);
+    CHECK_MSG(kit_profiler_seconds(p) < 0.09, "%g seconds", kit_profiler_seconds(p));
+    kit_profiler_free(p);
+    remove(path);
+}
+#endif
+
 // Counts what the text of a trace has; braces must match outside of strings.
 static int count(const char *text, const char *part) {
     int n = 0;
@@ -318,11 +524,13 @@ static int count(const char *text, const char *part) {
 static void traces(void) {
     static char text[20000];
     const char *path = "build/kit_profiler.json";
-    tensor_t *x = tensor_randn(8);
+    tensor_t *x = tensor_randn(8), *w = tensor_requires_grad_(tensor_ones(1), 1);
+    tensor_t *loss = tensor_sum(w);
     kit_profiler_t *p = kit_profiler_start();
     tensor_range_push("a \"name\" with \\ and \n");
     tensor_tanh(tensor_add(x, x));
     tensor_range_pop();
+    CHECK(tensor_backward(loss) == 0);
     tensor_range_push("left open");
     CHECK(kit_profiler_trace(p, path) == 0);
     FILE *file = fopen(path, "rb");
@@ -330,7 +538,8 @@ static void traces(void) {
     size_t size = file ? fread(text, 1, sizeof text - 1, file) : 0;
     if (file) fclose(file);
     text[size] = 0;
-    CHECK(count(text, "\"ph\":\"X\"") == 4 && count(text, "\"ph\":\"C\"") == 2);
+    CHECK(count(text, "\"ph\":\"X\"") == 3 + p->calls.count && count(text, "\"ph\":\"C\"") == p->calls.count);
+    CHECK(p->calls.count >= 3 && count(text, "\"name\":\"backward\"") == 1);
     CHECK(count(text, "\"name\":\"add\"") == 1 && count(text, "\"name\":\"tanh\"") == 1);
     CHECK(count(text, "a \\\"name\\\" with \\\\ and  \"") == 1 && count(text, "left open") == 1);
     int open = 0, quoted = 0;
@@ -355,6 +564,14 @@ int main(void) {
     RUN(kernels_are_the_time);
     RUN(products);
     RUN(ranges);
+    RUN(hooks_change_no_place);
+    RUN(checkpoints);
+    RUN(gradients_by_node);
+    RUN(texts_that_change);
+    RUN(misuse);
+#if defined(__unix__)
+    RUN(traces_into_pipes);
+#endif
     RUN(traces);
     return test_report();
 }

@@ -653,6 +653,37 @@ static void arena_too_small(void) {
     CHECK(tensor_ok() && a.alloc(a.user, 1, 64) != NULL);
 }
 
+// What a getter says of a dead tensor is an error that names it; of poison it is 0 without one.
+static void getters(void) {
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *x = tensor_full(5, 2, 3);
+    tensor_scope_end(scope);
+    static const char *const names[] = {"ndim", "numel", "dtype", "device", "is_contiguous", "shape", "size",
+                                        "stride", "storage_offset"};
+    for (int k = 0; k < (int)(sizeof names / sizeof *names); k++) {
+        char text[100];
+        int64_t got = -1;
+        switch (k) {
+        case 0: got = tensor_ndim(x); break;
+        case 1: got = tensor_numel(x); break;
+        case 2: got = tensor_dtype(x); break;
+        case 3: got = tensor_device(x) - TENSOR_CPU; break;
+        case 4: got = tensor_is_contiguous(x); break;
+        case 5: got = tensor_shape(x).ndim; break;
+        case 6: got = tensor_size(x, 0); break;
+        case 7: got = tensor_stride(x, 0); break;
+        default: got = tensor_storage_offset(x);
+        }
+        CHECK_MSG(got == 0, "%s of a dead tensor: %d", names[k], (int)got);
+        snprintf(text, sizeof text, "%s: argument x: tensor used after its scope ended", names[k]);
+        CHECK_ERROR(TENSOR_ERR_OWNER, text);
+    }
+    tensor_t *poison = tensor_matmul(tensor_ones(2, 3), tensor_ones(2, 3));
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "matmul");
+    CHECK(tensor_numel(poison) == 0 && tensor_size(poison, 0) == 0 && tensor_ndim(NULL) == 0);
+    CHECK_OK();
+}
+
 int main(void) {
     int i;
     tensor_set_error_handler(test_quiet, NULL);
@@ -670,5 +701,6 @@ int main(void) {
     test_name = "shutdown_while_threads_live";
     tensor_set_error_handler(test_quiet, NULL);
     shutdown_while_threads_live();
+    RUN(getters);
     return test_report();
 }

@@ -4,6 +4,9 @@
 #define _DEFAULT_SOURCE // fork
 #endif
 #include "test.h"
+#ifndef _WIN32
+#include <pthread.h>
+#endif
 #ifdef __linux__
 #include <sys/wait.h>
 #include <unistd.h>
@@ -53,6 +56,30 @@ static uint64_t whole(nn_data_loader_t *l, int epochs) {
     CHECK_OK();
     return h;
 }
+
+#ifndef _WIN32
+// Samples are made by the workers, not by the thread that waits for them.
+static int of_which_thread(void *user, nn_item_t *item, void *x, void *y) {
+    (void)item, (void)y;
+    *(int64_t *)x = pthread_equal(pthread_self(), *(pthread_t *)user) ? 0 : 1;
+    return 0;
+}
+static void in_the_background(void) {
+    pthread_t self = pthread_self();
+    for (int w = 0; w < 3; w++) {
+        nn_batch_t b;
+        nn_dataset_t d;
+        memset((void *)&d, 0, sizeof d);
+        d.len = 8;
+        d.get_item = of_which_thread;
+        d.user = &self;
+        d.x_dtype = TENSOR_I64;
+        nn_data_loader_t *l = nn_data_loader(d, .batch_size = 4, .num_workers = w);
+        while (nn_next(l, &b)) CHECK(tensor_item_i64(tensor_sum(b.x)) == (w ? 4 : 0));
+        nn_data_loader_free(l);
+    }
+}
+#endif
 
 static void workers(void) {
     static const int counts[] = {0, 1, 2, 3, 8};
@@ -477,6 +504,9 @@ static void forked(void) {
 }
 
 int main(void) {
+#ifndef _WIN32
+    RUN(in_the_background);
+#endif
     RUN(workers);
     RUN(resumes);
     RUN(failures);

@@ -542,6 +542,29 @@ static void exchange(const char *way, const char *folder) {
 }
 
 // A model of GPT-2's layout, for the words of tests/fixtures/kit/vocab.json.
+// A net that remembers, given 6 words in two or three calls, says what it says of all at once.
+static void gpt2_remembers(void) {
+    gpt2_config_t small = {50, 16, 32, 4, 2, 0};
+    nn_module_t *net = gpt2_new(small);
+    nn_eval(net);
+    int64_t words[12];
+    for (int i = 0; i < 12; i++) { words[i] = (i * 7 + 3) % 50; }
+    tensor_t *all = tensor_reshape(tensor_from(words, TENSOR_I64, 12), 2, 6), *want = nn_forward(net, all);
+    static const int64_t parts[5][3] = {{3, 3, 0}, {1, 5, 0}, {5, 1, 0}, {2, 2, 2}, {1, 1, 4}};
+    for (int i = 0; i < 5; i++) {
+        ((gpt2_t *)net)->remembers = 1;
+        for (int64_t k = 0, at = 0; k < 3 && parts[i][k]; at += parts[i][k], k++) {
+            tensor_t *y = nn_forward(net, tensor_narrow(all, 1, at, parts[i][k]));
+            tensor_t *far = tensor_sub(y, tensor_narrow(want, 1, at, parts[i][k]));
+            const double most = tensor_item(tensor_max(tensor_abs(far)));
+            CHECK_MSG(most < 1e-5, "%d: call %d differs by %g", i, (int)k, most);
+        }
+        gpt2_forget(net);
+        ((gpt2_t *)net)->remembers = 0;
+    }
+    nn_free(net);
+}
+
 static void write_gpt2(const char *folder) {
     gpt2_config_t small = {700, 32, 64, 1, 2, 0};
     char path[300];
@@ -574,6 +597,7 @@ int main(int argc, char **argv) {
     RUN(loads_pytorch);
     RUN(refuses_others);
     RUN(loads_gpt2);
+    RUN(gpt2_remembers);
     RUN(carries_state);
     nn_safetensors_close(fixture);
     return test_report();

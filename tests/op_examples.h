@@ -21,6 +21,7 @@ typedef struct example_row_t {
 #define ROW_ALL(name, form, args)                                                                            \
     ROW_HERE(name, form, args)                                                                               \
     ROW_ONLY(name##_scalar, "ONE", "(A, F(0))") ROW_ONLY(name##_scalar_, "ONE", "(A, F(0))")
+enum { EXAMPLE_SEED = 3 };      // of which dropout drops some and leaves some
 static const example_row_t example_rows[] = {
 #define OP(name, twins, form, args, cases, time, torch) ROW_##twins(name, #form, #args)
 #define UNARY(name, twins, args, cases, lo, hi, dtypes, reference, integers, units, torch)                   \
@@ -56,6 +57,39 @@ static const char *const example_calls[][3] = {
     {"equal", "(A, B)", ""},
     {"histogramdd", "(A, edges, 2, NULL, 0)", "tensor_t *edges[] = {b, c};"},
 };
+
+// First inputs that show something where numbers of the row's range do not: both answers, or a change.
+static const struct {
+    const char *name;
+    int n;
+    float v[6];
+} example_values[] = {
+    {"frac", 3, {1.5f, -2.25f, 0.5f}},
+    {"nan_to_num", 3, {1.5f, NAN, -2}},
+    {"isinf", 3, {1, INFINITY, NAN}},
+    {"isposinf", 3, {1, INFINITY, -INFINITY}},
+    {"isneginf", 3, {1, INFINITY, -INFINITY}},
+    {"clamp_max", 3, {0.5f, 1.5f, -2}},
+    {"clamp_min", 3, {0.5f, 1.5f, -2}},
+    {"maximum", 3, {1.5f, -0.5f, 2.5f}},
+    {"minimum", 3, {1.5f, -0.5f, 2.5f}},
+    {"any_dim", 3, {0, 1, 0}},
+    {"all_dim", 6, {0, 1, 1, 1, 1, 0}},
+    {"any_dims", 3, {0, 1, 0}},
+    {"all_dims", 6, {0, 1, 1, 1, 1, 0}},
+    {"msort", 6, {0.57f, -0.16f, 0.9f, -0.7f, 0.04f, 0.97f}},
+    {"isin", 3, {0.49f, 1, -0.36f}},
+    {"linear_relu", 6, {-0.9f, 0.16f, -0.57f, 0.7f, 0.04f, -0.77f}},
+};
+
+// Which of them an op takes, whose function may end in _, _scalar or _scalar_. -1 = none
+static int example_values_of(const char *op) {
+    for (int k = 0; k < (int)(sizeof example_values / sizeof example_values[0]); k++) {
+        size_t n = strlen(example_values[k].name);
+        if (strncmp(example_values[k].name, op, n) == 0 && (!op[n] || op[n] == '_')) return k;
+    }
+    return -1;
+}
 
 // Members of the structs that functions return.
 static const char *const example_members[][4] = {
@@ -411,11 +445,18 @@ static tensor_t *example_tensor(const word_t *word, int k, const entry_t *op, co
         snprintf(make, make_size, "tensor_t *%s;", text);
         return tensor_reshape_n(tensor_linspace(from, to, n), s.dims, s.ndim);
     }
-    if (tensor_dtype(x) == TENSOR_F32 && c->steps) {
-        static const float kinds[] = {1, 0, NAN, -INFINITY};
+    const int own = k ? -1 : example_values_of(op->name);
+    if (tensor_dtype(x) == TENSOR_F32 && own >= 0) {
         float v[SPELL_MOST];
         for (j = 0; j < n; j++)
-            v[j] = kinds[j % 4];
+            v[j] = example_values[own].v[j % example_values[own].n];
+        x = tensor_from_n(v, TENSOR_F32, s.dims, s.ndim);
+    } else if (tensor_dtype(x) == TENSOR_F32 && c->steps) {
+        // Less, more and equal, zero and not, of a pair and beside the scalar 2.
+        static const float kinds[3][5] = {{0, 0, 2, 3, NAN}, {0, 3, 2, 0, NAN}, {0, NAN, 1, -INFINITY, 2}};
+        float v[SPELL_MOST];
+        for (j = 0; j < n; j++)
+            v[j] = kinds[c->nin < 2 && op->operands < 2 ? 2 : k & 1][j % 5];
         x = tensor_from_n(v, TENSOR_F32, s.dims, s.ndim);
     } else if (tensor_dtype(x) == TENSOR_F32) {
         double unit = truths ? 1 : 10;
@@ -471,7 +512,7 @@ static int example_of(const char *name, const char *type, int small, example_t *
     if (op->operands && strncmp(op->cases, "@", 1) != 0 && (!*op->cases || c->nin <= op->operands))
         for (k = 0; k < c->nin; k++)
             if (c->in[k].nd == 2 && c->in[k].dims[0] == 3 && c->in[k].dims[1] == 4 && !*c->in[k].list)
-                c->in[k].nd = 1, c->in[k].dims[0] = 4;
+                c->in[k].nd = 1, c->in[k].dims[0] = c->steps ? 5 : 4;
     if (small) example_shrink(c);
     begin_arguments(op, c, &a);
     for (k = 0; k < a.nin; k++) {
@@ -515,7 +556,7 @@ static int example_of(const char *name, const char *type, int small, example_t *
         float v = (float)k;
         memcpy((char *)memory + (size_t)k * sizeof v, &v, sizeof v);
     }
-    tensor_manual_seed(1);
+    tensor_manual_seed(EXAMPLE_SEED);
     results_as_they_are = 1;
     op->call(&a);
     results_as_they_are = 0;

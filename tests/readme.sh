@@ -269,6 +269,48 @@ for f in "$R"/*.c "$R"/*.cpp; do
         head -n 20 "$id.err" | sed 's/^/    /'
     fi
 done
+# The quickstart's programs with what a new user brings: refused with status 1, a sentence, and no result of a net that
+# was not learnt or not saved.
+# says CODE TEXT NOT COMMAND..: ends with this status, says TEXT (on either stream) and not NOT.
+says() {
+    code=$1 text=$2 not=$3
+    shift 3
+    "$@" >"$R/says.txt" 2>&1
+    got=$?
+    if [ "$got" -eq "$code" ] && grep -q -- "$text" "$R/says.txt" && ! grep -q -- "$not" "$R/says.txt"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "docs/quickstart.md: $*: status $got, not \"$text\" alone:"
+        head -n 5 "$R/says.txt" | sed 's/^/    /'
+    fi
+}
+rent=$(pwd)/$R/quickstart-03.out kinds=$(pwd)/$R/quickstart-04.out
+case " ${DOCS:-docs/quickstart.md} " in *" docs/quickstart.md "*)
+    flats=examples/data/flats.csv
+    rm -rf "$R/elsewhere"
+    mkdir -p "$R/elsewhere"
+    ln -s "$(pwd)/examples" "$R/elsewhere/examples"
+    awk -F, -v OFS=, 'NR > 1 && NR % 4 == 0 { $NF = NR % 8 ? "" : "NA" } { print }' "$flats" >"$R/unlabelled.csv"
+    sed '9s/[^,]*$/inf/' "$flats" >"$R/infinite.csv"
+    tr , ';' <"$flats" >"$R/semicolons.csv"
+    sed 1d "$flats" >"$R/headless.csv"
+    sed '7s/^[^,]*/?/' "$flats" >"$R/marks.csv"
+    says 0 "^300 rows, 6 inputs" nan "$rent" "$R/unlabelled.csv"
+    says 1 "a field is infinite" epoch "$rent" "$R/infinite.csv"
+    says 1 "fewer than 10 rows or 2 columns; is the separator a comma" epoch "$rent" "$R/semicolons.csv"
+    says 1 "there are numbers where the names" epoch "$rent" "$R/headless.csv"
+    says 1 '"?" is not a number' epoch "$rent" "$R/marks.csv"
+    says 1 "No such file" epoch "$rent" "$R/none.csv"
+    says 1 "rent.safetensors" loaded sh -c 'cd "$1" && exec "$2"' in "$R/elsewhere" "$rent"
+    says 1 "kinds.safetensors" loaded sh -c 'cd "$1" && exec "$2"' in "$R/elsewhere" "$kinds"
+    if [ -c /dev/full ]; then
+        says 1 "rent: stdout cannot be written" row sh -c 'exec "$1" >/dev/full' in "$rent"
+        says 1 "kinds: stdout cannot be written" right sh -c 'exec "$1" >/dev/full' in "$kinds"
+    else
+        echo "skipped 2 tests of a full disk: no /dev/full"
+    fi ;;
+esac
 # The examples of docs/ops.md as a C program: its calls compile as they stand there and give what stands there. A digit
 # of the last decimal may differ.
 if [ -z "$DOCS" ]; then

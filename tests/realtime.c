@@ -466,16 +466,19 @@ static void slices(void) {
 }
 
 // A long call ends its slice between its tasks: products with and without an activation, some of them of long
-// sums; convolutions of each kind; attention; norms; pools; a loss; the optimizer.
-enum { LONG_KINDS = 5, LONG_STEPS = 3 };
+// sums; convolutions of each kind; attention; norms; pools; a loss; the optimizer; recurrent layers,
+// embeddings, dropout, softmax, sums of rows, clipping that scales.
+enum { LONG_KINDS = 8, LONG_STEPS = 3 };
 typedef struct long_t {
     nn_module_t *net;
     nn_optimizer_t *opt;
     tensor_t *x, *y, *loss;
+    double clip;
 } long_t;
 static void long_make(long_t *l, int kind) {
     tensor_manual_seed(40 + kind);
     l->x = tensor_randn(16, 3000);
+    l->clip = kind < 5 ? 0 : 0.01;
     if (kind == 0) {                        // the first sum is made in several rounds
         l->x = tensor_randn(100, 2000);
         l->net = nn_sequential(nn_linear(2000, 300), nn_relu(), nn_linear(300, 200), nn_gelu(),
@@ -492,9 +495,19 @@ static void long_make(long_t *l, int kind) {
         l->net = nn_sequential(nn_conv_transpose2d(8, 6, 4, .stride = 2), nn_conv2d(6, 6, 3, .groups = 2),
                                nn_conv2d(6, 12, 1), nn_flatten(), nn_linear(12 * 32 * 32, 3));
         l->x = tensor_randn(2, 8, 16, 16);
-    } else {
+    } else if (kind == 4) {
         l->net = nn_transformer_encoder_layer(64, 4, .feedforward = 256);
         l->x = tensor_randn(100, 6, 64);
+    } else if (kind == 5) {
+        l->net = nn_sequential(nn_embedding(700, 64), nn_dropout(0.3), nn_lstm(64, 72), nn_linear(72, 700),
+                               nn_log_softmax(-1));
+        l->x = tensor_randint(0, 700, 40, 24);
+    } else if (kind == 6) {
+        l->net = nn_sequential(nn_gru(48, 56, .bidirectional = 1), nn_linear(112, 600), nn_softmax(-1));
+        l->x = tensor_randn(40, 24, 48);
+    } else {                                // nothing is long but for the steps
+        l->net = nn_lstm(6, 5);
+        l->x = tensor_randn(60, 2, 6);
     }
     l->opt = nn_adam(l->net, .lr = 0.01);
     tensor_scope_t scope = tensor_scope_begin();
@@ -507,6 +520,7 @@ static void long_step(long_t *l) {
     nn_zero_grad(l->opt);
     tensor_t *loss = tensor_mse_loss(nn_forward(l->net, l->x), l->y);
     tensor_backward(loss);
+    if (l->clip > 0) nn_clip_grad_norm(l->opt, l->clip);
     nn_step(l->opt);
     tensor_copy_(l->loss, tensor_detach(loss));
     tensor_scope_end(scope);
@@ -550,7 +564,8 @@ static void parts_of_a_call(void) {
                 CHECK(r == 1);
                 got[i] = tensor_item(l.loss);
             }
-            CHECK_MSG(slices > units(g) + 3, "kind %d: %d slices of %d calls", kind, slices, (int)units(g));
+            const int parts = kind < 7 ? 3 : 100;
+            CHECK_MSG(slices > units(g) + parts, "kind %d: %d slices of %d calls", kind, slices, (int)units(g));
             CHECK_MSG(memcmp(want, got, sizeof got) == 0, "kind %d, %d threads: %.9g %.9g %.9g", kind,
                       threads, got[0] - want[0], got[1] - want[1], got[2] - want[2]);
             CHECK(tensor_graph_free(g) == 0);
@@ -680,6 +695,87 @@ static void realtime(void) {
     nn_optimizer_free(j.opt);
 }
 
+// ---- a steady step asks the allocator for nothing, whatever it calls
+
+// x^2, as a function of the program's own.
+static tensor_t *own_forward(tensor_function_ctx_t *ctx, tensor_t *const *in, int n) {
+    (void)n;
+    tensor_save_for_backward(ctx, 0, in[0]);
+    return tensor_mul(in[0], in[0]);
+}
+
+static int own_backward(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n) {
+    (void)n;
+    grads[0] = tensor_mul_scalar(tensor_mul(grad, tensor_saved(ctx, 0)), 2);
+    return 0;
+}
+
+static tensor_t *cube(tensor_t *const *in, int n, void *user) {
+    (void)n, (void)user;
+    return tensor_mul(in[0], tensor_mul(in[0], in[0]));
+}
+
+enum { CALLS = 19 };
+static nn_module_t *projected;
+
+static const char *steady_call(int i) {
+    static const tensor_function_t square = {"square", own_forward, own_backward, NULL};
+    tensor_t *x = tensor_requires_grad_(tensor_ones(4, 4), 1), *y = tensor_ones(4, 4), *g, *loss;
+    tensor_t *many[12] = {x, y, x, y, x, y, x, y, x, y, x, y}, *none = tensor_ones(0);
+    tensor_t *flat[2] = {tensor_ones(3), tensor_ones(2)}, *grid[2];
+    switch (i) {
+    case 0: tensor_stack(0, x, y); return "stack";
+    case 1: tensor_hstack(x, y); return "hstack";
+    case 2: tensor_vstack(x, y); return "vstack";
+    case 3: tensor_dstack(x, y); return "dstack";
+    case 4: tensor_column_stack(x, y); return "column_stack";
+    case 5: nn_pad_sequence(many, 2, 1, 0); return "pad_sequence";
+    case 6: tensor_cat(0, x, none); return "cat with an empty one";
+    case 7: tensor_backward(tensor_sum(tensor_cat_n(many, 12, 0))); return "backward of cat of 12";
+    case 8: tensor_linalg_multi_dot(x, y, x); return "multi_dot";
+    case 9:
+        loss = tensor_sum(tensor_mul(x, y));
+        tensor_autograd_grad(&loss, 1, NULL, &x, 1, &g, 0);
+        return "autograd_grad";
+    case 10: tensor_backward(tensor_sum(tensor_apply(&square, NULL, &x, 1))); return "apply";
+    case 11: tensor_jacobian(cube, NULL, &x, 1, &g, 0); return "jacobian";
+    case 12: tensor_vjp(cube, NULL, &x, 1, y, &g, 0); return "vjp";
+    case 13: tensor_jvp(cube, NULL, &x, 1, &y, &g, 0); return "jvp";
+    case 14:
+        tensor_backward(tensor_sum(nn_forward(projected, tensor_ones(3, 2, 4))));
+        return "lstm, proj_size";
+    case 15:
+        tensor_scope_begin_autocast(TENSOR_BF16);       // the scope of the caller ends it
+        tensor_einsum("ij,jk->ik", x, y);
+        return "einsum in autocast";
+    case 16: tensor_meshgrid(flat, 2, "ij", grid); return "meshgrid";
+    case 17: tensor_block_diag(many, 2); return "block_diag";
+    default: tensor_cartesian_prod(flat, 2); return "cartesian_prod";
+    }
+}
+
+static void steady(void) {
+    projected = nn_lstm(4, 6, .proj_size = 2);
+    for (int i = 0; i < CALLS; i++) {
+        const char *name = "";
+        tensor_memory_stats_t before = tensor_memory_stats();
+        for (int turn = 0; turn < 9; turn++) {
+            if (turn == 3) { before = tensor_memory_stats(); }
+            tensor_set_realtime(turn >= 6);
+            tensor_scope_t scope = tensor_scope_begin();
+            name = steady_call(i);
+            tensor_scope_end(scope);
+        }
+        tensor_set_realtime(0);
+        tensor_memory_stats_t after = tensor_memory_stats();
+        CHECK_MSG(tensor_ok(), "%s: %s", name, tensor_error_text());
+        tensor_clear_error();
+        CHECK_MSG(after.allocs == before.allocs && after.frees == before.frees, "%s: %d allocations", name,
+                  (int)(after.allocs - before.allocs));
+    }
+    nn_free(projected);
+}
+
 int main(void) {
     RUN(slices);
     RUN(parts_of_a_group);
@@ -687,6 +783,7 @@ int main(void) {
     RUN(stopped);
     RUN(budgets);
     RUN(realtime);
+    RUN(steady);
     RUN(snapshots);
     RUN(without_memory);
     RUN(halves);

@@ -5,6 +5,8 @@
 
 #include "mirror.h"
 
+#include <pthread.h>
+
 // An access is written as "op purpose", by the letters r(ead), w(rite), s(hape); a call by its row's name.
 typedef struct seen_t {
     tensor_recorder_t base;
@@ -257,13 +259,12 @@ static void contexts(void) {
     CHECK(tensor_context_free(other) == 0);
 }
 
-// What a profiler hears, as words: "matmul()" a call, "[name ]" a range, "@function" a site, "<op >" a
-// gradient.
+// What a profiler hears, as words: "matmul()" a call, "[name ]" a range, "@function" a site, "{ }" a pass,
+// "<op" a gradient.
 static char heard[4000];
 static int64_t heard_bytes[2];      // taken on the CPU, on the device
-static uint64_t heard_nodes[40];    // of calls, by name below
-static const char *heard_ops[40];
-static int heard_calls, heard_wrong, heard_captured;
+static uint64_t heard_nodes[120];    // that the pass came to
+static int heard_gradients, heard_wrong, heard_captured;
 
 static void hear(const char *text, const char *more) {
     size_t at = strlen(heard);
@@ -281,8 +282,6 @@ static void hear_end(void *user, const tensor_profiler_call_t *call) {
     heard_wrong += tensor_profiler_operand(call, call->inputs + call->outputs).dtype != TENSOR_DTYPE_NONE;
     heard_wrong += tensor_profiler_operand(call, -1).dtype != TENSOR_DTYPE_NONE;
     hear(")", "");
-    heard_ops[heard_calls % 40] = call->op;
-    heard_nodes[heard_calls++ % 40] = call->node;
 }
 static void hear_site(void *user, const char *site) {
     char name[40];
@@ -295,26 +294,24 @@ static void hear_range(void *user, const char *name) {
     hear(name ? " [" : "]", name ? name : "");
 }
 static void hear_backward(void *user, uint64_t node, const char *op, const char *site) {
-    int known = 0;
-    (void)user;
-    if (!op) {
-        hear(">", "");
-        return;
-    }
-    for (int k = 0; k < heard_calls && k < 40; k++) known |= heard_nodes[k] == node;
-    heard_wrong += !known || (site && !strchr(site, ':'));
+    heard_wrong += user != heard || (site && !strchr(site, ':'));
+    heard_nodes[heard_gradients++ % 120] = node;
     hear(" <", op);
+}
+static void hear_pass(void *user, int begins) {
+    heard_wrong += user != heard;
+    hear(begins ? " {" : "}", "");
 }
 static void hear_memory(void *user, tensor_device_t device, int64_t bytes) {
     (void)user;
     heard_bytes[device != TENSOR_CPU] += bytes;
 }
 static tensor_profiler_t hears = {heard,      hear_begin,    hear_end,   hear_site,
-                                  hear_range, hear_backward, hear_memory};
+                                  hear_range, hear_backward, hear_memory, hear_pass};
 
 static void listen(const tensor_profiler_t *profiler) {
     if (profiler) heard[0] = 0;
-    heard_calls = 0;
+    heard_gradients = 0;
     CHECK(tensor_profiler_set(profiler) == 0);
 }
 
@@ -332,7 +329,7 @@ static void profilers(void) {
     heard[0] = 0;
     CHECK(tensor_backward(tensor_sum(y)) == 0);
     CHECK_TEXT(heard,
-               "sum() @tensor_sum fill() <sum <tanh tanh() <linear matmul() sum()> @tensor_backward");
+               "sum() @tensor_sum { fill() <sum <tanh tanh() <linear matmul() sum()} @tensor_backward");
     heard[0] = 0;
     CHECK(nn_step(opt) == 0);
     CHECK_TEXT(heard, "step() @nn_step");
@@ -369,6 +366,87 @@ static void profilers(void) {
     nn_free(net);
 }
 
+static tensor_t *made_elsewhere;
+
+static void *elsewhere(void *user) {
+    tensor_t *y = tensor_requires_grad_((tensor_t *)user, 1);
+    for (int k = 0; k < 100; k++) y = tensor_neg(y);
+    made_elsewhere = tensor_keep(y);
+    tensor_thread_end();
+    return NULL;
+}
+
+static tensor_t *pass_inside(tensor_t *g, void *user) {
+    tensor_t *x = (tensor_t *)user, *found;
+    const int grads = tensor_set_grad_enabled(1);
+    tensor_t *y = tensor_sum(x);
+    (void)g;
+    CHECK(tensor_autograd_grad(&y, 1, NULL, &x, 1, &found, 0) == 0);
+    tensor_set_grad_enabled(grads);
+    return NULL;
+}
+
+static tensor_t *fails_inside(tensor_t *g, void *user) {
+    (void)g, (void)user;
+    tensor_raise(TENSOR_ERR_SHAPE, "hook: no");
+    return tensor_matmul(NULL, NULL);
+}
+
+// Numbers of nodes: those that tensor_profiler_node says when they are recorded, and no other; passes, which
+// nest, and end when they fail.
+static void profiled_nodes(void) {
+    tensor_t *x = tensor_requires_grad_(tensor_ones(4, 4), 1), *y;
+    listen(&hears);
+    const uint64_t before = tensor_profiler_node();
+    tensor_exp(tensor_ones(4));
+    CHECK(tensor_profiler_node() == before);
+    y = tensor_tanh(x);
+    const uint64_t first = tensor_profiler_node();
+    tensor_exp(tensor_ones(4));
+    y = tensor_narrow(y, 0, 0, 2);
+    const uint64_t second = tensor_profiler_node();
+    CHECK(before < first && first < second);
+    CHECK(tensor_backward_with(y, tensor_ones(2, 4), 0) == 0);
+    CHECK(heard_gradients == 2 && heard_nodes[0] == second && heard_nodes[1] == first);
+
+    // On a graph of another thread: larger than the numbers there, whose nodes have none here.
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, elsewhere, tensor_ones(4)) == 0 && pthread_join(thread, NULL) == 0);
+    y = tensor_tanh(made_elsewhere);
+    const uint64_t behind = tensor_profiler_node();
+    CHECK(behind > 100 && behind > second);
+    y = tensor_sum(y);
+    heard_gradients = 0;
+    CHECK(tensor_backward(y) == 0);
+    CHECK(heard_gradients == 102 && heard_nodes[1] == behind);
+    for (int k = 2; k < 102; k++) { CHECK(heard_nodes[k] == 0); }
+    tensor_free(made_elsewhere);
+
+    // In another context they go on, and the thread keeps its profiler when that is freed.
+    tensor_context_t *own = tensor_context_new(), *was = tensor_context_use(own);
+    CHECK(tensor_profiler_node() >= behind + 1);
+    tensor_context_use(was);
+    CHECK(tensor_context_free(own) == 0);
+
+    y = tensor_exp(x);
+    CHECK(tensor_register_hook(y, pass_inside, x) > 0);
+    y = tensor_sum(y);
+    heard[0] = 0;
+    CHECK(tensor_backward(y) == 0);
+    CHECK_TEXT(heard,
+               " { fill() <sum <exp sum() @tensor_sum { fill() <sum} @tensor_autograd_grad exp() add()} "
+               "@tensor_backward");
+
+    y = tensor_exp(x);
+    CHECK(tensor_register_hook(y, fails_inside, NULL) > 0);
+    heard[0] = 0;
+    CHECK(tensor_backward(tensor_sum(y)) == TENSOR_ERR_SHAPE);
+    tensor_clear_error();
+    CHECK(strchr(heard, '{') && strchr(heard, '}'));
+    CHECK(heard_wrong == 0);
+    listen(NULL);
+}
+
 static void profiled_devices(void) {
     heard_bytes[0] = heard_bytes[1] = 0;
     listen(&hears);
@@ -388,6 +466,7 @@ int main(void) {
     RUN(calls);
     RUN(contexts);
     RUN(profilers);
+    RUN(profiled_nodes);
     if (device_start() == 0) {
         RUN(devices);
         RUN(profiled_devices);

@@ -709,6 +709,9 @@ static void attention_edges(void) {
                  TENSOR_ERR_SHAPE, "key_padding_mask [2,2] must be [2, 3]");
     CHECK_POISON(nn_multihead_attention_forward(m, x, x, x, .attn_mask = tensor_ones(2, 3)), TENSOR_ERR_SHAPE,
                  "attn_mask [2,3] must be [3, 3] or [4, 3, 3]");
+    y = tensor_ones(0, 2, 4);
+    CHECK_POISON(nn_multihead_attention_forward(m, y, y, y, .attn_mask = tensor_ones(0)), TENSOR_ERR_SHAPE,
+                 "attn_mask [0] must be [0, 0]");
     CHECK_POISON(nn_multihead_attention_forward(m, x, x, x, .attn_mask = tensor_ones_of(TENSOR_I64, 3, 3)),
                  TENSOR_ERR_DTYPE, "attn_mask is i64, must be bool or f32");
     CHECK_POISON(nn_multihead_attention_forward(m, x, tensor_ones(5, 2, 4), tensor_ones(4, 2, 4)),
@@ -1106,7 +1109,7 @@ static void bags(void) {
     CHECK_POISON(tensor_embedding_bag(i, w, .per_sample_weights = tensor_ones(3, 2)), TENSOR_ERR_SHAPE,
                  "mode be the sum");
     CHECK_POISON(tensor_embedding_bag(tensor_to(i, TENSOR_F32), w), TENSOR_ERR_DTYPE,
-                 "index and offsets must be i32 or i64");
+                 "embedding_bag: index is f32, must be i32 or i64");
     CHECK_POISON(tensor_bilinear(tensor_ones(5, 2), tensor_ones(4, 3), nn_get(b, "weight"), NULL),
                  TENSOR_ERR_SHAPE, "bilinear: x1 [5,2], x2 [4,3]");
     CHECK(nn_embedding_bag(3, 2, .padding_idx = 3) == NULL);

@@ -348,6 +348,73 @@ static void captured_twice(void) {
     nn_free(c.net);
 }
 
+// A job system of threads that use the default context, and work for another one in between.
+typedef struct job_t {
+    void (*task)(void *arg, int64_t i);
+    void *arg;
+    int64_t i;
+    int lost;               // what the thread had in its own context
+} job_t;
+static void *run_job(void *arg) {
+    job_t *j = (job_t *)arg;
+    tensor_t *x = tensor_full(7, 3);
+    j->task(j->arg, j->i);
+    j->lost = tensor_item(tensor_sum(x)) != 21 || tensor_item(tensor_matmul(x, x)) != 147;
+    tensor_thread_end();
+    return NULL;
+}
+static int jobs_lost;
+static void on_threads(void *user, int64_t n, void (*task)(void *, int64_t), void *arg) {
+    pthread_t t[2];
+    job_t j[2];
+    (void)user;
+    for (int64_t i = 0; i < n; i += 2) {
+        int64_t most = n - i < 2 ? n - i : 2;
+        for (int64_t k = 0; k < most; k++) {
+            j[k].task = task, j[k].arg = arg, j[k].i = i + k;
+            pthread_create(&t[k], NULL, run_job, &j[k]);
+        }
+        for (int64_t k = 0; k < most; k++) {
+            pthread_join(t[k], NULL);
+            jobs_lost += j[k].lost;
+        }
+    }
+}
+static uint64_t gradients_of_kernels(void) {
+    uint64_t h = TEST_HASH;
+    tensor_manual_seed(5);
+    for (int step = 1; step < 3; step++) {
+        tensor_t *x = tensor_randn(4, 8, 20, 20), *w = tensor_randn(8, 8, 3, 3), *y;
+        tensor_requires_grad_(w, 1);
+        y = tensor_conv2d(x, w, NULL, .padding = 1, .stride = step);
+        tensor_backward(tensor_sum(tensor_mul(y, y)));
+        h = test_hash(h, tensor_grad(w));
+    }
+    return h;
+}
+// The tasks of a context have its instruction set and its threads, whatever the threads use otherwise.
+static void tasks_of_a_context(void) {
+    tensor_context_t *own, *before;
+    CHECK(tensor_set_num_threads(3) == 0);
+    own = tensor_context_new();
+    before = tensor_context_use(own);
+    tensor_set_error_handler(test_quiet, NULL);
+    if (tensor_set_isa("scalar") && tensor_set_isa("sse2")) tensor_clear_error();       // not in this build
+    tensor_scope_t scope = tensor_scope_begin();
+    uint64_t alone = gradients_of_kernels();
+    CHECK(tensor_set_parallel_for(on_threads, NULL, 2) == 0);
+    CHECK(gradients_of_kernels() == alone && jobs_lost == 0);
+    for (int k = 0; k < 8; k++) {
+        CHECK(tensor_set_num_threads(1 + k % 4) == 0);
+        CHECK(gradients_of_kernels() == alone);
+    }
+    CHECK_OK();
+    tensor_scope_end(scope);
+    tensor_context_use(before);
+    CHECK(tensor_context_free(own) == 0);
+    CHECK(tensor_set_num_threads(1) == 0);
+}
+
 // A child of fork has the caller alone: it computes, asks, starts threads of its own and shuts down.
 static void forks(void) {
     CHECK(tensor_set_num_threads(3) == 0);
@@ -390,6 +457,7 @@ int main(int argc, char **argv) {
     RUN(passes_together);
     RUN(captured_elsewhere);
     RUN(captured_twice);
+    RUN(tasks_of_a_context);
     CHECK(tensor_set_num_threads(3) == 0);
     RUN(train_and_infer);
     RUN(hand_over);

@@ -95,6 +95,10 @@ static void multi_views(void) {
             HERE);
     CHECK(tensor_chunk(y, 2, 0, part, 4) == 2);
     POISONS(tensor_zero_(tensor_select(part[1], 0, 0)), TENSOR_ERR_AUTOGRAD, "one of several views", HERE);
+    CHECK(tensor_split(y, 2, 0, part, 4) == 2);
+    tensor_mul_scalar_(y, 5);                               // read after it, they are parts of y
+    CHECK(tensor_backward(tensor_sum(tensor_flatten(part[1], 0, -1))) == 0);
+    EXPECT(tensor_grad(x), 0, 0, 10, 10);
     y = tensor_ones(4);
     CHECK(tensor_chunk(y, 2, 0, part, 4) == 2);
     CHECK(!tensor_is_poison(tensor_mul_scalar_(part[0], 2))); // nothing to record

@@ -5,7 +5,8 @@
     (gdb) tensor x            the values in rows; tensor x 100: at most so many
     (gdb) print *x            the header as it is
 
-The implementation, or one file with #define TENSOR_BACKEND before tensor.h, must have been compiled with -g.
+The program must know the layout of a header: compile the implementation with -g (make lib CFLAGS='-g -O2'), or compile
+one file of the program with -g -DTENSOR_BACKEND; it must declare a variable of type tensor_t *.
 """
 import struct
 
@@ -16,8 +17,19 @@ FORMAT = {"F32": "f", "F64": "d", "I32": "i", "I64": "q", "U8": "B", "BOOL": "?"
 IS_DEAD, IS_POISON = 0x7E50DEAD, 0x7E50BAD0
 
 
+NO_LAYOUT = "unknown layout: compile the implementation with -g, or a file of the program with -g -DTENSOR_BACKEND"
+
+
 def text(pointer):
     return pointer.string() if int(pointer) else ""
+
+
+def has_layout(kind):
+    """Whether the debugger knows the members of tensor_t."""
+    try:
+        return any(f.name == "state" for f in kind.strip_typedefs().fields())
+    except TypeError:
+        return False
 
 
 class Tensor:
@@ -28,6 +40,9 @@ class Tensor:
             self.problem = "NULL"
             return
         t = value.dereference()
+        if not has_layout(t.type):
+            self.problem = NO_LAYOUT
+            return
         state = int(t["state"])
         if state == IS_DEAD:
             self.problem = "dead: its scope ended, or it was freed"
@@ -48,7 +63,8 @@ class Tensor:
             self.problem = "on device %d" % (int(t["device"]) - 1)
 
     def kind(self):
-        made = self.call.replace("tensor_", "", 1) or self.op       # the call of the program, else the op inside
+        call = self.call[:-2] if self.call.endswith("_n") else self.call        # tensor_randn calls tensor_randn_n
+        made = call.replace("tensor_", "", 1) or self.op            # the call of the program, else the op inside
         made = " by " + made if made else ""
         return "tensor %s [%s]%s%s%s" % (self.name.lower(), ", ".join(map(str, self.dims)), made,
                                          " at " + self.site if self.site else "", ", recorded" if self.recorded else "")

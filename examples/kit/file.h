@@ -21,7 +21,8 @@
 #define KIT_FILE__FN static
 #endif
 
-// Raises "file: record n: reason" (n < 0: "file: reason").   -> poison
+// Raises "file: record n: reason" (n < 0: "file: reason"). The error has no line of C, because that of this
+// file would help nobody.   -> poison
 KIT_FILE__FN tensor_t *kit_file__fail(int code, const char *file, const char *record, int64_t n,
                                       const char *reason) {
     const char *name = file ? file : "(memory)";
@@ -31,8 +32,10 @@ KIT_FILE__FN tensor_t *kit_file__fail(int code, const char *file, const char *re
     } else {
         snprintf(text, sizeof text, "%.160s: %.60s %lld: %.230s", name, record, (long long)n, reason);
     }
-    tensor_raise(code, text);
-    return tensor_detach(NULL);
+    (tensor_raise)(code, text);
+    // A call that succeeds reports what was raised before it, without its own line.
+    (void)tensor_empty(0);
+    return (tensor_detach)(NULL);
 }
 
 // The functions of C that take a file's name, for names in UTF-8. Windows has such names in UTF-16 alone; a
@@ -94,7 +97,7 @@ KIT_FILE__FN int kit_file__rename(const char *from, const char *to) { return ren
 KIT_FILE__FN int kit_file__finish(FILE *f, const char *path) {
     int failed = !f || ferror(f);
     failed |= f && fclose(f);
-    if (!failed) return 0;
+    if (!failed) { return 0; }
     if (f && strncmp(path, "/dev/", 5) != 0) { (void)kit_file__remove(path); }
     kit_file__fail(TENSOR_ERR_IO, path ? path : "(no path)", NULL, -1, "cannot be written");
     return TENSOR_ERR_IO;

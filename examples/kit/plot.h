@@ -364,7 +364,7 @@ static void plot__widen(plot_panel_t *panel, double x, double y) {
 // The ranges of a panel's axes: all that is drawn on them; pictures decide them where there are some.
 static void plot__range(plot_t *p, int index) {
     plot_panel_t *panel = &p->panel[index];
-    int fixed = 0;
+    int fixed = 0, bars = 0;            // bars: they stand on the axis, so that their heights are the counts
     panel->left = panel->bottom = HUGE_VAL;
     panel->right = panel->top = -HUGE_VAL;
     for (int i = 0; i < p->items; i++) {
@@ -381,6 +381,7 @@ static void plot__range(plot_t *p, int index) {
             plot__widen(panel, item->xy[2 * k], item->xy[2 * k + 1]);
         }
         if (item->kind == PLOT_BARS && !fixed) { plot__widen(panel, item->right, panel->log_y ? 1 : 0); }
+        bars |= item->kind == PLOT_BARS && !panel->log_y;
     }
     if (!isfinite(panel->left) || !isfinite(panel->bottom)) {             // nothing that can be drawn
         panel->left = panel->bottom = 0;
@@ -392,7 +393,7 @@ static void plot__range(plot_t *p, int index) {
     }
     double span = panel->top - panel->bottom, air = span > 0 ? span * 0.04 : 0.5;
     if (!fixed || !(span > 0)) {
-        panel->bottom -= air;
+        panel->bottom -= bars && panel->bottom >= 0 ? 0 : air;
         panel->top += air;
     }
 }

@@ -1,6 +1,7 @@
 // profiler.h - where time goes: tables by op, line and module, a trace for Chrome, a flame graph as text
 //
-// A file to copy and to change, with profiler_show.h and file.h beside it. In one C file of the program:
+// A file to copy and to change, with profiler_tree.h, profiler_show.h and file.h beside it. In one C file of
+// the program:
 //
 //   #define KIT_PROFILER_IMPLEMENTATION
 //   #include "kit/profiler.h"
@@ -13,7 +14,9 @@
 //
 // It hears of what the thread does that started it; several may listen to one thread at a time. A listener
 // that the program sets itself (tensor_profiler_set) silences them. Of a GPU it sees how long enqueueing
-// took; profiler_cuda.h adds how long the GPU took.
+// took; profiler_cuda.h adds how long the GPU took. Without a profiler, products and operations of a few
+// elements leave before the gate, the one place that reports calls: a program that is profiled has the same
+// results, but its smallest calls take the longer way.
 #ifndef KIT_PROFILER_H
 #define KIT_PROFILER_H
 
@@ -25,7 +28,8 @@ extern "C" {
 
 typedef struct kit_profiler_t kit_profiler_t;
 
-// Begins to listen to the calling thread. Takes 48 bytes for each call of a kernel and 24 for each range.
+// Begins to listen to the calling thread. Takes 48 bytes for each call of a kernel, 32 for each range and
+// backward pass, and 16 where a module or range has recorded for autograd.
 //   -> profiler, NULL on failure;  errors OUT_OF_MEMORY
 kit_profiler_t *kit_profiler_start(void);
 // Ends listening, on the same thread; what follows does so, too.
@@ -34,7 +38,8 @@ void kit_profiler_free(kit_profiler_t *p);
 
 // What a table has a row for. Lines are those of the program that called the library, those of the forward
 // call for a gradient. Modules are paths of layers and of ranges (tensor_range_push), "step.0.linear1"; their
-// gradients have "backward" in the path.
+// gradients have "backward" in the path: "step.backward.0.linear1". What a hook or a custom function does in
+// ranges, layers and passes of its own while a gradient is made is below that gradient's module.
 enum { KIT_PROFILER_OPS, KIT_PROFILER_LINES, KIT_PROFILER_MODULES };
 
 typedef struct kit_profiler_row_t {
@@ -53,13 +58,14 @@ typedef struct kit_profiler_row_t {
 
 // Rows of a table, those with the largest share first.
 //   rows    receives at most `room`; may be NULL if that is 0
-//   -> how many there are;  errors OUT_OF_MEMORY (0 rows)
+//   -> how many there are;  errors INDEX (there is no such table; 0 rows), OUT_OF_MEMORY (0 rows)
 int kit_profiler_rows(kit_profiler_t *p, int by, kit_profiler_row_t *rows, int room);
-// Prints the first rows of a table, and what they come to, to stdout.
+// Prints the first rows of a table, and what they come to, to stdout.   errors as kit_profiler_rows
 void kit_profiler_print(kit_profiler_t *p, int by, int rows);
 // Prints the tree of modules with a bar of the share of each that has at least 0.5 %.
 void kit_profiler_flame(kit_profiler_t *p);
-// Writes calls, ranges and live bytes as a trace in Chrome's JSON.   -> code;  errors IO
+// Writes calls, ranges, backward passes and live bytes as a trace in Chrome's JSON.
+//   -> code;  errors IO, OWNER (p is NULL)
 int kit_profiler_trace(kit_profiler_t *p, const char *path);
 double kit_profiler_seconds(const kit_profiler_t *p); // between start and stop
 
@@ -118,7 +124,7 @@ static uint64_t kit_profiler__ticks(void) {
 #endif
 }
 
-enum { KIT_PROFILER__NODES = 1 << 15, KIT_PROFILER__CACHE = 1 << 11, KIT_PROFILER__FRAMES = 1 << 14 };
+enum { KIT_PROFILER__CACHE = 1 << 11, KIT_PROFILER__FRAMES = 1 << 14 };
 
 #if defined(_MSC_VER) && !defined(__clang__)
 #define KIT_PROFILER__OF_THREAD __declspec(thread)
@@ -135,18 +141,29 @@ typedef struct kit_profiler__call_t {
     int32_t op, line, frame; // line -1: not known yet
 } kit_profiler__call_t;
 
-// A range or module in the tree, under the one in which it was called; 0 is the program.
+// A range or module in the tree, under the one in which it was called; 0 is the program. Frames stay: ranges
+// of one name in one frame are one frame.
 typedef struct kit_profiler__frame_t {
     int32_t name, path;          // path: "step.0.linear1", a name, too
     int32_t parent, child, next; // child: the latest; next: its sibling; -1 none
-    int32_t base, mirror;        // where the gradient of calls in this frame is counted, from `base`
+    int32_t base, mirror;        // the latest result of kit_profiler__mirror, base -1: none
     uint64_t spent;              // in it, not in its children
 } kit_profiler__frame_t;
 
+// What began and ended: a range, or a backward pass. Those that are open are a stack, linked by `outer`.
 typedef struct kit_profiler__span_t {
     uint64_t begin, end;
-    int32_t frame, outer; // outer: the span around it, -1 none
+    int32_t frame; // of a range; of a pass that of the node which it is at
+    int32_t outer; // the open span around it, -1 none
+    int32_t base;  // of a pass: the frame in which it began; of a range -1
+    int32_t line;  // of a pass: that of the node which it is at
 } kit_profiler__span_t;
+
+// Nodes that autograd recorded in one frame: those behind the last one of the item before, up to this number.
+typedef struct kit_profiler__nodes_t {
+    uint64_t last;
+    int32_t frame; // -1: before the profiler
+} kit_profiler__nodes_t;
 
 // What a device took for a call: between marks, whose seconds are known once they are read.
 typedef struct kit_profiler__taken_t {
@@ -172,13 +189,14 @@ struct kit_profiler_t {
     uint64_t spent; // up to here, frames have their time
     double clock, rate;    // seconds; seconds per tick
     int64_t lost, stamped; // calls there was no memory for; calls before `stamped` know their line
-    kit_profiler__list_t calls, frames, spans, names, taken;
+    kit_profiler__list_t calls, frames, spans, nodes, names, taken;
     kit_profiler_marks_t marks;
     int64_t from;           // the mark before this call, -1 = none
     int64_t read, unmarked; // how many of taken were read; calls on a device without marks
-    int32_t frame, span, line, running, base; // base: where a backward pass runs, -1 = none does
-    struct { uint64_t node; int64_t call; int32_t frame; } nodes[KIT_PROFILER__NODES]; // of the latest calls
-    struct { const char *text; int32_t name; } cache[KIT_PROFILER__CACHE];
+    int32_t running;
+    int32_t span, pass; // the innermost open one, and the innermost that is a pass; -1 none
+    int32_t frame;      // that of `span`, 0 without one
+    struct { const char *text, *copy; int32_t name; } cache[KIT_PROFILER__CACHE]; // by the text's address
 };
 
 #define KIT_PROFILER__AT(p, list, type, i) (((kit_profiler__##type##_t *)(p)->list.at)[i])
@@ -188,7 +206,7 @@ static void *kit_profiler__add(kit_profiler__list_t *list, size_t size) {
     if (list->count == list->room) {
         int64_t room = list->room ? 2 * list->room : 256;
         void *grown = (uint64_t)room > SIZE_MAX / size ? NULL : realloc(list->at, (size_t)room * size);
-        if (!grown) return NULL;
+        if (!grown) { return NULL; }
         list->at = grown;
         list->room = room;
     }
@@ -197,29 +215,29 @@ static void *kit_profiler__add(kit_profiler__list_t *list, size_t size) {
 
 // How many multiplications a call has follows from the shapes of its operands a, b, v and its result y.
 static int32_t kit_profiler__product(const char *op) {
-    if (!strcmp(op, "matmul") || !strncmp(op, "linear", 6)) return 'm';
-    if (!strncmp(op, "conv_transpose", 14)) return 't';
-    if (!strncmp(op, "conv", 4) && op[4] >= '1' && op[4] <= '3') return 'c';
-    if (!strcmp(op, "scaled_dot_product_attention")) return 'a';
-    if (!strcmp(op, "scaled_dot_product_attention_backward")) return 'b';
+    if (!strcmp(op, "matmul") || !strncmp(op, "linear", 6)) { return 'm'; }
+    if (!strncmp(op, "conv_transpose", 14)) { return 't'; }
+    if (!strncmp(op, "conv", 4) && op[4] >= '1' && op[4] <= '3') { return 'c'; }
+    if (!strcmp(op, "scaled_dot_product_attention")) { return 'a'; }
+    if (!strcmp(op, "scaled_dot_product_attention_backward")) { return 'b'; }
     return !strcmp(op, "conv_weight") ? 'w' : 0;
 }
 
 static double kit_profiler__flops(int32_t product, const tensor_profiler_call_t *call) {
-    if (!product) return 0;
+    if (!product) { return 0; }
     int back = product == 'b'; // its first operand is the gradient of y
     tensor_profiler_operand_t a = tensor_profiler_operand(call, back);
     tensor_profiler_operand_t b = tensor_profiler_operand(call, back + 1);
     tensor_profiler_operand_t v = tensor_profiler_operand(call, back + 2);
     tensor_profiler_operand_t y = tensor_profiler_operand(call, call->inputs);
-    if (!a.ndim || !b.ndim || !a.numel || !b.numel || !y.numel) return 0;
+    if (!a.ndim || !b.ndim || !a.numel || !b.numel || !y.numel) { return 0; }
     double inner = (double)a.dims[a.ndim - 1], per = (double)b.numel / (double)b.dims[0];
     double na = (double)a.numel, ny = (double)y.numel;
-    if (product == 'm') return 2 * ny * inner;
-    if (product == 'c') return 2 * ny * per; // weights per channel of the result
-    if (product == 't') return 2 * na * per;
-    if (product == 'w') return y.ndim ? 2 * na * ny / (double)y.dims[0] : 0;
-    if (b.ndim < 2 || !v.ndim) return 0;
+    if (product == 'm') { return 2 * ny * inner; }
+    if (product == 'c') { return 2 * ny * per; } // weights per channel of the result
+    if (product == 't') { return 2 * na * per; }
+    if (product == 'w') { return y.ndim ? 2 * na * ny / (double)y.dims[0] : 0; }
+    if (b.ndim < 2 || !v.ndim) { return 0; }
     double one = na / inner * (double)b.dims[b.ndim - 2]; // elements of q kT
     return 2 * one * (back ? 3 * inner + 2 * (double)v.dims[v.ndim - 1] : inner + (double)v.dims[v.ndim - 1]);
 }
@@ -231,62 +249,33 @@ static const char *kit_profiler__text(const kit_profiler_t *p, int32_t name) {
 // The number of a name, by its text.   -> -1 = no memory
 static int32_t kit_profiler__name(kit_profiler_t *p, const char *text) {
     for (int32_t k = 0; k < p->names.count; k++) {
-        if (!strcmp(kit_profiler__text(p, k), text)) return k;
+        if (!strcmp(kit_profiler__text(p, k), text)) { return k; }
     }
     char *copy = (char *)malloc(strlen(text) + 1);
     kit_profiler__name_t *n = copy ? (kit_profiler__name_t *)kit_profiler__add(&p->names, sizeof *n) : NULL;
-    if (!n) free(copy);
-    if (!n) return -1;
+    if (!n) { free(copy); }
+    if (!n) { return -1; }
     n->text = strcpy(copy, text);
     n->product = kit_profiler__product(text);
     return (int32_t)p->names.count - 1;
 }
 
-// The same for a text that stays as long as the program: mostly known by its address.
+// The same for a literal, which mostly has the text that its address had before; not where the program has
+// loaded a library anew.
 static int32_t kit_profiler__literal(kit_profiler_t *p, const char *text, int is_site) {
     size_t at = ((uintptr_t)text ^ ((uintptr_t)text >> 11)) % KIT_PROFILER__CACHE;
-    if (p->cache[at].text == text) return p->cache[at].name;
     const char *shown = text, *slash;
+    if (p->cache[at].text == text && !strcmp(p->cache[at].copy, text)) return p->cache[at].name;
     if (is_site) { // the name of a function and a byte 1, a path, "file.c:41"
-        if (strchr(text, 1)) shown = strchr(text, 1) + 1;
-        while ((slash = strpbrk(shown, "/\\")) != NULL) shown = slash + 1;
+        if (strchr(text, 1)) { shown = strchr(text, 1) + 1; }
+        while ((slash = strpbrk(shown, "/\\")) != NULL) { shown = slash + 1; }
     }
     p->cache[at].text = text;
+    p->cache[at].copy = kit_profiler__text(p, kit_profiler__name(p, text));
     return p->cache[at].name = kit_profiler__name(p, shown);
 }
 
-// The frame of that name in another; beyond KIT_PROFILER__FRAMES of them, that other.
-static int32_t kit_profiler__child(kit_profiler_t *p, int32_t parent, const char *name) {
-    const kit_profiler__frame_t *at = &KIT_PROFILER__AT(p, frames, frame, parent);
-    for (int32_t k = at->child; k >= 0; k = KIT_PROFILER__AT(p, frames, frame, k).next) {
-        if (!strcmp(kit_profiler__text(p, KIT_PROFILER__AT(p, frames, frame, k).name), name)) return k;
-    }
-    char path[512];
-    const char *above = parent ? kit_profiler__text(p, at->path) : "";
-    snprintf(path, sizeof path, "%.400s%s%.100s", above, *above ? "." : "", name);
-    kit_profiler__frame_t f = {-1, -1, parent, -1, at->child, -1, -1, 0};
-    f.name = kit_profiler__name(p, name);
-    f.path = kit_profiler__name(p, path);
-    void *room = p->frames.count < KIT_PROFILER__FRAMES ? kit_profiler__add(&p->frames, sizeof f) : NULL;
-    if (!room) return parent;
-    memcpy(room, &f, sizeof f);
-    return KIT_PROFILER__AT(p, frames, frame, parent).child = (int32_t)p->frames.count - 1;
-}
-
-// Where the gradient of calls in frame f is counted while a backward pass runs in frame `base`: in the path
-// of f below base.backward, without the part that both share.
-static int32_t kit_profiler__mirror(kit_profiler_t *p, int32_t f, int32_t base) {
-    for (int32_t k = base; k >= 0; k = KIT_PROFILER__AT(p, frames, frame, k).parent) {
-        if (k == f) return kit_profiler__child(p, base, "backward");
-    }
-    kit_profiler__frame_t of = KIT_PROFILER__AT(p, frames, frame, f);
-    if (of.base == base) return of.mirror;
-    int32_t parent = kit_profiler__mirror(p, of.parent, base);
-    of.mirror = kit_profiler__child(p, parent, kit_profiler__text(p, of.name));
-    KIT_PROFILER__AT(p, frames, frame, f).base = base;
-    KIT_PROFILER__AT(p, frames, frame, f).mirror = of.mirror;
-    return of.mirror;
-}
+#include "profiler_tree.h"
 
 // Reads the time between marks, until so many are left.
 static void kit_profiler__read(kit_profiler_t *p, int64_t left) {
@@ -295,7 +284,7 @@ static void kit_profiler__read(kit_profiler_t *p, int64_t left) {
         tensor_device_t device = (tensor_device_t)(TENSOR_CUDA + t->device);
         t->at = p->marks.between(p->marks.user, device, 0, t->from);
         t->seconds = p->marks.between(p->marks.user, device, t->from, t->to);
-        if (t->at >= 0 && t->seconds >= 0) continue;
+        if (t->at >= 0 && t->seconds >= 0) { continue; }
         t->at = -1; // NaN
         t->seconds = 0;
         p->unmarked++;
@@ -304,9 +293,9 @@ static void kit_profiler__read(kit_profiler_t *p, int64_t left) {
 
 void kit_profiler_set_marks(kit_profiler_t *p, const kit_profiler_marks_t *marks) {
     static const kit_profiler_marks_t none = {NULL, NULL, NULL, NULL};
-    if (!p) return;
-    if (p->marks.mark) kit_profiler__read(p, 0);
-    if (p->marks.end) p->marks.end(p->marks.user);
+    if (!p) { return; }
+    if (p->marks.mark) { kit_profiler__read(p, 0); }
+    if (p->marks.end) { p->marks.end(p->marks.user); }
     p->marks = marks ? *marks : none;
     p->from = -1;
 }
@@ -316,10 +305,10 @@ void kit_profiler_set_marks(kit_profiler_t *p, const kit_profiler_marks_t *marks
 static void kit_profiler__before(kit_profiler_t *p, const tensor_profiler_call_t *call) {
     int device = (int)call->device - TENSOR_CUDA;
     p->from = -1;
-    if (device < 0 || call->captured) return;
+    if (device < 0 || call->captured) { return; }
     int64_t left = p->taken.count - p->read;
-    if (2 * (left + 1) >= KIT_PROFILER_MARKS) kit_profiler__read(p, KIT_PROFILER_MARKS / 4);
-    if (device < KIT_PROFILER_DEVICES) p->from = p->marks.mark(p->marks.user, call->device);
+    if (2 * (left + 1) >= KIT_PROFILER_MARKS) { kit_profiler__read(p, KIT_PROFILER_MARKS / 4); }
+    if (device < KIT_PROFILER_DEVICES) { p->from = p->marks.mark(p->marks.user, call->device); }
     p->unmarked += p->from < 0;
 }
 
@@ -327,25 +316,19 @@ static void kit_profiler__before(kit_profiler_t *p, const tensor_profiler_call_t
 static void kit_profiler__behind(kit_profiler_t *p, tensor_device_t device) {
     int64_t to = p->marks.mark(p->marks.user, device);
     kit_profiler__taken_t *t = NULL;
-    if (to >= 0) t = (kit_profiler__taken_t *)kit_profiler__add(&p->taken, sizeof *t);
+    if (to >= 0) { t = (kit_profiler__taken_t *)kit_profiler__add(&p->taken, sizeof *t); }
     p->unmarked += !t;
-    if (!t) return;
+    if (!t) { return; }
     t->call = p->calls.count - 1;
     t->from = p->from;
     t->to = to;
     t->device = (int32_t)device - TENSOR_CUDA;
 }
 
-// The frame that is left, or goes on, has the time since the last such moment.
-static void kit_profiler__spend(kit_profiler_t *p, uint64_t now) {
-    KIT_PROFILER__AT(p, frames, frame, p->frame).spent += now - p->spent;
-    p->spent = now;
-}
-
 static void kit_profiler__begin(void *user, const tensor_profiler_call_t *call) {
     kit_profiler_t *p = (kit_profiler_t *)user;
-    if (p->outer) kit_profiler__begin(p->outer, call);
-    if (p->marks.mark) kit_profiler__before(p, call);
+    if (p->outer) { kit_profiler__begin(p->outer, call); }
+    if (p->marks.mark) { kit_profiler__before(p, call); }
     p->call_begin = kit_profiler__ticks();
 }
 
@@ -353,19 +336,15 @@ static void kit_profiler__end(void *user, const tensor_profiler_call_t *call) {
     uint64_t end = kit_profiler__ticks();
     kit_profiler_t *p = (kit_profiler_t *)user;
     kit_profiler__spend(p, end);
-    if (p->outer) kit_profiler__end(p->outer, call);
+    if (p->outer) { kit_profiler__end(p->outer, call); }
     int32_t op = kit_profiler__literal(p, call->op, 0);
-    size_t place = (size_t)(call->node % KIT_PROFILER__NODES);
     kit_profiler__call_t *c = op < 0 ? NULL : (kit_profiler__call_t *)kit_profiler__add(&p->calls, sizeof *c);
     p->lost += !c;
-    if (!c) return;
-    p->nodes[place].node = call->node;
-    p->nodes[place].frame = p->frame;
-    p->nodes[place].call = p->calls.count - 1;
+    if (!c) { return; }
     double bytes = 0;
     for (int i = 0; i < call->inputs + call->outputs; i++) {
         tensor_profiler_operand_t o = tensor_profiler_operand(call, i);
-        if (o.dtype != TENSOR_DTYPE_NONE) bytes += (double)o.numel * (double)tensor_dtype_size(o.dtype);
+        if (o.dtype != TENSOR_DTYPE_NONE) { bytes += (double)o.numel * (double)tensor_dtype_size(o.dtype); }
     }
     c->begin = p->call_begin;
     c->end = end;
@@ -373,59 +352,55 @@ static void kit_profiler__end(void *user, const tensor_profiler_call_t *call) {
     c->bytes = (float)bytes;
     c->flops = (float)kit_profiler__flops(KIT_PROFILER__AT(p, names, name, op).product, call);
     c->op = op;
-    c->line = p->base >= 0 ? p->line : -1;
+    c->line = p->pass >= 0 ? KIT_PROFILER__AT(p, spans, span, p->pass).line : -1;
     c->frame = p->frame;
-    if (p->from >= 0) kit_profiler__behind(p, call->device);
+    if (p->from >= 0) { kit_profiler__behind(p, call->device); }
 }
 
 static void kit_profiler__site(void *user, const char *site) {
     kit_profiler_t *p = (kit_profiler_t *)user;
-    if (p->outer) kit_profiler__site(p->outer, site);
+    if (p->outer) { kit_profiler__site(p->outer, site); }
     int32_t line = kit_profiler__literal(p, site, 1);
     for (; p->stamped < p->calls.count; p->stamped++) {
         kit_profiler__call_t *c = &KIT_PROFILER__AT(p, calls, call, p->stamped);
-        if (c->line < 0) c->line = line;
+        if (c->line < 0) { c->line = line; }
     }
 }
 
 static void kit_profiler__range(void *user, const char *name) {
     kit_profiler_t *p = (kit_profiler_t *)user;
     uint64_t now = kit_profiler__ticks();
-    if (p->outer) kit_profiler__range(p->outer, name);
-    kit_profiler__spend(p, now);
-    if (!name && p->span >= 0) { // else it began before the profiler
-        kit_profiler__span_t *s = &KIT_PROFILER__AT(p, spans, span, p->span);
-        s->end = now;
-        p->span = s->outer;
-        p->frame = p->span < 0 ? 0 : KIT_PROFILER__AT(p, spans, span, p->span).frame;
+    if (p->outer) { kit_profiler__range(p->outer, name); }
+    kit_profiler__leave(p, now);
+    if (name) {
+        kit_profiler__open(p, kit_profiler__child(p, p->frame, name), -1, now);
+    } else {
+        kit_profiler__close(p, 0, now);
     }
-    if (!name) return;
-    int32_t frame = kit_profiler__child(p, p->frame, name);
-    kit_profiler__span_t *s = (kit_profiler__span_t *)kit_profiler__add(&p->spans, sizeof *s);
-    p->lost += !s;
-    if (!s) return;
-    s->begin = now;
-    s->frame = p->frame = frame;
-    s->outer = p->span;
-    p->span = (int32_t)p->spans.count - 1;
+}
+
+static void kit_profiler__pass(void *user, int begins) {
+    kit_profiler_t *p = (kit_profiler_t *)user;
+    uint64_t now = kit_profiler__ticks();
+    if (p->outer) { kit_profiler__pass(p->outer, begins); }
+    kit_profiler__leave(p, now);
+    if (begins) {
+        kit_profiler__open(p, p->frame, p->frame, now);
+    } else {
+        kit_profiler__close(p, 1, now);
+    }
 }
 
 static void kit_profiler__backward(void *user, uint64_t node, const char *op, const char *site) {
     kit_profiler_t *p = (kit_profiler_t *)user;
-    size_t place = (size_t)(node % KIT_PROFILER__NODES);
-    int known = p->nodes[place].node == node;
-    if (p->outer) kit_profiler__backward(p->outer, node, op, site);
-    // Between nodes is next to nothing, which the next one has.
-    if (p->base < 0 || !op) kit_profiler__spend(p, kit_profiler__ticks());
-    if (p->base < 0) p->base = p->frame;
-    if (!op) {
-        p->frame = p->base;
-        p->base = -1;
-        return;
-    }
-    p->frame = kit_profiler__mirror(p, known ? p->nodes[place].frame : p->base, p->base);
-    p->line = site ? kit_profiler__literal(p, site, 1) : -1;
-    if (!site && known) p->line = KIT_PROFILER__AT(p, calls, call, p->nodes[place].call).line;
+    if (p->outer) { kit_profiler__backward(p->outer, node, op, site); }
+    if (p->pass < 0) { return; } // it began before the profiler
+    kit_profiler__leave(p, kit_profiler__ticks());
+    kit_profiler__span_t *s = &KIT_PROFILER__AT(p, spans, span, p->pass);
+    int32_t frame = kit_profiler__frame_of(p, node);
+    s->frame = kit_profiler__mirror(p, frame < 0 ? s->base : frame, s->base);
+    if (site) { s->line = kit_profiler__literal(p, site, 1); } // else that of the node before
+    if (p->span == p->pass) { p->frame = s->frame; }
 }
 
 kit_profiler_t *kit_profiler_start(void) {
@@ -433,16 +408,17 @@ kit_profiler_t *kit_profiler_start(void) {
     void *program = p ? kit_profiler__add(&p->frames, sizeof(kit_profiler__frame_t)) : NULL;
     if (!program || kit_profiler__name(p, "program") != 0 || kit_profiler__name(p, "?") != 1) {
         kit_profiler_free(p);
-        tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "kit_profiler_start: out of memory");
+        (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_profiler_start: out of memory");
         return NULL;
     }
     kit_profiler__frame_t frame = {0, 0, -1, -1, -1, -1, -1, 0};
     memcpy(program, &frame, sizeof frame);
     tensor_profiler_t hears = {p, kit_profiler__begin, kit_profiler__end, kit_profiler__site,
-                               kit_profiler__range, kit_profiler__backward, NULL};
+                               kit_profiler__range, kit_profiler__backward, NULL, kit_profiler__pass};
     p->hears = hears;
-    p->span = p->base = p->line = -1;
+    p->span = p->pass = -1;
     p->from = -1;
+    kit_profiler__record(p, -1);
     p->running = 1;
     p->outer = kit_profiler__latest;
     kit_profiler__latest = p;
@@ -453,13 +429,13 @@ kit_profiler_t *kit_profiler_start(void) {
 }
 
 void kit_profiler_stop(kit_profiler_t *p) {
-    if (!p || !p->running) return;
+    if (!p || !p->running) { return; }
     p->end = kit_profiler__ticks();
     p->rate = (kit_profiler__clock() - p->clock) / (double)(p->end > p->begin ? p->end - p->begin : 1);
     kit_profiler__spend(p, p->end);
     kit_profiler_t **at = &kit_profiler__latest;
-    while (*at && *at != p) at = &(*at)->outer;
-    if (*at) *at = p->outer;
+    while (*at && *at != p) { at = &(*at)->outer; }
+    if (*at) { *at = p->outer; }
     p->outer = NULL;
     tensor_profiler_set(kit_profiler__latest ? &kit_profiler__latest->hears : NULL);
     p->running = 0;
@@ -470,13 +446,14 @@ void kit_profiler_stop(kit_profiler_t *p) {
 }
 
 void kit_profiler_free(kit_profiler_t *p) {
-    if (!p) return;
+    if (!p) { return; }
     kit_profiler_stop(p);
     for (int64_t k = 0; k < p->names.count; k++) { free(KIT_PROFILER__AT(p, names, name, k).text); }
     free(p->names.at);
     free(p->calls.at);
     free(p->frames.at);
     free(p->spans.at);
+    free(p->nodes.at);
     free(p->taken.at);
     free(p);
 }

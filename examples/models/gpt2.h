@@ -79,9 +79,12 @@ static tensor_t *gpt2_attention(gpt2_t *g, gpt2_block_t *b, tensor_t *x) {
         k = b->keys;
         v = b->values;
     }
-    // Several words behind others would need a mask; gpt2_generate gives them one by one.
+    // A word looks at itself and at those before it; behind the words of other calls that is a mask.
+    const int64_t all = tensor_size(k, 2);
+    tensor_t *mask = NULL;
+    if (!first && t > 1) { mask = tensor_tril(tensor_ones_of(TENSOR_BOOL, t, all), all - t); }
     const double p = g->base.training ? g->config.dropout : 0;
-    h = tensor_scaled_dot_product_attention(q, k, v, .is_causal = first, .dropout_p = p);
+    h = tensor_scaled_dot_product_attention(q, k, v, .attn_mask = mask, .is_causal = first, .dropout_p = p);
     h = tensor_reshape(tensor_transpose(h, 1, 2), n, t, g->config.width);
     return nn_forward(b->drop, nn_forward(b->attn_proj, h));
 }

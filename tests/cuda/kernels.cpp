@@ -391,12 +391,13 @@ static void reductions() {
 // ----------------------------------------------------------------------------------------------------------------- rows
 static void rows_of_numbers() {
     for (int dtype : floats) {
-        for (int64_t columns : {1, 7, 33, 64, SMALL_RUN ? 65 : 1000, SMALL_RUN ? 66 : 2048}) {
+        for (int64_t columns : {1, 7, 8, 33, 64, SMALL_RUN ? 65 : 1000, SMALL_RUN ? 66 : 2048, SMALL_RUN ? 72 : 4104}) {
             if (SMALL_RUN && dtype != TENSOR_BF16) { continue; }
-            int64_t rows = columns > 500 ? 3 : 11;
+            const bool odd = columns == 7 || columns == 8;              // a row with inf, one of -inf
+            int64_t rows = columns > 500 ? columns == 1000 ? 2 : 3 : 11;
             size_t n = (size_t)(rows * columns);
             values x = some(n, -4, 4, dtype), dy = some(n, -1, 1, dtype), w = some((size_t)columns, 0.5, 1.5, dtype), b = some((size_t)columns, -1, 1, dtype);
-            if (columns == 7) { for (int i = 0; i < 7; i++) { x[(size_t)i] = i == 3 ? INFINITY : 0; } }
+            for (size_t i = 0; odd && i < 2 * (size_t)columns; i++) { x[i] = i == 3 ? INFINITY : i < (size_t)columns ? 0 : -INFINITY; }
             array_t X(dtype, {rows, columns}, &x), Y(dtype, {rows, columns}), G(dtype, {rows, columns}, &dy), D(dtype, {rows, columns});
             for (bool logs : {false, true}) {
                 values want, back;
@@ -423,7 +424,7 @@ static void rows_of_numbers() {
                 }
                 CHECK(near_to(D.get(), back, 4 * slack(dtype)));
             }
-            if (columns == 7) { continue; }
+            if (odd) { continue; }
             int sums = class_of(dtype) ? TENSOR_F64 : TENSOR_F32;
             array_t W(sums, {columns}, &w), B(sums, {columns}, &b), M(sums, {rows}), R(sums, {rows}), DW(sums, {columns}), DB(sums, {columns});
             array_t S(TENSOR_U8, {(int64_t)layer_norm_scratch(at, rows, columns)});
@@ -962,9 +963,9 @@ static void matrices() {
             tensor_p a = d ? bad : off_device(bad);
             e[d] = ex == 2 ? (tensor_linalg_inv_ex)(a) : (tensor_linalg_cholesky_ex)(a, ex);
         }
-        values got = numbers_of(off_device(e[1].info)), data = numbers_of(off_device(e[1].result));
+        values got = numbers_of(off_device(e[1].info)), factor = numbers_of(off_device(e[1].result));
         CHECK(got[0] == 0 && got[1] == 0 && got[2] == (ex == 2 ? 0 : 2) && got[3] == 2);
-        CHECK(same(e[0].info, e[1].info, 0) && data[12] != data[12] && data[15] != data[15]);
+        CHECK(same(e[0].info, e[1].info, 0) && factor[12] != factor[12] && factor[15] != factor[15]);
         CHECK(same((tensor_narrow)(e[0].result, 0, 0, 2), (tensor_narrow)(e[1].result, 0, 0, 2), 1e-12));
         CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == 0 && tensor_ok());
     }
@@ -1338,6 +1339,37 @@ static void halves() {
                 CHECK(same(v[1], want, way > 1 ? (dtype == TENSOR_F16 ? 1e-3 : 8e-3) : 0));
             }
         }
+        // Norms of planes, in one launch or in three pieces, and the mean of planes: no f32 copy of the image.
+        for (int form = 0; form < 6; form++) {
+            const int64_t planes[4] = {2, 8, form % 3 == 1 ? 48 : 9, form % 3 == 1 ? 50 : 7};
+            x = (tensor_to)((tensor_randn_n)(planes, 4), (tensor_dtype_t)dtype);
+            for (int k = 0; k < 2; k++) {
+                far[k] = (tensor_requires_grad_)((tensor_to)((tensor_to)(x, k ? (tensor_dtype_t)dtype : TENSOR_F32), TENSOR_CUDA), 1);
+                tensor_batch_norm_args_t batch = tensor_batch_norm_defaults();
+                tensor_group_norm_args_t group = tensor_group_norm_defaults();
+                batch.x = group.x = far[k], batch.training = 1, group.groups = 2;
+                const long begin = cusim::counts.launches;
+                if (form % 3 == 2) {
+                    if (form > 2) { far[k] = (tensor_requires_grad_)((tensor_detach)((tensor_channels_last)(far[k])), 1); }
+                    tensor_cuda_synchronize(TENSOR_CUDA);
+                    const long pool = cusim::counts.launches;
+                    y[k] = (tensor_adaptive_avg_pool2d)(far[k], 1, 1);
+                    CHECK(cusim::counts.launches - pool == 1 && cusim::last.block.x * cusim::last.block.y == 256 &&
+                          (form > 2 || cusim::last.block.x >= 8));
+                } else {
+                    y[k] = form > 2 ? (tensor_group_norm_with)(group) : (tensor_batch_norm_with)(batch);
+                    CHECK(cusim::counts.launches - begin == (form % 3 ? 3 : 1));
+                }
+                g[k] = (tensor_to)((tensor_randn_like)(y[0]), tensor_dtype(y[k]));
+                if (k) { g[1] = (tensor_to)(g[0], (tensor_dtype_t)dtype); }
+                const long back = cusim::counts.launches;
+                CHECK((tensor_autograd_grad)(&y[k], 1, &g[k], &far[k], 1, &dx[k], 0) == 0);
+                if (form % 3 < 2) { CHECK(cusim::counts.launches - back == (form % 3 ? 3 : 1)); }
+            }
+            CHECK(tensor_dtype(y[1]) == (tensor_dtype_t)dtype && tensor_dtype(dx[1]) == (tensor_dtype_t)dtype);
+            const double close = dtype == TENSOR_F16 ? 4e-3 : 3e-2;
+            CHECK(same(y[1], (tensor_to)(y[0], (tensor_dtype_t)dtype), close) && same(dx[1], (tensor_to)(dx[0], (tensor_dtype_t)dtype), close));
+        }
         // Pools: of the largest, and the mean, one launch each and one back; channels innermost as well.
         const int64_t image[4] = {2, 8, 9, 7};
         x = (tensor_to)((tensor_randn_n)(image, 4), (tensor_dtype_t)dtype);
@@ -1429,6 +1461,54 @@ static void decoding() {
     }
     CHECK(tensor_ok());
 }
+// Attention whose scores are in memory: as many queries at a time as the limit allows have the results of all at once,
+// also where queries see few keys or there are more of one than of the other, and the memory of these scores alone.
+static void attention_by_parts() {
+    const limits_t were = limits;
+    const int64_t sizes[][2] = {{150, 150}, {150, 40}, {70, 200}, {130, 520}, {64, 64}, {65, 1}};
+    for (int dtype : {TENSOR_F32, TENSOR_F64}) {
+        for (auto &size : sizes) {
+            for (int causal : {0, 1}) {
+                tensor_scope_t scope = tensor_scope_begin();
+                const int64_t query[4] = {2, size[0], 2, 12}, key[4] = {2, size[1], 2, 12};
+                tensor_p in[4] = {(tensor_randn_n)(query, 4), (tensor_randn_n)(key, 4), (tensor_randn_n)(key, 4), (tensor_randn_n)(query, 4)};
+                values got[3][4];               // by the CPU, at once, by parts
+                int64_t peak[3] = {0, 0, 0};
+                for (int way = 0; way < 3; way++) {
+                    limits.attention_scores = way == 1 ? were.attention_scores : 1;
+                    tensor_p o[4];
+                    for (int i = 0; i < 4; i++) {   // [batch, heads, sequence, e], laid out otherwise
+                        o[i] = (tensor_transpose)((tensor_to)((tensor_to)(in[i], (tensor_dtype_t)dtype), way ? TENSOR_CUDA : TENSOR_CPU), 1, 2);
+                        if (i < 3) { tensor_requires_grad_(o[i], 1); }
+                    }
+                    tensor_scaled_dot_product_attention_args_t a = tensor_scaled_dot_product_attention_defaults();
+                    a.query = o[0], a.key = o[1], a.value = o[2], a.is_causal = causal;
+                    if (way) { tensor_cuda_synchronize(TENSOR_CUDA); }
+                    const int64_t before = way ? tensor_cuda_memory_allocated(TENSOR_CUDA) : 0;
+                    if (way) { tensor_cuda_reset_peak_memory_stats(TENSOR_CUDA); }
+                    tensor_p y = (tensor_scaled_dot_product_attention_with)(a);
+                    if (way) { peak[way] = tensor_cuda_max_memory_allocated(TENSOR_CUDA) - before; }
+                    tensor_backward((tensor_sum)((tensor_mul)(y, o[3])));
+                    got[way][0] = numbers_of(way ? off_device(y) : y);
+                    for (int i = 0; i < 3; i++) {
+                        tensor_p g = (tensor_grad)(o[i]);
+                        got[way][1 + i] = numbers_of(way ? off_device(g) : g);
+                    }
+                }
+                for (int i = 0; i < 4; i++) {
+                    CHECK(near_to(got[1][i], got[0][i], 10 * slack(dtype)) && near_to(got[2][i], got[0][i], 10 * slack(dtype)));
+                }
+                CHECK(causal || got[1][0] == got[2][0]);        // rows of fewer keys sum in another order
+                const int64_t rows = size[0] > 64 ? 64 : size[0], element = dtype == TENSOR_F64 ? 8 : 4;
+                const int64_t saved = 4 * (size[0] - rows) * size[1] * element;
+                CHECK(peak[1] - peak[2] >= saved - 512 && peak[1] - peak[2] <= saved + 512);
+                tensor_scope_end(scope);
+            }
+        }
+    }
+    limits = were;
+    CHECK(tensor_ok());
+}
 // What a program that calls CUDA itself reaches, and brings.
 struct given_t { int calls; void *data; };
 static void given_back(void *data, void *user) {
@@ -1472,11 +1552,27 @@ static void doors() {
     tensor_scope_end(inner);
     CHECK(g.calls == 1 && g.data == mine && (tensor_item)(sum) == 1800);
     (tensor_free)(sum);
+    // A profiler does not hear of it: the library neither takes it from the device nor gives it back.
+    int64_t heard = 0;
+    tensor_profiler_t hears;
+    std::memset(&hears, 0, sizeof hears);
+    hears.user = &heard;
+    hears.memory = [](void *user, tensor_device_t device, int64_t bytes) {
+        if (device != TENSOR_CPU) { *(int64_t *)user += bytes; }
+    };
+    CHECK(cudaMalloc(&mine, (size_t)n * 4) == 0 && (tensor_profiler_set)(&hears) == 0);
+    w = tensor_cuda_wrap(mine, TENSOR_F32, &n, 1, TENSOR_CUDA, given_back, &g);
+    CHECK(heard == 0);
+    tensor_p own_one = (tensor_empty_like)(w);
+    CHECK(heard == n * 4);
+    (tensor_free)(own_one);
+    (tensor_free)(w);
+    CHECK(g.calls == 2 && heard == 0 && (tensor_profiler_set)(NULL) == 0);
     CHECK(!tensor_ok() || tensor_cuda_wrap(nullptr, TENSOR_F32, &n, 1, TENSOR_CUDA, given_back, &g) != nullptr);
-    CHECK(tensor_error_code() == TENSOR_ERR_SHAPE && g.calls == 1);
+    CHECK(tensor_error_code() == TENSOR_ERR_SHAPE && g.calls == 2);
     tensor_clear_error();
     tensor_cuda_wrap(p, TENSOR_F32, &n, 1, (tensor_device_t)(TENSOR_CUDA + 7), given_back, &g);
-    CHECK(tensor_error_code() == TENSOR_ERR_DEVICE && g.calls == 1);
+    CHECK(tensor_error_code() == TENSOR_ERR_DEVICE && g.calls == 2);
     tensor_clear_error();
 
     // A stream of the caller's.
@@ -1521,6 +1617,26 @@ static void doors() {
     std::string gradients = cusim::range_log();
     tensor_range_pop();
     CHECK(!std::strcmp(cusim::range_log(), ")"));
+    // A pass inside of a gradient: that goes on behind it.
+    leaf = (tensor_requires_grad_)((tensor_ones_like)(x), 1);
+    loss = (tensor_tanh)(leaf);
+    (tensor_register_hook)(loss, [](tensor_t *, void *user) -> tensor_t * {
+        int grads = (tensor_set_grad_enabled)(1);
+        tensor_t *nested = (tensor_sum)((tensor_exp)((tensor_t *)user)), *found;
+        (tensor_autograd_grad)(&nested, 1, nullptr, (tensor_t **)&user, 1, &found, 0);
+        (tensor_set_grad_enabled)(grads);
+        return nullptr;
+    }, leaf);
+    loss = (tensor_sum)(loss);
+    cusim::range_log();
+    CHECK((tensor_backward)(loss) == 0);
+    std::string nested = cusim::range_log();
+    size_t outer = nested.find("tanh backward("), within = nested.find("sum backward(", outer);
+    CHECK(outer != std::string::npos && within != std::string::npos);
+    int depth = 1;
+    for (size_t k = outer + 14; k < within && depth > 0; k++) { depth += (nested[k] == '(') - (nested[k] == ')'); }
+    CHECK(depth == 1);
+    CHECK(std::count(nested.begin(), nested.end(), '(') == std::count(nested.begin(), nested.end(), ')'));
     CHECK(tensor_cuda_set_ranges(0) == 1 && (tensor_profiler_set)(NULL) == 0 && (nn_free)(net) == 0);
     std::printf("ranges %s %s\n", forward.c_str(), gradients.c_str());
     CHECK(forward.find("step(") == 0 && forward.find("0(relu(") < forward.find("1(tanh("));
@@ -1595,6 +1711,7 @@ __attribute__((weak)) int main() {      // tests in C link this object for its t
     at.limits.blocks_per_sm = 2;                // few blocks, so that loops over grids turn
     at.limits.reduce_chunk = 64;
     at.limits.norm_chunk = 4;
+    at.limits.held_rows = 3;
     cudaStreamCreateWithFlags(&at.stream, cudaStreamNonBlocking);
     cudaMalloc(&error, 24);
     at.error = (unsigned long long *)error;
@@ -1625,6 +1742,7 @@ __attribute__((weak)) int main() {      // tests in C link this object for its t
 #if defined(TENSOR_CUDA_SIM)
     CHECK(tensor_cuda_init() == 0);
     decoding();
+    attention_by_parts();
     if (ALL_ROWS) { long_rows(); }
     if (ALL_ROWS) { halves(); }
     doors();

@@ -97,7 +97,8 @@ TEST_FN int differ(const program_t *p, const trace_t *a, const trace_t *b, const
                 continue;
             }
         }
-        if (how == FOREIGN && x->kind == 'v' && y->kind == 'v' && x->there != y->there && zeros(x->there ? x : y))
+        if (how == FOREIGN && x->kind == y->kind && x->var == y->var && x->there != y->there &&
+            zeros(x->there ? x : y))
             continue;
         if (x->kind != y->kind || x->var != y->var || x->there != y->there) {
             snprintf(what, size, "%s: there against \"%c x%d\", %s", where, y->kind, y->var,

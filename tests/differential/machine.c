@@ -50,10 +50,14 @@ static long n_runs[SETTINGS + 1], n_programs, n_steps, n_failures, n_not_torch, 
 static FILE *to_torch, *from_torch;
 static pid_t torch_process;
 
+// 0: there is no Python, or no PyTorch in it. What ends in another way is an error.
 TEST_FN int start_torch(const char *script) {
-    int in[2], out[2];
-    char line[64];
-    if (pipe(in) || pipe(out)) return 0;
+    int in[2], out[2], status = 0;
+    char line[64] = "";
+    if (!script || pipe(in) || pipe(out)) {
+        CHECK_MSG(0, "TORCH_SIDE names torch_side.py, and there are pipes");
+        return 0;
+    }
     signal(SIGPIPE, SIG_IGN);
     torch_process = fork();
     if (!torch_process) {
@@ -64,15 +68,25 @@ TEST_FN int start_torch(const char *script) {
     }
     close(in[0]), close(out[1]);
     to_torch = fdopen(in[1], "w"), from_torch = fdopen(out[0], "r");
-    if (!fgets(line, sizeof line, from_torch) || strncmp(line, "ready", 5) != 0) return 0;
-    printf("PyTorch %s", line + 6);
-    return 1;
-}
-TEST_FN void stop_torch(void) {
-    if (!to_torch) return;
+    if (fgets(line, sizeof line, from_torch) && strncmp(line, "ready", 5) == 0) {
+        printf("PyTorch %s", line + 6);
+        return 1;
+    }
     fclose(to_torch), fclose(from_torch);
-    waitpid(torch_process, NULL, 0);
     to_torch = NULL;
+    waitpid(torch_process, &status, 0);
+    if (strncmp(line, "absent", 6) != 0 && !(WIFEXITED(status) && WEXITSTATUS(status) == 127))
+        CHECK_MSG(0, "%s does not start", script);
+    return 0;
+}
+// -> the status of its process
+TEST_FN int stop_torch(void) {
+    int status = 0;
+    if (!to_torch) return status;
+    fclose(to_torch), fclose(from_torch);
+    waitpid(torch_process, &status, 0);
+    to_torch = NULL;
+    return status;
 }
 // Its run of the program. -> 0: it has no such call
 TEST_FN int run_torch(const program_t *p, const trace_t *like, trace_t *t) {
@@ -130,7 +144,7 @@ TEST_FN int run_torch(const program_t *p, const trace_t *like, trace_t *t) {
     printf("PyTorch has crashed; the program:\n");
     write_program(stdout, p);
     n_crashes++;
-    stop_torch();
+    if (!WIFSIGNALED(stop_torch())) CHECK_MSG(0, "its side has ended by itself, or its answer is not understood");
     trace_end(t);
     trace_begin(t);
     if (!start_torch(getenv("TORCH_SIDE"))) exit(1);
@@ -516,8 +530,8 @@ int main(int argc, char **argv) {
     tensor_set_isa(NULL);
     device_start();
     with_torch = argc > 1 && strcmp(argv[argc - 1], "torch") == 0;
-    if (with_torch && (!script || !start_torch(script))) {
-        printf("skipped: PyTorch is not there\n");
+    if (with_torch && !start_torch(script)) {
+        if (!test_failed) printf("skipped 1 test: PyTorch is not there\n");
         with_torch = 0;
     }
     if (argc > 2 && strcmp(argv[1], "show") == 0) {
@@ -531,6 +545,7 @@ int main(int argc, char **argv) {
         while (f && read_program(f, &p))
             check_program(&p, print);
         if (f) fclose(f);
+        CHECK_MSG(n_programs, "%s has no program", argv[2]);
     } else if (argc > 3 && strcmp(argv[1], "check") == 0) {
         uint64_t first = strtoull(argv[2], NULL, 10), count = strtoull(argv[3], NULL, 10), j;
         printf("seeds %llu to %llu\n", (unsigned long long)first, (unsigned long long)(first + count - 1));
