@@ -956,7 +956,7 @@ static void matrices() {
     fails_with("linalg_cholesky: x is not positive definite: matrix 2, pivot 2");
     (tensor_linalg_inv)(bad);
     fails_with("linalg_solve: a is singular: matrix 3, pivot 2");
-    // Two have no factor, which is no error: NaN, and the order of the minor; one is singular.
+    // One has no factor, which is no error: NaN, and the order of the minor; one is singular.
     for (int ex = 0; ex < 3; ex++) {
         tensor_linalg_ex_t e[2];
         for (int d = 0; d < 2; d++) {
