@@ -22,10 +22,9 @@
 //   >>impl-front  >>impl-autocast  >>impl-graph  >>impl-saved  >>impl-tape  >>impl-gate  >>impl-host
 //   >>impl-transfer  >>impl-iterator  >>impl-gemm  >>impl-cpu  >>impl-create  >>impl-inspect  >>impl-views
 //   >>impl-pointwise  >>impl-reduce  >>impl-rows  >>impl-statistics  >>impl-products  >>impl-linalg
-//   >>impl-index  >>impl-join  >>impl-rearrange  >>impl-sort  >>impl-random  >>impl-autograd
-//   >>impl-checkpoint  >>impl-engine  >>impl-calculus  >>impl-gradcheck  >>impl-print  >>impl-capture
-//   >>impl-plan  >>impl-replay
-//   >>impl-table  >>license
+//   >>impl-linalg-fronts  >>impl-index  >>impl-join  >>impl-rearrange  >>impl-sort  >>impl-random
+//   >>impl-autograd  >>impl-checkpoint  >>impl-engine  >>impl-calculus  >>impl-gradcheck  >>impl-print
+//   >>impl-capture  >>impl-plan  >>impl-replay  >>impl-table  >>license
 //
 // (A file includes itself once per instruction set to compile the CPU kernels; TENSOR__PASS says which.
 //  Everything down to >>kernels is skipped in those passes.)
@@ -471,9 +470,11 @@ typedef struct tensor_profiler_operand_t {
 } tensor_profiler_operand_t;
 
 // The callbacks of a profiler; members may be NULL. They run inside the library, on the thread that set the
-// profiler, and may call no function of the library but tensor_profiler_operand and tensor_profiler_node; begin
-// and end, outside of a capture, also those of events (tensor_cuda.h), if they clear their errors. Names and
-// sites are as in error texts; a site may begin with the name of a function and a byte of value 1.
+// profiler, and may call no function of the library but tensor_profiler_operand, tensor_profiler_node and
+// tensor_dtype_size; begin and end, outside of a capture, also those of events (tensor_cuda.h), if they clear
+// their errors. Names and sites are as in error texts; a site may begin with the name of a function and a
+// byte of value 1. With a profiler set, small operations and products take the way that reports calls, which
+// is longer.
 typedef struct tensor_profiler_t {
     void *user;
     // A kernel is about to run; it has returned.
@@ -486,11 +487,11 @@ typedef struct tensor_profiler_t {
     // The calls from now on are the gradient of the node with this number (tensor_profiler_node; 0 = another
     // thread has made it), which that op made at that site (NULL = not known: that of the node before).
     void (*backward)(void *user, uint64_t node, const char *op, const char *site);
-    // The thread takes bytes from the user's allocator or from a device; bytes < 0: it gives them back. Memory
-    // of the program's own (tensor_wrap, tensor_cuda_wrap) is neither.
+    // The thread takes bytes from the user's allocator or from a device; bytes < 0: it gives them back.
+    // Memory of the program's own (tensor_wrap, tensor_cuda_wrap) is neither.
     void (*memory)(void *user, tensor_device_t device, int64_t bytes);
-    // A backward pass begins (1), has ended (0), failed or not. Custom functions and hooks may run passes inside
-    // of one; then the gradient of its node goes on.
+    // A backward pass begins (1), has ended (0), failed or not. Custom functions and hooks may run passes
+    // inside of one; then the gradient of its node goes on.
     void (*pass)(void *user, int begins);
 } tensor_profiler_t;
 
@@ -2349,7 +2350,7 @@ TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const 
 //   itself nothing runs. The graph keeps the memory that it reads, also of tensors that are freed. What the
 //   step does on the CPU is not part of it, and neither is an op without a kernel (an error). Copies from
 //   pinned memory are part of it (tensor_copy_, tensor_to), and so is tensor_to_non_blocking to the CPU: each
-//   replay reads and fills that memory anew, so the host waits (tensor_cuda_synchronize) before it uses it.
+//   replay reads and fills that memory again, so the host waits (tensor_cuda_synchronize) before it uses it.
 //   One thread captures at a time. >>cuda-streams says how several streams become one graph.
 // Rejected: a second way of writing programs (traced functions, symbols): the step is what it was.
 // ------------------------------------------------------------------------------
@@ -2373,7 +2374,7 @@ TENSOR_API tensor_graph_t *tensor_capture_end(void);
 // replays all of the graph, leave their parameters and states as they are (all but Muon's momentum).
 // Everything else after the op runs, and the step counts.
 //   g       of the thread's context. Any thread may run it, one at a time; random numbers are that thread's.
-//      The first replay on another thread plans the step anew, for which it may take memory
+//      The first replay on another thread plans the step again, for which it may take memory
 //   -> code;  errors OWNER: g was freed, runs on another thread, is of another context, a tensor it uses was
 //      freed, or a gradient that it adds to is another one; UNSUPPORTED: in a capture, a step with bf16 under
 //      an instruction set with other products of it, or parameters of one group no longer are;
@@ -4007,10 +4008,10 @@ typedef struct tensor__row_t tensor__row_t;
 typedef struct tensor__grad_t tensor__grad_t;
 typedef struct tensor__extra_t tensor__extra_t;
 
-// Bytes shared by views. version counts in-place changes; write_op/write_site name the last one for error
-// texts.
 enum { TENSOR__OF_DEVICE = -2 };         // the library took it from the device, and gives it back
 
+// Bytes shared by views. version counts in-place changes; write_op/write_site name the last one for error
+// texts.
 struct tensor__storage_t {
     void *data;
     uint64_t bytes;
@@ -4309,8 +4310,9 @@ enum {
 };
 
 // While it is set on a thread, the library calls it at the two ways to elements: a graph that is captured.
-// (A profiler has callbacks of its own, tensor_profiler_t.) call and host are called before anything is read or written; they return 0 or the code of a
-// refusal. A refused call or access fails and has changed nothing. Each function may be NULL.
+// (A profiler has callbacks of its own, tensor_profiler_t.) call and host are called before anything is read
+// or written; they return 0 or the code of a refusal. A refused call or access fails and has changed nothing.
+// Each function may be NULL.
 typedef struct tensor_recorder_t {
     // A kernel is about to run. A refusal is raised by this function.
     int (*call)(struct tensor_recorder_t *self, const tensor_call_t *call);
@@ -4342,12 +4344,12 @@ typedef enum tensor_family_t {
     TENSOR_FAMILY_REDUCE,             // >>impl-reduce >>impl-rows; >>kernel-reduce; native_reduce
     TENSOR_FAMILY_ROWS,               // >>impl-rows >>impl-statistics >>impl-sort; >>kernel-rows; native_rows
     TENSOR_FAMILY_MATMUL,             // >>impl-products >>impl-linear; >>kernel-gemm; native_matmul
-    TENSOR_FAMILY_LINALG,             // >>impl-linalg; -; native_linalg
+    TENSOR_FAMILY_LINALG,             // >>impl-linalg >>impl-linalg-fronts; -; native_linalg
     TENSOR_FAMILY_INDEX,              // >>impl-index >>impl-views; -; native_index
     TENSOR_FAMILY_RANDOM,             // >>impl-random; >>kernel-random; native_random
     TENSOR_FAMILY_FILL,               // >>impl-create >>impl-pointwise >>impl-products; -; native_fill
     TENSOR_FAMILY_VIEW,               // >>impl-views; no kernel
-    TENSOR_FAMILY_COMPOSED,           // >>impl-views >>impl-join >>impl-linalg; only a gradient, no kernel
+    TENSOR_FAMILY_COMPOSED,           // >>impl-views >>impl-join >>impl-linalg-fronts; only gradients
     TENSOR_FAMILY_CUSTOM,             // >>impl-autograd; no kernel
     TENSOR_FAMILY_TRANSFER,           // >>impl-transfer; no kernel
     TENSOR_FAMILY_CONV,               // >>impl-conv >>impl-columns; >>nn-kernel-conv; native_conv
@@ -4629,9 +4631,10 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     /* a b and the sums of a's rows in one call; NULL = the device has no kernel for it */ \
     X(tensor_t *, product_and_sums, (tensor_t *a, tensor_t *b, tensor_t **sums)) \
     /* -> 0 if the product is not small */ \
-    X(int, product_direct, (const tensor__op_t *o, tensor__gemm_t *g, const tensor__row_t *then)) \
+    X(tensor_t *, small_product, (tensor__op_t *o, int turned, int results, const tensor__row_t *then)) \
     /* whether products take the halves of x as they are */ \
     X(int, multiplies, (const tensor_t *x)) \
+    X(int, begin_rest, (tensor__op_t *o)) \
     X(int, begin_wide, (tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin)) \
     X(int, put_input, (tensor__op_t *o, int k, tensor_t *x)) \
     X(tensor_t *, finish_wide, (tensor__op_t *o)) \
@@ -4787,7 +4790,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 // begin casts the inputs of the others; a front made of other ops has a line TENSOR__OPEN_AS, in tensor_nn.h
 // NN__OPEN_AS.
 //
-// Beside the class is what tensor__begin_wide makes of the inputs. HALVES: those of one half dtype become
+// Beside the class is what tensor__begin_rest makes of the inputs. HALVES: those of one half dtype become
 // f32, and the results of that dtype, where the device has no kernels for it; PRODUCT: where its products
 // take none. DENSE_A, DENSE_C: the first, the third input becomes contiguous.
 // ------------------------------------------------------------------------------
@@ -4931,8 +4934,9 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(XLOG1PY, xlog1py, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log1p(F_B), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(-1))), F_C(0), F_MUL(F_G, F_LOG1P(F_B))), F_MUL(F_G, F_DIV(F_A, F_ADD(F_B, F_C(1)))), TENSOR__SA | TENSOR__SB, AS_IS) \
     X(XLOGY, xlogy, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log(F_B), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(0))), F_C(0), F_MUL(F_G, F_LOG(F_B))), F_MUL(F_G, F_DIV(F_A, F_B)), TENSOR__SA | TENSOR__SB, AS_IS)
 
-// The rest. Columns: ID, name, family, inputs, outputs, CPU kernel, scratch, gradient (NOGRAD), saves,
-// class. Rows that no public function names, and outputs that it does not show:
+// The rest. Columns: ID, name, family, inputs, outputs, the CPU's kernel, gradient (NOGRAD), saves, class.
+// TENSOR__KERNEL(sum) is tensor__cpu_sum; TENSOR__KERNEL_WITH(softmax, rows) is tensor__cpu_softmax, whose
+// scratch tensor__scratch_rows counts. Rows that no public function names, and outputs that it does not show:
 //
 //   AS_STRIDED_BACKWARD   zeros with g added at the places of a view
 //   CUMMAX CUMMIN         the index of the largest or smallest so far, the last of ties
@@ -4949,77 +4953,77 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 //   SOFTMAX_BACKWARD      y (g - sum(g y)) of g, y
 //   SORT TOPK             indices; the values are gathered with them
 #define TENSOR_OPS_OTHER(X) \
-    X(AMAX, amax, REDUCE, 1, 1, tensor__cpu_amax, NULL, tensor__grad_amax, TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(AMIN, amin, REDUCE, 1, 1, tensor__cpu_amin, NULL, tensor__grad_amax, TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(ALL, all, REDUCE, 1, 1, tensor__cpu_all, NULL, NOGRAD, 0, AS_IS) \
-    X(ANY, any, REDUCE, 1, 1, tensor__cpu_any, NULL, NOGRAD, 0, AS_IS) \
-    X(ARANGE, arange, FILL, 0, 1, tensor__cpu_fill, NULL, NOGRAD, 0, AS_IS) \
-    X(ARGMAX, argmax, ROWS, 1, 1, tensor__cpu_argmax, tensor__scratch_rows, NOGRAD, 0, AS_IS) \
-    X(ARGMIN, argmin, ROWS, 1, 1, tensor__cpu_argmin, tensor__scratch_rows, NOGRAD, 0, AS_IS) \
-    X(AS_STRIDED, as_strided, VIEW, 1, 1, NULL, NULL, tensor__grad_as_strided, 0, AS_IS) \
-    X(AS_STRIDED_BACKWARD, as_strided_backward, INDEX, 1, 1, tensor__cpu_as_strided_backward, NULL, tensor__grad_as_strided_backward, 0, AS_IS) \
-    X(AS_STRIDED_SCATTER, as_strided_scatter, COMPOSED, 2, 1, NULL, NULL, tensor__grad_as_strided_scatter, 0, AS_IS) \
-    X(BERNOULLI, bernoulli, RANDOM, 1, 1, tensor__cpu_bernoulli, NULL, NOGRAD, 0, AS_IS) \
-    X(CAT, cat, COMPOSED, -1, 1, NULL, NULL, tensor__grad_cat, 0, AS_IS) \
-    X(CUMMAX, cummax, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
-    X(CUMMIN, cummin, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
-    X(CUMPROD, cumprod, ROWS, 1, 1, tensor__cpu_cumprod, tensor__scratch_rows, tensor__grad_cumprod, TENSOR__SA | TENSOR__SY, FULL) \
-    X(CUMSUM, cumsum, ROWS, 1, 1, tensor__cpu_cumsum, tensor__scratch_rows, tensor__grad_cumsum, 0, FULL) \
-    X(CUSTOM, custom, CUSTOM, -1, 1, NULL, NULL, tensor__grad_custom, 0, AS_IS) \
-    X(EXPAND, expand, VIEW, 1, 1, NULL, NULL, tensor__grad_expand, 0, AS_IS) \
-    X(FILL, fill, FILL, 0, 1, tensor__cpu_fill, NULL, tensor__grad_fill, 0, AS_IS) \
-    X(GATHER, gather, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_gather, TENSOR__SB, AS_IS) \
-    X(INDEX, index, INDEX, -1, 1, tensor__cpu_places, NULL, NOGRAD, 0, AS_IS) \
-    X(INDEX_ADD, index_add, INDEX, 3, 1, tensor__cpu_index, tensor__scratch_index, tensor__grad_index_add, TENSOR__SB, AS_IS) \
-    X(INDEX_COPY, index_copy, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_index_copy, TENSOR__SB, AS_IS) \
-    X(INDEX_SELECT, index_select, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_index_select, TENSOR__SB, AS_IS) \
-    X(KTHVALUE, kthvalue, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
-    X(LINALG_CHOLESKY, linalg_cholesky, LINALG, 1, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_cholesky, TENSOR__SY, AS_IS) \
-    X(LINALG_CHOLESKY_EX, linalg_cholesky_ex, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_cholesky, TENSOR__SY, AS_IS) \
-    X(LINALG_DET, linalg_det, LINALG, 1, 3, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_det, TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(LINALG_EIGH, linalg_eigh, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_eigh, TENSOR__SY | TENSOR__SY1, AS_IS) \
-    X(LINALG_LU_FACTOR, linalg_lu_factor, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_lu_factor, TENSOR__SY | TENSOR__SY1, AS_IS) \
-    X(LINALG_PINV, linalg_pinv, COMPOSED, 1, 1, NULL, NULL, tensor__grad_pinv, TENSOR__SA | TENSOR__SY, APART) \
-    X(LINALG_QR, linalg_qr, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_qr, TENSOR__SY | TENSOR__SY1, AS_IS) \
-    X(LINALG_SOLVE, linalg_solve, LINALG, 2, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_solve, TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(LINALG_SOLVE_TRIANGULAR, linalg_solve_triangular, LINALG, 2, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_solve_triangular, TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(LINALG_SVD, linalg_svd, LINALG, 1, 3, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_svd, TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, AS_IS) \
-    X(LINALG_SWAPS, linalg_swaps, LINALG, 1, 1, tensor__cpu_linalg, tensor__scratch_linalg, NOGRAD, 0, AS_IS) \
-    X(LINEAR_SCAN, linear_scan, ROWS, 2, 1, tensor__cpu_linear_scan, tensor__scratch_rows, tensor__grad_linear_scan, TENSOR__SB | TENSOR__SY, AS_IS) \
-    X(LOG_SOFTMAX, log_softmax, ROWS, 1, 1, tensor__cpu_log_softmax, tensor__scratch_rows, tensor__grad_log_softmax, TENSOR__SY, FULL) \
-    X(LOG_SOFTMAX_BACKWARD, log_softmax_backward, ROWS, 2, 1, tensor__cpu_log_softmax_backward, tensor__scratch_rows, NOGRAD, 0, AS_IS) \
-    X(LOGCUMSUMEXP, logcumsumexp, ROWS, 1, 1, tensor__cpu_logcumsumexp, tensor__scratch_rows, tensor__grad_logcumsumexp, TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(LOGSUMEXP, logsumexp, ROWS, 1, 1, tensor__cpu_logsumexp, tensor__scratch_rows, tensor__grad_logsumexp, TENSOR__SA | TENSOR__SY, FULL) \
-    X(MATMUL, matmul, MATMUL, 2, 1, tensor__cpu_matmul, tensor__scratch_matmul, tensor__grad_matmul, TENSOR__CROSS, LOW | TENSOR__PRODUCT) \
-    X(MEAN, mean, REDUCE, 1, 1, tensor__cpu_mean, NULL, tensor__grad_mean, 0, AS_IS) \
-    X(MODE, mode, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
-    X(MULTINOMIAL, multinomial, RANDOM, 1, 1, tensor__cpu_multinomial, NULL, NOGRAD, 0, AS_IS) \
-    X(NONZERO, nonzero, INDEX, 1, 1, tensor__cpu_nonzero, NULL, NOGRAD, 0, AS_IS) \
-    X(NORM, norm, ROWS, 1, 1, tensor__cpu_norm, tensor__scratch_rows, tensor__grad_norm, TENSOR__SA | TENSOR__SY, FULL) \
-    X(PERMUTE, permute, VIEW, 1, 1, NULL, NULL, tensor__grad_permute, 0, AS_IS) \
-    X(POISSON, poisson, RANDOM, 1, 1, tensor__cpu_poisson, NULL, NOGRAD, 0, AS_IS) \
-    X(PROD, prod, REDUCE, 1, 1, tensor__cpu_prod, NULL, tensor__grad_prod, TENSOR__SA, FULL) \
-    X(PROD_OTHERS, prod_others, ROWS, 1, 1, tensor__cpu_prod_others, tensor__scratch_rows, NOGRAD, 0, AS_IS) \
-    X(RAND, rand, RANDOM, 0, 1, tensor__cpu_rand, NULL, NOGRAD, 0, AS_IS) \
-    X(RANDINT, randint, RANDOM, 0, 1, tensor__cpu_randint, NULL, NOGRAD, 0, AS_IS) \
-    X(RANDN, randn, RANDOM, 0, 1, tensor__cpu_randn, NULL, NOGRAD, 0, AS_IS) \
-    X(RANDPERM, randperm, RANDOM, 0, 1, tensor__cpu_randperm, NULL, NOGRAD, 0, AS_IS) \
-    X(RESHAPE, reshape, VIEW, 1, 1, NULL, NULL, tensor__grad_reshape, 0, AS_IS) \
-    X(SCATTER, scatter, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter, TENSOR__SB, AS_IS) \
-    X(SCATTER_ADD, scatter_add, INDEX, 3, 1, tensor__cpu_index, tensor__scratch_index, tensor__grad_scatter_add, TENSOR__SB, WIDEST) \
-    X(SCATTER_REDUCE, scatter_reduce, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter_reduce, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY, AS_IS) \
-    X(SEARCHSORTED, searchsorted, ROWS, 2, 1, tensor__cpu_searchsorted, NULL, NOGRAD, 0, AS_IS) \
-    X(SLICE, slice, VIEW, 1, 1, NULL, NULL, tensor__grad_slice, 0, AS_IS) \
-    X(SLICE_BACKWARD, slice_backward, COMPOSED, 1, 1, NULL, NULL, tensor__grad_slice_backward, 0, AS_IS) \
-    X(SOFTMAX, softmax, ROWS, 1, 1, tensor__cpu_softmax, tensor__scratch_rows, tensor__grad_softmax, TENSOR__SY, FULL) \
-    X(SOFTMAX_BACKWARD, softmax_backward, ROWS, 2, 1, tensor__cpu_softmax_backward, tensor__scratch_rows, NOGRAD, 0, AS_IS) \
-    X(SORT, sort, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
-    X(SUM, sum, REDUCE, 1, 1, tensor__cpu_sum, NULL, tensor__grad_sum, 0, FULL) \
-    X(TOPK, topk, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS) \
-    X(TRANSFER, transfer, TRANSFER, 1, 1, tensor__cpu_transfer, NULL, tensor__grad_transfer, 0, AS_IS) \
-    X(TRIL, tril, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, AS_IS) \
-    X(TRIU, triu, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, AS_IS) \
-    X(VAR, var, ROWS, 1, 1, tensor__cpu_var, tensor__scratch_rows, tensor__grad_var, TENSOR__SA, AS_IS)
+    X(AMAX,                    amax,                    REDUCE,    1, 1, TENSOR__KERNEL(amax),                            tensor__grad_amax,                TENSOR__SA | TENSOR__SY,                           AS_IS) \
+    X(AMIN,                    amin,                    REDUCE,    1, 1, TENSOR__KERNEL(amin),                            tensor__grad_amax,                TENSOR__SA | TENSOR__SY,                           AS_IS) \
+    X(ALL,                     all,                     REDUCE,    1, 1, TENSOR__KERNEL(all),                             NOGRAD,                           0,                                                 AS_IS) \
+    X(ANY,                     any,                     REDUCE,    1, 1, TENSOR__KERNEL(any),                             NOGRAD,                           0,                                                 AS_IS) \
+    X(ARANGE,                  arange,                  FILL,      0, 1, TENSOR__KERNEL(fill),                            NOGRAD,                           0,                                                 AS_IS) \
+    X(ARGMAX,                  argmax,                  ROWS,      1, 1, TENSOR__KERNEL_WITH(argmax, rows),               NOGRAD,                           0,                                                 AS_IS) \
+    X(ARGMIN,                  argmin,                  ROWS,      1, 1, TENSOR__KERNEL_WITH(argmin, rows),               NOGRAD,                           0,                                                 AS_IS) \
+    X(AS_STRIDED,              as_strided,              VIEW,      1, 1, TENSOR__NO_KERNEL,                               tensor__grad_as_strided,          0,                                                 AS_IS) \
+    X(AS_STRIDED_BACKWARD,     as_strided_backward,     INDEX,     1, 1, TENSOR__KERNEL(as_strided_backward),             tensor__grad_as_strided_backward, 0,                                                 AS_IS) \
+    X(AS_STRIDED_SCATTER,      as_strided_scatter,      COMPOSED,  2, 1, TENSOR__NO_KERNEL,                               tensor__grad_as_strided_scatter,  0,                                                 AS_IS) \
+    X(BERNOULLI,               bernoulli,               RANDOM,    1, 1, TENSOR__KERNEL(bernoulli),                       NOGRAD,                           0,                                                 AS_IS) \
+    X(CAT,                     cat,                     COMPOSED, -1, 1, TENSOR__NO_KERNEL,                               tensor__grad_cat,                 0,                                                 AS_IS) \
+    X(CUMMAX,                  cummax,                  ROWS,      1, 1, TENSOR__KERNEL_WITH(order, order),               NOGRAD,                           0,                                                 AS_IS) \
+    X(CUMMIN,                  cummin,                  ROWS,      1, 1, TENSOR__KERNEL_WITH(order, order),               NOGRAD,                           0,                                                 AS_IS) \
+    X(CUMPROD,                 cumprod,                 ROWS,      1, 1, TENSOR__KERNEL_WITH(cumprod, rows),              tensor__grad_cumprod,             TENSOR__SA | TENSOR__SY,                           FULL) \
+    X(CUMSUM,                  cumsum,                  ROWS,      1, 1, TENSOR__KERNEL_WITH(cumsum, rows),               tensor__grad_cumsum,              0,                                                 FULL) \
+    X(CUSTOM,                  custom,                  CUSTOM,   -1, 1, TENSOR__NO_KERNEL,                               tensor__grad_custom,              0,                                                 AS_IS) \
+    X(EXPAND,                  expand,                  VIEW,      1, 1, TENSOR__NO_KERNEL,                               tensor__grad_expand,              0,                                                 AS_IS) \
+    X(FILL,                    fill,                    FILL,      0, 1, TENSOR__KERNEL(fill),                            tensor__grad_fill,                0,                                                 AS_IS) \
+    X(GATHER,                  gather,                  INDEX,     2, 1, TENSOR__KERNEL(index),                           tensor__grad_gather,              TENSOR__SB,                                        AS_IS) \
+    X(INDEX,                   index,                   INDEX,    -1, 1, TENSOR__KERNEL(places),                          NOGRAD,                           0,                                                 AS_IS) \
+    X(INDEX_ADD,               index_add,               INDEX,     3, 1, TENSOR__KERNEL_WITH(index, index),               tensor__grad_index_add,           TENSOR__SB,                                        AS_IS) \
+    X(INDEX_COPY,              index_copy,              INDEX,     3, 1, TENSOR__KERNEL(index),                           tensor__grad_index_copy,          TENSOR__SB,                                        AS_IS) \
+    X(INDEX_SELECT,            index_select,            INDEX,     2, 1, TENSOR__KERNEL(index),                           tensor__grad_index_select,        TENSOR__SB,                                        AS_IS) \
+    X(KTHVALUE,                kthvalue,                ROWS,      1, 1, TENSOR__KERNEL_WITH(order, order),               NOGRAD,                           0,                                                 AS_IS) \
+    X(LINALG_CHOLESKY,         linalg_cholesky,         LINALG,    1, 1, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_cholesky,            TENSOR__SY,                                        AS_IS) \
+    X(LINALG_CHOLESKY_EX,      linalg_cholesky_ex,      LINALG,    1, 2, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_cholesky,            TENSOR__SY,                                        AS_IS) \
+    X(LINALG_DET,              linalg_det,              LINALG,    1, 3, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_det,                 TENSOR__SA | TENSOR__SY,                           AS_IS) \
+    X(LINALG_EIGH,             linalg_eigh,             LINALG,    1, 2, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_eigh,                TENSOR__SY | TENSOR__SY1,                          AS_IS) \
+    X(LINALG_LU_FACTOR,        linalg_lu_factor,        LINALG,    1, 2, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_lu_factor,           TENSOR__SY | TENSOR__SY1,                          AS_IS) \
+    X(LINALG_PINV,             linalg_pinv,             COMPOSED,  1, 1, TENSOR__NO_KERNEL,                               tensor__grad_pinv,                TENSOR__SA | TENSOR__SY,                           APART) \
+    X(LINALG_QR,               linalg_qr,               LINALG,    1, 2, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_qr,                  TENSOR__SY | TENSOR__SY1,                          AS_IS) \
+    X(LINALG_SOLVE,            linalg_solve,            LINALG,    2, 1, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_solve,               TENSOR__SA | TENSOR__SY,                           AS_IS) \
+    X(LINALG_SOLVE_TRIANGULAR, linalg_solve_triangular, LINALG,    2, 1, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_solve_triangular,    TENSOR__SA | TENSOR__SY,                           AS_IS) \
+    X(LINALG_SVD,              linalg_svd,              LINALG,    1, 3, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_svd,                 TENSOR__SY | TENSOR__SY1 | TENSOR__SY2,            AS_IS) \
+    X(LINALG_SWAPS,            linalg_swaps,            LINALG,    1, 1, TENSOR__KERNEL_WITH(linalg, linalg),             NOGRAD,                           0,                                                 AS_IS) \
+    X(LINEAR_SCAN,             linear_scan,             ROWS,      2, 1, TENSOR__KERNEL_WITH(linear_scan, rows),          tensor__grad_linear_scan,         TENSOR__SB | TENSOR__SY,                           AS_IS) \
+    X(LOG_SOFTMAX,             log_softmax,             ROWS,      1, 1, TENSOR__KERNEL_WITH(log_softmax, rows),          tensor__grad_log_softmax,         TENSOR__SY,                                        FULL) \
+    X(LOG_SOFTMAX_BACKWARD,    log_softmax_backward,    ROWS,      2, 1, TENSOR__KERNEL_WITH(log_softmax_backward, rows), NOGRAD,                           0,                                                 AS_IS) \
+    X(LOGCUMSUMEXP,            logcumsumexp,            ROWS,      1, 1, TENSOR__KERNEL_WITH(logcumsumexp, rows),         tensor__grad_logcumsumexp,        TENSOR__SA | TENSOR__SY,                           AS_IS) \
+    X(LOGSUMEXP,               logsumexp,               ROWS,      1, 1, TENSOR__KERNEL_WITH(logsumexp, rows),            tensor__grad_logsumexp,           TENSOR__SA | TENSOR__SY,                           FULL) \
+    X(MATMUL,                  matmul,                  MATMUL,    2, 1, TENSOR__KERNEL_WITH(matmul, matmul),             tensor__grad_matmul,              TENSOR__CROSS,                                     LOW | TENSOR__PRODUCT) \
+    X(MEAN,                    mean,                    REDUCE,    1, 1, TENSOR__KERNEL(mean),                            tensor__grad_mean,                0,                                                 AS_IS) \
+    X(MODE,                    mode,                    ROWS,      1, 1, TENSOR__KERNEL_WITH(order, order),               NOGRAD,                           0,                                                 AS_IS) \
+    X(MULTINOMIAL,             multinomial,             RANDOM,    1, 1, TENSOR__KERNEL(multinomial),                     NOGRAD,                           0,                                                 AS_IS) \
+    X(NONZERO,                 nonzero,                 INDEX,     1, 1, TENSOR__KERNEL(nonzero),                         NOGRAD,                           0,                                                 AS_IS) \
+    X(NORM,                    norm,                    ROWS,      1, 1, TENSOR__KERNEL_WITH(norm, rows),                 tensor__grad_norm,                TENSOR__SA | TENSOR__SY,                           FULL) \
+    X(PERMUTE,                 permute,                 VIEW,      1, 1, TENSOR__NO_KERNEL,                               tensor__grad_permute,             0,                                                 AS_IS) \
+    X(POISSON,                 poisson,                 RANDOM,    1, 1, TENSOR__KERNEL(poisson),                         NOGRAD,                           0,                                                 AS_IS) \
+    X(PROD,                    prod,                    REDUCE,    1, 1, TENSOR__KERNEL(prod),                            tensor__grad_prod,                TENSOR__SA,                                        FULL) \
+    X(PROD_OTHERS,             prod_others,             ROWS,      1, 1, TENSOR__KERNEL_WITH(prod_others, rows),          NOGRAD,                           0,                                                 AS_IS) \
+    X(RAND,                    rand,                    RANDOM,    0, 1, TENSOR__KERNEL(rand),                            NOGRAD,                           0,                                                 AS_IS) \
+    X(RANDINT,                 randint,                 RANDOM,    0, 1, TENSOR__KERNEL(randint),                         NOGRAD,                           0,                                                 AS_IS) \
+    X(RANDN,                   randn,                   RANDOM,    0, 1, TENSOR__KERNEL(randn),                           NOGRAD,                           0,                                                 AS_IS) \
+    X(RANDPERM,                randperm,                RANDOM,    0, 1, TENSOR__KERNEL(randperm),                        NOGRAD,                           0,                                                 AS_IS) \
+    X(RESHAPE,                 reshape,                 VIEW,      1, 1, TENSOR__NO_KERNEL,                               tensor__grad_reshape,             0,                                                 AS_IS) \
+    X(SCATTER,                 scatter,                 INDEX,     3, 1, TENSOR__KERNEL(index),                           tensor__grad_scatter,             TENSOR__SB,                                        AS_IS) \
+    X(SCATTER_ADD,             scatter_add,             INDEX,     3, 1, TENSOR__KERNEL_WITH(index, index),               tensor__grad_scatter_add,         TENSOR__SB,                                        WIDEST) \
+    X(SCATTER_REDUCE,          scatter_reduce,          INDEX,     3, 1, TENSOR__KERNEL(index),                           tensor__grad_scatter_reduce,      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY, AS_IS) \
+    X(SEARCHSORTED,            searchsorted,            ROWS,      2, 1, TENSOR__KERNEL(searchsorted),                    NOGRAD,                           0,                                                 AS_IS) \
+    X(SLICE,                   slice,                   VIEW,      1, 1, TENSOR__NO_KERNEL,                               tensor__grad_slice,               0,                                                 AS_IS) \
+    X(SLICE_BACKWARD,          slice_backward,          COMPOSED,  1, 1, TENSOR__NO_KERNEL,                               tensor__grad_slice_backward,      0,                                                 AS_IS) \
+    X(SOFTMAX,                 softmax,                 ROWS,      1, 1, TENSOR__KERNEL_WITH(softmax, rows),              tensor__grad_softmax,             TENSOR__SY,                                        FULL) \
+    X(SOFTMAX_BACKWARD,        softmax_backward,        ROWS,      2, 1, TENSOR__KERNEL_WITH(softmax_backward, rows),     NOGRAD,                           0,                                                 AS_IS) \
+    X(SORT,                    sort,                    ROWS,      1, 1, TENSOR__KERNEL_WITH(order, order),               NOGRAD,                           0,                                                 AS_IS) \
+    X(SUM,                     sum,                     REDUCE,    1, 1, TENSOR__KERNEL(sum),                             tensor__grad_sum,                 0,                                                 FULL) \
+    X(TOPK,                    topk,                    ROWS,      1, 1, TENSOR__KERNEL_WITH(order, order),               NOGRAD,                           0,                                                 AS_IS) \
+    X(TRANSFER,                transfer,                TRANSFER,  1, 1, TENSOR__KERNEL(transfer),                        tensor__grad_transfer,            0,                                                 AS_IS) \
+    X(TRIL,                    tril,                    FILL,      1, 1, TENSOR__KERNEL(tri),                             tensor__grad_tril,                0,                                                 AS_IS) \
+    X(TRIU,                    triu,                    FILL,      1, 1, TENSOR__KERNEL(tri),                             tensor__grad_tril,                0,                                                 AS_IS) \
+    X(VAR,                     var,                     ROWS,      1, 1, TENSOR__KERNEL_WITH(var, rows),                  tensor__grad_var,                 TENSOR__SA,                                        AS_IS)
 
 // The pointwise lists in the order of their ids, by operands: those that are formulas, all.
 #define TENSOR_OPS_FORMULAS(ONE, TWO, THREE) \
@@ -5371,13 +5375,13 @@ TENSOR__INLINE const tensor__point_t *tensor__point(const tensor__row_t *row) {
 // bits are the same everywhere. Passes have their own functions of f32: these serve f64, the fronts and the
 // numbers of optimizers.
 //
-// TENSOR__PASS_LIBM gives the rest of the library these functions under the names of <math.h>, as macros with
-// arguments, until it takes the names away again; between the two no product and sum are fused. Rejected:
-// names of their own at 300 calls, libm's results rounded to fewer digits (they still differ now and then).
+// TENSOR__PASS_INSIDE gives the rest of the library these functions under the names of <math.h>, as macros
+// with arguments, until it takes the names away again. Rejected: names of their own at 300 calls, libm's
+// results rounded to fewer digits (they still differ now and then).
 // ------------------------------------------------------------------------------
 #ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_LIBM 1
+#define TENSOR__PASS_INSIDE 1
 #include TENSOR_SELF
 #undef TENSOR__PASS
 
@@ -6111,7 +6115,8 @@ TENSOR__BOTH TENSOR__FN double tensor__bessel_jy_f64(double n, int second, doubl
             }
         }
         double s = sin(x), c = cos(x);                  // turned by pi / 4, or by 3 pi / 4
-        double down = n > 0 ? s - c : s + c, up = n > 0 ? -s - c : s - c;
+        double down = n > 0 ? s - c : s + c;
+        double up = n > 0 ? -s - c : s - c;
         double y = second ? even * up + odd * down : even * down - odd * up;
         return y / sqrt(3.141592653589793 * x);
     }
@@ -6152,8 +6157,8 @@ TENSOR__BOTH TENSOR__FN double tensor__bessel_k_f64(double n, int scaled, double
     }
     if (x > 1e300) { return 0; }
     for (int k = 1; term > 1e-17 * sum; k++) {
-        double half = sinh(k * step / 2);
-        term = exp(-2 * x * half * half);
+        double sine = sinh(k * step / 2);
+        term = exp(-2 * x * sine * sine);
         if (n > 0) { term *= cosh(k * step); }
         sum += term;
     }
@@ -6413,7 +6418,7 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q) {
 
 #ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_LIBM 0
+#define TENSOR__PASS_INSIDE 0
 #include TENSOR_SELF
 #undef TENSOR__PASS
 #endif
@@ -6431,12 +6436,15 @@ TENSOR__PRECISE_END
 // flags would decide) and intrinsics in macros of 100 lines (no breakpoints). The kernels of tensor_nn.h come
 // at the end of the same pass (TENSOR__MORE_KERNELS). Where tensor_nn.h is implemented in a file of its own,
 // it opens a pass with TENSOR__PASS_OPEN, adds its kernels, and ends it with TENSOR__PASS_CLOSE.
-// TENSOR__PASS_WORDS only undefines the words of the formulas, TENSOR__PASS_LIBM only opens (1) or closes (0)
-// a stretch where the names of <math.h> mean the functions of >>portable-math and nothing is fused.
+// TENSOR__PASS_WORDS only undefines the words of the formulas. TENSOR__PASS_INSIDE only opens (1) or closes
+// (0) the inside of the library: calls of public functions do not record their site, because the user's own
+// call does; nothing is fused; in a portable build the names of <math.h> mean the functions of
+// >>portable-math.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__PASS
-#ifdef TENSOR__PASS_LIBM
+#ifdef TENSOR__PASS_INSIDE
+#ifdef TENSOR__PORTABLE
 // newlib's <math.h> has log2 as a macro
 #undef acos
 #undef acosh
@@ -6463,7 +6471,7 @@ TENSOR__PRECISE_END
 #undef tan
 #undef tanh
 #undef tgamma
-#if TENSOR__PASS_LIBM
+#if TENSOR__PASS_INSIDE
 #define acos(x) tensor__acos_f64(x)
 #define acosh(x) tensor__acosh_f64(x)
 #define asin(x) tensor__asin_f64(x)
@@ -6489,18 +6497,34 @@ TENSOR__PRECISE_END
 #define tan(x) tensor__tan_f64(x)
 #define tanh(x) tensor__tanh_f64(x)
 #define tgamma(x) tensor__tgamma_f64(x)
+#endif
+#endif
+#undef TENSOR_HERE
+#undef TENSOR__IN
+#if TENSOR__PASS_INSIDE
+#define TENSOR_HERE ((const char *)0)
+#define TENSOR__IN(function) ((const char *)0)
+#else
+#define TENSOR_HERE TENSOR__SITE
+#define TENSOR__IN(function) TENSOR__SITE_OF(function)
+#endif
+// Same bits whatever the flags: a product and a sum are fused only where V_FMA or V_FNMA says so.
+#if TENSOR__PASS_INSIDE
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
 #pragma GCC optimize("fp-contract=off")
 #elif defined(__clang__)
+TENSOR__PRECISE
 #pragma STDC FP_CONTRACT OFF
 #elif defined(_MSC_VER)
 #pragma fp_contract(off)
 #endif
 #elif defined(__GNUC__) && !defined(__clang__)
 #pragma GCC pop_options
+#elif defined(__clang__)
+TENSOR__PRECISE_END
 #endif
-#undef TENSOR__PASS_LIBM
+#undef TENSOR__PASS_INSIDE
 #else
 #if !defined(TENSOR__PASS_CLOSE) && !defined(TENSOR__PASS_WORDS)
 
@@ -8641,7 +8665,7 @@ TENSOR__REDUCE_LEAF(TENSOR__BETWEEN, leaf_sum, 0.0f, V_ADD, V_HSUM)
 TENSOR__REDUCE_LEAF(TENSOR__BETWEEN, leaf_max, -(float)INFINITY, V_MAX, V_HMAX)
 TENSOR__REDUCE_LEAF(TENSOR__BETWEEN, leaf_min, (float)INFINITY, V_MIN, V_HMIN)
 
-// As leaf_max but for NaN, which may be lost.
+// As leaf_max, except that a NaN may be lost.
 TENSOR__REDUCE_LEAF(TENSOR__FN, leaf_peak, -(float)INFINITY, V_MAXR, V_HMAX)
 #undef TENSOR__REDUCE_LEAF
 
@@ -9074,7 +9098,11 @@ TENSOR__FN void TENSOR__K(gemm_transpose)(int64_t k, int w, const float *src, in
         z[2] = TENSOR__QUAD(2);
         z[3] = TENSOR__QUAD(3);
         TENSOR__K(quads)(z);
-        for (int j = 0; j < 4; j++, dst += step) { V_STORE(dst, z[j]); }
+        V_STORE(dst, z[0]);             // written out: a loop keeps z in memory
+        V_STORE(dst + step, z[1]);
+        V_STORE(dst + 2 * step, z[2]);
+        V_STORE(dst + 3 * step, z[3]);
+        dst += 4 * step;
     }
 #endif
     for (; p < k; p++, dst += step) {
@@ -9629,6 +9657,7 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64
     const float *b = (const float *)g->b + (g->boff ? g->boff[0] : 0);
     float *c = (float *)g->c + (g->coff ? g->coff[0] : 0);
     int m = (int)g->m, n = (int)g->n, col = acs != 1, high, w, mr;
+    int64_t as = col ? acs : ars;
     int most = n > V_N ? TENSOR__MR : (int)(sizeof TENSOR__K(gemm_tiles) / sizeof TENSOR__K(gemm_tiles)[0]);
     int mr0 = tensor__gemm_height(m, most, &high);
     for (int j = 0; j < n; j += w, c += w, bias = bias ? bias + w : bias) {
@@ -9650,12 +9679,11 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64
             fn = TENSOR__K(gemm_tiles)[mr - 1][col];
 #if TENSOR__PASS != 3
             if (!whole) {
-                TENSOR__K(gemm_ragged)(fn[0], mr, g->k, ai, col ? acs : ars, bj, ci, g->crs, bias,
-                                       g->accumulate, w);
+                TENSOR__K(gemm_ragged)(fn[0], mr, g->k, ai, as, bj, ci, g->crs, bias, g->accumulate, w);
                 continue;
             }
 #endif
-            fn[two](g->k, ai, col ? acs : ars, bj, bs, ci, g->crs, bias, g->accumulate, w);
+            fn[two](g->k, ai, as, bj, bs, ci, g->crs, bias, g->accumulate, w);
         }
     }
 }
@@ -9700,10 +9728,6 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     }
 
     if (tensor__gemm_tiny(call, ars, acs, brs, bcs)) {
-        int64_t r[4];
-        r[0] = r[2] = 0;
-        r[1] = call->m;
-        r[3] = call->n;
         if (bcs == 1 && (TENSOR__PASS == 3 || call->n % V_N == 0)) {
             TENSOR__K(gemm_tiny)(call, ars, acs, brs, bcs, NULL);
         } else if (bcs == 1 || !TENSOR__K(gemm_is_dot)(call)) {
@@ -9715,6 +9739,10 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
         } else {
             const float *a = (const float *)call->a, *b = (const float *)call->b;
             float *c = (float *)call->c;
+            int64_t r[4];
+            r[0] = r[2] = 0;
+            r[1] = call->m;
+            r[3] = call->n;
             if (call->aoff) { a += call->aoff[0]; }
             if (call->boff) { b += call->boff[0]; }
             if (call->coff) { c += call->coff[0]; }
@@ -10211,7 +10239,7 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #undef TENSOR__PASS
 #undef TENSOR__PASS_WORDS
 #endif
-#endif   // !TENSOR__PASS_LIBM
+#endif   // !TENSOR__PASS_INSIDE
 #endif   // TENSOR__PASS
 
 // ------------------------------------------------------------------------------
@@ -10223,12 +10251,6 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #if defined(TENSOR_IMPLEMENTATION) && !defined(TENSOR_IMPLEMENTATION_DONE) && !defined(TENSOR__PASS) && \
     !defined(TENSOR__LATER)
 #define TENSOR_IMPLEMENTATION_DONE
-
-// Inside the implementation, calls of public functions do not stamp: the user's own call does.
-#undef TENSOR_HERE
-#undef TENSOR__IN
-#define TENSOR_HERE ((const char *)0)
-#define TENSOR__IN(function) ((const char *)0)
 
 #include <locale.h>
 #include <stdlib.h>
@@ -10243,22 +10265,11 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #include <stdio.h>
 #endif
 
-// Same bits whatever the flags: a product and a sum are fused only where V_FMA or V_FNMA says so.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC push_options
-#pragma GCC optimize("fp-contract=off")
-#elif defined(__clang__)
-TENSOR__PRECISE
-#pragma STDC FP_CONTRACT OFF
-#elif defined(_MSC_VER)
-#pragma fp_contract(off)
-#endif
-#ifdef TENSOR__PORTABLE
+// The inside of the library begins, see >>kernels.
 #define TENSOR__PASS 0
-#define TENSOR__PASS_LIBM 1
+#define TENSOR__PASS_INSIDE 1
 #include TENSOR_SELF
 #undef TENSOR__PASS
-#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -12177,7 +12188,8 @@ TENSOR__FN int tensor__device_index(tensor__thread_t *th, const char *op, int de
     int count = b ? b->count() : 0;
     if (index >= 0 && index <= count && index < 256) { return index; }
     if (device < TENSOR_CUDA) {
-        tensor__fail(th, TENSOR_ERR_DEVICE, "%s: %i is not a device", op, device);
+        tensor__fail(th, TENSOR_ERR_DEVICE, "%s: device %i must be TENSOR_CPU or TENSOR_CUDA + n", op,
+                     device);
     } else {
         tensor__fail(th, TENSOR_ERR_DEVICE, "%s: no CUDA device %i%s", op, device - TENSOR_CUDA,
                      b ? "" : "; the CUDA backend is not started");
@@ -12606,7 +12618,8 @@ TENSOR__FN TENSOR__NOINLINE void tensor__tell_growth(tensor__thread_t *th) {
     char text[320] = "";
     tensor__text_t s = {text, sizeof text, 0};
     tensor__text(&s, "%d tensors live in one scope, %d of them made by %s%w; a loop that makes them needs a "
-                 "tensor_scope_reset in each turn", live, most->count, most->op ? most->op : "?", most->site);
+                 "tensor_scope_reset in each iteration", live, most->count, most->op ? most->op : "?",
+                 most->site);
     if (th->ctx->error_fn) {
         uint8_t inside = th->inside;
         th->inside = 1;
@@ -13781,7 +13794,8 @@ TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
     tensor__park(th);
     tensor__tls = NULL;
     tensor__attach(context);
-    if (profiler && tensor__self()->seq < th->seq) { tensor__self()->seq = th->seq; }    // numbers of nodes grow
+    // The numbers of nodes grow.
+    if (profiler && tensor__self()->seq < th->seq) { tensor__self()->seq = th->seq; }
     (tensor_profiler_set)(profiler);
     tensor__set_recorder(recorder);
     return before;
@@ -13992,7 +14006,7 @@ TENSOR__INLINE tensor_t *tensor__new_header(tensor__thread_t *th, const char *op
 }
 
 TENSOR__FN int tensor__dims_given(const char *op, const int64_t *dims, int ndim) {
-    TENSOR__REFUSE_AS(0, !dims && ndim > 0, SHAPE, "%s: dims is NULL", op);
+    TENSOR__REFUSE_AS(0, !dims && ndim > 0, SHAPE, "%s: dims is NULL, must have %i sizes", op, ndim);
     return 1;
 }
 
@@ -14034,7 +14048,8 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
     TENSOR__REFUSE(ndim < 0 || ndim > TENSOR_MAX_DIMS, SHAPE, "%s: %i dims; there must be 0 to %i", op, ndim,
                    (int)TENSOR_MAX_DIMS);
     if (!tensor__dims_given(op, dims, ndim)) { return TENSOR__POISON; }
-    TENSOR__REFUSE((unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "%s: %i is not a dtype", op, dtype);
+    TENSOR__REFUSE((unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE,
+                   "%s: dtype %i must be one of tensor_dtype_t", op, dtype);
     tensor_t *t = tensor__new_header(th, op, dtype, ndim, tensor__fresh_flags(th));
     int64_t n = t ? tensor__dense(t, dims, ndim) : 0;
     if (n < 0) {
@@ -14063,18 +14078,25 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
     return t;
 }
 
-// A fresh tensor of f32 and contiguous a's shape, without the checks of tensor__make. NULL = out of memory,
-// not raised.
-TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, const tensor_t *a) {
-    tensor_t *t = tensor__new_header(th, op, TENSOR_F32, a->ndim, tensor__fresh_flags(th));
+// A fresh contiguous tensor of f32, without the checks of tensor__make; dims and strides are not set. NULL =
+// out of memory, not raised.
+TENSOR__INLINE tensor_t *tensor__fresh_f32(tensor__thread_t *th, const char *op, int ndim, int64_t numel) {
+    tensor_t *t = tensor__new_header(th, op, TENSOR_F32, ndim, tensor__fresh_flags(th));
     if (!t) { return NULL; }
-    t->storage = tensor__storage(th, (uint64_t)a->numel * sizeof(float), NULL);
+    t->storage = tensor__storage(th, (uint64_t)numel * sizeof(float), NULL);
     if (!t->storage) {
         (tensor_free)(t);
         return NULL;
     }
-    t->numel = a->numel;
-    for (int d = 0; d < a->ndim; d++) {
+    t->numel = numel;
+    return t;
+}
+
+// The same with contiguous a's shape.
+TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, const tensor_t *a) {
+    tensor_t *t = tensor__fresh_f32(th, op, a->ndim, a->numel);
+    if (!t) { return NULL; }
+    for (int64_t d = 0; d < a->ndim; d++) {
         t->dims[d] = a->dims[d];
         t->strides[d] = a->strides[d];
         TENSOR__HIDE(d);                                // else compilers call memcpy twice
@@ -14140,13 +14162,20 @@ TENSOR__FN TENSOR__FAILS int tensor__bad_arg(const tensor__row_t *row, int i, in
     return tensor__unusable(row->name, name, t);
 }
 
-// Drops the inputs that were made for the call.
-TENSOR__INLINE void tensor__release(tensor__op_t *o) {
-    if (TENSOR__LIKELY(!o->moved)) { return; }
+TENSOR__RARE
+
+TENSOR__FN TENSOR__NOINLINE void tensor__release_moved(tensor__op_t *o) {
     for (int k = 0; o->moved >> k; k++) {
         if (o->moved >> k & 1) { (tensor_free)(o->args[k]); }
     }
     o->moved = 0;
+}
+
+TENSOR__END
+
+// Drops the inputs that were made for the call.
+TENSOR__INLINE void tensor__release(tensor__op_t *o) {
+    if (!TENSOR__LIKELY(!o->moved)) { tensor__release_moved(o); }
 }
 
 // For a begin or an infer that failed. -> 0
@@ -14182,6 +14211,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__same_device(tensor__op_t *o, int i) {
     return 1;
 }
 
+TENSOR__RARE
+
 // The rest of begin for inputs of any kind: each must be usable and on the device of the call, which the
 // first one chooses. 0 = raised.
 TENSOR__FN TENSOR__NOINLINE int tensor__begin_any(tensor__op_t *o, tensor_t *const *in, int nin) {
@@ -14214,6 +14245,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__begin_any(tensor__op_t *o, tensor_t *con
     return 1;
 }
 
+TENSOR__END
+
 // The thread's own live tensor on the host: what an input of a call nearly always is.
 TENSOR__INLINE int tensor__at_home(const tensor__thread_t *th, const tensor_t *t) {
     return TENSOR__GIVEN(t) && t->state == TENSOR__LIVE && t->home == th && t->device == 0;
@@ -14241,20 +14274,22 @@ TENSOR__INLINE int tensor__begin_here(tensor__op_t *o, const tensor__row_t *row,
     o->direct = NULL;
     o->p = NULL;
     o->rng.seed = o->rng.offset = 0;
-    if (nin <= TENSOR__MAX_IN) {
-        for (int i = 0; i < nin; i++) { o->args[i] = in[i]; }
-        o->in = o->args;
-    } else {
+    if (nin < 1 || nin > TENSOR__MAX_IN) {
         o->in = in;
+        return tensor__begin_any(o, in, nin);
     }
 
-    int usual = nin > 0 && tensor__at_home(th, in[0]);
+    o->in = o->args;
+    o->args[0] = in[0];
+    int usual = tensor__at_home(th, in[0]);
     if (nin == 2) {         // apart, because compilers do not unroll the loop
+        o->args[1] = in[1];
         usual = usual && tensor__at_home(th, in[1]);
     } else {
-        for (int i = 1; i < nin && usual; i++) {
-            if (TENSOR__LIKELY(tensor__at_home(th, in[i]))) { continue; }
-            usual = !in[i] && i >= row->required && row->nin >= 0;
+        for (int i = 1; i < nin; i++) {
+            tensor_t *t = o->args[i] = in[i];
+            if (TENSOR__LIKELY(tensor__at_home(th, t))) { continue; }
+            usual = usual && !t && i >= row->required && row->nin >= 0;
         }
     }
     if (!TENSOR__LIKELY(usual)) { return tensor__begin_any(o, in, nin); }
@@ -15013,9 +15048,10 @@ TENSOR__FN TENSOR__NOINLINE int tensor__tracks_any(tensor__op_t *o) {
     unsigned wants = 0;
     int tracks = 0;
     for (int i = 0; i < o->nin; i++) {
-        if (!o->in[i] || !tensor__sync_needs_grad(th, o->in[i])) { continue; }
+        tensor_t *x = o->in[i];
+        if (!x || !tensor__sync_needs_grad(th, x)) { continue; }
         tracks = 1;
-        if (i < TENSOR__MAX_IN && tensor__is_float(o->in[i]->dtype)) { wants |= 1u << i; }
+        if (i < TENSOR__MAX_IN && tensor__is_float(x->dtype)) { wants |= 1u << i; }
     }
     o->wants = (uint8_t)wants;
     return tracks;
@@ -15071,10 +15107,11 @@ TENSOR__FN TENSOR__FAILS void tensor__not_saved(tensor__thread_t *th, const char
 // raised.
 TENSOR__INLINE tensor__node_t *tensor__node_new(tensor__thread_t *th, const tensor__row_t *row, int nin,
                                                 int nout, int nsaved, size_t more) {
-    size_t bytes = sizeof(tensor__node_t) + (size_t)nin * sizeof(tensor__edge_t) +
-                   (size_t)(nin + nout) * sizeof(tensor__meta_t) + (size_t)nsaved * sizeof(tensor__saved_t);
+    size_t shapes = sizeof(tensor__node_t) + (size_t)nin * sizeof(tensor__edge_t);
+    size_t values = shapes + (size_t)(nin + nout) * sizeof(tensor__meta_t);
+    size_t bytes = values + (size_t)nsaved * sizeof(tensor__saved_t) + more;
     int16_t size_class;
-    tensor__node_t *n = (tensor__node_t *)tensor__block(th, bytes + more, &size_class);
+    tensor__node_t *n = (tensor__node_t *)tensor__block(th, bytes, &size_class);
     TENSOR__REFUSE_AS(NULL, !n, OUT_OF_MEMORY, "%s: out of memory for the tape", row->name);
     tensor__count(&th->live_nodes, 1);
     n->refs = 1;
@@ -15089,9 +15126,9 @@ TENSOR__INLINE tensor__node_t *tensor__node_new(tensor__thread_t *th, const tens
     n->extra = NULL;
     n->custom = NULL;
     n->edge = (tensor__edge_t *)(void *)(n + 1);
-    n->in = (tensor__meta_t *)(void *)(n->edge + nin);
+    n->in = (tensor__meta_t *)(void *)((char *)n + shapes);
     n->out = n->in + nin;
-    n->saved = (tensor__saved_t *)(void *)(n->out + nout);
+    n->saved = (tensor__saved_t *)(void *)((char *)n + values);
     return n;
 }
 
@@ -15146,7 +15183,7 @@ TENSOR__INLINE const int64_t *tensor__node_shapes(tensor__node_t *n, const tenso
         const tensor_t *y = o->out[0];
         int ndim = y->ndim;
         int64_t *dims = *pool, *strides = dims + ndim;
-        for (int d = 0; d < ndim; d++) {
+        for (int64_t d = 0; d < ndim; d++) {
             dims[d] = y->dims[d];
             strides[d] = y->strides[d];
             TENSOR__HIDE(d);                            // else compilers call memcpy twice
@@ -15459,7 +15496,7 @@ TENSOR__FN int tensor__record_update(tensor__op_t *o) {
 // backend's kernel (which takes its scratch), then counts the versions of changed storages. Everything else
 // is an access of the host and is in >>impl-host. A plain call (tensor__plain), where no recorder listens,
 // runs the body that its kernel would run, without a call block: half of what a small op would cost. Small
-// products and argmax have such a way too (tensor__op_t, direct).
+// products (tensor__small_product) and argmax (tensor__op_t, direct) have such a way too.
 // tests/check.sh knows who may read storage->data. Rejected: a call block for each access of the host (it
 // would cost more than the work), fronts of their own for small operands.
 // ------------------------------------------------------------------------------
@@ -15584,14 +15621,17 @@ TENSOR__FN int tensor__launch(tensor_call_t *c) {
         tensor__fail(c->thread, TENSOR_ERR_UNSUPPORTED, "%s: %s has no kernel for it", row->name, b->name);
         return TENSOR_ERR_UNSUPPORTED;
     }
+    int updates = 0;
     for (int i = c->nin; i < c->nin + c->nout; i++) {       // states, statistics: no front checks them
-        TENSOR__REFUSE_CODE(c->arg[i].role == TENSOR_UPDATE && c->arg[i].storage->read_only, OWNER,
+        if (c->arg[i].role != TENSOR_UPDATE) { continue; }
+        TENSOR__REFUSE_CODE(c->arg[i].storage->read_only, OWNER,
                             "%s: a tensor over read-only memory cannot change; use a clone", row->name);
+        updates = 1;
     }
     int code = c->thread->recorder ? tensor__launch_heard(c, kernel) : kernel(c);
     if (c->device) { c->thread->away = 1; }
     if (code) { return code; }
-    for (int i = c->nin; i < c->nin + c->nout; i++) {
+    for (int i = c->nin; updates && i < c->nin + c->nout; i++) {
         if (c->arg[i].role == TENSOR_UPDATE) { tensor__bump(c->thread, c->arg[i].storage, row->name); }
     }
     return 0;
@@ -16748,9 +16788,8 @@ TENSOR__FN int tensor__widen(tensor__op_t *o) {
 
 TENSOR__RARE
 
-// The inputs as row->cast says. 0 = raised
-TENSOR__FN TENSOR__NOINLINE int tensor__begin_as(tensor__op_t *o) {
-    if (TENSOR__CASTING(o->th) && !tensor__begin_cast(o)) { return tensor__give_up(o); }
+// The inputs of f16, of bf16 or in another order as row->cast says. 0 = raised
+TENSOR__FN TENSOR__NOINLINE int tensor__begin_rest_any(tensor__op_t *o) {
     int dtype = o->in[0]->dtype;
     if ((dtype == TENSOR_F16 || dtype == TENSOR_BF16) &&
         (o->row->cast & (TENSOR__HALVES | TENSOR__PRODUCT)) && !tensor__widen(o)) {
@@ -16766,18 +16805,21 @@ TENSOR__FN TENSOR__NOINLINE int tensor__begin_as(tensor__op_t *o) {
 
 TENSOR__END
 
-// begin, and the inputs as row->cast asks; for the rows whose cast asks for something. It is used with
-// finish_wide.
-TENSOR__FN int tensor__begin_wide(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin) {
-    if (!tensor__begin_here(o, row, in, nin)) { return 0; }
+// What begin leaves to do for the rows whose cast asks for more: their inputs become wide or contiguous. It
+// is used with finish_wide. 0 = raised
+TENSOR__FN int tensor__begin_rest(tensor__op_t *o) {
     int dtype = o->in[0]->dtype;
-    if (TENSOR__CASTING(o->th) || dtype == TENSOR_F16 || dtype == TENSOR_BF16) { return tensor__begin_as(o); }
-    unsigned dense = row->cast / (unsigned)TENSOR__DENSE_A;
+    if (dtype == TENSOR_F16 || dtype == TENSOR_BF16) { return tensor__begin_rest_any(o); }
+    unsigned dense = o->row->cast / (unsigned)TENSOR__DENSE_A;
     for (int i = 0; dense; i++, dense >>= 1) {
         const tensor_t *x = o->in[i];
-        if ((dense & 1) && x && !(x->flags & TENSOR__CONTIGUOUS)) { return tensor__begin_as(o); }
+        if ((dense & 1) && x && !(x->flags & TENSOR__CONTIGUOUS)) { return tensor__begin_rest_any(o); }
     }
     return 1;
+}
+
+TENSOR__FN int tensor__begin_wide(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin) {
+    return tensor__begin(o, row, in, nin) && tensor__begin_rest(o);
 }
 
 // finish, and the results with the dtype of inputs that were widened.
@@ -16881,22 +16923,66 @@ TENSOR__FN TENSOR__NOINLINE void tensor__apply_direct(const tensor__op_t *o, con
     tensor__point(then)->forward[o->th->ctx->plain->place](in, out, NULL, o->out[0]->numel);
 }
 
-// Computes the product of inputs 0 and 1 of o, f32 matrices, with input 2, if there is one, as bias; g has
-// its sizes and strides. The inputs must be on the host and so small that the product needs neither scratch
-// nor threads. The product becomes the last result; the pointwise row `then` (NULL = none) of it becomes
-// the first. 0 = they are not small, or a recorder is set
-TENSOR__FN int tensor__product_direct(const tensor__op_t *o, tensor__gemm_t *g, const tensor__row_t *then) {
-    const tensor__isa_t *isa = o->th->ctx->plain;
-    if (!isa || o->th->recorder || !TENSOR__HOST_F32(o->in[0])) { return 0; }
-    if (!tensor__gemm_tiny(g, g->ars, g->acs, g->brs, g->bcs)) { return 0; }
-    if (then && o->out[0]->numel & (isa->lanes - 1)) { return 0; }
-    g->a = tensor__floats_of(o->in[0]);
-    g->b = tensor__floats_of(o->in[1]);
-    g->bias = o->nin > 2 && o->in[2] ? tensor__floats_of(o->in[2]) : NULL;
-    g->c = tensor__floats_of(o->out[o->nout - 1]);
-    TENSOR__DO(isa, gemm_f32)(g);
+// A fresh matrix of f32 on the host. NULL = out of memory, not raised
+TENSOR__INLINE tensor_t *tensor__matrix(tensor__thread_t *th, const char *op, int64_t m, int64_t n) {
+    tensor_t *t = tensor__fresh_f32(th, op, 2, m * n);
+    if (!t) { return NULL; }
+    t->dims[0] = m;
+    t->dims[1] = n;
+    t->strides[0] = n;
+    t->strides[1] = 1;
+    return t;
+}
+
+// The whole op of a product of inputs 0 and 1 of o (1 is [N, K] if `turned`), with input 2, if there is one,
+// as bias. It is for f32 matrices on the host, so small that the product needs neither scratch nor threads,
+// which fit. The product becomes the last of the results; the pointwise row `then` (NULL = none) of it
+// becomes the first. NULL = inputs of another kind, inputs that do not fit, no memory, or a recorder is set:
+// the general way takes them or says what is wrong
+TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int turned, int results,
+                                           const tensor__row_t *then) {
+    tensor__thread_t *th = o->th;
+    const tensor__isa_t *isa = th->ctx->plain;
+    const tensor_t *a = o->in[0], *b = o->in[1], *bias = o->nin > 2 ? o->in[2] : NULL;
+    if (!isa || th->recorder || !TENSOR__HOST_F32(a) || !TENSOR__HOST_F32(b)) { return NULL; }
+    if (turned && !(a->flags & TENSOR__CONTIGUOUS)) { return NULL; }        // copied first
+    if (a->ndim != 2 || b->ndim != 2 || a->dims[1] != b->dims[turned]) { return NULL; }
+
+    tensor__gemm_t g;
+    g.m = a->dims[0];
+    g.k = a->dims[1];
+    g.n = b->dims[!turned];
+    g.ars = a->strides[0];
+    g.acs = a->strides[1];
+    g.brs = b->strides[turned];
+    g.bcs = b->strides[!turned];
+    g.crs = g.n;
+    g.aoff = g.boff = g.coff = NULL;
+    g.batch = 1;
+    g.scratch = NULL;
+    g.accumulate = 0;
+    if (!tensor__gemm_tiny(&g, g.ars, g.acs, g.brs, g.bcs) || g.m == 0 || g.n == 0) { return NULL; }
+    if (bias && (!TENSOR__HOST_F32(bias) || !(bias->flags & TENSOR__CONTIGUOUS) || bias->ndim != 1 ||
+                 bias->dims[0] != g.n)) {
+        return NULL;
+    }
+    if (then && (g.m * g.n) & (isa->lanes - 1)) { return NULL; }
+
+    tensor_t *product = tensor__matrix(th, o->row->name, g.m, g.n);
+    if (!product) { return NULL; }
+    o->out[0] = product;
+    o->nout = 1;
+    if (results > 1) {
+        product = tensor__result(o, TENSOR_F32, product->dims, 2);
+        if (product == TENSOR__POISON) { return tensor__abandon(o); }
+    }
+    g.a = tensor__floats_of(a);
+    g.b = tensor__floats_of(b);
+    g.bias = bias ? tensor__floats_of(bias) : NULL;
+    g.c = product->storage->data;
+    TENSOR__DO(isa, gemm_f32)(&g);
     if (then) { tensor__apply_direct(o, then); }
-    return 1;
+    return tensor__commit(o);
 }
 
 TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
@@ -17541,7 +17627,8 @@ TENSOR__FN int tensor__wrappable(const char *op, const void *data, int dtype, co
     if (!tensor__dims_given(op, dims, ndim)) { return 0; }
     TENSOR__REFUSE_AS(0, ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, n), SHAPE,
                       "%s: shape of %i dims must have 0 to 8 dims, sizes >= 0, < 2^59 elements", op, ndim);
-    TENSOR__REFUSE_AS(0, (unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "%s: %i is not a dtype", op, dtype);
+    TENSOR__REFUSE_AS(0, (unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE,
+                      "%s: dtype %i must be one of tensor_dtype_t", op, dtype);
     TENSOR__REFUSE_AS(0, !data && *n, SHAPE, "%s: data is NULL for %d elements", op, *n);
     TENSOR__REFUSE_AS(0, (uintptr_t)data % tensor__sizes[dtype], SHAPE,
                       "%s: data is misaligned for its dtype", op);
@@ -18243,7 +18330,7 @@ TENSOR__FN tensor_t *tensor__slice(tensor_t *x, int d, int64_t start, int64_t st
 }
 
 TENSOR__FN int tensor__slice_dim(const char *op, int64_t dim, tensor_t *x) {
-    TENSOR__REFUSE_AS(-1, !x->ndim, INDEX, "%s: x is 0-d", op);
+    TENSOR__REFUSE_AS(-1, !x->ndim, INDEX, "%s: x is 0-d, must have at least 1 dim", op);
     return tensor__dim(op, dim, x);
 }
 
@@ -19169,12 +19256,13 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
                       "%s: x %t is %s, which has no bits to work on; integers and bool have", o->row->name,
                       o->in[0], tensor__dtype_names[promoted]);
     TENSOR__REFUSE_AS(-1, promoted == TENSOR_BOOL && (id == TENSOR_OP_SUB || id == TENSOR_OP_NEG), DTYPE,
-                      "%s: bool cannot be subtracted or negated; use logical_xor, logical_not", o->row->name);
+                      "%s: x %t is bool, which cannot be subtracted or negated; use logical_xor, logical_not",
+                      o->row->name, o->in[0]);
     int shifts = id == TENSOR_OP_BITWISE_LEFT_SHIFT || id == TENSOR_OP_BITWISE_RIGHT_SHIFT;
     int divides = id == TENSOR_OP_GCD || id == TENSOR_OP_LCM;
     TENSOR__REFUSE_AS(-1, promoted == TENSOR_BOOL && (shifts || divides || id == TENSOR_OP_HARDTANH ||
                                                       id == TENSOR_OP_ADDCMUL), DTYPE,
-                      "%s: bool is refused; integers are taken", o->row->name);
+                      "%s: x %t is bool, must be of numbers", o->row->name, o->in[0]);
     return promoted;
 }
 
@@ -19229,7 +19317,10 @@ TENSOR__INLINE tensor_t *tensor__plain_finish(tensor__op_t *o, const tensor__row
     o->nout = 1;
     tensor_t *const in[2] = {a, b};
     tensor__plain_run(o, row, in, nin, immediate);
-    if (tensor__tracks_few(o, row, a, b) && !tensor__record(o)) { return tensor__abandon(o); }
+    if (tensor__tracks_few(o, row, a, b)) {
+        t->node = tensor__node_make(o, row->saves);     // as tensor__record: the node's one reference is t's
+        if (!t->node) { return tensor__abandon(o); }
+    }
     return th->fresh = t;
 }
 
@@ -19323,7 +19414,8 @@ TENSOR__FN tensor_t *tensor__update_by(const tensor__in_place_t *how, const tens
     tensor_t *x = list[0];
     if (!tensor__begin(&o, row, list, scalar ? 1 : nin)) { return TENSOR__POISON; }
     const char *name = writes_only ? "copy" : o.row->name;
-    TENSOR__REFUSE(nin && o.args[0] != x, DEVICE, "%s_: x is on the CPU, the other operand on %s", name,
+    TENSOR__REFUSE(nin && o.args[0] != x, DEVICE,
+                   "%s_: x %t is on the CPU, must be on %s as the other operand", name, x,
                    tensor__device_name(o.th, o.device));
     if (scalar) {
         o.nin = 2;
@@ -21008,13 +21100,14 @@ TENSOR__FN int tensor__cpu_rows(tensor_call_t *c, tensor__task_fn each) {
     return 0;
 }
 
-#define TENSOR__X(ID, name)                                                                                  \
-    TENSOR__FN void tensor__row_task_##name(void *arg, int64_t task, int worker) {                           \
-        tensor__row_task(TENSOR_OP_##ID, arg, task, worker);                                                 \
+// The kernel of a row that shares `kernel` and `task` with others: as the row is a constant for the task, it
+// contains the arithmetic of this row alone.
+#define TENSOR__CPU_OF_ROW(ID, name, kernel, task_of_row)                                                    \
+    TENSOR__FN void tensor__task_##name(void *arg, int64_t task, int worker) {                               \
+        task_of_row(TENSOR_OP_##ID, arg, task, worker);                                                      \
     }                                                                                                        \
-    TENSOR__FN int tensor__cpu_##name(tensor_call_t *c) {                                                    \
-        return tensor__cpu_rows(c, tensor__row_task_##name);                                                 \
-    }
+    TENSOR__FN int tensor__cpu_##name(tensor_call_t *c) { return kernel(c, tensor__task_##name); }
+#define TENSOR__X(ID, name) TENSOR__CPU_OF_ROW(ID, name, tensor__cpu_rows, tensor__row_task)
 TENSOR__X(ARGMAX, argmax) TENSOR__X(ARGMIN, argmin) TENSOR__X(CUMPROD, cumprod) TENSOR__X(CUMSUM, cumsum)
 TENSOR__X(LINEAR_SCAN, linear_scan) TENSOR__X(LOG_SOFTMAX, log_softmax)
 TENSOR__X(LOG_SOFTMAX_BACKWARD, log_softmax_backward) TENSOR__X(LOGCUMSUMEXP, logcumsumexp)
@@ -21699,7 +21792,7 @@ TENSOR__FN tensor_t *tensor__cov_weights(tensor_t *weights, const char *name, in
     int64_t any;
     tensor_t *negative = tensor_any(tensor_lt_scalar(weights, 0));
     if (!tensor__host_i64(negative, TENSOR_HOST_READ, "cov", &any)) { return NULL; }
-    TENSOR__REFUSE_AS(NULL, any, INDEX, "cov: %s must not be negative", name);
+    TENSOR__REFUSE_AS(NULL, any, INDEX, "cov: %s %t must have no negative element", name, weights);
     return tensor_to(weights, x->dtype);
 }
 
@@ -21764,8 +21857,10 @@ TENSOR__FN int64_t tensor__batch_of(const tensor_arg_t *y) {
     return n;
 }
 
-// Describes the call as GEMM, batch offsets not filled yet; arg: those of tensor__matrices.
-TENSOR__FN void tensor__matmul_describe(const tensor_arg_t *arg, tensor__matmul_t *m) {
+// Describes the call as GEMM, batch offsets not filled yet. -> its arguments as matrices, which s may hold
+TENSOR__FN TENSOR__NOINLINE const tensor_arg_t *tensor__matmul_describe(
+    const tensor_call_t *c, tensor__matrices_t *s, tensor__matmul_t *m) {
+    const tensor_arg_t *arg = tensor__matrices(c->arg, s);
     const tensor_arg_t *a = &arg[0], *b = &arg[1], *y = &arg[2];
     m->g.m = a->dims[a->ndim - 2];
     m->g.k = a->dims[a->ndim - 1];
@@ -21783,22 +21878,22 @@ TENSOR__FN void tensor__matmul_describe(const tensor_arg_t *arg, tensor__matmul_
     m->g.accumulate = 0;
     m->g.batch = tensor__batch_of(y);
     m->offset_bytes = m->g.batch == 1 ? 0 : ((uint64_t)m->g.batch * 24 + 63) & ~(uint64_t)63;
+    return arg;
 }
 
 TENSOR__FN uint64_t tensor__scratch_matmul(const tensor_call_t *c) {
     if (!c->arg[c->nin].numel) { return 0; }
     tensor__matrices_t s;
     tensor__matmul_t m;
-    tensor__matmul_describe(tensor__matrices(c->arg, &s), &m);
+    tensor__matmul_describe(c, &s, &m);
     return m.offset_bytes + tensor__product_scratch(&m.g, c->arg[0].dtype);
 }
 
 TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
     tensor__matrices_t s;
-    const tensor_arg_t *arg = tensor__matrices(c->arg, &s), *a = &arg[0], *b = &arg[1], *y = &arg[2];
-    if (y->numel == 0) { return 0; }
     tensor__matmul_t m;
-    tensor__matmul_describe(arg, &m);
+    if (!c->arg[c->nin].numel) { return 0; }
+    const tensor_arg_t *arg = tensor__matmul_describe(c, &s, &m), *a = &arg[0], *b = &arg[1], *y = &arg[2];
     if (m.offset_bytes) {
         int64_t *off = (int64_t *)c->scratch, n = m.g.batch;
         for (int64_t i = 0; i < n; i++) {
@@ -21822,26 +21917,6 @@ TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
     m.g.scratch = c->scratch ? (char *)c->scratch + m.offset_bytes : NULL;
     tensor__gemm(&m.g, a->dtype);
     return 0;
-}
-
-// The product of two small matrices.
-TENSOR__FN int tensor__matmul_direct(tensor__op_t *o) {
-    const tensor_t *a = o->in[0], *b = o->in[1];
-    if (a->ndim != 2 || b->ndim != 2) { return 0; }
-    tensor__gemm_t g;
-    g.m = a->dims[0];
-    g.n = b->dims[1];
-    g.k = a->dims[1];
-    g.ars = a->strides[0];
-    g.acs = a->strides[1];
-    g.brs = b->strides[0];
-    g.bcs = b->strides[1];
-    g.crs = g.n;
-    g.aoff = g.boff = g.coff = NULL;
-    g.batch = 1;
-    g.scratch = NULL;
-    g.accumulate = 0;
-    return tensor__product_direct(o, &g, NULL);
 }
 
 // Whether the leading dims of x, more than one, are rows with one distance.
@@ -21885,16 +21960,18 @@ TENSOR__FN int tensor__infer_matmul(tensor__op_t *o) {
         if (!tensor__put_input(o, 0, tensor_contiguous(a))) { return 0; }
     }
     tensor__result(o, a->dtype, dims, ndim);
-    o->direct = tensor__matmul_direct;
     return 1;
 }
 
 TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
     tensor__op_t o;
     tensor_t *const in[2] = {a, b};
-    if (!tensor__begin_wide(&o, TENSOR__ROW(MATMUL), in, 2)) { return TENSOR__POISON; }
+    if (!tensor__begin(&o, TENSOR__ROW(MATMUL), in, 2)) { return TENSOR__POISON; }
+    tensor_t *y = tensor__small_product(&o, 0, 1, NULL);
+    if (y) { return y; }
+    if (!tensor__begin_rest(&o)) { return TENSOR__POISON; }
     if (!tensor__infer_matmul(&o)) { return tensor__abandon(&o); }
-    tensor_t *y = tensor__finish_wide(&o);
+    y = tensor__finish_wide(&o);
     return TENSOR__LIKELY(y != TENSOR__POISON) ? y : tensor__named(o.th, y, __func__);
 }
 
@@ -21907,7 +21984,6 @@ TENSOR__FN tensor_t *tensor__product_and_sums(tensor_t *a, tensor_t *b, tensor_t
     *sums = TENSOR__POISON;
     if (!tensor__begin_wide(&o, TENSOR__ROW(MATMUL), in, 2)) { return TENSOR__POISON; }
     if (!tensor__infer_matmul(&o)) { return tensor__abandon(&o); }
-    o.direct = NULL;
     o.visible = 2;
     tensor__result(&o, o.in[0]->dtype, o.in[0]->dims, 1);
     tensor_t *y = tensor__finish_wide(&o);
@@ -22004,7 +22080,8 @@ TENSOR__FN tensor_t *tensor__add_product_wide(const char *op, tensor__product_fn
     if (!tensor__live(x) || !tensor__live(a) || !tensor__live(b) || (!outer && a->dtype != b->dtype)) {
         return tensor__add_product(op, product, x, a, b, beta, alpha);
     }
-    TENSOR__REFUSE(!outer && x->dtype != a->dtype, DTYPE, "%s: x is %y, a is %y; use tensor_to", op, x, a);
+    TENSOR__REFUSE(!outer && x->dtype != a->dtype, DTYPE, "%s: x %t is %y, must be %y as a %t", op, x, x, a,
+                   a);
     int dtype = tensor__promote2(x->dtype, outer ? tensor__promote2(a->dtype, b->dtype) : a->dtype);
     int half = TENSOR__HALF(a->dtype) || TENSOR__HALF(dtype);
     int wide = half && dtype != TENSOR_F64 ? (int)TENSOR_F32 : dtype;
@@ -22421,7 +22498,9 @@ TENSOR__FN tensor_t *tensor__einsum(const char *equation, tensor_t *const *list,
 
 TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *list, int n) {
     TENSOR__MARK
-    TENSOR__REFUSE(!equation || !list || n < 1, FORMAT, "einsum: needs an equation and at least one tensor");
+    TENSOR__REFUSE(!equation, FORMAT, "einsum: equation is NULL");
+    TENSOR__REFUSE(!list, FORMAT, "einsum: list is NULL, must have the tensors of \"%s\"", equation);
+    TENSOR__REFUSE(n < 1, FORMAT, "einsum: n %i must be at least 1", n);
     if (!TENSOR__CASTING(th_)) { TENSOR__RETURN(tensor__einsum(equation, list, n)); }
 
     tensor_t **cast = (tensor_t **)tensor__lend(th_, (uint64_t)n * sizeof *cast), *y = TENSOR__POISON;
@@ -22484,7 +22563,7 @@ TENSOR__FN tensor_t *tensor__multi_dot(const char *op, tensor_t *const *list, in
 }
 
 TENSOR_API tensor_t *(tensor_linalg_multi_dot_n)(tensor_t *const *list, int n) {
-    TENSOR__REFUSE(list && n == 1, SHAPE, "linalg_multi_dot: needs at least 2 tensors");
+    TENSOR__REFUSE(list && n == 1, SHAPE, "linalg_multi_dot: n 1 must be at least 2");
     return tensor__multi_dot("linalg_multi_dot", list, n, 1);
 }
 
@@ -22591,7 +22670,7 @@ TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-linalg                                    MARK: factorisations, solvers, norms
+// >>impl-linalg                                    MARK: factorisations
 //
 // Factorisations are plain textbook algorithms in double: a matrix is copied into the worker's scratch in
 // rows, factorised there, and rounded once when it is written. Items of a batch are cut over threads.
@@ -23203,7 +23282,13 @@ TENSOR__FN int tensor__cpu_linalg(tensor_call_t *c) {
     return 0;
 }
 
-// ---- torch.linalg: fronts ----
+// ------------------------------------------------------------------------------
+// >>impl-linalg-fronts                             MARK: torch.linalg: functions, norms, gradients
+//
+// What the factorisations of >>impl-linalg are used for: solvers, inverses, least squares, norms of matrices,
+// and the gradients, which are made of products and solvers, so that they have gradients too. Rejected:
+// kernels of their own for backward passes (they would be as long as those of the factorisations).
+// ------------------------------------------------------------------------------
 
 TENSOR__COLD
 
@@ -23711,7 +23796,9 @@ TENSOR__FN tensor_svd_t tensor__lowrank(const char *op, tensor_t *x, int64_t q, 
     if (!tensor__open_as(th_, TENSOR__CAST_svd_lowrank, NULL, 0)) { return r; }
     r = tensor__svd_lowrank(m < n ? tensor_mT(x) : x, q, niter);
     th_->modes = modes;
-    tensor_t *list[3] = {m < n ? r.v : r.u, r.s, m < n ? r.u : r.v};
+    tensor_t *left = m < n ? r.v : r.u;
+    tensor_t *right = m < n ? r.u : r.v;
+    tensor_t *list[3] = {left, r.s, right};
     tensor__tidy_n(th_, mark_, list, 3, function);
     memcpy(&r, list, sizeof r);
     return r;
@@ -23976,8 +24063,6 @@ TENSOR__FN tensor_t *tensor__matrix_exp(const char *op, tensor_t *x) {
 TENSOR__FRONT(linalg_matrix_exp, (tensor_t *x), tensor__matrix_exp("linalg_matrix_exp", x))
 
 TENSOR_API tensor_t *(tensor_matrix_exp)(tensor_t *x) { return tensor__matrix_exp("matrix_exp", x); }
-
-// ---- torch.linalg: norms of matrices ----
 
 // A decimal number with a point, or inf, -inf; NaN = neither. strtod would expect the locale's decimal point.
 TENSOR__FN double tensor__ord(const char *ord) {
@@ -25126,7 +25211,7 @@ TENSOR__FN int tensor__indices(tensor__indices_t *u, tensor_t *x, tensor_t *cons
         }
         d += covers;
     }
-    TENSOR__REFUSE_AS(0, !u->n, SHAPE, "index: needs at least one index tensor");
+    TENSOR__REFUSE_AS(0, !u->n, SHAPE, "index: no index tensor for x %t, must be at least 1", x);
     return 1;
 }
 
@@ -25427,7 +25512,7 @@ TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *re
     if (!tensor__host_f64(tensor_min(repeats), TENSOR_HOST_READ, "repeat_interleave", &least)) {
         TENSOR__RETURN(TENSOR__POISON);
     }
-    TENSOR__REFUSE(least < 0, INDEX, "repeat_interleave: repeats must not be negative");
+    TENSOR__REFUSE(least < 0, INDEX, "repeat_interleave: repeats %t has %g, must be >= 0", repeats, least);
 
     // Each source row marks where its copies start; the running count of marks is the row of a place.
     tensor_t *ends = tensor_cumsum(tensor_to(repeats, TENSOR_I64), 0), *starts = tensor_sub(ends, repeats);
@@ -25641,7 +25726,10 @@ TENSOR_API tensor_t *(tensor_empty_strided)(const int64_t *dims, const int64_t *
         bad |= strides[i] < 0 || reach > (uint64_t)1 << 56;
         span += bad ? 0 : (int64_t)reach;
     }
-    TENSOR__REFUSE(bad, SHAPE, "empty_strided: sizes or strides are negative or too large");
+    const int shown = ndim < 0 || ndim > TENSOR_MAX_DIMS ? 0 : ndim;
+    TENSOR__REFUSE(bad, SHAPE,
+                   "empty_strided: dims %n and strides %n must be 0 to 8 of each, >= 0, not too large", dims,
+                   shown, strides, shown);
     TENSOR__RETURN((tensor_as_strided)(tensor_empty_n(&span, 1, dtype), dims, strides, ndim, 0));
 }
 
@@ -27028,13 +27116,7 @@ TENSOR__FN int tensor__cpu_random(tensor_call_t *c, tensor__task_fn each) {
     return 0;
 }
 
-#define TENSOR__X(ID, name)                                                                                  \
-    TENSOR__FN void tensor__random_task_##name(void *arg, int64_t task, int worker) {                        \
-        tensor__random_task(TENSOR_OP_##ID, arg, task, worker);                                              \
-    }                                                                                                        \
-    TENSOR__FN int tensor__cpu_##name(tensor_call_t *c) {                                                    \
-        return tensor__cpu_random(c, tensor__random_task_##name);                                            \
-    }
+#define TENSOR__X(ID, name) TENSOR__CPU_OF_ROW(ID, name, tensor__cpu_random, tensor__random_task)
 TENSOR__X(RAND, rand) TENSOR__X(RANDN, randn) TENSOR__X(RANDINT, randint) TENSOR__X(BERNOULLI, bernoulli)
 TENSOR__X(POISSON, poisson)
 #undef TENSOR__X
@@ -27333,7 +27415,7 @@ TENSOR_API tensor_t *(tensor_uniform_)(tensor_t *x, double low, double high) {
 }
 
 TENSOR_API tensor_t *(tensor_normal_)(tensor_t *x, double mean, double std) {
-    TENSOR__REFUSE(!(std >= 0), INDEX, "normal_: std is %g, it must be >= 0", std);
+    TENSOR__REFUSE(!(std >= 0), INDEX, "normal_: std %g must be >= 0", std);
     return tensor__draw_into(TENSOR__ROW(RANDN), x, mean, std);
 }
 
@@ -27341,11 +27423,15 @@ TENSOR_API tensor_t *(tensor_normal_)(tensor_t *x, double mean, double std) {
 // log-normal, 3 geometric, 4 bernoulli (a = p).
 TENSOR__FN tensor_t *tensor__draw_made(const char *name, int kind, tensor_t *x, double a, double b) {
     tensor__thread_t *th = tensor__self();
+    static const char *const names[] = {"lambda", "median", "mean", "p", "p"};
+    static const char *const ranges[] = {"> 0, finite", "finite", "finite", "between 0 and 1", "in 0..1"};
     const double low[] = {0, -INFINITY, -INFINITY, 0, -1e-300};       // of a, exclusive
     const double high[] = {INFINITY, INFINITY, INFINITY, 1, 1 + 1e-15};
+    const int has_b = kind == 1 || kind == 2;
     if (!tensor__fillable(th, name, x, kind > 2)) { return TENSOR__POISON; }
-    TENSOR__REFUSE(!(a > low[kind] && a < high[kind]) || ((kind == 1 || kind == 2) && !(b >= 0)), INDEX,
-                   "%s: the parameters %g, %g are out of range", name, a, b);
+    TENSOR__REFUSE(!(a > low[kind] && a < high[kind]), INDEX, "%s: %s %g must be %s", name, names[kind], a,
+                   ranges[kind]);
+    TENSOR__REFUSE(has_b && !(b >= 0), INDEX, "%s: %s %g must be >= 0", name, kind == 1 ? "sigma" : "std", b);
 
     tensor_scope_t s = tensor__scope_begin(th, 0);
     const tensor__row_t *row = kind == 2 ? TENSOR__ROW(RANDN) : TENSOR__ROW(RAND);
@@ -27548,7 +27634,7 @@ TENSOR__FN int64_t tensor__hook(const char *name, tensor_t *x, tensor_hook_t fn,
                                 void *user) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(name, "x", x)) { return 0; }
-    TENSOR__REFUSE_AS(0, !fn && !post, OWNER, "%s: fn is NULL", name);
+    TENSOR__REFUSE_AS(0, !fn && !post, OWNER, "%s: fn is NULL, must be a function", name);
     TENSOR__REFUSE_AS(0, !TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, name);
     TENSOR__REFUSE_AS(0, !tensor__sync_needs_grad(th, x) || (post && x->node), AUTOGRAD, "%s: x %t %s", name,
                       x, tensor__needs_grad(x) ? "is not a leaf" : "does not require grad");
@@ -31263,7 +31349,7 @@ TENSOR__FN uint64_t tensor__group_plan(tensor__step_t *s, int64_t step) {
 }
 
 // Plans a graph for the kernels and threads of now. Until it has succeeded the graph does not run. A call
-// that is under way begins anew, as its tasks may be others, but for a step of an optimizer, whose are the
+// that is under way begins again, as its tasks may be others, except for an optimizer's step, whose are the
 // same. -> code
 TENSOR__FN int tensor__graph_plan(tensor_graph_t *g) {
     tensor__thread_t *th = g->thread;
@@ -31671,7 +31757,7 @@ TENSOR__INLINE int tensor__graph_run(tensor__thread_t *th, const tensor_graph_t 
     return 0;
 }
 
-// Makes another thread the one that runs the graph, which is planned anew for the scratch of that thread.
+// Makes another thread the one that runs the graph, which is planned again for the scratch of that thread.
 TENSOR__FN TENSOR__NOINLINE void tensor__graph_move_to(tensor_graph_t *g, tensor__thread_t *th) {
     g->thread = th;
     g->threads = 0;
@@ -32190,15 +32276,21 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__TESTS, TEN
 #define TENSOR__PASS 0
 #define TENSOR__PASS_WORDS
 #include TENSOR_SELF
-#define TENSOR__X(ID, name, family, nin, nout, cpu, scratch, grad, saves, cast)                              \
+#define TENSOR__KERNEL(name) tensor__cpu_##name, NULL
+#define TENSOR__KERNEL_WITH(name, scratch) tensor__cpu_##name, tensor__scratch_##scratch
+#define TENSOR__NO_KERNEL NULL, NULL
+#define TENSOR__X(ID, name, family, nin, nout, kernel, grad, saves, cast)                                    \
     TENSOR__FN const tensor__row_t *tensor__row_##ID(void) {                                                 \
         static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, nin, nin, nout, TENSOR__FLT,        \
-            TENSOR__##cast, TENSOR_OP_##ID, saves, TENSOR__GRAD(grad), cpu, scratch,                         \
-            TENSOR_FAMILY_##family == TENSOR_FAMILY_INDEX ? "x index src" : NULL, NULL};         \
+            TENSOR__##cast, TENSOR_OP_##ID, saves, TENSOR__GRAD(grad), kernel,                               \
+            TENSOR_FAMILY_##family == TENSOR_FAMILY_INDEX ? "x index src" : NULL, NULL};                     \
         return &row;                                                                                         \
     }
 TENSOR_OPS_OTHER(TENSOR__X)
 #undef TENSOR__X
+#undef TENSOR__KERNEL
+#undef TENSOR__KERNEL_WITH
+#undef TENSOR__NO_KERNEL
 #ifdef TENSOR_ALL_ROWS
 TENSOR__FN const tensor__row_t *tensor__row(int id) {
     static const tensor__row_t *(*const rows[])(void) = {
@@ -32353,22 +32445,10 @@ const char TENSOR__OF_BUILD(tensor__build) = 1;
 }
 #endif
 
-#ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_LIBM 0
+#define TENSOR__PASS_INSIDE 0
 #include TENSOR_SELF
 #undef TENSOR__PASS
-#endif
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC pop_options
-#elif defined(__clang__)
-TENSOR__PRECISE_END
-#endif
-
-#undef TENSOR_HERE
-#undef TENSOR__IN
-#define TENSOR_HERE TENSOR__SITE
-#define TENSOR__IN(function) TENSOR__SITE_OF(function)
 
 #endif   // TENSOR_IMPLEMENTATION
 

@@ -1626,6 +1626,11 @@ inline int host_stream_sync(void *, int device, void *stream) {     // the pool'
                                                         cuda_event_record, cuda_event_query,
                                                         host_stream_sync,  nullptr};
 
+}  // namespace tcu
+
+#if !defined(TCU_ALLOCATOR_ALONE)                // tests/cuda/alloc.cpp needs no more
+namespace tcu {
+
 // ------------------------------------------------------------------------------
 // >>libraries                                      MARK: cuBLASLt and cuDNN
 //
@@ -6301,7 +6306,7 @@ __device__ inline void pair_of(int i, int round, int players, int *first, int *s
 
 // The rotation that makes two columns (or rows) with squares p and q and product v orthogonal: x' = c x - s
 // y, y' = s x + c y.
-__device__ inline void turn_of(double p, double q, double v, double *c, double *s) {
+__device__ inline void rotation_of(double p, double q, double v, double *c, double *s) {
     double z = (q - p) / (2 * v), t = (z >= 0 ? 1 : -1) / (fabs(z) + hypot(1.0, z));
     *c = 1 / hypot(1.0, t);
     *s = t * *c;
@@ -6377,7 +6382,7 @@ __global__ void __launch_bounds__(THREADS, 2) eigen_matrices(linalg_t l) {
                     pair_of(i, round, players, &p, &q);
                     cs[2 * i] = 1, cs[2 * i + 1] = 0;
                     if (q == n || fabs(a[(int64_t)p * ld + q]) <= least) { continue; }
-                    turn_of(a[(int64_t)p * ld + p], a[(int64_t)q * ld + q], a[(int64_t)p * ld + q],
+                    rotation_of(a[(int64_t)p * ld + p], a[(int64_t)q * ld + q], a[(int64_t)p * ld + q],
                             &cs[2 * i], &cs[2 * i + 1]);
                     atomicMax(rotated, 1);
                 }
@@ -6465,7 +6470,7 @@ __global__ void __launch_bounds__(THREADS, 2) singular_matrices(linalg_t l) {
                     if (!(xx > 1e-36 * most && yy > 1e-36 * most && fabs(xy) > close * sqrt(xx) * sqrt(yy))) {
                         continue;
                     }
-                    turn_of(xx, yy, xy, &c, &s);
+                    rotation_of(xx, yy, xy, &c, &s);
                     if (!w.lane) { atomicMax(rotated, 1); }
                     for (int h = 0; h < 2; h++) {
                         for (int j = w.lane; j < (h ? k : big); j += WARP) {
@@ -9166,7 +9171,7 @@ struct tensor_cuda_comm_t {
 };
 
 namespace tcu {
-// A number that each run of a graph gets anew, at `at` in its numbers: an offset of the generator (host
+// A number that each run of a graph gets again, at `at` in its numbers: an offset of the generator (host
 // NULL), or the nn__update_t at host.
 struct live_t {
     uint32_t at;
@@ -9227,7 +9232,7 @@ struct graph_t {
     list_t<tensor_cuda_comm_t *> comms;         // that its collectives use
 };
 
-// The first of a graph's numbers is refusals_t's held, which each run finds anew.
+// The first of a graph's numbers is refusals_t's held, which each run finds again.
 enum { HELD_BYTES = 16 };
 static unsigned *held_of(const graph_t *g) { return (unsigned *)(uintptr_t)g->numbers->address; }
 
@@ -9368,7 +9373,7 @@ static gpu_t *gpu_of(int index) {
 }
 
 static tensor_cuda_stream_t *current_handle(int index) {
-    if (this_thread.generation != process.generation) {         // the backend was started anew
+    if (this_thread.generation != process.generation) {         // the backend was started again
         memset((void *)&this_thread, 0, sizeof this_thread);
         this_thread.generation = process.generation;
     }
@@ -10002,7 +10007,7 @@ static refusals_t words_of(const graph_t *graph) {
     return r;
 }
 
-// The address of a number in a graph's numbers, which is filled anew before each run. -> NULL: no graph, or
+// The address of a number in a graph's numbers, which is filled again before each run. -> NULL: no graph, or
 // (failed) no room
 static void *live_number(const live_t &number, uint32_t bytes) {
     graph_t *g = captured_on(this_thread.now);
@@ -11136,7 +11141,7 @@ static int native_optimizer(const place_t &at, tensor_call_t *c) {
     if (c->p->optimizer.kind >= NN__SUM_SQUARES) { return native_grads(at, c); }
     int count = c->nout / 5, dtype = c->arg[2].dtype, code;
     param_t *params = (param_t *)malloc((size_t)(count + 1) * sizeof *params);
-    if (!params) {                              // not the CPU's turn, which takes no halves here
+    if (!params) {                              // the CPU is not asked: it takes no halves here
         TENSOR__(fail)(c->thread, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", c->row->name);
         return TENSOR_ERR_OUT_OF_MEMORY;
     }
@@ -12090,7 +12095,8 @@ int tensor_record_stream(tensor_t *x, tensor_cuda_stream_t *stream) {
         return raised(TENSOR_ERR_POISONED, "record_stream: x is not a tensor, or failed earlier");
     }
     if (x->device != h->of->device + 1) {
-        return raised(TENSOR_ERR_DEVICE, "record_stream: x is on another device");
+        return raised(TENSOR_ERR_DEVICE, "record_stream: x is on CUDA device %i, must be on the stream's, %i",
+                      x->device - 1, h->of->device);
     }
     return record_stream(process.allocator, (block_t *)x->storage->user, (void *)h->of->raw)
                ? raised(TENSOR_ERR_OUT_OF_MEMORY, "record_stream: out of memory") : 0;
@@ -12135,7 +12141,9 @@ int tensor_cuda_event_record(tensor_cuda_event_t *event, tensor_cuda_stream_t *s
         return TENSOR_ERR_UNSUPPORTED;
     }
     if (event->device != h->of->device) {
-        return raised(TENSOR_ERR_DEVICE, "cuda_event_record: event and stream are of two devices");
+        return raised(TENSOR_ERR_DEVICE,
+                      "cuda_event_record: the event is of CUDA device %i, must be of the stream's, %i",
+                      event->device, h->of->device);
     }
     event->recorded = true;
     event->graph = g ? g->arena : 0;
@@ -12199,7 +12207,7 @@ tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const void *id, te
     if (!gpu_for(device, op)) { return nullptr; }
     if (!id || rank < 0 || rank >= ranks) {
         if (id) {
-            raised(TENSOR_ERR_INDEX, "%s: the rank is not below the ranks", op);
+            raised(TENSOR_ERR_INDEX, "%s: rank %i must be in 0..%i", op, rank, ranks - 1);
         } else {
             raised(TENSOR_ERR_POISONED, "%s: id is NULL", op);
         }
@@ -12466,8 +12474,8 @@ static void tell_range(void *, const char *name) {
     if (name) { tensor_cuda_range_push(name); } else { tensor_cuda_range_pop(); }
 }
 
-// The range of a gradient ends where the next one begins, or the pass ends. Passes nest: a bit for each that a
-// word has room for, 1 = a gradient of it is open.
+// The range of a gradient ends where the next one begins, or the pass ends. Passes nest: a bit for each that
+// a word has room for, 1 = a gradient of it is open.
 static thread_local uint64_t in_gradient;
 static void end_gradient() {
     if (in_gradient & 1) { tensor_cuda_range_pop(); }
@@ -12538,3 +12546,4 @@ void tensor_cuda_op_counts(void (*line)(void *user, const char *op, int64_t nati
 }
 
 }  // extern "C"
+#endif

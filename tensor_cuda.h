@@ -10,7 +10,7 @@
 //   tensor_cuda_shutdown();
 //
 // CONTENTS (search for the tag)
-//   >>cuda-manual  >>cuda-start  >>cuda-streams  >>cuda-memory  >>cuda-doors  >>cuda-ops
+//   >>cuda-manual  >>cuda-start  >>cuda-streams  >>cuda-memory  >>cuda-interop  >>cuda-ops
 //   >>cuda-libraries  >>cuda-ranks
 #ifndef TENSOR_CUDA_H_INCLUDED_7C1E
 #define TENSOR_CUDA_H_INCLUDED_7C1E
@@ -210,7 +210,7 @@ TENSOR_API void tensor_cuda_memory_snapshot(tensor_device_t device,
 TENSOR_API const char *tensor_cuda_memory_report(void);
 
 // ------------------------------------------------------------------------------
-// >>cuda-doors                                     MARK: memory and streams of the program's own
+// >>cuda-interop                                   MARK: memory and streams of the program's own
 //
 // For programs that call CUDA themselves. This header names no type of CUDA: a stream is a cudaStream_t as a
 // void *.

@@ -1224,7 +1224,7 @@ TENSOR_API tensor_t *nn_parameters_to_vector(tensor_t *const *list, int n);
 TENSOR_API int nn_vector_to_parameters(tensor_t *vector, tensor_t *const *list, int n);
 
 // Sequences of several lengths as one tensor (torch.nn.utils.rnn.pad_sequence).
-//   list           n of them, [length, ...], alike but for the length; the result has the first's dtype
+//   list           n of them, [length, ...], alike except for the length; the result has the first's dtype
 //   padding_value  of the elements behind the end of a sequence
 //   -> new [longest, n, ...], or with batch_first [n, longest, ...];  grad to each
 //   errors  SHAPE (n < 1, 0-d, other dims differ), DEVICE, POISONED, OUT_OF_MEMORY
@@ -3617,7 +3617,7 @@ template <class... T> inline tensor_t *nn_call(nn_module_t *m, T... inputs) {
 
 #ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_LIBM 1
+#define TENSOR__PASS_INSIDE 1
 #include "tensor.h"
 #undef TENSOR__PASS
 #endif
@@ -4097,7 +4097,7 @@ NN_LOSSES(TENSOR__X)
 
 #ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_LIBM 0
+#define TENSOR__PASS_INSIDE 0
 #include "tensor.h"
 #undef TENSOR__PASS
 #endif
@@ -5202,17 +5202,15 @@ enum { NN__K(loss_block) = 8 };
 NN_LOSSES(TENSOR__X)
 #undef TENSOR__X
 
-// A block of inputs, targets and pos_weights (q NULL = 1) from element i on. -> the vectors loaded
-TENSOR__INLINE int64_t NN__K(loss_load)(const NN__R *x, const NN__R *t, const NN__R *q, int64_t i, int64_t n,
-                                        V_F *vx, V_F *vt, V_F *vq) {
-    V_F one = V_SET(1);
-    int64_t k = 0;
-    for (; k < NN__K(loss_block) && i < n; k++, i += V_N) {
-        vx[k] = NN__LOAD(x + i, n - i, 0.5);
-        vt[k] = NN__LOAD(t + i, n - i, 0.5);
-        vq[k] = q ? NN__LOAD(q + i, n - i, 0) : one;
-    }
-    return k;
+// The n elements of x from i on that a block holds, the last vector filled up. -> the vectors loaded
+TENSOR__FN TENSOR__NOINLINE int64_t NN__K(loss_load)(const NN__R *x, int64_t i, int64_t n, double fill,
+                                                     V_F *v) {
+    (void)fill;                         // of one lane
+    int64_t whole = TENSOR__MIN((n - i) / V_N, (int64_t)NN__K(loss_block)), at = i + whole * V_N;
+    for (int64_t k = 0; k < whole; k++) { v[k] = V_LOAD(x + i + k * V_N); }
+    if (whole == NN__K(loss_block) || at == n) { return whole; }
+    v[whole] = V_PART(x + at, n - at, (NN__R)fill);
+    return whole + 1;
 }
 
 // A loss of n elements: written to y, or summed if y is NULL. w and q (pos_weight) may be NULL = 1.
@@ -5222,19 +5220,24 @@ NN__KERNEL double NN__K(loss)(nn__value_fn *value, const void *x, const void *t,
                 *qp = (const NN__R *)q;
     NN__R *o = (NN__R *)y;
     V_F vx[NN__K(loss_block)], vt[NN__K(loss_block)], vq[NN__K(loss_block)], v[NN__K(loss_block)];
-    V_F s = V_ZERO();
-    int64_t k, at;
-    for (int64_t i = 0; i < n; i = at) {
-        k = NN__K(loss_load)(xp, tp, qp, i, n, vx, vt, vq);
+    V_F s = V_ZERO(), one = V_SET(1);
+    for (int64_t j = 0; !qp && j < NN__K(loss_block); j++) { vq[j] = one; }
+    for (int64_t i = 0, k; i < n; i += k * V_N) {
+        k = NN__K(loss_load)(xp, i, n, 0.5, vx);
+        NN__K(loss_load)(tp, i, n, 0.5, vt);
+        if (qp) { NN__K(loss_load)(qp, i, n, 0, vq); }
         value(vx, vt, vq, v, k, p);
-        for (k = 0, at = i; k < NN__K(loss_block) && at < n; k++, at += V_N) {
-            if (wp) { v[k] = V_MUL(v[k], NN__LOAD(wp + at, n - at, 0)); }
-            if (o) {
-                NN__K(put)(o + at, n - at, v[k]);
-            } else {
-                s = V_ADD(s, NN__K(cut)(v[k], n - at));
-            }
+        if (wp) {
+            NN__K(loss_load)(wp, i, n, 0, vx);
+            for (int64_t j = 0; j < k; j++) { v[j] = V_MUL(v[j], vx[j]); }
         }
+        if (o) {
+            for (int64_t j = 0, at = i; j < k; j++, at += V_N) { NN__K(put)(o + at, n - at, v[j]); }
+            continue;
+        }
+        int64_t last = k - 1;           // all others are whole
+        for (int64_t j = 0; j < last; j++) { s = V_ADD(s, v[j]); }
+        s = V_ADD(s, NN__K(cut)(v[last], n - i - last * V_N));
     }
     return (double)V_HSUM(s);
 }
@@ -5251,16 +5254,18 @@ NN__KERNEL void NN__K(loss_back)(nn__slope_fn *slope, const void *g, int64_t ste
     V_F a[NN__K(loss_block)], b[NN__K(loss_block)];
     V_F *to_x = ox ? a : NULL;
     V_F *to_t = ot ? b : NULL;
-    V_F vc = V_SET(c), all = V_SET((double)gp[0] * c);
-    int64_t k, at;
-    for (int64_t i = 0; i < n; i = at) {
-        k = NN__K(loss_load)(xp, tp, qp, i, n, vx, vt, vq);
+    V_F vc = V_SET(c), all = V_SET((double)gp[0] * c), one = V_SET(1);
+    for (int64_t j = 0; !qp && j < NN__K(loss_block); j++) { vq[j] = one; }
+    for (int64_t i = 0, k; i < n; i += k * V_N) {
+        k = NN__K(loss_load)(xp, i, n, 0.5, vx);
+        NN__K(loss_load)(tp, i, n, 0.5, vt);
+        if (qp) { NN__K(loss_load)(qp, i, n, 0, vq); }
         slope(vx, vt, vq, to_x, to_t, k, p);
-        for (k = 0, at = i; k < NN__K(loss_block) && at < n; k++, at += V_N) {
+        for (int64_t j = 0, at = i; j < k; j++, at += V_N) {
             V_F by = step ? V_MUL(NN__LOAD(gp + at, n - at, 0), vc) : all;
             if (wp) { by = V_MUL(by, NN__LOAD(wp + at, n - at, 0)); }
-            if (ox) { NN__K(put)(ox + at, n - at, V_MUL(by, a[k])); }
-            if (ot) { NN__K(put)(ot + at, n - at, V_MUL(by, b[k])); }
+            if (ox) { NN__K(put)(ox + at, n - at, V_MUL(by, a[j])); }
+            if (ot) { NN__K(put)(ot + at, n - at, V_MUL(by, b[j])); }
         }
     }
 }
@@ -5622,28 +5627,11 @@ NN_LOSSES(NN__X)
 #include "tensor.h"
 #endif
 
-// As in tensor.h: calls in this file do not stamp a site; only the user's own calls do.
-#undef TENSOR_HERE
-#undef TENSOR__IN
-#define TENSOR_HERE ((const char *)0)
-#define TENSOR__IN(function) ((const char *)0)
-
-// As in tensor.h: only V_FMA fuses a product and a sum.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC push_options
-#pragma GCC optimize("fp-contract=off")
-#elif defined(__clang__)
-TENSOR__PRECISE
-#pragma STDC FP_CONTRACT OFF
-#elif defined(_MSC_VER)
-#pragma fp_contract(off)
-#endif
-#ifdef TENSOR__PORTABLE
+// The inside of the library begins, see >>kernels of tensor.h.
 #define TENSOR__PASS 0
-#define TENSOR__PASS_LIBM 1
+#define TENSOR__PASS_INSIDE 1
 #include "tensor.h"
 #undef TENSOR__PASS
-#endif
 
 // The passes that are not in the core's: see >>passes of tensor.h. f64 and the plain formulas are compiled
 // together with this part of the file.
@@ -5730,14 +5718,16 @@ TENSOR__FN tensor__thread_t *nn__self(void) {
 NN_OPS(TENSOR__X)
 #undef TENSOR__X
 #define NN__ROW(ID) nn__row_##ID()
-#define NN__RANKED_ROW(family, ID)                                                                           \
-    TENSOR__FN const tensor__row_t *nn__##family##_row(int rank) {                                           \
+// A function of the rank that gives made_1D(), made_2D() or made_3D().
+#define NN__BY_RANK(type, function, made)                                                                    \
+    TENSOR__FN const type *function(int rank) {                                                              \
         switch (rank) {                                                                                      \
-        case 1: return nn__row_##ID##1D();                                                                   \
-        case 2: return nn__row_##ID##2D();                                                                   \
-        default: return nn__row_##ID##3D();                                                                  \
+        case 1: return made##1D();                                                                           \
+        case 2: return made##2D();                                                                           \
+        default: return made##3D();                                                                          \
         }                                                                                                    \
     }
+#define NN__RANKED_ROW(family, ID) NN__BY_RANK(tensor__row_t, nn__##family##_row, nn__row_##ID)
 NN__RANKED_ROW(conv, CONV)
 NN__RANKED_ROW(conv_transpose, CONV_TRANSPOSE)
 NN__RANKED_ROW(max_pool, MAX_POOL)
@@ -5938,7 +5928,7 @@ TENSOR__FN TENSOR__NOINLINE int nn__refuse_dtypes(tensor__op_t *o, unsigned mask
 // if integers are allowed, any but bool. Raises if not.
 TENSOR__FN int nn__one_dtype(tensor__op_t *o, unsigned mask, int integers) {
     int seen = 0, allowed = integers ? NN__ANY_NUMBER : NN__FLOATS;
-    for (int k = 0; k < o->nin; k++) {
+    for (int k = 0; k < o->nin && mask >> k; k++) {
         const tensor_t *x = o->in[k];
         if ((mask >> k & 1u) && x) { seen |= 1 << x->dtype; }
     }
@@ -6079,7 +6069,9 @@ TENSOR__FN void *nn__lent(uint64_t n, size_t size) {
     return (tensor_is_poison)(t) ? NULL : t->storage->data;
 }
 
-TENSOR__FN tensor_t *nn__contiguous(tensor_t *x) { return x ? (tensor_contiguous)(x) : x; }
+TENSOR__FN tensor_t *nn__contiguous(tensor_t *x) {
+    return x && !(x->flags & TENSOR__CONTIGUOUS) ? (tensor_contiguous)(x) : x;
+}
 
 // Channels stay innermost if the device accepts them so.
 TENSOR__FN tensor_t *nn__image(tensor_t *x) {
@@ -6262,6 +6254,7 @@ TENSOR__FN tensor_scope_t nn__open_front(int to, tensor_t **in, int n) {
 typedef struct nn__then_t {
     const tensor__row_t *(*row)(void);
     tensor_t *(*apply)(tensor_t *x);
+    int (*results)(const tensor__op_t *o);      // of a call; NULL = one
 } nn__then_t;
 
 TENSOR__END
@@ -6269,8 +6262,16 @@ TENSOR__END
 TENSOR__FN const tensor__row_t *nn__row_of_relu(void) { return TENSOR__(row_RELU)(); }
 TENSOR__FN const tensor__row_t *nn__row_of_gelu_tanh(void) { return TENSOR__(row_GELU_TANH)(); }
 
-static const nn__then_t nn__then_relu = {nn__row_of_relu, tensor_relu};
-static const nn__then_t nn__then_gelu_tanh = {nn__row_of_gelu_tanh, tensor_gelu_tanh};
+// Its gradient reads the product, which is the second result where there is a gradient.
+TENSOR__FN int nn__results_gelu_tanh(const tensor__op_t *o) {
+    int graph = 0;
+    for (int k = 0; k < 3; k++) { graph |= o->in[k] && (tensor_requires_grad)(o->in[k]); }
+    return 1 + (graph && tensor_grad_enabled());
+}
+
+static const nn__then_t nn__then_relu = {nn__row_of_relu, tensor_relu, NULL};
+static const nn__then_t nn__then_gelu_tanh = {nn__row_of_gelu_tanh, tensor_gelu_tanh,
+                                               nn__results_gelu_tanh};
 
 TENSOR__FN const nn__then_t *nn__then(const tensor__row_t *row) { return (const nn__then_t *)row->own; }
 
@@ -6324,14 +6325,9 @@ TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// The product of two small matrices, the bias, the activation.
-TENSOR__FN int nn__linear_direct(tensor__op_t *o) {
-    const tensor_t *x = o->in[0], *w = o->in[1];
-    if (x->ndim != 2 || w->ndim != 2) { return 0; }
-    tensor__gemm_t g = nn__product(x->dims[0], w->dims[0], w->dims[1]);
-    g.brs = w->strides[1];
-    g.bcs = w->strides[0];
-    return TENSOR__(product_direct)(o, &g, nn__activation(o->row));
+TENSOR__FN int nn__linear_results(const tensor__op_t *o) {
+    const nn__then_t *then = nn__then(o->row);
+    return then && then->results ? then->results(o) : 1;
 }
 
 // Checks the inputs and makes the results. 0 = raised
@@ -6360,22 +6356,17 @@ TENSOR__FN int nn__infer_linear(tensor__op_t *o) {
     for (int d = 0; d + 1 < x->ndim; d++) { dims[d] = x->dims[d]; }
     dims[x->ndim - 1] = weight->dims[0];
     int ndim = vector ? x->ndim - 1 : x->ndim;
-    TENSOR__(result)(o, x->dtype, dims, ndim);
-    o->direct = nn__linear_direct;
-    if (o->row->id != NN_OP_LINEAR_GELU_TANH || !tensor_grad_enabled()) { return 1; }
-    for (int k = 0; k < 3; k++) {       // for the gradient alone
-        if (o->in[k] && (tensor_requires_grad)(o->in[k])) {
-            TENSOR__(result)(o, x->dtype, dims, ndim);
-            break;
-        }
-    }
+    for (int k = nn__linear_results(o); k > 0; k--) { TENSOR__(result)(o, x->dtype, dims, ndim); }
     return 1;
 }
 
 TENSOR__FN tensor_t *nn__linear(const tensor__row_t *row, tensor_t *x, tensor_t *weight, tensor_t *bias) {
     tensor_t *const in[3] = {x, weight, bias};
     tensor__op_t o;
-    if (!TENSOR__(begin_wide)(&o, row, in, 3)) { return TENSOR__(poison); }
+    if (!TENSOR__(begin)(&o, row, in, 3)) { return TENSOR__(poison); }
+    tensor_t *small = TENSOR__(small_product)(&o, 1, nn__linear_results(&o), nn__activation(row));
+    if (small) { return small; }
+    if (!TENSOR__(begin_rest)(&o)) { return TENSOR__(poison); }
     if (!nn__infer_linear(&o)) { return TENSOR__(abandon)(&o); }
     x = o.in[0];
     if (row->own && nn__is_half(x) && (!x->device || !TENSOR__(multiplies)(x))) {
@@ -6457,12 +6448,12 @@ TENSOR__FN void nn__grad_linear(tensor__grad_t *g) {
     dims[1] = TENSOR__WIDE(w);
     tensor_t *sums = NULL;
     if (TENSOR__(grad_need)(g, 1)) {
-        tensor_t *turned = (tensor_mT)(flat), *gw = NULL;
+        tensor_t *transposed = (tensor_mT)(flat), *gw = NULL;
         tensor_t *x2 = (tensor_reshape_n)(TENSOR__(grad_in)(g, 0), dims, 2);
         if (TENSOR__(grad_need)(g, 2) && !g->create) {
-            gw = TENSOR__(product_and_sums)(turned, x2, &sums);
+            gw = TENSOR__(product_and_sums)(transposed, x2, &sums);
         }
-        if (!gw) { gw = (tensor_matmul)(turned, x2); }
+        if (!gw) { gw = (tensor_matmul)(transposed, x2); }
         g->gx[1] = vector ? (tensor_squeeze)(gw, 0) : gw;
     }
     if (TENSOR__(grad_need)(g, 2)) {
@@ -6792,7 +6783,9 @@ TENSOR__FN int nn__bag_usable(const tensor_embedding_bag_args_t *a) {
         return 0;
     }
     if (!nn__is_index(index) || (offsets && !nn__is_index(offsets))) {
-        NN__FAIL(TENSOR_ERR_DTYPE, "%s: index and offsets must be i32 or i64 (index is %y)", op, index);
+        const tensor_t *wrong = nn__is_index(index) ? offsets : index;
+        NN__FAIL(TENSOR_ERR_DTYPE, "%s: %s is %y, must be i32 or i64", op,
+                 wrong == index ? "index" : "offsets", wrong);
         return 0;
     }
 
@@ -7110,9 +7103,19 @@ typedef struct nn__plane_norm_t {
     const nn__cpu_t *k;
     int64_t rows, planes, per;   // statistics, planes of each
     double *part;                // of each plane: sum of g, sum of g xhat
+    void (*row)(const struct nn__plane_norm_t *v, int64_t r);
 } nn__plane_norm_t;
 
-TENSOR__FN void nn__plane_norm_plan(nn__plane_norm_t *v, const tensor_call_t *c) {
+TENSOR__FN void nn__plane_norm_task(void *arg, int64_t task, int worker) {
+    const nn__plane_norm_t *v = (const nn__plane_norm_t *)arg;
+    int64_t end = nn__min((task + 1) * v->per, v->rows);
+    (void)worker;
+    for (int64_t r = task * v->per; r < end; r++) { v->row(v, r); }
+}
+
+// Calls row for each statistic.
+TENSOR__FN void nn__plane_norm_run(nn__plane_norm_t *v, const tensor_call_t *c,
+                                   void (*row)(const nn__plane_norm_t *v, int64_t r)) {
     const tensor__group_norm_params_t *p = &c->p->group_norm;
     v->c = c;
     v->k = nn__cpu(c->arg[0].dtype);
@@ -7120,6 +7123,8 @@ TENSOR__FN void nn__plane_norm_plan(nn__plane_norm_t *v, const tensor_call_t *c)
     v->planes = p->groups ? p->channels / p->groups : p->items;
     v->per = nn__per(v->rows, 6 * v->planes * p->plane);
     v->part = (double *)c->scratch;
+    v->row = row;
+    nn__run(nn__ceil(v->rows, v->per), nn__plane_norm_task, v);
 }
 
 // Number of plane j of statistic r in x; its channel is this number modulo channels.
@@ -7127,71 +7132,62 @@ TENSOR__FN int64_t nn__plane(const tensor__group_norm_params_t *p, int64_t plane
     return p->groups ? r * planes + j : j * p->channels + r;
 }
 
-TENSOR__FN void nn__plane_norm_task(void *arg, int64_t task, int worker) {
-    const nn__plane_norm_t *v = (const nn__plane_norm_t *)arg;
+TENSOR__FN void nn__plane_norm_row(const nn__plane_norm_t *v, int64_t r) {
     const tensor__group_norm_params_t *p = &v->c->p->group_norm;
     const tensor_arg_t *a = v->c->arg;
-    int64_t r = task * v->per, end = nn__min(r + v->per, v->rows), n = p->plane;
-    (void)worker;
-    for (; r < end; r++) {
-        double mean = 0, var = 0;
-        for (int64_t j = 0; j < v->planes; j++) {
-            mean += NN__DO(v->k, dot)(nn__at(&a[0], nn__plane(p, v->planes, r, j) * n), NULL, n);
-        }
-        mean /= (double)(v->planes * n);
-        // From the last plane to the first: the last ones are still in L2.
-        for (int64_t j = v->planes; j-- > 0;) {
-            var += NN__DO(v->k, deviation)(NULL, nn__at(&a[0], nn__plane(p, v->planes, r, j) * n), mean, NULL,
-                                           n);
-        }
-
-        var /= (double)(v->planes * n);
-        double rstd = 1 / sqrt(var + p->eps);
-        for (int64_t j = 0; j < v->planes; j++) {
-            int64_t at = nn__plane(p, v->planes, r, j), c = at % p->channels;
-            double scale = a[1].data ? rstd * nn__value(a[1].data, a[1].dtype, c) : rstd;
-            double shift = a[2].data ? nn__value(a[2].data, a[2].dtype, c) : 0;
-            NN__DO(v->k, affine)(NULL, nn__at(&a[0], at * n), nn__at(&a[3], at * n), 0, mean, scale, shift,
-                                 n);
-        }
-        nn__store(a[4].data, a[4].dtype, r, mean);
-        nn__store(a[5].data, a[5].dtype, r, rstd);
-        nn__store(a[6].data, a[6].dtype, r, var);
+    int64_t n = p->plane;
+    double mean = 0, var = 0;
+    for (int64_t j = 0; j < v->planes; j++) {
+        mean += NN__DO(v->k, dot)(nn__at(&a[0], nn__plane(p, v->planes, r, j) * n), NULL, n);
     }
+    mean /= (double)(v->planes * n);
+    // From the last plane to the first: the last ones are still in L2.
+    for (int64_t j = v->planes; j-- > 0;) {
+        var += NN__DO(v->k, deviation)(NULL, nn__at(&a[0], nn__plane(p, v->planes, r, j) * n), mean, NULL,
+                                       n);
+    }
+
+    var /= (double)(v->planes * n);
+    double rstd = 1 / sqrt(var + p->eps);
+    for (int64_t j = 0; j < v->planes; j++) {
+        int64_t at = nn__plane(p, v->planes, r, j), c = at % p->channels;
+        double scale = a[1].data ? rstd * nn__value(a[1].data, a[1].dtype, c) : rstd;
+        double shift = a[2].data ? nn__value(a[2].data, a[2].dtype, c) : 0;
+        NN__DO(v->k, affine)(NULL, nn__at(&a[0], at * n), nn__at(&a[3], at * n), 0, mean, scale, shift,
+                             n);
+    }
+    nn__store(a[4].data, a[4].dtype, r, mean);
+    nn__store(a[5].data, a[5].dtype, r, rstd);
+    nn__store(a[6].data, a[6].dtype, r, var);
 }
 
 TENSOR__FN int nn__cpu_plane_norm(tensor_call_t *c) {
     nn__plane_norm_t v;
-    nn__plane_norm_plan(&v, c);
-    nn__run(nn__ceil(v.rows, v.per), nn__plane_norm_task, &v);
+    nn__plane_norm_run(&v, c, nn__plane_norm_row);
     return TENSOR_OK;
 }
 
 // dx = rstd (w g - mean of w g - xhat * mean of w g xhat)
-TENSOR__FN void nn__plane_norm_back_task(void *arg, int64_t task, int worker) {
-    const nn__plane_norm_t *v = (const nn__plane_norm_t *)arg;
+TENSOR__FN void nn__plane_norm_back_row(const nn__plane_norm_t *v, int64_t r) {
     const tensor__group_norm_params_t *p = &v->c->p->group_norm;
     const tensor_arg_t *a = v->c->arg;
-    int64_t r = task * v->per, end = nn__min(r + v->per, v->rows), n = p->plane;
-    (void)worker;
-    for (; r < end; r++) {
-        double mean = nn__value(a[2].data, a[2].dtype, r), rstd = nn__value(a[3].data, a[3].dtype, r), w = 1;
-        double s = 0, t = 0, count = (double)(v->planes * n);
-        for (int64_t j = 0; j < v->planes; j++) {
-            int64_t at = nn__plane(p, v->planes, r, j);
-            double *part = v->part + 2 * at;
-            part[1] = NN__DO(v->k, deviation)(nn__at(&a[0], at * n), nn__at(&a[1], at * n), mean, part, n) *
-                      (n ? rstd : 0);
-            if (a[4].data) { w = nn__value(a[4].data, a[4].dtype, at % p->channels); }
-            s += w * part[0];
-            t += w * part[1];
-        }
-        for (int64_t j = v->planes; j-- > 0;) {
-            int64_t at = nn__plane(p, v->planes, r, j);
-            if (a[4].data) { w = nn__value(a[4].data, a[4].dtype, at % p->channels); }
-            NN__DO(v->k, affine)(nn__at(&a[0], at * n), nn__at(&a[1], at * n), nn__at(&a[5], at * n),
-                                 rstd * w, mean, -rstd * rstd * t / count, -rstd * s / count, n);
-        }
+    int64_t n = p->plane;
+    double mean = nn__value(a[2].data, a[2].dtype, r), rstd = nn__value(a[3].data, a[3].dtype, r), w = 1;
+    double s = 0, t = 0, count = (double)(v->planes * n);
+    for (int64_t j = 0; j < v->planes; j++) {
+        int64_t at = nn__plane(p, v->planes, r, j);
+        double *part = v->part + 2 * at;
+        part[1] = NN__DO(v->k, deviation)(nn__at(&a[0], at * n), nn__at(&a[1], at * n), mean, part, n) *
+                  (n ? rstd : 0);
+        if (a[4].data) { w = nn__value(a[4].data, a[4].dtype, at % p->channels); }
+        s += w * part[0];
+        t += w * part[1];
+    }
+    for (int64_t j = v->planes; j-- > 0;) {
+        int64_t at = nn__plane(p, v->planes, r, j);
+        if (a[4].data) { w = nn__value(a[4].data, a[4].dtype, at % p->channels); }
+        NN__DO(v->k, affine)(nn__at(&a[0], at * n), nn__at(&a[1], at * n), nn__at(&a[5], at * n),
+                             rstd * w, mean, -rstd * rstd * t / count, -rstd * s / count, n);
     }
 }
 
@@ -7202,8 +7198,7 @@ TENSOR__FN uint64_t nn__scratch_plane_norm_back(const tensor_call_t *c) {
 TENSOR__FN int nn__cpu_plane_norm_back(tensor_call_t *c) {
     nn__plane_norm_t v;
     int64_t channels = c->p->group_norm.channels;
-    nn__plane_norm_plan(&v, c);
-    nn__run(nn__ceil(v.rows, v.per), nn__plane_norm_back_task, &v);
+    nn__plane_norm_run(&v, c, nn__plane_norm_back_row);
     for (int64_t k = 0; k < channels && c->arg[6].numel; k++) {
         double w = 0, b = 0;
         for (int64_t i = 0; i < c->p->group_norm.items; i++) {
@@ -9614,11 +9609,11 @@ TENSOR__FN tensor_t *nn__clamped(int64_t left, int64_t n, int64_t right) {
 
 TENSOR__FN tensor_t *nn__wrapped(int64_t left, int64_t n, int64_t right) {
     int64_t first = n ? (n - left % n) % n : 0, count = left + n + right;
-    int64_t turns = n ? (first + count + n - 1) / n : 1, all = turns * n, dims[2];
-    dims[0] = turns;
+    int64_t periods = n ? (first + count + n - 1) / n : 1, all = periods * n, dims[2];
+    dims[0] = periods;
     dims[1] = n;
-    tensor_t *turn = (tensor_expand_n)(nn__places(0, n), dims, 2);
-    return (tensor_narrow)((tensor_reshape_n)(turn, &all, 1), 0, first, count);
+    tensor_t *cycle = (tensor_expand_n)(nn__places(0, n), dims, 2);
+    return (tensor_narrow)((tensor_reshape_n)(cycle, &all, 1), 0, first, count);
 }
 
 // Dim d of y, of `size` elements, without what negative padding cuts off.
@@ -10699,14 +10694,19 @@ TENSOR__FN tensor_t *nn__composed_attention(tensor_t *const *in, const tensor_pa
                       in[0]);
 }
 
-TENSOR__FN void nn__grad_attention(tensor__grad_t *g) {
-    if (nn__grad_created(g, nn__composed_attention)) { return; }
-    tensor_t *in[6];
+// What both backward rows read: grad, query, key, value, y, logsumexp.
+TENSOR__FN void nn__attention_saved(tensor__grad_t *g, tensor_t **in) {
     in[0] = g->gy[0];
     if (in[0]->strides[in[0]->ndim - 1] != 1) { in[0] = nn__contiguous(in[0]); }
     for (int k = 0; k < 3; k++) { in[1 + k] = nn__saved(g, k); }
     in[4] = TENSOR__(grad_out)(g, 0);
     in[5] = TENSOR__(grad_out)(g, 1);
+}
+
+TENSOR__FN void nn__grad_attention(tensor__grad_t *g) {
+    if (nn__grad_created(g, nn__composed_attention)) { return; }
+    tensor_t *in[6];
+    nn__attention_saved(g, in);
     tensor__op_t o;
     if (!nn__grad_begin(&o, g, NN__ROW(ATTENTION_BACKWARD), in, 6, 3)) { return; }
     for (int k = 0; k < 3; k++) { TENSOR__(result)(&o, in[1 + k]->dtype, in[1 + k]->dims, in[1 + k]->ndim); }
@@ -10746,11 +10746,7 @@ static const tensor__row_t nn__biased_rows[2] = {
 
 TENSOR__FN void nn__grad_biased(tensor__grad_t *g) {
     tensor_t *in[7];
-    in[0] = g->gy[0];
-    if (in[0]->strides[in[0]->ndim - 1] != 1) { in[0] = nn__contiguous(in[0]); }
-    for (int k = 0; k < 3; k++) { in[1 + k] = nn__saved(g, k); }
-    in[4] = TENSOR__(grad_out)(g, 0);
-    in[5] = TENSOR__(grad_out)(g, 1);
+    nn__attention_saved(g, in);
     in[6] = nn__saved(g, 3);
     tensor__op_t o;
     if (!g->create && TENSOR__(begin)(&o, &nn__biased_rows[1], in, 7)) {
@@ -11588,7 +11584,8 @@ TENSOR__FN int nn__net_weights(nn__net_t *v) {
     const tensor_t *x = v->a.x, *w_hh = v->a.weights[1];
     int64_t gates = nn__net_gates(v->kind), features = x->dims[x->ndim - 1];
     if (!TENSOR__GIVEN(w_hh) || w_hh->state != TENSOR__LIVE) {
-        return NN__NO(TENSOR_ERR_OWNER, "%s: weight 1 (w_hh) is %s", v->op, w_hh ? "no live tensor" : "NULL");
+        return NN__NO(TENSOR_ERR_OWNER, "%s: weight 1 (w_hh) is %s, must be a tensor", v->op,
+                      w_hh ? "freed or failed" : "NULL");
     }
     if (w_hh->ndim != 2 || w_hh->dims[0] % gates != 0) {
         return NN__NO(TENSOR_ERR_SHAPE, "%s: weight 1 %t must be w_hh [%d H, H] (x %t)", v->op, w_hh, gates,
@@ -12067,9 +12064,8 @@ TENSOR__FN int nn__loss_inputs_fit(tensor__op_t *o, int which, double f, tensor_
     return 1;
 }
 
-// Input k, a weight or absent, gets the dtype and the shape of input. 0 = raised
+// Input k, a weight, gets the dtype and the shape of input. 0 = raised
 TENSOR__FN int nn__put_weight(tensor__op_t *o, int k, const char *name) {
-    if (!o->in[k]) { return 1; }
     if (!nn__put_as(o, k, o->in[0]->dtype)) { return 0; }
     tensor_t *w = o->in[k];
     return nn__loss_weight(o->row->name, name, &w, o->in[0]) && nn__put(o, k, w);
@@ -12091,7 +12087,9 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
     if (at_zero && f == 0) { which = (int)at_zero->id - NN_OP_LOSS_MSE; }
     if (!nn__loss_inputs_fit(&o, which, f, reduction)) { return TENSOR__(abandon)(&o); }
     int given = logits ? target : o.in[0]->dtype;
-    if (!nn__put_wide(&o) || !nn__put_weight(&o, 2, "weight") || !nn__put_weight(&o, 3, "pos_weight")) {
+    if ((nn__is_half(o.in[0]) && !nn__put_wide(&o)) ||
+        (o.in[2] && !nn__put_weight(&o, 2, "weight")) ||
+        (o.in[3] && !nn__put_weight(&o, 3, "pos_weight"))) {
         return TENSOR__(abandon)(&o);
     }
     if (at_zero && f == 0) { o.row = at_zero; }
@@ -13235,7 +13233,7 @@ TENSOR__FN tensor__text_t nn__text(char *p, size_t room) {
 TENSOR__FN void *nn__memory(uint64_t count, uint64_t size) {
     tensor__thread_t *th = nn__self();
     if (size != 0 && count > ((uint64_t)1 << 62) / size) {
-        return NN__GIVE((void *)NULL, TENSOR_ERR_OUT_OF_MEMORY, "nn: %d elements do not fit memory",
+        return NN__GIVE((void *)NULL, TENSOR_ERR_OUT_OF_MEMORY, "out of memory: %d elements",
                         (int64_t)(count >> 1));
     }
     return TENSOR__(memory)(th, count != 0 && size != 0 ? count * size : 1);
@@ -13244,6 +13242,13 @@ TENSOR__FN void *nn__memory(uint64_t count, uint64_t size) {
 TENSOR__FN void nn__free(void *p) {
     if (p) { TENSOR__(memory_free)(nn__self(), p); }
 }
+
+// Frees a member that holds a block, which is NULL then.
+#define NN__FREE(member)                                                                                     \
+    do {                                                                                                     \
+        nn__free(member);                                                                                    \
+        (member) = NULL;                                                                                     \
+    } while (0)
 
 // A block of at least want elements with the first used ones copied; the old block is freed. NULL = out of
 // memory.
@@ -13737,7 +13742,9 @@ TENSOR__FN tensor_t *nn__with_hooks(nn_module_t *m, tensor_t *x, nn__body_fn *bo
 TENSOR__FN int64_t nn__add_hook(nn_module_t *m, const char *op, nn_forward_pre_hook_t pre,
                                 nn_forward_hook_t post, nn_full_backward_hook_t back, void *user) {
     if (!nn__opened(op, "the module", m)) { return 0; }
-    if (!pre && !post && !back) { return NN__NO(TENSOR_ERR_OWNER, "%s: fn is NULL", op); }
+    if (!pre && !post && !back) {
+        return NN__NO(TENSOR_ERR_OWNER, "%s: fn is NULL, must be a function", op);
+    }
     nn__hook_t *h;
     h = (nn__hook_t *)nn__memory(1, sizeof *h);
     if (!h) { return 0; }
@@ -14056,7 +14063,7 @@ TENSOR_API int (nn_children)(nn_module_t *m, nn_module_t **out, const char **nam
 
 TENSOR_API nn_module_t *(nn_apply)(nn_module_t *m, void (*fn)(nn_module_t *m, void *user), void *user) {
     if (!nn__can_use("apply", "the module", m)) { return m; }
-    if (!fn) { return NN__GIVE(m, TENSOR_ERR_POISONED, "apply: fn is NULL"); }
+    if (!fn) { return NN__GIVE(m, TENSOR_ERR_POISONED, "apply: fn is NULL, must be a function"); }
     for (int i = 0; i < m->impl->nslots; i++) {         // fn may register more
         if (m->impl->slot[i].child) { (nn_apply)(m->impl->slot[i].child->module, fn, user); }
     }
@@ -14111,7 +14118,9 @@ TENSOR__FN int64_t nn__whole_list(const char *op, tensor_t *const *list, int n) 
         nn__poisoned(op, "the list", NULL);
         return -1;
     }
-    if (n < 1) { return NN__GIVE((int64_t)-1, TENSOR_ERR_SHAPE, "%s: %d parameters", op, (int64_t)n); }
+    if (n < 1) {
+        return NN__GIVE((int64_t)-1, TENSOR_ERR_SHAPE, "%s: n %d must be at least 1", op, (int64_t)n);
+    }
     for (int i = 0; i < n; i++) {
         if (!nn__whole(op, "a parameter", list[i])) { return -1; }
         total += list[i]->numel;
@@ -14485,14 +14494,7 @@ TENSOR__FN void nn__put_fields(const nn_module_t *m, tensor__text_t *t) {
     NN__SPECIAL_KIND(ID##3D, layer, name "3d", forward, fields, NULL, 3, 0, id, join)
 
 // nn__family_kind(dims), one of them.
-#define NN__KIND_BY_DIMS(family, ID)                                                                         \
-    TENSOR__FN const nn__kind_t *nn__##family##_kind(int dims) {                                             \
-        switch (dims) {                                                                                      \
-        case 1: return nn__kind_##ID##1D();                                                                  \
-        case 2: return nn__kind_##ID##2D();                                                                  \
-        default: return nn__kind_##ID##3D();                                                                 \
-        }                                                                                                    \
-    }
+#define NN__KIND_BY_DIMS(family, ID) NN__BY_RANK(nn__kind_t, nn__##family##_kind, nn__kind_##ID)
 
 // ---- construction
 //
@@ -15342,14 +15344,19 @@ TENSOR__FN nn_module_t *nn__make_conv(const char *op, const nn__kind_t *kind, co
     return nn__done(m);
 }
 
-TENSOR__FN nn_module_t *nn__conv_new(const nn_conv_args_t *a, int rank) {
-    const char *op = nn__conv_row(rank)->name;
+TENSOR__FN nn__conv_layer_t nn__conv_layer(int64_t in, int64_t out, int bias) {
     nn__conv_layer_t l;
     memset((void *)&l, 0, sizeof l);
-    l.in_channels = a->in_channels;
-    l.out_channels = a->out_channels;
+    l.in_channels = in;
+    l.out_channels = out;
     l.window = nn__window_unit();
-    l.bias = !a->no_bias;
+    l.bias = bias;
+    return l;
+}
+
+TENSOR__FN nn_module_t *nn__conv_new(const nn_conv_args_t *a, int rank) {
+    const char *op = nn__conv_row(rank)->name;
+    nn__conv_layer_t l = nn__conv_layer(a->in_channels, a->out_channels, !a->no_bias);
     l.same = a->same != 0;
     l.padding_mode = (int)a->padding_mode;
     if (!NN__TRIPLE(op, rank, a, kernel, l.window.kernel) || !NN__CONV_WINDOW(op, rank, a, &l.window)) {
@@ -15360,12 +15367,7 @@ TENSOR__FN nn_module_t *nn__conv_new(const nn_conv_args_t *a, int rank) {
 
 TENSOR__FN nn_module_t *nn__conv_transpose_new(const nn_conv_transpose_args_t *a, int rank) {
     const char *op = nn__conv_transpose_row(rank)->name;
-    nn__conv_layer_t l;
-    memset((void *)&l, 0, sizeof l);
-    l.in_channels = a->in_channels;
-    l.out_channels = a->out_channels;
-    l.window = nn__window_unit();
-    l.bias = !a->no_bias;
+    nn__conv_layer_t l = nn__conv_layer(a->in_channels, a->out_channels, !a->no_bias);
     if (!NN__TRIPLE(op, rank, a, kernel, l.window.kernel) || !NN__CONV_WINDOW(op, rank, a, &l.window) ||
         !NN__TRIPLE(op, rank, a, output_padding, l.window.in)) {
         return NULL;
@@ -15518,29 +15520,19 @@ TENSOR__FN nn_module_t *nn__make_adaptive(const nn__kind_t *kind, int64_t d, int
     return (nn_module_t *)nn__make_like(kind, &l.base);
 }
 
-TENSOR_API nn_module_t *(nn_adaptive_avg_pool1d)(int64_t l) {
-    return nn__make_adaptive(NN__KIND(ADAPTIVE_AVG_POOL1D), 1, 1, l);
-}
-
-TENSOR_API nn_module_t *(nn_adaptive_avg_pool2d)(int64_t h, int64_t w) {
-    return nn__make_adaptive(NN__KIND(ADAPTIVE_AVG_POOL2D), 1, h, w);
-}
-
-TENSOR_API nn_module_t *(nn_adaptive_avg_pool3d)(int64_t d, int64_t h, int64_t w) {
-    return nn__make_adaptive(NN__KIND(ADAPTIVE_AVG_POOL3D), d, h, w);
-}
-
-TENSOR_API nn_module_t *(nn_adaptive_max_pool1d)(int64_t l) {
-    return nn__make_adaptive(NN__KIND(ADAPTIVE_MAX_POOL1D), 1, 1, l);
-}
-
-TENSOR_API nn_module_t *(nn_adaptive_max_pool2d)(int64_t h, int64_t w) {
-    return nn__make_adaptive(NN__KIND(ADAPTIVE_MAX_POOL2D), 1, h, w);
-}
-
-TENSOR_API nn_module_t *(nn_adaptive_max_pool3d)(int64_t d, int64_t h, int64_t w) {
-    return nn__make_adaptive(NN__KIND(ADAPTIVE_MAX_POOL3D), d, h, w);
-}
+#define NN__ADAPTIVE_POOLS(name, ID)                                                                         \
+    TENSOR_API nn_module_t *(name##1d)(int64_t l) {                                                          \
+        return nn__make_adaptive(NN__KIND(ID##1D), 1, 1, l);                                                 \
+    }                                                                                                        \
+    TENSOR_API nn_module_t *(name##2d)(int64_t h, int64_t w) {                                               \
+        return nn__make_adaptive(NN__KIND(ID##2D), 1, h, w);                                                 \
+    }                                                                                                        \
+    TENSOR_API nn_module_t *(name##3d)(int64_t d, int64_t h, int64_t w) {                                    \
+        return nn__make_adaptive(NN__KIND(ID##3D), d, h, w);                                                 \
+    }
+NN__ADAPTIVE_POOLS(nn_adaptive_avg_pool, ADAPTIVE_AVG_POOL)
+NN__ADAPTIVE_POOLS(nn_adaptive_max_pool, ADAPTIVE_MAX_POOL)
+#undef NN__ADAPTIVE_POOLS
 
 // ---- lp pool
 
@@ -15641,7 +15633,10 @@ TENSOR__FN nn_module_t *nn__make_fractional(const nn_fractional_max_pool_args_t 
     const char *op = rank == 2 ? "fractional_max_pool2d" : "fractional_max_pool3d";
     int by_size = a->output_size > 0, by_ratio = a->output_ratio > 0;
     if (a->kernel < 1) { return nn__refuse(op, "kernel must be > 0", a->kernel); }
-    if (by_size == by_ratio) { return NN__REFUSE("%s: needs output_size or output_ratio, not both", op); }
+    if (by_size == by_ratio) {
+        return NN__REFUSE("%s: output_size %d, output_ratio %g: just one of them must be positive", op,
+                          a->output_size, a->output_ratio);
+    }
     nn__fractional_layer_t *l = (nn__fractional_layer_t *)nn__make(
         rank == 2 ? NN__KIND(FRACTIONAL_MAX_POOL2D) : NN__KIND(FRACTIONAL_MAX_POOL3D));
     if (!l) { return NULL; }
@@ -15655,7 +15650,7 @@ TENSOR__FN nn_module_t *nn__make_fractional(const nn_fractional_max_pool_args_t 
     l->base.impl->call = nn__call_fractional;
     if (!bad) { return &l->base; }
     (nn_free)(&l->base);
-    return NN__REFUSE("%s: output_ratio must be between 0 and 1", op);
+    return NN__REFUSE("%s: output_ratio %g must be between 0 and 1, in each dim", op, a->output_ratio);
 }
 
 NN__FILL_DEFAULTS(nn_fractional_max_pool, )
@@ -16524,7 +16519,9 @@ TENSOR__FN tensor_t *nn__blanked(tensor_t *y, tensor_t *past) { return (tensor_m
 TENSOR__FN int nn__ends(nn__padded_t *p, const nn__rnn_layer_t *l, const tensor_t *x, tensor_t *lengths) {
     static const char op[] = "recurrent_forward";
     if (!nn__whole(op, "lengths", lengths) || !nn__whole(op, "x", (tensor_t *)(uintptr_t)x)) { return 0; }
-    if (l->cell) { return NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: a cell has no lengths", op); }
+    if (l->cell) {
+        return NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: lengths is given, must be NULL for a cell", op);
+    }
     if (x->ndim != 3 || lengths->ndim != 1 || lengths->dims[0] != x->dims[!l->batch_first] ||
         lengths->dims[0] == 0) {
         return NN__NO(TENSOR_ERR_SHAPE, "%s: lengths %t must have a length for each item of x %t", op,
@@ -17268,7 +17265,7 @@ NN__KNOWN_KIND(SEQUENTIAL, nn_module_t, "Sequential", nn__forward_sequential, NU
 TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {
     if (!nn__opened("append", "the sequential", sequential)) { return sequential; }
     if (!sequential->impl->kind || sequential->impl->kind->id != NN__SEQUENTIAL_ID) {
-        return NN__GIVE(sequential, TENSOR_ERR_UNSUPPORTED, "append: %s is not a nn_sequential",
+        return NN__GIVE(sequential, TENSOR_ERR_UNSUPPORTED, "append: module %s must be made by nn_sequential",
                         sequential->name);
     }
     char name[24];
@@ -17527,7 +17524,8 @@ TENSOR__FN tensor_t *nn__adaptive_body(nn_module_t *m, tensor_t *x, void *rest) 
         return NN__FAIL(TENSOR_ERR_DTYPE, "%s: target is %y, must be i32 or i64", op, target);
     }
     if (target->ndim != x->ndim - 1 || (x->ndim == 2 && target->dims[0] != x->dims[0])) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: target %t does not fit x %t", op, target, x);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: target %t must have the dims of x %t without the last", op,
+                        target, x);
     }
     if (x->ndim == 2) { return nn__adaptive_rows(m, rows, target); }
     return (tensor_squeeze)(nn__adaptive_rows(m, rows, (tensor_unsqueeze)(target, 0)), 0);
@@ -17595,7 +17593,10 @@ TENSOR__FN nn_module_t *nn__make_adaptive_softmax(const nn_adaptive_log_softmax_
         int64_t before = k ? a->cutoffs[k - 1] : 0;
         rises = rises && a->cutoffs[k] > before && a->cutoffs[k] < a->n_classes;
     }
-    if (!rises) { return NN__REFUSE("%s: cutoffs must rise, in 1..%d", op, a->n_classes - 1); }
+    if (!rises) {
+        return NN__REFUSE("%s: cutoffs must rise, in 1..%d, at least 1 of them (got %i)", op,
+                          a->n_classes - 1, n);
+    }
     if (!(a->div_value > 0)) { return nn__refuse_number(op, "div_value must be > 0", a->div_value); }
     nn_module_t *m = (nn_module_t *)nn__make(NN__KIND(ADAPTIVE));
     nn_module_t *tail = m ? (nn_module_t *)nn__make(NN__KIND(MODULE_LIST)) : NULL;
@@ -18647,14 +18648,10 @@ TENSOR__FN void nn__optimizer_close(nn_optimizer_t *o) {
             if (o->param[i].state[k]) { TENSOR__(drop)(o->param[i].state[k]); }
         }
     }
-    nn__free(o->param);
-    nn__free(o->group);
-    nn__free(o->job);
-    nn__free(o->update);
-    o->param = NULL;
-    o->group = NULL;
-    o->job = NULL;
-    o->update = NULL;
+    NN__FREE(o->param);
+    NN__FREE(o->group);
+    NN__FREE(o->job);
+    NN__FREE(o->update);
     o->nparams = o->ngroups = o->cap = 0;
     o->dead = 1;
     TENSOR__(bury)(o, TENSOR__OPTIMIZER);
@@ -18780,13 +18777,16 @@ TENSOR__FN double nn__group_option(const nn_optimizer_t *o, const nn__group_t *g
 TENSOR__FN int nn__options_agree(const nn__rule_t *rule, const double *option) {
     const char *name = rule->name;
     if (option[NN__NESTEROV] != 0 && (option[NN__MOMENTUM] == 0 || option[NN__DAMPENING] != 0)) {
-        return NN__ERROR(TENSOR_ERR_SHAPE, "%s: nesterov needs a momentum and no dampening", name);
+        return NN__ERROR(TENSOR_ERR_SHAPE, "%s: nesterov needs momentum > 0 and dampening 0 (got %g, %g)",
+                         name, option[NN__MOMENTUM], option[NN__DAMPENING]);
     }
     if (rule->takes == NN__ROWS_ONLY && !(option[NN__LR] > 0 && option[NN__EPS] > 0)) {
-        return NN__ERROR(TENSOR_ERR_SHAPE, "%s: lr and eps must be > 0", name);
+        return NN__ERROR(TENSOR_ERR_SHAPE, "%s: lr and eps must be > 0 (got %g, %g)", name,
+                         option[NN__LR], option[NN__EPS]);
     }
     if (rule->takes == NN__CLOSURE && option[NN__HISTORY] < 1) {
-        return NN__ERROR(TENSOR_ERR_SHAPE, "%s: history_size must be > 0", name);
+        return NN__ERROR(TENSOR_ERR_SHAPE, "%s: history_size must be > 0 (got %g)", name,
+                         option[NN__HISTORY]);
     }
     if (rule->formula == NN__STEP_ID_rprop &&
         !(option[NN__LOW] > 0 && option[NN__LOW] < 1 && option[NN__HIGH] > 1)) {
@@ -20442,7 +20442,7 @@ TENSOR_API double nn_lr_constant(int64_t step, int64_t total, double lr, double 
 TENSOR_API double nn_lr_multi_step(int64_t step, const int64_t *milestones, int n, double lr, double gamma_) {
     int passed = 0;
     if (!milestones && n > 0) {
-        return NN__GIVE((double)NAN, TENSOR_ERR_SHAPE, "nn_lr_multi_step: milestones is NULL, n is %i", n);
+        return NN__GIVE((double)NAN, TENSOR_ERR_SHAPE, "lr_multi_step: milestones is NULL, n is %i", n);
     }
     for (int i = 0; i < n; i++) { passed += milestones[i] <= step; }
     return lr * pow(gamma_, passed);
@@ -20631,10 +20631,11 @@ TENSOR_API nn_dataset_t nn_tensor_dataset(tensor_t *x, tensor_t *y) {
         if (!nn__whole("tensor_dataset", which ? "y" : "x", t)) { return d; }
         if (t->ndim < 1 || (which && y->dims[0] != x->dims[0])) {
             if (t->ndim < 1) {
-                NN__FAIL(TENSOR_ERR_SHAPE, "tensor_dataset: %s must have a first dim", which ? "y" : "x");
+                NN__FAIL(TENSOR_ERR_SHAPE, "tensor_dataset: %s %t must have at least 1 dim",
+                         which ? "y" : "x", t);
             } else {
-                NN__FAIL(TENSOR_ERR_SHAPE, "tensor_dataset: x %t and y %t differ in the number of samples", x,
-                         y);
+                NN__FAIL(TENSOR_ERR_SHAPE, "tensor_dataset: y %t must have the %d samples of x %t", y,
+                         x->dims[0], x);
             }
             return d;
         }
@@ -20713,12 +20714,9 @@ TENSOR__FN void nn__loader_close(nn_data_loader_t *l) {
     for (int k = 0; k < 4; k++) {
         if (held[k]) { TENSOR__(drop)(held[k]); }
     }
-    nn__free(l->order);
-    nn__free(l->ring);
-    nn__free(l->hand);
-    l->order = NULL;
-    l->ring = NULL;
-    l->hand = NULL;
+    NN__FREE(l->order);
+    NN__FREE(l->ring);
+    NN__FREE(l->hand);
     l->batches = 0;
     l->dead = 1;
     TENSOR__(bury)(l, TENSOR__LOADER);
@@ -21251,7 +21249,8 @@ TENSOR__FN void nn__collate(const nn_data_loader_t *l, nn__coming_t *c) {
 
     int good = items && c->returned == 0 && tensor_error_code() == TENSOR_OK;
     if (good && (!x || (tensor_is_poison)(x) || (y && (tensor_is_poison)(y)))) {
-        NN__FAIL(TENSOR_ERR_POISONED, "collate must set x to a tensor");
+        NN__FAIL(TENSOR_ERR_POISONED, "collate has set %s, must set x, and y if there is one, to a tensor",
+                 x ? "a tensor that failed" : "no x");
         good = 0;
     }
     if (good) {
@@ -21661,7 +21660,7 @@ TENSOR__FN int nn__now_realtime(const char *op, const char *path) {
 TENSOR__FN int nn__open(nn__source_t *s, const char *op, const char *path) {
     int64_t size = -1;
     memset(s, 0, sizeof *s);
-    if (!path) { return NN__NO(TENSOR_ERR_IO, "%s: cannot open \"(null)\": no path", op); }
+    if (!path) { return NN__NO(TENSOR_ERR_IO, "%s: path is NULL", op); }
     if (nn__now_realtime(op, path)) { return 0; }
     if (nn__file_kind(path, NULL) == NN__NO_FILE) {           // opening a FIFO would wait for its writer
         return NN__NO(TENSOR_ERR_IO, "%s: \"%s\" is not a regular file", op, path);
@@ -21913,12 +21912,18 @@ TENSOR_API tensor_t *(nn_parse_idx)(const void *data, size_t size) {
 }
 
 #ifndef TENSOR_NO_STDIO
-TENSOR_API tensor_t *(nn_read_idx)(const char *path) {
+// What parse makes of the file at path.
+TENSOR__FN tensor_t *nn__read_file(const char *op, const char *path,
+                                   tensor_t *(*parse)(nn__source_t *s, const char *label)) {
     nn__source_t s;
-    if (!nn__open(&s, "read_idx", path)) { return TENSOR__(poison); }
-    tensor_t *t = nn__idx(&s, path);
+    if (!nn__open(&s, op, path)) { return TENSOR__(poison); }
+    tensor_t *t = parse(&s, path);
     nn__close_source(&s);
     return t;
+}
+
+TENSOR_API tensor_t *(nn_read_idx)(const char *path) {
+    return nn__read_file("read_idx", path, nn__idx);
 }
 #else
 TENSOR_API tensor_t *(nn_read_idx)(const char *path) {
@@ -22294,13 +22299,18 @@ TENSOR__FN int nn__parse_entry(nn__json_t *j, nn__entry_t *e, const char *name) 
     return nn__entry_in_file(j, e);
 }
 
+// Reads the { of the object `name`, and the } of an empty one.   -> whether members follow; else j->failed
+// says whether there is an object
+TENSOR__FN int nn__object_begins(nn__json_t *j, const char *name) {
+    if (!nn__expect(j, '{', name, "an object is expected")) { return 0; }
+    if (nn__peek(j) != '}') { return 1; }
+    j->p++;
+    return 0;
+}
+
 TENSOR__FN int nn__parse_metadata(nn__json_t *j) {
     nn_safetensors_t *r = j->r;
-    if (!nn__expect(j, '{', "__metadata__", "an object is expected")) { return 0; }
-    if (nn__peek(j) == '}') {
-        j->p++;
-        return 1;
-    }
+    if (!nn__object_begins(j, "__metadata__")) { return !j->failed; }
     do {
         const char *key = nn__string(j, "__metadata__");
         if (!key || !nn__expect(j, ':', "__metadata__", "a colon is expected")) { return 0; }
@@ -22679,11 +22689,7 @@ TENSOR__FN int nn__part_of(nn__json_t *j, const char *file, int64_t *cap) {
 TENSOR__FN int nn__parse_weight_map(nn__json_t *j) {
     nn_safetensors_t *r = j->r;
     int64_t cap = 0;
-    if (!nn__expect(j, '{', "weight_map", "an object is expected")) { return 0; }
-    if (nn__peek(j) == '}') {
-        j->p++;
-        return 1;
-    }
+    if (!nn__object_begins(j, "weight_map")) { return !j->failed; }
     do {
         const char *name = nn__string(j, "weight_map");
         if (!name || !nn__expect(j, ':', name, "a colon is expected")) { return 0; }
@@ -23093,7 +23099,7 @@ TENSOR__FN char *nn__follow(const char *op, const char *path) {
 // Whether path can be written: it is absent or a regular file, itself or at the end of its links.
 TENSOR__FN int nn__writable(const char *path, int *mode) {
     if (nn__file_kind(path, mode) != NN__NO_FILE) { return 1; }
-    return NN__NO(TENSOR_ERR_IO, "save: %s is not a regular file", path);
+    return NN__NO(TENSOR_ERR_IO, "save: \"%s\" is not a regular file", path);
 }
 
 // Opens a new file for writing. NULL: errno says why; EEXIST: it exists already.
@@ -24064,11 +24070,7 @@ TENSOR_API tensor_t *(nn_npz_format)(const char *const *names, tensor_t *const *
 
 #ifndef TENSOR_NO_STDIO
 TENSOR_API tensor_t *(nn_read_npy)(const char *path) {
-    nn__source_t s;
-    if (!nn__open(&s, "read_npy", path)) { return TENSOR__(poison); }
-    tensor_t *t = nn__npy(&s, path);
-    nn__close_source(&s);
-    return t;
+    return nn__read_file("read_npy", path, nn__npy);
 }
 
 TENSOR_API nn_npz_t *(nn_npz_open)(const char *path) {
@@ -25808,22 +25810,10 @@ TENSOR__END
 #endif   // TENSOR__COMPILES_NN
 #undef TENSOR__MORE_KERNELS
 
-#ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_LIBM 0
+#define TENSOR__PASS_INSIDE 0
 #include "tensor.h"
 #undef TENSOR__PASS
-#endif
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC pop_options
-#elif defined(__clang__)
-TENSOR__PRECISE_END
-#endif
-
-#undef TENSOR_HERE
-#undef TENSOR__IN
-#define TENSOR_HERE TENSOR__SITE
-#define TENSOR__IN(function) TENSOR__SITE_OF(function)
 
 #endif   // TENSOR_NN_IMPLEMENTATION
 

@@ -60,7 +60,7 @@ static nn_module_t *make_net(int64_t out) {
 int main(int argc, char **argv) {
     static float state[TICKS + 1][CARTS][4], ended[TICKS][CARTS];
     static int64_t action[TICKS][CARTS];
-    int updates = kit_setting("STEPS", 250, 1, 250), update = 0, age[CARTS] = {0}, finished = 0;
+    int updates = kit_setting("STEPS", 250, 1, 100000), update = 0, age[CARTS] = {0}, finished = 0;
     double length[RECENT] = {0}, mean = 0;
     cart_t cart[CARTS];
     tensor_manual_seed((uint64_t)kit_setting("SEED", 3, 0, 2147483647));

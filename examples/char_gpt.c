@@ -66,7 +66,7 @@ static int job_open(job_t *j, const char *path) {
     static unsigned char text[MAX_TEXT];
     const char *files[] = {path ? path : "tensor.h", "tensor_nn.h"};
     size_t n = 0;
-    for (int i = 0; i < (path ? 1 : 2); i++) { n += kit_read_bytes(files[i], text + n, MAX_TEXT - n); }
+    for (int i = 0; i < (path ? 1 : 2); i++) { n += kit_bytes_of(files[i], text + n, MAX_TEXT - n); }
     if (tensor_ok() && n < 20 * CONTEXT) { kit_refuse(TENSOR_ERR_FORMAT, files[0], "under 1280 bytes"); }
     if (!tensor_ok()) { return tensor_error_code(); }
     j->cut = (j->end = (int64_t)n) / 10 * 9;

@@ -44,7 +44,7 @@ static int64_t read_words(const char *const *path, int files) {
     size_t bytes = 0;
     int64_t n = 0;
     for (int i = 0; i < files; i++) {
-        bytes += kit_read_bytes(path[i], text + bytes, MAX_TEXT - 1 - bytes);
+        bytes += kit_bytes_of(path[i], text + bytes, MAX_TEXT - 1 - bytes);
     }
     for (size_t i = 0; i < bytes && n < MAX_WORDS; i++) {
         int inside = isalnum((unsigned char)text[i]) || text[i] == '_';

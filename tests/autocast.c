@@ -26,7 +26,7 @@ static void rows(void) {
 #define X(ID, name, n, f, cast) {#name, TENSOR__##cast},
         TENSOR_OPS_BITWISE(X)
 #undef X
-#define X(ID, name, family, nin, nout, cpu, scratch, grad, saves, cast) {#name, TENSOR__##cast},
+#define X(ID, name, family, nin, nout, kernel, grad, saves, cast) {#name, TENSOR__##cast},
         TENSOR_OPS_OTHER(X)
 #undef X
 #define X(ID, name, family, nin, need, nout, cpu, scratch, grad, saves, cast, ...) {#name, TENSOR__##cast},

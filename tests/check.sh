@@ -84,11 +84,12 @@ done
 # Whoever reads what others wrote (files, blocks, structs of other libraries) is called by a fuzz target, directly or
 # in the form that takes memory; fuzz.sh and seeds.c have every target. Shared memory and ranks are one program's, and
 # the exporter reads its own text.
+# kit_read_bytes copies bytes and interprets none.
 readers() {
     for h in tensor.h tensor_nn.h $(ls examples/kit/*.h | grep -v /export_); do
         public "$h" | sed '/^#if defined(KIT_.*IMPLEMENTATION)/,$d; /^ *\/\//d; /^#/d' |
             grep -oE '(nn|kit|tensor)_([a-z0-9]+_)*(parse|read|open|map|load|restore|from_dlpack|self_test)(_[a-z0-9_]+)?\('
-    done | sed 's/($//; s/_with$//' | grep -v '_defaults$' | grep -vx 'kit_shared_open\|kit_parallel_open' | sort -u
+    done | sed 's/($//; s/_with$//' | grep -v '_defaults$' | grep -vx 'kit_shared_open\|kit_parallel_open\|kit_read_bytes' | sort -u
 }
 result "readers: fewer than 30 found" "$([ "$(readers | wc -l)" -ge 30 ] || readers)"
 result "readers without a fuzz target" "$(
@@ -136,7 +137,7 @@ for h in tensor.h tensor_nn.h tensor_cuda.cu; do
         }' $h)"
 done
 
-for h in $headers examples/*.c examples/engine/*.[chp]* examples/models/*.[ch] examples/web/*.[ch]; do
+for h in $headers examples/*.c examples/engine/*.[chp]* examples/kit/*.h examples/models/*.[ch] examples/web/*.[ch]; do
     result "$h: body of if, else, for or while without braces" "$(awk '
         /^ *(if|else|for|while)[ (]/ && !/\{/ {
             sub(/ *(\/\/.*|\\)$/, "")
@@ -175,8 +176,9 @@ result "tensor.h: tensor_family_t names another place than the rows of the famil
         sub(/.*[ *]/, "", name)
         where[name] = room
     }
-    /^    X\([A-Z_0-9]+, [a-z_0-9]+, [A-Z]+, / {
+    /^    X\([A-Z_0-9]+, +[a-z_0-9]+, +[A-Z]+, / {
         row = $0
+        gsub(/TENSOR__KERNEL(_WITH)?\(/, "&tensor__cpu_", row)
         n = split(row, word, /[^A-Za-z0-9_]+/)
         while (match(row, /(tensor__|nn__)(cpu|grad)_[a-z0-9_]+/)) {
             uses[++m] = word[5] " " substr(row, RSTART, RLENGTH)
@@ -236,7 +238,7 @@ result "declarations of functions of later sections: not 1 to 10" "$(
 # Elements of tensors are reached by calls of kernels, by accesses of the host, and by plain calls, which run the
 # kernels' bodies without a call block. These functions are the three ways.
 may_reach="tensor__ptr tensor__floats_of tensor__arg tensor__arg_saved tensor__host_rare tensor__host_of tensor__host_get tensor__host_put"
-plain_calls="tensor__plain_run tensor__grad_is_plain tensor__grad_results tensor__product_direct tensor__arg_small"
+plain_calls="tensor__plain_run tensor__grad_is_plain tensor__grad_results tensor__small_product tensor__arg_small"
 memory="nn__lent tensor_view_dtype"            # no tensor's elements
 for h in tensor.h tensor_nn.h; do
     result "$h: function that reaches the elements of tensors past tensor__launch and tensor__host" "$(

@@ -58,7 +58,7 @@ static void dtypes_of_numbers(void) {
     CHECK(tensor_dtype(y) == TENSOR_I32);
     IS(0, y, 21, 36, 55);
     CHECK(tensor_dtype(tensor_addcmul_(tensor_clone(u), u, u, 1)) == TENSOR_U8);
-    CHECK_POISON(tensor_addcmul(b, b, b, 1), TENSOR_ERR_DTYPE, "addcmul: bool is refused");
+    CHECK_POISON(tensor_addcmul(b, b, b, 1), TENSOR_ERR_DTYPE, "is bool, must be of numbers");
     CHECK_POISON(tensor_addcdiv(X(1, 2, 3), i, u, 1),
                  TENSOR_ERR_DTYPE, "addcdiv: a [3] is i32 and b [3] is u8");
     CHECK_POISON(tensor_addcdiv_(X(1, 2, 3), i, u, 1), TENSOR_ERR_DTYPE, "one must be a float");

@@ -1034,7 +1034,7 @@ static void ranks(void) {
     for (i = 0; i < RANK_NET; i++) CHECK(fabsf(many[0].net[i] - one.net[i]) < 1e-4f);
     // What is refused.
     CHECK(tensor_cuda_comm_new(1, 1, id, TENSOR_CUDA, 0) == NULL);
-    CHECK_ERROR(TENSOR_ERR_INDEX, "cuda_comm_new: the rank is not below the ranks");
+    CHECK_ERROR(TENSOR_ERR_INDEX, "cuda_comm_new: rank 1 must be in 0..0");
     CHECK(tensor_cuda_comm_id(NULL) == TENSOR_ERR_POISONED);
     CHECK_ERROR(TENSOR_ERR_POISONED, NULL);
     CHECK(tensor_cuda_comm_id(id) == 0 && (c = tensor_cuda_comm_new(0, 1, id, TENSOR_CUDA, 0)) != NULL);

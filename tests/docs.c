@@ -19,7 +19,7 @@ typedef struct row_t {
 #define COMPARE(ID, name, nin, kind, ...) {#name, #kind, "POINTWISE", "NOGRAD"},
 #define BITWISE(ID, name, ...) {#name, "BIT", "POINTWISE", "NOGRAD"},
 #define DOUBLE(ID, name, ...) {#name, "DBL", "POINTWISE", "yes"},
-#define OTHER(ID, name, family, nin, nout, cpu, scratch, grad, ...) {#name, "", #family, #grad},
+#define OTHER(ID, name, family, nin, nout, kernel, grad, ...) {#name, "", #family, #grad},
 #define NN(ID, name, family, nin, required, nout, cpu, scratch, grad, ...) {#name, "", #family, #grad},
 static const row_t table[] = {TENSOR_OPS_UNARY(POINTWISE) TENSOR_OPS_COPY(POINTWISE)
                                   TENSOR_OPS_BINARY(POINTWISE) TENSOR_OPS_TERNARY(POINTWISE)

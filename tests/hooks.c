@@ -180,7 +180,7 @@ static void hook_errors(void) {
     CHECK(tensor_register_hook(c, watch, &a) == 0);
     FAILS(TENSOR_ERR_AUTOGRAD, TENSOR_ERR_AUTOGRAD, "register_hook: x [2] does not require grad", HERE);
     CHECK(tensor_register_hook(x, NULL, &a) == 0);
-    FAILS(TENSOR_ERR_OWNER, TENSOR_ERR_OWNER, "register_hook: fn is NULL", HERE);
+    FAILS(TENSOR_ERR_OWNER, TENSOR_ERR_OWNER, "register_hook: fn is NULL, must be a function", HERE);
     CHECK(tensor_register_post_accumulate_grad_hook(y, post, &a) == 0);
     FAILS(TENSOR_ERR_AUTOGRAD, TENSOR_ERR_AUTOGRAD, "post_accumulate_grad_hook: x [2] is not a leaf", HERE);
     for (k = 1; k <= 3; k++) {

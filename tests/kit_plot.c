@@ -321,7 +321,8 @@ static void bars_stand_on_zero(void) {
     file_t f = slurp(place("bars.svg"));
     double height[3] = {0, 0, 0};
     int bars = 0;
-    for (const char *at = f.at ? strstr((const char *)f.at, "<rect x=") : NULL; at; at = strstr(at + 1, "<rect x=")) {
+    const char *at = f.at ? strstr((const char *)f.at, "<rect x=") : NULL;
+    for (; at; at = strstr(at + 1, "<rect x=")) {
         const char *text = strstr(at, "height='");
         if (text && bars < 3) { height[bars++] = atof(text + 8); }
     }

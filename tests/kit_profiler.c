@@ -318,8 +318,8 @@ static void ranges(void) {
 // The row of that name has so many calls, products of so many flops, and a part of its own of the time.
 static void has(int n, const char *name, int64_t calls, double flops) {
     const kit_profiler_row_t *r = row(n, name);
-    CHECK_MSG(r->calls == calls && r->flops == flops && r->self > 0, "%s: %lld calls, %g flops, self %g", name,
-              (long long)r->calls, r->flops, r->self);
+    CHECK_MSG(r->calls == calls && r->flops == flops && r->self > 0, "%s: %lld calls, %g flops, self %g",
+              name, (long long)r->calls, r->flops, r->self);
 }
 
 static int there_is(int n, const char *name) {
@@ -416,8 +416,8 @@ static void checkpoints(void) {
     nn_free(middle);
 }
 
-// A gradient is counted where its node was recorded: not where a call before it ran that was not recorded, for
-// views too, and for those of a pass that is recorded itself.
+// A gradient is counted where its node was recorded: not where a call before it ran that was not recorded,
+// for views too, and for those of a pass that is recorded itself.
 static void gradients_by_node(void) {
     tensor_t *x = tensor_requires_grad_(tensor_randn(8, 8), 1), *g;
     kit_profiler_t *p = kit_profiler_start();
@@ -473,9 +473,9 @@ static void misuse(void) {
     tensor_tanh(tensor_randn(8));
     for (int by = -1; by <= 3; by += 4) {
         CHECK(kit_profiler_rows(p, by, &one, 1) == 0);
-        fails(TENSOR_ERR_INDEX, "kit_profiler: by is none of");
+        fails(TENSOR_ERR_INDEX, "kit_profiler: by must be one of");
         kit_profiler_print(p, by, 5);
-        fails(TENSOR_ERR_INDEX, "kit_profiler: by is none of");
+        fails(TENSOR_ERR_INDEX, "kit_profiler: by must be one of");
         CHECK(kit_profiler_rows(NULL, by, &one, 1) == 0);
     }
     CHECK(kit_profiler_trace(NULL, "build/kit_profiler.json") == TENSOR_ERR_OWNER);

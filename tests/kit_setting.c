@@ -33,11 +33,11 @@ static void numbers(void) {
 static void bytes_of_files(void) {
     char got[8] = "";
     const char *path = kit_temporary("a.txt", "hello", 5);
-    CHECK(kit_read_bytes(path, got, 4) == 4 && memcmp(got, "hell", 4) == 0 && got[4] == 0);
-    CHECK(kit_read_bytes(path, got, 8) == 5 && memcmp(got, "hello", 5) == 0);
+    CHECK(kit_bytes_of(path, got, 4) == 4 && memcmp(got, "hell", 4) == 0 && got[4] == 0);
+    CHECK(kit_bytes_of(path, got, 8) == 5 && memcmp(got, "hello", 5) == 0);
     CHECK_OK();
     remove(path);
-    CHECK(kit_read_bytes(path, got, 8) == 0);
+    CHECK(kit_bytes_of(path, got, 8) == 0);
     CHECK_ERROR(TENSOR_ERR_IO, "No such file");
     CHECK(kit_refuse(TENSOR_ERR_FORMAT, "notes.txt", "these are too few") == TENSOR_ERR_FORMAT);
     CHECK_ERROR(TENSOR_ERR_FORMAT, "notes.txt: these are too few");

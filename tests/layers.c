@@ -222,7 +222,8 @@ static void adaptive(void) {
                  "not in 0..19");
     CHECK_POISON(nn_call(net, x, tensor_full_n(TENSOR_DIMS(9), -1, TENSOR_I64)), TENSOR_ERR_INDEX,
                  "not in 0..19");
-    CHECK_POISON(nn_call(net, x, tensor_zeros_of(TENSOR_I64, 8)), TENSOR_ERR_SHAPE, "does not fit x [9,8]");
+    CHECK_POISON(nn_call(net, x, tensor_zeros_of(TENSOR_I64, 8)), TENSOR_ERR_SHAPE,
+                 "target [8] must have the dims of x [9,8] without the last");
     CHECK_POISON(nn_call(net, x, tensor_zeros(9)), TENSOR_ERR_DTYPE, "must be i32 or i64");
     CHECK_POISON(nn_call(net, tensor_zeros(9, 7), target), TENSOR_ERR_SHAPE, "must be [N, 8] or [8]");
     CHECK_POISON(nn_adaptive_log_prob(nn_get_child(net, "head"), x), TENSOR_ERR_UNSUPPORTED, "is a Linear");
@@ -292,9 +293,9 @@ static void fractional(void) {
         tensor_fractional_max_pool3d(tensor_zeros_of(TENSOR_I32, 3, 9, 8, 4), 2, 2, 2, 4, 5, 2, NULL).values,
         TENSOR_ERR_DTYPE, "x");
     CHECK(nn_fractional_max_pool2d(2) == NULL);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "needs output_size or output_ratio, not both");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "output_size 0, output_ratio 0: just one of them must be positive");
     CHECK(nn_fractional_max_pool2d(2, 3, .output_ratio = 0.5) == NULL);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "not both");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "output_size 3, output_ratio 0.5: just one of them must be positive");
     CHECK(nn_fractional_max_pool2d(2, .output_ratio = 0.5, .output_ratio_w = 1.5) == NULL);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "between 0 and 1");
     CHECK(nn_fractional_max_pool3d(-1, 3) == NULL);

@@ -62,6 +62,29 @@ for line in "TEXT=LICENSE lstm_lm 2 10" "TEXT=LICENSE gpt2 2 16" "RATINGS=$out/r
     result "$(if grep step "$out/made.txt" | diff - "$out/own.txt" >/dev/null; then echo "$line: the data is not used"; fi)"
 done
 
+# Long texts are read to their end: what differs behind more than 8 million letters is seen by the second step.
+awk 'BEGIN {
+    for (i = 0; i < 18; i++) long = (long == "" ? "a" : long long)
+    for (i = 0; i < 84; i++) print long i
+}' >"$out/long.txt"
+for file in README.md LICENSE; do
+    cat "$out/long.txt" $file >"$out/text.txt"
+    THIN=10 TEXT=$out/text.txt "$B/models/train" lstm_lm 2 2 </dev/null 2>&1 | grep "^step" >"$out/of.$file"
+done
+result "$([ "$(wc -l <"$out/of.LICENSE")" -eq 2 ] || cat "$out/of.LICENSE")"
+result "$([ "$(sed -n 1p "$out/of.LICENSE")" = "$(sed -n 1p "$out/of.README.md")" ] || echo "the same words give other losses")"
+result "$([ "$(sed -n 2p "$out/of.LICENSE")" != "$(sed -n 2p "$out/of.README.md")" ] || echo "a long text is cut")"
+
+# Pictures are read once: what becomes of the file after the first step does not matter.
+mkdir "$out/once"
+cp "$out/train-images-idx3-ubyte" "$out/train-labels-idx1-ubyte" "$out/once"
+DATA=$out/once "$B/models/train" vae 8 400 >"$out/once.txt" 2>&1 </dev/null &
+pid=$!
+while ! grep -q "^step" "$out/once.txt" && kill -0 $pid 2>/dev/null; do :; done
+rm "$out/once/train-images-idx3-ubyte"
+wait $pid
+result "$(grep -q '^vae: ' "$out/once.txt" || tail -n 1 "$out/once.txt")"
+
 # Debian has Fashion-MNIST, here unpacked as `make fashion` does it: models learn from it.
 debian=${DATASET:-/usr/share/datasets/fashion-mnist}
 if [ -f "$debian/train-images-idx3-ubyte.gz" ]; then
@@ -107,6 +130,12 @@ cp README.md "$out/idx/train-images-idx3-ubyte"
 refused "not an IDX file" env DATA="$out/idx" "$B/models/train" vae 2 1
 refused "missing" env THIN=16 RATINGS="$out/none" "$B/models/train" ncf 2 1
 refused "none" env DATA="$out/none" "$B/models/train" vae 2 1
+# A batch of more pictures than there are, and labels for fewer.
+refused "fewer pictures" env THIN=8 DATA="$out" "$B/models/train" vae 17 1
+mkdir "$out/labels"
+cp "$out/train-images-idx3-ubyte" "$out/labels"
+printf '\000\000\010\001\000\000\000\002\001\002' >"$out/labels/train-labels-idx1-ubyte"
+refused "label for each" env THIN=8 DATA="$out/labels" "$B/models/train" vae 8 1
 refused "use: gpt2" "$B/models/gpt2" "$out"
 refused "vocab.json" "$B/models/gpt2" "$out/none" text
 

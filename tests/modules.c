@@ -35,7 +35,7 @@ static void walks(void) {
     CHECK(nn_modules(NULL, all, 8) == 0);
     CHECK_ERROR(TENSOR_ERR_POISONED, "modules: the module is NULL");
     nn_apply(m, NULL, NULL);
-    CHECK_ERROR(TENSOR_ERR_POISONED, "apply: fn is NULL");
+    CHECK_ERROR(TENSOR_ERR_POISONED, "apply: fn is NULL, must be a function");
     nn_free(m);
 }
 
@@ -139,7 +139,8 @@ static void vectors(void) {
     CHECK(nn_vector_to_parameters(tensor_ones(7), p, 2) == TENSOR_ERR_SHAPE);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "vector_to_parameters: the vector [7] must be [8]");
     CHECK_POISON(nn_parameters_to_vector(NULL, 2), TENSOR_ERR_POISONED, "the list is NULL");
-    CHECK_POISON(nn_parameters_to_vector(p, 0), TENSOR_ERR_SHAPE, "0 parameters");
+    CHECK_POISON(nn_parameters_to_vector(p, 0), TENSOR_ERR_SHAPE,
+                 "parameters_to_vector: n 0 must be at least 1");
     nn_free(m);
 }
 

@@ -83,8 +83,9 @@ static void errors(void) {
         BAD(tensor_remainder(big, d), INDEX, "at element 99999");
         tensor_set_num_threads(1);
     }
-    BAD(tensor_sub(tensor_ones_of(TENSOR_BOOL, 2), tensor_ones_of(TENSOR_BOOL, 2)), DTYPE, "sub: bool");
-    BAD(tensor_neg(tensor_ones_of(TENSOR_BOOL, 2)), DTYPE, "neg: bool");
+    BAD(tensor_sub(tensor_ones_of(TENSOR_BOOL, 2), tensor_ones_of(TENSOR_BOOL, 2)), DTYPE,
+        "sub: x [2] is bool");
+    BAD(tensor_neg(tensor_ones_of(TENSOR_BOOL, 2)), DTYPE, "neg: x [2] is bool");
     BAD(tensor_bitwise_and(v, v), DTYPE, "bitwise_and: x [4] is f32");
     BAD(tensor_bitwise_not(v), DTYPE, "bitwise_not: x [4] is f32");
     BAD(tensor_where(v, v, v), DTYPE, "where");
@@ -98,7 +99,7 @@ static void errors(void) {
     BAD(tensor_zeros_n(nine, -1, TENSOR_F32), SHAPE, "-1 dims");
     BAD(tensor_zeros_n(huge, 3, TENSOR_F32), SHAPE, "too many elements");
     BAD(tensor_empty(2, -3), SHAPE, "[2,-3]");
-    BAD(tensor_zeros_n(nine, 1, (tensor_dtype_t)-1), DTYPE, "is not a dtype");
+    BAD(tensor_zeros_n(nine, 1, (tensor_dtype_t)-1), DTYPE, "zeros: dtype -1 must be one of tensor_dtype_t");
     BAD(tensor_from_n(NULL, TENSOR_F32, nine, 1), SHAPE, "from: data is NULL");
     BAD(tensor_wrap_n(NULL, TENSOR_F32, nine, 1, NULL, NULL), SHAPE, "wrap: data is NULL");
     BAD(tensor_wrap_n((void *)(uintptr_t)3, TENSOR_F32, nine, 1, NULL, NULL), SHAPE, "misaligned");

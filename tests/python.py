@@ -3,8 +3,10 @@
 Run by tests/python.sh; the last line is "N passed, N failed"."""
 import copy
 import gc
+import os
 import pathlib
 import re
+import subprocess
 import sys
 import tracemalloc
 import weakref
@@ -61,6 +63,15 @@ def bound():
         prefix = "nn_" if name.startswith("nn_") else "tensor_"
         check(callable(t._find(prefix, name[len(prefix):])), name)
     print("%d functions bound" % len(t.functions))
+
+
+# Headers that are named from here, and compilers of several words.
+def found():
+    for name, value in (("TENSOR_HEADERS", "."), ("TENSOR_HEADERS", "examples/.."), ("CC", ""),
+                        ("CC", "env " + os.environ.get("CC", "cc"))):
+        got = subprocess.run([sys.executable, "-c", "import tensor as t; print(len(t.functions))"], text=True,
+                             env={**os.environ, name: value}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        check(got.stdout.strip() == str(len(t.functions)), "%s=%s: %s%s" % (name, value, got.stdout, got.stderr))
 
 
 def calls():
@@ -130,6 +141,44 @@ def iterates():
 
 
 # Shared memory: both see the other's writes, and each keeps it alive.
+# Truth, comparisons and length are PyTorch's.
+def compares():
+    x, y = t.from_dlpack(np.array([1, 2, 3], np.float32)), t.from_dlpack(np.array([3, 2, 1], np.float32))
+    a, b = np.from_dlpack(x), np.from_dlpack(y)
+    for name, got, want in [("==", x == y, a == b), ("!=", x != y, a != b), ("<", x < y, a < b), ("<=", x <= y, a <= b),
+                            (">", x > y, a > b), (">=", x >= y, a >= b), ("== 2", x == 2, a == 2), ("< 2", x < 2, a < 2),
+                            ("2 <", 2 < x, 2 < a), ("!= 2", x != 2, a != 2)]:
+        check(isinstance(got, t.Tensor) and got.dtype() == t.BOOL and got.shape == (3,), name)
+        check(np.array_equal(np.from_dlpack(got.to(t.U8)), want), name)
+    check(not x.isnan().any() and (x == x).all() and not t.zeros([1, 1]) and t.full([1], float("nan")), "truth")
+    refused("", lambda: bool(x))
+    refused("", lambda: bool(t.zeros([0])))
+    check(len(x) == 3 and len(t.zeros([0, 2])) == 0 and len({x, y, x}) == 2, "len and hash")
+    refused("0-d", lambda: len(x.sum()))
+
+
+# Options that are lists: one number for each dim, or a pointer.
+def lists():
+    x, w = t.ones([1, 1, 6, 8]), t.ones([1, 1, 3, 3])
+    for options, shape in [({"stride": [2, 1]}, (1, 1, 2, 6)), ({"padding": [1, 0]}, (1, 1, 6, 6)),
+                           ({"padding": [0, 1]}, (1, 1, 4, 8)), ({"stride": [2]}, (1, 1, 2, 3)),
+                           ({"stride": 2, "dilation": (1, 2)}, (1, 1, 2, 2))]:
+        check(t.conv2d(x, w, None, **options).shape == shape, "%s: %s" % (options, t.conv2d(x, w, None, **options).shape))
+    check(t.interpolate(x, size=[3, 16]).shape == (1, 1, 3, 16), "size")
+    check(t.interpolate(x, [3, 16]).shape == (1, 1, 3, 16), "size, by place")
+    check(t.max_pool2d(x, [2, 4]).shape == (1, 1, 3, 2), "kernel")
+    check(t.avg_pool3d(t.ones([1, 1, 4, 6, 8]), [1, 2, 4]).shape == (1, 1, 4, 3, 2), "three numbers")
+    refused("", lambda: t.conv2d(x, w, None, stride=[1, 1, 1, 1]))
+    refused("", lambda: t.cross_entropy(x, x, ignore_index=[1, 2]))
+    p = t.ones([3]).requires_grad_(1)
+    opt = t.nn.sgd(None, list=[p], count=1, lr=0.5)
+    p.sum().backward()
+    t.nn.step(opt)
+    check(np.array_equal(np.from_dlpack(p.detach()), np.full(3, 0.5)), "an optimizer of a list")
+    t.nn.optimizer_free(opt)
+    check(t.nn.layer_norm(0, normalized_shape=[8], normalized_dims=1)(x).shape == x.shape, "normalized_shape")
+
+
 def numpy_shares():
     for kind in (np.float32, np.float64, np.int32, np.int64, np.uint8, np.bool_, np.float16, np.int8, np.int16):
         before = live()
@@ -289,7 +338,7 @@ def as_torch():
     check(want.item() < 1.0, "it does not learn: %g" % want.item())
 
 
-for test in (bound, calls, gradients, copies, iterates, numpy_shares, many, leaks, trains):
+for test in (bound, found, calls, gradients, copies, iterates, compares, lists, numpy_shares, many, leaks, trains):
     test()
 for test in (torch_shares, as_torch):
     if torch:

@@ -742,7 +742,9 @@ static const char *steady_call(int i) {
     case 11: tensor_jacobian(cube, NULL, &x, 1, &g, 0); return "jacobian";
     case 12: tensor_vjp(cube, NULL, &x, 1, y, &g, 0); return "vjp";
     case 13: tensor_jvp(cube, NULL, &x, 1, &y, &g, 0); return "jvp";
-    case 14: tensor_backward(tensor_sum(nn_forward(projected, tensor_ones(3, 2, 4)))); return "lstm, proj_size";
+    case 14:
+        tensor_backward(tensor_sum(nn_forward(projected, tensor_ones(3, 2, 4))));
+        return "lstm, proj_size";
     case 15:
         tensor_scope_begin_autocast(TENSOR_BF16);       // the scope of the caller ends it
         tensor_einsum("ij,jk->ik", x, y);

@@ -433,8 +433,9 @@ static void profiled_nodes(void) {
     y = tensor_sum(y);
     heard[0] = 0;
     CHECK(tensor_backward(y) == 0);
-    CHECK_TEXT(heard, " { fill() <sum <exp sum() @tensor_sum { fill() <sum} @tensor_autograd_grad exp() add()} "
-                      "@tensor_backward");
+    CHECK_TEXT(heard,
+               " { fill() <sum <exp sum() @tensor_sum { fill() <sum} @tensor_autograd_grad exp() add()} "
+               "@tensor_backward");
 
     y = tensor_exp(x);
     CHECK(tensor_register_hook(y, fails_inside, NULL) > 0);

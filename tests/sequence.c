@@ -1109,7 +1109,7 @@ static void bags(void) {
     CHECK_POISON(tensor_embedding_bag(i, w, .per_sample_weights = tensor_ones(3, 2)), TENSOR_ERR_SHAPE,
                  "mode be the sum");
     CHECK_POISON(tensor_embedding_bag(tensor_to(i, TENSOR_F32), w), TENSOR_ERR_DTYPE,
-                 "index and offsets must be i32 or i64");
+                 "embedding_bag: index is f32, must be i32 or i64");
     CHECK_POISON(tensor_bilinear(tensor_ones(5, 2), tensor_ones(4, 3), nn_get(b, "weight"), NULL),
                  TENSOR_ERR_SHAPE, "bilinear: x1 [5,2], x2 [4,3]");
     CHECK(nn_embedding_bag(3, 2, .padding_idx = 3) == NULL);

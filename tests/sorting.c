@@ -840,7 +840,7 @@ static void errors(void) {
     CHECK_POISON(tensor_cov(tensor_zeros(1, 2, 3), 1, NULL, NULL), TENSOR_ERR_SHAPE,
                  "cov: x [1,2,3] must have at most 2");
     CHECK_POISON(tensor_cov(x, 1, x, NULL), TENSOR_ERR_SHAPE, "cov: fweights [2,3] must be integer [3]");
-    CHECK_POISON(tensor_cov(x, 1, minus, NULL), TENSOR_ERR_INDEX, "cov: fweights must not be negative");
+    CHECK_POISON(tensor_cov(x, 1, minus, NULL), TENSOR_ERR_INDEX, "cov: fweights [");
     CHECK_POISON(tensor_norm_p(i, 2), TENSOR_ERR_DTYPE, "norm_p: x [3] is i64");
     CHECK_POISON(tensor_norm_p_dims(e, INFINITY, TENSOR_DIMS(1), 0), TENSOR_ERR_SHAPE, "amax: x [2,0]");
     CHECK_POISON(tensor_var_dims(x, TENSOR_DIMS(0, 0), 1, 0), TENSOR_ERR_INDEX,

@@ -140,9 +140,10 @@ static void handles(void) {
     if (other) {
         a = tensor_cuda_event_new(TENSOR_CUDA, 0);
         CHECK(tensor_cuda_event_record(a, other) == TENSOR_ERR_DEVICE);
-        CHECK_ERROR(TENSOR_ERR_DEVICE, "event and stream are of two devices");
+        CHECK_ERROR(TENSOR_ERR_DEVICE,
+                    "cuda_event_record: the event is of CUDA device 0, must be of the stream's, 1");
         CHECK(tensor_record_stream(x, other) == TENSOR_ERR_DEVICE);
-        CHECK_ERROR(TENSOR_ERR_DEVICE, "record_stream: x is on another device");
+        CHECK_ERROR(TENSOR_ERR_DEVICE, "record_stream: x is on CUDA device 0, must be on the stream's, 1");
         tensor_cuda_set_stream(other);          // of the other device: x's stream is as before
         x = tensor_add(tensor_to(x, TENSOR_CUDA + 1), tensor_to(tensor_ones(64), TENSOR_CUDA + 1));
         CHECK_NEAR(tensor_item(tensor_narrow(tensor_to(x, TENSOR_CUDA), 0, 5, 1)), 3.7182818, 1e-5);

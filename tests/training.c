@@ -105,7 +105,7 @@ static void groups_refuse(void) {
     nn_optimizer_free(o);
     o = nn_sgd(.list = &w, .count = 1, .momentum = 0.5, .dampening = 0.1);
     CHECK(nn_optimizer_group(o, &w, 1, .nesterov = 1) == TENSOR_ERR_SHAPE);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "nesterov needs a momentum and no dampening");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "nesterov needs momentum > 0 and dampening 0 (got 0");
     nn_optimizer_free(o);
 }
 

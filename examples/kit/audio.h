@@ -90,14 +90,14 @@ static tensor_t *kit_audio__pairs(tensor_t *x) {
 }
 
 tensor_t *kit_rfft(tensor_t *x) {
-    if (!x || tensor_is_poison(x)) return tensor_detach(x);
+    if (!x || tensor_is_poison(x)) { return tensor_detach(x); }
     const int64_t n = tensor_ndim(x) > 0 ? tensor_size(x, -1) : 0;
-    if (n < 1 || n > 1 << 20) return kit_audio__fail("kit_rfft: the last dim of x is not 1..2^20");
+    if (n < 1 || n > 1 << 20) { return kit_audio__fail("kit_rfft: the last dim of x is not 1..2^20"); }
     return kit_audio__pairs(tensor_matmul(x, kit_audio__matrix(n, x)));
 }
 
 tensor_t *kit_irfft(tensor_t *y, int64_t n) {
-    if (!y || tensor_is_poison(y)) return tensor_detach(y);
+    if (!y || tensor_is_poison(y)) { return tensor_detach(y); }
     const int dims = tensor_ndim(y);
     if (n < 1 || n > 1 << 20 || dims < 2 || tensor_size(y, -1) != 2 || tensor_size(y, -2) != n / 2 + 1) {
         return kit_audio__fail("kit_irfft: y is not [..., n / 2 + 1, 2]");
@@ -105,8 +105,8 @@ tensor_t *kit_irfft(tensor_t *y, int64_t n) {
     // All bins but the first and, of an even n, the last stand for two: theirs and the mirrored one.
     tensor_t *twice = tensor_full(2, n / 2 + 1, 1);
     float *weight = (float *)tensor_data_mut(twice);
-    if (weight) weight[0] = 1;
-    if (weight && n % 2 == 0) weight[n / 2] = 1;
+    if (weight) { weight[0] = 1; }
+    if (weight && n % 2 == 0) { weight[n / 2] = 1; }
     y = tensor_mul(y, kit_audio__like(twice, y));
     tensor_t *x = tensor_matmul(tensor_flatten(y, -2, -1), tensor_T(kit_audio__matrix(n, y)));
     return tensor_div_scalar(x, (double)n);
@@ -121,24 +121,26 @@ tensor_t *kit_magnitude(tensor_t *y) {
 }
 
 tensor_t *kit_stft(tensor_t *x, int64_t n_fft, int64_t hop, tensor_t *window, int center) {
-    if (!x || tensor_is_poison(x)) return tensor_detach(x);
+    if (!x || tensor_is_poison(x)) { return tensor_detach(x); }
     const int64_t half = center ? n_fft / 2 : 0, pads[2] = {half, half};
     const int64_t samples = tensor_ndim(x) > 0 ? tensor_size(x, -1) : 0;
-    if (hop == 0) hop = n_fft / 4;
+    if (hop == 0) { hop = n_fft / 4; }
     if (n_fft < 1 || n_fft > 1 << 20 || hop < 1 || tensor_ndim(x) < 1 || tensor_ndim(x) > 2) {
         return kit_audio__fail("kit_stft: x is not [samples] or [batch, samples], or n_fft or hop is wrong");
     }
-    if (samples <= half || samples + 2 * half < n_fft)
+    if (samples <= half || samples + 2 * half < n_fft) {
         return kit_audio__fail("kit_stft: x is shorter than a window");
+    }
     if (window && (tensor_ndim(window) != 1 || tensor_size(window, 0) != n_fft)) {
         return kit_audio__fail("kit_stft: the window is not [n_fft]");
     }
     // Reflection wants dims before the last.
     tensor_t *frames = tensor_ndim(x) == 1 ? tensor_unsqueeze(x, 0) : x;
-    if (half > 0)
+    if (half > 0) {
         frames = tensor_squeeze(tensor_pad_n(tensor_unsqueeze(frames, 0), pads, 2, TENSOR_PAD_REFLECT, 0), 0);
+    }
     frames = tensor_unfold_dim(frames, -1, n_fft, hop);
-    if (window) frames = tensor_mul(frames, kit_audio__like(window, x));
+    if (window) { frames = tensor_mul(frames, kit_audio__like(window, x)); }
     tensor_t *y = tensor_transpose(kit_rfft(frames), -3, -2);
     return tensor_ndim(x) == 1 ? tensor_squeeze(y, 0) : y;
 }
@@ -174,7 +176,7 @@ tensor_t *kit_mel_filters(int64_t n_freqs, double f_min, double f_max, int64_t n
 tensor_t *kit_mel_spectrogram(tensor_t *x, int64_t sample_rate, int64_t n_fft, int64_t hop, int64_t n_mels) {
     tensor_t *power = kit_power(kit_stft(x, n_fft, hop, tensor_hann_window(n_fft, 1), 1));
     tensor_t *filters = kit_mel_filters(n_fft / 2 + 1, 0, (double)(sample_rate / 2), n_mels, sample_rate);
-    if (tensor_is_poison(power) || tensor_is_poison(filters)) return tensor_detach(NULL);
+    if (tensor_is_poison(power) || tensor_is_poison(filters)) { return tensor_detach(NULL); }
     return tensor_matmul(tensor_T(kit_audio__like(filters, power)), power);
 }
 

@@ -64,7 +64,7 @@ int kit_parallel__at(const char *site, int code) {
     static tensor_check_args_t none;
     tensor_check_args_t place = none;
     place.site_ = site;
-    if (!tensor_ok()) (void)tensor_check_with(place);
+    if (!tensor_ok()) { (void)tensor_check_with(place); }
     return code;
 }
 
@@ -112,7 +112,7 @@ kit_collectives_t kit_parallel_alone(void) {
 int (kit_parallel_total)(const kit_collectives_t *c, double first, double second, double sums[2]) {
     double mine[2] = {first, second};
     double *all = (double *)calloc((size_t)c->size, sizeof mine);
-    if (!all) return (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory");
+    if (!all) { return (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory"); }
     int code = c->gather(c->user, mine, sizeof mine, all);
     sums[0] = sums[1] = 0;
     for (int k = 0; k < c->size; k++) {
@@ -132,9 +132,9 @@ int (kit_parallel_all_reduce)(tensor_t *x, void *ranks) {
     if (tensor_dtype(x) != TENSOR_F32) {
         code = (tensor_raise)(TENSOR_ERR_UNSUPPORTED, "kit_parallel: what is to be summed is not of f32");
     }
-    if (!code) code = c->sum(c->user, 1, x, &request);
-    if (!code) code = c->wait(c->user, &request, 0);
-    if (request) (tensor_keep)(x); // the engine may still write to it
+    if (!code) { code = c->sum(c->user, 1, x, &request); }
+    if (!code) { code = c->wait(c->user, &request, 0); }
+    if (request) { (tensor_keep)(x); } // the engine may still write to it
     return code;
 }
 

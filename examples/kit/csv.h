@@ -76,7 +76,7 @@ struct kit_csv_t {
 };
 
 void kit_csv_free(kit_csv_t *csv) {
-    if (!csv) return;
+    if (!csv) { return; }
     free(csv->text);
     free(csv->file);
     free(csv->fields);
@@ -87,8 +87,8 @@ static int kit_csv__add_field(kit_csv_t *csv, char *field) {
     if (csv->have == csv->room) {
         size_t room = csv->room ? 2 * csv->room : 64;
         char **grown = NULL;
-        if (room <= SIZE_MAX / sizeof *grown) grown = (char **)realloc(csv->fields, room * sizeof *grown);
-        if (!grown) return 0;
+        if (room <= SIZE_MAX / sizeof *grown) { grown = (char **)realloc(csv->fields, room * sizeof *grown); }
+        if (!grown) { return 0; }
         csv->fields = grown;
         csv->room = room;
     }
@@ -103,17 +103,18 @@ static const char *kit_csv__field(char **from, char **to, const char *end, char 
     int quoted = r < end && *r == '"';
     if (quoted) {
         for (r++;; r++) {
-            if (r >= end) return "a quoted field has no end";
-            if (*r == '"' && (r + 1 >= end || r[1] != '"')) break;
-            if (*r == '"') r++;
-            if (*r == '\n') ++*line;
+            if (r >= end) { return "a quoted field has no end"; }
+            if (*r == '"' && (r + 1 >= end || r[1] != '"')) { break; }
+            if (*r == '"') { r++; }
+            if (*r == '\n') { ++*line; }
             *w++ = *r;
         }
         r++;
-        if (r < end && *r != separator && *r != '\n' && *r != '\r') return "text behind the closing quote";
+        if (r < end && *r != separator && *r != '\n' && *r != '\r') {
+            return "text behind the closing quote";
+        }
     }
-    while (r < end && *r != separator && *r != '\n' && *r != '\r')
-        *w++ = *r++;
+    while (r < end && *r != separator && *r != '\n' && *r != '\r') { *w++ = *r++; }
     *from = r;
     *to = w;
     return NULL;
@@ -124,28 +125,24 @@ static int kit_csv__number(const char *s, double *value) {
     char text[128];
     size_t n = 0;
     int digits = 0, word;
-    while (*s == ' ' || *s == '\t')
-        s++;
-    for (const char *p = s; *p; p++)
-        digits |= *p >= '0' && *p <= '9';
-    while (s[n])
-        n++;
-    while (n > 0 && (s[n - 1] == ' ' || s[n - 1] == '\t'))
-        n--;
-    if (n >= sizeof text) return 0;
+    while (*s == ' ' || *s == '\t') { s++; }
+    for (const char *p = s; *p; p++) { digits |= *p >= '0' && *p <= '9'; }
+    while (s[n]) { n++; }
+    while (n > 0 && (s[n - 1] == ' ' || s[n - 1] == '\t')) { n--; }
+    if (n >= sizeof text) { return 0; }
     memcpy(text, s, n);
     text[n] = 0;
     *value = strtod("nan", NULL);
-    if (n == 0) return 1;
+    if (n == 0) { return 1; }
     for (size_t i = 0; i < n; i++) {
-        if (text[i] >= 'A' && text[i] <= 'Z') text[i] = (char)(text[i] + 32);
+        if (text[i] >= 'A' && text[i] <= 'Z') { text[i] = (char)(text[i] + 32); }
     }
     const char *unsigned_part = text + (text[0] == '+' || text[0] == '-');
     word =
         !strcmp(unsigned_part, "nan") || !strcmp(unsigned_part, "inf") || !strcmp(unsigned_part, "infinity");
-    if (!word && (!digits || strspn(text, "0123456789+-.e") != n)) return 0;
+    if (!word && (!digits || strspn(text, "0123456789+-.e") != n)) { return 0; }
     for (size_t i = 0; i < n && !word; i++) {
-        if (text[i] == '.') text[i] = localeconv()->decimal_point[0];
+        if (text[i] == '.') { text[i] = localeconv()->decimal_point[0]; }
     }
     char *end;
     *value = strtod(text, &end);
@@ -157,7 +154,7 @@ static int kit_csv__header_is_data(const kit_csv_t *csv) {
     double value;
     for (int64_t k = 0; k < csv->columns; k++) {
         const char *name = csv->fields[k];
-        if (strpbrk(name, "0123456789") && strpbrk(name, ".-") && kit_csv__number(name, &value)) return 1;
+        if (strpbrk(name, "0123456789") && strpbrk(name, ".-") && kit_csv__number(name, &value)) { return 1; }
     }
     return 0;
 }
@@ -167,7 +164,7 @@ static char kit_csv__other_separator(const char *text, char separator) {
     static const char all[] = {',', ';', '\t'};
     size_t line = strcspn(text, "\r\n");
     for (int k = 0; k < 3 && !memchr(text, separator, line); k++) {
-        if (memchr(text, all[k], line)) return all[k];
+        if (memchr(text, all[k], line)) { return all[k]; }
     }
     return 0;
 }
@@ -177,9 +174,9 @@ static tensor_t *kit_csv__fail(const kit_csv_t *csv, int code, const char *recor
                                const char *why) {
     char text[240];
     const char *hint = "";
-    if (csv->other == '\t') hint = "; is the separator a tab?";
-    if (csv->other == ';') hint = "; is the separator ';'?";
-    if (csv->other == ',') hint = "; is the separator ','?";
+    if (csv->other == '\t') { hint = "; is the separator a tab?"; }
+    if (csv->other == ';') { hint = "; is the separator ';'?"; }
+    if (csv->other == ',') { hint = "; is the separator ','?"; }
     snprintf(text, sizeof text, "%.200s%s", why, hint);
     return kit_file__fail(code, csv->file, record, n, text);
 }
@@ -187,9 +184,9 @@ static tensor_t *kit_csv__fail(const kit_csv_t *csv, int code, const char *recor
 // All lines.   -> NULL, or what is wrong with *line
 static const char *kit_csv__lines(kit_csv_t *csv, size_t size, char separator, int64_t *line) {
     char *r = csv->text, *w = csv->text, *end = csv->text + size;
-    if (size >= 3 && memcmp(r, "\xEF\xBB\xBF", 3) == 0) r += 3;
+    if (size >= 3 && memcmp(r, "\xEF\xBB\xBF", 3) == 0) { r += 3; }
     *line = 0;
-    if (memchr(csv->text, 0, size)) return "a NUL byte: this is not text";
+    if (memchr(csv->text, 0, size)) { return "a NUL byte: this is not text"; }
     for (*line = 1; r < end; ++*line) {
         int64_t count = 0;
         if (*r != '\n' && *r != '\r') {
@@ -197,11 +194,11 @@ static const char *kit_csv__lines(kit_csv_t *csv, size_t size, char separator, i
             while (more) {
                 char *field = w;
                 const char *wrong = kit_csv__field(&r, &w, end, separator, line);
-                if (wrong) return wrong;
+                if (wrong) { return wrong; }
                 more = r < end && *r == separator;
-                if (!kit_csv__add_field(csv, field)) return "out of memory";
+                if (!kit_csv__add_field(csv, field)) { return "out of memory"; }
                 count++;
-                if (!more) break;
+                if (!more) { break; }
                 r++;
                 *w++ = 0;
             }
@@ -216,7 +213,7 @@ static const char *kit_csv__lines(kit_csv_t *csv, size_t size, char separator, i
         }
         int crlf = r + 1 < end && r[0] == '\r' && r[1] == '\n';
         r += crlf ? 2 : 1;
-        if (count) *w++ = 0;
+        if (count) { *w++ = 0; }
     }
     return csv->columns ? NULL : "there is no header line";
 }
@@ -225,13 +222,13 @@ kit_csv_t *kit_parse_csv(const void *data, size_t size, const char *name, char s
     kit_csv_t *csv = (kit_csv_t *)calloc(1, sizeof *csv);
     const char *wrong = "out of memory";
     int64_t line = -1;
-    if (!name) name = "(memory)";
+    if (!name) { name = "(memory)"; }
     if (csv && size < SIZE_MAX) {
         csv->text = (char *)malloc(size + 1);
         csv->file = (char *)malloc(strlen(name) + 1);
     }
     if (csv && csv->text && csv->file) {
-        if (size) memcpy(csv->text, data, size);
+        if (size) { memcpy(csv->text, data, size); }
         csv->text[size] = 0;
         memcpy(csv->file, name, strlen(name) + 1);
         csv->other = kit_csv__other_separator(csv->text, separator);
@@ -240,7 +237,7 @@ kit_csv_t *kit_parse_csv(const void *data, size_t size, const char *name, char s
             line = 1;
             wrong = "there are numbers where the names of the columns must be";
         }
-        if (!wrong) return csv;
+        if (!wrong) { return csv; }
     }
     if (strcmp(wrong, "out of memory") == 0) {
         kit_file__fail(TENSOR_ERR_OUT_OF_MEMORY, name, "line", line, wrong);
@@ -271,13 +268,13 @@ const char *kit_csv_name(const kit_csv_t *csv, int64_t column) {
 }
 
 const char *kit_csv_field(const kit_csv_t *csv, int64_t row, int64_t column) {
-    if (row < 0 || row >= kit_csv_rows(csv) || column < 0 || column >= csv->columns) return NULL;
+    if (row < 0 || row >= kit_csv_rows(csv) || column < 0 || column >= csv->columns) { return NULL; }
     return csv->fields[(row + 1) * csv->columns + column];
 }
 
 int64_t kit_csv_find(const kit_csv_t *csv, const char *name) {
     for (int64_t k = 0; k < kit_csv_columns(csv); k++) {
-        if (strcmp(csv->fields[k], name) == 0) return k;
+        if (strcmp(csv->fields[k], name) == 0) { return k; }
     }
     return -1;
 }
@@ -285,7 +282,7 @@ int64_t kit_csv_find(const kit_csv_t *csv, const char *name) {
 static int64_t kit_csv__find(const kit_csv_t *csv, const char *name) {
     int64_t k = name ? kit_csv_find(csv, name) : -1;
     char text[128];
-    if (k >= 0) return k;
+    if (k >= 0) { return k; }
     snprintf(text, sizeof text, "there is no column \"%.60s\"", name ? name : "(NULL)");
     if (csv) {
         kit_csv__fail(csv, TENSOR_ERR_INDEX, NULL, -1, text);
@@ -298,7 +295,7 @@ static int64_t kit_csv__find(const kit_csv_t *csv, const char *name) {
 int64_t kit_csv_missing(kit_csv_t *csv, const char *mark) {
     int64_t found = 0;
     for (int64_t i = kit_csv_columns(csv); mark && csv && i < (csv->rows + 1) * csv->columns; i++) {
-        if (strcmp(csv->fields[i], mark) != 0) continue;
+        if (strcmp(csv->fields[i], mark) != 0) { continue; }
         csv->fields[i] += strlen(mark);
         found++;
     }
@@ -307,10 +304,10 @@ int64_t kit_csv_missing(kit_csv_t *csv, const char *mark) {
 
 int64_t kit_csv_drop_empty(kit_csv_t *csv, const char *name) {
     int64_t column = kit_csv__find(csv, name), rows = kit_csv_rows(csv), kept = 0;
-    if (column < 0) return 0;
+    if (column < 0) { return 0; }
     for (int64_t row = 0; row < rows; row++) {
         char **from = csv->fields + (row + 1) * csv->columns;
-        if (from[column][strspn(from[column], " \t")] == 0) continue;
+        if (from[column][strspn(from[column], " \t")] == 0) { continue; }
         memmove(csv->fields + (++kept) * csv->columns, from, (size_t)csv->columns * sizeof *from);
     }
     csv->rows = kept;
@@ -320,15 +317,15 @@ int64_t kit_csv_drop_empty(kit_csv_t *csv, const char *name) {
 tensor_t *kit_csv_numbers(const kit_csv_t *csv, tensor_dtype_t dtype, const char *const *names, int n) {
     int64_t count = names ? n : kit_csv_columns(csv), rows = kit_csv_rows(csv);
     int64_t dims[2] = {rows, count};
-    if (count < 0 || !csv) return (tensor_detach)(NULL);
+    if (count < 0 || !csv) { return (tensor_detach)(NULL); }
     tensor_t *x = tensor_empty_n(dims, 2, TENSOR_F64);
     double *to = (double *)tensor_data_mut(x);
     for (int64_t k = 0; k < count && to; k++) {
         int64_t column = names ? kit_csv__find(csv, names[k]) : k;
-        if (column < 0) return (tensor_detach)(NULL);
+        if (column < 0) { return (tensor_detach)(NULL); }
         for (int64_t row = 0; row < rows; row++) {
             const char *field = kit_csv_field(csv, row, column);
-            if (kit_csv__number(field, &to[row * count + k])) continue;
+            if (kit_csv__number(field, &to[row * count + k])) { continue; }
             char text[160];
             snprintf(text, sizeof text, "column \"%.50s\": \"%.50s\" is not a number", csv->fields[column],
                      field);
@@ -342,18 +339,17 @@ tensor_t *kit_csv_classes(const kit_csv_t *csv, const char *name, const char **c
     int64_t column = kit_csv__find(csv, name), rows = kit_csv_rows(csv);
     int found = 0;
     *count = 0;
-    if (column < 0) return (tensor_detach)(NULL);
+    if (column < 0) { return (tensor_detach)(NULL); }
     tensor_t *y = tensor_empty_n(&rows, 1, TENSOR_I64);
     int64_t *to = (int64_t *)tensor_data_mut(y);
     for (int64_t row = 0; row < rows && to; row++) {
         const char *field = kit_csv_field(csv, row, column);
         int k = 0;
-        while (k < found && strcmp(classes[k], field) != 0)
-            k++;
+        while (k < found && strcmp(classes[k], field) != 0) { k++; }
         if (k == found && found == max) {
             return kit_file__fail(TENSOR_ERR_FORMAT, csv->file, "row", row + 1, "more classes than allowed");
         }
-        if (k == found) classes[found++] = field;
+        if (k == found) { classes[found++] = field; }
         to[row] = k;
     }
     *count = found;

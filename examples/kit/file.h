@@ -33,7 +33,8 @@ KIT_FILE__FN tensor_t *kit_file__fail(int code, const char *file, const char *re
         snprintf(text, sizeof text, "%.160s: %.60s %lld: %.230s", name, record, (long long)n, reason);
     }
     (tensor_raise)(code, text);
-    (void)tensor_empty(0);      // a call that succeeds reports what was raised before it, without its own line
+    // A call that succeeds reports what was raised before it, without its own line.
+    (void)tensor_empty(0);
     return (tensor_detach)(NULL);
 }
 
@@ -96,7 +97,7 @@ KIT_FILE__FN int kit_file__rename(const char *from, const char *to) { return ren
 KIT_FILE__FN int kit_file__finish(FILE *f, const char *path) {
     int failed = !f || ferror(f);
     failed |= f && fclose(f);
-    if (!failed) return 0;
+    if (!failed) { return 0; }
     if (f && strncmp(path, "/dev/", 5) != 0) { (void)kit_file__remove(path); }
     kit_file__fail(TENSOR_ERR_IO, path ? path : "(no path)", NULL, -1, "cannot be written");
     return TENSOR_ERR_IO;

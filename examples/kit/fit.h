@@ -111,7 +111,7 @@ tensor_t *kit_confusion(tensor_t *output, tensor_t *labels) {
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     const int64_t classes = tensor_ndim(output) == 2 ? tensor_size(output, 1) : 0,
                   dims[2] = {classes, classes};
-    if (classes == 0) tensor_raise(TENSOR_ERR_SHAPE, "kit_confusion: output is not [N, classes]");
+    if (classes == 0) { tensor_raise(TENSOR_ERR_SHAPE, "kit_confusion: output is not [N, classes]"); }
     // one_hot refuses labels that are no classes.
     tensor_t *is = tensor_argmax_dim(tensor_one_hot(labels, classes), -1, 0);
     tensor_t *place = tensor_add(tensor_mul_scalar(is, (double)classes), tensor_argmax_dim(output, -1, 0));
@@ -126,9 +126,9 @@ kit_scores_t kit_scores(tensor_t *confusion, int64_t label) {
     const double taken = tensor_item(tensor_sum(tensor_select(confusion, 1, label)));
     const double are = tensor_item(tensor_sum(tensor_select(confusion, 0, label)));
     tensor_scope_end(scope);
-    if (taken > 0) s.precision = hits / taken;
-    if (are > 0) s.recall = hits / are;
-    if (hits > 0) s.f1 = 2 * s.precision * s.recall / (s.precision + s.recall);
+    if (taken > 0) { s.precision = hits / taken; }
+    if (are > 0) { s.recall = hits / are; }
+    if (hits > 0) { s.f1 = 2 * s.precision * s.recall / (s.precision + s.recall); }
     return s;
 }
 
@@ -163,7 +163,7 @@ kit_split_t kit_split(int64_t n, double share, uint64_t seed) {
         return s;
     }
     int64_t second = (int64_t)((double)n * share + 0.5);
-    if (second >= n) second = n - 1;
+    if (second >= n) { second = n - 1; }
     tensor_t *order = kit_fit__order(n, seed, 0);
     s.train = tensor_narrow(order, 0, 0, n - second);
     s.validation = tensor_narrow(order, 0, n - second, second);
@@ -191,8 +191,8 @@ static int kit_fit__classes(const kit_fit_t *f) {
 }
 
 static tensor_t *kit_fit__loss(const kit_fit_t *f, tensor_t *output, tensor_t *target) {
-    if (f->loss) return f->loss(output, target);
-    if (!kit_fit__classes(f)) return tensor_mean(tensor_square(tensor_sub(output, target)));
+    if (f->loss) { return f->loss(output, target); }
+    if (!kit_fit__classes(f)) { return tensor_mean(tensor_square(tensor_sub(output, target))); }
     tensor_cross_entropy_args_t a = tensor_cross_entropy_defaults();
     a.input = output;
     a.target = target;
@@ -214,7 +214,7 @@ static void kit_fit__pass(const kit_fit_t *f, tensor_t *index, int learn, int ep
         size = n - at < f->batch_size ? n - at : f->batch_size;
         tensor_t *batch = tensor_to(tensor_narrow(order, 0, at, size), tensor_device(f->x));
         tensor_t *x = tensor_index_select(f->x, 0, batch), *y = tensor_index_select(f->y, 0, batch);
-        if (learn && f->augment) x = f->augment(x, f->user);
+        if (learn && f->augment) { x = f->augment(x, f->user); }
         tensor_t *output = nn_forward(f->net, x), *value = kit_fit__loss(f, output, y);
         if (learn) {
             nn_zero_grad(f->opt);
@@ -222,12 +222,13 @@ static void kit_fit__pass(const kit_fit_t *f, tensor_t *index, int learn, int ep
             nn_step(f->opt);
         }
         loss_sum += tensor_item(value) * (double)size;
-        if (kit_fit__classes(f)) hits += kit_accuracy(output, y) * (double)size;
-        if (f->quiet || !learn) continue;
+        if (kit_fit__classes(f)) { hits += kit_accuracy(output, y) * (double)size; }
+        if (f->quiet || !learn) { continue; }
         const double done = (double)(at + size);
         int used = snprintf(note, sizeof note, "loss %.4f", loss_sum / done);
-        if (kit_fit__classes(f))
+        if (kit_fit__classes(f)) {
             snprintf(note + used, sizeof note - (size_t)used, "  accuracy %.2f %%", 100 * hits / done);
+        }
         nn_progress(&bar, at + size, note);
     }
     tensor_scope_end(scope);
@@ -245,7 +246,7 @@ static int kit_fit__check(const kit_fit_t *f) {
     } else if (f->batch_size < 1 || f->epochs < 1 || f->patience < 0) {
         wrong = "kit_fit: batch_size or epochs is below 1, or patience below 0";
     }
-    if (wrong && tensor_ok()) tensor_raise(TENSOR_ERR_SHAPE, wrong);
+    if (wrong && tensor_ok()) { tensor_raise(TENSOR_ERR_SHAPE, wrong); }
     return !wrong && tensor_ok();
 }
 
@@ -255,7 +256,7 @@ kit_epoch_t kit_fit(kit_fit_t f) {
     tensor_t *weights = NULL;
     int stop = !kit_fit__check(&f);
     kit_split_t split = {NULL, NULL};
-    if (!stop) split = kit_split(tensor_size(f.x, 0), f.validation, f.seed);
+    if (!stop) { split = kit_split(tensor_size(f.x, 0), f.validation, f.seed); }
     const int validates = !stop && tensor_ok() && tensor_size(split.validation, 0) > 0;
     each = tensor_scope_begin();
     for (int epoch = 1; epoch <= f.epochs && !stop && tensor_ok(); epoch++, tensor_scope_reset(each)) {
@@ -264,22 +265,26 @@ kit_epoch_t kit_fit(kit_fit_t f) {
         nn_train(f.net);
         kit_fit__pass(&f, split.train, 1, epoch, &now.train_loss, &now.train_accuracy);
         nn_eval(f.net);
-        if (validates && tensor_ok()) kit_fit__pass(&f, split.validation, 0, epoch, &now.loss, &now.accuracy);
+        if (validates && tensor_ok()) {
+            kit_fit__pass(&f, split.validation, 0, epoch, &now.loss, &now.accuracy);
+        }
         nn_train(f.net);
-        if (!tensor_ok()) break;
-        if (f.history) f.history[epoch - 1] = now;
+        if (!tensor_ok()) { break; }
+        if (f.history) { f.history[epoch - 1] = now; }
         const int better = now.loss < best.loss - f.min_delta || (isnan(best.loss) && !isnan(now.loss));
         if (!validates || best.epoch == 0 || better) {
             best = now;
-            if (validates) tensor_set(&weights, nn_save_memory(f.net));
-            if (f.best_path) nn_save(f.best_path, f.net);
+            if (validates) { tensor_set(&weights, nn_save_memory(f.net)); }
+            if (f.best_path) { nn_save(f.best_path, f.net); }
         }
         stop = validates && f.patience > 0 && epoch - best.epoch >= f.patience;
-        if (f.on_epoch && f.on_epoch(&now, f.user)) stop = 1;
+        if (f.on_epoch && f.on_epoch(&now, f.user)) { stop = 1; }
     }
     tensor_scope_end(each);
-    if (weights && tensor_ok()) nn_load_memory(tensor_data(weights), (size_t)tensor_numel(weights), f.net, 0);
-    if (weights) tensor_free(weights);
+    if (weights && tensor_ok()) {
+        nn_load_memory(tensor_data(weights), (size_t)tensor_numel(weights), f.net, 0);
+    }
+    if (weights) { tensor_free(weights); }
     tensor_scope_end(scope);
     return best;
 }

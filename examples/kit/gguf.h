@@ -75,11 +75,9 @@ struct kit_gguf_t {
 };
 
 void kit_gguf_close(kit_gguf_t *f) {
-    if (!f) return;
-    for (int64_t i = 0; i < f->settings; i++)
-        free(f->setting[i].name);
-    for (int64_t i = 0; i < f->tensors; i++)
-        free(f->tensor[i].name);
+    if (!f) { return; }
+    for (int64_t i = 0; i < f->settings; i++) { free(f->setting[i].name); }
+    for (int64_t i = 0; i < f->tensors; i++) { free(f->tensor[i].name); }
     free(f->setting);
     free(f->tensor);
     free(f->own);
@@ -89,7 +87,7 @@ void kit_gguf_close(kit_gguf_t *f) {
 // ---- reading ----
 
 static int kit_gguf__bad(kit_gguf_t *f, const char *what) {
-    if (!f->wrong) f->wrong = what;
+    if (!f->wrong) { f->wrong = what; }
     return 0;
 }
 
@@ -116,8 +114,9 @@ static uint64_t kit_gguf__u64(kit_gguf_t *f) {
 static char *kit_gguf__name(kit_gguf_t *f, uint64_t most) {
     const uint64_t n = kit_gguf__u64(f);
     const unsigned char *p = f->wrong ? NULL : kit_gguf__take(f, n);
-    if (p && (n == 0 || n > most || memchr(p, 0, (size_t)n)))
+    if (p && (n == 0 || n > most || memchr(p, 0, (size_t)n))) {
         kit_gguf__bad(f, "a name is empty, too long or has a NUL");
+    }
     char *copy = f->wrong ? NULL : (char *)malloc((size_t)n + 1);
     if (!copy) {
         kit_gguf__bad(f, "out of memory");
@@ -141,12 +140,12 @@ static int kit_gguf__values(kit_gguf_t *f, uint32_t type, uint64_t count) {
         // Each has at least its length, so that a count that lies ends soon.
         for (uint64_t i = 0; i < count && !f->wrong; i++) {
             const uint64_t n = kit_gguf__u64(f);
-            if (!f->wrong) kit_gguf__take(f, n);
+            if (!f->wrong) { kit_gguf__take(f, n); }
         }
         return !f->wrong;
     }
-    if (width == 0) return kit_gguf__bad(f, "a setting has an unknown type");
-    if (count > left / width) return kit_gguf__bad(f, "a list is longer than the file");
+    if (width == 0) { return kit_gguf__bad(f, "a setting has an unknown type"); }
+    if (count > left / width) { return kit_gguf__bad(f, "a list is longer than the file"); }
     return kit_gguf__take(f, count * width) != NULL;
 }
 
@@ -154,13 +153,13 @@ static int kit_gguf__setting(kit_gguf_t *f, kit_gguf__entry_t *e) {
     e->name = kit_gguf__name(f, 65535);
     f->settings += e->name != NULL;
     e->type = (uint32_t)kit_gguf__u32(f);
-    if (f->wrong) return 0;
+    if (f->wrong) { return 0; }
     e->count = 1;
     e->inner = e->type;
     if (e->type == KIT_GGUF__ARRAY) {
         e->inner = (uint32_t)kit_gguf__u32(f);
         e->count = kit_gguf__u64(f);
-        if (e->inner == KIT_GGUF__ARRAY) return kit_gguf__bad(f, "a list of lists");
+        if (e->inner == KIT_GGUF__ARRAY) { return kit_gguf__bad(f, "a list of lists"); }
     }
     e->data = f->p;
     return !f->wrong && kit_gguf__values(f, e->inner, e->count);
@@ -185,13 +184,14 @@ static int kit_gguf__tensor(kit_gguf_t *f, kit_gguf__entry_t *e) {
     f->tensors += e->name != NULL;
     const uint64_t ndim = kit_gguf__u32(f);
     uint64_t numel = 1;
-    if (f->wrong) return 0;
-    if (ndim > 4) return kit_gguf__bad(f, "a tensor of over 4 dims");
+    if (f->wrong) { return 0; }
+    if (ndim > 4) { return kit_gguf__bad(f, "a tensor of over 4 dims"); }
     e->shape.ndim = (int)ndim;
     for (int k = (int)ndim - 1; k >= 0; k--) {
         const uint64_t d = kit_gguf__u64(f);
-        if (d > INT64_MAX || (d > 0 && numel > (UINT64_C(1) << 59) / d))
+        if (d > INT64_MAX || (d > 0 && numel > (UINT64_C(1) << 59) / d)) {
             return kit_gguf__bad(f, "a tensor has too many elements");
+        }
         e->shape.dims[k] = (int64_t)d;
         numel *= d ? d : 1; // the other dims of an empty tensor must fit, too
     }
@@ -209,9 +209,9 @@ static int kit_gguf__order(const void *a, const void *b) {
 }
 
 static int kit_gguf__sort(kit_gguf_t *f, kit_gguf__entry_t *list, int64_t n) {
-    if (n > 0) qsort(list, (size_t)n, sizeof *list, kit_gguf__order);
+    if (n > 0) { qsort(list, (size_t)n, sizeof *list, kit_gguf__order); }
     for (int64_t i = 1; i < n; i++) {
-        if (strcmp(list[i - 1].name, list[i].name) == 0) return kit_gguf__bad(f, "a name is there twice");
+        if (strcmp(list[i - 1].name, list[i].name) == 0) { return kit_gguf__bad(f, "a name is there twice"); }
     }
     return 1;
 }
@@ -220,7 +220,7 @@ static const kit_gguf__entry_t *kit_gguf__find(const kit_gguf__entry_t *list, in
     for (int64_t low = 0, high = n; low < high;) {
         const int64_t middle = low + (high - low) / 2;
         const int c = strcmp(name, list[middle].name);
-        if (c == 0) return &list[middle];
+        if (c == 0) { return &list[middle]; }
         if (c < 0) {
             high = middle;
         } else {
@@ -234,8 +234,9 @@ static const kit_gguf__entry_t *kit_gguf__find(const kit_gguf__entry_t *list, in
 static int kit_gguf__places(kit_gguf_t *f) {
     const kit_gguf__entry_t *a = kit_gguf__find(f->setting, f->settings, "general.alignment");
     const uint64_t align = a ? (a->type == 4 ? kit_file__u32(a->data) : 0) : 32;
-    if (align == 0 || (align & (align - 1)) != 0)
+    if (align == 0 || (align & (align - 1)) != 0) {
         return kit_gguf__bad(f, "the alignment is not a power of two");
+    }
     const uint64_t at = ((uint64_t)(f->p - f->begin) + align - 1) / align * align,
                    size = (uint64_t)(f->end - f->begin);
     for (int64_t i = 0; i < f->tensors; i++) {
@@ -243,15 +244,16 @@ static int kit_gguf__places(kit_gguf_t *f) {
         const uint64_t offset = e->count;
         uint64_t bytes, block = kit_gguf__block(e->type, &bytes);
         e->count = 1;
-        for (int k = 0; k < e->shape.ndim; k++)
-            e->count *= (uint64_t)e->shape.dims[k];
-        if (offset % align != 0) return kit_gguf__bad(f, "the offset of a tensor is not aligned");
-        if (block == 0 || e->count == 0) continue;
-        if (at > size || offset > size - at)
+        for (int k = 0; k < e->shape.ndim; k++) { e->count *= (uint64_t)e->shape.dims[k]; }
+        if (offset % align != 0) { return kit_gguf__bad(f, "the offset of a tensor is not aligned"); }
+        if (block == 0 || e->count == 0) { continue; }
+        if (at > size || offset > size - at) {
             return kit_gguf__bad(f, "a tensor begins behind the end of the file");
+        }
         // e->count is below 2^60 (kit_gguf__tensor).
-        if (e->count / block > (size - at - offset) / bytes)
+        if (e->count / block > (size - at - offset) / bytes) {
             return kit_gguf__bad(f, "a tensor is longer than the file");
+        }
         e->data = f->begin + at + offset;
     }
     return 1;
@@ -259,7 +261,7 @@ static int kit_gguf__places(kit_gguf_t *f) {
 
 static int kit_gguf__read(kit_gguf_t *f) {
     const unsigned char *magic = kit_gguf__take(f, 4);
-    if (!magic || memcmp(magic, "GGUF", 4) != 0) return kit_gguf__bad(f, "it does not begin with GGUF");
+    if (!magic || memcmp(magic, "GGUF", 4) != 0) { return kit_gguf__bad(f, "it does not begin with GGUF"); }
     const uint64_t version = kit_gguf__u32(f), tensors = kit_gguf__u64(f), settings = kit_gguf__u64(f);
     if (!f->wrong && version != 2 && version != 3) {
         f->code = TENSOR_ERR_UNSUPPORTED;
@@ -267,19 +269,22 @@ static int kit_gguf__read(kit_gguf_t *f) {
     }
     // An entry takes 13 bytes or more.
     const uint64_t most = (uint64_t)(f->end - f->begin) / 13;
-    if (!f->wrong && (tensors > most || settings > most))
+    if (!f->wrong && (tensors > most || settings > most)) {
         return kit_gguf__bad(f, "more entries than the file has room for");
-    if (f->wrong) return 0;
+    }
+    if (f->wrong) { return 0; }
     f->setting = (kit_gguf__entry_t *)calloc((size_t)settings + 1, sizeof *f->setting);
     f->tensor = (kit_gguf__entry_t *)calloc((size_t)tensors + 1, sizeof *f->tensor);
-    if (!f->setting || !f->tensor) return kit_gguf__bad(f, "out of memory");
+    if (!f->setting || !f->tensor) { return kit_gguf__bad(f, "out of memory"); }
     for (uint64_t i = 0; i < settings; i++) {
-        if (!kit_gguf__setting(f, &f->setting[i])) return 0;
+        if (!kit_gguf__setting(f, &f->setting[i])) { return 0; }
     }
     for (uint64_t i = 0; i < tensors; i++) {
-        if (!kit_gguf__tensor(f, &f->tensor[i])) return 0;
+        if (!kit_gguf__tensor(f, &f->tensor[i])) { return 0; }
     }
-    if (!kit_gguf__sort(f, f->setting, f->settings) || !kit_gguf__sort(f, f->tensor, f->tensors)) return 0;
+    if (!kit_gguf__sort(f, f->setting, f->settings) || !kit_gguf__sort(f, f->tensor, f->tensors)) {
+        return 0;
+    }
     return kit_gguf__places(f);
 }
 
@@ -292,8 +297,8 @@ kit_gguf_t *kit_gguf_parse(const void *data, size_t size, const char *name) {
     f->begin = f->p = (const unsigned char *)data;
     f->end = f->p + size;
     f->code = TENSOR_ERR_FORMAT;
-    if (kit_gguf__read(f)) return f;
-    if (strcmp(f->wrong, "out of memory") == 0) f->code = TENSOR_ERR_OUT_OF_MEMORY;
+    if (kit_gguf__read(f)) { return f; }
+    if (strcmp(f->wrong, "out of memory") == 0) { f->code = TENSOR_ERR_OUT_OF_MEMORY; }
     kit_file__fail(f->code, name, "byte", (int64_t)(f->p - f->begin), f->wrong);
     kit_gguf_close(f);
     return NULL;
@@ -317,9 +322,8 @@ int kit_gguf_number(const kit_gguf_t *f, const char *key, double *value) {
     const kit_gguf__entry_t *e = f ? kit_gguf__find(f->setting, f->settings, key) : NULL;
     const uint64_t width = e ? kit_gguf__width(e->type) : 0;
     uint64_t bits = 0;
-    if (width == 0) return 0;
-    for (uint64_t k = 0; k < width; k++)
-        bits |= (uint64_t)e->data[k] << 8 * k;
+    if (width == 0) { return 0; }
+    for (uint64_t k = 0; k < width; k++) { bits |= (uint64_t)e->data[k] << 8 * k; }
     const int is_signed = e->type == 1 || e->type == 3 || e->type == 5 || e->type == 11;
     if (e->type == 12) {
         memcpy(value, &bits, sizeof *value);
@@ -335,10 +339,9 @@ int kit_gguf_number(const kit_gguf_t *f, const char *key, double *value) {
 
 const char *kit_gguf_text(const kit_gguf_t *f, const char *key, int64_t i, size_t *size) {
     const kit_gguf__entry_t *e = f ? kit_gguf__find(f->setting, f->settings, key) : NULL;
-    if (!e || e->inner != KIT_GGUF__STRING || i < 0 || (uint64_t)i >= e->count) return NULL;
+    if (!e || e->inner != KIT_GGUF__STRING || i < 0 || (uint64_t)i >= e->count) { return NULL; }
     const unsigned char *p = e->data;
-    for (; i > 0; i--)
-        p += 8 + kit_file__u64(p);
+    for (; i > 0; i--) { p += 8 + kit_file__u64(p); }
     *size = (size_t)kit_file__u64(p);
     return (const char *)p + 8;
 }
@@ -395,7 +398,7 @@ tensor_t *kit_gguf_get(const kit_gguf_t *f, const char *name) {
         return tensor_detach(NULL);
     }
     tensor_dtype_t dtype = e->type == KIT_GGUF__F16 ? TENSOR_F16 : TENSOR_F32;
-    if (e->type == KIT_GGUF__BF16) dtype = TENSOR_BF16;
+    if (e->type == KIT_GGUF__BF16) { dtype = TENSOR_BF16; }
     tensor_t *x = tensor_empty_n(e->shape.dims, e->shape.ndim, dtype);
     void *to = tensor_data_mut(x);
     for (uint64_t i = 0; i < e->count && to; i += block) {

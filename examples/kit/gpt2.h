@@ -55,7 +55,7 @@ static size_t kit_gpt2__put(char *to, int32_t c) {
 // The byte that a character of GPT-2's alphabet says, -1 = it is not in it.
 static int kit_gpt2__code_byte(int32_t c) {
     for (int b = 0; b < 256; b++) {
-        if (kit_byte_code(b) == c) return b;
+        if (kit_byte_code(b) == c) { return b; }
     }
     return -1;
 }
@@ -65,13 +65,12 @@ typedef struct kit_gpt2__cursor_t {
 } kit_gpt2__cursor_t;
 
 static void kit_gpt2__blanks(kit_gpt2__cursor_t *c) {
-    while (c->p < c->end && (*c->p == ' ' || *c->p == '\n' || *c->p == '\r' || *c->p == '\t'))
-        c->p++;
+    while (c->p < c->end && (*c->p == ' ' || *c->p == '\n' || *c->p == '\r' || *c->p == '\t')) { c->p++; }
 }
 
 static int kit_gpt2__take(kit_gpt2__cursor_t *c, char what) {
     kit_gpt2__blanks(c);
-    if (c->p >= c->end || *c->p != (unsigned char)what) return 0;
+    if (c->p >= c->end || *c->p != (unsigned char)what) { return 0; }
     c->p++;
     return 1;
 }
@@ -80,18 +79,18 @@ static int kit_gpt2__take(kit_gpt2__cursor_t *c, char what) {
 static int32_t kit_gpt2__escape(kit_gpt2__cursor_t *c) {
     static const char names[] = "\"\\/bfnrt", means[] = "\"\\/\b\f\n\r\t";
     int32_t value = 0;
-    if (c->p >= c->end || *c->p == 0) return -1;
+    if (c->p >= c->end || *c->p == 0) { return -1; }
     const char *name = strchr(names, *c->p);
     if (name) {
         c->p++;
         return means[name - names];
     }
-    if (*c->p++ != 'u' || c->end - c->p < 4) return -1;
+    if (*c->p++ != 'u' || c->end - c->p < 4) { return -1; }
     for (int k = 0; k < 4; k++) {
         static const char digits[] = "0123456789abcdef";
         int digit = *c->p >= 'A' && *c->p <= 'F' ? *c->p + 32 : *c->p;
         const char *at = digit ? strchr(digits, digit) : NULL;
-        if (!at) return -1;
+        if (!at) { return -1; }
         value = value << 4 | (int32_t)(at - digits);
         c->p++;
     }
@@ -110,7 +109,7 @@ static const char *kit_gpt2__spelt(kit_gpt2__cursor_t *c, const char *stop, int 
             c->p += kit_unicode_decode(c->p, (size_t)(c->end - c->p), &code);
         }
         int byte = kit_gpt2__code_byte(code);
-        if (byte < 0) return "a character that is not in GPT-2's alphabet of bytes";
+        if (byte < 0) { return "a character that is not in GPT-2's alphabet of bytes"; }
         out[(*n)++] = (char)byte;
     }
     return *n ? NULL : "an empty token";
@@ -129,15 +128,15 @@ static int kit_gpt2__order(const void *a, const void *b) {
 
 // "token": number.   -> NULL, or what is wrong
 static const char *kit_gpt2__entry(kit_gpt2__cursor_t *c, char *out, kit_gpt2__entry_t *e) {
-    if (!kit_gpt2__take(c, '"')) return "a token in quotes is missing";
+    if (!kit_gpt2__take(c, '"')) { return "a token in quotes is missing"; }
     const char *wrong = kit_gpt2__spelt(c, "\"", 1, out, &e->size);
-    if (wrong) return wrong;
-    if (!kit_gpt2__take(c, '"') || !kit_gpt2__take(c, ':')) return "\": is missing";
+    if (wrong) { return wrong; }
+    if (!kit_gpt2__take(c, '"') || !kit_gpt2__take(c, ':')) { return "\": is missing"; }
     kit_gpt2__blanks(c);
-    if (c->p >= c->end || *c->p < '0' || *c->p > '9') return "the number is missing";
+    if (c->p >= c->end || *c->p < '0' || *c->p > '9') { return "the number is missing"; }
     for (e->id = 0; c->p < c->end && *c->p >= '0' && *c->p <= '9'; c->p++) {
         e->id = 10 * e->id + (*c->p - '0');
-        if (e->id >= INT32_MAX) return "the number is too large";
+        if (e->id >= INT32_MAX) { return "the number is too large"; }
     }
     return NULL;
 }
@@ -161,7 +160,7 @@ static const char *kit_gpt2__vocab(kit_tokenizer_t *t, kit_gpt2__cursor_t c, cha
             list = grown;
         }
         wrong = kit_gpt2__entry(&c, out + used, &list[count]);
-        if (wrong) break;
+        if (wrong) { break; }
         list[count].start = used;
         used += list[count].size;
         more = kit_gpt2__take(&c, ',');
@@ -171,16 +170,16 @@ static const char *kit_gpt2__vocab(kit_tokenizer_t *t, kit_gpt2__cursor_t c, cha
         }
     }
     kit_gpt2__blanks(&c);
-    if (!wrong && c.p < c.end) wrong = "text behind the last }";
-    if (!wrong) qsort(list, (size_t)count, sizeof *list, kit_gpt2__order);
+    if (!wrong && c.p < c.end) { wrong = "text behind the last }"; }
+    if (!wrong) { qsort(list, (size_t)count, sizeof *list, kit_gpt2__order); }
     for (int64_t i = 0; i < count && !wrong; i++) {
         *n = i;
         if (list[i].id != i) {
             wrong = "the numbers are not 0, 1, 2, .. each once";
         } else {
             int64_t token = kit_tokenizer_add(t, out + list[i].start, list[i].size);
-            if (token < 0) wrong = "out of memory";
-            if (token >= 0 && token < i) wrong = "the token is there twice";
+            if (token < 0) { wrong = "out of memory"; }
+            if (token >= 0 && token < i) { wrong = "the token is there twice"; }
         }
     }
     free(list);
@@ -192,19 +191,19 @@ static const char *kit_gpt2__merges(kit_tokenizer_t *t, kit_gpt2__cursor_t c, ch
     size_t n, m;
     for (*line = 1; c.p < c.end; ++*line) {
         if (*line == 1 && c.end - c.p >= 8 && memcmp(c.p, "#version", 8) == 0) {
-            while (c.p < c.end && *c.p != '\n')
-                c.p++;
+            while (c.p < c.end && *c.p != '\n') { c.p++; }
         } else if (*c.p != '\n' && *c.p != '\r') {
             const char *wrong = kit_gpt2__spelt(&c, " \r\n", 0, out, &n);
-            if (!wrong && (c.p >= c.end || *c.p++ != ' '))
+            if (!wrong && (c.p >= c.end || *c.p++ != ' ')) {
                 wrong = "it is not two tokens with a space between";
-            if (!wrong) wrong = kit_gpt2__spelt(&c, " \r\n", 0, out + n, &m);
-            if (wrong) return wrong;
+            }
+            if (!wrong) { wrong = kit_gpt2__spelt(&c, " \r\n", 0, out + n, &m); }
+            if (wrong) { return wrong; }
             wrong = kit_tokenizer_add_pair(t, kit_token_id(t, out, n), kit_token_id(t, out + n, m));
-            if (wrong) return wrong;
+            if (wrong) { return wrong; }
         }
-        if (c.p < c.end && *c.p == '\r') c.p++;
-        if (c.p < c.end && *c.p++ != '\n') return "text behind the second token";
+        if (c.p < c.end && *c.p == '\r') { c.p++; }
+        if (c.p < c.end && *c.p++ != '\n') { return "text behind the second token"; }
     }
     return NULL;
 }
@@ -218,14 +217,14 @@ kit_tokenizer_t *kit_gpt2_parse(const void *vocab, size_t vocab_size, const char
     char *out = (char *)malloc((vocab_size > merges_size ? vocab_size : merges_size) + 1);
     const char *wrong = "out of memory", *file = vocab_name, *record = "entry";
     int64_t n = -1;
-    if (t && out) wrong = kit_gpt2__vocab(t, v, out, &n);
+    if (t && out) { wrong = kit_gpt2__vocab(t, v, out, &n); }
     if (!wrong) {
         file = merges_name;
         record = "line";
         wrong = kit_gpt2__merges(t, m, out, &n);
     }
     free(out);
-    if (!wrong) return t;
+    if (!wrong) { return t; }
     int code = strcmp(wrong, "out of memory") ? TENSOR_ERR_FORMAT : TENSOR_ERR_OUT_OF_MEMORY;
     kit_file__fail(code, file, record, n, wrong);
     kit_tokenizer_free(t);
@@ -248,25 +247,25 @@ static void kit_gpt2__spell(FILE *f, const kit_tokenizer_t *t, int64_t id, int j
     for (size_t i = 0; i < n; i++) {
         char text[4];
         size_t size = kit_gpt2__put(text, kit_byte_code((unsigned char)bytes[i]));
-        if (json && (text[0] == '"' || text[0] == '\\')) putc('\\', f);
+        if (json && (text[0] == '"' || text[0] == '\\')) { putc('\\', f); }
         fwrite(text, 1, size, f);
     }
 }
 
 int kit_gpt2_write(const kit_tokenizer_t *t, const char *vocab_path, const char *merges_path) {
     int64_t left, right;
-    if (!t) return tensor_raise(TENSOR_ERR_OWNER, "kit_gpt2_write: the tokenizer is NULL");
+    if (!t) { return tensor_raise(TENSOR_ERR_OWNER, "kit_gpt2_write: the tokenizer is NULL"); }
     FILE *f = kit_file__open(vocab_path, "wb");
     for (int64_t i = 0; i < kit_tokenizer_size(t) && f; i++) {
         fputs(i ? ", \"" : "{\"", f);
         kit_gpt2__spell(f, t, i, 1);
         fprintf(f, "\": %lld", (long long)i);
     }
-    if (f) fputs("}\n", f);
+    if (f) { fputs("}\n", f); }
     int code = kit_file__finish(f, vocab_path);
-    if (code) return code;
+    if (code) { return code; }
     f = kit_file__open(merges_path, "wb");
-    if (f) fputs("#version: 0.2\n", f);
+    if (f) { fputs("#version: 0.2\n", f); }
     for (int64_t rank = 0; f && kit_tokenizer_pair(t, rank, &left, &right); rank++) {
         kit_gpt2__spell(f, t, left, 0);
         putc(' ', f);

@@ -69,13 +69,13 @@ static int kit_mpi__wait(void *user, void **request, int poll) {
     double end = MPI_Wtime() + kit_mpi__state.timeout;
     int done = 0, good = 1;
     (void)user;
-    if (!r) return 0;
-    if (kit_mpi__state.failed) return kit_mpi__fail("an earlier call has failed");
+    if (!r) { return 0; }
+    if (kit_mpi__state.failed) { return kit_mpi__fail("an earlier call has failed"); }
     do {
         good = MPI_Test(&r->mpi, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS;
     } while (good && !done && !poll && MPI_Wtime() < end);
-    if (good && !done && poll) return 0;
-    if (!good) return kit_mpi__fail("MPI reports an error of another rank");
+    if (good && !done && poll) { return 0; }
+    if (!good) { return kit_mpi__fail("MPI reports an error of another rank"); }
     if (!done && r->channel == KIT_MPI_LAYERS) {
         return kit_mpi__fail("another rank did not come to a layer's sum; all ranks need samples in "
                              "each batch");
@@ -83,7 +83,7 @@ static int kit_mpi__wait(void *user, void **request, int poll) {
     if (!done && r->channel == KIT_MPI_START) {
         return kit_mpi__fail("another rank has not come to kit_mpi_ranks in time");
     }
-    if (!done) return kit_mpi__fail("another rank has not answered in time"); // r stays: MPI has it
+    if (!done) { return kit_mpi__fail("another rank has not answered in time"); } // r stays: MPI has it
     free(r);
     *request = NULL;
     return 0;
@@ -92,8 +92,11 @@ static int kit_mpi__wait(void *user, void **request, int poll) {
 // -> the request that MPI fills, NULL after an error
 static MPI_Request *kit_mpi__request(void **request, int channel) {
     kit_mpi__request_t *r = NULL;
-    if (kit_mpi__state.failed) kit_mpi__fail("an earlier call has failed");
-    else r = (kit_mpi__request_t *)malloc(sizeof *r);
+    if (kit_mpi__state.failed) {
+        kit_mpi__fail("an earlier call has failed");
+    } else {
+        r = (kit_mpi__request_t *)malloc(sizeof *r);
+    }
     *request = r;
     if (!r) {
         (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory"); // unless there is an error
@@ -112,7 +115,7 @@ static int kit_mpi__sum(void *user, int channel, tensor_t *data, void **request)
                               "MPI");
     }
     MPI_Request *r = kit_mpi__request(request, channel);
-    if (!r) return tensor_error_code();
+    if (!r) { return tensor_error_code(); }
     int n = (int)tensor_numel(data);
     int code = MPI_Iallreduce(MPI_IN_PLACE, tensor_data_mut(data), n, MPI_FLOAT, MPI_SUM,
                               kit_mpi__state.channel[channel], r);
@@ -126,11 +129,12 @@ static int kit_mpi__broadcast(void *user, tensor_t *x) {
         size_t piece = bytes - at < (1u << 28) ? bytes - at : 1u << 28;
         void *request;
         MPI_Request *r = kit_mpi__request(&request, KIT_MPI_REST);
-        if (!r) return tensor_error_code();
-        if (MPI_Ibcast(data + at, (int)piece, MPI_BYTE, 0, kit_mpi__state.channel[KIT_MPI_REST], r))
+        if (!r) { return tensor_error_code(); }
+        if (MPI_Ibcast(data + at, (int)piece, MPI_BYTE, 0, kit_mpi__state.channel[KIT_MPI_REST], r)) {
             return kit_mpi__fail("a broadcast cannot begin");
+        }
         int code = kit_mpi__wait(user, &request, 0);
-        if (code) return code;
+        if (code) { return code; }
         at += piece;
     }
     return 0;
@@ -149,10 +153,11 @@ static int kit_mpi__gather(void *user, const void *mine, size_t bytes, void *all
     }
     memcpy(block + whole, mine, bytes);
     if (MPI_Iallgather(block + whole, (int)bytes, MPI_BYTE, block, (int)bytes, MPI_BYTE,
-                       kit_mpi__state.channel[KIT_MPI_REST], r))
+                       kit_mpi__state.channel[KIT_MPI_REST], r)) {
         return kit_mpi__fail("a gather cannot begin");
+    }
     int code = kit_mpi__wait(user, &request, 0);
-    if (code) return code;
+    if (code) { return code; }
     memcpy(all, block, whole);
     free(block);
     return 0;
@@ -161,13 +166,13 @@ static int kit_mpi__gather(void *user, const void *mine, size_t bytes, void *all
 static void kit_mpi__end(void) {
     int over = 0;
     MPI_Finalized(&over);
-    if (over) return;
+    if (over) { return; }
     if (kit_mpi__state.failed) { // MPI_Finalize would wait for the others
         // mpirun of Open MPI 4.1 crashes or hangs when several ranks abort at once. The first to abort ends
         // the others while they wait here.
         int place = kit_mpi__state.rank < 8 ? kit_mpi__state.rank : 8;
         double begin = MPI_Wtime();
-        while (MPI_Wtime() - begin < 0.25 * place) continue;
+        while (MPI_Wtime() - begin < 0.25 * place) { continue; }
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     MPI_Finalize();
@@ -177,10 +182,10 @@ static void kit_mpi__end(void) {
 static int kit_mpi__channel(MPI_Comm *channel) {
     void *request;
     MPI_Request *r = kit_mpi__request(&request, KIT_MPI_START);
-    if (!r) return tensor_error_code();
-    if (MPI_Comm_idup(MPI_COMM_WORLD, channel, r)) return kit_mpi__fail("no communicator");
+    if (!r) { return tensor_error_code(); }
+    if (MPI_Comm_idup(MPI_COMM_WORLD, channel, r)) { return kit_mpi__fail("no communicator"); }
     int code = kit_mpi__wait(NULL, &request, 0);
-    if (!code) MPI_Comm_set_errhandler(*channel, MPI_ERRORS_RETURN);
+    if (!code) { MPI_Comm_set_errhandler(*channel, MPI_ERRORS_RETURN); }
     return code;
 }
 
@@ -212,7 +217,7 @@ int (kit_mpi_ranks)(kit_collectives_t *ranks, double timeout) {
     kit_mpi__state.size = c.size;
     for (int k = 0; k < 3; k++) {
         int code = kit_mpi__channel(&kit_mpi__state.channel[k]);
-        if (code) return code;
+        if (code) { return code; }
     }
     *ranks = c;
     return 0;

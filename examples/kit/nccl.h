@@ -84,14 +84,18 @@ static void kit_nccl__give_up(kit_nccl__state_t *s) {
 static int kit_nccl__queue(kit_nccl__state_t *s, int channel, tensor_t *x, tensor_t *y, int broadcast) {
     kit_nccl__channel_t *c = &s->channel[channel];
     int code;
-    if (s->failed) return (tensor_raise)(TENSOR_ERR_IO, "kit_parallel: an earlier call has failed");
+    if (s->failed) { return (tensor_raise)(TENSOR_ERR_IO, "kit_parallel: an earlier call has failed"); }
     tensor_cuda_stream_t *before = tensor_cuda_set_stream(c->stream);
-    if (!before) return tensor_error_code();
-    if (y) code = tensor_cuda_all_gather(c->comm, y, x);
-    else if (broadcast) code = tensor_cuda_broadcast(c->comm, x, 0);
-    else code = tensor_cuda_all_reduce(c->comm, x, 0);
+    if (!before) { return tensor_error_code(); }
+    if (y) {
+        code = tensor_cuda_all_gather(c->comm, y, x);
+    } else if (broadcast) {
+        code = tensor_cuda_broadcast(c->comm, x, 0);
+    } else {
+        code = tensor_cuda_all_reduce(c->comm, x, 0);
+    }
     tensor_cuda_set_stream(before);
-    if (code) kit_nccl__give_up(s); // this rank is not part of it, so the others would wait for ever
+    if (code) { kit_nccl__give_up(s); } // this rank is not part of it, so the others would wait for ever
     return code;
 }
 
@@ -100,7 +104,7 @@ static int kit_nccl__wait(void *user, void **request, int poll) {
     kit_nccl__channel_t *c = (kit_nccl__channel_t *)*request;
     time_t begin = time(NULL);
     int before = tensor_error_code();
-    if (!c || (poll && !s->failed)) return 0;
+    if (!c || (poll && !s->failed)) { return 0; }
     while (!s->failed && !tensor_cuda_stream_query(c->stream)) {
         // A stream that cannot be asked is never done: the device is lost, or a capture is under way.
         if (tensor_error_code() != before || before == TENSOR_ERR_CUDA) {
@@ -108,8 +112,9 @@ static int kit_nccl__wait(void *user, void **request, int poll) {
         } else if (s->timeout > 0 && difftime(time(NULL), begin) > s->timeout) {
             char text[160];
             const char *what = "has not answered in time";
-            if (c == &s->channel[KIT_NCCL_LAYERS])
+            if (c == &s->channel[KIT_NCCL_LAYERS]) {
                 what = "did not come to a layer's sum; all ranks need samples in each batch";
+            }
             snprintf(text, sizeof text, "kit_parallel: rank %d: another rank %s", s->rank, what);
             (tensor_raise)(TENSOR_ERR_IO, text);
             kit_nccl__give_up(s);
@@ -147,8 +152,8 @@ static int kit_nccl__gather(void *user, const void *mine, size_t bytes, void *al
     tensor_t *y = (tensor_to)((tensor_empty_n)(&many, 1, TENSOR_U8), (int)s->device);
     void *request = &s->channel[KIT_NCCL_REST];
     int code = kit_nccl__queue(s, KIT_NCCL_REST, x, y, 0);
-    if (!code) code = kit_nccl__wait(s, &request, 0);
-    if (!code) code = (tensor_copy_out)(y, all, (size_t)many);
+    if (!code) { code = kit_nccl__wait(s, &request, 0); }
+    if (!code) { code = (tensor_copy_out)(y, all, (size_t)many); }
     (tensor_scope_end)(scope);
     return code;
 }
@@ -160,10 +165,10 @@ static int kit_nccl__open_more(kit_nccl__state_t *s, kit_nccl__channel_t *c) {
     int code = s->rank == 0 ? tensor_cuda_comm_id(id) : 0;
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     tensor_t *x = (tensor_to)((tensor_from_n)(id, TENSOR_U8, &bytes, 1), (int)s->device);
-    if (!code) code = kit_nccl__broadcast_on(s, 0, x);
-    if (!code) code = (tensor_copy_out)(x, id, sizeof id);
+    if (!code) { code = kit_nccl__broadcast_on(s, 0, x); }
+    if (!code) { code = (tensor_copy_out)(x, id, sizeof id); }
     (tensor_scope_end)(scope);
-    if (code) return code;
+    if (code) { return code; }
     c->comm = tensor_cuda_comm_new(s->rank, s->size, id, s->device, s->timeout);
     return c->comm ? 0 : tensor_error_code();
 }
@@ -171,10 +176,10 @@ static int kit_nccl__open_more(kit_nccl__state_t *s, kit_nccl__channel_t *c) {
 static int kit_nccl__open(kit_nccl__state_t *s, const void *id) {
     for (int k = 0; k < KIT_NCCL_CHANNELS; k++) {
         s->channel[k].stream = tensor_cuda_stream_new(s->device);
-        if (!s->channel[k].stream) return tensor_error_code();
+        if (!s->channel[k].stream) { return tensor_error_code(); }
     }
     s->channel[0].comm = tensor_cuda_comm_new(s->rank, s->size, id, s->device, s->timeout);
-    if (!s->channel[0].comm) return tensor_error_code();
+    if (!s->channel[0].comm) { return tensor_error_code(); }
     int code = kit_nccl__open_more(s, &s->channel[KIT_NCCL_LAYERS]);
     return code ? code : kit_nccl__open_more(s, &s->channel[KIT_NCCL_REST]);
 }
@@ -183,11 +188,11 @@ void kit_nccl_end(kit_collectives_t *ranks) {
     kit_nccl__state_t *s = (kit_nccl__state_t *)ranks->user;
     for (int k = 0; s && k < KIT_NCCL_CHANNELS; k++) {
         void *request = &s->channel[k];
-        if (s->channel[k].comm) kit_nccl__wait(s, &request, 0); // for sums that nobody has waited for
+        if (s->channel[k].comm) { kit_nccl__wait(s, &request, 0); } // for sums that nobody has waited for
     }
     for (int k = 0; s && k < KIT_NCCL_CHANNELS; k++) {
-        if (s->channel[k].comm) tensor_cuda_comm_free(s->channel[k].comm);
-        if (s->channel[k].stream) tensor_cuda_stream_free(s->channel[k].stream);
+        if (s->channel[k].comm) { tensor_cuda_comm_free(s->channel[k].comm); }
+        if (s->channel[k].stream) { tensor_cuda_stream_free(s->channel[k].stream); }
     }
     free(s);
     ranks->user = NULL;
@@ -196,7 +201,7 @@ void kit_nccl_end(kit_collectives_t *ranks) {
 int (kit_nccl_ranks)(kit_collectives_t *ranks, int rank, int size, const void *id, tensor_device_t device,
                      double timeout) {
     kit_nccl__state_t *s = (kit_nccl__state_t *)calloc(1, sizeof *s);
-    if (!s) return (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory");
+    if (!s) { return (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory"); }
     kit_collectives_t c = {rank,           size,           device,              s,
                            kit_nccl__sum, kit_nccl__wait, kit_nccl__broadcast, kit_nccl__gather};
     s->rank = rank;
@@ -204,8 +209,11 @@ int (kit_nccl_ranks)(kit_collectives_t *ranks, int rank, int size, const void *i
     s->device = device;
     s->timeout = timeout;
     int code = kit_nccl__open(s, id);
-    if (code) kit_nccl_end(&c);
-    else *ranks = c;
+    if (code) {
+        kit_nccl_end(&c);
+    } else {
+        *ranks = c;
+    }
     return code;
 }
 

@@ -16,8 +16,8 @@
 //       nn_step(opt);
 //
 // Gradients become their mean over ranks, as in PyTorch's DistributedDataParallel, in buckets of 25 MB while
-// backward still runs. mpi.h has ranks on the CPU, nccl.h ranks on GPUs; another engine fills a kit_collectives_t of its own. Parameters are of f32, on the ranks'
-// device.
+// backward still runs. mpi.h has ranks on the CPU, nccl.h ranks on GPUs; another engine fills a
+// kit_collectives_t of its own. Parameters are of f32, on the ranks' device.
 #ifndef KIT_PARALLEL_H
 #define KIT_PARALLEL_H
 
@@ -153,7 +153,7 @@ static void kit_parallel__arrived(tensor_t *x, void *user) {
     kit_parallel__parameter_t *q = (kit_parallel__parameter_t *)user;
     kit_parallel_t *p = q->p;
     (void)x;
-    if (p->code || !(p->sync || q->ready)) return;
+    if (p->code || !(p->sync || q->ready)) { return; }
     if (q->bucket < p->begun) {
         (tensor_raise)(TENSOR_ERR_AUTOGRAD,
                        "kit_parallel: a gradient came again after its sum had begun; call "
@@ -171,15 +171,18 @@ static void kit_parallel__arrived(tensor_t *x, void *user) {
 
 // Makes the sums means and writes them back. -> how many ranks have failed
 static float kit_parallel__spread(kit_parallel_t *p, kit_parallel__bucket_t *b) {
-    if (tensor_copy_out(b->marks, b->mark, (size_t)(b->count + 1) * sizeof(float))) return 1;
+    if (tensor_copy_out(b->marks, b->mark, (size_t)(b->count + 1) * sizeof(float))) { return 1; }
     if (p->ranks.size > 1) {
         tensor_mul_scalar_(tensor_narrow(b->data, 0, 0, b->elements), 1.0 / p->ranks.size);
     }
     for (int64_t k = 0; k < b->count; k++) {
         kit_parallel__parameter_t *q = &p->parameter[b->first + k];
-        if (b->mark[k] <= 0) continue;
-        if (tensor_grad(q->t)) tensor_copy_(tensor_grad(q->t), q->place);
-        else tensor_set_grad(q->t, tensor_clone(q->place));
+        if (b->mark[k] <= 0) { continue; }
+        if (tensor_grad(q->t)) {
+            tensor_copy_(tensor_grad(q->t), q->place);
+        } else {
+            tensor_set_grad(q->t, tensor_clone(q->place));
+        }
     }
     return b->mark[b->count];
 }
@@ -194,18 +197,18 @@ static int kit_parallel__broken(kit_parallel_t *p) {
 
 int (kit_parallel_finish)(kit_parallel_t *p) {
     float failed = 0;
-    if (kit_parallel__broken(p)) return p->code;
+    if (kit_parallel__broken(p)) { return p->code; }
     for (int64_t k = 0; k < p->count && !p->code; k++) {
         kit_parallel__parameter_t *q = &p->parameter[k];
-        if (!q->ready) kit_parallel__copy(q); // nothing produced it here, or backward did not run
+        if (!q->ready) { kit_parallel__copy(q); } // nothing produced it here, or backward did not run
     }
     for (int64_t k = 0; k < p->buckets; k++) { p->bucket[k].waiting = 0; }
     kit_parallel__begin(p);
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     for (int64_t k = 0; k < p->buckets; k++) {
         kit_parallel__bucket_t *b = &p->bucket[k];
-        if (!p->code) p->code = p->ranks.wait(p->ranks.user, &b->request, 0);
-        if (!p->code) failed += kit_parallel__spread(p, b);
+        if (!p->code) { p->code = p->ranks.wait(p->ranks.user, &b->request, 0); }
+        if (!p->code) { failed += kit_parallel__spread(p, b); }
         b->waiting = b->count;
     }
     (tensor_scope_end)(scope);
@@ -251,21 +254,23 @@ static kit_parallel__summary_t kit_parallel__look(nn_module_t *net, tensor_devic
         s.hash = kit_parallel__mix(s.hash, all.item[i].name, strlen(all.item[i].name) + 1);
         s.hash = kit_parallel__mix(s.hash, shape.dims, (size_t)shape.ndim * sizeof shape.dims[0]);
         s.hash = kit_parallel__mix(s.hash, kind, sizeof kind);
-        if (tensor_device(t) != (int)device) s.usable = 0;
-        if (!all.item[i].is_buffer && kind[0] != TENSOR_F32) s.usable = 0;
+        if (tensor_device(t) != (int)device) { s.usable = 0; }
+        if (!all.item[i].is_buffer && kind[0] != TENSOR_F32) { s.usable = 0; }
     }
     return s;
 }
 
 // What disagrees with rank 0; NULL = nothing.
 static const char *kit_parallel__odd(const kit_parallel__summary_t *one, const kit_parallel__summary_t *all) {
-    if (one->failed) return "has an error: ";
-    if (!one->usable) return "has a net that is not of f32 on its device";
-    if (one->version != all->version) return "has another version of tensor.h than rank 0";
-    if (one->count != all->count) return "has another number of parameters than rank 0";
-    if (one->hash != all->hash) return "has other names, shapes, dtypes or frozen parameters than rank 0";
-    if (one->step != all->step) return "is at another step than rank 0; all ranks load the file";
-    if (one->state != all->state) return "has another optimizer state than rank 0; all ranks load the file";
+    if (one->failed) { return "has an error: "; }
+    if (!one->usable) { return "has a net that is not of f32 on its device"; }
+    if (one->version != all->version) { return "has another version of tensor.h than rank 0"; }
+    if (one->count != all->count) { return "has another number of parameters than rank 0"; }
+    if (one->hash != all->hash) { return "has other names, shapes, dtypes or frozen parameters than rank 0"; }
+    if (one->step != all->step) { return "is at another step than rank 0; all ranks load the file"; }
+    if (one->state != all->state) {
+        return "has another optimizer state than rank 0; all ranks load the file";
+    }
     return NULL;
 }
 
@@ -273,14 +278,14 @@ static const char *kit_parallel__odd(const kit_parallel__summary_t *one, const k
 static int kit_parallel__agree(const kit_collectives_t *c, kit_parallel__summary_t *mine) {
     char text[320];
     kit_parallel__summary_t *all = (kit_parallel__summary_t *)calloc((size_t)c->size, sizeof *all);
-    if (!all) return (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory");
+    if (!all) { return (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory"); }
     mine->failed = !tensor_ok();
-    if (mine->failed) snprintf(mine->error, sizeof mine->error, "%s", tensor_error_text());
+    if (mine->failed) { snprintf(mine->error, sizeof mine->error, "%s", tensor_error_text()); }
     int code = c->gather(c->user, mine, sizeof *mine, all);
-    if (!code) mine->generator = all[0].generator;
+    if (!code) { mine->generator = all[0].generator; }
     for (int k = 0; k < c->size && !code; k++) {
         const char *what = kit_parallel__odd(&all[k], all);
-        if (!what) continue;
+        if (!what) { continue; }
         snprintf(text, sizeof text, "kit_parallel: rank %d %s%s", k, what, all[k].error);
         code = all[k].usable ? TENSOR_ERR_SHAPE : TENSOR_ERR_UNSUPPORTED;
         code = (tensor_raise)(all[k].failed ? TENSOR_ERR_IO : code, text);
@@ -296,8 +301,8 @@ static int kit_parallel__start(const kit_collectives_t *c, nn_module_t *net) {
     for (int64_t i = 0; i < all.count && !code; i++, tensor_scope_reset(scope)) {
         tensor_t *data = tensor_clone(tensor_contiguous(all.item[i].tensor));
         code = c->broadcast(c->user, data);
-        if (!code) tensor_copy_(all.item[i].tensor, data);
-        if (code) (tensor_keep)(data); // the engine may still write to it
+        if (!code) { tensor_copy_(all.item[i].tensor, data); }
+        if (code) { (tensor_keep)(data); } // the engine may still write to it
     }
     (tensor_scope_end)(scope);
     return code ? code : tensor_error_code();
@@ -310,8 +315,11 @@ static uint64_t kit_parallel__hash_state(nn_module_t *net, nn_optimizer_t *opt) 
     char *block = (char *)calloc(1, size + 1);
     uint64_t hash = 7;
     tensor_manual_seed(0);
-    if (!block) (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory");
-    else if (!nn_snapshot(net, opt, block, size)) hash = kit_parallel__mix(hash, block, size);
+    if (!block) {
+        (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory");
+    } else if (!nn_snapshot(net, opt, block, size)) {
+        hash = kit_parallel__mix(hash, block, size);
+    }
     tensor_set_generator(before);
     free(block);
     return hash;
@@ -322,7 +330,7 @@ static void kit_parallel__share_out(kit_parallel_t *p, nn_named_list_t list) {
     for (int64_t i = list.count - 1; i >= 0; i--) {
         kit_parallel__parameter_t *q = &p->parameter[p->count];
         kit_parallel__bucket_t *b = p->buckets ? &p->bucket[p->buckets - 1] : NULL;
-        if (!tensor_requires_grad(list.item[i].tensor)) continue;
+        if (!tensor_requires_grad(list.item[i].tensor)) { continue; }
         q->p = p;
         q->t = list.item[i].tensor;
         int64_t n = tensor_numel(q->t);
@@ -378,7 +386,7 @@ static kit_parallel_t *kit_parallel__build(const kit_collectives_t *ranks, nn_mo
         kit_parallel__share_out(p, list);
         good = kit_parallel__allocate(p);
     }
-    if (good) return p;
+    if (good) { return p; }
     kit_parallel_close(p);
     (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory");
     return NULL;
@@ -388,8 +396,8 @@ kit_parallel_t *(kit_parallel_open)(const kit_collectives_t *ranks, nn_module_t 
                                     int64_t step) {
     kit_parallel__summary_t mine = kit_parallel__look(net, ranks->device);
     mine.step = step;
-    if (kit_parallel__agree(ranks, &mine) || kit_parallel__start(ranks, net)) return NULL;
-    if (opt) mine.state = kit_parallel__hash_state(net, opt);
+    if (kit_parallel__agree(ranks, &mine) || kit_parallel__start(ranks, net)) { return NULL; }
+    if (opt) { mine.state = kit_parallel__hash_state(net, opt); }
     kit_parallel_t *p = kit_parallel__build(ranks, net);
     if (kit_parallel__agree(ranks, &mine)) { // also where another rank has no memory for it
         kit_parallel_close(p);
@@ -401,7 +409,7 @@ kit_parallel_t *(kit_parallel_open)(const kit_collectives_t *ranks, nn_module_t 
 }
 
 void kit_parallel_close(kit_parallel_t *p) {
-    if (!p) return;
+    if (!p) { return; }
     for (int64_t k = 0; k < p->count; k++) {
         tensor_remove_hook(p->parameter[k].hook);
         tensor_free(p->parameter[k].place);
@@ -409,7 +417,7 @@ void kit_parallel_close(kit_parallel_t *p) {
     for (int64_t k = 0; p->bucket && k < p->buckets; k++) {
         kit_parallel__bucket_t *b = &p->bucket[k];
         tensor_free(b->marks);
-        if (!b->request) tensor_free(b->data); // else the engine may still write to it
+        if (!b->request) { tensor_free(b->data); } // else the engine may still write to it
         free(b->mark);
     }
     free(p->bucket);
@@ -426,16 +434,16 @@ kit_parallel_t *kit_parallel__at_open(const char *site, kit_parallel_t *p) {
 
 tensor_t *(kit_parallel_loss)(kit_parallel_t *p, tensor_t *loss, int64_t samples) {
     double sums[2] = {0, 0};
-    if (!kit_parallel__broken(p)) p->code = (kit_parallel_total)(&p->ranks, (double)samples, 0, sums);
-    if (!loss) return NULL;
-    if (p->code) return (tensor_detach)(NULL);
+    if (!kit_parallel__broken(p)) { p->code = (kit_parallel_total)(&p->ranks, (double)samples, 0, sums); }
+    if (!loss) { return NULL; }
+    if (p->code) { return (tensor_detach)(NULL); }
     double weight = sums[0] > 0 ? (double)samples * p->ranks.size / sums[0] : 0;
     return (tensor_mul_scalar)(loss, weight);
 }
 
 double (kit_parallel_mean)(kit_parallel_t *p, double value, double weight) {
     double sums[2] = {0, 0};
-    if (!kit_parallel__broken(p)) p->code = (kit_parallel_total)(&p->ranks, value * weight, weight, sums);
+    if (!kit_parallel__broken(p)) { p->code = (kit_parallel_total)(&p->ranks, value * weight, weight, sums); }
     return p->code ? (double)NAN : sums[0] / sums[1];
 }
 

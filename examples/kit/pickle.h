@@ -63,7 +63,7 @@ struct kit_torch_t {
 // What is wrong; the first one counts.   -> 0
 static int kit_torch__wrong(struct kit_torch_t *f, int code, const char *what, const unsigned char *text,
                             size_t length) {
-    if (f->code) return 0;
+    if (f->code) { return 0; }
     f->code = code;
     snprintf(f->reason, sizeof f->reason, "%s%.*s", what, (int)(length < 100 ? length : 100),
              text ? (const char *)text : "");
@@ -78,12 +78,12 @@ static int kit_torch__refuse(struct kit_torch_t *f, const char *what) {
 
 // Room for one more of n elements.   -> array, NULL = out of memory (said)
 static void *kit_torch__room(struct kit_torch_t *f, void *array, int64_t n, int64_t *room, size_t size) {
-    if (n < *room) return array;
+    if (n < *room) { return array; }
     int64_t more = 2 * *room + 64;
     void *grown =
         (uint64_t)more < SIZE_MAX / size && more < INT32_MAX ? realloc(array, (size_t)more * size) : NULL;
-    if (!grown) kit_torch__wrong(f, TENSOR_ERR_OUT_OF_MEMORY, "out of memory", NULL, 0);
-    if (grown) *room = more;
+    if (!grown) { kit_torch__wrong(f, TENSOR_ERR_OUT_OF_MEMORY, "out of memory", NULL, 0); }
+    if (grown) { *room = more; }
     return grown;
 }
 
@@ -94,13 +94,13 @@ static kit_torch__node_t *kit_torch__push(struct kit_torch_t *f, kit_torch__kind
     int64_t room = f->nodes_room;
     kit_torch__node_t *nodes =
         (kit_torch__node_t *)kit_torch__room(f, f->node, f->nodes, &room, sizeof *nodes);
-    if (nodes) f->node = nodes;
+    if (nodes) { f->node = nodes; }
     f->nodes_room = (int)room;
     room = f->stack_room;
     int *stack = nodes ? (int *)kit_torch__room(f, f->stack, f->top, &room, sizeof *stack) : NULL;
-    if (stack) f->stack = stack;
+    if (stack) { f->stack = stack; }
     f->stack_room = (int)room;
-    if (!stack) return NULL;
+    if (!stack) { return NULL; }
     kit_torch__node_t *n = &f->node[f->nodes];
     memset(n, 0, sizeof *n);
     n->kind = kind;
@@ -111,7 +111,7 @@ static kit_torch__node_t *kit_torch__push(struct kit_torch_t *f, kit_torch__kind
 
 static int kit_torch__number(struct kit_torch_t *f, kit_torch__kind_t kind, int64_t number) {
     kit_torch__node_t *n = kit_torch__push(f, kind);
-    if (n) n->number = number;
+    if (n) { n->number = number; }
     return n != NULL;
 }
 
@@ -121,7 +121,7 @@ static int kit_torch__fill(struct kit_torch_t *f, int container, int from) {
         int64_t room = f->cells_room;
         kit_torch__cell_t *cells =
             (kit_torch__cell_t *)kit_torch__room(f, f->cell, f->cells, &room, sizeof *cells);
-        if (!cells) return 0;
+        if (!cells) { return 0; }
         f->cell = cells;
         f->cells_room = (int)room;
         f->cell[f->cells].node = f->stack[i];
@@ -141,10 +141,10 @@ static int kit_torch__fill(struct kit_torch_t *f, int container, int from) {
 
 // The last n values as a tuple.
 static int kit_torch__tuple(struct kit_torch_t *f, int n) {
-    if (f->top < n) return kit_torch__bad(f, "the stack is empty");
-    if (!kit_torch__push(f, KIT_TORCH__TUPLE)) return 0;
+    if (f->top < n) { return kit_torch__bad(f, "the stack is empty"); }
+    if (!kit_torch__push(f, KIT_TORCH__TUPLE)) { return 0; }
     const int tuple = f->stack[--f->top];
-    if (!kit_torch__fill(f, tuple, f->top - n)) return 0;
+    if (!kit_torch__fill(f, tuple, f->top - n)) { return 0; }
     f->stack[f->top++] = tuple;
     return 1;
 }
@@ -152,15 +152,14 @@ static int kit_torch__tuple(struct kit_torch_t *f, int n) {
 // Where the last mark is, -1 = said.
 static int kit_torch__mark(struct kit_torch_t *f) {
     int i = f->top - 1;
-    while (i >= 0 && f->node[f->stack[i]].kind != KIT_TORCH__MARK)
-        i--;
-    if (i < 0) kit_torch__bad(f, "there is no mark on the stack");
+    while (i >= 0 && f->node[f->stack[i]].kind != KIT_TORCH__MARK) { i--; }
+    if (i < 0) { kit_torch__bad(f, "there is no mark on the stack"); }
     return i;
 }
 
 // The value behind one of a list of cells; both may be -1.
 static const kit_torch__node_t *kit_torch__item(const struct kit_torch_t *f, int *cell) {
-    if (*cell < 0) return NULL;
+    if (*cell < 0) { return NULL; }
     const kit_torch__node_t *n = &f->node[f->cell[*cell].node];
     *cell = f->cell[*cell].next;
     return n;
@@ -185,8 +184,8 @@ static int kit_torch__global(struct kit_torch_t *f, const unsigned char *module,
     snprintf(text, sizeof text, "%.*s.%.*s", (int)(m < 40 ? m : 40), (const char *)module,
              (int)(n < 50 ? n : 50), (const char *)name);
     for (size_t i = 0; i < sizeof known / sizeof *known && m < 40 && n < 50; i++) {
-        if (strcmp(text, known[i].name) != 0) continue;
-        if (!kit_torch__number(f, KIT_TORCH__GLOBAL, known[i].what)) return 0;
+        if (strcmp(text, known[i].name) != 0) { continue; }
+        if (!kit_torch__number(f, KIT_TORCH__GLOBAL, known[i].what)) { return 0; }
         f->node[f->stack[f->top - 1]].dtype = known[i].dtype;
         return 1;
     }
@@ -210,9 +209,10 @@ static int kit_torch__storage(struct kit_torch_t *f) {
     }
     memcpy(name + 5, key->bytes, key->length);
     const kit_zip_entry_t *e = kit_zip__find(&f->zip, f->prefix, f->prefix_length, name, 5 + key->length);
-    if (!e)
+    if (!e) {
         return kit_torch__wrong(f, TENSOR_ERR_FORMAT, "the archive lacks the storage ", key->bytes,
                                 key->length);
+    }
     if ((uint64_t)count->number > e->size / tensor_dtype_size(type->dtype)) {
         return kit_torch__wrong(f, TENSOR_ERR_FORMAT, "too few bytes in the storage ", key->bytes,
                                 key->length);
@@ -221,7 +221,7 @@ static int kit_torch__storage(struct kit_torch_t *f) {
     const int64_t elements = count->number;
     f->top--;
     kit_torch__node_t *n = kit_torch__push(f, KIT_TORCH__STORAGE);
-    if (!n) return 0;
+    if (!n) { return 0; }
     n->dtype = dtype;
     n->number = elements;
     n->bytes = e->data;
@@ -232,11 +232,11 @@ static int kit_torch__storage(struct kit_torch_t *f) {
 static int kit_torch__numbers(const struct kit_torch_t *f, const kit_torch__node_t *t,
                               tensor_shape_t *shape) {
     int cell = t->first;
-    if (t->kind != KIT_TORCH__TUPLE || t->count > TENSOR_MAX_DIMS) return 0;
+    if (t->kind != KIT_TORCH__TUPLE || t->count > TENSOR_MAX_DIMS) { return 0; }
     shape->ndim = t->count;
     for (int k = 0; k < t->count; k++) {
         const kit_torch__node_t *n = kit_torch__item(f, &cell);
-        if (n->kind != KIT_TORCH__INT || n->number < 0) return 0;
+        if (n->kind != KIT_TORCH__INT || n->number < 0) { return 0; }
         shape->dims[k] = n->number;
     }
     return 1;
@@ -263,16 +263,15 @@ static const char *kit_torch__view(const struct kit_torch_t *f, const kit_torch_
     // Its elements and the last place it reads, both within the storage.
     uint64_t numel = 1, last = (uint64_t)offset->number;
     const uint64_t room = (uint64_t)storage->number;
-    for (int k = 0; k < v->shape.ndim; k++)
-        numel = v->shape.dims[k] == 0 ? 0 : numel;
+    for (int k = 0; k < v->shape.ndim; k++) { numel = v->shape.dims[k] == 0 ? 0 : numel; }
     for (int k = 0; k < v->shape.ndim && numel > 0; k++) {
         const uint64_t d = (uint64_t)v->shape.dims[k], s = (uint64_t)v->stride.dims[k];
-        if (d > 1 && s > room / (d - 1)) return "a tensor reaches beyond its storage";
+        if (d > 1 && s > room / (d - 1)) { return "a tensor reaches beyond its storage"; }
         last += s * (d - 1);
-        if (last > room || numel > room / d) return "a tensor has more elements than its storage";
+        if (last > room || numel > room / d) { return "a tensor has more elements than its storage"; }
         numel *= d;
     }
-    if (numel > 0 && last >= room) return "a tensor reaches beyond its storage";
+    if (numel > 0 && last >= room) { return "a tensor reaches beyond its storage"; }
     v->storage = storage;
     v->offset = offset->number;
     v->numel = (int64_t)numel;
@@ -281,7 +280,7 @@ static const char *kit_torch__view(const struct kit_torch_t *f, const kit_torch_
 
 // Calls a global: the stack has it and the tuple of its arguments.
 static int kit_torch__reduce(struct kit_torch_t *f) {
-    if (f->top < 2) return kit_torch__bad(f, "the stack is empty");
+    if (f->top < 2) { return kit_torch__bad(f, "the stack is empty"); }
     const int callee = f->stack[f->top - 2], arguments = f->stack[f->top - 1];
     const int what = f->node[callee].kind == KIT_TORCH__GLOBAL ? (int)f->node[callee].number : 0;
     if (what == 0 || what == 's' || f->node[arguments].kind != KIT_TORCH__TUPLE) {
@@ -291,21 +290,22 @@ static int kit_torch__reduce(struct kit_torch_t *f) {
     const int first = cell < 0 ? -1 : f->cell[cell].node;
     f->top -= 2;
     if (what == 'D') {
-        if (f->node[arguments].count != 0) return kit_torch__bad(f, "OrderedDict with arguments");
+        if (f->node[arguments].count != 0) { return kit_torch__bad(f, "OrderedDict with arguments"); }
         return kit_torch__push(f, KIT_TORCH__DICT) != NULL;
     }
     if (what == 'T') {
         kit_torch__view_t view;
         const char *wrong = kit_torch__view(f, &f->node[arguments], &view);
-        if (wrong) return kit_torch__bad(f, wrong);
-        if (!kit_torch__push(f, KIT_TORCH__TENSOR)) return 0;
+        if (wrong) { return kit_torch__bad(f, wrong); }
+        if (!kit_torch__push(f, KIT_TORCH__TENSOR)) { return 0; }
         f->node[f->stack[f->top - 1]].first = f->node[arguments].first;
         return 1;
     }
     // A parameter is its tensor, a size its tuple.
     const kit_torch__kind_t want = what == 'P' ? KIT_TORCH__TENSOR : KIT_TORCH__TUPLE;
-    if (first < 0 || f->node[first].kind != want)
+    if (first < 0 || f->node[first].kind != want) {
         return kit_torch__bad(f, "a parameter without tensor, or a size without numbers");
+    }
     f->stack[f->top++] = first;
     return 1;
 }
@@ -327,9 +327,8 @@ static const unsigned char *kit_torch__take(struct kit_torch_t *f, uint64_t n) {
 static int64_t kit_torch__count(struct kit_torch_t *f, int n) {
     const unsigned char *p = kit_torch__take(f, (uint64_t)n);
     uint64_t value = 0;
-    for (int k = 0; k < n && p; k++)
-        value |= (uint64_t)p[k] << 8 * k;
-    if (!p || value <= INT64_MAX) return p ? (int64_t)value : -1;
+    for (int k = 0; k < n && p; k++) { value |= (uint64_t)p[k] << 8 * k; }
+    if (!p || value <= INT64_MAX) { return p ? (int64_t)value : -1; }
     kit_torch__bad(f, "a number is too large");
     return -1;
 }
@@ -339,7 +338,7 @@ static int kit_torch__text(struct kit_torch_t *f, int n) {
     const int64_t length = kit_torch__count(f, n);
     const unsigned char *p = length < 0 ? NULL : kit_torch__take(f, (uint64_t)length);
     kit_torch__node_t *t = p ? kit_torch__push(f, KIT_TORCH__TEXT) : NULL;
-    if (!t) return 0;
+    if (!t) { return 0; }
     t->bytes = p;
     t->length = (size_t)length;
     return 1;
@@ -350,8 +349,8 @@ static int kit_torch__long(struct kit_torch_t *f, int n) {
     const int64_t length = kit_torch__count(f, n);
     const unsigned char *p = length < 0 ? NULL : kit_torch__take(f, (uint64_t)length);
     uint64_t value = 0;
-    if (!p) return 0;
-    if (length > 8) return kit_torch__push(f, KIT_TORCH__OTHER) != NULL;
+    if (!p) { return 0; }
+    if (length > 8) { return kit_torch__push(f, KIT_TORCH__OTHER) != NULL; }
     for (int k = 0; k < 8; k++) {
         const uint64_t sign = length > 0 && p[length - 1] & 0x80 ? 0xFF : 0;
         value |= (k < length ? p[k] : sign) << 8 * k;
@@ -362,21 +361,19 @@ static int kit_torch__long(struct kit_torch_t *f, int n) {
 // A line of text up to \n, for names of globals.
 static const unsigned char *kit_torch__name(struct kit_torch_t *f, size_t *n) {
     const unsigned char *p = f->p;
-    while (f->p < f->end && *f->p != '\n')
-        f->p++;
+    while (f->p < f->end && *f->p != '\n') { f->p++; }
     *n = (size_t)(f->p - p);
     return kit_torch__take(f, 1) ? p : NULL;
 }
 
 static int kit_torch__store(struct kit_torch_t *f, int64_t at) {
-    if (at < 0) return 0;
-    if (f->top < 1 || at > f->end - f->begin) return kit_torch__bad(f, "a memory cell is wrong");
+    if (at < 0) { return 0; }
+    if (f->top < 1 || at > f->end - f->begin) { return kit_torch__bad(f, "a memory cell is wrong"); }
     if (at >= f->memos) {
         const int64_t room = 2 * at + 64;
         int *grown = (int *)realloc(f->memo, (size_t)room * sizeof *grown);
-        if (!grown) return kit_torch__bad(f, "out of memory");
-        for (int64_t i = f->memos; i < room; i++)
-            grown[i] = -1;
+        if (!grown) { return kit_torch__bad(f, "out of memory"); }
+        for (int64_t i = f->memos; i < room; i++) { grown[i] = -1; }
         f->memo = grown;
         f->memos = (int)room;
     }
@@ -385,9 +382,9 @@ static int kit_torch__store(struct kit_torch_t *f, int64_t at) {
 }
 
 static int kit_torch__recall(struct kit_torch_t *f, int64_t at) {
-    if (at < 0) return 0;
-    if (at >= f->memos || f->memo[at] < 0) return kit_torch__bad(f, "a memory cell is empty");
-    if (!kit_torch__push(f, KIT_TORCH__OTHER)) return 0;
+    if (at < 0) { return 0; }
+    if (at >= f->memos || f->memo[at] < 0) { return kit_torch__bad(f, "a memory cell is empty"); }
+    if (!kit_torch__push(f, KIT_TORCH__OTHER)) { return 0; }
     f->stack[f->top - 1] = f->memo[at];
     f->nodes--;
     return 1;
@@ -395,7 +392,7 @@ static int kit_torch__recall(struct kit_torch_t *f, int64_t at) {
 
 // Items from a place of the stack on go into the container below them.
 static int kit_torch__items(struct kit_torch_t *f, int from, kit_torch__kind_t kind) {
-    if (from < 0 && f->code) return 0;
+    if (from < 0 && f->code) { return 0; }
     if (from < 1 || f->node[f->stack[from - 1]].kind != kind ||
         (kind == KIT_TORCH__DICT && (f->top - from) % 2)) {
         return kit_torch__bad(f, "items without a container");
@@ -406,7 +403,7 @@ static int kit_torch__items(struct kit_torch_t *f, int from, kit_torch__kind_t k
 // Drops the mark and what is above it on the stack into a new value of that kind.
 static int kit_torch__collect(struct kit_torch_t *f, int kind) {
     const int mark = kit_torch__mark(f);
-    if (mark < 0 || !kit_torch__tuple(f, f->top - mark - 1)) return 0;
+    if (mark < 0 || !kit_torch__tuple(f, f->top - mark - 1)) { return 0; }
     f->stack[mark] = f->stack[f->top - 1];
     f->top = mark + 1;
     f->node[f->stack[mark]].kind = (kit_torch__kind_t)kind;
@@ -417,7 +414,7 @@ static int kit_torch__collect(struct kit_torch_t *f, int kind) {
 // The items above the last mark go into the container below it.
 static int kit_torch__add_items(struct kit_torch_t *f, kit_torch__kind_t kind) {
     const int mark = kit_torch__mark(f);
-    if (mark < 0) return 0;
+    if (mark < 0) { return 0; }
     f->top--;
     memmove(f->stack + mark, f->stack + mark + 1, (size_t)(f->top - mark) * sizeof *f->stack);
     return kit_torch__items(f, mark, kind);
@@ -425,17 +422,19 @@ static int kit_torch__add_items(struct kit_torch_t *f, kit_torch__kind_t kind) {
 
 // The attributes of an OrderedDict (a module's _metadata) are dropped; nothing else has any here.
 static int kit_torch__build(struct kit_torch_t *f) {
-    if (f->top < 2 || f->node[f->stack[f->top - 2]].kind != KIT_TORCH__DICT)
+    if (f->top < 2 || f->node[f->stack[f->top - 2]].kind != KIT_TORCH__DICT) {
         return kit_torch__bad(f, "an object with state");
+    }
     f->top--;
     return 1;
 }
 
 static int kit_torch__name_on_stack(struct kit_torch_t *f) {
-    if (f->top < 2) return kit_torch__bad(f, "the stack is empty");
+    if (f->top < 2) { return kit_torch__bad(f, "the stack is empty"); }
     const kit_torch__node_t module = f->node[f->stack[f->top - 2]], name = f->node[f->stack[f->top - 1]];
-    if (module.kind != KIT_TORCH__TEXT || name.kind != KIT_TORCH__TEXT)
+    if (module.kind != KIT_TORCH__TEXT || name.kind != KIT_TORCH__TEXT) {
         return kit_torch__bad(f, "a global without a name");
+    }
     f->top -= 2;
     return kit_torch__global(f, module.bytes, module.length, name.bytes, name.length);
 }

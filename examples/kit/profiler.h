@@ -196,7 +196,7 @@ struct kit_profiler_t {
     int32_t running;
     int32_t span, pass; // the innermost open one, and the innermost that is a pass; -1 none
     int32_t frame;      // that of `span`, 0 without one
-    struct { const char *text; int32_t whole, name; } cache[KIT_PROFILER__CACHE]; // by address
+    struct { const char *text, *copy; int32_t name; } cache[KIT_PROFILER__CACHE]; // by the text's address
 };
 
 #define KIT_PROFILER__AT(p, list, type, i) (((kit_profiler__##type##_t *)(p)->list.at)[i])
@@ -206,7 +206,7 @@ static void *kit_profiler__add(kit_profiler__list_t *list, size_t size) {
     if (list->count == list->room) {
         int64_t room = list->room ? 2 * list->room : 256;
         void *grown = (uint64_t)room > SIZE_MAX / size ? NULL : realloc(list->at, (size_t)room * size);
-        if (!grown) return NULL;
+        if (!grown) { return NULL; }
         list->at = grown;
         list->room = room;
     }
@@ -215,29 +215,29 @@ static void *kit_profiler__add(kit_profiler__list_t *list, size_t size) {
 
 // How many multiplications a call has follows from the shapes of its operands a, b, v and its result y.
 static int32_t kit_profiler__product(const char *op) {
-    if (!strcmp(op, "matmul") || !strncmp(op, "linear", 6)) return 'm';
-    if (!strncmp(op, "conv_transpose", 14)) return 't';
-    if (!strncmp(op, "conv", 4) && op[4] >= '1' && op[4] <= '3') return 'c';
-    if (!strcmp(op, "scaled_dot_product_attention")) return 'a';
-    if (!strcmp(op, "scaled_dot_product_attention_backward")) return 'b';
+    if (!strcmp(op, "matmul") || !strncmp(op, "linear", 6)) { return 'm'; }
+    if (!strncmp(op, "conv_transpose", 14)) { return 't'; }
+    if (!strncmp(op, "conv", 4) && op[4] >= '1' && op[4] <= '3') { return 'c'; }
+    if (!strcmp(op, "scaled_dot_product_attention")) { return 'a'; }
+    if (!strcmp(op, "scaled_dot_product_attention_backward")) { return 'b'; }
     return !strcmp(op, "conv_weight") ? 'w' : 0;
 }
 
 static double kit_profiler__flops(int32_t product, const tensor_profiler_call_t *call) {
-    if (!product) return 0;
+    if (!product) { return 0; }
     int back = product == 'b'; // its first operand is the gradient of y
     tensor_profiler_operand_t a = tensor_profiler_operand(call, back);
     tensor_profiler_operand_t b = tensor_profiler_operand(call, back + 1);
     tensor_profiler_operand_t v = tensor_profiler_operand(call, back + 2);
     tensor_profiler_operand_t y = tensor_profiler_operand(call, call->inputs);
-    if (!a.ndim || !b.ndim || !a.numel || !b.numel || !y.numel) return 0;
+    if (!a.ndim || !b.ndim || !a.numel || !b.numel || !y.numel) { return 0; }
     double inner = (double)a.dims[a.ndim - 1], per = (double)b.numel / (double)b.dims[0];
     double na = (double)a.numel, ny = (double)y.numel;
-    if (product == 'm') return 2 * ny * inner;
-    if (product == 'c') return 2 * ny * per; // weights per channel of the result
-    if (product == 't') return 2 * na * per;
-    if (product == 'w') return y.ndim ? 2 * na * ny / (double)y.dims[0] : 0;
-    if (b.ndim < 2 || !v.ndim) return 0;
+    if (product == 'm') { return 2 * ny * inner; }
+    if (product == 'c') { return 2 * ny * per; } // weights per channel of the result
+    if (product == 't') { return 2 * na * per; }
+    if (product == 'w') { return y.ndim ? 2 * na * ny / (double)y.dims[0] : 0; }
+    if (b.ndim < 2 || !v.ndim) { return 0; }
     double one = na / inner * (double)b.dims[b.ndim - 2]; // elements of q kT
     return 2 * one * (back ? 3 * inner + 2 * (double)v.dims[v.ndim - 1] : inner + (double)v.dims[v.ndim - 1]);
 }
@@ -249,12 +249,12 @@ static const char *kit_profiler__text(const kit_profiler_t *p, int32_t name) {
 // The number of a name, by its text.   -> -1 = no memory
 static int32_t kit_profiler__name(kit_profiler_t *p, const char *text) {
     for (int32_t k = 0; k < p->names.count; k++) {
-        if (!strcmp(kit_profiler__text(p, k), text)) return k;
+        if (!strcmp(kit_profiler__text(p, k), text)) { return k; }
     }
     char *copy = (char *)malloc(strlen(text) + 1);
     kit_profiler__name_t *n = copy ? (kit_profiler__name_t *)kit_profiler__add(&p->names, sizeof *n) : NULL;
-    if (!n) free(copy);
-    if (!n) return -1;
+    if (!n) { free(copy); }
+    if (!n) { return -1; }
     n->text = strcpy(copy, text);
     n->product = kit_profiler__product(text);
     return (int32_t)p->names.count - 1;
@@ -265,15 +265,13 @@ static int32_t kit_profiler__name(kit_profiler_t *p, const char *text) {
 static int32_t kit_profiler__literal(kit_profiler_t *p, const char *text, int is_site) {
     size_t at = ((uintptr_t)text ^ ((uintptr_t)text >> 11)) % KIT_PROFILER__CACHE;
     const char *shown = text, *slash;
-    if (p->cache[at].text == text && !strcmp(kit_profiler__text(p, p->cache[at].whole), text)) {
-        return p->cache[at].name;
-    }
+    if (p->cache[at].text == text && !strcmp(p->cache[at].copy, text)) return p->cache[at].name;
     if (is_site) { // the name of a function and a byte 1, a path, "file.c:41"
-        if (strchr(text, 1)) shown = strchr(text, 1) + 1;
-        while ((slash = strpbrk(shown, "/\\")) != NULL) shown = slash + 1;
+        if (strchr(text, 1)) { shown = strchr(text, 1) + 1; }
+        while ((slash = strpbrk(shown, "/\\")) != NULL) { shown = slash + 1; }
     }
     p->cache[at].text = text;
-    p->cache[at].whole = kit_profiler__name(p, text);
+    p->cache[at].copy = kit_profiler__text(p, kit_profiler__name(p, text));
     return p->cache[at].name = kit_profiler__name(p, shown);
 }
 
@@ -286,7 +284,7 @@ static void kit_profiler__read(kit_profiler_t *p, int64_t left) {
         tensor_device_t device = (tensor_device_t)(TENSOR_CUDA + t->device);
         t->at = p->marks.between(p->marks.user, device, 0, t->from);
         t->seconds = p->marks.between(p->marks.user, device, t->from, t->to);
-        if (t->at >= 0 && t->seconds >= 0) continue;
+        if (t->at >= 0 && t->seconds >= 0) { continue; }
         t->at = -1; // NaN
         t->seconds = 0;
         p->unmarked++;
@@ -295,9 +293,9 @@ static void kit_profiler__read(kit_profiler_t *p, int64_t left) {
 
 void kit_profiler_set_marks(kit_profiler_t *p, const kit_profiler_marks_t *marks) {
     static const kit_profiler_marks_t none = {NULL, NULL, NULL, NULL};
-    if (!p) return;
-    if (p->marks.mark) kit_profiler__read(p, 0);
-    if (p->marks.end) p->marks.end(p->marks.user);
+    if (!p) { return; }
+    if (p->marks.mark) { kit_profiler__read(p, 0); }
+    if (p->marks.end) { p->marks.end(p->marks.user); }
     p->marks = marks ? *marks : none;
     p->from = -1;
 }
@@ -307,10 +305,10 @@ void kit_profiler_set_marks(kit_profiler_t *p, const kit_profiler_marks_t *marks
 static void kit_profiler__before(kit_profiler_t *p, const tensor_profiler_call_t *call) {
     int device = (int)call->device - TENSOR_CUDA;
     p->from = -1;
-    if (device < 0 || call->captured) return;
+    if (device < 0 || call->captured) { return; }
     int64_t left = p->taken.count - p->read;
-    if (2 * (left + 1) >= KIT_PROFILER_MARKS) kit_profiler__read(p, KIT_PROFILER_MARKS / 4);
-    if (device < KIT_PROFILER_DEVICES) p->from = p->marks.mark(p->marks.user, call->device);
+    if (2 * (left + 1) >= KIT_PROFILER_MARKS) { kit_profiler__read(p, KIT_PROFILER_MARKS / 4); }
+    if (device < KIT_PROFILER_DEVICES) { p->from = p->marks.mark(p->marks.user, call->device); }
     p->unmarked += p->from < 0;
 }
 
@@ -318,9 +316,9 @@ static void kit_profiler__before(kit_profiler_t *p, const tensor_profiler_call_t
 static void kit_profiler__behind(kit_profiler_t *p, tensor_device_t device) {
     int64_t to = p->marks.mark(p->marks.user, device);
     kit_profiler__taken_t *t = NULL;
-    if (to >= 0) t = (kit_profiler__taken_t *)kit_profiler__add(&p->taken, sizeof *t);
+    if (to >= 0) { t = (kit_profiler__taken_t *)kit_profiler__add(&p->taken, sizeof *t); }
     p->unmarked += !t;
-    if (!t) return;
+    if (!t) { return; }
     t->call = p->calls.count - 1;
     t->from = p->from;
     t->to = to;
@@ -329,8 +327,8 @@ static void kit_profiler__behind(kit_profiler_t *p, tensor_device_t device) {
 
 static void kit_profiler__begin(void *user, const tensor_profiler_call_t *call) {
     kit_profiler_t *p = (kit_profiler_t *)user;
-    if (p->outer) kit_profiler__begin(p->outer, call);
-    if (p->marks.mark) kit_profiler__before(p, call);
+    if (p->outer) { kit_profiler__begin(p->outer, call); }
+    if (p->marks.mark) { kit_profiler__before(p, call); }
     p->call_begin = kit_profiler__ticks();
 }
 
@@ -338,15 +336,15 @@ static void kit_profiler__end(void *user, const tensor_profiler_call_t *call) {
     uint64_t end = kit_profiler__ticks();
     kit_profiler_t *p = (kit_profiler_t *)user;
     kit_profiler__spend(p, end);
-    if (p->outer) kit_profiler__end(p->outer, call);
+    if (p->outer) { kit_profiler__end(p->outer, call); }
     int32_t op = kit_profiler__literal(p, call->op, 0);
     kit_profiler__call_t *c = op < 0 ? NULL : (kit_profiler__call_t *)kit_profiler__add(&p->calls, sizeof *c);
     p->lost += !c;
-    if (!c) return;
+    if (!c) { return; }
     double bytes = 0;
     for (int i = 0; i < call->inputs + call->outputs; i++) {
         tensor_profiler_operand_t o = tensor_profiler_operand(call, i);
-        if (o.dtype != TENSOR_DTYPE_NONE) bytes += (double)o.numel * (double)tensor_dtype_size(o.dtype);
+        if (o.dtype != TENSOR_DTYPE_NONE) { bytes += (double)o.numel * (double)tensor_dtype_size(o.dtype); }
     }
     c->begin = p->call_begin;
     c->end = end;
@@ -356,23 +354,23 @@ static void kit_profiler__end(void *user, const tensor_profiler_call_t *call) {
     c->op = op;
     c->line = p->pass >= 0 ? KIT_PROFILER__AT(p, spans, span, p->pass).line : -1;
     c->frame = p->frame;
-    if (p->from >= 0) kit_profiler__behind(p, call->device);
+    if (p->from >= 0) { kit_profiler__behind(p, call->device); }
 }
 
 static void kit_profiler__site(void *user, const char *site) {
     kit_profiler_t *p = (kit_profiler_t *)user;
-    if (p->outer) kit_profiler__site(p->outer, site);
+    if (p->outer) { kit_profiler__site(p->outer, site); }
     int32_t line = kit_profiler__literal(p, site, 1);
     for (; p->stamped < p->calls.count; p->stamped++) {
         kit_profiler__call_t *c = &KIT_PROFILER__AT(p, calls, call, p->stamped);
-        if (c->line < 0) c->line = line;
+        if (c->line < 0) { c->line = line; }
     }
 }
 
 static void kit_profiler__range(void *user, const char *name) {
     kit_profiler_t *p = (kit_profiler_t *)user;
     uint64_t now = kit_profiler__ticks();
-    if (p->outer) kit_profiler__range(p->outer, name);
+    if (p->outer) { kit_profiler__range(p->outer, name); }
     kit_profiler__leave(p, now);
     if (name) {
         kit_profiler__open(p, kit_profiler__child(p, p->frame, name), -1, now);
@@ -384,7 +382,7 @@ static void kit_profiler__range(void *user, const char *name) {
 static void kit_profiler__pass(void *user, int begins) {
     kit_profiler_t *p = (kit_profiler_t *)user;
     uint64_t now = kit_profiler__ticks();
-    if (p->outer) kit_profiler__pass(p->outer, begins);
+    if (p->outer) { kit_profiler__pass(p->outer, begins); }
     kit_profiler__leave(p, now);
     if (begins) {
         kit_profiler__open(p, p->frame, p->frame, now);
@@ -395,14 +393,14 @@ static void kit_profiler__pass(void *user, int begins) {
 
 static void kit_profiler__backward(void *user, uint64_t node, const char *op, const char *site) {
     kit_profiler_t *p = (kit_profiler_t *)user;
-    if (p->outer) kit_profiler__backward(p->outer, node, op, site);
-    if (p->pass < 0) return; // it began before the profiler
+    if (p->outer) { kit_profiler__backward(p->outer, node, op, site); }
+    if (p->pass < 0) { return; } // it began before the profiler
     kit_profiler__leave(p, kit_profiler__ticks());
     kit_profiler__span_t *s = &KIT_PROFILER__AT(p, spans, span, p->pass);
     int32_t frame = kit_profiler__frame_of(p, node);
     s->frame = kit_profiler__mirror(p, frame < 0 ? s->base : frame, s->base);
-    if (site) s->line = kit_profiler__literal(p, site, 1); // else that of the node before
-    if (p->span == p->pass) p->frame = s->frame;
+    if (site) { s->line = kit_profiler__literal(p, site, 1); } // else that of the node before
+    if (p->span == p->pass) { p->frame = s->frame; }
 }
 
 kit_profiler_t *kit_profiler_start(void) {
@@ -431,13 +429,13 @@ kit_profiler_t *kit_profiler_start(void) {
 }
 
 void kit_profiler_stop(kit_profiler_t *p) {
-    if (!p || !p->running) return;
+    if (!p || !p->running) { return; }
     p->end = kit_profiler__ticks();
     p->rate = (kit_profiler__clock() - p->clock) / (double)(p->end > p->begin ? p->end - p->begin : 1);
     kit_profiler__spend(p, p->end);
     kit_profiler_t **at = &kit_profiler__latest;
-    while (*at && *at != p) at = &(*at)->outer;
-    if (*at) *at = p->outer;
+    while (*at && *at != p) { at = &(*at)->outer; }
+    if (*at) { *at = p->outer; }
     p->outer = NULL;
     tensor_profiler_set(kit_profiler__latest ? &kit_profiler__latest->hears : NULL);
     p->running = 0;
@@ -448,7 +446,7 @@ void kit_profiler_stop(kit_profiler_t *p) {
 }
 
 void kit_profiler_free(kit_profiler_t *p) {
-    if (!p) return;
+    if (!p) { return; }
     kit_profiler_stop(p);
     for (int64_t k = 0; k < p->names.count; k++) { free(KIT_PROFILER__AT(p, names, name, k).text); }
     free(p->names.at);

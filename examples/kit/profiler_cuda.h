@@ -62,7 +62,7 @@ static tensor_cuda_event_t **kit_profiler_cuda__event(kit_profiler_cuda__ring_t 
 
 // An error of the profiler is not one of the program, unless that had one before.
 static void kit_profiler_cuda__clear(int was_ok) {
-    if (was_ok && !tensor_ok()) tensor_clear_error();
+    if (was_ok && !tensor_ok()) { tensor_clear_error(); }
 }
 
 static int64_t kit_profiler_cuda__mark(void *user, tensor_device_t device) {
@@ -70,9 +70,9 @@ static int64_t kit_profiler_cuda__mark(void *user, tensor_device_t device) {
     kit_profiler_cuda__ring_t *ring = &s->ring[(int)device - TENSOR_CUDA];
     tensor_cuda_event_t **event = kit_profiler_cuda__event(ring, ring->marks);
     int was_ok = tensor_ok();
-    if (s->failed) return -1;
+    if (s->failed) { return -1; }
     tensor_cuda_stream_t *stream = tensor_cuda_current_stream(device);
-    if (stream && !*event) *event = tensor_cuda_event_new(device, 1);
+    if (stream && !*event) { *event = tensor_cuda_event_new(device, 1); }
     s->failed = !stream || !*event || tensor_cuda_event_record(*event, stream) != 0;
     kit_profiler_cuda__clear(was_ok);
     return s->failed ? -1 : ring->marks++;
@@ -83,7 +83,7 @@ static double kit_profiler_cuda__between(void *user, tensor_device_t device, int
     kit_profiler_cuda__ring_t *ring = &s->ring[(int)device - TENSOR_CUDA];
     int was_ok = tensor_ok();
     double ms = NAN;
-    if (from && ring->marks - from > KIT_PROFILER_MARKS) return NAN; // its event was used again
+    if (from && ring->marks - from > KIT_PROFILER_MARKS) { return NAN; } // its event was used again
     if (!s->gone && tensor_cuda_current_stream(device)) { // else a shutdown has freed the events
         ms = tensor_cuda_event_elapsed_time(*kit_profiler_cuda__event(ring, from),
                                             *kit_profiler_cuda__event(ring, to));
@@ -98,8 +98,8 @@ static void kit_profiler_cuda__end(void *user) {
     int was_ok = tensor_ok();
     for (int d = 0; d < KIT_PROFILER_DEVICES && !s->gone; d++) {
         kit_profiler_cuda__ring_t *ring = &s->ring[d];
-        if (!ring->event[0] || !tensor_cuda_current_stream((tensor_device_t)(TENSOR_CUDA + d))) continue;
-        for (int k = 0; k <= KIT_PROFILER_MARKS; k++) tensor_cuda_event_free(ring->event[k]);
+        if (!ring->event[0] || !tensor_cuda_current_stream((tensor_device_t)(TENSOR_CUDA + d))) { continue; }
+        for (int k = 0; k <= KIT_PROFILER_MARKS; k++) { tensor_cuda_event_free(ring->event[k]); }
     }
     kit_profiler_cuda__clear(was_ok);
     free(s);
@@ -108,7 +108,7 @@ static void kit_profiler_cuda__end(void *user) {
 kit_profiler_t *kit_profiler_cuda_start(void) {
     kit_profiler_cuda__state_t *s = (kit_profiler_cuda__state_t *)calloc(1, sizeof *s);
     kit_profiler_t *p = s ? kit_profiler_start() : NULL;
-    if (!s) (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_profiler_cuda_start: out of memory");
+    if (!s) { (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_profiler_cuda_start: out of memory"); }
     if (!p) {
         free(s);
         return NULL;

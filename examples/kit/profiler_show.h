@@ -18,18 +18,19 @@ static kit_profiler_row_t *kit_profiler__sums(kit_profiler_t *p, int by, int64_t
     int tree = by == KIT_PROFILER_MODULES;
     *count = tree ? p->frames.count : p->names.count;
     if (by < KIT_PROFILER_OPS || by > KIT_PROFILER_MODULES) {
-        (tensor_raise)(TENSOR_ERR_INDEX, "kit_profiler: by is none of KIT_PROFILER_OPS, .._LINES, .._MODULES");
+        (tensor_raise)(TENSOR_ERR_INDEX,
+                       "kit_profiler: by must be one of KIT_PROFILER_OPS, .._LINES, .._MODULES");
         return NULL;
     }
     kit_profiler_row_t *rows = (kit_profiler_row_t *)calloc((size_t)*count, sizeof *rows);
-    if (!rows) (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_profiler: out of memory");
+    if (!rows) { (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_profiler: out of memory"); }
     for (int64_t k = 0; rows && k < p->calls.count; k++) {
         const kit_profiler__call_t *c = &KIT_PROFILER__AT(p, calls, call, k);
         int32_t keys[3] = {c->op, c->line < 0 ? 1 : c->line, c->frame}; // 1: "?"
         kit_profiler_row_t *r = &rows[keys[by]];
         r->calls++;
         r->self += p->rate * (double)(c->end - c->begin);
-        if (!tree) r->total += p->rate * (double)(c->end - before);
+        if (!tree) { r->total += p->rate * (double)(c->end - before); }
         r->bytes += (double)c->bytes;
         r->flops += (double)c->flops;
         before = c->end;
@@ -43,9 +44,9 @@ static kit_profiler_row_t *kit_profiler__sums(kit_profiler_t *p, int by, int64_t
     for (int64_t k = *count - 1; rows && k >= 0; k--) {
         kit_profiler_row_t *r = &rows[k];
         r->name = kit_profiler__text(p, tree ? KIT_PROFILER__AT(p, frames, frame, k).path : (int32_t)k);
-        if (tree) r->total += p->rate * (double)KIT_PROFILER__AT(p, frames, frame, k).spent;
-        if (seconds > 0) r->share = (tree ? r->total : r->self) / seconds;
-        if (!tree || k == 0) continue;
+        if (tree) { r->total += p->rate * (double)KIT_PROFILER__AT(p, frames, frame, k).spent; }
+        if (seconds > 0) { r->share = (tree ? r->total : r->self) / seconds; }
+        if (!tree || k == 0) { continue; }
         kit_profiler_row_t *above = &rows[KIT_PROFILER__AT(p, frames, frame, k).parent];
         above->calls += r->calls;
         above->total += r->total;
@@ -66,9 +67,9 @@ int kit_profiler_rows(kit_profiler_t *p, int by, kit_profiler_row_t *rows, int r
     kit_profiler_stop(p);
     kit_profiler_row_t *all = p ? kit_profiler__sums(p, by, &count) : NULL;
     for (int64_t k = 0; all && k < count; k++) {
-        if (all[k].calls || all[k].total > 0) all[there++] = all[k];
+        if (all[k].calls || all[k].total > 0) { all[there++] = all[k]; }
     }
-    if (there) qsort(all, (size_t)there, sizeof *all, kit_profiler__by_share);
+    if (there) { qsort(all, (size_t)there, sizeof *all, kit_profiler__by_share); }
     for (int64_t k = 0; k < there && k < room; k++) { rows[k] = all[k]; }
     free(all);
     return (int)there;
@@ -77,7 +78,7 @@ int kit_profiler_rows(kit_profiler_t *p, int by, kit_profiler_row_t *rows, int r
 void kit_profiler_print(kit_profiler_t *p, int by, int most) {
     static const char *const titles[3] = {"op", "line", "module"};
     int n = kit_profiler_rows(p, by, NULL, 0);
-    if (by < KIT_PROFILER_OPS || by > KIT_PROFILER_MODULES) return; // raised, if there is a profiler
+    if (by < KIT_PROFILER_OPS || by > KIT_PROFILER_MODULES) { return; } // raised, if there is a profiler
     kit_profiler_row_t *rows = (kit_profiler_row_t *)calloc((size_t)n + 1, sizeof *rows);
     double self = 0, device = 0;
     int marked = p && p->taken.count > 0;
@@ -91,12 +92,12 @@ void kit_profiler_print(kit_profiler_t *p, int by, int most) {
         double rate = r->flops > 0 && kernels > 0 ? 1e-9 * r->flops / kernels : 0;
         size_t length = strlen(r->name);
         self += r->self;
-        if (by != KIT_PROFILER_MODULES || k == 0) device += r->device;
-        if (k >= most) continue;
+        if (by != KIT_PROFILER_MODULES || k == 0) { device += r->device; }
+        if (k >= most) { continue; }
         printf("%-36s %9lld %10.3f %10.3f %6.2f %% %10.2f", r->name + (length > 36 ? length - 36 : 0),
                (long long)r->calls, 1e3 * r->self, 1e3 * r->total, 100 * r->share, 1e-6 * r->bytes);
-        if (rate > 0) printf(" %8.1f", rate);
-        if (marked) printf("%*s %11.1f", rate > 0 ? 0 : 9, "", 1e6 * r->device);
+        if (rate > 0) { printf(" %8.1f", rate); }
+        if (marked) { printf("%*s %11.1f", rate > 0 ? 0 : 9, "", 1e6 * r->device); }
         printf("\n");
     }
     printf("%d rows: %.3f of %.3f ms in kernels; %lld calls not kept\n", n, 1e3 * self,
@@ -123,7 +124,7 @@ void kit_profiler_flame(kit_profiler_t *p) {
         }
         for (f = shown ? at.child : -1, depth++; f < 0 && depth > 0; depth--) {
             f = at.next;
-            if (f < 0 && at.parent >= 0) at = KIT_PROFILER__AT(p, frames, frame, at.parent);
+            if (f < 0 && at.parent >= 0) { at = KIT_PROFILER__AT(p, frames, frame, at.parent); }
         }
     }
     free(rows);
@@ -137,7 +138,7 @@ static void kit_profiler__event(const kit_profiler_t *p, FILE *file, const char 
     fprintf(file, ",\n{\"pid\":1,\"tid\":%d,\"ph\":\"%c\",\"ts\":%llu.%03llu,\"dur\":%llu.%03llu,\"name\":\"",
             track, kind, at / 1000, at % 1000, took / 1000, took % 1000);
     for (; *text; text++) {
-        if (*text == '"' || *text == '\\') fputc('\\', file);
+        if (*text == '"' || *text == '\\') { fputc('\\', file); }
         fputc((unsigned char)*text < 32 ? ' ' : *text, file);
     }
     fputc('"', file);
@@ -151,19 +152,19 @@ static void kit_profiler__devices(const kit_profiler_t *p, FILE *file) {
         const kit_profiler__taken_t *t = &KIT_PROFILER__AT(p, taken, taken, k);
         uint64_t called = KIT_PROFILER__AT(p, calls, call, t->call).begin - p->begin;
         double late = p->rate * (double)called - t->at;
-        if (t->at < 0) continue;
-        if (!seen[t->device] || late > shift[t->device]) shift[t->device] = late;
+        if (t->at < 0) { continue; }
+        if (!seen[t->device] || late > shift[t->device]) { shift[t->device] = late; }
         seen[t->device] = 1;
     }
     for (int d = 0; d < KIT_PROFILER_DEVICES; d++) {
-        if (!seen[d]) continue;
+        if (!seen[d]) { continue; }
         fprintf(file, ",\n{\"pid\":1,\"tid\":%d,\"ph\":\"M\",\"name\":\"thread_name\",", d + 2);
         fprintf(file, "\"args\":{\"name\":\"device %d\"}}", d);
     }
     for (int64_t k = 0; p->rate > 0 && k < p->taken.count; k++) {
         const kit_profiler__taken_t *t = &KIT_PROFILER__AT(p, taken, taken, k);
         int32_t op = KIT_PROFILER__AT(p, calls, call, t->call).op;
-        if (t->at < 0) continue;
+        if (t->at < 0) { continue; }
         uint64_t begin = p->begin + (uint64_t)((t->at + shift[t->device]) / p->rate);
         uint64_t end = begin + (uint64_t)(t->seconds / p->rate);
         kit_profiler__event(p, file, kit_profiler__text(p, op), 'X', t->device + 2, begin, end);
@@ -173,13 +174,15 @@ static void kit_profiler__devices(const kit_profiler_t *p, FILE *file) {
 
 int kit_profiler_trace(kit_profiler_t *p, const char *path) {
     kit_profiler_stop(p); // first: opening a file takes time
-    if (!p) return (tensor_raise)(TENSOR_ERR_OWNER, "kit_profiler_trace: the profiler is NULL");
+    if (!p) { return (tensor_raise)(TENSOR_ERR_OWNER, "kit_profiler_trace: the profiler is NULL"); }
     FILE *file = path ? kit_file__open(path, "wb") : NULL;
-    if (file) fputs("{\"traceEvents\":[{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{}}", file);
+    if (file) {
+        fputs("{\"traceEvents\":[{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{}}", file);
+    }
     for (int64_t k = 0; file && k < p->spans.count; k++) {
         const kit_profiler__span_t *s = &KIT_PROFILER__AT(p, spans, span, k);
         const char *name = kit_profiler__text(p, KIT_PROFILER__AT(p, frames, frame, s->frame).name);
-        if (s->base >= 0) name = "backward";
+        if (s->base >= 0) { name = "backward"; }
         kit_profiler__event(p, file, name, 'X', 1, s->begin, s->end);
         fputc('}', file);
     }
@@ -190,8 +193,8 @@ int kit_profiler_trace(kit_profiler_t *p, const char *path) {
         kit_profiler__event(p, file, "memory", 'C', 1, c->begin, c->begin);
         fprintf(file, ",\"args\":{\"live bytes\":%llu}}", (unsigned long long)c->live);
     }
-    if (file) kit_profiler__devices(p, file);
-    if (file) fputs("\n]}\n", file);
+    if (file) { kit_profiler__devices(p, file); }
+    if (file) { fputs("\n]}\n", file); }
     return kit_file__finish(file, path);
 }
 

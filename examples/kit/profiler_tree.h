@@ -16,7 +16,7 @@
 static int32_t kit_profiler__child(kit_profiler_t *p, int32_t parent, const char *name) {
     const kit_profiler__frame_t *at = &KIT_PROFILER__AT(p, frames, frame, parent);
     for (int32_t k = at->child; k >= 0; k = KIT_PROFILER__AT(p, frames, frame, k).next) {
-        if (!strcmp(kit_profiler__text(p, KIT_PROFILER__AT(p, frames, frame, k).name), name)) return k;
+        if (!strcmp(kit_profiler__text(p, KIT_PROFILER__AT(p, frames, frame, k).name), name)) { return k; }
     }
     char path[512];
     const char *above = parent ? kit_profiler__text(p, at->path) : "";
@@ -25,7 +25,7 @@ static int32_t kit_profiler__child(kit_profiler_t *p, int32_t parent, const char
     f.name = kit_profiler__name(p, name);
     f.path = kit_profiler__name(p, path);
     void *room = p->frames.count < KIT_PROFILER__FRAMES ? kit_profiler__add(&p->frames, sizeof f) : NULL;
-    if (!room) return parent;
+    if (!room) { return parent; }
     memcpy(room, &f, sizeof f);
     return KIT_PROFILER__AT(p, frames, frame, parent).child = (int32_t)p->frames.count - 1;
 }
@@ -34,10 +34,10 @@ static int32_t kit_profiler__child(kit_profiler_t *p, int32_t parent, const char
 // of f below base.backward, without the part that both share.
 static int32_t kit_profiler__mirror(kit_profiler_t *p, int32_t f, int32_t base) {
     for (int32_t k = base; k >= 0; k = KIT_PROFILER__AT(p, frames, frame, k).parent) {
-        if (k == f) return kit_profiler__child(p, base, "backward");
+        if (k == f) { return kit_profiler__child(p, base, "backward"); }
     }
     kit_profiler__frame_t of = KIT_PROFILER__AT(p, frames, frame, f);
-    if (of.base == base) return of.mirror;
+    if (of.base == base) { return of.mirror; }
     int32_t parent = kit_profiler__mirror(p, of.parent, base);
     of.mirror = kit_profiler__child(p, parent, kit_profiler__text(p, of.name));
     KIT_PROFILER__AT(p, frames, frame, f).base = base;

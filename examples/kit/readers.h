@@ -93,7 +93,7 @@ kit_cifar_t kit_parse_cifar(const void *data, size_t size, const char *name, int
         int64_t *coarse = r.coarse ? (int64_t *)tensor_data_mut(r.coarse) : NULL;
         if (image && label && (coarse || classes == 10)) {
             for (size_t i = 0; i < n; i++, p += record) {
-                if (coarse) coarse[i] = p[0];
+                if (coarse) { coarse[i] = p[0]; }
                 label[i] = p[labels - 1];
                 memcpy(image + i * pixels, p + labels, pixels);
             }
@@ -129,16 +129,14 @@ typedef struct kit_readers__text_t {
 static int64_t kit_readers__pnm_number(kit_readers__text_t *t) {
     int64_t value = 0;
     for (;;) {
-        while (t->p < t->end && (*t->p == ' ' || (*t->p >= '\t' && *t->p <= '\r')))
-            t->p++;
-        if (t->p >= t->end || *t->p != '#') break;
-        while (t->p < t->end && *t->p != '\n' && *t->p != '\r')
-            t->p++;
+        while (t->p < t->end && (*t->p == ' ' || (*t->p >= '\t' && *t->p <= '\r'))) { t->p++; }
+        if (t->p >= t->end || *t->p != '#') { break; }
+        while (t->p < t->end && *t->p != '\n' && *t->p != '\r') { t->p++; }
     }
-    if (t->p >= t->end || *t->p < '0' || *t->p > '9') return -1;
+    if (t->p >= t->end || *t->p < '0' || *t->p > '9') { return -1; }
     for (; t->p < t->end && *t->p >= '0' && *t->p <= '9'; t->p++) {
         value = 10 * value + (*t->p - '0');
-        if (value > INT32_MAX) return -1;
+        if (value > INT32_MAX) { return -1; }
     }
     return value;
 }
@@ -153,9 +151,12 @@ tensor_t *kit_parse_pnm(const void *data, size_t size, const char *name) {
     int64_t w = kit_readers__pnm_number(&t), h = kit_readers__pnm_number(&t),
             top = kit_readers__pnm_number(&t);
     int64_t channels = kind == 3 || kind == 6 ? 3 : 1, plain = kind < 4;
-    if (w < 1 || h < 1) return kit_file__fail(TENSOR_ERR_FORMAT, name, NULL, -1, "width or height is wrong");
-    if (top < 1 || top > 65535)
+    if (w < 1 || h < 1) {
+        return kit_file__fail(TENSOR_ERR_FORMAT, name, NULL, -1, "width or height is wrong");
+    }
+    if (top < 1 || top > 65535) {
         return kit_file__fail(TENSOR_ERR_FORMAT, name, NULL, -1, "maxval is not 1..65535");
+    }
     if (t.p >= t.end || !(*t.p == ' ' || (*t.p >= '\t' && *t.p <= '\r'))) {
         return kit_file__fail(TENSOR_ERR_FORMAT, name, NULL, -1, "the header has no end");
     }
@@ -220,11 +221,10 @@ static float kit_readers__sample(const unsigned char *p, int bits, int is_float)
         memcpy(&f, &low, sizeof f);
         return f;
     }
-    if (bits == 8) return (float)(p[0] - 128) / 128.0f;
+    if (bits == 8) { return (float)(p[0] - 128) / 128.0f; }
     // The bytes come to the top of 32 bits, the sign among them.
     low = 0;
-    for (int k = 0; k < bits / 8; k++)
-        low |= (uint32_t)p[k] << (32 - bits + 8 * k);
+    for (int k = 0; k < bits / 8; k++) { low |= (uint32_t)p[k] << (32 - bits + 8 * k); }
     return (float)((low & 0x80000000u ? (double)low - 4294967296.0 : (double)low) / 2147483648.0);
 }
 
@@ -233,28 +233,30 @@ kit_wav_t kit_parse_wav(const void *data, size_t size, const char *name) {
     uint64_t at = 12, bytes = 0;
     const char *wrong = NULL;
     kit_wav_t r = {NULL, 0, 0};
-    if (size < 12 || memcmp(p, "RIFF", 4) != 0 || memcmp(p + 8, "WAVE", 4) != 0)
+    if (size < 12 || memcmp(p, "RIFF", 4) != 0 || memcmp(p + 8, "WAVE", 4) != 0) {
         wrong = "it is not a RIFF WAVE file";
+    }
     while (!wrong && !samples && at + 8 <= size) {
         const uint64_t chunk = kit_file__u32(p + at + 4);
         if (chunk > size - at - 8) {
             wrong = "a chunk is longer than the file";
         } else if (memcmp(p + at, "fmt ", 4) == 0 && chunk >= 16) {
             format = p + at + 8;
-            if (kit_file__u16(format) == 0xFFFE && chunk < 26) wrong = "the extended format is cut off";
+            if (kit_file__u16(format) == 0xFFFE && chunk < 26) { wrong = "the extended format is cut off"; }
         } else if (memcmp(p + at, "data", 4) == 0) {
             samples = p + at + 8;
             bytes = chunk;
         }
         at += 8 + chunk + (chunk & 1);
     }
-    if (!wrong && (!format || !samples))
+    if (!wrong && (!format || !samples)) {
         wrong = format ? "there is no data chunk" : "there is no fmt chunk before the data";
+    }
     int code = TENSOR_ERR_FORMAT, is_float = 0;
     int64_t channels = 0;
     if (!wrong) {
         uint32_t coding = kit_file__u16(format);
-        if (coding == 0xFFFE) coding = kit_file__u16(format + 24);
+        if (coding == 0xFFFE) { coding = kit_file__u16(format + 24); }
         channels = kit_file__u16(format + 2);
         r.rate = kit_file__u32(format + 4);
         r.bits = (int)kit_file__u16(format + 14);

@@ -252,8 +252,10 @@ static tensor_t *kit_rl__bernoulli_kl(tensor_t *x, tensor_t *y) {
 }
 
 tensor_t *kit_kl(kit_dist_t p, kit_dist_t q) {
-    if (p.kind != q.kind) return kit_rl__fail(TENSOR_ERR_UNSUPPORTED, "kit_kl: the two are not of one kind");
-    if (p.kind == KIT_NORMAL || p.kind == KIT_SQUASHED_NORMAL) return kit_rl__normal_kl(p, q);
+    if (p.kind != q.kind) {
+        return kit_rl__fail(TENSOR_ERR_UNSUPPORTED, "kit_kl: the two are not of one kind");
+    }
+    if (p.kind == KIT_NORMAL || p.kind == KIT_SQUASHED_NORMAL) { return kit_rl__normal_kl(p, q); }
     if (p.kind == KIT_BERNOULLI) {
         return tensor_add(kit_rl__bernoulli_kl(p.a, q.a),
                           kit_rl__bernoulli_kl(tensor_neg(p.a), tensor_neg(q.a)));
@@ -280,7 +282,7 @@ tensor_t *kit_mode(kit_dist_t d) {
 // step.
 static const double *kit_rl__steps(tensor_t *x, int64_t steps, int64_t each) {
     tensor_t *host = tensor_contiguous(tensor_to(tensor_to(tensor_detach(x), TENSOR_CPU), TENSOR_F64));
-    if (tensor_is_poison(host)) return NULL;
+    if (tensor_is_poison(host)) { return NULL; }
     if (tensor_ndim(host) > 0 && tensor_size(host, 0) == steps && tensor_numel(host) == steps * each) {
         static const double none = 0;
         return tensor_numel(host) ? (const double *)tensor_data(host) : &none;
@@ -314,7 +316,7 @@ static kit_advantages_t kit_rl__results(tensor_scope_t scope, tensor_t *rewards,
 // Two arrays of n doubles at out[0] and out[1].   -> to be freed, NULL = raised
 static double *kit_rl__arrays(int64_t n, double *out[2]) {
     double *room = (double *)calloc((size_t)n + 1, 2 * sizeof *room);
-    if (!room) tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "advantages: out of memory");
+    if (!room) { tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "advantages: out of memory"); }
     out[0] = room;
     out[1] = room ? room + n : NULL;
     return room;
@@ -367,28 +369,28 @@ kit_replay_t kit_replay_new(int64_t capacity, tensor_t *const *like, int fields)
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     int good = capacity > 0 && fields > 0 && fields <= KIT_REPLAY_FIELDS;
     memset(&r, 0, sizeof r);
-    if (!good) tensor_raise(TENSOR_ERR_SHAPE, "kit_replay_new: capacity is below 1, or not 1..8 fields");
+    if (!good) { tensor_raise(TENSOR_ERR_SHAPE, "kit_replay_new: capacity is below 1, or not 1..8 fields"); }
     for (int k = 0; k < fields && good; k++, r.fields += good) {
         tensor_shape_t shape = tensor_shape(like[k]);
         good = shape.ndim > 0;
-        if (!good && !tensor_is_poison(like[k]))
+        if (!good && !tensor_is_poison(like[k])) {
             tensor_raise(TENSOR_ERR_SHAPE, "kit_replay_new: a field has no dims");
+        }
         shape.dims[0] = capacity;
         tensor_t *t =
             good ? tensor_zeros_n(shape.dims, shape.ndim, tensor_dtype(like[k])) : tensor_detach(NULL);
         t = tensor_to(t, good ? (int)tensor_device(like[k]) : TENSOR_CPU);
         good = good && !tensor_is_poison(t);
-        if (good) r.field[k] = tensor_keep(t);
+        if (good) { r.field[k] = tensor_keep(t); }
     }
     tensor_scope_end(scope);
     r.capacity = capacity;
-    if (!good) kit_replay_free(&r);
+    if (!good) { kit_replay_free(&r); }
     return r;
 }
 
 void kit_replay_free(kit_replay_t *r) {
-    for (int k = 0; k < r->fields; k++)
-        tensor_free(r->field[k]);
+    for (int k = 0; k < r->fields; k++) { tensor_free(r->field[k]); }
     memset(r, 0, sizeof *r);
 }
 
@@ -396,29 +398,31 @@ int kit_replay_push(kit_replay_t *r, tensor_t *const *fields) {
     const int64_t n = r->fields > 0 && tensor_ndim(fields[0]) > 0 ? tensor_size(fields[0], 0) : 0;
     const int64_t first = n < r->capacity - r->next ? n : r->capacity - r->next;
     tensor_scope_t scope = tensor_scope_begin_no_grad();
-    if (n < 1 || n > r->capacity)
+    if (n < 1 || n > r->capacity) {
         tensor_raise(TENSOR_ERR_SHAPE, "kit_replay_push: no transitions, or over the capacity");
+    }
     // All is looked at before anything is changed.
     for (int k = 0; k < r->fields && tensor_ok(); k++) {
         tensor_shape_t have = tensor_shape(r->field[k]), got = tensor_shape(fields[k]);
         have.dims[0] = n;
         int same =
             have.ndim == got.ndim && !memcmp(have.dims, got.dims, (size_t)have.ndim * sizeof *have.dims);
-        if (!same)
+        if (!same) {
             tensor_raise(TENSOR_ERR_SHAPE, "kit_replay_push: a field has another shape than the buffer's");
+        }
         if (tensor_dtype(fields[k]) != tensor_dtype(r->field[k])) {
             tensor_raise(TENSOR_ERR_DTYPE, "kit_replay_push: a field has another dtype than the buffer's");
         }
     }
     for (int k = 0; k < r->fields && tensor_ok(); k++) {
         tensor_copy_(tensor_narrow(r->field[k], 0, r->next, first), tensor_narrow(fields[k], 0, 0, first));
-        if (first == n) continue;
+        if (first == n) { continue; }
         tensor_copy_(tensor_narrow(r->field[k], 0, 0, n - first),
                      tensor_narrow(fields[k], 0, first, n - first));
     }
     const int code = tensor_error_code();
     tensor_scope_end(scope);
-    if (code) return code;
+    if (code) { return code; }
     r->next = (r->next + n) % r->capacity;
     r->size = r->size + n < r->capacity ? r->size + n : r->capacity;
     return 0;
@@ -426,8 +430,9 @@ int kit_replay_push(kit_replay_t *r, tensor_t *const *fields) {
 
 int kit_replay_sample(const kit_replay_t *r, int64_t n, tensor_t **out) {
     int good = r->size > 0 && n > 0;
-    if (!good)
+    if (!good) {
         tensor_raise(TENSOR_ERR_SHAPE, "kit_replay_sample: the buffer is empty, or less than 1 is asked for");
+    }
     tensor_t *index = good ? tensor_randint_n(0, r->size, &n, 1) : tensor_detach(NULL);
     for (int k = 0; k < r->fields; k++) {
         out[k] =
@@ -439,7 +444,9 @@ int kit_replay_sample(const kit_replay_t *r, int64_t n, tensor_t **out) {
 int kit_polyak(nn_module_t *target, nn_module_t *source, double tau) {
     const nn_named_list_t to = nn_state(target), from = nn_state(source);
     tensor_scope_t scope = tensor_scope_begin_no_grad();
-    if (to.count != from.count) tensor_raise(TENSOR_ERR_SHAPE, "kit_polyak: the modules are not built alike");
+    if (to.count != from.count) {
+        tensor_raise(TENSOR_ERR_SHAPE, "kit_polyak: the modules are not built alike");
+    }
     for (int64_t i = 0; i < to.count && tensor_ok(); i++) {
         if (to.item[i].is_buffer) {
             tensor_copy_(to.item[i].tensor, from.item[i].tensor);

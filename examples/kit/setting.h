@@ -1,6 +1,6 @@
 // setting.h - what a program is told by its environment, and how it refuses what it cannot use
 //
-// A file to copy and to change. In one C file of the program:
+// A file to copy and to change, with file.h beside it. In one C file of the program:
 //
 //   #define KIT_SETTING_IMPLEMENTATION
 //   #include "kit/setting.h"
@@ -27,7 +27,7 @@ int kit_refuse(int code, const char *what, const char *why);
 
 // The first bytes of a file, at most room.
 //   -> how many, 0 after raising;  errors IO
-size_t kit_read_bytes(const char *path, void *to, size_t room);
+size_t kit_bytes_of(const char *path, void *to, size_t room);
 
 #ifdef __cplusplus
 }
@@ -37,21 +37,15 @@ size_t kit_read_bytes(const char *path, void *to, size_t room);
 #if defined(KIT_SETTING_IMPLEMENTATION) && !defined(KIT_SETTING_DONE)
 #define KIT_SETTING_DONE
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "file.h"
 
 int kit_refuse(int code, const char *what, const char *why) {
-    char text[512];
-    snprintf(text, sizeof text, "%.240s: %.240s", what, why ? why : strerror(errno));
-    (tensor_raise)(code, text);
-    (void)tensor_empty(0);      // a call that succeeds reports what was raised before it, without its own line
+    (void)kit_file__fail(code, what, NULL, -1, why ? why : strerror(errno));
     return code;
 }
 
-size_t kit_read_bytes(const char *path, void *to, size_t room) {
-    FILE *f = fopen(path, "rb");
+size_t kit_bytes_of(const char *path, void *to, size_t room) {
+    FILE *f = kit_file__open(path, "rb");
     if (!f) {
         kit_refuse(TENSOR_ERR_IO, path, NULL);
         return 0;

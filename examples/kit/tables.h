@@ -38,11 +38,10 @@ KIT_TABLES__FN const char *kit_tables__get(const kit_tables__set_t *s, int64_t i
 KIT_TABLES__FN size_t kit_tables__slot(const kit_tables__set_t *s, const char *bytes, size_t size) {
     uint64_t h = UINT64_C(14695981039346656037);
     size_t slot, n;
-    for (size_t i = 0; i < size; i++)
-        h = (h ^ (unsigned char)bytes[i]) * UINT64_C(1099511628211);
+    for (size_t i = 0; i < size; i++) { h = (h ^ (unsigned char)bytes[i]) * UINT64_C(1099511628211); }
     for (slot = (size_t)(h ^ h >> 32); s->slots[slot &= s->slots_room - 1]; slot++) {
         const char *have = kit_tables__get(s, s->slots[slot] - 1, &n);
-        if (n == size && memcmp(have, bytes, size) == 0) break;
+        if (n == size && memcmp(have, bytes, size) == 0) { break; }
     }
     return slot;
 }
@@ -55,22 +54,22 @@ KIT_TABLES__FN int kit_tables__set_grow(kit_tables__set_t *s, size_t size) {
     if (s->used + size + 1 > s->room) {
         size_t room = 2 * (s->used + size + 1) + 64;
         char *grown = (char *)realloc(s->bytes, room);
-        if (!grown) return 0;
+        if (!grown) { return 0; }
         s->bytes = grown;
         s->room = room;
     }
     if (s->count + 2 > s->most) {
         int32_t most = 2 * s->most + 64;
         size_t *grown = (size_t *)realloc(s->start, (size_t)most * sizeof *grown);
-        if (!grown) return 0;
-        if (s->count == 0) grown[0] = 0;
+        if (!grown) { return 0; }
+        if (s->count == 0) { grown[0] = 0; }
         s->start = grown;
         s->most = most;
     }
     if (2 * ((size_t)s->count + 1) > s->slots_room) {
         size_t room = s->slots_room ? 2 * s->slots_room : 256, n;
         int32_t *slots = (int32_t *)calloc(room, sizeof *slots);
-        if (!slots) return 0;
+        if (!slots) { return 0; }
         free(s->slots);
         s->slots = slots;
         s->slots_room = room;
@@ -84,10 +83,10 @@ KIT_TABLES__FN int kit_tables__set_grow(kit_tables__set_t *s, size_t size) {
 
 // -> number of the string, -1 = out of memory
 KIT_TABLES__FN int32_t kit_tables__add(kit_tables__set_t *s, const char *bytes, size_t size) {
-    if (size > SIZE_MAX / 4 || !kit_tables__set_grow(s, size)) return -1;
+    if (size > SIZE_MAX / 4 || !kit_tables__set_grow(s, size)) { return -1; }
     size_t slot = kit_tables__slot(s, bytes, size);
-    if (s->slots[slot]) return s->slots[slot] - 1;
-    if (size) memcpy(s->bytes + s->used, bytes, size);
+    if (s->slots[slot]) { return s->slots[slot] - 1; }
+    if (size) { memcpy(s->bytes + s->used, bytes, size); }
     s->used += size;
     s->bytes[s->used++] = 0;
     s->slots[slot] = ++s->count;
@@ -109,8 +108,7 @@ KIT_TABLES__FN kit_tables__pair_t *kit_tables__pair_slot(const kit_tables__pairs
                                                          int32_t right) {
     uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * UINT64_C(0x9E3779B97F4A7C15);
     size_t i = (size_t)(h >> 32);
-    while (m->at[i &= m->room - 1].left >= 0 && !(m->at[i].left == left && m->at[i].right == right))
-        i++;
+    while (m->at[i &= m->room - 1].left >= 0 && !(m->at[i].left == left && m->at[i].right == right)) { i++; }
     return &m->at[i];
 }
 
@@ -125,11 +123,12 @@ KIT_TABLES__FN kit_tables__pair_t *kit_tables__pair_add(kit_tables__pairs_t *m, 
     if (2 * (m->count + 1) > m->room) {
         kit_tables__pairs_t grown = {NULL, m->room ? 2 * m->room : 1024, m->count};
         grown.at = (kit_tables__pair_t *)malloc(grown.room * sizeof *grown.at);
-        if (!grown.at) return NULL;
-        for (size_t i = 0; i < grown.room; i++)
-            grown.at[i].left = -1;
+        if (!grown.at) { return NULL; }
+        for (size_t i = 0; i < grown.room; i++) { grown.at[i].left = -1; }
         for (size_t i = 0; i < m->room; i++) {
-            if (m->at[i].left >= 0) *kit_tables__pair_slot(&grown, m->at[i].left, m->at[i].right) = m->at[i];
+            if (m->at[i].left >= 0) {
+                *kit_tables__pair_slot(&grown, m->at[i].left, m->at[i].right) = m->at[i];
+            }
         }
         free(m->at);
         *m = grown;

@@ -87,13 +87,12 @@ struct kit_tokenizer_t {
 
 kit_tokenizer_t *kit_tokenizer_new(void) {
     kit_tokenizer_t *t = (kit_tokenizer_t *)calloc(1, sizeof *t);
-    for (int b = 0; b < 256 && t; b++)
-        t->byte[b] = -1;
+    for (int b = 0; b < 256 && t; b++) { t->byte[b] = -1; }
     return t;
 }
 
 void kit_tokenizer_free(kit_tokenizer_t *t) {
-    if (!t) return;
+    if (!t) { return; }
     kit_tables__set_free(&t->tokens);
     free(t->merges.at);
     free(t->order);
@@ -106,7 +105,7 @@ int64_t kit_tokenizer_size(const kit_tokenizer_t *t) {
 
 const char *kit_token(const kit_tokenizer_t *t, int64_t id, size_t *size) {
     size_t n;
-    if (id < 0 || id >= kit_tokenizer_size(t)) return NULL;
+    if (id < 0 || id >= kit_tokenizer_size(t)) { return NULL; }
     return kit_tables__get(&t->tokens, id, size ? size : &n);
 }
 
@@ -116,7 +115,7 @@ int64_t kit_token_id(const kit_tokenizer_t *t, const char *bytes, size_t size) {
 
 int64_t kit_tokenizer_add(kit_tokenizer_t *t, const char *bytes, size_t size) {
     int32_t token = kit_tables__add(&t->tokens, bytes, size);
-    if (size == 1 && token >= 0) t->byte[(unsigned char)bytes[0]] = token;
+    if (size == 1 && token >= 0) { t->byte[(unsigned char)bytes[0]] = token; }
     return token;
 }
 
@@ -124,22 +123,22 @@ const char *kit_tokenizer_add_pair(kit_tokenizer_t *t, int64_t left, int64_t rig
     size_t n = 0, m = 0, rank = t->merges.count;
     const char *a = kit_token(t, left, &n), *b = kit_token(t, right, &m);
     char *both = a && b ? (char *)malloc(n + m) : NULL;
-    if (!both) return a && b ? "out of memory" : "a token is not in the vocabulary";
+    if (!both) { return a && b ? "out of memory" : "a token is not in the vocabulary"; }
     memcpy(both, a, n);
     memcpy(both + n, b, m);
     int64_t token = kit_tables__find(&t->tokens, both, n + m);
     free(both);
-    if (token < 0) return "the two joined are not in the vocabulary";
+    if (token < 0) { return "the two joined are not in the vocabulary"; }
     if (rank == t->order_room) {
         size_t room = 2 * rank + 64;
         int32_t(*grown)[2] = (int32_t(*)[2])realloc(t->order, room * sizeof *grown);
-        if (!grown) return "out of memory";
+        if (!grown) { return "out of memory"; }
         t->order = grown;
         t->order_room = room;
     }
     kit_tables__pair_t *p = kit_tables__pair_add(&t->merges, (int32_t)left, (int32_t)right);
-    if (!p) return "out of memory";
-    if (t->merges.count == rank) return "the pair is there twice";
+    if (!p) { return "out of memory"; }
+    if (t->merges.count == rank) { return "the pair is there twice"; }
     p->value = (int64_t)rank << 32 | token;
     t->order[rank][0] = (int32_t)left;
     t->order[rank][1] = (int32_t)right;
@@ -147,7 +146,7 @@ const char *kit_tokenizer_add_pair(kit_tokenizer_t *t, int64_t left, int64_t rig
 }
 
 int kit_tokenizer_pair(const kit_tokenizer_t *t, int64_t rank, int64_t *left, int64_t *right) {
-    if (!t || rank < 0 || rank >= (int64_t)t->merges.count) return 0;
+    if (!t || rank < 0 || rank >= (int64_t)t->merges.count) { return 0; }
     *left = t->order[rank][0];
     *right = t->order[rank][1];
     return 1;
@@ -177,9 +176,8 @@ kit_tokenizer_t *kit_tokenizer_chars(const char *text, size_t size) {
     }
     const char **order = (const char **)malloc(((size_t)found.count + 1) * sizeof *order);
     good = good && order;
-    for (int32_t i = 0; i < found.count && good; i++)
-        order[i] = kit_tables__get(&found, i, &n);
-    if (good) qsort(order, (size_t)found.count, sizeof *order, kit_text__order);
+    for (int32_t i = 0; i < found.count && good; i++) { order[i] = kit_tables__get(&found, i, &n); }
+    if (good) { qsort(order, (size_t)found.count, sizeof *order, kit_text__order); }
     // Only the character NUL has no length for strlen.
     for (int32_t i = 0; i < found.count && good; i++) {
         n = order[i][0] ? strlen(order[i]) : 1;
@@ -187,7 +185,7 @@ kit_tokenizer_t *kit_tokenizer_chars(const char *text, size_t size) {
     }
     free(order);
     kit_tables__set_free(&found);
-    if (!good) return kit_text__no_memory(t);
+    if (!good) { return kit_text__no_memory(t); }
     t->chars = 1;
     return t;
 }
@@ -208,23 +206,22 @@ static int kit_text__words_make(kit_text__words_t *w, const kit_tokenizer_t *t, 
         const int32_t before = w->set.count;
         n = kit_unicode_word(p + at, size - at);
         int32_t i = kit_tables__add(&w->set, (const char *)p + at, n);
-        if (i < 0) return 0;
+        if (i < 0) { return 0; }
         if ((size_t)i >= room) {
             room = 2 * room + 256;
             int64_t *grown = (int64_t *)realloc(w->times, room * sizeof *grown);
-            if (!grown) return 0;
+            if (!grown) { return 0; }
             w->times = grown;
         }
-        if (w->set.count > before) w->times[i] = 0;
+        if (w->set.count > before) { w->times[i] = 0; }
         w->times[i]++;
     }
     w->tokens = (int32_t *)malloc((w->set.used + 1) * sizeof *w->tokens);
     w->length = (int32_t *)malloc(((size_t)w->set.count + 1) * sizeof *w->length);
-    if (!w->tokens || !w->length) return 0;
+    if (!w->tokens || !w->length) { return 0; }
     for (int32_t i = 0; i < w->set.count; i++) {
         const char *bytes = kit_tables__get(&w->set, i, &n);
-        for (size_t k = 0; k < n; k++)
-            w->tokens[w->set.start[i] + k] = t->byte[(unsigned char)bytes[k]];
+        for (size_t k = 0; k < n; k++) { w->tokens[w->set.start[i] + k] = t->byte[(unsigned char)bytes[k]]; }
         w->length[i] = (int32_t)n;
     }
     return 1;
@@ -236,7 +233,7 @@ static int kit_text__count_pairs(kit_tables__pairs_t *counts, const kit_text__wo
     const int32_t *tokens = w->tokens + w->set.start[word];
     for (int32_t k = 0; k + 1 < w->length[word]; k++) {
         kit_tables__pair_t *p = kit_tables__pair_add(counts, tokens[k], tokens[k + 1]);
-        if (!p) return 0;
+        if (!p) { return 0; }
         p->value += sign * w->times[word];
     }
     return 1;
@@ -247,9 +244,9 @@ static const kit_tables__pair_t *kit_text__best(const kit_tables__pairs_t *count
     const kit_tables__pair_t *best = NULL;
     for (size_t i = 0; i < counts->room; i++) {
         const kit_tables__pair_t *p = &counts->at[i];
-        if (p->left < 0 || p->value < 2 || (best && p->value < best->value)) continue;
+        if (p->left < 0 || p->value < 2 || (best && p->value < best->value)) { continue; }
         int lower = best && (p->left < best->left || (p->left == best->left && p->right < best->right));
-        if (!best || p->value > best->value || lower) best = p;
+        if (!best || p->value > best->value || lower) { best = p; }
     }
     return best;
 }
@@ -274,17 +271,16 @@ static int kit_text__join(kit_text__words_t *w, kit_tables__pairs_t *counts, int
                           int32_t token) {
     for (int32_t i = 0; i < w->set.count; i++) {
         int32_t *tokens = w->tokens + w->set.start[i], n = w->length[i], k = 0, to = 0;
-        while (k + 1 < n && !(tokens[k] == left && tokens[k + 1] == right))
-            k++;
-        if (k + 1 >= n) continue;
-        if (!kit_text__count_pairs(counts, w, i, -1)) return 0;
+        while (k + 1 < n && !(tokens[k] == left && tokens[k + 1] == right)) { k++; }
+        if (k + 1 >= n) { continue; }
+        if (!kit_text__count_pairs(counts, w, i, -1)) { return 0; }
         for (k = 0; k < n; k++) {
             int here = k + 1 < n && tokens[k] == left && tokens[k + 1] == right;
             tokens[to++] = here ? token : tokens[k];
             k += here;
         }
         w->length[i] = to;
-        if (!kit_text__count_pairs(counts, w, i, 1)) return 0;
+        if (!kit_text__count_pairs(counts, w, i, 1)) { return 0; }
     }
     return 1;
 }
@@ -292,8 +288,8 @@ static int kit_text__join(kit_text__words_t *w, kit_tables__pairs_t *counts, int
 // The bytes in the order of GPT-2: those that print, then the others.
 int32_t kit_byte_code(int byte) {
     const int b = byte;
-    if ((b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174) return b;
-    if (b <= 32) return 256 + b;
+    if ((b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174) { return b; }
+    if (b <= 32) { return 256 + b; }
     return b == 173 ? 323 : 289 + b - 127;
 }
 
@@ -310,17 +306,16 @@ kit_tokenizer_t *kit_tokenizer_train(const char *text, size_t size, int tokens) 
     }
     for (int32_t code = 33; code <= 323 && good; code++) {
         for (int b = 0; b < 256; b++) {
-            if (kit_byte_code(b) != code) continue;
+            if (kit_byte_code(b) != code) { continue; }
             const char byte = (char)b;
             good = kit_tokenizer_add(t, &byte, 1) >= 0;
         }
     }
     good = good && kit_text__words_make(&w, t, (const unsigned char *)text, size);
-    for (int32_t i = 0; i < w.set.count && good; i++)
-        good = kit_text__count_pairs(&counts, &w, i, 1);
+    for (int32_t i = 0; i < w.set.count && good; i++) { good = kit_text__count_pairs(&counts, &w, i, 1); }
     while (good && t->tokens.count < tokens) {
         const kit_tables__pair_t *best = kit_text__best(&counts);
-        if (!best) break;
+        if (!best) { break; }
         const int32_t left = best->left, right = best->right, token = kit_text__learn(t, left, right);
         good = token >= 0 && kit_text__join(&w, &counts, left, right, token);
     }
@@ -353,11 +348,12 @@ static int kit_text__first(const kit_text__join_t *a, const kit_text__join_t *b)
 static void kit_text__push(const kit_tokenizer_t *t, kit_text__work_t *w, int32_t at) {
     const int32_t right = at < 0 ? -1 : w->next[at];
     const kit_tables__pair_t *p = right < 0 ? NULL : kit_tables__pair(&t->merges, w->id[at], w->id[right]);
-    if (!p) return;
+    if (!p) { return; }
     kit_text__join_t j = {p->value >> 32, at, p->left, p->right, (int32_t)(p->value & INT32_MAX)};
     size_t i = w->joins++;
-    for (; i > 0 && kit_text__first(&j, &w->heap[(i - 1) / 2]); i = (i - 1) / 2)
+    for (; i > 0 && kit_text__first(&j, &w->heap[(i - 1) / 2]); i = (i - 1) / 2) {
         w->heap[i] = w->heap[(i - 1) / 2];
+    }
     w->heap[i] = j;
 }
 
@@ -365,8 +361,8 @@ static kit_text__join_t kit_text__pop(kit_text__work_t *w) {
     kit_text__join_t top = w->heap[0], last = w->heap[--w->joins];
     size_t i = 0, k;
     while ((k = 2 * i + 1) < w->joins) {
-        if (k + 1 < w->joins && kit_text__first(&w->heap[k + 1], &w->heap[k])) k++;
-        if (!kit_text__first(&w->heap[k], &last)) break;
+        if (k + 1 < w->joins && kit_text__first(&w->heap[k + 1], &w->heap[k])) { k++; }
+        if (!kit_text__first(&w->heap[k], &last)) { break; }
         w->heap[i] = w->heap[k];
         i = k;
     }
@@ -375,7 +371,7 @@ static kit_text__join_t kit_text__pop(kit_text__work_t *w) {
 }
 
 static int kit_text__work_grow(kit_text__work_t *w, size_t n) {
-    if (n <= w->room) return 1;
+    if (n <= w->room) { return 1; }
     free(w->id);
     free(w->heap);
     w->room = 2 * n;
@@ -396,22 +392,20 @@ static size_t kit_text__joined(const kit_tokenizer_t *t, kit_text__work_t *w, co
         w->before[i] = (int32_t)i - 1;
         w->next[i] = i + 1 < n ? (int32_t)i + 1 : -1;
     }
-    for (size_t i = 0; i < n; i++)
-        kit_text__push(t, w, (int32_t)i);
+    for (size_t i = 0; i < n; i++) { kit_text__push(t, w, (int32_t)i); }
     while (w->joins > 0) {
         const kit_text__join_t j = kit_text__pop(w);
         const int32_t right = w->next[j.at];
         // One of the two was joined to another one since.
-        if (w->id[j.at] != j.left || right < 0 || w->id[right] != j.right) continue;
+        if (w->id[j.at] != j.left || right < 0 || w->id[right] != j.right) { continue; }
         w->id[j.at] = j.token;
         w->id[right] = -1;
         w->next[j.at] = w->next[right];
-        if (w->next[right] >= 0) w->before[w->next[right]] = j.at;
+        if (w->next[right] >= 0) { w->before[w->next[right]] = j.at; }
         kit_text__push(t, w, w->before[j.at]);
         kit_text__push(t, w, j.at);
     }
-    for (int32_t at = 0; at >= 0; at = w->next[at])
-        ids[count++] = w->id[at];
+    for (int32_t at = 0; at >= 0; at = w->next[at]) { ids[count++] = w->id[at]; }
     return count;
 }
 
@@ -423,13 +417,12 @@ tensor_t *kit_encode(const kit_tokenizer_t *t, const char *text, size_t size) {
     size_t n;
     tensor_t *failed = NULL;
     memset(&w, 0, sizeof w);
-    if (!t) failed = tensor_detach(NULL);
+    if (!t) { failed = tensor_detach(NULL); }
     for (size_t at = 0; at < size && ids && !failed; at += n) {
         int32_t c;
         n = t->chars ? kit_unicode_decode(p + at, size - at, &c) : kit_unicode_word(p + at, size - at);
         int64_t whole = t->chars ? kit_tables__find(&t->tokens, text + at, n) : 0;
-        for (size_t i = 0; i < n && !t->chars && whole >= 0; i++)
-            whole = t->byte[p[at + i]];
+        for (size_t i = 0; i < n && !t->chars && whole >= 0; i++) { whole = t->byte[p[at + i]]; }
         if (whole < 0) {
             failed = kit_file__fail(TENSOR_ERR_FORMAT, "kit_encode", "byte", (int64_t)at,
                                     "no token has this character");
@@ -442,9 +435,10 @@ tensor_t *kit_encode(const kit_tokenizer_t *t, const char *text, size_t size) {
             count += (int64_t)kit_text__joined(t, &w, p + at, n, ids + count);
         }
     }
-    if (!ids && !failed)
+    if (!ids && !failed) {
         failed = kit_file__fail(TENSOR_ERR_OUT_OF_MEMORY, "kit_encode", NULL, -1, "out of memory");
-    if (!failed) failed = tensor_from_n(ids, TENSOR_I64, &count, 1);
+    }
+    if (!failed) { failed = tensor_from_n(ids, TENSOR_I64, &count, 1); }
     free(w.id);
     free(w.heap);
     free(ids);
@@ -468,14 +462,14 @@ char *kit_decode(const kit_tokenizer_t *t, tensor_t *ids, size_t *size) {
             id = NULL;
         }
     }
-    if (id || (count == 0 && !tensor_is_poison(x))) text = (char *)malloc(length + 1);
+    if (id || (count == 0 && !tensor_is_poison(x))) { text = (char *)malloc(length + 1); }
     char *to = text;
     for (int64_t i = 0; i < count && text; i++, to += n) {
         const char *bytes = kit_token(t, id[i], &n);
         memcpy(to, bytes, n);
     }
-    if (text) text[length] = 0;
-    if (size) *size = length;
+    if (text) { text[length] = 0; }
+    if (size) { *size = length; }
     tensor_scope_end(scope);
     return text;
 }

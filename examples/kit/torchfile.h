@@ -60,7 +60,7 @@ int kit_torch_load(const kit_torch_t *f, nn_module_t *m, const char *prefix);
 #include "zip.h"
 
 void kit_torch_close(kit_torch_t *f) {
-    if (!f) return;
+    if (!f) { return; }
     free(f->own);
     free(f->zip.entry);
     free(f->names);
@@ -78,20 +78,20 @@ static int kit_torch__find_program(kit_torch_t *f, const unsigned char *d, uint6
         return kit_torch__refuse(f, "it is in the form before PyTorch 1.6: load and save it again");
     }
     const char *wrong = kit_zip__open(d, size, &f->zip);
-    if (wrong) return kit_torch__bad(f, wrong);
+    if (wrong) { return kit_torch__bad(f, wrong); }
     const kit_zip_entry_t *program = NULL, *order;
     for (int64_t i = 0; i < f->zip.count; i++) {
         const kit_zip_entry_t *e = &f->zip.entry[i];
-        if (e->length < 9 || memcmp(e->name + e->length - 9, "/data.pkl", 9) != 0) continue;
+        if (e->length < 9 || memcmp(e->name + e->length - 9, "/data.pkl", 9) != 0) { continue; }
         f->prefix = e->name;
         f->prefix_length = e->length - 8;
         program = e;
     }
-    if (!program) return kit_torch__bad(f, "the archive has no data.pkl");
+    if (!program) { return kit_torch__bad(f, "the archive has no data.pkl"); }
     f->p = f->begin = program->data;
     f->end = f->p + program->size;
     order = kit_zip__find(&f->zip, f->prefix, f->prefix_length, "byteorder", 9);
-    if (!order || (order->size == 6 && memcmp(order->data, "little", 6) == 0)) return 1;
+    if (!order || (order->size == 6 && memcmp(order->data, "little", 6) == 0)) { return 1; }
     return kit_torch__refuse(f, "its numbers are big-endian");
 }
 
@@ -103,23 +103,23 @@ static int kit_torch__walk(kit_torch_t *f, int value, char *path, size_t length,
     const kit_torch__node_t n = f->node[value];
     if (n.kind == KIT_TORCH__TENSOR) {
         void *grown = kit_torch__room(f, f->tensor, f->tensors, &f->tensors_room, sizeof *f->tensor);
-        if (grown) f->tensor = (kit_torch__name_t *)grown;
+        if (grown) { f->tensor = (kit_torch__name_t *)grown; }
         f->tensor[grown ? f->tensors : 0].node = value;
         while (grown && f->names_used + length + 1 > f->names_room) {
             f->names_room = 2 * f->names_room + MOST_PATH;
             char *more = (char *)realloc(f->names, f->names_room);
-            if (!more) return kit_torch__bad(f, "out of memory");
+            if (!more) { return kit_torch__bad(f, "out of memory"); }
             f->names = more;
         }
-        if (!grown) return 0;
+        if (!grown) { return 0; }
         memcpy(f->names + f->names_used, path, length);
         f->tensor[f->tensors++].name = f->names_used;
         f->names_used += length;
         f->names[f->names_used++] = 0;
         return 1;
     }
-    if (n.kind != KIT_TORCH__DICT && n.kind != KIT_TORCH__LIST && n.kind != KIT_TORCH__TUPLE) return 1;
-    if (depth == MOST_DEPTH) return kit_torch__bad(f, "containers are nested too deeply");
+    if (n.kind != KIT_TORCH__DICT && n.kind != KIT_TORCH__LIST && n.kind != KIT_TORCH__TUPLE) { return 1; }
+    if (depth == MOST_DEPTH) { return kit_torch__bad(f, "containers are nested too deeply"); }
     int64_t index = 0;
     for (int cell = n.first; cell >= 0; cell = f->cell[cell].next, index++) {
         char key[32];
@@ -132,17 +132,19 @@ static int kit_torch__walk(kit_torch_t *f, int value, char *path, size_t length,
             index = k->number;
             cell = f->cell[cell].next;
         }
-        if (!size) size = (size_t)snprintf(key, sizeof key, "%lld", (long long)index);
+        if (!size) { size = (size_t)snprintf(key, sizeof key, "%lld", (long long)index); }
         // A value may be in several containers: what is gone through is bounded by the program's length.
         f->visits += 16 + (int64_t)length;
-        if (f->visits > 64 * (f->end - f->begin) + 65536)
+        if (f->visits > 64 * (f->end - f->begin) + 65536) {
             return kit_torch__bad(f, "too many values inside of values");
-        if (length + size + 1 > MOST_PATH || memchr(part, 0, size))
+        }
+        if (length + size + 1 > MOST_PATH || memchr(part, 0, size)) {
             return kit_torch__bad(f, "a name is wrong");
+        }
         const size_t dot = length > 0;
         path[length] = '.';
         memcpy(path + length + dot, part, size);
-        if (!kit_torch__walk(f, f->cell[cell].node, path, length + dot + size, depth + 1)) return 0;
+        if (!kit_torch__walk(f, f->cell[cell].node, path, length + dot + size, depth + 1)) { return 0; }
     }
     return 1;
 }
@@ -156,10 +158,10 @@ kit_torch_t *kit_torch_parse(const void *data, size_t size, const char *name) {
     }
     if (kit_torch__find_program(f, (const unsigned char *)data, size)) {
         while (kit_torch__step(f)) {}
-        if (!f->code && f->top != 1) kit_torch__bad(f, "the program leaves no value");
-        if (!f->code) kit_torch__walk(f, f->stack[0], path, 0, 0);
+        if (!f->code && f->top != 1) { kit_torch__bad(f, "the program leaves no value"); }
+        if (!f->code) { kit_torch__walk(f, f->stack[0], path, 0, 0); }
     }
-    if (!f->code) return f;
+    if (!f->code) { return f; }
     kit_file__fail(f->code, name, "byte of data.pkl", f->p ? (int64_t)(f->p - f->begin) : -1, f->reason);
     kit_torch_close(f);
     return NULL;
@@ -191,8 +193,7 @@ tensor_t *kit_torch_get(const kit_torch_t *f, const char *name) {
     int64_t i = 0, at[TENSOR_MAX_DIMS] = {0};
     char text[160];
     kit_torch__view_t v;
-    while (i < kit_torch_count(f) && strcmp(kit_torch_name(f, i), name) != 0)
-        i++;
+    while (i < kit_torch_count(f) && strcmp(kit_torch_name(f, i), name) != 0) { i++; }
     if (i >= kit_torch_count(f)) {
         snprintf(text, sizeof text, "kit_torch_get: there is no tensor \"%.100s\"", name);
         tensor_raise(TENSOR_ERR_INDEX, text);
@@ -207,12 +208,11 @@ tensor_t *kit_torch_get(const kit_torch_t *f, const char *name) {
     int64_t place = v.offset;
     for (int64_t n = 0; n < v.numel && to; n++, to += size) {
         const unsigned char *from = v.storage->bytes + (uint64_t)place * size;
-        for (size_t k = 0; k < size; k++)
-            to[k] = from[little ? k : size - 1 - k];
-        if (v.storage->dtype == TENSOR_BOOL) to[0] = to[0] != 0;
+        for (size_t k = 0; k < size; k++) { to[k] = from[little ? k : size - 1 - k]; }
+        if (v.storage->dtype == TENSOR_BOOL) { to[0] = to[0] != 0; }
         for (int k = v.shape.ndim - 1; k >= 0; k--) {
             place += v.stride.dims[k];
-            if (++at[k] < v.shape.dims[k]) break;
+            if (++at[k] < v.shape.dims[k]) { break; }
             place -= v.stride.dims[k] * v.shape.dims[k];
             at[k] = 0;
         }
@@ -224,16 +224,17 @@ int kit_torch_load(const kit_torch_t *f, nn_module_t *m, const char *prefix) {
     const nn_named_list_t state = nn_state(m);
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     tensor_t **list = (tensor_t **)malloc(((size_t)state.count + 1) * sizeof *list);
-    if (!list) tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "kit_torch_load: out of memory");
+    if (!list) { tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "kit_torch_load: out of memory"); }
     for (int64_t i = 0; i < state.count && tensor_ok(); i++) {
         char name[1200], text[400], shapes[2][80];
         tensor_t *to = state.item[i].tensor;
         snprintf(name, sizeof name, "%s%s", prefix ? prefix : "", state.item[i].name);
         list[i] = kit_torch_get(f, name);
-        if (!tensor_ok()) break;
+        if (!tensor_ok()) { break; }
         tensor_shape_t want = tensor_shape(to), got = tensor_shape(list[i]);
-        if (want.ndim == got.ndim && !memcmp(want.dims, got.dims, (size_t)want.ndim * sizeof *want.dims))
+        if (want.ndim == got.ndim && !memcmp(want.dims, got.dims, (size_t)want.ndim * sizeof *want.dims)) {
             continue;
+        }
         for (int k = 0; k < 2; k++) {
             const tensor_shape_t *s = k ? &got : &want;
             size_t used = 0;
@@ -246,8 +247,7 @@ int kit_torch_load(const kit_torch_t *f, nn_module_t *m, const char *prefix) {
                  shapes[0], shapes[1]);
         tensor_raise(TENSOR_ERR_SHAPE, text);
     }
-    for (int64_t i = 0; i < state.count && tensor_ok(); i++)
-        tensor_copy_(state.item[i].tensor, list[i]);
+    for (int64_t i = 0; i < state.count && tensor_ok(); i++) { tensor_copy_(state.item[i].tensor, list[i]); }
     free(list);
     const int code = tensor_error_code();
     tensor_scope_end(scope);

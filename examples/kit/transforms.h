@@ -104,11 +104,11 @@ tensor_t *kit_read_image(const char *path, kit_decode_image_t decode, void (*rel
 // What is drawn between begin and end comes from *g. Returns the thread's own generator.
 static tensor_generator_t kit_transforms__begin(const tensor_generator_t *g) {
     tensor_generator_t own = tensor_get_generator();
-    if (g) tensor_set_generator(*g);
+    if (g) { tensor_set_generator(*g); }
     return own;
 }
 static void kit_transforms__end(tensor_generator_t *g, tensor_generator_t own) {
-    if (!g) return;
+    if (!g) { return; }
     *g = tensor_get_generator();
     tensor_set_generator(own);
 }
@@ -139,8 +139,8 @@ static tensor_t *kit_transforms__count(tensor_t *x, int dim, int64_t n) {
 
 // NULL, or the poison to return: x is not [N, C, H, W] or something else is wrong.
 static tensor_t *kit_transforms__refuse(tensor_t *x, int wrong, const char *what) {
-    if (!x || tensor_is_poison(x)) return tensor_detach(x);
-    if (tensor_ndim(x) == 4 && !wrong) return NULL;
+    if (!x || tensor_is_poison(x)) { return tensor_detach(x); }
+    if (tensor_ndim(x) == 4 && !wrong) { return NULL; }
     tensor_raise(TENSOR_ERR_SHAPE, what);
     return tensor_detach(NULL);
 }
@@ -149,7 +149,7 @@ static tensor_t *kit_transforms__refuse(tensor_t *x, int wrong, const char *what
 
 tensor_t *kit_normalize(tensor_t *x, const double *mean, const double *std) {
     tensor_t *poison = kit_transforms__refuse(x, 0, "kit_normalize: x is not [N, C, H, W]");
-    if (poison) return poison;
+    if (poison) { return poison; }
     const int64_t dims[4] = {1, tensor_size(x, 1), 1, 1};
     tensor_t *m =
         tensor_to(tensor_to(tensor_from_n(mean, TENSOR_F64, dims, 4), tensor_dtype(x)), tensor_device(x));
@@ -161,8 +161,8 @@ tensor_t *kit_normalize(tensor_t *x, const double *mean, const double *std) {
 // How much a point at distance d from the middle counts; 0 from 1 on, of the cubic one from 2 on.
 static double kit_transforms__filter(double d, int bicubic) {
     d = fabs(d);
-    if (!bicubic) return d < 1 ? 1 - d : 0;
-    if (d < 1) return (1.5 * d - 2.5) * d * d + 1;
+    if (!bicubic) { return d < 1 ? 1 - d : 0; }
+    if (d < 1) { return (1.5 * d - 2.5) * d * d + 1; }
     return d < 2 ? ((-0.5 * d + 2.5) * d - 4) * d + 2 : 0;
 }
 
@@ -176,8 +176,8 @@ static tensor_t *kit_transforms__resizing(tensor_t *x, int64_t from, int64_t to,
         const double middle = scale * ((double)i + 0.5), reach = wide * (bicubic ? 2 : 1);
         int64_t first = (int64_t)(middle - reach + 0.5), end = (int64_t)(middle + reach + 0.5);
         double sum = 0;
-        if (middle - reach + 0.5 < 0) first = 0;
-        if (end > from) end = from;
+        if (middle - reach + 0.5 < 0) { first = 0; }
+        if (end > from) { end = from; }
         for (int64_t k = first; k < end; k++) {
             row[k] = kit_transforms__filter(((double)k - middle + 0.5) / wide, bicubic);
             sum += row[k];
@@ -193,7 +193,7 @@ tensor_t *kit_resize(tensor_t *x, int64_t height, int64_t width, int bicubic) {
     int wrong = height < 1 || width < 1 ||
                 (tensor_ndim(x) == 4 && (tensor_size(x, 2) < 1 || tensor_size(x, 3) < 1));
     tensor_t *poison = kit_transforms__refuse(x, wrong, "kit_resize: x is not [N, C, H, W], or a size is 0");
-    if (poison) return poison;
+    if (poison) { return poison; }
     tensor_t *down = kit_transforms__resizing(x, tensor_size(x, 2), height, bicubic);
     tensor_t *right = kit_transforms__resizing(x, tensor_size(x, 3), width, bicubic);
     return tensor_matmul(tensor_matmul(down, x), tensor_mT(right));
@@ -202,7 +202,7 @@ tensor_t *kit_resize(tensor_t *x, int64_t height, int64_t width, int bicubic) {
 static tensor_t *kit_transforms__flip(tensor_generator_t *g, tensor_t *x, double p, int64_t dim) {
     tensor_t *poison =
         kit_transforms__refuse(x, !(p >= 0 && p <= 1), "flip: x is not [N, C, H, W], or p not 0..1");
-    if (poison) return poison;
+    if (poison) { return poison; }
     tensor_t *chosen = tensor_lt_scalar(kit_transforms__draw(g, x, tensor_size(x, 0), 0, 1), p);
     return tensor_where(kit_transforms__each(chosen, NULL), tensor_flip_n(x, &dim, 1), x);
 }
@@ -230,7 +230,7 @@ static void kit_transforms__copy_rows(tensor_t *y, tensor_t *x, const int64_t *t
         const int64_t end = before + width > columns ? columns - before : width;
         for (int64_t row = 0; row < height && first < end; row++) {
             const int64_t source = above + row;
-            if (source < 0 || source >= rows) continue;
+            if (source < 0 || source >= rows) { continue; }
             memcpy(to + (size_t)((plane * height + row) * width + first) * size,
                    from + (size_t)((plane * rows + source) * columns + before + first) * size,
                    (size_t)(end - first) * size);
@@ -261,7 +261,7 @@ tensor_t *kit_random_crop(tensor_generator_t *g, tensor_t *x, int64_t height, in
     tensor_t *poison = kit_transforms__refuse(x, wrong,
                                               "kit_random_crop: the window is larger than the picture "
                                               "and its padding, or x is not [N, C, H, W]");
-    if (poison) return poison;
+    if (poison) { return poison; }
     const int64_t dims[4] = {n, tensor_size(x, 1), height, width};
     tensor_generator_t own = kit_transforms__begin(g);
     tensor_t *top = tensor_randint_n(0, down + 1, &n, 1), *left = tensor_randint_n(0, right + 1, &n, 1);
@@ -273,7 +273,7 @@ tensor_t *kit_random_crop(tensor_generator_t *g, tensor_t *x, int64_t height, in
     left = tensor_sub_scalar(left, (double)padding);
     tensor_t *y = tensor_zeros_n(dims, 4, tensor_dtype(x));
     const int64_t *rows = (const int64_t *)tensor_data(top), *columns = (const int64_t *)tensor_data(left);
-    if (n > 0 && (!rows || !columns)) return tensor_detach(NULL); // they cannot be read in a capture
+    if (n > 0 && (!rows || !columns)) { return tensor_detach(NULL); } // they cannot be read in a capture
     kit_transforms__copy_rows(y, tensor_contiguous(x), rows, columns);
     return y;
 }
@@ -290,14 +290,14 @@ static tensor_t *kit_transforms__stripe(tensor_generator_t *g, tensor_t *x, int 
 tensor_t *kit_random_cutout(tensor_generator_t *g, tensor_t *x, int64_t size) {
     tensor_t *poison =
         kit_transforms__refuse(x, size < 0, "kit_random_cutout: x is not [N, C, H, W], or size < 0");
-    if (poison) return poison;
+    if (poison) { return poison; }
     tensor_t *rows = kit_transforms__stripe(g, x, 2, size);
     return tensor_masked_fill(x, tensor_logical_and(rows, kit_transforms__stripe(g, x, 3, size)), 0);
 }
 
 tensor_t *kit_affine(tensor_t *x, const kit_affine_t *maps) {
     tensor_t *poison = kit_transforms__refuse(x, !maps, "kit_affine: x is not [N, C, H, W], or maps is NULL");
-    if (poison) return poison;
+    if (poison) { return poison; }
     const int64_t n = tensor_size(x, 0), dims[3] = {n, 2, 3};
     const int64_t size[4] = {n, tensor_size(x, 1), tensor_size(x, 2), tensor_size(x, 3)};
     const double pi = 3.14159265358979323846, h = (double)size[2], w = (double)size[3];
@@ -328,7 +328,7 @@ tensor_t *kit_affine(tensor_t *x, const kit_affine_t *maps) {
 tensor_t *kit_random_affine(tensor_generator_t *g, tensor_t *x, kit_affine_t limits) {
     tensor_t *poison = kit_transforms__refuse(x, limits.scale < 0 || limits.scale >= 1,
                                               "kit_random_affine: x is not [N, C, H, W], or scale not 0..1");
-    if (poison) return poison;
+    if (poison) { return poison; }
     const int64_t n = tensor_size(x, 0);
     tensor_t *u = tensor_to(kit_transforms__draw(g, x, 5 * n, -1, 1), TENSOR_CPU);
     const float *at = (const float *)tensor_data(tensor_to(u, TENSOR_F32));
@@ -375,7 +375,7 @@ static tensor_t *kit_transforms__channel(tensor_t *sixth, tensor_t *chroma, tens
 tensor_t *kit_adjust_hue(tensor_t *x, tensor_t *turns) {
     int wrong = tensor_ndim(x) == 4 && tensor_size(x, 1) != 3;
     tensor_t *poison = kit_transforms__refuse(x, wrong, "kit_adjust_hue: x is not [N, 3, H, W]");
-    if (poison) return poison;
+    if (poison) { return poison; }
     tensor_t *r = tensor_narrow(x, 1, 0, 1), *g = tensor_narrow(x, 1, 1, 1), *b = tensor_narrow(x, 1, 2, 1);
     tensor_t *value = tensor_amax_dim(x, 1, 1), *chroma = tensor_sub(value, tensor_amin_dim(x, 1, 1));
     tensor_t *span = tensor_masked_fill(chroma, tensor_eq_scalar(chroma, 0), 1);
@@ -400,7 +400,7 @@ tensor_t *kit_color_jitter(tensor_generator_t *g, tensor_t *x, double brightness
     wrong = wrong || (tensor_ndim(x) == 4 && tensor_size(x, 1) != 3);
     tensor_t *poison =
         kit_transforms__refuse(x, wrong, "kit_color_jitter: x is not [N, 3, H, W], or a limit wrong");
-    if (poison) return poison;
+    if (poison) { return poison; }
     const int64_t n = tensor_size(x, 0);
     tensor_t *factor[3];
     for (int k = 0; k < 3; k++) {
@@ -408,11 +408,11 @@ tensor_t *kit_color_jitter(tensor_generator_t *g, tensor_t *x, double brightness
         factor[k] = kit_transforms__each(kit_transforms__draw(g, x, n, low, 1 + limits[k]), x);
     }
     tensor_t *turns = kit_transforms__draw(g, x, n, -hue, hue);
-    if (brightness > 0) x = tensor_clamp(tensor_mul(x, factor[0]), 0, 1);
+    if (brightness > 0) { x = tensor_clamp(tensor_mul(x, factor[0]), 0, 1); }
     if (contrast > 0) {
         x = kit_transforms__blend(x, tensor_mean_dims(kit_transforms__gray(x), all, 3, 1), factor[1]);
     }
-    if (saturation > 0) x = kit_transforms__blend(x, kit_transforms__gray(x), factor[2]);
+    if (saturation > 0) { x = kit_transforms__blend(x, kit_transforms__gray(x), factor[2]); }
     return hue > 0 ? kit_adjust_hue(x, turns) : x;
 }
 
@@ -431,8 +431,8 @@ static double kit_transforms__log_gamma(double shape) {
     for (;;) {
         const double z = tensor_item(tensor_randn_n(&two, 0)), u = 1 - tensor_item(tensor_rand_n(&two, 0));
         const double v = (1 + c * z) * (1 + c * z) * (1 + c * z);
-        if (!tensor_ok()) return 0;
-        if (v > 0 && log(u) < 0.5 * z * z + d - d * v + d * log(v)) return log(d * v) + boost;
+        if (!tensor_ok()) { return 0; }
+        if (v > 0 && log(u) < 0.5 * z * z + d - d * v + d * log(v)) { return log(d * v) + boost; }
     }
 }
 
@@ -440,7 +440,7 @@ kit_mixup_t kit_mixup(tensor_generator_t *g, tensor_t *x, tensor_t *labels, int6
     kit_mixup_t r = {NULL, NULL};
     r.x = kit_transforms__refuse(x, !(alpha > 0), "kit_mixup: x is not [N, C, H, W], or alpha not above 0");
     r.y = r.x;
-    if (r.x) return r;
+    if (r.x) { return r; }
     tensor_generator_t own = kit_transforms__begin(g);
     const double a = kit_transforms__log_gamma(alpha), b = kit_transforms__log_gamma(alpha);
     tensor_t *other = tensor_to(tensor_randperm(tensor_size(x, 0)), tensor_device(x));
@@ -470,7 +470,7 @@ tensor_t *kit_read_image(const char *path, kit_decode_image_t decode, void (*rel
         const int64_t dims[3] = {height, width, channels}, order[3] = {2, 0, 1};
         x = tensor_contiguous(tensor_permute_n(tensor_from_n(pixels, TENSOR_U8, dims, 3), order, 3));
     }
-    if (pixels && release) release(pixels);
+    if (pixels && release) { release(pixels); }
     free(data);
     return x;
 }

@@ -90,9 +90,9 @@ static int kit_unicode__within(const uint16_t *runs, size_t n, int32_t c) {
     int32_t at = 0;
     for (size_t i = 0; i < n; i += 2) {
         at += runs[i];
-        if (c < at) return 0;
+        if (c < at) { return 0; }
         at += runs[i + 1];
-        if (c < at) return 1;
+        if (c < at) { return 1; }
     }
     return 0;
 }
@@ -102,12 +102,13 @@ size_t kit_unicode_decode(const unsigned char *p, size_t n, int32_t *code) {
     size_t size = p[0] < 0x80 ? 1 : p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
     *code = size == 1 ? p[0] : p[0] & (0x7F >> size);
     for (size_t k = 1; k < size && size <= n; k++) {
-        if ((p[k] & 0xC0) != 0x80) size = n + 1;
-        if (size <= n) *code = *code << 6 | (p[k] & 0x3F);
+        if ((p[k] & 0xC0) != 0x80) { size = n + 1; }
+        if (size <= n) { *code = *code << 6 | (p[k] & 0x3F); }
     }
     if (size <= n && *code >= least[size] && *code <= 0x10FFFF && !(*code >= 0xD800 && *code <= 0xDFFF) &&
-        p[0] < 0xF8)
+        p[0] < 0xF8) {
         return size;
+    }
     *code = 0x110000 + p[0];
     return 1;
 }
@@ -115,8 +116,8 @@ size_t kit_unicode_decode(const unsigned char *p, size_t n, int32_t *code) {
 int kit_unicode_class(int32_t code) {
     const int32_t c = code;
     if (c < 128) {
-        if ((c | 32) >= 'a' && (c | 32) <= 'z') return 'l';
-        if (c >= '0' && c <= '9') return 'n';
+        if ((c | 32) >= 'a' && (c | 32) <= 'z') { return 'l'; }
+        if (c >= '0' && c <= '9') { return 'n'; }
         return c == ' ' || (c >= '\t' && c <= '\r') ? 's' : 'o';
     }
     if (c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
@@ -124,8 +125,9 @@ int kit_unicode_class(int32_t code) {
         return 's';
     }
     if (kit_unicode__within(kit_unicode__letters, sizeof kit_unicode__letters / sizeof *kit_unicode__letters,
-                            c))
+                            c)) {
         return 'l';
+    }
     return kit_unicode__within(kit_unicode__numbers,
                                sizeof kit_unicode__numbers / sizeof *kit_unicode__numbers, c)
                ? 'n'
@@ -138,7 +140,7 @@ size_t kit_unicode_word(const unsigned char *p, size_t n) {
     int32_t c;
     for (size_t k = 0; k < sizeof endings / sizeof *endings; k++) {
         size = strlen(endings[k]);
-        if (size <= n && memcmp(p, endings[k], size) == 0) return size;
+        if (size <= n && memcmp(p, endings[k], size) == 0) { return size; }
     }
     size = kit_unicode_decode(p, n, &c);
     int first = kit_unicode_class(c);
@@ -151,7 +153,7 @@ size_t kit_unicode_word(const unsigned char *p, size_t n) {
     }
     while (at < n) {
         size = kit_unicode_decode(p + at, n - at, &c);
-        if (kit_unicode_class(c) != first) break;
+        if (kit_unicode_class(c) != first) { break; }
         last = size;
         at += size;
     }

@@ -28,7 +28,7 @@ KIT_FILE__FN const kit_zip_entry_t *kit_zip__find(const kit_zip_t *z, const char
                                                   size_t prefix_length, const char *name, size_t length) {
     char text[512];
     kit_zip_entry_t key = {text, prefix_length + length, NULL, 0};
-    if (prefix_length > sizeof text || length > sizeof text - prefix_length) return NULL;
+    if (prefix_length > sizeof text || length > sizeof text - prefix_length) { return NULL; }
     memcpy(text, prefix, prefix_length);
     memcpy(text + prefix_length, name, length);
     return (const kit_zip_entry_t *)bsearch(&key, z->entry, (size_t)z->count, sizeof key, kit_zip__order);
@@ -37,12 +37,12 @@ KIT_FILE__FN const kit_zip_entry_t *kit_zip__find(const kit_zip_t *z, const char
 // One line of the central directory at *at into e; *at moves behind it.   -> NULL, or what is wrong
 KIT_FILE__FN const char *kit_zip__line(const unsigned char *d, uint64_t size, uint64_t *at,
                                        kit_zip_entry_t *e) {
-    if (size - *at < 46 || kit_file__u32(d + *at) != 0x02014B50) return "the zip directory is damaged";
+    if (size - *at < 46 || kit_file__u32(d + *at) != 0x02014B50) { return "the zip directory is damaged"; }
     const unsigned char *p = d + *at, *extra;
     uint64_t packed = kit_file__u32(p + 20), offset = kit_file__u32(p + 42), names = kit_file__u16(p + 28);
     uint64_t rest = kit_file__u16(p + 30), line = 46 + names + rest + kit_file__u16(p + 32);
     e->size = kit_file__u32(p + 24);
-    if (size - *at < line) return "the zip directory is damaged";
+    if (size - *at < line) { return "the zip directory is damaged"; }
     e->name = (const char *)p + 46;
     e->length = (size_t)names;
     // Zip64: those that do not fit come behind the name, in this order.
@@ -50,19 +50,19 @@ KIT_FILE__FN const char *kit_zip__line(const unsigned char *d, uint64_t size, ui
          rest -= 4 + kit_file__u16(extra + 2), extra += 4 + kit_file__u16(extra + 2)) {
         uint64_t left = kit_file__u16(extra + 2), *value[3];
         const unsigned char *number = extra + 4;
-        if (left > rest - 4) return "the zip directory is damaged";
-        if (kit_file__u16(extra) != 1) continue;
+        if (left > rest - 4) { return "the zip directory is damaged"; }
+        if (kit_file__u16(extra) != 1) { continue; }
         value[0] = &e->size;
         value[1] = &packed;
         value[2] = &offset;
         for (int k = 0; k < 3; k++) {
-            if (*value[k] != 0xFFFFFFFFu || left < 8) continue;
+            if (*value[k] != 0xFFFFFFFFu || left < 8) { continue; }
             *value[k] = kit_file__u64(number);
             number += 8;
             left -= 8;
         }
     }
-    if (kit_file__u16(p + 10) != 0) return "an entry of the archive is compressed";
+    if (kit_file__u16(p + 10) != 0) { return "an entry of the archive is compressed"; }
     if (size < 30 || offset > size - 30 || kit_file__u32(d + offset) != 0x04034B50) {
         return "an entry of the archive is not where the directory says";
     }
@@ -79,10 +79,9 @@ KIT_FILE__FN const char *kit_zip__line(const unsigned char *d, uint64_t size, ui
 KIT_FILE__FN const char *kit_zip__open(const unsigned char *d, uint64_t size, kit_zip_t *z) {
     const uint64_t least = size < 22 + 65535 ? 0 : size - 22 - 65535;
     uint64_t end = size < 22 ? 0 : size - 22, at;
-    if (size < 22) return "it is not a zip archive";
-    while (end > least && kit_file__u32(d + end) != 0x06054B50)
-        end--;
-    if (kit_file__u32(d + end) != 0x06054B50) return "it is not a zip archive";
+    if (size < 22) { return "it is not a zip archive"; }
+    while (end > least && kit_file__u32(d + end) != 0x06054B50) { end--; }
+    if (kit_file__u32(d + end) != 0x06054B50) { return "it is not a zip archive"; }
     uint64_t count = kit_file__u16(d + end + 10);
     at = kit_file__u32(d + end + 16);
     if (end >= 20 && kit_file__u32(d + end - 20) == 0x07064B50) {
@@ -93,12 +92,12 @@ KIT_FILE__FN const char *kit_zip__open(const unsigned char *d, uint64_t size, ki
         count = kit_file__u64(d + wide + 32);
         at = kit_file__u64(d + wide + 48);
     }
-    if (at > size || count < 1 || count > (size - at) / 46) return "the zip directory is damaged";
+    if (at > size || count < 1 || count > (size - at) / 46) { return "the zip directory is damaged"; }
     z->entry = (kit_zip_entry_t *)malloc((size_t)count * sizeof *z->entry);
-    if (!z->entry) return "out of memory";
+    if (!z->entry) { return "out of memory"; }
     for (; (uint64_t)z->count < count; z->count++) {
         const char *wrong = kit_zip__line(d, size, &at, &z->entry[z->count]);
-        if (wrong) return wrong;
+        if (wrong) { return wrong; }
     }
     qsort(z->entry, (size_t)count, sizeof *z->entry, kit_zip__order);
     return NULL;

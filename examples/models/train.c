@@ -41,13 +41,17 @@ static double megabytes(const char *what) {
 
 // Grey pictures of an IDX file as the batch b has its: enlarged, in three colors, or 784 numbers.
 static void put_pictures(zoo_batch_t *b, const char *folder, int64_t step) {
+    static tensor_t *all, *labels; // read once
     char path[400];
     snprintf(path, sizeof path, "%s/train-images-idx3-ubyte", folder);
-    tensor_t *all = nn_read_idx(path);
+    if (!all) { all = tensor_keep(nn_read_idx(path)); }
     snprintf(path, sizeof path, "%s/train-labels-idx1-ubyte", folder);
-    tensor_t *labels = nn_read_idx(path);
+    if (!labels) { labels = tensor_keep(nn_read_idx(path)); }
     const int64_t n = tensor_size(b->x, 0), count = tensor_size(all, 0);
-    if (!tensor_ok() || count < n) { return; }
+    if (tensor_ok() && (count < n || tensor_size(labels, 0) != count)) {
+        (void)tensor_raise(TENSOR_ERR_IO, "train: fewer pictures than a batch, or not a label for each");
+    }
+    if (!tensor_ok()) { return; }
     const int64_t at = step * n % (count - n + 1);
     tensor_t *x = tensor_div_scalar(tensor_to(tensor_narrow(all, 0, at, n), TENSOR_F32), 255);
     if (tensor_ndim(b->x) == 2) {
@@ -59,27 +63,36 @@ static void put_pictures(zoo_batch_t *b, const char *folder, int64_t step) {
     if (b->y) { tensor_copy_(b->y, tensor_to(tensor_narrow(labels, 0, at, n), TENSOR_I64)); }
 }
 
-enum { MOST_WORDS = 1 << 20, MOST_LETTERS = 1 << 23 };
-
-// Words numbered from 1 on as they come, up to limit; later ones are 0.   -> how many were read
-static int64_t number_words(const char *path, int64_t *out, int64_t limit) {
-    static char letters[MOST_LETTERS], *known[1 << 16];
+// Words numbered from 1 on as they come, up to limit; later ones are 0.   -> count of them; NULL = none
+static int64_t *number_words(const char *path, int64_t *count, int64_t limit) {
+    static char *known[1 << 16];
+    static int64_t numbers[1 << 16], different;
+    int64_t *out = NULL, room = 0;
+    char *line = NULL;
+    size_t letters = 0;
     FILE *f = fopen(path, "rb");
-    int64_t count = 0, different = 0;
-    if (!f) { return 0; }
-    letters[fread(letters, 1, MOST_LETTERS - 1, f)] = 0;
-    fclose(f);
-    for (char *w = strtok(letters, " \t\r\n"); w && count < MOST_WORDS; w = strtok(NULL, " \t\r\n")) {
-        uint32_t slot = zoo_name(w) >> 16;
-        while (known[slot] && strcmp(known[slot], w) != 0) { slot = (slot + 1) % (1 << 16); }
-        static int64_t numbers[1 << 16];
-        if (!known[slot] && different + 1 < limit && different < 50000) {
-            known[slot] = w;
-            numbers[slot] = ++different;
+    while (f && getline(&line, &letters, f) > 0) {
+        for (char *w = strtok(line, " \t\r\n"); w; w = strtok(NULL, " \t\r\n")) {
+            if (*count == room) {
+                room = room ? 2 * room : 4096;
+                int64_t *more = (int64_t *)realloc(out, (size_t)room * sizeof *out);
+                if (!more) {
+                    (void)tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "train: the text is too long");
+                    break;
+                }
+                out = more;
+            }
+            uint32_t slot = zoo_name(w) >> 16;
+            while (known[slot] && strcmp(known[slot], w) != 0) { slot = (slot + 1) % (1 << 16); }
+            if (!known[slot] && different + 1 < limit && (known[slot] = strdup(w)) != NULL) {
+                numbers[slot] = ++different;
+            }
+            out[(*count)++] = known[slot] ? numbers[slot] : 0;
         }
-        out[count++] = known[slot] ? numbers[slot] : 0;
     }
-    return count;
+    if (f) { fclose(f); }
+    free(line);
+    return out;
 }
 
 // Numbers in order, in columns of batch rows: x and the same one place later, y.
@@ -128,13 +141,13 @@ static void put_ratings(zoo_batch_t *b, const char *path, int64_t step, int64_t 
 static void put_data(zoo_job_t *j, int64_t step, int64_t thin) {
     const char *data = getenv("DATA"), *text = getenv("TEXT"), *ratings = getenv("RATINGS");
     const char *name = j->model->name;
-    static int64_t words[MOST_WORDS], count = -1;
+    static int64_t *words, count;
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     if (data && strcmp(j->model->unit, "images") == 0 && strcmp(name, "dcgan") != 0) {
         put_pictures(&j->batch, data, step);
     } else if (text && (strcmp(name, "lstm_lm") == 0 || strcmp(name, "gpt2") == 0)) {
         const int64_t limit = (name[0] == 'l' ? 10000 : 50257) / thin;
-        if (count < 0) { count = number_words(text, words, limit); }
+        if (!words) { words = number_words(text, &count, limit); }
         put_words(&j->batch, words, count, step, limit);
     } else if (ratings && strcmp(name, "ncf") == 0) {
         put_ratings(&j->batch, ratings, step, thin);

@@ -2,7 +2,6 @@
 
     make shared                                  # build/libtensor.so; TENSOR_LIBRARY names another one
     import tensor as t                           # from examples/python; TENSOR_HEADERS: the folder of the headers
-
     net = t.nn.sequential([t.nn.linear(2, 16), t.nn.tanh(), t.nn.linear(16, 1)])
     opt = t.nn.adam(net, lr=0.01)
     for step in range(500):
@@ -22,6 +21,7 @@ import functools
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 
 import cffi
@@ -31,11 +31,11 @@ _root = pathlib.Path(__file__).resolve().parents[2]
 
 def _declarations():
     """Types and prototypes of both headers, after the preprocessor, without those of the system's headers."""
-    header = pathlib.Path(os.environ.get("TENSOR_HEADERS", str(_root))) / "tensor_nn.h"
-    command = [os.environ.get("CC", "cc"), "-E", "-std=c99", "-D__attribute__(x)=", str(header)]
+    header = pathlib.Path(os.environ.get("TENSOR_HEADERS") or _root).resolve() / "tensor_nn.h"
+    command = [*shlex.split(os.environ.get("CC") or "cc"), "-E", "-std=c99", "-D__attribute__(x)=", str(header)]
     text = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     parts = re.split(r'^# \d+ "(.*?)".*\n', text, flags=re.M)         # text, file, text, file, text ..
-    own = "".join(text for file, text in zip(parts[1::2], parts[2::2]) if file.startswith(str(header.parent)))
+    own = "".join(text for file, text in zip(parts[1::2], parts[2::2]) if pathlib.Path(file).parent == header.parent)
     declaration = r"^(?:extern (?!__inline)|typedef |enum |struct )(?:[^;{}]|\{[^{}]*\})*;"
     return "\n".join(re.findall(declaration, own, flags=re.M))
 
@@ -124,19 +124,28 @@ def _arguments(params, args, options):
 
 
 def _filled(name, kind, args, options):
-    """The args struct of a function with options: PyTorch's defaults, then what is given, literally."""
+    """The args struct of a function with options: PyTorch's defaults, then what is given, literally. A list is a
+    pointer, or numbers: stride=[2, 1] is stride and stride_w, with three of them the second is stride_h."""
     own = name[:-4] + "defaults"
     makers = [own] if own in functions else [f for f, (result, _) in functions.items() if result == kind.cname]
-    words = [word for word, _ in kind.fields]
+    kinds = {word: field.type for word, field in kind.fields}
+    words = [*kinds]
     first = words[1:words.index("options_are_named_")]
     if len(args) > len(first) or set(options) - set(words):
         raise TypeError("%s takes %s; options %s" % (name, first, words[len(first) + 2:]))
     s = ffi.new(ffi.getctype(kind, "*"))
+    s.options_are_named_ = ffi.cast("void *", 0x5A5A)           # zeros are defaults
     if makers:
         s[0] = getattr(lib, makers[0])()
-    else:
-        s.options_are_named_ = ffi.cast("void *", 0x5A5A)       # zeros are defaults
-    given = {word: _given(value) for word, value in [*zip(first, args), *options.items()]}
+    given = dict(zip(first, args), **options)
+    for word, value in [*given.items()]:
+        if not isinstance(value, (list, tuple)):
+            given[word] = _given(value)
+        elif kinds[word].kind == "pointer":
+            given[word] = ffi.new(ffi.getctype(kinds[word].item, "[]"), _given(value))
+        elif len(value) < 4:
+            ends = ("", "_w") if len(value) == 2 else ("", "_h", "_w")
+            given.update(zip([word + end for end in ends], value))
     for word, value in given.items():
         setattr(s, word, value)
     return [s[0], given]
@@ -144,8 +153,7 @@ def _filled(name, kind, args, options):
 
 @functools.lru_cache(None)
 def _make(name):
-    f = getattr(lib, name)
-    result, params = functions[name]
+    f, (result, params) = getattr(lib, name), functions[name]
     kinds = ffi.typeof(f).args
     with_options = len(kinds) == 1 and kinds[0].cname.endswith("_args_t")
 
@@ -179,9 +187,7 @@ class Handle:
 
 class Module(Handle):
     __call__ = _make("nn_forward")
-
-    def parameters(self):
-        """Name: Tensor, of parameters and not of buffers."""
+    def parameters(self):               # name: Tensor, of parameters and not of buffers
         found = lib.nn_named_parameters(self.pointer)
         return {ffi.string(p.name).decode(): _result(p.tensor) for p in found.item[0:found.count]}
 
@@ -195,6 +201,12 @@ class Tensor(Handle):
     __radd__, __rsub__, __rmul__ = map(_operator, ("add", "rsub", "mul"))
     __rtruediv__ = lambda self, number: self.reciprocal() * number
     __neg__ = _make("tensor_neg")
+    __eq__, __ne__, __lt__, __le__, __gt__, __ge__ = map(_operator, ("eq", "ne", "lt", "le", "gt", "ge"))
+    __hash__ = object.__hash__
+    __getattr__ = lambda self, name: functools.partial(_find("tensor_", name), self)
+    __getitem__ = lambda self, index: self.at(index) if isinstance(index, str) else self.select(0, index)
+    __iter__ = lambda self: (self[k] for k in range(len(self)))
+    __bool__ = lambda self: bool(self.item())           # of several elements: an error, as in PyTorch
     __copy__ = lambda self: _result(self.pointer)       # another reference to the same tensor
     grad = property(_make("tensor_grad"))
 
@@ -202,23 +214,17 @@ class Tensor(Handle):
         if not self.is_leaf():
             raise Error(lib.TENSOR_ERR_AUTOGRAD, "only a leaf can be copied deeply; take its detach()")
         new = self.detach().clone().requires_grad_(self.requires_grad())
-        new.set_grad(self.grad and self.grad.detach().clone())
+        new.set_grad(None if self.grad is None else self.grad.detach().clone())
         return new
 
     def __del__(self):
         if self.pointer and lib:
             lib.tensor_free(self.pointer)
 
-    def __getattr__(self, name):
-        return functools.partial(_find("tensor_", name), self)
-
-    def __getitem__(self, index):
-        return self.at(index) if isinstance(index, str) else self.select(0, index)
-
-    def __iter__(self):
+    def __len__(self):
         if not self.shape:
-            raise TypeError("iteration over a 0-d tensor")
-        return (self[k] for k in range(self.shape[0]))
+            raise TypeError("len() of, or iteration over a 0-d tensor")
+        return self.shape[0]
 
     def __repr__(self):
         text = ffi.new("char[]", 1 << 16)
@@ -244,8 +250,7 @@ class Tensor(Handle):
         return _capsule_new(int(ffi.cast("intptr_t", m)), _capsules[versioned][0], _end_capsule)
 
 
-# DLPack: a capsule is ours until its taker calls it used_..
-# Its name, its name when it is used, where its struct has the deleter, who takes it; before DLPack 1, and since.
+# DLPack before version 1, and since: a capsule's name, that when it is taken, its deleter's place, who takes ours.
 _capsules = ((b"dltensor", b"used_dltensor", 56, "from_dlpack_unversioned"),
              (b"dltensor_versioned", b"used_dltensor_versioned", 16, "from_dlpack"))
 
@@ -286,15 +291,10 @@ class no_grad:          # with t.no_grad():
     def __enter__(self):
         self.scope = lib.tensor_scope_begin_no_grad()
 
-    def __exit__(self, *_):
-        lib.tensor_scope_end(self.scope)
-
-
-class _Nn:
-    __getattr__ = staticmethod(functools.partial(_find, "nn_"))
+    __exit__ = lambda self, *_: lib.tensor_scope_end(self.scope)
 
 
 __getattr__ = functools.partial(_find, "tensor_")
-nn = _Nn()
+nn = type("nn", (), {"__getattr__": staticmethod(functools.partial(_find, "nn_"))})()
 _quiet = ffi.callback("tensor_error_fn_t", lambda code, text, user: None)
 lib.tensor_set_error_handler(_quiet, ffi.NULL)

@@ -2,6 +2,7 @@
 //
 //   alloc [operations]      of the random runs; fewer under a sanitizer
 #define TCU_POINTWISE_ROWS(X) X(CLONE, clone)
+#define TCU_ALLOCATOR_ALONE
 #include "../../tensor_cuda.cu"
 #include "check.h"
 #include <algorithm>

@@ -963,9 +963,9 @@ static void matrices() {
             tensor_p a = d ? bad : off_device(bad);
             e[d] = ex == 2 ? (tensor_linalg_inv_ex)(a) : (tensor_linalg_cholesky_ex)(a, ex);
         }
-        values got = numbers_of(off_device(e[1].info)), at = numbers_of(off_device(e[1].result));
+        values got = numbers_of(off_device(e[1].info)), factor = numbers_of(off_device(e[1].result));
         CHECK(got[0] == 0 && got[1] == 0 && got[2] == (ex == 2 ? 0 : 2) && got[3] == 2);
-        CHECK(same(e[0].info, e[1].info, 0) && at[12] != at[12] && at[15] != at[15]);
+        CHECK(same(e[0].info, e[1].info, 0) && factor[12] != factor[12] && factor[15] != factor[15]);
         CHECK(same((tensor_narrow)(e[0].result, 0, 0, 2), (tensor_narrow)(e[1].result, 0, 0, 2), 1e-12));
         CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == 0 && tensor_ok());
     }
@@ -1622,8 +1622,8 @@ static void doors() {
     loss = (tensor_tanh)(leaf);
     (tensor_register_hook)(loss, [](tensor_t *, void *user) -> tensor_t * {
         int grads = (tensor_set_grad_enabled)(1);
-        tensor_t *inner = (tensor_sum)((tensor_exp)((tensor_t *)user)), *found;
-        (tensor_autograd_grad)(&inner, 1, nullptr, (tensor_t **)&user, 1, &found, 0);
+        tensor_t *nested = (tensor_sum)((tensor_exp)((tensor_t *)user)), *found;
+        (tensor_autograd_grad)(&nested, 1, nullptr, (tensor_t **)&user, 1, &found, 0);
         (tensor_set_grad_enabled)(grads);
         return nullptr;
     }, leaf);

@@ -80,7 +80,7 @@ static known_t knowns[] = {
     {"group_norm batch_norm instance_norm layer_norm", "mixed dtype (CPU)", "operands of several dtypes promote", 0},
     {"group_norm", "to be greater than 0", "no channels are taken", 0},
     {"backward grad", "to have non-zero size for non-batch", "no channels are taken", 0},
-    {"backward grad poke", "ZeroTensors are immutable", "PyTorch at fault", 0},
+    {"backward grad poke clip_grads", "ZeroTensors are immutable", "PyTorch at fault", 0},
     {"conv_transpose1d conv_transpose2d conv_transpose3d conv1d conv2d conv3d", "\"\" against \"IndexError",
      "no channels are taken", 0},
     {"detach_", "Can't detach views", "PyTorch makes views inside", 0},
@@ -208,6 +208,7 @@ static known_t knowns[] = {
     {"", "is a view and its base or another view of its base has been modified inplace",
      "one of several views may be read after a change of its base", 0},
     {"addr", "must have the same dtype", "operands of several dtypes promote", 0},
+    {"init", "is out of bounds for dimension 2 with size 0", "PyTorch at fault: dirac of a window of no elements", 0},
     {"clip_grads", "cannot compute the infinity norm on an empty tensor", "the norm of nothing is 0", 0},
     {"sign sign_ sgn sgn_", "nan against 0", "the sign of NaN is NaN", 0},
     {"clip_grads", "\"\" against \"RuntimeError: Inplace update to inference tensor",
@@ -373,7 +374,7 @@ static int logic(const program_t *p, const trace_t *a, int at, const char *name,
     (void)a, (void)at;
     for (k = 0; k < p->n; k++) there |= is_logic_in_place(name_of(&p->step[k]));
     return there && (strstr(what, "gradient") || strstr(what, "requires grad") || strstr(what, " by ") ||
-                     strcmp(name, "grad") == 0);
+                     strcmp(name, "grad") == 0 || strcmp(name, "clip_grads") == 0);
 }
 // A backward that fails may have added to the gradients of some leaves.
 static int half_done(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
@@ -403,7 +404,7 @@ static int six(const program_t *p, const trace_t *a, int at, const char *name, c
         const step_t *s = &p->step[k];
         there |= strncmp(is(s, DO_module) ? module_names[s->i[0]] : name_of(s), "hards", 5) == 0;
     }
-    if (!there || (strcmp(name, "grad") && !strstr(what, "gradient"))) return 0;
+    if (!there || (strcmp(name, "grad") && strcmp(name, "clip_grads") && !strstr(what, "gradient"))) return 0;
     return v && sscanf(v, " is %lf against %lf", &x, &y) == 2 && fabs(x - y) <= 1e-7 * (fabs(x) + fabs(y));
 }
 static int eps_of_halves(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
@@ -421,15 +422,17 @@ static int jumped(const program_t *p, const trace_t *a, int at, const char *name
     static const char *const multiple[] = {"remainder_scalar", "remainder",    "fmod",
                                            "fmod_scalar",      "floor_divide", "floor_divide_scalar"};
     const char *v = strstr(what, " is ");
+    size_t n = strlen(name), in_place = n && name[n - 1] == '_';
     double x, y;
     int k;
     (void)p, (void)a, (void)at;
     if (!strstr(what, "element") || !v || sscanf(v, " is %lf against %lf", &x, &y) != 2) return 0;
     if (x - x != 0 || y - y != 0) return 0;     // inf and NaN are no jump
+    n -= in_place;
     for (k = 0; k < (int)(sizeof whole / sizeof whole[0]); k++)
-        if (strcmp(name, whole[k]) == 0) return fabs(x - y) >= 0.5;
+        if (strlen(whole[k]) == n && strncmp(name, whole[k], n) == 0) return fabs(x - y) >= 0.5;
     for (k = 0; k < (int)(sizeof multiple / sizeof multiple[0]); k++)
-        if (strcmp(name, multiple[k]) == 0) return 1;
+        if (strlen(multiple[k]) == n && strncmp(name, multiple[k], n) == 0) return 1;
     return 0;
 }
 // Between samples that are no distance apart slopes are infinite, and their differences NaN.
