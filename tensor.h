@@ -2387,9 +2387,9 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 // known from the steps before; it makes one call at least, or some blocks of pointwise calls that run
 // together, or a part of a call of these kinds: pointwise, sum of rows, softmax, product, convolution, pool,
 // norm, attention, loss, recurrent (some of its steps), embedding, dropout, clipping, optimizer. Others are
-// not interrupted (indexing, sorting, linear algebra, products of bf16; the step of a GPU is one call), and in
-// real time (tensor_set_realtime) none is unless the graph had a slice before, which takes memory for that. A
-// step that has begun keeps its random numbers, and the thread may draw others in between.
+// not interrupted (indexing, sorting, linear algebra, products of bf16; a GPU's step is one call), and in
+// real time (tensor_set_realtime) none is unless the graph had a slice before, which takes memory for that.
+// A step that has begun keeps its random numbers, and the thread may draw others in between.
 // Between slices the program may use and change whatever the step does not use. It may read the step's inputs
 // and parameters: some have their values of before the step, some those of after it. The step's outputs and
 // gradients have no defined values. It must not change them, nor tensors that the step reads.

@@ -1250,8 +1250,8 @@ static void changed_by_replay(void) {
     }
 }
 
-// Temporaries lie where the definition puts them: the largest first, each in the smallest gap that is free while
-// it is alive, or behind what is alive then. Each call is a step of its own: products, which run alone.
+// Temporaries lie where the definition puts them: the largest first, each in the smallest gap that is free
+// while it is alive, or behind what is alive then. Each call is a step of its own: products, which run alone.
 enum { PLACED = 300 };
 typedef struct placed_t {
     uint64_t bytes, at, want;           // want: by the definition

@@ -565,7 +565,8 @@ static void parts_of_a_call(void) {
                 got[i] = tensor_item(l.loss);
             }
             const int parts = kind < 7 ? 3 : 100;
-            CHECK_MSG(slices > units(g) + parts, "kind %d: %d slices of %d calls", kind, slices, (int)units(g));
+            CHECK_MSG(slices > units(g) + parts, "kind %d: %d slices of %d calls", kind, slices,
+                      (int)units(g));
             CHECK_MSG(memcmp(want, got, sizeof got) == 0, "kind %d, %d threads: %.9g %.9g %.9g", kind,
                       threads, got[0] - want[0], got[1] - want[1], got[2] - want[2]);
             CHECK(tensor_graph_free(g) == 0);

@@ -265,7 +265,7 @@ static int32_t kit_profiler__name(kit_profiler_t *p, const char *text) {
 static int32_t kit_profiler__literal(kit_profiler_t *p, const char *text, int is_site) {
     size_t at = ((uintptr_t)text ^ ((uintptr_t)text >> 11)) % KIT_PROFILER__CACHE;
     const char *shown = text, *slash;
-    if (p->cache[at].text == text && !strcmp(p->cache[at].copy, text)) return p->cache[at].name;
+    if (p->cache[at].text == text && !strcmp(p->cache[at].copy, text)) { return p->cache[at].name; }
     if (is_site) { // the name of a function and a byte 1, a path, "file.c:41"
         if (strchr(text, 1)) { shown = strchr(text, 1) + 1; }
         while ((slash = strpbrk(shown, "/\\")) != NULL) { shown = slash + 1; }
