@@ -8,5 +8,5 @@ make "$B/models/train" || exit 1
 if "$PYTHON" -c 'import torch, numpy' 2>/dev/null; then exec "$PYTHON" bench/zoo.py table "$B"; fi
 echo "no $PYTHON with torch and numpy: figures of this library alone"
 for name in ${MODELS:-alexnet vgg19 resnet50 mobilenet_v2 gnmt ncf}; do
-    for threads in 1 2; do "$B/models/train" "$name" ${BATCH:-0} "${STEPS:-10}" $threads | tail -n 1; done
+    for threads in 1 2; do "$B/models/train" "$name" "${BATCH:-}" "${STEPS:-10}" $threads | tail -n 1; done
 done

@@ -46,9 +46,10 @@ int main() { return __cplusplus < 202002L; }' | $CXX -std=c++20 -x c++ - -o "$ou
     # It learnt, asked for no memory after the first second, gave all of it back.
     try "frame loop, what it says" "awk 'NR == 1 { good = \$1 == 120 && \$(NF - 2) > 0.2 && \$NF < 0.05 }
         NR == 2 { good = good && / 0 allocations after frame 60, 0 bytes left\$/ } END { exit !good }' $out/frame.txt"
+    refused "frame loop, no number" 'FRAMES: "abc" is not a whole number' "FRAMES=abc $out/frame"
     [ -z "$full" ] || refused "frame loop, a full disk" "cannot write" "FRAMES=2 $out/frame >/dev/full"
 else
-    skip $((3 + ${full:-0})) "the frame loop: $CXX has no C++20"
+    skip $((4 + ${full:-0})) "the frame loop: $CXX has no C++20"
 fi
 
 if [ "$(uname -s)" = Linux ]; then

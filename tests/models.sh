@@ -45,6 +45,9 @@ gpt2 2 16
 END
 result "$(THIN=8 "$B/models/train" dcgan 4 2 2>&1 </dev/null | grep -q '^dcgan: [0-9.]* images/s' || echo "dcgan: does not run")"
 
+"$B/models/train" ncf 8 abc >"$out/own.txt" 2>&1 </dev/null
+result "$([ $? -eq 1 ] && grep -q '^tensor: STEPS: "abc" is not a whole number' "$out/own.txt" || echo "STEPS abc: $(cat "$out/own.txt")")"
+
 # The user's data: a text, ratings, pictures.
 for line in "TEXT=LICENSE lstm_lm 2 10" "TEXT=LICENSE gpt2 2 16" "RATINGS=$out/ratings.csv ncf 64 16" \
     "DATA=$out vae 8 1" "DATA=$out alexnet 4 8"; do

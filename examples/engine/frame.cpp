@@ -11,10 +11,11 @@
 //   longest frame 9.4 ms of 16.7, 1.9 MB of 64 at most, 0 allocations after frame 60, 0 bytes left
 #include "engine.hpp"
 #include "tensor_nn.h"
+#define KIT_SETTING_IMPLEMENTATION
+#include "../kit/setting.h"
 
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 
 using Clock = std::chrono::steady_clock;
 
@@ -39,7 +40,8 @@ static double slice(nn_module_t *net) {
 }
 
 int main() {
-    const int frames = std::getenv("FRAMES") ? std::atoi(std::getenv("FRAMES")) : 300;
+    const int frames = kit_setting("FRAMES", 300, 1, 1000000);
+    if (!tensor_ok()) { return tensor_shutdown() != 0; }
     Memory memory;
     tensor_allocator_t allocator = {Memory::alloc, Memory::free, &memory};
     if (tensor_set_allocator(&allocator)) { return 1; }

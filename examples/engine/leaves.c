@@ -10,10 +10,11 @@
 //   100 frames, loss 0.0..
 // Without a screen it says so and ends with status 1.
 #include "tensor_nn.h"
+#define KIT_SETTING_IMPLEMENTATION
+#include "../kit/setting.h"
 
 #include <raylib.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 enum { LEAVES = 1000, SIDE = 800, BATCH = 256 };
 
@@ -32,8 +33,8 @@ static tensor_t *anywhere(int64_t n) {
 }
 
 int main(void) {
-    const char *text = getenv("FRAMES");
-    int frames = text ? atoi(text) : 0, frame = 0;
+    int frames = kit_setting("FRAMES", 0, 0, 1000000), frame = 0;
+    if (!tensor_ok()) { return tensor_shutdown() != 0; }
     double loss = 0;
     SetTraceLogLevel(LOG_NONE);         // raylib's own lines: many, and several for one trouble
     InitWindow(SIDE, SIDE, "leaves");

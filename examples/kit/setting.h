@@ -20,6 +20,11 @@ extern "C" {
 //   -> the number; otherwise, if the variable is not set or empty, or after raising;  errors FORMAT
 int kit_setting(const char *name, int otherwise, int least, int most);
 
+// The same for a text that the program has, an argument for one; name is what the error calls it.
+//   text    NULL or empty = otherwise
+//   -> as kit_setting
+int kit_whole(const char *name, const char *text, int otherwise, int least, int most);
+
 // Raises "what: why". The error has no line, because it is no mistake of the program.
 //   why     NULL = what the system says of its last refusal, as in "notes.txt: No such file or directory"
 //   -> code;  errors the one raised
@@ -59,8 +64,7 @@ size_t kit_bytes_of(const char *path, void *to, size_t room) {
     return n;
 }
 
-int kit_setting(const char *name, int otherwise, int least, int most) {
-    const char *text = getenv(name);
+int kit_whole(const char *name, const char *text, int otherwise, int least, int most) {
     if (!text || !*text) { return otherwise; }
     char *end;
     long value = strtol(text, &end, 10);
@@ -69,6 +73,10 @@ int kit_setting(const char *name, int otherwise, int least, int most) {
     snprintf(why, sizeof why, "\"%.80s\" is not a whole number of %d to %d", text, least, most);
     kit_refuse(TENSOR_ERR_FORMAT, name, why);
     return otherwise;
+}
+
+int kit_setting(const char *name, int otherwise, int least, int most) {
+    return kit_whole(name, getenv(name), otherwise, least, most);
 }
 
 #endif

@@ -7,6 +7,8 @@
 #include "../kit/gpt2.h"
 #define KIT_TEXT_IMPLEMENTATION
 #include "../kit/text.h"
+#define KIT_SETTING_IMPLEMENTATION
+#include "../kit/setting.h"
 
 #include "gpt2_text.h"
 
@@ -18,8 +20,9 @@ int main(int argc, char **argv) {
     char path[3][400];
     static const char *const names[3] = {"model.safetensors", "vocab.json", "merges.txt"};
     for (int i = 0; i < 3; i++) { snprintf(path[i], sizeof path[i], "%s/%s", argv[1], names[i]); }
-    const int64_t more = argc > 3 ? atoi(argv[3]) : 40;
+    const int64_t more = kit_whole("WORDS", argc > 3 ? argv[3] : NULL, 40, 1, 1000);
     const double temperature = argc > 4 ? atof(argv[4]) : 0;
+    if (!tensor_ok()) { return tensor_shutdown() != 0; }
     kit_tokenizer_t *tokenizer = kit_gpt2_read(path[1], path[2]);
     const gpt2_config_t config = tokenizer ? gpt2_config_of(path[0]) : gpt2_small();
     nn_module_t *net = tensor_ok() ? gpt2_new(config) : NULL;

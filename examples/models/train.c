@@ -1,5 +1,4 @@
-// train.c - trains any model of this folder and says how fast: on synthetic data of the published shapes, as
-// benchmarks do, or on yours
+// train.c - trains any model of this folder and says how fast: on synthetic data, as benchmarks do, or yours
 //
 //   train resnet50 [batch [steps [threads]]]   images: DATA=folder of IDX files, which `make fashion` unpacks
 //   train lstm_lm | gpt2    TEXT=file: its words, numbered as they come, as many as the model knows
@@ -11,9 +10,10 @@
 #if !defined(_POSIX_C_SOURCE)
 #define _POSIX_C_SOURCE 200809L
 #endif
-#include "zoo.h"
-
 #include <time.h>
+#include "zoo.h"
+#define KIT_SETTING_IMPLEMENTATION
+#include "../kit/setting.h"
 
 static double now(void) {
     struct timespec t;
@@ -166,11 +166,11 @@ int main(int argc, char **argv) {
         fprintf(stderr, "\n");
         return 1;
     }
-    const int given = argc > 2 ? atoi(argv[2]) : 0, batch = given > 0 ? given : model->batch;
-    const int threads = argc > 4 ? atoi(argv[4]) : 1;
-    int steps = argc > 3 ? atoi(argv[3]) : 10;
-    const int thin = getenv("THIN") && atoi(getenv("THIN")) > 0 ? atoi(getenv("THIN")) : 1;
-    steps = steps > MOST_STEPS ? MOST_STEPS : steps;
+    const int batch = kit_whole("BATCH", argc > 2 ? argv[2] : NULL, model->batch, 1, 1000000);
+    const int steps = kit_whole("STEPS", argc > 3 ? argv[3] : NULL, 10, 0, MOST_STEPS);
+    const int threads = kit_whole("THREADS", argc > 4 ? argv[4] : NULL, 1, 1, 1024);
+    const int thin = kit_setting("THIN", 1, 1, 1000);
+    if (!tensor_ok()) { return tensor_shutdown() != 0; }
     tensor_set_num_threads(threads);
     tensor_manual_seed(1);
     zoo_job_t j = zoo_begin(model, batch, thin, 0);
@@ -178,6 +178,7 @@ int main(int argc, char **argv) {
     tensor_scope_t scope = tensor_scope_begin();
     for (int step = 0; step < steps && tensor_ok(); step++, tensor_scope_reset(scope)) {
         put_data(&j, step, thin);
+        if (!tensor_ok()) { break; }
         const double begin = now();
         const double loss = tensor_item(zoo_step(&j));
         seconds[step] = now() - begin;
