@@ -5206,7 +5206,9 @@ NN_LOSSES(TENSOR__X)
 TENSOR__FN TENSOR__NOINLINE int64_t NN__K(loss_load)(const NN__R *x, int64_t i, int64_t n, double fill,
                                                      V_F *v) {
     (void)fill;                         // of one lane
-    int64_t whole = TENSOR__MIN((n - i) / V_N, (int64_t)NN__K(loss_block)), at = i + whole * V_N;
+    int64_t whole = (n - i) / V_N;
+    if (whole > NN__K(loss_block)) { whole = NN__K(loss_block); }
+    int64_t at = i + whole * V_N;
     for (int64_t k = 0; k < whole; k++) { v[k] = V_LOAD(x + i + k * V_N); }
     if (whole == NN__K(loss_block) || at == n) { return whole; }
     v[whole] = V_PART(x + at, n - at, (NN__R)fill);
@@ -6364,8 +6366,8 @@ TENSOR__FN tensor_t *nn__linear(const tensor__row_t *row, tensor_t *x, tensor_t 
     tensor_t *const in[3] = {x, weight, bias};
     tensor__op_t o;
     if (!TENSOR__(begin)(&o, row, in, 3)) { return TENSOR__(poison); }
-    tensor_t *small = TENSOR__(small_product)(&o, 1, nn__linear_results(&o), nn__activation(row));
-    if (small) { return small; }
+    tensor_t *done = TENSOR__(small_product)(&o, 1, nn__linear_results(&o), nn__activation(row));
+    if (done) { return done; }
     if (!TENSOR__(begin_rest)(&o)) { return TENSOR__(poison); }
     if (!nn__infer_linear(&o)) { return TENSOR__(abandon)(&o); }
     x = o.in[0];

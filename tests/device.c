@@ -118,7 +118,7 @@ static void mixing(void) {
     CHECK_POISON(tensor_matmul(y, tensor_ones(3, 2)), TENSOR_ERR_DEVICE, "matmul");
     CHECK_POISON(tensor_add_(x, y), TENSOR_ERR_DEVICE, NULL);
     CHECK_POISON(tensor_add_(tensor_scalar(1, TENSOR_F32), on(s)), TENSOR_ERR_DEVICE,
-                 "add_: x is on the CPU");
+                 "add_: x [] is on the CPU, must be on " DEVICE_NAME " as the other operand");
     // 0-d tensors of the CPU go along, and their gradients come back.
     CHECK(tensor_equal(tensor_mul(y, s), tensor_mul(x, s)) && tensor_device(tensor_mul(s, y)) == TENSOR_CUDA);
     CHECK(tensor_equal(tensor_where(on(tensor_gt_scalar(x, 0)), s, y), tensor_where(tensor_gt_scalar(x, 0),

@@ -971,6 +971,12 @@ static void matrices() {
         CHECK(same((tensor_narrow)(e[0].result, 0, 0, 2), (tensor_narrow)(e[1].result, 0, 0, 2), 1e-12));
         CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == 0 && tensor_ok());
     }
+    for (int upper = 0; upper < 2; upper++) {           // in f32 as well
+        tensor_p there = (tensor_to)(bad, TENSOR_F32), here = off_device(there);
+        tensor_linalg_ex_t e[2] = {(tensor_linalg_cholesky_ex)(here, upper), (tensor_linalg_cholesky_ex)(there, upper)};
+        CHECK(same((tensor_narrow)(e[0].info, 0, 0, 3), (tensor_narrow)(e[1].info, 0, 0, 3), 0));
+        CHECK(same((tensor_narrow)(e[0].result, 0, 0, 2), (tensor_narrow)(e[1].result, 0, 0, 2), 1e-6));
+    }
     for (double what : {(double)NAN, (double)INFINITY}) {
         nan = (tensor_masked_fill)(bad, (tensor_eq_scalar)(bad, 8), what);
         (tensor_linalg_eigh)(nan, 0);
