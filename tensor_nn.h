@@ -3334,9 +3334,6 @@ inline const nn_named_t *end(const nn_named_list_t &list) { return list.item + l
 #define NN__CPP_3_5(R, f, T, A, B, C, D, E) NN__CPP_3_4(R, f, T, A, B, C, D) NN__CPP_5(R, f, T, A, B, C, D, E)
 #define NN__CPP_3_6(R, f, T, A, B, C, D, E, F)                                                               \
     NN__CPP_3_5(R, f, T, A, B, C, D, E) NN__CPP_6(R, f, T, A, B, C, D, E, F)
-#define NN__CPP_3_7(R, f, T, A, B, C, D, E, F, G)                                                            \
-    NN__CPP_3_6(R, f, T, A, B, C, D, E, F)                                                                   \
-    NN__CPP_7(R, f, T, A, B, C, D, E, F, G)
 #define NN__CPP_DIMS(face, R, f, end, T, ...)                                                                \
     face(R, f##1d##end, T, __VA_ARGS__)                                                                      \
     face(R, f##2d##end, T, __VA_ARGS__)                                                                      \
@@ -3424,11 +3421,10 @@ template <class... D> inline tensor_t *tensor_pad(tensor_t *x, D... pads) {
 #define tensor_pad(...) NN__CALL(tensor_pad, __VA_ARGS__)
 
 NN__CPP_2(module, nn_linear, nn_linear_args_t, (i64, in_features), (i64, out_features))
-NN__CPP_DIMS(NN__CPP_3_7, module, nn_conv, , nn_conv_args_t, (i64, in_channels), (i64, out_channels),
-             (i64, kernel), (i64, stride), (i64, padding), (i64, dilation), (i64, groups))
-NN__CPP_DIMS(NN__CPP_3_7, module, nn_conv_transpose, , nn_conv_transpose_args_t, (i64, in_channels),
-             (i64, out_channels), (i64, kernel), (i64, stride), (i64, padding), (i64, output_padding),
-             (i64, groups))
+NN__CPP_DIMS(NN__CPP_3, module, nn_conv, , nn_conv_args_t, (i64, in_channels), (i64, out_channels),
+             (i64, kernel))
+NN__CPP_DIMS(NN__CPP_3, module, nn_conv_transpose, , nn_conv_transpose_args_t, (i64, in_channels),
+             (i64, out_channels), (i64, kernel))
 NN__CPP_DIMS(NN__CPP_1_3, module, nn_max_pool, , nn_pool_args_t, (i64, kernel), (i64, stride), (i64, padding))
 NN__CPP_DIMS(NN__CPP_1_3, module, nn_avg_pool, , nn_pool_args_t, (i64, kernel), (i64, stride), (i64, padding))
 NN__CPP_DIMS(NN__CPP_1_3, module, nn_max_unpool, , nn_pool_args_t, (i64, kernel), (i64, stride),

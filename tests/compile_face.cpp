@@ -248,13 +248,6 @@ static int positions() {
 #define CONVS(d)                                                                                             \
     SAME(nn_conv##d(4, 8, 3), nn_conv_args_t, nn_conv##d##_with,                                             \
          (a.in_channels = 4, a.out_channels = 8, a.kernel = 3));                                             \
-    SAME(nn_conv##d(4, 8, 3, 2, 1, 3, 2), nn_conv_args_t, nn_conv##d##_with,                                 \
-         (a = strided, a.in_channels = 4, a.out_channels = 8, a.kernel = 3));                                \
-    SAME(nn_conv##d(4, 8, 3, 2), nn_conv_args_t, nn_conv##d##_with,                                          \
-         (a.in_channels = 4, a.out_channels = 8, a.kernel = 3, a.stride = 2));                               \
-    SAME(nn_conv_transpose##d(4, 8, 3, 2, 1, 1, 2), nn_conv_transpose_args_t, nn_conv_transpose##d##_with,   \
-         (a.in_channels = 4, a.out_channels = 8, a.kernel = 3, a.stride = 2, a.padding = 1,                  \
-          a.output_padding = 1, a.groups = 2));                                                              \
     SAME(nn_conv##d(4, 8, 3, strided), nn_conv_args_t, nn_conv##d##_with,                                    \
          (a = strided, a.in_channels = 4, a.out_channels = 8, a.kernel = 3));                                \
     SAME(nn_conv_transpose##d(4, 8, 3), nn_conv_transpose_args_t, nn_conv_transpose##d##_with,               \

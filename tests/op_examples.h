@@ -239,6 +239,16 @@ static void example_expand(example_writer_t *w, const char *p, int variadic, int
             }
             continue;
         }
+        if (example_takes(&p, "a->f, a->nf")) {
+            example_put(w, "(double[]){");
+            for (k = 0; k < a->nf; k++) {
+                if (k) example_put(w, ", ");
+                example_real(w, a->f[k]);
+            }
+            example_put(w, "}, ");
+            example_integer(w, a->nf);
+            continue;
+        }
         if (example_takes(&p, "SIZES")) {
             example_integers(w, 0, a->ni, 0);
             continue;
