@@ -57,7 +57,7 @@ static void say(const char *name, const char *what, double *values, int n, doubl
 static void measure(const char *name, void (*step)(void *user), void *user) {
     static kit_profiler_row_t rows[ROWS];
     static double without[MOST], with[MOST], total[MOST], self[MOST], calls[MOST];
-    int steps = number("STEPS", 21);
+    int steps = kit_setting("STEPS", 21, 1, 1000000);
     if (steps > MOST) { steps = MOST; }
     tensor_scope_t scope = tensor_scope_begin();
     for (int k = -2; k < steps; k++, tensor_scope_reset(scope)) {
