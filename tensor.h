@@ -1638,7 +1638,7 @@ typedef struct tensor_linalg_ex_t { tensor_t *result, *info; } tensor_linalg_ex_
 TENSOR_API tensor_t *tensor_linalg_cholesky(tensor_t *x, int upper);
 TENSOR_API tensor_t *tensor_cholesky(tensor_t *x, int upper);
 
-// The same where some matrices of a batch may have no factor: their L is NaN, and it is no error.
+// The same where some matrices of a batch may have no factor: their L is NaN, which is not an error.
 //   -> struct of two new: L, and info, i32 [...]: 0, or the order of the leading minor that is not positive;
 //   grad of L;  errors SHAPE, DTYPE
 TENSOR_API tensor_linalg_ex_t tensor_linalg_cholesky_ex(tensor_t *x, int upper);
@@ -1662,7 +1662,8 @@ TENSOR_API tensor_t *tensor_linalg_solve_triangular(tensor_t *a, tensor_t *b, in
 // The inverse.   -> new;  grad -yT g yT;  errors LINALG if singular, as above
 TENSOR_API tensor_t *tensor_linalg_inv(tensor_t *x);
 TENSOR_API tensor_t *tensor_inverse(tensor_t *x);
-// solve and inv where some matrices of a batch may be singular: their result is NaN, and it is no error.
+// solve and inv where some matrices of a batch may be singular: their result is NaN, which is not an
+// error.
 //   -> struct of two new: the result, and info, i32 [...]: 0, or the place of a pivot that is 0, from 1;
 //   grad of the result;  errors SHAPE, DTYPE
 TENSOR_API tensor_linalg_ex_t tensor_linalg_solve_ex(tensor_t *a, tensor_t *b);
@@ -4631,7 +4632,8 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     /* a b and the sums of a's rows in one call; NULL = the device has no kernel for it */ \
     X(tensor_t *, product_and_sums, (tensor_t *a, tensor_t *b, tensor_t **sums)) \
     /* -> 0 if the product is not small */ \
-    X(tensor_t *, small_product, (tensor__op_t *o, int turned, int results, const tensor__row_t *then)) \
+    X(tensor_t *, small_product, (tensor__op_t *o, int transposed, int results, \
+                                  const tensor__row_t *then)) \
     /* whether products take the halves of x as they are */ \
     X(int, multiplies, (const tensor_t *x)) \
     X(int, begin_rest, (tensor__op_t *o)) \
@@ -6114,7 +6116,7 @@ TENSOR__BOTH TENSOR__FN double tensor__bessel_jy_f64(double n, int second, doubl
                 even += signed_term;
             }
         }
-        double s = sin(x), c = cos(x);                  // turned by pi / 4, or by 3 pi / 4
+        double s = sin(x), c = cos(x);                  // the phase is pi / 4, or 3 pi / 4
         double down = n > 0 ? s - c : s + c;
         double up = n > 0 ? -s - c : s - c;
         double y = second ? even * up + odd * down : even * down - odd * up;
@@ -13171,7 +13173,7 @@ TENSOR__FN void tensor__exit_watch(tensor__thread_t *th) {
 TENSOR__FN void tensor__exit_forget(void) {}
 #endif
 
-// Puts a state aside, which stays with its thread: the thread finds it again.
+// Gives a state back to its context, which keeps it for its thread: the thread finds it again.
 TENSOR__FN void tensor__park(tensor__thread_t *th) {
     tensor_context_t *ctx = th->ctx;
     TENSOR__LOCK(&ctx->mutex);
@@ -16818,6 +16820,7 @@ TENSOR__FN int tensor__begin_rest(tensor__op_t *o) {
     return 1;
 }
 
+// Both of them. 0 = raised
 TENSOR__FN int tensor__begin_wide(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin) {
     return tensor__begin(o, row, in, nin) && tensor__begin_rest(o);
 }
@@ -16934,28 +16937,28 @@ TENSOR__INLINE tensor_t *tensor__matrix(tensor__thread_t *th, const char *op, in
     return t;
 }
 
-// The whole op of a product of inputs 0 and 1 of o (1 is [N, K] if `turned`), with input 2, if there is one,
-// as bias. It is for f32 matrices on the host, so small that the product needs neither scratch nor threads,
-// which fit. The product becomes the last of the results; the pointwise row `then` (NULL = none) of it
-// becomes the first. NULL = inputs of another kind, inputs that do not fit, no memory, or a recorder is set:
-// the general way takes them or says what is wrong
-TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int turned, int results,
+// The whole op of a product of inputs 0 and 1 of o (1 is [N, K] if `transposed`), with input 2, if there is
+// one, as bias. It is for f32 matrices on the host, so small that the product needs neither scratch nor
+// threads, which fit. The product becomes the last of the results; the pointwise row `then` (NULL = none) of
+// it becomes the first. NULL = inputs of another kind, inputs that do not fit, no memory, or a recorder is
+// set: the general way takes them or says what is wrong
+TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int transposed, int results,
                                            const tensor__row_t *then) {
     tensor__thread_t *th = o->th;
     const tensor__isa_t *isa = th->ctx->plain;
     const tensor_t *a = o->in[0], *b = o->in[1], *bias = o->nin > 2 ? o->in[2] : NULL;
     if (!isa || th->recorder || !TENSOR__HOST_F32(a) || !TENSOR__HOST_F32(b)) { return NULL; }
-    if (turned && !(a->flags & TENSOR__CONTIGUOUS)) { return NULL; }        // copied first
-    if (a->ndim != 2 || b->ndim != 2 || a->dims[1] != b->dims[turned]) { return NULL; }
+    if (transposed && !(a->flags & TENSOR__CONTIGUOUS)) { return NULL; }        // copied first
+    if (a->ndim != 2 || b->ndim != 2 || a->dims[1] != b->dims[transposed]) { return NULL; }
 
     tensor__gemm_t g;
     g.m = a->dims[0];
     g.k = a->dims[1];
-    g.n = b->dims[!turned];
+    g.n = b->dims[!transposed];
     g.ars = a->strides[0];
     g.acs = a->strides[1];
-    g.brs = b->strides[turned];
-    g.bcs = b->strides[!turned];
+    g.brs = b->strides[transposed];
+    g.bcs = b->strides[!transposed];
     g.crs = g.n;
     g.aoff = g.boff = g.coff = NULL;
     g.batch = 1;
@@ -31898,7 +31901,7 @@ TENSOR__FN void tensor__pause_run(tensor__slice_t *self, int64_t ntasks, tensor_
 }
 
 // Whether the kernel of a step can be done in parts: what it writes is written by its tasks, or once more
-// when it runs to its end, and it reads nothing that it has changed, but for tasks that change elements of
+// when it runs to its end, and it reads nothing that it has changed, except where tasks change elements of
 // their own.
 TENSOR__FN int tensor__may_pause(const tensor__step_t *s) {
     const tensor_call_t *c = &s->c;

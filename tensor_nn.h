@@ -3247,10 +3247,10 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 // C++20, a filled tensor_conv_args_t. The members are those of C, and 0 is PyTorch's default. Layers and
 // optimizers have their required positions and the options, nothing else: with one function, clang++ says
 // which option it does not know, g++ that the list in braces does not fit that function's struct; neither
-// lists overloads. Functions of tensors and pools have one
-// overload for each number of positional arguments, because a braced list does not match a template
-// parameter. Rejected: default arguments, because then options would be possible after the last position
-// only. Arguments without which a call means nothing are required.
+// lists overloads. Functions of tensors and pools have one overload for each number of positional arguments,
+// because a braced list does not match a template parameter. Rejected: default arguments, because then
+// options would be possible after the last position only. Arguments without which a call means nothing are
+// required.
 // ------------------------------------------------------------------------------
 
 // for (const nn_named_t &p : nn_named_parameters(net)) { .. }

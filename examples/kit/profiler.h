@@ -261,7 +261,7 @@ static int32_t kit_profiler__name(kit_profiler_t *p, const char *text) {
 }
 
 // The same for a literal, which mostly has the text that its address had before; not where the program has
-// loaded a library anew.
+// loaded a library again.
 static int32_t kit_profiler__literal(kit_profiler_t *p, const char *text, int is_site) {
     size_t at = ((uintptr_t)text ^ ((uintptr_t)text >> 11)) % KIT_PROFILER__CACHE;
     const char *shown = text, *slash;

@@ -25,7 +25,7 @@ int kit_setting(const char *name, int otherwise, int least, int most);
 //   -> as kit_setting
 int kit_whole(const char *name, const char *text, int otherwise, int least, int most);
 
-// Raises "what: why". The error has no line, because it is no mistake of the program.
+// Raises "what: why". The error has no line, because the program made no mistake.
 //   why     NULL = what the system says of its last refusal, as in "notes.txt: No such file or directory"
 //   -> code;  errors the one raised
 int kit_refuse(int code, const char *what, const char *why);
