@@ -11201,6 +11201,7 @@ static TENSOR__TLS tensor__thread_t *tensor__tls;
 // The state whose call waits on this thread for the user's jobs, the innermost one; NULL = none.
 static TENSOR__TLS tensor__thread_t *tensor__waiting;
 static TENSOR__TLS uint64_t tensor__me;               // this thread's number, never used again
+static TENSOR__TLS tensor_context_t *tensor__used_context;     // of its next state, NULL = the default one
 
 static const int64_t tensor__no_dims[1] = {0};
 static tensor_t tensor__poison_tensor = {
@@ -11520,7 +11521,7 @@ TENSOR_API int (tensor_error_code)(void) { return tensor__self()->error.code; }
 TENSOR_API void (tensor_clear_error)(void) {
     tensor__thread_t *th = tensor__self();
     tensor__report(th, NULL);
-    th->error.code = 0;
+    if (th->owner) { th->error.code = 0; }      // not of the state that threads share
 }
 
 TENSOR_API const char *(tensor_code_name)(int code) {
@@ -12291,7 +12292,25 @@ TENSOR__FN tensor__thread_t *tensor__thread_alloc(tensor_context_t *ctx) {
 // The context that the calling thread uses now, or will use when it calls the library.
 TENSOR__FN tensor_context_t *tensor__here(void) {
     const tensor__thread_t *th = tensor__tls ? tensor__tls : tensor__waiting;
-    return th ? th->ctx : &tensor__default;
+    if (th) { return th->ctx; }
+    return tensor__used_context ? tensor__used_context : &tensor__default;
+}
+
+// The state of all threads for which there is no memory: every call of theirs fails with OUT_OF_MEMORY. Its
+// error is there from the start, because threads share it, and a first error is not written over.
+TENSOR__FN tensor__thread_t *tensor__stateless(void) {
+    static tensor_context_t none;
+    tensor__thread_t *th = &none.first;
+    TENSOR__LOCK(&tensor__global);
+    if (!th->ctx) {
+        none.limit = 1;
+        none.pool.n = 1;
+        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "no memory for the state of this thread");
+        th->error.reported = 1;
+        th->ctx = &none;
+    }
+    TENSOR__UNLOCK(&tensor__global);
+    return th;
 }
 
 // A thread state for the calling thread: an idle one, the context's built-in first one, or a new one.
@@ -12322,13 +12341,7 @@ TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *c
     int made = 0;
     if (!th) {
         th = tensor__thread_alloc(ctx);
-        if (!th) {      // no memory for a state: every call of this thread fails with OUT_OF_MEMORY
-            static tensor_context_t nothing;
-            nothing.limit = 1;
-            nothing.first.ctx = &nothing;
-            nothing.first.inside = 0;
-            return &nothing.first;
-        }
+        if (!th) { return tensor__stateless(); }
         memset(th, 0, sizeof *th);
         made = 1;
     }
@@ -13206,7 +13219,10 @@ TENSOR__FN void tensor__thread_exit(void *th) {
 
 TENSOR_API void (tensor_thread_end)(void) {
     tensor__thread_t *th = tensor__tls;
-    if (!th) { return; }
+    if (!th) {
+        tensor__used_context = NULL;
+        return;
+    }
     if (tensor__called_back(th)) {
         tensor__fail(th, TENSOR_ERR_OWNER, TENSOR__CALLED_BACK, "thread_end");
         return;
@@ -13214,6 +13230,7 @@ TENSOR_API void (tensor_thread_end)(void) {
     tensor__report(th, NULL);
     tensor__thread_leave(th, 1);
     tensor__tls = NULL;
+    tensor__used_context = NULL;
     tensor__exit_watch(NULL);
 }
 
@@ -13289,7 +13306,7 @@ TENSOR__FN void tensor__worker(tensor__pool_t *p, int worker) {
 TENSOR__FN TENSOR__THREAD_MAIN(tensor__worker_main) {
     tensor__start_t s = *(tensor__start_t *)arg;
     TENSOR_FREE(arg, sizeof s, 64);
-    if (s.pool->ctx != tensor__here()) { tensor__attach(s.pool->ctx); }
+    tensor__used_context = s.pool->ctx;
     tensor__worker(s.pool, s.worker);
     return 0;
 }
@@ -13422,7 +13439,7 @@ TENSOR__FN int tensor__crew_here(const tensor__crew_t *c) {
 
 TENSOR__FN TENSOR__THREAD_MAIN(tensor__crew_main) {
     tensor__crew_t *c = (tensor__crew_t *)arg;
-    if (!tensor__tls) { tensor__attach(c->ctx); }
+    tensor__used_context = c->ctx;
     c->fn(c, c->arg);
     (tensor_thread_end)();
     return 0;
@@ -13525,7 +13542,7 @@ TENSOR__FN int tensor__take_error(char *text, size_t room) {
     tensor__text_t s = {text, room, 0};
     text[0] = 0;
     if (code) { tensor__puts(&s, (tensor_error_text)()); }
-    th->error.code = 0;
+    if (th->owner) { th->error.code = 0; }
     return code;
 }
 
@@ -13762,6 +13779,7 @@ TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
 
     TENSOR__UNLOCK(&ctx->mutex);
     tensor__tls = NULL;
+    tensor__used_context = NULL;
     if (ctx == &tensor__default) { tensor__exit_forget(); }
     return code;
 }
@@ -13772,7 +13790,7 @@ TENSOR_API int (tensor_shutdown)(void) {
     if (!busy) { tensor__crews_end(th->ctx); }
     busy |= TENSOR__ATOMIC_LOAD(&th->ctx->pool.busy);
     TENSOR__REFUSE_CODE(busy, OWNER, TENSOR__CALLED_BACK, "shutdown");
-    return tensor__context_close(th);
+    return th->owner ? tensor__context_close(th) : th->error.code;
 }
 
 TENSOR_API tensor_context_t *(tensor_context_new)(void) {
@@ -13786,18 +13804,21 @@ TENSOR_API tensor_context_t *(tensor_context_new)(void) {
 
 TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
     tensor__thread_t *th = tensor__self();
-    tensor_context_t *before = th->ctx;
+    tensor_context_t *before = tensor__here();
     if (!context) { context = &tensor__default; }
     if (context == before) { return before; }
     const tensor_profiler_t *profiler = th->profiler;
-    (tensor_profiler_set)(NULL);
-    tensor_recorder_t *recorder = tensor__set_recorder(NULL);
-
-    tensor__park(th);
+    tensor_recorder_t *recorder = NULL;
+    if (th->owner) {
+        (tensor_profiler_set)(NULL);
+        recorder = tensor__set_recorder(NULL);
+        tensor__park(th);
+    }
     tensor__tls = NULL;
-    tensor__attach(context);
-    // The numbers of nodes grow.
-    if (profiler && tensor__self()->seq < th->seq) { tensor__self()->seq = th->seq; }
+    tensor__used_context = context;
+    tensor__thread_t *now = tensor__self();
+    if (!now->owner) { return before; }
+    if (profiler && now->seq < th->seq) { now->seq = th->seq; }     // the numbers of nodes grow
     (tensor_profiler_set)(profiler);
     tensor__set_recorder(recorder);
     return before;
@@ -13811,6 +13832,11 @@ TENSOR_API int (tensor_context_free)(tensor_context_t *context) {
         return r;
     }
     tensor_context_t *before = (tensor_context_use)(context);
+    if (tensor__self()->ctx != context) {       // no memory for a state in it
+        int code = tensor__self()->error.code;
+        (tensor_context_use)(before);
+        return code;
+    }
     if (tensor__called_back(tensor__self())) {
         (tensor_context_use)(before);
         TENSOR__REFUSE_CODE(1, OWNER, TENSOR__CALLED_BACK, "context_free");
@@ -13820,8 +13846,8 @@ TENSOR_API int (tensor_context_free)(tensor_context_t *context) {
     int code = tensor__context_close(tensor__self());
     TENSOR_FREE(context, sizeof *context, 64);
     (void)TENSOR__ATOMIC_ADD(&tensor__contexts, -1);
-    tensor__attach(before == context ? &tensor__default : before);
-    (tensor_profiler_set)(profiler);            // it is the thread's
+    tensor__used_context = before == context ? NULL : before;
+    if (profiler) { (tensor_profiler_set)(profiler); }      // it is the thread's
     return code;
 }
 

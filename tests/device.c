@@ -217,6 +217,7 @@ static void mixing(void) {
     X(tensor_linalg_lu(square(x)).u) X(tensor_linalg_qr(tensor_mT(x), NULL).q) X(tensor_linalg_pinv(x, -1))  \
     X(tensor_matmul(tensor_linalg_svd(x, 0).u, tensor_linalg_svd(x, 0).vh)) X(tensor_inverse(square(x)))     \
     X(tensor_linalg_solve_triangular(tensor_triu(square(x), 0), x, 1, 1, 0))                                 \
+    X(tensor_linalg_cholesky_ex(square(x), 0).result)                                                        \
     X((tensor_manual_seed(3), tensor_gumbel_softmax(x, 1, 1, 1)))                                            \
     X(tensor_embedding(tensor_argmax_dim(x, 1, 0), tensor_detach(tensor_mul_scalar(x, 1)), .max_norm = 0.5))
 

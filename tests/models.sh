@@ -147,7 +147,8 @@ cp tests/fixtures/kit/vocab.json tests/fixtures/kit/merges.txt "$out"
 "$B/tests/models" gpt2 "$out" >/dev/null
 "$B/models/gpt2" "$out" "the cat" 6 >"$out/said.txt" 2>"$out/said.err" </dev/null
 result "$(grep -q "^the cat." "$out/said.txt" || cat "$out/said.txt" "$out/said.err")"
-refused "more than" "$B/models/gpt2" "$out" "the cat" 2000
+refused "more than" "$B/models/gpt2" "$out" "the cat" 1000
+refused "whole number of 1 to 1000" "$B/models/gpt2" "$out" "the cat" 2000
 if [ -c /dev/full ]; then
     refused "cannot \(write\|be written\)" sh -c 'exec "$@" >/dev/full' full "$B/models/gpt2" "$out" "the cat" 6
 else

@@ -3,7 +3,7 @@
 // Meant for the thread sanitizer, true without it too.
 #define _DEFAULT_SOURCE 1
 #define _POSIX_C_SOURCE 200809L
-#include "test.h"
+#include "heap.h"
 
 #include <pthread.h>
 #include <sys/wait.h>
@@ -109,6 +109,68 @@ static void hand_over(void) {
         CHECK(tensor_item(tensor_sum(t)) == 2000);
         CHECK(tensor_free(t) == 0);
     }
+}
+
+// A context whose memory is switched off: threads that have no state in it yet fail with OUT_OF_MEMORY in
+// every call, and never work in another context instead; with memory they go on in it.
+typedef struct stateless_t {
+    tensor_context_t *context;
+    int code, freed, ok, back;
+    double sum;
+    char text[200];
+} stateless_t;
+static void *without_a_state(void *arg) {
+    stateless_t *s = (stateless_t *)arg;
+    tensor_context_t *before = tensor_context_use(s->context);
+    s->ok = tensor_ok();
+    tensor_sum(tensor_ones(4));
+    tensor_clear_error();
+    s->code = tensor_error_code();
+    snprintf(s->text, sizeof s->text, "%s", tensor_error_text());
+    s->freed = tensor_shutdown();
+    s->back = tensor_context_use(before) == s->context && tensor_ok();
+    return NULL;
+}
+static void *with_a_state(void *arg) {
+    stateless_t *s = (stateless_t *)arg;
+    tensor_context_use(s->context);
+    s->sum = tensor_item(tensor_sum(tensor_ones(4)));
+    s->code = tensor_error_code();
+    return NULL;
+}
+static void no_states(void) {
+    tensor_context_t *context = tensor_context_new(), *before = tensor_context_use(context);
+    tensor_allocator_t a;
+    stateless_t s[2];
+    pthread_t t[2];
+    tensor_memory_stats_t stats;
+    heap_t h = {0, -1, 1, 0, 0, 0};
+    int i, turn;
+    a.alloc = heap_alloc;
+    a.free = heap_free;
+    a.user = &h;
+    CHECK(tensor_set_allocator(&a) == 0);
+    CHECK(tensor_item(tensor_sum(tensor_ones(3))) == 3);
+    memset(s, 0, sizeof s);
+    for (turn = 0; turn < 2; turn++) {
+        h.fail_at = turn == 0 ? 0 : -1;
+        for (i = 0; i < 2; i++) {
+            s[i].context = context;
+            CHECK(pthread_create(&t[i], NULL, turn ? with_a_state : without_a_state, &s[i]) == 0);
+        }
+        for (i = 0; i < 2; i++) pthread_join(t[i], NULL);
+        for (i = 0; i < 2; i++) {
+            CHECK(s[i].code == (turn ? 0 : TENSOR_ERR_OUT_OF_MEMORY));
+            CHECK(turn || (!s[i].ok && s[i].back && s[i].freed == TENSOR_ERR_OUT_OF_MEMORY &&
+                           strcmp(s[i].text, "no memory for the state of this thread") == 0));
+            CHECK(!turn || s[i].sum == 4);
+        }
+    }
+    stats = tensor_memory_stats();
+    CHECK(stats.live_tensors == 2);             // this thread's ones and their sum
+    tensor_context_use(before);
+    CHECK(tensor_context_free(context) == 0);
+    CHECK(h.blocks == 0 && h.misuse == 0);
 }
 
 // Errors, scopes and generators belong to a thread; a tensor may be read by many.
@@ -452,6 +514,7 @@ int main(int argc, char **argv) {
     else RUN(forks);
     RUN(train_and_infer);
     RUN(hand_over);
+    RUN(no_states);
     RUN(many_readers);
     RUN(modules_apart);
     RUN(passes_together);
@@ -461,6 +524,7 @@ int main(int argc, char **argv) {
     CHECK(tensor_set_num_threads(3) == 0);
     RUN(train_and_infer);
     RUN(hand_over);
+    RUN(no_states);
     RUN(many_readers);
     RUN(passes_together);
     RUN(captured_elsewhere);
