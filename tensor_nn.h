@@ -1018,23 +1018,29 @@ typedef struct tensor_ctc_loss_args_t {
 TENSOR_API tensor_t *tensor_ctc_loss_with(tensor_ctc_loss_args_t a);
 TENSOR_API tensor_ctc_loss_args_t tensor_ctc_loss_defaults(void);
 
-#define tensor_cross_entropy(...) NN__WITH_OWN(tensor_cross_entropy, __VA_ARGS__)
-#define tensor_nll_loss(...) NN__WITH_OWN(tensor_nll_loss, __VA_ARGS__)
-#define tensor_mse_loss(...) NN__WITH_OWN(tensor_mse_loss, __VA_ARGS__)
-#define tensor_l1_loss(...) NN__WITH_OWN(tensor_l1_loss, __VA_ARGS__)
-#define tensor_smooth_l1_loss(...) NN__WITH_OWN(tensor_smooth_l1_loss, __VA_ARGS__)
-#define tensor_huber_loss(...) NN__WITH_OWN(tensor_huber_loss, __VA_ARGS__)
-#define tensor_binary_cross_entropy(...) NN__WITH_OWN(tensor_binary_cross_entropy, __VA_ARGS__)
-#define tensor_binary_cross_entropy_with_logits(...)                                                         \
-    NN__WITH_OWN(tensor_binary_cross_entropy_with_logits, __VA_ARGS__)
-#define tensor_hinge_embedding_loss(...)                                                                     \
-    NN__WITH(tensor_hinge_embedding_loss, tensor_margin_loss, __VA_ARGS__)
-#define tensor_soft_margin_loss(...) NN__WITH(tensor_soft_margin_loss, tensor_margin_loss, __VA_ARGS__)
-#define tensor_multi_margin_loss(...) NN__WITH(tensor_multi_margin_loss, tensor_margin_loss, __VA_ARGS__)
-#define tensor_multilabel_margin_loss(...)                                                                   \
-    NN__WITH(tensor_multilabel_margin_loss, tensor_margin_loss, __VA_ARGS__)
-#define tensor_multilabel_soft_margin_loss(...)                                                              \
-    NN__WITH(tensor_multilabel_soft_margin_loss, tensor_margin_loss, __VA_ARGS__)
+#define tensor_cross_entropy(input, ...)                                                                     \
+    NN__NEEDS(tensor_cross_entropy, tensor_cross_entropy, input, __VA_ARGS__)
+#define tensor_nll_loss(input, ...) NN__NEEDS(tensor_nll_loss, tensor_nll_loss, input, __VA_ARGS__)
+#define tensor_mse_loss(input, ...) NN__NEEDS(tensor_mse_loss, tensor_mse_loss, input, __VA_ARGS__)
+#define tensor_l1_loss(input, ...) NN__NEEDS(tensor_l1_loss, tensor_l1_loss, input, __VA_ARGS__)
+#define tensor_smooth_l1_loss(input, ...)                                                                    \
+    NN__NEEDS(tensor_smooth_l1_loss, tensor_smooth_l1_loss, input, __VA_ARGS__)
+#define tensor_huber_loss(input, ...) NN__NEEDS(tensor_huber_loss, tensor_huber_loss, input, __VA_ARGS__)
+#define tensor_binary_cross_entropy(input, ...)                                                              \
+    NN__NEEDS(tensor_binary_cross_entropy, tensor_binary_cross_entropy, input, __VA_ARGS__)
+#define tensor_binary_cross_entropy_with_logits(input, ...)                                                  \
+    NN__NEEDS(tensor_binary_cross_entropy_with_logits, tensor_binary_cross_entropy_with_logits, input,       \
+              __VA_ARGS__)
+#define tensor_hinge_embedding_loss(input, ...)                                                              \
+    NN__NEEDS(tensor_hinge_embedding_loss, tensor_margin_loss, input, __VA_ARGS__)
+#define tensor_soft_margin_loss(input, ...)                                                                  \
+    NN__NEEDS(tensor_soft_margin_loss, tensor_margin_loss, input, __VA_ARGS__)
+#define tensor_multi_margin_loss(input, ...)                                                                 \
+    NN__NEEDS(tensor_multi_margin_loss, tensor_margin_loss, input, __VA_ARGS__)
+#define tensor_multilabel_margin_loss(input, ...)                                                            \
+    NN__NEEDS(tensor_multilabel_margin_loss, tensor_margin_loss, input, __VA_ARGS__)
+#define tensor_multilabel_soft_margin_loss(input, ...)                                                       \
+    NN__NEEDS(tensor_multilabel_soft_margin_loss, tensor_margin_loss, input, __VA_ARGS__)
 #define tensor_margin_ranking_loss(...) NN__WITH(tensor_margin_ranking_loss, tensor_ranking_loss, __VA_ARGS__)
 #define tensor_cosine_embedding_loss(...)                                                                    \
     NN__WITH(tensor_cosine_embedding_loss, tensor_ranking_loss, __VA_ARGS__)
@@ -1042,9 +1048,10 @@ TENSOR_API tensor_ctc_loss_args_t tensor_ctc_loss_defaults(void);
 #define tensor_triplet_margin_with_distance_loss(...)                                                        \
     NN__WITH_OWN(tensor_triplet_margin_with_distance_loss, __VA_ARGS__)
 #define tensor_gaussian_nll_loss(...) NN__WITH_OWN(tensor_gaussian_nll_loss, __VA_ARGS__)
-#define tensor_poisson_nll_loss(...) NN__WITH_OWN(tensor_poisson_nll_loss, __VA_ARGS__)
+#define tensor_poisson_nll_loss(input, ...)                                                                  \
+    NN__NEEDS(tensor_poisson_nll_loss, tensor_poisson_nll_loss, input, __VA_ARGS__)
 #define tensor_ctc_loss(...) NN__WITH_OWN(tensor_ctc_loss, __VA_ARGS__)
-#define tensor_kl_div(...) NN__WITH_OWN(tensor_kl_div, __VA_ARGS__)
+#define tensor_kl_div(input, ...) NN__NEEDS(tensor_kl_div, tensor_kl_div, input, __VA_ARGS__)
 
 #if defined(__cplusplus) && defined(__clang__)
 #pragma clang diagnostic pop
