@@ -2386,10 +2386,12 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 // Runs a part of the captured step and returns: `while (tensor_graph_resume(g, 500) == 0) { frame(); }` is
 // one replay in slices. A slice ends before the call that would pass the budget, as far as its length is
 // known from the steps before; it makes one call at least, or some blocks of pointwise calls that run
-// together, or a part of a call of these kinds: pointwise, sum of rows, softmax, product, convolution, pool,
-// norm, attention, loss, recurrent (some of its steps), embedding, dropout, clipping, optimizer. Others are
-// not interrupted (indexing, sorting, linear algebra, products of bf16; a GPU's step is one call), and in
-// real time (tensor_set_realtime) none is unless the graph had a slice before, which takes memory for that.
+// together, or a part of a call of these kinds: pointwise, sum of rows, softmax, sorting (some rows), product,
+// linear algebra (some matrices), index_select, gather, random numbers, convolution, pool, norm, attention,
+// loss, recurrent (some of its steps), embedding, dropout, clipping, optimizer. Others are not interrupted
+// (one row that is sorted, one matrix that is solved, scattered writes, products of integers; a GPU's step is
+// one call), and in real time (tensor_set_realtime) none is unless the graph had a slice before, which takes
+// memory for that.
 // A step that has begun keeps its random numbers, and the thread may draw others in between.
 // Between slices the program may use and change whatever the step does not use. It may read the step's inputs
 // and parameters: some have their values of before the step, some those of after it. The step's outputs and
@@ -9780,6 +9782,11 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     job.shared = job.cut.tasks > 1 && g.batch == 1 && !TENSOR__K(gemm_is_dot)(&g)
         && !TENSOR__K(gemm_a_here)(&g) && !TENSOR__K(gemm_b_here)(&g);
     int64_t kc = job.shared ? tensor__gemm_chunk(g.k) : g.k;
+    if (job.cut.tasks > 1 && tensor__share_count() > job.workers && !TENSOR__K(gemm_is_dot)(&g)) {
+        // done in parts: short tasks, of whole chunks of k as gemm_block cuts it
+        int streams = TENSOR__K(gemm_b_here)(&g) && g.n * g.k > 65536;
+        kc = streams ? (int64_t)TENSOR__GEMM_KC : tensor__gemm_chunk(g.k);
+    }
     int64_t mc = (g.m - 1) / TENSOR__GEMM_MC + 1;  // equal blocks of whole panels
     mc = job.shared ? ((g.m - 1) / mc / TENSOR__MR + 1) * TENSOR__MR : g.m;
     for (int64_t i = 0; i < g.m; i += mc) {
@@ -23252,6 +23259,13 @@ TENSOR__FN void tensor__la_task(void *arg, int64_t task, int worker) {
     }
 }
 
+// No item has failed yet: a call that is done in parts looks at all items each time.
+TENSOR__FN void tensor__la_clear(void *arg, int64_t task, int worker) {
+    tensor__la_t *l = (tensor__la_t *)arg;
+    (void)task, (void)worker;
+    memset(l->info, 0, (size_t)l->items * sizeof *l->info);
+}
+
 // Sizes; -> bytes of scratch, UINT64_MAX = too many.
 TENSOR__FN uint64_t tensor__la_describe(const tensor_call_t *c, tensor__la_t *l) {
     const tensor_arg_t *x = &c->arg[0];
@@ -23283,6 +23297,7 @@ TENSOR__FN int tensor__cpu_linalg(tensor_call_t *c) {
     l.c = c;
     l.info = (int64_t *)c->scratch;
     l.work = (double *)c->scratch + l.items;
+    tensor__parallel(1, tensor__la_clear, &l);
     tensor__parallel((l.items + l.per - 1) / l.per, tensor__la_task, &l);
 
     for (int64_t i = 0; i < l.items; i++) {
@@ -24564,6 +24579,7 @@ typedef struct tensor__indexed_t {
     char *sums;
     int sum_dtype;
     int64_t n, outer, inner;            // places along d; before it, behind it
+    int64_t per;                        // INDEX_SELECT: rows of a task
 } tensor__indexed_t;
 
 TENSOR__FN int64_t tensor__index_value(const tensor_arg_t *index, int64_t i) {
@@ -24573,18 +24589,31 @@ TENSOR__FN int64_t tensor__index_value(const tensor_arg_t *index, int64_t i) {
     return k;
 }
 
-// INDEX_SELECT, INDEX_COPY, INDEX_ADD: whole rows.
+// INDEX_SELECT: some rows of the result.
+TENSOR__FN void tensor__select_task(void *arg, int64_t task, int worker) {
+    const tensor__indexed_t *v = (const tensor__indexed_t *)arg;
+    int64_t m = v->index->numel, bytes = v->inner * v->size;
+    int64_t end = tensor__least((task + 1) * v->per, v->outer * m);
+    (void)worker;
+    for (int64_t here = task * v->per; here < end; here++) {
+        int64_t there = here / m * v->n + tensor__index_value(v->index, here % m);
+        memcpy((char *)v->y->data + here * bytes, (const char *)v->x->data + there * bytes, (size_t)bytes);
+    }
+}
+
+TENSOR__FN void tensor__index_select(tensor__indexed_t *v) {
+    int64_t rows = v->outer * v->index->numel;
+    v->per = 1 + TENSOR__GRAIN / (v->inner + 1);
+    tensor__parallel((rows + v->per - 1) / v->per, tensor__select_task, v);
+}
+
+// INDEX_COPY, INDEX_ADD: whole rows.
 TENSOR__FN void tensor__index_rows(const tensor__indexed_t *v) {
     int64_t m = v->index->numel, bytes = v->inner * v->size;
     int64_t sum_bytes = v->inner * tensor__sizes[v->sum_dtype];
     for (int64_t o = 0; o < v->outer; o++) {
         for (int64_t k = 0; k < m; k++) {
             int64_t here = o * m + k, there = o * v->n + tensor__index_value(v->index, k);
-            if (v->id == TENSOR_OP_INDEX_SELECT) {
-                memcpy((char *)v->y->data + here * bytes, (const char *)v->x->data + there * bytes,
-                       (size_t)bytes);
-                continue;
-            }
             const char *from = (const char *)v->src->data + here * bytes;
             if (v->id == TENSOR_OP_INDEX_COPY) {
                 memcpy((char *)v->y->data + there * bytes, from, (size_t)bytes);
@@ -24651,7 +24680,9 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
     } else if (c->nin == 3 && y->data != x->data) {
         memcpy(y->data, x->data, (size_t)(x->numel * v.size));
     }
-    if (tensor__by_rows(v.id)) {
+    if (v.id == TENSOR_OP_INDEX_SELECT) {
+        tensor__index_select(&v);
+    } else if (tensor__by_rows(v.id)) {
         tensor__index_rows(&v);
     } else if (v.id == TENSOR_OP_GATHER && index->numel &&
                index->numel / index->dims[v.d] == x->numel / v.n) {
@@ -30879,6 +30910,138 @@ TENSOR__FN uint64_t tensor__made_plan(const tensor__step_t *s) {
     return (room + 63) & ~(uint64_t)63;
 }
 
+// ---- optimizers that step a parameter as soon as its gradient is whole
+
+// Takes memory for the list of the calls. -> code
+TENSOR__FN int tensor__graph_list(tensor_graph_t *g) {
+    g->call = (tensor__step_t **)tensor__graph_memory(g, (uint64_t)(g->steps + 1) * sizeof *g->call);
+    return g->call ? 0 : g->code;
+}
+
+enum {
+    TENSOR__STEP_HEAD = 2, TENSOR__STEP_EACH = 5,       // operands of all parameters, and of each
+    TENSOR__EARLY_BYTES = 65536         // of a gradient that is worth a call of its own
+};
+
+// Whether a step is that of an optimizer which goes from parameter to parameter. The operands of each are the
+// parameter, its gradient and its states.
+TENSOR__FN int tensor__steps_each(const tensor__step_t *s) {
+    return s->c.row && s->c.row->family == TENSOR_FAMILY_OPTIMIZER && s->c.row->own;
+}
+
+// The call of s for the parameter whose operands begin with number i. NULL = out of memory, raised.
+TENSOR__FN tensor__step_t *tensor__step_alone(tensor_graph_t *g, const tensor__step_t *s, int i) {
+    const size_t head = TENSOR__STEP_HEAD, each = TENSOR__STEP_EACH;
+    tensor__step_t *one = (tensor__step_t *)tensor__graph_memory(g, sizeof *one);
+    tensor_arg_t *arg = (tensor_arg_t *)tensor__graph_memory(g, (head + each) * sizeof *arg);
+    tensor__traced_t **traced =
+        (tensor__traced_t **)tensor__graph_memory(g, (head + each) * sizeof *traced);
+    if (!one || !arg || !traced) { return NULL; }
+    memcpy((void *)one, (const void *)s, sizeof *one);
+    memcpy((void *)arg, (const void *)s->c.arg, head * sizeof *arg);
+    memcpy((void *)(arg + head), (const void *)(s->c.arg + i), each * sizeof *arg);
+    memcpy((void *)traced, (const void *)s->traced, head * sizeof *traced);
+    memcpy((void *)(traced + head), (const void *)(s->traced + i), each * sizeof *traced);
+    one->c.arg = arg;
+    one->traced = traced;
+    one->c.nin = TENSOR__STEP_HEAD;
+    one->c.nout = TENSOR__STEP_EACH;
+    return one;
+}
+
+// Takes the operands from number i on of one parameter out of s.
+TENSOR__FN void tensor__step_without(tensor__step_t *s, int i) {
+    size_t rest = (size_t)(s->c.nin + s->c.nout - i - TENSOR__STEP_EACH);
+    tensor_arg_t *arg = s->c.arg + i;
+    tensor__traced_t **traced = s->traced + i;
+    memmove((void *)arg, (const void *)(arg + TENSOR__STEP_EACH), rest * sizeof *arg);
+    memmove((void *)traced, (const void *)(traced + TENSOR__STEP_EACH), rest * sizeof *traced);
+    s->c.nout -= TENSOR__STEP_EACH;
+}
+
+// What the host does before the step of an optimizer. NULL = nothing
+TENSOR__FN tensor__step_t *tensor__step_host(const tensor_graph_t *g, const tensor__step_t *s) {
+    tensor__step_t *host = NULL;
+    for (tensor__step_t *t = g->first; t != s; t = t->next) {
+        if (t->again) { host = t; }
+    }
+    return host;
+}
+
+// Where a part of s may go at the earliest: behind all that may raise an error, as no parameter changes before
+// that, and behind what other optimizers do on the host.
+TENSOR__FN tensor__step_t **tensor__step_earliest(tensor_graph_t *g, const tensor__step_t *s,
+                                                  const tensor__step_t *host) {
+    tensor__step_t **earliest = &g->first;
+    for (tensor__step_t *t = g->first; t != s; t = t->next) {
+        if (t == host || tensor__steps_each(t)) { continue; }
+        if (t->again || !tensor__only_writes(&t->c)) { earliest = &t->next; }
+    }
+    return earliest;
+}
+
+// Lets an optimizer step parameters with large temporary gradients as soon as these are whole and nothing
+// reads the parameter any more: all gradients are then never in memory at one time. -> code
+TENSOR__FN int tensor__step_early(tensor_graph_t *g, tensor__step_t *s) {
+    tensor__step_t *host = tensor__step_host(g, s);
+    if (!host) { return 0; }
+    tensor__step_t **earliest = tensor__step_earliest(g, s, host);
+    int moved = 0;
+    for (int i = TENSOR__STEP_HEAD; i < s->c.nin + s->c.nout;) {
+        const tensor__traced_t *grad = s->traced[i + 1];
+        if (!tensor__is_temporary(grad) || grad->bytes < TENSOR__EARLY_BYTES) {
+            i += TENSOR__STEP_EACH;
+            continue;
+        }
+        tensor__step_t *one = tensor__step_alone(g, s, i), **at = earliest;
+        if (!one) { return g->code; }
+        int passes = 0;                 // calls that are no steps
+        for (tensor__step_t *t = *earliest; t != s; t = t->next) {
+            passes += t != host && !tensor__steps_each(t);
+            if (!tensor__steps_conflict(one, t, -1)) { continue; }
+            at = &t->next;
+            passes = 0;
+        }
+        if (!passes) {
+            i += TENSOR__STEP_EACH;
+            continue;
+        }
+        one->next = *at;
+        *at = one;
+        tensor__step_without(s, i);
+        g->steps++;
+        moved = 1;
+    }
+    if (!moved) { return 0; }
+
+    // The host's part goes before the first of them.
+    tensor__step_t **at = &g->first;
+    while (*at != host) { at = &(*at)->next; }
+    *at = host->next;
+    for (at = earliest; !tensor__steps_each(*at);) { at = &(*at)->next; }
+    host->next = *at;
+    *at = host;
+    return 0;
+}
+
+// The same for all optimizers. -> code
+TENSOR__FN int tensor__graph_early(tensor_graph_t *g) {
+    int64_t steps = g->steps;
+    int code = 0;
+    for (tensor__step_t **at = &g->first; *at && !code;) {
+        tensor__step_t *s = *at;
+        int each = tensor__steps_each(s);
+        if (each) { code = tensor__step_early(g, s); }
+        while (*at != s) { at = &(*at)->next; }             // its parts are before it
+        if (each && s->c.nin + s->c.nout == TENSOR__STEP_HEAD) {
+            *at = s->next;
+        } else {
+            at = &s->next;
+        }
+    }
+    return code || g->steps == steps ? code : tensor__graph_list(g);
+}
+
 // Makes the groups. -> code
 TENSOR__FN int tensor__graph_group(tensor_graph_t *g) {
     int code = 0;
@@ -31378,14 +31541,18 @@ TENSOR__FN uint64_t tensor__group_plan(tensor__step_t *s, int64_t step) {
     return r.end * (uint64_t)v->block;
 }
 
+// Whether the tasks of a call are the same with every plan. They must be where a call changes what it reads.
+TENSOR__FN int tensor__tasks_stay(const tensor_call_t *c) {
+    int family = c->row->family;
+    return family == TENSOR_FAMILY_OPTIMIZER || family == TENSOR_FAMILY_POINTWISE ||
+           family == TENSOR_FAMILY_POINTWISE_BACKWARD;
+}
+
 // Plans a graph for the kernels and threads of now. Until it has succeeded the graph does not run. A call
-// that is under way begins again, as its tasks may be others, except for an optimizer's step, whose are the
-// same. -> code
+// that is under way begins again if its tasks may be others. -> code
 TENSOR__FN int tensor__graph_plan(tensor_graph_t *g) {
     tensor__thread_t *th = g->thread;
-    if (g->at && g->at->c.row && g->at->c.row->family != TENSOR_FAMILY_OPTIMIZER) {
-        g->pause.done = g->pause.tasks = 0;
-    }
+    if (g->at && g->at->c.row && !tensor__tasks_stay(&g->at->c)) { g->pause.done = g->pause.tasks = 0; }
     g->pause.ready = 0;
     const tensor_context_t *ctx = th->ctx;
     uint64_t room = 0;
@@ -31491,14 +31658,14 @@ TENSOR__FN int tensor__graph_settle(tensor_graph_t *g) {
 TENSOR__FN int tensor__cpu_captured(tensor_graph_t *g) {
     g->drawn = g->thread->rng.offset - g->rng.offset;
     g->info.streams = (int64_t)g->drawn;
-    g->call = (tensor__step_t **)tensor__graph_memory(g, (uint64_t)(g->steps + 1) * sizeof *g->call);
-    if (!g->call) { return g->code; }
+    if (tensor__graph_list(g)) { return g->code; }
     tensor__graph_link(g);
     int code = tensor__graph_settle(g);
     if (!code) {
         tensor__graph_prune(g);
-        code = tensor__graph_make(g);
+        code = tensor__graph_early(g);
     }
+    if (!code) { code = tensor__graph_make(g); }
     if (!code) { code = tensor__graph_group(g); }
     if (!code) { code = tensor__graph_lay_out(g); }
     if (!code) { code = tensor__graph_move(g); }
@@ -31940,13 +32107,15 @@ TENSOR__FN int tensor__may_pause(const tensor__step_t *s) {
         return !tensor__divides_whole(c);
     case TENSOR_FAMILY_REDUCE:
         return c->arg[1].numel >= TENSOR__REDUCE_ROWS;
-    case TENSOR_FAMILY_ROWS:
-        return c->row->scratch == tensor__scratch_rows;
     case TENSOR_FAMILY_POINTWISE_BACKWARD:
+    case TENSOR_FAMILY_ROWS:
+    case TENSOR_FAMILY_MATMUL:
+    case TENSOR_FAMILY_LINALG:
+    case TENSOR_FAMILY_INDEX:
+    case TENSOR_FAMILY_RANDOM:
     case TENSOR_FAMILY_EMBEDDING:
     case TENSOR_FAMILY_DROPOUT:
         return 1;
-    case TENSOR_FAMILY_MATMUL:
     case TENSOR_FAMILY_CONV:
     case TENSOR_FAMILY_POOL:
     case TENSOR_FAMILY_NORM:
@@ -32012,7 +32181,8 @@ TENSOR__FN int tensor__graph_slice(tensor_graph_t *g, tensor__thread_t *th, doub
         return code ? -code : 1;
     }
     double begin = tensor__microseconds(), now = begin;
-    if (!g->pause.ready && !th->denies) {
+    int under_way = g->pause.done > 0 || g->pause.tasks > 0;    // a call, whose scratch stays
+    if (!g->pause.ready && !under_way && !th->denies) {
         int code = tensor__pause_reserve(g, th);
         if (code) { return -code; }
     }
@@ -32025,7 +32195,7 @@ TENSOR__FN int tensor__graph_slice(tensor_graph_t *g, tensor__thread_t *th, doub
     while (g->at && (!some || now - begin + (double)g->at->us <= budget_us)) {
         tensor__step_t *s = g->at;
         tensor__group_t *v = s->group;
-        int under_way = g->pause.done > 0 || g->pause.tasks > 0;
+        under_way = g->pause.done > 0 || g->pause.tasks > 0;
         int pauses = (g->pause.ready || under_way) && tensor__may_pause(s), code;
         if (v) { v->count = tensor__least(v->tasks - v->begin, g->threads); }
         if (pauses) {

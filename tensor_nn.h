@@ -7523,10 +7523,11 @@ TENSOR__FN int nn__direct_plan(nn__direct_t *v) {
     return 1;
 }
 
-// Lines first .. first + lines of the padded planes.
-TENSOR__FN void nn__direct_pad(const nn__direct_t *v, const float *x, int64_t first, int64_t lines,
-                               float *to) {
-    for (int64_t c = 0; c < v->ci; c++, to += lines * v->pitch) {
+// Lines first .. first + lines of the padded planes of some channels.
+TENSOR__FN void nn__direct_pad(const nn__direct_t *v, const float *x, const int64_t channels[2],
+                               int64_t first, int64_t lines, float *to) {
+    int64_t c = channels[0];
+    for (to += c * lines * v->pitch; c < channels[1]; c++, to += lines * v->pitch) {
         NN__DO(v->k, pad)(x + c * v->h * v->w, v->h, v->w, v->uh, v->uw, first - v->ph, lines, v->pw, to,
                           v->pitch);
     }
@@ -7546,9 +7547,9 @@ TENSOR__FN void nn__direct_offsets(const nn__direct_t *v, int64_t lines, int32_t
 TENSOR__FN void nn__direct_task(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
     int64_t b = task % v->blocks, q = task / v->blocks % v->groups, i = task / v->blocks / v->groups;
-    int64_t oy = b * v->rows, plane = v->oh * v->ow;
+    int64_t oy = b * v->rows, plane = v->oh * v->ow, all[2] = {0, v->ci};
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
-    nn__direct_pad(v, v->x + (i * v->groups + q) * v->ci * v->h * v->w, oy * v->sh, v->lines, block);
+    nn__direct_pad(v, v->x + (i * v->groups + q) * v->ci * v->h * v->w, all, oy * v->sh, v->lines, block);
     NN__DO(v->k, direct)(v->co, v->n, v->packed + q * v->tiles * v->n * v->mr, v->off,
                          v->start + q * v->tiles * v->mr, block, v->sh * v->pitch, v->sw,
                          v->y + (i * v->groups + q) * v->co * plane + oy * v->ow, plane,
@@ -7564,12 +7565,12 @@ TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
     int64_t first = task / v->blocks / v->groups * v->per, rows = nn__min(v->rows, v->oh - oy);
     int64_t plane = v->oh * v->ow, runs = nn__ceil(v->ow, v->k->gr), parts = nn__ceil(v->n, NN__GATHER_TAPS);
     int64_t images = nn__min(v->per, v->images - first), run = v->ow / runs, more = v->ow % runs;
-    int64_t i;
+    int64_t i, all[2] = {0, v->ci};
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
     float *out = block + nn__line((uint64_t)(v->per * v->image) * 4 + 256) / 4;
     for (i = 0; i < images; i++) {
-        nn__direct_pad(v, v->x + ((first + i) * v->groups + q) * v->ci * v->h * v->w, oy * v->sh, v->lines,
-                       block + i * v->image);
+        nn__direct_pad(v, v->x + ((first + i) * v->groups + q) * v->ci * v->h * v->w, all, oy * v->sh,
+                       v->lines, block + i * v->image);
     }
 
     int64_t from, to;
@@ -7939,7 +7940,7 @@ TENSOR__FN void nn__gather_weight(const nn__direct_t *v, const float *gy, int64_
 // tile with gather.
 TENSOR__FN void nn__direct_sums(const nn__direct_t *v, const float *gy, int64_t q, int64_t cut, int64_t first,
                                 int64_t last, int worker, float *to) {
-    int64_t o = cut / v->cuts, rows = nn__sums_rows(v), n, part[2];
+    int64_t o = cut / v->cuts, rows = nn__sums_rows(v), n, part[2], channels[2] = {0, v->ci};
     int64_t from, end;                  // of the sums of an output, or of tile o
     part[0] = rows * (cut % v->cuts) / v->cuts;
     part[1] = rows * (cut % v->cuts + 1) / v->cuts;
@@ -7951,6 +7952,8 @@ TENSOR__FN void nn__direct_sums(const nn__direct_t *v, const float *gy, int64_t 
     } else {
         from = part[0] * (v->n / rows);
         end = part[1] * (v->n / rows);
+        channels[0] = part[0] / (rows / v->ci);
+        channels[1] = nn__ceil(part[1], rows / v->ci);
     }
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
     float *out = block + nn__line((uint64_t)(v->per * v->image) * 4 + 256) / 4;
@@ -7961,7 +7964,7 @@ TENSOR__FN void nn__direct_sums(const nn__direct_t *v, const float *gy, int64_t 
         n = nn__min(v->per, last - first);
         for (int64_t b = 0; b < v->blocks; b++) {
             for (int64_t i = 0; i < n; i++) {
-                nn__direct_pad(v, v->x + ((first + i) * v->groups + q) * v->ci * v->h * v->w,
+                nn__direct_pad(v, v->x + ((first + i) * v->groups + q) * v->ci * v->h * v->w, channels,
                                b * v->rows * v->sh, v->lines, block + i * v->image);
             }
             if (v->gather) {
@@ -8388,6 +8391,21 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
     if (v->transposed) { nn__conv_transpose(v, transposed, to); }
 }
 
+enum { NN__CONV_JOINED = 16384 };       // elements of the gradient that a task adds up
+
+// Adds the copies of the chunks for some elements.
+TENSOR__FN void nn__conv_weight_join(void *arg, int64_t task, int worker) {
+    const nn__conv_t *v = (const nn__conv_t *)arg;
+    int64_t first = task * NN__CONV_JOINED, n = nn__min(v->w->numel - first, NN__CONV_JOINED);
+    char *to = (char *)v->w->data + first * (int64_t)v->es;
+    const char *from = v->pieces + first * (int64_t)v->es;
+    (void)worker;
+    memcpy(to, from, (size_t)n * v->es);
+    for (int64_t i = 1; i < v->chunks; i++) {
+        NN__DO(v->k, add)(to, from + (uint64_t)i * (uint64_t)v->w->numel * v->es, n);
+    }
+}
+
 TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
     nn__conv_t *v = nn__conv_planned(c);
     nn__direct_t *d = &v->without;
@@ -8420,11 +8438,7 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
         v->pieces = v->work + v->worker * (uint64_t)TENSOR__(thread_count)();
     }
     nn__run(v->groups * v->cuts * v->chunks, nn__conv_weight_task, v);
-    if (v->chunks == 1) { return TENSOR_OK; }
-    memcpy(v->w->data, v->pieces, (size_t)v->w->numel * v->es);
-    for (int64_t i = 1; i < v->chunks; i++) {
-        NN__DO(v->k, add)(v->w->data, v->pieces + (uint64_t)i * (uint64_t)v->w->numel * v->es, v->w->numel);
-    }
+    if (v->chunks > 1) { nn__run(nn__ceil(v->w->numel, NN__CONV_JOINED), nn__conv_weight_join, v); }
     return TENSOR_OK;
 }
 
@@ -20066,13 +20080,24 @@ TENSOR__FN int nn__cpu_squares(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
+// What became of scaling: total > 0 if a gradient was infinite or NaN.
+typedef struct nn__scaled_t { double total; float *found; } nn__scaled_t;
+
+TENSOR__FN void nn__found_task(void *arg, int64_t task, int worker) {
+    const nn__scaled_t *s = (const nn__scaled_t *)arg;
+    (void)task, (void)worker;
+    if (s->total > 0) { *s->found = 1; }
+}
+
 // Multiplies the gradients by arg 0. arg 1, if not absent, is f32 and becomes 1 if one of them is infinite
-// or NaN.
+// or NaN. That is a task, as the total of a call that is done in parts is none before its end.
 TENSOR__FN int nn__cpu_scale(tensor_call_t *c) {
     const double *factor = (const double *)c->arg[0].data;
-    float *found = (float *)c->arg[1].data;
-    if (!found && *factor == 1) { return TENSOR_OK; }
-    if (nn__over_grads(c, factor) > 0 && found) { *found = 1; }
+    nn__scaled_t s;
+    s.found = (float *)c->arg[1].data;
+    if (!s.found && *factor == 1) { return TENSOR_OK; }
+    s.total = nn__over_grads(c, factor);
+    if (s.found) { nn__run(1, nn__found_task, &s); }
     return TENSOR_OK;
 }
 
