@@ -2392,6 +2392,8 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 // (one row that is sorted, one matrix that is solved, scattered writes, products of integers; a GPU's step is
 // one call), and in real time (tensor_set_realtime) none is unless the graph had a slice before, which takes
 // memory for that.
+// A call that is under way goes on where the last slice left it, also on another thread or with another number
+// of threads; with another instruction set (tensor_set_isa) that is an error until the first one is set again.
 // A step that has begun keeps its random numbers, and the thread may draw others in between.
 // Between slices the program may use and change whatever the step does not use. It may read the step's inputs
 // and parameters: some have their values of before the step, some those of after it. The step's outputs and
@@ -2400,7 +2402,7 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 //   budget_us  microseconds
 //   -> 1: the step is done; 0: more of it is left; less than 0: minus the code of an error, which ends the
 //      step where it arose: the next slice begins the step again
-//   errors     as tensor_graph_replay, SHAPE (budget_us is NaN)
+//   errors     as tensor_graph_replay, SHAPE (budget_us is NaN), UNSUPPORTED (another instruction set)
 TENSOR_API int tensor_graph_resume(tensor_graph_t *g, double budget_us);
 
 // Real time: while it is on, the calling thread takes no memory from the allocator, no lock of the system and
@@ -11078,6 +11080,7 @@ typedef struct tensor__packer_t {
 typedef struct tensor__slice_t {
     void (*run)(struct tensor__slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg);
     int shares;                     // that the kernel cuts its work for
+    int workers;                    // threads that its scratch has room for
 } tensor__slice_t;
 
 struct tensor__thread_t {
@@ -13556,6 +13559,7 @@ TENSOR__FN int tensor__take_error(char *text, size_t room) {
 TENSOR__BETWEEN int tensor__thread_count(void) {
     const tensor__thread_t *th = tensor__self();
     tensor__pool_t *p = &th->ctx->pool;
+    if (th->slice) { return th->slice->workers; }
     TENSOR__POOL_HERE(p);
     return p->n;
 }
@@ -31541,18 +31545,9 @@ TENSOR__FN uint64_t tensor__group_plan(tensor__step_t *s, int64_t step) {
     return r.end * (uint64_t)v->block;
 }
 
-// Whether the tasks of a call are the same with every plan. They must be where a call changes what it reads.
-TENSOR__FN int tensor__tasks_stay(const tensor_call_t *c) {
-    int family = c->row->family;
-    return family == TENSOR_FAMILY_OPTIMIZER || family == TENSOR_FAMILY_POINTWISE ||
-           family == TENSOR_FAMILY_POINTWISE_BACKWARD;
-}
-
-// Plans a graph for the kernels and threads of now. Until it has succeeded the graph does not run. A call
-// that is under way begins again if its tasks may be others. -> code
+// Plans a graph for the kernels and threads of now. Until it has succeeded the graph does not run. -> code
 TENSOR__FN int tensor__graph_plan(tensor_graph_t *g) {
     tensor__thread_t *th = g->thread;
-    if (g->at && g->at->c.row && !tensor__tasks_stay(&g->at->c)) { g->pause.done = g->pause.tasks = 0; }
     g->pause.ready = 0;
     const tensor_context_t *ctx = th->ctx;
     uint64_t room = 0;
@@ -31967,6 +31962,19 @@ TENSOR__FN TENSOR__NOINLINE void tensor__graph_move_to(tensor_graph_t *g, tensor
     }
 }
 
+// Whether the graph is planned for the kernels and threads of now.
+TENSOR__INLINE int tensor__graph_planned(const tensor_graph_t *g, const tensor__thread_t *th) {
+    const tensor_context_t *ctx = th->ctx;
+    return g->backend ||
+           (g->threads == ctx->pool.n && g->isa == ctx->isa && g->reference == ctx->reference);
+}
+
+// Whether a call is done in part. Its tasks and its scratch stay as they are: a plan for other threads waits
+// until it has ended, as it may have changed what it reads.
+TENSOR__INLINE int tensor__under_way(const tensor_graph_t *g) {
+    return g->pause.done > 0 || g->pause.tasks > 0;
+}
+
 // Whether a step of the graph can begin or go on now; in_slices: it is done by tensor_graph_resume. The
 // thread has the graph for itself. -> code
 TENSOR__FN int tensor__graph_ready(tensor_graph_t *g, tensor__thread_t *th, const char *op, int in_slices) {
@@ -31975,9 +31983,11 @@ TENSOR__FN int tensor__graph_ready(tensor_graph_t *g, tensor__thread_t *th, cons
     TENSOR__REFUSE_CODE(g->at && !in_slices, UNSUPPORTED,
                         "%s: a step of this graph is under way; tensor_graph_resume ends it", op);
     if (g->thread != th) { tensor__graph_move_to(g, th); }
-    const tensor_context_t *ctx = th->ctx;
-    int planned = g->threads == ctx->pool.n && g->isa == ctx->isa && g->reference == ctx->reference;
-    return planned || g->backend ? 0 : tensor__graph_plan(g);
+    if (!tensor__under_way(g)) { return tensor__graph_planned(g, th) ? 0 : tensor__graph_plan(g); }
+    TENSOR__REFUSE_CODE(g->isa != th->ctx->isa || g->reference != th->ctx->reference, UNSUPPORTED,
+                        "%s: %s is under way with the kernels of another instruction set; set that again", op,
+                        g->at->c.row->name);
+    return 0;
 }
 
 // Takes the graph for the calling thread, if a step of it can begin or go on now. -> code
@@ -32078,6 +32088,7 @@ TENSOR__FN void tensor__pause_run(tensor__slice_t *self, int64_t ntasks, tensor_
     p->thread->slice = NULL;            // what the tasks do is done in one go
     while (p->tasks < ntasks && !p->paused) {
         int64_t n = tensor__least(ntasks - p->tasks, p->thread->ctx->pool.n);
+        if (p->thread->ctx->pool.n > self->workers) { n = 1; }     // this thread alone has room for them
         p->begin = p->tasks;
         tensor__parallel(n, tensor__pause_task, p);
         p->tasks += n;
@@ -32143,6 +32154,7 @@ TENSOR__FN int tensor__pause_reserve(tensor_graph_t *g, tensor__thread_t *th) {
     int code = 0;
     p->slice.run = tensor__pause_run;
     p->slice.shares = TENSOR__PAUSE_SHARES;
+    p->slice.workers = g->threads;
     tensor__pause_swap(p, th);
     th->slice = &p->slice;
     for (tensor__step_t *s = g->first; s && !code; s = s->next) {
@@ -32174,6 +32186,13 @@ TENSOR__FN int tensor__graph_part(tensor_graph_t *g, tensor__thread_t *th, tenso
     return code;
 }
 
+// Plans the graph, and takes the scratch of calls in parts, unless that is done. -> code
+TENSOR__FN int tensor__slice_ready(tensor_graph_t *g, tensor__thread_t *th) {
+    int code = tensor__graph_planned(g, th) ? 0 : tensor__graph_plan(g);
+    if (!code && !g->pause.ready && !th->denies) { code = tensor__pause_reserve(g, th); }
+    return code;
+}
+
 // Runs a slice of a step. -> 1: the step is done; 0: more of it is left; less than 0: minus a code
 TENSOR__FN int tensor__graph_slice(tensor_graph_t *g, tensor__thread_t *th, double budget_us) {
     if (g->backend) {                   // the device does the step; the host's share is one call
@@ -32181,11 +32200,6 @@ TENSOR__FN int tensor__graph_slice(tensor_graph_t *g, tensor__thread_t *th, doub
         return code ? -code : 1;
     }
     double begin = tensor__microseconds(), now = begin;
-    int under_way = g->pause.done > 0 || g->pause.tasks > 0;    // a call, whose scratch stays
-    if (!g->pause.ready && !under_way && !th->denies) {
-        int code = tensor__pause_reserve(g, th);
-        if (code) { return -code; }
-    }
     if (!g->at) {
         tensor__graph_begin(g, th);
         g->at = g->first;
@@ -32195,8 +32209,10 @@ TENSOR__FN int tensor__graph_slice(tensor_graph_t *g, tensor__thread_t *th, doub
     while (g->at && (!some || now - begin + (double)g->at->us <= budget_us)) {
         tensor__step_t *s = g->at;
         tensor__group_t *v = s->group;
-        under_way = g->pause.done > 0 || g->pause.tasks > 0;
-        int pauses = (g->pause.ready || under_way) && tensor__may_pause(s), code;
+        int under_way = tensor__under_way(g);
+        int code = under_way ? 0 : tensor__slice_ready(g, th);
+        if (code) { return -code; }
+        int pauses = (g->pause.ready || under_way) && tensor__may_pause(s);
         if (v) { v->count = tensor__least(v->tasks - v->begin, g->threads); }
         if (pauses) {
             code = tensor__graph_part(g, th, s, now, begin + budget_us);
