@@ -38,6 +38,21 @@ static void numbers(void) {
     }
 }
 
+static void real_numbers(void) {
+    static const char *const wrong[] = {"abc", "-0.1", "2.1", "0.5x", "0,5", " ", "nan", "inf", "1e999"};
+    CHECK(kit_real("T", NULL, 0.25, 0, 2) == 0.25 && kit_real("T", "", 0.25, 0, 2) == 0.25);
+    CHECK(kit_real("T", "0", 1, 0, 2) == 0 && kit_real("T", "0.75", 1, 0, 2) == 0.75);
+    CHECK(kit_real("T", "2", 1, 0, 2) == 2 && kit_real("T", "1e-3", 1, 0, 2) == 1e-3);
+    CHECK_OK();
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char text[120];
+        snprintf(text, sizeof text, "T: \"%s\" is not a number of 0 to 2", wrong[i]);
+        CHECK(kit_real("T", wrong[i], 0.25, 0, 2) == 0.25);
+        CHECK_MSG(!strstr(tensor_error_text(), ".h:"), "the kit's own line: %s", tensor_error_text());
+        CHECK_ERROR(TENSOR_ERR_FORMAT, text);
+    }
+}
+
 static void bytes_of_files(void) {
     char got[8] = "";
     const char *path = kit_temporary("a.txt", "hello", 5);
@@ -161,6 +176,7 @@ static void a_full_disk_leaves_the_old_file(void) {
 
 int main(void) {
     RUN(numbers);
+    RUN(real_numbers);
     RUN(bytes_of_files);
     RUN(files_take_their_place_when_whole);
 #if defined(__unix__)

@@ -170,6 +170,25 @@ cp tests/fixtures/kit/vocab.json tests/fixtures/kit/merges.txt "$out"
 result "$(grep -q "^the cat." "$out/said.txt" || cat "$out/said.txt" "$out/said.err")"
 refused "more than" "$B/models/gpt2" "$out" "the cat" 1000
 refused "whole number of 1 to 1000" "$B/models/gpt2" "$out" "the cat" 2000
+for temperature in abc nan -1 0.5x 1e999; do
+    refused "TEMPERATURE: \"$temperature\" is not a number of 0 to 1000" "$B/models/gpt2" "$out" "the cat" 6 $temperature
+    result "$(sed "s/^/temperature $temperature: prints a result: /" "$out/refused.txt")"
+done
+# Other words with a temperature than without.
+"$B/models/gpt2" "$out" "the cat" 6 1.5 >"$out/warm.txt" 2>&1 </dev/null
+"$B/models/gpt2" "$out" "the cat" 6 0 >"$out/cold.txt" 2>&1 </dev/null
+result "$(grep -q "^the cat" "$out/warm.txt" || cat "$out/warm.txt")"
+result "$(diff -q "$out/warm.txt" "$out/cold.txt" >/dev/null && echo "a temperature changes no word")"
+result "$(diff "$out/said.txt" "$out/cold.txt")"
+# A folder of a long name is opened like any other.
+long=$out/$(printf '%0200d' 1)/$(printf '%0200d' 2)/$(printf '%0200d' 3)
+mkdir -p "$long/idx"
+cp "$out/model.safetensors" "$out/vocab.json" "$out/merges.txt" "$long"
+cp "$out"/train-*-idx?-ubyte "$long/idx"
+"$B/models/gpt2" "$long" "the cat" 6 >"$out/long.txt" 2>&1 </dev/null
+result "$(diff "$out/said.txt" "$out/long.txt")"
+THIN=1 DATA=$long/idx "$B/models/train" vae 8 1 >"$out/long.txt" 2>&1 </dev/null
+result "$(grep -q '^vae: ' "$out/long.txt" || cat "$out/long.txt")"
 if [ -c /dev/full ]; then
     refused "cannot \(write\|be written\)" sh -c 'exec "$@" >/dev/full' full "$B/models/gpt2" "$out" "the cat" 6
 else

@@ -171,8 +171,9 @@ static int kit_export__argument(kit_export_state_t *x, const kit_export_t *e, in
 static int kit_export__arguments(kit_export_state_t *x, const kit_export_t *e) {
     for (int64_t i = 0; i < x->places; i++) {
         kit_place_t *p = &x->place[i];
-        p->kind = p->older ? p->changes ? KIT_STATE : KIT_CONSTANT : KIT_TEMPORARY;
-        if (p->kind == KIT_TEMPORARY) { continue; }
+        p->kind = KIT_TEMPORARY;
+        if (!p->older) { continue; }
+        p->kind = p->changes ? KIT_STATE : KIT_CONSTANT;
         snprintf(p->name, sizeof p->name, "%s%lld", p->changes ? "state" : "data", (long long)i);
         int weight = p->kind == KIT_CONSTANT && p->weights == p->uses && p->dtype == TENSOR_F32;
         if (e->int8 && weight && p->rows_ > 0) { p->rows = p->rows_; }

@@ -170,10 +170,14 @@ KIT_FILE__FN char *kit_file__place(const char *path) {
         const ssize_t n = readlink(at, to, sizeof to - 1);
         if (n < 0) { break; }
         to[n] = 0;
-        char *next = links < 40 ? kit_file__join(at, to[0] == '/' ? 0 : kit_file__folder(at), to) : NULL;
-        if (links == 40) { errno = ELOOP; }
+        char *next = kit_file__join(at, to[0] == '/' ? 0 : kit_file__folder(at), to);
         free(at);
         at = next;
+        if (links == 40) {
+            free(at);
+            errno = ELOOP;
+            return NULL;
+        }
     }
 #endif
     return at;

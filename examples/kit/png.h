@@ -54,7 +54,8 @@ int png_save(const char *path, tensor_t *image, const char *text);
 #include "file.h"
 
 static unsigned char png__byte(double v) {
-    return (unsigned char)(v >= 255 ? 255 : v > 0 ? (int)(v + 0.5) : 0);
+    if (v >= 255) { return 255; }
+    return v > 0 ? (unsigned char)(v + 0.5) : 0;                          // NaN is 0
 }
 
 double *png_numbers(tensor_t *t, int64_t n) {

@@ -42,7 +42,7 @@ static double megabytes(const char *what) {
 // Grey pictures of an IDX file as the batch b has its: enlarged, in three colors, or 784 numbers.
 static void put_pictures(zoo_batch_t *b, const char *folder, int64_t step) {
     static tensor_t *all, *labels; // read once
-    char path[400];
+    static char path[4200];         // longer than names that a system opens
     snprintf(path, sizeof path, "%s/train-images-idx3-ubyte", folder);
     if (!all) { all = tensor_keep(nn_read_idx(path)); }
     snprintf(path, sizeof path, "%s/train-labels-idx1-ubyte", folder);
