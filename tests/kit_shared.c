@@ -120,7 +120,7 @@ static void jobs_print(const char *program) {
     close(ends[1]);
     size_t n = 0;
     ssize_t more;
-    while (n < sizeof got - 1 && (more = read(ends[0], got + n, sizeof got - 1 - n)) > 0) { n += (size_t)more; }
+    while ((more = read(ends[0], got + n, sizeof got - 1 - n)) > 0) { n += (size_t)more; }
     close(ends[0]);
     CHECK_MSG(failed == 0 && n == 12 && strstr(got, "job 0.") && strstr(got, "job 1."), "\"%s\"", got);
 #endif

@@ -1,4 +1,4 @@
-// file.h - what the readers and writers of the kit share: a whole file in memory, little-endian numbers, errors,
+// file.h - what the kit's readers and writers share: a whole file in memory, little-endian numbers, errors,
 // files that appear whole or not at all
 //
 // Included by the implementations of the kit's headers that read or write files; copy it with them. All
