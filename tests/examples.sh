@@ -109,6 +109,20 @@ for command in "augment $out/picture.pgm @.png" "weights examples/data/shapes.sa
     refused "cannot \(write\|be written\)" sh -c 'trap "" XFSZ; ulimit -f 1; exec "$@" >/dev/null' full env SAVE="$none.safetensors" \
         "$B/"$(echo "$command" | sed "s,@,$none,")
 done
+# What was there before stays as it was when the new one cannot be written: commands that write @.
+for line in "profile @old.json" "spiral @old.png" "timeseries @old.svg"; do
+    # shellcheck disable=SC2086
+    set -- $(echo "$line" | sed "s,@,$out/kept/,")
+    command=$B/$1
+    rm -rf "$out/kept"
+    mkdir "$out/kept"
+    echo "what was there" >"$2"
+    sh -c 'trap "" XFSZ; ulimit -f 1; exec "$@" >/dev/null' full "$command" "$2" 2>"$out/kept.err" </dev/null
+    got=$?
+    result "$([ "$got" -eq 1 ] || echo "$line: status $got where the disk is full")"
+    result "$([ "$(cat "$2")" = "what was there" ] || echo "$line: the old file is not what it was")"
+    result "$([ "$(ls -A "$out/kept")" = "$(basename "$2")" ] || echo "$line: left there: $(ls -A "$out/kept")")"
+done
 # A picture does not take the place of a device.
 ln -s /dev/null "$out/device.png"
 refused "not a regular file" "$B/spiral" "$out/device.png"
