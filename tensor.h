@@ -2477,7 +2477,8 @@ TENSOR_API tensor_graph_operand_t tensor_graph_operand(const tensor_graph_call_t
     X(1, short) X(2, unsigned short) X(3, int) X(4, unsigned int) X(5, long) X(6, unsigned long)             \
     X(7, long long) X(8, unsigned long long) X(9, float) X(10, double) X(11, long double)
 enum { TENSOR__C_ANY, TENSOR__C_BOOL = 12, TENSOR__C_POINTER = 13, TENSOR__C_TENSOR = 14 };
-// The bytes from data to the end of its array, SIZE_MAX where the compiler does not know. Evaluates nothing.
+// The bytes from data to the end of its array, SIZE_MAX where the compiler does not know, as in C++ without
+// optimization. Evaluates nothing.
 #if defined(__GNUC__) || defined(__clang__)
 #define TENSOR__ROOM(data) __builtin_object_size(data, 0)
 #else
