@@ -11359,8 +11359,8 @@ TENSOR__FN void tensor__put_place(tensor__text_t *s, const char *site) {
     tensor__puts(s, tensor__basename(site));
 }
 
-// The name of a function, "tensor_add_scalar" or the beginning of a site, without prefix and without the _n of
-// the plain twins.
+// The name of a function, "tensor_add_scalar" or the beginning of a site, without prefix and without the _n
+// of the plain twins.
 TENSOR__FN void tensor__put_function(tensor__text_t *s, const char *function) {
     if (strncmp(function, "tensor_", 7) == 0) {
         function += 7;
@@ -11383,7 +11383,8 @@ TENSOR__FN void tensor__put_function(tensor__text_t *s, const char *function) {
 // What made t and where, "mul at a.c:3": its op, or the function that was called if that is the op with an
 // ending (add_scalar of add).
 TENSOR__FN void tensor__put_origin(tensor__text_t *s, const tensor_t *t) {
-    const char *op = t->op ? t->op : "?", *function = t->site ? t->site : "";
+    const char *op = t->op ? t->op : "?";
+    const char *function = t->site ? t->site : "";
     size_t n = strlen(op);
     if (strncmp(function, "tensor_", 7) == 0 && strncmp(function + 7, op, n) == 0 && function[7 + n] == '_') {
         tensor__put_function(s, function);
@@ -12847,8 +12848,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__unusable(const char *op, const char *arg
             end = "it was freed";
             advice = "";
         }
-        tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s: tensor used after %s%w, created by %o%s", op, arg,
-                     end, t->freed, t, advice);
+        tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s: tensor used after %s%w, created by %o%s", op,
+                     arg, end, t->freed, t, advice);
     } else {
         tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s is not a tensor", op, arg);
     }
