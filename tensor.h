@@ -2481,10 +2481,18 @@ TENSOR_API tensor_graph_operand_t tensor_graph_operand(const tensor_graph_call_t
     X(1, short) X(2, unsigned short) X(3, int) X(4, unsigned int) X(5, long) X(6, unsigned long)             \
     X(7, long long) X(8, unsigned long long) X(9, float) X(10, double) X(11, long double)
 enum { TENSOR__C_ANY, TENSOR__C_BOOL = 12, TENSOR__C_POINTER = 13, TENSOR__C_TENSOR = 14 };
-TENSOR_API tensor_t *tensor__from(int type, const void *data, tensor_dtype_t dtype, const int64_t *dims,
-                                  int ndim);
-TENSOR_API tensor_t *tensor__wrap(int type, void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
-                                  void (*deleter)(void *data, void *user), void *user);
+// The bytes from data to the end of its array, SIZE_MAX where the compiler does not know, as in C++ without
+// optimization. Evaluates nothing.
+#if defined(__GNUC__) || defined(__clang__)
+#define TENSOR__ROOM(data) __builtin_object_size(data, 0)
+#else
+#define TENSOR__ROOM(data) SIZE_MAX
+#endif
+TENSOR_API tensor_t *tensor__from(int type, size_t room, const void *data, tensor_dtype_t dtype,
+                                  const int64_t *dims, int ndim);
+TENSOR_API tensor_t *tensor__wrap(int type, size_t room, void *data, tensor_dtype_t dtype,
+                                  const int64_t *dims, int ndim, void (*deleter)(void *data, void *user),
+                                  void *user);
 TENSOR_API int tensor__copy_out(int type, tensor_t *x, void *data, size_t bytes);
 TENSOR_API int tensor__size_is_dtype(void)
     TENSOR__REFUSED("a dtype is among the sizes; tensor_zeros_of(TENSOR_I64, 2, 3) takes one");
@@ -3369,10 +3377,12 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_full_of(dtype, value, ...) tensor_full_n(TENSOR__DIMS(__VA_ARGS__), value, dtype)
 #define tensor_from(data, dtype, ...)                                                                        \
     tensor__at(TENSOR__IN(tensor_from),                                                                      \
-               tensor__from(TENSOR__TYPE(data), data, dtype, TENSOR__DIMS(__VA_ARGS__)))
+               tensor__from(TENSOR__TYPE(data), TENSOR__ROOM(data), data, dtype,                             \
+                            TENSOR__DIMS(__VA_ARGS__)))
 #define tensor_wrap(data, dtype, ...)                                                                        \
     tensor__at(TENSOR__IN(tensor_wrap),                                                                      \
-               tensor__wrap(TENSOR__TYPE(data), data, dtype, TENSOR__DIMS(__VA_ARGS__), 0, 0))
+               tensor__wrap(TENSOR__TYPE(data), TENSOR__ROOM(data), data, dtype,                             \
+                            TENSOR__DIMS(__VA_ARGS__), 0, 0))
 #ifndef TENSOR_EDITOR
 // These take data as the first argument: a literal with commas in its braces needs no parentheses.
 #define tensor_from_n(...) TENSOR__CALL(tensor_from_n, __VA_ARGS__)
@@ -3464,7 +3474,7 @@ TENSOR__C_TYPES(TENSOR__C_TYPE)
 // Data of a known type; data of any other type; NULL and objects that convert themselves.
 template <class T> inline tensor_t *tensor__face_from(T *data, tensor_dtype_t dtype, const int64_t *dims,
                                                       int ndim) {
-    return tensor__from(tensor__type<T>::number, data, dtype, dims, ndim);
+    return tensor__from(tensor__type<T>::number, SIZE_MAX, data, dtype, dims, ndim);
 }
 
 inline tensor_t *tensor__face_from(const void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim) {
@@ -3473,7 +3483,7 @@ inline tensor_t *tensor__face_from(const void *data, tensor_dtype_t dtype, const
 
 template <class T> inline tensor_t *tensor__face_wrap(T *data, tensor_dtype_t dtype, const int64_t *dims,
                                                       int ndim, void (*deleter)(void *, void *), void *user) {
-    return tensor__wrap(tensor__type<T>::number, data, dtype, dims, ndim, deleter, user);
+    return tensor__wrap(tensor__type<T>::number, SIZE_MAX, data, dtype, dims, ndim, deleter, user);
 }
 
 inline tensor_t *tensor__face_wrap(void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
@@ -3491,7 +3501,7 @@ inline int tensor__face_copy_out(tensor_t *x, void *data, size_t bytes) {
 
 template <class T, class... D> inline tensor_t *tensor_from(T *data, tensor_dtype_t dtype, D... dims) {
     tensor_dims_pack p(dims...);
-    return tensor__face_from(data, dtype, p.d, p.n);
+    return tensor__from(tensor__type<T>::number, TENSOR__ROOM(data), data, dtype, p.d, p.n);
 }
 
 template <class... D> inline tensor_t *tensor_from(const void *data, tensor_dtype_t dtype, D... dims) {
@@ -3501,7 +3511,7 @@ template <class... D> inline tensor_t *tensor_from(const void *data, tensor_dtyp
 
 template <class T, class... D> inline tensor_t *tensor_wrap(T *data, tensor_dtype_t dtype, D... dims) {
     tensor_dims_pack p(dims...);
-    return tensor__face_wrap(data, dtype, p.d, p.n, nullptr, nullptr);
+    return tensor__wrap(tensor__type<T>::number, TENSOR__ROOM(data), data, dtype, p.d, p.n, nullptr, nullptr);
 }
 
 template <class... D> inline tensor_t *tensor_wrap(void *data, tensor_dtype_t dtype, D... dims) {
@@ -4683,7 +4693,10 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     X(int, crew_stopped, (const tensor__crew_t *c)) \
     /* stops the crew, waits for it and frees it */ \
     X(void, crew_join, (tensor__crew_t *c)) \
-    X(int, take_error, (char *text, size_t room))
+    X(int, take_error, (char *text, size_t room)) \
+    X(int, hold_errors, (int on)) \
+    /* reports what an earlier call raised, so that the name and place of this one are not put on it */ \
+    X(void, report, (tensor__thread_t *th, const char *site))
 // clang-format on
 
 typedef struct tensor__internals_t {
@@ -11102,6 +11115,7 @@ struct tensor__thread_t {
     int32_t scope_room;
     uint8_t grad_mode, modes, in_parallel;
     uint8_t inside;                 // a deleter, a handler or a shutdown runs
+    uint8_t holds;                  // errors are not reported: who called this code raises them again
     uint8_t locking;                // holds a tensor's lock: the user's jobs, which may need it, do not run
     uint8_t watched;                // the end of its thread gives it back
     uint8_t device;                 // of tensors made from nothing
@@ -11348,8 +11362,51 @@ TENSOR__FN const char *tensor__basename(const char *site) {
     return base;
 }
 
-// %s string, %i int, %d int64_t, %u uint64_t, %g double, %t shape of a tensor_t *, %y its dtype, %n const
-// int64_t * and int: a shape, %w " at file.c:41" of a site, empty if there is none.
+// " at file.c:41" of a site, if there is one.
+TENSOR__FN void tensor__put_place(tensor__text_t *s, const char *site) {
+    if (!site || !*site) { return; }
+    tensor__puts(s, " at ");
+    tensor__puts(s, tensor__basename(site));
+}
+
+// The name of a function, "tensor_add_scalar" or the beginning of a site, without prefix and without the _n
+// of the plain twins.
+TENSOR__FN void tensor__put_function(tensor__text_t *s, const char *function) {
+    if (strncmp(function, "tensor_", 7) == 0) {
+        function += 7;
+    } else if (strncmp(function, "nn_", 3) == 0) {
+        function += 3;
+    }
+    size_t n;
+    for (n = 0; function[n] && function[n] != 1; n++) { }
+    for (size_t i = 0; i < n; i++) {
+        int twin = function[i] == '_' && i + 1 < n && function[i + 1] == 'n' &&
+                   (i + 2 == n || function[i + 2] == '_');
+        if (twin) {
+            i++;
+        } else {
+            tensor__put(s, function + i, 1);
+        }
+    }
+}
+
+// What made t and where, "mul at a.c:3": its op, or the function that was called if that is the op with an
+// ending (add_scalar of add).
+TENSOR__FN void tensor__put_origin(tensor__text_t *s, const tensor_t *t) {
+    const char *op = t->op ? t->op : "?";
+    const char *function = t->site ? t->site : "";
+    size_t n = strlen(op);
+    if (strncmp(function, "tensor_", 7) == 0 && strncmp(function + 7, op, n) == 0 && function[7 + n] == '_') {
+        tensor__put_function(s, function);
+    } else {
+        tensor__puts(s, op);
+    }
+    tensor__put_place(s, t->site);
+}
+
+// %s string, %i int, %d int64_t, %u uint64_t, %g double, %t shape of a tensor_t *, %y its dtype, %o
+// "mul at file.c:41", what made it and where, %n const int64_t * and int: a shape, %w " at file.c:41" of a
+// site, empty if there is none.
 TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
     for (; *f; f++) {
         if (*f != '%') {
@@ -11386,15 +11443,12 @@ TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
         case 'y':
             tensor__puts(s, tensor_dtype_name((tensor_dtype_t)va_arg(v, const tensor_t *)->dtype));
             break;
+        case 'o':
+            tensor__put_origin(s, va_arg(v, const tensor_t *));
+            break;
         case 'w':
-            {
-                const char *site = va_arg(v, const char *);
-                if (site && *site) {
-                    tensor__puts(s, " at ");
-                    tensor__puts(s, tensor__basename(site));
-                }
-                break;
-            }
+            tensor__put_place(s, va_arg(v, const char *));
+            break;
         case 'n':
             {
                 const int64_t *dims = va_arg(v, const int64_t *);
@@ -11462,24 +11516,9 @@ TENSOR__FN tensor_t *tensor__named(tensor__thread_t *th, tensor_t *y, const char
 TENSOR__FN void tensor__put_named(tensor__text_t *s, const char *outer, const char *text) {
     size_t inner = 0;
     while (text[inner] && text[inner] != ':') { inner++; }
-    if (strncmp(outer, "tensor_", 7) == 0) {
-        outer += 7;
-    } else if (strncmp(outer, "nn_", 3) == 0) {
-        outer += 3;
-    }
-    size_t n;
-    for (n = 0; outer[n] && outer[n] != 1; n++) { }
     tensor__text_t name = {s->p + s->length, s->room - s->length, 0};
-    for (size_t i = 0; i < n; i++) {        // without the _n of the plain twins
-        int twin = outer[i] == '_' && i + 1 < n && outer[i + 1] == 'n' && (i + 2 == n || outer[i + 2] == '_');
-        if (twin) {
-            i++;
-        } else {
-            tensor__put(&name, outer + i, 1);
-        }
-    }
-
-    n = name.length;
+    tensor__put_function(&name, outer);
+    size_t n = name.length;
     if (strncmp(name.p, text, inner) == 0 && (inner == n || name.p[inner] == '_')) {
         text += inner;
     } else {
@@ -11512,6 +11551,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__report(tensor__thread_t *th, const char
     if (!th->error.code || th->error.reported) { return; }
     if (!th->error.site) { th->error.site = site; }
     th->error.reported = 1;
+    if (th->holds) { return; }
     tensor_error_fn_t fn = th->ctx ? th->ctx->error_fn : NULL;
     if (fn) {
         uint8_t inside = th->inside;
@@ -12461,8 +12501,6 @@ TENSOR_API void (tensor_reset_peak_memory)(void) {
 TENSOR_API void (tensor_empty_cache)(void) { tensor__cache_release(tensor__self()); }
 
 // The op that made t.
-TENSOR__FN const char *tensor__origin(const tensor_t *t) { return t->op ? t->op : "?"; }
-
 // Names and sites are literals; not every compiler merges equal ones.
 TENSOR__FN int tensor__same_name(const char *a, const char *b) {
     return a == b || (a && b && strcmp(a, b) == 0);
@@ -12501,7 +12539,7 @@ TENSOR_API size_t (tensor_memory_report)(char *text, size_t size) {
             int64_t bytes, n = tensor__same_origin(ctx, t, &bytes);
             if (!n) { continue; }
             const char *plural = n == 1 ? "" : "s";
-            tensor__text(&s, "%d tensor%s  %d bytes  %s%w\n", n, plural, bytes, tensor__origin(t), t->site);
+            tensor__text(&s, "%d tensor%s  %d bytes  %o\n", n, plural, bytes, t);
         }
     }
     TENSOR__UNLOCK(&ctx->mutex);
@@ -12820,8 +12858,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__unusable(const char *op, const char *arg
             end = "it was freed";
             advice = "";
         }
-        tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s: tensor used after %s%w, created by %s%w%s", op,
-                     arg, end, t->freed, tensor__origin(t), t->site, advice);
+        tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s: tensor used after %s%w, created by %o%s", op,
+                     arg, end, t->freed, t, advice);
     } else {
         tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s is not a tensor", op, arg);
     }
@@ -13086,8 +13124,8 @@ TENSOR_API int (tensor_free)(tensor_t *t) {
     if (t->state == TENSOR__DEAD) {
         const char *when = t->freed ? "twice" : "after its scope ended";
         const char *first = t->freed && t->freed[0] ? ", first" : "";
-        tensor__fail(th, TENSOR_ERR_OWNER, "free: tensor freed %s%s%w, created by %s%w", when, first,
-                     t->freed, tensor__origin(t), t->site);
+        tensor__fail(th, TENSOR_ERR_OWNER, "free: tensor freed %s%s%w, created by %o", when, first,
+                     t->freed, t);
     } else {
         tensor__fail(th, TENSOR_ERR_OWNER,
                      "free: tensor %t is neither kept nor owned by a scope of this thread", t);
@@ -13545,15 +13583,29 @@ TENSOR__FN void tensor__crew_join(tensor__crew_t *c) { (void)c; }
 TENSOR__FN void tensor__crews_end(tensor_context_t *ctx) { (void)ctx; }
 #endif
 
-// Moves the calling thread's error, unreported, into text. -> its code, 0 = there was none
+// Moves the calling thread's error into text, its place in parentheses: who raises it again adds another one.
+// -> its code, 0 = there was none
 TENSOR__FN int tensor__take_error(char *text, size_t room) {
     tensor__thread_t *th = tensor__self();
     int code = th->error.code;
     tensor__text_t s = {text, room, 0};
     text[0] = 0;
-    if (code) { tensor__puts(&s, (tensor_error_text)()); }
+    if (code) {
+        const char *site = th->error.site;
+        th->error.site = NULL;
+        tensor__puts(&s, (tensor_error_text)());
+        if (site && *site) { tensor__text(&s, " (%s)", tensor__basename(site)); }
+    }
     if (th->owner) { th->error.code = 0; }
     return code;
+}
+
+// Whether the calling thread's errors are reported or wait for take_error. -> what was set before
+TENSOR__FN int tensor__hold_errors(int on) {
+    tensor__thread_t *th = tensor__self();
+    int before = th->holds;
+    th->holds = (uint8_t)on;
+    return before;
 }
 
 TENSOR__BETWEEN int tensor__thread_count(void) {
@@ -17623,15 +17675,30 @@ TENSOR__FN int tensor__data_fits(const char *op, int type, int dtype) {
     return 1;
 }
 
-TENSOR_API tensor_t *tensor__from(int type, const void *data, tensor_dtype_t dtype, const int64_t *dims,
-                                  int ndim) {
+// Whether data of `room` bytes has all elements; raises if not.
+TENSOR__FN int tensor__data_reaches(const char *op, size_t room, const void *data, int dtype,
+                                    const int64_t *dims, int ndim) {
+    int64_t n;
+    if (room == SIZE_MAX || !data || (unsigned)dtype >= TENSOR_DTYPE_COUNT) { return 1; }
+    if (ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, &n)) { return 1; }       // refused later
+    uint64_t bytes = (uint64_t)n * tensor__sizes[dtype];
+    TENSOR__REFUSE_AS(0, bytes > room, SHAPE, "%s: data has %u bytes, shape %n of dtype %s needs %u", op,
+                      (uint64_t)room, dims, ndim, tensor__dtype_names[dtype], bytes);
+    return 1;
+}
+
+TENSOR_API tensor_t *tensor__from(int type, size_t room, const void *data, tensor_dtype_t dtype,
+                                  const int64_t *dims, int ndim) {
     if (!tensor__data_fits("from", type, (int)dtype)) { return TENSOR__POISON; }
+    if (!tensor__data_reaches("from", room, data, (int)dtype, dims, ndim)) { return TENSOR__POISON; }
     return (tensor_from_n)(data, dtype, dims, ndim);
 }
 
-TENSOR_API tensor_t *tensor__wrap(int type, void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
-                                  void (*deleter)(void *, void *), void *user) {
+TENSOR_API tensor_t *tensor__wrap(int type, size_t room, void *data, tensor_dtype_t dtype,
+                                  const int64_t *dims, int ndim, void (*deleter)(void *, void *),
+                                  void *user) {
     if (!tensor__data_fits("wrap", type, (int)dtype)) { return TENSOR__POISON; }
+    if (!tensor__data_reaches("wrap", room, data, (int)dtype, dims, ndim)) { return TENSOR__POISON; }
     return (tensor_wrap_n)(data, dtype, dims, ndim, deleter, user);
 }
 
@@ -28827,11 +28894,11 @@ TENSOR__FN int tensor__run_usable(tensor__thread_t *th, tensor_t *const *outputs
         tensor_t *y = outputs[i], *g = grads ? grads[i] : NULL;
         if (!TENSOR__USABLE(op, "output", y)) { return th->error.code; }
         TENSOR__REFUSE_CODE(!tensor__sync_needs_grad(th, y), AUTOGRAD,
-                            "%s: %t made by %s%w does not require grad and has no graph%s", op, y,
-                            tensor__origin(y), y->site, why);
+                            "%s: %t made by %o does not require grad and has no graph%s", op, y, y,
+                            why);
         TENSOR__REFUSE_CODE(!g && y->numel != 1, AUTOGRAD,
-                            "%s: a gradient to start from is needed for %t (only one element has the default "
-                            "1)", op, y);
+                            "%s: output %t must have one element (take tensor_sum or tensor_mean of it) or "
+                            "be given a gradient to start from", op, y);
         if (g && !TENSOR__USABLE(op, "grad", g)) { return th->error.code; }
         TENSOR__REFUSE_CODE(g && !tensor__same_shape(g, y), SHAPE,
                             "%s: grad %t must have the shape of the output %t", op, g, y);
@@ -28986,7 +29053,9 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
 }
 
 TENSOR_API int (tensor_backward)(tensor_t *loss) {
-    return tensor__run(tensor__self(), &loss, 1, NULL, NULL, 0, NULL, 0, "backward", NULL);
+    tensor__thread_t *th = tensor__self();
+    tensor__report(th, NULL);           // an earlier call's
+    return tensor__run(th, &loss, 1, NULL, NULL, 0, NULL, 0, "backward", NULL);
 }
 
 TENSOR_API int (tensor_backward_with)(tensor_t *y, tensor_t *grad, int flags) {

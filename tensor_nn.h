@@ -1378,7 +1378,7 @@ TENSOR_API nn_module_t *nn_linear_with(nn_linear_args_t a);
 TENSOR_API nn_linear_args_t nn_linear_defaults(void);
 
 // Convolutions in 1, 2 and 3 dims.  weight [out, in / groups, kernel...], bias [out], uniform in
-// +-sqrt(groups / (in * kernel area)). nn_conv2d(3, 64, 3, 2, 1) has PyTorch's positions.
+// +-sqrt(groups / (in * kernel area)). In C nn_conv2d(3, 64, 3, 2, 1) has PyTorch's positions.
 //   kernel, stride, padding, dilation   for the first dim of the image; the _w members are for the last dim,
 //            the _h members for the height of three, 0 = equal to the first
 //   same     pads so that y has x's size (stride 1)
@@ -18871,7 +18871,6 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(const nn__rule_t *rule, const double *o
         }
     }
     nn__free(all);
-    TENSOR__(pop_path)(nn__self());
     if (site) { (void)tensor__at_ptr(site, o); }
     return o;
 }
@@ -18923,7 +18922,6 @@ NN__OPTIMIZERS(NN__OPTIMIZER_DEFAULTS)
         const char *op = #name;                                                                              \
         double v[NN__OPTIONS] = {0};                                                                         \
         int code;                                                                                            \
-        TENSOR__(push_path)(nn__self(), op);                                                                 \
         code = NN__TAKE(op, nn_##name, a) ? TENSOR_OK : TENSOR_ERR_SHAPE;                                    \
         NN__NUMBER(LR, lr, value)                                                                            \
         NN__FLAG(MAXIMIZE, maximize)                                                                         \
@@ -19577,6 +19575,7 @@ TENSOR_API tensor_t *(nn_optimizer_state)(nn_optimizer_t *o, tensor_t *parameter
 
 TENSOR_API int (nn_step)(nn_optimizer_t *o) {
     if (!TENSOR__TRAINS) { return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "step"); }
+    TENSOR__(report)(nn__self(), NULL);
     return nn__step(o, NULL);
 }
 
@@ -19952,6 +19951,7 @@ TENSOR_API tensor_t *(nn_step_closure)(nn_optimizer_t *o, tensor_t *(*closure)(v
 }
 
 TENSOR_API int (nn_zero_grad)(nn_optimizer_t *o) {
+    TENSOR__(report)(nn__self(), NULL);         // an earlier call's
     int code = nn__bad_optimizer("zero_grad", o);
     if (code != TENSOR_OK) { return code; }
     for (int i = 0; i < o->nparams; i++) {
@@ -21347,8 +21347,9 @@ TENSOR__FN int nn__prepare(const nn_data_loader_t *l, nn__coming_t *c, int64_t p
     return 0;
 }
 
-// A piece of work: rows begin..end-1 of c.
+// A piece of work: rows begin..end-1 of c. What it raises is in c; nn_next raises and reports it.
 TENSOR__FN void nn__work(nn_data_loader_t *l, nn__coming_t *c, int64_t begin, int64_t end) {
+    int held = TENSOR__(hold_errors)(1);
     if (l->set.x || (!l->set.collate && !l->set.next)) {
         nn__write_rows(l, c, begin, end);
     } else if (l->set.collate) {
@@ -21356,6 +21357,7 @@ TENSOR__FN void nn__work(nn_data_loader_t *l, nn__coming_t *c, int64_t begin, in
     } else {
         nn__stream(l, c);
     }
+    TENSOR__(hold_errors)(held);
 }
 
 // The rows in one piece of work: all of them if a function makes them together; one if a function makes
@@ -23304,7 +23306,7 @@ TENSOR__FN int nn__write_file(const char *op, FILE *f, const char *path, const n
 // Where a file is to be, with links followed, and its permissions. -> block to free, NULL after raising
 TENSOR__FN char *nn__target(const char *op, const char *path, int *mode) {
     if (!path) {
-        nn__io_failed(op, "cannot write", "(null)", EINVAL);
+        NN__FAIL(TENSOR_ERR_IO, "%s: path is NULL", op);
         return NULL;
     }
     return nn__writable(path, mode) ? nn__follow(op, path) : NULL;
@@ -24508,6 +24510,13 @@ TENSOR__FN void nn__mismatch_name(nn__mismatch_t *m, const char *name, const cha
     m->count++;
 }
 
+// Adds the names, if there are any, to an error's text.
+TENSOR__FN void nn__mismatch_list(tensor__text_t *t, const nn__mismatch_t *m, const char *what) {
+    if (!m->count) { return; }
+    if (t->length) { NN__PUT(t, ", "); }
+    NN__PUT(t, "%i %s [%s]", m->count, what, m->text);
+}
+
 // Whether the file's tensor can become t; if not, text says what it is and what t is.
 TENSOR__FN int nn__entry_fits(const nn__entry_t *e, const tensor_t *t, char *text, size_t room) {
     tensor__text_t s = nn__text(text, room);
@@ -24572,10 +24581,12 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
         if (!beside) { nn__mismatch_name(&unexpected, name, NULL); }
     }
     if (!missing.count && !unexpected.count && !differ.count) { return TENSOR_OK; }
-    return NN__ERROR(TENSOR_ERR_FORMAT,
-                     "load: \"%s\": %i missing [%s], %i unexpected [%s], %i of another shape [%s]", r->label,
-                     missing.count, missing.text, unexpected.count, unexpected.text, differ.count,
-                     differ.text);
+    char text[3 * sizeof missing.text + 100];
+    tensor__text_t lists = nn__text(text, sizeof text);
+    nn__mismatch_list(&lists, &missing, "missing");
+    nn__mismatch_list(&lists, &unexpected, "unexpected");
+    nn__mismatch_list(&lists, &differ, "of another shape");
+    return NN__ERROR(TENSOR_ERR_FORMAT, "load: \"%s\": %s", r->label, text);
 }
 
 // Reads the tensors of the module from the file, after nn__check_state, and makes sure that nn__put_state

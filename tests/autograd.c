@@ -212,8 +212,8 @@ static void backward_twice(void) {
 }
 static void backward_of_many(void) {
     tensor_t *x = LEAF(1, 2, 3), *y = tensor_mul(x, x);
-    FAILS(tensor_backward(y), TENSOR_ERR_AUTOGRAD, "a gradient to start from is needed for [3]",
-          "autograd.c:");
+    FAILS(tensor_backward(y), TENSOR_ERR_AUTOGRAD,
+          "backward: output [3] must have one element (take tensor_sum or tensor_mean of it)", "autograd.c:");
     FAILS(tensor_backward_with(y, tensor_ones(2), 0), TENSOR_ERR_SHAPE,
           "grad [2] must have the shape of the output [3]", "autograd.c:");
     CHECK(tensor_backward_with(y, DATA(1, 10, 100), 0) == 0);
@@ -873,7 +873,7 @@ static void stale(void) {
     for (step = 0; step < 4; step++, tensor_scope_reset(s)) {
         if (prev) { // the usual mistake: last turn's tensor
             POISONS(tensor_add_scalar(prev, 1), TENSOR_ERR_OWNER,
-                    "used after its scope ended, created by mul at autograd.c:", "tensor_set");
+                    "used after its scope ended, created by mul_scalar at autograd.c:", "tensor_set");
             CHECK(tensor_item(prev) != tensor_item(prev));
             FAILS(tensor_error_code(), TENSOR_ERR_OWNER, "scope ended", "autograd.c:");
             CHECK(tensor_data(prev) == NULL);

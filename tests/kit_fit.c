@@ -197,6 +197,13 @@ static void values_and_options(void) {
     CHECK(kit_fit(f).epoch == 0);
     CHECK_ERROR(TENSOR_ERR_SHAPE, NULL);
     f.x = x;
+    f.loss = NULL;
+    f.y = tensor_full_of(TENSOR_I64, 6, 101);
+    kit_fit(f);
+    CHECK_MSG(strncmp(tensor_error_text(), "cross_entropy: target 6 ", 24) == 0, "%s", tensor_error_text());
+    tensor_clear_error();
+    f.loss = absolute;
+    f.y = y;
     f.best_path = "/nonexistent/best.safetensors";
     kit_fit(f);
     CHECK_ERROR(TENSOR_ERR_IO, "/nonexistent");
