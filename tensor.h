@@ -2217,7 +2217,9 @@ typedef struct tensor_function_ctx_t tensor_function_ctx_t;
 struct tensor_function_t {
     const char *name;                                       // static string
     // Computes the result from n inputs; nothing is recorded inside. Poison = failed. A result in the memory
-    // of an input (the input itself, a view) or of a result before it cannot be changed in place.
+    // of an input (the input itself, a view) or of a result before it cannot be changed in place. A tensor of
+    // the program that is no input is the result itself and gets fn as its history; for a leaf that requires
+    // grad a view of it does, for a part of a tensor a copy.
     tensor_t *(*forward)(tensor_function_ctx_t *ctx, tensor_t *const *inputs, int n);
     // Fills grads[i] (NULL = zero) from grad, the gradient of the result. -> code
     int (*backward)(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n);
@@ -2226,7 +2228,8 @@ struct tensor_function_t {
 
 // Applies fn to n inputs.
 //   user    handed to ctx; freed by fn->destroy
-//   -> new;  grad by fn->backward (differentiable itself if made of tensor ops);  errors what forward raises
+//   -> new, or what forward returned;  grad by fn->backward (differentiable itself if made of tensor ops);
+//      errors what forward raises
 TENSOR_API tensor_t *tensor_apply(const tensor_function_t *fn, void *user, tensor_t *const *inputs, int n);
 // The same with 1..4 results: forward returns the first and gives the others to tensor_set_output. A tensor
 // that is given as two results is one tensor, whose gradient is that of the last.
@@ -27734,6 +27737,7 @@ struct tensor_function_ctx_t {
     tensor_t *const *inputs;            // during forward
     int n, nout, tracks;
     uint32_t dirty, constant;           // bit i: input i is changed, result i has no gradient
+    uint32_t taken;                     // bit k: result k is a tensor of the program that gets the node
     tensor_t *out[TENSOR__MAX_OUT];
     tensor__grad_t *g;                  // during backward
     struct {
@@ -27972,6 +27976,33 @@ TENSOR__FN int tensor__custom_repeats(const tensor_function_ctx_t *c, int k) {
     return 0;
 }
 
+// Whether result k is a tensor of the program, no input, that becomes the result itself, as in PyTorch: its
+// changes in place are then changes of the result.
+TENSOR__FN int tensor__custom_takes(const tensor_function_ctx_t *c, int k, const tensor_t *y) {
+    for (int i = 0; i < c->n; i++) {
+        if (c->inputs[i] == y) { return 0; }
+    }
+    int leaf = !y->node && (y->flags & TENSOR__REQUIRES_GRAD);
+    return c->tracks && !leaf && !y->base && !(y->flags & TENSOR__INFERENCE) &&
+        tensor__is_float(y->dtype) && !(c->constant >> k & 1);
+}
+
+// A result that is an input, or lies in another tensor, gets a header of its own, a view: a change of it in
+// place cannot be recorded, since backward knows nothing of it. A part of a captured tensor is copied: a change
+// of that tensor would take the gradient away.
+TENSOR__FN tensor_t *tensor__custom_view(const tensor_function_ctx_t *c, tensor_t *y, int captured) {
+    for (int i = 0; i < c->n; i++) {
+        if (c->inputs[i]->storage == y->storage) { captured = 0; }
+    }
+    if (captured && y->base && c->tracks) { return (tensor_clone)(y); }
+    tensor_t *view = (tensor_detach)(y);
+    if (view == TENSOR__POISON) { return view; }
+    view->base = tensor__hold(y->base ? y->base : y);
+    view->base_version = view->base->rebased;
+    view->flags = (uint8_t)(view->flags | TENSOR__NO_GRAD_VIEW);
+    return view;
+}
+
 // Runs forward; its results are in c->out. 0 = failed, raised.
 TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_t *c) {
     tensor_scope_t s = tensor__scope_begin(th, 0);
@@ -27993,9 +28024,12 @@ TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_
             returned |= 1u << i;
             continue;
         }
-        // A result that forward did not make (an input or a captured tensor) gets a header of its own.
-        if (y->home != th || y->slot < s.mark || y->base || TENSOR__ATOMIC_LOAD(&y->refs) != 1) {
-            c->out[k] = (tensor_detach)(y);
+        tensor_t *whole = y->base ? y->base : y;
+        int captured = whole->home != th || whole->slot < s.mark;
+        if (captured && tensor__custom_takes(c, k, y)) {
+            c->taken |= 1u << k;
+        } else if (captured || y->base) {
+            c->out[k] = tensor__custom_view(c, y, captured);
         }
     }
 
@@ -28023,25 +28057,25 @@ TENSOR__FN void tensor__custom_lends(const tensor_function_ctx_t *c, int k) {
 
 // Results become those of the user, and of node unless it is NULL; *given: how many node got. 0 = failed,
 // raised
-TENSOR__FN int tensor__custom_results(tensor__thread_t *th, tensor_function_ctx_t *c, tensor__node_t *node,
+TENSOR__FN int tensor__custom_results(tensor__op_t *o, tensor_function_ctx_t *c, tensor__node_t *node,
                                       tensor_t **outputs, int *given) {
     int ok = 1;
     for (int k = 0; k < c->nout && ok; k++) {
         tensor_t *y = outputs[k] = c->out[k];
         if (tensor__custom_repeats(c, k)) { continue; }
-        int dirty = tensor__dirty_input(c, y) >= 0;
-        if (!dirty) {
+        int taken = c->taken >> k & 1, old = taken || tensor__dirty_input(c, y) >= 0;
+        if (!old) {
             y->op = c->fn->name;
             y->site = NULL;
             tensor__custom_lends(c, k);
         }
         if (!node || !tensor__is_float(y->dtype) || (c->constant >> k & 1)) { continue; }
+        if (taken && tensor__circular(o, y)) { return 0; }
         if ((*given)++) { TENSOR__HOLD(&node->refs); }
-        if (dirty) {
-            ok = tensor__rehistory(th, y, node, k);
+        if (old) {
+            ok = tensor__rehistory(o->th, y, node, k);
         } else {
-            y->node = node;
-            y->output = k;
+            tensor__renode(o->th, y, node, k);
         }
     }
     return ok;
@@ -28092,7 +28126,8 @@ TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_
     for (int k = 0; k < nout && ok; k++) { o.out[k] = c->out[k]; }
     tensor__node_t *node = ok && c->tracks ? tensor__node_make(&o, 0) : NULL;
     ok = ok && (node || !c->tracks);
-    ok = ok && tensor__custom_results(th, c, node, outputs, &given);
+    ok = ok && tensor__custom_results(&o, c, node, outputs, &given);
+    for (int k = 0; k < nout && !ok; k++) { outputs[k] = TENSOR__POISON; }
     c->inputs = NULL;
     c->n = 0;
     if (node) {
