@@ -18700,7 +18700,7 @@ TENSOR__FN int nn__bad_param(const nn_optimizer_t *o, tensor_t *t, int64_t i) {
         return NN__ERROR(TENSOR_ERR_SHAPE, "%s: parameter %d %t must have 2 dims", name, i, t);
     }
     for (int k = 0; k < t->ndim; k++) {
-        if (t->dims[k] > 1 && t->strides[k] == 0) {
+        if (t->numel && t->dims[k] > 1 && t->strides[k] == 0) {
             return NN__ERROR(TENSOR_ERR_SHAPE,
                              "%s: parameter %d %t is expanded, several elements share one place", name, i, t);
         }

@@ -4,15 +4,16 @@
 static tensor_t *ones2(int64_t a, int64_t b) { return tensor_ones(a, b); }
 
 static void attention(void) {
-    tensor_t *q = tensor_ones(2, 3, 4), *k = tensor_ones(2, 5, 4), *v = tensor_ones(2, 5, 6), *mask = ones2(3, 5);
+    tensor_t *q = tensor_ones(2, 3, 4), *k = tensor_ones(2, 5, 4), *v = tensor_ones(2, 5, 6);
+    tensor_t *mask = ones2(3, 5);
     CHECK_POISON(tensor_scaled_dot_product_attention(tensor_ones(4), k, v), TENSOR_ERR_SHAPE,
                  "query [4], key [2,5,4], value [2,5,6] must have at least 2 dims");
     CHECK_POISON(tensor_scaled_dot_product_attention(tensor_ones(2, 3, 7), k, v), TENSOR_ERR_SHAPE,
                  "query [2,3,7] and key [2,5,4] must have the same last dim");
     CHECK_POISON(tensor_scaled_dot_product_attention(q, k, tensor_ones(2, 4, 6)), TENSOR_ERR_SHAPE,
                  "key [2,5,4] and value [2,4,6] must have the same length");
-    CHECK_POISON(tensor_scaled_dot_product_attention(q, k, v, .attn_mask = mask, .is_causal = 1), TENSOR_ERR_SHAPE,
-                 "attn_mask [3,5] and is_causal exclude each other");
+    CHECK_POISON(tensor_scaled_dot_product_attention(q, k, v, .attn_mask = mask, .is_causal = 1),
+                 TENSOR_ERR_SHAPE, "attn_mask [3,5] and is_causal exclude each other");
     CHECK_POISON(tensor_scaled_dot_product_attention(q, k, v, .attn_mask = tensor_to(mask, TENSOR_I32)),
                  TENSOR_ERR_DTYPE, "attn_mask is i32, must be bool or f32 as query");
     CHECK_POISON(tensor_scaled_dot_product_attention(q, k, v, .dropout_p = 1.5), TENSOR_ERR_SHAPE,
@@ -23,7 +24,8 @@ static void tables(void) {
     tensor_t *index = tensor_zeros_of(TENSOR_I64, 2), *w = ones2(3, 4);
     CHECK_POISON(tensor_embedding(index, tensor_ones(3)), TENSOR_ERR_SHAPE,
                  "embedding: weight [3] must be 2-d [rows, width]");
-    CHECK_POISON(tensor_embedding(tensor_ones(2), w), TENSOR_ERR_DTYPE, "embedding: index is f32, must be i32 or i64");
+    CHECK_POISON(tensor_embedding(tensor_ones(2), w), TENSOR_ERR_DTYPE,
+                 "embedding: index is f32, must be i32 or i64");
     CHECK_POISON(tensor_embedding(tensor_zeros_of(TENSOR_I64, 1, 1, 1, 1, 1, 1, 1, 1), w), TENSOR_ERR_SHAPE,
                  "has 8 dims, at most 7 fit");
     CHECK_POISON(tensor_embedding(index, w, .padding_idx = 3), TENSOR_ERR_INDEX,
@@ -49,11 +51,13 @@ static void linear(void) {
 
 static void losses(void) {
     tensor_t *x = ones2(2, 3), *t = tensor_zeros_of(TENSOR_I64, 2);
+    tensor_t *none = tensor_ones_n(NULL, 0, TENSOR_F32);
     tensor_t *two = tensor_ones(2), *own = tensor_requires_grad_(tensor_ones(3), 1);
-    CHECK_POISON(tensor_huber_loss(x, x, .delta = -1), TENSOR_ERR_SHAPE, "huber_loss: delta -1 (input [2,3]) must be > 0");
+    CHECK_POISON(tensor_huber_loss(x, x, .delta = -1), TENSOR_ERR_SHAPE,
+                 "huber_loss: delta -1 (input [2,3]) must be > 0");
     CHECK_POISON(tensor_smooth_l1_loss(x, x, .beta = -1), TENSOR_ERR_SHAPE,
                  "smooth_l1_loss: beta -1 (input [2,3]) must be > 0");
-    CHECK_POISON(tensor_cross_entropy(tensor_ones_n(NULL, 0, TENSOR_F32), t), TENSOR_ERR_SHAPE,
+    CHECK_POISON(tensor_cross_entropy(none, t), TENSOR_ERR_SHAPE,
                  "must be [N, C], [N, C, d...] or [C], C > 0");
     CHECK_POISON(tensor_cross_entropy(x, t, .label_smoothing = 1.5), TENSOR_ERR_SHAPE,
                  "label_smoothing 1.5 (input [2,3]) must be in 0..1");
@@ -63,14 +67,15 @@ static void losses(void) {
                  "weight [3] requires grad, which it cannot get");
     CHECK_POISON(tensor_multi_margin_loss(x, t, .weight = two), TENSOR_ERR_SHAPE,
                  "weight [2] must have the 3 classes of input [2,3]");
-    CHECK_POISON(tensor_multilabel_soft_margin_loss(tensor_ones_n(NULL, 0, TENSOR_F32), tensor_ones_n(NULL, 0, TENSOR_F32)),
-                 TENSOR_ERR_SHAPE, "multilabel_soft_margin_loss: input [] must be [..., C]");
+    CHECK_POISON(tensor_multilabel_soft_margin_loss(none, none), TENSOR_ERR_SHAPE,
+                 "multilabel_soft_margin_loss: input [] must be [..., C]");
 }
 
 static void modules(void) {
     static const int64_t pads[7] = {1, 1, 1, 1, 1, 1, 1};
     tensor_t *x = ones2(2, 4);
-    nn_module_t *a = nn_sequential(nn_linear(4, 3)), *b = nn_sequential(nn_linear(4, 3), nn_linear(3, 3)), *m = nn_identity();
+    nn_module_t *a = nn_sequential(nn_linear(4, 3)), *b = nn_sequential(nn_linear(4, 3), nn_linear(3, 3));
+    nn_module_t *m = nn_identity();
     CHECK_POISON(nn_forward(m, NULL), TENSOR_ERR_POISONED, "identity: x is NULL");
     CHECK(nn_ema_update(a, b, 0, 0.5) == TENSOR_ERR_FORMAT);
     CHECK_ERROR(TENSOR_ERR_FORMAT, "modules of 2 and 4 tensors; they must be alike");
@@ -88,7 +93,8 @@ static void modules(void) {
     CHECK_POISON(nn_forward(a, x), TENSOR_ERR_SHAPE, "group_norm: x [2,4] must be [N, 6, ...]");
     nn_free(a);
     a = nn_embedding_bag(3, 4);
-    CHECK_POISON(nn_call(a, x, x, x, x), TENSOR_ERR_SHAPE, "call: EmbeddingBag takes 1 to 3 inputs, 4 were given");
+    CHECK_POISON(nn_call(a, x, x, x, x), TENSOR_ERR_SHAPE,
+                 "call: EmbeddingBag takes 1 to 3 inputs, 4 were given");
     nn_free(a);
     a = nn_transformer_decoder_layer(4, 2, .feedforward = 8);
     CHECK_POISON(nn_transformer_forward(a, tensor_ones(3, 2, 4), NULL), TENSOR_ERR_SHAPE,
@@ -99,7 +105,8 @@ static void modules(void) {
 // Kinds of paddings that no other program makes, by their sizes.
 static void paddings(void) {
     static const int64_t pads[6] = {1, 2, 1, 0, 0, 1};
-    static const tensor_pad_t modes[4] = {TENSOR_PAD_CONSTANT, TENSOR_PAD_REFLECT, TENSOR_PAD_REPLICATE, TENSOR_PAD_CIRCULAR};
+    static const tensor_pad_t modes[4] = {TENSOR_PAD_CONSTANT, TENSOR_PAD_REFLECT, TENSOR_PAD_REPLICATE,
+                                          TENSOR_PAD_CIRCULAR};
     static const char *const names[4] = {"ConstantPad", "ReflectionPad", "ReplicationPad", "CircularPad"};
     tensor_t *x = tensor_reshape(tensor_arange(0, 48, 1, TENSOR_F32), 1, 2, 2, 3, 4);
     for (int k = 0; k < 4; k++) {
@@ -185,6 +192,14 @@ static void optimizers(void) {
     CHECK(nn_cyclic_lr(o, 0, 0.1, 0.2, .step_size_up = -1) == TENSOR_ERR_SHAPE);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "cyclic_lr: step_size_up must be > 0 (got -1)");
     nn_optimizer_free(o);
+    whole = tensor_expand(tensor_ones(1, 0), 2, 0);         // no elements share nothing
+    w = tensor_requires_grad_(whole, 1);
+    o = nn_sgd(.list = &w, .count = 1, .lr = 0.1);
+    CHECK(nn_step(o) == 0);
+    nn_optimizer_free(o);
+    w = tensor_requires_grad_(tensor_expand(tensor_ones(1, 3), 2, 3), 1);
+    CHECK(nn_sgd(.list = &w, .count = 1, .lr = 0.1) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "sgd: parameter 0 [2,3] is expanded, several elements share one place");
 }
 
 int main(void) {
