@@ -1735,7 +1735,7 @@ TENSOR_API tensor_linalg_svd_t tensor_linalg_svd(tensor_t *x, int full_matrices)
 TENSOR_API tensor_svd_t tensor_svd(tensor_t *x);
 // The largest singular values of a matrix that is nearly of rank q, by random projections (Halko et al.,
 // SIAM Review 53, 2011); pca: of x less the mean of its rows, if center.
-//   q       columns of U and V, at most min(M, N); PyTorch: 6
+//   q       columns of U and V, at most min(M, N), which svd takes where q is more; PyTorch: 6
 //   niter   rounds that sharpen them; PyTorch: 2
 //   -> struct of three new;  grad as svd;  errors as above, SHAPE (q, niter)
 TENSOR_API tensor_svd_t tensor_svd_lowrank(tensor_t *x, int64_t q, int niter);
@@ -4878,7 +4878,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(MAXIMUM, maximum, NUM, F_MAX(F_A, F_B), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_A, F_B), F_C(0), F_G)), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_B, F_A), F_C(0), F_G)), TENSOR__SA | TENSOR__SB, AS_IS) \
     X(MINIMUM, minimum, NUM, F_MIN(F_A, F_B), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_B, F_A), F_C(0), F_G)), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_A, F_B), F_C(0), F_G)), TENSOR__SA | TENSOR__SB, AS_IS) \
     X(MUL, mul, NUM, F_MUL(F_A, F_B), F_MUL(F_G, F_B), F_MUL(F_G, F_A), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(POW, pow, NUM, F_POW(F_A, F_B), F_SEL(F_EQ(F_B, F_C(0)), F_C(0), F_MUL(F_G, F_MUL(F_B, F_POW(F_A, F_SUB(F_B, F_C(1)))))), F_MUL(F_G, F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_GE(F_B, F_C(0))), F_C(0), F_MUL(F_Y, F_LOG(F_A)))), TENSOR__SA | TENSOR__SB | TENSOR__SY, FULL) \
+    X(POW, pow, NUM, F_POW(F_A, F_B), F_SEL(F_EQ(F_B, F_C(0)), F_C(0), F_MUL(F_G, F_MUL(F_B, F_POW(F_A, F_SEL(F_EQ(F_B, F_C(0)), F_C(0), F_SUB(F_B, F_C(1))))))), F_MUL(F_G, F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_GE(F_B, F_C(0))), F_C(0), F_MUL(F_Y, F_LOG(F_A)))), TENSOR__SA | TENSOR__SB | TENSOR__SY, FULL) \
     X(REMAINDER, remainder, NUM, F_REMAINDER(F_A, F_B), F_G, F_NEG(F_MUL(F_G, F_FLOORDIV(F_A, F_B))), TENSOR__SA | TENSOR__SB, AS_IS) \
     X(SUB, sub, NUM, F_SUB(F_A, F_B), F_G, F_NEG(F_G), 0, AS_IS)
 
@@ -23837,6 +23837,9 @@ TENSOR__FN tensor_svd_t tensor__lowrank(const char *op, tensor_t *x, int64_t q, 
 }
 
 TENSOR_API tensor_svd_t (tensor_svd_lowrank)(tensor_t *x, int64_t q, int niter) {
+    if (tensor__live(x) && x->ndim >= 2) {
+        q = tensor__least(q, tensor__least(TENSOR__HIGH(x), TENSOR__WIDE(x)));
+    }
     return tensor__lowrank("svd_lowrank", x, q, 0, niter, __func__);
 }
 
@@ -27988,8 +27991,8 @@ TENSOR__FN int tensor__custom_takes(const tensor_function_ctx_t *c, int k, const
 }
 
 // A result that is an input, or lies in another tensor, gets a header of its own, a view: a change of it in
-// place cannot be recorded, since backward knows nothing of it. A part of a captured tensor is copied: a change
-// of that tensor would take the gradient away.
+// place cannot be recorded, since backward knows nothing of it. A part of a captured tensor is copied: a
+// change of that tensor would take the gradient away.
 TENSOR__FN tensor_t *tensor__custom_view(const tensor_function_ctx_t *c, tensor_t *y, int captured) {
     for (int i = 0; i < c->n; i++) {
         if (c->inputs[i]->storage == y->storage) { captured = 0; }
@@ -29266,7 +29269,7 @@ TENSOR__FN int tensor__gradcheck_input(const tensor_t *x, int i) {
     TENSOR__REFUSE_CODE(x->dtype != TENSOR_F64, DTYPE, "gradcheck: input %i %t is %y, f64 is needed", i, x,
                         x);
     for (int d = 0; d < x->ndim; d++) {
-        TENSOR__REFUSE_CODE(!x->strides[d] && x->dims[d] > 1, AUTOGRAD,
+        TENSOR__REFUSE_CODE(x->numel && !x->strides[d] && x->dims[d] > 1, AUTOGRAD,
                             "gradcheck: elements of input %i %t share memory", i, x);
     }
     return 0;

@@ -243,8 +243,8 @@ static void results_in_one_memory(void) {
     CHECK_OK();
 }
 
-// A captured tensor as the result: it is the result itself, as in PyTorch, whose numbers these are (torch 2.15: c is
-// captured, y = F.apply(x) returns it, backward gives 10 times its gradient).
+// A captured tensor as the result: it is the result itself, as in PyTorch, whose numbers these are (torch
+// 2.15: c is captured, y = F.apply(x) returns it, backward gives 10 times its gradient).
 static tensor_t *captured_forward(tensor_function_ctx_t *ctx, tensor_t *const *in, int n) {
     (void)in, (void)n;
     return (tensor_t *)tensor_function_user(ctx);
