@@ -1,7 +1,70 @@
-// refused.c - arguments that functions of tensor_nn.h refuse, each in its own words
+// refused.c - arguments that functions refuse, each in its own words
 #include "test.h"
 
 static tensor_t *ones2(int64_t a, int64_t b) { return tensor_ones(a, b); }
+
+static tensor_t *squares(tensor_t *const *in, int n, void *user) {
+    (void)n, (void)user;
+    return tensor_sum(tensor_square(in[0]));
+}
+
+// What functions of functions are not given, and what is no tensor any more.
+static void missing(void) {
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *gone = tensor_ones_of(TENSOR_F64, 2), *x, *v, *r;
+    tensor_scope_end(scope);
+    x = tensor_requires_grad_(tensor_ones_of(TENSOR_F64, 2), 1);
+    v = tensor_ones_of(TENSOR_F64, 2);
+    CHECK_POISON(tensor_vjp(NULL, NULL, &x, 1, NULL, &r, 0), TENSOR_ERR_OWNER, "vjp: ");
+    CHECK_POISON(tensor_vjp(squares, NULL, NULL, 1, NULL, &r, 0), TENSOR_ERR_OWNER, "vjp: ");
+    CHECK_POISON(tensor_vjp(squares, NULL, &x, 1, NULL, NULL, 0), TENSOR_ERR_OWNER, "vjp: ");
+    CHECK_POISON(tensor_vjp(squares, NULL, &x, -1, NULL, &r, 0), TENSOR_ERR_OWNER, "vjp: ");
+    CHECK_POISON(tensor_vjp(squares, NULL, &gone, 1, NULL, &r, 0), TENSOR_ERR_OWNER, "used after its scope ended");
+    CHECK_POISON(tensor_jvp(squares, NULL, &x, 1, NULL, &r, 0), TENSOR_ERR_OWNER, "jvp: ");
+    CHECK_POISON(tensor_jvp(squares, NULL, &x, 1, &v, NULL, 0), TENSOR_ERR_OWNER, "jvp: ");
+    CHECK(tensor_jacobian(squares, NULL, &x, 1, NULL, 0) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "jacobian: ");
+    CHECK(tensor_hessian(squares, NULL, &x, 1, NULL, 0) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "hessian: ");
+    CHECK_POISON(tensor_hvp(squares, NULL, &x, 1, NULL, &r, 0), TENSOR_ERR_OWNER, "hvp: ");
+    CHECK_POISON(tensor_hvp(squares, NULL, &x, 1, &v, NULL, 0), TENSOR_ERR_OWNER, "hvp: ");
+    CHECK_POISON(tensor_vhp(squares, NULL, &x, 1, NULL, &r, 0), TENSOR_ERR_OWNER, "vhp: ");
+    CHECK_POISON(tensor_vhp(squares, NULL, &x, 1, &v, NULL, 0), TENSOR_ERR_OWNER, "vhp: ");
+    CHECK_POISON(tensor_checkpoint(NULL, NULL, &x, 1), TENSOR_ERR_OWNER, "checkpoint: ");
+    CHECK_POISON(tensor_checkpoint(squares, NULL, NULL, 1), TENSOR_ERR_OWNER, "checkpoint: ");
+    CHECK_POISON(tensor_checkpoint(squares, NULL, &gone, 1), TENSOR_ERR_OWNER, "used after its scope ended");
+    CHECK(tensor_gradcheck(NULL, NULL, &x, 1, 0, 0, 0) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "gradcheck: ");
+    CHECK(tensor_gradcheck(squares, NULL, NULL, 1, 0, 0, 0) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "gradcheck: ");
+    CHECK(tensor_gradcheck(squares, NULL, &gone, 1, 0, 0, 0) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "used after its scope ended");
+    CHECK(tensor_gradgradcheck(NULL, NULL, &x, 1, 0, 0, 0) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "gradgradcheck: ");
+    CHECK(tensor_gradgradcheck(squares, NULL, NULL, 1, 0, 0, 0) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "gradgradcheck: ");
+}
+
+static void looked_at(void) {
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *gone = tensor_ones(2), *x;
+    double place[2];
+    tensor_scope_end(scope);
+    x = tensor_ones_of(TENSOR_F64, 2);
+    CHECK(tensor_data_mut(gone) == NULL);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "used after its scope ended");
+    CHECK(tensor_copy_out(gone, place, sizeof place) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "used after its scope ended");
+    CHECK(tensor_copy_out(x, place, 8) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "copy_out: x [2] f64 needs 16 bytes, got 8");
+    CHECK(tensor_copy_out(x, NULL, sizeof place) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "copy_out: x [2] f64 needs 16 bytes, got 16");
+    CHECK(!tensor_equal(x, gone));
+    CHECK_ERROR(TENSOR_ERR_OWNER, "used after its scope ended");
+    CHECK(!tensor_equal(gone, x));
+    CHECK_ERROR(TENSOR_ERR_OWNER, "used after its scope ended");
+    CHECK(tensor_copy_out(x, place, sizeof place) == 0 && place[1] == 1);
+}
 
 static void attention(void) {
     tensor_t *q = tensor_ones(2, 3, 4), *k = tensor_ones(2, 5, 4), *v = tensor_ones(2, 5, 6);
@@ -203,6 +266,8 @@ static void optimizers(void) {
 }
 
 int main(void) {
+    RUN(missing);
+    RUN(looked_at);
     RUN(attention);
     RUN(tables);
     RUN(linear);
