@@ -2421,7 +2421,7 @@ TENSOR_API nn_radam_args_t nn_radam_defaults(void);
 #define nn_radam(...) NN__WITH_OWN(nn_radam, __VA_ARGS__)
 
 // x -= eta (g + lambd x) with eta = lr / (1 + lambd lr t)^alpha at step t, from 0; its average over the steps
-// after t0 is the state "ax" (nn_optimizer_state).
+// after t0 is the state "ax" (nn_optimizer_state). A new lr counts at once, in PyTorch one step later.
 //   source: Polyak and Juditsky 1992, Acceleration of stochastic approximation by averaging
 typedef struct nn_asgd_args_t {
     NN__OPTIMIZER_ARGS                      // lr 1e-2
