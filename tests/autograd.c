@@ -960,7 +960,8 @@ static void made_by_steps(void) {
     tensor_scope_t scope = tensor_scope_begin();
     tensor_t *y = tensor_unfold_dim(tensor_ones(6), 0, 2, 2), *z = tensor_slice(tensor_ones(6), 0, 0, 6, 2);
     tensor_scope_end(scope);
-    POISONS(tensor_relu(z), TENSOR_ERR_OWNER, "used after its scope ended, created by slice at", "autograd.c:");
+    POISONS(tensor_relu(z), TENSOR_ERR_OWNER, "used after its scope ended, created by slice at",
+            "autograd.c:");
     POISONS(tensor_relu(y), TENSOR_ERR_OWNER, "used after its scope ended, created by unfold", "autograd.c:");
 }
 // The profiler goes with the thread into another context.

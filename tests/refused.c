@@ -19,7 +19,8 @@ static void missing(void) {
     CHECK_POISON(tensor_vjp(squares, NULL, NULL, 1, NULL, &r, 0), TENSOR_ERR_OWNER, "vjp: ");
     CHECK_POISON(tensor_vjp(squares, NULL, &x, 1, NULL, NULL, 0), TENSOR_ERR_OWNER, "vjp: ");
     CHECK_POISON(tensor_vjp(squares, NULL, &x, -1, NULL, &r, 0), TENSOR_ERR_OWNER, "vjp: ");
-    CHECK_POISON(tensor_vjp(squares, NULL, &gone, 1, NULL, &r, 0), TENSOR_ERR_OWNER, "used after its scope ended");
+    CHECK_POISON(tensor_vjp(squares, NULL, &gone, 1, NULL, &r, 0), TENSOR_ERR_OWNER,
+                 "used after its scope ended");
     CHECK_POISON(tensor_jvp(squares, NULL, &x, 1, NULL, &r, 0), TENSOR_ERR_OWNER, "jvp: ");
     CHECK_POISON(tensor_jvp(squares, NULL, &x, 1, &v, NULL, 0), TENSOR_ERR_OWNER, "jvp: ");
     CHECK(tensor_jacobian(squares, NULL, &x, 1, NULL, 0) == TENSOR_ERR_OWNER);
