@@ -215,6 +215,9 @@ static known_t knowns[] = {
      "requires grad 1, leaf 0 against 0, 1", "more gradients than PyTorch has", 0},
     {"var var_dim var_dims std std_dim std_dims var_mean std_mean var_mean_dims std_mean_dims backward grad",
      "is -inf against inf", "slopes where no degree of freedom is left: PyTorch leaves out their sign", 0},
+    {"linalg_householder_product ormqr", "nan against", "a NaN among the reflections reaches every column", 0},
+    {"bessel_y0 bessel_y1", "0 against -nan", "PyTorch at fault: 0 at inf", 0},
+    {"bessel_y0 bessel_y1", "0 against nan", "PyTorch at fault: 0 at inf", 0},
     {"optimize", "ZeroDivisionError", "PyTorch at fault: Adafactor of no elements", 0},
     {"geqrf", "requires grad 0, leaf 1 against 1, 0", "what has no gradient does not require one", 0},
     {"svd_lowrank pca_lowrank", "element", "by random projections", 0},
@@ -304,7 +307,7 @@ static int overwritten(const program_t *p, const trace_t *a, int at, const char 
         !uses(p, "linalg_lstsq"))
         return 0;
     return strstr(what, "gradient") || strstr(what, " by ") || strcmp(name, "grad") == 0 ||
-           (strstr(what, "element") && uses(p, "optimize"));
+           (strstr(what, "element") && (uses(p, "optimize") || strcmp(name, "clip_grads") == 0));
 }
 static int detached(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     (void)a, (void)at, (void)name;
@@ -474,6 +477,14 @@ static int bytes_of_atan2(const program_t *p, const trace_t *a, int at, const ch
     return there && strstr(what, "element") &&
            (strcmp(name, "grad") == 0 || strstr(what, "gradient") || strstr(what, " by "));
 }
+// PyTorch's ASGD takes a new learning rate one step later.
+static int rate_of_asgd(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    int k, there = 0;
+    (void)a, (void)at, (void)name;
+    for (k = 0; k < p->n; k++)
+        there |= is(&p->step[k], DO_optimize) && strcmp(optimizer_names[p->step[k].i[0]], "asgd") == 0;
+    return there && strstr(what, "element");
+}
 // PyTorch takes functions that have no derivative there for constants.
 static int constant_there(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     const step_t *s = step_at(p, a, at);
@@ -552,6 +563,7 @@ static struct {
     {detached, detaching, "detach_: what hooks and views still hold", 0},
     {bytes, NULL, "conversions to u8 saturate", 0},
     {bytes_negated, NULL, "PyTorch at fault: -target of u8 wraps", 0},
+    {rate_of_asgd, optimizing, "ASGD takes a new learning rate at once, PyTorch one step later", 0},
     {bytes_of_atan2, NULL, "PyTorch at fault: the derivative of atan2 negates a, which wraps for u8", 0},
     {cut_mean, NULL, "PyTorch at fault: lp_pool of integers loses the fraction of their mean", 0},
     {equal_elements, NULL, "which of equal elements is meant is not said", 0},
