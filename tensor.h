@@ -1735,7 +1735,7 @@ TENSOR_API tensor_linalg_svd_t tensor_linalg_svd(tensor_t *x, int full_matrices)
 TENSOR_API tensor_svd_t tensor_svd(tensor_t *x);
 // The largest singular values of a matrix that is nearly of rank q, by random projections (Halko et al.,
 // SIAM Review 53, 2011); pca: of x less the mean of its rows, if center.
-//   q       columns of U and V, at most min(M, N); PyTorch: 6
+//   q       columns of U and V, at most min(M, N), which svd takes where q is more; PyTorch: 6
 //   niter   rounds that sharpen them; PyTorch: 2
 //   -> struct of three new;  grad as svd;  errors as above, SHAPE (q, niter)
 TENSOR_API tensor_svd_t tensor_svd_lowrank(tensor_t *x, int64_t q, int niter);
@@ -2217,7 +2217,9 @@ typedef struct tensor_function_ctx_t tensor_function_ctx_t;
 struct tensor_function_t {
     const char *name;                                       // static string
     // Computes the result from n inputs; nothing is recorded inside. Poison = failed. A result in the memory
-    // of an input (the input itself, a view) or of a result before it cannot be changed in place.
+    // of an input (the input itself, a view) or of a result before it cannot be changed in place. A tensor of
+    // the program that is no input is the result itself and gets fn as its history; for a leaf that requires
+    // grad a view of it does, for a part of a tensor a copy.
     tensor_t *(*forward)(tensor_function_ctx_t *ctx, tensor_t *const *inputs, int n);
     // Fills grads[i] (NULL = zero) from grad, the gradient of the result. -> code
     int (*backward)(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n);
@@ -2226,7 +2228,8 @@ struct tensor_function_t {
 
 // Applies fn to n inputs.
 //   user    handed to ctx; freed by fn->destroy
-//   -> new;  grad by fn->backward (differentiable itself if made of tensor ops);  errors what forward raises
+//   -> new, or what forward returned;  grad by fn->backward (differentiable itself if made of tensor ops);
+//      errors what forward raises
 TENSOR_API tensor_t *tensor_apply(const tensor_function_t *fn, void *user, tensor_t *const *inputs, int n);
 // The same with 1..4 results: forward returns the first and gives the others to tensor_set_output. A tensor
 // that is given as two results is one tensor, whose gradient is that of the last.
@@ -4892,7 +4895,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(MAXIMUM, maximum, NUM, F_MAX(F_A, F_B), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_A, F_B), F_C(0), F_G)), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_B, F_A), F_C(0), F_G)), TENSOR__SA | TENSOR__SB, AS_IS) \
     X(MINIMUM, minimum, NUM, F_MIN(F_A, F_B), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_B, F_A), F_C(0), F_G)), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_A, F_B), F_C(0), F_G)), TENSOR__SA | TENSOR__SB, AS_IS) \
     X(MUL, mul, NUM, F_MUL(F_A, F_B), F_MUL(F_G, F_B), F_MUL(F_G, F_A), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(POW, pow, NUM, F_POW(F_A, F_B), F_SEL(F_EQ(F_B, F_C(0)), F_C(0), F_MUL(F_G, F_MUL(F_B, F_POW(F_A, F_SUB(F_B, F_C(1)))))), F_MUL(F_G, F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_GE(F_B, F_C(0))), F_C(0), F_MUL(F_Y, F_LOG(F_A)))), TENSOR__SA | TENSOR__SB | TENSOR__SY, FULL) \
+    X(POW, pow, NUM, F_POW(F_A, F_B), F_SEL(F_EQ(F_B, F_C(0)), F_C(0), F_MUL(F_G, F_MUL(F_B, F_POW(F_A, F_SEL(F_EQ(F_B, F_C(0)), F_C(0), F_SUB(F_B, F_C(1))))))), F_MUL(F_G, F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_GE(F_B, F_C(0))), F_C(0), F_MUL(F_Y, F_LOG(F_A)))), TENSOR__SA | TENSOR__SB | TENSOR__SY, FULL) \
     X(REMAINDER, remainder, NUM, F_REMAINDER(F_A, F_B), F_G, F_NEG(F_MUL(F_G, F_FLOORDIV(F_A, F_B))), TENSOR__SA | TENSOR__SB, AS_IS) \
     X(SUB, sub, NUM, F_SUB(F_A, F_B), F_G, F_NEG(F_G), 0, AS_IS)
 
@@ -23921,6 +23924,9 @@ TENSOR__FN tensor_svd_t tensor__lowrank(const char *op, tensor_t *x, int64_t q, 
 }
 
 TENSOR_API tensor_svd_t (tensor_svd_lowrank)(tensor_t *x, int64_t q, int niter) {
+    if (tensor__live(x) && x->ndim >= 2) {
+        q = tensor__least(q, tensor__least(TENSOR__HIGH(x), TENSOR__WIDE(x)));
+    }
     return tensor__lowrank("svd_lowrank", x, q, 0, niter, __func__);
 }
 
@@ -27837,6 +27843,7 @@ struct tensor_function_ctx_t {
     tensor_t *const *inputs;            // during forward
     int n, nout, tracks;
     uint32_t dirty, constant;           // bit i: input i is changed, result i has no gradient
+    uint32_t taken;                     // bit k: result k is a tensor of the program that gets the node
     tensor_t *out[TENSOR__MAX_OUT];
     tensor__grad_t *g;                  // during backward
     struct {
@@ -28075,6 +28082,33 @@ TENSOR__FN int tensor__custom_repeats(const tensor_function_ctx_t *c, int k) {
     return 0;
 }
 
+// Whether result k is a tensor of the program, no input, that becomes the result itself, as in PyTorch: its
+// changes in place are then changes of the result.
+TENSOR__FN int tensor__custom_takes(const tensor_function_ctx_t *c, int k, const tensor_t *y) {
+    for (int i = 0; i < c->n; i++) {
+        if (c->inputs[i] == y) { return 0; }
+    }
+    int leaf = !y->node && (y->flags & TENSOR__REQUIRES_GRAD);
+    return c->tracks && !leaf && !y->base && !(y->flags & TENSOR__INFERENCE) &&
+        tensor__is_float(y->dtype) && !(c->constant >> k & 1);
+}
+
+// A result that is an input, or lies in another tensor, gets a header of its own, a view: a change of it in
+// place cannot be recorded, since backward knows nothing of it. A part of a captured tensor is copied: a
+// change of that tensor would take the gradient away.
+TENSOR__FN tensor_t *tensor__custom_view(const tensor_function_ctx_t *c, tensor_t *y, int captured) {
+    for (int i = 0; i < c->n; i++) {
+        if (c->inputs[i]->storage == y->storage) { captured = 0; }
+    }
+    if (captured && y->base && c->tracks) { return (tensor_clone)(y); }
+    tensor_t *view = (tensor_detach)(y);
+    if (view == TENSOR__POISON) { return view; }
+    view->base = tensor__hold(y->base ? y->base : y);
+    view->base_version = view->base->rebased;
+    view->flags = (uint8_t)(view->flags | TENSOR__NO_GRAD_VIEW);
+    return view;
+}
+
 // Runs forward; its results are in c->out. 0 = failed, raised.
 TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_t *c) {
     tensor_scope_t s = tensor__scope_begin(th, 0);
@@ -28096,9 +28130,12 @@ TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_
             returned |= 1u << i;
             continue;
         }
-        // A result that forward did not make (an input or a captured tensor) gets a header of its own.
-        if (y->home != th || y->slot < s.mark || y->base || TENSOR__ATOMIC_LOAD(&y->refs) != 1) {
-            c->out[k] = (tensor_detach)(y);
+        tensor_t *whole = y->base ? y->base : y;
+        int captured = whole->home != th || whole->slot < s.mark;
+        if (captured && tensor__custom_takes(c, k, y)) {
+            c->taken |= 1u << k;
+        } else if (captured || y->base) {
+            c->out[k] = tensor__custom_view(c, y, captured);
         }
     }
 
@@ -28126,25 +28163,25 @@ TENSOR__FN void tensor__custom_lends(const tensor_function_ctx_t *c, int k) {
 
 // Results become those of the user, and of node unless it is NULL; *given: how many node got. 0 = failed,
 // raised
-TENSOR__FN int tensor__custom_results(tensor__thread_t *th, tensor_function_ctx_t *c, tensor__node_t *node,
+TENSOR__FN int tensor__custom_results(tensor__op_t *o, tensor_function_ctx_t *c, tensor__node_t *node,
                                       tensor_t **outputs, int *given) {
     int ok = 1;
     for (int k = 0; k < c->nout && ok; k++) {
         tensor_t *y = outputs[k] = c->out[k];
         if (tensor__custom_repeats(c, k)) { continue; }
-        int dirty = tensor__dirty_input(c, y) >= 0;
-        if (!dirty) {
+        int taken = c->taken >> k & 1, old = taken || tensor__dirty_input(c, y) >= 0;
+        if (!old) {
             y->op = c->fn->name;
             y->site = NULL;
             tensor__custom_lends(c, k);
         }
         if (!node || !tensor__is_float(y->dtype) || (c->constant >> k & 1)) { continue; }
+        if (taken && tensor__circular(o, y)) { return 0; }
         if ((*given)++) { TENSOR__HOLD(&node->refs); }
-        if (dirty) {
-            ok = tensor__rehistory(th, y, node, k);
+        if (old) {
+            ok = tensor__rehistory(o->th, y, node, k);
         } else {
-            y->node = node;
-            y->output = k;
+            tensor__renode(o->th, y, node, k);
         }
     }
     return ok;
@@ -28195,7 +28232,8 @@ TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_
     for (int k = 0; k < nout && ok; k++) { o.out[k] = c->out[k]; }
     tensor__node_t *node = ok && c->tracks ? tensor__node_make(&o, 0) : NULL;
     ok = ok && (node || !c->tracks);
-    ok = ok && tensor__custom_results(th, c, node, outputs, &given);
+    ok = ok && tensor__custom_results(&o, c, node, outputs, &given);
+    for (int k = 0; k < nout && !ok; k++) { outputs[k] = TENSOR__POISON; }
     c->inputs = NULL;
     c->n = 0;
     if (node) {
@@ -29336,7 +29374,7 @@ TENSOR__FN int tensor__gradcheck_input(const tensor_t *x, int i) {
     TENSOR__REFUSE_CODE(x->dtype != TENSOR_F64, DTYPE, "gradcheck: input %i %t is %y, f64 is needed", i, x,
                         x);
     for (int d = 0; d < x->ndim; d++) {
-        TENSOR__REFUSE_CODE(!x->strides[d] && x->dims[d] > 1, AUTOGRAD,
+        TENSOR__REFUSE_CODE(x->numel && !x->strides[d] && x->dims[d] > 1, AUTOGRAD,
                             "gradcheck: elements of input %i %t share memory", i, x);
     }
     return 0;

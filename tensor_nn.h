@@ -2428,7 +2428,7 @@ TENSOR_API nn_radam_args_t nn_radam_defaults(void);
 #define nn_radam(...) NN__WITH_OWN(nn_radam, __VA_ARGS__)
 
 // x -= eta (g + lambd x) with eta = lr / (1 + lambd lr t)^alpha at step t, from 0; its average over the steps
-// after t0 is the state "ax" (nn_optimizer_state).
+// after t0 is the state "ax" (nn_optimizer_state). A new lr counts at once, in PyTorch one step later.
 //   source: Polyak and Juditsky 1992, Acceleration of stochastic approximation by averaging
 typedef struct nn_asgd_args_t {
     NN__OPTIMIZER_ARGS                      // lr 1e-2
@@ -18721,7 +18721,7 @@ TENSOR__FN int nn__bad_param(const nn_optimizer_t *o, tensor_t *t, int64_t i) {
         return NN__ERROR(TENSOR_ERR_SHAPE, "%s: parameter %d %t must have 2 dims", name, i, t);
     }
     for (int k = 0; k < t->ndim; k++) {
-        if (t->dims[k] > 1 && t->strides[k] == 0) {
+        if (t->numel && t->dims[k] > 1 && t->strides[k] == 0) {
             return NN__ERROR(TENSOR_ERR_SHAPE,
                              "%s: parameter %d %t is expanded, several elements share one place", name, i, t);
         }
