@@ -5062,9 +5062,10 @@ typedef enum tensor_op_id_t {
 // ------------------------------------------------------------------------------
 // >>vocabulary                                     MARK: words of the formulas
 //
-// A row's text means five things: f64 (the reference, libm allowed), f32 in scalar or vector registers (once
-// per instruction set), int64_t with wrap-around (NUM rows on integers), CUDA, and tensor_t * (the derivative
-// of a derivative). Each meaning defines these words before it expands the rows:
+// A row's text means six things: f64 (the reference, libm allowed), f32 in scalar or vector registers (once
+// per instruction set), int64_t with wrap-around (NUM rows on integers), CUDA, tensor_t * (the derivative of a
+// derivative), and a mask of the operands that it reads. Each meaning defines these words before it expands
+// the rows:
 //
 //   F_A F_B F_C_      operands        F_Y  result        F_G  incoming gradient    F_P(k) parameter p[k]
 //   F_C(x)            constant        F_INF infinity
@@ -32260,7 +32261,7 @@ TENSOR__END
 // Rejected: registration at start (order of initialisation, writable tables).
 // ------------------------------------------------------------------------------
 
-// The fifth meaning of a formula's text: which operands it reads, as a mask.
+// The sixth meaning of a formula's text: which operands it reads, as a mask.
 #define F_A TENSOR__SA
 #define F_B TENSOR__SB
 #define F_C_ TENSOR__SC
