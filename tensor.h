@@ -5063,8 +5063,8 @@ typedef enum tensor_op_id_t {
 // >>vocabulary                                     MARK: words of the formulas
 //
 // A row's text means six things: f64 (the reference, libm allowed), f32 in scalar or vector registers (once
-// per instruction set), int64_t with wrap-around (NUM rows on integers), CUDA, tensor_t * (the derivative of a
-// derivative), and a mask of the operands that it reads. Each meaning defines these words before it expands
+// per instruction set), int64_t with wrap-around (NUM rows on integers), CUDA, tensor_t * (the derivative of
+// a derivative), and a mask of the operands that it reads. Each meaning defines these words before it expands
 // the rows:
 //
 //   F_A F_B F_C_      operands        F_Y  result        F_G  incoming gradient    F_P(k) parameter p[k]
