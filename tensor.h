@@ -3896,10 +3896,11 @@ on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
 #define TENSOR__COLD _Pragma("GCC push_options")                                                             \
     _Pragma("GCC optimize(\"O1,strict-aliasing,align-loops,align-functions,fp-contract=off\")")
-// From RARE to END it makes small code: for errors, for printing, for the beginning and end of programs and
-// threads.
+// From RARE to END it makes small code, a fifth smaller than COLD's: for what loops over no elements, as
+// errors, printing, files, constructors. Without these passes it takes no longer than COLD.
 #define TENSOR__RARE _Pragma("GCC push_options")                                                             \
-    _Pragma("GCC optimize(\"Os,strict-aliasing,fp-contract=off\")")
+    _Pragma("GCC optimize(\"Os,strict-aliasing,no-gcse,no-tree-pre,no-tree-vrp,fp-contract=off\")")          \
+    _Pragma("GCC optimize(\"no-expensive-optimizations,no-schedule-insns2\")")
 #define TENSOR__END _Pragma("GCC pop_options")
 #else
 #define TENSOR__COLD
@@ -4802,9 +4803,10 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 // gradients, dtypes, fixtures and timings come; what tests/cuda.sh finds in tests/cuda/rows.txt; then make
 // docs. A step that is forgotten is reported.
 //
-// Pointwise columns: ID, name, kind, formula in F_A F_B F_C, derivative for each operand (times F_G), what
-// the derivatives read, class. Kinds: FLT integers become f32; NUM keeps integers; DBL as FLT, but all floats
-// are computed in double by libm: rare functions need no vector body.
+// Pointwise columns: ID, name, kind, formula in F_A F_B F_C, derivative for each operand (times F_G), class.
+// What the derivatives read, and so what a node saves, is computed from their text. Kinds: FLT integers
+// become f32; NUM keeps integers; DBL as FLT, but all floats are computed in double by libm: rare functions
+// need no vector body.
 //
 // The class, a column of every row, is what autocast does with float inputs: AS_IS nothing; LOW they become
 // of the mode's dtype; FULL of f32; WIDEST of the widest dtype among them; APART nothing, but the ops inside
@@ -4837,73 +4839,73 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR__DBL 5
 
 #define TENSOR_OPS_UNARY(X) \
-    X(ABS, abs, NUM, F_ABS(F_A), F_MUL(F_G, F_SIGN(F_A)), TENSOR__SA, AS_IS) \
-    X(ACOS, acos, FLT, F_ACOS(F_A), F_NEG(F_MUL(F_G, F_RSQRT(F_SUB(F_C(1), F_MUL(F_A, F_A))))), TENSOR__SA, FULL) \
-    X(ASIN, asin, FLT, F_ASIN(F_A), F_MUL(F_G, F_RSQRT(F_SUB(F_C(1), F_MUL(F_A, F_A)))), TENSOR__SA, FULL) \
-    X(ATAN, atan, FLT, F_ATAN(F_A), F_DIV(F_G, F_ADD(F_C(1), F_MUL(F_A, F_A))), TENSOR__SA, AS_IS) \
-    X(CEIL, ceil, NUM, F_CEIL(F_A), F_C(0), 0, AS_IS) \
-    X(CLAMP, clamp, NUM, F_MIN(F_P(1), F_MAX(F_P(0), F_A)), F_SEL(F_AND(F_GE(F_A, F_P(0)), F_LE(F_A, F_P(1))), F_G, F_C(0)), TENSOR__SA, AS_IS) \
-    X(COS, cos, FLT, F_COS(F_A), F_NEG(F_MUL(F_G, F_SIN(F_A))), TENSOR__SA, AS_IS) \
-    X(COSH, cosh, FLT, F_COSH(F_A), F_MUL(F_G, F_SINH(F_A)), TENSOR__SA, FULL) \
-    X(ELU, elu, FLT, F_SEL(F_GT(F_A, F_C(0)), F_A, F_MUL(F_P(0), F_EXPM1(F_A))), F_SEL(F_GT(F_A, F_C(0)), F_G, F_MUL(F_G, F_MUL(F_P(0), F_EXP(F_A)))), TENSOR__SA, AS_IS) \
-    X(ENTR, entr, FLT, F_SEL(F_GT(F_A, F_C(0)), F_NEG(F_MUL(F_A, F_LOG(F_A))), F_SEL(F_LT(F_A, F_C(0)), F_NEG(F_INF), F_MUL(F_A, F_C(0)))), F_MUL(F_G, F_SUB(F_NEG(F_LOG(F_A)), F_C(1))), TENSOR__SA, AS_IS) \
-    X(ERF, erf, FLT, F_ERF(F_A), F_MUL(F_G, F_MUL(F_C(1.1283791670955126), F_EXP(F_NEG(F_MUL(F_A, F_A))))), TENSOR__SA, AS_IS) \
-    X(ERFC, erfc, FLT, F_ERFC(F_A), F_MUL(F_G, F_MUL(F_C(-1.1283791670955126), F_EXP(F_NEG(F_MUL(F_A, F_A))))), TENSOR__SA, AS_IS) \
-    X(EXP, exp, FLT, F_EXP(F_A), F_MUL(F_G, F_Y), TENSOR__SY, FULL) \
-    X(EXP2, exp2, FLT, F_EXP2(F_A), F_MUL(F_G, F_MUL(F_C(0.6931471805599453), F_Y)), TENSOR__SY, AS_IS) \
-    X(EXPM1, expm1, FLT, F_EXPM1(F_A), F_MUL(F_G, F_ADD(F_Y, F_C(1))), TENSOR__SY, FULL) \
-    X(FLOOR, floor, NUM, F_FLOOR(F_A), F_C(0), 0, AS_IS) \
-    X(GELU, gelu, FLT, F_GELU(F_A), F_MUL(F_G, F_ADD(F_MUL(F_C(0.5), F_ERFC(F_MUL(F_A, F_C(-0.7071067811865476)))), F_MUL(F_MUL(F_A, F_C(0.3989422804014327)), F_EXP(F_MUL(F_C(-0.5), F_MUL(F_A, F_A)))))), TENSOR__SA, AS_IS) \
-    X(GELU_TANH, gelu_tanh, FLT, F_MUL(F_MUL(F_C(0.5), F_A), F_ADD(F_C(1), F_TANH(F_GELU_U(F_A)))), F_MUL(F_G, F_GELU_TANH_D(F_A, F_TANH(F_GELU_U(F_A)))), TENSOR__SA, AS_IS) \
-    X(HARDSIGMOID, hardsigmoid, FLT, F_DIV(F_MIN(F_MAX(F_ADD(F_A, F_C(3)), F_C(0)), F_C(6)), F_C(6)), F_SEL(F_AND(F_GT(F_A, F_C(-3)), F_LT(F_A, F_C(3))), F_DIV(F_G, F_C(6)), F_C(0)), TENSOR__SA, AS_IS) \
-    X(HARDSWISH, hardswish, FLT, F_DIV(F_MUL(F_A, F_MIN(F_MAX(F_ADD(F_A, F_C(3)), F_C(0)), F_C(6))), F_C(6)), F_SEL(F_LE(F_A, F_C(-3)), F_C(0), F_SEL(F_LT(F_A, F_C(3)), F_MUL(F_G, F_ADD(F_DIV(F_A, F_C(3)), F_C(0.5))), F_G)), TENSOR__SA, AS_IS) \
-    X(HARDTANH, hardtanh, NUM, F_MIN(F_P(1), F_MAX(F_P(0), F_A)), F_SEL(F_OR(F_LE(F_A, F_P(0)), F_GE(F_A, F_P(1))), F_C(0), F_G), TENSOR__SA, AS_IS) \
-    X(LEAKY_RELU, leaky_relu, FLT, F_SEL(F_GT(F_A, F_C(0)), F_A, F_MUL(F_A, F_P(0))), F_SEL(F_GT(F_A, F_C(0)), F_G, F_MUL(F_G, F_P(0))), TENSOR__SA, AS_IS) \
-    X(LOG, log, FLT, F_LOG(F_A), F_DIV(F_G, F_A), TENSOR__SA, FULL) \
-    X(LOG10, log10, FLT, F_LOG10(F_A), F_DIV(F_G, F_MUL(F_A, F_C(2.302585092994046))), TENSOR__SA, FULL) \
-    X(LOG1P, log1p, FLT, F_LOG1P(F_A), F_DIV(F_G, F_ADD(F_C(1), F_A)), TENSOR__SA, FULL) \
-    X(LOG2, log2, FLT, F_LOG2(F_A), F_DIV(F_G, F_MUL(F_A, F_C(0.6931471805599453))), TENSOR__SA, FULL) \
-    X(LOGSIGMOID, logsigmoid, FLT, F_SUB(F_MIN(F_A, F_C(0)), F_LOG1P(F_EXP(F_NEG(F_ABS(F_A))))), F_MUL(F_G, F_SIGMOID(F_NEG(F_A))), TENSOR__SA, AS_IS) \
-    X(MISH, mish, FLT, F_MUL(F_A, F_TANH(F_LOG1P(F_EXP(F_A)))), F_MUL(F_G, F_MISH_D(F_A, F_TANH(F_LOG1P(F_EXP(F_A))))), TENSOR__SA, AS_IS) \
-    X(NEG, neg, NUM, F_NEG(F_A), F_NEG(F_G), 0, AS_IS) \
-    X(RECIPROCAL, reciprocal, FLT, F_DIV(F_C(1), F_A), F_NEG(F_MUL(F_G, F_MUL(F_Y, F_Y))), TENSOR__SY, FULL) \
-    X(RELU, relu, NUM, F_SEL(F_LT(F_A, F_C(0)), F_C(0), F_A), F_SEL(F_LE(F_Y, F_C(0)), F_C(0), F_G), TENSOR__SY, AS_IS) \
-    X(ROUND, round, NUM, F_ROUND(F_A), F_C(0), 0, AS_IS) \
-    X(RSQRT, rsqrt, FLT, F_RSQRT(F_A), F_MUL(F_MUL(F_C(-0.5), F_G), F_MUL(F_Y, F_MUL(F_Y, F_Y))), TENSOR__SY, FULL) \
-    X(SIGMOID, sigmoid, FLT, F_SIGMOID(F_A), F_MUL(F_G, F_MUL(F_Y, F_SUB(F_C(1), F_Y))), TENSOR__SY, AS_IS) \
-    X(SIGN, sign, NUM, F_SIGN(F_A), F_C(0), 0, AS_IS) \
-    X(SILU, silu, FLT, F_MUL(F_A, F_SIGMOID(F_A)), F_MUL(F_G, F_MUL(F_SIGMOID(F_A), F_ADD(F_C(1), F_MUL(F_A, F_SUB(F_C(1), F_SIGMOID(F_A)))))), TENSOR__SA, AS_IS) \
-    X(SIN, sin, FLT, F_SIN(F_A), F_MUL(F_G, F_COS(F_A)), TENSOR__SA, AS_IS) \
-    X(SINH, sinh, FLT, F_SINH(F_A), F_MUL(F_G, F_COSH(F_A)), TENSOR__SA, FULL) \
-    X(SOFTPLUS, softplus, FLT, F_SEL(F_GT(F_MUL(F_A, F_P(0)), F_P(1)), F_A, F_DIV(F_LOG1P(F_EXP(F_MUL(F_A, F_P(0)))), F_P(0))), F_SEL(F_GT(F_MUL(F_A, F_P(0)), F_P(1)), F_G, F_MUL(F_G, F_SIGMOID(F_MUL(F_A, F_P(0))))), TENSOR__SA, FULL) \
-    X(SQRT, sqrt, FLT, F_SQRT(F_A), F_DIV(F_MUL(F_C(0.5), F_G), F_Y), TENSOR__SY, AS_IS) \
-    X(SQUARE, square, NUM, F_MUL(F_A, F_A), F_MUL(F_G, F_ADD(F_A, F_A)), TENSOR__SA, FULL) \
-    X(TAN, tan, FLT, F_TAN(F_A), F_MUL(F_G, F_ADD(F_C(1), F_MUL(F_Y, F_Y))), TENSOR__SY, FULL) \
-    X(TANH, tanh, FLT, F_TANH(F_A), F_MUL(F_G, F_SUB(F_C(1), F_MUL(F_Y, F_Y))), TENSOR__SY, AS_IS) \
-    X(TRUNC, trunc, NUM, F_TRUNC(F_A), F_C(0), 0, AS_IS)
+    X(ABS, abs, NUM, F_ABS(F_A), F_MUL(F_G, F_SIGN(F_A)), AS_IS) \
+    X(ACOS, acos, FLT, F_ACOS(F_A), F_NEG(F_MUL(F_G, F_RSQRT(F_SUB(F_C(1), F_MUL(F_A, F_A))))), FULL) \
+    X(ASIN, asin, FLT, F_ASIN(F_A), F_MUL(F_G, F_RSQRT(F_SUB(F_C(1), F_MUL(F_A, F_A)))), FULL) \
+    X(ATAN, atan, FLT, F_ATAN(F_A), F_DIV(F_G, F_ADD(F_C(1), F_MUL(F_A, F_A))), AS_IS) \
+    X(CEIL, ceil, NUM, F_CEIL(F_A), F_C(0), AS_IS) \
+    X(CLAMP, clamp, NUM, F_MIN(F_P(1), F_MAX(F_P(0), F_A)), F_SEL(F_AND(F_GE(F_A, F_P(0)), F_LE(F_A, F_P(1))), F_G, F_C(0)), AS_IS) \
+    X(COS, cos, FLT, F_COS(F_A), F_NEG(F_MUL(F_G, F_SIN(F_A))), AS_IS) \
+    X(COSH, cosh, FLT, F_COSH(F_A), F_MUL(F_G, F_SINH(F_A)), FULL) \
+    X(ELU, elu, FLT, F_SEL(F_GT(F_A, F_C(0)), F_A, F_MUL(F_P(0), F_EXPM1(F_A))), F_SEL(F_GT(F_A, F_C(0)), F_G, F_MUL(F_G, F_MUL(F_P(0), F_EXP(F_A)))), AS_IS) \
+    X(ENTR, entr, FLT, F_SEL(F_GT(F_A, F_C(0)), F_NEG(F_MUL(F_A, F_LOG(F_A))), F_SEL(F_LT(F_A, F_C(0)), F_NEG(F_INF), F_MUL(F_A, F_C(0)))), F_MUL(F_G, F_SUB(F_NEG(F_LOG(F_A)), F_C(1))), AS_IS) \
+    X(ERF, erf, FLT, F_ERF(F_A), F_MUL(F_G, F_MUL(F_C(1.1283791670955126), F_EXP(F_NEG(F_MUL(F_A, F_A))))), AS_IS) \
+    X(ERFC, erfc, FLT, F_ERFC(F_A), F_MUL(F_G, F_MUL(F_C(-1.1283791670955126), F_EXP(F_NEG(F_MUL(F_A, F_A))))), AS_IS) \
+    X(EXP, exp, FLT, F_EXP(F_A), F_MUL(F_G, F_Y), FULL) \
+    X(EXP2, exp2, FLT, F_EXP2(F_A), F_MUL(F_G, F_MUL(F_C(0.6931471805599453), F_Y)), AS_IS) \
+    X(EXPM1, expm1, FLT, F_EXPM1(F_A), F_MUL(F_G, F_ADD(F_Y, F_C(1))), FULL) \
+    X(FLOOR, floor, NUM, F_FLOOR(F_A), F_C(0), AS_IS) \
+    X(GELU, gelu, FLT, F_GELU(F_A), F_MUL(F_G, F_ADD(F_MUL(F_C(0.5), F_ERFC(F_MUL(F_A, F_C(-0.7071067811865476)))), F_MUL(F_MUL(F_A, F_C(0.3989422804014327)), F_EXP(F_MUL(F_C(-0.5), F_MUL(F_A, F_A)))))), AS_IS) \
+    X(GELU_TANH, gelu_tanh, FLT, F_MUL(F_MUL(F_C(0.5), F_A), F_ADD(F_C(1), F_TANH(F_GELU_U(F_A)))), F_MUL(F_G, F_GELU_TANH_D(F_A, F_TANH(F_GELU_U(F_A)))), AS_IS) \
+    X(HARDSIGMOID, hardsigmoid, FLT, F_DIV(F_MIN(F_MAX(F_ADD(F_A, F_C(3)), F_C(0)), F_C(6)), F_C(6)), F_SEL(F_AND(F_GT(F_A, F_C(-3)), F_LT(F_A, F_C(3))), F_DIV(F_G, F_C(6)), F_C(0)), AS_IS) \
+    X(HARDSWISH, hardswish, FLT, F_DIV(F_MUL(F_A, F_MIN(F_MAX(F_ADD(F_A, F_C(3)), F_C(0)), F_C(6))), F_C(6)), F_SEL(F_LE(F_A, F_C(-3)), F_C(0), F_SEL(F_LT(F_A, F_C(3)), F_MUL(F_G, F_ADD(F_DIV(F_A, F_C(3)), F_C(0.5))), F_G)), AS_IS) \
+    X(HARDTANH, hardtanh, NUM, F_MIN(F_P(1), F_MAX(F_P(0), F_A)), F_SEL(F_OR(F_LE(F_A, F_P(0)), F_GE(F_A, F_P(1))), F_C(0), F_G), AS_IS) \
+    X(LEAKY_RELU, leaky_relu, FLT, F_SEL(F_GT(F_A, F_C(0)), F_A, F_MUL(F_A, F_P(0))), F_SEL(F_GT(F_A, F_C(0)), F_G, F_MUL(F_G, F_P(0))), AS_IS) \
+    X(LOG, log, FLT, F_LOG(F_A), F_DIV(F_G, F_A), FULL) \
+    X(LOG10, log10, FLT, F_LOG10(F_A), F_DIV(F_G, F_MUL(F_A, F_C(2.302585092994046))), FULL) \
+    X(LOG1P, log1p, FLT, F_LOG1P(F_A), F_DIV(F_G, F_ADD(F_C(1), F_A)), FULL) \
+    X(LOG2, log2, FLT, F_LOG2(F_A), F_DIV(F_G, F_MUL(F_A, F_C(0.6931471805599453))), FULL) \
+    X(LOGSIGMOID, logsigmoid, FLT, F_SUB(F_MIN(F_A, F_C(0)), F_LOG1P(F_EXP(F_NEG(F_ABS(F_A))))), F_MUL(F_G, F_SIGMOID(F_NEG(F_A))), AS_IS) \
+    X(MISH, mish, FLT, F_MUL(F_A, F_TANH(F_LOG1P(F_EXP(F_A)))), F_MUL(F_G, F_MISH_D(F_A, F_TANH(F_LOG1P(F_EXP(F_A))))), AS_IS) \
+    X(NEG, neg, NUM, F_NEG(F_A), F_NEG(F_G), AS_IS) \
+    X(RECIPROCAL, reciprocal, FLT, F_DIV(F_C(1), F_A), F_NEG(F_MUL(F_G, F_MUL(F_Y, F_Y))), FULL) \
+    X(RELU, relu, NUM, F_SEL(F_LT(F_A, F_C(0)), F_C(0), F_A), F_SEL(F_LE(F_Y, F_C(0)), F_C(0), F_G), AS_IS) \
+    X(ROUND, round, NUM, F_ROUND(F_A), F_C(0), AS_IS) \
+    X(RSQRT, rsqrt, FLT, F_RSQRT(F_A), F_MUL(F_MUL(F_C(-0.5), F_G), F_MUL(F_Y, F_MUL(F_Y, F_Y))), FULL) \
+    X(SIGMOID, sigmoid, FLT, F_SIGMOID(F_A), F_MUL(F_G, F_MUL(F_Y, F_SUB(F_C(1), F_Y))), AS_IS) \
+    X(SIGN, sign, NUM, F_SIGN(F_A), F_C(0), AS_IS) \
+    X(SILU, silu, FLT, F_MUL(F_A, F_SIGMOID(F_A)), F_MUL(F_G, F_MUL(F_SIGMOID(F_A), F_ADD(F_C(1), F_MUL(F_A, F_SUB(F_C(1), F_SIGMOID(F_A)))))), AS_IS) \
+    X(SIN, sin, FLT, F_SIN(F_A), F_MUL(F_G, F_COS(F_A)), AS_IS) \
+    X(SINH, sinh, FLT, F_SINH(F_A), F_MUL(F_G, F_COSH(F_A)), FULL) \
+    X(SOFTPLUS, softplus, FLT, F_SEL(F_GT(F_MUL(F_A, F_P(0)), F_P(1)), F_A, F_DIV(F_LOG1P(F_EXP(F_MUL(F_A, F_P(0)))), F_P(0))), F_SEL(F_GT(F_MUL(F_A, F_P(0)), F_P(1)), F_G, F_MUL(F_G, F_SIGMOID(F_MUL(F_A, F_P(0))))), FULL) \
+    X(SQRT, sqrt, FLT, F_SQRT(F_A), F_DIV(F_MUL(F_C(0.5), F_G), F_Y), AS_IS) \
+    X(SQUARE, square, NUM, F_MUL(F_A, F_A), F_MUL(F_G, F_ADD(F_A, F_A)), FULL) \
+    X(TAN, tan, FLT, F_TAN(F_A), F_MUL(F_G, F_ADD(F_C(1), F_MUL(F_Y, F_Y))), FULL) \
+    X(TANH, tanh, FLT, F_TANH(F_A), F_MUL(F_G, F_SUB(F_C(1), F_MUL(F_Y, F_Y))), AS_IS) \
+    X(TRUNC, trunc, NUM, F_TRUNC(F_A), F_C(0), AS_IS)
 
 // Copies with conversion: clone, to, contiguous, copy_ and the copies inside other ops. Saves nothing.
 #define TENSOR_OPS_COPY(X) \
-    X(CLONE, clone, NUM, F_A, F_G, 0, AS_IS)
+    X(CLONE, clone, NUM, F_A, F_G, AS_IS)
 
 #define TENSOR_OPS_BINARY(X) \
-    X(ADD, add, NUM, F_ADD(F_A, F_B), F_G, F_G, 0, AS_IS) \
-    X(ATAN2, atan2, FLT, F_ATAN2(F_A, F_B), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_DIV(F_MUL(F_G, F_B), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B)))), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_NEG(F_DIV(F_MUL(F_G, F_A), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B))))), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(DIV, div, FLT, F_DIV(F_A, F_B), F_DIV(F_G, F_B), F_NEG(F_DIV(F_MUL(F_G, F_DIV(F_A, F_B)), F_B)), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(FLOOR_DIVIDE, floor_divide, NUM, F_FLOORDIV(F_A, F_B), F_C(0), F_C(0), 0, AS_IS) \
-    X(FMOD, fmod, NUM, F_FMOD(F_A, F_B), F_G, F_NEG(F_MUL(F_G, F_TRUNC(F_DIV(F_A, F_B)))), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(MAXIMUM, maximum, NUM, F_MAX(F_A, F_B), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_A, F_B), F_C(0), F_G)), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_B, F_A), F_C(0), F_G)), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(MINIMUM, minimum, NUM, F_MIN(F_A, F_B), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_B, F_A), F_C(0), F_G)), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_A, F_B), F_C(0), F_G)), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(MUL, mul, NUM, F_MUL(F_A, F_B), F_MUL(F_G, F_B), F_MUL(F_G, F_A), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(POW, pow, NUM, F_POW(F_A, F_B), F_SEL(F_EQ(F_B, F_C(0)), F_C(0), F_MUL(F_G, F_MUL(F_B, F_POW(F_A, F_SEL(F_EQ(F_B, F_C(0)), F_C(0), F_SUB(F_B, F_C(1))))))), F_MUL(F_G, F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_GE(F_B, F_C(0))), F_C(0), F_MUL(F_Y, F_LOG(F_A)))), TENSOR__SA | TENSOR__SB | TENSOR__SY, FULL) \
-    X(REMAINDER, remainder, NUM, F_REMAINDER(F_A, F_B), F_G, F_NEG(F_MUL(F_G, F_FLOORDIV(F_A, F_B))), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(SUB, sub, NUM, F_SUB(F_A, F_B), F_G, F_NEG(F_G), 0, AS_IS)
+    X(ADD, add, NUM, F_ADD(F_A, F_B), F_G, F_G, AS_IS) \
+    X(ATAN2, atan2, FLT, F_ATAN2(F_A, F_B), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_DIV(F_MUL(F_G, F_B), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B)))), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_NEG(F_DIV(F_MUL(F_G, F_A), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B))))), AS_IS) \
+    X(DIV, div, FLT, F_DIV(F_A, F_B), F_DIV(F_G, F_B), F_NEG(F_DIV(F_MUL(F_G, F_DIV(F_A, F_B)), F_B)), AS_IS) \
+    X(FLOOR_DIVIDE, floor_divide, NUM, F_FLOORDIV(F_A, F_B), F_C(0), F_C(0), AS_IS) \
+    X(FMOD, fmod, NUM, F_FMOD(F_A, F_B), F_G, F_NEG(F_MUL(F_G, F_TRUNC(F_DIV(F_A, F_B)))), AS_IS) \
+    X(MAXIMUM, maximum, NUM, F_MAX(F_A, F_B), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_A, F_B), F_C(0), F_G)), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_B, F_A), F_C(0), F_G)), AS_IS) \
+    X(MINIMUM, minimum, NUM, F_MIN(F_A, F_B), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_B, F_A), F_C(0), F_G)), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_A, F_B), F_C(0), F_G)), AS_IS) \
+    X(MUL, mul, NUM, F_MUL(F_A, F_B), F_MUL(F_G, F_B), F_MUL(F_G, F_A), AS_IS) \
+    X(POW, pow, NUM, F_POW(F_A, F_B), F_SEL(F_EQ(F_B, F_C(0)), F_C(0), F_MUL(F_G, F_MUL(F_B, F_POW(F_A, F_SEL(F_EQ(F_B, F_C(0)), F_C(0), F_SUB(F_B, F_C(1))))))), F_MUL(F_G, F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_GE(F_B, F_C(0))), F_C(0), F_MUL(F_Y, F_LOG(F_A)))), FULL) \
+    X(REMAINDER, remainder, NUM, F_REMAINDER(F_A, F_B), F_G, F_NEG(F_MUL(F_G, F_FLOORDIV(F_A, F_B))), AS_IS) \
+    X(SUB, sub, NUM, F_SUB(F_A, F_B), F_G, F_NEG(F_G), AS_IS)
 
 #define TENSOR_OPS_TERNARY(X) \
-    X(ADDCDIV, addcdiv, FLT, F_ADD(F_A, F_MUL(F_P(0), F_DIV(F_B, F_C_))), F_G, F_DIV(F_MUL(F_G, F_P(0)), F_C_), F_NEG(F_DIV(F_MUL(F_MUL(F_G, F_P(0)), F_DIV(F_B, F_C_)), F_C_)), TENSOR__SB | TENSOR__SC, AS_IS) \
-    X(ADDCMUL, addcmul, NUM, F_ADD(F_A, F_MUL(F_P(0), F_MUL(F_B, F_C_))), F_G, F_MUL(F_G, F_MUL(F_P(0), F_C_)), F_MUL(F_G, F_MUL(F_P(0), F_B)), TENSOR__SB | TENSOR__SC, AS_IS) \
-    X(LERP, lerp, FLT, F_SEL(F_LT(F_ABS(F_C_), F_C(0.5)), F_ADD(F_A, F_MUL(F_C_, F_SUB(F_B, F_A))), F_SUB(F_B, F_MUL(F_SUB(F_B, F_A), F_SUB(F_C(1), F_C_)))), F_MUL(F_G, F_SUB(F_C(1), F_C_)), F_MUL(F_G, F_C_), F_MUL(F_G, F_SUB(F_B, F_A)), TENSOR__SA | TENSOR__SB | TENSOR__SC, AS_IS) \
-    X(WHERE, where, NUM, F_SEL(F_NE(F_A, F_C(0)), F_B, F_C_), F_C(0), F_SEL(F_NE(F_A, F_C(0)), F_G, F_C(0)), F_SEL(F_NE(F_A, F_C(0)), F_C(0), F_G), TENSOR__SA, AS_IS)
+    X(ADDCDIV, addcdiv, FLT, F_ADD(F_A, F_MUL(F_P(0), F_DIV(F_B, F_C_))), F_G, F_DIV(F_MUL(F_G, F_P(0)), F_C_), F_NEG(F_DIV(F_MUL(F_MUL(F_G, F_P(0)), F_DIV(F_B, F_C_)), F_C_)), AS_IS) \
+    X(ADDCMUL, addcmul, NUM, F_ADD(F_A, F_MUL(F_P(0), F_MUL(F_B, F_C_))), F_G, F_MUL(F_G, F_MUL(F_P(0), F_C_)), F_MUL(F_G, F_MUL(F_P(0), F_B)), AS_IS) \
+    X(LERP, lerp, FLT, F_SEL(F_LT(F_ABS(F_C_), F_C(0.5)), F_ADD(F_A, F_MUL(F_C_, F_SUB(F_B, F_A))), F_SUB(F_B, F_MUL(F_SUB(F_B, F_A), F_SUB(F_C(1), F_C_)))), F_MUL(F_G, F_SUB(F_C(1), F_C_)), F_MUL(F_G, F_C_), F_MUL(F_G, F_SUB(F_B, F_A)), AS_IS) \
+    X(WHERE, where, NUM, F_SEL(F_NE(F_A, F_C(0)), F_B, F_C_), F_C(0), F_SEL(F_NE(F_A, F_C(0)), F_G, F_C(0)), F_SEL(F_NE(F_A, F_C(0)), F_C(0), F_G), AS_IS)
 
 // Results are bool; no gradient. Columns: ID, name, operands, kind, formula (a mask), class.
 #define TENSOR_OPS_COMPARE(X) \
@@ -4934,27 +4936,27 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 
 // Kind DBL: formula in C on doubles, derivatives in the vocabulary (and p).
 #define TENSOR_OPS_DOUBLE1(X) \
-    X(ACOSH, acosh, DBL, acosh(F_A), F_MUL(F_G, F_RSQRT(F_SUB(F_MUL(F_A, F_A), F_C(1)))), TENSOR__SA, AS_IS) \
-    X(ASINH, asinh, DBL, asinh(F_A), F_MUL(F_G, F_RSQRT(F_ADD(F_MUL(F_A, F_A), F_C(1)))), TENSOR__SA, AS_IS) \
-    X(ATANH, atanh, DBL, atanh(F_A), F_DIV(F_G, F_SUB(F_C(1), F_MUL(F_A, F_A))), TENSOR__SA, AS_IS) \
-    X(BESSEL, bessel, DBL, tensor__bessel_f64(F_P(0), F_P(1), F_A), F_MUL(F_G, F_ADD(F_SUB(F_MUL(F_C(p[0] == 1 && p[1] < 2 ? 1 : -1), F_BESSEL(1 - p[0], p[1], F_A)), F_SEL(F_EQ(F_P(0), F_C(0)), F_C(0), F_SEL(F_EQ(F_A, F_C(0)), F_C(0.5), F_DIV(F_Y, F_A)))), F_SEL(F_EQ(F_P(1), F_C(3)), F_Y, F_C(0)))), TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(BESSEL_I, bessel_i, DBL, tensor__bessel_i_f64(F_P(0), F_P(1), F_A), F_MUL(F_G, F_SUB(F_BESSEL_I(1 - p[0], p[1], F_A), F_ADD(F_SEL(F_EQ(F_P(1), F_C(0)), F_C(0), F_MUL(F_SIGN(F_A), F_Y)), F_SEL(F_EQ(F_P(0), F_C(0)), F_C(0), F_SEL(F_EQ(F_A, F_C(0)), F_C(0.5), F_DIV(F_Y, F_A)))))), TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(ERFCX, erfcx, DBL, tensor__erfcx_f64(F_A), F_MUL(F_G, F_SUB(F_MUL(F_MUL(F_C(2), F_A), F_Y), F_C(1.1283791670955126))), TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(ERFINV, erfinv, DBL, tensor__erfinv_f64(F_A), F_MUL(F_G, F_MUL(F_C(0.886226925452758), F_EXP(F_POW(F_ERFINV(F_A), F_C(2))))), TENSOR__SA, FULL) \
-    X(LGAMMA, lgamma, DBL, tensor__lgamma_f64(F_A), F_MUL(F_G, F_POLYGAMMA(0, F_A)), TENSOR__SA, AS_IS) \
-    X(NDTRI, ndtri, DBL, tensor__ndtri_f64(F_A), F_MUL(F_G, F_MUL(F_C(2.5066282746310002), F_EXP(F_MUL(F_C(0.5), F_MUL(F_Y, F_Y))))), TENSOR__SY, AS_IS) \
-    X(POLYGAMMA, polygamma, DBL, tensor__polygamma_f64(F_P(0), F_A), F_MUL(F_G, F_POLYGAMMA(p[0] + 1, F_A)), TENSOR__SA, AS_IS) \
-    X(SINC, sinc, DBL, F_A == 0 ? 1 : sin(3.141592653589793 * F_A) / (3.141592653589793 * F_A), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_DIV(F_MUL(F_G, F_SUB(F_COS(F_MUL(F_A, F_C(3.141592653589793))), F_DIV(F_SIN(F_MUL(F_A, F_C(3.141592653589793))), F_MUL(F_A, F_C(3.141592653589793))))), F_A)), TENSOR__SA, AS_IS)
+    X(ACOSH, acosh, DBL, acosh(F_A), F_MUL(F_G, F_RSQRT(F_SUB(F_MUL(F_A, F_A), F_C(1)))), AS_IS) \
+    X(ASINH, asinh, DBL, asinh(F_A), F_MUL(F_G, F_RSQRT(F_ADD(F_MUL(F_A, F_A), F_C(1)))), AS_IS) \
+    X(ATANH, atanh, DBL, atanh(F_A), F_DIV(F_G, F_SUB(F_C(1), F_MUL(F_A, F_A))), AS_IS) \
+    X(BESSEL, bessel, DBL, tensor__bessel_f64(F_P(0), F_P(1), F_A), F_MUL(F_G, F_ADD(F_SUB(F_MUL(F_C(p[0] == 1 && p[1] < 2 ? 1 : -1), F_BESSEL(1 - p[0], p[1], F_A)), F_SEL(F_EQ(F_P(0), F_C(0)), F_C(0), F_SEL(F_EQ(F_A, F_C(0)), F_C(0.5), F_DIV(F_Y, F_A)))), F_SEL(F_EQ(F_P(1), F_C(3)), F_Y, F_C(0)))), AS_IS) \
+    X(BESSEL_I, bessel_i, DBL, tensor__bessel_i_f64(F_P(0), F_P(1), F_A), F_MUL(F_G, F_SUB(F_BESSEL_I(1 - p[0], p[1], F_A), F_ADD(F_SEL(F_EQ(F_P(1), F_C(0)), F_C(0), F_MUL(F_SIGN(F_A), F_Y)), F_SEL(F_EQ(F_P(0), F_C(0)), F_C(0), F_SEL(F_EQ(F_A, F_C(0)), F_C(0.5), F_DIV(F_Y, F_A)))))), AS_IS) \
+    X(ERFCX, erfcx, DBL, tensor__erfcx_f64(F_A), F_MUL(F_G, F_SUB(F_MUL(F_MUL(F_C(2), F_A), F_Y), F_C(1.1283791670955126))), AS_IS) \
+    X(ERFINV, erfinv, DBL, tensor__erfinv_f64(F_A), F_MUL(F_G, F_MUL(F_C(0.886226925452758), F_EXP(F_POW(F_ERFINV(F_A), F_C(2))))), FULL) \
+    X(LGAMMA, lgamma, DBL, tensor__lgamma_f64(F_A), F_MUL(F_G, F_POLYGAMMA(0, F_A)), AS_IS) \
+    X(NDTRI, ndtri, DBL, tensor__ndtri_f64(F_A), F_MUL(F_G, F_MUL(F_C(2.5066282746310002), F_EXP(F_MUL(F_C(0.5), F_MUL(F_Y, F_Y))))), AS_IS) \
+    X(POLYGAMMA, polygamma, DBL, tensor__polygamma_f64(F_P(0), F_A), F_MUL(F_G, F_POLYGAMMA(p[0] + 1, F_A)), AS_IS) \
+    X(SINC, sinc, DBL, F_A == 0 ? 1 : sin(3.141592653589793 * F_A) / (3.141592653589793 * F_A), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_DIV(F_MUL(F_G, F_SUB(F_COS(F_MUL(F_A, F_C(3.141592653589793))), F_DIV(F_SIN(F_MUL(F_A, F_C(3.141592653589793))), F_MUL(F_A, F_C(3.141592653589793))))), F_A)), AS_IS)
 
 #define TENSOR_OPS_DOUBLE2(X) \
-    X(COPYSIGN, copysign, DBL, copysign(F_A, F_B), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_MUL(F_G, F_DIV(F_Y, F_A))), F_C(0), TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(HURWITZ_ZETA, hurwitz_zeta, DBL, tensor__hurwitz_f64(F_A, F_B), F_C(0), F_NEG(F_MUL(F_G, F_MUL(F_A, F_ZETA(F_ADD(F_A, F_C(1)), F_B)))), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(HYPOT, hypot, DBL, hypot(F_A, F_B), F_MUL(F_G, F_DIV(F_A, F_Y)), F_MUL(F_G, F_DIV(F_B, F_Y)), TENSOR__SA | TENSOR__SB | TENSOR__SY, AS_IS) \
-    X(INCOMPLETE_GAMMA, incomplete_gamma, DBL, tensor__igamma_f64(F_P(0), F_A, F_B), F_C(0), F_MUL(F_MUL(F_G, F_SUB(F_C(1), F_MUL(F_C(2), F_P(0)))), F_EXP(F_SUB(F_SUB(F_MUL(F_SUB(F_A, F_C(1)), F_LOG(F_B)), F_B), F_LGAMMA(F_A)))), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(LOGADDEXP, logaddexp, DBL, tensor__logaddexp_f64(F_A, F_B, 1), F_MUL(F_G, F_SIGMOID(F_SUB(F_A, F_B))), F_MUL(F_G, F_SIGMOID(F_SUB(F_B, F_A))), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(LOGADDEXP2, logaddexp2, DBL, tensor__logaddexp_f64(F_A, F_B, 0.6931471805599453), F_MUL(F_G, F_SIGMOID(F_MUL(F_C(0.6931471805599453), F_SUB(F_A, F_B)))), F_MUL(F_G, F_SIGMOID(F_MUL(F_C(0.6931471805599453), F_SUB(F_B, F_A)))), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(XLOG1PY, xlog1py, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log1p(F_B), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(-1))), F_C(0), F_MUL(F_G, F_LOG1P(F_B))), F_MUL(F_G, F_DIV(F_A, F_ADD(F_B, F_C(1)))), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(XLOGY, xlogy, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log(F_B), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(0))), F_C(0), F_MUL(F_G, F_LOG(F_B))), F_MUL(F_G, F_DIV(F_A, F_B)), TENSOR__SA | TENSOR__SB, AS_IS)
+    X(COPYSIGN, copysign, DBL, copysign(F_A, F_B), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_MUL(F_G, F_DIV(F_Y, F_A))), F_C(0), AS_IS) \
+    X(HURWITZ_ZETA, hurwitz_zeta, DBL, tensor__hurwitz_f64(F_A, F_B), F_C(0), F_NEG(F_MUL(F_G, F_MUL(F_A, F_ZETA(F_ADD(F_A, F_C(1)), F_B)))), AS_IS) \
+    X(HYPOT, hypot, DBL, hypot(F_A, F_B), F_MUL(F_G, F_DIV(F_A, F_Y)), F_MUL(F_G, F_DIV(F_B, F_Y)), AS_IS) \
+    X(INCOMPLETE_GAMMA, incomplete_gamma, DBL, tensor__igamma_f64(F_P(0), F_A, F_B), F_C(0), F_MUL(F_MUL(F_G, F_SUB(F_C(1), F_MUL(F_C(2), F_P(0)))), F_EXP(F_SUB(F_SUB(F_MUL(F_SUB(F_A, F_C(1)), F_LOG(F_B)), F_B), F_LGAMMA(F_A)))), AS_IS) \
+    X(LOGADDEXP, logaddexp, DBL, tensor__logaddexp_f64(F_A, F_B, 1), F_MUL(F_G, F_SIGMOID(F_SUB(F_A, F_B))), F_MUL(F_G, F_SIGMOID(F_SUB(F_B, F_A))), AS_IS) \
+    X(LOGADDEXP2, logaddexp2, DBL, tensor__logaddexp_f64(F_A, F_B, 0.6931471805599453), F_MUL(F_G, F_SIGMOID(F_MUL(F_C(0.6931471805599453), F_SUB(F_A, F_B)))), F_MUL(F_G, F_SIGMOID(F_MUL(F_C(0.6931471805599453), F_SUB(F_B, F_A)))), AS_IS) \
+    X(XLOG1PY, xlog1py, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log1p(F_B), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(-1))), F_C(0), F_MUL(F_G, F_LOG1P(F_B))), F_MUL(F_G, F_DIV(F_A, F_ADD(F_B, F_C(1)))), AS_IS) \
+    X(XLOGY, xlogy, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log(F_B), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(0))), F_C(0), F_MUL(F_G, F_LOG(F_B))), F_MUL(F_G, F_DIV(F_A, F_B)), AS_IS)
 
 // The rest. Columns: ID, name, family, inputs, outputs, the CPU's kernel, gradient (NOGRAD), saves, class.
 // TENSOR__KERNEL(sum) is tensor__cpu_sum; TENSOR__KERNEL_WITH(softmax, rows) is tensor__cpu_softmax, whose
@@ -5080,9 +5082,10 @@ typedef enum tensor_op_id_t {
 // ------------------------------------------------------------------------------
 // >>vocabulary                                     MARK: words of the formulas
 //
-// A row's text means five things: f64 (the reference, libm allowed), f32 in scalar or vector registers (once
-// per instruction set), int64_t with wrap-around (NUM rows on integers), CUDA, and tensor_t * (the derivative
-// of a derivative). Each meaning defines these words before it expands the rows:
+// A row's text means six things: f64 (the reference, libm allowed), f32 in scalar or vector registers (once
+// per instruction set), int64_t with wrap-around (NUM rows on integers), CUDA, tensor_t * (the derivative of
+// a derivative), and a mask of the operands that it reads. Each meaning defines these words before it expands
+// the rows:
 //
 //   F_A F_B F_C_      operands        F_Y  result        F_G  incoming gradient    F_P(k) parameter p[k]
 //   F_C(x)            constant        F_INF infinity
@@ -15116,9 +15119,8 @@ TENSOR__INLINE const int64_t *tensor__pool_dims(int64_t **pool, const int64_t *d
     return at;
 }
 
-// strides: those of all shapes of the node; NULL = those of t go into the pool.
 TENSOR__INLINE void tensor__save(tensor__saved_t *v, const tensor_t *t, const int64_t *dims,
-                                 const int64_t *strides, int64_t **pool) {
+                                 const int64_t *strides) {
     TENSOR__HOLD(&t->storage->refs);
     v->storage = t->storage;
     v->offset = t->offset;
@@ -15129,7 +15131,7 @@ TENSOR__INLINE void tensor__save(tensor__saved_t *v, const tensor_t *t, const in
     v->numel = t->numel;
     v->contiguous = (t->flags & TENSOR__CONTIGUOUS) != 0;
     v->dims = dims;
-    v->strides = strides ? strides : tensor__pool_dims(pool, t->strides, t->ndim);
+    v->strides = strides;
 }
 
 // Whether a gradient goes to x, which may be NULL: there is none for integers.
@@ -15173,18 +15175,21 @@ TENSOR__INLINE int tensor__tracks_few(tensor__op_t *o, const tensor__row_t *row,
     return wants;
 }
 
+// What the derivatives of a pointwise row read for the operands that want a gradient.
+TENSOR__INLINE int tensor__reads_of(const tensor__op_t *o, const tensor__row_t *row) {
+    const tensor__point_t *point = tensor__point(row);
+    int reads = 0;
+    if (o->wants & 1) { reads = point->reads[0]; }
+    if (o->wants & 2) { reads |= point->reads[1]; }
+    if (o->wants & 4) { reads |= point->reads[2]; }
+    return reads & (31 | TENSOR__SY);
+}
+
 // What a node saves: those inputs (of the first five) and outputs that the row names, that are present and
 // that a wanted gradient reads.
 TENSOR__INLINE int tensor__saves_of(const tensor__op_t *o, int saves) {
     if (!saves) { return 0; }
-    if (o->row->family == TENSOR_FAMILY_POINTWISE) {
-        const tensor__point_t *point = tensor__point(o->row);       // what the derivatives of its text read
-        int reads = 0;
-        if (o->wants & 1) { reads = point->reads[0]; }
-        if (o->wants & 2) { reads |= point->reads[1]; }
-        if (o->wants & 4) { reads |= point->reads[2]; }
-        return reads & (31 | TENSOR__SY);
-    }
+    if (o->row->family == TENSOR_FAMILY_POINTWISE) { return tensor__reads_of(o, o->row); }
     if ((saves & TENSOR__CROSS) == TENSOR__CROSS) {
         if (!(o->wants & 2)) { saves &= ~TENSOR__SA; }
         if (!(o->wants & 1)) { saves &= ~TENSOR__SB; }
@@ -15271,21 +15276,7 @@ TENSOR__INLINE void tensor__node_shape(tensor__meta_t *m, const int64_t *dims, i
     m->dtype = (uint8_t)dtype;
 }
 
-// The shapes of inputs and outputs. Those of a plain call are one shape, which is written once, with its
-// strides. -> those strides, or NULL
-TENSOR__INLINE const int64_t *tensor__node_shapes(tensor__node_t *n, const tensor__op_t *o, int64_t **pool) {
-    if (o->plain) {
-        const tensor_t *y = o->out[0];
-        int ndim = y->ndim;
-        int64_t *dims = *pool, *strides = dims + ndim;
-        for (int64_t d = 0; d < ndim; d++) {
-            dims[d] = y->dims[d];
-            strides[d] = y->strides[d];
-            TENSOR__HIDE(d);                            // else compilers call memcpy twice
-        }
-        for (tensor__meta_t *m = n->in; m <= n->out; m++) { tensor__node_shape(m, dims, ndim, TENSOR_F32); }
-        return strides;
-    }
+TENSOR__INLINE void tensor__node_shapes(tensor__node_t *n, const tensor__op_t *o, int64_t **pool) {
     for (int i = 0; i < o->nin; i++) {
         const tensor_t *t = o->in[i];
         if (t) {
@@ -15298,7 +15289,6 @@ TENSOR__INLINE const int64_t *tensor__node_shapes(tensor__node_t *n, const tenso
         const tensor_t *t = o->out[i];
         tensor__node_shape(&n->out[i], tensor__pool_dims(pool, t->dims, t->ndim), t->ndim, t->dtype);
     }
-    return NULL;
 }
 
 TENSOR__RARE
@@ -15326,9 +15316,8 @@ TENSOR__INLINE uint64_t tensor__node_edges(tensor__node_t *n, const tensor__op_t
     return TENSOR__LIKELY(few == o->nin) ? seq : tensor__node_edges_more(n, o, seq);
 }
 
-// strides: as tensor__node_shapes gives them. 0 = a value must not be saved, raised
-TENSOR__INLINE int tensor__node_saves(tensor__node_t *n, const tensor__op_t *o, int saves,
-                                      const int64_t *strides, int64_t **pool) {
+// 0 = a value must not be saved, raised
+TENSOR__INLINE int tensor__node_saves(tensor__node_t *n, const tensor__op_t *o, int saves, int64_t **pool) {
     tensor__saved_t *v = n->saved;
     for (int i = 0, rest = saves & 31; rest; i++, rest >>= 1) {
         if (!(rest & 1)) { continue; }
@@ -15340,7 +15329,8 @@ TENSOR__INLINE int tensor__node_saves(tensor__node_t *n, const tensor__op_t *o, 
                 n->nsaved = (int32_t)(v - n->saved);    // those that are there
                 return 0;
             }
-            tensor__save(v, i == 0 && o->original ? o->original : t, n->in[i].dims, strides, pool);
+            const tensor_t *before = i == 0 && o->original ? o->original : t;
+            tensor__save(v, before, n->in[i].dims, tensor__pool_dims(pool, before->strides, before->ndim));
         } else {
             v->storage = NULL;
             v->is_immediate = i == 1 && o->immediate;
@@ -15352,10 +15342,30 @@ TENSOR__INLINE int tensor__node_saves(tensor__node_t *n, const tensor__op_t *o, 
     for (int i = 0, rest = saves >> 8; rest; i++, rest >>= 1) {
         if (!(rest & 1)) { continue; }
         v->source = (int8_t)(-1 - i);
-        tensor__save(v, o->out[i], n->out[i].dims, strides, pool);
+        const tensor_t *t = o->out[i];
+        tensor__save(v, t, n->out[i].dims, tensor__pool_dims(pool, t->strides, t->ndim));
         v++;
     }
     return 1;
+}
+
+// The parameters of o, at the start of the pool. -> behind them
+TENSOR__FN TENSOR__NOINLINE int64_t *tensor__node_numbers(tensor__node_t *n, const tensor__op_t *o,
+                                                          int64_t *pool) {
+    n->p = (tensor_params_t *)(void *)pool;
+    *n->p = *o->p;
+    return (int64_t *)(void *)(n->p + 1);
+}
+
+TENSOR__FN TENSOR__FAILS tensor__node_t *tensor__node_refused(tensor__thread_t *th, tensor__node_t *n) {
+    tensor__node_drop(th, n);
+    return NULL;
+}
+
+// n, whose values the hooks of the user have taken if there are any. NULL = they failed, raised
+TENSOR__INLINE tensor__node_t *tensor__node_packed(tensor__thread_t *th, tensor__node_t *n) {
+    int packs = th->modes & TENSOR__PACKING;
+    return TENSOR__LIKELY(!packs || th->packer->pack(th, n)) ? n : tensor__node_refused(th, n);
 }
 
 // The node of an op whose data is there. NULL = out of memory, or a value must not be saved, raised.
@@ -15363,26 +15373,74 @@ TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
     tensor__thread_t *th = o->th;
     saves = tensor__saves_of(o, saves);
     int nsaved = tensor__count_bits(saves);
-    size_t dims = o->plain ? 2 * (size_t)o->out[0]->ndim : tensor__node_room(o, saves);
+    size_t dims = tensor__node_room(o, saves);
     tensor__node_t *n = tensor__node_new(th, o->row, o->nin, o->nout, nsaved,
                                          dims * sizeof(int64_t) + (o->p ? sizeof(tensor_params_t) : 0));
     if (!n) { return NULL; }
     n->rng = o->rng;
     n->p = NULL;
     int64_t *pool = (int64_t *)(void *)(n->saved + nsaved);
-    if (o->p) {
-        n->p = (tensor_params_t *)(void *)pool;
-        *n->p = *o->p;
-        pool = (int64_t *)(void *)(n->p + 1);
-    }
-    const int64_t *strides = tensor__node_shapes(n, o, &pool);
+    if (o->p) { pool = tensor__node_numbers(n, o, pool); }
+    tensor__node_shapes(n, o, &pool);
     th->seq = n->seq = 1 + tensor__node_edges(n, o);
-    int saved = tensor__node_saves(n, o, saves, strides, &pool);
-    if (!saved || ((th->modes & TENSOR__PACKING) && !th->packer->pack(th, n))) {
-        tensor__node_drop(th, n);
-        return NULL;
+    int saved = tensor__node_saves(n, o, saves, &pool);
+    return saved ? tensor__node_packed(th, n) : tensor__node_refused(th, n);
+}
+
+// The node of a plain call of one or two operands. What all of them have is written once: the shape, also
+// that of the result, and its strides. NULL = as tensor__node_make.
+TENSOR__FN tensor__node_t *tensor__node_plain(tensor__op_t *o, const tensor__row_t *row) {
+    tensor__thread_t *th = o->th;
+    tensor_t *a = o->in[0], *b = o->nin > 1 ? o->in[1] : NULL;      // no b: a number, or there is none
+    const tensor_t *y = o->out[0];
+    int saves = tensor__reads_of(o, row), ndim = y->ndim;
+    int nsaved = (saves & 1) + (saves >> 1 & 1) + (saves >> 8);     // a, b, y
+    size_t shape = 2 * (size_t)ndim * sizeof(int64_t);
+    tensor__node_t *n = tensor__node_new(th, row, o->nin, 1, nsaved,
+                                         shape + (o->p ? sizeof(tensor_params_t) : 0));
+    if (!n) { return NULL; }
+    n->rng = o->rng;
+    n->p = NULL;
+    int64_t *dims = (int64_t *)(void *)(n->saved + nsaved), *strides = dims + ndim;
+    for (int64_t d = 0; d < ndim; d++) {
+        dims[d] = y->dims[d];
+        strides[d] = y->strides[d];
+        TENSOR__HIDE(d);                                // else compilers call memcpy twice
     }
-    return n;
+    if (o->p) { tensor__node_numbers(n, o, strides + ndim); }
+    for (tensor__meta_t *m = n->in; m <= n->out; m++) { tensor__node_shape(m, dims, ndim, TENSOR_F32); }
+    uint64_t seq = tensor__edge_set(&n->edge[0], o->wants & 1 ? a : NULL, th->seq);
+    if (o->nin > 1) { seq = tensor__edge_set(&n->edge[1], o->wants & 2 ? b : NULL, seq); }
+    th->seq = n->seq = seq + 1;
+
+    tensor__saved_t *v = n->saved;
+    const tensor_t *hidden = NULL;                      // of inference mode
+    if (saves & TENSOR__SA) {
+        if (a->flags & TENSOR__INFERENCE) { hidden = a; }
+        v->source = 0;
+        tensor__save(v, a, dims, strides);
+        v++;
+    }
+    if (saves & TENSOR__SB) {
+        v->source = 1;
+        if (b) {
+            if (b->flags & TENSOR__INFERENCE) { hidden = b; }
+            tensor__save(v, b, dims, strides);
+            v++;
+        } else {
+            v->storage = NULL;
+            v->is_immediate = 1;
+            v->immediate = o->imm;
+            v++;
+        }
+    }
+    if (saves & TENSOR__SY) {
+        v->source = -1;
+        tensor__save(v, y, dims, strides);
+    }
+    if (TENSOR__LIKELY(!hidden)) { return tensor__node_packed(th, n); }
+    tensor__not_saved(th, row->name, hidden);
+    return tensor__node_refused(th, n);
 }
 
 TENSOR__FN int tensor__record(tensor__op_t *o) {
@@ -19429,7 +19487,7 @@ TENSOR__INLINE tensor_t *tensor__plain_finish(tensor__op_t *o, const tensor__row
     tensor_t *const in[2] = {a, b};
     tensor__plain_run(o, row, in, nin, immediate);
     if (tensor__tracks_few(o, row, a, b)) {
-        t->node = tensor__node_make(o, row->saves);     // as tensor__record: the node's one reference is t's
+        t->node = tensor__node_plain(o, row);           // as tensor__record: the node's one reference is t's
         if (!t->node) { return tensor__abandon(o); }
     }
     return th->fresh = t;
@@ -23409,7 +23467,7 @@ TENSOR__FN int tensor__cpu_linalg(tensor_call_t *c) {
 // kernels of their own for backward passes (they would be as long as those of the factorisations).
 // ------------------------------------------------------------------------------
 
-TENSOR__COLD
+TENSOR__RARE
 
 TENSOR__FN int tensor__la_usable(const char *op, const char *arg, tensor_t *x, int square) {
     if (!TENSOR__USABLE(op, arg, x)) { return 0; }
@@ -25452,6 +25510,10 @@ TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
     TENSOR__RETURN(tensor_scatter(zeros, -1, at, ones));
 }
 
+TENSOR__END
+
+TENSOR__RARE
+
 // ------------------------------------------------------------------------------
 // >>impl-join                                      MARK: joining, repeating, building
 //
@@ -26384,6 +26446,10 @@ TENSOR_API int tensor_check_with(tensor_check_args_t a) {
     while (n && !p[n - 1]) { n--; }
     return tensor__at_int(a.site_, (tensor_check_n)(a.x, a.pattern, p, n));
 }
+
+TENSOR__END
+
+TENSOR__COLD
 
 // ------------------------------------------------------------------------------
 // >>impl-sort                                      MARK: sorting, selection, counting
@@ -28277,7 +28343,7 @@ typedef struct tensor__region_t {
     tensor__node_t **node;              // in the order of tensor__walk; NULL = freed, or another checkpoint's
 } tensor__region_t;
 
-TENSOR__COLD
+TENSOR__RARE
 
 TENSOR__FN void tensor__region_leave(tensor__thread_t *th, tensor__region_t *r, int32_t index) {
     if (index >= 0) {
@@ -29100,7 +29166,7 @@ TENSOR_API int (tensor_backward_with)(tensor_t *y, tensor_t *grad, int flags) {
     return tensor__run(tensor__self(), &y, 1, &grad, NULL, 0, NULL, flags, "backward", tensor_autograd_grad);
 }
 
-TENSOR__COLD
+TENSOR__RARE
 
 // A gradient whose reference is the pass's: that becomes one of the innermost scope. -> t, an alias of it if
 // it is another thread's, or poison
@@ -29992,7 +30058,7 @@ struct tensor_graph_t {
     int bf16, takes_bf16;               // it has operands of bf16; products took bf16 at the capture
 };
 
-TENSOR__COLD
+TENSOR__RARE
 
 // Zeroed memory that lives as long as the graph. NULL = out of memory, raised; the capture then fails.
 TENSOR__FN void *tensor__graph_memory(tensor_graph_t *g, uint64_t bytes) {
@@ -32488,7 +32554,7 @@ TENSOR__END
 // Rejected: registration at start (order of initialisation, writable tables).
 // ------------------------------------------------------------------------------
 
-// The fifth meaning of a formula's text: which operands it reads, as a mask.
+// The sixth meaning of a formula's text: which operands it reads, as a mask.
 #define F_A TENSOR__SA
 #define F_B TENSOR__SB
 #define F_C_ TENSOR__SC
@@ -32567,14 +32633,16 @@ TENSOR__END
     tensor__f_##name##_f64, tensor__b_##name##_f64, TENSOR__INTEGER_##kind(tensor__f_##name##_i64),          \
     {d0, d1, d2}, {r0, r1, r2}
 #endif
-#define TENSOR__ONE(ID, name, kind, f, dA, saves, cast)                                                      \
-    TENSOR__ROW_OF(ID, name, 1, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast,     \
-                   TENSOR__POINT(name, kind, tensor__d0_##name, NULL, NULL, dA, 0, 0))
-#define TENSOR__TWO(ID, name, kind, f, dA, dB, saves, cast)                                                  \
-    TENSOR__ROW_OF(ID, name, 2, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast,     \
+#define TENSOR__ONE(ID, name, kind, f, dA, cast)                                                             \
+    TENSOR__ROW_OF(ID, name, 1, kind, TENSOR__READ(dA), TENSOR__GRAD(tensor__grad_pointwise),                \
+                   TENSOR__POINT_##cast, TENSOR__POINT(name, kind, tensor__d0_##name, NULL, NULL, dA, 0, 0))
+#define TENSOR__TWO(ID, name, kind, f, dA, dB, cast)                                                         \
+    TENSOR__ROW_OF(ID, name, 2, kind, TENSOR__READ((dA) | (dB)), TENSOR__GRAD(tensor__grad_pointwise),       \
+                   TENSOR__POINT_##cast,                                                                     \
                    TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name, NULL, dA, dB, 0))
-#define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, saves, cast)                                            \
-    TENSOR__ROW_OF(ID, name, 3, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast,     \
+#define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, cast)                                                   \
+    TENSOR__ROW_OF(ID, name, 3, kind, TENSOR__READ((dA) | (dB) | (dC)),                                      \
+                   TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast,                               \
                    TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name, tensor__d2_##name,        \
                                  dA, dB, dC))
 

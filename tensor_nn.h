@@ -14313,7 +14313,7 @@ TENSOR__END
 // (a slip is a silent wrong answer), a print and a clone function per layer, one table of all kinds.
 // ------------------------------------------------------------------------------
 
-TENSOR__COLD
+TENSOR__RARE
 
 // Memory of every layer: a dead one may become a layer of another kind, see tensor__object.
 enum { NN__LAYER_SIZE = 288 };
