@@ -18542,14 +18542,13 @@ struct nn__param_t;
 struct nn__search_t;
 // What some rules do in their own way. It is reached only from those rules.
 typedef struct nn__ways_t {
-    // What the formula adds to p with gradient g, with a scaler's skip; state[k] receives the new state k,
-    // as if nothing were skipped.
+    // What the formula adds to p with gradient g; state[k] receives the new state k. skip: a scaler's
     tensor_t *(*direction)(const nn_optimizer_t *o, const struct nn__param_t *p, tensor_t *g, tensor_t *skip,
                           tensor_t **state);
     // The dims of state k of parameter t. -> their number, < 0 if t has none; NULL: those of t
     int (*shape)(const tensor_t *t, int k, int64_t *dims);
     tensor_t *(*minimize)(struct nn__search_t *s);      // a step with a closure
-    // Stores the states that direction made; a: room for arguments, at: for numbers. -> code
+    // Stores the states that direction made, contiguous, in the old ones' dtype; at: a place in update
     int (*keep)(nn_optimizer_t *o, tensor_arg_t *a, tensor_t *skip, int at);
 } nn__ways_t;
 
@@ -18721,8 +18720,7 @@ TENSOR__FN int nn__bad_param(const nn_optimizer_t *o, tensor_t *t, int64_t i) {
     return TENSOR_OK;
 }
 
-// Room for one more parameter of a list of n, its job and its numbers, and for those of the states. 0 = out of
-// memory, raised
+// Room for one more parameter of a list of n, its job and numbers, and for the states' numbers. 0 = raised
 TENSOR__FN int nn__param_room(nn_optimizer_t *o, int n) {
     int cap = n > 8 ? n : 8;
     if (o->nparams < o->cap) { return 1; }
@@ -19474,11 +19472,6 @@ TENSOR__FN int nn__step_job(nn_optimizer_t *o, nn__param_t *p, tensor_t *skip, i
     }
 
     if ((tensor_is_poison)(j->from) || (tensor_is_poison)(g)) { return 0; }
-    for (int k = 0; k < NN__MAX_STATE; k++) {
-        if (!j->state[k]) { continue; }
-        j->state[k] = nn__step_operand(j->state[k], p->state[k]->dtype);
-        if ((tensor_is_poison)(j->state[k])) { return 0; }
-    }
     if (p->step + 1 != group->step) {
         group->step = p->step + 1;
         group->update = *nupdates;
@@ -19518,8 +19511,8 @@ TENSOR__FN int nn__step_run(nn_optimizer_t *o, tensor_arg_t *a, tensor_t *skip) 
     return code;
 }
 
-// The states of all jobs that are done, in calls of the row of steps: where a step is not made (a scaler skips
-// it, an op of a graph has refused an index), its states stay as well.
+// The states of all jobs that are done, in calls of the row of steps: where a step is not made (a scaler
+// skips it, an op of a graph has refused an index), its states stay as well.
 TENSOR__FN int nn__keep_states(nn_optimizer_t *o, tensor_arg_t *a, tensor_t *skip, int at) {
     int all = o->njobs * NN__MAX_STATE, code = TENSOR_OK;
     memset((void *)&o->update[at], 0, sizeof o->update[at]);
@@ -19570,17 +19563,14 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
     if (a) { again = nn__step_again(o, nupdates + (ways->keep != NULL), skip != NULL); }
     if (again) { o->update = again->update; }
     code = nn__step_run(o, a, skip);
-    if (ways->keep && a) {
-        int kept = ways->keep(o, a, skip, nupdates);
-        if (kept != TENSOR_OK) { code = kept; }
-    }
+    int kept = ways->keep && a ? ways->keep(o, a, skip, nupdates) : TENSOR_OK;
+    if (kept != TENSOR_OK) { code = kept; }
     o->update = numbers;
     int now = !again || again->now;
     for (int i = 0; i < o->njobs; i++) {
         nn__param_t *p = o->job[i].param;
         if (!o->job[i].done) { continue; }
-        int wrote = nn__step_write(&o->job[i]);
-        if (wrote != TENSOR_OK) { code = wrote; }
+        if (nn__step_write(&o->job[i]) != TENSOR_OK) { code = tensor_error_code(); }
         p->step += now;
         if (skip && now) { p->owes = o->owes = 1; }
     }

@@ -1198,8 +1198,8 @@ static int64_t raw_calls(void) {
     tensor_cuda_memory_stats(TENSOR_CUDA, raw_line, &n);
     return n;
 }
-// The gradient of logits that the program has freed takes their memory, also in a graph; the numbers are those
-// of a gradient with memory of its own.
+// The gradient of logits that the program has freed takes their memory, also in a graph; the numbers are
+// those of a gradient with memory of its own.
 static void logits(void) {
     enum { ROWS = 64, CLASSES = 2048 };
     for (int dtype = TENSOR_F32; dtype <= TENSOR_BF16; dtype += TENSOR_BF16 - TENSOR_F32) {
