@@ -4593,6 +4593,8 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     X(tensor_t *, finish, (tensor__op_t *o)) \
     X(tensor_t *, grad_in, (tensor__grad_t *g, int k)) \
     X(tensor_t *, grad_out, (tensor__grad_t *g, int k)) \
+    /* input k if its memory may become the gradient's; NULL = somebody else can see it */ \
+    X(tensor_t *, grad_spare, (tensor__grad_t *g, int k)) \
     X(int, grad_need, (const tensor__grad_t *g, int k)) \
     X(tensor_generator_t, next_stream, (tensor__thread_t *th)) \
     X(void, parallel, (int64_t ntasks, tensor__task_fn fn, void *arg)) \
@@ -15049,6 +15051,16 @@ TENSOR__FN tensor_t *tensor__grad_out(tensor__grad_t *g, int k) {
     tensor_t **at = &g->value[TENSOR__MAX_IN + k];
     if (!*at) { *at = tensor__unpack(g, -1 - k); }
     return *at;
+}
+
+// Input k, contiguous, if only the node and this header have its memory and no later pass needs it: then the
+// gradient function may write its result there. Else NULL. A graph of the CPU keeps the calls as they are:
+// its exporter takes what a call writes for new memory.
+TENSOR__FN tensor_t *tensor__grad_spare(tensor__grad_t *g, int k) {
+    tensor_t *t = tensor__grad_in(g, k);
+    if (!tensor__live(t) || g->run->retain || !(t->flags & TENSOR__CONTIGUOUS)) { return NULL; }
+    if (t->storage->read_only || (g->th->recorder && !t->device)) { return NULL; }
+    return TENSOR__ATOMIC_LOAD(&t->storage->refs) == 2 ? t : NULL;
 }
 
 // ------------------------------------------------------------------------------

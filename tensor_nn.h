@@ -741,6 +741,7 @@ typedef struct tensor_cross_entropy_args_t {
 //   target  [N] or [N, d...] i32/i64, values 0..C-1 or ignore_index; or probabilities as input
 //   -> new 0-d; the mean is weighted by the targets' weights;  grad (softmax - target) scaled
 //   errors  INDEX (a target outside), SHAPE, DTYPE
+//   memory  the gradient takes that of logits which the program has freed (tensor_free) before backward
 TENSOR_API tensor_t *tensor_cross_entropy_with(tensor_cross_entropy_args_t a);
 TENSOR_API tensor_cross_entropy_args_t tensor_cross_entropy_defaults(void);
 
@@ -3750,7 +3751,7 @@ NN__BOTH void nn__at_asgd(nn__update_t *u, double t) {
     X(sgd, 1, nn__at_sgd, 0) X(adam, 3, nn__at_adam, 2) X(rmsprop, 3, nn__at_sgd, 1)                         \
     X(adagrad, 1, nn__at_adagrad, 1) X(adadelta, 2, nn__at_sgd, 2) X(adamax, 2, nn__at_adam, 2)              \
     X(nadam, 2, nn__at_nadam, 2) X(radam, 2, nn__at_radam, 2) X(asgd, 1, nn__at_asgd, 1)                     \
-    X(rprop, 2, nn__at_sgd, 2)
+    X(rprop, 2, nn__at_sgd, 2) X(take, 0, nn__at_sgd, 0)
 
 // clang-format off
 #define NN__STEP_BEFORE \
@@ -3826,6 +3827,8 @@ NN__BOTH void nn__at_asgd(nn__update_t *u, double t) {
     s1 = V_SEL(V_LT(s1, NN__N(least)), NN__N(least), V_SEL(V_GT(s1, NN__N(most)), NN__N(most), s1)); \
     s0 = g = V_SEL(V_LT(same, zero), zero, g); \
     x = V_SUB(x, NN__MUL(NN__SIGN(V_, g), s1)); }
+// Of states that were computed elsewhere; nothing comes before it.
+#define NN__STEP_take x = g;
 // clang-format on
 enum {
 #define NN__STEP_ID(name, states, at, must) NN__STEP_ID_##name,
@@ -12292,8 +12295,13 @@ TENSOR__FN void nn__grad_cross_entropy(tensor__grad_t *g) {
     in[4] = TENSOR__(grad_out)(g, 2);
     in[5] = nn__saved(g, 2);
     tensor__op_t o;
+    tensor_t *spare = TENSOR__(grad_spare)(g, 0);       // of large logits memory has no second copy
     if (!nn__grad_begin(&o, g, NN__ROW(CROSS_ENTROPY_BACKWARD), in, 6, 1)) { return; }
-    TENSOR__(result)(&o, in[1]->dtype, in[1]->dims, 2);
+    if (spare) {
+        o.out[o.nout++] = spare;
+    } else {
+        TENSOR__(result)(&o, in[1]->dtype, in[1]->dims, 2);
+    }
     g->gx[0] = TENSOR__(finish)(&o);
 }
 
@@ -18555,12 +18563,14 @@ struct nn__param_t;
 struct nn__search_t;
 // What some rules do in their own way. It is reached only from those rules.
 typedef struct nn__ways_t {
-    // What the formula adds to p with gradient g, with a scaler's skip; state[k] receives the new state k.
+    // What the formula adds to p with gradient g; state[k] receives the new state k. skip: a scaler's
     tensor_t *(*direction)(const nn_optimizer_t *o, const struct nn__param_t *p, tensor_t *g, tensor_t *skip,
                           tensor_t **state);
     // The dims of state k of parameter t. -> their number, < 0 if t has none; NULL: those of t
     int (*shape)(const tensor_t *t, int k, int64_t *dims);
     tensor_t *(*minimize)(struct nn__search_t *s);      // a step with a closure
+    // Stores the states that direction made, contiguous, in the old ones' dtype; at: a place in update
+    int (*keep)(nn_optimizer_t *o, tensor_arg_t *a, tensor_t *skip, int at);
 } nn__ways_t;
 
 typedef struct nn__rule_t {
@@ -18587,11 +18597,13 @@ TENSOR__FN tensor_t *nn__lbfgs(struct nn__search_t *s);
 TENSOR__FN tensor_t *nn__factored(const nn_optimizer_t *o, const struct nn__param_t *p, tensor_t *g,
                                   tensor_t *skip, tensor_t **state);
 TENSOR__FN int nn__factored_shape(const tensor_t *t, int k, int64_t *dims);
-static const nn__ways_t nn__ways_DENSE = {NULL, NULL, NULL}, nn__ways_ROWS_TOO = {NULL, NULL, NULL},
-                        nn__ways_ROWS_ONLY = {NULL, NULL, NULL},
-                        nn__ways_MATRICES = {nn__orthogonal, NULL, NULL},
-                        nn__ways_FACTORED = {nn__factored, nn__factored_shape, NULL},
-                        nn__ways_CLOSURE = {NULL, NULL, nn__lbfgs};
+TENSOR__FN int nn__keep_states(nn_optimizer_t *o, tensor_arg_t *a, tensor_t *skip, int at);
+static const nn__ways_t nn__ways_DENSE = {NULL, NULL, NULL, NULL},
+                        nn__ways_ROWS_TOO = {NULL, NULL, NULL, NULL},
+                        nn__ways_ROWS_ONLY = {NULL, NULL, NULL, NULL},
+                        nn__ways_MATRICES = {nn__orthogonal, NULL, NULL, nn__keep_states},
+                        nn__ways_FACTORED = {nn__factored, nn__factored_shape, NULL, nn__keep_states},
+                        nn__ways_CLOSURE = {NULL, NULL, nn__lbfgs, NULL};
 #define NN__OPTION_IDS(name, step, takes, lr, states, options)                                               \
     static const unsigned char nn__options_##name[] = {NN__LR, options NN__MAXIMIZE};
 #define NN__NUMBER(option, member, value) NN__##option,
@@ -18729,7 +18741,7 @@ TENSOR__FN int nn__bad_param(const nn_optimizer_t *o, tensor_t *t, int64_t i) {
     return TENSOR_OK;
 }
 
-// Room for one more parameter of a list of n, its job and its numbers. 0 = out of memory, raised
+// Room for one more parameter of a list of n, its job and numbers, and for the states' numbers. 0 = raised
 TENSOR__FN int nn__param_room(nn_optimizer_t *o, int n) {
     int cap = n > 8 ? n : 8;
     if (o->nparams < o->cap) { return 1; }
@@ -18740,7 +18752,7 @@ TENSOR__FN int nn__param_room(nn_optimizer_t *o, int n) {
     nn__job_t *j = (nn__job_t *)nn__grow(o->job, 0, (uint64_t)cap, sizeof *j);
     if (!j) { return 0; }
     o->job = j;
-    nn__update_t *u = (nn__update_t *)nn__grow(o->update, 0, (uint64_t)cap, sizeof *u);
+    nn__update_t *u = (nn__update_t *)nn__grow(o->update, 0, (uint64_t)cap + 1, sizeof *u);
     if (!u) { return 0; }
     o->update = u;
     o->cap = cap;
@@ -19366,7 +19378,7 @@ TENSOR__FN tensor_t *nn__orthogonal(const nn_optimizer_t *o, const nn__param_t *
     if (m > n) { x = (tensor_mT)(x); }
     x = (tensor_mul_scalar)((tensor_to)(x, p->state[0]->dtype), r);
     x = (tensor_scope_return)(scope, x);
-    if (skip) { b = (tensor_where)((tensor_ne_scalar)((tensor_select)(skip, 0, 0), 0), p->state[0], b); }
+    (void)skip;
     *state = b;
     return (tensor_is_poison)(b) ? b : x;
 }
@@ -19425,11 +19437,6 @@ TENSOR__FN tensor_t *nn__factored(const nn_optimizer_t *o, const nn__param_t *p,
                                   (tensor_clamp_max)((tensor_rsqrt)(t), v[NN__LR]));
     tensor_t *over = (tensor_clamp_min)((tensor_div_scalar)(nn__rms(u), v[NN__HIGH]), 1);
     u = (tensor_mul)(u, (tensor_div)(size, over));
-    for (int k = 0; k < NN__MAX_STATE && skip; k++) {
-        if (!state[k]) { continue; }
-        tensor_t *skipped = (tensor_ne_scalar)((tensor_select)(skip, 0, 0), 0);
-        state[k] = (tensor_where)(skipped, p->state[k], state[k]);
-    }
     return u;
 }
 
@@ -19523,16 +19530,40 @@ TENSOR__FN int nn__step_run(nn_optimizer_t *o, tensor_arg_t *a, tensor_t *skip) 
     return code;
 }
 
-// Writes a job's results where the kernel did not work in place. -> code
-TENSOR__FN int nn__step_write(const nn__job_t *j) {
-    nn__param_t *p = j->param;
-    int code = TENSOR_OK;
-    if (j->from != p->t && (tensor_is_poison)(TENSOR__(write)(p->t, j->from))) { code = tensor_error_code(); }
-    for (int k = 0; k < NN__MAX_STATE; k++) {
-        tensor_t *fresh = j->state[k];
-        if (fresh && (tensor_is_poison)(TENSOR__(write)(p->state[k], fresh))) { code = tensor_error_code(); }
+// The states of all jobs that are done, in calls of the row of steps: where a step is not made (a scaler
+// skips it, an op of a graph has refused an index), its states stay as well.
+TENSOR__FN int nn__keep_states(nn_optimizer_t *o, tensor_arg_t *a, tensor_t *skip, int at) {
+    int all = o->njobs * NN__MAX_STATE, code = TENSOR_OK;
+    memset((void *)&o->update[at], 0, sizeof o->update[at]);
+    o->update[at].formula = NN__STEP_ID_take;
+    o->update[at].of = &nn__formula_take;
+    nn__step_arg(&a[0], NULL, TENSOR_READ);
+    a[0].data = &o->update[at];
+    nn__step_arg(&a[1], skip, TENSOR_READ);
+    for (int i = 0; i < all && code == TENSOR_OK; i++) {
+        const tensor_t *like = NULL;
+        int n = 2;
+        for (int m = i; m < all; m++) {
+            nn__job_t *j = &o->job[m / NN__MAX_STATE];
+            tensor_t **fresh = &j->state[m % NN__MAX_STATE], *to = j->param->state[m % NN__MAX_STATE];
+            if (!*fresh || !j->done) { continue; }
+            if (!like) { like = to; }
+            if (to->device != like->device || to->dtype != like->dtype) { continue; }
+            nn__step_arg(&a[n++], to, TENSOR_UPDATE);
+            nn__step_arg(&a[n++], *fresh, TENSOR_READ);
+            for (int k = 0; k < NN__MAX_STATE; k++) { nn__step_arg(&a[n++], NULL, TENSOR_READ); }
+            *fresh = NULL;
+        }
+        if (!like) { break; }
+        code = nn__optimizer_call(&nn__step_row, NN__STEP_ID_take, a, 2, n - 2, like->device);
     }
     return code;
+}
+
+// Writes a job's result where the kernel did not work in place. -> code
+TENSOR__FN int nn__step_write(const nn__job_t *j) {
+    if (j->from == j->param->t) { return TENSOR_OK; }
+    return (tensor_is_poison)(TENSOR__(write)(j->param->t, j->from)) ? tensor_error_code() : TENSOR_OK;
 }
 
 // Everything that can fail comes before the first change, so that a step is made for every parameter or for
@@ -19540,22 +19571,25 @@ TENSOR__FN int nn__step_write(const nn__job_t *j) {
 TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
     int code = nn__step_allowed(o, skip);
     if (code != TENSOR_OK) { return code; }
+    const nn__ways_t *ways = o->rule->ways;
     nn__update_t *numbers = o->update;
     nn__again_t *again = NULL;
     tensor_arg_t *a = NULL;
     tensor_scope_t scope = TENSOR__(inner_scope)(0);
     int nupdates = nn__step_jobs(o, skip);
-    if (nupdates >= 0) { a = (tensor_arg_t *)nn__lent((uint64_t)o->njobs * 5 + 2, sizeof *a); }
-    if (a) { again = nn__step_again(o, nupdates, skip != NULL); }
+    uint64_t room = (uint64_t)o->njobs * 5 * (ways->keep ? NN__MAX_STATE : 1);
+    if (nupdates >= 0) { a = (tensor_arg_t *)nn__lent(room + 2, sizeof *a); }
+    if (a) { again = nn__step_again(o, nupdates + (ways->keep != NULL), skip != NULL); }
     if (again) { o->update = again->update; }
     code = nn__step_run(o, a, skip);
+    int kept = ways->keep && a ? ways->keep(o, a, skip, nupdates) : TENSOR_OK;
+    if (kept != TENSOR_OK) { code = kept; }
     o->update = numbers;
     int now = !again || again->now;
     for (int i = 0; i < o->njobs; i++) {
         nn__param_t *p = o->job[i].param;
         if (!o->job[i].done) { continue; }
-        int wrote = nn__step_write(&o->job[i]);
-        if (wrote != TENSOR_OK) { code = wrote; }
+        if (nn__step_write(&o->job[i]) != TENSOR_OK) { code = tensor_error_code(); }
         p->step += now;
         if (skip && now) { p->owes = o->owes = 1; }
     }
