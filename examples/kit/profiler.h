@@ -1,7 +1,7 @@
 // profiler.h - where time goes: tables by op, line and module, a trace for Chrome, a flame graph as text
 //
-// A file to copy and to change, with profiler_tree.h, profiler_show.h and file.h beside it. In one C file of
-// the program:
+// A file to copy and to change, with profiler_clock.h, profiler_tree.h, profiler_show.h and file.h beside it.
+// In one C file of the program:
 //
 //   #define KIT_PROFILER_IMPLEMENTATION
 //   #include "kit/profiler.h"
@@ -96,34 +96,6 @@ void kit_profiler_set_marks(kit_profiler_t *p, const kit_profiler_marks_t *marks
 
 #include "file.h"
 
-#include <time.h>
-#if !defined(_WIN32)
-#include <sys/time.h>
-#endif
-
-static double kit_profiler__clock(void) {
-#if defined(_WIN32)
-    return (double)clock() / CLOCKS_PER_SEC; // time of day there, not of the processor
-#else
-    struct timeval t;
-    gettimeofday(&t, NULL);
-    return (double)t.tv_sec + 1e-6 * (double)t.tv_usec;
-#endif
-}
-
-// A counter that costs some ten nanoseconds to read; start and stop compare it with the clock.
-static uint64_t kit_profiler__ticks(void) {
-#if (defined(__x86_64__) || defined(__i386__)) && defined(__GNUC__) && !defined(__TINYC__)
-    return __builtin_ia32_rdtsc();
-#elif defined(__aarch64__) && defined(__GNUC__)
-    uint64_t t;
-    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(t));
-    return t;
-#else
-    return (uint64_t)(1e6 * kit_profiler__clock());
-#endif
-}
-
 enum { KIT_PROFILER__CACHE = 1 << 11, KIT_PROFILER__FRAMES = 1 << 14 };
 
 #if defined(_MSC_VER) && !defined(__clang__)
@@ -182,12 +154,20 @@ typedef struct kit_profiler__list_t {
     int64_t count, room;
 } kit_profiler__list_t;
 
+typedef struct kit_profiler__moment_t {
+    uint64_t ticks;
+    double clock; // seconds
+} kit_profiler__moment_t;
+
 struct kit_profiler_t {
     tensor_profiler_t hears;
     kit_profiler_t *outer; // was listening when this one started, and hears what this one hears
     uint64_t begin, end, call_begin;
     uint64_t spent; // up to here, frames have their time
-    double clock, rate;    // seconds; seconds per tick
+    uint64_t latest; // ticks
+    int counts;      // ticks are of the processor's counter
+    kit_profiler__moment_t start;
+    double rate;           // seconds per tick
     int64_t lost, stamped; // calls there was no memory for; calls before `stamped` know their line
     kit_profiler__list_t calls, frames, spans, nodes, names, taken;
     kit_profiler_marks_t marks;
@@ -275,6 +255,7 @@ static int32_t kit_profiler__literal(kit_profiler_t *p, const char *text, int is
     return p->cache[at].name = kit_profiler__name(p, shown);
 }
 
+#include "profiler_clock.h"
 #include "profiler_tree.h"
 
 // Reads the time between marks, until so many are left.
@@ -329,12 +310,12 @@ static void kit_profiler__begin(void *user, const tensor_profiler_call_t *call) 
     kit_profiler_t *p = (kit_profiler_t *)user;
     if (p->outer) { kit_profiler__begin(p->outer, call); }
     if (p->marks.mark) { kit_profiler__before(p, call); }
-    p->call_begin = kit_profiler__ticks();
+    p->call_begin = kit_profiler__ticks(p);
 }
 
 static void kit_profiler__end(void *user, const tensor_profiler_call_t *call) {
-    uint64_t end = kit_profiler__ticks();
     kit_profiler_t *p = (kit_profiler_t *)user;
+    uint64_t end = kit_profiler__ticks(p);
     kit_profiler__spend(p, end);
     if (p->outer) { kit_profiler__end(p->outer, call); }
     int32_t op = kit_profiler__literal(p, call->op, 0);
@@ -369,7 +350,7 @@ static void kit_profiler__site(void *user, const char *site) {
 
 static void kit_profiler__range(void *user, const char *name) {
     kit_profiler_t *p = (kit_profiler_t *)user;
-    uint64_t now = kit_profiler__ticks();
+    uint64_t now = kit_profiler__ticks(p);
     if (p->outer) { kit_profiler__range(p->outer, name); }
     kit_profiler__leave(p, now);
     if (name) {
@@ -381,7 +362,7 @@ static void kit_profiler__range(void *user, const char *name) {
 
 static void kit_profiler__pass(void *user, int begins) {
     kit_profiler_t *p = (kit_profiler_t *)user;
-    uint64_t now = kit_profiler__ticks();
+    uint64_t now = kit_profiler__ticks(p);
     if (p->outer) { kit_profiler__pass(p->outer, begins); }
     kit_profiler__leave(p, now);
     if (begins) {
@@ -395,7 +376,7 @@ static void kit_profiler__backward(void *user, uint64_t node, const char *op, co
     kit_profiler_t *p = (kit_profiler_t *)user;
     if (p->outer) { kit_profiler__backward(p->outer, node, op, site); }
     if (p->pass < 0) { return; } // it began before the profiler
-    kit_profiler__leave(p, kit_profiler__ticks());
+    kit_profiler__leave(p, kit_profiler__ticks(p));
     kit_profiler__span_t *s = &KIT_PROFILER__AT(p, spans, span, p->pass);
     int32_t frame = kit_profiler__frame_of(p, node);
     s->frame = kit_profiler__mirror(p, frame < 0 ? s->base : frame, s->base);
@@ -423,15 +404,14 @@ kit_profiler_t *kit_profiler_start(void) {
     p->outer = kit_profiler__latest;
     kit_profiler__latest = p;
     tensor_profiler_set(&p->hears);
-    p->clock = kit_profiler__clock();
-    p->begin = p->spent = kit_profiler__ticks();
+    kit_profiler__set_off(p, kit_profiler__counts());
     return p;
 }
 
 void kit_profiler_stop(kit_profiler_t *p) {
     if (!p || !p->running) { return; }
-    p->end = kit_profiler__ticks();
-    p->rate = (kit_profiler__clock() - p->clock) / (double)(p->end > p->begin ? p->end - p->begin : 1);
+    p->end = kit_profiler__ticks(p);
+    p->rate = kit_profiler__rate(p, p->start);
     kit_profiler__spend(p, p->end);
     kit_profiler_t **at = &kit_profiler__latest;
     while (*at && *at != p) { at = &(*at)->outer; }
