@@ -12529,10 +12529,13 @@ TENSOR__FN tensor_recorder_t *tensor__set_recorder(tensor_recorder_t *recorder) 
     return before == &tensor__no_recorder ? NULL : before;
 }
 
-TENSOR_API int (tensor_profiler_set)(const tensor_profiler_t *profiler) {
-    tensor_recorder_t *recorder = tensor__set_recorder(NULL);
+TENSOR__FN void tensor__hear(const tensor_profiler_t *profiler, tensor_recorder_t *recorder) {
     tensor__self()->profiler = profiler;
     tensor__set_recorder(recorder);
+}
+
+TENSOR_API int (tensor_profiler_set)(const tensor_profiler_t *profiler) {
+    tensor__hear(profiler, tensor__set_recorder(NULL));
     return 0;
 }
 
@@ -13720,9 +13723,9 @@ TENSOR__FN void tensor__headers_close(tensor__thread_t *th) {
     } while (tensor__headers_all(th, TENSOR__HEADERS_DESTROY));
 }
 
-// Everything the context owns: objects first (they hold tensors), then scopes, then what is still kept, then
-// raw memory.
-TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
+// The objects that the context owns, which hold tensors; a capture of it ends.
+//   -> first error that was pending, 0 = none
+TENSOR__FN int tensor__objects_close(tensor__thread_t *th) {
     tensor_context_t *ctx = th->ctx;
     th->inside = 1;
     tensor__report(th, NULL);
@@ -13736,6 +13739,12 @@ TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
         o->prev = NULL;
         o->destroy(o);
     }
+    return code;
+}
+
+// The rest, after the objects: scopes, what is still kept, raw memory.
+TENSOR__FN void tensor__context_close(tensor__thread_t *th) {
+    tensor_context_t *ctx = th->ctx;
     tensor__headers_close(th);
     TENSOR__LOCK(&ctx->mutex);
     tensor__raw_t *r = ctx->raw;
@@ -13781,7 +13790,6 @@ TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
     tensor__tls = NULL;
     tensor__used_context = NULL;
     if (ctx == &tensor__default) { tensor__exit_forget(); }
-    return code;
 }
 
 TENSOR_API int (tensor_shutdown)(void) {
@@ -13790,7 +13798,10 @@ TENSOR_API int (tensor_shutdown)(void) {
     if (!busy) { tensor__crews_end(th->ctx); }
     busy |= TENSOR__ATOMIC_LOAD(&th->ctx->pool.busy);
     TENSOR__REFUSE_CODE(busy, OWNER, TENSOR__CALLED_BACK, "shutdown");
-    return th->owner ? tensor__context_close(th) : th->error.code;
+    if (!th->owner) { return th->error.code; }
+    int code = tensor__objects_close(th);
+    tensor__context_close(th);
+    return code;
 }
 
 TENSOR_API tensor_context_t *(tensor_context_new)(void) {
@@ -13807,47 +13818,50 @@ TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
     tensor_context_t *before = tensor__here();
     if (!context) { context = &tensor__default; }
     if (context == before) { return before; }
-    const tensor_profiler_t *profiler = th->profiler;
-    tensor_recorder_t *recorder = NULL;
-    if (th->owner) {
-        (tensor_profiler_set)(NULL);
-        recorder = tensor__set_recorder(NULL);
-        tensor__park(th);
-    }
+    if (th->owner) { tensor__park(th); }
     tensor__tls = NULL;
     tensor__used_context = context;
     tensor__thread_t *now = tensor__self();
-    if (!now->owner) { return before; }
-    if (profiler && now->seq < th->seq) { now->seq = th->seq; }     // the numbers of nodes grow
-    (tensor_profiler_set)(profiler);
-    tensor__set_recorder(recorder);
+    if (!now->owner || !th->owner) { return before; }       // th keeps what hears of it till it is back
+    if (th->profiler && now->seq < th->seq) { now->seq = th->seq; }         // the numbers of nodes grow
+    tensor__hear(th->profiler, th->recorder == &tensor__no_recorder ? NULL : th->recorder);
+    th->profiler = NULL;
+    th->recorder = NULL;
     return before;
 }
 
+// Closes the context of th, whose objects are closed by then, and goes on in the next (NULL = the default
+// one), where what hears of the thread goes on, too.
+TENSOR__FN void tensor__context_change(tensor__thread_t *th, tensor_context_t *next) {
+    tensor_recorder_t *recorder = tensor__set_recorder(NULL);
+    const tensor_profiler_t *profiler = th->profiler;
+    tensor__context_close(th);
+    tensor__used_context = next;
+    if ((profiler || recorder) && tensor__self()->owner) { tensor__hear(profiler, recorder); }
+}
+
 TENSOR_API int (tensor_context_free)(tensor_context_t *context) {
-    if (!context || context == &tensor__default) {
-        tensor_context_t *now = (tensor_context_use)(NULL);
-        int r = (tensor_shutdown)();
-        if (now != &tensor__default) { (tensor_context_use)(now); }
-        return r;
-    }
+    if (!context) { context = &tensor__default; }
     tensor_context_t *before = (tensor_context_use)(context);
-    if (tensor__self()->ctx != context) {       // no memory for a state in it
-        int code = tensor__self()->error.code;
+    tensor__thread_t *th = tensor__self();
+    if (th->ctx != context) {                   // no memory for a state in it
+        int code = th->error.code;
         (tensor_context_use)(before);
         return code;
     }
-    if (tensor__called_back(tensor__self())) {
+    int busy = tensor__called_back(th);
+    if (!busy) { tensor__crews_end(context); }
+    busy |= TENSOR__ATOMIC_LOAD(&context->pool.busy);
+    if (busy) {
         (tensor_context_use)(before);
         TENSOR__REFUSE_CODE(1, OWNER, TENSOR__CALLED_BACK, "context_free");
     }
-    tensor__crews_end(context);
-    const tensor_profiler_t *profiler = tensor__self()->profiler;
-    int code = tensor__context_close(tensor__self());
-    TENSOR_FREE(context, sizeof *context, 64);
-    (void)TENSOR__ATOMIC_ADD(&tensor__contexts, -1);
-    tensor__used_context = before == context ? NULL : before;
-    if (profiler) { (tensor_profiler_set)(profiler); }      // it is the thread's
+    int code = tensor__objects_close(th);
+    tensor__context_change(th, before == context ? NULL : before);
+    if (context != &tensor__default) {
+        TENSOR_FREE(context, sizeof *context, 64);
+        (void)TENSOR__ATOMIC_ADD(&tensor__contexts, -1);
+    }
     return code;
 }
 
