@@ -14,9 +14,9 @@
 //
 // It hears of what the thread does that started it; several may listen to one thread at a time. A listener
 // that the program sets itself (tensor_profiler_set) silences them. Of a GPU it sees how long enqueueing
-// took; profiler_cuda.h adds how long the GPU took. Without a profiler, products and operations of a few
-// elements leave before the gate, the one place that reports calls: a program that is profiled has the same
-// results, but its smallest calls take the longer way.
+// took; profiler_cuda.h adds how long the GPU took. Without a profiler, products and reductions of a few
+// elements leave before the gate, where calls are reported: a program that is profiled has the same results,
+// but its smallest calls take a longer way.
 #ifndef KIT_PROFILER_H
 #define KIT_PROFILER_H
 
@@ -168,6 +168,7 @@ struct kit_profiler_t {
     int counts;      // ticks are of the processor's counter
     kit_profiler__moment_t start;
     double rate;           // seconds per tick
+    int64_t size[TENSOR_DTYPE_COUNT];
     int64_t lost, stamped; // calls there was no memory for; calls before `stamped` know their line
     kit_profiler__list_t calls, frames, spans, nodes, names, taken;
     kit_profiler_marks_t marks;
@@ -181,15 +182,19 @@ struct kit_profiler_t {
 
 #define KIT_PROFILER__AT(p, list, type, i) (((kit_profiler__##type##_t *)(p)->list.at)[i])
 
+// Makes room for at least one more item.   -> 0 = no memory
+static int kit_profiler__grow(kit_profiler__list_t *list, size_t size) {
+    int64_t room = list->room ? 2 * list->room : 256;
+    void *grown = (uint64_t)room > SIZE_MAX / size ? NULL : realloc(list->at, (size_t)room * size);
+    if (!grown) { return 0; }
+    list->at = grown;
+    list->room = room;
+    return 1;
+}
+
 // Room for one more item.   -> it, zeroed; NULL = no memory
 static void *kit_profiler__add(kit_profiler__list_t *list, size_t size) {
-    if (list->count == list->room) {
-        int64_t room = list->room ? 2 * list->room : 256;
-        void *grown = (uint64_t)room > SIZE_MAX / size ? NULL : realloc(list->at, (size_t)room * size);
-        if (!grown) { return NULL; }
-        list->at = grown;
-        list->room = room;
-    }
+    if (list->count == list->room && !kit_profiler__grow(list, size)) { return NULL; }
     return memset((char *)list->at + (size_t)list->count++ * size, 0, size);
 }
 
@@ -240,12 +245,8 @@ static int32_t kit_profiler__name(kit_profiler_t *p, const char *text) {
     return (int32_t)p->names.count - 1;
 }
 
-// The same for a literal, which mostly has the text that its address had before; not where the program has
-// loaded a library again.
-static int32_t kit_profiler__literal(kit_profiler_t *p, const char *text, int is_site) {
-    size_t at = ((uintptr_t)text ^ ((uintptr_t)text >> 11)) % KIT_PROFILER__CACHE;
+static int32_t kit_profiler__new_literal(kit_profiler_t *p, const char *text, int is_site, size_t at) {
     const char *shown = text, *slash;
-    if (p->cache[at].text == text && !strcmp(p->cache[at].copy, text)) { return p->cache[at].name; }
     if (is_site) { // the name of a function and a byte 1, a path, "file.c:41"
         if (strchr(text, 1)) { shown = strchr(text, 1) + 1; }
         while ((slash = strpbrk(shown, "/\\")) != NULL) { shown = slash + 1; }
@@ -253,6 +254,23 @@ static int32_t kit_profiler__literal(kit_profiler_t *p, const char *text, int is
     p->cache[at].text = text;
     p->cache[at].copy = kit_profiler__text(p, kit_profiler__name(p, text));
     return p->cache[at].name = kit_profiler__name(p, shown);
+}
+
+// strcmp == 0, for names of ops, which are short.
+static inline int kit_profiler__same(const char *a, const char *b) {
+    for (; *a && *a == *b; a++) { b++; }
+    return *a == *b;
+}
+
+// The same for a literal, which mostly has the text that its address had before; not where the program has
+// loaded a library again.
+static inline int32_t kit_profiler__literal(kit_profiler_t *p, const char *text, int is_site) {
+    size_t at = ((uintptr_t)text ^ ((uintptr_t)text >> 11)) % KIT_PROFILER__CACHE;
+    if (p->cache[at].text == text) {
+        const char *copy = p->cache[at].copy;
+        if (is_site ? !strcmp(copy, text) : kit_profiler__same(copy, text)) { return p->cache[at].name; }
+    }
+    return kit_profiler__new_literal(p, text, is_site, at);
 }
 
 #include "profiler_clock.h"
@@ -316,22 +334,25 @@ static void kit_profiler__begin(void *user, const tensor_profiler_call_t *call) 
 static void kit_profiler__end(void *user, const tensor_profiler_call_t *call) {
     kit_profiler_t *p = (kit_profiler_t *)user;
     uint64_t end = kit_profiler__ticks(p);
-    kit_profiler__spend(p, end);
     if (p->outer) { kit_profiler__end(p->outer, call); }
     int32_t op = kit_profiler__literal(p, call->op, 0);
-    kit_profiler__call_t *c = op < 0 ? NULL : (kit_profiler__call_t *)kit_profiler__add(&p->calls, sizeof *c);
-    p->lost += !c;
-    if (!c) { return; }
-    double bytes = 0;
+    kit_profiler__list_t *calls = &p->calls;
+    if (op < 0 || (calls->count == calls->room && !kit_profiler__grow(calls, sizeof(kit_profiler__call_t)))) {
+        p->lost++;
+        return;
+    }
+    int64_t bytes = 0;
     for (int i = 0; i < call->inputs + call->outputs; i++) {
         tensor_profiler_operand_t o = tensor_profiler_operand(call, i);
-        if (o.dtype != TENSOR_DTYPE_NONE) { bytes += (double)o.numel * (double)tensor_dtype_size(o.dtype); }
+        if (o.dtype != TENSOR_DTYPE_NONE) { bytes += o.numel * p->size[o.dtype]; }
     }
+    int32_t product = KIT_PROFILER__AT(p, names, name, op).product;
+    kit_profiler__call_t *c = &KIT_PROFILER__AT(p, calls, call, calls->count++);
     c->begin = p->call_begin;
     c->end = end;
     c->live = call->live_bytes;
     c->bytes = (float)bytes;
-    c->flops = (float)kit_profiler__flops(KIT_PROFILER__AT(p, names, name, op).product, call);
+    c->flops = (float)kit_profiler__flops(product, call);
     c->op = op;
     c->line = p->pass >= 0 ? KIT_PROFILER__AT(p, spans, span, p->pass).line : -1;
     c->frame = p->frame;
@@ -397,6 +418,9 @@ kit_profiler_t *kit_profiler_start(void) {
     tensor_profiler_t hears = {p, kit_profiler__begin, kit_profiler__end, kit_profiler__site,
                                kit_profiler__range, kit_profiler__backward, NULL, kit_profiler__pass};
     p->hears = hears;
+    for (int k = 0; k < TENSOR_DTYPE_COUNT; k++) {
+        p->size[k] = (int64_t)tensor_dtype_size((tensor_dtype_t)k);
+    }
     p->span = p->pass = -1;
     p->from = -1;
     kit_profiler__record(p, -1);

@@ -70,7 +70,7 @@ static int kit_profiler__counts(void) {
 
 // Ticks of the counter, which costs some ten nanoseconds to read; without one, nanoseconds of the clock. A
 // core whose counter is behind that of the core before does not make time go back.
-static uint64_t kit_profiler__ticks(kit_profiler_t *p) {
+static inline uint64_t kit_profiler__ticks(kit_profiler_t *p) {
 #if defined(KIT_PROFILER__COUNTER)
     uint64_t now = p->counts ? KIT_PROFILER__COUNTER : (uint64_t)(1e9 * kit_profiler__clock());
 #else
