@@ -13817,13 +13817,8 @@ typedef struct tensor__hears_t {
     tensor_t *(*plain_heard)(struct tensor__op_t *o);
 } tensor__hears_t;
 
-// Takes it from th, whose thread goes on elsewhere.
-TENSOR__FN tensor__hears_t tensor__hears_of(tensor__thread_t *th) {
+TENSOR__FN tensor__hears_t tensor__hears_of(const tensor__thread_t *th) {
     tensor__hears_t h = {th->recorder, th->profiler, th->run_heard, th->plain_heard};
-    th->recorder = NULL;
-    th->profiler = NULL;
-    th->run_heard = NULL;
-    th->plain_heard = NULL;
     return h;
 }
 
@@ -13842,20 +13837,26 @@ TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
     if (th->owner) { tensor__park(th); }
     tensor__tls = NULL;
     tensor__used_context = context;
-    tensor__thread_t *now = tensor__self();
+    tensor__thread_t *now = tensor__attach(context);
     if (!now->owner || !th->owner) { return before; }       // th keeps what hears of it till it is back
     if (th->profiler && now->seq < th->seq) { now->seq = th->seq; }         // the numbers of nodes grow
+    tensor__hears_t nothing = {NULL, NULL, NULL, NULL};
     tensor__hear_on(now, tensor__hears_of(th));
+    tensor__hear_on(th, nothing);
     return before;
 }
 
-// Closes the context of th, whose objects are closed by then, and goes on in the next (NULL = the default
-// one), where what hears of the thread goes on, too.
+// Closes the context of th, whose objects are closed by then, and goes on in the next one, where what hears
+// of the thread goes on, too.
 TENSOR__FN void tensor__context_change(tensor__thread_t *th, tensor_context_t *next) {
+    tensor_context_t *closed = th->ctx;
     tensor__hears_t hears = tensor__hears_of(th);
+    th->recorder = NULL;                        // the profiler hears of the memory that goes back
     tensor__context_close(th);
     tensor__used_context = next;
-    if (hears.recorder && tensor__self()->owner) { tensor__hear_on(tensor__self(), hears); }
+    if (next == closed && !hears.recorder) { return; }          // the default one, which may stay closed
+    tensor__thread_t *now = tensor__attach(next);
+    if (now->owner) { tensor__hear_on(now, hears); }
 }
 
 TENSOR_API int (tensor_context_free)(tensor_context_t *context) {
@@ -13875,7 +13876,7 @@ TENSOR_API int (tensor_context_free)(tensor_context_t *context) {
         TENSOR__REFUSE_CODE(1, OWNER, TENSOR__CALLED_BACK, "context_free");
     }
     int code = tensor__objects_close(th);
-    tensor__context_change(th, before == context ? NULL : before);
+    tensor__context_change(th, before == context ? &tensor__default : before);
     if (context != &tensor__default) {
         TENSOR_FREE(context, sizeof *context, 64);
         (void)TENSOR__ATOMIC_ADD(&tensor__contexts, -1);
