@@ -473,7 +473,7 @@ typedef struct tensor_profiler_operand_t {
 // profiler, and may call no function of the library but tensor_profiler_operand, tensor_profiler_node and
 // tensor_dtype_size; begin and end, outside of a capture, also those of events (tensor_cuda.h), if they clear
 // their errors. Names and sites are as in error texts; a site may begin with the name of a function and a
-// byte of value 1. With a profiler set, small operations and products take the way that reports calls, which
+// byte of value 1. With a profiler set, small products and reductions take the way that reports calls, which
 // is longer.
 typedef struct tensor_profiler_t {
     void *user;
@@ -11130,6 +11130,10 @@ struct tensor__thread_t {
     uint8_t away;                   // a device or a recorder was not told the site of the last calls yet
     tensor_recorder_t *recorder;    // is called for calls and for accesses of the host; NULL = none
     const tensor_profiler_t *profiler;          // if it is set, recorder is not NULL: one test covers both
+    // Set with a profiler, so that programs without one lack the functions: run a kernel, and a plain call,
+    // which the profiler hears of
+    int (*run_heard)(tensor_call_t *c, tensor_kernel_t kernel);
+    tensor_t *(*plain_heard)(struct tensor__op_t *o);
     uint64_t seq;                   // of the last node
     uint64_t epoch;                 // resets and ends of user scopes
     tensor_t *headers, *headers_tail;           // dead headers, oldest first
@@ -12418,6 +12422,8 @@ TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *c
         th->packing = NULL;
         th->recorder = NULL;
         th->profiler = NULL;
+        th->run_heard = NULL;
+        th->plain_heard = NULL;
         th->device = 0;
         th->path_depth = 0;
         th->fresh = NULL;
@@ -12583,13 +12589,6 @@ TENSOR__FN tensor_recorder_t *tensor__set_recorder(tensor_recorder_t *recorder) 
     tensor_recorder_t *before = th->recorder;
     th->recorder = !recorder && th->profiler ? &tensor__no_recorder : recorder;
     return before == &tensor__no_recorder ? NULL : before;
-}
-
-TENSOR_API int (tensor_profiler_set)(const tensor_profiler_t *profiler) {
-    tensor_recorder_t *recorder = tensor__set_recorder(NULL);
-    tensor__self()->profiler = profiler;
-    tensor__set_recorder(recorder);
-    return 0;
 }
 
 TENSOR__FN void tensor__tell_range(const tensor__thread_t *th, const char *name) {
@@ -13791,9 +13790,9 @@ TENSOR__FN void tensor__headers_close(tensor__thread_t *th) {
     } while (tensor__headers_all(th, TENSOR__HEADERS_DESTROY));
 }
 
-// Everything the context owns: objects first (they hold tensors), then scopes, then what is still kept, then
-// raw memory.
-TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
+// The objects that the context owns, which hold tensors; a capture of it ends.
+//   -> first error that was pending, 0 = none
+TENSOR__FN int tensor__objects_close(tensor__thread_t *th) {
     tensor_context_t *ctx = th->ctx;
     th->inside = 1;
     tensor__report(th, NULL);
@@ -13807,6 +13806,12 @@ TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
         o->prev = NULL;
         o->destroy(o);
     }
+    return code;
+}
+
+// The rest, after the objects: scopes, what is still kept, raw memory.
+TENSOR__FN void tensor__context_close(tensor__thread_t *th) {
+    tensor_context_t *ctx = th->ctx;
     tensor__headers_close(th);
     TENSOR__LOCK(&ctx->mutex);
     tensor__raw_t *r = ctx->raw;
@@ -13852,7 +13857,6 @@ TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
     tensor__tls = NULL;
     tensor__used_context = NULL;
     if (ctx == &tensor__default) { tensor__exit_forget(); }
-    return code;
 }
 
 TENSOR_API int (tensor_shutdown)(void) {
@@ -13861,7 +13865,10 @@ TENSOR_API int (tensor_shutdown)(void) {
     if (!busy) { tensor__crews_end(th->ctx); }
     busy |= TENSOR__ATOMIC_LOAD(&th->ctx->pool.busy);
     TENSOR__REFUSE_CODE(busy, OWNER, TENSOR__CALLED_BACK, "shutdown");
-    return th->owner ? tensor__context_close(th) : th->error.code;
+    if (!th->owner) { return th->error.code; }
+    int code = tensor__objects_close(th);
+    tensor__context_close(th);
+    return code;
 }
 
 TENSOR_API tensor_context_t *(tensor_context_new)(void) {
@@ -13873,53 +13880,78 @@ TENSOR_API tensor_context_t *(tensor_context_new)(void) {
     return ctx;
 }
 
+// What hears of a thread goes with it from one state to another.
+typedef struct tensor__hears_t {
+    tensor_recorder_t *recorder;
+    const tensor_profiler_t *profiler;
+    int (*run_heard)(tensor_call_t *c, tensor_kernel_t kernel);
+    tensor_t *(*plain_heard)(struct tensor__op_t *o);
+} tensor__hears_t;
+
+TENSOR__FN tensor__hears_t tensor__hears_of(const tensor__thread_t *th) {
+    tensor__hears_t h = {th->recorder, th->profiler, th->run_heard, th->plain_heard};
+    return h;
+}
+
+TENSOR__FN void tensor__hear_on(tensor__thread_t *to, tensor__hears_t h) {
+    to->recorder = h.recorder;
+    to->profiler = h.profiler;
+    to->run_heard = h.run_heard;
+    to->plain_heard = h.plain_heard;
+}
+
 TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
     tensor__thread_t *th = tensor__self();
     tensor_context_t *before = tensor__here();
     if (!context) { context = &tensor__default; }
     if (context == before) { return before; }
-    const tensor_profiler_t *profiler = th->profiler;
-    tensor_recorder_t *recorder = NULL;
-    if (th->owner) {
-        (tensor_profiler_set)(NULL);
-        recorder = tensor__set_recorder(NULL);
-        tensor__park(th);
-    }
+    if (th->owner) { tensor__park(th); }
     tensor__tls = NULL;
     tensor__used_context = context;
     tensor__thread_t *now = tensor__attach(context);
-    if (!now->owner) { return before; }
-    if (profiler && now->seq < th->seq) { now->seq = th->seq; }     // the numbers of nodes grow
-    (tensor_profiler_set)(profiler);
-    tensor__set_recorder(recorder);
+    if (!now->owner || !th->owner) { return before; }       // th keeps what hears of it till it is back
+    if (th->profiler && now->seq < th->seq) { now->seq = th->seq; }         // the numbers of nodes grow
+    tensor__hears_t nothing = {NULL, NULL, NULL, NULL};
+    tensor__hear_on(now, tensor__hears_of(th));
+    tensor__hear_on(th, nothing);
     return before;
 }
 
+// Closes the context of th, whose objects are closed by then, and goes on in the next one, where what hears
+// of the thread goes on, too.
+TENSOR__FN void tensor__context_change(tensor__thread_t *th, tensor_context_t *next) {
+    tensor_context_t *closed = th->ctx;
+    tensor__hears_t hears = tensor__hears_of(th);
+    th->recorder = NULL;                        // the profiler hears of the memory that goes back
+    tensor__context_close(th);
+    tensor__used_context = next;
+    if (next == closed && !hears.recorder) { return; }          // the default one, which may stay closed
+    tensor__thread_t *now = tensor__attach(next);
+    if (now->owner) { tensor__hear_on(now, hears); }
+}
+
 TENSOR_API int (tensor_context_free)(tensor_context_t *context) {
-    if (!context || context == &tensor__default) {
-        tensor_context_t *now = (tensor_context_use)(NULL);
-        int r = (tensor_shutdown)();
-        if (now != &tensor__default) { (tensor_context_use)(now); }
-        return r;
-    }
+    if (!context) { context = &tensor__default; }
     tensor_context_t *before = (tensor_context_use)(context);
-    if (tensor__self()->ctx != context) {       // no memory for a state in it
-        int code = tensor__self()->error.code;
+    tensor__thread_t *th = tensor__self();
+    if (th->ctx != context) {                   // no memory for a state in it
+        int code = th->error.code;
         (tensor_context_use)(before);
         return code;
     }
-    if (tensor__called_back(tensor__self())) {
+    int busy = tensor__called_back(th);
+    if (!busy) { tensor__crews_end(context); }
+    busy |= TENSOR__ATOMIC_LOAD(&context->pool.busy);
+    if (busy) {
         (tensor_context_use)(before);
         TENSOR__REFUSE_CODE(1, OWNER, TENSOR__CALLED_BACK, "context_free");
     }
-    tensor__crews_end(context);
-    const tensor_profiler_t *profiler = tensor__self()->profiler;
-    int code = tensor__context_close(tensor__self());
-    TENSOR_FREE(context, sizeof *context, 64);
-    (void)TENSOR__ATOMIC_ADD(&tensor__contexts, -1);
-    tensor__used_context = before == context ? &tensor__default : before;
-    tensor__attach(tensor__used_context);
-    if (profiler) { (tensor_profiler_set)(profiler); }      // it is the thread's
+    int code = tensor__objects_close(th);
+    tensor__context_change(th, before == context ? &tensor__default : before);
+    if (context != &tensor__default) {
+        TENSOR_FREE(context, sizeof *context, 64);
+        (void)TENSOR__ATOMIC_ADD(&tensor__contexts, -1);
+    }
     return code;
 }
 
@@ -14207,18 +14239,17 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
 // One comparison of two neighbouring bytes.
 #define TENSOR__HOST_F32(t) ((t)->dtype == TENSOR_F32 && (t)->device == 0)
 
-// Whether t may be the first operand of a plain call. There are no plain calls with a recorder: it is
-// called for call blocks only.
+// Whether t may be the first operand of a plain call.
 TENSOR__INLINE int tensor__plain_operand(const tensor__thread_t *th, const tensor_t *t) {
     const tensor__isa_t *isa = th->ctx->plain;
-    return isa && !th->recorder && TENSOR__HOST_F32(t) && (t->flags & TENSOR__CONTIGUOUS) &&
+    return isa && TENSOR__HOST_F32(t) && (t->flags & TENSOR__CONTIGUOUS) &&
            !(t->numel & (isa->lanes - 1)) && (uint64_t)t->numel - 1 < TENSOR__GRAIN;     // 1..GRAIN
 }
 
-// Whether a pointwise call is plain: its inputs (at least one) are contiguous f32 of one shape on the host,
-// in whole vectors, and one thread's work. Its body can then run on them as they are.
-TENSOR__INLINE int tensor__plain(const tensor__thread_t *th, const tensor__row_t *row, tensor_t *const *in,
-                                 int nin) {
+// Whether the inputs (at least one) are contiguous f32 of one shape on the host, in whole vectors, and one
+// thread's work. The body of a pointwise row can then run on them as they are.
+TENSOR__INLINE int tensor__plain_inputs(const tensor__thread_t *th, const tensor__row_t *row,
+                                        tensor_t *const *in, int nin) {
     const tensor_t *a = in[0];
     if (row->kind > TENSOR__NUM || !a || !tensor__plain_operand(th, a)) { return 0; }
     for (int i = 1; i < nin; i++) {
@@ -14231,6 +14262,13 @@ TENSOR__INLINE int tensor__plain(const tensor__thread_t *th, const tensor__row_t
         }
     }
     return 1;
+}
+
+// Whether a pointwise call is plain. There are no plain calls with a recorder: it is called for call blocks
+// only.
+TENSOR__INLINE int tensor__plain(const tensor__thread_t *th, const tensor__row_t *row, tensor_t *const *in,
+                                 int nin) {
+    return !th->recorder && tensor__plain_inputs(th, row, in, nin);
 }
 
 TENSOR__INLINE void *tensor__ptr(const tensor_t *t) {
@@ -15702,6 +15740,14 @@ TENSOR__INLINE void tensor__arg_none(tensor_arg_t *a) {
     a->dtype = 0;
 }
 
+// A number, which is no tensor's, as an argument.
+TENSOR__INLINE void tensor__arg_number(tensor_arg_t *a, double *number) {
+    tensor__arg_none(a);
+    a->data = number;
+    a->numel = 1;
+    a->dtype = TENSOR_F64;
+}
+
 // Writes the strides of dims with channels innermost to `to`, unless it is NULL. -> whether `is` has them,
 // except in dims of size 1
 TENSOR__FN int tensor__channels_last_strides(const int64_t *dims, int ndim, const int64_t *is, int64_t *to) {
@@ -15759,22 +15805,9 @@ TENSOR__FN TENSOR__NOINLINE int tensor__launch_heard(tensor_call_t *c, tensor_ke
     tensor__thread_t *th = c->thread;
     tensor_recorder_t *r = th->recorder;
     int code = r->call ? r->call(r, c) : 0;
-    const tensor_profiler_t *p = th->profiler;
     if (code) { return code; }
     th->away = 1;
-    if (!p) { return kernel(c); }
-    tensor_profiler_call_t heard;
-    heard.op = c->row->name;
-    heard.inputs = c->nin;
-    heard.outputs = c->nout;
-    heard.device = (tensor_device_t)(TENSOR_CPU + c->device);
-    heard.live_bytes = (uint64_t)TENSOR__RELAXED_LOAD(&th->live_bytes);
-    heard.captured = r != &tensor__no_recorder;
-    heard.call_ = c;
-    if (p->begin) { p->begin(p->user, &heard); }
-    code = kernel(c);
-    if (p->end) { p->end(p->user, &heard); }
-    return code;
+    return th->run_heard ? th->run_heard(c, kernel) : kernel(c);
 }
 
 // -> code; raised if not 0.
@@ -15863,14 +15896,16 @@ TENSOR__FN TENSOR__NOINLINE int tensor__launch_op(tensor__op_t *o) {
     c.row = o->row;
     tensor_arg_t arg[TENSOR__MAX_IN + TENSOR__MAX_OUT];
     c.arg = arg;
-    c.nin = o->nin;
+    int nin = o->nin;
+    TENSOR__HIDE(nin);          // else one load of nin and nout waits some nanoseconds for two stores to them
+    c.nin = nin;
     c.nout = o->nout;
     c.p = o->p;
     c.rng = o->rng;
     c.compute = o->compute;
     c.device = (uint8_t)o->device;
     c.thread = o->th;
-    for (int i = 0; i < o->nin; i++) {
+    for (int i = 0; i < nin; i++) {
         if (o->in[i]) {
             tensor__arg(&arg[i], o->in[i], TENSOR_READ);
         } else {
@@ -15878,14 +15913,9 @@ TENSOR__FN TENSOR__NOINLINE int tensor__launch_op(tensor__op_t *o) {
         }
     }
 
-    if (o->immediate) {
-        tensor__arg_none(&arg[1]);
-        arg[1].data = &o->imm;
-        arg[1].numel = 1;
-        arg[1].dtype = TENSOR_F64;
-    }
+    if (o->immediate) { tensor__arg_number(&arg[1], &o->imm); }
     for (int i = 0; i < o->nout; i++) {
-        tensor__arg(&arg[o->nin + i], o->out[i], o->update && i == 0 ? TENSOR_UPDATE : TENSOR_WRITE);
+        tensor__arg(&arg[nin + i], o->out[i], o->update && i == 0 ? TENSOR_UPDATE : TENSOR_WRITE);
     }
     return tensor__launch(&c);
 }
@@ -15901,6 +15931,70 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
         if (tensor__launch_op(o)) { return tensor__abandon(o); }
     }
     return tensor__commit(o);
+}
+
+// A call as the profiler is told of it; nin, nout, row and the thread of c are set.
+TENSOR__FN tensor_profiler_call_t tensor__call_heard(const tensor_call_t *c, int device) {
+    tensor_profiler_call_t heard;
+    heard.op = c->row->name;
+    heard.inputs = c->nin;
+    heard.outputs = c->nout;
+    heard.device = (tensor_device_t)(TENSOR_CPU + device);
+    heard.live_bytes = (uint64_t)TENSOR__RELAXED_LOAD(&c->thread->live_bytes);
+    heard.captured = c->thread->recorder != &tensor__no_recorder;
+    heard.call_ = c;
+    return heard;
+}
+
+TENSOR__FN int tensor__run_heard(tensor_call_t *c, tensor_kernel_t kernel) {
+    const tensor__thread_t *th = c->thread;
+    const tensor_profiler_t *p = th->profiler;
+    tensor_profiler_call_t heard = tensor__call_heard(c, c->device);
+    if (p->begin) { p->begin(p->user, &heard); }
+    int code = kernel(c);
+    if (p->end) { p->end(p->user, &heard); }
+    return code;
+}
+
+// A plain call with f32 results, unless a recorder must hear of it, too. Of the operands, the call has what
+// tensor_profiler_operand asks for. -> NULL = it is not plain
+TENSOR__FN tensor_t *tensor__plain_heard(tensor__op_t *o) {
+    tensor__thread_t *th = o->th;
+    const tensor_profiler_t *p = th->profiler;
+    int given = o->immediate ? 1 : o->nin;
+    if (th->recorder != &tensor__no_recorder || !tensor__plain_inputs(th, o->row, o->in, given)) {
+        return NULL;
+    }
+    o->out[0] = tensor__like(th, o->row->name, o->in[0]);
+    if (!o->out[0]) { return NULL; }                    // the usual way raises
+    o->nout = 1;
+    o->plain = 1;
+    tensor_call_t c;
+    tensor_arg_t arg[TENSOR__MAX_IN + 1];
+    c.row = o->row;
+    c.arg = arg;
+    c.thread = th;
+    c.nin = o->nin;
+    c.nout = 1;
+    for (int i = 0; i < given; i++) { tensor__arg(&arg[i], o->in[i], TENSOR_READ); }
+    if (o->immediate) { tensor__arg_number(&arg[1], &o->imm); }
+    tensor__arg(&arg[o->nin], o->out[0], TENSOR_WRITE);
+    tensor_profiler_call_t heard = tensor__call_heard(&c, 0);
+    th->away = 1;
+    if (p->begin) { p->begin(p->user, &heard); }
+    tensor__plain_run(o, o->row, o->in, o->nin, o->immediate);
+    if (p->end) { p->end(p->user, &heard); }
+    return tensor__commit(o);
+}
+
+TENSOR_API int (tensor_profiler_set)(const tensor_profiler_t *profiler) {
+    tensor__thread_t *th = tensor__self();
+    tensor_recorder_t *recorder = tensor__set_recorder(NULL);
+    th->run_heard = profiler ? tensor__run_heard : NULL;
+    th->plain_heard = profiler ? tensor__plain_heard : NULL;
+    tensor__self()->profiler = profiler;
+    tensor__set_recorder(recorder);
+    return 0;
 }
 
 // ------------------------------------------------------------------------------
@@ -19462,6 +19556,10 @@ TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
     }
     int dtype = tensor__pointwise_dtype(o, promoted);
     if (dtype < 0) { return TENSOR__POISON; }
+    if (o->th->plain_heard && dtype == TENSOR_F32) {
+        tensor_t *y = o->th->plain_heard(o);
+        if (y) { return y; }
+    }
     const tensor_t *a = o->in[0];
     int same = 1;
     for (int i = 1; i < o->nin; i++) {
@@ -20488,7 +20586,7 @@ TENSOR__INLINE int tensor__grad_is_plain(tensor__grad_t *g, const tensor__point_
                                          tensor__plain_grad_t *reads) {
     const tensor__node_t *n = g->node;
     const tensor_t *gy = g->gy[0];
-    int plain = tensor__plain_operand(g->th, gy) && d->backward[g->th->ctx->plain->place];
+    int plain = !g->th->recorder && tensor__plain_operand(g->th, gy) && d->backward[g->th->ctx->plain->place];
     plain = plain && n->out[0].dtype == TENSOR_F32;
     for (int i = 0; i < 5; i++) { reads->in[i] = NULL; }
     reads->number = NULL;

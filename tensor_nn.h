@@ -24523,12 +24523,24 @@ TENSOR_API tensor_t *(nn_save_memory)(nn_module_t *m) {
     return t;
 }
 
-// The text has a few names for each kind of mismatch; the others are counted.
+// The text has a few names for each kind of mismatch; the others are counted. It comes to at most
+// NN__MISMATCHES bytes, or an error's text would be cut.
+enum { NN__MISMATCH = 200, NN__MISMATCHES = 380 };
+
 typedef struct nn__mismatch_t {
     tensor__text_t t;
     int count;
-    char text[200];
+    char text[NN__MISMATCH];
 } nn__mismatch_t;
+
+// used: bytes of the others and of the file's name; parts: how many texts share what is left.
+TENSOR__FN void nn__mismatch_begin(nn__mismatch_t *m, size_t used, size_t parts) {
+    size_t room = used < NN__MISMATCHES ? (NN__MISMATCHES - used) / parts : 0;
+    if (room > sizeof m->text) { room = sizeof m->text; }
+    if (room < 16) { room = 16; }
+    m->count = 0;
+    m->t = nn__text(m->text, room);
+}
 
 // Adds name and, if about is not NULL, what is wrong with it.
 TENSOR__FN void nn__mismatch_name(nn__mismatch_t *m, const char *name, const char *about) {
@@ -24587,11 +24599,9 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     memset(known, 0, (size_t)r->count + 1);
     memset(found, 0, (size_t)all->n + 1);
     nn__mismatch_t missing, unexpected, differ;
-    missing.count = unexpected.count = differ.count = 0;
-    missing.t = nn__text(missing.text, sizeof missing.text);
-    unexpected.t = nn__text(unexpected.text, sizeof unexpected.text);
-    differ.t = nn__text(differ.text, sizeof differ.text);
     char about[200];
+    size_t used = strlen(r->label);
+    nn__mismatch_begin(&differ, used, 1);
     for (int64_t i = 0; i < all->n; i++) {
         int transient = all->item[i].slot->kind == NN__TRANSIENT;
         nn__entry_t *e = transient ? NULL : nn__find_named(r, names, all->item[i].name);
@@ -24603,11 +24613,14 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
         }
     }
 
+    used += differ.t.length;
+    nn__mismatch_begin(&missing, used, 2);
     for (int64_t i = 0; i < all->n && !partial; i++) {
         if (all->item[i].first == i && !found[i] && all->item[i].slot->kind != NN__TRANSIENT) {
             nn__mismatch_name(&missing, all->item[i].name, NULL);
         }
     }
+    nn__mismatch_begin(&unexpected, used + missing.t.length, 1);
     for (int64_t i = 0; i < r->count && !partial; i++) {
         const char *name = r->entry[i].name;
         if (known[i] || strncmp(name, names->prefix, strlen(names->prefix)) != 0) { continue; }

@@ -1,6 +1,6 @@
 # parallel.sh - several processes train one net (examples/kit/parallel.h, mpi.h) under mpirun: losses of two and three
 # ranks beside those of one, uneven batches, gradients that a rank lacks, accumulation, batch norm over ranks, shards,
-# a checkpoint that resumes on another number of ranks; and ranks that disagree, hang, leave, fail, come late or die.
+# a checkpoint that resumes on another number of ranks; ranks without memory, that disagree, hang, leave, fail, come late, die.
 # Skipped and counted without MPI. Ends with "N passed, N failed". The mode "speed" of ranks.c is for a machine at rest.
 B=${B:-build}
 CC=${CC:-cc}
@@ -8,12 +8,12 @@ P=$B/parallel
 passed=0
 failed=0
 if ! command -v mpicc >/dev/null 2>&1 || ! command -v mpirun >/dev/null 2>&1; then
-    echo "skipped 131 tests of several ranks: no mpicc, or no mpirun"
+    echo "skipped 133 tests of several ranks: no mpicc, or no mpirun"
     echo "0 passed, 0 failed"
     exit 0
 fi
 if ! timeout 60 mpirun --allow-run-as-root --oversubscribe --mca btl self,vader -np 2 true </dev/null 2>/dev/null; then
-    echo "skipped 131 tests of several ranks: mpirun cannot start two processes here"
+    echo "skipped 133 tests of several ranks: mpirun cannot start two processes here"
     echo "0 passed, 0 failed"
     exit 0
 fi
@@ -82,7 +82,7 @@ result "$(same "without mpirun" "$P/even.1" "$P/even.alone")"
 printf '#define KIT_MPI_IMPLEMENTATION\n#include "examples/kit/mpi.h"\n' >"$P/none.c"
 "$CC" -I. -fsyntax-only "$P/none.c" >"$P/err.txt" 2>&1
 result "$(grep -q "there is no mpi.h; install MPI" "$P/err.txt" || [ -f /usr/include/mpi.h ] || cat "$P/err.txt")"
-for mode in missing shards again kept cleared frozen masks; do
+for mode in missing shards again kept cleared frozen masks memory; do
     for n in 2 3; do
         ranks $n $mode "$P/$mode.$n.safetensors" >"$P/$mode" || result "$mode, $n ranks: $(cat "$P/$mode" "$P/err.txt")"
         result "$([ "$(grep -c '^good$' "$P/$mode")" -eq $n ] || echo "$mode: $(cat "$P/$mode")")"

@@ -112,15 +112,19 @@ static void hand_over(void) {
 }
 
 // A context whose memory is switched off: threads that have no state in it yet fail with OUT_OF_MEMORY in
-// every call, and never work in another context instead; with memory they go on in it.
+// every call, and never work in another context instead; with memory they go on in it. What such a thread captures
+// in the context that it came from goes on there.
 typedef struct stateless_t {
     tensor_context_t *context;
     int code, freed, ok, back;
-    double sum;
+    double sum, replayed;
     char text[200];
 } stateless_t;
 static void *without_a_state(void *arg) {
     stateless_t *s = (stateless_t *)arg;
+    tensor_t *x = tensor_ones(4);
+    tensor_capture_begin(TENSOR_CPU);
+    tensor_t *y = tensor_add_scalar(x, 1);
     tensor_context_t *before = tensor_context_use(s->context);
     s->ok = tensor_ok();
     tensor_sum(tensor_ones(4));
@@ -129,6 +133,14 @@ static void *without_a_state(void *arg) {
     snprintf(s->text, sizeof s->text, "%s", tensor_error_text());
     s->freed = tensor_shutdown();
     s->back = tensor_context_use(before) == s->context && tensor_ok();
+    s->freed = s->freed == tensor_context_free(s->context) ? s->freed : -1;
+    tensor_t *z = tensor_mul_scalar(y, 3);
+    tensor_graph_t *g = tensor_capture_end();
+    tensor_fill_(x, 2);
+    tensor_graph_replay(g);
+    s->replayed = tensor_item(tensor_sum(z));
+    tensor_graph_free(g);
+    tensor_thread_end();
     return NULL;
 }
 static void *with_a_state(void *arg) {
@@ -161,6 +173,7 @@ static void no_states(void) {
         for (i = 0; i < 2; i++) pthread_join(t[i], NULL);
         for (i = 0; i < 2; i++) {
             CHECK(s[i].code == (turn ? 0 : TENSOR_ERR_OUT_OF_MEMORY));
+            CHECK(turn || s[i].replayed == 4 * 3 * 3);
             CHECK(turn || (!s[i].ok && s[i].back && s[i].freed == TENSOR_ERR_OUT_OF_MEMORY &&
                            strcmp(s[i].text, "no memory for the state of this thread") == 0));
             CHECK(!turn || s[i].sum == 4);
