@@ -14033,9 +14033,14 @@ TENSOR__INLINE tensor_t *tensor__new_header(tensor__thread_t *th, const char *op
     return t;
 }
 
-TENSOR__FN int tensor__dims_given(const char *op, const int64_t *dims, int ndim) {
-    TENSOR__REFUSE_AS(0, !dims && ndim > 0, SHAPE, "%s: dims is NULL, must have %i sizes", op, ndim);
+// Whether an argument has its n numbers; arg: its name. 0 = it is NULL; raised.
+TENSOR__FN int tensor__list_given(const char *op, const char *arg, const int64_t *list, int n) {
+    TENSOR__REFUSE_AS(0, !list && n > 0, SHAPE, "%s: %s is NULL, must have %i numbers", op, arg, n);
     return 1;
+}
+
+TENSOR__INLINE int tensor__dims_given(const char *op, const int64_t *dims, int ndim) {
+    return tensor__list_given(op, "dims", dims, ndim);
 }
 
 // The dims of x in a list as bits. 0 = x is not usable, or a dim is out of range or given twice; raised.
@@ -17697,7 +17702,7 @@ TENSOR_API tensor_t *(tensor_wrap_strided)(const void *data, tensor_dtype_t dtyp
     TENSOR__BEGIN0(o, TENSOR__ROW(FILL))
     int64_t n;
     if (!tensor__wrappable("wrap_strided", data, (int)dtype, dims, ndim, &n)) { return TENSOR__POISON; }
-    if (!tensor__dims_given("wrap_strided", strides, ndim)) { return TENSOR__POISON; }
+    if (!tensor__list_given("wrap_strided", "strides", strides, ndim)) { return TENSOR__POISON; }
     uint64_t last = 0, reach;
     for (int i = 0; i < ndim && n > 0; i++) {
         int bad = strides[i] < 0 || !tensor__mul_u64((uint64_t)strides[i], (uint64_t)dims[i] - 1, &reach) ||
@@ -18204,7 +18209,7 @@ TENSOR_API tensor_t *(tensor_flatten)(tensor_t *x, int64_t start, int64_t end) {
 TENSOR_API tensor_t *(tensor_permute_n)(tensor_t *x, const int64_t *order, int ndim) {
     TENSOR__BEGIN(o, TENSOR__ROW(PERMUTE), x)
     unsigned seen = 0;
-    if (!tensor__dims_given("permute", order, ndim)) { return TENSOR__POISON; }
+    if (!tensor__list_given("permute", "order", order, ndim)) { return TENSOR__POISON; }
     TENSOR__REFUSE(ndim != x->ndim, SHAPE, "permute: x %t has %i dims, the order %i", x, (int)x->ndim, ndim);
     o.p = &o.params;
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
@@ -18258,7 +18263,8 @@ TENSOR__FN tensor_t *tensor__movedims(const char *name, tensor_t *x, const int64
                                       const int64_t *destination, int n) {
     TENSOR__BEGIN(o, TENSOR__ROW(PERMUTE), x)
     uint32_t moved = 0, taken = 0;
-    if (!tensor__dims_given(name, source, n) || !tensor__dims_given(name, destination, n)) {
+    if (!tensor__list_given(name, "source", source, n) ||
+        !tensor__list_given(name, "destination", destination, n)) {
         return TENSOR__POISON;
     }
     int64_t order[TENSOR_MAX_DIMS];
@@ -18409,7 +18415,8 @@ TENSOR_API tensor_t *(tensor_slice)(tensor_t *x, int64_t dim, int64_t start, int
 TENSOR__FN int tensor__in_storage(tensor__op_t *o, tensor_t *x, const int64_t *dims, const int64_t *strides,
                                   int ndim, int64_t offset) {
     int64_t end = offset, room = (int64_t)(x->storage->bytes / tensor__sizes[x->dtype]);
-    if (!tensor__dims_given(o->row->name, dims, ndim) || !tensor__dims_given(o->row->name, strides, ndim)) {
+    const char *op = o->row->name;
+    if (!tensor__dims_given(op, dims, ndim) || !tensor__list_given(op, "strides", strides, ndim)) {
         return 0;
     }
     int64_t n;
@@ -18423,7 +18430,7 @@ TENSOR__FN int tensor__in_storage(tensor__op_t *o, tensor_t *x, const int64_t *d
         bad |= end > (int64_t)1 << 61;
     }
     TENSOR__REFUSE_AS(0, bad || (n > 0 && end >= room), SHAPE,
-                      "%s: the view leaves the storage of x %t (%d elements)", o->row->name, x, room);
+                      "%s: the view leaves the storage of x %t (%d elements)", op, x, room);
     return 1;
 }
 
@@ -18597,7 +18604,7 @@ TENSOR_API int (tensor_chunk)(tensor_t *x, int n, int64_t dim, tensor_t **out, i
 TENSOR_API int (tensor_split_with_sizes)(tensor_t *x, const int64_t *sizes, int n, int64_t dim,
                                          tensor_t **out) {
     int d = tensor__parts("split_with_sizes", x, dim, out, n);
-    if (d < 0 || !tensor__dims_given("split_with_sizes", sizes, n)) { return 0; }
+    if (d < 0 || !tensor__list_given("split_with_sizes", "sizes", sizes, n)) { return 0; }
     int64_t left = x->dims[d];
     for (int i = 0; i < n; i++) { left = sizes[i] < 0 || sizes[i] > left ? -1 : left - sizes[i]; }
     TENSOR__REFUSE_AS(0, left, SHAPE, "split_with_sizes: sizes %n do not make up dim %i of x %t", sizes,
@@ -18626,7 +18633,7 @@ TENSOR__FN int tensor__split_at(const char *op, tensor_t *x, const int64_t *indi
                                 tensor_t **out) {
     TENSOR__REFUSE_AS(0, n < 0 || n == 0x7FFFFFFF, SHAPE, "%s: there cannot be %i indices", op, n);
     int d = tensor__parts(op, x, dim, out, n + 1);
-    if (d < 0 || !tensor__dims_given(op, indices, n)) { return 0; }
+    if (d < 0 || !tensor__list_given(op, "indices", indices, n)) { return 0; }
     for (int i = 0; i <= n; i++) {
         int64_t end = i < n ? indices[i] : INT64_MAX;
         out[i] = (tensor_slice)(x, d, i ? indices[i - 1] : 0, end, 1);
@@ -19002,7 +19009,7 @@ TENSOR__FN int64_t tensor__sizes_product(const int64_t *sizes, int n, int *infer
 
 TENSOR_API tensor_t *(tensor_unflatten_n)(tensor_t *x, int64_t dim, const int64_t *sizes, int n) {
     if (!TENSOR__USABLE("unflatten", "x", x) ||
-        !tensor__dims_given("unflatten", sizes, n)) {
+        !tensor__list_given("unflatten", "sizes", sizes, n)) {
         return TENSOR__POISON;
     }
     int d = tensor__slice_dim("unflatten", dim, x), m = x->ndim - 1 + n, infer = -1;
@@ -22297,8 +22304,8 @@ TENSOR__FN int tensor__contract(const char *op, tensor__labelled_t *a, tensor__l
 TENSOR__FN tensor_t *tensor__tensordot(tensor_t *a, tensor_t *b, const int64_t *dims_a, const int64_t *dims_b,
                                        int n) {
     if (!TENSOR__USABLE("tensordot", "a", a) || !TENSOR__USABLE("tensordot", "b", b) ||
-        !tensor__dims_given("tensordot", dims_a, n) ||
-        !tensor__dims_given("tensordot", dims_b, n)) {
+        !tensor__list_given("tensordot", "dims_a", dims_a, n) ||
+        !tensor__list_given("tensordot", "dims_b", dims_b, n)) {
         return TENSOR__POISON;
     }
     tensor__labelled_t l = {a, a->ndim, {0}}, r = {b, b->ndim, {0}};
@@ -24954,10 +24961,11 @@ TENSOR_API int (tensor_unravel_index)(tensor_t *index, const int64_t *dims, int 
     if (!TENSOR__USABLE("unravel_index", "index", index)) { return th_->error.code; }
     TENSOR__REFUSE_CODE(tensor__category(index->dtype) != 1, DTYPE,
                         "unravel_index: index %t is %y, must be of an integer dtype", index, index);
-    int fits = n >= 1 && n <= TENSOR_MAX_DIMS && dims && out;
+    if (!tensor__list_given("unravel_index", "dims", dims, n)) { return th_->error.code; }
+    TENSOR__REFUSE_CODE(!out, SHAPE, "unravel_index: out is NULL, must have a place for each of %i dims", n);
+    int fits = n >= 1 && n <= TENSOR_MAX_DIMS;
     for (int i = 0; fits && i < n; i++) { fits = dims[i] > 0; }
-    TENSOR__REFUSE_CODE(!fits, SHAPE,
-                        "unravel_index: needs 1 to 8 dims above 0 and as many results, not %i", n);
+    TENSOR__REFUSE_CODE(!fits, SHAPE, "unravel_index: needs 1 to 8 dims above 0, not %i", n);
     tensor_t *list[TENSOR_MAX_DIMS], *at = tensor_to(index, TENSOR_I64);
     for (int i = n; i-- > 0;) {
         list[i] = tensor_remainder_scalar(at, (double)dims[i]);
@@ -25559,7 +25567,7 @@ TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *re
 TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int n) {
     TENSOR__MARK
     if (!TENSOR__USABLE("repeat", "x", x) ||
-        !tensor__dims_given("repeat", repeats, n)) {
+        !tensor__list_given("repeat", "repeats", repeats, n)) {
         return TENSOR__POISON;
     }
     TENSOR__REFUSE(n < x->ndim || n > TENSOR_MAX_DIMS, SHAPE,
@@ -25744,7 +25752,7 @@ TENSOR_API tensor_t *(tensor_empty_strided)(const int64_t *dims, const int64_t *
     TENSOR__MARK
     int64_t span = 1;
     if (!tensor__dims_given("empty_strided", dims, ndim) ||
-        !tensor__dims_given("empty_strided", strides, ndim)) {
+        !tensor__list_given("empty_strided", "strides", strides, ndim)) {
         return TENSOR__POISON;
     }
     int64_t n;
@@ -25781,10 +25789,9 @@ TENSOR_API int (tensor_meshgrid)(tensor_t *const *list, int n, const char *index
     for (int i = 0; out && i < n; i++) { out[i] = TENSOR__POISON; }
     TENSOR__REFUSE_CODE(!xy && (!indexing || strcmp(indexing, "ij")), FORMAT,
                         "meshgrid: indexing must be ij or xy, not \"%s\"", indexing ? indexing : "NULL");
-    const char *no_list = list ? "" : "; the list is NULL";
-    const char *no_out = out ? "" : "; out is NULL";
-    TENSOR__REFUSE_CODE(!list || !out || n < 1 || n > TENSOR_MAX_DIMS, SHAPE,
-                        "meshgrid: needs 1 to 8 tensors, not %i%s%s", n, no_list, no_out);
+    TENSOR__REFUSE_CODE(!list, SHAPE, "meshgrid: list is NULL, must have 1 to 8 tensors");
+    TENSOR__REFUSE_CODE(!out, SHAPE, "meshgrid: out is NULL, must have a place for each tensor");
+    TENSOR__REFUSE_CODE(n < 1 || n > TENSOR_MAX_DIMS, SHAPE, "meshgrid: needs 1 to 8 tensors, not %i", n);
     int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE("meshgrid", "list", list[i])) { return th->error.code; }
@@ -26243,7 +26250,8 @@ TENSOR_API int (tensor_check_n)(tensor_t *x, const char *pattern, int64_t *const
     tensor__check_t c;
     int readable = tensor__check_read(&c, pattern);
     TENSOR__REFUSE_CODE(!readable, FORMAT, "check: cannot read \"%s\"", pattern ? pattern : "NULL");
-    TENSOR__REFUSE_CODE(n > c.names || (n > 0 && !sizes), FORMAT, "check: \"%s\" has %i names for %i sizes",
+    TENSOR__REFUSE_CODE(n > 0 && !sizes, FORMAT, "check: sizes is NULL, must have %i pointers", n);
+    TENSOR__REFUSE_CODE(n > c.names, FORMAT, "check: \"%s\" has %i names for %i sizes",
                         pattern, c.names, n);
     int open = c.ellipsis >= 0, want = c.count - open;
     TENSOR__REFUSE_CODE(x->ndim < want || (x->ndim > want && !open), SHAPE,
@@ -26989,7 +26997,8 @@ TENSOR_API tensor_t *(tensor_histogramdd)(tensor_t *x, tensor_t *const *edges, i
     TENSOR__MARK1(x)
     if (weight) { TENSOR__TAKES(weight) }
     if (!tensor__needs_float("histogramdd", x)) { return TENSOR__POISON; }
-    TENSOR__REFUSE(!edges || n < 1 || n > TENSOR_MAX_DIMS || x->ndim != 2 || x->dims[1] != n, SHAPE,
+    TENSOR__REFUSE(!edges, SHAPE, "histogramdd: edges is NULL, must have a tensor for each of %i dims", n);
+    TENSOR__REFUSE(n < 1 || n > TENSOR_MAX_DIMS || x->ndim != 2 || x->dims[1] != n, SHAPE,
                    "histogramdd: x %t must be [points, dims], and edges as many as dims (got %i)", x, n);
     int fits = !weight || (weight->ndim == 1 && weight->dims[0] == x->dims[0] && weight->dtype == x->dtype);
     TENSOR__REFUSE(!fits, SHAPE, "histogramdd: weight %t %y must be [points] and of the dtype of x %t %y",
@@ -27783,7 +27792,8 @@ TENSOR__FN tensor_function_ctx_t *tensor__custom_new(tensor__thread_t *th) {
 
 TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, tensor_t *x) {
     tensor__thread_t *th = tensor__self();
-    TENSOR__REFUSE_CODE(!ctx || slot < 0 || slot >= TENSOR__MAX_IN, INDEX,
+    TENSOR__REFUSE_CODE(!ctx, INDEX, "save_for_backward: ctx is NULL, must be that of forward");
+    TENSOR__REFUSE_CODE(slot < 0 || slot >= TENSOR__MAX_IN, INDEX,
                         "save_for_backward: slot %i is outside 0..%i", slot, (int)TENSOR__MAX_IN - 1);
     if (!TENSOR__USABLE("save_for_backward", "x", x)) { return th->error.code; }
     if (ctx->tracks && (x->flags & TENSOR__INFERENCE)) {
@@ -27812,8 +27822,9 @@ TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, 
 
 TENSOR_API tensor_t *(tensor_saved)(tensor_function_ctx_t *ctx, int slot) {
     tensor__thread_t *th = tensor__self();
-    TENSOR__REFUSE(!ctx || slot < 0 || slot >= TENSOR__MAX_IN || !ctx->saved[slot].storage || !ctx->g, INDEX,
-                   "saved: slot %i holds nothing%s", slot, ctx && ctx->g ? "" : " outside backward");
+    TENSOR__REFUSE(!ctx, INDEX, "saved: ctx is NULL, must be that of backward");
+    TENSOR__REFUSE(slot < 0 || slot >= TENSOR__MAX_IN || !ctx->saved[slot].storage || !ctx->g, INDEX,
+                   "saved: slot %i holds nothing%s", slot, ctx->g ? "" : " outside backward");
     tensor__saved_t v;
     v.storage = ctx->saved[slot].storage;
     v.version = ctx->saved[slot].version;
@@ -27857,7 +27868,8 @@ TENSOR_API int (tensor_needs_input_grad)(tensor_function_ctx_t *ctx, int i) {
 TENSOR__FN int tensor__custom_index(tensor_function_ctx_t *ctx, const char *name, int k, int n,
                                     int backward) {
     const char *phase = backward ? "backward" : "forward";
-    int runs = ctx && (backward ? ctx->g != NULL : ctx->inputs != NULL);
+    TENSOR__REFUSE_AS(0, !ctx, INDEX, "%s: ctx is NULL, must be that of %s", name, phase);
+    int runs = backward ? ctx->g != NULL : ctx->inputs != NULL;
     TENSOR__REFUSE_AS(0, !runs || k < 0 || k >= n, INDEX, "%s: %i is outside 0..%i, or this is not %s", name,
                       k, n - 1, phase);
     return 1;

@@ -34,6 +34,9 @@ static tensor_t *wrong_calls_forward(tensor_function_ctx_t *ctx, tensor_t *const
     FAILS(tensor_mark_dirty(ctx, 1), TENSOR_ERR_INDEX, "mark_dirty: 1 is outside 0..0", HERE);
     FAILS(tensor_mark_non_differentiable(ctx, -1), TENSOR_ERR_INDEX, "mark_non_differentiable: -1", HERE);
     POISONS(tensor_grad_output(ctx, 0), TENSOR_ERR_INDEX, "not backward", HERE);
+    FAILS(tensor_set_output(NULL, 0, in[0]), TENSOR_ERR_INDEX, "set_output: ctx is NULL, must be that", HERE);
+    FAILS(tensor_save_for_backward(NULL, 0, in[0]), TENSOR_ERR_INDEX, "save_for_backward: ctx is NULL", HERE);
+    POISONS(tensor_saved(NULL, 0), TENSOR_ERR_INDEX, "saved: ctx is NULL, must be that of backward", HERE);
     return tensor_clone(in[0]);
 }
 

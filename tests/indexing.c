@@ -612,6 +612,8 @@ static void view_errors(void) {
     CHECK_POISON(tensor_T(NULL), TENSOR_ERR_OWNER, NULL);
     CHECK(tensor_split_with_sizes(x, sizes, 2, 1, part) == 0 && tensor_is_poison(part[0]));
     CHECK_ERROR(TENSOR_ERR_SHAPE, "split_with_sizes: sizes [1,1] do not make up dim 1 of x [2,3]");
+    CHECK(tensor_split_with_sizes(x, NULL, 2, 1, part) == 0);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "split_with_sizes: sizes is NULL, must have 2 numbers");
     CHECK(tensor_split_with_sizes(x, wrong, 2, 1, part) == 0);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "split_with_sizes");
     CHECK(tensor_tensor_split(x, 3, 1, part, 2) == 0);
@@ -1078,10 +1080,16 @@ static void create_errors(void) {
     CHECK_POISON(tensor_empty_strided(dims, huge, 2, TENSOR_F32), TENSOR_ERR_SHAPE, "empty_strided");
     CHECK_POISON(tensor_empty_strided(huge, dims, 2, TENSOR_F32), TENSOR_ERR_SHAPE, "empty_strided");
     CHECK_POISON(tensor_empty_strided(NULL, dims, 2, TENSOR_F32), TENSOR_ERR_SHAPE, "empty_strided: dims is NULL");
+    CHECK_POISON(tensor_empty_strided(dims, NULL, 2, TENSOR_F32), TENSOR_ERR_SHAPE,
+        "empty_strided: strides is NULL, must have 2 numbers");
     CHECK_POISON(tensor_tril_indices(-1, 2, 0), TENSOR_ERR_SHAPE, NULL);
     for (i = 0; i < 9; i++) list[i] = A(2);
     CHECK(tensor_meshgrid(list, 9, "ij", out) == TENSOR_ERR_SHAPE && tensor_is_poison(out[8]));
     CHECK_ERROR(TENSOR_ERR_SHAPE, "meshgrid: needs 1 to 8 tensors, not 9");
+    CHECK(tensor_meshgrid(NULL, 2, "ij", out) == TENSOR_ERR_SHAPE && tensor_is_poison(out[1]));
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "meshgrid: list is NULL");
+    CHECK(tensor_meshgrid(list, 2, "ij", NULL) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "meshgrid: out is NULL");
     CHECK(tensor_meshgrid(list, 2, "yx", out) == TENSOR_ERR_FORMAT);
     CHECK_ERROR(TENSOR_ERR_FORMAT, "meshgrid: indexing must be ij or xy, not \"yx\"");
     list[1] = x;
@@ -1283,6 +1291,8 @@ static void pattern_checks(void) {
     CHECK_ERROR(TENSOR_ERR_FORMAT, "cannot read");
     tensor_check(A(3, 2), "3 _", &b);
     CHECK_ERROR(TENSOR_ERR_FORMAT, "check: \"3 _\" has 0 names for 1 sizes");
+    CHECK(tensor_check_n(x, "b c", NULL, 2) == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "check: sizes is NULL, must have 2 pointers");
     CHECK(tensor_check_n(x, NULL, NULL, 0) == TENSOR_ERR_FORMAT);
     CHECK_ERROR(TENSOR_ERR_FORMAT, "NULL");
     CHECK(tensor_check(NULL, "a") == TENSOR_ERR_OWNER);

@@ -318,7 +318,8 @@ static void products(void) {
     CHECK_POISON(tensor_tensordot_dims(c, c, twice, db, 2), TENSOR_ERR_INDEX, "appears twice");
     CHECK_POISON(tensor_tensordot_dims(a, m, one, one, 1), TENSOR_ERR_SHAPE, "do not agree");
     CHECK_POISON(tensor_tensordot_dims(v, m, da, one, 1), TENSOR_ERR_INDEX, "tensordot_dims: dim 2");
-    CHECK_POISON(tensor_tensordot_dims(v, m, NULL, one, 1), TENSOR_ERR_SHAPE, "dims is NULL");
+    CHECK_POISON(tensor_tensordot_dims(v, m, NULL, one, 1), TENSOR_ERR_SHAPE, "dims_a is NULL, must have 1");
+    CHECK_POISON(tensor_tensordot_dims(v, m, one, NULL, 1), TENSOR_ERR_SHAPE, "dims_b is NULL, must have 1");
     CHECK_POISON(tensor_inner(v, w), TENSOR_ERR_SHAPE, "inner: the last dims of a [3] and b [4]");
     CHECK_POISON(tensor_baddbmm(R(3), a, c, 1, 1), TENSOR_ERR_SHAPE, "baddbmm: x [3] does not broadcast");
     CHECK_POISON(tensor_addbmm(v, a, b, 1, 1), TENSOR_ERR_SHAPE, "addbmm: a [2,3,2] and b [3,2,4]");
