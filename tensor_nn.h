@@ -3908,10 +3908,11 @@ typedef struct nn__cpu_t {
 // ------------------------------------------------------------------------------
 // >>nn-ops                                         MARK: op table
 //
-// As TENSOR_OPS_OTHER of tensor.h, with two more columns: how many inputs are required (the others may be
-// absent), and what error texts call them. The columns are ID, name, family, inputs, required, outputs, CPU
-// kernel, scratch, gradient, saves, class, names of the inputs, and what only this row has (row->own:
-// nn__then_t, nn__taps_t, nn__integers_t, nn__pointwise_t).
+// The columns are ID, name, family, inputs, how many outputs, the CPU's kernel, gradient, saves, class, as in
+// TENSOR_OPS_OTHER of tensor.h. The inputs are (how many, how many of them are required, what error texts call
+// them); what rows of a family share has a name below. The kernel is NN__CPU(conv) for nn__cpu_conv. With the
+// scratch that nn__scratch_conv counts it is NN__CPU_WITH, with what only this row has (row->own: nn__then_t,
+// nn__taps_t, nn__integers_t, nn__pointwise_t) NN__CPU_OWN, with both NN__CPU_WITH_OWN.
 //
 // The three convolutions are bilinear, each the gradient of the others, so they need no rows for gradients of
 // gradients. Fused gradients (_BACKWARD) are used when no graph of the gradient is wanted; otherwise the
@@ -3929,62 +3930,74 @@ typedef struct nn__cpu_t {
 //   RECURRENT              c and the gates of all steps
 // ------------------------------------------------------------------------------
 
+#define NN__X_ALONE (1, 1, "x")
+#define NN__X_WEIGHT (3, 2, "x weight bias")                    // products
+#define NN__X_SCALE (3, 1, "x weight bias")                     // norms
+#define NN__LOSS_INPUTS (4, 2, "input target weight pos_weight")
+#define NN__SAVES_NORM TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2
+#define NN__SAVES_LOSS TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD
+#define NN__NO_KERNEL (NULL, NULL, NULL)
+#define NN__CPU(kernel) (nn__cpu_##kernel, NULL, NULL)
+#define NN__CPU_WITH(kernel, scratch) (nn__cpu_##kernel, nn__scratch_##scratch, NULL)
+#define NN__CPU_OWN(kernel, own) (nn__cpu_##kernel, NULL, &nn__##own)
+#define NN__CPU_WITH_OWN(kernel, scratch, own) (nn__cpu_##kernel, nn__scratch_##scratch, &nn__##own)
+
 // clang-format off
 #define NN_OPS(X) \
-    X(AFFINE_GRID, affine_grid, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, APART, "theta", NULL) \
-    X(ATTENTION, scaled_dot_product_attention, ATTENTION, 3, 3, 2, nn__cpu_attention, nn__scratch_attention, nn__grad_attention, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY | TENSOR__SY1, LOW, "query key value", NULL) \
-    X(ATTENTION_BACKWARD, scaled_dot_product_attention_backward, ATTENTION, 6, 6, 3, nn__cpu_attention_back, nn__scratch_attention, NOGRAD, 0, AS_IS, "grad query key value y logsumexp", NULL) \
-    X(AVG_POOL1D, avg_pool1d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", &nn__of_avg_pool_integers) \
-    X(AVG_POOL2D, avg_pool2d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", &nn__of_avg_pool_integers) \
-    X(AVG_POOL3D, avg_pool3d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", &nn__of_avg_pool_integers) \
-    X(AVG_POOL_BACKWARD, avg_pool_backward, POOL, 1, 1, 1, nn__cpu_avg_unpool, NULL, nn__grad_avg_pool, 0, AS_IS, "grad", NULL) \
-    X(BATCH_NORM, batch_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, AS_IS, "x weight bias", NULL) \
-    X(CHANNEL_SHUFFLE, channel_shuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", NULL) \
-    X(COL2IM, col2im, CONV, 1, 1, 1, nn__cpu_columns, NULL, nn__grad_columns, 0, AS_IS, "x", NULL) \
-    X(CONV1D, conv1d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW | TENSOR__HALVES, "x weight bias", &nn__of_conv_taps) \
-    X(CONV2D, conv2d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW | TENSOR__HALVES, "x weight bias", &nn__of_conv_taps) \
-    X(CONV3D, conv3d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW | TENSOR__HALVES, "x weight bias", &nn__of_conv_taps) \
-    X(CONV_TRANSPOSE1D, conv_transpose1d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW | TENSOR__HALVES, "x weight bias", &nn__of_conv_transposed_taps) \
-    X(CONV_TRANSPOSE2D, conv_transpose2d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW | TENSOR__HALVES, "x weight bias", &nn__of_conv_transposed_taps) \
-    X(CONV_TRANSPOSE3D, conv_transpose3d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW | TENSOR__HALVES, "x weight bias", &nn__of_conv_transposed_taps) \
-    X(CONV_WEIGHT, conv_weight, CONV, 2, 2, 1, nn__cpu_conv_weight, nn__scratch_conv, nn__grad_conv_weight, TENSOR__CROSS, AS_IS, "grad x", NULL) \
-    X(CROSS_ENTROPY, cross_entropy, LOSS, 3, 2, 3, nn__cpu_cross_entropy, nn__scratch_cross_entropy, nn__grad_cross_entropy, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL, "input target weight", NULL) \
-    X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward, LOSS, 6, 5, 1, nn__cpu_cross_entropy_back, NULL, NOGRAD, 0, AS_IS, "grad input target logsumexp divisor weight", NULL) \
-    X(CTC_LOSS, ctc_loss, LOSS, 4, 4, 2, nn__cpu_ctc, nn__scratch_ctc, nn__grad_ctc, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY1, AS_IS, "log_probs targets input_lengths target_lengths", NULL) \
-    X(DROPOUT, dropout, DROPOUT, 1, 1, 1, nn__cpu_dropout, NULL, nn__grad_dropout, 0, AS_IS, "x", NULL) \
-    X(EMBEDDING, embedding, EMBEDDING, 2, 2, 1, nn__cpu_embedding, NULL, nn__grad_embedding, TENSOR__SA, AS_IS, "index weight", NULL) \
-    X(EMBEDDING_BACKWARD, embedding_backward, EMBEDDING, 2, 2, 1, nn__cpu_embedding_back, nn__scratch_embedding_back, nn__grad_embedding_back, TENSOR__SB, AS_IS, "grad index", NULL) \
-    X(GRID_SAMPLE, grid_sample, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, WIDEST, "x grid", NULL) \
-    X(GROUP_NORM, group_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL, "x weight bias", NULL) \
-    X(GROUP_NORM_BACKWARD, group_norm_backward, NORM, 5, 4, 3, nn__cpu_plane_norm_back, nn__scratch_plane_norm_back, NOGRAD, 0, AS_IS, "grad x mean rstd weight", NULL) \
-    X(IM2COL, im2col, CONV, 1, 1, 1, nn__cpu_columns, NULL, nn__grad_columns, 0, AS_IS, "x", NULL) \
-    X(INTERPOLATE, interpolate, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, FULL, "x", NULL) \
-    X(LAYER_NORM, layer_norm, NORM, 3, 1, 3, nn__cpu_layer_norm, NULL, nn__grad_layer_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL | TENSOR__HALVES | TENSOR__DENSE_A, "x weight bias", NULL) \
-    X(LAYER_NORM_BACKWARD, layer_norm_backward, NORM, 5, 4, 3, nn__cpu_layer_norm_back, nn__scratch_layer_norm_back, NOGRAD, 0, AS_IS, "grad x mean rstd weight", NULL) \
-    X(LINEAR, linear, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__CROSS, LOW | TENSOR__PRODUCT | TENSOR__DENSE_A | TENSOR__DENSE_C, "x weight bias", NULL) \
-    X(LINEAR_GELU_TANH, linear_gelu_tanh, MATMUL, 3, 2, 2, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__CROSS | TENSOR__SY1, LOW | TENSOR__DENSE_A | TENSOR__DENSE_C, "x weight bias", &nn__then_gelu_tanh) \
-    X(LINEAR_RELU, linear_relu, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__CROSS | TENSOR__SY, LOW | TENSOR__DENSE_A | TENSOR__DENSE_C, "x weight bias", &nn__then_relu) \
-    X(LOSS_BACKWARD, loss_backward, LOSS, 5, 3, 2, nn__cpu_loss_back, NULL, NOGRAD, 0, AS_IS, "grad input target weight pos_weight", NULL) \
-    X(MAX_POOL1D, max_pool1d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, AS_IS, "x", &nn__of_max_pool_integers) \
-    X(MAX_POOL2D, max_pool2d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, AS_IS, "x", &nn__of_max_pool_integers) \
-    X(MAX_POOL3D, max_pool3d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, AS_IS, "x", &nn__of_max_pool_integers) \
-    X(MAX_POOL_BACKWARD, max_pool_backward, POOL, 2, 2, 1, nn__cpu_max_unpool, NULL, nn__grad_max_unpool, TENSOR__SB, AS_IS, "grad place", NULL) \
-    X(MAX_UNPOOL1D, max_unpool1d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x indices", NULL) \
-    X(MAX_UNPOOL2D, max_unpool2d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x indices", NULL) \
-    X(MAX_UNPOOL3D, max_unpool3d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x indices", NULL) \
-    X(PAD, pad, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", NULL) \
-    X(PIXEL_SHUFFLE, pixel_shuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", NULL) \
-    X(PIXEL_UNSHUFFLE, pixel_unshuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", NULL) \
-    X(RECURRENT, recurrent, RECURRENT, 5, 3, 3, nn__cpu_recurrent, nn__scratch_recurrent, nn__grad_recurrent, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SE | TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, LOW, "gi w_hh h0 b_hh c0", NULL) \
-    X(RECURRENT_BACKWARD, recurrent_backward, RECURRENT, 8, 6, 4, nn__cpu_recurrent, nn__scratch_recurrent, NOGRAD, 0, AS_IS, "grad y c gates w_hh h0 dc c0", NULL) \
-    X(LOSS_MSE, mse_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_MSE) \
-    X(LOSS_L1, l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_L1) \
-    X(LOSS_SMOOTH_L1, smooth_l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_SMOOTH_L1) \
-    X(LOSS_HUBER, huber_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_HUBER) \
-    X(LOSS_BCE, binary_cross_entropy, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_BCE) \
-    X(LOSS_BCE_LOGITS, binary_cross_entropy_with_logits, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_BCE_LOGITS) \
-    X(LOSS_KL_DIV, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_KL_DIV) \
-    X(LOSS_KL_DIV_LOG, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_KL_DIV_LOG)
+    X(AFFINE_GRID,            affine_grid,                           COMPOSED,  (1, 1, "theta"),                                          1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               APART) \
+    X(ATTENTION,              scaled_dot_product_attention,          ATTENTION, (3, 3, "query key value"),                                2, NN__CPU_WITH(attention, attention),                          nn__grad_attention,      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY | TENSOR__SY1, LOW) \
+    X(ATTENTION_BACKWARD,     scaled_dot_product_attention_backward, ATTENTION, (6, 6, "grad query key value y logsumexp"),               3, NN__CPU_WITH(attention_back, attention),                     NOGRAD,                  0,                                                               AS_IS) \
+    X(AVG_POOL1D,             avg_pool1d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, of_avg_pool_integers),                 nn__grad_avg_pool,       0,                                                               AS_IS) \
+    X(AVG_POOL2D,             avg_pool2d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, of_avg_pool_integers),                 nn__grad_avg_pool,       0,                                                               AS_IS) \
+    X(AVG_POOL3D,             avg_pool3d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, of_avg_pool_integers),                 nn__grad_avg_pool,       0,                                                               AS_IS) \
+    X(AVG_POOL_BACKWARD,      avg_pool_backward,                     POOL,      (1, 1, "grad"),                                           1, NN__CPU(avg_unpool),                                         nn__grad_avg_pool,       0,                                                               AS_IS) \
+    X(BATCH_NORM,             batch_norm,                            NORM,      NN__X_SCALE,                                              4, NN__CPU(plane_norm),                                         nn__grad_plane_norm,     NN__SAVES_NORM,                                                  AS_IS) \
+    X(CHANNEL_SHUFFLE,        channel_shuffle,                       COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
+    X(COL2IM,                 col2im,                                CONV,      NN__X_ALONE,                                              1, NN__CPU(columns),                                            nn__grad_columns,        0,                                                               AS_IS) \
+    X(CONV1D,                 conv1d,                                CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv, conv, of_conv_taps),                  nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
+    X(CONV2D,                 conv2d,                                CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv, conv, of_conv_taps),                  nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
+    X(CONV3D,                 conv3d,                                CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv, conv, of_conv_taps),                  nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
+    X(CONV_TRANSPOSE1D,       conv_transpose1d,                      CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv_input, conv, of_conv_transposed_taps), nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
+    X(CONV_TRANSPOSE2D,       conv_transpose2d,                      CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv_input, conv, of_conv_transposed_taps), nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
+    X(CONV_TRANSPOSE3D,       conv_transpose3d,                      CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv_input, conv, of_conv_transposed_taps), nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
+    X(CONV_WEIGHT,            conv_weight,                           CONV,      (2, 2, "grad x"),                                         1, NN__CPU_WITH(conv_weight, conv),                             nn__grad_conv_weight,    TENSOR__CROSS,                                                   AS_IS) \
+    X(CROSS_ENTROPY,          cross_entropy,                         LOSS,      (3, 2, "input target weight"),                            3, NN__CPU_WITH(cross_entropy, cross_entropy),                  nn__grad_cross_entropy,  NN__SAVES_NORM,                                                  FULL) \
+    X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward,                LOSS,      (6, 5, "grad input target logsumexp divisor weight"),     1, NN__CPU(cross_entropy_back),                                 NOGRAD,                  0,                                                               AS_IS) \
+    X(CTC_LOSS,               ctc_loss,                              LOSS,      (4, 4, "log_probs targets input_lengths target_lengths"), 2, NN__CPU_WITH(ctc, ctc),                                      nn__grad_ctc,            TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY1, AS_IS) \
+    X(DROPOUT,                dropout,                               DROPOUT,   NN__X_ALONE,                                              1, NN__CPU(dropout),                                            nn__grad_dropout,        0,                                                               AS_IS) \
+    X(EMBEDDING,              embedding,                             EMBEDDING, (2, 2, "index weight"),                                   1, NN__CPU(embedding),                                          nn__grad_embedding,      TENSOR__SA,                                                      AS_IS) \
+    X(EMBEDDING_BACKWARD,     embedding_backward,                    EMBEDDING, (2, 2, "grad index"),                                     1, NN__CPU_WITH(embedding_back, embedding_back),                nn__grad_embedding_back, TENSOR__SB,                                                      AS_IS) \
+    X(GRID_SAMPLE,            grid_sample,                           COMPOSED,  (2, 2, "x grid"),                                         1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               WIDEST) \
+    X(GROUP_NORM,             group_norm,                            NORM,      NN__X_SCALE,                                              4, NN__CPU(plane_norm),                                         nn__grad_plane_norm,     NN__SAVES_NORM,                                                  FULL) \
+    X(GROUP_NORM_BACKWARD,    group_norm_backward,                   NORM,      (5, 4, "grad x mean rstd weight"),                        3, NN__CPU_WITH(plane_norm_back, plane_norm_back),              NOGRAD,                  0,                                                               AS_IS) \
+    X(IM2COL,                 im2col,                                CONV,      NN__X_ALONE,                                              1, NN__CPU(columns),                                            nn__grad_columns,        0,                                                               AS_IS) \
+    X(INTERPOLATE,            interpolate,                           COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               FULL) \
+    X(LAYER_NORM,             layer_norm,                            NORM,      NN__X_SCALE,                                              3, NN__CPU(layer_norm),                                         nn__grad_layer_norm,     NN__SAVES_NORM,                                                  FULL | TENSOR__HALVES | TENSOR__DENSE_A) \
+    X(LAYER_NORM_BACKWARD,    layer_norm_backward,                   NORM,      (5, 4, "grad x mean rstd weight"),                        3, NN__CPU_WITH(layer_norm_back, layer_norm_back),              NOGRAD,                  0,                                                               AS_IS) \
+    X(LINEAR,                 linear,                                MATMUL,    NN__X_WEIGHT,                                             1, NN__CPU_WITH(linear, linear),                                nn__grad_linear,         TENSOR__CROSS,                                                   LOW | TENSOR__PRODUCT | TENSOR__DENSE_A | TENSOR__DENSE_C) \
+    X(LINEAR_GELU_TANH,       linear_gelu_tanh,                      MATMUL,    NN__X_WEIGHT,                                             2, NN__CPU_WITH_OWN(linear, linear, then_gelu_tanh),            nn__grad_linear,         TENSOR__CROSS | TENSOR__SY1,                                     LOW | TENSOR__DENSE_A | TENSOR__DENSE_C) \
+    X(LINEAR_RELU,            linear_relu,                           MATMUL,    NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(linear, linear, then_relu),                 nn__grad_linear,         TENSOR__CROSS | TENSOR__SY,                                      LOW | TENSOR__DENSE_A | TENSOR__DENSE_C) \
+    X(LOSS_BACKWARD,          loss_backward,                         LOSS,      (5, 3, "grad input target weight pos_weight"),            2, NN__CPU(loss_back),                                          NOGRAD,                  0,                                                               AS_IS) \
+    X(MAX_POOL1D,             max_pool1d,                            POOL,      NN__X_ALONE,                                              2, NN__CPU_OWN(max_pool, of_max_pool_integers),                 nn__grad_max_pool,       TENSOR__SY1,                                                     AS_IS) \
+    X(MAX_POOL2D,             max_pool2d,                            POOL,      NN__X_ALONE,                                              2, NN__CPU_OWN(max_pool, of_max_pool_integers),                 nn__grad_max_pool,       TENSOR__SY1,                                                     AS_IS) \
+    X(MAX_POOL3D,             max_pool3d,                            POOL,      NN__X_ALONE,                                              2, NN__CPU_OWN(max_pool, of_max_pool_integers),                 nn__grad_max_pool,       TENSOR__SY1,                                                     AS_IS) \
+    X(MAX_POOL_BACKWARD,      max_pool_backward,                     POOL,      (2, 2, "grad place"),                                     1, NN__CPU(max_unpool),                                         nn__grad_max_unpool,     TENSOR__SB,                                                      AS_IS) \
+    X(MAX_UNPOOL1D,           max_unpool1d,                          COMPOSED,  (2, 2, "x indices"),                                      1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
+    X(MAX_UNPOOL2D,           max_unpool2d,                          COMPOSED,  (2, 2, "x indices"),                                      1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
+    X(MAX_UNPOOL3D,           max_unpool3d,                          COMPOSED,  (2, 2, "x indices"),                                      1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
+    X(PAD,                    pad,                                   COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
+    X(PIXEL_SHUFFLE,          pixel_shuffle,                         COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
+    X(PIXEL_UNSHUFFLE,        pixel_unshuffle,                       COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
+    X(RECURRENT,              recurrent,                             RECURRENT, (5, 3, "gi w_hh h0 b_hh c0"),                             3, NN__CPU_WITH(recurrent, recurrent),                          nn__grad_recurrent,      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SE | TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, LOW) \
+    X(RECURRENT_BACKWARD,     recurrent_backward,                    RECURRENT, (8, 6, "grad y c gates w_hh h0 dc c0"),                   4, NN__CPU_WITH(recurrent, recurrent),                          NOGRAD,                  0,                                                               AS_IS) \
+    X(LOSS_MSE,               mse_loss,                              LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_MSE),                 nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_L1,                l1_loss,                               LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_L1),                  nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_SMOOTH_L1,         smooth_l1_loss,                        LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_SMOOTH_L1),           nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_HUBER,             huber_loss,                            LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_HUBER),               nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_BCE,               binary_cross_entropy,                  LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_BCE),                 nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_BCE_LOGITS,        binary_cross_entropy_with_logits,      LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_BCE_LOGITS),          nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_KL_DIV,            kl_div,                                LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_KL_DIV),              nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_KL_DIV_LOG,        kl_div,                                LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_KL_DIV_LOG),          nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL)
 
 // As TENSOR_OPS_COMPOSED; losses are those without a row.
 #define NN_OPS_COMPOSED(X) \
@@ -9665,7 +9678,10 @@ TENSOR__FN tensor_t *nn__padded(tensor_t *x, const int64_t *pads, int n, tensor_
     int64_t at = 0, step = 1;           // for a constant: where x begins in the result; a dim's stride
     int grows = 0;
     if (!TENSOR__(begin)(&o, NN__ROW(PAD), &x, 1)) { NN__CLOSE(TENSOR__(poison)); }
-    if (n < 0 || n % 2 != 0 || n > 2 * x->ndim || (n > 0 && !pads)) {
+    if (n > 0 && !pads) {
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "pad: pads is NULL, must have %i numbers for x %t", n, x));
+    }
+    if (n < 0 || n % 2 != 0 || n > 2 * x->ndim) {
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
                            "pad: %i numbers for x %t, two for each dim from the last one are needed", n, x));
     }
@@ -13081,11 +13097,15 @@ NN__OPTIONS(ctc_loss, NN__OR(blank, 0), nn__run_ctc_loss(&a))
 // ------------------------------------------------------------------------------
 
 #define NOGRAD NULL
-#define NN__ROW_OF(ID, name, family, nin, required, nout, cpu, scratch, grad, saves, cast, args, own)        \
+#define NN__COUNTS(n, required, names) n, required
+#define NN__NAMES(n, required, names) names
+#define NN__CODE(cpu, scratch, own) cpu, scratch
+#define NN__OWN(cpu, scratch, own) own
+#define NN__ROW_OF(ID, name, family, inputs, nout, kernel, grad, saves, cast)                                \
     TENSOR__FN const tensor__row_t *nn__row_##ID(void) {                                                     \
-        static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, nin, required, nout, 0,             \
-                                          TENSOR__##cast, NN_OP_##ID, saves, TENSOR__GRAD(grad), cpu,        \
-                                          scratch, args, own};                                               \
+        static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, NN__COUNTS inputs, nout, 0,         \
+                                          TENSOR__##cast, NN_OP_##ID, saves, TENSOR__GRAD(grad),             \
+                                          NN__CODE kernel, NN__NAMES inputs, NN__OWN kernel};                \
         return &row;                                                                                         \
     }
 NN_OPS(NN__ROW_OF)
@@ -13835,7 +13855,10 @@ TENSOR__FN tensor_t *nn__call_body(nn_module_t *m, tensor_t *x, void *rest) {
 
 TENSOR_API tensor_t *(nn_call_n)(nn_module_t *m, tensor_t *const *inputs, int n) {
     if (!nn__usable(m)) { return nn__not_ready("call", m); }
-    if (n < 1 || !inputs) { return NN__FAIL(TENSOR_ERR_SHAPE, "call: %s was given no input", m->name); }
+    if (n < 1) { return NN__FAIL(TENSOR_ERR_SHAPE, "call: %s was given no input", m->name); }
+    if (!inputs) {
+        return NN__FAIL(TENSOR_ERR_SHAPE, "call: inputs is NULL, must have %i tensors for %s", n, m->name);
+    }
     if (!m->impl->call && n == 1) { return (nn_forward)(m, inputs[0]); }
     if (!m->impl->call) {
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "call: module %s takes one input, %i were given", m->name, n);

@@ -29,7 +29,7 @@ static void rows(void) {
 #define X(ID, name, family, nin, nout, kernel, grad, saves, cast) {#name, TENSOR__##cast},
         TENSOR_OPS_OTHER(X)
 #undef X
-#define X(ID, name, family, nin, need, nout, cpu, scratch, grad, saves, cast, ...) {#name, TENSOR__##cast},
+#define X(ID, name, family, inputs, nout, kernel, grad, saves, cast) {#name, TENSOR__##cast},
         NN_OPS(X)
 #undef X
 #define X(name, cast) {#name, TENSOR__##cast},

@@ -179,6 +179,7 @@ result "tensor.h: tensor_family_t names another place than the rows of the famil
     /^    X\([A-Z_0-9]+, +[a-z_0-9]+, +[A-Z]+, / {
         row = $0
         gsub(/TENSOR__KERNEL(_WITH)?\(/, "&tensor__cpu_", row)
+        gsub(/NN__CPU(_WITH|_OWN|_WITH_OWN)?\(/, "&nn__cpu_", row)
         n = split(row, word, /[^A-Za-z0-9_]+/)
         while (match(row, /(tensor__|nn__)(cpu|grad)_[a-z0-9_]+/)) {
             uses[++m] = word[5] " " substr(row, RSTART, RLENGTH)

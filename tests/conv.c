@@ -865,6 +865,7 @@ static void errors(void) {
                  "must have the same shape");
     CHECK_POISON(tensor_max_unpool2d(x, tensor_add_scalar(i64, 100), 2), TENSOR_ERR_INDEX, "");
     CHECK_POISON(tensor_pad(x, 1), TENSOR_ERR_SHAPE, "pad: 1 numbers for x [1,4,5,5]");
+    CHECK_POISON(tensor_pad_n(x, NULL, 2, TENSOR_PAD_CONSTANT, 0), TENSOR_ERR_SHAPE, "pads is NULL, must have 2");
     CHECK_POISON(tensor_pad(x, -3, -3), TENSOR_ERR_SHAPE, "pad: -3 and -3 do not fit dim 3");
     CHECK_POISON(tensor_pad_n(x, TENSOR_DIMS(-5, 2), TENSOR_PAD_CIRCULAR, 0), TENSOR_ERR_SHAPE,
                  "pad: nothing is left of dim 3 of x [1,4,5,5]");

@@ -20,7 +20,7 @@ typedef struct row_t {
 #define BITWISE(ID, name, ...) {#name, "BIT", "POINTWISE", "NOGRAD"},
 #define DOUBLE(ID, name, ...) {#name, "DBL", "POINTWISE", "yes"},
 #define OTHER(ID, name, family, nin, nout, kernel, grad, ...) {#name, "", #family, #grad},
-#define NN(ID, name, family, nin, required, nout, cpu, scratch, grad, ...) {#name, "", #family, #grad},
+#define NN(ID, name, family, inputs, nout, kernel, grad, ...) {#name, "", #family, #grad},
 static const row_t table[] = {TENSOR_OPS_UNARY(POINTWISE) TENSOR_OPS_COPY(POINTWISE)
                                   TENSOR_OPS_BINARY(POINTWISE) TENSOR_OPS_TERNARY(POINTWISE)
                                       TENSOR_OPS_COMPARE(COMPARE) TENSOR_OPS_BITWISE(BITWISE)

@@ -296,6 +296,7 @@ static void several_inputs(void) {
     CHECK_POISON(nn_call(nn_get_child(plain, "1"), x, x), TENSOR_ERR_UNSUPPORTED,
         "module Linear takes one input");
     CHECK_POISON(nn_call_n(plain, NULL, 0), TENSOR_ERR_SHAPE, "call: Sequential was given no input");
+    CHECK_POISON(nn_call_n(plain, NULL, 2), TENSOR_ERR_SHAPE, "call: inputs is NULL, must have 2 tensors");
     CHECK_POISON(nn_call(NULL, x), TENSOR_ERR_POISONED, "call: the module is NULL");
     CHECK(tensor_equal(nn_call(plain, x), nn_forward(plain, x)));
     CHECK(tensor_equal(nn_call(bilinear, x, x), nn_bilinear_forward(bilinear, x, x)));

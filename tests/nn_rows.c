@@ -322,7 +322,7 @@ static const struct row_t {
     const char *name, *family, *grad;
     const case_t *one;
 } rows[] = {
-#define X(ID, name, family, nin, required, nout, cpu, scratch, grad, ...) {#name, #family, #grad, &case_##ID},
+#define X(ID, name, family, inputs, nout, kernel, grad, ...) {#name, #family, #grad, &case_##ID},
     NN_OPS(X)
 #undef X
 };
