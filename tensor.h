@@ -3572,33 +3572,23 @@ inline tensor_t *tensor_index_put_(tensor_t *x, tensor_t *values, int accumulate
     return (tensor_index_put_n_)(x, l.begin(), static_cast<int>(l.size()), values, accumulate);
 }
 
+// Options after the required arguments, as in tensor_nn.h.
 inline tensor_t *tensor_rearrange(tensor_t *x, const char *pattern,
-                                  tensor_rearrange_args_t a = tensor_rearrange_args_t()) {
-    a.pattern = pattern;
-    return tensor_rearrange_with(x, a);
+                                  tensor_rearrange_args_t options_are_named = tensor_rearrange_args_t()) {
+    options_are_named.pattern = pattern;
+    return tensor_rearrange_with(x, options_are_named);
 }
 
-inline tensor_t *tensor_rearrange(tensor_t *x, const char *pattern, const char *reduce,
-                                  tensor_rearrange_args_t a = tensor_rearrange_args_t()) {
-    a.reduce = reduce;
-    return (tensor_rearrange)(x, pattern, a);
+inline tensor_t *tensor_searchsorted(
+    tensor_t *sorted, tensor_t *values,
+    tensor_searchsorted_args_t options_are_named = tensor_searchsorted_args_t()) {
+    options_are_named.sorted = sorted;
+    options_are_named.values = values;
+    options_are_named.options_are_named_ = TENSOR__NO_SURPLUS;
+    return tensor_searchsorted_with(options_are_named);
 }
 
-// With options after the positional arguments, as in tensor_nn.h.
-inline tensor_t *tensor_searchsorted(tensor_t *sorted, tensor_t *values, int right,
-                                     tensor_searchsorted_args_t a = tensor_searchsorted_args_t()) {
-    a.sorted = sorted;
-    a.values = values;
-    a.right = right;
-    a.options_are_named_ = TENSOR__NO_SURPLUS;
-    return tensor_searchsorted_with(a);
-}
-
-inline tensor_t *tensor_searchsorted(tensor_t *sorted, tensor_t *values,
-                                     tensor_searchsorted_args_t a = tensor_searchsorted_args_t()) {
-    return (tensor_searchsorted)(sorted, values, a.right, a);
-}
-
+// It has no options.
 inline tensor_t *tensor_multinomial(tensor_t *weights, int64_t n, int replacement = 0) {
     tensor_multinomial_args_t a = tensor_multinomial_args_t();
     a.weights = weights;
@@ -3608,33 +3598,28 @@ inline tensor_t *tensor_multinomial(tensor_t *weights, int64_t n, int replacemen
     return tensor_multinomial_with(a);
 }
 
-inline tensor_t *tensor_multinomial(tensor_t *weights, int64_t n, tensor_multinomial_args_t a) {
-    return (tensor_multinomial)(weights, n, a.replacement);
+inline tensor_t *tensor_linalg_pinv(
+    tensor_t *x, tensor_linalg_tolerance_args_t options_are_named = tensor_linalg_tolerance_args_t()) {
+    options_are_named.x = x;
+    options_are_named.options_are_named_ = TENSOR__NO_SURPLUS;
+    return tensor_linalg_pinv_with(options_are_named);
 }
 
-#define TENSOR__FACE(name)                                                                                   \
-    inline tensor_t *tensor_##name(tensor_t *x, double rtol,                                                 \
-                                   tensor_linalg_tolerance_args_t a = tensor_linalg_tolerance_args_t()) {    \
-        a.x = x;                                                                                             \
-        a.rtol = rtol;                                                                                       \
-        a.options_are_named_ = TENSOR__NO_SURPLUS;                                                           \
-        return tensor_##name##_with(a);                                                                      \
-    }                                                                                                        \
-    inline tensor_t *tensor_##name(tensor_t *x,                                                              \
-                                   tensor_linalg_tolerance_args_t a = tensor_linalg_tolerance_args_t()) {    \
-        return (tensor_##name)(x, a.rtol, a);                                                                \
-    }
-TENSOR__FACE(linalg_pinv)
-TENSOR__FACE(linalg_matrix_rank)
-#undef TENSOR__FACE
+inline tensor_t *tensor_linalg_matrix_rank(
+    tensor_t *x, tensor_linalg_tolerance_args_t options_are_named = tensor_linalg_tolerance_args_t()) {
+    options_are_named.x = x;
+    options_are_named.options_are_named_ = TENSOR__NO_SURPLUS;
+    return tensor_linalg_matrix_rank_with(options_are_named);
+}
 
-inline tensor_t *tensor_linalg_lu_solve(tensor_t *lu, tensor_t *pivots, tensor_t *b,
-                                        tensor_linalg_lu_solve_args_t a = tensor_linalg_lu_solve_args_t()) {
-    a.lu = lu;
-    a.pivots = pivots;
-    a.b = b;
-    a.options_are_named_ = TENSOR__NO_SURPLUS;
-    return tensor_linalg_lu_solve_with(a);
+inline tensor_t *tensor_linalg_lu_solve(
+    tensor_t *lu, tensor_t *pivots, tensor_t *b,
+    tensor_linalg_lu_solve_args_t options_are_named = tensor_linalg_lu_solve_args_t()) {
+    options_are_named.lu = lu;
+    options_are_named.pivots = pivots;
+    options_are_named.b = b;
+    options_are_named.options_are_named_ = TENSOR__NO_SURPLUS;
+    return tensor_linalg_lu_solve_with(options_are_named);
 }
 
 template <class... P> inline int tensor_check(tensor_t *x, const char *pattern, P... sizes) {

@@ -256,10 +256,10 @@ typedef struct tensor_conv_args_t {
     int same TENSOR_INIT;                   // padding = 'same' (stride 1): output as large as the input
 } tensor_conv_args_t;
 
-// Convolution (cross-correlation, as in PyTorch): tensor_conv2d(x, w, b, .stride = 2, .padding = 1), or with
-// PyTorch's positions tensor_conv2d(x, w, b, 2, 1). On the CPU, kernels of 3x3 and 5x5 with stride 1 between
-// many channels use Winograd's algorithm: its root mean square error is up to about 4 times that of direct
-// sums, and one infinity makes the 4x4 outputs (2x2 of 5x5) around it NaN.
+// Convolution (cross-correlation, as in PyTorch): tensor_conv2d(x, w, b, .stride = 2, .padding = 1), or in C
+// with PyTorch's positions tensor_conv2d(x, w, b, 2, 1). On the CPU, kernels of 3x3 and 5x5 with stride 1
+// between many channels use Winograd's algorithm: its root mean square error is up to about 4 times that of
+// direct sums, and one infinity makes the 4x4 outputs (2x2 of 5x5) around it NaN.
 //   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W], or without N; any dtype except bool (integers are
 //           multiplied and added with wrapping)
 //   weight  [O, C / groups, K...], dtype of x
@@ -1371,7 +1371,7 @@ TENSOR_API nn_module_t *nn_linear_with(nn_linear_args_t a);
 TENSOR_API nn_linear_args_t nn_linear_defaults(void);
 
 // Convolutions in 1, 2 and 3 dims.  weight [out, in / groups, kernel...], bias [out], uniform in
-// +-sqrt(groups / (in * kernel area)). nn_conv2d(3, 64, 3, 2, 1) has PyTorch's positions.
+// +-sqrt(groups / (in * kernel area)). In C, nn_conv2d(3, 64, 3, 2, 1) has PyTorch's positions.
 //   kernel, stride, padding, dilation   for the first dim of the image; the _w members are for the last dim,
 //            the _h members for the height of three, 0 = equal to the first
 //   same     pads so that y has x's size (stride 1)
@@ -2674,12 +2674,18 @@ TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 #define nn_set_lr(...) TENSOR__CALL_KIND(int, nn_set_lr, __VA_ARGS__)
 #define nn_set_group_lr(...) TENSOR__CALL_KIND(int, nn_set_group_lr, __VA_ARGS__)
 #define nn_set_momentum(...) TENSOR__CALL_KIND(int, nn_set_momentum, __VA_ARGS__)
-// A call without options does not reach the code for them.
+// A call without options does not reach the code for them. In C++ overloads see to that, and one macro is
+// enough: compilers show every one in their errors.
+#ifdef __cplusplus
+#define nn_clip_grad_norm(...)                                                                               \
+    nn__stamp(TENSOR__IN(nn_clip_grad_norm), (nn_clip_grad_norm)(__VA_ARGS__))
+#else
 #define NN__CLIP(optimizer, max_norm, a, b, c, d, face, ...) face
 #define NN__CLIP_PLAIN(...) TENSOR__CALL(nn_clip_grad_norm, __VA_ARGS__)
 #define NN__CLIP_BY(...) NN__WITH_OWN(nn_clip_grad_norm, __VA_ARGS__)
 #define nn_clip_grad_norm(...)                                                                               \
     NN__CLIP(__VA_ARGS__, NN__CLIP_BY, NN__CLIP_BY, NN__CLIP_BY, NN__CLIP_BY, NN__CLIP_PLAIN, 0)(__VA_ARGS__)
+#endif
 #define nn_get_total_norm(tensors, ...) NN__NEEDS(nn_get_total_norm, nn_get_total_norm, tensors, __VA_ARGS__)
 #define nn_clip_grads_with_norm(...) TENSOR__CALL_KIND(int, nn_clip_grads_with_norm, __VA_ARGS__)
 #define nn_clip_grad_norm_n(...) TENSOR__CALL(nn_clip_grad_norm_n, __VA_ARGS__)
@@ -3243,14 +3249,13 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 // ------------------------------------------------------------------------------
 // >>nn-cpp                                         MARK: C++ face
 //
-// Positional arguments, then the options: tensor_conv2d(x, w, b, 2, {.groups = 4}) from C++20 on; before
-// C++20, a filled tensor_conv_args_t. The members are those of C, and 0 is PyTorch's default. Layers and
-// optimizers have their required positions and the options, nothing else: with one function, clang++ says
-// which option it does not know, g++ that the list in braces does not fit that function's struct; neither
-// lists overloads. Functions of tensors and pools have one overload for each number of positional arguments,
-// because a braced list does not match a template parameter. Rejected: default arguments, because then
-// options would be possible after the last position only. Arguments without which a call means nothing are
-// required.
+// A function has its required positions, then the options: tensor_conv2d(x, w, {.bias = b, .stride = 2}) from
+// C++20 on; before C++20, a filled tensor_conv_args_t. The members are those of C, and 0 is PyTorch's
+// default. There is one function of a name. So clang++ says which option it does not know, and g++ that the
+// list in braces does not fit the struct; both refuse an option without its name in as few lines. Rejected:
+// one overload for each number of positions (both compilers list all of them, up to 335 lines for a misspelt
+// option); default arguments for what is not required, because then options would be possible after the last
+// position only.
 // ------------------------------------------------------------------------------
 
 // for (const nn_named_t &p : nn_named_parameters(net)) { .. }
@@ -3273,132 +3278,79 @@ inline const nn_named_t *end(const nn_named_list_t &list) { return list.item + l
 #define NN__CPP_loader nn_data_loader_t *
 #define NN__CPP_pair tensor_pair_t
 #define NN__CPP_state tensor_state_t
-#define NN__CPP_ALL(...) __VA_ARGS__
 #define NN__CPP_P(t, p) NN__CPP_##t p
 #define NN__CPP_S(t, p) options_are_named.p = p;
-#define NN__CPP(R, f, T, places, set)                                                                        \
-    inline NN__CPP_##R (f)(NN__CPP_ALL places, T options_are_named = T()) { set NN__CPP_C(f) }
 #define NN__CPP_C(f)                                                                                         \
     if (!options_are_named.options_are_named_) {                                                             \
         options_are_named.options_are_named_ = TENSOR__NO_SURPLUS;                                           \
     }                                                                                                        \
     return f##_with(options_are_named);
-#define NN__CPP_0(R, f, T) inline NN__CPP_##R (f)(T options_are_named) { NN__CPP_C(f) }
-// NN__CPP_1 and NN__CPP_2 do not use NN__CPP, because compilers show every macro of an expansion in their
-// errors.
+// NN__CPP_n: a function of n required positions. No macro is made of another one, because compilers show
+// every macro of an expansion in their errors.
+#define NN__CPP_0(R, f, T)                                                                                   \
+    inline NN__CPP_##R (f)(T options_are_named = T()) { NN__CPP_C(f) }
 #define NN__CPP_1(R, f, T, A)                                                                                \
     inline NN__CPP_##R (f)(NN__CPP_P A, T options_are_named = T()) { NN__CPP_S A NN__CPP_C(f) }
 #define NN__CPP_2(R, f, T, A, B)                                                                             \
     inline NN__CPP_##R (f)(NN__CPP_P A, NN__CPP_P B, T options_are_named = T()) {                            \
         NN__CPP_S A NN__CPP_S B NN__CPP_C(f)                                                                 \
     }
-
 #define NN__CPP_3(R, f, T, A, B, C)                                                                          \
     inline NN__CPP_##R (f)(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, T options_are_named = T()) {               \
         NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_C(f)                                                     \
     }
 #define NN__CPP_4(R, f, T, A, B, C, D)                                                                       \
-    NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D), NN__CPP_S A NN__CPP_S B           \
-            NN__CPP_S C NN__CPP_S D)
-#define NN__CPP_5(R, f, T, A, B, C, D, E)                                                                    \
-    NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E), NN__CPP_S A          \
-            NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E)
-#define NN__CPP_6(R, f, T, A, B, C, D, E, F)                                                                 \
-    NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F),         \
-            NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E NN__CPP_S F)
-#define NN__CPP_7(R, f, T, A, B, C, D, E, F, G)                                                              \
-    NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F,          \
-            NN__CPP_P G), NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E NN__CPP_S F            \
-            NN__CPP_S G)
-
-#define NN__CPP_8(R, f, T, A, B, C, D, E, F, G, H)                                                           \
-    NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F,          \
-            NN__CPP_P G, NN__CPP_P H), NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E           \
-            NN__CPP_S F NN__CPP_S G NN__CPP_S H)
-
-// NN__CPP_m_n: from m to n positions.
-#define NN__CPP_1_2(R, f, T, A, B) NN__CPP_1(R, f, T, A) NN__CPP_2(R, f, T, A, B)
-#define NN__CPP_1_3(R, f, T, A, B, C) NN__CPP_1_2(R, f, T, A, B) NN__CPP_3(R, f, T, A, B, C)
-#define NN__CPP_1_4(R, f, T, A, B, C, D) NN__CPP_1_3(R, f, T, A, B, C) NN__CPP_4(R, f, T, A, B, C, D)
-#define NN__CPP_1_5(R, f, T, A, B, C, D, E) NN__CPP_1_4(R, f, T, A, B, C, D) NN__CPP_5(R, f, T, A, B, C, D, E)
-#define NN__CPP_2_3(R, f, T, A, B, C) NN__CPP_2(R, f, T, A, B) NN__CPP_3(R, f, T, A, B, C)
-#define NN__CPP_2_4(R, f, T, A, B, C, D) NN__CPP_2_3(R, f, T, A, B, C) NN__CPP_4(R, f, T, A, B, C, D)
-#define NN__CPP_2_5(R, f, T, A, B, C, D, E) NN__CPP_2_4(R, f, T, A, B, C, D) NN__CPP_5(R, f, T, A, B, C, D, E)
-#define NN__CPP_2_6(R, f, T, A, B, C, D, E, F)                                                               \
-    NN__CPP_2_5(R, f, T, A, B, C, D, E) NN__CPP_6(R, f, T, A, B, C, D, E, F)
-#define NN__CPP_2_7(R, f, T, A, B, C, D, E, F, G)                                                            \
-    NN__CPP_2_6(R, f, T, A, B, C, D, E, F) NN__CPP_7(R, f, T, A, B, C, D, E, F, G)
-#define NN__CPP_2_8(R, f, T, A, B, C, D, E, F, G, H)                                                         \
-    NN__CPP_2_7(R, f, T, A, B, C, D, E, F, G) NN__CPP_8(R, f, T, A, B, C, D, E, F, G, H)
-#define NN__CPP_3_4(R, f, T, A, B, C, D) NN__CPP_3(R, f, T, A, B, C) NN__CPP_4(R, f, T, A, B, C, D)
-#define NN__CPP_3_5(R, f, T, A, B, C, D, E) NN__CPP_3_4(R, f, T, A, B, C, D) NN__CPP_5(R, f, T, A, B, C, D, E)
-#define NN__CPP_3_6(R, f, T, A, B, C, D, E, F)                                                               \
-    NN__CPP_3_5(R, f, T, A, B, C, D, E) NN__CPP_6(R, f, T, A, B, C, D, E, F)
+    inline NN__CPP_##R (f)(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, T options_are_named = T()) {  \
+        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_C(f)                                         \
+    }
 #define NN__CPP_DIMS(face, R, f, end, T, ...)                                                                \
     face(R, f##1d##end, T, __VA_ARGS__)                                                                      \
     face(R, f##2d##end, T, __VA_ARGS__)                                                                      \
     face(R, f##3d##end, T, __VA_ARGS__)
 NN__CPP_2(tensor, tensor_embedding, tensor_embedding_args_t, (tensor, index), (tensor, weight))
-NN__CPP_2_3(tensor, tensor_embedding_bag, tensor_embedding_bag_args_t, (tensor, index), (tensor, weight),
-            (tensor, offsets))
-NN__CPP_1_4(tensor, tensor_layer_norm, tensor_layer_norm_args_t, (tensor, x), (i64, normalized_dims),
-            (tensor, weight), (tensor, bias))
-NN__CPP_1_5(tensor, tensor_batch_norm, tensor_batch_norm_args_t, (tensor, x), (tensor, running_mean),
-            (tensor, running_var), (tensor, weight), (tensor, bias))
+NN__CPP_2(tensor, tensor_embedding_bag, tensor_embedding_bag_args_t, (tensor, index), (tensor, weight))
+NN__CPP_1(tensor, tensor_layer_norm, tensor_layer_norm_args_t, (tensor, x))
+NN__CPP_1(tensor, tensor_batch_norm, tensor_batch_norm_args_t, (tensor, x))
 NN__CPP_1(tensor, tensor_instance_norm, tensor_instance_norm_args_t, (tensor, x))
-NN__CPP_2_4(tensor, tensor_group_norm, tensor_group_norm_args_t, (tensor, x), (i64, groups),
-            (tensor, weight), (tensor, bias))
-NN__CPP_1_3(tensor, tensor_rms_norm, tensor_rms_norm_args_t, (tensor, x), (i64, normalized_dims),
-            (tensor, weight))
+NN__CPP_2(tensor, tensor_group_norm, tensor_group_norm_args_t, (tensor, x), (i64, groups))
+NN__CPP_1(tensor, tensor_rms_norm, tensor_rms_norm_args_t, (tensor, x))
 NN__CPP_2(tensor, tensor_local_response_norm, tensor_local_response_norm_args_t, (tensor, x), (i64, size))
 NN__CPP_2(state, tensor_lstm, tensor_rnn_args_t, (tensor, x), (list, weights))
 NN__CPP_2(state, tensor_gru, tensor_rnn_args_t, (tensor, x), (list, weights))
 NN__CPP_2(state, tensor_rnn, tensor_rnn_args_t, (tensor, x), (list, weights))
-NN__CPP_DIMS(NN__CPP_2_7, tensor, tensor_conv, , tensor_conv_args_t, (tensor, x), (tensor, weight),
-             (tensor, bias), (i64, stride), (i64, padding), (i64, dilation), (i64, groups))
-NN__CPP_DIMS(NN__CPP_2_8, tensor, tensor_conv_transpose, , tensor_conv_transpose_args_t, (tensor, x),
-             (tensor, weight), (tensor, bias), (i64, stride), (i64, padding), (i64, output_padding),
-             (i64, groups), (i64, dilation))
-NN__CPP_DIMS(NN__CPP_2_5, tensor, tensor_max_pool, , tensor_max_pool_args_t, (tensor, x), (i64, kernel),
-             (i64, stride), (i64, padding), (i64, dilation))
-NN__CPP_DIMS(NN__CPP_2_5, pair, tensor_max_pool, _with_indices, tensor_max_pool_args_t, (tensor, x),
-             (i64, kernel), (i64, stride), (i64, padding), (i64, dilation))
-NN__CPP_DIMS(NN__CPP_2_4, tensor, tensor_avg_pool, , tensor_avg_pool_args_t, (tensor, x), (i64, kernel),
-             (i64, stride), (i64, padding))
-NN__CPP_DIMS(NN__CPP_3_5, tensor, tensor_max_unpool, , tensor_max_unpool_args_t, (tensor, x),
-             (tensor, indices), (i64, kernel), (i64, stride), (i64, padding))
-NN__CPP_2_5(tensor, tensor_im2col, tensor_columns_args_t, (tensor, x), (i64, kernel), (i64, dilation),
-            (i64, padding), (i64, stride))
-NN__CPP_3_6(tensor, tensor_col2im, tensor_columns_args_t, (tensor, x), (i64, height), (i64, kernel),
-            (i64, dilation), (i64, padding), (i64, stride))
-NN__CPP_1_2(tensor, tensor_interpolate, tensor_interpolate_args_t, (tensor, x), (i64, size))
+NN__CPP_DIMS(NN__CPP_2, tensor, tensor_conv, , tensor_conv_args_t, (tensor, x), (tensor, weight))
+NN__CPP_DIMS(NN__CPP_2, tensor, tensor_conv_transpose, , tensor_conv_transpose_args_t, (tensor, x),
+             (tensor, weight))
+NN__CPP_DIMS(NN__CPP_2, tensor, tensor_max_pool, , tensor_max_pool_args_t, (tensor, x), (i64, kernel))
+NN__CPP_DIMS(NN__CPP_2, pair, tensor_max_pool, _with_indices, tensor_max_pool_args_t, (tensor, x),
+             (i64, kernel))
+NN__CPP_DIMS(NN__CPP_2, tensor, tensor_avg_pool, , tensor_avg_pool_args_t, (tensor, x), (i64, kernel))
+NN__CPP_DIMS(NN__CPP_3, tensor, tensor_max_unpool, , tensor_max_unpool_args_t, (tensor, x),
+             (tensor, indices), (i64, kernel))
+NN__CPP_2(tensor, tensor_im2col, tensor_columns_args_t, (tensor, x), (i64, kernel))
+NN__CPP_3(tensor, tensor_col2im, tensor_columns_args_t, (tensor, x), (i64, height), (i64, kernel))
+NN__CPP_1(tensor, tensor_interpolate, tensor_interpolate_args_t, (tensor, x))
 NN__CPP_2(tensor, tensor_grid_sample, tensor_grid_sample_args_t, (tensor, x), (tensor, grid))
-NN__CPP_3_4(tensor, tensor_scaled_dot_product_attention, tensor_scaled_dot_product_attention_args_t,
-            (tensor, query), (tensor, key), (tensor, value), (tensor, attn_mask))
-NN__CPP_2_3(tensor, tensor_cross_entropy, tensor_cross_entropy_args_t, (tensor, input), (tensor, target),
-            (tensor, weight))
-NN__CPP_2_3(tensor, tensor_nll_loss, tensor_nll_loss_args_t, (tensor, input), (tensor, target),
-            (tensor, weight))
+NN__CPP_3(tensor, tensor_scaled_dot_product_attention, tensor_scaled_dot_product_attention_args_t,
+          (tensor, query), (tensor, key), (tensor, value))
+NN__CPP_2(tensor, tensor_cross_entropy, tensor_cross_entropy_args_t, (tensor, input), (tensor, target))
+NN__CPP_2(tensor, tensor_nll_loss, tensor_nll_loss_args_t, (tensor, input), (tensor, target))
 NN__CPP_2(tensor, tensor_mse_loss, tensor_mse_loss_args_t, (tensor, input), (tensor, target))
 NN__CPP_2(tensor, tensor_l1_loss, tensor_l1_loss_args_t, (tensor, input), (tensor, target))
 NN__CPP_2(tensor, tensor_smooth_l1_loss, tensor_smooth_l1_loss_args_t, (tensor, input), (tensor, target))
 NN__CPP_2(tensor, tensor_huber_loss, tensor_huber_loss_args_t, (tensor, input), (tensor, target))
 NN__CPP_2(tensor, tensor_kl_div, tensor_kl_div_args_t, (tensor, input), (tensor, target))
 NN__CPP_2(tensor, tensor_poisson_nll_loss, tensor_poisson_nll_loss_args_t, (tensor, input), (tensor, target))
-NN__CPP_2_3(tensor, tensor_binary_cross_entropy, tensor_binary_cross_entropy_args_t, (tensor, input),
-            (tensor, target), (tensor, weight))
-NN__CPP_2_4(tensor, tensor_binary_cross_entropy_with_logits, tensor_binary_cross_entropy_with_logits_args_t,
-            (tensor, input), (tensor, target), (tensor, weight), (tensor, pos_weight))
-NN__CPP_2_3(tensor, tensor_hinge_embedding_loss, tensor_margin_loss_args_t, (tensor, input),
-            (tensor, target), (tensor, weight))
-NN__CPP_2_3(tensor, tensor_soft_margin_loss, tensor_margin_loss_args_t, (tensor, input), (tensor, target),
-            (tensor, weight))
-NN__CPP_2_3(tensor, tensor_multi_margin_loss, tensor_margin_loss_args_t, (tensor, input), (tensor, target),
-            (tensor, weight))
-NN__CPP_2_3(tensor, tensor_multilabel_margin_loss, tensor_margin_loss_args_t, (tensor, input),
-            (tensor, target), (tensor, weight))
-NN__CPP_2_3(tensor, tensor_multilabel_soft_margin_loss, tensor_margin_loss_args_t, (tensor, input),
-            (tensor, target), (tensor, weight))
+NN__CPP_2(tensor, tensor_binary_cross_entropy, tensor_binary_cross_entropy_args_t, (tensor, input),
+          (tensor, target))
+NN__CPP_2(tensor, tensor_binary_cross_entropy_with_logits, tensor_binary_cross_entropy_with_logits_args_t,
+          (tensor, input), (tensor, target))
+NN__CPP_2(tensor, tensor_hinge_embedding_loss, tensor_margin_loss_args_t, (tensor, input), (tensor, target))
+NN__CPP_2(tensor, tensor_soft_margin_loss, tensor_margin_loss_args_t, (tensor, input), (tensor, target))
+NN__CPP_2(tensor, tensor_multi_margin_loss, tensor_margin_loss_args_t, (tensor, input), (tensor, target))
+NN__CPP_2(tensor, tensor_multilabel_margin_loss, tensor_margin_loss_args_t, (tensor, input), (tensor, target))
+NN__CPP_2(tensor, tensor_multilabel_soft_margin_loss, tensor_margin_loss_args_t, (tensor, input),
+          (tensor, target))
 NN__CPP_3(tensor, tensor_margin_ranking_loss, tensor_ranking_loss_args_t, (tensor, input1),
           (tensor, input2), (tensor, target))
 NN__CPP_3(tensor, tensor_cosine_embedding_loss, tensor_ranking_loss_args_t, (tensor, input1),
@@ -3425,47 +3377,37 @@ NN__CPP_DIMS(NN__CPP_3, module, nn_conv, , nn_conv_args_t, (i64, in_channels), (
              (i64, kernel))
 NN__CPP_DIMS(NN__CPP_3, module, nn_conv_transpose, , nn_conv_transpose_args_t, (i64, in_channels),
              (i64, out_channels), (i64, kernel))
-NN__CPP_DIMS(NN__CPP_1_3, module, nn_max_pool, , nn_pool_args_t, (i64, kernel), (i64, stride), (i64, padding))
-NN__CPP_DIMS(NN__CPP_1_3, module, nn_avg_pool, , nn_pool_args_t, (i64, kernel), (i64, stride), (i64, padding))
-NN__CPP_DIMS(NN__CPP_1_3, module, nn_max_unpool, , nn_pool_args_t, (i64, kernel), (i64, stride),
-             (i64, padding))
+NN__CPP_DIMS(NN__CPP_1, module, nn_max_pool, , nn_pool_args_t, (i64, kernel))
+NN__CPP_DIMS(NN__CPP_1, module, nn_avg_pool, , nn_pool_args_t, (i64, kernel))
+NN__CPP_DIMS(NN__CPP_1, module, nn_max_unpool, , nn_pool_args_t, (i64, kernel))
 NN__CPP_1(module, nn_fractional_max_pool2d, nn_fractional_max_pool_args_t, (i64, kernel))
-NN__CPP_2(module, nn_fractional_max_pool2d, nn_fractional_max_pool_args_t, (i64, kernel), (i64, output_size))
 NN__CPP_1(module, nn_fractional_max_pool3d, nn_fractional_max_pool_args_t, (i64, kernel))
-NN__CPP_2(module, nn_fractional_max_pool3d, nn_fractional_max_pool_args_t, (i64, kernel), (i64, output_size))
 NN__CPP_0(module, nn_upsample, nn_upsample_args_t)
-NN__CPP_1(module, nn_upsample, nn_upsample_args_t, (i64, size))
 NN__CPP_0(module, nn_upsampling_nearest2d, nn_upsample_args_t)
-NN__CPP_1(module, nn_upsampling_nearest2d, nn_upsample_args_t, (i64, size))
 NN__CPP_0(module, nn_upsampling_bilinear2d, nn_upsample_args_t)
-NN__CPP_1(module, nn_upsampling_bilinear2d, nn_upsample_args_t, (i64, size))
-NN__CPP_1_4(module, nn_unfold, nn_columns_args_t, (i64, kernel), (i64, dilation), (i64, padding),
-            (i64, stride))
-NN__CPP_2_5(module, nn_fold, nn_columns_args_t, (i64, height), (i64, kernel), (i64, dilation),
-            (i64, padding), (i64, stride))
-#define NN__CPP_LOSS(f, T)                                                                                   \
-    inline nn_module_t *(f)(T options_are_named = T()) { NN__CPP_C(f) }
-NN__CPP_LOSS(nn_bce_loss, tensor_binary_cross_entropy_args_t)
-NN__CPP_LOSS(nn_bce_with_logits_loss, tensor_binary_cross_entropy_with_logits_args_t)
-NN__CPP_LOSS(nn_cosine_embedding_loss, tensor_ranking_loss_args_t)
-NN__CPP_LOSS(nn_cross_entropy_loss, tensor_cross_entropy_args_t)
-NN__CPP_LOSS(nn_ctc_loss, tensor_ctc_loss_args_t)
-NN__CPP_LOSS(nn_gaussian_nll_loss, tensor_gaussian_nll_loss_args_t)
-NN__CPP_LOSS(nn_hinge_embedding_loss, tensor_margin_loss_args_t)
-NN__CPP_LOSS(nn_huber_loss, tensor_huber_loss_args_t)
-NN__CPP_LOSS(nn_kl_div_loss, tensor_kl_div_args_t)
-NN__CPP_LOSS(nn_l1_loss, tensor_l1_loss_args_t)
-NN__CPP_LOSS(nn_margin_ranking_loss, tensor_ranking_loss_args_t)
-NN__CPP_LOSS(nn_mse_loss, tensor_mse_loss_args_t)
-NN__CPP_LOSS(nn_multi_margin_loss, tensor_margin_loss_args_t)
-NN__CPP_LOSS(nn_multilabel_margin_loss, tensor_margin_loss_args_t)
-NN__CPP_LOSS(nn_multilabel_soft_margin_loss, tensor_margin_loss_args_t)
-NN__CPP_LOSS(nn_nll_loss, tensor_nll_loss_args_t)
-NN__CPP_LOSS(nn_poisson_nll_loss, tensor_poisson_nll_loss_args_t)
-NN__CPP_LOSS(nn_smooth_l1_loss, tensor_smooth_l1_loss_args_t)
-NN__CPP_LOSS(nn_soft_margin_loss, tensor_margin_loss_args_t)
-NN__CPP_LOSS(nn_triplet_margin_loss, tensor_triplet_margin_loss_args_t)
-NN__CPP_LOSS(nn_triplet_margin_with_distance_loss, tensor_triplet_margin_with_distance_loss_args_t)
+NN__CPP_1(module, nn_unfold, nn_columns_args_t, (i64, kernel))
+NN__CPP_2(module, nn_fold, nn_columns_args_t, (i64, height), (i64, kernel))
+NN__CPP_0(module, nn_bce_loss, tensor_binary_cross_entropy_args_t)
+NN__CPP_0(module, nn_bce_with_logits_loss, tensor_binary_cross_entropy_with_logits_args_t)
+NN__CPP_0(module, nn_cosine_embedding_loss, tensor_ranking_loss_args_t)
+NN__CPP_0(module, nn_cross_entropy_loss, tensor_cross_entropy_args_t)
+NN__CPP_0(module, nn_ctc_loss, tensor_ctc_loss_args_t)
+NN__CPP_0(module, nn_gaussian_nll_loss, tensor_gaussian_nll_loss_args_t)
+NN__CPP_0(module, nn_hinge_embedding_loss, tensor_margin_loss_args_t)
+NN__CPP_0(module, nn_huber_loss, tensor_huber_loss_args_t)
+NN__CPP_0(module, nn_kl_div_loss, tensor_kl_div_args_t)
+NN__CPP_0(module, nn_l1_loss, tensor_l1_loss_args_t)
+NN__CPP_0(module, nn_margin_ranking_loss, tensor_ranking_loss_args_t)
+NN__CPP_0(module, nn_mse_loss, tensor_mse_loss_args_t)
+NN__CPP_0(module, nn_multi_margin_loss, tensor_margin_loss_args_t)
+NN__CPP_0(module, nn_multilabel_margin_loss, tensor_margin_loss_args_t)
+NN__CPP_0(module, nn_multilabel_soft_margin_loss, tensor_margin_loss_args_t)
+NN__CPP_0(module, nn_nll_loss, tensor_nll_loss_args_t)
+NN__CPP_0(module, nn_poisson_nll_loss, tensor_poisson_nll_loss_args_t)
+NN__CPP_0(module, nn_smooth_l1_loss, tensor_smooth_l1_loss_args_t)
+NN__CPP_0(module, nn_soft_margin_loss, tensor_margin_loss_args_t)
+NN__CPP_0(module, nn_triplet_margin_loss, tensor_triplet_margin_loss_args_t)
+NN__CPP_0(module, nn_triplet_margin_with_distance_loss, tensor_triplet_margin_with_distance_loss_args_t)
 NN__CPP_1(module, nn_layer_norm, nn_layer_norm_args_t, (i64, size))
 NN__CPP_1(module, nn_rms_norm, nn_rms_norm_args_t, (i64, size))
 NN__CPP_2(state, nn_recurrent_forward, nn_recurrent_args_t, (module, module), (tensor, x))
@@ -3492,8 +3434,7 @@ NN__CPP_2(module, nn_transformer_decoder_layer, nn_transformer_layer_args_t, (i6
 NN__CPP_2(module, nn_transformer, nn_transformer_net_args_t, (i64, embed), (i64, heads))
 NN__CPP_4(tensor, nn_multihead_attention_forward, nn_attention_args_t, (module, module), (tensor, query),
           (tensor, key), (tensor, value))
-NN__CPP_2_3(tensor, nn_transformer_forward, nn_transformer_args_t, (module, module), (tensor, x),
-            (tensor, memory))
+NN__CPP_2(tensor, nn_transformer_forward, nn_transformer_args_t, (module, module), (tensor, x))
 NN__CPP_1(tensor, nn_init_kaiming_uniform_, nn_kaiming_args_t, (tensor, t))
 NN__CPP_1(tensor, nn_init_kaiming_normal_, nn_kaiming_args_t, (tensor, t))
 
@@ -3909,10 +3850,10 @@ typedef struct nn__cpu_t {
 // >>nn-ops                                         MARK: op table
 //
 // The columns are ID, name, family, inputs, how many outputs, the CPU's kernel, gradient, saves, class, as in
-// TENSOR_OPS_OTHER of tensor.h. The inputs are (how many, how many of them are required, what error texts call
-// them); what rows of a family share has a name below. The kernel is NN__CPU(conv) for nn__cpu_conv. With the
-// scratch that nn__scratch_conv counts it is NN__CPU_WITH, with what only this row has (row->own: nn__then_t,
-// nn__taps_t, nn__integers_t, nn__pointwise_t) NN__CPU_OWN, with both NN__CPU_WITH_OWN.
+// TENSOR_OPS_OTHER of tensor.h. The inputs are (how many, how many of them are required, what error texts
+// call them); what rows of a family share has a name below. The kernel is NN__CPU(conv) for nn__cpu_conv.
+// With the scratch that nn__scratch_conv counts it is NN__CPU_WITH, with what only this row has (row->own:
+// nn__then_t, nn__taps_t, nn__integers_t, nn__pointwise_t) NN__CPU_OWN, with both NN__CPU_WITH_OWN.
 //
 // The three convolutions are bilinear, each the gradient of the others, so they need no rows for gradients of
 // gradients. Fused gradients (_BACKWARD) are used when no graph of the gradient is wanted; otherwise the
