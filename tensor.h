@@ -13801,7 +13801,7 @@ TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
     }
     tensor__tls = NULL;
     tensor__used_context = context;
-    tensor__thread_t *now = tensor__self();
+    tensor__thread_t *now = tensor__attach(context);
     if (!now->owner) { return before; }
     if (profiler && now->seq < th->seq) { now->seq = th->seq; }     // the numbers of nodes grow
     (tensor_profiler_set)(profiler);
@@ -13831,7 +13831,8 @@ TENSOR_API int (tensor_context_free)(tensor_context_t *context) {
     int code = tensor__context_close(tensor__self());
     TENSOR_FREE(context, sizeof *context, 64);
     (void)TENSOR__ATOMIC_ADD(&tensor__contexts, -1);
-    tensor__used_context = before == context ? NULL : before;
+    tensor__used_context = before == context ? &tensor__default : before;
+    tensor__attach(tensor__used_context);
     if (profiler) { (tensor_profiler_set)(profiler); }      // it is the thread's
     return code;
 }

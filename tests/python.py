@@ -275,17 +275,20 @@ def leaks():
     for _ in range(5):
         share()
     tracemalloc.start()
-    for _ in range(5):
-        share()
-    gc.collect()
-    before, bytes_before = live(), tracemalloc.get_traced_memory()[0]
-    for _ in range(200):
-        share()
-    gc.collect()
-    grown = tracemalloc.get_traced_memory()[0] - bytes_before
+    before = live()
+    grown = []
+    for _ in range(3):                      # what is left once is a cache, what is left every time is a leak
+        for _ in range(5):
+            share()
+        gc.collect()
+        bytes_before = tracemalloc.get_traced_memory()[0]
+        for _ in range(200):
+            share()
+        gc.collect()
+        grown.append(tracemalloc.get_traced_memory()[0] - bytes_before)
     tracemalloc.stop()
     check(live() == before, "%d tensors left" % (live() - before))
-    check(grown < 200 * 20, "%d bytes of Python's are left in 200 rounds" % grown)
+    check(min(grown) < 200 * 20, "%s bytes of Python's are left in 200 rounds" % grown)
 
 
 def trains():
