@@ -15520,14 +15520,19 @@ TENSOR__FN int tensor__record_update(tensor__op_t *o) {
 // would cost more than the work), fronts of their own for small operands.
 // ------------------------------------------------------------------------------
 
+TENSOR__INLINE void tensor__arg_shape(tensor_arg_t *a, const int64_t *dims, const int64_t *strides,
+                                      uint8_t ndim, int64_t numel) {
+    a->dims = dims;
+    a->strides = strides;
+    a->ndim = ndim;
+    a->numel = numel;
+}
+
 TENSOR__INLINE void tensor__arg(tensor_arg_t *a, const tensor_t *t, int role) {
     a->data = tensor__ptr(t);
-    a->dims = t->dims;
-    a->strides = t->strides;
-    a->numel = t->numel;
     a->storage = t->storage;
+    tensor__arg_shape(a, t->dims, t->strides, t->ndim, t->numel);
     a->dtype = t->dtype;
-    a->ndim = t->ndim;
     a->role = (uint8_t)role;
     a->contiguous = (t->flags & TENSOR__CONTIGUOUS) != 0;
 }
@@ -15535,12 +15540,9 @@ TENSOR__INLINE void tensor__arg(tensor_arg_t *a, const tensor_t *t, int role) {
 // A saved value as an argument.
 TENSOR__INLINE void tensor__arg_saved(tensor_arg_t *a, const tensor__saved_t *v) {
     a->data = (char *)v->storage->data + v->offset * (int64_t)tensor__sizes[v->dtype];
-    a->dims = v->dims;
-    a->strides = v->strides;
-    a->numel = v->numel;
     a->storage = v->storage;
+    tensor__arg_shape(a, v->dims, v->strides, v->ndim, v->numel);
     a->dtype = v->dtype;
-    a->ndim = v->ndim;
     a->role = TENSOR_READ;
     a->contiguous = v->contiguous;
 }
@@ -15548,9 +15550,7 @@ TENSOR__INLINE void tensor__arg_saved(tensor_arg_t *a, const tensor__saved_t *v)
 TENSOR__INLINE void tensor__arg_none(tensor_arg_t *a) {
     a->data = NULL;
     a->storage = NULL;
-    a->dims = a->strides = tensor__no_dims;
-    a->numel = 0;
-    a->ndim = 0;
+    tensor__arg_shape(a, tensor__no_dims, tensor__no_dims, 0, 0);
     a->role = TENSOR_READ;
     a->contiguous = 1;
     a->dtype = 0;
@@ -23350,13 +23350,19 @@ TENSOR__FN tensor_t *tensor__la_eye(tensor_t *x, int64_t n, int64_t m) {
     return tensor_to(tensor_to(tensor_eye(n, m), (tensor_dtype_t)x->dtype), (int)tensor_device(x));
 }
 
+// Both forms of Cholesky as far as the factor. 0 = an error, raised.
+TENSOR__FN int tensor__cholesky_begin(tensor__op_t *o, const tensor__row_t *row, tensor_t *x, int upper) {
+    if (!tensor__la_begin(o, row, x, NULL, 1)) { return 0; }
+    if (upper) { o->args[0] = tensor_mT(x); }
+    if (o->args[0] == TENSOR__POISON) { return 0; }
+    tensor__la_result(o, x->dtype, TENSOR__HIGH(x), TENSOR__WIDE(x));
+    return 1;
+}
+
 TENSOR_API tensor_t *(tensor_linalg_cholesky)(tensor_t *x, int upper) {
     TENSOR__MARK
     tensor__op_t o;
-    if (!tensor__la_begin(&o, TENSOR__ROW(LINALG_CHOLESKY), x, NULL, 1)) { return TENSOR__POISON; }
-    if (upper) { o.args[0] = tensor_mT(x); }
-    if (o.args[0] == TENSOR__POISON) { return TENSOR__POISON; }
-    tensor__la_result(&o, x->dtype, TENSOR__HIGH(x), TENSOR__WIDE(x));
+    if (!tensor__cholesky_begin(&o, TENSOR__ROW(LINALG_CHOLESKY), x, upper)) { return TENSOR__POISON; }
     tensor_t *l = tensor__finish(&o);
     TENSOR__RETURN(upper && l != TENSOR__POISON ? tensor_mT(l) : l);
 }
@@ -23377,10 +23383,7 @@ TENSOR_API tensor_linalg_ex_t (tensor_linalg_cholesky_ex)(tensor_t *x, int upper
     tensor_linalg_ex_t r = {TENSOR__POISON, TENSOR__POISON};
     TENSOR__MARK
     tensor__op_t o;
-    if (!tensor__la_begin(&o, TENSOR__ROW(LINALG_CHOLESKY_EX), x, NULL, 1)) { return r; }
-    if (upper) { o.args[0] = tensor_mT(x); }
-    if (o.args[0] == TENSOR__POISON) { return r; }
-    tensor__la_result(&o, x->dtype, TENSOR__HIGH(x), TENSOR__WIDE(x));
+    if (!tensor__cholesky_begin(&o, TENSOR__ROW(LINALG_CHOLESKY_EX), x, upper)) { return r; }
     tensor__la_result(&o, TENSOR_I32, -1, -1);
     if (tensor__finish(&o) == TENSOR__POISON) { return r; }
     return tensor__linalg_ex(th_, mark_, upper ? tensor_mT(o.out[0]) : o.out[0], o.out[1], __func__);
@@ -25698,23 +25701,25 @@ TENSOR_API tensor_t *(tensor_cosine_window)(int64_t n, int periodic) {
     TENSOR__RETURN(tensor_to(y, (int)tensor_get_default_dtype()));
 }
 
-TENSOR_API tensor_t *(tensor_exponential_window)(int64_t n, int periodic, double tau) {
-    TENSOR__MARK
-    TENSOR__REFUSE(!(tau > 0), SHAPE, "exponential_window: tau %g must be above 0", tau);
-    tensor_t *t = tensor__from_middle("exponential_window", n, periodic);
+// A window that falls to both sides with the distance in widths: e^-distance, or the bell of a normal
+// distribution. what: the name of the width.
+TENSOR__FN tensor_t *tensor__falling(const char *op, const char *what, double width, int64_t n, int periodic,
+                                     int bell) {
+    TENSOR__REFUSE(!(width > 0), SHAPE, "%s: %s %g must be above 0", op, what, width);
+    tensor_t *t = tensor__from_middle(op, n, periodic), *fall;
     if (t == TENSOR__POISON) { return t; }
-    tensor_t *y = tensor_exp(tensor_mul_scalar(tensor_abs(t), -1 / tau));
-    TENSOR__RETURN(tensor_to(y, (int)tensor_get_default_dtype()));
+    if (bell) {
+        fall = tensor_mul_scalar(tensor_square(tensor_div_scalar(t, width)), -0.5);
+    } else {
+        fall = tensor_mul_scalar(tensor_abs(t), -1 / width);
+    }
+    return tensor_to(tensor_exp(fall), (int)tensor_get_default_dtype());
 }
 
-TENSOR_API tensor_t *(tensor_gaussian_window)(int64_t n, int periodic, double std) {
-    TENSOR__MARK
-    TENSOR__REFUSE(!(std > 0), SHAPE, "gaussian_window: std %g must be above 0", std);
-    tensor_t *t = tensor__from_middle("gaussian_window", n, periodic);
-    if (t == TENSOR__POISON) { return t; }
-    tensor_t *y = tensor_exp(tensor_mul_scalar(tensor_square(tensor_div_scalar(t, std)), -0.5));
-    TENSOR__RETURN(tensor_to(y, (int)tensor_get_default_dtype()));
-}
+TENSOR__MADE(exponential_window, (int64_t n, int periodic, double tau),
+    tensor__falling("exponential_window", "tau", tau, n, periodic, 0))
+TENSOR__MADE(gaussian_window, (int64_t n, int periodic, double std),
+    tensor__falling("gaussian_window", "std", std, n, periodic, 1))
 
 TENSOR_API tensor_t *(tensor_bartlett_window)(int64_t n, int periodic) {
     TENSOR__MARK
@@ -29177,12 +29182,20 @@ TENSOR_API int (tensor_hessian)(tensor_fn_t fn, void *user, tensor_t *const *inp
         c.th->error.code : 0;
 }
 
+// The gradient of fn at inputs, which hvp pushes forward along v and vhp pulls back. op is also the name of
+// the list of results. 0 = an error, raised; c is to be ended all the same.
+TENSOR__FN int tensor__hessian_begin(tensor__calculus_t *c, const char *op, tensor_fn_t fn, void *user,
+                                     tensor_t *const *inputs, int n, tensor_t *const *v, tensor_t **results,
+                                     int flags) {
+    int given = tensor__there(op, "v", v || !n) && tensor__there(op, op, results || !n);
+    return tensor__calculus(c, op, fn, user, inputs, n, given, flags) &&
+           tensor__pull(c->th, &c->y, NULL, 1, c->x, n, c->g, TENSOR_CREATE_GRAPH);
+}
+
 TENSOR_API tensor_t *(tensor_hvp)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                   tensor_t *const *v, tensor_t **hvp, int flags) {
     tensor__calculus_t c;
-    int given = tensor__there("hvp", "v", v || !n) && tensor__there("hvp", "hvp", hvp || !n);
-    int ok = tensor__calculus(&c, "hvp", fn, user, inputs, n, given, flags) &&
-             tensor__pull(c.th, &c.y, NULL, 1, c.x, n, c.g, TENSOR_CREATE_GRAPH) &&
+    int ok = tensor__hessian_begin(&c, "hvp", fn, user, inputs, n, v, hvp, flags) &&
              tensor__push(c.th, c.g, n, c.x, n, v, hvp, flags);
     return tensor__calculus_end(&c, ok, hvp, n, flags);
 }
@@ -29190,9 +29203,7 @@ TENSOR_API tensor_t *(tensor_hvp)(tensor_fn_t fn, void *user, tensor_t *const *i
 TENSOR_API tensor_t *(tensor_vhp)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                   tensor_t *const *v, tensor_t **vhp, int flags) {
     tensor__calculus_t c;
-    int given = tensor__there("vhp", "v", v || !n) && tensor__there("vhp", "vhp", vhp || !n);
-    int ok = tensor__calculus(&c, "vhp", fn, user, inputs, n, given, flags) &&
-             tensor__pull(c.th, &c.y, NULL, 1, c.x, n, c.g, TENSOR_CREATE_GRAPH) &&
+    int ok = tensor__hessian_begin(&c, "vhp", fn, user, inputs, n, v, vhp, flags) &&
              tensor__pull(c.th, c.g, v, n, c.x, n, vhp, flags);
     return tensor__calculus_end(&c, ok, vhp, n, flags);
 }

@@ -7976,35 +7976,38 @@ TENSOR__FN void nn__direct_sizes(const nn__conv_t *v, nn__direct_t *d) {
     d->dh = g->dilation[1];
     d->dw = g->dilation[2];
     d->weight = (const float *)v->w->data;
+    d->sh = d->sw = d->uh = d->uw = 1;
+    const tensor_arg_t *from, *to;
+    const int64_t *in, *out;
     if (d->flipped) {
-        d->sh = d->sw = 1;
-        d->uh = g->stride[1];
-        d->uw = g->stride[2];
+        from = v->y;
+        to = v->x;
+        in = g->out;
+        out = g->in;
         d->ci = v->og;
         d->co = v->cg;
-        d->x = (const float *)v->y->data;
-        d->y = (float *)v->x->data;
-        d->h = g->out[1];
-        d->w = g->out[2];
-        d->oh = g->in[1];
-        d->ow = g->in[2];
+        d->uh = g->stride[1];
+        d->uw = g->stride[2];
         d->ph = d->dh * (d->kh - 1) - g->pad[1];
         d->pw = d->dw * (d->kw - 1) - g->pad[2];
     } else {
-        d->sh = g->stride[1];
-        d->sw = g->stride[2];
-        d->uh = d->uw = 1;
+        from = v->x;
+        to = v->y;
+        in = g->in;
+        out = g->out;
         d->ci = v->cg;
         d->co = v->og;
-        d->x = (const float *)v->x->data;
-        d->y = (float *)v->y->data;
-        d->h = g->in[1];
-        d->w = g->in[2];
-        d->oh = g->out[1];
-        d->ow = g->out[2];
+        d->sh = g->stride[1];
+        d->sw = g->stride[2];
         d->ph = g->pad[1];
         d->pw = g->pad[2];
     }
+    d->x = (const float *)from->data;
+    d->y = (float *)to->data;
+    d->h = in[1];
+    d->w = in[2];
+    d->oh = out[1];
+    d->ow = out[2];
 }
 
 // 1 = without columns, and d says how. It may change v->chunks: Winograd uses no partial sums of the weight's
