@@ -60,22 +60,23 @@
 //            tensor return the code (0 = success). Nothing aborts or exits. With no handler set, a thread's
 //            first error is printed to stderr once (not under TENSOR_NO_STDIO). Calls that do not know their
 //            line (name_with, (name)(...), operators of C++, registering a hook) leave the report to the call
-//            around them or to the thread's next one; the line is that of the call that is given the failed
-//            result, else there is none. With .site_ = TENSOR_HERE in its args struct name_with knows it. One
-//            note that is not an error is reported the same way, once, with code 0: a scope holds some
-//            100,000 tensors (a loop without a reset).
+//            around them or to the thread's next one. The line is that of the call that is given the failed
+//            result; without such a call there is no line. With .site_ = TENSOR_HERE in its args struct
+//            name_with knows it. One warning is reported the same way, once and with code 0: a scope holds
+//            some 100,000 tensors, which is what a loop without a reset does.
 // THREADS    Any number of threads may use the library. A tensor may be read by many threads; two threads
 //            must not write the same tensor at once. The library starts threads only after
 //            tensor_set_num_threads(n). Results have the same bits for every number of threads. Where there
 //            is no memory for a thread's state, every call of that thread fails with OUT_OF_MEMORY; such
 //            threads share one state, so one may read the error text of another.
 // HOST       Floating-point traps: no op raises invalid, division by zero or overflow where its results have
-//            none by IEEE's rules (0/0 of the program's own numbers still traps; comparisons with NaN may).
-//            Rounding modes other than to nearest change last bits, function values by up to 1e-3, and what
-//            rounds inside (round, tan of SSE2 and scalar) by more; flushed denormals (FTZ, DAZ) are taken as
-//            0; neither hangs or crashes the library. The mode is that of the calling thread and, with more
-//            threads, of each of them. A signal handler must not call the library. A call or a training step
-//            takes up to 15 KB of stack, a few calls 8 KB more (docs/stack.md).
+//            none by IEEE's rules (0/0 of the program's own numbers still traps; comparisons with NaN may). A
+//            rounding mode other than to nearest changes the last bits of results, function values by up to
+//            1e-3, and functions that round inside (round; tan in SSE2 and scalar) by more. Where denormals
+//            are flushed (FTZ, DAZ) they are taken as 0. Neither makes the library hang or crash. The mode is
+//            that of the calling thread and, with more threads, of each of them. A signal handler must not
+//            call the library. A call or a training step takes up to 15 KB of stack, a few calls 8 KB more
+//            (docs/stack.md).
 // AUTOGRAD   Define-by-run: tensor_requires_grad_ marks a leaf, operations record themselves, tensor_backward
 //            adds d loss / d leaf into tensor_grad(leaf). Under tensor_scope_begin_no_grad nothing is
 //            recorded. Every gradient is made of differentiable operations (TENSOR_CREATE_GRAPH). Beyond
@@ -87,13 +88,14 @@
 //            products of matrices, linear, convolutions, attention, recurrent nets and prelu compute in that
 //            dtype; exp, logs, pow, rsqrt, softmax, sums, norms, layer and group norm, interpolate, losses in
 //            f32; dot, cross, tensordot, index_put, scatter_add, bilinear and grid_sample in the widest dtype
-//            of their inputs. All other functions, all in-place functions and f64 are not affected. The lists
-//            are PyTorch's for CUDA, on every device. Weights stay f32, are cast once per scope, and get f32
+//            of their inputs. Other functions, in-place functions and f64 are not affected. The lists are
+//            PyTorch's for CUDA, on every device. Weights stay f32, are cast once per scope, and get f32
 //            gradients.
-// DTYPES     f32 f64 i8 i16 i32 i64 u8 bool compute; f16 and bf16 are stored as such and computed in f32 with
-//            correct rounding. Products of bf16 use AMX or AVX-512 BF16 where Linux offers them: these take
-//            denormals as 0, and after the first product with AMX sigaltstack wants more than 8 KB
-//            (TENSOR_ISA=avx512 has neither effect). There are no complex numbers and there is no FFT.
+// DTYPES     f32, f64, i8, i16, i32, i64, u8 and bool are computed as they are; f16 and bf16 are stored as
+//            they are and computed in f32, with correct rounding. Products of bf16 use AMX or AVX-512 BF16
+//            where Linux offers them: these take denormals as 0, and after the first product with AMX
+//            sigaltstack needs more than 8 KB. TENSOR_ISA=avx512 has neither effect. There are no complex
+//            numbers and there is no FFT.
 // CONFIG     Define before the implementation: TENSOR_MALLOC(bytes, alignment) and
 //            TENSOR_FREE(p, bytes, alignment) (NULL and nothing where there is no malloc), TENSOR_NO_STDIO
 //            (functions of files and the console are UNSUPPORTED errors), TENSOR_NO_THREADS,
@@ -120,10 +122,10 @@
 // COMPILE    The implementation takes 25 to 46 s at -O2 in one file: give it a file of its own, or four (see
 //            CONFIG), or link libtensor.a (make lib), and never pass -DTENSOR_IMPLEMENTATION for all files.
 //            -ffast-math and its parts are refused (define TENSOR_ALLOW_FAST_MATH to get memory safety and
-//            tolerances only), and so is x87 arithmetic: 32-bit x86 needs -msse2 -mfpmath=sse. No macro tells
-//            of clang's -ffp-contract=fast, which changes last bits. gcc for Windows needs at least -O1. A
-//            compiler that knows neither gcc's nor MSVC's atomics (tcc), and a system without pthread.h (a
-//            bare Cortex-M: docs/guide.md, Embedded) need TENSOR_NO_THREADS.
+//            tolerances only), and so is x87 arithmetic: 32-bit x86 needs -msse2 -mfpmath=sse. clang's
+//            -ffp-contract=fast changes last bits, and no macro shows that it is on. gcc for Windows needs at
+//            least -O1. A compiler that knows neither gcc's nor MSVC's atomics (tcc), and a system without
+//            pthread.h (a bare Cortex-M: docs/guide.md, Embedded) need TENSOR_NO_THREADS.
 // ------------------------------------------------------------------------------
 
 #include <stddef.h>
@@ -8681,6 +8683,16 @@ TENSOR__BETWEEN int64_t TENSOR__K(find)(const float *x, int64_t n, float v) {
 // Two or three sweeps over a row that stays in L1. Sums are taken in lanes: a row is at most some thousand
 // elements in practice, and the order is fixed by n alone. Rejected: the one-sweep softmax that rescales as
 // it goes (one more exponential for each element, to save a sweep that L1 makes nearly free).
+//
+// Softmax has four texts, because each one is what the others cannot be:
+//
+//   row_softmax, here     sums in lanes and has the pass's own exponential
+//   tensor__f64_softmax   >>impl-rows: sums one after the other, in double, with libm's exp. It serves f64,
+//                         and tests compare the others with it, so it shares nothing with them
+//   softmax_rows          tensor_cuda.cu: a block reads a row once, holds it and sums in a tree
+//   NN__K(attend)         tensor_nn.h: scales first, leaves out keys, keeps the logsumexp for backward and
+//                         leaves the division to the product that follows
+//
 // Called from >>impl-rows. On a GPU: >>rows.
 // ------------------------------------------------------------------------------
 
@@ -8733,8 +8745,6 @@ TENSOR__FN void TENSOR__K(row_scale)(const float *x, float *z, int64_t n, float 
     if (i < n) { V_PUT_PART(z + i, n - i, V_ADD(V_MUL(V_PART(x + i, n - i, 0), va), vb)); }
 }
 
-// Softmax has two other texts, which sum in other orders: tensor__f64_softmax in >>impl-rows (f64, and the
-// reference) and softmax_rows in tensor_cuda.cu. Attention has its own, NN__K(attend) in tensor_nn.h.
 TENSOR__BETWEEN void TENSOR__K(row_softmax)(const float *x, float *y, int64_t n) {
     float s = TENSOR__K(row_exp)(x, y, n, TENSOR__K(leaf_peak)(x, n));
     TENSOR__K(row_scale)(y, y, n, 1.0f / s, 0.0f);

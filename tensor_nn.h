@@ -40,8 +40,8 @@
 // NAMES      Operations are tensor_ + the name in torch.nn.functional; objects and their verbs are nn_ +
 //            snake case: nn_linear, nn_sequential, nn_adam, nn_forward, nn_step.
 // OPTIONS    Designated initialisers: nn_conv2d(3, 64, 3, .stride = 2, .padding = 1). 0 = PyTorch's default,
-//            TENSOR_ZERO a real zero. Without macros: nn_conv_args_t a = nn_conv_defaults(); ...;
-//            nn_conv2d_with(a).
+//            TENSOR_ZERO a real zero. In C++20: nn_conv2d(3, 64, 3, {.stride = 2}). Without macros:
+//            nn_conv_args_t a = nn_conv_defaults(); ...; nn_conv2d_with(a).
 // OBJECTS    Modules, optimizers, loaders and readers belong to the context. They are freed one by one
 //            (nn_free, nn_optimizer_free, nn_data_loader_free, nn_safetensors_close) or all together by
 //            tensor_shutdown, in any order. Constructors return NULL on failure. Functions that are given
@@ -64,10 +64,10 @@ extern "C" {
 //
 // One args struct per function with options: tensor_conv2d(x, w, b, .stride = 2, .padding = 1). In such a
 // call a member that is 0 has PyTorch's default and TENSOR_ZERO is a real zero. tensor_conv2d_with(a) takes
-// the members literally, and tensor_conv_defaults() fills them. PyTorch's first arguments come before the
-// options, in its order: tensor_max_pool2d(x, 2, 2). One argument too many gives a warning in C and is an
-// error at run time; in C++ it is an error of the compiler. f16 and bf16 are computed in f32.
-// Rejected: long positional lists (nobody can read them).
+// the members literally, and tensor_conv_defaults() fills them. In C, PyTorch's first arguments come before
+// the options, in its order: tensor_max_pool2d(x, 2, 2); in C++ those that are required, and all others are
+// options. One argument too many gives a warning in C and is an error at run time; in C++ it is an error of
+// the compiler. f16 and bf16 are computed in f32. Rejected: long positional lists (nobody can read them).
 // All: -> new, contiguous, dtype of the input;  errors SHAPE, DTYPE, OUT_OF_MEMORY, each naming the argument
 // ------------------------------------------------------------------------------
 
@@ -7976,38 +7976,29 @@ TENSOR__FN void nn__direct_sizes(const nn__conv_t *v, nn__direct_t *d) {
     d->dh = g->dilation[1];
     d->dw = g->dilation[2];
     d->weight = (const float *)v->w->data;
+    const int back = d->flipped;
+    const int64_t *in = back ? g->out : g->in;
+    const int64_t *out = back ? g->in : g->out;
+    d->ci = back ? v->og : v->cg;
+    d->co = back ? v->cg : v->og;
+    d->x = (const float *)(back ? v->y : v->x)->data;
+    d->y = (float *)(back ? v->x : v->y)->data;
+    d->h = in[1];
+    d->w = in[2];
+    d->oh = out[1];
+    d->ow = out[2];
     d->sh = d->sw = d->uh = d->uw = 1;
-    const tensor_arg_t *from, *to;
-    const int64_t *in, *out;
-    if (d->flipped) {
-        from = v->y;
-        to = v->x;
-        in = g->out;
-        out = g->in;
-        d->ci = v->og;
-        d->co = v->cg;
+    if (back) {
         d->uh = g->stride[1];
         d->uw = g->stride[2];
         d->ph = d->dh * (d->kh - 1) - g->pad[1];
         d->pw = d->dw * (d->kw - 1) - g->pad[2];
     } else {
-        from = v->x;
-        to = v->y;
-        in = g->in;
-        out = g->out;
-        d->ci = v->cg;
-        d->co = v->og;
         d->sh = g->stride[1];
         d->sw = g->stride[2];
         d->ph = g->pad[1];
         d->pw = g->pad[2];
     }
-    d->x = (const float *)from->data;
-    d->y = (float *)to->data;
-    d->h = in[1];
-    d->w = in[2];
-    d->oh = out[1];
-    d->ow = out[2];
 }
 
 // 1 = without columns, and d says how. It may change v->chunks: Winograd uses no partial sums of the weight's
