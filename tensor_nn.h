@@ -6743,14 +6743,16 @@ TENSOR__FN int nn__bag_usable(const tensor_embedding_bag_args_t *a) {
 
     if (scale && (scale->ndim != index->ndim || scale->numel != index->numel || a->mode != TENSOR_BAG_SUM)) {
         NN__FAIL(TENSOR_ERR_SHAPE,
-                 "%s: per_sample_weights %t must have the shape of index %t, mode be the sum", op, scale,
-                 index);
+                 "%s: per_sample_weights %t must have the shape of index %t, and mode must be the sum", op,
+                 scale, index);
         return 0;
     }
-    if ((unsigned)a->mode > TENSOR_BAG_MAX || (offsets && offsets->ndim != 1)) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "%s: mode %i must be a tensor_bag_mode_t and offsets 1-d (index %t)", op,
-                 (int)a->mode, index);
-        return 0;
+    if ((unsigned)a->mode > TENSOR_BAG_MAX) {
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: mode %i must be one of tensor_bag_mode_t (index %t)", op,
+                      (int)a->mode, index);
+    }
+    if (offsets && offsets->ndim != 1) {
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: offsets %t must be 1-d (index %t)", op, offsets, index);
     }
     return 1;
 }
@@ -9264,9 +9266,9 @@ TENSOR__FN tensor_t *nn__lp_pool(tensor_t *x, int rank, double norm, int64_t ker
     }
 
     if (norm == 0 || norm != norm || stride < 0) {
-        y = NN__FAIL(TENSOR_ERR_SHAPE, "lp_pool%id: norm must not be 0, nor stride negative (got %g, %d)",
-                     rank,
-                     norm, stride);
+        y = NN__FAIL(TENSOR_ERR_SHAPE,
+                     "lp_pool%id: norm must not be 0 (got %g), stride must be >= 0 (got %d)", rank, norm,
+                     stride);
         NN__CLOSE(y);
     }
     if (TENSOR__GIVEN(x) && x->state == TENSOR__LIVE && !nn__is_float(x)) {
@@ -9833,7 +9835,7 @@ TENSOR__FN int nn__interpolate_usable(const tensor_t *x, const int64_t *sizes, c
     }
     if ((sizes[0] > 0) == (factors[0] > 0)) {
         NN__FAIL(TENSOR_ERR_SHAPE,
-                 "interpolate: size %d, scale_factor %g: just one of them must be positive "
+                 "interpolate: size %d, scale_factor %g: exactly one of them must be positive "
                  "(size_h, size_w, scale_factor_h, scale_factor_w follow it); x %t",
                  sizes[0], factors[0], x);
         return 0;
@@ -15421,7 +15423,8 @@ TENSOR__FN nn_module_t *nn__make_pool(const nn_pool_args_t *a, const char *op, c
                               g->kernel[d]);
         }
         if (!dilates && g->dilation[d] != 1) {
-            return NN__REFUSE("%s: dilation %d must be 1: only max pools have one", op, g->dilation[d]);
+            return NN__REFUSE("%s: dilation %d must be 1: only max pools have a dilation", op,
+                              g->dilation[d]);
         }
     }
     return (nn_module_t *)nn__make_like(kind, &l.base);
@@ -15590,7 +15593,7 @@ TENSOR__FN nn_module_t *nn__make_fractional(const nn_fractional_max_pool_args_t 
     int by_size = a->output_size > 0, by_ratio = a->output_ratio > 0;
     if (a->kernel < 1) { return nn__refuse(op, "kernel must be > 0", a->kernel); }
     if (by_size == by_ratio) {
-        return NN__REFUSE("%s: output_size %d, output_ratio %g: just one of them must be positive", op,
+        return NN__REFUSE("%s: output_size %d, output_ratio %g: exactly one of them must be positive", op,
                           a->output_size, a->output_ratio);
     }
     nn__fractional_layer_t *l = (nn__fractional_layer_t *)nn__make(
@@ -15658,7 +15661,7 @@ NN__SPECIAL_KIND(UPSAMPLING_BILINEAR2D, nn__upsample_layer_t, "UpsamplingBilinea
 
 TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a, const nn__kind_t *kind) {
     if ((a.size > 0) == (a.scale_factor > 0)) {
-        return NN__REFUSE("upsample: size %d, scale_factor %g: just one of them must be positive", a.size,
+        return NN__REFUSE("upsample: size %d, scale_factor %g: exactly one of them must be positive", a.size,
                           a.scale_factor);
     }
     if ((unsigned)a.mode > TENSOR_AREA) {

@@ -816,7 +816,7 @@ static void function_modules(void) {
     CHECK(!nn_max_unpool2d(2, 2, 2));
     CHECK_ERROR(TENSOR_ERR_SHAPE, "max_unpool2d: padding 2 must be at most half the kernel 2");
     CHECK(!nn_max_unpool1d(2, .dilation = 2));
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "max_unpool1d: dilation 2 must be 1: only max pools have one");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "max_unpool1d: dilation 2 must be 1: only max pools have a dilation");
     CHECK(!nn_lp_pool1d(2, 0, 0, 0));
     CHECK_ERROR(TENSOR_ERR_SHAPE, "lp_pool1d: kernel must be > 0 (got 0)");
     CHECK(!nn_local_response_norm(0));
@@ -879,7 +879,7 @@ static void errors(void) {
                  "col2im: x [1,4,9] must have a multiple of 4 rows and 16 columns");
     CHECK_POISON(tensor_pixel_shuffle(x, 3), TENSOR_ERR_SHAPE, "pixel_shuffle: x [1,4,5,5] must be");
     CHECK_POISON(tensor_interpolate(x), TENSOR_ERR_SHAPE,
-                 "interpolate: size 0, scale_factor 0: just one of them must be positive (size_h, size_w");
+                 "interpolate: size 0, scale_factor 0: exactly one of them must be positive (size_h, size_w");
     CHECK_POISON(tensor_interpolate(x, .scale_factor = NAN), TENSOR_ERR_SHAPE, "scale_factor nan: just one");
     CHECK_POISON(tensor_interpolate(x, .scale_factor = 2, .scale_factor_w = NAN), TENSOR_ERR_SHAPE,
                  "interpolate: scale_factor_w nan");
@@ -930,9 +930,9 @@ static void errors(void) {
     CHECK(nn_conv_transpose1d(3, 4, 3, .groups = 2) == NULL);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "conv_transpose1d: in_channels 3 must be a multiple of groups 2");
     CHECK(nn_avg_pool2d(2, .dilation = 2) == NULL);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "avg_pool2d: dilation 2 must be 1: only max pools have one");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "avg_pool2d: dilation 2 must be 1: only max pools have a dilation");
     CHECK(nn_upsample(.align_corners = 1) == NULL);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "upsample: size 0, scale_factor 0: just one of them must be positive");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "upsample: size 0, scale_factor 0: exactly one of them must be positive");
     CHECK(nn_upsample(4, .mode = (tensor_interpolation_t)8) == NULL);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "upsample: mode must be a tensor_interpolation_t (got 8)");
     CHECK(nn_conv2d(1, 2, 3, .padding_mode = (tensor_pad_t)4) == NULL);

@@ -1107,7 +1107,7 @@ static void bags(void) {
     CHECK_POISON(tensor_embedding_bag(tensor_add_scalar(i, 1), w), TENSOR_ERR_INDEX,
                  "index 6 at position 5 of index [6] is not in 0..5");
     CHECK_POISON(tensor_embedding_bag(i, w, .per_sample_weights = tensor_ones(3, 2)), TENSOR_ERR_SHAPE,
-                 "mode be the sum");
+                 "and mode must be the sum");
     CHECK_POISON(tensor_embedding_bag(tensor_to(i, TENSOR_F32), w), TENSOR_ERR_DTYPE,
                  "embedding_bag: index is f32, must be i32 or i64");
     CHECK_POISON(tensor_bilinear(tensor_ones(5, 2), tensor_ones(4, 3), nn_get(b, "weight"), NULL),
