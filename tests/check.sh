@@ -137,7 +137,8 @@ for h in tensor.h tensor_nn.h tensor_cuda.cu; do
         }' $h)"
 done
 
-for h in $headers examples/*.c examples/engine/*.[chp]* examples/kit/*.h examples/models/*.[ch] examples/web/*.[ch]; do
+for h in $headers examples/*.c examples/engine/*.[chp]* examples/kit/*.h examples/models/*.[ch] examples/web/*.[ch] \
+    tests/*.[chd]* tests/*/*.[ch]* bench/*.[ch]*; do
     result "$h: body of if, else, for or while without braces" "$(awk '
         /^ *(if|else|for|while)[ (]/ && !/\{/ {
             sub(/ *(\/\/.*|\\)$/, "")

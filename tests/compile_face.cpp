@@ -115,7 +115,7 @@ static void wrong(const char *what, int &bad) {
         T a = T();                                                                                           \
         a.options_are_named_ = TENSOR__NO_SURPLUS;                                                           \
         set;                                                                                                 \
-        if (!same(call, behind(a))) wrong(#call, bad);                                                       \
+        if (!same(call, behind(a))) { wrong(#call, bad); }                                                   \
     } while (0)
 
 // A call with its required positions and a filled struct, as C++11 has it.
@@ -126,7 +126,7 @@ static void wrong(const char *what, int &bad) {
         T given = a;                                                                                         \
         a.options_are_named_ = TENSOR__NO_SURPLUS;                                                           \
         set;                                                                                                 \
-        if (!same(call, behind(a))) wrong(#call, bad);                                                       \
+        if (!same(call, behind(a))) { wrong(#call, bad); }                                                   \
     } while (0)
 
 #define INDICES(d)                                                                                           \
@@ -170,7 +170,7 @@ static int positions() {
     do {                                                                                                     \
         tensor_rnn_args_t a = tensor_rnn_args_t();                                                           \
         a.x = flat, a.weights = w, a.options_are_named_ = TENSOR__NO_SURPLUS;                                \
-        if (!same(tensor_##op(flat, w).y, tensor_##op##_with(a).y)) wrong(#op, bad);                         \
+        if (!same(tensor_##op(flat, w).y, tensor_##op##_with(a).y)) { wrong(#op, bad); }                     \
     } while (0)
     RNN(lstm, cells);
     RNN(gru, gates);
@@ -364,14 +364,17 @@ static int positions() {
            nn_clip_grad_norm(cycled, 1.0, {.norm_type = 1, .error_if_nonfinite = 1}) == nullptr;
     bad += nn_sgd(heads, {.lr = 0.1}) == nullptr || nn_adam(nullptr, {.list = leaves, .count = 1}) == nullptr;
 #endif
-    if (!tensor_ok()) wrong("positions", bad);
+    if (!tensor_ok()) { wrong("positions", bad); }
     return bad;
 }
 
 int main() {
     int bad = use() + positions();
     bad += tensor_shutdown();
-    if (bad) std::printf("%d bad\n", bad);
-    else std::printf("fine\n");
+    if (bad) {
+        std::printf("%d bad\n", bad);
+    } else {
+        std::printf("fine\n");
+    }
     return bad != 0;
 }

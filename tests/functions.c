@@ -6,24 +6,24 @@ typedef struct ops_t { int mode; } ops_t;
 
 static tensor_t *only_first(tensor_t *const *in, int n, void *user) {
     tensor_t *out[3];
-    if (tensor_apply_n((const tensor_function_t *)user, NULL, in, n, out, 3)) return out[0];
+    if (tensor_apply_n((const tensor_function_t *)user, NULL, in, n, out, 3)) { return out[0]; }
     return tensor_add(tensor_mul(out[0], out[1]), out[2]);
 }
 
 static tensor_t *twice_forward(tensor_function_ctx_t *ctx, tensor_t *const *in, int n) {
     ops_t *o = (ops_t *)tensor_function_user(ctx);
     (void)n;
-    if (tensor_mark_dirty(ctx, 0)) return NULL;
+    if (tensor_mark_dirty(ctx, 0)) { return NULL; }
     tensor_mul_scalar_(in[0], 2);
-    if (o && o->mode == 1) return tensor_clone(in[0]); // not returned: an error
-    if (o && o->mode == 2) tensor_save_for_backward(ctx, 0, in[0]);
+    if (o && o->mode == 1) { return tensor_clone(in[0]); } // not returned: an error
+    if (o && o->mode == 2) { tensor_save_for_backward(ctx, 0, in[0]); }
     return in[0];
 }
 
 static int twice_backward(tensor_function_ctx_t *ctx, tensor_t *g, tensor_t **grads, int n) {
     ops_t *o = (ops_t *)tensor_function_user(ctx);
     (void)n;
-    if (o && o->mode == 2) EXPECT(tensor_saved(ctx, 0), 2, 4);
+    if (o && o->mode == 2) { EXPECT(tensor_saved(ctx, 0), 2, 4); }
     grads[0] = tensor_mul_scalar(g, 2);
     return 0;
 }
@@ -186,18 +186,19 @@ static tensor_t *shared_forward(tensor_function_ctx_t *ctx, tensor_t *const *in,
         tensor_mark_dirty(ctx, 0);
         tensor_mul_scalar_(y, 2);
     }
-    if (what == GIVES_TWICE) tensor_save_for_backward(ctx, 0, y);
-    if (what == GIVES_VIEW)
+    if (what == GIVES_TWICE) { tensor_save_for_backward(ctx, 0, y); }
+    if (what == GIVES_VIEW) {
         tensor_set_output(ctx, 1, tensor_reshape(y, -1));
-    else
+    } else {
         tensor_set_output(ctx, 1, what == GIVES_EMPTY ? tensor_ones(0) : y);
+    }
     return y;
 }
 static int shared_backward(tensor_function_ctx_t *ctx, tensor_t *g, tensor_t **grads, int n) {
     (void)n;
     if (*(int *)tensor_function_user(ctx) == GIVES_TWICE) {
         tensor_t *saved = tensor_saved(ctx, 0);
-        if (tensor_is_poison(saved)) return tensor_error_code();
+        if (tensor_is_poison(saved)) { return tensor_error_code(); }
         EXPECT(saved, 4, 6);
     }
     grads[0] = tensor_add(tensor_mul_scalar(g, 2), tensor_mul_scalar(tensor_grad_output(ctx, 1), 20));

@@ -33,8 +33,7 @@ static tensor_t *leaf(int64_t n) {
 // Headers of tensors made from now on come from another slab than those before; shutdown walks them in order.
 static void next_slab(void) {
     int i;
-    for (i = 0; i < 100; i++)
-        tensor_ones(3);
+    for (i = 0; i < 100; i++) { tensor_ones(3); }
 }
 
 static void hook_on_leaf(void) {
@@ -197,7 +196,7 @@ static void ends(int own_context, int i) {
     test_name = kept[i].name;
     test_lines = 0;
     freed = 0;
-    if (ctx) before = tensor_context_use(ctx);
+    if (ctx) { before = tensor_context_use(ctx); }
     tensor_set_error_handler(test_quiet, NULL);
     kept[i].make();
     CHECK_OK();
@@ -302,13 +301,13 @@ static int get(void *user, int64_t i, void *x, void *y) {
     (void)user;
     refused();
     *(float *)x = (float)i;
-    if (y) *(float *)y = 0;
+    if (y) { *(float *)y = 0; }
     return 0;
 }
 static void serial(void *user, int64_t n, void (*task)(void *, int64_t), void *arg) {
     int64_t i;
     for (i = 0; i < n; i++) {
-        if (i == 1) refused();
+        if (i == 1) { refused(); }
         task(arg, i);
     }
     (void)user;
@@ -430,14 +429,14 @@ static void in_destroy(void) {
 }
 static void noted(int code, const char *text, void *user) {
     (void)text, (void)user;
-    if (code == 0) refused();
+    if (code == 0) { refused(); }
 }
 static void in_note(void) {             // on a scope that grows
     tensor_scope_t s = tensor_scope_begin();
     tensor_t *x = tensor_ones(1);
     int i;
     tensor_set_error_handler(noted, NULL);
-    for (i = 0; i < 140000; i++) tensor_neg(x);
+    for (i = 0; i < 140000; i++) { tensor_neg(x); }
     tensor_set_error_handler(test_quiet, NULL);
     CHECK(tensor_scope_end(s) == 0);
     CHECK(asked == 1);
@@ -541,7 +540,7 @@ static void shutdown_while_threads_live(void) {
 // A tensor of an outer scope that goes in an inner one leaves the inner one's mark where it is.
 static void freed_in_an_inner_scope(void) {
     tensor_scope_t deep[5];         // whose marks are lower
-    for (int k = 0; k < 5; k++) deep[k] = tensor_scope_begin();
+    for (int k = 0; k < 5; k++) { deep[k] = tensor_scope_begin(); }
     CHECK(tensor_scope_end(deep[0]) == 0);
     tensor_scope_t outer = tensor_scope_begin();
     tensor_t *x = tensor_ones(3);
@@ -691,8 +690,7 @@ int main(void) {
         ends(0, i);
         ends(1, i);
     }
-    for (i = 0; i < INSIDE; i++)
-        asks(i);
+    for (i = 0; i < INSIDE; i++) { asks(i); }
     RUN(freed_in_an_inner_scope);
     RUN(arena_blocks);
     RUN(arena_of_a_context);

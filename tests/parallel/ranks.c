@@ -15,8 +15,8 @@
 #include "train.h"
 
 static void trouble(const char *how) {
-    if (!strcmp(how, "hang")) sleep(60);
-    if (!strcmp(how, "die")) kill(getpid(), SIGKILL);
+    if (!strcmp(how, "hang")) { sleep(60); }
+    if (!strcmp(how, "die")) { kill(getpid(), SIGKILL); }
 }
 
 static int by_value(const void *a, const void *b) {
@@ -46,7 +46,7 @@ static void time_steps(kit_parallel_t *p, nn_module_t *net, nn_optimizer_t *opt,
         tensor_t *loss = tensor_mean(tensor_square(nn_forward(net, x)));
         tensor_backward(kit_parallel_loss(p, loss, samples / ranks.size));
         own[1] = MPI_Wtime();
-        if (sums) kit_parallel_finish(p);
+        if (sums) { kit_parallel_finish(p); }
         own[1] = MPI_Wtime() - own[1];
         nn_step(opt);
         own[0] = MPI_Wtime() - begin;
@@ -66,7 +66,7 @@ static int speed(int64_t samples) {
                                      nn_linear(WIDTH, WIDTH), nn_relu(), nn_linear(WIDTH, WIDTH));
     nn_optimizer_t *opt = nn_sgd(net, .lr = 1e-3);
     kit_parallel_t *p = kit_parallel_open(&ranks, net, opt, 0);
-    if (!p) return 1;
+    if (!p) { return 1; }
     double with[RUNS], without[RUNS], alone[RUNS], waits[RUNS];
     time_steps(p, net, opt, samples, 1, with, waits); // warm
     time_steps(p, net, opt, samples, 0, without, waits);
@@ -98,10 +98,10 @@ static int late_gather(void) {
     }
     int code = kit_parallel_total(&ranks, 1, 2, sums), there;
     double *own = (double *)malloc(N * sizeof(double));
-    for (int k = 0; own && k < N; k++) own[k] = k + 0.5;
+    for (int k = 0; own && k < N; k++) { own[k] = k + 0.5; }
     double end = MPI_Wtime() + 4;
-    while (MPI_Wtime() < end) MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
-    for (int k = 0; own && k < N; k++) own_is_good = own_is_good && own[k] == k + 0.5;
+    while (MPI_Wtime() < end) { MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE); }
+    for (int k = 0; own && k < N; k++) { own_is_good = own_is_good && own[k] == k + 0.5; }
     own_is_good = own_is_good && own && code == TENSOR_ERR_IO;
     puts(own_is_good ? "rank 0 ends with IO: its memory is its own" : "a late answer in other memory");
     fflush(stdout);
@@ -120,19 +120,19 @@ static int large_sum(void) {
 // The last rank starts MPI and goes no further; or all of them have MPI as the mode says.
 static void start_mpi(const char *mode) {
     int level, rank, size;
-    if (!strcmp(mode, "broken-threads") || !strcmp(mode, "broken-ended")) MPI_Init(NULL, NULL);
-    if (!strcmp(mode, "broken-ended")) MPI_Finalize();
-    if (strcmp(mode, "broken-absent")) return;
+    if (!strcmp(mode, "broken-threads") || !strcmp(mode, "broken-ended")) { MPI_Init(NULL, NULL); }
+    if (!strcmp(mode, "broken-ended")) { MPI_Finalize(); }
+    if (strcmp(mode, "broken-absent")) { return; }
     MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (rank == size - 1) sleep(60);
+    if (rank == size - 1) { sleep(60); }
 }
 
 // The first process that ends with an error ends the others, who shall have said theirs by then.
 static int leave(int code) {
     fflush(stdout);
-    if (code) sleep(1);
+    if (code) { sleep(1); }
     return code != 0;
 }
 
@@ -147,25 +147,39 @@ int main(int argc, char **argv) {
         const char *rank = getenv("OMPI_COMM_WORLD_RANK");
         printf("rank %s ends with %s: %s\n", rank ? rank : "?", tensor_code_name(tensor_error_code()), tensor_error_text());
         leave(1);
-        if (!strcmp(mode, "broken-threads")) MPI_Finalize();
+        if (!strcmp(mode, "broken-threads")) { MPI_Finalize(); }
         return 1;
     }
     make_data();
     int code;
-    if (!strcmp(mode, "missing")) code = missing();
-    else if (!strcmp(mode, "shards")) code = shards();
-    else if (!strcmp(mode, "speed")) code = speed(file ? atoi(file) : 1024);
-    else if (!strcmp(mode, "again")) code = again();
-    else if (!strcmp(mode, "kept")) code = kept();
-    else if (!strcmp(mode, "frozen")) code = frozen();
-    else if (!strcmp(mode, "cleared")) code = cleared();
-    else if (!strcmp(mode, "masks")) code = masks(file);
-    else if (!strcmp(mode, "broken-large")) code = large_sum();
-    else if (!strcmp(mode, "broken-gather")) code = late_gather();
-    else if (!strncmp(mode, "broken-", 7)) code = broken(mode + 7);
-    else if (!strcmp(mode, "resume")) code = train("even", file, 1);
-    else code = train(mode, file, 0);
-    if (code && strncmp(mode, "broken-", 7)) printf("%s\n", tensor_error_text());
+    if (!strcmp(mode, "missing")) {
+        code = missing();
+    } else if (!strcmp(mode, "shards")) {
+        code = shards();
+    } else if (!strcmp(mode, "speed")) {
+        code = speed(file ? atoi(file) : 1024);
+    } else if (!strcmp(mode, "again")) {
+        code = again();
+    } else if (!strcmp(mode, "kept")) {
+        code = kept();
+    } else if (!strcmp(mode, "frozen")) {
+        code = frozen();
+    } else if (!strcmp(mode, "cleared")) {
+        code = cleared();
+    } else if (!strcmp(mode, "masks")) {
+        code = masks(file);
+    } else if (!strcmp(mode, "broken-large")) {
+        code = large_sum();
+    } else if (!strcmp(mode, "broken-gather")) {
+        code = late_gather();
+    } else if (!strncmp(mode, "broken-", 7)) {
+        code = broken(mode + 7);
+    } else if (!strcmp(mode, "resume")) {
+        code = train("even", file, 1);
+    } else {
+        code = train(mode, file, 0);
+    }
+    if (code && strncmp(mode, "broken-", 7)) { printf("%s\n", tensor_error_text()); }
     tensor_shutdown();
     return leave(code);
 }
