@@ -6087,35 +6087,41 @@ TENSOR__BOTH TENSOR__FN double tensor__bessel_i_f64(double n, double scaled, dou
     return n > 0 && x < 0 ? -sum : sum;
 }
 
+// Hankel's asymptotic series.
+TENSOR__BOTH TENSOR__FN double tensor__bessel_jy_far(double n, int second, double x) {
+    double even = 1, odd = 0, term = 1;
+    for (int k = 1; k < 60 && fabs(term) > 1e-17; k++) {
+        term *= (4 * n * n - (2.0 * k - 1) * (2.0 * k - 1)) / (8 * k * x);
+        double signed_term = k % 4 == 1 || k % 4 == 0 ? term : -term;
+        if (k % 2) {
+            odd += signed_term;
+        } else {
+            even += signed_term;
+        }
+    }
+    double s = sin(x), c = cos(x);                      // the phase is pi / 4, or 3 pi / 4
+    double down = n > 0 ? s - c : s + c;
+    double up = n > 0 ? -s - c : s - c;
+    double y = second ? even * up + odd * down : even * down - odd * up;
+    return y / sqrt(3.141592653589793 * x);
+}
+
+// The first terms of the power series. logarithm: that of x / 2, plus Euler's constant
+TENSOR__BOTH TENSOR__FN double tensor__bessel_jy_near(double n, int second, double x, double logarithm) {
+    double j = n > 0 ? x / 2 * (1 - x * x / 8) : 1 - x * x / 4;
+    if (!second) { return j; }
+    if (n > 0) { return 0.6366197723675814 * (-1 / x + logarithm * j) - x / 6.283185307179586; }
+    return 0.6366197723675814 * logarithm * j + x * x / 6.283185307179586;
+}
+
 // J_n (second = 0) or Y_n of x > 0, n = 0 or 1. From 25 on Hankel's asymptotic series, whose smallest term is
 // then below e^-50; else Miller's backward recurrence, normalised by J0 + 2 J2 + 2 J4 + .. = 1, and for Y
 // Neumann's series (Abramowitz & Stegun, 9.2 and 9.1.88). Next to 0 the recurrence overflows: the first terms
 // of the power series.
 TENSOR__BOTH TENSOR__FN double tensor__bessel_jy_f64(double n, int second, double x) {
-    if (x >= 25) {
-        double even = 1, odd = 0, term = 1;
-        for (int k = 1; k < 60 && fabs(term) > 1e-17; k++) {
-            term *= (4 * n * n - (2.0 * k - 1) * (2.0 * k - 1)) / (8 * k * x);
-            double signed_term = k % 4 == 1 || k % 4 == 0 ? term : -term;
-            if (k % 2) {
-                odd += signed_term;
-            } else {
-                even += signed_term;
-            }
-        }
-        double s = sin(x), c = cos(x);                  // the phase is pi / 4, or 3 pi / 4
-        double down = n > 0 ? s - c : s + c;
-        double up = n > 0 ? -s - c : s - c;
-        double y = second ? even * up + odd * down : even * down - odd * up;
-        return y / sqrt(3.141592653589793 * x);
-    }
+    if (x >= 25) { return tensor__bessel_jy_far(n, second, x); }
     double euler = 0.5772156649015329, logarithm = log(x / 2) + euler;
-    if (x < 1e-5) {
-        double j = n > 0 ? x / 2 * (1 - x * x / 8) : 1 - x * x / 4;
-        if (!second) { return j; }
-        if (n > 0) { return 0.6366197723675814 * (-1 / x + logarithm * j) - x / 6.283185307179586; }
-        return 0.6366197723675814 * logarithm * j + x * x / 6.283185307179586;
-    }
+    if (x < 1e-5) { return tensor__bessel_jy_near(n, second, x, logarithm); }
 
     double above = 0, j = 1, norm = 0, series = 0;      // j: J_k times what norm divides by
     for (int k = 2 * (int)(16 + 0.75 * x); k > 0; k--) {
@@ -6197,6 +6203,31 @@ TENSOR__BOTH TENSOR__FN double tensor__ndtri_f64(double p) {
     return p < 0.5 ? -z : z;
 }
 
+// What is left of the lower function (x < a + 1), and of the upper one, without x^a e^-x / gamma(a).
+TENSOR__BOTH TENSOR__FN double tensor__igamma_series(double a, double x) {
+    double term = 1 / a, sum = term;
+    for (double k = a + 1; term > 1e-17 * sum && k < a + 100000; k += 1) {
+        term *= x / k;
+        sum += term;
+    }
+    return sum;
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__igamma_fraction(double a, double x) {
+    double b = x + 1 - a, c = 1e300, d = 1 / b, h = d, change = 0;      // Lentz's method
+    for (double k = 1; fabs(change - 1) > 1e-16 && k < 100000; k += 1) {
+        double term = k * (a - k);
+        b += 2;
+        d = term * d + b;
+        d = 1 / (d == 0 ? 1e-300 : d);
+        c = b + term / c;
+        c = c == 0 ? 1e-300 : c;
+        change = c * d;
+        h *= change;
+    }
+    return h;
+}
+
 // P(a, x), or Q(a, x) = 1 - P if upper, without cancellation in either: the series of P where x is the
 // smaller, the continued fraction of Q elsewhere.
 TENSOR__BOTH TENSOR__FN double tensor__igamma_f64(double upper, double a, double x) {
@@ -6214,25 +6245,9 @@ TENSOR__BOTH TENSOR__FN double tensor__igamma_f64(double upper, double a, double
 
     int of_p = x < a + 1;
     if (of_p) {
-        double term = 1 / a, sum = term;
-        for (double k = a + 1; term > 1e-17 * sum && k < a + 100000; k += 1) {
-            term *= x / k;
-            sum += term;
-        }
-        y = factor * sum;
-    } else {                            // Lentz's method
-        double b = x + 1 - a, c = 1e300, d = 1 / b, h = d, change = 0;
-        for (double k = 1; fabs(change - 1) > 1e-16 && k < 100000; k += 1) {
-            double term = k * (a - k);
-            b += 2;
-            d = term * d + b;
-            d = 1 / (d == 0 ? 1e-300 : d);
-            c = b + term / c;
-            c = c == 0 ? 1e-300 : c;
-            change = c * d;
-            h *= change;
-        }
-        y = factor * h;
+        y = factor * tensor__igamma_series(a, x);
+    } else {
+        y = factor * tensor__igamma_fraction(a, x);
     }
     return of_p == (upper != 0) ? 1 - y : y;
 }
