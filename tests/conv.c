@@ -892,7 +892,8 @@ static void errors(void) {
     CHECK_POISON(tensor_pixel_shuffle(x, 3), TENSOR_ERR_SHAPE, "pixel_shuffle: x [1,4,5,5] must be");
     CHECK_POISON(tensor_interpolate(x), TENSOR_ERR_SHAPE,
                  "interpolate: size 0, scale_factor 0: exactly one of them must be positive (size_h, size_w");
-    CHECK_POISON(tensor_interpolate(x, .scale_factor = NAN), TENSOR_ERR_SHAPE, "scale_factor nan: exactly one");
+    CHECK_POISON(tensor_interpolate(x, .scale_factor = NAN), TENSOR_ERR_SHAPE,
+        "scale_factor nan: exactly one");
     CHECK_POISON(tensor_interpolate(x, .scale_factor = 2, .scale_factor_w = NAN), TENSOR_ERR_SHAPE,
                  "interpolate: scale_factor_w nan");
     CHECK_POISON(tensor_interpolate(x, -2), TENSOR_ERR_SHAPE, "interpolate: size -2");
