@@ -60,22 +60,23 @@
 //            tensor return the code (0 = success). Nothing aborts or exits. With no handler set, a thread's
 //            first error is printed to stderr once (not under TENSOR_NO_STDIO). Calls that do not know their
 //            line (name_with, (name)(...), operators of C++, registering a hook) leave the report to the call
-//            around them or to the thread's next one; the line is that of the call that is given the failed
-//            result, else there is none. With .site_ = TENSOR_HERE in its args struct name_with knows it. One
-//            note that is not an error is reported the same way, once, with code 0: a scope holds some
-//            100,000 tensors (a loop without a reset).
+//            around them or to the thread's next one. The line is that of the call that is given the failed
+//            result; without such a call there is no line. With .site_ = TENSOR_HERE in its args struct
+//            name_with knows it. One warning is reported the same way, once and with code 0: a scope holds
+//            some 100,000 tensors, which is what a loop without a reset does.
 // THREADS    Any number of threads may use the library. A tensor may be read by many threads; two threads
 //            must not write the same tensor at once. The library starts threads only after
 //            tensor_set_num_threads(n). Results have the same bits for every number of threads. Where there
 //            is no memory for a thread's state, every call of that thread fails with OUT_OF_MEMORY; such
 //            threads share one state, so one may read the error text of another.
 // HOST       Floating-point traps: no op raises invalid, division by zero or overflow where its results have
-//            none by IEEE's rules (0/0 of the program's own numbers still traps; comparisons with NaN may).
-//            Rounding modes other than to nearest change last bits, function values by up to 1e-3, and what
-//            rounds inside (round, tan of SSE2 and scalar) by more; flushed denormals (FTZ, DAZ) are taken as
-//            0; neither hangs or crashes the library. The mode is that of the calling thread and, with more
-//            threads, of each of them. A signal handler must not call the library. A call or a training step
-//            takes up to 15 KB of stack, a few calls 8 KB more (docs/stack.md).
+//            none by IEEE's rules (0/0 of the program's own numbers still traps; comparisons with NaN may). A
+//            rounding mode other than to nearest changes the last bits of results, function values by up to
+//            1e-3, and functions that round inside (round; tan in SSE2 and scalar) by more. Where denormals
+//            are flushed (FTZ, DAZ) they are taken as 0. Neither makes the library hang or crash. The mode is
+//            that of the calling thread and, with more threads, of each of them. A signal handler must not
+//            call the library. A call or a training step takes up to 15 KB of stack, a few calls 8 KB more
+//            (docs/stack.md).
 // AUTOGRAD   Define-by-run: tensor_requires_grad_ marks a leaf, operations record themselves, tensor_backward
 //            adds d loss / d leaf into tensor_grad(leaf). Under tensor_scope_begin_no_grad nothing is
 //            recorded. Every gradient is made of differentiable operations (TENSOR_CREATE_GRAPH). Beyond
@@ -87,13 +88,14 @@
 //            products of matrices, linear, convolutions, attention, recurrent nets and prelu compute in that
 //            dtype; exp, logs, pow, rsqrt, softmax, sums, norms, layer and group norm, interpolate, losses in
 //            f32; dot, cross, tensordot, index_put, scatter_add, bilinear and grid_sample in the widest dtype
-//            of their inputs. All other functions, all in-place functions and f64 are not affected. The lists
-//            are PyTorch's for CUDA, on every device. Weights stay f32, are cast once per scope, and get f32
+//            of their inputs. Other functions, in-place functions and f64 are not affected. The lists are
+//            PyTorch's for CUDA, on every device. Weights stay f32, are cast once per scope, and get f32
 //            gradients.
-// DTYPES     f32 f64 i8 i16 i32 i64 u8 bool compute; f16 and bf16 are stored as such and computed in f32 with
-//            correct rounding. Products of bf16 use AMX or AVX-512 BF16 where Linux offers them: these take
-//            denormals as 0, and after the first product with AMX sigaltstack wants more than 8 KB
-//            (TENSOR_ISA=avx512 has neither effect). There are no complex numbers and there is no FFT.
+// DTYPES     f32, f64, i8, i16, i32, i64, u8 and bool are computed as they are; f16 and bf16 are stored as
+//            they are and computed in f32, with correct rounding. Products of bf16 use AMX or AVX-512 BF16
+//            where Linux offers them: these take denormals as 0, and after the first product with AMX
+//            sigaltstack needs more than 8 KB. TENSOR_ISA=avx512 has neither effect. There are no complex
+//            numbers and there is no FFT.
 // CONFIG     Define before the implementation: TENSOR_MALLOC(bytes, alignment) and
 //            TENSOR_FREE(p, bytes, alignment) (NULL and nothing where there is no malloc), TENSOR_NO_STDIO
 //            (functions of files and the console are UNSUPPORTED errors), TENSOR_NO_THREADS,
@@ -120,10 +122,10 @@
 // COMPILE    The implementation takes 25 to 46 s at -O2 in one file: give it a file of its own, or four (see
 //            CONFIG), or link libtensor.a (make lib), and never pass -DTENSOR_IMPLEMENTATION for all files.
 //            -ffast-math and its parts are refused (define TENSOR_ALLOW_FAST_MATH to get memory safety and
-//            tolerances only), and so is x87 arithmetic: 32-bit x86 needs -msse2 -mfpmath=sse. No macro tells
-//            of clang's -ffp-contract=fast, which changes last bits. gcc for Windows needs at least -O1. A
-//            compiler that knows neither gcc's nor MSVC's atomics (tcc), and a system without pthread.h (a
-//            bare Cortex-M: docs/guide.md, Embedded) need TENSOR_NO_THREADS.
+//            tolerances only), and so is x87 arithmetic: 32-bit x86 needs -msse2 -mfpmath=sse. clang's
+//            -ffp-contract=fast changes last bits, and no macro shows that it is on. gcc for Windows needs at
+//            least -O1. A compiler that knows neither gcc's nor MSVC's atomics (tcc), and a system without
+//            pthread.h (a bare Cortex-M: docs/guide.md, Embedded) need TENSOR_NO_THREADS.
 // ------------------------------------------------------------------------------
 
 #include <stddef.h>
@@ -3589,33 +3591,23 @@ inline tensor_t *tensor_index_put_(tensor_t *x, tensor_t *values, int accumulate
     return (tensor_index_put_n_)(x, l.begin(), static_cast<int>(l.size()), values, accumulate);
 }
 
+// Options after the required arguments, as in tensor_nn.h.
 inline tensor_t *tensor_rearrange(tensor_t *x, const char *pattern,
-                                  tensor_rearrange_args_t a = tensor_rearrange_args_t()) {
-    a.pattern = pattern;
-    return tensor_rearrange_with(x, a);
+                                  tensor_rearrange_args_t options_are_named = tensor_rearrange_args_t()) {
+    options_are_named.pattern = pattern;
+    return tensor_rearrange_with(x, options_are_named);
 }
 
-inline tensor_t *tensor_rearrange(tensor_t *x, const char *pattern, const char *reduce,
-                                  tensor_rearrange_args_t a = tensor_rearrange_args_t()) {
-    a.reduce = reduce;
-    return (tensor_rearrange)(x, pattern, a);
+inline tensor_t *tensor_searchsorted(
+    tensor_t *sorted, tensor_t *values,
+    tensor_searchsorted_args_t options_are_named = tensor_searchsorted_args_t()) {
+    options_are_named.sorted = sorted;
+    options_are_named.values = values;
+    options_are_named.options_are_named_ = TENSOR__NO_SURPLUS;
+    return tensor_searchsorted_with(options_are_named);
 }
 
-// With options after the positional arguments, as in tensor_nn.h.
-inline tensor_t *tensor_searchsorted(tensor_t *sorted, tensor_t *values, int right,
-                                     tensor_searchsorted_args_t a = tensor_searchsorted_args_t()) {
-    a.sorted = sorted;
-    a.values = values;
-    a.right = right;
-    a.options_are_named_ = TENSOR__NO_SURPLUS;
-    return tensor_searchsorted_with(a);
-}
-
-inline tensor_t *tensor_searchsorted(tensor_t *sorted, tensor_t *values,
-                                     tensor_searchsorted_args_t a = tensor_searchsorted_args_t()) {
-    return (tensor_searchsorted)(sorted, values, a.right, a);
-}
-
+// It has no options.
 inline tensor_t *tensor_multinomial(tensor_t *weights, int64_t n, int replacement = 0) {
     tensor_multinomial_args_t a = tensor_multinomial_args_t();
     a.weights = weights;
@@ -3625,33 +3617,28 @@ inline tensor_t *tensor_multinomial(tensor_t *weights, int64_t n, int replacemen
     return tensor_multinomial_with(a);
 }
 
-inline tensor_t *tensor_multinomial(tensor_t *weights, int64_t n, tensor_multinomial_args_t a) {
-    return (tensor_multinomial)(weights, n, a.replacement);
+inline tensor_t *tensor_linalg_pinv(
+    tensor_t *x, tensor_linalg_tolerance_args_t options_are_named = tensor_linalg_tolerance_args_t()) {
+    options_are_named.x = x;
+    options_are_named.options_are_named_ = TENSOR__NO_SURPLUS;
+    return tensor_linalg_pinv_with(options_are_named);
 }
 
-#define TENSOR__FACE(name)                                                                                   \
-    inline tensor_t *tensor_##name(tensor_t *x, double rtol,                                                 \
-                                   tensor_linalg_tolerance_args_t a = tensor_linalg_tolerance_args_t()) {    \
-        a.x = x;                                                                                             \
-        a.rtol = rtol;                                                                                       \
-        a.options_are_named_ = TENSOR__NO_SURPLUS;                                                           \
-        return tensor_##name##_with(a);                                                                      \
-    }                                                                                                        \
-    inline tensor_t *tensor_##name(tensor_t *x,                                                              \
-                                   tensor_linalg_tolerance_args_t a = tensor_linalg_tolerance_args_t()) {    \
-        return (tensor_##name)(x, a.rtol, a);                                                                \
-    }
-TENSOR__FACE(linalg_pinv)
-TENSOR__FACE(linalg_matrix_rank)
-#undef TENSOR__FACE
+inline tensor_t *tensor_linalg_matrix_rank(
+    tensor_t *x, tensor_linalg_tolerance_args_t options_are_named = tensor_linalg_tolerance_args_t()) {
+    options_are_named.x = x;
+    options_are_named.options_are_named_ = TENSOR__NO_SURPLUS;
+    return tensor_linalg_matrix_rank_with(options_are_named);
+}
 
-inline tensor_t *tensor_linalg_lu_solve(tensor_t *lu, tensor_t *pivots, tensor_t *b,
-                                        tensor_linalg_lu_solve_args_t a = tensor_linalg_lu_solve_args_t()) {
-    a.lu = lu;
-    a.pivots = pivots;
-    a.b = b;
-    a.options_are_named_ = TENSOR__NO_SURPLUS;
-    return tensor_linalg_lu_solve_with(a);
+inline tensor_t *tensor_linalg_lu_solve(
+    tensor_t *lu, tensor_t *pivots, tensor_t *b,
+    tensor_linalg_lu_solve_args_t options_are_named = tensor_linalg_lu_solve_args_t()) {
+    options_are_named.lu = lu;
+    options_are_named.pivots = pivots;
+    options_are_named.b = b;
+    options_are_named.options_are_named_ = TENSOR__NO_SURPLUS;
+    return tensor_linalg_lu_solve_with(options_are_named);
 }
 
 template <class... P> inline int tensor_check(tensor_t *x, const char *pattern, P... sizes) {
@@ -6125,35 +6112,41 @@ TENSOR__BOTH TENSOR__FN double tensor__bessel_i_f64(double n, double scaled, dou
     return n > 0 && x < 0 ? -sum : sum;
 }
 
+// Hankel's asymptotic series.
+TENSOR__BOTH TENSOR__FN double tensor__bessel_jy_far(double n, int second, double x) {
+    double even = 1, odd = 0, term = 1;
+    for (int k = 1; k < 60 && fabs(term) > 1e-17; k++) {
+        term *= (4 * n * n - (2.0 * k - 1) * (2.0 * k - 1)) / (8 * k * x);
+        double signed_term = k % 4 == 1 || k % 4 == 0 ? term : -term;
+        if (k % 2) {
+            odd += signed_term;
+        } else {
+            even += signed_term;
+        }
+    }
+    double s = sin(x), c = cos(x);                      // the phase is pi / 4, or 3 pi / 4
+    double down = n > 0 ? s - c : s + c;
+    double up = n > 0 ? -s - c : s - c;
+    double y = second ? even * up + odd * down : even * down - odd * up;
+    return y / sqrt(3.141592653589793 * x);
+}
+
+// The first terms of the power series. logarithm: that of x / 2, plus Euler's constant
+TENSOR__BOTH TENSOR__FN double tensor__bessel_jy_near(double n, int second, double x, double logarithm) {
+    double j = n > 0 ? x / 2 * (1 - x * x / 8) : 1 - x * x / 4;
+    if (!second) { return j; }
+    if (n > 0) { return 0.6366197723675814 * (-1 / x + logarithm * j) - x / 6.283185307179586; }
+    return 0.6366197723675814 * logarithm * j + x * x / 6.283185307179586;
+}
+
 // J_n (second = 0) or Y_n of x > 0, n = 0 or 1. From 25 on Hankel's asymptotic series, whose smallest term is
 // then below e^-50; else Miller's backward recurrence, normalised by J0 + 2 J2 + 2 J4 + .. = 1, and for Y
 // Neumann's series (Abramowitz & Stegun, 9.2 and 9.1.88). Next to 0 the recurrence overflows: the first terms
 // of the power series.
 TENSOR__BOTH TENSOR__FN double tensor__bessel_jy_f64(double n, int second, double x) {
-    if (x >= 25) {
-        double even = 1, odd = 0, term = 1;
-        for (int k = 1; k < 60 && fabs(term) > 1e-17; k++) {
-            term *= (4 * n * n - (2.0 * k - 1) * (2.0 * k - 1)) / (8 * k * x);
-            double signed_term = k % 4 == 1 || k % 4 == 0 ? term : -term;
-            if (k % 2) {
-                odd += signed_term;
-            } else {
-                even += signed_term;
-            }
-        }
-        double s = sin(x), c = cos(x);                  // the phase is pi / 4, or 3 pi / 4
-        double down = n > 0 ? s - c : s + c;
-        double up = n > 0 ? -s - c : s - c;
-        double y = second ? even * up + odd * down : even * down - odd * up;
-        return y / sqrt(3.141592653589793 * x);
-    }
+    if (x >= 25) { return tensor__bessel_jy_far(n, second, x); }
     double euler = 0.5772156649015329, logarithm = log(x / 2) + euler;
-    if (x < 1e-5) {
-        double j = n > 0 ? x / 2 * (1 - x * x / 8) : 1 - x * x / 4;
-        if (!second) { return j; }
-        if (n > 0) { return 0.6366197723675814 * (-1 / x + logarithm * j) - x / 6.283185307179586; }
-        return 0.6366197723675814 * logarithm * j + x * x / 6.283185307179586;
-    }
+    if (x < 1e-5) { return tensor__bessel_jy_near(n, second, x, logarithm); }
 
     double above = 0, j = 1, norm = 0, series = 0;      // j: J_k times what norm divides by
     for (int k = 2 * (int)(16 + 0.75 * x); k > 0; k--) {
@@ -6235,6 +6228,31 @@ TENSOR__BOTH TENSOR__FN double tensor__ndtri_f64(double p) {
     return p < 0.5 ? -z : z;
 }
 
+// What is left of the lower function (x < a + 1), and of the upper one, without x^a e^-x / gamma(a).
+TENSOR__BOTH TENSOR__FN double tensor__igamma_series(double a, double x) {
+    double term = 1 / a, sum = term;
+    for (double k = a + 1; term > 1e-17 * sum && k < a + 100000; k += 1) {
+        term *= x / k;
+        sum += term;
+    }
+    return sum;
+}
+
+TENSOR__BOTH TENSOR__FN double tensor__igamma_fraction(double a, double x) {
+    double b = x + 1 - a, c = 1e300, d = 1 / b, h = d, change = 0;      // Lentz's method
+    for (double k = 1; fabs(change - 1) > 1e-16 && k < 100000; k += 1) {
+        double term = k * (a - k);
+        b += 2;
+        d = term * d + b;
+        d = 1 / (d == 0 ? 1e-300 : d);
+        c = b + term / c;
+        c = c == 0 ? 1e-300 : c;
+        change = c * d;
+        h *= change;
+    }
+    return h;
+}
+
 // P(a, x), or Q(a, x) = 1 - P if upper, without cancellation in either: the series of P where x is the
 // smaller, the continued fraction of Q elsewhere.
 TENSOR__BOTH TENSOR__FN double tensor__igamma_f64(double upper, double a, double x) {
@@ -6252,25 +6270,9 @@ TENSOR__BOTH TENSOR__FN double tensor__igamma_f64(double upper, double a, double
 
     int of_p = x < a + 1;
     if (of_p) {
-        double term = 1 / a, sum = term;
-        for (double k = a + 1; term > 1e-17 * sum && k < a + 100000; k += 1) {
-            term *= x / k;
-            sum += term;
-        }
-        y = factor * sum;
-    } else {                            // Lentz's method
-        double b = x + 1 - a, c = 1e300, d = 1 / b, h = d, change = 0;
-        for (double k = 1; fabs(change - 1) > 1e-16 && k < 100000; k += 1) {
-            double term = k * (a - k);
-            b += 2;
-            d = term * d + b;
-            d = 1 / (d == 0 ? 1e-300 : d);
-            c = b + term / c;
-            c = c == 0 ? 1e-300 : c;
-            change = c * d;
-            h *= change;
-        }
-        y = factor * h;
+        y = factor * tensor__igamma_series(a, x);
+    } else {
+        y = factor * tensor__igamma_fraction(a, x);
     }
     return of_p == (upper != 0) ? 1 - y : y;
 }
@@ -8721,6 +8723,16 @@ TENSOR__BETWEEN int64_t TENSOR__K(find)(const float *x, int64_t n, float v) {
 // Two or three sweeps over a row that stays in L1. Sums are taken in lanes: a row is at most some thousand
 // elements in practice, and the order is fixed by n alone. Rejected: the one-sweep softmax that rescales as
 // it goes (one more exponential for each element, to save a sweep that L1 makes nearly free).
+//
+// Softmax has four texts, because each one is what the others cannot be:
+//
+//   row_softmax, here     sums in lanes and has the pass's own exponential
+//   tensor__f64_softmax   >>impl-rows: sums one after the other, in double, with libm's exp. It serves f64,
+//                         and tests compare the others with it, so it shares nothing with them
+//   softmax_rows          tensor_cuda.cu: a block reads a row once, holds it and sums in a tree
+//   NN__K(attend)         tensor_nn.h: scales first, leaves out keys, keeps the logsumexp for backward and
+//                         leaves the division to the product that follows
+//
 // Called from >>impl-rows. On a GPU: >>rows.
 // ------------------------------------------------------------------------------
 
@@ -8773,8 +8785,6 @@ TENSOR__FN void TENSOR__K(row_scale)(const float *x, float *z, int64_t n, float 
     if (i < n) { V_PUT_PART(z + i, n - i, V_ADD(V_MUL(V_PART(x + i, n - i, 0), va), vb)); }
 }
 
-// Softmax has two other texts, which sum in other orders: tensor__f64_softmax in >>impl-rows (f64, and the
-// reference) and softmax_rows in tensor_cuda.cu. Attention has its own, NN__K(attend) in tensor_nn.h.
 TENSOR__BETWEEN void TENSOR__K(row_softmax)(const float *x, float *y, int64_t n) {
     float s = TENSOR__K(row_exp)(x, y, n, TENSOR__K(leaf_peak)(x, n));
     TENSOR__K(row_scale)(y, y, n, 1.0f / s, 0.0f);
@@ -14137,9 +14147,14 @@ TENSOR__INLINE tensor_t *tensor__new_header(tensor__thread_t *th, const char *op
     return t;
 }
 
-TENSOR__FN int tensor__dims_given(const char *op, const int64_t *dims, int ndim) {
-    TENSOR__REFUSE_AS(0, !dims && ndim > 0, SHAPE, "%s: dims is NULL, must have %i sizes", op, ndim);
+// Whether an argument has its n numbers; arg: its name. 0 = it is NULL; raised.
+TENSOR__FN int tensor__list_given(const char *op, const char *arg, const int64_t *list, int n) {
+    TENSOR__REFUSE_AS(0, !list && n > 0, SHAPE, "%s: %s is NULL, must have %i numbers", op, arg, n);
     return 1;
+}
+
+TENSOR__INLINE int tensor__dims_given(const char *op, const int64_t *dims, int ndim) {
+    return tensor__list_given(op, "dims", dims, ndim);
 }
 
 // The dims of x in a list as bits. 0 = x is not usable, or a dim is out of range or given twice; raised.
@@ -15704,14 +15719,19 @@ TENSOR__FN int tensor__record_update(tensor__op_t *o) {
 // would cost more than the work), fronts of their own for small operands.
 // ------------------------------------------------------------------------------
 
+TENSOR__INLINE void tensor__arg_shape(tensor_arg_t *a, const int64_t *dims, const int64_t *strides,
+                                      uint8_t ndim, int64_t numel) {
+    a->dims = dims;
+    a->strides = strides;
+    a->ndim = ndim;
+    a->numel = numel;
+}
+
 TENSOR__INLINE void tensor__arg(tensor_arg_t *a, const tensor_t *t, int role) {
     a->data = tensor__ptr(t);
-    a->dims = t->dims;
-    a->strides = t->strides;
-    a->numel = t->numel;
     a->storage = t->storage;
+    tensor__arg_shape(a, t->dims, t->strides, t->ndim, t->numel);
     a->dtype = t->dtype;
-    a->ndim = t->ndim;
     a->role = (uint8_t)role;
     a->contiguous = (t->flags & TENSOR__CONTIGUOUS) != 0;
 }
@@ -15719,12 +15739,9 @@ TENSOR__INLINE void tensor__arg(tensor_arg_t *a, const tensor_t *t, int role) {
 // A saved value as an argument.
 TENSOR__INLINE void tensor__arg_saved(tensor_arg_t *a, const tensor__saved_t *v) {
     a->data = (char *)v->storage->data + v->offset * (int64_t)tensor__sizes[v->dtype];
-    a->dims = v->dims;
-    a->strides = v->strides;
-    a->numel = v->numel;
     a->storage = v->storage;
+    tensor__arg_shape(a, v->dims, v->strides, v->ndim, v->numel);
     a->dtype = v->dtype;
-    a->ndim = v->ndim;
     a->role = TENSOR_READ;
     a->contiguous = v->contiguous;
 }
@@ -15732,9 +15749,7 @@ TENSOR__INLINE void tensor__arg_saved(tensor_arg_t *a, const tensor__saved_t *v)
 TENSOR__INLINE void tensor__arg_none(tensor_arg_t *a) {
     a->data = NULL;
     a->storage = NULL;
-    a->dims = a->strides = tensor__no_dims;
-    a->numel = 0;
-    a->ndim = 0;
+    tensor__arg_shape(a, tensor__no_dims, tensor__no_dims, 0, 0);
     a->role = TENSOR_READ;
     a->contiguous = 1;
     a->dtype = 0;
@@ -17943,7 +17958,7 @@ TENSOR_API tensor_t *(tensor_wrap_strided)(const void *data, tensor_dtype_t dtyp
     TENSOR__BEGIN0(o, TENSOR__ROW(FILL))
     int64_t n;
     if (!tensor__wrappable("wrap_strided", data, (int)dtype, dims, ndim, &n)) { return TENSOR__POISON; }
-    if (!tensor__dims_given("wrap_strided", strides, ndim)) { return TENSOR__POISON; }
+    if (!tensor__list_given("wrap_strided", "strides", strides, ndim)) { return TENSOR__POISON; }
     uint64_t last = 0, reach;
     for (int i = 0; i < ndim && n > 0; i++) {
         int bad = strides[i] < 0 || !tensor__mul_u64((uint64_t)strides[i], (uint64_t)dims[i] - 1, &reach) ||
@@ -18450,7 +18465,7 @@ TENSOR_API tensor_t *(tensor_flatten)(tensor_t *x, int64_t start, int64_t end) {
 TENSOR_API tensor_t *(tensor_permute_n)(tensor_t *x, const int64_t *order, int ndim) {
     TENSOR__BEGIN(o, TENSOR__ROW(PERMUTE), x)
     unsigned seen = 0;
-    if (!tensor__dims_given("permute", order, ndim)) { return TENSOR__POISON; }
+    if (!tensor__list_given("permute", "order", order, ndim)) { return TENSOR__POISON; }
     TENSOR__REFUSE(ndim != x->ndim, SHAPE, "permute: x %t has %i dims, the order %i", x, (int)x->ndim, ndim);
     o.p = &o.params;
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
@@ -18504,7 +18519,8 @@ TENSOR__FN tensor_t *tensor__movedims(const char *name, tensor_t *x, const int64
                                       const int64_t *destination, int n) {
     TENSOR__BEGIN(o, TENSOR__ROW(PERMUTE), x)
     uint32_t moved = 0, taken = 0;
-    if (!tensor__dims_given(name, source, n) || !tensor__dims_given(name, destination, n)) {
+    if (!tensor__list_given(name, "source", source, n) ||
+        !tensor__list_given(name, "destination", destination, n)) {
         return TENSOR__POISON;
     }
     int64_t order[TENSOR_MAX_DIMS];
@@ -18655,7 +18671,8 @@ TENSOR_API tensor_t *(tensor_slice)(tensor_t *x, int64_t dim, int64_t start, int
 TENSOR__FN int tensor__in_storage(tensor__op_t *o, tensor_t *x, const int64_t *dims, const int64_t *strides,
                                   int ndim, int64_t offset) {
     int64_t end = offset, room = (int64_t)(x->storage->bytes / tensor__sizes[x->dtype]);
-    if (!tensor__dims_given(o->row->name, dims, ndim) || !tensor__dims_given(o->row->name, strides, ndim)) {
+    const char *op = o->row->name;
+    if (!tensor__dims_given(op, dims, ndim) || !tensor__list_given(op, "strides", strides, ndim)) {
         return 0;
     }
     int64_t n;
@@ -18669,7 +18686,7 @@ TENSOR__FN int tensor__in_storage(tensor__op_t *o, tensor_t *x, const int64_t *d
         bad |= end > (int64_t)1 << 61;
     }
     TENSOR__REFUSE_AS(0, bad || (n > 0 && end >= room), SHAPE,
-                      "%s: the view leaves the storage of x %t (%d elements)", o->row->name, x, room);
+                      "%s: the view leaves the storage of x %t (%d elements)", op, x, room);
     return 1;
 }
 
@@ -18843,7 +18860,7 @@ TENSOR_API int (tensor_chunk)(tensor_t *x, int n, int64_t dim, tensor_t **out, i
 TENSOR_API int (tensor_split_with_sizes)(tensor_t *x, const int64_t *sizes, int n, int64_t dim,
                                          tensor_t **out) {
     int d = tensor__parts("split_with_sizes", x, dim, out, n);
-    if (d < 0 || !tensor__dims_given("split_with_sizes", sizes, n)) { return 0; }
+    if (d < 0 || !tensor__list_given("split_with_sizes", "sizes", sizes, n)) { return 0; }
     int64_t left = x->dims[d];
     for (int i = 0; i < n; i++) { left = sizes[i] < 0 || sizes[i] > left ? -1 : left - sizes[i]; }
     TENSOR__REFUSE_AS(0, left, SHAPE, "split_with_sizes: sizes %n do not make up dim %i of x %t", sizes,
@@ -18872,7 +18889,7 @@ TENSOR__FN int tensor__split_at(const char *op, tensor_t *x, const int64_t *indi
                                 tensor_t **out) {
     TENSOR__REFUSE_AS(0, n < 0 || n == 0x7FFFFFFF, SHAPE, "%s: there cannot be %i indices", op, n);
     int d = tensor__parts(op, x, dim, out, n + 1);
-    if (d < 0 || !tensor__dims_given(op, indices, n)) { return 0; }
+    if (d < 0 || !tensor__list_given(op, "indices", indices, n)) { return 0; }
     for (int i = 0; i <= n; i++) {
         int64_t end = i < n ? indices[i] : INT64_MAX;
         out[i] = (tensor_slice)(x, d, i ? indices[i - 1] : 0, end, 1);
@@ -19248,7 +19265,7 @@ TENSOR__FN int64_t tensor__sizes_product(const int64_t *sizes, int n, int *infer
 
 TENSOR_API tensor_t *(tensor_unflatten_n)(tensor_t *x, int64_t dim, const int64_t *sizes, int n) {
     if (!TENSOR__USABLE("unflatten", "x", x) ||
-        !tensor__dims_given("unflatten", sizes, n)) {
+        !tensor__list_given("unflatten", "sizes", sizes, n)) {
         return TENSOR__POISON;
     }
     int d = tensor__slice_dim("unflatten", dim, x), m = x->ndim - 1 + n, infer = -1;
@@ -22547,8 +22564,8 @@ TENSOR__FN int tensor__contract(const char *op, tensor__labelled_t *a, tensor__l
 TENSOR__FN tensor_t *tensor__tensordot(tensor_t *a, tensor_t *b, const int64_t *dims_a, const int64_t *dims_b,
                                        int n) {
     if (!TENSOR__USABLE("tensordot", "a", a) || !TENSOR__USABLE("tensordot", "b", b) ||
-        !tensor__dims_given("tensordot", dims_a, n) ||
-        !tensor__dims_given("tensordot", dims_b, n)) {
+        !tensor__list_given("tensordot", "dims_a", dims_a, n) ||
+        !tensor__list_given("tensordot", "dims_b", dims_b, n)) {
         return TENSOR__POISON;
     }
     tensor__labelled_t l = {a, a->ndim, {0}}, r = {b, b->ndim, {0}};
@@ -23615,13 +23632,19 @@ TENSOR__FN tensor_t *tensor__la_eye(tensor_t *x, int64_t n, int64_t m) {
     return tensor_to(tensor_to(tensor_eye(n, m), (tensor_dtype_t)x->dtype), (int)tensor_device(x));
 }
 
+// Both forms of Cholesky as far as the factor. 0 = an error, raised.
+TENSOR__FN int tensor__cholesky_begin(tensor__op_t *o, const tensor__row_t *row, tensor_t *x, int upper) {
+    if (!tensor__la_begin(o, row, x, NULL, 1)) { return 0; }
+    if (upper) { o->args[0] = tensor_mT(x); }
+    if (o->args[0] == TENSOR__POISON) { return 0; }
+    tensor__la_result(o, x->dtype, TENSOR__HIGH(x), TENSOR__WIDE(x));
+    return 1;
+}
+
 TENSOR_API tensor_t *(tensor_linalg_cholesky)(tensor_t *x, int upper) {
     TENSOR__MARK
     tensor__op_t o;
-    if (!tensor__la_begin(&o, TENSOR__ROW(LINALG_CHOLESKY), x, NULL, 1)) { return TENSOR__POISON; }
-    if (upper) { o.args[0] = tensor_mT(x); }
-    if (o.args[0] == TENSOR__POISON) { return TENSOR__POISON; }
-    tensor__la_result(&o, x->dtype, TENSOR__HIGH(x), TENSOR__WIDE(x));
+    if (!tensor__cholesky_begin(&o, TENSOR__ROW(LINALG_CHOLESKY), x, upper)) { return TENSOR__POISON; }
     tensor_t *l = tensor__finish(&o);
     TENSOR__RETURN(upper && l != TENSOR__POISON ? tensor_mT(l) : l);
 }
@@ -23642,10 +23665,7 @@ TENSOR_API tensor_linalg_ex_t (tensor_linalg_cholesky_ex)(tensor_t *x, int upper
     tensor_linalg_ex_t r = {TENSOR__POISON, TENSOR__POISON};
     TENSOR__MARK
     tensor__op_t o;
-    if (!tensor__la_begin(&o, TENSOR__ROW(LINALG_CHOLESKY_EX), x, NULL, 1)) { return r; }
-    if (upper) { o.args[0] = tensor_mT(x); }
-    if (o.args[0] == TENSOR__POISON) { return r; }
-    tensor__la_result(&o, x->dtype, TENSOR__HIGH(x), TENSOR__WIDE(x));
+    if (!tensor__cholesky_begin(&o, TENSOR__ROW(LINALG_CHOLESKY_EX), x, upper)) { return r; }
     tensor__la_result(&o, TENSOR_I32, -1, -1);
     if (tensor__finish(&o) == TENSOR__POISON) { return r; }
     return tensor__linalg_ex(th_, mark_, upper ? tensor_mT(o.out[0]) : o.out[0], o.out[1], __func__);
@@ -25231,10 +25251,11 @@ TENSOR_API int (tensor_unravel_index)(tensor_t *index, const int64_t *dims, int 
     if (!TENSOR__USABLE("unravel_index", "index", index)) { return th_->error.code; }
     TENSOR__REFUSE_CODE(tensor__category(index->dtype) != 1, DTYPE,
                         "unravel_index: index %t is %y, must be of an integer dtype", index, index);
-    int fits = n >= 1 && n <= TENSOR_MAX_DIMS && dims && out;
+    if (!tensor__list_given("unravel_index", "dims", dims, n)) { return th_->error.code; }
+    TENSOR__REFUSE_CODE(!out, SHAPE, "unravel_index: out is NULL, must have a place for each of %i dims", n);
+    int fits = n >= 1 && n <= TENSOR_MAX_DIMS;
     for (int i = 0; fits && i < n; i++) { fits = dims[i] > 0; }
-    TENSOR__REFUSE_CODE(!fits, SHAPE,
-                        "unravel_index: needs 1 to 8 dims above 0 and as many results, not %i", n);
+    TENSOR__REFUSE_CODE(!fits, SHAPE, "unravel_index: needs 1 to 8 dims above 0, not %i", n);
     tensor_t *list[TENSOR_MAX_DIMS], *at = tensor_to(index, TENSOR_I64);
     for (int i = n; i-- > 0;) {
         list[i] = tensor_remainder_scalar(at, (double)dims[i]);
@@ -25840,7 +25861,7 @@ TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *re
 TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int n) {
     TENSOR__MARK
     if (!TENSOR__USABLE("repeat", "x", x) ||
-        !tensor__dims_given("repeat", repeats, n)) {
+        !tensor__list_given("repeat", "repeats", repeats, n)) {
         return TENSOR__POISON;
     }
     TENSOR__REFUSE(n < x->ndim || n > TENSOR_MAX_DIMS, SHAPE,
@@ -25985,23 +26006,25 @@ TENSOR_API tensor_t *(tensor_cosine_window)(int64_t n, int periodic) {
     TENSOR__RETURN(tensor_to(y, (int)tensor_get_default_dtype()));
 }
 
-TENSOR_API tensor_t *(tensor_exponential_window)(int64_t n, int periodic, double tau) {
-    TENSOR__MARK
-    TENSOR__REFUSE(!(tau > 0), SHAPE, "exponential_window: tau %g must be above 0", tau);
-    tensor_t *t = tensor__from_middle("exponential_window", n, periodic);
+// A window that falls to both sides with the distance in widths: e^-distance, or the bell of a normal
+// distribution. what: the name of the width.
+TENSOR__FN tensor_t *tensor__falling(const char *op, const char *what, double width, int64_t n, int periodic,
+                                     int bell) {
+    TENSOR__REFUSE(!(width > 0), SHAPE, "%s: %s %g must be above 0", op, what, width);
+    tensor_t *t = tensor__from_middle(op, n, periodic), *fall;
     if (t == TENSOR__POISON) { return t; }
-    tensor_t *y = tensor_exp(tensor_mul_scalar(tensor_abs(t), -1 / tau));
-    TENSOR__RETURN(tensor_to(y, (int)tensor_get_default_dtype()));
+    if (bell) {
+        fall = tensor_mul_scalar(tensor_square(tensor_div_scalar(t, width)), -0.5);
+    } else {
+        fall = tensor_mul_scalar(tensor_abs(t), -1 / width);
+    }
+    return tensor_to(tensor_exp(fall), (int)tensor_get_default_dtype());
 }
 
-TENSOR_API tensor_t *(tensor_gaussian_window)(int64_t n, int periodic, double std) {
-    TENSOR__MARK
-    TENSOR__REFUSE(!(std > 0), SHAPE, "gaussian_window: std %g must be above 0", std);
-    tensor_t *t = tensor__from_middle("gaussian_window", n, periodic);
-    if (t == TENSOR__POISON) { return t; }
-    tensor_t *y = tensor_exp(tensor_mul_scalar(tensor_square(tensor_div_scalar(t, std)), -0.5));
-    TENSOR__RETURN(tensor_to(y, (int)tensor_get_default_dtype()));
-}
+TENSOR__MADE(exponential_window, (int64_t n, int periodic, double tau),
+    tensor__falling("exponential_window", "tau", tau, n, periodic, 0))
+TENSOR__MADE(gaussian_window, (int64_t n, int periodic, double std),
+    tensor__falling("gaussian_window", "std", std, n, periodic, 1))
 
 TENSOR_API tensor_t *(tensor_bartlett_window)(int64_t n, int periodic) {
     TENSOR__MARK
@@ -26025,7 +26048,7 @@ TENSOR_API tensor_t *(tensor_empty_strided)(const int64_t *dims, const int64_t *
     TENSOR__MARK
     int64_t span = 1;
     if (!tensor__dims_given("empty_strided", dims, ndim) ||
-        !tensor__dims_given("empty_strided", strides, ndim)) {
+        !tensor__list_given("empty_strided", "strides", strides, ndim)) {
         return TENSOR__POISON;
     }
     int64_t n;
@@ -26062,10 +26085,9 @@ TENSOR_API int (tensor_meshgrid)(tensor_t *const *list, int n, const char *index
     for (int i = 0; out && i < n; i++) { out[i] = TENSOR__POISON; }
     TENSOR__REFUSE_CODE(!xy && (!indexing || strcmp(indexing, "ij")), FORMAT,
                         "meshgrid: indexing must be ij or xy, not \"%s\"", indexing ? indexing : "NULL");
-    const char *no_list = list ? "" : "; the list is NULL";
-    const char *no_out = out ? "" : "; out is NULL";
-    TENSOR__REFUSE_CODE(!list || !out || n < 1 || n > TENSOR_MAX_DIMS, SHAPE,
-                        "meshgrid: needs 1 to 8 tensors, not %i%s%s", n, no_list, no_out);
+    TENSOR__REFUSE_CODE(!list, SHAPE, "meshgrid: list is NULL, must have 1 to 8 tensors");
+    TENSOR__REFUSE_CODE(!out, SHAPE, "meshgrid: out is NULL, must have a place for each tensor");
+    TENSOR__REFUSE_CODE(n < 1 || n > TENSOR_MAX_DIMS, SHAPE, "meshgrid: needs 1 to 8 tensors, not %i", n);
     int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE("meshgrid", "list", list[i])) { return th->error.code; }
@@ -26524,7 +26546,8 @@ TENSOR_API int (tensor_check_n)(tensor_t *x, const char *pattern, int64_t *const
     tensor__check_t c;
     int readable = tensor__check_read(&c, pattern);
     TENSOR__REFUSE_CODE(!readable, FORMAT, "check: cannot read \"%s\"", pattern ? pattern : "NULL");
-    TENSOR__REFUSE_CODE(n > c.names || (n > 0 && !sizes), FORMAT, "check: \"%s\" has %i names for %i sizes",
+    TENSOR__REFUSE_CODE(n > 0 && !sizes, FORMAT, "check: sizes is NULL, must have %i pointers", n);
+    TENSOR__REFUSE_CODE(n > c.names, FORMAT, "check: \"%s\" has %i names for %i sizes",
                         pattern, c.names, n);
     int open = c.ellipsis >= 0, want = c.count - open;
     TENSOR__REFUSE_CODE(x->ndim < want || (x->ndim > want && !open), SHAPE,
@@ -27274,7 +27297,8 @@ TENSOR_API tensor_t *(tensor_histogramdd)(tensor_t *x, tensor_t *const *edges, i
     TENSOR__MARK1(x)
     if (weight) { TENSOR__TAKES(weight) }
     if (!tensor__needs_float("histogramdd", x)) { return TENSOR__POISON; }
-    TENSOR__REFUSE(!edges || n < 1 || n > TENSOR_MAX_DIMS || x->ndim != 2 || x->dims[1] != n, SHAPE,
+    TENSOR__REFUSE(!edges, SHAPE, "histogramdd: edges is NULL, must have a tensor for each of %i dims", n);
+    TENSOR__REFUSE(n < 1 || n > TENSOR_MAX_DIMS || x->ndim != 2 || x->dims[1] != n, SHAPE,
                    "histogramdd: x %t must be [points, dims], and edges as many as dims (got %i)", x, n);
     int fits = !weight || (weight->ndim == 1 && weight->dims[0] == x->dims[0] && weight->dtype == x->dtype);
     TENSOR__REFUSE(!fits, SHAPE, "histogramdd: weight %t %y must be [points] and of the dtype of x %t %y",
@@ -28069,7 +28093,8 @@ TENSOR__FN tensor_function_ctx_t *tensor__custom_new(tensor__thread_t *th) {
 
 TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, tensor_t *x) {
     tensor__thread_t *th = tensor__self();
-    TENSOR__REFUSE_CODE(!ctx || slot < 0 || slot >= TENSOR__MAX_IN, INDEX,
+    TENSOR__REFUSE_CODE(!ctx, INDEX, "save_for_backward: ctx is NULL, must be that of forward");
+    TENSOR__REFUSE_CODE(slot < 0 || slot >= TENSOR__MAX_IN, INDEX,
                         "save_for_backward: slot %i is outside 0..%i", slot, (int)TENSOR__MAX_IN - 1);
     if (!TENSOR__USABLE("save_for_backward", "x", x)) { return th->error.code; }
     if (ctx->tracks && (x->flags & TENSOR__INFERENCE)) {
@@ -28098,8 +28123,9 @@ TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, 
 
 TENSOR_API tensor_t *(tensor_saved)(tensor_function_ctx_t *ctx, int slot) {
     tensor__thread_t *th = tensor__self();
-    TENSOR__REFUSE(!ctx || slot < 0 || slot >= TENSOR__MAX_IN || !ctx->saved[slot].storage || !ctx->g, INDEX,
-                   "saved: slot %i holds nothing%s", slot, ctx && ctx->g ? "" : " outside backward");
+    TENSOR__REFUSE(!ctx, INDEX, "saved: ctx is NULL, must be that of backward");
+    TENSOR__REFUSE(slot < 0 || slot >= TENSOR__MAX_IN || !ctx->saved[slot].storage || !ctx->g, INDEX,
+                   "saved: slot %i holds nothing%s", slot, ctx->g ? "" : " outside backward");
     tensor__saved_t v;
     v.storage = ctx->saved[slot].storage;
     v.version = ctx->saved[slot].version;
@@ -28143,7 +28169,8 @@ TENSOR_API int (tensor_needs_input_grad)(tensor_function_ctx_t *ctx, int i) {
 TENSOR__FN int tensor__custom_index(tensor_function_ctx_t *ctx, const char *name, int k, int n,
                                     int backward) {
     const char *phase = backward ? "backward" : "forward";
-    int runs = ctx && (backward ? ctx->g != NULL : ctx->inputs != NULL);
+    TENSOR__REFUSE_AS(0, !ctx, INDEX, "%s: ctx is NULL, must be that of %s", name, phase);
+    int runs = backward ? ctx->g != NULL : ctx->inputs != NULL;
     TENSOR__REFUSE_AS(0, !runs || k < 0 || k >= n, INDEX, "%s: %i is outside 0..%i, or this is not %s", name,
                       k, n - 1, phase);
     return 1;
@@ -29498,12 +29525,20 @@ TENSOR_API int (tensor_hessian)(tensor_fn_t fn, void *user, tensor_t *const *inp
         c.th->error.code : 0;
 }
 
+// The gradient of fn at inputs, which hvp pushes forward along v and vhp pulls back. op is also the name of
+// the list of results. 0 = an error, raised; c is to be ended all the same.
+TENSOR__FN int tensor__hessian_begin(tensor__calculus_t *c, const char *op, tensor_fn_t fn, void *user,
+                                     tensor_t *const *inputs, int n, tensor_t *const *v, tensor_t **results,
+                                     int flags) {
+    int given = tensor__there(op, "v", v || !n) && tensor__there(op, op, results || !n);
+    return tensor__calculus(c, op, fn, user, inputs, n, given, flags) &&
+           tensor__pull(c->th, &c->y, NULL, 1, c->x, n, c->g, TENSOR_CREATE_GRAPH);
+}
+
 TENSOR_API tensor_t *(tensor_hvp)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                   tensor_t *const *v, tensor_t **hvp, int flags) {
     tensor__calculus_t c;
-    int given = tensor__there("hvp", "v", v || !n) && tensor__there("hvp", "hvp", hvp || !n);
-    int ok = tensor__calculus(&c, "hvp", fn, user, inputs, n, given, flags) &&
-             tensor__pull(c.th, &c.y, NULL, 1, c.x, n, c.g, TENSOR_CREATE_GRAPH) &&
+    int ok = tensor__hessian_begin(&c, "hvp", fn, user, inputs, n, v, hvp, flags) &&
              tensor__push(c.th, c.g, n, c.x, n, v, hvp, flags);
     return tensor__calculus_end(&c, ok, hvp, n, flags);
 }
@@ -29511,9 +29546,7 @@ TENSOR_API tensor_t *(tensor_hvp)(tensor_fn_t fn, void *user, tensor_t *const *i
 TENSOR_API tensor_t *(tensor_vhp)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                   tensor_t *const *v, tensor_t **vhp, int flags) {
     tensor__calculus_t c;
-    int given = tensor__there("vhp", "v", v || !n) && tensor__there("vhp", "vhp", vhp || !n);
-    int ok = tensor__calculus(&c, "vhp", fn, user, inputs, n, given, flags) &&
-             tensor__pull(c.th, &c.y, NULL, 1, c.x, n, c.g, TENSOR_CREATE_GRAPH) &&
+    int ok = tensor__hessian_begin(&c, "vhp", fn, user, inputs, n, v, vhp, flags) &&
              tensor__pull(c.th, c.g, v, n, c.x, n, vhp, flags);
     return tensor__calculus_end(&c, ok, vhp, n, flags);
 }

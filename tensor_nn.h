@@ -40,8 +40,8 @@
 // NAMES      Operations are tensor_ + the name in torch.nn.functional; objects and their verbs are nn_ +
 //            snake case: nn_linear, nn_sequential, nn_adam, nn_forward, nn_step.
 // OPTIONS    Designated initialisers: nn_conv2d(3, 64, 3, .stride = 2, .padding = 1). 0 = PyTorch's default,
-//            TENSOR_ZERO a real zero. Without macros: nn_conv_args_t a = nn_conv_defaults(); ...;
-//            nn_conv2d_with(a).
+//            TENSOR_ZERO a real zero. In C++20: nn_conv2d(3, 64, 3, {.stride = 2}). Without macros:
+//            nn_conv_args_t a = nn_conv_defaults(); ...; nn_conv2d_with(a).
 // OBJECTS    Modules, optimizers, loaders and readers belong to the context. They are freed one by one
 //            (nn_free, nn_optimizer_free, nn_data_loader_free, nn_safetensors_close) or all together by
 //            tensor_shutdown, in any order. Constructors return NULL on failure. Functions that are given
@@ -64,10 +64,10 @@ extern "C" {
 //
 // One args struct per function with options: tensor_conv2d(x, w, b, .stride = 2, .padding = 1). In such a
 // call a member that is 0 has PyTorch's default and TENSOR_ZERO is a real zero. tensor_conv2d_with(a) takes
-// the members literally, and tensor_conv_defaults() fills them. PyTorch's first arguments come before the
-// options, in its order: tensor_max_pool2d(x, 2, 2). One argument too many gives a warning in C and is an
-// error at run time; in C++ it is an error of the compiler. f16 and bf16 are computed in f32.
-// Rejected: long positional lists (nobody can read them).
+// the members literally, and tensor_conv_defaults() fills them. In C, PyTorch's first arguments come before
+// the options, in its order: tensor_max_pool2d(x, 2, 2); in C++ those that are required, and all others are
+// options. One argument too many gives a warning in C and is an error at run time; in C++ it is an error of
+// the compiler. f16 and bf16 are computed in f32. Rejected: long positional lists (nobody can read them).
 // All: -> new, contiguous, dtype of the input;  errors SHAPE, DTYPE, OUT_OF_MEMORY, each naming the argument
 // ------------------------------------------------------------------------------
 
@@ -256,10 +256,10 @@ typedef struct tensor_conv_args_t {
     int same TENSOR_INIT;                   // padding = 'same' (stride 1): output as large as the input
 } tensor_conv_args_t;
 
-// Convolution (cross-correlation, as in PyTorch): tensor_conv2d(x, w, b, .stride = 2, .padding = 1), or with
-// PyTorch's positions tensor_conv2d(x, w, b, 2, 1). On the CPU, kernels of 3x3 and 5x5 with stride 1 between
-// many channels use Winograd's algorithm: its root mean square error is up to about 4 times that of direct
-// sums, and one infinity makes the 4x4 outputs (2x2 of 5x5) around it NaN.
+// Convolution (cross-correlation, as in PyTorch): tensor_conv2d(x, w, b, .stride = 2, .padding = 1), or in C
+// with PyTorch's positions tensor_conv2d(x, w, b, 2, 1). On the CPU, kernels of 3x3 and 5x5 with stride 1
+// between many channels use Winograd's algorithm: its root mean square error is up to about 4 times that of
+// direct sums, and one infinity makes the 4x4 outputs (2x2 of 5x5) around it NaN.
 //   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W], or without N; any dtype except bool (integers are
 //           multiplied and added with wrapping)
 //   weight  [O, C / groups, K...], dtype of x
@@ -1379,7 +1379,7 @@ TENSOR_API nn_module_t *nn_linear_with(nn_linear_args_t a);
 TENSOR_API nn_linear_args_t nn_linear_defaults(void);
 
 // Convolutions in 1, 2 and 3 dims.  weight [out, in / groups, kernel...], bias [out], uniform in
-// +-sqrt(groups / (in * kernel area)). In C nn_conv2d(3, 64, 3, 2, 1) has PyTorch's positions.
+// +-sqrt(groups / (in * kernel area)). In C, nn_conv2d(3, 64, 3, 2, 1) has PyTorch's positions.
 //   kernel, stride, padding, dilation   for the first dim of the image; the _w members are for the last dim,
 //            the _h members for the height of three, 0 = equal to the first
 //   same     pads so that y has x's size (stride 1)
@@ -2682,12 +2682,18 @@ TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 #define nn_set_lr(...) TENSOR__CALL_KIND(int, nn_set_lr, __VA_ARGS__)
 #define nn_set_group_lr(...) TENSOR__CALL_KIND(int, nn_set_group_lr, __VA_ARGS__)
 #define nn_set_momentum(...) TENSOR__CALL_KIND(int, nn_set_momentum, __VA_ARGS__)
-// A call without options does not reach the code for them.
+// A call without options does not reach the code for them. In C++ overloads see to that, and one macro is
+// enough: compilers show every one in their errors.
+#ifdef __cplusplus
+#define nn_clip_grad_norm(...)                                                                               \
+    nn__stamp(TENSOR__IN(nn_clip_grad_norm), (nn_clip_grad_norm)(__VA_ARGS__))
+#else
 #define NN__CLIP(optimizer, max_norm, a, b, c, d, face, ...) face
 #define NN__CLIP_PLAIN(...) TENSOR__CALL(nn_clip_grad_norm, __VA_ARGS__)
 #define NN__CLIP_BY(...) NN__WITH_OWN(nn_clip_grad_norm, __VA_ARGS__)
 #define nn_clip_grad_norm(...)                                                                               \
     NN__CLIP(__VA_ARGS__, NN__CLIP_BY, NN__CLIP_BY, NN__CLIP_BY, NN__CLIP_BY, NN__CLIP_PLAIN, 0)(__VA_ARGS__)
+#endif
 #define nn_get_total_norm(tensors, ...) NN__NEEDS(nn_get_total_norm, nn_get_total_norm, tensors, __VA_ARGS__)
 #define nn_clip_grads_with_norm(...) TENSOR__CALL_KIND(int, nn_clip_grads_with_norm, __VA_ARGS__)
 #define nn_clip_grad_norm_n(...) TENSOR__CALL(nn_clip_grad_norm_n, __VA_ARGS__)
@@ -3251,14 +3257,13 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 // ------------------------------------------------------------------------------
 // >>nn-cpp                                         MARK: C++ face
 //
-// Positional arguments, then the options: tensor_conv2d(x, w, b, 2, {.groups = 4}) from C++20 on; before
-// C++20, a filled tensor_conv_args_t. The members are those of C, and 0 is PyTorch's default. Layers and
-// optimizers have their required positions and the options, nothing else: with one function, clang++ says
-// which option it does not know, g++ that the list in braces does not fit that function's struct; neither
-// lists overloads. Functions of tensors and pools have one overload for each number of positional arguments,
-// because a braced list does not match a template parameter. Rejected: default arguments, because then
-// options would be possible after the last position only. Arguments without which a call means nothing are
-// required.
+// A function has its required positions, then the options: tensor_conv2d(x, w, {.bias = b, .stride = 2}) from
+// C++20 on; before C++20, a filled tensor_conv_args_t. The members are those of C, and 0 is PyTorch's
+// default. There is one function of a name. So clang++ says which option it does not know, and g++ that the
+// list in braces does not fit the struct; both refuse an option without its name in as few lines. Rejected:
+// one overload for each number of positions (both compilers list all of them, up to 335 lines for a misspelt
+// option); default arguments for what is not required, because then options would be possible after the last
+// position only.
 // ------------------------------------------------------------------------------
 
 // for (const nn_named_t &p : nn_named_parameters(net)) { .. }
@@ -3281,132 +3286,79 @@ inline const nn_named_t *end(const nn_named_list_t &list) { return list.item + l
 #define NN__CPP_loader nn_data_loader_t *
 #define NN__CPP_pair tensor_pair_t
 #define NN__CPP_state tensor_state_t
-#define NN__CPP_ALL(...) __VA_ARGS__
 #define NN__CPP_P(t, p) NN__CPP_##t p
 #define NN__CPP_S(t, p) options_are_named.p = p;
-#define NN__CPP(R, f, T, places, set)                                                                        \
-    inline NN__CPP_##R (f)(NN__CPP_ALL places, T options_are_named = T()) { set NN__CPP_C(f) }
 #define NN__CPP_C(f)                                                                                         \
     if (!options_are_named.options_are_named_) {                                                             \
         options_are_named.options_are_named_ = TENSOR__NO_SURPLUS;                                           \
     }                                                                                                        \
     return f##_with(options_are_named);
-#define NN__CPP_0(R, f, T) inline NN__CPP_##R (f)(T options_are_named) { NN__CPP_C(f) }
-// NN__CPP_1 and NN__CPP_2 do not use NN__CPP, because compilers show every macro of an expansion in their
-// errors.
+// NN__CPP_n: a function of n required positions. No macro is made of another one, because compilers show
+// every macro of an expansion in their errors.
+#define NN__CPP_0(R, f, T)                                                                                   \
+    inline NN__CPP_##R (f)(T options_are_named = T()) { NN__CPP_C(f) }
 #define NN__CPP_1(R, f, T, A)                                                                                \
     inline NN__CPP_##R (f)(NN__CPP_P A, T options_are_named = T()) { NN__CPP_S A NN__CPP_C(f) }
 #define NN__CPP_2(R, f, T, A, B)                                                                             \
     inline NN__CPP_##R (f)(NN__CPP_P A, NN__CPP_P B, T options_are_named = T()) {                            \
         NN__CPP_S A NN__CPP_S B NN__CPP_C(f)                                                                 \
     }
-
 #define NN__CPP_3(R, f, T, A, B, C)                                                                          \
     inline NN__CPP_##R (f)(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, T options_are_named = T()) {               \
         NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_C(f)                                                     \
     }
 #define NN__CPP_4(R, f, T, A, B, C, D)                                                                       \
-    NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D), NN__CPP_S A NN__CPP_S B           \
-            NN__CPP_S C NN__CPP_S D)
-#define NN__CPP_5(R, f, T, A, B, C, D, E)                                                                    \
-    NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E), NN__CPP_S A          \
-            NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E)
-#define NN__CPP_6(R, f, T, A, B, C, D, E, F)                                                                 \
-    NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F),         \
-            NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E NN__CPP_S F)
-#define NN__CPP_7(R, f, T, A, B, C, D, E, F, G)                                                              \
-    NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F,          \
-            NN__CPP_P G), NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E NN__CPP_S F            \
-            NN__CPP_S G)
-
-#define NN__CPP_8(R, f, T, A, B, C, D, E, F, G, H)                                                           \
-    NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F,          \
-            NN__CPP_P G, NN__CPP_P H), NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E           \
-            NN__CPP_S F NN__CPP_S G NN__CPP_S H)
-
-// NN__CPP_m_n: from m to n positions.
-#define NN__CPP_1_2(R, f, T, A, B) NN__CPP_1(R, f, T, A) NN__CPP_2(R, f, T, A, B)
-#define NN__CPP_1_3(R, f, T, A, B, C) NN__CPP_1_2(R, f, T, A, B) NN__CPP_3(R, f, T, A, B, C)
-#define NN__CPP_1_4(R, f, T, A, B, C, D) NN__CPP_1_3(R, f, T, A, B, C) NN__CPP_4(R, f, T, A, B, C, D)
-#define NN__CPP_1_5(R, f, T, A, B, C, D, E) NN__CPP_1_4(R, f, T, A, B, C, D) NN__CPP_5(R, f, T, A, B, C, D, E)
-#define NN__CPP_2_3(R, f, T, A, B, C) NN__CPP_2(R, f, T, A, B) NN__CPP_3(R, f, T, A, B, C)
-#define NN__CPP_2_4(R, f, T, A, B, C, D) NN__CPP_2_3(R, f, T, A, B, C) NN__CPP_4(R, f, T, A, B, C, D)
-#define NN__CPP_2_5(R, f, T, A, B, C, D, E) NN__CPP_2_4(R, f, T, A, B, C, D) NN__CPP_5(R, f, T, A, B, C, D, E)
-#define NN__CPP_2_6(R, f, T, A, B, C, D, E, F)                                                               \
-    NN__CPP_2_5(R, f, T, A, B, C, D, E) NN__CPP_6(R, f, T, A, B, C, D, E, F)
-#define NN__CPP_2_7(R, f, T, A, B, C, D, E, F, G)                                                            \
-    NN__CPP_2_6(R, f, T, A, B, C, D, E, F) NN__CPP_7(R, f, T, A, B, C, D, E, F, G)
-#define NN__CPP_2_8(R, f, T, A, B, C, D, E, F, G, H)                                                         \
-    NN__CPP_2_7(R, f, T, A, B, C, D, E, F, G) NN__CPP_8(R, f, T, A, B, C, D, E, F, G, H)
-#define NN__CPP_3_4(R, f, T, A, B, C, D) NN__CPP_3(R, f, T, A, B, C) NN__CPP_4(R, f, T, A, B, C, D)
-#define NN__CPP_3_5(R, f, T, A, B, C, D, E) NN__CPP_3_4(R, f, T, A, B, C, D) NN__CPP_5(R, f, T, A, B, C, D, E)
-#define NN__CPP_3_6(R, f, T, A, B, C, D, E, F)                                                               \
-    NN__CPP_3_5(R, f, T, A, B, C, D, E) NN__CPP_6(R, f, T, A, B, C, D, E, F)
+    inline NN__CPP_##R (f)(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, T options_are_named = T()) {  \
+        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_C(f)                                         \
+    }
 #define NN__CPP_DIMS(face, R, f, end, T, ...)                                                                \
     face(R, f##1d##end, T, __VA_ARGS__)                                                                      \
     face(R, f##2d##end, T, __VA_ARGS__)                                                                      \
     face(R, f##3d##end, T, __VA_ARGS__)
 NN__CPP_2(tensor, tensor_embedding, tensor_embedding_args_t, (tensor, index), (tensor, weight))
-NN__CPP_2_3(tensor, tensor_embedding_bag, tensor_embedding_bag_args_t, (tensor, index), (tensor, weight),
-            (tensor, offsets))
-NN__CPP_1_4(tensor, tensor_layer_norm, tensor_layer_norm_args_t, (tensor, x), (i64, normalized_dims),
-            (tensor, weight), (tensor, bias))
-NN__CPP_1_5(tensor, tensor_batch_norm, tensor_batch_norm_args_t, (tensor, x), (tensor, running_mean),
-            (tensor, running_var), (tensor, weight), (tensor, bias))
+NN__CPP_2(tensor, tensor_embedding_bag, tensor_embedding_bag_args_t, (tensor, index), (tensor, weight))
+NN__CPP_1(tensor, tensor_layer_norm, tensor_layer_norm_args_t, (tensor, x))
+NN__CPP_1(tensor, tensor_batch_norm, tensor_batch_norm_args_t, (tensor, x))
 NN__CPP_1(tensor, tensor_instance_norm, tensor_instance_norm_args_t, (tensor, x))
-NN__CPP_2_4(tensor, tensor_group_norm, tensor_group_norm_args_t, (tensor, x), (i64, groups),
-            (tensor, weight), (tensor, bias))
-NN__CPP_1_3(tensor, tensor_rms_norm, tensor_rms_norm_args_t, (tensor, x), (i64, normalized_dims),
-            (tensor, weight))
+NN__CPP_2(tensor, tensor_group_norm, tensor_group_norm_args_t, (tensor, x), (i64, groups))
+NN__CPP_1(tensor, tensor_rms_norm, tensor_rms_norm_args_t, (tensor, x))
 NN__CPP_2(tensor, tensor_local_response_norm, tensor_local_response_norm_args_t, (tensor, x), (i64, size))
 NN__CPP_2(state, tensor_lstm, tensor_rnn_args_t, (tensor, x), (list, weights))
 NN__CPP_2(state, tensor_gru, tensor_rnn_args_t, (tensor, x), (list, weights))
 NN__CPP_2(state, tensor_rnn, tensor_rnn_args_t, (tensor, x), (list, weights))
-NN__CPP_DIMS(NN__CPP_2_7, tensor, tensor_conv, , tensor_conv_args_t, (tensor, x), (tensor, weight),
-             (tensor, bias), (i64, stride), (i64, padding), (i64, dilation), (i64, groups))
-NN__CPP_DIMS(NN__CPP_2_8, tensor, tensor_conv_transpose, , tensor_conv_transpose_args_t, (tensor, x),
-             (tensor, weight), (tensor, bias), (i64, stride), (i64, padding), (i64, output_padding),
-             (i64, groups), (i64, dilation))
-NN__CPP_DIMS(NN__CPP_2_5, tensor, tensor_max_pool, , tensor_max_pool_args_t, (tensor, x), (i64, kernel),
-             (i64, stride), (i64, padding), (i64, dilation))
-NN__CPP_DIMS(NN__CPP_2_5, pair, tensor_max_pool, _with_indices, tensor_max_pool_args_t, (tensor, x),
-             (i64, kernel), (i64, stride), (i64, padding), (i64, dilation))
-NN__CPP_DIMS(NN__CPP_2_4, tensor, tensor_avg_pool, , tensor_avg_pool_args_t, (tensor, x), (i64, kernel),
-             (i64, stride), (i64, padding))
-NN__CPP_DIMS(NN__CPP_3_5, tensor, tensor_max_unpool, , tensor_max_unpool_args_t, (tensor, x),
-             (tensor, indices), (i64, kernel), (i64, stride), (i64, padding))
-NN__CPP_2_5(tensor, tensor_im2col, tensor_columns_args_t, (tensor, x), (i64, kernel), (i64, dilation),
-            (i64, padding), (i64, stride))
-NN__CPP_3_6(tensor, tensor_col2im, tensor_columns_args_t, (tensor, x), (i64, height), (i64, kernel),
-            (i64, dilation), (i64, padding), (i64, stride))
-NN__CPP_1_2(tensor, tensor_interpolate, tensor_interpolate_args_t, (tensor, x), (i64, size))
+NN__CPP_DIMS(NN__CPP_2, tensor, tensor_conv, , tensor_conv_args_t, (tensor, x), (tensor, weight))
+NN__CPP_DIMS(NN__CPP_2, tensor, tensor_conv_transpose, , tensor_conv_transpose_args_t, (tensor, x),
+             (tensor, weight))
+NN__CPP_DIMS(NN__CPP_2, tensor, tensor_max_pool, , tensor_max_pool_args_t, (tensor, x), (i64, kernel))
+NN__CPP_DIMS(NN__CPP_2, pair, tensor_max_pool, _with_indices, tensor_max_pool_args_t, (tensor, x),
+             (i64, kernel))
+NN__CPP_DIMS(NN__CPP_2, tensor, tensor_avg_pool, , tensor_avg_pool_args_t, (tensor, x), (i64, kernel))
+NN__CPP_DIMS(NN__CPP_3, tensor, tensor_max_unpool, , tensor_max_unpool_args_t, (tensor, x),
+             (tensor, indices), (i64, kernel))
+NN__CPP_2(tensor, tensor_im2col, tensor_columns_args_t, (tensor, x), (i64, kernel))
+NN__CPP_3(tensor, tensor_col2im, tensor_columns_args_t, (tensor, x), (i64, height), (i64, kernel))
+NN__CPP_1(tensor, tensor_interpolate, tensor_interpolate_args_t, (tensor, x))
 NN__CPP_2(tensor, tensor_grid_sample, tensor_grid_sample_args_t, (tensor, x), (tensor, grid))
-NN__CPP_3_4(tensor, tensor_scaled_dot_product_attention, tensor_scaled_dot_product_attention_args_t,
-            (tensor, query), (tensor, key), (tensor, value), (tensor, attn_mask))
-NN__CPP_2_3(tensor, tensor_cross_entropy, tensor_cross_entropy_args_t, (tensor, input), (tensor, target),
-            (tensor, weight))
-NN__CPP_2_3(tensor, tensor_nll_loss, tensor_nll_loss_args_t, (tensor, input), (tensor, target),
-            (tensor, weight))
+NN__CPP_3(tensor, tensor_scaled_dot_product_attention, tensor_scaled_dot_product_attention_args_t,
+          (tensor, query), (tensor, key), (tensor, value))
+NN__CPP_2(tensor, tensor_cross_entropy, tensor_cross_entropy_args_t, (tensor, input), (tensor, target))
+NN__CPP_2(tensor, tensor_nll_loss, tensor_nll_loss_args_t, (tensor, input), (tensor, target))
 NN__CPP_2(tensor, tensor_mse_loss, tensor_mse_loss_args_t, (tensor, input), (tensor, target))
 NN__CPP_2(tensor, tensor_l1_loss, tensor_l1_loss_args_t, (tensor, input), (tensor, target))
 NN__CPP_2(tensor, tensor_smooth_l1_loss, tensor_smooth_l1_loss_args_t, (tensor, input), (tensor, target))
 NN__CPP_2(tensor, tensor_huber_loss, tensor_huber_loss_args_t, (tensor, input), (tensor, target))
 NN__CPP_2(tensor, tensor_kl_div, tensor_kl_div_args_t, (tensor, input), (tensor, target))
 NN__CPP_2(tensor, tensor_poisson_nll_loss, tensor_poisson_nll_loss_args_t, (tensor, input), (tensor, target))
-NN__CPP_2_3(tensor, tensor_binary_cross_entropy, tensor_binary_cross_entropy_args_t, (tensor, input),
-            (tensor, target), (tensor, weight))
-NN__CPP_2_4(tensor, tensor_binary_cross_entropy_with_logits, tensor_binary_cross_entropy_with_logits_args_t,
-            (tensor, input), (tensor, target), (tensor, weight), (tensor, pos_weight))
-NN__CPP_2_3(tensor, tensor_hinge_embedding_loss, tensor_margin_loss_args_t, (tensor, input),
-            (tensor, target), (tensor, weight))
-NN__CPP_2_3(tensor, tensor_soft_margin_loss, tensor_margin_loss_args_t, (tensor, input), (tensor, target),
-            (tensor, weight))
-NN__CPP_2_3(tensor, tensor_multi_margin_loss, tensor_margin_loss_args_t, (tensor, input), (tensor, target),
-            (tensor, weight))
-NN__CPP_2_3(tensor, tensor_multilabel_margin_loss, tensor_margin_loss_args_t, (tensor, input),
-            (tensor, target), (tensor, weight))
-NN__CPP_2_3(tensor, tensor_multilabel_soft_margin_loss, tensor_margin_loss_args_t, (tensor, input),
-            (tensor, target), (tensor, weight))
+NN__CPP_2(tensor, tensor_binary_cross_entropy, tensor_binary_cross_entropy_args_t, (tensor, input),
+          (tensor, target))
+NN__CPP_2(tensor, tensor_binary_cross_entropy_with_logits, tensor_binary_cross_entropy_with_logits_args_t,
+          (tensor, input), (tensor, target))
+NN__CPP_2(tensor, tensor_hinge_embedding_loss, tensor_margin_loss_args_t, (tensor, input), (tensor, target))
+NN__CPP_2(tensor, tensor_soft_margin_loss, tensor_margin_loss_args_t, (tensor, input), (tensor, target))
+NN__CPP_2(tensor, tensor_multi_margin_loss, tensor_margin_loss_args_t, (tensor, input), (tensor, target))
+NN__CPP_2(tensor, tensor_multilabel_margin_loss, tensor_margin_loss_args_t, (tensor, input), (tensor, target))
+NN__CPP_2(tensor, tensor_multilabel_soft_margin_loss, tensor_margin_loss_args_t, (tensor, input),
+          (tensor, target))
 NN__CPP_3(tensor, tensor_margin_ranking_loss, tensor_ranking_loss_args_t, (tensor, input1),
           (tensor, input2), (tensor, target))
 NN__CPP_3(tensor, tensor_cosine_embedding_loss, tensor_ranking_loss_args_t, (tensor, input1),
@@ -3433,47 +3385,37 @@ NN__CPP_DIMS(NN__CPP_3, module, nn_conv, , nn_conv_args_t, (i64, in_channels), (
              (i64, kernel))
 NN__CPP_DIMS(NN__CPP_3, module, nn_conv_transpose, , nn_conv_transpose_args_t, (i64, in_channels),
              (i64, out_channels), (i64, kernel))
-NN__CPP_DIMS(NN__CPP_1_3, module, nn_max_pool, , nn_pool_args_t, (i64, kernel), (i64, stride), (i64, padding))
-NN__CPP_DIMS(NN__CPP_1_3, module, nn_avg_pool, , nn_pool_args_t, (i64, kernel), (i64, stride), (i64, padding))
-NN__CPP_DIMS(NN__CPP_1_3, module, nn_max_unpool, , nn_pool_args_t, (i64, kernel), (i64, stride),
-             (i64, padding))
+NN__CPP_DIMS(NN__CPP_1, module, nn_max_pool, , nn_pool_args_t, (i64, kernel))
+NN__CPP_DIMS(NN__CPP_1, module, nn_avg_pool, , nn_pool_args_t, (i64, kernel))
+NN__CPP_DIMS(NN__CPP_1, module, nn_max_unpool, , nn_pool_args_t, (i64, kernel))
 NN__CPP_1(module, nn_fractional_max_pool2d, nn_fractional_max_pool_args_t, (i64, kernel))
-NN__CPP_2(module, nn_fractional_max_pool2d, nn_fractional_max_pool_args_t, (i64, kernel), (i64, output_size))
 NN__CPP_1(module, nn_fractional_max_pool3d, nn_fractional_max_pool_args_t, (i64, kernel))
-NN__CPP_2(module, nn_fractional_max_pool3d, nn_fractional_max_pool_args_t, (i64, kernel), (i64, output_size))
 NN__CPP_0(module, nn_upsample, nn_upsample_args_t)
-NN__CPP_1(module, nn_upsample, nn_upsample_args_t, (i64, size))
 NN__CPP_0(module, nn_upsampling_nearest2d, nn_upsample_args_t)
-NN__CPP_1(module, nn_upsampling_nearest2d, nn_upsample_args_t, (i64, size))
 NN__CPP_0(module, nn_upsampling_bilinear2d, nn_upsample_args_t)
-NN__CPP_1(module, nn_upsampling_bilinear2d, nn_upsample_args_t, (i64, size))
-NN__CPP_1_4(module, nn_unfold, nn_columns_args_t, (i64, kernel), (i64, dilation), (i64, padding),
-            (i64, stride))
-NN__CPP_2_5(module, nn_fold, nn_columns_args_t, (i64, height), (i64, kernel), (i64, dilation),
-            (i64, padding), (i64, stride))
-#define NN__CPP_LOSS(f, T)                                                                                   \
-    inline nn_module_t *(f)(T options_are_named = T()) { NN__CPP_C(f) }
-NN__CPP_LOSS(nn_bce_loss, tensor_binary_cross_entropy_args_t)
-NN__CPP_LOSS(nn_bce_with_logits_loss, tensor_binary_cross_entropy_with_logits_args_t)
-NN__CPP_LOSS(nn_cosine_embedding_loss, tensor_ranking_loss_args_t)
-NN__CPP_LOSS(nn_cross_entropy_loss, tensor_cross_entropy_args_t)
-NN__CPP_LOSS(nn_ctc_loss, tensor_ctc_loss_args_t)
-NN__CPP_LOSS(nn_gaussian_nll_loss, tensor_gaussian_nll_loss_args_t)
-NN__CPP_LOSS(nn_hinge_embedding_loss, tensor_margin_loss_args_t)
-NN__CPP_LOSS(nn_huber_loss, tensor_huber_loss_args_t)
-NN__CPP_LOSS(nn_kl_div_loss, tensor_kl_div_args_t)
-NN__CPP_LOSS(nn_l1_loss, tensor_l1_loss_args_t)
-NN__CPP_LOSS(nn_margin_ranking_loss, tensor_ranking_loss_args_t)
-NN__CPP_LOSS(nn_mse_loss, tensor_mse_loss_args_t)
-NN__CPP_LOSS(nn_multi_margin_loss, tensor_margin_loss_args_t)
-NN__CPP_LOSS(nn_multilabel_margin_loss, tensor_margin_loss_args_t)
-NN__CPP_LOSS(nn_multilabel_soft_margin_loss, tensor_margin_loss_args_t)
-NN__CPP_LOSS(nn_nll_loss, tensor_nll_loss_args_t)
-NN__CPP_LOSS(nn_poisson_nll_loss, tensor_poisson_nll_loss_args_t)
-NN__CPP_LOSS(nn_smooth_l1_loss, tensor_smooth_l1_loss_args_t)
-NN__CPP_LOSS(nn_soft_margin_loss, tensor_margin_loss_args_t)
-NN__CPP_LOSS(nn_triplet_margin_loss, tensor_triplet_margin_loss_args_t)
-NN__CPP_LOSS(nn_triplet_margin_with_distance_loss, tensor_triplet_margin_with_distance_loss_args_t)
+NN__CPP_1(module, nn_unfold, nn_columns_args_t, (i64, kernel))
+NN__CPP_2(module, nn_fold, nn_columns_args_t, (i64, height), (i64, kernel))
+NN__CPP_0(module, nn_bce_loss, tensor_binary_cross_entropy_args_t)
+NN__CPP_0(module, nn_bce_with_logits_loss, tensor_binary_cross_entropy_with_logits_args_t)
+NN__CPP_0(module, nn_cosine_embedding_loss, tensor_ranking_loss_args_t)
+NN__CPP_0(module, nn_cross_entropy_loss, tensor_cross_entropy_args_t)
+NN__CPP_0(module, nn_ctc_loss, tensor_ctc_loss_args_t)
+NN__CPP_0(module, nn_gaussian_nll_loss, tensor_gaussian_nll_loss_args_t)
+NN__CPP_0(module, nn_hinge_embedding_loss, tensor_margin_loss_args_t)
+NN__CPP_0(module, nn_huber_loss, tensor_huber_loss_args_t)
+NN__CPP_0(module, nn_kl_div_loss, tensor_kl_div_args_t)
+NN__CPP_0(module, nn_l1_loss, tensor_l1_loss_args_t)
+NN__CPP_0(module, nn_margin_ranking_loss, tensor_ranking_loss_args_t)
+NN__CPP_0(module, nn_mse_loss, tensor_mse_loss_args_t)
+NN__CPP_0(module, nn_multi_margin_loss, tensor_margin_loss_args_t)
+NN__CPP_0(module, nn_multilabel_margin_loss, tensor_margin_loss_args_t)
+NN__CPP_0(module, nn_multilabel_soft_margin_loss, tensor_margin_loss_args_t)
+NN__CPP_0(module, nn_nll_loss, tensor_nll_loss_args_t)
+NN__CPP_0(module, nn_poisson_nll_loss, tensor_poisson_nll_loss_args_t)
+NN__CPP_0(module, nn_smooth_l1_loss, tensor_smooth_l1_loss_args_t)
+NN__CPP_0(module, nn_soft_margin_loss, tensor_margin_loss_args_t)
+NN__CPP_0(module, nn_triplet_margin_loss, tensor_triplet_margin_loss_args_t)
+NN__CPP_0(module, nn_triplet_margin_with_distance_loss, tensor_triplet_margin_with_distance_loss_args_t)
 NN__CPP_1(module, nn_layer_norm, nn_layer_norm_args_t, (i64, size))
 NN__CPP_1(module, nn_rms_norm, nn_rms_norm_args_t, (i64, size))
 NN__CPP_2(state, nn_recurrent_forward, nn_recurrent_args_t, (module, module), (tensor, x))
@@ -3500,8 +3442,7 @@ NN__CPP_2(module, nn_transformer_decoder_layer, nn_transformer_layer_args_t, (i6
 NN__CPP_2(module, nn_transformer, nn_transformer_net_args_t, (i64, embed), (i64, heads))
 NN__CPP_4(tensor, nn_multihead_attention_forward, nn_attention_args_t, (module, module), (tensor, query),
           (tensor, key), (tensor, value))
-NN__CPP_2_3(tensor, nn_transformer_forward, nn_transformer_args_t, (module, module), (tensor, x),
-            (tensor, memory))
+NN__CPP_2(tensor, nn_transformer_forward, nn_transformer_args_t, (module, module), (tensor, x))
 NN__CPP_1(tensor, nn_init_kaiming_uniform_, nn_kaiming_args_t, (tensor, t))
 NN__CPP_1(tensor, nn_init_kaiming_normal_, nn_kaiming_args_t, (tensor, t))
 
@@ -3918,10 +3859,11 @@ typedef struct nn__cpu_t {
 // ------------------------------------------------------------------------------
 // >>nn-ops                                         MARK: op table
 //
-// As TENSOR_OPS_OTHER of tensor.h, with two more columns: how many inputs are required (the others may be
-// absent), and what error texts call them. The columns are ID, name, family, inputs, required, outputs, CPU
-// kernel, scratch, gradient, saves, class, names of the inputs, and what only this row has (row->own:
-// nn__then_t, nn__taps_t, nn__integers_t, nn__pointwise_t).
+// The columns are ID, name, family, inputs, how many outputs, the CPU's kernel, gradient, saves, class, as in
+// TENSOR_OPS_OTHER of tensor.h. The inputs are (how many, how many of them are required, what error texts
+// call them); what rows of a family share has a name below. The kernel is NN__CPU(conv) for nn__cpu_conv.
+// With the scratch that nn__scratch_conv counts it is NN__CPU_WITH, with what only this row has (row->own:
+// nn__then_t, nn__taps_t, nn__integers_t, nn__pointwise_t) NN__CPU_OWN, with both NN__CPU_WITH_OWN.
 //
 // The three convolutions are bilinear, each the gradient of the others, so they need no rows for gradients of
 // gradients. Fused gradients (_BACKWARD) are used when no graph of the gradient is wanted; otherwise the
@@ -3939,62 +3881,74 @@ typedef struct nn__cpu_t {
 //   RECURRENT              c and the gates of all steps
 // ------------------------------------------------------------------------------
 
+#define NN__X_ALONE (1, 1, "x")
+#define NN__X_WEIGHT (3, 2, "x weight bias")                    // products
+#define NN__X_SCALE (3, 1, "x weight bias")                     // norms
+#define NN__LOSS_INPUTS (4, 2, "input target weight pos_weight")
+#define NN__SAVES_NORM TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2
+#define NN__SAVES_LOSS TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD
+#define NN__NO_KERNEL (NULL, NULL, NULL)
+#define NN__CPU(kernel) (nn__cpu_##kernel, NULL, NULL)
+#define NN__CPU_WITH(kernel, scratch) (nn__cpu_##kernel, nn__scratch_##scratch, NULL)
+#define NN__CPU_OWN(kernel, own) (nn__cpu_##kernel, NULL, &nn__##own)
+#define NN__CPU_WITH_OWN(kernel, scratch, own) (nn__cpu_##kernel, nn__scratch_##scratch, &nn__##own)
+
 // clang-format off
 #define NN_OPS(X) \
-    X(AFFINE_GRID, affine_grid, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, APART, "theta", NULL) \
-    X(ATTENTION, scaled_dot_product_attention, ATTENTION, 3, 3, 2, nn__cpu_attention, nn__scratch_attention, nn__grad_attention, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY | TENSOR__SY1, LOW, "query key value", NULL) \
-    X(ATTENTION_BACKWARD, scaled_dot_product_attention_backward, ATTENTION, 6, 6, 3, nn__cpu_attention_back, nn__scratch_attention, NOGRAD, 0, AS_IS, "grad query key value y logsumexp", NULL) \
-    X(AVG_POOL1D, avg_pool1d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", &nn__of_avg_pool_integers) \
-    X(AVG_POOL2D, avg_pool2d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", &nn__of_avg_pool_integers) \
-    X(AVG_POOL3D, avg_pool3d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", &nn__of_avg_pool_integers) \
-    X(AVG_POOL_BACKWARD, avg_pool_backward, POOL, 1, 1, 1, nn__cpu_avg_unpool, NULL, nn__grad_avg_pool, 0, AS_IS, "grad", NULL) \
-    X(BATCH_NORM, batch_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, AS_IS, "x weight bias", NULL) \
-    X(CHANNEL_SHUFFLE, channel_shuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", NULL) \
-    X(COL2IM, col2im, CONV, 1, 1, 1, nn__cpu_columns, NULL, nn__grad_columns, 0, AS_IS, "x", NULL) \
-    X(CONV1D, conv1d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW | TENSOR__HALVES, "x weight bias", &nn__of_conv_taps) \
-    X(CONV2D, conv2d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW | TENSOR__HALVES, "x weight bias", &nn__of_conv_taps) \
-    X(CONV3D, conv3d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW | TENSOR__HALVES, "x weight bias", &nn__of_conv_taps) \
-    X(CONV_TRANSPOSE1D, conv_transpose1d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW | TENSOR__HALVES, "x weight bias", &nn__of_conv_transposed_taps) \
-    X(CONV_TRANSPOSE2D, conv_transpose2d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW | TENSOR__HALVES, "x weight bias", &nn__of_conv_transposed_taps) \
-    X(CONV_TRANSPOSE3D, conv_transpose3d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW | TENSOR__HALVES, "x weight bias", &nn__of_conv_transposed_taps) \
-    X(CONV_WEIGHT, conv_weight, CONV, 2, 2, 1, nn__cpu_conv_weight, nn__scratch_conv, nn__grad_conv_weight, TENSOR__CROSS, AS_IS, "grad x", NULL) \
-    X(CROSS_ENTROPY, cross_entropy, LOSS, 3, 2, 3, nn__cpu_cross_entropy, nn__scratch_cross_entropy, nn__grad_cross_entropy, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL, "input target weight", NULL) \
-    X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward, LOSS, 6, 5, 1, nn__cpu_cross_entropy_back, NULL, NOGRAD, 0, AS_IS, "grad input target logsumexp divisor weight", NULL) \
-    X(CTC_LOSS, ctc_loss, LOSS, 4, 4, 2, nn__cpu_ctc, nn__scratch_ctc, nn__grad_ctc, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY1, AS_IS, "log_probs targets input_lengths target_lengths", NULL) \
-    X(DROPOUT, dropout, DROPOUT, 1, 1, 1, nn__cpu_dropout, NULL, nn__grad_dropout, 0, AS_IS, "x", NULL) \
-    X(EMBEDDING, embedding, EMBEDDING, 2, 2, 1, nn__cpu_embedding, NULL, nn__grad_embedding, TENSOR__SA, AS_IS, "index weight", NULL) \
-    X(EMBEDDING_BACKWARD, embedding_backward, EMBEDDING, 2, 2, 1, nn__cpu_embedding_back, nn__scratch_embedding_back, nn__grad_embedding_back, TENSOR__SB, AS_IS, "grad index", NULL) \
-    X(GRID_SAMPLE, grid_sample, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, WIDEST, "x grid", NULL) \
-    X(GROUP_NORM, group_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL, "x weight bias", NULL) \
-    X(GROUP_NORM_BACKWARD, group_norm_backward, NORM, 5, 4, 3, nn__cpu_plane_norm_back, nn__scratch_plane_norm_back, NOGRAD, 0, AS_IS, "grad x mean rstd weight", NULL) \
-    X(IM2COL, im2col, CONV, 1, 1, 1, nn__cpu_columns, NULL, nn__grad_columns, 0, AS_IS, "x", NULL) \
-    X(INTERPOLATE, interpolate, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, FULL, "x", NULL) \
-    X(LAYER_NORM, layer_norm, NORM, 3, 1, 3, nn__cpu_layer_norm, NULL, nn__grad_layer_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL | TENSOR__HALVES | TENSOR__DENSE_A, "x weight bias", NULL) \
-    X(LAYER_NORM_BACKWARD, layer_norm_backward, NORM, 5, 4, 3, nn__cpu_layer_norm_back, nn__scratch_layer_norm_back, NOGRAD, 0, AS_IS, "grad x mean rstd weight", NULL) \
-    X(LINEAR, linear, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__CROSS, LOW | TENSOR__PRODUCT | TENSOR__DENSE_A | TENSOR__DENSE_C, "x weight bias", NULL) \
-    X(LINEAR_GELU_TANH, linear_gelu_tanh, MATMUL, 3, 2, 2, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__CROSS | TENSOR__SY1, LOW | TENSOR__DENSE_A | TENSOR__DENSE_C, "x weight bias", &nn__then_gelu_tanh) \
-    X(LINEAR_RELU, linear_relu, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__CROSS | TENSOR__SY, LOW | TENSOR__DENSE_A | TENSOR__DENSE_C, "x weight bias", &nn__then_relu) \
-    X(LOSS_BACKWARD, loss_backward, LOSS, 5, 3, 2, nn__cpu_loss_back, NULL, NOGRAD, 0, AS_IS, "grad input target weight pos_weight", NULL) \
-    X(MAX_POOL1D, max_pool1d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, AS_IS, "x", &nn__of_max_pool_integers) \
-    X(MAX_POOL2D, max_pool2d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, AS_IS, "x", &nn__of_max_pool_integers) \
-    X(MAX_POOL3D, max_pool3d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, AS_IS, "x", &nn__of_max_pool_integers) \
-    X(MAX_POOL_BACKWARD, max_pool_backward, POOL, 2, 2, 1, nn__cpu_max_unpool, NULL, nn__grad_max_unpool, TENSOR__SB, AS_IS, "grad place", NULL) \
-    X(MAX_UNPOOL1D, max_unpool1d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x indices", NULL) \
-    X(MAX_UNPOOL2D, max_unpool2d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x indices", NULL) \
-    X(MAX_UNPOOL3D, max_unpool3d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x indices", NULL) \
-    X(PAD, pad, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", NULL) \
-    X(PIXEL_SHUFFLE, pixel_shuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", NULL) \
-    X(PIXEL_UNSHUFFLE, pixel_unshuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", NULL) \
-    X(RECURRENT, recurrent, RECURRENT, 5, 3, 3, nn__cpu_recurrent, nn__scratch_recurrent, nn__grad_recurrent, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SE | TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, LOW, "gi w_hh h0 b_hh c0", NULL) \
-    X(RECURRENT_BACKWARD, recurrent_backward, RECURRENT, 8, 6, 4, nn__cpu_recurrent, nn__scratch_recurrent, NOGRAD, 0, AS_IS, "grad y c gates w_hh h0 dc c0", NULL) \
-    X(LOSS_MSE, mse_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_MSE) \
-    X(LOSS_L1, l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_L1) \
-    X(LOSS_SMOOTH_L1, smooth_l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_SMOOTH_L1) \
-    X(LOSS_HUBER, huber_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_HUBER) \
-    X(LOSS_BCE, binary_cross_entropy, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_BCE) \
-    X(LOSS_BCE_LOGITS, binary_cross_entropy_with_logits, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_BCE_LOGITS) \
-    X(LOSS_KL_DIV, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_KL_DIV) \
-    X(LOSS_KL_DIV_LOG, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", &nn__pointwise_KL_DIV_LOG)
+    X(AFFINE_GRID,            affine_grid,                           COMPOSED,  (1, 1, "theta"),                                          1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               APART) \
+    X(ATTENTION,              scaled_dot_product_attention,          ATTENTION, (3, 3, "query key value"),                                2, NN__CPU_WITH(attention, attention),                          nn__grad_attention,      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY | TENSOR__SY1, LOW) \
+    X(ATTENTION_BACKWARD,     scaled_dot_product_attention_backward, ATTENTION, (6, 6, "grad query key value y logsumexp"),               3, NN__CPU_WITH(attention_back, attention),                     NOGRAD,                  0,                                                               AS_IS) \
+    X(AVG_POOL1D,             avg_pool1d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, of_avg_pool_integers),                 nn__grad_avg_pool,       0,                                                               AS_IS) \
+    X(AVG_POOL2D,             avg_pool2d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, of_avg_pool_integers),                 nn__grad_avg_pool,       0,                                                               AS_IS) \
+    X(AVG_POOL3D,             avg_pool3d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, of_avg_pool_integers),                 nn__grad_avg_pool,       0,                                                               AS_IS) \
+    X(AVG_POOL_BACKWARD,      avg_pool_backward,                     POOL,      (1, 1, "grad"),                                           1, NN__CPU(avg_unpool),                                         nn__grad_avg_pool,       0,                                                               AS_IS) \
+    X(BATCH_NORM,             batch_norm,                            NORM,      NN__X_SCALE,                                              4, NN__CPU(plane_norm),                                         nn__grad_plane_norm,     NN__SAVES_NORM,                                                  AS_IS) \
+    X(CHANNEL_SHUFFLE,        channel_shuffle,                       COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
+    X(COL2IM,                 col2im,                                CONV,      NN__X_ALONE,                                              1, NN__CPU(columns),                                            nn__grad_columns,        0,                                                               AS_IS) \
+    X(CONV1D,                 conv1d,                                CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv, conv, of_conv_taps),                  nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
+    X(CONV2D,                 conv2d,                                CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv, conv, of_conv_taps),                  nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
+    X(CONV3D,                 conv3d,                                CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv, conv, of_conv_taps),                  nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
+    X(CONV_TRANSPOSE1D,       conv_transpose1d,                      CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv_input, conv, of_conv_transposed_taps), nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
+    X(CONV_TRANSPOSE2D,       conv_transpose2d,                      CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv_input, conv, of_conv_transposed_taps), nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
+    X(CONV_TRANSPOSE3D,       conv_transpose3d,                      CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv_input, conv, of_conv_transposed_taps), nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
+    X(CONV_WEIGHT,            conv_weight,                           CONV,      (2, 2, "grad x"),                                         1, NN__CPU_WITH(conv_weight, conv),                             nn__grad_conv_weight,    TENSOR__CROSS,                                                   AS_IS) \
+    X(CROSS_ENTROPY,          cross_entropy,                         LOSS,      (3, 2, "input target weight"),                            3, NN__CPU_WITH(cross_entropy, cross_entropy),                  nn__grad_cross_entropy,  NN__SAVES_NORM,                                                  FULL) \
+    X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward,                LOSS,      (6, 5, "grad input target logsumexp divisor weight"),     1, NN__CPU(cross_entropy_back),                                 NOGRAD,                  0,                                                               AS_IS) \
+    X(CTC_LOSS,               ctc_loss,                              LOSS,      (4, 4, "log_probs targets input_lengths target_lengths"), 2, NN__CPU_WITH(ctc, ctc),                                      nn__grad_ctc,            TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY1, AS_IS) \
+    X(DROPOUT,                dropout,                               DROPOUT,   NN__X_ALONE,                                              1, NN__CPU(dropout),                                            nn__grad_dropout,        0,                                                               AS_IS) \
+    X(EMBEDDING,              embedding,                             EMBEDDING, (2, 2, "index weight"),                                   1, NN__CPU(embedding),                                          nn__grad_embedding,      TENSOR__SA,                                                      AS_IS) \
+    X(EMBEDDING_BACKWARD,     embedding_backward,                    EMBEDDING, (2, 2, "grad index"),                                     1, NN__CPU_WITH(embedding_back, embedding_back),                nn__grad_embedding_back, TENSOR__SB,                                                      AS_IS) \
+    X(GRID_SAMPLE,            grid_sample,                           COMPOSED,  (2, 2, "x grid"),                                         1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               WIDEST) \
+    X(GROUP_NORM,             group_norm,                            NORM,      NN__X_SCALE,                                              4, NN__CPU(plane_norm),                                         nn__grad_plane_norm,     NN__SAVES_NORM,                                                  FULL) \
+    X(GROUP_NORM_BACKWARD,    group_norm_backward,                   NORM,      (5, 4, "grad x mean rstd weight"),                        3, NN__CPU_WITH(plane_norm_back, plane_norm_back),              NOGRAD,                  0,                                                               AS_IS) \
+    X(IM2COL,                 im2col,                                CONV,      NN__X_ALONE,                                              1, NN__CPU(columns),                                            nn__grad_columns,        0,                                                               AS_IS) \
+    X(INTERPOLATE,            interpolate,                           COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               FULL) \
+    X(LAYER_NORM,             layer_norm,                            NORM,      NN__X_SCALE,                                              3, NN__CPU(layer_norm),                                         nn__grad_layer_norm,     NN__SAVES_NORM,                                                  FULL | TENSOR__HALVES | TENSOR__DENSE_A) \
+    X(LAYER_NORM_BACKWARD,    layer_norm_backward,                   NORM,      (5, 4, "grad x mean rstd weight"),                        3, NN__CPU_WITH(layer_norm_back, layer_norm_back),              NOGRAD,                  0,                                                               AS_IS) \
+    X(LINEAR,                 linear,                                MATMUL,    NN__X_WEIGHT,                                             1, NN__CPU_WITH(linear, linear),                                nn__grad_linear,         TENSOR__CROSS,                                                   LOW | TENSOR__PRODUCT | TENSOR__DENSE_A | TENSOR__DENSE_C) \
+    X(LINEAR_GELU_TANH,       linear_gelu_tanh,                      MATMUL,    NN__X_WEIGHT,                                             2, NN__CPU_WITH_OWN(linear, linear, then_gelu_tanh),            nn__grad_linear,         TENSOR__CROSS | TENSOR__SY1,                                     LOW | TENSOR__DENSE_A | TENSOR__DENSE_C) \
+    X(LINEAR_RELU,            linear_relu,                           MATMUL,    NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(linear, linear, then_relu),                 nn__grad_linear,         TENSOR__CROSS | TENSOR__SY,                                      LOW | TENSOR__DENSE_A | TENSOR__DENSE_C) \
+    X(LOSS_BACKWARD,          loss_backward,                         LOSS,      (5, 3, "grad input target weight pos_weight"),            2, NN__CPU(loss_back),                                          NOGRAD,                  0,                                                               AS_IS) \
+    X(MAX_POOL1D,             max_pool1d,                            POOL,      NN__X_ALONE,                                              2, NN__CPU_OWN(max_pool, of_max_pool_integers),                 nn__grad_max_pool,       TENSOR__SY1,                                                     AS_IS) \
+    X(MAX_POOL2D,             max_pool2d,                            POOL,      NN__X_ALONE,                                              2, NN__CPU_OWN(max_pool, of_max_pool_integers),                 nn__grad_max_pool,       TENSOR__SY1,                                                     AS_IS) \
+    X(MAX_POOL3D,             max_pool3d,                            POOL,      NN__X_ALONE,                                              2, NN__CPU_OWN(max_pool, of_max_pool_integers),                 nn__grad_max_pool,       TENSOR__SY1,                                                     AS_IS) \
+    X(MAX_POOL_BACKWARD,      max_pool_backward,                     POOL,      (2, 2, "grad place"),                                     1, NN__CPU(max_unpool),                                         nn__grad_max_unpool,     TENSOR__SB,                                                      AS_IS) \
+    X(MAX_UNPOOL1D,           max_unpool1d,                          COMPOSED,  (2, 2, "x indices"),                                      1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
+    X(MAX_UNPOOL2D,           max_unpool2d,                          COMPOSED,  (2, 2, "x indices"),                                      1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
+    X(MAX_UNPOOL3D,           max_unpool3d,                          COMPOSED,  (2, 2, "x indices"),                                      1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
+    X(PAD,                    pad,                                   COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
+    X(PIXEL_SHUFFLE,          pixel_shuffle,                         COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
+    X(PIXEL_UNSHUFFLE,        pixel_unshuffle,                       COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
+    X(RECURRENT,              recurrent,                             RECURRENT, (5, 3, "gi w_hh h0 b_hh c0"),                             3, NN__CPU_WITH(recurrent, recurrent),                          nn__grad_recurrent,      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SE | TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, LOW) \
+    X(RECURRENT_BACKWARD,     recurrent_backward,                    RECURRENT, (8, 6, "grad y c gates w_hh h0 dc c0"),                   4, NN__CPU_WITH(recurrent, recurrent),                          NOGRAD,                  0,                                                               AS_IS) \
+    X(LOSS_MSE,               mse_loss,                              LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_MSE),                 nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_L1,                l1_loss,                               LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_L1),                  nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_SMOOTH_L1,         smooth_l1_loss,                        LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_SMOOTH_L1),           nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_HUBER,             huber_loss,                            LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_HUBER),               nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_BCE,               binary_cross_entropy,                  LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_BCE),                 nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_BCE_LOGITS,        binary_cross_entropy_with_logits,      LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_BCE_LOGITS),          nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_KL_DIV,            kl_div,                                LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_KL_DIV),              nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_KL_DIV_LOG,        kl_div,                                LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_KL_DIV_LOG),          nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL)
 
 // As TENSOR_OPS_COMPOSED; losses are those without a row.
 #define NN_OPS_COMPOSED(X) \
@@ -6799,14 +6753,16 @@ TENSOR__FN int nn__bag_usable(const tensor_embedding_bag_args_t *a) {
 
     if (scale && (scale->ndim != index->ndim || scale->numel != index->numel || a->mode != TENSOR_BAG_SUM)) {
         NN__FAIL(TENSOR_ERR_SHAPE,
-                 "%s: per_sample_weights %t must have the shape of index %t, mode be the sum", op, scale,
-                 index);
+                 "%s: per_sample_weights %t must have the shape of index %t, and mode must be the sum", op,
+                 scale, index);
         return 0;
     }
-    if ((unsigned)a->mode > TENSOR_BAG_MAX || (offsets && offsets->ndim != 1)) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "%s: mode %i must be a tensor_bag_mode_t and offsets 1-d (index %t)", op,
-                 (int)a->mode, index);
-        return 0;
+    if ((unsigned)a->mode > TENSOR_BAG_MAX) {
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: mode %i must be one of tensor_bag_mode_t (index %t)", op,
+                      (int)a->mode, index);
+    }
+    if (offsets && offsets->ndim != 1) {
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: offsets %t must be 1-d (index %t)", op, offsets, index);
     }
     return 1;
 }
@@ -8035,32 +7991,26 @@ TENSOR__FN void nn__direct_sizes(const nn__conv_t *v, nn__direct_t *d) {
     d->dh = g->dilation[1];
     d->dw = g->dilation[2];
     d->weight = (const float *)v->w->data;
-    if (d->flipped) {
-        d->sh = d->sw = 1;
+    const int back = d->flipped;
+    const int64_t *in = back ? g->out : g->in;
+    const int64_t *out = back ? g->in : g->out;
+    d->ci = back ? v->og : v->cg;
+    d->co = back ? v->cg : v->og;
+    d->x = (const float *)(back ? v->y : v->x)->data;
+    d->y = (float *)(back ? v->x : v->y)->data;
+    d->h = in[1];
+    d->w = in[2];
+    d->oh = out[1];
+    d->ow = out[2];
+    d->sh = d->sw = d->uh = d->uw = 1;
+    if (back) {
         d->uh = g->stride[1];
         d->uw = g->stride[2];
-        d->ci = v->og;
-        d->co = v->cg;
-        d->x = (const float *)v->y->data;
-        d->y = (float *)v->x->data;
-        d->h = g->out[1];
-        d->w = g->out[2];
-        d->oh = g->in[1];
-        d->ow = g->in[2];
         d->ph = d->dh * (d->kh - 1) - g->pad[1];
         d->pw = d->dw * (d->kw - 1) - g->pad[2];
     } else {
         d->sh = g->stride[1];
         d->sw = g->stride[2];
-        d->uh = d->uw = 1;
-        d->ci = v->cg;
-        d->co = v->og;
-        d->x = (const float *)v->x->data;
-        d->y = (float *)v->y->data;
-        d->h = g->in[1];
-        d->w = g->in[2];
-        d->oh = g->out[1];
-        d->ow = g->out[2];
         d->ph = g->pad[1];
         d->pw = g->pad[2];
     }
@@ -9340,9 +9290,9 @@ TENSOR__FN tensor_t *nn__lp_pool(tensor_t *x, int rank, double norm, int64_t ker
     }
 
     if (norm == 0 || norm != norm || stride < 0) {
-        y = NN__FAIL(TENSOR_ERR_SHAPE, "lp_pool%id: norm must not be 0, nor stride negative (got %g, %d)",
-                     rank,
-                     norm, stride);
+        y = NN__FAIL(TENSOR_ERR_SHAPE,
+                     "lp_pool%id: norm must not be 0 (got %g), stride must be >= 0 (got %d)", rank, norm,
+                     stride);
         NN__CLOSE(y);
     }
     if (TENSOR__GIVEN(x) && x->state == TENSOR__LIVE && !nn__is_float(x)) {
@@ -9689,7 +9639,10 @@ TENSOR__FN tensor_t *nn__padded(tensor_t *x, const int64_t *pads, int n, tensor_
     int64_t at = 0, step = 1;           // for a constant: where x begins in the result; a dim's stride
     int grows = 0;
     if (!TENSOR__(begin)(&o, NN__ROW(PAD), &x, 1)) { NN__CLOSE(TENSOR__(poison)); }
-    if (n < 0 || n % 2 != 0 || n > 2 * x->ndim || (n > 0 && !pads)) {
+    if (n > 0 && !pads) {
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "pad: pads is NULL, must have %i numbers for x %t", n, x));
+    }
+    if (n < 0 || n % 2 != 0 || n > 2 * x->ndim) {
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
                            "pad: %i numbers for x %t, two for each dim from the last one are needed", n, x));
     }
@@ -9906,7 +9859,7 @@ TENSOR__FN int nn__interpolate_usable(const tensor_t *x, const int64_t *sizes, c
     }
     if ((sizes[0] > 0) == (factors[0] > 0)) {
         NN__FAIL(TENSOR_ERR_SHAPE,
-                 "interpolate: size %d, scale_factor %g: just one of them must be positive "
+                 "interpolate: size %d, scale_factor %g: exactly one of them must be positive "
                  "(size_h, size_w, scale_factor_h, scale_factor_w follow it); x %t",
                  sizes[0], factors[0], x);
         return 0;
@@ -13110,11 +13063,15 @@ NN__OPTIONS(ctc_loss, NN__OR(blank, 0), nn__run_ctc_loss(&a))
 // ------------------------------------------------------------------------------
 
 #define NOGRAD NULL
-#define NN__ROW_OF(ID, name, family, nin, required, nout, cpu, scratch, grad, saves, cast, args, own)        \
+#define NN__COUNTS(n, required, names) n, required
+#define NN__NAMES(n, required, names) names
+#define NN__CODE(cpu, scratch, own) cpu, scratch
+#define NN__OWN(cpu, scratch, own) own
+#define NN__ROW_OF(ID, name, family, inputs, nout, kernel, grad, saves, cast)                                \
     TENSOR__FN const tensor__row_t *nn__row_##ID(void) {                                                     \
-        static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, nin, required, nout, 0,             \
-                                          TENSOR__##cast, NN_OP_##ID, saves, TENSOR__GRAD(grad), cpu,        \
-                                          scratch, args, own};                                               \
+        static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, NN__COUNTS inputs, nout, 0,         \
+                                          TENSOR__##cast, NN_OP_##ID, saves, TENSOR__GRAD(grad),             \
+                                          NN__CODE kernel, NN__NAMES inputs, NN__OWN kernel};                \
         return &row;                                                                                         \
     }
 NN_OPS(NN__ROW_OF)
@@ -13864,7 +13821,10 @@ TENSOR__FN tensor_t *nn__call_body(nn_module_t *m, tensor_t *x, void *rest) {
 
 TENSOR_API tensor_t *(nn_call_n)(nn_module_t *m, tensor_t *const *inputs, int n) {
     if (!nn__usable(m)) { return nn__not_ready("call", m); }
-    if (n < 1 || !inputs) { return NN__FAIL(TENSOR_ERR_SHAPE, "call: %s was given no input", m->name); }
+    if (n < 1) { return NN__FAIL(TENSOR_ERR_SHAPE, "call: %s was given no input", m->name); }
+    if (!inputs) {
+        return NN__FAIL(TENSOR_ERR_SHAPE, "call: inputs is NULL, must have %i tensors for %s", n, m->name);
+    }
     if (!m->impl->call && n == 1) { return (nn_forward)(m, inputs[0]); }
     if (!m->impl->call) {
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "call: module %s takes one input, %i were given", m->name, n);
@@ -15492,7 +15452,8 @@ TENSOR__FN nn_module_t *nn__make_pool(const nn_pool_args_t *a, const char *op, c
                               g->kernel[d]);
         }
         if (!dilates && g->dilation[d] != 1) {
-            return NN__REFUSE("%s: dilation %d must be 1: only max pools have one", op, g->dilation[d]);
+            return NN__REFUSE("%s: dilation %d must be 1: only max pools have a dilation", op,
+                              g->dilation[d]);
         }
     }
     return (nn_module_t *)nn__make_like(kind, &l.base);
@@ -15661,7 +15622,7 @@ TENSOR__FN nn_module_t *nn__make_fractional(const nn_fractional_max_pool_args_t 
     int by_size = a->output_size > 0, by_ratio = a->output_ratio > 0;
     if (a->kernel < 1) { return nn__refuse(op, "kernel must be > 0", a->kernel); }
     if (by_size == by_ratio) {
-        return NN__REFUSE("%s: output_size %d, output_ratio %g: just one of them must be positive", op,
+        return NN__REFUSE("%s: output_size %d, output_ratio %g: exactly one of them must be positive", op,
                           a->output_size, a->output_ratio);
     }
     nn__fractional_layer_t *l = (nn__fractional_layer_t *)nn__make(
@@ -15729,7 +15690,7 @@ NN__SPECIAL_KIND(UPSAMPLING_BILINEAR2D, nn__upsample_layer_t, "UpsamplingBilinea
 
 TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a, const nn__kind_t *kind) {
     if ((a.size > 0) == (a.scale_factor > 0)) {
-        return NN__REFUSE("upsample: size %d, scale_factor %g: just one of them must be positive", a.size,
+        return NN__REFUSE("upsample: size %d, scale_factor %g: exactly one of them must be positive", a.size,
                           a.scale_factor);
     }
     if ((unsigned)a.mode > TENSOR_AREA) {

@@ -38,9 +38,9 @@ BENCH_FN double bench_median(void (*fn)(void *arg, long repeats), void *arg) {
         took = bench_now();
         fn(arg, repeats);
         took = bench_now() - took;
-        if (took > 0.02) break;
+        if (took > 0.02) { break; }
     }
-    if (took > 0.2) samples = 3;
+    if (took > 0.2) { samples = 3; }
     for (i = 0; i < samples; i++) {
         s[i] = bench_now();
         fn(arg, repeats);

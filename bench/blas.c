@@ -37,14 +37,14 @@ static void measure(const char *row, int m, int n, int k, int nt) {
     case_t c = {m, n, k, nt, NULL, NULL, NULL};
     for (int i = 0; i < 3; i++) {
         p[i] = (float *)aligned_alloc(64, (count[i] * sizeof(float) + 63) / 64 * 64);
-        if (!p[i]) exit(1);
-        for (size_t j = 0; j < count[i]; j++) p[i][j] = (float)(j * 7919 % 1000) * 0.002f - 1;
+        if (!p[i]) { exit(1); }
+        for (size_t j = 0; j < count[i]; j++) { p[i][j] = (float)(j * 7919 % 1000) * 0.002f - 1; }
     }
     c.a = p[0];
     c.b = p[1];
     c.c = p[2];
     bench_row(row, 2e-9 * m * n * (double)k / bench_median(product, &c), "GF/s");
-    for (int i = 0; i < 3; i++) free(p[i]);
+    for (int i = 0; i < 3; i++) { free(p[i]); }
 }
 int main(void) {
     static const int square[] = {16, 32, 64, 128, 256, 512, 1024, 2048};
@@ -69,11 +69,12 @@ static volatile float sink;
         type x[12], b = set(0.999f), c = set(0.001f);                                                      \
         float out[16];                                                                                     \
         (void)arg;                                                                                         \
-        for (int i = 0; i < 12; i++) x[i] = set((float)i);                                                 \
-        for (long r = 0; r < repeats; r++)                                                                 \
+        for (int i = 0; i < 12; i++) { x[i] = set((float)i); }                                             \
+        for (long r = 0; r < repeats; r++) {                                                               \
             for (int k = 0; k < 1000; k++) {                                                               \
-                _Pragma("GCC unroll 12") for (int i = 0; i < 12; i++) x[i] = fma(x[i], b, c);              \
+                _Pragma("GCC unroll 12") for (int i = 0; i < 12; i++) { x[i] = fma(x[i], b, c); }          \
             }                                                                                              \
+        }                                                                                                  \
         for (int i = 0; i < 12; i++) { memcpy(out, &x[i], sizeof x[i]); sink = out[0]; }                   \
     }
 PEAK(peak_avx512, "avx512f", __m512, 16, _mm512_set1_ps, _mm512_fmadd_ps)

@@ -11,20 +11,22 @@ static tensor_t *large_input(const word_t *w, const entry_t *op, const case_t *c
     tensor_t *x;
     double lo = c->lo < c->hi ? c->lo : op->lo, hi = c->lo < c->hi ? c->hi : op->hi;
     int64_t size = w->nd ? w->dims[w->nd - 1] : 1;
-    if (w->absent || *w->list) return input_of(w, 0, 0, 0, TENSOR_F32);
+    if (w->absent || *w->list) { return input_of(w, 0, 0, 0, TENSOR_F32); }
     x = tensor_rand_n(w->dims, w->nd);
-    if (has_letter(w, 'k'))
+    if (has_letter(w, 'k')) {
         return tensor_to(tensor_mul_scalar(x, (double)(w->below ? w->below : 10)), TENSOR_I64);
-    if (has_letter(w, 'z')) return tensor_to(tensor_mul_scalar(x, 8), TENSOR_I64);
-    if (has_letter(w, 'm')) return tensor_gt_scalar(x, 0.67);
-    if (has_letter(w, 'p')) return tensor_add_scalar(tensor_mul_scalar(x, 0.8), 0.1);
-    if (has_letter(w, 'q')) return tensor_add_scalar(tensor_mul_scalar(x, 0.8), 1.1);
-    if (!(lo < hi)) lo = -1, hi = 1;
+    }
+    if (has_letter(w, 'z')) { return tensor_to(tensor_mul_scalar(x, 8), TENSOR_I64); }
+    if (has_letter(w, 'm')) { return tensor_gt_scalar(x, 0.67); }
+    if (has_letter(w, 'p')) { return tensor_add_scalar(tensor_mul_scalar(x, 0.8), 0.1); }
+    if (has_letter(w, 'q')) { return tensor_add_scalar(tensor_mul_scalar(x, 0.8), 1.1); }
+    if (!(lo < hi)) { lo = -1, hi = 1; }
     x = tensor_add_scalar(tensor_mul_scalar(x, hi - lo), lo);
-    if (has_letter(w, 'o')) x = tensor_sort(x, -1, 0).values;
-    if (has_letter(w, 's')) x = tensor_div_scalar(tensor_matmul(x, tensor_mT(x)), (double)size);
-    if (has_letter(w, 's') || has_letter(w, 'r'))
+    if (has_letter(w, 'o')) { x = tensor_sort(x, -1, 0).values; }
+    if (has_letter(w, 's')) { x = tensor_div_scalar(tensor_matmul(x, tensor_mT(x)), (double)size); }
+    if (has_letter(w, 's') || has_letter(w, 'r')) {
         x = tensor_add(x, tensor_mul_scalar(tensor_eye(size, size), has_letter(w, 's') ? 1 : (double)size));
+    }
     return x;
 }
 typedef struct timed_t {
@@ -49,7 +51,7 @@ static int case_to_time(const entry_t *op, case_t *c) {
         return 1;
     }
     n = cases_of_op(op, 0, cases, MAX_CASES);
-    if (!op->operands || n == 0) return 0;
+    if (!op->operands || n == 0) { return 0; }
     *c = cases[n - 1];
     for (k = 0; k < c->nin; k++) {
         c->in[k].nd = 2;
@@ -76,9 +78,9 @@ static void every_op(void) {
             t.op = &ops[k];
             t.a = c.given;
             t.a.nin = c.nin;
-            for (i = 0; i < c.nin; i++) t.a.in[i] = large_input(&c.in[i], &ops[k], &c);
+            for (i = 0; i < c.nin; i++) { t.a.in[i] = large_input(&c.in[i], &ops[k], &c); }
             repeat_op(&t, 1);
-            if (!tensor_ok()) fprintf(stderr, "%s: %s\n", ops[k].name, tensor_error_text());
+            if (!tensor_ok()) { fprintf(stderr, "%s: %s\n", ops[k].name, tensor_error_text()); }
             tensor_clear_error();
             snprintf(row, sizeof row, "op.%s", ops[k].name);
             bench_row(row, 1e6 * bench_median(repeat_op, &t), "us");

@@ -82,7 +82,7 @@ int main(int argc, char **argv) {
     tensor_manual_seed(argc > 3 ? (uint64_t)atoi(argv[3]) : 1);
     tensor_t *x = read_file("train-images-idx3"), *y = read_file("train-labels-idx1");
     tensor_t *test_x = read_file("t10k-images-idx3"), *test_y = read_file("t10k-labels-idx1");
-    if (!tensor_ok()) return 2;
+    if (!tensor_ok()) { return 2; }
 
     nn_module_t *net;
     if (cnn) {
@@ -113,7 +113,7 @@ int main(int argc, char **argv) {
             double before = now();
             int more = nn_next(batches, &b);
             waited += now() - before;
-            if (!more) break;
+            if (!more) { break; }
             double part = (double)step++ / (double)steps; // a fifth of the way up, then down to 0
             nn_set_lr(opt, 0.002 * (part < 0.2 ? 0.1 + 4.5 * part : (1 - part) / 0.8));
             tensor_t *loss = tensor_cross_entropy(nn_forward(net, b.x), b.y);

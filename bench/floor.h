@@ -40,11 +40,11 @@ static int floor_takes_rows(const char *op) {
 static void floor_call(floor_memory_t *list, int *n, const tensor_graph_call_t *call) {
     for (int i = 0; i < call->inputs + call->outputs; i++) {
         const tensor_graph_operand_t o = tensor_graph_operand(call, i);
-        if (o.place != TENSOR_GRAPH_INPUT && o.place != TENSOR_GRAPH_OUTPUT) continue;
+        if (o.place != TENSOR_GRAPH_INPUT && o.place != TENSOR_GRAPH_OUTPUT) { continue; }
         const tensor_arg_t *a = &call->kernel->arg[i];
         int k = 0;
-        while (k < *n && list[k].storage != a->storage) k++;
-        if (k == FLOOR_MEMORIES) continue;
+        while (k < *n && list[k].storage != a->storage) { k++; }
+        if (k == FLOOR_MEMORIES) { continue; }
         floor_memory_t *m = &list[k];
         if (k == *n) {
             memset(m, 0, sizeof *m);
@@ -53,16 +53,16 @@ static void floor_call(floor_memory_t *list, int *n, const tensor_graph_call_t *
             ++*n;
         }
         uint64_t bytes = o.bytes;
-        if (!i && floor_takes_rows(call->op)) bytes = tensor_graph_operand(call, call->inputs).bytes;
-        if (a->role != TENSOR_READ) m->written += bytes;
-        if (a->role != TENSOR_WRITE && o.place == TENSOR_GRAPH_INPUT) m->read += bytes;
+        if (!i && floor_takes_rows(call->op)) { bytes = tensor_graph_operand(call, call->inputs).bytes; }
+        if (a->role != TENSOR_READ) { m->written += bytes; }
+        if (a->role != TENSOR_WRITE && o.place == TENSOR_GRAPH_INPUT) { m->read += bytes; }
     }
 }
 
 // Operations of the products with a recurrent layer's state: gates [T,N,G] times weights [G,H]; else 0.
 static double floor_recurrent(const tensor_profiler_call_t *call) {
     const int back = !strcmp(call->op, "recurrent_backward");
-    if (!back && strcmp(call->op, "recurrent")) return 0;
+    if (!back && strcmp(call->op, "recurrent")) { return 0; }
     const tensor_profiler_operand_t gates = tensor_profiler_operand(call, back ? call->inputs : 0);
     const tensor_profiler_operand_t weights = tensor_profiler_operand(call, back ? 4 : 1);
     return weights.ndim == 2 ? 2.0 * (double)gates.numel * (double)weights.dims[1] : 0;
@@ -124,7 +124,7 @@ static void floor_move(const floor_t *f) {
     uint64_t first;
     memcpy(&first, sum, sizeof first);
     kept = first;
-    if (f->written > f->read) memset(f->memory + f->read, (int)kept & 1, f->written - f->read);
+    if (f->written > f->read) { memset(f->memory + f->read, (int)kept & 1, f->written - f->read); }
 }
 
 // Microseconds of the least that a step may take: of some 20 ms of moves, and of some 20 ms of products.

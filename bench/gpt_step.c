@@ -16,9 +16,9 @@ int main(int argc, char **argv) {
         memset(&job, 0, sizeof job);
         job.steps = STEPS;
         tensor_set_num_threads(threads);
-        if (job_open(&job, NULL)) return 1;
+        if (job_open(&job, NULL)) { return 1; }
         tensor_scope_t scope = tensor_scope_begin();
-        for (int i = 0; i < WARM; i++, tensor_scope_reset(scope)) job_step(&job);
+        for (int i = 0; i < WARM; i++, tensor_scope_reset(scope)) { job_step(&job); }
         tensor_memory_stats_t before = tensor_memory_stats();
         for (int i = 0; i < TIMED; i++, tensor_scope_reset(scope)) {
             took[i] = bench_now();
@@ -32,7 +32,7 @@ int main(int argc, char **argv) {
         snprintf(row, sizeof row, "gpt_mallocs_per_step_%dt", threads);
         bench_row(row, (double)(after.allocs - before.allocs) / TIMED, "calls");
         bench_row("gpt_vocabulary", (double)tensor_numel(job.symbols), "characters");
-        if (tensor_shutdown()) return 1;
+        if (tensor_shutdown()) { return 1; }
     }
     return 0;
 }

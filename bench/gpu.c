@@ -36,8 +36,11 @@ static int passed, failed;
 
 static void check(const char *name, const char *what, int ok) {
     printf("check %s_%s %s\n", name, what, ok ? "passed" : "failed");
-    if (ok) passed++;
-    else failed++;
+    if (ok) {
+        passed++;
+    } else {
+        failed++;
+    }
 }
 
 // Calls one after the other, then waits.
@@ -45,15 +48,18 @@ static void run(void *arg, long repeats) {
     job_t *j = (job_t *)arg;
     while (repeats-- > 0) {
         tensor_scope_t s = tensor_scope_begin();
-        if (j->graph) tensor_graph_replay(j->graph);
-        else (void)j->call(j);
+        if (j->graph) {
+            tensor_graph_replay(j->graph);
+        } else {
+            (void)j->call(j);
+        }
         tensor_scope_end(s);
     }
     tensor_cuda_synchronize(TENSOR_CUDA);
 }
 static double measure(job_t *j) {
     double t = bench_now();
-    if (k == 1) return bench_median(run, j);
+    if (k == 1) { return bench_median(run, j); }
     run(j, 1);
     return bench_now() - t;
 }
@@ -108,19 +114,24 @@ static operands_t operands_of(const char *text, tensor_dtype_t dtype, int64_t by
                 wanted &= *text != '!';
             }
         }
-        if (*text) text++;
+        if (*text) { text++; }
         tensor_t *x;
         if (turned) { // the dims are those of the operand, its memory is the other way round
             int64_t other = dims[n - 1];
             dims[n - 1] = dims[n - 2];
             dims[n - 2] = other;
         }
-        if (below) x = tensor_randint_n(0, below, dims, n);
-        else if (mask) x = tensor_gt(tensor_rand_n(dims, n), tensor_scalar(0.5, TENSOR_F32));
-        else if (full) x = tensor_add_scalar(tensor_rand_n(dims, n), 0.5);
-        else x = tensor_to(tensor_randn_n(dims, n), dtype);
-        if (last) x = tensor_channels_last(x);
-        if (turned) x = tensor_mT(x);
+        if (below) {
+            x = tensor_randint_n(0, below, dims, n);
+        } else if (mask) {
+            x = tensor_gt(tensor_rand_n(dims, n), tensor_scalar(0.5, TENSOR_F32));
+        } else if (full) {
+            x = tensor_add_scalar(tensor_rand_n(dims, n), 0.5);
+        } else {
+            x = tensor_to(tensor_randn_n(dims, n), dtype);
+        }
+        if (last) { x = tensor_channels_last(x); }
+        if (turned) { x = tensor_mT(x); }
         if (backward && wanted && !below && !mask) {
             x = tensor_requires_grad_(tensor_detach(x), 1);
             o.wanted[o.nwanted++] = x;
@@ -135,7 +146,7 @@ static tensor_t *op_call(const op_t *r, const operands_t *o) {
 static void op_once(const op_t *r, operands_t *o) {
     tensor_scope_t s = tensor_scope_begin();
     tensor_t *y = op_call(r, o), *g[OPERANDS];
-    if (o->nwanted) tensor_autograd_grad(&y, 1, &o->gradient, o->wanted, o->nwanted, g, 0);
+    if (o->nwanted) { tensor_autograd_grad(&y, 1, &o->gradient, o->wanted, o->nwanted, g, 0); }
     tensor_scope_end(s);
 }
 typedef struct op_job_t {
@@ -146,8 +157,8 @@ typedef struct op_job_t {
 static void op_run(void *arg, long repeats) {
     op_job_t *j = (op_job_t *)arg;
     while (repeats-- > 0) {
-        if (j->graph) tensor_graph_replay(j->graph);
-        for (int n = 0; n < SETS && !j->graph; n++) op_once(j->row, &j->set[n]);
+        if (j->graph) { tensor_graph_replay(j->graph); }
+        for (int n = 0; n < SETS && !j->graph; n++) { op_once(j->row, &j->set[n]); }
     }
     tensor_cuda_synchronize(TENSOR_CUDA);
 }
@@ -179,11 +190,11 @@ static void op_measure(const op_t *r, int layout, tensor_dtype_t dtype, int back
     op_prepare(&j, r, layout, dtype, k, backward);
     libraries = tensor_cuda_library_calls(), away = tensor_cuda_fallbacks();
     if (tensor_ok() && tensor_capture_begin(TENSOR_CUDA) == 0) {
-        for (int n = 0; n < SETS; n++) op_once(r, &j.set[n]);
+        for (int n = 0; n < SETS; n++) { op_once(r, &j.set[n]); }
         j.graph = tensor_capture_end();
-        if (!j.graph) tensor_clear_error();
+        if (!j.graph) { tensor_clear_error(); }
     }
-    if (!j.graph && tensor_ok()) op_run(&j, 1);             // for the counts
+    if (!j.graph && tensor_ok()) { op_run(&j, 1); }             // for the counts
     libraries = tensor_cuda_library_calls() - libraries;
     away = tensor_cuda_fallbacks() - away;
     snprintf(unit, sizeof unit, "us %s%s",
@@ -198,29 +209,29 @@ static void op_measure(const op_t *r, int layout, tensor_dtype_t dtype, int back
         op_run(&j, 1);
         t = bench_now() - t;
     }
-    if (tensor_ok()) bench_row(name, 1e6 * t / SETS, unit);
-    if (j.graph) tensor_graph_free(j.graph);
+    if (tensor_ok()) { bench_row(name, 1e6 * t / SETS, unit); }
+    if (j.graph) { tensor_graph_free(j.graph); }
     tensor_scope_reset(scope);
     if (tensor_ok()) {                          // the host's share: nothing to wait for
         op_prepare(&j, r, layout, dtype, 64, backward);
         int calls = k == 1 ? HOST_CALLS : 1;
         t = bench_now();
-        for (int n = 0; n < calls; n++) op_once(r, &j.set[n % SETS]);
+        for (int n = 0; n < calls; n++) { op_once(r, &j.set[n % SETS]); }
         t = (bench_now() - t) / calls;
         tensor_cuda_synchronize(TENSOR_CUDA);
         strcat(name, ".host");
-        if (tensor_ok()) bench_row(name, 1e6 * t, "us");
+        if (tensor_ok()) { bench_row(name, 1e6 * t, "us"); }
     }
-    if (!tensor_ok()) printf("library: %s: %s\n", name, tensor_error_text());
+    if (!tensor_ok()) { printf("library: %s: %s\n", name, tensor_error_text()); }
     check(name, "measured", tensor_ok());
     tensor_clear_error();
     tensor_scope_end(scope);
 }
 // All rows, or those whose name begins with one of `names`.
 static int named(const char *name, char **names, int n) {
-    if (!n) return 1;
+    if (!n) { return 1; }
     for (int i = 0; i < n; i++) {
-        if (strncmp(name, names[i], strlen(names[i])) == 0) return 1;
+        if (strncmp(name, names[i], strlen(names[i])) == 0) { return 1; }
     }
     return 0;
 }
@@ -241,7 +252,7 @@ static void ops(char **names, int count, int how) {
                     char name[96];
                     snprintf(name, sizeof name, "%s.%s.%c.%c", r->name, dtype ? "bf16" : "f32",
                              "cntb"[layout], backward ? 'b' : 'f');
-                    if (!named(name, names, count)) continue;
+                    if (!named(name, names, count)) { continue; }
                     n++;
                     if (out_of_time()) {
                         left++;
@@ -257,15 +268,16 @@ static void ops(char **names, int count, int how) {
                     tensor_t *y = op_call(r, &o);
                     if (how == 's') {
                         printf("shape %s", name);
-                        for (int d = 0; d < tensor_ndim(y); d++)
+                        for (int d = 0; d < tensor_ndim(y); d++) {
                             printf(" %lld", (long long)tensor_size(y, d));
+                        }
                         printf("\n");
                     } else if (backward) {
                         o.gradient = tensor_mul_scalar(tensor_detach(y), 0.5);
                         op_once(r, &o);
                     }
                     check(name, "ran", tensor_ok());
-                    if (!tensor_ok()) printf("library: %s: %s\n", name, tensor_error_text());
+                    if (!tensor_ok()) { printf("library: %s: %s\n", name, tensor_error_text()); }
                     tensor_clear_error();
                     tensor_scope_end(s);
                 }
@@ -273,7 +285,7 @@ static void ops(char **names, int count, int how) {
         }
     }
     tensor_cuda_synchronize(TENSOR_CUDA);
-    if (left) printf("left out for want of time: %d of %d rows\n", left, n);
+    if (left) { printf("left out for want of time: %d of %d rows\n", left, n); }
     check("ops", "named", n > 0);
 }
 
@@ -285,8 +297,8 @@ static void served(const char *name, int64_t at) {
     tensor_cuda_synchronize(TENSOR_CUDA);
     int there = tensor_cuda_library_calls() > at;
     check(name, "by_a_library", there && tensor_ok());
-    if (!there) printf("library: %s: %s\n", name, tensor_cuda_library_error());
-    if (!tensor_ok()) printf("library: %s: %s\n", name, tensor_error_text());
+    if (!there) { printf("library: %s: %s\n", name, tensor_cuda_library_error()); }
+    if (!tensor_ok()) { printf("library: %s: %s\n", name, tensor_error_text()); }
     tensor_clear_error();
 }
 static tensor_t *normal(tensor_dtype_t dtype, int64_t n, int64_t m, int64_t h, int64_t w) {
@@ -347,7 +359,7 @@ static void smoke(void) {
     tensor_cuda_comm_t *comm = there ? tensor_cuda_comm_new(0, 1, id, TENSOR_CUDA, 60) : NULL;
     check("smoke_nccl", "by_a_library", comm && tensor_cuda_all_reduce(comm, x, 0) == 0 &&
           tensor_item(tensor_sum(x)) == 1000 && tensor_cuda_comm_free(comm) == 0);
-    if (!tensor_ok()) printf("library: nccl: %s\n", tensor_error_text());
+    if (!tensor_ok()) { printf("library: nccl: %s\n", tensor_error_text()); }
     tensor_clear_error();
     tensor_capture_begin(TENSOR_CUDA);
     tensor_t *y = tensor_keep(tensor_add_scalar(x, 1));
@@ -390,7 +402,7 @@ static void cost(const char *name, void (*f)(void), int calls) {
     f();
     tensor_cuda_synchronize(TENSOR_CUDA);
     t = bench_now();
-    for (int n = 0; n < calls; n++) f();
+    for (int n = 0; n < calls; n++) { f(); }
     done = bench_now();
     tensor_cuda_synchronize(TENSOR_CUDA);
     bench_row(name, 1e6 * (done - t) / calls, "us");
@@ -430,7 +442,7 @@ static void costs(void) {
     cost("cost_item", cost_item, 200);
     for (int nodes = 1; nodes <= 100; nodes *= 10) {
         tensor_capture_begin(TENSOR_CUDA);
-        for (int n = 0; n < nodes; n++) cost_launch();
+        for (int n = 0; n < nodes; n++) { cost_launch(); }
         cost_graph = tensor_capture_end();
         snprintf(text, sizeof text, "cost_replay_%d", nodes);
         cost(text, cost_replay, 500);
@@ -464,11 +476,11 @@ static void costs(void) {
 static tensor_t *train(job_t *j) {
     tensor_t *y = nn_forward(j->net, j->x), *flat = tensor_ndim(y) > 2 ? tensor_flatten(y, 0, 1) : y;
     tensor_t *loss = tensor_cross_entropy(flat, j->y);
-    if (flat != y) tensor_free(flat);
+    if (flat != y) { tensor_free(flat); }
     tensor_free(y);                             // their gradient takes their memory
     nn_zero_grad(j->opt);
     tensor_backward(loss);
-    if (j->clip > 0) nn_clip_grad_norm(j->opt, j->clip);
+    if (j->clip > 0) { nn_clip_grad_norm(j->opt, j->clip); }
     nn_step(j->opt);
     return loss;
 }
@@ -487,7 +499,7 @@ static void network(const char *name, job_t *j) {
     if (tensor_capture_begin(TENSOR_CUDA) == 0) {
         (void)j->call(j);
         j->graph = tensor_capture_end();
-        if (j->graph) bench_row(text, 1e6 * measure(j), "us");
+        if (j->graph) { bench_row(text, 1e6 * measure(j), "us"); }
     }
     check(name, "captured", tensor_ok());
     tensor_graph_free(j->graph);
@@ -552,12 +564,12 @@ static void queue(const char *path) {
     enum { RELU_AFTER = 1, FLAT_BEFORE = 20 };
     nn_module_t *net = nn_eval(resnet_new(50, 1000 / k, k > 16 ? 16 : k, 0)), *parts[MOST];
     const int count = (int)(sizeof names / sizeof *names);
-    for (int i = 0; i < count; i++) parts[i] = nn_get_child(net, names[i]);
+    for (int i = 0; i < count; i++) { parts[i] = nn_get_child(net, names[i]); }
     int64_t side = 224 / k > 32 ? 224 / k : 32;
     tensor_t *input = tensor_randn(k == 1 ? 32 : 2, 3, side, side);
     FILE *f = path ? fopen(path, "w") : NULL;
     int n = 0;
-    for (int i = 0; i <= MOST; i++) at[i] = tensor_cuda_event_new(TENSOR_CUDA, 1);
+    for (int i = 0; i <= MOST; i++) { at[i] = tensor_cuda_event_new(TENSOR_CUDA, 1); }
     for (int turn = 0; turn < 3; turn++) {              // the last one counts
         tensor_scope_t s = tensor_scope_begin_no_grad();
         tensor_t *x = input;
@@ -568,18 +580,18 @@ static void queue(const char *path) {
         host[0] = 0;
         for (n = 0; n < count; n++) {
             x = nn_forward(parts[n], n == FLAT_BEFORE ? tensor_flatten(x, 1, -1) : x);
-            if (n == RELU_AFTER) tensor_relu_(x);
+            if (n == RELU_AFTER) { tensor_relu_(x); }
             tensor_cuda_event_record(at[n + 1], stream);
             host[n + 1] = 1e3 * (bench_now() - start);
         }
         tensor_cuda_synchronize(TENSOR_CUDA);
         tensor_scope_end(s);
     }
-    for (int i = 0; i <= n; i++) device[i] = i ? tensor_cuda_event_elapsed_time(at[0], at[i]) : 0;
-    for (int i = 0; i <= MOST; i++) tensor_cuda_event_free(at[i]);
+    for (int i = 0; i <= n; i++) { device[i] = i ? tensor_cuda_event_elapsed_time(at[0], at[i]) : 0; }
+    for (int i = 0; i <= MOST; i++) { tensor_cuda_event_free(at[i]); }
     bench_row("queue_host", host[n], "ms");
     bench_row("queue_device", device[n], "ms");
-    if (!f) return;
+    if (!f) { return; }
     double scale = 860 / (device[n] > host[n] ? device[n] : host[n]);
     fprintf(f, "<svg xmlns='http://www.w3.org/2000/svg' width='1000' height='150' font-family='sans-serif' "
             "font-size='12'>\n<rect width='1000' height='150' fill='white'/>\n"
@@ -588,11 +600,12 @@ static void queue(const char *path) {
     for (int lane = 0; lane < 2; lane++) {
         const double *t = lane ? device : host;
         fprintf(f, "<text x='10' y='%d'>%s</text>\n", 62 + 50 * lane, lane ? "device" : "host");
-        for (int i = 0; i < n; i++)
+        for (int i = 0; i < n; i++) {
             fprintf(f,
                     "<rect x='%.1f' y='%d' width='%.1f' height='30' fill='hsl(%d,55%%,60%%)'>"
                     "<title>layer %d: %.3f to %.3f ms</title></rect>\n", 70 + t[i] * scale, 42 + 50 * lane,
                     (t[i + 1] - t[i]) * scale, i * 360 / n, i, t[i], t[i + 1]);
+        }
     }
     fprintf(f, "</svg>\n");
     fclose(f);
@@ -601,8 +614,9 @@ static void queue(const char *path) {
 // Figure 2: the first step asks the driver for memory, the later ones do not.
 static void raw_line(void *user, const char *text) {
     long long n;
-    if (sscanf(text, "num_device_alloc %lld", &n) == 1 || sscanf(text, "num_device_free %lld", &n) == 1)
+    if (sscanf(text, "num_device_alloc %lld", &n) == 1 || sscanf(text, "num_device_free %lld", &n) == 1) {
         *(long long *)user += n;
+    }
 }
 static void warm_up(void) {
     job_t j = {train, NULL, NULL, NULL, NULL, 0, NULL};
@@ -619,7 +633,7 @@ static void warm_up(void) {
         t = bench_now() - t;
         now = 0;
         tensor_cuda_memory_stats(TENSOR_CUDA, raw_line, &now);
-        if (step > 1) later += now - before;
+        if (step > 1) { later += now - before; }
         snprintf(name, sizeof name, "warm_up_step_%d", step);
         bench_row(name, t * 1e6, "us");
         snprintf(name, sizeof name, "warm_up_driver_%d", step);
@@ -631,15 +645,25 @@ static void warm_up(void) {
 static void one(const char *name, char **more, int count) {
     int64_t before = tensor_cuda_fallbacks();
     tensor_scope_t scope = tensor_scope_begin();
-    if (strcmp(name, "ops") == 0) ops(NULL, 0, 'm');
-    else if (strcmp(name, "op") == 0) ops(more, count, 'm');
-    else if (strcmp(name, "once") == 0) ops(more, count, 'o');
-    else if (strcmp(name, "shapes") == 0) ops(more, count, 's');
-    else if (strcmp(name, "smoke") == 0) smoke();
-    else if (strcmp(name, "costs") == 0) costs();
-    else if (strcmp(name, "queue") == 0) queue(count ? more[0] : NULL);
-    else if (strcmp(name, "warm_up") == 0) warm_up();
-    else networks(name);
+    if (strcmp(name, "ops") == 0) {
+        ops(NULL, 0, 'm');
+    } else if (strcmp(name, "op") == 0) {
+        ops(more, count, 'm');
+    } else if (strcmp(name, "once") == 0) {
+        ops(more, count, 'o');
+    } else if (strcmp(name, "shapes") == 0) {
+        ops(more, count, 's');
+    } else if (strcmp(name, "smoke") == 0) {
+        smoke();
+    } else if (strcmp(name, "costs") == 0) {
+        costs();
+    } else if (strcmp(name, "queue") == 0) {
+        queue(count ? more[0] : NULL);
+    } else if (strcmp(name, "warm_up") == 0) {
+        warm_up();
+    } else {
+        networks(name);
+    }
     tensor_scope_end(scope);
     check(name, "ran", tensor_ok());
     check(name, "all_on_the_device", tensor_cuda_fallbacks() == before);
@@ -661,14 +685,14 @@ int main(int argc, char **argv) {
     tensor_set_default_device(TENSOR_CUDA);
     tensor_manual_seed(1);
     if (strcmp(name, "all") == 0) {
-        for (size_t i = 0; i < sizeof all / sizeof *all && tensor_ok(); i++) one(all[i], NULL, 0);
+        for (size_t i = 0; i < sizeof all / sizeof *all && tensor_ok(); i++) { one(all[i], NULL, 0); }
     } else {
         one(name, argv + 2, more);
     }
     bench_row("library_calls", (double)tensor_cuda_library_calls(), "calls");
-    if (*tensor_cuda_library_error()) printf("library: %s\n", tensor_cuda_library_error());
-    if (!tensor_ok()) fprintf(stderr, "%s\n", tensor_error_text());
-    if (tensor_shutdown() || tensor_cuda_shutdown()) failed++;
+    if (*tensor_cuda_library_error()) { printf("library: %s\n", tensor_cuda_library_error()); }
+    if (!tensor_ok()) { fprintf(stderr, "%s\n", tensor_error_text()); }
+    if (tensor_shutdown() || tensor_cuda_shutdown()) { failed++; }
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;
 }

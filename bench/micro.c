@@ -22,7 +22,7 @@ static void adds(void *arg, long repeats) {
     tensor_scope_t scope = tensor_scope_begin();
     for (long i = 0; i < repeats; i++) {
         tensor_add(p->a, p->b);
-        if (i % NODES == NODES - 1) tensor_scope_reset(scope);
+        if (i % NODES == NODES - 1) { tensor_scope_reset(scope); }
     }
     tensor_scope_end(scope);
 }
@@ -37,7 +37,7 @@ static void muls(void *arg, long repeats) {
     tensor_scope_t scope = tensor_scope_begin();
     for (long i = 0; i < repeats; i++) {
         tensor_mul(p->a, p->b);
-        if (i % NODES == NODES - 1) tensor_scope_reset(scope);
+        if (i % NODES == NODES - 1) { tensor_scope_reset(scope); }
     }
     tensor_scope_end(scope);
 }
@@ -46,12 +46,12 @@ static void muls(void *arg, long repeats) {
 // backward.
 static tensor_t *chain(pair_t *p) {
     tensor_t *y = p->a;
-    for (int i = 0; i < NODES; i += 2) y = tensor_tanh(tensor_mul(y, p->b));
+    for (int i = 0; i < NODES; i += 2) { y = tensor_tanh(tensor_mul(y, p->b)); }
     return y;
 }
 static void chains(void *arg, long repeats) {
     tensor_scope_t scope = tensor_scope_begin();
-    for (long i = 0; i < repeats; i++, tensor_scope_reset(scope)) chain((pair_t *)arg);
+    for (long i = 0; i < repeats; i++, tensor_scope_reset(scope)) { chain((pair_t *)arg); }
     tensor_scope_end(scope);
 }
 static void chains_backward(void *arg, long repeats) {
@@ -85,12 +85,12 @@ static tensor_graph_t *mlp_graph(mlp_t *m) {
     return tensor_capture_end();
 }
 static void mlp_replays(void *arg, long repeats) {
-    for (long i = 0; i < repeats; i++) tensor_graph_replay((tensor_graph_t *)arg);
+    for (long i = 0; i < repeats; i++) { tensor_graph_replay((tensor_graph_t *)arg); }
 }
 static void mlp_infer(void *arg, long repeats) {
     mlp_t *m = (mlp_t *)arg;
     tensor_scope_t scope = tensor_scope_begin_no_grad();
-    for (long i = 0; i < repeats; i++, tensor_scope_reset(scope)) nn_forward(m->net, m->x);
+    for (long i = 0; i < repeats; i++, tensor_scope_reset(scope)) { nn_forward(m->net, m->x); }
     tensor_scope_end(scope);
 }
 
@@ -109,9 +109,10 @@ static void start_up(const char *self) {
         char command[512], line[128] = "";
         snprintf(command, sizeof command, "exec %s child %.9f", self, bench_now());
         FILE *f = popen(command, "r");
-        if (!f || !fgets(line, sizeof line, f) || sscanf(line, "%lf %lf", &whole[i], &inside[i]) != 2)
+        if (!f || !fgets(line, sizeof line, f) || sscanf(line, "%lf %lf", &whole[i], &inside[i]) != 2) {
             whole[i] = inside[i] = 1;
-        if (f) pclose(f);
+        }
+        if (f) { pclose(f); }
     }
     qsort(whole, RUNS, sizeof whole[0], bench_compare);
     qsort(inside, RUNS, sizeof inside[0], bench_compare);
@@ -121,7 +122,7 @@ static void start_up(const char *self) {
 
 int main(int argc, char **argv) {
     double main_at = bench_now();
-    if (argc == 3 && strcmp(argv[1], "child") == 0) return child(argv[2], main_at);
+    if (argc == 3 && strcmp(argv[1], "child") == 0) { return child(argv[2], main_at); }
 
     start_up(argv[0]);
     pair_t p = {tensor_rand(16), tensor_rand(16)};

@@ -23,8 +23,9 @@ static void train(void *arg, long repeats) {
 static void infer(void *arg, long repeats) {
     job_t *j = (job_t *)arg;
     tensor_scope_t scope = tensor_scope_begin_no_grad();
-    for (long i = 0; i < repeats; i++, tensor_scope_reset(scope))
+    for (long i = 0; i < repeats; i++, tensor_scope_reset(scope)) {
         (void)tensor_item_i64(tensor_argmax(nn_forward(j->net, j->x)));
+    }
     tensor_scope_end(scope);
 }
 static void row(const char *name, job_t *j, void (*fn)(void *arg, long repeats)) {
@@ -75,6 +76,6 @@ int main(int argc, char **argv) {
     j.y = tensor_randint(0, 10, 64);
     row("cnn_train_64", &j, train);
     tensor_scope_end(scope);
-    if (!tensor_ok()) fprintf(stderr, "%s\n", tensor_error_text());
+    if (!tensor_ok()) { fprintf(stderr, "%s\n", tensor_error_text()); }
     return tensor_shutdown();
 }

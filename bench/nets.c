@@ -19,22 +19,25 @@ static void train(void *arg, long repeats) {
     for (long i = 0; i < repeats; i++, tensor_scope_reset(scope)) {
         tensor_scope_t cast = j->half ? tensor_scope_begin_autocast(TENSOR_BF16) : tensor_scope_begin();
         tensor_t *y = nn_forward(j->net, j->x), *loss;
-        if (j->binary) loss = tensor_binary_cross_entropy_with_logits(y, j->y);
-        else loss = tensor_cross_entropy(tensor_ndim(y) > 2 ? tensor_flatten(y, 0, 1) : y, j->y);
+        if (j->binary) {
+            loss = tensor_binary_cross_entropy_with_logits(y, j->y);
+        } else {
+            loss = tensor_cross_entropy(tensor_ndim(y) > 2 ? tensor_flatten(y, 0, 1) : y, j->y);
+        }
         loss = tensor_scope_return(cast, loss);
         nn_zero_grad(j->opt);
-        if (j->more) nn_zero_grad(j->more);
+        if (j->more) { nn_zero_grad(j->more); }
         tensor_backward(loss);
-        if (j->clip > 0) nn_clip_grad_norm(j->opt, j->clip);
+        if (j->clip > 0) { nn_clip_grad_norm(j->opt, j->clip); }
         nn_step(j->opt);
-        if (j->more) nn_step(j->more);
+        if (j->more) { nn_step(j->more); }
     }
     tensor_scope_end(scope);
 }
 static void infer(void *arg, long repeats) {
     job_t *j = (job_t *)arg;
     tensor_scope_t scope = tensor_scope_begin_no_grad();
-    for (long i = 0; i < repeats; i++, tensor_scope_reset(scope)) nn_forward(j->net, j->x);
+    for (long i = 0; i < repeats; i++, tensor_scope_reset(scope)) { nn_forward(j->net, j->x); }
     tensor_scope_end(scope);
 }
 static void step(void *arg, long repeats) {
@@ -58,8 +61,8 @@ static void row(const char *name, job_t *j, void (*fn)(void *arg, long repeats))
     FILE *f;
     bench_row(name, 1e6 * bench_median(fn, j), "us");
     f = only ? fopen("/proc/self/status", "r") : NULL;
-    if (!f) return;
-    while (fgets(text, sizeof text, f)) sscanf(text, "VmHWM: %ld kB", &peak);
+    if (!f) { return; }
+    while (fgets(text, sizeof text, f)) { sscanf(text, "VmHWM: %ld kB", &peak); }
     fclose(f);
     snprintf(text, sizeof text, "%s_rss", name);
     bench_row(text, (double)peak / 1024, "MB");
@@ -93,12 +96,12 @@ int main(int argc, char **argv) {
             "mlp.0.weight", "mlp.0.bias", "mlp.1.weight", "mlp.1.bias", "mlp.2.weight", "mlp.2.bias",
             "final.weight", "final.bias"};
         tensor_t *parts[12];                    // tables, then the rest
-        if (!wanted(sparse ? "ncf_sparse_train" : "ncf_train")) continue;
+        if (!wanted(sparse ? "ncf_sparse_train" : "ncf_train")) { continue; }
         memset(&j, 0, sizeof j);
         j.net = ncf(sparse);
-        for (int i = 0; i < 12; i++) parts[i] = nn_get(j.net, names[i]);
+        for (int i = 0; i < 12; i++) { parts[i] = nn_get(j.net, names[i]); }
         j.opt = sparse ? nn_adam(.list = parts + 4, .count = 8) : nn_adam(j.net);
-        if (sparse) j.more = nn_sparse_adam(.list = parts, .count = 4);
+        if (sparse) { j.more = nn_sparse_adam(.list = parts, .count = 4); }
         j.x = tensor_stack(0, tensor_randint(0, 6040, 2048), tensor_randint(0, 3706, 2048));
         j.y = tensor_round(tensor_rand(2048));
         j.binary = 1;
@@ -124,7 +127,7 @@ int main(int argc, char **argv) {
     for (int half = 0; half < 2; half++) {
         static gpt_t g;
         const char *name = half ? "gpt_baby_autocast" : "gpt_baby_train";
-        if (!wanted(name)) continue;
+        if (!wanted(name)) { continue; }
         memset(&j, 0, sizeof j);
         gpt_init(&g, 6, 6, 384, 256, 65);
         j.net = &g.base;
@@ -142,8 +145,8 @@ int main(int argc, char **argv) {
         j.c = tensor_zeros(2, 1, 200);
         row("lstm_step", &j, step);
     }
-    if (wanted("gpt_tiny_token")) gpt_token("gpt_tiny_token", 4, 4, 128, 64);
-    if (wanted("gpt_baby_token")) gpt_token("gpt_baby_token", 6, 6, 384, 256);
+    if (wanted("gpt_tiny_token")) { gpt_token("gpt_tiny_token", 4, 4, 128, 64); }
+    if (wanted("gpt_baby_token")) { gpt_token("gpt_baby_token", 6, 6, 384, 256); }
     if (wanted("resnet18_infer")) {
         memset(&j, 0, sizeof j);
         j.net = nn_eval(resnet_new(18, 1000, 1, 0));
@@ -151,6 +154,6 @@ int main(int argc, char **argv) {
         row("resnet18_infer", &j, infer);
     }
     tensor_scope_end(scope);
-    if (!tensor_ok()) fprintf(stderr, "%s\n", tensor_error_text());
+    if (!tensor_ok()) { fprintf(stderr, "%s\n", tensor_error_text()); }
     return tensor_shutdown();
 }

@@ -38,7 +38,7 @@ static tensor_t *gpt_forward(nn_module_t *m, tensor_t *tokens) {
     int64_t before = g->keys[0] ? tensor_size(g->keys[0], 2) : 0;
     tensor_t *place = tensor_arange((double)before, (double)(before + tensor_size(tokens, 1)), 1, TENSOR_I64);
     tensor_t *x = tensor_add(nn_forward(g->token, tokens), nn_forward(g->place, place));
-    for (int i = 0; i < g->layers; i++) x = attention(g, &g->block[i], i, x);
+    for (int i = 0; i < g->layers; i++) { x = attention(g, &g->block[i], i, x); }
     return tensor_linear(nn_forward(g->norm, x), nn_get(g->token, "weight"), NULL);
 }
 static nn_module_t *plain(int64_t in, int64_t out) { return nn_linear(in, out, .no_bias = 1); }

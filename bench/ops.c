@@ -48,18 +48,21 @@ static void repeat(void *arg, long repeats) {
     tensor_scope_t scope = c->mode >= 2 ? tensor_scope_begin() : tensor_scope_begin_no_grad();
     for (long i = 0; i < repeats; i++, tensor_scope_reset(scope)) {
         tensor_t *y = c->run(c);
-        if (c->mode < 2) continue;
-        if (tensor_numel(y) == 1) tensor_backward(y);
-        else tensor_backward_with(y, y, 0);
+        if (c->mode < 2) { continue; }
+        if (tensor_numel(y) == 1) {
+            tensor_backward(y);
+        } else {
+            tensor_backward_with(y, y, 0);
+        }
         tensor_set_grad(c->a, NULL);
-        if (c->b && tensor_requires_grad(c->b)) tensor_set_grad(c->b, NULL);
+        if (c->b && tensor_requires_grad(c->b)) { tensor_set_grad(c->b, NULL); }
     }
     tensor_scope_end(scope);
 }
 static void measure(case_t c) {
     int product = c.mode == 0 || c.mode == 3;
-    if (c.mode >= 2) tensor_requires_grad_(c.a, 1);
-    if (c.mode >= 2 && c.b) tensor_requires_grad_(c.b, 1);
+    if (c.mode >= 2) { tensor_requires_grad_(c.a, 1); }
+    if (c.mode >= 2 && c.b) { tensor_requires_grad_(c.b, 1); }
     bench_row(c.row, 1e-9 * c.work / bench_median(repeat, &c), product ? "GF/s" : "Gelem/s");
 }
 
@@ -88,12 +91,12 @@ static void elements(const char *row, tensor_t *(*run)(const case_t *c), int64_t
     c.mode = backward ? 2 : 1;
     c.run = run;
     c.a = tensor_rand(rows, columns);
-    if (run == max_pool || run == batch_norm) c.a = tensor_reshape(c.a, 16, rows / 16, columns / 32, 32);
-    if (run == batch_norm) c.b = tensor_ones(64);
-    if (run == layer_norm) c.b = tensor_ones(columns);
-    if (run == add || run == mul || run == where) c.b = tensor_randn(rows, columns);
-    if (run == where) c.i = tensor_gt_scalar(c.a, 0.5);
-    if (run == cross_entropy) c.i = tensor_randint(0, columns, rows);
+    if (run == max_pool || run == batch_norm) { c.a = tensor_reshape(c.a, 16, rows / 16, columns / 32, 32); }
+    if (run == batch_norm) { c.b = tensor_ones(64); }
+    if (run == layer_norm) { c.b = tensor_ones(columns); }
+    if (run == add || run == mul || run == where) { c.b = tensor_randn(rows, columns); }
+    if (run == where) { c.i = tensor_gt_scalar(c.a, 0.5); }
+    if (run == cross_entropy) { c.i = tensor_randint(0, columns, rows); }
     measure(c);
     tensor_scope_end(scope);
 }
@@ -175,6 +178,6 @@ int main(int argc, char **argv) {
     elements("cross_entropy_both", cross_entropy, 1024, 1000, 1);
     elements("batch_norm", batch_norm, 1024, 1024, 0);
     elements("batch_norm_both", batch_norm, 1024, 1024, 1);
-    if (!tensor_ok()) fprintf(stderr, "%s\n", tensor_error_text());
+    if (!tensor_ok()) { fprintf(stderr, "%s\n", tensor_error_text()); }
     return tensor_shutdown();
 }

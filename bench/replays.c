@@ -37,10 +37,13 @@ static void step(job_t *j) {
         return;
     }
     tensor_t *y = nn_forward(j->net, j->x);
-    if (j->binary) j->loss = tensor_binary_cross_entropy_with_logits(y, j->y);
-    else j->loss = tensor_cross_entropy(tensor_ndim(y) > 2 ? tensor_flatten(y, 0, 1) : y, j->y);
+    if (j->binary) {
+        j->loss = tensor_binary_cross_entropy_with_logits(y, j->y);
+    } else {
+        j->loss = tensor_cross_entropy(tensor_ndim(y) > 2 ? tensor_flatten(y, 0, 1) : y, j->y);
+    }
     tensor_backward(j->loss);
-    if (j->clip > 0) nn_clip_grad_norm(j->opt, j->clip);
+    if (j->clip > 0) { nn_clip_grad_norm(j->opt, j->clip); }
     nn_step(j->opt);
     nn_zero_grad(j->opt);       // gradients that go here are temporaries of a capture
 }
@@ -100,16 +103,27 @@ static void chain(job_t *j) {
 // -> whether there is such a row
 static int make(job_t *j, const char *row) {
     int batch = 0;
-    if (!strcmp(row, "chain")) chain(j);
-    else if (!strcmp(row, "rl_train_32")) small(j);
-    else if (sscanf(row, "mlp_train_%d", &batch) == 1) mlp(j, batch);
-    else if (sscanf(row, "cnn_train_%d", &batch) == 1) cnn(j, batch);
-    else if (!strcmp(row, "gpt_step")) text(j, 4, 128, 64, 98, 12), j->clip = 1;
-    else if (!strcmp(row, "gpt_baby_train")) text(j, 6, 384, 256, 65, 8);
-    else if (!strcmp(row, "lstm_train")) lstm(j);
-    else if (!strcmp(row, "ncf_train")) films(j);
-    else if (!strcmp(row, "resnet18_train")) resnet(j);
-    else return 0;
+    if (!strcmp(row, "chain")) {
+        chain(j);
+    } else if (!strcmp(row, "rl_train_32")) {
+        small(j);
+    } else if (sscanf(row, "mlp_train_%d", &batch) == 1) {
+        mlp(j, batch);
+    } else if (sscanf(row, "cnn_train_%d", &batch) == 1) {
+        cnn(j, batch);
+    } else if (!strcmp(row, "gpt_step")) {
+        text(j, 4, 128, 64, 98, 12), j->clip = 1;
+    } else if (!strcmp(row, "gpt_baby_train")) {
+        text(j, 6, 384, 256, 65, 8);
+    } else if (!strcmp(row, "lstm_train")) {
+        lstm(j);
+    } else if (!strcmp(row, "ncf_train")) {
+        films(j);
+    } else if (!strcmp(row, "resnet18_train")) {
+        resnet(j);
+    } else {
+        return 0;
+    }
     return 1;
 }
 
@@ -133,10 +147,10 @@ static uint64_t alive_at_most(tensor_graph_t *g) {
         at += call.group < 0 || call.group != group;
         group = call.group;
         for (int k = 0; k < call.inputs + call.outputs; k++) {
-            if (tensor_graph_operand(&call, k).place != TENSOR_GRAPH_TEMPORARY) continue;
+            if (tensor_graph_operand(&call, k).place != TENSOR_GRAPH_TEMPORARY) { continue; }
             int j = 0;
-            while (j < n && list[j].storage != call.kernel->arg[k].storage) j++;
-            if (j == MOST) return 0;
+            while (j < n && list[j].storage != call.kernel->arg[k].storage) { j++; }
+            if (j == MOST) { return 0; }
             if (j == n) {
                 list[n].storage = call.kernel->arg[k].storage;
                 list[n].bytes = call.kernel->arg[k].storage->bytes;
@@ -149,7 +163,7 @@ static uint64_t alive_at_most(tensor_graph_t *g) {
     for (int64_t t = 0; t <= at; t++) {
         uint64_t bytes = 0;
         for (int j = 0; j < n; j++) {
-            if (list[j].first <= t && t <= list[j].last) bytes += list[j].bytes;
+            if (list[j].first <= t && t <= list[j].last) { bytes += list[j].bytes; }
         }
         most = bytes > most ? bytes : most;
     }
@@ -259,7 +273,7 @@ static void print_slices(tensor_graph_t *g) {
                 const double took = 1e6 * (bench_now() - begin);
                 longest = took > longest ? took : longest;
             }
-            if (i < 5 || done < 0) continue;    // how long calls take is known then
+            if (i < 5 || done < 0) { continue; }    // how long calls take is known then
             least = longest < least ? longest : least;
             most = longest > most ? longest : most;
         }
@@ -293,14 +307,14 @@ int main(int argc, char **argv) {
     floor_t least;
     char line[64];
     memset(&j, 0, sizeof j);
-    while (argc > 2 && column < COLUMNS && strcmp(argv[1], columns[column])) column++;
-    if (argc < 3 || column == COLUMNS) return 2;
+    while (argc > 2 && column < COLUMNS && strcmp(argv[1], columns[column])) { column++; }
+    if (argc < 3 || column == COLUMNS) { return 2; }
     floor_threads = argc > 3 ? atoi(argv[3]) : 1;
     tensor_set_num_threads(floor_threads);
     tensor_scope_t outer = tensor_scope_begin();
-    if (!make(&j, argv[2])) return 2;
+    if (!make(&j, argv[2])) { return 2; }
     tensor_scope_t scope = tensor_scope_begin();
-    for (int i = 0; i < 2; i++, tensor_scope_reset(scope)) step(&j);
+    for (int i = 0; i < 2; i++, tensor_scope_reset(scope)) { step(&j); }
     tensor_graph_t *g = NULL;
     const uint64_t eager = column == MEMORY ? eager_peak(&j, scope) : 0;
     if (column != EAGER) {
@@ -309,13 +323,18 @@ int main(int argc, char **argv) {
         tensor_keep(j.loss);
         tensor_scope_reset(scope);
         g = tensor_capture_end();
-        if (g) tensor_graph_replay(g);
+        if (g) { tensor_graph_replay(g); }
     }
-    if (column == FLOOR && g && !floor_init(&least, g)) return 1;
-    if (column == MEMORY && g) print_memory(g, eager);
-    else if (column == REALTIME && g) print_realtime(g);
-    else if (column == SLICES && g) print_slices(g);
-    else if (tensor_ok()) printf("ready\n");
+    if (column == FLOOR && g && !floor_init(&least, g)) { return 1; }
+    if (column == MEMORY && g) {
+        print_memory(g, eager);
+    } else if (column == REALTIME && g) {
+        print_realtime(g);
+    } else if (column == SLICES && g) {
+        print_slices(g);
+    } else if (tensor_ok()) {
+        printf("ready\n");
+    }
     if (column == FLOOR && g) {
         printf("%.2f MB read, %.2f MB written, %.4g MFLOP of products\n", 1e-6 * (double)least.read,
                1e-6 * (double)least.written, 1e-6 * least.flops);
@@ -323,14 +342,18 @@ int main(int argc, char **argv) {
     fflush(stdout);
     while (column < MEMORY && tensor_ok() && fgets(line, sizeof line, stdin)) {
         double us;
-        if (column == KERNELS) us = kernels_sample(g);
-        else if (column == FLOOR) us = floor_sample(&least);
-        else us = sample(&j, g, scope);
+        if (column == KERNELS) {
+            us = kernels_sample(g);
+        } else if (column == FLOOR) {
+            us = floor_sample(&least);
+        } else {
+            us = sample(&j, g, scope);
+        }
         printf("%.6g\n", us);
         fflush(stdout);
     }
-    if (column == FLOOR && g) free(least.memory);
-    if (!tensor_ok()) fprintf(stderr, "%s\n", tensor_error_text());
+    if (column == FLOOR && g) { free(least.memory); }
+    if (!tensor_ok()) { fprintf(stderr, "%s\n", tensor_error_text()); }
     tensor_scope_end(outer);
     return tensor_shutdown();
 }

@@ -17,9 +17,8 @@ static double item(tensor_t *x, int64_t k) {
 // The parts of x, each times its place in the list, as one row.
 static tensor_t *joined(tensor_t **parts, int n) {
     int k;
-    if (n < 1) return tensor_detach(NULL);
-    for (k = 0; k < n; k++)
-        parts[k] = tensor_mul_scalar(tensor_flatten(parts[k], 0, -1), k + 1);
+    if (n < 1) { return tensor_detach(NULL); }
+    for (k = 0; k < n; k++) { parts[k] = tensor_mul_scalar(tensor_flatten(parts[k], 0, -1), k + 1); }
     return tensor_cat_n(parts, n, 0);
 }
 #define CUT(function)                                                                                        \
@@ -48,15 +47,17 @@ static tensor_t *window(const char *name) {
     const int periodic = (int)item(in[0], 1);
     tensor_t *y = NULL;
     tensor_set_default_dtype(tensor_dtype(in[1])); // of the result, see `replay`
-    if (strcmp(name, "hann") == 0) y = tensor_hann_window(n, periodic);
-    if (strcmp(name, "hamming") == 0) y = tensor_hamming_window(n, periodic, item(in[0], 2), item(in[0], 3));
-    if (strcmp(name, "blackman") == 0) y = tensor_blackman_window(n, periodic);
-    if (strcmp(name, "bartlett") == 0) y = tensor_bartlett_window(n, periodic);
-    if (strcmp(name, "kaiser") == 0) y = tensor_kaiser_window(n, periodic, item(in[0], 2));
-    if (strcmp(name, "cosine") == 0) y = tensor_cosine_window(n, periodic);
-    if (strcmp(name, "nuttall") == 0) y = tensor_nuttall_window(n, periodic);
-    if (strcmp(name, "exponential") == 0) y = tensor_exponential_window(n, periodic, item(in[0], 2));
-    if (strcmp(name, "gaussian") == 0) y = tensor_gaussian_window(n, periodic, item(in[0], 2));
+    if (strcmp(name, "hann") == 0) { y = tensor_hann_window(n, periodic); }
+    if (strcmp(name, "hamming") == 0) {
+        y = tensor_hamming_window(n, periodic, item(in[0], 2), item(in[0], 3));
+    }
+    if (strcmp(name, "blackman") == 0) { y = tensor_blackman_window(n, periodic); }
+    if (strcmp(name, "bartlett") == 0) { y = tensor_bartlett_window(n, periodic); }
+    if (strcmp(name, "kaiser") == 0) { y = tensor_kaiser_window(n, periodic, item(in[0], 2)); }
+    if (strcmp(name, "cosine") == 0) { y = tensor_cosine_window(n, periodic); }
+    if (strcmp(name, "nuttall") == 0) { y = tensor_nuttall_window(n, periodic); }
+    if (strcmp(name, "exponential") == 0) { y = tensor_exponential_window(n, periodic, item(in[0], 2)); }
+    if (strcmp(name, "gaussian") == 0) { y = tensor_gaussian_window(n, periodic, item(in[0], 2)); }
     if (strcmp(name, "general_cosine") == 0) {
         const double a[4] = {item(in[0], 2), item(in[0], 3), item(in[0], 4), item(in[0], 5)};
         y = tensor_general_cosine_window(n, periodic, a, 4);
@@ -250,8 +251,9 @@ static tensor_t *of(nn_safetensors_t *file, const char *key, const char *what) {
     char name[128];
     int64_t k;
     snprintf(name, sizeof name, "%.100s.%s", key, what);
-    for (k = 0; k < nn_safetensors_count(file); k++)
-        if (strcmp(nn_safetensors_name(file, k), name) == 0) return nn_safetensors_get(file, name);
+    for (k = 0; k < nn_safetensors_count(file); k++) {
+        if (strcmp(nn_safetensors_name(file, k), name) == 0) { return nn_safetensors_get(file, name); }
+    }
     return NULL;
 }
 // Shape and dtype equal, elements near: relative to the largest one for gradients of sums that cancel.
@@ -265,13 +267,12 @@ static void near_to(tensor_t *got, tensor_t *want, const char *key, const char *
     const double *a, *b;
     int64_t k, n = tensor_numel(want);
     int same = tensor_ndim(got) == tensor_ndim(want) && tensor_dtype(got) == d, i;
-    for (i = 0; i < tensor_ndim(want) && same; i++)
-        same = tensor_size(got, i) == tensor_size(want, i);
+    for (i = 0; i < tensor_ndim(want) && same; i++) { same = tensor_size(got, i) == tensor_size(want, i); }
     CHECK_MSG(same, "%s%s: %d dims, %lld elements of %s; expected %d, %lld of %s: %s", key, what,
               tensor_ndim(got), (long long)tensor_numel(got), tensor_dtype_name(tensor_dtype(got)),
               tensor_ndim(want), (long long)n, tensor_dtype_name(d), tensor_error_text());
     CHECK_OK();
-    if (!same) return;
+    if (!same) { return; }
     if (!is_float(want)) {
         CHECK_MSG(test_same_bits(tensor_contiguous(tensor_detach(got)), want), "%s%s: integers differ", key,
                   what);
@@ -279,9 +280,10 @@ static void near_to(tensor_t *got, tensor_t *want, const char *key, const char *
     }
     a = (const double *)tensor_data(tensor_contiguous(tensor_to(tensor_detach(got), TENSOR_F64)));
     b = (const double *)tensor_data(tensor_contiguous(tensor_to(want, TENSOR_F64)));
-    for (k = 0; k < n; k++)
-        if (isfinite(b[k]) && fabs(b[k]) > largest) largest = fabs(b[k]);
-    if (strncmp(key, "pinv", 4) == 0) eps = 1e-6; // the condition of its inputs is 3e9
+    for (k = 0; k < n; k++) {
+        if (isfinite(b[k]) && fabs(b[k]) > largest) { largest = fabs(b[k]); }
+    }
+    if (strncmp(key, "pinv", 4) == 0) { eps = 1e-6; } // the condition of its inputs is 3e9
     for (k = 0; k < n; k++) {
         int good = a[k] == b[k] || (isnan(a[k]) && isnan(b[k])) || fabs(a[k] - b[k]) <= eps * (1 + largest);
         CHECK_MSG(good, "%s%s: element %lld is %.9g, expected %.9g", key, what, (long long)k, a[k], b[k]);
@@ -293,27 +295,27 @@ static void replay(nn_safetensors_t *file, const char *key) {
     size_t length = strcspn(key, "@");
     int k, c, any = 0;
     char what[16];
-    for (c = 0; c < CASE_COUNT; c++)
-        if (strlen(cases[c].name) == length && strncmp(cases[c].name, key, length) == 0) break;
+    for (c = 0; c < CASE_COUNT; c++) {
+        if (strlen(cases[c].name) == length && strncmp(cases[c].name, key, length) == 0) { break; }
+    }
     CHECK_MSG(c < CASE_COUNT, "%s has no expression", key);
     for (k = 0; k < MAX_IN; k++) {
         snprintf(what, sizeof what, "%d", k);
         in[k] = of(file, key, what);
-        if (in[k]) in[k] = tensor_clone(in[k]);
+        if (in[k]) { in[k] = tensor_clone(in[k]); }
         snprintf(what, sizeof what, "g%d", k);
         g[k] = of(file, key, what);
-        if (g[k]) in[k] = tensor_requires_grad_(in[k], 1);
+        if (g[k]) { in[k] = tensor_requires_grad_(in[k], 1); }
         any |= g[k] != NULL;
     }
-    if (!in[1]) in[1] = want; // whose dtype creation is asked for
+    if (!in[1]) { in[1] = want; } // whose dtype creation is asked for
     y = c < CASE_COUNT ? cases[c].call() : want;
     near_to(y, want, key, "");
     if (any && !tensor_is_poison(y)) {
         int64_t n = tensor_numel(y), i;
         double *w = (double *)malloc((size_t)n * sizeof *w + 1);
         tensor_t *weights;
-        for (i = 0; i < n; i++)
-            w[i] = (double)(i * 5 % 7 - 3) * 0.25 + 0.125;
+        for (i = 0; i < n; i++) { w[i] = (double)(i * 5 % 7 - 3) * 0.25 + 0.125; }
         weights =
             tensor_to(tensor_from_n(w, TENSOR_F64, tensor_shape(y).dims, tensor_ndim(y)), tensor_dtype(y));
         free(w);
@@ -321,13 +323,14 @@ static void replay(nn_safetensors_t *file, const char *key) {
         CHECK(tensor_backward(tensor_sum(tensor_mul(y, weights))) == 0);
         for (k = 0; k < MAX_IN; k++) {
             snprintf(what, sizeof what, ".g%d", k);
-            if (g[k] && tensor_grad(in[k]))
+            if (g[k] && tensor_grad(in[k])) {
                 near_to(tensor_grad(in[k]), g[k], key, what);
-            else if (g[k])
+            } else if (g[k]) {
                 CHECK_MSG(tensor_item(tensor_sum(tensor_abs(g[k]))) == 0, "%s%s: none", key, what);
+            }
         }
     }
-    if (c < CASE_COUNT) cases[c].seen++;
+    if (c < CASE_COUNT) { cases[c].seen++; }
     CHECK_OK();
     tensor_scope_end(scope);
 }
@@ -336,17 +339,18 @@ static void as_pytorch(void) {
     int64_t i;
     int c;
     CHECK_MSG(file != NULL, "%s", tensor_error_text());
-    if (!file) return;
+    if (!file) { return; }
     for (i = 0; i < nn_safetensors_count(file); i++) {
         char key[128];
         const char *name = nn_safetensors_name(file, i);
         size_t n = strlen(name);
-        if (n < 3 || n >= sizeof key || strcmp(name + n - 2, ".y") != 0) continue;
+        if (n < 3 || n >= sizeof key || strcmp(name + n - 2, ".y") != 0) { continue; }
         snprintf(key, sizeof key, "%.*s", (int)(n - 2), name);
         replay(file, key);
     }
-    for (c = 0; c < CASE_COUNT; c++)
+    for (c = 0; c < CASE_COUNT; c++) {
         CHECK_MSG(cases[c].seen > 0, "%s has no case in the file", cases[c].name);
+    }
     nn_safetensors_close(file);
 }
 
@@ -410,8 +414,7 @@ static void gradients(void) {
     for (k = 0; k < sizeof all / sizeof all[0]; k++) {
         tensor_t *list[3];
         int n = 0;
-        for (; n < 3 && all[k].in[n]; n++)
-            list[n] = tensor_requires_grad_(tensor_clone(all[k].in[n]), 1);
+        for (; n < 3 && all[k].in[n]; n++) { list[n] = tensor_requires_grad_(tensor_clone(all[k].in[n]), 1); }
         CHECK_MSG(tensor_gradcheck(all[k].fn, NULL, list, n, 1e-6, 1e-5, 1e-3) == 0, "%s: %s", all[k].name,
                   tensor_error_text());
         CHECK_MSG(tensor_gradgradcheck(all[k].fn, NULL, list, n, 1e-6, 1e-4, 1e-3) == 0, "%s: %s",
@@ -589,7 +592,7 @@ static void singular(void) {
     CHECK(isnan(item(e.result, 4)) && isnan(item(e.result, 7)));
     CHECK(tensor_backward(tensor_sum(tensor_at(e.result, "0"))) == 0);
     g = tensor_grad(x);
-    for (k = 0; k < 4; k++) CHECK(item(g, k) != 0 && item(g, k + 4) == 0);
+    for (k = 0; k < 4; k++) { CHECK(item(g, k) != 0 && item(g, k + 4) == 0); }
     e = tensor_linalg_cholesky_ex(tensor_detach(x), 0);
     CHECK(item(e.info, 0) == 0 && item(e.info, 1) == 2 && item(e.result, 0) == 2 && isnan(item(e.result, 6)));
     CHECK(tensor_numel(tensor_linalg_cholesky_ex(tensor_zeros(0, 2, 2), 0).info) == 0);
@@ -625,11 +628,11 @@ static void derivatives(void) {
     want[3] = tensor_mul_scalar(tensor_hermite_polynomial_h(z, 3), 8);
     want[4] = tensor_mul_scalar(tensor_hermite_polynomial_he(z, 3), 4);
     for (k = 0; k < 5; k++) {
-        if (k == 0) y = tensor_sum(tensor_chebyshev_polynomial_t(x, 5));
-        if (k == 1) y = tensor_sum(tensor_legendre_polynomial_p(x, 3));
-        if (k == 2) y = tensor_sum(tensor_laguerre_polynomial_l(x, 2));
-        if (k == 3) y = tensor_sum(tensor_hermite_polynomial_h(x, 4));
-        if (k == 4) y = tensor_sum(tensor_hermite_polynomial_he(x, 4));
+        if (k == 0) { y = tensor_sum(tensor_chebyshev_polynomial_t(x, 5)); }
+        if (k == 1) { y = tensor_sum(tensor_legendre_polynomial_p(x, 3)); }
+        if (k == 2) { y = tensor_sum(tensor_laguerre_polynomial_l(x, 2)); }
+        if (k == 3) { y = tensor_sum(tensor_hermite_polynomial_h(x, 4)); }
+        if (k == 4) { y = tensor_sum(tensor_hermite_polynomial_he(x, 4)); }
         CHECK(tensor_autograd_grad(&y, 1, NULL, &x, 1, &g, 0) == 0);
         CHECK(tensor_allclose(g, want[k], 1e-12, 1e-12));
     }

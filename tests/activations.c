@@ -8,7 +8,7 @@
 static void zeros_keep_signs(void) {
     static const tensor_dtype_t dtypes[] = {TENSOR_F64, TENSOR_F32, TENSOR_F16, TENSOR_BF16};
     int k, j;
-    if (strcmp(tensor_isa_name(), "neon") == 0) return;
+    if (strcmp(tensor_isa_name(), "neon") == 0) { return; }
     for (k = 0; k < 4; k++) {
         tensor_t *x = tensor_to(X(-0.0, 0), dtypes[k]);
         tensor_t *y[] = {tensor_relu6(x), tensor_clamp(x, 0, 6), tensor_clamp(x, -1, 0),
@@ -194,14 +194,14 @@ static void random_activations(void) {
         logits = tensor_requires_grad_(tensor_clone(tensor_expand(logits, 20000, 3)), 1);
         y = tensor_gumbel_softmax(logits, 1, k, -1);
         CHECK_NEAR(tensor_item(tensor_norm(tensor_sub_scalar(tensor_sum_dim(y, 1, 0), 1))), 0, 1e-3);
-        if (!k) continue;
+        if (!k) { continue; }
         m = tensor_mean_dim(y, 0, 0); // one-hot, with the frequencies of the softmax
         CHECK_NEAR(((const float *)tensor_data(m))[0], 0.1, 0.01);
         CHECK_NEAR(((const float *)tensor_data(m))[2], 0.7, 0.015);
         CHECK(tensor_item(tensor_max(tensor_abs(tensor_sub(y, tensor_round(y))))) < 1e-6);
         CHECK(tensor_backward(tensor_sum(tensor_square(y))) == 0 && tensor_grad(logits) != NULL);
     }
-    if (tensor_set_num_threads(4)) tensor_clear_error(); // built without threads
+    if (tensor_set_num_threads(4)) { tensor_clear_error(); } // built without threads
     tensor_manual_seed(5);
     y = tensor_rrelu(x, 0.1, 0.5, 1);
     tensor_set_num_threads(1);

@@ -29,7 +29,7 @@ static void rows(void) {
 #define X(ID, name, family, nin, nout, kernel, grad, saves, cast) {#name, TENSOR__##cast},
         TENSOR_OPS_OTHER(X)
 #undef X
-#define X(ID, name, family, nin, need, nout, cpu, scratch, grad, saves, cast, ...) {#name, TENSOR__##cast},
+#define X(ID, name, family, inputs, nout, kernel, grad, saves, cast) {#name, TENSOR__##cast},
         NN_OPS(X)
 #undef X
 #define X(name, cast) {#name, TENSOR__##cast},
@@ -67,9 +67,9 @@ static void inputs_of(const entry_t *op, const case_t *c, tensor_dtype_t first, 
     for (k = 0; k < a->nin; k++) {
         const word_t *w = &c->in[k];
         a->in[k] = input_of(w, k, op->lo, op->hi, dtype);
-        if (!is_data(w)) continue;
+        if (!is_data(w)) { continue; }
         a->in[k] = tensor_detach(a->in[k]);
-        if (!has_letter(w, 'c')) tensor_requires_grad_(a->in[k], 1);
+        if (!has_letter(w, 'c')) { tensor_requires_grad_(a->in[k], 1); }
         dtype = rest;
     }
 }
@@ -89,7 +89,7 @@ static int mixed(const entry_t *op, const case_t *c, const autocast_row_t *row, 
     tensor_manual_seed(1);
     op->call(&a);
     y = a.out[0];
-    if (want == 'x') return 1;
+    if (want == 'x') { return 1; }
     if (!tensor_ok() || tensor_is_poison(y)) {          // halves that it never takes
         tensor_clear_error();
         tensor_set_autocast(TENSOR_DTYPE_NONE);
@@ -100,17 +100,18 @@ static int mixed(const entry_t *op, const case_t *c, const autocast_row_t *row, 
         return 1;
     }
     same = tensor_dtype(y) == dtype;
-    if (!skipped(op->name, "AUTOCAST"))
+    if (!skipped(op->name, "AUTOCAST")) {
         CHECK_MSG(same, "%s, case %d, inputs %i: %s instead of %c", op->name, row->one, mix,
                   tensor_dtype_name(tensor_dtype(y)), want);
+    }
     CHECK_MSG(tensor_autocast_dtype() == TENSOR_BF16, "%s leaves the mode off", op->name);
     // gradients have the dtypes of the leaves, inside autocast or not
-    if (!tensor_requires_grad(y)) return same;
+    if (!tensor_requires_grad(y)) { return same; }
     loss = tensor_sum(y);
     tensor_backward(loss);
     for (n = 0; n < a.nin; n++) {
         tensor_t *g = a.in[n] ? tensor_grad(a.in[n]) : NULL;
-        if (g) CHECK_MSG(tensor_dtype(g) == tensor_dtype(a.in[n]), "%s: gradient %i", op->name, n);
+        if (g) { CHECK_MSG(tensor_dtype(g) == tensor_dtype(a.in[n]), "%s: gradient %i", op->name, n); }
     }
     CHECK_MSG(tensor_ok(), "%s, inputs %i: %s", op->name, mix, tensor_error_text());
     return same;
@@ -121,7 +122,7 @@ static void dtypes(void) {
     for (k = 0; k < COUNT(autocast_rows); k++) {
         int at = find(autocast_rows[k].op), same = 1;
         CHECK_MSG(at < NOPS, "%s is in autocast.h and not in ops.def", autocast_rows[k].op);
-        if (at == NOPS) continue;
+        if (at == NOPS) { continue; }
         if (skipped(ops[at].name, "AUTOCAST") &&
             strncmp(skipped(ops[at].name, "AUTOCAST"), "aborts", 6) == 0) {
             not_run++;
@@ -135,7 +136,7 @@ static void dtypes(void) {
             tensor_clear_error();
             tensor_scope_end(s);
         }
-        if (!skipped(ops[at].name, "AUTOCAST")) continue;
+        if (!skipped(ops[at].name, "AUTOCAST")) { continue; }
         differing += !same;
         CHECK_MSG(!same || autocast_rows[k].one > 0,
                   "%s: SKIP(.., AUTOCAST, ..) in ops.def, and it is PyTorch's", ops[at].name);
@@ -177,9 +178,10 @@ static void training(void) {
         nn_step(opt);
         tensor_scope_end(step);
     }
-    for (k = 0; k < 4; k++)
+    for (k = 0; k < 4; k++) {
         CHECK_NEAR(tensor_item(tensor_select(tensor_flatten(nn_get(net, names[k]), 0, -1), 0, 0)),
                    autocast_weights[k], 4e-3);
+    }
     nn_optimizer_free(opt);
     nn_free(net);
 }
@@ -307,7 +309,7 @@ static void *lean_alloc(void *user, size_t bytes, size_t alignment) {
     int fails = failing == 1 || (failing == 2 && bytes > 1024 && bytes < 8192);
     char *raw = fails ? NULL : (char *)malloc(bytes + alignment + sizeof raw), *p;
     (void)user;
-    if (!raw) return NULL;
+    if (!raw) { return NULL; }
     p = raw + sizeof raw;
     p += (alignment - (size_t)((uintptr_t)p % alignment)) % alignment;
     memcpy(p - sizeof raw, &raw, sizeof raw);
@@ -338,13 +340,14 @@ static void deep(void) {
     tensor_rnn(tensor_unsqueeze(x, 0), .weights = w, .no_bias = 1);
     for (depth = 1; depth < 70; depth++) {          // the list of scopes grows twice on the way
         failing = 1;
-        if (tensor_is_poison(tensor_matmul(x, x))) CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, NULL);
+        if (tensor_is_poison(tensor_matmul(x, x))) { CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, NULL); }
         failing = 2;                                // the list of scopes alone
-        if (tensor_is_poison(tensor_rnn_cell(x, x, x, x, NULL, NULL, 0)))
+        if (tensor_is_poison(tensor_rnn_cell(x, x, x, x, NULL, NULL, 0))) {
             CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, NULL);
+        }
         failing = 0;
         CHECK_MSG(tensor_autocast_dtype() == TENSOR_F16, "depth %d", depth);
-        if (tensor_autocast_dtype() != TENSOR_F16) break;
+        if (tensor_autocast_dtype() != TENSOR_F16) { break; }
         s = tensor_scope_begin();
         (void)s;
     }
@@ -433,7 +436,7 @@ static void modules(void) {
     tensor_free(h);
     tensor_free(c);
     tensor_scope_end(a);
-    for (k = 0; k < 3; k++) nn_free(all[k]);
+    for (k = 0; k < 3; k++) { nn_free(all[k]); }
     nn_free(upsample);
 }
 

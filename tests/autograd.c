@@ -15,9 +15,10 @@ static void expect(tensor_t *x, const double *want, int n, double tol, int line)
     int k;
     test_note(v && tensor_numel(d) == n, __FILE__, line, "%d numbers expected, there are %lld", n,
               (long long)tensor_numel(d));
-    for (k = 0; k < n && v && k < tensor_numel(d); k++)
+    for (k = 0; k < n && v && k < tensor_numel(d); k++) {
         test_note(fabs(v[k] - want[k]) <= tol * (1 + fabs(want[k])), __FILE__, line,
                   "number %d is %.12g, expected %.12g", k, v[k], want[k]);
+    }
     tensor_scope_end(s);
 }
 #define EXPECT(x, ...) EXPECT_TOL(x, 1e-6, __VA_ARGS__)
@@ -187,16 +188,18 @@ static void changed_overlapping(void) {
     EXPECT(x, 2, 4, 6, 8, 5);
     w = tensor_reshape(tensor_arange(0, 9, 1, TENSOR_F32), 3, 3); // a transpose onto itself: never garbage
     t = tensor_copy_(w, tensor_mT(w));
-    if (tensor_is_poison(t))
+    if (tensor_is_poison(t)) {
         FAILS(tensor_error_code(), TENSOR_ERR_AUTOGRAD, "overlap", "autograd.c:");
-    else
+    } else {
         EXPECT(w, 0, 3, 6, 1, 4, 7, 2, 5, 8);
+    }
     w = tensor_reshape(tensor_arange(0, 9, 1, TENSOR_F32), 3, 3);
     t = tensor_add_(w, tensor_select(w, 0, 0)); // b broadcast from a row of x
-    if (tensor_is_poison(t))
+    if (tensor_is_poison(t)) {
         FAILS(tensor_error_code(), TENSOR_ERR_AUTOGRAD, "overlap", "autograd.c:");
-    else
+    } else {
         EXPECT(w, 0, 2, 4, 3, 5, 7, 6, 8, 10);
+    }
 }
 static void backward_twice(void) {
     tensor_t *x = LEAF(1, 2, 3), *y = tensor_sum(tensor_mul(x, x));
@@ -313,10 +316,13 @@ static void parts_of_one(void) {
         y = tensor_sum(tensor_mul(tensor_select(b, 0, 0), DATA(1, 2)));
         y = tensor_add(y, tensor_sum(tensor_mul_scalar(tensor_narrow(b, 0, 0, 2), 10)));
         y = tensor_add(y, tensor_sum(tensor_mul(tensor_select(b, 1, 1), DATA(100, 200, 300))));
-        if (whole) y = tensor_add(y, tensor_sum(tensor_mul_scalar(b, 1000)));
+        if (whole) { y = tensor_add(y, tensor_sum(tensor_mul_scalar(b, 1000))); }
         CHECK(tensor_backward(y) == 0);
-        if (whole) EXPECT(tensor_grad(x), 2022, 2020, 2000, 2224, 2420, 2600);
-        else EXPECT(tensor_grad(x), 22, 20, 0, 224, 420, 600);
+        if (whole) {
+            EXPECT(tensor_grad(x), 2022, 2020, 2000, 2224, 2420, 2600);
+        } else {
+            EXPECT(tensor_grad(x), 22, 20, 0, 224, 420, 600);
+        }
     }
 }
 static tensor_t *lies(tensor_t *g, void *user) {
@@ -336,9 +342,10 @@ static void parts_of_permuted(void) {
             h = h ? tensor_add(h, part) : part;
         }
         CHECK(tensor_backward(tensor_sum(h)) == 0 && row_major == 1);
-        for (int k = 0; k < 3; k++)
+        for (int k = 0; k < 3; k++) {
             CHECK(tensor_item(tensor_sum(tensor_select(tensor_grad(x), 2, k))) == (k < parts ?
                     48.0 * (k + 1) : 0));
+        }
     }
 }
 static void view_overwritten(void) {
@@ -512,7 +519,7 @@ static void several(void) {
 static void accumulation(void) {
     tensor_t *x = LEAF(1, 2), *g, *y, *z;
     int k;
-    for (k = 0; k < 3; k++) tensor_backward(tensor_sum(tensor_mul_scalar(x, 2)));
+    for (k = 0; k < 3; k++) { tensor_backward(tensor_sum(tensor_mul_scalar(x, 2))); }
     EXPECT(tensor_grad(x), 6, 6);
     g = tensor_grad(x);
     tensor_zero_(g);
@@ -613,7 +620,7 @@ static tensor_t *cube_forward(tensor_function_ctx_t *ctx, tensor_t *const *in, i
 static int cube_backward(tensor_function_ctx_t *ctx, tensor_t *g, tensor_t **grads, int n) {
     tensor_t *x = tensor_saved(ctx, 0);
     (void)n;
-    if (tensor_is_poison(x)) return tensor_error_code();
+    if (tensor_is_poison(x)) { return tensor_error_code(); }
     grads[0] = tensor_mul(g, tensor_mul_scalar(tensor_mul(x, x), 3));
     return 0;
 }
@@ -726,7 +733,7 @@ static double chain(int n) {
     tensor_scope_t s = tensor_scope_begin();
     for (k = 1; k < n; k++) {
         tensor_set(&y, tensor_add_scalar(y, 1));
-        if (k % 1000 == 0) tensor_scope_reset(s);
+        if (k % 1000 == 0) { tensor_scope_reset(s); }
     }
     tensor_scope_end(s);
     CHECK(tensor_memory_stats().live_nodes >= n);
@@ -746,7 +753,7 @@ static void long_chain(void) {
         tensor_scope_t s = tensor_scope_begin();
         for (k = 1; k < LONG; k++) {
             tensor_set(&y, tensor_mul_scalar(y, 1.0));
-            if (k % 1000 == 0) tensor_scope_reset(s);
+            if (k % 1000 == 0) { tensor_scope_reset(s); }
         }
         tensor_scope_end(s);
         tensor_free(y);
@@ -755,7 +762,7 @@ static void long_chain(void) {
     { // a chain of in-place changes of one view
         tensor_t *x = LEAF(1, 2), *b = tensor_mul_scalar(x, 1), *v = tensor_narrow(b, 0, 0, 1);
         int k;
-        for (k = 0; k < 20000; k++) tensor_add_scalar_(v, 1);
+        for (k = 0; k < 20000; k++) { tensor_add_scalar_(v, 1); }
         CHECK(tensor_backward(tensor_sum(b)) == 0);
         EXPECT(b, 20001, 2);
         EXPECT(tensor_grad(x), 1, 1);
@@ -764,7 +771,7 @@ static void long_chain(void) {
         tensor_t *x = LEAF(1), *y = tensor_mul_scalar(x, 0);
         int k;
         tensor_scope_t s = tensor_scope_begin();
-        for (k = 0; k < 20000; k++) tensor_set(&y, tensor_add(y, x));
+        for (k = 0; k < 20000; k++) { tensor_set(&y, tensor_add(y, x)); }
         tensor_scope_end(s);
         CHECK(tensor_backward(y) == 0);
         EXPECT(tensor_grad(x), 20000);
@@ -781,8 +788,8 @@ static void through_time(void) {
     for (k = 0; k < 3; k++) { // by NULL (kept), by a scope's own, by a kept handle
         s = tensor_scope_begin();
         h = k ? tensor_from(h0, TENSOR_F64, 1, 2) : NULL;
-        if (k == 2) tensor_keep(h);
-        if (!k) CHECK(tensor_set(&h, tensor_from(h0, TENSOR_F64, 1, 2)) == 0);
+        if (k == 2) { tensor_keep(h); }
+        if (!k) { CHECK(tensor_set(&h, tensor_from(h0, TENSOR_F64, 1, 2)) == 0); }
         for (t = 0; t < 5; t++) {
             tensor_scope_t inner = tensor_scope_begin();
             CHECK(tensor_set(&h, tensor_add_scalar(tensor_tanh(tensor_matmul(h, w)), 0.1)) == 0);
@@ -794,7 +801,7 @@ static void through_time(void) {
         EXPECT_TOL(tensor_grad(w), 1e-12, 0.3873834208658172, 0.5286325595618271, 0.0435997887430722,
                    0.1197293003203879);
         tensor_set_grad(w, NULL);
-        if (k != 1) CHECK(tensor_free(h) == 0);
+        if (k != 1) { CHECK(tensor_free(h) == 0); }
         CHECK(tensor_scope_end(s) == 0);
     }
     // poison is refused, the old value stays
@@ -813,7 +820,7 @@ static int64_t live(void) { return tensor_memory_stats().live_tensors; }
 static tensor_t *early_return(tensor_t *x, int early) {
     tensor_scope_t s = tensor_scope_begin();
     tensor_t *y = tensor_exp(x);
-    if (early) return y; // forgets its scope
+    if (early) { return y; } // forgets its scope
     return tensor_scope_return(s, tensor_mul(y, y));
 }
 static void scopes(void) {
@@ -856,7 +863,7 @@ static void scopes(void) {
     a = tensor_ones(2); // freed before its scope ends
     CHECK(tensor_free(a) == 0 && live() == start);
     FAILS(tensor_free(a), TENSOR_ERR_OWNER, "freed twice", "autograd.c:");
-    for (int i = 0; i < 50; i++) CHECK(tensor_ones(2) != a);      // not reused before a reset
+    for (int i = 0; i < 50; i++) { CHECK(tensor_ones(2) != a); }      // not reused before a reset
     POISONS(tensor_neg(a), TENSOR_ERR_OWNER, "neg: argument x: tensor used after it was freed at autograd.c:",
             "created by ones at autograd.c:");
     memset(&t, 0, sizeof t);
@@ -885,7 +892,7 @@ static void stale(void) {
             POISONS(tensor_narrow(prev, 0, 0, 1), TENSOR_ERR_OWNER, "scope ended", "autograd.c:");
             FAILS(tensor_backward(prev), TENSOR_ERR_OWNER, "scope ended", "autograd.c:");
         }
-        for (t = tensor_ones(4); tensor_item(tensor_select(t, 0, 0)) < 40;) t = tensor_add_scalar(t, 1);
+        for (t = tensor_ones(4); tensor_item(tensor_select(t, 0, 0)) < 40;) { t = tensor_add_scalar(t, 1); }
         prev = tensor_mul_scalar(t, 0.5);
     }
     tensor_scope_end(s);
@@ -995,7 +1002,7 @@ static void steady(void) {
     int step;
     memset(&before, 0, sizeof before);
     for (step = 0; step < 50; step++, tensor_scope_reset(s)) {
-        if (step == 20) before = tensor_memory_stats();
+        if (step == 20) { before = tensor_memory_stats(); }
         tensor_set_grad(w, NULL);
         tensor_backward(tensor_mean(tensor_square(tensor_tanh(tensor_matmul(x, w)))));
     }

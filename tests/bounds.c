@@ -13,7 +13,7 @@ static tensor_t *at_end(int64_t rows, int64_t columns) {
     float *p = (float *)(void *)(page + PAGE) - rows * columns;
     dims[0] = rows;
     dims[1] = columns;
-    for (i = 0; i < rows * columns; i++) p[i] = 1;
+    for (i = 0; i < rows * columns; i++) { p[i] = 1; }
     return tensor_wrap_n(p, TENSOR_F32, dims, 2, NULL, NULL);
 }
 
@@ -21,8 +21,8 @@ static void products(void) {
     static const int sizes[] = {1, 2, 3, 4, 5, 7, 9, 12, 13, 16, 17, 33};
     enum { SIZES = (int)(sizeof sizes / sizeof sizes[0]) };
     int a, b, c;
-    for (a = 0; a < SIZES; a++)
-        for (b = 0; b < SIZES; b++)
+    for (a = 0; a < SIZES; a++) {
+        for (b = 0; b < SIZES; b++) {
             for (c = 0; c < SIZES; c++) {
                 int64_t m = sizes[a], n = sizes[b], k = sizes[c];
                 tensor_scope_t scope = tensor_scope_begin();
@@ -35,6 +35,8 @@ static void products(void) {
                 CHECK(tensor_item(tensor_sum(tensor_matmul(tensor_mT(at_end(k, m)), b1))) == want);
                 tensor_scope_end(scope);
             }
+        }
+    }
 }
 
 // Large ones of two threads, which pack A together.
@@ -92,7 +94,7 @@ static void rows(void) {
 // Full tiles of pixels and a part of one; the kernel as it stands and turned round; 16 channels by Winograd's
 // way, 12 by direct sums, which are exact.
 static void convolutions(void) {
-    for (int64_t n = 5; n < 34; n += n < 20 ? 3 : 13)
+    for (int64_t n = 5; n < 34; n += n < 20 ? 3 : 13) {
         for (int64_t c = 12; c <= 16; c += 4) {
             tensor_scope_t scope = tensor_scope_begin();
             int64_t m = n + 4;
@@ -104,6 +106,7 @@ static void convolutions(void) {
             CHECK(fabs(tensor_item(tensor_sum(tensor_conv_transpose2d(image, w))) - want) <= room);
             tensor_scope_end(scope);
         }
+    }
 }
 
 // Every block stands between fences.
@@ -112,7 +115,7 @@ static void *fenced(void *user, size_t bytes, size_t alignment) {
     size_t room = (bytes + SMALL - 1) / SMALL * SMALL;
     char *p = (char *)mmap(NULL, room + 2 * FENCE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     (void)user;
-    if (p == (char *)MAP_FAILED || alignment > SMALL) return NULL;
+    if (p == (char *)MAP_FAILED || alignment > SMALL) { return NULL; }
     return mprotect(p + FENCE, room, PROT_READ | PROT_WRITE) ? NULL : p + FENCE;
 }
 static void unfenced(void *user, void *p, size_t bytes, size_t alignment) {
@@ -150,7 +153,7 @@ static void memory_of_workers(void) {
             tensor_manual_seed(5);
             CHECK(tensor_set_num_threads(again ? 4 : 1) == 0);
             uint64_t h = worked(dtypes[k / 2], 1 + k % 2);
-            if (!again) alone = h;
+            if (!again) { alone = h; }
             CHECK_MSG(h == alone, "%d: other bits by four threads", k);
             tensor_scope_reset(scope);
         }
@@ -166,7 +169,7 @@ int main(void) {
     static const char *const isas[] = {"scalar", "sse2", "avx2", "avx512", "neon"};
     int i;
     page = (char *)mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page == (char *)MAP_FAILED || mprotect(page + PAGE, PAGE, PROT_NONE)) return 1;
+    if (page == (char *)MAP_FAILED || mprotect(page + PAGE, PAGE, PROT_NONE)) { return 1; }
     for (i = 0; i < 5; i++) {
         if (tensor_set_isa(isas[i]) != 0) {
             tensor_clear_error();

@@ -23,7 +23,7 @@ TEST_FN int fixture_count(const char *directory) {
     FILE *f;
     snprintf(path, sizeof path, "%s/%s.safetensors", directory, fixture_files[FIXTURE_FILES - 1]);
     f = fopen(path, "rb");
-    if (f) fclose(f);
+    if (f) { fclose(f); }
     return f ? FIXTURE_FILES : FIXTURE_FILES - 1;
 }
 
@@ -45,8 +45,9 @@ static double zero_f(double v) {
 }
 static tensor_dtype_t dtype_of(const char *name) {
     int d;
-    for (d = 0; d < TENSOR_DTYPE_COUNT; d++)
-        if (strcmp(tensor_dtype_name((tensor_dtype_t)d), name) == 0) break;
+    for (d = 0; d < TENSOR_DTYPE_COUNT; d++) {
+        if (strcmp(tensor_dtype_name((tensor_dtype_t)d), name) == 0) { break; }
+    }
     return (tensor_dtype_t)d;
 }
 
@@ -54,9 +55,9 @@ static tensor_dtype_t dtype_of(const char *name) {
 
 static int results(arguments_t *a, tensor_t *x, tensor_t *y, tensor_t *z) {
     int n = 0;
-    if (x) a->out[n++] = x;
-    if (y) a->out[n++] = y;
-    if (z) a->out[n++] = z;
+    if (x) { a->out[n++] = x; }
+    if (y) { a->out[n++] = y; }
+    if (z) { a->out[n++] = z; }
     return n;
 }
 static int slogdet(arguments_t *a, tensor_slogdet_t s) {
@@ -88,26 +89,26 @@ static int results_as_they_are;
 // matrices: the projections on them.
 static int svd(arguments_t *a, tensor_t *u, tensor_t *s, tensor_t *vh, int full) {
     tensor_t *uut = tensor_matmul(u, tensor_mT(u)), *vvt = tensor_matmul(vh, tensor_mT(vh));
-    if (full) return results(a, s, uut, vvt);
+    if (full) { return results(a, s, uut, vvt); }
     a->out[3] = tensor_matmul(tensor_mul(u, tensor_unsqueeze(tensor_mul(s, s), -2)), vh);
     return results(a, s, tensor_abs(u), tensor_abs(vh)) + 1;
 }
 static int linalg_svd(arguments_t *a, tensor_linalg_svd_t f) {
-    if (results_as_they_are) return results(a, f.u, f.s, f.vh);
+    if (results_as_they_are) { return results(a, f.u, f.s, f.vh); }
     return svd(a, f.u, f.s, f.vh, (int)a->i[0]);
 }
 static int svd_of(arguments_t *a, tensor_svd_t f) {
-    if (results_as_they_are) return results(a, f.u, f.s, f.v);
+    if (results_as_they_are) { return results(a, f.u, f.s, f.v); }
     return svd(a, f.u, f.s, tensor_mT(f.v), 0);
 }
 static int lowrank(arguments_t *a, tensor_svd_t f) {
-    if (results_as_they_are) return results(a, f.u, f.s, f.v);
+    if (results_as_they_are) { return results(a, f.u, f.s, f.v); }
     return results(a, f.s, tensor_matmul(tensor_mul(f.u, tensor_unsqueeze(f.s, -2)), tensor_mT(f.v)), NULL);
 }
 static int eigh(arguments_t *a, tensor_eigh_t f) {
     tensor_t *w = f.eigenvalues, *q = f.eigenvectors,
              *w3 = tensor_unsqueeze(tensor_mul(tensor_mul(w, w), w), -2);
-    if (results_as_they_are) return results(a, w, q, NULL);
+    if (results_as_they_are) { return results(a, w, q, NULL); }
     return results(a, w, tensor_abs(q), tensor_matmul(tensor_mul(q, w3), tensor_mT(q)));
 }
 static int lstsq(arguments_t *a, tensor_lstsq_t f) {
@@ -123,7 +124,7 @@ static int state(arguments_t *a, tensor_state_t s) {
     return results(a, s.y, s.h, s.c);
 }
 static int cell(arguments_t *a, tensor_state_t s) {
-    if (results_as_they_are) return state(a, s);
+    if (results_as_they_are) { return state(a, s); }
     return results(a, s.h, s.c, NULL);
 }
 // Inputs x, h, c, weights; layers, proj_size, bidirectional, batch_first, relu, bias.
@@ -150,11 +151,12 @@ static int attention(arguments_t *a) {
         nn_parameter(m, "q_proj_weight", *w++);
         nn_parameter(m, "k_proj_weight", *w++);
         nn_parameter(m, "v_proj_weight", *w++);
-    } else
+    } else {
         nn_parameter(m, "in_proj_weight", *w++);
-    if (a->i[4]) nn_parameter(m, "in_proj_bias", *w++);
+    }
+    if (a->i[4]) { nn_parameter(m, "in_proj_bias", *w++); }
     nn_parameter(out, "weight", *w++);
-    if (a->i[4]) nn_parameter(out, "bias", *w++);
+    if (a->i[4]) { nn_parameter(out, "bias", *w++); }
     if (a->i[6]) {
         nn_parameter(m, "bias_k", w[0]);
         nn_parameter(m, "bias_v", w[1]);
@@ -170,28 +172,34 @@ static tensor_t *steps(arguments_t *a) {
     nn_optimizer_t *o = NULL;
     double v[8];
     int k, up = (int)a->i[0], flag = (int)a->i[1];
-    for (k = 0; k < 8; k++) v[k] = a->nf ? zero_f(a->f[k]) : 0;
+    for (k = 0; k < 8; k++) { v[k] = a->nf ? zero_f(a->f[k]) : 0; }
 #define WHOSE .list = &w, .count = 1, .lr = v[0], .weight_decay = v[1], .maximize = up
 #define BETAS .beta1 = v[2], .beta2 = v[3], .eps = v[4]
-    if (strcmp(a->s, "sgd") == 0)
+    if (strcmp(a->s, "sgd") == 0) {
         o = nn_sgd(WHOSE, .momentum = v[2], .dampening = v[3], .nesterov = flag);
-    if (strcmp(a->s, "adam") == 0) o = nn_adam(WHOSE, BETAS, .amsgrad = flag);
-    if (strcmp(a->s, "adamw") == 0) o = nn_adamw(WHOSE, BETAS, .amsgrad = flag);
-    if (strcmp(a->s, "rmsprop") == 0)
+    }
+    if (strcmp(a->s, "adam") == 0) { o = nn_adam(WHOSE, BETAS, .amsgrad = flag); }
+    if (strcmp(a->s, "adamw") == 0) { o = nn_adamw(WHOSE, BETAS, .amsgrad = flag); }
+    if (strcmp(a->s, "rmsprop") == 0) {
         o = nn_rmsprop(WHOSE, .alpha = v[2], .eps = v[3], .momentum = v[4], .centered = flag);
-    if (strcmp(a->s, "adagrad") == 0)
+    }
+    if (strcmp(a->s, "adagrad") == 0) {
         o = nn_adagrad(WHOSE, .lr_decay = v[2], .initial_accumulator_value = v[3], .eps = v[4]);
-    if (strcmp(a->s, "adadelta") == 0) o = nn_adadelta(WHOSE, .rho = v[2], .eps = v[3]);
-    if (strcmp(a->s, "adamax") == 0) o = nn_adamax(WHOSE, BETAS);
-    if (strcmp(a->s, "nadam") == 0)
+    }
+    if (strcmp(a->s, "adadelta") == 0) { o = nn_adadelta(WHOSE, .rho = v[2], .eps = v[3]); }
+    if (strcmp(a->s, "adamax") == 0) { o = nn_adamax(WHOSE, BETAS); }
+    if (strcmp(a->s, "nadam") == 0) {
         o = nn_nadam(WHOSE, BETAS, .momentum_decay = v[5], .decoupled_weight_decay = flag);
-    if (strcmp(a->s, "asgd") == 0) o = nn_asgd(WHOSE, .lambd = v[2], .alpha = v[3], .t0 = v[4]);
-    if (strcmp(a->s, "rprop") == 0)
+    }
+    if (strcmp(a->s, "asgd") == 0) { o = nn_asgd(WHOSE, .lambd = v[2], .alpha = v[3], .t0 = v[4]); }
+    if (strcmp(a->s, "rprop") == 0) {
         o = nn_rprop(.list = &w, .count = 1, .lr = v[0], .maximize = up, .etaminus = v[2], .etaplus = v[3],
                      .step_size_min = v[4], .step_size_max = v[5]);
-    if (strcmp(a->s, "adafactor") == 0)
+    }
+    if (strcmp(a->s, "adafactor") == 0) {
         o = nn_adafactor(WHOSE, .beta2_decay = v[2], .eps1 = v[3], .eps2 = v[4], .d = v[5]);
-    if (strcmp(a->s, "radam") == 0) o = nn_radam(WHOSE, BETAS, .decoupled_weight_decay = flag);
+    }
+    if (strcmp(a->s, "radam") == 0) { o = nn_radam(WHOSE, BETAS, .decoupled_weight_decay = flag); }
 #undef WHOSE
 #undef BETAS
     for (k = 0; o && k < tensor_size(a->in[1], 0); k++) {
@@ -207,7 +215,7 @@ static tensor_t *muon(arguments_t *a) {
     nn_optimizer_t *o;
     double v[7];
     int k;
-    for (k = 0; k < 7; k++) v[k] = k < a->nf ? zero_f(a->f[k]) : 0;
+    for (k = 0; k < 7; k++) { v[k] = k < a->nf ? zero_f(a->f[k]) : 0; }
     o = nn_muon(.list = &w, .count = 1, .lr = v[0], .weight_decay = v[1], .momentum = v[2], .eps = v[3],
                 .ns_a = v[4], .ns_b = v[5], .ns_c = v[6], .no_nesterov = (int)a->i[0],
                 .adjust_lr_fn = (int)a->i[1], .ns_steps = (int)a->i[2]);
@@ -228,7 +236,7 @@ static tensor_t *fit_loss(void *user) {
     fit_t *f = (fit_t *)user;
     tensor_t *y = tensor_tanh(tensor_matmul(f->a->in[0], tensor_cat(0, f->w[0], f->w[1])));
     y = tensor_mean(tensor_square(tensor_sub(y, f->a->in[1])));
-    if (f->a->i[5]) y = tensor_neg(y);
+    if (f->a->i[5]) { y = tensor_neg(y); }
     nn_zero_grad(f->o);
     tensor_backward(y);
     return y;
@@ -243,7 +251,7 @@ static tensor_t *lbfgs(arguments_t *a) {
     f.w[1] = tensor_requires_grad_(tensor_clone(tensor_narrow(w, 0, 2, 3)), 1);
     f.o = nn_lbfgs(.list = f.w, .count = 2, .lr = a->f[0], .max_iter = (int)a->i[1], .max_eval = (int)a->i[2],
                    .history_size = (int)a->i[3], .line_search_fn = (int)a->i[4], .maximize = (int)a->i[5]);
-    for (k = 0; f.o && k < a->i[0]; k++) loss = nn_step_closure(f.o, fit_loss, &f);
+    for (k = 0; f.o && k < a->i[0]; k++) { loss = nn_step_closure(f.o, fit_loss, &f); }
     nn_optimizer_free(f.o);
     return tensor_detach(tensor_cat(0, f.w[0], f.w[1], tensor_reshape(loss, 1)));
 }
@@ -278,7 +286,7 @@ static tensor_t *lbfgs_path(arguments_t *a) {
     f.w[0] = tensor_requires_grad_(tensor_clone(a->in[0]), 1);
     f.o = nn_lbfgs(.list = f.w, .count = 1, .lr = a->f[0], .max_iter = (int)a->i[2], .max_eval = (int)a->i[3],
                    .history_size = (int)a->i[4], .line_search_fn = (int)a->i[5]);
-    for (k = 0; f.o && k < a->i[1]; k++) loss = nn_step_closure(f.o, path_loss, &f);
+    for (k = 0; f.o && k < a->i[1]; k++) { loss = nn_step_closure(f.o, path_loss, &f); }
     nn_optimizer_free(f.o);
     loss = tensor_stack(0, loss, tensor_scalar(f.calls, TENSOR_F64));
     return tensor_detach(tensor_cat(0, f.w[0], loss));
@@ -293,7 +301,7 @@ static tensor_t *rates(arguments_t *a) {
     p.factor = f[1], p.threshold = zero_f(f[2]), p.min_lr = f[3];
     p.patience = zero_i(i[1]), p.cooldown = i[2], p.maximize = (int)i[3], p.absolute = (int)i[4];
     for (k = 0; k < n && k < 128; k++) {
-        if (a->nin) lr = nn_lr_plateau(&p, tensor_item(tensor_select(a->in[0], 0, k)), lr);
+        if (a->nin) { lr = nn_lr_plateau(&p, tensor_item(tensor_select(a->in[0], 0, k)), lr); }
         v[k] = a->nin ? lr : strcmp(a->s, "cosine") == 0 ? nn_lr_cosine(k, i[1], f[0], f[1])
                : strcmp(a->s, "step") == 0 ? nn_lr_step(k, i[1], f[0], f[1])
                : strcmp(a->s, "exponential") == 0 ? nn_lr_exponential(k, f[0], f[1])
@@ -310,7 +318,7 @@ static tensor_t *rates(arguments_t *a) {
 // "pattern|reduce"; h, c, w are the first sizes.
 TEST_FN tensor_t *rearrange(arguments_t *a) {
     char *bar = strchr(a->s, '|');
-    if (bar) *bar = 0;
+    if (bar) { *bar = 0; }
     return tensor_rearrange(a->in[0], a->s, bar ? bar + 1 : NULL, .h = a->i[0]);
 }
 // The second and third result are the running statistics.
@@ -458,9 +466,10 @@ TEST_FN const char *skipped(const char *name, const char *test) {
     int k;
     for (k = 0; k < SKIPS; k++) {
         const char *p = skips[k].names;
-        if (strcmp(skips[k].test, test) != 0) continue;
-        for (; (p = strstr(p, name)) != NULL; p += n)
-            if ((p == skips[k].names || p[-1] == ' ') && (p[n] == 0 || p[n] == ' ')) return skips[k].why;
+        if (strcmp(skips[k].test, test) != 0) { continue; }
+        for (; (p = strstr(p, name)) != NULL; p += n) {
+            if ((p == skips[k].names || p[-1] == ' ') && (p[n] == 0 || p[n] == ' ')) { return skips[k].why; }
+        }
     }
     return NULL;
 }
@@ -474,23 +483,24 @@ TEST_FN tensor_t *arrange(tensor_t *x, char layout) {
     size_t size = tensor_dtype_size(tensor_dtype(x));
     char *from, *to;
     int d, nd = s.ndim;
-    if (nd == 0 && layout != 'O') layout = 'C';
+    if (nd == 0 && layout != 'O') { layout = 'C'; }
     room = 1;
     for (d = 0; d < nd; d++) {
         int e = layout == 'T' ? d : nd - 1 - d;
         strides[e] = room;
-        if (layout == 'S' && d == 0)
+        if (layout == 'S' && d == 0) {
             strides[e] = 2, room = 2 * s.dims[e] + 1;
-        else if (layout == 'N' && d == 0)
+        } else if (layout == 'N' && d == 0) {
             room = s.dims[e] + 3;
-        else
+        } else {
             room *= s.dims[e];
+        }
     }
-    if (layout == 'S') offset = 1;
-    if (layout == 'N') offset = 2;
-    if (layout == 'O') offset = 3, room += 3;
-    if (layout == 'E' && n) strides[0] = 0;
-    if (n == 0) room = offset;
+    if (layout == 'S') { offset = 1; }
+    if (layout == 'N') { offset = 2; }
+    if (layout == 'O') { offset = 3, room += 3; }
+    if (layout == 'E' && n) { strides[0] = 0; }
+    if (n == 0) { room = offset; }
     from = (char *)malloc((size_t)n * size + 1);
     to = (char *)malloc((size_t)room * size + 1);
     memset(to, 0x7F, (size_t)room * size + 1);
@@ -520,17 +530,15 @@ TEST_FN void read_arguments(nn_safetensors_t *r, const char *line, arguments_t *
         char *v = strchr(word, '=') + 1, *slash = strchr(word, '/');
         p = strstr(p, word) + strlen(word);
         if (strncmp(word, "in=", 3) == 0) {
-            if (slash) *slash = 0;
+            if (slash) { *slash = 0; }
             a->in[a->nin++] = slash ? arrange(nn_safetensors_get(r, v), slash[1]) : NULL;
-        } else if (strncmp(word, "i=", 2) == 0)
-            for (; *v; v += *v == ',')
-                a->i[a->ni++] = strtoll(v, &v, 10);
-        else if (strncmp(word, "f=", 2) == 0)
-            for (; *v; v += *v == ',')
-                a->f[a->nf++] = strtod(v, &v);
-        else if (strncmp(word, "s=", 2) == 0)
-            for (k = 0; v[k]; k++)
-                a->s[k] = v[k] == '_' ? ' ' : v[k];
+        } else if (strncmp(word, "i=", 2) == 0) {
+            for (; *v; v += *v == ',') { a->i[a->ni++] = strtoll(v, &v, 10); }
+        } else if (strncmp(word, "f=", 2) == 0) {
+            for (; *v; v += *v == ',') { a->f[a->nf++] = strtod(v, &v); }
+        } else if (strncmp(word, "s=", 2) == 0) {
+            for (k = 0; v[k]; k++) { a->s[k] = v[k] == '_' ? ' ' : v[k]; }
+        }
     }
 }
 

@@ -150,7 +150,7 @@ static tensor_t *one_step(job_t *j) {
 static void one(job_t *j) {
     static const float factors[] = {1, 0, -0.0f, 1e-3f, -1e-30f, 0.5f, 1e-38f};
     float *mask = (float *)malloc(4500 * sizeof *mask);
-    for (int i = 0; i < 4500; i++) mask[i] = factors[i % 7];
+    for (int i = 0; i < 4500; i++) { mask[i] = factors[i % 7]; }
     j->mask = tensor_from(mask, TENSOR_F32, 1, 4500);
     free(mask);
     j->body = nn_sequential(nn_linear(300, 97), nn_relu(), nn_linear(97, 33));
@@ -220,7 +220,7 @@ static void leave_all(left_t *l, job_t *j) {
             leave(l, tensor_grad(list.item[i].tensor));
         }
     }
-    if (j->scaler) leave(l, j->scaler);
+    if (j->scaler) { leave(l, j->scaler); }
     l->rng = tensor_get_generator();
     char path[300];
     const char *folder = getenv("TMPDIR");
@@ -230,13 +230,12 @@ static void leave_all(left_t *l, job_t *j) {
     l->file = (char *)malloc(1 << 20);
     l->file_bytes = f ? fread(l->file, 1, 1 << 20, f) : 0;
     CHECK(l->file_bytes > 0 && l->file_bytes < 1 << 20);
-    if (f) fclose(f);
+    if (f) { fclose(f); }
     remove(path);
 }
 
 static void forget(left_t *l) {
-    for (int i = 0; i < l->n; i++)
-        free(l->part[i].data);
+    for (int i = 0; i < l->n; i++) { free(l->part[i].data); }
     free(l->file);
 }
 
@@ -265,26 +264,26 @@ static void train(make_t make, int captured, left_t *l) {
             CHECK_MSG(tensor_memory_stats().allocs == before, "a replay took memory");
             CHECK(tensor_memory_stats().live_tensors == alive);
         } else {
-            if (captured) CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+            if (captured) { CHECK(tensor_capture_begin(TENSOR_CPU) == 0); }
             j.loss = tensor_keep(j.step(&j));
             tensor_scope_reset(inner);          // what it held becomes temporaries
             if (captured) {
                 g = tensor_capture_end();
                 CHECK_MSG(g != NULL, "%s", tensor_error_text());
-                if (!g) break;
+                if (!g) { break; }
                 tensor_graph_info_t info = tensor_graph_info(g);
                 CHECK(info.packed_bytes > 0 && info.packed_bytes < info.temporary_bytes);
             }
         }
         l->loss[i] = (float)tensor_item(j.loss);
-        if (!captured) tensor_free(j.loss);
+        if (!captured) { tensor_free(j.loss); }
     }
-    if (captured) tensor_free(j.loss);
+    if (captured) { tensor_free(j.loss); }
     leave_all(l, &j);
     CHECK(tensor_graph_free(g) == 0);
     nn_optimizer_free(j.opt);
     nn_free(j.net);
-    if (j.scaler) tensor_free(j.scaler);
+    if (j.scaler) { tensor_free(j.scaler); }
     tensor_scope_end(inner);
     tensor_scope_end(scope);
 }
@@ -294,15 +293,17 @@ static void compare(const char *name, make_t make) {
     train(make, 0, &eager);
     train(make, 1, &replayed);
     CHECK_MSG(eager.n == replayed.n, "%s: %d tensors left, %d by replays", name, eager.n, replayed.n);
-    for (int i = 0; i < STEPS; i++)
+    for (int i = 0; i < STEPS; i++) {
         CHECK_MSG(memcmp(&eager.loss[i], &replayed.loss[i], sizeof(float)) == 0,
                   "%s, %s, %d threads: loss %d is %.9g, replayed %.9g", name, tensor_isa_name(),
                   tensor_get_num_threads(), i, (double)eager.loss[i], (double)replayed.loss[i]);
-    for (int i = 0; i < eager.n && i < replayed.n; i++)
+    }
+    for (int i = 0; i < eager.n && i < replayed.n; i++) {
         CHECK_MSG(eager.part[i].bytes == replayed.part[i].bytes &&
                       memcmp(eager.part[i].data, replayed.part[i].data, eager.part[i].bytes) == 0,
                   "%s, %s, %d threads: tensor %d differs", name, tensor_isa_name(),
                   tensor_get_num_threads(), i);
+    }
     CHECK_MSG(eager.file_bytes == replayed.file_bytes &&
                   memcmp(eager.file, replayed.file, eager.file_bytes) == 0,
               "%s: the checkpoints differ", name);
@@ -435,7 +436,7 @@ static void chain(tensor_dtype_t dtype, int64_t rows, int64_t columns) {
     c.row = tensor_select(numbers(dtype, 1, columns), 0, 0);
     c.turned = numbers(dtype, columns, rows);
     c.state = numbers(dtype, rows, columns);
-    if (dtype != TENSOR_I64) tensor_requires_grad_(c.x, 1);
+    if (dtype != TENSOR_I64) { tensor_requires_grad_(c.x, 1); }
     tensor_scope_t inner = tensor_scope_begin();
     CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
     chain_step(&c);
@@ -446,12 +447,15 @@ static void chain(tensor_dtype_t dtype, int64_t rows, int64_t columns) {
     for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) {
         tensor_graph_call_t call = tensor_graph_call(g, i);
         grouped += call.group >= 0;
-        for (int k = 0; k < call.inputs; k++)
+        for (int k = 0; k < call.inputs; k++) {
             blocks += tensor_graph_operand(&call, k).place == TENSOR_GRAPH_BLOCK;
+        }
         CHECK(call.group < tensor_graph_info(g).groups);
-        if (strncmp(call.op, "dropout", 7) == 0 || strncmp(call.op, "floor", 5) == 0) CHECK(call.group == -1);
+        if (strncmp(call.op, "dropout", 7) == 0 || strncmp(call.op, "floor", 5) == 0) {
+            CHECK(call.group == -1);
+        }
     }
-    if (rows * columns > 1) CHECK(tensor_graph_info(g).groups >= 2 && grouped >= 8 && blocks >= 4);
+    if (rows * columns > 1) { CHECK(tensor_graph_info(g).groups >= 2 && grouped >= 8 && blocks >= 4); }
     chain_compare(g, &c);
     for (size_t i = 0; i < sizeof isa / sizeof *isa; i++) {
         if (tensor_set_isa(isa[i])) {
@@ -459,7 +463,7 @@ static void chain(tensor_dtype_t dtype, int64_t rows, int64_t columns) {
             continue;
         }
         for (int threads = 1; threads <= 3; threads += 2) {
-            if (tensor_set_num_threads(threads) == 0) chain_compare(g, &c);
+            if (tensor_set_num_threads(threads) == 0) { chain_compare(g, &c); }
             tensor_clear_error();               // TENSOR_NO_THREADS
         }
     }
@@ -474,9 +478,11 @@ static void chain(tensor_dtype_t dtype, int64_t rows, int64_t columns) {
 static void chains(void) {
     static const tensor_dtype_t dtypes[] = {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_I64};
     static const int shapes[][2] = {{1, 1}, {2, 1}, {7, 3}, {16, 16}, {5, 51}, {13, 400}, {9, 4445}};
-    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
-        for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
             chain(dtypes[i], shapes[k][0], shapes[k][1]);
+        }
+    }
 }
 
 // Reductions of all elements run with the group that makes or reads these, in the order of their own kernels.
@@ -497,7 +503,7 @@ static void reduced_step(tensor_t *x, tensor_t *left[REDUCED]) {
 static void reduced_compare(tensor_graph_t *g, tensor_t *x, tensor_t *const captured[REDUCED], int slices) {
     tensor_scope_t scope = tensor_scope_begin();
     tensor_t *eager[REDUCED];
-    for (int i = 0; i < REDUCED; i++) tensor_fill_(captured[i], 77);
+    for (int i = 0; i < REDUCED; i++) { tensor_fill_(captured[i], 77); }
     if (slices) {
         int done;
         while ((done = tensor_graph_resume(g, 0)) == 0) {}
@@ -537,16 +543,16 @@ static void reduced_of(tensor_dtype_t dtype, int64_t n) {
     tensor_copy_(x, tensor_select(numbers(dtype, 1, n), 0, 0));
     reduced_compare(g, x, left, 0);
     reduced_compare(g, x, left, 1);
-    if (tensor_set_num_threads(3) == 0) reduced_compare(g, x, left, 0);
+    if (tensor_set_num_threads(3) == 0) { reduced_compare(g, x, left, 0); }
     tensor_clear_error();                       // TENSOR_NO_THREADS
     tensor_set_num_threads(1);
     if (n < 100000) {
-        if (tensor_set_isa("reference") == 0) reduced_compare(g, x, left, 0);
+        if (tensor_set_isa("reference") == 0) { reduced_compare(g, x, left, 0); }
         tensor_clear_error();                   // a build without it
         tensor_set_isa(NULL);
     }
     CHECK(tensor_graph_free(g) == 0);
-    for (int i = 0; i < REDUCED; i++) tensor_free(left[i]);
+    for (int i = 0; i < REDUCED; i++) { tensor_free(left[i]); }
     tensor_scope_end(scope);
 }
 
@@ -556,7 +562,7 @@ static void reduced(void) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         reduced_of(TENSOR_F32, sizes[i]);
         reduced_of(TENSOR_F64, sizes[i]);
-        if (sizes[i] > 100000) continue;
+        if (sizes[i] > 100000) { continue; }
         reduced_of(TENSOR_F16, sizes[i]);
         reduced_of(TENSOR_I64, sizes[i]);
     }
@@ -566,9 +572,9 @@ static void reduced(void) {
 enum { WIDE = 12 };
 static tensor_t *wide_step(tensor_t *x) {
     tensor_t *y[WIDE];
-    for (int i = 0; i < WIDE; i++) y[i] = tensor_mul_scalar(x, 1 + i * 0.25);
+    for (int i = 0; i < WIDE; i++) { y[i] = tensor_mul_scalar(x, 1 + i * 0.25); }
     tensor_t *total = y[0];
-    for (int i = 1; i < WIDE; i++) total = tensor_add(total, y[i]);
+    for (int i = 1; i < WIDE; i++) { total = tensor_add(total, y[i]); }
     return tensor_sum(total);
 }
 
@@ -601,7 +607,7 @@ static void shifted(void) {
         for (int captured = 0; captured < 2; captured++) {
             tensor_scope_t scope = tensor_scope_begin();
             tensor_copy_(b, a);
-            if (captured) CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+            if (captured) { CHECK(tensor_capture_begin(TENSOR_CPU) == 0); }
             if (kind == 0) {                    // the same elements, one place on
                 tensor_mul_scalar_(b, 2);
                 tensor_add_(tensor_narrow(b, 0, 0, N - 1), tensor_neg(tensor_narrow(b, 0, 1, N - 1)));
@@ -702,7 +708,7 @@ static void refused(void) {
     memset(&j, 0, sizeof j);
     mlp(&j);
     NOT_CAPTURED("item: the host reads elements", tensor_item(tensor_sum(x)))
-    NOT_CAPTURED("item: the host reads elements", { if (tensor_item(tensor_sum(x)) > 0) tensor_relu(x); })
+    NOT_CAPTURED("item: the host reads elements", { if (tensor_item(tensor_sum(x)) > 0) { tensor_relu(x); } })
     NOT_CAPTURED("equal: the host reads elements", tensor_equal(x, x))
     NOT_CAPTURED("data: the host reads elements", tensor_data(x))
     NOT_CAPTURED("data_mut: the host", tensor_data_mut(x))
@@ -862,9 +868,9 @@ static void stopped_between(void) {
         CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
         tensor_scope_t scope = tensor_scope_begin();
         tensor_mul_scalar_(before, 2);
-        if (kind == 0) tensor_cross_entropy(x, i);
-        if (kind == 1) tensor_index_select(x, 0, i);
-        if (kind == 2) tensor_floor_divide(i, whole);
+        if (kind == 0) { tensor_cross_entropy(x, i); }
+        if (kind == 1) { tensor_index_select(x, 0, i); }
+        if (kind == 2) { tensor_floor_divide(i, whole); }
         tensor_add_scalar_(behind, 1);
         tensor_scope_end(scope);
         tensor_graph_t *g = tensor_capture_end();
@@ -939,9 +945,9 @@ static void packed(void) {
     tensor_t *results[4];
     double was[4];
     results[0] = of_a, results[1] = of_b, results[2] = of_c, results[3] = of_d;
-    for (int i = 0; i < 4; i++) was[i] = tensor_item(results[i]);
+    for (int i = 0; i < 4; i++) { was[i] = tensor_item(results[i]); }
     CHECK(tensor_graph_replay(g) == 0);
-    for (int i = 0; i < 4; i++) CHECK(tensor_item(results[i]) == was[i]);
+    for (int i = 0; i < 4; i++) { CHECK(tensor_item(results[i]) == was[i]); }
     CHECK(tensor_graph_free(g) == 0);
 }
 
@@ -1006,7 +1012,7 @@ static void stepped_early(void) {
 // random calls are those of the step.
 static int n_calls(tensor_graph_t *g, const char *op) {
     int n = 0;
-    for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) n += !strcmp(tensor_graph_call(g, i).op, op);
+    for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) { n += !strcmp(tensor_graph_call(g, i).op, op); }
     return n;
 }
 static tensor_t *unread_step(tensor_t *x, tensor_t *w, tensor_t *v, tensor_t *at, tensor_t *state) {
@@ -1044,11 +1050,11 @@ static void product_step(product_t *p, int way) {
     tensor_scope_t scope = tensor_scope_begin();
     tensor_backward(tensor_sum(tensor_square(tensor_matmul(p->m, p->w))));
     tensor_t *w = tensor_detach(p->w);
-    if (way == W_CHANGES) tensor_mul_scalar_(w, 1.5);
+    if (way == W_CHANGES) { tensor_mul_scalar_(w, 1.5); }
     nn_step(p->opt);
-    if (way != KEPT) nn_zero_grad(p->opt);
-    if (way == KEPT) tensor_set_grad(p->w, NULL);
-    if (way == W_CHANGES_LATER) tensor_mul_scalar_(tensor_add_scalar_(w, 0.25), 1.5);
+    if (way != KEPT) { nn_zero_grad(p->opt); }
+    if (way == KEPT) { tensor_set_grad(p->w, NULL); }
+    if (way == W_CHANGES_LATER) { tensor_mul_scalar_(tensor_add_scalar_(w, 0.25), 1.5); }
     tensor_scope_end(scope);
 }
 
@@ -1059,7 +1065,7 @@ static void product_train(int way, int captured, float *m, int *made) {
     tensor_manual_seed(5);
     p.m = tensor_requires_grad_(tensor_randn(6, 9), 1);
     p.w = tensor_randn(9, 1);
-    if (way == W_IS_STEPPED) tensor_requires_grad_(p.w, 1);
+    if (way == W_IS_STEPPED) { tensor_requires_grad_(p.w, 1); }
     tensor_t *list[2];
     list[0] = p.m;
     list[1] = p.w;
@@ -1071,16 +1077,16 @@ static void product_train(int way, int captured, float *m, int *made) {
             continue;
         }
         int capture = i == 1 && captured;
-        if (way == KEPT) nn_zero_grad(p.opt);
-        if (capture) CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        if (way == KEPT) { nn_zero_grad(p.opt); }
+        if (capture) { CHECK(tensor_capture_begin(TENSOR_CPU) == 0); }
         product_step(&p, way);
-        if (capture) g = tensor_capture_end();
-        if (capture) CHECK_MSG(g != NULL, "%s", tensor_error_text());
+        if (capture) { g = tensor_capture_end(); }
+        if (capture) { CHECK_MSG(g != NULL, "%s", tensor_error_text()); }
     }
     *made = 0;
     for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) {
         tensor_graph_call_t c = tensor_graph_call(g, i);
-        if (strcmp(c.op, "step")) continue;
+        if (strcmp(c.op, "step")) { continue; }
         tensor_graph_operand_t grad = tensor_graph_operand(&c, 3);
         CHECK(grad.numel == 54);
         *made = grad.place == TENSOR_GRAPH_BLOCK;
@@ -1116,18 +1122,21 @@ static void left_out(void) {
     static const char *const gone[] = {"exp",        "matmul",    "cos",  "sin",
                                        "add",        "sum",       "rand", "cross_entropy_backward",
                                        "max_pool2d", "linalg_qr", "embedding_backward"};
-    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++) {
         CHECK_MSG(n_calls(g, gone[i]) == 0, "%s", gone[i]);
+    }
     static const char *const stay[] = {"index_select", "tanh",      "dropout",
                                        "linalg_solve", "embedding", "cross_entropy"};
-    for (size_t i = 0; i < sizeof stay / sizeof *stay; i++)
+    for (size_t i = 0; i < sizeof stay / sizeof *stay; i++) {
         CHECK_MSG(n_calls(g, stay[i]) == 1, "%s", stay[i]);
+    }
     for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) {
         tensor_graph_call_t c = tensor_graph_call(g, i);
-        if (strcmp(c.op, "mul") || c.outputs < 2) continue;
+        if (strcmp(c.op, "mul") || c.outputs < 2) { continue; }
         int results = 0;
-        for (int k = 0; k < c.outputs; k++)
+        for (int k = 0; k < c.outputs; k++) {
             results += tensor_graph_operand(&c, c.inputs + k).place != TENSOR_GRAPH_NONE;
+        }
         CHECK(results == 1);
     }
     tensor_generator_t rng = tensor_get_generator();
@@ -1384,19 +1393,21 @@ static void place(int k) {
         const placed_t *next = NULL;
         for (int i = 0; i < PLACED; i++) {
             const placed_t *p = &placed[i];
-            if (p->order >= e->order || p->first > e->last || p->last < e->first || p->want < after) continue;
+            if (p->order >= e->order || p->first > e->last || p->last < e->first || p->want < after) {
+                continue;
+            }
             int longer = next && p->want == next->want && p->bytes > next->bytes;
-            if (!next || p->want < next->want || longer) next = p;
+            if (!next || p->want < next->want || longer) { next = p; }
         }
-        if (!next) break;
+        if (!next) { break; }
         if (next->want >= from + e->bytes && next->want - from < best) {
             best = next->want - from;
             e->want = from;
         }
-        if (next->want + next->bytes > from) from = next->want + next->bytes;
+        if (next->want + next->bytes > from) { from = next->want + next->bytes; }
         after = next->want + 1;
     }
-    if (best == UINT64_MAX) e->want = from;
+    if (best == UINT64_MAX) { e->want = from; }
 }
 
 static void places(void) {
@@ -1410,12 +1421,12 @@ static void places(void) {
         for (int k = 0; k < 3; k++) {           // uses some that were made a while ago; 60 at the end
             r = r * 1664525u + 1013904223u;
             int j = i - 1 - (int)(r >> 20) % 60;
-            if (k == 0) j = i - 60;             // each one at least once
-            if (j < 0 || j >= PLACED || uses == 4 * PLACED) continue;
+            if (k == 0) { j = i - 60; }             // each one at least once
+            if (j < 0 || j >= PLACED || uses == 4 * PLACED) { continue; }
             placed[j].last = at++;
             z[uses++] = tensor_keep(tensor_matmul(tensor_narrow(u, 1, 0, tensor_size(y[j], 0)), y[j]));
         }
-        if (i >= PLACED) continue;
+        if (i >= PLACED) { continue; }
         r = r * 1664525u + 1013904223u;
         int64_t rows = 1 + (int64_t)(r >> 16) % 40, columns = 1 + (int64_t)(r >> 24) % 40;
         placed[i].first = at++;
@@ -1441,17 +1452,17 @@ static void places(void) {
     }
     for (int k = 0; k < PLACED; k++) {
         for (int i = 0; i < PLACED; i++) {
-            if (placed[i].order == k) place(i);
+            if (placed[i].order == k) { place(i); }
         }
     }
     for (int i = 0; i < PLACED; i++) {
         bad += placed[i].at != placed[i].want;
-        if (placed[i].want + placed[i].bytes > end) end = placed[i].want + placed[i].bytes;
+        if (placed[i].want + placed[i].bytes > end) { end = placed[i].want + placed[i].bytes; }
     }
     CHECK_MSG(bad == 0, "%d of %d temporaries lie elsewhere", bad, (int)PLACED);
     CHECK(tensor_graph_info(g).packed_bytes == end);
     CHECK(tensor_graph_free(g) == 0);
-    for (int64_t i = 0; i < uses; i++) tensor_free(z[i]);
+    for (int64_t i = 0; i < uses; i++) { tensor_free(z[i]); }
 }
 
 int main(void) {

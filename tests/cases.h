@@ -33,7 +33,7 @@ TEST_FN int part_of(const char *text, int k, char *part, size_t size) {
     const char *end;
     for (; k > 0; k--) {
         text = strstr(text, " ; ");
-        if (!text) return 0;
+        if (!text) { return 0; }
         text += 3;
     }
     end = strstr(text, " ; ");
@@ -53,19 +53,19 @@ TEST_FN void read_word(const char *p, word_t *w) {
         w->absent = 1;
         return;
     }
-    while (*p >= 'a' && *p <= 'z' && n < (int)sizeof w->letters - 1) w->letters[n++] = *p++;
+    while (*p >= 'a' && *p <= 'z' && n < (int)sizeof w->letters - 1) { w->letters[n++] = *p++; }
     if (has_letter(w, 'l') && !strchr(p, ':')) {        // l4,0,2: one dim
         snprintf(w->list, sizeof w->list, "%s", p);
         w->nd = 1;
-        for (w->dims[0] = 1; *p; p++) w->dims[0] += *p == ',';
+        for (w->dims[0] = 1; *p; p++) { w->dims[0] += *p == ','; }
         return;
     }
     while (*p >= '0' && *p <= '9') {
         w->dims[w->nd++] = strtoll(p, &end, 10);
         p = *end == 'x' ? end + 1 : end;
     }
-    if (*p == '<') w->below = strtoll(p + 1, NULL, 10);
-    if (*p == ':') snprintf(w->list, sizeof w->list, "%s", p + 1);
+    if (*p == '<') { w->below = strtoll(p + 1, NULL, 10); }
+    if (*p == ':') { snprintf(w->list, sizeof w->list, "%s", p + 1); }
 }
 
 TEST_FN void read_case(const char *text, case_t *c) {
@@ -83,20 +83,29 @@ TEST_FN void read_case(const char *text, case_t *c) {
             continue;
         }
         v++;
-        if (strncmp(word, "i=", 2) == 0)
-            for (; *v; v += *v == ',') c->given.i[c->given.ni++] = strtoll(v, &v, 10);
-        else if (strncmp(word, "f=", 2) == 0)
-            for (; *v; v += *v == ',') c->given.f[c->given.nf++] = strtod(v, &v);
-        else if (strncmp(word, "s=", 2) == 0)
-            for (k = 0; v[k]; k++) c->given.s[k] = v[k] == '_' ? ' ' : v[k];
-        else if (strncmp(word, "atol=", 5) == 0) c->atol = strtod(v, NULL);
-        else if (strncmp(word, "half=", 5) == 0) c->half = strtod(v, NULL);
-        else if (strncmp(word, "ghalf=", 6) == 0) c->gradient_half = strtod(v, NULL);
-        else if (strncmp(word, "lo=", 3) == 0) c->lo = strtod(v, NULL);
-        else if (strncmp(word, "hi=", 3) == 0) c->hi = strtod(v, NULL);
-        else if (strcmp(word, "fill=steps") == 0) c->steps = 1;
-        else if (strcmp(word, "grad=no") == 0) c->no_grad = 1;
-        else CHECK_MSG(0, "case \"%s\": no meaning of %s", text, word);
+        if (strncmp(word, "i=", 2) == 0) {
+            for (; *v; v += *v == ',') { c->given.i[c->given.ni++] = strtoll(v, &v, 10); }
+        } else if (strncmp(word, "f=", 2) == 0) {
+            for (; *v; v += *v == ',') { c->given.f[c->given.nf++] = strtod(v, &v); }
+        } else if (strncmp(word, "s=", 2) == 0) {
+            for (k = 0; v[k]; k++) { c->given.s[k] = v[k] == '_' ? ' ' : v[k]; }
+        } else if (strncmp(word, "atol=", 5) == 0) {
+            c->atol = strtod(v, NULL);
+        } else if (strncmp(word, "half=", 5) == 0) {
+            c->half = strtod(v, NULL);
+        } else if (strncmp(word, "ghalf=", 6) == 0) {
+            c->gradient_half = strtod(v, NULL);
+        } else if (strncmp(word, "lo=", 3) == 0) {
+            c->lo = strtod(v, NULL);
+        } else if (strncmp(word, "hi=", 3) == 0) {
+            c->hi = strtod(v, NULL);
+        } else if (strcmp(word, "fill=steps") == 0) {
+            c->steps = 1;
+        } else if (strcmp(word, "grad=no") == 0) {
+            c->no_grad = 1;
+        } else {
+            CHECK_MSG(0, "case \"%s\": no meaning of %s", text, word);
+        }
     }
 }
 
@@ -116,15 +125,15 @@ TEST_FN int read_cases(const char *text, int operands, const char *letter, int e
         }
         for (j = 0; j < (l < SHAPE_LISTS && every ? 1000 : 1); j++) {
             *shape = 0;
-            if (l < SHAPE_LISTS && !part_of(shapes[l].cases, j, shape, sizeof shape)) break;
+            if (l < SHAPE_LISTS && !part_of(shapes[l].cases, j, shape, sizeof shape)) { break; }
             snprintf(whole, sizeof whole, "%s%s", shape, behind);
             CHECK_MSG(n < most, "case \"%s\": too many", text);
-            if (n == most) return n;
+            if (n == most) { return n; }
             read_case(whole, &out[n]);
             if (out[n].nin == 0 && operands > 0) {
                 char words[64] = "";
                 int left;
-                for (left = operands; left > 0; left--) strcat(strcat(strcat(words, letter), "3x4"), " ");
+                for (left = operands; left > 0; left--) { strcat(strcat(strcat(words, letter), "3x4"), " "); }
                 snprintf(whole, sizeof whole, "%s%s", words, behind);
                 read_case(whole, &out[n]);
             }
@@ -147,37 +156,44 @@ TEST_FN tensor_t *input_of(const word_t *w, int k, double lo, double hi, tensor_
     int d;
     double *v;
     tensor_t *x;
-    if (w->absent) return NULL;
-    for (d = 0; d < w->nd; d++) n *= w->dims[d];
+    if (w->absent) { return NULL; }
+    for (d = 0; d < w->nd; d++) { n *= w->dims[d]; }
     v = (double *)malloc(((size_t)n + 1) * sizeof *v);
     for (i = 0; i < n; i++) {
         double wave = (double)((i * step[k % 8] + 17 * k + 5) % 101);
         int64_t whole = (int64_t)wave;
         v[i] = -1 + (wave + 0.3 + 0.07 * (k % 8)) / 50.5;
-        if (has_letter(w, 'k')) v[i] = (double)(whole % (w->below ? w->below : 10));
-        else if (has_letter(w, 'm')) v[i] = whole % 3 == 1;
-        else if (has_letter(w, 'z')) v[i] = (double)(whole % 8 - (k == 0 ? 3 : 0));
-        else if (has_letter(w, 'p')) v[i] = 0.5 + 0.4 * v[i];
-        else if (has_letter(w, 'q')) v[i] = 1.5 + 0.4 * v[i];
-        else if (lo < hi) v[i] = lo + (hi - lo) * (v[i] + 1) / 2;
+        if (has_letter(w, 'k')) {
+            v[i] = (double)(whole % (w->below ? w->below : 10));
+        } else if (has_letter(w, 'm')) {
+            v[i] = whole % 3 == 1;
+        } else if (has_letter(w, 'z')) {
+            v[i] = (double)(whole % 8 - (k == 0 ? 3 : 0));
+        } else if (has_letter(w, 'p')) {
+            v[i] = 0.5 + 0.4 * v[i];
+        } else if (has_letter(w, 'q')) {
+            v[i] = 1.5 + 0.4 * v[i];
+        } else if (lo < hi) {
+            v[i] = lo + (hi - lo) * (v[i] + 1) / 2;
+        }
     }
     if (*w->list) {
         const char *p = w->list;
         char *end;
-        for (i = 0; i < n; i++, p = *end == ',' ? end + 1 : end) v[i] = (double)strtoll(p, &end, 10);
+        for (i = 0; i < n; i++, p = *end == ',' ? end + 1 : end) { v[i] = (double)strtoll(p, &end, 10); }
     }
     x = tensor_from_n(v, TENSOR_F64, w->dims, w->nd);
     free(v);
-    if (has_letter(w, 'k') || has_letter(w, 'l')) return tensor_to(x, TENSOR_I64);
-    if (has_letter(w, 'm')) return tensor_to(x, TENSOR_BOOL);
+    if (has_letter(w, 'k') || has_letter(w, 'l')) { return tensor_to(x, TENSOR_I64); }
+    if (has_letter(w, 'm')) { return tensor_to(x, TENSOR_BOOL); }
     if (has_letter(w, 'z')) {
         int real = dtype == TENSOR_F32 || dtype == TENSOR_F64 || dtype == TENSOR_F16 || dtype == TENSOR_BF16;
         return tensor_to(x, real ? TENSOR_I64 : dtype);
     }
-    if (has_letter(w, 'o') && w->nd) x = tensor_sort(x, -1, 0).values;
+    if (has_letter(w, 'o') && w->nd) { x = tensor_sort(x, -1, 0).values; }
     if (has_letter(w, 's') || has_letter(w, 'r')) {
         size = w->dims[w->nd - 1];
-        if (has_letter(w, 's')) x = tensor_div_scalar(tensor_matmul(x, tensor_mT(x)), (double)size);
+        if (has_letter(w, 's')) { x = tensor_div_scalar(tensor_matmul(x, tensor_mT(x)), (double)size); }
         x = tensor_add(x, tensor_mul_scalar(tensor_to(tensor_eye(size, size), TENSOR_F64),
                                             has_letter(w, 's') ? 1 : (double)size));
     }
@@ -194,7 +210,7 @@ TEST_FN void begin_arguments(const entry_t *op, const case_t *c, arguments_t *a)
     int number = op->twin == NUMBER || op->twin == NUMBER_HERE;
     *a = c->given;
     a->nin = number ? 1 : c->nin;
-    if (number && !a->nf) a->f[0] = 2, a->nf = 1;
+    if (number && !a->nf) { a->f[0] = 2, a->nf = 1; }
 }
 // All inputs and the arguments.
 TEST_FN void arguments_of(const entry_t *op, const case_t *c, tensor_dtype_t dtype, arguments_t *a) {
@@ -214,9 +230,9 @@ TEST_FN int every_case(const char *test, void (*visit)(const entry_t *op, const 
             left++;
             continue;
         }
-        if (test_lines > TEST_MAX_LINES - 4) test_lines = TEST_MAX_LINES - 4;
+        if (test_lines > TEST_MAX_LINES - 4) { test_lines = TEST_MAX_LINES - 4; }
         n = cases_of_op(&ops[k], 0, cases, MAX_CASES);
-        for (j = 0; j < n; j++) visit(&ops[k], &cases[j]);
+        for (j = 0; j < n; j++) { visit(&ops[k], &cases[j]); }
     }
     return left;
 }

@@ -137,7 +137,8 @@ for h in tensor.h tensor_nn.h tensor_cuda.cu; do
         }' $h)"
 done
 
-for h in $headers examples/*.c examples/engine/*.[chp]* examples/kit/*.h examples/models/*.[ch] examples/web/*.[ch]; do
+for h in $headers examples/*.c examples/engine/*.[chp]* examples/kit/*.h examples/models/*.[ch] examples/web/*.[ch] \
+    tests/*.[chd]* tests/*/*.[ch]* bench/*.[ch]*; do
     result "$h: body of if, else, for or while without braces" "$(awk '
         /^ *(if|else|for|while)[ (]/ && !/\{/ {
             sub(/ *(\/\/.*|\\)$/, "")
@@ -179,6 +180,7 @@ result "tensor.h: tensor_family_t names another place than the rows of the famil
     /^    X\([A-Z_0-9]+, +[a-z_0-9]+, +[A-Z]+, / {
         row = $0
         gsub(/TENSOR__KERNEL(_WITH)?\(/, "&tensor__cpu_", row)
+        gsub(/NN__CPU(_WITH|_OWN|_WITH_OWN)?\(/, "&nn__cpu_", row)
         n = split(row, word, /[^A-Za-z0-9_]+/)
         while (match(row, /(tensor__|nn__)(cpu|grad)_[a-z0-9_]+/)) {
             uses[++m] = word[5] " " substr(row, RSTART, RLENGTH)

@@ -9,7 +9,7 @@ static void run_blocks(tensor_t *x, block_t *b, int n, int checkpoint, tensor_t 
     tensor_manual_seed(7);
     tensor_set_grad(x, NULL);
     tensor_set_grad(b->w, NULL);
-    for (k = 0; k < n; k++) h = checkpoint ? tensor_checkpoint(block, b, &h, 1) : block(&h, 1, b);
+    for (k = 0; k < n; k++) { h = checkpoint ? tensor_checkpoint(block, b, &h, 1) : block(&h, 1, b); }
     tensor_rand(3); // the generator moved on
     CHECK(tensor_backward(tensor_sum(h)) == 0);
     *gx = tensor_keep(tensor_grad(x));
@@ -43,7 +43,7 @@ static void checkpoint(void) {
     run_blocks(x, &b, 12, 1, &g[2][0], &g[2][1]); // checkpoints inside checkpoints
     CHECK(test_same_bits(g[0][0], g[2][0]) && test_same_bits(g[0][1], g[2][1]));
     b.inner = 0;
-    for (k = 0; k < 3; k++) tensor_free(g[k][0]), tensor_free(g[k][1]);
+    for (k = 0; k < 3; k++) { tensor_free(g[k][0]), tensor_free(g[k][1]); }
     tensor_set_grad(x, NULL);
     tensor_set_grad(b.w, NULL);
     // autograd_grad, retained, twice; the generator is where it was

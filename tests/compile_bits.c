@@ -97,7 +97,11 @@ static void layers(void) {
     h = through(h, tensor_avg_pool2d(x, 3), in, 1);
     in[0] = leaf(tensor_randn(9, 16, 9, 10));   // outputs in vectors
     in[1] = leaf(tensor_randn(40, 16, 3, 3));
-    h = through(h, tensor_conv2d(in[0], in[1], NULL, 1, 1), in, 2);
+    tensor_conv_args_t padded = tensor_conv_defaults();
+    padded.x = in[0];
+    padded.weight = in[1];
+    padded.padding = 1;
+    h = through(h, tensor_conv2d_with(padded), in, 2);
     h = through(h, tensor_scaled_dot_product_attention(q, q, q), in2, 1);
     h = through(h, tensor_dropout(q, 0.2, 1), in2, 1);
     show("layers", h);
@@ -130,6 +134,6 @@ int main(int argc, char **argv) {
     products();
     layers();
     training();
-    if (!tensor_ok()) printf("%s\n", tensor_error_text());
+    if (!tensor_ok()) { printf("%s\n", tensor_error_text()); }
     return tensor_shutdown();
 }

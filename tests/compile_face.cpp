@@ -41,18 +41,25 @@ static int use() {
         sizes.h = 1;
         bad += tensor_check(a, "rows cols", &rows, &cols) != 0 || rows != 2 || tensor_check(a, "2 _") != 0;
         bad += tensor_ndim(tensor_rearrange(a, "(h b) c -> h c b", sizes)) != 3;
-        bad += tensor_ndim(tensor_rearrange(a, "b c -> c", "max")) != 1;
+        tensor_rearrange_args_t largest = tensor_rearrange_args_t();
+        largest.reduce = "max";
+        bad += tensor_ndim(tensor_rearrange(a, "b c -> c", largest)) != 1;
         bad += tensor_ndim(tensor_rearrange(a, "b c -> b c 1")) != 3;
         tensor_linalg_tolerance_args_t tolerance = tensor_linalg_tolerance_args_t();
         tolerance.atol = 2.5;
+        tensor_linalg_tolerance_args_t half = tensor_linalg_tolerance_args_t(), least = half;
+        half.rtol = 0.5;
+        least.rtol = 1e-6;
         bad += tensor_item(tensor_sum(tensor_linalg_matrix_rank(tensor_eye(3, 3)))) != 3;
-        bad += tensor_item(tensor_sum(tensor_linalg_matrix_rank(a, 0.5))) != 1;
+        bad += tensor_item(tensor_sum(tensor_linalg_matrix_rank(a, half))) != 1;
         bad += tensor_item(tensor_sum(tensor_linalg_matrix_rank(tensor_eye(3, 3), tolerance))) != 0;
-        bad += tensor_size(tensor_linalg_pinv(a, 1e-6), 0) != 3 || tensor_size(tensor_linalg_pinv(a), 1) != 2;
+        bad += tensor_size(tensor_linalg_pinv(a, least), 0) != 3;
+        bad += tensor_size(tensor_linalg_pinv(a), 1) != 2;
         tensor_searchsorted_args_t order = tensor_searchsorted_args_t();
         order.sorter = tensor_arange(0, 3, 1, TENSOR_I64);
+        order.right = 1;
         bad += tensor_item(tensor_sum(tensor_searchsorted(b, b))) != 0;
-        bad += tensor_item(tensor_sum(tensor_searchsorted(b, b, 1, order))) != 9;
+        bad += tensor_item(tensor_sum(tensor_searchsorted(b, b, order))) != 9;
         tensor_lu_factor_t lu = tensor_linalg_lu_factor(tensor_eye(3, 3));
         tensor_linalg_lu_solve_args_t side = tensor_linalg_lu_solve_args_t();
         side.right = 1;
@@ -108,7 +115,18 @@ static void wrong(const char *what, int &bad) {
         T a = T();                                                                                           \
         a.options_are_named_ = TENSOR__NO_SURPLUS;                                                           \
         set;                                                                                                 \
-        if (!same(call, behind(a))) wrong(#call, bad);                                                       \
+        if (!same(call, behind(a))) { wrong(#call, bad); }                                                   \
+    } while (0)
+
+// A call with its required positions and a filled struct, as C++11 has it.
+#define GIVEN(call, T, behind, set, options)                                                                 \
+    do {                                                                                                     \
+        T a = T();                                                                                           \
+        options;                                                                                             \
+        T given = a;                                                                                         \
+        a.options_are_named_ = TENSOR__NO_SURPLUS;                                                           \
+        set;                                                                                                 \
+        if (!same(call, behind(a))) { wrong(#call, bad); }                                                   \
     } while (0)
 
 #define INDICES(d)                                                                                           \
@@ -119,7 +137,7 @@ INDICES(1d)
 INDICES(2d)
 INDICES(3d)
 
-// Every function with options, in the longest positional form that C has.
+// Every function with options: its required positions, and a filled struct behind them.
 static int positions() {
     int bad = 0;
     tensor_scope_guard scope;
@@ -132,17 +150,17 @@ static int positions() {
     tensor_t *list = tensor_reshape(index, 6), *starts = tensor_arange(0, 6, 3, TENSOR_I64);
     SAME(tensor_embedding(index, rows), tensor_embedding_args_t, tensor_embedding_with,
          (a.index = index, a.weight = rows));
-    SAME(tensor_embedding_bag(list, rows, starts), tensor_embedding_bag_args_t, tensor_embedding_bag_with,
-         (a.index = list, a.weight = rows, a.offsets = starts));
-    SAME(tensor_layer_norm(x, 1, c6, d6), tensor_layer_norm_args_t, tensor_layer_norm_with,
-         (a.x = x, a.weight = c6, a.bias = d6));
+    GIVEN(tensor_embedding_bag(list, rows, given), tensor_embedding_bag_args_t, tensor_embedding_bag_with,
+          (a.index = list, a.weight = rows), a.offsets = starts);
+    GIVEN(tensor_layer_norm(x, given), tensor_layer_norm_args_t, tensor_layer_norm_with, a.x = x,
+          (a.normalized_dims = 1, a.weight = c6, a.bias = d6));
     SAME(tensor_layer_norm(x), tensor_layer_norm_args_t, tensor_layer_norm_with, (a.x = x));
-    SAME(tensor_batch_norm(x, zero, one, c4, d4), tensor_batch_norm_args_t, tensor_batch_norm_with,
-         (a.x = x, a.running_mean = zero, a.running_var = one, a.weight = c4, a.bias = d4));
+    GIVEN(tensor_batch_norm(x, given), tensor_batch_norm_args_t, tensor_batch_norm_with, a.x = x,
+          (a.running_mean = zero, a.running_var = one, a.weight = c4, a.bias = d4));
     SAME(tensor_instance_norm(x), tensor_instance_norm_args_t, tensor_instance_norm_with, (a.x = x));
-    SAME(tensor_group_norm(x, 2, c4, d4), tensor_group_norm_args_t, tensor_group_norm_with,
-         (a.x = x, a.groups = 2, a.weight = c4, a.bias = d4));
-    SAME(tensor_rms_norm(x, 1, c6), tensor_rms_norm_args_t, tensor_rms_norm_with, (a.x = x, a.weight = c6));
+    GIVEN(tensor_group_norm(x, 2, given), tensor_group_norm_args_t, tensor_group_norm_with,
+          (a.x = x, a.groups = 2), (a.weight = c4, a.bias = d4));
+    GIVEN(tensor_rms_norm(x, given), tensor_rms_norm_args_t, tensor_rms_norm_with, a.x = x, a.weight = c6);
     SAME(tensor_local_response_norm(x, 3), tensor_local_response_norm_args_t, tensor_local_response_norm_with,
          (a.x = x, a.size = 3));
     tensor_t *cells[] = {tensor_rand(12, 8), tensor_rand(12, 3), tensor_rand(12), tensor_rand(12)};
@@ -152,55 +170,59 @@ static int positions() {
     do {                                                                                                     \
         tensor_rnn_args_t a = tensor_rnn_args_t();                                                           \
         a.x = flat, a.weights = w, a.options_are_named_ = TENSOR__NO_SURPLUS;                                \
-        if (!same(tensor_##op(flat, w).y, tensor_##op##_with(a).y)) wrong(#op, bad);                         \
+        if (!same(tensor_##op(flat, w).y, tensor_##op##_with(a).y)) { wrong(#op, bad); }                     \
     } while (0)
     RNN(lstm, cells);
     RNN(gru, gates);
     RNN(rnn, plain);
 #define CONV(d, in, w, b)                                                                                    \
-    SAME(tensor_conv##d(in, w, b, 2, 3, 2, 2), tensor_conv_args_t, tensor_conv##d##_with,                    \
-         (a.x = in, a.weight = w, a.bias = b, a.stride = 2, a.padding = 3, a.dilation = 2, a.groups = 2));   \
-    SAME(tensor_conv_transpose##d(in, w, b, 2, 1, 1, 2, 3), tensor_conv_transpose_args_t,                    \
-         tensor_conv_transpose##d##_with, (a.x = in, a.weight = w, a.bias = b, a.stride = 2, a.padding = 1,  \
-         a.output_padding = 1, a.groups = 2, a.dilation = 3))
+    GIVEN(tensor_conv##d(in, w, given), tensor_conv_args_t, tensor_conv##d##_with,                           \
+          (a.x = in, a.weight = w),                                                                          \
+          (a.bias = b, a.stride = 2, a.padding = 3, a.dilation = 2, a.groups = 2));                          \
+    GIVEN(tensor_conv_transpose##d(in, w, given), tensor_conv_transpose_args_t,                              \
+          tensor_conv_transpose##d##_with, (a.x = in, a.weight = w),                                         \
+          (a.bias = b, a.stride = 2, a.padding = 1, a.output_padding = 1, a.groups = 2, a.dilation = 3))
     tensor_t *w1 = tensor_rand(4, 2, 2), *w2 = tensor_rand(4, 2, 2, 2), *w3 = tensor_rand(4, 2, 2, 2, 2);
     CONV(1d, flat, w1, c4);
     CONV(2d, x, w2, c4);
     CONV(3d, cube, w3, c4);
 #define POOL(d, in)                                                                                          \
-    SAME(tensor_max_pool##d(in, 2, 1, 1, 2), tensor_max_pool_args_t, tensor_max_pool##d##_with,              \
-         (a.x = in, a.kernel = 2, a.stride = 1, a.padding = 1, a.dilation = 2));                             \
-    SAME(tensor_max_pool##d##_with_indices(in, 2, 1, 1, 2).indices, tensor_max_pool_args_t,                  \
-         indices_of_##d, (a.x = in, a.kernel = 2, a.stride = 1, a.padding = 1, a.dilation = 2));             \
-    SAME(tensor_avg_pool##d(in, 3, 1, 1), tensor_avg_pool_args_t, tensor_avg_pool##d##_with,                 \
-         (a.x = in, a.kernel = 3, a.stride = 1, a.padding = 1));                                             \
+    GIVEN(tensor_max_pool##d(in, 2, given), tensor_max_pool_args_t, tensor_max_pool##d##_with,               \
+          (a.x = in, a.kernel = 2), (a.stride = 1, a.padding = 1, a.dilation = 2));                          \
+    GIVEN(tensor_max_pool##d##_with_indices(in, 2, given).indices, tensor_max_pool_args_t, indices_of_##d,   \
+          (a.x = in, a.kernel = 2), (a.stride = 1, a.padding = 1, a.dilation = 2));                          \
+    GIVEN(tensor_avg_pool##d(in, 3, given), tensor_avg_pool_args_t, tensor_avg_pool##d##_with,               \
+          (a.x = in, a.kernel = 3), (a.stride = 1, a.padding = 1));                                          \
     do {                                                                                                     \
-        tensor_pair_t got = tensor_max_pool##d##_with_indices(in, 4, 2, 1);                                  \
-        SAME(tensor_max_unpool##d(got.values, got.indices, 4, 2, 1), tensor_max_unpool_args_t,               \
-             tensor_max_unpool##d##_with,                                                                    \
-             (a.x = got.values, a.indices = got.indices, a.kernel = 4, a.stride = 2,                         \
-             a.padding = 1));                                                                                \
+        tensor_max_pool_args_t halved = tensor_max_pool_args_t();                                            \
+        halved.stride = 2, halved.padding = 1;                                                               \
+        tensor_pair_t got = tensor_max_pool##d##_with_indices(in, 4, halved);                                \
+        GIVEN(tensor_max_unpool##d(got.values, got.indices, 4, given), tensor_max_unpool_args_t,             \
+              tensor_max_unpool##d##_with, (a.x = got.values, a.indices = got.indices, a.kernel = 4),        \
+              (a.stride = 2, a.padding = 1));                                                                \
     } while (0)
     POOL(1d, flat);
     tensor_t *even = tensor_narrow(x, 2, 0, 4);
     POOL(2d, even);
     POOL(3d, cube);
     tensor_t *columns = tensor_rand(8, 9), *grid = tensor_rand(2, 3, 3, 2);
-    SAME(tensor_im2col(x, 2, 2, 1, 3), tensor_columns_args_t, tensor_im2col_with,
-         (a.x = x, a.kernel = 2, a.dilation = 2, a.padding = 1, a.stride = 3));
-    SAME(tensor_col2im(columns, 5, 2, 2, 1, 2), tensor_columns_args_t, tensor_col2im_with,
-         (a.x = columns, a.height = 5, a.kernel = 2, a.dilation = 2, a.padding = 1, a.stride = 2));
-    SAME(tensor_interpolate(x, 7), tensor_interpolate_args_t, tensor_interpolate_with, (a.x = x, a.size = 7));
+    GIVEN(tensor_im2col(x, 2, given), tensor_columns_args_t, tensor_im2col_with, (a.x = x, a.kernel = 2),
+          (a.dilation = 2, a.padding = 1, a.stride = 3));
+    GIVEN(tensor_col2im(columns, 5, 2, given), tensor_columns_args_t, tensor_col2im_with,
+          (a.x = columns, a.height = 5, a.kernel = 2), (a.dilation = 2, a.padding = 1, a.stride = 2));
+    GIVEN(tensor_interpolate(x, given), tensor_interpolate_args_t, tensor_interpolate_with, a.x = x,
+          a.size = 7);
     SAME(tensor_grid_sample(x, grid), tensor_grid_sample_args_t, tensor_grid_sample_with,
          (a.x = x, a.grid = grid));
     tensor_t *q = tensor_rand(2, 4, 3), *mask = tensor_rand(4, 4);
-    SAME(tensor_scaled_dot_product_attention(q, q, q, mask), tensor_scaled_dot_product_attention_args_t,
-         tensor_scaled_dot_product_attention_with, (a.query = a.key = a.value = q, a.attn_mask = mask));
+    GIVEN(tensor_scaled_dot_product_attention(q, q, q, given), tensor_scaled_dot_product_attention_args_t,
+          tensor_scaled_dot_product_attention_with, a.query = a.key = a.value = q, a.attn_mask = mask);
 
     tensor_t *p = tensor_rand(2, 4), *t = tensor_rand(2, 4), *sign = tensor_sub_scalar(tensor_round(p), 0.5);
     tensor_t *pairs = tensor_rand(2), *labels = tensor_clone(classes);
 #define LOSS3(op, T, target_)                                                                                \
-    SAME(tensor_##op(p, target_, c4), T, tensor_##op##_with, (a.input = p, a.target = target_, a.weight = c4))
+    GIVEN(tensor_##op(p, target_, given), T, tensor_##op##_with, (a.input = p, a.target = target_),          \
+          a.weight = c4)
 #define LOSS2(op)                                                                                            \
     SAME(tensor_##op(p, t), tensor_##op##_args_t, tensor_##op##_with, (a.input = p, a.target = t))
 #define RANK(op, target_)                                                                                    \
@@ -211,16 +233,15 @@ static int positions() {
     LOSS3(binary_cross_entropy, tensor_binary_cross_entropy_args_t, t);
     LOSS3(multi_margin_loss, tensor_margin_loss_args_t, labels);
     LOSS3(multilabel_soft_margin_loss, tensor_margin_loss_args_t, t);
-    SAME(tensor_binary_cross_entropy_with_logits(p, t, c4, d4),
-         tensor_binary_cross_entropy_with_logits_args_t,
-         tensor_binary_cross_entropy_with_logits_with,
-         (a.input = p, a.target = t, a.weight = c4, a.pos_weight = d4));
-    SAME(tensor_hinge_embedding_loss(p, sign, none), tensor_margin_loss_args_t,
+    GIVEN(tensor_binary_cross_entropy_with_logits(p, t, given),
+          tensor_binary_cross_entropy_with_logits_args_t, tensor_binary_cross_entropy_with_logits_with,
+          (a.input = p, a.target = t), (a.weight = c4, a.pos_weight = d4));
+    SAME(tensor_hinge_embedding_loss(p, sign), tensor_margin_loss_args_t,
          tensor_hinge_embedding_loss_with, (a.input = p, a.target = sign));
-    SAME(tensor_soft_margin_loss(p, sign, none), tensor_margin_loss_args_t, tensor_soft_margin_loss_with,
+    SAME(tensor_soft_margin_loss(p, sign), tensor_margin_loss_args_t, tensor_soft_margin_loss_with,
          (a.input = p, a.target = sign));
     tensor_t *sets = tensor_to(tensor_zeros(2, 4), TENSOR_I64);
-    SAME(tensor_multilabel_margin_loss(p, sets, none), tensor_margin_loss_args_t,
+    SAME(tensor_multilabel_margin_loss(p, sets), tensor_margin_loss_args_t,
          tensor_multilabel_margin_loss_with, (a.input = p, a.target = sets));
     LOSS2(mse_loss);
     LOSS2(l1_loss);
@@ -241,7 +262,6 @@ static int positions() {
     tensor_t *six = tensor_full_of(TENSOR_I64, 6, 2), *three = tensor_full_of(TENSOR_I64, 3, 2);
     SAME(tensor_ctc_loss(steps, words, six, three), tensor_ctc_loss_args_t, tensor_ctc_loss_with,
          (a.log_probs = steps, a.targets = words, a.input_lengths = six, a.target_lengths = three));
-    bad += tensor_ndim(tensor_rearrange(x, "b c h w -> b c", "max")) != 2;
     bad += tensor_size(tensor_index(x, NULL, classes), 1) != 2;
     tensor_index_put_(x, tensor_zeros(1), 1, NULL, classes);
 
@@ -252,12 +272,12 @@ static int positions() {
          (a = strided, a.in_channels = 4, a.out_channels = 8, a.kernel = 3));                                \
     SAME(nn_conv_transpose##d(4, 8, 3), nn_conv_transpose_args_t, nn_conv_transpose##d##_with,               \
          (a.in_channels = 4, a.out_channels = 8, a.kernel = 3));                                             \
-    SAME(nn_max_pool##d(3, 2, 1), nn_pool_args_t, nn_max_pool##d##_with,                                     \
-         (a.kernel = 3, a.stride = 2, a.padding = 1));                                                       \
-    SAME(nn_avg_pool##d(3, 2, 1), nn_pool_args_t, nn_avg_pool##d##_with,                                     \
-         (a.kernel = 3, a.stride = 2, a.padding = 1));                                                       \
-    SAME(nn_max_unpool##d(3, 2, 1), nn_pool_args_t, nn_max_unpool##d##_with,                                 \
-         (a.kernel = 3, a.stride = 2, a.padding = 1));                                                       \
+    GIVEN(nn_max_pool##d(3, given), nn_pool_args_t, nn_max_pool##d##_with, a.kernel = 3,                     \
+          (a.stride = 2, a.padding = 1));                                                                    \
+    GIVEN(nn_avg_pool##d(3, given), nn_pool_args_t, nn_avg_pool##d##_with, a.kernel = 3,                     \
+          (a.stride = 2, a.padding = 1));                                                                    \
+    GIVEN(nn_max_unpool##d(3, given), nn_pool_args_t, nn_max_unpool##d##_with, a.kernel = 3,                 \
+          (a.stride = 2, a.padding = 1));                                                                    \
     SAME(nn_batch_norm##d(4), nn_batch_norm_args_t, nn_batch_norm##d##_with, (a.channels = 4));              \
     SAME(nn_instance_norm##d(4), nn_instance_norm_args_t, nn_instance_norm##d##_with, (a.channels = 4))
 #define TWO(op, T, one_, two_)                                                                               \
@@ -284,18 +304,24 @@ static int positions() {
     SAME(nn_layer_norm(6), nn_layer_norm_args_t, nn_layer_norm_with, (a.size = 6));
     SAME(nn_rms_norm(6), nn_rms_norm_args_t, nn_rms_norm_with, (a.size = 6));
     SAME(nn_local_response_norm(6), nn_local_response_norm_args_t, nn_local_response_norm_with, (a.size = 6));
-    SAME(nn_upsample(3), nn_upsample_args_t, nn_upsample_with, (a.size = 3));
-    SAME(nn_unfold(3, 2, 1, 2), nn_columns_args_t, nn_unfold_with,
-         (a.kernel = 3, a.dilation = 2, a.padding = 1, a.stride = 2));
-    SAME(nn_fold(9, 3, 2, 1, 2), nn_columns_args_t, nn_fold_with,
-         (a.height = 9, a.kernel = 3, a.dilation = 2, a.padding = 1, a.stride = 2));
+    GIVEN(nn_upsample(given), nn_upsample_args_t, nn_upsample_with, (void)0, a.size = 3);
+    GIVEN(nn_upsampling_nearest2d(given), nn_upsample_args_t, nn_upsampling_nearest2d_with, (void)0,
+          a.size = 5);
+    GIVEN(nn_fractional_max_pool2d(2, given), nn_fractional_max_pool_args_t, nn_fractional_max_pool2d_with,
+          a.kernel = 2, a.output_size = 3);
+    GIVEN(nn_fractional_max_pool3d(2, given), nn_fractional_max_pool_args_t, nn_fractional_max_pool3d_with,
+          a.kernel = 2, a.output_size = 3);
+    GIVEN(nn_unfold(3, given), nn_columns_args_t, nn_unfold_with, a.kernel = 3,
+          (a.dilation = 2, a.padding = 1, a.stride = 2));
+    GIVEN(nn_fold(9, 3, given), nn_columns_args_t, nn_fold_with, (a.height = 9, a.kernel = 3),
+          (a.dilation = 2, a.padding = 1, a.stride = 2));
     tensor_t *tokens = tensor_rand(3, 6);
     nn_module_t *heads = nn_eval(nn_multihead_attention(6, 2));
     nn_module_t *decoder = nn_eval(nn_transformer_decoder_layer(6, 2));
     SAME(nn_multihead_attention_forward(heads, tokens, tokens, tokens), nn_attention_args_t,
          nn_multihead_attention_forward_with, (a.module = heads, a.query = a.key = a.value = tokens));
-    SAME(nn_transformer_forward(decoder, tokens, tokens), nn_transformer_args_t, nn_transformer_forward_with,
-         (a.module = decoder, a.x = a.memory = tokens));
+    GIVEN(nn_transformer_forward(decoder, tokens, given), nn_transformer_args_t, nn_transformer_forward_with,
+          (a.module = decoder, a.x = tokens), a.memory = tokens);
     bad += nn_init_kaiming_uniform_(rows) != rows || nn_init_kaiming_normal_(rows) != rows;
     nn_optimizer_t *cycled = nn_sgd(heads);
     bad += nn_one_cycle_lr(cycled, 0, 0.1, 10) != 0 || nn_cyclic_lr(cycled, 0, 0.1, 0.2) != 0 ||
@@ -309,12 +335,11 @@ static int positions() {
     nn_adaptive_log_softmax_with_loss_args_t adaptive = nn_adaptive_log_softmax_with_loss_args_t();
     adaptive.cutoffs = cutoffs;
     adaptive.ncutoffs = 2;
-    bad += nn_sync_batch_norm(4) == nullptr || nn_fractional_max_pool2d(2, 3) == nullptr ||
-           nn_fractional_max_pool3d(2, 3) == nullptr ||
+    bad += nn_sync_batch_norm(4) == nullptr ||
            nn_adaptive_log_softmax_with_loss(16, 9, adaptive) == nullptr;
     bad += nn_recurrent_forward(nn_lstm(6, 2), tokens).y == nullptr;
     bad += nn_weight_norm(nn_linear(3, 2)) == nullptr || nn_spectral_norm(nn_linear(3, 2)) == nullptr;
-    bad += nn_unflatten(1, 2, 3) == nullptr || nn_upsampling_nearest2d(5) == nullptr;
+    bad += nn_unflatten(1, 2, 3) == nullptr;
     bad += nn_asgd(heads) == nullptr || nn_rprop(heads) == nullptr || nn_adafactor(heads) == nullptr;
     bad += nn_rmsprop(heads) == nullptr || nn_data_loader(nn_tensor_dataset(rows, none)) == nullptr;
     if (heads == nullptr) {
@@ -322,13 +347,16 @@ static int positions() {
                nn_self_test(nullptr, heads);
     }
 #if __cplusplus >= 202002L
-    // Options behind any number of positions.
+    // Options in braces behind the required positions.
     bad += tensor_ndim(tensor_cross_entropy(p, labels, {.reduction = TENSOR_NONE})) != 1;
-    bad += tensor_ndim(tensor_cross_entropy(p, labels, c4, {.reduction = TENSOR_NONE})) != 1;
-    bad += tensor_size(tensor_conv2d(x, w2, c4, 1, {.padding = 3, .groups = 2}), 3) != 11;
+    bad += tensor_ndim(tensor_cross_entropy(p, labels, {.weight = c4, .reduction = TENSOR_NONE})) != 1;
+    bad += tensor_size(tensor_conv2d(x, w2, {.bias = c4, .padding = 3, .groups = 2}), 3) != 11;
     bad += tensor_size(tensor_max_pool2d(x, 2, {.stride = 1}), 3) != 5;
     bad += nn_conv2d(4, 8, 3, {.stride = 2, .no_bias = 1}) == nullptr;
     bad += nn_upsample({.scale_factor = 2}) == nullptr;
+    bad += nn_max_pool2d(3, {.stride = 2, .padding = 1}) == nullptr;
+    bad += tensor_ndim(tensor_rearrange(x, "b c h w -> b c", {.reduce = "max"})) != 2;
+    bad += tensor_ndim(tensor_rearrange(x, "b (h d) y x -> b h d y x", {.h = 2})) != 5;
     bad += tensor_ndim(tensor_batch_norm(x, {.training = 1})) != 4;
     tensor_t *leaves[] = {tensor_requires_grad_(tensor_ones(2), 1)};
     bad += tensor_ndim(nn_call(nn_mse_loss({.reduction = TENSOR_NONE}), rows, rows)) != tensor_ndim(rows);
@@ -336,14 +364,17 @@ static int positions() {
            nn_clip_grad_norm(cycled, 1.0, {.norm_type = 1, .error_if_nonfinite = 1}) == nullptr;
     bad += nn_sgd(heads, {.lr = 0.1}) == nullptr || nn_adam(nullptr, {.list = leaves, .count = 1}) == nullptr;
 #endif
-    if (!tensor_ok()) wrong("positions", bad);
+    if (!tensor_ok()) { wrong("positions", bad); }
     return bad;
 }
 
 int main() {
     int bad = use() + positions();
     bad += tensor_shutdown();
-    if (bad) std::printf("%d bad\n", bad);
-    else std::printf("fine\n");
+    if (bad) {
+        std::printf("%d bad\n", bad);
+    } else {
+        std::printf("fine\n");
+    }
     return bad != 0;
 }

@@ -192,7 +192,7 @@ static void ops(void) {
         hash("log_softmax", x, tensor_log_softmax(x, 0));
         hash("logsumexp", x, tensor_logsumexp(x, 1, 0));
         hash("cumsum", x, tensor_cumsum(x, 1));
-        hash("layer_norm", x, tensor_square(tensor_layer_norm(x, 1)));
+        hash("layer_norm", x, tensor_square(tensor_layer_norm(x)));
         hash("huber_loss", x, tensor_huber_loss(x, tensor_zeros_like(x)));
         tensor_t *wide_angles = tensor_mul_scalar(tensor_detach(x), 1e6);
         hash("large angles", x, tensor_sin(wide_angles));
@@ -209,7 +209,12 @@ static void ops(void) {
         for (int stride = 1; stride < 3; stride++) {
             tensor_t *image = tensor_requires_grad_(tensor_to(tensor_randn(2, 16, 11, 10), dtype), 1);
             tensor_t *kernel = tensor_to(tensor_randn(24, 16, 3, 3), dtype);
-            tensor_t *y = tensor_conv2d(image, kernel, NULL, stride, 1);
+            tensor_conv_args_t a = tensor_conv_defaults();
+            a.x = image;
+            a.weight = kernel;
+            a.stride = stride;
+            a.padding = 1;
+            tensor_t *y = tensor_conv2d_with(a);
             hash("conv2d", image, tensor_square(y));
             hash("max_pool2d", image, tensor_square(tensor_max_pool2d(image, 3)));
             hash("avg_pool2d", image, tensor_square(tensor_avg_pool2d(image, 2)));

@@ -9,7 +9,7 @@ static tensor_t *waves(double seed, const int64_t *dims, int ndim) {
     tensor_t *x = tensor_empty_n(dims, ndim, TENSOR_F64);
     double *p = (double *)tensor_data_mut(x);
     int64_t i, n = tensor_numel(x);
-    for (i = 0; i < n; i++) p[i] = sin(1.7 * (double)i + seed);
+    for (i = 0; i < n; i++) { p[i] = sin(1.7 * (double)i + seed); }
     return x;
 }
 #define f(seed, ...) waves(seed, TENSOR_DIMS(__VA_ARGS__))
@@ -19,15 +19,16 @@ static double checksum(tensor_t *y) {
     const double *p = (const double *)tensor_data(d);
     int64_t i, n = tensor_numel(d);
     double sum = 0;
-    for (i = 0; i < n; i++) sum += p[i] * (1 + sin(0.9 * (double)i));
+    for (i = 0; i < n; i++) { sum += p[i] * (1 + sin(0.9 * (double)i)); }
     return sum;
 }
 static void is(tensor_t *y, const char *shape, double want, int line) {
     char text[100] = "";
     int k;
-    for (k = 0; k < tensor_ndim(y); k++)
+    for (k = 0; k < tensor_ndim(y); k++) {
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d", k ? "x" : "",
                  (int)tensor_size(y, k));
+    }
     test_note(tensor_ok() && strcmp(text, shape) == 0, __FILE__, line, "shape %s, expected %s %s", text,
               shape, tensor_error_text());
     test_near(checksum(y), want, 1e-9 * (1 + fabs(want)), __FILE__, line, "the result");
@@ -52,8 +53,8 @@ static tensor_t *padded(tensor_t *x, tensor_pad_t mode, double value, int n, int
     pads[3] = d;
     pads[4] = e;
     pads[5] = g;
-    if (n == 2) x = tensor_reshape(x, 24, 5, 4);
-    if (n == 4) x = tensor_reshape(x, 6, 4, 5, 4);
+    if (n == 2) { x = tensor_reshape(x, 24, 5, 4); }
+    if (n == 4) { x = tensor_reshape(x, 6, 4, 5, 4); }
     return tensor_pad_n(x, pads, n, mode, value);
 }
 
@@ -312,7 +313,7 @@ static void check_grad(const char *name, fn_t fn, tensor_t *a, tensor_t *b, tens
     in[0] = a;
     in[1] = b;
     in[2] = c;
-    for (k = 0; k < n; k++) tensor_requires_grad_(in[k], 1);
+    for (k = 0; k < n; k++) { tensor_requires_grad_(in[k], 1); }
     CHECK_MSG(tensor_gradcheck(fn, NULL, in, n, 1e-6, 1e-5, 1e-3) == 0, "%s: %s", name, tensor_error_text());
     tensor_clear_error();
     CHECK_MSG(tensor_gradgradcheck(fn, NULL, in, n, 1e-6, 1e-5, 1e-3) == 0, "%s, second: %s", name,
@@ -390,7 +391,7 @@ enum { APPLIED = 19 };
 
 static double difference(tensor_t *a, tensor_t *b) {
     a = tensor_to(a, TENSOR_F64);
-    if (tensor_numel(a) == 0) return 0;
+    if (tensor_numel(a) == 0) { return 0; }
     return tensor_item(tensor_max(tensor_abs(tensor_sub(a, tensor_to(b, TENSOR_F64)))));
 }
 
@@ -474,9 +475,10 @@ static void wide(void) {
         left[1] = tensor_item(tensor_sum(tensor_mul(g[1], v)));
         right[0] = tensor_item(tensor_sum(tensor_mul(tensor_conv2d(u, w, .groups = c[3]), gy)));
         right[1] = tensor_item(tensor_sum(tensor_mul(tensor_conv2d(x, v, .groups = c[3]), gy)));
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; i < 2; i++) {
             CHECK_MSG(fabs(left[i] - right[i]) < (k & 1 ? 0.05 : 1e-8), "case %d, %d: %.10g, %.10g", k, i,
                       left[i], right[i]);
+        }
         tensor_scope_end(scope);
     }
 }
@@ -494,8 +496,11 @@ static void threads(void) {
         tensor_set_num_threads(t ? 4 : 1);
         for (k = 0; k < APPLIED; k++) {
             y = apply(k, x, w);
-            if (!t) one[k] = y;
-            else CHECK_MSG(test_same_bits(one[k], y), "%d: 4 threads differ from 1", k);
+            if (!t) {
+                one[k] = y;
+            } else {
+                CHECK_MSG(test_same_bits(one[k], y), "%d: 4 threads differ from 1", k);
+            }
         }
         y = tensor_sum(tensor_square(tensor_conv_transpose1d(lx, lw, NULL, 3, 2)));
         tensor_autograd_grad(&y, 1, NULL, in, 2, grads[t], 0);
@@ -505,7 +510,7 @@ static void threads(void) {
 }
 
 static void count_tasks(void *user, int64_t ntasks, void (*task)(void *arg, int64_t i), void *arg) {
-    for (int64_t i = ntasks - 1; i >= 0; i--) task(arg, i);
+    for (int64_t i = ntasks - 1; i >= 0; i--) { task(arg, i); }
     *(int64_t *)user += ntasks;
 }
 // One small image keeps two threads busy, packing and summing, forward and backward.
@@ -513,7 +518,7 @@ static void one_image(void) {
     tensor_t *x = tensor_randn(1, 64, 14, 14), *w = tensor_randn(160, 64, 3, 3), *y[2][2];
     int64_t n = 0;
     for (int t = 0; t < 2; t++) {
-        if (t) CHECK(tensor_set_parallel_for(count_tasks, &n, 2) == 0);
+        if (t) { CHECK(tensor_set_parallel_for(count_tasks, &n, 2) == 0); }
         y[t][0] = tensor_conv2d(x, w, .stride = 2, .padding = 1);
         y[t][1] = tensor_conv_transpose2d(x, tensor_transpose(w, 0, 1), .padding = 1, .dilation = 2);
     }
@@ -523,7 +528,7 @@ static void one_image(void) {
 }
 
 static void count_jobs(void *user, int64_t ntasks, void (*task)(void *arg, int64_t i), void *arg) {
-    for (int64_t i = ntasks - 1; i >= 0; i--) task(arg, i);
+    for (int64_t i = ntasks - 1; i >= 0; i--) { task(arg, i); }
     ++*(int64_t *)user;
 }
 // Threads of a convolution by tiles meet twice, behind the kernels and at the end: what one of them wrote no
@@ -534,7 +539,7 @@ static void own_blocks(void) {
         tensor_t *x = tensor_randn(9, 32, 26, 30), *w = tensor_randn(48, 32, kernel[k], kernel[k]), *y[2][2];
         int64_t n = 0;
         for (int t = 0; t < 2; t++) {
-            if (t) CHECK(tensor_set_parallel_for(count_jobs, &n, 2) == 0);
+            if (t) { CHECK(tensor_set_parallel_for(count_jobs, &n, 2) == 0); }
             y[t][0] = tensor_conv2d(x, w, .padding = 2);
             y[t][1] = tensor_conv_transpose2d(x, tensor_transpose(w, 0, 1), .padding = 1);
         }
@@ -577,23 +582,25 @@ static void winograd(void) {
                     tensor_autograd_grad(&list[i], 1, &piece, in, 2, part, 0);
                     gw[i] = part[1];
                 }
-                for (i = 0; i < s[1] / 16; i++)   // the image's gradient is a convolution, too
+                for (i = 0; i < s[1] / 16; i++) {   // the image's gradient is a convolution, too
                     gx[i] = tensor_conv_transpose2d(gy, tensor_narrow(w, 1, 16 * i, 16), .padding = 1);
+                }
                 got[0] = tensor_cat_n(gx, (int)(s[1] / 16), 1);
                 got[1] = tensor_cat_n(gw, (int)(s[2] / 16), 0);
                 got[2] = tensor_cat_n(list, (int)(s[2] / 16), 1);
             }
             for (j = 0; j < 3; j++) {
                 tensor_t *d;
-                if (!t) exact[j] = got[j];
-                if (!t) continue;
+                if (!t) { exact[j] = got[j]; }
+                if (!t) { continue; }
                 d = tensor_sub(tensor_to(got[j], TENSOR_F64), exact[j]);
                 error[t - 1][j] = sqrt(tensor_item(tensor_mean(tensor_square(d))));
             }
         }
-        for (j = 0; j < 3; j++)
+        for (j = 0; j < 3; j++) {
             CHECK_MSG(error[0][j] <= 4 * error[1][j], "%d, result %d: %g, direct %g", k, j, error[0][j],
                       error[1][j]);
+        }
         tensor_scope_end(scope);
     }
 }
@@ -632,15 +639,19 @@ static void forms(void) {
             y = tensor_sum(tensor_square(out[3]));
             tensor_autograd_grad(&y, 1, NULL, in, 3, out, 0);
             for (j = 0; j < 4; j++) {
-                if (t == 0) exact[j] = out[j];
-                else if (t == 1) first[j] = out[j];
-                else
+                if (t == 0) {
+                    exact[j] = out[j];
+                } else if (t == 1) {
+                    first[j] = out[j];
+                } else {
                     CHECK_MSG(test_same_bits(first[j], out[j]), "form %d, result %d: 3 threads differ from 1",
                               k, j);
-                if (t == 1)
+                }
+                if (t == 1) {
                     CHECK_MSG(difference(out[j], exact[j]) <
                                   2e-5 * (1 + tensor_item(tensor_max(tensor_abs(exact[j])))),
                               "form %d, result %d: %g off", k, j, difference(out[j], exact[j]));
+                }
             }
         }
         tensor_scope_end(scope);
@@ -816,7 +827,7 @@ static void function_modules(void) {
     CHECK(!nn_max_unpool2d(2, 2, 2));
     CHECK_ERROR(TENSOR_ERR_SHAPE, "max_unpool2d: padding 2 must be at most half the kernel 2");
     CHECK(!nn_max_unpool1d(2, .dilation = 2));
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "max_unpool1d: dilation 2 must be 1: only max pools have one");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "max_unpool1d: dilation 2 must be 1: only max pools have a dilation");
     CHECK(!nn_lp_pool1d(2, 0, 0, 0));
     CHECK_ERROR(TENSOR_ERR_SHAPE, "lp_pool1d: kernel must be > 0 (got 0)");
     CHECK(!nn_local_response_norm(0));
@@ -865,6 +876,8 @@ static void errors(void) {
                  "must have the same shape");
     CHECK_POISON(tensor_max_unpool2d(x, tensor_add_scalar(i64, 100), 2), TENSOR_ERR_INDEX, "");
     CHECK_POISON(tensor_pad(x, 1), TENSOR_ERR_SHAPE, "pad: 1 numbers for x [1,4,5,5]");
+    CHECK_POISON(tensor_pad_n(x, NULL, 2, TENSOR_PAD_CONSTANT, 0), TENSOR_ERR_SHAPE,
+        "pad: pads is NULL, must have 2");
     CHECK_POISON(tensor_pad(x, -3, -3), TENSOR_ERR_SHAPE, "pad: -3 and -3 do not fit dim 3");
     CHECK_POISON(tensor_pad_n(x, TENSOR_DIMS(-5, 2), TENSOR_PAD_CIRCULAR, 0), TENSOR_ERR_SHAPE,
                  "pad: nothing is left of dim 3 of x [1,4,5,5]");
@@ -878,8 +891,9 @@ static void errors(void) {
                  "col2im: x [1,4,9] must have a multiple of 4 rows and 16 columns");
     CHECK_POISON(tensor_pixel_shuffle(x, 3), TENSOR_ERR_SHAPE, "pixel_shuffle: x [1,4,5,5] must be");
     CHECK_POISON(tensor_interpolate(x), TENSOR_ERR_SHAPE,
-                 "interpolate: size 0, scale_factor 0: just one of them must be positive (size_h, size_w");
-    CHECK_POISON(tensor_interpolate(x, .scale_factor = NAN), TENSOR_ERR_SHAPE, "scale_factor nan: just one");
+                 "interpolate: size 0, scale_factor 0: exactly one of them must be positive (size_h, size_w");
+    CHECK_POISON(tensor_interpolate(x, .scale_factor = NAN), TENSOR_ERR_SHAPE,
+        "scale_factor nan: exactly one");
     CHECK_POISON(tensor_interpolate(x, .scale_factor = 2, .scale_factor_w = NAN), TENSOR_ERR_SHAPE,
                  "interpolate: scale_factor_w nan");
     CHECK_POISON(tensor_interpolate(x, -2), TENSOR_ERR_SHAPE, "interpolate: size -2");
@@ -929,9 +943,9 @@ static void errors(void) {
     CHECK(nn_conv_transpose1d(3, 4, 3, .groups = 2) == NULL);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "conv_transpose1d: in_channels 3 must be a multiple of groups 2");
     CHECK(nn_avg_pool2d(2, .dilation = 2) == NULL);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "avg_pool2d: dilation 2 must be 1: only max pools have one");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "avg_pool2d: dilation 2 must be 1: only max pools have a dilation");
     CHECK(nn_upsample(.align_corners = 1) == NULL);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "upsample: size 0, scale_factor 0: just one of them must be positive");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "upsample: size 0, scale_factor 0: exactly one of them must be positive");
     CHECK(nn_upsample(4, .mode = (tensor_interpolation_t)8) == NULL);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "upsample: mode must be a tensor_interpolation_t (got 8)");
     CHECK(nn_conv2d(1, 2, 3, .padding_mode = (tensor_pad_t)4) == NULL);
@@ -956,8 +970,8 @@ static void edges(void) {
 // Channels of their own by 3 x 3, every width and a few heights: the last column and the last row too.
 static void every_width(void) {
     int64_t w, h, stride;
-    for (w = 3; w < 38; w++)
-        for (h = 3; h < 8; h++)
+    for (w = 3; w < 38; w++) {
+        for (h = 3; h < 8; h++) {
             for (stride = 1; stride < 3; stride++) {
                 tensor_scope_t s = tensor_scope_begin();
                 tensor_t *x = tensor_rand(1, 2, h, w), *k = tensor_rand(2, 1, 3, 3);
@@ -968,12 +982,14 @@ static void every_width(void) {
                           (int)h, (int)w, (int)stride);
                 tensor_scope_end(s);
             }
+        }
+    }
 }
 
 // Windows that reach over the edge (ceil_mode) see what lies inside.
 static void pool_ceil(void) {
     int64_t w, k;
-    for (w = 2; w < 40; w++)
+    for (w = 2; w < 40; w++) {
         for (k = 2; k < 4; k++) {
             tensor_t *x = tensor_neg(tensor_rand(2, w, w)), *y;
             y = tensor_max_pool2d(x, k, .ceil_mode = 1);
@@ -982,15 +998,16 @@ static void pool_ceil(void) {
                           tensor_size(y, 1) == (w + k - 1) / k && tensor_item(tensor_max(y)) <= 0,
                       "%d by %d, windows of %d", (int)w, (int)w, (int)k);
         }
+    }
 }
 
 // Rows of every length, whose windows lanes take together, against those of f64, taken one by one.
 static void pool_rows(void) {
     int64_t w, k, stride, padding, dilation, i;
-    for (w = 3; w < 75; w++)
-        for (k = 2; k < 4; k++)
-            for (stride = 1; stride < 4; stride++)
-                for (padding = 0; padding < 2; padding++)
+    for (w = 3; w < 75; w++) {
+        for (k = 2; k < 4; k++) {
+            for (stride = 1; stride < 4; stride++) {
+                for (padding = 0; padding < 2; padding++) {
                     for (dilation = 1; dilation < 3; dilation++) {
                         tensor_scope_t s = tensor_scope_begin();
                         tensor_t *x = tensor_randn(2, 5, w);
@@ -1000,8 +1017,9 @@ static void pool_rows(void) {
                             tensor_scope_end(s);
                             continue;
                         }
-                        for (i = 0; i < 10 * w; i++)
-                            if (i % 7 < 3) p[i] = -INFINITY;
+                        for (i = 0; i < 10 * w; i++) {
+                            if (i % 7 < 3) { p[i] = -INFINITY; }
+                        }
                         a = tensor_max_pool2d_with_indices(x, k, stride, padding, dilation);
                         b = tensor_max_pool2d_with_indices(tensor_to(x, TENSOR_F64), k, stride, padding,
                                                            dilation);
@@ -1011,6 +1029,10 @@ static void pool_rows(void) {
                                   (int)stride, (int)padding, (int)dilation);
                         tensor_scope_end(s);
                     }
+                }
+            }
+        }
+    }
 }
 
 static void huge_strides(void) {

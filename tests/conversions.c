@@ -116,9 +116,9 @@ static void conversions(void) {
     uint64_t want = 0, h;
     int i, d;
     CHECK(halves && floats);
-    if (!halves || !floats) return;
-    for (i = 0; i < 65536; i++) halves[i] = (uint16_t)i;
-    for (i = 0; i < N; i++) floats[i] = (uint32_t)i * 16411u;
+    if (!halves || !floats) { return; }
+    for (i = 0; i < 65536; i++) { halves[i] = (uint16_t)i; }
+    for (i = 0; i < N; i++) { floats[i] = (uint32_t)i * 16411u; }
     x = tensor_from(floats, TENSOR_F32, N);
     bytes = tensor_from((void *)halves, TENSOR_U8, 2 * 65536);
     CHECK_OK();
@@ -129,10 +129,10 @@ static void conversions(void) {
         }
         h = test_hash(TEST_HASH, tensor_to(bytes, TENSOR_F32));
         for (d = 0; d < 3; d++) {
-            if (d < 2) h = test_hash(h, tensor_to(tensor_from(halves, dtypes[d], 65536), TENSOR_F32));
+            if (d < 2) { h = test_hash(h, tensor_to(tensor_from(halves, dtypes[d], 65536), TENSOR_F32)); }
             h = test_hash(h, tensor_to(x, dtypes[d]));
         }
-        if (!want) want = h;
+        if (!want) { want = h; }
         CHECK_MSG(h == want, "conversions differ on %s", isas[i]);
     }
     tensor_set_isa(NULL);

@@ -345,7 +345,7 @@ static void steady(void) {
         tensor_set_saved_tensors_hooks(NULL);
         tensor_backward(tensor_sum(tensor_checkpoint(twice_of, NULL, &x, 1)));
         tensor_scope_end(scope);
-        if (step == 100) first = tensor_memory_stats().reserved_bytes;
+        if (step == 100) { first = tensor_memory_stats().reserved_bytes; }
     }
     CHECK(tensor_memory_stats().reserved_bytes == first);
 }
@@ -441,7 +441,7 @@ static void no_samples(void) {
 // A stream whose last batch is short of one sample only.
 static int seven(void *user, nn_item_t *item, void *x, void *y) {
     (void)user, (void)y;
-    if (item->index >= 7) return NN_END;
+    if (item->index >= 7) { return NN_END; }
     *(int64_t *)x = item->index;
     return 0;
 }
@@ -524,15 +524,15 @@ static void steps_of_the_last(void) {
     size_t n = f ? fread(file, 1, sizeof file, f) : 0, header = n > 8 ? (unsigned char)file[0] : 0, end = 0;
     header += n > 8 ? (size_t)(unsigned char)file[1] << 8 : 0;
     char *at = strstr(file + 8, "\"optimizer/steps\"");
-    if (f) fclose(f);
-    if (at) at = strstr(at, "data_offsets");
-    if (at) at = strchr(at, ',');
-    if (at) end = 8 + header + (size_t)strtol(at + 1, NULL, 10);
+    if (f) { fclose(f); }
+    if (at) { at = strstr(at, "data_offsets"); }
+    if (at) { at = strchr(at, ','); }
+    if (at) { end = 8 + header + (size_t)strtol(at + 1, NULL, 10); }
     CHECK(end > 8 && end <= n);
-    if (end > 8 && end <= n) file[end - 1] = (char)0x80; // the highest byte of the last count
+    if (end > 8 && end <= n) { file[end - 1] = (char)0x80; } // the highest byte of the last count
     f = fopen(path, "wb");
     CHECK(f && fwrite(file, 1, n, f) == n);
-    if (f) fclose(f);
+    if (f) { fclose(f); }
     CHECK(nn_load_checkpoint(path, m, o, NULL) == TENSOR_ERR_FORMAT);
     CHECK_ERROR(TENSOR_ERR_FORMAT, "load_checkpoint");
     remove(path);
@@ -725,8 +725,7 @@ static void columns_first(void) {
     tensor_t *x = tensor_reshape(tensor_arange(0, 120, 1, TENSOR_F32), 5, 4, 3, 2), *file = nn_format_npy(x);
     char *text = (char *)tensor_data(file);
     size_t k = 0, n = (size_t)tensor_numel(file);
-    while (k < n && memcmp(text + k, "False", 5) != 0)
-        k++;
+    while (k < n && memcmp(text + k, "False", 5) != 0) { k++; }
     memcpy(text + k, "True ", 5);
     tensor_t *want = tensor_permute(tensor_reshape(tensor_flatten(x, 0, -1), 2, 3, 4, 5), 3, 2, 1, 0);
     CHECK(tensor_equal(nn_parse_npy(text, n), want));
@@ -734,13 +733,11 @@ static void columns_first(void) {
 
 static uint64_t number_at(const unsigned char *p, int bytes) {
     uint64_t v = 0;
-    while (bytes-- > 0)
-        v = v << 8 | p[bytes];
+    while (bytes-- > 0) { v = v << 8 | p[bytes]; }
     return v;
 }
 static void put_number(unsigned char *p, uint64_t v, int bytes) {
-    for (int k = 0; k < bytes; k++)
-        p[k] = (unsigned char)(v >> 8 * k);
+    for (int k = 0; k < bytes; k++) { p[k] = (unsigned char)(v >> 8 * k); }
 }
 
 // An archive whose directory has an unknown field, a zip64 field of three values and a comment in each entry;
@@ -753,7 +750,7 @@ static void wide_directory(void) {
     size_t n = (size_t)tensor_numel(file), end = n - 22, from = (size_t)number_at(old + end + 16, 4);
     static unsigned char made[4000];
     size_t to = from;
-    if (n + 200 > sizeof made) return CHECK(n + 200 <= sizeof made);
+    if (n + 200 > sizeof made) { return CHECK(n + 200 <= sizeof made); }
     memcpy(made, old, from);
     while (from < end) {
         size_t named = (size_t)number_at(old + from + 28, 2), extra = (size_t)number_at(old + from + 30, 2);
@@ -777,8 +774,7 @@ static void wide_directory(void) {
     put_number(made + to + 12, to - (size_t)number_at(old + end + 16, 4), 4);
     nn_npz_t *r = nn_npz_parse(made, to + 22);
     CHECK_MSG(r != NULL, "%s", tensor_error_text());
-    for (int k = 0; r && k < 2; k++)
-        CHECK(test_same_bits(nn_npz_get(r, names[k]), x[k]));
+    for (int k = 0; r && k < 2; k++) { CHECK(test_same_bits(nn_npz_get(r, names[k]), x[k])); }
     nn_npz_close(r);
 
     // With the record of zip64, which holds what its end of 22 bytes cannot.
@@ -795,8 +791,7 @@ static void wide_directory(void) {
     memset(record + 84, 0xFF, 12);
     r = nn_npz_parse(made, to + 98);
     CHECK_MSG(r != NULL, "%s", tensor_error_text());
-    for (int k = 0; r && k < 2; k++)
-        CHECK(test_same_bits(nn_npz_get(r, names[k]), x[k]));
+    for (int k = 0; r && k < 2; k++) { CHECK(test_same_bits(nn_npz_get(r, names[k]), x[k])); }
     nn_npz_close(r);
     record[0]++;
     CHECK(nn_npz_parse(made, to + 98) == NULL);
@@ -813,8 +808,9 @@ static void one_name_twice(void) {
     tensor_t *x[2] = {tensor_ones(2), tensor_zeros(3)}, *bytes = nn_npz_format(names, x, 2);
     unsigned char *p = (unsigned char *)tensor_data(bytes);
     size_t n = (size_t)tensor_numel(bytes);
-    for (size_t k = 0; k + 5 <= n; k++)
-        if (memcmp(p + k, "b.npy", 5) == 0) p[k] = 'a';
+    for (size_t k = 0; k + 5 <= n; k++) {
+        if (memcmp(p + k, "b.npy", 5) == 0) { p[k] = 'a'; }
+    }
     CHECK(nn_npz_parse(p, n) == NULL);
     CHECK_ERROR(TENSOR_ERR_FORMAT, "two arrays are called \"a\"");
 }
@@ -822,7 +818,7 @@ static void one_name_twice(void) {
 // A batch of two products for four workers: each is cut into two rectangles.
 static void in_turn(void *user, int64_t n, void (*task)(void *, int64_t), void *arg) {
     (void)user;
-    while (n-- > 0) task(arg, n);
+    while (n-- > 0) { task(arg, n); }
 }
 static void rectangles_of_a_batch(void) {
     tensor_t *x = tensor_randn(2, 256, 128), *y = tensor_randn(2, 128, 64), *alone = tensor_bmm(x, y);

@@ -124,7 +124,7 @@ static void mixing(void) {
     CHECK(tensor_equal(tensor_where(on(tensor_gt_scalar(x, 0)), s, y), tensor_where(tensor_gt_scalar(x, 0),
             s, x)));
     before = tensor_memory_stats().live_tensors;
-    for (i = 0; i < 10; i++) tensor_mul(y, s);
+    for (i = 0; i < 10; i++) { tensor_mul(y, s); }
     CHECK(tensor_memory_stats().live_tensors == before + 10);       // the results; the copies of s are gone
     tensor_requires_grad_(s, 1);
     loss = tensor_sum(tensor_mul(y, s));
@@ -242,14 +242,14 @@ static void ops(void) {
         tensor_requires_grad_(x, 1);                                                                         \
         y = __VA_ARGS__;                                                                                     \
         a = tensor_requires_grad(y) ? tensor_sum(y) : NULL;                   \
-        if (a) tensor_backward(a);                                                                           \
+        if (a) { tensor_backward(a); }                                                                       \
         a = tensor_grad(x);                                                                                  \
         x = tensor_detach(there);                                                                            \
         tensor_requires_grad_(x, 1);                                                                         \
         z = __VA_ARGS__;                                                                                     \
         CHECK_MSG(tensor_device(z) == TENSOR_CUDA && device_same(y, off(z)), "%s", #__VA_ARGS__);          \
         b = a ? tensor_sum(z) : NULL;                                                                        \
-        if (b) tensor_backward(b);                                                                           \
+        if (b) { tensor_backward(b); }                                                                       \
         b = b ? tensor_grad(x) : NULL;                                                                       \
         CHECK_MSG(!a || (b && device_same(a, off(b))), "gradient of %s", #__VA_ARGS__);                  \
         CHECK_MSG(tensor_ok(), "%s: %s", #__VA_ARGS__, tensor_error_text());                                 \
@@ -260,7 +260,7 @@ static void ops(void) {
 #undef X
     for (k = 0; k < 2; k++) {                   // what has no input is made on the default device
         tensor_manual_seed(3);
-        if (k) tensor_set_default_device(TENSOR_CUDA);
+        if (k) { tensor_set_default_device(TENSOR_CUDA); }
         made[k] = tensor_cat(0, tensor_to(tensor_randperm(9), TENSOR_F32), tensor_arange(0, 9, 2, TENSOR_F32),
                              tensor_rand(4), tensor_randn(4), tensor_to(tensor_randint(2, 9, 4), TENSOR_F32));
         tensor_set_default_device(TENSOR_CPU);
@@ -307,7 +307,7 @@ static void network(void) {
     tensor_set_default_device(TENSOR_CPU);
     CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
     CHECK(device_same(loss[0], off(loss[1])));
-    for (k = 0; k < n; k++) CHECK_MSG(device_same(grad[0][k], off(grad[1][k])), "gradient %d", k);
+    for (k = 0; k < n; k++) { CHECK_MSG(device_same(grad[0][k], off(grad[1][k])), "gradient %d", k); }
     nn_free(m[0]);
     nn_free(m[1]);
 }
@@ -322,7 +322,7 @@ static void moved(void) {
     CHECK_POISON(nn_forward(m, x), TENSOR_ERR_DEVICE, "tensors on");
     CHECK(nn_to(m, TENSOR_CPU) == 0);
     CHECK(nn_parameters(m, p, 8) == 8 && nn_parameters(twin, q, 8) == 8);
-    for (k = 0; k < 8; k++) CHECK(tensor_device(p[k]) == TENSOR_CPU && tensor_equal(p[k], q[k]));
+    for (k = 0; k < 8; k++) { CHECK(tensor_device(p[k]) == TENSOR_CPU && tensor_equal(p[k], q[k])); }
     nn_free(m);
     nn_free(twin);
 }
@@ -344,7 +344,7 @@ static void checked(void) {
     for (k = 0; k < 2; k++) {
         host[k] = tensor_to(tensor_rand(3, 2 + k), TENSOR_F64);
         in[k] = on(host[k]);
-        if (k) in[k] = tensor_narrow(in[k], 1, 0, 2);           // strided
+        if (k) { in[k] = tensor_narrow(in[k], 1, 0, 2); }           // strided
         in[k] = tensor_requires_grad_(tensor_detach(in[k]), 1);
     }
     CHECK(tensor_gradcheck(product_of, NULL, in, 2, 0, 0, 0) == 0);
@@ -377,12 +377,13 @@ static void random_numbers(void) {
             y[d][9] = tensor_randint(-4, 90, 33);
         }
         tensor_set_default_device(TENSOR_CPU);
-        for (d = 0; d < 10; d++)
+        for (d = 0; d < 10; d++) {
             CHECK_MSG(tensor_dtype(y[0][d]) == tensor_dtype(y[1][d]) &&
                           (d == 1 && dtypes[k] == TENSOR_F64
                                ? tensor_allclose(y[0][d], off(y[1][d]), 1e-13, 1e-13)
                                : tensor_equal(y[0][d], off(y[1][d]))),
                       "numbers %d in %s", d, tensor_dtype_name(dtypes[k]));
+        }
         device_note(dtypes[k]);
     }
 }
@@ -407,11 +408,12 @@ static tensor_t *gpt_forward(nn_module_t *m, tensor_t *tokens) {
 static gpt_t gpt;
 // No bias whose gradient is 0 but for rounding: Adam makes a step of that noise.
 static nn_module_t *model(int which) {
-    if (which == 0) return nn_sequential(nn_linear(2, 16), nn_tanh(), nn_linear(16, 1));
-    if (which == 1)
+    if (which == 0) { return nn_sequential(nn_linear(2, 16), nn_tanh(), nn_linear(16, 1)); }
+    if (which == 1) {
         return nn_sequential(nn_conv2d(1, 4, 3, .padding = 1, .no_bias = 1), nn_batch_norm2d(4), nn_relu(),
                              nn_max_pool2d(2),
                              nn_conv2d(4, 6, 3), nn_relu(), nn_flatten(), nn_dropout(0.2), nn_linear(24, 3));
+    }
     nn_module_init(&gpt.base, "Gpt", gpt_forward, NULL);
     gpt.token = nn_child(&gpt.base, "token", nn_embedding(11, 16));
     gpt.place = nn_child(&gpt.base, "place", nn_embedding(8, 16));
@@ -456,8 +458,9 @@ static tensor_t *loss_of(int which, nn_module_t *m) {
 #ifdef TEST_CUDA
 static void raw_line(void *user, const char *text) {
     long long n;
-    if (sscanf(text, "num_device_alloc %lld", &n) == 1 || sscanf(text, "num_device_free %lld", &n) == 1)
+    if (sscanf(text, "num_device_alloc %lld", &n) == 1 || sscanf(text, "num_device_free %lld", &n) == 1) {
         *(long long *)user += n;
+    }
 }
 #endif
 // Calls of CUDA for memory, so far.
@@ -475,7 +478,7 @@ static void training(void) {
 #ifdef TEST_CUDA_SIM
     cusim_set("random", 1);                 // work runs now or later
 #endif
-    for (which = 0; which < 3; which++)
+    for (which = 0; which < 3; which++) {
         for (o = which; o < 6; o += 3) {
             double loss[2][5];
             tensor_t *p[2][24];
@@ -494,11 +497,11 @@ static void training(void) {
                 opt = optimizer(o, m);
                 for (step = 0; step < 5; step++) {
                     tensor_t *l;
-                    if (step == 2) raw = raw_calls();
+                    if (step == 2) { raw = raw_calls(); }
                     l = loss_of(which, m);
                     loss[d][step] = tensor_item(l);
                     CHECK(nn_zero_grad(opt) == 0 && tensor_backward(l) == 0);
-                    if (step == 2) CHECK(tensor_item(nn_clip_grad_norm(opt, 0.1)) > 0);
+                    if (step == 2) { CHECK(tensor_item(nn_clip_grad_norm(opt, 0.1)) > 0); }
                     CHECK_MSG(nn_step(opt) == 0, "%s", tensor_error_text());
                 }
                 CHECK_MSG(raw_calls() == raw, "model %d: %lld raw calls", which, raw_calls() - raw);
@@ -513,24 +516,27 @@ static void training(void) {
             }
             tensor_set_default_device(TENSOR_CPU);
             CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
-            for (step = 0; step < 5; step++)
+            for (step = 0; step < 5; step++) {
                 CHECK_MSG(fabs(loss[0][step] - loss[1][step]) <= 2e-5 * (1 + fabs(loss[0][step])),
                           "model %d, optimizer %d, step %d: loss %.8g, the CPU's is %.8g", which, o, step,
                           loss[1][step], loss[0][step]);
+            }
             CHECK(loss[0][0] != loss[0][4]);
-            for (k = 0; k < n; k++)
+            for (k = 0; k < n; k++) {
                 CHECK_MSG(tensor_allclose(p[0][k], off(p[1][k]), 2e-3, 2e-4),
                           "model %d, optimizer %d: parameter %d",
                           which, o, k);
+            }
             tensor_scope_end(s);
         }
+    }
 }
 // The same gradient gives the same bits: f32, f64 and half parameters, and states that move with their
 // module.
 static void steps(void) {
     static const tensor_dtype_t dtypes[] = {TENSOR_F32, TENSOR_F64, TENSOR_BF16};
     int o, t, d, k, step;
-    for (t = 0; t < 3; t++)
+    for (t = 0; t < 3; t++) {
         for (o = 0; o < 11; o++) {
             tensor_t *p[2][2];
             tensor_scope_t s = tensor_scope_begin();
@@ -542,7 +548,7 @@ static void steps(void) {
                 CHECK(nn_to(m, dtypes[t]) == 0);
                 opt = optimizer(o, m);
                 for (step = 0; step < 8; step++) {
-                    if (step == 1 && d) CHECK(nn_to(m, TENSOR_CUDA) == 0);
+                    if (step == 1 && d) { CHECK(nn_to(m, TENSOR_CUDA) == 0); }
                     CHECK(nn_parameters(m, p[d], 2) == 2);
                     for (k = 0; k < 2; k++) {
                         tensor_t *g = tensor_to(tensor_randn_n(tensor_shape(p[d][k]).dims,
@@ -552,15 +558,17 @@ static void steps(void) {
                     }
                     CHECK_MSG(nn_step(opt) == 0, "%s", tensor_error_text());
                 }
-                for (k = 0; k < 2; k++) p[d][k] = off(tensor_clone(p[d][k]));
+                for (k = 0; k < 2; k++) { p[d][k] = off(tensor_clone(p[d][k])); }
                 nn_optimizer_free(opt);
                 nn_free(m);
             }
             CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
-            for (k = 0; k < 2; k++)
+            for (k = 0; k < 2; k++) {
                 CHECK_MSG(tensor_equal(p[0][k], p[1][k]), "optimizer %d, parameter %d, dtype %d", o, k, t);
+            }
             tensor_scope_end(s);
         }
+    }
 }
 
 // Those that are made of other ops: Muon, whose products of bf16 may round otherwise, and L-BFGS.
@@ -592,9 +600,12 @@ static void composed_steps(void) {
                 f.x = on(f.x);
                 f.y = on(f.y);
             }
-            if (which) f.o = nn_lbfgs(f.m, .line_search_fn = NN_STRONG_WOLFE, .max_iter = 4);
-            else f.o = nn_muon(f.m, .lr = 0.05);
-            for (k = 0; k < 3; k++) loss[d] = nn_step_closure(f.o, fit_loss, &f);
+            if (which) {
+                f.o = nn_lbfgs(f.m, .line_search_fn = NN_STRONG_WOLFE, .max_iter = 4);
+            } else {
+                f.o = nn_muon(f.m, .lr = 0.05);
+            }
+            for (k = 0; k < 3; k++) { loss[d] = nn_step_closure(f.o, fit_loss, &f); }
             CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
             w[d] = off(tensor_clone(tensor_detach(nn_get(f.m, "weight"))));
             CHECK(tensor_item(loss[d]) < 0.9);
@@ -638,10 +649,11 @@ static void host_side(void) {
         y[d][1] = tensor_to(b.x, d ? TENSOR_CUDA : TENSOR_CPU);
         y[d][2] = tensor_to(b.y, d ? TENSOR_CUDA : TENSOR_CPU);
         nn_data_loader_free(l);
-        for (k = 0; k < 3; k++)
+        for (k = 0; k < 3; k++) {
             y[d][3 + k] = tensor_embedding_bag(label, x, tensor_from(((int64_t[]){0, 3, 3, 5}), TENSOR_I64,
                                                                      4),
                                                .mode = (tensor_bag_mode_t)k);
+        }
         y[d][6] = tensor_ctc_loss(tensor_log_softmax(tensor_reshape(x, 4, 2, 3), 2),
                                   tensor_ones_of(TENSOR_I64, 2, 1),
                                   tensor_full_of(TENSOR_I64, 4, 2), tensor_ones_of(TENSOR_I64, 2));
@@ -654,7 +666,7 @@ static void host_side(void) {
     }
     tensor_set_default_device(TENSOR_CPU);
     CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
-    for (k = 0; k < 8; k++) CHECK_MSG(device_same(y[0][k], off(y[1][k])), "result %d", k);
+    for (k = 0; k < 8; k++) { CHECK_MSG(device_same(y[0][k], off(y[1][k])), "result %d", k); }
 }
 
 #ifndef TEST_CUDA
@@ -686,7 +698,7 @@ static void failures(void) {
     int k;
     // An index out of range: known when someone waits, and at once where the CPU does the op.
     y = tensor_index_select(x, 0, index);
-    if (tensor_ok()) CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == TENSOR_ERR_INDEX);
+    if (tensor_ok()) { CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == TENSOR_ERR_INDEX); }
     CHECK_ERROR(TENSOR_ERR_INDEX, "index_select");
     CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == 0 && tensor_size(y, 0) != 1);
     y = tensor_remainder(index, tensor_sub(index, index));
@@ -706,10 +718,10 @@ static void failures(void) {
     // Each of the next calls of CUDA fails once: an error or a right result, and all goes on.
     for (k = 0; k < 40; k++) {
         cusim_set(k % 2 ? "fail_call" : "fail_alloc", k / 2);
-        if (k % 4 == 0) tensor_cuda_empty_cache(TENSOR_CUDA);
+        if (k % 4 == 0) { tensor_cuda_empty_cache(TENSOR_CUDA); }
         y = tensor_linalg_lu_factor(tall).lu;
         y = k % 3 ? tensor_narrow(tensor_narrow(y, 0, 0, 1), 1, 0, 1) : tensor_narrow(fine, 0, 0, 1);
-        if (tensor_item(y) < 2) CHECK_MSG(!tensor_ok(), "call %d", k);
+        if (tensor_item(y) < 2) { CHECK_MSG(!tensor_ok(), "call %d", k); }
         cusim_set("fail_call", -1);
         cusim_set("fail_alloc", -1);
         tensor_clear_error();
@@ -768,8 +780,8 @@ static void faults(void) {
 #ifdef TEST_CUDA
 // Parameters of f16 and bf16 step as they are: the CPU's bits, also in a graph, and one launch for all.
 static nn_optimizer_t *half_rule(int rule, nn_module_t *m) {
-    if (rule == 0) return nn_sgd(m, .lr = 0.1, .momentum = 0.9, .weight_decay = 0.01);
-    if (rule == 1) return nn_rmsprop(m, .lr = 0.01);
+    if (rule == 0) { return nn_sgd(m, .lr = 0.1, .momentum = 0.9, .weight_decay = 0.01); }
+    if (rule == 1) { return nn_rmsprop(m, .lr = 0.01); }
     return nn_adamw(m, .lr = 0.02);
 }
 static void half_steps(void) {
@@ -783,7 +795,7 @@ static void half_steps(void) {
             tensor_graph_t *g;
             tensor_manual_seed(7);
             m[0] = nn_sequential();
-            for (k = 0; k < 10; k++) nn_append(m[0], nn_linear(5 + k, 7));
+            for (k = 0; k < 10; k++) { nn_append(m[0], nn_linear(5 + k, 7)); }
             nn_to(m[0], dtype);
             m[1] = nn_clone(m[0]);
             nn_to(m[1], TENSOR_CUDA);
@@ -805,7 +817,7 @@ static void half_steps(void) {
                 CHECK(nn_step(opt[1]) == 0);
 #ifdef TEST_CUDA_SIM
                 cusim_counted(counted);
-                if (step) CHECK_MSG(counted[0] == 1, "rule %d: %ld launches", rule, counted[0]);
+                if (step) { CHECK_MSG(counted[0] == 1, "rule %d: %ld launches", rule, counted[0]); }
 #endif
             }
             CHECK(tensor_capture_begin(TENSOR_CUDA) == 0 && nn_step(opt[1]) == 0);
@@ -847,12 +859,12 @@ static void *rank_run(void *arg) {
     nn_module_t *m;
     nn_optimizer_t *opt;
     int k, step, per = 8 / r->ranks, n = 0;
-    if (r->id) c = tensor_cuda_comm_new(r->rank, r->ranks, r->id, where, 0);
+    if (r->id) { c = tensor_cuda_comm_new(r->rank, r->ranks, r->id, where, 0); }
     tensor_manual_seed((uint64_t)(5 + r->rank));
     m = nn_sequential(nn_linear(6, 12), nn_tanh(), nn_linear(12, 3));
     nn_to(m, (int)where);
     nn_parameters(m, p, 4);
-    for (k = 0; k < 4 && c; k++) tensor_cuda_broadcast(c, p[k], 0);
+    for (k = 0; k < 4 && c; k++) { tensor_cuda_broadcast(c, p[k], 0); }
     opt = nn_adam(m, .lr = 0.01);
     for (step = 0; step < 6; step++) {
         tensor_t *whole = tensor_sin(tensor_reshape(tensor_arange(step, step + 72, 1, TENSOR_F32), 8, 9));
@@ -862,8 +874,8 @@ static void *rank_run(void *arg) {
         loss = tensor_mse_loss(nn_forward(m, x), y);
         nn_zero_grad(opt);
         tensor_backward(loss);
-        for (k = 0; k < 4; k++) g[k] = tensor_grad(p[k]);
-        if (c) tensor_cuda_all_reduce_n(c, g, 4, 1);
+        for (k = 0; k < 4; k++) { g[k] = tensor_grad(p[k]); }
+        if (c) { tensor_cuda_all_reduce_n(c, g, 4, 1); }
         nn_step(opt);
     }
     if (c) {
@@ -874,14 +886,16 @@ static void *rank_run(void *arg) {
         tensor_copy_out(mean, r->sum, sizeof r->sum);
         tensor_copy_out(all, r->losses, sizeof(float) * (size_t)r->ranks);
         r->joined = 1;
-    } else if (tensor_ok()) r->losses[0] = (float)tensor_item(loss);
+    } else if (tensor_ok()) {
+        r->losses[0] = (float)tensor_item(loss);
+    }
     for (k = 0; k < 4; k++) {
-        if (tensor_ok()) tensor_copy_out(p[k], r->net + n, (size_t)tensor_numel(p[k]) * sizeof(float));
+        if (tensor_ok()) { tensor_copy_out(p[k], r->net + n, (size_t)tensor_numel(p[k]) * sizeof(float)); }
         n += (int)tensor_numel(p[k]);
     }
     nn_optimizer_free(opt);
     nn_free(m);
-    if (c) tensor_cuda_comm_free(c);
+    if (c) { tensor_cuda_comm_free(c); }
     snprintf(r->text, sizeof r->text, "%s", tensor_error_text());
     tensor_thread_end();
     return NULL;
@@ -896,7 +910,7 @@ static void rank_step(const rank_t *r, nn_module_t *m, nn_optimizer_t *opt, tens
     nn_parameters(m, p, 4);
     nn_zero_grad(opt);
     tensor_backward(loss);
-    for (k = 0; k < 4; k++) g[k] = tensor_grad(p[k]);
+    for (k = 0; k < 4; k++) { g[k] = tensor_grad(p[k]); }
     tensor_cuda_all_reduce_n(c, g, 4, 1);
     nn_step(opt);
     tensor_cuda_all_gather(c, all, tensor_reshape(tensor_detach(loss), 1));
@@ -920,16 +934,19 @@ static void *rank_graph_run(void *arg) {
     for (step = 0; step < 6; step++) {
         tensor_t *whole = tensor_sin(tensor_reshape(tensor_arange(step, step + 48, 1, TENSOR_F32), 8, 6));
         tensor_copy_(x, tensor_narrow(whole, 0, r->rank * 4, 4));
-        if (graph) tensor_graph_replay(graph);
-        else if (r->captures && step == 2) {
-            while (r->turn && __atomic_load_n(r->turn, __ATOMIC_ACQUIRE) != r->rank) sched_yield();
+        if (graph) {
+            tensor_graph_replay(graph);
+        } else if (r->captures && step == 2) {
+            while (r->turn && __atomic_load_n(r->turn, __ATOMIC_ACQUIRE) != r->rank) { sched_yield(); }
             tensor_capture_begin(where);            // one thread captures at a time
             rank_step(r, m, opt, c, x, all);
             graph = tensor_capture_end();
-            if (r->turn) __atomic_add_fetch(r->turn, 1, __ATOMIC_RELEASE);
-        } else rank_step(r, m, opt, c, x, all);
+            if (r->turn) { __atomic_add_fetch(r->turn, 1, __ATOMIC_RELEASE); }
+        } else {
+            rank_step(r, m, opt, c, x, all);
+        }
     }
-    if (r->captures && !graph) snprintf(r->text, sizeof r->text, "no graph");
+    if (r->captures && !graph) { snprintf(r->text, sizeof r->text, "no graph"); }
     tensor_copy_out(all, r->losses, sizeof(float) * (size_t)r->ranks);
     tensor_copy_out(tensor_narrow(tensor_reshape(x, 24), 0, 0, 3), r->sum, sizeof r->sum);
     nn_parameters(m, p, 4);
@@ -947,7 +964,7 @@ static void *rank_graph_run(void *arg) {
     nn_optimizer_free(opt);
     nn_free(m);
     tensor_cuda_comm_free(c);
-    if (!tensor_ok()) snprintf(r->text, sizeof r->text, "%s", tensor_error_text());
+    if (!tensor_ok()) { snprintf(r->text, sizeof r->text, "%s", tensor_error_text()); }
     tensor_thread_end();
     return NULL;
 }
@@ -976,7 +993,7 @@ static void rank_graphs(void) {
                 many[captures][k] = r;
                 pthread_create(&thread[k], NULL, rank_graph_run, &many[captures][k]);
             }
-            for (k = 0; k < n; k++) pthread_join(thread[k], NULL);
+            for (k = 0; k < n; k++) { pthread_join(thread[k], NULL); }
             for (k = 0; k < n; k++) {
                 rank_t *r = &many[captures][k];
                 CHECK_MSG(r->joined && !r->text[0], "rank %d: %s", k, r->text);
@@ -1024,7 +1041,7 @@ static void ranks(void) {
         many[k].rank = k, many[k].ranks = n, many[k].id = id;
         pthread_create(&thread[k], NULL, rank_run, &many[k]);
     }
-    for (k = 0; k < n; k++) pthread_join(thread[k], NULL);
+    for (k = 0; k < n; k++) { pthread_join(thread[k], NULL); }
     for (k = 0; k < n; k++) {
         CHECK_MSG(many[k].joined && !many[k].text[0], "rank %d: %s", k, many[k].text);
         CHECK(!memcmp(many[k].net, many[0].net, sizeof many[k].net));
@@ -1032,7 +1049,7 @@ static void ranks(void) {
         CHECK(many[k].sum[1] == (float)(n * (n + 1) / 2));
     }
     CHECK_NEAR(n == 2 ? (many[0].losses[0] + many[0].losses[1]) / 2 : many[0].losses[0], one.losses[0], 1e-5);
-    for (i = 0; i < RANK_NET; i++) CHECK(fabsf(many[0].net[i] - one.net[i]) < 1e-4f);
+    for (i = 0; i < RANK_NET; i++) { CHECK(fabsf(many[0].net[i] - one.net[i]) < 1e-4f); }
     // What is refused.
     CHECK(tensor_cuda_comm_new(1, 1, id, TENSOR_CUDA, 0) == NULL);
     CHECK_ERROR(TENSOR_ERR_INDEX, "cuda_comm_new: rank 1 must be in 0..0");
@@ -1124,7 +1141,7 @@ static void mixed(void) {
         m = nn_sequential(nn_conv2d(1, 4, 3), nn_batch_norm2d(4), nn_relu(), nn_flatten(), nn_linear(16, 3));
         x = tensor_sin(tensor_reshape(tensor_arange(0, 32, 1, TENSOR_F32), 2, 1, 4, 4));
         y = tensor_remainder_scalar(tensor_arange(0, 2, 1, TENSOR_I64), 3);
-        if (d) nn_to(m, TENSOR_CUDA), x = on(x), y = on(y);
+        if (d) { nn_to(m, TENSOR_CUDA), x = on(x), y = on(y); }
         opt = nn_sgd(m, .lr = 0.1);
         for (k = 0; k < 3; k++) {
             amp = tensor_scope_begin_autocast(TENSOR_F16);

@@ -20,7 +20,7 @@ typedef struct row_t {
 #define BITWISE(ID, name, ...) {#name, "BIT", "POINTWISE", "NOGRAD"},
 #define DOUBLE(ID, name, ...) {#name, "DBL", "POINTWISE", "yes"},
 #define OTHER(ID, name, family, nin, nout, kernel, grad, ...) {#name, "", #family, #grad},
-#define NN(ID, name, family, nin, required, nout, cpu, scratch, grad, ...) {#name, "", #family, #grad},
+#define NN(ID, name, family, inputs, nout, kernel, grad, ...) {#name, "", #family, #grad},
 static const row_t table[] = {TENSOR_OPS_UNARY(POINTWISE) TENSOR_OPS_COPY(POINTWISE)
                                   TENSOR_OPS_BINARY(POINTWISE) TENSOR_OPS_TERNARY(POINTWISE)
                                       TENSOR_OPS_COMPARE(COMPARE) TENSOR_OPS_BITWISE(BITWISE)
@@ -155,13 +155,15 @@ static const char *const no_ops[] = {"get_default_device", "get_default_dtype", 
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 static int listed(const char *const *list, int n, const char *name) {
-    while (n-- > 0)
-        if (strcmp(list[n], name) == 0) return 1;
+    while (n-- > 0) {
+        if (strcmp(list[n], name) == 0) { return 1; }
+    }
     return 0;
 }
 static const char *other(const char *const (*list)[2], int n, const char *name) {
-    while (n-- > 0)
-        if (strcmp(list[n][0], name) == 0) return list[n][1];
+    while (n-- > 0) {
+        if (strcmp(list[n][0], name) == 0) { return list[n][1]; }
+    }
     return NULL;
 }
 
@@ -169,12 +171,13 @@ static const char *other(const char *const (*list)[2], int n, const char *name) 
 static const char *special(const char *name) {
     static char text[80];
     int k;
-    for (k = 0; k < COUNT(ops); k++)
+    for (k = 0; k < COUNT(ops); k++) {
         if (strcmp(ops[k].name, name) == 0 && (strncmp(ops[k].torch, "torch.special.", 14) == 0 ||
                                                strncmp(ops[k].torch, "torch.signal.", 13) == 0)) {
             snprintf(text, sizeof text, "%.*s", (int)strcspn(ops[k].torch, "("), ops[k].torch);
             return text;
         }
+    }
     return NULL;
 }
 
@@ -215,7 +218,7 @@ static char *slurp(const char *path) {
     FILE *f = fopen(path, "rb");
     char *s;
     long n;
-    if (!f) return NULL;
+    if (!f) { return NULL; }
     fseek(f, 0, SEEK_END);
     n = ftell(f);
     rewind(f);
@@ -238,7 +241,7 @@ static const char *cases_of(const char *op) {
     for (k = 0; k < FIXTURE_FILES && readers[k]; k++) {
         const char *lines = nn_safetensors_metadata(readers[k], op);
         cases_in = readers[k];
-        if (lines) return lines;
+        if (lines) { return lines; }
     }
     return NULL;
 }
@@ -253,16 +256,20 @@ static int takes(const char *op, const char *lines, tensor_dtype_t d, int *graph
     int k, data = -1, good;
     snprintf(line, sizeof line, "%.*s", (int)strcspn(lines, "\n"), lines);
     read_arguments(cases_in, line, &a);
-    for (k = a.nin - 1; k >= 0; k--)
-        if (a.in[k] && (data < 0 || is_float(a.in[k]) || !is_float(a.in[data]))) data = k;
+    for (k = a.nin - 1; k >= 0; k--) {
+        if (a.in[k] && (data < 0 || is_float(a.in[k]) || !is_float(a.in[data]))) { data = k; }
+    }
     if (data >= 0) {
         tensor_dtype_t from = tensor_dtype(a.in[data]);
-        for (k = 0; k < a.nin; k++)
-            if (a.in[k] && tensor_dtype(a.in[k]) == from) a.in[k] = tensor_to(a.in[k], d);
-    } else if (dtype_of(a.s) < TENSOR_DTYPE_COUNT)
+        for (k = 0; k < a.nin; k++) {
+            if (a.in[k] && tensor_dtype(a.in[k]) == from) { a.in[k] = tensor_to(a.in[k], d); }
+        }
+    } else if (dtype_of(a.s) < TENSOR_DTYPE_COUNT) {
         snprintf(a.s, sizeof a.s, "%s", tensor_dtype_name(d));
-    for (k = 0; k < a.nin; k++)
-        if (a.in[k] && is_float(a.in[k])) a.in[k] = tensor_requires_grad_(tensor_detach(a.in[k]), 1);
+    }
+    for (k = 0; k < a.nin; k++) {
+        if (a.in[k] && is_float(a.in[k])) { a.in[k] = tensor_requires_grad_(tensor_detach(a.in[k]), 1); }
+    }
     CHECK_OK();
     ops[find(op)].call(&a);
     if (tensor_error_code() == TENSOR_ERR_AUTOGRAD && a.nin > 1) { // a gradient of the other inputs alone
@@ -271,12 +278,11 @@ static int takes(const char *op, const char *lines, tensor_dtype_t d, int *graph
         ops[find(op)].call(&a);
     }
     good = tensor_error_code() != TENSOR_ERR_DTYPE && tensor_error_code() != TENSOR_ERR_UNSUPPORTED;
-    if (data < 0 && good) good = tensor_dtype(a.out[0]) == d;
-    for (k = 0; k < a.nout && tensor_ok(); k++)
-        *graph |= tensor_requires_grad(a.out[k]);
+    if (data < 0 && good) { good = tensor_dtype(a.out[0]) == d; }
+    for (k = 0; k < a.nout && tensor_ok(); k++) { *graph |= tensor_requires_grad(a.out[k]); }
     tensor_clear_error();
     tensor_scope_end(scope);
-    if (module) nn_free(module);
+    if (module) { nn_free(module); }
     module = NULL;
     return good;
 }
@@ -290,7 +296,7 @@ static int nexamples, repeated;
 static int shows_nothing(const example_t *e) {
     size_t n = strlen(e->gives);
     int yes = strstr(e->gives, "true") != NULL, no = strstr(e->gives, "false") != NULL;
-    if (strchr(e->gives, ',') && yes != no) return 1;
+    if (strchr(e->gives, ',') && yes != no) { return 1; }
     return n > 2 && strncmp(e->inputs, "a = ", 4) == 0 && strncmp(e->inputs + 4, e->gives, n) == 0 &&
            (e->inputs[4 + n] == 0 || e->inputs[4 + n] == ' ');
 }
@@ -323,7 +329,7 @@ static void example(const char *base, const char *type) {
               "docs: the example of %s fails: %s", base, tensor_error_text());
     tensor_clear_error();
     tensor_scope_end(scope);
-    if (!made) return;
+    if (!made) { return; }
     CHECK_MSG(!shows_nothing(&e) || listed(the_same, COUNT(the_same), base),
               "docs: the example of %s shows nothing: %s  %s => %s", base, e.inputs, e.call, e.gives);
     snprintf(line, sizeof line, "%s%s%s%s\n=> %s\n", nexamples && examples.length ? "\n" : "", e.inputs,
@@ -339,7 +345,7 @@ static void example(const char *base, const char *type) {
 }
 
 static void end_chapter(void) {
-    if (!examples.length) return;
+    if (!examples.length) { return; }
     say(&page, "\n```text\n");
     put(&page, examples.at, examples.length);
     say(&page, "```\n");
@@ -359,13 +365,14 @@ static void members(const char *name, text_t *out) {
     snprintf(head, sizeof head, "typedef struct %.90s {", name);
     p = structs.at ? strstr(structs.at, head) : NULL;
     CHECK_MSG(p != NULL, "docs: no struct %s", name);
-    if (!p) return;
+    if (!p) { return; }
     for (end = strstr(p, "\n}"); (p = strstr(p, " TENSOR_INIT")) != NULL && p < end; p++) {
         const char *a = p;
         while (a[-1] == '_' || (a[-1] >= '0' && a[-1] <= '9') || (a[-1] >= 'A' && a[-1] <= 'Z') ||
-               (a[-1] >= 'a' && a[-1] <= 'z'))
+               (a[-1] >= 'a' && a[-1] <= 'z')) {
             a--;
-        if (strncmp(a, "site_ ", 6) == 0) continue;
+        }
+        if (strncmp(a, "site_ ", 6) == 0) { continue; }
         if (strncmp(a, "options_are_named_ ", 19) == 0) {
             options = 1;
             continue;
@@ -387,20 +394,22 @@ static void dtypes(const char *op, text_t *out, int *graph) {
     for (g = 0; g < 3; g++) {
         char some[64] = "", name[8];
         const char *p;
-        for (p = groups[g]; sscanf(p, "%7s", name) == 1; p += strlen(name) + 1)
-            if (takes(op, lines, dtype_of(name), graph)) strcat(strcat(some, name), " ");
+        for (p = groups[g]; sscanf(p, "%7s", name) == 1; p += strlen(name) + 1) {
+            if (takes(op, lines, dtype_of(name), graph)) { strcat(strcat(some, name), " "); }
+        }
         if (strcmp(some, groups[g]) == 0) {
             all |= 1 << g;
             snprintf(some, sizeof some, "%s ", names[g]);
         }
         say(&list, some);
     }
-    if (all == 7)
+    if (all == 7) {
         say(out, "all");
-    else if (all == 3 && strcmp(list.at, "floats integers ") == 0)
+    } else if (all == 3 && strcmp(list.at, "floats integers ") == 0) {
         say(out, "numbers");
-    else
+    } else {
         put(out, list.at, list.length ? list.length - 1 : 0);
+    }
     CHECK_MSG(list.length > 0, "docs: %s takes no dtype", op);
     free(list.at);
 }
@@ -415,18 +424,18 @@ static void on_cuda(const row_t *row, text_t *out) {
         say(out, row ? "yes" : "composed");
         return;
     }
-    if (!ran) ran = slurp("tests/cuda/rows.txt");
+    if (!ran) { ran = slurp("tests/cuda/rows.txt"); }
     snprintf(head, sizeof head, "%.50s: ", row->name);
     for (p = ran; p && strncmp(p, head, strlen(head)) != 0;) {
         p = strchr(p, '\n');
-        if (p) p++;
+        if (p) { p++; }
     }
     CHECK_MSG(p != NULL, "docs: tests/cuda/rows.txt has no %s", row->name);
-    if (!p) return;
+    if (!p) { return; }
     snprintf(line, sizeof line, "%.*s", (int)strcspn(p, "\n"), p);
     cpu = strstr(line, " over the CPU");
     say(out, !cpu ? "native" : cpu == line + strlen(head) - 1 ? "over the CPU" : "native;");
-    if (cpu && cpu != line + strlen(head) - 1) say(out, cpu);
+    if (cpu && cpu != line + strlen(head) - 1) { say(out, cpu); }
 }
 // One declaration: "TENSOR_API tensor_t *tensor_abs(tensor_t *x);"
 static void declaration(const char *text, const char *chapter, const char *own, const char *comment,
@@ -437,44 +446,46 @@ static void declaration(const char *text, const char *chapter, const char *own, 
     text_t t = {0}, arguments = {0}, types = {0};
     size_t n;
     int k, gradient, function = nn && (strcmp(chapter, "functional") == 0 || strcmp(chapter, "losses") == 0);
-    if (!open) return;
-    while (a > text && a[-1] != ' ' && a[-1] != '*' && a[-1] != '\n')
-        a--;
+    if (!open) { return; }
+    while (a > text && a[-1] != ' ' && a[-1] != '*' && a[-1] != '\n') { a--; }
     snprintf(name, sizeof name, "%.*s", (int)(open - a), a);
-    if (strncmp(name, "tensor_", 7) != 0 || strstr(name, "__") || ends(name, "_defaults")) return;
-    if (strncmp(text + 11, "void ", 5) == 0) return;
-    if (strncmp(text + 11, "int", 3) == 0 && !strstr(text, "tensor_t **out")) return;
+    if (strncmp(name, "tensor_", 7) != 0 || strstr(name, "__") || ends(name, "_defaults")) { return; }
+    if (strncmp(text + 11, "void ", 5) == 0) { return; }
+    if (strncmp(text + 11, "int", 3) == 0 && !strstr(text, "tensor_t **out")) { return; }
     snprintf(base, sizeof base, "%s", name + 7);
-    if (ends(base, "_with"))
+    if (ends(base, "_with")) {
         base[strlen(base) - 5] = 0;
-    else if (ends(base, "_n_"))
+    } else if (ends(base, "_n_")) {
         strcpy(base + strlen(base) - 3, "_");
-    else if (ends(base, "_n") && strstr(text, "int "))
+    } else if (ends(base, "_n") && strstr(text, "int ")) {
         base[strlen(base) - 2] = 0;
-    if (listed(no_ops, COUNT(no_ops), base)) return;
+    }
+    if (listed(no_ops, COUNT(no_ops), base)) { return; }
     // The row: of the name, or of the name without what makes it a twin.
     snprintf(stem, sizeof stem, "%s", base);
     for (k = 0; k < 5 && !row; k++) {
         static const char *const tails[] = {"", "_", "_scalar", "_dim", "_dims"};
         const char *there;
         int r;
-        if (*tails[k] && ends(stem, tails[k])) stem[strlen(stem) - strlen(tails[k])] = 0;
+        if (*tails[k] && ends(stem, tails[k])) { stem[strlen(stem) - strlen(tails[k])] = 0; }
         there = other(rows, COUNT(rows), stem);
-        if (ends(stem, "_like")) there = "fill";
-        for (r = 0; r < ROWS && !row; r++)
-            if (strcmp(table[r].name, there ? there : stem) == 0) row = &table[r];
+        if (ends(stem, "_like")) { there = "fill"; }
+        for (r = 0; r < ROWS && !row; r++) {
+            if (strcmp(table[r].name, there ? there : stem) == 0) { row = &table[r]; }
+        }
     }
     says = strstr(own, "grad") ? own : strstr(comment, "grad") ? comment : all;
     gradient = strstr(says, "grad") && !strstr(says, "grad none") && !strstr(says, "no grad");
-    if (strcmp(chapter, "create") == 0) gradient = strstr(own, "grad dx") != NULL;
-    if (row && strcmp(row->grad, "NOGRAD") == 0) gradient = 0;
+    if (strcmp(chapter, "create") == 0) { gradient = strstr(own, "grad dx") != NULL; }
+    if (row && strcmp(row->grad, "NOGRAD") == 0) { gradient = 0; }
     if (cases_of(base)) {
         gradient = 0;
         dtypes(base, &types, &gradient);
         CHECK_MSG(!gradient || (!strstr(own, "grad none") && !strstr(own, "no grad")),
                   "docs: %s has gradients; its comment says none", name);
-    } else
+    } else {
         say(&types, without[excuse(base)][1]);
+    }
     // Arguments: the struct's members, or the text between the parentheses on one line.
     clear(&arguments);
     if (ends(name, "_with")) {
@@ -485,19 +496,23 @@ static void declaration(const char *text, const char *chapter, const char *own, 
         }
         snprintf(stem, sizeof stem, "%.*s", (int)strcspn(type, " "), type);
         members(stem, &arguments);
-    } else
-        for (a = open + 1; *a && strncmp(a, ");", 2) != 0; a++)
-            if (*a != '\n' && !(*a == ' ' && a[-1] == ' '))
+    } else {
+        for (a = open + 1; *a && strncmp(a, ");", 2) != 0; a++) {
+            if (*a != '\n' && !(*a == ' ' && a[-1] == ' ')) {
                 put(&arguments, *a == '\n' ? " " : a, 1);
-            else if (*a == '\n')
+            } else if (*a == '\n') {
                 say(&arguments, " ");
+            }
+        }
+    }
     clear(&t);
     say(&t, "| `tensor_");
     say(&t, base);
-    if (ends(name, "_n") && strcmp(name + 7, base) != 0) say(&t, "`, `_n");
+    if (ends(name, "_n") && strcmp(name + 7, base) != 0) { say(&t, "`, `_n"); }
     say(&t, "` | `");
-    for (a = arguments.at, n = 0; *a; a++)
-        if (!(*a == ' ' && (n == 0 || t.at[t.length - 1] == ' '))) put(&t, a, 1), n = 1;
+    for (a = arguments.at, n = 0; *a; a++) {
+        if (!(*a == ' ' && (n == 0 || t.at[t.length - 1] == ' '))) { put(&t, a, 1), n = 1; }
+    }
     say(&t, "` | ");
     say(&t, types.at);
     say(&t, gradient ? " | yes | " : " | - | ");
@@ -505,21 +520,22 @@ static void declaration(const char *text, const char *chapter, const char *own, 
     on_cuda(row, &t);
     say(&t, " | ");
     torch = other(torch_names, COUNT(torch_names), base);
-    if (!torch) torch = special(base);
-    if (torch)
+    if (!torch) { torch = special(base); }
+    if (torch) {
         say(&t, torch);
-    else {
+    } else {
         snprintf(stem, sizeof stem, "%s", base);
         say(&t, ends(base, "_") ? "Tensor." : function ? "F." : "torch.");
-        if (ends(stem, "_scalar_"))
+        if (ends(stem, "_scalar_")) {
             strcpy(stem + strlen(stem) - 8, "_");
-        else if (ends(stem, "_scalar"))
+        } else if (ends(stem, "_scalar")) {
             stem[strlen(stem) - 7] = 0;
-        else if (ends(stem, "_dim"))
+        } else if (ends(stem, "_dim")) {
             stem[strlen(stem) - 4] = 0;
-        else if (ends(stem, "_dims"))
+        } else if (ends(stem, "_dims")) {
             stem[strlen(stem) - 5] = 0;
-        if (strncmp(stem, "linalg_", 7) == 0) stem[6] = '.';
+        }
+        if (strncmp(stem, "linalg_", 7) == 0) { stem[6] = '.'; }
         say(&t, stem);
     }
     say(&t, " |\n");
@@ -549,15 +565,16 @@ static void header(const char *path, const char *stop, int nn) {
         size_t n = strcspn(line, "\n");
         next = line + n + (line[n] == '\n');
         line[n] = 0;
-        if (strncmp(line, stop, strlen(stop)) == 0) break;
+        if (strncmp(line, stop, strlen(stop)) == 0) { break; }
         if (strncmp(line, "// >>", 5) == 0 && strstr(line, "MARK: ")) {
             snprintf(chapter, sizeof chapter, "%.*s", (int)strcspn(line + 5, " "), line + 5);
             snprintf(title, sizeof title, "%.120s", strstr(line, "MARK: ") + 6);
             clear(&all);
             head = 1;
             printed = 0;
-        } else if (head && strncmp(line, "//", 2) != 0)
+        } else if (head && strncmp(line, "//", 2) != 0) {
             head = 0;
+        }
         if (head) {
             say(&all, line);
             continue;
@@ -566,8 +583,8 @@ static void header(const char *path, const char *stop, int nn) {
             say(&structs, line);
             say(&structs, "\n");
             in_struct = strchr(line, ';') == NULL || (in_struct && line[0] != '}');
-            if (strchr(line, '{') && !strchr(line, '}')) in_struct = 1;
-            if (line[0] == '}') in_struct = 0;
+            if (strchr(line, '{') && !strchr(line, '}')) { in_struct = 1; }
+            if (line[0] == '}') { in_struct = 0; }
             continue;
         }
         if (!now.length && line[0] == 0) {
@@ -576,13 +593,13 @@ static void header(const char *path, const char *stop, int nn) {
             commenting = 0;
             first = 1;
         } else if (!now.length && strncmp(line, "//", 2) == 0) {
-            if (!commenting) clear(&own);
+            if (!commenting) { clear(&own); }
             commenting = 1;
-            if (first) say(&comment, line);
+            if (first) { say(&comment, line); }
             say(&own, line);
         } else if (now.length || strncmp(line, "TENSOR_API ", 11) == 0) {
             commenting = first = 0;
-            if (behind) clear(&own);
+            if (behind) { clear(&own); }
             behind = 0;
             if (strstr(line, "; //") || strstr(line, ";  ")) { // a comment behind it is its own
                 clear(&own);
@@ -678,11 +695,12 @@ static int same_page(const char *a, const char *b) {
         if ((*a >= '0' && *a <= '9') || (*b >= '0' && *b <= '9')) {
             char *end_a, *end_b;
             double v = strtod(a, &end_a), w = strtod(b, &end_b);
-            if (fabs(v - w) > 1.5e-4 * (1 + fabs(w) / 1e6) || end_a == a || end_b == b) return 0;
+            if (fabs(v - w) > 1.5e-4 * (1 + fabs(w) / 1e6) || end_a == a || end_b == b) { return 0; }
             a = end_a;
             b = end_b;
-        } else if (*a++ != *b++)
+        } else if (*a++ != *b++) {
             return 0;
+        }
     }
     return *a == *b;
 }
@@ -698,7 +716,7 @@ static void fresh(void) {
         CHECK_MSG(why != NULL, "docs: %s is in `without` and has no SKIP in ops.def", without[k][0]);
     }
     for (k = 0; k < SKIPS; k++) {
-        if (strcmp(skips[k].test, "FIXTURE") != 0) continue;
+        if (strcmp(skips[k].test, "FIXTURE") != 0) { continue; }
         printf("of %d ops have no fixture: %s: %s\n", nops, skips[k].names, skips[k].why);
     }
     CHECK_MSG(nexamples + repeated == nops, "docs: %d ops, %d of them of a name before, and %d examples",
@@ -706,8 +724,9 @@ static void fresh(void) {
     CHECK_MSG(there && same_page(there, page.at), "docs/ops.md is stale: make docs");
     printf("%d ops, %d examples\n", nops, nexamples);
     free(there);
-    for (k = 0; k < FIXTURE_FILES; k++)
-        if (readers[k]) nn_safetensors_close(readers[k]);
+    for (k = 0; k < FIXTURE_FILES; k++) {
+        if (readers[k]) { nn_safetensors_close(readers[k]); }
+    }
 }
 
 int main(int argc, char **argv) {

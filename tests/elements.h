@@ -16,43 +16,49 @@ TEST_FN double gelu_by_tanh(double x) {
 TEST_FN double inverse_of_erf(double x) {        // bisection
     double lo = -40, hi = 40;
     int k;
-    if (!(fabs(x) < 1)) return fabs(x) == 1 ? x * (double)INFINITY : (double)NAN;
+    if (!(fabs(x) < 1)) { return fabs(x) == 1 ? x * (double)INFINITY : (double)NAN; }
     for (k = 0; k < 200; k++) {
         double mid = (lo + hi) / 2;
-        if (erf(mid) < x) lo = mid;
-        else hi = mid;
+        if (erf(mid) < x) {
+            lo = mid;
+        } else {
+            hi = mid;
+        }
     }
     return (lo + hi) / 2;
 }
 TEST_FN double trigamma(double x) {
     double s = 0;
     int k;
-    for (k = 0; k < 1000; k++, x += 1) s += 1 / (x * x);
+    for (k = 0; k < 1000; k++, x += 1) { s += 1 / (x * x); }
     return s + 1 / x + 1 / (2 * x * x) + 1 / (6 * x * x * x);
 }
 TEST_FN double entropy(double x) {
-    if (x > 0) return -x * log(x);
+    if (x > 0) { return -x * log(x); }
     return x < 0 ? -(double)INFINITY : 0;
 }
 TEST_FN int64_t greatest_divisor(int64_t a, int64_t b) {
     uint64_t x = a < 0 ? 0 - (uint64_t)a : (uint64_t)a, y = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
     while (x && y) {
-        if (x > y) x %= y;
-        else y %= x;
+        if (x > y) {
+            x %= y;
+        } else {
+            y %= x;
+        }
     }
     return (int64_t)(x + y);
 }
 TEST_FN int64_t least_multiple(int64_t a, int64_t b) {
     int64_t divisor = greatest_divisor(a, b);
-    if (divisor == 0) return 0;
+    if (divisor == 0) { return 0; }
     a = (int64_t)((uint64_t)(a / divisor) * (uint64_t)b);
     return a < 0 ? (int64_t)(0 - (uint64_t)a) : a;
 }
 TEST_FN int64_t power_of_integers(int64_t a, int64_t b) {
     uint64_t r = 1;
     int64_t k;
-    if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
-    for (k = 0; k < b; k++) r *= (uint64_t)a;
+    if (b < 0) { return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0; }
+    for (k = 0; k < b; k++) { r *= (uint64_t)a; }
     return (int64_t)r;
 }
 

@@ -31,10 +31,10 @@ size_t fread(void *restrict to, size_t size, size_t n, FILE *restrict f) {
     unsigned char *p = (unsigned char *)to;
     size_t i;
     long read = __atomic_fetch_add(&disk.reads, 1, __ATOMIC_RELAXED);
-    if (disk.fail_read >= 0 && read >= disk.fail_read) return 0;
+    if (disk.fail_read >= 0 && read >= disk.fail_read) { return 0; }
     for (i = 0; i < size * n; i++) {
         int c = getc(f);
-        if (c == EOF) break;
+        if (c == EOF) { break; }
         p[i] = (unsigned char)c;
     }
     return size ? i / size : 0;
@@ -71,15 +71,15 @@ static int noted_rename(const char *from) {
 int fsync(int fd) {
     struct stat st;
     int error;
-    if (fstat(fd, &st) != 0) return -1;
+    if (fstat(fd, &st) != 0) { return -1; }
     error = noted_sync(S_ISDIR(st.st_mode));
-    if (error == 0) return 0;
+    if (error == 0) { return 0; }
     errno = error;
     return -1;
 }
 int rename(const char *from, const char *to) {
     int error = strstr(from, ".tmp") ? noted_rename(from) : 0;
-    if (error == 0) return renameat(AT_FDCWD, from, AT_FDCWD, to);
+    if (error == 0) { return renameat(AT_FDCWD, from, AT_FDCWD, to); }
     errno = error;
     return -1;
 }
@@ -89,8 +89,8 @@ static int files_of(const char *folder, const char *prefix) {
     DIR *d = opendir(folder);
     struct dirent *e;
     int n = 0;
-    while (d && (e = readdir(d)) != NULL) n += strncmp(e->d_name, prefix, strlen(prefix)) == 0;
-    if (d) closedir(d);
+    while (d && (e = readdir(d)) != NULL) { n += strncmp(e->d_name, prefix, strlen(prefix)) == 0; }
+    if (d) { closedir(d); }
     return n;
 }
 #endif
@@ -100,20 +100,20 @@ static unsigned char *bytes_of(const char *path, size_t *n) {
     unsigned char *p = (unsigned char *)malloc(1 << 20);
     int c;
     *n = 0;
-    while (f && p && *n < 1 << 20 && (c = getc(f)) != EOF) p[(*n)++] = (unsigned char)c;
-    if (f) fclose(f);
+    while (f && p && *n < 1 << 20 && (c = getc(f)) != EOF) { p[(*n)++] = (unsigned char)c; }
+    if (f) { fclose(f); }
     return p;
 }
 static void put_bytes(const char *path, const void *p, size_t n) {
     FILE *f = fopen(path, "wb");
     CHECK(f && fwrite(p, 1, n, f) == n);
-    if (f) fclose(f);
+    if (f) { fclose(f); }
 }
 static uint64_t file_hash(const char *path) {
     size_t n, i;
     unsigned char *p = bytes_of(path, &n);
     uint64_t h = TEST_HASH;
-    for (i = 0; i < n; i++) h = (h ^ p[i]) * 1099511628211ull;
+    for (i = 0; i < n; i++) { h = (h ^ p[i]) * 1099511628211ull; }
     free(p);
     return h ^ n;
 }
@@ -128,7 +128,7 @@ static void *saver(void *wide) {
     nn_module_t *m = wide ? nn_sequential(nn_linear(300, 200), nn_linear(200, 90)) : nn_linear(300, 90);
     int i;
     for (i = 0; i < 150; i++) {
-        if (nn_save(raced, m) == 0) continue;
+        if (nn_save(raced, m) == 0) { continue; }
         __atomic_fetch_add(&save_errors, 1, __ATOMIC_RELAXED);
         tensor_clear_error();
     }
@@ -146,8 +146,11 @@ static void two_savers(void) {
     CHECK(pthread_create(&t[0], NULL, saver, NULL) == 0 && pthread_create(&t[1], NULL, saver, &yes) == 0);
     for (i = 0; i < 400; i++) {
         nn_safetensors_t *r = nn_safetensors_open(raced);
-        if (r) loads++;
-        else malformed += tensor_error_code() != TENSOR_ERR_IO;
+        if (r) {
+            loads++;
+        } else {
+            malformed += tensor_error_code() != TENSOR_ERR_IO;
+        }
         tensor_clear_error();
         nn_safetensors_close(r);
         usleep(300);
@@ -231,7 +234,7 @@ static void *heap_alloc(void *user, size_t bytes, size_t alignment) {
         return NULL;
     }
     raw = (char *)malloc(bytes + alignment + sizeof(void *));
-    if (!raw) return NULL;
+    if (!raw) { return NULL; }
     p = raw + sizeof(void *);
     p += (alignment - (size_t)((uintptr_t)p % alignment)) % alignment;
     memcpy(p - sizeof(void *), &raw, sizeof raw);
@@ -336,7 +339,7 @@ static int whole_or_not(world_t *w, const char *path, int module_only, const cha
     if (code) {
         int same = world_hash(w) == w->base_hash;
         CHECK_MSG(same, "%s %ld: half of it is in place (code %d)", what, k, code);
-        if (same) return code;
+        if (same) { return code; }
     } else if (strcmp(path, good) == 0 && !module_only) {
         CHECK_MSG(world_hash(w) == file_hash(good), "%s %ld: not all of it is in place", what, k);
     }
@@ -450,9 +453,9 @@ static int use_locale(const char *language, const char *point) {
         if (stat(command, &st) != 0) {
             snprintf(command, sizeof command, "localedef -i %s -f UTF-8 %s/%s >/dev/null 2>&1", language,
                      folder, name);
-            if (system(command) == -1) return 0;
+            if (system(command) == -1) { return 0; }
         }
-        if (setenv("LOCPATH", folder, 1) != 0) return 0;
+        if (setenv("LOCPATH", folder, 1) != 0) { return 0; }
         setlocale(LC_ALL, name);        // the first try with this path: libc remembers what it did not find
     }
     return strcmp(localeconv()->decimal_point, point) == 0;
@@ -496,10 +499,16 @@ static void in_locale(void) {
 static void locales(void) {
     in_locale();
 #ifdef __linux__
-    if (use_locale("de_DE", ",")) in_locale();
-    else printf("skipped 1 test of a comma locale: no de_DE, and localedef makes none\n");
-    if (use_locale("ps_AF", "\xd9\xab")) in_locale();
-    else printf("skipped 1 test of a two-byte decimal point: no ps_AF, and localedef makes none\n");
+    if (use_locale("de_DE", ",")) {
+        in_locale();
+    } else {
+        printf("skipped 1 test of a comma locale: no de_DE, and localedef makes none\n");
+    }
+    if (use_locale("ps_AF", "\xd9\xab")) {
+        in_locale();
+    } else {
+        printf("skipped 1 test of a two-byte decimal point: no ps_AF, and localedef makes none\n");
+    }
     setlocale(LC_ALL, "C");
 #else
     printf("skipped 2 tests of locales: not Linux\n");
@@ -538,7 +547,7 @@ static void freed_memory(void) {
         tensor_memory_stats_t before = tensor_memory_stats(), after;
         for (i = 0; i < 10500; i++) {
             tensor_scope_t scope = tensor_scope_begin();
-            if (i == 500) before = tensor_memory_stats();
+            if (i == 500) { before = tensor_memory_stats(); }
             one_round(kind, file, m, x);
             tensor_scope_end(scope);
         }
@@ -622,7 +631,7 @@ static void steady_steps(void) {
         for (i = 0; i < 60; i++) {
             tensor_scope_t scope =
                 kind == 2 ? tensor_scope_begin_autocast(TENSOR_BF16) : tensor_scope_begin();
-            if (i == 30) before = tensor_memory_stats().allocs;
+            if (i == 30) { before = tensor_memory_stats().allocs; }
             lstm_step(lstm, o, copy);
             tensor_scope_end(scope);
         }
@@ -640,7 +649,7 @@ static void steady_steps(void) {
 static nn_safetensors_t *parsed(const char *header, size_t n) {
     static unsigned char file[4000];
     size_t k, length = strlen(header);
-    for (k = 0; k < 8; k++) file[k] = (unsigned char)(k < 2 ? length >> 8 * k : 0);
+    for (k = 0; k < 8; k++) { file[k] = (unsigned char)(k < 2 ? length >> 8 * k : 0); }
     memcpy(file + 8, header, length);
     memset(file + 8 + length, 1, n);
     return nn_safetensors_parse(file, 8 + length + n);

@@ -46,9 +46,9 @@ static void values_of(values_t *x, tensor_t *t) {
     x->i = (int64_t *)calloc((size_t)x->n + 1, sizeof(int64_t));
     t = tensor_to(tensor_detach(t), real ? TENSOR_F64 : TENSOR_I64); // exact
     CHECK(tensor_copy_out(t, real ? (void *)x->v : (void *)x->i, (size_t)x->n * 8) == 0);
-    if (!real)
-        for (k = 0; k < x->n; k++)
-            x->v[k] = (double)x->i[k];
+    if (!real) {
+        for (k = 0; k < x->n; k++) { x->v[k] = (double)x->i[k]; }
+    }
 }
 static void values_free(values_t *x) {
     free(x->v), free(x->i);
@@ -59,8 +59,7 @@ static tensor_t *weights_of(tensor_t *y) {
     int64_t n = tensor_numel(y), k;
     double *w = (double *)malloc((size_t)n * sizeof *w + 1);
     tensor_t *t;
-    for (k = 0; k < n; k++)
-        w[k] = (double)(k * 5 % 7 - 3) * 0.25 + 0.125;
+    for (k = 0; k < n; k++) { w[k] = (double)(k * 5 % 7 - 3) * 0.25 + 0.125; }
     t = tensor_to(tensor_from_n(w, TENSOR_F64, s.dims, s.ndim), tensor_dtype(y));
     free(w);
     return t;
@@ -126,14 +125,15 @@ enum { KNOWN = (int)(sizeof known / sizeof known[0]) };
 static void differs(char what, const char *op, const char *line, const char *format, ...) {
     va_list list;
     int k;
-    for (k = 0; k < KNOWN; k++)
+    for (k = 0; k < KNOWN; k++) {
         if (known[k].what == what && strcmp(known[k].op, op) == 0) {
             known[k].seen++;
-            if (!verbose) return;
+            if (!verbose) { return; }
             break;
         }
-    if (k == KNOWN) test_failed++;
-    if (++test_lines > TEST_MAX_LINES && !verbose) return;
+    }
+    if (k == KNOWN) { test_failed++; }
+    if (++test_lines > TEST_MAX_LINES && !verbose) { return; }
     printf("%s: ", op);
     va_start(list, format);
     vprintf(format, list);
@@ -165,22 +165,24 @@ static int agree(tensor_t *got, tensor_t *want, const char *class_name, int grad
     int64_t k, at = -1;
     int c, d, same = g.ndim == w.ndim;
     for (c = 0; c < CLASSES && strcmp(classes[c].name, class_name) != 0; c++) {}
-    if (gradient == 1) // the class is the op's own
+    if (gradient == 1) {   // the class is the op's own
         for (d = c, c = 0; d < CLASSES && c < CLASSES && strcmp(classes[c].name, classes[d].gradient) != 0;
              c++) {}
+    }
     if (c == CLASSES) {
         differs(0, op, line, "no tolerance class %s", class_name);
         return 0;
     }
-    for (d = 0; d < w.ndim && same; d++)
-        same = g.dims[d] == w.dims[d];
+    for (d = 0; d < w.ndim && same; d++) { same = g.dims[d] == w.dims[d]; }
     if (!same || tensor_dtype(got) != dtype) {
         char a[128], b[128];
         int na = 0, nb = 0;
-        for (d = 0; d < g.ndim; d++)
+        for (d = 0; d < g.ndim; d++) {
             na += snprintf(a + na, sizeof a - (size_t)na, "%lld,", (long long)g.dims[d]);
-        for (d = 0; d < w.ndim; d++)
+        }
+        for (d = 0; d < w.ndim; d++) {
             nb += snprintf(b + nb, sizeof b - (size_t)nb, "%lld,", (long long)w.dims[d]);
+        }
         a[na] = b[nb] = 0;
         differs(*what, op, line, "%s is %s [%s], PyTorch's %s [%s]%s%s", what,
                 tensor_dtype_name(tensor_dtype(got)), a, tensor_dtype_name(dtype), b, tensor_ok() ? "" : ": ",
@@ -190,26 +192,28 @@ static int agree(tensor_t *got, tensor_t *want, const char *class_name, int grad
     }
     values_of(&x, got);
     values_of(&y, want);
-    if (!gradient) eps = epsilon(dtype);
-    for (k = 0; k < y.n; k++)
-        if (isfinite(y.v[k]) && fabs(y.v[k]) > scale) scale = fabs(y.v[k]);
+    if (!gradient) { eps = epsilon(dtype); }
+    for (k = 0; k < y.n; k++) {
+        if (isfinite(y.v[k]) && fabs(y.v[k]) > scale) { scale = fabs(y.v[k]); }
+    }
     for (k = 0; k < y.n; k++) {
         double a = x.v[k], b = y.v[k], e;
-        if ((a != a && b != b) || (a == b && x.i[k] == y.i[k])) continue;
+        if ((a != a && b != b) || (a == b && x.i[k] == y.i[k])) { continue; }
         e = fabs(a - b) / (eps * (classes[c].relative * fabs(b) + classes[c].scaled * scale) +
                            (classes[c].relative > 0 ? tiny(dtype) : 0));
-        if (!(e <= worst) || at < 0) worst = e, at = k;
+        if (!(e <= worst) || at < 0) { worst = e, at = k; }
         if (e != e || !isfinite(a) || !isfinite(b)) {
             worst = (double)INFINITY, at = k;
             break;
         }
     }
     same = at < 0 || worst <= 1;
-    if (same)
+    if (same) {
         test_passed++;
-    else
+    } else {
         differs(*what, op, line, "%s[%lld] is %.9g, PyTorch's %.9g: %.3g times the tolerance %s", what,
                 (long long)at, x.v[at], y.v[at], worst, classes[c].name);
+    }
     values_free(&x);
     values_free(&y);
     return same;
@@ -228,15 +232,15 @@ static void one(nn_safetensors_t *r, int op, const char *line) {
     while (sscanf(p, "%299s", word) == 1) {
         char *v = strchr(word, '=') + 1;
         p = strstr(p, word) + strlen(word);
-        if (strncmp(word, "out=", 4) == 0)
+        if (strncmp(word, "out=", 4) == 0) {
             want[nwant++] = nn_safetensors_get(r, v);
-        else if (strncmp(word, "grad=", 5) == 0)
+        } else if (strncmp(word, "grad=", 5) == 0) {
             grad[ngrad++] = *v == '-' ? NULL : nn_safetensors_get(r, v);
-        else if (strncmp(word, "tol=", 4) == 0)
+        } else if (strncmp(word, "tol=", 4) == 0) {
             snprintf(tol, sizeof tol, "%s", v);
-        else if (strncmp(word, "gtol=", 5) == 0)
+        } else if (strncmp(word, "gtol=", 5) == 0) {
             snprintf(gtol, sizeof gtol, "%s", v);
-        else if (strncmp(word, "why=", 4) == 0) {
+        } else if (strncmp(word, "why=", 4) == 0) {
             for (k = 0; why_key[k][0] && strcmp(why_key[k], v) != 0; k++) {}
             if (!why_key[k][0]) {
                 char key[80];
@@ -244,21 +248,27 @@ static void one(nn_safetensors_t *r, int op, const char *line) {
                 snprintf(why_key[k], sizeof why_key[k], "%s", v);
                 why_text[k] = nn_safetensors_metadata(r, key);
                 CHECK_MSG(why_text[k] != NULL, "no %s in the file", key);
-                if (why_text[k]) why_text[k] = strcpy((char *)malloc(strlen(why_text[k]) + 1), why_text[k]);
+                if (why_text[k]) {
+                    why_text[k] = strcpy((char *)malloc(strlen(why_text[k]) + 1), why_text[k]);
+                }
             }
             n_why[k]++;
-        } else if (!strchr("ifs", *word))
+        } else if (!strchr("ifs", *word)) {
             differs(0, ops[op].name, line, "no meaning of %s", word);
+        }
     }
-    for (k = 0; k < ngrad; k++)
+    for (k = 0; k < ngrad; k++) {
         if (grad[k]) {
             a.in[k] = tensor_requires_grad_(a.in[k], 1);
             from[nfrom++] = a.in[k];
         }
-    for (k = 0; k < a.nin; k++)
-        if (a.in[k] && epsilon(tensor_dtype(a.in[k])) > eps) eps = epsilon(tensor_dtype(a.in[k]));
-    for (k = 0; k < nwant; k++)
-        if (epsilon(tensor_dtype(want[k])) > eps) eps = epsilon(tensor_dtype(want[k]));
+    }
+    for (k = 0; k < a.nin; k++) {
+        if (a.in[k] && epsilon(tensor_dtype(a.in[k])) > eps) { eps = epsilon(tensor_dtype(a.in[k])); }
+    }
+    for (k = 0; k < nwant; k++) {
+        if (epsilon(tensor_dtype(want[k])) > eps) { eps = epsilon(tensor_dtype(want[k])); }
+    }
     CHECK_OK();
     ops[op].call(&a);
     ops[op].seen++;
@@ -268,11 +278,13 @@ static void one(nn_safetensors_t *r, int op, const char *line) {
         tensor_clear_error();
         return;
     }
-    for (k = 0; k < nwant; k++)
-        if (!agree(a.out[k], want[k], tol, 0, 0, "result", ops[op].name, line)) return;
-    if (!nfrom) return;
-    for (k = 0; k < nwant; k++)
-        if (tensor_requires_grad(a.out[k])) ys[ny] = a.out[k], ws[ny++] = weights_of(a.out[k]);
+    for (k = 0; k < nwant; k++) {
+        if (!agree(a.out[k], want[k], tol, 0, 0, "result", ops[op].name, line)) { return; }
+    }
+    if (!nfrom) { return; }
+    for (k = 0; k < nwant; k++) {
+        if (tensor_requires_grad(a.out[k])) { ys[ny] = a.out[k], ws[ny++] = weights_of(a.out[k]); }
+    }
     ops[op].gradients++;
     n_gradients++;
     if (tensor_autograd_grad(ys, ny, ws, from, nfrom, got, TENSOR_ALLOW_UNUSED)) {
@@ -280,15 +292,17 @@ static void one(nn_safetensors_t *r, int op, const char *line) {
         tensor_clear_error();
         return;
     }
-    for (k = 0, nfrom = 0; k < ngrad; k++)
+    for (k = 0, nfrom = 0; k < ngrad; k++) {
         if (grad[k]) {
             char what[32];
             snprintf(what, sizeof what, "gradient of input %d", k);
-            if (!got[nfrom]) got[nfrom] = tensor_zeros_like(a.in[k]); // unused is zero
+            if (!got[nfrom]) { got[nfrom] = tensor_zeros_like(a.in[k]); } // unused is zero
             if (!agree(got[nfrom++], grad[k], *gtol ? gtol : tol, *gtol ? 2 : 1, eps, what, ops[op].name,
-                       line))
+                       line)) {
                 break;
+            }
         }
+    }
 }
 
 static const char *directory = "tests/fixtures";
@@ -298,7 +312,7 @@ static const char *file_name;
 
 static int wanted(const char *name) {
     int k = 0;
-    while (k < n_only && strcmp(only[k], name) != 0) k++;
+    while (k < n_only && strcmp(only[k], name) != 0) { k++; }
     return !n_only || k < n_only;
 }
 
@@ -321,7 +335,7 @@ static void file(void) {
         test_lines = 0;
         CHECK_MSG(op < NOPS, "%s: no row in ops.def", name);
         CHECK_MSG(lines != NULL, "%s: no cases", name);
-        if (op == NOPS || !lines || !wanted(name)) continue;
+        if (op == NOPS || !lines || !wanted(name)) { continue; }
         while (*lines) {
             char line[4096];
             size_t n = strcspn(lines, "\n");
@@ -329,12 +343,13 @@ static void file(void) {
             snprintf(line, sizeof line, "%.*s", (int)n, lines);
             one(r, op, line);
             tensor_scope_end(scope);
-            if (module) nn_free(module);
+            if (module) { nn_free(module); }
             module = NULL;
             lines += n + (lines[n] == '\n');
         }
-        if (test_lines > TEST_MAX_LINES && !verbose)
+        if (test_lines > TEST_MAX_LINES && !verbose) {
             printf("%s: more failures are counted, not printed\n", name);
+        }
     }
     CHECK(nn_safetensors_close(r) == 0);
 }
@@ -348,8 +363,7 @@ int main(int argc, char **argv) {
         file_name = fixture_files[k];
         test_run(fixture_files[k], file);
     }
-    for (k = 0; k < NOPS; k++)
-        n += ops[k].seen > 0;
+    for (k = 0; k < NOPS; k++) { n += ops[k].seen > 0; }
     test_name = "rows without cases";
     for (k = 0; k < NOPS && !n_only; k++) {
         const char *why = skipped(ops[k].name, "FIXTURE");
@@ -362,9 +376,10 @@ int main(int argc, char **argv) {
                   known[k].what, known[k].seen, known[k].cases);
         printf("%6d cases differ, as known: %s: %s\n", known[k].seen, known[k].op, known[k].why);
     }
-    for (k = 0; k < MAX_WHY && why_key[k][0]; k++)
+    for (k = 0; k < MAX_WHY && why_key[k][0]; k++) {
         printf("%6ld cases differ on purpose: %s\n", n_why[k], why_text[k]);
+    }
     printf("%ld fixture cases over %d ops, %ld of them with gradients\n", n_cases, n, n_gradients);
-    if (!n_only) printf("skipped: %d ops without a fixture; ops.def says why\n", n_skipped);
+    if (!n_only) { printf("skipped: %d ops without a fixture; ops.def says why\n", n_skipped); }
     return test_report();
 }

@@ -10,16 +10,16 @@
 // The rule of tests/fixtures/formats.py.
 static double rule(int64_t k, int dtype) {
     int64_t v = (3 * k + 1) % 7;
-    if (dtype == TENSOR_BOOL) return (double)(v % 2);
+    if (dtype == TENSOR_BOOL) { return (double)(v % 2); }
     return (double)(dtype == TENSOR_U8 ? v : v - 2);
 }
 
 static int follows(tensor_t *t, int dtype, double more) {
     tensor_t *f = tensor_reshape(tensor_to(t, TENSOR_F64), -1);
     const double *p = (const double *)tensor_data(f);
-    if (!tensor_ok() || (int)tensor_dtype(t) != dtype) return 0;
+    if (!tensor_ok() || (int)tensor_dtype(t) != dtype) { return 0; }
     for (int64_t k = 0; k < tensor_numel(t); k++) {
-        if (p[k] != rule(k, dtype) + more) return 0;
+        if (p[k] != rule(k, dtype) + more) { return 0; }
     }
     return 1;
 }
@@ -27,7 +27,7 @@ static int follows(tensor_t *t, int dtype, double more) {
 static tensor_t *ruled(int dtype, const int64_t *dims, int ndim) {
     tensor_t *t = tensor_zeros_n(dims, ndim, TENSOR_F64);
     double *p = (double *)tensor_data_mut(t);
-    for (int64_t k = 0; k < tensor_numel(t); k++) p[k] = rule(k, dtype);
+    for (int64_t k = 0; k < tensor_numel(t); k++) { p[k] = rule(k, dtype); }
     return tensor_to(t, dtype);
 }
 
@@ -51,7 +51,7 @@ static tensor_t *file_bytes(const char *name) {
     snprintf(path, sizeof path, IN "%s", name);
     FILE *f = fopen(path, "rb");
     int64_t n = f ? (int64_t)fread(bytes, 1, sizeof bytes, f) : 0;
-    if (f) fclose(f);
+    if (f) { fclose(f); }
     CHECK(n > 0);
     return tensor_from_n(bytes, TENSOR_U8, &n, 1);
 }
@@ -303,15 +303,15 @@ static void dlpack_in(void) {
     };
     for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++) {
         int64_t wide[2] = {INT64_MAX / 2, INT64_MAX / 2}, minus[2] = {3, -1}, *at = shape;
-        if (bad[k].shape == 1) at = big;
-        if (bad[k].shape == 2) at = minus;
+        if (bad[k].shape == 1) { at = big; }
+        if (bad[k].shape == 2) { at = minus; }
         m = foreign(bad[k].shape == 3 ? NULL : data, at, bad[k].shape ? wide : strides, bad[k].ndim);
         m.major = bad[k].major;
         m.t.device = bad[k].device;
         m.t.code = (uint8_t)bad[k].code;
         m.t.bits = (uint8_t)bad[k].bits;
         m.t.lanes = (uint16_t)bad[k].lanes;
-        if (bad[k].shape == 3) m.t.strides = strides;
+        if (bad[k].shape == 3) { m.t.strides = strides; }
         n_deleted = 0;
         CHECK_POISON(tensor_from_dlpack(&m), bad[k].code_of, bad[k].what);
         CHECK_MSG(n_deleted == 1, "%s: the deleter ran %d times", bad[k].what, n_deleted);
@@ -406,7 +406,7 @@ static void mapped(void) {
         tensor_scope_t scope = tensor_scope_begin();
         nn_safetensors_t *r = nn_safetensors_map(path);
         CHECK(nn_safetensors_count(r) == 4);
-        for (int k = 0; k < 4; k++) CHECK(test_same_bits(nn_safetensors_get(r, names[k]), all[k]));
+        for (int k = 0; k < 4; k++) { CHECK(test_same_bits(nn_safetensors_get(r, names[k]), all[k])); }
         tensor_t *f = nn_safetensors_get(r, "f");
         nn_safetensors_close(r);
         CHECK(test_same_bits(f, all[0]));
@@ -416,7 +416,7 @@ static void mapped(void) {
     }
     FILE *f = fopen(path, "r+b");
     CHECK(f && fwrite("\377\377", 1, 2, f) == 2);
-    if (f) fclose(f);
+    if (f) { fclose(f); }
     CHECK(nn_safetensors_map(path) == NULL);
     CHECK_ERROR(TENSOR_ERR_FORMAT, "exceeds the file");
     CHECK(nn_safetensors_map("build/absent.safetensors") == NULL);
@@ -429,7 +429,7 @@ static void mapped(void) {
 static void put_text(const char *path, const char *text) {
     FILE *f = fopen(path, "wb");
     CHECK(f && fputs(text, f) >= 0);
-    if (f) fclose(f);
+    if (f) { fclose(f); }
 }
 
 static void parts(void) {
@@ -495,7 +495,7 @@ static uint64_t next_rows(nn_data_loader_t *l, int batches) {
     uint64_t h = TEST_HASH;
     nn_batch_t b;
     for (int k = 0; k < batches; k++) {
-        if (nn_next(l, &b)) h = test_hash(h, b.x);
+        if (nn_next(l, &b)) { h = test_hash(h, b.x); }
     }
     return h;
 }
@@ -585,7 +585,7 @@ static int exchange(const char *mode, const char *folder) {
     } else {
         nn_npz_t *r = nn_npz_open(path);
         bad += nn_npz_count(r) != TYPES;
-        for (int k = 0; k < TYPES; k++) bad += !test_same_bits(nn_npz_get(r, names[k]), all[k]);
+        for (int k = 0; k < TYPES; k++) { bad += !test_same_bits(nn_npz_get(r, names[k]), all[k]); }
     }
     return tensor_shutdown() != 0 || bad != 0;
 }
@@ -609,7 +609,7 @@ static void letters(void) {
 }
 
 int main(int argc, char **argv) {
-    if (argc == 3) return exchange(argv[1], argv[2]);
+    if (argc == 3) { return exchange(argv[1], argv[2]); }
     RUN(letters);
     RUN(npy_reads);
     RUN(npy_writes);

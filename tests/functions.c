@@ -6,24 +6,24 @@ typedef struct ops_t { int mode; } ops_t;
 
 static tensor_t *only_first(tensor_t *const *in, int n, void *user) {
     tensor_t *out[3];
-    if (tensor_apply_n((const tensor_function_t *)user, NULL, in, n, out, 3)) return out[0];
+    if (tensor_apply_n((const tensor_function_t *)user, NULL, in, n, out, 3)) { return out[0]; }
     return tensor_add(tensor_mul(out[0], out[1]), out[2]);
 }
 
 static tensor_t *twice_forward(tensor_function_ctx_t *ctx, tensor_t *const *in, int n) {
     ops_t *o = (ops_t *)tensor_function_user(ctx);
     (void)n;
-    if (tensor_mark_dirty(ctx, 0)) return NULL;
+    if (tensor_mark_dirty(ctx, 0)) { return NULL; }
     tensor_mul_scalar_(in[0], 2);
-    if (o && o->mode == 1) return tensor_clone(in[0]); // not returned: an error
-    if (o && o->mode == 2) tensor_save_for_backward(ctx, 0, in[0]);
+    if (o && o->mode == 1) { return tensor_clone(in[0]); } // not returned: an error
+    if (o && o->mode == 2) { tensor_save_for_backward(ctx, 0, in[0]); }
     return in[0];
 }
 
 static int twice_backward(tensor_function_ctx_t *ctx, tensor_t *g, tensor_t **grads, int n) {
     ops_t *o = (ops_t *)tensor_function_user(ctx);
     (void)n;
-    if (o && o->mode == 2) EXPECT(tensor_saved(ctx, 0), 2, 4);
+    if (o && o->mode == 2) { EXPECT(tensor_saved(ctx, 0), 2, 4); }
     grads[0] = tensor_mul_scalar(g, 2);
     return 0;
 }
@@ -34,6 +34,9 @@ static tensor_t *wrong_calls_forward(tensor_function_ctx_t *ctx, tensor_t *const
     FAILS(tensor_mark_dirty(ctx, 1), TENSOR_ERR_INDEX, "mark_dirty: 1 is outside 0..0", HERE);
     FAILS(tensor_mark_non_differentiable(ctx, -1), TENSOR_ERR_INDEX, "mark_non_differentiable: -1", HERE);
     POISONS(tensor_grad_output(ctx, 0), TENSOR_ERR_INDEX, "not backward", HERE);
+    FAILS(tensor_set_output(NULL, 0, in[0]), TENSOR_ERR_INDEX, "set_output: ctx is NULL, must be that", HERE);
+    FAILS(tensor_save_for_backward(NULL, 0, in[0]), TENSOR_ERR_INDEX, "save_for_backward: ctx is NULL", HERE);
+    POISONS(tensor_saved(NULL, 0), TENSOR_ERR_INDEX, "saved: ctx is NULL, must be that of backward", HERE);
     return tensor_clone(in[0]);
 }
 
@@ -183,18 +186,19 @@ static tensor_t *shared_forward(tensor_function_ctx_t *ctx, tensor_t *const *in,
         tensor_mark_dirty(ctx, 0);
         tensor_mul_scalar_(y, 2);
     }
-    if (what == GIVES_TWICE) tensor_save_for_backward(ctx, 0, y);
-    if (what == GIVES_VIEW)
+    if (what == GIVES_TWICE) { tensor_save_for_backward(ctx, 0, y); }
+    if (what == GIVES_VIEW) {
         tensor_set_output(ctx, 1, tensor_reshape(y, -1));
-    else
+    } else {
         tensor_set_output(ctx, 1, what == GIVES_EMPTY ? tensor_ones(0) : y);
+    }
     return y;
 }
 static int shared_backward(tensor_function_ctx_t *ctx, tensor_t *g, tensor_t **grads, int n) {
     (void)n;
     if (*(int *)tensor_function_user(ctx) == GIVES_TWICE) {
         tensor_t *saved = tensor_saved(ctx, 0);
-        if (tensor_is_poison(saved)) return tensor_error_code();
+        if (tensor_is_poison(saved)) { return tensor_error_code(); }
         EXPECT(saved, 4, 6);
     }
     grads[0] = tensor_add(tensor_mul_scalar(g, 2), tensor_mul_scalar(tensor_grad_output(ctx, 1), 20));
@@ -275,9 +279,9 @@ static void captured_results(void) {
     tensor_t *x = LEAF64(2, 3), *leaf = LEAF64(5, 7), *h, *y, *z;
     for (int kind = 0; kind < 4; kind++) {
         tensor_t *c = DATA64(5, 7);
-        if (kind == 1) c = tensor_mul_scalar(leaf, 1);
-        if (kind == 2) c = tensor_mul_scalar(x, 4);
-        if (kind == 3) tensor_keep(c);
+        if (kind == 1) { c = tensor_mul_scalar(leaf, 1); }
+        if (kind == 2) { c = tensor_mul_scalar(x, 4); }
+        if (kind == 3) { tensor_keep(c); }
         tensor_set_grad(x, NULL);
         y = tensor_apply(&whole, c, &x, 1);
         CHECK(y == c && tensor_requires_grad(c) && !tensor_is_leaf(c));
@@ -286,7 +290,7 @@ static void captured_results(void) {
         tensor_backward(tensor_sum(y));
         EXPECT(tensor_grad(x), 20, 20);
         CHECK(!tensor_grad(leaf));                          // what c was made by is no part of it
-        if (kind == 3) tensor_free(c);
+        if (kind == 3) { tensor_free(c); }
     }
 
     // a buffer: the first result is what the second call has put into it

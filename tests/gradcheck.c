@@ -154,22 +154,23 @@ static const tensor_function_t cubed = {"cubed", cube, cube_back, NULL};
 static tensor_t *sum_of_cubes(tensor_t *const *in, int n, void *user) {
     int bad = *(const int *)user, k;
     tensor_t *y = tensor_apply(&cubed, NULL, &in[bad], 1);
-    for (k = 0; k < n; k++) y = k == bad ? y : tensor_add(y, tensor_mul(in[k], tensor_mul(in[k], in[k])));
+    for (k = 0; k < n; k++) { y = k == bad ? y : tensor_add(y, tensor_mul(in[k], tensor_mul(in[k], in[k]))); }
     return y;
 }
 
 static void second_order_is_seen(void) {
     tensor_t *in[10];
     int bad;
-    for (bad = 0; bad < 10; bad++) in[bad] = tensor_requires_grad_(DATA64(0.5 + 0.1 * bad, -0.7), 1);
+    for (bad = 0; bad < 10; bad++) { in[bad] = tensor_requires_grad_(DATA64(0.5 + 0.1 * bad, -0.7), 1); }
     bad = 0;
     CHECK(tensor_gradcheck(sum_of_cubes, &bad, in, 1, 0, 0, 0) == 0);
     FAILS(tensor_gradgradcheck(sum_of_cubes, &bad, in, 1, 0, 0, 0), TENSOR_ERR_AUTOGRAD, "input 0",
           "gradgradcheck");
-    for (bad = 0; bad < 10; bad += 3)
+    for (bad = 0; bad < 10; bad += 3) {
         FAILS(tensor_gradgradcheck(sum_of_cubes, &bad, in, 10, 0, 0, 0), TENSOR_ERR_AUTOGRAD,
               "autograd gives",
               "gradgradcheck");
+    }
 }
 
 int main(void) {

@@ -17,7 +17,7 @@ static void grad_long(void) {
         } else {
             tensor_set(&y, tensor_add_scalar(y, 1));
         }
-        if (k % 1000 == 0) tensor_scope_reset(s);
+        if (k % 1000 == 0) { tensor_scope_reset(s); }
     }
     tensor_scope_end(s);
     CHECK(tensor_autograd_grad(&y, 1, NULL, &mid, 1, &g, TENSOR_RETAIN_GRAPH) == 0);
@@ -32,11 +32,11 @@ typedef struct heap_t { long calls, fail_at, blocks; } heap_t;
 static void *heap_alloc(void *user, size_t bytes, size_t alignment) {
     heap_t *h = (heap_t *)user;
     void *p = NULL;
-    if (h->calls++ == h->fail_at) return NULL;
+    if (h->calls++ == h->fail_at) { return NULL; }
 #if defined(_WIN32)
     p = _aligned_malloc(bytes, alignment < 64 ? 64 : alignment);
 #else
-    if (posix_memalign(&p, alignment < 64 ? 64 : alignment, bytes)) p = NULL;
+    if (posix_memalign(&p, alignment < 64 ? 64 : alignment, bytes)) { p = NULL; }
 #endif
     h->blocks += p != NULL;
     return p;
@@ -76,9 +76,9 @@ static int everything(void) {
     z = tensor_sum(z);
     tensor_autograd_grad(&z, 1, NULL, &x, 1, &g, 0);
     for (k = 0; k < 2; k++) {
-        if (k) tensor_set_detect_anomaly(1);
+        if (k) { tensor_set_detect_anomaly(1); }
         in[1] = x;
-        if (tensor_apply_n(&many, NULL, in, 2, out, 3) == 0) tensor_backward(tensor_sum(out[1]));
+        if (tensor_apply_n(&many, NULL, in, 2, out, 3) == 0) { tensor_backward(tensor_sum(out[1])); }
         in[1] = y;
     }
     memset(&b, 0, sizeof b);
@@ -111,7 +111,7 @@ static void out_of_memory(void) {
         code = everything();
         CHECK_MSG(code == (h.calls > k ? TENSOR_ERR_OUT_OF_MEMORY : 0) || (h.calls > k && code == 0),
                   "allocation %ld of %ld failed: %s", k, h.calls, tensor_error_text());
-        if (h.calls > k && code == 0) code = 1; // it could do without
+        if (h.calls > k && code == 0) { code = 1; } // it could do without
         tensor_clear_error();
         CHECK(tensor_memory_stats().live_nodes == 0);
         tensor_context_use(before);
@@ -128,7 +128,7 @@ static tensor_t *sines(tensor_t *const *in, int n, void *user) {
     tensor_t *y = in[0];
     int k;
     (void)n;
-    for (k = 0; k < *(int *)user; k++) y = tensor_sin(y);
+    for (k = 0; k < *(int *)user; k++) { y = tensor_sin(y); }
     return y;
 }
 
@@ -141,16 +141,16 @@ static double many(int kind, int n) {
     log_t l;
     memset(&l, 0, sizeof l);
     l.factor = 2;
-    for (k = 0; k < n; k++) x[k] = kind == 1 && k % 3 == 2 ? x[k - 1] : LEAF(1);
+    for (k = 0; k < n; k++) { x[k] = kind == 1 && k % 3 == 2 ? x[k - 1] : LEAF(1); }
     if (kind == 0) {
         t = clock();
         y = tensor_checkpoint(sines, &n, x, 1);
     } else {
-        for (y = x[0], k = 1; k < n; k++) y = tensor_add(y, x[k]);
-        for (k = 0; k < n && kind == 2; k++) tensor_register_hook(x[k], watch, &l);
+        for (y = x[0], k = 1; k < n; k++) { y = tensor_add(y, x[k]); }
+        for (k = 0; k < n && kind == 2; k++) { tensor_register_hook(x[k], watch, &l); }
         t = clock();
-        if (kind == 1) CHECK(tensor_autograd_grad(&y, 1, NULL, x, n, g, 0) == 0);
-        if (kind == 2) CHECK(tensor_backward(y) == 0);
+        if (kind == 1) { CHECK(tensor_autograd_grad(&y, 1, NULL, x, n, g, 0) == 0); }
+        if (kind == 2) { CHECK(tensor_backward(y) == 0); }
         for (k = 0; k < n; k++) {
             tensor_t *grad = kind == 1 ? g[k] : tensor_grad(x[k]);
             bad += *(float *)tensor_data(grad) != (kind == 2 || (k % 3 && (k % 3 == 2 || k + 1 < n)) ? 2 : 1);
@@ -172,8 +172,8 @@ static double many_temporaries(int together, int n) {
     clock_t t;
     int k;
     CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
-    for (k = 0; k < n; k++) y = list[k] = tensor_matmul(y, x);
-    for (k = n - 1; together && k >= 0; k--) y = tensor_matmul(y, list[k]);
+    for (k = 0; k < n; k++) { y = list[k] = tensor_matmul(y, x); }
+    for (k = n - 1; together && k >= 0; k--) { y = tensor_matmul(y, list[k]); }
     tensor_copy_(x, y);
     tensor_scope_end(s);
     t = clock();

@@ -12,9 +12,10 @@ TEST_FN void expect(tensor_t *x, const double *want, int n, double tol, int line
     int k;
     test_note(v && tensor_numel(d) == n, __FILE__, line, "%d numbers expected, there are %lld", n,
               (long long)(d ? tensor_numel(d) : -1));
-    for (k = 0; k < n && v && k < tensor_numel(d); k++)
+    for (k = 0; k < n && v && k < tensor_numel(d); k++) {
         test_note(fabs(v[k] - want[k]) <= tol * (1 + fabs(want[k])), __FILE__, line,
                   "number %d is %.12g, expected %.12g", k, v[k], want[k]);
+    }
     tensor_scope_end(s);
 }
 
@@ -55,13 +56,13 @@ TEST_FN tensor_t *watch(tensor_t *g, void *user) {
     tensor_scope_t s = tensor_scope_begin();
     double v = tensor_item(tensor_select(tensor_reshape(g, -1), 0, 0));
     tensor_scope_end(s);
-    if (l->calls < 8) l->first[l->calls] = v;
+    if (l->calls < 8) { l->first[l->calls] = v; }
     l->calls++;
-    if (l->remove) CHECK(tensor_remove_hook(l->remove) == 1);
+    if (l->remove) { CHECK(tensor_remove_hook(l->remove) == 1); }
     l->remove = 0;
-    if (l->bad == 1) return tensor_to(g, TENSOR_F64);
-    if (l->bad == 2) return tensor_narrow(g, 0, 0, 1);
-    if (l->bad == 3) tensor_raise(TENSOR_ERR_UNSUPPORTED, "hook: no");
+    if (l->bad == 1) { return tensor_to(g, TENSOR_F64); }
+    if (l->bad == 2) { return tensor_narrow(g, 0, 0, 1); }
+    if (l->bad == 3) { tensor_raise(TENSOR_ERR_UNSUPPORTED, "hook: no"); }
     return l->factor != 0 ? tensor_mul_scalar(g, l->factor) : NULL;
 }
 
@@ -71,9 +72,11 @@ TEST_FN tensor_t *many_forward(tensor_function_ctx_t *ctx, tensor_t *const *in, 
     tensor_save_for_backward(ctx, 0, in[0]);
     tensor_save_for_backward(ctx, 1, in[1]);
     CHECK(tensor_set_output(ctx, 1, tensor_add(in[0], in[1])) == 0);
-    if (tensor_set_output(ctx, 2, tensor_sub(in[0], in[1]))) return NULL;
+    if (tensor_set_output(ctx, 2, tensor_sub(in[0], in[1]))) { return NULL; }
     CHECK(tensor_mark_non_differentiable(ctx, 2) == 0);
-    if (tensor_function_user(ctx)) CHECK(tensor_needs_input_grad(ctx, 0) && !tensor_needs_input_grad(ctx, 5));
+    if (tensor_function_user(ctx)) {
+        CHECK(tensor_needs_input_grad(ctx, 0) && !tensor_needs_input_grad(ctx, 5));
+    }
     return tensor_mul(in[0], in[1]);
 }
 
@@ -81,14 +84,14 @@ TEST_FN int many_backward(tensor_function_ctx_t *ctx, tensor_t *g, tensor_t **gr
     tensor_t *x = tensor_saved(ctx, 0), *y = tensor_saved(ctx, 1), *h = tensor_grad_output(ctx, 1);
     (void)n;
     CHECK(tensor_grad_output(ctx, 0) == g);
-    if (tensor_needs_input_grad(ctx, 0)) grads[0] = tensor_add(tensor_mul(g, y), h);
-    if (tensor_needs_input_grad(ctx, 1)) grads[1] = tensor_add(tensor_mul(g, x), h);
+    if (tensor_needs_input_grad(ctx, 0)) { grads[0] = tensor_add(tensor_mul(g, y), h); }
+    if (tensor_needs_input_grad(ctx, 1)) { grads[1] = tensor_add(tensor_mul(g, x), h); }
     return 0;
 }
 
 TEST_FN tensor_t *two_of_many(tensor_t *const *in, int n, void *user) {
     tensor_t *out[3];
-    if (tensor_apply_n((const tensor_function_t *)user, NULL, in, n, out, 3)) return out[0];
+    if (tensor_apply_n((const tensor_function_t *)user, NULL, in, n, out, 3)) { return out[0]; }
     return tensor_mul(tensor_tanh(out[0]), out[1]);
 }
 
@@ -106,11 +109,17 @@ TEST_FN tensor_t *block(tensor_t *const *in, int n, void *user) {
     b->calls++;
     keep = tensor_bernoulli(tensor_full_like(h, 0.5));
     h = tensor_mul(tensor_tanh(h), keep);
-    if (b->other && b->calls > 1) h = b->other == 1 ? tensor_exp(h) : tensor_mul_scalar(tensor_relu(h), 2);
-    else h = tensor_mul(tensor_sigmoid(h), tensor_sin(h));
+    if (b->other && b->calls > 1) {
+        h = b->other == 1 ? tensor_exp(h) : tensor_mul_scalar(tensor_relu(h), 2);
+    } else {
+        h = tensor_mul(tensor_sigmoid(h), tensor_sin(h));
+    }
     tensor_add_scalar_(tensor_narrow(h, 0, 0, 1), 0.25); // a view changed in place
-    if (b->inner) h = tensor_checkpoint(block_rest, NULL, &h, 1);
-    else h = block_rest(&h, 1, NULL);
+    if (b->inner) {
+        h = tensor_checkpoint(block_rest, NULL, &h, 1);
+    } else {
+        h = block_rest(&h, 1, NULL);
+    }
     return tensor_mul(h, h);
 }
 

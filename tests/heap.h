@@ -19,9 +19,9 @@ TEST_FN void *heap_alloc(void *user, size_t bytes, size_t alignment) {
     size_t pad = alignment > GUARD ? alignment : GUARD;
     unsigned char *raw, *p;
     long call = __atomic_fetch_add(&h->calls, 1, __ATOMIC_RELAXED);
-    if (h->fail_at >= 0 && (h->persistent ? call >= h->fail_at : call == h->fail_at)) return NULL;
+    if (h->fail_at >= 0 && (h->persistent ? call >= h->fail_at : call == h->fail_at)) { return NULL; }
     raw = (unsigned char *)malloc(bytes + 2 * pad + alignment + sizeof(void *));
-    if (!raw) return NULL;
+    if (!raw) { return NULL; }
     p = raw + sizeof(void *) + pad;
     p += (alignment - (size_t)((uintptr_t)p % alignment)) % alignment;
     memcpy(p - GUARD / 2, &raw, sizeof raw);
@@ -40,9 +40,10 @@ TEST_FN void heap_free(void *user, void *block, size_t bytes, size_t alignment) 
     (void)alignment;
     memcpy(&raw, p - GUARD / 2, sizeof raw);
     memcpy(&had, p - GUARD / 2 + sizeof raw, sizeof had);
-    if (had != bytes) h->misuse++;
-    for (i = 0; i < GUARD / 2; i++)
-        if (p[had + (size_t)i] != 0x5A) h->misuse++;
+    if (had != bytes) { h->misuse++; }
+    for (i = 0; i < GUARD / 2; i++) {
+        if (p[had + (size_t)i] != 0x5A) { h->misuse++; }
+    }
     __atomic_fetch_sub(&h->blocks, 1, __ATOMIC_RELAXED);
     __atomic_fetch_sub(&h->bytes, (long)had, __ATOMIC_RELAXED);
     free(raw);
@@ -61,14 +62,14 @@ void *__wrap_malloc(size_t bytes) {
     void *p;
     if (h) {
         long call = __atomic_fetch_add(&h->calls, 1, __ATOMIC_RELAXED);
-        if (h->fail_at >= 0 && (h->persistent ? call >= h->fail_at : call == h->fail_at)) return NULL;
+        if (h->fail_at >= 0 && (h->persistent ? call >= h->fail_at : call == h->fail_at)) { return NULL; }
     }
     p = __real_malloc(bytes);
-    if (h && p) __atomic_fetch_add(&h->blocks, 1, __ATOMIC_RELAXED);
+    if (h && p) { __atomic_fetch_add(&h->blocks, 1, __ATOMIC_RELAXED); }
     return p;
 }
 void __wrap_free(void *p) {
-    if (heap_of_malloc && p) __atomic_fetch_sub(&heap_of_malloc->blocks, 1, __ATOMIC_RELAXED);
+    if (heap_of_malloc && p) { __atomic_fetch_sub(&heap_of_malloc->blocks, 1, __ATOMIC_RELAXED); }
     __real_free(p);
 }
 #endif
@@ -94,7 +95,7 @@ TEST_FN int heap_open(world_of_heap_t *w, int mode) {
 #endif
     w->context = tensor_context_new();
     CHECK(w->context != NULL);
-    if (!w->context) return 0;
+    if (!w->context) { return 0; }
     w->before = tensor_context_use(w->context);
     if (!(mode & HEAP_MALLOC)) {
         a.alloc = heap_alloc, a.free = heap_free, a.user = &w->h;

@@ -6,7 +6,7 @@
 
 static void post(tensor_t *x, void *user) {
     log_t *l = (log_t *)user;
-    if (l->calls < 8) l->first[l->calls] = tensor_item(tensor_select(tensor_grad(x), 0, 0));
+    if (l->calls < 8) { l->first[l->calls] = tensor_item(tensor_select(tensor_grad(x), 0, 0)); }
     l->calls++;
 }
 
@@ -200,7 +200,7 @@ typedef struct modlog_t { int pre, post, back, no_input; double gi, go; int64_t 
 static tensor_t *mod_pre(nn_module_t *m, tensor_t *x, void *user) {
     modlog_t *l = (modlog_t *)user;
     l->pre++;
-    if (l->remove) CHECK(nn_remove_hook(m, l->remove) == 1);
+    if (l->remove) { CHECK(nn_remove_hook(m, l->remove) == 1); }
     l->remove = 0;
     return tensor_mul_scalar(x, 2);
 }
@@ -218,7 +218,7 @@ static tensor_t *mod_back(nn_module_t *m, tensor_t *gi, tensor_t *go, void *user
     l->back++;
     l->no_input = gi == NULL;
     l->go = tensor_item(go);
-    if (!gi) return NULL;
+    if (!gi) { return NULL; }
     l->gi = tensor_item(tensor_select(tensor_select(gi, 0, 0), 0, 0));
     return tensor_mul_scalar(gi, 10);
 }
@@ -312,7 +312,7 @@ typedef struct store_t { int packed, unpacked, dropped, bad; } store_t;
 static void *pack_half(tensor_t *x, void *user) { // keeps f32 values as f16
     store_t *s = (store_t *)user;
     CHECK(!tensor_grad_enabled());
-    if (s->bad == 1) return NULL;
+    if (s->bad == 1) { return NULL; }
     s->packed++;
     return tensor_keep(tensor_to(tensor_contiguous(x), TENSOR_F16));
 }
@@ -342,7 +342,7 @@ static void hooked_leaves_leave_nothing(void) {
         tensor_scope_t s = tensor_scope_begin();
         tensor_backward(tensor_sum(tensor_mul(x, x)));
         tensor_scope_end(s);
-        if (k == 20) bytes = tensor_memory_stats().live_bytes + tensor_memory_stats().reserved_bytes;
+        if (k == 20) { bytes = tensor_memory_stats().live_bytes + tensor_memory_stats().reserved_bytes; }
     }
     CHECK(tensor_memory_stats().live_bytes + tensor_memory_stats().reserved_bytes == bytes);
 }
@@ -521,8 +521,8 @@ static void typed_forwards_run_hooks(void) {
         CHECK_NEAR(tensor_item(tensor_sum(tensor_grad(x))), want[k][1], 1e-11);
         CHECK_NEAR(l.go, want[k][2], 1e-12);
         CHECK_MSG(l.pre == 1 && l.post == 1 && l.back == 1, "case %d: %d %d %d", k, l.pre, l.post, l.back);
-        if (h) tensor_free(h);
-        if (c) tensor_free(c);
+        if (h) { tensor_free(h); }
+        if (c) { tensor_free(c); }
         nn_free(m);
     }
     // A hook on a layer, and on the attention inside it, runs when the whole stack does.

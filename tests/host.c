@@ -71,10 +71,10 @@ static void clear_flags(void) {
 }
 static const char *raised(void) {
     int flags = TRAPS ? fetestexcept(TRAPS) : 0;
-    if (!flags) return NULL;
+    if (!flags) { return NULL; }
 #if defined(FE_INVALID) && defined(FE_DIVBYZERO)
-    if (flags & FE_INVALID) return "invalid";
-    if (flags & FE_DIVBYZERO) return "division by zero";
+    if (flags & FE_INVALID) { return "invalid"; }
+    if (flags & FE_DIVBYZERO) { return "division by zero"; }
 #endif
     return "overflow";
 }
@@ -102,10 +102,12 @@ static void quiet_ones(const char *cpu) {
                 tensor_scope_t s = tensor_scope_begin();
                 tensor_t *x = between(sizes[k / 2], floats[d], 0.2, 0.8), *y;
                 back = k & 1;
-                if (back) x = tensor_requires_grad_(x, 1);
+                if (back) { x = tensor_requires_grad_(x, 1); }
                 clear_flags();
                 y = ones[i].f(x);
-                if (back && tensor_requires_grad(y)) tensor_backward(tensor_sum(tensor_to(y, TENSOR_F32)));
+                if (back && tensor_requires_grad(y)) {
+                    tensor_backward(tensor_sum(tensor_to(y, TENSOR_F32)));
+                }
                 QUIET("%s%s of %d %s on %s", back ? "backward of " : "", ones[i].name, sizes[k / 2],
                       tensor_dtype_name(floats[d]), cpu);
                 CHECK_OK();
@@ -129,7 +131,9 @@ static void quiet_twos(const char *cpu) {
                 }
                 clear_flags();
                 z = twos[i].f(x, y);
-                if (back && tensor_requires_grad(z)) tensor_backward(tensor_sum(tensor_to(z, TENSOR_F32)));
+                if (back && tensor_requires_grad(z)) {
+                    tensor_backward(tensor_sum(tensor_to(z, TENSOR_F32)));
+                }
                 QUIET("%s%s of %d %s on %s", back ? "backward of " : "", twos[i].name, sizes[k / 2],
                       tensor_dtype_name(floats[d]), cpu);
                 CHECK_OK();
@@ -346,16 +350,17 @@ static void rounding_modes(void) {
     near_results("the default", 0);
     for (i = -1; i < LEN(modes); i++) {
         tensor_scope_t inner = tensor_scope_begin_grad();
-        if (i >= 0) fesetround(modes[i].mode);
-        if (i >= 0) near_results(modes[i].name, 2e-3);
+        if (i >= 0) { fesetround(modes[i].mode); }
+        if (i >= 0) { near_results(modes[i].name, 2e-3); }
         for (which = 0; which < NETS; which++) {
             double loss;
             tensor_manual_seed(7);
             loss = train_step(which, 5);
-            if (i < 0)
+            if (i < 0) {
                 losses[which] = loss;
-            else
+            } else {
                 CHECK_NEAR(loss, losses[which], 1e-3);
+            }
         }
         if (i >= 0) {
             tensor_t *m = tensor_add(tensor_mul_scalar(tensor_eye(9, 9), 3), tensor_rand(9, 9));
@@ -401,7 +406,7 @@ static void job(void) {
     tensor_scope_t s = tensor_scope_begin();
     tensor_t *w;
     jobs++;
-    if (in_job) in_job();
+    if (in_job) { in_job(); }
     switch (in_job ? 0 : which_job) {
     case 1: tensor_add(ja, ja); break;
     case 2: tensor_matmul(ja, jb); break;
@@ -420,7 +425,7 @@ static void job(void) {
     case 8: tensor_add(tensor_ones(2), tensor_ones(3)); break; // an error nobody looks at
     default: break;
     }
-    if (which_job != 8 || in_job) CHECK_OK();
+    if (which_job != 8 || in_job) { CHECK_OK(); }
     tensor_scope_end(s);
 }
 static void run_all(void *user, int64_t n, void (*task)(void *, int64_t), void *arg) {
@@ -518,7 +523,7 @@ static void jobs_while_training(void) {
         m = nn_sequential(nn_linear(4, 128), nn_relu(), nn_dropout(0.1), nn_linear(128, 128), nn_relu(),
                           nn_linear(128, 2));
         o = nn_adam(m);
-        if (pass) tensor_set_parallel_for(run_all, NULL, 4);
+        if (pass) { tensor_set_parallel_for(run_all, NULL, 4); }
         for (step = 0; step < 9; step++) {
             tensor_scope_t s = tensor_scope_begin();
             tensor_t *x = tensor_randn(2048, 4), *y = tensor_sum_dim(x, 1, 1), *l;
@@ -542,7 +547,7 @@ static void jobs_while_training(void) {
 static int looked;
 static double job_number;
 static void look_around(void) {
-    if (looked++) return;
+    if (looked++) { return; }
     CHECK(tensor_ok());
     CHECK(tensor_grad_enabled() == 1);
     CHECK(tensor_autocast_dtype() == TENSOR_DTYPE_NONE);
@@ -636,7 +641,7 @@ static tensor_t *region(tensor_t *const *x, int n, void *user) {
     return tensor_sum(tensor_exp(tensor_matmul(x[0], x[0])));
 }
 static void through_region(void) {
-    if (!region_loss) return;
+    if (!region_loss) { return; }
     tensor_backward_with(region_loss, NULL, TENSOR_RETAIN_GRAPH);
     region_errors += tensor_error_code() == TENSOR_ERR_AUTOGRAD;
     tensor_clear_error();
@@ -724,7 +729,7 @@ static void signals(void) {
     for (i = 0; i < 60 || (__atomic_load_n(&alarms, __ATOMIC_RELAXED) < 60 && i < 400); i++) {
         tensor_scope_t s = tensor_scope_begin();
         CHECK(test_same_bits(tensor_matmul(x, x), want));
-        if (i % 6 == 0) CHECK(nn_save(path, m) == 0 && nn_load(path, other) == 0);
+        if (i % 6 == 0) { CHECK(nn_save(path, m) == 0 && nn_load(path, other) == 0); }
         CHECK_OK();
         tensor_scope_end(s);
     }
@@ -766,14 +771,13 @@ static void cancelled(void) {
         void *result = NULL;
         cancel_round = 0;
         CHECK(pthread_create(&t, NULL, computes, NULL) == 0);
-        while (__atomic_load_n(&cancel_round, __ATOMIC_RELAXED) < 1 + i % 3)
-            usleep(100);
+        while (__atomic_load_n(&cancel_round, __ATOMIC_RELAXED) < 1 + i % 3) { usleep(100); }
         CHECK(pthread_cancel(t) == 0 && pthread_join(t, &result) == 0 && result == PTHREAD_CANCELED);
         after = tensor_memory_stats();
         CHECK_MSG(after.live_tensors == before.live_tensors && after.live_nodes == before.live_nodes,
                   "%lld tensors left by cancelled thread %d",
                   (long long)(after.live_tensors - before.live_tensors), i);
-        if (i == 10) reserved = after.reserved_bytes;
+        if (i == 10) { reserved = after.reserved_bytes; }
     }
     CHECK_MSG(after.reserved_bytes <= reserved, "%lld bytes more after 30 threads",
               (long long)(after.reserved_bytes - reserved));
@@ -786,8 +790,7 @@ static void absurd_sizes(void) {
     static const int64_t halves[2] = {4, INT64_MAX}, doubles[3] = {INT64_MAX, INT64_MAX, -1};
     tensor_t *w[8];
     int i;
-    for (i = 0; i < 8; i++)
-        w[i] = tensor_randn(12, 3);
+    for (i = 0; i < 8; i++) { w[i] = tensor_randn(12, 3); }
     w[2] = w[3] = tensor_randn(12);
     CHECK_POISON(tensor_lstm(tensor_randn(2, 3, 3), w, .layers = (int64_t)1 << 62).y, TENSOR_ERR_SHAPE,
                  "layers");
@@ -822,7 +825,7 @@ static void unknown_instruction_set(void) {
 #ifndef _WIN32
     const char *was = getenv("TENSOR_ISA");
     char kept[32] = "";
-    if (was) snprintf(kept, sizeof kept, "%s", was);
+    if (was) { snprintf(kept, sizeof kept, "%s", was); }
     setenv("TENSOR_ISA", "avx9", 1);
     tensor_context_t *mine = tensor_context_new(), *before = tensor_context_use(mine);
     tensor_set_error_handler(test_quiet, NULL);

@@ -8,7 +8,7 @@
 static tensor_t *count_up(const int64_t *dims, int ndim) {
     int64_t n = 1;
     int i;
-    for (i = 0; i < ndim; i++) n *= dims[i];
+    for (i = 0; i < ndim; i++) { n *= dims[i]; }
     return tensor_reshape_n(tensor_arange(0, (double)n, 1, TENSOR_F32), dims, ndim);
 }
 static tensor_t *list_of(const double *v, int n, tensor_dtype_t dtype) {
@@ -33,9 +33,10 @@ static const char *text(tensor_t *x) {
     tensor_t *flat;
     int n = snprintf(s, sizeof s, "%s [", tensor_dtype_name(tensor_dtype(x))), i;
     int64_t k;
-    if (tensor_is_poison(x)) return tensor_error_text();
-    for (i = 0; i < tensor_ndim(x); i++)
+    if (tensor_is_poison(x)) { return tensor_error_text(); }
+    for (i = 0; i < tensor_ndim(x); i++) {
         n += snprintf(s + n, sizeof s - (size_t)n, "%s%d", i ? "," : "", (int)tensor_size(x, i));
+    }
     n += snprintf(s + n, sizeof s - (size_t)n, "]");
     flat = tensor_numel(x) ? tensor_reshape(tensor_to(tensor_detach(x), TENSOR_F64), -1) : x;
     for (k = 0; k < tensor_numel(x) && n < (int)sizeof s - 32; k++) {
@@ -55,9 +56,9 @@ static tensor_t *leaf(tensor_t *x) {
 static void graded(const char *name, fn_t fn, tensor_t *a, tensor_t *b, tensor_t *c) {
     tensor_t *given[3], *in[3];
     int n = 0, pass, i;
-    if (a) given[n++] = a;
-    if (b) given[n++] = b;
-    if (c) given[n++] = c;
+    if (a) { given[n++] = a; }
+    if (b) { given[n++] = b; }
+    if (c) { given[n++] = c; }
     for (pass = 0; pass < 2; pass++) {
         for (i = 0; i < n; i++) {
             in[i] = leaf(given[i]);
@@ -230,7 +231,7 @@ static void index_dtypes(void) {
         IS(tensor_scatter_reduce(x, 0, I(1), tensor_to(F(1), t), "amax", 1), want);
         IS(tensor_scatter_reduce(x, 0, I(1), tensor_to(F(1), t), "amin", 0), want);
         IS(tensor_scatter_reduce(x, 0, I(1), tensor_to(F(1), t), "prod", 0), want);
-        if (b) continue;
+        if (b) { continue; }
         snprintf(want, sizeof want, "%s [4] 1 0 3 24", tensor_dtype_name(t));
         IS(tensor_scatter_reduce(x, 0, I(3, 3), tensor_to(F(2, 3), t), "prod", 1), want);
     }
@@ -612,6 +613,8 @@ static void view_errors(void) {
     CHECK_POISON(tensor_T(NULL), TENSOR_ERR_OWNER, NULL);
     CHECK(tensor_split_with_sizes(x, sizes, 2, 1, part) == 0 && tensor_is_poison(part[0]));
     CHECK_ERROR(TENSOR_ERR_SHAPE, "split_with_sizes: sizes [1,1] do not make up dim 1 of x [2,3]");
+    CHECK(tensor_split_with_sizes(x, NULL, 2, 1, part) == 0);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "split_with_sizes: sizes is NULL, must have 2 numbers");
     CHECK(tensor_split_with_sizes(x, wrong, 2, 1, part) == 0);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "split_with_sizes");
     CHECK(tensor_tensor_split(x, 3, 1, part, 2) == 0);
@@ -1028,8 +1031,11 @@ static void drawn_ranges(void) {
         tensor_t *x = tensor_random_(tensor_empty_of(dtypes[d], 200000), 0, 4096);
         CHECK(tensor_item(tensor_max(x)) == (d == 3 ? 4080 : d == 2 ? 4094 : 4095) && tensor_item(tensor_min(x)) == 0);
         x = tensor_random_(tensor_empty_of(dtypes[d], 2000), INT64_MAX - 1, INT64_MAX);
-        if (d == 2) CHECK_ERROR(TENSOR_ERR_INDEX, "random_: 9.22337e+18 .. 9.22337e+18 is outside the dtype of x");
-        else CHECK(tensor_item(tensor_max(x)) == 9223372036854775808.0);
+        if (d == 2) {
+            CHECK_ERROR(TENSOR_ERR_INDEX, "random_: 9.22337e+18 .. 9.22337e+18 is outside the dtype of x");
+        } else {
+            CHECK(tensor_item(tensor_max(x)) == 9223372036854775808.0);
+        }
     }
     CHECK_POISON(tensor_uniform_(tensor_zeros_of(TENSOR_F16, 2), 0, 65536), TENSOR_ERR_INDEX,
                  "uniform_: 0 .. 65536 is outside the dtype of x [2] (f16)");
@@ -1078,10 +1084,16 @@ static void create_errors(void) {
     CHECK_POISON(tensor_empty_strided(dims, huge, 2, TENSOR_F32), TENSOR_ERR_SHAPE, "empty_strided");
     CHECK_POISON(tensor_empty_strided(huge, dims, 2, TENSOR_F32), TENSOR_ERR_SHAPE, "empty_strided");
     CHECK_POISON(tensor_empty_strided(NULL, dims, 2, TENSOR_F32), TENSOR_ERR_SHAPE, "empty_strided: dims is NULL");
+    CHECK_POISON(tensor_empty_strided(dims, NULL, 2, TENSOR_F32), TENSOR_ERR_SHAPE,
+        "empty_strided: strides is NULL, must have 2 numbers");
     CHECK_POISON(tensor_tril_indices(-1, 2, 0), TENSOR_ERR_SHAPE, NULL);
-    for (i = 0; i < 9; i++) list[i] = A(2);
+    for (i = 0; i < 9; i++) { list[i] = A(2); }
     CHECK(tensor_meshgrid(list, 9, "ij", out) == TENSOR_ERR_SHAPE && tensor_is_poison(out[8]));
     CHECK_ERROR(TENSOR_ERR_SHAPE, "meshgrid: needs 1 to 8 tensors, not 9");
+    CHECK(tensor_meshgrid(NULL, 2, "ij", out) == TENSOR_ERR_SHAPE && tensor_is_poison(out[1]));
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "meshgrid: list is NULL");
+    CHECK(tensor_meshgrid(list, 2, "ij", NULL) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "meshgrid: out is NULL");
     CHECK(tensor_meshgrid(list, 2, "yx", out) == TENSOR_ERR_FORMAT);
     CHECK_ERROR(TENSOR_ERR_FORMAT, "meshgrid: indexing must be ij or xy, not \"yx\"");
     list[1] = x;
@@ -1283,6 +1295,8 @@ static void pattern_checks(void) {
     CHECK_ERROR(TENSOR_ERR_FORMAT, "cannot read");
     tensor_check(A(3, 2), "3 _", &b);
     CHECK_ERROR(TENSOR_ERR_FORMAT, "check: \"3 _\" has 0 names for 1 sizes");
+    CHECK(tensor_check_n(x, "b c", NULL, 2) == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "check: sizes is NULL, must have 2 pointers");
     CHECK(tensor_check_n(x, NULL, NULL, 0) == TENSOR_ERR_FORMAT);
     CHECK_ERROR(TENSOR_ERR_FORMAT, "NULL");
     CHECK(tensor_check(NULL, "a") == TENSOR_ERR_OWNER);
@@ -1392,7 +1406,7 @@ static void *heap_alloc(void *user, size_t bytes, size_t alignment) {
     char *raw;
     (void)user;
     heap_refused += !heap_left;
-    if (!heap_left || !(raw = (char *)malloc(bytes + alignment + sizeof(void *)))) return NULL;
+    if (!heap_left || !(raw = (char *)malloc(bytes + alignment + sizeof(void *)))) { return NULL; }
     heap_left -= heap_left > 0;
     heap_blocks++;
     {
@@ -1458,7 +1472,7 @@ static void memory(void) {
         tensor_clear_error();
         tensor_scope_end(scope);
         tensor_clear_error();
-        if (!heap_refused) k = 2000;
+        if (!heap_refused) { k = 2000; }
         CHECK_MSG(code == (heap_refused ? TENSOR_ERR_OUT_OF_MEMORY : 0), "allocation %ld: code %d", k,
                   code);
         failed += code != 0;
@@ -1485,7 +1499,7 @@ static void long_rows_added(void) {
         for (i = 0; i < N; i++) {
             const double *p = (const double *)tensor_data(y);
             double two = (double)(i % 7 + (N + i) % 7), one = (double)((2 * N + i) % 7);
-            if (p[i] != 0 || p[N + i] != two || p[2 * N + i] != one) break;
+            if (p[i] != 0 || p[N + i] != two || p[2 * N + i] != one) { break; }
         }
         CHECK_MSG(i == N, "%s: element %d of a row", tensor_dtype_name(types[k]), (int)i);
     }

@@ -13,7 +13,7 @@ TEST_FN int kit_try(kit_try_t read, const void *data, size_t size, const char *w
     tensor_scope_t scope = tensor_scope_begin();
     uint64_t before = tensor_memory_stats().live_bytes;
     int good;
-    if (size) memcpy(copy, data, size);
+    if (size) { memcpy(copy, data, size); }
     tensor_reset_peak_memory();
     good = read(copy, size, "x.bin");
     CHECK_MSG(good == tensor_ok(), "%s: %s, but the error is \"%s\"", what, good ? "read" : "refused",
@@ -65,8 +65,7 @@ TEST_FN void kit_try_damage(kit_try_t read, const void *data, size_t size, size_
         }
         for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) {
             for (size_t width = 4; width <= 8 && i + width <= size; width += 4) {
-                for (size_t j = 0; j < width; j++)
-                    copy[i + j] = (unsigned char)(numbers[k] >> 8 * j);
+                for (size_t j = 0; j < width; j++) { copy[i + j] = (unsigned char)(numbers[k] >> 8 * j); }
                 snprintf(what, sizeof what, "%d bytes at %d with number %d", (int)width, (int)i, (int)k);
                 kit_try(read, copy, size, what);
                 memcpy(copy + i, (const unsigned char *)data + i, width);
@@ -81,7 +80,7 @@ TEST_FN void kit_try_damage(kit_try_t read, const void *data, size_t size, size_
 TEST_FN void kit_refused(kit_try_t read, const void *data, size_t size, const char *part, int line) {
     unsigned char *copy = (unsigned char *)malloc(size ? size : 1);
     tensor_scope_t scope = tensor_scope_begin();
-    if (size) memcpy(copy, data, size);
+    if (size) { memcpy(copy, data, size); }
     int good = read(copy, size, "x.bin");
     test_note(!good && strstr(tensor_error_text(), part) && strstr(tensor_error_text(), "x.bin"), __FILE__,
               line, "%s: \"%s\"", good ? "read" : "refused", tensor_error_text());
@@ -100,7 +99,7 @@ TEST_FN unsigned char *kit_fixture(const char *name, size_t *size) {
     *size = f ? fread(data, 1, MOST - 1, f) : 0;
     data[*size] = 0;
     CHECK_MSG(*size > 0, "%s cannot be read", path);
-    if (f) fclose(f);
+    if (f) { fclose(f); }
     return data;
 }
 
@@ -111,7 +110,7 @@ TEST_FN const char *kit_temporary(const char *name, const void *data, size_t siz
     snprintf(path, sizeof path, "%s/tensor-%d-%s", folder ? folder : "/tmp", (int)(size % 1000), name);
     FILE *f = fopen(path, "wb");
     CHECK(f && fwrite(data, 1, size, f) == size);
-    if (f) fclose(f);
+    if (f) { fclose(f); }
     return path;
 }
 

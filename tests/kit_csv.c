@@ -48,7 +48,7 @@ static void fields_are_read(void) {
         const char *last = kit_csv_field(csv, kit_csv_rows(csv) - 1, kit_csv_columns(csv) - 1);
         CHECK_MSG(csv && kit_csv_rows(csv) == cases[i].rows && kit_csv_columns(csv) == cases[i].columns,
                   "case %d: %d rows, %d columns", (int)i, (int)kit_csv_rows(csv), (int)kit_csv_columns(csv));
-        if (cases[i].last) CHECK_TEXT(last, cases[i].last);
+        if (cases[i].last) { CHECK_TEXT(last, cases[i].last); }
         CHECK_TEXT(kit_csv_name(csv, 0), "a");
         CHECK(!kit_csv_field(csv, cases[i].rows, 0) && !kit_csv_field(csv, 0, cases[i].columns));
         CHECK(!kit_csv_field(csv, -1, 0) && !kit_csv_field(csv, 0, -1) && !kit_csv_name(csv, -1));
@@ -96,7 +96,7 @@ static void numbers_are_exact(void) {
                                         "1.2.3", "nan(1)", "infx", "1f", "1d3", "0b1", "1_000"};
     const char *locales[] = {"C", "de_DE.UTF-8", "fr_FR.UTF-8"};
     for (size_t l = 0; l < 3; l++) {
-        if (!setlocale(LC_NUMERIC, locales[l])) continue;
+        if (!setlocale(LC_NUMERIC, locales[l])) { continue; }
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
             char text[100];
             snprintf(text, sizeof text, "a\n%s\n", cases[i].text);
@@ -164,7 +164,7 @@ static void tables_of_users(void) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         kit_csv_t *csv = parse(cases[i].text);
-        if (csv) kit_csv_numbers(csv, TENSOR_F32, NULL, 0);
+        if (csv) { kit_csv_numbers(csv, TENSOR_F32, NULL, 0); }
         CHECK_MSG(!strstr(tensor_error_text(), ".h:"), "the kit's own line: %s", tensor_error_text());
         CHECK_ERROR(TENSOR_ERR_FORMAT, cases[i].part);
         kit_csv_free(csv);

@@ -12,11 +12,11 @@ static void splits(void) {
         CHECK(tensor_size(s.validation, 0) == (n == 1 ? 0 : (n + 2) / 4) && tensor_size(s.train, 0) > 0);
         for (int k = 0; k < 2; k++) {
             tensor_t *t = k ? s.validation : s.train;
-            for (int64_t i = 0; i < tensor_size(t, 0); i++)
+            for (int64_t i = 0; i < tensor_size(t, 0); i++) {
                 seen[tensor_item_i64(tensor_select(t, 0, i))]++;
+            }
         }
-        for (int i = 0; i < n; i++)
-            once += seen[i] == 1;
+        for (int i = 0; i < n; i++) { once += seen[i] == 1; }
         CHECK(once == n && tensor_size(s.train, 0) + tensor_size(s.validation, 0) == n);
         CHECK(tensor_equal(s.train, again.train));
     }
@@ -121,8 +121,7 @@ static void best_weights_come_back(void) {
     kit_epoch_t best = kit_fit(f);
     CHECK_OK();
     CHECK_MSG(calls == best.epoch + 3 && calls < 20, "%d epochs, the best is %d", calls, best.epoch);
-    for (int i = 0; i < calls; i++)
-        CHECK(rates[i] >= best.loss);
+    for (int i = 0; i < calls; i++) { CHECK(rates[i] >= best.loss); }
     // The loss of the network as it is now, over the same validation samples, is the best one.
     kit_split_t split = kit_split(200, f.validation, f.seed);
     nn_eval(net);

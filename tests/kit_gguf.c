@@ -87,8 +87,7 @@ static void as_llama_cpp(void) {
 }
 
 static size_t put(unsigned char *p, size_t at, uint64_t value, int bytes) {
-    for (int k = 0; k < bytes; k++)
-        p[at + (size_t)k] = (unsigned char)(value >> 8 * k);
+    for (int k = 0; k < bytes; k++) { p[at + (size_t)k] = (unsigned char)(value >> 8 * k); }
     return at + (size_t)bytes;
 }
 

@@ -26,7 +26,9 @@ static kit_profiler_row_t rows[ROWS];
 static int table(kit_profiler_t *p, int by) {
     int n = kit_profiler_rows(p, by, rows, ROWS);
     CHECK(n > 0 && n <= ROWS);
-    for (int k = 1; k < n; k++) CHECK_MSG(rows[k].share <= rows[k - 1].share, "row %d is out of order", k);
+    for (int k = 1; k < n; k++) {
+        CHECK_MSG(rows[k].share <= rows[k - 1].share, "row %d is out of order", k);
+    }
     return n;
 }
 
@@ -34,7 +36,7 @@ static int table(kit_profiler_t *p, int by) {
 static const kit_profiler_row_t *row(int n, const char *name) {
     static const kit_profiler_row_t none = {"", 0, 0, 0, 0, 0, 0, 0};
     for (int k = 0; k < n; k++) {
-        if (!strcmp(rows[k].name, name)) return &rows[k];
+        if (!strcmp(rows[k].name, name)) { return &rows[k]; }
     }
     CHECK_MSG(0, "there is no row %s", name);
     return &none;
@@ -42,7 +44,7 @@ static const kit_profiler_row_t *row(int n, const char *name) {
 
 static double sum_of(int n, int self) {
     double sum = 0;
-    for (int k = 0; k < n; k++) sum += self ? rows[k].self : rows[k].total;
+    for (int k = 0; k < n; k++) { sum += self ? rows[k].self : rows[k].total; }
     return sum;
 }
 
@@ -334,7 +336,7 @@ static void kernels_are_the_time(void) {
     tensor_t *a = tensor_randn(384, 384);
     tensor_matmul(a, a);
     kit_profiler_t *p = kit_profiler_start();
-    for (int k = 0; k < 8; k++) tensor_matmul(a, a);
+    for (int k = 0; k < 8; k++) { tensor_matmul(a, a); }
     kit_profiler_stop(p);
     int n = table(p, KIT_PROFILER_OPS);
     CHECK(n == 1 && rows[0].calls == 8);
@@ -378,10 +380,10 @@ static void ranges(void) {
     tensor_range_pop();
     tensor_range_push("back");
     tensor_backward(y);
-    for (int k = 0; k < 300; k++) tensor_range_push("deep");
+    for (int k = 0; k < 300; k++) { tensor_range_push("deep"); }
     tensor_tanh(x);
     int n = table(p, KIT_PROFILER_MODULES), deep = 0;
-    for (int k = 0; k < n; k++) deep += strstr(rows[k].name, "deep") != NULL;
+    for (int k = 0; k < n; k++) { deep += strstr(rows[k].name, "deep") != NULL; }
     CHECK(row(n, "first")->calls == 1 && row(n, "second")->calls == 2);
     CHECK(row(n, "back.backward.first")->flops == 2 * 2.0 * 8 * 8 * 8);
     CHECK(row(n, "back.backward.second")->flops == 2 * 2.0 * 8 * 8 * 8);
@@ -592,7 +594,7 @@ static void traces_into_pipes(void) {
 // Counts what the text of a trace has; braces must match outside of strings.
 static int count(const char *text, const char *part) {
     int n = 0;
-    for (const char *at = text; (at = strstr(at, part)) != NULL; at++) n++;
+    for (const char *at = text; (at = strstr(at, part)) != NULL; at++) { n++; }
     return n;
 }
 
@@ -611,7 +613,7 @@ static void traces(void) {
     FILE *file = fopen(path, "rb");
     CHECK(file != NULL);
     size_t size = file ? fread(text, 1, sizeof text - 1, file) : 0;
-    if (file) fclose(file);
+    if (file) { fclose(file); }
     text[size] = 0;
     CHECK(count(text, "\"ph\":\"X\"") == 3 + p->calls.count && count(text, "\"ph\":\"C\"") == p->calls.count);
     CHECK(p->calls.count >= 3 && count(text, "\"name\":\"backward\"") == 1);
@@ -619,9 +621,13 @@ static void traces(void) {
     CHECK(count(text, "a \\\"name\\\" with \\\\ and  \"") == 1 && count(text, "left open") == 1);
     int open = 0, quoted = 0;
     for (const char *c = text; *c; c++) {
-        if (quoted && *c == '\\') c++;
-        else if (*c == '"') quoted = !quoted;
-        else if (!quoted) open += (*c == '{' || *c == '[') - (*c == '}' || *c == ']');
+        if (quoted && *c == '\\') {
+            c++;
+        } else if (*c == '"') {
+            quoted = !quoted;
+        } else if (!quoted) {
+            open += (*c == '{' || *c == '[') - (*c == '}' || *c == ']');
+        }
         CHECK(open >= 0);
     }
     CHECK(open == 0 && !quoted);

@@ -22,8 +22,7 @@ static int try_wav(const void *data, size_t size, const char *name) {
 static void cifar_is_read(void) {
     enum { RECORD = 3074 };
     unsigned char *data = (unsigned char *)malloc(2 * RECORD);
-    for (size_t i = 0; i < 2 * RECORD; i++)
-        data[i] = (unsigned char)(i * 7 % 251);
+    for (size_t i = 0; i < 2 * RECORD; i++) { data[i] = (unsigned char)(i * 7 % 251); }
     data[0] = 3;
     data[3073] = 9;
     kit_cifar_t ten = kit_parse_cifar(data, 2 * 3073, "x", 10);
@@ -139,8 +138,7 @@ static void hostile_pictures(void) {
 // ---- sound ----
 
 static size_t put(unsigned char *p, size_t at, uint64_t value, int bytes) {
-    for (int k = 0; k < bytes; k++)
-        p[at + (size_t)k] = (unsigned char)(value >> 8 * k);
+    for (int k = 0; k < bytes; k++) { p[at + (size_t)k] = (unsigned char)(value >> 8 * k); }
     return at + (size_t)bytes;
 }
 

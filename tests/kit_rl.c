@@ -52,7 +52,7 @@ static void as_torch_distributions(void) {
             q[k] = there ? tensor_requires_grad_(get(name, k ? ".q1" : ".q0"), 1) : NULL;
         }
         int slope = cases[i].kind == KIT_NORMAL || cases[i].kind == KIT_SQUASHED_NORMAL;
-        if (slope) value = tensor_requires_grad_(value, 1);
+        if (slope) { value = tensor_requires_grad_(value, 1); }
         kit_dist_t a = make(cases[i].kind, p[0], p[1]), b = make(cases[i].kind, q[0], q[1]);
         tensor_t *log_prob = kit_log_prob(a, value), *kl = kit_kl(a, b);
         CHECK_MSG(near(log_prob, get(name, ".log_prob"), cases[i].tol), "%s: log_prob", name);
@@ -70,9 +70,10 @@ static void as_torch_distributions(void) {
             CHECK_MSG(near(tensor_grad(q[k]), get(name, k ? ".q1.grad" : ".q0.grad"), 10 * cases[i].tol),
                       "%s: q%d", name, k);
         }
-        if (slope)
+        if (slope) {
             CHECK_MSG(near(tensor_grad(value), get(name, ".value.grad"), 20 * cases[i].tol), "%s: value",
                       name);
+        }
         CHECK_OK();
     }
     kit_dist_t never = kit_categorical(get("never", "")), other = kit_categorical(get("other", ""));
@@ -189,11 +190,11 @@ static void replay(void) {
         const int64_t *action = (const int64_t *)tensor_data(out[1]);
         CHECK(tensor_equal(tensor_to(tensor_at(out[0], ":, 1"), TENSOR_I64), out[1]) &&
               tensor_size(out[0], 1) == 2);
-        for (int i = 0; i < 200; i++)
+        for (int i = 0; i < 200; i++) {
             kinds += action[i] >= first && action[i] < pushed && !seen[action[i]]++;
+        }
         CHECK_MSG(kinds == r.size, "%d of %d transitions drawn", kinds, (int)r.size);
-        for (int i = 0; i < first; i++)
-            CHECK(!seen[i]);
+        for (int i = 0; i < first; i++) { CHECK(!seen[i]); }
     }
     CHECK(push(&r, 0, 11) == TENSOR_ERR_SHAPE);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "over the capacity");

@@ -63,8 +63,9 @@ static void words_and_tokens_are_those_of_gpt2(void) {
                   (int)tensor_numel(got), (int)ids);
         const int64_t *token = (const int64_t *)tensor_data(got);
         int same = 0;
-        for (int32_t k = 0; k < ids; k++, p += 4)
+        for (int32_t k = 0; k < ids; k++, p += 4) {
             same += k < tensor_numel(got) && token[k] == kit_file__u32(p);
+        }
         CHECK_MSG(same == ids, "case %d \"%.30s\": %d of %d tokens agree", (int)i, text, same, (int)ids);
         check_round_trip(t, text, (size_t)bytes);
     }
@@ -101,7 +102,7 @@ static void training_learns_the_same_pairs(void) {
     char *written = (char *)calloc(1, merges_size + 1);
     CHECK(f && fread(written, 1, merges_size + 1, f) == merges_size &&
           memcmp(written, merges, merges_size) == 0);
-    if (f) fclose(f);
+    if (f) { fclose(f); }
     free(written);
     // Merges that cannot be written leave the old vocabulary, which belongs to the old merges.
     kit_tokenizer_t *small = kit_tokenizer_train("aaaa aaaa", 9, 300);
@@ -260,8 +261,7 @@ static void long_words(void) {
     kit_tokenizer_t *t = kit_gpt2_parse(vocab, vocab_size, "vocab.json", merges, merges_size, "merges.txt");
     const size_t size = 1000000;
     char *text = (char *)malloc(size);
-    for (size_t i = 0; i < size; i++)
-        text[i] = "torethe"[i % 7];
+    for (size_t i = 0; i < size; i++) { text[i] = "torethe"[i % 7]; }
     check_round_trip(t, text, size);
     CHECK(tensor_numel(kit_encode(t, text, size)) < 600000);
     free(text);

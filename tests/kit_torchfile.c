@@ -33,7 +33,7 @@ static void every_dtype(void) {
     CHECK(kit_torch_count(f) == 15);
     for (int k = 0; k < 10; k++) {
         tensor_t *want = tensor_reshape(tensor_arange(0, 12, 1, TENSOR_I64), 3, 4);
-        if (dtypes[k] == TENSOR_BOOL) want = tensor_remainder_scalar(want, 2);
+        if (dtypes[k] == TENSOR_BOOL) { want = tensor_remainder_scalar(want, 2); }
         CHECK_TEXT(kit_torch_name(f, k), names[k]);
         CHECK(test_same_bits(kit_torch_get(f, names[k]), tensor_to(want, dtypes[k])));
     }
@@ -111,8 +111,7 @@ static void refused_by_name(void) {
 // ---- programs ----
 
 static size_t put(unsigned char *p, size_t at, uint64_t value, int bytes) {
-    for (int k = 0; k < bytes; k++)
-        p[at + (size_t)k] = (unsigned char)(value >> 8 * k);
+    for (int k = 0; k < bytes; k++) { p[at + (size_t)k] = (unsigned char)(value >> 8 * k); }
     return at + (size_t)bytes;
 }
 
@@ -287,7 +286,7 @@ static void damaged_archives(void) {
         unsigned char *data = kit_fixture(files[k], &size);
         CHECK(kit_try(try_torch, data, size, files[k]));
         kit_try_truncations(try_torch, data, size, 1);
-        if (k == 0) kit_try_damage(try_torch, data, size, 0, size);
+        if (k == 0) { kit_try_damage(try_torch, data, size, 0, size); }
         free(data);
     }
     size_t size = archive(file, PROGRAM(TENSOR_V2 GOOD "K\0K\2K\4\x86K\4K\1\x86" REST "."), "little");

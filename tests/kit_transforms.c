@@ -46,15 +46,13 @@ static void resizes(void) {
         {1, 2, 1, {0.515331838027944, 0.481948809438683, 0.468484153219454}, 1.9531188145664875},
     };
     static double a[126];
-    for (int i = 0; i < 126; i++)
-        a[i] = i * 37 % 101 / 101.0;
+    for (int i = 0; i < 126; i++) { a[i] = i * 37 % 101 / 101.0; }
     tensor_t *x = tensor_from(a, TENSOR_F64, 1, 2, 7, 9);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tensor_t *y = kit_resize(x, cases[i].height, cases[i].width, cases[i].bicubic);
         const double *p = (const double *)tensor_data(y);
         CHECK(tensor_size(y, 1) == 2 && tensor_size(y, 2) == cases[i].height);
-        for (int k = 0; p && k < 3; k++)
-            CHECK_NEAR(p[k], cases[i].first[k], 1e-13);
+        for (int k = 0; p && k < 3; k++) { CHECK_NEAR(p[k], cases[i].first[k], 1e-13); }
         CHECK_NEAR(tensor_item(tensor_sum(y)), cases[i].sum, 1e-12);
     }
     CHECK(test_same_bits(kit_resize(x, 7, 9, 0), x));
@@ -99,15 +97,14 @@ static void crops(void) {
                     int inside = r >= 0 && r < H && k >= 0 && k < W;
                     same += b[n * C * 24 + i] == (inside ? a[((n * C + c) * H + r) * W + k] : 0);
                 }
-                if (same < C * 24) continue;
+                if (same < C * 24) { continue; }
                 found++;
                 seen[top + 2][left + 2]++;
             }
         }
         CHECK(found == 1);
     }
-    for (int i = 0; i < 32; i++)
-        places += seen[i / 8][i % 8] > 0;
+    for (int i = 0; i < 32; i++) { places += seen[i / 8][i % 8] > 0; }
     CHECK_MSG(places > 20, "%d of 32 places drawn", places);
     CHECK(tensor_equal(kit_random_crop(&g, x, H, W, 0), x));
     CHECK_POISON(kit_random_crop(&g, x, 8, 4, 1), TENSOR_ERR_SHAPE, "the window is larger");
@@ -253,11 +250,9 @@ static void colours(void) {
     for (int n = 0; n < N; n++) {
         for (int i = 0; i < H * W; i++) {
             double rgb[3];
-            for (int c = 0; c < 3; c++)
-                rgb[c] = a[(n * 3 + c) * H * W + i];
+            for (int c = 0; c < 3; c++) { rgb[c] = a[(n * 3 + c) * H * W + i]; }
             turn_hue(rgb, t[n]);
-            for (int c = 0; c < 3; c++)
-                worst = fmax(worst, fabs(rgb[c] - b[(n * 3 + c) * H * W + i]));
+            for (int c = 0; c < 3; c++) { worst = fmax(worst, fabs(rgb[c] - b[(n * 3 + c) * H * W + i])); }
         }
     }
     CHECK_NEAR(worst, 0, 1e-5);
@@ -299,8 +294,8 @@ static void mixes(void) {
         kit_mixup_t m = kit_mixup(&g, x, labels, 4, 0.4);
         tensor_t *number = tensor_to(tensor_arange(0, 4, 1, TENSOR_I64), TENSOR_F32);
         // The picture says the classes' numbers, so that x and y must agree.
-        if (i < 50) CHECK(tensor_allclose(tensor_flatten(m.x, 0, -1), tensor_mv(m.y, number), 0, 1e-5));
-        if (i < 50) CHECK(tensor_allclose(tensor_sum_dim(m.y, 1, 0), tensor_ones(4), 0, 1e-6));
+        if (i < 50) { CHECK(tensor_allclose(tensor_flatten(m.x, 0, -1), tensor_mv(m.y, number), 0, 1e-5)); }
+        if (i < 50) { CHECK(tensor_allclose(tensor_sum_dim(m.y, 1, 0), tensor_ones(4), 0, 1e-6)); }
         double lambda = exp(kit_transforms__log_gamma(0.4)), other = exp(kit_transforms__log_gamma(0.4));
         lambda = lambda / (lambda + other);
         sum += lambda;

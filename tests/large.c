@@ -7,7 +7,7 @@
 static void large_is(int line, tensor_t *y, double a, double b) {
     const float *p = (const float *)tensor_data(y);
     int64_t i, n = tensor_numel(y), wrong = 0;
-    for (i = 0; p && i < n; i++) wrong += p[i] != (float)(a * (double)(i % 1021) + b);
+    for (i = 0; p && i < n; i++) { wrong += p[i] != (float)(a * (double)(i % 1021) + b); }
     CHECK_MSG(p && wrong == 0, "line %d: %d wrong elements", line, (int)wrong);
 }
 
@@ -18,7 +18,7 @@ static void large_results(void) {
     tensor_scope_t scope = tensor_scope_begin();
     tensor_t *x = tensor_zeros(n), *room = tensor_zeros(n + 64), *y;
     float *p = (float *)tensor_data_mut(x);
-    for (i = 0; p && i < n; i++) p[i] = (float)(i % 1021);
+    for (i = 0; p && i < n; i++) { p[i] = (float)(i % 1021); }
     for (k = 0; k < COUNT(cpus); k++) {
         if (tensor_set_isa(cpus[k]) != TENSOR_OK) {
             tensor_clear_error();
@@ -26,7 +26,7 @@ static void large_results(void) {
         }
         for (threads = 1; threads <= 2; threads++) {
             tensor_scope_t inner = tensor_scope_begin();
-            if (tensor_set_num_threads(threads) != TENSOR_OK) tensor_clear_error();
+            if (tensor_set_num_threads(threads) != TENSOR_OK) { tensor_clear_error(); }
             large_is(__LINE__, tensor_add(x, x), 2, 0);
             large_is(__LINE__, tensor_add_scalar(x, 3), 1, 3);
             for (i = 16; i <= 17; i++) {
@@ -49,7 +49,9 @@ static void large_results(void) {
 #if defined(__linux__) && defined(__GNUC__)
     {   // equal places of large blocks do not share the sets of a cache
         uintptr_t first = (uintptr_t)tensor_data(tensor_zeros(1 << 20)) % (1 << 17), apart = 0;
-        for (k = 0; k < 3; k++) apart += (uintptr_t)tensor_data(tensor_zeros(1 << 20)) % (1 << 17) != first;
+        for (k = 0; k < 3; k++) {
+            apart += (uintptr_t)tensor_data(tensor_zeros(1 << 20)) % (1 << 17) != first;
+        }
         CHECK(apart > 0);
     }
 #endif

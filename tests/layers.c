@@ -293,9 +293,9 @@ static void fractional(void) {
         tensor_fractional_max_pool3d(tensor_zeros_of(TENSOR_I32, 3, 9, 8, 4), 2, 2, 2, 4, 5, 2, NULL).values,
         TENSOR_ERR_DTYPE, "x");
     CHECK(nn_fractional_max_pool2d(2) == NULL);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "output_size 0, output_ratio 0: just one of them must be positive");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "output_size 0, output_ratio 0: exactly one of them must be positive");
     CHECK(nn_fractional_max_pool2d(2, 3, .output_ratio = 0.5) == NULL);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "output_size 3, output_ratio 0.5: just one of them must be positive");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "output_size 3, output_ratio 0.5: exactly one of them must be positive");
     CHECK(nn_fractional_max_pool2d(2, .output_ratio = 0.5, .output_ratio_w = 1.5) == NULL);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "between 0 and 1");
     CHECK(nn_fractional_max_pool3d(-1, 3) == NULL);

@@ -33,8 +33,7 @@ static tensor_t *leaf(int64_t n) {
 // Headers of tensors made from now on come from another slab than those before; shutdown walks them in order.
 static void next_slab(void) {
     int i;
-    for (i = 0; i < 100; i++)
-        tensor_ones(3);
+    for (i = 0; i < 100; i++) { tensor_ones(3); }
 }
 
 static void hook_on_leaf(void) {
@@ -197,7 +196,7 @@ static void ends(int own_context, int i) {
     test_name = kept[i].name;
     test_lines = 0;
     freed = 0;
-    if (ctx) before = tensor_context_use(ctx);
+    if (ctx) { before = tensor_context_use(ctx); }
     tensor_set_error_handler(test_quiet, NULL);
     kept[i].make();
     CHECK_OK();
@@ -302,13 +301,13 @@ static int get(void *user, int64_t i, void *x, void *y) {
     (void)user;
     refused();
     *(float *)x = (float)i;
-    if (y) *(float *)y = 0;
+    if (y) { *(float *)y = 0; }
     return 0;
 }
 static void serial(void *user, int64_t n, void (*task)(void *, int64_t), void *arg) {
     int64_t i;
     for (i = 0; i < n; i++) {
-        if (i == 1) refused();
+        if (i == 1) { refused(); }
         task(arg, i);
     }
     (void)user;
@@ -430,14 +429,14 @@ static void in_destroy(void) {
 }
 static void noted(int code, const char *text, void *user) {
     (void)text, (void)user;
-    if (code == 0) refused();
+    if (code == 0) { refused(); }
 }
 static void in_note(void) {             // on a scope that grows
     tensor_scope_t s = tensor_scope_begin();
     tensor_t *x = tensor_ones(1);
     int i;
     tensor_set_error_handler(noted, NULL);
-    for (i = 0; i < 140000; i++) tensor_neg(x);
+    for (i = 0; i < 140000; i++) { tensor_neg(x); }
     tensor_set_error_handler(test_quiet, NULL);
     CHECK(tensor_scope_end(s) == 0);
     CHECK(asked == 1);
@@ -541,7 +540,7 @@ static void shutdown_while_threads_live(void) {
 // A tensor of an outer scope that goes in an inner one leaves the inner one's mark where it is.
 static void freed_in_an_inner_scope(void) {
     tensor_scope_t deep[5];         // whose marks are lower
-    for (int k = 0; k < 5; k++) deep[k] = tensor_scope_begin();
+    for (int k = 0; k < 5; k++) { deep[k] = tensor_scope_begin(); }
     CHECK(tensor_scope_end(deep[0]) == 0);
     tensor_scope_t outer = tensor_scope_begin();
     tensor_t *x = tensor_ones(3);
@@ -694,17 +693,17 @@ static void logits_give_their_memory(void) {
     tensor_t *y = tensor_randint(0, CLASSES, ROWS), *grad[3];
     for (int way = 0; way < 3; way++) {         // kept; freed; freed, with a second pass
         tensor_t *logits = tensor_linear(x, w, NULL), *copy = NULL;
-        if (!way) copy = tensor_clone(tensor_detach(logits));
+        if (!way) { copy = tensor_clone(tensor_detach(logits)); }
         tensor_t *loss = tensor_cross_entropy(logits, y, .label_smoothing = 0.1);
-        if (way) CHECK(tensor_free(logits) == 0);
+        if (way) { CHECK(tensor_free(logits) == 0); }
         tensor_reset_peak_memory();
         uint64_t before = tensor_memory_stats().live_bytes;
-        if (way == 2) CHECK(tensor_backward_with(loss, NULL, TENSOR_RETAIN_GRAPH) == 0);
-        if (way == 2) tensor_zero_(tensor_grad(w));
+        if (way == 2) { CHECK(tensor_backward_with(loss, NULL, TENSOR_RETAIN_GRAPH) == 0); }
+        if (way == 2) { tensor_zero_(tensor_grad(w)); }
         CHECK(tensor_backward(loss) == 0);
         uint64_t more = tensor_memory_stats().peak_bytes - before;
         CHECK_MSG(way == 1 ? more < bytes : more >= bytes, "way %d: %llu", way, (unsigned long long)more);
-        if (!way) CHECK(tensor_equal(logits, copy));
+        if (!way) { CHECK(tensor_equal(logits, copy)); }
         grad[way] = tensor_clone(tensor_grad(w));
         tensor_zero_(tensor_grad(w));
     }
@@ -719,8 +718,7 @@ int main(void) {
         ends(0, i);
         ends(1, i);
     }
-    for (i = 0; i < INSIDE; i++)
-        asks(i);
+    for (i = 0; i < INSIDE; i++) { asks(i); }
     RUN(freed_in_an_inner_scope);
     RUN(arena_blocks);
     RUN(arena_of_a_context);

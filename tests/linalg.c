@@ -15,7 +15,7 @@ static tensor_t *random_n(tensor_dtype_t dtype, const int64_t *dims, int n) {
     tensor_t *x = tensor_empty_n(dims, n, TENSOR_F64);
     double *p = (double *)tensor_data_mut(x);
     int64_t k;
-    for (k = 0; k < tensor_numel(x); k++) p[k] = number();
+    for (k = 0; k < tensor_numel(x); k++) { p[k] = number(); }
     return tensor_to(x, dtype);
 }
 #define R(...) random_n(TENSOR_F64, TENSOR_DIMS(__VA_ARGS__))
@@ -30,8 +30,9 @@ static void same(tensor_t *x, const double *want, int n, double tol, int line) {
     int k;
     test_note(tensor_numel(x) == n, __FILE__, line, "%lld elements, expected %d (%s)",
               (long long)tensor_numel(x), n, tensor_error_text());
-    for (k = 0; k < n && tensor_numel(x) == n; k++)
+    for (k = 0; k < n && tensor_numel(x) == n; k++) {
         test_near(at(x, k), want[k], tol, __FILE__, line, "element");
+    }
 }
 #define IS(x, tol, ...)                                                                                      \
     do {                                                                                                     \
@@ -40,7 +41,7 @@ static void same(tensor_t *x, const double *want, int n, double tol, int line) {
     } while (0)
 static void shaped(tensor_t *x, const int64_t *dims, int n, int line) {
     int d, good = !tensor_is_poison(x) && tensor_ndim(x) == n;
-    for (d = 0; good && d < n; d++) good = tensor_size(x, d) == dims[d];
+    for (d = 0; good && d < n; d++) { good = tensor_size(x, d) == dims[d]; }
     test_note(good, __FILE__, line, "wrong shape (%s)", tensor_error_text());
 }
 #define SHAPED(x, ...) shaped(x, TENSOR_DIMS(__VA_ARGS__), __LINE__)
@@ -52,7 +53,7 @@ static void close_to(tensor_t *a, tensor_t *b, double tol, int line) {
         return;
     }
     shaped(a, tensor_shape(b).dims, tensor_ndim(b), line);
-    if (tensor_numel(a) == 0 || tensor_numel(a) != tensor_numel(b)) return;
+    if (tensor_numel(a) == 0 || tensor_numel(a) != tensor_numel(b)) { return; }
     gap = tensor_item(tensor_max(tensor_abs(tensor_sub(tensor_to(a, TENSOR_F64), tensor_to(b, TENSOR_F64)))));
     test_note(gap <= tol, __FILE__, line, "differ by %g, %g is allowed", gap, tol);
 }
@@ -63,7 +64,7 @@ static void grads(fn_t fn, void *user, tensor_t *const *in, int n, int second, i
     int code = tensor_gradcheck(fn, user, in, n, 1e-6, 1e-5, 1e-3);
     test_note(!code, __FILE__, line, "gradcheck: %s", tensor_error_text());
     tensor_clear_error();
-    if (!second) return;
+    if (!second) { return; }
     code = tensor_gradgradcheck(fn, user, in, n, 1e-6, 1e-5, 1e-3);
     test_note(!code, __FILE__, line, "gradgradcheck: %s", tensor_error_text());
     tensor_clear_error();
@@ -87,40 +88,52 @@ static tensor_t *naive(const char *equation, tensor_t *const *list, int n) {
     for (i = 0; i <= n; i++) {
         char *l = i < n ? label[i] : out, text[9] = {0};
         int m = 0, letters = 0, dots = 0;
-        for (; *s && *s != ',' && *s != '-'; s++)
-            if (*s == '.') text[m] = '.', m += !dots, dots = 1;
-            else text[m++] = *s, letters++;
+        for (; *s && *s != ',' && *s != '-'; s++) {
+            if (*s == '.') {
+                text[m] = '.', m += !dots, dots = 1;
+            } else {
+                text[m++] = *s, letters++;
+            }
+        }
         s += *s == ',' ? 1 : *s ? 2 : 0;
         for (j = d = 0; j < m; j++) {
             int e, run = i < n ? tensor_ndim(list[i]) - letters : 0;
-            if (i == n)
-                for (e = 0; e < 8; e++) run += strchr(all, '0' + e) != NULL;
-            if (text[j] != '.') l[d++] = text[j];
-            else for (e = run; e > 0; e--) l[d++] = (char)('0' + 8 - e);
+            if (i == n) {
+                for (e = 0; e < 8; e++) { run += strchr(all, '0' + e) != NULL; }
+            }
+            if (text[j] != '.') {
+                l[d++] = text[j];
+            } else {
+                for (e = run; e > 0; e--) {
+               l[d++] = (char)('0' + 8 - e);
+           }
+            }
         }
         for (j = 0; i < n && j < d; j++) {
             char *at_ = strchr(all, l[j]);
-            if (!at_) at_ = all + strlen(all), *at_ = l[j], size[at_ - all] = 1;
-            if (tensor_size(list[i], j) != 1) size[at_ - all] = tensor_size(list[i], j);
+            if (!at_) { at_ = all + strlen(all), *at_ = l[j], size[at_ - all] = 1; }
+            if (tensor_size(list[i], j) != 1) { size[at_ - all] = tensor_size(list[i], j); }
         }
     }
-    for (j = 0; all[j]; j++) total *= size[j];
-    for (j = 0; out[j]; j++) od[j] = size[strchr(all, out[j]) - all];
+    for (j = 0; all[j]; j++) { total *= size[j]; }
+    for (j = 0; out[j]; j++) { od[j] = size[strchr(all, out[j]) - all]; }
     y = tensor_zeros_n(od, (int)strlen(out), TENSOR_F64);
     p = (double *)tensor_data_mut(y);
     for (k = 0; k < total; k++) {
         int64_t index[64], rest = k, to = 0;
         double v = 1;
-        for (j = (int)strlen(all) - 1; j >= 0; j--) index[j] = rest % size[j], rest /= size[j];
+        for (j = (int)strlen(all) - 1; j >= 0; j--) { index[j] = rest % size[j], rest /= size[j]; }
         for (i = 0; i < n; i++) {
             int64_t from = 0;
             tensor_t *x = list[i];
-            for (j = 0; label[i][j]; j++)
-                if (tensor_size(x, j) != 1)
+            for (j = 0; label[i][j]; j++) {
+                if (tensor_size(x, j) != 1) {
                     from += index[strchr(all, label[i][j]) - all] * tensor_stride(x, j);
+                }
+            }
             v *= ((const double *)tensor_data(x))[from];
         }
-        for (j = 0; out[j]; j++) to = to * od[j] + index[strchr(all, out[j]) - all];
+        for (j = 0; out[j]; j++) { to = to * od[j] + index[strchr(all, out[j]) - all]; }
         p[to] += v;
     }
     return y;
@@ -172,14 +185,15 @@ static void einsum(void) {
             for (d = 0; d < 6 && cases[c].d[n][d]; d++) { }
             in[n] = LEAF(random_n(TENSOR_F64, cases[c].d[n], d));
             strided[n] = in[n];
-            if (d > 1)
+            if (d > 1) {
                 strided[n] = tensor_transpose(tensor_contiguous(tensor_transpose(in[n], 0, -1)), 0, -1);
+            }
         }
         want = naive(cases[c].plain, in, n);
         CLOSE(tensor_einsum_n(cases[c].text, in, n), want, 1e-12);
         CLOSE(tensor_einsum_n(cases[c].text, strided, n), want, 1e-12);
         grads(fn_einsum, (void *)(uintptr_t)cases[c].text, in, n, tensor_numel(want) < 20, __LINE__);
-        for (i = 0; i < n; i++) in[i] = tensor_to(in[i], TENSOR_F32);
+        for (i = 0; i < n; i++) { in[i] = tensor_to(in[i], TENSOR_F32); }
         CLOSE(tensor_einsum_n(cases[c].text, in, n), want, 1e-5);
     }
     {   // other dtypes, 0-d, sizes of 0
@@ -318,7 +332,8 @@ static void products(void) {
     CHECK_POISON(tensor_tensordot_dims(c, c, twice, db, 2), TENSOR_ERR_INDEX, "appears twice");
     CHECK_POISON(tensor_tensordot_dims(a, m, one, one, 1), TENSOR_ERR_SHAPE, "do not agree");
     CHECK_POISON(tensor_tensordot_dims(v, m, da, one, 1), TENSOR_ERR_INDEX, "tensordot_dims: dim 2");
-    CHECK_POISON(tensor_tensordot_dims(v, m, NULL, one, 1), TENSOR_ERR_SHAPE, "dims is NULL");
+    CHECK_POISON(tensor_tensordot_dims(v, m, NULL, one, 1), TENSOR_ERR_SHAPE, "dims_a is NULL, must have 1");
+    CHECK_POISON(tensor_tensordot_dims(v, m, one, NULL, 1), TENSOR_ERR_SHAPE, "dims_b is NULL, must have 1");
     CHECK_POISON(tensor_inner(v, w), TENSOR_ERR_SHAPE, "inner: the last dims of a [3] and b [4]");
     CHECK_POISON(tensor_baddbmm(R(3), a, c, 1, 1), TENSOR_ERR_SHAPE, "baddbmm: x [3] does not broadcast");
     CHECK_POISON(tensor_addbmm(v, a, b, 1, 1), TENSOR_ERR_SHAPE, "addbmm: a [2,3,2] and b [3,2,4]");
@@ -569,10 +584,11 @@ static void properties_of(tensor_t *x, double tol, int line) {
                  tensor_shape(tensor_matmul(tensor_mT(s.u), s.u)).dims, tensor_ndim(x)), one, line);
         close_to(gram(s.vh), tensor_expand_n(eye(tensor_size(s.vh, -2)), tensor_shape(gram(s.vh)).dims,
                                              tensor_ndim(x)), one, line);
-        if (k > 1)
+        if (k > 1) {
             test_note(tensor_item(tensor_min(tensor_sub(tensor_narrow(s.s, -1, 0, k - 1),
                                                         tensor_narrow(s.s, -1, 1, k - 1)))) >= 0,
                       __FILE__, line, "singular values are not descending");
+        }
     }
     close_to(tensor_linalg_svdvals(x), s.s, 0, line);
     if (m == n) {
@@ -582,10 +598,11 @@ static void properties_of(tensor_t *x, double tol, int line) {
                                tensor_mT(e.eigenvectors)), h, 2 * tol, line);
         close_to(gram(e.eigenvectors), tensor_expand_n(eye(n), tensor_shape(h).dims, tensor_ndim(x)),
                  tol / (big > 0 ? big : 1), line);
-        if (n > 1)
+        if (n > 1) {
             test_note(tensor_item(tensor_min(tensor_sub(tensor_narrow(e.eigenvalues, -1, 1, n - 1),
                                                         tensor_narrow(e.eigenvalues, -1, 0, n - 1)))) >= 0,
                       __FILE__, line, "eigenvalues are not ascending");
+        }
     }
     CHECK_OK();
 }
@@ -595,7 +612,7 @@ static void properties(void) {
                                        {3, 6}, {20, 20}, {33, 20}, {20, 33}, {64, 64}, {90, 90}};
     tensor_t *x, *y;
     int k;
-    for (k = 0; k < COUNT(sizes); k++) PROPERTIES(random_n(TENSOR_F64, sizes[k], 2), 1e-15);
+    for (k = 0; k < COUNT(sizes); k++) { PROPERTIES(random_n(TENSOR_F64, sizes[k], 2), 1e-15); }
     PROPERTIES(R(3, 4, 3), 1e-15);
     PROPERTIES(R(2, 2, 5, 5), 1e-15);
     PROPERTIES(tensor_zeros_of(TENSOR_F64, 4, 3), 1e-15);
@@ -629,7 +646,7 @@ static void properties(void) {
     for (k = 0; k < 8; k++) {               // every side, triangle and diagonal
         tensor_t *a = tensor_squeeze(tensor_narrow(x, 0, k % 5, 1), 0), *b = k & 1 ? y : tensor_mT(y), *t;
         t = k & 2 ? tensor_triu(a, 0) : tensor_tril(a, 0);
-        if (k & 4) t = tensor_add(tensor_sub(t, tensor_mul(t, eye(4))), eye(4));
+        if (k & 4) { t = tensor_add(tensor_sub(t, tensor_mul(t, eye(4))), eye(4)); }
         {
             tensor_t *s = tensor_linalg_solve_triangular(a, b, k & 2, k & 1, k & 4);
             CLOSE(k & 1 ? tensor_matmul(t, s) : tensor_matmul(s, t), b, 1e-11);
@@ -661,22 +678,22 @@ static tensor_t *fn_linalg(tensor_t *const *in, int n, void *user) {
     tensor_t *x = in[0];
 #define F(name) (strcmp(f, name) == 0)
     (void)n;
-    if (F("cholesky")) return tensor_linalg_cholesky(gram(x), 0);
-    if (F("cholesky upper")) return tensor_linalg_cholesky(gram(x), 1);
-    if (F("cholesky_solve")) return tensor_cholesky_solve(in[1], x, 0);
-    if (F("cholesky_inverse")) return tensor_cholesky_inverse(x, 1);
-    if (F("solve")) return tensor_linalg_solve(x, in[1]);
-    if (F("triangular")) return tensor_linalg_solve_triangular(x, in[1], 1, 1, 0);
-    if (F("triangular unit")) return tensor_linalg_solve_triangular(x, in[1], 0, 0, 1);
-    if (F("inv")) return tensor_linalg_inv(x);
-    if (F("det")) return tensor_linalg_det(x);
-    if (F("slogdet")) return tensor_linalg_slogdet(x).logabsdet;
-    if (F("logdet")) return tensor_logdet(gram(x));
+    if (F("cholesky")) { return tensor_linalg_cholesky(gram(x), 0); }
+    if (F("cholesky upper")) { return tensor_linalg_cholesky(gram(x), 1); }
+    if (F("cholesky_solve")) { return tensor_cholesky_solve(in[1], x, 0); }
+    if (F("cholesky_inverse")) { return tensor_cholesky_inverse(x, 1); }
+    if (F("solve")) { return tensor_linalg_solve(x, in[1]); }
+    if (F("triangular")) { return tensor_linalg_solve_triangular(x, in[1], 1, 1, 0); }
+    if (F("triangular unit")) { return tensor_linalg_solve_triangular(x, in[1], 0, 0, 1); }
+    if (F("inv")) { return tensor_linalg_inv(x); }
+    if (F("det")) { return tensor_linalg_det(x); }
+    if (F("slogdet")) { return tensor_linalg_slogdet(x).logabsdet; }
+    if (F("logdet")) { return tensor_logdet(gram(x)); }
     if (F("lu")) {
         tensor_lu_t r = tensor_linalg_lu(x);
         return tensor_matmul(tensor_sin(r.l), tensor_sin(r.u));
     }
-    if (F("lu_factor")) return tensor_linalg_lu_factor(x).lu;
+    if (F("lu_factor")) { return tensor_linalg_lu_factor(x).lu; }
     if (F("lu_solve")) {
         tensor_lu_factor_t r = tensor_linalg_lu_factor(x);
         return tensor_linalg_lu_solve(r.lu, r.pivots, in[1]);
@@ -685,10 +702,10 @@ static tensor_t *fn_linalg(tensor_t *const *in, int n, void *user) {
         tensor_qr_t r = tensor_linalg_qr(x, NULL);
         return tensor_matmul(tensor_sin(r.q), tensor_sin(r.r));
     }
-    if (F("qr q")) return tensor_linalg_qr(x, NULL).q;
-    if (F("qr r")) return tensor_linalg_qr(x, "r").r;
-    if (F("qr complete")) return tensor_linalg_qr(x, "complete").r;
-    if (F("svdvals")) return tensor_linalg_svdvals(x);
+    if (F("qr q")) { return tensor_linalg_qr(x, NULL).q; }
+    if (F("qr r")) { return tensor_linalg_qr(x, "r").r; }
+    if (F("qr complete")) { return tensor_linalg_qr(x, "complete").r; }
+    if (F("svdvals")) { return tensor_linalg_svdvals(x); }
     if (F("svd")) {     // U f(S) Vh
         tensor_linalg_svd_t r = tensor_linalg_svd(x, 0);
         return tensor_matmul(tensor_mul(r.u, tensor_unsqueeze(tensor_sin(r.s), -2)), r.vh);
@@ -697,13 +714,13 @@ static tensor_t *fn_linalg(tensor_t *const *in, int n, void *user) {
         tensor_t *u = tensor_narrow(tensor_linalg_svd(x, 1).u, -1, 0, 1);
         return tensor_matmul(u, tensor_mT(u));
     }
-    if (F("svd v")) return gram(tensor_mT(tensor_narrow(tensor_linalg_svd(x, 1).vh, -2, 0, 1)));
+    if (F("svd v")) { return gram(tensor_mT(tensor_narrow(tensor_linalg_svd(x, 1).vh, -2, 0, 1))); }
     if (F("svd all")) {
         tensor_linalg_svd_t r = tensor_linalg_svd(x, 0);
         return tensor_add(tensor_sum(tensor_mul(tensor_square(r.u), tensor_unsqueeze(r.s, -2))),
                           tensor_sum(tensor_exp(tensor_square(r.vh))));
     }
-    if (F("eigvalsh")) return tensor_linalg_eigvalsh(tensor_add(x, tensor_mT(x)), 0);
+    if (F("eigvalsh")) { return tensor_linalg_eigvalsh(tensor_add(x, tensor_mT(x)), 0); }
     if (F("eigh")) {
         tensor_eigh_t r = tensor_linalg_eigh(tensor_add(x, tensor_mT(x)), 1);
         return tensor_matmul(tensor_mul(r.eigenvectors, tensor_unsqueeze(tensor_sin(r.eigenvalues), -2)),
@@ -713,21 +730,21 @@ static tensor_t *fn_linalg(tensor_t *const *in, int n, void *user) {
         tensor_eigh_t r = tensor_linalg_eigh(tensor_add(x, tensor_mT(x)), 0);
         return tensor_mul(tensor_square(r.eigenvectors), tensor_exp(tensor_unsqueeze(r.eigenvalues, -2)));
     }
-    if (F("pinv")) return tensor_linalg_pinv(x, -1);
-    if (F("pinv rank 2")) return tensor_linalg_pinv(tensor_matmul(x, in[1]), 1e-10);
-    if (F("lstsq")) return tensor_linalg_lstsq(x, in[1]).solution;
-    if (F("residuals")) return tensor_linalg_lstsq(x, in[1]).residuals;
-    if (F("power")) return tensor_linalg_matrix_power(x, 3);
-    if (F("power -2")) return tensor_linalg_matrix_power(x, -2);
-    if (F("exp")) return tensor_linalg_matrix_exp(x);
-    if (F("norm 3")) return tensor_linalg_vector_norm(x, 3, NULL, 0, 0);
-    if (F("norm 1")) return tensor_linalg_norm(x, "1", NULL, 0, 0);
-    if (F("norm inf")) return tensor_linalg_matrix_norm(x, "inf", -2, -1, 1);
-    if (F("norm nuc")) return tensor_linalg_matrix_norm(x, "nuc", 0, 1, 0);
-    if (F("norm 2")) return tensor_linalg_matrix_norm(x, "2", -2, -1, 0);
-    if (F("norm fro")) return tensor_linalg_norm(x, NULL, NULL, 0, 0);
-    if (F("cond")) return tensor_linalg_cond(x, NULL);
-    if (F("cond fro")) return tensor_linalg_cond(x, "fro");
+    if (F("pinv")) { return tensor_linalg_pinv(x, -1); }
+    if (F("pinv rank 2")) { return tensor_linalg_pinv(tensor_matmul(x, in[1]), 1e-10); }
+    if (F("lstsq")) { return tensor_linalg_lstsq(x, in[1]).solution; }
+    if (F("residuals")) { return tensor_linalg_lstsq(x, in[1]).residuals; }
+    if (F("power")) { return tensor_linalg_matrix_power(x, 3); }
+    if (F("power -2")) { return tensor_linalg_matrix_power(x, -2); }
+    if (F("exp")) { return tensor_linalg_matrix_exp(x); }
+    if (F("norm 3")) { return tensor_linalg_vector_norm(x, 3, NULL, 0, 0); }
+    if (F("norm 1")) { return tensor_linalg_norm(x, "1", NULL, 0, 0); }
+    if (F("norm inf")) { return tensor_linalg_matrix_norm(x, "inf", -2, -1, 1); }
+    if (F("norm nuc")) { return tensor_linalg_matrix_norm(x, "nuc", 0, 1, 0); }
+    if (F("norm 2")) { return tensor_linalg_matrix_norm(x, "2", -2, -1, 0); }
+    if (F("norm fro")) { return tensor_linalg_norm(x, NULL, NULL, 0, 0); }
+    if (F("cond")) { return tensor_linalg_cond(x, NULL); }
+    if (F("cond fro")) { return tensor_linalg_cond(x, "fro"); }
     CHECK_MSG(0, "no function %s", f);
     return x;
 }
@@ -743,9 +760,12 @@ static void gradients(void) {
     int k;
     for (k = 0; k < COUNT(any); k++) {
         LINALG(any[k], LEAF(R(3, 3)));
-        if (strncmp(any[k], "norm 1", 6) != 0) LINALG(any[k], LEAF(R(2, 3, 2)));
-        if (strncmp(any[k], "qr q", 4) != 0) LINALG(any[k], LEAF(R(2, 3)));
-        else LINALG(any[k], LEAF(R(4, 2)));
+        if (strncmp(any[k], "norm 1", 6) != 0) { LINALG(any[k], LEAF(R(2, 3, 2))); }
+        if (strncmp(any[k], "qr q", 4) != 0) {
+            LINALG(any[k], LEAF(R(2, 3)));
+        } else {
+            LINALG(any[k], LEAF(R(4, 2)));
+        }
     }
     for (k = 0; k < COUNT(squares); k++) {
         LINALG(squares[k], LEAF(heavy(R(3, 3))));
@@ -914,8 +934,8 @@ typedef struct heap_t { long calls, fail_at, blocks; } heap_t;
 static void *heap_alloc(void *user, size_t bytes, size_t alignment) {
     heap_t *h = (heap_t *)user;
     char *raw, *p;
-    if (h->fail_at >= 0 && h->calls >= h->fail_at) return NULL;     // and all that follow
-    if (!(raw = (char *)malloc(bytes + alignment + sizeof raw))) return NULL;
+    if (h->fail_at >= 0 && h->calls >= h->fail_at) { return NULL; }     // and all that follow
+    if (!(raw = (char *)malloc(bytes + alignment + sizeof raw))) { return NULL; }
     h->calls++;
     p = raw + sizeof raw;
     p += (alignment - (size_t)((uintptr_t)p % alignment)) % alignment;
@@ -989,9 +1009,9 @@ static void threads(void) {
             tensor_t *a = k & 1 ? tensor_randn(1024, 1037) : tensor_randn(1037, 1024);
             tensor_t *b = k & 2 ? tensor_randn(133, 1024) : tensor_randn(1024, 133);
             tensor_t *one, *many;
-            if (k & 1) a = tensor_mT(a);
-            if (k & 2) b = tensor_mT(b);
-            if (k & 4) a = tensor_narrow(a, 1, 3, 1000), b = tensor_narrow(b, 0, 3, 1000);
+            if (k & 1) { a = tensor_mT(a); }
+            if (k & 2) { b = tensor_mT(b); }
+            if (k & 4) { a = tensor_narrow(a, 1, 3, 1000), b = tensor_narrow(b, 0, 3, 1000); }
             one = tensor_matmul(a, b);
             tensor_set_num_threads(3);
             many = tensor_matmul(a, b);
@@ -1025,8 +1045,8 @@ static void positions(void) {
             tensor_t *a = tensor_randn(n[0], n[2]), *b = tensor_randn(n[2], n[1]), *y, *single;
             tensor_t *ra = tensor_contiguous(tensor_expand_n(tensor_at(a, "0:1"), da, 2));
             tensor_t *cb = tensor_contiguous(tensor_expand_n(tensor_at(b, ":, 0:1"), db, 2));
-            if (k & 1) ra = tensor_mT(tensor_contiguous(tensor_mT(ra)));
-            if (k & 2) cb = tensor_mT(tensor_contiguous(tensor_mT(cb)));
+            if (k & 1) { ra = tensor_mT(tensor_contiguous(tensor_mT(ra))); }
+            if (k & 2) { cb = tensor_mT(tensor_contiguous(tensor_mT(cb))); }
             y = tensor_matmul(ra, cb);
             CHECK_MSG(tensor_equal(y, tensor_expand_n(tensor_at(y, "0:1, 0:1"), dy, 2)), "%s: case %d",
                       isas[i], k);
@@ -1034,8 +1054,8 @@ static void positions(void) {
                                    k & 2 ? tensor_mT(tensor_contiguous(tensor_mT(b))) : b);
             a = tensor_to(a, TENSOR_F64);
             b = tensor_to(b, TENSOR_F64);
-            if (k & 1) a = tensor_mT(tensor_contiguous(tensor_mT(a)));
-            if (k & 2) b = tensor_mT(tensor_contiguous(tensor_mT(b)));
+            if (k & 1) { a = tensor_mT(tensor_contiguous(tensor_mT(a))); }
+            if (k & 2) { b = tensor_mT(tensor_contiguous(tensor_mT(b))); }
             y = tensor_matmul(a, b);
             h = test_hash(h, y);
             CHECK_MSG(tensor_allclose(tensor_to(single, TENSOR_F64), y, 1e-4, 1e-4), "%s: case %d of f32",
@@ -1045,7 +1065,7 @@ static void positions(void) {
                   < 1e-9);
             tensor_scope_end(scope);
         }
-        if (!first) first = h;
+        if (!first) { first = h; }
         CHECK_MSG(h == first, "%s: other bits of f64", isas[i]);
     }
     tensor_set_isa(NULL);
@@ -1065,8 +1085,8 @@ static tensor_t *twice(tensor_t *x) {
 static void small_products(void) {
     static const int ends[] = {2, 5, 13, 14, 16, 17, 31, 33, 64, 65}, depths[] = {1, 4, 23, 128, 129};
     int i, j, k, c, right = 0, all = 0;
-    for (i = 0; i < COUNT(ends); i++)
-        for (j = 0; j < COUNT(ends); j++)
+    for (i = 0; i < COUNT(ends); i++) {
+        for (j = 0; j < COUNT(ends); j++) {
             for (k = 0; k < COUNT(depths); k++) {
                 tensor_scope_t scope = tensor_scope_begin();
                 int m = ends[i], n = ends[j], d = depths[k];
@@ -1087,6 +1107,8 @@ static void small_products(void) {
                 all += 2;
                 tensor_scope_end(scope);
             }
+        }
+    }
     for (k = 1; k < 1100; k += k < 140 ? 1 : 97, all += 3) {     // a row by a column, wherever they lie
         tensor_scope_t scope = tensor_scope_begin();
         tensor_t *wide = R_OF(TENSOR_F32, k, 7), *x = tensor_narrow(wide, 1, 2, 1), *u = tensor_clone(x), *y;
@@ -1147,7 +1169,7 @@ static void small_products(void) {
 static tensor_t *amid(tensor_t *x, int how) {
     int64_t rows = tensor_size(x, 0), columns = tensor_size(x, 1), step = how == 2 ? 3 : 1;
     tensor_t *room, *at;
-    if (how == 1) return tensor_mT(amid(tensor_mT(x), 0));
+    if (how == 1) { return tensor_mT(amid(tensor_mT(x), 0)); }
     room = tensor_fill_(tensor_zeros_of(TENSOR_BF16, rows + 2, step * columns + 7), NAN);
     at = tensor_narrow(tensor_slice(room, 1, 3, 3 + step * columns, step), 0, 1, rows);
     tensor_copy_(at, x);

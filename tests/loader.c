@@ -47,7 +47,7 @@ static uint64_t whole(nn_data_loader_t *l, int epochs) {
     for (int e = 0; e < epochs; e++) {
         for (; nn_next(l, &b); tensor_scope_reset(scope)) {
             h = test_hash(h, b.x);
-            if (b.y) h = test_hash(h, b.y);
+            if (b.y) { h = test_hash(h, b.y); }
             h = (h ^ (uint64_t)b.index ^ (uint64_t)b.epoch << 32) * 1099511628211ull;
         }
         h = h * 31 + 7;
@@ -75,7 +75,7 @@ static void in_the_background(void) {
         d.user = &self;
         d.x_dtype = TENSOR_I64;
         nn_data_loader_t *l = nn_data_loader(d, .batch_size = 4, .num_workers = w);
-        while (nn_next(l, &b)) CHECK(tensor_item_i64(tensor_sum(b.x)) == (w ? 4 : 0));
+        while (nn_next(l, &b)) { CHECK(tensor_item_i64(tensor_sum(b.x)) == (w ? 4 : 0)); }
         nn_data_loader_free(l);
     }
 }
@@ -90,13 +90,13 @@ static void workers(void) {
                                              .num_workers = counts[k], .prefetch_factor = (int)k);
         uint64_t got = whole(l, 3);
         nn_data_loader_free(l);
-        if (k == 0) want = got;
+        if (k == 0) { want = got; }
         CHECK_MSG(got == want, "%d workers give other batches", counts[k]);
         l = nn_data_loader(nn_tensor_dataset(x, x), .batch_size = 8, .shuffle = 1, .seed = 5, .drop_last = 1,
                            .num_workers = counts[k]);
         got = whole(l, 2);
         nn_data_loader_free(l);
-        if (k == 0) memory = got;
+        if (k == 0) { memory = got; }
         CHECK_MSG(got == memory, "%d workers give other rows of memory", counts[k]);
     }
     tensor_generator_t before = tensor_get_generator(), after;
@@ -114,7 +114,7 @@ static void resumes(void) {
     int64_t n = 0;
     nn_data_loader_t *l = nn_data_loader(items(), .batch_size = 8, .shuffle = 1, .seed = 9);
     for (int e = 0; e < 2; e++) {
-        while (nn_next(l, &b)) tensor_copy_out(tensor_select(b.x, 0, 0), first[n++], sizeof first[0]);
+        while (nn_next(l, &b)) { tensor_copy_out(tensor_select(b.x, 0, 0), first[n++], sizeof first[0]); }
     }
     CHECK(n == 14 && nn_num_batches(l) == 7);
     nn_data_loader_free(l);
@@ -138,8 +138,8 @@ static int fails(void *user, nn_item_t *item, void *x, void *y) {
     if (item->index == 19 && *(int *)user == 1) {
         return tensor_raise(TENSOR_ERR_FORMAT, "cats.bin: record 19: label 12 is above 9");
     }
-    if (item->index == 19 && *(int *)user == 2) return TENSOR_ERR_IO;
-    if (item->index == 19 && *(int *)user == 3) (void)tensor_matmul(tensor_ones(2, 3), tensor_ones(2, 3));
+    if (item->index == 19 && *(int *)user == 2) { return TENSOR_ERR_IO; }
+    if (item->index == 19 && *(int *)user == 3) { (void)tensor_matmul(tensor_ones(2, 3), tensor_ones(2, 3)); }
     return 0;
 }
 
@@ -217,8 +217,8 @@ static void failures(void) {
 // A stream whose sample 5 of epoch 0 fails: epoch 1 begins at its begin.
 static int broken_stream(void *user, nn_item_t *item, void *x, void *y) {
     (void)user, (void)y;
-    if (item->epoch == 0 && item->index == 5) return tensor_raise(TENSOR_ERR_FORMAT, "log.csv: record 5");
-    if (item->index == 7) return NN_END;
+    if (item->epoch == 0 && item->index == 5) { return tensor_raise(TENSOR_ERR_FORMAT, "log.csv: record 5"); }
+    if (item->index == 7) { return NN_END; }
     *(int64_t *)x = item->index + 100 * item->epoch;
     return 0;
 }
@@ -251,8 +251,8 @@ static void early_ends(void) {
     tensor_context_t *own = tensor_context_new(), *before = tensor_context_use(own);
     for (int k = 0; k < 30; k++) {
         nn_data_loader_t *l = nn_data_loader(items(), .batch_size = 3, .num_workers = 1 + k % 3);
-        for (int i = 0; i < k % 5; i++) CHECK(nn_next(l, &b));
-        if (k % 2) nn_data_loader_free(l);
+        for (int i = 0; i < k % 5; i++) { CHECK(nn_next(l, &b)); }
+        if (k % 2) { nn_data_loader_free(l); }
     }
     CHECK_OK();
     CHECK(tensor_shutdown() == 0); // ends the others
@@ -270,7 +270,7 @@ static int calls_back(void *user, int64_t index, void *x, void *y) {
     nn_batch_t b;
     (void)y;
     *(float *)x = (float)index;
-    if (*(int *)user == 0) return nn_next(own, &b);
+    if (*(int *)user == 0) { return nn_next(own, &b); }
     return *(int *)user == 1 ? nn_seek(own, 0) : nn_data_loader_free(own);
 }
 
@@ -312,7 +312,7 @@ static void subsets(void) {
         CHECK(n == lengths[k]);
         nn_data_loader_free(l);
     }
-    for (int i = 0; i < SAMPLES; i++) CHECK(seen[i] == 1);
+    for (int i = 0; i < SAMPLES; i++) { CHECK(seen[i] == 1); }
     CHECK(nn_random_split(d, wrong, 2, 7, part) == TENSOR_ERR_SHAPE);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "do not add up to the 53");
     int64_t list[3] = {5, 5, 52}, inner[2] = {2, 0}, out[1] = {53};
@@ -335,7 +335,7 @@ static int64_t firsts(nn_data_loader_t *l, int64_t *out) {
     int64_t n = 0;
     tensor_scope_t scope = tensor_scope_begin();
     for (; nn_next(l, &b); tensor_scope_reset(scope)) {
-        for (int64_t i = 0; i < b.size; i++) out[n++] = tensor_item_i64(tensor_select(b.x, 0, i));
+        for (int64_t i = 0; i < b.size; i++) { out[n++] = tensor_item_i64(tensor_select(b.x, 0, i)); }
     }
     tensor_scope_end(scope);
     return n;
@@ -343,7 +343,7 @@ static int64_t firsts(nn_data_loader_t *l, int64_t *out) {
 
 static int backwards(const nn_sampler_t *s, int64_t len, int64_t epoch, uint64_t seed, int64_t *out) {
     (void)epoch, (void)seed;
-    for (int64_t i = 0; i < s->count; i++) out[i] = len - 1 - i + *(int64_t *)s->user;
+    for (int64_t i = 0; i < s->count; i++) { out[i] = len - 1 - i + *(int64_t *)s->user; }
     return 0;
 }
 
@@ -373,9 +373,9 @@ static void samplers(void) {
     nn_data_loader_t *l = nn_data_loader(d, .batch_size = 64, .seed = 3, .num_workers = 1,
                                          .sampler = nn_weighted_random_sampler(w, 40000, 1));
     CHECK(firsts(l, got) == 40000);
-    for (int i = 0; i < 40000; i++) count[got[i]]++;
+    for (int i = 0; i < 40000; i++) { count[got[i]]++; }
     // 4 standard deviations of a binomial of 40000
-    for (int i = 0; i < 10; i++) CHECK_NEAR(count[i] / 40000, weights[i] / 10, 4 * 0.5 / 200);
+    for (int i = 0; i < 10; i++) { CHECK_NEAR(count[i] / 40000, weights[i] / 10, 4 * 0.5 / 200); }
     CHECK(count[0] == 0 && count[9] == 0);
     nn_data_loader_free(l);
     int at_first[10] = {0};
@@ -385,7 +385,7 @@ static void samplers(void) {
         at_first[got[0]]++;
         nn_data_loader_free(l);
     }
-    for (int i = 0; i < 10; i++) CHECK_NEAR(at_first[i] / 2000.0, weights[i] / 10, 4 * 0.5 / 44.7);
+    for (int i = 0; i < 10; i++) { CHECK_NEAR(at_first[i] / 2000.0, weights[i] / 10, 4 * 0.5 / 44.7); }
     l = nn_data_loader(d, .sampler = nn_weighted_random_sampler(w, 5, 0));
     CHECK(firsts(l, got) == 0);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "5 samples of 10 by weights [10]");
@@ -406,10 +406,10 @@ static void samplers(void) {
     for (int rank = 0; rank < 2; rank++) {
         l = nn_data_loader(d, .seed = 4, .sampler = nn_distributed_sampler(2, rank, 1, 0));
         CHECK(firsts(l, got) == 5);
-        for (int i = 0; i < 5; i++) seen[got[i]]++;
+        for (int i = 0; i < 5; i++) { seen[got[i]]++; }
         nn_data_loader_free(l);
     }
-    for (int i = 0; i < 10; i++) CHECK(seen[i] == 1);
+    for (int i = 0; i < 10; i++) { CHECK(seen[i] == 1); }
     CHECK(firsts(l = nn_data_loader(d, .sampler = nn_distributed_sampler(2, 2, 0, 0)), got) == 0);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "rank 2 is not in 0..1");
     nn_data_loader_free(l);
@@ -436,7 +436,7 @@ static void samplers(void) {
 static int streamed(void *user, nn_item_t *item, void *x, void *y) {
     static const int64_t left[] = {11, 4, 0, 8};
     (void)user, (void)y;
-    if (item->index >= left[item->epoch % 4]) return NN_END;
+    if (item->index >= left[item->epoch % 4]) { return NN_END; }
     *(int64_t *)x = item->index + 100 * item->epoch;
     return 0;
 }
@@ -477,15 +477,15 @@ static int padded(void *user, nn_item_t *item, int64_t n, tensor_t **x, tensor_t
     int64_t longest = 0;
     (void)user;
     for (int64_t i = 0; i < n; i++) {
-        if (item[i].index == 40) return TENSOR_ERR_IO;
-        if (1 + item[i].index % 4 > longest) longest = 1 + item[i].index % 4;
+        if (item[i].index == 40) { return TENSOR_ERR_IO; }
+        if (1 + item[i].index % 4 > longest) { longest = 1 + item[i].index % 4; }
     }
     *x = tensor_full_of(TENSOR_I64, -1, n, longest);
     *y = tensor_zeros_of(TENSOR_I64, n);
     int64_t *to = (int64_t *)tensor_data_mut(*x), *length = (int64_t *)tensor_data_mut(*y);
     for (int64_t i = 0; i < n; i++) {
         length[i] = 1 + item[i].index % 4;
-        for (int64_t k = 0; k < length[i]; k++) to[i * longest + k] = item[i].index;
+        for (int64_t k = 0; k < length[i]; k++) { to[i * longest + k] = item[i].index; }
     }
     return 0;
 }
@@ -500,7 +500,7 @@ static void collated(void) {
     for (int w = 0; w < 4; w++) {
         nn_data_loader_t *l = nn_data_loader(d, .batch_size = 2, .num_workers = w, .shuffle = 1, .seed = 2);
         uint64_t got = whole(l, 2);
-        if (w == 0) want = got;
+        if (w == 0) { want = got; }
         CHECK_MSG(got == want, "%d workers collate otherwise", w);
         nn_data_loader_free(l);
         l = nn_data_loader(d, .batch_size = 2, .num_workers = w);
@@ -524,8 +524,8 @@ static void forked(void) {
     double next = 0;
     fflush(stdout);
     pid_t child = fork();
-    if (nn_next(l, &b)) next = tensor_item(tensor_at(b.x, "0, 0"));
-    if (child == 0) _exit(next == 8 ? 0 : 1);
+    if (nn_next(l, &b)) { next = tensor_item(tensor_at(b.x, "0, 0")); }
+    if (child == 0) { _exit(next == 8 ? 0 : 1); }
     int status = 1;
     CHECK(next == 8 && waitpid(child, &status, 0) == child && status == 0);
     nn_data_loader_free(l);

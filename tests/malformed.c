@@ -19,7 +19,7 @@ static long n_refused;
 static void put_file(const void *bytes, size_t n) {
     FILE *f = fopen(path, "wb");
     CHECK(f && fwrite(bytes, 1, n, f) == n);
-    if (f) fclose(f);
+    if (f) { fclose(f); }
 }
 
 // ---- safetensors: a header's text, n bytes of data ----
@@ -256,7 +256,7 @@ static void check_safetensors(const char *name, const void *bytes, size_t n, con
     nn_safetensors_t *r;
     uint8_t *copy = (uint8_t *)malloc(n + !n); // of its exact size, for sanitizers
     int code;
-    if (!copy) abort();
+    if (!copy) { abort(); }
     memcpy(copy, bytes, n);
     r = nn_safetensors_parse(copy, n);
     if (!text) {
@@ -283,9 +283,8 @@ static void refused_headers(void) {
     for (i = 0; i < HEADERS; i++) {
         size_t length = strlen(headers[i].header), n = 8 + length + headers[i].n;
         uint8_t *file = (uint8_t *)calloc(1, n);
-        if (!file) abort();
-        for (k = 0; k < 8; k++)
-            file[k] = (uint8_t)(k < 4 ? length >> 8 * k : 0);
+        if (!file) { abort(); }
+        for (k = 0; k < 8; k++) { file[k] = (uint8_t)(k < 4 ? length >> 8 * k : 0); }
         memcpy(file + 8, headers[i].header, length);
         check_safetensors(headers[i].name, file, n, headers[i].text);
         free(file);
@@ -293,19 +292,17 @@ static void refused_headers(void) {
 }
 static void refused_files(void) {
     int i;
-    for (i = 0; i < RAWS; i++)
-        check_safetensors(raws[i].name, raws[i].bytes, raws[i].n, raws[i].text);
+    for (i = 0; i < RAWS; i++) { check_safetensors(raws[i].name, raws[i].bytes, raws[i].n, raws[i].text); }
 }
 // Sizes that a literal cannot have.
 static void refused_sizes(void) {
     size_t limit = NN_SAFETENSORS_MAX_HEADER, n, k;
     char *big = (char *)calloc(1, limit + 64);
-    if (!big) abort();
+    if (!big) { abort(); }
     for (k = 0; k < 2; k++) { // a header as large as may be, and one byte more
         n = limit + k;
         memset(big, ' ', n + 8);
-        for (int b = 0; b < 8; b++)
-            big[b] = (char)(b < 4 ? n >> 8 * b : 0);
+        for (int b = 0; b < 8; b++) { big[b] = (char)(b < 4 ? n >> 8 * b : 0); }
         memcpy(big + 8, "{}", 2);
         check_safetensors(k ? "a header over the limit" : "good: a header of the limit", big, n + 8,
                           k ? "over the limit" : NULL);
@@ -315,8 +312,7 @@ static void refused_sizes(void) {
         *p++ = '{', *p++ = '"';
         memset(p, 'n', k);
         n = 2 + k + (size_t)snprintf(p + k, 100, "\":%s}", U8_1);
-        for (int b = 0; b < 8; b++)
-            big[b] = (char)(b < 4 ? n >> 8 * b : 0);
+        for (int b = 0; b < 8; b++) { big[b] = (char)(b < 4 ? n >> 8 * b : 0); }
         check_safetensors(k == 4096 ? "good: a name of 4096 bytes" : "a name of 4097 bytes", big, 8 + n + 1,
                           k == 4096 ? NULL : "too long");
     }
@@ -368,14 +364,15 @@ static uint8_t *contents(size_t *n) {
     FILE *f = fopen(path, "rb");
     uint8_t *p = (uint8_t *)malloc(1 << 16);
     *n = f && p ? fread(p, 1, 1 << 16, f) : 0;
-    if (f) fclose(f);
+    if (f) { fclose(f); }
     return p;
 }
 // Where text begins among the bytes; n: nowhere.
 static size_t place_of(const uint8_t *bytes, size_t n, const char *text) {
     size_t i, length = strlen(text);
-    for (i = 0; i + length <= n; i++)
-        if (memcmp(bytes + i, text, length) == 0) return i;
+    for (i = 0; i + length <= n; i++) {
+        if (memcmp(bytes + i, text, length) == 0) { return i; }
+    }
     return n;
 }
 static uint64_t state_of(nn_module_t *m, nn_optimizer_t *o, int64_t step) {
@@ -384,8 +381,7 @@ static uint64_t state_of(nn_module_t *m, nn_optimizer_t *o, int64_t step) {
     uint8_t *p;
     CHECK(nn_save_checkpoint(path, m, o, step) == 0);
     p = contents(&n);
-    for (i = 0; i < n; i++)
-        h = (h ^ p[i]) * 1099511628211ull;
+    for (i = 0; i < n; i++) { h = (h ^ p[i]) * 1099511628211ull; }
     free(p);
     return h;
 }
@@ -394,7 +390,7 @@ static uint64_t state_of(nn_module_t *m, nn_optimizer_t *o, int64_t step) {
 static double read_many(int n, int twice) {
     size_t room = (size_t)n * 64 + 100, size = 8;
     char *file = (char *)malloc(room);
-    if (!file) abort();
+    if (!file) { abort(); }
     for (int i = 0; i < n; i++) {
         size += (size_t)snprintf(file + size, room - size,
                                  "%c\"t%d\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}",
@@ -447,7 +443,7 @@ static void refused_checkpoints(void) {
         const struct change_t *c = &changes[i];
         size_t length = strlen(c->from), at = place_of(good, n, c->from);
         CHECK_MSG(at < n && strlen(c->to) == length, "%s: \"%s\" is not there", c->name, c->from);
-        if (at == n || strlen(c->to) != length) continue;
+        if (at == n || strlen(c->to) != length) { continue; }
         memcpy(good + at, c->to, length);
         put_file(good, n);
         memcpy(good + at, c->from, length);
@@ -517,9 +513,9 @@ static void refused_idx(void) {
         for (disk = 0; disk < 2; disk++) {
             uint8_t *copy = (uint8_t *)malloc(idxs[i].n + !idxs[i].n);
             tensor_t *x;
-            if (!copy) abort();
+            if (!copy) { abort(); }
             memcpy(copy, idxs[i].bytes, idxs[i].n);
-            if (disk) put_file(copy, idxs[i].n);
+            if (disk) { put_file(copy, idxs[i].n); }
             x = disk ? nn_read_idx(path) : nn_parse_idx(copy, idxs[i].n);
             CHECK_MSG(tensor_is_poison(x) == (idxs[i].text != NULL), "%s: %s", idxs[i].name,
                       tensor_error_text());
@@ -628,7 +624,7 @@ static void refused_npy(void) {
     for (size_t i = 0; i < sizeof npys / sizeof npys[0]; i++) {
         size_t length = strlen(npys[i].header) + 1, n = 10 + length + npys[i].n;
         uint8_t *file = (uint8_t *)calloc(1, n);
-        if (!file) abort();
+        if (!file) { abort(); }
         memcpy(file, "\223NUMPY\1", 8);
         file[8] = (uint8_t)length;
         memcpy(file + 10, npys[i].header, length - 1);
@@ -650,7 +646,7 @@ static void refused_npy(void) {
     }
     size_t n = 12 + 70000;
     char *big = (char *)calloc(1, n);
-    if (!big) abort();
+    if (!big) { abort(); }
     memcpy(big, "\223NUMPY\2\0\160\21\1", 12);
     CHECK_POISON(nn_parse_npy(big, n), TENSOR_ERR_FORMAT, "over the limit");
     free(big);
@@ -671,22 +667,22 @@ static void damaged(int kind, const uint8_t *good, size_t n) {
     for (i = 0; i < n + n * 8; i++) {
         size_t length = i < n ? i : n;
         uint8_t *copy = (uint8_t *)malloc(length + !length);
-        if (!copy) abort();
+        if (!copy) { abort(); }
         memcpy(copy, good, length);
-        if (i >= n) copy[(i - n) / 8] ^= (uint8_t)(1u << (i - n) % 8);
+        if (i >= n) { copy[(i - n) / 8] ^= (uint8_t)(1u << (i - n) % 8); }
         if (kind == IDX) {
             (void)nn_parse_idx(copy, length);
         } else if (kind == ARRAY) {
             (void)nn_parse_npy(copy, length);
         } else if (kind == ARCHIVE) {
             nn_npz_t *r = nn_npz_parse(copy, length);
-            for (k = 0; k < nn_npz_count(r); k++)
-                (void)nn_npz_get(r, nn_npz_name(r, k));
+            for (k = 0; k < nn_npz_count(r); k++) { (void)nn_npz_get(r, nn_npz_name(r, k)); }
             nn_npz_close(r);
         } else {
             nn_safetensors_t *r = nn_safetensors_parse(copy, length);
-            for (k = 0; k < nn_safetensors_count(r); k++)
+            for (k = 0; k < nn_safetensors_count(r); k++) {
                 (void)nn_safetensors_get(r, nn_safetensors_name(r, k));
+            }
             nn_safetensors_close(r);
         }
         CHECK_MSG(i >= n || tensor_error_code() == TENSOR_ERR_FORMAT, "the first %lld bytes are read",

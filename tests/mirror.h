@@ -46,7 +46,7 @@ static int device_row, device_dtype, device_rows_there;
 TEST_FN void device_line(void *user, const char *op, int64_t native, int64_t fallback) {
     int k = device_row++;                       // rows come in one order; new ones stand between
     (void)user;
-    if (k >= DEVICE_ROWS || device_rows_there >= DEVICE_ROWS) return;
+    if (k >= DEVICE_ROWS || device_rows_there >= DEVICE_ROWS) { return; }
     if (k == device_rows_there || strcmp(device_rows[k].name, op)) {
         memmove(&device_rows[k + 1], &device_rows[k],
                 (size_t)(device_rows_there - k) * sizeof device_rows[0]);
@@ -54,8 +54,8 @@ TEST_FN void device_line(void *user, const char *op, int64_t native, int64_t fal
         snprintf(device_rows[k].name, sizeof device_rows[k].name, "%s", op);
         device_rows_there++;
     }
-    if (native > device_rows[k].native) device_rows[k].native_of |= 1 << device_dtype;
-    if (fallback > device_rows[k].fallback) device_rows[k].fallback_of |= 1 << device_dtype;
+    if (native > device_rows[k].native) { device_rows[k].native_of |= 1 << device_dtype; }
+    if (fallback > device_rows[k].fallback) { device_rows[k].fallback_of |= 1 << device_dtype; }
     device_rows[k].native = native;
     device_rows[k].fallback = fallback;
 }
@@ -74,8 +74,11 @@ TEST_FN void device_print(void) {
                (long long)device_rows[k].fallback);
         printf("row %s:", device_rows[k].name);
         for (d = 0; d < 10; d++) {
-            if (device_rows[k].fallback_of >> d & 1) printf(" CPU:%s", names[d]);
-            else if (device_rows[k].native_of >> d & 1) printf(" %s", names[d]);
+            if (device_rows[k].fallback_of >> d & 1) {
+                printf(" CPU:%s", names[d]);
+            } else if (device_rows[k].native_of >> d & 1) {
+                printf(" %s", names[d]);
+            }
         }
         printf("\n");
     }
@@ -83,8 +86,8 @@ TEST_FN void device_print(void) {
 // CUDA's own formulas: the CPU's to a few units of the last place, integers and layouts alike.
 TEST_FN int device_same(tensor_t *a, tensor_t *b) {
     int half = tensor_dtype(a) == TENSOR_F16 || tensor_dtype(a) == TENSOR_BF16;
-    if (tensor_dtype(a) != tensor_dtype(b)) return 0;
-    if (tensor_equal(a, b)) return 1;
+    if (tensor_dtype(a) != tensor_dtype(b)) { return 0; }
+    if (tensor_equal(a, b)) { return 1; }
     return (half || tensor_dtype(a) == TENSOR_F32 || tensor_dtype(a) == TENSOR_F64) &&
            tensor_allclose(a, b, half ? 4e-3 : 1e-5, half ? 1e-3 : 1e-5);
 }
@@ -99,7 +102,7 @@ static long mirror_kernels;
 static int mirror_count(void) { return 2; }
 static int mirror_take(int index, uint64_t bytes, void **data, void **block) {
     void *p = index >= 0 && index < 2 && !mirror_fail_alloc ? malloc((size_t)bytes) : NULL;
-    if (!p) return TENSOR_ERR_OUT_OF_MEMORY;
+    if (!p) { return TENSOR_ERR_OUT_OF_MEMORY; }
     memset(p, 0xFF, (size_t)bytes);
     mirror_blocks++;
     *block = p;
@@ -118,7 +121,7 @@ static int mirror_copy(void *to, tensor__storage_t *to_in, const void *from, ten
                        uint64_t bytes, int wait, const char *op) {
     (void)op;
     (void)wait;
-    if (mirror_fail_copy) return TENSOR_ERR_CUDA;
+    if (mirror_fail_copy) { return TENSOR_ERR_CUDA; }
     memcpy(mirror_near(to, to_in && to_in->device), mirror_near(from, from_in && from_in->device),
            (size_t)bytes);
     return 0;
@@ -132,9 +135,9 @@ static int mirror_run(tensor_call_t *c) {
     mirror_kernels++;
     for (i = 0; i < n; i++) {
         arg[i] = c->arg[i];
-        if (!arg[i].data || !arg[i].storage) continue;
+        if (!arg[i].data || !arg[i].storage) { continue; }
         CHECK_MSG(arg[i].storage->device == c->device, "%s: argument %d is elsewhere", c->row->name, i);
-        if (arg[i].storage->device) arg[i].data = mirror_near(arg[i].data, 1);
+        if (arg[i].storage->device) { arg[i].data = mirror_near(arg[i].data, 1); }
     }
     here.arg = arg;
     here.scratch = NULL;

@@ -51,7 +51,7 @@ static void freezes_by_name(void) {
         CHECK_MSG(nn_requires_grad_named(m, cases[k].pattern, 0) == cases[k].n, "pattern %s",
             cases[k].pattern);
         nn_named_list_t p = nn_named_parameters(m);
-        for (int64_t i = 0; i < p.count; i++) frozen += !tensor_requires_grad(p.item[i].tensor);
+        for (int64_t i = 0; i < p.count; i++) { frozen += !tensor_requires_grad(p.item[i].tensor); }
         CHECK_MSG(frozen == cases[k].n, "pattern %s", cases[k].pattern);
     }
     CHECK(nn_requires_grad_named(m, NULL, 0) == 0);
@@ -174,7 +174,7 @@ static void averages(void) {
 
 static tensor_t *spread(int64_t step, int64_t modulus, double by) {
     double v[12];
-    for (int64_t i = 0; i < 12; i++) v[i] = (double)(i * step % modulus - modulus / 2) * by;
+    for (int64_t i = 0; i < 12; i++) { v[i] = (double)(i * step % modulus - modulus / 2) * by; }
     return tensor_from(v, TENSOR_F64, 4, 3);
 }
 
@@ -242,7 +242,7 @@ static void losses_are_modules(void) {
             nn_to_string(m[i], text, sizeof text);
             CHECK_MSG(strncmp(text, names[i], strlen(names[i])) == 0 && text[strlen(names[i])] == '(', "%s",
                 text);
-            if (turn) continue;
+            if (turn) { continue; }
             nn_module_t *copy = nn_clone(m[i]);
             nn_free(m[i]);
             m[i] = copy;
@@ -255,7 +255,7 @@ static void losses_are_modules(void) {
                  "forward: module MSELoss has several inputs, see nn_call");
     CHECK(nn_mse_loss(x) == NULL);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "mse_loss: options are named; inputs go to nn_call");
-    for (int i = 0; i < 22; i++) nn_free(m[i]);
+    for (int i = 0; i < 22; i++) { nn_free(m[i]); }
 }
 
 // A user's layer: x + mask, where there is a mask.
@@ -296,6 +296,7 @@ static void several_inputs(void) {
     CHECK_POISON(nn_call(nn_get_child(plain, "1"), x, x), TENSOR_ERR_UNSUPPORTED,
         "module Linear takes one input");
     CHECK_POISON(nn_call_n(plain, NULL, 0), TENSOR_ERR_SHAPE, "call: Sequential was given no input");
+    CHECK_POISON(nn_call_n(plain, NULL, 2), TENSOR_ERR_SHAPE, "call: inputs is NULL, must have 2 tensors");
     CHECK_POISON(nn_call(NULL, x), TENSOR_ERR_POISONED, "call: the module is NULL");
     CHECK(tensor_equal(nn_call(plain, x), nn_forward(plain, x)));
     CHECK(tensor_equal(nn_call(bilinear, x, x), nn_bilinear_forward(bilinear, x, x)));
@@ -360,7 +361,7 @@ static void layers_follow_pytorch(void) {
             tensor_copy_(nn_get(m, "weight"), tensor_reshape(w, 4, 3, 3));
             tensor_copy_(nn_get(m, "bias"), tensor_reshape(tensor_flip(w, 0), 4, 3, 3));
         }
-        if (k == 2) tensor_copy_(nn_get(m, "weight"), tensor_reshape(tensor_narrow(w, 0, 0, 9), 3, 3));
+        if (k == 2) { tensor_copy_(nn_get(m, "weight"), tensor_reshape(tensor_narrow(w, 0, 0, 9), 3, 3)); }
         tensor_scope_end(s);
         copy = nn_clone(m);
         sums_are(rows[k].text, nn_forward(m, in), rows[k].want);
@@ -495,7 +496,7 @@ static void fuses_conv_and_norm(void) {
         tensor_scope_t s = tensor_scope_begin_no_grad();
         w = nn_get(conv, "weight");
         tensor_copy_(w, tensor_view_as(numbers(tensor_numel(w), 5, 11, 0.1), w));
-        if (k == 0) tensor_copy_(nn_get(conv, "bias"), numbers(3, 2, 5, 0.3));
+        if (k == 0) { tensor_copy_(nn_get(conv, "bias"), numbers(3, 2, 5, 0.3)); }
         tensor_copy_(nn_get(bn, "running_mean"), numbers(3, 3, 7, 0.2));
         tensor_copy_(nn_get(bn, "running_var"), tensor_add_scalar(tensor_abs(numbers(3, 3, 7, 0.2)), 0.5));
         if (k != 1) {

@@ -226,8 +226,8 @@ static void argument_names(void) {
 // A layer with its activation in one op: the bits of both ops, and of their gradients.
 static tensor_t *activated(int one, int gelu, tensor_t *const *in) {
     tensor_t *y;
-    if (one && gelu) return tensor_linear_gelu_tanh(in[0], in[1], in[2]);
-    if (one) return tensor_linear_relu(in[0], in[1], in[2]);
+    if (one && gelu) { return tensor_linear_gelu_tanh(in[0], in[1], in[2]); }
+    if (one) { return tensor_linear_relu(in[0], in[1], in[2]); }
     y = tensor_linear(in[0], in[1], in[2]);
     return gelu ? tensor_gelu_tanh(y) : tensor_relu(y);
 }
@@ -249,7 +249,7 @@ static void linear_activations(void) {
     static const tensor_dtype_t dtypes[] = {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_BF16};
     unsigned k;
     int v, d, one, i;
-    for (v = 0; v < 16 * (int)(sizeof sizes / sizeof *sizes); v++)
+    for (v = 0; v < 16 * (int)(sizeof sizes / sizeof *sizes); v++) {
         for (d = 0; d < 4; d++) {
             const int64_t *s = sizes[v / 16];
             int gelu = v & 1, biased = v >> 1 & 1, turned = v >> 2 & 1, graph = v >> 3 & 1;
@@ -260,25 +260,29 @@ static void linear_activations(void) {
             in[1] = turned ? tensor_mT(tensor_randn(s[1], s[2])) : tensor_randn(s[2], s[1]);
             in[2] = biased ? tensor_randn(s[2]) : NULL;
             gy = tensor_to(tensor_randn(s[0], s[2]), dtypes[d]);
-            if (turned && s[0] == 3) tensor_fill_(tensor_at(in[0], "1"), NAN);
-            for (i = 0; i < 2 + biased; i++) in[i] = tensor_requires_grad_(tensor_to(in[i], dtypes[d]), 1);
-            for (i = 0; i < 3; i++) plain[i] = in[i] ? tensor_detach(in[i]) : NULL;
+            if (turned && s[0] == 3) { tensor_fill_(tensor_at(in[0], "1"), NAN); }
+            for (i = 0; i < 2 + biased; i++) {
+                in[i] = tensor_requires_grad_(tensor_to(in[i], dtypes[d]), 1);
+            }
+            for (i = 0; i < 3; i++) { plain[i] = in[i] ? tensor_detach(in[i]) : NULL; }
             CHECK_MSG(same_data(activated(0, gelu, plain), activated(1, gelu, plain)), "%d %d", v, d);
             for (one = 0; one < 2; one++) {
                 y[one] = activated(one, gelu, in);
                 CHECK(tensor_autograd_grad(&y[one], 1, &gy, in, 2 + biased, g[one],
                                            graph ? TENSOR_CREATE_GRAPH : 0) == 0);
-                if (!graph) continue;
+                if (!graph) { continue; }
                 sum = tensor_add(tensor_sum(tensor_sin(g[one][0])), tensor_sum(tensor_sin(g[one][1])));
                 CHECK(tensor_autograd_grad(&sum, 1, NULL, in, 2, second[one], TENSOR_ALLOW_UNUSED) == 0);
             }
             CHECK_MSG(same_data(y[0], y[1]), "%d %d", v, d);
-            for (i = 0; i < 2 + biased; i++) CHECK_MSG(same_data(g[0][i], g[1][i]), "%d %d %d", v, d, i);
-            for (i = 0; graph && i < 2; i++)
+            for (i = 0; i < 2 + biased; i++) { CHECK_MSG(same_data(g[0][i], g[1][i]), "%d %d %d", v, d, i); }
+            for (i = 0; graph && i < 2; i++) {
                 CHECK_MSG(same_data(second[0][i], second[1][i]), "second %d %d %d", v, d, i);
+            }
             CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
             tensor_scope_end(scope);
         }
+    }
     for (k = 0; k < 2; k++) {           // a sequence runs it where no hook looks between the two
         nn_module_t *first = nn_linear(6, 16), *act = k ? nn_gelu_tanh() : nn_relu();
         nn_module_t *m = nn_sequential(first, act, nn_linear(16, 3), nn_tanh());
@@ -320,7 +324,7 @@ static void relu_after_pool(void) {
         nn_module_t *m = nn_sequential(act, pool);
         tensor_t *x = tensor_randn(2, 3, sizes[v % 4][0], sizes[v % 4][1]), *y[2], *g[2], *gy;
         int64_t hook;
-        if (v / 4 == 2 && v % 4 == 3) x = tensor_randn(2, 3, 4, 5);
+        if (v / 4 == 2 && v % 4 == 3) { x = tensor_randn(2, 3, 4, 5); }
         tensor_fill_(tensor_at(x, "0, 0, :2, :2"), -1);
         tensor_fill_(tensor_at(x, "0, 1, 0, 1"), NAN);
         x = tensor_requires_grad_(x, 1);
@@ -329,10 +333,13 @@ static void relu_after_pool(void) {
             hook = i ? nn_register_forward_hook(act, looks, NULL) : 0;
             k = looked;
             y[i] = nn_forward(m, x);
-            if (i) CHECK(looked == k + 1 && nn_remove_hook(act, hook));
-            else CHECK_TEXT(tensor_grad_fn_name(y[i]), v / 4 == 1 || v / 4 == 2 ? "max_pool2d"
-                                                       : v / 4 < 4              ? "relu"
-                                                                                : "avg_pool2d");
+            if (i) {
+                CHECK(looked == k + 1 && nn_remove_hook(act, hook));
+            } else {
+                CHECK_TEXT(tensor_grad_fn_name(y[i]), v / 4 == 1 || v / 4 == 2 ? "max_pool2d"
+                                                      : v / 4 < 4              ? "relu"
+                                                                               : "avg_pool2d");
+            }
             CHECK(tensor_autograd_grad(&y[i], 1, &gy, &x, 1, &g[i], 0) == 0);
         }
         CHECK_MSG(same_data(y[0], y[1]) && same_data(g[0], g[1]), "%d", v);
@@ -412,7 +419,7 @@ static int64_t most_alive;
 static tensor_t *watch(nn_module_t *m, tensor_t *x) {
     tensor_memory_stats_t s = tensor_memory_stats();
     (void)m;
-    if (s.live_tensors > most_alive) most_alive = s.live_tensors;
+    if (s.live_tensors > most_alive) { most_alive = s.live_tensors; }
     return tensor_add_scalar(x, 1);
 }
 
@@ -672,7 +679,7 @@ static void set_gradient(tensor_t *w, int t) {
     tensor_scope_t s = tensor_scope_begin_no_grad();
     int i;
     tensor_copy_out(tensor_to(w, TENSOR_F64), v, sizeof v);
-    for (i = 0; i < OPT_N; i++) g[i] = 0.5 * v[i] + ((i * 7 + t * 3) % 11 - 5) * 0.1;
+    for (i = 0; i < OPT_N; i++) { g[i] = 0.5 * v[i] + ((i * 7 + t * 3) % 11 - 5) * 0.1; }
     tensor_set_grad(w, tensor_to(tensor_from(g, TENSOR_F64, OPT_N), tensor_dtype(w)));
     tensor_scope_end(s);
 }
@@ -680,7 +687,7 @@ static void set_gradient(tensor_t *w, int t) {
 static tensor_t *first_weight(tensor_dtype_t dtype) {
     double v[OPT_N];
     int i;
-    for (i = 0; i < OPT_N; i++) v[i] = ((i * 5) % 7 - 3) * 0.25;
+    for (i = 0; i < OPT_N; i++) { v[i] = ((i * 5) % 7 - 3) * 0.25; }
     return tensor_requires_grad_(tensor_to(tensor_from(v, TENSOR_F64, OPT_N), dtype), 1);
 }
 
@@ -698,7 +705,7 @@ static void optimizers_follow_pytorch(void) {
                 CHECK(nn_step(o) == 0);
             }
             tensor_copy_out(tensor_to(w, TENSOR_F64), got, sizeof got);
-            for (i = 0; i < OPT_N; i++) worst = fmax(worst, fabs(got[i] - trajectories[k][i]));
+            for (i = 0; i < OPT_N; i++) { worst = fmax(worst, fabs(got[i] - trajectories[k][i])); }
             CHECK_MSG(worst <= tolerance[d], "optimizer %d, %s: off by %g", k, tensor_dtype_name(dtypes[d]),
                       worst);
             CHECK(nn_zero_grad(o) == 0 && (tensor_grad)(w) == NULL);
@@ -716,14 +723,15 @@ static void tiny_states_keep_their_bits(void) {
         tensor_t *w = tensor_requires_grad_(tensor_zeros(N), 1);
         nn_optimizer_t *o = k ? nn_adam(.list = &w, .count = 1, .beta1 = 0.7, .beta2 = 0.3)
                               : nn_sgd(.list = &w, .count = 1, .lr = 0.01, .momentum = 0.3);
-        for (int i = 0; i < N; i++) x[k][i] = m[k][i] = v[i] = 0;
+        for (int i = 0; i < N; i++) { x[k][i] = m[k][i] = v[i] = 0; }
         for (int t = 1; t <= STEPS; t++) {
             const float lr = -0.01f, momentum = 0.3f, rest1 = (float)(1 - 0.7), beta2 = 0.3f;
             const float rest2 = (float)(1 - 0.3), eps = 1e-8f, step = (float)(-1e-3 / (1 - pow(0.7, t)));
             const float root = (float)(1 / sqrt(1 - pow(0.3, t)));
-            for (int i = 0; i < N; i++)
+            for (int i = 0; i < N; i++) {
                 g[i] = i % 7 == 0 || (t > 4 && i % 3) ? 0
                      : (float)((i * 5 % 11 - 5.3) * pow(10, -(i * 13 % 46)));
+            }
             for (int i = 0; i < N; i++) {
                 volatile float a, b, c;             // volatile: no wider, none joined
                 if (!k) {
@@ -765,9 +773,9 @@ static tensor_t *valley(void *user) {
     valley_t *v = (valley_t *)user;
     tensor_t *a = tensor_select(v->x, 0, 0), *b = tensor_select(v->x, 0, 1), *y;
     if (++v->calls == v->fails) {
-        if (v->how == 0) return tensor_matmul(v->x, tensor_ones_of(TENSOR_F64, 3));
-        if (v->how == 1) nn_step_closure(v->o, valley, v);
-        if (v->how == 2) nn_optimizer_free(v->o);
+        if (v->how == 0) { return tensor_matmul(v->x, tensor_ones_of(TENSOR_F64, 3)); }
+        if (v->how == 1) { nn_step_closure(v->o, valley, v); }
+        if (v->how == 2) { nn_optimizer_free(v->o); }
         return NULL;
     }
     y = tensor_square(tensor_sub(b, tensor_square(a)));
@@ -800,12 +808,12 @@ static void lbfgs_finds_the_minimum(void) {
     nn_parameter(m, "x", v.x);
     nn_parameter(m2, "x", w.x);
     v.o = nn_lbfgs(m, .line_search_fn = NN_STRONG_WOLFE, .max_iter = 3, .history_size = 2);
-    for (k = 0; k < 3; k++) nn_step_closure(v.o, valley, &v);
+    for (k = 0; k < 3; k++) { nn_step_closure(v.o, valley, &v); }
     CHECK(nn_save_checkpoint(path, m, v.o, 3) == 0);
-    for (k = 0; k < 3; k++) nn_step_closure(v.o, valley, &v);
+    for (k = 0; k < 3; k++) { nn_step_closure(v.o, valley, &v); }
     w.o = nn_lbfgs(m2);
     CHECK_MSG(nn_load_checkpoint(path, m2, w.o, NULL) == 0, "%s", tensor_error_text());
-    for (k = 0; k < 3; k++) nn_step_closure(w.o, valley, &w);
+    for (k = 0; k < 3; k++) { nn_step_closure(w.o, valley, &w); }
     CHECK_NEAR(tensor_item(tensor_select(v.x, 0, 0)), -0.5125, 1e-4);        // PyTorch's
     CHECK(tensor_equal(v.x, w.x));
     // A closure that fails ends the step; the next one goes on.
@@ -872,7 +880,7 @@ static void muon_keeps_its_rules(void) {
             CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
         }
         tensor_set_grad(w, tensor_randn(5, 6));
-        if (k > 1) tensor_set_grad(w2, tensor_clone(tensor_grad(w)));
+        if (k > 1) { tensor_set_grad(w2, tensor_clone(tensor_grad(w))); }
         CHECK(nn_step(o) == 0 && nn_step(again) == 0);
     }
     CHECK(tensor_equal(w, w2));
@@ -921,7 +929,7 @@ static const double by_rows[3][21] = {
 };
 static tensor_t *first_table(void) {
     double v[21];
-    for (int i = 0; i < 21; i++) v[i] = ((i * 5) % 7 - 3) * 0.25;
+    for (int i = 0; i < 21; i++) { v[i] = ((i * 5) % 7 - 3) * 0.25; }
     return tensor_reshape(tensor_from(v, TENSOR_F64, 21), 7, 3);
 }
 static tensor_t *two_lookups(tensor_t *w, int t, int sparse) {
@@ -957,7 +965,7 @@ static void steps_by_rows(void) {
             CHECK(nn_step(o) == 0 && nn_step(twin) == 0);
         }
         tensor_copy_out(tensor_detach(w), got, sizeof got);
-        for (int i = 0; i < 21 && k < 3; i++) worst = fmax(worst, fabs(got[i] - by_rows[k][i]));
+        for (int i = 0; i < 21 && k < 3; i++) { worst = fmax(worst, fabs(got[i] - by_rows[k][i])); }
         CHECK_MSG(worst <= 1e-13, "case %d: off by %g", k, worst);
         CHECK(k == 0 || tensor_allclose(tensor_detach(w), tensor_detach(dense), 1e-13, 1e-14));
         nn_optimizer_free(o);
@@ -987,7 +995,7 @@ static void gradients_by_rows(void) {
     for (int t = 0; t < 3; t++) {
         tensor_backward(two_lookups(w, t, 1));
         tensor_backward(two_lookups(dense, t, 0));
-        if (t == 1) CHECK(nn_clip_grad_value(o, 0.5) == 0 && nn_clip_grad_value_n(&dense, 1, 0.5) == 0);
+        if (t == 1) { CHECK(nn_clip_grad_value(o, 0.5) == 0 && nn_clip_grad_value_n(&dense, 1, 0.5) == 0); }
     }
     CHECK(tensor_allclose(tensor_grad(w), tensor_grad(dense), 1e-13, 1e-14));
     tensor_backward(two_lookups(w, 4, 1));
@@ -1074,7 +1082,7 @@ static void same_bits_everywhere(void) {
                     nn_step(o);
                 }
                 h = test_hash(TEST_HASH, w);
-                if (!want) want = h;
+                if (!want) { want = h; }
                 CHECK_MSG(h == want, "optimizer %d differs on %s", k, names[i]);
                 nn_optimizer_free(o);
             }
@@ -1173,17 +1181,17 @@ static void step_is_whole(void) {
         }
         o = nn_adam(.list = p, .count = 3, .lr = 0.1);
         if (round == 1) {
-            for (i = 0; i < 3; i++) before = test_hash(before, p[i]);
+            for (i = 0; i < 3; i++) { before = test_hash(before, p[i]); }
             tensor_empty_cache();
             m = tensor_memory_stats();
             for (i = 1; i < 100 && tensor_ok(); i++) {
                 tensor_set_memory_limit((uint64_t)m.reserved_bytes + (uint64_t)i * 100000);
-                if (nn_step(o) == 0) break;
+                if (nn_step(o) == 0) { break; }
                 CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, "");
                 tensor_set_memory_limit(0);
                 failed++;
                 after = TEST_HASH;
-                for (k = 0; k < 3; k++) after = test_hash(after, p[k]);
+                for (k = 0; k < 3; k++) { after = test_hash(after, p[k]); }
                 CHECK(after == before);
             }
             tensor_set_memory_limit(0);
@@ -1191,7 +1199,7 @@ static void step_is_whole(void) {
         } else {
             CHECK(nn_step(o) == 0);
         }
-        for (i = 0; i < 3; i++) *(round ? &twice : &once) = test_hash(round ? twice : once, p[i]);
+        for (i = 0; i < 3; i++) { *(round ? &twice : &once) = test_hash(round ? twice : once, p[i]); }
         nn_optimizer_free(o);
     }
     CHECK_MSG(once == twice, "failed %d", failed);
@@ -1290,7 +1298,7 @@ static void schedules(void) {
 static int squares(void *user, int64_t index, void *x, void *y) {
     float *p = (float *)x;
     int64_t *label = (int64_t *)y;
-    if (user && index == *(int64_t *)user) return TENSOR_ERR_IO;
+    if (user && index == *(int64_t *)user) { return TENSOR_ERR_IO; }
     p[0] = (float)index;
     p[1] = (float)(index * index);
     *label = index;
@@ -1307,12 +1315,12 @@ static void fair_shuffle(void) {
         nn_batch_t b;
         int code = 0;
         while (nn_next(l, &b)) {
-            for (int i = 0; i < 4; i++) code = code * 4 + (int)((const float *)tensor_data(b.x))[i];
+            for (int i = 0; i < 4; i++) { code = code * 4 + (int)((const float *)tensor_data(b.x))[i]; }
         }
         count[code]++;
     }
     for (int i = 0; i < 256; i++) {
-        if (!count[i]) continue;
+        if (!count[i]) { continue; }
         orders++;
         CHECK_MSG(count[i] > 130 && count[i] < 270, "order %d came %d times of 4800", i, count[i]);
     }
@@ -1351,7 +1359,7 @@ static void loaders(void) {
     nn_data_loader_free(l);
     nn_data_loader_free(l2);
     l = nn_data_loader(nn_tensor_dataset(x, NULL), .batch_size = 4, .drop_last = 1);
-    for (n = 0; nn_next(l, &b); n++) CHECK(b.y == NULL && b.size == 4);
+    for (n = 0; nn_next(l, &b); n++) { CHECK(b.y == NULL && b.size == 4); }
     CHECK(n == 2);
     nn_data_loader_free(l);
     memset(&d, 0, sizeof d);
@@ -1400,7 +1408,7 @@ static void idx_files(void) {
     CHECK(tensor_dtype(t) == TENSOR_I8 && ((const int8_t *)tensor_data(t))[0] == -128);
     CHECK(((const int8_t *)tensor_data(t))[1] == 127);
     CHECK(tensor_item(nn_parse_idx(f32, sizeof f32)) == 1.5);
-    for (n = 0; n < sizeof good; n++) CHECK_POISON(nn_parse_idx(good, n), TENSOR_ERR_FORMAT, "idx");
+    for (n = 0; n < sizeof good; n++) { CHECK_POISON(nn_parse_idx(good, n), TENSOR_ERR_FORMAT, "idx"); }
     memcpy(bad, good, sizeof good);
     bad[sizeof good] = 0;
     CHECK_POISON(nn_parse_idx(bad, sizeof good + 1), TENSOR_ERR_FORMAT, "must hold 6 bytes of data (got 7)");
@@ -1444,8 +1452,9 @@ static void safetensors_round_trip(void) {
     CHECK(nn_safetensors_count(r) == 10);
     CHECK_TEXT(nn_safetensors_metadata(r, "note"), meta[1].value);
     CHECK(nn_safetensors_metadata(r, "nothing") == NULL);
-    for (i = 0; i < 10; i++)
+    for (i = 0; i < 10; i++) {
         CHECK_MSG(tensor_equal(nn_safetensors_get(r, names[i]), list[i]), "%s", names[i]);
+    }
     CHECK_POISON(nn_safetensors_get(r, "nothing"), TENSOR_ERR_INDEX, "nothing");
     CHECK(nn_safetensors_close(r) == 0 && nn_safetensors_close(r) == TENSOR_ERR_OWNER);
     CHECK_ERROR(TENSOR_ERR_OWNER, "closed already");
@@ -1592,7 +1601,7 @@ static void train(nn_module_t *net, nn_optimizer_t *o, nn_data_loader_t *l, int6
     tensor_scope_t s = tensor_scope_begin();
     int64_t i;
     for (i = from; i < to; i++, tensor_scope_reset(s)) {
-        if (!nn_next(l, &b)) nn_next(l, &b);
+        if (!nn_next(l, &b)) { nn_next(l, &b); }
         nn_zero_grad(o);
         tensor_backward(tensor_mean(tensor_square(tensor_sub(nn_forward(net, b.x), b.y))));
         nn_clip_grad_norm(o, 0.5);
@@ -1606,7 +1615,7 @@ static uint64_t state_hash(nn_module_t *m) {
     nn_named_list_t list = nn_state(m);
     uint64_t h = TEST_HASH;
     int64_t i;
-    for (i = 0; i < list.count; i++) h = test_hash(h, list.item[i].tensor);
+    for (i = 0; i < list.count; i++) { h = test_hash(h, list.item[i].tensor); }
     return h;
 }
 
@@ -1667,7 +1676,7 @@ static void resume_with(int which) {
     nn_optimizer_group(o, &bias, 1, .weight_decay = TENSOR_ZERO, .lr = 0.02);
     train(net, o, l, 0, 7);
     CHECK(nn_save_checkpoint(path, net, o, 7) == 0);
-    if (which == 1 || which == 2) make_old(path, which == 1 ? 11 : 15);
+    if (which == 1 || which == 2) { make_old(path, which == 1 ? 11 : 15); }
     train(net, o, l, 7, 15);
     want = state_hash(net);
     nn_optimizer_free(o);
@@ -1711,7 +1720,7 @@ static void resume_with(int which) {
     remove(path);
 }
 static void resume_bit_for_bit(void) {
-    for (int which = 0; which < 7; which++) resume_with(which);
+    for (int which = 0; which < 7; which++) { resume_with(which); }
 }
 
 // A million terms, all the same: one chain in f32 would be 1 % off. Columns of y are equal.
@@ -1855,7 +1864,7 @@ static void odd_arguments(void) {
 // Cross entropy against a plain sum in double: rows of one and of many classes, masked, far and near.
 static void cross_entropy_values(void) {
     static const int sizes[] = {1, 2, 15, 16, 17, 63, 64, 100, 1000};
-    for (int k = 0; k < (int)(sizeof sizes / sizeof sizes[0]); k++)
+    for (int k = 0; k < (int)(sizeof sizes / sizeof sizes[0]); k++) {
         for (int scale = 1; scale <= 100; scale *= 10) {
             int n = sizes[k];
             tensor_scope_t scope = tensor_scope_begin();
@@ -1863,11 +1872,11 @@ static void cross_entropy_values(void) {
             tensor_t *t = tensor_zeros_of(TENSOR_I64, 3);
             float *p = (float *)tensor_data_mut(x);
             double want = 0, got;
-            if (n > 2) p[n - 1] = -INFINITY;
+            if (n > 2) { p[n - 1] = -INFINITY; }
             for (int r = 0; r < 3; r++) {
                 double sum = 0, top = -INFINITY;
-                for (int i = 0; i < n; i++) top = p[r * n + i] > top ? (double)p[r * n + i] : top;
-                for (int i = 0; i < n; i++) sum += exp((double)p[r * n + i] - top);
+                for (int i = 0; i < n; i++) { top = p[r * n + i] > top ? (double)p[r * n + i] : top; }
+                for (int i = 0; i < n; i++) { sum += exp((double)p[r * n + i] - top); }
                 want += (top + log(sum) - (double)p[r * n]) / 3;
             }
             got = tensor_item(tensor_cross_entropy(x, t));
@@ -1878,6 +1887,7 @@ static void cross_entropy_values(void) {
             CHECK(got != got);
             tensor_scope_end(scope);
         }
+    }
 }
 
 // What name_defaults() gives is taken literally, also with a site, and an option too many is still noticed.

@@ -26,19 +26,19 @@ static tensor_t *input(const char *word, int i, int layout) {
     tensor_t *x, *view;
     char *end;
     if (*word == 'l') {
-        for (end = (char *)word; nd == 0 || *end == ','; nd++) dims[nd] = strtoll(end + 1, &end, 10);
+        for (end = (char *)word; nd == 0 || *end == ','; nd++) { dims[nd] = strtoll(end + 1, &end, 10); }
         n = nd;
         return tensor_from_n(dims, TENSOR_I64, &n, 1);
     }
-    for (; *word == 'c' || *word == 'p'; word++) *word == 'c' ? (constant = 1) : (positive = 1);
+    for (; *word == 'c' || *word == 'p'; word++) { *word == 'c' ? (constant = 1) : (positive = 1); }
     for (; *word > ' '; word = *end == 'x' ? end + 1 : end) {
         dims[nd] = strtoll(word, &end, 10);
         n *= dims[nd++];
     }
     CHECK_MSG(n <= 101, "input %s is too large", word);
     data = (double *)malloc((size_t)n * sizeof *data);
-    for (k = 0; k < n; k++) data[k] = positive ? 0.5 + 0.4 * element(k, i) : element(k, i);
-    for (d = 0; d < nd; d++) turned[nd - 1 - d] = dims[d], perm[d] = nd - 1 - d;
+    for (k = 0; k < n; k++) { data[k] = positive ? 0.5 + 0.4 * element(k, i) : element(k, i); }
+    for (d = 0; d < nd; d++) { turned[nd - 1 - d] = dims[d], perm[d] = nd - 1 - d; }
     x = tensor_from_n(data, TENSOR_F64, dims, nd);
     free(data);
     switch (layout) {
@@ -66,7 +66,7 @@ typedef struct case_t {
 } case_t;
 // P: the digit of case v. B: an input this case may lack.
 static int digit(const char *digits, int v) {
-    if (strlen(digits) > (size_t)v) return digits[v] - '0';
+    if (strlen(digits) > (size_t)v) { return digits[v] - '0'; }
     CHECK_MSG(0, "case %d has no digit in \"%s\"", v, digits);
     return 0;
 }
@@ -261,7 +261,7 @@ static tensor_t *recurrent(tensor_t *const *in, int n, int v) {
     case 3: s = tensor_gru(in[0], in + 1, .no_bias = 1, .bidirectional = 1); break;
     case 4: s = tensor_rnn(in[0], in + 1, .relu = 1, .h = in[5]); break;
     case 5:
-        for (k = 0; k < 8; k++) both[k] = in[1 + k % 4];
+        for (k = 0; k < 8; k++) { both[k] = in[1 + k % 4]; }
         s = tensor_lstm(in[0], both, .layers = 2);
         break;
     default: s = tensor_lstm(in[0], in + 1, .no_bias = 1, .proj_size = 1); break;
@@ -322,7 +322,7 @@ static const struct row_t {
     const char *name, *family, *grad;
     const case_t *one;
 } rows[] = {
-#define X(ID, name, family, nin, required, nout, cpu, scratch, grad, ...) {#name, #family, #grad, &case_##ID},
+#define X(ID, name, family, inputs, nout, kernel, grad, ...) {#name, #family, #grad, &case_##ID},
     NN_OPS(X)
 #undef X
 };
@@ -352,18 +352,18 @@ static void on_cuda(int r, int v, tensor_dtype_t dtype) {
     for (d = 0; d < 2 + half; d++) {            // the CPU, the device, the CPU in f64
         for (k = m = 0; k < n; k++) {
             tensor_t *x = tensor_detach(given[k]);
-            if (tensor_dtype(x) == TENSOR_F64) x = tensor_to(x, dtype);
-            if (d == 2 && tensor_dtype(x) == dtype) x = tensor_to(x, TENSOR_F64);
+            if (tensor_dtype(x) == TENSOR_F64) { x = tensor_to(x, dtype); }
+            if (d == 2 && tensor_dtype(x) == dtype) { x = tensor_to(x, TENSOR_F64); }
             in[k] = d == 1 ? on(x) : x;
-            if (tensor_requires_grad(given[k])) wanted[m++] = tensor_requires_grad_(in[k], 1);
+            if (tensor_requires_grad(given[k])) { wanted[m++] = tensor_requires_grad_(in[k], 1); }
         }
         tensor_manual_seed(5);
         y[d] = one->fn(in, n, &v);
-        if (!tensor_requires_grad(y[d])) m = 0;
+        if (!tensor_requires_grad(y[d])) { m = 0; }
         g = tensor_to(tensor_sin(tensor_arange(1, (double)tensor_numel(y[d]) + 1, 1, TENSOR_F64)), dtype);
         g = tensor_to(tensor_reshape_n(g, y[d]->dims, y[d]->ndim), tensor_dtype(y[d]));
-        if (d == 1) g = on(g);
-        if (m) tensor_autograd_grad(&y[d], 1, &g, wanted, m, grads[d], TENSOR_ALLOW_UNUSED);
+        if (d == 1) { g = on(g); }
+        if (m) { tensor_autograd_grad(&y[d], 1, &g, wanted, m, grads[d], TENSOR_ALLOW_UNUSED); }
     }
     CHECK_MSG(tensor_ok(), "%s, %s, case %d: %s", rows[r].name, named, v, tensor_error_text());
     CHECK_MSG(tensor_device(y[1]) == TENSOR_CUDA && tensor_dtype(y[0]) == tensor_dtype(y[1]),
@@ -373,10 +373,11 @@ static void on_cuda(int r, int v, tensor_dtype_t dtype) {
         const char *where = d ? "CPU" : "device";
         CHECK_MSG(tensor_allclose(tensor_to(y[2 * half], tensor_dtype(y[0])), off(y[1 - d]), tol, tol),
                   "%s, %s, case %d: the %s has another result", rows[r].name, named, v, where);
-        for (k = 0; k < m; k++)
+        for (k = 0; k < m; k++) {
             CHECK_MSG(!good[k] == !ours[k] &&
                           (!good[k] || tensor_allclose(tensor_to(good[k], dtype), off(ours[k]), tol, tol)),
                       "%s, %s, case %d: the %s has another gradient %d", rows[r].name, named, v, where, k);
+        }
     }
     device_note(dtype);
     tensor_clear_error();
@@ -386,9 +387,11 @@ static void cuda(void) {
     static const tensor_dtype_t dtypes[] = {TENSOR_F64, TENSOR_F32, TENSOR_F16, TENSOR_BF16};
     int r, v, k;
     device_start();
-    for (r = 0; r < NN_OP_COUNT; r++)
-        for (v = 0; rows[r].one->inputs[v]; v++)
-            for (k = 0; k < 4; k++) on_cuda(r, v, dtypes[k]);
+    for (r = 0; r < NN_OP_COUNT; r++) {
+        for (v = 0; rows[r].one->inputs[v]; v++) {
+            for (k = 0; k < 4; k++) { on_cuda(r, v, dtypes[k]); }
+        }
+    }
 }
 int main(void) {
     RUN(cuda);
@@ -403,23 +406,27 @@ static int n_first, n_second, launched[NN_OP_COUNT];
 static tensor_backend_t counting;
 
 static int count(tensor_call_t *c) {
-    if (c->row->id >= TENSOR_OP_NN_FIRST && c->row->id < NN_OP_END)
+    if (c->row->id >= TENSOR_OP_NN_FIRST && c->row->id < NN_OP_END) {
         launched[c->row->id - TENSOR_OP_NN_FIRST] = 1;
+    }
     return mirror_run(c);
 }
 static void walk(tensor__node_t *node, int *seen, tensor__node_t **found, int *n) {
     int k;
-    for (k = 0; k < *n; k++)
-        if (found[k] == node) return;
-    if (!node || *n == NODES) return;
+    for (k = 0; k < *n; k++) {
+        if (found[k] == node) { return; }
+    }
+    if (!node || *n == NODES) { return; }
     found[(*n)++] = node;
-    if (!node->custom && node->row->id >= TENSOR_OP_NN_FIRST) seen[node->row->id - TENSOR_OP_NN_FIRST] = 1;
-    for (k = 0; k < node->nin; k++) walk(node->edge[k].node, seen, found, n);
+    if (!node->custom && node->row->id >= TENSOR_OP_NN_FIRST) {
+        seen[node->row->id - TENSOR_OP_NN_FIRST] = 1;
+    }
+    for (k = 0; k < node->nin; k++) { walk(node->edge[k].node, seen, found, n); }
 }
 static void rows_in(tensor_t *y, int *seen) {
     static tensor__node_t *found[NODES];
     int n = 0;
-    if (y && y->node) walk(y->node, seen, found, &n);
+    if (y && y->node) { walk(y->node, seen, found, &n); }
     CHECK(n < NODES);
 }
 
@@ -430,8 +437,9 @@ static void check(int r, int v) {
     int seen[NN_OP_COUNT] = {0}, second[NN_OP_COUNT] = {0}, n, m = 0, k, composed;
     tensor_scope_t s = tensor_scope_begin();
     n = inputs(one, v, in);
-    for (k = 0; k < n; k++)
-        if (tensor_requires_grad(in[k])) wanted[m++] = in[k];
+    for (k = 0; k < n; k++) {
+        if (tensor_requires_grad(in[k])) { wanted[m++] = in[k]; }
+    }
     CHECK_MSG(!tensor_gradcheck(one->fn, &v, in, n, 1e-6, 1e-5, 1e-3), "%s, case %d: %s", rows[r].name, v,
               tensor_error_text());
     n_first++;
@@ -446,16 +454,17 @@ static void check(int r, int v) {
     g = tensor_sin(tensor_arange(1, (double)tensor_numel(y) + 1, 1, TENSOR_F64));
     g = tensor_requires_grad_(tensor_reshape_n(g, y->dims, y->ndim), 1);
     tensor_autograd_grad(&y, 1, &g, wanted, m, grads, TENSOR_CREATE_GRAPH | TENSOR_ALLOW_UNUSED);
-    for (k = 0; k < m; k++) rows_in(grads[k], second);
+    for (k = 0; k < m; k++) { rows_in(grads[k], second); }
     // The kernels of its gradient where no graph of it is wanted; both ways it is the same.
-    for (k = 0; k < n; k++) there[k] = on(in[k]);
+    for (k = 0; k < n; k++) { there[k] = on(in[k]); }
     y = one->fn(there, n, &v);
     g = on(tensor_detach(g));
     memset(launched, 0, sizeof launched);
     tensor_autograd_grad(&y, 1, &g, wanted, m, fused, TENSOR_ALLOW_UNUSED);
-    for (k = 0; k < m; k++)
+    for (k = 0; k < m; k++) {
         CHECK_MSG(!grads[k] == !fused[k] && (!grads[k] || tensor_allclose(grads[k], fused[k], 1e-9, 1e-12)),
                   "%s, case %d: with a graph the gradient %d is another", rows[r].name, v, k);
+    }
     CHECK_MSG(tensor_ok(), "%s, case %d, on a device: %s", rows[r].name, v, tensor_error_text());
     tensor_clear_error();
     // A composed row has neither node nor kernel; it is the first to see a poisoned input, and says so.
@@ -478,8 +487,9 @@ static void check(int r, int v) {
 
 static void gradients(void) {
     int r, v;
-    for (r = 0; r < NN_OP_COUNT; r++)
-        for (v = 0; rows[r].one->inputs[v]; v++) check(r, v);
+    for (r = 0; r < NN_OP_COUNT; r++) {
+        for (v = 0; rows[r].one->inputs[v]; v++) { check(r, v); }
+    }
 }
 // Every row ran in at least five cases of its own, or of the row named; one without a gradient is not in the
 // graph of a gradient, where the row named is composed.
@@ -499,8 +509,8 @@ static void complete(void) {
 int main(void) {
     int k;
     counting = mirror;
-    for (k = 0; k < TENSOR_FAMILY_COUNT; k++) counting.kernel[k] = count;
-    if (tensor__internals(TENSOR__API_VERSION)->set_backend(&counting)) return 1;
+    for (k = 0; k < TENSOR_FAMILY_COUNT; k++) { counting.kernel[k] = count; }
+    if (tensor__internals(TENSOR__API_VERSION)->set_backend(&counting)) { return 1; }
     RUN(gradients);
     RUN(complete);
     printf("%d rows of tensor_nn.h, %d gradcheck cases, %d gradgradcheck cases\n", (int)NN_OP_COUNT, n_first,

@@ -23,7 +23,7 @@ static int world_open(world_t *w, heap_t *h) {
     a.free = heap_free;
     a.user = h;
     w->context = tensor_context_new();
-    if (!w->context) return 0;
+    if (!w->context) { return 0; }
     w->before = tensor_context_use(w->context);
     tensor_set_allocator(&a);
     tensor_set_error_handler(test_quiet, NULL);
@@ -62,7 +62,7 @@ static uint64_t world_state(world_t *w) {
     uint64_t h = TEST_HASH;
     nn_named_list_t list = nn_state(w->net);
     int64_t i;
-    for (i = 0; i < list.count; i++) h = test_hash(h, list.item[i].tensor);
+    for (i = 0; i < list.count; i++) { h = test_hash(h, list.item[i].tensor); }
     tensor_scope_end(scope);
     return h;
 }
@@ -74,7 +74,7 @@ static long build_calls, step_calls;
 static void without_failure(void) {
     heap_t h = {0, -1, 0, 0, 0, 0};
     world_t w;
-    if (!world_open(&w, &h)) return;
+    if (!world_open(&w, &h)) { return; }
     CHECK(world_build(&w) == 0);
     build_calls = h.calls;
     state0 = world_state(&w);
@@ -97,7 +97,7 @@ static void in_a_step(int persistent) {
         world_t w;
         uint64_t state;
         int code;
-        if (!world_open(&w, &h)) return;
+        if (!world_open(&w, &h)) { return; }
         CHECK(world_build(&w) == 0);
         world_state(&w);
         h.persistent = persistent;
@@ -133,10 +133,11 @@ static void while_building(int persistent) {
         world_t w;
         int code;
         h.persistent = persistent;
-        if (!world_open(&w, &h)) return;
+        if (!world_open(&w, &h)) { return; }
         code = world_build(&w);
-        if (!code) code = world_step(&w);
-        else {
+        if (!code) {
+            code = world_step(&w);
+        } else {
             CHECK_MSG(world_step(&w) != 0, "k = %ld: a model that could not be built trains", k);
         }
         CHECK_MSG(code == 0 || code == TENSOR_ERR_OUT_OF_MEMORY, "k = %ld: %s %s", k, tensor_code_name(code),
@@ -156,7 +157,7 @@ static int rows_step(world_t *w, int look) {
         tensor_t *y = tensor_add(nn_forward(w->net, w->x), nn_forward(w->net, w->y));
         tensor_backward(tensor_sum(tensor_square(y)));
     }
-    if (look) tensor_grad(nn_get(w->net, "weight"));
+    if (look) { tensor_grad(nn_get(w->net, "weight")); }
     nn_clip_grad_norm(w->opt, 1.0);
     nn_step(w->opt);
     tensor_scope_end(scope);
@@ -182,7 +183,7 @@ static void other_steps(void) {
         for (k = -1; k < calls; k++) {
             heap_t h = {0, -1, 0, 0, 0, 0};
             world_t w;
-            if (!world_open(&w, &h)) return;
+            if (!world_open(&w, &h)) { return; }
             if (look < 2) {
                 w.net = nn_embedding(300, 40, .sparse = 1);
                 w.opt = look ? nn_sgd(w.net) : nn_sparse_adam(w.net);
@@ -190,8 +191,11 @@ static void other_steps(void) {
                 w.y = tensor_keep(tensor_randint(0, 300, 70));
             } else {
                 w.net = nn_linear(6, 4, .no_bias = 1);
-                if (look == 2) w.opt = nn_muon(w.net);
-                else w.opt = nn_lbfgs(w.net, .max_iter = 3, .line_search_fn = NN_STRONG_WOLFE);
+                if (look == 2) {
+                    w.opt = nn_muon(w.net);
+                } else {
+                    w.opt = nn_lbfgs(w.net, .max_iter = 3, .line_search_fn = NN_STRONG_WOLFE);
+                }
                 w.x = tensor_keep(tensor_randn(9, 6));
                 w.y = tensor_keep(tensor_randn(9, 4));
             }
@@ -199,7 +203,7 @@ static void other_steps(void) {
             calls = k < 0 ? -h.calls : calls;
             h.fail_at = k < 0 ? -1 : h.calls + k;
             int code = look < 2 ? rows_step(&w, look) : composed_step(&w);
-            if (k < 0) calls += h.calls;
+            if (k < 0) { calls += h.calls; }
             h.fail_at = -1;
             CHECK_MSG(code == 0 || code == TENSOR_ERR_OUT_OF_MEMORY, "k = %ld: %s", k, tensor_error_text());
             tensor_clear_error();
@@ -242,7 +246,7 @@ static void layers(void) {
             heap_t h = {0, -1, 0, 0, 0, 0};
             world_t w;
             nn_module_t *m;
-            if (!world_open(&w, &h)) return;
+            if (!world_open(&w, &h)) { return; }
             h.fail_at = h.calls + k;
             m = layer(which);
             done = h.calls <= h.fail_at;
@@ -285,7 +289,7 @@ static void composites(void) {
         for (long k = 0; !done; k++) {
             heap_t h = {0, -1, 0, 0, 0, 0};
             world_t w;
-            if (!world_open(&w, &h)) return;
+            if (!world_open(&w, &h)) { return; }
             h.fail_at = h.calls + k;
             tensor_t *y = made(which);
             done = h.calls <= h.fail_at;
@@ -380,8 +384,8 @@ static double recurrent_net(nn_module_t *m, int kind) {
         tensor_backward(loss);
         nn_step(o);
         last = tensor_item(loss);
-        if (h) tensor_set(&h, tensor_detach(h));
-        if (c) tensor_set(&c, tensor_detach(c));
+        if (h) { tensor_set(&h, tensor_detach(h)); }
+        if (c) { tensor_set(&c, tensor_detach(c)); }
         tensor_scope_end(scope);
     }
     tensor_free(h);
@@ -512,16 +516,14 @@ static double changed_views(void) {
 static double long_chain(void) {
     tensor_t *x = tensor_requires_grad_(tensor_ones(2), 1), *y = x;
     int i;
-    for (i = 0; i < 3000; i++)
-        y = tensor_add_scalar(y, 0.001);
+    for (i = 0; i < 3000; i++) { y = tensor_add_scalar(y, 0.001); }
     tensor_backward(tensor_sum(y));
     return sum_of(tensor_grad(x)) + tensor_item(tensor_sum(y));
 }
 static double wide_graph(void) {
     tensor_t *x = tensor_requires_grad_(tensor_ones(2), 1), *y[300];
     int i;
-    for (i = 0; i < 300; i++)
-        y[i] = tensor_mul_scalar(x, i);
+    for (i = 0; i < 300; i++) { y[i] = tensor_mul_scalar(x, i); }
     tensor_backward(tensor_sum(tensor_stack_n(y, 300, 0)));
     return sum_of(tensor_grad(x));
 }
@@ -539,10 +541,11 @@ static double many_scopes(void) {
         kept[i] = tensor_keep(x);
     }
     for (i = 199; i >= 0; i--) {
-        if (i % 3)
+        if (i % 3) {
             x = tensor_scope_return(s[i], tensor_mul_scalar(kept[i], 1));
-        else
+        } else {
             tensor_scope_end(s[i]);
+        }
         sum += tensor_item(tensor_sum(kept[i]));
         tensor_free(kept[i]);
     }
@@ -560,10 +563,11 @@ static double data_loaders(void) {
     nn_data_loader_t *l = nn_data_loader(nn_tensor_dataset(x, y), .batch_size = 4, .shuffle = 1);
     nn_batch_t b;
     double sum = 0;
-    while (tensor_ok() && nn_next(l, &b))
+    while (tensor_ok() && nn_next(l, &b)) {
         sum += (double)b.size * tensor_item(tensor_sum(b.x)) + tensor_item(tensor_sum(b.y));
+    }
     nn_seek(l, 1);
-    if (tensor_ok() && nn_next(l, &b)) sum += tensor_item(tensor_sum(b.x));
+    if (tensor_ok() && nn_next(l, &b)) { sum += tensor_item(tensor_sum(b.x)); }
     nn_data_loader_free(l);
     return sum;
 }
@@ -571,8 +575,7 @@ static double a_named(nn_module_t *m) {
     nn_named_list_t list = nn_state(m);
     double sum = 0;
     int64_t i;
-    for (i = 0; i < list.count; i++)
-        sum += (double)(i + 1) * sum_of(list.item[i].tensor);
+    for (i = 0; i < list.count; i++) { sum += (double)(i + 1) * sum_of(list.item[i].tensor); }
     return sum;
 }
 static double in_memory_files(void) {
@@ -580,7 +583,7 @@ static double in_memory_files(void) {
     tensor_t *file = nn_save_memory(a);
     nn_safetensors_t *r;
     double sum = 0;
-    if (!tensor_ok()) return 0;
+    if (!tensor_ok()) { return 0; }
     nn_init_zeros_(nn_get(b, "0.weight"));
     nn_load_memory(tensor_data(file), (size_t)tensor_numel(file), b, 0);
     r = nn_safetensors_parse(tensor_data(file), (size_t)tensor_numel(file));
@@ -595,7 +598,7 @@ static double files(void) {
     nn_optimizer_t *o = nn_adamw(m, .lr = 0.01);
     int64_t step = 0;
     double sum = fit(m, o, tensor_randn(5, 3), 1);
-    if (!tensor_ok()) return 0;
+    if (!tensor_ok()) { return 0; }
     nn_save_checkpoint(oom_path, m, o, 7);
     sum += fit(m, o, tensor_randn(5, 3), 1);
     nn_load_checkpoint(oom_path, m, o, &step);
@@ -640,7 +643,7 @@ static double halves(void) {
 #ifndef TENSOR_NO_THREADS
 static double threads(void) {
     double sum = 0;
-    if (tensor_set_num_threads(3)) return 0;
+    if (tensor_set_num_threads(3)) { return 0; }
     sum = large_products() + large_sorts();
     tensor_set_num_threads(1);
     return sum;
@@ -649,8 +652,7 @@ static double threads(void) {
 static void in_turn(void *user, int64_t n, void (*task)(void *arg, int64_t i), void *arg) {
     int64_t i;
     (void)user;
-    for (i = 0; i < n; i++)
-        task(arg, i);
+    for (i = 0; i < n; i++) { task(arg, i); }
 }
 static double own_jobs(void) {
     double sum;
@@ -698,16 +700,17 @@ static void scenario_fails(const struct scenario_t *s, int mode) {
         world_of_heap_t w;
         double got;
         int code;
-        if (!heap_open(&w, mode)) return;
-        if (k < 0)
+        if (!heap_open(&w, mode)) { return; }
+        if (k < 0) {
             calls = -w.h.calls;
-        else
+        } else {
             w.h.fail_at = w.h.calls + k;
+        }
         got = seeded(s);
-        if (k < 0) calls += w.h.calls;
+        if (k < 0) { calls += w.h.calls; }
         w.h.fail_at = -1;
         code = tensor_error_code();
-        if (k < 0) want = got;
+        if (k < 0) { want = got; }
         CHECK_MSG(code == 0 ? got == want : k >= 0 && code == TENSOR_ERR_OUT_OF_MEMORY,
                   "%s, mode %d, k = %ld: %.17g, not %.17g, %s %s", s->name, mode, k, got, want,
                   tensor_code_name(code), tensor_error_text());
@@ -726,7 +729,7 @@ static void whole_scenarios(void) {
     long sum = 0;
 #ifdef __linux__
     snprintf(oom_path, sizeof oom_path, "/dev/shm/tensor-oom-%ld", (long)getpid());
-    if (access("/dev/shm", W_OK) != 0) snprintf(oom_path, sizeof oom_path, "oom.safetensors");
+    if (access("/dev/shm", W_OK) != 0) { snprintf(oom_path, sizeof oom_path, "oom.safetensors"); }
 #else
     snprintf(oom_path, sizeof oom_path, "oom.safetensors");
 #endif

@@ -106,7 +106,7 @@ static const char *const example_cases[][2] = {
 static int example_values_of(const char *op) {
     for (int k = 0; k < (int)(sizeof example_values / sizeof example_values[0]); k++) {
         size_t n = strlen(example_values[k].name);
-        if (strncmp(example_values[k].name, op, n) == 0 && (!op[n] || op[n] == '_')) return k;
+        if (strncmp(example_values[k].name, op, n) == 0 && (!op[n] || op[n] == '_')) { return k; }
     }
     return -1;
 }
@@ -142,7 +142,7 @@ typedef struct example_writer_t {
 
 static void example_put(example_writer_t *w, const char *text) {
     size_t n = (size_t)snprintf(w->at, w->left, "%s", text);
-    if (n >= w->left) n = w->left - 1;
+    if (n >= w->left) { n = w->left - 1; }
     w->at += n;
     w->left -= n;
 }
@@ -162,12 +162,12 @@ static void example_real(example_writer_t *w, double v) {
 // The integers from..from+n-1, as an array or as arguments.
 static void example_integers(example_writer_t *w, int from, int n, int array) {
     int k;
-    if (array) example_put(w, "(int64_t[]){");
+    if (array) { example_put(w, "(int64_t[]){"); }
     for (k = 0; k < n; k++) {
-        if (k) example_put(w, ", ");
+        if (k) { example_put(w, ", "); }
         example_integer(w, w->a->i[from + k]);
     }
-    if (array) example_put(w, "}");
+    if (array) { example_put(w, "}"); }
 }
 
 static void example_input(example_writer_t *w, int k) {
@@ -177,17 +177,17 @@ static void example_input(example_writer_t *w, int k) {
 
 static void example_inputs(example_writer_t *w, int from, int array) {
     int k;
-    if (array) example_put(w, "(tensor_t *[]){");
+    if (array) { example_put(w, "(tensor_t *[]){"); }
     for (k = from; k < w->a->nin; k++) {
-        if (k > from) example_put(w, ", ");
+        if (k > from) { example_put(w, ", "); }
         example_input(w, k);
     }
-    if (array) example_put(w, "}");
+    if (array) { example_put(w, "}"); }
 }
 
 static int example_takes(const char **p, const char *word) {
     size_t n = strlen(word);
-    if (strncmp(*p, word, n) != 0) return 0;
+    if (strncmp(*p, word, n) != 0) { return 0; }
     *p += n;
     return 1;
 }
@@ -218,8 +218,8 @@ static void example_expand(example_writer_t *w, const char *p, int variadic, int
             p++;
             continue;
         }
-        if (example_takes(&p, "(int)")) continue;
-        if (example_takes(&p, enums[0]) || example_takes(&p, enums[2])) continue;
+        if (example_takes(&p, "(int)")) { continue; }
+        if (example_takes(&p, enums[0]) || example_takes(&p, enums[2])) { continue; }
         if (example_takes(&p, "(tensor_interpolation_t)I(")) {
             k = (int)a->i[strtol(p, &end, 10)];
             example_put(w, interpolations[k >= 0 && k < 8 ? k : 0]);
@@ -232,28 +232,30 @@ static void example_expand(example_writer_t *w, const char *p, int variadic, int
             example_put(w, "\"");
             continue;
         }
-        if (example_takes(&p, "a->i + 2, a->ni - 2"))
+        if (example_takes(&p, "a->i + 2, a->ni - 2")) {
             from = 2;
-        else if (example_takes(&p, "DIMS"))
+        } else if (example_takes(&p, "DIMS")) {
             from = 0;
-        else if (example_takes(&p, "REST"))
+        } else if (example_takes(&p, "REST")) {
             from = 1;
-        else if (example_takes(&p, "a->in + 1, a->nin - 1"))
+        } else if (example_takes(&p, "a->in + 1, a->nin - 1")) {
             tensors = 1;
-        else if (example_takes(&p, "a->in + 2, a->nin - 2"))
+        } else if (example_takes(&p, "a->in + 2, a->nin - 2")) {
             tensors = 2;
-        else if (example_takes(&p, "LIST"))
+        } else if (example_takes(&p, "LIST")) {
             tensors = 0;
+        }
         if (from >= 0 || tensors >= 0) {
             if (variadic) {
                 *list_from = from;
                 *tensors_from = tensors;
                 example_put(w, "LAST");
             } else {
-                if (from >= 0)
+                if (from >= 0) {
                     example_integers(w, from, a->ni - from, 1);
-                else
+                } else {
                     example_inputs(w, tensors, 1);
+                }
                 example_put(w, ", ");
                 example_integer(w, from >= 0 ? a->ni - from : a->nin - tensors);
             }
@@ -262,7 +264,7 @@ static void example_expand(example_writer_t *w, const char *p, int variadic, int
         if (example_takes(&p, "a->f, a->nf")) {
             example_put(w, "(double[]){");
             for (k = 0; k < a->nf; k++) {
-                if (k) example_put(w, ", ");
+                if (k) { example_put(w, ", "); }
                 example_real(w, a->f[k]);
             }
             example_put(w, "}, ");
@@ -352,31 +354,34 @@ static void example_expand(example_writer_t *w, const char *p, int variadic, int
         if (strncmp(p, "I(0) < 0 ? 0 : Z(0)", 19) == 0 || strncmp(p, "I(1) < 0 ? 0 : Z(1)", 19) == 0) {
             k = p[2] - '0';
             p += 19;
-            if (a->i[k] == 0)
+            if (a->i[k] == 0) {
                 example_put(w, "TENSOR_ZERO");
-            else
+            } else {
                 example_integer(w, a->i[k] < 0 ? 0 : a->i[k]);
+            }
             continue;
         }
         if (example_takes(&p, "zero_i(a->i[")) { // Z in a text that was expanded
             k = (int)strtol(p, &end, 10);
             p = end + 2;
-            if (a->i[k] == 0)
+            if (a->i[k] == 0) {
                 example_put(w, "TENSOR_ZERO");
-            else
+            } else {
                 example_integer(w, a->i[k]);
+            }
             continue;
         }
         if ((*p == 'I' || *p == 'F' || *p == 'Z') && p[1] == '(') {
             char kind = *p;
             k = (int)strtol(p + 2, &end, 10);
             p = end + 1;
-            if (kind == 'Z' && a->i[k] == 0)
+            if (kind == 'Z' && a->i[k] == 0) {
                 example_put(w, "TENSOR_ZERO");
-            else if (kind == 'F')
+            } else if (kind == 'F') {
                 example_real(w, a->f[k]);
-            else
+            } else {
                 example_integer(w, a->i[k]);
+            }
             continue;
         }
         if (example_takes(&p, "!")) { // !I(1)
@@ -388,8 +393,9 @@ static void example_expand(example_writer_t *w, const char *p, int variadic, int
         if (example_takes(&p, "DT")) {
             const char *name = tensor_dtype_name(dtype_of(a->s));
             char upper[16];
-            for (k = 0; name[k] && k < 15; k++)
+            for (k = 0; name[k] && k < 15; k++) {
                 upper[k] = (char)(name[k] >= 'a' && name[k] <= 'z' ? name[k] - 32 : name[k]);
+            }
             upper[k] = 0;
             example_put(w, "TENSOR_");
             example_put(w, upper);
@@ -400,7 +406,7 @@ static void example_expand(example_writer_t *w, const char *p, int variadic, int
             p++;
             continue;
         }
-        if (example_takes(&p, "(double)")) continue;
+        if (example_takes(&p, "(double)")) { continue; }
         example_put(w, one);
         p++;
     }
@@ -419,12 +425,11 @@ static void example_arguments(const char *text, const char *op, int variadic, co
     example_expand(&w, text, variadic, &list, &tensors);
     *out = 0;
     for (p = from = whole;; p++) {
-        if (*p == '(' || *p == '{') depth++;
-        if (*p == ')' || *p == '}') depth--;
+        if (*p == '(' || *p == '{') { depth++; }
+        if (*p == ')' || *p == '}') { depth--; }
         if (*p == 0 || (*p == ',' && depth == 0)) {
             size_t n;
-            while (*from == ' ')
-                from++;
+            while (*from == ' ') { from++; }
             snprintf(part, sizeof part, "%.*s", (int)(p - from), from);
             n = strlen(part);
             from = p + 1;
@@ -432,19 +437,20 @@ static void example_arguments(const char *text, const char *op, int variadic, co
                                    (n > 7 && strcmp(part + n - 7, " = NULL") == 0))) &&
                 strcmp(part, "LAST") != 0 && !(variadic && strncmp(part, "TENSOR_F", 8) == 0) &&
                 !(variadic && strcmp(op, "pad") == 0 && !first)) {
-                if (!first) example_put(&to, ", ");
+                if (!first) { example_put(&to, ", "); }
                 example_put(&to, part);
                 first = 0;
             }
         }
-        if (*p == 0) break;
+        if (*p == 0) { break; }
     }
     if (list >= 0 || tensors >= 0) {
-        if (!first) example_put(&to, ", ");
-        if (list >= 0)
+        if (!first) { example_put(&to, ", "); }
+        if (list >= 0) {
             example_integers(&to, list, a->ni - list, 0);
-        else
+        } else {
             example_inputs(&to, tensors, 0);
+        }
     }
 }
 
@@ -460,14 +466,15 @@ static tensor_t *example_tensor(const word_t *word, int k, const entry_t *op, co
     const char *type;
     int truths = strcmp(op->dtypes, "TO_BOOL") == 0 || strcmp(op->dtypes, "TRUTH") == 0, d;
     *text = *make = 0;
-    if (!x) return NULL;
+    if (!x) { return NULL; }
     n = tensor_numel(x);
     s = tensor_shape(x);
-    for (d = 0; d < s.ndim; d++)
+    for (d = 0; d < s.ndim; d++) {
         snprintf(dims + strlen(dims), sizeof dims - strlen(dims), ", %lld", (long long)s.dims[d]);
+    }
     if (tensor_dtype(x) == TENSOR_F32 && n > SPELL_MOST) {
         double from = lo < hi ? lo : -1, to = lo < hi ? hi : 1;
-        if (has_letter(word, 'p')) from = 0.1, to = 0.9;
+        if (has_letter(word, 'p')) { from = 0.1, to = 0.9; }
         char call[240];
         snprintf(call, sizeof call, "tensor_reshape(tensor_linspace(%g, %g, %lld)%s)", from, to, (long long)n,
                  dims);
@@ -478,20 +485,20 @@ static tensor_t *example_tensor(const word_t *word, int k, const entry_t *op, co
     const int own = k ? -1 : example_values_of(op->name);
     if (tensor_dtype(x) == TENSOR_F32 && own >= 0) {
         float v[SPELL_MOST];
-        for (j = 0; j < n; j++)
-            v[j] = example_values[own].v[j % example_values[own].n];
+        for (j = 0; j < n; j++) { v[j] = example_values[own].v[j % example_values[own].n]; }
         x = tensor_from_n(v, TENSOR_F32, s.dims, s.ndim);
     } else if (tensor_dtype(x) == TENSOR_F32 && c->steps) {
         // Less, more and equal, zero and not, of a pair and beside the scalar 2.
         static const float kinds[3][5] = {{0, 0, 2, 3, NAN}, {0, 3, 2, 0, NAN}, {0, NAN, 1, -INFINITY, 2}};
         float v[SPELL_MOST];
-        for (j = 0; j < n; j++)
-            v[j] = kinds[c->nin < 2 && op->operands < 2 ? 2 : k & 1][j % 5];
+        for (j = 0; j < n; j++) { v[j] = kinds[c->nin < 2 && op->operands < 2 ? 2 : k & 1][j % 5]; }
         x = tensor_from_n(v, TENSOR_F32, s.dims, s.ndim);
     } else if (tensor_dtype(x) == TENSOR_F32) {
         double unit = truths ? 1 : 10;
         // Of numbers that are closer than tenths a hundredth is kept.
-        if (!truths && (n > 8 || hi - lo < 2.5 || has_letter(word, 'p') || has_letter(word, 'o'))) unit = 100;
+        if (!truths && (n > 8 || hi - lo < 2.5 || has_letter(word, 'p') || has_letter(word, 'o'))) {
+            unit = 100;
+        }
         x = tensor_div_scalar(tensor_round(tensor_mul_scalar(x, unit)), unit);
     }
     type = tensor_dtype(x) == TENSOR_I64    ? "int64_t"
@@ -503,8 +510,9 @@ static tensor_t *example_tensor(const word_t *word, int k, const entry_t *op, co
         double v = tensor_item(tensor_select(tensor_reshape(x, -1), 0, j));
         snprintf(number, sizeof number, "%.9g%s", v,
                  tensor_dtype(x) == TENSOR_F32 && floor(v) != v ? "f" : "");
-        if (v != v || v - v != 0)
+        if (v != v || v - v != 0) {
             snprintf(number, sizeof number, v != v ? "NAN" : v > 0 ? "INFINITY" : "-INFINITY");
+        }
         at += (size_t)snprintf(make + at, make_size - at, "%s%s", j ? ", " : "", number);
     }
     snprintf(make + at, make_size - at, "}), %s%s);",
@@ -512,7 +520,9 @@ static tensor_t *example_tensor(const word_t *word, int k, const entry_t *op, co
              : tensor_dtype(x) == TENSOR_BOOL ? "TENSOR_BOOL"
                                               : "TENSOR_F32",
              s.ndim ? dims : "");
-    if (s.ndim == 0) snprintf(make, make_size, "tensor_t *%c = tensor_scalar(%s, TENSOR_F32);", name, number);
+    if (s.ndim == 0) {
+        snprintf(make, make_size, "tensor_t *%c = tensor_scalar(%s, TENSOR_F32);", name, number);
+    }
     snprintf(text, text_size, "%c = ", name);
     spell(x, text + 4, text_size - 4);
     return x;
@@ -521,9 +531,11 @@ static tensor_t *example_tensor(const word_t *word, int k, const entry_t *op, co
 // Sizes above 2 become smaller, the same ones alike, so that shapes still agree.
 static void example_shrink(case_t *c) {
     int k, d;
-    for (k = 0; k < c->nin; k++)
-        for (d = 0; d < c->in[k].nd && !*c->in[k].list; d++)
-            if (c->in[k].dims[d] == 3 || c->in[k].dims[d] == 4) c->in[k].dims[d]--;
+    for (k = 0; k < c->nin; k++) {
+        for (d = 0; d < c->in[k].nd && !*c->in[k].list; d++) {
+            if (c->in[k].dims[d] == 3 || c->in[k].dims[d] == 4) { c->in[k].dims[d]--; }
+        }
+    }
 }
 
 static int example_of(const char *name, const char *type, int small, example_t *e) {
@@ -537,21 +549,26 @@ static int example_of(const char *name, const char *type, int small, example_t *
     case_t *c = &cases[0];
     int k, m, variadic, ends_here, undefined = strncmp(name, "empty", 5) == 0, shown;
     memset(e, 0, sizeof *e);
-    for (k = 0; k < (int)(sizeof example_cases / sizeof example_cases[0]); k++)
-        if (strcmp(example_cases[k][0], name) == 0) own.cases = example_cases[k][1];
-    for (k = 0; k < EXAMPLE_ROWS && !row; k++)
-        if (strcmp(example_rows[k].name, name) == 0) row = &example_rows[k];
-    if (!row || cases_of_op(op, 0, cases, MAX_CASES) < 1) return 0;
-    if (op->operands && strncmp(op->cases, "@", 1) != 0 && (!*op->cases || c->nin <= op->operands))
-        for (k = 0; k < c->nin; k++)
-            if (c->in[k].nd == 2 && c->in[k].dims[0] == 3 && c->in[k].dims[1] == 4 && !*c->in[k].list)
+    for (k = 0; k < (int)(sizeof example_cases / sizeof example_cases[0]); k++) {
+        if (strcmp(example_cases[k][0], name) == 0) { own.cases = example_cases[k][1]; }
+    }
+    for (k = 0; k < EXAMPLE_ROWS && !row; k++) {
+        if (strcmp(example_rows[k].name, name) == 0) { row = &example_rows[k]; }
+    }
+    if (!row || cases_of_op(op, 0, cases, MAX_CASES) < 1) { return 0; }
+    if (op->operands && strncmp(op->cases, "@", 1) != 0 && (!*op->cases || c->nin <= op->operands)) {
+        for (k = 0; k < c->nin; k++) {
+            if (c->in[k].nd == 2 && c->in[k].dims[0] == 3 && c->in[k].dims[1] == 4 && !*c->in[k].list) {
                 c->in[k].nd = 1, c->in[k].dims[0] = c->steps ? 5 : 4;
-    if (small) example_shrink(c);
+            }
+        }
+    }
+    if (small) { example_shrink(c); }
     begin_arguments(op, c, &a);
     for (k = 0; k < a.nin; k++) {
         a.in[k] = example_tensor(&c->in[k], k, op, c, one, sizeof one, made, sizeof made);
-        if (!a.in[k]) continue;
-        if (*e->inputs) strncat(e->inputs, "  ", sizeof e->inputs - strlen(e->inputs) - 1);
+        if (!a.in[k]) { continue; }
+        if (*e->inputs) { strncat(e->inputs, "  ", sizeof e->inputs - strlen(e->inputs) - 1); }
         strncat(e->inputs, one, sizeof e->inputs - strlen(e->inputs) - 1);
         strncat(e->make, made, sizeof e->make - strlen(e->make) - 1);
         strncat(e->make, " ", sizeof e->make - strlen(e->make) - 1);
@@ -561,26 +578,30 @@ static int example_of(const char *name, const char *type, int small, example_t *
     variadic = strcmp(row->form, "ONE_N") == 0;
     snprintf(function, sizeof function, "tensor_%s", name);
     text = row->arguments;
-    for (k = 0; k < (int)(sizeof example_calls / sizeof example_calls[0]); k++)
-        if (strcmp(example_calls[k][0], name) == 0) text = example_calls[k][1], before = example_calls[k][2];
-    if (strstr(text, "SIZES")) variadic = 0;
+    for (k = 0; k < (int)(sizeof example_calls / sizeof example_calls[0]); k++) {
+        if (strcmp(example_calls[k][0], name) == 0) {
+            text = example_calls[k][1], before = example_calls[k][2];
+        }
+    }
+    if (strstr(text, "SIZES")) { variadic = 0; }
     if (text == row->arguments && (strcmp(row->form, "MANY") == 0 || strcmp(row->form, "AS") == 0)) {
         const char *at = strstr(text, function);
         text = at ? at + strlen(function) : text;
     }
     // Between the parentheses.
     for (k = m = 0; text[k]; k++) {
-        if (text[k] == '(') m++;
-        if (text[k] == ')' && --m == 0) break;
+        if (text[k] == '(') { m++; }
+        if (text[k] == ')' && --m == 0) { break; }
     }
     snprintf(one, sizeof one, "%.*s", k - 1, text + 1);
-    if (variadic && (strcmp(a.s, "") != 0 && strcmp(a.s, "f32") != 0) && strstr(one, "DT"))
+    if (variadic && (strcmp(a.s, "") != 0 && strcmp(a.s, "f32") != 0) && strstr(one, "DT")) {
         strcat(function, "_of");
+    }
     example_arguments(one, base, variadic, &a, arguments, sizeof arguments);
     snprintf(e->call, sizeof e->call, "%s(%s)", function, arguments);
     if (*before) {
         strncat(e->make, before, sizeof e->make - strlen(e->make) - 1);
-        if (*e->inputs) strncat(e->inputs, "  ", sizeof e->inputs - strlen(e->inputs) - 1);
+        if (*e->inputs) { strncat(e->inputs, "  ", sizeof e->inputs - strlen(e->inputs) - 1); }
         strncat(e->inputs, before, sizeof e->inputs - strlen(e->inputs) - 1);
     }
 
@@ -595,13 +616,14 @@ static int example_of(const char *name, const char *type, int small, example_t *
     results_as_they_are = 0;
     if (!tensor_ok()) {
         snprintf(e->gives, sizeof e->gives, "error: %s", tensor_error_text());
-        if (strstr(e->gives, " at ")) *strstr(e->gives, " at ") = 0; // a line of the tests
+        if (strstr(e->gives, " at ")) { *strstr(e->gives, " at ") = 0; } // a line of the tests
         snprintf(e->show, sizeof e->show, "%s; show_error();", e->call);
         return 1;
     }
     ends_here = -1;
-    for (k = 0; k < (int)(sizeof example_members / sizeof example_members[0]); k++)
-        if (strcmp(example_members[k][0], type) == 0) ends_here = k;
+    for (k = 0; k < (int)(sizeof example_members / sizeof example_members[0]); k++) {
+        if (strcmp(example_members[k][0], type) == 0) { ends_here = k; }
+    }
     shown = ends_here >= 0 || strncmp(type, "int", 3) == 0 || strstr(e->call, "&second") ? a.nout : 1;
     for (k = m = 0; k < shown; k++, m++) {
         char label[40] = "";
@@ -611,21 +633,23 @@ static int example_of(const char *name, const char *type, int small, example_t *
             static const char *const words[] = {"", "second = ", "third = "};
             snprintf(label, sizeof label, "%s", words[k]);
         } else if (shown > 1 || strstr(e->call, "out")) {
-            if (strncmp(type, "int", 3) == 0) snprintf(label, sizeof label, "out[%d] = ", k);
+            if (strncmp(type, "int", 3) == 0) { snprintf(label, sizeof label, "out[%d] = ", k); }
         }
-        if (undefined)
+        if (undefined) {
             spell_shape(a.out[k], value, sizeof value);
-        else
+        } else {
             spell(a.out[k], value, sizeof value);
-        if (k) strcat(e->gives, "  ");
+        }
+        if (k) { strcat(e->gives, "  "); }
         strncat(e->gives, label, sizeof e->gives - strlen(e->gives) - 1);
         strncat(e->gives, value, sizeof e->gives - strlen(e->gives) - 1);
     }
     if (ends_here >= 0) {
         snprintf(e->show, sizeof e->show, "%s r = %s; ", type, e->call);
-        for (m = 1; m < 4 && *example_members[ends_here][m]; m++)
+        for (m = 1; m < 4 && *example_members[ends_here][m]; m++) {
             snprintf(e->show + strlen(e->show), sizeof e->show - strlen(e->show), "show(\"%s = \", r.%s); ",
                      example_members[ends_here][m], example_members[ends_here][m]);
+        }
     } else if (strstr(e->call, "&second")) {
         snprintf(e->show, sizeof e->show,
                  "tensor_t *second, *third = NULL, *r = %s; show(\"\", r); show(\"second = \", second); "

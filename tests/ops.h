@@ -31,8 +31,9 @@ TEST_FN int rows_there(void) {
 // The row of tensor.h with this name; -1: none has it.
 TEST_FN int row_named(const char *name) {
     int k;
-    for (k = 0; k < TENSOR_OP_COUNT; k++)
-        if (strcmp(TENSOR__(row)(k)->name, name) == 0) return k;
+    for (k = 0; k < TENSOR_OP_COUNT; k++) {
+        if (strcmp(TENSOR__(row)(k)->name, name) == 0) { return k; }
+    }
     return -1;
 }
 
@@ -49,7 +50,7 @@ TEST_FN void nd_make(nd_t *a, int nd, const int64_t *d) {
     int k;
     a->nd = nd;
     a->n = 1;
-    for (k = 0; k < nd; k++) a->n *= a->d[k] = d[k];
+    for (k = 0; k < nd; k++) { a->n *= a->d[k] = d[k]; }
     a->v = (double *)calloc((size_t)a->n + 1, sizeof *a->v);
     a->i = (int64_t *)calloc((size_t)a->n + 1, sizeof *a->i);
 }
@@ -129,8 +130,8 @@ TEST_FN int64_t nd_at(const nd_t *out, const nd_t *b, int64_t k) {
     for (d = 1; d <= out->nd; d++) {
         int64_t i = k % out->d[out->nd - d];
         k /= out->d[out->nd - d];
-        if (d > b->nd) continue;
-        if (b->d[b->nd - d] != 1) at += i * step;
+        if (d > b->nd) { continue; }
+        if (b->d[b->nd - d] != 1) { at += i * step; }
         step *= b->d[b->nd - d];
     }
     return at;
@@ -161,7 +162,7 @@ TEST_FN void store(void *p, int dtype, double v) {
         int e;
         double m = frexp(v, &e), r = rint(ldexp(m, 11));
         int64_t q = (int64_t)fabs(r);
-        if (q == 2048) q = 1024, e++;
+        if (q == 2048) { q = 1024, e++; }
         *(uint16_t *)p =
             (uint16_t)(v == 0 || e < -13 ? 0 : (unsigned)((e + 14) << 10 | (int)(q - 1024)) | (v < 0) << 15);
         break;
@@ -186,27 +187,28 @@ TEST_FN tensor_t *make(int dtype, int nd, const int64_t *dims, int layout, doubl
     int64_t perm[MAXD];
     char *data;
     tensor_t *t;
-    if (!nd && layout != LO) layout = LC;
-    for (d = 0; d < nd; d++) p[d] = dims[d];
-    if (layout == LT)
-        for (d = 0; d < nd; d++) p[d] = dims[nd - 1 - d];
-    if (layout == LS) p[nd - 1] = dims[nd - 1] * 2 + 1;
-    if (layout == LN) p[nd - 1] = dims[nd - 1] + 3;
-    if (layout == LE) p[0] = dims[0] ? 1 : 0;
-    for (d = 0; d < nd; d++) n *= p[d];
-    if (layout == LO) n += 3, pn = 1, p[0] = n;
+    if (!nd && layout != LO) { layout = LC; }
+    for (d = 0; d < nd; d++) { p[d] = dims[d]; }
+    if (layout == LT) {
+        for (d = 0; d < nd; d++) { p[d] = dims[nd - 1 - d]; }
+    }
+    if (layout == LS) { p[nd - 1] = dims[nd - 1] * 2 + 1; }
+    if (layout == LN) { p[nd - 1] = dims[nd - 1] + 3; }
+    if (layout == LE) { p[0] = dims[0] ? 1 : 0; }
+    for (d = 0; d < nd; d++) { n *= p[d]; }
+    if (layout == LO) { n += 3, pn = 1, p[0] = n; }
     data = (char *)malloc((size_t)(n ? n : 1) * (size_t)size[dtype]);
     for (k = 0; k < n; k++) {
         double v = lo + (hi - lo) * lcg();
-        if (fill == STEPS) v = floor(v * 2) / 2;
+        if (fill == STEPS) { v = floor(v * 2) / 2; }
         if (!is_float(dtype)) {
             double low = fill == SIGNED ? 1 : -9;
             v = dtype == TENSOR_BOOL ? lcg() < 0.5
                 : dtype == TENSOR_U8 ? floor(lcg() * 20)
                                      : floor(low + lcg() * (10 - low));
-            if (fill == SIGNED && v == 0) v = 1;
-            if (fill == STEPS && dtype != TENSOR_BOOL) v = floor(lcg() * 4);
-            if (fill == INDEX) v = bound > 0 ? floor(lcg() * (double)bound) : 0;
+            if (fill == SIGNED && v == 0) { v = 1; }
+            if (fill == STEPS && dtype != TENSOR_BOOL) { v = floor(lcg() * 4); }
+            if (fill == INDEX) { v = bound > 0 ? floor(lcg() * (double)bound) : 0; }
         }
         store(data + k * size[dtype], dtype, v);
     }
@@ -217,7 +219,7 @@ TEST_FN tensor_t *make(int dtype, int nd, const int64_t *dims, int layout, doubl
     }
     switch (layout) {
     case LT:
-        for (d = 0; d < nd; d++) perm[d] = nd - 1 - d;
+        for (d = 0; d < nd; d++) { perm[d] = nd - 1 - d; }
         return tensor_permute_n(t, perm, nd);
     case LS: return tensor_slice(t, nd - 1, 1, dims[nd - 1] * 2 + 1, 2);
     case LO: return tensor_view_n(tensor_narrow(t, 0, 3, n - 3), dims, nd);
@@ -246,12 +248,14 @@ TEST_FN tensor_t *packed(const tensor_t *t) {
 TEST_FN int same_bits(const tensor_t *a, const tensor_t *b) {
     static const int size[] = {4, 8, 4, 8, 1, 1, 2, 2, 1, 2};
     int d;
-    if (a->state != TENSOR__LIVE || b->state != TENSOR__LIVE || a->ndim != b->ndim || a->dtype != b->dtype)
+    if (a->state != TENSOR__LIVE || b->state != TENSOR__LIVE || a->ndim != b->ndim || a->dtype != b->dtype) {
         return 0;
-    for (d = 0; d < a->ndim; d++)
-        if (a->dims[d] != b->dims[d]) return 0;
-    if (!(a->flags & TENSOR__CONTIGUOUS)) a = packed(a);
-    if (!(b->flags & TENSOR__CONTIGUOUS)) b = packed(b);
+    }
+    for (d = 0; d < a->ndim; d++) {
+        if (a->dims[d] != b->dims[d]) { return 0; }
+    }
+    if (!(a->flags & TENSOR__CONTIGUOUS)) { a = packed(a); }
+    if (!(b->flags & TENSOR__CONTIGUOUS)) { b = packed(b); }
     return !a->numel || memcmp((char *)a->storage->data + a->offset * size[a->dtype],
                                (char *)b->storage->data + b->offset * size[b->dtype],
                                (size_t)a->numel * (size_t)size[a->dtype]) == 0;
@@ -289,7 +293,7 @@ TEST_FN tensor_t *run(const op_t *op, tensor_t *const *in) {
     arguments_t a = op->given;
     int k;
     a.nin = op->nin;
-    for (k = 0; k < op->nin; k++) a.in[k] = in[k];
+    for (k = 0; k < op->nin; k++) { a.in[k] = in[k]; }
     op->call(&a);
     return a.out[op->result < a.nout ? op->result : 0];
 }
@@ -317,7 +321,7 @@ TEST_FN int result_dtype(const op_t *op, int dtype) {
     }
 }
 TEST_FN int input_dtype(const word_t *w, int dtype) {
-    if (has_letter(w, 'k') || has_letter(w, 'l')) return dtype == TENSOR_I32 ? TENSOR_I32 : TENSOR_I64;
+    if (has_letter(w, 'k') || has_letter(w, 'l')) { return dtype == TENSOR_I32 ? TENSOR_I32 : TENSOR_I64; }
     return has_letter(w, 'm') ? TENSOR_BOOL : dtype;
 }
 TEST_FN int64_t wrap_int(int64_t i, int dtype) {
@@ -338,15 +342,16 @@ TEST_FN void arrange_elements(tensor_t *t, const word_t *w) {
     char *end;
     int64_t n = t->numel, row = w->nd ? w->dims[w->nd - 1] : 1, k, j;
     nd_t a;
-    if (!*p && !has_letter(w, 'o')) return;
+    if (!*p && !has_letter(w, 'o')) { return; }
     nd_read(&a, t);
-    for (k = 0; k < n && *p; k++, p = *end == ',' ? end + 1 : end) a.v[k] = (double)strtoll(p, &end, 10);
-    for (k = 0; k < n && !*w->list; k++)
+    for (k = 0; k < n && *p; k++, p = *end == ',' ? end + 1 : end) { a.v[k] = (double)strtoll(p, &end, 10); }
+    for (k = 0; k < n && !*w->list; k++) {
         for (j = k; j % row && a.v[j] < a.v[j - 1]; j--) {
             double v = a.v[j];
             a.v[j] = a.v[j - 1];
             a.v[j - 1] = v;
         }
+    }
     for (k = 0; k < n; k++) {
         int64_t rest = k, at = t->offset;
         int d;
@@ -363,12 +368,12 @@ TEST_FN tensor_t *input(const op_t *op, const config_t *c, int k, int dtype, int
     double lo = op->lo, hi = op->hi;
     fill_t fill = op->steps ? STEPS : VALUES;
     tensor_t *t;
-    if (has_letter(w, 'k') || has_letter(w, 'l')) fill = INDEX;
-    if (has_letter(w, 'n')) fill = SIGNED;
-    if (!(lo < hi)) lo = -3, hi = 3;
-    if (layout == LE && (has_letter(w, 'l') || has_letter(w, 'o'))) layout = LC;
+    if (has_letter(w, 'k') || has_letter(w, 'l')) { fill = INDEX; }
+    if (has_letter(w, 'n')) { fill = SIGNED; }
+    if (!(lo < hi)) { lo = -3, hi = 3; }
+    if (layout == LE && (has_letter(w, 'l') || has_letter(w, 'o'))) { layout = LC; }
     t = make(input_dtype(w, dtype), w->nd, w->dims, layout, lo, hi, fill, w->below);
-    if (t->state == TENSOR__LIVE) arrange_elements(t, w);
+    if (t->state == TENSOR__LIVE) { arrange_elements(t, w); }
     return t;
 }
 
@@ -431,11 +436,12 @@ static int ntested;
 TEST_FN config_t *configs_of(const case_t *cases, int n, const case_t *letters, int nin) {
     config_t *c = (config_t *)calloc((size_t)n + 1, sizeof *c);
     int k, i;
-    for (k = 0; k < n; k++)
+    for (k = 0; k < n; k++) {
         for (i = 0; i < nin && i < OPERANDS; i++) {
             c[k].in[i] = cases[k].in[i];
-            if (letters) memcpy(c[k].in[i].letters, letters->in[i].letters, sizeof c[k].in[i].letters);
+            if (letters) { memcpy(c[k].in[i].letters, letters->in[i].letters, sizeof c[k].in[i].letters); }
         }
+    }
     return c;
 }
 // One case of a line, of all shapes of its list, and one of its results.
@@ -444,7 +450,7 @@ TEST_FN void add_tested(const line_t *line, const char *text, int result) {
     op_t *op = &tested[ntested];
     int entry = find(line->name), n;
     CHECK_MSG(ntested < MAX_TESTED, "%s: no room in `tested`", line->name);
-    if (ntested == MAX_TESTED) return;
+    if (ntested == MAX_TESTED) { return; }
     ntested++;
     snprintf(op->label, sizeof op->label, "%.40s%s%.120s%s", line->name, *text ? " " : "", text,
              result ? " (another result)" : "");
@@ -457,7 +463,7 @@ TEST_FN void add_tested(const line_t *line, const char *text, int result) {
     op->steps = list[0].steps, op->no_grad = list[0].no_grad;
     op->rule = line->rule, op->flags = line->flags, op->result = result;
     CHECK_MSG(op->nin <= OPERANDS, "%s: %d inputs", op->label, op->nin);
-    if (entry < NOPS) op->entry = &ops[entry];
+    if (entry < NOPS) { op->entry = &ops[entry]; }
     op->call = line->inside ? line->inside : op->entry ? op->entry->call : NULL;
     CHECK_MSG(op->call != NULL, "%s cannot be called", line->name);
     if (line->operands) {
@@ -481,14 +487,16 @@ TEST_FN void prepare_tested(void) {
     char part[400];
     int k, j, r;
     CHECK(rows_there() == (int)TENSOR_OP_COUNT + (int)NN_OP_COUNT);
-    for (k = 0; k < COUNT(lines); k++)
-        for (j = 0; part_of(lines[k].cases, j, part, sizeof part); j++)
-            for (r = 0; r < lines[k].results; r++) add_tested(&lines[k], part, lines[k].result + r);
+    for (k = 0; k < COUNT(lines); k++) {
+        for (j = 0; part_of(lines[k].cases, j, part, sizeof part); j++) {
+            for (r = 0; r < lines[k].results; r++) { add_tested(&lines[k], part, lines[k].result + r); }
+        }
+    }
 }
 TEST_FN void each(void (*visit)(const op_t *op)) {
     int k;
     for (k = 0; k < ntested; k++) {
-        if (test_lines > TEST_MAX_LINES - 4) test_lines = TEST_MAX_LINES - 4;
+        if (test_lines > TEST_MAX_LINES - 4) { test_lines = TEST_MAX_LINES - 4; }
         visit(&tested[k]);
     }
 }
@@ -514,8 +522,8 @@ TEST_FN void prepare(void) {
 TEST_FN int value_good(double got, double want, int dtype, double atol) {
     static const double rt[] = {1e-5, 1e-12, 0, 0, 0, 0, 1.0e-3, 8e-3, 0, 0},
                         at[] = {1e-6, 1e-12, 0, 0, 0, 0, 3e-6, 1e-5, 0, 0};
-    if (want != want) return got != got;
-    if (got == want) return 1;
+    if (want != want) { return got != got; }
+    if (got == want) { return 1; }
     return fabs(got - want) <= at[dtype] * (atol > 0 ? atol : 1) + rt[dtype] * fabs(want);
 }
 TEST_FN int compare(const op_t *op, const tensor_t *y, const nd_t *want, int dtype, const char *what) {
@@ -527,7 +535,7 @@ TEST_FN int compare(const op_t *op, const tensor_t *y, const nd_t *want, int dty
         tensor_clear_error();
         return 0;
     }
-    for (d = 0; d < want->nd; d++) good &= y->ndim == want->nd && y->dims[d] == want->d[d];
+    for (d = 0; d < want->nd; d++) { good &= y->ndim == want->nd && y->dims[d] == want->d[d]; }
     if (!good || y->ndim != want->nd || y->dtype != dtype) {
         CHECK_MSG(0, "%s %s: result is %d-d %s, expected %d-d %s", op->label, what, y->ndim, dname(y->dtype),
                   want->nd, dname(dtype));
@@ -535,11 +543,12 @@ TEST_FN int compare(const op_t *op, const tensor_t *y, const nd_t *want, int dty
     }
     nd_read(&got, y);
     for (k = 0; k < got.n && good; k++) {
-        if (is_float(dtype))
+        if (is_float(dtype)) {
             good = value_good(got.v[k], want->v[k], dtype,
                               dtype >= TENSOR_F16 && op->half > 0 ? op->half : op->atol);
-        else
+        } else {
             good = got.i[k] == want->i[k];
+        }
     }
     CHECK_MSG(good, "%s %s: element %lld is %.9g, expected %.9g", op->label, what, (long long)k - 1,
               is_float(dtype) ? got.v[k ? k - 1 : 0] : (double)got.i[k ? k - 1 : 0],
@@ -556,12 +565,12 @@ TEST_FN int gradients_of(const op_t *op, tensor_t *const *in, tensor_t **grads, 
     int k, n = 0;
     for (k = 0; k < op->nin; k++) {
         v[k] = in[k];
-        if (!is_float(in[k]->dtype)) continue;
+        if (!is_float(in[k]->dtype)) { continue; }
         v[k] = leaf[n++] = tensor_requires_grad_(tensor_detach(in[k]), 1);
     }
     y = run(op, v);
-    if (tensor_is_poison(y)) return -1;
-    if (!n || !tensor_requires_grad(y)) return 0;
+    if (tensor_is_poison(y)) { return -1; }
+    if (!n || !tensor_requires_grad(y)) { return 0; }
     // weights with few bits, some negative
     w = tensor_arange(0, (double)tensor_numel(y), 1, TENSOR_F64);
     w = tensor_sub_scalar(tensor_div_scalar(tensor_remainder_scalar(w, 13), 8), 0.5);
@@ -572,8 +581,9 @@ TEST_FN int gradients_of(const op_t *op, tensor_t *const *in, tensor_t **grads, 
 // Whether the result has a gradient: rows that only gradients run have one if their row says so.
 TEST_FN int has_gradient(const op_t *op) {
     if (op->no_grad || op->rule == TO_BOOL || op->rule == TRUTH || op->rule == TO_I64 ||
-        op->rule == INTEGERS || op->rule == SHIFTS)
+        op->rule == INTEGERS || op->rule == SHIFTS) {
         return 0;
+    }
     return op->entry != NULL || TENSOR__(row)(op->id)->grad != NULL;
 }
 

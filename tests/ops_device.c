@@ -43,12 +43,15 @@ static int device_agrees(const op_t *op, const tensor_t *a, const tensor_t *b) {
     int d, good = a->state == TENSOR__LIVE && b->state == TENSOR__LIVE && a->ndim == b->ndim &&
                   a->dtype == b->dtype;
     double atol = good && a->dtype >= TENSOR_F16 && op->half > 0 ? op->half : op->atol;
-    for (d = 0; good && d < a->ndim; d++) good = a->dims[d] == b->dims[d];
-    if (!good) return 0;
+    for (d = 0; good && d < a->ndim; d++) { good = a->dims[d] == b->dims[d]; }
+    if (!good) { return 0; }
     nd_read(&x, a), nd_read(&y, b);
-    for (k = 0; k < x.n && good; k++)
+    for (k = 0; k < x.n && good; k++) {
         good = is_float(a->dtype) ? value_good(y.v[k], x.v[k], a->dtype, atol) : x.i[k] == y.i[k];
-    if (!good) printf("element %lld: %.9g, the CPU's is %.9g\n", (long long)k - 1, y.v[k - 1], x.v[k - 1]);
+    }
+    if (!good) {
+        printf("element %lld: %.9g, the CPU's is %.9g\n", (long long)k - 1, y.v[k - 1], x.v[k - 1]);
+    }
     nd_free(&x), nd_free(&y);
     return good;
 #else
@@ -59,7 +62,7 @@ static int device_agrees(const op_t *op, const tensor_t *a, const tensor_t *b) {
 static void run_device(const op_t *op) {
     static const int dtypes[] = {TENSOR_F32, TENSOR_F64, TENSOR_I64, TENSOR_F16, TENSOR_BF16};
     int c, t, k;
-    for (c = 0; c < op->nconfigs && c < 6; c++)
+    for (c = 0; c < op->nconfigs && c < 6; c++) {
         for (t = 0; t < COUNT(dtypes); t++) {
             tensor_scope_t s = tensor_scope_begin();
             tensor_t *in[OPERANDS] = {0}, *far[OPERANDS] = {0}, *one, *two, *g1[OPERANDS], *g2[OPERANDS];
@@ -96,17 +99,21 @@ static void run_device(const op_t *op) {
                 tensor_set_default_device(TENSOR_CPU);
                 CHECK_MSG(n1 == n2 && n1 >= 0, "%s on a device: %s", op->label, tensor_error_text());
                 op_t gradient = *op;                    // with the tolerance of its gradients
-                if (op->gradient_half > 0) gradient.half = 1e4 * op->gradient_half;      // as ops_gradients.c
-                for (k = 0; k < n1 && n1 == n2; k++)
+                if (op->gradient_half > 0) {
+                    gradient.half = 1e4 * op->gradient_half;      // as ops_gradients.c
+                }
+                for (k = 0; k < n1 && n1 == n2; k++) {
                     CHECK_MSG(!g1[k] == !g2[k] && (!g1[k] || device_agrees(&gradient, g1[k], here(g2[k]))),
                               "%s %s: gradient %d differs between device and CPU", op->label,
                                   dname(dtypes[t]), k);
+                }
                 n_device++;
             }
             device_note(dtypes[t]);
             tensor_clear_error();
             tensor_scope_end(s);
         }
+    }
 }
 
 // On a device, batched and transposed: the CPU's results, gradients, and gradients of gradients.
@@ -117,7 +124,7 @@ static void linalg_devices(void) {
         tensor_scope_t s = tensor_scope_begin();
         tensor_t *x[2], *in[2], *y[2], *g[2], *gg[2], *sum;
         lcg_state = (uint64_t)c + 5;
-        for (k = 0; k < 2; k++) x[k] = make(TENSOR_F64, 3, dims, LC, -2, 2, VALUES, 0);
+        for (k = 0; k < 2; k++) { x[k] = make(TENSOR_F64, 3, dims, LC, -2, 2, VALUES, 0); }
         for (d = 0; d < 2; d++) {
             tensor_set_default_device(d ? TENSOR_CUDA : TENSOR_CPU);
             for (k = 0; k < 2; k++) {

@@ -11,9 +11,12 @@ static long n_values, n_dtypes, n_errors, n_lenient, n_skipped_half, n_skipped_t
 static const op_t *case_named(const char *name) {
     size_t n = strlen(name);
     int k;
-    for (k = 0; k < ntested; k++)
-        if (strncmp(tested[k].label, name, n) == 0 && (tested[k].label[n] == ' ' || tested[k].label[n] == 0))
+    for (k = 0; k < ntested; k++) {
+        if (strncmp(tested[k].label, name, n) == 0 &&
+            (tested[k].label[n] == ' ' || tested[k].label[n] == 0)) {
             return &tested[k];
+        }
+    }
     return NULL;
 }
 static const char dtype_letters[] = "fdilubhgcs";
@@ -22,12 +25,13 @@ static const char dtype_letters[] = "fdilubhgcs";
 static void promotion_check(const char *op, const char *what, const tensor_t *y, char want, int must_refuse) {
     n_dtypes++;
     if (want == 'x') {
-        if (must_refuse)
+        if (must_refuse) {
             CHECK_MSG(y->state == TENSOR__POISON_STATE && tensor_error_code() == TENSOR_ERR_DTYPE,
                       "%s %s: expected a DTYPE error, got %s", op, what,
                       y->state == TENSOR__POISON_STATE ? tensor_error_text() : dname(y->dtype));
-        else
+        } else {
             n_lenient += y->state == TENSOR__LIVE;
+        }
         tensor_clear_error();
         return;
     }
@@ -41,9 +45,11 @@ static void promotion_check(const char *op, const char *what, const tensor_t *y,
 static int promoted(int form, int a, int b) {
     const char *letter = NULL;
     int k;
-    for (k = 0; k < COUNT(promotion_binary); k++)
-        if (strcmp(promotion_binary[k].op, "mul") == 0)
+    for (k = 0; k < COUNT(promotion_binary); k++) {
+        if (strcmp(promotion_binary[k].op, "mul") == 0) {
             letter = strchr(dtype_letters, promotion_binary[k].pair[form][a * TENSOR_DTYPE_COUNT + b]);
+        }
+    }
     return letter ? (int)(letter - dtype_letters) : 0;
 }
 // The value of a mixed pair is that of both operands converted to the computing dtype first.
@@ -52,14 +58,14 @@ static void promotion_value(const op_t *op, tensor_t *const *in, tensor_t *y, in
     nd_t a, b;
     int k, good = 1;
     int64_t j;
-    for (k = 0; k < 2; k++) same[k] = tensor_to(in[k], (tensor_dtype_t)compute);
+    for (k = 0; k < 2; k++) { same[k] = tensor_to(in[k], (tensor_dtype_t)compute); }
     z = run(op, same);
     if (!tensor_ok()) {
         CHECK_OK();
         return;
     }
     nd_read(&a, y), nd_read(&b, z);
-    for (j = 0; j < a.n; j++) good &= (a.v[j] == b.v[j] || a.v[j] != a.v[j]) && a.i[j] == b.i[j];
+    for (j = 0; j < a.n; j++) { good &= (a.v[j] == b.v[j] || a.v[j] != a.v[j]) && a.i[j] == b.i[j]; }
     CHECK_MSG(good && a.dtype == b.dtype, "%s %s %s: differs from operands converted first", op->label,
               dname(in[0]->dtype), dname(in[1]->dtype));
     n_values++;
@@ -73,11 +79,11 @@ static void pairs(void) {
         int bits, kind;
         CHECK_MSG(op != NULL && op->nin == 2, "%s is in promotion.h and not in ops.def",
                   promotion_binary[k].op);
-        if (!op) continue;
+        if (!op) { continue; }
         bits = op->rule == INTEGERS || op->rule == SHIFTS;
         kind = TENSOR__(row)(op->id)->kind;
-        for (form = 0; form < 4; form++)
-            for (a = 0; a < TENSOR_DTYPE_COUNT; a++)
+        for (form = 0; form < 4; form++) {
+            for (a = 0; a < TENSOR_DTYPE_COUNT; a++) {
                 for (b = 0; b < TENSOR_DTYPE_COUNT; b++) {
                     tensor_scope_t s = tensor_scope_begin();
                     tensor_t *in[2], *y;
@@ -86,19 +92,22 @@ static void pairs(void) {
                     lcg_state = 5;
                     in[0] = make(a, form < 2, three, LC, 0.5, 3, SIGNED, 0);
                     in[1] = make(b, form == 0 || form == 2, three, LC, 0.5, 3, SIGNED, 0);
-                    if (b == TENSOR_BOOL) in[1] = tensor_ones_like(in[1]);
+                    if (b == TENSOR_BOOL) { in[1] = tensor_ones_like(in[1]); }
                     sprintf(what, "%s%s %s%s", dname(a), form < 2 ? "" : " 0-d", dname(b),
                             form == 0 || form == 2 ? "" : " 0-d");
                     y = run(op, in);
                     promotion_check(op->label, what, y, want,
                                     bits || (op->rule == NO_BOOL && a == TENSOR_BOOL && b == TENSOR_BOOL));
                     // a 0-d operand of a half result (of a row computed in double) takes part unrounded
-                    if (form % 3 && (half || kind == TENSOR__DBL))
+                    if (form % 3 && (half || kind == TENSOR__DBL)) {
                         n_skipped_half++;
-                    else if (want != 'x' && y->state == TENSOR__LIVE && a != b)
+                    } else if (want != 'x' && y->state == TENSOR__LIVE && a != b) {
                         promotion_value(op, in, y, compute);
+                    }
                     tensor_scope_end(s);
                 }
+            }
+        }
     }
 }
 
@@ -110,7 +119,7 @@ static tensor_t *call_of(const entry_t *op, const arguments_t *given, tensor_t *
                          double number) {
     arguments_t a = *given;
     a.in[0] = x, a.in[1] = other, a.nin = other ? 2 : 1;
-    if (op->twin == NUMBER || op->twin == NUMBER_HERE) a.f[0] = number;
+    if (op->twin == NUMBER || op->twin == NUMBER_HERE) { a.f[0] = number; }
     op->call(&a);
     return a.out[0];
 }
@@ -124,7 +133,7 @@ static const entry_t *entry_named(const char *name) {
 }
 // The op a twin belongs to, which stands before it.
 static const entry_t *base_of(const entry_t *op) {
-    while (op->twin != ITSELF) op--;
+    while (op->twin != ITSELF) { op--; }
     return op;
 }
 
@@ -137,8 +146,9 @@ static void every_op(void) {
         const char *different = skipped(op->name, "DTYPE");
         int same = 1;
         cases_of_op(op, 0, cases, MAX_CASES);
-        for (i = 0; i < cases[0].nin; i++)
-            if (has_letter(&cases[0].in[i], 'z')) cases[0].in[i].letters[0] = 0;       // of any dtype
+        for (i = 0; i < cases[0].nin; i++) {
+            if (has_letter(&cases[0].in[i], 'z')) { cases[0].in[i].letters[0] = 0; }       // of any dtype
+        }
         for (d = 0; d < TENSOR_DTYPE_COUNT; d++) {
             char want = promotion_ops[k].result[d];
             tensor_scope_t s = tensor_scope_begin();
@@ -147,7 +157,7 @@ static void every_op(void) {
             memset(&a, 0, sizeof a);
             arguments_of(op, &cases[0], (tensor_dtype_t)d, &a);
             tensor_manual_seed(1);
-            if (tensor_ok()) op->call(&a);
+            if (tensor_ok()) { op->call(&a); }
             y = a.out[0];
             if (different && tensor_ok() && y && want != 'x' && dtype_letters[y->dtype] != want) {
                 same = 0;
@@ -176,8 +186,11 @@ static void twin_of_number(const entry_t *twin, const entry_t *base, int dtype, 
     int turned = is_named(twin, "rsub_scalar");         // b - a
     tensor_t *a, *b, *y, *z;
     int weak = dtype;
-    if (!is_float(dtype) && v != floor(v)) weak = TENSOR_F32;
-    else if (dtype == TENSOR_BOOL && v != 0 && v != 1) weak = TENSOR_I64;
+    if (!is_float(dtype) && v != floor(v)) {
+        weak = TENSOR_F32;
+    } else if (dtype == TENSOR_BOOL && v != 0 && v != 1) {
+        weak = TENSOR_I64;
+    }
     if (!isa_there[isa] || (isa && j > 1) ||
         (!is_float(dtype) && weak != TENSOR_F32 && v < 0 && (dtype == TENSOR_U8 || is_named(base, "pow")))) {
         n_skipped_twins++;
@@ -195,11 +208,12 @@ static void twin_of_number(const entry_t *twin, const entry_t *base, int dtype, 
         z = call_of(base, &none, tensor_to(a, (tensor_dtype_t)weak), b, 0);
     }
     n_values++;
-    if (tensor_is_poison(z))
+    if (tensor_is_poison(z)) {
         CHECK_MSG(tensor_is_poison(y), "%s %s %g: the tensor form refuses", twin->name, dname(dtype), v);
-    else
+    } else {
         CHECK_MSG(same_bits(y, z), "%s(%s, %g) on %s differs from the tensor form (%s)", twin->name,
                   dname(dtype), v, isas[isa], tensor_error_text());
+    }
     tensor_clear_error();
     tensor_set_isa(NULL);
 }
@@ -208,16 +222,21 @@ static void scalar_twins(void) {
     int k, dtype, j, isa, n = 0;
     for (k = 0; k < NOPS; k++) {
         const entry_t *base = base_of(&ops[k]);
-        if (is_named(&ops[k], "rsub_scalar")) base = entry_named("sub");
-        else if (ops[k].twin != NUMBER) continue;
+        if (is_named(&ops[k], "rsub_scalar")) {
+            base = entry_named("sub");
+        } else if (ops[k].twin != NUMBER) {
+            continue;
+        }
         n++;
-        for (dtype = 0; dtype < TENSOR_DTYPE_COUNT; dtype++)
-            for (j = 0; j < COUNT(numbers); j++)
+        for (dtype = 0; dtype < TENSOR_DTYPE_COUNT; dtype++) {
+            for (j = 0; j < COUNT(numbers); j++) {
                 for (isa = 0; isa < COUNT(isas); isa++) {
                     tensor_scope_t s = tensor_scope_begin();
                     twin_of_number(&ops[k], base, dtype, numbers[j], j, isa);
                     tensor_scope_end(s);
                 }
+            }
+        }
     }
     CHECK(n > 20);
     { // 64-bit integers that a double does not hold
@@ -236,7 +255,7 @@ static void scalar_twins(void) {
 // y is what the op gives, z what its twin left in x: the same, or refused where the dtype cannot hold it.
 static void check_in_place(const entry_t *twin, tensor_t *x, tensor_t *y, tensor_t *z, int refused,
                            const char *what) {
-    if (y->dtype == TENSOR_BOOL && x->dtype != TENSOR_BOOL) y = tensor_to(y, x->dtype);  // a comparison
+    if (y->dtype == TENSOR_BOOL && x->dtype != TENSOR_BOOL) { y = tensor_to(y, x->dtype); }  // a comparison
     if (refused) {
         CHECK_MSG(tensor_is_poison(z) && tensor_error_code() == TENSOR_ERR_DTYPE,
                   "%s %s: expected DTYPE, got %s", twin->name, what, tensor_error_text());
@@ -270,16 +289,22 @@ static void here_of_two(const entry_t *twin, const arguments_t *given, int dtype
              *b = tensor_scalar(2, (tensor_dtype_t)dtype), *y;
     char what[64];
     int refused;
-    if (form == 3 && number->twin != NUMBER) return;        // logical_and_ has no twin for numbers
-    if (form == 0) b = make(dtype, 2, dims, LT, 0.5, 3, SIGNED, 0);
-    if (form == 1) b = make(dtype, 1, row, LS, 0.5, 3, SIGNED, 0);
-    if (form == 3) y = call_of(number, given, x, NULL, 2);
-    else y = call_of(base_of(twin), given, x, b, 0);
+    if (form == 3 && number->twin != NUMBER) { return; }        // logical_and_ has no twin for numbers
+    if (form == 0) { b = make(dtype, 2, dims, LT, 0.5, 3, SIGNED, 0); }
+    if (form == 1) { b = make(dtype, 1, row, LS, 0.5, 3, SIGNED, 0); }
+    if (form == 3) {
+        y = call_of(number, given, x, NULL, 2);
+    } else {
+        y = call_of(base_of(twin), given, x, b, 0);
+    }
     refused = tensor_is_poison(y) || category(y->dtype) > category(dtype);
     sprintf(what, "%s %c form %d", dname(dtype), layout_names[layout], form);
     tensor_clear_error();
-    if (form == 3) check_in_place(number_here, x, y, call_of(number_here, given, x, NULL, 2), refused, what);
-    else check_in_place(twin, x, y, call_of(twin, given, x, b, 0), refused, what);
+    if (form == 3) {
+        check_in_place(number_here, x, y, call_of(number_here, given, x, NULL, 2), refused, what);
+    } else {
+        check_in_place(twin, x, y, call_of(twin, given, x, b, 0), refused, what);
+    }
 }
 // Those of other shapes: on the inputs of their cases.
 static void here_of_case(const entry_t *twin, const case_t *c, tensor_dtype_t dtype) {
@@ -301,11 +326,12 @@ static void filled(int dtype, int layout) {
     tensor_t *x = make(dtype, 2, dims, layout, -3, 3, VALUES, 0), *c = packed(x), *y,
              *m = tensor_gt_scalar(c, 1);
     int from;
-    if (dtype == TENSOR_BOOL)
+    if (dtype == TENSOR_BOOL) {
         CHECK_POISON(tensor_clamp_(x, -1, 2), TENSOR_ERR_DTYPE, "clamp_: a result of i64");
-    else
+    } else {
         CHECK_MSG(same_bits(tensor_clamp_(x, -1, 2), tensor_clamp(c, -1, 2)), "clamp_ %s",
                   dname(dtype));
+    }
     y = tensor_masked_fill(c, m, 1);
     CHECK_MSG(same_bits(tensor_masked_fill_(tensor_copy_(x, c), m, 1), y), "masked_fill_ %s",
               dname(dtype));
@@ -335,37 +361,45 @@ static void in_place(void) {
     changes_itself = 1;
     for (k = 0; k < NOPS; k++) {
         const entry_t *base = base_of(&ops[k]);
-        if (ops[k].twin != HERE) continue;
+        if (ops[k].twin != HERE) { continue; }
         n = cases_of_op(base, 0, cases, MAX_CASES);
         CHECK_MSG(n > 0, "%s has no case", base->name);
         if (cases[0].nin == 1 || (base->operands == 2 && cases[0].nin == 2)) {
             of[cases[0].nin - 1]++;
-            for (i = 0; i < n; i++)
-                for (dtype = 0; dtype < TENSOR_DTYPE_COUNT; dtype++)
-                    for (layout = LC; layout <= LN; layout++)
+            for (i = 0; i < n; i++) {
+                for (dtype = 0; dtype < TENSOR_DTYPE_COUNT; dtype++) {
+                    for (layout = LC; layout <= LN; layout++) {
                         for (form = 0; form < (cases[0].nin == 1 ? 1 : 4); form++) {
                             tensor_scope_t s = tensor_scope_begin();
-                            if (cases[0].nin == 1) here_of_one(&ops[k], &cases[i].given, dtype, layout);
-                            else here_of_two(&ops[k], &cases[i].given, dtype, layout, form);
+                            if (cases[0].nin == 1) {
+                                here_of_one(&ops[k], &cases[i].given, dtype, layout);
+                            } else {
+                                here_of_two(&ops[k], &cases[i].given, dtype, layout, form);
+                            }
                             tensor_scope_end(s);
                         }
+                    }
+                }
+            }
             continue;
         }
         of[2]++;
-        for (i = 0; i < n; i++)
+        for (i = 0; i < n; i++) {
             for (dtype = 0; dtype < 2; dtype++) {
                 tensor_scope_t s = tensor_scope_begin();
                 here_of_case(&ops[k], &cases[i], dtype ? TENSOR_F64 : TENSOR_F32);
                 tensor_scope_end(s);
             }
+        }
     }
     changes_itself = 0;
-    for (dtype = 0; dtype < TENSOR_DTYPE_COUNT; dtype++)
+    for (dtype = 0; dtype < TENSOR_DTYPE_COUNT; dtype++) {
         for (layout = LC; layout <= LN; layout++) {
             tensor_scope_t s = tensor_scope_begin();
             filled(dtype, layout);
             tensor_scope_end(s);
         }
+    }
     printf("in place: %d ops of one operand, %d of two, %d others\n", of[0], of[1], of[2]);
     CHECK(of[0] > 30 && of[1] > 10);
 }

@@ -138,7 +138,7 @@ static void edges(void) {
     int isa;
     tensor_t *e = tensor_zeros(0, 3), *t;
     for (isa = 0; isa < COUNT(isas); isa++) {
-        if (!isa_there[isa]) continue;
+        if (!isa_there[isa]) { continue; }
         tensor_set_isa(isas[isa]);
         edges_of_isa();
         CHECK_OK();

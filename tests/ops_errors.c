@@ -12,7 +12,7 @@ static void run_misuse(const op_t *op) {
         tensor_t *in[OPERANDS] = {0}, *dead, *y;
         tensor_scope_t s = tensor_scope_begin(), inner;
         int j;
-        for (j = 0; j < op->nin; j++) in[j] = input(op, &op->configs[0], j, TENSOR_F32, LC);
+        for (j = 0; j < op->nin; j++) { in[j] = input(op, &op->configs[0], j, TENSOR_F32, LC); }
         in[k] = NULL;
         y = run(op, in);
         CHECK_MSG(tensor_is_poison(y) && tensor_error_code() == TENSOR_ERR_OWNER &&
@@ -58,7 +58,7 @@ static void errors(void) {
         const op_t *op = &tested[k];
         tensor_dtype_t dtype = op->rule == INTEGERS || op->rule == SHIFTS ? TENSOR_I32 : TENSOR_F32;
         tensor_t *in[3];
-        if (op->ref != ref_pointwise || op->nin < 2) continue;
+        if (op->ref != ref_pointwise || op->nin < 2) { continue; }
         in[0] = tensor_ones_of((tensor_dtype_t)input_dtype(&op->configs[0].in[0], dtype), 2, 3);
         in[1] = tensor_ones_of(dtype, 4);
         in[2] = tensor_ones(1);

@@ -20,29 +20,30 @@ static tensor_t *laid_out(tensor_t *x, int layout) {
     int64_t dims[TENSOR_MAX_DIMS], perm[TENSOR_MAX_DIMS];
     tensor_t *view = x;
     int d;
-    if (!s.ndim) return x;
+    if (!s.ndim) { return x; }
     for (d = 0; d < s.ndim; d++) {
         dims[d] = layout == 0 ? s.dims[s.ndim - 1 - d] : s.dims[d];
         perm[d] = s.ndim - 1 - d;
     }
-    if (layout == 1) dims[s.ndim - 1] = 2 * s.dims[s.ndim - 1] + 1;
-    if (layout == 2) dims[s.ndim - 1] += 3;
+    if (layout == 1) { dims[s.ndim - 1] = 2 * s.dims[s.ndim - 1] + 1; }
+    if (layout == 2) { dims[s.ndim - 1] += 3; }
     view = tensor_zeros_n(dims, s.ndim, tensor_dtype(x));
-    if (layout == 0) view = tensor_permute_n(view, perm, s.ndim);
-    if (layout == 1) view = tensor_slice(view, -1, 1, dims[s.ndim - 1], 2);
-    if (layout == 2) view = tensor_narrow(view, -1, 2, s.dims[s.ndim - 1]);
+    if (layout == 0) { view = tensor_permute_n(view, perm, s.ndim); }
+    if (layout == 1) { view = tensor_slice(view, -1, 1, dims[s.ndim - 1], 2); }
+    if (layout == 2) { view = tensor_narrow(view, -1, 2, s.dims[s.ndim - 1]); }
     tensor_copy_(view, x);
     return view;
 }
 static int close_to(tensor_t *a, tensor_t *b) {
     tensor_shape_t s, t;
     int d;
-    if (!a || !b) return a == b;
+    if (!a || !b) { return a == b; }
     s = tensor_shape(a), t = tensor_shape(b);
-    for (d = 0; d < s.ndim && s.ndim == t.ndim; d++)
-        if (s.dims[d] != t.dims[d]) return 0;
-    if (s.ndim != t.ndim || tensor_dtype(a) != tensor_dtype(b)) return 0;
-    if (test_same_bits(a, b)) return 1;
+    for (d = 0; d < s.ndim && s.ndim == t.ndim; d++) {
+        if (s.dims[d] != t.dims[d]) { return 0; }
+    }
+    if (s.ndim != t.ndim || tensor_dtype(a) != tensor_dtype(b)) { return 0; }
+    if (test_same_bits(a, b)) { return 1; }
     return tensor_dtype(a) == TENSOR_F64 &&
            tensor_item(tensor_all(tensor_isclose(a, b, 1e-10, 1e-10, 1))) == 1;
 }
@@ -53,14 +54,16 @@ static void in_layouts(const entry_t *op, const case_t *c) {
         arguments_t a, b;
         arguments_of(op, c, TENSOR_F64, &a);
         b = a;
-        for (k = 0; k < a.nin; k++)
-            if (a.in[k]) b.in[k] = laid_out(a.in[k], layout);
+        for (k = 0; k < a.nin; k++) {
+            if (a.in[k]) { b.in[k] = laid_out(a.in[k], layout); }
+        }
         call_seeded(op, &a, 0);
         call_seeded(op, &b, 0);
         CHECK_MSG(tensor_ok(), "%s %s: %s", op->name, c->text, tensor_error_text());
-        for (r = 0; r < a.nout && tensor_ok(); r++)
+        for (r = 0; r < a.nout && tensor_ok(); r++) {
             CHECK_MSG(close_to(a.out[r], b.out[r]), "%s %s: result %d differs in layout %c", op->name,
                       c->text, r, "TSN"[layout]);
+        }
         CHECK_MSG(a.nout == b.nout, "%s %s: another number of results", op->name, c->text);
         tensor_clear_error();
         tensor_scope_end(s);
@@ -79,7 +82,7 @@ static tensor_t *graph_call(tensor_t *const *in, int n, void *user) {
     graph_t *g = (graph_t *)user;
     arguments_t a = g->a;
     int k;
-    for (k = 0; k < n; k++) a.in[g->at[k]] = in[k];
+    for (k = 0; k < n; k++) { a.in[g->at[k]] = in[k]; }
     return call_seeded(g->op, &a, g->result);
 }
 static void gradients_of(const entry_t *op, const case_t *c) {
@@ -90,23 +93,24 @@ static void gradients_of(const entry_t *op, const case_t *c) {
     memset(&g, 0, sizeof g);
     g.op = op;
     arguments_of(op, c, TENSOR_F64, &g.a);
-    for (k = 0; k < g.a.nin; k++)
+    for (k = 0; k < g.a.nin; k++) {
         if (is_data(&c->in[k]) && !has_letter(&c->in[k], 'c') && tensor_numel(g.a.in[k])) {
             g.at[g.n] = k;
             in[g.n++] = tensor_requires_grad_(tensor_detach(g.a.in[k]), 1);
         }
-    if (c->no_grad) g.n = 0;
+    }
+    if (c->no_grad) { g.n = 0; }
     results = 0;
     if (g.n) {
         arguments_t a = g.a;
-        for (k = 0; k < g.n; k++) a.in[g.at[k]] = in[k];
+        for (k = 0; k < g.n; k++) { a.in[g.at[k]] = in[k]; }
         call_seeded(op, &a, 0);
         CHECK_MSG(tensor_ok(), "%s %s: %s", op->name, c->text, tensor_error_text());
         results = a.nout;
     }
     for (g.result = 0; g.result < results; g.result++) {
         y = graph_call(in, g.n, &g);
-        if (!y || !tensor_requires_grad(y)) continue;
+        if (!y || !tensor_requires_grad(y)) { continue; }
         n_grad++;
         CHECK_MSG(!tensor_gradcheck(graph_call, &g, in, g.n, 1e-6, 1e-5, 1e-3), "%s %s, result %d: %s",
                   op->name, c->text, g.result, tensor_error_text());
@@ -128,8 +132,9 @@ static void on_device(const entry_t *op, const case_t *c) {
     int k, r;
     arguments_of(op, c, TENSOR_F32, &a);
     b = a;
-    for (k = 0; k < a.nin; k++)
-        if (a.in[k]) b.in[k] = on(a.in[k]);
+    for (k = 0; k < a.nin; k++) {
+        if (a.in[k]) { b.in[k] = on(a.in[k]); }
+    }
     call_seeded(op, &a, 0);
     tensor_set_default_device(TENSOR_CUDA);
     call_seeded(op, &b, 0);
@@ -137,7 +142,7 @@ static void on_device(const entry_t *op, const case_t *c) {
     CHECK_MSG(tensor_ok(), "%s %s on a device: %s", op->name, c->text, tensor_error_text());
     for (r = 0; r < a.nout && r < b.nout && tensor_ok(); r++) {
         tensor_t *y = b.out[r];
-        if (!a.out[r] || !y) continue;
+        if (!a.out[r] || !y) { continue; }
         CHECK_MSG(tensor_device(y) == TENSOR_CUDA, "%s %s: result %d is not on the device", op->name, c->text,
                   r);
         CHECK_MSG(test_same_bits(a.out[r], off(y)), "%s %s: result %d differs on the device", op->name,
@@ -155,7 +160,7 @@ static void on_device(const entry_t *op, const case_t *c) {
 static void misused(const entry_t *op, const case_t *c) {
     int k, dead, any = skipped(op->name, "MISUSE") != NULL;        // of any code
     n_any += any;
-    for (k = 0; k < c->nin; k++)
+    for (k = 0; k < c->nin; k++) {
         for (dead = 0; dead < 2; dead++) {
             tensor_scope_t s = tensor_scope_begin(), inner;
             arguments_t a;
@@ -183,6 +188,7 @@ static void misused(const entry_t *op, const case_t *c) {
             tensor_scope_end(s);
             n_misuse++;
         }
+    }
 }
 
 static int left[3];

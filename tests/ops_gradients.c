@@ -27,13 +27,13 @@ static tensor_t *graph_call(tensor_t *const *in, int n, void *user) {
             v[k] = g->constant[k];
             continue;
         }
-        if (!nd) continue;
+        if (!nd) { continue; }
         if (g->mode == G_PERMUTE) {
-            for (d = 0; d < nd; d++) perm[d] = nd - 1 - d;
+            for (d = 0; d < nd; d++) { perm[d] = nd - 1 - d; }
             v[k] = tensor_permute_n(in[k], perm, nd);
         }
-        if (g->mode == G_SLICE) v[k] = tensor_slice(in[k], -1, 1, tensor_size(in[k], -1), 2);
-        if (g->mode == G_EXPAND) v[k] = tensor_expand_n(in[k], g->config->in[k].dims, nd);
+        if (g->mode == G_SLICE) { v[k] = tensor_slice(in[k], -1, 1, tensor_size(in[k], -1), 2); }
+        if (g->mode == G_EXPAND) { v[k] = tensor_expand_n(in[k], g->config->in[k].dims, nd); }
     }
     return run(g->op, v);
 }
@@ -45,7 +45,7 @@ static int wanted(graph_t *g, tensor_t *const *in) {
     nd_t list[OPERANDS], out;
     int k, there;
     (void)a;
-    for (k = 0; k < g->nin; k++) nd_read(&list[k], in[k]);
+    for (k = 0; k < g->nin; k++) { nd_read(&list[k], in[k]); }
     out.dtype = TENSOR_F64;
     there = 1;
     if (g->op->result > 0 && g->mode == G_PLAIN) {
@@ -53,26 +53,27 @@ static int wanted(graph_t *g, tensor_t *const *in) {
         there = out.nd >= 0;
         nd_free(&out);
     }
-    for (k = 0; k < g->nin; k++) nd_free(&list[k]);
-    if (!there) return 0;
+    for (k = 0; k < g->nin; k++) { nd_free(&list[k]); }
+    if (!there) { return 0; }
     y = graph_call(in, g->nin, g);
     return tensor_requires_grad(y);
 }
 
 static void run_grad(const op_t *op) {
     int c, v, k, d;
-    if (!has_gradient(op)) return;
+    if (!has_gradient(op)) { return; }
     for (c = 0; c < op->nconfigs; c++) {
         const config_t *config = &op->configs[c];
         int64_t biggest = 0, smallest = 1;
         for (k = 0; k < op->nin; k++) {
             int64_t n = 1;
-            for (d = 0; d < config->in[k].nd; d++) n *= config->in[k].dims[d];
-            if (n > biggest) biggest = n;
-            if (!n) smallest = 0;
+            for (d = 0; d < config->in[k].nd; d++) { n *= config->in[k].dims[d]; }
+            if (n > biggest) { biggest = n; }
+            if (!n) { smallest = 0; }
         }
-        if (biggest > 40 || !smallest)
+        if (biggest > 40 || !smallest) {
             continue; // central differences cost numel calls (twice numel^2 for the second)
+        }
         for (v = 0; v < 8; v++) {
             // Leaf layouts C T S O N, then leaves behind a permute, a slice, an expand.
             static const int leaf[] = {LC, LT, LS, LO, LN, LC, LC, LC},
@@ -88,16 +89,18 @@ static void run_grad(const op_t *op) {
                 int own = input_dtype(p, TENSOR_F64);
                 dims |= p->nd;
                 if (p->nd && own == TENSOR_F64) {
-                    if (mode[v] == G_PERMUTE)
-                        for (d = 0; d < p->nd; d++) p->dims[d] = config->in[k].dims[p->nd - 1 - d];
-                    if (mode[v] == G_SLICE) p->dims[p->nd - 1] = config->in[k].dims[p->nd - 1] * 2 + 1;
-                    if (mode[v] == G_EXPAND) p->dims[0] = 1;
+                    if (mode[v] == G_PERMUTE) {
+                        for (d = 0; d < p->nd; d++) { p->dims[d] = config->in[k].dims[p->nd - 1 - d]; }
+                    }
+                    if (mode[v] == G_SLICE) { p->dims[p->nd - 1] = config->in[k].dims[p->nd - 1] * 2 + 1; }
+                    if (mode[v] == G_EXPAND) { p->dims[0] = 1; }
                 }
                 in[k] = tensor_detach(input(op, &phys, k, TENSOR_F64, leaf[v]));
-                if (own == TENSOR_F64)
+                if (own == TENSOR_F64) {
                     tensor_requires_grad_(in[k], 1);
-                else
+                } else {
                     g.constant[k] = in[k];
+                }
             }
             if (!dims && v) {
                 tensor_scope_end(s);
@@ -133,9 +136,9 @@ static void run_grad_values(const op_t *op) {
     static const double rtol[] = {3e-5, 1e-11, 2e-2, 1e-1}, atol[] = {3e-5, 1e-11, 2e-2, 1e-1};
     static const char layouts[][OPERANDS] = {{LC, LC, LC}, {LT, LT, LT}, {LS, LC, LO}};
     int c, l, t, isa, k, flags;
-    if (!has_gradient(op)) return;
-    for (c = 0; c < op->nconfigs; c++)
-        for (l = 0; l < COUNT(layouts); l++)
+    if (!has_gradient(op)) { return; }
+    for (c = 0; c < op->nconfigs; c++) {
+        for (l = 0; l < COUNT(layouts); l++) {
             for (t = 0; t < COUNT(dtypes); t++) {
                 tensor_scope_t s = tensor_scope_begin();
                 tensor_t *in[OPERANDS] = {0}, *wide[OPERANDS] = {0}, *got[OPERANDS], *want[OPERANDS];
@@ -153,10 +156,12 @@ static void run_grad_values(const op_t *op) {
                     tensor_scope_end(s);
                     continue;
                 }
-                for (isa = 0; isa < COUNT(isas); isa++)
+                for (isa = 0; isa < COUNT(isas); isa++) {
                     for (flags = 0; flags <= TENSOR_CREATE_GRAPH; flags += TENSOR_CREATE_GRAPH) {
                         if (!isa_there[isa] ||
-                            (flags && (l || isa < 3))) continue;
+                            (flags && (l || isa < 3))) {
+                            continue;
+                        }
                         tensor_set_isa(isas[isa]);
                         n = gradients_of(op, in, got, flags);
                         n_gradvalues++;
@@ -173,10 +178,11 @@ static void run_grad_values(const op_t *op) {
                             }
                             nd_read(&a, got[k]), nd_read(&b, want[k]);
                             good = a.n == b.n && a.nd == b.nd && a.dtype == dtypes[t];
-                            for (j = 0; j < a.n && good; j++)
+                            for (j = 0; j < a.n && good; j++) {
                                 good = (a.v[j] != a.v[j] && b.v[j] != b.v[j]) || a.v[j] == b.v[j] ||
                                        fabs(a.v[j] - b.v[j]) <= scale * atol[t] + rtol[t] * fabs(b.v[j]);
-                            if (good) j = 1;
+                            }
+                            if (good) { j = 1; }
                             CHECK_MSG(good,
                                       "%s config %d layout %c %s %s%s: gradient of input %d, "
                                       "element %lld is %.9g, in f64 %.9g",
@@ -187,9 +193,12 @@ static void run_grad_values(const op_t *op) {
                             nd_free(&a), nd_free(&b);
                         }
                     }
+                }
                 tensor_set_isa(NULL);
                 tensor_scope_end(s);
             }
+        }
+    }
 }
 
 // ---- torch.linalg ----
@@ -218,7 +227,7 @@ static void linalg_case(int id, call_t call) {
 
 static void linalg_cases(void) {
     int k;
-    for (k = 0; k < LINALG_CASES; k++) linalg_case(linalg_list[k].id, linalg_list[k].call);
+    for (k = 0; k < LINALG_CASES; k++) { linalg_case(linalg_list[k].id, linalg_list[k].call); }
     CHECK(tensor_equal(tensor_linalg_lu(tensor_reshape(tensor_arange(0, 4, 1, TENSOR_F32), 2, 2)).p,
                        tensor_rsub_scalar(tensor_eye(2, 2), 1)));       // rows swapped
 }
@@ -241,15 +250,16 @@ static void kinks(void) {
     for (k = 0; k < COUNT(rows); k++) {
         x = tensor_requires_grad_(tensor_from(rows[k].x, TENSOR_F64, 3), 1);
         y = rows[k].f(x);
-        if (tensor_ndim(y)) y = tensor_sum(y);
+        if (tensor_ndim(y)) { y = tensor_sum(y); }
         CHECK_MSG(tensor_autograd_grad(&y, 1, NULL, &x, 1, &g, 0) == 0, "%s: %s", rows[k].name,
                   tensor_error_text());
-        if (k == 0)
+        if (k == 0) {
             is_values(g,
                       (const double[]){0, 0, tensor_is_poison(g) ? 0 : ((const double *)tensor_data(g))[2]},
                       3, __LINE__);
-        else
+        } else {
             is_values(g, rows[k].g, 3, __LINE__);
+        }
         n_grad++;
     }
     x = tensor_requires_grad_(F32(-1, 0.5f, 1), 1);
@@ -319,7 +329,7 @@ static void special_cases(void) {
         {TENSOR_OP_INCOMPLETE_GAMMA, call_of_igammac}, {TENSOR_OP_HURWITZ_ZETA, call_of_zeta},
     };
     int j, v, k;
-    for (j = 0; j < COUNT(list); j++)
+    for (j = 0; j < COUNT(list); j++) {
         for (v = 0; v < 5; v++) {
             tensor_scope_t s = tensor_scope_begin();
             double values[6], constants[6];
@@ -327,14 +337,15 @@ static void special_cases(void) {
             int code, id = list[j].id;
             for (k = 0; k < 6; k++) {
                 values[k] = 0.35 + 0.45 * k + 0.2 * v;
-                if (id == TENSOR_OP_BESSEL_I && k % 2) values[k] *= -10;        // both series
-                if (id == TENSOR_OP_BESSEL && k % 3 == 2) values[k] *= 15;
+                if (id == TENSOR_OP_BESSEL_I && k % 2) { values[k] *= -10; }        // both series
+                if (id == TENSOR_OP_BESSEL && k % 3 == 2) { values[k] *= 15; }
                 constants[k] = 1.3 + 0.5 * (5 - k);
             }
             x = tensor_requires_grad_(tensor_from(values, TENSOR_F64, 3, 2), 1);
             constant = tensor_from(constants, TENSOR_F64, 3, 2);
-            if (list[j].call == call_of_i0 || list[j].call == call_of_i1)       // of numbers of one size
+            if (list[j].call == call_of_i0 || list[j].call == call_of_i1) {   // of numbers of one size
                 x = tensor_requires_grad_(tensor_clone(tensor_detach(tensor_clamp(x, -6, 6))), 1);
+            }
             code = tensor_gradcheck(list[j].call, constant, &x, 1, 1e-6, 1e-5, 1e-3);
             CHECK_MSG(code == 0, "special %d, %d: %s", j, v, tensor_error_text());
             tensor_clear_error();
@@ -345,6 +356,7 @@ static void special_cases(void) {
             n_grad++, n_gradgrad++;
             tensor_scope_end(s);
         }
+    }
 }
 
 static void first_and_second(void) {
@@ -353,7 +365,7 @@ static void first_and_second(void) {
     linalg_cases();
     special_cases();
     for (k = 0; k < TENSOR_OP_COUNT; k++) {
-        if (k == TENSOR_OP_TRANSFER) continue;          // ops_device.c
+        if (k == TENSOR_OP_TRANSFER) { continue; }          // ops_device.c
         CHECK_MSG(!TENSOR__(row)(k)->grad || (row_grad[k] >= 5 && row_gradgrad[k] >= 5),
                   "%s: %d gradcheck and %d gradgradcheck cases, at least 5 are wanted",
                   TENSOR__(row)(k)->name, row_grad[k], row_gradgrad[k]);

@@ -16,16 +16,19 @@ static int call_and_back(const entry_t *op, const case_t *c, const arguments_t *
     arguments_t a = *given;
     tensor_scope_t s = tensor_scope_begin();
     int k;
-    for (k = 0; k < a.nin; k++)
-        if (a.in[k] && is_data(&c->in[k]) && !skipped(op->name, "GRADIENT"))
+    for (k = 0; k < a.nin; k++) {
+        if (a.in[k] && is_data(&c->in[k]) && !skipped(op->name, "GRADIENT")) {
             a.in[k] = tensor_requires_grad_(tensor_detach(a.in[k]), 1);
+        }
+    }
     tensor_manual_seed(7);
     op->call(&a);
-    for (k = 0; k < a.nout && tensor_ok(); k++)
+    for (k = 0; k < a.nout && tensor_ok(); k++) {
         if (a.out[k] && tensor_requires_grad(a.out[k])) {
             tensor_backward(tensor_sum(a.out[k]));
             break;
         }
+    }
     k = tensor_error_code();
     tensor_scope_end(s);
     return k;
@@ -39,14 +42,14 @@ static void allocations_fail(const entry_t *op, const case_t *c) {
             arguments_t a;
             tensor_scope_t s;
             int code;
-            if (!heap_open(&w, mode)) return;
+            if (!heap_open(&w, mode)) { return; }
             s = tensor_scope_begin();
             arguments_of(op, c, TENSOR_F32, &a);
             CHECK(tensor_ok());
             calls = k < 0 ? -w.h.calls : calls;
             w.h.fail_at = k < 0 ? -1 : w.h.calls + k;
             code = call_and_back(op, c, &a);
-            if (k < 0) calls += w.h.calls;
+            if (k < 0) { calls += w.h.calls; }
             w.h.fail_at = -1;
             CHECK_MSG(code == 0 || (k >= 0 && code == TENSOR_ERR_OUT_OF_MEMORY),
                       "%s %s, mode %d, k = %ld: %s", op->name, c->text, mode, k, tensor_error_text());
@@ -77,7 +80,7 @@ static void at_ends(const entry_t *op, const case_t *c) {
         tensor_shape_t shape;
         size_t bytes;
         char *p;
-        if (!a.in[k]) continue;
+        if (!a.in[k]) { continue; }
         shape = tensor_shape(a.in[k]);
         bytes = (size_t)tensor_numel(a.in[k]) * tensor_dtype_size(tensor_dtype(a.in[k]));
         CHECK(bytes <= PAGE);
@@ -90,10 +93,12 @@ static void at_ends(const entry_t *op, const case_t *c) {
     tensor_manual_seed(7);
     op->call(&b);
     CHECK_MSG(tensor_ok() && a.nout == b.nout, "%s %s: %s", op->name, c->text, tensor_error_text());
-    for (r = 0; r < a.nout && tensor_ok(); r++)
-        if (a.out[r] && b.out[r])
+    for (r = 0; r < a.nout && tensor_ok(); r++) {
+        if (a.out[r] && b.out[r]) {
             CHECK_MSG(test_same_bits(a.out[r], b.out[r]), "%s %s: result %d differs at the end of a page",
                       op->name, c->text, r);
+        }
+    }
     tensor_clear_error();
     tensor_scope_end(s);
     n_bounds++;
@@ -106,10 +111,10 @@ static void bounds(void) {
     for (k = 0; k < PAGES; k++) {
         pages[k] = (char *)mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         CHECK(pages[k] != (char *)MAP_FAILED && mprotect(pages[k] + PAGE, PAGE, PROT_NONE) == 0);
-        if (pages[k] == (char *)MAP_FAILED) return;
+        if (pages[k] == (char *)MAP_FAILED) { return; }
     }
     left[1] = every_case("BOUNDS", at_ends);
-    for (k = 0; k < PAGES; k++) munmap(pages[k], 2 * PAGE);
+    for (k = 0; k < PAGES; k++) { munmap(pages[k], 2 * PAGE); }
 }
 
 int main(void) {

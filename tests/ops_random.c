@@ -66,7 +66,7 @@ static void draws(const char *name, draw_t draw, double mean, double deviation) 
     CHECK_MSG(same_bits(a, c), "%s: 1 and 4 threads differ", name);
     n_threads++;
     for (k = 0; k < COUNT(isas); k++) {
-        if (!isa_there[k]) continue;
+        if (!isa_there[k]) { continue; }
         tensor_set_isa(isas[k]);
         tensor_manual_seed(42);
         CHECK_MSG(same_bits(a, draw(100003)), "%s: differs on %s", name, isas[k]);
@@ -74,8 +74,8 @@ static void draws(const char *name, draw_t draw, double mean, double deviation) 
     }
     tensor_set_isa(NULL);
     nd_read(&v, a);
-    for (m = s = 0, k = 0; k < v.n; k++) m += v.v[k] / (double)v.n;
-    for (k = 0; k < v.n; k++) s += (v.v[k] - m) * (v.v[k] - m) / (double)v.n;
+    for (m = s = 0, k = 0; k < v.n; k++) { m += v.v[k] / (double)v.n; }
+    for (k = 0; k < v.n; k++) { s += (v.v[k] - m) * (v.v[k] - m) / (double)v.n; }
     CHECK_MSG(fabs(m - mean) < 4 * deviation / sqrt((double)v.n), "%s: mean %g, expected %g", name, m, mean);
     CHECK_MSG(fabs(sqrt(s) - deviation) < 0.02 * deviation, "%s: deviation %g, expected %g", name, sqrt(s),
               deviation);
@@ -103,8 +103,9 @@ static void uniform(void) {
     // seed 0, stream 0: the first known answer is the first block of rand
     tensor_manual_seed(0);
     t = tensor_rand(4);
-    for (k = 0; k < 4; k++)
+    for (k = 0; k < 4; k++) {
         CHECK(((const float *)tensor_data(t))[k] == (float)(kat[0].out[k] >> 8) * 5.9604644775390625e-8f);
+    }
     draws("rand", draw_rand, 0.5, sqrt(1 / 12.0));
     draws("uniform_", draw_uniform, 1, 4 * sqrt(1 / 12.0));
     {
@@ -155,7 +156,7 @@ static void randperm(void) {
     CHECK(same_bits(a, b) && !same_bits(a, c));
     for (k = 0; k < 1000; k++) {
         int64_t v = ((const int64_t *)tensor_data(a))[k];
-        if (v >= 0 && v < 1000) seen[v]++;
+        if (v >= 0 && v < 1000) { seen[v]++; }
         sorted += v == k;
     }
     CHECK(memchr(seen, 0, 1000) == NULL && sorted < 20);
@@ -199,7 +200,7 @@ static void multinomial_without_replacement(void) {
     tensor_copy_out(y, pick, sizeof pick);
     for (int i = 0; i < ROWS; i++) {
         int all = 0;
-        for (int k = 0; k < 3; k++) all |= 1 << pick[i][k];
+        for (int k = 0; k < 3; k++) { all |= 1 << pick[i][k]; }
         CHECK_MSG(all == 13, "row %d", i);
         seen[pick[i][0]][pick[i][1]]++;
     }

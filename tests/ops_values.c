@@ -13,13 +13,13 @@ static const char layouts_used[][OPERANDS] = {{LC, LC, LC}, {LT, LT, LT}, {LS, L
 static void run_values(const op_t *op) {
     int c, l, dtype, isa, k;
     n_ops++;
-    for (c = 0; c < op->nconfigs; c++)
+    for (c = 0; c < op->nconfigs; c++) {
         for (l = 0; l < COUNT(layouts_used); l++) {
             const config_t *config = &op->configs[c];
             int useful = l == 0;
-            for (k = 0; k < op->nin; k++) useful |= config->in[k].nd > 0;
-            if (op->nin == 1 && l > 5) continue;
-            if (!useful) continue;
+            for (k = 0; k < op->nin; k++) { useful |= config->in[k].nd > 0; }
+            if (op->nin == 1 && l > 5) { continue; }
+            if (!useful) { continue; }
             for (dtype = 0; dtype < TENSOR_DTYPE_COUNT; dtype++) {
                 tensor_scope_t s = tensor_scope_begin();
                 tensor_t *in[OPERANDS] = {0}, *flat[OPERANDS] = {0}, *y, *z;
@@ -45,18 +45,19 @@ static void run_values(const op_t *op) {
                     tensor_scope_end(s);
                     continue;
                 }
-                for (k = 0; k < op->nin; k++) nd_read(&a[k], in[k]);
+                for (k = 0; k < op->nin; k++) { nd_read(&a[k], in[k]); }
                 want.dtype = out;
                 op->ref(op, a, &want);
                 if (want.nd < 0) {                      // the op has not so many results here
-                    for (k = 0; k < op->nin; k++) nd_free(&a[k]);
+                    for (k = 0; k < op->nin; k++) { nd_free(&a[k]); }
                     nd_free(&want);
                     tensor_scope_end(s);
                     continue;
                 }
-                if (!is_float(out))
-                    for (k = 0; k < want.n; k++) want.i[k] = wrap_int(want.i[k], out);
-                for (k = 0; k < op->nin; k++) flat[k] = packed(in[k]);
+                if (!is_float(out)) {
+                    for (k = 0; k < want.n; k++) { want.i[k] = wrap_int(want.i[k], out); }
+                }
+                for (k = 0; k < op->nin; k++) { flat[k] = packed(in[k]); }
                 for (isa = 0; isa < COUNT(isas); isa++) {
                     char full[128];
                     if (!isa_there[isa]) {
@@ -67,7 +68,7 @@ static void run_values(const op_t *op) {
                     sprintf(full, "%s %s", what, isas[isa]);
                     y = run(op, in);
                     n_values++;
-                    if (!compare(op, y, &want, out, full)) break;
+                    if (!compare(op, y, &want, out, full)) { break; }
                     if (l && !(op->flags & NO_BITS)) {
                         z = run(op, flat);
                         n_bits++;
@@ -76,12 +77,13 @@ static void run_values(const op_t *op) {
                     }
                 }
                 tensor_set_isa(NULL);
-                for (k = 0; k < op->nin; k++) nd_free(&a[k]);
+                for (k = 0; k < op->nin; k++) { nd_free(&a[k]); }
                 nd_free(&want);
                 CHECK_OK();
                 tensor_scope_end(s);
             }
         }
+    }
 }
 
 // ---- threads ----
@@ -89,7 +91,7 @@ static void run_values(const op_t *op) {
 static void run_threads(const op_t *op, const config_t *big) {
     int dtype, k, isa;
     static const int dtypes[] = {TENSOR_F32, TENSOR_F64, TENSOR_I64, TENSOR_F16};
-    for (dtype = 0; dtype < COUNT(dtypes); dtype++)
+    for (dtype = 0; dtype < COUNT(dtypes); dtype++) {
         for (isa = 0; isa < COUNT(isas); isa++) {
             tensor_scope_t s = tensor_scope_begin();
             tensor_t *in[OPERANDS] = {0}, *one, *four;
@@ -98,8 +100,9 @@ static void run_threads(const op_t *op, const config_t *big) {
                 continue;
             }
             lcg_state = 99;
-            for (k = 0; k < op->nin; k++)
+            for (k = 0; k < op->nin; k++) {
                 in[k] = input(op, big, k, dtypes[dtype], k == 1 && !*big->in[k].list ? LT : LC);
+            }
             tensor_set_isa(isas[isa]);
             tensor_set_num_threads(1);
             one = run(op, in);
@@ -113,9 +116,10 @@ static void run_threads(const op_t *op, const config_t *big) {
                 tensor_set_num_threads(4);
                 n4 = gradients_of(op, in, g4, 0);
                 tensor_set_num_threads(1);
-                for (k = 0; k < n1 && n1 == n4; k++)
+                for (k = 0; k < n1 && n1 == n4; k++) {
                     CHECK_MSG((!g1[k] && !g4[k]) || (g1[k] && g4[k] && same_bits(g1[k], g4[k])),
                               "%s %s: gradient %d differs between 1 and 4 threads", op->label, isas[isa], k);
+                }
                 CHECK_MSG(n1 == n4 && n1 >= 0, "%s: %s", op->label, tensor_error_text());
                 n_threads++;
             }
@@ -125,6 +129,7 @@ static void run_threads(const op_t *op, const config_t *big) {
             CHECK_OK();
             tensor_scope_end(s);
         }
+    }
 }
 
 // The shapes that threads share: large ones for each kind of reference.
@@ -139,19 +144,19 @@ static void with_threads(const op_t *op) {
     config(&product_config, "130x300", "300x257", "257");
     config(&column_config, "301x300", "k300<301", "300x300");
     config(&flat_config, "100003", "100003", "100003");
-    if (op->result) return;
+    if (op->result) { return; }
     if (op->ref == ref_pointwise) {
         run_threads(op, &op->large[0]);
-        if (op->nin > 1) run_threads(op, &op->large[1]);
+        if (op->nin > 1) { run_threads(op, &op->large[1]); }
     } else if (op->ref == ref_square_times) {
         run_threads(op, &rows_config);
     } else if (op->ref == ref_rows) {
         run_threads(op, &rows_config);
-        if (op->p[0] == WHOLE && op->nin == 1) run_threads(op, &flat_config);
+        if (op->p[0] == WHOLE && op->nin == 1) { run_threads(op, &flat_config); }
     } else if (strncmp(op->label, "matmul ", 7) == 0 || strncmp(op->label, "mm ", 3) == 0) {
         run_threads(op, &product_config);
     } else if (op->id == TENSOR_OP_INDEX_SELECT || op->id == TENSOR_OP_INDEX_ADD) {
-        if (op->p[0] == 0) run_threads(op, &column_config);
+        if (op->p[0] == 0) { run_threads(op, &column_config); }
     } else if (op->id == TENSOR_OP_GATHER || op->id == TENSOR_OP_SCATTER_ADD) {
         config(&rows_config, "301x257", op->p[0] ? "k301x257<257" : "k301x257<301", "301x257");
         run_threads(op, &rows_config);

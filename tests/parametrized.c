@@ -253,9 +253,9 @@ static nn_module_t *whose;
 static int how_often;
 static tensor_t *removing_forward(nn_module_t *m, tensor_t *x) {
     (void)m;
-    if (how_often == 1) nn_remove_parametrizations(whose, "weight", 0);
-    if (how_often == 2) nn_free(whose);
-    if (how_often == 3) nn_child(nn_get_child(whose, "parametrizations"), "weight", nn_relu());
+    if (how_often == 1) { nn_remove_parametrizations(whose, "weight", 0); }
+    if (how_often == 2) { nn_free(whose); }
+    if (how_often == 3) { nn_child(nn_get_child(whose, "parametrizations"), "weight", nn_relu()); }
     return tensor_exp(x);
 }
 static void taken_apart(void) {

@@ -17,8 +17,8 @@ static void expect(tensor_t *x, const double *want, int n, double tol, int line,
     int k;
     test_note(tensor_numel(x) == n, __FILE__, line, "%s has %d elements, expected %d", what,
               (int)tensor_numel(x), n);
-    if (tensor_numel(x) != n || !got) return;
-    for (k = 0; k < n; k++) test_near(got[k], want[k], tol * (1 + fabs(want[k])), __FILE__, line, what);
+    if (tensor_numel(x) != n || !got) { return; }
+    for (k = 0; k < n; k++) { test_near(got[k], want[k], tol * (1 + fabs(want[k])), __FILE__, line, what); }
 }
 static tensor_t *numbers(int64_t n) {
     return tensor_arange(1, (double)n + 1, 1, TENSOR_F32);
@@ -116,7 +116,7 @@ static tensor_t *change_and_join(tensor_t *const *inputs, int n, void *user) {
     int which = *(const int *)user;
     (void)n;
     changed(which / 2, tensor_narrow(y, 0, 1, 2), inputs[1]);
-    if (which % 2) return tensor_square(tensor_stack(0, tensor_zeros_like(y), y));
+    if (which % 2) { return tensor_square(tensor_stack(0, tensor_zeros_like(y), y)); }
     return tensor_square(tensor_cat(0, tensor_zeros_like(y), y, y));
 }
 static void every_change_then_join(void) {
@@ -162,7 +162,7 @@ static void autocast_instance_norm(void) {
         CHECK(tensor_dtype(nn_forward(m[0], x)) == dtype);
         CHECK(tensor_dtype(nn_forward(m[1], tensor_unsqueeze(x, 3))) == dtype);
         CHECK(tensor_dtype(nn_forward(m[2], tensor_reshape(x, 2, 3, 1, 2, 2))) == dtype);
-        for (i = 0; i < 3; i++) nn_free(m[i]);
+        for (i = 0; i < 3; i++) { nn_free(m[i]); }
         x = leaf(x);
         g = gradient(tensor_instance_norm(x), x, TENSOR_CREATE_GRAPH);
         CHECK(tensor_dtype(g) == dtype && tensor_dtype(gradient(g, x, 0)) == dtype);
@@ -181,7 +181,7 @@ static void autocast_of_one(nn_safetensors_t *r, int op, const char *line, int m
     int k, n = 0, dtypes = mix;
     read_arguments(r, line, &a);
     for (k = 0; k < a.nin; k++) {
-        if (!a.in[k] || !is_float(a.in[k])) continue;
+        if (!a.in[k] || !is_float(a.in[k])) { continue; }
         a.in[k] = leaf(tensor_to(a.in[k], float_dtypes[mix < 4 ? mix : dtypes % 4]));
         dtypes = dtypes / 4 + 7;
         x[n++] = a.in[k];
@@ -190,11 +190,12 @@ static void autocast_of_one(nn_safetensors_t *r, int op, const char *line, int m
     test_passed++;
     tensor_clear_error();   // not every op takes every mix
     loss = n && a.nout > 0 && a.out[0] && is_float(a.out[0]) ? tensor_sum(a.out[0]) : NULL;
-    if (loss && tensor_requires_grad(loss))
+    if (loss && tensor_requires_grad(loss)) {
         tensor_autograd_grad(&loss, 1, NULL, x, n, g, TENSOR_ALLOW_UNUSED | TENSOR_CREATE_GRAPH);
+    }
     tensor_clear_error();
     tensor_scope_end(s);
-    if (module) nn_free(module);
+    if (module) { nn_free(module); }
     module = NULL;
 }
 static void autocast_of_every_op(void) {
@@ -203,11 +204,11 @@ static void autocast_of_every_op(void) {
         char path[300], name[64];
         const char *p;
         nn_safetensors_t *r;
-        if (strcmp(fixture_files[f], "optim") == 0) continue;
+        if (strcmp(fixture_files[f], "optim") == 0) { continue; }
         snprintf(path, sizeof path, "tests/fixtures/%s.safetensors", fixture_files[f]);
         r = nn_safetensors_open(path);
         CHECK_MSG(r != NULL, "%s: %s", path, tensor_error_text());
-        if (!r) return;
+        if (!r) { return; }
         for (p = nn_safetensors_metadata(r, "ops"); sscanf(p, "%63s", name) == 1;
              p = strstr(p, name) + strlen(name)) {
             const char *lines = nn_safetensors_metadata(r, name);
@@ -217,8 +218,9 @@ static void autocast_of_every_op(void) {
                 char line[4096];
                 size_t n = strcspn(lines, "\n");
                 snprintf(line, sizeof line, "%.*s", (int)n, lines);
-                for (mix = 0; mix < 6; mix++)
+                for (mix = 0; mix < 6; mix++) {
                     autocast_of_one(r, op, line, mix, mix % 2 ? TENSOR_F16 : TENSOR_BF16);
+                }
                 lines += n + (lines[n] == '\n');
             }
         }
@@ -232,7 +234,7 @@ static void losses_of_integers(void) {
     static const tensor_dtype_t dtypes[6] = {TENSOR_U8,  TENSOR_I8,  TENSOR_I16,
                                              TENSOR_I32, TENSOR_I64, TENSOR_BOOL};
     int a, b;
-    for (a = 0; a < 6; a++)
+    for (a = 0; a < 6; a++) {
         for (b = 0; b < 6; b++) {
             tensor_t *x = tensor_zeros_of(dtypes[a], 3), *t = tensor_ones_of(dtypes[b], 3);
             CHECK_POISON(tensor_mse_loss(x, t), TENSOR_ERR_DTYPE, "mse_loss");
@@ -243,6 +245,7 @@ static void losses_of_integers(void) {
             CHECK_POISON(tensor_binary_cross_entropy(x, t), TENSOR_ERR_DTYPE, "binary_cross_entropy");
             CHECK_POISON(tensor_binary_cross_entropy_with_logits(x, t), TENSOR_ERR_DTYPE, "with_logits");
         }
+    }
     for (a = 0; a < 6; a++) {        // one float: PyTorch promotes
         tensor_t *t = tensor_ones_of(dtypes[a], 3), *y = tensor_mse_loss(tensor_zeros(3), t);
         CHECK(tensor_dtype(y) == TENSOR_F32 && tensor_item(y) == 1);
@@ -362,7 +365,7 @@ static void changed_but_not_read(void) {
     double m[] = {0.3, -0.1, 0.2, 0.5};
     tensor_t *x = leaf(tensor_from(m, TENSOR_F64, 4)), *k = leaf(numbers(4)), *in, *y;
     int single, graph;
-    for (single = 0; single < 2; single++)
+    for (single = 0; single < 2; single++) {
         for (graph = 0; graph < 2; graph++) {
             int flags = TENSOR_RETAIN_GRAPH | (graph ? TENSOR_CREATE_GRAPH : 0);
             in = tensor_to(tensor_mul_scalar(x, 1), single ? TENSOR_F32 : TENSOR_F64);
@@ -374,6 +377,7 @@ static void changed_but_not_read(void) {
             gradient(y, k, flags);
             CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "was changed in place");
         }
+    }
 }
 static tensor_t *wide_qr(tensor_t *const *in, int n, void *user) {
     tensor_qr_t f = tensor_linalg_qr(in[0], NULL);

@@ -15,7 +15,7 @@ static void powers(void) {
         b[k] = (float)((138 * cos(0.9 * k) - 11) / log2((double)a[k]));
     }
     for (i = 0; i < COUNT(isas); i++) {
-        if (tensor_set_isa(isas[i]) != 0) tensor_clear_error();
+        if (tensor_set_isa(isas[i]) != 0) { tensor_clear_error(); }
         y = (const float *)tensor_data(
             tensor_pow(tensor_from(a, TENSOR_F32, N), tensor_from(b, TENSOR_F32, N)));
         for (k = 0; k < N; k++) {

@@ -33,19 +33,29 @@ static void numbers(const char *kind, double scale, uint64_t seed, double *out, 
     for (i = 0; i < n; i++) {
         double v = signed_unit(&d);
         int pick = (int)(word(&d) % 8), special = pick < 5;
-        if (!strcmp(kind, "uniform")) v *= scale;
-        else if (!strcmp(kind, "whole")) v = floor(v * scale);
-        else if (!strcmp(kind, "wide")) v = ldexp(v, (int)(word(&d) % 80) - 40);
-        else if (!strcmp(kind, "zero")) v = pick == 0 ? -0.0 : 0.0;
-        else if (!strcmp(kind, "inf")) v = pick == 0 ? -INFINITY : INFINITY;
-        else if (!strcmp(kind, "nan")) v = NAN;
-        else if (!strcmp(kind, "mixed")) v = special ? specials[pick] : v * scale;
-        else if (!strcmp(kind, "zeroinf")) v = specials[1 + pick % 4];
-        else if (!strcmp(kind, "wholemixed")) v = special ? specials[pick] : floor(v * scale);
-        else if (!strcmp(kind, "same")) v = first * scale;
-        else if (!strcmp(kind, "powers")) {
+        if (!strcmp(kind, "uniform")) {
+            v *= scale;
+        } else if (!strcmp(kind, "whole")) {
+            v = floor(v * scale);
+        } else if (!strcmp(kind, "wide")) {
+            v = ldexp(v, (int)(word(&d) % 80) - 40);
+        } else if (!strcmp(kind, "zero")) {
+            v = pick == 0 ? -0.0 : 0.0;
+        } else if (!strcmp(kind, "inf")) {
+            v = pick == 0 ? -INFINITY : INFINITY;
+        } else if (!strcmp(kind, "nan")) {
+            v = NAN;
+        } else if (!strcmp(kind, "mixed")) {
+            v = special ? specials[pick] : v * scale;
+        } else if (!strcmp(kind, "zeroinf")) {
+            v = specials[1 + pick % 4];
+        } else if (!strcmp(kind, "wholemixed")) {
+            v = special ? specials[pick] : floor(v * scale);
+        } else if (!strcmp(kind, "same")) {
+            v = first * scale;
+        } else if (!strcmp(kind, "powers")) {
             uint64_t k = word(&d) % 12;
-            for (v = 1; k > 0; k--) v *= 10;
+            for (v = 1; k > 0; k--) { v *= 10; }
         }
         out[i] = v;
     }
@@ -68,7 +78,7 @@ static int64_t whole_number(tensor_dtype_t dtype, double v) {
                    : dtype == TENSOR_I64 ? 0x1p53
                                          : 1;
     int64_t w;
-    if (dtype != TENSOR_U8 && dtype != TENSOR_BOOL) return (int64_t)fmod(v, limit);
+    if (dtype != TENSOR_U8 && dtype != TENSOR_BOOL) { return (int64_t)fmod(v, limit); }
     w = (int64_t)v % ((int64_t)limit + 1);
     return w < 0 ? w + (int64_t)limit + 1 : w;
 }
@@ -81,14 +91,14 @@ static tensor_t *made(tensor_dtype_t dtype, const char *kind, double scale, uint
     int64_t n = 1, i;
     tensor_t *t;
     int k;
-    for (k = 0; k < ndim; k++) n *= dims[k];
-    if (n > MAX_NUMBERS) return NULL;
+    for (k = 0; k < ndim; k++) { n *= dims[k]; }
+    if (n > MAX_NUMBERS) { return NULL; }
     numbers(kind, scale, seed, v, n);
-    for (i = 0; i < n && !real; i++) w[i] = whole_number(dtype, v[i]);
+    for (i = 0; i < n && !real; i++) { w[i] = whole_number(dtype, v[i]); }
     t = real ? tensor_from_n(v, TENSOR_F64, dims, ndim) : tensor_from_n(w, TENSOR_I64, dims, ndim);
-    if (real && dtype != TENSOR_F64) t = tensor_to(t, TENSOR_F32);      // PyTorch rounds twice
+    if (real && dtype != TENSOR_F64) { t = tensor_to(t, TENSOR_F32); }      // PyTorch rounds twice
     t = tensor_to(t, dtype);
-    if (turned) t = tensor_transpose(t, -2, -1);
+    if (turned) { t = tensor_transpose(t, -2, -1); }
     return grad ? tensor_requires_grad_(tensor_detach(t), 1) : t;
 }
 
@@ -117,12 +127,12 @@ static void as_pytorch(void) {
         snprintf(name, sizeof name, "%.290s", line);
         while (*at != '-' && ndim < TENSOR_MAX_DIMS) {
             dims[ndim++] = strtoll(at, &at, 10);
-            if (*at != ',') break;
+            if (*at != ',') { break; }
             at++;
         }
         while ((more = fgets(line, sizeof line, f) != NULL) && line[0] != '@') {
             size_t m = strlen(line);
-            if (n + m < sizeof want) memcpy(want + n, line, m);
+            if (n + m < sizeof want) { memcpy(want + n, line, m); }
             n += m;
         }
         want[n > 0 ? n - 1 : 0] = 0;                // without the last newline
@@ -132,7 +142,7 @@ static void as_pytorch(void) {
         CHECK(tensor_scope_end(scope) == 0);
         compared++;
     }
-    if (f) fclose(f);
+    if (f) { fclose(f); }
 }
 
 // What does not depend on the fixture: the length is that of the whole text, whatever the room.
@@ -221,7 +231,7 @@ static void progress_in_a_file(void) {
 #endif
 
 int main(int argc, char **argv) {
-    if (argc > 1) fixture = argv[1];
+    if (argc > 1) { fixture = argv[1]; }
     RUN(as_pytorch);
     RUN(in_little_room);
 #if defined(__unix__)

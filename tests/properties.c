@@ -22,21 +22,23 @@ static void read_new(const char *path) {
     char line[1024];
     int is_new = 0, in_comment = 0;
     CHECK_MSG(f != NULL, "%s is not there", path);
-    if (!f) return;
+    if (!f) { return; }
     while (fgets(line, sizeof line, f) && strncmp(line, "// >>shared", 11) &&
            strncmp(line, "// >>nn-shared", 14)) {
         char *name, *end, *behind = strstr(line, "//");
         if (strncmp(line, "//", 2) == 0) {
-            if (!in_comment) is_new = 0;
+            if (!in_comment) { is_new = 0; }
             in_comment = 1;
             is_new |= says_new(line);
             continue;
         }
         in_comment = 0;
-        if (strncmp(line, "TENSOR_API tensor_", 18) != 0 || !(name = strstr(line + 18, "tensor_"))) continue;
-        if (behind && strstr(behind, "->") ? !says_new(behind) : !is_new) continue;
+        if (strncmp(line, "TENSOR_API tensor_", 18) != 0 || !(name = strstr(line + 18, "tensor_"))) {
+            continue;
+        }
+        if (behind && strstr(behind, "->") ? !says_new(behind) : !is_new) { continue; }
         end = strchr(name, '(');
-        if (!end || n_new == MAX_NEW || end - name >= 64) continue;
+        if (!end || n_new == MAX_NEW || end - name >= 64) { continue; }
         snprintf(new_names[n_new++], 64, "%.*s", (int)(end - name), name);
     }
     fclose(f);
@@ -48,9 +50,11 @@ static int is_new(const char *name) {
     snprintf(full[1], sizeof full[1], "tensor_%s_n", name);
     snprintf(full[2], sizeof full[2], "tensor_%s_with", name);
     snprintf(full[3], sizeof full[3], "tensor__%s", name);
-    for (k = 0; k < n_new; k++)
-        for (j = 0; j < 4; j++)
-            if (strcmp(new_names[k], full[j]) == 0) return 1;
+    for (k = 0; k < n_new; k++) {
+        for (j = 0; j < 4; j++) {
+            if (strcmp(new_names[k], full[j]) == 0) { return 1; }
+        }
+    }
     return 0;
 }
 
@@ -58,15 +62,16 @@ static int is_new(const char *name) {
 static int is_dense(const tensor_t *x) {
     int64_t want = 1;
     int d, found = 1, used[TENSOR_MAX_DIMS] = {0}, left = 0;
-    if (x->numel < 2) return 1;
-    for (d = 0; d < x->ndim; d++)
-        left += x->dims[d] > 1;
-    for (; left > 0 && found; left--)
-        for (found = 0, d = 0; d < x->ndim && !found; d++)
+    if (x->numel < 2) { return 1; }
+    for (d = 0; d < x->ndim; d++) { left += x->dims[d] > 1; }
+    for (; left > 0 && found; left--) {
+        for (found = 0, d = 0; d < x->ndim && !found; d++) {
             if (!used[d] && x->dims[d] > 1 && x->strides[d] == want) {
                 used[d] = found = 1;
                 want *= x->dims[d];
             }
+        }
+    }
     return found;
 }
 
@@ -76,39 +81,43 @@ static char turned[2000]; // ops whose results are not row-major
 static void shares_nothing(const entry_t *op, const case_t *c) {
     static const int64_t numbers[] = {-99, 1, 0, -1, 2}; // -99: those of the case
     int layout, k, r, way, failed;
-    if (!is_new(op->name) || op->twin == HERE || op->twin == NUMBER_HERE) return;
-    for (way = 0; way < COUNT(numbers); way++)
+    if (!is_new(op->name) || op->twin == HERE || op->twin == NUMBER_HERE) { return; }
+    for (way = 0; way < COUNT(numbers); way++) {
         for (layout = 0; layout < 4; layout++) {
             tensor_scope_t s = tensor_scope_begin();
             arguments_t a;
             arguments_of(op, c, TENSOR_F32, &a);
-            for (k = 0; k < a.nin; k++)
-                if (a.in[k] && is_data(&c->in[k])) a.in[k] = arrange(a.in[k], "CTSO"[layout]);
-            for (k = 0; k < a.ni && numbers[way] != -99; k++)
-                a.i[k] = numbers[way];
+            for (k = 0; k < a.nin; k++) {
+                if (a.in[k] && is_data(&c->in[k])) { a.in[k] = arrange(a.in[k], "CTSO"[layout]); }
+            }
+            for (k = 0; k < a.ni && numbers[way] != -99; k++) { a.i[k] = numbers[way]; }
             op->call(&a);
             failed = !tensor_ok();
             CHECK_MSG(!failed || way, "%s %s: %s", op->name, c->text, tensor_error_text());
             tensor_clear_error();
             for (r = 0; r < a.nout && !failed; r++) {
                 tensor_t *y = a.out[r];
-                if (!y || !y->numel) continue;
-                for (k = 0; k < a.nin; k++)
+                if (!y || !y->numel) { continue; }
+                for (k = 0; k < a.nin; k++) {
                     CHECK_MSG(!a.in[k] || a.in[k]->storage != y->storage,
                               "%s %s, numbers %d, layout %c: result %d shares memory with input %d", op->name,
                               c->text, (int)numbers[way], "CTSO"[layout], r, k);
-                for (k = 0; k < r; k++)
+                }
+                for (k = 0; k < r; k++) {
                     CHECK_MSG(!a.out[k] || a.out[k]->storage != y->storage,
                               "%s %s: results %d and %d share memory", op->name, c->text, k, r);
+                }
                 CHECK_MSG(is_dense(y), "%s %s, numbers %d, layout %c: result %d has gaps or overlaps",
                           op->name, c->text, (int)numbers[way], "CTSO"[layout], r);
                 if (!tensor_is_contiguous(y) && !strstr(turned, op->name) &&
-                    strlen(turned) < sizeof turned - 80)
+                    strlen(turned) < sizeof turned - 80) {
                     n_turned++, strcat(strcat(turned, " "), op->name);
+                }
                 n_shares++;
             }
             tensor_scope_end(s);
         }
+    }
 }
 static int left_new;
 static void new_is_new(void) {
@@ -135,20 +144,22 @@ static void cast_inputs(const arguments_t *a, int class_of, tensor_dtype_t low, 
     tensor_dtype_t to = class_of == LOW ? low : TENSOR_F32;
     int k, seen = 0;
     *b = *a;
-    if (class_of == AS_THEY_ARE) return;
-    for (k = 0; k < a->nin; k++)
-        if (a->in[k] && castable(a->in[k])) seen |= 1 << tensor_dtype(a->in[k]);
-    if (class_of == WIDEST && seen == 1 << TENSOR_F16) to = TENSOR_F16;
-    if (class_of == WIDEST && seen == 1 << TENSOR_BF16) to = TENSOR_BF16;
-    for (k = 0; k < a->nin; k++)
-        if (a->in[k] && castable(a->in[k])) b->in[k] = tensor_to(a->in[k], to);
+    if (class_of == AS_THEY_ARE) { return; }
+    for (k = 0; k < a->nin; k++) {
+        if (a->in[k] && castable(a->in[k])) { seen |= 1 << tensor_dtype(a->in[k]); }
+    }
+    if (class_of == WIDEST && seen == 1 << TENSOR_F16) { to = TENSOR_F16; }
+    if (class_of == WIDEST && seen == 1 << TENSOR_BF16) { to = TENSOR_BF16; }
+    for (k = 0; k < a->nin; k++) {
+        if (a->in[k] && castable(a->in[k])) { b->in[k] = tensor_to(a->in[k], to); }
+    }
 }
 static int same_result(const arguments_t *a, int code, const arguments_t *b, int other) {
     int r;
-    if (code != other || (!code && a->nout != b->nout)) return 0;
+    if (code != other || (!code && a->nout != b->nout)) { return 0; }
     for (r = 0; r < a->nout && !code; r++) {
-        if (!a->out[r] != !b->out[r]) return 0;
-        if (a->out[r] && !test_same_bits(a->out[r], b->out[r])) return 0;
+        if (!a->out[r] != !b->out[r]) { return 0; }
+        if (a->out[r] && !test_same_bits(a->out[r], b->out[r])) { return 0; }
     }
     return 1;
 }
@@ -175,9 +186,11 @@ static const char *why_composed(const char *name) {
     int k;
     for (k = 0; k < COUNT(composed); k++) {
         const char *at;
-        for (at = strstr(composed[k].names, name); at; at = strstr(at + 1, name))
-            if ((at == composed[k].names || at[-1] == ' ') && (at[n] == ' ' || !at[n]))
+        for (at = strstr(composed[k].names, name); at; at = strstr(at + 1, name)) {
+            if ((at == composed[k].names || at[-1] == ' ') && (at[n] == ' ' || !at[n])) {
                 return composed[k].why;
+            }
+        }
     }
     return NULL;
 }
@@ -192,12 +205,10 @@ static void mixed(const entry_t *op, const case_t *c) {
         n_composed++;
         return;
     }
-    for (k = 0; k < c->nin; k++)
-        n += is_data(&c->in[k]);
-    for (k = 0; k < n && mixes < MIXES; k++)
-        mixes *= COUNT(dtypes);
-    if (mixes > MIXES) mixes = MIXES;
-    for (low = 0; low < 2; low++)
+    for (k = 0; k < c->nin; k++) { n += is_data(&c->in[k]); }
+    for (k = 0; k < n && mixes < MIXES; k++) { mixes *= COUNT(dtypes); }
+    if (mixes > MIXES) { mixes = MIXES; }
+    for (low = 0; low < 2; low++) {
         for (mix = 0; mix < mixes; mix++) {
             tensor_scope_t s = tensor_scope_begin(), autocast;
             tensor_dtype_t half = low ? TENSOR_F16 : TENSOR_BF16;
@@ -208,7 +219,7 @@ static void mixed(const entry_t *op, const case_t *c) {
             for (k = 0; k < a.nin; k++) {
                 double lo = c->lo < c->hi ? c->lo : op->lo, hi = c->lo < c->hi ? c->hi : op->hi;
                 tensor_dtype_t dtype = dtypes[digits % (unsigned)COUNT(dtypes)];
-                if (is_data(&c->in[k])) digits /= (unsigned)COUNT(dtypes);
+                if (is_data(&c->in[k])) { digits /= (unsigned)COUNT(dtypes); }
                 a.in[k] = input_of(&c->in[k], k, lo, hi, dtype);
             }
             tensor_clear_error();
@@ -219,27 +230,30 @@ static void mixed(const entry_t *op, const case_t *c) {
             n_refused += code != 0;
             was = fits;
             for (class_of = 0; class_of < CLASSES; class_of++) {
-                if (!(fits >> class_of & 1)) continue;
+                if (!(fits >> class_of & 1)) { continue; }
                 cast_inputs(&a, class_of, half, &b);
-                if (!same_result(&got, code, &b, call_code(op, &b))) fits &= ~(1 << class_of);
+                if (!same_result(&got, code, &b, call_code(op, &b))) { fits &= ~(1 << class_of); }
             }
             if (was && !fits) {
                 int at = snprintf(what, sizeof what, "autocast to %s of", tensor_dtype_name(half));
-                for (k = 0; k < a.nin && at < 120; k++)
+                for (k = 0; k < a.nin && at < 120; k++) {
                     at += snprintf(what + at, sizeof what - (size_t)at, " %s",
                                    a.in[k] ? tensor_dtype_name(tensor_dtype(a.in[k])) : "-");
+                }
                 snprintf(what + at, sizeof what - (size_t)at, " (until then class %d)", was);
             }
             tensor_scope_end(autocast);
             tensor_scope_end(s);
             n_mixes++;
         }
+    }
     CHECK_MSG(fits, "%s %s: no class of casts gives %s", op->name, c->text, what);
-    for (k = 0; k < CLASSES; k++)
+    for (k = 0; k < CLASSES; k++) {
         if (fits >> k & 1) {
             n_class[k]++;
             break;
         }
+    }
 }
 static int left_mixed;
 static void autocast_mixes(void) {
@@ -260,7 +274,6 @@ int main(void) {
     printf("skipped: %d ops without layouts, %d under autocast; ops.def says why; %ld cases of ops without a "
            "class:\n",
            left_new, left_mixed, n_composed);
-    for (k = 0; k < COUNT(composed); k++)
-        printf("    %s: %s\n", composed[k].names, composed[k].why);
+    for (k = 0; k < COUNT(composed); k++) { printf("    %s: %s\n", composed[k].names, composed[k].why); }
     return test_report();
 }

@@ -15,13 +15,13 @@ static size_t read_file(const char *name, unsigned char *to) {
     FILE *f = fopen(name, "rb");
     size_t n = f ? fread(to, 1, MAX_BYTES, f) : 0;
     CHECK_MSG(f && n < MAX_BYTES, "%s: %d bytes", name, (int)n);
-    if (f) fclose(f);
+    if (f) { fclose(f); }
     return n;
 }
 static void write_file(const char *name, const unsigned char *from, size_t n) {
     FILE *f = fopen(name, "wb");
     CHECK(f && fwrite(from, 1, n, f) == n);
-    if (f) fclose(f);
+    if (f) { fclose(f); }
 }
 
 // A module, its optimizer and all that a checkpoint holds of them.
@@ -52,8 +52,7 @@ static void work_end(work_t *w) {
 static int parts_of(nn_module_t *m, uint64_t *hash) {
     nn_named_list_t l = nn_state(m);
     int k;
-    for (k = 0; k < (int)l.count && k < MAX_PARTS; k++)
-        hash[k] = test_hash(TEST_HASH, l.item[k].tensor);
+    for (k = 0; k < (int)l.count && k < MAX_PARTS; k++) { hash[k] = test_hash(TEST_HASH, l.item[k].tensor); }
     return k;
 }
 // Of everything that a checkpoint holds.
@@ -63,8 +62,7 @@ static uint64_t whole(work_t *w) {
     size_t n, k;
     CHECK(nn_save_checkpoint(other, w->net, w->opt, w->step) == 0);
     n = read_file(other, own);
-    for (k = 0; k < n; k++)
-        h = (h ^ own[k]) * 1099511628211ull;
+    for (k = 0; k < n; k++) { h = (h ^ own[k]) * 1099511628211ull; }
     return h;
 }
 
@@ -135,18 +133,21 @@ static void all_or_nothing(reader_t reader, const char *name, int partial) {
         n_cut++;
     }
     CHECK_MSG(n_taken == 0, "%s: %ld cut files were taken", name, n_taken);
-    for (way = 0; way < 3 && !partial; way++) // each byte changed
+    for (way = 0; way < 3 && !partial; way++) {   // each byte changed
         for (k = 0; k < size; k++) {
             memcpy(changed, bytes, size);
             changed[k] = (unsigned char)(way == 0 ? changed[k] ^ 1 : way == 1 ? changed[k] ^ 0x80 : 0);
             snprintf(what, sizeof what, "%s, changed by way %d", name, way);
-            if (changed[k] == bytes[k]) continue;
+            if (changed[k] == bytes[k]) { continue; }
             try_bytes(reader, &to, changed, size, old, wanted, what, k);
             n_changed++;
-            if (reader(&to, bytes, size)) CHECK_MSG(0, "%s: the whole file: %s", name, tensor_error_text());
+            if (reader(&to, bytes, size)) {
+                CHECK_MSG(0, "%s: the whole file: %s", name, tensor_error_text());
+            }
             work_end(&to);
             to = work_begin(5, 6);
         }
+    }
     n_taken = 0;
     for (step = 0; step < 1; step++) { // whole
         CHECK(reader(&to, bytes, size) == 0);
@@ -188,8 +189,9 @@ static void safetensors(void) {
         tensor_clear_error();
         if (r) {
             CHECK(nn_safetensors_count(r) > 0);
-            for (i = 0; i < nn_safetensors_count(r); i++)
+            for (i = 0; i < nn_safetensors_count(r); i++) {
                 CHECK(!tensor_is_poison(nn_safetensors_get(r, nn_safetensors_name(r, i))));
+            }
             nn_safetensors_close(r);
         }
         tensor_scope_end(s);
@@ -207,7 +209,7 @@ static void safetensors(void) {
             CHECK(tensor_is_poison(x) == !tensor_ok());
             tensor_clear_error();
         }
-        if (r) nn_safetensors_close(r);
+        if (r) { nn_safetensors_close(r); }
         tensor_scope_end(s);
         n_changed++;
     }
@@ -217,8 +219,7 @@ static void idx(void) {
     static const unsigned char head[16] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4};
     size_t k;
     memcpy(bytes, head, 16);
-    for (k = 0; k < 24; k++)
-        bytes[16 + k] = (unsigned char)(k * 7);
+    for (k = 0; k < 24; k++) { bytes[16 + k] = (unsigned char)(k * 7); }
     for (k = 0; k <= 40; k++) {
         tensor_t *x;
         write_file(path, bytes, k);
@@ -274,7 +275,7 @@ static void allocations(void) {
             h.fail_at = k < 0 ? -1 : h.calls + k;
             code = readers[r](&to, bytes, size);
             h.fail_at = -1;
-            if (k < 0) calls = h.calls - first;
+            if (k < 0) { calls = h.calls - first; }
             tensor_clear_error();
             CHECK_MSG(code == 0 || (k >= 0 && code == TENSOR_ERR_OUT_OF_MEMORY), "reader %d, k = %ld: %s", r,
                       k, tensor_code_name(code));

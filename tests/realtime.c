@@ -373,7 +373,7 @@ static int sliced(job_t *j, double budget) {
 // The calls of a graph; those of a group are one.
 static int64_t units(const tensor_graph_t *g) {
     int64_t n = tensor_graph_info(g).groups;
-    for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) n += tensor_graph_call(g, i).group < 0;
+    for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) { n += tensor_graph_call(g, i).group < 0; }
     return n;
 }
 
@@ -398,7 +398,7 @@ static void parts_of_a_group(void) {
         tensor_fill_(tensor_detach(y), 0);
         tensor_fill_(tensor_grad(x), 0);
         int n = 1, r;
-        while ((r = tensor_graph_resume(g, 0)) == 0) n++;
+        while ((r = tensor_graph_resume(g, 0)) == 0) { n++; }
         CHECK(r == 1 && n > (threads == 1 ? 12 : 4));
         CHECK(tensor_equal(want, tensor_detach(y)) && tensor_equal(grad, tensor_grad(x)));
         CHECK(tensor_graph_replay(g) == 0 && tensor_equal(grad, tensor_grad(x)));
@@ -445,8 +445,8 @@ static void slices(void) {
                 got.loss[i] = tensor_item(j.loss);
             }
             CHECK(memcmp(got.loss, want.loss, sizeof got.loss) == 0);
-            if (budget == 0) CHECK(most > units(j.graph));      // the optimizer counts too
-            if (budget == 2) CHECK(most == 1);
+            if (budget == 0) { CHECK(most > units(j.graph)); }      // the optimizer counts too
+            if (budget == 2) { CHECK(most == 1); }
         }
 
         // What a step under way refuses, and a step that ends by an error.
@@ -620,7 +620,7 @@ static void long_step(long_t *l) {
     nn_zero_grad(l->opt);
     tensor_t *loss = tensor_mse_loss(nn_forward(l->net, l->x), l->y);
     tensor_backward(loss);
-    if (l->clip > 0) nn_clip_grad_norm(l->opt, l->clip);
+    if (l->clip > 0) { nn_clip_grad_norm(l->opt, l->clip); }
     nn_step(l->opt);
     tensor_copy_(l->loss, tensor_detach(loss));
     tensor_scope_end(scope);
@@ -642,7 +642,7 @@ static void parts_of_a_call(void) {
             long_make(&l, kind);
             for (int i = 0; i < 2 + LONG_STEPS; i++) {
                 long_step(&l);
-                if (i > 1) want[i - 2] = tensor_item(l.loss);
+                if (i > 1) { want[i - 2] = tensor_item(l.loss); }
             }
             long_end(&l);
             long_make(&l, kind);
@@ -684,12 +684,12 @@ static void stopped(void) {
     tensor_graph_t *g = NULL;
     for (int i = 0; i < 2; i++) {
         tensor_scope_t scope = tensor_scope_begin();
-        if (i) CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        if (i) { CHECK(tensor_capture_begin(TENSOR_CPU) == 0); }
         nn_zero_grad(opt);
         tensor_backward(tensor_cross_entropy(nn_forward(net, x), labels));
         nn_step(opt);
         tensor_scope_end(scope);
-        if (i) g = tensor_capture_end();
+        if (i) { g = tensor_capture_end(); }
     }
     tensor_t *w = tensor_clone(tensor_detach(nn_get(net, "weight")));
     tensor_fill_(labels, 3);
@@ -748,17 +748,17 @@ static void budgets(void) {
 static void realtime(void) {
     job_t j;
     adam(&j);
-    for (int i = 0; i < 3; i++) step(&j);
+    for (int i = 0; i < 3; i++) { step(&j); }
     capture(&j);
     CHECK(tensor_graph_replay(j.graph) == 0);
     size_t size = nn_snapshot_size(j.net, j.opt);
     char *block = (char *)malloc(size);
     tensor_memory_stats_t before = tensor_memory_stats();
     CHECK(tensor_is_realtime() == 0 && tensor_set_realtime(1) == 0 && tensor_is_realtime() == 1);
-    for (int i = 0; i < 1000; i++) tensor_graph_replay(j.graph);
+    for (int i = 0; i < 1000; i++) { tensor_graph_replay(j.graph); }
     while (tensor_graph_resume(j.graph, 5) == 0) { }
     CHECK_OK();
-    for (int i = 0; i < 3; i++) step(&j);                   // what the cache has is enough
+    for (int i = 0; i < 3; i++) { step(&j); }                   // what the cache has is enough
     CHECK_OK();
     CHECK(nn_snapshot(j.net, j.opt, block, size) == 0);
     CHECK(nn_restore(j.net, j.opt, block, size) == 0);

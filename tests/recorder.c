@@ -20,7 +20,7 @@ static int see_call(tensor_recorder_t *self, const tensor_call_t *call) {
     seen_t *s = (seen_t *)(void *)self;
     s->calls++;
     snprintf(s->last_call, sizeof s->last_call, "%s", call->row->name);
-    if (!s->call_refused || strcmp(s->call_refused, call->row->name)) return 0;
+    if (!s->call_refused || strcmp(s->call_refused, call->row->name)) { return 0; }
     TENSOR__(fail)(call->thread, TENSOR_ERR_UNSUPPORTED, "%s: not now", call->row->name);
     return TENSOR_ERR_UNSUPPORTED;
 }
@@ -34,8 +34,9 @@ static int see_host(tensor_recorder_t *self, const tensor__storage_t *storage, u
     snprintf(s->hosts_text + at, sizeof s->hosts_text - at, "%s%s %s%s%s%s", at ? ", " : "", op,
              use & TENSOR_HOST_READ ? "r" : "", use & TENSOR_HOST_WRITE ? "w" : "",
              use & TENSOR_SHAPE_FROM_DATA ? "s" : "", storage->device ? " device" : "");
-    if ((s->host_refused && !strcmp(s->host_refused, op)) || (s->uses_refused & use))
+    if ((s->host_refused && !strcmp(s->host_refused, op)) || (s->uses_refused & use)) {
         return TENSOR_ERR_UNSUPPORTED;
+    }
     return 0;
 }
 
@@ -149,8 +150,7 @@ static void refused_shapes(void) {
     y[4] = tensor_repeat_interleave_tensor(x, i, 0);
     y[5] = tensor_add_scalar(x, 1);
     end_watch();
-    for (k = 0; k < 6; k++)
-        CHECK_MSG(tensor_is_poison(y[k]) == (k < 5), "%d", k);
+    for (k = 0; k < 6; k++) { CHECK_MSG(tensor_is_poison(y[k]) == (k < 5), "%d", k); }
     tensor_clear_error();
 }
 
@@ -310,7 +310,7 @@ static tensor_profiler_t hears = {heard,      hear_begin,    hear_end,   hear_si
                                   hear_range, hear_backward, hear_memory, hear_pass};
 
 static void listen(const tensor_profiler_t *profiler) {
-    if (profiler) heard[0] = 0;
+    if (profiler) { heard[0] = 0; }
     heard_gradients = 0;
     CHECK(tensor_profiler_set(profiler) == 0);
 }
@@ -370,7 +370,7 @@ static tensor_t *made_elsewhere;
 
 static void *elsewhere(void *user) {
     tensor_t *y = tensor_requires_grad_((tensor_t *)user, 1);
-    for (int k = 0; k < 100; k++) y = tensor_neg(y);
+    for (int k = 0; k < 100; k++) { y = tensor_neg(y); }
     made_elsewhere = tensor_keep(y);
     tensor_thread_end();
     return NULL;

@@ -7,12 +7,15 @@
 static void ref_pointwise(const op_t *op, const nd_t *in, nd_t *out) {
     int64_t d[MAXD], k;
     int nd = 0, i, j, dtype = out->dtype;
-    for (i = 0; i < op->nin; i++)
-        if (in[i].nd > nd) nd = in[i].nd;
-    for (j = 0; j < nd; j++) d[j] = 1;
-    for (i = 0; i < op->nin; i++)
-        for (j = 0; j < in[i].nd; j++)
-            if (in[i].d[j] != 1) d[nd - in[i].nd + j] = in[i].d[j];
+    for (i = 0; i < op->nin; i++) {
+        if (in[i].nd > nd) { nd = in[i].nd; }
+    }
+    for (j = 0; j < nd; j++) { d[j] = 1; }
+    for (i = 0; i < op->nin; i++) {
+        for (j = 0; j < in[i].nd; j++) {
+            if (in[i].d[j] != 1) { d[nd - in[i].nd + j] = in[i].d[j]; }
+        }
+    }
     nd_make(out, nd, d);
     out->dtype = dtype;
     for (k = 0; k < out->n; k++) {
@@ -23,11 +26,11 @@ static void ref_pointwise(const op_t *op, const nd_t *in, nd_t *out) {
             int64_t at = nd_at(out, &in[i], k);
             v[i] = in[i].v[at];
             g[i] = in[i].i[at];
-            if (is_float(in[i].dtype)) ints = 0;
+            if (is_float(in[i].dtype)) { ints = 0; }
         }
         if (op->g && (ints || !op->f)) {
             out->i[k] = op->g(g, &op->given);
-            if (!op->f && dtype == TENSOR_BOOL) out->i[k] &= 1;         // of bits one is left
+            if (!op->f && dtype == TENSOR_BOOL) { out->i[k] &= 1; }         // of bits one is left
         } else if (is_float(dtype)) {
             out->v[k] = op->f(v, &op->given);
         } else {
@@ -44,57 +47,61 @@ static int64_t row_values(const op_t *op, const double *v, const double *w, int6
     int64_t k, best = 0;
     switch (op->id) {
     case TENSOR_OP_SUM:
-        for (k = 0; k < n; k++) s += v[k];
+        for (k = 0; k < n; k++) { s += v[k]; }
         o[0] = s;
         return 1;
     case TENSOR_OP_MEAN:
-        for (k = 0; k < n; k++) s += v[k];
+        for (k = 0; k < n; k++) { s += v[k]; }
         o[0] = s / (double)n;
         return 1;
     case TENSOR_OP_PROD:
-        for (s = 1, k = 0; k < n; k++) s *= v[k];
+        for (s = 1, k = 0; k < n; k++) { s *= v[k]; }
         o[0] = s;
         return 1;
     case TENSOR_OP_ALL:
-        for (s = 1, k = 0; k < n; k++)
-            if (v[k] == 0) s = 0;
+        for (s = 1, k = 0; k < n; k++) {
+            if (v[k] == 0) { s = 0; }
+        }
         o[0] = s;
         return 1;
     case TENSOR_OP_ANY:
-        for (k = 0; k < n; k++)
-            if (v[k] != 0) s = 1;
+        for (k = 0; k < n; k++) {
+            if (v[k] != 0) { s = 1; }
+        }
         o[0] = s;
         return 1;
     case TENSOR_OP_AMAX:
     case TENSOR_OP_ARGMAX:
-        for (k = 1; k < n; k++)
-            if (v[k] > v[best]) best = k;
+        for (k = 1; k < n; k++) {
+            if (v[k] > v[best]) { best = k; }
+        }
         o[0] = op->id == TENSOR_OP_AMAX ? v[best] : (double)best;
         return 1;
     case TENSOR_OP_AMIN:
     case TENSOR_OP_ARGMIN:
-        for (k = 1; k < n; k++)
-            if (v[k] < v[best]) best = k;
+        for (k = 1; k < n; k++) {
+            if (v[k] < v[best]) { best = k; }
+        }
         o[0] = op->id == TENSOR_OP_AMIN ? v[best] : (double)best;
         return 1;
     case TENSOR_OP_VAR:
-        for (k = 0; k < n; k++) s += v[k] / (double)n;
-        for (m = 0, k = 0; k < n; k++) m += (v[k] - s) * (v[k] - s);
+        for (k = 0; k < n; k++) { s += v[k] / (double)n; }
+        for (m = 0, k = 0; k < n; k++) { m += (v[k] - s) * (v[k] - s); }
         m = n > op->p[2] ? m / (double)(n - op->p[2]) : NAN;
         o[0] = op->p[3] ? sqrt(m) : m;
         return 1;
     case TENSOR_OP_NORM:
-        for (k = 0; k < n; k++) s += v[k] * v[k];
+        for (k = 0; k < n; k++) { s += v[k] * v[k]; }
         o[0] = sqrt(s);
         return 1;
     case TENSOR_OP_CUMSUM:
-        for (k = 0; k < n; k++) o[k] = s += v[k];
+        for (k = 0; k < n; k++) { o[k] = s += v[k]; }
         return n;
     case TENSOR_OP_CUMPROD:
-        for (s = 1, k = 0; k < n; k++) o[k] = s *= v[k];
+        for (s = 1, k = 0; k < n; k++) { o[k] = s *= v[k]; }
         return n;
     case TENSOR_OP_LOGCUMSUMEXP:
-        for (k = 0; k < n; k++) o[k] = log(s += exp(v[k]));
+        for (k = 0; k < n; k++) { o[k] = log(s += exp(v[k])); }
         return n;
     case TENSOR_OP_LINEAR_SCAN:
         for (k = 0; k < n; k++) {
@@ -105,7 +112,7 @@ static int64_t row_values(const op_t *op, const double *v, const double *w, int6
     case TENSOR_OP_CUMMAX:
     case TENSOR_OP_CUMMIN:
         for (k = 0; k < n; k++) {
-            if (op->id == TENSOR_OP_CUMMAX ? v[k] >= v[best] : v[k] <= v[best]) best = k;
+            if (op->id == TENSOR_OP_CUMMAX ? v[k] >= v[best] : v[k] <= v[best]) { best = k; }
             o[k] = op->p[3] ? v[best] : (double)best;
         }
         return n;
@@ -113,7 +120,9 @@ static int64_t row_values(const op_t *op, const double *v, const double *w, int6
     case TENSOR_OP_TOPK: // the place of k: how many go before it
         for (k = 0; k < n; k++) {
             int64_t i, at = 0;
-            for (i = 0; i < n; i++) at += (op->p[2] ? v[i] > v[k] : v[i] < v[k]) || (v[i] == v[k] && i < k);
+            for (i = 0; i < n; i++) {
+                at += (op->p[2] ? v[i] > v[k] : v[i] < v[k]) || (v[i] == v[k] && i < k);
+            }
             o[at] = op->p[3] ? v[k] : (double)k;
         }
         return n;
@@ -126,36 +135,38 @@ static int64_t row_values(const op_t *op, const double *v, const double *w, int6
                 same += v[i] == v[k];
             }
             if (op->id == TENSOR_OP_KTHVALUE) {         // as a stable sort has them
-                if (less == (op->p[4] ? (n - 1) / 2 : 0)) best = k;
-            } else if (same > most || (same == most && v[k] < v[best]))
+                if (less == (op->p[4] ? (n - 1) / 2 : 0)) { best = k; }
+            } else if (same > most || (same == most && v[k] < v[best])) {
                 best = k, most = same;
+            }
         }
         o[0] = op->p[3] ? v[best] : (double)best;
         return 1;
     }
     default: break;
     }
-    for (k = 0; k < n; k++)
-        if (v[k] > m) m = v[k];
-    for (k = 0; k < n; k++) s += exp(v[k] - m);
+    for (k = 0; k < n; k++) {
+        if (v[k] > m) { m = v[k]; }
+    }
+    for (k = 0; k < n; k++) { s += exp(v[k] - m); }
     switch (op->id) {
     case TENSOR_OP_LOGSUMEXP: o[0] = n ? m + log(s) : -INFINITY; return 1;
     case TENSOR_OP_SOFTMAX:
-        for (k = 0; k < n; k++) o[k] = exp(v[k] - m) / s;
+        for (k = 0; k < n; k++) { o[k] = exp(v[k] - m) / s; }
         return n;
     case TENSOR_OP_LOG_SOFTMAX:
-        for (k = 0; k < n; k++) o[k] = v[k] - m - log(s);
+        for (k = 0; k < n; k++) { o[k] = v[k] - m - log(s); }
         return n;
     case TENSOR_OP_SOFTMAX_BACKWARD: {
         double t = 0;
-        for (k = 0; k < n; k++) t += w[k] * exp(v[k] - m) / s;
-        for (k = 0; k < n; k++) o[k] = exp(v[k] - m) / s * (w[k] - t);
+        for (k = 0; k < n; k++) { t += w[k] * exp(v[k] - m) / s; }
+        for (k = 0; k < n; k++) { o[k] = exp(v[k] - m) / s * (w[k] - t); }
         return n;
     }
     case TENSOR_OP_LOG_SOFTMAX_BACKWARD: {
         double t = 0;
-        for (k = 0; k < n; k++) t += w[k];
-        for (k = 0; k < n; k++) o[k] = w[k] - exp(v[k] - m) / s * t;
+        for (k = 0; k < n; k++) { t += w[k]; }
+        for (k = 0; k < n; k++) { o[k] = w[k] - exp(v[k] - m) / s * t; }
         return n;
     }
     default: return 0;
@@ -170,10 +181,11 @@ static void ref_rows(const op_t *op, const nd_t *in, nd_t *out) {
     for (i = 0; i < x->nd; i++) {
         reduced[i] = op->p[0] == WHOLE || i == (op->p[0] < 0 ? op->p[0] + x->nd : op->p[0]) ||
                      (op->p[5] && i == op->p[2]);
-        if (reduced[i])
+        if (reduced[i]) {
             row *= x->d[i];
-        else
+        } else {
             rows *= x->d[i];
+        }
     }
     whole = op->id == TENSOR_OP_SOFTMAX || op->id == TENSOR_OP_LOG_SOFTMAX || op->id == TENSOR_OP_CUMSUM ||
             op->id == TENSOR_OP_SOFTMAX_BACKWARD || op->id == TENSOR_OP_LOG_SOFTMAX_BACKWARD ||
@@ -182,10 +194,11 @@ static void ref_rows(const op_t *op, const nd_t *in, nd_t *out) {
             op->id == TENSOR_OP_CUMMAX || op->id == TENSOR_OP_CUMMIN || op->id == TENSOR_OP_SORT ||
             op->id == TENSOR_OP_TOPK;
     for (i = 0; i < x->nd; i++) {
-        if (whole || !reduced[i])
+        if (whole || !reduced[i]) {
             d[nd++] = x->d[i];
-        else if (op->p[1])
+        } else if (op->p[1]) {
             d[nd++] = 1;
+        }
     }
     nd_make(out, nd, d);
     out->dtype = dtype;
@@ -203,7 +216,7 @@ static void ref_rows(const op_t *op, const nd_t *in, nd_t *out) {
                 step *= x->d[i];
             }
             v[j] = x->v[at];
-            if (op->nin > 1) w[j] = in[1].v[at];
+            if (op->nin > 1) { w[j] = in[1].v[at]; }
         }
         got = row_values(op, v, op->nin > 1 ? w : NULL, row, o);
         for (j = 0; j < got; j++) {
@@ -232,13 +245,15 @@ static void ref_prod_others(const op_t *op, const nd_t *in, nd_t *out) {
     (void)op;
     nd_make(out, x->nd, x->d);
     out->dtype = dtype;
-    for (k = 0; k < n; k++)
+    for (k = 0; k < n; k++) {
         for (i = 0; i < rows; i++) {
             double p = in[1].v[k];
-            for (j = 0; j < rows; j++)
-                if (j != i) p *= x->v[j * n + k];
+            for (j = 0; j < rows; j++) {
+                if (j != i) { p *= x->v[j * n + k]; }
+            }
             out->v[i * n + k] = p;
         }
+    }
 }
 // How many elements of in[0]'s row lie below each value (or not above).
 static void ref_searchsorted(const op_t *op, const nd_t *in, nd_t *out) {
@@ -248,7 +263,7 @@ static void ref_searchsorted(const op_t *op, const nd_t *in, nd_t *out) {
     out->dtype = TENSOR_I64;
     for (k = 0; k < v->n; k++) {
         const double *r = x->v + (x->nd == 1 ? 0 : k / row * n);
-        for (i = 0; i < n; i++) out->i[k] += op->p[0] ? r[i] <= v->v[k] : r[i] < v->v[k];
+        for (i = 0; i < n; i++) { out->i[k] += op->p[0] ? r[i] <= v->v[k] : r[i] < v->v[k]; }
         out->v[k] = (double)out->i[k];
     }
 }
@@ -262,7 +277,7 @@ static void ref_product(const op_t *op, const nd_t *in, nd_t *out) {
                      n = b->nd > 1 ? b->d[b->nd - 1] : 1, k, i, j, t;
     int nd = 0, dtype = out->dtype, l;
     nd_t batch, pa = *a, pb = *b;
-    if (op->p[0] == 1) kk = 1, m = a->d[0], n = b->d[0]; // outer
+    if (op->p[0] == 1) { kk = 1, m = a->d[0], n = b->d[0]; } // outer
     pa.nd = a->nd > 2 ? a->nd - 2 : 0, pb.nd = b->nd > 2 ? b->nd - 2 : 0;
     batch.nd = pa.nd > pb.nd ? pa.nd : pb.nd;
     batch.n = 1;
@@ -271,19 +286,20 @@ static void ref_product(const op_t *op, const nd_t *in, nd_t *out) {
         int64_t da = la >= 0 ? a->d[la] : 1, db = lb >= 0 ? b->d[lb] : 1;
         batch.n *= batch.d[l] = d[nd++] = da == 1 ? db : da;
     }
-    if (a->nd > 1 || op->p[0] == 1) d[nd++] = m;
-    if (b->nd > 1 || op->p[0] == 1) d[nd++] = n;
+    if (a->nd > 1 || op->p[0] == 1) { d[nd++] = m; }
+    if (b->nd > 1 || op->p[0] == 1) { d[nd++] = n; }
     nd_make(out, nd, d);
     out->dtype = dtype;
     for (k = 0; k < batch.n; k++) {
         int64_t oa = nd_at(&batch, &pa, k) * m * kk, ob = nd_at(&batch, &pb, k) * kk * n;
-        for (i = 0; i < m; i++)
+        for (i = 0; i < m; i++) {
             for (j = 0; j < n; j++) {
                 double s = 0;
-                for (t = 0; t < kk; t++) s += a->v[oa + i * kk + t] * b->v[ob + t * n + j];
+                for (t = 0; t < kk; t++) { s += a->v[oa + i * kk + t] * b->v[ob + t * n + j]; }
                 out->v[(k * m + i) * n + j] = s;
                 out->i[(k * m + i) * n + j] = dtype == TENSOR_BOOL ? s != 0 : (int64_t)s;
             }
+        }
     }
 }
 // f[0] x + f[1] a b
@@ -327,16 +343,16 @@ static void ref_view(const op_t *op, const nd_t *in, nd_t *out) {
     int nd = x->nd, i, dtype = out->dtype, kind = (int)op->p[0];
     int64_t dim = op->p[1] < 0 ? op->p[1] + x->nd : op->p[1], b = op->p[2];
     const int64_t *list = op->given.i;
-    for (i = x->nd - 1, k = 1; i >= 0; i--) strides[i] = k, k *= x->d[i];
-    for (i = 0; i < nd; i++) d[i] = x->d[i], os[i] = strides[i];
+    for (i = x->nd - 1, k = 1; i >= 0; i--) { strides[i] = k, k *= x->d[i]; }
+    for (i = 0; i < nd; i++) { d[i] = x->d[i], os[i] = strides[i]; }
     switch (kind) {
     case V_PERMUTE:
-        for (i = 0; i < nd; i++) d[i] = x->d[list[i]], os[i] = strides[list[i]];
+        for (i = 0; i < nd; i++) { d[i] = x->d[list[i]], os[i] = strides[list[i]]; }
         break;
     case V_TRANSPOSE:
     case V_MT:
-        if (kind == V_MT) dim = nd - 1, b = nd - 2;
-        if (b < 0) b += nd;
+        if (kind == V_MT) { dim = nd - 1, b = nd - 2; }
+        if (b < 0) { b += nd; }
         d[dim] = x->d[b], os[dim] = strides[b], d[b] = x->d[dim], os[b] = strides[dim];
         break;
     case V_MOVEDIM: {
@@ -346,13 +362,13 @@ static void ref_view(const op_t *op, const nd_t *in, nd_t *out) {
                 d[i] = x->d[from], os[i] = strides[from];
                 continue;
             }
-            if (j == from) j++;
+            if (j == from) { j++; }
             d[i] = x->d[j], os[i] = strides[j++];
         }
         break;
     }
     case V_RESHAPE:
-        for (nd = op->given.ni, i = 0, k = 1; i < nd; i++) k *= list[i] < 0 ? 1 : list[i];
+        for (nd = op->given.ni, i = 0, k = 1; i < nd; i++) { k *= list[i] < 0 ? 1 : list[i]; }
         for (i = nd - 1; i >= 0; i--) {
             d[i] = list[i] < 0 ? x->n / k : list[i];
             os[i] = i == nd - 1 ? 1 : os[i + 1] * d[i + 1];
@@ -361,22 +377,23 @@ static void ref_view(const op_t *op, const nd_t *in, nd_t *out) {
     case V_FLATTEN: {
         int e = (int)(b < 0 ? b + x->nd : b), j = 0;
         for (i = 0; i < x->nd; i++) {
-            if (i > dim && i <= e)
+            if (i > dim && i <= e) {
                 d[j - 1] *= x->d[i], os[j - 1] = strides[i];
-            else
+            } else {
                 d[j] = x->d[i], os[j++] = strides[i];
+            }
         }
         nd = j;
         break;
     }
     case V_UNSQUEEZE:
         dim = op->p[1] < 0 ? op->p[1] + x->nd + 1 : op->p[1];
-        for (i = nd; i > dim; i--) d[i] = d[i - 1], os[i] = os[i - 1];
+        for (i = nd; i > dim; i--) { d[i] = d[i - 1], os[i] = os[i - 1]; }
         d[dim] = 1, os[dim] = 0, nd++;
         break;
     case V_SQUEEZE:
         if (x->d[dim] == 1) {
-            for (i = (int)dim; i < nd - 1; i++) d[i] = d[i + 1], os[i] = os[i + 1];
+            for (i = (int)dim; i < nd - 1; i++) { d[i] = d[i + 1], os[i] = os[i + 1]; }
             nd--;
         }
         break;
@@ -397,14 +414,14 @@ static void ref_view(const op_t *op, const nd_t *in, nd_t *out) {
     case V_NARROW: d[dim] = op->p[3], base = b * strides[dim]; break;
     case V_SELECT:
         base = (b < 0 ? b + x->d[dim] : b) * strides[dim];
-        for (i = (int)dim; i < nd - 1; i++) d[i] = d[i + 1], os[i] = os[i + 1];
+        for (i = (int)dim; i < nd - 1; i++) { d[i] = d[i + 1], os[i] = os[i + 1]; }
         nd--;
         break;
     case V_SLICE: {
         int64_t s = b < 0 ? b + x->d[dim] : b, e = op->p[3] < 0 ? op->p[3] + x->d[dim] : op->p[3];
-        if (s < 0) s = 0;
-        if (e > x->d[dim]) e = x->d[dim];
-        if (s > e) e = s;
+        if (s < 0) { s = 0; }
+        if (e > x->d[dim]) { e = x->d[dim]; }
+        if (s > e) { e = s; }
         d[dim] = (e - s + op->p[4] - 1) / op->p[4], os[dim] *= op->p[4], base = s * strides[dim];
         break;
     }
@@ -437,14 +454,15 @@ static void ref_view(const op_t *op, const nd_t *in, nd_t *out) {
             if (kind == V_REPEAT) {
                 int from = i - (nd - x->nd);
                 at += from >= 0 ? idx[i] % x->d[from] * strides[from] : 0;
-            } else
+            } else {
                 at += idx[i] * os[i];
+            }
         }
         zero = (kind == V_TRIL && idx[nd - 1] > idx[nd - 2] + op->p[1]) ||
                (kind == V_TRIU && idx[nd - 1] < idx[nd - 2] + op->p[1]);
         out->v[k] = zero ? 0 : x->v[at];
         out->i[k] = zero ? 0 : x->i[at];
-        if (kind == V_FILL) out->v[k] = op->given.f[0], out->i[k] = (int64_t)op->given.f[0];
+        if (kind == V_FILL) { out->v[k] = op->given.f[0], out->i[k] = (int64_t)op->given.f[0]; }
     }
 }
 // Any view of x in order: half of the integers are sizes, half strides, the last the offset.
@@ -456,7 +474,7 @@ static void ref_strided(const op_t *op, const nd_t *in, nd_t *out) {
     out->dtype = dtype;
     for (k = 0; k < out->n; k++) {
         int64_t rest = k, at = stride[nd];
-        for (i = nd - 1; i >= 0; i--) at += rest % size[i] * stride[i], rest /= size[i];
+        for (i = nd - 1; i >= 0; i--) { at += rest % size[i] * stride[i], rest /= size[i]; }
         out->v[k] = in[0].v[at], out->i[k] = in[0].i[at];
     }
 }
@@ -471,7 +489,7 @@ static void ref_scatter_strided(const op_t *op, const nd_t *in, nd_t *out) {
     memcpy(out->i, in[0].i, (size_t)out->n * sizeof *out->i);
     for (k = 0; k < in[1].n; k++) {
         int64_t rest = k, at = stride[nd];
-        for (i = nd - 1; i >= 0; i--) at += rest % size[i] * stride[i], rest /= size[i];
+        for (i = nd - 1; i >= 0; i--) { at += rest % size[i] * stride[i], rest /= size[i]; }
         out->v[at] = in[1].v[k], out->i[at] = in[1].i[k];
     }
 }
@@ -485,14 +503,15 @@ static void ref_cat(const op_t *op, const nd_t *in, nd_t *out) {
     for (i = 0; i < nd; i++) {
         int from = op->p[1] && i > dim ? i - 1 : i;
         d[i] = i == dim && op->p[1] ? op->nin : in[0].d[from];
-        if (i == dim && !op->p[1])
-            for (t = 1; t < op->nin; t++) d[i] += in[t].d[i];
+        if (i == dim && !op->p[1]) {
+            for (t = 1; t < op->nin; t++) { d[i] += in[t].d[i]; }
+        }
     }
     nd_make(out, nd, d);
     out->dtype = dtype;
     for (t = 0; t < op->nin; t++) {
         int64_t inner = 1, len = op->p[1] ? 1 : in[t].d[dim], step;
-        for (i = dim + 1; i < nd; i++) inner *= d[i];
+        for (i = dim + 1; i < nd; i++) { inner *= d[i]; }
         step = len * inner;
         for (k = 0; k < in[t].n; k++) {
             int64_t to = k / step * d[dim] * inner + at * inner + k % step;
@@ -516,39 +535,42 @@ static void ref_index(const op_t *op, const nd_t *in, nd_t *out) {
     }
     nd_make(out, x->nd, takes ? walk.d : x->d);
     out->dtype = dtype;
-    if (!takes)
+    if (!takes) {
         memcpy(out->v, x->v, (size_t)x->n * sizeof *x->v), memcpy(out->i, x->i, (size_t)x->n * sizeof *x->i);
+    }
     for (k = 0; k < walk.n; k++) {
         int64_t idx[MAXD], rest = k, ix = 0, at = 0, from = 0, v;
-        for (i = x->nd - 1; i >= 0; i--) idx[i] = rest % walk.d[i], rest /= walk.d[i];
-        for (i = 0; i < x->nd; i++) ix = rows ? idx[dim] : ix * index->d[i] + idx[i];
+        for (i = x->nd - 1; i >= 0; i--) { idx[i] = rest % walk.d[i], rest /= walk.d[i]; }
+        for (i = 0; i < x->nd; i++) { ix = rows ? idx[dim] : ix * index->d[i] + idx[i]; }
         v = index->i[ix];
         for (i = 0; i < x->nd; i++) {
             at = at * x->d[i] + (i == dim ? v : idx[i]);
-            if (!takes) from = from * src->d[i] + idx[i];
+            if (!takes) { from = from * src->d[i] + idx[i]; }
         }
-        if (takes)
+        if (takes) {
             out->v[k] = x->v[at], out->i[k] = x->i[at];
-        else if (op->id == TENSOR_OP_SCATTER || op->id == TENSOR_OP_INDEX_COPY ||
+        } else if (op->id == TENSOR_OP_SCATTER || op->id == TENSOR_OP_INDEX_COPY ||
                  (op->id == TENSOR_OP_SCATTER_REDUCE &&
                   (is_float(dtype) ? src->v[from] != src->v[from] || src->v[from] > out->v[at]
-                                   : src->i[from] > out->i[at])))
+                                   : src->i[from] > out->i[at]))) {
             out->v[at] = src->v[from], out->i[at] = src->i[from];
-        else if (op->id == TENSOR_OP_SCATTER_REDUCE)
+        } else if (op->id == TENSOR_OP_SCATTER_REDUCE) {
             continue;
-        else
+        } else {
             out->v[at] += src->v[from], out->i[at] = wrap_int(out->i[at] + src->i[from], dtype);
+        }
     }
 }
 static void ref_masked_select(const op_t *op, const nd_t *in, nd_t *out) {
     int64_t k, n = 0;
     int dtype = out->dtype;
     (void)op;
-    for (k = 0; k < in[0].n; k++) n += in[1].i[k] != 0;
+    for (k = 0; k < in[0].n; k++) { n += in[1].i[k] != 0; }
     nd_make(out, 1, &n);
     out->dtype = dtype;
-    for (k = n = 0; k < in[0].n; k++)
-        if (in[1].i[k]) out->v[n] = in[0].v[k], out->i[n++] = in[0].i[k];
+    for (k = n = 0; k < in[0].n; k++) {
+        if (in[1].i[k]) { out->v[n] = in[0].v[k], out->i[n++] = in[0].i[k]; }
+    }
 }
 static void ref_masked_fill(const op_t *op, const nd_t *in, nd_t *out) {
     int64_t k;
@@ -574,7 +596,7 @@ static void backward_of(arguments_t *a, tensor_t *(*f)(tensor_t *x, int64_t dim)
     }
     x = tensor_requires_grad_(tensor_detach(a->in[0]), 1);
     y = f(x, a->i[0]);
-    if (!tensor_is_poison(y)) tensor_autograd_grad(&y, 1, &grad, &x, 1, &g, 0);
+    if (!tensor_is_poison(y)) { tensor_autograd_grad(&y, 1, &grad, &x, 1, &g, 0); }
     a->out[0] = g ? g : y;
 }
 static tensor_t *prod_of(tensor_t *x, int64_t dim) { return (tensor_prod_dim)(x, dim, 0); }
@@ -596,7 +618,7 @@ static void inside_linear_scan(arguments_t *a) {
     tensor_t *in[2], *y = tensor_add(a->in[0], a->in[1]);
     tensor__op_t o;
     a->out[0] = y, a->nout = 1;
-    if (tensor_is_poison(y)) return;
+    if (tensor_is_poison(y)) { return; }
     if (!is_float(a->in[0]->dtype)) {
         a->out[0] = TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_DTYPE, "linear_scan: x %t is %s", a->in[0],
                                    dname(a->in[0]->dtype));
@@ -623,8 +645,8 @@ static tensor_t *square_times_forward(tensor_function_ctx_t *ctx, tensor_t *cons
 static int square_times_backward(tensor_function_ctx_t *ctx, tensor_t *g, tensor_t **grads, int n) {
     tensor_t *a = tensor_saved(ctx, 0), *b = tensor_saved(ctx, 1);
     (void)n;
-    if (tensor_needs_input_grad(ctx, 0)) grads[0] = tensor_mul(g, tensor_mul(tensor_mul_scalar(a, 2), b));
-    if (tensor_needs_input_grad(ctx, 1)) grads[1] = tensor_mul(g, tensor_square(a));
+    if (tensor_needs_input_grad(ctx, 0)) { grads[0] = tensor_mul(g, tensor_mul(tensor_mul_scalar(a, 2), b)); }
+    if (tensor_needs_input_grad(ctx, 1)) { grads[1] = tensor_mul(g, tensor_square(a)); }
     return 0;
 }
 static void inside_square_times(arguments_t *a) {

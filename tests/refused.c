@@ -178,7 +178,7 @@ static void paddings(void) {
             nn_module_t *m = nn_pad_n(pads, 2 * dims, modes[k], 0.5);
             char text[80], want[40];
             tensor_t *in = dims == 3 ? x : tensor_select(x, 0, 0);
-            if (dims == 1) in = tensor_select(in, 0, 1);
+            if (dims == 1) { in = tensor_select(in, 0, 1); }
             nn_to_string(m, text, sizeof text);
             snprintf(want, sizeof want, "%s%dd(", names[k], dims);
             CHECK_MSG(strncmp(text, want, strlen(want)) == 0, "%s for %s", text, want);

@@ -51,13 +51,13 @@ static long each_seed(const char *name, void (*visit)(const uint8_t *data, size_
     FILE *f;
     snprintf(path, sizeof path, "tests/fuzz/%s.seeds", name);
     f = fopen(path, "r");
-    if (!f) return -1;
+    if (!f) { return -1; }
     while (fgets(line, sizeof line, f)) {
         uint8_t *data = (uint8_t *)malloc(strlen(line) + 1);
         size_t n = 0;
         const char *p;
         unsigned byte;
-        if (!data) abort();
+        if (!data) { abort(); }
         for (p = line; *p && *p != '\n'; p++) {
             if (*p == '\\' && sscanf(p + 1, "%2x", &byte) == 1) {
                 data[n++] = (uint8_t)byte;
@@ -92,18 +92,19 @@ static void unpack(const uint8_t *data, size_t size, long number) {
     FILE *f;
     snprintf(path, sizeof path, "%s/%04ld", folder, number);
     f = fopen(path, "wb");
-    if (!f || fwrite(data, 1, size, f) != size) exit(1);
+    if (!f || fwrite(data, 1, size, f) != size) { exit(1); }
     fclose(f);
 }
 static void pack(const char *path) {
     FILE *f = fopen(path, "rb");
     int c;
-    if (!f) exit(1);
+    if (!f) { exit(1); }
     while ((c = getc(f)) != EOF) {
-        if (c < ' ' || c > '~' || c == '\\')
+        if (c < ' ' || c > '~' || c == '\\') {
             printf("\\%02x", (unsigned)c);
-        else
+        } else {
             putchar(c);
+        }
     }
     putchar('\n');
     fclose(f);
@@ -116,8 +117,7 @@ int main(int argc, char **argv) {
         return each_seed(argv[2], unpack) < 0;
     }
     if (argc > 2 && strcmp(argv[1], "pack") == 0) {
-        for (k = 2; k < argc; k++)
-            pack(argv[k]);
+        for (k = 2; k < argc; k++) { pack(argv[k]); }
         return 0;
     }
     for (k = 0; k < TARGETS; k++) {

@@ -10,12 +10,10 @@ static tensor_t *X(double seed, int64_t a, int64_t b, int64_t c, int64_t d) {
     tensor_t *x;
     double *p;
     dims[0] = a, dims[1] = b, dims[2] = c, dims[3] = d;
-    while (n < 4 && dims[n])
-        n++;
+    while (n < 4 && dims[n]) { n++; }
     x = tensor_empty_n(dims, n, TENSOR_F64);
     p = (double *)tensor_data_mut(x);
-    for (i = 0; i < tensor_numel(x); i++)
-        p[i] = sin(1.3 * (double)i + seed);
+    for (i = 0; i < tensor_numel(x); i++) { p[i] = sin(1.3 * (double)i + seed); }
     return tensor_requires_grad_(x, 1);
 }
 
@@ -24,8 +22,7 @@ static tensor_t *waves(tensor_t *y) {
     tensor_t *w = tensor_empty_like(tensor_to(tensor_detach(y), TENSOR_F64));
     double *p = (double *)tensor_data_mut(w);
     int64_t i;
-    for (i = 0; i < tensor_numel(w); i++)
-        p[i] = cos(0.9 * (double)i);
+    for (i = 0; i < tensor_numel(w); i++) { p[i] = cos(0.9 * (double)i); }
     return w;
 }
 static double probe(tensor_t *y) {
@@ -60,10 +57,10 @@ static nn_module_t *filled(nn_module_t *m) {
         float *p = (float *)tensor_data_mut(t);
         const char *c;
         int sum = 0;
-        for (c = list.item[k].name; *c; c++)
-            sum += *c;
-        for (i = 0; i < tensor_numel(t); i++)
+        for (c = list.item[k].name; *c; c++) { sum += *c; }
+        for (i = 0; i < tensor_numel(t); i++) {
             p[i] = (float)(0.3 * sin(1.3 * (double)i + 0.1 * (sum % 97)));
+        }
     }
     return m;
 }
@@ -77,11 +74,11 @@ static void weights(tensor_t **to, double seed, int64_t gates, int64_t in, int64
                     int dirs, int bias, int64_t proj) {
     int64_t size = proj ? proj : hidden;
     int n = 0, l, d, k;
-    for (l = 0; l < layers; l++)
-        for (d = 0; d < dirs; d++)
+    for (l = 0; l < layers; l++) {
+        for (d = 0; d < dirs; d++) {
             for (k = 0; k < 5; k++) {
                 tensor_t *t;
-                if ((!bias && (k == 2 || k == 3)) || (!proj && k == 4)) continue;
+                if ((!bias && (k == 2 || k == 3)) || (!proj && k == 4)) { continue; }
                 t = X(seed + 0.37 * n, k == 4 ? proj : gates * hidden,
                       k == 0   ? (l ? dirs * size : in)
                       : k == 1 ? size
@@ -90,6 +87,8 @@ static void weights(tensor_t **to, double seed, int64_t gates, int64_t in, int64
                       0, 0);
                 to[n++] = tensor_requires_grad_(tensor_mul_scalar(tensor_detach(t), 0.5), 1);
             }
+        }
+    }
 }
 
 static void batch_norm_values(void) {
@@ -609,7 +608,7 @@ static void attention_blocks(void) {
         CHECK(tensor_allclose(y, r, 1e-5, 1e-6));
         tensor_autograd_grad(&y, 1, &g, in, 3, got, 0);
         tensor_autograd_grad(&r, 1, &g, in, 3, want, 0);
-        for (int k = 0; k < 3; k++) CHECK(tensor_allclose(got[k], want[k], 1e-4, 1e-5));
+        for (int k = 0; k < 3; k++) { CHECK(tensor_allclose(got[k], want[k], 1e-4, 1e-5)); }
     }
 }
 
@@ -924,8 +923,7 @@ static void net_modules(void) {
     int k;
     static const char *const names[5] = {"weight_ih_l0", "weight_hh_l0", "bias_ih_l1", "bias_hh_l1_reverse",
                                          "weight_ih_l1_reverse"};
-    for (k = 0; k < 5; k++)
-        CHECK(!tensor_is_poison(nn_get(m, names[k])));
+    for (k = 0; k < 5; k++) { CHECK(!tensor_is_poison(nn_get(m, names[k]))); }
     CHECK(nn_state(m).count == 16 && tensor_size(nn_get(m, "weight_ih_l1"), 1) == 12);
     CHECK(tensor_item(tensor_max(tensor_abs(nn_get(m, "weight_hh_l0")))) <= 1 / sqrt(6.0));
     CHECK(nn_parameters(m, w, 16) == 16);
@@ -946,8 +944,7 @@ static void net_modules(void) {
     CHECK(tensor_item(tensor_min(y)) >= 0);
     // steps of a cell are the net
     c = NULL;
-    for (k = 0; k < 4; k++)
-        y = nn_lstm_forward(cell, tensor_select(x, 0, k), &h, &c);
+    for (k = 0; k < 4; k++) { y = nn_lstm_forward(cell, tensor_select(x, 0, k), &h, &c); }
     w[0] = nn_get(cell, "weight_ih"), w[1] = nn_get(cell, "weight_hh"), w[2] = nn_get(cell, "bias_ih"),
     w[3] = nn_get(cell, "bias_hh");
     s = tensor_lstm(x, w);
@@ -977,8 +974,7 @@ static void net_modules(void) {
     CHECK(tensor_is_poison(s.y) && tensor_is_poison(s.h) && tensor_is_poison(s.c));
     {
         tensor_t *half[4];
-        for (k = 0; k < 4; k++)
-            half[k] = tensor_to(w[k], TENSOR_F16);
+        for (k = 0; k < 4; k++) { half[k] = tensor_to(w[k], TENSOR_F16); }
         s = tensor_lstm(tensor_to(x, TENSOR_F16), half);
         CHECK(tensor_dtype(s.y) == TENSOR_F16 && tensor_dtype(s.c) == TENSOR_F16);
         CHECK(tensor_allclose(tensor_to(s.h, TENSOR_F32), tensor_lstm(x, w).h, 1e-2, 1e-2));
@@ -1107,7 +1103,7 @@ static void bags(void) {
     CHECK_POISON(tensor_embedding_bag(tensor_add_scalar(i, 1), w), TENSOR_ERR_INDEX,
                  "index 6 at position 5 of index [6] is not in 0..5");
     CHECK_POISON(tensor_embedding_bag(i, w, .per_sample_weights = tensor_ones(3, 2)), TENSOR_ERR_SHAPE,
-                 "mode be the sum");
+                 "and mode must be the sum");
     CHECK_POISON(tensor_embedding_bag(tensor_to(i, TENSOR_F32), w), TENSOR_ERR_DTYPE,
                  "embedding_bag: index is f32, must be i32 or i64");
     CHECK_POISON(tensor_bilinear(tensor_ones(5, 2), tensor_ones(4, 3), nn_get(b, "weight"), NULL),
@@ -1144,7 +1140,7 @@ static void norms_of_long_and_empty(void) {
 // Dropout of a recurrent net lies between layers: none after the last. NaN stays NaN through relu.
 static void net_dropout(void) {
     tensor_t *w[8], *x = tensor_randn(5, 2, 3), *y;
-    for (int k = 0; k < 8; k++) w[k] = k % 4 < 2 ? tensor_randn(4, k == 0 ? 3 : 4) : tensor_randn(4);
+    for (int k = 0; k < 8; k++) { w[k] = k % 4 < 2 ? tensor_randn(4, k == 0 ? 3 : 4) : tensor_randn(4); }
     y = tensor_rnn(x, w, .layers = 2, .dropout = 1, .training = 1).y;
     CHECK(tensor_item(tensor_min(tensor_abs(y))) > 0);
     CHECK(test_same_bits(tensor_rnn(x, w, .dropout = 0.5, .training = 1).y, tensor_rnn(x, w).y));

@@ -29,16 +29,17 @@ static void is(tensor_t *x, tensor_dtype_t dtype, const char *shape, const doubl
     double tol = dtype == TENSOR_F64 ? 1e-6 : dtype == TENSOR_BF16 ? 1e-2 : dtype == TENSOR_F16 ? 1e-3 : 2e-6;
     tensor_t *d;
     const double *v;
-    for (k = 0; k < nd && good; k++) good = tensor_size(x, k) == dims[k];
+    for (k = 0; k < nd && good; k++) { good = tensor_size(x, k) == dims[k]; }
     test_note(good, __FILE__, line, "%s has %d dims, numel %lld; expected [%s]: %s", what, tensor_ndim(x),
               (long long)tensor_numel(x), shape, tensor_error_text());
     test_note(tensor_dtype(x) == dtype, __FILE__, line, "%s is %s", what, tensor_dtype_name(tensor_dtype(x)));
     d = tensor_to(tensor_contiguous(x), TENSOR_F64);
     v = (const double *)tensor_data(d);
-    for (k = 0; k < n && good && v; k++)
+    for (k = 0; k < n && good && v; k++) {
         test_note((isnan(v[k]) && isnan(want[k])) || v[k] == want[k] ||
                   fabs(v[k] - want[k]) <= tol * (1 + fabs(want[k])),
                   __FILE__, line, "%s: number %d is %.9g, expected %.9g", what, k, v[k], want[k]);
+    }
     tensor_scope_end(s);
     CHECK_OK();
 }
@@ -488,8 +489,8 @@ static double random_value(void) {
 // 1 if a goes before b: NaN largest, ties by index.
 static int before(const double *v, int64_t a, int64_t b, int falling) {
     int na = isnan(v[a]), nb = isnan(v[b]);
-    if (na != nb) return falling ? na : nb;
-    if (!na && v[a] != v[b]) return falling ? v[a] > v[b] : v[a] < v[b];
+    if (na != nb) { return falling ? na : nb; }
+    if (!na && v[a] != v[b]) { return falling ? v[a] > v[b] : v[a] < v[b]; }
     return a < b;
 }
 static void every_dtype_and_length(void) {
@@ -497,7 +498,7 @@ static void every_dtype_and_length(void) {
                                             TENSOR_I32, TENSOR_I64, TENSOR_U8,  TENSOR_BOOL};
     static const int lengths[] = {1, 2, 47, 49, 300, 1000};
     int d, l, falling;
-    for (d = 0; d < N(dtypes); d++)
+    for (d = 0; d < N(dtypes); d++) {
         for (l = 0; l < N(lengths); l++) {
             int64_t n = lengths[l], k, i, bad = 0, three = n < 3 ? n : 3;
             double v[1000];
@@ -507,8 +508,10 @@ static void every_dtype_and_length(void) {
                 double big = dtypes[d] == TENSOR_I64 ? 4e18 : dtypes[d] == TENSOR_I32 ? 2e9 : 100;
                 double r = random_value();
                 v[k] = r < 0.2 ? floor(r * 40) : dtypes[d] == TENSOR_U8 ? floor(r * 255) : (r - 0.5) * big;
-                if (real) v[k] = floor(v[k]);
-                if (!real && r > 0.95) v[k] = r > 0.97 ? (double)NAN : r > 0.96 ? -0.0 : (double)-INFINITY;
+                if (real) { v[k] = floor(v[k]); }
+                if (!real && r > 0.95) {
+                    v[k] = r > 0.97 ? (double)NAN : r > 0.96 ? -0.0 : (double)-INFINITY;
+                }
             }
             x = tensor_to(tensor_from(v, TENSOR_F64, n), dtypes[d]);
             f = tensor_to(x, TENSOR_F64);
@@ -520,22 +523,28 @@ static void every_dtype_and_length(void) {
                 double *sorted = (double *)malloc(sizeof *v * (size_t)n);
                 tensor_copy_out(tensor_to(s.values, TENSOR_F64), sorted, sizeof *v * (size_t)n);
                 for (k = 0; k < n; k++) {
-                    if (k && !before(v, at[k - 1], at[k], falling)) bad++;
-                    if (!(sorted[k] == v[at[k]] || (isnan(sorted[k]) && isnan(v[at[k]])))) bad++;
+                    if (k && !before(v, at[k - 1], at[k], falling)) { bad++; }
+                    if (!(sorted[k] == v[at[k]] || (isnan(sorted[k]) && isnan(v[at[k]])))) { bad++; }
                 }
                 free(sorted);
-                if (!tensor_equal(t.indices, tensor_narrow(s.indices, 0, 0, three))) bad++;
+                if (!tensor_equal(t.indices, tensor_narrow(s.indices, 0, 0, three))) { bad++; }
                 if (!tensor_equal(tensor_sort(loose, 0, 0).values,
-                                  tensor_sort(t.indices, 0, 0).values)) bad++;
-                if (falling) continue;
-                for (i = 1; i <= n; i += 1 + n / 7)
-                    if (tensor_item_i64(tensor_kthvalue(x, i, 0, 0).indices) != at[i - 1]) bad++;
+                                  tensor_sort(t.indices, 0, 0).values)) {
+                    bad++;
+                }
+                if (falling) { continue; }
+                for (i = 1; i <= n; i += 1 + n / 7) {
+                    if (tensor_item_i64(tensor_kthvalue(x, i, 0, 0).indices) != at[i - 1]) { bad++; }
+                }
                 if (tensor_item_i64(tensor_nanmedian_dim(x, 0, 0).indices) !=
                     (tensor_item(tensor_isnan(tensor_nanmedian(x))) ? 0
-                     : at[(n - 1 - (int64_t)tensor_item(tensor_sum(tensor_isnan(x)))) / 2])) bad++;
+                     : at[(n - 1 - (int64_t)tensor_item(tensor_sum(tensor_isnan(x)))) / 2])) {
+                    bad++;
+                }
             }
             CHECK_MSG(!bad, "%s, %d elements: %d wrong", tensor_dtype_name(dtypes[d]), (int)n, (int)bad);
         }
+    }
 }
 static void large_integers(void) {
     static const int64_t v[] = {INT64_MAX, INT64_MIN, 0, -1, INT64_MAX - 1, 1};
@@ -577,7 +586,7 @@ static void same_bits_for_any_threads(void) {
         r[t][7] = tensor_mode(tensor_round(x), 1, 0).indices;
     }
     tensor_set_num_threads(1);
-    for (k = 0; k < 8; k++) CHECK_MSG(test_same_bits(r[0][k], r[1][k]), "result %d", k);
+    for (k = 0; k < 8; k++) { CHECK_MSG(test_same_bits(r[0][k], r[1][k]), "result %d", k); }
 }
 
 // ---- gradients ----
@@ -704,7 +713,9 @@ static void *heap_alloc(void *user, size_t bytes, size_t alignment) {
     heap_t *h = (heap_t *)user;
     char *raw, *p;
     if ((h->calls++ >= h->fail_at && h->fail_at >= 0) ||
-        !(raw = (char *)malloc(bytes + alignment + sizeof raw))) return NULL;
+        !(raw = (char *)malloc(bytes + alignment + sizeof raw))) {
+        return NULL;
+    }
     p = raw + sizeof raw;
     p += (alignment - (size_t)((uintptr_t)p % alignment)) % alignment;
     memcpy(p - sizeof raw, &raw, sizeof raw);
@@ -762,7 +773,7 @@ static void out_of_memory(void) {
             work();
             tensor_scope_end(s);
         }
-        if (k < 0) last = h.calls;
+        if (k < 0) { last = h.calls; }
         failed += tensor_error_code() == TENSOR_ERR_OUT_OF_MEMORY;
         CHECK_MSG(tensor_ok() ? k < 0 : tensor_error_code() == TENSOR_ERR_OUT_OF_MEMORY,
                   "k = %ld of %ld: %s", k, last,
@@ -884,12 +895,13 @@ static void extremes_at_the_end(void) {
                                            TENSOR_F64, TENSOR_F32, TENSOR_F16};
     int64_t n;
     int k;
-    for (k = 0; k < 6; k++)
+    for (k = 0; k < 6; k++) {
         for (n = 1; n < 70; n++) {
             tensor_t *x = tensor_arange(0, (double)n, 1, types[k]);
             CHECK(tensor_item_i64(tensor_argmax_dim(x, 0, 0)) == n - 1);
             CHECK(tensor_item_i64(tensor_argmin_dim(tensor_flip(x, 0), 0, 0)) == n - 1);
         }
+    }
 }
 
 // One element is not like the others, and it is the last.
@@ -910,7 +922,7 @@ static void last_is_another(void) {
 static void mode_of_one(void) {
     tensor_pair_t p = tensor_mode(tensor_reshape(tensor_arange(5, 8, 1, TENSOR_F32), 3, 1), 1, 0);
     CHECK(tensor_item(tensor_select(p.values, 0, 2)) == 7);
-    for (int k = 0; k < 3; k++) CHECK(tensor_item_i64(tensor_select(p.indices, 0, k)) == 0);
+    for (int k = 0; k < 3; k++) { CHECK(tensor_item_i64(tensor_select(p.indices, 0, k)) == 0); }
 }
 
 int main(void) {

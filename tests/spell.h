@@ -19,11 +19,10 @@ static void spell_number(double v, char *out, size_t size) {
     snprintf(out, size, fabs(v) < 1e6 ? "%.4f" : "%.4e", v);
     if (!strchr(out, 'e')) {
         n = strlen(out);
-        while (out[n - 1] == '0')
-            out[--n] = 0;
-        if (out[n - 1] == '.') out[--n] = 0;
+        while (out[n - 1] == '0') { out[--n] = 0; }
+        if (out[n - 1] == '.') { out[--n] = 0; }
     }
-    if (strcmp(out, "-0") == 0) snprintf(out, size, "0");
+    if (strcmp(out, "-0") == 0) { snprintf(out, size, "0"); }
 }
 
 static void spell(tensor_t *x, char *out, size_t size) {
@@ -39,22 +38,23 @@ static void spell(tensor_t *x, char *out, size_t size) {
         int64_t block = 1;
         for (d = s.ndim - 1; d >= 0 && n <= SPELL_MOST; d--) {
             block *= s.dims[d];
-            if (k % block == 0) SPELL_ADD("[");
+            if (k % block == 0) { SPELL_ADD("["); }
         }
-        if (k == 0 && n > SPELL_MOST) SPELL_ADD("[");
+        if (k == 0 && n > SPELL_MOST) { SPELL_ADD("["); }
         spell_number(tensor_item(tensor_select(flat, 0, k)), number, sizeof number);
-        if (tensor_dtype(x) == TENSOR_BOOL)
+        if (tensor_dtype(x) == TENSOR_BOOL) {
             snprintf(number, sizeof number, strcmp(number, "0") ? "true" : "false");
+        }
         SPELL_ADD(number);
         block = 1;
         for (d = s.ndim - 1; d >= 0 && n <= SPELL_MOST; d--) {
             block *= s.dims[d];
-            if ((k + 1) % block == 0) SPELL_ADD("]");
+            if ((k + 1) % block == 0) { SPELL_ADD("]"); }
         }
-        if (k + 1 < shown) SPELL_ADD(", ");
+        if (k + 1 < shown) { SPELL_ADD(", "); }
     }
-    if (n > SPELL_MOST) SPELL_ADD(", ..]");
-    if (n == 0) SPELL_ADD("[]");
+    if (n > SPELL_MOST) { SPELL_ADD(", ..]"); }
+    if (n == 0) { SPELL_ADD("[]"); }
     if (n == 0 || n > SPELL_MOST) {
         for (d = 0; d < s.ndim; d++) {
             snprintf(number, sizeof number, "%s%lld", d ? "x" : " of ", (long long)s.dims[d]);
@@ -73,8 +73,9 @@ static void spell_shape(tensor_t *x, char *out, size_t size) {
     tensor_shape_t s = tensor_shape(x);
     size_t at = 0;
     int d;
-    for (d = 0; d < s.ndim; d++)
+    for (d = 0; d < s.ndim; d++) {
         at += (size_t)snprintf(out + at, size - at, "%s%lld", d ? "x" : "", (long long)s.dims[d]);
+    }
     snprintf(out + at, size - at, ", elements of any value");
 }
 #endif

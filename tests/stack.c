@@ -139,8 +139,7 @@ static void make_nets(void) {
     inputs[RECURRENT] = tensor_keep(tensor_randn(6, 2, 8));
     nets[TRANSFORMER] = nn_transformer_encoder_layer(16, 4, .feedforward = 32);
     inputs[TRANSFORMER] = tensor_keep(tensor_randn(6, 2, 16));
-    for (k = 0; k < NETS; k++)
-        optimizers[k] = nn_adamw(nets[k]);
+    for (k = 0; k < NETS; k++) { optimizers[k] = nn_adamw(nets[k]); }
 }
 static void infer(int k) {
     tensor_scope_t s = tensor_scope_begin_no_grad();
@@ -285,7 +284,7 @@ static void measure(void) {
     int i, k;
     room =
         (unsigned char *)mmap(NULL, ROOM + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (room == (unsigned char *)MAP_FAILED || mprotect(room, 4096, PROT_NONE)) exit(1);
+    if (room == (unsigned char *)MAP_FAILED || mprotect(room, 4096, PROT_NONE)) { exit(1); }
     room += 4096;
     base = depth_of(NULL);
     for (i = 0; i < ISAS; i++) {
@@ -320,15 +319,18 @@ static void print_table(void) {
            "`make\nstack-usage` measures them: the calls run in a thread on a painted stack (gcc, -O2, one "
            "thread).\n\n");
     printf("| calls | such as |");
-    for (i = 0; i < ISAS; i++)
-        if (depths[0][i]) printf(" %s |", isas[i]);
+    for (i = 0; i < ISAS; i++) {
+        if (depths[0][i]) { printf(" %s |", isas[i]); }
+    }
     printf("\n|---|---|");
-    for (i = 0; i < ISAS; i++)
-        if (depths[0][i]) printf("---:|");
+    for (i = 0; i < ISAS; i++) {
+        if (depths[0][i]) { printf("---:|"); }
+    }
     for (k = 0; k < FAMILIES; k++) {
         printf("\n| %s | %s |", families[k].name, families[k].what);
-        for (i = 0; i < ISAS; i++)
-            if (depths[0][i]) printf(" %ld |", depths[k][i]);
+        for (i = 0; i < ISAS; i++) {
+            if (depths[0][i]) { printf(" %ld |", depths[k][i]); }
+        }
     }
     printf("\n\nProducts of matrices whose columns must be copied (a linear layer over more than two rows) "
            "take 8 KB more on "

@@ -127,16 +127,16 @@ static void handles(void) {
     CHECK(tensor_cuda_stream_new(TENSOR_CUDA + 16) == NULL);
     CHECK_ERROR(TENSOR_ERR_DEVICE, "cuda_stream_new: no CUDA device 16 is started");
     // Freed ones are used again; too many are an error.
-    for (k = 0; k < 200; k++) CHECK(tensor_cuda_stream_free(tensor_cuda_stream_new(TENSOR_CUDA)) == 0);
+    for (k = 0; k < 200; k++) { CHECK(tensor_cuda_stream_free(tensor_cuda_stream_new(TENSOR_CUDA)) == 0); }
     for (k = 0; k < 40; k++) {
         many[k] = tensor_cuda_stream_new(TENSOR_CUDA);
-        if (!many[k]) break;
+        if (!many[k]) { break; }
         n++;
     }
     CHECK(n > 25 && n < 31);
     CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "cuda_stream_new: the device has 32 streams already");
-    for (k = 0; k < n; k++) tensor_cuda_stream_free(many[k]);
-    if (device_two()) CHECK((other = tensor_cuda_stream_new(TENSOR_CUDA + 1)) != NULL);
+    for (k = 0; k < n; k++) { tensor_cuda_stream_free(many[k]); }
+    if (device_two()) { CHECK((other = tensor_cuda_stream_new(TENSOR_CUDA + 1)) != NULL); }
     if (other) {
         a = tensor_cuda_event_new(TENSOR_CUDA, 0);
         CHECK(tensor_cuda_event_record(a, other) == TENSOR_ERR_DEVICE);
@@ -159,11 +159,13 @@ static void peers(void) {
     tensor_device_t there = (tensor_device_t)(TENSOR_CUDA + 1);
     tensor_t *x, *y, *more = NULL, *bad;
     int k;
-    if (!device_two()) return;
+    if (!device_two()) { return; }
     x = tensor_arange(0, 1000, 1, TENSOR_F32);
     y = tensor_to(on(x), there);
     CHECK(tensor_equal(tensor_to(y, TENSOR_CPU), x));
-    for (k = 0; k < 3; k++) more = tensor_to(on(tensor_full(k, 250 << 10)), there);     // a new chunk on each
+    for (k = 0; k < 3; k++) {
+        more = tensor_to(on(tensor_full(k, 250 << 10)), there);     // a new chunk on each
+    }
     CHECK(tensor_item(tensor_select(tensor_to(more, TENSOR_CUDA), 0, -1)) == 2);
 #ifdef TEST_CUDA_SIM
     cusim_set("staged", 0);
@@ -195,7 +197,7 @@ static void *job(void *arg) {
     }
     tensor_cuda_set_stream(NULL);
     j->code = tensor_error_code();
-    if (tensor_cuda_stream_free(s)) j->code = TENSOR_ERR_INTERNAL;
+    if (tensor_cuda_stream_free(s)) { j->code = TENSOR_ERR_INTERNAL; }
     tensor_thread_end();
     return NULL;
 }
@@ -207,9 +209,9 @@ static void threads(void) {
     pthread_create(&id[0], NULL, job, &alone);
     pthread_join(id[0], NULL);
     memset(together, 0, sizeof together);
-    for (k = 0; k < 3; k++) pthread_create(&id[k], NULL, job, &together[k]);
-    for (k = 0; k < 3; k++) pthread_join(id[k], NULL);
-    for (k = 0; k < 3; k++) CHECK(together[k].code == 0 && together[k].sum == alone.sum && alone.sum > 0);
+    for (k = 0; k < 3; k++) { pthread_create(&id[k], NULL, job, &together[k]); }
+    for (k = 0; k < 3; k++) { pthread_join(id[k], NULL); }
+    for (k = 0; k < 3; k++) { CHECK(together[k].code == 0 && together[k].sum == alone.sum && alone.sum > 0); }
     tensor_free(shared_weight);
 }
 
@@ -224,24 +226,26 @@ static nn_module_t *model(int which) {
 #ifdef TEST_FEW
     return nn_sequential(nn_linear(6, 12), nn_layer_norm(12), nn_dropout(0.3), nn_linear(12, 3));
 #endif
-    if (which == 0) return nn_sequential(nn_linear(6, 16), nn_gelu(), nn_dropout(0.3), nn_linear(16, 3));
-    if (which == 1)
+    if (which == 0) { return nn_sequential(nn_linear(6, 16), nn_gelu(), nn_dropout(0.3), nn_linear(16, 3)); }
+    if (which == 1) {
         return nn_sequential(nn_flatten(), nn_linear(6, 12), nn_layer_norm(12), nn_relu(),
                              nn_dropout(0.2), nn_linear(12, 12), nn_dropout(0.5), nn_linear(12, 3));
-    if (which == 3)
+    }
+    if (which == 3) {
         return nn_sequential(nn_embedding(11, 8), nn_transformer_encoder_layer(8, 2, .feedforward = 16,
                              .batch_first = 1, .norm_first = 1, .gelu = 1), nn_flatten(), nn_linear(48, 3));
+    }
     return nn_sequential(nn_linear(6, 8), nn_batch_norm1d(8), nn_tanh(), nn_linear(8, 3));
 }
 static nn_optimizer_t *optimizer(int which, nn_module_t *m) {
-    if (which == 0) return nn_adam(m, .lr = 0.01);
-    if (which == 1 || which == 3) return nn_adamw(m, .lr = 0.02, .weight_decay = 0.1);
+    if (which == 0) { return nn_adam(m, .lr = 0.01); }
+    if (which == 1 || which == 3) { return nn_adamw(m, .lr = 0.02, .weight_decay = 0.1); }
     return nn_sgd(m, .lr = 0.05, .momentum = 0.9);
 }
 static void batch(int step, tensor_t **x, tensor_t **y) {
     int64_t label[4];
     int k;
-    for (k = 0; k < 4; k++) label[k] = (step * 7 + k) % 3;
+    for (k = 0; k < 4; k++) { label[k] = (step * 7 + k) % 3; }
     *x = on(tensor_sin(tensor_reshape(tensor_arange(step, step + 24, 1, TENSOR_F32), 4, 6)));
     *y = on(tensor_from(label, TENSOR_I64, 4));
 }
@@ -249,15 +253,23 @@ static void batch(int step, tensor_t **x, tensor_t **y) {
 static tensor_t *scaler;
 static tensor_t *train(int which, nn_module_t *m, nn_optimizer_t *opt, tensor_t *x, tensor_t *y) {
     tensor_t *loss;
-    if (which == 3) x = tensor_to(tensor_add_scalar(tensor_mul_scalar(x, 5), 5), TENSOR_I64);       // tokens
+    if (which == 3) {
+        x = tensor_to(tensor_add_scalar(tensor_mul_scalar(x, 5), 5), TENSOR_I64);       // tokens
+    }
     loss = tensor_cross_entropy(nn_forward(m, x), y);
     nn_zero_grad(opt);
     tensor_backward(scaler ? nn_scaler_scale(scaler, loss) : loss);
-    if (scaler) nn_scaler_unscale(scaler, opt);
-    if (which == 2) nn_clip_grad_value(opt, 0.5);
-    else nn_clip_grad_norm(opt, 0.5);
-    if (!scaler) nn_step(opt);
-    else if (nn_scaler_step(scaler, opt) == 0) nn_scaler_update(scaler);
+    if (scaler) { nn_scaler_unscale(scaler, opt); }
+    if (which == 2) {
+        nn_clip_grad_value(opt, 0.5);
+    } else {
+        nn_clip_grad_norm(opt, 0.5);
+    }
+    if (!scaler) {
+        nn_step(opt);
+    } else if (nn_scaler_step(scaler, opt) == 0) {
+        nn_scaler_update(scaler);
+    }
     return tensor_keep(loss);
 }
 // Steps from 2 on as runs of a graph have the bits of steps as ever, with dropout, a schedule of the learning
@@ -286,29 +298,33 @@ static void replay(void) {
             scaler = which == 1 ? nn_grad_scaler(4, 5) : NULL;
             for (step = 0; step < STEPS; step++) {
                 batch(step, &x_now, &y_now);
-                if (scaler && (step == 1 || step == 4)) tensor_fill_(tensor_select(x_now, 0, 1), INFINITY);
+                if (scaler && (step == 1 || step == 4)) {
+                    tensor_fill_(tensor_select(x_now, 0, 1), INFINITY);
+                }
                 tensor_copy_(x, x_now);
                 tensor_copy_(y, y_now);
                 nn_set_lr(opt, 0.01 * (1 + step % 5));
                 if (captured && step > 2) {
                     CHECK_MSG(tensor_graph_replay(g) == 0, "%s", tensor_error_text());
                 } else {
-                    if (captured && step == 2)
+                    if (captured && step == 2) {
                         CHECK_MSG(tensor_capture_begin(TENSOR_CUDA) == 0, "%s", tensor_error_text());
-                    if (l) tensor_free(l);
+                    }
+                    if (l) { tensor_free(l); }
                     l = train(which, m, opt, x, y);
-                    if (captured && step == 2)
+                    if (captured && step == 2) {
                         CHECK_MSG((g = tensor_capture_end()) != NULL, "%s", tensor_error_text());
+                    }
                 }
                 loss[captured][step] = tensor_item(l);
             }
             scale[captured] = scaler ? tensor_item(tensor_select(scaler, 0, 0)) : 0;
-            if (scaler) tensor_free(scaler);
+            if (scaler) { tensor_free(scaler); }
             scaler = NULL;
             drawn[captured] = tensor_get_generator().offset;
             n = nn_parameters(m, p[captured], 16);
             CHECK(n >= 4 && n <= 16);
-            for (k = 0; k < n; k++) p[captured][k] = off(tensor_clone(p[captured][k]));
+            for (k = 0; k < n; k++) { p[captured][k] = off(tensor_clone(p[captured][k])); }
             tensor_set_default_device(TENSOR_CPU);
             tensor_free(l);
             CHECK(tensor_graph_free(g) == 0);
@@ -319,12 +335,15 @@ static void replay(void) {
         }
         CHECK(scale[0] == scale[1] && (which != 1 || scale[0] == 8));      // 4 / 2 / 2 * 2 * 2 * 2
         CHECK(drawn[0] == drawn[1] && loss[0][0] != loss[0][STEPS - 1]);
-        for (step = 0; step < STEPS; step++)
+        for (step = 0; step < STEPS; step++) {
             CHECK_MSG(loss[0][step] == loss[1][step] || (isnan(loss[0][step]) && isnan(loss[1][step])),
                       "model %d: loss of step %d is %.9g, not %.9g", which,
                       step,
                       loss[1][step], loss[0][step]);
-        for (k = 0; k < n; k++) CHECK_MSG(tensor_equal(p[0][k], p[1][k]), "model %d: parameter %d", which, k);
+        }
+        for (k = 0; k < n; k++) {
+            CHECK_MSG(tensor_equal(p[0][k], p[1][k]), "model %d: parameter %d", which, k);
+        }
         tensor_scope_end(s);
     }
 #ifdef TEST_CUDA_SIM
@@ -351,7 +370,7 @@ static void runs(void) {
     CHECK(tensor_item(tensor_narrow(z, 0, 7, 1)) == 7.5);
     tensor_free(shared_weight);
     tensor_free(gone);
-    for (k = 0; k < 5; k++) tensor_fill_(on(tensor_empty(300)), 77);       // its memory is not handed on
+    for (k = 0; k < 5; k++) { tensor_fill_(on(tensor_empty(300)), 77); }       // its memory is not handed on
     tensor_fill_(x, 4);
     // on another stream than the fill's and the capture's
     tensor_cuda_set_stream(s1);
@@ -392,7 +411,7 @@ static void kept(void) {
     CHECK(before >= (int64_t)LARGE * 4);
     for (k = 0; k < 3; k++) {
         tensor_set_default_device(TENSOR_CUDA);
-        if (k == 0) tensor_cuda_empty_cache(TENSOR_CUDA);
+        if (k == 0) { tensor_cuda_empty_cache(TENSOR_CUDA); }
         if (k == 1) {                           // trims the cache, then is refused
             CHECK_POISON(tensor_empty((int64_t)1 << 40), TENSOR_ERR_OUT_OF_MEMORY, "out of device memory");
             CHECK(strstr(tensor_cuda_memory_report(), "Tried to allocate 4.00 TiB") != NULL);
@@ -428,7 +447,7 @@ static void mixed(void) {
         tensor_graph_t *g;
         tensor_t *w = tensor_requires_grad_(on(tensor_ones(8, 8)), 1), *x = on(tensor_ones(2, 8)), *y;
         tensor_scope_t n = tensor_scope_begin_no_grad(), a = tensor_scope_begin_autocast(TENSOR_BF16);
-        if (k) tensor_matmul(x, w);
+        if (k) { tensor_matmul(x, w); }
         CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
         y = tensor_matmul(x, w);
         CHECK_MSG((g = tensor_capture_end()) != NULL, "%s", tensor_error_text());
@@ -517,7 +536,7 @@ static void fork_there(void) {
     tensor_cuda_stream_t *s, *first;
     tensor_graph_t *g;
     tensor_t *x, *y;
-    if (!device_two()) return;
+    if (!device_two()) { return; }
     s = tensor_cuda_stream_new(there), first = tensor_cuda_default_stream(there);
     x = tensor_to(tensor_ones(300), (int)there);
     CHECK(tensor_capture_begin(there) == 0 && tensor_cuda_stream_wait_stream(s, first) == 0);
@@ -649,7 +668,7 @@ static void several(void) {
     tensor_free(other);
     // Their input is freed; they keep it.
     tensor_free(x);
-    for (k = 0; k < 3; k++) tensor_free(tensor_fill_(on(tensor_empty(N)), 55));
+    for (k = 0; k < 3; k++) { tensor_free(tensor_fill_(on(tensor_empty(N)), 55)); }
     CHECK(tensor_graph_replay(g[2]) == 0);
     CHECK_NEAR(tensor_item(tensor_max(y[2])), 8, 1e-3);
     CHECK(tensor_graph_free(g[2]) == 0 && tensor_graph_free(g[0]) == 0);
@@ -929,10 +948,10 @@ static void fed(void) {
         for (k = 0; k < 4; k++) {
             CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
             sums[0] = tensor_to_non_blocking(tensor_sum(x), TENSOR_CPU);
-            if (k == 0) CHECK(isnan(tensor_item(sums[0])));
-            if (k == 1) CHECK(tensor_data(sums[0]) == NULL);
-            if (k == 2) tensor_add_scalar(sums[0], 1);
-            if (k == 3) tensor_copy_(x, page);
+            if (k == 0) { CHECK(isnan(tensor_item(sums[0]))); }
+            if (k == 1) { CHECK(tensor_data(sums[0]) == NULL); }
+            if (k == 2) { tensor_add_scalar(sums[0], 1); }
+            if (k == 3) { tensor_copy_(x, page); }
             CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, k == 3 ? "to: the host writes elements here" :
                                                 k == 2 ? "add_scalar: the host reads elements here" :
                                                          "the host reads elements here");
@@ -961,7 +980,7 @@ static void loader(void) {
                               TENSOR_CUDA);
         for (k = 0; k < 11; k++) {
             tensor_scope_t s = tensor_scope_begin();
-            if (k == 7) CHECK(nn_seek(l[0], 2) == 0 && nn_seek(l[1], 2) == 0);
+            if (k == 7) { CHECK(nn_seek(l[0], 2) == 0 && nn_seek(l[1], 2) == 0); }
             there[0] = nn_next(l[0], &b[0]);
             there[1] = nn_next(l[1], &b[1]);
             CHECK(there[0] == there[1] && b[0].size == b[1].size && b[0].index == b[1].index);
@@ -991,7 +1010,7 @@ static void places(void) {
     char want[80];
     int k, line = 0;
     tensor_graph_t *g;
-    for (k = 0; k < 600; k++) tensor_index_select(x, 0, fine);  // more than there are words
+    for (k = 0; k < 600; k++) { tensor_index_select(x, 0, fine); }  // more than there are words
     tensor_index_select(x, 0, bad); line = __LINE__;
     tensor_index_select(x, 0, fine);
     CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == TENSOR_ERR_INDEX);
@@ -1004,7 +1023,7 @@ static void places(void) {
     tensor_cuda_set_stream(NULL);
     for (k = 0; k < 400 && tensor_ok(); k++) {
         tensor_index_select(x, 0, fine);
-        if (k % 100 == 99) tensor_cuda_stream_synchronize(NULL);
+        if (k % 100 == 99) { tensor_cuda_stream_synchronize(NULL); }
     }
     tensor_cuda_stream_synchronize(s1);
     snprintf(want, sizeof want, "index_select at streams.c:%d: element 1 is out of range", line);
@@ -1072,8 +1091,8 @@ static void held(void) {
         tensor_t *state, *kept;
         tensor_graph_t *g = NULL;
         for (int step = 0; step < 2; step++) {
-            if (step) CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
-            if (step && streams > 1) tensor_cuda_stream_wait_stream(s1, NULL);
+            if (step) { CHECK(tensor_capture_begin(TENSOR_CUDA) == 0); }
+            if (step && streams > 1) { tensor_cuda_stream_wait_stream(s1, NULL); }
             nn_zero_grad(opt);
             tensor_backward(tensor_mean(tensor_square(nn_forward(net, x))));
             nn_step(opt);
@@ -1085,7 +1104,7 @@ static void held(void) {
             }
             tensor_cross_entropy(nn_forward(net, x), y);
             nn_step(opt);                       // behind it: not in that replay either
-            if (step) CHECK_MSG((g = tensor_capture_end()) != NULL, "%s", tensor_error_text());
+            if (step) { CHECK_MSG((g = tensor_capture_end()) != NULL, "%s", tensor_error_text()); }
         }
         w = nn_get(net, "weight");
         state = muon ? nn_optimizer_state(opt, w, "momentum_buffer") : w;
@@ -1117,8 +1136,8 @@ static void held(void) {
 #ifndef TEST_FEW
 enum { RULES = 3 };
 static nn_optimizer_t *stopped_rule(int rule, nn_module_t *net) {
-    if (rule == 0) return nn_sgd(net, .lr = 0.05, .momentum = 0.9, .nesterov = 1, .weight_decay = 0.01);
-    if (rule == 1) return nn_rmsprop(net, .lr = 0.01, .momentum = 0.9);
+    if (rule == 0) { return nn_sgd(net, .lr = 0.05, .momentum = 0.9, .nesterov = 1, .weight_decay = 0.01); }
+    if (rule == 1) { return nn_rmsprop(net, .lr = 0.01, .momentum = 0.9); }
     return nn_adamw(net, .lr = 0.01);
 }
 static void stopped(void) {
@@ -1131,28 +1150,31 @@ static void stopped(void) {
             nn_module_t *net = nn_sequential(nn_conv2d(3, 8, 3, .padding = 1), nn_batch_norm2d(8), nn_relu(),
                                              nn_max_pool2d(2), nn_conv2d(8, 12, 3), nn_avg_pool2d(2),
                                              nn_dropout(0.3), nn_flatten(), nn_linear(12 * 2 * 2, 5));
-            if (rule == 1) nn_to(net, TENSOR_F64);
+            if (rule == 1) { nn_to(net, TENSOR_F64); }
             nn_optimizer_t *opt = stopped_rule(rule, net);
             tensor_t *x = tensor_randn(4, 3, 12, 12), *y = on(tensor_randint(0, 5, 4)), *before[6], *p[8];
             tensor_graph_t *g = NULL;
             char want[80];
             int line = 0;
-            if (rule == 1) x = tensor_to(x, TENSOR_F64);
+            if (rule == 1) { x = tensor_to(x, TENSOR_F64); }
             scaler = rule == 2 ? nn_grad_scaler(4, 50) : NULL;
             for (int step = 0; step < 2; step++) {
-                if (step) CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
+                if (step) { CHECK(tensor_capture_begin(TENSOR_CUDA) == 0); }
                 tensor_t *loss = tensor_cross_entropy(nn_forward(net, x), y); line = __LINE__;
                 nn_zero_grad(opt);
                 tensor_backward(scaler ? nn_scaler_scale(scaler, loss) : loss);
-                if (!scaler) nn_step(opt);
-                else if (nn_scaler_step(scaler, opt) == 0) nn_scaler_update(scaler);
-                if (step) CHECK_MSG((g = tensor_capture_end()) != NULL, "%s", tensor_error_text());
+                if (!scaler) {
+                    nn_step(opt);
+                } else if (nn_scaler_step(scaler, opt) == 0) {
+                    nn_scaler_update(scaler);
+                }
+                if (step) { CHECK_MSG((g = tensor_capture_end()) != NULL, "%s", tensor_error_text()); }
             }
             CHECK(nn_parameters(net, p, 8) == 8);
             tensor_generator_t drawn = tensor_get_generator();
             snprintf(want, sizeof want, "cross_entropy at streams.c:%d: element 0 is out of range", line);
             for (int turn = 0; turn < 2 && bad; turn++) {
-                for (int k = 0; k < 4; k++) before[k] = tensor_clone(tensor_detach(p[k]));
+                for (int k = 0; k < 4; k++) { before[k] = tensor_clone(tensor_detach(p[k])); }
                 tensor_fill_(y, 5);
                 CHECK(tensor_graph_replay(g) == 0);
                 int told = 0;
@@ -1161,17 +1183,19 @@ static void stopped(void) {
                     told = tensor_graph_replay(g);      // the device may have come to it by now
                     CHECK(told == 0 || told == TENSOR_ERR_INDEX);
                 }
-                if (!told) CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == TENSOR_ERR_INDEX);
+                if (!told) { CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == TENSOR_ERR_INDEX); }
                 CHECK_ERROR(TENSOR_ERR_INDEX, want);
-                for (int k = 0; k < 4; k++) CHECK_MSG(tensor_equal(before[k], p[k]), "rule %d, %d", rule, k);
+                for (int k = 0; k < 4; k++) {
+                    CHECK_MSG(tensor_equal(before[k], p[k]), "rule %d, %d", rule, k);
+                }
             }
             tensor_set_generator(drawn);
             tensor_fill_(y, 4);
             before[0] = tensor_clone(tensor_detach(p[0]));
-            for (int step = 0; step < 3; step++) CHECK(tensor_graph_replay(g) == 0);
+            for (int step = 0; step < 3; step++) { CHECK(tensor_graph_replay(g) == 0); }
             CHECK(!tensor_equal(before[0], p[0]));
-            for (int k = 0; k < 4; k++) end[bad][k] = off(tensor_clone(tensor_detach(p[k])));
-            if (scaler) tensor_free(scaler);
+            for (int k = 0; k < 4; k++) { end[bad][k] = off(tensor_clone(tensor_detach(p[k]))); }
+            if (scaler) { tensor_free(scaler); }
             scaler = NULL;
             tensor_set_default_device(TENSOR_CPU);
             CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
@@ -1181,8 +1205,9 @@ static void stopped(void) {
             CHECK(tensor_graph_free(g) == 0);
         }
         // AdamW has counted the steps that were not done.
-        for (int k = 0; k < 4 && rule != 2; k++)
+        for (int k = 0; k < 4 && rule != 2; k++) {
             CHECK_MSG(tensor_equal(end[0][k], end[1][k]), "rule %d, %d", rule, k);
+        }
         tensor_scope_end(scope);
     }
 }
@@ -1190,8 +1215,9 @@ static void stopped(void) {
 // Training of one shape takes nothing from the driver after its second step, and gives nothing back.
 static void raw_line(void *user, const char *text) {
     long long n;
-    if (sscanf(text, "num_device_alloc %lld", &n) == 1 || sscanf(text, "num_device_free %lld", &n) == 1)
+    if (sscanf(text, "num_device_alloc %lld", &n) == 1 || sscanf(text, "num_device_free %lld", &n) == 1) {
         *(int64_t *)user += n;
+    }
 }
 static int64_t raw_calls(void) {
     int64_t n = 0;
@@ -1212,16 +1238,16 @@ static void logits(void) {
             tensor_graph_t *g = NULL;
             for (int captured = 0; captured < 2; captured++) {
                 tensor_scope_t scope = tensor_scope_begin();
-                if (captured) CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
+                if (captured) { CHECK(tensor_capture_begin(TENSOR_CUDA) == 0); }
                 tensor_t *scores = tensor_linear(x, w, NULL), *loss = tensor_cross_entropy(scores, y);
-                if (freed) CHECK(tensor_free(scores) == 0);
+                if (freed) { CHECK(tensor_free(scores) == 0); }
                 tensor_cuda_reset_peak_memory_stats(TENSOR_CUDA);
                 const int64_t before = tensor_cuda_memory_allocated(TENSOR_CUDA);
                 CHECK(tensor_backward(loss) == 0);
                 most[freed] = tensor_cuda_max_memory_allocated(TENSOR_CUDA) - before;
                 CHECK_MSG(freed ? most[1] < bytes : most[0] >= bytes, "%lld of %lld", (long long)most[freed],
                           (long long)bytes);
-                if (captured) CHECK_MSG((g = tensor_capture_end()) != NULL, "%s", tensor_error_text());
+                if (captured) { CHECK_MSG((g = tensor_capture_end()) != NULL, "%s", tensor_error_text()); }
                 tensor_scope_end(scope);
             }
             CHECK(tensor_graph_replay(g) == 0);     // adds to what the first pass and the captured one made
@@ -1248,7 +1274,7 @@ static void steady(void) {
             batch(step, &x, &y);
             tensor_free(train(which, m, opt, x, y));
             tensor_scope_end(s);
-            if (step == 1) after_two = raw_calls();
+            if (step == 1) { after_two = raw_calls(); }
         }
         CHECK_MSG(after_two > 0 && raw_calls() == after_two, "model %d: %d raw calls after step 2", which,
                   (int)(raw_calls() - after_two));
@@ -1270,7 +1296,7 @@ static void graph_faults(void) {
         if (tensor_capture_begin(TENSOR_CUDA) == 0) {
             y = tensor_mul(tensor_rand_like(x), x);
             tensor_sum(y);
-            if ((g = tensor_capture_end()) != NULL) tensor_graph_replay(g);
+            if ((g = tensor_capture_end()) != NULL) { tensor_graph_replay(g); }
         }
         met += !tensor_ok();
         cusim_set("fail_call", -1);
@@ -1309,7 +1335,7 @@ static void lost_in_training(void) {
         net[0] = nn_sequential(nn_linear(4, 8), nn_relu(), nn_linear(8, 3));
         net[1] = nn_clone(net[0]);
         nn_to(net[0], TENSOR_CUDA);
-        for (i = 0; i < 2; i++) opt[i] = nn_adam(net[i], .lr = 0.05);
+        for (i = 0; i < 2; i++) { opt[i] = nn_adam(net[i], .lr = 0.05); }
         CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
         cusim_set("fail_launch", k);
         for (i = 0; i < 3 && tensor_ok(); i++) {
@@ -1352,7 +1378,7 @@ int main(void) {
     cusim_set("protect", 1);
     cusim_set("devices", 2);
 #endif
-    if (device_start()) return test_report();
+    if (device_start()) { return test_report(); }
     s1 = tensor_cuda_stream_new(TENSOR_CUDA);
     s2 = tensor_cuda_stream_new(TENSOR_CUDA);
     RUN(order);

@@ -38,13 +38,15 @@ TEST_FN void test_note(int good, const char *file, int line, const char *format,
         return;
     }
     test_failed++;
-    if (++test_lines > TEST_MAX_LINES) return;
+    if (++test_lines > TEST_MAX_LINES) { return; }
     printf("%s:%d: %s: ", file, line, test_name);
     va_start(list, format);
     vprintf(format, list);
     va_end(list);
     printf("\n");
-    if (test_lines == TEST_MAX_LINES) printf("(more failures of %s are counted, not printed)\n", test_name);
+    if (test_lines == TEST_MAX_LINES) {
+        printf("(more failures of %s are counted, not printed)\n", test_name);
+    }
     fflush(stdout);
 }
 
@@ -90,7 +92,7 @@ TEST_FN void test_error(int code, const char *part, const char *file, int line) 
 TEST_FN void test_ok(const char *file, int line) {
     int good = tensor_ok();
     test_note(good, file, line, "error pending: %s", tensor_error_text());
-    if (!good) tensor_clear_error();
+    if (!good) { tensor_clear_error(); }
 }
 
 // Expected errors are looked at by CHECK_ERROR; nothing goes to stderr.
@@ -139,9 +141,11 @@ TEST_FN uint64_t test_hash(uint64_t h, tensor_t *x) {
     size_t bytes = (size_t)tensor_numel(x) * tensor_dtype_size(tensor_dtype(x));
     unsigned char *data = (unsigned char *)malloc(bytes + 1);
     size_t i;
-    if (!data || tensor_copy_out(x, data, bytes)) h ^= 0xBADu;
-    else
-        for (i = 0; i < bytes; i++) h = (h ^ data[i]) * 1099511628211ull;
+    if (!data || tensor_copy_out(x, data, bytes)) {
+        h ^= 0xBADu;
+    } else {
+        for (i = 0; i < bytes; i++) { h = (h ^ data[i]) * 1099511628211ull; }
+    }
     free(data);
     return h ^ (h >> 29);
 }
@@ -150,9 +154,10 @@ enum { TEST_HASH = 1469598103 };      // start value of test_hash
 // Whether two tensors have the same shape, dtype and bits (NaN equal to itself, unlike tensor_equal).
 TEST_FN int test_same_bits(tensor_t *a, tensor_t *b) {
     int k;
-    if (tensor_ndim(a) != tensor_ndim(b) || tensor_dtype(a) != tensor_dtype(b)) return 0;
-    for (k = 0; k < tensor_ndim(a); k++)
-        if (tensor_size(a, k) != tensor_size(b, k)) return 0;
+    if (tensor_ndim(a) != tensor_ndim(b) || tensor_dtype(a) != tensor_dtype(b)) { return 0; }
+    for (k = 0; k < tensor_ndim(a); k++) {
+        if (tensor_size(a, k) != tensor_size(b, k)) { return 0; }
+    }
     return test_hash(TEST_HASH, a) == test_hash(TEST_HASH, b);
 }
 

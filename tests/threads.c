@@ -33,7 +33,7 @@ static void *train(void *arg) {
         nn_zero_grad(opt);
         tensor_backward(loss);
         nn_step(opt);
-        if (turn == 0) s->first_loss = tensor_item(loss);
+        if (turn == 0) { s->first_loss = tensor_item(loss); }
         s->last_loss = tensor_item(loss);
         if (turn % 10 == 9) {          // hand the weights over: nobody may run the copy meanwhile
             pthread_mutex_lock(&s->lock);
@@ -170,7 +170,7 @@ static void no_states(void) {
             s[i].context = context;
             CHECK(pthread_create(&t[i], NULL, turn ? with_a_state : without_a_state, &s[i]) == 0);
         }
-        for (i = 0; i < 2; i++) pthread_join(t[i], NULL);
+        for (i = 0; i < 2; i++) { pthread_join(t[i], NULL); }
         for (i = 0; i < 2; i++) {
             CHECK(s[i].code == (turn ? 0 : TENSOR_ERR_OUT_OF_MEMORY));
             CHECK(turn || s[i].replayed == 4 * 3 * 3);
@@ -211,7 +211,7 @@ static void many_readers(void) {
         r[i].shared = x;
         CHECK(pthread_create(&t[i], NULL, read_it, &r[i]) == 0);
     }
-    for (i = 0; i < READERS; i++) pthread_join(t[i], NULL);
+    for (i = 0; i < READERS; i++) { pthread_join(t[i], NULL); }
     for (i = 0; i < READERS; i++) {
         CHECK(r[i].sum == 1000);
         CHECK(r[i].draw == r[0].draw);
@@ -230,7 +230,7 @@ static tensor_t *checkpointed(tensor_t *const *in, int n, void *user) {
     tensor_t *y = tensor_mul(in[0], p->w);
     (void)n;
     ++*p->calls;
-    for (k = 0; k < 50; k++) y = tensor_sin(tensor_mul(y, y));
+    for (k = 0; k < 50; k++) { y = tensor_sin(tensor_mul(y, y)); }
     return y;
 }
 static tensor_t *doubled(tensor_t *g, void *user) {
@@ -272,8 +272,8 @@ static void passes_together(void) {
             p[i].x = x;
             p[i].root = tensor_sum(tensor_mul(y, leaf));
         }
-        for (i = 0; i < READERS; i++) CHECK(pthread_create(&t[i], NULL, pass, &p[i]) == 0);
-        for (i = 0; i < READERS; i++) pthread_join(t[i], NULL);
+        for (i = 0; i < READERS; i++) { CHECK(pthread_create(&t[i], NULL, pass, &p[i]) == 0); }
+        for (i = 0; i < READERS; i++) { pthread_join(t[i], NULL); }
         pthread_barrier_destroy(&passes_start);
         CHECK_MSG(calls == 2, "fn ran %d times", calls);
         for (i = 0; i < READERS; i++) {
@@ -281,7 +281,7 @@ static void passes_together(void) {
         }
         CHECK(test_same_bits(tensor_grad(x), tensor_mul_scalar(p[0].gx, READERS)));
         CHECK(test_same_bits(tensor_grad(leaf), tensor_mul_scalar(tensor_detach(y), 2 * READERS)));
-        for (i = 0; i < READERS; i++) tensor_free(p[i].gx), tensor_free(p[i].gw);
+        for (i = 0; i < READERS; i++) { tensor_free(p[i].gx), tensor_free(p[i].gw); }
         tensor_scope_end(s);
     }
     CHECK_OK();
@@ -300,7 +300,7 @@ static void *own_modules(void *arg) {
 }
 static void modules_apart(void) {
     pthread_t t[2];
-    for (int k = 0; k < 2; k++) CHECK(pthread_create(&t[k], NULL, own_modules, NULL) == 0);
+    for (int k = 0; k < 2; k++) { CHECK(pthread_create(&t[k], NULL, own_modules, NULL) == 0); }
     for (int k = 0; k < 2; k++) {
         void *bad;
         pthread_join(t[k], &bad);
@@ -357,7 +357,7 @@ static void *replay_it(void *arg) {
 static void captured_elsewhere(void) {
     captured_t c, alone;
     captured_make(&alone);
-    for (int i = 0; i < CAPTURED_STEPS + 2; i++) captured_step(&alone);
+    for (int i = 0; i < CAPTURED_STEPS + 2; i++) { captured_step(&alone); }
     captured_make(&c);
     pthread_t t;
     CHECK(pthread_create(&t, NULL, capture_it, &c) == 0);
@@ -399,7 +399,7 @@ static void listen(void *user, const tensor_profiler_call_t *call) {
     captured_t *c = (captured_t *)user;
     pthread_t t;
     (void)call;
-    if (c->outside) return;
+    if (c->outside) { return; }
     int made = pthread_create(&t, NULL, replay_too, c);
     pthread_join(t, NULL);
     c->bad += made != 0;
@@ -474,7 +474,9 @@ static void tasks_of_a_context(void) {
     own = tensor_context_new();
     before = tensor_context_use(own);
     tensor_set_error_handler(test_quiet, NULL);
-    if (tensor_set_isa("scalar") && tensor_set_isa("sse2")) tensor_clear_error();       // not in this build
+    if (tensor_set_isa("scalar") && tensor_set_isa("sse2")) {
+        tensor_clear_error();       // not in this build
+    }
     tensor_scope_t scope = tensor_scope_begin();
     uint64_t alone = gradients_of_kernels();
     CHECK(tensor_set_parallel_for(on_threads, NULL, 2) == 0);
@@ -503,9 +505,9 @@ static void forks(void) {
         if (child == 0) {
             int bad = 0;
             alarm(20);
-            if (k % 4 == 0) bad += tensor_get_num_threads() != 1;
-            if (k % 4 == 1) bad += tensor_set_num_threads(2) != 0;
-            if (k % 4 == 2) bad += tensor_set_num_threads(1) != 0;
+            if (k % 4 == 0) { bad += tensor_get_num_threads() != 1; }
+            if (k % 4 == 1) { bad += tensor_set_num_threads(2) != 0; }
+            if (k % 4 == 2) { bad += tensor_set_num_threads(1) != 0; }
             bad += !tensor_equal(tensor_matmul(x, x), y) || !tensor_ok();
             bad += tensor_shutdown() != 0;
             _exit(bad);
@@ -568,7 +570,7 @@ static void slices_of_two(void) {
             each[k].me = k;
             CHECK(pthread_create(&thread[k], NULL, slices_in_turn, &each[k]) == 0);
         }
-        for (k = 0; k < 2; k++) pthread_join(thread[k], NULL);
+        for (k = 0; k < 2; k++) { pthread_join(thread[k], NULL); }
         CHECK_MSG(t.result == 1, "not done after %d slices", t.slices);
         CHECK(t.slices > 3);
         CHECK(tensor_item(tensor_max(x)) == 2 && tensor_item(tensor_sum(x)) == 2048.0 * (2 * 1500 + 548));
@@ -585,8 +587,11 @@ int main(int argc, char **argv) {
     argc = 2;
 #endif
     // An emulator (tests/arm.sh tells) and the thread sanitizer do not follow a child of several threads.
-    if (argc > 1) puts("skipped 1 test of fork");
-    else RUN(forks);
+    if (argc > 1) {
+        puts("skipped 1 test of fork");
+    } else {
+        RUN(forks);
+    }
     RUN(train_and_infer);
     RUN(hand_over);
     RUN(no_states);

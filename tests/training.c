@@ -13,20 +13,20 @@ enum { N = 4 };
 static void set_gradient(tensor_t *w, int t) {
     double v[N], g[N];
     tensor_copy_out(tensor_detach(w), v, sizeof v);
-    for (int i = 0; i < N; i++) g[i] = 0.5 * v[i] + ((i * 7 + t * 3) % 11 - 5) * 0.1;
+    for (int i = 0; i < N; i++) { g[i] = 0.5 * v[i] + ((i * 7 + t * 3) % 11 - 5) * 0.1; }
     tensor_set_grad(w, tensor_from(g, TENSOR_F64, N));
 }
 
 static tensor_t *first_weight(void) {
     double v[N];
-    for (int i = 0; i < N; i++) v[i] = ((i * 5) % 7 - 3) * 0.25;
+    for (int i = 0; i < N; i++) { v[i] = ((i * 5) % 7 - 3) * 0.25; }
     return tensor_requires_grad_(tensor_from(v, TENSOR_F64, N), 1);
 }
 
 static void is_near(tensor_t *w, const double *want, double tol, const char *what, int line) {
     double v[N], worst = 0;
     tensor_copy_out(tensor_detach(w), v, sizeof v);
-    for (int i = 0; i < N; i++) worst = fmax(worst, fabs(v[i] - want[i]));
+    for (int i = 0; i < N; i++) { worst = fmax(worst, fabs(v[i] - want[i])); }
     test_note(worst <= tol, __FILE__, line, "%s: off by %g", what, worst);
 }
 
@@ -149,7 +149,7 @@ static void rates_of_groups(void) {
     CHECK(nn_set_momentum(o, -1) == TENSOR_ERR_SHAPE);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "set_momentum: momentum must be >= 0");
     for (int t = 0; t < 2; t++) {               // b = g, then 0.5 b + g
-        for (int k = 0; k < 2; k++) tensor_set_grad(w[k], tensor_ones_of(TENSOR_F64, N));
+        for (int k = 0; k < 2; k++) { tensor_set_grad(w[k], tensor_ones_of(TENSOR_F64, N)); }
         CHECK(nn_step(o) == 0);
     }
     CHECK_NEAR(tensor_item(tensor_select(w[0], 0, 0)), -0.75 - 2 * 2.5, 1e-15);
@@ -165,7 +165,7 @@ static void checkpoints_keep_groups(void) {
     nn_optimizer_group(o, &bias, 1, .beta1 = 0.5, .amsgrad = 1);
     nn_set_group_lr(o, 1, 0.25);
     for (int t = 0; t < 6; t++) {
-        if (t == 3) CHECK(nn_save_checkpoint(path, net, o, 3) == 0);
+        if (t == 3) { CHECK(nn_save_checkpoint(path, net, o, 3) == 0); }
         nn_zero_grad(o);
         tensor_backward(tensor_sum(tensor_square(nn_forward(net, x))));
         CHECK(nn_step(o) == 0);
@@ -209,7 +209,7 @@ static nn_optimizer_t *rule_of(int k, tensor_t *const *w) {
 // The weights of rule k: 19 of them, for Adafactor [3, 6] or 18.
 static tensor_t *weights_of(int k, tensor_dtype_t dtype) {
     double v[LONG];
-    for (int i = 0; i < LONG; i++) v[i] = ((i * 5) % 7 - 3) * 0.25;
+    for (int i = 0; i < LONG; i++) { v[i] = ((i * 5) % 7 - 3) * 0.25; }
     tensor_t *w = k == 4 ? tensor_from(v, TENSOR_F64, 3, 6) : tensor_from(v, TENSOR_F64, k == 5 ? 18 : LONG);
     return tensor_requires_grad_(tensor_to(w, dtype), 1);
 }
@@ -219,7 +219,7 @@ static void gradient_of(tensor_t *w, int t) {
     tensor_scope_t s = tensor_scope_begin_no_grad();
     tensor_t *x = tensor_to(tensor_detach(w), TENSOR_F64);
     tensor_copy_out(x, v, (size_t)tensor_numel(x) * sizeof v[0]);
-    for (int i = 0; i < LONG; i++) g[i] = 0.5 * v[i] + ((i * 7 + t * 3) % 11 - 5) * 0.1;
+    for (int i = 0; i < LONG; i++) { g[i] = 0.5 * v[i] + ((i * 7 + t * 3) % 11 - 5) * 0.1; }
     tensor_t *y = tensor_narrow(tensor_from(g, TENSOR_F64, LONG), 0, 0, tensor_numel(w));
     tensor_set_grad(w, tensor_to(tensor_view_as(tensor_clone(y), w), tensor_dtype(w)));
     tensor_scope_end(s);
@@ -256,8 +256,8 @@ static void rules_follow_pytorch(void) {
     static const double tolerance[3] = {2e-6, 1e-13, 4e-2};
     for (int k = 0; k < RULES; k++) {
         for (int d = 0; d < 3; d++) {
-            if (k > 1 && d == 2) continue;      // eps of bf16: another path
-            if ((k == 2 || k == 3) && d == 0) continue;     // a gradient of 1e-9 has a sign
+            if (k > 1 && d == 2) { continue; }      // eps of bf16: another path
+            if ((k == 2 || k == 3) && d == 0) { continue; }     // a gradient of 1e-9 has a sign
             tensor_t *w = weights_of(k, dtypes[d]);
             nn_optimizer_t *o = rule_of(k, &w);
             int64_t n = tensor_numel(w);
@@ -267,7 +267,7 @@ static void rules_follow_pytorch(void) {
                 CHECK(nn_step(o) == 0);
             }
             tensor_copy_out(tensor_to(tensor_detach(w), TENSOR_F64), got, (size_t)n * sizeof got[0]);
-            for (int64_t i = 0; i < n; i++) worst = fmax(worst, fabs(got[i] - want[k][i]));
+            for (int64_t i = 0; i < n; i++) { worst = fmax(worst, fabs(got[i] - want[k][i])); }
             CHECK_MSG(worst <= tolerance[d], "rule %d, %s: off by %g", k, tensor_dtype_name(dtypes[d]),
                 worst);
             nn_optimizer_free(o);
@@ -330,7 +330,7 @@ static void rules_resume(void) {
                 }
                 gradient_of(w, t);
                 CHECK((turn ? nn_scaler_step(scaler, o) : nn_step(o)) == 0);
-                if (turn) nn_scaler_update(scaler);
+                if (turn) { nn_scaler_update(scaler); }
             }
             tensor_copy_out(tensor_detach(w), end[turn], (size_t)tensor_numel(w) * sizeof end[0][0]);
             nn_optimizer_free(o);
@@ -477,7 +477,7 @@ static void norms_of_other_orders(void) {
             CHECK_NEAR(tensor_item(norm), want[k].norm, 1e-13);
             tensor_copy_out(tensor_grad(w[0]), got, 3 * sizeof(double));
             tensor_copy_out(tensor_grad(w[1]), got + 3, 2 * sizeof(double));
-            for (int i = 0; i < 5; i++) CHECK_NEAR(got[i], want[k].g[i], 1e-14);
+            for (int i = 0; i < 5; i++) { CHECK_NEAR(got[i], want[k].g[i], 1e-14); }
         }
     }
     g[0] = tensor_from(first, TENSOR_F64, 3);
@@ -512,7 +512,7 @@ static own_sgd_t own_sgd(nn_module_t *net, double lr, double factor) {
     own_sgd_t o = {{NULL}, {NULL}, nn_parameters(net, NULL, 0), lr, factor};
     CHECK(o.count > 0 && o.count <= OWN);
     nn_parameters(net, o.weight, OWN);
-    for (int k = 0; k < o.count; k++) o.momentum[k] = tensor_keep(tensor_zeros_like(o.weight[k]));
+    for (int k = 0; k < o.count; k++) { o.momentum[k] = tensor_keep(tensor_zeros_like(o.weight[k])); }
     return o;
 }
 
@@ -520,7 +520,7 @@ static void own_sgd_step(own_sgd_t *o) {
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     for (int k = 0; k < o->count; k++) {
         tensor_t *g = tensor_grad(o->weight[k]);
-        if (!g) continue;               // no loss has reached it
+        if (!g) { continue; }               // no loss has reached it
         tensor_add_(tensor_mul_scalar_(o->momentum[k], o->factor), g);
         tensor_sub_(o->weight[k], tensor_mul_scalar(o->momentum[k], o->lr));
         tensor_set_grad(o->weight[k], NULL);
@@ -552,7 +552,7 @@ static void optimizers_of_the_program(void) {
     tensor_scope_end(scope);
     CHECK_MSG(worst <= 1e-5, "losses differ by %g", worst);
     CHECK_MSG(last < 0.2 * first, "it does not learn: %g, then %g", first, last);
-    for (int k = 0; k < own.count; k++) tensor_free(own.momentum[k]);
+    for (int k = 0; k < own.count; k++) { tensor_free(own.momentum[k]); }
     nn_optimizer_free(opt);
     nn_free(other);
     nn_free(net);

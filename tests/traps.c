@@ -57,7 +57,7 @@ static int taken(int type, tensor_dtype_t dtype) {
               tensor_dtype_name(dtype));
     CHECK_MSG(good == (copied == 0), "type %d, %s: from and copy_out differ", type,
               tensor_dtype_name(dtype));
-    if (!good) CHECK_ERROR(TENSOR_ERR_DTYPE, "from: data is ");
+    if (!good) { CHECK_ERROR(TENSOR_ERR_DTYPE, "from: data is "); }
     CHECK_OK();
     return good;
 }
@@ -72,10 +72,12 @@ static void data_types(void) {
     };
     size_t i;
     int d;
-    for (i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        for (d = 0; d < TENSOR_DTYPE_COUNT; d++)
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (d = 0; d < TENSOR_DTYPE_COUNT; d++) {
             CHECK_MSG(taken(cases[i].type, (tensor_dtype_t)d) == (cases[i].fits[d] == 'x'), "type %d, %s",
                       cases[i].type, tensor_dtype_name((tensor_dtype_t)d));
+        }
+    }
 }
 
 static void data_texts(void) {
@@ -262,7 +264,7 @@ static void growth(void) {
     CHECK(notes == 0);
     // Nor while fewer than 131072 live.
     for (turn = 0; turn < 2; turn++) {
-        for (k = 0; k < 131000; k++) tensor_detach(x);
+        for (k = 0; k < 131000; k++) { tensor_detach(x); }
         CHECK(notes == 0);
         tensor_scope_reset(scope);
     }
@@ -271,7 +273,7 @@ static void growth(void) {
         for (k = 0; k < 70000; k++) {
             tensor_detach(x);
             tensor_detach(x);
-            if (k % 3 == 0) tensor_detach(x);
+            if (k % 3 == 0) { tensor_detach(x); }
         }
         CHECK(notes == 1);
         tensor_scope_reset(scope);

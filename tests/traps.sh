@@ -154,10 +154,40 @@ for sign in '<' '<=' '>' '>=' '==' '!='; do
     refuses "c++" "use_tensor_\|deleted" "tensor_val a = x; bool r = 0.5 $sign a; (void)r;"
     refuses "c++" "use_tensor_\|deleted" "tensor_ref a = x; bool r = x $sign a; (void)r;"
 done
-# A misspelt option: at most 20 lines of C++20.
+# A misspelt option, or one without its name: at most 20 lines of C++20.
 refuses "c++20" "nn_conv_args_t" 'nn_conv2d(3, 64, 3, {.strid = 2});'
 refuses "c++20" "nn_linear_args_t" 'nn_linear(3, 64, {.nobias = 1});'
 refuses "c++20" "nn_adam_args_t" 'nn_adam(m, {.learning_rate = 0.01});'
+refuses "c++20" "nn_pool_args_t" 'nn_max_pool2d(3, 2);'
+refuses "c++20" "tensor_conv_args_t" 'tensor_conv2d(x, x, x);'
+# All functions of >>nn-cpp and those of tensor.h: each call has its error, and no error has more than 20 lines.
+misspelt=$({
+    awk '
+        /^NN__CPP_/ { text = ""; open = 1 }
+        open { text = text " " $0; if (/\)$/) { open = 0; print text } }' tensor_nn.h |
+        sed -E '
+            s/^ *NN__CPP_DIMS\(NN__CPP_[0-9], *[a-z]+, *([a-z_]+), *([a-z_]*), *[a-z_]+/\1#\2, /
+            s/^ *NN__CPP_[0-9]\([a-z]+, *([a-z_0-9]+), *[a-z_0-9]+/\1, /
+            s/\(tensor, *[a-z_0-9]+\)/x/g; s/\(module, *[a-z_0-9]+\)/m/g; s/\((i64|int|number), *[a-z_0-9]+\)/k/g
+            s/\(list, *[a-z_0-9]+\)/\&x/g; s/\(text, *[a-z_0-9]+\)/""/g; s/\(optimizer, *[a-z_0-9]+\)/q/g
+            s/\(dataset, *[a-z_0-9]+\)/d/g; s/\)$//; s/[ ,]+/, /g; s/, $//' |
+        sed -E 'h; /#/!b; s/#/1d/; p; g; s/#/2d/; p; g; s/#/3d/; s/#//'
+    printf '%s\n' 'tensor_rearrange, x, ""' 'tensor_searchsorted, x, x' 'tensor_linalg_pinv, x' \
+        'tensor_linalg_matrix_rank, x' 'tensor_linalg_lu_solve, x, x, x' 'nn_clip_grad_norm, q, 1.0'
+} | sed 's/^\([a-z_0-9]*\), /(void)\1(/; s/^[a-z_0-9]*$/(void)&(/; s/$/, {.misspelt = 1});/; s/(, /(/')
+n=$(echo "$misspelt" | wc -l)
+verdict "only $n functions with options were found" $((n >= 150)) /dev/null
+source_of "$T/misspelt.c" "nn_optimizer_t *q = nullptr; nn_dataset_t d = nn_dataset_t(); $misspelt"
+for c in $cxx; do
+    case $($c --version) in *clang*) all=-ferror-limit=0 ;; *) all=-fmax-errors=0 ;; esac
+    $c -x c++ -std=c++20 -w $all -I. -fsyntax-only "$T/misspelt.c" >"$T/out" 2>&1
+    awk -v n="$n" '
+        / error: / { errors++; lines = 0 }
+        { lines++ }
+        lines == 19 { print "more than 20 lines, two of them before the error:"; print; long++ }
+        END { if (errors != n) print errors " errors of " n " calls"; exit long || errors != n }' "$T/out" >"$T/said"
+    verdict "$c c++20: misspelt options" $((!$?)) "$T/said"
+done
 
 # The same words in right programs: pointers of every kind, ternaries, constants, data of every form.
 takes "c c++" '
@@ -193,13 +223,14 @@ takes "c c++" '
     m = nn_linear(k, sizes[i++]);
     m = nn_linear(4, k);
     m = nn_conv2d(3, 64, 3);
-    m = nn_max_pool2d(2, 2);
+    m = nn_max_pool2d(2);
     nn_adam(m);'
 takes "c" '
     m = nn_linear(.in_features = 2, .out_features = 3);
     m = nn_linear(2, .out_features = 3, .no_bias = 1);
     m = nn_conv2d(3, 64, .kernel_h = 3, .kernel_w = 1);
     m = nn_conv2d(3, 64, 3, 2, 1, .no_bias = 1);
+    m = nn_max_pool2d(2, 2);
     m = nn_upsample(.scale_factor = 2);
     nn_adam(m, .lr = 0.01);
     nn_adam(.list = &x, .count = 1);'

@@ -61,13 +61,13 @@ typedef struct worker_t {
 static double error(double got, double want, double x, int flags) {
     double size = fabs(want), top = 0x1p128;
     int e, bottom;
-    if (got != got || want != want) return got != got && want != want ? 0 : (double)INFINITY;
-    if (got > top) got = top;
-    if (got < -top) got = -top;
-    if (want > top) want = top;
-    if (want < -top) want = -top;
-    if (got == want) return 0;
-    if ((flags & OF_X) && fabs(x) > size) size = fabs(x);
+    if (got != got || want != want) { return got != got && want != want ? 0 : (double)INFINITY; }
+    if (got > top) { got = top; }
+    if (got < -top) { got = -top; }
+    if (want > top) { want = top; }
+    if (want < -top) { want = -top; }
+    if (got == want) { return 0; }
+    if ((flags & OF_X) && fabs(x) > size) { size = fabs(x); }
     frexp(size < top ? size : 0x1p127, &e);
     bottom = flags & TINY ? -119 : -125;
     return ldexp(fabs(got - want), 24 - (e > bottom ? e : bottom));
@@ -86,8 +86,9 @@ static void *work(void *arg) {
     w->failed = !x || !y || !first || !want || !own;
     for (chunk = (uint64_t)w->id; chunk < chunks && !w->failed; chunk += (uint64_t)nthreads) {
         int k, s, n = 0;
-        if (terminal && w->id == 0 && chunk / (uint64_t)nthreads % 64 == 0)
+        if (terminal && w->id == 0 && chunk / (uint64_t)nthreads % 64 == 0) {
             fprintf(stderr, "\r%-11s %3d %%", w->f->name, (int)(chunk * 100 / chunks));
+        }
         for (k = 0; k < CHUNK; k++) {
             uint64_t bits = (chunk * CHUNK + (uint64_t)k) * stride;
             uint32_t u = bits >> 32 ? 0 : (uint32_t)bits;
@@ -102,7 +103,7 @@ static void *work(void *arg) {
             tensor_scope_t scope;
             tensor_t *t;
             arguments_t a;
-            if (chunk % (strides[s] / strides[0])) continue;
+            if (chunk % (strides[s] / strides[0])) { continue; }
             scope = tensor_scope_begin_no_grad();
             (tensor_set_isa)(isas[s]);
             a = w->given;
@@ -113,14 +114,14 @@ static void *work(void *arg) {
             tensor_scope_end(scope);
             w->inputs[s] += (uint64_t)n;
             if (s && !memcmp(first, y, CHUNK * sizeof *y)) { // the errors are known already
-                if (w->worst[0].ulp > w->worst[s].ulp) w->worst[s] = w->worst[0];
+                if (w->worst[0].ulp > w->worst[s].ulp) { w->worst[s] = w->worst[0]; }
                 continue;
             }
             for (k = 0; k < n; k++) {
                 float got = s ? y[k] : first[k];
                 double e = fabs((double)got - want[k]);
                 // A unit is at least 2^-24 of the result.
-                if (e <= w->worst[s].ulp * 0x1p-24 * fabs(want[k])) continue;
+                if (e <= w->worst[s].ulp * 0x1p-24 * fabs(want[k])) { continue; }
                 e = error((double)got, want[k], (double)x[k], w->f->flags);
                 if (e > w->worst[s].ulp) {
                     worst_t bad = {e, x[k], got, want[k]};
@@ -130,7 +131,7 @@ static void *work(void *arg) {
         }
     }
     tensor_context_use(before);
-    if (own) tensor_context_free(own);
+    if (own) { tensor_context_free(own); }
     tensor_thread_end();
     free(x), free(y), free(first), free(want);
     return NULL;
@@ -152,13 +153,14 @@ static void one(const function_t *f) {
         CHECK_MSG(!workers[k].failed, "%s: a worker failed", f->name);
         for (s = 0; s < nisas && k; s++) {
             workers[0].inputs[s] += workers[k].inputs[s];
-            if (workers[k].worst[s].ulp > workers[0].worst[s].ulp) workers[0].worst[s] = workers[k].worst[s];
+            if (workers[k].worst[s].ulp > workers[0].worst[s].ulp) {
+                workers[0].worst[s] = workers[k].worst[s];
+            }
         }
     }
-    if (terminal) fprintf(stderr, "\r%-17s\r", "");
+    if (terminal) { fprintf(stderr, "\r%-17s\r", ""); }
     printf("%-11s bar %3g:", f->name, f->bar);
-    for (s = 0; s < nisas; s++)
-        printf("  %s %.3f", isas[s], workers[0].worst[s].ulp);
+    for (s = 0; s < nisas; s++) { printf("  %s %.3f", isas[s], workers[0].worst[s].ulp); }
     printf("  %ld s\n", (long)(time(NULL) - begin));
     fflush(stdout);
     for (s = 0; s < nisas; s++) {
@@ -175,10 +177,10 @@ int main(int argc, char **argv) {
     int k, done = 0;
     begin = time(NULL);
     terminal = isatty(2);
-    if (argc > 1) stride = strcmp(argv[1], "all") == 0 ? 1 : strtoull(argv[1], NULL, 10);
-    if (stride < 1) stride = 257;
+    if (argc > 1) { stride = strcmp(argv[1], "all") == 0 ? 1 : strtoull(argv[1], NULL, 10); }
+    if (stride < 1) { stride = 257; }
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    if (argc < 2) stride *= 31;
+    if (argc < 2) { stride *= 31; }
 #endif
     test_name = "ulp";
     tensor_set_error_handler(test_quiet, NULL);
@@ -193,14 +195,16 @@ int main(int argc, char **argv) {
     tensor_set_isa(NULL);
     CHECK(nisas > 0);
     nthreads = tensor_num_processors();
-    if (nthreads > MAX_THREADS) nthreads = MAX_THREADS;
-    for (k = 0; k < nisas; k++)
+    if (nthreads > MAX_THREADS) { nthreads = MAX_THREADS; }
+    for (k = 0; k < nisas; k++) {
         printf("%s: every %lluth of 2^32 inputs\n", isas[k], (unsigned long long)strides[k]);
-    for (k = 0; k < FUNCTIONS && nisas; k++)
+    }
+    for (k = 0; k < FUNCTIONS && nisas; k++) {
         if (functions[k].bar >= 0 && (argc < 3 || strcmp(argv[2], functions[k].name) == 0)) {
             one(&functions[k]);
             done++;
         }
+    }
     CHECK(done > 30 || argc > 2);
     printf("ulp: %d functions, %d instruction sets, %d threads, %ld s\n", done, nisas, nthreads,
            (long)(time(NULL) - begin));

@@ -227,7 +227,7 @@ static int dice(int n) {
 static tensor_t *some_view(tensor_t *x) {
     int d = tensor_ndim(x) ? dice(tensor_ndim(x)) : 0, k;
     int64_t n = tensor_ndim(x) ? tensor_size(x, d) : 0;
-    if (!n) return x;
+    if (!n) { return x; }
     switch (dice(5)) {
     case 0: k = dice((int)n); return tensor_narrow(x, d, k, 1 + dice((int)n - k));
     case 1: return tensor_ndim(x) > 1 ? tensor_select(x, d, dice((int)n)) : x;
@@ -241,7 +241,7 @@ static tensor_t *same_place(tensor_t *pure, tensor_t *v, tensor_t *base, tensor_
     int64_t dims[8], strides[8];
     int k, n = tensor_ndim(v);
     int64_t at = (const double *)tensor_data(v) - (const double *)tensor_data(base);
-    for (k = 0; k < n; k++) dims[k] = tensor_size(v, k), strides[k] = tensor_stride(v, k);
+    for (k = 0; k < n; k++) { dims[k] = tensor_size(v, k), strides[k] = tensor_stride(v, k); }
     return replace ? tensor_as_strided_scatter(pure, replace, dims, strides, n, at)
                    : tensor_as_strided(pure, dims, strides, n, at);
 }
@@ -266,9 +266,9 @@ static void random_changes(void) {
             double c = 0.5 + 0.25 * dice(5);
             k = nview && dice(2) ? dice(nview) : -1; // a view from before, or a new one, kept for later
             v = k >= 0 ? view[k] : some_view(base);
-            if (k < 0 && dice(2)) v = some_view(v);
-            if (k < 0 && nview < 4) view[nview++] = v;
-            if (!dice(6)) v = base;
+            if (k < 0 && dice(2)) { v = some_view(v); }
+            if (k < 0 && nview < 4) { view[nview++] = v; }
+            if (!dice(6)) { v = base; }
             old = same_place(pure, v, base, NULL);
             switch (dice(7)) {
             case 0: now = tensor_mul_scalar(old, c), tensor_mul_scalar_(v, c); break;
@@ -283,7 +283,7 @@ static void random_changes(void) {
                 loss[0] = tensor_add(loss[0], read_value(v));
                 loss[1] = tensor_add(loss[1], read_value(old));
             }
-            if (now) pure = same_place(pure, v, base, tensor_contiguous(now));
+            if (now) { pure = same_place(pure, v, base, tensor_contiguous(now)); }
         }
         for (k = 0; k < nview; k++) {
             loss[0] = tensor_add(loss[0], read_value(view[k]));
@@ -291,12 +291,14 @@ static void random_changes(void) {
         }
         loss[0] = tensor_add(loss[0], read_value(base));
         loss[1] = tensor_add(loss[1], read_value(pure));
-        for (k = 0; k < 2; k++)
+        for (k = 0; k < 2; k++) {
             CHECK(tensor_autograd_grad(&loss[k], 1, NULL, in, 2, g[k], TENSOR_RETAIN_GRAPH) == 0);
+        }
         CHECK_MSG(tensor_allclose(base, pure, 1e-10, 1e-10), "seed %d: values", seed);
-        for (k = 0; k < 2; k++)
+        for (k = 0; k < 2; k++) {
             CHECK_MSG(tensor_allclose(g[0][k], g[1][k], 1e-9, 1e-9), "seed %d: gradient %d: %s", seed, k,
                       tensor_error_text());
+        }
         CHECK_OK();
         tensor_scope_end(s);
     }

@@ -42,10 +42,15 @@ static void end(const char *name) {
     for (k = 0; k < olds && strcmp(old[k].name, name); k++) { }
     printf(olds ? "| %s" : "%s", name);
     for (i = 0; i < COUNTS; i++) {
-        if (!olds) printf(" %ld", n[i]);
-        else if (k == olds) printf(" | - / %ld", n[i]);
-        else if (old[k].n[i] == n[i]) printf(" | %ld", n[i]);
-        else printf(" | %ld / %ld", old[k].n[i], n[i]);
+        if (!olds) {
+            printf(" %ld", n[i]);
+        } else if (k == olds) {
+            printf(" | - / %ld", n[i]);
+        } else if (old[k].n[i] == n[i]) {
+            printf(" | %ld", n[i]);
+        } else {
+            printf(" | %ld / %ld", old[k].n[i], n[i]);
+        }
     }
     printf(olds ? " |\n" : "\n");
     fflush(stdout);
@@ -131,11 +136,13 @@ static void networks(const char *suffix) {
     nn_module_t *m = nn_sequential();
     nn_optimizer_t *opt;
     int k;
-    for (k = 0; k < 30; k++) nn_append(m, nn_linear(16, 16));
+    for (k = 0; k < 30; k++) { nn_append(m, nn_linear(16, 16)); }
     nn_to(m, dtype);
     nn_to(m, TENSOR_CUDA);
     opt = nn_adam(m);
-    for (k = 0; k < 2; k++) tensor_backward(tensor_sum(nn_forward(m, matrix(4, 16)))), k ? 0 : nn_step(opt);
+    for (k = 0; k < 2; k++) {
+        tensor_backward(tensor_sum(nn_forward(m, matrix(4, 16)))), k ? 0 : nn_step(opt);
+    }
     ROW("adam of 60 tensors", x = matrix(1, 1), nn_step(opt))
     nn_optimizer_free(opt);
     nn_free(m);
@@ -148,22 +155,22 @@ int main(int argc, char **argv) {
         struct row_t *r = &old[olds];
         char *at = line + strcspn(line, "\n");
         int k, spaces = 0;
-        while (at > line && spaces < COUNTS) spaces += *--at == ' ';
+        while (at > line && spaces < COUNTS) { spaces += *--at == ' '; }
         *at = 0;
         snprintf(r->name, sizeof r->name, "%.63s", line);
-        for (k = 0, at++; k < COUNTS; k++) r->n[k] = strtol(at, &at, 10);
+        for (k = 0, at++; k < COUNTS; k++) { r->n[k] = strtol(at, &at, 10); }
         olds++;
     }
-    if (file) fclose(file);
+    if (file) { fclose(file); }
     if (olds) {
         int k;
         printf("| op");
-        for (k = 0; k < COUNTS; k++) printf(" | %s", titles[k]);
+        for (k = 0; k < COUNTS; k++) { printf(" | %s", titles[k]); }
         printf(" |\n| --- | --- | --- | --- | --- | --- | --- |\n");
     }
     cusim_set("shuffle", 0);                    // the counts stay
     cusim_set("sms", 132);                      // an H200's
-    if (tensor_cuda_init()) return 1;
+    if (tensor_cuda_init()) { return 1; }
     for (dtype = TENSOR_F32; dtype <= TENSOR_BF16; dtype += TENSOR_BF16 - TENSOR_F32) {
         const char *suffix = dtype == TENSOR_F32 ? "" : ", bf16";
         tensor_manual_seed(1);

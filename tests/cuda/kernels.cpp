@@ -653,13 +653,15 @@ static void orders() {
             CHECK(scan(at, SCAN_MIN, Y.o, X.o, sh.rows, sh.columns, false, nullptr) == 0);
             CHECK(near_to(Y.get(), numbers_of((tensor_cummin)(x, 1).indices), 0));
             for (bool right : {false, true}) {          // one sorted row for all; a row for each row
+                tensor_searchsorted_args_t side = tensor_searchsorted_args_t();
+                side.right = right;
                 tensor_t *sorted = (tensor_sort)(x, 1, 0).values, *first = (tensor_contiguous)((tensor_select)(sorted, 0, 0));
                 values all = numbers_of(sorted), one = numbers_of(first);
                 array_t A(dtype, {sh.rows, sh.columns}, &all), O(dtype, {sh.columns}, &one);
                 CHECK(search(at, Y.o, A.o, X.o, right) == 0);
-                CHECK(near_to(Y.get(), numbers_of((tensor_searchsorted)(sorted, x, right)), 0));
+                CHECK(near_to(Y.get(), numbers_of((tensor_searchsorted)(sorted, x, side)), 0));
                 CHECK(search(at, Y.o, O.o, X.o, right) == 0);
-                CHECK(near_to(Y.get(), numbers_of((tensor_searchsorted)(first, x, right)), 0));
+                CHECK(near_to(Y.get(), numbers_of((tensor_searchsorted)(first, x, side)), 0));
             }
             tensor_t *mask = (tensor_gt_scalar)(x, 0), *flat = (tensor_reshape_n)(mask, &n, 1);
             values where = numbers_of((tensor_nonzero)(mask)), places = numbers_of((tensor_nonzero)(flat)), truth = numbers_of(mask);

@@ -18,23 +18,26 @@ TEST_FN double spread(const trace_t *const *noisy, int n, int r, int64_t k, cons
     int j;
     for (j = 0; j < n; j++) {
         const record_t *o = r < noisy[j]->n ? &noisy[j]->r[r] : NULL;
-        if (!o || o->kind != base->kind || o->var != base->var || o->n != base->n || !o->v != !base->v)
+        if (!o || o->kind != base->kind || o->var != base->var || o->n != base->n || !o->v != !base->v) {
             return -1;
+        }
         if (base->v) {
             double a = o->v[k], b = base->v[k], d = fabs(a - b);
-            if (a == b || (a != a && b != b)) continue;
-            if (d != d || d - d != 0) return -1;
-            if (d > most) most = d;
-        } else if (base->i && o->i[k] != base->i[k])
+            if (a == b || (a != a && b != b)) { continue; }
+            if (d != d || d - d != 0) { return -1; }
+            if (d > most) { most = d; }
+        } else if (base->i && o->i[k] != base->i[k]) {
             return -1;
+        }
     }
     return most;
 }
 TEST_FN double largest(const record_t *r) {
     double most = 0;
     int64_t k;
-    for (k = 0; r->v && k < r->n; k++)
-        if (r->v[k] - r->v[k] == 0 && fabs(r->v[k]) > most) most = fabs(r->v[k]);
+    for (k = 0; r->v && k < r->n; k++) {
+        if (r->v[k] - r->v[k] == 0 && fabs(r->v[k]) > most) { most = fabs(r->v[k]); }
+    }
     return most;
 }
 // What rounding alone may do to a result, as a part of the largest element around.
@@ -49,8 +52,9 @@ TEST_FN int is_coarse(const char *name) {
 static long n_zeros;
 TEST_FN int zeros(const record_t *r) {
     int64_t k;
-    for (k = 0; k < r->n; k++)
-        if (r->v ? r->v[k] != 0 : r->i[k] != 0) return 0;
+    for (k = 0; k < r->n; k++) {
+        if (r->v ? r->v[k] != 0 : r->i[k] != 0) { return 0; }
+    }
     n_zeros++;
     return 1;
 }
@@ -61,9 +65,8 @@ TEST_FN int differ(const program_t *p, const trace_t *a, const trace_t *b, const
     int more = 0; // gradients of zeros of a, less those of b
     const char *name;
     double scale[MAX_VALUES], coarse[MAX_VALUES], coarsest = 0;
-    if (a->invalid || b->invalid) return 0;
-    for (k = 0; k < MAX_VALUES; k++)
-        scale[k] = coarse[k] = 0;
+    if (a->invalid || b->invalid) { return 0; }
+    for (k = 0; k < MAX_VALUES; k++) { scale[k] = coarse[k] = 0; }
     if (a->leaked) {
         snprintf(what, size, "tensors or nodes are left alive");
         return 1;
@@ -72,12 +75,12 @@ TEST_FN int differ(const program_t *p, const trace_t *a, const trace_t *b, const
         int same =
             how == FOREIGN ? !a->failed[first] == !b->failed[first] : a->failed[first] == b->failed[first];
         n_errors_agreed += same && a->failed[first] != 0;
-        for (r = 0; r < nnoisy && !same; r++)
-            loose |= !noisy[r]->failed[first] != !a->failed[first];
-        if (!same) break;
+        for (r = 0; r < nnoisy && !same; r++) { loose |= !noisy[r]->failed[first] != !a->failed[first]; }
+        if (!same) { break; }
         name = name_of(&p->step[first]);
-        if (how == FOREIGN && a->failed[first] && name[strlen(name) - 1] == '_')
+        if (how == FOREIGN && a->failed[first] && name[strlen(name) - 1] == '_') {
             return 0; // PyTorch has written a part
+        }
     }
     for (r = 0, q = 0; r < a->n && q < b->n; r++, q++) {
         const record_t *x = &a->r[r], *y = &b->r[q];
@@ -88,7 +91,7 @@ TEST_FN int differ(const program_t *p, const trace_t *a, const trace_t *b, const
         int64_t i;
         snprintf(where, sizeof where, "%s x%d%s%s%s%s", kind, x->var, s ? " of " : "", s ? name_of(s) : "",
                  s && s->via ? " by " : "", s && s->via ? vias[s->via] : "");
-        if (first < steps && (x->kind != 'v' || x->step >= first)) break;
+        if (first < steps && (x->kind != 'v' || x->step >= first)) { break; }
         if (how == FOREIGN && x->kind == 'g' && y->kind == 'g' && x->var != y->var) {
             const record_t *extra = x->var < y->var ? x : y;
             if (zeros(extra)) {
@@ -98,14 +101,15 @@ TEST_FN int differ(const program_t *p, const trace_t *a, const trace_t *b, const
             }
         }
         if (how == FOREIGN && x->kind == y->kind && x->var == y->var && x->there != y->there &&
-            zeros(x->there ? x : y))
+            zeros(x->there ? x : y)) {
             continue;
+        }
         if (x->kind != y->kind || x->var != y->var || x->there != y->there) {
             snprintf(what, size, "%s: there against \"%c x%d\", %s", where, y->kind, y->var,
                      y->there ? "there" : "not there");
             return 1000 + r;
         }
-        if (!x->there) continue;
+        if (!x->there) { continue; }
         if (x->dtype != y->dtype || x->nd != y->nd) {
             snprintf(what, size, "%s: %d-d %s against %d-d %s", where, x->nd, dtype_text(x->dtype), y->nd,
                      dtype_text(y->dtype));
@@ -122,46 +126,51 @@ TEST_FN int differ(const program_t *p, const trace_t *a, const trace_t *b, const
                      x->made_by ? x->made_by : "none", x->more, y->made_by ? y->made_by : "none", y->more);
             return 1000 + r;
         }
-        for (d = 0; d < x->nd; d++)
+        for (d = 0; d < x->nd; d++) {
             if (x->dims[d] != y->dims[d]) {
-                for (k = 0; k < nnoisy; k++) // a size may hang on a rounded value
-                    if (r >= noisy[k]->n || noisy[k]->r[r].dims[d] != x->dims[d]) return 0;
+                for (k = 0; k < nnoisy; k++) {   // a size may hang on a rounded value
+                    if (r >= noisy[k]->n || noisy[k]->r[r].dims[d] != x->dims[d]) { return 0; }
+                }
                 snprintf(what, size, "%s: size %d is %lld against %lld", where, d, (long long)x->dims[d],
                          (long long)y->dims[d]);
                 return 1000 + r;
             }
+        }
         if (x->kind != 'g' && x->n > 0 && x->alias != y->alias) {
             snprintf(what, size, "%s: shares memory with x%d against x%d", where, x->alias, y->alias);
             return 1000 + r;
         }
-        for (d = 0; d < x->nd && x->n > 1 && x->kind != 'g'; d++)
+        for (d = 0; d < x->nd && x->n > 1 && x->kind != 'g'; d++) {
             if (x->dims[d] > 1 && x->strides[d] != y->strides[d]) {
                 snprintf(what, size, "%s: stride %d is %lld against %lld", where, d, (long long)x->strides[d],
                          (long long)y->strides[d]);
                 return 1000 + r;
             }
+        }
         n_records++;
         n_elements += x->n;
         most = largest(x);
         unit = base_tolerance(is_real(x->dtype) ? x->dtype : TENSOR_F32);
-        if (s && how == FOREIGN && is_coarse(name_of(s))) unit = base_tolerance(TENSOR_F32);
+        if (s && how == FOREIGN && is_coarse(name_of(s))) { unit = base_tolerance(TENSOR_F32); }
         if (s) {
-            for (k = 0; k < s->nin; k++)
+            for (k = 0; k < s->nin; k++) {
                 if (s->in[k] >= 0) {
-                    if (scale[s->in[k]] > most) most = scale[s->in[k]];
-                    if (coarse[s->in[k]] > unit) unit = coarse[s->in[k]];
+                    if (scale[s->in[k]] > most) { most = scale[s->in[k]]; }
+                    if (coarse[s->in[k]] > unit) { unit = coarse[s->in[k]]; }
                 }
-            if (unit > coarsest) coarsest = unit;
+            }
+            if (unit > coarsest) { coarsest = unit; }
         } else {
-            if (scale[x->var] > most) most = scale[x->var];
+            if (scale[x->var] > most) { most = scale[x->var]; }
             unit = coarsest;
         }
         coarse[x->var] = unit;
         scale[x->var] = most > 1 ? most : 1;
         for (i = 0; i < x->n; i++) {
             double wide, room;
-            if (x->v ? x->v[i] == y->v[i] || (x->v[i] != x->v[i] && y->v[i] != y->v[i]) : x->i[i] == y->i[i])
+            if (x->v ? x->v[i] == y->v[i] || (x->v[i] != x->v[i] && y->v[i] != y->v[i]) : x->i[i] == y->i[i]) {
                 continue;
+            }
             if (how != EXACT) {
                 wide = spread(noisy, nnoisy, r, i, x);
                 if (wide < 0) {
@@ -169,14 +178,15 @@ TEST_FN int differ(const program_t *p, const trace_t *a, const trace_t *b, const
                     continue;
                 }
                 room = 200 * wide + unit * (most > 1 ? most : 1);
-                if (x->v && fabs(x->v[i] - y->v[i]) <= room) continue;
+                if (x->v && fabs(x->v[i] - y->v[i]) <= room) { continue; }
             }
-            if (x->v)
+            if (x->v) {
                 snprintf(what, size, "%s: element %lld is %.17g against %.17g", where, (long long)i, x->v[i],
                          y->v[i]);
-            else
+            } else {
                 snprintf(what, size, "%s: element %lld is %lld against %lld", where, (long long)i,
                          (long long)x->i[i], (long long)y->i[i]);
+            }
             return 1000 + r;
         }
     }
@@ -185,10 +195,12 @@ TEST_FN int differ(const program_t *p, const trace_t *a, const trace_t *b, const
                  name_of(&p->step[first]), a->text[first], b->text[first]);
         return first + 1;
     }
-    for (; how == FOREIGN && first == steps && r < a->n && a->r[r].kind == 'g' && zeros(&a->r[r]); r++)
+    for (; how == FOREIGN && first == steps && r < a->n && a->r[r].kind == 'g' && zeros(&a->r[r]); r++) {
         more++;
-    for (; how == FOREIGN && first == steps && q < b->n && b->r[q].kind == 'g' && zeros(&b->r[q]); q++)
+    }
+    for (; how == FOREIGN && first == steps && q < b->n && b->r[q].kind == 'g' && zeros(&b->r[q]); q++) {
         more--;
+    }
     if (a->n - more != b->n && !loose) {
         snprintf(what, size, "%d values against %d", a->n - more, b->n);
         return 5000;

@@ -10,9 +10,10 @@ static const char *used_names[MAX_USED];
 static int nused;
 TEST_FN void use(const char *name) {
     int k;
-    for (k = 0; k < nused; k++)
-        if (used_names[k] == name) return;
-    if (nused < MAX_USED) used_names[nused++] = name;
+    for (k = 0; k < nused; k++) {
+        if (used_names[k] == name) { return; }
+    }
+    if (nused < MAX_USED) { used_names[nused++] = name; }
 }
 #define USE(name) (use(#name), name)
 // The functions that a text calls.
@@ -22,9 +23,9 @@ TEST_FN void use_text(const char *p) {
     int k;
     for (; (p = strstr(p, "nn_")) != NULL; p += 3) {
         size_t length = strspn(p, "abcdefghijklmnopqrstuvwxyz0123456789_");
-        if (p[length] != '(' || length > 47) continue;
+        if (p[length] != '(' || length > 47) { continue; }
         for (k = 0; k < n && (strncmp(names[k], p, length) != 0 || names[k][length]); k++) {}
-        if (k < n || n == MAX_USED) continue;
+        if (k < n || n == MAX_USED) { continue; }
         snprintf(names[n], sizeof names[n], "%.*s", (int)length, p);
         use(names[n++]);
     }
@@ -59,8 +60,7 @@ TEST_FN void trace_begin(trace_t *t) {
 }
 TEST_FN void trace_end(trace_t *t) {
     int k;
-    for (k = 0; k < t->n; k++)
-        free(t->r[k].v), free(t->r[k].i);
+    for (k = 0; k < t->n; k++) { free(t->r[k].v), free(t->r[k].i); }
     free(t->r);
     t->r = NULL;
     t->n = 0;
@@ -132,9 +132,10 @@ TEST_FN tensor_t *custom_forward(tensor_function_ctx_t *c, tensor_t *const *in, 
 TEST_FN int custom_backward(tensor_function_ctx_t *c, tensor_t *g, tensor_t **grads, int n) {
     tensor_t *x = USE(tensor_saved)(c, 0), *y = USE(tensor_saved)(c, 1), *h = USE(tensor_grad_output)(c, 1);
     (void)n;
-    if (USE(tensor_needs_input_grad)(c, 0))
+    if (USE(tensor_needs_input_grad)(c, 0)) {
         grads[0] = tensor_add(tensor_mul(tensor_mul_scalar(tensor_mul(x, y), 2), g), h);
-    if (tensor_needs_input_grad(c, 1)) grads[1] = tensor_add(tensor_mul(tensor_mul(x, x), g), h);
+    }
+    if (tensor_needs_input_grad(c, 1)) { grads[1] = tensor_add(tensor_mul(tensor_mul(x, x), g), h); }
     return 0;
 }
 // The same, whose second result has no gradient.
@@ -156,7 +157,7 @@ TEST_FN int square_backward(tensor_function_ctx_t *c, tensor_t *g, tensor_t **gr
 // x *= -2
 TEST_FN tensor_t *twice_forward(tensor_function_ctx_t *c, tensor_t *const *in, int n) {
     (void)n;
-    if (USE(tensor_mark_dirty)(c, 0)) return in[0];
+    if (USE(tensor_mark_dirty)(c, 0)) { return in[0]; }
     return tensor_mul_scalar_(in[0], -2);
 }
 TEST_FN int twice_backward(tensor_function_ctx_t *c, tensor_t *g, tensor_t **grads, int n) {
@@ -242,13 +243,12 @@ TEST_FN void fill_module(nn_module_t *m) {
         double *v = (double *)malloc(((size_t)n + 1) * sizeof *v),
                from = strstr(name, "running_var") ? 0.5 : -0.45;
         tensor_scope_t s = tensor_scope_begin_no_grad();
-        for (j = 0; name[j]; j++)
-            seed += name[j] * (j + 1);
-        for (j = 0; j < n; j++)
-            v[j] = from + (double)((seed + 37 * j) % 101) / 128;
-        if (is_real((int)tensor_dtype(t)))
+        for (j = 0; name[j]; j++) { seed += name[j] * (j + 1); }
+        for (j = 0; j < n; j++) { v[j] = from + (double)((seed + 37 * j) % 101) / 128; }
+        if (is_real((int)tensor_dtype(t))) {
             tensor_copy_(
                 t, tensor_to(tensor_from_n(v, TENSOR_F64, shape.dims, shape.ndim), (int)tensor_device(t)));
+        }
         tensor_scope_end(s);
         free(v);
     }
@@ -273,8 +273,8 @@ TEST_FN double bhalf_at(unsigned h) {
     return (double)f;
 }
 TEST_FN double real_at(const void *p, int dtype) {
-    if (dtype == TENSOR_F64) return *(const double *)p;
-    if (dtype == TENSOR_F32) return (double)*(const float *)p;
+    if (dtype == TENSOR_F64) { return *(const double *)p; }
+    if (dtype == TENSOR_F32) { return (double)*(const float *)p; }
     return dtype == TENSOR_F16 ? half_at(*(const uint16_t *)p) : bhalf_at(*(const uint16_t *)p);
 }
 TEST_FN int64_t whole_at(const void *p, int dtype) {
@@ -303,11 +303,11 @@ TEST_FN void note(state_t *s, char kind, int var, int step, tensor_t *x) {
     tensor_t *here;
     int64_t k;
     int d;
-    if (t->n == MAX_RECORDS) return;
+    if (t->n == MAX_RECORDS) { return; }
     r = &t->r[t->n++];
     memset(r, 0, sizeof *r);
     r->kind = kind, r->var = var, r->step = step, r->there = x != NULL;
-    if (!x) return;
+    if (!x) { return; }
     r->dtype = (int)USE(tensor_dtype)(x), r->nd = USE(tensor_ndim)(x), r->n = USE(tensor_numel)(x);
     r->grad = USE(tensor_requires_grad)(x), r->leaf = USE(tensor_is_leaf)(x);
     r->offset = USE(tensor_storage_offset)(x);
@@ -320,24 +320,27 @@ TEST_FN void note(state_t *s, char kind, int var, int step, tensor_t *x) {
         r->strides[d] = USE(tensor_stride)(x, d);
     }
     r->alias = -1;
-    for (k = 0; k < MAX_VALUES && r->alias < 0; k++)
-        if (s->x[k].t && s->x[k].t->storage == x->storage) r->alias = (int)k;
+    for (k = 0; k < MAX_VALUES && r->alias < 0; k++) {
+        if (s->x[k].t && s->x[k].t->storage == x->storage) { r->alias = (int)k; }
+    }
     scope = USE(tensor_scope_begin_no_grad)();
     here = s->setting->device ? USE(tensor_to)(x, TENSOR_CPU) : x;
     if (here->state != TENSOR__LIVE) {
         tensor_scope_end(scope);
         return;
     }
-    if (is_real(r->dtype))
+    if (is_real(r->dtype)) {
         r->v = (double *)malloc(((size_t)r->n + 1) * sizeof *r->v);
-    else
+    } else {
         r->i = (int64_t *)malloc(((size_t)r->n + 1) * sizeof *r->i);
+    }
     for (k = 0; k < r->n; k++) {
         const char *p = (const char *)here->storage->data + place_of(here, k) * sizes[r->dtype];
-        if (r->v)
+        if (r->v) {
             r->v[k] = real_at(p, r->dtype);
-        else
+        } else {
             r->i[k] = whole_at(p, r->dtype);
+        }
     }
     USE(tensor_scope_end)(scope);
 }
@@ -350,45 +353,47 @@ TEST_FN void disturb(tensor_t *x, uint64_t noise, int place, double floor_) {
     uint64_t seed = noise * 7919u + (uint64_t)place;
     int64_t k;
     double most = floor_, small;
-    if (x->state != TENSOR__LIVE || !is_real(x->dtype) || !x->storage->data) return;
+    if (x->state != TENSOR__LIVE || !is_real(x->dtype) || !x->storage->data) { return; }
     for (k = 0; k < x->numel; k++) {
         double v = fabs(real_at((char *)x->storage->data + place_of(x, k) * sizes[x->dtype], x->dtype));
-        if (v - v == 0 && v > most) most = v;
+        if (v - v == 0 && v > most) { most = v; }
     }
     // a value as small as the rounding errors of the others may be 0 as well
     small = floor_ > 0 ? 0 : most * (x->dtype == TENSOR_F64 ? 0x1p-52 : x->dtype == TENSOR_F32 ? 0x1p-23 : 0x1p-7);
     for (k = 0; k < x->numel; k++) {
         char *p = (char *)x->storage->data + place_of(x, k) * sizes[x->dtype];
         double u = (double)(mixed(seed + (uint64_t)k) >> 11) * 0x1p-52 - 1, v = real_at(p, x->dtype);
-        if ((v == 0 && floor_ < 2) || v - v != 0) continue;
-        if (noise >= NOISE_UP) u = noise == NOISE_UP ? fabs(u) : -fabs(u);
+        if ((v == 0 && floor_ < 2) || v - v != 0) { continue; }
+        if (noise >= NOISE_UP) { u = noise == NOISE_UP ? fabs(u) : -fabs(u); }
         if (fabs(v) < small && u < 0) {
             memset(p, 0, (size_t)sizes[x->dtype]);
             continue;
         }
-        if (x->dtype == TENSOR_F64) *(double *)p = v + u * (fabs(v) + most / 8) * 0x1p-50;
-        if (x->dtype == TENSOR_F32) *(float *)p = (float)(v + u * (fabs(v) + most / 8) * 0x1p-21);
-        if (x->dtype >= TENSOR_F16 && (*(uint16_t *)p & 0x7F) != 0 && (*(uint16_t *)p & 0x7F) != 0x7F)
+        if (x->dtype == TENSOR_F64) { *(double *)p = v + u * (fabs(v) + most / 8) * 0x1p-50; }
+        if (x->dtype == TENSOR_F32) { *(float *)p = (float)(v + u * (fabs(v) + most / 8) * 0x1p-21); }
+        if (x->dtype >= TENSOR_F16 && (*(uint16_t *)p & 0x7F) != 0 && (*(uint16_t *)p & 0x7F) != 0x7F) {
             *(uint16_t *)p = (uint16_t)(*(uint16_t *)p + (u < -0.3 ? -1 : u > 0.3));
+        }
     }
 }
 // Whether each element is one of the inputs', or 0 or 1: nothing was rounded.
 TEST_FN int is_exact(const state_t *s, const step_t *step, const tensor_t *y) {
     int64_t k, j;
     int i;
-    if (!is_real(y->dtype)) return 1;
-    if (y->numel > 512) return 0;
+    if (!is_real(y->dtype)) { return 1; }
+    if (y->numel > 512) { return 0; }
     for (k = 0; k < y->numel; k++) {
         double v = real_at((char *)y->storage->data + place_of(y, k) * sizes[y->dtype], y->dtype);
         int there = v == 0 || v == 1 || v != v;
         for (i = 0; i < step->nin && !there; i++) {
             const tensor_t *x = step->in[i] >= 0 ? s->x[step->in[i]].t : NULL;
-            if (!x || x->dtype != y->dtype || x->numel > 512) continue;
-            for (j = 0; j < x->numel && !there; j++)
+            if (!x || x->dtype != y->dtype || x->numel > 512) { continue; }
+            for (j = 0; j < x->numel && !there; j++) {
                 there = fabs(real_at((char *)x->storage->data + place_of(x, j) * sizes[x->dtype],
                                      x->dtype)) == fabs(v);
+            }
         }
-        if (!there) return 0;
+        if (!there) { return 0; }
     }
     return 1;
 }
@@ -402,8 +407,7 @@ TEST_FN tensor_t *weights_of(tensor_t *y) {
     double *v = (double *)malloc(((size_t)n + 1) * sizeof *v);
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     tensor_t *w;
-    for (k = 0; k < n; k++)
-        v[k] = (double)(k * 5 % 13) / 8 - 0.5;
+    for (k = 0; k < n; k++) { v[k] = (double)(k * 5 % 13) / 8 - 0.5; }
     w = tensor_from_n(v, TENSOR_F64, shape.dims, shape.ndim);
     free(v);
     w = tensor_to(tensor_to(w, tensor_dtype(y)), (int)USE(tensor_device)(y));
@@ -417,10 +421,10 @@ TEST_FN tensor_t *make_leaf(const state_t *s, const step_t *step) {
     leaf_elements(step, v);
     x = tensor_to(tensor_from_n(v, TENSOR_F64, step->i + AT_DIMS, leaf_ndim(step)), (int)step->i[AT_DTYPE]);
     free(v);
-    if (step->i[AT_LAYOUT]) x = arrange(x, (char)step->i[AT_LAYOUT]);
-    if (s->setting->device) x = tensor_to(x, TENSOR_CUDA);
+    if (step->i[AT_LAYOUT]) { x = arrange(x, (char)step->i[AT_LAYOUT]); }
+    if (s->setting->device) { x = tensor_to(x, TENSOR_CUDA); }
     x = USE(tensor_scope_return)(scope, x);
-    if (step->i[AT_GRAD] && tensor_grad_enabled()) USE(tensor_requires_grad_)(x, 1);
+    if (step->i[AT_GRAD] && tensor_grad_enabled()) { USE(tensor_requires_grad_)(x, 1); }
     return x;
 }
 // An op as a function of its inputs that are floats (for checkpoint, vjp ...).
@@ -433,8 +437,7 @@ TEST_FN tensor_t *call_closure(tensor_t *const *in, int n, void *user) {
     closure_t *c = (closure_t *)user;
     arguments_t a = c->a;
     int k;
-    for (k = 0; k < n; k++)
-        a.in[c->at[k]] = in[k];
+    for (k = 0; k < n; k++) { a.in[c->at[k]] = in[k]; }
     ops[c->what].call(&a);
     return a.nout ? a.out[0] : NULL; // unbind of no places
 }
@@ -447,18 +450,18 @@ TEST_FN int call_via(const step_t *step, const arguments_t *a, tensor_t **out) {
     tensor_t *in[MAX_INPUTS], *v[MAX_INPUTS] = {NULL}, *y = NULL;
     int k;
     c->what = step->what, c->a = *a, c->n = 0;
-    for (k = 0; k < a->nin; k++)
-        if (a->in[k] && is_real((int)tensor_dtype(a->in[k]))) c->at[c->n] = k, in[c->n++] = a->in[k];
-    if (!c->n) return -1;
-    for (k = 0; k < c->n; k++)
-        v[k] = weights_of(in[k]);
+    for (k = 0; k < a->nin; k++) {
+        if (a->in[k] && is_real((int)tensor_dtype(a->in[k]))) { c->at[c->n] = k, in[c->n++] = a->in[k]; }
+    }
+    if (!c->n) { return -1; }
+    for (k = 0; k < c->n; k++) { v[k] = weights_of(in[k]); }
     out[0] = out[1] = NULL;
     switch (step->via) {
     case CHECKPOINTED: out[0] = USE(tensor_checkpoint)(call_closure, c, in, c->n); return 1;
     case VJP:
         y = call_closure(in, c->n, c);
-        if (!y) return -1;
-        if (tensor_is_poison(y)) return out[0] = y, 1;
+        if (!y) { return -1; }
+        if (tensor_is_poison(y)) { return out[0] = y, 1; }
         out[0] = USE(tensor_vjp)(call_closure, c, in, c->n, weights_of(y), v, 0);
         out[1] = v[0];
         return 2;
@@ -475,10 +478,11 @@ TEST_FN int call_via(const step_t *step, const arguments_t *a, tensor_t **out) {
     }
     default: {
         tensor_t *w[MAX_INPUTS] = {NULL};
-        if (step->via == HVP)
+        if (step->via == HVP) {
             out[0] = USE(tensor_hvp)(call_closure, c, in, c->n, v, w, 0);
-        else
+        } else {
             out[0] = USE(tensor_vhp)(call_closure, c, in, c->n, v, w, 0);
+        }
         out[1] = w[0];
         return 2;
     }
@@ -489,19 +493,22 @@ TEST_FN int call_via(const step_t *step, const arguments_t *a, tensor_t **out) {
 TEST_FN tensor_t *dense(const state_t *s, const step_t *step, tensor_t *x) {
     const char *name = name_of(step);
     int k;
-    if (!x || x->state != TENSOR__LIVE || USE(tensor_is_contiguous)(x)) return x;
-    if (!strcmp(name, "channels_last") || !strcmp(name, "empty_strided") || !strcmp(name, "as_strided"))
+    if (!x || x->state != TENSOR__LIVE || USE(tensor_is_contiguous)(x)) { return x; }
+    if (!strcmp(name, "channels_last") || !strcmp(name, "empty_strided") || !strcmp(name, "as_strided")) {
         return x;
-    for (k = 0; k < MAX_VALUES; k++)
-        if (s->x[k].t && s->x[k].t->storage == x->storage) return x;
+    }
+    for (k = 0; k < MAX_VALUES; k++) {
+        if (s->x[k].t && s->x[k].t->storage == x->storage) { return x; }
+    }
     return tensor_contiguous(x);
 }
 
 // Whether another value that outlives the scope is the same tensor (what changed it in place gives it).
 TEST_FN int stays(const state_t *s, const variable_t *x) {
     int k;
-    for (k = 0; k < MAX_VALUES; k++)
-        if (s->x[k].t == x->t && s->x[k].depth <= s->depth) return 1;
+    for (k = 0; k < MAX_VALUES; k++) {
+        if (s->x[k].t == x->t && s->x[k].depth <= s->depth) { return 1; }
+    }
     return 0;
 }
 TEST_FN void end_scope(state_t *s, int returned) {
@@ -509,13 +516,13 @@ TEST_FN void end_scope(state_t *s, int returned) {
     s->depth--;
     for (k = 0; k < MAX_VALUES; k++) {
         variable_t *x = &s->x[k];
-        if (x->t && x->depth > s->depth && (x->kept || k == returned)) x->depth = s->depth;
+        if (x->t && x->depth > s->depth && (x->kept || k == returned)) { x->depth = s->depth; }
     }
     for (k = 0; k < MAX_VALUES; k++) {
         variable_t *x = &s->x[k];
-        if (!x->t || x->depth <= s->depth) continue;
+        if (!x->t || x->depth <= s->depth) { continue; }
         // a leaf and a gradient with a graph hold each other
-        if (tensor_is_leaf(x->t) && tensor_grad(x->t) && !stays(s, x)) tensor_set_grad(x->t, NULL);
+        if (tensor_is_leaf(x->t) && tensor_grad(x->t) && !stays(s, x)) { tensor_set_grad(x->t, NULL); }
         x->t = NULL;
     }
 }
@@ -526,9 +533,9 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
     int k, nout = 0, changes = 0;
     static arguments_t a;
     for (k = 0; k < step->nin; k++) {
-        if (step->in[k] < 0) continue;
+        if (step->in[k] < 0) { continue; }
         in[k] = s->x[step->in[k]].t;
-        if (!in[k]) return 0;
+        if (!in[k]) { return 0; }
     }
     if (step->what < NOPS) {
         const char *name = name_of(step);
@@ -543,31 +550,33 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
         changes_itself = 1;
         if (step->via) {
             nout = call_via(step, &a, out);
-            if (nout < 0) return 0;
+            if (nout < 0) { return 0; }
         } else {
             // the steps of a net may magnify what is lost in each
             if (s->setting->noise && (!strcmp(name, "rnn") || !strcmp(name, "gru") || !strcmp(name, "lstm"))) {
                 a.in[0] = tensor_clone(a.in[0]);
-                if (tensor_ok()) disturb(a.in[0], s->setting->noise, number, 0);
+                if (tensor_ok()) { disturb(a.in[0], s->setting->noise, number, 0); }
             }
             ops[step->what].call(&a);
             nout = a.nout < MAX_RESULTS ? a.nout : MAX_RESULTS;
             memcpy(out, a.out, sizeof out);
-            if (strncmp(name, "empty", 5) == 0 && USE(tensor_ok)()) tensor_zero_(out[0]);
+            if (strncmp(name, "empty", 5) == 0 && USE(tensor_ok)()) { tensor_zero_(out[0]); }
         }
         for (r = 0; r < nout && s->setting->noise && tensor_ok(); r++) {
-            if (!out[r] || out[r]->state != TENSOR__LIVE) continue;
-            for (shared = 0, k = 0; k < MAX_VALUES && !changes; k++)
+            if (!out[r] || out[r]->state != TENSOR__LIVE) { continue; }
+            for (shared = 0, k = 0; k < MAX_VALUES && !changes; k++) {
                 shared |= s->x[k].t && s->x[k].t->storage == out[r]->storage;
-            if (!shared && !is_exact(s, step, out[r]))
+            }
+            if (!shared && !is_exact(s, step, out[r])) {
                 disturb(out[r], s->setting->noise, number * 31 + r, 0);
+            }
         }
     } else {
         int was;
         switch (step->what - NOPS) {
         case DO_leaf: out[nout++] = make_leaf(s, step); break;
         case DO_begin:
-            if (s->depth == MAX_DEPTH) return 0;
+            if (s->depth == MAX_DEPTH) { return 0; }
             switch (step->i[0]) {
             case PLAIN: s->scope[++s->depth] = USE(tensor_scope_begin)(); break;
             case NO_GRAD: s->scope[++s->depth] = USE(tensor_scope_begin_no_grad)(); break;
@@ -578,40 +587,41 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             }
             break;
         case DO_end:
-            if (!s->depth) return 0;
+            if (!s->depth) { return 0; }
             was = s->depth;
             end_scope(s, step->nin ? step->in[0] : -1);
-            if (step->nin)
+            if (step->nin) {
                 tensor_scope_return(s->scope[was], in[0]);
-            else
+            } else {
                 tensor_scope_end(s->scope[was]);
+            }
             break;
         case DO_reset:
-            if (!s->depth) return 0;
+            if (!s->depth) { return 0; }
             was = s->depth;
             end_scope(s, -1);
             s->depth = was;
             USE(tensor_scope_reset)(s->scope[was]);
             break;
         case DO_mode:
-            if (!s->depth) return 0;
+            if (!s->depth) { return 0; }
             USE(tensor_set_grad_enabled)((int)step->i[0]);
             break;
         case DO_pack:
-            if (!s->depth) return 0;
+            if (!s->depth) { return 0; }
             USE(tensor_set_saved_tensors_hooks)(&packing);
             break;
         case DO_hook:
-            if (s->nhooks == MAX_HOOKS) return 0;
+            if (s->nhooks == MAX_HOOKS) { return 0; }
             s->hooks[s->nhooks++] =
                 USE(tensor_register_hook)(in[0], step->i[0] ? hook_twice : hook_seen, NULL);
             break;
         case DO_post_hook:
-            if (s->nhooks == MAX_HOOKS) return 0;
+            if (s->nhooks == MAX_HOOKS) { return 0; }
             s->hooks[s->nhooks++] = USE(tensor_register_post_accumulate_grad_hook)(in[0], hook_done, NULL);
             break;
         case DO_unhook:
-            if (step->i[0] >= s->nhooks) return 0;
+            if (step->i[0] >= s->nhooks) { return 0; }
             USE(tensor_remove_hook)(s->hooks[step->i[0]]);
             break;
         case DO_retain: USE(tensor_retain_grad)(in[0]); break;
@@ -621,19 +631,20 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             tensor_t *w = weights_of(in[0]);
             USE(tensor_autograd_grad)(&in[0], 1, &w, in + 1, step->nin - 1, out, (int)step->i[0]);
             nout = step->nin - 1 < MAX_RESULTS ? step->nin - 1 : MAX_RESULTS;
-            for (k = 0; k < nout; k++) // they may be views of each other, with any strides
+            for (k = 0; k < nout; k++) {   // they may be views of each other, with any strides
                 if (out[k] && !tensor_is_poison(out[k])) {
                     out[k] = tensor_clone(out[k]);
-                    if (s->setting->noise)
-                        disturb(out[k], s->setting->noise, number * 31 + k, 1);
+                    if (s->setting->noise) { disturb(out[k], s->setting->noise, number * 31 + k, 1); }
                 }
+            }
             break;
         }
         case DO_backward:
-            if (step->ni > 1 && step->i[1])
+            if (step->ni > 1 && step->i[1]) {
                 USE(tensor_backward)(in[0]);
-            else
+            } else {
                 USE(tensor_backward_with)(in[0], weights_of(in[0]), (int)step->i[0]);
+            }
             break;
         case DO_module: {
             nn_module_t *m, *kept, *other;
@@ -641,8 +652,9 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             use_text(modules[step->i[0]].made), use_text(modules[step->i[0]].called);
             m = s->module[s->nmodules++] = modules[step->i[0]].make();
             fill_module(m);
-            if (tensor_dtype(in[0]) != TENSOR_F32 && is_real((int)tensor_dtype(in[0])))
+            if (tensor_dtype(in[0]) != TENSOR_F32 && is_real((int)tensor_dtype(in[0]))) {
                 USE(nn_to)(m, (int)tensor_dtype(in[0]));
+            }
             if (step->i[2] && tensor_ok()) {
                 kept = s->module[s->nmodules++] = modules[step->i[0]].make();
                 other = s->module[s->nmodules++] = modules[step->i[0]].make();
@@ -652,16 +664,18 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             step->i[1] ? USE(nn_train)(m) : USE(nn_eval)(m);
             use("nn_forward");
             out[nout++] = modules[step->i[0]].forward(m, in[0]);
-            if (USE(nn_parameters)(m, weight, 1) > 0 && weight[0] && tensor_ok()) out[nout++] = weight[0];
-            if (s->setting->noise && tensor_ok() && out[0]->storage != in[0]->storage)
+            if (USE(nn_parameters)(m, weight, 1) > 0 && weight[0] && tensor_ok()) { out[nout++] = weight[0]; }
+            if (s->setting->noise && tensor_ok() && out[0]->storage != in[0]->storage) {
                 disturb(out[0], s->setting->noise, number * 31, 0);
+            }
             break;
         }
         case DO_optimize: {
             nn_optimizer_t *o;
             use_text(optimizers[step->i[0]].made);
-            if (s->setting->noise && tensor_grad(in[0]))
+            if (s->setting->noise && tensor_grad(in[0])) {
                 disturb(tensor_grad(in[0]), s->setting->noise, number * 31, 2);
+            }
             o = optimizers[step->i[0]].make(in[0]);
             USE(nn_step)(o);
             USE(nn_set_lr)(o, USE(nn_get_lr)(o) * 2);
@@ -670,23 +684,28 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             break;
         }
         case DO_carry:
-            if (!way_is_open(in[0], (int)step->i[0])) return 0;
+            if (!way_is_open(in[0], (int)step->i[0])) { return 0; }
             out[nout++] = go_round(in[0], (int)step->i[0]);
             break;
         case DO_clip_grads:
             for (k = 0; k < step->nin; k++) {
                 int j;
-                if (!tensor_grad(in[k]) || tensor_is_poison(in[k])) return 0;
-                for (j = 0; j < k; j++)
-                    if (in[j] == in[k] || tensor_grad(in[j])->storage == tensor_grad(in[k])->storage) return 0;
-                if (s->setting->noise) disturb(tensor_grad(in[k]), s->setting->noise, number * 31 + k, 2);
+                if (!tensor_grad(in[k]) || tensor_is_poison(in[k])) { return 0; }
+                for (j = 0; j < k; j++) {
+                    if (in[j] == in[k] || tensor_grad(in[j])->storage == tensor_grad(in[k])->storage) {
+                        return 0;
+                    }
+                }
+                if (s->setting->noise) { disturb(tensor_grad(in[k]), s->setting->noise, number * 31 + k, 2); }
             }
             out[0] = clip_gradients(in, step->nin, (int)step->i[0], step->f[0]);
             nout = out[0] != NULL;
             break;
         case DO_init:
             fill_first(in[0], (int)step->i[0], step->f[0]);
-            if (s->setting->noise && step->i[0] >= INIT_UNIFORM) disturb(in[0], s->setting->noise, number * 31, 0);
+            if (s->setting->noise && step->i[0] >= INIT_UNIFORM) {
+                disturb(in[0], s->setting->noise, number * 31, 0);
+            }
             break;
         case DO_look: look_at(in[0], (int)step->i[0]); break;
         case DO_clear: USE(tensor_set_grad)(in[0], NULL); break;
@@ -699,14 +718,15 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             break;
         case DO_custom:
             nout = step->i[0] == CUSTOM_ONE ? 1 : 2;
-            if (nout == 1)
+            if (nout == 1) {
                 out[0] = USE(tensor_apply)(&square, NULL, in, 1);
-            else
+            } else {
                 USE(tensor_apply_n)(step->i[0] == CUSTOM_HALF ? &half : &custom, NULL, in, 2, out, 2);
+            }
             break;
         case DO_custom_: out[nout++] = tensor_apply(&twice, NULL, in, 1); break;
         default:
-            if (!tensor_numel(in[0])) return 0;
+            if (!tensor_numel(in[0])) { return 0; }
             if (s->setting->device) { // no address of the host: the same by a view of the one element
                 tensor_scope_t scope = tensor_scope_begin_no_grad();
                 tensor_fill_(tensor_as_strided(in[0], NULL, NULL, 0, tensor_storage_offset(in[0])),
@@ -715,8 +735,8 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             } else {
                 tensor_scope_t scope = tensor_scope_begin_no_grad();
                 void *p = USE(tensor_data_mut)(in[0]);
-                if (p && tensor_dtype(in[0]) == TENSOR_F64) *(double *)p = step->f[0];
-                if (p && tensor_dtype(in[0]) == TENSOR_F32) *(float *)p = (float)step->f[0];
+                if (p && tensor_dtype(in[0]) == TENSOR_F64) { *(double *)p = step->f[0]; }
+                if (p && tensor_dtype(in[0]) == TENSOR_F32) { *(float *)p = (float)step->f[0]; }
                 tensor_scope_end(scope);
             }
             break;
@@ -727,12 +747,13 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
         snprintf(t->text[number], sizeof t->text[number], "%s", USE(tensor_error_text)());
         USE(tensor_clear_error)();
         t->made[number] = 0;
-        if (is(step, DO_set) && out[0]) tensor_free(out[0]);
+        if (is(step, DO_set) && out[0]) { tensor_free(out[0]); }
         return 1;
     }
-    for (k = 0; k < nout && (step->what < NOPS || is(step, DO_module)); k++)
+    for (k = 0; k < nout && (step->what < NOPS || is(step, DO_module)); k++) {
         out[k] = dense(s, step, out[k]);
-    if (is(step, DO_keep)) s->x[step->in[0]].kept++;
+    }
+    if (is(step, DO_keep)) { s->x[step->in[0]].kept++; }
     t->made[number] = nout;
     for (k = 0; k < nout && k < step->nout; k++) {
         variable_t *x = &s->x[step->out + k];
@@ -762,22 +783,22 @@ TEST_FN void state_begin(state_t *s, const setting_t *setting, trace_t *t) {
 TEST_FN void state_end(state_t *s) {
     trace_t *t = s->trace;
     int k;
-    for (k = 0; k < MAX_VALUES; k++)
-        if (s->x[k].t) t->alive[k] = 1, note(s, 'f', k, -1, s->x[k].t);
+    for (k = 0; k < MAX_VALUES; k++) {
+        if (s->x[k].t) { t->alive[k] = 1, note(s, 'f', k, -1, s->x[k].t); }
+    }
     for (k = 0; k < MAX_VALUES; k++) {
         tensor_t *g = s->x[k].t && s->x[k].t->state == TENSOR__LIVE ? USE(tensor_grad)(s->x[k].t) : NULL;
-        if (g) note(s, 'g', k, -1, g);
+        if (g) { note(s, 'g', k, -1, g); }
     }
     for (k = 0; k < MAX_VALUES; k++) {
-        if (!s->x[k].t) continue;
-        if (tensor_is_leaf(s->x[k].t) && tensor_grad(s->x[k].t)) tensor_set_grad(s->x[k].t, NULL);
+        if (!s->x[k].t) { continue; }
+        if (tensor_is_leaf(s->x[k].t) && tensor_grad(s->x[k].t)) { tensor_set_grad(s->x[k].t, NULL); }
     }
-    for (k = 0; k < MAX_VALUES; k++)
-        while (s->x[k].t && s->x[k].kept-- > 0)
-            USE(tensor_free)(s->x[k].t);
+    for (k = 0; k < MAX_VALUES; k++) {
+        while (s->x[k].t && s->x[k].kept-- > 0) { USE(tensor_free)(s->x[k].t); }
+    }
     tensor_scope_end(s->scope[0]);
-    for (k = 0; k < s->nmodules; k++)
-        USE(nn_module_zero_grad)(s->module[k]), USE(nn_free)(s->module[k]);
+    for (k = 0; k < s->nmodules; k++) { USE(nn_module_zero_grad)(s->module[k]), USE(nn_free)(s->module[k]); }
     tensor_set_default_device(TENSOR_CPU);
     USE(tensor_set_parallel_for)(NULL, NULL, 0);
     remove(a_path());
@@ -791,7 +812,7 @@ TEST_FN void run_program(const program_t *p, const setting_t *setting, trace_t *
     state_begin(&s, setting, t);
     for (k = 0; k < p->n && !t->invalid; k++) {
         t->steps = k + 1;
-        if (!execute(&s, &p->step[k], k)) t->invalid = 1;
+        if (!execute(&s, &p->step[k], k)) { t->invalid = 1; }
     }
     state_end(&s);
     after = tensor_memory_stats();

@@ -238,8 +238,9 @@ static known_t knowns[] = {
 static long n_overlaps;
 TEST_FN int storage_of(const trace_t *a, int var) {
     int r;
-    for (r = 0; r < a->n; r++)
-        if (a->r[r].kind == 'v' && a->r[r].var == var) return a->r[r].alias < 0 ? var : a->r[r].alias;
+    for (r = 0; r < a->n; r++) {
+        if (a->r[r].kind == 'v' && a->r[r].var == var) { return a->r[r].alias < 0 ? var : a->r[r].alias; }
+    }
     return -1;
 }
 TEST_FN int overlaps(const program_t *p, const trace_t *a, int step) {
@@ -247,27 +248,32 @@ TEST_FN int overlaps(const program_t *p, const trace_t *a, int step) {
     for (k = 0; k <= step; k++) {
         const step_t *s = &p->step[k];
         const char *name = name_of(s);
-        if (s->what >= NOPS || name[strlen(name) - 1] != '_') continue;
-        for (j = 1; j < s->nin; j++)
-            if (s->in[j] >= 0 && s->in[j] != s->in[0] && storage_of(a, s->in[j]) == storage_of(a, s->in[0]))
+        if (s->what >= NOPS || name[strlen(name) - 1] != '_') { continue; }
+        for (j = 1; j < s->nin; j++) {
+            if (s->in[j] >= 0 && s->in[j] != s->in[0] && storage_of(a, s->in[j]) == storage_of(a, s->in[0])) {
                 return 1;
+            }
+        }
     }
     return 0;
 }
 
 TEST_FN int uses(const program_t *p, const char *name) {
     int k;
-    for (k = 0; k < p->n; k++)
-        if (strcmp(name_of(&p->step[k]), name) == 0) return 1;
+    for (k = 0; k < p->n; k++) {
+        if (strcmp(name_of(&p->step[k]), name) == 0) { return 1; }
+    }
     return 0;
 }
 
 TEST_FN int uses_halves(const program_t *p) {
     int k;
-    for (k = 0; k < p->n; k++)
+    for (k = 0; k < p->n; k++) {
         if (is(&p->step[k], DO_leaf) && p->step[k].i[AT_DTYPE] >= TENSOR_F16 &&
-            is_real((int)p->step[k].i[AT_DTYPE]))
+            is_real((int)p->step[k].i[AT_DTYPE])) {
             return 1;
+        }
+    }
     return 0;
 }
 static long n_equals;
@@ -275,8 +281,9 @@ TEST_FN int of_equals(const char *name) {
     static const char *const names[] = {"mode", "kthvalue",   "argsort",      "topk",
                                         "sort", "median_dim", "nanmedian_dim"};
     int k;
-    for (k = 0; k < (int)(sizeof names / sizeof names[0]); k++)
-        if (strcmp(names[k], name) == 0) return 1;
+    for (k = 0; k < (int)(sizeof names / sizeof names[0]); k++) {
+        if (strcmp(names[k], name) == 0) { return 1; }
+    }
     return 0;
 }
 
@@ -292,8 +299,9 @@ static const step_t *step_at(const program_t *p, const trace_t *a, int at) {
 // The value that var was made with.
 static const record_t *made(const trace_t *a, int var) {
     int r;
-    for (r = 0; r < a->n; r++)
-        if (a->r[r].kind == 'v' && a->r[r].var == var) return &a->r[r];
+    for (r = 0; r < a->n; r++) {
+        if (a->r[r].kind == 'v' && a->r[r].var == var) { return &a->r[r]; }
+    }
     return NULL;
 }
 static int state_of_halves(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
@@ -304,8 +312,9 @@ static int state_of_halves(const program_t *p, const trace_t *a, int at, const c
 static int overwritten(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     (void)a, (void)at;
     if (!uses(p, "as_strided_scatter") && !uses(p, "cholesky_inverse") && !uses(p, "cholesky_solve") &&
-        !uses(p, "linalg_lstsq"))
+        !uses(p, "linalg_lstsq")) {
         return 0;
+    }
     return strstr(what, "gradient") || strstr(what, " by ") || strcmp(name, "grad") == 0 ||
            (strstr(what, "element") && (uses(p, "optimize") || strcmp(name, "clip_grads") == 0));
 }
@@ -321,10 +330,12 @@ static int bytes_negated(const program_t *p, const trace_t *a, int at, const cha
     const step_t *s = step_at(p, a, at);
     int k;
     if (!s || !strstr(what, "element") ||
-        (strcmp(name, "margin_ranking_loss") && strcmp(name, "soft_margin_loss")))
+        (strcmp(name, "margin_ranking_loss") && strcmp(name, "soft_margin_loss"))) {
         return 0;
-    for (k = 0; k < s->nin; k++)
-        if (s->in[k] >= 0 && made(a, s->in[k]) && made(a, s->in[k])->dtype == TENSOR_U8) return 1;
+    }
+    for (k = 0; k < s->nin; k++) {
+        if (s->in[k] >= 0 && made(a, s->in[k]) && made(a, s->in[k])->dtype == TENSOR_U8) { return 1; }
+    }
     return 0;
 }
 // PyTorch's mean of integers has lost its fraction before it is multiplied by the window's size.
@@ -338,11 +349,13 @@ static int equal_elements(const program_t *p, const trace_t *a, int at, const ch
     const step_t *s = step_at(p, a, at);
     const record_t *x = s && s->nin && s->in[0] >= 0 ? made(a, s->in[0]) : NULL;
     int64_t i, j;
-    if (!x || !x->v || !strstr(what, " by ") || !strstr(what, "element")) return 0;
-    if (!strstr(name, "quantile") && !strstr(name, "median") && !of_equals(name)) return 0;
-    for (i = 0; i < x->n; i++)
-        for (j = 0; j < i; j++)
-            if (x->v[i] == x->v[j]) return 1;
+    if (!x || !x->v || !strstr(what, " by ") || !strstr(what, "element")) { return 0; }
+    if (!strstr(name, "quantile") && !strstr(name, "median") && !of_equals(name)) { return 0; }
+    for (i = 0; i < x->n; i++) {
+        for (j = 0; j < i; j++) {
+            if (x->v[i] == x->v[j]) { return 1; }
+        }
+    }
     return 0;
 }
 static int hooked(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
@@ -353,8 +366,9 @@ static int hooked(const program_t *p, const trace_t *a, int at, const char *name
 static int led_past(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     const step_t *s = step_at(p, a, at), *t;
     int changed = 0;
-    for (t = p->step; s && t < s; t++)
+    for (t = p->step; s && t < s; t++) {
         changed |= is(t, DO_poke) || name_of(t)[strlen(name_of(t)) - 1] == '_';
+    }
     return changed && strcmp(name, "grad") == 0 && strstr(what, "there against") && strstr(what, "not there") &&
            record_at(a, at)->there;
 }
@@ -362,13 +376,14 @@ static int inferred(const program_t *p, const trace_t *a, int at, const char *na
     const step_t *s = step_at(p, a, at), *t;
     int kind[MAX_DEPTH + 2], depth = 0, k;
     (void)name, (void)what;
-    if (!s || s->via <= CHECKPOINTED) return 0;
+    if (!s || s->via <= CHECKPOINTED) { return 0; }
     for (t = p->step; t < s; t++) {
-        if (is(t, DO_begin)) kind[++depth] = (int)t->i[0];
-        if (is(t, DO_end) && depth) depth--;
+        if (is(t, DO_begin)) { kind[++depth] = (int)t->i[0]; }
+        if (is(t, DO_end) && depth) { depth--; }
     }
-    for (k = 1; k <= depth; k++)
-        if (kind[k] == INFERENCE) return 1;
+    for (k = 1; k <= depth; k++) {
+        if (kind[k] == INFERENCE) { return 1; }
+    }
     return 0;
 }
 static int stale_view(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
@@ -388,7 +403,7 @@ static int is_logic_in_place(const char *name) {
 static int logic(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     int k, there = 0;
     (void)a, (void)at;
-    for (k = 0; k < p->n; k++) there |= is_logic_in_place(name_of(&p->step[k]));
+    for (k = 0; k < p->n; k++) { there |= is_logic_in_place(name_of(&p->step[k])); }
     return there && (strstr(what, "gradient") || strstr(what, "requires grad") || strstr(what, " by ") ||
                      strcmp(name, "grad") == 0 || strcmp(name, "clip_grads") == 0);
 }
@@ -396,9 +411,10 @@ static int logic(const program_t *p, const trace_t *a, int at, const char *name,
 static int half_done(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     int k;
     (void)at, (void)name;
-    if (!strstr(what, "gradient") && !strstr(what, "values against")) return 0;
-    for (k = 0; k < a->steps; k++)
-        if (is(&p->step[k], DO_backward) && a->failed[k]) return 1;
+    if (!strstr(what, "gradient") && !strstr(what, "values against")) { return 0; }
+    for (k = 0; k < a->steps; k++) {
+        if (is(&p->step[k], DO_backward) && a->failed[k]) { return 1; }
+    }
     return 0;
 }
 // PyTorch loses the gradient of what was changed through a view.
@@ -420,16 +436,19 @@ static int six(const program_t *p, const trace_t *a, int at, const char *name, c
         const step_t *s = &p->step[k];
         there |= strncmp(is(s, DO_module) ? module_names[s->i[0]] : name_of(s), "hards", 5) == 0;
     }
-    if (!there || (strcmp(name, "grad") && strcmp(name, "clip_grads") && !strstr(what, "gradient"))) return 0;
+    if (!there || (strcmp(name, "grad") && strcmp(name, "clip_grads") && !strstr(what, "gradient"))) {
+        return 0;
+    }
     return v && sscanf(v, " is %lf against %lf", &x, &y) == 2 && fabs(x - y) <= 1e-7 * (fabs(x) + fabs(y));
 }
 static int eps_of_halves(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     const step_t *s = step_at(p, a, at);
     int k;
     (void)p;
-    if (!s || strcmp(name, "cosine_similarity") || !strstr(what, "nan")) return 0;
-    for (k = 0; k < s->nin; k++)
-        if (s->in[k] >= 0 && made(a, s->in[k]) && made(a, s->in[k])->dtype == TENSOR_F16) return 1;
+    if (!s || strcmp(name, "cosine_similarity") || !strstr(what, "nan")) { return 0; }
+    for (k = 0; k < s->nin; k++) {
+        if (s->in[k] >= 0 && made(a, s->in[k]) && made(a, s->in[k])->dtype == TENSOR_F16) { return 1; }
+    }
     return 0;
 }
 // What is rounded to whole numbers, or to whole multiples, jumps where the last bits of its input differ.
@@ -442,13 +461,15 @@ static int jumped(const program_t *p, const trace_t *a, int at, const char *name
     double x, y;
     int k;
     (void)p, (void)a, (void)at;
-    if (!strstr(what, "element") || !v || sscanf(v, " is %lf against %lf", &x, &y) != 2) return 0;
-    if (x - x != 0 || y - y != 0) return 0;     // inf and NaN are no jump
+    if (!strstr(what, "element") || !v || sscanf(v, " is %lf against %lf", &x, &y) != 2) { return 0; }
+    if (x - x != 0 || y - y != 0) { return 0; }     // inf and NaN are no jump
     n -= in_place;
-    for (k = 0; k < (int)(sizeof whole / sizeof whole[0]); k++)
-        if (strlen(whole[k]) == n && strncmp(name, whole[k], n) == 0) return fabs(x - y) >= 0.5;
-    for (k = 0; k < (int)(sizeof multiple / sizeof multiple[0]); k++)
-        if (strlen(multiple[k]) == n && strncmp(name, multiple[k], n) == 0) return 1;
+    for (k = 0; k < (int)(sizeof whole / sizeof whole[0]); k++) {
+        if (strlen(whole[k]) == n && strncmp(name, whole[k], n) == 0) { return fabs(x - y) >= 0.5; }
+    }
+    for (k = 0; k < (int)(sizeof multiple / sizeof multiple[0]); k++) {
+        if (strlen(multiple[k]) == n && strncmp(name, multiple[k], n) == 0) { return 1; }
+    }
     return 0;
 }
 // Between samples that are no distance apart slopes are infinite, and their differences NaN.
@@ -481,8 +502,9 @@ static int bytes_of_atan2(const program_t *p, const trace_t *a, int at, const ch
 static int rate_of_asgd(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     int k, there = 0;
     (void)a, (void)at, (void)name;
-    for (k = 0; k < p->n; k++)
+    for (k = 0; k < p->n; k++) {
         there |= is(&p->step[k], DO_optimize) && strcmp(optimizer_names[p->step[k].i[0]], "asgd") == 0;
+    }
     return there && strstr(what, "element");
 }
 // PyTorch takes functions that have no derivative there for constants.
@@ -496,8 +518,8 @@ static int singular(const program_t *p, const trace_t *a, int at, const char *na
     const step_t *s = step_at(p, a, at);
     const record_t *r = record_at(a, at), *x = s && s->nin ? made(a, s->in[0]) : NULL;
     (void)p;
-    if (!r || !x || !strstr(what, "element")) return 0;
-    if (!strstr(name, "power") && !strstr(name, "inv") && !strstr(name, "solve")) return 0;
+    if (!r || !x || !strstr(what, "element")) { return 0; }
+    if (!strstr(name, "power") && !strstr(name, "inv") && !strstr(name, "solve")) { return 0; }
     return largest(r) > (r->dtype == TENSOR_F64 ? 1e12 : 1e5) * (largest(x) > 1 ? largest(x) : 1);
 }
 // 1 / 0 and 1 / -0: softshrink(x) is x - clamp(x), whose 0 is +0; PyTorch's is x * 0.
@@ -594,13 +616,14 @@ TEST_FN int known(const program_t *p, const trace_t *a, int at, const char *what
     const char *name = step < 0 ? "" : name_of(&p->step[step]);
     size_t n = strlen(name);
     *at_step = step, *drop = NULL;
-    if (step >= 0 && a->failed[step] && skipped(name, "DTYPE")) return 1; // ops.def counts and says why
-    for (k = 0; k < (int)(sizeof cases / sizeof cases[0]); k++)
+    if (step >= 0 && a->failed[step] && skipped(name, "DTYPE")) { return 1; } // ops.def counts and says why
+    for (k = 0; k < (int)(sizeof cases / sizeof cases[0]); k++) {
         if (cases[k].holds(p, a, at, name, what)) {
             cases[k].count++;
             *drop = cases[k].drop;
             return 1;
         }
+    }
     if (at >= 1000 && at < 5000 && a->r[at - 1000].dtype == TENSOR_I64 && of_equals(name)) {
         n_equals++;
         return 1;
@@ -613,9 +636,10 @@ TEST_FN int known(const program_t *p, const trace_t *a, int at, const char *what
         known_t *w = &knowns[k];
         const char *found = *w->names ? strstr(w->names, name) : name;
         while (*w->names && found &&
-               !((found == w->names || found[-1] == ' ') && (found[n] == 0 || found[n] == ' ')))
+               !((found == w->names || found[-1] == ' ') && (found[n] == 0 || found[n] == ' '))) {
             found = strstr(found + 1, name);
-        if (!found || !strstr(what, w->text)) continue;
+        }
+        if (!found || !strstr(what, w->text)) { continue; }
         w->count++;
         return 1;
     }

@@ -75,14 +75,15 @@ TEST_FN int start_torch(const char *script) {
     fclose(to_torch), fclose(from_torch);
     to_torch = NULL;
     waitpid(torch_process, &status, 0);
-    if (strncmp(line, "absent", 6) != 0 && !(WIFEXITED(status) && WEXITSTATUS(status) == 127))
+    if (strncmp(line, "absent", 6) != 0 && !(WIFEXITED(status) && WEXITSTATUS(status) == 127)) {
         CHECK_MSG(0, "%s does not start", script);
+    }
     return 0;
 }
 // -> the status of its process
 TEST_FN int stop_torch(void) {
     int status = 0;
-    if (!to_torch) return status;
+    if (!to_torch) { return status; }
     fclose(to_torch), fclose(from_torch);
     waitpid(torch_process, &status, 0);
     to_torch = NULL;
@@ -93,11 +94,11 @@ TEST_FN int run_torch(const program_t *p, const trace_t *like, trace_t *t) {
     char line[1024];
     int k;
     trace_begin(t);
-    for (k = 0; k < p->n; k++)
-        write_step(to_torch, &p->step[k], 1);
+    for (k = 0; k < p->n; k++) { write_step(to_torch, &p->step[k], 1); }
     fprintf(to_torch, "alive");
-    for (k = 0; k < MAX_VALUES; k++)
-        if (like->alive[k]) fprintf(to_torch, " %d", k);
+    for (k = 0; k < MAX_VALUES; k++) {
+        if (like->alive[k]) { fprintf(to_torch, " %d", k); }
+    }
     fprintf(to_torch, "\nrun\n");
     fflush(to_torch);
     while (fgets(line, sizeof line, from_torch)) {
@@ -105,8 +106,8 @@ TEST_FN int run_torch(const program_t *p, const trace_t *like, trace_t *t) {
         int used, number, d;
         long long whole;
         char kind;
-        if (strncmp(line, "none", 4) == 0) return 0;
-        if (strncmp(line, "done", 4) == 0) return 1;
+        if (strncmp(line, "none", 4) == 0) { return 0; }
+        if (strncmp(line, "done", 4) == 0) { return 1; }
         if (sscanf(line, "ok %d", &number) == 1) {
             t->steps = number + 1;
             continue;
@@ -118,12 +119,12 @@ TEST_FN int run_torch(const program_t *p, const trace_t *like, trace_t *t) {
             t->text[number][strcspn(t->text[number], "\n")] = 0;
             continue;
         }
-        if (t->n == MAX_RECORDS) break;
+        if (t->n == MAX_RECORDS) { break; }
         memset(r, 0, sizeof *r);
-        if (sscanf(line, "%c %d %d%n", &kind, &r->var, &r->there, &used) != 3) break;
+        if (sscanf(line, "%c %d %d%n", &kind, &r->var, &r->there, &used) != 3) { break; }
         r->kind = kind, r->step = -1;
         t->n++;
-        if (!r->there) continue;
+        if (!r->there) { continue; }
         sscanf(line + used, "%d %d %d %d %d %lld%n", &r->dtype, &r->grad, &r->leaf, &r->alias, &r->nd, &whole,
                &number);
         used += number;
@@ -135,19 +136,21 @@ TEST_FN int run_torch(const program_t *p, const trace_t *like, trace_t *t) {
         }
         if (is_real(r->dtype)) {
             r->v = (double *)malloc(((size_t)r->n + 1) * 8);
-            if (fread(r->v, 8, (size_t)r->n, from_torch) != (size_t)r->n) break;
+            if (fread(r->v, 8, (size_t)r->n, from_torch) != (size_t)r->n) { break; }
         } else {
             r->i = (int64_t *)malloc(((size_t)r->n + 1) * 8);
-            if (fread(r->i, 8, (size_t)r->n, from_torch) != (size_t)r->n) break;
+            if (fread(r->i, 8, (size_t)r->n, from_torch) != (size_t)r->n) { break; }
         }
     }
     printf("PyTorch has crashed; the program:\n");
     write_program(stdout, p);
     n_crashes++;
-    if (!WIFSIGNALED(stop_torch())) CHECK_MSG(0, "its side has ended by itself, or its answer is not understood");
+    if (!WIFSIGNALED(stop_torch())) {
+        CHECK_MSG(0, "its side has ended by itself, or its answer is not understood");
+    }
     trace_end(t);
     trace_begin(t);
-    if (!start_torch(getenv("TORCH_SIDE"))) exit(1);
+    if (!start_torch(getenv("TORCH_SIDE"))) { exit(1); }
     return 0;
 }
 
@@ -155,17 +158,18 @@ TEST_FN int run_torch(const program_t *p, const trace_t *like, trace_t *t) {
 
 TEST_FN int for_device(const program_t *p) {
     int k;
-    for (k = 0; k < p->n; k++)
-        if (p->step[k].what < NOPS && skipped(name_of(&p->step[k]), "DEVICE")) return 0;
+    for (k = 0; k < p->n; k++) {
+        if (p->step[k].what < NOPS && skipped(name_of(&p->step[k]), "DEVICE")) { return 0; }
+    }
     return 1;
 }
 TEST_FN int for_torch(const program_t *p) {
     int k;
     for (k = 0; k < p->n; k++) {
         const step_t *s = &p->step[k];
-        if (s->what < NOPS && (is_random(name_of(s)) || strcmp(ops[s->what].torch, "-") == 0)) return 0;
-        if (is(s, DO_begin) && s->i[0] >= CAST_F16) return 0;
-        if (is(s, DO_init) && s->i[0] >= INIT_UNIFORM) return 0;
+        if (s->what < NOPS && (is_random(name_of(s)) || strcmp(ops[s->what].torch, "-") == 0)) { return 0; }
+        if (is(s, DO_begin) && s->i[0] >= CAST_F16) { return 0; }
+        if (is(s, DO_init) && s->i[0] >= INIT_UNIFORM) { return 0; }
     }
     return 1;
 }
@@ -173,8 +177,9 @@ TEST_FN int for_torch(const program_t *p) {
 
 TEST_FN int has_halves(const trace_t *t) {
     int k;
-    for (k = 0; k < t->n; k++)
-        if (t->r[k].dtype == TENSOR_F16 || t->r[k].dtype == TENSOR_BF16) return 1;
+    for (k = 0; k < t->n; k++) {
+        if (t->r[k].dtype == TENSOR_F16 || t->r[k].dtype == TENSOR_BF16) { return 1; }
+    }
     return 0;
 }
 // p without statement k and all that needs what it makes. replaced: leaves in place of its results
@@ -185,26 +190,25 @@ TEST_FN void without(const program_t *p, int k, program_t *q) {
     for (j = 0; j < p->n; j++) {
         const step_t *s = &p->step[j];
         int drop = j == k;
-        if (is(s, DO_begin) && j > k) depth++;
+        if (is(s, DO_begin) && j > k) { depth++; }
         if (is(s, DO_end) && j > k) {
-            if (open && depth == 0)
+            if (open && depth == 0) {
                 drop = 1, open = 0;
-            else
+            } else {
                 depth--;
+            }
         }
-        if (j == k && is(s, DO_begin)) open = 1;
-        for (i = 0; i < s->nin; i++)
-            drop |= s->in[i] >= 0 && gone[s->in[i]];
+        if (j == k && is(s, DO_begin)) { open = 1; }
+        for (i = 0; i < s->nin; i++) { drop |= s->in[i] >= 0 && gone[s->in[i]]; }
         if (drop && is(s, DO_end) && j != k && !open) { // its scope still ends
             step_t e = *s;
             e.nin = 0;
-            if (depth >= 0) q->step[q->n++] = e;
+            if (depth >= 0) { q->step[q->n++] = e; }
             continue;
         }
         if (drop) {
-            for (i = 0; i < s->nout; i++)
-                gone[s->out + i] = 1;
-            if (s->what < NOPS && name_of(s)[strlen(name_of(s)) - 1] == '_') continue;
+            for (i = 0; i < s->nout; i++) { gone[s->out + i] = 1; }
+            if (s->what < NOPS && name_of(s)[strlen(name_of(s)) - 1] == '_') { continue; }
             continue;
         }
         q->step[q->n++] = *s;
@@ -215,12 +219,13 @@ TEST_FN int without_known(const program_t *p, const trace_t *a, drop_t *drop, in
     static program_t next;
     int k, dropped = 0;
     *q = *p;
-    for (k = p->n - 1; k >= 0; k--) // from the end: what follows does not move the others
+    for (k = p->n - 1; k >= 0; k--) {   // from the end: what follows does not move the others
         if (drop ? drop(p, a, k) : k == step) {
             without(q, k, &next);
             *q = next;
             dropped++;
         }
+    }
     return dropped && q->n > 0;
 }
 // -> the number of the configuration that differs + 1, 0: none. only: that one alone, -1: all
@@ -237,10 +242,12 @@ TEST_FN int try_program(const program_t *p, int only, char *what, size_t size) {
     }
     for (k = 0; k <= SETTINGS && !bad; k++) {
         int how = k < EXACT_SETTINGS ? EXACT : k == TORCH ? FOREIGN : CLOSE, j;
-        if (settings[k % SETTINGS].device && has_halves(&base)) how = CLOSE; // products go other ways there
-        if (only >= 0 && k != only) continue;
-        if (k == TORCH ? !with_torch : !there[k]) continue;
-        if (k == 2 && !for_device(p)) continue;
+        if (settings[k % SETTINGS].device && has_halves(&base)) {
+            how = CLOSE; // products go other ways there
+        }
+        if (only >= 0 && k != only) { continue; }
+        if (k == TORCH ? !with_torch : !there[k]) { continue; }
+        if (k == 2 && !for_device(p)) { continue; }
         if (k == TORCH && !for_torch(p)) {
             n_not_torch++;
             continue;
@@ -257,7 +264,7 @@ TEST_FN int try_program(const program_t *p, int only, char *what, size_t size) {
             trace_end(&other);
             continue;
         }
-        if (k != TORCH) run_program(p, &settings[k], &other);
+        if (k != TORCH) { run_program(p, &settings[k], &other); }
         n_runs[k]++;
         j = differ(p, &base, &other, noisy, have_noise ? NOISES : 0, how, what, size);
         if (j && k == TORCH) {
@@ -273,11 +280,10 @@ TEST_FN int try_program(const program_t *p, int only, char *what, size_t size) {
             snprintf(what, size, "tensors or nodes are left alive");
             j = 1;
         }
-        if (j) bad = k + 1;
+        if (j) { bad = k + 1; }
         trace_end(&other);
     }
-    for (k = 0; have_noise && k < NOISES; k++)
-        trace_end(&noise[k]);
+    for (k = 0; have_noise && k < NOISES; k++) { trace_end(&noise[k]); }
     trace_end(&base);
     if (left && !bad) {
         n_rests++;
@@ -298,11 +304,11 @@ TEST_FN int with_leaf(const program_t *p, int k, program_t *q) {
     trace_t t;
     int j, good = 0;
     const step_t *s = &p->step[k];
-    if (is(s, DO_leaf) || s->nout != 1) return 0;
+    if (is(s, DO_leaf) || s->nout != 1) { return 0; }
     run_program(p, &plain_setting, &t);
     for (j = 0; j < t.n; j++) {
         const record_t *r = &t.r[j];
-        if (r->kind != 'v' || r->var != s->out || !r->there) continue;
+        if (r->kind != 'v' || r->var != s->out || !r->there) { continue; }
         *q = *p;
         memset(&q->step[k], 0, sizeof q->step[k]);
         q->step[k].what = NOPS + DO_leaf;
@@ -324,7 +330,7 @@ TEST_FN void shrink(program_t *p, int bad, char *what, size_t size) {
     while (changed && tries < 600) {
         changed = 0;
         for (k = p->n - 1; k >= 0; k--, tries++) {
-            if (k >= p->n) continue;
+            if (k >= p->n) { continue; }
             without(p, k, &q);
             if (q.n < p->n && q.n && try_program(&q, bad - 1, text, sizeof text) == bad) {
                 *p = q, changed = 1;
@@ -336,13 +342,13 @@ TEST_FN void shrink(program_t *p, int bad, char *what, size_t size) {
                 snprintf(what, size, "%s", text);
                 continue;
             }
-            if (!is(&p->step[k], DO_leaf)) continue;
+            if (!is(&p->step[k], DO_leaf)) { continue; }
             for (i = AT_GRAD; i < p->step[k].ni; i++) { // plain leaves, smaller ones
                 q = *p;
-                if (i == AT_FILL || i == AT_BOUND) continue;
-                if (i < AT_DIMS ? !q.step[k].i[i] : q.step[k].i[i] < 2) continue;
+                if (i == AT_FILL || i == AT_BOUND) { continue; }
+                if (i < AT_DIMS ? !q.step[k].i[i] : q.step[k].i[i] < 2) { continue; }
                 q.step[k].i[i] = i < AT_DIMS ? 0 : q.step[k].i[i] / 2;
-                if (try_program(&q, bad - 1, text, sizeof text) != bad) continue;
+                if (try_program(&q, bad - 1, text, sizeof text) != bad) { continue; }
                 *p = q, changed = 1;
                 snprintf(what, size, "%s", text);
             }
@@ -355,15 +361,13 @@ TEST_FN void print_program(const program_t *p) {
     write_program(stdout, p);
     printf("-- C\n");
     write_c(stdout, p);
-    if (!with_torch) return;
+    if (!with_torch) { return; }
     printf("-- Python\n");
     fflush(stdout);
-    for (int k = 0; k < p->n; k++)
-        write_step(to_torch, &p->step[k], 1);
+    for (int k = 0; k < p->n; k++) { write_step(to_torch, &p->step[k], 1); }
     fprintf(to_torch, "print\n");
     fflush(to_torch);
-    while (fgets(line, sizeof line, from_torch) && strncmp(line, "done", 4) != 0)
-        fputs(line, stdout);
+    while (fgets(line, sizeof line, from_torch) && strncmp(line, "done", 4) != 0) { fputs(line, stdout); }
 }
 
 // ---- all ----
@@ -376,8 +380,8 @@ TEST_FN void check_program(program_t *p, int print) {
     check_replays(p);
     bad = try_program(p, -1, what, sizeof what);
     CHECK_MSG(!bad, "seed %llu, %s: %s", (unsigned long long)p->seed, bad ? setting_name(bad - 1) : "", what);
-    if (!bad) return;
-    if (n_failures++ >= print) return;
+    if (!bad) { return; }
+    if (n_failures++ >= print) { return; }
     shrink(p, bad, what, sizeof what);
     printf("==== seed %llu, %d statements, now %d; default against %s: %s\n", (unsigned long long)p->seed,
            steps, p->n, setting_name(bad - 1), what);
@@ -395,36 +399,41 @@ static const struct {
 TEST_FN int listed(const char *names, const char *name) {
     size_t n = strlen(name);
     const char *at;
-    for (at = strstr(names, name); at; at = strstr(at + 1, name))
-        if ((at == names || at[-1] == ' ') && (at[n] == 0 || at[n] == ' ')) return 1;
+    for (at = strstr(names, name); at; at = strstr(at + 1, name)) {
+        if ((at == names || at[-1] == ' ') && (at[n] == 0 || at[n] == ' ')) { return 1; }
+    }
     return 0;
 }
 TEST_FN int was_called(const char *name) {
     char base[120];
     size_t n;
     int k;
-    for (k = 0; k < nused; k++)
-        if (strcmp(used_names[k], name) == 0) return 1;
+    for (k = 0; k < nused; k++) {
+        if (strcmp(used_names[k], name) == 0) { return 1; }
+    }
     if (strncmp(name, "nn_", 3) == 0) {
         n = strlen(name);
-        if (n > 5 && strcmp(name + n - 5, "_with") == 0)
+        if (n > 5 && strcmp(name + n - 5, "_with") == 0) {
             n -= 5;
-        else if (n > 2 && strcmp(name + n - 2, "_n") == 0)
+        } else if (n > 2 && strcmp(name + n - 2, "_n") == 0) {
             n -= 2;
-        for (k = 0; k < nused; k++)
-            if (strncmp(used_names[k], name, n) == 0 && !used_names[k][n]) return 1;
+        }
+        for (k = 0; k < nused; k++) {
+            if (strncmp(used_names[k], name, n) == 0 && !used_names[k][n]) { return 1; }
+        }
         return 0;
     }
     snprintf(base, sizeof base, "%s", name + 7);
     k = find(base);
-    if (k < NOPS) return ops[k].seen > 0;
+    if (k < NOPS) { return ops[k].seen > 0; }
     n = strlen(base); // the plain twins that the macros call
-    if (n > 3 && strcmp(base + n - 3, "_n_") == 0)
+    if (n > 3 && strcmp(base + n - 3, "_n_") == 0) {
         base[n - 3] = '_', base[n - 2] = 0;
-    else if (n > 2 && strcmp(base + n - 2, "_n") == 0)
+    } else if (n > 2 && strcmp(base + n - 2, "_n") == 0) {
         base[n - 2] = 0;
-    else if (n > 5 && strcmp(base + n - 5, "_with") == 0)
+    } else if (n > 5 && strcmp(base + n - 5, "_with") == 0) {
         base[n - 5] = 0;
+    }
     k = find(base);
     return k < NOPS && ops[k].seen > 0;
 }
@@ -436,8 +445,9 @@ TEST_FN int is_defaults(const char *name) {
 }
 TEST_FN int is_exception(const char *name) {
     int except = 0, j;
-    for (j = 0; j < (int)(sizeof exceptions / sizeof exceptions[0]); j++)
+    for (j = 0; j < (int)(sizeof exceptions / sizeof exceptions[0]); j++) {
         except |= listed(exceptions[j].names, name);
+    }
     return except;
 }
 // Whether the files that `why` names contain the name, as a word, or that of the macro in front of it.
@@ -446,19 +456,19 @@ TEST_FN int is_tested(const char *why, const char *name) {
     char path[80], base[120];
     const char *at = strstr(why, "tests/"), *hit;
     size_t n = strlen(name);
-    if (n > 5 && strcmp(name + n - 5, "_with") == 0) n -= 5;
-    if (n > 2 && strcmp(name + n - 2, "_n") == 0) n -= 2;
+    if (n > 5 && strcmp(name + n - 5, "_with") == 0) { n -= 5; }
+    if (n > 2 && strcmp(name + n - 2, "_n") == 0) { n -= 2; }
     snprintf(base, sizeof base, "%.*s", (int)n, name);
     for (; at; at = strstr(at + 1, "tests/")) {
         FILE *f;
         snprintf(path, sizeof path, "%.*s", (int)strcspn(at, ", "), at);
         f = fopen(path, "r");
         text[f ? fread(text, 1, sizeof text - 1, f) : 0] = 0;
-        if (f) fclose(f);
+        if (f) { fclose(f); }
         for (hit = strstr(text, base); hit; hit = strstr(hit + 1, base)) {
             int inside = hit > text && (isalnum((unsigned char)hit[-1]) || hit[-1] == '_');
             const char *end = hit + n + (strncmp(hit + n, "_n", 2) == 0 ? 2 : 0);
-            if (!inside && !isalnum((unsigned char)*end) && *end != '_') return 1;
+            if (!inside && !isalnum((unsigned char)*end) && *end != '_') { return 1; }
         }
     }
     return 0;
@@ -469,38 +479,46 @@ TEST_FN void exceptions_are_tested(void) {
     int k, j;
     for (k = 0; k < PUBLIC; k++) {
         snprintf(name, sizeof name, "%s", public_names[k]);
-        for (j = 0; j < (int)(sizeof exceptions / sizeof exceptions[0]); j++)
-            if (listed(exceptions[j].names, name))
+        for (j = 0; j < (int)(sizeof exceptions / sizeof exceptions[0]); j++) {
+            if (listed(exceptions[j].names, name)) {
                 CHECK_MSG(is_tested(exceptions[j].why, name), "%s is not in the files of \"%s\"", name,
                           exceptions[j].why);
+            }
+        }
     }
 }
 TEST_FN int all_called(void) {
     int k;
-    for (k = 0; k < MODULES; k++)
-        if (!n_of_module[k]) return 0;
-    for (k = 0; k < PUBLIC; k++)
-        if (!was_called(public_names[k]) && !is_defaults(public_names[k]) && !is_exception(public_names[k])) return 0;
+    for (k = 0; k < MODULES; k++) {
+        if (!n_of_module[k]) { return 0; }
+    }
+    for (k = 0; k < PUBLIC; k++) {
+        if (!was_called(public_names[k]) && !is_defaults(public_names[k]) && !is_exception(public_names[k])) {
+            return 0;
+        }
+    }
     return 1;
 }
 TEST_FN void coverage(void) {
     int k, called = 0, excepted = 0, defaults = 0, n = PUBLIC;
     for (k = 0; k < n; k++) {
-        if (was_called(public_names[k]))
+        if (was_called(public_names[k])) {
             called++;
-        else if (is_defaults(public_names[k]))
+        } else if (is_defaults(public_names[k])) {
             defaults++;
-        else if (is_exception(public_names[k]))
+        } else if (is_exception(public_names[k])) {
             excepted++;
-        else {
+        } else {
             CHECK_MSG(0, "%s: no program called it", public_names[k]);
-            if (getenv("UNCALLED")) printf("uncalled %s\n", public_names[k]);
+            if (getenv("UNCALLED")) { printf("uncalled %s\n", public_names[k]); }
         }
     }
-    for (k = 0; k < MODULES; k++)
+    for (k = 0; k < MODULES; k++) {
         CHECK_MSG(n_of_module[k], "module %s: no program ran it without an error", module_names[k]);
-    for (k = 0; k < OPTIMIZERS; k++)
+    }
+    for (k = 0; k < OPTIMIZERS; k++) {
         CHECK_MSG(n_of_optimizer[k], "optimizer %s: no program ran it without an error", optimizer_names[k]);
+    }
     CHECK(called > 0);
     printf("%d public functions: %d called, %d _defaults of options, %d exceptions (tests/differential/exceptions.def "
            "says why)\n", n, called, defaults, excepted);
@@ -515,23 +533,29 @@ TEST_FN void report(void) {
            "freed), %ld values of their replays compared\n",
            n_graphs, n_graph_calls, n_uncaptured, n_freed, n_replayed);
     printf("runs:");
-    for (k = 0; k < SETTINGS; k++)
-        if (there[k]) printf(" %s %ld", settings[k].name, n_runs[k]);
-    if (with_torch)
+    for (k = 0; k < SETTINGS; k++) {
+        if (there[k]) { printf(" %s %ld", settings[k].name, n_runs[k]); }
+    }
+    if (with_torch) {
         printf(" PyTorch %ld (%ld have no counterpart there, %ld differ where they may: without "
                "what differs %ld were compared again), %ld gradients of zeros against none",
                n_runs[TORCH], n_not_torch, n_known, n_rests, n_zeros);
+    }
     printf("\n");
-    if (n_equals) printf("known: %ld times which of equal elements is meant is not said\n", n_equals);
-    if (n_overlaps) printf("known: %ld times PyTorch reads what it has written\n", n_overlaps);
-    for (k = 0; k < (int)(sizeof cases / sizeof cases[0]); k++)
-        if (cases[k].count) printf("known: %ld times %s\n", cases[k].count, cases[k].why);
-    for (k = 0; k < (int)(sizeof knowns / sizeof knowns[0]); k++)
-        if (knowns[k].count)
+    if (n_equals) { printf("known: %ld times which of equal elements is meant is not said\n", n_equals); }
+    if (n_overlaps) { printf("known: %ld times PyTorch reads what it has written\n", n_overlaps); }
+    for (k = 0; k < (int)(sizeof cases / sizeof cases[0]); k++) {
+        if (cases[k].count) { printf("known: %ld times %s\n", cases[k].count, cases[k].why); }
+    }
+    for (k = 0; k < (int)(sizeof knowns / sizeof knowns[0]); k++) {
+        if (knowns[k].count) {
             printf("known: %ld times %s%s%s\n", knowns[k].count, knowns[k].why, *knowns[k].names ? ": " : "",
                    knowns[k].names);
-    for (k = 0; k < SETTINGS; k++)
-        if (!there[k]) printf("skipped: %s, not on this machine\n", settings[k].name);
+        }
+    }
+    for (k = 0; k < SETTINGS; k++) {
+        if (!there[k]) { printf("skipped: %s, not on this machine\n", settings[k].name); }
+    }
 }
 
 int main(int argc, char **argv) {
@@ -547,7 +571,7 @@ int main(int argc, char **argv) {
     device_start();
     with_torch = argc > 1 && strcmp(argv[argc - 1], "torch") == 0;
     if (with_torch && !start_torch(script)) {
-        if (!test_failed) printf("skipped 1 test: PyTorch is not there\n");
+        if (!test_failed) { printf("skipped 1 test: PyTorch is not there\n"); }
         with_torch = 0;
     }
     if (argc > 2 && strcmp(argv[1], "show") == 0) {
@@ -558,15 +582,14 @@ int main(int argc, char **argv) {
     }
     if (argc > 2 && strcmp(argv[1], "replay") == 0) {
         FILE *f = fopen(argv[2], "r");
-        while (f && read_program(f, &p))
-            check_program(&p, print);
-        if (f) fclose(f);
+        while (f && read_program(f, &p)) { check_program(&p, print); }
+        if (f) { fclose(f); }
         CHECK_MSG(n_programs, "%s has no program", argv[2]);
     } else if (argc > 3 && strcmp(argv[1], "check") == 0) {
         uint64_t first = strtoull(argv[2], NULL, 10), count = strtoull(argv[3], NULL, 10), j;
         printf("seeds %llu to %llu\n", (unsigned long long)first, (unsigned long long)(first + count - 1));
         for (j = 0; j < count; j++) {
-            if (test_lines > TEST_MAX_LINES - 4) test_lines = TEST_MAX_LINES - 4;
+            if (test_lines > TEST_MAX_LINES - 4) { test_lines = TEST_MAX_LINES - 4; }
             generate(&p, first + j);
             check_program(&p, print);
         }

@@ -12,7 +12,9 @@
 TEST_FN const char *a_path(void) {
     static char path[200];
     const char *folder = getenv("TMPDIR");
-    if (!*path) snprintf(path, sizeof path, "%.150s/differential.%ld", folder ? folder : "/tmp", (long)getpid());
+    if (!*path) {
+        snprintf(path, sizeof path, "%.150s/differential.%ld", folder ? folder : "/tmp", (long)getpid());
+    }
     return path;
 }
 TEST_FN tensor_t *on_host(tensor_t *x) {
@@ -46,10 +48,11 @@ TEST_FN tensor_t *by_items(tensor_t *x) {
     int64_t *i = (int64_t *)malloc(((size_t)n + 1) * sizeof *i);
     for (k = 0; k < n; k++) {
         tensor_t *one = tensor_select(flat, 0, k);
-        if (real)
+        if (real) {
             v[k] = USE(tensor_item)(one);
-        else
+        } else {
             i[k] = USE(tensor_item_i64)(one);
+        }
     }
     x = tensor_to(real ? tensor_from_n(v, TENSOR_F64, shape.dims, shape.ndim)
                        : tensor_from_n(i, TENSOR_I64, shape.dims, shape.ndim),
@@ -71,9 +74,8 @@ TEST_FN tensor_t *by_lending(tensor_t *x) {
     tensor_shape_t shape = tensor_shape(x);
     int64_t strides[TENSOR_MAX_DIMS];
     int d;
-    if (!USE(tensor_data)(x)) return tensor_clone(x); // no elements: no memory to lend
-    for (d = 0; d < shape.ndim; d++)
-        strides[d] = tensor_stride(x, d);
+    if (!USE(tensor_data)(x)) { return tensor_clone(x); } // no elements: no memory to lend
+    for (d = 0; d < shape.ndim; d++) { strides[d] = tensor_stride(x, d); }
     return tensor_clone(USE(tensor_wrap_strided)(USE(tensor_data)(x), tensor_dtype(x), shape.dims, strides, shape.ndim,
                                                  TENSOR_READ_ONLY, NULL, NULL));
 }
@@ -142,8 +144,7 @@ TEST_FN tensor_t *joined(nn_dataset_t data) {
     CHECK(USE(nn_num_batches)(l) == (data.len + 1) / 2);
     USE(nn_next)(l, &b);
     USE(nn_seek)(l, 0);
-    while (n < 64 && nn_next(l, &b))
-        part[n++] = b.x;
+    while (n < 64 && nn_next(l, &b)) { part[n++] = b.x; }
     USE(nn_data_loader_free)(l);
     return tensor_cat_n(part, n, 0);
 }
@@ -170,8 +171,10 @@ static tensor_t *(*const ways[WAYS])(tensor_t *x) = {
 };
 // A copy of x that went that way. What does not exist for x is left out.
 TEST_FN int way_is_open(tensor_t *x, int way) {
-    if (way >= WAY_npy && way <= WAY_npz_file && tensor_dtype(x) == TENSOR_BF16) return 0;
-    if (way >= WAY_loader && way <= WAY_subset) return tensor_ndim(x) && tensor_size(x, 0) && tensor_size(x, 0) < 128;
+    if (way >= WAY_npy && way <= WAY_npz_file && tensor_dtype(x) == TENSOR_BF16) { return 0; }
+    if (way >= WAY_loader && way <= WAY_subset) {
+        return tensor_ndim(x) && tensor_size(x, 0) && tensor_size(x, 0) < 128;
+    }
     return way < WAY_padding || (tensor_ndim(x) && tensor_size(x, 0));
 }
 TEST_FN tensor_t *go_round(tensor_t *x, int way) {
@@ -257,8 +260,7 @@ TEST_FN nn_module_t *detour_as_a_vector(state_t *s, nn_module_t *m, nn_module_t 
         tensor_scope_t scope = tensor_scope_begin_no_grad();
         tensor_t *vector = USE(nn_parameters_to_vector)(list, n);
         int k;
-        for (k = 0; k < n; k++)
-            tensor_fill_(list[k], 0.5);
+        for (k = 0; k < n; k++) { tensor_fill_(list[k], 0.5); }
         USE(nn_vector_to_parameters)(vector, list, n);
         tensor_scope_end(scope);
     }
@@ -307,20 +309,22 @@ TEST_FN nn_module_t *detour_inside(state_t *s, nn_module_t *m, nn_module_t *othe
     CHECK(USE(nn_get_child)(box, "part") == m && tensor_numel(USE(nn_get)(box, "table")) == 3);
     CHECK(USE(nn_children)(box, &child, &name, 1) == 1 && child == m && strcmp(name, "part") == 0);
     CHECK(USE(nn_named_buffers)(box).count >= 2);
-    for (k = 0; k < s->nmodules; k++)
-        if (s->module[k] == m) s->module[k] = box; // which frees m
+    for (k = 0; k < s->nmodules; k++) {
+        if (s->module[k] == m) { s->module[k] = box; } // which frees m
+    }
     return m;
 }
 TEST_FN nn_module_t *detour_parametrized(state_t *s, nn_module_t *m, nn_module_t *other) {
     nn_named_list_t l = USE(nn_named_parameters)(m);
     int64_t k;
     (void)s, (void)other;
-    for (k = 0; k < l.count; k++)
+    for (k = 0; k < l.count; k++) {
         if (strcmp(l.item[k].name, "weight") == 0) {
             USE(nn_register_parametrization)(m, "weight", nn_identity());
             USE(nn_remove_parametrizations)(m, "weight", 0);
             break;
         }
+    }
     return m;
 }
 TEST_FN nn_module_t *detour_looked_at(state_t *s, nn_module_t *m, nn_module_t *other) {
@@ -342,12 +346,12 @@ TEST_FN int same_state(nn_module_t *a, nn_module_t *b) {
     nn_named_list_t l = USE(nn_state)(a), r;
     int64_t k, n = l.count;
     tensor_t *mine[64];
-    for (k = 0; k < n && k < 64; k++)
-        mine[k] = l.item[k].tensor;
+    for (k = 0; k < n && k < 64; k++) { mine[k] = l.item[k].tensor; }
     r = nn_state(b); // the list of a may be gone
-    if (r.count != n) return 0;
-    for (k = 0; k < n && k < 64; k++)
-        if (!same_bytes(mine[k], r.item[k].tensor)) return 0;
+    if (r.count != n) { return 0; }
+    for (k = 0; k < n && k < 64; k++) {
+        if (!same_bytes(mine[k], r.item[k].tensor)) { return 0; }
+    }
     return 1;
 }
 // -> the module that is m now. kept: another one of its kind with its state; other: with another state
@@ -382,7 +386,7 @@ TEST_FN void group_step(nn_optimizer_t *o, tensor_t *x) {
     double lr = USE(nn_get_group_lr)(o, 0), momentum = USE(nn_get_momentum)(o);
     CHECK(USE(nn_num_groups)(o) == 1 && lr == nn_get_lr(o));
     USE(nn_set_group_lr)(o, 0, lr);
-    if (momentum == momentum) USE(nn_set_momentum)(o, momentum);
+    if (momentum == momentum) { USE(nn_set_momentum)(o, momentum); }
     nn_step(o);
     USE(nn_optimizer_state)(o, x, "exp_avg"), tensor_clear_error(); // not all have it
 }
@@ -414,8 +418,9 @@ TEST_FN void limited_step(nn_optimizer_t *o, tensor_t *x) {
 TEST_FN tensor_dtype_t module_dtype(nn_module_t *m) {
     nn_named_list_t l = nn_state(m);
     int64_t k;
-    for (k = 0; k < l.count; k++)
-        if (is_real((int)tensor_dtype(l.item[k].tensor))) return tensor_dtype(l.item[k].tensor);
+    for (k = 0; k < l.count; k++) {
+        if (is_real((int)tensor_dtype(l.item[k].tensor))) { return tensor_dtype(l.item[k].tensor); }
+    }
     return TENSOR_F32;
 }
 static void (*const ways_of_step[STEPS])(nn_optimizer_t *o, tensor_t *x) = {plain_step, scaled_step, group_step, step_again,
@@ -427,8 +432,7 @@ static void (*const ways_of_step[STEPS])(nn_optimizer_t *o, tensor_t *x) = {plai
 TEST_FN tensor_t *clip_gradients(tensor_t *const *list, int n, int how, double most) {
     tensor_t *grads[MAX_INPUTS], *norm = NULL;
     int k;
-    for (k = 0; k < n; k++)
-        grads[k] = tensor_grad(list[k]);
+    for (k = 0; k < n; k++) { grads[k] = tensor_grad(list[k]); }
     switch (how) {
     case CLIP_NORM: norm = USE(nn_clip_grad_norm_n)(list, n, most); break;
     case CLIP_LARGEST:
@@ -467,12 +471,11 @@ TEST_FN void fill_first(tensor_t *x, int how, double v) {
 // The jobs of the library from the last to the first, on the thread that calls.
 TEST_FN void backwards(void *user, int64_t n, void (*task)(void *, int64_t), void *arg) {
     (void)user;
-    while (n--)
-        task(arg, n);
+    while (n--) { task(arg, n); }
 }
 TEST_FN void heard_call(void *user, const tensor_profiler_call_t *call) {
     (void)user;
-    if (call->inputs) USE(tensor_profiler_operand)(call, 0);
+    if (call->inputs) { USE(tensor_profiler_operand)(call, 0); }
     (void)USE(tensor_profiler_node)();
 }
 TEST_FN void heard_range(void *user, const char *name) {

@@ -183,8 +183,7 @@ TEST_FN int leaf_ndim(const step_t *s) {
 TEST_FN int64_t leaf_numel(const step_t *s) {
     int64_t n = 1;
     int k;
-    for (k = AT_DIMS; k < s->ni; k++)
-        n *= s->i[k];
+    for (k = AT_DIMS; k < s->ni; k++) { n *= s->i[k]; }
     return n;
 }
 // The elements, in row-major order: those of real ones are multiples of 1/64 of the range, different ones
@@ -212,22 +211,24 @@ TEST_FN void leaf_elements(const step_t *s, double *v) {
         }
         default: v[k] = s->f[0] + (s->f[1] - s->f[0]) * u; break;
         }
-        if (s->i[AT_DTYPE] == TENSOR_BOOL) v[k] = v[k] != 0;
-        if (!is_real((int)s->i[AT_DTYPE])) v[k] = floor(v[k]);
-        if (s->i[AT_DTYPE] == TENSOR_U8 && v[k] < 0) v[k] = -v[k];
+        if (s->i[AT_DTYPE] == TENSOR_BOOL) { v[k] = v[k] != 0; }
+        if (!is_real((int)s->i[AT_DTYPE])) { v[k] = floor(v[k]); }
+        if (s->i[AT_DTYPE] == TENSOR_U8 && v[k] < 0) { v[k] = -v[k]; }
     }
-    for (k = 0; k < n && fill == FILL_SORTED; k++)
+    for (k = 0; k < n && fill == FILL_SORTED; k++) {
         for (j = k; j % last && v[j] < v[j - 1]; j--) {
             double t = v[j];
             v[j] = v[j - 1];
             v[j - 1] = t;
         }
-    if ((fill == FILL_REGULAR || fill == FILL_DEFINITE) && leaf_ndim(s) > 1)
+    }
+    if ((fill == FILL_REGULAR || fill == FILL_DEFINITE) && leaf_ndim(s) > 1) {
         for (k = 0; k < n; k++) {
             int64_t row = k / last % last, column = k % last;
-            if (fill == FILL_DEFINITE && column > row) v[k] = v[k + (column - row) * (last - 1)];
-            if (row == column) v[k] = (double)last + v[k] / 2;
+            if (fill == FILL_DEFINITE && column > row) { v[k] = v[k + (column - row) * (last - 1)]; }
+            if (row == column) { v[k] = (double)last + v[k] / 2; }
         }
+    }
 }
 
 // ---- text: one line a statement, for PyTorch's side and to keep ----
@@ -238,23 +239,18 @@ TEST_FN void write_number(FILE *f, double v) {
 TEST_FN void write_step(FILE *f, const step_t *s, int elements) {
     int k;
     fprintf(f, "%s %d %d", name_of(s), s->via, s->nin);
-    for (k = 0; k < s->nin; k++)
-        fprintf(f, " %d", s->in[k]);
+    for (k = 0; k < s->nin; k++) { fprintf(f, " %d", s->in[k]); }
     fprintf(f, " %d", s->ni);
-    for (k = 0; k < s->ni; k++)
-        fprintf(f, " %lld", (long long)s->i[k]);
+    for (k = 0; k < s->ni; k++) { fprintf(f, " %lld", (long long)s->i[k]); }
     fprintf(f, " %d", s->nf);
-    for (k = 0; k < s->nf; k++)
-        write_number(f, s->f[k]);
+    for (k = 0; k < s->nf; k++) { write_number(f, s->f[k]); }
     fprintf(f, " %d %d s=", s->out, s->nout);
-    for (k = 0; s->s[k]; k++)
-        fputc(s->s[k] == ' ' ? '_' : s->s[k], f);
+    for (k = 0; s->s[k]; k++) { fputc(s->s[k] == ' ' ? '_' : s->s[k], f); }
     if (elements && is(s, DO_leaf)) {
         int64_t n = leaf_numel(s), j;
         double *v = (double *)malloc(((size_t)n + 1) * sizeof *v);
         leaf_elements(s, v);
-        for (j = 0; j < n; j++)
-            write_number(f, v[j]);
+        for (j = 0; j < n; j++) { write_number(f, v[j]); }
         free(v);
     }
     fputc('\n', f);
@@ -262,14 +258,14 @@ TEST_FN void write_step(FILE *f, const step_t *s, int elements) {
 TEST_FN void write_program(FILE *f, const program_t *p) {
     int k;
     fprintf(f, "program %llu\n", (unsigned long long)p->seed);
-    for (k = 0; k < p->n; k++)
-        write_step(f, &p->step[k], 0);
+    for (k = 0; k < p->n; k++) { write_step(f, &p->step[k], 0); }
     fprintf(f, "run\n");
 }
 TEST_FN int number_of(const char *name) {
     int k;
-    for (k = 0; k < DO_COUNT; k++)
-        if (strcmp(statements[k].name, name) == 0) return NOPS + k;
+    for (k = 0; k < DO_COUNT; k++) {
+        if (strcmp(statements[k].name, name) == 0) { return NOPS + k; }
+    }
     k = find(name);
     return k < NOPS ? k : -1;
 }
@@ -286,28 +282,27 @@ TEST_FN int read_program(FILE *f, program_t *p) {
             p->seed = (uint64_t)whole;
             continue;
         }
-        if (strncmp(line, "run", 3) == 0) return p->n > 0;
-        if (*line == '\n' || *line == '#' || p->n == MAX_STEPS) continue;
+        if (strncmp(line, "run", 3) == 0) { return p->n > 0; }
+        if (*line == '\n' || *line == '#' || p->n == MAX_STEPS) { continue; }
         memset(s, 0, sizeof *s);
-        if (sscanf(at, "%79s %d %d%n", name, &s->via, &s->nin, &used) != 3) return 0;
+        if (sscanf(at, "%79s %d %d%n", name, &s->via, &s->nin, &used) != 3) { return 0; }
         at += used;
         s->what = number_of(name);
-        if (s->what < 0 || s->nin > MAX_INPUTS) return 0;
-        for (k = 0; k < s->nin; k++, at += used)
-            sscanf(at, "%d%n", &s->in[k], &used);
+        if (s->what < 0 || s->nin > MAX_INPUTS) { return 0; }
+        for (k = 0; k < s->nin; k++, at += used) { sscanf(at, "%d%n", &s->in[k], &used); }
         sscanf(at, "%d%n", &s->ni, &used);
         for (at += used, k = 0; k < s->ni && k < MAX_ARGS; k++, at += used) {
             sscanf(at, "%lld%n", &whole, &used);
             s->i[k] = whole;
         }
         sscanf(at, "%d%n", &s->nf, &used);
-        for (at += used, k = 0; k < s->nf && k < 4; k++, at += used)
-            sscanf(at, "%lf%n", &s->f[k], &used);
+        for (at += used, k = 0; k < s->nf && k < 4; k++, at += used) { sscanf(at, "%lf%n", &s->f[k], &used); }
         sscanf(at, "%d %d s=%n", &s->out, &s->nout, &used);
         at += used;
-        for (k = 0; at[k] && at[k] != ' ' && at[k] != '\n' && k < (int)sizeof s->s - 1; k++)
+        for (k = 0; at[k] && at[k] != ' ' && at[k] != '\n' && k < (int)sizeof s->s - 1; k++) {
             s->s[k] = at[k] == '_' ? ' ' : at[k];
-        if (s->out + s->nout > p->values) p->values = s->out + s->nout;
+        }
+        if (s->out + s->nout > p->values) { p->values = s->out + s->nout; }
         p->n++;
     }
     return 0;
@@ -332,8 +327,9 @@ TEST_FN const wording_t *wording_of(const char *name) {
         size_t length = strlen(wordings[k].name);
         if (strncmp(wordings[k].name, name, length) == 0 && length > longest &&
             (strcmp(name + length, "") == 0 || strcmp(name + length, "_") == 0 ||
-             strcmp(name + length, "_scalar") == 0 || strcmp(name + length, "_scalar_") == 0))
+             strcmp(name + length, "_scalar") == 0 || strcmp(name + length, "_scalar_") == 0)) {
             best = &wordings[k], longest = length;
+        }
     }
     return best;
 }
@@ -341,25 +337,25 @@ TEST_FN void c_value(FILE *f, int x) {
     x < 0 ? fprintf(f, "NULL") : fprintf(f, "x%d", x);
 }
 TEST_FN void c_number(FILE *f, double v) {
-    if (v != v)
+    if (v != v) {
         fprintf(f, "(double)NAN");
-    else if (v - v != 0)
+    } else if (v - v != 0) {
         fprintf(f, "%s(double)INFINITY", v < 0 ? "-" : "");
-    else
+    } else {
         fprintf(f, "%.17g", v);
+    }
 }
 TEST_FN void c_list(FILE *f, const int64_t *i, int n) {
     int k;
     fprintf(f, "(int64_t[]){");
-    for (k = 0; k < n; k++)
-        fprintf(f, "%s%lld", k ? ", " : "", (long long)i[k]);
+    for (k = 0; k < n; k++) { fprintf(f, "%s%lld", k ? ", " : "", (long long)i[k]); }
     fprintf(f, "%s}", n ? "" : "0");
 }
 TEST_FN void c_values(FILE *f, const int *in, int n) {
     int k;
     fprintf(f, "(tensor_t *[]){");
     for (k = 0; k < n; k++) {
-        if (k) fprintf(f, ", ");
+        if (k) { fprintf(f, ", "); }
         c_value(f, in[k]);
     }
     fprintf(f, "}");
@@ -373,7 +369,7 @@ TEST_FN const char *c_dtype(int dtype) {
 // Whether the text goes on with word, which is passed then.
 TEST_FN int word(const char **p, const char *text) {
     size_t n = strlen(text);
-    if (strncmp(*p, text, n) != 0) return 0;
+    if (strncmp(*p, text, n) != 0) { return 0; }
     *p += n;
     return 1;
 }
@@ -398,57 +394,58 @@ TEST_FN void c_words(FILE *f, const char *p, const step_t *s) {
         } else if (sscanf(p, "F(%d)", &k) == 1) {
             c_number(f, s->f[k]);
             p = strchr(p, ')') + 1;
-        } else if (sscanf(p, "a->in[%d]%n", &k, &length) == 1)
+        } else if (sscanf(p, "a->in[%d]%n", &k, &length) == 1) {
             c_value(f, k < s->nin ? s->in[k] : -1), p += length;
-        else if (sscanf(p, "zero_i(a->i[%d])%n", &k, &length) == 1 && length) {
+        } else if (sscanf(p, "zero_i(a->i[%d])%n", &k, &length) == 1 && length) {
             s->i[k] ? fprintf(f, "%lld", (long long)s->i[k]) : fprintf(f, "TENSOR_ZERO");
             p += length;
-        } else if (sscanf(p, "a->i[%d]%n", &k, &length) == 1)
+        } else if (sscanf(p, "a->i[%d]%n", &k, &length) == 1) {
             fprintf(f, "%lld", (long long)s->i[k]), p += length;
-        else if (sscanf(p, "Z(%d)%n", &k, &length) == 1 && length) {
+        } else if (sscanf(p, "Z(%d)%n", &k, &length) == 1 && length) {
             s->i[k] ? fprintf(f, "%lld", (long long)s->i[k]) : fprintf(f, "TENSOR_ZERO");
             p += length;
         } else if (sscanf(p, "RED(%d)%n", &k, &length) == 1 && length) {
             fprintf(f, ".reduction = (tensor_reduction_t)%lld", (long long)s->i[k]);
             p += length;
-        } else if (word(&p, "LIST"))
+        } else if (word(&p, "LIST")) {
             c_values(f, s->in, s->nin), fprintf(f, ", %d", s->nin);
-        else if (word(&p, "DIMS"))
+        } else if (word(&p, "DIMS")) {
             c_list(f, s->i, s->ni), fprintf(f, ", %d", s->ni);
-        else if (word(&p, "REST"))
+        } else if (word(&p, "REST")) {
             c_list(f, s->i + 1, s->ni - 1), fprintf(f, ", %d", s->ni - 1);
-        else if (word(&p, "COPY"))
+        } else if (word(&p, "COPY")) {
             c_value(f, s->in[0]);
-        else if (word(&p, "DT"))
+        } else if (word(&p, "DT")) {
             fprintf(f, "%s", c_dtype(dtype_of(s->s)));
-        else if (word(&p, "dtype_of(a->s)"))
+        } else if (word(&p, "dtype_of(a->s)")) {
             fprintf(f, "%s", c_dtype(dtype_of(s->s)));
-        else if (word(&p, "a->i[a->ni - 1]"))
+        } else if (word(&p, "a->i[a->ni - 1]")) {
             fprintf(f, "%lld", (long long)s->i[s->ni - 1]);
-        else if (word(&p, "(changes_itself ? A : tensor_clone(A))"))
+        } else if (word(&p, "(changes_itself ? A : tensor_clone(A))")) {
             c_value(f, s->in[0]);
-        else if (word(&p, "a->in + 2, a->nin - 2"))
+        } else if (word(&p, "a->in + 2, a->nin - 2")) {
             c_values(f, s->in + 2, s->nin - 2), fprintf(f, ", %d", s->nin - 2);
-        else if (word(&p, "a->in + 1, a->nin - 1"))
+        } else if (word(&p, "a->in + 1, a->nin - 1")) {
             c_values(f, s->in + 1, s->nin - 1), fprintf(f, ", %d", s->nin - 1);
-        else if (word(&p, "a->in, a->nin"))
+        } else if (word(&p, "a->in, a->nin")) {
             c_values(f, s->in, s->nin), fprintf(f, ", %d", s->nin);
-        else if (word(&p, "a->i + 2, a->ni - 2"))
+        } else if (word(&p, "a->i + 2, a->ni - 2")) {
             c_list(f, s->i + 2, s->ni - 2), fprintf(f, ", %d", s->ni - 2);
-        else if (word(&p, "a->i + 1, a->ni - 1"))
+        } else if (word(&p, "a->i + 1, a->ni - 1")) {
             c_list(f, s->i + 1, s->ni - 1), fprintf(f, ", %d", s->ni - 1);
-        else if (word(&p, "a->i, a->ni"))
+        } else if (word(&p, "a->i, a->ni")) {
             c_list(f, s->i, s->ni), fprintf(f, ", %d", s->ni);
-        else if (word(&p, "a->i + a->ni / 2"))
+        } else if (word(&p, "a->i + a->ni / 2")) {
             c_list(f, s->i + s->ni / 2, s->ni / 2);
-        else if (word(&p, "a->ni / 2"))
+        } else if (word(&p, "a->ni / 2")) {
             fprintf(f, "%d", s->ni / 2);
-        else if (word(&p, "a->s"))
+        } else if (word(&p, "a->s")) {
             fprintf(f, "\"%s\"", s->s);
-        else if (word(&p, "a->i"))
+        } else if (word(&p, "a->i")) {
             c_list(f, s->i, s->ni);
-        else
+        } else {
             fputc(*p++, f);
+        }
     }
 }
 TEST_FN void c_call(FILE *f, const step_t *s) {
@@ -470,15 +467,17 @@ TEST_FN void c_call(FILE *f, const step_t *s) {
     } else if (strcmp(w->form, "PAIR") == 0) {
         fprintf(f, "tensor_pair_t p%d = tensor_%s", s->out, name);
         c_words(f, args, s);
-        for (k = 0; k < s->nout; k++)
+        for (k = 0; k < s->nout; k++) {
             fprintf(f, "; tensor_t *x%d = p%d.%s", s->out + k, s->out, k ? "indices" : "values");
+        }
     } else {
         int here = name[strlen(name) - 1] == '_', many = strcmp(w->form, "ONE_N") == 0;
         fprintf(f, "tensor_t *x%d = tensor_", s->out);
-        if (here && many && w->name[strlen(w->name) - 1] != '_')
+        if (here && many && w->name[strlen(w->name) - 1] != '_') {
             fprintf(f, "%s_n_", w->name);
-        else
+        } else {
             fprintf(f, "%s%s", name, many ? "_n" : "");
+        }
         c_words(f, args, s);
     }
     fprintf(f, ";\n");
@@ -490,14 +489,14 @@ TEST_FN void c_leaf(FILE *f, const step_t *s) {
     leaf_elements(s, v);
     fprintf(f, "double d%d[] = {", o);
     for (k = 0; k < n; k++) {
-        if (k) fprintf(f, ", ");
+        if (k) { fprintf(f, ", "); }
         c_number(f, v[k]);
     }
     fprintf(f, "%s};\n    tensor_t *x%d = tensor_to(tensor_from_n(d%d, TENSOR_F64, ", n ? "" : "0", o, o);
     c_list(f, s->i + AT_DIMS, leaf_ndim(s));
     fprintf(f, ", %d), %s);", leaf_ndim(s), c_dtype((int)s->i[AT_DTYPE]));
-    if (s->i[AT_LAYOUT]) fprintf(f, " x%d = arrange(x%d, '%c');", o, o, (char)s->i[AT_LAYOUT]);
-    if (s->i[AT_GRAD]) fprintf(f, " tensor_requires_grad_(x%d, 1);", o);
+    if (s->i[AT_LAYOUT]) { fprintf(f, " x%d = arrange(x%d, '%c');", o, o, (char)s->i[AT_LAYOUT]); }
+    if (s->i[AT_GRAD]) { fprintf(f, " tensor_requires_grad_(x%d, 1);", o); }
     fprintf(f, "\n");
     free(v);
 }
@@ -521,10 +520,11 @@ TEST_FN void write_c(FILE *f, const program_t *p) {
             break;
         case DO_end:
             depth--;
-            if (x >= 0)
+            if (x >= 0) {
                 fprintf(f, "tensor_t *x%d = tensor_scope_return(s%d, x%d);\n", s->out, depth, x);
-            else
+            } else {
                 fprintf(f, "tensor_scope_end(s%d);\n", depth);
+            }
             break;
         case DO_reset: fprintf(f, "tensor_scope_reset(s%d);\n", depth - 1); break;
         case DO_mode: fprintf(f, "tensor_set_grad_enabled(%d);\n", (int)s->i[0]); break;
@@ -544,8 +544,9 @@ TEST_FN void write_c(FILE *f, const program_t *p) {
                     s->nout, x, x);
             c_values(f, s->in + 1, s->nin - 1);
             fprintf(f, ", %d, g%d, %d);\n", s->nin - 1, s->out, (int)s->i[0]);
-            for (j = 0; j < s->nout; j++)
+            for (j = 0; j < s->nout; j++) {
                 fprintf(f, "    tensor_t *x%d = g%d[%d];\n", s->out + j, s->out, j);
+            }
             break;
         case DO_backward:
             fprintf(f, "tensor_backward_with(x%d, weights(x%d), %d);\n", x, x, (int)s->i[0]);

@@ -25,16 +25,16 @@ static int train(const char *name, nn_module_t *net, nn_optimizer_t *o, tensor_t
                  loss_t loss, double clip) {
     tensor_graph_t *g = NULL;
     for (int i = 0; i < 2; i++) {
-        if (i) CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        if (i) { CHECK(tensor_capture_begin(TENSOR_CPU) == 0); }
         tensor_scope_t scope = tensor_scope_begin();
         nn_zero_grad(o);
         tensor_t *l = loss(nn_forward(net, x), target);
         tensor_backward(l);
-        if (clip > 0) nn_clip_grad_norm(o, clip);
+        if (clip > 0) { nn_clip_grad_norm(o, clip); }
         nn_step(o);
-        if (!with_grads) nn_zero_grad(o);       // they are temporaries, or the optimizer makes them
+        if (!with_grads) { nn_zero_grad(o); }       // they are temporaries, or the optimizer makes them
         seen = tensor_scope_return(scope, tensor_detach(l));
-        if (i) g = tensor_capture_end();
+        if (i) { g = tensor_capture_end(); }
     }
     CHECK_OK();
     char path[300];
@@ -97,7 +97,7 @@ static tensor_t *by_hand(tensor_t *y, tensor_t *target) {
 static nn_module_t *net(nn_module_t *activation, nn_module_t *last) {
     nn_module_t *m =
         nn_sequential(nn_linear(8, 16), activation, nn_linear(16, 12), nn_tanh(), nn_linear(12, 4));
-    if (last) nn_append(m, last);
+    if (last) { nn_append(m, last); }
     return m;
 }
 
@@ -233,8 +233,7 @@ static tensor_t *picked(tensor_t *y, tensor_t *target) {
 // y has queries, keys and values side by side.
 static tensor_t *attended(tensor_t *y, tensor_t *target, int causal) {
     tensor_t *part[3];
-    for (int i = 0; i < 3; i++)
-        part[i] = tensor_narrow(y, -1, 4 * i, 4);
+    for (int i = 0; i < 3; i++) { part[i] = tensor_narrow(y, -1, 4 * i, 4); }
     tensor_t *z = tensor_scaled_dot_product_attention(part[0], part[1], part[2], .is_causal = causal);
     return tensor_mse_loss(z, target);
 }
@@ -360,7 +359,7 @@ static int is_there(const char *name) {
     char path[300];
     file_name(path, sizeof path, name);
     FILE *f = fopen(path, "r");
-    if (f) fclose(f);
+    if (f) { fclose(f); }
     return f != NULL;
 }
 

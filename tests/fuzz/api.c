@@ -26,8 +26,8 @@ static struct {
 } program;
 
 static void put(tensor_t *x) {
-    if (!x || tensor_numel(x) > MOST_ELEMENTS) return;
-    if (tensor_is_poison(x) && ++program.failed % 16 != 0) return;
+    if (!x || tensor_numel(x) > MOST_ELEMENTS) { return; }
+    if (tensor_is_poison(x) && ++program.failed % 16 != 0) { return; }
     program.ring[program.at++ % RING] = x;
 }
 static tensor_t *taken(bytes_t *b) {
@@ -41,17 +41,17 @@ static int64_t a_number(bytes_t *b, int64_t usual) {
                                       5,         7,         8,         9,        100, -100, INT32_MAX,
                                       INT32_MIN, INT64_MAX, INT64_MIN, 1u << 31, 64,  17};
     unsigned k = next_byte(b);
-    if (k < 128) return usual;
+    if (k < 128) { return usual; }
     return special[k % (sizeof special / sizeof *special)];
 }
 static double a_real(bytes_t *b, double usual) {
     static const double special[] = {0,    1,     -1,     0.5, -0.5,  2, 1e-30,
                                      1e30, 1e300, -1e300, 100, 0.999, 3, 1e-310};
     unsigned k = next_byte(b);
-    if (k < 128) return usual;
-    if (k == 128) return (double)NAN;
-    if (k == 129) return (double)INFINITY;
-    if (k == 130) return -(double)INFINITY;
+    if (k < 128) { return usual; }
+    if (k == 128) { return (double)NAN; }
+    if (k == 129) { return (double)INFINITY; }
+    if (k == 130) { return -(double)INFINITY; }
     return special[k % (sizeof special / sizeof *special)];
 }
 static tensor_dtype_t a_dtype(bytes_t *b) {
@@ -89,27 +89,27 @@ static void call_op(bytes_t *b) {
     for (k = 0; k < a.nin; k++) {
         int ring = (flags & FROM_RING) || ((flags & SOME_RING) && next_byte(b) < 100);
         a.in[k] = ring ? taken(b) : input_of(&t->c.in[k], k, t->op->lo, t->op->hi, dtype);
-        if (!ring && (flags & WITH_GRAD) && a.in[k] && is_data(&t->c.in[k]))
+        if (!ring && (flags & WITH_GRAD) && a.in[k] && is_data(&t->c.in[k])) {
             tensor_requires_grad_(a.in[k], 1);
+        }
     }
     tensor_clear_error();
     if ((flags & CHANGE_INTEGERS) && !fixed_integers(t->op->name)) {
         int more = (int)(next_byte(b) % 8);
-        for (k = 0; k < a.ni; k++)
-            a.i[k] = a_number(b, a.i[k]);
-        for (; more >= 6 && a.ni < 12; more--)
-            a.i[a.ni++] = a_number(b, 1);
+        for (k = 0; k < a.ni; k++) { a.i[k] = a_number(b, a.i[k]); }
+        for (; more >= 6 && a.ni < 12; more--) { a.i[a.ni++] = a_number(b, 1); }
     }
-    if (flags & CHANGE_REALS)
-        for (k = 0; k < 4; k++)
-            a.f[k] = a_real(b, a.f[k]);
-    if (flags & CHANGE_TEXT) change_text(b, a.s);
+    if (flags & CHANGE_REALS) {
+        for (k = 0; k < 4; k++) { a.f[k] = a_real(b, a.f[k]); }
+    }
+    if (flags & CHANGE_TEXT) { change_text(b, a.s); }
     changes_itself = (flags & IN_ITSELF) != 0;
-    if (traced) fprintf(stderr, "%s \"%s\" dtype %d flags %u\n", t->op->name, t->c.text, (int)dtype, flags);
+    if (traced) {
+        fprintf(stderr, "%s \"%s\" dtype %d flags %u\n", t->op->name, t->c.text, (int)dtype, flags);
+    }
     t->op->call(&a);
     changes_itself = 0;
-    for (k = 0; k < a.nout && k < MAX_OUT; k++)
-        put(a.out[k]);
+    for (k = 0; k < a.nout && k < MAX_OUT; k++) { put(a.out[k]); }
 }
 
 // ---- views, changes in place ----
@@ -119,8 +119,9 @@ static void make_view(bytes_t *b) {
     unsigned kind = next_byte(b) % 17;
     int64_t d = a_number(b, (int64_t)(next_byte(b) % 4)), n[4], s[4];
     int k;
-    for (k = 0; k < 4; k++)
+    for (k = 0; k < 4; k++) {
         n[k] = a_number(b, (int64_t)(next_byte(b) % 5)), s[k] = a_number(b, (int64_t)(next_byte(b) % 5));
+    }
     switch (kind) {
     case 0: y = tensor_narrow(x, d, n[0], n[1]); break;
     case 1: y = tensor_select(x, d, n[0]); break;
@@ -145,7 +146,7 @@ static void make_view(bytes_t *b) {
 static void change(bytes_t *b) {
     tensor_t *x = taken(b), *y = taken(b), *z = NULL;
     unsigned kind = next_byte(b) % 12;
-    if (traced) fprintf(stderr, "change %u of %p by %p\n", kind, (void *)x, (void *)y);
+    if (traced) { fprintf(stderr, "change %u of %p by %p\n", kind, (void *)x, (void *)y); }
     switch (kind) {
     case 0: z = tensor_add_(x, y); break;
     case 1: z = tensor_mul_(x, y); break;
@@ -156,7 +157,7 @@ static void change(bytes_t *b) {
     case 6: z = tensor_mul_scalar_(x, a_real(b, 0.5)); break;
     case 7: z = tensor_uniform_(x, 0, 1); break;
     case 8:
-        if (program.nkept) tensor_set(&program.kept[next_byte(b) % (unsigned)program.nkept], y);
+        if (program.nkept) { tensor_set(&program.kept[next_byte(b) % (unsigned)program.nkept], y); }
         break;
     case 9: z = tensor_exp_(tensor_select(x, 0, 0)); break;
     case 10: z = tensor_copy_(tensor_narrow(x, 0, 0, 1), tensor_narrow(x, 0, 1, 1)); break;
@@ -170,7 +171,7 @@ static void change(bytes_t *b) {
 static void differentiate(bytes_t *b) {
     tensor_t *y = taken(b), *x = taken(b), *in[2], *out[2] = {NULL, NULL};
     unsigned kind = next_byte(b) % 12;
-    if (traced) fprintf(stderr, "gradient %u of %p, %p\n", kind, (void *)y, (void *)x);
+    if (traced) { fprintf(stderr, "gradient %u of %p, %p\n", kind, (void *)y, (void *)x); }
     switch (kind) {
     case 0:
     case 1: tensor_backward(tensor_sum(tensor_to(y, TENSOR_F32))); break;
@@ -222,10 +223,11 @@ static void change_scope(bytes_t *b) {
                         : tensor_scope_begin();
     } else if (program.nscopes > 1 && kind < 9) {
         program.nscopes--;
-        if (kind == 6)
+        if (kind == 6) {
             put(tensor_scope_return(*top, taken(b)));
-        else
+        } else {
             tensor_scope_end(*top);
+        }
     } else if (program.nscopes > 1) {
         tensor_scope_reset(*top);
     }
@@ -235,11 +237,13 @@ static void own(bytes_t *b) {
     switch (next_byte(b) % 4) {
     case 0:
     case 1:
-        if (program.nkept < MOST_KEPT && !tensor_is_poison(tensor_keep(x))) program.kept[program.nkept++] = x;
+        if (program.nkept < MOST_KEPT && !tensor_is_poison(tensor_keep(x))) {
+            program.kept[program.nkept++] = x;
+        }
         break;
     case 2: tensor_free(x); break;
     default:
-        if (program.nkept) tensor_free(program.kept[--program.nkept]);
+        if (program.nkept) { tensor_free(program.kept[--program.nkept]); }
         break;
     }
 }
@@ -256,7 +260,7 @@ static void look(bytes_t *b) {
     case 3: tensor_equal(x, y); break;
     case 4: put(tensor_to(x, (int)a_dtype(b))); break;
     case 5:
-        if (tensor_numel(x) <= MOST_ELEMENTS) test_hash(TEST_HASH, x);
+        if (tensor_numel(x) <= MOST_ELEMENTS) { test_hash(TEST_HASH, x); }
         break;
     case 6: tensor_item_i64(x); break;
     case 7: tensor_memory_report(text, sizeof text); break;
@@ -268,12 +272,11 @@ static void look(bytes_t *b) {
 static void api_setup(void) {
     static case_t cases[MAX_CASES];
     int k, j, n, room = 0;
-    if (tried) return;
+    if (tried) { return; }
     traced = getenv("FUZZ_TRACE") != NULL;
-    for (k = 0; k < NOPS - ONLY_FIXTURES; k++)
-        room += cases_of_op(&ops[k], 0, cases, MAX_CASES);
+    for (k = 0; k < NOPS - ONLY_FIXTURES; k++) { room += cases_of_op(&ops[k], 0, cases, MAX_CASES); }
     tried = (tried_t *)malloc((size_t)room * sizeof *tried);
-    if (!tried) abort();
+    if (!tried) { abort(); }
     for (k = 0; k < NOPS - ONLY_FIXTURES; k++) {
         n = cases_of_op(&ops[k], 0, cases, MAX_CASES);
         for (j = 0; j < n; j++) {
@@ -298,8 +301,7 @@ static void program_end(void) {
     tensor_clear_error();
     tensor_set_autocast(TENSOR_DTYPE_NONE);
     tensor_set_grad_enabled(1);
-    while (program.nkept)
-        tensor_free(program.kept[--program.nkept]);
+    while (program.nkept) { tensor_free(program.kept[--program.nkept]); }
     tensor_scope_end(program.scopes[0]);
 }
 
@@ -310,21 +312,22 @@ static void api(const uint8_t *data, size_t size) {
     PROMISE(tensor_ok(), "%s", tensor_error_text());
     for (steps = 0; b.p < b.end && steps < MOST_STEPS; steps++) {
         unsigned kind = next_byte(&b) % 16;
-        if (kind < 8)
+        if (kind < 8) {
             call_op(&b);
-        else if (kind < 10)
+        } else if (kind < 10) {
             make_view(&b);
-        else if (kind == 10)
+        } else if (kind == 10) {
             change(&b);
-        else if (kind < 13)
+        } else if (kind < 13) {
             differentiate(&b);
-        else if (kind == 13)
+        } else if (kind == 13) {
             change_scope(&b);
-        else if (kind == 14)
+        } else if (kind == 14) {
             own(&b);
-        else
+        } else {
             look(&b);
-        if (traced) fprintf(stderr, "%d: kind %u: %s\n", steps, kind, tensor_error_text());
+        }
+        if (traced) { fprintf(stderr, "%d: kind %u: %s\n", steps, kind, tensor_error_text()); }
         PROMISE(tensor_ok() || *tensor_error_text(), "an error without a text");
         PROMISE(tensor_error_code() != TENSOR_ERR_INTERNAL, "%s", tensor_error_text());
         calls++;

@@ -22,11 +22,11 @@ static void arrays_again(tensor_t *x) {
 // whose header's text ends at the first NUL; the length and the line feed are added.
 static void arrays(const uint8_t *data, size_t size) {
     unsigned kind = size ? *data++ : 0;
-    if (size) size--;
+    if (size) { size--; }
     uint8_t *file = (uint8_t *)malloc(size + 12);
-    if (!file) abort();
+    if (!file) { abort(); }
     if (kind == 1) {
-        if (size) memcpy(file, data, size);
+        if (size) { memcpy(file, data, size); }
         nn_npz_t *r = nn_npz_parse(file, size);
         PROMISE(arrays_known(tensor_error_code()), "%s", tensor_error_text());
         tensor_clear_error();
@@ -34,7 +34,7 @@ static void arrays(const uint8_t *data, size_t size) {
             tensor_t *x = nn_npz_get(r, nn_npz_name(r, k));
             PROMISE(arrays_known(tensor_error_code()), "%s", tensor_error_text());
             tensor_clear_error();
-            if (!tensor_is_poison(x)) arrays_again(x);
+            if (!tensor_is_poison(x)) { arrays_again(x); }
         }
         nn_npz_close(r);
     } else {
@@ -45,9 +45,9 @@ static void arrays(const uint8_t *data, size_t size) {
             memcpy(file, "\x93NUMPY\1", 8);
             file[8] = (uint8_t)((header + 1) & 255);
             file[9] = (uint8_t)((header + 1) >> 8 & 255);
-            if (header) memcpy(file + 10, data, header);
+            if (header) { memcpy(file + 10, data, header); }
             file[10 + header] = '\n';
-            if (rest) memcpy(file + 11 + header, nul + 1, rest);
+            if (rest) { memcpy(file + 11 + header, nul + 1, rest); }
             n = 11 + header + rest;
         } else if (size) {
             memcpy(file, data, size);

@@ -22,7 +22,7 @@ static void fails(int sig) {
     char text[100];
     int n = snprintf(text, sizeof text, "signal %d in program %llu of seed %llu\n", sig,
                      (unsigned long long)number, (unsigned long long)seed);
-    if (write(2, text, (size_t)n) < 0) _exit(2);
+    if (write(2, text, (size_t)n) < 0) { _exit(2); }
     signal(sig, SIG_DFL);
     raise(sig);
 }

@@ -17,7 +17,7 @@ static uint8_t *read_all(const char *path, size_t *n) {
     FILE *f = fopen(path, "rb");
     uint8_t *p = (uint8_t *)malloc(1 << 16);
     *n = f && p ? fread(p, 1, 1 << 16, f) : 0;
-    if (f) fclose(f);
+    if (f) { fclose(f); }
     return p;
 }
 static nn_checkpoint_t checkpoint_of(int k, int64_t step) {
@@ -39,8 +39,7 @@ static uint64_t world_hash(int k, int64_t step) {
     nn_checkpoint_t c = checkpoint_of(k, step);
     PROMISE(nn_checkpoint_save(checkpoint_probe, &c) == 0, "%s", tensor_error_text());
     p = read_all(checkpoint_probe, &n);
-    for (i = 0; i < n; i++)
-        h = (h ^ p[i]) * 1099511628211ull;
+    for (i = 0; i < n; i++) { h = (h ^ p[i]) * 1099511628211ull; }
     free(p);
     return h;
 }
@@ -49,12 +48,12 @@ static void train(int k) {
     tensor_t *x = tensor_ones(2, 2);
     nn_module_zero_grad(worlds[k].net);
     tensor_backward(tensor_sum(tensor_square(nn_forward(worlds[k].net, x))));
-    if (worlds[k].opt) nn_step(worlds[k].opt);
+    if (worlds[k].opt) { nn_step(worlds[k].opt); }
     tensor_scope_end(scope);
 }
 static void checkpoint_setup(void) {
     int k;
-    if (worlds[0].net) return;
+    if (worlds[0].net) { return; }
     fuzz_path(checkpoint_path, sizeof checkpoint_path, "checkpoint");
     fuzz_path(checkpoint_probe, sizeof checkpoint_probe, "probe");
     checkpoint_scaler = tensor_keep(nn_grad_scaler(1024, 100));
@@ -63,12 +62,12 @@ static void checkpoint_setup(void) {
         nn_module_t *m = nn_sequential(nn_linear(2, 2), nn_batch_norm1d(2));
         tensor_t *bias = nn_get(m, "0.bias"), *weight = nn_get(m, "0.weight");
         nn_optimizer_t *o = NULL;
-        if (k == 1) o = nn_sgd(m, .lr = 0.1, .momentum = 0.9);
-        if (k == 2) o = nn_adamw(m, .lr = 0.01, .amsgrad = 1);
-        if (k == 3) o = nn_rmsprop(m, .momentum = 0.5, .centered = 1);
-        if (k == 4) o = nn_muon(.list = &weight, .count = 1);
-        if (k == 5) o = nn_nadam(m);
-        if (k == 2) nn_optimizer_group(o, &bias, 1, .lr = 0.5, .weight_decay = 0.25);
+        if (k == 1) { o = nn_sgd(m, .lr = 0.1, .momentum = 0.9); }
+        if (k == 2) { o = nn_adamw(m, .lr = 0.01, .amsgrad = 1); }
+        if (k == 3) { o = nn_rmsprop(m, .momentum = 0.5, .centered = 1); }
+        if (k == 4) { o = nn_muon(.list = &weight, .count = 1); }
+        if (k == 5) { o = nn_nadam(m); }
+        if (k == 2) { nn_optimizer_group(o, &bias, 1, .lr = 0.5, .weight_decay = 0.25); }
         worlds[k].net = m;
         worlds[k].opt = o;
         train(k);
@@ -85,7 +84,7 @@ static void checkpoint(const uint8_t *data, size_t size) {
     file = file_of(size ? data + 1 : data, size ? size - 1 : 0, &bytes);
     before = world_hash(k, step);
     f = fopen(checkpoint_path, "wb");
-    if (!f || fwrite(file, 1, bytes, f) != bytes) abort();
+    if (!f || fwrite(file, 1, bytes, f) != bytes) { abort(); }
     fclose(f);
     free(file);
     if (size && data[0] >= 128) {

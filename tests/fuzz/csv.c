@@ -19,7 +19,7 @@ static size_t csv_put(char *to, const char *field) {
     size_t n = 0;
     to[n++] = '"';
     for (; *field; field++) {
-        if (*field == '"') to[n++] = '"';
+        if (*field == '"') { to[n++] = '"'; }
         to[n++] = *field;
     }
     to[n++] = '"';
@@ -30,11 +30,12 @@ static void csv_again(const kit_csv_t *csv, char separator) {
     int64_t columns = kit_csv_columns(csv), rows = kit_csv_rows(csv);
     size_t room = 1, n = 0;
     for (int64_t row = -1; row < rows; row++) {
-        for (int64_t k = 0; k < columns; k++)
+        for (int64_t k = 0; k < columns; k++) {
             room += 2 * strlen(row < 0 ? kit_csv_name(csv, k) : kit_csv_field(csv, row, k)) + 3;
+        }
     }
     char *text = (char *)malloc(room);
-    if (!text) abort();
+    if (!text) { abort(); }
     for (int64_t row = -1; row < rows; row++) {
         for (int64_t k = 0; k < columns; k++) {
             n += csv_put(text + n, row < 0 ? kit_csv_name(csv, k) : kit_csv_field(csv, row, k));
@@ -57,7 +58,7 @@ static void csv_again(const kit_csv_t *csv, char separator) {
 // The first byte of an input chooses the separator.
 static void csv(const uint8_t *data, size_t size) {
     const char separator = size ? ",;\t"[*data % 3] : ',';
-    if (size) data++, size--;
+    if (size) { data++, size--; }
     kit_csv_t *c = kit_parse_csv(data, size, "fuzz.csv", separator);
     if (!c) {
         csv_refused("fuzz.csv");

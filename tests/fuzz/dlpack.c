@@ -40,7 +40,7 @@ static int64_t dlpack_number(bytes_t *b, int *huge) {
     static const int64_t numbers[] = {-1, INT64_MIN, INT64_MAX, INT64_C(1) << 31, INT64_C(1) << 32,
                                       INT64_C(1) << 58, INT64_C(1) << 62, 65536};
     unsigned first = next_byte(b);
-    if (first < 128) return (int64_t)first % 12;
+    if (first < 128) { return (int64_t)first % 12; }
     *huge = 1;
     return numbers[first % 8];
 }
@@ -58,8 +58,8 @@ static int dlpack_differs(tensor_t *x, const dlpack_t *m, const int64_t *strides
         }
         const char *want = (const char *)m->t.data + m->t.byte_offset + at * (int64_t)size;
         // A truth that is neither 0 nor 1 may become 1.
-        if (m->t.code == 6 && !have[i] == !*want) continue;
-        if (memcmp(have + (size_t)i * size, want, size) != 0) return 1;
+        if (m->t.code == 6 && !have[i] == !*want) { continue; }
+        if (memcmp(have + (size_t)i * size, want, size) != 0) { return 1; }
     }
     return 0;
 }
@@ -70,8 +70,9 @@ static void dlpack(const uint8_t *data, size_t size) {
     int huge = 0;
     dlpack_t m;
     dlpack_old_t old;
-    for (size_t i = 0; i < sizeof dlpack_memory; i++)
+    for (size_t i = 0; i < sizeof dlpack_memory; i++) {
         dlpack_memory[i] = (char)((i * 7 + i / 251) & 0x3F); // no NaN, whose bits a copy may change
+    }
     memset(&m, 0, sizeof m);
     const unsigned head = next_byte(&b);
     m.major = head % 8 == 7 ? next_byte(&b) : 1;
@@ -97,13 +98,12 @@ static void dlpack(const uint8_t *data, size_t size) {
         low += reach < 0 ? reach : 0;
         high += reach > 0 ? reach : 0;
         row *= shape[d] ? shape[d] : 1;
-        if (row > DLPACK_HALF) huge = 1;
+        if (row > DLPACK_HALF) { huge = 1; }
     }
     low = low * (m.t.bits / 8), high = (high + 1) * (m.t.bits / 8) + 64;
-    if (low < -DLPACK_HALF || high > DLPACK_HALF) huge = 1;
+    if (low < -DLPACK_HALF || high > DLPACK_HALF) { huge = 1; }
     if (huge) { // what is copied is read: such sizes only look at memory
-        for (int d = 0; d < 12; d++)
-            strides[d] = strides[d] < 0 ? -strides[d] : strides[d];
+        for (int d = 0; d < 12; d++) { strides[d] = strides[d] < 0 ? -strides[d] : strides[d]; }
         m.t.byte_offset = 0;
     }
     dlpack_given_back = 0;
@@ -120,8 +120,9 @@ static void dlpack(const uint8_t *data, size_t size) {
             "%s", tensor_error_text());
     if (code == 0) {
         PROMISE(m.major == 1 && m.t.lanes == 1 && tensor_ndim(x) == m.t.ndim, "a tensor of another kind");
-        for (int d = 0; d < m.t.ndim; d++)
+        for (int d = 0; d < m.t.ndim; d++) {
             PROMISE(tensor_size(x, d) == shape[d], "dim %d is %lld", d, (long long)tensor_size(x, d));
+        }
         PROMISE(huge || !dlpack_differs(x, &m, rows), "other elements");
     }
     PROMISE(code == 0 || dlpack_given_back == most, "given back %d times", dlpack_given_back);

@@ -99,7 +99,7 @@ TEST_FN unsigned next_pair(bytes_t *b) {
 TEST_FN char *rest_as_string(bytes_t *b) {
     size_t n = (size_t)(b->end - b->p);
     char *s = (char *)malloc(n + 1);
-    if (!s) abort();
+    if (!s) { abort(); }
     memcpy(s, b->p, n);
     s[n] = 0;
     b->p = b->end;
@@ -116,8 +116,8 @@ TEST_FN uint8_t *file_of(const uint8_t *data, size_t size, size_t *bytes) {
     if (size == 0 || data[0] == 0) {
         *bytes = size ? size - 1 : 0;
         file = (uint8_t *)malloc(*bytes + 1);
-        if (!file) abort();
-        if (*bytes) memcpy(file, data + 1, *bytes);
+        if (!file) { abort(); }
+        if (*bytes) { memcpy(file, data + 1, *bytes); }
         return file;
     }
     data++, size--;
@@ -125,11 +125,10 @@ TEST_FN uint8_t *file_of(const uint8_t *data, size_t size, size_t *bytes) {
     header = nul ? (size_t)(nul - data) : size;
     *bytes = 8 + header + (nul ? size - header - 1 : 0);
     file = (uint8_t *)malloc(*bytes);
-    if (!file) abort();
-    for (k = 0; k < 8; k++)
-        file[k] = (uint8_t)(k < 4 ? header >> 8 * k : 0);
-    if (header) memcpy(file + 8, data, header);
-    if (nul) memcpy(file + 8 + header, nul + 1, size - header - 1);
+    if (!file) { abort(); }
+    for (k = 0; k < 8; k++) { file[k] = (uint8_t)(k < 4 ? header >> 8 * k : 0); }
+    if (header) { memcpy(file + 8, data, header); }
+    if (nul) { memcpy(file + 8 + header, nul + 1, size - header - 1); }
     return file;
 }
 

@@ -15,7 +15,7 @@ static void gguf_setting(const kit_gguf_t *f, const char *key, const uint8_t *da
     PROMISE(most <= (int64_t)size, "\"%s\" has %lld entries", key, (long long)most);
     for (int64_t i = 0; i <= most && i < 8; i++) {
         const char *text = kit_gguf_text(f, key, i, &n);
-        if (!text) continue;
+        if (!text) { continue; }
         PROMISE((const uint8_t *)text >= data && n <= size && (const uint8_t *)text + n <= data + size,
                 "\"%s\" is not in the file", key);
     }
@@ -48,8 +48,7 @@ static void gguf(const uint8_t *data, size_t size) {
                 (long long)tensor_numel(x), (unsigned long long)size);
         tensor_clear_error();
     }
-    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
-        gguf_setting(f, keys[k], data, size);
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) { gguf_setting(f, keys[k], data, size); }
     kit_gguf_close(f);
 }
 FUZZ_TARGET(gguf, gguf_setup)

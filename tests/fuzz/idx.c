@@ -6,8 +6,8 @@ static void idx(const uint8_t *data, size_t size) {
     uint8_t *file = (uint8_t *)malloc(size + 1);
     tensor_t *x;
     int code;
-    if (!file) abort();
-    if (size) memcpy(file, data, size);
+    if (!file) { abort(); }
+    if (size) { memcpy(file, data, size); }
     x = nn_parse_idx(file, size);
     code = tensor_error_code();
     PROMISE(code == 0 || code == TENSOR_ERR_FORMAT || code == TENSOR_ERR_SHAPE ||

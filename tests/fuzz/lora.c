@@ -9,20 +9,19 @@ static nn_module_t *lora_net;
 static char lora_path[64];
 
 static void lora_setup(void) {
-    if (lora_net) return;
+    if (lora_net) { return; }
     fuzz_path(lora_path, sizeof lora_path, "lora");
     lora_net = nn_sequential(nn_linear(2, 2));
     kit_lora_t how;
     memset((void *)&how, 0, sizeof how);
     how.rank = 1;
-    if (kit_lora(lora_net, "0", how) != 1) abort();
+    if (kit_lora(lora_net, "0", how) != 1) { abort(); }
 }
 
 static uint64_t lora_hash(void) {
     nn_named_list_t list = nn_named_parameters(lora_net);
     uint64_t h = TEST_HASH;
-    for (int64_t i = 0; i < list.count; i++)
-        h = test_hash(h, list.item[i].tensor);
+    for (int64_t i = 0; i < list.count; i++) { h = test_hash(h, list.item[i].tensor); }
     return h;
 }
 
@@ -30,7 +29,7 @@ static void lora(const uint8_t *data, size_t size) {
     size_t bytes;
     uint8_t *file = file_of(data, size, &bytes);
     FILE *f = fopen(lora_path, "wb");
-    if (!f || fwrite(file, 1, bytes, f) != bytes || fclose(f) != 0) abort();
+    if (!f || fwrite(file, 1, bytes, f) != bytes || fclose(f) != 0) { abort(); }
     free(file);
     const uint64_t before = lora_hash();
     const int code = kit_lora_load(lora_path, lora_net);

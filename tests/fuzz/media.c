@@ -20,7 +20,7 @@ static void media_given(tensor_t *x, uint64_t most) {
             "%s", tensor_error_text());
     PROMISE(code != 0 || (uint64_t)tensor_numel(x) <= most, "%lld elements, %llu can be there",
             (long long)tensor_numel(x), (unsigned long long)most);
-    if (code == 0) test_hash(TEST_HASH, x); // reads all of it
+    if (code == 0) { test_hash(TEST_HASH, x); } // reads all of it
     tensor_clear_error();
 }
 
@@ -29,9 +29,8 @@ static void media_cifar(bytes_t *b, int classes) {
     size_t record = classes == 10 ? 3073 : 3074, size = next_byte(b) % 4 * record + next_byte(b) % 2;
     size_t n = (size_t)(b->end - b->p);
     uint8_t *file = (uint8_t *)malloc(size + !size);
-    if (!file) abort();
-    for (size_t i = 0; i < size; i++)
-        file[i] = n ? b->p[(i / record + i % record) % n] : 0;
+    if (!file) { abort(); }
+    for (size_t i = 0; i < size; i++) { file[i] = n ? b->p[(i / record + i % record) % n] : 0; }
     kit_cifar_t c = kit_parse_cifar(file, size, "fuzz", classes);
     int good = tensor_ok();
     PROMISE(!good || tensor_numel(c.labels) * (int64_t)record == (int64_t)size, "other records");
@@ -44,7 +43,7 @@ static void media_cifar(bytes_t *b, int classes) {
 // there is memory.
 static unsigned char *media_decode(const void *data, size_t size, int *width, int *height, int *channels) {
     int says[3];
-    if (size < sizeof says) return NULL;
+    if (size < sizeof says) { return NULL; }
     memcpy(says, data, sizeof says);
     *width = says[0], *height = says[1], *channels = says[2];
     double bytes = (double)says[0] * says[1] * says[2];
@@ -55,7 +54,7 @@ static void media_picture(const uint8_t *data, size_t size) {
     char path[64];
     fuzz_path(path, sizeof path, "picture");
     FILE *f = fopen(path, "wb");
-    if (!f || fwrite(data, 1, size, f) != size || fclose(f) != 0) abort();
+    if (!f || fwrite(data, 1, size, f) != size || fclose(f) != 0) { abort(); }
     tensor_t *x = kit_read_image(path, media_decode, free);
     int code = tensor_error_code();
     PROMISE(tensor_is_poison(x) == (code != 0), "%s", tensor_error_text());

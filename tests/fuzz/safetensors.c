@@ -8,7 +8,7 @@ enum { SAFE_MOST = 64 }; // tensors of a file that are looked at
 static nn_module_t *safe_net;
 
 static void safetensors_setup(void) {
-    if (!safe_net) safe_net = nn_linear(3, 2);
+    if (!safe_net) { safe_net = nn_linear(3, 2); }
 }
 static int safe_known(int code) {
     return code == TENSOR_OK || code == TENSOR_ERR_FORMAT || code == TENSOR_ERR_OUT_OF_MEMORY;
@@ -66,10 +66,10 @@ static void safe_tested(nn_safetensors_t *r, const uint8_t *file, size_t bytes) 
     uint64_t before = safe_hash();
     safe_unchanged(nn_self_test(r, safe_net), before);
     PROMISE(before == safe_hash(), "a test changed the module");
-    if (!nn_safetensors_metadata(r, "test.inputs")) return;
+    if (!nn_safetensors_metadata(r, "test.inputs")) { return; }
     fuzz_path(path, sizeof path, "tested");
     FILE *f = fopen(path, "wb");
-    if (!f || fwrite(file, 1, bytes, f) != bytes || fclose(f) != 0) abort();
+    if (!f || fwrite(file, 1, bytes, f) != bytes || fclose(f) != 0) { abort(); }
     safe_unchanged(nn_load_tested(path, safe_net), before);
     before = safe_hash();
     safe_unchanged(nn_load(path, safe_net, .partial = 1, .prefix = "test/"), before);
@@ -101,8 +101,8 @@ static void safetensors(const uint8_t *data, size_t size) {
     PROMISE(nn_safetensors_name(r, count) == NULL && nn_safetensors_name(r, -1) == NULL,
             "a name that is not there");
     nn_safetensors_metadata(r, "format");
-    if (n && n == count) safe_written(names, tensors, n);
-    if (r) safe_tested(r, file, bytes);
+    if (n && n == count) { safe_written(names, tensors, n); }
+    if (r) { safe_tested(r, file, bytes); }
     nn_safetensors_close(r);
     safe_module(file, bytes);
     free(file);

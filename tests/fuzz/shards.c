@@ -8,18 +8,18 @@ static size_t shards_size;
 
 static void shards_write(const char *path, const void *data, size_t size) {
     FILE *f = fopen(path, "wb");
-    if (!f || fwrite(data, 1, size, f) != size || fclose(f) != 0) abort();
+    if (!f || fwrite(data, 1, size, f) != size || fclose(f) != 0) { abort(); }
 }
 
 static void shards_setup(void) {
     const char *const names[2] = {"a", "b.weight"};
-    if (shards_size) return;
+    if (shards_size) { return; }
     fuzz_path(shards_index, sizeof shards_index, "shards.json");
     fuzz_path(shards_part, sizeof shards_part, "part");
     tensor_t *t[2] = {tensor_arange(0, 6, 1, TENSOR_F32), tensor_ones(2, 2)};
     tensor_t *file = nn_safetensors_format(names, t, 2, NULL, 0);
     shards_size = (size_t)tensor_numel(file);
-    if (shards_size > sizeof shards_bytes) abort();
+    if (shards_size > sizeof shards_bytes) { abort(); }
     memcpy(shards_bytes, tensor_data(file), shards_size);
 }
 

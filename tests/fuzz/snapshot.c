@@ -5,7 +5,7 @@ static nn_module_t *snapshot_net;
 static nn_optimizer_t *snapshot_opt;
 
 static void snapshot_setup(void) {
-    if (snapshot_net) return;
+    if (snapshot_net) { return; }
     snapshot_net = nn_linear(3, 2);
     snapshot_opt = nn_adam(snapshot_net, .lr = 0.01);
     tensor_backward(tensor_sum(nn_forward(snapshot_net, tensor_ones(1, 3))));
@@ -24,13 +24,13 @@ static void snapshot(const uint8_t *data, size_t size) {
     bytes_t b = {data, data + size};
     const size_t bytes = nn_snapshot_size(snapshot_net, snapshot_opt);
     uint8_t *before = (uint8_t *)malloc(bytes), *after = (uint8_t *)malloc(bytes);
-    if (!before || !after) abort();
+    if (!before || !after) { abort(); }
     snapshot_now(before, bytes);
     const int whole = next_byte(&b) != 0;
     size_t n = whole ? bytes : (size_t)(b.end - b.p);
     uint8_t *block = (uint8_t *)malloc(n + !n);
-    if (!block) abort();
-    if (n) memcpy(block, whole ? before : b.p, n);
+    if (!block) { abort(); }
+    if (n) { memcpy(block, whole ? before : b.p, n); }
     while (whole && b.p < b.end) {
         unsigned at = next_pair(&b);
         block[at % bytes] = (uint8_t)next_byte(&b);

@@ -7,7 +7,7 @@ enum { STRING_KINDS = 18 };
 static nn_module_t *net;
 
 static void strings_setup(void) {
-    if (!net) net = nn_sequential(nn_linear(2, 2), nn_sequential(nn_linear(2, 3), nn_relu()));
+    if (!net) { net = nn_sequential(nn_linear(2, 2), nn_sequential(nn_linear(2, 3), nn_relu())); }
 }
 
 // Tensors of several ranks.
@@ -31,11 +31,10 @@ static void looked_at(tensor_t *y) {
         tensor_shape_t s = tensor_shape(y);
         int64_t n = 1;
         int d;
-        for (d = 0; d < s.ndim; d++)
-            n *= s.dims[d];
+        for (d = 0; d < s.ndim; d++) { n *= s.dims[d]; }
         PROMISE(s.ndim >= 0 && s.ndim <= TENSOR_MAX_DIMS && n == tensor_numel(y), "%d dims, %lld elements",
                 s.ndim, (long long)n);
-        if (n <= 1 << 16) test_hash(TEST_HASH, y); // an expanded view may have as many as it likes
+        if (n <= 1 << 16) { test_hash(TEST_HASH, y); } // an expanded view may have as many as it likes
     }
 }
 
@@ -54,13 +53,12 @@ static void strings(const uint8_t *data, size_t size) {
     case 2: looked_at(tensor_einsum_n(s, list, 1 + (int)(which & 1))); break;
     case 3:
     case 4:
-        if (bar) *bar = 0;
+        if (bar) { *bar = 0; }
         looked_at(tensor_rearrange(x, s, bar ? bar + 1 : NULL, .h = which >> 5, .w = kind == 4 ? 2 : 0,
                                    .b = which >> 7));
         break;
     case 5:
-        for (k = 0; k < 8; k++)
-            to[k] = k == (int)(which >> 5) ? NULL : &sizes[k];
+        for (k = 0; k < 8; k++) { to[k] = k == (int)(which >> 5) ? NULL : &sizes[k]; }
         n = tensor_check_n(x, s, to, (int)(which >> 3) % 9);
         PROMISE(n == tensor_error_code(), "code %d, error %d", n, tensor_error_code());
         break;

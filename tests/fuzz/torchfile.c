@@ -8,12 +8,11 @@
 static nn_module_t *torchfile_net;
 
 static void torchfile_setup(void) {
-    if (!torchfile_net) torchfile_net = nn_linear(3, 2);
+    if (!torchfile_net) { torchfile_net = nn_linear(3, 2); }
 }
 
 static size_t torchfile_number(uint8_t *p, size_t at, uint64_t value, int bytes) {
-    for (int k = 0; k < bytes; k++)
-        p[at + (size_t)k] = (uint8_t)(value >> 8 * k);
+    for (int k = 0; k < bytes; k++) { p[at + (size_t)k] = (uint8_t)(value >> 8 * k); }
     return at + (size_t)bytes;
 }
 
@@ -26,7 +25,7 @@ static uint8_t *torchfile_archive(const uint8_t *program, size_t n, size_t *byte
     const size_t sizes[3] = {n, 6, sizeof storage};
     size_t offset[3], at = 0, directory;
     uint8_t *p = (uint8_t *)calloc(1, n + 600);
-    if (!p) abort();
+    if (!p) { abort(); }
     for (int k = 0; k < 3; k++) {
         size_t length = strlen(names[k]);
         offset[k] = at;
@@ -35,7 +34,7 @@ static uint8_t *torchfile_archive(const uint8_t *program, size_t n, size_t *byte
         torchfile_number(p, at + 22, sizes[k], 4);
         torchfile_number(p, at + 26, length, 2);
         memcpy(p + at + 30, names[k], length);
-        if (sizes[k]) memcpy(p + at + 30 + length, data[k], sizes[k]);
+        if (sizes[k]) { memcpy(p + at + 30 + length, data[k], sizes[k]); }
         at += 30 + length + sizes[k];
     }
     directory = at;
@@ -77,7 +76,7 @@ static void torchfile_read(const uint8_t *file, size_t bytes) {
         PROMISE(tensor_is_poison(x) == (code != 0), "%s", tensor_error_text());
         PROMISE(code == 0 || code == TENSOR_ERR_OUT_OF_MEMORY, "%s", tensor_error_text());
         tensor_clear_error();
-        if (!tensor_is_poison(x) && tensor_numel(x) < 4096) test_hash(TEST_HASH, x); // reads all of it
+        if (!tensor_is_poison(x) && tensor_numel(x) < 4096) { test_hash(TEST_HASH, x); } // reads all of it
     }
     tensor_t *w = nn_get(torchfile_net, "weight"), *b = nn_get(torchfile_net, "bias");
     uint64_t before = test_hash(test_hash(TEST_HASH, w), b);

@@ -11,12 +11,13 @@ static void write_met(void) {
     const char *path = getenv("MET");
     FILE *f = path ? fopen(path, "w") : NULL;
     int k;
-    for (k = 0; f && k < MOST_MUTANTS; k++)
-        if (tensor__met[k]) fprintf(f, "%d\n", k);
-    if (f) fclose(f);
+    for (k = 0; f && k < MOST_MUTANTS; k++) {
+        if (tensor__met[k]) { fprintf(f, "%d\n", k); }
+    }
+    if (f) { fclose(f); }
 }
 __attribute__((constructor)) static void choose(void) {
     const char *text = getenv("MUTANT");
-    if (text) tensor__mutant = atoi(text);
+    if (text) { tensor__mutant = atoi(text); }
     atexit(write_met);
 }

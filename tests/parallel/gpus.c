@@ -30,16 +30,16 @@ static int passed, failed;
 static void check(int good, const char *what, const char *mode) {
     passed += good;
     failed += !good;
-    if (!good) printf("%s: %s\n", mode, what);
+    if (!good) { printf("%s: %s\n", mode, what); }
 }
 
 static int heard; // how many ranks have ended; atomic
 
 // Hangs until the others have given up; or is gone as a killed process is, with its work half done.
 static void trouble(const char *how) {
-    if (!strcmp(how, "die")) pthread_exit(NULL);
-    if (strcmp(how, "hang")) return;
-    for (int k = 0; k < 3000 && __atomic_load_n(&heard, __ATOMIC_ACQUIRE) < MOST - 1; k++) usleep(10000);
+    if (!strcmp(how, "die")) { pthread_exit(NULL); }
+    if (strcmp(how, "hang")) { return; }
+    for (int k = 0; k < 3000 && __atomic_load_n(&heard, __ATOMIC_ACQUIRE) < MOST - 1; k++) { usleep(10000); }
 }
 
 static void quiet(int code, const char *text, void *user) { (void)code, (void)text, (void)user; }
@@ -50,7 +50,7 @@ static int stuck(void) {
     void *request = NULL;
     int code = ranks.sum(ranks.user, 0, x, &request);
     tensor_capture_begin(ranks.device);
-    if (!code) code = ranks.wait(ranks.user, &request, 0);
+    if (!code) { code = ranks.wait(ranks.user, &request, 0); }
     fprintf(out, "%s\n", tensor_error_text());
     tensor_clear_error();
     tensor_graph_free(tensor_capture_end());
@@ -59,16 +59,16 @@ static int stuck(void) {
 }
 
 static int run(const job_t *job) {
-    if (!strcmp(job->mode, "missing")) return missing();
-    if (!strcmp(job->mode, "shards")) return shards();
-    if (!strcmp(job->mode, "again")) return again();
-    if (!strcmp(job->mode, "kept")) return kept();
-    if (!strcmp(job->mode, "frozen")) return frozen();
-    if (!strcmp(job->mode, "cleared")) return cleared();
-    if (!strcmp(job->mode, "stuck")) return stuck();
-    if (!strcmp(job->mode, "masks")) return masks(job->file);
-    if (!strcmp(job->mode, "resume")) return train("even", job->file, 1);
-    if (!strncmp(job->mode, "broken-", 7)) return broken(job->mode + 7);
+    if (!strcmp(job->mode, "missing")) { return missing(); }
+    if (!strcmp(job->mode, "shards")) { return shards(); }
+    if (!strcmp(job->mode, "again")) { return again(); }
+    if (!strcmp(job->mode, "kept")) { return kept(); }
+    if (!strcmp(job->mode, "frozen")) { return frozen(); }
+    if (!strcmp(job->mode, "cleared")) { return cleared(); }
+    if (!strcmp(job->mode, "stuck")) { return stuck(); }
+    if (!strcmp(job->mode, "masks")) { return masks(job->file); }
+    if (!strcmp(job->mode, "resume")) { return train("even", job->file, 1); }
+    if (!strncmp(job->mode, "broken-", 7)) { return broken(job->mode + 7); }
     return train(job->mode, job->file, 0);
 }
 
@@ -77,9 +77,9 @@ static double timeout_of(const char *mode) {
     static const char *const all[] = {"broken-absent", "broken-hang", "broken-late", "broken-leave",
                                       "broken-die",    "broken-empty"};
     for (int k = 0; k < 6; k++) {
-        if (!strcmp(mode, all[k])) return 2;
+        if (!strcmp(mode, all[k])) { return 2; }
     }
-    if (!strcmp(mode, "stuck")) return 0;
+    if (!strcmp(mode, "stuck")) { return 0; }
     return 60;
 }
 
@@ -88,7 +88,7 @@ static void *rank_run(void *arg) {
     tensor_device_t device = (tensor_device_t)(TENSOR_CUDA + job->rank);
     tensor_set_error_handler(quiet, NULL);
     out = job->out;
-    if (!strcmp(job->mode, "broken-absent") && job->rank == job->size - 1) return NULL;
+    if (!strcmp(job->mode, "broken-absent") && job->rank == job->size - 1) { return NULL; }
     job->code = kit_nccl_ranks(&ranks, job->rank, job->size, job->id, device, timeout_of(job->mode));
     if (job->code) {
         fprintf(out, "rank %d ends with %s: %s\n", job->rank, tensor_code_name(job->code), tensor_error_text());
@@ -99,7 +99,9 @@ static void *rank_run(void *arg) {
         __atomic_fetch_add(&heard, 1, __ATOMIC_ACQ_REL);
         kit_nccl_end(&ranks);
     }
-    if (job->code && strncmp(job->mode, "broken-", 7)) printf("rank %d: %s\n", job->rank, tensor_error_text());
+    if (job->code && strncmp(job->mode, "broken-", 7)) {
+        printf("rank %d: %s\n", job->rank, tensor_error_text());
+    }
     tensor_thread_end();
     return NULL;
 }
@@ -130,9 +132,9 @@ static int same(FILE *one, FILE *two) {
     double loss, beside;
     while (fscanf(two, "%d %lf", &other, &beside) == 2) {
         do {
-            if (fscanf(one, "%d %lf", &step, &loss) != 2) return -1;
+            if (fscanf(one, "%d %lf", &step, &loss) != 2) { return -1; }
         } while (step < other);
-        if (step != other || !(loss - beside < 1e-6 && beside - loss < 1e-6)) return -1;
+        if (step != other || !(loss - beside < 1e-6 && beside - loss < 1e-6)) { return -1; }
         n++;
     }
     return n;
@@ -142,7 +144,7 @@ static int same(FILE *one, FILE *two) {
 // up hears that from NCCL.
 static void text_is(const char *mode, FILE *file, const char *want) {
     char line[500] = "says nothing", first[200];
-    if (!fgets(line, sizeof line, file)) strcpy(line, "says nothing");
+    if (!fgets(line, sizeof line, file)) { strcpy(line, "says nothing"); }
     line[strcspn(line, "\n")] = 0;
     snprintf(first, sizeof first, "%.*s", (int)strcspn(want, "|"), want);
     const char *second = strchr(want, '|');
@@ -155,7 +157,7 @@ static void broken_is(const char *const row[4]) {
     FILE *says[MOST];
     check(!start(row[0], MOST, says, NULL), "no rank fails", row[0]);
     for (int rank = 0; rank < MOST; rank++) {
-        if (row[1 + rank][0]) text_is(row[0], says[rank], row[1 + rank]);
+        if (row[1 + rank][0]) { text_is(row[0], says[rank], row[1 + rank]); }
     }
     check(difftime(time(NULL), begin) < 30, "takes too long", row[0]);
 }
@@ -213,7 +215,7 @@ int main(int argc, char **argv) {
     }
     check(start("stuck", 1, one, NULL), "a rank fails", "stuck");
     text_is("stuck", one[0], "cuda_stream_query");
-    for (int k = 0; k < BROKEN; k++) broken_is(broken_by[k]);
+    for (int k = 0; k < BROKEN; k++) { broken_is(broken_by[k]); }
     // The ranks that have gone have left nothing that a shutdown would wait for.
     check(tensor_shutdown() == 0 && tensor_cuda_shutdown() == 0, "the shutdown fails", "all");
     printf("%d passed, %d failed\n", passed, failed);

@@ -11,7 +11,7 @@ static int passed, failed, errors;
 static void check_at(int line, int good, const char *what) {
     passed += good != 0;
     failed += !good;
-    if (!good) printf("profiled.c:%d: not so: %s (%s)\n", line, what, tensor_error_text());
+    if (!good) { printf("profiled.c:%d: not so: %s (%s)\n", line, what, tensor_error_text()); }
 }
 #define check(good, what) check_at(__LINE__, good, what)
 
@@ -27,14 +27,14 @@ static kit_profiler_row_t row(kit_profiler_t *p, int by, const char *name) {
     static const kit_profiler_row_t none = {"", 0, 0, 0, 0, 0, 0, 0};
     int n = kit_profiler_rows(p, by, rows, 64);
     for (int k = 0; k < n && k < 64; k++) {
-        if (!strcmp(rows[k].name, name)) return rows[k];
+        if (!strcmp(rows[k].name, name)) { return rows[k]; }
     }
     return none;
 }
 
 static int count(const char *text, const char *part) {
     int n = 0;
-    for (const char *at = text; (at = strstr(at, part)) != NULL; at++) n++;
+    for (const char *at = text; (at = strstr(at, part)) != NULL; at++) { n++; }
     return n;
 }
 
@@ -70,7 +70,7 @@ static void times(const char *path) {
     check(kit_profiler_trace(p, path) == 0, "the trace is written");
     FILE *file = fopen(path, "rb");
     text[file ? fread(text, 1, sizeof text - 1, file) : 0] = 0;
-    if (file) fclose(file);
+    if (file) { fclose(file); }
     remove(path);
     check(count(text, "\"tid\":2,\"ph\":\"X\"") == 6, "a track of the device");
     check(count(text, "\"name\":\"device 0\"") == 1, "the track has a name");
@@ -108,9 +108,9 @@ static void ring_turns(void) {
     tensor_t *x = tensor_randn(2);
     kit_profiler_t *p = kit_profiler_cuda_start();
     int good = 1, made = 0;
-    for (int k = 0; k < CALLS; k++) tensor_add_(x, x);
+    for (int k = 0; k < CALLS; k++) { tensor_add_(x, x); }
     kit_profiler_cuda__ring_t *ring = ((kit_profiler_cuda__state_t *)p->marks.user)->ring;
-    for (int k = 0; k <= KIT_PROFILER_MARKS; k++) made += ring->event[k] != NULL;
+    for (int k = 0; k <= KIT_PROFILER_MARKS; k++) { made += ring->event[k] != NULL; }
     check(made == KIT_PROFILER_MARKS + 1 && ring->marks == 2 * CALLS, "events are used again");
     check(p->read > 0, "the first marks are read on the way");
     kit_profiler_stop(p);

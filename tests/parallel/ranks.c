@@ -34,8 +34,8 @@ static void *own_calloc(size_t n, size_t bytes) { return fails_now() ? NULL : ca
 #include "train.h"
 
 static void trouble(const char *how) {
-    if (!strcmp(how, "hang")) sleep(60);
-    if (!strcmp(how, "die")) kill(getpid(), SIGKILL);
+    if (!strcmp(how, "hang")) { sleep(60); }
+    if (!strcmp(how, "die")) { kill(getpid(), SIGKILL); }
 }
 
 static int by_value(const void *a, const void *b) {
@@ -65,7 +65,7 @@ static void time_steps(kit_parallel_t *p, nn_module_t *net, nn_optimizer_t *opt,
         tensor_t *loss = tensor_mean(tensor_square(nn_forward(net, x)));
         tensor_backward(kit_parallel_loss(p, loss, samples / ranks.size));
         own[1] = MPI_Wtime();
-        if (sums) kit_parallel_finish(p);
+        if (sums) { kit_parallel_finish(p); }
         own[1] = MPI_Wtime() - own[1];
         nn_step(opt);
         own[0] = MPI_Wtime() - begin;
@@ -85,7 +85,7 @@ static int speed(int64_t samples) {
                                      nn_linear(WIDTH, WIDTH), nn_relu(), nn_linear(WIDTH, WIDTH));
     nn_optimizer_t *opt = nn_sgd(net, .lr = 1e-3);
     kit_parallel_t *p = kit_parallel_open(&ranks, net, opt, 0);
-    if (!p) return 1;
+    if (!p) { return 1; }
     double with[RUNS], without[RUNS], alone[RUNS], waits[RUNS];
     time_steps(p, net, opt, samples, 1, with, waits); // warm
     time_steps(p, net, opt, samples, 0, without, waits);
@@ -117,10 +117,10 @@ static int late_gather(void) {
     }
     int code = kit_parallel_total(&ranks, 1, 2, sums), there;
     double *own = (double *)malloc(N * sizeof(double));
-    for (int k = 0; own && k < N; k++) own[k] = k + 0.5;
+    for (int k = 0; own && k < N; k++) { own[k] = k + 0.5; }
     double end = MPI_Wtime() + 4;
-    while (MPI_Wtime() < end) MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
-    for (int k = 0; own && k < N; k++) own_is_good = own_is_good && own[k] == k + 0.5;
+    while (MPI_Wtime() < end) { MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE); }
+    for (int k = 0; own && k < N; k++) { own_is_good = own_is_good && own[k] == k + 0.5; }
     own_is_good = own_is_good && own && code == TENSOR_ERR_IO;
     puts(own_is_good ? "rank 0 ends with IO: its memory is its own" : "a late answer in other memory");
     fflush(stdout);
@@ -154,10 +154,10 @@ static int failed_together(int failed, double took) {
     double sums[2];
     int last = ranks.rank == ranks.size - 1, code = tensor_error_code();
     int odd = took > 1 || failed != (code != 0) || (failed && (code == TENSOR_ERR_OUT_OF_MEMORY) != last);
-    if (odd) printf("rank %d: %g s, failed %d: %s\n", ranks.rank, took, failed, tensor_error_text());
+    if (odd) { printf("rank %d: %g s, failed %d: %s\n", ranks.rank, took, failed, tensor_error_text()); }
     tensor_clear_error();
-    if (kit_parallel_total(&ranks, failed, odd, sums) || sums[1] > 0) return -1;
-    if (sums[0] > 0 && sums[0] < ranks.size) return -1;
+    if (kit_parallel_total(&ranks, failed, odd, sums) || sums[1] > 0) { return -1; }
+    if (sums[0] > 0 && sums[0] < ranks.size) { return -1; }
     return sums[0] > 0;
 }
 
@@ -173,9 +173,9 @@ static int memory(void) {
     fails_in = last ? 0 : -1;
     failed = kit_mpi_ranks(&again, 2);
     fails_in = -1;
-    if (!failed) puts("an opening without memory succeeds");
+    if (!failed) { puts("an opening without memory succeeds"); }
     tensor_clear_error();
-    if (MPI_Wtime() - begin > 1 || kit_mpi_ranks(&ranks, 2)) return 1;
+    if (MPI_Wtime() - begin > 1 || kit_mpi_ranks(&ranks, 2)) { return 1; }
     for (failed = 1; failed == 1; failures++) {
         tensor_empty_cache();
         begin = MPI_Wtime();
@@ -183,33 +183,33 @@ static int memory(void) {
         p = kit_parallel_open(&ranks, net, opt, 0);
         fails_in = -1;
         failed = failed_together(p == NULL, MPI_Wtime() - begin);
-        if (failed) kit_parallel_close(p);
+        if (failed) { kit_parallel_close(p); }
     }
-    if (failed || failures < 8) printf("%d openings: not all ranks alike\n", failures);
+    if (failed || failures < 8) { printf("%d openings: not all ranks alike\n", failures); }
     int good = !failed && failures >= 8;
-    if (good) batch(p, net, 0, 32);
+    if (good) { batch(p, net, 0, 32); }
     good = good && !kit_parallel_finish(p);
     puts(good ? "good" : "wrong");
-    if (good) kit_parallel_close(p);
+    if (good) { kit_parallel_close(p); }
     return tensor_error_code();
 }
 
 // The last rank starts MPI and goes no further; or all of them have MPI as the mode says.
 static void start_mpi(const char *mode) {
     int level, rank, size;
-    if (!strcmp(mode, "broken-threads") || !strcmp(mode, "broken-ended")) MPI_Init(NULL, NULL);
-    if (!strcmp(mode, "broken-ended")) MPI_Finalize();
-    if (strcmp(mode, "broken-absent")) return;
+    if (!strcmp(mode, "broken-threads") || !strcmp(mode, "broken-ended")) { MPI_Init(NULL, NULL); }
+    if (!strcmp(mode, "broken-ended")) { MPI_Finalize(); }
+    if (strcmp(mode, "broken-absent")) { return; }
     MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (rank == size - 1) sleep(60);
+    if (rank == size - 1) { sleep(60); }
 }
 
 // The first process that ends with an error ends the others, who shall have said theirs by then.
 static int leave(int code) {
     fflush(stdout);
-    if (code) sleep(1);
+    if (code) { sleep(1); }
     return code != 0;
 }
 
@@ -226,26 +226,41 @@ int main(int argc, char **argv) {
         const char *rank = getenv("OMPI_COMM_WORLD_RANK");
         printf("rank %s ends with %s: %s\n", rank ? rank : "?", tensor_code_name(tensor_error_code()), tensor_error_text());
         leave(1);
-        if (!strcmp(mode, "broken-threads")) MPI_Finalize();
+        if (!strcmp(mode, "broken-threads")) { MPI_Finalize(); }
         return 1;
     }
     make_data();
     int code;
-    if (!strcmp(mode, "missing")) code = missing();
-    else if (!strcmp(mode, "shards")) code = shards();
-    else if (!strcmp(mode, "speed")) code = speed(file ? atoi(file) : 1024);
-    else if (!strcmp(mode, "again")) code = again();
-    else if (!strcmp(mode, "kept")) code = kept();
-    else if (!strcmp(mode, "frozen")) code = frozen();
-    else if (!strcmp(mode, "cleared")) code = cleared();
-    else if (!strcmp(mode, "masks")) code = masks(file);
-    else if (!strcmp(mode, "memory")) code = memory();
-    else if (!strcmp(mode, "broken-large")) code = large_sum();
-    else if (!strcmp(mode, "broken-gather")) code = late_gather();
-    else if (!strncmp(mode, "broken-", 7)) code = broken(mode + 7);
-    else if (!strcmp(mode, "resume")) code = train("even", file, 1);
-    else code = train(mode, file, 0);
-    if (code && strncmp(mode, "broken-", 7)) printf("%s\n", tensor_error_text());
+    if (!strcmp(mode, "missing")) {
+        code = missing();
+    } else if (!strcmp(mode, "shards")) {
+        code = shards();
+    } else if (!strcmp(mode, "speed")) {
+        code = speed(file ? atoi(file) : 1024);
+    } else if (!strcmp(mode, "again")) {
+        code = again();
+    } else if (!strcmp(mode, "kept")) {
+        code = kept();
+    } else if (!strcmp(mode, "frozen")) {
+        code = frozen();
+    } else if (!strcmp(mode, "cleared")) {
+        code = cleared();
+    } else if (!strcmp(mode, "masks")) {
+        code = masks(file);
+    } else if (!strcmp(mode, "memory")) {
+        code = memory();
+    } else if (!strcmp(mode, "broken-large")) {
+        code = large_sum();
+    } else if (!strcmp(mode, "broken-gather")) {
+        code = late_gather();
+    } else if (!strncmp(mode, "broken-", 7)) {
+        code = broken(mode + 7);
+    } else if (!strcmp(mode, "resume")) {
+        code = train("even", file, 1);
+    } else {
+        code = train(mode, file, 0);
+    }
+    if (code && strncmp(mode, "broken-", 7)) { printf("%s\n", tensor_error_text()); }
     tensor_shutdown();
     return leave(code);
 }

@@ -47,10 +47,10 @@ static int64_t part_of(int64_t first, int64_t n, tensor_t **x, tensor_t **y) {
 static double batch(kit_parallel_t *p, nn_module_t *net, int64_t first, int64_t n) {
     tensor_t *x, *y, *loss = NULL;
     int64_t mine = part_of(first, n, &x, &y);
-    if (mine) loss = tensor_cross_entropy(nn_forward(net, x), y);
+    if (mine) { loss = tensor_cross_entropy(nn_forward(net, x), y); }
     tensor_t *weighted = kit_parallel_loss(p, loss, mine);
     double value = loss ? tensor_item(loss) : 0;
-    if (weighted) tensor_backward(weighted);
+    if (weighted) { tensor_backward(weighted); }
     return kit_parallel_mean(p, value, (double)mine);
 }
 
@@ -61,9 +61,9 @@ static int train(const char *how, const char *file, int resume) {
     // Adam hardly notices a wrong scale of gradients, SGD does.
     nn_optimizer_t *opt = uneven || norm ? nn_sgd(net, .lr = 0.1, .momentum = 0.9) : nn_adam(net, .lr = 3e-3);
     int64_t step = 0;
-    if (resume) nn_load_checkpoint(file, net, opt, &step);
+    if (resume) { nn_load_checkpoint(file, net, opt, &step); }
     kit_parallel_t *p = kit_parallel_open(&ranks, net, opt, step);
-    if (!p) return 1;
+    if (!p) { return 1; }
     tensor_scope_t scope = tensor_scope_begin();
     for (; step < STEPS && tensor_ok(); step++, tensor_scope_reset(scope)) {
         double loss;
@@ -78,17 +78,17 @@ static int train(const char *how, const char *file, int resume) {
         } else {
             loss = batch(p, net, 32 * (step % 8), 32);
         }
-        if (kit_parallel_finish(p)) break;
+        if (kit_parallel_finish(p)) { break; }
         nn_step(opt);
-        if (ranks.rank == 0) fprintf(out, "%d %.9f\n", (int)step, loss);
-        if (!file || resume || step + 1 != SAVE_AT || ranks.rank) continue;
+        if (ranks.rank == 0) { fprintf(out, "%d %.9f\n", (int)step, loss); }
+        if (!file || resume || step + 1 != SAVE_AT || ranks.rank) { continue; }
         nn_save_checkpoint(file, net, opt, step + 1);
     }
     tensor_scope_end(scope);
     nn_named_list_t list = nn_named_parameters(net);
     for (int64_t i = 0; i < list.count; i++) {
         int idle = !strcmp(list.item[i].name, "0.idle");
-        if (idle && tensor_grad(list.item[i].tensor)) fputs("idle has a gradient\n", out);
+        if (idle && tensor_grad(list.item[i].tensor)) { fputs("idle has a gradient\n", out); }
     }
     kit_parallel_close(p);
     return tensor_error_code();
@@ -99,8 +99,8 @@ static int missing(void) {
     nn_module_t *net = make_net(8, 0);
     kit_parallel_t *p = kit_parallel_open(&ranks, net, NULL, 0);
     tensor_t *idle = nn_named_parameters(net).item[2].tensor;
-    if (ranks.rank == 0) tensor_backward(tensor_sum(tensor_mul_scalar(idle, 5)));
-    if (kit_parallel_finish(p)) return 1;
+    if (ranks.rank == 0) { tensor_backward(tensor_sum(tensor_mul_scalar(idle, 5))); }
+    if (kit_parallel_finish(p)) { return 1; }
     tensor_t *g = tensor_grad(idle);
     fprintf(out, "%s\n", g && tensor_item(tensor_sum(g)) * ranks.size == 15 ? "good" : "wrong");
     kit_parallel_close(p);
@@ -112,8 +112,8 @@ static int again(void) {
     nn_module_t *net = nn_linear(4, 2);
     nn_parameter(net, "idle", tensor_ones(3));
     kit_parallel_t *p = kit_parallel_open(&ranks, net, NULL, 0);
-    for (int k = 0; p && k < 2; k++) tensor_backward(tensor_sum(nn_forward(net, tensor_ones(1, 4))));
-    if (!p || kit_parallel_finish(p)) return 1;
+    for (int k = 0; p && k < 2; k++) { tensor_backward(tensor_sum(nn_forward(net, tensor_ones(1, 4)))); }
+    if (!p || kit_parallel_finish(p)) { return 1; }
     tensor_t *g = tensor_grad(nn_get(net, "bias"));
     fprintf(out, "%s\n", g && tensor_item(tensor_sum(g)) == 4 ? "good" : "wrong");
     kit_parallel_close(p);
@@ -133,7 +133,7 @@ static int kept(void) {
     for (int step = 0; good && step < 3; step++) {
         double mine = step + 1 + ranks.rank, sum = 0;
         for (int r = 0; r < ranks.size; r++) { sum += step + 1 + r; }
-        if (step == 2) kit_parallel_sync(p, 0);
+        if (step == 2) { kit_parallel_sync(p, 0); }
         tensor_backward(tensor_sum(tensor_mul_scalar(weight, mine)));
         want += sum / ranks.size;
         if (step == 2) {
@@ -165,7 +165,7 @@ static int cleared(void) {
     for (int step = 0; good && step < 3; step++) {
         tensor_set_grad(weight, NULL);
         tensor_backward(tensor_sum(tensor_mul_scalar(weight, ranks.rank + 1)));
-        if (step == 1 && ranks.rank == ranks.size - 1) tensor_raise(TENSOR_ERR_INTERNAL, "its own");
+        if (step == 1 && ranks.rank == ranks.size - 1) { tensor_raise(TENSOR_ERR_INTERNAL, "its own"); }
         int code = kit_parallel_finish(p);
         good = step == 1 ? code != 0 : code == 0;
         tensor_clear_error();
@@ -194,7 +194,7 @@ static int frozen(void) {
     tensor_requires_grad_(list.item[3].tensor, 0);
     kit_parallel_t *p = kit_parallel_open(&ranks, net, NULL, 0);
     int good = p != NULL;
-    if (good) batch(p, net, 0, 32);
+    if (good) { batch(p, net, 0, 32); }
     good = good && !kit_parallel_finish(p);
     tensor_t *bias = tensor_grad(list.item[1].tensor);
     good = good && bias && !tensor_grad(list.item[0].tensor) && !tensor_grad(list.item[3].tensor);
@@ -234,9 +234,11 @@ static int draw_mask(float mine[64]) {
     float *all = (float *)malloc((size_t)ranks.size * 64 * sizeof(float));
     int differ = all != NULL;
     tensor_copy_out(tensor_dropout(tensor_ones(64), 0.5, 1), mine, 64 * sizeof(float));
-    if (!all || ranks.gather(ranks.user, mine, 64 * sizeof(float), all)) differ = 0;
+    if (!all || ranks.gather(ranks.user, mine, 64 * sizeof(float), all)) { differ = 0; }
     for (int i = 0; differ && i < ranks.size; i++) {
-        for (int k = 0; k < i; k++) differ = differ && memcmp(all + 64 * i, all + 64 * k, 64 * sizeof(float));
+        for (int k = 0; k < i; k++) {
+            differ = differ && memcmp(all + 64 * i, all + 64 * k, 64 * sizeof(float));
+        }
     }
     free(all);
     return differ;
@@ -251,7 +253,7 @@ static int masks(const char *file) {
     tensor_manual_seed(3);
     kit_parallel_t *p = kit_parallel_open(&ranks, net, opt, 0);
     int good = p && draw_mask(first);
-    if (ranks.rank == 0) nn_save_checkpoint(file, net, opt, 1);
+    if (ranks.rank == 0) { nn_save_checkpoint(file, net, opt, 1); }
     good = good && draw_mask(then) && memcmp(first, then, sizeof then); // the others come after the file
     kit_parallel_close(p);
     nn_load_checkpoint(file, net, opt, &step);
@@ -269,7 +271,7 @@ static RANKS_LOCAL int (*own_gather)(void *user, const void *mine, size_t bytes,
 
 static int other_version(void *user, const void *mine, size_t bytes, void *all) {
     kit_parallel__summary_t s;
-    if (bytes != sizeof s) return own_gather(user, mine, bytes, all);
+    if (bytes != sizeof s) { return own_gather(user, mine, bytes, all); }
     memcpy(&s, mine, bytes);
     s.version++;
     return own_gather(user, &s, bytes, all);
@@ -286,24 +288,30 @@ static void one_step(nn_module_t *net, nn_optimizer_t *opt) {
 static int broken(const char *how) {
     int last = ranks.rank == ranks.size - 1;
     own_gather = ranks.gather;
-    if (last && !strcmp(how, "version")) ranks.gather = other_version;
+    if (last && !strcmp(how, "version")) { ranks.gather = other_version; }
     nn_module_t *net = make_net(last && !strcmp(how, "shapes") ? 9 : 8, last && !strcmp(how, "count"));
-    if (last && !strcmp(how, "dtype")) nn_to(net, TENSOR_F64);
-    if (last && !strcmp(how, "frozen")) tensor_requires_grad_(nn_named_parameters(net).item[0].tensor, 0);
-    if (!strcmp(how, "again")) net = nn_linear(INPUTS, CLASSES); // nothing idle: backward begins its bucket
-    if (!strcmp(how, "empty")) net = make_net(8, 1);
+    if (last && !strcmp(how, "dtype")) { nn_to(net, TENSOR_F64); }
+    if (last && !strcmp(how, "frozen")) { tensor_requires_grad_(nn_named_parameters(net).item[0].tensor, 0); }
+    if (!strcmp(how, "again")) {
+        net = nn_linear(INPUTS, CLASSES); // nothing idle: backward begins its bucket
+    }
+    if (!strcmp(how, "empty")) { net = make_net(8, 1); }
     nn_optimizer_t *opt = nn_adam(net);
-    if (last && !strcmp(how, "state")) one_step(net, opt);
-    if (last && !strcmp(how, "file")) nn_load_checkpoint("no/such/file", net, opt, NULL);
+    if (last && !strcmp(how, "state")) { one_step(net, opt); }
+    if (last && !strcmp(how, "file")) { nn_load_checkpoint("no/such/file", net, opt, NULL); }
     kit_parallel_t *p = kit_parallel_open(&ranks, net, opt, last && !strcmp(how, "step"));
     for (int step = 0; p && step < 6 && tensor_ok(); step++) {
-        if (last && step == 3) trouble(how);
-        if (last && step == 3 && !strcmp(how, "leave")) break;
+        if (last && step == 3) { trouble(how); }
+        if (last && step == 3 && !strcmp(how, "leave")) { break; }
         batch(p, net, 0, step == 3 && !strcmp(how, "empty") ? 1 : 32); // 1: of rank 0
-        if (last && step == 3 && !strcmp(how, "again")) tensor_backward(tensor_sum(nn_forward(net, data)));
-        if (last && step == 3 && !strcmp(how, "late")) trouble("hang"); // its last bucket begins in finish
-        if (last && step == 3 && !strcmp(how, "error")) tensor_raise(TENSOR_ERR_INTERNAL, "its own");
-        if (kit_parallel_finish(p)) break;
+        if (last && step == 3 && !strcmp(how, "again")) {
+            tensor_backward(tensor_sum(nn_forward(net, data)));
+        }
+        if (last && step == 3 && !strcmp(how, "late")) {
+            trouble("hang"); // its last bucket begins in finish
+        }
+        if (last && step == 3 && !strcmp(how, "error")) { tensor_raise(TENSOR_ERR_INTERNAL, "its own"); }
+        if (kit_parallel_finish(p)) { break; }
     }
     fprintf(out, "rank %d ends with %s: %s\n", ranks.rank, tensor_code_name(tensor_error_code()), tensor_error_text());
     fflush(out);
