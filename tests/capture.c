@@ -173,6 +173,24 @@ static void one_rprop(job_t *j) {
     j->opt = nn_rprop(j->net, .lr = 0.01);
 }
 
+// Parameters whose gradients are large and go: each is stepped as soon as its gradient is whole.
+static tensor_t *early_step(job_t *j) {
+    tensor_t *loss = tensor_mse_loss(nn_forward(j->net, j->x), j->y);
+    tensor_backward(loss);
+    nn_step(j->opt);
+    nn_zero_grad(j->opt);
+    return loss;
+}
+static void early(job_t *j) {
+    j->net = nn_sequential(nn_linear(200, 150), nn_relu(), nn_linear(150, 150), nn_tanh(), nn_linear(150, 4));
+    j->opt = nn_adam(j->net, .lr = 0.01);
+    tensor_t *weight = nn_get(j->net, "2.weight");
+    nn_optimizer_group(j->opt, &weight, 1, .lr = 0.02);
+    j->x = tensor_randn(ITEMS, 200);
+    j->y = tensor_randn(ITEMS, 4);
+    j->step = early_step;
+}
+
 // ---- what the steps leave
 
 typedef struct left_t {
@@ -319,6 +337,7 @@ static void bits(void) {
             compare("one, AdamW", one_adamw);
             compare("one, SGD", one_sgd);
             compare("one, Rprop", one_rprop);
+            compare("early", early);
         }
     }
     CHECK(tried >= 2);
@@ -926,6 +945,63 @@ static void packed(void) {
     CHECK(tensor_graph_free(g) == 0);
 }
 
+// A parameter of 64 KB and more is stepped when its gradient is whole and nothing reads the parameter any
+// more, but not before a call that may raise an error; clipping needs all gradients, and one that stays is an
+// output.
+enum { EARLY, CLIPPED, CHECKED, STAYS, EARLIES };
+static tensor_t *early_way(job_t *j, int way, tensor_t *at) {
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *loss = tensor_mse_loss(nn_forward(j->net, j->x), j->y);
+    if (way == STAYS) { nn_zero_grad(j->opt); }
+    tensor_backward(loss);
+    if (way == CLIPPED) { nn_clip_grad_norm(j->opt, 0.5); }
+    if (way == CHECKED) { tensor_index_select(j->x, 1, at); }
+    nn_step(j->opt);
+    if (way != STAYS) { nn_zero_grad(j->opt); }
+    return tensor_scope_return(scope, tensor_detach(loss));
+}
+static void stepped_early(void) {
+    for (int way = 0; way < EARLIES; way++) {
+        job_t j;
+        memset(&j, 0, sizeof j);
+        early(&j);
+        tensor_t *at = tensor_zeros_of(TENSOR_I64, 3);
+        early_way(&j, way, at);
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        early_way(&j, way, at);
+        tensor_graph_t *g = tensor_capture_end();
+        CHECK_MSG(g != NULL, "%s", tensor_error_text());
+        int64_t steps = 0, first_step = -1, last_back = -1, checked = -1;
+        for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) {
+            const char *op = tensor_graph_call(g, i).op;
+            if (strcmp(op, "step") == 0) {
+                steps++;
+                if (first_step < 0) { first_step = i; }
+            }
+            if (strcmp(op, "index_select") == 0) { checked = i; }
+            if (strcmp(op, "matmul") == 0) { last_back = i; }
+        }
+        CHECK_MSG(steps == (way == EARLY ? 3 : 2), "way %d: %d steps", way, (int)steps);
+        CHECK((first_step < last_back) == (way == EARLY) && first_step > checked);
+        uint64_t bytes = tensor_graph_info(g).packed_bytes;
+        if (way == EARLY) { CHECK_MSG(bytes < 150000, "%d bytes", (int)bytes); }
+        if (way == CLIPPED) { CHECK(bytes > 210000); }
+        if (way == CHECKED) {
+            tensor_t *w = tensor_clone(tensor_detach(nn_get(j.net, "2.weight")));
+            CHECK(tensor_graph_replay(g) == 0);
+            CHECK(!tensor_equal(w, tensor_detach(nn_get(j.net, "2.weight"))));
+            tensor_copy_(w, tensor_detach(nn_get(j.net, "2.weight")));
+            tensor_fill_(at, 200);
+            CHECK(tensor_graph_replay(g) == TENSOR_ERR_INDEX);
+            tensor_clear_error();
+            CHECK(tensor_equal(w, tensor_detach(nn_get(j.net, "2.weight"))));
+        }
+        CHECK(tensor_graph_free(g) == 0);
+        nn_optimizer_free(j.opt);
+        nn_free(j.net);
+    }
+}
+
 // Calls whose results nobody reads are left out, but for those that may raise an error; the numbers of later
 // random calls are those of the step.
 static int n_calls(tensor_graph_t *g, const char *op) {
@@ -1393,6 +1469,7 @@ int main(void) {
     RUN(view);
     RUN(packed);
     RUN(products_made);
+    RUN(stepped_early);
     RUN(left_out);
     RUN(host);
     RUN(left_open);

@@ -465,6 +465,106 @@ static void slices(void) {
     }
 }
 
+static void scaled_step(job_t *j, tensor_t *scaler, int scaled) {
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *loss = tensor_mse_loss(nn_forward(j->net, j->x), j->y);
+    nn_zero_grad(j->opt);
+    tensor_backward(scaled ? nn_scaler_scale(scaler, loss) : loss);
+    if (scaled) { nn_scaler_unscale(scaler, j->opt); }
+    nn_clip_grad_norm(j->opt, 0.1);
+    if (scaled) {
+        nn_scaler_step(scaler, j->opt);
+        nn_scaler_update(scaler);
+    } else {
+        nn_step(j->opt);
+    }
+    tensor_copy_(j->loss, tensor_detach(loss));
+    tensor_scope_end(scope);
+}
+
+// A call whose result takes the place of what it reads is under way when the plan changes: what it has done
+// stays done, and is not done to the results.
+static void replanned(void) {
+    enum { N = 300000 };
+    int refused = 0;
+    for (int kind = 0; kind < 4; kind++) {
+        int isa = kind % 2;
+        tensor_t *x = tensor_rand(N), *from = tensor_clone(x), *y = NULL;
+        tensor_scope_t scope = tensor_scope_begin();
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        if (kind < 2) {
+            tensor_mul_scalar_(x, 2);                               // exact with each instruction set
+        } else {
+            y = tensor_sort(tensor_mul_scalar(tensor_sort(x, 0, 0).values, 2), 0, 0).values;
+        }
+        y = tensor_keep(tensor_neg(kind < 2 ? tensor_sort(x, 0, 0).values : y));
+        tensor_scope_end(scope);
+        tensor_graph_t *g = tensor_capture_end();
+        CHECK_MSG(g != NULL, "%s", tensor_error_text());
+        tensor_t *want = tensor_clone(y);
+        for (int before = 1; before < 24; before += 4) {
+            tensor_copy_(x, from);
+            tensor_fill_(y, 0);
+            int r = 0;
+            for (int i = 0; i < before && r == 0; i++) { r = tensor_graph_resume(g, 0); }
+            CHECK(r == 0);
+            if (isa) {
+                // A call that is under way ends with the kernels that began it.
+                CHECK(tensor_set_isa("scalar") == 0);
+                r = tensor_graph_resume(g, 0);
+                if (r < 0) {
+                    CHECK(r == -TENSOR_ERR_UNSUPPORTED);
+                    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "is under way with the kernels of another instruction set");
+                    refused++;
+                    CHECK(tensor_set_isa(NULL) == 0);
+                    r = 0;
+                }
+            } else if (tensor_set_num_threads(3)) {
+                tensor_clear_error();                               // TENSOR_NO_THREADS
+            }
+            while (r == 0) { r = tensor_graph_resume(g, 0); }
+            CHECK_MSG(r == 1 && tensor_equal(y, want), "kind %d, after %d slices", kind, before);
+            tensor_set_isa(NULL);
+            tensor_set_num_threads(1);
+        }
+        CHECK(tensor_graph_free(g) == 0);
+        tensor_free(y);
+    }
+    CHECK(refused > 0 || !strcmp(tensor_isa_name(), "scalar"));
+}
+
+// The norm of clipping, and what a scaler finds, are not known before all gradients were seen, however many
+// slices that takes.
+static void clipped_in_slices(void) {
+    for (int scaled = 0; scaled < 2; scaled++) {
+        double loss[2][STEPS];
+        for (int captured = 0; captured < 2; captured++) {
+            job_t j;
+            tensor_manual_seed(3);
+            j.net = nn_sequential(nn_linear(300, 400), nn_relu(), nn_linear(400, 30));
+            j.opt = nn_adam(j.net, .lr = 0.01);
+            data(&j, tensor_randn(ITEMS, 300), tensor_randn(ITEMS, 30));
+            tensor_t *scaler = nn_grad_scaler(64, 3);
+            scaled_step(&j, scaler, scaled);
+            if (captured) { CHECK(tensor_capture_begin(TENSOR_CPU) == 0); }
+            scaled_step(&j, scaler, scaled);
+            if (captured) { j.graph = tensor_capture_end(); }
+            for (int i = 0; i < STEPS; i++) {
+                int r = 0;
+                if (!captured) { scaled_step(&j, scaler, scaled); }
+                while (captured && r == 0) { r = tensor_graph_resume(j.graph, 0); }
+                CHECK_MSG(r == captured, "%s", tensor_error_text());
+                loss[captured][i] = tensor_item(j.loss);
+            }
+            end(&j);
+            tensor_free(scaler);
+        }
+        CHECK_MSG(memcmp(loss[0], loss[1], sizeof loss[0]) == 0, "scaled %d: %.9g, by slices %.9g", scaled,
+                  loss[0][STEPS - 1], loss[1][STEPS - 1]);
+        CHECK(loss[0][0] != loss[0][STEPS - 1]);
+    }
+}
+
 // A long call ends its slice between its tasks: products with and without an activation, some of them of long
 // sums; convolutions of each kind; attention; norms; pools; a loss; the optimizer; recurrent layers,
 // embeddings, dropout, softmax, sums of rows, clipping that scales.
@@ -780,6 +880,8 @@ static void steady(void) {
 int main(void) {
     RUN(slices);
     RUN(parts_of_a_group);
+    RUN(replanned);
+    RUN(clipped_in_slices);
     RUN(parts_of_a_call);
     RUN(stopped);
     RUN(budgets);

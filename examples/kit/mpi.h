@@ -45,7 +45,8 @@ int kit_mpi_ranks(kit_collectives_t *ranks, double timeout);
 #include <stdlib.h>
 #include <string.h>
 
-enum { KIT_MPI_LAYERS = 1, KIT_MPI_REST = 2, KIT_MPI_START = 3 }; // channels; 0 is for gradients
+// Channels; 0 is for gradients. START is none: it says what a rank waits for.
+enum { KIT_MPI_LAYERS = 1, KIT_MPI_REST = 2, KIT_MPI_END = 3, KIT_MPI_CHANNELS = 4, KIT_MPI_START = 4 };
 enum { KIT_MPI_PIECE = 256 }; // bytes of a rank that a gather moves at a time
 
 typedef struct kit_mpi__request_t {
@@ -55,9 +56,9 @@ typedef struct kit_mpi__request_t {
 
 // What is there from the start, so that a rank without memory can still say so to the others.
 static struct {
-    MPI_Comm channel[3];
+    MPI_Comm channel[KIT_MPI_CHANNELS];
     double timeout;
-    int failed, rank, size;
+    int failed, open, rank, size; // open: all channels are there
     int lacks;               // ranks without memory, at the start
     kit_mpi__request_t only; // of all but sums, which come one at a time
     char *block;             // [size + 1][KIT_MPI_PIECE]: what a gather brings, and what it sends
@@ -183,6 +184,12 @@ static void kit_mpi__end(void) {
         while (MPI_Wtime() - begin < 0.25 * place) { continue; }
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
+    // A rank that waits in MPI_Finalize when another aborts makes that mpirun crash or hang too; here it does
+    // not. However long the others go on is right: where they fail, they end this one.
+    MPI_Request others;
+    if (kit_mpi__state.open && !MPI_Ibarrier(kit_mpi__state.channel[KIT_MPI_END], &others)) {
+        while (!over && !MPI_Test(&others, &over, MPI_STATUS_IGNORE)) { continue; }
+    }
     MPI_Finalize();
 }
 
@@ -243,10 +250,12 @@ int (kit_mpi_ranks)(kit_collectives_t *ranks, double timeout) {
     MPI_Comm_size(MPI_COMM_WORLD, &c.size);
     kit_mpi__state.rank = c.rank;
     kit_mpi__state.size = c.size;
-    for (int k = 0; k < 3; k++) {
+    kit_mpi__state.open = 0;
+    for (int k = 0; k < KIT_MPI_CHANNELS; k++) {
         int code = kit_mpi__channel(&kit_mpi__state.channel[k]);
         if (code) { return code; }
     }
+    kit_mpi__state.open = 1;
     int code = kit_mpi__reserve();
     if (code) { return code; }
     *ranks = c;
