@@ -1201,8 +1201,8 @@ static void left_open(void) {
     tensor_add_scalar(tensor_ones(4), 1);
 }
 
-// Other contexts are freed while a capture runs, in the context that is used and in another one: it goes on. With
-// its own context it ends.
+// Other contexts are freed while a capture runs, in the context that is used and in another one: it goes on.
+// With its own context it ends.
 static void contexts_are_freed(void) {
     for (int elsewhere = 0; elsewhere < 2; elsewhere++) {
         tensor_context_t *other = tensor_context_new(), *more = tensor_context_new();

@@ -176,8 +176,8 @@ static void sleep_and_work(double took[2]) {
     took[1] = bench_now() - begin;
 }
 
-// Seconds are the system's, by the counter of the processor and without it. There are several turns because another
-// program's turn on the core, between the readings of two clocks, is in one of them only.
+// Seconds are the system's, by the counter of the processor and without it. There are several turns because
+// another program's turn on the core, between the readings of two clocks, is in one of them only.
 static void seconds_are_the_systems(void) {
     for (int counts = 0; counts < 2; counts++) {
         double off[3] = {1, 1, 1}, took[2];
@@ -210,7 +210,8 @@ static void seconds_are_the_systems(void) {
     kit_profiler_free(p);
 }
 
-// A counter that goes back, as where a machine moves: no row has a time that is not there, and the sum is right.
+// A counter that goes back, as where a machine moves: no row has a time that is not there, and the sum is
+// right.
 static void a_counter_that_goes_back(void) {
     tensor_t *x = tensor_ones(8);
     kit_profiler_t *p = kit_profiler_start();
@@ -228,8 +229,8 @@ static void a_counter_that_goes_back(void) {
     for (int by = KIT_PROFILER_OPS; by <= KIT_PROFILER_MODULES; by++) {
         const int n = table(p, by);
         for (int k = 0; k < n; k++) {
-            CHECK_MSG(rows[k].self >= 0 && rows[k].total >= 0 && rows[k].total <= 1.001 * seconds, "%s: %g %g",
-                      rows[k].name, rows[k].self, rows[k].total);
+            const int good = rows[k].self >= 0 && rows[k].total >= 0 && rows[k].total <= 1.001 * seconds;
+            CHECK_MSG(good, "%s: %g %g", rows[k].name, rows[k].self, rows[k].total);
         }
     }
     kit_profiler_free(p);

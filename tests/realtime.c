@@ -514,7 +514,8 @@ static void replanned(void) {
                 r = tensor_graph_resume(g, 0);
                 if (r < 0) {
                     CHECK(r == -TENSOR_ERR_UNSUPPORTED);
-                    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "is under way with the kernels of another instruction set");
+                    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED,
+                                "is under way with the kernels of another instruction set");
                     refused++;
                     CHECK(tensor_set_isa(NULL) == 0);
                     r = 0;

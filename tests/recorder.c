@@ -468,9 +468,11 @@ static void note_operands(void *user, const tensor_profiler_call_t *call) {
     at += (size_t)snprintf(operands + at, sizeof operands - at, "%s%s:", at ? "; " : "", call->op);
     for (int i = 0; i < call->inputs + call->outputs; i++) {
         tensor_profiler_operand_t o = tensor_profiler_operand(call, i);
-        at += (size_t)snprintf(operands + at, sizeof operands - at, "%s%d", i < call->inputs ? " " : " -> ", o.dtype);
+        const char *before = i < call->inputs ? " " : " -> ";
+        at += (size_t)snprintf(operands + at, sizeof operands - at, "%s%d", before, o.dtype);
         for (int d = 0; d < o.ndim; d++) {
-            at += (size_t)snprintf(operands + at, sizeof operands - at, "%s%d", d ? "x" : ":", (int)o.dims[d]);
+            before = d ? "x" : ":";
+            at += (size_t)snprintf(operands + at, sizeof operands - at, "%s%d", before, (int)o.dims[d]);
         }
         if (o.dtype != TENSOR_DTYPE_NONE) { CHECK(o.numel == (o.ndim ? 16 : 1)); }
     }
@@ -491,7 +493,8 @@ static double small_step(tensor_t *x, tensor_t *y, tensor_t **out) {
 // Small calls that are heard of give the bits, the gradients and the number of nodes of those that are not.
 static void small_calls(void) {
     const tensor_profiler_t hears = {NULL, note_operands, NULL, NULL, NULL, NULL, NULL, NULL};
-    tensor_t *x = tensor_requires_grad_(tensor_randn(4, 4), 1), *y = tensor_requires_grad_(tensor_randn(4, 4), 1);
+    tensor_t *x = tensor_requires_grad_(tensor_randn(4, 4), 1);
+    tensor_t *y = tensor_requires_grad_(tensor_randn(4, 4), 1);
     tensor_t *alone, *heard_of;
     uint64_t first = tensor_profiler_node();
     const double want = small_step(x, y, &alone);
@@ -502,8 +505,8 @@ static void small_calls(void) {
     operands[0] = 0;
     const double got = small_step(x, y, &heard_of);
     CHECK(tensor_profiler_node() - first == nodes);
-    CHECK_MSG(!strncmp(operands, "mul: 0:4x4 0:4x4 -> 0:4x4; add: 0:4x4 1 -> 0:4x4; tanh: 0:4x4 -> 0:4x4; ", 72),
-              "%s", operands);
+    static const char forward[] = "mul: 0:4x4 0:4x4 -> 0:4x4; add: 0:4x4 1 -> 0:4x4; tanh: 0:4x4 -> 0:4x4; ";
+    CHECK_MSG(!strncmp(operands, forward, sizeof forward - 1), "%s", operands);
     // Not of f32, not of one shape, not contiguous, in place: by the gate.
     operands[0] = 0;
     tensor_eq(x, y);

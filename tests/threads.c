@@ -112,8 +112,8 @@ static void hand_over(void) {
 }
 
 // A context whose memory is switched off: threads that have no state in it yet fail with OUT_OF_MEMORY in
-// every call, and never work in another context instead; with memory they go on in it. What such a thread captures
-// in the context that it came from goes on there.
+// every call, and never work in another context instead; with memory they go on in it. What such a thread
+// captures in the context that it came from goes on there.
 typedef struct stateless_t {
     tensor_context_t *context;
     int code, freed, ok, back;

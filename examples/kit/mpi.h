@@ -58,7 +58,7 @@ typedef struct kit_mpi__request_t {
 static struct {
     MPI_Comm channel[KIT_MPI_CHANNELS];
     double timeout;
-    int failed, open, rank, size;           // open: all channels are there
+    int failed, open, rank, size; // open: all channels are there
     int lacks;               // ranks without memory, at the start
     kit_mpi__request_t only; // of all but sums, which come one at a time
     char *block;             // [size + 1][KIT_MPI_PIECE]: what a gather brings, and what it sends
