@@ -2386,8 +2386,8 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 // Runs a part of the captured step and returns: `while (tensor_graph_resume(g, 500) == 0) { frame(); }` is
 // one replay in slices. A slice ends before the call that would pass the budget, as far as its length is
 // known from the steps before; it makes one call at least, or some blocks of pointwise calls that run
-// together, or a part of a call of these kinds: pointwise, sum of rows, softmax, sorting (some rows), product,
-// linear algebra (some matrices), index_select, gather, random numbers, convolution, pool, norm, attention,
+// together, or a part of a call of these kinds: pointwise, sum of rows, softmax, sorting (some rows),
+// product, linear algebra (some matrices), index_select, gather, random numbers, convolution, pool, norm, attention,
 // loss, recurrent (some of its steps), embedding, dropout, clipping, optimizer. Others are not interrupted
 // (one row that is sorted, one matrix that is solved, scattered writes, products of integers; a GPU's step is
 // one call), and in real time (tensor_set_realtime) none is unless the graph had a slice before, which takes
@@ -30967,8 +30967,8 @@ TENSOR__FN tensor__step_t *tensor__step_host(const tensor_graph_t *g, const tens
     return host;
 }
 
-// Where a part of s may go at the earliest: behind all that may raise an error, as no parameter changes before
-// that, and behind what other optimizers do on the host.
+// Where a part of s may go at the earliest: behind all that may raise an error, as no parameter changes
+// before that, and behind what other optimizers do on the host.
 TENSOR__FN tensor__step_t **tensor__step_earliest(tensor_graph_t *g, const tensor__step_t *s,
                                                   const tensor__step_t *host) {
     tensor__step_t **earliest = &g->first;
