@@ -473,7 +473,7 @@ typedef struct tensor_profiler_operand_t {
 // profiler, and may call no function of the library but tensor_profiler_operand, tensor_profiler_node and
 // tensor_dtype_size; begin and end, outside of a capture, also those of events (tensor_cuda.h), if they clear
 // their errors. Names and sites are as in error texts; a site may begin with the name of a function and a
-// byte of value 1. With a profiler set, small operations and products take the way that reports calls, which
+// byte of value 1. With a profiler set, small products and reductions take the way that reports calls, which
 // is longer.
 typedef struct tensor_profiler_t {
     void *user;
@@ -1735,7 +1735,7 @@ TENSOR_API tensor_linalg_svd_t tensor_linalg_svd(tensor_t *x, int full_matrices)
 TENSOR_API tensor_svd_t tensor_svd(tensor_t *x);
 // The largest singular values of a matrix that is nearly of rank q, by random projections (Halko et al.,
 // SIAM Review 53, 2011); pca: of x less the mean of its rows, if center.
-//   q       columns of U and V, at most min(M, N); PyTorch: 6
+//   q       columns of U and V, at most min(M, N), which svd takes where q is more; PyTorch: 6
 //   niter   rounds that sharpen them; PyTorch: 2
 //   -> struct of three new;  grad as svd;  errors as above, SHAPE (q, niter)
 TENSOR_API tensor_svd_t tensor_svd_lowrank(tensor_t *x, int64_t q, int niter);
@@ -2217,7 +2217,9 @@ typedef struct tensor_function_ctx_t tensor_function_ctx_t;
 struct tensor_function_t {
     const char *name;                                       // static string
     // Computes the result from n inputs; nothing is recorded inside. Poison = failed. A result in the memory
-    // of an input (the input itself, a view) or of a result before it cannot be changed in place.
+    // of an input (the input itself, a view) or of a result before it cannot be changed in place. A tensor of
+    // the program that is no input is the result itself and gets fn as its history; for a leaf that requires
+    // grad a view of it does, for a part of a tensor a copy.
     tensor_t *(*forward)(tensor_function_ctx_t *ctx, tensor_t *const *inputs, int n);
     // Fills grads[i] (NULL = zero) from grad, the gradient of the result. -> code
     int (*backward)(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n);
@@ -2226,7 +2228,8 @@ struct tensor_function_t {
 
 // Applies fn to n inputs.
 //   user    handed to ctx; freed by fn->destroy
-//   -> new;  grad by fn->backward (differentiable itself if made of tensor ops);  errors what forward raises
+//   -> new, or what forward returned;  grad by fn->backward (differentiable itself if made of tensor ops);
+//      errors what forward raises
 TENSOR_API tensor_t *tensor_apply(const tensor_function_t *fn, void *user, tensor_t *const *inputs, int n);
 // The same with 1..4 results: forward returns the first and gives the others to tensor_set_output. A tensor
 // that is given as two results is one tensor, whose gradient is that of the last.
@@ -2392,6 +2395,8 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 // (one row that is sorted, one matrix that is solved, scattered writes, products of integers; a GPU's step is
 // one call), and in real time (tensor_set_realtime) none is unless the graph had a slice before, which takes
 // memory for that.
+// A call that is under way goes on where the last slice left it, also on another thread or with another number
+// of threads; with another instruction set (tensor_set_isa) that is an error until the first one is set again.
 // A step that has begun keeps its random numbers, and the thread may draw others in between.
 // Between slices the program may use and change whatever the step does not use. It may read the step's inputs
 // and parameters: some have their values of before the step, some those of after it. The step's outputs and
@@ -2400,7 +2405,7 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 //   budget_us  microseconds
 //   -> 1: the step is done; 0: more of it is left; less than 0: minus the code of an error, which ends the
 //      step where it arose: the next slice begins the step again
-//   errors     as tensor_graph_replay, SHAPE (budget_us is NaN)
+//   errors     as tensor_graph_replay, SHAPE (budget_us is NaN), UNSUPPORTED (another instruction set)
 TENSOR_API int tensor_graph_resume(tensor_graph_t *g, double budget_us);
 
 // Real time: while it is on, the calling thread takes no memory from the allocator, no lock of the system and
@@ -2479,10 +2484,18 @@ TENSOR_API tensor_graph_operand_t tensor_graph_operand(const tensor_graph_call_t
     X(1, short) X(2, unsigned short) X(3, int) X(4, unsigned int) X(5, long) X(6, unsigned long)             \
     X(7, long long) X(8, unsigned long long) X(9, float) X(10, double) X(11, long double)
 enum { TENSOR__C_ANY, TENSOR__C_BOOL = 12, TENSOR__C_POINTER = 13, TENSOR__C_TENSOR = 14 };
-TENSOR_API tensor_t *tensor__from(int type, const void *data, tensor_dtype_t dtype, const int64_t *dims,
-                                  int ndim);
-TENSOR_API tensor_t *tensor__wrap(int type, void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
-                                  void (*deleter)(void *data, void *user), void *user);
+// The bytes from data to the end of its array, SIZE_MAX where the compiler does not know, as in C++ without
+// optimization. Evaluates nothing.
+#if defined(__GNUC__) || defined(__clang__)
+#define TENSOR__ROOM(data) __builtin_object_size(data, 0)
+#else
+#define TENSOR__ROOM(data) SIZE_MAX
+#endif
+TENSOR_API tensor_t *tensor__from(int type, size_t room, const void *data, tensor_dtype_t dtype,
+                                  const int64_t *dims, int ndim);
+TENSOR_API tensor_t *tensor__wrap(int type, size_t room, void *data, tensor_dtype_t dtype,
+                                  const int64_t *dims, int ndim, void (*deleter)(void *data, void *user),
+                                  void *user);
 TENSOR_API int tensor__copy_out(int type, tensor_t *x, void *data, size_t bytes);
 TENSOR_API int tensor__size_is_dtype(void)
     TENSOR__REFUSED("a dtype is among the sizes; tensor_zeros_of(TENSOR_I64, 2, 3) takes one");
@@ -3367,10 +3380,12 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_full_of(dtype, value, ...) tensor_full_n(TENSOR__DIMS(__VA_ARGS__), value, dtype)
 #define tensor_from(data, dtype, ...)                                                                        \
     tensor__at(TENSOR__IN(tensor_from),                                                                      \
-               tensor__from(TENSOR__TYPE(data), data, dtype, TENSOR__DIMS(__VA_ARGS__)))
+               tensor__from(TENSOR__TYPE(data), TENSOR__ROOM(data), data, dtype,                             \
+                            TENSOR__DIMS(__VA_ARGS__)))
 #define tensor_wrap(data, dtype, ...)                                                                        \
     tensor__at(TENSOR__IN(tensor_wrap),                                                                      \
-               tensor__wrap(TENSOR__TYPE(data), data, dtype, TENSOR__DIMS(__VA_ARGS__), 0, 0))
+               tensor__wrap(TENSOR__TYPE(data), TENSOR__ROOM(data), data, dtype,                             \
+                            TENSOR__DIMS(__VA_ARGS__), 0, 0))
 #ifndef TENSOR_EDITOR
 // These take data as the first argument: a literal with commas in its braces needs no parentheses.
 #define tensor_from_n(...) TENSOR__CALL(tensor_from_n, __VA_ARGS__)
@@ -3462,7 +3477,7 @@ TENSOR__C_TYPES(TENSOR__C_TYPE)
 // Data of a known type; data of any other type; NULL and objects that convert themselves.
 template <class T> inline tensor_t *tensor__face_from(T *data, tensor_dtype_t dtype, const int64_t *dims,
                                                       int ndim) {
-    return tensor__from(tensor__type<T>::number, data, dtype, dims, ndim);
+    return tensor__from(tensor__type<T>::number, SIZE_MAX, data, dtype, dims, ndim);
 }
 
 inline tensor_t *tensor__face_from(const void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim) {
@@ -3471,7 +3486,7 @@ inline tensor_t *tensor__face_from(const void *data, tensor_dtype_t dtype, const
 
 template <class T> inline tensor_t *tensor__face_wrap(T *data, tensor_dtype_t dtype, const int64_t *dims,
                                                       int ndim, void (*deleter)(void *, void *), void *user) {
-    return tensor__wrap(tensor__type<T>::number, data, dtype, dims, ndim, deleter, user);
+    return tensor__wrap(tensor__type<T>::number, SIZE_MAX, data, dtype, dims, ndim, deleter, user);
 }
 
 inline tensor_t *tensor__face_wrap(void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
@@ -3489,7 +3504,7 @@ inline int tensor__face_copy_out(tensor_t *x, void *data, size_t bytes) {
 
 template <class T, class... D> inline tensor_t *tensor_from(T *data, tensor_dtype_t dtype, D... dims) {
     tensor_dims_pack p(dims...);
-    return tensor__face_from(data, dtype, p.d, p.n);
+    return tensor__from(tensor__type<T>::number, TENSOR__ROOM(data), data, dtype, p.d, p.n);
 }
 
 template <class... D> inline tensor_t *tensor_from(const void *data, tensor_dtype_t dtype, D... dims) {
@@ -3499,7 +3514,7 @@ template <class... D> inline tensor_t *tensor_from(const void *data, tensor_dtyp
 
 template <class T, class... D> inline tensor_t *tensor_wrap(T *data, tensor_dtype_t dtype, D... dims) {
     tensor_dims_pack p(dims...);
-    return tensor__face_wrap(data, dtype, p.d, p.n, nullptr, nullptr);
+    return tensor__wrap(tensor__type<T>::number, TENSOR__ROOM(data), data, dtype, p.d, p.n, nullptr, nullptr);
 }
 
 template <class... D> inline tensor_t *tensor_wrap(void *data, tensor_dtype_t dtype, D... dims) {
@@ -3881,10 +3896,11 @@ on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
 #define TENSOR__COLD _Pragma("GCC push_options")                                                             \
     _Pragma("GCC optimize(\"O1,strict-aliasing,align-loops,align-functions,fp-contract=off\")")
-// From RARE to END it makes small code: for errors, for printing, for the beginning and end of programs and
-// threads.
+// From RARE to END it makes small code, a fifth smaller than COLD's: for what loops over no elements, as
+// errors, printing, files, constructors. Without these passes it takes no longer than COLD.
 #define TENSOR__RARE _Pragma("GCC push_options")                                                             \
-    _Pragma("GCC optimize(\"Os,strict-aliasing,fp-contract=off\")")
+    _Pragma("GCC optimize(\"Os,strict-aliasing,no-gcse,no-tree-pre,no-tree-vrp,fp-contract=off\")")          \
+    _Pragma("GCC optimize(\"no-expensive-optimizations,no-schedule-insns2\")")
 #define TENSOR__END _Pragma("GCC pop_options")
 #else
 #define TENSOR__COLD
@@ -4577,6 +4593,8 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     X(tensor_t *, finish, (tensor__op_t *o)) \
     X(tensor_t *, grad_in, (tensor__grad_t *g, int k)) \
     X(tensor_t *, grad_out, (tensor__grad_t *g, int k)) \
+    /* input k if its memory may become the gradient's; NULL = somebody else can see it */ \
+    X(tensor_t *, grad_spare, (tensor__grad_t *g, int k)) \
     X(int, grad_need, (const tensor__grad_t *g, int k)) \
     X(tensor_generator_t, next_stream, (tensor__thread_t *th)) \
     X(void, parallel, (int64_t ntasks, tensor__task_fn fn, void *arg)) \
@@ -4681,7 +4699,10 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     X(int, crew_stopped, (const tensor__crew_t *c)) \
     /* stops the crew, waits for it and frees it */ \
     X(void, crew_join, (tensor__crew_t *c)) \
-    X(int, take_error, (char *text, size_t room))
+    X(int, take_error, (char *text, size_t room)) \
+    X(int, hold_errors, (int on)) \
+    /* reports what an earlier call raised, so that the name and place of this one are not put on it */ \
+    X(void, report, (tensor__thread_t *th, const char *site))
 // clang-format on
 
 typedef struct tensor__internals_t {
@@ -4784,9 +4805,10 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 // gradients, dtypes, fixtures and timings come; what tests/cuda.sh finds in tests/cuda/rows.txt; then make
 // docs. A step that is forgotten is reported.
 //
-// Pointwise columns: ID, name, kind, formula in F_A F_B F_C, derivative for each operand (times F_G), what
-// the derivatives read, class. Kinds: FLT integers become f32; NUM keeps integers; DBL as FLT, but all floats
-// are computed in double by libm: rare functions need no vector body.
+// Pointwise columns: ID, name, kind, formula in F_A F_B F_C, derivative for each operand (times F_G), class.
+// What the derivatives read, and so what a node saves, is computed from their text. Kinds: FLT integers
+// become f32; NUM keeps integers; DBL as FLT, but all floats are computed in double by libm: rare functions
+// need no vector body.
 //
 // The class, a column of every row, is what autocast does with float inputs: AS_IS nothing; LOW they become
 // of the mode's dtype; FULL of f32; WIDEST of the widest dtype among them; APART nothing, but the ops inside
@@ -4819,73 +4841,73 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR__DBL 5
 
 #define TENSOR_OPS_UNARY(X) \
-    X(ABS, abs, NUM, F_ABS(F_A), F_MUL(F_G, F_SIGN(F_A)), TENSOR__SA, AS_IS) \
-    X(ACOS, acos, FLT, F_ACOS(F_A), F_NEG(F_MUL(F_G, F_RSQRT(F_SUB(F_C(1), F_MUL(F_A, F_A))))), TENSOR__SA, FULL) \
-    X(ASIN, asin, FLT, F_ASIN(F_A), F_MUL(F_G, F_RSQRT(F_SUB(F_C(1), F_MUL(F_A, F_A)))), TENSOR__SA, FULL) \
-    X(ATAN, atan, FLT, F_ATAN(F_A), F_DIV(F_G, F_ADD(F_C(1), F_MUL(F_A, F_A))), TENSOR__SA, AS_IS) \
-    X(CEIL, ceil, NUM, F_CEIL(F_A), F_C(0), 0, AS_IS) \
-    X(CLAMP, clamp, NUM, F_MIN(F_P(1), F_MAX(F_P(0), F_A)), F_SEL(F_AND(F_GE(F_A, F_P(0)), F_LE(F_A, F_P(1))), F_G, F_C(0)), TENSOR__SA, AS_IS) \
-    X(COS, cos, FLT, F_COS(F_A), F_NEG(F_MUL(F_G, F_SIN(F_A))), TENSOR__SA, AS_IS) \
-    X(COSH, cosh, FLT, F_COSH(F_A), F_MUL(F_G, F_SINH(F_A)), TENSOR__SA, FULL) \
-    X(ELU, elu, FLT, F_SEL(F_GT(F_A, F_C(0)), F_A, F_MUL(F_P(0), F_EXPM1(F_A))), F_SEL(F_GT(F_A, F_C(0)), F_G, F_MUL(F_G, F_MUL(F_P(0), F_EXP(F_A)))), TENSOR__SA, AS_IS) \
-    X(ENTR, entr, FLT, F_SEL(F_GT(F_A, F_C(0)), F_NEG(F_MUL(F_A, F_LOG(F_A))), F_SEL(F_LT(F_A, F_C(0)), F_NEG(F_INF), F_MUL(F_A, F_C(0)))), F_MUL(F_G, F_SUB(F_NEG(F_LOG(F_A)), F_C(1))), TENSOR__SA, AS_IS) \
-    X(ERF, erf, FLT, F_ERF(F_A), F_MUL(F_G, F_MUL(F_C(1.1283791670955126), F_EXP(F_NEG(F_MUL(F_A, F_A))))), TENSOR__SA, AS_IS) \
-    X(ERFC, erfc, FLT, F_ERFC(F_A), F_MUL(F_G, F_MUL(F_C(-1.1283791670955126), F_EXP(F_NEG(F_MUL(F_A, F_A))))), TENSOR__SA, AS_IS) \
-    X(EXP, exp, FLT, F_EXP(F_A), F_MUL(F_G, F_Y), TENSOR__SY, FULL) \
-    X(EXP2, exp2, FLT, F_EXP2(F_A), F_MUL(F_G, F_MUL(F_C(0.6931471805599453), F_Y)), TENSOR__SY, AS_IS) \
-    X(EXPM1, expm1, FLT, F_EXPM1(F_A), F_MUL(F_G, F_ADD(F_Y, F_C(1))), TENSOR__SY, FULL) \
-    X(FLOOR, floor, NUM, F_FLOOR(F_A), F_C(0), 0, AS_IS) \
-    X(GELU, gelu, FLT, F_GELU(F_A), F_MUL(F_G, F_ADD(F_MUL(F_C(0.5), F_ERFC(F_MUL(F_A, F_C(-0.7071067811865476)))), F_MUL(F_MUL(F_A, F_C(0.3989422804014327)), F_EXP(F_MUL(F_C(-0.5), F_MUL(F_A, F_A)))))), TENSOR__SA, AS_IS) \
-    X(GELU_TANH, gelu_tanh, FLT, F_MUL(F_MUL(F_C(0.5), F_A), F_ADD(F_C(1), F_TANH(F_GELU_U(F_A)))), F_MUL(F_G, F_GELU_TANH_D(F_A, F_TANH(F_GELU_U(F_A)))), TENSOR__SA, AS_IS) \
-    X(HARDSIGMOID, hardsigmoid, FLT, F_DIV(F_MIN(F_MAX(F_ADD(F_A, F_C(3)), F_C(0)), F_C(6)), F_C(6)), F_SEL(F_AND(F_GT(F_A, F_C(-3)), F_LT(F_A, F_C(3))), F_DIV(F_G, F_C(6)), F_C(0)), TENSOR__SA, AS_IS) \
-    X(HARDSWISH, hardswish, FLT, F_DIV(F_MUL(F_A, F_MIN(F_MAX(F_ADD(F_A, F_C(3)), F_C(0)), F_C(6))), F_C(6)), F_SEL(F_LE(F_A, F_C(-3)), F_C(0), F_SEL(F_LT(F_A, F_C(3)), F_MUL(F_G, F_ADD(F_DIV(F_A, F_C(3)), F_C(0.5))), F_G)), TENSOR__SA, AS_IS) \
-    X(HARDTANH, hardtanh, NUM, F_MIN(F_P(1), F_MAX(F_P(0), F_A)), F_SEL(F_OR(F_LE(F_A, F_P(0)), F_GE(F_A, F_P(1))), F_C(0), F_G), TENSOR__SA, AS_IS) \
-    X(LEAKY_RELU, leaky_relu, FLT, F_SEL(F_GT(F_A, F_C(0)), F_A, F_MUL(F_A, F_P(0))), F_SEL(F_GT(F_A, F_C(0)), F_G, F_MUL(F_G, F_P(0))), TENSOR__SA, AS_IS) \
-    X(LOG, log, FLT, F_LOG(F_A), F_DIV(F_G, F_A), TENSOR__SA, FULL) \
-    X(LOG10, log10, FLT, F_LOG10(F_A), F_DIV(F_G, F_MUL(F_A, F_C(2.302585092994046))), TENSOR__SA, FULL) \
-    X(LOG1P, log1p, FLT, F_LOG1P(F_A), F_DIV(F_G, F_ADD(F_C(1), F_A)), TENSOR__SA, FULL) \
-    X(LOG2, log2, FLT, F_LOG2(F_A), F_DIV(F_G, F_MUL(F_A, F_C(0.6931471805599453))), TENSOR__SA, FULL) \
-    X(LOGSIGMOID, logsigmoid, FLT, F_SUB(F_MIN(F_A, F_C(0)), F_LOG1P(F_EXP(F_NEG(F_ABS(F_A))))), F_MUL(F_G, F_SIGMOID(F_NEG(F_A))), TENSOR__SA, AS_IS) \
-    X(MISH, mish, FLT, F_MUL(F_A, F_TANH(F_LOG1P(F_EXP(F_A)))), F_MUL(F_G, F_MISH_D(F_A, F_TANH(F_LOG1P(F_EXP(F_A))))), TENSOR__SA, AS_IS) \
-    X(NEG, neg, NUM, F_NEG(F_A), F_NEG(F_G), 0, AS_IS) \
-    X(RECIPROCAL, reciprocal, FLT, F_DIV(F_C(1), F_A), F_NEG(F_MUL(F_G, F_MUL(F_Y, F_Y))), TENSOR__SY, FULL) \
-    X(RELU, relu, NUM, F_SEL(F_LT(F_A, F_C(0)), F_C(0), F_A), F_SEL(F_LE(F_Y, F_C(0)), F_C(0), F_G), TENSOR__SY, AS_IS) \
-    X(ROUND, round, NUM, F_ROUND(F_A), F_C(0), 0, AS_IS) \
-    X(RSQRT, rsqrt, FLT, F_RSQRT(F_A), F_MUL(F_MUL(F_C(-0.5), F_G), F_MUL(F_Y, F_MUL(F_Y, F_Y))), TENSOR__SY, FULL) \
-    X(SIGMOID, sigmoid, FLT, F_SIGMOID(F_A), F_MUL(F_G, F_MUL(F_Y, F_SUB(F_C(1), F_Y))), TENSOR__SY, AS_IS) \
-    X(SIGN, sign, NUM, F_SIGN(F_A), F_C(0), 0, AS_IS) \
-    X(SILU, silu, FLT, F_MUL(F_A, F_SIGMOID(F_A)), F_MUL(F_G, F_MUL(F_SIGMOID(F_A), F_ADD(F_C(1), F_MUL(F_A, F_SUB(F_C(1), F_SIGMOID(F_A)))))), TENSOR__SA, AS_IS) \
-    X(SIN, sin, FLT, F_SIN(F_A), F_MUL(F_G, F_COS(F_A)), TENSOR__SA, AS_IS) \
-    X(SINH, sinh, FLT, F_SINH(F_A), F_MUL(F_G, F_COSH(F_A)), TENSOR__SA, FULL) \
-    X(SOFTPLUS, softplus, FLT, F_SEL(F_GT(F_MUL(F_A, F_P(0)), F_P(1)), F_A, F_DIV(F_LOG1P(F_EXP(F_MUL(F_A, F_P(0)))), F_P(0))), F_SEL(F_GT(F_MUL(F_A, F_P(0)), F_P(1)), F_G, F_MUL(F_G, F_SIGMOID(F_MUL(F_A, F_P(0))))), TENSOR__SA, FULL) \
-    X(SQRT, sqrt, FLT, F_SQRT(F_A), F_DIV(F_MUL(F_C(0.5), F_G), F_Y), TENSOR__SY, AS_IS) \
-    X(SQUARE, square, NUM, F_MUL(F_A, F_A), F_MUL(F_G, F_ADD(F_A, F_A)), TENSOR__SA, FULL) \
-    X(TAN, tan, FLT, F_TAN(F_A), F_MUL(F_G, F_ADD(F_C(1), F_MUL(F_Y, F_Y))), TENSOR__SY, FULL) \
-    X(TANH, tanh, FLT, F_TANH(F_A), F_MUL(F_G, F_SUB(F_C(1), F_MUL(F_Y, F_Y))), TENSOR__SY, AS_IS) \
-    X(TRUNC, trunc, NUM, F_TRUNC(F_A), F_C(0), 0, AS_IS)
+    X(ABS, abs, NUM, F_ABS(F_A), F_MUL(F_G, F_SIGN(F_A)), AS_IS) \
+    X(ACOS, acos, FLT, F_ACOS(F_A), F_NEG(F_MUL(F_G, F_RSQRT(F_SUB(F_C(1), F_MUL(F_A, F_A))))), FULL) \
+    X(ASIN, asin, FLT, F_ASIN(F_A), F_MUL(F_G, F_RSQRT(F_SUB(F_C(1), F_MUL(F_A, F_A)))), FULL) \
+    X(ATAN, atan, FLT, F_ATAN(F_A), F_DIV(F_G, F_ADD(F_C(1), F_MUL(F_A, F_A))), AS_IS) \
+    X(CEIL, ceil, NUM, F_CEIL(F_A), F_C(0), AS_IS) \
+    X(CLAMP, clamp, NUM, F_MIN(F_P(1), F_MAX(F_P(0), F_A)), F_SEL(F_AND(F_GE(F_A, F_P(0)), F_LE(F_A, F_P(1))), F_G, F_C(0)), AS_IS) \
+    X(COS, cos, FLT, F_COS(F_A), F_NEG(F_MUL(F_G, F_SIN(F_A))), AS_IS) \
+    X(COSH, cosh, FLT, F_COSH(F_A), F_MUL(F_G, F_SINH(F_A)), FULL) \
+    X(ELU, elu, FLT, F_SEL(F_GT(F_A, F_C(0)), F_A, F_MUL(F_P(0), F_EXPM1(F_A))), F_SEL(F_GT(F_A, F_C(0)), F_G, F_MUL(F_G, F_MUL(F_P(0), F_EXP(F_A)))), AS_IS) \
+    X(ENTR, entr, FLT, F_SEL(F_GT(F_A, F_C(0)), F_NEG(F_MUL(F_A, F_LOG(F_A))), F_SEL(F_LT(F_A, F_C(0)), F_NEG(F_INF), F_MUL(F_A, F_C(0)))), F_MUL(F_G, F_SUB(F_NEG(F_LOG(F_A)), F_C(1))), AS_IS) \
+    X(ERF, erf, FLT, F_ERF(F_A), F_MUL(F_G, F_MUL(F_C(1.1283791670955126), F_EXP(F_NEG(F_MUL(F_A, F_A))))), AS_IS) \
+    X(ERFC, erfc, FLT, F_ERFC(F_A), F_MUL(F_G, F_MUL(F_C(-1.1283791670955126), F_EXP(F_NEG(F_MUL(F_A, F_A))))), AS_IS) \
+    X(EXP, exp, FLT, F_EXP(F_A), F_MUL(F_G, F_Y), FULL) \
+    X(EXP2, exp2, FLT, F_EXP2(F_A), F_MUL(F_G, F_MUL(F_C(0.6931471805599453), F_Y)), AS_IS) \
+    X(EXPM1, expm1, FLT, F_EXPM1(F_A), F_MUL(F_G, F_ADD(F_Y, F_C(1))), FULL) \
+    X(FLOOR, floor, NUM, F_FLOOR(F_A), F_C(0), AS_IS) \
+    X(GELU, gelu, FLT, F_GELU(F_A), F_MUL(F_G, F_ADD(F_MUL(F_C(0.5), F_ERFC(F_MUL(F_A, F_C(-0.7071067811865476)))), F_MUL(F_MUL(F_A, F_C(0.3989422804014327)), F_EXP(F_MUL(F_C(-0.5), F_MUL(F_A, F_A)))))), AS_IS) \
+    X(GELU_TANH, gelu_tanh, FLT, F_MUL(F_MUL(F_C(0.5), F_A), F_ADD(F_C(1), F_TANH(F_GELU_U(F_A)))), F_MUL(F_G, F_GELU_TANH_D(F_A, F_TANH(F_GELU_U(F_A)))), AS_IS) \
+    X(HARDSIGMOID, hardsigmoid, FLT, F_DIV(F_MIN(F_MAX(F_ADD(F_A, F_C(3)), F_C(0)), F_C(6)), F_C(6)), F_SEL(F_AND(F_GT(F_A, F_C(-3)), F_LT(F_A, F_C(3))), F_DIV(F_G, F_C(6)), F_C(0)), AS_IS) \
+    X(HARDSWISH, hardswish, FLT, F_DIV(F_MUL(F_A, F_MIN(F_MAX(F_ADD(F_A, F_C(3)), F_C(0)), F_C(6))), F_C(6)), F_SEL(F_LE(F_A, F_C(-3)), F_C(0), F_SEL(F_LT(F_A, F_C(3)), F_MUL(F_G, F_ADD(F_DIV(F_A, F_C(3)), F_C(0.5))), F_G)), AS_IS) \
+    X(HARDTANH, hardtanh, NUM, F_MIN(F_P(1), F_MAX(F_P(0), F_A)), F_SEL(F_OR(F_LE(F_A, F_P(0)), F_GE(F_A, F_P(1))), F_C(0), F_G), AS_IS) \
+    X(LEAKY_RELU, leaky_relu, FLT, F_SEL(F_GT(F_A, F_C(0)), F_A, F_MUL(F_A, F_P(0))), F_SEL(F_GT(F_A, F_C(0)), F_G, F_MUL(F_G, F_P(0))), AS_IS) \
+    X(LOG, log, FLT, F_LOG(F_A), F_DIV(F_G, F_A), FULL) \
+    X(LOG10, log10, FLT, F_LOG10(F_A), F_DIV(F_G, F_MUL(F_A, F_C(2.302585092994046))), FULL) \
+    X(LOG1P, log1p, FLT, F_LOG1P(F_A), F_DIV(F_G, F_ADD(F_C(1), F_A)), FULL) \
+    X(LOG2, log2, FLT, F_LOG2(F_A), F_DIV(F_G, F_MUL(F_A, F_C(0.6931471805599453))), FULL) \
+    X(LOGSIGMOID, logsigmoid, FLT, F_SUB(F_MIN(F_A, F_C(0)), F_LOG1P(F_EXP(F_NEG(F_ABS(F_A))))), F_MUL(F_G, F_SIGMOID(F_NEG(F_A))), AS_IS) \
+    X(MISH, mish, FLT, F_MUL(F_A, F_TANH(F_LOG1P(F_EXP(F_A)))), F_MUL(F_G, F_MISH_D(F_A, F_TANH(F_LOG1P(F_EXP(F_A))))), AS_IS) \
+    X(NEG, neg, NUM, F_NEG(F_A), F_NEG(F_G), AS_IS) \
+    X(RECIPROCAL, reciprocal, FLT, F_DIV(F_C(1), F_A), F_NEG(F_MUL(F_G, F_MUL(F_Y, F_Y))), FULL) \
+    X(RELU, relu, NUM, F_SEL(F_LT(F_A, F_C(0)), F_C(0), F_A), F_SEL(F_LE(F_Y, F_C(0)), F_C(0), F_G), AS_IS) \
+    X(ROUND, round, NUM, F_ROUND(F_A), F_C(0), AS_IS) \
+    X(RSQRT, rsqrt, FLT, F_RSQRT(F_A), F_MUL(F_MUL(F_C(-0.5), F_G), F_MUL(F_Y, F_MUL(F_Y, F_Y))), FULL) \
+    X(SIGMOID, sigmoid, FLT, F_SIGMOID(F_A), F_MUL(F_G, F_MUL(F_Y, F_SUB(F_C(1), F_Y))), AS_IS) \
+    X(SIGN, sign, NUM, F_SIGN(F_A), F_C(0), AS_IS) \
+    X(SILU, silu, FLT, F_MUL(F_A, F_SIGMOID(F_A)), F_MUL(F_G, F_MUL(F_SIGMOID(F_A), F_ADD(F_C(1), F_MUL(F_A, F_SUB(F_C(1), F_SIGMOID(F_A)))))), AS_IS) \
+    X(SIN, sin, FLT, F_SIN(F_A), F_MUL(F_G, F_COS(F_A)), AS_IS) \
+    X(SINH, sinh, FLT, F_SINH(F_A), F_MUL(F_G, F_COSH(F_A)), FULL) \
+    X(SOFTPLUS, softplus, FLT, F_SEL(F_GT(F_MUL(F_A, F_P(0)), F_P(1)), F_A, F_DIV(F_LOG1P(F_EXP(F_MUL(F_A, F_P(0)))), F_P(0))), F_SEL(F_GT(F_MUL(F_A, F_P(0)), F_P(1)), F_G, F_MUL(F_G, F_SIGMOID(F_MUL(F_A, F_P(0))))), FULL) \
+    X(SQRT, sqrt, FLT, F_SQRT(F_A), F_DIV(F_MUL(F_C(0.5), F_G), F_Y), AS_IS) \
+    X(SQUARE, square, NUM, F_MUL(F_A, F_A), F_MUL(F_G, F_ADD(F_A, F_A)), FULL) \
+    X(TAN, tan, FLT, F_TAN(F_A), F_MUL(F_G, F_ADD(F_C(1), F_MUL(F_Y, F_Y))), FULL) \
+    X(TANH, tanh, FLT, F_TANH(F_A), F_MUL(F_G, F_SUB(F_C(1), F_MUL(F_Y, F_Y))), AS_IS) \
+    X(TRUNC, trunc, NUM, F_TRUNC(F_A), F_C(0), AS_IS)
 
 // Copies with conversion: clone, to, contiguous, copy_ and the copies inside other ops. Saves nothing.
 #define TENSOR_OPS_COPY(X) \
-    X(CLONE, clone, NUM, F_A, F_G, 0, AS_IS)
+    X(CLONE, clone, NUM, F_A, F_G, AS_IS)
 
 #define TENSOR_OPS_BINARY(X) \
-    X(ADD, add, NUM, F_ADD(F_A, F_B), F_G, F_G, 0, AS_IS) \
-    X(ATAN2, atan2, FLT, F_ATAN2(F_A, F_B), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_DIV(F_MUL(F_G, F_B), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B)))), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_NEG(F_DIV(F_MUL(F_G, F_A), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B))))), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(DIV, div, FLT, F_DIV(F_A, F_B), F_DIV(F_G, F_B), F_NEG(F_DIV(F_MUL(F_G, F_DIV(F_A, F_B)), F_B)), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(FLOOR_DIVIDE, floor_divide, NUM, F_FLOORDIV(F_A, F_B), F_C(0), F_C(0), 0, AS_IS) \
-    X(FMOD, fmod, NUM, F_FMOD(F_A, F_B), F_G, F_NEG(F_MUL(F_G, F_TRUNC(F_DIV(F_A, F_B)))), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(MAXIMUM, maximum, NUM, F_MAX(F_A, F_B), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_A, F_B), F_C(0), F_G)), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_B, F_A), F_C(0), F_G)), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(MINIMUM, minimum, NUM, F_MIN(F_A, F_B), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_B, F_A), F_C(0), F_G)), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_A, F_B), F_C(0), F_G)), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(MUL, mul, NUM, F_MUL(F_A, F_B), F_MUL(F_G, F_B), F_MUL(F_G, F_A), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(POW, pow, NUM, F_POW(F_A, F_B), F_SEL(F_EQ(F_B, F_C(0)), F_C(0), F_MUL(F_G, F_MUL(F_B, F_POW(F_A, F_SUB(F_B, F_C(1)))))), F_MUL(F_G, F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_GE(F_B, F_C(0))), F_C(0), F_MUL(F_Y, F_LOG(F_A)))), TENSOR__SA | TENSOR__SB | TENSOR__SY, FULL) \
-    X(REMAINDER, remainder, NUM, F_REMAINDER(F_A, F_B), F_G, F_NEG(F_MUL(F_G, F_FLOORDIV(F_A, F_B))), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(SUB, sub, NUM, F_SUB(F_A, F_B), F_G, F_NEG(F_G), 0, AS_IS)
+    X(ADD, add, NUM, F_ADD(F_A, F_B), F_G, F_G, AS_IS) \
+    X(ATAN2, atan2, FLT, F_ATAN2(F_A, F_B), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_DIV(F_MUL(F_G, F_B), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B)))), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_NEG(F_DIV(F_MUL(F_G, F_A), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B))))), AS_IS) \
+    X(DIV, div, FLT, F_DIV(F_A, F_B), F_DIV(F_G, F_B), F_NEG(F_DIV(F_MUL(F_G, F_DIV(F_A, F_B)), F_B)), AS_IS) \
+    X(FLOOR_DIVIDE, floor_divide, NUM, F_FLOORDIV(F_A, F_B), F_C(0), F_C(0), AS_IS) \
+    X(FMOD, fmod, NUM, F_FMOD(F_A, F_B), F_G, F_NEG(F_MUL(F_G, F_TRUNC(F_DIV(F_A, F_B)))), AS_IS) \
+    X(MAXIMUM, maximum, NUM, F_MAX(F_A, F_B), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_A, F_B), F_C(0), F_G)), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_B, F_A), F_C(0), F_G)), AS_IS) \
+    X(MINIMUM, minimum, NUM, F_MIN(F_A, F_B), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_B, F_A), F_C(0), F_G)), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_A, F_B), F_C(0), F_G)), AS_IS) \
+    X(MUL, mul, NUM, F_MUL(F_A, F_B), F_MUL(F_G, F_B), F_MUL(F_G, F_A), AS_IS) \
+    X(POW, pow, NUM, F_POW(F_A, F_B), F_SEL(F_EQ(F_B, F_C(0)), F_C(0), F_MUL(F_G, F_MUL(F_B, F_POW(F_A, F_SEL(F_EQ(F_B, F_C(0)), F_C(0), F_SUB(F_B, F_C(1))))))), F_MUL(F_G, F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_GE(F_B, F_C(0))), F_C(0), F_MUL(F_Y, F_LOG(F_A)))), FULL) \
+    X(REMAINDER, remainder, NUM, F_REMAINDER(F_A, F_B), F_G, F_NEG(F_MUL(F_G, F_FLOORDIV(F_A, F_B))), AS_IS) \
+    X(SUB, sub, NUM, F_SUB(F_A, F_B), F_G, F_NEG(F_G), AS_IS)
 
 #define TENSOR_OPS_TERNARY(X) \
-    X(ADDCDIV, addcdiv, FLT, F_ADD(F_A, F_MUL(F_P(0), F_DIV(F_B, F_C_))), F_G, F_DIV(F_MUL(F_G, F_P(0)), F_C_), F_NEG(F_DIV(F_MUL(F_MUL(F_G, F_P(0)), F_DIV(F_B, F_C_)), F_C_)), TENSOR__SB | TENSOR__SC, AS_IS) \
-    X(ADDCMUL, addcmul, NUM, F_ADD(F_A, F_MUL(F_P(0), F_MUL(F_B, F_C_))), F_G, F_MUL(F_G, F_MUL(F_P(0), F_C_)), F_MUL(F_G, F_MUL(F_P(0), F_B)), TENSOR__SB | TENSOR__SC, AS_IS) \
-    X(LERP, lerp, FLT, F_SEL(F_LT(F_ABS(F_C_), F_C(0.5)), F_ADD(F_A, F_MUL(F_C_, F_SUB(F_B, F_A))), F_SUB(F_B, F_MUL(F_SUB(F_B, F_A), F_SUB(F_C(1), F_C_)))), F_MUL(F_G, F_SUB(F_C(1), F_C_)), F_MUL(F_G, F_C_), F_MUL(F_G, F_SUB(F_B, F_A)), TENSOR__SA | TENSOR__SB | TENSOR__SC, AS_IS) \
-    X(WHERE, where, NUM, F_SEL(F_NE(F_A, F_C(0)), F_B, F_C_), F_C(0), F_SEL(F_NE(F_A, F_C(0)), F_G, F_C(0)), F_SEL(F_NE(F_A, F_C(0)), F_C(0), F_G), TENSOR__SA, AS_IS)
+    X(ADDCDIV, addcdiv, FLT, F_ADD(F_A, F_MUL(F_P(0), F_DIV(F_B, F_C_))), F_G, F_DIV(F_MUL(F_G, F_P(0)), F_C_), F_NEG(F_DIV(F_MUL(F_MUL(F_G, F_P(0)), F_DIV(F_B, F_C_)), F_C_)), AS_IS) \
+    X(ADDCMUL, addcmul, NUM, F_ADD(F_A, F_MUL(F_P(0), F_MUL(F_B, F_C_))), F_G, F_MUL(F_G, F_MUL(F_P(0), F_C_)), F_MUL(F_G, F_MUL(F_P(0), F_B)), AS_IS) \
+    X(LERP, lerp, FLT, F_SEL(F_LT(F_ABS(F_C_), F_C(0.5)), F_ADD(F_A, F_MUL(F_C_, F_SUB(F_B, F_A))), F_SUB(F_B, F_MUL(F_SUB(F_B, F_A), F_SUB(F_C(1), F_C_)))), F_MUL(F_G, F_SUB(F_C(1), F_C_)), F_MUL(F_G, F_C_), F_MUL(F_G, F_SUB(F_B, F_A)), AS_IS) \
+    X(WHERE, where, NUM, F_SEL(F_NE(F_A, F_C(0)), F_B, F_C_), F_C(0), F_SEL(F_NE(F_A, F_C(0)), F_G, F_C(0)), F_SEL(F_NE(F_A, F_C(0)), F_C(0), F_G), AS_IS)
 
 // Results are bool; no gradient. Columns: ID, name, operands, kind, formula (a mask), class.
 #define TENSOR_OPS_COMPARE(X) \
@@ -4916,27 +4938,27 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 
 // Kind DBL: formula in C on doubles, derivatives in the vocabulary (and p).
 #define TENSOR_OPS_DOUBLE1(X) \
-    X(ACOSH, acosh, DBL, acosh(F_A), F_MUL(F_G, F_RSQRT(F_SUB(F_MUL(F_A, F_A), F_C(1)))), TENSOR__SA, AS_IS) \
-    X(ASINH, asinh, DBL, asinh(F_A), F_MUL(F_G, F_RSQRT(F_ADD(F_MUL(F_A, F_A), F_C(1)))), TENSOR__SA, AS_IS) \
-    X(ATANH, atanh, DBL, atanh(F_A), F_DIV(F_G, F_SUB(F_C(1), F_MUL(F_A, F_A))), TENSOR__SA, AS_IS) \
-    X(BESSEL, bessel, DBL, tensor__bessel_f64(F_P(0), F_P(1), F_A), F_MUL(F_G, F_ADD(F_SUB(F_MUL(F_C(p[0] == 1 && p[1] < 2 ? 1 : -1), F_BESSEL(1 - p[0], p[1], F_A)), F_SEL(F_EQ(F_P(0), F_C(0)), F_C(0), F_SEL(F_EQ(F_A, F_C(0)), F_C(0.5), F_DIV(F_Y, F_A)))), F_SEL(F_EQ(F_P(1), F_C(3)), F_Y, F_C(0)))), TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(BESSEL_I, bessel_i, DBL, tensor__bessel_i_f64(F_P(0), F_P(1), F_A), F_MUL(F_G, F_SUB(F_BESSEL_I(1 - p[0], p[1], F_A), F_ADD(F_SEL(F_EQ(F_P(1), F_C(0)), F_C(0), F_MUL(F_SIGN(F_A), F_Y)), F_SEL(F_EQ(F_P(0), F_C(0)), F_C(0), F_SEL(F_EQ(F_A, F_C(0)), F_C(0.5), F_DIV(F_Y, F_A)))))), TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(ERFCX, erfcx, DBL, tensor__erfcx_f64(F_A), F_MUL(F_G, F_SUB(F_MUL(F_MUL(F_C(2), F_A), F_Y), F_C(1.1283791670955126))), TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(ERFINV, erfinv, DBL, tensor__erfinv_f64(F_A), F_MUL(F_G, F_MUL(F_C(0.886226925452758), F_EXP(F_POW(F_ERFINV(F_A), F_C(2))))), TENSOR__SA, FULL) \
-    X(LGAMMA, lgamma, DBL, tensor__lgamma_f64(F_A), F_MUL(F_G, F_POLYGAMMA(0, F_A)), TENSOR__SA, AS_IS) \
-    X(NDTRI, ndtri, DBL, tensor__ndtri_f64(F_A), F_MUL(F_G, F_MUL(F_C(2.5066282746310002), F_EXP(F_MUL(F_C(0.5), F_MUL(F_Y, F_Y))))), TENSOR__SY, AS_IS) \
-    X(POLYGAMMA, polygamma, DBL, tensor__polygamma_f64(F_P(0), F_A), F_MUL(F_G, F_POLYGAMMA(p[0] + 1, F_A)), TENSOR__SA, AS_IS) \
-    X(SINC, sinc, DBL, F_A == 0 ? 1 : sin(3.141592653589793 * F_A) / (3.141592653589793 * F_A), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_DIV(F_MUL(F_G, F_SUB(F_COS(F_MUL(F_A, F_C(3.141592653589793))), F_DIV(F_SIN(F_MUL(F_A, F_C(3.141592653589793))), F_MUL(F_A, F_C(3.141592653589793))))), F_A)), TENSOR__SA, AS_IS)
+    X(ACOSH, acosh, DBL, acosh(F_A), F_MUL(F_G, F_RSQRT(F_SUB(F_MUL(F_A, F_A), F_C(1)))), AS_IS) \
+    X(ASINH, asinh, DBL, asinh(F_A), F_MUL(F_G, F_RSQRT(F_ADD(F_MUL(F_A, F_A), F_C(1)))), AS_IS) \
+    X(ATANH, atanh, DBL, atanh(F_A), F_DIV(F_G, F_SUB(F_C(1), F_MUL(F_A, F_A))), AS_IS) \
+    X(BESSEL, bessel, DBL, tensor__bessel_f64(F_P(0), F_P(1), F_A), F_MUL(F_G, F_ADD(F_SUB(F_MUL(F_C(p[0] == 1 && p[1] < 2 ? 1 : -1), F_BESSEL(1 - p[0], p[1], F_A)), F_SEL(F_EQ(F_P(0), F_C(0)), F_C(0), F_SEL(F_EQ(F_A, F_C(0)), F_C(0.5), F_DIV(F_Y, F_A)))), F_SEL(F_EQ(F_P(1), F_C(3)), F_Y, F_C(0)))), AS_IS) \
+    X(BESSEL_I, bessel_i, DBL, tensor__bessel_i_f64(F_P(0), F_P(1), F_A), F_MUL(F_G, F_SUB(F_BESSEL_I(1 - p[0], p[1], F_A), F_ADD(F_SEL(F_EQ(F_P(1), F_C(0)), F_C(0), F_MUL(F_SIGN(F_A), F_Y)), F_SEL(F_EQ(F_P(0), F_C(0)), F_C(0), F_SEL(F_EQ(F_A, F_C(0)), F_C(0.5), F_DIV(F_Y, F_A)))))), AS_IS) \
+    X(ERFCX, erfcx, DBL, tensor__erfcx_f64(F_A), F_MUL(F_G, F_SUB(F_MUL(F_MUL(F_C(2), F_A), F_Y), F_C(1.1283791670955126))), AS_IS) \
+    X(ERFINV, erfinv, DBL, tensor__erfinv_f64(F_A), F_MUL(F_G, F_MUL(F_C(0.886226925452758), F_EXP(F_POW(F_ERFINV(F_A), F_C(2))))), FULL) \
+    X(LGAMMA, lgamma, DBL, tensor__lgamma_f64(F_A), F_MUL(F_G, F_POLYGAMMA(0, F_A)), AS_IS) \
+    X(NDTRI, ndtri, DBL, tensor__ndtri_f64(F_A), F_MUL(F_G, F_MUL(F_C(2.5066282746310002), F_EXP(F_MUL(F_C(0.5), F_MUL(F_Y, F_Y))))), AS_IS) \
+    X(POLYGAMMA, polygamma, DBL, tensor__polygamma_f64(F_P(0), F_A), F_MUL(F_G, F_POLYGAMMA(p[0] + 1, F_A)), AS_IS) \
+    X(SINC, sinc, DBL, F_A == 0 ? 1 : sin(3.141592653589793 * F_A) / (3.141592653589793 * F_A), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_DIV(F_MUL(F_G, F_SUB(F_COS(F_MUL(F_A, F_C(3.141592653589793))), F_DIV(F_SIN(F_MUL(F_A, F_C(3.141592653589793))), F_MUL(F_A, F_C(3.141592653589793))))), F_A)), AS_IS)
 
 #define TENSOR_OPS_DOUBLE2(X) \
-    X(COPYSIGN, copysign, DBL, copysign(F_A, F_B), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_MUL(F_G, F_DIV(F_Y, F_A))), F_C(0), TENSOR__SA | TENSOR__SY, AS_IS) \
-    X(HURWITZ_ZETA, hurwitz_zeta, DBL, tensor__hurwitz_f64(F_A, F_B), F_C(0), F_NEG(F_MUL(F_G, F_MUL(F_A, F_ZETA(F_ADD(F_A, F_C(1)), F_B)))), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(HYPOT, hypot, DBL, hypot(F_A, F_B), F_MUL(F_G, F_DIV(F_A, F_Y)), F_MUL(F_G, F_DIV(F_B, F_Y)), TENSOR__SA | TENSOR__SB | TENSOR__SY, AS_IS) \
-    X(INCOMPLETE_GAMMA, incomplete_gamma, DBL, tensor__igamma_f64(F_P(0), F_A, F_B), F_C(0), F_MUL(F_MUL(F_G, F_SUB(F_C(1), F_MUL(F_C(2), F_P(0)))), F_EXP(F_SUB(F_SUB(F_MUL(F_SUB(F_A, F_C(1)), F_LOG(F_B)), F_B), F_LGAMMA(F_A)))), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(LOGADDEXP, logaddexp, DBL, tensor__logaddexp_f64(F_A, F_B, 1), F_MUL(F_G, F_SIGMOID(F_SUB(F_A, F_B))), F_MUL(F_G, F_SIGMOID(F_SUB(F_B, F_A))), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(LOGADDEXP2, logaddexp2, DBL, tensor__logaddexp_f64(F_A, F_B, 0.6931471805599453), F_MUL(F_G, F_SIGMOID(F_MUL(F_C(0.6931471805599453), F_SUB(F_A, F_B)))), F_MUL(F_G, F_SIGMOID(F_MUL(F_C(0.6931471805599453), F_SUB(F_B, F_A)))), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(XLOG1PY, xlog1py, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log1p(F_B), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(-1))), F_C(0), F_MUL(F_G, F_LOG1P(F_B))), F_MUL(F_G, F_DIV(F_A, F_ADD(F_B, F_C(1)))), TENSOR__SA | TENSOR__SB, AS_IS) \
-    X(XLOGY, xlogy, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log(F_B), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(0))), F_C(0), F_MUL(F_G, F_LOG(F_B))), F_MUL(F_G, F_DIV(F_A, F_B)), TENSOR__SA | TENSOR__SB, AS_IS)
+    X(COPYSIGN, copysign, DBL, copysign(F_A, F_B), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_MUL(F_G, F_DIV(F_Y, F_A))), F_C(0), AS_IS) \
+    X(HURWITZ_ZETA, hurwitz_zeta, DBL, tensor__hurwitz_f64(F_A, F_B), F_C(0), F_NEG(F_MUL(F_G, F_MUL(F_A, F_ZETA(F_ADD(F_A, F_C(1)), F_B)))), AS_IS) \
+    X(HYPOT, hypot, DBL, hypot(F_A, F_B), F_MUL(F_G, F_DIV(F_A, F_Y)), F_MUL(F_G, F_DIV(F_B, F_Y)), AS_IS) \
+    X(INCOMPLETE_GAMMA, incomplete_gamma, DBL, tensor__igamma_f64(F_P(0), F_A, F_B), F_C(0), F_MUL(F_MUL(F_G, F_SUB(F_C(1), F_MUL(F_C(2), F_P(0)))), F_EXP(F_SUB(F_SUB(F_MUL(F_SUB(F_A, F_C(1)), F_LOG(F_B)), F_B), F_LGAMMA(F_A)))), AS_IS) \
+    X(LOGADDEXP, logaddexp, DBL, tensor__logaddexp_f64(F_A, F_B, 1), F_MUL(F_G, F_SIGMOID(F_SUB(F_A, F_B))), F_MUL(F_G, F_SIGMOID(F_SUB(F_B, F_A))), AS_IS) \
+    X(LOGADDEXP2, logaddexp2, DBL, tensor__logaddexp_f64(F_A, F_B, 0.6931471805599453), F_MUL(F_G, F_SIGMOID(F_MUL(F_C(0.6931471805599453), F_SUB(F_A, F_B)))), F_MUL(F_G, F_SIGMOID(F_MUL(F_C(0.6931471805599453), F_SUB(F_B, F_A)))), AS_IS) \
+    X(XLOG1PY, xlog1py, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log1p(F_B), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(-1))), F_C(0), F_MUL(F_G, F_LOG1P(F_B))), F_MUL(F_G, F_DIV(F_A, F_ADD(F_B, F_C(1)))), AS_IS) \
+    X(XLOGY, xlogy, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log(F_B), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(0))), F_C(0), F_MUL(F_G, F_LOG(F_B))), F_MUL(F_G, F_DIV(F_A, F_B)), AS_IS)
 
 // The rest. Columns: ID, name, family, inputs, outputs, the CPU's kernel, gradient (NOGRAD), saves, class.
 // TENSOR__KERNEL(sum) is tensor__cpu_sum; TENSOR__KERNEL_WITH(softmax, rows) is tensor__cpu_softmax, whose
@@ -5062,9 +5084,10 @@ typedef enum tensor_op_id_t {
 // ------------------------------------------------------------------------------
 // >>vocabulary                                     MARK: words of the formulas
 //
-// A row's text means five things: f64 (the reference, libm allowed), f32 in scalar or vector registers (once
-// per instruction set), int64_t with wrap-around (NUM rows on integers), CUDA, and tensor_t * (the derivative
-// of a derivative). Each meaning defines these words before it expands the rows:
+// A row's text means six things: f64 (the reference, libm allowed), f32 in scalar or vector registers (once
+// per instruction set), int64_t with wrap-around (NUM rows on integers), CUDA, tensor_t * (the derivative of
+// a derivative), and a mask of the operands that it reads. Each meaning defines these words before it expands
+// the rows:
 //
 //   F_A F_B F_C_      operands        F_Y  result        F_G  incoming gradient    F_P(k) parameter p[k]
 //   F_C(x)            constant        F_INF infinity
@@ -11078,6 +11101,7 @@ typedef struct tensor__packer_t {
 typedef struct tensor__slice_t {
     void (*run)(struct tensor__slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg);
     int shares;                     // that the kernel cuts its work for
+    int workers;                    // threads that its scratch has room for
 } tensor__slice_t;
 
 struct tensor__thread_t {
@@ -11099,12 +11123,17 @@ struct tensor__thread_t {
     int32_t scope_room;
     uint8_t grad_mode, modes, in_parallel;
     uint8_t inside;                 // a deleter, a handler or a shutdown runs
+    uint8_t holds;                  // errors are not reported: who called this code raises them again
     uint8_t locking;                // holds a tensor's lock: the user's jobs, which may need it, do not run
     uint8_t watched;                // the end of its thread gives it back
     uint8_t device;                 // of tensors made from nothing
     uint8_t away;                   // a device or a recorder was not told the site of the last calls yet
     tensor_recorder_t *recorder;    // is called for calls and for accesses of the host; NULL = none
     const tensor_profiler_t *profiler;          // if it is set, recorder is not NULL: one test covers both
+    // Set with a profiler, so that programs without one lack the functions: run a kernel, and a plain call,
+    // which the profiler hears of
+    int (*run_heard)(tensor_call_t *c, tensor_kernel_t kernel);
+    tensor_t *(*plain_heard)(struct tensor__op_t *o);
     uint64_t seq;                   // of the last node
     uint64_t epoch;                 // resets and ends of user scopes
     tensor_t *headers, *headers_tail;           // dead headers, oldest first
@@ -11345,8 +11374,51 @@ TENSOR__FN const char *tensor__basename(const char *site) {
     return base;
 }
 
-// %s string, %i int, %d int64_t, %u uint64_t, %g double, %t shape of a tensor_t *, %y its dtype, %n const
-// int64_t * and int: a shape, %w " at file.c:41" of a site, empty if there is none.
+// " at file.c:41" of a site, if there is one.
+TENSOR__FN void tensor__put_place(tensor__text_t *s, const char *site) {
+    if (!site || !*site) { return; }
+    tensor__puts(s, " at ");
+    tensor__puts(s, tensor__basename(site));
+}
+
+// The name of a function, "tensor_add_scalar" or the beginning of a site, without prefix and without the _n
+// of the plain twins.
+TENSOR__FN void tensor__put_function(tensor__text_t *s, const char *function) {
+    if (strncmp(function, "tensor_", 7) == 0) {
+        function += 7;
+    } else if (strncmp(function, "nn_", 3) == 0) {
+        function += 3;
+    }
+    size_t n;
+    for (n = 0; function[n] && function[n] != 1; n++) { }
+    for (size_t i = 0; i < n; i++) {
+        int twin = function[i] == '_' && i + 1 < n && function[i + 1] == 'n' &&
+                   (i + 2 == n || function[i + 2] == '_');
+        if (twin) {
+            i++;
+        } else {
+            tensor__put(s, function + i, 1);
+        }
+    }
+}
+
+// What made t and where, "mul at a.c:3": its op, or the function that was called if that is the op with an
+// ending (add_scalar of add).
+TENSOR__FN void tensor__put_origin(tensor__text_t *s, const tensor_t *t) {
+    const char *op = t->op ? t->op : "?";
+    const char *function = t->site ? t->site : "";
+    size_t n = strlen(op);
+    if (strncmp(function, "tensor_", 7) == 0 && strncmp(function + 7, op, n) == 0 && function[7 + n] == '_') {
+        tensor__put_function(s, function);
+    } else {
+        tensor__puts(s, op);
+    }
+    tensor__put_place(s, t->site);
+}
+
+// %s string, %i int, %d int64_t, %u uint64_t, %g double, %t shape of a tensor_t *, %y its dtype, %o
+// "mul at file.c:41", what made it and where, %n const int64_t * and int: a shape, %w " at file.c:41" of a
+// site, empty if there is none.
 TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
     for (; *f; f++) {
         if (*f != '%') {
@@ -11383,15 +11455,12 @@ TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
         case 'y':
             tensor__puts(s, tensor_dtype_name((tensor_dtype_t)va_arg(v, const tensor_t *)->dtype));
             break;
+        case 'o':
+            tensor__put_origin(s, va_arg(v, const tensor_t *));
+            break;
         case 'w':
-            {
-                const char *site = va_arg(v, const char *);
-                if (site && *site) {
-                    tensor__puts(s, " at ");
-                    tensor__puts(s, tensor__basename(site));
-                }
-                break;
-            }
+            tensor__put_place(s, va_arg(v, const char *));
+            break;
         case 'n':
             {
                 const int64_t *dims = va_arg(v, const int64_t *);
@@ -11459,24 +11528,9 @@ TENSOR__FN tensor_t *tensor__named(tensor__thread_t *th, tensor_t *y, const char
 TENSOR__FN void tensor__put_named(tensor__text_t *s, const char *outer, const char *text) {
     size_t inner = 0;
     while (text[inner] && text[inner] != ':') { inner++; }
-    if (strncmp(outer, "tensor_", 7) == 0) {
-        outer += 7;
-    } else if (strncmp(outer, "nn_", 3) == 0) {
-        outer += 3;
-    }
-    size_t n;
-    for (n = 0; outer[n] && outer[n] != 1; n++) { }
     tensor__text_t name = {s->p + s->length, s->room - s->length, 0};
-    for (size_t i = 0; i < n; i++) {        // without the _n of the plain twins
-        int twin = outer[i] == '_' && i + 1 < n && outer[i + 1] == 'n' && (i + 2 == n || outer[i + 2] == '_');
-        if (twin) {
-            i++;
-        } else {
-            tensor__put(&name, outer + i, 1);
-        }
-    }
-
-    n = name.length;
+    tensor__put_function(&name, outer);
+    size_t n = name.length;
     if (strncmp(name.p, text, inner) == 0 && (inner == n || name.p[inner] == '_')) {
         text += inner;
     } else {
@@ -11509,6 +11563,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__report(tensor__thread_t *th, const char
     if (!th->error.code || th->error.reported) { return; }
     if (!th->error.site) { th->error.site = site; }
     th->error.reported = 1;
+    if (th->holds) { return; }
     tensor_error_fn_t fn = th->ctx ? th->ctx->error_fn : NULL;
     if (fn) {
         uint8_t inside = th->inside;
@@ -12367,6 +12422,8 @@ TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *c
         th->packing = NULL;
         th->recorder = NULL;
         th->profiler = NULL;
+        th->run_heard = NULL;
+        th->plain_heard = NULL;
         th->device = 0;
         th->path_depth = 0;
         th->fresh = NULL;
@@ -12458,8 +12515,6 @@ TENSOR_API void (tensor_reset_peak_memory)(void) {
 TENSOR_API void (tensor_empty_cache)(void) { tensor__cache_release(tensor__self()); }
 
 // The op that made t.
-TENSOR__FN const char *tensor__origin(const tensor_t *t) { return t->op ? t->op : "?"; }
-
 // Names and sites are literals; not every compiler merges equal ones.
 TENSOR__FN int tensor__same_name(const char *a, const char *b) {
     return a == b || (a && b && strcmp(a, b) == 0);
@@ -12498,7 +12553,7 @@ TENSOR_API size_t (tensor_memory_report)(char *text, size_t size) {
             int64_t bytes, n = tensor__same_origin(ctx, t, &bytes);
             if (!n) { continue; }
             const char *plural = n == 1 ? "" : "s";
-            tensor__text(&s, "%d tensor%s  %d bytes  %s%w\n", n, plural, bytes, tensor__origin(t), t->site);
+            tensor__text(&s, "%d tensor%s  %d bytes  %o\n", n, plural, bytes, t);
         }
     }
     TENSOR__UNLOCK(&ctx->mutex);
@@ -12534,13 +12589,6 @@ TENSOR__FN tensor_recorder_t *tensor__set_recorder(tensor_recorder_t *recorder) 
     tensor_recorder_t *before = th->recorder;
     th->recorder = !recorder && th->profiler ? &tensor__no_recorder : recorder;
     return before == &tensor__no_recorder ? NULL : before;
-}
-
-TENSOR_API int (tensor_profiler_set)(const tensor_profiler_t *profiler) {
-    tensor_recorder_t *recorder = tensor__set_recorder(NULL);
-    tensor__self()->profiler = profiler;
-    tensor__set_recorder(recorder);
-    return 0;
 }
 
 TENSOR__FN void tensor__tell_range(const tensor__thread_t *th, const char *name) {
@@ -12817,8 +12865,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__unusable(const char *op, const char *arg
             end = "it was freed";
             advice = "";
         }
-        tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s: tensor used after %s%w, created by %s%w%s", op,
-                     arg, end, t->freed, tensor__origin(t), t->site, advice);
+        tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s: tensor used after %s%w, created by %o%s", op,
+                     arg, end, t->freed, t, advice);
     } else {
         tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s is not a tensor", op, arg);
     }
@@ -13083,8 +13131,8 @@ TENSOR_API int (tensor_free)(tensor_t *t) {
     if (t->state == TENSOR__DEAD) {
         const char *when = t->freed ? "twice" : "after its scope ended";
         const char *first = t->freed && t->freed[0] ? ", first" : "";
-        tensor__fail(th, TENSOR_ERR_OWNER, "free: tensor freed %s%s%w, created by %s%w", when, first,
-                     t->freed, tensor__origin(t), t->site);
+        tensor__fail(th, TENSOR_ERR_OWNER, "free: tensor freed %s%s%w, created by %o", when, first,
+                     t->freed, t);
     } else {
         tensor__fail(th, TENSOR_ERR_OWNER,
                      "free: tensor %t is neither kept nor owned by a scope of this thread", t);
@@ -13542,20 +13590,35 @@ TENSOR__FN void tensor__crew_join(tensor__crew_t *c) { (void)c; }
 TENSOR__FN void tensor__crews_end(tensor_context_t *ctx) { (void)ctx; }
 #endif
 
-// Moves the calling thread's error, unreported, into text. -> its code, 0 = there was none
+// Moves the calling thread's error into text, its place in parentheses: who raises it again adds another one.
+// -> its code, 0 = there was none
 TENSOR__FN int tensor__take_error(char *text, size_t room) {
     tensor__thread_t *th = tensor__self();
     int code = th->error.code;
     tensor__text_t s = {text, room, 0};
     text[0] = 0;
-    if (code) { tensor__puts(&s, (tensor_error_text)()); }
+    if (code) {
+        const char *site = th->error.site;
+        th->error.site = NULL;
+        tensor__puts(&s, (tensor_error_text)());
+        if (site && *site) { tensor__text(&s, " (%s)", tensor__basename(site)); }
+    }
     if (th->owner) { th->error.code = 0; }
     return code;
+}
+
+// Whether the calling thread's errors are reported or wait for take_error. -> what was set before
+TENSOR__FN int tensor__hold_errors(int on) {
+    tensor__thread_t *th = tensor__self();
+    int before = th->holds;
+    th->holds = (uint8_t)on;
+    return before;
 }
 
 TENSOR__BETWEEN int tensor__thread_count(void) {
     const tensor__thread_t *th = tensor__self();
     tensor__pool_t *p = &th->ctx->pool;
+    if (th->slice) { return th->slice->workers; }
     TENSOR__POOL_HERE(p);
     return p->n;
 }
@@ -13727,9 +13790,9 @@ TENSOR__FN void tensor__headers_close(tensor__thread_t *th) {
     } while (tensor__headers_all(th, TENSOR__HEADERS_DESTROY));
 }
 
-// Everything the context owns: objects first (they hold tensors), then scopes, then what is still kept, then
-// raw memory.
-TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
+// The objects that the context owns, which hold tensors; a capture of it ends.
+//   -> first error that was pending, 0 = none
+TENSOR__FN int tensor__objects_close(tensor__thread_t *th) {
     tensor_context_t *ctx = th->ctx;
     th->inside = 1;
     tensor__report(th, NULL);
@@ -13743,6 +13806,12 @@ TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
         o->prev = NULL;
         o->destroy(o);
     }
+    return code;
+}
+
+// The rest, after the objects: scopes, what is still kept, raw memory.
+TENSOR__FN void tensor__context_close(tensor__thread_t *th) {
+    tensor_context_t *ctx = th->ctx;
     tensor__headers_close(th);
     TENSOR__LOCK(&ctx->mutex);
     tensor__raw_t *r = ctx->raw;
@@ -13788,7 +13857,6 @@ TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
     tensor__tls = NULL;
     tensor__used_context = NULL;
     if (ctx == &tensor__default) { tensor__exit_forget(); }
-    return code;
 }
 
 TENSOR_API int (tensor_shutdown)(void) {
@@ -13797,7 +13865,10 @@ TENSOR_API int (tensor_shutdown)(void) {
     if (!busy) { tensor__crews_end(th->ctx); }
     busy |= TENSOR__ATOMIC_LOAD(&th->ctx->pool.busy);
     TENSOR__REFUSE_CODE(busy, OWNER, TENSOR__CALLED_BACK, "shutdown");
-    return th->owner ? tensor__context_close(th) : th->error.code;
+    if (!th->owner) { return th->error.code; }
+    int code = tensor__objects_close(th);
+    tensor__context_close(th);
+    return code;
 }
 
 TENSOR_API tensor_context_t *(tensor_context_new)(void) {
@@ -13809,52 +13880,78 @@ TENSOR_API tensor_context_t *(tensor_context_new)(void) {
     return ctx;
 }
 
+// What hears of a thread goes with it from one state to another.
+typedef struct tensor__hears_t {
+    tensor_recorder_t *recorder;
+    const tensor_profiler_t *profiler;
+    int (*run_heard)(tensor_call_t *c, tensor_kernel_t kernel);
+    tensor_t *(*plain_heard)(struct tensor__op_t *o);
+} tensor__hears_t;
+
+TENSOR__FN tensor__hears_t tensor__hears_of(const tensor__thread_t *th) {
+    tensor__hears_t h = {th->recorder, th->profiler, th->run_heard, th->plain_heard};
+    return h;
+}
+
+TENSOR__FN void tensor__hear_on(tensor__thread_t *to, tensor__hears_t h) {
+    to->recorder = h.recorder;
+    to->profiler = h.profiler;
+    to->run_heard = h.run_heard;
+    to->plain_heard = h.plain_heard;
+}
+
 TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
     tensor__thread_t *th = tensor__self();
     tensor_context_t *before = tensor__here();
     if (!context) { context = &tensor__default; }
     if (context == before) { return before; }
-    const tensor_profiler_t *profiler = th->profiler;
-    tensor_recorder_t *recorder = NULL;
-    if (th->owner) {
-        (tensor_profiler_set)(NULL);
-        recorder = tensor__set_recorder(NULL);
-        tensor__park(th);
-    }
+    if (th->owner) { tensor__park(th); }
     tensor__tls = NULL;
     tensor__used_context = context;
-    tensor__thread_t *now = tensor__self();
-    if (!now->owner) { return before; }
-    if (profiler && now->seq < th->seq) { now->seq = th->seq; }     // the numbers of nodes grow
-    (tensor_profiler_set)(profiler);
-    tensor__set_recorder(recorder);
+    tensor__thread_t *now = tensor__attach(context);
+    if (!now->owner || !th->owner) { return before; }       // th keeps what hears of it till it is back
+    if (th->profiler && now->seq < th->seq) { now->seq = th->seq; }         // the numbers of nodes grow
+    tensor__hears_t nothing = {NULL, NULL, NULL, NULL};
+    tensor__hear_on(now, tensor__hears_of(th));
+    tensor__hear_on(th, nothing);
     return before;
 }
 
+// Closes the context of th, whose objects are closed by then, and goes on in the next one, where what hears
+// of the thread goes on, too.
+TENSOR__FN void tensor__context_change(tensor__thread_t *th, tensor_context_t *next) {
+    tensor_context_t *closed = th->ctx;
+    tensor__hears_t hears = tensor__hears_of(th);
+    th->recorder = NULL;                        // the profiler hears of the memory that goes back
+    tensor__context_close(th);
+    tensor__used_context = next;
+    if (next == closed && !hears.recorder) { return; }          // the default one, which may stay closed
+    tensor__thread_t *now = tensor__attach(next);
+    if (now->owner) { tensor__hear_on(now, hears); }
+}
+
 TENSOR_API int (tensor_context_free)(tensor_context_t *context) {
-    if (!context || context == &tensor__default) {
-        tensor_context_t *now = (tensor_context_use)(NULL);
-        int r = (tensor_shutdown)();
-        if (now != &tensor__default) { (tensor_context_use)(now); }
-        return r;
-    }
+    if (!context) { context = &tensor__default; }
     tensor_context_t *before = (tensor_context_use)(context);
-    if (tensor__self()->ctx != context) {       // no memory for a state in it
-        int code = tensor__self()->error.code;
+    tensor__thread_t *th = tensor__self();
+    if (th->ctx != context) {                   // no memory for a state in it
+        int code = th->error.code;
         (tensor_context_use)(before);
         return code;
     }
-    if (tensor__called_back(tensor__self())) {
+    int busy = tensor__called_back(th);
+    if (!busy) { tensor__crews_end(context); }
+    busy |= TENSOR__ATOMIC_LOAD(&context->pool.busy);
+    if (busy) {
         (tensor_context_use)(before);
         TENSOR__REFUSE_CODE(1, OWNER, TENSOR__CALLED_BACK, "context_free");
     }
-    tensor__crews_end(context);
-    const tensor_profiler_t *profiler = tensor__self()->profiler;
-    int code = tensor__context_close(tensor__self());
-    TENSOR_FREE(context, sizeof *context, 64);
-    (void)TENSOR__ATOMIC_ADD(&tensor__contexts, -1);
-    tensor__used_context = before == context ? NULL : before;
-    if (profiler) { (tensor_profiler_set)(profiler); }      // it is the thread's
+    int code = tensor__objects_close(th);
+    tensor__context_change(th, before == context ? &tensor__default : before);
+    if (context != &tensor__default) {
+        TENSOR_FREE(context, sizeof *context, 64);
+        (void)TENSOR__ATOMIC_ADD(&tensor__contexts, -1);
+    }
     return code;
 }
 
@@ -14142,18 +14239,17 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
 // One comparison of two neighbouring bytes.
 #define TENSOR__HOST_F32(t) ((t)->dtype == TENSOR_F32 && (t)->device == 0)
 
-// Whether t may be the first operand of a plain call. There are no plain calls with a recorder: it is
-// called for call blocks only.
+// Whether t may be the first operand of a plain call.
 TENSOR__INLINE int tensor__plain_operand(const tensor__thread_t *th, const tensor_t *t) {
     const tensor__isa_t *isa = th->ctx->plain;
-    return isa && !th->recorder && TENSOR__HOST_F32(t) && (t->flags & TENSOR__CONTIGUOUS) &&
+    return isa && TENSOR__HOST_F32(t) && (t->flags & TENSOR__CONTIGUOUS) &&
            !(t->numel & (isa->lanes - 1)) && (uint64_t)t->numel - 1 < TENSOR__GRAIN;     // 1..GRAIN
 }
 
-// Whether a pointwise call is plain: its inputs (at least one) are contiguous f32 of one shape on the host,
-// in whole vectors, and one thread's work. Its body can then run on them as they are.
-TENSOR__INLINE int tensor__plain(const tensor__thread_t *th, const tensor__row_t *row, tensor_t *const *in,
-                                 int nin) {
+// Whether the inputs (at least one) are contiguous f32 of one shape on the host, in whole vectors, and one
+// thread's work. The body of a pointwise row can then run on them as they are.
+TENSOR__INLINE int tensor__plain_inputs(const tensor__thread_t *th, const tensor__row_t *row,
+                                        tensor_t *const *in, int nin) {
     const tensor_t *a = in[0];
     if (row->kind > TENSOR__NUM || !a || !tensor__plain_operand(th, a)) { return 0; }
     for (int i = 1; i < nin; i++) {
@@ -14166,6 +14262,13 @@ TENSOR__INLINE int tensor__plain(const tensor__thread_t *th, const tensor__row_t
         }
     }
     return 1;
+}
+
+// Whether a pointwise call is plain. There are no plain calls with a recorder: it is called for call blocks
+// only.
+TENSOR__INLINE int tensor__plain(const tensor__thread_t *th, const tensor__row_t *row, tensor_t *const *in,
+                                 int nin) {
+    return !th->recorder && tensor__plain_inputs(th, row, in, nin);
 }
 
 TENSOR__INLINE void *tensor__ptr(const tensor_t *t) {
@@ -14988,6 +15091,16 @@ TENSOR__FN tensor_t *tensor__grad_out(tensor__grad_t *g, int k) {
     return *at;
 }
 
+// Input k, contiguous, if only the node and this header have its memory and no later pass needs it: then the
+// gradient function may write its result there. Else NULL. A graph of the CPU keeps the calls as they are:
+// its exporter takes what a call writes for new memory.
+TENSOR__FN tensor_t *tensor__grad_spare(tensor__grad_t *g, int k) {
+    tensor_t *t = tensor__grad_in(g, k);
+    if (!tensor__live(t) || g->run->retain || !(t->flags & TENSOR__CONTIGUOUS)) { return NULL; }
+    if (t->storage->read_only || (g->th->recorder && !t->device)) { return NULL; }
+    return TENSOR__ATOMIC_LOAD(&t->storage->refs) == 2 ? t : NULL;
+}
+
 // ------------------------------------------------------------------------------
 // >>impl-tape                                      MARK: recording, also of changes in place
 //
@@ -15056,9 +15169,8 @@ TENSOR__INLINE const int64_t *tensor__pool_dims(int64_t **pool, const int64_t *d
     return at;
 }
 
-// strides: those of all shapes of the node; NULL = those of t go into the pool.
 TENSOR__INLINE void tensor__save(tensor__saved_t *v, const tensor_t *t, const int64_t *dims,
-                                 const int64_t *strides, int64_t **pool) {
+                                 const int64_t *strides) {
     TENSOR__HOLD(&t->storage->refs);
     v->storage = t->storage;
     v->offset = t->offset;
@@ -15069,7 +15181,7 @@ TENSOR__INLINE void tensor__save(tensor__saved_t *v, const tensor_t *t, const in
     v->numel = t->numel;
     v->contiguous = (t->flags & TENSOR__CONTIGUOUS) != 0;
     v->dims = dims;
-    v->strides = strides ? strides : tensor__pool_dims(pool, t->strides, t->ndim);
+    v->strides = strides;
 }
 
 // Whether a gradient goes to x, which may be NULL: there is none for integers.
@@ -15113,18 +15225,21 @@ TENSOR__INLINE int tensor__tracks_few(tensor__op_t *o, const tensor__row_t *row,
     return wants;
 }
 
+// What the derivatives of a pointwise row read for the operands that want a gradient.
+TENSOR__INLINE int tensor__reads_of(const tensor__op_t *o, const tensor__row_t *row) {
+    const tensor__point_t *point = tensor__point(row);
+    int reads = 0;
+    if (o->wants & 1) { reads = point->reads[0]; }
+    if (o->wants & 2) { reads |= point->reads[1]; }
+    if (o->wants & 4) { reads |= point->reads[2]; }
+    return reads & (31 | TENSOR__SY);
+}
+
 // What a node saves: those inputs (of the first five) and outputs that the row names, that are present and
 // that a wanted gradient reads.
 TENSOR__INLINE int tensor__saves_of(const tensor__op_t *o, int saves) {
     if (!saves) { return 0; }
-    if (o->row->family == TENSOR_FAMILY_POINTWISE) {
-        const tensor__point_t *point = tensor__point(o->row);       // what the derivatives of its text read
-        int reads = 0;
-        if (o->wants & 1) { reads = point->reads[0]; }
-        if (o->wants & 2) { reads |= point->reads[1]; }
-        if (o->wants & 4) { reads |= point->reads[2]; }
-        return reads & (31 | TENSOR__SY);
-    }
+    if (o->row->family == TENSOR_FAMILY_POINTWISE) { return tensor__reads_of(o, o->row); }
     if ((saves & TENSOR__CROSS) == TENSOR__CROSS) {
         if (!(o->wants & 2)) { saves &= ~TENSOR__SA; }
         if (!(o->wants & 1)) { saves &= ~TENSOR__SB; }
@@ -15211,21 +15326,7 @@ TENSOR__INLINE void tensor__node_shape(tensor__meta_t *m, const int64_t *dims, i
     m->dtype = (uint8_t)dtype;
 }
 
-// The shapes of inputs and outputs. Those of a plain call are one shape, which is written once, with its
-// strides. -> those strides, or NULL
-TENSOR__INLINE const int64_t *tensor__node_shapes(tensor__node_t *n, const tensor__op_t *o, int64_t **pool) {
-    if (o->plain) {
-        const tensor_t *y = o->out[0];
-        int ndim = y->ndim;
-        int64_t *dims = *pool, *strides = dims + ndim;
-        for (int64_t d = 0; d < ndim; d++) {
-            dims[d] = y->dims[d];
-            strides[d] = y->strides[d];
-            TENSOR__HIDE(d);                            // else compilers call memcpy twice
-        }
-        for (tensor__meta_t *m = n->in; m <= n->out; m++) { tensor__node_shape(m, dims, ndim, TENSOR_F32); }
-        return strides;
-    }
+TENSOR__INLINE void tensor__node_shapes(tensor__node_t *n, const tensor__op_t *o, int64_t **pool) {
     for (int i = 0; i < o->nin; i++) {
         const tensor_t *t = o->in[i];
         if (t) {
@@ -15238,7 +15339,6 @@ TENSOR__INLINE const int64_t *tensor__node_shapes(tensor__node_t *n, const tenso
         const tensor_t *t = o->out[i];
         tensor__node_shape(&n->out[i], tensor__pool_dims(pool, t->dims, t->ndim), t->ndim, t->dtype);
     }
-    return NULL;
 }
 
 TENSOR__RARE
@@ -15266,9 +15366,8 @@ TENSOR__INLINE uint64_t tensor__node_edges(tensor__node_t *n, const tensor__op_t
     return TENSOR__LIKELY(few == o->nin) ? seq : tensor__node_edges_more(n, o, seq);
 }
 
-// strides: as tensor__node_shapes gives them. 0 = a value must not be saved, raised
-TENSOR__INLINE int tensor__node_saves(tensor__node_t *n, const tensor__op_t *o, int saves,
-                                      const int64_t *strides, int64_t **pool) {
+// 0 = a value must not be saved, raised
+TENSOR__INLINE int tensor__node_saves(tensor__node_t *n, const tensor__op_t *o, int saves, int64_t **pool) {
     tensor__saved_t *v = n->saved;
     for (int i = 0, rest = saves & 31; rest; i++, rest >>= 1) {
         if (!(rest & 1)) { continue; }
@@ -15280,7 +15379,8 @@ TENSOR__INLINE int tensor__node_saves(tensor__node_t *n, const tensor__op_t *o, 
                 n->nsaved = (int32_t)(v - n->saved);    // those that are there
                 return 0;
             }
-            tensor__save(v, i == 0 && o->original ? o->original : t, n->in[i].dims, strides, pool);
+            const tensor_t *before = i == 0 && o->original ? o->original : t;
+            tensor__save(v, before, n->in[i].dims, tensor__pool_dims(pool, before->strides, before->ndim));
         } else {
             v->storage = NULL;
             v->is_immediate = i == 1 && o->immediate;
@@ -15292,10 +15392,30 @@ TENSOR__INLINE int tensor__node_saves(tensor__node_t *n, const tensor__op_t *o, 
     for (int i = 0, rest = saves >> 8; rest; i++, rest >>= 1) {
         if (!(rest & 1)) { continue; }
         v->source = (int8_t)(-1 - i);
-        tensor__save(v, o->out[i], n->out[i].dims, strides, pool);
+        const tensor_t *t = o->out[i];
+        tensor__save(v, t, n->out[i].dims, tensor__pool_dims(pool, t->strides, t->ndim));
         v++;
     }
     return 1;
+}
+
+// The parameters of o, at the start of the pool. -> behind them
+TENSOR__FN TENSOR__NOINLINE int64_t *tensor__node_numbers(tensor__node_t *n, const tensor__op_t *o,
+                                                          int64_t *pool) {
+    n->p = (tensor_params_t *)(void *)pool;
+    *n->p = *o->p;
+    return (int64_t *)(void *)(n->p + 1);
+}
+
+TENSOR__FN TENSOR__FAILS tensor__node_t *tensor__node_refused(tensor__thread_t *th, tensor__node_t *n) {
+    tensor__node_drop(th, n);
+    return NULL;
+}
+
+// n, whose values the hooks of the user have taken if there are any. NULL = they failed, raised
+TENSOR__INLINE tensor__node_t *tensor__node_packed(tensor__thread_t *th, tensor__node_t *n) {
+    int packs = th->modes & TENSOR__PACKING;
+    return TENSOR__LIKELY(!packs || th->packer->pack(th, n)) ? n : tensor__node_refused(th, n);
 }
 
 // The node of an op whose data is there. NULL = out of memory, or a value must not be saved, raised.
@@ -15303,26 +15423,74 @@ TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
     tensor__thread_t *th = o->th;
     saves = tensor__saves_of(o, saves);
     int nsaved = tensor__count_bits(saves);
-    size_t dims = o->plain ? 2 * (size_t)o->out[0]->ndim : tensor__node_room(o, saves);
+    size_t dims = tensor__node_room(o, saves);
     tensor__node_t *n = tensor__node_new(th, o->row, o->nin, o->nout, nsaved,
                                          dims * sizeof(int64_t) + (o->p ? sizeof(tensor_params_t) : 0));
     if (!n) { return NULL; }
     n->rng = o->rng;
     n->p = NULL;
     int64_t *pool = (int64_t *)(void *)(n->saved + nsaved);
-    if (o->p) {
-        n->p = (tensor_params_t *)(void *)pool;
-        *n->p = *o->p;
-        pool = (int64_t *)(void *)(n->p + 1);
-    }
-    const int64_t *strides = tensor__node_shapes(n, o, &pool);
+    if (o->p) { pool = tensor__node_numbers(n, o, pool); }
+    tensor__node_shapes(n, o, &pool);
     th->seq = n->seq = 1 + tensor__node_edges(n, o);
-    int saved = tensor__node_saves(n, o, saves, strides, &pool);
-    if (!saved || ((th->modes & TENSOR__PACKING) && !th->packer->pack(th, n))) {
-        tensor__node_drop(th, n);
-        return NULL;
+    int saved = tensor__node_saves(n, o, saves, &pool);
+    return saved ? tensor__node_packed(th, n) : tensor__node_refused(th, n);
+}
+
+// The node of a plain call of one or two operands. What all of them have is written once: the shape, also
+// that of the result, and its strides. NULL = as tensor__node_make.
+TENSOR__FN tensor__node_t *tensor__node_plain(tensor__op_t *o, const tensor__row_t *row) {
+    tensor__thread_t *th = o->th;
+    tensor_t *a = o->in[0], *b = o->nin > 1 ? o->in[1] : NULL;      // no b: a number, or there is none
+    const tensor_t *y = o->out[0];
+    int saves = tensor__reads_of(o, row), ndim = y->ndim;
+    int nsaved = (saves & 1) + (saves >> 1 & 1) + (saves >> 8);     // a, b, y
+    size_t shape = 2 * (size_t)ndim * sizeof(int64_t);
+    tensor__node_t *n = tensor__node_new(th, row, o->nin, 1, nsaved,
+                                         shape + (o->p ? sizeof(tensor_params_t) : 0));
+    if (!n) { return NULL; }
+    n->rng = o->rng;
+    n->p = NULL;
+    int64_t *dims = (int64_t *)(void *)(n->saved + nsaved), *strides = dims + ndim;
+    for (int64_t d = 0; d < ndim; d++) {
+        dims[d] = y->dims[d];
+        strides[d] = y->strides[d];
+        TENSOR__HIDE(d);                                // else compilers call memcpy twice
     }
-    return n;
+    if (o->p) { tensor__node_numbers(n, o, strides + ndim); }
+    for (tensor__meta_t *m = n->in; m <= n->out; m++) { tensor__node_shape(m, dims, ndim, TENSOR_F32); }
+    uint64_t seq = tensor__edge_set(&n->edge[0], o->wants & 1 ? a : NULL, th->seq);
+    if (o->nin > 1) { seq = tensor__edge_set(&n->edge[1], o->wants & 2 ? b : NULL, seq); }
+    th->seq = n->seq = seq + 1;
+
+    tensor__saved_t *v = n->saved;
+    const tensor_t *hidden = NULL;                      // of inference mode
+    if (saves & TENSOR__SA) {
+        if (a->flags & TENSOR__INFERENCE) { hidden = a; }
+        v->source = 0;
+        tensor__save(v, a, dims, strides);
+        v++;
+    }
+    if (saves & TENSOR__SB) {
+        v->source = 1;
+        if (b) {
+            if (b->flags & TENSOR__INFERENCE) { hidden = b; }
+            tensor__save(v, b, dims, strides);
+            v++;
+        } else {
+            v->storage = NULL;
+            v->is_immediate = 1;
+            v->immediate = o->imm;
+            v++;
+        }
+    }
+    if (saves & TENSOR__SY) {
+        v->source = -1;
+        tensor__save(v, y, dims, strides);
+    }
+    if (TENSOR__LIKELY(!hidden)) { return tensor__node_packed(th, n); }
+    tensor__not_saved(th, row->name, hidden);
+    return tensor__node_refused(th, n);
 }
 
 TENSOR__FN int tensor__record(tensor__op_t *o) {
@@ -15572,6 +15740,14 @@ TENSOR__INLINE void tensor__arg_none(tensor_arg_t *a) {
     a->dtype = 0;
 }
 
+// A number, which is no tensor's, as an argument.
+TENSOR__INLINE void tensor__arg_number(tensor_arg_t *a, double *number) {
+    tensor__arg_none(a);
+    a->data = number;
+    a->numel = 1;
+    a->dtype = TENSOR_F64;
+}
+
 // Writes the strides of dims with channels innermost to `to`, unless it is NULL. -> whether `is` has them,
 // except in dims of size 1
 TENSOR__FN int tensor__channels_last_strides(const int64_t *dims, int ndim, const int64_t *is, int64_t *to) {
@@ -15629,22 +15805,9 @@ TENSOR__FN TENSOR__NOINLINE int tensor__launch_heard(tensor_call_t *c, tensor_ke
     tensor__thread_t *th = c->thread;
     tensor_recorder_t *r = th->recorder;
     int code = r->call ? r->call(r, c) : 0;
-    const tensor_profiler_t *p = th->profiler;
     if (code) { return code; }
     th->away = 1;
-    if (!p) { return kernel(c); }
-    tensor_profiler_call_t heard;
-    heard.op = c->row->name;
-    heard.inputs = c->nin;
-    heard.outputs = c->nout;
-    heard.device = (tensor_device_t)(TENSOR_CPU + c->device);
-    heard.live_bytes = (uint64_t)TENSOR__RELAXED_LOAD(&th->live_bytes);
-    heard.captured = r != &tensor__no_recorder;
-    heard.call_ = c;
-    if (p->begin) { p->begin(p->user, &heard); }
-    code = kernel(c);
-    if (p->end) { p->end(p->user, &heard); }
-    return code;
+    return th->run_heard ? th->run_heard(c, kernel) : kernel(c);
 }
 
 // -> code; raised if not 0.
@@ -15733,14 +15896,16 @@ TENSOR__FN TENSOR__NOINLINE int tensor__launch_op(tensor__op_t *o) {
     c.row = o->row;
     tensor_arg_t arg[TENSOR__MAX_IN + TENSOR__MAX_OUT];
     c.arg = arg;
-    c.nin = o->nin;
+    int nin = o->nin;
+    TENSOR__HIDE(nin);          // else one load of nin and nout waits some nanoseconds for two stores to them
+    c.nin = nin;
     c.nout = o->nout;
     c.p = o->p;
     c.rng = o->rng;
     c.compute = o->compute;
     c.device = (uint8_t)o->device;
     c.thread = o->th;
-    for (int i = 0; i < o->nin; i++) {
+    for (int i = 0; i < nin; i++) {
         if (o->in[i]) {
             tensor__arg(&arg[i], o->in[i], TENSOR_READ);
         } else {
@@ -15748,14 +15913,9 @@ TENSOR__FN TENSOR__NOINLINE int tensor__launch_op(tensor__op_t *o) {
         }
     }
 
-    if (o->immediate) {
-        tensor__arg_none(&arg[1]);
-        arg[1].data = &o->imm;
-        arg[1].numel = 1;
-        arg[1].dtype = TENSOR_F64;
-    }
+    if (o->immediate) { tensor__arg_number(&arg[1], &o->imm); }
     for (int i = 0; i < o->nout; i++) {
-        tensor__arg(&arg[o->nin + i], o->out[i], o->update && i == 0 ? TENSOR_UPDATE : TENSOR_WRITE);
+        tensor__arg(&arg[nin + i], o->out[i], o->update && i == 0 ? TENSOR_UPDATE : TENSOR_WRITE);
     }
     return tensor__launch(&c);
 }
@@ -15771,6 +15931,70 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
         if (tensor__launch_op(o)) { return tensor__abandon(o); }
     }
     return tensor__commit(o);
+}
+
+// A call as the profiler is told of it; nin, nout, row and the thread of c are set.
+TENSOR__FN tensor_profiler_call_t tensor__call_heard(const tensor_call_t *c, int device) {
+    tensor_profiler_call_t heard;
+    heard.op = c->row->name;
+    heard.inputs = c->nin;
+    heard.outputs = c->nout;
+    heard.device = (tensor_device_t)(TENSOR_CPU + device);
+    heard.live_bytes = (uint64_t)TENSOR__RELAXED_LOAD(&c->thread->live_bytes);
+    heard.captured = c->thread->recorder != &tensor__no_recorder;
+    heard.call_ = c;
+    return heard;
+}
+
+TENSOR__FN int tensor__run_heard(tensor_call_t *c, tensor_kernel_t kernel) {
+    const tensor__thread_t *th = c->thread;
+    const tensor_profiler_t *p = th->profiler;
+    tensor_profiler_call_t heard = tensor__call_heard(c, c->device);
+    if (p->begin) { p->begin(p->user, &heard); }
+    int code = kernel(c);
+    if (p->end) { p->end(p->user, &heard); }
+    return code;
+}
+
+// A plain call with f32 results, unless a recorder must hear of it, too. Of the operands, the call has what
+// tensor_profiler_operand asks for. -> NULL = it is not plain
+TENSOR__FN tensor_t *tensor__plain_heard(tensor__op_t *o) {
+    tensor__thread_t *th = o->th;
+    const tensor_profiler_t *p = th->profiler;
+    int given = o->immediate ? 1 : o->nin;
+    if (th->recorder != &tensor__no_recorder || !tensor__plain_inputs(th, o->row, o->in, given)) {
+        return NULL;
+    }
+    o->out[0] = tensor__like(th, o->row->name, o->in[0]);
+    if (!o->out[0]) { return NULL; }                    // the usual way raises
+    o->nout = 1;
+    o->plain = 1;
+    tensor_call_t c;
+    tensor_arg_t arg[TENSOR__MAX_IN + 1];
+    c.row = o->row;
+    c.arg = arg;
+    c.thread = th;
+    c.nin = o->nin;
+    c.nout = 1;
+    for (int i = 0; i < given; i++) { tensor__arg(&arg[i], o->in[i], TENSOR_READ); }
+    if (o->immediate) { tensor__arg_number(&arg[1], &o->imm); }
+    tensor__arg(&arg[o->nin], o->out[0], TENSOR_WRITE);
+    tensor_profiler_call_t heard = tensor__call_heard(&c, 0);
+    th->away = 1;
+    if (p->begin) { p->begin(p->user, &heard); }
+    tensor__plain_run(o, o->row, o->in, o->nin, o->immediate);
+    if (p->end) { p->end(p->user, &heard); }
+    return tensor__commit(o);
+}
+
+TENSOR_API int (tensor_profiler_set)(const tensor_profiler_t *profiler) {
+    tensor__thread_t *th = tensor__self();
+    tensor_recorder_t *recorder = tensor__set_recorder(NULL);
+    th->run_heard = profiler ? tensor__run_heard : NULL;
+    th->plain_heard = profiler ? tensor__plain_heard : NULL;
+    tensor__self()->profiler = profiler;
+    tensor__set_recorder(recorder);
+    return 0;
 }
 
 // ------------------------------------------------------------------------------
@@ -17618,15 +17842,30 @@ TENSOR__FN int tensor__data_fits(const char *op, int type, int dtype) {
     return 1;
 }
 
-TENSOR_API tensor_t *tensor__from(int type, const void *data, tensor_dtype_t dtype, const int64_t *dims,
-                                  int ndim) {
+// Whether data of `room` bytes has all elements; raises if not.
+TENSOR__FN int tensor__data_reaches(const char *op, size_t room, const void *data, int dtype,
+                                    const int64_t *dims, int ndim) {
+    int64_t n;
+    if (room == SIZE_MAX || !data || (unsigned)dtype >= TENSOR_DTYPE_COUNT) { return 1; }
+    if (ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, &n)) { return 1; }       // refused later
+    uint64_t bytes = (uint64_t)n * tensor__sizes[dtype];
+    TENSOR__REFUSE_AS(0, bytes > room, SHAPE, "%s: data has %u bytes, shape %n of dtype %s needs %u", op,
+                      (uint64_t)room, dims, ndim, tensor__dtype_names[dtype], bytes);
+    return 1;
+}
+
+TENSOR_API tensor_t *tensor__from(int type, size_t room, const void *data, tensor_dtype_t dtype,
+                                  const int64_t *dims, int ndim) {
     if (!tensor__data_fits("from", type, (int)dtype)) { return TENSOR__POISON; }
+    if (!tensor__data_reaches("from", room, data, (int)dtype, dims, ndim)) { return TENSOR__POISON; }
     return (tensor_from_n)(data, dtype, dims, ndim);
 }
 
-TENSOR_API tensor_t *tensor__wrap(int type, void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
-                                  void (*deleter)(void *, void *), void *user) {
+TENSOR_API tensor_t *tensor__wrap(int type, size_t room, void *data, tensor_dtype_t dtype,
+                                  const int64_t *dims, int ndim, void (*deleter)(void *, void *),
+                                  void *user) {
     if (!tensor__data_fits("wrap", type, (int)dtype)) { return TENSOR__POISON; }
+    if (!tensor__data_reaches("wrap", room, data, (int)dtype, dims, ndim)) { return TENSOR__POISON; }
     return (tensor_wrap_n)(data, dtype, dims, ndim, deleter, user);
 }
 
@@ -19317,6 +19556,10 @@ TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
     }
     int dtype = tensor__pointwise_dtype(o, promoted);
     if (dtype < 0) { return TENSOR__POISON; }
+    if (o->th->plain_heard && dtype == TENSOR_F32) {
+        tensor_t *y = o->th->plain_heard(o);
+        if (y) { return y; }
+    }
     const tensor_t *a = o->in[0];
     int same = 1;
     for (int i = 1; i < o->nin; i++) {
@@ -19354,7 +19597,7 @@ TENSOR__INLINE tensor_t *tensor__plain_finish(tensor__op_t *o, const tensor__row
     tensor_t *const in[2] = {a, b};
     tensor__plain_run(o, row, in, nin, immediate);
     if (tensor__tracks_few(o, row, a, b)) {
-        t->node = tensor__node_make(o, row->saves);     // as tensor__record: the node's one reference is t's
+        t->node = tensor__node_plain(o, row);           // as tensor__record: the node's one reference is t's
         if (!t->node) { return tensor__abandon(o); }
     }
     return th->fresh = t;
@@ -20343,7 +20586,7 @@ TENSOR__INLINE int tensor__grad_is_plain(tensor__grad_t *g, const tensor__point_
                                          tensor__plain_grad_t *reads) {
     const tensor__node_t *n = g->node;
     const tensor_t *gy = g->gy[0];
-    int plain = tensor__plain_operand(g->th, gy) && d->backward[g->th->ctx->plain->place];
+    int plain = !g->th->recorder && tensor__plain_operand(g->th, gy) && d->backward[g->th->ctx->plain->place];
     plain = plain && n->out[0].dtype == TENSOR_F32;
     for (int i = 0; i < 5; i++) { reads->in[i] = NULL; }
     reads->number = NULL;
@@ -23334,7 +23577,7 @@ TENSOR__FN int tensor__cpu_linalg(tensor_call_t *c) {
 // kernels of their own for backward passes (they would be as long as those of the factorisations).
 // ------------------------------------------------------------------------------
 
-TENSOR__COLD
+TENSOR__RARE
 
 TENSOR__FN int tensor__la_usable(const char *op, const char *arg, tensor_t *x, int square) {
     if (!TENSOR__USABLE(op, arg, x)) { return 0; }
@@ -23849,6 +24092,9 @@ TENSOR__FN tensor_svd_t tensor__lowrank(const char *op, tensor_t *x, int64_t q, 
 }
 
 TENSOR_API tensor_svd_t (tensor_svd_lowrank)(tensor_t *x, int64_t q, int niter) {
+    if (tensor__live(x) && x->ndim >= 2) {
+        q = tensor__least(q, tensor__least(TENSOR__HIGH(x), TENSOR__WIDE(x)));
+    }
     return tensor__lowrank("svd_lowrank", x, q, 0, niter, __func__);
 }
 
@@ -25374,6 +25620,10 @@ TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
     TENSOR__RETURN(tensor_scatter(zeros, -1, at, ones));
 }
 
+TENSOR__END
+
+TENSOR__RARE
+
 // ------------------------------------------------------------------------------
 // >>impl-join                                      MARK: joining, repeating, building
 //
@@ -26306,6 +26556,10 @@ TENSOR_API int tensor_check_with(tensor_check_args_t a) {
     while (n && !p[n - 1]) { n--; }
     return tensor__at_int(a.site_, (tensor_check_n)(a.x, a.pattern, p, n));
 }
+
+TENSOR__END
+
+TENSOR__COLD
 
 // ------------------------------------------------------------------------------
 // >>impl-sort                                      MARK: sorting, selection, counting
@@ -27765,6 +28019,7 @@ struct tensor_function_ctx_t {
     tensor_t *const *inputs;            // during forward
     int n, nout, tracks;
     uint32_t dirty, constant;           // bit i: input i is changed, result i has no gradient
+    uint32_t taken;                     // bit k: result k is a tensor of the program that gets the node
     tensor_t *out[TENSOR__MAX_OUT];
     tensor__grad_t *g;                  // during backward
     struct {
@@ -28003,6 +28258,33 @@ TENSOR__FN int tensor__custom_repeats(const tensor_function_ctx_t *c, int k) {
     return 0;
 }
 
+// Whether result k is a tensor of the program, no input, that becomes the result itself, as in PyTorch: its
+// changes in place are then changes of the result.
+TENSOR__FN int tensor__custom_takes(const tensor_function_ctx_t *c, int k, const tensor_t *y) {
+    for (int i = 0; i < c->n; i++) {
+        if (c->inputs[i] == y) { return 0; }
+    }
+    int leaf = !y->node && (y->flags & TENSOR__REQUIRES_GRAD);
+    return c->tracks && !leaf && !y->base && !(y->flags & TENSOR__INFERENCE) &&
+        tensor__is_float(y->dtype) && !(c->constant >> k & 1);
+}
+
+// A result that is an input, or lies in another tensor, gets a header of its own, a view: a change of it in
+// place cannot be recorded, since backward knows nothing of it. A part of a captured tensor is copied: a
+// change of that tensor would take the gradient away.
+TENSOR__FN tensor_t *tensor__custom_view(const tensor_function_ctx_t *c, tensor_t *y, int captured) {
+    for (int i = 0; i < c->n; i++) {
+        if (c->inputs[i]->storage == y->storage) { captured = 0; }
+    }
+    if (captured && y->base && c->tracks) { return (tensor_clone)(y); }
+    tensor_t *view = (tensor_detach)(y);
+    if (view == TENSOR__POISON) { return view; }
+    view->base = tensor__hold(y->base ? y->base : y);
+    view->base_version = view->base->rebased;
+    view->flags = (uint8_t)(view->flags | TENSOR__NO_GRAD_VIEW);
+    return view;
+}
+
 // Runs forward; its results are in c->out. 0 = failed, raised.
 TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_t *c) {
     tensor_scope_t s = tensor__scope_begin(th, 0);
@@ -28024,9 +28306,12 @@ TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_
             returned |= 1u << i;
             continue;
         }
-        // A result that forward did not make (an input or a captured tensor) gets a header of its own.
-        if (y->home != th || y->slot < s.mark || y->base || TENSOR__ATOMIC_LOAD(&y->refs) != 1) {
-            c->out[k] = (tensor_detach)(y);
+        tensor_t *whole = y->base ? y->base : y;
+        int captured = whole->home != th || whole->slot < s.mark;
+        if (captured && tensor__custom_takes(c, k, y)) {
+            c->taken |= 1u << k;
+        } else if (captured || y->base) {
+            c->out[k] = tensor__custom_view(c, y, captured);
         }
     }
 
@@ -28054,25 +28339,25 @@ TENSOR__FN void tensor__custom_lends(const tensor_function_ctx_t *c, int k) {
 
 // Results become those of the user, and of node unless it is NULL; *given: how many node got. 0 = failed,
 // raised
-TENSOR__FN int tensor__custom_results(tensor__thread_t *th, tensor_function_ctx_t *c, tensor__node_t *node,
+TENSOR__FN int tensor__custom_results(tensor__op_t *o, tensor_function_ctx_t *c, tensor__node_t *node,
                                       tensor_t **outputs, int *given) {
     int ok = 1;
     for (int k = 0; k < c->nout && ok; k++) {
         tensor_t *y = outputs[k] = c->out[k];
         if (tensor__custom_repeats(c, k)) { continue; }
-        int dirty = tensor__dirty_input(c, y) >= 0;
-        if (!dirty) {
+        int taken = c->taken >> k & 1, old = taken || tensor__dirty_input(c, y) >= 0;
+        if (!old) {
             y->op = c->fn->name;
             y->site = NULL;
             tensor__custom_lends(c, k);
         }
         if (!node || !tensor__is_float(y->dtype) || (c->constant >> k & 1)) { continue; }
+        if (taken && tensor__circular(o, y)) { return 0; }
         if ((*given)++) { TENSOR__HOLD(&node->refs); }
-        if (dirty) {
-            ok = tensor__rehistory(th, y, node, k);
+        if (old) {
+            ok = tensor__rehistory(o->th, y, node, k);
         } else {
-            y->node = node;
-            y->output = k;
+            tensor__renode(o->th, y, node, k);
         }
     }
     return ok;
@@ -28123,7 +28408,8 @@ TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_
     for (int k = 0; k < nout && ok; k++) { o.out[k] = c->out[k]; }
     tensor__node_t *node = ok && c->tracks ? tensor__node_make(&o, 0) : NULL;
     ok = ok && (node || !c->tracks);
-    ok = ok && tensor__custom_results(th, c, node, outputs, &given);
+    ok = ok && tensor__custom_results(&o, c, node, outputs, &given);
+    for (int k = 0; k < nout && !ok; k++) { outputs[k] = TENSOR__POISON; }
     c->inputs = NULL;
     c->n = 0;
     if (node) {
@@ -28167,7 +28453,7 @@ typedef struct tensor__region_t {
     tensor__node_t **node;              // in the order of tensor__walk; NULL = freed, or another checkpoint's
 } tensor__region_t;
 
-TENSOR__COLD
+TENSOR__RARE
 
 TENSOR__FN void tensor__region_leave(tensor__thread_t *th, tensor__region_t *r, int32_t index) {
     if (index >= 0) {
@@ -28822,11 +29108,11 @@ TENSOR__FN int tensor__run_usable(tensor__thread_t *th, tensor_t *const *outputs
         tensor_t *y = outputs[i], *g = grads ? grads[i] : NULL;
         if (!TENSOR__USABLE(op, "output", y)) { return th->error.code; }
         TENSOR__REFUSE_CODE(!tensor__sync_needs_grad(th, y), AUTOGRAD,
-                            "%s: %t made by %s%w does not require grad and has no graph%s", op, y,
-                            tensor__origin(y), y->site, why);
+                            "%s: %t made by %o does not require grad and has no graph%s", op, y, y,
+                            why);
         TENSOR__REFUSE_CODE(!g && y->numel != 1, AUTOGRAD,
-                            "%s: a gradient to start from is needed for %t (only one element has the default "
-                            "1)", op, y);
+                            "%s: output %t must have one element (take tensor_sum or tensor_mean of it) or "
+                            "be given a gradient to start from", op, y);
         if (g && !TENSOR__USABLE(op, "grad", g)) { return th->error.code; }
         TENSOR__REFUSE_CODE(g && !tensor__same_shape(g, y), SHAPE,
                             "%s: grad %t must have the shape of the output %t", op, g, y);
@@ -28981,14 +29267,16 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
 }
 
 TENSOR_API int (tensor_backward)(tensor_t *loss) {
-    return tensor__run(tensor__self(), &loss, 1, NULL, NULL, 0, NULL, 0, "backward", NULL);
+    tensor__thread_t *th = tensor__self();
+    tensor__report(th, NULL);           // an earlier call's
+    return tensor__run(th, &loss, 1, NULL, NULL, 0, NULL, 0, "backward", NULL);
 }
 
 TENSOR_API int (tensor_backward_with)(tensor_t *y, tensor_t *grad, int flags) {
     return tensor__run(tensor__self(), &y, 1, &grad, NULL, 0, NULL, flags, "backward", tensor_autograd_grad);
 }
 
-TENSOR__COLD
+TENSOR__RARE
 
 // A gradient whose reference is the pass's: that becomes one of the innermost scope. -> t, an alias of it if
 // it is another thread's, or poison
@@ -29262,7 +29550,7 @@ TENSOR__FN int tensor__gradcheck_input(const tensor_t *x, int i) {
     TENSOR__REFUSE_CODE(x->dtype != TENSOR_F64, DTYPE, "gradcheck: input %i %t is %y, f64 is needed", i, x,
                         x);
     for (int d = 0; d < x->ndim; d++) {
-        TENSOR__REFUSE_CODE(!x->strides[d] && x->dims[d] > 1, AUTOGRAD,
+        TENSOR__REFUSE_CODE(x->numel && !x->strides[d] && x->dims[d] > 1, AUTOGRAD,
                             "gradcheck: elements of input %i %t share memory", i, x);
     }
     return 0;
@@ -29880,7 +30168,7 @@ struct tensor_graph_t {
     int bf16, takes_bf16;               // it has operands of bf16; products took bf16 at the capture
 };
 
-TENSOR__COLD
+TENSOR__RARE
 
 // Zeroed memory that lives as long as the graph. NULL = out of memory, raised; the capture then fails.
 TENSOR__FN void *tensor__graph_memory(tensor_graph_t *g, uint64_t bytes) {
@@ -31540,18 +31828,9 @@ TENSOR__FN uint64_t tensor__group_plan(tensor__step_t *s, int64_t step) {
     return r.end * (uint64_t)v->block;
 }
 
-// Whether the tasks of a call are the same with every plan. They must be where a call changes what it reads.
-TENSOR__FN int tensor__tasks_stay(const tensor_call_t *c) {
-    int family = c->row->family;
-    return family == TENSOR_FAMILY_OPTIMIZER || family == TENSOR_FAMILY_POINTWISE ||
-           family == TENSOR_FAMILY_POINTWISE_BACKWARD;
-}
-
-// Plans a graph for the kernels and threads of now. Until it has succeeded the graph does not run. A call
-// that is under way begins again if its tasks may be others. -> code
+// Plans a graph for the kernels and threads of now. Until it has succeeded the graph does not run. -> code
 TENSOR__FN int tensor__graph_plan(tensor_graph_t *g) {
     tensor__thread_t *th = g->thread;
-    if (g->at && g->at->c.row && !tensor__tasks_stay(&g->at->c)) { g->pause.done = g->pause.tasks = 0; }
     g->pause.ready = 0;
     const tensor_context_t *ctx = th->ctx;
     uint64_t room = 0;
@@ -31966,6 +32245,19 @@ TENSOR__FN TENSOR__NOINLINE void tensor__graph_move_to(tensor_graph_t *g, tensor
     }
 }
 
+// Whether the graph is planned for the kernels and threads of now.
+TENSOR__INLINE int tensor__graph_planned(const tensor_graph_t *g, const tensor__thread_t *th) {
+    const tensor_context_t *ctx = th->ctx;
+    return g->backend ||
+           (g->threads == ctx->pool.n && g->isa == ctx->isa && g->reference == ctx->reference);
+}
+
+// Whether a call is done in part. Its tasks and its scratch stay as they are: a plan for other threads waits
+// until it has ended, as it may have changed what it reads.
+TENSOR__INLINE int tensor__under_way(const tensor_graph_t *g) {
+    return g->pause.done > 0 || g->pause.tasks > 0;
+}
+
 // Whether a step of the graph can begin or go on now; in_slices: it is done by tensor_graph_resume. The
 // thread has the graph for itself. -> code
 TENSOR__FN int tensor__graph_ready(tensor_graph_t *g, tensor__thread_t *th, const char *op, int in_slices) {
@@ -31974,9 +32266,11 @@ TENSOR__FN int tensor__graph_ready(tensor_graph_t *g, tensor__thread_t *th, cons
     TENSOR__REFUSE_CODE(g->at && !in_slices, UNSUPPORTED,
                         "%s: a step of this graph is under way; tensor_graph_resume ends it", op);
     if (g->thread != th) { tensor__graph_move_to(g, th); }
-    const tensor_context_t *ctx = th->ctx;
-    int planned = g->threads == ctx->pool.n && g->isa == ctx->isa && g->reference == ctx->reference;
-    return planned || g->backend ? 0 : tensor__graph_plan(g);
+    if (!tensor__under_way(g)) { return tensor__graph_planned(g, th) ? 0 : tensor__graph_plan(g); }
+    TENSOR__REFUSE_CODE(g->isa != th->ctx->isa || g->reference != th->ctx->reference, UNSUPPORTED,
+                        "%s: %s is under way with the kernels of another instruction set; set that again", op,
+                        g->at->c.row->name);
+    return 0;
 }
 
 // Takes the graph for the calling thread, if a step of it can begin or go on now. -> code
@@ -32077,6 +32371,7 @@ TENSOR__FN void tensor__pause_run(tensor__slice_t *self, int64_t ntasks, tensor_
     p->thread->slice = NULL;            // what the tasks do is done in one go
     while (p->tasks < ntasks && !p->paused) {
         int64_t n = tensor__least(ntasks - p->tasks, p->thread->ctx->pool.n);
+        if (p->thread->ctx->pool.n > self->workers) { n = 1; }     // this thread alone has room for them
         p->begin = p->tasks;
         tensor__parallel(n, tensor__pause_task, p);
         p->tasks += n;
@@ -32142,6 +32437,7 @@ TENSOR__FN int tensor__pause_reserve(tensor_graph_t *g, tensor__thread_t *th) {
     int code = 0;
     p->slice.run = tensor__pause_run;
     p->slice.shares = TENSOR__PAUSE_SHARES;
+    p->slice.workers = g->threads;
     tensor__pause_swap(p, th);
     th->slice = &p->slice;
     for (tensor__step_t *s = g->first; s && !code; s = s->next) {
@@ -32173,6 +32469,13 @@ TENSOR__FN int tensor__graph_part(tensor_graph_t *g, tensor__thread_t *th, tenso
     return code;
 }
 
+// Plans the graph, and takes the scratch of calls in parts, unless that is done. -> code
+TENSOR__FN int tensor__slice_ready(tensor_graph_t *g, tensor__thread_t *th) {
+    int code = tensor__graph_planned(g, th) ? 0 : tensor__graph_plan(g);
+    if (!code && !g->pause.ready && !th->denies) { code = tensor__pause_reserve(g, th); }
+    return code;
+}
+
 // Runs a slice of a step. -> 1: the step is done; 0: more of it is left; less than 0: minus a code
 TENSOR__FN int tensor__graph_slice(tensor_graph_t *g, tensor__thread_t *th, double budget_us) {
     if (g->backend) {                   // the device does the step; the host's share is one call
@@ -32180,11 +32483,6 @@ TENSOR__FN int tensor__graph_slice(tensor_graph_t *g, tensor__thread_t *th, doub
         return code ? -code : 1;
     }
     double begin = tensor__microseconds(), now = begin;
-    int under_way = g->pause.done > 0 || g->pause.tasks > 0;    // a call, whose scratch stays
-    if (!g->pause.ready && !under_way && !th->denies) {
-        int code = tensor__pause_reserve(g, th);
-        if (code) { return -code; }
-    }
     if (!g->at) {
         tensor__graph_begin(g, th);
         g->at = g->first;
@@ -32194,8 +32492,10 @@ TENSOR__FN int tensor__graph_slice(tensor_graph_t *g, tensor__thread_t *th, doub
     while (g->at && (!some || now - begin + (double)g->at->us <= budget_us)) {
         tensor__step_t *s = g->at;
         tensor__group_t *v = s->group;
-        under_way = g->pause.done > 0 || g->pause.tasks > 0;
-        int pauses = (g->pause.ready || under_way) && tensor__may_pause(s), code;
+        int under_way = tensor__under_way(g);
+        int code = under_way ? 0 : tensor__slice_ready(g, th);
+        if (code) { return -code; }
+        int pauses = (g->pause.ready || under_way) && tensor__may_pause(s);
         if (v) { v->count = tensor__least(v->tasks - v->begin, g->threads); }
         if (pauses) {
             code = tensor__graph_part(g, th, s, now, begin + budget_us);
@@ -32364,7 +32664,7 @@ TENSOR__END
 // Rejected: registration at start (order of initialisation, writable tables).
 // ------------------------------------------------------------------------------
 
-// The fifth meaning of a formula's text: which operands it reads, as a mask.
+// The sixth meaning of a formula's text: which operands it reads, as a mask.
 #define F_A TENSOR__SA
 #define F_B TENSOR__SB
 #define F_C_ TENSOR__SC
@@ -32443,14 +32743,16 @@ TENSOR__END
     tensor__f_##name##_f64, tensor__b_##name##_f64, TENSOR__INTEGER_##kind(tensor__f_##name##_i64),          \
     {d0, d1, d2}, {r0, r1, r2}
 #endif
-#define TENSOR__ONE(ID, name, kind, f, dA, saves, cast)                                                      \
-    TENSOR__ROW_OF(ID, name, 1, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast,     \
-                   TENSOR__POINT(name, kind, tensor__d0_##name, NULL, NULL, dA, 0, 0))
-#define TENSOR__TWO(ID, name, kind, f, dA, dB, saves, cast)                                                  \
-    TENSOR__ROW_OF(ID, name, 2, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast,     \
+#define TENSOR__ONE(ID, name, kind, f, dA, cast)                                                             \
+    TENSOR__ROW_OF(ID, name, 1, kind, TENSOR__READ(dA), TENSOR__GRAD(tensor__grad_pointwise),                \
+                   TENSOR__POINT_##cast, TENSOR__POINT(name, kind, tensor__d0_##name, NULL, NULL, dA, 0, 0))
+#define TENSOR__TWO(ID, name, kind, f, dA, dB, cast)                                                         \
+    TENSOR__ROW_OF(ID, name, 2, kind, TENSOR__READ((dA) | (dB)), TENSOR__GRAD(tensor__grad_pointwise),       \
+                   TENSOR__POINT_##cast,                                                                     \
                    TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name, NULL, dA, dB, 0))
-#define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, saves, cast)                                            \
-    TENSOR__ROW_OF(ID, name, 3, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast,     \
+#define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, cast)                                                   \
+    TENSOR__ROW_OF(ID, name, 3, kind, TENSOR__READ((dA) | (dB) | (dC)),                                      \
+                   TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast,                               \
                    TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name, tensor__d2_##name,        \
                                  dA, dB, dC))
 

@@ -3764,7 +3764,8 @@ inline int reduce(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &
 // >>rows                                           MARK: softmax, layer norm, cross entropy
 //
 // Contiguous rows: a power of two of threads takes a row, and short rows share a block. Each pass over a row
-// reads 16 bytes per thread; in the second pass the row comes from L2. f32 inside, f64 for f64.
+// reads 16 bytes per thread, from the row's first address that is a multiple of 16 on; in a second pass the
+// row comes from L2. f32 inside, f64 for f64.
 // On the CPU: >>impl-rows, >>kernel-rows; layer norm >>impl-norm, >>nn-kernel-norm; cross entropy
 // >>impl-losses, >>nn-kernel-loss.
 // ------------------------------------------------------------------------------
@@ -3782,6 +3783,27 @@ inline int lanes_for(int64_t columns, int V) {
     return n;
 }
 
+// Where packs of V can be read in all rows of a kernel: `packs` of them, from element `head` on. `rest`: the
+// number of elements before and behind them.
+template <int V> struct wide_t {
+    int64_t head, packs, rest;
+    __device__ int64_t place(int64_t i) const { return i < head ? i : i + packs * V; } // the i-th of the rest
+};
+
+// y: as one more of x. Rows of one dtype that begin at different distances from such addresses have no packs.
+template <class T, int N, int M>
+__device__ inline wide_t<lanes_of<T>> wide_part(const T *y, const T *const *x, const class_t<T> *const *w,
+                                                int64_t columns) {
+    constexpr int V = lanes_of<T>;
+    const uintptr_t off = (uintptr_t)x[0] % 16;
+    bool same = (uintptr_t)y % 16 == off;
+    for (int k = 1; k < N; k++) { same = same && (uintptr_t)x[k] % 16 == off; }
+    for (int k = 0; k < M; k++) { same = same && !off && aligned16(w[k]); }
+    const int64_t head = off ? (int64_t)((16 - off) / sizeof(T)) : 0;
+    const int64_t packs = same && head < columns ? (columns - head) / V : 0;
+    return {head, packs, columns - packs * V};
+}
+
 // f(column, values) for a whole row, in packs if addresses allow it: the values of N inputs, then those of M
 // weights, which all rows share and which have the class's dtype.
 template <class T, int N, int M, class F>
@@ -3789,15 +3811,12 @@ __device__ inline void each_weighted(const T *const *x, const class_t<T> *const 
                                      lanes_t l, F f) {
     constexpr int V = lanes_of<T>;
     typedef class_t<T> C;
-    bool wide = true;
-    for (int k = 0; k < N; k++) { wide = wide && aligned16(x[k]); }
-    for (int k = 0; k < M; k++) { wide = wide && aligned16(w[k]); }
-    int64_t packs = wide ? columns / V : 0;
-    for (int64_t q = l.lane; q < packs; q += l.lanes) {
+    const wide_t<V> wide = wide_part<T, N, M>(x[0], x, w, columns);
+    for (int64_t q = l.lane; q < wide.packs; q += l.lanes) {
         pack_t<T, V> in[N];
         pack_t<C, V> weight[M + 1];
         TCU_UNROLL
-        for (int k = 0; k < N; k++) { in[k] = ((const pack_t<T, V> *)x[k])[q]; }
+        for (int k = 0; k < N; k++) { in[k] = ((const pack_t<T, V> *)(x[k] + wide.head))[q]; }
         TCU_UNROLL
         for (int k = 0; k < M; k++) { weight[k] = ((const pack_t<C, V> *)w[k])[q]; }
         TCU_UNROLL
@@ -3805,11 +3824,12 @@ __device__ inline void each_weighted(const T *const *x, const class_t<T> *const 
             C v[N + M];
             for (int k = 0; k < N; k++) { v[k] = to_class<C>(in[k].v[i]); }
             for (int k = 0; k < M; k++) { v[N + k] = weight[k].v[i]; }
-            f(q * V + i, v);
+            f(wide.head + q * V + i, v);
         }
     }
 
-    for (int64_t i = packs * V + l.lane; i < columns; i += l.lanes) {
+    for (int64_t j = l.lane; j < wide.rest; j += l.lanes) {
+        const int64_t i = wide.place(j);
         C v[N + M];
         for (int k = 0; k < N; k++) { v[k] = to_class<C>(x[k][i]); }
         for (int k = 0; k < M; k++) { v[N + k] = w[k][i]; }
@@ -3828,15 +3848,12 @@ __device__ inline void map_weighted(T *y, const T *const *x, const class_t<T> *c
                                     lanes_t l, F f) {
     constexpr int V = lanes_of<T>;
     typedef class_t<T> C;
-    bool wide = aligned16(y);
-    for (int k = 0; k < N; k++) { wide = wide && aligned16(x[k]); }
-    for (int k = 0; k < M; k++) { wide = wide && aligned16(w[k]); }
-    int64_t packs = wide ? columns / V : 0;
-    for (int64_t q = l.lane; q < packs; q += l.lanes) {
+    const wide_t<V> wide = wide_part<T, N, M>(y, x, w, columns);
+    for (int64_t q = l.lane; q < wide.packs; q += l.lanes) {
         pack_t<T, V> in[N], out;
         pack_t<C, V> weight[M + 1];
         TCU_UNROLL
-        for (int k = 0; k < N; k++) { in[k] = ((const pack_t<T, V> *)x[k])[q]; }
+        for (int k = 0; k < N; k++) { in[k] = ((const pack_t<T, V> *)(x[k] + wide.head))[q]; }
         TCU_UNROLL
         for (int k = 0; k < M; k++) { weight[k] = ((const pack_t<C, V> *)w[k])[q]; }
         TCU_UNROLL
@@ -3844,12 +3861,13 @@ __device__ inline void map_weighted(T *y, const T *const *x, const class_t<T> *c
             C v[N + M];
             for (int k = 0; k < N; k++) { v[k] = to_class<C>(in[k].v[i]); }
             for (int k = 0; k < M; k++) { v[N + k] = weight[k].v[i]; }
-            out.v[i] = from_class<T>(f(q * V + i, v));
+            out.v[i] = from_class<T>(f(wide.head + q * V + i, v));
         }
-        ((pack_t<T, V> *)y)[q] = out;
+        ((pack_t<T, V> *)(y + wide.head))[q] = out;
     }
 
-    for (int64_t i = packs * V + l.lane; i < columns; i += l.lanes) {
+    for (int64_t j = l.lane; j < wide.rest; j += l.lanes) {
+        const int64_t i = wide.place(j);
         C v[N + M];
         for (int k = 0; k < N; k++) { v[k] = to_class<C>(x[k][i]); }
         for (int k = 0; k < M; k++) { v[N + k] = w[k][i]; }
@@ -3931,24 +3949,89 @@ template <class T, bool HOLDS> struct row_t {
             map_row<T, 1>(y, &x, columns, l, [&](int64_t i, const C *v) { return f(i, v[0]); });
         }
     }
+
+    // f(value, that of row o), and y[column] = f(value, that of row o)
+    template <class F> __device__ void each_beside(const row_t &o, F f) const {
+        if constexpr (HOLDS) {
+            TCU_UNROLL
+            for (int k = 0; k < HELD; k++) {
+                if (at(k) >= columns) { continue; }
+                TCU_UNROLL
+                for (int i = 0; i < V; i++) { f(to_class<C>(pack[k].v[i]), to_class<C>(o.pack[k].v[i])); }
+            }
+        } else {
+            const T *const in[2] = {x, o.x};
+            each_in_row<T, 2>(in, columns, l, [&](int64_t, const C *v) { f(v[0], v[1]); });
+        }
+    }
+
+    template <class F> __device__ void map_beside(T *y, const row_t &o, F f) const {
+        if constexpr (HOLDS) {
+            TCU_UNROLL
+            for (int k = 0; k < HELD; k++) {
+                if (at(k) >= columns) { continue; }
+                pack_t<T, V> out;
+                TCU_UNROLL
+                for (int i = 0; i < V; i++) {
+                    out.v[i] = from_class<T>(f(to_class<C>(pack[k].v[i]), to_class<C>(o.pack[k].v[i])));
+                }
+                ((pack_t<T, V> *)y)[at(k) / V] = out;
+            }
+        } else {
+            const T *const in[2] = {x, o.x};
+            map_row<T, 2>(y, in, columns, l, [&](int64_t, const C *v) { return f(v[0], v[1]); });
+        }
+    }
 };
 
+// A sum of terms that are scaled by the largest element, so that nothing overflows: of e^(x - top), or of
+// (x / top)^2.
+template <class C> struct scaled_t { C top, sum; };
+
+template <class C> __device__ inline C finite_or_0(C v) { return v == INFINITY || v == -INFINITY ? C(0) : v; }
+
+// The sum of exponents for another top.
+template <class C> __device__ inline C raised(const scaled_t<C> &u, C top) {
+    return u.sum != 0 ? u.sum * w_exp(finite_or_0(u.top) - finite_or_0(top)) : u.sum;
+}
+
+// Top and sum of e^(x - top) of a row that is read once: the sum of a thread is for its own top, which seldom
+// rises, until the threads join theirs. Of an infinite top e^x is summed.
+template <class C> __device__ inline void add_exponent(scaled_t<C> &u, C v) {
+    if (!(v <= u.top)) {                        // so is a NaN, which stays in the sum
+        u.sum = raised(u, v);
+        u.top = v;
+    }
+    u.sum += w_exp(v - finite_or_0(u.top));
+}
+
+template <class C> __device__ inline scaled_t<C> join_exponents(const scaled_t<C> &u, C *s, lanes_t l) {
+    const C top = row_join<max_op<C>>(u.top, s, l);
+    return {top, row_join<sum_op<C>>(raised(u, top), s, l)};
+}
+
 // The CPU's texts are row_softmax (f32) and tensor__f64_softmax in tensor.h; they sum in another order.
-template <class T, bool HOLDS, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
+template <class T, bool HOLDS, class C = class_t<T>>
+__global__ void __launch_bounds__(THREADS, same_type<C, double>::value ? 3 : 4)
 softmax_rows(T *y, const T *x, int64_t rows, int64_t columns, bool logs) {
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
         const row_t<T, HOLDS> row(x + r * columns, n, l);
-        C top = -INFINITY, sum = 0;
-        row.each([&](int64_t, C v) { top = w_max(top, v); });
-        top = row_join<max_op<C>>(top, s, l);
-        C shift = top == -INFINITY || top == INFINITY ? 0 : top; // rows of -inf give NaN, as they should
-        C from = top == INFINITY ? top : shift;
-        row.each([&](int64_t, C v) { sum += w_exp(v - from); });
-        sum = row_join<sum_op<C>>(sum, s, l);
-        C scale = 1 / sum, offset = shift + w_log(sum);
+        scaled_t<C> u = {-INFINITY, 0};
+        if constexpr (HOLDS) {
+            row.each([&](int64_t, C v) { u.top = w_max(u.top, v); });
+            u.top = row_join<max_op<C>>(u.top, s, l);
+            row.each([&](int64_t, C v) { u.sum += w_exp(v - finite_or_0(u.top)); });
+            u.sum = row_join<sum_op<C>>(u.sum, s, l);
+        } else {
+            row.each([&](int64_t, C v) { add_exponent(u, v); });
+            u = join_exponents(u, s, l);
+        }
+        const C from = finite_or_0(u.top);      // rows of -inf give NaN, as they should; so do those with inf
+        const C sum = u.top == INFINITY ? C(NAN) : u.sum;
+        const C scale = 1 / sum, offset = from + w_log(sum);
         row.map(y + r * columns, [&](int64_t, C v) { return logs ? v - offset : w_exp(v - from) * scale; });
     }
 }
@@ -3968,20 +4051,12 @@ template <class C> struct moments_op {
     }
 };
 
-// A sum of terms that are scaled by the largest element, so that nothing overflows: of e^(x - top), or of
-// (x / top)^2.
-template <class C> struct scaled_t { C top, sum; };
-
-template <class C> __device__ inline C finite_or_0(C v) { return v == INFINITY || v == -INFINITY ? C(0) : v; }
-
 template <class C> struct exponents_op {
     typedef scaled_t<C> acc;
     __device__ static acc none() { return acc{C(-INFINITY), C(0)}; }
     __device__ static acc join(acc a, acc b) {
-        C top = w_max(a.top, b.top), by = finite_or_0(top);
-        if (a.sum != 0) { a.sum *= w_exp(finite_or_0(a.top) - by); }
-        if (b.sum != 0) { b.sum *= w_exp(finite_or_0(b.top) - by); }
-        return acc{top, a.sum + b.sum};
+        const C top = w_max(a.top, b.top);
+        return acc{top, raised(a, top) + raised(b, top)};
     }
 };
 
@@ -4001,6 +4076,12 @@ template <class T, class C = class_t<T>>
 __device__ inline moments_t<C> row_part(const T *x, int64_t n, int what, C *s, lanes_t l) {
     const T *row[1] = {x};
     C top = -INFINITY, sum = 0;
+    if (what == ROW_LOGSUMEXP) {
+        scaled_t<C> u = {-INFINITY, 0};
+        each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { add_exponent(u, v[0]); });
+        u = join_exponents(u, s, l);
+        return moments_t<C>{u.top, u.sum, C(0)};
+    }
     if (what == ROW_VARIANCE) {
         each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += v[0]; });
         const C mean = row_join<sum_op<C>>(sum, s, l) / (C)n;
@@ -4008,18 +4089,13 @@ __device__ inline moments_t<C> row_part(const T *x, int64_t n, int what, C *s, l
         each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += (v[0] - mean) * (v[0] - mean); });
         return moments_t<C>{(C)n, mean, row_join<sum_op<C>>(sum, s, l)};
     }
-    const bool norm = what == ROW_NORM;
-    each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { top = w_max(top, norm ? w_abs(v[0]) : v[0]); });
+    each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { top = w_max(top, w_abs(v[0])); });
     top = row_join<max_op<C>>(top, s, l);
-    C by = norm && top > 0 && top < INFINITY ? 1 / top : 1;
+    C by = top > 0 && top < INFINITY ? 1 / top : 1;
     if (!(by < INFINITY)) { by = 1; }
-    const C shift = finite_or_0(top);
-    each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) {
-        sum += norm ? (v[0] * by) * (v[0] * by) : w_exp(v[0] - shift);
-    });
+    each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += (v[0] * by) * (v[0] * by); });
     sum = row_join<sum_op<C>>(sum, s, l);
-    if (norm) { top = sum != 0 ? 1 / by : C(0); }
-    return moments_t<C>{top, sum, C(0)};
+    return moments_t<C>{sum != 0 ? 1 / by : C(0), sum, C(0)};
 }
 
 template <class C> __device__ inline C row_result(moments_t<C> v, int what, C correction) {
@@ -4030,7 +4106,8 @@ template <class C> __device__ inline C row_result(moments_t<C> v, int what, C co
 }
 
 // y of rows; or, where a row is `parts` parts, what each of them gives, to `to`.
-template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
+template <class T, class C = class_t<T>>
+__global__ void __launch_bounds__(THREADS, same_type<C, double>::value ? 3 : 4)
 row_values(T *y, moments_t<C> *to, const T *x, int64_t rows, int64_t columns, int64_t part, int64_t parts,
            int what, C correction) {
     TCU_SHARED(C, s, [THREADS]);
@@ -4249,19 +4326,19 @@ template <class OP> __global__ void __launch_bounds__(THREADS, 4) scan_rows(scan
 }
 
 // dx = y (dy - sum(y dy)), or for logarithms dy - e^y sum(dy).
-template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
+template <class T, bool HOLDS, class C = class_t<T>>
+__global__ void __launch_bounds__(THREADS, HOLDS || same_type<C, double>::value ? 2 : 4)   // it has two rows
 softmax_rows_backward(T *dx, const T *dy, const T *y, int64_t rows, int64_t columns, bool logs) {
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
-        const T *in[2] = {dy + r * columns, y + r * columns};
+        const row_t<T, HOLDS> row(dy + r * columns, n, l), of(y + r * columns, n, l);
         C sum = 0;
-        each_in_row<T, 2>(in, n, l, [&](int64_t, const C *v) { sum += logs ? v[0] : v[0] * v[1]; });
+        row.each_beside(of, [&](C g, C v) { sum += logs ? g : g * v; });
         sum = row_join<sum_op<C>>(sum, s, l);
-        map_row<T, 2>(dx + r * columns, in, n, l, [&](int64_t, const C *v) {
-            return logs ? v[0] - w_exp(v[1]) * sum : v[1] * (v[0] - sum);
-        });
+        row.map_beside(dx + r * columns, of,
+                       [&](C g, C v) { return logs ? g - w_exp(v) * sum : v * (g - sum); });
     }
 }
 
@@ -4403,13 +4480,12 @@ __global__ void __launch_bounds__(THREADS, same_type<C, double>::value ? 3 : 4)
         bool bad = n && t != q.ignored && (t < 0 || t >= columns), skip = bad || t == q.ignored;
         if (bad && !l.lane) { fault(error, r); }
         const T *row[1] = {x + r * columns};
-        C top = -INFINITY, sum = 0, log_sum = 0;
+        C log_sum = 0;
         if (!q.logs) {
-            each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { top = w_max(top, v[0]); });
-            top = row_join<max_op<C>>(top, s, l);
-            C shift = top == -INFINITY || top == INFINITY ? 0 : top;
-            each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += w_exp(v[0] - shift); });
-            log_sum = w_log(row_join<sum_op<C>>(sum, s, l)) + shift;
+            scaled_t<C> u = {-INFINITY, 0};
+            each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { add_exponent(u, v[0]); });
+            u = join_exponents(u, s, l);
+            log_sum = w_log(u.sum) + finite_or_0(u.top);
         }
         label_sums_t<C> all = sum_labels(row, n, q, s, l);
         if (!n || l.lane) { continue; }
@@ -4721,10 +4797,11 @@ inline int scan(const place_t &at, int what, const tensor_arg_t &y, const tensor
 inline int softmax_backward(const place_t &at, const tensor_arg_t &dx, const tensor_arg_t &dy,
                             const tensor_arg_t &y, int64_t rows, int64_t columns, bool logs) {
     if (!rows || !columns) { return 0; }
-    grid_t g = rows_for(at, rows, columns, 16 / size_of(y.dtype));
     TCU_FLOATS(y.dtype, T,
-               return launch(at, g, softmax_rows_backward<T>, (T *)dx.data, (const T *)dy.data,
-                             (const T *)y.data, rows, columns, logs);)
+               bool holds = aligned16(dx.data) && aligned16(dy.data);
+               const grid_t g = held_rows_for<T>(at, (const T *)y.data, rows, columns, &holds);
+               return launch(at, g, holds ? softmax_rows_backward<T, true> : softmax_rows_backward<T, false>,
+                             (T *)dx.data, (const T *)dy.data, (const T *)y.data, rows, columns, logs);)
     return 0;
 }
 
@@ -9001,10 +9078,19 @@ __global__ void __launch_bounds__(32, 1) note_refusals(unsigned *held, refusals_
 
 template <class C> using step_kernel_t = void (*)(params_t, update_t<C>, const update_t<C> *, refusals_t);
 
+// A formula without states stores those of others (take), which are not halves.
+template <class T, class STEP, bool LIVE> inline step_kernel_t<class_t<T>> step_kernel_of() {
+    if constexpr (is_half<T> && STEP::STATES == 0) {
+        return nullptr;
+    } else {
+        return optimizer_step<T, STEP, LIVE>;
+    }
+}
+
 template <class T> inline step_kernel_t<class_t<T>> step_kernel(int formula, bool live) {
     static const step_kernel_t<class_t<T>> all[][2] = {
 #define TCU_KERNELS(name, states, at, must)                                                                  \
-    {optimizer_step<T, step_##name, false>, optimizer_step<T, step_##name, true>},
+    {step_kernel_of<T, step_##name, false>(), step_kernel_of<T, step_##name, true>()},
         NN__STEPS(TCU_KERNELS)
 #undef TCU_KERNELS
     };

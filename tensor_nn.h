@@ -741,6 +741,7 @@ typedef struct tensor_cross_entropy_args_t {
 //   target  [N] or [N, d...] i32/i64, values 0..C-1 or ignore_index; or probabilities as input
 //   -> new 0-d; the mean is weighted by the targets' weights;  grad (softmax - target) scaled
 //   errors  INDEX (a target outside), SHAPE, DTYPE
+//   memory  the gradient takes that of logits which the program has freed (tensor_free) before backward
 TENSOR_API tensor_t *tensor_cross_entropy_with(tensor_cross_entropy_args_t a);
 TENSOR_API tensor_cross_entropy_args_t tensor_cross_entropy_defaults(void);
 
@@ -1018,23 +1019,29 @@ typedef struct tensor_ctc_loss_args_t {
 TENSOR_API tensor_t *tensor_ctc_loss_with(tensor_ctc_loss_args_t a);
 TENSOR_API tensor_ctc_loss_args_t tensor_ctc_loss_defaults(void);
 
-#define tensor_cross_entropy(...) NN__WITH_OWN(tensor_cross_entropy, __VA_ARGS__)
-#define tensor_nll_loss(...) NN__WITH_OWN(tensor_nll_loss, __VA_ARGS__)
-#define tensor_mse_loss(...) NN__WITH_OWN(tensor_mse_loss, __VA_ARGS__)
-#define tensor_l1_loss(...) NN__WITH_OWN(tensor_l1_loss, __VA_ARGS__)
-#define tensor_smooth_l1_loss(...) NN__WITH_OWN(tensor_smooth_l1_loss, __VA_ARGS__)
-#define tensor_huber_loss(...) NN__WITH_OWN(tensor_huber_loss, __VA_ARGS__)
-#define tensor_binary_cross_entropy(...) NN__WITH_OWN(tensor_binary_cross_entropy, __VA_ARGS__)
-#define tensor_binary_cross_entropy_with_logits(...)                                                         \
-    NN__WITH_OWN(tensor_binary_cross_entropy_with_logits, __VA_ARGS__)
-#define tensor_hinge_embedding_loss(...)                                                                     \
-    NN__WITH(tensor_hinge_embedding_loss, tensor_margin_loss, __VA_ARGS__)
-#define tensor_soft_margin_loss(...) NN__WITH(tensor_soft_margin_loss, tensor_margin_loss, __VA_ARGS__)
-#define tensor_multi_margin_loss(...) NN__WITH(tensor_multi_margin_loss, tensor_margin_loss, __VA_ARGS__)
-#define tensor_multilabel_margin_loss(...)                                                                   \
-    NN__WITH(tensor_multilabel_margin_loss, tensor_margin_loss, __VA_ARGS__)
-#define tensor_multilabel_soft_margin_loss(...)                                                              \
-    NN__WITH(tensor_multilabel_soft_margin_loss, tensor_margin_loss, __VA_ARGS__)
+#define tensor_cross_entropy(input, ...)                                                                     \
+    NN__NEEDS(tensor_cross_entropy, tensor_cross_entropy, input, __VA_ARGS__)
+#define tensor_nll_loss(input, ...) NN__NEEDS(tensor_nll_loss, tensor_nll_loss, input, __VA_ARGS__)
+#define tensor_mse_loss(input, ...) NN__NEEDS(tensor_mse_loss, tensor_mse_loss, input, __VA_ARGS__)
+#define tensor_l1_loss(input, ...) NN__NEEDS(tensor_l1_loss, tensor_l1_loss, input, __VA_ARGS__)
+#define tensor_smooth_l1_loss(input, ...)                                                                    \
+    NN__NEEDS(tensor_smooth_l1_loss, tensor_smooth_l1_loss, input, __VA_ARGS__)
+#define tensor_huber_loss(input, ...) NN__NEEDS(tensor_huber_loss, tensor_huber_loss, input, __VA_ARGS__)
+#define tensor_binary_cross_entropy(input, ...)                                                              \
+    NN__NEEDS(tensor_binary_cross_entropy, tensor_binary_cross_entropy, input, __VA_ARGS__)
+#define tensor_binary_cross_entropy_with_logits(input, ...)                                                  \
+    NN__NEEDS(tensor_binary_cross_entropy_with_logits, tensor_binary_cross_entropy_with_logits, input,       \
+              __VA_ARGS__)
+#define tensor_hinge_embedding_loss(input, ...)                                                              \
+    NN__NEEDS(tensor_hinge_embedding_loss, tensor_margin_loss, input, __VA_ARGS__)
+#define tensor_soft_margin_loss(input, ...)                                                                  \
+    NN__NEEDS(tensor_soft_margin_loss, tensor_margin_loss, input, __VA_ARGS__)
+#define tensor_multi_margin_loss(input, ...)                                                                 \
+    NN__NEEDS(tensor_multi_margin_loss, tensor_margin_loss, input, __VA_ARGS__)
+#define tensor_multilabel_margin_loss(input, ...)                                                            \
+    NN__NEEDS(tensor_multilabel_margin_loss, tensor_margin_loss, input, __VA_ARGS__)
+#define tensor_multilabel_soft_margin_loss(input, ...)                                                       \
+    NN__NEEDS(tensor_multilabel_soft_margin_loss, tensor_margin_loss, input, __VA_ARGS__)
 #define tensor_margin_ranking_loss(...) NN__WITH(tensor_margin_ranking_loss, tensor_ranking_loss, __VA_ARGS__)
 #define tensor_cosine_embedding_loss(...)                                                                    \
     NN__WITH(tensor_cosine_embedding_loss, tensor_ranking_loss, __VA_ARGS__)
@@ -1042,9 +1049,10 @@ TENSOR_API tensor_ctc_loss_args_t tensor_ctc_loss_defaults(void);
 #define tensor_triplet_margin_with_distance_loss(...)                                                        \
     NN__WITH_OWN(tensor_triplet_margin_with_distance_loss, __VA_ARGS__)
 #define tensor_gaussian_nll_loss(...) NN__WITH_OWN(tensor_gaussian_nll_loss, __VA_ARGS__)
-#define tensor_poisson_nll_loss(...) NN__WITH_OWN(tensor_poisson_nll_loss, __VA_ARGS__)
+#define tensor_poisson_nll_loss(input, ...)                                                                  \
+    NN__NEEDS(tensor_poisson_nll_loss, tensor_poisson_nll_loss, input, __VA_ARGS__)
 #define tensor_ctc_loss(...) NN__WITH_OWN(tensor_ctc_loss, __VA_ARGS__)
-#define tensor_kl_div(...) NN__WITH_OWN(tensor_kl_div, __VA_ARGS__)
+#define tensor_kl_div(input, ...) NN__NEEDS(tensor_kl_div, tensor_kl_div, input, __VA_ARGS__)
 
 #if defined(__cplusplus) && defined(__clang__)
 #pragma clang diagnostic pop
@@ -1371,7 +1379,7 @@ TENSOR_API nn_module_t *nn_linear_with(nn_linear_args_t a);
 TENSOR_API nn_linear_args_t nn_linear_defaults(void);
 
 // Convolutions in 1, 2 and 3 dims.  weight [out, in / groups, kernel...], bias [out], uniform in
-// +-sqrt(groups / (in * kernel area)). nn_conv2d(3, 64, 3, 2, 1) has PyTorch's positions.
+// +-sqrt(groups / (in * kernel area)). In C nn_conv2d(3, 64, 3, 2, 1) has PyTorch's positions.
 //   kernel, stride, padding, dilation   for the first dim of the image; the _w members are for the last dim,
 //            the _h members for the height of three, 0 = equal to the first
 //   same     pads so that y has x's size (stride 1)
@@ -2421,7 +2429,7 @@ TENSOR_API nn_radam_args_t nn_radam_defaults(void);
 #define nn_radam(...) NN__WITH_OWN(nn_radam, __VA_ARGS__)
 
 // x -= eta (g + lambd x) with eta = lr / (1 + lambd lr t)^alpha at step t, from 0; its average over the steps
-// after t0 is the state "ax" (nn_optimizer_state).
+// after t0 is the state "ax" (nn_optimizer_state). A new lr counts at once, in PyTorch one step later.
 //   source: Polyak and Juditsky 1992, Acceleration of stochastic approximation by averaging
 typedef struct nn_asgd_args_t {
     NN__OPTIMIZER_ARGS                      // lr 1e-2
@@ -3743,7 +3751,7 @@ NN__BOTH void nn__at_asgd(nn__update_t *u, double t) {
     X(sgd, 1, nn__at_sgd, 0) X(adam, 3, nn__at_adam, 2) X(rmsprop, 3, nn__at_sgd, 1)                         \
     X(adagrad, 1, nn__at_adagrad, 1) X(adadelta, 2, nn__at_sgd, 2) X(adamax, 2, nn__at_adam, 2)              \
     X(nadam, 2, nn__at_nadam, 2) X(radam, 2, nn__at_radam, 2) X(asgd, 1, nn__at_asgd, 1)                     \
-    X(rprop, 2, nn__at_sgd, 2)
+    X(rprop, 2, nn__at_sgd, 2) X(take, 0, nn__at_sgd, 0)
 
 // clang-format off
 #define NN__STEP_BEFORE \
@@ -3819,6 +3827,8 @@ NN__BOTH void nn__at_asgd(nn__update_t *u, double t) {
     s1 = V_SEL(V_LT(s1, NN__N(least)), NN__N(least), V_SEL(V_GT(s1, NN__N(most)), NN__N(most), s1)); \
     s0 = g = V_SEL(V_LT(same, zero), zero, g); \
     x = V_SUB(x, NN__MUL(NN__SIGN(V_, g), s1)); }
+// Of states that were computed elsewhere; nothing comes before it.
+#define NN__STEP_take x = g;
 // clang-format on
 enum {
 #define NN__STEP_ID(name, states, at, must) NN__STEP_ID_##name,
@@ -12285,8 +12295,13 @@ TENSOR__FN void nn__grad_cross_entropy(tensor__grad_t *g) {
     in[4] = TENSOR__(grad_out)(g, 2);
     in[5] = nn__saved(g, 2);
     tensor__op_t o;
+    tensor_t *spare = TENSOR__(grad_spare)(g, 0);       // of large logits memory has no second copy
     if (!nn__grad_begin(&o, g, NN__ROW(CROSS_ENTROPY_BACKWARD), in, 6, 1)) { return; }
-    TENSOR__(result)(&o, in[1]->dtype, in[1]->dims, 2);
+    if (spare) {
+        o.out[o.nout++] = spare;
+    } else {
+        TENSOR__(result)(&o, in[1]->dtype, in[1]->dims, 2);
+    }
     g->gx[0] = TENSOR__(finish)(&o);
 }
 
@@ -14306,7 +14321,7 @@ TENSOR__END
 // (a slip is a silent wrong answer), a print and a clone function per layer, one table of all kinds.
 // ------------------------------------------------------------------------------
 
-TENSOR__COLD
+TENSOR__RARE
 
 // Memory of every layer: a dead one may become a layer of another kind, see tensor__object.
 enum { NN__LAYER_SIZE = 288 };
@@ -18548,12 +18563,14 @@ struct nn__param_t;
 struct nn__search_t;
 // What some rules do in their own way. It is reached only from those rules.
 typedef struct nn__ways_t {
-    // What the formula adds to p with gradient g, with a scaler's skip; state[k] receives the new state k.
+    // What the formula adds to p with gradient g; state[k] receives the new state k. skip: a scaler's
     tensor_t *(*direction)(const nn_optimizer_t *o, const struct nn__param_t *p, tensor_t *g, tensor_t *skip,
                           tensor_t **state);
     // The dims of state k of parameter t. -> their number, < 0 if t has none; NULL: those of t
     int (*shape)(const tensor_t *t, int k, int64_t *dims);
     tensor_t *(*minimize)(struct nn__search_t *s);      // a step with a closure
+    // Stores the states that direction made, contiguous, in the old ones' dtype; at: a place in update
+    int (*keep)(nn_optimizer_t *o, tensor_arg_t *a, tensor_t *skip, int at);
 } nn__ways_t;
 
 typedef struct nn__rule_t {
@@ -18580,11 +18597,13 @@ TENSOR__FN tensor_t *nn__lbfgs(struct nn__search_t *s);
 TENSOR__FN tensor_t *nn__factored(const nn_optimizer_t *o, const struct nn__param_t *p, tensor_t *g,
                                   tensor_t *skip, tensor_t **state);
 TENSOR__FN int nn__factored_shape(const tensor_t *t, int k, int64_t *dims);
-static const nn__ways_t nn__ways_DENSE = {NULL, NULL, NULL}, nn__ways_ROWS_TOO = {NULL, NULL, NULL},
-                        nn__ways_ROWS_ONLY = {NULL, NULL, NULL},
-                        nn__ways_MATRICES = {nn__orthogonal, NULL, NULL},
-                        nn__ways_FACTORED = {nn__factored, nn__factored_shape, NULL},
-                        nn__ways_CLOSURE = {NULL, NULL, nn__lbfgs};
+TENSOR__FN int nn__keep_states(nn_optimizer_t *o, tensor_arg_t *a, tensor_t *skip, int at);
+static const nn__ways_t nn__ways_DENSE = {NULL, NULL, NULL, NULL},
+                        nn__ways_ROWS_TOO = {NULL, NULL, NULL, NULL},
+                        nn__ways_ROWS_ONLY = {NULL, NULL, NULL, NULL},
+                        nn__ways_MATRICES = {nn__orthogonal, NULL, NULL, nn__keep_states},
+                        nn__ways_FACTORED = {nn__factored, nn__factored_shape, NULL, nn__keep_states},
+                        nn__ways_CLOSURE = {NULL, NULL, nn__lbfgs, NULL};
 #define NN__OPTION_IDS(name, step, takes, lr, states, options)                                               \
     static const unsigned char nn__options_##name[] = {NN__LR, options NN__MAXIMIZE};
 #define NN__NUMBER(option, member, value) NN__##option,
@@ -18714,7 +18733,7 @@ TENSOR__FN int nn__bad_param(const nn_optimizer_t *o, tensor_t *t, int64_t i) {
         return NN__ERROR(TENSOR_ERR_SHAPE, "%s: parameter %d %t must have 2 dims", name, i, t);
     }
     for (int k = 0; k < t->ndim; k++) {
-        if (t->dims[k] > 1 && t->strides[k] == 0) {
+        if (t->numel && t->dims[k] > 1 && t->strides[k] == 0) {
             return NN__ERROR(TENSOR_ERR_SHAPE,
                              "%s: parameter %d %t is expanded, several elements share one place", name, i, t);
         }
@@ -18722,7 +18741,7 @@ TENSOR__FN int nn__bad_param(const nn_optimizer_t *o, tensor_t *t, int64_t i) {
     return TENSOR_OK;
 }
 
-// Room for one more parameter of a list of n, its job and its numbers. 0 = out of memory, raised
+// Room for one more parameter of a list of n, its job and numbers, and for the states' numbers. 0 = raised
 TENSOR__FN int nn__param_room(nn_optimizer_t *o, int n) {
     int cap = n > 8 ? n : 8;
     if (o->nparams < o->cap) { return 1; }
@@ -18733,7 +18752,7 @@ TENSOR__FN int nn__param_room(nn_optimizer_t *o, int n) {
     nn__job_t *j = (nn__job_t *)nn__grow(o->job, 0, (uint64_t)cap, sizeof *j);
     if (!j) { return 0; }
     o->job = j;
-    nn__update_t *u = (nn__update_t *)nn__grow(o->update, 0, (uint64_t)cap, sizeof *u);
+    nn__update_t *u = (nn__update_t *)nn__grow(o->update, 0, (uint64_t)cap + 1, sizeof *u);
     if (!u) { return 0; }
     o->update = u;
     o->cap = cap;
@@ -18864,7 +18883,6 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(const nn__rule_t *rule, const double *o
         }
     }
     nn__free(all);
-    TENSOR__(pop_path)(nn__self());
     if (site) { (void)tensor__at_ptr(site, o); }
     return o;
 }
@@ -18916,7 +18934,6 @@ NN__OPTIMIZERS(NN__OPTIMIZER_DEFAULTS)
         const char *op = #name;                                                                              \
         double v[NN__OPTIONS] = {0};                                                                         \
         int code;                                                                                            \
-        TENSOR__(push_path)(nn__self(), op);                                                                 \
         code = NN__TAKE(op, nn_##name, a) ? TENSOR_OK : TENSOR_ERR_SHAPE;                                    \
         NN__NUMBER(LR, lr, value)                                                                            \
         NN__FLAG(MAXIMIZE, maximize)                                                                         \
@@ -19361,7 +19378,7 @@ TENSOR__FN tensor_t *nn__orthogonal(const nn_optimizer_t *o, const nn__param_t *
     if (m > n) { x = (tensor_mT)(x); }
     x = (tensor_mul_scalar)((tensor_to)(x, p->state[0]->dtype), r);
     x = (tensor_scope_return)(scope, x);
-    if (skip) { b = (tensor_where)((tensor_ne_scalar)((tensor_select)(skip, 0, 0), 0), p->state[0], b); }
+    (void)skip;
     *state = b;
     return (tensor_is_poison)(b) ? b : x;
 }
@@ -19420,11 +19437,6 @@ TENSOR__FN tensor_t *nn__factored(const nn_optimizer_t *o, const nn__param_t *p,
                                   (tensor_clamp_max)((tensor_rsqrt)(t), v[NN__LR]));
     tensor_t *over = (tensor_clamp_min)((tensor_div_scalar)(nn__rms(u), v[NN__HIGH]), 1);
     u = (tensor_mul)(u, (tensor_div)(size, over));
-    for (int k = 0; k < NN__MAX_STATE && skip; k++) {
-        if (!state[k]) { continue; }
-        tensor_t *skipped = (tensor_ne_scalar)((tensor_select)(skip, 0, 0), 0);
-        state[k] = (tensor_where)(skipped, p->state[k], state[k]);
-    }
     return u;
 }
 
@@ -19518,16 +19530,40 @@ TENSOR__FN int nn__step_run(nn_optimizer_t *o, tensor_arg_t *a, tensor_t *skip) 
     return code;
 }
 
-// Writes a job's results where the kernel did not work in place. -> code
-TENSOR__FN int nn__step_write(const nn__job_t *j) {
-    nn__param_t *p = j->param;
-    int code = TENSOR_OK;
-    if (j->from != p->t && (tensor_is_poison)(TENSOR__(write)(p->t, j->from))) { code = tensor_error_code(); }
-    for (int k = 0; k < NN__MAX_STATE; k++) {
-        tensor_t *fresh = j->state[k];
-        if (fresh && (tensor_is_poison)(TENSOR__(write)(p->state[k], fresh))) { code = tensor_error_code(); }
+// The states of all jobs that are done, in calls of the row of steps: where a step is not made (a scaler
+// skips it, an op of a graph has refused an index), its states stay as well.
+TENSOR__FN int nn__keep_states(nn_optimizer_t *o, tensor_arg_t *a, tensor_t *skip, int at) {
+    int all = o->njobs * NN__MAX_STATE, code = TENSOR_OK;
+    memset((void *)&o->update[at], 0, sizeof o->update[at]);
+    o->update[at].formula = NN__STEP_ID_take;
+    o->update[at].of = &nn__formula_take;
+    nn__step_arg(&a[0], NULL, TENSOR_READ);
+    a[0].data = &o->update[at];
+    nn__step_arg(&a[1], skip, TENSOR_READ);
+    for (int i = 0; i < all && code == TENSOR_OK; i++) {
+        const tensor_t *like = NULL;
+        int n = 2;
+        for (int m = i; m < all; m++) {
+            nn__job_t *j = &o->job[m / NN__MAX_STATE];
+            tensor_t **fresh = &j->state[m % NN__MAX_STATE], *to = j->param->state[m % NN__MAX_STATE];
+            if (!*fresh || !j->done) { continue; }
+            if (!like) { like = to; }
+            if (to->device != like->device || to->dtype != like->dtype) { continue; }
+            nn__step_arg(&a[n++], to, TENSOR_UPDATE);
+            nn__step_arg(&a[n++], *fresh, TENSOR_READ);
+            for (int k = 0; k < NN__MAX_STATE; k++) { nn__step_arg(&a[n++], NULL, TENSOR_READ); }
+            *fresh = NULL;
+        }
+        if (!like) { break; }
+        code = nn__optimizer_call(&nn__step_row, NN__STEP_ID_take, a, 2, n - 2, like->device);
     }
     return code;
+}
+
+// Writes a job's result where the kernel did not work in place. -> code
+TENSOR__FN int nn__step_write(const nn__job_t *j) {
+    if (j->from == j->param->t) { return TENSOR_OK; }
+    return (tensor_is_poison)(TENSOR__(write)(j->param->t, j->from)) ? tensor_error_code() : TENSOR_OK;
 }
 
 // Everything that can fail comes before the first change, so that a step is made for every parameter or for
@@ -19535,22 +19571,25 @@ TENSOR__FN int nn__step_write(const nn__job_t *j) {
 TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
     int code = nn__step_allowed(o, skip);
     if (code != TENSOR_OK) { return code; }
+    const nn__ways_t *ways = o->rule->ways;
     nn__update_t *numbers = o->update;
     nn__again_t *again = NULL;
     tensor_arg_t *a = NULL;
     tensor_scope_t scope = TENSOR__(inner_scope)(0);
     int nupdates = nn__step_jobs(o, skip);
-    if (nupdates >= 0) { a = (tensor_arg_t *)nn__lent((uint64_t)o->njobs * 5 + 2, sizeof *a); }
-    if (a) { again = nn__step_again(o, nupdates, skip != NULL); }
+    uint64_t room = (uint64_t)o->njobs * 5 * (ways->keep ? NN__MAX_STATE : 1);
+    if (nupdates >= 0) { a = (tensor_arg_t *)nn__lent(room + 2, sizeof *a); }
+    if (a) { again = nn__step_again(o, nupdates + (ways->keep != NULL), skip != NULL); }
     if (again) { o->update = again->update; }
     code = nn__step_run(o, a, skip);
+    int kept = ways->keep && a ? ways->keep(o, a, skip, nupdates) : TENSOR_OK;
+    if (kept != TENSOR_OK) { code = kept; }
     o->update = numbers;
     int now = !again || again->now;
     for (int i = 0; i < o->njobs; i++) {
         nn__param_t *p = o->job[i].param;
         if (!o->job[i].done) { continue; }
-        int wrote = nn__step_write(&o->job[i]);
-        if (wrote != TENSOR_OK) { code = wrote; }
+        if (nn__step_write(&o->job[i]) != TENSOR_OK) { code = tensor_error_code(); }
         p->step += now;
         if (skip && now) { p->owes = o->owes = 1; }
     }
@@ -19570,6 +19609,7 @@ TENSOR_API tensor_t *(nn_optimizer_state)(nn_optimizer_t *o, tensor_t *parameter
 
 TENSOR_API int (nn_step)(nn_optimizer_t *o) {
     if (!TENSOR__TRAINS) { return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "step"); }
+    TENSOR__(report)(nn__self(), NULL);
     return nn__step(o, NULL);
 }
 
@@ -19945,6 +19985,7 @@ TENSOR_API tensor_t *(nn_step_closure)(nn_optimizer_t *o, tensor_t *(*closure)(v
 }
 
 TENSOR_API int (nn_zero_grad)(nn_optimizer_t *o) {
+    TENSOR__(report)(nn__self(), NULL);         // an earlier call's
     int code = nn__bad_optimizer("zero_grad", o);
     if (code != TENSOR_OK) { return code; }
     for (int i = 0; i < o->nparams; i++) {
@@ -21340,8 +21381,9 @@ TENSOR__FN int nn__prepare(const nn_data_loader_t *l, nn__coming_t *c, int64_t p
     return 0;
 }
 
-// A piece of work: rows begin..end-1 of c.
+// A piece of work: rows begin..end-1 of c. What it raises is in c; nn_next raises and reports it.
 TENSOR__FN void nn__work(nn_data_loader_t *l, nn__coming_t *c, int64_t begin, int64_t end) {
+    int held = TENSOR__(hold_errors)(1);
     if (l->set.x || (!l->set.collate && !l->set.next)) {
         nn__write_rows(l, c, begin, end);
     } else if (l->set.collate) {
@@ -21349,6 +21391,7 @@ TENSOR__FN void nn__work(nn_data_loader_t *l, nn__coming_t *c, int64_t begin, in
     } else {
         nn__stream(l, c);
     }
+    TENSOR__(hold_errors)(held);
 }
 
 // The rows in one piece of work: all of them if a function makes them together; one if a function makes
@@ -23297,7 +23340,7 @@ TENSOR__FN int nn__write_file(const char *op, FILE *f, const char *path, const n
 // Where a file is to be, with links followed, and its permissions. -> block to free, NULL after raising
 TENSOR__FN char *nn__target(const char *op, const char *path, int *mode) {
     if (!path) {
-        nn__io_failed(op, "cannot write", "(null)", EINVAL);
+        NN__FAIL(TENSOR_ERR_IO, "%s: path is NULL", op);
         return NULL;
     }
     return nn__writable(path, mode) ? nn__follow(op, path) : NULL;
@@ -24480,12 +24523,24 @@ TENSOR_API tensor_t *(nn_save_memory)(nn_module_t *m) {
     return t;
 }
 
-// The text has a few names for each kind of mismatch; the others are counted.
+// The text has a few names for each kind of mismatch; the others are counted. It comes to at most
+// NN__MISMATCHES bytes, or an error's text would be cut.
+enum { NN__MISMATCH = 200, NN__MISMATCHES = 380 };
+
 typedef struct nn__mismatch_t {
     tensor__text_t t;
     int count;
-    char text[200];
+    char text[NN__MISMATCH];
 } nn__mismatch_t;
+
+// used: bytes of the others and of the file's name; parts: how many texts share what is left.
+TENSOR__FN void nn__mismatch_begin(nn__mismatch_t *m, size_t used, size_t parts) {
+    size_t room = used < NN__MISMATCHES ? (NN__MISMATCHES - used) / parts : 0;
+    if (room > sizeof m->text) { room = sizeof m->text; }
+    if (room < 16) { room = 16; }
+    m->count = 0;
+    m->t = nn__text(m->text, room);
+}
 
 // Adds name and, if about is not NULL, what is wrong with it.
 TENSOR__FN void nn__mismatch_name(nn__mismatch_t *m, const char *name, const char *about) {
@@ -24499,6 +24554,13 @@ TENSOR__FN void nn__mismatch_name(nn__mismatch_t *m, const char *name, const cha
         NN__PUT(t, "%s", m->count ? ", ..." : "...");
     }
     m->count++;
+}
+
+// Adds the names, if there are any, to an error's text.
+TENSOR__FN void nn__mismatch_list(tensor__text_t *t, const nn__mismatch_t *m, const char *what) {
+    if (!m->count) { return; }
+    if (t->length) { NN__PUT(t, ", "); }
+    NN__PUT(t, "%i %s [%s]", m->count, what, m->text);
 }
 
 // Whether the file's tensor can become t; if not, text says what it is and what t is.
@@ -24537,11 +24599,9 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     memset(known, 0, (size_t)r->count + 1);
     memset(found, 0, (size_t)all->n + 1);
     nn__mismatch_t missing, unexpected, differ;
-    missing.count = unexpected.count = differ.count = 0;
-    missing.t = nn__text(missing.text, sizeof missing.text);
-    unexpected.t = nn__text(unexpected.text, sizeof unexpected.text);
-    differ.t = nn__text(differ.text, sizeof differ.text);
     char about[200];
+    size_t used = strlen(r->label);
+    nn__mismatch_begin(&differ, used, 1);
     for (int64_t i = 0; i < all->n; i++) {
         int transient = all->item[i].slot->kind == NN__TRANSIENT;
         nn__entry_t *e = transient ? NULL : nn__find_named(r, names, all->item[i].name);
@@ -24553,11 +24613,14 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
         }
     }
 
+    used += differ.t.length;
+    nn__mismatch_begin(&missing, used, 2);
     for (int64_t i = 0; i < all->n && !partial; i++) {
         if (all->item[i].first == i && !found[i] && all->item[i].slot->kind != NN__TRANSIENT) {
             nn__mismatch_name(&missing, all->item[i].name, NULL);
         }
     }
+    nn__mismatch_begin(&unexpected, used + missing.t.length, 1);
     for (int64_t i = 0; i < r->count && !partial; i++) {
         const char *name = r->entry[i].name;
         if (known[i] || strncmp(name, names->prefix, strlen(names->prefix)) != 0) { continue; }
@@ -24565,10 +24628,12 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
         if (!beside) { nn__mismatch_name(&unexpected, name, NULL); }
     }
     if (!missing.count && !unexpected.count && !differ.count) { return TENSOR_OK; }
-    return NN__ERROR(TENSOR_ERR_FORMAT,
-                     "load: \"%s\": %i missing [%s], %i unexpected [%s], %i of another shape [%s]", r->label,
-                     missing.count, missing.text, unexpected.count, unexpected.text, differ.count,
-                     differ.text);
+    char text[3 * sizeof missing.text + 100];
+    tensor__text_t lists = nn__text(text, sizeof text);
+    nn__mismatch_list(&lists, &missing, "missing");
+    nn__mismatch_list(&lists, &unexpected, "unexpected");
+    nn__mismatch_list(&lists, &differ, "of another shape");
+    return NN__ERROR(TENSOR_ERR_FORMAT, "load: \"%s\": %s", r->label, text);
 }
 
 // Reads the tensors of the module from the file, after nn__check_state, and makes sure that nn__put_state

@@ -462,8 +462,10 @@ static void costs(void) {
 }
 
 static tensor_t *train(job_t *j) {
-    tensor_t *y = nn_forward(j->net, j->x);
-    tensor_t *loss = tensor_cross_entropy(tensor_ndim(y) > 2 ? tensor_flatten(y, 0, 1) : y, j->y);
+    tensor_t *y = nn_forward(j->net, j->x), *flat = tensor_ndim(y) > 2 ? tensor_flatten(y, 0, 1) : y;
+    tensor_t *loss = tensor_cross_entropy(flat, j->y);
+    if (flat != y) tensor_free(flat);
+    tensor_free(y);                             // their gradient takes their memory
     nn_zero_grad(j->opt);
     tensor_backward(loss);
     if (j->clip > 0) nn_clip_grad_norm(j->opt, j->clip);

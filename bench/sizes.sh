@@ -2,7 +2,7 @@
 #
 #   sh bench/sizes.sh                 the whole table        (CC, CLANG, LEVELS="-O0 -Os -O2", RUNGS to choose)
 #   QUICK=1 sh bench/sizes.sh         gcc at -O2 alone
-#   LADDER=1 sh bench/sizes.sh        three rungs of one instruction set, what tests/check.sh compares with tests/ladder.txt
+#   LADDER=1 sh bench/sizes.sh        every rung in one way, what tests/check.sh compares with tests/ladder.txt
 #
 # Prints a row per rung, way, compiler and level: user seconds and peak memory of the compilers (MB), KB of .text, of
 # .rodata (jump and string tables, the library's and libc's start-up included) and of .data.rel.ro. Ways: "static", one file
@@ -100,12 +100,17 @@ build() {
     row "$rung" "$way" "$compiler" "$level" "$output" $cost
 }
 
+# The whole implementation takes as long as the other rungs together, so it is compiled beside them.
 if [ -n "$LADDER" ]; then
     flags="-std=c99 -O2 -fno-asynchronous-unwind-tables -w -pthread -I. -Iexamples"
-    build relu sse2 "$CC" -O2 "$T/relu" $CC $flags -DTENSOR_ISA=sse2 "$T/relu-static.c" -lm -o "$T/relu" &&
-        build xor avx2 "$CC" -O2 "$T/xor" $CC $flags -DTENSOR_ISA=avx2 "$T/xor-static.c" -lm -o "$T/xor" &&
-        build mlp forward "$CC" -O2 "$T/mlp" $CC $flags -DTENSOR_ISA=avx2 -DTENSOR_NO_AUTOGRAD "$T/mlp-static.c" -lm \
-            -o "$T/mlp"
+    build everything whole "$CC" -O2 "$T/everything" $CC $flags -c "$T/everything.c" -o "$T/everything" &
+    build empty - "$CC" -O2 "$T/empty" $CC $flags "$T/empty.c" -o "$T/empty"
+    build relu sse2 "$CC" -O2 "$T/relu" $CC $flags -DTENSOR_ISA=sse2 "$T/relu-static.c" -lm -o "$T/relu"
+    build mlp forward "$CC" -O2 "$T/mlp" $CC $flags -DTENSOR_ISA=avx2 -DTENSOR_NO_AUTOGRAD "$T/mlp-static.c" -lm -o "$T/mlp"
+    for rung in xor cnn gpt; do
+        build $rung avx2 "$CC" -O2 "$T/$rung" $CC $flags -DTENSOR_ISA=avx2 "$T/$rung-static.c" -lm -o "$T/$rung"
+    done
+    wait
     exit
 fi
 

@@ -33,13 +33,14 @@ enum { HEIGHT = 48, WIDTH = 64, KINDS = 7, DRAWS = 4 };
 
 // A sun over a field: [3, H, W] of 0..1.
 static tensor_t *drawn_picture(void) {
+    enum { SKY, FIELD, SUN };
+    static const float colors[3][3] = {{0.5f, 0.7f, 0.9f}, {0.2f, 0.6f, 0.1f}, {1.0f, 0.8f, 0.1f}};
     static float pixel[3][HEIGHT][WIDTH];
     for (int y = 0; y < HEIGHT; y++) {
         for (int x = 0; x < WIDTH; x++) {
-            int sun = (x - 46) * (x - 46) + (y - 14) * (y - 14) < 81, field = y > 30 + (x % 16 < 8);
-            pixel[0][y][x] = sun ? 1.0f : field ? 0.2f : 0.5f;
-            pixel[1][y][x] = sun ? 0.8f : field ? 0.6f : 0.7f;
-            pixel[2][y][x] = sun ? 0.1f : field ? 0.1f : 0.9f;
+            int part = y > 30 + (x % 16 < 8) ? FIELD : SKY;
+            if ((x - 46) * (x - 46) + (y - 14) * (y - 14) < 81) { part = SUN; }
+            for (int c = 0; c < 3; c++) { pixel[c][y][x] = colors[part][c]; }
         }
     }
     return tensor_from(pixel, TENSOR_F32, 3, HEIGHT, WIDTH);

@@ -60,7 +60,7 @@ static tensor_t *draw_clothes(int n, tensor_t **kinds) {
 }
 
 static tensor_t *read_file(const char *name) {
-    char path[1024];
+    static char path[4200];     // longer than names that a system opens
     (void)snprintf(path, sizeof path, "%s/%s-ubyte", getenv("DATA"), name);
     return nn_read_idx(path);
 }

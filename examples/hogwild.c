@@ -71,7 +71,7 @@ static int train(const char *name, int k) {
 
 int main(int argc, char **argv) {
     kit_shared_child(argc, argv, train);
-    int counts[2] = {1, kit_setting("PROCESSES", 2, 0, 1000)}, steps = kit_setting("STEPS", 6000, 1, 1000000);
+    int counts[2] = {1, kit_setting("PROCESSES", 2, 1, 64)}, steps = kit_setting("STEPS", 6000, 1, 1000000);
     if (!tensor_ok()) { return tensor_shutdown() != 0; }
     double rate[2], wrong[2];
     char name[24];
@@ -81,7 +81,7 @@ int main(int argc, char **argv) {
         tensor_t *centres, *x;
         if (kit_shared_new(&shared, name, ROOM)) { return tensor_shutdown() != 0; }
         nn_module_t *net = make((char *)shared.data, 1, &centres);
-        int each = counts[run] < 1 ? 0 : steps / counts[run];
+        int each = steps / counts[run];
         *(int *)shared.data = each;
         double begin = now();
         int failed = kit_shared_run(argv[0], name, counts[run], train);

@@ -25,6 +25,10 @@ static const char lesson[] = "the text is cut into words and the words into toke
                              "and the longer the tokens of the words of the text are.";
 
 int main(int argc, char **argv) {
+    if (argc != 1 && argc != 4) {
+        fprintf(stderr, "use: tokens [VOCAB.json MERGES.txt TEXT]\n");
+        return 1;
+    }
     const char *text = argc > 3 ? argv[3] : "the tokens of the text";
     kit_tokenizer_t *t =
         argc > 3 ? kit_gpt2_read(argv[1], argv[2]) : kit_tokenizer_train(lesson, sizeof lesson - 1, 300);

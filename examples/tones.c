@@ -94,8 +94,7 @@ static nn_data_loader_t *sounds(int64_t count, int64_t batch, uint64_t seed) {
     return nn_data_loader(d, .batch_size = batch, .shuffle = 1, .seed = seed, .num_workers = 1);
 }
 
-static void judge(nn_module_t *net, const char *path) {
-    kit_wav_t wav = kit_read_wav(path);
+static void judge(nn_module_t *net, kit_wav_t wav) {
     int64_t frames = tensor_size(wav.samples, 1), n = frames < SAMPLES ? frames : SAMPLES;
     tensor_t *first = tensor_narrow(tensor_narrow(wav.samples, 0, 0, 1), 1, 0, n);
     tensor_t *p = tensor_softmax(nn_forward(net, seen(first, wav.rate)), 1);
@@ -106,6 +105,8 @@ static void judge(nn_module_t *net, const char *path) {
 
 int main(int argc, char **argv) {
     int steps = kit_setting("STEPS", 150, 1, 1000000);
+    kit_wav_t wav = {0};
+    if (argc > 1) { wav = kit_read_wav(argv[1]); }
     if (!tensor_ok()) { return tensor_shutdown() != 0; }
     tensor_manual_seed(1);
     nn_module_t *net =
@@ -127,7 +128,7 @@ int main(int argc, char **argv) {
         tensor_t *wrong = tensor_ne(tensor_argmax_dim(nn_forward(net, seen(b.x, RATE)), 1, 0), b.y);
         printf("wrong %.1f %%\n", 100 * tensor_item(tensor_mean(tensor_to(wrong, TENSOR_F32))));
     }
-    if (argc > 1) { judge(net, argv[1]); }
+    if (argc > 1) { judge(net, wav); }
     tensor_scope_end(judging);
     tensor_scope_end(scope);
     if (fflush(stdout) || ferror(stdout)) {

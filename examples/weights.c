@@ -14,6 +14,8 @@
 #include "kit/torchfile.h"
 #define KIT_GGUF_IMPLEMENTATION
 #include "kit/gguf.h"
+#define KIT_SETTING_IMPLEMENTATION
+#include "kit/setting.h"
 
 // A file of one of three kinds; the other two are NULL.
 typedef struct weights_t {
@@ -22,6 +24,12 @@ typedef struct weights_t {
     nn_safetensors_t *safetensors;
 } weights_t;
 
+// PyTorch's files are archives, whatever their names end in.
+static int is_zip(const char *path) {
+    char begin[2];
+    return kit_bytes_of(path, begin, sizeof begin) == sizeof begin && memcmp(begin, "PK", 2) == 0;
+}
+
 static weights_t weights_open(const char *path) {
     const char *end = strrchr(path, '.');
     weights_t w = {NULL, NULL, NULL};
@@ -29,8 +37,10 @@ static weights_t weights_open(const char *path) {
         w.gguf = kit_gguf_open(path);
     } else if (end && strcmp(end, ".safetensors") == 0) {
         w.safetensors = nn_safetensors_open(path);
-    } else {
+    } else if ((end && (strcmp(end, ".pt") == 0 || strcmp(end, ".pth") == 0)) || is_zip(path)) {
         w.torch = kit_torch_open(path);
+    } else if (tensor_ok()) {
+        kit_refuse(TENSOR_ERR_FORMAT, path, "neither a file of PyTorch nor GGUF nor safetensors");
     }
     return w;
 }

@@ -55,6 +55,13 @@ static int64_t read_words(const char *const *path, int files) {
     return n;
 }
 
+// -> its number among the known words, -1 = it is none of them
+static int64_t number_of(const char *one, int64_t distinct) {
+    word_t wanted = {one, 0, 0};
+    word_t *at = (word_t *)bsearch(&wanted, known, (size_t)distinct, sizeof known[0], word_by_text);
+    return at ? at - known : -1;
+}
+
 // Counts words, keeps the VOCABULARY most frequent and writes id_of, in which none stands much more than
 // OFTEN times ("the" says little about its neighbours).   -> words in id_of
 static int64_t number_words(int64_t n, int64_t *distinct) {
@@ -69,9 +76,8 @@ static int64_t number_words(int64_t n, int64_t *distinct) {
     *distinct = kinds < VOCABULARY ? kinds : VOCABULARY;
     qsort(known, (size_t)*distinct, sizeof known[0], word_by_text);
     for (int64_t i = 0; i < n; i++) {
-        word_t wanted = {word[i], 0, 0};
-        word_t *at = (word_t *)bsearch(&wanted, known, (size_t)*distinct, sizeof known[0], word_by_text);
-        if (at && at->seen++ * OFTEN % at->count < OFTEN) { id_of[kept++] = at - known; }
+        int64_t id = number_of(word[i], *distinct);
+        if (id >= 0 && known[id].seen++ * OFTEN % known[id].count < OFTEN) { id_of[kept++] = id; }
     }
     return kept;
 }
@@ -93,6 +99,15 @@ int main(void) {
     int64_t n = read_words(files, getenv("TEXT") ? 1 : 2), kinds = 0, kept = number_words(n, &kinds);
     if (tensor_ok() && kept < 2000) {
         kit_refuse(TENSOR_ERR_FORMAT, files[0], "these are fewer than 2000 words");
+    }
+    char ask[400];
+    const char *asked = getenv("ASK") ? getenv("ASK") : "f16 scope rows height thread backward";
+    int64_t about[200], questions = 0;
+    (void)snprintf(ask, sizeof ask, "%s", asked);
+    for (char *one = strtok(ask, " "); one && tensor_ok(); one = strtok(NULL, " ")) {
+        int64_t id = number_of(one, kinds);
+        if (id >= 0) { about[questions++] = id; }
+        if (id < 0 && getenv("ASK")) { kit_refuse(TENSOR_ERR_INDEX, one, "the text has it too rarely"); }
     }
     if (!tensor_ok()) { return tensor_shutdown() != 0; }
     tensor_manual_seed(1);
@@ -126,14 +141,7 @@ int main(void) {
     scope = tensor_scope_begin_no_grad();
     tensor_t *vectors = nn_get(middle, "weight");
     vectors = tensor_div(vectors, tensor_norm_dim(vectors, 1, 1));
-    char ask[400];
-    const char *asked = getenv("ASK") ? getenv("ASK") : "f16 scope rows height thread backward";
-    (void)snprintf(ask, sizeof ask, "%s", asked);
-    for (char *one = strtok(ask, " "); one; one = strtok(NULL, " ")) {
-        for (int64_t k = 0; k < kinds; k++) {
-            if (strcmp(known[k].text, one) == 0) { neighbours(vectors, k); }
-        }
-    }
+    for (int64_t k = 0; k < questions; k++) { neighbours(vectors, about[k]); }
     tensor_scope_end(scope);
     if (fflush(stdout)) { (void)tensor_raise(TENSOR_ERR_IO, "word_vectors: cannot write what it found"); }
     return tensor_shutdown() != 0;

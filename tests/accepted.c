@@ -505,8 +505,10 @@ static void errors(void) {
                  "ormqr: c [3,4] f32 must have the dtype of a [3,3] f32 and 3 columns");
     CHECK_POISON(tensor_ormqr(eye, tensor_ones_of(TENSOR_F64, 3), x, 1, 0), TENSOR_ERR_SHAPE,
                  "ormqr: tau [3] f64");
-    CHECK_POISON(tensor_svd_lowrank(x, 4, 2).u, TENSOR_ERR_SHAPE,
-                 "svd_lowrank: q 4 must be in 0..min(M, N) of x [3,4], and niter 2 not negative");
+    CHECK(tensor_size(tensor_svd_lowrank(x, 6, 2).u, -1) == 3);         // as in PyTorch: min(M, N)
+    CHECK_POISON(tensor_svd_lowrank(x, -1, 2).u, TENSOR_ERR_SHAPE,
+                 "svd_lowrank: q -1 must be in 0..min(M, N) of x [3,4], and niter 2 not negative");
+    CHECK_POISON(tensor_pca_lowrank(x, 4, 1, 2).u, TENSOR_ERR_SHAPE, "pca_lowrank: q 4 must be in 0..min(M,");
     CHECK_POISON(tensor_pca_lowrank(x, 2, 1, -1).s, TENSOR_ERR_SHAPE, "pca_lowrank: q 2");
     CHECK_POISON(tensor_cosine_window(-1, 1), TENSOR_ERR_SHAPE, "cosine_window: n -1 is not a length");
     CHECK_POISON(tensor_exponential_window(3, 1, 0), TENSOR_ERR_SHAPE, "tau 0 must be above 0");

@@ -11,13 +11,13 @@
 // Every row with a class, and every function that has one without a row, is among them.
 static void rows(void) {
     static const struct { const char *name; int cast; } all[] = {
-#define X(ID, name, kind, f, dA, saves, cast) {#name, TENSOR__##cast},
+#define X(ID, name, kind, f, dA, cast) {#name, TENSOR__##cast},
         TENSOR_OPS_UNARY(X) TENSOR_OPS_COPY(X) TENSOR_OPS_DOUBLE1(X)
 #undef X
-#define X(ID, name, kind, f, dA, dB, saves, cast) {#name, TENSOR__##cast},
+#define X(ID, name, kind, f, dA, dB, cast) {#name, TENSOR__##cast},
         TENSOR_OPS_BINARY(X) TENSOR_OPS_DOUBLE2(X)
 #undef X
-#define X(ID, name, kind, f, dA, dB, dC, saves, cast) {#name, TENSOR__##cast},
+#define X(ID, name, kind, f, dA, dB, dC, cast) {#name, TENSOR__##cast},
         TENSOR_OPS_TERNARY(X)
 #undef X
 #define X(ID, name, n, kind, f, cast) {#name, TENSOR__##cast},

@@ -212,8 +212,8 @@ static void backward_twice(void) {
 }
 static void backward_of_many(void) {
     tensor_t *x = LEAF(1, 2, 3), *y = tensor_mul(x, x);
-    FAILS(tensor_backward(y), TENSOR_ERR_AUTOGRAD, "a gradient to start from is needed for [3]",
-          "autograd.c:");
+    FAILS(tensor_backward(y), TENSOR_ERR_AUTOGRAD,
+          "backward: output [3] must have one element (take tensor_sum or tensor_mean of it)", "autograd.c:");
     FAILS(tensor_backward_with(y, tensor_ones(2), 0), TENSOR_ERR_SHAPE,
           "grad [2] must have the shape of the output [3]", "autograd.c:");
     CHECK(tensor_backward_with(y, DATA(1, 10, 100), 0) == 0);
@@ -873,7 +873,7 @@ static void stale(void) {
     for (step = 0; step < 4; step++, tensor_scope_reset(s)) {
         if (prev) { // the usual mistake: last turn's tensor
             POISONS(tensor_add_scalar(prev, 1), TENSOR_ERR_OWNER,
-                    "used after its scope ended, created by mul at autograd.c:", "tensor_set");
+                    "used after its scope ended, created by mul_scalar at autograd.c:", "tensor_set");
             CHECK(tensor_item(prev) != tensor_item(prev));
             FAILS(tensor_error_code(), TENSOR_ERR_OWNER, "scope ended", "autograd.c:");
             CHECK(tensor_data(prev) == NULL);
@@ -939,6 +939,53 @@ static void report(void) {
     CHECK_MSG(strstr(text, want) != NULL, "report is \"%s\", \"%s\" expected", text, want);
     CHECK(tensor_memory_report(NULL, 0) == n);
     CHECK(tensor_memory_report(text, 5) == n && strlen(text) == 4);
+
+    // each of so many that slabs of headers are full
+    for (int k = 0; k < 5000; k++) { tensor_ones(1); }
+    tensor_memory_report(text, sizeof text);
+    CHECK_MSG(strstr(text, "5000 tensors") != NULL, "report is \"%s\"", text);
+}
+// An error of the user's keeps its code, whichever it is; another number is INTERNAL.
+static void every_code(void) {
+    for (int code = 1; code < TENSOR_ERR_COUNT; code++) {
+        CHECK(tensor_raise(code, "of the user") == code && tensor_error_code() == code);
+        tensor_clear_error();
+    }
+    CHECK(tensor_raise(TENSOR_ERR_COUNT, "of the user") == TENSOR_ERR_COUNT);
+    CHECK(tensor_error_code() == TENSOR_ERR_INTERNAL);
+    tensor_clear_error();
+}
+// Views by steps are made by functions of several names, and say by which.
+static void made_by_steps(void) {
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *y = tensor_unfold_dim(tensor_ones(6), 0, 2, 2), *z = tensor_slice(tensor_ones(6), 0, 0, 6, 2);
+    tensor_scope_end(scope);
+    POISONS(tensor_relu(z), TENSOR_ERR_OWNER, "used after its scope ended, created by slice at",
+            "autograd.c:");
+    POISONS(tensor_relu(y), TENSOR_ERR_OWNER, "used after its scope ended, created by unfold", "autograd.c:");
+}
+// The profiler goes with the thread into another context.
+static int heard;
+static void hear(void *user, const tensor_profiler_call_t *call) {
+    (void)user, (void)call;
+    heard++;
+}
+static void heard_elsewhere(void) {
+    static const tensor_profiler_t profiler = {NULL, hear, NULL, NULL, NULL, NULL, NULL, NULL};
+    tensor_context_t *own = tensor_context_new(), *before;
+    tensor_profiler_set(&profiler);
+    before = tensor_context_use(own);
+    tensor_scope_t scope = tensor_scope_begin();
+    heard = 0;
+    tensor_relu(tensor_ones(3));
+    CHECK(heard > 0);
+    tensor_scope_end(scope);
+    tensor_context_use(before);
+    heard = 0;
+    tensor_relu(tensor_ones(3));
+    CHECK(heard > 0);
+    tensor_profiler_set(NULL);
+    CHECK(tensor_context_free(own) == 0);
 }
 // A training step reaches a steady state: no allocation, the same number of live tensors and nodes.
 static void steady(void) {
@@ -1021,6 +1068,9 @@ int main(void) {
     RUN(stale);
     RUN(poison);
     RUN(report);
+    RUN(every_code);
+    RUN(made_by_steps);
+    RUN(heard_elsewhere);
     RUN(steady);
     RUN(shared_gradients);
     RUN(long_lists);

@@ -74,6 +74,17 @@ static void rows(void) {
         CHECK(tensor_backward_with(tensor_dropout(leaf, 0.5, 1), x, 0) == 0);
         CHECK(tensor_backward_with(tensor_cumsum(leaf, 1), x, 0) == 0);
         CHECK(tensor_numel(tensor_grad(leaf)) == n);
+
+        // The same of what is there itself.
+        tensor_t *last = tensor_requires_grad_(at_end(1, n), 1), *g = tensor_ones(1, n);
+        CHECK(tensor_backward_with(tensor_layer_norm(last), g, 0) == 0);
+        CHECK(tensor_backward_with(tensor_rms_norm(last, 1), g, 0) == 0);
+        CHECK(tensor_backward_with(tensor_log_softmax(last, 1), g, 0) == 0);
+        CHECK(tensor_backward_with(tensor_gelu(last), g, 0) == 0);
+        CHECK(tensor_backward_with(tensor_silu(last), g, 0) == 0);
+        CHECK(tensor_backward_with(tensor_logsumexp(last, 1, 1), tensor_ones(1, 1), 0) == 0);
+        CHECK(tensor_backward_with(tensor_cumprod(last, 1), g, 0) == 0);
+        CHECK(tensor_numel(tensor_grad(last)) == n);
         tensor_scope_end(scope);
     }
 }

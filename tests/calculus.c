@@ -111,7 +111,33 @@ static void functional(void) {
     POISONS(tensor_jvp(outer, NULL, in, 2, v, &r, 0), TENSOR_ERR_SHAPE, "[3]", HERE);
 }
 
+// The powers 0, 1 and 2 of 0: x^0 has the derivative 0 there, also where it is found by a derivative of a
+// gradient (PyTorch's pow gives NaN then, its linalg.vander 0).
+static tensor_t *first_powers(tensor_t *const *in, int n, void *user) {
+    (void)n, (void)user;
+    return tensor_pow(tensor_unsqueeze(in[0], 1), DATA64(0, 1, 2));
+}
+static tensor_t *vander_of(tensor_t *const *in, int n, void *user) {
+    (void)n, (void)user;
+    return tensor_linalg_vander(in[0], 3);
+}
+static tensor_t *sum_of_vander(tensor_t *const *in, int n, void *user) {
+    return tensor_sum(vander_of(in, n, user));
+}
+
+static void powers_of_zero(void) {
+    tensor_t *x = DATA64(0, 0.5), *v = DATA64(1, 2), *r, *h;
+    tensor_jvp(first_powers, NULL, &x, 1, &v, &r, 0);
+    EXPECT_TOL(r, 1e-12, 0, 1, 0, 0, 2, 2);
+    tensor_jvp(vander_of, NULL, &x, 1, &v, &r, 0);
+    EXPECT_TOL(r, 1e-12, 0, 1, 0, 0, 2, 2);
+    CHECK(tensor_hessian(sum_of_vander, NULL, &x, 1, &h, 0) == 0);
+    EXPECT_TOL(h, 1e-12, 2, 0, 0, 2);
+    CHECK_OK();
+}
+
 int main(void) {
     RUN(functional);
+    RUN(powers_of_zero);
     return test_report();
 }

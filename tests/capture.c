@@ -1192,6 +1192,47 @@ static void left_open(void) {
     tensor_add_scalar(tensor_ones(4), 1);
 }
 
+// Other contexts are freed while a capture runs, in the context that is used and in another one: it goes on. With
+// its own context it ends.
+static void contexts_are_freed(void) {
+    for (int elsewhere = 0; elsewhere < 2; elsewhere++) {
+        tensor_context_t *other = tensor_context_new(), *more = tensor_context_new();
+        tensor_t *x = tensor_ones(4);
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        tensor_t *y = tensor_add_scalar(x, 1);
+        if (elsewhere) {
+            tensor_context_t *before = tensor_context_use(more);
+            CHECK(tensor_context_free(other) == 0);
+            CHECK(tensor_context_use(before) == more);
+        } else {
+            CHECK(tensor_context_free(other) == 0);
+        }
+        tensor_t *z = tensor_mul_scalar(y, 3);
+        CHECK(tensor_context_free(more) == 0);
+        tensor_graph_t *g = tensor_capture_end();
+        CHECK(g != NULL && tensor_ok());
+        tensor_fill_(x, 2);
+        CHECK(tensor_graph_replay(g) == 0 && tensor_item(tensor_sum(z)) == 4 * 3 * 3);
+        CHECK(tensor_graph_free(g) == 0);
+    }
+    for (int used = 0; used < 2; used++) {      // whichever is used when it is freed
+        tensor_context_t *own = tensor_context_new(), *before = tensor_context_use(own);
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        tensor_add_scalar(tensor_ones(4), 1);
+        if (!used) { tensor_context_use(before); }
+        CHECK(tensor_context_free(own) == 0);
+        CHECK(tensor_capture_end() == NULL);
+        CHECK_ERROR(TENSOR_ERR_OWNER, "this thread captures nothing");
+        tensor_t *x = tensor_ones(4);
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        tensor_t *y = tensor_add_scalar(x, 1);
+        tensor_graph_t *g = tensor_capture_end();
+        tensor_fill_(x, 2);
+        CHECK(tensor_graph_replay(g) == 0 && tensor_item(tensor_sum(y)) == 12);
+        CHECK(tensor_graph_free(g) == 0);
+    }
+}
+
 // ---- parameters, gradients and memory that are no longer those of the capture
 
 static tensor_t *first, *second;
@@ -1432,6 +1473,7 @@ int main(void) {
     RUN(left_out);
     RUN(host);
     RUN(left_open);
+    RUN(contexts_are_freed);
     RUN(counts);
     RUN(older_gradient);
     RUN(own_gradient);

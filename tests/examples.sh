@@ -109,6 +109,20 @@ for command in "augment $out/picture.pgm @.png" "weights examples/data/shapes.sa
     refused "cannot \(write\|be written\)" sh -c 'trap "" XFSZ; ulimit -f 1; exec "$@" >/dev/null' full env SAVE="$none.safetensors" \
         "$B/"$(echo "$command" | sed "s,@,$none,")
 done
+# What was there before stays as it was when the new one cannot be written: commands that write @.
+for line in "profile @old.json" "spiral @old.png" "timeseries @old.svg"; do
+    # shellcheck disable=SC2086
+    set -- $(echo "$line" | sed "s,@,$out/kept/,")
+    command=$B/$1
+    rm -rf "$out/kept"
+    mkdir "$out/kept"
+    echo "what was there" >"$2"
+    sh -c 'trap "" XFSZ; ulimit -f 1; exec "$@" >/dev/null' full "$command" "$2" 2>"$out/kept.err" </dev/null
+    got=$?
+    result "$([ "$got" -eq 1 ] || echo "$line: status $got where the disk is full")"
+    result "$([ "$(cat "$2")" = "what was there" ] || echo "$line: the old file is not what it was")"
+    result "$([ "$(ls -A "$out/kept")" = "$(basename "$2")" ] || echo "$line: left there: $(ls -A "$out/kept")")"
+done
 # A picture does not take the place of a device.
 ln -s /dev/null "$out/device.png"
 refused "not a regular file" "$B/spiral" "$out/device.png"
@@ -181,7 +195,7 @@ use: table file.csv column|@table examples/data/animals.csv
 no column "species"|@table examples/data/animals.csv species
 README.md|@table README.md species
 OUT/missing|@weights OUT/missing
-README.md|@weights README.md
+README.md: neither a file of PyTorch nor GGUF|@weights README.md
 cut.safetensors|@weights OUT/cut.safetensors
 use: weights|@weights
 OUT/missing|@augment OUT/missing NONE.png
@@ -191,7 +205,13 @@ OUT/missing|@tones OUT/missing
 README.md|@tones README.md
 OUT/missing|@tokens OUT/missing OUT/missing text
 README.md|@tokens README.md README.md text
+use: tokens|@tokens a b
+use: tokens|@tokens a
+zebra: the text has it too rarely|env ASK=zebra @word_vectors
 END
+# What it cannot judge is found before the training.
+refused "$out/missing" "$B/tones" "$out/missing"
+result "$(sed "s/^/tones, no such file: prints a result: /" "$out/refused.txt")"
 # The decoder by stb_image.h in the comment of transforms.h: it compiles as it stands there, and reads what png.h wrote.
 stb=${STB:-/usr/include}
 if [ -f "$stb/stb/stb_image.h" ]; then
@@ -221,8 +241,10 @@ fi
 # Processes that cannot be started leave no shared memory. Linux shows it as files.
 shared_memory() { find /dev/shm -name 'kit-hogwild-*' 2>/dev/null | sort; }
 shared_memory >"$out/shared_before.txt"
-refused "it runs 1 to 64" env PROCESSES=65 "$B/hogwild"
-refused "it runs 1 to 64" env PROCESSES=0 "$B/hogwild"
+for processes in 65 0; do
+    refused "PROCESSES: \"$processes\" is not a whole number of 1 to 64" env PROCESSES=$processes "$B/hogwild"
+    result "$(sed "s/^/hogwild, PROCESSES=$processes: prints a result: /" "$out/refused.txt")"
+done
 shared_memory >"$out/shared_after.txt"
 result "$(comm -13 "$out/shared_before.txt" "$out/shared_after.txt" | sed 's/^/hogwild: left there: /')"
 # Nothing asks for a terminal.

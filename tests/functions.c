@@ -243,7 +243,103 @@ static void results_in_one_memory(void) {
     CHECK_OK();
 }
 
+// A captured tensor as the result: it is the result itself, as in PyTorch, whose numbers these are (torch
+// 2.15: c is captured, y = F.apply(x) returns it, backward gives 10 times its gradient).
+static tensor_t *captured_forward(tensor_function_ctx_t *ctx, tensor_t *const *in, int n) {
+    (void)in, (void)n;
+    return (tensor_t *)tensor_function_user(ctx);
+}
+static tensor_t *captured_part(tensor_function_ctx_t *ctx, tensor_t *const *in, int n) {
+    (void)in, (void)n;
+    return tensor_narrow((tensor_t *)tensor_function_user(ctx), 0, 0, 2);
+}
+static tensor_t *captured_constant(tensor_function_ctx_t *ctx, tensor_t *const *in, int n) {
+    tensor_mark_non_differentiable(ctx, 0);
+    return captured_forward(ctx, in, n);
+}
+// The program's buffer, which each call fills anew.
+static tensor_t *filled_forward(tensor_function_ctx_t *ctx, tensor_t *const *in, int n) {
+    (void)n;
+    return tensor_copy_((tensor_t *)tensor_function_user(ctx), in[0]);
+}
+static int ten_backward(tensor_function_ctx_t *ctx, tensor_t *g, tensor_t **grads, int n) {
+    (void)ctx, (void)n;
+    grads[0] = tensor_mul_scalar(g, 10);
+    return 0;
+}
+static void captured_results(void) {
+    static const tensor_function_t whole = {"captured", captured_forward, ten_backward, NULL},
+                                   part = {"part", captured_part, ten_backward, NULL},
+                                   constant = {"constant", captured_constant, ten_backward, NULL},
+                                   filled = {"filled", filled_forward, ten_backward, NULL};
+    tensor_t *x = LEAF64(2, 3), *leaf = LEAF64(5, 7), *h, *y, *z;
+    for (int kind = 0; kind < 4; kind++) {
+        tensor_t *c = DATA64(5, 7);
+        if (kind == 1) c = tensor_mul_scalar(leaf, 1);
+        if (kind == 2) c = tensor_mul_scalar(x, 4);
+        if (kind == 3) tensor_keep(c);
+        tensor_set_grad(x, NULL);
+        y = tensor_apply(&whole, c, &x, 1);
+        CHECK(y == c && tensor_requires_grad(c) && !tensor_is_leaf(c));
+        CHECK_TEXT(tensor_grad_fn_name(c), "captured");
+        tensor_mul_scalar_(c, 2);
+        tensor_backward(tensor_sum(y));
+        EXPECT(tensor_grad(x), 20, 20);
+        CHECK(!tensor_grad(leaf));                          // what c was made by is no part of it
+        if (kind == 3) tensor_free(c);
+    }
+
+    // a buffer: the first result is what the second call has put into it
+    h = DATA64(0, 0);
+    z = tensor_mul_scalar(x, 3);
+    tensor_set_grad(x, NULL);
+    y = tensor_apply(&filled, h, &x, 1);
+    CHECK(tensor_apply(&filled, h, &z, 1) == y);
+    EXPECT(y, 6, 9);
+    tensor_backward(tensor_sum(y));
+    EXPECT(tensor_grad(x), 30, 30);
+
+    // a leaf stays one, the result is a view of it
+    tensor_set_grad(x, NULL);
+    y = tensor_apply(&whole, leaf, &x, 1);
+    CHECK(y != leaf && tensor_is_leaf(leaf) && tensor_requires_grad(y));
+    POISONS(tensor_mul_scalar_(y, 2), TENSOR_ERR_AUTOGRAD, "a view of a leaf that requires grad", HERE);
+    tensor_backward(tensor_sum(y));
+    EXPECT(tensor_grad(x), 10, 10);
+    CHECK(!tensor_grad(leaf));
+
+    // a part is copied (PyTorch refuses its changes, and any use of it after one of the whole)
+    h = DATA64(5, 7, 9);
+    tensor_set_grad(x, NULL);
+    y = tensor_apply(&part, h, &x, 1);
+    tensor_mul_scalar_(h, 2);
+    tensor_mul_scalar_(y, 3);
+    EXPECT(h, 10, 14, 18);
+    EXPECT(y, 15, 21);
+    tensor_backward(tensor_sum(y));
+    EXPECT(tensor_grad(x), 30, 30);
+
+    // no gradient, or nothing recorded: its history stays
+    h = tensor_mul_scalar(leaf, 1);
+    y = tensor_apply(&constant, h, &x, 1);
+    CHECK(!tensor_requires_grad(y));
+    CHECK_TEXT(tensor_grad_fn_name(h), "mul");
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    y = tensor_apply(&whole, h, &x, 1);
+    CHECK(!tensor_requires_grad(y));
+    tensor_scope_end(scope);
+    CHECK_TEXT(tensor_grad_fn_name(h), "mul");
+
+    // a leaf of the graph that it would become the result of
+    h = LEAF64(1, 1);
+    z = tensor_mul(h, x);
+    tensor_requires_grad_(h, 0);
+    POISONS(tensor_apply(&whole, h, &z, 1), TENSOR_ERR_AUTOGRAD, "is a leaf of the graph", HERE);
+    CHECK_OK();
+}
+
 int main(void) {
+    RUN(captured_results);
     RUN(results_in_one_memory);
     RUN(custom);
     RUN(result_in_its_input);

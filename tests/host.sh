@@ -111,11 +111,11 @@ done
 case $($CC -dumpmachine) in x86_64* | i?86*) ;; *) linked= ;; esac
 if [ -n "$linked" ]; then
     try "32 bits" "$linked -std=c99 -Wall -Wextra -Werror -O1 -pthread -I. -c $out/impl.c -o $out/impl32.o"
-    for p in malformed seeds formats kit_csv kit_gguf kit_lora kit_readers kit_text kit_torchfile kit_transforms; do
+    for p in malformed seeds formats kit_csv kit_gguf kit_lora kit_readers kit_text kit_torchfile kit_transforms readers; do
         try "32 bits, tests/$p" "$linked -std=c99 -O1 -pthread -I. tests/$p.c $out/impl32.o -lm -o $out/$p.32 && timeout 600 $out/$p.32"
     done
 else
-    skip 11 "32-bit pointers: no compiler that links"
+    skip 12 "32-bit pointers: no compiler that links"
 fi
 fast() { echo "$1 -std=c99 -O2 $2 -I. -fsyntax-only $out/shared.c"; }
 refused "-ffast-math" "NaN rules" "$(fast "$CC" -ffast-math)"

@@ -22,9 +22,9 @@ static void splits(void) {
     }
     CHECK(!tensor_equal(kit_split(30, 0.5, 1).train, kit_split(30, 0.5, 2).train));
     CHECK(tensor_size(kit_split(5, 0.999, 1).train, 0) == 1);
-    CHECK_POISON(kit_split(0, 0.5, 1).train, TENSOR_ERR_SHAPE, "n is below 1");
-    CHECK_POISON(kit_split(5, 1, 1).validation, TENSOR_ERR_SHAPE, "the share");
-    CHECK_POISON(kit_split(5, NAN, 1).validation, TENSOR_ERR_SHAPE, "the share");
+    CHECK_POISON(kit_split(0, 0.5, 1).train, TENSOR_ERR_SHAPE, "n 0 must be at least 1");
+    CHECK_POISON(kit_split(5, 1, 1).validation, TENSOR_ERR_SHAPE, "0 to less than 1");
+    CHECK_POISON(kit_split(5, NAN, 1).validation, TENSOR_ERR_SHAPE, "0 to less than 1");
 }
 
 static void metrics(void) {
@@ -45,6 +45,14 @@ static void metrics(void) {
     CHECK_NEAR(kit_r2(tensor_from(guess, TENSOR_F32, 4), tensor_from(y, TENSOR_F32, 4)), 0.2, 1e-12);
     CHECK_POISON(kit_confusion(tensor_zeros(3), labels), TENSOR_ERR_SHAPE, "[N, classes]");
     CHECK_POISON(kit_confusion(tensor_zeros(5, 2), labels), TENSOR_ERR_INDEX, NULL);
+    // What would broadcast is refused.
+    tensor_t *column = tensor_unsqueeze(labels, 1), *values = tensor_from(y, TENSOR_F32, 4);
+    CHECK_POISON(kit_confusion(output, column), TENSOR_ERR_SHAPE,
+                 "kit_confusion: output must be [N, classes] and labels [N]: output [5,3], labels [5,1]");
+    CHECK(isnan(kit_accuracy(output, column)));
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "kit_accuracy: output must be [N, classes]");
+    CHECK(isnan(kit_r2(tensor_unsqueeze(values, 1), values)));
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "kit_r2: output and y must have one shape: output [4,1], y [4]");
 }
 
 // Two clouds on a line, learnt by one layer.
@@ -165,23 +173,37 @@ static void values_and_options(void) {
 
     f.batch_size = 0;
     CHECK(kit_fit(f).epoch == 0);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "batch_size");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "batch_size 0");
     f.batch_size = 10;
     f.y = tensor_zeros(100, 1);
     CHECK(kit_fit(f).epoch == 0);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "the same number of samples");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "as many samples: x [101,2], y [100,1]");
     f.y = tensor_scalar(1, TENSOR_F32);
     CHECK(kit_fit(f).epoch == 0);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "not [N, ...]");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "must be [N, ...]");
     f.y = y;
     f.validation = 1;
     CHECK(kit_fit(f).epoch == 0);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "kit_split");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "validation 1 must be 0 to less than 1");
+    f.validation = 0.2;
+    f.loss = NULL;
+    f.y = tensor_sum_dim(x, 1, 0);              // [101], which [101,1] would broadcast to [101,101]
+    CHECK(kit_fit(f).epoch == 0);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "mse_loss");
+    f.y = y;
+    f.loss = absolute;
     f.validation = 0.2;
     f.x = tensor_zeros(101, 3);
     CHECK(kit_fit(f).epoch == 0);
     CHECK_ERROR(TENSOR_ERR_SHAPE, NULL);
     f.x = x;
+    f.loss = NULL;
+    f.y = tensor_full_of(TENSOR_I64, 6, 101);
+    kit_fit(f);
+    CHECK_MSG(strncmp(tensor_error_text(), "cross_entropy: target 6 ", 24) == 0, "%s", tensor_error_text());
+    tensor_clear_error();
+    f.loss = absolute;
+    f.y = y;
     f.best_path = "/nonexistent/best.safetensors";
     kit_fit(f);
     CHECK_ERROR(TENSOR_ERR_IO, "/nonexistent");

@@ -158,6 +158,81 @@ static void modules_have_their_time(void) {
     nn_free(net);
 }
 
+// Sleeps, works, and says how long both took by the system's clock.
+static void sleep_and_work(double took[2]) {
+    struct timespec pause = {0, 20000000};
+    tensor_t *a = tensor_ones(256, 256);
+    double begin = bench_now();
+    tensor_range_push("sleep");
+    nanosleep(&pause, NULL);
+    tensor_range_pop();
+    took[0] = bench_now() - begin;
+    begin = bench_now();
+    tensor_range_push("work");
+    while (bench_now() - begin < 0.02) { tensor_matmul(a, a); }
+    tensor_range_pop();
+    took[1] = bench_now() - begin;
+}
+
+// Seconds are the system's, by the counter of the processor and without it. There are several turns because another
+// program's turn on the core, between the readings of two clocks, is in one of them only.
+static void seconds_are_the_systems(void) {
+    for (int counts = 0; counts < 2; counts++) {
+        double off[3] = {1, 1, 1}, took[2];
+        if (counts && !kit_profiler__counts()) {
+            printf("skipped 1 test of the processor's counter: it has none of one rate\n");
+            continue;
+        }
+        for (int turn = 0; turn < 8; turn++) {
+            kit_profiler_t *p = kit_profiler_start();
+            kit_profiler__set_off(p, counts);
+            const double begin = bench_now();
+            sleep_and_work(took);
+            const double whole = bench_now() - begin;
+            kit_profiler_stop(p);
+            const int n = table(p, KIT_PROFILER_MODULES);
+            off[0] = fmin(off[0], fabs(row(n, "sleep")->total / took[0] - 1));
+            off[1] = fmin(off[1], fabs(row(n, "work")->total / took[1] - 1));
+            off[2] = fmin(off[2], fabs(kit_profiler_seconds(p) / whole - 1));
+            kit_profiler_free(p);
+        }
+        printf("%s: %.0e, %.0e, %.0e from the system's seconds\n", counts ? "counter" : "clock", off[0],
+               off[1], off[2]);
+        CHECK_MSG(off[0] < 1e-3 && off[1] < 1e-3 && off[2] < 1e-3, "%g %g %g", off[0], off[1], off[2]);
+    }
+    // However short: there is time to know the rate.
+    kit_profiler_t *p = kit_profiler_start();
+    kit_profiler_stop(p);
+    CHECK_MSG(kit_profiler_seconds(p) > 0 && kit_profiler_seconds(p) < 1e-3, "%g", kit_profiler_seconds(p));
+    CHECK_MSG(!p->counts || (p->rate > 1e-11 && p->rate < 1e-6), "%g seconds a tick", p->rate);
+    kit_profiler_free(p);
+}
+
+// A counter that goes back, as where a machine moves: no row has a time that is not there, and the sum is right.
+static void a_counter_that_goes_back(void) {
+    tensor_t *x = tensor_ones(8);
+    kit_profiler_t *p = kit_profiler_start();
+    const double begin = bench_now();
+    tensor_range_push("first");
+    tensor_tanh(x);
+    tensor_range_pop();
+    p->latest += p->latest / 2; // what comes is behind it
+    tensor_range_push("second");
+    tensor_exp(x);
+    tensor_range_pop();
+    kit_profiler_stop(p);
+    const double whole = bench_now() - begin, seconds = kit_profiler_seconds(p);
+    CHECK_MSG(seconds > 0 && seconds <= 1.1 * whole, "%g of %g seconds", seconds, whole);
+    for (int by = KIT_PROFILER_OPS; by <= KIT_PROFILER_MODULES; by++) {
+        const int n = table(p, by);
+        for (int k = 0; k < n; k++) {
+            CHECK_MSG(rows[k].self >= 0 && rows[k].total >= 0 && rows[k].total <= 1.001 * seconds, "%s: %g %g",
+                      rows[k].name, rows[k].self, rows[k].total);
+        }
+    }
+    kit_profiler_free(p);
+}
+
 // The inner one of two has its part, the outer one all of it, whichever stops first.
 static void several_listen(void) {
     tensor_t *x = tensor_randn(8);
@@ -559,6 +634,8 @@ static void traces(void) {
 int main(void) {
     RUN(tables_add_up);
     RUN(modules_have_their_time);
+    RUN(seconds_are_the_systems);
+    RUN(a_counter_that_goes_back);
     RUN(several_listen);
     RUN(steps_add_up);
     RUN(kernels_are_the_time);

@@ -66,7 +66,11 @@ static int dies(const char *memory) {
     return 0;
 }
 
+// Says who it is, without the end of a line, at which a terminal would have it.
+static int prints(int k) { return printf("job %d.", k) < 0; }
+
 static int any_job(const char *memory, int k) {
+    if (memory[0] == 'p') { return prints(k); }
     if (memory[0] == 'd') { return dies(memory); }
     if (strcmp(memory, "signals") == 0) { return signals(); }
     return memory[0] == 'f' ? fails_once(memory, k) : adds(memory, k);
@@ -96,6 +100,30 @@ static void shares(const char *program) {
         CHECK(kit_shared_run(program, "fails", wrong[k], any_job) == -1);
         CHECK_ERROR(TENSOR_ERR_SHAPE, "it runs 1 to 64");
     }
+}
+
+// What jobs print into a pipe comes out of it.
+static void jobs_print(const char *program) {
+#if defined(_WIN32) || defined(__wasm__)
+    (void)program;
+    printf("skipped 1 test of jobs that print into a pipe: it needs a Unix\n");
+#else
+    char got[100] = "";
+    int ends[2] = {-1, -1};
+    fflush(stdout);
+    const int out = dup(1);
+    CHECK(out >= 0 && pipe(ends) == 0 && dup2(ends[1], 1) == 1);
+    const int failed = kit_shared_run(program, "prints", 2, any_job);
+    fflush(stdout);
+    dup2(out, 1);
+    close(out);
+    close(ends[1]);
+    size_t n = 0;
+    ssize_t more;
+    while ((more = read(ends[0], got + n, sizeof got - 1 - n)) > 0) { n += (size_t)more; }
+    close(ends[0]);
+    CHECK_MSG(failed == 0 && n == 12 && strstr(got, "job 0.") && strstr(got, "job 1."), "\"%s\"", got);
+#endif
 }
 
 static void waits_through_signals(const char *program) {
@@ -238,6 +266,8 @@ int main(int argc, char **argv) {
     shares(argv[0]);
     test_name = "removes";
     removes(argv[0]);
+    test_name = "jobs_print";
+    jobs_print(argv[0]);
     test_name = "waits_through_signals";
     waits_through_signals(argv[0]);
     RUN(refuses);

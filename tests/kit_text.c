@@ -103,6 +103,14 @@ static void training_learns_the_same_pairs(void) {
           memcmp(written, merges, merges_size) == 0);
     if (f) fclose(f);
     free(written);
+    // Merges that cannot be written leave the old vocabulary, which belongs to the old merges.
+    kit_tokenizer_t *small = kit_tokenizer_train("aaaa aaaa", 9, 300);
+    CHECK(kit_gpt2_write(small, v, "/nonexistent/m") == TENSOR_ERR_IO);
+    CHECK_ERROR(TENSOR_ERR_IO, "/nonexistent/m: cannot be written: No such file");
+    kit_tokenizer_free(small);
+    small = kit_gpt2_read(v, w);
+    CHECK(kit_tokenizer_size(small) == 700);
+    kit_tokenizer_free(small);
     remove(v);
     remove(w);
     CHECK(!kit_gpt2_read(v, w));

@@ -1,15 +1,17 @@
-# ladder.sh - what small programs pay: says nothing where no rung of the ladder (bench/sizes.sh) grew by more than 3 %
+# ladder.sh - what programs pay: says nothing where no rung of the ladder (bench/sizes.sh) grew by more than 3 %
 # over tests/ladder.txt, else what came in. tests/check.sh fails then.
 #
 #   sh tests/ladder.sh              compares
-#   sh tests/ladder.sh update       writes tests/ladder.txt: the KB of each rung and the names in it, of one compiler
+#   sh tests/ladder.sh update       writes tests/ladder.txt: of one compiler, the KB of each rung, then its functions
+#                                   and tables of at least 256 bytes, each once, behind the rungs that have it
 B=${B:-build}
 CC=${CC:-gcc}
 export B CC
 list=tests/ladder.txt
+rungs="empty relu mlp xor cnn gpt everything"
 compiler="$($CC -dumpmachine 2> /dev/null) $($CC -dumpversion 2> /dev/null)"
 if [ "$1" != update ] && [ "$compiler" != "$(sed -n '1s/^# //p' $list)" ]; then
-    echo "skipped 3 rungs of the ladder: its figures are of $(sed -n '1s/^# //p' $list), this is $compiler" >&2
+    echo "skipped 7 rungs of the ladder: its figures are of $(sed -n '1s/^# //p' $list), this is $compiler" >&2
     exit
 fi
 mkdir -p "$B"
@@ -18,27 +20,31 @@ LADDER=1 sh bench/sizes.sh > "$B/ladder.log" 2>&1
 # size RUNG: its KB. names RUNG: its functions and tables, without what the compiler hangs on names.
 size() { awk -v rung="$1" '$1 == rung { print $(NF - 1) }' "$B/ladder.log"; }
 names() {
-    nm "$B/sizes/$1" | awk 'NF == 3 && $3 ~ /^(tensor|nn)_/ { sub(/\..*/, "", $3); print $3 }' | LC_ALL=C sort -u
+    nm -S "$B/sizes/$1" | awk 'NF == 4 && $2 >= "0000000000000100" && $4 ~ /^(tensor|nn)_/ {
+        sub(/\..*/, "", $4); print $4 }' | LC_ALL=C sort -u
 }
 
 if [ "$1" = update ]; then
     {
         echo "# $compiler"
-        for rung in relu xor mlp; do
-            echo "$rung $(size $rung)"
-            names $rung | tr '\n' ' ' | fold -s -w 110 | sed 's/^/    /; s/ *$//'
-            echo
-        done
+        for rung in $rungs; do echo "$rung $(size $rung)"; done
+        for rung in $rungs; do names $rung | sed "s/^/$rung /"; done |
+            awk '{ of[$2] = of[$2] (of[$2] == "" ? "" : " ") $1 } END { for (name in of) print of[name] ":" name }' |
+            LC_ALL=C sort | awk -F: '$1 != at { at = $1; print ""; print at ":" } { print $2 }' |
+            awk '/:$/ || $0 == "" { if (line != "") print line; line = ""; print; next }
+                 length(line) + length($0) > 108 { print line; line = "" }
+                 { line = line (line == "" ? "    " : " ") $0 }
+                 END { print line }'
     } > $list
     exit
 fi
-for rung in relu xor mlp; do
+for rung in $rungs; do
     now=$(size $rung)
-    was=$(awk -v rung=$rung '$1 == rung { print $2 }' $list)
-    [ -n "$now" ] || { echo "$rung does not build:"; tail -n 3 "$B/ladder.log"; continue; }
+    was=$(awk -v rung=$rung '$1 == rung && $2 ~ /^[0-9.]+$/ { print $2 }' $list)
+    [ -n "$now" ] || { echo "$rung does not build:"; grep -v " KB$" "$B/ladder.log" | tail -n 3; continue; }
     awk -v now="$now" -v was="$was" 'BEGIN { exit now <= was * 1.03 }' || continue
     echo "$rung has $now KB, more than 3 % over the $was of $list; what came in:"
-    awk -v rung=$rung '/^[a-z]/ { on = $1 == rung; next } on { for (i = 1; i <= NF; i++) print $i }' $list |
-        LC_ALL=C sort -u > "$B/ladder.was"
+    awk -v rung=$rung '/:$/ { on = index(" " $0, " " rung ":") || index(" " $0, " " rung " "); next }
+                       on { for (i = 1; i <= NF; i++) print $i }' $list | LC_ALL=C sort -u > "$B/ladder.was"
     names $rung | LC_ALL=C comm -13 "$B/ladder.was" -
 done

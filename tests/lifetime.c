@@ -684,6 +684,34 @@ static void getters(void) {
     CHECK_OK();
 }
 
+// Cross entropy's gradient takes the memory of its logits if nobody else has them: the values are those of a
+// gradient with memory of its own. Not if a second pass will read them.
+static void logits_give_their_memory(void) {
+    enum { ROWS = 64, CLASSES = 4096 };
+    const uint64_t bytes = ROWS * CLASSES * sizeof(float);
+    tensor_t *x = tensor_requires_grad_(tensor_randn(ROWS, 8), 1);
+    tensor_t *w = tensor_requires_grad_(tensor_randn(CLASSES, 8), 1);
+    tensor_t *y = tensor_randint(0, CLASSES, ROWS), *grad[3];
+    for (int way = 0; way < 3; way++) {         // kept; freed; freed, with a second pass
+        tensor_t *logits = tensor_linear(x, w, NULL), *copy = NULL;
+        if (!way) copy = tensor_clone(tensor_detach(logits));
+        tensor_t *loss = tensor_cross_entropy(logits, y, .label_smoothing = 0.1);
+        if (way) CHECK(tensor_free(logits) == 0);
+        tensor_reset_peak_memory();
+        uint64_t before = tensor_memory_stats().live_bytes;
+        if (way == 2) CHECK(tensor_backward_with(loss, NULL, TENSOR_RETAIN_GRAPH) == 0);
+        if (way == 2) tensor_zero_(tensor_grad(w));
+        CHECK(tensor_backward(loss) == 0);
+        uint64_t more = tensor_memory_stats().peak_bytes - before;
+        CHECK_MSG(way == 1 ? more < bytes : more >= bytes, "way %d: %llu", way, (unsigned long long)more);
+        if (!way) CHECK(tensor_equal(logits, copy));
+        grad[way] = tensor_clone(tensor_grad(w));
+        tensor_zero_(tensor_grad(w));
+    }
+    CHECK(tensor_equal(grad[0], grad[1]) && tensor_equal(grad[0], grad[2]));
+    CHECK(tensor_item(tensor_norm(grad[0])) > 0);
+}
+
 int main(void) {
     int i;
     tensor_set_error_handler(test_quiet, NULL);
@@ -698,6 +726,7 @@ int main(void) {
     RUN(arena_of_a_context);
     RUN(arena_too_small);
     RUN(states_are_handed_on);
+    RUN(logits_give_their_memory);
     test_name = "shutdown_while_threads_live";
     tensor_set_error_handler(test_quiet, NULL);
     shutdown_while_threads_live();

@@ -143,6 +143,35 @@ static int fails(void *user, nn_item_t *item, void *x, void *y) {
     return 0;
 }
 
+// A handler that counts.
+static void counts(int code, const char *text, void *user) {
+    (void)code, (void)text;
+    ++*(int *)user;
+}
+
+// One failure is one report, which has the text, the place of get and that of nn_next.
+static void one_report(void) {
+    int how = 1, told = 0;
+    nn_batch_t b;
+    nn_dataset_t d = items();
+    d.get_item = fails;
+    d.user = &how;
+    tensor_set_error_handler(counts, &told);
+    for (int w = 0; w < 3; w++) {
+        nn_data_loader_t *l = nn_data_loader(d, .batch_size = 32, .num_workers = w);
+        told = 0;
+        CHECK(!nn_next(l, &b));
+        CHECK_MSG(told == 1, "%d workers: %d reports", w, told);
+        CHECK(strstr(tensor_error_text(), "label 12 is above 9 (loader.c:") != NULL);
+        CHECK_ERROR(TENSOR_ERR_FORMAT, ") at loader.c:");
+        (void)tensor_matmul(tensor_ones(2, 3), tensor_ones(2, 3));      // and later ones are reported as ever
+        CHECK(told == 2);
+        CHECK_ERROR(TENSOR_ERR_SHAPE, "matmul");
+        nn_data_loader_free(l);
+    }
+    tensor_set_error_handler(test_quiet, NULL);
+}
+
 static void failures(void) {
     int how = 0;
     nn_batch_t b;
@@ -510,6 +539,7 @@ int main(void) {
     RUN(workers);
     RUN(resumes);
     RUN(failures);
+    RUN(one_report);
     RUN(failed_stream);
     RUN(early_ends);
     RUN(called_back);

@@ -19,6 +19,17 @@ result() {
     fi
 }
 
+# refused TEXT COMMAND..: status 1 and one sentence on stderr, with that in it.
+refused() {
+    text=$1
+    shift
+    "$@" >"$out/refused.txt" 2>"$out/refused.err" </dev/null
+    got=$?
+    result "$([ "$got" -eq 1 ] || echo "$*: status $got")"
+    result "$(grep -q -- "$text" "$out/refused.err" || echo "$*: does not say \"$text\": $(cat "$out/refused.err")")"
+    result "$([ "$(wc -l <"$out/refused.err")" -eq 1 ] || echo "$*: not one line: $(cat "$out/refused.err")")"
+}
+
 # A model is read in one sitting.
 result "$(wc -l examples/models/*.[ch] | awk '$2 != "total" && $1 >= 200 { print $2 ": " $1 " lines, not under 200" }')"
 
@@ -78,6 +89,23 @@ result "$([ "$(wc -l <"$out/of.LICENSE")" -eq 2 ] || cat "$out/of.LICENSE")"
 result "$([ "$(sed -n 1p "$out/of.LICENSE")" = "$(sed -n 1p "$out/of.README.md")" ] || echo "the same words give other losses")"
 result "$([ "$(sed -n 2p "$out/of.LICENSE")" != "$(sed -n 2p "$out/of.README.md")" ] || echo "a long text is cut")"
 
+# A text that does not fit into memory: one sentence. The limit lies 40 MB above what a short text takes, and 4.3
+# million words take 64 MB.
+THIN=10 TEXT=README.md "$B/models/train" lstm_lm 2 5000 >"$out/short.txt" 2>&1 </dev/null &
+pid=$!
+while ! grep -q "^step" "$out/short.txt" && kill -0 $pid 2>/dev/null; do :; done
+peak=$(sed -n 's/^VmPeak:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$pid/status" 2>/dev/null)
+kill $pid
+wait $pid 2>/dev/null
+if [ -n "$peak" ] && [ "$peak" -lt 4000000 ]; then
+    awk 'BEGIN { while (i++ < 100) s = s "a "; while (n++ < 43000) print s }' >"$out/million.txt"
+    refused "the text is too long" env THIN=10 TEXT="$out/million.txt" sh -c 'ulimit -v "$1"; shift; exec "$@"' less \
+        $((peak + 40000)) "$B/models/train" lstm_lm 2 1
+    rm "$out/million.txt"
+else
+    echo "skipped 3 tests of a text without memory: no /proc, or a sanitizer's memory"
+fi
+
 # Pictures are read once: what becomes of the file after the first step does not matter.
 mkdir "$out/once"
 cp "$out/train-images-idx3-ubyte" "$out/train-labels-idx1-ubyte" "$out/once"
@@ -109,16 +137,6 @@ else
     echo "skipped 2 tests of models on Fashion-MNIST: no $debian"
 fi
 
-# refused TEXT COMMAND..: status 1 and one sentence on stderr, with that in it.
-refused() {
-    text=$1
-    shift
-    "$@" >"$out/refused.txt" 2>"$out/refused.err" </dev/null
-    got=$?
-    result "$([ "$got" -eq 1 ] || echo "$*: status $got")"
-    result "$(grep -q -- "$text" "$out/refused.err" || echo "$*: does not say \"$text\": $(cat "$out/refused.err")")"
-    result "$([ "$(wc -l <"$out/refused.err")" -eq 1 ] || echo "$*: not one line: $(cat "$out/refused.err")")"
-}
 small=tests/fixtures/models_small.safetensors
 refused "use: train MODEL" "$B/models/train"
 refused "models: alexnet vgg19" "$B/models/train" alexnet2
@@ -139,6 +157,9 @@ mkdir "$out/labels"
 cp "$out/train-images-idx3-ubyte" "$out/labels"
 printf '\000\000\010\001\000\000\000\002\001\002' >"$out/labels/train-labels-idx1-ubyte"
 refused "label for each" env THIN=8 DATA="$out/labels" "$B/models/train" vae 8 1
+# A first step without a loss: ratings without a width.
+refused "" env THIN=33 "$B/models/train" ncf 2 1
+result "$(sed 's/^/ncf of no width: prints a result: /' "$out/refused.txt")"
 refused "use: gpt2" "$B/models/gpt2" "$out"
 refused "vocab.json" "$B/models/gpt2" "$out/none" text
 
@@ -149,6 +170,25 @@ cp tests/fixtures/kit/vocab.json tests/fixtures/kit/merges.txt "$out"
 result "$(grep -q "^the cat." "$out/said.txt" || cat "$out/said.txt" "$out/said.err")"
 refused "more than" "$B/models/gpt2" "$out" "the cat" 1000
 refused "whole number of 1 to 1000" "$B/models/gpt2" "$out" "the cat" 2000
+for temperature in abc nan -1 0.5x 1e999; do
+    refused "TEMPERATURE: \"$temperature\" is not a number of 0 to 1000" "$B/models/gpt2" "$out" "the cat" 6 $temperature
+    result "$(sed "s/^/temperature $temperature: prints a result: /" "$out/refused.txt")"
+done
+# Other words with a temperature than without.
+"$B/models/gpt2" "$out" "the cat" 6 1.5 >"$out/warm.txt" 2>&1 </dev/null
+"$B/models/gpt2" "$out" "the cat" 6 0 >"$out/cold.txt" 2>&1 </dev/null
+result "$(grep -q "^the cat" "$out/warm.txt" || cat "$out/warm.txt")"
+result "$(diff -q "$out/warm.txt" "$out/cold.txt" >/dev/null && echo "a temperature changes no word")"
+result "$(diff "$out/said.txt" "$out/cold.txt")"
+# A folder of a long name is opened like any other.
+long=$out/$(printf '%0200d' 1)/$(printf '%0200d' 2)/$(printf '%0200d' 3)
+mkdir -p "$long/idx"
+cp "$out/model.safetensors" "$out/vocab.json" "$out/merges.txt" "$long"
+cp "$out"/train-*-idx?-ubyte "$long/idx"
+"$B/models/gpt2" "$long" "the cat" 6 >"$out/long.txt" 2>&1 </dev/null
+result "$(diff "$out/said.txt" "$out/long.txt")"
+THIN=1 DATA=$long/idx "$B/models/train" vae 8 1 >"$out/long.txt" 2>&1 </dev/null
+result "$(grep -q '^vae: ' "$out/long.txt" || cat "$out/long.txt")"
 if [ -c /dev/full ]; then
     refused "cannot \(write\|be written\)" sh -c 'exec "$@" >/dev/full' full "$B/models/gpt2" "$out" "the cat" 6
 else

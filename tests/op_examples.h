@@ -80,6 +80,26 @@ static const struct {
     {"msort", 6, {0.57f, -0.16f, 0.9f, -0.7f, 0.04f, 0.97f}},
     {"isin", 3, {0.49f, 1, -0.36f}},
     {"linear_relu", 6, {-0.9f, 0.16f, -0.57f, 0.7f, 0.04f, -0.77f}},
+    {"relu6", 6, {-1, 3, 8, 0.5f, 6, 7}},
+    {"nextafter", 3, {1.5f, INFINITY, -INFINITY}},
+    {"count_nonzero", 6, {0, 1.5f, 0, -2, 3, 0}},
+    {"nonzero", 4, {0, 1.5f, -2, 0}},
+    {"cummax", 6, {1, 3, 2, 4, 2, 5}},
+    {"cummin", 6, {1, 3, 2, 0, 4, 1}},
+    {"mode", 6, {1, 3, 2, 1, 2, 2}},
+    {"unique_dim", 2, {1, 2}},
+    {"unique_consecutive_dim", 2, {1, 2}},
+    {"unique_consecutive", 6, {1, 1, 2, 2, 2, 1}},
+    {"unique", 6, {2, 1, 2, 3, 1, 2}},
+    {"histogramdd", 6, {-0.5f, -0.3f, 0.2f, -0.5f, 0.4f, 0.9f}},
+};
+
+// Cases that show something where the row's first one does not.
+static const char *const example_cases[][2] = {
+    {"squeeze", "2x1x3 i=1"},
+    {"atleast_1d", "."},
+    {"atleast_2d", "3"},
+    {"view_dtype", "z2x2 s=i32"},
 };
 
 // Which of them an op takes, whose function may end in _, _scalar or _scalar_. -1 = none
@@ -508,7 +528,8 @@ static void example_shrink(case_t *c) {
 
 static int example_of(const char *name, const char *type, int small, example_t *e) {
     static case_t cases[MAX_CASES];
-    const entry_t *op = &ops[find(name)];
+    entry_t own = ops[find(name)];
+    const entry_t *op = &own;
     const example_row_t *row = NULL;
     const char *text, *before = "", *base = name;
     char function[80], arguments[500], one[2000], made[2500], value[2000];
@@ -516,6 +537,8 @@ static int example_of(const char *name, const char *type, int small, example_t *
     case_t *c = &cases[0];
     int k, m, variadic, ends_here, undefined = strncmp(name, "empty", 5) == 0, shown;
     memset(e, 0, sizeof *e);
+    for (k = 0; k < (int)(sizeof example_cases / sizeof example_cases[0]); k++)
+        if (strcmp(example_cases[k][0], name) == 0) own.cases = example_cases[k][1];
     for (k = 0; k < EXAMPLE_ROWS && !row; k++)
         if (strcmp(example_rows[k].name, name) == 0) row = &example_rows[k];
     if (!row || cases_of_op(op, 0, cases, MAX_CASES) < 1) return 0;

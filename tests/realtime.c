@@ -486,6 +486,7 @@ static void scaled_step(job_t *j, tensor_t *scaler, int scaled) {
 // stays done, and is not done to the results.
 static void replanned(void) {
     enum { N = 300000 };
+    int refused = 0;
     for (int kind = 0; kind < 4; kind++) {
         int isa = kind % 2;
         tensor_t *x = tensor_rand(N), *from = tensor_clone(x), *y = NULL;
@@ -508,7 +509,16 @@ static void replanned(void) {
             for (int i = 0; i < before && r == 0; i++) { r = tensor_graph_resume(g, 0); }
             CHECK(r == 0);
             if (isa) {
+                // A call that is under way ends with the kernels that began it.
                 CHECK(tensor_set_isa("scalar") == 0);
+                r = tensor_graph_resume(g, 0);
+                if (r < 0) {
+                    CHECK(r == -TENSOR_ERR_UNSUPPORTED);
+                    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "is under way with the kernels of another instruction set");
+                    refused++;
+                    CHECK(tensor_set_isa(NULL) == 0);
+                    r = 0;
+                }
             } else if (tensor_set_num_threads(3)) {
                 tensor_clear_error();                               // TENSOR_NO_THREADS
             }
@@ -520,6 +530,7 @@ static void replanned(void) {
         CHECK(tensor_graph_free(g) == 0);
         tensor_free(y);
     }
+    CHECK(refused > 0 || !strcmp(tensor_isa_name(), "scalar"));
 }
 
 // The norm of clipping, and what a scaler finds, are not known before all gradients were seen, however many

@@ -458,6 +458,76 @@ static void profiled_devices(void) {
     listen(NULL);
 }
 
+// Operands of small pointwise calls, which are heard of without a call block: "mul F32 4x4, ..".
+static char operands[400];
+static int captured;
+
+static void note_operands(void *user, const tensor_profiler_call_t *call) {
+    size_t at = strlen(operands);
+    (void)user;
+    at += (size_t)snprintf(operands + at, sizeof operands - at, "%s%s:", at ? "; " : "", call->op);
+    for (int i = 0; i < call->inputs + call->outputs; i++) {
+        tensor_profiler_operand_t o = tensor_profiler_operand(call, i);
+        at += (size_t)snprintf(operands + at, sizeof operands - at, "%s%d", i < call->inputs ? " " : " -> ", o.dtype);
+        for (int d = 0; d < o.ndim; d++) {
+            at += (size_t)snprintf(operands + at, sizeof operands - at, "%s%d", d ? "x" : ":", (int)o.dims[d]);
+        }
+        if (o.dtype != TENSOR_DTYPE_NONE) { CHECK(o.numel == (o.ndim ? 16 : 1)); }
+    }
+    CHECK(call->device == TENSOR_CPU);
+    captured = call->captured;
+}
+
+// tanh(x y + 0.25) and its gradients.   -> the sum
+static double small_step(tensor_t *x, tensor_t *y, tensor_t **out) {
+    tensor_set_grad(x, NULL);
+    tensor_set_grad(y, NULL);
+    *out = tensor_tanh(tensor_add_scalar(tensor_mul(x, y), 0.25));
+    tensor_t *sum = tensor_sum(*out);
+    CHECK(tensor_backward(sum) == 0);
+    return tensor_item(sum);
+}
+
+// Small calls that are heard of give the bits, the gradients and the number of nodes of those that are not.
+static void small_calls(void) {
+    const tensor_profiler_t hears = {NULL, note_operands, NULL, NULL, NULL, NULL, NULL, NULL};
+    tensor_t *x = tensor_requires_grad_(tensor_randn(4, 4), 1), *y = tensor_requires_grad_(tensor_randn(4, 4), 1);
+    tensor_t *alone, *heard_of;
+    uint64_t first = tensor_profiler_node();
+    const double want = small_step(x, y, &alone);
+    const uint64_t nodes = tensor_profiler_node() - first;
+    tensor_t *gx = tensor_clone(tensor_grad(x)), *gy = tensor_clone(tensor_grad(y));
+    tensor_profiler_set(&hears);
+    first = tensor_profiler_node();
+    operands[0] = 0;
+    const double got = small_step(x, y, &heard_of);
+    CHECK(tensor_profiler_node() - first == nodes);
+    CHECK_MSG(!strncmp(operands, "mul: 0:4x4 0:4x4 -> 0:4x4; add: 0:4x4 1 -> 0:4x4; tanh: 0:4x4 -> 0:4x4; ", 72),
+              "%s", operands);
+    // Not of f32, not of one shape, not contiguous, in place: by the gate.
+    operands[0] = 0;
+    tensor_eq(x, y);
+    tensor_mul(tensor_transpose(y, 0, 1), x);
+    tensor_add_(tensor_zeros(4, 4), y);
+    CHECK_MSG(!strcmp(operands, "eq: 0:4x4 0:4x4 -> 5:4x4; mul: 0:4x4 0:4x4 -> 0:4x4; fill: -> 0:4x4; "
+                                "add: 0:4x4 0:4x4 -> 0:4x4"), "%s", operands);
+    tensor_profiler_set(NULL);
+    CHECK(want == got && tensor_equal(alone, heard_of));
+    CHECK(tensor_equal(gx, tensor_grad(x)) && tensor_equal(gy, tensor_grad(y)));
+    // A recorder must hear of a call block, with a profiler too.
+    tensor_profiler_set(&hears);
+    watch_from_now();
+    operands[0] = 0;
+    x = tensor_detach(x);
+    tensor_mul(x, x);
+    CHECK(seen.calls == 1 && captured == 1);
+    end_watch();
+    tensor_mul(x, x);
+    tensor_profiler_set(NULL);
+    CHECK(seen.calls == 1 && captured == 0);
+    CHECK_TEXT(operands, "mul: 0:4x4 0:4x4 -> 0:4x4; mul: 0:4x4 0:4x4 -> 0:4x4");
+}
+
 int main(void) {
     RUN(elements);
     RUN(numbers_for_fronts);
@@ -465,6 +535,7 @@ int main(void) {
     RUN(networks);
     RUN(calls);
     RUN(contexts);
+    RUN(small_calls);
     RUN(profilers);
     RUN(profiled_nodes);
     if (device_start() == 0) {

@@ -1059,14 +1059,17 @@ static void refused(void) {
 }
 #ifndef TEST_FEW
 // An optimizer that was captured before the op that refuses an index makes the step of that replay, but none
-// in the next replays until the program has heard of it; also where another stream's ops run beside.
+// in the next replays until the program has heard of it; also where another stream's ops run beside. With the
+// parameters stays what Muon remembers of them.
 static void held(void) {
-    for (int streams = 1; streams < 3; streams++) {
+    for (int turn = 0; turn < 4; turn++) {
+        const int streams = 1 + turn % 2, muon = turn / 2;
         tensor_scope_t scope = tensor_scope_begin();
-        nn_module_t *net = nn_linear(4, 3);
-        nn_optimizer_t *opt = nn_sgd(net, .lr = 0.1);
+        nn_module_t *net = nn_linear(4, 3, .no_bias = muon);
+        nn_optimizer_t *opt = muon ? nn_muon(net, .lr = 0.1) : nn_sgd(net, .lr = 0.1);
         nn_to(net, TENSOR_CUDA);
         tensor_t *x = on(tensor_randn(5, 4)), *y = on(tensor_zeros_of(TENSOR_I64, 5)), *w, *before, *once;
+        tensor_t *state, *kept;
         tensor_graph_t *g = NULL;
         for (int step = 0; step < 2; step++) {
             if (step) CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
@@ -1085,19 +1088,22 @@ static void held(void) {
             if (step) CHECK_MSG((g = tensor_capture_end()) != NULL, "%s", tensor_error_text());
         }
         w = nn_get(net, "weight");
+        state = muon ? nn_optimizer_state(opt, w, "momentum_buffer") : w;
         before = tensor_clone(tensor_detach(w));
         tensor_fill_(y, 9);
         CHECK(tensor_graph_replay(g) == 0);
         once = tensor_clone(tensor_detach(w));
-        for (int turn = 0; turn < 2; turn++) {
+        kept = tensor_clone(tensor_detach(state));
+        for (int again = 0; again < 2; again++) {
             CHECK(tensor_graph_replay(g) == 0);
             tensor_fill_(y, 1);                 // good labels change nothing
         }
         CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == TENSOR_ERR_INDEX);
         CHECK_ERROR(TENSOR_ERR_INDEX, "cross_entropy at streams.c");
         CHECK_MSG(tensor_equal(w, once), "%d streams", streams);
+        CHECK_MSG(tensor_equal(state, kept), "%d streams", streams);
         CHECK(!tensor_equal(once, before));
-        CHECK(tensor_graph_replay(g) == 0 && !tensor_equal(w, once));
+        CHECK(tensor_graph_replay(g) == 0 && !tensor_equal(w, once) && !tensor_equal(state, kept));
         CHECK(tensor_graph_free(g) == 0);
         nn_optimizer_free(opt);
         nn_free(net);
@@ -1191,6 +1197,40 @@ static int64_t raw_calls(void) {
     int64_t n = 0;
     tensor_cuda_memory_stats(TENSOR_CUDA, raw_line, &n);
     return n;
+}
+// The gradient of logits that the program has freed takes their memory, also in a graph; the numbers are
+// those of a gradient with memory of its own.
+static void logits(void) {
+    enum { ROWS = 64, CLASSES = 2048 };
+    for (int dtype = TENSOR_F32; dtype <= TENSOR_BF16; dtype += TENSOR_BF16 - TENSOR_F32) {
+        const int64_t bytes = (int64_t)ROWS * CLASSES * (dtype == TENSOR_F32 ? 4 : 2);
+        tensor_t *x = tensor_requires_grad_(on(tensor_to(tensor_randn(ROWS, 8), dtype)), 1);
+        tensor_t *w = tensor_requires_grad_(on(tensor_to(tensor_randn(CLASSES, 8), dtype)), 1);
+        tensor_t *y = on(tensor_randint(0, CLASSES, ROWS)), *grad[2];
+        int64_t most[2];
+        for (int freed = 0; freed < 2; freed++) {
+            tensor_graph_t *g = NULL;
+            for (int captured = 0; captured < 2; captured++) {
+                tensor_scope_t scope = tensor_scope_begin();
+                if (captured) CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
+                tensor_t *scores = tensor_linear(x, w, NULL), *loss = tensor_cross_entropy(scores, y);
+                if (freed) CHECK(tensor_free(scores) == 0);
+                tensor_cuda_reset_peak_memory_stats(TENSOR_CUDA);
+                const int64_t before = tensor_cuda_memory_allocated(TENSOR_CUDA);
+                CHECK(tensor_backward(loss) == 0);
+                most[freed] = tensor_cuda_max_memory_allocated(TENSOR_CUDA) - before;
+                CHECK_MSG(freed ? most[1] < bytes : most[0] >= bytes, "%lld of %lld", (long long)most[freed],
+                          (long long)bytes);
+                if (captured) CHECK_MSG((g = tensor_capture_end()) != NULL, "%s", tensor_error_text());
+                tensor_scope_end(scope);
+            }
+            CHECK(tensor_graph_replay(g) == 0);     // adds to what the first pass and the captured one made
+            grad[freed] = tensor_clone(tensor_grad(w));
+            CHECK(tensor_graph_free(g) == 0);
+            tensor_zero_(tensor_grad(w));
+        }
+        CHECK(tensor_equal(grad[0], grad[1]) && tensor_item(tensor_norm(grad[0])) > 0);
+    }
 }
 static void steady(void) {
     int which, step;
@@ -1338,6 +1378,7 @@ int main(void) {
 #ifndef TEST_FEW
     RUN(stopped);
 #endif
+    RUN(logits);
     RUN(steady);
 #ifdef TEST_CUDA_SIM
     RUN(refused);

@@ -112,15 +112,19 @@ static void hand_over(void) {
 }
 
 // A context whose memory is switched off: threads that have no state in it yet fail with OUT_OF_MEMORY in
-// every call, and never work in another context instead; with memory they go on in it.
+// every call, and never work in another context instead; with memory they go on in it. What such a thread captures
+// in the context that it came from goes on there.
 typedef struct stateless_t {
     tensor_context_t *context;
     int code, freed, ok, back;
-    double sum;
+    double sum, replayed;
     char text[200];
 } stateless_t;
 static void *without_a_state(void *arg) {
     stateless_t *s = (stateless_t *)arg;
+    tensor_t *x = tensor_ones(4);
+    tensor_capture_begin(TENSOR_CPU);
+    tensor_t *y = tensor_add_scalar(x, 1);
     tensor_context_t *before = tensor_context_use(s->context);
     s->ok = tensor_ok();
     tensor_sum(tensor_ones(4));
@@ -129,6 +133,14 @@ static void *without_a_state(void *arg) {
     snprintf(s->text, sizeof s->text, "%s", tensor_error_text());
     s->freed = tensor_shutdown();
     s->back = tensor_context_use(before) == s->context && tensor_ok();
+    s->freed = s->freed == tensor_context_free(s->context) ? s->freed : -1;
+    tensor_t *z = tensor_mul_scalar(y, 3);
+    tensor_graph_t *g = tensor_capture_end();
+    tensor_fill_(x, 2);
+    tensor_graph_replay(g);
+    s->replayed = tensor_item(tensor_sum(z));
+    tensor_graph_free(g);
+    tensor_thread_end();
     return NULL;
 }
 static void *with_a_state(void *arg) {
@@ -161,6 +173,7 @@ static void no_states(void) {
         for (i = 0; i < 2; i++) pthread_join(t[i], NULL);
         for (i = 0; i < 2; i++) {
             CHECK(s[i].code == (turn ? 0 : TENSOR_ERR_OUT_OF_MEMORY));
+            CHECK(turn || s[i].replayed == 4 * 3 * 3);
             CHECK(turn || (!s[i].ok && s[i].back && s[i].freed == TENSOR_ERR_OUT_OF_MEMORY &&
                            strcmp(s[i].text, "no memory for the state of this thread") == 0));
             CHECK(!turn || s[i].sum == 4);
@@ -504,6 +517,68 @@ static void forks(void) {
     CHECK(tensor_set_num_threads(1) == 0);
 }
 
+// Two threads in turn run the slices of one step. A call that is longer than a slice goes on where the other
+// thread left it: it ends, and what it changes in place is changed once.
+typedef struct turns_t {
+    tensor_graph_t *graph;
+    pthread_mutex_t lock;
+    pthread_cond_t turned;
+    int turn, slices, result;
+} turns_t;
+typedef struct turn_t { turns_t *turns; int me; } turn_t;
+static void *slices_in_turn(void *arg) {
+    turn_t *mine = (turn_t *)arg;
+    turns_t *t = mine->turns;
+    pthread_mutex_lock(&t->lock);
+    while (t->result == 0 && t->slices < 5000) {
+        if (t->turn != mine->me) {
+            pthread_cond_wait(&t->turned, &t->lock);
+            continue;
+        }
+        t->result = tensor_graph_resume(t->graph, 50);
+        t->slices++;
+        t->turn = !t->turn;
+        pthread_cond_broadcast(&t->turned);
+    }
+    pthread_cond_broadcast(&t->turned);
+    pthread_mutex_unlock(&t->lock);
+    return NULL;
+}
+static void slices_of_two(void) {
+    tensor_t *x = tensor_ones(2048, 2048), *a = tensor_rand(600, 700), *b = tensor_rand(700, 500), *c, *want;
+    tensor_graph_t *g;
+    int round, k;
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_mul_scalar_(tensor_narrow(x, 1, 0, 1500), 2);
+    c = tensor_matmul(a, b);
+    g = tensor_capture_end();
+    want = tensor_clone(c);
+    for (round = 0; round < 2; round++) {
+        turns_t t;
+        turn_t each[2];
+        pthread_t thread[2];
+        memset(&t, 0, sizeof t);
+        t.graph = g;
+        pthread_mutex_init(&t.lock, NULL);
+        pthread_cond_init(&t.turned, NULL);
+        tensor_fill_(x, 1);
+        tensor_fill_(c, 0);
+        for (k = 0; k < 2; k++) {
+            each[k].turns = &t;
+            each[k].me = k;
+            CHECK(pthread_create(&thread[k], NULL, slices_in_turn, &each[k]) == 0);
+        }
+        for (k = 0; k < 2; k++) pthread_join(thread[k], NULL);
+        CHECK_MSG(t.result == 1, "not done after %d slices", t.slices);
+        CHECK(t.slices > 3);
+        CHECK(tensor_item(tensor_max(x)) == 2 && tensor_item(tensor_sum(x)) == 2048.0 * (2 * 1500 + 548));
+        CHECK(tensor_equal(c, want));
+        pthread_mutex_destroy(&t.lock);
+        pthread_cond_destroy(&t.turned);
+    }
+    CHECK(tensor_graph_free(g) == 0);
+}
+
 int main(int argc, char **argv) {
     (void)argv;
 #ifdef __SANITIZE_THREAD__
@@ -515,6 +590,7 @@ int main(int argc, char **argv) {
     RUN(train_and_infer);
     RUN(hand_over);
     RUN(no_states);
+    RUN(slices_of_two);
     RUN(many_readers);
     RUN(modules_apart);
     RUN(passes_together);
@@ -525,6 +601,7 @@ int main(int argc, char **argv) {
     RUN(train_and_infer);
     RUN(hand_over);
     RUN(no_states);
+    RUN(slices_of_two);
     RUN(many_readers);
     RUN(passes_together);
     RUN(captured_elsewhere);

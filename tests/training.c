@@ -79,6 +79,33 @@ static void groups_have_every_option(void) {
     }
 }
 
+// The text of an error begins with `begin`; clears it.
+static void begins(const char *begin, int line) {
+    const char *text = tensor_error_text();
+    CHECK_MSG(strncmp(text, begin, strlen(begin)) == 0, "line %d: \"%s\" does not begin with \"%s\"", line,
+              text, begin);
+    tensor_clear_error();
+}
+
+// An error that a call without a site has raised does not get the name of the call that comes next.
+static void errors_of_earlier_calls(void) {
+    tensor_t *w = first_weight();
+    nn_optimizer_t *o = nn_adam(.list = &w, .count = 1);
+    (tensor_matmul)(tensor_ones(2, 3), tensor_ones(2, 3));
+    nn_zero_grad(o);
+    begins("matmul: ", __LINE__);
+    (tensor_matmul)(tensor_ones(2, 3), tensor_ones(2, 3));
+    nn_step(o);
+    begins("matmul: ", __LINE__);
+    tensor_t *y = (tensor_matmul)(tensor_ones(2, 3), tensor_ones(2, 3));
+    tensor_backward(y);
+    begins("matmul: ", __LINE__);
+    nn_optimizer_free(o);
+    CHECK(nn_adam(.list = &w, .count = 1, .lr = -1) == NULL);       // no module, so no place in one
+    CHECK(strstr(tensor_error_text(), " in adam") == NULL);
+    begins("adam: lr must be >= 0", __LINE__);
+}
+
 static void groups_refuse(void) {
     tensor_t *w = first_weight();
     nn_optimizer_t *o = nn_adam(.list = &w, .count = 1);
@@ -534,6 +561,7 @@ static void optimizers_of_the_program(void) {
 int main(void) {
     RUN(groups_have_every_option);
     RUN(groups_refuse);
+    RUN(errors_of_earlier_calls);
     RUN(rates_of_groups);
     RUN(checkpoints_keep_groups);
     RUN(rules_follow_pytorch);

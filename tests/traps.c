@@ -101,6 +101,28 @@ static void data_texts(void) {
     CHECK_ERROR(TENSOR_ERR_DTYPE, "traps.c:");
 }
 
+// An array that is too short is refused before it is read, where the compiler knows its size.
+static void data_room(void) {
+#if defined(__GNUC__) || defined(__clang__)
+    float five[5] = {1, 2, 3, 4, 5};
+    struct { float before, rest[3]; } s = {1, {2, 3, 4}};
+    CHECK_POISON(tensor_from(five, TENSOR_F32, 6), TENSOR_ERR_SHAPE,
+                 "from: data has 20 bytes, shape [6] of dtype f32 needs 24 at traps.c:");
+    CHECK_POISON(tensor_from(five + 1, TENSOR_F32, 5), TENSOR_ERR_SHAPE, "data has 16 bytes");
+    CHECK_POISON(tensor_wrap(five, TENSOR_F32, 2, 3), TENSOR_ERR_SHAPE,
+                 "wrap: data has 20 bytes, shape [2,3]");
+    CHECK(tensor_item(tensor_sum(tensor_from(five, TENSOR_F32, 5))) == 15);
+    CHECK(tensor_item(tensor_sum(tensor_from(five + 1, TENSOR_F32, 4))) == 14);
+    CHECK(tensor_item(tensor_sum(tensor_from(&s.before, TENSOR_F32, 4))) == 10);    // one object
+    CHECK(tensor_numel(tensor_from(five, TENSOR_F32, 0, 6)) == 0);
+    int calls = 0;
+    float *const table[] = {five, five};
+    CHECK(tensor_item(tensor_sum(tensor_from(table[calls++], TENSOR_F32, 2))) == 3 && calls == 1);
+#else
+    printf("skipped 9 tests of arrays that are too short: the compiler does not say their sizes\n");
+#endif
+}
+
 static void data_forms(void) {
     float grid[2][3] = {{1, 2, 3}, {4, 5, 6}}, cube[2][1][2] = {{{1, 2}}, {{3, 4}}};
     const double line[2] = {1, 2};
@@ -267,6 +289,7 @@ static void growth(void) {
 int main(void) {
     RUN(data_types);
     RUN(data_texts);
+    RUN(data_room);
     RUN(data_forms);
     RUN(numbers);
     RUN(modules);

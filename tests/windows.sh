@@ -152,7 +152,12 @@ done
 echo "skipped $(echo $unix | wc -w) tests of Windows: $unix need a Unix"
 result "MinGW, the implementation" "$(cat "$out/log/impl.rc")" "$out/log/impl"
 
-try "a DLL" "$mingw -shared -static-libgcc $out/impl.o -o $out/tensor.dll -Wl,--out-implib,$out/libtensor.dll.a"
+# The guide's line, with the object in place of its source.
+line=$(sed -n 's/^      \(x86_64-w64-mingw32-gcc .*tensor.dll\)$/\1/p' docs/guide.md)
+try "a DLL" "$(echo "$line" | sed "s,impl[.]c,$out/impl.o,; s,tensor[.]dll,$out/&,") -Wl,--out-implib,$out/libtensor.dll.a"
+x86_64-w64-mingw32-objdump -p "$out/tensor.dll" | grep 'DLL Name: lib' >"$out/log/imports"
+[ ! -s "$out/log/imports" ]
+result "a DLL needs no other file beside it" $? "$out/log/imports"
 try "a program that links it" "$mingw $warn '-DTENSOR_API=__declspec(dllimport)' -I. $out/threads.c $out/libtensor.dll.a -o $out/dll.exe"
 try "names of files" "$mingw $warn -I. $out/names.c $out/impl.o -o $out/names.exe"
 try "threads" "$mingw -std=c99 -I. $out/threads.c $out/impl.o -o $out/threads.exe"

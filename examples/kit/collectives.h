@@ -22,7 +22,8 @@ typedef struct kit_collectives_t {
     int (*sum)(void *user, int channel, tensor_t *data, void **request);
     int (*wait)(void *user, void **request, int poll); // poll: only gives it time to go on
     int (*broadcast)(void *user, tensor_t *data);      // from rank 0
-    int (*gather)(void *user, const void *mine, size_t bytes, void *all); // of the host: all [size * bytes]
+    // Of the host: all [size * bytes], or NULL where this rank has no memory for it but takes part.
+    int (*gather)(void *user, const void *mine, size_t bytes, void *all);
 } kit_collectives_t;
 
 // One rank alone: a program need not know whether there are more.
@@ -98,7 +99,7 @@ static int kit_parallel__broadcast_alone(void *user, tensor_t *data) {
 
 static int kit_parallel__gather_alone(void *user, const void *mine, size_t bytes, void *all) {
     (void)user;
-    memcpy(all, mine, bytes);
+    if (all) { memcpy(all, mine, bytes); }
     return 0;
 }
 
@@ -109,16 +110,24 @@ kit_collectives_t kit_parallel_alone(void) {
     return c;
 }
 
-int (kit_parallel_total)(const kit_collectives_t *c, double first, double second, double sums[2]) {
-    double mine[2] = {first, second};
-    double *all = (double *)calloc((size_t)c->size, sizeof mine);
-    if (!all) { return (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory"); }
-    int code = c->gather(c->user, mine, sizeof mine, all);
+// all: room for two numbers of each rank, NULL = there is no memory for it
+static int kit_parallel__total(const kit_collectives_t *c, double *all, const double mine[2],
+                               double sums[2]) {
+    int code = c->gather(c->user, mine, 2 * sizeof *mine, all);
     sums[0] = sums[1] = 0;
-    for (int k = 0; k < c->size; k++) {
+    for (int k = 0; all && k < c->size; k++) {
         sums[0] += all[2 * k];
         sums[1] += all[2 * k + 1];
     }
+    if (all) { return code; }
+    (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory"); // unless there is an error
+    return tensor_error_code();
+}
+
+int (kit_parallel_total)(const kit_collectives_t *c, double first, double second, double sums[2]) {
+    double mine[2] = {first, second};
+    double *all = (double *)calloc((size_t)c->size, sizeof mine);
+    int code = kit_parallel__total(c, all, mine, sums);
     free(all);
     return code;
 }

@@ -102,8 +102,12 @@ static const char *kit_csv__field(char **from, char **to, const char *end, char 
     char *r = *from, *w = *to;
     int quoted = r < end && *r == '"';
     if (quoted) {
+        const int64_t opened = *line;
         for (r++;; r++) {
-            if (r >= end) { return "a quoted field has no end"; }
+            if (r >= end) {
+                *line = opened;
+                return "a quoted field has no end";
+            }
             if (*r == '"' && (r + 1 >= end || r[1] != '"')) { break; }
             if (*r == '"') { r++; }
             if (*r == '\n') { ++*line; }

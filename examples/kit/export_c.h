@@ -45,7 +45,7 @@ typedef struct kit_export_t {
 // The file's numbers are, bit for bit, those that a replay gives: in a program of TENSOR_ISA=portable under
 // that, so they are the same on every processor; in other programs under TENSOR_ISA=scalar. Where some sums
 // are in another order, and with int8, they differ in last bits; the file's first lines say so.
-//   path    receives the file; on an error nothing is left there
+//   path    receives the file; on an error it is as it was before
 //   -> code;  errors OWNER (g is NULL or was freed), UNSUPPORTED (an op, a dtype, a name, or a tensor of the
 //      lists that is not contiguous or that the step does not use), IO, OUT_OF_MEMORY, those of a replay
 int tensor_graph_export_c(tensor_graph_t *g, const char *path, const kit_export_t *e);
@@ -171,8 +171,9 @@ static int kit_export__argument(kit_export_state_t *x, const kit_export_t *e, in
 static int kit_export__arguments(kit_export_state_t *x, const kit_export_t *e) {
     for (int64_t i = 0; i < x->places; i++) {
         kit_place_t *p = &x->place[i];
-        p->kind = p->older ? p->changes ? KIT_STATE : KIT_CONSTANT : KIT_TEMPORARY;
-        if (p->kind == KIT_TEMPORARY) { continue; }
+        p->kind = KIT_TEMPORARY;
+        if (!p->older) { continue; }
+        p->kind = p->changes ? KIT_STATE : KIT_CONSTANT;
         snprintf(p->name, sizeof p->name, "%s%lld", p->changes ? "state" : "data", (long long)i);
         int weight = p->kind == KIT_CONSTANT && p->weights == p->uses && p->dtype == TENSOR_F32;
         if (e->int8 && weight && p->rows_ > 0) { p->rows = p->rows_; }
@@ -280,9 +281,9 @@ static int kit_export__body(kit_export_state_t *x, int64_t calls) {
 // ---- the file
 
 static void kit_export__file(kit_export_state_t *x, const char *path) {
-    FILE *f = path ? kit_file__open(path, "wb") : NULL;
-    if (f) { fwrite(x->text, 1, x->used, f); }
-    kit_file__finish(f, path);
+    kit_file__new_t file = kit_file__begin(path);
+    if (file.f) { fwrite(x->text, 1, x->used, file.f); }
+    (void)kit_file__finish(&file, 1);
 }
 
 // Takes the text that has been written.   -> to be freed, NULL if there is none

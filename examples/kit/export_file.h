@@ -345,7 +345,8 @@ KIT_TEXT_FN int kit_export__test(kit_export_state_t *x, tensor_graph_t *g, const
         kit_put(x, "        }\n");
     }
     kit_put(x, "    }\n    printf(\"%s: %d steps, largest difference %%g\\n\", most);\n", name, e->replays);
-    kit_put(x, "    return !(most <= %s);\n}\n#endif\n", exact ? "0" : e->int8 ? "0.05" : "1e-4");
+    const char *bound = e->int8 ? "0.05" : "1e-4";
+    kit_put(x, "    return !(most <= %s);\n}\n#endif\n", exact ? "0" : bound);
     return 1;
 }
 

@@ -255,7 +255,8 @@ KIT_TEXT_FN void kit_conv_lines(kit_export_state_t *x, const kit_conv_t *v, int 
     kit_for(x, "j", wide);
     kit_line(x, "s[r][j] = s[r][j]");
     for (long long t = 0; t < (unrolled ? v->kw : 1); t++) {
-        kit_word_t tap = unrolled ? kit_word("%lld", t * way) : kit_word(way < 0 ? "-t" : "t");
+        kit_word_t tap = kit_word(way < 0 ? "-t" : "t");
+        if (unrolled) { tap = kit_word("%lld", t * way); }
         kit_word_t at = unrolled ? kit_word("%lld", t * v->dw) : kit_word("%lld * t", v->dw);
         kit_word_t j = v->sw > 1 ? kit_word("%lld * j", v->sw) : kit_word("j");
         const char *end = t + 1 == v->kw || !unrolled ? ";" : "";

@@ -427,7 +427,8 @@ KIT_TEXT_FN int kit_write_reduce(kit_export_state_t *x, const tensor_call_t *c) 
         kit_line(x, "s += x[%s + %s];", base.text, at.text);
         if (n > 64) { kit_leaf(x, "++n % 64 == 0"); }
         kit_close(x, nr);
-        kit_word_t all = kit_word(n > 64 ? "sum + (double)s" : mean ? "(double)s" : "s");
+        kit_word_t all = kit_word(mean ? "(double)s" : "s");
+        if (n > 64) { all = kit_word("sum + (double)s"); }
         kit_word_t by = mean ? kit_word(" * (1.0 / %lld)", (long long)n) : kit_word("%s", "");
         kit_line(x, "y[k++] = (float)((%s)%s);", all.text, by.text);
     } else if (f32) {

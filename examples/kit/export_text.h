@@ -147,9 +147,13 @@ KIT_TEXT_FN kit_word_t kit_number(kit_export_state_t *x, double v, tensor_dtype_
     kit_word_t w;
     if (dtype != TENSOR_F32 && dtype != TENSOR_F64) { return kit_word("%lld", (long long)v); }
     if (dtype == TENSOR_F32) { v = (double)(float)v; }
-    if (v != v || v - v != 0) {
-        kit_need(x, v != v ? KIT_NAN : KIT_INF);
-        return kit_word("%s", v != v ? "K_NAN" : v > 0 ? "K_INF" : "(-K_INF)");
+    if (v != v) {
+        kit_need(x, KIT_NAN);
+        return kit_word("%s", "K_NAN");
+    }
+    if (v - v != 0) {
+        kit_need(x, KIT_INF);
+        return kit_word("%s", v > 0 ? "K_INF" : "(-K_INF)");
     }
     w = kit_word(dtype == TENSOR_F32 ? "%.9g" : "%.17g", v);
     if (!strpbrk(w.text, ".e")) { strcat(w.text, ".0"); }
@@ -358,7 +362,9 @@ KIT_TEXT_FN int kit_formula_read(kit_formula_t *f, char *out) {
         sprintf(out, "%c", c);
         return 1;
     }
-    int wide = f->dtype == TENSOR_F32 ? 0 : f->dtype == TENSOR_F64 ? 1 : 2;
+    int wide = 2;
+    if (f->dtype == TENSOR_F32) { wide = 0; }
+    if (f->dtype == TENSOR_F64) { wide = 1; }
     if (strcmp(name, "P") == 0 || strcmp(name, "C") == 0 || strcmp(name, "SET") == 0) {
         f->at += n;
         kit_word_t inside = kit_formula_inside(f);

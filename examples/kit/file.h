@@ -1,4 +1,5 @@
-// file.h - what the readers of the kit share: a whole file in memory, little-endian numbers, errors
+// file.h - what the kit's readers and writers share: a whole file in memory, little-endian numbers, errors,
+// files that appear whole or not at all
 //
 // Included by the implementations of the kit's headers that read or write files; copy it with them. All
 // of it is static, so that each of them may be implemented in another C file.
@@ -12,7 +13,20 @@
 #include <stdlib.h>
 #include <string.h>
 #if defined(_WIN32)
+#define WIN32_LEAN_AND_MEAN
+#include <fcntl.h>
+#include <io.h>
+#include <sys/stat.h>
 #include <wchar.h>
+#include <windows.h>
+#elif defined(__unix__) || defined(__APPLE__)
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+#define KIT_FILE__HAS_LINKS
+#if defined(__STRICT_ANSI__) && !defined(__cplusplus)   // strict C: the headers may hide what the library has
+extern ssize_t readlink(const char *path, char *to, size_t size);
+#endif
 #endif
 
 #if defined(__GNUC__) || defined(__clang__)
@@ -77,29 +91,166 @@ KIT_FILE__FN int kit_file__remove(const char *path) {
     return kit_file__wide(path, wide) ? _wremove(wide) : remove(path);
 }
 
-// Takes the place of a file that has the new name; the functions of Windows' C do not.
+// Opens a new file. NULL: errno says why; EEXIST: it is there already.
+KIT_FILE__FN FILE *kit_file__create(const char *path) {
+    wchar_t wide[KIT_FILE__NAME];
+    const int how = _O_WRONLY | _O_CREAT | _O_EXCL | _O_BINARY, may = _S_IREAD | _S_IWRITE;
+    const int file = kit_file__wide(path, wide) ? _wopen(wide, how, may) : _open(path, how, may);
+    return file >= 0 ? _fdopen(file, "wb") : NULL;
+}
+
+// Takes the place of a file that has the new name, as POSIX' rename does; that of Windows' C does not.
 KIT_FILE__FN int kit_file__rename(const char *from, const char *to) {
     wchar_t wide[2][KIT_FILE__NAME];
-    int both = kit_file__wide(from, wide[0]) && kit_file__wide(to, wide[1]);
-    (void)kit_file__remove(to);
-    return both ? _wrename(wide[0], wide[1]) : rename(from, to);
+    const int both = kit_file__wide(from, wide[0]) && kit_file__wide(to, wide[1]);
+    const int done = both ? MoveFileExW(wide[0], wide[1], MOVEFILE_REPLACE_EXISTING) != 0
+                          : MoveFileExA(from, to, MOVEFILE_REPLACE_EXISTING) != 0;
+    if (done) { return 0; }
+    errno = GetLastError() == ERROR_ACCESS_DENIED ? EACCES : EIO;
+    return -1;
 }
 #else
 KIT_FILE__FN FILE *kit_file__open(const char *path, const char *mode) { return fopen(path, mode); }
 
 KIT_FILE__FN int kit_file__remove(const char *path) { return remove(path); }
 
+// Opens a new file. NULL: errno says why; EEXIST: it is there already.
+KIT_FILE__FN FILE *kit_file__create(const char *path) { return fopen(path, "wbx"); }
+
 KIT_FILE__FN int kit_file__rename(const char *from, const char *to) { return rename(from, to); }
 #endif
 
-// Closes a file that was written (NULL = it did not open), and removes it if it is not whole. Devices stay.
-//   -> code;  errors IO
-KIT_FILE__FN int kit_file__finish(FILE *f, const char *path) {
-    int failed = !f || ferror(f);
-    failed |= f && fclose(f);
-    if (!failed) { return 0; }
-    if (f && strncmp(path, "/dev/", 5) != 0) { (void)kit_file__remove(path); }
-    kit_file__fail(TENSOR_ERR_IO, path ? path : "(no path)", NULL, -1, "cannot be written");
+// ---- files that appear whole or not at all
+
+// A file that is written beside its place, as path.tmp, and takes the place when it is whole. The writer
+// writes to f, if there is one; f keeps in mind what failed.
+typedef struct kit_file__new_t {
+    FILE *f;                    // NULL = it cannot be written, see error
+    const char *path;
+    char *place, *beside;       // NULL = a device or a pipe, which is written where it is
+    int error;                  // of errno
+} kit_file__new_t;
+
+// Whether path is a device, a pipe or a folder. A file that is renamed to it would replace the first two.
+KIT_FILE__FN int kit_file__is_no_file(const char *path) {
+#if defined(KIT_FILE__HAS_LINKS)
+    struct stat there;
+    return stat(path, &there) == 0 && !S_ISREG(there.st_mode);
+#else
+    (void)path;
+    return 0;
+#endif
+}
+
+// The first n characters of a name, and more.   -> to be freed, NULL = no memory
+KIT_FILE__FN char *kit_file__join(const char *name, size_t n, const char *more) {
+    const size_t size = strlen(more) + 1;
+    char *joined = (char *)malloc(n + size);
+    if (joined) {
+        memcpy(joined, name, n);
+        memcpy(joined + n, more, size);
+    } else {
+        errno = ENOMEM;
+    }
+    return joined;
+}
+
+// How many characters of a name are those of its folder.
+KIT_FILE__FN size_t kit_file__folder(const char *name) {
+    const char *slash = strrchr(name, '/');
+    return slash ? (size_t)(slash - name) + 1 : 0;
+}
+
+// Where the links of path lead: they stay.   -> to be freed, NULL = errno
+KIT_FILE__FN char *kit_file__place(const char *path) {
+    char *at = kit_file__join(path, strlen(path), "");
+#if defined(KIT_FILE__HAS_LINKS)
+    char to[4097];
+    for (int links = 0; at; links++) {
+        const ssize_t n = readlink(at, to, sizeof to - 1);
+        if (n < 0) { break; }
+        to[n] = 0;
+        char *next = kit_file__join(at, to[0] == '/' ? 0 : kit_file__folder(at), to);
+        free(at);
+        at = next;
+        if (links == 40) {
+            free(at);
+            errno = ELOOP;
+            return NULL;
+        }
+    }
+#endif
+    return at;
+}
+
+// Begins the file of a path (NULL: it cannot be written). kit_file__settle or _finish is called in any case,
+// behind the last write: errno says then why a write has failed.
+KIT_FILE__FN kit_file__new_t kit_file__begin(const char *path) {
+    kit_file__new_t w = {NULL, path, NULL, NULL, EINVAL};
+    if (!path) { return w; }
+    errno = 0;
+    if (kit_file__is_no_file(path)) {
+        w.f = kit_file__open(path, "wb");
+        w.error = w.f ? 0 : errno;
+        return w;
+    }
+    w.place = kit_file__place(path);
+    size_t n = w.place ? strlen(w.place) : 0;
+    for (int k = 0; w.place && !w.f && k < 1000; k++) {
+        char end[16] = ".tmp";
+        if (k > 0) { snprintf(end, sizeof end, ".tmp%d", k); }
+        free(w.beside);
+        w.beside = kit_file__join(w.place, n, end);
+        w.f = w.beside ? kit_file__create(w.beside) : NULL;
+        if (!w.f && errno == ENAMETOOLONG && n > kit_file__folder(w.place)) {
+            n = kit_file__folder(w.place);          // the file's own name leaves no room for more
+        } else if (!w.f && errno != EEXIST) {
+            break;
+        }
+    }
+    w.error = w.f ? 0 : errno;
+#if defined(KIT_FILE__HAS_LINKS)
+    struct stat old;
+    if (w.f && stat(w.place, &old) == 0 && chmod(w.beside, old.st_mode & 07777) != 0) { w.error = errno; }
+#endif
+    errno = 0;
+    return w;
+}
+
+// Ends n files that were begun. If all are whole, each takes its place; else none does, what was there before
+// stays, and nothing is left beside it.
+//   -> the first that cannot be written, with its error; NULL = none
+KIT_FILE__FN const kit_file__new_t *kit_file__settle(kit_file__new_t *files, int n) {
+    const kit_file__new_t *failed = NULL;
+    const int why = errno ? errno : EIO;
+    for (int k = 0; k < n; k++) {
+        kit_file__new_t *w = &files[k];
+        if (w->f && ferror(w->f) && !w->error) { w->error = why; }
+        errno = 0;
+        const int closed = !w->f || fclose(w->f) == 0;
+        if (!closed && !w->error) { w->error = errno ? errno : EIO; }
+        if (w->error && !failed) { failed = w; }
+    }
+    for (int k = 0; k < n; k++) {
+        kit_file__new_t *w = &files[k];
+        if (!failed && w->beside && kit_file__rename(w->beside, w->place) != 0) {
+            w->error = errno;
+            failed = w;
+        }
+        if (failed && w->f && w->beside) { (void)kit_file__remove(w->beside); }
+        free(w->place);
+        free(w->beside);
+    }
+    return failed;
+}
+
+// The same; raises what failed.   -> code;  errors IO
+KIT_FILE__FN int kit_file__finish(kit_file__new_t *files, int n) {
+    char why[200];
+    const kit_file__new_t *failed = kit_file__settle(files, n);
+    if (!failed) { return TENSOR_OK; }
+    snprintf(why, sizeof why, "cannot be written: %.150s", strerror(failed->error));
+    kit_file__fail(TENSOR_ERR_IO, failed->path ? failed->path : "(no path)", NULL, -1, why);
     return TENSOR_ERR_IO;
 }
 

@@ -94,13 +94,53 @@ double kit_r2(tensor_t *output, tensor_t *y);
 #include <stdio.h>
 #include <string.h>
 
+// Raises SHAPE with text and the shapes of a and b: "text: a [6,1], b [6]".
+static void kit_fit__refuse(const char *text, const char *a_name, tensor_t *a, const char *b_name,
+                            tensor_t *b) {
+    const char *names[2] = {a_name, b_name};
+    tensor_t *list[2] = {a, b};
+    char line[400];
+    int used = snprintf(line, sizeof line, "%s:", text);
+    for (int i = 0; i < 2; i++) {
+        used += snprintf(line + used, sizeof line - (size_t)used, "%s %s [", i ? "," : "", names[i]);
+        for (int64_t d = 0; d < tensor_ndim(list[i]); d++) {
+            used += snprintf(line + used, sizeof line - (size_t)used, "%s%lld", d ? "," : "",
+                             (long long)tensor_size(list[i], d));
+        }
+        used += snprintf(line + used, sizeof line - (size_t)used, "]");
+    }
+    if (tensor_ok()) { tensor_raise(TENSOR_ERR_SHAPE, line); }
+}
+
 // ---- metrics ----
+
+// Whether output is [N, classes] and labels is [N]; raised if not.
+static int kit_fit__labelled(const char *function, tensor_t *output, tensor_t *labels) {
+    char text[100];
+    if (tensor_ndim(output) == 2 && tensor_ndim(labels) == 1 && tensor_size(output, 1) > 0 &&
+        tensor_size(output, 0) == tensor_size(labels, 0)) {
+        return 1;
+    }
+    snprintf(text, sizeof text, "%s: output must be [N, classes] and labels [N]", function);
+    kit_fit__refuse(text, "output", output, "labels", labels);
+    return 0;
+}
+
+// Whether a and b have one shape; raised with text if not.
+static int kit_fit__same(const char *text, const char *a_name, tensor_t *a, const char *b_name,
+                         tensor_t *b) {
+    int same = tensor_ndim(a) == tensor_ndim(b);
+    for (int64_t d = 0; same && d < tensor_ndim(a); d++) { same = tensor_size(a, d) == tensor_size(b, d); }
+    if (!same) { kit_fit__refuse(text, a_name, a, b_name, b); }
+    return same;
+}
 
 static tensor_t *kit_fit__hits(tensor_t *output, tensor_t *labels) {
     return tensor_eq(tensor_argmax_dim(output, -1, 0), labels);
 }
 
 double kit_accuracy(tensor_t *output, tensor_t *labels) {
+    if (!kit_fit__labelled("kit_accuracy", output, labels)) { return NAN; }
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     double share = tensor_item(tensor_mean(tensor_to(kit_fit__hits(output, labels), TENSOR_F64)));
     tensor_scope_end(scope);
@@ -108,10 +148,9 @@ double kit_accuracy(tensor_t *output, tensor_t *labels) {
 }
 
 tensor_t *kit_confusion(tensor_t *output, tensor_t *labels) {
+    if (!kit_fit__labelled("kit_confusion", output, labels)) { return tensor_detach(NULL); }
     tensor_scope_t scope = tensor_scope_begin_no_grad();
-    const int64_t classes = tensor_ndim(output) == 2 ? tensor_size(output, 1) : 0,
-                  dims[2] = {classes, classes};
-    if (classes == 0) { tensor_raise(TENSOR_ERR_SHAPE, "kit_confusion: output is not [N, classes]"); }
+    const int64_t classes = tensor_size(output, 1), dims[2] = {classes, classes};
     // one_hot refuses labels that are no classes.
     tensor_t *is = tensor_argmax_dim(tensor_one_hot(labels, classes), -1, 0);
     tensor_t *place = tensor_add(tensor_mul_scalar(is, (double)classes), tensor_argmax_dim(output, -1, 0));
@@ -133,6 +172,7 @@ kit_scores_t kit_scores(tensor_t *confusion, int64_t label) {
 }
 
 double kit_r2(tensor_t *output, tensor_t *y) {
+    if (!kit_fit__same("kit_r2: output and y must have one shape", "output", output, "y", y)) { return NAN; }
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     tensor_t *target = tensor_to(y, TENSOR_F64);
     tensor_t *left = tensor_sum(tensor_square(tensor_sub(tensor_to(output, TENSOR_F64), target)));
@@ -158,7 +198,10 @@ static tensor_t *kit_fit__order(int64_t n, uint64_t seed, uint64_t stream) {
 kit_split_t kit_split(int64_t n, double share, uint64_t seed) {
     kit_split_t s = {NULL, NULL};
     if (n < 1 || !(share >= 0 && share < 1)) {
-        tensor_raise(TENSOR_ERR_SHAPE, "kit_split: n is below 1, or the share is not 0 to less than 1");
+        char line[120];
+        snprintf(line, sizeof line, "kit_split: n %lld must be at least 1, share %g 0 to less than 1",
+                 (long long)n, share);
+        tensor_raise(TENSOR_ERR_SHAPE, line);
         s.train = s.validation = tensor_detach(NULL);
         return s;
     }
@@ -186,13 +229,19 @@ kit_fit_t kit_fit_defaults(nn_module_t *net, nn_optimizer_t *opt, tensor_t *x, t
     return f;
 }
 
+// Whether y has a label for each sample.
 static int kit_fit__classes(const kit_fit_t *f) {
-    return tensor_dtype(f->y) == TENSOR_I64;
+    return tensor_dtype(f->y) == TENSOR_I64 && tensor_ndim(f->y) == 1;
 }
 
 static tensor_t *kit_fit__loss(const kit_fit_t *f, tensor_t *output, tensor_t *target) {
     if (f->loss) { return f->loss(output, target); }
-    if (!kit_fit__classes(f)) { return tensor_mean(tensor_square(tensor_sub(output, target))); }
+    if (tensor_dtype(f->y) != TENSOR_I64) {
+        tensor_mse_loss_args_t m = tensor_mse_loss_defaults();
+        m.input = output;
+        m.target = target;
+        return tensor_mse_loss_with(m);
+    }
     tensor_cross_entropy_args_t a = tensor_cross_entropy_defaults();
     a.input = output;
     a.target = target;
@@ -238,16 +287,20 @@ static void kit_fit__pass(const kit_fit_t *f, tensor_t *index, int learn, int ep
 
 // Whether the options can be worked with; raised if not.
 static int kit_fit__check(const kit_fit_t *f) {
-    const char *wrong = NULL;
+    char line[200] = "";
     if (tensor_ndim(f->x) < 1 || tensor_ndim(f->y) < 1) {
-        wrong = "kit_fit: x and y are not [N, ...]";
+        kit_fit__refuse("kit_fit: x and y must be [N, ...]", "x", f->x, "y", f->y);
     } else if (tensor_size(f->x, 0) != tensor_size(f->y, 0)) {
-        wrong = "kit_fit: x and y do not have the same number of samples";
+        kit_fit__refuse("kit_fit: x and y must have as many samples", "x", f->x, "y", f->y);
     } else if (f->batch_size < 1 || f->epochs < 1 || f->patience < 0) {
-        wrong = "kit_fit: batch_size or epochs is below 1, or patience below 0";
+        snprintf(line, sizeof line,
+                 "kit_fit: batch_size %lld and epochs %d must be at least 1, patience %d not negative",
+                 (long long)f->batch_size, f->epochs, f->patience);
+    } else if (!(f->validation >= 0 && f->validation < 1)) {
+        snprintf(line, sizeof line, "kit_fit: validation %g must be 0 to less than 1", f->validation);
     }
-    if (wrong && tensor_ok()) { tensor_raise(TENSOR_ERR_SHAPE, wrong); }
-    return !wrong && tensor_ok();
+    if (line[0] && tensor_ok()) { tensor_raise(TENSOR_ERR_SHAPE, line); }
+    return tensor_ok();
 }
 
 kit_epoch_t kit_fit(kit_fit_t f) {

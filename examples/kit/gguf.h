@@ -233,7 +233,8 @@ static const kit_gguf__entry_t *kit_gguf__find(const kit_gguf__entry_t *list, in
 // Where each tensor's data is, once the settings said the alignment.
 static int kit_gguf__places(kit_gguf_t *f) {
     const kit_gguf__entry_t *a = kit_gguf__find(f->setting, f->settings, "general.alignment");
-    const uint64_t align = a ? (a->type == 4 ? kit_file__u32(a->data) : 0) : 32;
+    uint64_t align = 32;
+    if (a) { align = a->type == 4 ? kit_file__u32(a->data) : 0; }
     if (align == 0 || (align & (align - 1)) != 0) {
         return kit_gguf__bad(f, "the alignment is not a power of two");
     }
@@ -380,9 +381,13 @@ static float kit_gguf__half(const unsigned char *p) {
 static void kit_gguf__unpack(uint32_t type, const unsigned char *p, float *to) {
     const float scale = kit_gguf__half(p);
     for (int k = 0; k < 32; k++) {
-        const int byte = p[2 + (type == KIT_GGUF__Q8_0 ? k : k % 16)];
-        const int q =
-            type == KIT_GGUF__Q8_0 ? (byte < 128 ? byte : byte - 256) : (k < 16 ? byte & 15 : byte >> 4) - 8;
+        int q;
+        if (type == KIT_GGUF__Q8_0) {
+            q = p[2 + k] < 128 ? p[2 + k] : p[2 + k] - 256;
+        } else {
+            const int both = p[2 + k % 16];
+            q = (k < 16 ? both & 15 : both >> 4) - 8;
+        }
         to[k] = scale * (float)q;
     }
 }

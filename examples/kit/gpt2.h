@@ -21,7 +21,7 @@ kit_tokenizer_t *kit_gpt2_parse(const void *vocab, size_t vocab_size, const char
                                 const void *merges, size_t merges_size, const char *merges_name);
 //   -> as above;  errors as above, IO
 kit_tokenizer_t *kit_gpt2_read(const char *vocab_path, const char *merges_path);
-// Writes them, for Python too.   -> code;  errors IO, OWNER (NULL)
+// Writes them, for Python too: both or none.   -> code;  errors IO, OWNER (NULL)
 int kit_gpt2_write(const kit_tokenizer_t *t, const char *vocab_path, const char *merges_path);
 
 #ifdef __cplusplus
@@ -255,16 +255,15 @@ static void kit_gpt2__spell(FILE *f, const kit_tokenizer_t *t, int64_t id, int j
 int kit_gpt2_write(const kit_tokenizer_t *t, const char *vocab_path, const char *merges_path) {
     int64_t left, right;
     if (!t) { return tensor_raise(TENSOR_ERR_OWNER, "kit_gpt2_write: the tokenizer is NULL"); }
-    FILE *f = kit_file__open(vocab_path, "wb");
+    kit_file__new_t file[2] = {kit_file__begin(vocab_path), kit_file__begin(merges_path)};
+    FILE *f = file[0].f;
     for (int64_t i = 0; i < kit_tokenizer_size(t) && f; i++) {
         fputs(i ? ", \"" : "{\"", f);
         kit_gpt2__spell(f, t, i, 1);
         fprintf(f, "\": %lld", (long long)i);
     }
     if (f) { fputs("}\n", f); }
-    int code = kit_file__finish(f, vocab_path);
-    if (code) { return code; }
-    f = kit_file__open(merges_path, "wb");
+    f = file[1].f;
     if (f) { fputs("#version: 0.2\n", f); }
     for (int64_t rank = 0; f && kit_tokenizer_pair(t, rank, &left, &right); rank++) {
         kit_gpt2__spell(f, t, left, 0);
@@ -272,7 +271,7 @@ int kit_gpt2_write(const kit_tokenizer_t *t, const char *vocab_path, const char 
         kit_gpt2__spell(f, t, right, 0);
         putc('\n', f);
     }
-    return kit_file__finish(f, merges_path);
+    return kit_file__finish(file, 2);
 }
 
 #endif

@@ -18,8 +18,10 @@ extern "C" {
 // failed, the exit ends all of them.
 //   timeout   seconds that a rank waits for the others, here and later, before it gives up. Only
 //             MPI_Init_thread itself has no limit, whoever calls it: mpirun starts all ranks or none
-//   -> code;  errors IO, UNSUPPORTED (MPI cannot be initialised, has ended, or was initialised by MPI_Init,
-//   without threads: the program calls MPI_Init_thread with MPI_THREAD_FUNNELED or more)
+//   -> code
+//   errors  OUT_OF_MEMORY (IO on the other ranks), IO, UNSUPPORTED (MPI cannot be initialised, has ended, or
+//           was initialised by MPI_Init, without threads: the program calls MPI_Init_thread with
+//           MPI_THREAD_FUNNELED or more)
 int kit_mpi_ranks(kit_collectives_t *ranks, double timeout);
 
 #define kit_mpi_ranks(...) kit_parallel__at(TENSOR_HERE, (kit_mpi_ranks)(__VA_ARGS__))
@@ -43,17 +45,23 @@ int kit_mpi_ranks(kit_collectives_t *ranks, double timeout);
 #include <stdlib.h>
 #include <string.h>
 
-enum { KIT_MPI_LAYERS = 1, KIT_MPI_REST = 2, KIT_MPI_START = 3 }; // channels; 0 is for gradients
+// Channels; 0 is for gradients. START is none: it says what a rank waits for.
+enum { KIT_MPI_LAYERS = 1, KIT_MPI_REST = 2, KIT_MPI_END = 3, KIT_MPI_CHANNELS = 4, KIT_MPI_START = 4 };
+enum { KIT_MPI_PIECE = 256 }; // bytes of a rank that a gather moves at a time
 
 typedef struct kit_mpi__request_t {
     MPI_Request mpi;
     int channel;
 } kit_mpi__request_t;
 
+// What is there from the start, so that a rank without memory can still say so to the others.
 static struct {
-    MPI_Comm channel[3];
+    MPI_Comm channel[KIT_MPI_CHANNELS];
     double timeout;
-    int failed, rank, size;
+    int failed, open, rank, size;           // open: all channels are there
+    int lacks;               // ranks without memory, at the start
+    kit_mpi__request_t only; // of all but sums, which come one at a time
+    char *block;             // [size + 1][KIT_MPI_PIECE]: what a gather brings, and what it sends
 } kit_mpi__state;
 
 static int kit_mpi__fail(const char *what) {
@@ -84,7 +92,7 @@ static int kit_mpi__wait(void *user, void **request, int poll) {
         return kit_mpi__fail("another rank has not come to kit_mpi_ranks in time");
     }
     if (!done) { return kit_mpi__fail("another rank has not answered in time"); } // r stays: MPI has it
-    free(r);
+    if (r != &kit_mpi__state.only) { free(r); }
     *request = NULL;
     return 0;
 }
@@ -94,8 +102,10 @@ static MPI_Request *kit_mpi__request(void **request, int channel) {
     kit_mpi__request_t *r = NULL;
     if (kit_mpi__state.failed) {
         kit_mpi__fail("an earlier call has failed");
-    } else {
+    } else if (channel < KIT_MPI_REST) {
         r = (kit_mpi__request_t *)malloc(sizeof *r);
+    } else {
+        r = &kit_mpi__state.only;
     }
     *request = r;
     if (!r) {
@@ -142,24 +152,23 @@ static int kit_mpi__broadcast(void *user, tensor_t *x) {
 
 // MPI works on a block of its own, which stays with it when a rank gives up: the memory of the caller goes.
 static int kit_mpi__gather(void *user, const void *mine, size_t bytes, void *all) {
-    size_t whole = bytes * (size_t)kit_mpi__state.size;
-    char *block = (char *)malloc(whole + bytes);
-    void *request;
-    MPI_Request *r = kit_mpi__request(&request, KIT_MPI_REST);
-    if (!r || !block) {
-        free(request);
-        free(block);
-        return (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory"); // unless there is one
+    char *block = kit_mpi__state.block, *own = block + (size_t)kit_mpi__state.size * KIT_MPI_PIECE;
+    for (size_t at = 0; at < bytes; at += KIT_MPI_PIECE) {
+        size_t piece = bytes - at < KIT_MPI_PIECE ? bytes - at : KIT_MPI_PIECE;
+        void *request;
+        MPI_Request *r = kit_mpi__request(&request, KIT_MPI_REST);
+        if (!r) { return tensor_error_code(); }
+        memcpy(own, (const char *)mine + at, piece);
+        if (MPI_Iallgather(own, (int)piece, MPI_BYTE, block, (int)piece, MPI_BYTE,
+                           kit_mpi__state.channel[KIT_MPI_REST], r)) {
+            return kit_mpi__fail("a gather cannot begin");
+        }
+        int code = kit_mpi__wait(user, &request, 0);
+        if (code) { return code; }
+        for (int k = 0; all && k < kit_mpi__state.size; k++) {
+            memcpy((char *)all + (size_t)k * bytes + at, block + (size_t)k * piece, piece);
+        }
     }
-    memcpy(block + whole, mine, bytes);
-    if (MPI_Iallgather(block + whole, (int)bytes, MPI_BYTE, block, (int)bytes, MPI_BYTE,
-                       kit_mpi__state.channel[KIT_MPI_REST], r)) {
-        return kit_mpi__fail("a gather cannot begin");
-    }
-    int code = kit_mpi__wait(user, &request, 0);
-    if (code) { return code; }
-    memcpy(all, block, whole);
-    free(block);
     return 0;
 }
 
@@ -175,6 +184,12 @@ static void kit_mpi__end(void) {
         while (MPI_Wtime() - begin < 0.25 * place) { continue; }
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
+    // A rank that waits in MPI_Finalize when another aborts makes that mpirun crash or hang too; here it does
+    // not. However long the others go on is right: where they fail, they end this one.
+    MPI_Request others;
+    if (kit_mpi__state.open && !MPI_Ibarrier(kit_mpi__state.channel[KIT_MPI_END], &others)) {
+        while (!over && !MPI_Test(&others, &over, MPI_STATUS_IGNORE)) { continue; }
+    }
     MPI_Finalize();
 }
 
@@ -187,6 +202,26 @@ static int kit_mpi__channel(MPI_Comm *channel) {
     int code = kit_mpi__wait(NULL, &request, 0);
     if (!code) { MPI_Comm_set_errhandler(*channel, MPI_ERRORS_RETURN); }
     return code;
+}
+
+// Takes the memory of gathers.   -> code, on all ranks or on none
+static int kit_mpi__reserve(void) {
+    void *request;
+    MPI_Request *r = kit_mpi__request(&request, KIT_MPI_START);
+    if (!r) { return tensor_error_code(); }
+    kit_mpi__state.block = (char *)malloc(((size_t)kit_mpi__state.size + 1) * KIT_MPI_PIECE);
+    int here = kit_mpi__state.block == NULL;
+    kit_mpi__state.lacks = here;
+    if (MPI_Iallreduce(MPI_IN_PLACE, &kit_mpi__state.lacks, 1, MPI_INT, MPI_SUM,
+                       kit_mpi__state.channel[KIT_MPI_REST], r)) {
+        return kit_mpi__fail("a sum cannot begin");
+    }
+    int code = kit_mpi__wait(NULL, &request, 0);
+    if (code || !kit_mpi__state.lacks) { return code; }
+    free(kit_mpi__state.block);
+    kit_mpi__state.block = NULL;
+    if (here) { return (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory"); }
+    return (tensor_raise)(TENSOR_ERR_IO, "kit_parallel: another rank has no memory");
 }
 
 int (kit_mpi_ranks)(kit_collectives_t *ranks, double timeout) {
@@ -215,10 +250,14 @@ int (kit_mpi_ranks)(kit_collectives_t *ranks, double timeout) {
     MPI_Comm_size(MPI_COMM_WORLD, &c.size);
     kit_mpi__state.rank = c.rank;
     kit_mpi__state.size = c.size;
-    for (int k = 0; k < 3; k++) {
+    kit_mpi__state.open = 0;
+    for (int k = 0; k < KIT_MPI_CHANNELS; k++) {
         int code = kit_mpi__channel(&kit_mpi__state.channel[k]);
         if (code) { return code; }
     }
+    kit_mpi__state.open = 1;
+    int code = kit_mpi__reserve();
+    if (code) { return code; }
     *ranks = c;
     return 0;
 }

@@ -153,7 +153,7 @@ static int kit_nccl__gather(void *user, const void *mine, size_t bytes, void *al
     void *request = &s->channel[KIT_NCCL_REST];
     int code = kit_nccl__queue(s, KIT_NCCL_REST, x, y, 0);
     if (!code) { code = kit_nccl__wait(s, &request, 0); }
-    if (!code) { code = (tensor_copy_out)(y, all, (size_t)many); }
+    if (!code && all) { code = (tensor_copy_out)(y, all, (size_t)many); }
     (tensor_scope_end)(scope);
     return code;
 }

@@ -40,8 +40,8 @@ typedef struct kit_parallel_t kit_parallel_t;
 //   step    what nn_load_checkpoint gave, or 0
 //   -> p, NULL on failure, on all ranks
 //   errors  SHAPE (nets, what requires a gradient, states or steps differ), UNSUPPORTED (not f32, not on the
-//           ranks' device; nn_lbfgs), IO (also where an error was pending on another rank), OUT_OF_MEMORY (of
-//           which the others may hear by a timeout alone), POISONED (net NULL)
+//           ranks' device; nn_lbfgs), IO (also where another rank has an error, or no memory), OUT_OF_MEMORY,
+//           POISONED (net NULL). Of a GPU without the few bytes of a gather others hear by the timeout alone
 kit_parallel_t *kit_parallel_open(const kit_collectives_t *ranks, nn_module_t *net, nn_optimizer_t *opt,
                                   int64_t step);
 void kit_parallel_close(kit_parallel_t *p); // before the net is freed
@@ -105,6 +105,7 @@ typedef struct kit_parallel__parameter_t {
 typedef struct kit_parallel__bucket_t {
     tensor_t *data, *marks; // marks: a view of what follows the gradients
     float *mark;            // [count + 1], of the host
+    tensor_t *host;         // mark as a tensor
     void *request;
     int64_t first, count, elements, waiting; // parameters; elements of gradients; parameters not ready yet
 } kit_parallel__bucket_t;
@@ -114,6 +115,7 @@ struct kit_parallel_t {
     kit_parallel__parameter_t *parameter; // the last of the net first: their gradients come first
     kit_parallel__bucket_t *bucket;
     int64_t count, buckets, begun;
+    double *totals; // two numbers of each rank
     int sync, code; // code: the first failure of the engine, after which nothing is sent
 };
 
@@ -132,12 +134,9 @@ static void kit_parallel__copy(kit_parallel__parameter_t *q) {
 
 // What follows the gradients in a bucket. An error that is pending goes with it: the other ranks must hear.
 static void kit_parallel__mark(kit_parallel_t *p, kit_parallel__bucket_t *b) {
-    int64_t n = b->count + 1;
     for (int64_t k = 0; k < b->count; k++) { b->mark[k] = p->parameter[b->first + k].has; }
     b->mark[b->count] = !tensor_ok();
-    tensor_scope_t scope = tensor_scope_begin_no_grad();
-    tensor_copy_(b->marks, tensor_wrap_n(b->mark, TENSOR_F32, &n, 1, NULL, NULL));
-    tensor_scope_end(scope);
+    tensor_copy_(b->marks, b->host);
 }
 
 // Buckets begin in their order, which is the same on all ranks.
@@ -238,14 +237,9 @@ static uint64_t kit_parallel__mix(uint64_t hash, const void *data, size_t n) {
 }
 
 // Names, shapes and dtypes of all that a net holds; whether its parameters are of a kind that can be summed.
-static kit_parallel__summary_t kit_parallel__look(nn_module_t *net, tensor_device_t device) {
-    kit_parallel__summary_t s = {(uint64_t)tensor_version(), 0, 7, 1, 0, 0, 0, {0, 0}, {0}};
+static kit_parallel__summary_t kit_parallel__look(nn_named_list_t all, tensor_device_t device, int64_t step) {
+    kit_parallel__summary_t s = {(uint64_t)tensor_version(), 0, 7, 1, 0, 0, step, {0, 0}, {0}};
     s.generator = tensor_get_generator();
-    if (!net) {
-        (tensor_raise)(TENSOR_ERR_POISONED, "kit_parallel_open: argument net is NULL");
-        return s;
-    }
-    nn_named_list_t all = nn_state(net);
     s.count = (uint64_t)all.count;
     for (int64_t i = 0; i < all.count; i++) {
         tensor_t *t = all.item[i].tensor;
@@ -274,14 +268,16 @@ static const char *kit_parallel__odd(const kit_parallel__summary_t *one, const k
     return NULL;
 }
 
-// Compares, and takes the generator of rank 0.   -> code, on all ranks or on none
+// Compares, and takes the generator of rank 0. An error that is pending here, as of memory, is heard by all.
+//   -> code, on all ranks or on none
 static int kit_parallel__agree(const kit_collectives_t *c, kit_parallel__summary_t *mine) {
     char text[320];
     kit_parallel__summary_t *all = (kit_parallel__summary_t *)calloc((size_t)c->size, sizeof *all);
-    if (!all) { return (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory"); }
+    if (!all) { (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory"); }
     mine->failed = !tensor_ok();
     if (mine->failed) { snprintf(mine->error, sizeof mine->error, "%s", tensor_error_text()); }
     int code = c->gather(c->user, mine, sizeof *mine, all);
+    if (!all) { return tensor_error_code(); }
     if (!code) { mine->generator = all[0].generator; }
     for (int k = 0; k < c->size && !code; k++) {
         const char *what = kit_parallel__odd(&all[k], all);
@@ -294,18 +290,33 @@ static int kit_parallel__agree(const kit_collectives_t *c, kit_parallel__summary
     return code;
 }
 
-static int kit_parallel__start(const kit_collectives_t *c, nn_module_t *net) {
-    nn_named_list_t all = nn_state(net);
-    tensor_scope_t scope = tensor_scope_begin_no_grad();
-    int code = 0;
-    for (int64_t i = 0; i < all.count && !code; i++, tensor_scope_reset(scope)) {
-        tensor_t *data = tensor_clone(tensor_contiguous(all.item[i].tensor));
-        code = c->broadcast(c->user, data);
-        if (!code) { tensor_copy_(all.item[i].tensor, data); }
-        if (code) { (tensor_keep)(data); } // the engine may still write to it
+// Copies of all that a net holds, for the broadcasts. They are made before ranks speak with one another: a
+// rank without memory must not be missing in a broadcast.   -> NULL after raising
+static tensor_t **kit_parallel__copies(nn_named_list_t all) {
+    tensor_t **copy = (tensor_t **)calloc((size_t)all.count + 1, sizeof *copy);
+    if (!copy) {
+        (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_parallel: out of memory");
+        return NULL;
+    }
+    tensor_scope_t scope = (tensor_scope_begin_no_grad)();
+    for (int64_t i = 0; i < all.count; i++) {
+        copy[i] = (tensor_keep)((tensor_clone)((tensor_contiguous)(all.item[i].tensor)));
     }
     (tensor_scope_end)(scope);
-    return code ? code : tensor_error_code();
+    return copy;
+}
+
+// Gives the net the state of rank 0, once all ranks agree.   -> code of the engine
+static int kit_parallel__start(const kit_collectives_t *c, nn_named_list_t all, tensor_t **copy) {
+    int code = 0;
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    for (int64_t i = 0; i < all.count && !code; i++) {
+        code = c->broadcast(c->user, copy[i]);
+        if (!code) { tensor_copy_(all.item[i].tensor, copy[i]); }
+        if (code) { copy[i] = NULL; } // the engine may still write to it
+    }
+    (tensor_scope_end)(scope);
+    return code;
 }
 
 // After the start weights are equal, so all that a snapshot holds is, but for the generator.
@@ -352,10 +363,13 @@ static int kit_parallel__allocate(kit_parallel_t *p) {
     for (int64_t k = 0; k < p->buckets && good; k++) {
         kit_parallel__bucket_t *b = &p->bucket[k];
         int64_t at = 0, n = b->elements + b->count + 1;
-        b->mark = (float *)calloc((size_t)b->count + 1, sizeof(float));
-        b->data = tensor_keep(tensor_to(tensor_zeros_n(&n, 1, TENSOR_F32), (int)p->ranks.device));
-        b->marks = tensor_keep(tensor_narrow(b->data, 0, b->elements, b->count + 1));
+        int64_t marks = b->count + 1;
+        b->mark = (float *)calloc((size_t)marks, sizeof(float));
         good = b->mark != NULL;
+        if (!good) { break; }
+        b->host = tensor_keep(tensor_wrap_n(b->mark, TENSOR_F32, &marks, 1, NULL, NULL));
+        b->data = tensor_keep(tensor_to(tensor_zeros_n(&n, 1, TENSOR_F32), (int)p->ranks.device));
+        b->marks = tensor_keep(tensor_narrow(b->data, 0, b->elements, marks));
         for (int64_t i = b->first; i < b->first + b->count; i++) {
             kit_parallel__parameter_t *q = &p->parameter[i];
             tensor_shape_t s = tensor_shape(q->t);
@@ -380,7 +394,8 @@ static kit_parallel_t *kit_parallel__build(const kit_collectives_t *ranks, nn_mo
         p->sync = 1;
         p->parameter = (kit_parallel__parameter_t *)calloc((size_t)list.count + 1, sizeof *p->parameter);
         p->bucket = (kit_parallel__bucket_t *)calloc((size_t)list.count + 1, sizeof *p->bucket);
-        good = p->parameter && p->bucket;
+        p->totals = (double *)calloc((size_t)ranks->size, 2 * sizeof *p->totals);
+        good = p->parameter && p->bucket && p->totals;
     }
     if (good) {
         kit_parallel__share_out(p, list);
@@ -394,9 +409,19 @@ static kit_parallel_t *kit_parallel__build(const kit_collectives_t *ranks, nn_mo
 
 kit_parallel_t *(kit_parallel_open)(const kit_collectives_t *ranks, nn_module_t *net, nn_optimizer_t *opt,
                                     int64_t step) {
-    kit_parallel__summary_t mine = kit_parallel__look(net, ranks->device);
-    mine.step = step;
-    if (kit_parallel__agree(ranks, &mine) || kit_parallel__start(ranks, net)) { return NULL; }
+    nn_named_list_t all = {NULL, 0};
+    if (net) {
+        all = nn_state(net);
+    } else {
+        (tensor_raise)(TENSOR_ERR_POISONED, "kit_parallel_open: argument net is NULL");
+    }
+    kit_parallel__summary_t mine = kit_parallel__look(all, ranks->device, step);
+    tensor_t **copy = kit_parallel__copies(all);
+    int code = kit_parallel__agree(ranks, &mine);
+    if (!code) { code = kit_parallel__start(ranks, all, copy); }
+    for (int64_t i = 0; copy && i < all.count; i++) { (tensor_free)(copy[i]); }
+    free(copy);
+    if (code) { return NULL; }
     if (opt) { mine.state = kit_parallel__hash_state(net, opt); }
     kit_parallel_t *p = kit_parallel__build(ranks, net);
     if (kit_parallel__agree(ranks, &mine)) { // also where another rank has no memory for it
@@ -411,17 +436,19 @@ kit_parallel_t *(kit_parallel_open)(const kit_collectives_t *ranks, nn_module_t 
 void kit_parallel_close(kit_parallel_t *p) {
     if (!p) { return; }
     for (int64_t k = 0; k < p->count; k++) {
-        tensor_remove_hook(p->parameter[k].hook);
-        tensor_free(p->parameter[k].place);
+        (tensor_remove_hook)(p->parameter[k].hook);
+        (tensor_free)(p->parameter[k].place);
     }
     for (int64_t k = 0; p->bucket && k < p->buckets; k++) {
         kit_parallel__bucket_t *b = &p->bucket[k];
-        tensor_free(b->marks);
-        if (!b->request) { tensor_free(b->data); } // else the engine may still write to it
+        (tensor_free)(b->marks);
+        (tensor_free)(b->host);
+        if (!b->request) { (tensor_free)(b->data); } // else the engine may still write to it
         free(b->mark);
     }
     free(p->bucket);
     free(p->parameter);
+    free(p->totals);
     free(p);
 }
 
@@ -433,8 +460,8 @@ kit_parallel_t *kit_parallel__at_open(const char *site, kit_parallel_t *p) {
 // ---- samples and numbers
 
 tensor_t *(kit_parallel_loss)(kit_parallel_t *p, tensor_t *loss, int64_t samples) {
-    double sums[2] = {0, 0};
-    if (!kit_parallel__broken(p)) { p->code = (kit_parallel_total)(&p->ranks, (double)samples, 0, sums); }
+    double mine[2] = {(double)samples, 0}, sums[2] = {0, 0};
+    if (!kit_parallel__broken(p)) { p->code = kit_parallel__total(&p->ranks, p->totals, mine, sums); }
     if (!loss) { return NULL; }
     if (p->code) { return (tensor_detach)(NULL); }
     double weight = sums[0] > 0 ? (double)samples * p->ranks.size / sums[0] : 0;
@@ -442,8 +469,8 @@ tensor_t *(kit_parallel_loss)(kit_parallel_t *p, tensor_t *loss, int64_t samples
 }
 
 double (kit_parallel_mean)(kit_parallel_t *p, double value, double weight) {
-    double sums[2] = {0, 0};
-    if (!kit_parallel__broken(p)) { p->code = (kit_parallel_total)(&p->ranks, value * weight, weight, sums); }
+    double mine[2] = {value * weight, weight}, sums[2] = {0, 0};
+    if (!kit_parallel__broken(p)) { p->code = kit_parallel__total(&p->ranks, p->totals, mine, sums); }
     return p->code ? (double)NAN : sums[0] / sums[1];
 }
 

@@ -36,7 +36,8 @@ double *png_numbers(tensor_t *t, int64_t n);
 unsigned char *png_pixels(tensor_t *t, int *width, int *height);
 // Appends a PNG file. text: NULL, or what its chunk tEXt "Description" says.   -> nothing; b->failed
 void png_encode(png_bytes_t *b, const unsigned char *rgb, int width, int height, const char *text);
-// Writes path.tmp, then renames it.   -> code;  errors IO, OUT_OF_MEMORY (b->failed)
+// Writes beside path, then renames. A file that is there stays as it was on an error.
+//   -> code;  errors IO (also: path is no regular file), OUT_OF_MEMORY (b->failed)
 int png_write_file(const char *path, const png_bytes_t *b);
 // A tensor as png_pixels takes it, a pixel for a pixel.   -> code;  errors as png_pixels, IO
 int png_save(const char *path, tensor_t *image, const char *text);
@@ -52,12 +53,9 @@ int png_save(const char *path, tensor_t *image, const char *text);
 
 #include "file.h"
 
-#if defined(__unix__) || defined(__APPLE__)
-#include <sys/stat.h>
-#endif
-
 static unsigned char png__byte(double v) {
-    return (unsigned char)(v >= 255 ? 255 : v > 0 ? (int)(v + 0.5) : 0);
+    if (v >= 255) { return 255; }
+    return v > 0 ? (unsigned char)(v + 0.5) : 0;                          // NaN is 0
 }
 
 double *png_numbers(tensor_t *t, int64_t n) {
@@ -269,38 +267,19 @@ void png_encode(png_bytes_t *b, const unsigned char *rgb, int width, int height,
     free(note.at);
 }
 
-// Whether path is a device, a pipe or a folder. The file that is renamed to it would replace the first two.
-static int png__is_no_file(const char *path) {
-#if defined(__unix__) || defined(__APPLE__)
-    struct stat there;
-    return stat(path, &there) == 0 && !S_ISREG(there.st_mode);
-#else
-    (void)path;
-    return 0;
-#endif
-}
-
 int png_write_file(const char *path, const png_bytes_t *b) {
-    char aside[1024], text[1400];
+    char text[1400];
     if (b->failed) { return tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "png: no memory for a file"); }
-    if (png__is_no_file(path)) {
-        (void)snprintf(text, sizeof text, "png: cannot write %s: not a regular file", path);
+    if (path && kit_file__is_no_file(path)) {
+        (void)snprintf(text, sizeof text, "png: cannot write %.1300s: not a regular file", path);
         return tensor_raise(TENSOR_ERR_IO, text);
     }
-    int fits = (size_t)snprintf(aside, sizeof aside, "%s.tmp", path) < sizeof aside;
-    FILE *f = fits ? kit_file__open(aside, "wb") : NULL;
-    int failed = !f || fwrite(b->at, 1, b->n, f) != b->n, reason = errno;
-    if (f && fclose(f) && !failed) {
-        failed = 1;
-        reason = errno;
-    }
-    if (!failed && kit_file__rename(aside, path)) {
-        failed = 1;
-        reason = errno;
-    }
+    kit_file__new_t file = kit_file__begin(path);
+    if (file.f) { (void)fwrite(b->at, 1, b->n, file.f); }
+    const kit_file__new_t *failed = kit_file__settle(&file, 1);
     if (!failed) { return TENSOR_OK; }
-    if (f) { (void)kit_file__remove(aside); }
-    (void)snprintf(text, sizeof text, "png: cannot write %s: %s", path, strerror(reason));
+    (void)snprintf(text, sizeof text, "png: cannot write %.1200s: %.150s", path ? path : "(no path)",
+                   strerror(failed->error));
     return tensor_raise(TENSOR_ERR_IO, text);
 }
 

@@ -1,7 +1,7 @@
 // profiler.h - where time goes: tables by op, line and module, a trace for Chrome, a flame graph as text
 //
-// A file to copy and to change, with profiler_tree.h, profiler_show.h and file.h beside it. In one C file of
-// the program:
+// A file to copy and to change, with profiler_clock.h, profiler_tree.h, profiler_show.h and file.h beside it.
+// In one C file of the program:
 //
 //   #define KIT_PROFILER_IMPLEMENTATION
 //   #include "kit/profiler.h"
@@ -14,9 +14,9 @@
 //
 // It hears of what the thread does that started it; several may listen to one thread at a time. A listener
 // that the program sets itself (tensor_profiler_set) silences them. Of a GPU it sees how long enqueueing
-// took; profiler_cuda.h adds how long the GPU took. Without a profiler, products and operations of a few
-// elements leave before the gate, the one place that reports calls: a program that is profiled has the same
-// results, but its smallest calls take the longer way.
+// took; profiler_cuda.h adds how long the GPU took. Without a profiler, products and reductions of a few
+// elements leave before the gate, where calls are reported: a program that is profiled has the same results,
+// but its smallest calls take a longer way.
 #ifndef KIT_PROFILER_H
 #define KIT_PROFILER_H
 
@@ -96,34 +96,6 @@ void kit_profiler_set_marks(kit_profiler_t *p, const kit_profiler_marks_t *marks
 
 #include "file.h"
 
-#include <time.h>
-#if !defined(_WIN32)
-#include <sys/time.h>
-#endif
-
-static double kit_profiler__clock(void) {
-#if defined(_WIN32)
-    return (double)clock() / CLOCKS_PER_SEC; // time of day there, not of the processor
-#else
-    struct timeval t;
-    gettimeofday(&t, NULL);
-    return (double)t.tv_sec + 1e-6 * (double)t.tv_usec;
-#endif
-}
-
-// A counter that costs some ten nanoseconds to read; start and stop compare it with the clock.
-static uint64_t kit_profiler__ticks(void) {
-#if (defined(__x86_64__) || defined(__i386__)) && defined(__GNUC__) && !defined(__TINYC__)
-    return __builtin_ia32_rdtsc();
-#elif defined(__aarch64__) && defined(__GNUC__)
-    uint64_t t;
-    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(t));
-    return t;
-#else
-    return (uint64_t)(1e6 * kit_profiler__clock());
-#endif
-}
-
 enum { KIT_PROFILER__CACHE = 1 << 11, KIT_PROFILER__FRAMES = 1 << 14 };
 
 #if defined(_MSC_VER) && !defined(__clang__)
@@ -182,12 +154,21 @@ typedef struct kit_profiler__list_t {
     int64_t count, room;
 } kit_profiler__list_t;
 
+typedef struct kit_profiler__moment_t {
+    uint64_t ticks;
+    double clock; // seconds
+} kit_profiler__moment_t;
+
 struct kit_profiler_t {
     tensor_profiler_t hears;
     kit_profiler_t *outer; // was listening when this one started, and hears what this one hears
     uint64_t begin, end, call_begin;
     uint64_t spent; // up to here, frames have their time
-    double clock, rate;    // seconds; seconds per tick
+    uint64_t latest; // ticks
+    int counts;      // ticks are of the processor's counter
+    kit_profiler__moment_t start;
+    double rate;           // seconds per tick
+    int64_t size[TENSOR_DTYPE_COUNT];
     int64_t lost, stamped; // calls there was no memory for; calls before `stamped` know their line
     kit_profiler__list_t calls, frames, spans, nodes, names, taken;
     kit_profiler_marks_t marks;
@@ -201,15 +182,19 @@ struct kit_profiler_t {
 
 #define KIT_PROFILER__AT(p, list, type, i) (((kit_profiler__##type##_t *)(p)->list.at)[i])
 
+// Makes room for at least one more item.   -> 0 = no memory
+static int kit_profiler__grow(kit_profiler__list_t *list, size_t size) {
+    int64_t room = list->room ? 2 * list->room : 256;
+    void *grown = (uint64_t)room > SIZE_MAX / size ? NULL : realloc(list->at, (size_t)room * size);
+    if (!grown) { return 0; }
+    list->at = grown;
+    list->room = room;
+    return 1;
+}
+
 // Room for one more item.   -> it, zeroed; NULL = no memory
 static void *kit_profiler__add(kit_profiler__list_t *list, size_t size) {
-    if (list->count == list->room) {
-        int64_t room = list->room ? 2 * list->room : 256;
-        void *grown = (uint64_t)room > SIZE_MAX / size ? NULL : realloc(list->at, (size_t)room * size);
-        if (!grown) { return NULL; }
-        list->at = grown;
-        list->room = room;
-    }
+    if (list->count == list->room && !kit_profiler__grow(list, size)) { return NULL; }
     return memset((char *)list->at + (size_t)list->count++ * size, 0, size);
 }
 
@@ -260,12 +245,8 @@ static int32_t kit_profiler__name(kit_profiler_t *p, const char *text) {
     return (int32_t)p->names.count - 1;
 }
 
-// The same for a literal, which mostly has the text that its address had before; not where the program has
-// loaded a library again.
-static int32_t kit_profiler__literal(kit_profiler_t *p, const char *text, int is_site) {
-    size_t at = ((uintptr_t)text ^ ((uintptr_t)text >> 11)) % KIT_PROFILER__CACHE;
+static int32_t kit_profiler__new_literal(kit_profiler_t *p, const char *text, int is_site, size_t at) {
     const char *shown = text, *slash;
-    if (p->cache[at].text == text && !strcmp(p->cache[at].copy, text)) { return p->cache[at].name; }
     if (is_site) { // the name of a function and a byte 1, a path, "file.c:41"
         if (strchr(text, 1)) { shown = strchr(text, 1) + 1; }
         while ((slash = strpbrk(shown, "/\\")) != NULL) { shown = slash + 1; }
@@ -275,6 +256,24 @@ static int32_t kit_profiler__literal(kit_profiler_t *p, const char *text, int is
     return p->cache[at].name = kit_profiler__name(p, shown);
 }
 
+// strcmp == 0, for names of ops, which are short.
+static inline int kit_profiler__same(const char *a, const char *b) {
+    for (; *a && *a == *b; a++) { b++; }
+    return *a == *b;
+}
+
+// The same for a literal, which mostly has the text that its address had before; not where the program has
+// loaded a library again.
+static inline int32_t kit_profiler__literal(kit_profiler_t *p, const char *text, int is_site) {
+    size_t at = ((uintptr_t)text ^ ((uintptr_t)text >> 11)) % KIT_PROFILER__CACHE;
+    if (p->cache[at].text == text) {
+        const char *copy = p->cache[at].copy;
+        if (is_site ? !strcmp(copy, text) : kit_profiler__same(copy, text)) { return p->cache[at].name; }
+    }
+    return kit_profiler__new_literal(p, text, is_site, at);
+}
+
+#include "profiler_clock.h"
 #include "profiler_tree.h"
 
 // Reads the time between marks, until so many are left.
@@ -329,28 +328,31 @@ static void kit_profiler__begin(void *user, const tensor_profiler_call_t *call) 
     kit_profiler_t *p = (kit_profiler_t *)user;
     if (p->outer) { kit_profiler__begin(p->outer, call); }
     if (p->marks.mark) { kit_profiler__before(p, call); }
-    p->call_begin = kit_profiler__ticks();
+    p->call_begin = kit_profiler__ticks(p);
 }
 
 static void kit_profiler__end(void *user, const tensor_profiler_call_t *call) {
-    uint64_t end = kit_profiler__ticks();
     kit_profiler_t *p = (kit_profiler_t *)user;
-    kit_profiler__spend(p, end);
+    uint64_t end = kit_profiler__ticks(p);
     if (p->outer) { kit_profiler__end(p->outer, call); }
     int32_t op = kit_profiler__literal(p, call->op, 0);
-    kit_profiler__call_t *c = op < 0 ? NULL : (kit_profiler__call_t *)kit_profiler__add(&p->calls, sizeof *c);
-    p->lost += !c;
-    if (!c) { return; }
-    double bytes = 0;
+    kit_profiler__list_t *calls = &p->calls;
+    if (op < 0 || (calls->count == calls->room && !kit_profiler__grow(calls, sizeof(kit_profiler__call_t)))) {
+        p->lost++;
+        return;
+    }
+    int64_t bytes = 0;
     for (int i = 0; i < call->inputs + call->outputs; i++) {
         tensor_profiler_operand_t o = tensor_profiler_operand(call, i);
-        if (o.dtype != TENSOR_DTYPE_NONE) { bytes += (double)o.numel * (double)tensor_dtype_size(o.dtype); }
+        if (o.dtype != TENSOR_DTYPE_NONE) { bytes += o.numel * p->size[o.dtype]; }
     }
+    int32_t product = KIT_PROFILER__AT(p, names, name, op).product;
+    kit_profiler__call_t *c = &KIT_PROFILER__AT(p, calls, call, calls->count++);
     c->begin = p->call_begin;
     c->end = end;
     c->live = call->live_bytes;
     c->bytes = (float)bytes;
-    c->flops = (float)kit_profiler__flops(KIT_PROFILER__AT(p, names, name, op).product, call);
+    c->flops = (float)kit_profiler__flops(product, call);
     c->op = op;
     c->line = p->pass >= 0 ? KIT_PROFILER__AT(p, spans, span, p->pass).line : -1;
     c->frame = p->frame;
@@ -369,7 +371,7 @@ static void kit_profiler__site(void *user, const char *site) {
 
 static void kit_profiler__range(void *user, const char *name) {
     kit_profiler_t *p = (kit_profiler_t *)user;
-    uint64_t now = kit_profiler__ticks();
+    uint64_t now = kit_profiler__ticks(p);
     if (p->outer) { kit_profiler__range(p->outer, name); }
     kit_profiler__leave(p, now);
     if (name) {
@@ -381,7 +383,7 @@ static void kit_profiler__range(void *user, const char *name) {
 
 static void kit_profiler__pass(void *user, int begins) {
     kit_profiler_t *p = (kit_profiler_t *)user;
-    uint64_t now = kit_profiler__ticks();
+    uint64_t now = kit_profiler__ticks(p);
     if (p->outer) { kit_profiler__pass(p->outer, begins); }
     kit_profiler__leave(p, now);
     if (begins) {
@@ -395,7 +397,7 @@ static void kit_profiler__backward(void *user, uint64_t node, const char *op, co
     kit_profiler_t *p = (kit_profiler_t *)user;
     if (p->outer) { kit_profiler__backward(p->outer, node, op, site); }
     if (p->pass < 0) { return; } // it began before the profiler
-    kit_profiler__leave(p, kit_profiler__ticks());
+    kit_profiler__leave(p, kit_profiler__ticks(p));
     kit_profiler__span_t *s = &KIT_PROFILER__AT(p, spans, span, p->pass);
     int32_t frame = kit_profiler__frame_of(p, node);
     s->frame = kit_profiler__mirror(p, frame < 0 ? s->base : frame, s->base);
@@ -416,6 +418,9 @@ kit_profiler_t *kit_profiler_start(void) {
     tensor_profiler_t hears = {p, kit_profiler__begin, kit_profiler__end, kit_profiler__site,
                                kit_profiler__range, kit_profiler__backward, NULL, kit_profiler__pass};
     p->hears = hears;
+    for (int k = 0; k < TENSOR_DTYPE_COUNT; k++) {
+        p->size[k] = (int64_t)tensor_dtype_size((tensor_dtype_t)k);
+    }
     p->span = p->pass = -1;
     p->from = -1;
     kit_profiler__record(p, -1);
@@ -423,15 +428,14 @@ kit_profiler_t *kit_profiler_start(void) {
     p->outer = kit_profiler__latest;
     kit_profiler__latest = p;
     tensor_profiler_set(&p->hears);
-    p->clock = kit_profiler__clock();
-    p->begin = p->spent = kit_profiler__ticks();
+    kit_profiler__set_off(p, kit_profiler__counts());
     return p;
 }
 
 void kit_profiler_stop(kit_profiler_t *p) {
     if (!p || !p->running) { return; }
-    p->end = kit_profiler__ticks();
-    p->rate = (kit_profiler__clock() - p->clock) / (double)(p->end > p->begin ? p->end - p->begin : 1);
+    p->end = kit_profiler__ticks(p);
+    p->rate = kit_profiler__rate(p, p->start);
     kit_profiler__spend(p, p->end);
     kit_profiler_t **at = &kit_profiler__latest;
     while (*at && *at != p) { at = &(*at)->outer; }

@@ -175,7 +175,8 @@ static void kit_profiler__devices(const kit_profiler_t *p, FILE *file) {
 int kit_profiler_trace(kit_profiler_t *p, const char *path) {
     kit_profiler_stop(p); // first: opening a file takes time
     if (!p) { return (tensor_raise)(TENSOR_ERR_OWNER, "kit_profiler_trace: the profiler is NULL"); }
-    FILE *file = path ? kit_file__open(path, "wb") : NULL;
+    kit_file__new_t whole = kit_file__begin(path);
+    FILE *file = whole.f;
     if (file) {
         fputs("{\"traceEvents\":[{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{}}", file);
     }
@@ -195,7 +196,7 @@ int kit_profiler_trace(kit_profiler_t *p, const char *path) {
     }
     if (file) { kit_profiler__devices(p, file); }
     if (file) { fputs("\n]}\n", file); }
-    return kit_file__finish(file, path);
+    return kit_file__finish(&whole, 1);
 }
 
 #endif

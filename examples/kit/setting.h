@@ -25,6 +25,9 @@ int kit_setting(const char *name, int otherwise, int least, int most);
 //   -> as kit_setting
 int kit_whole(const char *name, const char *text, int otherwise, int least, int most);
 
+// The same for a number that need not be whole, as 0.7; NaN is none.
+double kit_real(const char *name, const char *text, double otherwise, double least, double most);
+
 // Raises "what: why". The error has no line, because the program made no mistake.
 //   why     NULL = what the system says of its last refusal, as in "notes.txt: No such file or directory"
 //   -> code;  errors the one raised
@@ -71,6 +74,17 @@ int kit_whole(const char *name, const char *text, int otherwise, int least, int 
     if (end != text && *end == 0 && value >= least && value <= most) { return (int)value; }
     char why[200];
     snprintf(why, sizeof why, "\"%.80s\" is not a whole number of %d to %d", text, least, most);
+    kit_refuse(TENSOR_ERR_FORMAT, name, why);
+    return otherwise;
+}
+
+double kit_real(const char *name, const char *text, double otherwise, double least, double most) {
+    if (!text || !*text) { return otherwise; }
+    char *end;
+    const double value = strtod(text, &end);
+    if (end != text && *end == 0 && value >= least && value <= most) { return value; }
+    char why[200];
+    snprintf(why, sizeof why, "\"%.80s\" is not a number of %g to %g", text, least, most);
     kit_refuse(TENSOR_ERR_FORMAT, name, why);
     return otherwise;
 }

@@ -374,7 +374,11 @@ int (kit_shared_run)(const char *program, const char *name, int n, kit_shared_jo
     fflush(NULL);                                   // or each child writes it again
     for (int k = 0; k < n; k++) {
         child[k] = fork();
-        if (child[k] == 0) { _exit(job(name, k) != 0); }
+        if (child[k] == 0) {
+            const int status = job(name, k) != 0;
+            fflush(NULL);                           // what the job has printed, which _exit does not
+            _exit(status);
+        }
     }
     for (int k = 0; k < n; k++) { failed += !kit_shared__succeeds(child[k]); }
     return failed;

@@ -99,7 +99,10 @@ static int kit_unicode__within(const uint16_t *runs, size_t n, int32_t c) {
 
 size_t kit_unicode_decode(const unsigned char *p, size_t n, int32_t *code) {
     static const int32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t size = p[0] < 0x80 ? 1 : p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
+    size_t size = 1;
+    if (p[0] >= 0x80) { size = 2; }
+    if (p[0] >= 0xE0) { size = 3; }
+    if (p[0] >= 0xF0) { size = 4; }
     *code = size == 1 ? p[0] : p[0] & (0x7F >> size);
     for (size_t k = 1; k < size && size <= n; k++) {
         if ((p[k] & 0xC0) != 0x80) { size = n + 1; }

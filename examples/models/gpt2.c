@@ -17,11 +17,11 @@ int main(int argc, char **argv) {
         fprintf(stderr, "use: gpt2 FOLDER TEXT [WORDS [TEMPERATURE]]\n");
         return 1;
     }
-    char path[3][400];
+    static char path[3][4200];      // longer than names that a system opens
     static const char *const names[3] = {"model.safetensors", "vocab.json", "merges.txt"};
     for (int i = 0; i < 3; i++) { snprintf(path[i], sizeof path[i], "%s/%s", argv[1], names[i]); }
     const int64_t more = kit_whole("WORDS", argc > 3 ? argv[3] : NULL, 40, 1, 1000);
-    const double temperature = argc > 4 ? atof(argv[4]) : 0;
+    const double temperature = kit_real("TEMPERATURE", argc > 4 ? argv[4] : NULL, 0, 0, 1000);
     if (!tensor_ok()) { return tensor_shutdown() != 0; }
     kit_tokenizer_t *tokenizer = kit_gpt2_read(path[1], path[2]);
     const gpt2_config_t config = tokenizer ? gpt2_config_of(path[0]) : gpt2_small();

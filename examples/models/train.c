@@ -42,7 +42,7 @@ static double megabytes(const char *what) {
 // Grey pictures of an IDX file as the batch b has its: enlarged, in three colors, or 784 numbers.
 static void put_pictures(zoo_batch_t *b, const char *folder, int64_t step) {
     static tensor_t *all, *labels; // read once
-    char path[400];
+    static char path[4200];         // longer than names that a system opens
     snprintf(path, sizeof path, "%s/train-images-idx3-ubyte", folder);
     if (!all) { all = tensor_keep(nn_read_idx(path)); }
     snprintf(path, sizeof path, "%s/train-labels-idx1-ubyte", folder);
@@ -71,7 +71,7 @@ static int64_t *number_words(const char *path, int64_t *count, int64_t limit) {
     char *line = NULL;
     size_t letters = 0;
     FILE *f = fopen(path, "rb");
-    while (f && getline(&line, &letters, f) > 0) {
+    while (f && tensor_ok() && getline(&line, &letters, f) > 0) {
         for (char *w = strtok(line, " \t\r\n"); w; w = strtok(NULL, " \t\r\n")) {
             if (*count == room) {
                 room = room ? 2 * room : 4096;
@@ -182,7 +182,7 @@ int main(int argc, char **argv) {
         const double begin = now();
         const double loss = tensor_item(zoo_step(&j));
         seconds[step] = now() - begin;
-        printf("step %d loss %.4f\n", step + 1, loss);
+        if (tensor_ok()) { printf("step %d loss %.4f\n", step + 1, loss); }
     }
     tensor_scope_end(scope);
     if (getenv("SAVE") && tensor_ok()) { nn_save(getenv("SAVE"), j.net); }

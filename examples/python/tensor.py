@@ -11,10 +11,12 @@
         t.nn.step(opt)
 
 tensor_NAME is t.NAME and a method of Tensor, nn_NAME is t.nn.NAME, TENSOR_NAME is t.NAME. A shape or a list is one
-argument, a list: t.zeros([2, 3]), t.cat([a, b], 0). Options have their names in C. An error of the library is raised
-as t.Error. A Tensor keeps its tensor and frees it with the last reference; modules and optimizers live until
-t.nn.free and t.nn.optimizer_free. numpy.from_dlpack and torch.from_dlpack take a Tensor, t.from_dlpack takes theirs;
-both sides then have the same memory. Needs cffi, and a C compiler ($CC) whose preprocessor reads the headers.
+argument, a list: t.zeros([2, 3]), t.cat([a, b], 0). Options have their names in C. shape and grad are attributes, the
+others are calls: x.dtype(), x.T(). x[1] selects, x[":, 1"] slices. An error of the library is raised as t.Error. A Tensor
+keeps its tensor and frees it with the last reference; modules and optimizers live until t.nn.free and
+t.nn.optimizer_free. numpy.from_dlpack and torch.from_dlpack take a Tensor, t.from_dlpack takes theirs, and then both
+have the same memory; t.from_dlpack(np.array([1., 2.], np.float32)) makes one of a list. Needs cffi, and a C compiler
+($CC) whose preprocessor reads the headers.
 """
 import ctypes           # for Python's own C functions alone: they need its lock, which cffi gives up in a call
 import functools
@@ -102,7 +104,7 @@ def _given(value):
     return ffi.NULL if value is None else value
 
 
-def _arguments(params, args, options):
+def _arguments(name, params, args, options):
     """Arguments as in C: a list is a pointer, and the count after it is its length."""
     given, rest, length = [], list(args), None
     for word in params:
@@ -115,7 +117,9 @@ def _arguments(params, args, options):
         elif word == "dtype":
             value = lib.tensor_get_default_dtype()
         else:
-            raise TypeError("there is no argument " + word)
+            raise TypeError("%s: argument %s is missing" % (name, word))
+        if isinstance(value, int) and "int64_t *" in params[word]:
+            raise TypeError("%s: %s is one list, as in zeros([2, 3])" % (name, word))
         length = len(value) if isinstance(value, (list, tuple)) else None
         given.append(_given(value))
     if rest or options:
@@ -158,7 +162,7 @@ def _make(name):
     with_options = len(kinds) == 1 and kinds[0].cname.endswith("_args_t")
 
     def call(*args, **options):
-        given = _filled(name, kinds[0], args, options) if with_options else _arguments(params, args, options)
+        given = _filled(name, kinds[0], args, options) if with_options else _arguments(name, params, args, options)
         scope = lib.tensor_scope_begin()
         try:
             return _result(f(*given[:len(params)]))     # behind them: what a struct's members point to
@@ -197,7 +201,7 @@ def _operator(name):
 
 
 class Tensor(Handle):
-    __add__, __sub__, __mul__, __truediv__, __matmul__ = map(_operator, ("add", "sub", "mul", "div", "matmul"))
+    __add__, __sub__, __mul__, __truediv__, __pow__, __matmul__ = map(_operator, "add sub mul div pow matmul".split())
     __radd__, __rsub__, __rmul__ = map(_operator, ("add", "rsub", "mul"))
     __rtruediv__ = lambda self, number: self.reciprocal() * number
     __neg__ = _make("tensor_neg")
@@ -207,8 +211,10 @@ class Tensor(Handle):
     __getitem__ = lambda self, index: self.at(index) if isinstance(index, str) else self.select(0, index)
     __iter__ = lambda self: (self[k] for k in range(len(self)))
     __bool__ = lambda self: bool(self.item())           # of several elements: an error, as in PyTorch
+    __float__ = lambda self: float(self.item())
     __copy__ = lambda self: _result(self.pointer)       # another reference to the same tensor
     grad = property(_make("tensor_grad"))
+    shape = property(lambda self: tuple(lib.tensor_shape(self.pointer).dims[0:lib.tensor_ndim(self.pointer)]))
 
     def __deepcopy__(self, memo):
         if not self.is_leaf():
@@ -231,10 +237,8 @@ class Tensor(Handle):
         lib.tensor_to_string(self.pointer, text, len(text))
         return ffi.string(text).decode()
 
-    @property
-    def shape(self):
-        s = lib.tensor_shape(self.pointer)
-        return tuple(s.dims[0:s.ndim])
+    def __array__(self, *dtype, **copy):
+        return __import__("numpy").from_dlpack(self).__array__(*dtype, **copy)
 
     def __dlpack_device__(self):
         device = lib.tensor_device(self.pointer)
@@ -254,11 +258,7 @@ class Tensor(Handle):
 _capsules = ((b"dltensor", b"used_dltensor", 56, "from_dlpack_unversioned"),
              (b"dltensor_versioned", b"used_dltensor_versioned", 16, "from_dlpack"))
 
-
-def _python(name, result, *arguments):
-    return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
-
-
+_python = lambda name, result, *arguments: ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
 _capsule_new = _python("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 _capsule_is = _python("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
 _capsule_pointer = _python("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)

@@ -108,6 +108,22 @@ static void pointwise_rows_of(int dtype, const std::string &name) {
     row("sum of columns" + end, [&] { return reduce(at, column.o, x.o, 1, REDUCE_SUM, scratch.o.data); });
     row("softmax" + end, [&] { return softmax(at, y.o, x.o, 64, 1024, false); });
     row("softmax backward" + end, [&] { return softmax_backward(at, y.o, x.o, x.o, 64, 1024, false); });
+    // Rows that begin anywhere, and rows that no block holds in registers.
+    array_t odd(dtype, {64, 1001}), odd_y(dtype, {64, 1001}), wide(dtype, {4, 9001}), wide_y(dtype, {4, 9001});
+    row("softmax of 1001" + end, [&] { return softmax(at, odd_y.o, odd.o, 64, 1001, false); });
+    row("softmax backward of 1001" + end, [&] { return softmax_backward(at, odd_y.o, odd.o, odd.o, 64, 1001, false); });
+    row("softmax of 9001" + end, [&] { return softmax(at, wide_y.o, wide.o, 4, 9001, false); });
+    array_t label(TENSOR_I64, {64}), each(TENSOR_F32, {64}), weights(TENSOR_F32, {64}), lse(TENSOR_F32, {64});
+    array_t loss(TENSOR_F32, {1}), divisor(TENSOR_F32, {1});
+    const labels_t<float> q = {label.o.data, nullptr, TENSOR_I64, false, -100, 0};
+    row("cross entropy of 1001" + end, [&] {
+        float *const to[] = {(float *)loss.o.data, (float *)each.o.data, (float *)weights.o.data, (float *)lse.o.data,
+                             (float *)divisor.o.data};
+        if (dtype == TENSOR_BF16) {
+            return cross_entropy(at, to[0], to[1], to[2], to[3], to[4], (const bf16 *)odd.o.data, q, 64, 1001, true);
+        }
+        return cross_entropy(at, to[0], to[1], to[2], to[3], to[4], (const float *)odd.o.data, q, 64, 1001, true);
+    });
     row("layer_norm" + end, [&] {
         return layer_norm(at, y.o, scratch.o.data, (char *)scratch.o.data + 8192, x.o, weight.o.data, weight.o.data, 64,
                           1024, 1e-5, false);

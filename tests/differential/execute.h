@@ -137,7 +137,37 @@ TEST_FN int custom_backward(tensor_function_ctx_t *c, tensor_t *g, tensor_t **gr
     if (tensor_needs_input_grad(c, 1)) grads[1] = tensor_add(tensor_mul(tensor_mul(x, x), g), h);
     return 0;
 }
-static const tensor_function_t custom = {"custom", custom_forward, custom_backward, NULL};
+// The same, whose second result has no gradient.
+TEST_FN tensor_t *half_forward(tensor_function_ctx_t *c, tensor_t *const *in, int n) {
+    USE(tensor_mark_non_differentiable)(c, 1);
+    return custom_forward(c, in, n);
+}
+// x * x, of one input and one result
+TEST_FN tensor_t *square_forward(tensor_function_ctx_t *c, tensor_t *const *in, int n) {
+    (void)n;
+    tensor_save_for_backward(c, 0, in[0]);
+    return tensor_mul(in[0], in[0]);
+}
+TEST_FN int square_backward(tensor_function_ctx_t *c, tensor_t *g, tensor_t **grads, int n) {
+    (void)n;
+    grads[0] = tensor_mul(tensor_mul_scalar(tensor_saved(c, 0), 2), g);
+    return 0;
+}
+// x *= -2
+TEST_FN tensor_t *twice_forward(tensor_function_ctx_t *c, tensor_t *const *in, int n) {
+    (void)n;
+    if (USE(tensor_mark_dirty)(c, 0)) return in[0];
+    return tensor_mul_scalar_(in[0], -2);
+}
+TEST_FN int twice_backward(tensor_function_ctx_t *c, tensor_t *g, tensor_t **grads, int n) {
+    (void)c, (void)n;
+    grads[0] = tensor_mul_scalar(g, -2);
+    return 0;
+}
+static const tensor_function_t custom = {"custom", custom_forward, custom_backward, NULL},
+                               half = {"half", half_forward, custom_backward, NULL},
+                               square = {"square of the user", square_forward, square_backward, NULL},
+                               twice = {"twice", twice_forward, twice_backward, NULL};
 
 // ---- modules and optimizers ----
 
@@ -146,6 +176,28 @@ TEST_FN tensor_t *two_indices(void) {
     static const int64_t list[2] = {3, 1};
     int64_t n = 2;
     return tensor_from_n(list, TENSOR_I64, &n, 1);
+}
+TEST_FN tensor_t *two_lengths(void) {
+    return tensor_to(two_indices(), TENSOR_CPU);
+}
+TEST_FN tensor_t *one_index(int64_t k) {
+    int64_t n = 1;
+    return tensor_from_n(&k, TENSOR_I64, &n, 1);
+}
+TEST_FN tensor_t *two_labels(void) {
+    static const int64_t list[4] = {3, 1, -1, 0}, dims[2] = {1, 4};
+    return tensor_from_n(list, TENSOR_I64, dims, 2);
+}
+// 1 where x > 0, else -1
+TEST_FN tensor_t *signs(tensor_t *x) {
+    tensor_t *above = tensor_to(tensor_gt_scalar(x, 0), (int)tensor_dtype(x));
+    return tensor_sub_scalar(tensor_mul_scalar(above, 2), 1);
+}
+TEST_FN tensor_t *masked_as(tensor_t *x) {
+    return tensor_to(tensor_to(USE(nn_generate_square_subsequent_mask)(3), (int)tensor_dtype(x)), (int)tensor_device(x));
+}
+TEST_FN tensor_t *ends(tensor_state_t s) {
+    return tensor_cat(0, tensor_flatten(s.y, 0, -1), tensor_flatten(s.h, 0, -1), tensor_flatten(s.c, 0, -1));
 }
 TEST_FN tensor_t *unpooled(nn_module_t *m, tensor_pair_t p) {
     return USE(nn_max_unpool_forward)(m, p.values, p.indices, NULL);
@@ -577,7 +629,12 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
                 }
             break;
         }
-        case DO_backward: USE(tensor_backward_with)(in[0], weights_of(in[0]), (int)step->i[0]); break;
+        case DO_backward:
+            if (step->ni > 1 && step->i[1])
+                USE(tensor_backward)(in[0]);
+            else
+                USE(tensor_backward_with)(in[0], weights_of(in[0]), (int)step->i[0]);
+            break;
         case DO_module: {
             nn_module_t *m, *kept, *other;
             tensor_t *weight[1] = {NULL};
@@ -641,9 +698,13 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             nout = 1;
             break;
         case DO_custom:
-            USE(tensor_apply_n)(&custom, NULL, in, 2, out, 2);
-            nout = 2;
+            nout = step->i[0] == CUSTOM_ONE ? 1 : 2;
+            if (nout == 1)
+                out[0] = USE(tensor_apply)(&square, NULL, in, 1);
+            else
+                USE(tensor_apply_n)(step->i[0] == CUSTOM_HALF ? &half : &custom, NULL, in, 2, out, 2);
             break;
+        case DO_custom_: out[nout++] = tensor_apply(&twice, NULL, in, 1); break;
         default:
             if (!tensor_numel(in[0])) return 0;
             if (s->setting->device) { // no address of the host: the same by a view of the one element

@@ -9,7 +9,7 @@ static state_t generating;
 static trace_t generated;
 static program_t *draft;
 static int main_dtype;
-static long n_tried, n_errors_kept;
+static long n_tried, n_errors_kept, n_of_module[MODULES], n_of_optimizer[OPTIMIZERS];
 static int constants;                   // leaves want no gradient: the last try of an op in place
 
 static const setting_t plain_setting = {"default", NULL, 1, 0, 0};
@@ -62,6 +62,8 @@ TEST_FN int push(step_t *s) {
     draft->values += s->nout;
     draft->step[draft->n++] = *s;
     if (s->what < NOPS) ops[s->what].seen += ok;
+    if (is(s, DO_module)) n_of_module[s->i[0]] += ok;
+    if (is(s, DO_optimize)) n_of_optimizer[s->i[0]] += ok;
     return ok;
 }
 TEST_FN int pushed(void) {
@@ -455,6 +457,7 @@ TEST_FN void other_statement(void) {
         s.ni = 1, s.i[0] = chance(80) ? TENSOR_RETAIN_GRAPH : chance(50) ? TENSOR_CREATE_GRAPH : 0;
         for (x = 0; x < draft->n; x++) // a leaf whose scope ended could not give up its gradient any more
             if (is(&draft->step[x], DO_end) || is(&draft->step[x], DO_reset)) s.i[0] &= ~TENSOR_CREATE_GRAPH;
+        if (s.in[0] >= 0 && value(s.in[0])->numel == 1 && chance(50)) s.ni = 2, s.i[0] = 0, s.i[1] = 1;
         break;
     case DO_set_grad:
         s.nin = 2, s.in[0] = any_value(LEAF_GRAD), s.in[1] = any_value(REAL_VALUE);
@@ -464,6 +467,11 @@ TEST_FN void other_statement(void) {
     case DO_custom:
         s.nin = 2, s.in[0] = any_value(REAL_VALUE), s.in[1] = any_value(REAL_VALUE);
         if (s.in[1] < 0) return;
+        if (k == DO_custom) s.ni = 1, s.i[0] = below(CUSTOMS);
+        break;
+    case DO_custom_:
+        s.nin = 1, s.in[0] = any_value(chance(60) ? INNER_GRAD : REAL_VALUE);
+        if (s.in[0] < 0 || laps_over(value(s.in[0]))) return;
         break;
     case DO_poke:
         s.nin = 1, s.in[0] = any_value(REAL_VALUE);

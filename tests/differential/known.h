@@ -208,6 +208,22 @@ static known_t knowns[] = {
     {"", "is a view and its base or another view of its base has been modified inplace",
      "one of several views may be read after a change of its base", 0},
     {"addr", "must have the same dtype", "operands of several dtypes promote", 0},
+    {"chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w "
+     "shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v "
+     "shifted_chebyshev_polynomial_w hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l "
+     "legendre_polynomial_p scaled_modified_bessel_k0 scaled_modified_bessel_k1",
+     "requires grad 1, leaf 0 against 0, 1", "more gradients than PyTorch has", 0},
+    {"var var_dim var_dims std std_dim std_dims var_mean std_mean var_mean_dims std_mean_dims backward grad",
+     "is -inf against inf", "slopes where no degree of freedom is left: PyTorch leaves out their sign", 0},
+    {"linalg_householder_product ormqr", "nan against", "a NaN among the reflections reaches every column", 0},
+    {"bessel_y0 bessel_y1", "0 against -nan", "PyTorch at fault: 0 at inf", 0},
+    {"bessel_y0 bessel_y1", "0 against nan", "PyTorch at fault: 0 at inf", 0},
+    {"optimize", "ZeroDivisionError", "PyTorch at fault: Adafactor of no elements", 0},
+    {"geqrf", "requires grad 0, leaf 1 against 1, 0", "what has no gradient does not require one", 0},
+    {"svd_lowrank pca_lowrank", "element", "by random projections", 0},
+    {"custom_", "requires grad 1, leaf", "the result is the input that was changed", 0},
+    {"pow pow_ linalg_vander vander", "0 against -nan", "PyTorch at fault: the derivative of x^0 is 0 at 0, too", 0},
+    {"pow pow_ linalg_vander vander", "0 against nan", "PyTorch at fault: the derivative of x^0 is 0 at 0, too", 0},
     {"init", "is out of bounds for dimension 2 with size 0", "PyTorch at fault: dirac of a window of no elements", 0},
     {"clip_grads", "cannot compute the infinity norm on an empty tensor", "the norm of nothing is 0", 0},
     {"sign sign_ sgn sgn_", "nan against 0", "the sign of NaN is NaN", 0},
@@ -291,7 +307,7 @@ static int overwritten(const program_t *p, const trace_t *a, int at, const char 
         !uses(p, "linalg_lstsq"))
         return 0;
     return strstr(what, "gradient") || strstr(what, " by ") || strcmp(name, "grad") == 0 ||
-           (strstr(what, "element") && uses(p, "optimize"));
+           (strstr(what, "element") && (uses(p, "optimize") || strcmp(name, "clip_grads") == 0));
 }
 static int detached(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     (void)a, (void)at, (void)name;
@@ -450,6 +466,31 @@ static int shared_with_excluded(const program_t *p, const trace_t *a, int at, co
     }
     return there && strstr(what, "element") && (strcmp(name, "grad") == 0 || strstr(what, "gradient"));
 }
+static int bytes_of_atan2(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    int k, there = 0;
+    (void)at;
+    for (k = 0; k < p->n; k++) {
+        const step_t *s = &p->step[k];
+        const record_t *x = strncmp(name_of(s), "atan2", 5) == 0 && s->in[0] >= 0 ? made(a, s->in[0]) : NULL;
+        there |= x && x->dtype == TENSOR_U8;
+    }
+    return there && strstr(what, "element") &&
+           (strcmp(name, "grad") == 0 || strstr(what, "gradient") || strstr(what, " by "));
+}
+// PyTorch's ASGD takes a new learning rate one step later.
+static int rate_of_asgd(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    int k, there = 0;
+    (void)a, (void)at, (void)name;
+    for (k = 0; k < p->n; k++)
+        there |= is(&p->step[k], DO_optimize) && strcmp(optimizer_names[p->step[k].i[0]], "asgd") == 0;
+    return there && strstr(what, "element");
+}
+// PyTorch takes functions that have no derivative there for constants.
+static int constant_there(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    const step_t *s = step_at(p, a, at);
+    return s && s->via && strstr(what, "element") && strstr(what, "against 0") &&
+           (strstr(name, "_polynomial_") || strncmp(name, "scaled_modified_bessel_k", 24) == 0);
+}
 // The inverse of what is singular except for rounding errors.
 static int singular(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     const step_t *s = step_at(p, a, at);
@@ -522,6 +563,8 @@ static struct {
     {detached, detaching, "detach_: what hooks and views still hold", 0},
     {bytes, NULL, "conversions to u8 saturate", 0},
     {bytes_negated, NULL, "PyTorch at fault: -target of u8 wraps", 0},
+    {rate_of_asgd, optimizing, "ASGD takes a new learning rate at once, PyTorch one step later", 0},
+    {bytes_of_atan2, NULL, "PyTorch at fault: the derivative of atan2 negates a, which wraps for u8", 0},
     {cut_mean, NULL, "PyTorch at fault: lp_pool of integers loses the fraction of their mean", 0},
     {equal_elements, NULL, "which of equal elements is meant is not said", 0},
     {hooked, hooking, "autograd_grad gives hooked gradients", 0},
@@ -540,6 +583,7 @@ static struct {
     {no_distance, NULL, "the slope between samples that are no distance apart", 0},
     {shared_with_excluded, NULL, "PyTorch at fault: what index_reduce excludes takes a share of the gradient", 0},
     {nothing_to_index, NULL, "an index is looked at where x has no elements, too", 0},
+    {constant_there, NULL, "more gradients than PyTorch has", 0},
     {singular, NULL, "the inverse of what is singular except for rounding errors", 0},
 };
 

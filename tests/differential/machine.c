@@ -407,8 +407,12 @@ TEST_FN int was_called(const char *name) {
         if (strcmp(used_names[k], name) == 0) return 1;
     if (strncmp(name, "nn_", 3) == 0) {
         n = strlen(name);
-        for (k = 0; k < nused && n > 5 && strcmp(name + n - 5, "_with") == 0; k++)
-            if (strncmp(used_names[k], name, n - 5) == 0 && !used_names[k][n - 5]) return 1;
+        if (n > 5 && strcmp(name + n - 5, "_with") == 0)
+            n -= 5;
+        else if (n > 2 && strcmp(name + n - 2, "_n") == 0)
+            n -= 2;
+        for (k = 0; k < nused; k++)
+            if (strncmp(used_names[k], name, n) == 0 && !used_names[k][n]) return 1;
         return 0;
     }
     snprintf(base, sizeof base, "%s", name + 7);
@@ -425,9 +429,13 @@ TEST_FN int was_called(const char *name) {
     return k < NOPS && ops[k].seen > 0;
 }
 enum { PUBLIC = (int)(sizeof public_names / sizeof public_names[0]) };
-TEST_FN int is_exception(const char *name) {
+// The options of a call that gives none: calls fill theirs by the same list (NN__FILL_DEFAULTS).
+TEST_FN int is_defaults(const char *name) {
     size_t length = strlen(name);
-    int except = length > 9 && strcmp(name + length - 9, "_defaults") == 0, j;
+    return length > 9 && strcmp(name + length - 9, "_defaults") == 0;
+}
+TEST_FN int is_exception(const char *name) {
+    int except = 0, j;
     for (j = 0; j < (int)(sizeof exceptions / sizeof exceptions[0]); j++)
         except |= listed(exceptions[j].names, name);
     return except;
@@ -469,15 +477,19 @@ TEST_FN void exceptions_are_tested(void) {
 }
 TEST_FN int all_called(void) {
     int k;
+    for (k = 0; k < MODULES; k++)
+        if (!n_of_module[k]) return 0;
     for (k = 0; k < PUBLIC; k++)
-        if (!was_called(public_names[k]) && !is_exception(public_names[k])) return 0;
+        if (!was_called(public_names[k]) && !is_defaults(public_names[k]) && !is_exception(public_names[k])) return 0;
     return 1;
 }
 TEST_FN void coverage(void) {
-    int k, called = 0, excepted = 0, n = PUBLIC;
+    int k, called = 0, excepted = 0, defaults = 0, n = PUBLIC;
     for (k = 0; k < n; k++) {
         if (was_called(public_names[k]))
             called++;
+        else if (is_defaults(public_names[k]))
+            defaults++;
         else if (is_exception(public_names[k]))
             excepted++;
         else {
@@ -485,9 +497,13 @@ TEST_FN void coverage(void) {
             if (getenv("UNCALLED")) printf("uncalled %s\n", public_names[k]);
         }
     }
+    for (k = 0; k < MODULES; k++)
+        CHECK_MSG(n_of_module[k], "module %s: no program ran it without an error", module_names[k]);
+    for (k = 0; k < OPTIMIZERS; k++)
+        CHECK_MSG(n_of_optimizer[k], "optimizer %s: no program ran it without an error", optimizer_names[k]);
     CHECK(called > 0);
-    printf("%d public functions: %d called, %d exceptions (tests/differential/exceptions.def says why)\n", n,
-           called, excepted);
+    printf("%d public functions: %d called, %d _defaults of options, %d exceptions (tests/differential/exceptions.def "
+           "says why)\n", n, called, defaults, excepted);
 }
 TEST_FN void report(void) {
     int k;

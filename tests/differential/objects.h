@@ -396,6 +396,20 @@ TEST_FN void step_again(nn_optimizer_t *o, tensor_t *x) {
     nn_step(o);
     free(block);
 }
+// Limits that no gradient reaches, and a gradient that is taken away and given back.
+TEST_FN void limited_step(nn_optimizer_t *o, tensor_t *x) {
+    tensor_t *g = tensor_grad(x);
+    if (g && tensor_item_i64(tensor_all(tensor_isfinite(g)))) {
+        tensor_keep(g);
+        USE(nn_clip_grad_value)(o, 1e30);
+        USE(nn_clip_grad_norm)(o, 1e30);
+        USE(nn_zero_grad)(o);
+        CHECK(!tensor_grad(x));
+        tensor_set_grad(x, g);
+        tensor_free(g);
+    }
+    nn_step(o);
+}
 // The dtype that a module's floats have.
 TEST_FN tensor_dtype_t module_dtype(nn_module_t *m) {
     nn_named_list_t l = nn_state(m);
@@ -404,7 +418,8 @@ TEST_FN tensor_dtype_t module_dtype(nn_module_t *m) {
         if (is_real((int)tensor_dtype(l.item[k].tensor))) return tensor_dtype(l.item[k].tensor);
     return TENSOR_F32;
 }
-static void (*const ways_of_step[STEPS])(nn_optimizer_t *o, tensor_t *x) = {plain_step, scaled_step, group_step, step_again};
+static void (*const ways_of_step[STEPS])(nn_optimizer_t *o, tensor_t *x) = {plain_step, scaled_step, group_step, step_again,
+                                                                     limited_step};
 
 // ---- gradients and first values ----
 

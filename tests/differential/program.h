@@ -25,12 +25,13 @@ enum { MAX_STEPS = 64, MAX_VALUES = 256, MAX_RESULTS = 4, MAX_DEPTH = 6 };
     X(detach_, 1)                                                                                            \
     X(require, 2)  /* i: on */                                                                               \
     X(grad, 9)     /* of in[0] by the others; i: flags */                                                    \
-    X(backward, 6) /* i: flags */                                                                            \
+    X(backward, 6) /* i: flags, whether of a number alone */                                                 \
     X(clear, 1)    /* the gradient of a leaf */                                                              \
     X(set_grad, 1) /* of in[0] to in[1] */                                                                   \
     X(keep, 2)                                                                                               \
     X(set, 2)      /* a new handle gets in[0], then in[1] */                                                 \
-    X(custom, 3)   /* x * x * y and x + y, by a function of the user */                                      \
+    X(custom, 3)   /* x * x * y and x + y, by a function of the user; i: which */                            \
+    X(custom_, 1)  /* x *= -2, by a function of the user */                                                  \
     X(poke, 2)     /* the first element becomes f, by its address */                                         \
     X(module, 0)   /* i: which one of modules.def, whether in training, detour; in: what it is called on */  \
     X(optimize, 5) /* i: which one, how its second step is made; in: a leaf */                               \
@@ -91,7 +92,8 @@ static const char *const detour_names[] = {
     EACH_DETOUR(X)
 #undef X
 };
-enum { STEPS = 4 };     // ways of a step of an optimizer
+enum { STEPS = 5 };     // ways of a step of an optimizer
+enum { CUSTOM_TWO, CUSTOM_HALF, CUSTOM_ONE, CUSTOMS };  // HALF: x + y has no gradient; ONE: x * x alone
 enum { CLIP_NORM, CLIP_LARGEST, CLIP_VALUE, CLIP_BY_TOTAL, TOTAL_NORM, CLIPS };
 enum {
     INIT_CONSTANT,
@@ -556,11 +558,16 @@ TEST_FN void write_c(FILE *f, const program_t *p) {
                     s->out, x, s->out, s->in[1]);
             break;
         case DO_custom:
-            fprintf(f, "tensor_t *o%d[2]; tensor_apply_n(&custom, NULL, ", s->out);
+            if (s->i[0] == CUSTOM_ONE) {
+                fprintf(f, "tensor_t *x%d = tensor_apply(&square, NULL, &x%d, 1);\n", s->out, x);
+                break;
+            }
+            fprintf(f, "tensor_t *o%d[2]; tensor_apply_n(&%s, NULL, ", s->out, s->i[0] == CUSTOM_HALF ? "half" : "custom");
             c_values(f, s->in, 2);
             fprintf(f, ", 2, o%d, 2); tensor_t *x%d = o%d[0], *x%d = o%d[1];\n", s->out, s->out, s->out,
                     s->out + 1, s->out);
             break;
+        case DO_custom_: fprintf(f, "tensor_t *x%d = tensor_apply(&twice, NULL, &x%d, 1);\n", s->out, x); break;
         case DO_module:
             fprintf(f, "tensor_t *x%d = /* modules.def: %s%s, %s */ (x%d);\n", s->out, module_names[s->i[0]],
                     s->i[1] ? ", in training" : "", detour_names[s->i[2]], x);

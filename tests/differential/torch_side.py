@@ -144,6 +144,39 @@ class Custom(torch.autograd.Function):
         return (x * y * 2 * g + h).sum_to_size(x.shape), (x * x * g + h).sum_to_size(y.shape)
 
 
+class Half(Custom):
+    """The same, whose second result has no gradient."""
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        z = x + y
+        ctx.mark_non_differentiable(z)
+        return x * x * y, z
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        return ctx.saved_tensors[0] * 2 * g
+
+
+class Twice(torch.autograd.Function):
+    """x *= -2"""
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(-2)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * -2
+
+
 def read_modules():
     """(name, module, call) of modules.def, and its optimizers"""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "modules.def")
@@ -373,7 +406,7 @@ class Machine:
                                     create_graph=bool(s.i[0] & 2), allow_unused=True)
             return [None if t is None else t.clone(memory_format=torch.contiguous_format) for t in y]
         elif name == "backward":
-            x[0].backward(weights(x[0]), retain_graph=True if s.i[0] & 3 else None, create_graph=bool(s.i[0] & 2))
+            x[0].backward(None if len(s.i) > 1 and s.i[1] else weights(x[0]), retain_graph=True if s.i[0] & 3 else None, create_graph=bool(s.i[0] & 2))
         elif name == "clear":
             x[0].grad = None
         elif name == "set_grad":
@@ -381,7 +414,11 @@ class Machine:
         elif name == "set":
             return [x[1]]
         elif name == "custom":
-            return list(Custom.apply(x[0], x[1]))
+            if s.i[0] == 2:
+                return [Square.apply(x[0])]
+            return list((Half if s.i[0] else Custom).apply(x[0], x[1]))
+        elif name == "custom_":
+            return [Twice.apply(x[0])]
         elif name == "module":
             return module(s, x[0])
         elif name == "optimize":

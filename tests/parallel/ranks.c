@@ -3,14 +3,33 @@
 #ifndef KIT_PARALLEL_BUCKET
 #define KIT_PARALLEL_BUCKET 4096
 #endif
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static long fails_in = -1; // how many allocations of this rank succeed before all fail; -1: none fails
+
+static int fails_now(void) {
+    if (fails_in > 0) {
+        fails_in--;
+        return 0;
+    }
+    return fails_in == 0;
+}
+
+static void *own_malloc(size_t bytes) { return fails_now() ? NULL : malloc(bytes); }
+static void *own_calloc(size_t n, size_t bytes) { return fails_now() ? NULL : calloc(n, bytes); }
+
+#define malloc own_malloc
+#define calloc own_calloc
 #define KIT_PARALLEL_IMPLEMENTATION
 #define KIT_MPI_IMPLEMENTATION
 #include "../../examples/kit/mpi.h"
-
-#include <signal.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
+#undef malloc
+#undef calloc
 
 #include "train.h"
 
@@ -117,6 +136,64 @@ static int large_sum(void) {
     return 1;
 }
 
+static void *library_alloc(void *user, size_t bytes, size_t alignment) {
+    void *block = NULL;
+    (void)user;
+    if (fails_now() || posix_memalign(&block, alignment, bytes)) { return NULL; }
+    return block;
+}
+
+static void library_free(void *user, void *block, size_t bytes, size_t alignment) {
+    (void)user, (void)bytes, (void)alignment;
+    free(block);
+}
+
+// Whether all ranks have failed, or none has (-1: some). Those that have failed have an error, the last rank its
+// own, and none has waited for the timeout.
+static int failed_together(int failed, double took) {
+    double sums[2];
+    int last = ranks.rank == ranks.size - 1, code = tensor_error_code();
+    int odd = took > 1 || failed != (code != 0) || (failed && (code == TENSOR_ERR_OUT_OF_MEMORY) != last);
+    if (odd) printf("rank %d: %g s, failed %d: %s\n", ranks.rank, took, failed, tensor_error_text());
+    tensor_clear_error();
+    if (kit_parallel_total(&ranks, failed, odd, sums) || sums[1] > 0) return -1;
+    if (sums[0] > 0 && sums[0] < ranks.size) return -1;
+    return sums[0] > 0;
+}
+
+// The last rank has no memory from the k-th thing on that an opening asks for, for each k: all ranks hear of it at
+// once, and the same ranks open what they could not open, and train.
+static int memory(void) {
+    int last = ranks.rank == ranks.size - 1, failed = 1, failures = 0;
+    nn_module_t *net = make_net(8, 0);
+    nn_optimizer_t *opt = nn_adam(net);
+    kit_parallel_t *p = NULL;
+    kit_collectives_t again = ranks;
+    double begin = MPI_Wtime();
+    fails_in = last ? 0 : -1;
+    failed = kit_mpi_ranks(&again, 2);
+    fails_in = -1;
+    if (!failed) puts("an opening without memory succeeds");
+    tensor_clear_error();
+    if (MPI_Wtime() - begin > 1 || kit_mpi_ranks(&ranks, 2)) return 1;
+    for (failed = 1; failed == 1; failures++) {
+        tensor_empty_cache();
+        begin = MPI_Wtime();
+        fails_in = last ? failures : -1;
+        p = kit_parallel_open(&ranks, net, opt, 0);
+        fails_in = -1;
+        failed = failed_together(p == NULL, MPI_Wtime() - begin);
+        if (failed) kit_parallel_close(p);
+    }
+    if (failed || failures < 8) printf("%d openings: not all ranks alike\n", failures);
+    int good = !failed && failures >= 8;
+    if (good) batch(p, net, 0, 32);
+    good = good && !kit_parallel_finish(p);
+    puts(good ? "good" : "wrong");
+    if (good) kit_parallel_close(p);
+    return tensor_error_code();
+}
+
 // The last rank starts MPI and goes no further; or all of them have MPI as the mode says.
 static void start_mpi(const char *mode) {
     int level, rank, size;
@@ -140,7 +217,9 @@ static void quiet(int code, const char *text, void *user) { (void)code, (void)te
 
 int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "even", *file = argc > 2 ? argv[2] : NULL;
+    tensor_allocator_t allocator = {library_alloc, library_free, NULL};
     out = stdout;
+    tensor_set_allocator(&allocator);
     tensor_set_error_handler(quiet, NULL);
     start_mpi(mode);
     if (kit_mpi_ranks(&ranks, !strcmp(mode, "speed") ? 60 : 2)) {
@@ -160,6 +239,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(mode, "frozen")) code = frozen();
     else if (!strcmp(mode, "cleared")) code = cleared();
     else if (!strcmp(mode, "masks")) code = masks(file);
+    else if (!strcmp(mode, "memory")) code = memory();
     else if (!strcmp(mode, "broken-large")) code = large_sum();
     else if (!strcmp(mode, "broken-gather")) code = late_gather();
     else if (!strncmp(mode, "broken-", 7)) code = broken(mode + 7);
