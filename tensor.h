@@ -2390,10 +2390,10 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 // one replay in slices. A slice ends before the call that would pass the budget, as far as its length is
 // known from the steps before; it makes one call at least, or some blocks of pointwise calls that run
 // together, or a part of a call of these kinds: pointwise, sum of rows, softmax, sorting (some rows),
-// product, linear algebra (some matrices), index_select, gather, random numbers, convolution, pool, norm, attention,
-// loss, recurrent (some of its steps), embedding, dropout, clipping, optimizer. Others are not interrupted
-// (one row that is sorted, one matrix that is solved, scattered writes, products of integers; a GPU's step is
-// one call), and in real time (tensor_set_realtime) none is unless the graph had a slice before, which takes
+// product, linear algebra (some matrices), index_select, gather, random numbers, convolution, pool, norm,
+// attention, loss, recurrent (some of its steps), embedding, dropout, clipping, optimizer. Others are not
+// interrupted (one row that is sorted, one matrix that is solved, scattered writes, products of integers; a
+// GPU's step is one call), and in real time (tensor_set_realtime) none is unless the graph had a slice before, which takes
 // memory for that.
 // A call that is under way goes on where the last slice left it, also on another thread or with another number
 // of threads; with another instruction set (tensor_set_isa) that is an error until the first one is set again.
