@@ -2395,6 +2395,8 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 // interrupted (one row that is sorted, one matrix that is solved, scattered writes, products of integers; a
 // GPU's step is one call), and in real time (tensor_set_realtime) none is unless the graph had a slice
 // before, which takes memory for that.
+// A call that is under way goes on where the last slice left it, also on another thread or with another number
+// of threads; with another instruction set (tensor_set_isa) that is an error until the first one is set again.
 // A step that has begun keeps its random numbers, and the thread may draw others in between.
 // Between slices the program may use and change whatever the step does not use. It may read the step's inputs
 // and parameters: some have their values of before the step, some those of after it. The step's outputs and
