@@ -1106,7 +1106,15 @@ struct nn_module_t {
 
 // One entry of a module's state. The name has dots: "layer3.0.weight".
 typedef struct nn_named_t { const char *name; tensor_t *tensor; int is_buffer; } nn_named_t;
-typedef struct nn_named_list_t { const nn_named_t *item; int64_t count; } nn_named_list_t;
+typedef struct nn_named_list_t {
+    const nn_named_t *item;
+    int64_t count;
+#ifdef __cplusplus
+    // for (const nn_named_t &p : nn_named_parameters(net)) { .. }
+    const nn_named_t *begin() const { return item; }
+    const nn_named_t *end() const { return item + count; }
+#endif
+} nn_named_list_t;
 
 // Makes m a module without parameters. Cannot fail: when memory is short, m is marked as failed and its
 // forward gives that error.
@@ -3265,10 +3273,6 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 // option); default arguments for what is not required, because then options would be possible after the last
 // position only.
 // ------------------------------------------------------------------------------
-
-// for (const nn_named_t &p : nn_named_parameters(net)) { .. }
-inline const nn_named_t *begin(const nn_named_list_t &list) { return list.item; }
-inline const nn_named_t *end(const nn_named_list_t &list) { return list.item + list.count; }
 
 // R is the result, f the function, T its args struct; A.. are (type, name) of the positions, members of T.
 // The mark TENSOR__NO_SURPLUS makes 0 mean the default, as in C; what name_defaults() gave has its own mark

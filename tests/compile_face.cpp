@@ -1,5 +1,7 @@
 // compile_face.cpp - the C++ face: variadic templates, options, scope guard, tensor_ref and its operators.
 // Prints "fine" when all of it works.
+// Names that a program may have for itself.
+static int begin = 1, end = 2;
 #include "tensor_nn.h"
 
 #include <cstdio>
@@ -376,5 +378,5 @@ int main() {
     } else {
         std::printf("fine\n");
     }
-    return bad != 0;
+    return bad != 0 || begin + end != 3;
 }
