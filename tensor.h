@@ -12525,7 +12525,6 @@ TENSOR_API void (tensor_reset_peak_memory)(void) {
 
 TENSOR_API void (tensor_empty_cache)(void) { tensor__cache_release(tensor__self()); }
 
-// The op that made t.
 // Names and sites are literals; not every compiler merges equal ones.
 TENSOR__FN int tensor__same_name(const char *a, const char *b) {
     return a == b || (a && b && strcmp(a, b) == 0);
