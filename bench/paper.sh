@@ -242,9 +242,9 @@ mpi="mpirun --allow-run-as-root --oversubscribe --mca btl self,vader"
 for n in 1 2; do [ ! -x "$B/parallel/ranks" ] || measure "ranks$n" $mpi -np $n "$B/parallel/ranks" speed; done
 one=$(text ranks1 's/.*: step \([0-9]*\) ms.*/\1/p') two=$(text ranks2 's/.*: step \([0-9]*\) ms.*/\1/p')
 one_shown=$(text ranks1 's/.*: step \([0-9]* ms [^,]*\),.*/\1/p') two_shown=$(text ranks2 's/.*: step \([0-9]* ms [^,]*\),.*/\1/p')
-hidden=$(text ranks2 's/.*(\(.*\) % hidden)/\1/p') bare=$(text ranks2 's/.*, \([0-9]*\) ms without sums.*/\1/p')
+hidden=$(text ranks2 's/.*(\(.*\) % hidden)/\1/p') sums=$(text ranks2 's/.*sums alone \([0-9]*\) ms.*/\1/p') bare=$(text ranks2 's/.*, \([0-9]*\) ms without sums.*/\1/p')
 row 5.4 "Two processes share a step of a net of 105 MB (at most 0.6 of its time, at least 70 % of the sums behind backward)" \
-    "$(either "$two" "$one_shown by one, $two_shown by two: $(number %.2f "$two/$one"); $hidden % of the sums hidden; $bare ms without sums" "no MPI here")" \
+    "$(either "$two" "$one_shown by one, $two_shown by two: $(number %.2f "$two/$one"); when backward ends $hidden % of the sums are done; $bare ms without sums, $sums ms for sums alone" "no MPI here")" \
     "$(mark "${two:-1} <= 0.6 * ${one:-1} && ${hidden:-0} >= 70" "$one" "$two")" "mpirun -np 2 build/parallel/ranks speed"
 measure live "$B/bench/live" "$P/live-here.txt" || rm -f "$P/live-here.txt"
 [ -z "$torch" ] || measure live_torch "$PYTHON" bench/paper.py live "$P/live-torch.txt" || rm -f "$P/live-torch.txt"
@@ -353,7 +353,7 @@ count() { grep -c "| $1 |.* \`" "$P/rows.md"; }
 What "PyTorch: An Imperative Style, High-Performance Deep Learning Library" (Paszke et al., NeurIPS 2019) says, and what
 this library does. \`make paper\` measured every row and wrote this page: $(date -u +%Y-%m-%d), ${cpu:-unknown processor},
 ${torch:+PyTorch $torch, }load of the machine before it $load. $(grep -c '| `' "$P/rows.md") rows: $(count yes) met, $(count no) not met; $(count measured) measured, $(count emulated) emulated, $(count "not run") not run.
-Times are medians; in brackets the least and the most of the turns.
+Times are medians, those of Table 1 of ${TURNS:-3} turns; in brackets the least and the most of the turns.
 
 *Emulated* rows run tensor_cuda.cu with a driver that computes nothing ([bench/idle.cpp](../bench/idle.cpp)): the host's
 time is real, without the driver's own 2 to 4 us a launch. Kernels are taken to need what their bytes and products need
