@@ -15454,7 +15454,7 @@ TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
 
 // The node of a plain call of one or two operands. What all of them have is written once: the shape, also
 // that of the result, and its strides. NULL = as tensor__node_make.
-TENSOR__FN tensor__node_t *tensor__node_plain(tensor__op_t *o, const tensor__row_t *row) {
+TENSOR__FN TENSOR__NOINLINE tensor__node_t *tensor__node_plain(tensor__op_t *o, const tensor__row_t *row) {
     tensor__thread_t *th = o->th;
     tensor_t *a = o->in[0], *b = o->nin > 1 ? o->in[1] : NULL;      // no b: a number, or there is none
     const tensor_t *y = o->out[0];

@@ -48,9 +48,9 @@ while read -r name setting kind size ink word bound; do
     else
         seen=$("$B/tests/kit_plot" "$picture")
         result "$(case $seen in "$size "*) ;; *) echo "$name: the picture is not of $size: $seen" ;; esac)"
-        result "$(echo "$seen" | awk -v ink="$ink" '$2 + 0 < ink { print "too little is drawn: " $0 }')"
+        result "$(printf '%s\n' "$seen" | awk -v ink="$ink" '$2 + 0 < ink { print "too little is drawn: " $0 }')"
     fi
-    [ "$bound" = none ] || result "$(echo "$seen" | awk -v name="$name" -v word="$word" -v bound="$bound" '{
+    [ "$bound" = none ] || result "$(printf '%s\n' "$seen" | awk -v name="$name" -v word="$word" -v bound="$bound" '{
         value = "none"
         for (i = 1; i < NF && value == "none"; i++) if ($i == word) value = $(i + 1)
         if (value !~ /^[0-9]/ || value + 0 > bound) print name ": after " word " comes " value ", not below " bound

@@ -455,7 +455,7 @@ static void refuses_others(void) {
     CHECK(nn_load(path, net) == TENSOR_ERR_FORMAT);
     CHECK(strstr(tensor_error_text(), "320 missing [conv1.weight, ") != NULL);
     CHECK(strstr(tensor_error_text(), "123 unexpected [net.") != NULL);
-    CHECK_ERROR(TENSOR_ERR_FORMAT, "...], 0 of another shape [] at models.c:");
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "...] at models.c:");
     CHECK(test_hash(TEST_HASH, nn_get(net, "conv1.weight")) == before);
     nn_free(net);
     net = alexnet_new(10, 16, 0);

@@ -1832,7 +1832,7 @@ static void odd_arguments(void) {
     tensor_pair_t p;
     nn_optimizer_t *o;
     CHECK_POISON(tensor_lp_pool2d(x, 0, 2, 0, 0), TENSOR_ERR_SHAPE, "lp_pool2d: norm must not be 0");
-    CHECK_POISON(tensor_lp_pool2d(x, 2, 2, -1, 0), TENSOR_ERR_SHAPE, "nor stride negative");
+    CHECK_POISON(tensor_lp_pool2d(x, 2, 2, -1, 0), TENSOR_ERR_SHAPE, "stride must be >= 0 (got -1)");
     CHECK(nn_lp_pool2d(0, 2, 0, 0) == NULL);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "norm must not be 0");
     CHECK_POISON(tensor_adaptive_avg_pool2d(x, -2, 2), TENSOR_ERR_SHAPE, "size -2 of the result");

@@ -13,12 +13,20 @@
 #include <stdlib.h>
 #include <string.h>
 #if defined(_WIN32)
-#define WIN32_LEAN_AND_MEAN
 #include <fcntl.h>
 #include <io.h>
 #include <sys/stat.h>
 #include <wchar.h>
-#include <windows.h>
+// Not windows.h, whose macros and types (far, near, POINTS ..) a program may have for names of its own.
+#ifdef __cplusplus
+extern "C" {
+#endif
+__declspec(dllimport) int __stdcall MoveFileExA(const char *from, const char *to, unsigned long how);
+__declspec(dllimport) int __stdcall MoveFileExW(const wchar_t *from, const wchar_t *to, unsigned long how);
+__declspec(dllimport) unsigned long __stdcall GetLastError(void);
+#ifdef __cplusplus
+}
+#endif
 #elif defined(__unix__) || defined(__APPLE__)
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -103,10 +111,10 @@ KIT_FILE__FN FILE *kit_file__create(const char *path) {
 KIT_FILE__FN int kit_file__rename(const char *from, const char *to) {
     wchar_t wide[2][KIT_FILE__NAME];
     const int both = kit_file__wide(from, wide[0]) && kit_file__wide(to, wide[1]);
-    const int done = both ? MoveFileExW(wide[0], wide[1], MOVEFILE_REPLACE_EXISTING) != 0
-                          : MoveFileExA(from, to, MOVEFILE_REPLACE_EXISTING) != 0;
+    enum { REPLACES = 1, DENIED = 5 };          // of windows.h
+    const int done = both ? MoveFileExW(wide[0], wide[1], REPLACES) : MoveFileExA(from, to, REPLACES);
     if (done) { return 0; }
-    errno = GetLastError() == ERROR_ACCESS_DENIED ? EACCES : EIO;
+    errno = GetLastError() == DENIED ? EACCES : EIO;
     return -1;
 }
 #else

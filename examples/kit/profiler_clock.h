@@ -13,8 +13,16 @@
 
 #include <time.h>
 #if defined(_WIN32)
-#define WIN32_LEAN_AND_MEAN
-#include <windows.h>
+// Not windows.h, whose macros and types a program may have for names of its own.
+#ifdef __cplusplus
+extern "C" {
+#endif
+union _LARGE_INTEGER;
+__declspec(dllimport) int __stdcall QueryPerformanceCounter(union _LARGE_INTEGER *ticks);
+__declspec(dllimport) int __stdcall QueryPerformanceFrequency(union _LARGE_INTEGER *rate);
+#ifdef __cplusplus
+}
+#endif
 #else
 #include <sys/time.h>
 #endif
@@ -36,10 +44,10 @@ static uint64_t kit_profiler__counter(void) {
 // Seconds of the system. Strict C hides the monotonic clock of POSIX.
 static double kit_profiler__clock(void) {
 #if defined(_WIN32)
-    LARGE_INTEGER ticks, rate;
-    QueryPerformanceCounter(&ticks);
-    QueryPerformanceFrequency(&rate);
-    return (double)ticks.QuadPart / (double)rate.QuadPart;
+    int64_t ticks = 0, rate = 1;
+    QueryPerformanceCounter((union _LARGE_INTEGER *)(void *)&ticks);
+    QueryPerformanceFrequency((union _LARGE_INTEGER *)(void *)&rate);
+    return (double)ticks / (double)rate;
 #elif defined(CLOCK_MONOTONIC)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);

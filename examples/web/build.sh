@@ -15,7 +15,7 @@ $CLANG --target=wasm32-wasi -mexec-model=reactor -msimd128 -mbulk-memory -mnontr
     -std=gnu99 -Oz -fno-vectorize -fno-slp-vectorize \
     -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wstrict-prototypes -Werror \
     -DTENSOR_ISA=wasm -DTENSOR_NO_THREADS -DTENSOR_NO_STDIO -DTENSOR_NO_CALL_SITES -I. \
-    -Wl,--gc-sections,--strip-all "$from/demos.c" -lm -o "$to/demos.wasm" || exit 1
+    -Wl,--gc-sections,--strip-all,-O2,--compress-relocations "$from/demos.c" -lm -o "$to/demos.wasm" || exit 1
 
 base64 -w 0 "$to/demos.wasm" >"$to/wasm.txt" || exit 1
 # page NAME WASM: the page with the files in the place of their names, that of a C file as text.
