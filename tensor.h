@@ -9419,11 +9419,15 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
         float v = V_HSUM(s##i##j); \
         if (bias) { v += bias[j]; } \
         c[i * cs + j] = add ? c[i * cs + j] + v : v; }
+#undef TENSOR__DOTAHEAD
+#define TENSOR__DOTAHEAD(p) (TENSOR__PREFETCH_SECOND(p), TENSOR__PREFETCH_SECOND(p + bs), \
+                             TENSOR__PREFETCH_SECOND(p + 2 * bs), TENSOR__PREFETCH_SECOND(p + 3 * bs))
 #undef TENSOR__DOTSTEP
 
 #define TENSOR__DOTSTEP(LD) do { \
         V_F x0 = LD(a), x1 = x0, x2 = x0, x3 = x0, y0 = LD(b), y1 = y0, y2 = y0, y3 = y0; \
         if (dm == TENSOR__DM) { TENSOR__PREFETCH(next); next += V_N; } \
+        if (dm == 1 && next && !(k & (16 - V_N))) { TENSOR__DOTAHEAD(next); next += 16; } \
         if (dm > 1) { x1 = LD(a + as); } \
         if (dm > 2) { x2 = LD(a + 2 * as); } \
         if (dm > 3) { x3 = LD(a3); } \
@@ -9561,11 +9565,10 @@ TENSOR__FN void TENSOR__K(gemm_row)(const tensor__gemm_t *g, int64_t acs, int64_
         b = line[1];
     }
     for (; j + 4 <= n; j += 4, b += 4 * bcs) {
-        TENSOR__K(gemm_dot)(1, 4, g->k, a, 0, b, bcs, c + j, 0, bias ? bias + j : NULL, 0, b);
+        TENSOR__K(gemm_dot)(1, 4, g->k, a, 0, b, bcs, c + j, 0, bias ? bias + j : NULL, 0, NULL);
     }
     for (; j < n; j++, b += bcs) {
-        TENSOR__K(gemm_dot)(1, 1, g->k, a, 0, b, bcs, c + j, 0,
-                            bias ? bias + j : NULL, 0, b);
+        TENSOR__K(gemm_dot)(1, 1, g->k, a, 0, b, bcs, c + j, 0, bias ? bias + j : NULL, 0, NULL);
     }
 }
 
@@ -9578,6 +9581,8 @@ TENSOR__FN void TENSOR__K(gemm_dot_products)(const tensor__gemm_t *g, const floa
         int add = g->accumulate || p > 0;
         const float *bias = p == 0 && g->bias ? (const float *)g->bias : NULL;
         kb = TENSOR__MIN(g->k - p, (int64_t)TENSOR__GEMM_KD);
+        // a single row fetches the four columns 32 KB ahead, as memory would wait for the sums
+        int64_t ahead = 8192 / kb & ~(int64_t)3;
 
         for (j = r[2]; j < r[3]; j += 4) {
             int n = (int)TENSOR__MIN(r[3] - j, (int64_t)4);
@@ -9597,6 +9602,7 @@ TENSOR__FN void TENSOR__K(gemm_dot_products)(const tensor__gemm_t *g, const floa
                     TENSOR__K(gemm_dot2)(kb, n, aa, g->ars, bb, g->bcs, cc, g->crs, bj, add, next);
                     i += 2;
                 } else {
+                    next = r[1] - r[0] == 1 && j + ahead + 4 <= r[3] ? bb + ahead * g->bcs : NULL;
                     TENSOR__K(gemm_dot1)(kb, n, aa, g->ars, bb, g->bcs, cc, g->crs, bj, add, next);
                     i++;
                 }
