@@ -32509,6 +32509,49 @@ TENSOR__FN int tensor__slice_ready(tensor_graph_t *g, tensor__thread_t *th) {
     return code;
 }
 
+// Runs the tasks of a group that come next, one for each thread. -> code; *done: the group has ended
+TENSOR__FN int tensor__slice_group(tensor_graph_t *g, tensor__thread_t *th, tensor__step_t *s, int *done) {
+    tensor__group_t *v = s->group;
+    v->count = tensor__least(v->tasks - v->begin, g->threads);
+    int code = tensor__graph_run(th, g, s);
+    *done = code || v->begin + v->count == v->tasks;
+    v->begin = *done ? 0 : v->begin + v->count;
+    v->count = v->tasks - v->begin;
+    return code;
+}
+
+// Notes how long a call takes. The long time of an interrupted run fades by halves.
+TENSOR__INLINE void tensor__step_took(tensor__step_t *s, double us) {
+    float took = (float)us;
+    s->us = took < s->us ? (s->us + took) / 2 : took;
+}
+
+// Runs the call that the graph is at, or a part of it until a time, then goes to the next one if it has ended.
+// now: the time before, then after. -> code
+TENSOR__FN int tensor__slice_call(tensor_graph_t *g, tensor__thread_t *th, double *now, double until) {
+    tensor__step_t *s = g->at;
+    int under_way = tensor__under_way(g);
+    int code = under_way ? 0 : tensor__slice_ready(g, th);
+    if (code) { return code; }
+    int pauses = (g->pause.ready || under_way) && tensor__may_pause(s);
+    int done = 1;
+    if (s->group) {
+        code = tensor__slice_group(g, th, s, &done);
+    } else if (pauses) {
+        code = tensor__graph_part(g, th, s, *now, until);
+        done = !tensor__under_way(g);
+    } else {
+        code = tensor__graph_run(th, g, s);
+    }
+    th->written = NULL;
+    if (done) { g->at = code ? NULL : s->next; }
+    if (code) { return code; }
+    double then = *now;
+    *now = tensor__microseconds();
+    tensor__step_took(s, pauses && g->pause.some ? g->pause.us : *now - then);
+    return 0;
+}
+
 // Runs a slice of a step. -> 1: the step is done; 0: more of it is left; less than 0: minus a code
 TENSOR__FN int tensor__graph_slice(tensor_graph_t *g, tensor__thread_t *th, double budget_us) {
     if (g->backend) {                   // the device does the step; the host's share is one call
@@ -32521,36 +32564,11 @@ TENSOR__FN int tensor__graph_slice(tensor_graph_t *g, tensor__thread_t *th, doub
         g->at = g->first;
     }
 
-    int some = 0;
-    while (g->at && (!some || now - begin + (double)g->at->us <= budget_us)) {
-        tensor__step_t *s = g->at;
-        tensor__group_t *v = s->group;
-        int under_way = tensor__under_way(g);
-        int code = under_way ? 0 : tensor__slice_ready(g, th);
+    int more = g->at != NULL;           // the first call runs whatever it takes
+    while (more) {
+        int code = tensor__slice_call(g, th, &now, begin + budget_us);
         if (code) { return -code; }
-        int pauses = (g->pause.ready || under_way) && tensor__may_pause(s);
-        if (v) { v->count = tensor__least(v->tasks - v->begin, g->threads); }
-        if (pauses) {
-            code = tensor__graph_part(g, th, s, now, begin + budget_us);
-        } else {
-            code = tensor__graph_run(th, g, s);
-        }
-        th->written = NULL;
-        int done = v ? v->begin + v->count == v->tasks : !(pauses && g->pause.paused);
-        if (v) {                        // one task for each thread at a time
-            v->begin = done ? 0 : v->begin + v->count;
-            v->count = v->tasks - v->begin;
-        }
-        if (done) { g->at = code ? NULL : s->next; }
-        if (code) { return -code; }
-        double then = now;
-        now = tensor__microseconds();
-
-        // The long time of an interrupted run fades by halves.
-        float took = (float)(pauses && g->pause.some ? g->pause.us : now - then);
-        s->us = took < s->us ? (s->us + took) / 2 : took;
-        some = 1;
-        if (!done && pauses) { break; }
+        more = g->at && !tensor__under_way(g) && now - begin + (double)g->at->us <= budget_us;
     }
     if (g->at) { return 0; }
     tensor__graph_end(g, th);
