@@ -13953,6 +13953,41 @@ TENSOR__FN void *nn__collect_lent(nn_module_t *m, const char *op, nn__items_t *o
     return nn__collect_in(m, op, out, 0);
 }
 
+// A visit to the parameters and buffers of a module, in a scope of its own that ends with it:
+//   nn__visit_t v = nn__visit(m, "parameters");
+//   while (nn__visit_next(&v)) { .. v.item .. }      to its end
+typedef struct nn__visit_t {
+    tensor_scope_t scope;
+    nn__items_t all;
+    int64_t next;
+    nn__item_t *item;
+    int code;                   // why there are no items
+} nn__visit_t;
+
+TENSOR__FN nn__visit_t nn__visit(nn_module_t *m, const char *op) {
+    nn__visit_t v;
+    v.scope = TENSOR__(inner_scope)(-1);
+    v.next = 0;
+    v.item = NULL;
+    v.code = nn__collect_lent(m, op, &v.all) ? TENSOR_OK : tensor_error_code();
+    return v;
+}
+
+// Goes to the next item. 0: there is none, and the visit has ended
+TENSOR__FN int nn__visit_next(nn__visit_t *v) {
+    if (v->next == v->all.n) {
+        (tensor_scope_end)(v->scope);
+        return 0;
+    }
+    v->item = &v->all.item[v->next++];
+    return 1;
+}
+
+// Whether the item is a parameter, under the first of its names.
+TENSOR__FN int nn__visit_first(const nn__visit_t *v) {
+    return v->item->first == v->next - 1 && v->item->slot->kind == NN__PARAMETER;
+}
+
 // kinds: bit k = those of kind k.
 TENSOR__FN nn_named_list_t nn__named(nn_module_t *m, const char *op, unsigned kinds) {
     nn_named_list_t r;
@@ -14085,16 +14120,12 @@ TENSOR__FN int nn__matches(const char *pattern, const char *text) {
 
 TENSOR_API int (nn_requires_grad_named)(nn_module_t *m, const char *pattern, int on) {
     if (!nn__there("requires_grad_named", "the pattern", pattern)) { return 0; }
-    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
-    nn__items_t all;
-    void *block = nn__collect_lent(m, "requires_grad_named", &all);
     int n = 0;
-    for (int64_t i = 0; block && i < all.n; i++) {
-        if (all.item[i].slot->kind != NN__PARAMETER || !nn__matches(pattern, all.item[i].name)) { continue; }
-        if ((tensor_is_poison)((tensor_requires_grad_)(all.item[i].tensor, on))) { continue; }
-        n++;
+    nn__visit_t v = nn__visit(m, "requires_grad_named");
+    while (nn__visit_next(&v)) {
+        if (v.item->slot->kind != NN__PARAMETER || !nn__matches(pattern, v.item->name)) { continue; }
+        if (!(tensor_is_poison)((tensor_requires_grad_)(v.item->tensor, on))) { n++; }
     }
-    (tensor_scope_end)(scope);
     return n;
 }
 
@@ -14185,53 +14216,39 @@ TENSOR_API tensor_t *(nn_pad_sequence)(tensor_t *const *list, int n, int batch_f
 }
 
 TENSOR_API int (nn_parameters)(nn_module_t *m, tensor_t **out, int max) {
-    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
-    nn__items_t all;
-    void *block = nn__collect_lent(m, "parameters", &all);
     int n = 0;
-    for (int64_t i = 0; block && i < all.n; i++) {
-        if (all.item[i].first != i || all.item[i].slot->kind != NN__PARAMETER) { continue; }
-        if (out && n < max) { out[n] = all.item[i].tensor; }
+    nn__visit_t v = nn__visit(m, "parameters");
+    while (nn__visit_next(&v)) {
+        if (!nn__visit_first(&v)) { continue; }
+        if (out && n < max) { out[n] = v.item->tensor; }
         n++;
     }
-    (tensor_scope_end)(scope);
     return n;
 }
 
 TENSOR_API int64_t (nn_num_parameters)(nn_module_t *m) {
-    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
-    nn__items_t all;
-    void *block = nn__collect_lent(m, "num_parameters", &all);
     int64_t n = 0;
-    for (int64_t i = 0; block && i < all.n; i++) {
-        if (all.item[i].first == i && all.item[i].slot->kind == NN__PARAMETER) {
-            n += all.item[i].tensor->numel;
-        }
+    nn__visit_t v = nn__visit(m, "num_parameters");
+    while (nn__visit_next(&v)) {
+        if (nn__visit_first(&v)) { n += v.item->tensor->numel; }
     }
-    (tensor_scope_end)(scope);
     return n;
 }
 
 TENSOR_API nn_module_t *(nn_requires_grad_)(nn_module_t *m, int on) {
-    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
-    nn__items_t all;
-    void *block = nn__collect_lent(m, "requires_grad_", &all);
-    for (int64_t i = 0; block && i < all.n; i++) {
-        if (all.item[i].slot->kind == NN__PARAMETER) { (tensor_requires_grad_)(all.item[i].tensor, on); }
+    nn__visit_t v = nn__visit(m, "requires_grad_");
+    while (nn__visit_next(&v)) {
+        if (v.item->slot->kind == NN__PARAMETER) { (tensor_requires_grad_)(v.item->tensor, on); }
     }
-    (tensor_scope_end)(scope);
     return m;
 }
 
 TENSOR_API int (nn_module_zero_grad)(nn_module_t *m) {
-    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
-    nn__items_t all;
-    void *block = nn__collect_lent(m, "zero_grad", &all);
-    for (int64_t i = 0; block && i < all.n; i++) {
-        if (all.item[i].tensor->grad) { (tensor_set_grad)(all.item[i].tensor, NULL); }
+    nn__visit_t v = nn__visit(m, "zero_grad");
+    while (nn__visit_next(&v)) {
+        if (v.item->tensor->grad) { (tensor_set_grad)(v.item->tensor, NULL); }
     }
-    (tensor_scope_end)(scope);
-    return block ? TENSOR_OK : tensor_error_code();
+    return v.code;
 }
 
 // The slot with a dotted name, NULL if there is none.
