@@ -7034,20 +7034,12 @@ TENSOR__OF_PAIR(d2_div, x / y)
 #undef TENSOR__OF_PAIR
 
 TENSOR__INLINE V_F TENSOR__K(lanes)(float x0, float x1, float x2, float x3) {
-    V_F r;
-    r.v[0] = x0;
-    r.v[1] = x1;
-    r.v[2] = x2;
-    r.v[3] = x3;
+    V_F r = {{x0, x1, x2, x3}};
     return r;
 }
 
 TENSOR__INLINE V_I TENSOR__K(i_lanes)(int32_t x0, int32_t x1, int32_t x2, int32_t x3) {
-    V_I r;
-    r.v[0] = x0;
-    r.v[1] = x1;
-    r.v[2] = x2;
-    r.v[3] = x3;
+    V_I r = {{x0, x1, x2, x3}};
     return r;
 }
 
@@ -7071,13 +7063,13 @@ TENSOR__INLINE V_F TENSOR__K(set)(float x) { return TENSOR__K(lanes)(x, x, x, x)
 TENSOR__INLINE V_I TENSOR__K(i_set)(int32_t x) { return TENSOR__K(i_lanes)(x, x, x, x); }
 
 TENSOR__INLINE V_F TENSOR__K(sel)(V_M m, V_F a, V_F b) {
-    return TENSOR__K(lanes)(m.v[0] ? a.v[0] : b.v[0], m.v[1] ? a.v[1] : b.v[1], m.v[2] ? a.v[2] : b.v[2],
-                            m.v[3] ? a.v[3] : b.v[3]);
+    for (int i = 0; i < V_N; i++) { a.v[i] = m.v[i] ? a.v[i] : b.v[i]; }
+    return a;
 }
 
 TENSOR__INLINE V_I TENSOR__K(i_sel)(V_M m, V_I a, V_I b) {
-    return TENSOR__K(i_lanes)(m.v[0] ? a.v[0] : b.v[0], m.v[1] ? a.v[1] : b.v[1], m.v[2] ? a.v[2] : b.v[2],
-                              m.v[3] ? a.v[3] : b.v[3]);
+    for (int i = 0; i < V_N; i++) { a.v[i] = m.v[i] ? a.v[i] : b.v[i]; }
+    return a;
 }
 
 TENSOR__INLINE V_I TENSOR__K(i_shl)(V_I a, int k) {
@@ -11392,23 +11384,26 @@ TENSOR__FN void tensor__put_place(tensor__text_t *s, const char *site) {
     tensor__puts(s, tensor__basename(site));
 }
 
-// The name of a function, "tensor_add_scalar" or the beginning of a site, without prefix and without the _n
-// of the plain twins.
+// Whether p begins with the _n of the twins that take an array, as in "cat_n" and "index_put_n_". A name ends with
+// 0, or with 1 where it is the beginning of a site.
+TENSOR__FN int tensor__twin_ending(const char *p) {
+    return p[0] == '_' && p[1] == 'n' && (p[2] == 0 || p[2] == 1 || p[2] == '_');
+}
+
+// The name of a function, "tensor_add_scalar" or the beginning of a site, without prefix and without the
+// ending of the twins.
 TENSOR__FN void tensor__put_function(tensor__text_t *s, const char *function) {
     if (strncmp(function, "tensor_", 7) == 0) {
         function += 7;
     } else if (strncmp(function, "nn_", 3) == 0) {
         function += 3;
     }
-    size_t n;
-    for (n = 0; function[n] && function[n] != 1; n++) { }
-    for (size_t i = 0; i < n; i++) {
-        int twin = function[i] == '_' && i + 1 < n && function[i + 1] == 'n' &&
-                   (i + 2 == n || function[i + 2] == '_');
-        if (twin) {
-            i++;
+    while (*function && *function != 1) {
+        if (tensor__twin_ending(function)) {
+            function += 2;
         } else {
-            tensor__put(s, function + i, 1);
+            tensor__put(s, function, 1);
+            function++;
         }
     }
 }
@@ -18494,14 +18489,9 @@ TENSOR_API tensor_t *(tensor_transpose)(tensor_t *x, int64_t dim0, int64_t dim1)
     o.p = &o.params;
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) {
-        int d;
-        if (i == a) {
-            d = b;
-        } else if (i == b) {
-            d = a;
-        } else {
-            d = i;
-        }
+        int d = i;
+        if (i == a) { d = b; }
+        if (i == b) { d = a; }
         o.params.permute.dims[i] = d;
         dims[i] = x->dims[d];
         strides[i] = x->strides[d];
@@ -25316,8 +25306,7 @@ TENSOR__FN tensor_t *tensor__zeros_meta(const tensor__meta_t *m) {
 // g is cut to the part of src that index reached, and put back into src's shape.
 TENSOR__FN tensor_t *tensor__grad_src(tensor__grad_t *g, tensor_t *part) {
     const tensor__meta_t *src = &g->node->in[2];
-    if (part == TENSOR__POISON) { return part; }
-    for (int d = 0; d < src->ndim; d++) {
+    for (int d = 0; d < src->ndim && part != TENSOR__POISON; d++) {
         if (part->dims[d] == src->dims[d]) { continue; }
         int64_t dims[TENSOR_MAX_DIMS];
         for (int e = 0; e < src->ndim; e++) {
@@ -25325,7 +25314,6 @@ TENSOR__FN tensor_t *tensor__grad_src(tensor__grad_t *g, tensor_t *part) {
         }
         tensor_t *pair[2] = {part, tensor_zeros_n(dims, src->ndim, (tensor_dtype_t)part->dtype)};
         part = tensor_cat_n(pair, 2, d);
-        if (part == TENSOR__POISON) { return part; }
     }
     return part;
 }

@@ -8758,17 +8758,15 @@ TENSOR__FN tensor_t *nn__conv_front(const tensor__row_t *row, tensor_t *x, tenso
 
 TENSOR__FN tensor_t *nn__conv_call(const tensor_conv_args_t *a, int rank) {
     const tensor__row_t *row = nn__conv_row(rank);
-    const char *op = row->name;
     nn__window_t g = nn__window_unit();
-    if (!NN__CONV_WINDOW(op, rank, a, &g)) { return TENSOR__(poison); }
+    if (!NN__CONV_WINDOW(row->name, rank, a, &g)) { return TENSOR__(poison); }
     return nn__conv_front(row, a->x, a->weight, a->bias, g, a->same);
 }
 
 TENSOR__FN tensor_t *nn__conv_transpose_call(const tensor_conv_transpose_args_t *a, int rank) {
     const tensor__row_t *row = nn__conv_transpose_row(rank);
-    const char *op = row->name;
     nn__window_t g = nn__window_unit();
-    if (!NN__CONV_WINDOW(op, rank, a, &g) || !NN__TRIPLE(op, rank, a, output_padding, g.in)) {
+    if (!NN__CONV_WINDOW(row->name, rank, a, &g) || !NN__TRIPLE(row->name, rank, a, output_padding, g.in)) {
         return TENSOR__(poison);
     }
     return nn__conv_front(row, a->x, a->weight, a->bias, g, 0);
@@ -8903,9 +8901,8 @@ TENSOR__FN tensor_t *nn__columns_front(const tensor__row_t *row, tensor_t *x, nn
 }
 
 TENSOR__FN tensor_t *nn__columns_call(const tensor__row_t *row, const tensor_columns_args_t *a) {
-    const char *op = row->name;
     nn__window_t g = nn__window_unit();
-    return NN__COLUMNS_WINDOW(op, a, &g) ? nn__columns_front(row, a->x, g) : TENSOR__(poison);
+    return NN__COLUMNS_WINDOW(row->name, a, &g) ? nn__columns_front(row, a->x, g) : TENSOR__(poison);
 }
 
 NN__FILL_DEFAULTS(tensor_columns, NN__COLUMNS_SET)
@@ -9209,9 +9206,8 @@ TENSOR__FN int nn__pool_stride(const char *op, int rank, int called, int64_t v, 
 
 TENSOR__FN tensor_t *nn__max_pool_run(const tensor_max_pool_args_t *a, int rank, tensor_t **places) {
     const tensor__row_t *row = nn__max_pool_row(rank);
-    const char *op = row->name;
     nn__window_t g = nn__window_unit();
-    if (!NN__POOL_WINDOW(op, rank, a, &g) || !NN__TRIPLE(op, rank, a, dilation, g.dilation)) {
+    if (!NN__POOL_WINDOW(row->name, rank, a, &g) || !NN__TRIPLE(row->name, rank, a, dilation, g.dilation)) {
         return TENSOR__(poison);
     }
     return nn__pool_front(row, rank, a->x, g, a->ceil_mode, places);
@@ -9233,11 +9229,10 @@ TENSOR__FN tensor_pair_t nn__indexed(tensor_t *y, tensor_t *places) {
 
 TENSOR__FN tensor_t *nn__avg_pool_call(const tensor_avg_pool_args_t *a, int rank) {
     const tensor__row_t *row = nn__avg_pool_row(rank);
-    const char *op = row->name;
     nn__window_t g = nn__window_unit();
     g.mode = a->no_count_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD;
     g.divisor = a->divisor_override;
-    if (!NN__POOL_WINDOW(op, rank, a, &g)) { return TENSOR__(poison); }
+    if (!NN__POOL_WINDOW(row->name, rank, a, &g)) { return TENSOR__(poison); }
     return nn__pool_front(row, rank, a->x, g, a->ceil_mode, NULL);
 }
 
@@ -9362,9 +9357,8 @@ TENSOR__FN tensor_t *nn__max_unpool_front(const tensor__row_t *row, tensor_t *x,
 
 TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int rank) {
     const tensor__row_t *row = nn__max_unpool_row(rank);
-    const char *op = row->name;
     nn__window_t g = nn__window_unit();
-    if (!NN__POOL_WINDOW(op, rank, a, &g) || !NN__TRIPLE(op, rank, a, size, g.in)) {
+    if (!NN__POOL_WINDOW(row->name, rank, a, &g) || !NN__TRIPLE(row->name, rank, a, size, g.in)) {
         return TENSOR__(poison);
     }
     return nn__max_unpool_front(row, a->x, a->indices, g, a->size > 0);
@@ -9527,24 +9521,14 @@ TENSOR__FN tensor_pair_t nn__fractional_pool(tensor_t *x, int rank, const int64_
 
 TENSOR_API tensor_pair_t(tensor_fractional_max_pool2d)(tensor_t *x, int64_t kernel_h, int64_t kernel_w,
                                                        int64_t h, int64_t w, tensor_t *samples) {
-    int64_t kernel[2], to[2];
-    kernel[0] = kernel_h;
-    kernel[1] = kernel_w;
-    to[0] = h;
-    to[1] = w;
+    const int64_t kernel[2] = {kernel_h, kernel_w}, to[2] = {h, w};
     return nn__fractional_pool(x, 2, kernel, to, samples);
 }
 
 TENSOR_API tensor_pair_t(tensor_fractional_max_pool3d)(tensor_t *x, int64_t kernel_d, int64_t kernel_h,
                                                        int64_t kernel_w, int64_t d, int64_t h, int64_t w,
                                                        tensor_t *samples) {
-    int64_t kernel[3], to[3];
-    kernel[0] = kernel_d;
-    kernel[1] = kernel_h;
-    kernel[2] = kernel_w;
-    to[0] = d;
-    to[1] = h;
-    to[2] = w;
+    const int64_t kernel[3] = {kernel_d, kernel_h, kernel_w}, to[3] = {d, h, w};
     return nn__fractional_pool(x, 3, kernel, to, samples);
 }
 
@@ -22001,11 +21985,17 @@ typedef struct nn__named_index_t {
     int64_t index;
 } nn__named_index_t;
 
-struct nn_safetensors_t {
+// What readers of files with several tensors begin with.
+typedef struct nn__reader_t {
     tensor__owned_t owned;   // first: the context's list
     int dead;                // as in nn_optimizer_t
     nn__source_t source;
-    char *header, *label;
+    char *label;             // the file's name, for errors
+} nn__reader_t;
+
+struct nn_safetensors_t {
+    nn__reader_t base;
+    char *header;
     uint64_t data;   // where the data begins in the source
     nn__entry_t *entry;
     int64_t count, cap;
@@ -22047,9 +22037,34 @@ static const struct {
 };
 enum { NN__DTYPES = (int)(sizeof nn__dtypes / sizeof nn__dtypes[0]) };
 
-TENSOR__FN void nn__reader_close(nn_safetensors_t *r) {
+// A new reader of that kind of object (TENSOR__READER ..), whose destroy ends and buries it. It takes over the
+// source, even if it fails. -> NULL after raising
+TENSOR__FN void *nn__reader_new(int kind, size_t size, void (*destroy)(tensor__owned_t *), nn__source_t *s,
+                                const char *label) {
+    nn__reader_t *r = (nn__reader_t *)TENSOR__(object)(nn__self(), kind, size);
+    if (!r) {
+        nn__close_source(s);
+        return NULL;
+    }
+    r->source = *s;
+    r->owned.destroy = destroy;
+    TENSOR__(own)(nn__self(), &r->owned);
+    r->label = nn__copy_string(label);
+    if (r->label) { return r; }
+    destroy(&r->owned);
+    return NULL;
+}
+
+// Ends what readers begin with.
+TENSOR__FN void nn__reader_end(nn__reader_t *r) {
     TENSOR__(disown)(&r->owned);
     nn__close_source(&r->source);
+    nn__free(r->label);
+    r->dead = 1;
+}
+
+TENSOR__FN void nn__reader_close(nn_safetensors_t *r) {
+    nn__reader_end(&r->base);
     for (int k = 0; k < r->nparts; k++) {
         if (r->part[k]) { nn__reader_close(r->part[k]); }
     }
@@ -22057,12 +22072,10 @@ TENSOR__FN void nn__reader_close(nn_safetensors_t *r) {
     nn__free(r->part);
     nn__free((void *)(uintptr_t)r->part_name);
     nn__free(r->header);
-    nn__free(r->label);
     nn__free(r->entry);
     nn__free(r->sorted);
     nn__free(r->metadata);
     r->count = r->nmetadata = 0;
-    r->dead = 1;
     TENSOR__(bury)(r, TENSOR__READER);
 }
 
@@ -22071,7 +22084,7 @@ TENSOR__FN void nn__reader_shutdown(tensor__owned_t *o) {
 }
 
 TENSOR_API int (nn_safetensors_close)(nn_safetensors_t *r) {
-    if (r && r->dead) {
+    if (r && r->base.dead) {
         return NN__ERROR(TENSOR_ERR_OWNER, "safetensors_close: the reader was closed already");
     }
     if (r) { nn__reader_close(r); }
@@ -22091,8 +22104,8 @@ typedef struct nn__json_t {
 // Refuses the file; about is the name of the tensor concerned, or "".
 TENSOR__FN int nn__malformed(nn__json_t *j, const char *about, const char *what) {
     if (!j->failed) {
-        NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: \"%s\": %s%s%s", j->r->label, about, *about ? ": " : "",
-                 what);
+        NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: \"%s\": %s%s%s", j->r->base.label, about,
+                 *about ? ": " : "", what);
     }
     j->failed = 1;
     return 0;
@@ -22303,7 +22316,7 @@ TENSOR__FN int nn__parse_offsets(nn__json_t *j, nn__entry_t *e) {
 // Whether the data of an entry are in the file and have the size of its shape; raises if not.
 TENSOR__FN int nn__entry_in_file(nn__json_t *j, const nn__entry_t *e) {
     if (e->begin > e->end) { return nn__malformed(j, e->name, "data_offsets end before they begin"); }
-    if (e->end > j->r->source.size - j->r->data) {
+    if (e->end > j->r->base.source.size - j->r->data) {
         return nn__malformed(j, e->name, "data_offsets lie beyond the file's end");
     }
     uint64_t bits = (uint64_t)nn__dtypes[e->dtype].bits;  // the bytes of 8 elements
@@ -22396,8 +22409,8 @@ TENSOR__FN int nn__sort_names(nn_safetensors_t *r) {
     if (r->count) { qsort(r->sorted, (size_t)r->count, sizeof *r->sorted, nn__by_name); }
     for (int64_t i = 1; i < r->count; i++) {
         if (strcmp(r->sorted[i - 1].name, r->sorted[i].name) == 0) {
-            return NN__NO(TENSOR_ERR_FORMAT, "safetensors: \"%s\": %s: two tensors of this name", r->label,
-                          r->sorted[i].name);
+            return NN__NO(TENSOR_ERR_FORMAT, "safetensors: \"%s\": %s: two tensors of this name",
+                          r->base.label, r->sorted[i].name);
         }
     }
     return 1;
@@ -22446,7 +22459,7 @@ TENSOR__FN int nn__offsets_meet(nn__json_t *j) {
         if (e->begin < at) { return nn__malformed(j, e->name, "its data overlap another tensor's"); }
         at = e->end;
     }
-    return at == r->source.size - r->data || nn__malformed(j, "", "bytes after the last tensor");
+    return at == r->base.source.size - r->data || nn__malformed(j, "", "bytes after the last tensor");
 }
 
 // Parses header[0..n-1] of r. 0 after raising.
@@ -22497,11 +22510,11 @@ TENSOR__FN const char *nn__foreign_text(const unsigned char *head) {
 
 // Reads the header of r's source. 0 after raising.
 TENSOR__FN int nn__read_header(nn_safetensors_t *r) {
-    const char *label = r->label;
-    uint64_t n = 0, size = r->source.size;
+    const char *label = r->base.label;
+    uint64_t n = 0, size = r->base.source.size;
     if (size < 8) { return NN__NO(TENSOR_ERR_FORMAT, "safetensors: \"%s\": shorter than 8 bytes", label); }
     unsigned char head[8];
-    if (!nn__read(&r->source, 0, head, 8)) {
+    if (!nn__read(&r->base.source, 0, head, 8)) {
         return NN__NO(TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", label);
     }
     for (int k = 7; k >= 0; k--) { n = n << 8 | head[k]; }
@@ -22517,27 +22530,17 @@ TENSOR__FN int nn__read_header(nn_safetensors_t *r) {
     }
     r->header = (char *)nn__memory(n + 1, 1);
     if (!r->header) { return 0; }
-    if (!nn__read(&r->source, 8, r->header, n)) {
+    if (!nn__read(&r->base.source, 8, r->header, n)) {
         return NN__NO(TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", label);
     }
     r->data = 8 + n;
     return nn__parse_header(r, n);
 }
 
-// A reader that has read nothing yet. Takes over the source, even if it fails. -> NULL after raising
+// A reader that has read nothing yet, as nn__reader_new.
 TENSOR__FN nn_safetensors_t *nn__reader_begin(nn__source_t *s, const char *label) {
-    nn_safetensors_t *r = (nn_safetensors_t *)TENSOR__(object)(nn__self(), TENSOR__READER, sizeof *r);
-    if (!r) {
-        nn__close_source(s);
-        return NULL;
-    }
-    r->source = *s;
-    r->owned.destroy = nn__reader_shutdown;
-    TENSOR__(own)(nn__self(), &r->owned);
-    r->label = nn__copy_string(label);
-    if (r->label) { return r; }
-    nn__reader_close(r);
-    return NULL;
+    size_t size = sizeof(nn_safetensors_t);
+    return (nn_safetensors_t *)nn__reader_new(TENSOR__READER, size, nn__reader_shutdown, s, label);
 }
 
 // Takes over the source, even if it fails.
@@ -22627,16 +22630,16 @@ TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
     uint64_t bytes = e->end - e->begin;
     if (dtype < 0) {
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED,
-                        "safetensors: \"%s\": %s has dtype %s, which tensors cannot have", r->label, e->name,
-                        nn__dtypes[e->dtype].name);
+                        "safetensors: \"%s\": %s has dtype %s, which tensors cannot have", r->base.label,
+                        e->name, nn__dtypes[e->dtype].name);
     }
     if (e->ndim > TENSOR_MAX_DIMS) {
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "safetensors: \"%s\": %s has %i dims, tensors at most %i",
-                        r->label, e->name, e->ndim, (int)TENSOR_MAX_DIMS);
+                        r->base.label, e->name, e->ndim, (int)TENSOR_MAX_DIMS);
     }
 
     if (e->part) { r = r->part[e->part - 1]; }
-    nn__mapping_t *map = r->source.map;
+    nn__mapping_t *map = r->base.source.map;
     uint64_t at = r->data + e->begin;
     if (map && bytes > 0 && widen < 0 && dtype != TENSOR_BOOL && nn__little_endian() &&
         ((uintptr_t)map->data + at) % (uint64_t)size == 0) {
@@ -22650,9 +22653,9 @@ TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
     if ((tensor_is_poison)(t) || bytes == 0) { return t; }
     void *elements = TENSOR__(host)(t, TENSOR_HOST_WRITE, "safetensors");
     if (!elements) { return TENSOR__(poison); }
-    if (!nn__read(&r->source, at, elements, bytes)) {
+    if (!nn__read(&r->base.source, at, elements, bytes)) {
         (tensor_free)(t);
-        return NN__FAIL(TENSOR_ERR_IO, "safetensors: \"%s\": %s cannot be read", r->label, e->name);
+        return NN__FAIL(TENSOR_ERR_IO, "safetensors: \"%s\": %s cannot be read", r->base.label, e->name);
     }
 
     if (!nn__little_endian()) { nn__swap(elements, bytes / (uint64_t)size, (size_t)size); }
@@ -22669,10 +22672,10 @@ TENSOR_API tensor_t *(nn_safetensors_get)(nn_safetensors_t *r, const char *name)
         nn__poisoned("safetensors_get", r ? "name" : "the reader", NULL);
         return TENSOR__(poison);
     }
-    if (r->dead) { return NN__FAIL(TENSOR_ERR_OWNER, "safetensors_get: the reader was closed"); }
+    if (r->base.dead) { return NN__FAIL(TENSOR_ERR_OWNER, "safetensors_get: the reader was closed"); }
     nn__entry_t *e = nn__find_entry(r, "", name);
     if (e) { return nn__read_entry(r, e); }
-    return NN__FAIL(TENSOR_ERR_INDEX, "safetensors: \"%s\" has no tensor \"%s\"", r->label, name);
+    return NN__FAIL(TENSOR_ERR_INDEX, "safetensors: \"%s\" has no tensor \"%s\"", r->base.label, name);
 }
 
 #ifndef TENSOR_NO_STDIO
@@ -22795,7 +22798,7 @@ TENSOR__FN int nn__open_parts(nn_safetensors_t *r, const char *path, int map) {
         memcpy(file + folder, r->part_name[k], strlen(r->part_name[k]) + 1);
         r->part[k] = nn__open_reader(file, map);
         good = r->part[k] != NULL;
-        if (good) { TENSOR__(disown)(&r->part[k]->owned); }
+        if (good) { TENSOR__(disown)(&r->part[k]->base.owned); }
     }
 
     nn__free(file);
@@ -22803,7 +22806,7 @@ TENSOR__FN int nn__open_parts(nn_safetensors_t *r, const char *path, int map) {
         nn__entry_t *e = &r->entry[i];
         const nn__entry_t *of = nn__find_entry(r->part[e->part - 1], "", e->name);
         if (!of) {
-            return NN__NO(TENSOR_ERR_FORMAT, "safetensors: \"%s\": %s is not in %s", r->label, e->name,
+            return NN__NO(TENSOR_ERR_FORMAT, "safetensors: \"%s\": %s is not in %s", r->base.label, e->name,
                           r->part_name[e->part - 1]);
         }
         const char *name = e->name;
@@ -22824,7 +22827,7 @@ TENSOR__FN nn_safetensors_t *nn__index_reader(nn__source_t *s, const char *path,
         NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: \"%s\": an index of %u bytes is over the limit", path, n);
     } else {
         r->header = (char *)nn__memory(n + 1, 1);
-        if (r->header && !nn__read(&r->source, 0, r->header, n)) {
+        if (r->header && !nn__read(&r->base.source, 0, r->header, n)) {
             NN__FAIL(TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", path);
         } else if (r->header && nn__parse_index(r, n) && nn__sort_names(r) && nn__open_parts(r, path, map)) {
             return r;
@@ -23725,46 +23728,41 @@ typedef struct nn__member_t {
 } nn__member_t;
 
 struct nn_npz_t {
-    tensor__owned_t owned;          // first: the context's list
-    int dead;                       // as in nn_optimizer_t
-    nn__source_t source;
-    char *directory, *label;        // directory: the central one, in which the names are
+    nn__reader_t base;
+    char *directory;                // the central one, in which the names are
     nn__member_t *member;           // in the order of the archive
     nn__named_index_t *sorted;      // by name
     int64_t count;
 };
 
 TENSOR__FN void nn__npz_end(nn_npz_t *r) {
-    TENSOR__(disown)(&r->owned);
-    nn__close_source(&r->source);
+    nn__reader_end(&r->base);
     nn__free(r->directory);
-    nn__free(r->label);
     nn__free(r->member);
     nn__free(r->sorted);
     r->count = 0;
-    r->dead = 1;
     TENSOR__(bury)(r, TENSOR__ARCHIVE);
 }
 
 TENSOR__FN void nn__npz_shutdown(tensor__owned_t *o) { nn__npz_end((nn_npz_t *)(void *)o); }
 
 TENSOR_API int (nn_npz_close)(nn_npz_t *r) {
-    if (r && r->dead) { return NN__ERROR(TENSOR_ERR_OWNER, "npz_close: the reader was closed already"); }
+    if (r && r->base.dead) { return NN__ERROR(TENSOR_ERR_OWNER, "npz_close: the reader was closed already"); }
     if (r) { nn__npz_end(r); }
     return TENSOR_OK;
 }
 
 TENSOR__FN int nn__npz_bad(const nn_npz_t *r, const char *what) {
-    return NN__NO(TENSOR_ERR_FORMAT, "npz: \"%s\": %s", r->label, what);
+    return NN__NO(TENSOR_ERR_FORMAT, "npz: \"%s\": %s", r->base.label, what);
 }
 
 // Finds the central directory and the number of its entries. 0 after raising.
 TENSOR__FN int nn__npz_find(nn_npz_t *r, uint64_t *at, uint64_t *bytes, uint64_t *count) {
-    uint64_t size = r->source.size, room = size < 22 + 65535 ? size : 22 + 65535, wide;
+    uint64_t size = r->base.source.size, room = size < 22 + 65535 ? size : 22 + 65535, wide;
     if (size < 22) { return nn__npz_bad(r, "shorter than a zip archive"); }
     unsigned char *tail = (unsigned char *)nn__memory(room, 1);
     if (!tail) { return 0; }
-    int read = nn__read(&r->source, size - room, tail, room);
+    int read = nn__read(&r->base.source, size - room, tail, room);
     uint64_t end = room - 22;       // the record of the end may have a comment behind it
     while (read && end > 0 && nn__u32_at(tail + end) != 0x06054B50) { end--; }
     int found = read && nn__u32_at(tail + end) == 0x06054B50;
@@ -23778,12 +23776,12 @@ TENSOR__FN int nn__npz_find(nn_npz_t *r, uint64_t *at, uint64_t *bytes, uint64_t
 
     end += size - room;
     nn__free(tail);
-    if (!read) { return NN__NO(TENSOR_ERR_IO, "npz: \"%s\" cannot be read", r->label); }
+    if (!read) { return NN__NO(TENSOR_ERR_IO, "npz: \"%s\" cannot be read", r->base.label); }
     if (!found) { return nn__npz_bad(r, "not a zip archive"); }
     unsigned char record[56];
-    if (end >= 20 && nn__read(&r->source, end - 20, record, 20) && nn__u32_at(record) == 0x07064B50) {
+    if (end >= 20 && nn__read(&r->base.source, end - 20, record, 20) && nn__u32_at(record) == 0x07064B50) {
         wide = nn__u64_at(record + 8);      // zip64
-        if (!nn__read(&r->source, wide, record, 56) || nn__u32_at(record) != 0x06064B50 || wide > end) {
+        if (!nn__read(&r->base.source, wide, record, 56) || nn__u32_at(record) != 0x06064B50 || wide > end) {
             return nn__npz_bad(r, "the end of the directory is damaged");
         }
         *count = nn__u64_at(record + 32);
@@ -23859,8 +23857,8 @@ TENSOR__FN int nn__npz_directory(nn_npz_t *r) {
     r->member = r->directory ? (nn__member_t *)nn__memory(count + 1, sizeof *r->member) : NULL;
     r->sorted = r->member ? (nn__named_index_t *)nn__memory(count + 1, sizeof *r->sorted) : NULL;
     if (!r->sorted) { return 0; }
-    if (!nn__read(&r->source, at, r->directory, bytes)) {
-        return NN__NO(TENSOR_ERR_IO, "npz: \"%s\" cannot be read", r->label);
+    if (!nn__read(&r->base.source, at, r->directory, bytes)) {
+        return NN__NO(TENSOR_ERR_IO, "npz: \"%s\" cannot be read", r->base.label);
     }
 
     for (uint64_t k = 0; k < count; k++) {
@@ -23875,7 +23873,7 @@ TENSOR__FN int nn__npz_directory(nn_npz_t *r) {
     if (r->count > 1) { qsort(r->sorted, (size_t)r->count, sizeof *r->sorted, nn__by_name); }
     for (int64_t k = 1; k < r->count; k++) {
         if (strcmp(r->sorted[k - 1].name, r->sorted[k].name) == 0) {
-            return NN__NO(TENSOR_ERR_FORMAT, "npz: \"%s\": two arrays are called \"%s\"", r->label,
+            return NN__NO(TENSOR_ERR_FORMAT, "npz: \"%s\": two arrays are called \"%s\"", r->base.label,
                           r->sorted[k].name);
         }
     }
@@ -23884,16 +23882,9 @@ TENSOR__FN int nn__npz_directory(nn_npz_t *r) {
 
 // Takes over the source, even if it fails.
 TENSOR__FN nn_npz_t *nn__npz(nn__source_t *s, const char *label) {
-    nn_npz_t *r = (nn_npz_t *)TENSOR__(object)(nn__self(), TENSOR__ARCHIVE, sizeof *r);
-    if (!r) {
-        nn__close_source(s);
-        return NULL;
-    }
-    r->source = *s;
-    r->owned.destroy = nn__npz_shutdown;
-    TENSOR__(own)(nn__self(), &r->owned);
-    r->label = nn__copy_string(label);
-    if (r->label && nn__npz_directory(r)) { return r; }
+    nn_npz_t *r =
+        (nn_npz_t *)nn__reader_new(TENSOR__ARCHIVE, sizeof(nn_npz_t), nn__npz_shutdown, s, label);
+    if (!r || nn__npz_directory(r)) { return r; }
     nn__npz_end(r);
     return NULL;
 }
@@ -23914,9 +23905,9 @@ TENSOR__FN tensor_t *nn__npz_read(nn_npz_t *r, const nn__member_t *m) {
     nn__npy_t a;
     uint32_t crc = 0;
     memset(&a, 0, sizeof a);
-    a.label = r->label;
+    a.label = r->base.label;
     a.name = m->name;
-    a.source = &r->source;
+    a.source = &r->base.source;
     a.crc = &crc;
     if (m->method != 0) {
         nn__npy_no(&a, TENSOR_ERR_UNSUPPORTED,
@@ -23924,12 +23915,12 @@ TENSOR__FN tensor_t *nn__npz_read(nn_npz_t *r, const nn__member_t *m) {
         return TENSOR__(poison);
     }
 
-    if (!nn__read(&r->source, m->at, local, 30) || nn__u32_at(local) != 0x04034B50) {
+    if (!nn__read(&r->base.source, m->at, local, 30) || nn__u32_at(local) != 0x04034B50) {
         nn__npy_bad(&a, "not where the directory says");
         return TENSOR__(poison);
     }
     a.begin = m->at + 30 + nn__u16_at(local + 26) + nn__u16_at(local + 28);
-    if (a.begin > r->source.size || m->size > r->source.size - a.begin) {
+    if (a.begin > r->base.source.size || m->size > r->base.source.size - a.begin) {
         nn__npy_bad(&a, "longer than the file");
         return TENSOR__(poison);
     }
@@ -23946,7 +23937,7 @@ TENSOR_API tensor_t *(nn_npz_get)(nn_npz_t *r, const char *name) {
         nn__poisoned("npz_get", r ? "name" : "the reader", NULL);
         return TENSOR__(poison);
     }
-    if (r->dead) { return NN__FAIL(TENSOR_ERR_OWNER, "npz_get: the reader was closed"); }
+    if (r->base.dead) { return NN__FAIL(TENSOR_ERR_OWNER, "npz_get: the reader was closed"); }
     nn__named_index_t want, *found = NULL;
     want.name = name;
     want.index = 0;
@@ -23954,7 +23945,7 @@ TENSOR_API tensor_t *(nn_npz_get)(nn_npz_t *r, const char *name) {
         found = (nn__named_index_t *)bsearch(&want, r->sorted, (size_t)r->count, sizeof want, nn__by_name);
     }
     if (found) { return nn__npz_read(r, &r->member[found->index]); }
-    return NN__FAIL(TENSOR_ERR_INDEX, "npz: \"%s\" has no array \"%s\"", r->label, name);
+    return NN__FAIL(TENSOR_ERR_INDEX, "npz: \"%s\" has no array \"%s\"", r->base.label, name);
 }
 
 // ------------------------------------------------------------------------------
@@ -24582,7 +24573,7 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     memset(found, 0, (size_t)all->n + 1);
     nn__mismatch_t missing, unexpected, differ;
     char about[200];
-    size_t used = strlen(r->label);
+    size_t used = strlen(r->base.label);
     nn__mismatch_begin(&differ, used, 1);
     for (int64_t i = 0; i < all->n; i++) {
         int transient = all->item[i].slot->kind == NN__TRANSIENT;
@@ -24615,7 +24606,7 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     nn__mismatch_list(&lists, &missing, "missing");
     nn__mismatch_list(&lists, &unexpected, "unexpected");
     nn__mismatch_list(&lists, &differ, "of another shape");
-    return NN__ERROR(TENSOR_ERR_FORMAT, "load: \"%s\": %s", r->label, text);
+    return NN__ERROR(TENSOR_ERR_FORMAT, "load: \"%s\": %s", r->base.label, text);
 }
 
 // Reads the tensors of the module from the file, after nn__check_state, and makes sure that nn__put_state
@@ -24773,15 +24764,15 @@ TENSOR__FN int nn__test_numbers(nn_safetensors_t *r, double *tolerance, uint64_t
     nn__entry_t *e = nn__find_entry(r, "", "test/tolerance");
     if (!inputs || !e || !nn__find_entry(r, "", "test/output")) {
         return NN__ERROR(TENSOR_ERR_FORMAT, "self_test: \"%s\" has no test; nn_save_tested writes one",
-                         r->label);
+                         r->base.label);
     }
     int good = e->ndim == 0 && nn__dtypes[e->dtype].dtype == TENSOR_F64;
     *tolerance = good ? (tensor_item)(nn__read_entry(r, e)) : -1;
     good = nn__decimal(inputs, n) && *n >= 1 && *n <= NN__TEST_INPUTS;
     if (good && *tolerance >= 0) { return TENSOR_OK; }
     return NN__ERROR(TENSOR_ERR_FORMAT,
-                     "self_test: \"%s\": test/tolerance must be an f64 >= 0, test.inputs in 1..%i", r->label,
-                     (int)NN__TEST_INPUTS);
+                     "self_test: \"%s\": test/tolerance must be an f64 >= 0, test.inputs in 1..%i",
+                     r->base.label, (int)NN__TEST_INPUTS);
 }
 
 // In the caller's scope. -> code
@@ -24802,7 +24793,7 @@ TENSOR__FN int nn__self_test(nn_safetensors_t *r, nn_module_t *m) {
     if (tensor_error_code() != TENSOR_OK) { return tensor_error_code(); }
     tensor_t *y = nn__test_output("self_test", m, inputs, (int)n);
     if ((tensor_is_poison)(y)) { return tensor_error_code(); }
-    return nn__compare_output(r->label, y, want, tolerance);
+    return nn__compare_output(r->base.label, y, want, tolerance);
 }
 
 TENSOR_API int (nn_self_test)(nn_safetensors_t *r, nn_module_t *m) {
@@ -25466,7 +25457,7 @@ TENSOR__FN tensor_t *nn__expected(nn_safetensors_t *r, const char *name, int dty
                (from == dtype || (state && (from == TENSOR_F32 || from == TENSOR_F64)));
     for (int k = 0; same && k < ndim; k++) { same = e->dims[k] == dims[k]; }
     if (same) { return state ? (tensor_to)(nn__read_entry(r, e), dtype) : nn__read_entry(r, e); }
-    return NN__FAIL(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\": %s %s", r->label, name,
+    return NN__FAIL(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\": %s %s", r->base.label, name,
                     e ? "does not fit this optimizer" : "is missing");
 }
 
@@ -25547,7 +25538,7 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
     }
     if (!rule || strcmp(rule, o->rule->name) != 0) {
         return NN__ERROR(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\" holds the state of %s, not of %s",
-                         r->label, rule ? rule : "no optimizer", o->rule->name);
+                         r->base.label, rule ? rule : "no optimizer", o->rule->name);
     }
 
     int64_t dims[2];
@@ -25581,13 +25572,13 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
     if (held != read) {
         return NN__ERROR(TENSOR_ERR_FORMAT,
                          "load_checkpoint: \"%s\" holds %d tensors that this optimizer does not have",
-                         r->label, held - read);
+                         r->base.label, held - read);
     }
     if (!nn__staged_numbers(o, s)) {
         return NN__ERROR(TENSOR_ERR_FORMAT,
                          "load_checkpoint: \"%s\" holds a step count, learning rate or option no optimizer "
                          "can have",
-                         r->label);
+                         r->base.label);
     }
     return o->settle ? o->settle(o) : TENSOR_OK;
 }
@@ -25667,7 +25658,7 @@ TENSOR__FN int nn__stage_training(nn_safetensors_t *r, const nn_checkpoint_t *c,
     if (!bad) { return TENSOR_OK; }
     return NN__ERROR(TENSOR_ERR_FORMAT,
                      "load_checkpoint: \"%s\" holds a scaler, plateau or place that is not possible",
-                     r->label);
+                     r->base.label);
 }
 
 TENSOR__FN int nn__put_training(nn_checkpoint_t *c, const nn__training_t *t) {
@@ -25700,7 +25691,7 @@ TENSOR__FN int nn__load_checkpoint_from(nn_safetensors_t *r, nn_checkpoint_t *c)
         !nn__decimal(nn_safetensors_metadata(r, "generator.offset"), &g.offset)) {
         return NN__ERROR(TENSOR_ERR_FORMAT,
                          "load_checkpoint: \"%s\" has no step or generator; it is not a checkpoint",
-                         r->label);
+                         r->base.label);
     }
 
     tensor_t **fresh = nn__stage_state(r, &all, &names);
