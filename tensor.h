@@ -14468,6 +14468,68 @@ TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t
     return tensor__begin_cast(o) || tensor__give_up(o);
 }
 
+// Whether products take bf16.
+TENSOR__FN int tensor__takes_bf16(tensor_context_t *ctx) {
+    return tensor__isa_of(ctx) > TENSOR__AVX512 && !ctx->reference;
+}
+
+// Whether products take x, of a half dtype, as it is.
+TENSOR__FN int tensor__multiplies(const tensor_t *x) {
+    if (x->device) { return tensor__halves(x); }
+    return x->dtype == TENSOR_BF16 && x->numel && tensor__takes_bf16(tensor__self()->ctx);
+}
+
+// Inputs of one half dtype become f32 where the device has no kernel of the row for that dtype.
+TENSOR__FN int tensor__widen(tensor__op_t *o) {
+    const tensor_t *x = o->in[0];
+    for (int i = 1; i < o->nin; i++) {
+        if (o->in[i] && o->in[i]->dtype != x->dtype) { return 1; }      // the front says so
+    }
+    if (o->row->cast & TENSOR__PRODUCT ? tensor__multiplies(x) : tensor__halves(x)) { return 1; }
+    o->narrow = x->dtype;
+    for (int i = 0; i < o->nin; i++) {
+        if (o->in[i] && !tensor__put_input(o, i, tensor_to(o->in[i], TENSOR_F32))) { return 0; }
+    }
+    return 1;
+}
+
+TENSOR__RARE
+
+// The inputs of f16, of bf16 or in another order as row->cast says. 0 = raised
+TENSOR__FN TENSOR__NOINLINE int tensor__begin_rest_any(tensor__op_t *o) {
+    int dtype = o->in[0]->dtype;
+    if ((dtype == TENSOR_F16 || dtype == TENSOR_BF16) &&
+        (o->row->cast & (TENSOR__HALVES | TENSOR__PRODUCT)) && !tensor__widen(o)) {
+        return tensor__give_up(o);
+    }
+    for (int i = 0; i < o->nin; i++) {
+        tensor_t *x = o->in[i];
+        if (!(o->row->cast & TENSOR__DENSE_A << i) || !x || (x->flags & TENSOR__CONTIGUOUS)) { continue; }
+        if (!tensor__put_input(o, i, tensor_contiguous(x))) { return tensor__give_up(o); }
+    }
+    return 1;
+}
+
+TENSOR__END
+
+// What begin leaves to do for the rows whose cast asks for more: their inputs become wide or contiguous. It
+// is used with finish_wide. 0 = raised
+TENSOR__FN int tensor__begin_rest(tensor__op_t *o) {
+    int dtype = o->in[0]->dtype;
+    if (dtype == TENSOR_F16 || dtype == TENSOR_BF16) { return tensor__begin_rest_any(o); }
+    unsigned dense = o->row->cast / (unsigned)TENSOR__DENSE_A;
+    for (int i = 0; dense; i++, dense >>= 1) {
+        const tensor_t *x = o->in[i];
+        if ((dense & 1) && x && !(x->flags & TENSOR__CONTIGUOUS)) { return tensor__begin_rest_any(o); }
+    }
+    return 1;
+}
+
+// Both of them. 0 = raised
+TENSOR__FN int tensor__begin_wide(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin) {
+    return tensor__begin(o, row, in, nin) && tensor__begin_rest(o);
+}
+
 // The parameters of a pointwise row: F_P(0) and F_P(1) of its formula.
 TENSOR__INLINE void tensor__formula_numbers(tensor__op_t *o, double p0, double p1) {
     o->p = &o->params;
@@ -15943,6 +16005,18 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
     return tensor__commit(o);
 }
 
+// finish, and the results with the dtype of inputs that were widened.
+TENSOR__FN tensor_t *tensor__finish_wide(tensor__op_t *o) {
+    tensor_t *y = tensor__finish(o);
+    if (!o->narrow || y == TENSOR__POISON) { return y; }
+    for (int i = 0; i < o->visible; i++) {
+        y = tensor_to(o->out[i], (tensor_dtype_t)o->narrow);
+        (tensor_free)(o->out[i]);
+        o->out[i] = y;
+    }
+    return o->out[0];
+}
+
 // A call as the profiler is told of it; nin, nout, row and the thread of c are set.
 TENSOR__FN tensor_profiler_call_t tensor__call_heard(const tensor_call_t *c, int device) {
     tensor_profiler_call_t heard;
@@ -17029,80 +17103,6 @@ TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *call) {
 TENSOR__FN uint64_t tensor__scratch_bf16(const tensor__gemm_t *g) { return (void)g, (uint64_t)0; }
 TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *g) { (void)g; }
 #endif
-
-// Whether products take bf16.
-TENSOR__FN int tensor__takes_bf16(tensor_context_t *ctx) {
-    return tensor__isa_of(ctx) > TENSOR__AVX512 && !ctx->reference;
-}
-
-// Whether products take x, of a half dtype, as it is.
-TENSOR__FN int tensor__multiplies(const tensor_t *x) {
-    if (x->device) { return tensor__halves(x); }
-    return x->dtype == TENSOR_BF16 && x->numel && tensor__takes_bf16(tensor__self()->ctx);
-}
-
-// Inputs of one half dtype become f32 where the device has no kernel of the row for that dtype.
-TENSOR__FN int tensor__widen(tensor__op_t *o) {
-    const tensor_t *x = o->in[0];
-    for (int i = 1; i < o->nin; i++) {
-        if (o->in[i] && o->in[i]->dtype != x->dtype) { return 1; }      // the front says so
-    }
-    if (o->row->cast & TENSOR__PRODUCT ? tensor__multiplies(x) : tensor__halves(x)) { return 1; }
-    o->narrow = x->dtype;
-    for (int i = 0; i < o->nin; i++) {
-        if (o->in[i] && !tensor__put_input(o, i, tensor_to(o->in[i], TENSOR_F32))) { return 0; }
-    }
-    return 1;
-}
-
-TENSOR__RARE
-
-// The inputs of f16, of bf16 or in another order as row->cast says. 0 = raised
-TENSOR__FN TENSOR__NOINLINE int tensor__begin_rest_any(tensor__op_t *o) {
-    int dtype = o->in[0]->dtype;
-    if ((dtype == TENSOR_F16 || dtype == TENSOR_BF16) &&
-        (o->row->cast & (TENSOR__HALVES | TENSOR__PRODUCT)) && !tensor__widen(o)) {
-        return tensor__give_up(o);
-    }
-    for (int i = 0; i < o->nin; i++) {
-        tensor_t *x = o->in[i];
-        if (!(o->row->cast & TENSOR__DENSE_A << i) || !x || (x->flags & TENSOR__CONTIGUOUS)) { continue; }
-        if (!tensor__put_input(o, i, tensor_contiguous(x))) { return tensor__give_up(o); }
-    }
-    return 1;
-}
-
-TENSOR__END
-
-// What begin leaves to do for the rows whose cast asks for more: their inputs become wide or contiguous. It
-// is used with finish_wide. 0 = raised
-TENSOR__FN int tensor__begin_rest(tensor__op_t *o) {
-    int dtype = o->in[0]->dtype;
-    if (dtype == TENSOR_F16 || dtype == TENSOR_BF16) { return tensor__begin_rest_any(o); }
-    unsigned dense = o->row->cast / (unsigned)TENSOR__DENSE_A;
-    for (int i = 0; dense; i++, dense >>= 1) {
-        const tensor_t *x = o->in[i];
-        if ((dense & 1) && x && !(x->flags & TENSOR__CONTIGUOUS)) { return tensor__begin_rest_any(o); }
-    }
-    return 1;
-}
-
-// Both of them. 0 = raised
-TENSOR__FN int tensor__begin_wide(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin) {
-    return tensor__begin(o, row, in, nin) && tensor__begin_rest(o);
-}
-
-// finish, and the results with the dtype of inputs that were widened.
-TENSOR__FN tensor_t *tensor__finish_wide(tensor__op_t *o) {
-    tensor_t *y = tensor__finish(o);
-    if (!o->narrow || y == TENSOR__POISON) { return y; }
-    for (int i = 0; i < o->visible; i++) {
-        y = tensor_to(o->out[i], (tensor_dtype_t)o->narrow);
-        (tensor_free)(o->out[i]);
-        o->out[i] = y;
-    }
-    return o->out[0];
-}
 
 TENSOR__FN uint64_t tensor__gemm_scratch(const tensor__gemm_t *g, int dtype) {
     switch (dtype) {
