@@ -46,7 +46,7 @@
 //            a number). Where PyTorch has no kernel for a dtype, there is one: hypot, logaddexp, logaddexp2
 //            of integers give f32, fmod, remainder, pow and floor_divide of bools give bools, and sub takes a
 //            bool beside another dtype (two bools are refused).
-// SHAPES     Functions that take a shape are variadic in C and C++: tensor_zeros(2, 3). Each has a plain twin
+// SHAPES     Functions that take a shape are variadic in C and C++: tensor_zeros(2, 3). Each has a twin
 //            whose name ends in _n and that takes (const int64_t *dims, int ndim). A tensor has at most 8
 //            dimensions. A dim < 0 counts from the end.
 // OWNERSHIP  A tensor_t * returned by the library belongs to the innermost open scope of the calling thread.
@@ -113,7 +113,7 @@
 //            line.
 //            Environment: TENSOR_ISA=scalar|sse2|avx2|avx512|avx512bf16|amx|neon|wasm forces an instruction
 //            set; one that is not built or not there is the error UNSUPPORTED at the first call that needs
-//            it, and the best one runs. TENSOR_REFERENCE=1: the plain double-precision formulas
+//            it, and the best one runs. TENSOR_REFERENCE=1: the reference formulas in double
 //            (TENSOR_ALL_PASSES).
 // READING    An op is a row of a table: search "X(SOFTMAX," for the row of softmax, which names its family,
 //            CPU kernel and gradient; "FRONT(softmax," or "(tensor_cat_n)(" for the public function,
@@ -446,7 +446,7 @@ TENSOR_API int tensor_set_parallel_for(tensor_parallel_fn_t fn, void *user, int 
 //   -> borrowed string;  errors none
 TENSOR_API const char *tensor_isa_name(void);
 
-// Forces an instruction set: one of those names, "reference" (plain formulas in double, built by
+// Forces an instruction set: one of those names, "reference" (the formulas in double, built by
 // TENSOR_ALL_PASSES) or NULL (the best).
 //   -> code;  errors UNSUPPORTED if the machine or this build does not have it, OWNER while a kernel runs
 TENSOR_API int tensor_set_isa(const char *name);
@@ -588,8 +588,8 @@ TENSOR_API int tensor_set(tensor_t **handle, tensor_t *value);
 // >>create                                         MARK: creation
 //
 // Variadic functions take the dims as arguments: tensor_zeros(2, 3) has the default dtype,
-// tensor_zeros_of(TENSOR_I64, 2, 3) the given one. The functions below whose names end in _n are the plain
-// functions behind them.
+// tensor_zeros_of(TENSOR_I64, 2, 3) the given one. The functions below whose names end in _n take an array;
+// they are behind the macros.
 // All: -> new, contiguous;  grad none;  errors SHAPE (negative dim, too many dims, product over 2^63),
 // OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
@@ -2533,7 +2533,7 @@ TENSOR_API int tensor__shutdowns(void);     // how many so far: a tensor_ref fro
 //
 // Each function is hidden behind a macro of its name that calls it and then stamps the place of the call on
 // what it made (or on the error it raised). The stamp comes afterwards and is not an argument: functions keep
-// their plain signature for bindings and function pointers, and nested calls evaluate in the right order.
+// their signature for bindings and function pointers, and nested calls evaluate in the right order.
 // (name)(args) calls without a stamp.
 // ------------------------------------------------------------------------------
 
@@ -3250,7 +3250,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_nanmedian_dim(...) TENSOR__CALL_KIND(pair, tensor_nanmedian_dim, __VA_ARGS__)
 #define tensor_mode(...) TENSOR__CALL_KIND(pair, tensor_mode, __VA_ARGS__)
 
-// The plain twins are stamped too.
+// The twins that take arrays are stamped too.
 #define tensor_empty_n(...) TENSOR__CALL(tensor_empty_n, __VA_ARGS__)
 #define tensor_zeros_n(...) TENSOR__CALL(tensor_zeros_n, __VA_ARGS__)
 #define tensor_ones_n(...) TENSOR__CALL(tensor_ones_n, __VA_ARGS__)
@@ -4595,7 +4595,7 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     X(uint64_t, product_scratch, (const tensor__gemm_t *g, int dtype)) \
     /* the pass whose kernels are used: 0 scalar .. 3 AVX-512 */ \
     X(int, isa, (void)) \
-    /* whether TENSOR_REFERENCE asks for plain double formulas */ \
+    /* whether TENSOR_REFERENCE asks for the formulas in double */ \
     X(int, reference, (void)) \
     /* zeroed and counted memory; NULL after raising OUT_OF_MEMORY */ \
     X(void *, memory, (tensor__thread_t *th, uint64_t bytes)) \
@@ -4945,8 +4945,8 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(INCOMPLETE_GAMMA, incomplete_gamma, DBL, tensor__igamma_f64(F_P(0), F_A, F_B), F_C(0), F_MUL(F_MUL(F_G, F_SUB(F_C(1), F_MUL(F_C(2), F_P(0)))), F_EXP(F_SUB(F_SUB(F_MUL(F_SUB(F_A, F_C(1)), F_LOG(F_B)), F_B), F_LGAMMA(F_A)))), AS_IS) \
     X(LOGADDEXP, logaddexp, DBL, tensor__logaddexp_f64(F_A, F_B, 1), F_MUL(F_G, F_SIGMOID(F_SUB(F_A, F_B))), F_MUL(F_G, F_SIGMOID(F_SUB(F_B, F_A))), AS_IS) \
     X(LOGADDEXP2, logaddexp2, DBL, tensor__logaddexp_f64(F_A, F_B, 0.6931471805599453), F_MUL(F_G, F_SIGMOID(F_MUL(F_C(0.6931471805599453), F_SUB(F_A, F_B)))), F_MUL(F_G, F_SIGMOID(F_MUL(F_C(0.6931471805599453), F_SUB(F_B, F_A)))), AS_IS) \
-    X(XLOG1PY, xlog1py, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log1p(F_B), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(-1))), F_C(0), F_MUL(F_G, F_LOG1P(F_B))), F_MUL(F_G, F_DIV(F_A, F_ADD(F_B, F_C(1)))), AS_IS) \
-    X(XLOGY, xlogy, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log(F_B), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(0))), F_C(0), F_MUL(F_G, F_LOG(F_B))), F_MUL(F_G, F_DIV(F_A, F_B)), AS_IS)
+    X(XLOG1PY, xlog1py, DBL, tensor__times_log_f64(F_A, F_B, log1p(F_B)), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(-1))), F_C(0), F_MUL(F_G, F_LOG1P(F_B))), F_MUL(F_G, F_DIV(F_A, F_ADD(F_B, F_C(1)))), AS_IS) \
+    X(XLOGY, xlogy, DBL, tensor__times_log_f64(F_A, F_B, log(F_B)), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(0))), F_C(0), F_MUL(F_G, F_LOG(F_B))), F_MUL(F_G, F_DIV(F_A, F_B)), AS_IS)
 
 // The rest. Columns: ID, name, family, inputs, outputs, the CPU's kernel, gradient (NOGRAD), saves, class.
 // TENSOR__KERNEL(sum) is tensor__cpu_sum; TENSOR__KERNEL_WITH(softmax, rows) is tensor__cpu_softmax, whose
@@ -5101,7 +5101,7 @@ typedef enum tensor_op_id_t {
 //
 // The CPU kernels are compiled once per instruction set, a pass each. TENSOR_PASSES names the passes, bit k
 // for pass k: 0 scalar, 1 SSE2, 2 AVX2 with FMA and F16C, 3 AVX-512 F/DQ/BW/VL, 4 NEON, 5 SIMD128 of
-// WebAssembly, 6 the portable one, 7 the plain formulas in double of TENSOR_REFERENCE. Four ways to choose,
+// WebAssembly, 6 the portable one, 7 the reference formulas in double of TENSOR_REFERENCE. Four ways to choose,
 // from the simplest:
 //   nothing                    what the target may have: 14 on x86-64, 16 on AArch64, 32 with -msimd128,
 //                              1 elsewhere; the processor decides at run time
@@ -5987,6 +5987,12 @@ TENSOR__BOTH TENSOR__FN int64_t tensor__lcm_i64(int64_t a, int64_t b) {
 TENSOR__BOTH TENSOR__FN double tensor__logaddexp_f64(double a, double b, double log_base) {
     if (a == b) { return a + 0.6931471805599453 / log_base; }      // infinities too
     return (a > b ? a : b) + log1p(exp(-fabs(a - b) * log_base)) / log_base;
+}
+
+// a times the logarithm of b, or of 1 + b: 0 where a is 0, whatever the logarithm is, except of NaN.
+TENSOR__BOTH TENSOR__FN double tensor__times_log_f64(double a, double b, double logarithm) {
+    if (tensor__isnan_f64(b)) { return b; }
+    return a == 0 ? 0 : a * logarithm;
 }
 
 // Giles' polynomials (relative error 1e-7), then two steps of Halley's method on erfc, which has no
@@ -8487,9 +8493,9 @@ TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(pow_any)(V_F a, V_F b) {
 TENSOR__INLINE V_F TENSOR__K(pow_near)(V_F a, V_F b) {
 #if TENSOR__PASS == 3
     V_F w, q = TENSOR__K(log2_parts)(1, a, &w), v = V_MUL(b, q);
-    V_M plain = M_AND(V_GE(a, V_SET(1.17549435e-38f)), V_LT(a, TENSOR__INF));
+    V_M normal = M_AND(V_GE(a, V_SET(1.17549435e-38f)), V_LT(a, TENSOR__INF));
     V_F r = TENSOR__K(exp2_sum)(v, V_FMA(b, w, TENSOR__K(rest)(b, q, v)));
-    if (TENSOR__LIKELY(M_ALL(M_AND(plain, V_LT(V_ABS(v), V_SET(126.0f)))))) { return r; }
+    if (TENSOR__LIKELY(M_ALL(M_AND(normal, V_LT(V_ABS(v), V_SET(126.0f)))))) { return r; }
 #endif
     return TENSOR__K(pow_any)(a, b);
 }
@@ -10314,7 +10320,7 @@ extern "C" {
 // >>impl-gemm-shared                               MARK: matrix product: what all passes share
 //
 // C[m,n] (+)= A[m,k] B[k,n] (+ bias[n]), row stride of C free, column stride 1, A and B of any strides (0
-// too): the call, how it is cut for threads and caches, its scratch, the plain reference, the product in f64.
+// too): the call, how it is cut for threads and caches, its scratch, the reference, the product in f64.
 // The order of the sum is the same for every thread count and every tile edge: k is cut into chunks of a
 // constant length, a chunk is one chain from +0 in ascending k, chunks are added to C in ascending k. Every
 // choice (path, chunk length, split of k) depends on m, n, k and the strides, never on the threads.
@@ -11298,7 +11304,7 @@ TENSOR__FN void tensor__puti(tensor__text_t *s, int64_t v) {
 }
 
 // The n digits of a number whose first one counts 10^e, without an exponent: e is in -4..5.
-TENSOR__FN void tensor__put_plain(tensor__text_t *s, const char *digits, int n, int e) {
+TENSOR__FN void tensor__put_decimal(tensor__text_t *s, const char *digits, int n, int e) {
     for (int i = e; i < 0; i++) { tensor__puts(s, i == e ? "0." : "0"); }
     for (int i = 0; i < n || i <= e; i++) {
         if (i == e + 1 && e >= 0) { tensor__puts(s, "."); }
@@ -11353,7 +11359,7 @@ TENSOR__FN void tensor__putg(tensor__text_t *s, double v) {
     int n = 6;
     while (n > 1 && digits[n - 1] == '0') { n--; }
     if (e >= -4 && e < 6) {
-        tensor__put_plain(s, digits, n, e);
+        tensor__put_decimal(s, digits, n, e);
     } else {
         tensor__put_scientific(s, digits, n, e);
     }
@@ -17122,9 +17128,9 @@ TENSOR__FN uint64_t tensor__product_scratch(const tensor__gemm_t *g, int dtype) 
 #ifdef TENSOR_USE_OPENBLAS
 // How BLAS gets a matrix of `across` columns in row-major order; ld 0 = it cannot take the matrix.
 TENSOR__FN CBLAS_TRANSPOSE tensor__blas_side(int64_t down, int64_t across, int64_t rs, int64_t cs, int *ld) {
-    int plain = cs == 1 && rs >= across, transposed = rs == 1 && cs >= down;
+    int as_it_is = cs == 1 && rs >= across, transposed = rs == 1 && cs >= down;
     int64_t step;
-    if (plain) {
+    if (as_it_is) {
         step = rs;
     } else if (transposed) {
         step = cs;
@@ -17132,7 +17138,7 @@ TENSOR__FN CBLAS_TRANSPOSE tensor__blas_side(int64_t down, int64_t across, int64
         step = 0;
     }
     *ld = step <= INT32_MAX ? (int)step : 0;
-    return plain ? CblasNoTrans : CblasTrans;
+    return as_it_is ? CblasNoTrans : CblasTrans;
 }
 
 // Whether OpenBLAS made the product. It does not make small products, nor those that it cannot describe.
@@ -17662,9 +17668,9 @@ TENSOR__FN int tensor__divides_whole(const tensor_call_t *c) {
 // call is not of that form
 TENSOR__FN int tensor__pointwise_at_once(const tensor_call_t *c, const tensor__isa_t *isa) {
     const tensor_arg_t *y = &c->arg[c->nin];
-    int plain = tensor__class(c->compute) == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous &&
-                (y->numel & (isa->lanes - 1)) == 0 && y->numel <= TENSOR__GRAIN;
-    if (!plain || c->thread->ctx->reference) { return 0; }
+    int fits = tensor__class(c->compute) == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous &&
+               (y->numel & (isa->lanes - 1)) == 0 && y->numel <= TENSOR__GRAIN;
+    if (!fits || c->thread->ctx->reference) { return 0; }
     const void *in[4];
     for (int i = 0; i < c->nin; i++) {
         const tensor_arg_t *a = &c->arg[i];
@@ -17732,16 +17738,16 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
     if (g->numel == 0) { return 0; }
     if (body && tensor__class(c->compute) == TENSOR__C_F32 && g->dtype == TENSOR_F32 &&
         (g->numel & (isa->lanes - 1)) == 0 && g->numel <= TENSOR__GRAIN && !c->thread->ctx->reference) {
-        int plain = 1;
+        int fits = 1;
         const void *in[5];
         for (int i = 0; i < 5; i++) {
             const tensor_arg_t *a = &c->arg[i];
-            plain &= !a->data || (a->dtype == TENSOR_F32 && a->contiguous && a->numel == g->numel);
+            fits &= !a->data || (a->dtype == TENSOR_F32 && a->contiguous && a->numel == g->numel);
             in[i] = a->data;
         }
         void *out[3];
         for (int i = 0; i < c->nout; i++) { out[i] = c->arg[5 + i].data; }
-        if (TENSOR__LIKELY(plain)) {
+        if (TENSOR__LIKELY(fits)) {
             body(in, out, c->p ? c->p->pointwise.p : NULL, g->numel);
             return 0;
         }
@@ -18961,8 +18967,8 @@ TENSOR__FN tensor__stepped_t tensor__stepped_init(const tensor_t *x) {        //
 
 TENSOR__FN tensor_t *tensor__stepped(const char *op, tensor_t *x, const tensor__stepped_t *w) {
     TENSOR__BEGIN(o, TENSOR__ROW(AS_STRIDED), x)
-    int64_t plain[TENSOR_MAX_DIMS], step = 1, offset = x->offset, n = 1;
-    for (int i = x->ndim - 1; i >= 0; step *= x->dims[i--]) { plain[i] = step; }
+    int64_t dense[TENSOR_MAX_DIMS], step = 1, offset = x->offset, n = 1;
+    for (int i = x->ndim - 1; i >= 0; step *= x->dims[i--]) { dense[i] = step; }
     tensor__as_strided_params_t *p = &o.params.as_strided;
     o.p = &o.params;
     p->offset = p->base_span = 0;
@@ -18974,11 +18980,11 @@ TENSOR__FN tensor_t *tensor__stepped(const char *op, tensor_t *x, const tensor__
             continue;
         }
         strides[i] = w->mul[i] * x->strides[w->a[i]] + (w->b[i] < 0 ? 0 : x->strides[w->b[i]]);
-        p->stride[i] = w->mul[i] * plain[w->a[i]] + (w->b[i] < 0 ? 0 : plain[w->b[i]]);
+        p->stride[i] = w->mul[i] * dense[w->a[i]] + (w->b[i] < 0 ? 0 : dense[w->b[i]]);
     }
     for (int i = 0; n > 0 && i < x->ndim; i++) {
         offset += w->begin[i] * x->strides[i];
-        p->offset += w->begin[i] * plain[i];
+        p->offset += w->begin[i] * dense[i];
     }
     tensor_t *y = tensor__view(&o, w->dims, strides, w->ndim, offset);
     if (y != TENSOR__POISON) { y->op = op; }

@@ -2537,7 +2537,7 @@ TENSOR_API nn_lbfgs_args_t nn_lbfgs_defaults(void);
     X(asgd, asgd, DENSE, 1e-2, NN__STATE(ax, ALWAYS), NN__NUMBER(DRAG, lambd, 1e-4) NN__NUMBER(LOW, alpha, 0.75) NN__NUMBER(HIGH, t0, 1e6) NN__NUMBER(DECAY, weight_decay, 0)) \
     X(rprop, rprop, DENSE, 1e-2, NN__STATE(prev, ALWAYS) NN__STATE(step_size, ALWAYS), NN__NUMBER(LOW, etaminus, 0.5) NN__NUMBER(HIGH, etaplus, 1.2) NN__NUMBER(LEAST, step_size_min, 1e-6) NN__NUMBER(MOST, step_size_max, 50)) \
     X(adafactor, sgd, FACTORED, 1e-2, NN__STATE(row_var, ALWAYS) NN__STATE(col_var, ALWAYS) NN__STATE(variance, ALWAYS), NN__NUMBER(FALL, beta2_decay, -0.8) NN__NUMBER(EPS, eps1, 0) NN__NUMBER(LEAST, eps2, 1e-3) NN__NUMBER(HIGH, d, 1) NN__NUMBER(DECAY, weight_decay, 0) NN__ALWAYS_ON(DECOUPLED)) \
-    X(muon, sgd, MATRICES, 1e-3, NN__STATE(momentum_buffer, ALWAYS), NN__NUMBER(DECAY, weight_decay, 0.1) NN__NUMBER(MOMENTUM, momentum, 0.95) NN__NUMBER(EPS, eps, 1e-7) NN__NUMBER(NS_A, ns_a, 3.4445) NN__NUMBER(NS_B, ns_b, -4.775) NN__NUMBER(NS_C, ns_c, 2.0315) NN__NUMBER(NS_STEPS, ns_steps, 5) NN__NUMBER(ADJUST, adjust_lr_fn, NN_ORIGINAL) NN__FLAG(PLAIN, no_nesterov) NN__ALWAYS_ON(DECOUPLED)) \
+    X(muon, sgd, MATRICES, 1e-3, NN__STATE(momentum_buffer, ALWAYS), NN__NUMBER(DECAY, weight_decay, 0.1) NN__NUMBER(MOMENTUM, momentum, 0.95) NN__NUMBER(EPS, eps, 1e-7) NN__NUMBER(NS_A, ns_a, 3.4445) NN__NUMBER(NS_B, ns_b, -4.775) NN__NUMBER(NS_C, ns_c, 2.0315) NN__NUMBER(NS_STEPS, ns_steps, 5) NN__NUMBER(ADJUST, adjust_lr_fn, NN_ORIGINAL) NN__FLAG(NO_NESTEROV, no_nesterov) NN__ALWAYS_ON(DECOUPLED)) \
     X(lbfgs, sgd, CLOSURE, 1, NN__STATE(old_dirs, ALWAYS) NN__STATE(old_stps, ALWAYS) NN__STATE(d, ALWAYS), NN__NUMBER(MAX_ITER, max_iter, 20) NN__NUMBER(MAX_EVAL, max_eval, 0) NN__NUMBER(GRAD_TOL, tolerance_grad, 1e-7) NN__NUMBER(CHANGE_TOL, tolerance_change, 1e-9) NN__NUMBER(HISTORY, history_size, 100) NN__NUMBER(SEARCH, line_search_fn, NN_FIXED_STEP))
 // clang-format on
 
@@ -2697,10 +2697,10 @@ TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
     nn__stamp(TENSOR__IN(nn_clip_grad_norm), (nn_clip_grad_norm)(__VA_ARGS__))
 #else
 #define NN__CLIP(optimizer, max_norm, a, b, c, d, face, ...) face
-#define NN__CLIP_PLAIN(...) TENSOR__CALL(nn_clip_grad_norm, __VA_ARGS__)
+#define NN__CLIP_ALL(...) TENSOR__CALL(nn_clip_grad_norm, __VA_ARGS__)
 #define NN__CLIP_BY(...) NN__WITH_OWN(nn_clip_grad_norm, __VA_ARGS__)
 #define nn_clip_grad_norm(...)                                                                               \
-    NN__CLIP(__VA_ARGS__, NN__CLIP_BY, NN__CLIP_BY, NN__CLIP_BY, NN__CLIP_BY, NN__CLIP_PLAIN, 0)(__VA_ARGS__)
+    NN__CLIP(__VA_ARGS__, NN__CLIP_BY, NN__CLIP_BY, NN__CLIP_BY, NN__CLIP_BY, NN__CLIP_ALL, 0)(__VA_ARGS__)
 #endif
 #define nn_get_total_norm(tensors, ...) NN__NEEDS(nn_get_total_norm, nn_get_total_norm, tensors, __VA_ARGS__)
 #define nn_clip_grads_with_norm(...) TENSOR__CALL_KIND(int, nn_clip_grads_with_norm, __VA_ARGS__)
@@ -4699,15 +4699,15 @@ TENSOR__INLINE void NN__K(winograd_line)(const int form, const int from, const i
                                          V_F x3, V_F x4, V_F x5, V_F *y) {
     const float a = 0.625f, b = 1.5f, a2 = a * a, b2 = b * b;
     const float fa = 1 / (2 * a2 * (a2 - b2)), fb = 1 / (2 * b2 * (b2 - a2)), fc = 1 / (a2 * b2);
-    const int plain = form == NN__TILE_OUT || form == NN__TILE_GRAD;
-    const float ca = plain ? 1 : fa;
-    const float cb = plain ? 1 : fb;
+    const int unscaled = form == NN__TILE_OUT || form == NN__TILE_GRAD;
+    const float ca = unscaled ? 1 : fa;
+    const float cb = unscaled ? 1 : fb;
     V_F p, q, r, u;
     if (form == NN__TILE_OUT || form == NN__TILE_SUMS) {
 #define NN__TILE_AT(k, ka, m, kb, n) V_FMA(V_SET(ka), m, \
         to == k + 1 ? V_FMA(V_SET(kb), n, x5) : V_MUL(V_SET(kb), n))
         p = V_ADD(x1, x2), q = V_SUB(x1, x2), r = V_ADD(x3, x4), u = V_SUB(x3, x4);
-        y[0] = plain ? V_ADD(V_ADD(p, r), x0) : V_FMA(V_SET(fc), x0, NN__TILE_AT(0, ca, p, cb, r));
+        y[0] = unscaled ? V_ADD(V_ADD(p, r), x0) : V_FMA(V_SET(fc), x0, NN__TILE_AT(0, ca, p, cb, r));
         y[1] = NN__TILE_AT(1, a * ca, q, b * cb, u);
         y[2] = NN__TILE_AT(2, a2 * ca, p, b2 * cb, r);
         y[3] = NN__TILE_AT(3, a * a2 * ca, q, b * b2 * cb, u);
@@ -4726,7 +4726,7 @@ TENSOR__INLINE void NN__K(winograd_line)(const int form, const int from, const i
         q = V_MUL(V_SET(a * ca), V_FMA(V_SET(a2), x3, x1));
         r = V_MUL(V_SET(cb), V_FMA(V_SET(b2), from > 4 ? V_FMA(V_SET(b2), x4, x2) : x2, x0));
         u = V_MUL(V_SET(b * cb), V_FMA(V_SET(b2), x3, x1));
-        y[0] = plain ? x0 : V_MUL(V_SET(fc), x0);
+        y[0] = unscaled ? x0 : V_MUL(V_SET(fc), x0);
         if (from == 3) {
             y[5] = x2;
         } else if (from == 4) {
@@ -5599,7 +5599,7 @@ NN_LOSSES(NN__X)
 #include "tensor.h"
 #undef TENSOR__PASS
 
-// The passes that are not in the core's: see >>passes of tensor.h. f64 and the plain formulas are compiled
+// The passes that are not in the core's: see >>passes of tensor.h. f64 and the reference formulas are compiled
 // together with this part of the file.
 #ifndef TENSOR__MORE_KERNELS
 #ifdef __cplusplus
@@ -5701,7 +5701,7 @@ NN__RANKED_ROW(avg_pool, AVG_POOL)
 NN__RANKED_ROW(max_unpool, MAX_UNPOOL)
 #undef NN__RANKED_ROW
 
-// The kernels of all passes by place: f64, the plain formulas, then those of tensor.h (TENSOR__PASSES_OF).
+// The kernels of all passes by place: f64, the reference formulas, then those of tensor.h (TENSOR__PASSES_OF).
 #if TENSOR__HAS_PASS(7)
 #define NN__EACH(f) f##_f64, f##_reference, TENSOR__PASSES_OF(f)
 #else
@@ -13589,7 +13589,7 @@ TENSOR_API nn_module_t *(nn_child)(nn_module_t *m, const char *name, nn_module_t
 // Use
 // ------------------------------------------------------------------------------
 
-TENSOR__FN tensor_t *nn__forward_plain(nn_module_t *m, tensor_t *x, void *rest) {
+TENSOR__FN tensor_t *nn__forward_itself(nn_module_t *m, tensor_t *x, void *rest) {
     (void)rest;
     if (m->impl->kind && !m->impl->kind->composite) { return m->forward(m, x); }
     tensor_scope_t scope;
@@ -13785,7 +13785,7 @@ TENSOR__FN tensor_t *nn__run_module(nn_module_t *m, tensor_t *x, nn__body_fn *bo
 
 TENSOR_API tensor_t *(nn_forward)(nn_module_t *m, tensor_t *x) {
     if (!nn__usable(m) || !m->forward) { return nn__not_ready("forward", m); }
-    return nn__run_module(m, x, nn__forward_plain, NULL);
+    return nn__run_module(m, x, nn__forward_itself, NULL);
 }
 
 typedef struct nn__inputs_t {
@@ -17571,7 +17571,7 @@ TENSOR_API tensor_t *(nn_adaptive_predict)(nn_module_t *m, tensor_t *x) {
     return (tensor_scope_return)(scope, (tensor_argmax_dim)((nn_adaptive_log_prob)(m, x), -1, 0));
 }
 
-TENSOR__FN nn_module_t *nn__plain_linear(int64_t in, int64_t out, int bias) {
+TENSOR__FN nn_module_t *nn__linear_of(int64_t in, int64_t out, int bias) {
     nn_linear_args_t a = nn_linear_defaults();
     a.in_features = in;
     a.out_features = out;
@@ -17599,7 +17599,7 @@ TENSOR__FN nn_module_t *nn__make_adaptive_softmax(const nn_adaptive_log_softmax_
     }
 
     m->impl->call = nn__call_adaptive;
-    (nn_child)(m, "head", nn__plain_linear(a->in_features, a->cutoffs[0] + n, a->head_bias));
+    (nn_child)(m, "head", nn__linear_of(a->in_features, a->cutoffs[0] + n, a->head_bias));
     for (int k = 0; k < n && m->code == TENSOR_OK && tail->code == TENSOR_OK; k++) {
         int64_t last = k + 1 < n ? a->cutoffs[k + 1] : a->n_classes;
         char key[24];
@@ -17607,8 +17607,8 @@ TENSOR__FN nn_module_t *nn__make_adaptive_softmax(const nn_adaptive_log_softmax_
         NN__PUT(&t, "%i", k);
         int64_t hidden = (int64_t)((double)a->in_features / pow(a->div_value, k + 1));
         nn_module_t *pair[2];
-        pair[0] = nn__plain_linear(a->in_features, hidden, 0);
-        pair[1] = pair[0] ? nn__plain_linear(hidden, last - a->cutoffs[k], 0) : NULL;
+        pair[0] = nn__linear_of(a->in_features, hidden, 0);
+        pair[1] = pair[0] ? nn__linear_of(hidden, last - a->cutoffs[k], 0) : NULL;
         (nn_child)(tail, key, (nn_sequential_n)(pair, 2));
     }
     (nn_child)(m, "tail", tail);
@@ -18518,8 +18518,8 @@ enum { NN__MAX_STATE = 3, NN__CHUNK = 16384, NN__PARALLEL_FROM = 65536 };
 enum {
     NN__LR, NN__DECAY, NN__MOMENTUM, NN__DAMPENING, NN__NESTEROV, NN__MAXIMIZE, NN__BETA1, NN__BETA2,
     NN__EPS, NN__AMSGRAD, NN__CENTERED, NN__DECOUPLED, NN__DRAG, NN__INITIAL, NN__RHO, NN__NS_A, NN__NS_B,
-    NN__NS_C, NN__NS_STEPS, NN__ADJUST, NN__PLAIN, NN__MAX_ITER, NN__MAX_EVAL, NN__GRAD_TOL, NN__CHANGE_TOL,
-    NN__HISTORY, NN__SEARCH, NN__PAIRS, NN__LENGTH,      // the last two: states of lbfgs, see nn__lbfgs
+    NN__NS_C, NN__NS_STEPS, NN__ADJUST, NN__NO_NESTEROV, NN__MAX_ITER, NN__MAX_EVAL, NN__GRAD_TOL,
+    NN__CHANGE_TOL, NN__HISTORY, NN__SEARCH, NN__PAIRS, NN__LENGTH,      // the last two: states of lbfgs, see nn__lbfgs
     NN__LOW, NN__HIGH, NN__LEAST, NN__MOST, NN__FALL,
     NN__OPTIONS, NN__OLD_OPTIONS = NN__DECOUPLED, NN__ALWAYS = NN__OPTIONS
 };
@@ -18758,7 +18758,7 @@ TENSOR__FN int nn__find_group(nn_optimizer_t *o, const nn__group_t *like) {
     return o->ngroups++;
 }
 
-TENSOR__FN void nn__plain_group(nn__group_t *g) {
+TENSOR__FN void nn__group_init(nn__group_t *g) {
     memset(g, 0, sizeof *g);
     g->ratio = 1;
     for (int k = 0; k < NN__OPTIONS; k++) { g->own[k] = (double)NAN; }
@@ -18837,7 +18837,7 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(const nn__rule_t *rule, const double *o
         o->owned.destroy = nn__optimizer_shutdown;
         TENSOR__(own)(nn__self(), &o->owned);
         nn__group_t all_of_it;
-        nn__plain_group(&all_of_it);
+        nn__group_init(&all_of_it);
         if (nn__find_group(o, &all_of_it) < 0) {
             code = TENSOR_ERR_OUT_OF_MEMORY;
         } else {
@@ -18943,7 +18943,7 @@ TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int
     }
 
     nn__group_t g;
-    nn__plain_group(&g);
+    nn__group_init(&g);
 #define NN__GROUP_SET(type, member)                                                                          \
     if (code == TENSOR_OK) { code = nn__own_option(o, &g, " " #member " ", (double)a.member); }
     NN__GROUP_OPTIONS(NN__GROUP_SET)
@@ -19245,13 +19245,13 @@ TENSOR__FN tensor_t *nn__full_held(const tensor_t *like, const int64_t *dims, in
     return t;
 }
 
-TENSOR__FN int nn__plain(const tensor_t *t, int dtype) {
+TENSOR__FN int nn__step_takes(const tensor_t *t, int dtype) {
     return t->dtype == dtype && (t->flags & TENSOR__CONTIGUOUS) != 0;
 }
 
 // t itself if the kernels can read it as it is, else a contiguous copy, complete before anything changes.
 TENSOR__FN tensor_t *nn__step_operand(tensor_t *t, int dtype) {
-    return nn__plain(t, dtype) ? t : (tensor_clone)((tensor_to)(t, (tensor_dtype_t)dtype));
+    return nn__step_takes(t, dtype) ? t : (tensor_clone)((tensor_to)(t, (tensor_dtype_t)dtype));
 }
 
 // Converts a state whose parameter changed between f64 and the other dtypes, or its device. -> code
@@ -19333,7 +19333,7 @@ TENSOR__FN tensor_t *nn__orthogonal(const nn_optimizer_t *o, const nn__param_t *
     tensor_t *b = (tensor_lerp_scalar)(p->state[0], g, 1 - v[NN__MOMENTUM]);
     tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *x =
-        (tensor_to)(v[NN__PLAIN] != 0 ? b : (tensor_lerp_scalar)(g, b, v[NN__MOMENTUM]), TENSOR_BF16);
+        (tensor_to)(v[NN__NO_NESTEROV] != 0 ? b : (tensor_lerp_scalar)(g, b, v[NN__MOMENTUM]), TENSOR_BF16);
     if (m > n) { x = (tensor_mT)(x); }
     x = (tensor_div)(x, (tensor_clamp_min)((tensor_norm)(x), v[NN__EPS]));
     for (int k = 0; k < (int)v[NN__NS_STEPS]; k++) {
@@ -22716,7 +22716,7 @@ TENSOR__FN int nn__skip_value(nn__json_t *j) {
 }
 
 // A file beside the index: no folder, no drive, nothing hidden.
-TENSOR__FN int nn__plain_name(const char *s) {
+TENSOR__FN int nn__file_beside(const char *s) {
     return nn__name_ok(s) && s[0] != '.' && strlen(s) < 256 && !strchr(s, '/') && !strchr(s, '\\') &&
            !strchr(s, ':');
 }
@@ -22727,7 +22727,7 @@ TENSOR__FN int nn__part_of(nn__json_t *j, const char *file, int64_t *cap) {
     for (int k = r->nparts - 1; k >= 0; k--) {
         if (strcmp(r->part_name[k], file) == 0) { return k + 1; }
     }
-    if (!nn__plain_name(file)) { return nn__malformed(j, file, "a part must be a file beside the index"); }
+    if (!nn__file_beside(file)) { return nn__malformed(j, file, "a part must be a file beside the index"); }
     if (r->nparts == NN__MAX_PARTS) { return nn__malformed(j, "index", "too many parts"); }
     const char **q = (const char **)nn__room((void *)(uintptr_t)r->part_name, r->nparts, cap, 16, sizeof *q);
     if (!q) { return 0; }
@@ -24204,11 +24204,11 @@ typedef struct nn__dl_tensor_t {
     uint64_t byte_offset;
 } nn__dl_tensor_t;
 
-typedef struct nn__dl_plain_t {             // DLManagedTensor
+typedef struct nn__dl_unversioned_t {             // DLManagedTensor
     nn__dl_tensor_t t;
     void *manager;
-    void (*deleter)(struct nn__dl_plain_t *self);
-} nn__dl_plain_t;
+    void (*deleter)(struct nn__dl_unversioned_t *self);
+} nn__dl_unversioned_t;
 
 typedef struct nn__dl_versioned_t {         // DLManagedTensorVersioned
     uint32_t major, minor;
@@ -24232,7 +24232,7 @@ enum { NN__DL_TYPES = (int)(sizeof nn__dl_types / sizeof nn__dl_types[0]) };
 // What another library holds. The memory is not the context's, so that a deleter that runs after
 // tensor_shutdown finds it.
 typedef struct nn__lending_t {
-    union { nn__dl_plain_t plain; nn__dl_versioned_t versioned; } dl;   // first
+    union { nn__dl_unversioned_t unversioned; nn__dl_versioned_t versioned; } dl;   // first
     tensor_t *x;                            // held
     int shutdowns;                          // their number when x was lent: after one more x is gone
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
@@ -24243,7 +24243,9 @@ TENSOR__FN void nn__lending_end(nn__lending_t *l) {
     free(l);
 }
 
-TENSOR__FN void nn__plain_deleter(nn__dl_plain_t *m) { nn__lending_end((nn__lending_t *)(void *)m); }
+TENSOR__FN void nn__unversioned_deleter(nn__dl_unversioned_t *m) {
+    nn__lending_end((nn__lending_t *)(void *)m);
+}
 
 TENSOR__FN void nn__versioned_deleter(nn__dl_versioned_t *m) { nn__lending_end((nn__lending_t *)(void *)m); }
 
@@ -24283,7 +24285,7 @@ TENSOR__FN nn__lending_t *nn__lend(tensor_t *x, int versioned) {
     }
 
     memset((void *)l, 0, sizeof *l);
-    nn__dl_tensor_t *t = versioned ? &l->dl.versioned.t : &l->dl.plain.t;
+    nn__dl_tensor_t *t = versioned ? &l->dl.versioned.t : &l->dl.unversioned.t;
     t->data = x->numel ? a.data : NULL;
     t->device.type = x->device ? NN__DL_CUDA : NN__DL_CPU;
     t->device.id = x->device ? x->device - 1 : 0;
@@ -24319,9 +24321,9 @@ TENSOR_API struct DLManagedTensorVersioned *tensor_to_dlpack(tensor_t *x) {
 TENSOR_API struct DLManagedTensor *tensor_to_dlpack_unversioned(tensor_t *x) {
     nn__lending_t *l = nn__lend(x, 0);
     if (!l) { return NULL; }
-    l->dl.plain.manager = l;
-    l->dl.plain.deleter = nn__plain_deleter;
-    return (struct DLManagedTensor *)(void *)&l->dl.plain;
+    l->dl.unversioned.manager = l;
+    l->dl.unversioned.deleter = nn__unversioned_deleter;
+    return (struct DLManagedTensor *)(void *)&l->dl.unversioned;
 }
 
 // Finds from the strides of a foreign tensor how far its first and last element are from data, in elements.
@@ -24361,8 +24363,8 @@ TENSOR__FN void nn__dl_release_versioned(void *data, void *user) {
     if (m->deleter) { m->deleter(m); }
 }
 
-TENSOR__FN void nn__dl_release_plain(void *data, void *user) {
-    nn__dl_plain_t *m = (nn__dl_plain_t *)user;
+TENSOR__FN void nn__dl_release_unversioned(void *data, void *user) {
+    nn__dl_unversioned_t *m = (nn__dl_unversioned_t *)user;
     (void)data;
     if (m->deleter) { m->deleter(m); }
 }
@@ -24444,9 +24446,9 @@ TENSOR_API tensor_t *(tensor_from_dlpack)(struct DLManagedTensorVersioned *manag
 }
 
 TENSOR_API tensor_t *(tensor_from_dlpack_unversioned)(struct DLManagedTensor *managed) {
-    nn__dl_plain_t *m = (nn__dl_plain_t *)(void *)managed;
+    nn__dl_unversioned_t *m = (nn__dl_unversioned_t *)(void *)managed;
     if (!nn__there("from_dlpack", "m", m)) { return TENSOR__(poison); }
-    return nn__dl_wrap(&m->t, 0, nn__dl_release_plain, m);
+    return nn__dl_wrap(&m->t, 0, nn__dl_release_unversioned, m);
 }
 
 // ------------------------------------------------------------------------------
@@ -25472,7 +25474,7 @@ typedef struct nn__staged_t {
 // The part of the file for group i.
 TENSOR__FN void nn__staged_group(const nn__staged_t *s, int i, nn__group_t *g) {
     const double *from = s->groups + i * (s->nown ? 1 + s->nown : 2);
-    nn__plain_group(g);
+    nn__group_init(g);
     g->ratio = from[0];
     if (s->nown) {
         memcpy(g->own, from + 1, (size_t)s->nown * sizeof(double));
