@@ -455,7 +455,7 @@ TENSOR_API int tensor_set_isa(const char *name);
 
 // A call of a kernel, as it is reported to a profiler. Valid until the callback returns.
 typedef struct tensor_profiler_call_t {
-    const char *op;             // as in error texts, "matmul", "matmul_backward"; static
+    const char *op;             // the row of docs/ops.md, "matmul", "matmul_backward"; "to" converts; static
     int inputs, outputs;        // for tensor_profiler_operand: 0 .. inputs - 1, then the outputs
     tensor_device_t device;     // where the kernel runs; on a GPU the end of a call means that it is enqueued
     uint64_t live_bytes;        // as in tensor_memory_stats, of the calling thread
@@ -2446,7 +2446,7 @@ typedef struct tensor_graph_info_t {
 
 // A call of a graph, in the order of its replays.
 typedef struct tensor_graph_call_t {
-    const char *op;             // as in error texts, "matmul", "matmul_backward"; static
+    const char *op;             // the row of docs/ops.md, "matmul", "matmul_backward"; "to" converts; static
     const char *site;           // the line that made it, backward's for gradients; NULL = not known
     int inputs, outputs;        // for tensor_graph_operand: 0 .. inputs - 1, then the outputs
     int64_t stream;             // of its random numbers, 0.. in the replay; -1 = none, or a seed of its own
@@ -16023,10 +16023,17 @@ TENSOR__FN tensor_t *tensor__finish_wide(tensor__op_t *o) {
     return o->out[0];
 }
 
+// What a call is named in listings: as its row, but a conversion is "to", though the row is that of clone.
+TENSOR__FN const char *tensor__call_name(const tensor_call_t *c) {
+    int converts = c->row->id == TENSOR_OP_CLONE && c->arg[0].dtype != c->arg[c->nin].dtype &&
+                   c->arg[c->nin].role == TENSOR_WRITE;
+    return converts ? "to" : c->row->name;
+}
+
 // A call as the profiler is told of it; nin, nout, row and the thread of c are set.
 TENSOR__FN tensor_profiler_call_t tensor__call_heard(const tensor_call_t *c, int device) {
     tensor_profiler_call_t heard;
-    heard.op = c->row->name;
+    heard.op = tensor__call_name(c);
     heard.inputs = c->nin;
     heard.outputs = c->nout;
     heard.device = (tensor_device_t)(TENSOR_CPU + device);
@@ -32596,7 +32603,7 @@ TENSOR_API tensor_graph_call_t (tensor_graph_call)(const tensor_graph_t *g, int6
     memset(&call, 0, sizeof call);
     if (!TENSOR__GIVEN(g) || g->state != TENSOR__GRAPH_READY || i < 0 || i >= g->info.calls) { return call; }
     const tensor__step_t *s = g->call[i];
-    call.op = s->c.row->name;
+    call.op = tensor__call_name(&s->c);
     call.site = s->site;
     call.inputs = s->c.nin;
     call.outputs = s->c.nout;
