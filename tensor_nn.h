@@ -15056,11 +15056,11 @@ typedef struct nn__embedding_layer_t {
 static const nn__field_t nn__embedding_fields[] = {
     {"",                   NN__OF(embedding, num_embeddings),     NN__INT,   NN__SHOWN, NULL},
     {"",                   NN__OF(embedding, embedding_dim),      NN__INT,   NN__SHOWN, NULL},
-    {"padding_idx",        NN__OF(embedding, padding_idx),        NN__INT,   -1,         NULL},
+    {"padding_idx",        NN__OF(embedding, padding_idx),        NN__INT,   -1,        NULL},
     {"max_norm",           NN__OF(embedding, max_norm),           NN__FLOAT, 0,         NULL},
-    {"norm_type",          NN__OF(embedding, norm_type),          NN__FLOAT, 2,          NULL},
-    {"scale_grad_by_freq", NN__OF(embedding, scale_grad_by_freq), NN__BOOL,  0,          NULL},
-    {"sparse",             NN__OF(embedding, sparse),             NN__BOOL,  0,          NULL},
+    {"norm_type",          NN__OF(embedding, norm_type),          NN__FLOAT, 2,         NULL},
+    {"scale_grad_by_freq", NN__OF(embedding, scale_grad_by_freq), NN__BOOL,  0,         NULL},
+    {"sparse",             NN__OF(embedding, sparse),             NN__BOOL,  0,         NULL},
     NN__LAST
 };
 // clang-format on
@@ -15140,10 +15140,10 @@ static const nn__field_t nn__bag_fields[] = {
     {"",                   NN__OF(bag, num_embeddings),     NN__INT,   NN__SHOWN, NULL},
     {"",                   NN__OF(bag, embedding_dim),      NN__INT,   NN__SHOWN, NULL},
     {"max_norm",           NN__OF(bag, max_norm),           NN__FLOAT, 0,         NULL},
-    {"norm_type",          NN__OF(bag, norm_type),          NN__FLOAT, 2,          NULL},
-    {"scale_grad_by_freq", NN__OF(bag, scale_grad_by_freq), NN__BOOL,  0,          NULL},
+    {"norm_type",          NN__OF(bag, norm_type),          NN__FLOAT, 2,         NULL},
+    {"scale_grad_by_freq", NN__OF(bag, scale_grad_by_freq), NN__BOOL,  0,         NULL},
     {"mode",               NN__OF(bag, mode),               NN__WORD,  NN__SHOWN, nn__bag_modes},
-    {"padding_idx",        NN__OF(bag, padding_idx),        NN__INT,   -1,         NULL},
+    {"padding_idx",        NN__OF(bag, padding_idx),        NN__INT,   -1,        NULL},
     NN__LAST
 };
 // clang-format on
@@ -15244,11 +15244,11 @@ static const nn__field_t nn__conv_fields[] = {
     {"kernel_size",  NN__OF(conv, window.kernel),   NN__TUPLE, NN__SHOWN, NULL},
     {"stride",       NN__OF(conv, window.stride),   NN__TUPLE, NN__SHOWN, NULL},
     {"padding",      NN__OF(conv, window.pad),      NN__TUPLE, 0,         NULL},
-    {"padding",      NN__OF(conv, same),            NN__WORD,  0,          nn__same_words},
+    {"padding",      NN__OF(conv, same),            NN__WORD,  0,         nn__same_words},
     {"dilation",     NN__OF(conv, window.dilation), NN__TUPLE, 1,         NULL},
-    {"groups",       NN__OF(conv, window.groups),   NN__INT,   1,          NULL},
-    {"bias",         NN__OF(conv, bias),            NN__BOOL,  1,          NULL},
-    {"padding_mode", NN__OF(conv, padding_mode),    NN__WORD,  0,          nn__padding_modes},
+    {"groups",       NN__OF(conv, window.groups),   NN__INT,   1,         NULL},
+    {"bias",         NN__OF(conv, bias),            NN__BOOL,  1,         NULL},
+    {"padding_mode", NN__OF(conv, padding_mode),    NN__WORD,  0,         nn__padding_modes},
     NN__LAST
 };
 
@@ -15260,8 +15260,8 @@ static const nn__field_t nn__conv_transpose_fields[] = {
     {"padding",        NN__OF(conv, window.pad),      NN__TUPLE, 0,         NULL},
     {"dilation",       NN__OF(conv, window.dilation), NN__TUPLE, 1,         NULL},
     {"output_padding", NN__OF(conv, window.in),       NN__TUPLE, 0,         NULL},
-    {"groups",         NN__OF(conv, window.groups),   NN__INT,   1,          NULL},
-    {"bias",           NN__OF(conv, bias),            NN__BOOL,  1,          NULL},
+    {"groups",         NN__OF(conv, window.groups),   NN__INT,   1,         NULL},
+    {"bias",           NN__OF(conv, bias),            NN__BOOL,  1,         NULL},
     NN__LAST
 };
 // clang-format on
@@ -16322,22 +16322,22 @@ static const char *const nn__nonlinearities[] = {"tanh", "relu"};
 static const nn__field_t nn__rnn_fields[] = {
     {"",              NN__OF(rnn, input_size),    NN__INT,   NN__SHOWN, NULL},
     {"",              NN__OF(rnn, hidden_size),   NN__INT,   NN__SHOWN, NULL},
-    {"proj_size",     NN__OF(rnn, proj_size),     NN__INT,   0,          NULL},
-    {"num_layers",    NN__OF(rnn, num_layers),    NN__INT,   1,          NULL},
-    {"bias",          NN__OF(rnn, bias),          NN__BOOL,  1,          NULL},
-    {"batch_first",   NN__OF(rnn, batch_first),   NN__BOOL,  0,          NULL},
+    {"proj_size",     NN__OF(rnn, proj_size),     NN__INT,   0,         NULL},
+    {"num_layers",    NN__OF(rnn, num_layers),    NN__INT,   1,         NULL},
+    {"bias",          NN__OF(rnn, bias),          NN__BOOL,  1,         NULL},
+    {"batch_first",   NN__OF(rnn, batch_first),   NN__BOOL,  0,         NULL},
     {"dropout",       NN__OF(rnn, dropout),       NN__FLOAT, 0,         NULL},
-    {"bidirectional", NN__OF(rnn, bidirectional), NN__BOOL,  0,          NULL},
+    {"bidirectional", NN__OF(rnn, bidirectional), NN__BOOL,  0,         NULL},
     NN__LAST
 };
 
 static const nn__field_t nn__cell_fields[] = {
     {"",             NN__OF(rnn, input_size),  NN__INT,   NN__SHOWN, NULL},
     {"",             NN__OF(rnn, hidden_size), NN__INT,   NN__SHOWN, NULL},
-    {"bias",         NN__OF(rnn, bias),        NN__BOOL,  1,          NULL},
-    {"batch_first",  NN__OF(rnn, batch_first), NN__BOOL,  0,          NULL},
+    {"bias",         NN__OF(rnn, bias),        NN__BOOL,  1,         NULL},
+    {"batch_first",  NN__OF(rnn, batch_first), NN__BOOL,  0,         NULL},
     {"dropout",      NN__OF(rnn, dropout),     NN__FLOAT, 0,         NULL},
-    {"nonlinearity", NN__OF(rnn, relu),        NN__WORD,  0,          nn__nonlinearities},
+    {"nonlinearity", NN__OF(rnn, relu),        NN__WORD,  0,         nn__nonlinearities},
     NN__LAST
 };
 // clang-format on
