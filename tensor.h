@@ -2220,8 +2220,8 @@ struct tensor_function_t {
     const char *name;                                       // static string
     // Computes the result from n inputs; nothing is recorded inside. Poison = failed. A result in the memory
     // of an input (the input itself, a view) or of a result before it cannot be changed in place. A tensor of
-    // the program that is no input is the result itself and gets fn as its history; for a leaf that requires
-    // grad a view of it does, for a part of a tensor a copy.
+    // the program that is not an input is the result itself and gets fn as its history; for a leaf that
+    // requires grad a view of it does, for a part of a tensor a copy.
     tensor_t *(*forward)(tensor_function_ctx_t *ctx, tensor_t *const *inputs, int n);
     // Fills grads[i] (NULL = zero) from grad, the gradient of the result. -> code
     int (*backward)(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n);
@@ -15818,7 +15818,7 @@ TENSOR__INLINE void tensor__arg_none(tensor_arg_t *a) {
     a->dtype = 0;
 }
 
-// A number, which is no tensor's, as an argument.
+// A number of the call, not an element of a tensor, as an argument.
 TENSOR__INLINE void tensor__arg_number(tensor_arg_t *a, double *number) {
     tensor__arg_none(a);
     a->data = number;
@@ -31316,7 +31316,7 @@ TENSOR__FN int tensor__step_early(tensor_graph_t *g, tensor__step_t *s) {
         }
         tensor__step_t *one = tensor__step_alone(g, s, i), **at = earliest;
         if (!one) { return g->code; }
-        int passes = 0;                 // calls that are no steps
+        int passes = 0;                 // calls that are not steps
         for (tensor__step_t *t = *earliest; t != s; t = t->next) {
             passes += t != host && !tensor__steps_each(t);
             if (!tensor__steps_conflict(one, t, -1)) { continue; }
