@@ -8194,6 +8194,19 @@ TENSOR__FN char *nn__conv_y(const nn__conv_t *v, int64_t i, int64_t q) {
     return nn__at(v->y, (i * v->groups + q) * v->og * v->pixels);
 }
 
+// The columns of a block, whose first pixel is `first`, of image i and group q: x itself where its lines are
+// they, and *line is then the distance of two; else made in `columns`.
+TENSOR__FN char *nn__conv_columns(const nn__conv_t *v, int64_t i, int64_t q, int64_t first,
+                                  const nn__block_t *b, char *columns, int64_t *line) {
+    char *x = nn__conv_x(v, i, q);
+    if (v->direct) {
+        *line = v->pixels;
+        return x + first * (int64_t)v->es;
+    }
+    nn__im2col(x, columns, &v->g, v->es, v->cg, b);
+    return columns;
+}
+
 TENSOR__FN void nn__conv_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
     int64_t q = task / v->blocks % v->groups, i = task / v->blocks / v->groups, n;
@@ -8204,14 +8217,7 @@ TENSOR__FN void nn__conv_task(void *arg, int64_t task, int worker) {
     char *y = nn__conv_y(v, i, q) + first * (int64_t)v->es;
     tensor__gemm_t g = nn__product(v->og, n, v->kk);
     g.a = nn__at(v->w, q * v->og * v->kk);
-    g.b = columns;
-    if (v->direct) {
-        g.b = nn__conv_x(v, i, q) + first * (int64_t)v->es;
-        g.brs = v->pixels;
-    } else {
-        nn__im2col(nn__conv_x(v, i, q), columns, &v->g, v->es, v->cg, &b);
-    }
-
+    g.b = nn__conv_columns(v, i, q, first, &b, columns, &g.brs);
     g.c = y;
     g.crs = v->pixels;
     if (bias->data) {
@@ -8319,16 +8325,9 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
             tensor__gemm_t g = nn__product(v->og, v->kk, n);
             g.a = nn__conv_y(v, i, q) + at * (int64_t)v->es;
             g.ars = v->pixels;
-            g.b = columns;
             g.brs = 1;
             g.bcs = g.k;
-            if (v->direct) {
-                g.b = nn__conv_x(v, i, q) + at * (int64_t)v->es;
-                g.bcs = v->pixels;
-            } else {
-                nn__im2col(nn__conv_x(v, i, q), columns, &v->g, v->es, v->cg, &b);
-            }
-
+            g.b = nn__conv_columns(v, i, q, at, &b, columns, &g.bcs);
             g.c = to;
             if (v->transposed) {
                 tensor__gemm_t t = nn__product(v->kk, v->og, n);
