@@ -10524,6 +10524,18 @@ TENSOR__FN void tensor__gemm_rect(const tensor__gemm_job_t *job, int64_t t, int 
     r[3] = TENSOR__MIN(nrs * (tj + 1) / job->cut.gn * nr, g->n);
 }
 
+// c (+)= rows x columns of a tile, whose lines are `line` apart, + bias.
+TENSOR__INLINE void tensor__gemm_put_f64(const double *tile, int64_t line, int64_t rows, int64_t columns,
+                                         const double *bias, int add, double *c, int64_t crs) {
+    for (int64_t x = 0; x < rows; x++, c += crs, tile += line) {
+        for (int64_t y = 0; y < columns; y++) {
+            double v = tile[y];
+            if (bias) { v += bias[y]; }
+            c[y] = add ? c[y] + v : v;
+        }
+    }
+}
+
 TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_job_t *job, int64_t item, const int64_t *r,
                                        double *bp) {
     const tensor__gemm_t *g = job->g;
@@ -10548,14 +10560,8 @@ TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_job_t *job, int64_t it
                 for (int64_t j = 0; j < nb; j += nr) {
                     int64_t nw = TENSOR__MIN(nb - j, nr);
                     job->tile(kb, mw, a + i * g->ars + p * g->acs, g->ars, g->acs, bp + j * kb, tile);
-                    for (int64_t x = 0; x < mw; x++) {
-                        double *o = c + (i + x) * g->crs + jc + j;
-                        for (int64_t y = 0; y < nw; y++) {
-                            double v = tile[nr * x + y];
-                            if (bias) { v += bias[jc + j + y]; }
-                            o[y] = add ? o[y] + v : v;
-                        }
-                    }
+                    tensor__gemm_put_f64(tile, nr, mw, nw, bias ? bias + jc + j : NULL, add,
+                                         c + i * g->crs + jc + j, g->crs);
                 }
             }
         }
