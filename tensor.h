@@ -46,7 +46,7 @@
 //            a number). Where PyTorch has no kernel for a dtype, there is one: hypot, logaddexp, logaddexp2
 //            of integers give f32, fmod, remainder, pow and floor_divide of bools give bools, and sub takes a
 //            bool beside another dtype (two bools are refused).
-// SHAPES     Functions that take a shape are variadic in C and C++: tensor_zeros(2, 3). Each has a plain twin
+// SHAPES     Functions that take a shape are variadic in C and C++: tensor_zeros(2, 3). Each has a twin
 //            whose name ends in _n and that takes (const int64_t *dims, int ndim). A tensor has at most 8
 //            dimensions. A dim < 0 counts from the end.
 // OWNERSHIP  A tensor_t * returned by the library belongs to the innermost open scope of the calling thread.
@@ -113,7 +113,7 @@
 //            line.
 //            Environment: TENSOR_ISA=scalar|sse2|avx2|avx512|avx512bf16|amx|neon|wasm forces an instruction
 //            set; one that is not built or not there is the error UNSUPPORTED at the first call that needs
-//            it, and the best one runs. TENSOR_REFERENCE=1: the plain double-precision formulas
+//            it, and the best one runs. TENSOR_REFERENCE=1: the reference formulas in double
 //            (TENSOR_ALL_PASSES).
 // READING    An op is a row of a table: search "X(SOFTMAX," for the row of softmax, which names its family,
 //            CPU kernel and gradient; "FRONT(softmax," or "(tensor_cat_n)(" for the public function,
@@ -446,7 +446,7 @@ TENSOR_API int tensor_set_parallel_for(tensor_parallel_fn_t fn, void *user, int 
 //   -> borrowed string;  errors none
 TENSOR_API const char *tensor_isa_name(void);
 
-// Forces an instruction set: one of those names, "reference" (plain formulas in double, built by
+// Forces an instruction set: one of those names, "reference" (the formulas in double, built by
 // TENSOR_ALL_PASSES) or NULL (the best).
 //   -> code;  errors UNSUPPORTED if the machine or this build does not have it, OWNER while a kernel runs
 TENSOR_API int tensor_set_isa(const char *name);
@@ -455,7 +455,7 @@ TENSOR_API int tensor_set_isa(const char *name);
 
 // A call of a kernel, as it is reported to a profiler. Valid until the callback returns.
 typedef struct tensor_profiler_call_t {
-    const char *op;             // as in error texts, "matmul", "matmul_backward"; static
+    const char *op;             // the row of docs/ops.md, "matmul", "matmul_backward"; "to" converts; static
     int inputs, outputs;        // for tensor_profiler_operand: 0 .. inputs - 1, then the outputs
     tensor_device_t device;     // where the kernel runs; on a GPU the end of a call means that it is enqueued
     uint64_t live_bytes;        // as in tensor_memory_stats, of the calling thread
@@ -588,8 +588,8 @@ TENSOR_API int tensor_set(tensor_t **handle, tensor_t *value);
 // >>create                                         MARK: creation
 //
 // Variadic functions take the dims as arguments: tensor_zeros(2, 3) has the default dtype,
-// tensor_zeros_of(TENSOR_I64, 2, 3) the given one. The functions below whose names end in _n are the plain
-// functions behind them.
+// tensor_zeros_of(TENSOR_I64, 2, 3) the given one. The functions below whose names end in _n take an array;
+// they are behind the macros.
 // All: -> new, contiguous;  grad none;  errors SHAPE (negative dim, too many dims, product over 2^63),
 // OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
@@ -2220,8 +2220,8 @@ struct tensor_function_t {
     const char *name;                                       // static string
     // Computes the result from n inputs; nothing is recorded inside. Poison = failed. A result in the memory
     // of an input (the input itself, a view) or of a result before it cannot be changed in place. A tensor of
-    // the program that is no input is the result itself and gets fn as its history; for a leaf that requires
-    // grad a view of it does, for a part of a tensor a copy.
+    // the program that is not an input is the result itself and gets fn as its history; for a leaf that
+    // requires grad a view of it does, for a part of a tensor a copy.
     tensor_t *(*forward)(tensor_function_ctx_t *ctx, tensor_t *const *inputs, int n);
     // Fills grads[i] (NULL = zero) from grad, the gradient of the result. -> code
     int (*backward)(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n);
@@ -2446,7 +2446,7 @@ typedef struct tensor_graph_info_t {
 
 // A call of a graph, in the order of its replays.
 typedef struct tensor_graph_call_t {
-    const char *op;             // as in error texts, "matmul", "matmul_backward"; static
+    const char *op;             // the row of docs/ops.md, "matmul", "matmul_backward"; "to" converts; static
     const char *site;           // the line that made it, backward's for gradients; NULL = not known
     int inputs, outputs;        // for tensor_graph_operand: 0 .. inputs - 1, then the outputs
     int64_t stream;             // of its random numbers, 0.. in the replay; -1 = none, or a seed of its own
@@ -2533,7 +2533,7 @@ TENSOR_API int tensor__shutdowns(void);     // how many so far: a tensor_ref fro
 //
 // Each function is hidden behind a macro of its name that calls it and then stamps the place of the call on
 // what it made (or on the error it raised). The stamp comes afterwards and is not an argument: functions keep
-// their plain signature for bindings and function pointers, and nested calls evaluate in the right order.
+// their signature for bindings and function pointers, and nested calls evaluate in the right order.
 // (name)(args) calls without a stamp.
 // ------------------------------------------------------------------------------
 
@@ -3250,7 +3250,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_nanmedian_dim(...) TENSOR__CALL_KIND(pair, tensor_nanmedian_dim, __VA_ARGS__)
 #define tensor_mode(...) TENSOR__CALL_KIND(pair, tensor_mode, __VA_ARGS__)
 
-// The plain twins are stamped too.
+// The twins that take arrays are stamped too.
 #define tensor_empty_n(...) TENSOR__CALL(tensor_empty_n, __VA_ARGS__)
 #define tensor_zeros_n(...) TENSOR__CALL(tensor_zeros_n, __VA_ARGS__)
 #define tensor_ones_n(...) TENSOR__CALL(tensor_ones_n, __VA_ARGS__)
@@ -4595,7 +4595,7 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     X(uint64_t, product_scratch, (const tensor__gemm_t *g, int dtype)) \
     /* the pass whose kernels are used: 0 scalar .. 3 AVX-512 */ \
     X(int, isa, (void)) \
-    /* whether TENSOR_REFERENCE asks for plain double formulas */ \
+    /* whether TENSOR_REFERENCE asks for the formulas in double */ \
     X(int, reference, (void)) \
     /* zeroed and counted memory; NULL after raising OUT_OF_MEMORY */ \
     X(void *, memory, (tensor__thread_t *th, uint64_t bytes)) \
@@ -4945,8 +4945,8 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(INCOMPLETE_GAMMA, incomplete_gamma, DBL, tensor__igamma_f64(F_P(0), F_A, F_B), F_C(0), F_MUL(F_MUL(F_G, F_SUB(F_C(1), F_MUL(F_C(2), F_P(0)))), F_EXP(F_SUB(F_SUB(F_MUL(F_SUB(F_A, F_C(1)), F_LOG(F_B)), F_B), F_LGAMMA(F_A)))), AS_IS) \
     X(LOGADDEXP, logaddexp, DBL, tensor__logaddexp_f64(F_A, F_B, 1), F_MUL(F_G, F_SIGMOID(F_SUB(F_A, F_B))), F_MUL(F_G, F_SIGMOID(F_SUB(F_B, F_A))), AS_IS) \
     X(LOGADDEXP2, logaddexp2, DBL, tensor__logaddexp_f64(F_A, F_B, 0.6931471805599453), F_MUL(F_G, F_SIGMOID(F_MUL(F_C(0.6931471805599453), F_SUB(F_A, F_B)))), F_MUL(F_G, F_SIGMOID(F_MUL(F_C(0.6931471805599453), F_SUB(F_B, F_A)))), AS_IS) \
-    X(XLOG1PY, xlog1py, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log1p(F_B), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(-1))), F_C(0), F_MUL(F_G, F_LOG1P(F_B))), F_MUL(F_G, F_DIV(F_A, F_ADD(F_B, F_C(1)))), AS_IS) \
-    X(XLOGY, xlogy, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log(F_B), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(0))), F_C(0), F_MUL(F_G, F_LOG(F_B))), F_MUL(F_G, F_DIV(F_A, F_B)), AS_IS)
+    X(XLOG1PY, xlog1py, DBL, tensor__times_log_f64(F_A, F_B, log1p(F_B)), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(-1))), F_C(0), F_MUL(F_G, F_LOG1P(F_B))), F_MUL(F_G, F_DIV(F_A, F_ADD(F_B, F_C(1)))), AS_IS) \
+    X(XLOGY, xlogy, DBL, tensor__times_log_f64(F_A, F_B, log(F_B)), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(0))), F_C(0), F_MUL(F_G, F_LOG(F_B))), F_MUL(F_G, F_DIV(F_A, F_B)), AS_IS)
 
 // The rest. Columns: ID, name, family, inputs, outputs, the CPU's kernel, gradient (NOGRAD), saves, class.
 // TENSOR__KERNEL(sum) is tensor__cpu_sum; TENSOR__KERNEL_WITH(softmax, rows) is tensor__cpu_softmax, whose
@@ -5101,7 +5101,7 @@ typedef enum tensor_op_id_t {
 //
 // The CPU kernels are compiled once per instruction set, a pass each. TENSOR_PASSES names the passes, bit k
 // for pass k: 0 scalar, 1 SSE2, 2 AVX2 with FMA and F16C, 3 AVX-512 F/DQ/BW/VL, 4 NEON, 5 SIMD128 of
-// WebAssembly, 6 the portable one, 7 the plain formulas in double of TENSOR_REFERENCE. Four ways to choose,
+// WebAssembly, 6 the portable one, 7 the reference formulas in double of TENSOR_REFERENCE. Four ways to choose,
 // from the simplest:
 //   nothing                    what the target may have: 14 on x86-64, 16 on AArch64, 32 with -msimd128,
 //                              1 elsewhere; the processor decides at run time
@@ -5987,6 +5987,12 @@ TENSOR__BOTH TENSOR__FN int64_t tensor__lcm_i64(int64_t a, int64_t b) {
 TENSOR__BOTH TENSOR__FN double tensor__logaddexp_f64(double a, double b, double log_base) {
     if (a == b) { return a + 0.6931471805599453 / log_base; }      // infinities too
     return (a > b ? a : b) + log1p(exp(-fabs(a - b) * log_base)) / log_base;
+}
+
+// a times the logarithm of b, or of 1 + b: 0 where a is 0, whatever the logarithm is, except of NaN.
+TENSOR__BOTH TENSOR__FN double tensor__times_log_f64(double a, double b, double logarithm) {
+    if (tensor__isnan_f64(b)) { return b; }
+    return a == 0 ? 0 : a * logarithm;
 }
 
 // Giles' polynomials (relative error 1e-7), then two steps of Halley's method on erfc, which has no
@@ -7034,20 +7040,12 @@ TENSOR__OF_PAIR(d2_div, x / y)
 #undef TENSOR__OF_PAIR
 
 TENSOR__INLINE V_F TENSOR__K(lanes)(float x0, float x1, float x2, float x3) {
-    V_F r;
-    r.v[0] = x0;
-    r.v[1] = x1;
-    r.v[2] = x2;
-    r.v[3] = x3;
+    V_F r = {{x0, x1, x2, x3}};
     return r;
 }
 
 TENSOR__INLINE V_I TENSOR__K(i_lanes)(int32_t x0, int32_t x1, int32_t x2, int32_t x3) {
-    V_I r;
-    r.v[0] = x0;
-    r.v[1] = x1;
-    r.v[2] = x2;
-    r.v[3] = x3;
+    V_I r = {{x0, x1, x2, x3}};
     return r;
 }
 
@@ -7071,13 +7069,13 @@ TENSOR__INLINE V_F TENSOR__K(set)(float x) { return TENSOR__K(lanes)(x, x, x, x)
 TENSOR__INLINE V_I TENSOR__K(i_set)(int32_t x) { return TENSOR__K(i_lanes)(x, x, x, x); }
 
 TENSOR__INLINE V_F TENSOR__K(sel)(V_M m, V_F a, V_F b) {
-    return TENSOR__K(lanes)(m.v[0] ? a.v[0] : b.v[0], m.v[1] ? a.v[1] : b.v[1], m.v[2] ? a.v[2] : b.v[2],
-                            m.v[3] ? a.v[3] : b.v[3]);
+    for (int i = 0; i < V_N; i++) { a.v[i] = m.v[i] ? a.v[i] : b.v[i]; }
+    return a;
 }
 
 TENSOR__INLINE V_I TENSOR__K(i_sel)(V_M m, V_I a, V_I b) {
-    return TENSOR__K(i_lanes)(m.v[0] ? a.v[0] : b.v[0], m.v[1] ? a.v[1] : b.v[1], m.v[2] ? a.v[2] : b.v[2],
-                              m.v[3] ? a.v[3] : b.v[3]);
+    for (int i = 0; i < V_N; i++) { a.v[i] = m.v[i] ? a.v[i] : b.v[i]; }
+    return a;
 }
 
 TENSOR__INLINE V_I TENSOR__K(i_shl)(V_I a, int k) {
@@ -8495,9 +8493,9 @@ TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(pow_any)(V_F a, V_F b) {
 TENSOR__INLINE V_F TENSOR__K(pow_near)(V_F a, V_F b) {
 #if TENSOR__PASS == 3
     V_F w, q = TENSOR__K(log2_parts)(1, a, &w), v = V_MUL(b, q);
-    V_M plain = M_AND(V_GE(a, V_SET(1.17549435e-38f)), V_LT(a, TENSOR__INF));
+    V_M normal = M_AND(V_GE(a, V_SET(1.17549435e-38f)), V_LT(a, TENSOR__INF));
     V_F r = TENSOR__K(exp2_sum)(v, V_FMA(b, w, TENSOR__K(rest)(b, q, v)));
-    if (TENSOR__LIKELY(M_ALL(M_AND(plain, V_LT(V_ABS(v), V_SET(126.0f)))))) { return r; }
+    if (TENSOR__LIKELY(M_ALL(M_AND(normal, V_LT(V_ABS(v), V_SET(126.0f)))))) { return r; }
 #endif
     return TENSOR__K(pow_any)(a, b);
 }
@@ -10328,7 +10326,7 @@ extern "C" {
 // >>impl-gemm-shared                               MARK: matrix product: what all passes share
 //
 // C[m,n] (+)= A[m,k] B[k,n] (+ bias[n]), row stride of C free, column stride 1, A and B of any strides (0
-// too): the call, how it is cut for threads and caches, its scratch, the plain reference, the product in f64.
+// too): the call, how it is cut for threads and caches, its scratch, the reference, the product in f64.
 // The order of the sum is the same for every thread count and every tile edge: k is cut into chunks of a
 // constant length, a chunk is one chain from +0 in ascending k, chunks are added to C in ascending k. Every
 // choice (path, chunk length, split of k) depends on m, n, k and the strides, never on the threads.
@@ -10532,6 +10530,18 @@ TENSOR__FN void tensor__gemm_rect(const tensor__gemm_job_t *job, int64_t t, int 
     r[3] = TENSOR__MIN(nrs * (tj + 1) / job->cut.gn * nr, g->n);
 }
 
+// c (+)= rows x columns of a tile, whose lines are `line` apart, + bias.
+TENSOR__INLINE void tensor__gemm_put_f64(const double *tile, int64_t line, int64_t rows, int64_t columns,
+                                         const double *bias, int add, double *c, int64_t crs) {
+    for (int64_t x = 0; x < rows; x++, c += crs, tile += line) {
+        for (int64_t y = 0; y < columns; y++) {
+            double v = tile[y];
+            if (bias) { v += bias[y]; }
+            c[y] = add ? c[y] + v : v;
+        }
+    }
+}
+
 TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_job_t *job, int64_t item, const int64_t *r,
                                        double *bp) {
     const tensor__gemm_t *g = job->g;
@@ -10556,14 +10566,8 @@ TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_job_t *job, int64_t it
                 for (int64_t j = 0; j < nb; j += nr) {
                     int64_t nw = TENSOR__MIN(nb - j, nr);
                     job->tile(kb, mw, a + i * g->ars + p * g->acs, g->ars, g->acs, bp + j * kb, tile);
-                    for (int64_t x = 0; x < mw; x++) {
-                        double *o = c + (i + x) * g->crs + jc + j;
-                        for (int64_t y = 0; y < nw; y++) {
-                            double v = tile[nr * x + y];
-                            if (bias) { v += bias[jc + j + y]; }
-                            o[y] = add ? o[y] + v : v;
-                        }
-                    }
+                    tensor__gemm_put_f64(tile, nr, mw, nw, bias ? bias + jc + j : NULL, add,
+                                         c + i * g->crs + jc + j, g->crs);
                 }
             }
         }
@@ -11312,7 +11316,7 @@ TENSOR__FN void tensor__puti(tensor__text_t *s, int64_t v) {
 }
 
 // The n digits of a number whose first one counts 10^e, without an exponent: e is in -4..5.
-TENSOR__FN void tensor__put_plain(tensor__text_t *s, const char *digits, int n, int e) {
+TENSOR__FN void tensor__put_decimal(tensor__text_t *s, const char *digits, int n, int e) {
     for (int i = e; i < 0; i++) { tensor__puts(s, i == e ? "0." : "0"); }
     for (int i = 0; i < n || i <= e; i++) {
         if (i == e + 1 && e >= 0) { tensor__puts(s, "."); }
@@ -11367,7 +11371,7 @@ TENSOR__FN void tensor__putg(tensor__text_t *s, double v) {
     int n = 6;
     while (n > 1 && digits[n - 1] == '0') { n--; }
     if (e >= -4 && e < 6) {
-        tensor__put_plain(s, digits, n, e);
+        tensor__put_decimal(s, digits, n, e);
     } else {
         tensor__put_scientific(s, digits, n, e);
     }
@@ -11398,23 +11402,26 @@ TENSOR__FN void tensor__put_place(tensor__text_t *s, const char *site) {
     tensor__puts(s, tensor__basename(site));
 }
 
-// The name of a function, "tensor_add_scalar" or the beginning of a site, without prefix and without the _n
-// of the plain twins.
+// Whether p begins with the _n of the twins that take an array, as in "cat_n" and "index_put_n_". A name ends with
+// 0, or with 1 where it is the beginning of a site.
+TENSOR__FN int tensor__twin_ending(const char *p) {
+    return p[0] == '_' && p[1] == 'n' && (p[2] == 0 || p[2] == 1 || p[2] == '_');
+}
+
+// The name of a function, "tensor_add_scalar" or the beginning of a site, without prefix and without the
+// ending of the twins.
 TENSOR__FN void tensor__put_function(tensor__text_t *s, const char *function) {
     if (strncmp(function, "tensor_", 7) == 0) {
         function += 7;
     } else if (strncmp(function, "nn_", 3) == 0) {
         function += 3;
     }
-    size_t n;
-    for (n = 0; function[n] && function[n] != 1; n++) { }
-    for (size_t i = 0; i < n; i++) {
-        int twin = function[i] == '_' && i + 1 < n && function[i + 1] == 'n' &&
-                   (i + 2 == n || function[i + 2] == '_');
-        if (twin) {
-            i++;
+    while (*function && *function != 1) {
+        if (tensor__twin_ending(function)) {
+            function += 2;
         } else {
-            tensor__put(s, function + i, 1);
+            tensor__put(s, function, 1);
+            function++;
         }
     }
 }
@@ -14479,6 +14486,68 @@ TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t
     return tensor__begin_cast(o) || tensor__give_up(o);
 }
 
+// Whether products take bf16.
+TENSOR__FN int tensor__takes_bf16(tensor_context_t *ctx) {
+    return tensor__isa_of(ctx) > TENSOR__AVX512 && !ctx->reference;
+}
+
+// Whether products take x, of a half dtype, as it is.
+TENSOR__FN int tensor__multiplies(const tensor_t *x) {
+    if (x->device) { return tensor__halves(x); }
+    return x->dtype == TENSOR_BF16 && x->numel && tensor__takes_bf16(tensor__self()->ctx);
+}
+
+// Inputs of one half dtype become f32 where the device has no kernel of the row for that dtype.
+TENSOR__FN int tensor__widen(tensor__op_t *o) {
+    const tensor_t *x = o->in[0];
+    for (int i = 1; i < o->nin; i++) {
+        if (o->in[i] && o->in[i]->dtype != x->dtype) { return 1; }      // the front says so
+    }
+    if (o->row->cast & TENSOR__PRODUCT ? tensor__multiplies(x) : tensor__halves(x)) { return 1; }
+    o->narrow = x->dtype;
+    for (int i = 0; i < o->nin; i++) {
+        if (o->in[i] && !tensor__put_input(o, i, tensor_to(o->in[i], TENSOR_F32))) { return 0; }
+    }
+    return 1;
+}
+
+TENSOR__RARE
+
+// The inputs of f16, of bf16 or in another order as row->cast says. 0 = raised
+TENSOR__FN TENSOR__NOINLINE int tensor__begin_rest_any(tensor__op_t *o) {
+    int dtype = o->in[0]->dtype;
+    if ((dtype == TENSOR_F16 || dtype == TENSOR_BF16) &&
+        (o->row->cast & (TENSOR__HALVES | TENSOR__PRODUCT)) && !tensor__widen(o)) {
+        return tensor__give_up(o);
+    }
+    for (int i = 0; i < o->nin; i++) {
+        tensor_t *x = o->in[i];
+        if (!(o->row->cast & TENSOR__DENSE_A << i) || !x || (x->flags & TENSOR__CONTIGUOUS)) { continue; }
+        if (!tensor__put_input(o, i, tensor_contiguous(x))) { return tensor__give_up(o); }
+    }
+    return 1;
+}
+
+TENSOR__END
+
+// What begin leaves to do for the rows whose cast asks for more: their inputs become wide or contiguous. It
+// is used with finish_wide. 0 = raised
+TENSOR__FN int tensor__begin_rest(tensor__op_t *o) {
+    int dtype = o->in[0]->dtype;
+    if (dtype == TENSOR_F16 || dtype == TENSOR_BF16) { return tensor__begin_rest_any(o); }
+    unsigned dense = o->row->cast / (unsigned)TENSOR__DENSE_A;
+    for (int i = 0; dense; i++, dense >>= 1) {
+        const tensor_t *x = o->in[i];
+        if ((dense & 1) && x && !(x->flags & TENSOR__CONTIGUOUS)) { return tensor__begin_rest_any(o); }
+    }
+    return 1;
+}
+
+// Both of them. 0 = raised
+TENSOR__FN int tensor__begin_wide(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin) {
+    return tensor__begin(o, row, in, nin) && tensor__begin_rest(o);
+}
+
 // The parameters of a pointwise row: F_P(0) and F_P(1) of its formula.
 TENSOR__INLINE void tensor__formula_numbers(tensor__op_t *o, double p0, double p1) {
     o->p = &o->params;
@@ -15761,7 +15830,7 @@ TENSOR__INLINE void tensor__arg_none(tensor_arg_t *a) {
     a->dtype = 0;
 }
 
-// A number, which is no tensor's, as an argument.
+// A number of the call, not an element of a tensor, as an argument.
 TENSOR__INLINE void tensor__arg_number(tensor_arg_t *a, double *number) {
     tensor__arg_none(a);
     a->data = number;
@@ -15954,10 +16023,29 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
     return tensor__commit(o);
 }
 
+// finish, and the results with the dtype of inputs that were widened.
+TENSOR__FN tensor_t *tensor__finish_wide(tensor__op_t *o) {
+    tensor_t *y = tensor__finish(o);
+    if (!o->narrow || y == TENSOR__POISON) { return y; }
+    for (int i = 0; i < o->visible; i++) {
+        y = tensor_to(o->out[i], (tensor_dtype_t)o->narrow);
+        (tensor_free)(o->out[i]);
+        o->out[i] = y;
+    }
+    return o->out[0];
+}
+
+// What a call is named in listings: as its row, but a conversion is "to", though the row is that of clone.
+TENSOR__FN const char *tensor__call_name(const tensor_call_t *c) {
+    int converts = c->row->id == TENSOR_OP_CLONE && c->arg[0].dtype != c->arg[c->nin].dtype &&
+                   c->arg[c->nin].role == TENSOR_WRITE;
+    return converts ? "to" : c->row->name;
+}
+
 // A call as the profiler is told of it; nin, nout, row and the thread of c are set.
 TENSOR__FN tensor_profiler_call_t tensor__call_heard(const tensor_call_t *c, int device) {
     tensor_profiler_call_t heard;
-    heard.op = c->row->name;
+    heard.op = tensor__call_name(c);
     heard.inputs = c->nin;
     heard.outputs = c->nout;
     heard.device = (tensor_device_t)(TENSOR_CPU + device);
@@ -17041,80 +17129,6 @@ TENSOR__FN uint64_t tensor__scratch_bf16(const tensor__gemm_t *g) { return (void
 TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *g) { (void)g; }
 #endif
 
-// Whether products take bf16.
-TENSOR__FN int tensor__takes_bf16(tensor_context_t *ctx) {
-    return tensor__isa_of(ctx) > TENSOR__AVX512 && !ctx->reference;
-}
-
-// Whether products take x, of a half dtype, as it is.
-TENSOR__FN int tensor__multiplies(const tensor_t *x) {
-    if (x->device) { return tensor__halves(x); }
-    return x->dtype == TENSOR_BF16 && x->numel && tensor__takes_bf16(tensor__self()->ctx);
-}
-
-// Inputs of one half dtype become f32 where the device has no kernel of the row for that dtype.
-TENSOR__FN int tensor__widen(tensor__op_t *o) {
-    const tensor_t *x = o->in[0];
-    for (int i = 1; i < o->nin; i++) {
-        if (o->in[i] && o->in[i]->dtype != x->dtype) { return 1; }      // the front says so
-    }
-    if (o->row->cast & TENSOR__PRODUCT ? tensor__multiplies(x) : tensor__halves(x)) { return 1; }
-    o->narrow = x->dtype;
-    for (int i = 0; i < o->nin; i++) {
-        if (o->in[i] && !tensor__put_input(o, i, tensor_to(o->in[i], TENSOR_F32))) { return 0; }
-    }
-    return 1;
-}
-
-TENSOR__RARE
-
-// The inputs of f16, of bf16 or in another order as row->cast says. 0 = raised
-TENSOR__FN TENSOR__NOINLINE int tensor__begin_rest_any(tensor__op_t *o) {
-    int dtype = o->in[0]->dtype;
-    if ((dtype == TENSOR_F16 || dtype == TENSOR_BF16) &&
-        (o->row->cast & (TENSOR__HALVES | TENSOR__PRODUCT)) && !tensor__widen(o)) {
-        return tensor__give_up(o);
-    }
-    for (int i = 0; i < o->nin; i++) {
-        tensor_t *x = o->in[i];
-        if (!(o->row->cast & TENSOR__DENSE_A << i) || !x || (x->flags & TENSOR__CONTIGUOUS)) { continue; }
-        if (!tensor__put_input(o, i, tensor_contiguous(x))) { return tensor__give_up(o); }
-    }
-    return 1;
-}
-
-TENSOR__END
-
-// What begin leaves to do for the rows whose cast asks for more: their inputs become wide or contiguous. It
-// is used with finish_wide. 0 = raised
-TENSOR__FN int tensor__begin_rest(tensor__op_t *o) {
-    int dtype = o->in[0]->dtype;
-    if (dtype == TENSOR_F16 || dtype == TENSOR_BF16) { return tensor__begin_rest_any(o); }
-    unsigned dense = o->row->cast / (unsigned)TENSOR__DENSE_A;
-    for (int i = 0; dense; i++, dense >>= 1) {
-        const tensor_t *x = o->in[i];
-        if ((dense & 1) && x && !(x->flags & TENSOR__CONTIGUOUS)) { return tensor__begin_rest_any(o); }
-    }
-    return 1;
-}
-
-// Both of them. 0 = raised
-TENSOR__FN int tensor__begin_wide(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin) {
-    return tensor__begin(o, row, in, nin) && tensor__begin_rest(o);
-}
-
-// finish, and the results with the dtype of inputs that were widened.
-TENSOR__FN tensor_t *tensor__finish_wide(tensor__op_t *o) {
-    tensor_t *y = tensor__finish(o);
-    if (!o->narrow || y == TENSOR__POISON) { return y; }
-    for (int i = 0; i < o->visible; i++) {
-        y = tensor_to(o->out[i], (tensor_dtype_t)o->narrow);
-        (tensor_free)(o->out[i]);
-        o->out[i] = y;
-    }
-    return o->out[0];
-}
-
 TENSOR__FN uint64_t tensor__gemm_scratch(const tensor__gemm_t *g, int dtype) {
     switch (dtype) {
     case TENSOR_F32: return tensor__gemm_scratch_f32(g, tensor__thread_count());
@@ -17133,9 +17147,9 @@ TENSOR__FN uint64_t tensor__product_scratch(const tensor__gemm_t *g, int dtype) 
 #ifdef TENSOR_USE_OPENBLAS
 // How BLAS gets a matrix of `across` columns in row-major order; ld 0 = it cannot take the matrix.
 TENSOR__FN CBLAS_TRANSPOSE tensor__blas_side(int64_t down, int64_t across, int64_t rs, int64_t cs, int *ld) {
-    int plain = cs == 1 && rs >= across, transposed = rs == 1 && cs >= down;
+    int as_it_is = cs == 1 && rs >= across, transposed = rs == 1 && cs >= down;
     int64_t step;
-    if (plain) {
+    if (as_it_is) {
         step = rs;
     } else if (transposed) {
         step = cs;
@@ -17143,7 +17157,7 @@ TENSOR__FN CBLAS_TRANSPOSE tensor__blas_side(int64_t down, int64_t across, int64
         step = 0;
     }
     *ld = step <= INT32_MAX ? (int)step : 0;
-    return plain ? CblasNoTrans : CblasTrans;
+    return as_it_is ? CblasNoTrans : CblasTrans;
 }
 
 // Whether OpenBLAS made the product. It does not make small products, nor those that it cannot describe.
@@ -17673,9 +17687,9 @@ TENSOR__FN int tensor__divides_whole(const tensor_call_t *c) {
 // call is not of that form
 TENSOR__FN int tensor__pointwise_at_once(const tensor_call_t *c, const tensor__isa_t *isa) {
     const tensor_arg_t *y = &c->arg[c->nin];
-    int plain = tensor__class(c->compute) == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous &&
-                (y->numel & (isa->lanes - 1)) == 0 && y->numel <= TENSOR__GRAIN;
-    if (!plain || c->thread->ctx->reference) { return 0; }
+    int fits = tensor__class(c->compute) == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous &&
+               (y->numel & (isa->lanes - 1)) == 0 && y->numel <= TENSOR__GRAIN;
+    if (!fits || c->thread->ctx->reference) { return 0; }
     const void *in[4];
     for (int i = 0; i < c->nin; i++) {
         const tensor_arg_t *a = &c->arg[i];
@@ -17743,16 +17757,16 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
     if (g->numel == 0) { return 0; }
     if (body && tensor__class(c->compute) == TENSOR__C_F32 && g->dtype == TENSOR_F32 &&
         (g->numel & (isa->lanes - 1)) == 0 && g->numel <= TENSOR__GRAIN && !c->thread->ctx->reference) {
-        int plain = 1;
+        int fits = 1;
         const void *in[5];
         for (int i = 0; i < 5; i++) {
             const tensor_arg_t *a = &c->arg[i];
-            plain &= !a->data || (a->dtype == TENSOR_F32 && a->contiguous && a->numel == g->numel);
+            fits &= !a->data || (a->dtype == TENSOR_F32 && a->contiguous && a->numel == g->numel);
             in[i] = a->data;
         }
         void *out[3];
         for (int i = 0; i < c->nout; i++) { out[i] = c->arg[5 + i].data; }
-        if (TENSOR__LIKELY(plain)) {
+        if (TENSOR__LIKELY(fits)) {
             body(in, out, c->p ? c->p->pointwise.p : NULL, g->numel);
             return 0;
         }
@@ -18500,14 +18514,9 @@ TENSOR_API tensor_t *(tensor_transpose)(tensor_t *x, int64_t dim0, int64_t dim1)
     o.p = &o.params;
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) {
-        int d;
-        if (i == a) {
-            d = b;
-        } else if (i == b) {
-            d = a;
-        } else {
-            d = i;
-        }
+        int d = i;
+        if (i == a) { d = b; }
+        if (i == b) { d = a; }
         o.params.permute.dims[i] = d;
         dims[i] = x->dims[d];
         strides[i] = x->strides[d];
@@ -18977,8 +18986,8 @@ TENSOR__FN tensor__stepped_t tensor__stepped_init(const tensor_t *x) {        //
 
 TENSOR__FN tensor_t *tensor__stepped(const char *op, tensor_t *x, const tensor__stepped_t *w) {
     TENSOR__BEGIN(o, TENSOR__ROW(AS_STRIDED), x)
-    int64_t plain[TENSOR_MAX_DIMS], step = 1, offset = x->offset, n = 1;
-    for (int i = x->ndim - 1; i >= 0; step *= x->dims[i--]) { plain[i] = step; }
+    int64_t dense[TENSOR_MAX_DIMS], step = 1, offset = x->offset, n = 1;
+    for (int i = x->ndim - 1; i >= 0; step *= x->dims[i--]) { dense[i] = step; }
     tensor__as_strided_params_t *p = &o.params.as_strided;
     o.p = &o.params;
     p->offset = p->base_span = 0;
@@ -18990,11 +18999,11 @@ TENSOR__FN tensor_t *tensor__stepped(const char *op, tensor_t *x, const tensor__
             continue;
         }
         strides[i] = w->mul[i] * x->strides[w->a[i]] + (w->b[i] < 0 ? 0 : x->strides[w->b[i]]);
-        p->stride[i] = w->mul[i] * plain[w->a[i]] + (w->b[i] < 0 ? 0 : plain[w->b[i]]);
+        p->stride[i] = w->mul[i] * dense[w->a[i]] + (w->b[i] < 0 ? 0 : dense[w->b[i]]);
     }
     for (int i = 0; n > 0 && i < x->ndim; i++) {
         offset += w->begin[i] * x->strides[i];
-        p->offset += w->begin[i] * plain[i];
+        p->offset += w->begin[i] * dense[i];
     }
     tensor_t *y = tensor__view(&o, w->dims, strides, w->ndim, offset);
     if (y != TENSOR__POISON) { y->op = op; }
@@ -25322,8 +25331,7 @@ TENSOR__FN tensor_t *tensor__zeros_meta(const tensor__meta_t *m) {
 // g is cut to the part of src that index reached, and put back into src's shape.
 TENSOR__FN tensor_t *tensor__grad_src(tensor__grad_t *g, tensor_t *part) {
     const tensor__meta_t *src = &g->node->in[2];
-    if (part == TENSOR__POISON) { return part; }
-    for (int d = 0; d < src->ndim; d++) {
+    for (int d = 0; d < src->ndim && part != TENSOR__POISON; d++) {
         if (part->dims[d] == src->dims[d]) { continue; }
         int64_t dims[TENSOR_MAX_DIMS];
         for (int e = 0; e < src->ndim; e++) {
@@ -25331,7 +25339,6 @@ TENSOR__FN tensor_t *tensor__grad_src(tensor__grad_t *g, tensor_t *part) {
         }
         tensor_t *pair[2] = {part, tensor_zeros_n(dims, src->ndim, (tensor_dtype_t)part->dtype)};
         part = tensor_cat_n(pair, 2, d);
-        if (part == TENSOR__POISON) { return part; }
     }
     return part;
 }
@@ -31321,7 +31328,7 @@ TENSOR__FN int tensor__step_early(tensor_graph_t *g, tensor__step_t *s) {
         }
         tensor__step_t *one = tensor__step_alone(g, s, i), **at = earliest;
         if (!one) { return g->code; }
-        int passes = 0;                 // calls that are no steps
+        int passes = 0;                 // calls that are not steps
         for (tensor__step_t *t = *earliest; t != s; t = t->next) {
             passes += t != host && !tensor__steps_each(t);
             if (!tensor__steps_conflict(one, t, -1)) { continue; }
@@ -32515,6 +32522,49 @@ TENSOR__FN int tensor__slice_ready(tensor_graph_t *g, tensor__thread_t *th) {
     return code;
 }
 
+// Runs the tasks of a group that come next, one for each thread. -> code; *done: the group has ended
+TENSOR__FN int tensor__slice_group(tensor_graph_t *g, tensor__thread_t *th, tensor__step_t *s, int *done) {
+    tensor__group_t *v = s->group;
+    v->count = tensor__least(v->tasks - v->begin, g->threads);
+    int code = tensor__graph_run(th, g, s);
+    *done = code || v->begin + v->count == v->tasks;
+    v->begin = *done ? 0 : v->begin + v->count;
+    v->count = v->tasks - v->begin;
+    return code;
+}
+
+// Notes how long a call takes. The long time of an interrupted run fades by halves.
+TENSOR__INLINE void tensor__step_took(tensor__step_t *s, double us) {
+    float took = (float)us;
+    s->us = took < s->us ? (s->us + took) / 2 : took;
+}
+
+// Runs the call that the graph is at, or a part of it until a time, then goes to the next one if it has ended.
+// now: the time before, then after. -> code
+TENSOR__FN int tensor__slice_call(tensor_graph_t *g, tensor__thread_t *th, double *now, double until) {
+    tensor__step_t *s = g->at;
+    int under_way = tensor__under_way(g);
+    int code = under_way ? 0 : tensor__slice_ready(g, th);
+    if (code) { return code; }
+    int pauses = (g->pause.ready || under_way) && tensor__may_pause(s);
+    int done = 1;
+    if (s->group) {
+        code = tensor__slice_group(g, th, s, &done);
+    } else if (pauses) {
+        code = tensor__graph_part(g, th, s, *now, until);
+        done = !tensor__under_way(g);
+    } else {
+        code = tensor__graph_run(th, g, s);
+    }
+    th->written = NULL;
+    if (done) { g->at = code ? NULL : s->next; }
+    if (code) { return code; }
+    double then = *now;
+    *now = tensor__microseconds();
+    tensor__step_took(s, pauses && g->pause.some ? g->pause.us : *now - then);
+    return 0;
+}
+
 // Runs a slice of a step. -> 1: the step is done; 0: more of it is left; less than 0: minus a code
 TENSOR__FN int tensor__graph_slice(tensor_graph_t *g, tensor__thread_t *th, double budget_us) {
     if (g->backend) {                   // the device does the step; the host's share is one call
@@ -32527,36 +32577,11 @@ TENSOR__FN int tensor__graph_slice(tensor_graph_t *g, tensor__thread_t *th, doub
         g->at = g->first;
     }
 
-    int some = 0;
-    while (g->at && (!some || now - begin + (double)g->at->us <= budget_us)) {
-        tensor__step_t *s = g->at;
-        tensor__group_t *v = s->group;
-        int under_way = tensor__under_way(g);
-        int code = under_way ? 0 : tensor__slice_ready(g, th);
+    int more = g->at != NULL;           // the first call runs whatever it takes
+    while (more) {
+        int code = tensor__slice_call(g, th, &now, begin + budget_us);
         if (code) { return -code; }
-        int pauses = (g->pause.ready || under_way) && tensor__may_pause(s);
-        if (v) { v->count = tensor__least(v->tasks - v->begin, g->threads); }
-        if (pauses) {
-            code = tensor__graph_part(g, th, s, now, begin + budget_us);
-        } else {
-            code = tensor__graph_run(th, g, s);
-        }
-        th->written = NULL;
-        int done = v ? v->begin + v->count == v->tasks : !(pauses && g->pause.paused);
-        if (v) {                        // one task for each thread at a time
-            v->begin = done ? 0 : v->begin + v->count;
-            v->count = v->tasks - v->begin;
-        }
-        if (done) { g->at = code ? NULL : s->next; }
-        if (code) { return -code; }
-        double then = now;
-        now = tensor__microseconds();
-
-        // The long time of an interrupted run fades by halves.
-        float took = (float)(pauses && g->pause.some ? g->pause.us : now - then);
-        s->us = took < s->us ? (s->us + took) / 2 : took;
-        some = 1;
-        if (!done && pauses) { break; }
+        more = g->at && !tensor__under_way(g) && now - begin + (double)g->at->us <= budget_us;
     }
     if (g->at) { return 0; }
     tensor__graph_end(g, th);
@@ -32590,7 +32615,7 @@ TENSOR_API tensor_graph_call_t (tensor_graph_call)(const tensor_graph_t *g, int6
     memset(&call, 0, sizeof call);
     if (!TENSOR__GIVEN(g) || g->state != TENSOR__GRAPH_READY || i < 0 || i >= g->info.calls) { return call; }
     const tensor__step_t *s = g->call[i];
-    call.op = s->c.row->name;
+    call.op = tensor__call_name(&s->c);
     call.site = s->site;
     call.inputs = s->c.nin;
     call.outputs = s->c.nout;

@@ -3917,16 +3917,34 @@ template <class T, bool HOLDS> struct row_t {
     }
 
     __device__ int64_t at(int k) const { return (int64_t)(k * l.lanes + l.lane) * V; }
+    __device__ C held(int k, int i) const { return to_class<C>(pack[k].v[i]); }
+
+    // f(pack, place in it) of all that is held
+    template <class F> __device__ void each_held(F f) const {
+        TCU_UNROLL
+        for (int k = 0; k < HELD; k++) {
+            if (at(k) >= columns) { continue; }
+            TCU_UNROLL
+            for (int i = 0; i < V; i++) { f(k, i); }
+        }
+    }
+
+    // the element of y beside each that is held = f(pack, place in it)
+    template <class F> __device__ void map_held(T *y, F f) const {
+        TCU_UNROLL
+        for (int k = 0; k < HELD; k++) {
+            if (at(k) >= columns) { continue; }
+            pack_t<T, V> out;
+            TCU_UNROLL
+            for (int i = 0; i < V; i++) { out.v[i] = from_class<T>(f(k, i)); }
+            ((pack_t<T, V> *)y)[at(k) / V] = out;
+        }
+    }
 
     // f(column, value)
     template <class F> __device__ void each(F f) const {
         if constexpr (HOLDS) {
-            TCU_UNROLL
-            for (int k = 0; k < HELD; k++) {
-                if (at(k) >= columns) { continue; }
-                TCU_UNROLL
-                for (int i = 0; i < V; i++) { f(at(k) + i, to_class<C>(pack[k].v[i])); }
-            }
+            each_held([&](int k, int i) { f(at(k) + i, held(k, i)); });
         } else {
             each_in_row<T, 1>(&x, columns, l, [&](int64_t i, const C *v) { f(i, v[0]); });
         }
@@ -3935,16 +3953,7 @@ template <class T, bool HOLDS> struct row_t {
     // y[column] = f(column, value); y may be x
     template <class F> __device__ void map(T *y, F f) const {
         if constexpr (HOLDS) {
-            TCU_UNROLL
-            for (int k = 0; k < HELD; k++) {
-                if (at(k) >= columns) { continue; }
-                pack_t<T, V> out;
-                TCU_UNROLL
-                for (int i = 0; i < V; i++) {
-                    out.v[i] = from_class<T>(f(at(k) + i, to_class<C>(pack[k].v[i])));
-                }
-                ((pack_t<T, V> *)y)[at(k) / V] = out;
-            }
+            map_held(y, [&](int k, int i) { return f(at(k) + i, held(k, i)); });
         } else {
             map_row<T, 1>(y, &x, columns, l, [&](int64_t i, const C *v) { return f(i, v[0]); });
         }
@@ -3953,12 +3962,7 @@ template <class T, bool HOLDS> struct row_t {
     // f(value, that of row o), and y[column] = f(value, that of row o)
     template <class F> __device__ void each_beside(const row_t &o, F f) const {
         if constexpr (HOLDS) {
-            TCU_UNROLL
-            for (int k = 0; k < HELD; k++) {
-                if (at(k) >= columns) { continue; }
-                TCU_UNROLL
-                for (int i = 0; i < V; i++) { f(to_class<C>(pack[k].v[i]), to_class<C>(o.pack[k].v[i])); }
-            }
+            each_held([&](int k, int i) { f(held(k, i), o.held(k, i)); });
         } else {
             const T *const in[2] = {x, o.x};
             each_in_row<T, 2>(in, columns, l, [&](int64_t, const C *v) { f(v[0], v[1]); });
@@ -3967,16 +3971,7 @@ template <class T, bool HOLDS> struct row_t {
 
     template <class F> __device__ void map_beside(T *y, const row_t &o, F f) const {
         if constexpr (HOLDS) {
-            TCU_UNROLL
-            for (int k = 0; k < HELD; k++) {
-                if (at(k) >= columns) { continue; }
-                pack_t<T, V> out;
-                TCU_UNROLL
-                for (int i = 0; i < V; i++) {
-                    out.v[i] = from_class<T>(f(to_class<C>(pack[k].v[i]), to_class<C>(o.pack[k].v[i])));
-                }
-                ((pack_t<T, V> *)y)[at(k) / V] = out;
-            }
+            map_held(y, [&](int k, int i) { return f(held(k, i), o.held(k, i)); });
         } else {
             const T *const in[2] = {x, o.x};
             map_row<T, 2>(y, in, columns, l, [&](int64_t, const C *v) { return f(v[0], v[1]); });
