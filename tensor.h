@@ -17834,6 +17834,17 @@ TENSOR_API tensor_t *(tensor_scalar)(double value, tensor_dtype_t dtype) {
     return tensor__filled("scalar", tensor__no_dims, 0, (int)dtype, value, NULL);
 }
 
+// A number inside an op that is made of others: on the CPU, whatever the default device is, because a 0-d
+// tensor of the CPU mixes with tensors of all devices.
+TENSOR__FN tensor_t *tensor__constant(double value, tensor_dtype_t dtype) {
+    tensor__thread_t *th = tensor__self();
+    const uint8_t device = th->device;
+    th->device = 0;
+    tensor_t *t = (tensor_scalar)(value, dtype);
+    th->device = device;
+    return t;
+}
+
 TENSOR_API tensor_t *(tensor_empty_like)(tensor_t *x) {
     if (!TENSOR__USABLE("empty_like", "x", x)) { return TENSOR__POISON; }
     tensor__thread_t *th = tensor__self();
@@ -18014,6 +18025,16 @@ TENSOR_API tensor_t *(tensor_arange)(double start, double end, double step, tens
     tensor__fill_numbers(&o, start, step);
     tensor__result(&o, (int)dtype, &n, 1);
     return tensor__finish(&o);
+}
+
+// start, start + step, .. before end as i64, on the device of x.
+TENSOR__FN tensor_t *tensor__steps(double start, double end, double step, const tensor_t *x) {
+    tensor__thread_t *th = tensor__self();
+    const uint8_t device = th->device;
+    th->device = x->device;
+    tensor_t *t = (tensor_arange)(start, end, step, TENSOR_I64);
+    th->device = device;
+    return t;
 }
 
 // Checks a linspace or logspace; for an integer dtype, cuts off the fractions of the ends. 0 = raised.
@@ -20027,7 +20048,7 @@ TENSOR__X(BITWISE_LEFT_SHIFT, bitwise_left_shift) TENSOR__X(BITWISE_RIGHT_SHIFT,
         TENSOR__MARK                                                                                         \
         if (!TENSOR__USABLE(#name, "a", a)) { return TENSOR__POISON; }                                       \
         int weak = tensor__weak(a->dtype, b);           /* an integer wraps to it, as add_scalar's */        \
-        tensor_t *number = tensor_scalar(b, tensor__is_float(weak) ? (tensor_dtype_t)weak : TENSOR_I64);     \
+        tensor_t *number = tensor__constant(b, tensor__is_float(weak) ? (tensor_dtype_t)weak : TENSOR_I64);  \
         TENSOR__RETURN(op(tensor_to(number, weak), a));                                                      \
     }
 TENSOR__X(rsub_scalar, (tensor_sub)) TENSOR__X(rpow_scalar, (tensor_pow))
@@ -20123,7 +20144,7 @@ TENSOR__FRONT(lerp_, (tensor_t *x, tensor_t *b, tensor_t *weight),
 
 TENSOR_API tensor_t *(tensor_lerp_scalar_)(tensor_t *x, tensor_t *b, double weight) {
     TENSOR__MARK1(x)
-    TENSOR__RETURN((tensor_lerp_)(x, b, tensor_scalar(weight, (tensor_dtype_t)x->dtype)));
+    TENSOR__RETURN((tensor_lerp_)(x, b, tensor__constant(weight, (tensor_dtype_t)x->dtype)));
 }
 
 TENSOR__MADE(nan_to_num_, (tensor_t *x, double nan, double posinf, double neginf),
@@ -20202,7 +20223,7 @@ TENSOR_API tensor_t *(tensor_masked_fill)(tensor_t *x, tensor_t *mask, double va
     TENSOR__MARK
     TENSOR__BEGIN(o, TENSOR__ROW(WHERE), x)
     if (!tensor__holds("masked_fill", x->dtype, value)) { return TENSOR__POISON; }
-    tensor_t *v = tensor_scalar(value, (tensor_dtype_t)x->dtype);
+    tensor_t *v = tensor__constant(value, (tensor_dtype_t)x->dtype);
     TENSOR__RETURN(tensor__fill_masked("masked_fill", x, mask, v));
 }
 
@@ -20263,7 +20284,7 @@ TENSOR_API tensor_t *(tensor_round_decimals)(tensor_t *x, int decimals) {
     TENSOR__MARK1(x)
     TENSOR__REFUSE(!tensor__is_float(x->dtype), DTYPE, "round_decimals: x %t is %y, must be a float", x, x);
     tensor_dtype_t dtype = x->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
-    tensor_t *scale = tensor_scalar(pow(10, fabs((double)decimals)), dtype), *y = tensor_to(x, dtype);
+    tensor_t *scale = tensor__constant(pow(10, fabs((double)decimals)), dtype), *y = tensor_to(x, dtype);
     y = decimals < 0 ? tensor_mul(tensor_round(tensor_div(y, scale)), scale) :
         tensor_div(tensor_round(tensor_mul(y, scale)), scale);
     TENSOR__RETURN(tensor_to(y, x->dtype));
@@ -20274,7 +20295,7 @@ TENSOR_API tensor_t *(tensor_logit)(tensor_t *x, double eps) {
     TENSOR__OPEN_AS(TENSOR__CAST_logit, &x, 1)
     if (!tensor__is_float(x->dtype)) { x = tensor_to(x, TENSOR_F32); }
     if (eps > 0.5) {                    // the bounds are crossed: numbers below the lower one become it
-        tensor_t *low = tensor_scalar(eps, (tensor_dtype_t)x->dtype);
+        tensor_t *low = tensor__constant(eps, (tensor_dtype_t)x->dtype);
         x = tensor_where(tensor_lt_scalar(x, eps), low, tensor_clamp_max(x, 1 - eps));
     } else if (eps >= 0) {
         x = tensor_clamp(x, eps, 1 - eps);
@@ -20283,7 +20304,8 @@ TENSOR_API tensor_t *(tensor_logit)(tensor_t *x, double eps) {
         // NaN too.
         tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
         tensor_t *inside = tensor_logical_and(tensor_ge_scalar(x, 0), tensor_le_scalar(x, 1));
-        x = tensor_mul(x, tensor_where(inside, tensor_scalar(1, dtype), tensor_scalar((double)NAN, dtype)));
+        tensor_t *one = tensor__constant(1, dtype), *none = tensor__constant((double)NAN, dtype);
+        x = tensor_mul(x, tensor_where(inside, one, none));
     }
     TENSOR__RETURN_AS(tensor_sub(tensor_log(x), tensor_log1p(tensor_neg(x))));
 }
@@ -20292,16 +20314,16 @@ TENSOR_API tensor_t *(tensor_nan_to_num)(tensor_t *x, double nan, double posinf,
     TENSOR__MARK1(x)
     if (!tensor__is_float(x->dtype)) { TENSOR__RETURN(tensor_clone(x)); }
     tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
-    double top = tensor__greatest(dtype);
-    tensor_t *y = tensor_where(tensor_isnan(x), tensor_scalar(nan, dtype), x);
-    y = tensor_where(tensor_isposinf(x), tensor_scalar(tensor__isnan_f64(posinf) ? top : posinf, dtype), y);
-    double least = tensor__isnan_f64(neginf) ? -top : neginf;
-    TENSOR__RETURN(tensor_where(tensor_isneginf(x), tensor_scalar(least, dtype), y));
+    double top = tensor__greatest(dtype), least = tensor__isnan_f64(neginf) ? -top : neginf;
+    tensor_t *y = tensor_where(tensor_isnan(x), tensor__constant(nan, dtype), x);
+    if (!tensor__isnan_f64(posinf)) { top = posinf; }
+    y = tensor_where(tensor_isposinf(x), tensor__constant(top, dtype), y);
+    TENSOR__RETURN(tensor_where(tensor_isneginf(x), tensor__constant(least, dtype), y));
 }
 
 TENSOR_API tensor_t *(tensor_signbit)(tensor_t *x) {
     TENSOR__MARK1(x)
-    if (tensor__is_float(x->dtype)) { x = tensor_copysign(tensor_scalar(1, (tensor_dtype_t)x->dtype), x); }
+    if (tensor__is_float(x->dtype)) { x = tensor_copysign(tensor__constant(1, (tensor_dtype_t)x->dtype), x); }
     TENSOR__RETURN(tensor_lt_scalar(x, 0));
 }
 
@@ -20312,8 +20334,8 @@ TENSOR__FN tensor_t *tensor__constant_of(tensor_t *y, tensor_t *x) {
         return y;
     }
     tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
-    tensor_t *no = tensor_to(tensor_scalar(0, TENSOR_BOOL), (int)tensor_device(x));
-    tensor_t *zero = tensor_sum(tensor_where(no, x, tensor_scalar(0, dtype)));
+    tensor_t *no = tensor_to(tensor__constant(0, TENSOR_BOOL), (int)tensor_device(x));
+    tensor_t *zero = tensor_sum(tensor_where(no, x, tensor__constant(0, dtype)));
     return tensor_sub(y, tensor_to(zero, y->dtype));        // -0 - 0 is -0
 }
 
@@ -20421,7 +20443,7 @@ TENSOR_API tensor_t *(tensor_ldexp)(tensor_t *a, tensor_t *b) {
 
 TENSOR_API tensor_t *(tensor_lerp_scalar)(tensor_t *a, tensor_t *b, double weight) {
     TENSOR__MARK1(a)
-    TENSOR__RETURN(tensor_lerp(a, b, tensor_scalar(weight, (tensor_dtype_t)a->dtype)));
+    TENSOR__RETURN(tensor_lerp(a, b, tensor__constant(weight, (tensor_dtype_t)a->dtype)));
 }
 
 TENSOR_API tensor_t *(tensor_isclose)(tensor_t *a, tensor_t *b, double rtol, double atol, int equal_nan) {
@@ -22138,12 +22160,12 @@ TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fwe
         if (!v) { return TENSOR__POISON; }
         w = w ? tensor_mul(w, v) : v;
     }
-    tensor_t *total = w ? tensor_sum(w) : tensor_scalar((double)x->dims[1], (tensor_dtype_t)x->dtype),
+    tensor_t *total = w ? tensor_sum(w) : tensor__constant((double)x->dims[1], (tensor_dtype_t)x->dtype),
         *lost = total;
     tensor_t *mean = w ? tensor_div(tensor_sum_dim(tensor_mul(x, w), 1, 1), total) : tensor_mean_dim(x, 1, 1);
     if (aweights) { lost = tensor_div(tensor_sum(tensor_mul(w, aweights)), total); }
     tensor_t *by = tensor_sub(total, aweights ? tensor_mul_scalar(lost, (double)correction) :
-                              tensor_scalar((double)correction, (tensor_dtype_t)x->dtype));
+                              tensor__constant((double)correction, (tensor_dtype_t)x->dtype));
     x = tensor_sub(x, mean);
     tensor_t *y = tensor_matmul(x, tensor_mT(w ? tensor_mul(x, w) : x));
     y = tensor_div(y, tensor_clamp(by, 0, (double)INFINITY));
@@ -25302,7 +25324,7 @@ TENSOR_API tensor_t *(tensor_nonzero_static)(tensor_t *x, int64_t size, int64_t 
     tensor_t *number = tensor_sub_scalar(tensor_cumsum(tensor_to(there, TENSOR_I64), 0), 1);
     tensor_t *has_room = tensor_logical_and(there, tensor_lt_scalar(number, (double)size));
     number = tensor_masked_fill(number, tensor_logical_not(has_room), (double)size);
-    tensor_t *places = tensor_to(tensor_arange(0, (double)x->numel, 1, TENSOR_I64), (int)tensor_device(x));
+    tensor_t *places = tensor__steps(0, (double)x->numel, 1, x);
     tensor_t *at = tensor__filled("nonzero_static", &room, 1, TENSOR_I64, -1, x);
     at = tensor_narrow(tensor_index_copy(at, 0, number, places), 0, 0, size);
     tensor_t *none = tensor_lt_scalar(at, 0), *list[TENSOR_MAX_DIMS];
@@ -25875,7 +25897,7 @@ TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *re
         TENSOR__RETURN(TENSOR__POISON);
     }
     int64_t room = n + 1;
-    tensor_t *marks = tensor_zeros_n(&room, 1, TENSOR_I64);
+    tensor_t *marks = tensor__filled("zeros", &room, 1, TENSOR_I64, 0, x);
     marks = tensor_index_add_(marks, 0, starts, tensor_ones_like(starts));
     tensor_t *rows = tensor_sub_scalar(tensor_cumsum(tensor_narrow(marks, 0, 0, n), 0), 1);
     TENSOR__RETURN(tensor_index_select(x, d, rows));
@@ -26152,7 +26174,7 @@ TENSOR_API tensor_t *(tensor_combinations)(tensor_t *x, int r, int with_replacem
                    most);
 
     // Each choice of i elements, in order, is combined with every element that may come next.
-    tensor_t *all = tensor_arange(0, (double)x->numel, 1, TENSOR_I64), *at = tensor_unsqueeze(all, 1);
+    tensor_t *all = tensor__steps(0, (double)x->numel, 1, x), *at = tensor_unsqueeze(all, 1);
     for (int i = 1; i < r && tensor__live(at); i++) {
         tensor_t *list[2] = {tensor_repeat_interleave(at, x->numel, 0),
                              tensor_unsqueeze(tensor_repeat_n(all, &at->dims[0], 1), 1)};
@@ -26168,7 +26190,7 @@ TENSOR_API tensor_t *(tensor_block_diag)(tensor_t *const *list, int n) {
     int64_t dims[2] = {0, 0}, at[2] = {0, 0};
     if (!list || n < 1) { return tensor__no_list("block_diag", list, n); }
     for (int pass = 0; pass < 2; pass++) {
-        tensor_t *y = pass ? tensor_zeros_n(dims, 2, (tensor_dtype_t)tensor__promote(list, n)) : NULL;
+        tensor_t *y = pass ? tensor__filled("zeros", dims, 2, tensor__promote(list, n), 0, list[0]) : NULL;
         for (int i = 0; i < n; i++) {
             tensor_t *m = tensor__atleast(list[i], 2);
             if (m == TENSOR__POISON || y == TENSOR__POISON) { TENSOR__RETURN(TENSOR__POISON); }
@@ -26196,7 +26218,7 @@ TENSOR_API tensor_t *(tensor_diag_embed)(tensor_t *x, int64_t offset, int64_t di
     int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < nd - 2; i++) { dims[i] = x->dims[i]; }
     dims[nd - 2] = dims[nd - 1] = x->dims[nd - 2] + (offset < 0 ? -offset : offset);
-    tensor_t *y = tensor_zeros_n(dims, nd, (tensor_dtype_t)x->dtype), *v = tensor_diagonal(y, offset, -2, -1);
+    tensor_t *y = tensor__filled("zeros", dims, nd, x->dtype, 0, x), *v = tensor_diagonal(y, offset, -2, -1);
     if (tensor_copy_(v, x) == TENSOR__POISON) { TENSOR__RETURN(TENSOR__POISON); }
     int64_t order[TENSOR_MAX_DIMS];
     for (int i = 0, k = 0; i < nd; i++) {
@@ -26226,8 +26248,7 @@ TENSOR_API tensor_t *(tensor_vander)(tensor_t *x, int64_t n, int increasing) {
     TENSOR__REFUSE(x->ndim != 1 || n < 0, SHAPE, "vander: x %t must be 1-d and n %d not negative", x, n);
     TENSOR__OPEN_AS(TENSOR__CAST_vander, &x, 1)
     double last = (double)n - 1;
-    tensor_t *e = increasing ? tensor_arange(0, last + 1, 1, TENSOR_I64) :
-        tensor_arange(last, -1, -1, TENSOR_I64);
+    tensor_t *e = increasing ? tensor__steps(0, last + 1, 1, x) : tensor__steps(last, -1, -1, x);
     if (tensor__is_float(x->dtype)) { e = tensor_to(e, x->dtype); }  // integers become i64
     TENSOR__RETURN_AS(tensor_pow(tensor_unsqueeze(x, 1), e));
 }
@@ -26239,7 +26260,7 @@ TENSOR_API tensor_t *(tensor_linalg_vander)(tensor_t *x, int64_t n) {
     int64_t columns = n || !x->ndim ? n : TENSOR__WIDE(x);
     TENSOR__REFUSE(!x->ndim || columns < 2, SHAPE, "linalg_vander: x %t must have a dim, n %d be at least 2",
                    x, columns);
-    tensor_t *e = tensor_to(tensor_arange(0, (double)columns, 1, TENSOR_I64), (int)tensor_device(x));
+    tensor_t *e = tensor__steps(0, (double)columns, 1, x);
     if (tensor__is_float(x->dtype)) { e = tensor_to(e, x->dtype); }
     TENSOR__RETURN(tensor_pow(tensor_unsqueeze(x, -1), e));
 }
@@ -26898,7 +26919,8 @@ TENSOR__MADE_PAIR(nanmedian_dim, (tensor_t *x, int64_t dim, int keepdim),
 
 TENSOR__FN tensor_t *tensor__median_all(tensor_t *x, int64_t k) {
     if (tensor__live(x) && !x->numel && tensor__is_float(x->dtype)) {
-        return tensor__constant_of(tensor_scalar((double)NAN, (tensor_dtype_t)x->dtype), x);
+        tensor_t *none = tensor__filled("median", tensor__no_dims, 0, x->dtype, (double)NAN, x);
+        return tensor__constant_of(none, x);
     }
     tensor_t *f = tensor__flat(x), *y = tensor__chosen(tensor_detach(f), 0, tensor__rank(f, k, 0), 1).values;
     if (y == TENSOR__POISON || !tensor_grad_enabled() || !tensor__needs_grad(f)) { return y; }
@@ -27009,9 +27031,10 @@ TENSOR__FN void tensor__runs(tensor_t *x, int d, int flat, int sorted, int inver
     if (sorted) { perm = tensor__row_order(f); }
     if (perm) { f = tensor_index_select(f, 0, perm); }
     tensor_t *a = tensor_narrow(f, 0, first, n - first), *b = tensor_narrow(f, 0, 0, n - first);
-    tensor_t *starts[2] = {tensor_ones_n(&first, 1, TENSOR_BOOL), tensor_any_dim(tensor_ne(a, b), 1, 0)};
+    tensor_t *one = tensor__filled("ones", &first, 1, TENSOR_BOOL, 1, x);
+    tensor_t *starts[2] = {one, tensor_any_dim(tensor_ne(a, b), 1, 0)};
     tensor_t *start = tensor_cat_n(starts, 2, 0);
-    tensor_t *places = tensor_masked_select(tensor_arange(0, (double)n, 1, TENSOR_I64), start);
+    tensor_t *places = tensor_masked_select(tensor__steps(0, (double)n, 1, x), start);
     f = tensor_index_select(f, 0, places);
     shape.dims[0] = tensor_numel(places);
     list[0] = tensor_movedim(tensor_reshape_n(f, shape.dims, shape.ndim), 0, d);
@@ -27022,7 +27045,7 @@ TENSOR__FN void tensor__runs(tensor_t *x, int d, int flat, int sorted, int inver
         list[1] = flat ? tensor_reshape_n(run, x->dims, x->ndim) : run;
     }
     if (counts) {
-        tensor_t *ends[2] = {places, tensor_full_n(&first, 1, (double)n, TENSOR_I64)};
+        tensor_t *ends[2] = {places, tensor__filled("full", &first, 1, TENSOR_I64, (double)n, x)};
         list[2] = tensor_diff(tensor_cat_n(ends, 2, 0), 1, 0);
     }
 }
@@ -27164,11 +27187,13 @@ TENSOR_API tensor_t *(tensor_bucketize)(tensor_t *x, tensor_t *boundaries, int r
 TENSOR_API tensor_t *(tensor_isin)(tensor_t *x, tensor_t *test) {
     TENSOR__MARK2(x, test)
     tensor_t *const in[2] = {x, test};
-    if (!test->numel) { TENSOR__RETURN(tensor_zeros_n(x->dims, x->ndim, TENSOR_BOOL)); }
+    if (!test->numel) { TENSOR__RETURN(tensor__filled("zeros", x->dims, x->ndim, TENSOR_BOOL, 0, x)); }
     tensor_dtype_t dtype = (tensor_dtype_t)tensor__promote(in, 2);
     tensor_t *s = tensor_detach(tensor__flat(tensor_to(test, dtype)));
     if (tensor__is_float(dtype)) { s = tensor_masked_select(s, tensor_logical_not(tensor_isnan(s))); }
-    if (tensor__live(s) && !s->numel) { TENSOR__RETURN(tensor_zeros_n(x->dims, x->ndim, TENSOR_BOOL)); }
+    if (tensor__live(s) && !s->numel) {
+        TENSOR__RETURN(tensor__filled("zeros", x->dims, x->ndim, TENSOR_BOOL, 0, x));
+    }
     s = (tensor_sort)(s, 0, 0).values;
     tensor_t *f = tensor_detach(tensor_to(x, dtype));
     tensor_t *at = tensor_clamp(tensor__searchsorted(s, f, 0, NULL), 0, (double)(tensor_numel(s) - 1));
@@ -27206,8 +27231,10 @@ TENSOR_API tensor_t *(tensor_bincount)(tensor_t *x, tensor_t *weights, int64_t m
     } else {
         dtype = TENSOR_F64;
     }
-    tensor_t *w = weights ? tensor_detach(tensor_to(weights, dtype)) : tensor_ones_n(x->dims, 1, dtype);
-    TENSOR__RETURN(tensor_index_add(tensor_zeros_n(&n, 1, dtype), 0, tensor_to(x, TENSOR_I64), w));
+    tensor_t *w = weights ? tensor_detach(tensor_to(weights, dtype)) :
+        tensor__filled("ones", x->dims, 1, (int)dtype, 1, x);
+    tensor_t *counts = tensor__filled("zeros", &n, 1, (int)dtype, 0, x);
+    TENSOR__RETURN(tensor_index_add(counts, 0, tensor_to(x, TENSOR_I64), w));
 }
 
 TENSOR_API tensor_t *(tensor_histc)(tensor_t *x, int64_t bins, double low, double high) {
@@ -27260,7 +27287,7 @@ TENSOR_API tensor_t *(tensor_segment_reduce)(tensor_t *x, const char *reduce, te
         along[i] = i == d ? lengths->numel : 1;
     }
     tensor_t *ends = tensor_cumsum(tensor_to(lengths, TENSOR_I64), 0);
-    tensor_t *places = tensor_to(tensor_arange(0, (double)n, 1, TENSOR_I64), (int)tensor_device(x));
+    tensor_t *places = tensor__steps(0, (double)n, 1, x);
     tensor_t *run = tensor__searchsorted(ends, places, 1, NULL);
     double start = given ? initial : neutral[how];
     tensor_t *y = tensor__filled(op, dims, x->ndim, x->dtype, start, x);
@@ -27297,7 +27324,7 @@ TENSOR__FN tensor_t *tensor__histogram(const char *op, tensor_t *x, tensor_t *co
         volume = volume ? tensor_mul(tensor_unsqueeze(volume, -1), width) : width;
     }
 
-    tensor_t *w = weight ? tensor_detach(weight) : tensor_ones_n(x->dims, 1, (tensor_dtype_t)x->dtype);
+    tensor_t *w = weight ? tensor_detach(weight) : tensor__filled("ones", x->dims, 1, x->dtype, 1, x);
     w = tensor_masked_fill(tensor_to(w, (int)tensor_device(x)), tensor_logical_not(inside), 0);
     place = tensor_masked_fill(place, tensor_logical_not(inside), 0);
     tensor_t *y = tensor__filled(op, &total, 1, x->dtype, 0, x);

@@ -6019,6 +6019,16 @@ TENSOR__FN tensor_t *nn__like(const int64_t *dims, int ndim, double value, const
     return nn__beside((tensor_full_n)(dims, ndim, value, (tensor_dtype_t)x->dtype), x);
 }
 
+// A number inside a function that is made of others: on the CPU, whatever the default device is, because a
+// 0-d tensor of the CPU mixes with tensors of all devices.
+TENSOR__FN tensor_t *nn__constant(double value, tensor_dtype_t dtype) {
+    tensor_device_t device = (tensor_get_default_device)();
+    if (device != TENSOR_CPU) { (void)(tensor_set_default_device)(TENSOR_CPU); }
+    tensor_t *t = (tensor_scalar)(value, dtype);
+    if (device != TENSOR_CPU) { (void)(tensor_set_default_device)(device); }
+    return t;
+}
+
 // A tensor that the host fills, whatever the default device is.
 TENSOR__FN tensor_t *nn__host_tensor(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
     tensor_device_t device = (tensor_get_default_device)();
@@ -9089,7 +9099,7 @@ TENSOR__FN tensor_t *nn__avg_pool_integers(tensor_t *x, const nn__window_t *g, t
     tensor_t *image = nn__framed((tensor_to)(x, TENSOR_I64), g, 0), *y = nn__under_tap(image, g, 0);
     (void)places;
     for (int64_t tap = 1; tap < nn__taps(g); tap++) { y = (tensor_add)(y, nn__under_tap(image, g, tap)); }
-    tensor_t *counts = g->divisor ? (tensor_scalar)((double)g->divisor, TENSOR_I64) : nn__window_counts(g);
+    tensor_t *counts = g->divisor ? nn__constant((double)g->divisor, TENSOR_I64) : nn__window_counts(g);
     return (tensor_to)((tensor_div_mode)(y, nn__beside(counts, x), "trunc"), x->dtype);
 }
 
@@ -10252,7 +10262,7 @@ NN__X(dropout3d, 4, 4, 5)
 
 // 0-d, of x's dtype
 TENSOR__FN tensor_t *nn__number(double v, const tensor_t *x) {
-    return (tensor_scalar)(v, (tensor_dtype_t)x->dtype);
+    return nn__constant(v, (tensor_dtype_t)x->dtype);
 }
 
 TENSOR__FN tensor_t *nn__celu(tensor_t *x, double alpha) {
@@ -11824,7 +11834,7 @@ enum { NN__LOSS_CHUNK = 4096 };   // elements per task
 #define T_LT(a, b) (tensor_lt)(a, b)
 #define T_EQ(a, b) (tensor_eq)(a, b)
 #define T_SEL(m, a, b) (tensor_where)(m, a, b)
-#define T_SET(c) (tensor_scalar)(c, dt)
+#define T_SET(c) nn__constant(c, dt)
 #define T_NLS(a) (tensor_neg)((tensor_logsigmoid)(a))
 
 // ---- pointwise losses
@@ -12937,7 +12947,7 @@ TENSOR__FN int nn__ctc_states(tensor_t *const *in, const tensor__ctc_params_t *p
 // contains exp(log_probs), which is added with the value 0.
 TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t *params) {
     const tensor__ctc_params_t *p = &params->ctc;
-    tensor_t *x = in[0], *a = NULL, *low = (tensor_scalar)(-1e30, (tensor_dtype_t)x->dtype);
+    tensor_t *x = in[0], *a = NULL, *low = nn__constant(-1e30, (tensor_dtype_t)x->dtype);
     nn__ctc_states_t of;
     if (!nn__ctc_states(in, p, &of) || (tensor_is_poison)(of.label)) { return TENSOR__(poison); }
     const int64_t states = of.label->dims[1], dims[2] = {x->dims[1], states};
@@ -12948,7 +12958,7 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
         if (t == 0) {
             b = (tensor_where)((tensor_lt_scalar)(nn__beside((tensor_arange)(0, (double)states, 1,
                                                                              TENSOR_I64), x), 2),
-                               (tensor_scalar)(0, (tensor_dtype_t)x->dtype), low);
+                               nn__constant(0, (tensor_dtype_t)x->dtype), low);
             a = b = (tensor_expand_n)(b, dims, 2);
         } else {
             tensor_t *pad = (tensor_expand_n)(low, dims, 1), *both[2];
