@@ -3981,7 +3981,7 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 #define TENSOR__DROP(p) tensor__unref(p)
 
 enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, with memory of alloc(-1)
-enum { TENSOR__API_VERSION = 16, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
+enum { TENSOR__API_VERSION = 17, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0,
        TENSOR__EMPTIED = 0x7E50E391 };         // by a shutdown that still works on it
 
@@ -4176,6 +4176,10 @@ typedef struct tensor__window_params_t {        // CONV, POOL, IM2COL, COL2IM
     int64_t divisor;                    // AVG_POOL: of each mean, 0 = the window's size
 } tensor__window_params_t;
 
+typedef struct tensor__linear_params_t {        // LINEAR_RELU
+    int64_t keeps_nan;                  // relu of NaN must be NaN, whatever it costs
+} tensor__linear_params_t;
+
 typedef struct tensor__layer_norm_params_t {    // LAYER_NORM
     int64_t columns;                    // elements that are normalised together, the last ones of x
     int64_t rms;                        // 1 = no mean is subtracted
@@ -4262,6 +4266,7 @@ typedef union tensor_params_t {
     tensor__nonzero_params_t nonzero;
     tensor__cat_params_t cat;
     tensor__random_params_t random;
+    tensor__linear_params_t linear;
     tensor__layer_norm_params_t layer_norm;
     tensor__group_norm_params_t group_norm;
     tensor__embedding_params_t embedding;
@@ -4403,7 +4408,9 @@ typedef struct tensor_backend_t {
     // MATMUL, CONV, ATTENTION, POOL, DROPOUT, CROSS_ENTROPY, batch and layer norm take f16, bf16
     int halves;
     int channels_last;                  // images of CONV, POOL, batch norm, pointwise may be so
-    int row_sums;                       // MATMUL of two matrices may have a second output: sums of a's rows
+    // MATMUL of two matrices may have a second output, the sums of a's rows, or a third input, from which the
+    // slope is read that the product is multiplied by: see product_and
+    int products;
     // Whether RECURRENT takes a whole net over x of dims: the bytes it keeps for backward, or < 0. May be
     // NULL.
     int64_t (*net)(int index, int dtype, const int64_t *dims, const tensor_params_t *p);
@@ -4637,8 +4644,13 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     X(tensor_recorder_t *, set_recorder, (tensor_recorder_t *recorder)) \
     /* halves of the backend of x */ \
     X(int, halves, (const tensor_t *x)) \
-    /* a b and the sums of a's rows in one call; NULL = the device has no kernel for it */ \
-    X(tensor_t *, product_and_sums, (tensor_t *a, tensor_t *b, tensor_t **sums)) \
+    /* a b of matrices, of which no graph is wanted. kept, unless NULL: times the slope of relu, whose bits */ \
+    /* these are, or of gelu_tanh at kept. sums, unless NULL: of a's rows. -> NULL: the device has no kernel */ \
+    X(tensor_t *, product_and, (tensor_t *a, tensor_t *b, tensor_t *kept, tensor_t **sums)) \
+    /* the node behind input k, if its gradient comes from there alone and nobody sees it; NULL = none */ \
+    X(tensor__node_t *, grad_alone, (const tensor__grad_t *g, int k)) \
+    /* adds gx to the gradient of an output of n. -> 0 = failed, raised */ \
+    X(int, grad_give, (tensor__grad_t *g, tensor__node_t *n, int output, tensor_t *gx)) \
     /* -> 0 if the product is not small */ \
     X(tensor_t *, small_product, (tensor__op_t *o, int transposed, int results, \
                                   const tensor__row_t *then)) \
@@ -22318,19 +22330,21 @@ TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
     return TENSOR__LIKELY(y != TENSOR__POISON) ? y : tensor__named(o.th, y, __func__);
 }
 
-// The product of two matrices and the sums of a's rows, for gradients of which no graph is wanted.
-TENSOR__FN tensor_t *tensor__product_and_sums(tensor_t *a, tensor_t *b, tensor_t **sums) {
+// See TENSOR__INTERNALS.
+TENSOR__FN tensor_t *tensor__product_and(tensor_t *a, tensor_t *b, tensor_t *kept, tensor_t **sums) {
     tensor__op_t o;
-    tensor_t *const in[2] = {a, b};
+    tensor_t *const in[3] = {a, b, kept};
     const tensor_backend_t *device = tensor__self()->ctx->backend[a->device != 0];
-    if (!device || !device->row_sums) { return NULL; }
-    *sums = TENSOR__POISON;
-    if (!tensor__begin_wide(&o, TENSOR__ROW(MATMUL), in, 2)) { return TENSOR__POISON; }
+    if (!device || !device->products) { return NULL; }
+    if (sums) { *sums = TENSOR__POISON; }
+    if (!tensor__begin_wide(&o, TENSOR__ROW(MATMUL), in, kept ? 3 : 2)) { return TENSOR__POISON; }
     if (!tensor__infer_matmul(&o)) { return tensor__abandon(&o); }
-    o.visible = 2;
-    tensor__result(&o, o.in[0]->dtype, o.in[0]->dims, 1);
+    if (sums) {
+        o.visible = 2;
+        tensor__result(&o, o.in[0]->dtype, o.in[0]->dims, 1);
+    }
     tensor_t *y = tensor__finish_wide(&o);
-    if (y != TENSOR__POISON) { *sums = o.out[1]; }
+    if (sums && y != TENSOR__POISON) { *sums = o.out[1]; }
     return y;
 }
 
@@ -29062,6 +29076,21 @@ TENSOR__FN int tensor__slice_into(tensor__grad_t *to) {
     tensor_t *part = tensor__slice(sum, (int)at->dim, at->start, at->step, g->dims[at->dim]);
     if (part != TENSOR__POISON) { tensor__add_into(to->th, part, g); }
     return 1;
+}
+
+// The node behind input k, whose gradient of this output comes from this edge alone: nothing else, no tensor
+// either, refers to it, and it has no hooks. Then it may be given the gradient of another output instead.
+TENSOR__FN tensor__node_t *tensor__grad_alone(const tensor__grad_t *g, int k) {
+    tensor__node_t *n = g->node->edge[k].node;
+    if (!n || n->extra || n->saved_state != TENSOR__SAVED_HERE) { return NULL; }
+    if (g->create || g->run->anomaly) { return NULL; }
+    return TENSOR__ATOMIC_LOAD(&n->refs) == 1 ? n : NULL;
+}
+
+// Adds gx to the gradient of an output of n. 0 = failed, raised
+TENSOR__FN int tensor__grad_give(tensor__grad_t *g, tensor__node_t *n, int output, tensor_t *gx) {
+    tensor__slot_t *s = tensor__pass_slot(g->th, g->run, n);
+    return s && tensor__accumulate(g->th, &s->g[output], gx, 0);
 }
 
 // Calls the node's gradient function on the device of the gradients that came to it: they fill g->gx.
