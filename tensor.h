@@ -191,6 +191,7 @@
 #endif
 #define TENSOR_HERE TENSOR__SITE
 #define TENSOR__IN(function) TENSOR__SITE_OF(function)
+#define TENSOR__STAMP tensor__at        // notes a place in a tensor; see TENSOR__CALL
 
 // Options are designated initialisers of one args struct per function. Its members are, in order: site_
 // (which also allows an empty list), the positional arguments, options_are_named_, the options. An extra
@@ -2537,7 +2538,7 @@ TENSOR_API int tensor__shutdowns(void);     // how many so far: a tensor_ref fro
 // (name)(args) calls without a stamp.
 // ------------------------------------------------------------------------------
 
-#define TENSOR__CALL(function, ...) tensor__at(TENSOR__IN(function), (function)(__VA_ARGS__))
+#define TENSOR__CALL(function, ...) TENSOR__STAMP(TENSOR__IN(function), (function)(__VA_ARGS__))
 // A function of one, two or three tensors and nothing else. In C a number passed for a pointer is only a
 // warning; for a transparent union of the same form it is an error. NULL and void * fit both.
 #if defined(__GNUC__) && !defined(__cplusplus)
@@ -2565,7 +2566,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 }
 
 #define TENSOR__OF(n, function, ...)                                                                         \
-    __extension__ tensor__at(TENSOR__IN(function), tensor__of_##n(__VA_ARGS__, (function)))
+    __extension__ TENSOR__STAMP(TENSOR__IN(function), tensor__of_##n(__VA_ARGS__, (function)))
 #define TENSOR__CALL1(function, ...) TENSOR__OF(1, function, __VA_ARGS__)
 #define TENSOR__CALL2(function, ...) TENSOR__OF(2, function, __VA_ARGS__)
 #define TENSOR__CALL3(function, ...) TENSOR__OF(3, function, __VA_ARGS__)
@@ -3382,13 +3383,13 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
     tensor_full_n(TENSOR__SIZES(#__VA_ARGS__, __VA_ARGS__), value, tensor_get_default_dtype())
 #define tensor_full_of(dtype, value, ...) tensor_full_n(TENSOR__DIMS(__VA_ARGS__), value, dtype)
 #define tensor_from(data, dtype, ...)                                                                        \
-    tensor__at(TENSOR__IN(tensor_from),                                                                      \
-               tensor__from(TENSOR__TYPE(data), TENSOR__ROOM(data), data, dtype,                             \
-                            TENSOR__DIMS(__VA_ARGS__)))
+    TENSOR__STAMP(TENSOR__IN(tensor_from),                                                                   \
+                  tensor__from(TENSOR__TYPE(data), TENSOR__ROOM(data), data, dtype,                          \
+                               TENSOR__DIMS(__VA_ARGS__)))
 #define tensor_wrap(data, dtype, ...)                                                                        \
-    tensor__at(TENSOR__IN(tensor_wrap),                                                                      \
-               tensor__wrap(TENSOR__TYPE(data), TENSOR__ROOM(data), data, dtype,                             \
-                            TENSOR__DIMS(__VA_ARGS__), 0, 0))
+    TENSOR__STAMP(TENSOR__IN(tensor_wrap),                                                                   \
+                  tensor__wrap(TENSOR__TYPE(data), TENSOR__ROOM(data), data, dtype,                          \
+                               TENSOR__DIMS(__VA_ARGS__), 0, 0))
 #ifndef TENSOR_EDITOR
 // These take data as the first argument: a literal with commas in its braces needs no parentheses.
 #define tensor_from_n(...) TENSOR__CALL(tensor_from_n, __VA_ARGS__)
@@ -4580,6 +4581,7 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
 #define TENSOR__INTERNALS(X) \
     X(tensor__thread_t *, self, (void)) \
     X(tensor_t *, fail, (tensor__thread_t *th, int code, const char *format, ...)) \
+    X(tensor_t *, refuse, (int code, const char *format, ...)) \
     /* appends to s; the format of tensor__format */ \
     X(void, text, (tensor__text_t *s, const char *format, ...)) \
     /* -> 0 if it failed, raised */ \
@@ -6549,18 +6551,22 @@ TENSOR__PRECISE_END
 #endif
 #undef TENSOR_HERE
 #undef TENSOR__IN
+#undef TENSOR__STAMP
 #if TENSOR__PASS_INSIDE
 #define TENSOR_HERE ((const char *)0)
 #define TENSOR__IN(function) ((const char *)0)
+#define TENSOR__STAMP(site, result) (result)
 #else
 #define TENSOR_HERE TENSOR__SITE
 #define TENSOR__IN(function) TENSOR__SITE_OF(function)
+#define TENSOR__STAMP tensor__at
 #endif
-// Same bits whatever the flags: a product and a sum are fused only where V_FMA or V_FNMA says so.
+// Same bits whatever the flags: a product and a sum are fused only where V_FMA or V_FNMA says so. gcc puts 2 %
+// of the code before functions and behind jumps, to align them: none is a loop.
 #if TENSOR__PASS_INSIDE
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
-#pragma GCC optimize("fp-contract=off")
+#pragma GCC optimize("fp-contract=off,no-align-functions,no-align-jumps")
 #elif defined(__clang__)
 TENSOR__PRECISE
 #pragma STDC FP_CONTRACT OFF
@@ -6648,7 +6654,7 @@ TENSOR__PRECISE_END
 // no machine runs these unless told to, yet all programs compile them
 #pragma GCC optimize("O1,strict-aliasing,align-loops,align-functions")
 #endif
-#pragma GCC optimize("fp-contract=off")
+#pragma GCC optimize("fp-contract=off,no-align-jumps")
 #if TENSOR__PASS == 0
 // gcc 12 joins the loads of two rows of B in a GEMM tile and reads past the last one
 #pragma GCC optimize("no-tree-vectorize")
@@ -11294,7 +11300,8 @@ static tensor_t tensor__poison_tensor = {
 
 TENSOR__FN tensor__thread_t *tensor__attach(tensor_context_t *ctx);
 
-TENSOR__INLINE tensor__thread_t *tensor__self(void) {
+// Not always in line: where the compiler makes small code, it is a call.
+TENSOR__FN inline tensor__thread_t *tensor__self(void) {
     tensor__thread_t *th = tensor__tls;
     return TENSOR__LIKELY(th != NULL) ? th : tensor__attach(NULL);
 }
@@ -11530,18 +11537,14 @@ TENSOR__FN void tensor__text(tensor__text_t *s, const char *format, ...) {
     va_end(v);
 }
 
-// Raises an error (the first one of a thread stays) and gives poison.
-TENSOR__FN TENSOR__FAILS tensor_t *tensor__fail(tensor__thread_t *th, int code, const char *format, ...) {
-    if (th->error.code) { return TENSOR__POISON; }
+TENSOR__FN TENSOR__FAILS void tensor__raise(tensor__thread_t *th, int code, const char *format, va_list v) {
+    if (th->error.code) { return; }
     th->error.code = code;
     th->error.reported = 0;
     th->error.site = NULL;
     th->error.outer = NULL;
     tensor__text_t s = {th->error.text, sizeof th->error.text, 0};
-    va_list v;
-    va_start(v, format);
     tensor__format(&s, format, v);
-    va_end(v);
     if (th->denied && code == TENSOR_ERR_OUT_OF_MEMORY) { tensor__puts(&s, th->denied); }
     th->denied = NULL;
     tensor__text_t path = {th->error.op, sizeof th->error.op, 0};
@@ -11551,16 +11554,36 @@ TENSOR__FN TENSOR__FAILS tensor_t *tensor__fail(tensor__thread_t *th, int code, 
         if (path.length) { tensor__puts(&path, "."); }
         tensor__puts(&path, th->path[i]);
     }
+}
+
+// Raises an error (the first one of a thread stays) and gives poison.
+TENSOR__FN TENSOR__FAILS tensor_t *tensor__fail(tensor__thread_t *th, int code, const char *format, ...) {
+    va_list v;
+    va_start(v, format);
+    tensor__raise(th, code, format, v);
+    va_end(v);
+    return TENSOR__POISON;
+}
+
+// The same of the calling thread.
+TENSOR__FN TENSOR__FAILS tensor_t *tensor__refuse(int code, const char *format, ...) {
+    va_list v;
+    va_start(v, format);
+    tensor__raise(tensor__self(), code, format, v);
+    va_end(v);
     return TENSOR__POISON;
 }
 
 // Leaves a front with `value` and the error if `when` holds; leaves it with poison; with the error's code.
 #define TENSOR__REFUSE_AS(value, when, code, ...)                                                            \
     do {                                                                                                     \
-        if (when) { tensor__fail(tensor__self(), TENSOR_ERR_##code, __VA_ARGS__); return value; }            \
+        if (when) { tensor__refuse(TENSOR_ERR_##code, __VA_ARGS__); return value; }                          \
     } while (0)
 
-#define TENSOR__REFUSE(when, code, ...) TENSOR__REFUSE_AS(TENSOR__POISON, when, code, __VA_ARGS__)
+#define TENSOR__REFUSE(when, code, ...)                                                                      \
+    do {                                                                                                     \
+        if (when) { return tensor__refuse(TENSOR_ERR_##code, __VA_ARGS__); }                                 \
+    } while (0)
 
 #define TENSOR__REFUSE_CODE(when, code, ...) TENSOR__REFUSE_AS(TENSOR_ERR_##code, when, code, __VA_ARGS__)
 
@@ -11649,7 +11672,7 @@ TENSOR_API const char *(tensor_code_name)(int code) {
 TENSOR_API int (tensor_raise)(int code, const char *what) {
     int known = code > 0 && code < TENSOR_ERR_COUNT;
     if (!what) { what = "?"; }
-    tensor__fail(tensor__self(), known ? code : TENSOR_ERR_INTERNAL, "%s", what);
+    tensor__refuse(known ? code : TENSOR_ERR_INTERNAL, "%s", what);
     return code;
 }
 
@@ -12195,9 +12218,9 @@ TENSOR__FN TENSOR__NOINLINE int tensor__isa_choose(tensor_context_t *ctx) {
     }
     TENSOR__UNLOCK(&ctx->mutex);
     if (missing) {
-        tensor__fail(tensor__self(), TENSOR_ERR_UNSUPPORTED,
-                     "TENSOR_ISA=%s in the environment: this machine or this build does not have it",
-                     missing);
+        tensor__refuse(TENSOR_ERR_UNSUPPORTED,
+                       "TENSOR_ISA=%s in the environment: this machine or this build does not have it",
+                       missing);
     }
     return ctx->isa;
 }
@@ -12521,9 +12544,9 @@ TENSOR_API tensor_allocator_t (tensor_arena_allocator)(void *buffer, size_t byte
     tensor_allocator_t a = {tensor__arena_alloc, tensor__arena_free, NULL};
     size_t has = TENSOR__GIVEN(buffer) ? bytes : 0;
     if (has < LEAST) {
-        tensor__fail(tensor__self(), TENSOR_ERR_OUT_OF_MEMORY,
-                     "arena_allocator: the buffer has %d bytes; it needs %i at least", (int64_t)has,
-                     (int)LEAST);
+        tensor__refuse(TENSOR_ERR_OUT_OF_MEMORY,
+                       "arena_allocator: the buffer has %d bytes; it needs %i at least", (int64_t)has,
+                       (int)LEAST);
         return a;
     }
     size_t skipped = (size_t)(0 - (uintptr_t)buffer) & 63;
@@ -12940,6 +12963,11 @@ TENSOR__INLINE int tensor__live(const tensor_t *x) { return TENSOR__GIVEN(x) && 
 #define TENSOR__USABLE(op, arg, t)                                                                           \
     (TENSOR__LIKELY(TENSOR__GIVEN(t) && (t)->state == TENSOR__LIVE) || tensor__unusable(op, arg, t))
 
+// The same as a call, for ops made of others.
+TENSOR__FN TENSOR__NOINLINE int tensor__usable(const char *op, const char *arg, tensor_t *t) {
+    return TENSOR__USABLE(op, arg, t);
+}
+
 TENSOR__FN tensor_scope_t tensor__scope_begin(tensor__thread_t *th, int grad_mode) {
     tensor_scope_t s;
     s.thread = NULL;
@@ -13105,6 +13133,11 @@ TENSOR__FN tensor_t *tensor__tidy(tensor__thread_t *th, int64_t mark, tensor_t *
         th->fresh = y->site ? NULL : y;
     }
     return y;
+}
+
+TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__tidy_named(tensor__thread_t *th, int64_t mark, tensor_t *y,
+                                                         const char *function) {
+    return tensor__named(th, tensor__tidy(th, mark, y), function);
 }
 
 // Ends an op with several results, or puts poison into all of them.
@@ -14121,8 +14154,8 @@ TENSOR__FN int tensor__fills(const tensor_t *b, const tensor_t *x) {
 }
 
 TENSOR__FN TENSOR__FAILS tensor_t *tensor__no_list(const char *op, tensor_t *const *list, int n) {
-    return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "%s: needs at least one tensor, got %s of %i", op,
-                        list ? "a list" : "NULL as a list", n);
+    return tensor__refuse(TENSOR_ERR_SHAPE, "%s: needs at least one tensor, got %s of %i", op,
+                          list ? "a list" : "NULL as a list", n);
 }
 
 // Whether a call with options had no positional argument too many (see TENSOR_ARGS); raised if it had. A
@@ -14604,13 +14637,13 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
 // For ops made of others: returns y and drops every other tensor made since `mark_`.
 #define TENSOR__MARK tensor__thread_t *th_ = tensor__self(); int64_t mark_ = th_->top;
 
-#define TENSOR__RETURN(y) return tensor__named(th_, tensor__tidy(th_, mark_, y), __func__)
+#define TENSOR__RETURN(y) return tensor__tidy_named(th_, mark_, y, __func__)
 
 #define TENSOR__RETURN_PAIR(p) return tensor__tidy_pair(th_, mark_, p, __func__)
 
 // The arguments must be usable, or the function returns poison.
 #define TENSOR__TAKES(x)                                                                                     \
-    if (!TENSOR__USABLE(&__func__[7], #x, x)) { return TENSOR__POISON; }
+    if (!tensor__usable(&__func__[7], #x, x)) { return TENSOR__POISON; }
 
 #define TENSOR__MARK1(x) TENSOR__MARK TENSOR__TAKES(x)
 
@@ -15091,6 +15124,8 @@ TENSOR__FN tensor_t *tensor__saved_header(tensor__thread_t *th, tensor__node_t *
     return t;
 }
 
+TENSOR__RARE
+
 // Hands the values n saved to the hooks. 0 = failed, raised.
 TENSOR__FN int tensor__pack(tensor__thread_t *th, tensor__node_t *n) {
     tensor__extra_t *e = n->nsaved ? tensor__node_extra(th, n) : NULL;
@@ -15160,6 +15195,8 @@ TENSOR_API const tensor_saved_hooks_t *(tensor_set_saved_tensors_hooks)(const te
     th->modes = (uint8_t)((th->modes & ~TENSOR__PACKING) | (hooks ? TENSOR__PACKING : 0));
     return was;
 }
+
+TENSOR__END
 
 // A saved value as a header of the current scope, NULL for an optional input that was absent. It has its
 // place in the graph if the gradient is to be differentiable.
@@ -16207,7 +16244,7 @@ TENSOR__FN int tensor__host_put(tensor__thread_t *th, const char *op, const tens
 // Rejected: copies outside of the gate (recorders and the tape would not see them).
 // ------------------------------------------------------------------------------
 
-TENSOR__COLD
+TENSOR__RARE
 
 // TRANSFER: contiguous bytes from one device to another. The call's device is the CPU whatever the direction,
 // so this kernel runs; the backend of the other side copies.
@@ -17872,6 +17909,8 @@ TENSOR_API tensor_t *(tensor_full_like)(tensor_t *x, double value) {
 TENSOR_API tensor_t *(tensor_zeros_like)(tensor_t *x) { return (tensor_full_like)(x, 0); }
 TENSOR_API tensor_t *(tensor_ones_like)(tensor_t *x) { return (tensor_full_like)(x, 1); }
 
+TENSOR__RARE
+
 // Whether data of a C type (TENSOR__C_TYPES) may hold elements of dtype; raises if not. Unsigned integers may
 // hold the bits of a float dtype of their size; 16-bit integers of either sign those of f16 and bf16. Bytes
 // fit every dtype.
@@ -17938,14 +17977,13 @@ TENSOR_API tensor_t *tensor__wrap(int type, size_t room, void *data, tensor_dtyp
 }
 
 TENSOR_API int tensor__size_is_dtype(void) {
-    tensor__fail(tensor__self(), TENSOR_ERR_DTYPE, "a dtype is among the sizes; tensor_zeros_of(TENSOR_I64, "
-                 "2, 3) takes one");
+    tensor__refuse(TENSOR_ERR_DTYPE,
+                   "a dtype is among the sizes; tensor_zeros_of(TENSOR_I64, 2, 3) takes one");
     return -1;
 }
 
 TENSOR_API int tensor__size_is_list(void) {
-    tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "a list in parentheses is one number; write "
-                 "tensor_zeros(2, 3)");
+    tensor__refuse(TENSOR_ERR_SHAPE, "a list in parentheses is one number; write tensor_zeros(2, 3)");
     return -1;
 }
 
@@ -18136,6 +18174,8 @@ TENSOR_API tensor_device_t (tensor_get_default_device)(void) {
     return (tensor_device_t)(TENSOR_CPU + tensor__self()->device);
 }
 
+TENSOR__END
+
 TENSOR_API tensor_dtype_t (tensor_get_default_dtype)(void) {
     return (tensor_dtype_t)tensor__self()->ctx->default_dtype;
 }
@@ -18257,7 +18297,7 @@ TENSOR_API void *(tensor_data_mut)(tensor_t *x) {
 
 TENSOR__FN TENSOR__NOINLINE int tensor__not_one_element(const char *op, tensor_t *x) {
     if (TENSOR__USABLE(op, "x", x)) {
-        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "%s: x %t must have exactly one element", op, x);
+        tensor__refuse(TENSOR_ERR_SHAPE, "%s: x %t must have exactly one element", op, x);
     }
     return 0;
 }
@@ -18810,6 +18850,8 @@ TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
     return 0;
 }
 
+TENSOR__RARE
+
 // A copy of x with src in the place of a view that begins `at` elements after x's first one; inside: whether
 // x holds the view. The copy has the layout of x: it is made of the stretch of x's storage that holds both.
 TENSOR__FN tensor_t *tensor__with_view(tensor_t *x, tensor_t *src, const int64_t *dims,
@@ -18930,8 +18972,7 @@ TENSOR_API int (tensor_tensor_split)(tensor_t *x, int n, int64_t dim, tensor_t *
     int d = tensor__parts("tensor_split", x, dim, out, max);
     if (d < 0 || n < 1 || n > max || !out) {
         if (d >= 0) {
-            tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "tensor_split: %i parts, there are %i places", n,
-                         max);
+            tensor__refuse(TENSOR_ERR_SHAPE, "tensor_split: %i parts, there are %i places", n, max);
         }
         return 0;
     }
@@ -19447,6 +19488,8 @@ TENSOR__X(diagonal_scatter, (tensor_t *x, tensor_t *src, int64_t offset, int64_t
           (tensor_diagonal)(y, offset, dim1, dim2))
 #undef TENSOR__X
 
+TENSOR__END
+
 TENSOR_API tensor_t *(tensor_detach)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("detach", "x", x)) { return TENSOR__POISON; }
@@ -19871,6 +19914,8 @@ TENSOR_API tensor_t *(tensor_hardtanh)(tensor_t *x, double lo, double hi) {
     return tensor__unary_p(TENSOR__ROW(HARDTANH), x, lo, hi);
 }
 
+TENSOR__RARE
+
 TENSOR_API tensor_t *(tensor_polygamma)(int n, tensor_t *x) {
     TENSOR__REFUSE(n < 0 || n > 100, SHAPE, "polygamma: n %i must be in 0..100", n);
     return tensor__unary_p(TENSOR__ROW(POLYGAMMA), x, n, 0);
@@ -20022,6 +20067,9 @@ TENSOR_API tensor_t *(tensor_mvlgamma)(tensor_t *x, int p) {
     for (int k = 1; k < p; k++) { y = tensor_add(y, tensor_lgamma(tensor_sub_scalar(x, k / 2.0))); }
     TENSOR__RETURN(tensor_add_scalar(y, p * (p - 1) * 0.2861824714623501));       // log(pi) / 4
 }
+
+TENSOR__END
+
 TENSOR__FRONT(elu, (tensor_t *x, double alpha), tensor__unary_p(TENSOR__ROW(ELU), x, alpha, 0))
 TENSOR__FRONT(leaky_relu, (tensor_t *x, double slope), tensor__unary_p(TENSOR__ROW(LEAKY_RELU), x, slope, 0))
 TENSOR__FRONT(softplus, (tensor_t *x, double beta, double threshold),
@@ -20217,7 +20265,7 @@ TENSOR__FN tensor_t *tensor__assign(tensor_t *x, double value) {
 TENSOR__FN void tensor__grad_fill(tensor__grad_t *g) { g->gx[0] = tensor_zeros_like(g->gy[0]); }
 TENSOR_API tensor_t *(tensor_zero_)(tensor_t *x) { return (tensor_fill_)(x, 0); }
 
-TENSOR__COLD
+TENSOR__RARE
 
 // value where mask is true; name: the op's, in errors.
 TENSOR__FN tensor_t *tensor__fill_masked(const char *name, tensor_t *x, tensor_t *mask, tensor_t *value) {
@@ -21734,7 +21782,7 @@ TENSOR__FN void tensor__grad_norm(tensor__grad_t *g) {
 // wait for these).
 // ------------------------------------------------------------------------------
 
-TENSOR__COLD
+TENSOR__RARE
 
 // The given dims (n = 0: all) are moved to the end, in their order, and joined to one; kept: the shape with 1
 // in their place, or without them. Poison = raised.
@@ -22373,7 +22421,7 @@ TENSOR__FN void tensor__grad_matmul(tensor__grad_t *g) {
     }
 }
 
-TENSOR__COLD
+TENSOR__RARE
 
 TENSOR__FN tensor_t *tensor__product(const char *op, tensor_t *a, tensor_t *b, int na, int nb) {
     tensor__thread_t *th = tensor__self();
@@ -22981,7 +23029,7 @@ TENSOR__FN int tensor__cpu_tri(tensor_call_t *c) {
     return 0;
 }
 
-TENSOR__COLD
+TENSOR__RARE
 
 TENSOR__FN tensor_t *tensor__cross(const char *op, tensor_t *a, tensor_t *b, int64_t dim) {
     TENSOR__MARK
@@ -24001,7 +24049,7 @@ TENSOR_API tensor_t *tensor_linalg_lu_solve_with(tensor_linalg_lu_solve_args_t a
             if (x != TENSOR__POISON) { x = tensor_mT(x); }
         }
     }
-    return tensor__at(a.site_, tensor__named(th_, tensor__tidy(th_, mark_, x), "tensor_linalg_lu_solve"));
+    return tensor__at(a.site_, tensor__tidy_named(th_, mark_, x, "tensor_linalg_lu_solve"));
 }
 
 TENSOR__FRONT(lu_solve, (tensor_t *b, tensor_t *lu, tensor_t *pivots),
@@ -24298,7 +24346,7 @@ TENSOR_API tensor_t *tensor_linalg_pinv_with(tensor_linalg_tolerance_args_t a) {
         y = tensor__pinv(&a);
     }
     th_->modes = modes;
-    return tensor__at(a.site_, tensor__named(th_, tensor__tidy(th_, mark_, y), "tensor_linalg_pinv"));
+    return tensor__at(a.site_, tensor__tidy_named(th_, mark_, y, "tensor_linalg_pinv"));
 }
 
 TENSOR_API tensor_t *(tensor_pinverse)(tensor_t *x) {
@@ -24317,7 +24365,7 @@ TENSOR_API tensor_t *tensor_linalg_matrix_rank_with(tensor_linalg_tolerance_args
         tensor_t *s = a.hermitian ? tensor_abs(tensor_linalg_eigvalsh(a.x, 0)) : tensor_linalg_svdvals(a.x);
         if (s != TENSOR__POISON) { y = tensor_sum_dim(tensor__significant(&a, s), -1, 0); }
     }
-    return tensor__at(a.site_, tensor__named(th_, tensor__tidy(th_, mark_, y), "tensor_linalg_matrix_rank"));
+    return tensor__at(a.site_, tensor__tidy_named(th_, mark_, y, "tensor_linalg_matrix_rank"));
 }
 
 TENSOR_API tensor_lstsq_t (tensor_linalg_lstsq)(tensor_t *a, tensor_t *b) {
@@ -25046,7 +25094,7 @@ TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
     return 0;
 }
 
-TENSOR__COLD
+TENSOR__RARE
 
 // -> [broadcast shape] i64
 TENSOR__FN tensor_t *tensor__places(tensor_t *const *index, const int64_t *sizes, int n) {
@@ -25455,6 +25503,8 @@ TENSOR__FN void tensor__grad_scatter_reduce(tensor__grad_t *g) {
                                            tensor_masked_fill(src, zs, 1))));
 }
 
+TENSOR__COLD
+
 // NONZERO: places of the true elements of a contiguous mask, in order.
 TENSOR__FN int tensor__cpu_nonzero(tensor_call_t *c) {
     const tensor_arg_t *x = &c->arg[0];
@@ -25470,6 +25520,8 @@ TENSOR__FN int tensor__cpu_nonzero(tensor_call_t *c) {
     }
     return 0;
 }
+
+TENSOR__END
 
 // Places of the true elements of mask (bool), broadcast to dims first: [n], or [n, ndim] if apart.
 TENSOR__FN tensor_t *tensor__true_places(tensor_t *mask, const int64_t *dims, int ndim, int apart) {
@@ -25742,7 +25794,7 @@ TENSOR__FN tensor_t *tensor__cat_with_empty(tensor_t *const *list, int n, int64_
     }
     tensor_t *joined = (tensor_cat_n)(rest, n, dim);
     tensor__give_back(th_, rest);
-    return tensor__named(th_, tensor__tidy(th_, mark_, joined), "tensor_cat_n");
+    return tensor__tidy_named(th_, mark_, joined, "tensor_cat_n");
 }
 
 // The shape and dtype of the tensors joined along d. -> 0 with an error
@@ -26467,7 +26519,7 @@ TENSOR__FN tensor_t *tensor__pattern_wrong(const tensor__pattern_t *p, const cha
                                            const char *why) {
     char text[32] = "";
     memcpy(text, word, (size_t)(n < 31 ? n : 31));
-    return tensor__fail(tensor__self(), TENSOR_ERR_FORMAT, "rearrange: %s in \"%s\" %s", text, p->text, why);
+    return tensor__refuse(TENSOR_ERR_FORMAT, "rearrange: %s in \"%s\" %s", text, p->text, why);
 }
 
 // Fills *p for x. -> NULL, or poison with an error
@@ -26541,7 +26593,7 @@ TENSOR__FN tensor_t *tensor__rearranged(tensor_t *x, const tensor_rearrange_args
     tensor_t *wrong = tensor__pattern_fit(&p, x, a->reduce != NULL);
     if (wrong) { return wrong; }
     tensor_t *y = tensor__pattern_apply(&p, x, rows[how]());
-    return tensor__named(th_, tensor__tidy(th_, mark_, y), "tensor_rearrange");
+    return tensor__tidy_named(th_, mark_, y, "tensor_rearrange");
 }
 
 TENSOR_API tensor_t *tensor_rearrange_with(tensor_t *x, tensor_rearrange_args_t a) {
@@ -26837,6 +26889,10 @@ TENSOR__FN void tensor__order_task(void *arg, int64_t task, int worker) {
         }
     }
 }
+
+TENSOR__END
+
+TENSOR__RARE
 
 TENSOR__FN uint64_t tensor__scratch_order(const tensor_call_t *c) {
     uint64_t n = (uint64_t)c->arg[0].dims[c->arg[0].ndim - 1];
@@ -27147,7 +27203,7 @@ TENSOR__FN void tensor__search_task(void *arg, int64_t task, int worker) {
     }
 }
 
-TENSOR__COLD
+TENSOR__RARE
 
 TENSOR__FN int tensor__cpu_searchsorted(tensor_call_t *c) {
     tensor__search_t r;
@@ -27411,6 +27467,8 @@ typedef struct tensor__random_t {
     int direct;                         // y is contiguous f32
 } tensor__random_t;
 
+TENSOR__COLD
+
 // A number of 64 bits from the low or the high half of a block, and a number in [0, 1) of 53 bits of it.
 TENSOR__INLINE uint64_t tensor__word64(const uint32_t *w, int high) {
     return (uint64_t)w[2 * high + 1] << 32 | w[2 * high];
@@ -27585,6 +27643,8 @@ TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
     return 0;
 }
 
+TENSOR__END
+
 // RAND: numbers in [first, second); RANDN: of mean first and deviation second.
 TENSOR__FN void tensor__distribution(tensor__op_t *o, int dtype, double first, double second) {
     tensor__random_params_t *p = &o->params.random;
@@ -27736,6 +27796,8 @@ TENSOR_API tensor_t *(tensor_bernoulli)(tensor_t *p) { return tensor__draw_by(TE
 
 TENSOR__FRONT(poisson, (tensor_t *rates), tensor__draw_by(TENSOR__ROW(POISSON), rates, 1e15))
 
+TENSOR__COLD
+
 // Fisher-Yates on one stream.
 TENSOR__FN int tensor__cpu_randperm(tensor_call_t *c) {
     int64_t *to = (int64_t *)c->arg[0].data, n = c->arg[0].numel;
@@ -27749,6 +27811,8 @@ TENSOR__FN int tensor__cpu_randperm(tensor_call_t *c) {
     }
     return 0;
 }
+
+TENSOR__END
 
 TENSOR__FRONT(randperm, (int64_t n),
     tensor__drawn(TENSOR__ROW(RANDPERM), &n, 1, TENSOR_I64, 0, 0, NULL))
@@ -27891,6 +27955,8 @@ TENSOR__FN void tensor__no_leaf(tensor_t *x) {
     if (!(x->flags & TENSOR__REQUIRES_GRAD)) { return; }
     x->flags = (uint8_t)((x->flags & ~TENSOR__REQUIRES_GRAD) | TENSOR__ONCE_LEAF);
 }
+
+TENSOR__RARE
 
 TENSOR_API tensor_t *(tensor_requires_grad_)(tensor_t *x, int on) {
     tensor__thread_t *th = tensor__self();
@@ -28517,6 +28583,8 @@ TENSOR_API tensor_t *(tensor_apply)(const tensor_function_t *fn, void *user, ten
     tensor_t *y;
     return (tensor_apply_n)(fn, user, inputs, n, &y, 1) ? TENSOR__POISON : y;
 }
+
+TENSOR__END
 
 // ------------------------------------------------------------------------------
 // >>impl-checkpoint                                MARK: recomputing in place of saving
@@ -30105,13 +30173,13 @@ TENSOR_API int (tensor_print)(tensor_t *x) {
 TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
     (void)x;
     if (text && size) { text[0] = 0; }
-    tensor__fail(tensor__self(), TENSOR_ERR_UNSUPPORTED, TENSOR__SILENT, "to_string");
+    tensor__refuse(TENSOR_ERR_UNSUPPORTED, TENSOR__SILENT, "to_string");
     return 0;
 }
 
 TENSOR_API int (tensor_print)(tensor_t *x) {
     (void)x;
-    tensor__fail(tensor__self(), TENSOR_ERR_UNSUPPORTED, TENSOR__SILENT, "print");
+    tensor__refuse(TENSOR_ERR_UNSUPPORTED, TENSOR__SILENT, "print");
     return TENSOR_ERR_UNSUPPORTED;
 }
 #endif
@@ -32668,7 +32736,7 @@ TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
     return done;
 }
 
-TENSOR__COLD
+TENSOR__RARE
 
 TENSOR_API tensor_graph_info_t (tensor_graph_info)(const tensor_graph_t *g) {
     tensor_graph_info_t none;
@@ -32775,13 +32843,13 @@ TENSOR_API int (tensor_graph_print)(const tensor_graph_t *g) {
         bad = puts(line) < 0;
     }
     if (!bad && fflush(stdout) == 0) { return 0; }          // a full disk is noticed by fflush
-    tensor__fail(tensor__self(), TENSOR_ERR_IO, "graph_print: stdout cannot be written");
+    tensor__refuse(TENSOR_ERR_IO, "graph_print: stdout cannot be written");
     return TENSOR_ERR_IO;
 }
 #else
 TENSOR_API int (tensor_graph_print)(const tensor_graph_t *g) {
     (void)g;
-    tensor__fail(tensor__self(), TENSOR_ERR_UNSUPPORTED, TENSOR__SILENT, "graph_print");
+    tensor__refuse(TENSOR_ERR_UNSUPPORTED, TENSOR__SILENT, "graph_print");
     return TENSOR_ERR_UNSUPPORTED;
 }
 #endif

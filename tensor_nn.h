@@ -1327,7 +1327,7 @@ TENSOR__IN_LINE tensor_t *nn__forward_of(nn__module_t m, tensor__tensor_t x) {
 }
 
 #define nn_child(...) __extension__ nn__stamp(TENSOR__IN(nn_child), nn__child_of(__VA_ARGS__))
-#define nn_forward(...) __extension__ tensor__at(TENSOR__IN(nn_forward), nn__forward_of(__VA_ARGS__))
+#define nn_forward(...) __extension__ TENSOR__STAMP(TENSOR__IN(nn_forward), nn__forward_of(__VA_ARGS__))
 #else
 #define nn_child(...) NN__CALL(nn_child, __VA_ARGS__)
 #define nn_forward(...) TENSOR__CALL(nn_forward, __VA_ARGS__)
@@ -5666,7 +5666,7 @@ TENSOR__COLD
 // ------------------------------------------------------------------------------
 
 // Raises an error on the calling thread. -> poison; NN__GIVE -> value; NN__ERROR -> the code; NN__NO -> 0
-#define NN__FAIL(...) TENSOR__(fail)(nn__self(), __VA_ARGS__)
+#define NN__FAIL(...) TENSOR__(refuse)(__VA_ARGS__)
 #define NN__GIVE(value, ...) (NN__FAIL(__VA_ARGS__), value)
 #define NN__ERROR(code, ...) NN__GIVE(code, code, __VA_ARGS__)
 #define NN__NO(code, ...) NN__GIVE(0, code, __VA_ARGS__)
@@ -6489,7 +6489,7 @@ TENSOR__FN void nn__grad_linear(tensor__grad_t *g) {
     }
 }
 
-TENSOR__COLD
+TENSOR__RARE
 
 TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *weight, tensor_t *bias) {
     tensor_t *in[4] = {x1, x2, weight, bias};
@@ -6658,6 +6658,8 @@ TENSOR__FN tensor_t *nn__embedding_gradient(tensor_t *gy, tensor_t *index, int64
     return TENSOR__(finish)(&o);
 }
 
+TENSOR__RARE
+
 // A gradient by rows of a table: values [n, width] of the rows that index [n] names. Values of the same row
 // are added up at the first or the last of its positions.
 TENSOR__FN tensor_t *nn__by_rows(tensor_t *values, tensor_t *index, int64_t rows) {
@@ -6787,8 +6789,6 @@ TENSOR__FN tensor_t *nn__embedding_front(tensor_t *index, tensor_t *w, int64_t r
 
 NN__OWN_FRONT(embedding, , nn__embedding_front(a.index, a.weight, a.padding_idx, a.max_norm, a.norm_type,
                                                a.scale_grad_by_freq, a.sparse))
-
-TENSOR__COLD
 
 // The bag of each of n indices, and its place in the bag, both [n] i64 on the CPU.
 typedef struct nn__bags_t {
@@ -8046,6 +8046,8 @@ typedef struct nn__conv_t {
 
 TENSOR__FN int64_t nn__volume(const int64_t v[3]) { return v[0] * v[1] * v[2]; }
 
+TENSOR__RARE
+
 // Sizes and data of a convolution without columns: a gradient by the input is the convolution of the output's
 // gradient by the flipped weight, with zeros in between where the stride was.
 TENSOR__FN void nn__direct_sizes(const nn__conv_t *v, nn__direct_t *d) {
@@ -8184,6 +8186,8 @@ TENSOR__FN nn__conv_t *nn__conv_planned(const tensor_call_t *c) {
     v->work = nn__after_plan(c, sizeof *v);
     return v;
 }
+
+TENSOR__END
 
 // Block i. -> its first pixel; n = how many
 TENSOR__FN int64_t nn__conv_block(const nn__conv_t *v, int64_t i, nn__block_t *b, int64_t *n) {
@@ -8458,7 +8462,7 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-TENSOR__COLD
+TENSOR__RARE
 
 // Runs the begun convolution o, whose result has `dims`, as many as its first input.
 TENSOR__FN tensor_t *nn__conv_run(tensor__op_t *o, const nn__window_t *g, const int64_t *dims) {
@@ -12139,6 +12143,8 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
 
 // ---- cross entropy and nll of logits [rows, classes]
 
+TENSOR__COLD
+
 // Label of row r, -1 if it is ignored.
 TENSOR__FN int64_t nn__label(const nn__loss_job_t *v, const tensor_arg_t *labels, int64_t r) {
     int64_t t = nn__index(labels, r);
@@ -12261,6 +12267,8 @@ TENSOR__FN int nn__cpu_cross_entropy_back(tensor_call_t *c) {
     nn__run(nn__ceil(v.rows, v.per), nn__cross_entropy_back_task, &v);
     return TENSOR_OK;
 }
+
+TENSOR__END
 
 TENSOR__FN tensor_t *nn__composed_cross_entropy(tensor_t *const *in, const tensor_params_t *params) {
     const tensor__cross_entropy_params_t *p = &params->cross_entropy;
@@ -12801,6 +12809,8 @@ TENSOR__FN uint64_t nn__scratch_ctc(const tensor_call_t *c) {
     return nn__line(sizeof *v) + bytes;
 }
 
+TENSOR__COLD
+
 // First label of item n; lengths have been checked.
 TENSOR__FN int64_t nn__ctc_first(const tensor_call_t *c, int64_t n) {
     int64_t columns = c->p->ctc.columns, at = n * columns;
@@ -12916,6 +12926,8 @@ TENSOR__FN void nn__ctc_task(void *arg, int64_t n, int worker) {
     nn__store(c->arg[4].data, c->arg[0].dtype, n, zero ? 0 : loss);
     if (grad) { nn__ctc_backward(&q, loss); }
 }
+
+TENSOR__END
 
 TENSOR__FN int nn__cpu_ctc(tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
