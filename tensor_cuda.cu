@@ -3922,6 +3922,7 @@ template <class T, bool HOLDS, int N = 1> struct row_t {
     }
 
     __device__ int64_t at(int k) const { return (int64_t)(k * l.lanes + l.lane) * V; }
+
     // Element i of pack k of each row, then of M weights.
     template <int M> __device__ void values(C *v, int k, int i, const pack_t<C, V> *weight) const {
         TCU_UNROLL
