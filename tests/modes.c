@@ -115,8 +115,8 @@ static void inferred_gradient(void) {
     }
 }
 
-// In inference mode a gradient has no graph, also where one is asked for, and also of what has a gradient made
-// of other calls; the numbers are those of any mode.
+// In inference mode a gradient has no graph, also where one is asked for, and also of what has a gradient
+// made of other calls; the numbers are those of any mode.
 static void graphs_asked_for_in_inference(void) {
     nn_module_t *m = nn_lstm(3, 2, .layers = 2, .bidirectional = 1);
     tensor_t *x = tensor_randn(4, 2, 3), *w = nn_get(m, "weight_ih_l0"), *want, *got;

@@ -190,7 +190,7 @@ static known_t knowns[] = {
     {"logit", "by jvp: element", "PyTorch at fault: 0, where logit itself is NaN", 0},
     {"linalg_solve_triangular", "f32 or f64 is needed", "integers are refused", 0},
     {"huber_loss", "must be a float", "integers are refused", 0},
-    {"huber_loss gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell", "use tensor_to", "one dtype is wanted", 0},
+    {"huber_loss rnn lstm gru gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell", "use tensor_to", "one dtype is wanted", 0},
     {"lstm", "must be a float\" against \"\"", "integers are refused", 0},
     {"addr", "must not be a floating point number", "integers and a fraction promote", 0},
     {"clamp", "by vjp: element", "clamp passes the gradient on at its bounds", 0},
@@ -636,6 +636,12 @@ static int close_values(const program_t *p, const trace_t *a, int at, const char
     }
     return fabs(x - y) * gap <= 50 * (r->dtype == TENSOR_F64 ? 0x1p-52 : 0x1p-23) * largest(d);
 }
+// Gradients of random projections, of which some have a singular value of 0.
+static int of_projections(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    (void)a, (void)at;
+    return (uses(p, "svd_lowrank") || uses(p, "pca_lowrank")) && strstr(what, "element") &&
+           (strcmp(name, "grad") == 0 || strcmp(name, "clip_grads") == 0 || strstr(what, "gradient"));
+}
 // What is left out of the program before the rest of it is compared.
 typedef int drop_t(const program_t *p, const trace_t *a, int step);
 static int optimizing(const program_t *p, const trace_t *a, int step) {
@@ -660,6 +666,11 @@ static int retaining(const program_t *p, const trace_t *a, int step) {
 static int setting_grad(const program_t *p, const trace_t *a, int step) {
     (void)a;
     return is(&p->step[step], DO_set_grad);
+}
+static int projecting(const program_t *p, const trace_t *a, int step) {
+    const char *name = name_of(&p->step[step]);
+    (void)a;
+    return strcmp(name, "svd_lowrank") == 0 || strcmp(name, "pca_lowrank") == 0;
 }
 static int deciding(const program_t *p, const trace_t *a, int step) {
     (void)a;
@@ -704,6 +715,7 @@ static struct {
     {shared_with_excluded, NULL, "PyTorch at fault: what index_reduce excludes takes a share of the gradient", 0},
     {nothing_to_index, NULL, "an index is looked at where x has no elements, too", 0},
     {constant_there, NULL, "more gradients than PyTorch has", 0},
+    {of_projections, projecting, "gradients of random projections", 0},
     {none_of_none, NULL, "no elements are taken", 0},
     {no_reflections, NULL, "products of what are no reflections", 0},
     {one_column, NULL, "PyTorch at fault: antialiased images of one column have equal rows", 0},
