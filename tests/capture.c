@@ -953,6 +953,23 @@ static void view(void) {
     CHECK(tensor_graph_free(g) == 0);
 }
 
+// A conversion has the row of a clone, but is listed as what it does.
+static void conversions_are_named(void) {
+    tensor_t *x = tensor_randn(3, 4);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_clone(x);
+    tensor_to(x, TENSOR_F64);
+    tensor_copy_(tensor_zeros_of(TENSOR_F64, 3, 4), x);
+    tensor_graph_t *g = tensor_capture_end();
+    int converted = 0, copied = 0;
+    for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) {
+        converted += !strcmp(tensor_graph_call(g, i).op, "to");
+        copied += !strcmp(tensor_graph_call(g, i).op, "clone");
+    }
+    CHECK(converted == 1 && copied == 2);           // tensor_clone, tensor_copy_
+    CHECK(tensor_graph_free(g) == 0);
+}
+
 // The block is as large as what is alive at one time: a temporary goes where a later one leaves room for it.
 static void packed(void) {
     enum { UNIT = 1024 };
@@ -1505,6 +1522,7 @@ int main(void) {
     RUN(stopped_between);
     RUN(planned_again);
     RUN(view);
+    RUN(conversions_are_named);
     RUN(packed);
     RUN(products_made);
     RUN(stepped_early);
