@@ -80,7 +80,9 @@ static known_t knowns[] = {
     {"group_norm batch_norm instance_norm layer_norm", "mixed dtype (CPU)", "operands of several dtypes promote", 0},
     {"group_norm", "to be greater than 0", "no channels are taken", 0},
     {"backward grad", "to have non-zero size for non-batch", "no channels are taken", 0},
-    {"backward grad poke clip_grads", "ZeroTensors are immutable", "PyTorch at fault", 0},
+    {"", "\"\" against \"RuntimeError: ZeroTensors are immutable", "PyTorch at fault: its zeros cannot be written", 0},
+    {"clip_grads", "AttributeError: 'NoneType' object has no attribute 'device'",
+     "a gradient of zeros is as good as none", 0},
     {"conv_transpose1d conv_transpose2d conv_transpose3d conv1d conv2d conv3d", "\"\" against \"IndexError",
      "no channels are taken", 0},
     {"detach_", "Can't detach views", "PyTorch makes views inside", 0},
@@ -190,7 +192,8 @@ static known_t knowns[] = {
     {"logit", "by jvp: element", "PyTorch at fault: 0, where logit itself is NaN", 0},
     {"linalg_solve_triangular", "f32 or f64 is needed", "integers are refused", 0},
     {"huber_loss", "must be a float", "integers are refused", 0},
-    {"huber_loss rnn lstm gru gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell", "use tensor_to", "one dtype is wanted", 0},
+    {"huber_loss rnn lstm gru gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell conv1d conv2d conv3d conv_transpose1d "
+     "conv_transpose2d conv_transpose3d", "use tensor_to", "one dtype is wanted", 0},
     {"lstm", "must be a float\" against \"\"", "integers are refused", 0},
     {"addr", "must not be a floating point number", "integers and a fraction promote", 0},
     {"clamp", "by vjp: element", "clamp passes the gradient on at its bounds", 0},
@@ -498,7 +501,8 @@ static int shared_with_excluded(const program_t *p, const trace_t *a, int at, co
         const step_t *s = &p->step[k];
         there |= strncmp(name_of(s), "index_reduce", 12) == 0 && !s->i[1] && s->s[0] == 'a';    // amin, amax
     }
-    return there && strstr(what, "element") && (strcmp(name, "grad") == 0 || strstr(what, "gradient"));
+    return there && strstr(what, "element") &&
+           (strcmp(name, "grad") == 0 || strstr(what, "gradient") || strstr(what, " by "));
 }
 static int bytes_of_atan2(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     int k, there = 0;
@@ -557,7 +561,8 @@ static int of_nothing(const program_t *p, const trace_t *a, int at, const char *
     const record_t *x = s && s->nin && s->in[0] >= 0 ? made(a, s->in[0]) : NULL;
     return x && !x->n && s->via == JVP && strstr(what, "nan") && strstr(what, "element") &&
            (strncmp(name, "mean", 4) == 0 || strncmp(name, "median", 6) == 0 ||
-            strcmp(name, "linalg_vector_norm") == 0 || strncmp(name, "norm_p", 6) == 0);
+            strcmp(name, "linalg_vector_norm") == 0 || strncmp(name, "norm_p", 6) == 0 ||
+            strcmp(name, "l1_loss") == 0 || strcmp(name, "kl_div") == 0);
 }
 // PyTorch has no derivative of a view of the own dtype.
 static int of_own_dtype(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
