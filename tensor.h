@@ -196,8 +196,9 @@
 // Options are designated initialisers of one args struct per function. Its members are, in order: site_
 // (which also allows an empty list), the positional arguments, options_are_named_, the options. An extra
 // argument without a name is assigned to options_are_named_: if it is a number, the compiler's message has
-// the name of its type; anything assigned to it is an error at run time, even 0. In C++14 and later the
-// members have initialisers, so that a partial list gives no warning.
+// the name of its type; anything assigned to it is an error at run time, even 0. Behind an option such an
+// argument has the compiler's warning alone. In C++14 and later the members have initialisers, so that a
+// partial list gives no warning.
 struct tensor_options_are_named;
 #define TENSOR_ARGS(function, type, ...)                                                                     \
     ((type){.options_are_named_ = TENSOR__NO_SURPLUS, .site_ = TENSOR__IN(function), __VA_ARGS__})

@@ -1371,7 +1371,7 @@ TENSOR__IN_LINE tensor_t *nn__forward_of(nn__module_t m, tensor__tensor_t x) {
 // nn_x_with(args) takes every value literally (a negative _w is equal to the first), and nn_x_defaults()
 // fills args. The numbers before the options are in PyTorch's order. If one is missing, a call without
 // options does not compile, and a call with options fails at run time. One too many gives a warning in C and
-// fails at run time; in C++ it does not compile.
+// fails at run time (a number behind the options has a warning alone); in C++ it does not compile.
 // All: -> module, NULL on failure;  errors SHAPE, OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
 
@@ -2880,7 +2880,7 @@ typedef struct nn_sampler_t {
     void *user;
     tensor_t *weights;                      // held by loaders
     int64_t world_size, rank;
-    int no_replacement, shuffle, drop_last;
+    int no_replacement, shuffle, drop_last, distributed;
 } nn_sampler_t;
 
 // Draws by weight (torch.utils.data.WeightedRandomSampler).
@@ -3060,7 +3060,7 @@ TENSOR_API int nn_save(const char *path, nn_module_t *m);
 
 // Loads them by name and converts dtypes. Unless partial, names must match exactly (one name of a shared
 // tensor is enough); shapes must always match. The error text lists what is missing, unexpected or has
-// another shape. After an error the module is unchanged.
+// another shape. After an error the module is unchanged. A partial load of which no name fits is an error.
 typedef struct nn_load_args_t {
     const char *site_ TENSOR_INIT;
     const char *path TENSOR_INIT;
@@ -18908,6 +18908,9 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(const nn__rule_t *rule, const double *o
     nn_optimizer_t *o = NULL;
     tensor_t **all = NULL;
     if (code == TENSOR_OK) { code = nn__options_agree(rule, option); }
+    if (code == TENSOR_OK && list && m) {
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: takes the parameters of a module or a list, not both", name);
+    }
     if (code == TENSOR_OK && !list && !m && count > 0) { code = nn__poisoned(name, "the list", list); }
     if (code == TENSOR_OK && !list) {
         list = all = nn__parameters_of(m, name, &count);
@@ -20890,6 +20893,21 @@ TENSOR__FN size_t nn__row_bytes(const tensor_shape_t *shape, tensor_dtype_t dtyp
     return bytes;
 }
 
+// Whether what a sampler was given fits a dataset of len samples.
+TENSOR__FN int nn__sampler_fits(const nn_sampler_t *s, int64_t len) {
+    const tensor_t *w = s->weights;
+    if (w && w->state == TENSOR__LIVE && (w->ndim != 1 || w->dims[0] != len)) {
+        return NN__NO(TENSOR_ERR_SHAPE, "weighted_random_sampler: weights %t must be [%d], one for each sample",
+                      w, len);
+    }
+    if (s->distributed && (s->world_size < 1 || s->rank < 0 || s->rank >= s->world_size)) {
+        return NN__NO(TENSOR_ERR_SHAPE,
+                      "distributed_sampler: rank %d must be in 0..world_size - 1, world_size is %d", s->rank,
+                      s->world_size);
+    }
+    return 1;
+}
+
 // Whether the arguments make sense. size: of a batch.
 TENSOR__FN int nn__loader_checks(const nn_data_loader_args_t *a, int64_t size) {
     const nn_dataset_t *d = &a->dataset;
@@ -20918,6 +20936,7 @@ TENSOR__FN int nn__loader_checks(const nn_data_loader_args_t *a, int64_t size) {
     if (d->next && a->shuffle) {
         return NN__NO(TENSOR_ERR_SHAPE, "data_loader: a stream cannot be shuffled");
     }
+    if (!nn__sampler_fits(&a->sampler, d->len)) { return 0; }
     if (a->num_workers < 0 || a->prefetch_factor < 0 || a->num_workers > 256 || a->prefetch_factor > 1024) {
         return NN__NO(TENSOR_ERR_SHAPE,
                       "data_loader: num_workers %i must be in 0..256, prefetch_factor %i in 0..1024",
@@ -21194,7 +21213,7 @@ TENSOR__FN int nn__order_weighted(const nn_sampler_t *s, int64_t len, int64_t ep
     tensor_t *w = (tensor_to)((tensor_to)((tensor_contiguous)(s->weights), TENSOR_CPU), TENSOR_F64);
     const double *weight = (const double *)TENSOR__(host)(w, TENSOR_HOST_READ, "weighted_random_sampler");
     nn__key_t *key = NULL;
-    if (w->ndim != 1 || w->dims[0] != len || !nn__weights_suffice(s, weight, len)) {
+    if (w->numel != len || !nn__weights_suffice(s, weight, len)) {
         NN__FAIL(TENSOR_ERR_SHAPE,
                  "weighted_random_sampler: %d samples of %d by weights %t: these must be one for each "
                  "sample, finite, >= 0 and enough of them > 0", s->count, len, s->weights);
@@ -21232,10 +21251,6 @@ TENSOR_API nn_sampler_t nn_weighted_random_sampler(tensor_t *weights, int64_t nu
 
 TENSOR__FN int nn__order_distributed(const nn_sampler_t *s, int64_t len, int64_t epoch, uint64_t seed,
                                      int64_t *out) {
-    if (s->rank < 0 || s->rank >= s->world_size) {
-        return NN__ERROR(TENSOR_ERR_SHAPE, "distributed_sampler: rank %d is not in 0..%d", s->rank,
-                         s->world_size - 1);
-    }
     int64_t *all = s->shuffle ? (int64_t *)nn__memory((uint64_t)len, sizeof *all) : NULL;
     if (s->shuffle && !all) { return tensor_error_code(); }
     if (all) { nn__shuffle(all, len, seed, epoch); }
@@ -21251,8 +21266,9 @@ TENSOR_API nn_sampler_t nn_distributed_sampler(int64_t world_size, int64_t rank,
     nn_sampler_t s;
     memset((void *)&s, 0, sizeof s);
     s.order = nn__order_distributed;
-    s.world_size = world_size > 0 ? world_size : 1;
-    s.rank = world_size > 0 ? rank : -1;
+    s.distributed = 1;
+    s.world_size = world_size;
+    s.rank = rank;
     s.shuffle = shuffle;
     s.drop_last = drop_last;
     return s;
@@ -24665,6 +24681,7 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     memset(known, 0, (size_t)r->count + 1);
     memset(found, 0, (size_t)all->n + 1);
     nn__mismatch_t missing, unexpected, differ;
+    int64_t fitting = 0;
     char about[200];
     size_t used = strlen(r->base.label);
     nn__mismatch_begin(&differ, used, 1);
@@ -24672,6 +24689,7 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
         int transient = all->item[i].slot->kind == NN__TRANSIENT;
         nn__entry_t *e = transient ? NULL : nn__find_named(r, names, all->item[i].name);
         if (!e) { continue; }
+        fitting++;
         known[e - r->entry] = 1;
         found[all->item[i].first] = 1;
         if (!nn__entry_fits(e, all->item[i].tensor, about, sizeof about)) {
@@ -24692,6 +24710,10 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
         if (known[i] || strncmp(name, names->prefix, strlen(names->prefix)) != 0) { continue; }
         int beside = checkpoint ? nn__of_training(name) : nn__of_test(r, name);
         if (!beside) { nn__mismatch_name(&unexpected, name, NULL); }
+    }
+    if (partial && !fitting && all->n && r->count) {
+        return NN__ERROR(TENSOR_ERR_FORMAT, "load: \"%s\": none of its %d names is one of the module's",
+                         r->base.label, r->count);
     }
     if (!missing.count && !unexpected.count && !differ.count) { return TENSOR_OK; }
     char text[3 * sizeof missing.text + 100];

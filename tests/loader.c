@@ -410,9 +410,13 @@ static void samplers(void) {
         nn_data_loader_free(l);
     }
     for (int i = 0; i < 10; i++) { CHECK(seen[i] == 1); }
-    CHECK(firsts(l = nn_data_loader(d, .sampler = nn_distributed_sampler(2, 2, 0, 0)), got) == 0);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "rank 2 is not in 0..1");
-    nn_data_loader_free(l);
+    CHECK(nn_data_loader(d, .sampler = nn_distributed_sampler(2, 2, 0, 0)) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "rank 2 must be in 0..world_size - 1, world_size is 2");
+    CHECK(nn_data_loader(d, .sampler = nn_distributed_sampler(0, 0, 0, 0)) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "world_size is 0");
+    tensor_t *few = tensor_ones(3);
+    CHECK(nn_data_loader(d, .sampler = nn_weighted_random_sampler(few, 5, 1)) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "weights [3] must be [10], one for each sample");
 
     int64_t more = 0;
     nn_sampler_t own;
