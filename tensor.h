@@ -4895,7 +4895,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 
 #define TENSOR_OPS_BINARY(X) \
     X(ADD, add, NUM, F_ADD(F_A, F_B), F_G, F_G, AS_IS) \
-    X(ATAN2, atan2, FLT, F_ATAN2(F_A, F_B), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_DIV(F_MUL(F_G, F_B), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B)))), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_NEG(F_DIV(F_MUL(F_G, F_A), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B))))), AS_IS) \
+    X(ATAN2, atan2, FLT, F_ATAN2(F_A, F_B), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_DIV(F_MUL(F_G, F_B), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(1), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B))))), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_NEG(F_DIV(F_MUL(F_G, F_A), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(1), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B)))))), AS_IS) \
     X(DIV, div, FLT, F_DIV(F_A, F_B), F_DIV(F_G, F_B), F_NEG(F_DIV(F_MUL(F_G, F_DIV(F_A, F_B)), F_B)), AS_IS) \
     X(FLOOR_DIVIDE, floor_divide, NUM, F_FLOORDIV(F_A, F_B), F_C(0), F_C(0), AS_IS) \
     X(FMOD, fmod, NUM, F_FMOD(F_A, F_B), F_G, F_NEG(F_MUL(F_G, F_TRUNC(F_DIV(F_A, F_B)))), AS_IS) \
@@ -4954,7 +4954,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(SINC, sinc, DBL, F_A == 0 ? 1 : sin(3.141592653589793 * F_A) / (3.141592653589793 * F_A), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_DIV(F_MUL(F_G, F_SUB(F_COS(F_MUL(F_A, F_C(3.141592653589793))), F_DIV(F_SIN(F_MUL(F_A, F_C(3.141592653589793))), F_MUL(F_A, F_C(3.141592653589793))))), F_A)), AS_IS)
 
 #define TENSOR_OPS_DOUBLE2(X) \
-    X(COPYSIGN, copysign, DBL, copysign(F_A, F_B), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_MUL(F_G, F_DIV(F_Y, F_A))), F_C(0), AS_IS) \
+    X(COPYSIGN, copysign, DBL, copysign(F_A, F_B), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_MUL(F_G, F_DIV(F_Y, F_SEL(F_EQ(F_A, F_C(0)), F_C(1), F_A)))), F_C(0), AS_IS) \
     X(HURWITZ_ZETA, hurwitz_zeta, DBL, tensor__hurwitz_f64(F_A, F_B), F_C(0), F_NEG(F_MUL(F_G, F_MUL(F_A, F_ZETA(F_ADD(F_A, F_C(1)), F_B)))), AS_IS) \
     X(HYPOT, hypot, DBL, hypot(F_A, F_B), F_MUL(F_G, F_DIV(F_A, F_Y)), F_MUL(F_G, F_DIV(F_B, F_Y)), AS_IS) \
     X(INCOMPLETE_GAMMA, incomplete_gamma, DBL, tensor__igamma_f64(F_P(0), F_A, F_B), F_C(0), F_MUL(F_MUL(F_G, F_SUB(F_C(1), F_MUL(F_C(2), F_P(0)))), F_EXP(F_SUB(F_SUB(F_MUL(F_SUB(F_A, F_C(1)), F_LOG(F_B)), F_B), F_LGAMMA(F_A)))), AS_IS) \
@@ -29364,8 +29364,8 @@ TENSOR__FN tensor__pass_t *tensor__pass_open(tensor__thread_t *th, tensor__pass_
         p = local;
         memset(p, 0, sizeof *p);
     }
-    p->create = (flags & TENSOR_CREATE_GRAPH) != 0;
-    p->retain = p->create || (flags & TENSOR_RETAIN_GRAPH) != 0;
+    p->create = (flags & TENSOR_CREATE_GRAPH) && !(th->modes & TENSOR__INFERRING);      // it records nothing
+    p->retain = (flags & (TENSOR_CREATE_GRAPH | TENSOR_RETAIN_GRAPH)) != 0;
     memset(&p->places, 0, sizeof p->places);
     p->more = NULL;
     p->hooked = NULL;
