@@ -9417,11 +9417,15 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
         float v = V_HSUM(s##i##j); \
         if (bias) { v += bias[j]; } \
         c[i * cs + j] = add ? c[i * cs + j] + v : v; }
+#undef TENSOR__DOTAHEAD
+#define TENSOR__DOTAHEAD(p) (TENSOR__PREFETCH_SECOND(p), TENSOR__PREFETCH_SECOND(p + bs), \
+                             TENSOR__PREFETCH_SECOND(p + 2 * bs), TENSOR__PREFETCH_SECOND(p + 3 * bs))
 #undef TENSOR__DOTSTEP
 
 #define TENSOR__DOTSTEP(LD) do { \
         V_F x0 = LD(a), x1 = x0, x2 = x0, x3 = x0, y0 = LD(b), y1 = y0, y2 = y0, y3 = y0; \
         if (dm == TENSOR__DM) { TENSOR__PREFETCH(next); next += V_N; } \
+        if (dm == 1 && next && !(k & (16 - V_N))) { TENSOR__DOTAHEAD(next); next += 16; } \
         if (dm > 1) { x1 = LD(a + as); } \
         if (dm > 2) { x2 = LD(a + 2 * as); } \
         if (dm > 3) { x3 = LD(a3); } \
@@ -9559,11 +9563,10 @@ TENSOR__FN void TENSOR__K(gemm_row)(const tensor__gemm_t *g, int64_t acs, int64_
         b = line[1];
     }
     for (; j + 4 <= n; j += 4, b += 4 * bcs) {
-        TENSOR__K(gemm_dot)(1, 4, g->k, a, 0, b, bcs, c + j, 0, bias ? bias + j : NULL, 0, b);
+        TENSOR__K(gemm_dot)(1, 4, g->k, a, 0, b, bcs, c + j, 0, bias ? bias + j : NULL, 0, NULL);
     }
     for (; j < n; j++, b += bcs) {
-        TENSOR__K(gemm_dot)(1, 1, g->k, a, 0, b, bcs, c + j, 0,
-                            bias ? bias + j : NULL, 0, b);
+        TENSOR__K(gemm_dot)(1, 1, g->k, a, 0, b, bcs, c + j, 0, bias ? bias + j : NULL, 0, NULL);
     }
 }
 
@@ -9576,6 +9579,8 @@ TENSOR__FN void TENSOR__K(gemm_dot_products)(const tensor__gemm_t *g, const floa
         int add = g->accumulate || p > 0;
         const float *bias = p == 0 && g->bias ? (const float *)g->bias : NULL;
         kb = TENSOR__MIN(g->k - p, (int64_t)TENSOR__GEMM_KD);
+        // a single row fetches the four columns 32 KB ahead, as memory would wait for the sums
+        int64_t ahead = 8192 / kb & ~(int64_t)3;
 
         for (j = r[2]; j < r[3]; j += 4) {
             int n = (int)TENSOR__MIN(r[3] - j, (int64_t)4);
@@ -9595,6 +9600,7 @@ TENSOR__FN void TENSOR__K(gemm_dot_products)(const tensor__gemm_t *g, const floa
                     TENSOR__K(gemm_dot2)(kb, n, aa, g->ars, bb, g->bcs, cc, g->crs, bj, add, next);
                     i += 2;
                 } else {
+                    next = r[1] - r[0] == 1 && j + ahead + 4 <= r[3] ? bb + ahead * g->bcs : NULL;
                     TENSOR__K(gemm_dot1)(kb, n, aa, g->ars, bb, g->bcs, cc, g->crs, bj, add, next);
                     i++;
                 }
@@ -11186,7 +11192,9 @@ struct tensor__thread_t {
 };
 
 typedef struct tensor__pool_t {
-    tensor_context_t *ctx;          // its tasks run in this context, whatever the thread uses otherwise
+    // Tasks have the state of the caller on every thread: they only read it, no thread needs memory for one
+    // of its own, and the context is the caller's, whatever the thread uses otherwise.
+    tensor__thread_t *caller;
     int n;                          // threads, the caller included
     tensor_parallel_fn_t hook;
     void *hook_user;
@@ -11252,6 +11260,17 @@ static TENSOR__TLS tensor__thread_t *tensor__tls;
 // The state whose call waits on this thread for the user's jobs, the innermost one; NULL = none.
 static TENSOR__TLS tensor__thread_t *tensor__waiting;
 static TENSOR__TLS uint64_t tensor__me;               // this thread's number, never used again
+
+// What hears of a thread. It goes with it from one state to the next, also where a context between them has
+// no memory for one.
+typedef struct tensor__hears_t {
+    tensor_recorder_t *recorder;
+    const tensor_profiler_t *profiler;
+    int (*run_heard)(tensor_call_t *c, tensor_kernel_t kernel);
+    tensor_t *(*plain_heard)(struct tensor__op_t *o);
+    uint64_t seq;
+} tensor__hears_t;
+static TENSOR__TLS tensor__hears_t tensor__heard;      // by what, between two states; recorder NULL = nothing
 static TENSOR__TLS tensor_context_t *tensor__used_context;     // of its next state, NULL = the default one
 
 static const int64_t tensor__no_dims[1] = {0};
@@ -12347,7 +12366,6 @@ TENSOR__RARE
 
 TENSOR__FN void tensor__context_init(tensor_context_t *ctx) {
     ctx->backend[0] = &tensor__cpu_backend;
-    ctx->pool.ctx = ctx;
     ctx->pool.n = 1;
     ctx->ready = 1;
 #if !defined(TENSOR_NO_THREADS)
@@ -12374,6 +12392,23 @@ TENSOR__FN tensor_context_t *tensor__here(void) {
     const tensor__thread_t *th = tensor__tls ? tensor__tls : tensor__waiting;
     if (th) { return th->ctx; }
     return tensor__used_context ? tensor__used_context : &tensor__default;
+}
+
+TENSOR__FN void tensor__hears_clear(tensor__thread_t *th) {
+    th->recorder = NULL;
+    th->profiler = NULL;
+    th->run_heard = NULL;
+    th->plain_heard = NULL;
+}
+
+// Gives th what heard of the thread's last state.
+TENSOR__FN void tensor__hears_come(tensor__thread_t *th) {
+    th->recorder = tensor__heard.recorder;
+    th->profiler = tensor__heard.profiler;
+    th->run_heard = tensor__heard.run_heard;
+    th->plain_heard = tensor__heard.plain_heard;
+    if (th->profiler && th->seq < tensor__heard.seq) { th->seq = tensor__heard.seq; }   // nodes count on
+    tensor__heard.recorder = NULL;
 }
 
 // The state of all threads for which there is no memory: every call of theirs fails with OUT_OF_MEMORY. Its
@@ -12438,10 +12473,7 @@ TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *c
         th->grad_mode = 1;
         th->modes = 0;
         th->packing = NULL;
-        th->recorder = NULL;
-        th->profiler = NULL;
-        th->run_heard = NULL;
-        th->plain_heard = NULL;
+        tensor__hears_clear(th);
         th->device = 0;
         th->path_depth = 0;
         th->fresh = NULL;
@@ -12450,6 +12482,7 @@ TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *c
         th->rng.seed = 67280421310721u + number;      // PyTorch's default seed; other threads get their own
         th->rng.offset = 0;
     }
+    if (tensor__heard.recorder) { tensor__hears_come(th); }
     tensor__tls = th;
     tensor__exit_watch(th);
     return th;
@@ -13293,6 +13326,7 @@ TENSOR_API void (tensor_thread_end)(void) {
     tensor__thread_t *th = tensor__tls;
     if (!th) {
         tensor__used_context = NULL;
+        tensor__heard.recorder = NULL;
         return;
     }
     if (tensor__called_back(th)) {
@@ -13369,7 +13403,9 @@ TENSOR__FN void tensor__worker(tensor__pool_t *p, int worker) {
         }
         if (!TENSOR__U64_CAS(&p->state, &state, state + 1)) { continue; }   // come in
         seen = state >> 32;
+        tensor__tls = p->caller;
         tensor__pool_work(p, worker);
+        tensor__tls = NULL;
         state = TENSOR__U64_LOAD(&p->state);
         while (!TENSOR__U64_CAS(&p->state, &state, state - 1)) { }          // go out
     }
@@ -13378,7 +13414,6 @@ TENSOR__FN void tensor__worker(tensor__pool_t *p, int worker) {
 TENSOR__FN TENSOR__THREAD_MAIN(tensor__worker_main) {
     tensor__start_t s = *(tensor__start_t *)arg;
     TENSOR_FREE(arg, sizeof s, 64);
-    tensor__used_context = s.pool->ctx;
     tensor__worker(s.pool, s.worker);
     return 0;
 }
@@ -13688,19 +13723,13 @@ TENSOR__FN void tensor__hook_work(tensor__pool_t *p, int64_t i) {
     }
 }
 
-// Such a task on a thread that uses another context: the state of that one waits meanwhile.
+// Such a task has the state of the caller, whatever its thread uses otherwise.
 TENSOR__FN void tensor__hook_task(void *arg, int64_t i) {
     tensor__pool_t *p = (tensor__pool_t *)arg;
     tensor__thread_t *th = tensor__tls;
-    if (p->ctx == tensor__here()) {
-        tensor__hook_work(p, i);
-        return;
-    }
-    tensor__attach(p->ctx);
+    tensor__tls = p->caller;
     tensor__hook_work(p, i);
-    if (tensor__tls) { tensor__park(tensor__tls); }
     tensor__tls = th;
-    tensor__exit_watch(th);
 }
 
 // Runs fn(arg, 0..ntasks-1, worker) on all threads of the context; the caller takes part.
@@ -13724,6 +13753,7 @@ TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *
     }
 
     th->in_parallel = 1;
+    p->caller = th;
     p->fn = fn;
     p->arg = arg;
     if (p->hook) {
@@ -13897,24 +13927,9 @@ TENSOR_API tensor_context_t *(tensor_context_new)(void) {
     return ctx;
 }
 
-// What hears of a thread goes with it from one state to another.
-typedef struct tensor__hears_t {
-    tensor_recorder_t *recorder;
-    const tensor_profiler_t *profiler;
-    int (*run_heard)(tensor_call_t *c, tensor_kernel_t kernel);
-    tensor_t *(*plain_heard)(struct tensor__op_t *o);
-} tensor__hears_t;
-
 TENSOR__FN tensor__hears_t tensor__hears_of(const tensor__thread_t *th) {
-    tensor__hears_t h = {th->recorder, th->profiler, th->run_heard, th->plain_heard};
+    tensor__hears_t h = {th->recorder, th->profiler, th->run_heard, th->plain_heard, th->seq};
     return h;
-}
-
-TENSOR__FN void tensor__hear_on(tensor__thread_t *to, tensor__hears_t h) {
-    to->recorder = h.recorder;
-    to->profiler = h.profiler;
-    to->run_heard = h.run_heard;
-    to->plain_heard = h.plain_heard;
 }
 
 TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
@@ -13922,15 +13937,16 @@ TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
     tensor_context_t *before = tensor__here();
     if (!context) { context = &tensor__default; }
     if (context == before) { return before; }
-    if (th->owner) { tensor__park(th); }
+    if (th->owner) {
+        if (th->recorder) {
+            tensor__heard = tensor__hears_of(th);
+            tensor__hears_clear(th);
+        }
+        tensor__park(th);
+    }
     tensor__tls = NULL;
     tensor__used_context = context;
-    tensor__thread_t *now = tensor__attach(context);
-    if (!now->owner || !th->owner) { return before; }       // th keeps what hears of it till it is back
-    if (th->profiler && now->seq < th->seq) { now->seq = th->seq; }         // the numbers of nodes grow
-    tensor__hears_t nothing = {NULL, NULL, NULL, NULL};
-    tensor__hear_on(now, tensor__hears_of(th));
-    tensor__hear_on(th, nothing);
+    tensor__attach(context);
     return before;
 }
 
@@ -13943,8 +13959,8 @@ TENSOR__FN void tensor__context_change(tensor__thread_t *th, tensor_context_t *n
     tensor__context_close(th);
     tensor__used_context = next;
     if (next == closed && !hears.recorder) { return; }          // the default one, which may stay closed
-    tensor__thread_t *now = tensor__attach(next);
-    if (now->owner) { tensor__hear_on(now, hears); }
+    tensor__heard = hears;
+    tensor__attach(next);
 }
 
 TENSOR_API int (tensor_context_free)(tensor_context_t *context) {

@@ -13610,10 +13610,16 @@ typedef struct nn__hooked_t {
     int input;                     // x requires grad
 } nn__hooked_t;
 
+TENSOR__FN void nn__hooked_let_go(nn__hooked_t *c) {
+    tensor_t *grad = c->grad_output;
+    c->grad_output = NULL;
+    if (grad) { TENSOR__(drop)(grad); }
+}
+
 TENSOR__FN void nn__hooked_destroy(void *user) {
     nn__hooked_t *c = (nn__hooked_t *)user;
     if (!TENSOR__DROP(&c->refs)) { return; }
-    if (c->grad_output) { TENSOR__(drop)(c->grad_output); }
+    nn__hooked_let_go(c);
     if (--c->impl->refs == 0) { nn__let_go(c->impl); }
     nn__free(c);
 }
@@ -13640,17 +13646,25 @@ TENSOR__FN int nn__hooked_run(nn__hooked_t *c, tensor_t *grad, tensor_t **result
 TENSOR__FN int nn__hooked_input(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n) {
     nn__hooked_t *c = (nn__hooked_t *)tensor_function_user(ctx);
     (void)n;
-    return nn__hooked_run(c, grad, &grads[0]);
+    int code = nn__hooked_run(c, grad, &grads[0]);
+    tensor_t *x = grads[0];
+    if (x && x == c->grad_output) { grads[0] = (tensor_reshape_n)(x, x->dims, x->ndim); }
+    nn__hooked_let_go(c);               // its graph may hold the two identities, and so c
+    return code;
 }
 
 TENSOR__FN int nn__hooked_output(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n) {
     nn__hooked_t *c = (nn__hooked_t *)tensor_function_user(ctx);
-    tensor_t *nothing = NULL, *old = c->grad_output;
+    tensor_t *nothing = NULL;
     (void)n;
     grads[0] = grad;
-    c->grad_output = TENSOR__(hold)(grad);
-    if (old) { TENSOR__(drop)(old); }
-    return c->input ? TENSOR_OK : nn__hooked_run(c, NULL, &nothing);
+    TENSOR__(hold)(grad);
+    nn__hooked_let_go(c);
+    c->grad_output = grad;
+    if (c->input) { return TENSOR_OK; }
+    int code = nn__hooked_run(c, NULL, &nothing);
+    nn__hooked_let_go(c);
+    return code;
 }
 
 // The first hook after hook `last` that is called before the body (pre) or after it. NULL also where a hook
