@@ -89,7 +89,7 @@ static void every_op(void) {
             tensor_clear_error();
             if (took > LIMIT_S) {
                 left++;
-                printf("skipped %s: one call takes %.1f s; its row wants a smaller case\n", ops[k].name, took);
+                printf("skipped %s: one call takes %.1f s, which wants a smaller case\n", ops[k].name, took);
             } else {
                 snprintf(row, sizeof row, "op.%s", ops[k].name);
                 bench_row(row, 1e6 * bench_median(repeat_op, &t), "us");
