@@ -191,6 +191,7 @@
 #endif
 #define TENSOR_HERE TENSOR__SITE
 #define TENSOR__IN(function) TENSOR__SITE_OF(function)
+#define TENSOR__STAMP tensor__at        // notes a place in a tensor; see TENSOR__CALL
 
 // Options are designated initialisers of one args struct per function. Its members are, in order: site_
 // (which also allows an empty list), the positional arguments, options_are_named_, the options. An extra
@@ -2537,7 +2538,7 @@ TENSOR_API int tensor__shutdowns(void);     // how many so far: a tensor_ref fro
 // (name)(args) calls without a stamp.
 // ------------------------------------------------------------------------------
 
-#define TENSOR__CALL(function, ...) tensor__at(TENSOR__IN(function), (function)(__VA_ARGS__))
+#define TENSOR__CALL(function, ...) TENSOR__STAMP(TENSOR__IN(function), (function)(__VA_ARGS__))
 // A function of one, two or three tensors and nothing else. In C a number passed for a pointer is only a
 // warning; for a transparent union of the same form it is an error. NULL and void * fit both.
 #if defined(__GNUC__) && !defined(__cplusplus)
@@ -2565,7 +2566,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 }
 
 #define TENSOR__OF(n, function, ...)                                                                         \
-    __extension__ tensor__at(TENSOR__IN(function), tensor__of_##n(__VA_ARGS__, (function)))
+    __extension__ TENSOR__STAMP(TENSOR__IN(function), tensor__of_##n(__VA_ARGS__, (function)))
 #define TENSOR__CALL1(function, ...) TENSOR__OF(1, function, __VA_ARGS__)
 #define TENSOR__CALL2(function, ...) TENSOR__OF(2, function, __VA_ARGS__)
 #define TENSOR__CALL3(function, ...) TENSOR__OF(3, function, __VA_ARGS__)
@@ -3382,13 +3383,13 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
     tensor_full_n(TENSOR__SIZES(#__VA_ARGS__, __VA_ARGS__), value, tensor_get_default_dtype())
 #define tensor_full_of(dtype, value, ...) tensor_full_n(TENSOR__DIMS(__VA_ARGS__), value, dtype)
 #define tensor_from(data, dtype, ...)                                                                        \
-    tensor__at(TENSOR__IN(tensor_from),                                                                      \
-               tensor__from(TENSOR__TYPE(data), TENSOR__ROOM(data), data, dtype,                             \
-                            TENSOR__DIMS(__VA_ARGS__)))
+    TENSOR__STAMP(TENSOR__IN(tensor_from),                                                                   \
+                  tensor__from(TENSOR__TYPE(data), TENSOR__ROOM(data), data, dtype,                          \
+                               TENSOR__DIMS(__VA_ARGS__)))
 #define tensor_wrap(data, dtype, ...)                                                                        \
-    tensor__at(TENSOR__IN(tensor_wrap),                                                                      \
-               tensor__wrap(TENSOR__TYPE(data), TENSOR__ROOM(data), data, dtype,                             \
-                            TENSOR__DIMS(__VA_ARGS__), 0, 0))
+    TENSOR__STAMP(TENSOR__IN(tensor_wrap),                                                                   \
+                  tensor__wrap(TENSOR__TYPE(data), TENSOR__ROOM(data), data, dtype,                          \
+                               TENSOR__DIMS(__VA_ARGS__), 0, 0))
 #ifndef TENSOR_EDITOR
 // These take data as the first argument: a literal with commas in its braces needs no parentheses.
 #define tensor_from_n(...) TENSOR__CALL(tensor_from_n, __VA_ARGS__)
@@ -3981,7 +3982,7 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 #define TENSOR__DROP(p) tensor__unref(p)
 
 enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, with memory of alloc(-1)
-enum { TENSOR__API_VERSION = 16, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
+enum { TENSOR__API_VERSION = 17, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0,
        TENSOR__EMPTIED = 0x7E50E391 };         // by a shutdown that still works on it
 
@@ -4176,6 +4177,10 @@ typedef struct tensor__window_params_t {        // CONV, POOL, IM2COL, COL2IM
     int64_t divisor;                    // AVG_POOL: of each mean, 0 = the window's size
 } tensor__window_params_t;
 
+typedef struct tensor__linear_params_t {        // LINEAR_RELU
+    int64_t keeps_nan;                  // relu of NaN must be NaN, whatever it costs
+} tensor__linear_params_t;
+
 typedef struct tensor__layer_norm_params_t {    // LAYER_NORM
     int64_t columns;                    // elements that are normalised together, the last ones of x
     int64_t rms;                        // 1 = no mean is subtracted
@@ -4262,6 +4267,7 @@ typedef union tensor_params_t {
     tensor__nonzero_params_t nonzero;
     tensor__cat_params_t cat;
     tensor__random_params_t random;
+    tensor__linear_params_t linear;
     tensor__layer_norm_params_t layer_norm;
     tensor__group_norm_params_t group_norm;
     tensor__embedding_params_t embedding;
@@ -4403,7 +4409,9 @@ typedef struct tensor_backend_t {
     // MATMUL, CONV, ATTENTION, POOL, DROPOUT, CROSS_ENTROPY, batch and layer norm take f16, bf16
     int halves;
     int channels_last;                  // images of CONV, POOL, batch norm, pointwise may be so
-    int row_sums;                       // MATMUL of two matrices may have a second output: sums of a's rows
+    // MATMUL of two matrices may have a second output, the sums of a's rows, or a third input, from which the
+    // slope is read that the product is multiplied by: see product_and
+    int products;
     // Whether RECURRENT takes a whole net over x of dims: the bytes it keeps for backward, or < 0. May be
     // NULL.
     int64_t (*net)(int index, int dtype, const int64_t *dims, const tensor_params_t *p);
@@ -4573,6 +4581,7 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
 #define TENSOR__INTERNALS(X) \
     X(tensor__thread_t *, self, (void)) \
     X(tensor_t *, fail, (tensor__thread_t *th, int code, const char *format, ...)) \
+    X(tensor_t *, refuse, (int code, const char *format, ...)) \
     /* appends to s; the format of tensor__format */ \
     X(void, text, (tensor__text_t *s, const char *format, ...)) \
     /* -> 0 if it failed, raised */ \
@@ -4637,8 +4646,13 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     X(tensor_recorder_t *, set_recorder, (tensor_recorder_t *recorder)) \
     /* halves of the backend of x */ \
     X(int, halves, (const tensor_t *x)) \
-    /* a b and the sums of a's rows in one call; NULL = the device has no kernel for it */ \
-    X(tensor_t *, product_and_sums, (tensor_t *a, tensor_t *b, tensor_t **sums)) \
+    /* a b of matrices, of which no graph is wanted. kept, unless NULL: times the slope of relu, whose bits */ \
+    /* these are, or of gelu_tanh at kept. sums, unless NULL: of a's rows. -> NULL: the device has no kernel */ \
+    X(tensor_t *, product_and, (tensor_t *a, tensor_t *b, tensor_t *kept, tensor_t **sums)) \
+    /* the node behind input k, if its gradient comes from there alone and nobody sees it; NULL = none */ \
+    X(tensor__node_t *, grad_alone, (const tensor__grad_t *g, int k)) \
+    /* adds gx to the gradient of an output of n. -> 0 = failed, raised */ \
+    X(int, grad_give, (tensor__grad_t *g, tensor__node_t *n, int output, tensor_t *gx)) \
     /* -> 0 if the product is not small */ \
     X(tensor_t *, small_product, (tensor__op_t *o, int transposed, int results, \
                                   const tensor__row_t *then)) \
@@ -6537,18 +6551,22 @@ TENSOR__PRECISE_END
 #endif
 #undef TENSOR_HERE
 #undef TENSOR__IN
+#undef TENSOR__STAMP
 #if TENSOR__PASS_INSIDE
 #define TENSOR_HERE ((const char *)0)
 #define TENSOR__IN(function) ((const char *)0)
+#define TENSOR__STAMP(site, result) (result)
 #else
 #define TENSOR_HERE TENSOR__SITE
 #define TENSOR__IN(function) TENSOR__SITE_OF(function)
+#define TENSOR__STAMP tensor__at
 #endif
-// Same bits whatever the flags: a product and a sum are fused only where V_FMA or V_FNMA says so.
+// Same bits whatever the flags: a product and a sum are fused only where V_FMA or V_FNMA says so. gcc puts 2 %
+// of the code before functions and behind jumps, to align them: none is a loop.
 #if TENSOR__PASS_INSIDE
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
-#pragma GCC optimize("fp-contract=off")
+#pragma GCC optimize("fp-contract=off,no-align-functions,no-align-jumps")
 #elif defined(__clang__)
 TENSOR__PRECISE
 #pragma STDC FP_CONTRACT OFF
@@ -6636,7 +6654,7 @@ TENSOR__PRECISE_END
 // no machine runs these unless told to, yet all programs compile them
 #pragma GCC optimize("O1,strict-aliasing,align-loops,align-functions")
 #endif
-#pragma GCC optimize("fp-contract=off")
+#pragma GCC optimize("fp-contract=off,no-align-jumps")
 #if TENSOR__PASS == 0
 // gcc 12 joins the loads of two rows of B in a GEMM tile and reads past the last one
 #pragma GCC optimize("no-tree-vectorize")
@@ -11282,7 +11300,8 @@ static tensor_t tensor__poison_tensor = {
 
 TENSOR__FN tensor__thread_t *tensor__attach(tensor_context_t *ctx);
 
-TENSOR__INLINE tensor__thread_t *tensor__self(void) {
+// Not always in line: where the compiler makes small code, it is a call.
+TENSOR__FN inline tensor__thread_t *tensor__self(void) {
     tensor__thread_t *th = tensor__tls;
     return TENSOR__LIKELY(th != NULL) ? th : tensor__attach(NULL);
 }
@@ -11518,18 +11537,14 @@ TENSOR__FN void tensor__text(tensor__text_t *s, const char *format, ...) {
     va_end(v);
 }
 
-// Raises an error (the first one of a thread stays) and gives poison.
-TENSOR__FN TENSOR__FAILS tensor_t *tensor__fail(tensor__thread_t *th, int code, const char *format, ...) {
-    if (th->error.code) { return TENSOR__POISON; }
+TENSOR__FN TENSOR__FAILS void tensor__raise(tensor__thread_t *th, int code, const char *format, va_list v) {
+    if (th->error.code) { return; }
     th->error.code = code;
     th->error.reported = 0;
     th->error.site = NULL;
     th->error.outer = NULL;
     tensor__text_t s = {th->error.text, sizeof th->error.text, 0};
-    va_list v;
-    va_start(v, format);
     tensor__format(&s, format, v);
-    va_end(v);
     if (th->denied && code == TENSOR_ERR_OUT_OF_MEMORY) { tensor__puts(&s, th->denied); }
     th->denied = NULL;
     tensor__text_t path = {th->error.op, sizeof th->error.op, 0};
@@ -11539,16 +11554,36 @@ TENSOR__FN TENSOR__FAILS tensor_t *tensor__fail(tensor__thread_t *th, int code, 
         if (path.length) { tensor__puts(&path, "."); }
         tensor__puts(&path, th->path[i]);
     }
+}
+
+// Raises an error (the first one of a thread stays) and gives poison.
+TENSOR__FN TENSOR__FAILS tensor_t *tensor__fail(tensor__thread_t *th, int code, const char *format, ...) {
+    va_list v;
+    va_start(v, format);
+    tensor__raise(th, code, format, v);
+    va_end(v);
+    return TENSOR__POISON;
+}
+
+// The same of the calling thread.
+TENSOR__FN TENSOR__FAILS tensor_t *tensor__refuse(int code, const char *format, ...) {
+    va_list v;
+    va_start(v, format);
+    tensor__raise(tensor__self(), code, format, v);
+    va_end(v);
     return TENSOR__POISON;
 }
 
 // Leaves a front with `value` and the error if `when` holds; leaves it with poison; with the error's code.
 #define TENSOR__REFUSE_AS(value, when, code, ...)                                                            \
     do {                                                                                                     \
-        if (when) { tensor__fail(tensor__self(), TENSOR_ERR_##code, __VA_ARGS__); return value; }            \
+        if (when) { tensor__refuse(TENSOR_ERR_##code, __VA_ARGS__); return value; }                          \
     } while (0)
 
-#define TENSOR__REFUSE(when, code, ...) TENSOR__REFUSE_AS(TENSOR__POISON, when, code, __VA_ARGS__)
+#define TENSOR__REFUSE(when, code, ...)                                                                      \
+    do {                                                                                                     \
+        if (when) { return tensor__refuse(TENSOR_ERR_##code, __VA_ARGS__); }                                 \
+    } while (0)
 
 #define TENSOR__REFUSE_CODE(when, code, ...) TENSOR__REFUSE_AS(TENSOR_ERR_##code, when, code, __VA_ARGS__)
 
@@ -11637,7 +11672,7 @@ TENSOR_API const char *(tensor_code_name)(int code) {
 TENSOR_API int (tensor_raise)(int code, const char *what) {
     int known = code > 0 && code < TENSOR_ERR_COUNT;
     if (!what) { what = "?"; }
-    tensor__fail(tensor__self(), known ? code : TENSOR_ERR_INTERNAL, "%s", what);
+    tensor__refuse(known ? code : TENSOR_ERR_INTERNAL, "%s", what);
     return code;
 }
 
@@ -12183,9 +12218,9 @@ TENSOR__FN TENSOR__NOINLINE int tensor__isa_choose(tensor_context_t *ctx) {
     }
     TENSOR__UNLOCK(&ctx->mutex);
     if (missing) {
-        tensor__fail(tensor__self(), TENSOR_ERR_UNSUPPORTED,
-                     "TENSOR_ISA=%s in the environment: this machine or this build does not have it",
-                     missing);
+        tensor__refuse(TENSOR_ERR_UNSUPPORTED,
+                       "TENSOR_ISA=%s in the environment: this machine or this build does not have it",
+                       missing);
     }
     return ctx->isa;
 }
@@ -12509,9 +12544,9 @@ TENSOR_API tensor_allocator_t (tensor_arena_allocator)(void *buffer, size_t byte
     tensor_allocator_t a = {tensor__arena_alloc, tensor__arena_free, NULL};
     size_t has = TENSOR__GIVEN(buffer) ? bytes : 0;
     if (has < LEAST) {
-        tensor__fail(tensor__self(), TENSOR_ERR_OUT_OF_MEMORY,
-                     "arena_allocator: the buffer has %d bytes; it needs %i at least", (int64_t)has,
-                     (int)LEAST);
+        tensor__refuse(TENSOR_ERR_OUT_OF_MEMORY,
+                       "arena_allocator: the buffer has %d bytes; it needs %i at least", (int64_t)has,
+                       (int)LEAST);
         return a;
     }
     size_t skipped = (size_t)(0 - (uintptr_t)buffer) & 63;
@@ -12928,6 +12963,11 @@ TENSOR__INLINE int tensor__live(const tensor_t *x) { return TENSOR__GIVEN(x) && 
 #define TENSOR__USABLE(op, arg, t)                                                                           \
     (TENSOR__LIKELY(TENSOR__GIVEN(t) && (t)->state == TENSOR__LIVE) || tensor__unusable(op, arg, t))
 
+// The same as a call, for ops made of others.
+TENSOR__FN TENSOR__NOINLINE int tensor__usable(const char *op, const char *arg, tensor_t *t) {
+    return TENSOR__USABLE(op, arg, t);
+}
+
 TENSOR__FN tensor_scope_t tensor__scope_begin(tensor__thread_t *th, int grad_mode) {
     tensor_scope_t s;
     s.thread = NULL;
@@ -13093,6 +13133,11 @@ TENSOR__FN tensor_t *tensor__tidy(tensor__thread_t *th, int64_t mark, tensor_t *
         th->fresh = y->site ? NULL : y;
     }
     return y;
+}
+
+TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__tidy_named(tensor__thread_t *th, int64_t mark, tensor_t *y,
+                                                         const char *function) {
+    return tensor__named(th, tensor__tidy(th, mark, y), function);
 }
 
 // Ends an op with several results, or puts poison into all of them.
@@ -14109,8 +14154,8 @@ TENSOR__FN int tensor__fills(const tensor_t *b, const tensor_t *x) {
 }
 
 TENSOR__FN TENSOR__FAILS tensor_t *tensor__no_list(const char *op, tensor_t *const *list, int n) {
-    return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "%s: needs at least one tensor, got %s of %i", op,
-                        list ? "a list" : "NULL as a list", n);
+    return tensor__refuse(TENSOR_ERR_SHAPE, "%s: needs at least one tensor, got %s of %i", op,
+                          list ? "a list" : "NULL as a list", n);
 }
 
 // Whether a call with options had no positional argument too many (see TENSOR_ARGS); raised if it had. A
@@ -14592,13 +14637,13 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
 // For ops made of others: returns y and drops every other tensor made since `mark_`.
 #define TENSOR__MARK tensor__thread_t *th_ = tensor__self(); int64_t mark_ = th_->top;
 
-#define TENSOR__RETURN(y) return tensor__named(th_, tensor__tidy(th_, mark_, y), __func__)
+#define TENSOR__RETURN(y) return tensor__tidy_named(th_, mark_, y, __func__)
 
 #define TENSOR__RETURN_PAIR(p) return tensor__tidy_pair(th_, mark_, p, __func__)
 
 // The arguments must be usable, or the function returns poison.
 #define TENSOR__TAKES(x)                                                                                     \
-    if (!TENSOR__USABLE(&__func__[7], #x, x)) { return TENSOR__POISON; }
+    if (!tensor__usable(&__func__[7], #x, x)) { return TENSOR__POISON; }
 
 #define TENSOR__MARK1(x) TENSOR__MARK TENSOR__TAKES(x)
 
@@ -15079,6 +15124,8 @@ TENSOR__FN tensor_t *tensor__saved_header(tensor__thread_t *th, tensor__node_t *
     return t;
 }
 
+TENSOR__RARE
+
 // Hands the values n saved to the hooks. 0 = failed, raised.
 TENSOR__FN int tensor__pack(tensor__thread_t *th, tensor__node_t *n) {
     tensor__extra_t *e = n->nsaved ? tensor__node_extra(th, n) : NULL;
@@ -15148,6 +15195,8 @@ TENSOR_API const tensor_saved_hooks_t *(tensor_set_saved_tensors_hooks)(const te
     th->modes = (uint8_t)((th->modes & ~TENSOR__PACKING) | (hooks ? TENSOR__PACKING : 0));
     return was;
 }
+
+TENSOR__END
 
 // A saved value as a header of the current scope, NULL for an optional input that was absent. It has its
 // place in the graph if the gradient is to be differentiable.
@@ -16195,7 +16244,7 @@ TENSOR__FN int tensor__host_put(tensor__thread_t *th, const char *op, const tens
 // Rejected: copies outside of the gate (recorders and the tape would not see them).
 // ------------------------------------------------------------------------------
 
-TENSOR__COLD
+TENSOR__RARE
 
 // TRANSFER: contiguous bytes from one device to another. The call's device is the CPU whatever the direction,
 // so this kernel runs; the backend of the other side copies.
@@ -17834,6 +17883,17 @@ TENSOR_API tensor_t *(tensor_scalar)(double value, tensor_dtype_t dtype) {
     return tensor__filled("scalar", tensor__no_dims, 0, (int)dtype, value, NULL);
 }
 
+// A number inside an op that is made of others: on the CPU, whatever the default device is, because a 0-d
+// tensor of the CPU mixes with tensors of all devices.
+TENSOR__FN tensor_t *tensor__constant(double value, tensor_dtype_t dtype) {
+    tensor__thread_t *th = tensor__self();
+    const uint8_t device = th->device;
+    th->device = 0;
+    tensor_t *t = (tensor_scalar)(value, dtype);
+    th->device = device;
+    return t;
+}
+
 TENSOR_API tensor_t *(tensor_empty_like)(tensor_t *x) {
     if (!TENSOR__USABLE("empty_like", "x", x)) { return TENSOR__POISON; }
     tensor__thread_t *th = tensor__self();
@@ -17848,6 +17908,8 @@ TENSOR_API tensor_t *(tensor_full_like)(tensor_t *x, double value) {
 
 TENSOR_API tensor_t *(tensor_zeros_like)(tensor_t *x) { return (tensor_full_like)(x, 0); }
 TENSOR_API tensor_t *(tensor_ones_like)(tensor_t *x) { return (tensor_full_like)(x, 1); }
+
+TENSOR__RARE
 
 // Whether data of a C type (TENSOR__C_TYPES) may hold elements of dtype; raises if not. Unsigned integers may
 // hold the bits of a float dtype of their size; 16-bit integers of either sign those of f16 and bf16. Bytes
@@ -17915,14 +17977,13 @@ TENSOR_API tensor_t *tensor__wrap(int type, size_t room, void *data, tensor_dtyp
 }
 
 TENSOR_API int tensor__size_is_dtype(void) {
-    tensor__fail(tensor__self(), TENSOR_ERR_DTYPE, "a dtype is among the sizes; tensor_zeros_of(TENSOR_I64, "
-                 "2, 3) takes one");
+    tensor__refuse(TENSOR_ERR_DTYPE,
+                   "a dtype is among the sizes; tensor_zeros_of(TENSOR_I64, 2, 3) takes one");
     return -1;
 }
 
 TENSOR_API int tensor__size_is_list(void) {
-    tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "a list in parentheses is one number; write "
-                 "tensor_zeros(2, 3)");
+    tensor__refuse(TENSOR_ERR_SHAPE, "a list in parentheses is one number; write tensor_zeros(2, 3)");
     return -1;
 }
 
@@ -18016,6 +18077,16 @@ TENSOR_API tensor_t *(tensor_arange)(double start, double end, double step, tens
     return tensor__finish(&o);
 }
 
+// start, start + step, .. before end as i64, on the device of x.
+TENSOR__FN tensor_t *tensor__steps(double start, double end, double step, const tensor_t *x) {
+    tensor__thread_t *th = tensor__self();
+    const uint8_t device = th->device;
+    th->device = x->device;
+    tensor_t *t = (tensor_arange)(start, end, step, TENSOR_I64);
+    th->device = device;
+    return t;
+}
+
 // Checks a linspace or logspace; for an integer dtype, cuts off the fractions of the ends. 0 = raised.
 TENSOR__FN int tensor__spaced(const char *op, int dtype, double *start, double *end, int64_t n) {
     TENSOR__REFUSE_AS(0, n < 0, SHAPE, "%s: n %d is negative", op, n);
@@ -18102,6 +18173,8 @@ TENSOR_API int (tensor_set_default_device)(tensor_device_t device) {
 TENSOR_API tensor_device_t (tensor_get_default_device)(void) {
     return (tensor_device_t)(TENSOR_CPU + tensor__self()->device);
 }
+
+TENSOR__END
 
 TENSOR_API tensor_dtype_t (tensor_get_default_dtype)(void) {
     return (tensor_dtype_t)tensor__self()->ctx->default_dtype;
@@ -18224,7 +18297,7 @@ TENSOR_API void *(tensor_data_mut)(tensor_t *x) {
 
 TENSOR__FN TENSOR__NOINLINE int tensor__not_one_element(const char *op, tensor_t *x) {
     if (TENSOR__USABLE(op, "x", x)) {
-        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "%s: x %t must have exactly one element", op, x);
+        tensor__refuse(TENSOR_ERR_SHAPE, "%s: x %t must have exactly one element", op, x);
     }
     return 0;
 }
@@ -18777,6 +18850,8 @@ TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
     return 0;
 }
 
+TENSOR__RARE
+
 // A copy of x with src in the place of a view that begins `at` elements after x's first one; inside: whether
 // x holds the view. The copy has the layout of x: it is made of the stretch of x's storage that holds both.
 TENSOR__FN tensor_t *tensor__with_view(tensor_t *x, tensor_t *src, const int64_t *dims,
@@ -18897,8 +18972,7 @@ TENSOR_API int (tensor_tensor_split)(tensor_t *x, int n, int64_t dim, tensor_t *
     int d = tensor__parts("tensor_split", x, dim, out, max);
     if (d < 0 || n < 1 || n > max || !out) {
         if (d >= 0) {
-            tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "tensor_split: %i parts, there are %i places", n,
-                         max);
+            tensor__refuse(TENSOR_ERR_SHAPE, "tensor_split: %i parts, there are %i places", n, max);
         }
         return 0;
     }
@@ -19414,6 +19488,8 @@ TENSOR__X(diagonal_scatter, (tensor_t *x, tensor_t *src, int64_t offset, int64_t
           (tensor_diagonal)(y, offset, dim1, dim2))
 #undef TENSOR__X
 
+TENSOR__END
+
 TENSOR_API tensor_t *(tensor_detach)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("detach", "x", x)) { return TENSOR__POISON; }
@@ -19838,6 +19914,8 @@ TENSOR_API tensor_t *(tensor_hardtanh)(tensor_t *x, double lo, double hi) {
     return tensor__unary_p(TENSOR__ROW(HARDTANH), x, lo, hi);
 }
 
+TENSOR__RARE
+
 TENSOR_API tensor_t *(tensor_polygamma)(int n, tensor_t *x) {
     TENSOR__REFUSE(n < 0 || n > 100, SHAPE, "polygamma: n %i must be in 0..100", n);
     return tensor__unary_p(TENSOR__ROW(POLYGAMMA), x, n, 0);
@@ -19989,6 +20067,9 @@ TENSOR_API tensor_t *(tensor_mvlgamma)(tensor_t *x, int p) {
     for (int k = 1; k < p; k++) { y = tensor_add(y, tensor_lgamma(tensor_sub_scalar(x, k / 2.0))); }
     TENSOR__RETURN(tensor_add_scalar(y, p * (p - 1) * 0.2861824714623501));       // log(pi) / 4
 }
+
+TENSOR__END
+
 TENSOR__FRONT(elu, (tensor_t *x, double alpha), tensor__unary_p(TENSOR__ROW(ELU), x, alpha, 0))
 TENSOR__FRONT(leaky_relu, (tensor_t *x, double slope), tensor__unary_p(TENSOR__ROW(LEAKY_RELU), x, slope, 0))
 TENSOR__FRONT(softplus, (tensor_t *x, double beta, double threshold),
@@ -20027,7 +20108,7 @@ TENSOR__X(BITWISE_LEFT_SHIFT, bitwise_left_shift) TENSOR__X(BITWISE_RIGHT_SHIFT,
         TENSOR__MARK                                                                                         \
         if (!TENSOR__USABLE(#name, "a", a)) { return TENSOR__POISON; }                                       \
         int weak = tensor__weak(a->dtype, b);           /* an integer wraps to it, as add_scalar's */        \
-        tensor_t *number = tensor_scalar(b, tensor__is_float(weak) ? (tensor_dtype_t)weak : TENSOR_I64);     \
+        tensor_t *number = tensor__constant(b, tensor__is_float(weak) ? (tensor_dtype_t)weak : TENSOR_I64);  \
         TENSOR__RETURN(op(tensor_to(number, weak), a));                                                      \
     }
 TENSOR__X(rsub_scalar, (tensor_sub)) TENSOR__X(rpow_scalar, (tensor_pow))
@@ -20123,7 +20204,7 @@ TENSOR__FRONT(lerp_, (tensor_t *x, tensor_t *b, tensor_t *weight),
 
 TENSOR_API tensor_t *(tensor_lerp_scalar_)(tensor_t *x, tensor_t *b, double weight) {
     TENSOR__MARK1(x)
-    TENSOR__RETURN((tensor_lerp_)(x, b, tensor_scalar(weight, (tensor_dtype_t)x->dtype)));
+    TENSOR__RETURN((tensor_lerp_)(x, b, tensor__constant(weight, (tensor_dtype_t)x->dtype)));
 }
 
 TENSOR__MADE(nan_to_num_, (tensor_t *x, double nan, double posinf, double neginf),
@@ -20184,7 +20265,7 @@ TENSOR__FN tensor_t *tensor__assign(tensor_t *x, double value) {
 TENSOR__FN void tensor__grad_fill(tensor__grad_t *g) { g->gx[0] = tensor_zeros_like(g->gy[0]); }
 TENSOR_API tensor_t *(tensor_zero_)(tensor_t *x) { return (tensor_fill_)(x, 0); }
 
-TENSOR__COLD
+TENSOR__RARE
 
 // value where mask is true; name: the op's, in errors.
 TENSOR__FN tensor_t *tensor__fill_masked(const char *name, tensor_t *x, tensor_t *mask, tensor_t *value) {
@@ -20202,7 +20283,7 @@ TENSOR_API tensor_t *(tensor_masked_fill)(tensor_t *x, tensor_t *mask, double va
     TENSOR__MARK
     TENSOR__BEGIN(o, TENSOR__ROW(WHERE), x)
     if (!tensor__holds("masked_fill", x->dtype, value)) { return TENSOR__POISON; }
-    tensor_t *v = tensor_scalar(value, (tensor_dtype_t)x->dtype);
+    tensor_t *v = tensor__constant(value, (tensor_dtype_t)x->dtype);
     TENSOR__RETURN(tensor__fill_masked("masked_fill", x, mask, v));
 }
 
@@ -20263,7 +20344,7 @@ TENSOR_API tensor_t *(tensor_round_decimals)(tensor_t *x, int decimals) {
     TENSOR__MARK1(x)
     TENSOR__REFUSE(!tensor__is_float(x->dtype), DTYPE, "round_decimals: x %t is %y, must be a float", x, x);
     tensor_dtype_t dtype = x->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
-    tensor_t *scale = tensor_scalar(pow(10, fabs((double)decimals)), dtype), *y = tensor_to(x, dtype);
+    tensor_t *scale = tensor__constant(pow(10, fabs((double)decimals)), dtype), *y = tensor_to(x, dtype);
     y = decimals < 0 ? tensor_mul(tensor_round(tensor_div(y, scale)), scale) :
         tensor_div(tensor_round(tensor_mul(y, scale)), scale);
     TENSOR__RETURN(tensor_to(y, x->dtype));
@@ -20274,7 +20355,7 @@ TENSOR_API tensor_t *(tensor_logit)(tensor_t *x, double eps) {
     TENSOR__OPEN_AS(TENSOR__CAST_logit, &x, 1)
     if (!tensor__is_float(x->dtype)) { x = tensor_to(x, TENSOR_F32); }
     if (eps > 0.5) {                    // the bounds are crossed: numbers below the lower one become it
-        tensor_t *low = tensor_scalar(eps, (tensor_dtype_t)x->dtype);
+        tensor_t *low = tensor__constant(eps, (tensor_dtype_t)x->dtype);
         x = tensor_where(tensor_lt_scalar(x, eps), low, tensor_clamp_max(x, 1 - eps));
     } else if (eps >= 0) {
         x = tensor_clamp(x, eps, 1 - eps);
@@ -20283,7 +20364,8 @@ TENSOR_API tensor_t *(tensor_logit)(tensor_t *x, double eps) {
         // NaN too.
         tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
         tensor_t *inside = tensor_logical_and(tensor_ge_scalar(x, 0), tensor_le_scalar(x, 1));
-        x = tensor_mul(x, tensor_where(inside, tensor_scalar(1, dtype), tensor_scalar((double)NAN, dtype)));
+        tensor_t *one = tensor__constant(1, dtype), *none = tensor__constant((double)NAN, dtype);
+        x = tensor_mul(x, tensor_where(inside, one, none));
     }
     TENSOR__RETURN_AS(tensor_sub(tensor_log(x), tensor_log1p(tensor_neg(x))));
 }
@@ -20292,16 +20374,16 @@ TENSOR_API tensor_t *(tensor_nan_to_num)(tensor_t *x, double nan, double posinf,
     TENSOR__MARK1(x)
     if (!tensor__is_float(x->dtype)) { TENSOR__RETURN(tensor_clone(x)); }
     tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
-    double top = tensor__greatest(dtype);
-    tensor_t *y = tensor_where(tensor_isnan(x), tensor_scalar(nan, dtype), x);
-    y = tensor_where(tensor_isposinf(x), tensor_scalar(tensor__isnan_f64(posinf) ? top : posinf, dtype), y);
-    double least = tensor__isnan_f64(neginf) ? -top : neginf;
-    TENSOR__RETURN(tensor_where(tensor_isneginf(x), tensor_scalar(least, dtype), y));
+    double top = tensor__greatest(dtype), least = tensor__isnan_f64(neginf) ? -top : neginf;
+    tensor_t *y = tensor_where(tensor_isnan(x), tensor__constant(nan, dtype), x);
+    if (!tensor__isnan_f64(posinf)) { top = posinf; }
+    y = tensor_where(tensor_isposinf(x), tensor__constant(top, dtype), y);
+    TENSOR__RETURN(tensor_where(tensor_isneginf(x), tensor__constant(least, dtype), y));
 }
 
 TENSOR_API tensor_t *(tensor_signbit)(tensor_t *x) {
     TENSOR__MARK1(x)
-    if (tensor__is_float(x->dtype)) { x = tensor_copysign(tensor_scalar(1, (tensor_dtype_t)x->dtype), x); }
+    if (tensor__is_float(x->dtype)) { x = tensor_copysign(tensor__constant(1, (tensor_dtype_t)x->dtype), x); }
     TENSOR__RETURN(tensor_lt_scalar(x, 0));
 }
 
@@ -20312,8 +20394,8 @@ TENSOR__FN tensor_t *tensor__constant_of(tensor_t *y, tensor_t *x) {
         return y;
     }
     tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
-    tensor_t *no = tensor_to(tensor_scalar(0, TENSOR_BOOL), (int)tensor_device(x));
-    tensor_t *zero = tensor_sum(tensor_where(no, x, tensor_scalar(0, dtype)));
+    tensor_t *no = tensor_to(tensor__constant(0, TENSOR_BOOL), (int)tensor_device(x));
+    tensor_t *zero = tensor_sum(tensor_where(no, x, tensor__constant(0, dtype)));
     return tensor_sub(y, tensor_to(zero, y->dtype));        // -0 - 0 is -0
 }
 
@@ -20421,7 +20503,7 @@ TENSOR_API tensor_t *(tensor_ldexp)(tensor_t *a, tensor_t *b) {
 
 TENSOR_API tensor_t *(tensor_lerp_scalar)(tensor_t *a, tensor_t *b, double weight) {
     TENSOR__MARK1(a)
-    TENSOR__RETURN(tensor_lerp(a, b, tensor_scalar(weight, (tensor_dtype_t)a->dtype)));
+    TENSOR__RETURN(tensor_lerp(a, b, tensor__constant(weight, (tensor_dtype_t)a->dtype)));
 }
 
 TENSOR_API tensor_t *(tensor_isclose)(tensor_t *a, tensor_t *b, double rtol, double atol, int equal_nan) {
@@ -21700,7 +21782,7 @@ TENSOR__FN void tensor__grad_norm(tensor__grad_t *g) {
 // wait for these).
 // ------------------------------------------------------------------------------
 
-TENSOR__COLD
+TENSOR__RARE
 
 // The given dims (n = 0: all) are moved to the end, in their order, and joined to one; kept: the shape with 1
 // in their place, or without them. Poison = raised.
@@ -22138,12 +22220,12 @@ TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fwe
         if (!v) { return TENSOR__POISON; }
         w = w ? tensor_mul(w, v) : v;
     }
-    tensor_t *total = w ? tensor_sum(w) : tensor_scalar((double)x->dims[1], (tensor_dtype_t)x->dtype),
+    tensor_t *total = w ? tensor_sum(w) : tensor__constant((double)x->dims[1], (tensor_dtype_t)x->dtype),
         *lost = total;
     tensor_t *mean = w ? tensor_div(tensor_sum_dim(tensor_mul(x, w), 1, 1), total) : tensor_mean_dim(x, 1, 1);
     if (aweights) { lost = tensor_div(tensor_sum(tensor_mul(w, aweights)), total); }
     tensor_t *by = tensor_sub(total, aweights ? tensor_mul_scalar(lost, (double)correction) :
-                              tensor_scalar((double)correction, (tensor_dtype_t)x->dtype));
+                              tensor__constant((double)correction, (tensor_dtype_t)x->dtype));
     x = tensor_sub(x, mean);
     tensor_t *y = tensor_matmul(x, tensor_mT(w ? tensor_mul(x, w) : x));
     y = tensor_div(y, tensor_clamp(by, 0, (double)INFINITY));
@@ -22296,19 +22378,21 @@ TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
     return TENSOR__LIKELY(y != TENSOR__POISON) ? y : tensor__named(o.th, y, __func__);
 }
 
-// The product of two matrices and the sums of a's rows, for gradients of which no graph is wanted.
-TENSOR__FN tensor_t *tensor__product_and_sums(tensor_t *a, tensor_t *b, tensor_t **sums) {
+// See TENSOR__INTERNALS.
+TENSOR__FN tensor_t *tensor__product_and(tensor_t *a, tensor_t *b, tensor_t *kept, tensor_t **sums) {
     tensor__op_t o;
-    tensor_t *const in[2] = {a, b};
+    tensor_t *const in[3] = {a, b, kept};
     const tensor_backend_t *device = tensor__self()->ctx->backend[a->device != 0];
-    if (!device || !device->row_sums) { return NULL; }
-    *sums = TENSOR__POISON;
-    if (!tensor__begin_wide(&o, TENSOR__ROW(MATMUL), in, 2)) { return TENSOR__POISON; }
+    if (!device || !device->products) { return NULL; }
+    if (sums) { *sums = TENSOR__POISON; }
+    if (!tensor__begin_wide(&o, TENSOR__ROW(MATMUL), in, kept ? 3 : 2)) { return TENSOR__POISON; }
     if (!tensor__infer_matmul(&o)) { return tensor__abandon(&o); }
-    o.visible = 2;
-    tensor__result(&o, o.in[0]->dtype, o.in[0]->dims, 1);
+    if (sums) {
+        o.visible = 2;
+        tensor__result(&o, o.in[0]->dtype, o.in[0]->dims, 1);
+    }
     tensor_t *y = tensor__finish_wide(&o);
-    if (y != TENSOR__POISON) { *sums = o.out[1]; }
+    if (sums && y != TENSOR__POISON) { *sums = o.out[1]; }
     return y;
 }
 
@@ -22337,7 +22421,7 @@ TENSOR__FN void tensor__grad_matmul(tensor__grad_t *g) {
     }
 }
 
-TENSOR__COLD
+TENSOR__RARE
 
 TENSOR__FN tensor_t *tensor__product(const char *op, tensor_t *a, tensor_t *b, int na, int nb) {
     tensor__thread_t *th = tensor__self();
@@ -22945,7 +23029,7 @@ TENSOR__FN int tensor__cpu_tri(tensor_call_t *c) {
     return 0;
 }
 
-TENSOR__COLD
+TENSOR__RARE
 
 TENSOR__FN tensor_t *tensor__cross(const char *op, tensor_t *a, tensor_t *b, int64_t dim) {
     TENSOR__MARK
@@ -23965,7 +24049,7 @@ TENSOR_API tensor_t *tensor_linalg_lu_solve_with(tensor_linalg_lu_solve_args_t a
             if (x != TENSOR__POISON) { x = tensor_mT(x); }
         }
     }
-    return tensor__at(a.site_, tensor__named(th_, tensor__tidy(th_, mark_, x), "tensor_linalg_lu_solve"));
+    return tensor__at(a.site_, tensor__tidy_named(th_, mark_, x, "tensor_linalg_lu_solve"));
 }
 
 TENSOR__FRONT(lu_solve, (tensor_t *b, tensor_t *lu, tensor_t *pivots),
@@ -24262,7 +24346,7 @@ TENSOR_API tensor_t *tensor_linalg_pinv_with(tensor_linalg_tolerance_args_t a) {
         y = tensor__pinv(&a);
     }
     th_->modes = modes;
-    return tensor__at(a.site_, tensor__named(th_, tensor__tidy(th_, mark_, y), "tensor_linalg_pinv"));
+    return tensor__at(a.site_, tensor__tidy_named(th_, mark_, y, "tensor_linalg_pinv"));
 }
 
 TENSOR_API tensor_t *(tensor_pinverse)(tensor_t *x) {
@@ -24281,7 +24365,7 @@ TENSOR_API tensor_t *tensor_linalg_matrix_rank_with(tensor_linalg_tolerance_args
         tensor_t *s = a.hermitian ? tensor_abs(tensor_linalg_eigvalsh(a.x, 0)) : tensor_linalg_svdvals(a.x);
         if (s != TENSOR__POISON) { y = tensor_sum_dim(tensor__significant(&a, s), -1, 0); }
     }
-    return tensor__at(a.site_, tensor__named(th_, tensor__tidy(th_, mark_, y), "tensor_linalg_matrix_rank"));
+    return tensor__at(a.site_, tensor__tidy_named(th_, mark_, y, "tensor_linalg_matrix_rank"));
 }
 
 TENSOR_API tensor_lstsq_t (tensor_linalg_lstsq)(tensor_t *a, tensor_t *b) {
@@ -25010,7 +25094,7 @@ TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
     return 0;
 }
 
-TENSOR__COLD
+TENSOR__RARE
 
 // -> [broadcast shape] i64
 TENSOR__FN tensor_t *tensor__places(tensor_t *const *index, const int64_t *sizes, int n) {
@@ -25302,7 +25386,7 @@ TENSOR_API tensor_t *(tensor_nonzero_static)(tensor_t *x, int64_t size, int64_t 
     tensor_t *number = tensor_sub_scalar(tensor_cumsum(tensor_to(there, TENSOR_I64), 0), 1);
     tensor_t *has_room = tensor_logical_and(there, tensor_lt_scalar(number, (double)size));
     number = tensor_masked_fill(number, tensor_logical_not(has_room), (double)size);
-    tensor_t *places = tensor_to(tensor_arange(0, (double)x->numel, 1, TENSOR_I64), (int)tensor_device(x));
+    tensor_t *places = tensor__steps(0, (double)x->numel, 1, x);
     tensor_t *at = tensor__filled("nonzero_static", &room, 1, TENSOR_I64, -1, x);
     at = tensor_narrow(tensor_index_copy(at, 0, number, places), 0, 0, size);
     tensor_t *none = tensor_lt_scalar(at, 0), *list[TENSOR_MAX_DIMS];
@@ -25419,6 +25503,8 @@ TENSOR__FN void tensor__grad_scatter_reduce(tensor__grad_t *g) {
                                            tensor_masked_fill(src, zs, 1))));
 }
 
+TENSOR__COLD
+
 // NONZERO: places of the true elements of a contiguous mask, in order.
 TENSOR__FN int tensor__cpu_nonzero(tensor_call_t *c) {
     const tensor_arg_t *x = &c->arg[0];
@@ -25434,6 +25520,8 @@ TENSOR__FN int tensor__cpu_nonzero(tensor_call_t *c) {
     }
     return 0;
 }
+
+TENSOR__END
 
 // Places of the true elements of mask (bool), broadcast to dims first: [n], or [n, ndim] if apart.
 TENSOR__FN tensor_t *tensor__true_places(tensor_t *mask, const int64_t *dims, int ndim, int apart) {
@@ -25706,7 +25794,7 @@ TENSOR__FN tensor_t *tensor__cat_with_empty(tensor_t *const *list, int n, int64_
     }
     tensor_t *joined = (tensor_cat_n)(rest, n, dim);
     tensor__give_back(th_, rest);
-    return tensor__named(th_, tensor__tidy(th_, mark_, joined), "tensor_cat_n");
+    return tensor__tidy_named(th_, mark_, joined, "tensor_cat_n");
 }
 
 // The shape and dtype of the tensors joined along d. -> 0 with an error
@@ -25875,7 +25963,7 @@ TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *re
         TENSOR__RETURN(TENSOR__POISON);
     }
     int64_t room = n + 1;
-    tensor_t *marks = tensor_zeros_n(&room, 1, TENSOR_I64);
+    tensor_t *marks = tensor__filled("zeros", &room, 1, TENSOR_I64, 0, x);
     marks = tensor_index_add_(marks, 0, starts, tensor_ones_like(starts));
     tensor_t *rows = tensor_sub_scalar(tensor_cumsum(tensor_narrow(marks, 0, 0, n), 0), 1);
     TENSOR__RETURN(tensor_index_select(x, d, rows));
@@ -26152,7 +26240,7 @@ TENSOR_API tensor_t *(tensor_combinations)(tensor_t *x, int r, int with_replacem
                    most);
 
     // Each choice of i elements, in order, is combined with every element that may come next.
-    tensor_t *all = tensor_arange(0, (double)x->numel, 1, TENSOR_I64), *at = tensor_unsqueeze(all, 1);
+    tensor_t *all = tensor__steps(0, (double)x->numel, 1, x), *at = tensor_unsqueeze(all, 1);
     for (int i = 1; i < r && tensor__live(at); i++) {
         tensor_t *list[2] = {tensor_repeat_interleave(at, x->numel, 0),
                              tensor_unsqueeze(tensor_repeat_n(all, &at->dims[0], 1), 1)};
@@ -26168,7 +26256,7 @@ TENSOR_API tensor_t *(tensor_block_diag)(tensor_t *const *list, int n) {
     int64_t dims[2] = {0, 0}, at[2] = {0, 0};
     if (!list || n < 1) { return tensor__no_list("block_diag", list, n); }
     for (int pass = 0; pass < 2; pass++) {
-        tensor_t *y = pass ? tensor_zeros_n(dims, 2, (tensor_dtype_t)tensor__promote(list, n)) : NULL;
+        tensor_t *y = pass ? tensor__filled("zeros", dims, 2, tensor__promote(list, n), 0, list[0]) : NULL;
         for (int i = 0; i < n; i++) {
             tensor_t *m = tensor__atleast(list[i], 2);
             if (m == TENSOR__POISON || y == TENSOR__POISON) { TENSOR__RETURN(TENSOR__POISON); }
@@ -26196,7 +26284,7 @@ TENSOR_API tensor_t *(tensor_diag_embed)(tensor_t *x, int64_t offset, int64_t di
     int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < nd - 2; i++) { dims[i] = x->dims[i]; }
     dims[nd - 2] = dims[nd - 1] = x->dims[nd - 2] + (offset < 0 ? -offset : offset);
-    tensor_t *y = tensor_zeros_n(dims, nd, (tensor_dtype_t)x->dtype), *v = tensor_diagonal(y, offset, -2, -1);
+    tensor_t *y = tensor__filled("zeros", dims, nd, x->dtype, 0, x), *v = tensor_diagonal(y, offset, -2, -1);
     if (tensor_copy_(v, x) == TENSOR__POISON) { TENSOR__RETURN(TENSOR__POISON); }
     int64_t order[TENSOR_MAX_DIMS];
     for (int i = 0, k = 0; i < nd; i++) {
@@ -26226,8 +26314,7 @@ TENSOR_API tensor_t *(tensor_vander)(tensor_t *x, int64_t n, int increasing) {
     TENSOR__REFUSE(x->ndim != 1 || n < 0, SHAPE, "vander: x %t must be 1-d and n %d not negative", x, n);
     TENSOR__OPEN_AS(TENSOR__CAST_vander, &x, 1)
     double last = (double)n - 1;
-    tensor_t *e = increasing ? tensor_arange(0, last + 1, 1, TENSOR_I64) :
-        tensor_arange(last, -1, -1, TENSOR_I64);
+    tensor_t *e = increasing ? tensor__steps(0, last + 1, 1, x) : tensor__steps(last, -1, -1, x);
     if (tensor__is_float(x->dtype)) { e = tensor_to(e, x->dtype); }  // integers become i64
     TENSOR__RETURN_AS(tensor_pow(tensor_unsqueeze(x, 1), e));
 }
@@ -26239,7 +26326,7 @@ TENSOR_API tensor_t *(tensor_linalg_vander)(tensor_t *x, int64_t n) {
     int64_t columns = n || !x->ndim ? n : TENSOR__WIDE(x);
     TENSOR__REFUSE(!x->ndim || columns < 2, SHAPE, "linalg_vander: x %t must have a dim, n %d be at least 2",
                    x, columns);
-    tensor_t *e = tensor_to(tensor_arange(0, (double)columns, 1, TENSOR_I64), (int)tensor_device(x));
+    tensor_t *e = tensor__steps(0, (double)columns, 1, x);
     if (tensor__is_float(x->dtype)) { e = tensor_to(e, x->dtype); }
     TENSOR__RETURN(tensor_pow(tensor_unsqueeze(x, -1), e));
 }
@@ -26432,7 +26519,7 @@ TENSOR__FN tensor_t *tensor__pattern_wrong(const tensor__pattern_t *p, const cha
                                            const char *why) {
     char text[32] = "";
     memcpy(text, word, (size_t)(n < 31 ? n : 31));
-    return tensor__fail(tensor__self(), TENSOR_ERR_FORMAT, "rearrange: %s in \"%s\" %s", text, p->text, why);
+    return tensor__refuse(TENSOR_ERR_FORMAT, "rearrange: %s in \"%s\" %s", text, p->text, why);
 }
 
 // Fills *p for x. -> NULL, or poison with an error
@@ -26506,7 +26593,7 @@ TENSOR__FN tensor_t *tensor__rearranged(tensor_t *x, const tensor_rearrange_args
     tensor_t *wrong = tensor__pattern_fit(&p, x, a->reduce != NULL);
     if (wrong) { return wrong; }
     tensor_t *y = tensor__pattern_apply(&p, x, rows[how]());
-    return tensor__named(th_, tensor__tidy(th_, mark_, y), "tensor_rearrange");
+    return tensor__tidy_named(th_, mark_, y, "tensor_rearrange");
 }
 
 TENSOR_API tensor_t *tensor_rearrange_with(tensor_t *x, tensor_rearrange_args_t a) {
@@ -26803,6 +26890,10 @@ TENSOR__FN void tensor__order_task(void *arg, int64_t task, int worker) {
     }
 }
 
+TENSOR__END
+
+TENSOR__RARE
+
 TENSOR__FN uint64_t tensor__scratch_order(const tensor_call_t *c) {
     uint64_t n = (uint64_t)c->arg[0].dims[c->arg[0].ndim - 1];
     if (c->arg[0].numel == c->arg[0].dims[c->arg[0].ndim - 1]) { return 2 * n * sizeof(tensor__entry_t); }
@@ -26898,7 +26989,8 @@ TENSOR__MADE_PAIR(nanmedian_dim, (tensor_t *x, int64_t dim, int keepdim),
 
 TENSOR__FN tensor_t *tensor__median_all(tensor_t *x, int64_t k) {
     if (tensor__live(x) && !x->numel && tensor__is_float(x->dtype)) {
-        return tensor__constant_of(tensor_scalar((double)NAN, (tensor_dtype_t)x->dtype), x);
+        tensor_t *none = tensor__filled("median", tensor__no_dims, 0, x->dtype, (double)NAN, x);
+        return tensor__constant_of(none, x);
     }
     tensor_t *f = tensor__flat(x), *y = tensor__chosen(tensor_detach(f), 0, tensor__rank(f, k, 0), 1).values;
     if (y == TENSOR__POISON || !tensor_grad_enabled() || !tensor__needs_grad(f)) { return y; }
@@ -27009,9 +27101,10 @@ TENSOR__FN void tensor__runs(tensor_t *x, int d, int flat, int sorted, int inver
     if (sorted) { perm = tensor__row_order(f); }
     if (perm) { f = tensor_index_select(f, 0, perm); }
     tensor_t *a = tensor_narrow(f, 0, first, n - first), *b = tensor_narrow(f, 0, 0, n - first);
-    tensor_t *starts[2] = {tensor_ones_n(&first, 1, TENSOR_BOOL), tensor_any_dim(tensor_ne(a, b), 1, 0)};
+    tensor_t *one = tensor__filled("ones", &first, 1, TENSOR_BOOL, 1, x);
+    tensor_t *starts[2] = {one, tensor_any_dim(tensor_ne(a, b), 1, 0)};
     tensor_t *start = tensor_cat_n(starts, 2, 0);
-    tensor_t *places = tensor_masked_select(tensor_arange(0, (double)n, 1, TENSOR_I64), start);
+    tensor_t *places = tensor_masked_select(tensor__steps(0, (double)n, 1, x), start);
     f = tensor_index_select(f, 0, places);
     shape.dims[0] = tensor_numel(places);
     list[0] = tensor_movedim(tensor_reshape_n(f, shape.dims, shape.ndim), 0, d);
@@ -27022,7 +27115,7 @@ TENSOR__FN void tensor__runs(tensor_t *x, int d, int flat, int sorted, int inver
         list[1] = flat ? tensor_reshape_n(run, x->dims, x->ndim) : run;
     }
     if (counts) {
-        tensor_t *ends[2] = {places, tensor_full_n(&first, 1, (double)n, TENSOR_I64)};
+        tensor_t *ends[2] = {places, tensor__filled("full", &first, 1, TENSOR_I64, (double)n, x)};
         list[2] = tensor_diff(tensor_cat_n(ends, 2, 0), 1, 0);
     }
 }
@@ -27110,7 +27203,7 @@ TENSOR__FN void tensor__search_task(void *arg, int64_t task, int worker) {
     }
 }
 
-TENSOR__COLD
+TENSOR__RARE
 
 TENSOR__FN int tensor__cpu_searchsorted(tensor_call_t *c) {
     tensor__search_t r;
@@ -27164,11 +27257,13 @@ TENSOR_API tensor_t *(tensor_bucketize)(tensor_t *x, tensor_t *boundaries, int r
 TENSOR_API tensor_t *(tensor_isin)(tensor_t *x, tensor_t *test) {
     TENSOR__MARK2(x, test)
     tensor_t *const in[2] = {x, test};
-    if (!test->numel) { TENSOR__RETURN(tensor_zeros_n(x->dims, x->ndim, TENSOR_BOOL)); }
+    if (!test->numel) { TENSOR__RETURN(tensor__filled("zeros", x->dims, x->ndim, TENSOR_BOOL, 0, x)); }
     tensor_dtype_t dtype = (tensor_dtype_t)tensor__promote(in, 2);
     tensor_t *s = tensor_detach(tensor__flat(tensor_to(test, dtype)));
     if (tensor__is_float(dtype)) { s = tensor_masked_select(s, tensor_logical_not(tensor_isnan(s))); }
-    if (tensor__live(s) && !s->numel) { TENSOR__RETURN(tensor_zeros_n(x->dims, x->ndim, TENSOR_BOOL)); }
+    if (tensor__live(s) && !s->numel) {
+        TENSOR__RETURN(tensor__filled("zeros", x->dims, x->ndim, TENSOR_BOOL, 0, x));
+    }
     s = (tensor_sort)(s, 0, 0).values;
     tensor_t *f = tensor_detach(tensor_to(x, dtype));
     tensor_t *at = tensor_clamp(tensor__searchsorted(s, f, 0, NULL), 0, (double)(tensor_numel(s) - 1));
@@ -27206,8 +27301,10 @@ TENSOR_API tensor_t *(tensor_bincount)(tensor_t *x, tensor_t *weights, int64_t m
     } else {
         dtype = TENSOR_F64;
     }
-    tensor_t *w = weights ? tensor_detach(tensor_to(weights, dtype)) : tensor_ones_n(x->dims, 1, dtype);
-    TENSOR__RETURN(tensor_index_add(tensor_zeros_n(&n, 1, dtype), 0, tensor_to(x, TENSOR_I64), w));
+    tensor_t *w = weights ? tensor_detach(tensor_to(weights, dtype)) :
+        tensor__filled("ones", x->dims, 1, (int)dtype, 1, x);
+    tensor_t *counts = tensor__filled("zeros", &n, 1, (int)dtype, 0, x);
+    TENSOR__RETURN(tensor_index_add(counts, 0, tensor_to(x, TENSOR_I64), w));
 }
 
 TENSOR_API tensor_t *(tensor_histc)(tensor_t *x, int64_t bins, double low, double high) {
@@ -27260,7 +27357,7 @@ TENSOR_API tensor_t *(tensor_segment_reduce)(tensor_t *x, const char *reduce, te
         along[i] = i == d ? lengths->numel : 1;
     }
     tensor_t *ends = tensor_cumsum(tensor_to(lengths, TENSOR_I64), 0);
-    tensor_t *places = tensor_to(tensor_arange(0, (double)n, 1, TENSOR_I64), (int)tensor_device(x));
+    tensor_t *places = tensor__steps(0, (double)n, 1, x);
     tensor_t *run = tensor__searchsorted(ends, places, 1, NULL);
     double start = given ? initial : neutral[how];
     tensor_t *y = tensor__filled(op, dims, x->ndim, x->dtype, start, x);
@@ -27297,7 +27394,7 @@ TENSOR__FN tensor_t *tensor__histogram(const char *op, tensor_t *x, tensor_t *co
         volume = volume ? tensor_mul(tensor_unsqueeze(volume, -1), width) : width;
     }
 
-    tensor_t *w = weight ? tensor_detach(weight) : tensor_ones_n(x->dims, 1, (tensor_dtype_t)x->dtype);
+    tensor_t *w = weight ? tensor_detach(weight) : tensor__filled("ones", x->dims, 1, x->dtype, 1, x);
     w = tensor_masked_fill(tensor_to(w, (int)tensor_device(x)), tensor_logical_not(inside), 0);
     place = tensor_masked_fill(place, tensor_logical_not(inside), 0);
     tensor_t *y = tensor__filled(op, &total, 1, x->dtype, 0, x);
@@ -27369,6 +27466,8 @@ typedef struct tensor__random_t {
     int64_t n;
     int direct;                         // y is contiguous f32
 } tensor__random_t;
+
+TENSOR__COLD
 
 // A number of 64 bits from the low or the high half of a block, and a number in [0, 1) of 53 bits of it.
 TENSOR__INLINE uint64_t tensor__word64(const uint32_t *w, int high) {
@@ -27544,6 +27643,8 @@ TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
     return 0;
 }
 
+TENSOR__END
+
 // RAND: numbers in [first, second); RANDN: of mean first and deviation second.
 TENSOR__FN void tensor__distribution(tensor__op_t *o, int dtype, double first, double second) {
     tensor__random_params_t *p = &o->params.random;
@@ -27695,6 +27796,8 @@ TENSOR_API tensor_t *(tensor_bernoulli)(tensor_t *p) { return tensor__draw_by(TE
 
 TENSOR__FRONT(poisson, (tensor_t *rates), tensor__draw_by(TENSOR__ROW(POISSON), rates, 1e15))
 
+TENSOR__COLD
+
 // Fisher-Yates on one stream.
 TENSOR__FN int tensor__cpu_randperm(tensor_call_t *c) {
     int64_t *to = (int64_t *)c->arg[0].data, n = c->arg[0].numel;
@@ -27708,6 +27811,8 @@ TENSOR__FN int tensor__cpu_randperm(tensor_call_t *c) {
     }
     return 0;
 }
+
+TENSOR__END
 
 TENSOR__FRONT(randperm, (int64_t n),
     tensor__drawn(TENSOR__ROW(RANDPERM), &n, 1, TENSOR_I64, 0, 0, NULL))
@@ -27850,6 +27955,8 @@ TENSOR__FN void tensor__no_leaf(tensor_t *x) {
     if (!(x->flags & TENSOR__REQUIRES_GRAD)) { return; }
     x->flags = (uint8_t)((x->flags & ~TENSOR__REQUIRES_GRAD) | TENSOR__ONCE_LEAF);
 }
+
+TENSOR__RARE
 
 TENSOR_API tensor_t *(tensor_requires_grad_)(tensor_t *x, int on) {
     tensor__thread_t *th = tensor__self();
@@ -28477,6 +28584,8 @@ TENSOR_API tensor_t *(tensor_apply)(const tensor_function_t *fn, void *user, ten
     return (tensor_apply_n)(fn, user, inputs, n, &y, 1) ? TENSOR__POISON : y;
 }
 
+TENSOR__END
+
 // ------------------------------------------------------------------------------
 // >>impl-checkpoint                                MARK: recomputing in place of saving
 //
@@ -29035,6 +29144,21 @@ TENSOR__FN int tensor__slice_into(tensor__grad_t *to) {
     tensor_t *part = tensor__slice(sum, (int)at->dim, at->start, at->step, g->dims[at->dim]);
     if (part != TENSOR__POISON) { tensor__add_into(to->th, part, g); }
     return 1;
+}
+
+// The node behind input k, whose gradient of this output comes from this edge alone: nothing else, no tensor
+// either, refers to it, and it has no hooks. Then it may be given the gradient of another output instead.
+TENSOR__FN tensor__node_t *tensor__grad_alone(const tensor__grad_t *g, int k) {
+    tensor__node_t *n = g->node->edge[k].node;
+    if (!n || n->extra || n->saved_state != TENSOR__SAVED_HERE) { return NULL; }
+    if (g->create || g->run->anomaly) { return NULL; }
+    return TENSOR__ATOMIC_LOAD(&n->refs) == 1 ? n : NULL;
+}
+
+// Adds gx to the gradient of an output of n. 0 = failed, raised
+TENSOR__FN int tensor__grad_give(tensor__grad_t *g, tensor__node_t *n, int output, tensor_t *gx) {
+    tensor__slot_t *s = tensor__pass_slot(g->th, g->run, n);
+    return s && tensor__accumulate(g->th, &s->g[output], gx, 0);
 }
 
 // Calls the node's gradient function on the device of the gradients that came to it: they fill g->gx.
@@ -30049,13 +30173,13 @@ TENSOR_API int (tensor_print)(tensor_t *x) {
 TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
     (void)x;
     if (text && size) { text[0] = 0; }
-    tensor__fail(tensor__self(), TENSOR_ERR_UNSUPPORTED, TENSOR__SILENT, "to_string");
+    tensor__refuse(TENSOR_ERR_UNSUPPORTED, TENSOR__SILENT, "to_string");
     return 0;
 }
 
 TENSOR_API int (tensor_print)(tensor_t *x) {
     (void)x;
-    tensor__fail(tensor__self(), TENSOR_ERR_UNSUPPORTED, TENSOR__SILENT, "print");
+    tensor__refuse(TENSOR_ERR_UNSUPPORTED, TENSOR__SILENT, "print");
     return TENSOR_ERR_UNSUPPORTED;
 }
 #endif
@@ -32612,7 +32736,7 @@ TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
     return done;
 }
 
-TENSOR__COLD
+TENSOR__RARE
 
 TENSOR_API tensor_graph_info_t (tensor_graph_info)(const tensor_graph_t *g) {
     tensor_graph_info_t none;
@@ -32719,13 +32843,13 @@ TENSOR_API int (tensor_graph_print)(const tensor_graph_t *g) {
         bad = puts(line) < 0;
     }
     if (!bad && fflush(stdout) == 0) { return 0; }          // a full disk is noticed by fflush
-    tensor__fail(tensor__self(), TENSOR_ERR_IO, "graph_print: stdout cannot be written");
+    tensor__refuse(TENSOR_ERR_IO, "graph_print: stdout cannot be written");
     return TENSOR_ERR_IO;
 }
 #else
 TENSOR_API int (tensor_graph_print)(const tensor_graph_t *g) {
     (void)g;
-    tensor__fail(tensor__self(), TENSOR_ERR_UNSUPPORTED, TENSOR__SILENT, "graph_print");
+    tensor__refuse(TENSOR_ERR_UNSUPPORTED, TENSOR__SILENT, "graph_print");
     return TENSOR_ERR_UNSUPPORTED;
 }
 #endif

@@ -87,8 +87,9 @@ TENSOR_API tensor_t *tensor_linear(tensor_t *x, tensor_t *weight, tensor_t *bias
 
 // tensor_relu or tensor_gelu_tanh of the result, in the same op: the same numbers with one tensor less. On
 // CUDA this is the epilogue of cuBLASLt, as in torch._addmm_activation: it rounds in its own way, and relu of
-// NaN may be 0. Therefore nn_sequential uses these functions on the CPU only, where one of these layers
-// follows an nn_linear.
+// NaN may be 0. nn_sequential does the same where one of these layers follows an nn_linear; on CUDA, relu of
+// NaN is NaN there, and gelu_tanh joins in f16 and bf16 only. If a linear follows in turn, and nothing else
+// uses what is between, its gradient on CUDA is one product.
 //   -> new [..., out];  grad as both;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_linear_relu(tensor_t *x, tensor_t *weight, tensor_t *bias);
 TENSOR_API tensor_t *tensor_linear_gelu_tanh(tensor_t *x, tensor_t *weight, tensor_t *bias); // as linear_relu
@@ -1326,7 +1327,7 @@ TENSOR__IN_LINE tensor_t *nn__forward_of(nn__module_t m, tensor__tensor_t x) {
 }
 
 #define nn_child(...) __extension__ nn__stamp(TENSOR__IN(nn_child), nn__child_of(__VA_ARGS__))
-#define nn_forward(...) __extension__ tensor__at(TENSOR__IN(nn_forward), nn__forward_of(__VA_ARGS__))
+#define nn_forward(...) __extension__ TENSOR__STAMP(TENSOR__IN(nn_forward), nn__forward_of(__VA_ARGS__))
 #else
 #define nn_child(...) NN__CALL(nn_child, __VA_ARGS__)
 #define nn_forward(...) TENSOR__CALL(nn_forward, __VA_ARGS__)
@@ -3881,6 +3882,8 @@ typedef struct nn__cpu_t {
 //   CTC_LOSS               the gradient by log_probs, before it is multiplied by g
 //   LAYER_NORM             mean, 1 / deviation
 //   LINEAR_GELU_TANH       x wT + bias
+//   LINEAR_RELU            on a device: u8 [rows, bytes], a bit for each element of y, unset if it is <= 0,
+//                          from the lowest bit on; a row is padded to 128
 //   MAX_POOL               the place of the largest in its plane, i32
 //   RECURRENT              c and the gates of all steps
 // ------------------------------------------------------------------------------
@@ -3931,7 +3934,7 @@ typedef struct nn__cpu_t {
     X(LAYER_NORM_BACKWARD,    layer_norm_backward,                   NORM,      (5, 4, "grad x mean rstd weight"),                        3, NN__CPU_WITH(layer_norm_back, layer_norm_back),              NOGRAD,                  0,                                                               AS_IS) \
     X(LINEAR,                 linear,                                MATMUL,    NN__X_WEIGHT,                                             1, NN__CPU_WITH(linear, linear),                                nn__grad_linear,         TENSOR__CROSS,                                                   LOW | TENSOR__PRODUCT | TENSOR__DENSE_A | TENSOR__DENSE_C) \
     X(LINEAR_GELU_TANH,       linear_gelu_tanh,                      MATMUL,    NN__X_WEIGHT,                                             2, NN__CPU_WITH_OWN(linear, linear, then_gelu_tanh),            nn__grad_linear,         TENSOR__CROSS | TENSOR__SY1,                                     LOW | TENSOR__DENSE_A | TENSOR__DENSE_C) \
-    X(LINEAR_RELU,            linear_relu,                           MATMUL,    NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(linear, linear, then_relu),                 nn__grad_linear,         TENSOR__CROSS | TENSOR__SY,                                      LOW | TENSOR__DENSE_A | TENSOR__DENSE_C) \
+    X(LINEAR_RELU,            linear_relu,                           MATMUL,    NN__X_WEIGHT,                                             2, NN__CPU_WITH_OWN(linear, linear, then_relu),                 nn__grad_linear,         TENSOR__CROSS | TENSOR__SY | TENSOR__SY1,                        LOW | TENSOR__DENSE_A | TENSOR__DENSE_C) \
     X(LOSS_BACKWARD,          loss_backward,                         LOSS,      (5, 3, "grad input target weight pos_weight"),            2, NN__CPU(loss_back),                                          NOGRAD,                  0,                                                               AS_IS) \
     X(MAX_POOL1D,             max_pool1d,                            POOL,      NN__X_ALONE,                                              2, NN__CPU_OWN(max_pool, of_max_pool_integers),                 nn__grad_max_pool,       TENSOR__SY1,                                                     AS_IS) \
     X(MAX_POOL2D,             max_pool2d,                            POOL,      NN__X_ALONE,                                              2, NN__CPU_OWN(max_pool, of_max_pool_integers),                 nn__grad_max_pool,       TENSOR__SY1,                                                     AS_IS) \
@@ -5663,7 +5666,7 @@ TENSOR__COLD
 // ------------------------------------------------------------------------------
 
 // Raises an error on the calling thread. -> poison; NN__GIVE -> value; NN__ERROR -> the code; NN__NO -> 0
-#define NN__FAIL(...) TENSOR__(fail)(nn__self(), __VA_ARGS__)
+#define NN__FAIL(...) TENSOR__(refuse)(__VA_ARGS__)
 #define NN__GIVE(value, ...) (NN__FAIL(__VA_ARGS__), value)
 #define NN__ERROR(code, ...) NN__GIVE(code, code, __VA_ARGS__)
 #define NN__NO(code, ...) NN__GIVE(0, code, __VA_ARGS__)
@@ -6019,6 +6022,16 @@ TENSOR__FN tensor_t *nn__like(const int64_t *dims, int ndim, double value, const
     return nn__beside((tensor_full_n)(dims, ndim, value, (tensor_dtype_t)x->dtype), x);
 }
 
+// A number inside a function that is made of others: on the CPU, whatever the default device is, because a
+// 0-d tensor of the CPU mixes with tensors of all devices.
+TENSOR__FN tensor_t *nn__constant(double value, tensor_dtype_t dtype) {
+    tensor_device_t device = (tensor_get_default_device)();
+    if (device != TENSOR_CPU) { (void)(tensor_set_default_device)(TENSOR_CPU); }
+    tensor_t *t = (tensor_scalar)(value, dtype);
+    if (device != TENSOR_CPU) { (void)(tensor_set_default_device)(device); }
+    return t;
+}
+
 // A tensor that the host fills, whatever the default device is.
 TENSOR__FN tensor_t *nn__host_tensor(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
     tensor_device_t device = (tensor_get_default_device)();
@@ -6220,7 +6233,7 @@ TENSOR__FN tensor_scope_t nn__open_front(int to, tensor_t **in, int n) {
 typedef struct nn__then_t {
     const tensor__row_t *(*row)(void);
     tensor_t *(*apply)(tensor_t *x);
-    int (*results)(const tensor__op_t *o);      // of a call; NULL = one
+    int (*keeps)(const tensor__op_t *o);        // a second result for the gradient, where there is one
 } nn__then_t;
 
 TENSOR__END
@@ -6228,16 +6241,17 @@ TENSOR__END
 TENSOR__FN const tensor__row_t *nn__row_of_relu(void) { return TENSOR__(row_RELU)(); }
 TENSOR__FN const tensor__row_t *nn__row_of_gelu_tanh(void) { return TENSOR__(row_GELU_TANH)(); }
 
-// Its gradient reads the product, which is the second result where there is a gradient.
-TENSOR__FN int nn__results_gelu_tanh(const tensor__op_t *o) {
-    int graph = 0;
-    for (int k = 0; k < 3; k++) { graph |= o->in[k] && (tensor_requires_grad)(o->in[k]); }
-    return 1 + (graph && tensor_grad_enabled());
+// The product, which is the argument of the slope.
+TENSOR__FN int nn__keeps_product(const tensor__op_t *o) { return (void)o, 1; }
+
+// Bits, where products multiply by the slope that they tell.
+TENSOR__FN int nn__keeps_bits(const tensor__op_t *o) {
+    const tensor_t *x = o->in[0];
+    return x->device && x->dtype != TENSOR_F64 && TENSOR__(multiplies)(x);
 }
 
-static const nn__then_t nn__then_relu = {nn__row_of_relu, tensor_relu, NULL};
-static const nn__then_t nn__then_gelu_tanh = {nn__row_of_gelu_tanh, tensor_gelu_tanh,
-                                               nn__results_gelu_tanh};
+static const nn__then_t nn__then_relu = {nn__row_of_relu, tensor_relu, nn__keeps_bits};
+static const nn__then_t nn__then_gelu_tanh = {nn__row_of_gelu_tanh, tensor_gelu_tanh, nn__keeps_product};
 
 TENSOR__FN const nn__then_t *nn__then(const tensor__row_t *row) { return (const nn__then_t *)row->own; }
 
@@ -6293,7 +6307,10 @@ TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
 
 TENSOR__FN int nn__linear_results(const tensor__op_t *o) {
     const nn__then_t *then = nn__then(o->row);
-    return then && then->results ? then->results(o) : 1;
+    int graph = 0;
+    if (!then || !then->keeps(o)) { return 1; }
+    for (int k = 0; k < 3; k++) { graph |= o->in[k] && (tensor_requires_grad)(o->in[k]); }
+    return 1 + (graph && tensor_grad_enabled());
 }
 
 // Checks the inputs and makes the results. 0 = raised
@@ -6321,15 +6338,28 @@ TENSOR__FN int nn__infer_linear(tensor__op_t *o) {
     int64_t dims[TENSOR_MAX_DIMS];
     for (int d = 0; d + 1 < x->ndim; d++) { dims[d] = x->dims[d]; }
     dims[x->ndim - 1] = weight->dims[0];
-    int ndim = vector ? x->ndim - 1 : x->ndim;
-    for (int k = nn__linear_results(o); k > 0; k--) { TENSOR__(result)(o, x->dtype, dims, ndim); }
+    int ndim = vector ? x->ndim - 1 : x->ndim, results = nn__linear_results(o);
+    const tensor_t *y = TENSOR__(result)(o, x->dtype, dims, ndim);
+    if (results > 1 && o->row->id == NN_OP_LINEAR_RELU) {
+        const int64_t n = vector ? 1 : weight->dims[0];
+        dims[0] = n ? y->numel / n : 0;
+        dims[1] = (n + 127) / 128 * 16;
+        TENSOR__(result)(o, TENSOR_U8, dims, 2);
+    } else if (results > 1) {
+        TENSOR__(result)(o, x->dtype, dims, ndim);
+    }
     return 1;
 }
 
-TENSOR__FN tensor_t *nn__linear(const tensor__row_t *row, tensor_t *x, tensor_t *weight, tensor_t *bias) {
+TENSOR__FN tensor_t *nn__linear(const tensor__row_t *row, tensor_t *x, tensor_t *weight, tensor_t *bias,
+                                int keeps_nan) {
     tensor_t *const in[3] = {x, weight, bias};
     tensor__op_t o;
     if (!TENSOR__(begin)(&o, row, in, 3)) { return TENSOR__(poison); }
+    if (keeps_nan) {
+        o.p = &o.params;
+        o.params.linear.keeps_nan = 1;
+    }
     tensor_t *done = TENSOR__(small_product)(&o, 1, nn__linear_results(&o), nn__activation(row));
     if (done) { return done; }
     if (!TENSOR__(begin_rest)(&o)) { return TENSOR__(poison); }
@@ -6346,15 +6376,19 @@ TENSOR__FN tensor_t *nn__linear(const tensor__row_t *row, tensor_t *x, tensor_t 
 }
 
 TENSOR_API tensor_t *(tensor_linear)(tensor_t *x, tensor_t *weight, tensor_t *bias) {
-    return nn__linear(NN__ROW(LINEAR), x, weight, bias);
+    return nn__linear(NN__ROW(LINEAR), x, weight, bias, 0);
 }
 
 TENSOR_API tensor_t *(tensor_linear_relu)(tensor_t *x, tensor_t *weight, tensor_t *bias) {
-    return nn__linear(NN__ROW(LINEAR_RELU), x, weight, bias);
+    return nn__linear(NN__ROW(LINEAR_RELU), x, weight, bias, 0);
+}
+
+TENSOR__FN tensor_t *nn__linear_relu_exactly(tensor_t *x, tensor_t *weight, tensor_t *bias) {
+    return nn__linear(NN__ROW(LINEAR_RELU), x, weight, bias, 1);
 }
 
 TENSOR_API tensor_t *(tensor_linear_gelu_tanh)(tensor_t *x, tensor_t *weight, tensor_t *bias) {
-    return nn__linear(NN__ROW(LINEAR_GELU_TANH), x, weight, bias);
+    return nn__linear(NN__ROW(LINEAR_GELU_TANH), x, weight, bias, 0);
 }
 
 // The gradient before the activation. The kernel of that op's gradient computes it, from relu's y or gelu's
@@ -6396,6 +6430,30 @@ TENSOR__FN tensor_t *nn__grad_activation(tensor__grad_t *g) {
     return TENSOR__(launch)(&c) ? TENSOR__(poison) : y;
 }
 
+TENSOR__FN void nn__grad_linear(tensor__grad_t *g);
+
+// The gradient of x where x is the result of a linear with its activation, which nothing else uses: the
+// product goes on through that activation's slope. It arrives as the gradient of the second result, as a
+// matrix. 0 = x is something else, or the device has no such product
+TENSOR__FN int nn__grad_before(tensor__grad_t *g, tensor_t *flat, tensor_t *weight) {
+    tensor__node_t *n = flat->device ? TENSOR__(grad_alone)(g, 0) : NULL;
+    if (!n || n->row->grad != nn__grad_linear || n->nout < 2) { return 0; }
+    tensor__grad_t of = *g;
+    of.node = n;
+    memset((void *)of.value, 0, sizeof of.value);
+    tensor_t *kept = TENSOR__(grad_out)(&of, 1);
+    if (n->row->id == NN_OP_LINEAR_GELU_TANH) {
+        int64_t dims[2];
+        dims[0] = flat->dims[0];
+        dims[1] = TENSOR__WIDE(weight);
+        kept = (tensor_reshape_n)(kept, dims, 2);
+    }
+    tensor_t *y = TENSOR__(product_and)(flat, weight, kept, NULL);
+    if (!y) { return 0; }
+    if (y->state != TENSOR__POISON_STATE) { TENSOR__(grad_give)(g, n, 1, y); }
+    return 1;
+}
+
 TENSOR__FN void nn__grad_linear(tensor__grad_t *g) {
     tensor_t *flat = nn__grad_activation(g);
     const tensor__meta_t *x = &g->node->in[0], *w = &g->node->in[1];
@@ -6409,7 +6467,9 @@ TENSOR__FN void nn__grad_linear(tensor__grad_t *g) {
     if (TENSOR__(grad_need)(g, 0)) {
         tensor_t *weight = TENSOR__(grad_in)(g, 1);
         if (vector) { weight = (tensor_unsqueeze)(weight, 0); }
-        g->gx[0] = (tensor_reshape_n)((tensor_matmul)(flat, weight), x->dims, x->ndim);
+        if (!nn__grad_before(g, flat, weight)) {
+            g->gx[0] = (tensor_reshape_n)((tensor_matmul)(flat, weight), x->dims, x->ndim);
+        }
     }
     dims[1] = TENSOR__WIDE(w);
     tensor_t *sums = NULL;
@@ -6417,7 +6477,7 @@ TENSOR__FN void nn__grad_linear(tensor__grad_t *g) {
         tensor_t *transposed = (tensor_mT)(flat), *gw = NULL;
         tensor_t *x2 = (tensor_reshape_n)(TENSOR__(grad_in)(g, 0), dims, 2);
         if (TENSOR__(grad_need)(g, 2) && !g->create) {
-            gw = TENSOR__(product_and_sums)(transposed, x2, &sums);
+            gw = TENSOR__(product_and)(transposed, x2, NULL, &sums);
         }
         if (!gw) { gw = (tensor_matmul)(transposed, x2); }
         g->gx[1] = vector ? (tensor_squeeze)(gw, 0) : gw;
@@ -6429,7 +6489,7 @@ TENSOR__FN void nn__grad_linear(tensor__grad_t *g) {
     }
 }
 
-TENSOR__COLD
+TENSOR__RARE
 
 TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *weight, tensor_t *bias) {
     tensor_t *in[4] = {x1, x2, weight, bias};
@@ -6598,6 +6658,8 @@ TENSOR__FN tensor_t *nn__embedding_gradient(tensor_t *gy, tensor_t *index, int64
     return TENSOR__(finish)(&o);
 }
 
+TENSOR__RARE
+
 // A gradient by rows of a table: values [n, width] of the rows that index [n] names. Values of the same row
 // are added up at the first or the last of its positions.
 TENSOR__FN tensor_t *nn__by_rows(tensor_t *values, tensor_t *index, int64_t rows) {
@@ -6727,8 +6789,6 @@ TENSOR__FN tensor_t *nn__embedding_front(tensor_t *index, tensor_t *w, int64_t r
 
 NN__OWN_FRONT(embedding, , nn__embedding_front(a.index, a.weight, a.padding_idx, a.max_norm, a.norm_type,
                                                a.scale_grad_by_freq, a.sparse))
-
-TENSOR__COLD
 
 // The bag of each of n indices, and its place in the bag, both [n] i64 on the CPU.
 typedef struct nn__bags_t {
@@ -7986,6 +8046,8 @@ typedef struct nn__conv_t {
 
 TENSOR__FN int64_t nn__volume(const int64_t v[3]) { return v[0] * v[1] * v[2]; }
 
+TENSOR__RARE
+
 // Sizes and data of a convolution without columns: a gradient by the input is the convolution of the output's
 // gradient by the flipped weight, with zeros in between where the stride was.
 TENSOR__FN void nn__direct_sizes(const nn__conv_t *v, nn__direct_t *d) {
@@ -8124,6 +8186,8 @@ TENSOR__FN nn__conv_t *nn__conv_planned(const tensor_call_t *c) {
     v->work = nn__after_plan(c, sizeof *v);
     return v;
 }
+
+TENSOR__END
 
 // Block i. -> its first pixel; n = how many
 TENSOR__FN int64_t nn__conv_block(const nn__conv_t *v, int64_t i, nn__block_t *b, int64_t *n) {
@@ -8398,7 +8462,7 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-TENSOR__COLD
+TENSOR__RARE
 
 // Runs the begun convolution o, whose result has `dims`, as many as its first input.
 TENSOR__FN tensor_t *nn__conv_run(tensor__op_t *o, const nn__window_t *g, const int64_t *dims) {
@@ -9089,7 +9153,7 @@ TENSOR__FN tensor_t *nn__avg_pool_integers(tensor_t *x, const nn__window_t *g, t
     tensor_t *image = nn__framed((tensor_to)(x, TENSOR_I64), g, 0), *y = nn__under_tap(image, g, 0);
     (void)places;
     for (int64_t tap = 1; tap < nn__taps(g); tap++) { y = (tensor_add)(y, nn__under_tap(image, g, tap)); }
-    tensor_t *counts = g->divisor ? (tensor_scalar)((double)g->divisor, TENSOR_I64) : nn__window_counts(g);
+    tensor_t *counts = g->divisor ? nn__constant((double)g->divisor, TENSOR_I64) : nn__window_counts(g);
     return (tensor_to)((tensor_div_mode)(y, nn__beside(counts, x), "trunc"), x->dtype);
 }
 
@@ -10252,7 +10316,7 @@ NN__X(dropout3d, 4, 4, 5)
 
 // 0-d, of x's dtype
 TENSOR__FN tensor_t *nn__number(double v, const tensor_t *x) {
-    return (tensor_scalar)(v, (tensor_dtype_t)x->dtype);
+    return nn__constant(v, (tensor_dtype_t)x->dtype);
 }
 
 TENSOR__FN tensor_t *nn__celu(tensor_t *x, double alpha) {
@@ -11824,7 +11888,7 @@ enum { NN__LOSS_CHUNK = 4096 };   // elements per task
 #define T_LT(a, b) (tensor_lt)(a, b)
 #define T_EQ(a, b) (tensor_eq)(a, b)
 #define T_SEL(m, a, b) (tensor_where)(m, a, b)
-#define T_SET(c) (tensor_scalar)(c, dt)
+#define T_SET(c) nn__constant(c, dt)
 #define T_NLS(a) (tensor_neg)((tensor_logsigmoid)(a))
 
 // ---- pointwise losses
@@ -12079,6 +12143,8 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
 
 // ---- cross entropy and nll of logits [rows, classes]
 
+TENSOR__COLD
+
 // Label of row r, -1 if it is ignored.
 TENSOR__FN int64_t nn__label(const nn__loss_job_t *v, const tensor_arg_t *labels, int64_t r) {
     int64_t t = nn__index(labels, r);
@@ -12201,6 +12267,8 @@ TENSOR__FN int nn__cpu_cross_entropy_back(tensor_call_t *c) {
     nn__run(nn__ceil(v.rows, v.per), nn__cross_entropy_back_task, &v);
     return TENSOR_OK;
 }
+
+TENSOR__END
 
 TENSOR__FN tensor_t *nn__composed_cross_entropy(tensor_t *const *in, const tensor_params_t *params) {
     const tensor__cross_entropy_params_t *p = &params->cross_entropy;
@@ -12741,6 +12809,8 @@ TENSOR__FN uint64_t nn__scratch_ctc(const tensor_call_t *c) {
     return nn__line(sizeof *v) + bytes;
 }
 
+TENSOR__COLD
+
 // First label of item n; lengths have been checked.
 TENSOR__FN int64_t nn__ctc_first(const tensor_call_t *c, int64_t n) {
     int64_t columns = c->p->ctc.columns, at = n * columns;
@@ -12857,6 +12927,8 @@ TENSOR__FN void nn__ctc_task(void *arg, int64_t n, int worker) {
     if (grad) { nn__ctc_backward(&q, loss); }
 }
 
+TENSOR__END
+
 TENSOR__FN int nn__cpu_ctc(tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
     int64_t columns = c->p->ctc.columns, room = columns ? columns : a[1].numel;
@@ -12937,7 +13009,7 @@ TENSOR__FN int nn__ctc_states(tensor_t *const *in, const tensor__ctc_params_t *p
 // contains exp(log_probs), which is added with the value 0.
 TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t *params) {
     const tensor__ctc_params_t *p = &params->ctc;
-    tensor_t *x = in[0], *a = NULL, *low = (tensor_scalar)(-1e30, (tensor_dtype_t)x->dtype);
+    tensor_t *x = in[0], *a = NULL, *low = nn__constant(-1e30, (tensor_dtype_t)x->dtype);
     nn__ctc_states_t of;
     if (!nn__ctc_states(in, p, &of) || (tensor_is_poison)(of.label)) { return TENSOR__(poison); }
     const int64_t states = of.label->dims[1], dims[2] = {x->dims[1], states};
@@ -12948,7 +13020,7 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
         if (t == 0) {
             b = (tensor_where)((tensor_lt_scalar)(nn__beside((tensor_arange)(0, (double)states, 1,
                                                                              TENSOR_I64), x), 2),
-                               (tensor_scalar)(0, (tensor_dtype_t)x->dtype), low);
+                               nn__constant(0, (tensor_dtype_t)x->dtype), low);
             a = b = (tensor_expand_n)(b, dims, 2);
         } else {
             tensor_t *pad = (tensor_expand_n)(low, dims, 1), *both[2];
@@ -13129,6 +13201,8 @@ typedef struct nn__slot_t {
 typedef struct nn__join_t {
     int after;   // an id
     tensor_t *(*as)(tensor_t *x, tensor_t *weight, tensor_t *bias);
+    tensor_t *(*on_device)(tensor_t *x, tensor_t *weight, tensor_t *bias);
+    int halves;  // on a device, only where the op takes f16 or bf16
 } nn__join_t;
 typedef struct nn__field_t nn__field_t;   // a member of a layer's struct, see >>impl-layers
 
@@ -14782,8 +14856,9 @@ NN__CALL_2(THRESHOLD, threshold, "Threshold", threshold, value)
 static const nn__field_t nn__gelu_fields[] = {{"approximate='none'", 0, NN__NOTE, NN__SHOWN, NULL}, NN__LAST};
 static const nn__field_t nn__gelu_tanh_fields[] = {{"approximate='tanh'", 0, NN__NOTE, NN__SHOWN, NULL},
                                                    NN__LAST};
-static const nn__join_t nn__join_relu = {NN__LINEAR_ID, tensor_linear_relu};
-static const nn__join_t nn__join_gelu_tanh = {NN__LINEAR_ID, tensor_linear_gelu_tanh};
+static const nn__join_t nn__join_relu = {NN__LINEAR_ID, tensor_linear_relu, nn__linear_relu_exactly, 0};
+static const nn__join_t nn__join_gelu_tanh = {NN__LINEAR_ID, tensor_linear_gelu_tanh, tensor_linear_gelu_tanh,
+                                              1};
 
 NN__CALL_FORWARD(relu)
 NN__SPECIAL_KIND(RELU, nn_module_t, "ReLU", nn__forward_relu, NULL, NULL, 0, 0, NN__RELU_ID, &nn__join_relu)
@@ -15434,7 +15509,7 @@ TENSOR__FN tensor_t *nn__forward_avg_pool(nn_module_t *m, tensor_t *x) {
 }
 
 // In a sequential a max pool runs before the relu that it follows, see nn__pair.
-static const nn__join_t nn__join_max_pool = {NN__RELU_ID, NULL};
+static const nn__join_t nn__join_max_pool = {NN__RELU_ID, NULL, NULL, 0};
 
 NN__KINDS(MAX_POOL, nn__pool_layer_t, "MaxPool", nn__forward_max_pool, nn__max_pool_fields, NN__ANY,
           &nn__join_max_pool)
@@ -17212,8 +17287,9 @@ TENSOR_API tensor_t *(nn_generate_square_subsequent_mask)(int64_t size) {
 // made (children may be replaced, and hooks may be added, at any time).
 // ------------------------------------------------------------------------------
 
-// What a child and the one after it become, if there is no hook between them. Either they are one op
-// with the same bits, or they change places: a relu runs after the max pool, which leaves it fewer elements.
+// What a child and the one after it become, if there is no hook between them. Either they are one op with the
+// same bits (a device may round gelu of halves later), or they change places: a relu runs after the max pool,
+// which leaves it fewer elements.
 // The largest element of a window is the same before and after relu (except for the sign of a zero), and so
 // is the element that gets the gradient. NULL = neither.
 TENSOR__FN const nn__join_t *nn__pair(const nn__slot_t *s, const tensor_t *x) {
@@ -17229,7 +17305,8 @@ TENSOR__FN const nn__join_t *nn__pair(const nn__slot_t *s, const tensor_t *x) {
     // Sizes that do not fit are an error of the layer that the program made, not of the op.
     const tensor_t *w = a->nslots ? a->slot[0].tensor : NULL;      // NULL too where it is computed
     int fits = x && x->ndim && nn__is_float(x) && w && w->ndim == 2 && w->dims[1] == x->dims[x->ndim - 1];
-    return fits && !x->device ? join : NULL;
+    if (fits && x->device && join->halves) { fits = nn__is_half(x) || TENSOR__(casting)(); }
+    return fits ? join : NULL;
 }
 
 // A result between two children is freed when nothing needs it. The tape keeps what it saves, so without
@@ -17249,7 +17326,8 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
         if (!c) { continue; }
         if (join && join->as) {
             TENSOR__(push_path)(nn__self(), c->key ? c->key : s->name);
-            y = join->as(before, nn__tensor(c->module, 0), nn__tensor(c->module, 1));
+            tensor_t *weight = nn__tensor(c->module, 0), *bias = nn__tensor(c->module, 1);
+            y = (before->device ? join->on_device : join->as)(before, weight, bias);
             TENSOR__(pop_path)(nn__self());
             i++;
         } else {

@@ -200,7 +200,7 @@ tensor_t *kit_torch_get(const kit_torch_t *f, const char *name) {
         return tensor_detach(NULL);
     }
     kit_torch__view(f, &f->node[f->tensor[i].node], &v);
-    tensor_t *x = tensor_empty_n(v.shape.dims, v.shape.ndim, v.storage->dtype);
+    tensor_t *x = kit_file__tensor(v.shape.dims, v.shape.ndim, v.storage->dtype);
     unsigned char *to = (unsigned char *)tensor_data_mut(x);
     const size_t size = tensor_dtype_size(v.storage->dtype);
     const uint16_t one = 1;
