@@ -5116,8 +5116,8 @@ typedef enum tensor_op_id_t {
 //
 // The CPU kernels are compiled once per instruction set, a pass each. TENSOR_PASSES names the passes, bit k
 // for pass k: 0 scalar, 1 SSE2, 2 AVX2 with FMA and F16C, 3 AVX-512 F/DQ/BW/VL, 4 NEON, 5 SIMD128 of
-// WebAssembly, 6 the portable one, 7 the reference formulas in double of TENSOR_REFERENCE. Four ways to choose,
-// from the simplest:
+// WebAssembly, 6 the portable one, 7 the reference formulas in double of TENSOR_REFERENCE. Four ways to
+// choose, from the simplest:
 //   nothing                    what the target may have: 14 on x86-64, 16 on AArch64, 32 with -msimd128,
 //                              1 elsewhere; the processor decides at run time
 //   TENSOR_ISA=avx2            that pass alone: scalar, sse2, avx2, avx512, neon, wasm, or native (the widest
@@ -11435,8 +11435,8 @@ TENSOR__FN void tensor__put_place(tensor__text_t *s, const char *site) {
     tensor__puts(s, tensor__basename(site));
 }
 
-// Whether p begins with the _n of the twins that take an array, as in "cat_n" and "index_put_n_". A name ends with
-// 0, or with 1 where it is the beginning of a site.
+// Whether p begins with the _n of the twins that take an array, as in "cat_n" and "index_put_n_". A name ends
+// with 0, or with 1 where it is the beginning of a site.
 TENSOR__FN int tensor__twin_ending(const char *p) {
     return p[0] == '_' && p[1] == 'n' && (p[2] == 0 || p[2] == 1 || p[2] == '_');
 }
@@ -32674,8 +32674,8 @@ TENSOR__INLINE void tensor__step_took(tensor__step_t *s, double us) {
     s->us = took < s->us ? (s->us + took) / 2 : took;
 }
 
-// Runs the call that the graph is at, or a part of it until a time, then goes to the next one if it has ended.
-// now: the time before, then after. -> code
+// Runs the call that the graph is at, or a part of it until a time, then goes to the next one if it has
+// ended. now: the time before, then after. -> code
 TENSOR__FN int tensor__slice_call(tensor_graph_t *g, tensor__thread_t *th, double *now, double until) {
     tensor__step_t *s = g->at;
     int under_way = tensor__under_way(g);

@@ -6882,7 +6882,8 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     int32_t epilogue = q.epilogue;
     if (q.bias && q.epilogue != SUMS_EPILOGUE) { epilogue |= CUBLASLT_EPILOGUE_BIAS; }
     if (q.beside) { epilogue |= CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU; }
-    int64_t extras = q.bias ? alignment_of(q.bias) : 0, beside_ld = relu ? bits_ld(q.n) : q.n;
+    const int64_t beside_ld = relu ? bits_ld(q.n) : q.n;
+    int64_t extras = q.bias ? alignment_of(q.bias) : 0;
     if (q.beside) { extras += 1024ll * alignment_of(q.beside); }
     int64_t tf32 = q.dtype == TENSOR_F32 && __atomic_load_n(&libraries.matmul_tf32, __ATOMIC_RELAXED);
     product_key_t key = {{at.device, q.dtype, q.m, q.n, q.k, q.batch, a.ld, b.ld, d.ld, q.wb, q.xb, q.yb,
@@ -10625,9 +10626,11 @@ static int native_linear(const place_t &at, tensor_call_t *c) {
     reshape(w2, 2, transposed, by);
     if (plain) { return product(at, y2.arg, x2.arg, w2.arg, bias.data); }
     int code = TENSOR_ERR_UNSUPPORTED;
-    if (relu ? !(c->p && c->p->linear.keeps_nan) : at.limits.gelu_epilogue) {
-        code = product(at, y2.arg, x2.arg, w2.arg, bias.data, false, relu ? RELU_EPILOGUE : GELU_EPILOGUE,
-                       c->nout > 1 ? kept.data : nullptr);
+    const bool fused = relu ? !(c->p && c->p->linear.keeps_nan) : at.limits.gelu_epilogue;
+    const int epilogue = relu ? RELU_EPILOGUE : GELU_EPILOGUE;
+    void *beside = c->nout > 1 ? kept.data : nullptr;
+    if (fused) {
+        code = product(at, y2.arg, x2.arg, w2.arg, bias.data, false, epilogue, beside);
     }
     if (code != TENSOR_ERR_UNSUPPORTED) { return code; }
     const tensor_arg_t o[2] = {y2.arg, u2.arg};

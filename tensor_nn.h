@@ -5602,8 +5602,8 @@ NN_LOSSES(NN__X)
 #include "tensor.h"
 #undef TENSOR__PASS
 
-// The passes that are not in the core's: see >>passes of tensor.h. f64 and the reference formulas are compiled
-// together with this part of the file.
+// The passes that are not in the core's: see >>passes of tensor.h. f64 and the reference formulas are
+// compiled together with this part of the file.
 #ifndef TENSOR__MORE_KERNELS
 #ifdef __cplusplus
 extern "C" {
@@ -5704,7 +5704,7 @@ NN__RANKED_ROW(avg_pool, AVG_POOL)
 NN__RANKED_ROW(max_unpool, MAX_UNPOOL)
 #undef NN__RANKED_ROW
 
-// The kernels of all passes by place: f64, the reference formulas, then those of tensor.h (TENSOR__PASSES_OF).
+// The kernels of all passes by place: f64, the reference formulas, those of tensor.h (TENSOR__PASSES_OF).
 #if TENSOR__HAS_PASS(7)
 #define NN__EACH(f) f##_f64, f##_reference, TENSOR__PASSES_OF(f)
 #else
@@ -18610,7 +18610,7 @@ enum {
     NN__LR, NN__DECAY, NN__MOMENTUM, NN__DAMPENING, NN__NESTEROV, NN__MAXIMIZE, NN__BETA1, NN__BETA2,
     NN__EPS, NN__AMSGRAD, NN__CENTERED, NN__DECOUPLED, NN__DRAG, NN__INITIAL, NN__RHO, NN__NS_A, NN__NS_B,
     NN__NS_C, NN__NS_STEPS, NN__ADJUST, NN__NO_NESTEROV, NN__MAX_ITER, NN__MAX_EVAL, NN__GRAD_TOL,
-    NN__CHANGE_TOL, NN__HISTORY, NN__SEARCH, NN__PAIRS, NN__LENGTH,      // the last two: states of lbfgs, see nn__lbfgs
+    NN__CHANGE_TOL, NN__HISTORY, NN__SEARCH, NN__PAIRS, NN__LENGTH,     // the last two: states of nn__lbfgs
     NN__LOW, NN__HIGH, NN__LEAST, NN__MOST, NN__FALL,
     NN__OPTIONS, NN__OLD_OPTIONS = NN__DECOUPLED, NN__ALWAYS = NN__OPTIONS
 };
@@ -22144,8 +22144,8 @@ static const struct {
 };
 enum { NN__DTYPES = (int)(sizeof nn__dtypes / sizeof nn__dtypes[0]) };
 
-// A new reader of that kind of object (TENSOR__READER ..), whose destroy ends and buries it. It takes over the
-// source, even if it fails. -> NULL after raising
+// A new reader of that kind of object (TENSOR__READER ..), whose destroy ends and buries it. It takes over
+// the source, even if it fails. -> NULL after raising
 TENSOR__FN void *nn__reader_new(int kind, size_t size, void (*destroy)(tensor__owned_t *), nn__source_t *s,
                                 const char *label) {
     nn__reader_t *r = (nn__reader_t *)TENSOR__(object)(nn__self(), kind, size);
