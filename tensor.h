@@ -3881,13 +3881,14 @@ TENSOR__PRECISE
 on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #endif
 
-// From COLD to END gcc optimizes less, at any level of optimization. Fronts and the bodies of f64 and
-// integers are half of the code; with them at that level the whole compiles in four fifths of the time.
+// From COLD to END gcc optimizes less, at any level of optimization, and compiles in four fifths of the time:
+// loops over f64 and integers.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
 #define TENSOR__COLD _Pragma("GCC push_options")                                                             \
-    _Pragma("GCC optimize(\"O1,strict-aliasing,align-loops,align-functions,fp-contract=off\")")
-// From RARE to END it makes small code, a fifth smaller than COLD's: for what loops over no elements, as
-// errors, printing, files, constructors. Without these passes it takes no longer than COLD.
+    _Pragma("GCC optimize(\"O1,strict-aliasing,align-loops,fp-contract=off\")")
+// From RARE to END it makes small code, a fifth smaller than COLD's: for what loops over no elements, as ops
+// made of others, gradients on tensors, errors, printing, files, constructors. Without these passes it takes
+// no longer than COLD.
 #define TENSOR__RARE _Pragma("GCC push_options")                                                             \
     _Pragma("GCC optimize(\"Os,strict-aliasing,no-gcse,no-tree-pre,no-tree-vrp,fp-contract=off\")")          \
     _Pragma("GCC optimize(\"no-expensive-optimizations,no-schedule-insns2\")")
@@ -6562,12 +6563,12 @@ TENSOR__PRECISE_END
 #define TENSOR__IN(function) TENSOR__SITE_OF(function)
 #define TENSOR__STAMP tensor__at
 #endif
-// Same bits whatever the flags: a product and a sum are fused only where V_FMA or V_FNMA says so. gcc puts 2 %
-// of the code before functions and behind jumps, to align them: none is a loop.
+// Same bits whatever the flags: a product and a sum are fused only where V_FMA or V_FNMA says so.
+// gcc aligns loops, but not functions and what follows a jump, which is 3 % of the code.
 #if TENSOR__PASS_INSIDE
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
-#pragma GCC optimize("fp-contract=off,no-align-functions,no-align-jumps")
+#pragma GCC optimize("fp-contract=off,align-functions=1,align-jumps=1")
 #elif defined(__clang__)
 TENSOR__PRECISE
 #pragma STDC FP_CONTRACT OFF
@@ -6653,9 +6654,9 @@ TENSOR__PRECISE_END
 #if TENSOR__PASS < 1 && (defined(TENSOR__X86_PASSES) || defined(TENSOR__ARM_PASSES)) && \
     defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
 // no machine runs these unless told to, yet all programs compile them
-#pragma GCC optimize("O1,strict-aliasing,align-loops,align-functions")
+#pragma GCC optimize("O1,strict-aliasing,align-loops")
 #endif
-#pragma GCC optimize("fp-contract=off,no-align-jumps")
+#pragma GCC optimize("fp-contract=off,align-functions=1,align-jumps=1")
 #if TENSOR__PASS == 0
 // gcc 12 joins the loads of two rows of B in a GEMM tile and reads past the last one
 #pragma GCC optimize("no-tree-vectorize")
@@ -17289,18 +17290,17 @@ TENSOR__INLINE tensor_t *tensor__matrix(tensor__thread_t *th, const char *op, in
     return t;
 }
 
-// The whole op of a product of inputs 0 and 1 of o (1 is [N, K] if `transposed`), with input 2, if there is
-// one, as bias. It is for f32 matrices on the host, so small that the product needs neither scratch nor
-// threads, which fit. The product becomes the last of the results; the pointwise row `then` (NULL = none) of
-// it becomes the first. NULL = inputs of another kind, inputs that do not fit, no memory, or a recorder is
-// set: the general way takes them or says what is wrong
+// The whole op of a product of inputs 0 and 1 of o (transposed: 1 is [N, K], and 0 contiguous), with input 2,
+// if there is one, as bias. It is for f32 matrices on the host, so small that the product needs neither
+// scratch nor threads, which fit. The product becomes the last of the results; the pointwise row `then` (NULL
+// = none) of it becomes the first. NULL = inputs of another kind, inputs that do not fit, no memory, or a
+// recorder is set: the general way takes them or says what is wrong
 TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int transposed, int results,
                                            const tensor__row_t *then) {
     tensor__thread_t *th = o->th;
     const tensor__isa_t *isa = th->ctx->plain;
     const tensor_t *a = o->in[0], *b = o->in[1], *bias = o->nin > 2 ? o->in[2] : NULL;
     if (!isa || th->recorder || !TENSOR__HOST_F32(a) || !TENSOR__HOST_F32(b)) { return NULL; }
-    if (transposed && !(a->flags & TENSOR__CONTIGUOUS)) { return NULL; }        // copied first
     if (a->ndim != 2 || b->ndim != 2 || a->dims[1] != b->dims[transposed]) { return NULL; }
 
     tensor__gemm_t g;
@@ -17316,12 +17316,14 @@ TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int transposed, int 
     g.batch = 1;
     g.scratch = NULL;
     g.accumulate = 0;
-    if (!tensor__gemm_tiny(&g, g.ars, g.acs, g.brs, g.bcs) || g.m == 0 || g.n == 0) { return NULL; }
+    if (!tensor__gemm_tiny(&g, g.ars, g.acs, g.brs, g.bcs)) { return NULL; }
+    int64_t numel = g.m * g.n;
+    if (numel == 0) { return NULL; }
     if (bias && (!TENSOR__HOST_F32(bias) || !(bias->flags & TENSOR__CONTIGUOUS) || bias->ndim != 1 ||
                  bias->dims[0] != g.n)) {
         return NULL;
     }
-    if (then && (g.m * g.n) & (isa->lanes - 1)) { return NULL; }
+    if (then && numel & (isa->lanes - 1)) { return NULL; }
 
     tensor_t *product = tensor__matrix(th, o->row->name, g.m, g.n);
     if (!product) { return NULL; }

@@ -5447,15 +5447,20 @@ NN__KERNEL void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
 #define NN__TINY(v, below) M_AND(V_LT(V_ABS(v), V_SET(below)), V_NE(v, V_ZERO()))
 #define NN__SLOW_STATE 8e-31f
 
-TENSOR__INLINE V_F NN__K(tiny_div)(V_F a, V_F b) {
+// Calls, because they are rare and half of the code of each kernel in line.
+TENSOR__FN TENSOR__NOINLINE V_F NN__K(tiny_mul)(V_F a, V_F b) {
+    return F_OF_D(D_MUL(D_OF_F(a), D_OF_F(b)));
+}
+
+TENSOR__FN TENSOR__NOINLINE V_F NN__K(tiny_div)(V_F a, V_F b) {
     return M_ANY(NN__TINY(a, NN__SLOW_STATE)) ? F_OF_D(D_DIV(D_OF_F(a), D_OF_F(b))) : V_DIV(a, b);
 }
 
-TENSOR__INLINE V_F NN__K(tiny_sqrt)(V_F a) {
+TENSOR__FN TENSOR__NOINLINE V_F NN__K(tiny_sqrt)(V_F a) {
     return M_ANY(NN__TINY(a, NN__SLOW_STATE)) ? F_OF_D(D_SQRT(D_OF_F(a))) : V_SQRT(a);
 }
 
-#define NN__MUL(a, b) (tiny ? F_OF_D(D_MUL(D_OF_F(a), D_OF_F(b))) : V_MUL(a, b))
+#define NN__MUL(a, b) (tiny ? NN__K(tiny_mul)(a, b) : V_MUL(a, b))
 #define NN__DIV(a, b) (tiny ? NN__K(tiny_div)(a, b) : V_DIV(a, b))
 #define NN__SQRT(a) (tiny ? NN__K(tiny_sqrt)(a) : V_SQRT(a))
 #define NN__ANY_TINY()                                                                                       \
@@ -6360,8 +6365,10 @@ TENSOR__FN tensor_t *nn__linear(const tensor__row_t *row, tensor_t *x, tensor_t 
         o.p = &o.params;
         o.params.linear.keeps_nan = 1;
     }
-    tensor_t *done = TENSOR__(small_product)(&o, 1, nn__linear_results(&o), nn__activation(row));
-    if (done) { return done; }
+    if (o.in[0]->flags & TENSOR__CONTIGUOUS) {          // else it is copied first
+        tensor_t *done = TENSOR__(small_product)(&o, 1, nn__linear_results(&o), nn__activation(row));
+        if (done) { return done; }
+    }
     if (!TENSOR__(begin_rest)(&o)) { return TENSOR__(poison); }
     if (!nn__infer_linear(&o)) { return TENSOR__(abandon)(&o); }
     x = o.in[0];
@@ -12125,8 +12132,8 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
     o.params.loss.beta = f;
 
     // The fused gradient is for input and target only.
-    if (TENSOR__TRAINS && tensor_grad_enabled() &&
-        ((w && tensor_requires_grad(w)) || (q && tensor_requires_grad(q)))) {
+    if (TENSOR__TRAINS && ((w && tensor_requires_grad(w)) || (q && tensor_requires_grad(q))) &&
+        tensor_grad_enabled()) {
         tensor_scope_t scope = TENSOR__(inner_scope)(-1);
         tensor_t *y = (tensor_to)(nn__pointwise(o.row)->composed(o.in, &o.params), given);
         y = (tensor_scope_return)(scope, y);
