@@ -285,7 +285,7 @@ static int kit_torch__reduce(struct kit_torch_t *f) {
     const int callee = f->stack[f->top - 2], arguments = f->stack[f->top - 1];
     const int what = f->node[callee].kind == KIT_TORCH__GLOBAL ? (int)f->node[callee].number : 0;
     if (what == 0 || what == 's' || f->node[arguments].kind != KIT_TORCH__TUPLE) {
-        return kit_torch__bad(f, "something is called that is no function");
+        return kit_torch__bad(f, "something is called that is not a function");
     }
     int cell = f->node[arguments].first;
     const int first = cell < 0 ? -1 : f->cell[cell].node;

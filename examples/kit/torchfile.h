@@ -13,8 +13,8 @@
 // The file is a zip archive of stored entries with a pickle, a program for a stack machine. Here only the
 // part of the machine that builds data runs, and only these globals are known: tensors, parameters,
 // storages of the dtypes below, OrderedDict and Size. Anything else is refused by its name. Dictionaries,
-// lists and tuples are gone through; tensors in them get dotted names ("model.0.weight"), what is no tensor
-// is left out.
+// lists and tuples are gone through; tensors in them get dotted names ("model.0.weight"); what is not a
+// tensor is left out.
 #ifndef KIT_TORCHFILE_H
 #define KIT_TORCHFILE_H
 
