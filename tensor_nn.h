@@ -2835,7 +2835,8 @@ enum { NN_END = -1 };                       // next: there is no further sample 
 
 // One of x, collate, get_item, get and next is used, the first that is set. Each function returns 0, or a
 // tensor_code_t; what it raises (tensor_raise) is in the loader's error. A loader with workers calls them on
-// the workers' threads, several at the same time, without a tape; next is called by one at a time.
+// the workers' threads, several at the same time; next is called by one at a time. There is no tape and no
+// autocast in any of them, on whatever thread they run.
 typedef struct nn_dataset_t {
     int64_t len;                            // samples; 0 if next is set
     // Writes sample index: x, y point to one sample's elements (y NULL if there is none).
@@ -21334,13 +21335,20 @@ TENSOR__FN int nn__note(int code, char *text, size_t room) {
     return code > 0 && code < TENSOR_ERR_COUNT ? code : TENSOR_ERR_IO;
 }
 
+// A scope for a function of the dataset, which is to find the same on every thread: no tape, no autocast.
+TENSOR__FN tensor_scope_t nn__sample_scope(void) {
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
+    if (scope.thread) { TENSOR__(autocast)(TENSOR__APART, NULL, 0); }
+    return scope;
+}
+
 // Writes one sample of a dataset with a function. -> what it returned
 TENSOR__FN int nn__get_sample(const nn_data_loader_t *l, int64_t index, void *x, void *y) {
     const nn_dataset_t *d = &l->set;
     nn_item_t item = nn__item(l, index);
     tensor_generator_t before = tensor_get_generator();
     tensor_scope_t scope;
-    scope = TENSOR__(inner_scope)(0);
+    scope = nn__sample_scope();
     tensor_set_generator(item.generator);
     int code;
     if (d->next) {
@@ -21378,7 +21386,7 @@ TENSOR__FN void nn__write_rows(const nn_data_loader_t *l, nn__coming_t *c, int64
 TENSOR__FN void nn__collate(const nn_data_loader_t *l, nn__coming_t *c) {
     tensor_generator_t before = tensor_get_generator();
     tensor_scope_t scope;
-    scope = TENSOR__(inner_scope)(0);
+    scope = nn__sample_scope();
     nn_item_t *items = (nn_item_t *)nn__lent((uint64_t)c->rows + 1, sizeof *items);
     tensor_t *x = NULL, *y = NULL;
     for (int64_t i = 0; items && i < c->rows; i++) {
