@@ -4186,6 +4186,7 @@ typedef struct tensor__linear_params_t {        // LINEAR_RELU
 typedef struct tensor__layer_norm_params_t {    // LAYER_NORM
     int64_t columns;                    // elements that are normalised together, the last ones of x
     int64_t rms;                        // 1 = no mean is subtracted
+    int64_t adds;                       // of the gradient, on a device: 1 = it is added to dx
     double eps;
 } tensor__layer_norm_params_t;
 
@@ -4655,6 +4656,9 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     X(tensor__node_t *, grad_alone, (const tensor__grad_t *g, int k)) \
     /* adds gx to the gradient of an output of n. -> 0 = failed, raised */ \
     X(int, grad_give, (tensor__grad_t *g, tensor__node_t *n, int output, tensor_t *gx)) \
+    /* what has already come to where the gradient of input k goes, if that may be added to it in place; */ \
+    /* NULL = nothing, or it may not */ \
+    X(tensor_t *, grad_there, (const tensor__grad_t *g, int k)) \
     /* -> 0 if the product is not small */ \
     X(tensor_t *, small_product, (tensor__op_t *o, int transposed, int results, \
                                   const tensor__row_t *then)) \
@@ -29129,20 +29133,25 @@ TENSOR_API int (tensor_set_detect_anomaly)(int on) {
     return was;
 }
 
+// The sum of the gradients that have come to where that of input k goes, if the pass may add to it in place.
+TENSOR__FN tensor_t *tensor__grad_there(const tensor__grad_t *g, int k) {
+    tensor__pass_t *p = g->run;
+    const tensor__edge_t *e = &g->node->edge[k];
+    if (p->create || p->inputs || p->anomaly || !e->node) { return NULL; }
+    const tensor__slot_t *s = tensor__pass_slot(g->th, p, e->node);
+    tensor_t *sum = s ? s->g[e->output] : NULL;
+    if (!sum || !tensor__alone(g->th, sum, 1 + (sum->slot >= 0)) || sum->node ||
+        sum->dtype != g->node->in[k].dtype || (sum->flags & TENSOR__ROWS)) {
+        return NULL;
+    }
+    return sum;
+}
+
 // Adds the gradient of a slice directly to the sum of the tensor it was cut from, if there is one: splitting
 // a tensor costs one tensor of zeros, not one per part. 1 = done or failed, raised; 0 = not possible.
 TENSOR__FN int tensor__slice_into(tensor__grad_t *to) {
-    tensor__pass_t *p = to->run;
-    const tensor__edge_t *e = &to->node->edge[0];
-    tensor_t *g = to->gy[0];
-    if (p->create || p->inputs || p->anomaly || !e->node) { return 0; }
-    tensor__slot_t *s = tensor__pass_slot(to->th, p, e->node);
-    if (!s) { return 1; }
-    tensor_t *sum = s->g[e->output];
-    if (!sum || !tensor__alone(to->th, sum, 1 + (sum->slot >= 0)) || sum->node || sum->dtype != g->dtype ||
-        ((sum->flags | g->flags) & TENSOR__ROWS)) {
-        return 0;
-    }
+    tensor_t *g = to->gy[0], *sum = g->flags & TENSOR__ROWS ? NULL : tensor__grad_there(to, 0);
+    if (!sum) { return 0; }
     const tensor__slice_params_t *at = &to->p->slice;
     tensor_t *part = tensor__slice(sum, (int)at->dim, at->start, at->step, g->dims[at->dim]);
     if (part != TENSOR__POISON) { tensor__add_into(to->th, part, g); }

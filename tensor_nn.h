@@ -6153,7 +6153,10 @@ TENSOR__FN void nn__grad_end(tensor__op_t *o, tensor__grad_t *g, int n) {
     }
 }
 
-// Gradients of layer_norm, batch_norm and group_norm, whose parameters have n elements.
+static const tensor__in_place_t nn__added = {NULL, NULL};
+
+// Gradients of layer_norm, batch_norm and group_norm, whose parameters have n elements. On a device, that of
+// layer_norm's x is added where another one has come before it, as past a residual connection.
 TENSOR__FN void nn__grad_norm(tensor__grad_t *g, const tensor__row_t *row, nn__composed_fn fn, int64_t n) {
     if (nn__grad_created(g, fn)) { return; }
     tensor_t *in[5];
@@ -6166,10 +6169,19 @@ TENSOR__FN void nn__grad_norm(tensor__grad_t *g, const tensor__row_t *row, nn__c
     tensor__op_t o;
     if (!nn__grad_begin(&o, g, row, in, 5, 3)) { return; }
     if (!TENSOR__(grad_need)(g, 1) && !TENSOR__(grad_need)(g, 2)) { n = 0; }
-    TENSOR__(follow_layout)(TENSOR__(result)(&o, in[0]->dtype, in[0]->dims, in[0]->ndim), in[0]);
+    tensor_t *sum = NULL;
+    if (in[0]->device && row->id == NN_OP_LAYER_NORM_BACKWARD) { sum = TENSOR__(grad_there)(g, 0); }
+    if (sum && (sum->flags & TENSOR__CONTIGUOUS)) {
+        o.params.layer_norm.adds = 1;
+        o.update = &nn__added;
+        o.out[o.nout++] = sum;
+    } else {
+        TENSOR__(follow_layout)(TENSOR__(result)(&o, in[0]->dtype, in[0]->dims, in[0]->ndim), in[0]);
+    }
     TENSOR__(result)(&o, in[2]->dtype, &n, 1);
     TENSOR__(result)(&o, in[2]->dtype, &n, 1);
     nn__grad_end(&o, g, 3);
+    if (o.update) { g->gx[0] = NULL; }
 }
 
 TENSOR__COLD
