@@ -29005,12 +29005,19 @@ TENSOR__FN void tensor__know_rows(tensor__thread_t *th, tensor__merge_fn *merge)
 // -> NULL if no gradient is by rows
 TENSOR__FN tensor__merge_fn *tensor__merge_rows(void) { return tensor__self()->ctx->late.merge_rows; }
 
+// Whether g becomes the leaf's gradient as it is: nobody else sees it, and it lies as the leaf does.
+TENSOR__FN int tensor__leaf_takes(const tensor__thread_t *th, const tensor_t *leaf, const tensor_t *g) {
+    if (tensor__exclusive(th, g, 1)) { return 1; }
+    return leaf->device && tensor__alone(th, g, 1) && tensor__keeps_channels_last(leaf) &&
+        tensor__keeps_channels_last(g);
+}
+
 // leaf.grad += g. A gradient that nobody else sees becomes the leaf's gradient itself.
 TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *g, int create) {
     tensor__grad_lock(leaf);
     tensor_t *old = leaf->grad;
     if (!old) {
-        if (create || (!tensor__exclusive(th, g, 1) && !tensor__rows_of(g))) { g = (tensor_clone)(g); }
+        if (create || (!tensor__leaf_takes(th, leaf, g) && !tensor__rows_of(g))) { g = (tensor_clone)(g); }
         if (g != TENSOR__POISON && !g->site) { g->site = leaf->site; }
     } else if (tensor__rows_of(old) || tensor__rows_of(g)) {
         g = th->ctx->late.add_rows(leaf, old, g);

@@ -1303,6 +1303,14 @@ TENSOR_API int nn_copy_state(nn_module_t *dst, nn_module_t *src);
 //      history), OUT_OF_MEMORY, POISONED
 TENSOR_API int nn_to(nn_module_t *m, int to);
 
+// net.to(memory_format=torch.channels_last): on a GPU the parameters and buffers of 4 and 5 dims, and their
+// gradients, get their channels innermost in memory, once, so that convolutions of such images
+// (tensor_channels_last) copy no weights. Values, dims, names and files stay as they are; optimizers continue
+// with the same tensors, and nn_to to another dtype keeps the layout. Call it after nn_to to the GPU; on the
+// CPU, whose weights are row-major, it changes nothing.
+//   -> code;  errors AUTOGRAD (one is a view or has a history), OUT_OF_MEMORY, POISONED
+TENSOR_API int nn_channels_last(nn_module_t *m);
+
 // What the macros call: they note the place of a call in the module that it made, or in its error.
 TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m);
 TENSOR_API nn_named_list_t nn__at_list(const char *site, nn_named_list_t l);
@@ -1361,6 +1369,7 @@ TENSOR__IN_LINE tensor_t *nn__forward_of(nn__module_t m, tensor__tensor_t x) {
 #define nn_num_parameters(...) TENSOR__CALL_KIND(i64, nn_num_parameters, __VA_ARGS__)
 #define nn_register_forward_hook(...) TENSOR__CALL_KIND(i64, nn_register_forward_hook, __VA_ARGS__)
 #define nn_to(...) TENSOR__CALL_KIND(int, nn_to, __VA_ARGS__)
+#define nn_channels_last(...) TENSOR__CALL_KIND(int, nn_channels_last, __VA_ARGS__)
 #endif
 
 // ------------------------------------------------------------------------------
@@ -3873,7 +3882,8 @@ typedef struct nn__cpu_t {
 //
 // The three convolutions are bilinear, each the gradient of the others, so they need no rows for gradients of
 // gradients. Fused gradients (_BACKWARD) are used when no graph of the gradient is wanted; otherwise the
-// engine differentiates the op composed of smaller ones (nn__composed_*).
+// engine differentiates the op composed of smaller ones (nn__composed_*). BATCH_NORM_EVAL is a GPU's, where
+// nothing is recorded; elsewhere it is composed.
 //
 // Outputs from 1 on are kept for the gradient only:
 //
@@ -3911,6 +3921,7 @@ typedef struct nn__cpu_t {
     X(AVG_POOL3D,             avg_pool3d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, of_avg_pool_integers),                 nn__grad_avg_pool,       0,                                                               AS_IS) \
     X(AVG_POOL_BACKWARD,      avg_pool_backward,                     POOL,      (1, 1, "grad"),                                           1, NN__CPU(avg_unpool),                                         nn__grad_avg_pool,       0,                                                               AS_IS) \
     X(BATCH_NORM,             batch_norm,                            NORM,      NN__X_SCALE,                                              4, NN__CPU(plane_norm),                                         nn__grad_plane_norm,     NN__SAVES_NORM,                                                  AS_IS) \
+    X(BATCH_NORM_EVAL,        batch_norm_eval,                       NORM,      (5, 3, "x running_mean running_var weight bias"),         1, NN__CPU(batch_norm_eval),                                    NOGRAD,                  0,                                                               AS_IS) \
     X(CHANNEL_SHUFFLE,        channel_shuffle,                       COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
     X(COL2IM,                 col2im,                                CONV,      NN__X_ALONE,                                              1, NN__CPU(columns),                                            nn__grad_columns,        0,                                                               AS_IS) \
     X(CONV1D,                 conv1d,                                CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv, conv, of_conv_taps),                  nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
@@ -7215,6 +7226,22 @@ TENSOR__FN int nn__cpu_plane_norm(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
+// Batch norm in evaluation, where a GPU has called for it; f32 and f64.
+TENSOR__FN int nn__cpu_batch_norm_eval(tensor_call_t *c) {
+    const tensor__group_norm_params_t *p = &c->p->group_norm;
+    const tensor_arg_t *a = c->arg;
+    for (int64_t k = 0; k < p->items * p->channels; k++) {
+        int64_t channel = k % p->channels;
+        double scale = 1 / sqrt(nn__value(a[2].data, a[2].dtype, channel) + p->eps);
+        if (a[3].data) { scale *= nn__value(a[3].data, a[3].dtype, channel); }
+        double shift = a[4].data ? nn__value(a[4].data, a[4].dtype, channel) : 0;
+        NN__DO(nn__cpu(a[0].dtype), affine)(NULL, nn__at(&a[0], k * p->plane), nn__at(&a[5], k * p->plane), 0,
+                                            nn__value(a[1].data, a[1].dtype, channel), scale, shift,
+                                            p->plane);
+    }
+    return TENSOR_OK;
+}
+
 // dx = rstd (w g - mean of w g - xhat * mean of w g xhat)
 TENSOR__FN void nn__plane_norm_back_row(const nn__plane_norm_t *v, int64_t r) {
     const tensor__group_norm_params_t *p = &v->c->p->group_norm;
@@ -7345,6 +7372,30 @@ TENSOR__FN tensor_t *nn__norm_by_running(tensor_t *x, tensor_t *mean, tensor_t *
     return nn__narrow((tensor_addcmul)(shift, nn__wide(x), y, 1), x);      // one pass over x
 }
 
+// Whether gradients of one of them are recorded.
+TENSOR__FN int nn__recorded(tensor_t *const *in, int n) {
+    int needs = 0;
+    for (int k = 0; k < n; k++) { needs = needs || (in[k] && (tensor_requires_grad)(in[k])); }
+    return needs && (tensor_grad_enabled)();
+}
+
+// The same in one kernel, which reads halves as they are; w and b may be halves too.
+TENSOR__FN tensor_t *nn__norm_at_once(tensor_t *const *given, double eps) {
+    tensor_t *in[5] = {nn__image(given[0])};
+    for (int k = 1; k < 5; k++) { in[k] = nn__contiguous(given[k]); }
+    tensor__op_t o;
+    if (!TENSOR__(begin)(&o, NN__ROW(BATCH_NORM_EVAL), in, 5)) { return TENSOR__(poison); }
+    const tensor_t *x = in[0];
+    o.p = &o.params;
+    o.params.group_norm.groups = 0;
+    o.params.group_norm.items = x->dims[0];
+    o.params.group_norm.channels = x->dims[1];
+    o.params.group_norm.plane = x->numel / (x->dims[0] * x->dims[1]);
+    o.params.group_norm.eps = eps;
+    TENSOR__(follow_layout)(TENSOR__(result)(&o, x->dtype, x->dims, x->ndim), x);
+    return TENSOR__(finish)(&o);
+}
+
 // Moves a running statistic towards s, which in instance norm is [N * C]. 0 = raised
 TENSOR__FN int nn__move_running(tensor_t *running, tensor_t *s, const tensor_t *x, int instance,
                                 double momentum, double share) {
@@ -7376,6 +7427,8 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
                         own ? ", or neither" : "");
     }
 
+    int as_it_is = x->numel && TENSOR__(halves)(x);
+    if (!own && as_it_is && !nn__recorded(in, 5)) { return nn__norm_at_once(in, eps); }
     w = nn__wide(w);
     b = nn__wide(b);
     if (!own) { return nn__norm_by_running(x, mean, var, w, b, eps); }
@@ -7384,7 +7437,6 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t has one value per channel, its variance is 0", op, x);
     }
     tensor_t *stat[2] = {NULL, NULL};
-    int as_it_is = x->numel && TENSOR__(halves)(x);
     int64_t groups = instance ? nn__max(x->dims[1], 1) : 0;
     tensor_t *y = nn__plane_norm(as_it_is ? x : nn__wide(x), w, b, groups, eps, stat);
     if (mean && stat[0] && x->numel) {   // without elements there are no statistics
@@ -18184,7 +18236,7 @@ TENSOR__FN void nn__exchange(tensor_t *t, tensor_t *fresh) {
     tensor_t was = *t;
     t->dtype = fresh->dtype;
     t->device = fresh->device;
-    t->flags = (uint8_t)(t->flags | TENSOR__CONTIGUOUS);
+    t->flags = (uint8_t)((t->flags & ~TENSOR__CONTIGUOUS) | (fresh->flags & TENSOR__CONTIGUOUS));
     t->offset = fresh->offset;
     t->storage = fresh->storage;
     t->storage->version = was.storage->version + 1;     // whoever compares the version of t reads t again
@@ -18195,26 +18247,35 @@ TENSOR__FN void nn__exchange(tensor_t *t, tensor_t *fresh) {
     fresh->storage = was.storage;
 }
 
-// t with its new device or dtype, in the current scope; NULL after raising.
-TENSOR__FN tensor_t *nn__moved(tensor_t *t, const char *name, int to) {
+// t moved to a device or dtype: row-major, unless its channels are innermost there.
+TENSOR__FN tensor_t *nn__moved(tensor_t *t, int to) {
     if (to < TENSOR_CPU && !nn__is_float(t)) { return t; }
-    if (t->node || t->base) {
-        return NN__GIVE((tensor_t *)NULL, TENSOR_ERR_AUTOGRAD, "to: \"%s\" %t %s", name, t,
-                        t->base ? "is a view" : "has a history");
-    }
-    t = (tensor_to)(t, to);
-    if (!(tensor_is_poison)(t) && !(t->flags & TENSOR__CONTIGUOUS)) { t = (tensor_contiguous)(t); }
-    return (tensor_is_poison)(t) ? NULL : t;
+    return nn__image((tensor_to)(t, to));
 }
 
-TENSOR_API int (nn_to)(nn_module_t *m, int to) {
-    int64_t n = 0;
-    if (to < TENSOR_CPU && to != TENSOR_F32 && to != TENSOR_F64 && to != TENSOR_F16 && to != TENSOR_BF16) {
-        return NN__ERROR(TENSOR_ERR_DTYPE, "to: %s is neither a float dtype nor a device",
-                         tensor_dtype_name((tensor_dtype_t)to));
+// t with its channels innermost.
+TENSOR__FN tensor_t *nn__laid_last(tensor_t *t, int unused) {
+    (void)unused;
+    return t->device && (t->ndim == 4 || t->ndim == 5) ? (tensor_channels_last)(t) : t;
+}
+
+// to(t, where), in the current scope; NULL after raising.
+TENSOR__FN tensor_t *nn__converted(tensor_t *t, const char *op, const char *name,
+                                   tensor_t *(*to)(tensor_t *t, int where), int where) {
+    tensor_t *fresh = to(t, where);
+    if (fresh != t && (t->node || t->base)) {
+        return NN__GIVE((tensor_t *)NULL, TENSOR_ERR_AUTOGRAD, "%s: \"%s\" %t %s", op, name, t,
+                        t->base ? "is a view" : "has a history");
     }
+    return (tensor_is_poison)(fresh) ? NULL : fresh;
+}
+
+// Gives each parameter, gradient and buffer of m the data of to(it, where), all or none. -> code
+TENSOR__FN int nn__convert(nn_module_t *m, const char *op, tensor_t *(*to)(tensor_t *t, int where),
+                           int where) {
+    int64_t n = 0;
     nn__items_t a;
-    void *block = nn__collect(m, "to", &a);
+    void *block = nn__collect(m, op, &a);
     if (!block) { return tensor_error_code(); }
     tensor_t **fresh;
     fresh = (tensor_t **)nn__memory((uint64_t)(2 * a.n + 1), sizeof *fresh);
@@ -18230,10 +18291,10 @@ TENSOR_API int (nn_to)(nn_module_t *m, int to) {
         tensor_t *t = a.item[i].tensor;
         fresh[2 * i] = fresh[2 * i + 1] = NULL;
         if (a.item[i].first != i) { continue; }
-        fresh[2 * i] = nn__moved(t, a.item[i].name, to);
+        fresh[2 * i] = nn__converted(t, op, a.item[i].name, to, where);
         tensor_t *g = (tensor_grad)(t);
         if (fresh[2 * i] && g && !(tensor_is_poison)(g)) {
-            fresh[2 * i + 1] = nn__moved(g, a.item[i].name, to);
+            fresh[2 * i + 1] = nn__converted(g, op, a.item[i].name, to, where);
         }
         if (!fresh[2 * i] || (g && !fresh[2 * i + 1])) { break; }
         n = i + 1;
@@ -18248,6 +18309,18 @@ TENSOR_API int (nn_to)(nn_module_t *m, int to) {
     nn__free(fresh);
     nn__free(block);
     return code;
+}
+
+TENSOR_API int (nn_to)(nn_module_t *m, int to) {
+    if (to < TENSOR_CPU && to != TENSOR_F32 && to != TENSOR_F64 && to != TENSOR_F16 && to != TENSOR_BF16) {
+        return NN__ERROR(TENSOR_ERR_DTYPE, "to: %s is neither a float dtype nor a device",
+                         tensor_dtype_name((tensor_dtype_t)to));
+    }
+    return nn__convert(m, "to", nn__moved, to);
+}
+
+TENSOR_API int (nn_channels_last)(nn_module_t *m) {
+    return nn__convert(m, "channels_last", nn__laid_last, 0);
 }
 
 // Pairs old, new of the tensors and modules met so far, so that shared ones stay shared.
@@ -19359,20 +19432,29 @@ TENSOR__FN tensor_t *nn__full_held(const tensor_t *like, const int64_t *dims, in
     return t;
 }
 
-TENSOR__FN int nn__step_takes(const tensor_t *t, int dtype) {
-    return t->dtype == dtype && (t->flags & TENSOR__CONTIGUOUS) != 0;
+// Whether t is to have channels innermost, as like has: both are then walked in the order of memory. Else
+// both are row-major.
+TENSOR__FN int nn__last_as(const tensor_t *t, const tensor_t *like) {
+    int same = t->ndim == like->ndim && TENSOR__(keeps_channels_last)(like);
+    for (int k = 0; same && k < t->ndim; k++) { same = t->dims[k] == like->dims[k]; }
+    return same;
 }
 
-// t itself if the kernels can read it as it is, else a contiguous copy, complete before anything changes.
-TENSOR__FN tensor_t *nn__step_operand(tensor_t *t, int dtype) {
-    return nn__step_takes(t, dtype) ? t : (tensor_clone)((tensor_to)(t, (tensor_dtype_t)dtype));
+// t itself if the kernels can read it as it is, beside like, else a copy, complete before anything changes.
+TENSOR__FN tensor_t *nn__step_operand(tensor_t *t, const tensor_t *like, int dtype) {
+    int last = nn__last_as(t, like);
+    int lies = last ? TENSOR__(keeps_channels_last)(t) : (t->flags & TENSOR__CONTIGUOUS) != 0;
+    if (lies && t->dtype == dtype) { return t; }
+    t = (tensor_clone)((tensor_to)(t, (tensor_dtype_t)dtype));
+    return last ? (tensor_channels_last)(t) : t;
 }
 
-// Converts a state whose parameter changed between f64 and the other dtypes, or its device. -> code
-TENSOR__FN int nn__bring(tensor_t *t, int dtype, int device) {
+// Converts a state whose parameter changed between f64 and the other dtypes, its device or layout. -> code
+TENSOR__FN int nn__bring(tensor_t *t, int dtype, int device, int last) {
     tensor_t *fresh = (tensor_to)((tensor_to)(t, dtype), TENSOR_CPU + device);
+    fresh = last ? (tensor_channels_last)(fresh) : nn__contiguous(fresh);
     if ((tensor_is_poison)(fresh)) { return tensor_error_code(); }
-    nn__exchange(t, fresh);
+    if (fresh != t) { nn__exchange(t, fresh); }
     return TENSOR_OK;
 }
 
@@ -19537,16 +19619,20 @@ TENSOR__FN int nn__step_state(const nn_optimizer_t *o, nn__param_t *p, int k, in
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = nn__uses_state(o, group, k) ? nn__state_shape(o, p->t, k, dims) : -1;
     if (ndim < 0) { return 1; }
-    if (!p->state[k]) {
-        if (TENSOR__(refuses)(nn__self(), p->t->device)) {
-            return NN__NO(TENSOR_ERR_UNSUPPORTED,
-                          "step: take a step before the capture, which makes the states");
-        }
-        p->state[k] = nn__full_held(p->t, dims, ndim, nn__group_option(o, group, NN__INITIAL));
-        if (!p->state[k]) { return 0; }
+    tensor_t *s = p->state[k];
+    int last = s && nn__last_as(s, p->t);
+    if (s && s->dtype == dtype && s->device == p->t->device && TENSOR__(keeps_channels_last)(s) == last) {
+        return 1;
     }
-    if (p->state[k]->dtype == dtype && p->state[k]->device == p->t->device) { return 1; }
-    return nn__bring(p->state[k], dtype, p->t->device) == TENSOR_OK;
+    if (TENSOR__(refuses)(nn__self(), p->t->device)) {
+        return NN__NO(TENSOR_ERR_UNSUPPORTED,
+                      "step: take a step before the capture, which makes the states");
+    }
+    if (!s) {
+        s = p->state[k] = nn__full_held(p->t, dims, ndim, nn__group_option(o, group, NN__INITIAL));
+        if (!s) { return 0; }
+    }
+    return nn__bring(s, dtype, p->t->device, nn__last_as(s, p->t)) == TENSOR_OK;
 }
 
 // Adds the job of p to those of o; *nupdates counts the numbers in o->update. 0 = raised
@@ -19564,10 +19650,10 @@ TENSOR__FN int nn__step_job(nn_optimizer_t *o, nn__param_t *p, tensor_t *skip, i
     // The kernels of a device may take halves as they are; states are f32 all the same.
     int as_it_is = nn__kept_half(p->t) && !o->rule->ways->direction && !(tensor_is_poison)(g);
     if (as_it_is && g->dtype == p->t->dtype) { dtype = p->t->dtype; }
-    j->from = nn__step_operand(p->t, dtype);
-    if (!(tensor_is_poison)(g)) { g = nn__step_operand(g, dtype); }
+    j->from = nn__step_operand(p->t, p->t, dtype);
+    if (!(tensor_is_poison)(g)) { g = nn__step_operand(g, p->t, dtype); }
     if (!(tensor_is_poison)(g) && o->rule->ways->direction) {
-        g = nn__step_operand(o->rule->ways->direction(o, p, g, skip, j->state), dtype);
+        g = nn__step_operand(o->rule->ways->direction(o, p, g, skip, j->state), p->t, dtype);
     }
 
     if ((tensor_is_poison)(j->from) || (tensor_is_poison)(g)) { return 0; }
@@ -19921,7 +20007,7 @@ TENSOR__FN tensor_t *nn__rows_state(nn_optimizer_t *o, int k, int64_t rows, tens
                         g->numel, old);
     }
     if (old && (old->dtype != g->dtype || old->device != g->device) &&
-        nn__bring(old, g->dtype, g->device) != TENSOR_OK) {
+        nn__bring(old, g->dtype, g->device, 0) != TENSOR_OK) {
         return NULL;
     }
     if (old && old->dims[0] >= rows) { return old; }
@@ -20246,7 +20332,7 @@ TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, i
                      (int64_t)i);
         }
         if (!g || g->device != device || g->numel == 0) { continue; }
-        copy[i] = nn__step_operand(g, g->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
+        copy[i] = nn__step_operand(g, g, g->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
         nn__step_arg(&a[m++], copy[i], scale ? TENSOR_UPDATE : TENSOR_READ);
     }
 
@@ -20489,7 +20575,7 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
 
     if (code == TENSOR_OK && o->skip->device != scaler->device) {      // after nn_to
         code = nn__settle(o);
-        if (code == TENSOR_OK) { code = nn__bring(o->skip, TENSOR_F32, scaler->device); }
+        if (code == TENSOR_OK) { code = nn__bring(o->skip, TENSOR_F32, scaler->device, 0); }
     }
     if (code == TENSOR_OK) {
         tensor_t *found = (tensor_zero_)((tensor_select)(o->skip, 0, 0));
