@@ -10,7 +10,7 @@
 #   make check      form of the sources: contents, docs, sizes, symbols
 #   make split      the headers cut at their tags into build/split, for tools that search or draw files
 #   make bench      speed, as ratios to references where there are any      QUICK=1 ROUNDS=3 OPS=all (every op)
-#   make bench-compiled   training steps and their replays beside torch.compile and jax.jit   ROWS="chain mlp_train_32"
+#   make bench-compiled   steps and their replays beside torch.compile, jax.jit and ONNX Runtime   ROWS="chain mlp_infer_1"
 #   make paper      every claim of the PyTorch paper, measured: docs/paper.md, 20 minutes; QUICK=1 without its six models
 #   make gpu        tensor_cuda.cu on a GPU: PART=truth|ops|why RESULTS=dir PREBUILT=1; make gpu-build ARCH=sm_90: its programs
 #   make lib        build/libtensor.a, for programs that link it instead of compiling the implementation

@@ -1894,6 +1894,7 @@ struct limits_t {
     // divided into pieces of norm_piece.
     int64_t norm_block = 4096, norm_piece = 16384;
     bool libraries = true;                      // libraries do products and convolutions, if they can
+    bool gelu_epilogue = true;                  // before Hopper, gelu in a product takes longer than after it
     // Layer norms of f32 and halves with at least so many elements use cuDNN: for smaller ones its call, and
     // a plan for each shape, costs the host more than it saves.
     int64_t norm_library = 1 << 18;
@@ -2580,7 +2581,7 @@ TENSOR_OPS_DOUBLE1(TCU_X1) TENSOR_OPS_DOUBLE2(TCU_X2)
     TENSOR_OPS_COMPARE(X) TENSOR_OPS_BITWISE(X)
 #define TCU_BACKWARD_ROWS(X) TENSOR_OPS_UNARY(X) TENSOR_OPS_COPY(X) TENSOR_OPS_BINARY(X) TENSOR_OPS_TERNARY(X)
 #else
-#define TCU_BACKWARD_ROWS(X) X(EXP, exp) X(MUL, mul) X(LERP, lerp)
+#define TCU_BACKWARD_ROWS(X) X(EXP, exp) X(GELU_TANH, gelu_tanh) X(MUL, mul) X(LERP, lerp)
 #endif
 #define TCU_DOUBLE_ROWS(X) TENSOR_OPS_DOUBLE1(X) TENSOR_OPS_DOUBLE2(X)
 // clang-format on
@@ -3895,91 +3896,82 @@ __device__ inline typename OP::acc row_join(typename OP::acc v, typename OP::acc
     return v;
 }
 
-// A row that is read several times: HOLDS, its packs stay in the registers of its threads, HELD a thread;
-// otherwise each time comes from memory, whatever the row's length and address.
+// N rows that are read several times: HOLDS, their packs stay in the registers of their threads, HELD a
+// thread; otherwise each time comes from memory, whatever the row's length and address.
 enum { HELD = 4 };
 
-template <class T, bool HOLDS> struct row_t {
+template <class T, bool HOLDS, int N = 1> struct row_t {
     typedef class_t<T> C;
     static constexpr int V = lanes_of<T>;
-    const T *x;
+    const T *x[N];
     int64_t columns;
     lanes_t l;
-    pack_t<T, V> pack[HOLDS ? HELD : 1];
+    pack_t<T, V> pack[N][HOLDS ? HELD : 1];
 
-    __device__ row_t(const T *from, int64_t n, lanes_t of) : x(from), columns(n), l(of) {
-        if constexpr (HOLDS) {
-            TCU_UNROLL
-            for (int k = 0; k < HELD; k++) {
-                if (at(k) < columns) { pack[k] = ((const pack_t<T, V> *)x)[at(k) / V]; }
+    __device__ row_t(const T *const (&from)[N], int64_t n, lanes_t of) : columns(n), l(of) {
+        TCU_UNROLL
+        for (int j = 0; j < N; j++) {
+            x[j] = from[j];
+            if constexpr (HOLDS) {
+                TCU_UNROLL
+                for (int k = 0; k < HELD; k++) {
+                    if (at(k) < columns) { pack[j][k] = ((const pack_t<T, V> *)x[j])[at(k) / V]; }
+                }
             }
         }
     }
 
     __device__ int64_t at(int k) const { return (int64_t)(k * l.lanes + l.lane) * V; }
 
-    // f(column, value)
-    template <class F> __device__ void each(F f) const {
+    // Element i of pack k of each row, then of M weights.
+    template <int M> __device__ void values(C *v, int k, int i, const pack_t<C, V> *weight) const {
+        TCU_UNROLL
+        for (int j = 0; j < N; j++) { v[j] = to_class<C>(pack[j][k].v[i]); }
+        TCU_UNROLL
+        for (int j = 0; j < M; j++) { v[N + j] = weight[j].v[i]; }
+    }
+
+    // f(column, values): of the rows, then of M weights, which all rows share, of the class's dtype.
+    template <int M = 0, class F> __device__ void each(F f, const C *const *w = nullptr) const {
         if constexpr (HOLDS) {
             TCU_UNROLL
             for (int k = 0; k < HELD; k++) {
                 if (at(k) >= columns) { continue; }
+                pack_t<C, V> weight[M + 1];
                 TCU_UNROLL
-                for (int i = 0; i < V; i++) { f(at(k) + i, to_class<C>(pack[k].v[i])); }
+                for (int j = 0; j < M; j++) { weight[j] = ((const pack_t<C, V> *)w[j])[at(k) / V]; }
+                TCU_UNROLL
+                for (int i = 0; i < V; i++) {
+                    C v[N + M];
+                    values<M>(v, k, i, weight);
+                    f(at(k) + i, v);
+                }
             }
         } else {
-            each_in_row<T, 1>(&x, columns, l, [&](int64_t i, const C *v) { f(i, v[0]); });
+            each_weighted<T, N, M>(x, w, columns, l, f);
         }
     }
 
-    // y[column] = f(column, value); y may be x
-    template <class F> __device__ void map(T *y, F f) const {
+    // y[column] = f(column, values); y may be one of the rows
+    template <int M = 0, class F> __device__ void map(T *y, F f, const C *const *w = nullptr) const {
         if constexpr (HOLDS) {
             TCU_UNROLL
             for (int k = 0; k < HELD; k++) {
                 if (at(k) >= columns) { continue; }
+                pack_t<C, V> weight[M + 1];
                 pack_t<T, V> out;
                 TCU_UNROLL
+                for (int j = 0; j < M; j++) { weight[j] = ((const pack_t<C, V> *)w[j])[at(k) / V]; }
+                TCU_UNROLL
                 for (int i = 0; i < V; i++) {
-                    out.v[i] = from_class<T>(f(at(k) + i, to_class<C>(pack[k].v[i])));
+                    C v[N + M];
+                    values<M>(v, k, i, weight);
+                    out.v[i] = from_class<T>(f(at(k) + i, v));
                 }
                 ((pack_t<T, V> *)y)[at(k) / V] = out;
             }
         } else {
-            map_row<T, 1>(y, &x, columns, l, [&](int64_t i, const C *v) { return f(i, v[0]); });
-        }
-    }
-
-    // f(value, that of row o), and y[column] = f(value, that of row o)
-    template <class F> __device__ void each_beside(const row_t &o, F f) const {
-        if constexpr (HOLDS) {
-            TCU_UNROLL
-            for (int k = 0; k < HELD; k++) {
-                if (at(k) >= columns) { continue; }
-                TCU_UNROLL
-                for (int i = 0; i < V; i++) { f(to_class<C>(pack[k].v[i]), to_class<C>(o.pack[k].v[i])); }
-            }
-        } else {
-            const T *const in[2] = {x, o.x};
-            each_in_row<T, 2>(in, columns, l, [&](int64_t, const C *v) { f(v[0], v[1]); });
-        }
-    }
-
-    template <class F> __device__ void map_beside(T *y, const row_t &o, F f) const {
-        if constexpr (HOLDS) {
-            TCU_UNROLL
-            for (int k = 0; k < HELD; k++) {
-                if (at(k) >= columns) { continue; }
-                pack_t<T, V> out;
-                TCU_UNROLL
-                for (int i = 0; i < V; i++) {
-                    out.v[i] = from_class<T>(f(to_class<C>(pack[k].v[i]), to_class<C>(o.pack[k].v[i])));
-                }
-                ((pack_t<T, V> *)y)[at(k) / V] = out;
-            }
-        } else {
-            const T *const in[2] = {x, o.x};
-            map_row<T, 2>(y, in, columns, l, [&](int64_t, const C *v) { return f(v[0], v[1]); });
+            map_weighted<T, N, M>(y, x, w, columns, l, f);
         }
     }
 };
@@ -4018,21 +4010,22 @@ softmax_rows(T *y, const T *x, int64_t rows, int64_t columns, bool logs) {
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
-        const row_t<T, HOLDS> row(x + r * columns, n, l);
+        const row_t<T, HOLDS> row({x + r * columns}, n, l);
         scaled_t<C> u = {-INFINITY, 0};
         if constexpr (HOLDS) {
-            row.each([&](int64_t, C v) { u.top = w_max(u.top, v); });
+            row.each([&](int64_t, const C *v) { u.top = w_max(u.top, v[0]); });
             u.top = row_join<max_op<C>>(u.top, s, l);
-            row.each([&](int64_t, C v) { u.sum += w_exp(v - finite_or_0(u.top)); });
+            row.each([&](int64_t, const C *v) { u.sum += w_exp(v[0] - finite_or_0(u.top)); });
             u.sum = row_join<sum_op<C>>(u.sum, s, l);
         } else {
-            row.each([&](int64_t, C v) { add_exponent(u, v); });
+            row.each([&](int64_t, const C *v) { add_exponent(u, v[0]); });
             u = join_exponents(u, s, l);
         }
         const C from = finite_or_0(u.top);      // rows of -inf give NaN, as they should; so do those with inf
         const C sum = u.top == INFINITY ? C(NAN) : u.sum;
         const C scale = 1 / sum, offset = from + w_log(sum);
-        row.map(y + r * columns, [&](int64_t, C v) { return logs ? v - offset : w_exp(v - from) * scale; });
+        row.map(y + r * columns,
+                [&](int64_t, const C *v) { return logs ? v[0] - offset : w_exp(v[0] - from) * scale; });
     }
 }
 
@@ -4333,41 +4326,60 @@ softmax_rows_backward(T *dx, const T *dy, const T *y, int64_t rows, int64_t colu
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
-        const row_t<T, HOLDS> row(dy + r * columns, n, l), of(y + r * columns, n, l);
+        const row_t<T, HOLDS, 2> rows_of({dy + r * columns, y + r * columns}, n, l);
         C sum = 0;
-        row.each_beside(of, [&](C g, C v) { sum += logs ? g : g * v; });
+        rows_of.each([&](int64_t, const C *v) { sum += logs ? v[0] : v[0] * v[1]; });
         sum = row_join<sum_op<C>>(sum, s, l);
-        row.map_beside(dx + r * columns, of,
-                       [&](C g, C v) { return logs ? g - w_exp(v) * sum : v * (g - sum); });
+        rows_of.map(dx + r * columns, [&](int64_t, const C *v) {
+            return logs ? v[0] - w_exp(v[1]) * sum : v[1] * (v[0] - sum);
+        });
     }
 }
 
+// Adds a value to n, mean and squares of a row that is read once.
+template <class C> __device__ inline void add_moment(moments_t<C> &u, C v) {
+    const C d = v - u.mean;
+    u.n += 1;
+    u.mean += d / u.n;
+    u.square += d * (v - u.mean);
+}
+
 // y = (x - mean) rstd w + b; w and b may be NULL; rms: the mean counts as 0. mean, rstd: per row, kept for
-// backward. w, b, mean and rstd of halves are f32.
-template <class T, class C = class_t<T>>
-__global__ void __launch_bounds__(THREADS, 4)
+// backward. w, b, mean and rstd of halves are f32. A row comes from memory once if it is held, else twice.
+template <class T, bool HOLDS, class C = class_t<T>>
+__global__ void __launch_bounds__(THREADS, same_type<C, double>::value ? 3 : 4)
     layer_norm_rows(T *y, C *mean, C *rstd, const T *x, const C *w, const C *b, int64_t rows,
                     int64_t columns, C eps, bool rms) {
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
-        const T *row[1] = {x + r * columns};
-        C sum = 0, square = 0;
-        each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += v[0]; });
-        C m = rms ? 0 : row_join<sum_op<C>>(sum, s, l) / (C)columns;
-        each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { square += (v[0] - m) * (v[0] - m); });
-        C k = 1 / w_sqrt(row_join<sum_op<C>>(square, s, l) / (C)columns + eps);
+        const row_t<T, HOLDS> row({x + r * columns}, n, l);
+        C m = 0, square = 0;
+        if (HOLDS || rms) {
+            C sum = 0;
+            if (!rms) {
+                row.each([&](int64_t, const C *v) { sum += v[0]; });
+                m = row_join<sum_op<C>>(sum, s, l) / (C)columns;
+            }
+            row.each([&](int64_t, const C *v) { square += (v[0] - m) * (v[0] - m); });
+        } else {
+            moments_t<C> u = {C(0), C(0), C(0)};
+            row.each([&](int64_t, const C *v) { add_moment(u, v[0]); });
+            m = row_join<sum_op<C>>(u.n * u.mean, s, l) / (C)columns;
+            square = u.square + u.n * (u.mean - m) * (u.mean - m);
+        }
+        const C k = 1 / w_sqrt(row_join<sum_op<C>>(square, s, l) / (C)columns + eps);
         const C *weights[2] = {w, b};
         if (w && b) {
-            map_weighted<T, 1, 2>(y + r * columns, row, weights, n, l,
-                                  [&](int64_t, const C *v) { return (v[0] - m) * k * v[1] + v[2]; });
+            row.template map<2>(
+                y + r * columns, [&](int64_t, const C *v) { return (v[0] - m) * k * v[1] + v[2]; }, weights);
         } else if (w) {
-            map_weighted<T, 1, 1>(y + r * columns, row, weights, n, l,
-                                  [&](int64_t, const C *v) { return (v[0] - m) * k * v[1]; });
+            row.template map<1>(
+                y + r * columns, [&](int64_t, const C *v) { return (v[0] - m) * k * v[1]; }, weights);
         } else {
-            map_row<T, 1>(y + r * columns, row, n, l,
-                          [&](int64_t i, const C *v) { return (v[0] - m) * k + (b ? b[i] : C(0)); });
+            row.map(y + r * columns,
+                    [&](int64_t i, const C *v) { return (v[0] - m) * k + (b ? b[i] : C(0)); });
         }
         if (n && !l.lane) {
             mean[r] = m;
@@ -4376,24 +4388,26 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-template <class T, class C = class_t<T>>
-__global__ void __launch_bounds__(THREADS, 4)
+template <class T, bool HOLDS, class C = class_t<T>>
+__global__ void __launch_bounds__(THREADS, HOLDS || same_type<C, double>::value ? 2 : 4)   // it has two rows
     layer_norm_rows_backward(T *dx, const T *dy, const T *x, const C *w, const C *mean, const C *rstd,
                              int64_t rows, int64_t columns, bool rms) {
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
-        const T *in[2] = {dy + r * columns, x + r * columns};
+        const row_t<T, HOLDS, 2> row({dy + r * columns, x + r * columns}, n, l);
         C m = n ? mean[r] : 0;
         C k = n ? rstd[r] : 0, a = 0, b = 0;
         if (w) {
-            each_weighted<T, 2, 1>(in, &w, n, l, [&](int64_t, const C *v) {
-                a += v[0] * v[2];
-                b += v[0] * v[2] * (v[1] - m) * k;
-            });
+            row.template each<1>(
+                [&](int64_t, const C *v) {
+                    a += v[0] * v[2];
+                    b += v[0] * v[2] * (v[1] - m) * k;
+                },
+                &w);
         } else {
-            each_in_row<T, 2>(in, n, l, [&](int64_t, const C *v) {
+            row.each([&](int64_t, const C *v) {
                 a += v[0];
                 b += v[0] * (v[1] - m) * k;
             });
@@ -4401,12 +4415,12 @@ __global__ void __launch_bounds__(THREADS, 4)
         a = rms ? 0 : row_join<sum_op<C>>(a, s, l) / (C)columns;
         b = row_join<sum_op<C>>(b, s, l) / (C)columns;
         if (w) {
-            map_weighted<T, 2, 1>(dx + r * columns, in, &w, n, l, [&](int64_t, const C *v) {
-                return k * (v[0] * v[2] - a - (v[1] - m) * k * b);
-            });
+            row.template map<1>(
+                dx + r * columns,
+                [&](int64_t, const C *v) { return k * (v[0] * v[2] - a - (v[1] - m) * k * b); }, &w);
         } else {
-            map_row<T, 2>(dx + r * columns, in, n, l,
-                          [&](int64_t, const C *v) { return k * (v[0] - a - (v[1] - m) * k * b); });
+            row.map(dx + r * columns,
+                    [&](int64_t, const C *v) { return k * (v[0] - a - (v[1] - m) * k * b); });
         }
     }
 }
@@ -4564,20 +4578,20 @@ __global__ void __launch_bounds__(THREADS, 4) attention_rows(C *p, C *lse, score
     const int64_t rows = part.rows, columns = part.columns;
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0, seen = part.seen(r);
-        const row_t<C, HOLDS> row(p + r * columns, n, l);
+        const row_t<C, HOLDS> row({p + r * columns}, n, l);
         C top = -INFINITY, sum = 0;
-        row.each([&](int64_t i, C v) {
-            if (i < seen) { top = w_max(top, v * scale); }
+        row.each([&](int64_t i, const C *v) {
+            if (i < seen) { top = w_max(top, v[0] * scale); }
         });
         top = row_join<max_op<C>>(top, s, l);
         C shift = top == -INFINITY ? 0 : top;
-        row.each([&](int64_t i, C v) {
-            if (i < seen) { sum += w_exp(v * scale - shift); }
+        row.each([&](int64_t i, const C *v) {
+            if (i < seen) { sum += w_exp(v[0] * scale - shift); }
         });
         sum = row_join<sum_op<C>>(sum, s, l);
         C by = sum > 0 ? 1 / sum : sum;
         row.map(p + r * columns,
-                [&](int64_t i, C v) { return i < seen ? w_exp(v * scale - shift) * by : C(0); });
+                [&](int64_t i, const C *v) { return i < seen ? w_exp(v[0] * scale - shift) * by : C(0); });
         if (n && !l.lane) { lse[part.place(r)] = w_log(sum) + shift; }
     }
 }
@@ -4809,11 +4823,13 @@ inline int layer_norm(const place_t &at, const tensor_arg_t &y, void *mean, void
                       const tensor_arg_t &x, const void *w, const void *b, int64_t rows, int64_t columns,
                       double eps, bool rms) {
     if (!rows || !columns) { return 0; }
-    grid_t g = rows_for(at, rows, columns, 16 / size_of(x.dtype));
+    bool holds = aligned16(y.data) && aligned16(w) && aligned16(b);
     TCU_FLOATS(x.dtype, T,
                typedef class_t<T> C;
-               return launch(at, g, layer_norm_rows<T>, (T *)y.data, (C *)mean, (C *)rstd, (const T *)x.data,
-                             (const C *)w, (const C *)b, rows, columns, (C)eps, rms);)
+               const grid_t g = held_rows_for<T>(at, (const T *)x.data, rows, columns, &holds);
+               return launch(at, g, holds ? layer_norm_rows<T, true> : layer_norm_rows<T, false>, (T *)y.data,
+                             (C *)mean, (C *)rstd, (const T *)x.data, (const C *)w, (const C *)b, rows,
+                             columns, (C)eps, rms);)
     return 0;
 }
 
@@ -4828,15 +4844,17 @@ inline int layer_norm_backward(const place_t &at, const tensor_arg_t &dx, void *
                                const void *mean, const void *rstd, int64_t rows, int64_t columns, bool rms,
                                void *scratch) {
     if (!rows || !columns) { return 0; }
-    grid_t g = rows_for(at, rows, columns, 16 / size_of(x.dtype));
+    bool holds = aligned16(dx.data) && aligned16(dy.data) && aligned16(w);
     int64_t chunk = at.limits.norm_chunk;
     while ((rows + chunk - 1) / chunk > 65535) { chunk *= 2; }
     int64_t chunks = (rows + chunk - 1) / chunk;
     int code = 0;
     TCU_FLOATS(
         x.dtype, T, typedef class_t<T> C; C *part = (C *)scratch;
-        code = launch(at, g, layer_norm_rows_backward<T>, (T *)dx.data, (const T *)dy.data, (const T *)x.data,
-                      (const C *)w, (const C *)mean, (const C *)rstd, rows, columns, rms);
+        const grid_t g = held_rows_for<T>(at, (const T *)x.data, rows, columns, &holds);
+        code = launch(at, g, holds ? layer_norm_rows_backward<T, true> : layer_norm_rows_backward<T, false>,
+                      (T *)dx.data, (const T *)dy.data, (const T *)x.data, (const C *)w, (const C *)mean,
+                      (const C *)rstd, rows, columns, rms);
         if (!code && dw) {
             code = launch(at, {dim3((unsigned)((columns + 31) / 32), (unsigned)chunks), dim3(32, 8)},
                           layer_norm_weights<T>, part, (const T *)dy.data, (const T *)x.data, (const C *)mean,
@@ -6663,11 +6681,42 @@ struct matmul_t {                               // y[m,n] = alpha x[m,k] w[k,n] 
     double alpha;
     bool add;
     int epilogue = 0;                           // of cuBLASLt; 0 = none, or only the bias
-    void *before = nullptr;                     // an activation's argument, laid out as y; may be NULL
+    void *beside = nullptr;                     // gelu's argument, laid out as y, or relu's bits; may be NULL
 };
 
-// SUMS_EPILOGUE: not added to y, the bias receives the sums of the rows of x, bias[m].
-enum { MM = 64, KK = 16, RELU_EPILOGUE = 2, GELU_EPILOGUE = 32, SUMS_EPILOGUE = 512 };
+// Activations write what is beside y, slopes read it. SUMS_EPILOGUE: not added to y, the bias receives the
+// sums of the rows of x, bias[m].
+enum { MM = 64, KK = 16, RELU_EPILOGUE = 2, GELU_EPILOGUE = 32, SUMS_EPILOGUE = 512,
+       RELU_SLOPE_EPILOGUE = 8 | 128, GELU_SLOPE_EPILOGUE = 64 | 128 };
+
+// Relu's bits: one an element, set unless it is <= 0, from the lowest of a byte on. Rows are padded to 128.
+__host__ __device__ inline int64_t bits_ld(int64_t columns) { return (columns + 127) / 128 * 128; }
+
+// y = relu(y), and its bits; slope: y stays where its bit is set, and becomes 0 elsewhere. A thread has the
+// elements of a byte.
+template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
+relu_bits(T *y, uint8_t *bits, int64_t rows, int64_t columns, bool slope) {
+    const int64_t bytes = (columns + 7) / 8, ld = bits_ld(columns) / 8;
+    const bool wide = columns % 8 == 0 && aligned16(y);
+    for (int64_t i = thread_index(); i < rows * bytes; i += thread_count()) {
+        const int64_t r = i / bytes, b = i - r * bytes;
+        const int n = (int)least<int64_t>(8, columns - b * 8);
+        T *at = y + r * columns + b * 8;
+        pack_t<T, 8> v;
+        unsigned set = slope ? bits[r * ld + b] : 0;
+        if (wide) { v = *(const pack_t<T, 8> *)at; }
+        TCU_UNROLL
+        for (int k = 0; k < 8; k++) {
+            if (k >= n) { continue; }
+            const T from = wide ? v.v[k] : at[k];
+            if (!slope && !(to_class<C>(from) <= 0)) { set |= 1u << k; }
+            const T to = set >> k & 1 ? from : from_class<T>(C(0));
+            if (wide) { v.v[k] = to; } else { at[k] = to; }
+        }
+        if (wide) { *(pack_t<T, 8> *)at = v; }
+        if (!slope) { bits[r * ld + b] = (uint8_t)set; }
+    }
+}
 
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 2) matmul_tiles(matmul_t q) {
     TCU_SHARED(C, a, [KK][MM + 4]);
@@ -6739,7 +6788,9 @@ static uint32_t alignment_of(const void *p) {
 #endif
 #ifdef TCU_HAVE_CUBLASLT
 static_assert((int)RELU_EPILOGUE == CUBLASLT_EPILOGUE_RELU && (int)GELU_EPILOGUE == CUBLASLT_EPILOGUE_GELU &&
-                  (int)SUMS_EPILOGUE == CUBLASLT_EPILOGUE_BGRADB,
+                  (int)SUMS_EPILOGUE == CUBLASLT_EPILOGUE_BGRADB &&
+                  (int)RELU_SLOPE_EPILOGUE == CUBLASLT_EPILOGUE_DRELU &&
+                  (int)GELU_SLOPE_EPILOGUE == CUBLASLT_EPILOGUE_DGELU,
               "the epilogues of matmul_t");
 
 // An operand for cuBLASLt, whose matrices are stored column by column: rows x columns with these strides, or
@@ -6814,7 +6865,10 @@ static cublasStatus_t layouts_of(const matmul_t &q, const side_t *const *side, c
 // done
 static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     bool f64 = q.dtype == TENSOR_F64;
-    if (q.epilogue && (f64 || (q.before && (q.n % 8 || alignment_of(q.before) < 16)))) { return false; }
+    const bool relu = q.epilogue == RELU_EPILOGUE || q.epilogue == RELU_SLOPE_EPILOGUE;
+    if (q.epilogue && (f64 || (q.beside && ((!relu && q.n % 8) || alignment_of(q.beside) < 16)))) {
+        return false;
+    }
     if (!at.allocator || !at.limits.libraries || class_of(q.dtype) == 2 || !q.k || q.m > INT32_MAX ||
         q.n > INT32_MAX || q.k > INT32_MAX || q.batch > INT32_MAX) {
         return false;
@@ -6827,9 +6881,9 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
 
     int32_t epilogue = q.epilogue;
     if (q.bias && q.epilogue != SUMS_EPILOGUE) { epilogue |= CUBLASLT_EPILOGUE_BIAS; }
-    if (q.before) { epilogue |= CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU; }
-    int64_t extras = q.bias ? alignment_of(q.bias) : 0;
-    if (q.before) { extras += 1024ll * alignment_of(q.before); }
+    if (q.beside) { epilogue |= CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU; }
+    int64_t extras = q.bias ? alignment_of(q.bias) : 0, beside_ld = relu ? bits_ld(q.n) : q.n;
+    if (q.beside) { extras += 1024ll * alignment_of(q.beside); }
     int64_t tf32 = q.dtype == TENSOR_F32 && __atomic_load_n(&libraries.matmul_tf32, __ATOMIC_RELAXED);
     product_key_t key = {{at.device, q.dtype, q.m, q.n, q.k, q.batch, a.ld, b.ld, d.ld, q.wb, q.xb, q.yb,
                           a.transposed + 2 * b.transposed, epilogue + (q.add ? 1024 : 0), tf32,
@@ -6866,9 +6920,9 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     set(CUBLASLT_MATMUL_DESC_TRANSB, &op[1], sizeof op[1]);
     if (epilogue) { set(CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue); }
     if (q.bias) { set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, &q.bias, sizeof q.bias); }
-    if (q.before) {
-        set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &q.before, sizeof q.before);
-        set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &d.ld, sizeof d.ld);
+    if (q.beside) {
+        set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &q.beside, sizeof q.beside);
+        set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &beside_ld, sizeof beside_ld);
     }
 
     if (!e) { e = layouts_of(q, side, type, layout); }
@@ -6939,7 +6993,7 @@ inline int matmul(const place_t &at, const matmul_t &q) {
 // any kind. With an epilogue, for one matrix: UNSUPPORTED, and nothing is done, if it would take more than
 // one call.
 inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &a, const tensor_arg_t &b,
-                   const void *bias = nullptr, bool add = false, int epilogue = 0, void *before = nullptr) {
+                   const void *bias = nullptr, bool add = false, int epilogue = 0, void *beside = nullptr) {
     matmul_t q;
     tensor_arg_t batch[3] = {y, a, b};
     memset((void *)&q, 0, sizeof q);
@@ -6957,7 +7011,7 @@ inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
     q.alpha = 1;
     q.add = add;
     q.epilogue = epilogue;
-    q.before = before;
+    q.beside = beside;
     for (tensor_arg_t &o : batch) { o.ndim = (uint8_t)(o.ndim - 2); }
     walk_t w = walk_of(batch, 3);
     int last = w.ndim - 1;
@@ -9325,7 +9379,7 @@ static unsigned *held_of(const graph_t *g) { return (unsigned *)(uintptr_t)g->nu
 struct slot_t { const char *op, *site; graph_t *graph; bool told; int code; };   // told: by op
 
 struct gpu_t {                                  // made when first used
-    int ready, sms, next, used;                 // slots: the next one, how many since the last check
+    int ready, sms, major, next, used;          // slots: the next one, how many since the last check
     uint32_t asked;                             // bit p: whether device p's memory can be used was asked
     tensor_cuda_stream_t main, side;            // side: copies beside the rest
     unsigned long long *errors;                 // two words per slot, on the device: see fault()
@@ -9454,6 +9508,7 @@ static gpu_t *gpu_of(int index) {
     g->errors = (unsigned long long *)words;
     g->refused = (unsigned *)flag;
     cudaDeviceGetAttribute(&g->sms, cudaDevAttrMultiProcessorCount, index);
+    cudaDeviceGetAttribute(&g->major, cudaDevAttrComputeCapabilityMajor, index);
     __atomic_store_n(&g->ready, 1, __ATOMIC_RELEASE);
     return g;
 }
@@ -10511,8 +10566,36 @@ static int native_index(const place_t &where, tensor_call_t *c) {
     return scatter_add(at, y3.arg, 1, i3.arg, s3.arg, scratch.at, how);
 }
 
+// y [rows, columns], contiguous: see relu_bits.
+static int relu_with_bits(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &bits, bool slope) {
+    const int64_t columns = y.dims[1], bytes = y.dims[0] * ((columns + 7) / 8);
+    if (!bytes) { return 0; }
+    TCU_FLOATS(y.dtype, T,
+               return launch(at, threads_for(at, bytes), relu_bits<T>, (T *)y.data, (uint8_t *)bits.data,
+                             y.dims[0], columns, slope);)
+    return 0;
+}
+
+// y = a b, times the slope of relu, whose bits are kept, or of gelu_tanh at kept.
+static int native_product_slope(const place_t &at, const tensor_arg_t &a, const tensor_arg_t &b,
+                                const tensor_arg_t &kept, const tensor_arg_t &y) {
+    const bool relu = kept.dtype == TENSOR_U8;
+    int code = TENSOR_ERR_UNSUPPORTED;
+    if (relu || at.limits.gelu_epilogue) {
+        code = product(at, y, a, b, nullptr, false, relu ? RELU_SLOPE_EPILOGUE : GELU_SLOPE_EPILOGUE,
+                       kept.data);
+    }
+    if (code != TENSOR_ERR_UNSUPPORTED) { return code; }
+    code = product(at, y, a, b);
+    if (code) { return code; }
+    if (relu) { return relu_with_bits(at, y, kept, true); }
+    const tensor_arg_t in[5] = {kept, {}, {}, {}, y};
+    return pointwise_backward(at, TENSOR_OP_GELU_TANH, in, &y, 1, y.dtype, nullptr);
+}
+
 static int native_matmul(const place_t &at, tensor_call_t *c) {
     tensor__matrices_t m;
+    if (c->nin > 2) { return native_product_slope(at, c->arg[0], c->arg[1], c->arg[2], c->arg[3]); }
     const tensor_arg_t *arg = tensor__matrices(c->arg, &m);
     if (c->nout == 1) { return product(at, arg[2], arg[0], arg[1]); }
     const tensor_arg_t &y = c->arg[2], &sums = c->arg[3];
@@ -10526,7 +10609,7 @@ static int native_matmul(const place_t &at, tensor_call_t *c) {
 
 static int native_linear(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &w = c->arg[1], &bias = c->arg[2], &y = c->arg[3];
-    const tensor_arg_t &before = c->arg[2 + c->nout];   // the activation's x if a gradient needs it, else y
+    const tensor_arg_t &kept = c->arg[2 + c->nout];     // for a gradient, gelu's x or relu's bits, else y
     bool relu = c->row->id == NN_OP_LINEAR_RELU, plain = c->row->id == NN_OP_LINEAR;
     if (!x.contiguous || !y.contiguous || (bias.data && !bias.contiguous)) { return NONE; }
     bool vector = w.ndim == 1;          // one row
@@ -10535,19 +10618,22 @@ static int native_linear(const place_t &at, tensor_call_t *c) {
     int64_t rows = n ? y.numel / n : 0;
     const int64_t from[2] = {rows, k}, to[2] = {rows, n}, transposed[2] = {k, n};
     const int64_t by[2] = {w.strides[w.ndim - 1], vector ? k : w.strides[0]};
-    shaped_t x2(x), y2(y), u2(before), w2(w);
+    shaped_t x2(x), y2(y), u2(relu ? y : kept), w2(w);
     reshape(x2, 2, from);
     reshape(y2, 2, to);
     reshape(u2, 2, to);
     reshape(w2, 2, transposed, by);
     if (plain) { return product(at, y2.arg, x2.arg, w2.arg, bias.data); }
-    void *kept = c->nout > 1 ? before.data : nullptr;
-    int code =
-        product(at, y2.arg, x2.arg, w2.arg, bias.data, false, relu ? RELU_EPILOGUE : GELU_EPILOGUE, kept);
+    int code = TENSOR_ERR_UNSUPPORTED;
+    if (relu ? !(c->p && c->p->linear.keeps_nan) : at.limits.gelu_epilogue) {
+        code = product(at, y2.arg, x2.arg, w2.arg, bias.data, false, relu ? RELU_EPILOGUE : GELU_EPILOGUE,
+                       c->nout > 1 ? kept.data : nullptr);
+    }
     if (code != TENSOR_ERR_UNSUPPORTED) { return code; }
     const tensor_arg_t o[2] = {y2.arg, u2.arg};
     code = product(at, u2.arg, x2.arg, w2.arg, bias.data);
     if (code) { return code; }
+    if (relu && c->nout > 1) { return relu_with_bits(at, y2.arg, kept, false); }
     return pointwise(at, relu ? TENSOR_OP_RELU : TENSOR_OP_GELU_TANH, o, 1, y.dtype, nullptr);
 }
 
@@ -11843,6 +11929,7 @@ static int backend_run(tensor_call_t *c) {
     at.stream = s->raw;
     at.limits = limits;
     at.limits.sms = process.gpu[index].sms;
+    at.limits.gelu_epilogue = process.gpu[index].major >= 9;
     at.limits.libraries = !__atomic_load_n(&libraries.off, __ATOMIC_RELAXED);
     at.error = process.gpu[index].errors;
     at.allocator = process.allocator;

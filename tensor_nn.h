@@ -87,8 +87,9 @@ TENSOR_API tensor_t *tensor_linear(tensor_t *x, tensor_t *weight, tensor_t *bias
 
 // tensor_relu or tensor_gelu_tanh of the result, in the same op: the same numbers with one tensor less. On
 // CUDA this is the epilogue of cuBLASLt, as in torch._addmm_activation: it rounds in its own way, and relu of
-// NaN may be 0. Therefore nn_sequential uses these functions on the CPU only, where one of these layers
-// follows an nn_linear.
+// NaN may be 0. nn_sequential does the same where one of these layers follows an nn_linear; on CUDA, relu of
+// NaN is NaN there, and gelu_tanh joins in f16 and bf16 only. If a linear follows in turn, and nothing else
+// uses what is between, its gradient on CUDA is one product.
 //   -> new [..., out];  grad as both;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_linear_relu(tensor_t *x, tensor_t *weight, tensor_t *bias);
 TENSOR_API tensor_t *tensor_linear_gelu_tanh(tensor_t *x, tensor_t *weight, tensor_t *bias); // as linear_relu
@@ -1326,7 +1327,7 @@ TENSOR__IN_LINE tensor_t *nn__forward_of(nn__module_t m, tensor__tensor_t x) {
 }
 
 #define nn_child(...) __extension__ nn__stamp(TENSOR__IN(nn_child), nn__child_of(__VA_ARGS__))
-#define nn_forward(...) __extension__ tensor__at(TENSOR__IN(nn_forward), nn__forward_of(__VA_ARGS__))
+#define nn_forward(...) __extension__ TENSOR__STAMP(TENSOR__IN(nn_forward), nn__forward_of(__VA_ARGS__))
 #else
 #define nn_child(...) NN__CALL(nn_child, __VA_ARGS__)
 #define nn_forward(...) TENSOR__CALL(nn_forward, __VA_ARGS__)
@@ -2537,7 +2538,7 @@ TENSOR_API nn_lbfgs_args_t nn_lbfgs_defaults(void);
     X(asgd, asgd, DENSE, 1e-2, NN__STATE(ax, ALWAYS), NN__NUMBER(DRAG, lambd, 1e-4) NN__NUMBER(LOW, alpha, 0.75) NN__NUMBER(HIGH, t0, 1e6) NN__NUMBER(DECAY, weight_decay, 0)) \
     X(rprop, rprop, DENSE, 1e-2, NN__STATE(prev, ALWAYS) NN__STATE(step_size, ALWAYS), NN__NUMBER(LOW, etaminus, 0.5) NN__NUMBER(HIGH, etaplus, 1.2) NN__NUMBER(LEAST, step_size_min, 1e-6) NN__NUMBER(MOST, step_size_max, 50)) \
     X(adafactor, sgd, FACTORED, 1e-2, NN__STATE(row_var, ALWAYS) NN__STATE(col_var, ALWAYS) NN__STATE(variance, ALWAYS), NN__NUMBER(FALL, beta2_decay, -0.8) NN__NUMBER(EPS, eps1, 0) NN__NUMBER(LEAST, eps2, 1e-3) NN__NUMBER(HIGH, d, 1) NN__NUMBER(DECAY, weight_decay, 0) NN__ALWAYS_ON(DECOUPLED)) \
-    X(muon, sgd, MATRICES, 1e-3, NN__STATE(momentum_buffer, ALWAYS), NN__NUMBER(DECAY, weight_decay, 0.1) NN__NUMBER(MOMENTUM, momentum, 0.95) NN__NUMBER(EPS, eps, 1e-7) NN__NUMBER(NS_A, ns_a, 3.4445) NN__NUMBER(NS_B, ns_b, -4.775) NN__NUMBER(NS_C, ns_c, 2.0315) NN__NUMBER(NS_STEPS, ns_steps, 5) NN__NUMBER(ADJUST, adjust_lr_fn, NN_ORIGINAL) NN__FLAG(PLAIN, no_nesterov) NN__ALWAYS_ON(DECOUPLED)) \
+    X(muon, sgd, MATRICES, 1e-3, NN__STATE(momentum_buffer, ALWAYS), NN__NUMBER(DECAY, weight_decay, 0.1) NN__NUMBER(MOMENTUM, momentum, 0.95) NN__NUMBER(EPS, eps, 1e-7) NN__NUMBER(NS_A, ns_a, 3.4445) NN__NUMBER(NS_B, ns_b, -4.775) NN__NUMBER(NS_C, ns_c, 2.0315) NN__NUMBER(NS_STEPS, ns_steps, 5) NN__NUMBER(ADJUST, adjust_lr_fn, NN_ORIGINAL) NN__FLAG(NO_NESTEROV, no_nesterov) NN__ALWAYS_ON(DECOUPLED)) \
     X(lbfgs, sgd, CLOSURE, 1, NN__STATE(old_dirs, ALWAYS) NN__STATE(old_stps, ALWAYS) NN__STATE(d, ALWAYS), NN__NUMBER(MAX_ITER, max_iter, 20) NN__NUMBER(MAX_EVAL, max_eval, 0) NN__NUMBER(GRAD_TOL, tolerance_grad, 1e-7) NN__NUMBER(CHANGE_TOL, tolerance_change, 1e-9) NN__NUMBER(HISTORY, history_size, 100) NN__NUMBER(SEARCH, line_search_fn, NN_FIXED_STEP))
 // clang-format on
 
@@ -2697,10 +2698,10 @@ TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
     nn__stamp(TENSOR__IN(nn_clip_grad_norm), (nn_clip_grad_norm)(__VA_ARGS__))
 #else
 #define NN__CLIP(optimizer, max_norm, a, b, c, d, face, ...) face
-#define NN__CLIP_PLAIN(...) TENSOR__CALL(nn_clip_grad_norm, __VA_ARGS__)
+#define NN__CLIP_ALL(...) TENSOR__CALL(nn_clip_grad_norm, __VA_ARGS__)
 #define NN__CLIP_BY(...) NN__WITH_OWN(nn_clip_grad_norm, __VA_ARGS__)
 #define nn_clip_grad_norm(...)                                                                               \
-    NN__CLIP(__VA_ARGS__, NN__CLIP_BY, NN__CLIP_BY, NN__CLIP_BY, NN__CLIP_BY, NN__CLIP_PLAIN, 0)(__VA_ARGS__)
+    NN__CLIP(__VA_ARGS__, NN__CLIP_BY, NN__CLIP_BY, NN__CLIP_BY, NN__CLIP_BY, NN__CLIP_ALL, 0)(__VA_ARGS__)
 #endif
 #define nn_get_total_norm(tensors, ...) NN__NEEDS(nn_get_total_norm, nn_get_total_norm, tensors, __VA_ARGS__)
 #define nn_clip_grads_with_norm(...) TENSOR__CALL_KIND(int, nn_clip_grads_with_norm, __VA_ARGS__)
@@ -3881,6 +3882,8 @@ typedef struct nn__cpu_t {
 //   CTC_LOSS               the gradient by log_probs, before it is multiplied by g
 //   LAYER_NORM             mean, 1 / deviation
 //   LINEAR_GELU_TANH       x wT + bias
+//   LINEAR_RELU            on a device: u8 [rows, bytes], a bit for each element of y, unset if it is <= 0,
+//                          from the lowest bit on; a row is padded to 128
 //   MAX_POOL               the place of the largest in its plane, i32
 //   RECURRENT              c and the gates of all steps
 // ------------------------------------------------------------------------------
@@ -3931,7 +3934,7 @@ typedef struct nn__cpu_t {
     X(LAYER_NORM_BACKWARD,    layer_norm_backward,                   NORM,      (5, 4, "grad x mean rstd weight"),                        3, NN__CPU_WITH(layer_norm_back, layer_norm_back),              NOGRAD,                  0,                                                               AS_IS) \
     X(LINEAR,                 linear,                                MATMUL,    NN__X_WEIGHT,                                             1, NN__CPU_WITH(linear, linear),                                nn__grad_linear,         TENSOR__CROSS,                                                   LOW | TENSOR__PRODUCT | TENSOR__DENSE_A | TENSOR__DENSE_C) \
     X(LINEAR_GELU_TANH,       linear_gelu_tanh,                      MATMUL,    NN__X_WEIGHT,                                             2, NN__CPU_WITH_OWN(linear, linear, then_gelu_tanh),            nn__grad_linear,         TENSOR__CROSS | TENSOR__SY1,                                     LOW | TENSOR__DENSE_A | TENSOR__DENSE_C) \
-    X(LINEAR_RELU,            linear_relu,                           MATMUL,    NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(linear, linear, then_relu),                 nn__grad_linear,         TENSOR__CROSS | TENSOR__SY,                                      LOW | TENSOR__DENSE_A | TENSOR__DENSE_C) \
+    X(LINEAR_RELU,            linear_relu,                           MATMUL,    NN__X_WEIGHT,                                             2, NN__CPU_WITH_OWN(linear, linear, then_relu),                 nn__grad_linear,         TENSOR__CROSS | TENSOR__SY | TENSOR__SY1,                        LOW | TENSOR__DENSE_A | TENSOR__DENSE_C) \
     X(LOSS_BACKWARD,          loss_backward,                         LOSS,      (5, 3, "grad input target weight pos_weight"),            2, NN__CPU(loss_back),                                          NOGRAD,                  0,                                                               AS_IS) \
     X(MAX_POOL1D,             max_pool1d,                            POOL,      NN__X_ALONE,                                              2, NN__CPU_OWN(max_pool, of_max_pool_integers),                 nn__grad_max_pool,       TENSOR__SY1,                                                     AS_IS) \
     X(MAX_POOL2D,             max_pool2d,                            POOL,      NN__X_ALONE,                                              2, NN__CPU_OWN(max_pool, of_max_pool_integers),                 nn__grad_max_pool,       TENSOR__SY1,                                                     AS_IS) \
@@ -4699,15 +4702,15 @@ TENSOR__INLINE void NN__K(winograd_line)(const int form, const int from, const i
                                          V_F x3, V_F x4, V_F x5, V_F *y) {
     const float a = 0.625f, b = 1.5f, a2 = a * a, b2 = b * b;
     const float fa = 1 / (2 * a2 * (a2 - b2)), fb = 1 / (2 * b2 * (b2 - a2)), fc = 1 / (a2 * b2);
-    const int plain = form == NN__TILE_OUT || form == NN__TILE_GRAD;
-    const float ca = plain ? 1 : fa;
-    const float cb = plain ? 1 : fb;
+    const int unscaled = form == NN__TILE_OUT || form == NN__TILE_GRAD;
+    const float ca = unscaled ? 1 : fa;
+    const float cb = unscaled ? 1 : fb;
     V_F p, q, r, u;
     if (form == NN__TILE_OUT || form == NN__TILE_SUMS) {
 #define NN__TILE_AT(k, ka, m, kb, n) V_FMA(V_SET(ka), m, \
         to == k + 1 ? V_FMA(V_SET(kb), n, x5) : V_MUL(V_SET(kb), n))
         p = V_ADD(x1, x2), q = V_SUB(x1, x2), r = V_ADD(x3, x4), u = V_SUB(x3, x4);
-        y[0] = plain ? V_ADD(V_ADD(p, r), x0) : V_FMA(V_SET(fc), x0, NN__TILE_AT(0, ca, p, cb, r));
+        y[0] = unscaled ? V_ADD(V_ADD(p, r), x0) : V_FMA(V_SET(fc), x0, NN__TILE_AT(0, ca, p, cb, r));
         y[1] = NN__TILE_AT(1, a * ca, q, b * cb, u);
         y[2] = NN__TILE_AT(2, a2 * ca, p, b2 * cb, r);
         y[3] = NN__TILE_AT(3, a * a2 * ca, q, b * b2 * cb, u);
@@ -4726,7 +4729,7 @@ TENSOR__INLINE void NN__K(winograd_line)(const int form, const int from, const i
         q = V_MUL(V_SET(a * ca), V_FMA(V_SET(a2), x3, x1));
         r = V_MUL(V_SET(cb), V_FMA(V_SET(b2), from > 4 ? V_FMA(V_SET(b2), x4, x2) : x2, x0));
         u = V_MUL(V_SET(b * cb), V_FMA(V_SET(b2), x3, x1));
-        y[0] = plain ? x0 : V_MUL(V_SET(fc), x0);
+        y[0] = unscaled ? x0 : V_MUL(V_SET(fc), x0);
         if (from == 3) {
             y[5] = x2;
         } else if (from == 4) {
@@ -5599,7 +5602,7 @@ NN_LOSSES(NN__X)
 #include "tensor.h"
 #undef TENSOR__PASS
 
-// The passes that are not in the core's: see >>passes of tensor.h. f64 and the plain formulas are compiled
+// The passes that are not in the core's: see >>passes of tensor.h. f64 and the reference formulas are compiled
 // together with this part of the file.
 #ifndef TENSOR__MORE_KERNELS
 #ifdef __cplusplus
@@ -5663,7 +5666,7 @@ TENSOR__COLD
 // ------------------------------------------------------------------------------
 
 // Raises an error on the calling thread. -> poison; NN__GIVE -> value; NN__ERROR -> the code; NN__NO -> 0
-#define NN__FAIL(...) TENSOR__(fail)(nn__self(), __VA_ARGS__)
+#define NN__FAIL(...) TENSOR__(refuse)(__VA_ARGS__)
 #define NN__GIVE(value, ...) (NN__FAIL(__VA_ARGS__), value)
 #define NN__ERROR(code, ...) NN__GIVE(code, code, __VA_ARGS__)
 #define NN__NO(code, ...) NN__GIVE(0, code, __VA_ARGS__)
@@ -5701,7 +5704,7 @@ NN__RANKED_ROW(avg_pool, AVG_POOL)
 NN__RANKED_ROW(max_unpool, MAX_UNPOOL)
 #undef NN__RANKED_ROW
 
-// The kernels of all passes by place: f64, the plain formulas, then those of tensor.h (TENSOR__PASSES_OF).
+// The kernels of all passes by place: f64, the reference formulas, then those of tensor.h (TENSOR__PASSES_OF).
 #if TENSOR__HAS_PASS(7)
 #define NN__EACH(f) f##_f64, f##_reference, TENSOR__PASSES_OF(f)
 #else
@@ -6024,6 +6027,16 @@ TENSOR__FN tensor_t *nn__like(const int64_t *dims, int ndim, double value, const
     return nn__beside((tensor_full_n)(dims, ndim, value, (tensor_dtype_t)x->dtype), x);
 }
 
+// A number inside a function that is made of others: on the CPU, whatever the default device is, because a
+// 0-d tensor of the CPU mixes with tensors of all devices.
+TENSOR__FN tensor_t *nn__constant(double value, tensor_dtype_t dtype) {
+    tensor_device_t device = (tensor_get_default_device)();
+    if (device != TENSOR_CPU) { (void)(tensor_set_default_device)(TENSOR_CPU); }
+    tensor_t *t = (tensor_scalar)(value, dtype);
+    if (device != TENSOR_CPU) { (void)(tensor_set_default_device)(device); }
+    return t;
+}
+
 // A tensor that the host fills, whatever the default device is.
 TENSOR__FN tensor_t *nn__host_tensor(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
     tensor_device_t device = (tensor_get_default_device)();
@@ -6225,7 +6238,7 @@ TENSOR__FN tensor_scope_t nn__open_front(int to, tensor_t **in, int n) {
 typedef struct nn__then_t {
     const tensor__row_t *(*row)(void);
     tensor_t *(*apply)(tensor_t *x);
-    int (*results)(const tensor__op_t *o);      // of a call; NULL = one
+    int (*keeps)(const tensor__op_t *o);        // a second result for the gradient, where there is one
 } nn__then_t;
 
 TENSOR__END
@@ -6233,16 +6246,17 @@ TENSOR__END
 TENSOR__FN const tensor__row_t *nn__row_of_relu(void) { return TENSOR__(row_RELU)(); }
 TENSOR__FN const tensor__row_t *nn__row_of_gelu_tanh(void) { return TENSOR__(row_GELU_TANH)(); }
 
-// Its gradient reads the product, which is the second result where there is a gradient.
-TENSOR__FN int nn__results_gelu_tanh(const tensor__op_t *o) {
-    int graph = 0;
-    for (int k = 0; k < 3; k++) { graph |= o->in[k] && (tensor_requires_grad)(o->in[k]); }
-    return 1 + (graph && tensor_grad_enabled());
+// The product, which is the argument of the slope.
+TENSOR__FN int nn__keeps_product(const tensor__op_t *o) { return (void)o, 1; }
+
+// Bits, where products multiply by the slope that they tell.
+TENSOR__FN int nn__keeps_bits(const tensor__op_t *o) {
+    const tensor_t *x = o->in[0];
+    return x->device && x->dtype != TENSOR_F64 && TENSOR__(multiplies)(x);
 }
 
-static const nn__then_t nn__then_relu = {nn__row_of_relu, tensor_relu, NULL};
-static const nn__then_t nn__then_gelu_tanh = {nn__row_of_gelu_tanh, tensor_gelu_tanh,
-                                               nn__results_gelu_tanh};
+static const nn__then_t nn__then_relu = {nn__row_of_relu, tensor_relu, nn__keeps_bits};
+static const nn__then_t nn__then_gelu_tanh = {nn__row_of_gelu_tanh, tensor_gelu_tanh, nn__keeps_product};
 
 TENSOR__FN const nn__then_t *nn__then(const tensor__row_t *row) { return (const nn__then_t *)row->own; }
 
@@ -6298,7 +6312,10 @@ TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
 
 TENSOR__FN int nn__linear_results(const tensor__op_t *o) {
     const nn__then_t *then = nn__then(o->row);
-    return then && then->results ? then->results(o) : 1;
+    int graph = 0;
+    if (!then || !then->keeps(o)) { return 1; }
+    for (int k = 0; k < 3; k++) { graph |= o->in[k] && (tensor_requires_grad)(o->in[k]); }
+    return 1 + (graph && tensor_grad_enabled());
 }
 
 // Checks the inputs and makes the results. 0 = raised
@@ -6326,15 +6343,28 @@ TENSOR__FN int nn__infer_linear(tensor__op_t *o) {
     int64_t dims[TENSOR_MAX_DIMS];
     for (int d = 0; d + 1 < x->ndim; d++) { dims[d] = x->dims[d]; }
     dims[x->ndim - 1] = weight->dims[0];
-    int ndim = vector ? x->ndim - 1 : x->ndim;
-    for (int k = nn__linear_results(o); k > 0; k--) { TENSOR__(result)(o, x->dtype, dims, ndim); }
+    int ndim = vector ? x->ndim - 1 : x->ndim, results = nn__linear_results(o);
+    const tensor_t *y = TENSOR__(result)(o, x->dtype, dims, ndim);
+    if (results > 1 && o->row->id == NN_OP_LINEAR_RELU) {
+        const int64_t n = vector ? 1 : weight->dims[0];
+        dims[0] = n ? y->numel / n : 0;
+        dims[1] = (n + 127) / 128 * 16;
+        TENSOR__(result)(o, TENSOR_U8, dims, 2);
+    } else if (results > 1) {
+        TENSOR__(result)(o, x->dtype, dims, ndim);
+    }
     return 1;
 }
 
-TENSOR__FN tensor_t *nn__linear(const tensor__row_t *row, tensor_t *x, tensor_t *weight, tensor_t *bias) {
+TENSOR__FN tensor_t *nn__linear(const tensor__row_t *row, tensor_t *x, tensor_t *weight, tensor_t *bias,
+                                int keeps_nan) {
     tensor_t *const in[3] = {x, weight, bias};
     tensor__op_t o;
     if (!TENSOR__(begin)(&o, row, in, 3)) { return TENSOR__(poison); }
+    if (keeps_nan) {
+        o.p = &o.params;
+        o.params.linear.keeps_nan = 1;
+    }
     tensor_t *done = TENSOR__(small_product)(&o, 1, nn__linear_results(&o), nn__activation(row));
     if (done) { return done; }
     if (!TENSOR__(begin_rest)(&o)) { return TENSOR__(poison); }
@@ -6351,15 +6381,19 @@ TENSOR__FN tensor_t *nn__linear(const tensor__row_t *row, tensor_t *x, tensor_t 
 }
 
 TENSOR_API tensor_t *(tensor_linear)(tensor_t *x, tensor_t *weight, tensor_t *bias) {
-    return nn__linear(NN__ROW(LINEAR), x, weight, bias);
+    return nn__linear(NN__ROW(LINEAR), x, weight, bias, 0);
 }
 
 TENSOR_API tensor_t *(tensor_linear_relu)(tensor_t *x, tensor_t *weight, tensor_t *bias) {
-    return nn__linear(NN__ROW(LINEAR_RELU), x, weight, bias);
+    return nn__linear(NN__ROW(LINEAR_RELU), x, weight, bias, 0);
+}
+
+TENSOR__FN tensor_t *nn__linear_relu_exactly(tensor_t *x, tensor_t *weight, tensor_t *bias) {
+    return nn__linear(NN__ROW(LINEAR_RELU), x, weight, bias, 1);
 }
 
 TENSOR_API tensor_t *(tensor_linear_gelu_tanh)(tensor_t *x, tensor_t *weight, tensor_t *bias) {
-    return nn__linear(NN__ROW(LINEAR_GELU_TANH), x, weight, bias);
+    return nn__linear(NN__ROW(LINEAR_GELU_TANH), x, weight, bias, 0);
 }
 
 // The gradient before the activation. The kernel of that op's gradient computes it, from relu's y or gelu's
@@ -6401,6 +6435,30 @@ TENSOR__FN tensor_t *nn__grad_activation(tensor__grad_t *g) {
     return TENSOR__(launch)(&c) ? TENSOR__(poison) : y;
 }
 
+TENSOR__FN void nn__grad_linear(tensor__grad_t *g);
+
+// The gradient of x where x is the result of a linear with its activation, which nothing else uses: the
+// product goes on through that activation's slope. It arrives as the gradient of the second result, as a
+// matrix. 0 = x is something else, or the device has no such product
+TENSOR__FN int nn__grad_before(tensor__grad_t *g, tensor_t *flat, tensor_t *weight) {
+    tensor__node_t *n = flat->device ? TENSOR__(grad_alone)(g, 0) : NULL;
+    if (!n || n->row->grad != nn__grad_linear || n->nout < 2) { return 0; }
+    tensor__grad_t of = *g;
+    of.node = n;
+    memset((void *)of.value, 0, sizeof of.value);
+    tensor_t *kept = TENSOR__(grad_out)(&of, 1);
+    if (n->row->id == NN_OP_LINEAR_GELU_TANH) {
+        int64_t dims[2];
+        dims[0] = flat->dims[0];
+        dims[1] = TENSOR__WIDE(weight);
+        kept = (tensor_reshape_n)(kept, dims, 2);
+    }
+    tensor_t *y = TENSOR__(product_and)(flat, weight, kept, NULL);
+    if (!y) { return 0; }
+    if (y->state != TENSOR__POISON_STATE) { TENSOR__(grad_give)(g, n, 1, y); }
+    return 1;
+}
+
 TENSOR__FN void nn__grad_linear(tensor__grad_t *g) {
     tensor_t *flat = nn__grad_activation(g);
     const tensor__meta_t *x = &g->node->in[0], *w = &g->node->in[1];
@@ -6414,7 +6472,9 @@ TENSOR__FN void nn__grad_linear(tensor__grad_t *g) {
     if (TENSOR__(grad_need)(g, 0)) {
         tensor_t *weight = TENSOR__(grad_in)(g, 1);
         if (vector) { weight = (tensor_unsqueeze)(weight, 0); }
-        g->gx[0] = (tensor_reshape_n)((tensor_matmul)(flat, weight), x->dims, x->ndim);
+        if (!nn__grad_before(g, flat, weight)) {
+            g->gx[0] = (tensor_reshape_n)((tensor_matmul)(flat, weight), x->dims, x->ndim);
+        }
     }
     dims[1] = TENSOR__WIDE(w);
     tensor_t *sums = NULL;
@@ -6422,7 +6482,7 @@ TENSOR__FN void nn__grad_linear(tensor__grad_t *g) {
         tensor_t *transposed = (tensor_mT)(flat), *gw = NULL;
         tensor_t *x2 = (tensor_reshape_n)(TENSOR__(grad_in)(g, 0), dims, 2);
         if (TENSOR__(grad_need)(g, 2) && !g->create) {
-            gw = TENSOR__(product_and_sums)(transposed, x2, &sums);
+            gw = TENSOR__(product_and)(transposed, x2, NULL, &sums);
         }
         if (!gw) { gw = (tensor_matmul)(transposed, x2); }
         g->gx[1] = vector ? (tensor_squeeze)(gw, 0) : gw;
@@ -6434,7 +6494,7 @@ TENSOR__FN void nn__grad_linear(tensor__grad_t *g) {
     }
 }
 
-TENSOR__COLD
+TENSOR__RARE
 
 TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *weight, tensor_t *bias) {
     tensor_t *in[4] = {x1, x2, weight, bias};
@@ -6603,6 +6663,8 @@ TENSOR__FN tensor_t *nn__embedding_gradient(tensor_t *gy, tensor_t *index, int64
     return TENSOR__(finish)(&o);
 }
 
+TENSOR__RARE
+
 // A gradient by rows of a table: values [n, width] of the rows that index [n] names. Values of the same row
 // are added up at the first or the last of its positions.
 TENSOR__FN tensor_t *nn__by_rows(tensor_t *values, tensor_t *index, int64_t rows) {
@@ -6732,8 +6794,6 @@ TENSOR__FN tensor_t *nn__embedding_front(tensor_t *index, tensor_t *w, int64_t r
 
 NN__OWN_FRONT(embedding, , nn__embedding_front(a.index, a.weight, a.padding_idx, a.max_norm, a.norm_type,
                                                a.scale_grad_by_freq, a.sparse))
-
-TENSOR__COLD
 
 // The bag of each of n indices, and its place in the bag, both [n] i64 on the CPU.
 typedef struct nn__bags_t {
@@ -8016,6 +8076,8 @@ typedef struct nn__conv_t {
 
 TENSOR__FN int64_t nn__volume(const int64_t v[3]) { return v[0] * v[1] * v[2]; }
 
+TENSOR__RARE
+
 // Sizes and data of a convolution without columns: a gradient by the input is the convolution of the output's
 // gradient by the flipped weight, with zeros in between where the stride was.
 TENSOR__FN void nn__direct_sizes(const nn__conv_t *v, nn__direct_t *d) {
@@ -8168,6 +8230,8 @@ TENSOR__FN nn__conv_t *nn__conv_planned(const tensor_call_t *c) {
     return v;
 }
 
+TENSOR__END
+
 // Block i. -> its first pixel; n = how many
 TENSOR__FN int64_t nn__conv_block(const nn__conv_t *v, int64_t i, nn__block_t *b, int64_t *n) {
     b->r0 = i / v->parts * v->rows;
@@ -8302,6 +8366,17 @@ TENSOR__FN void nn__conv_run_tasks(nn__conv_t *v, int64_t tasks, tensor__task_fn
     for (int64_t i = -1; TENSOR__(next_turn)(&i) && i < tasks;) { fn(v, i, 0); }
 }
 
+// The columns of a block, whose first pixel is `first`: x itself where its lines are they, and *line is then
+// the distance of two; else made in s->columns.
+TENSOR__FN char *nn__conv_lines(nn__conv_step_t *s, int64_t first, int64_t *line) {
+    if (s->v->direct) {
+        *line = s->v->pixels;
+        return s->x + first * (int64_t)s->v->es;
+    }
+    nn__run(1, nn__conv_columns, s);
+    return s->columns;
+}
+
 TENSOR__FN void nn__conv_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
     int64_t q = task / v->blocks % v->groups, i = task / v->blocks / v->groups;
@@ -8317,16 +8392,10 @@ TENSOR__FN void nn__conv_task(void *arg, int64_t task, int worker) {
     s.apart = v->pixels;
     s.g = nn__product(v->og, s.size, v->kk);
     s.g.a = nn__at(v->w, q * v->og * v->kk);
-    s.g.b = s.columns;
+    s.g.b = nn__conv_lines(&s, first, &s.g.brs);
     s.g.c = s.filled;
     s.g.crs = v->pixels;
     s.g.accumulate = v->c->arg[2].data != NULL;
-    if (v->direct) {
-        s.g.b = s.x + first * (int64_t)v->es;
-        s.g.brs = v->pixels;
-    } else {
-        nn__run(1, nn__conv_columns, &s);
-    }
     if (s.g.accumulate) { nn__run(1, nn__conv_fill, &s); }
     nn__conv_multiply(&s);
 }
@@ -8446,16 +8515,9 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
             tensor__gemm_t g = nn__product(v->og, v->kk, n);
             g.a = nn__conv_y(v, i, q) + at * (int64_t)v->es;
             g.ars = v->pixels;
-            g.b = columns;
             g.brs = 1;
             g.bcs = g.k;
-            if (v->direct) {
-                g.b = s.x + at * (int64_t)v->es;
-                g.bcs = v->pixels;
-            } else {
-                nn__run(1, nn__conv_columns, &s);
-            }
-
+            g.b = nn__conv_lines(&s, at, &g.bcs);
             g.c = to;
             if (v->transposed) {
                 tensor__gemm_t t = nn__product(v->kk, v->og, n);
@@ -8538,7 +8600,7 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-TENSOR__COLD
+TENSOR__RARE
 
 // Runs the begun convolution o, whose result has `dims`, as many as its first input.
 TENSOR__FN tensor_t *nn__conv_run(tensor__op_t *o, const nn__window_t *g, const int64_t *dims) {
@@ -8897,17 +8959,15 @@ TENSOR__FN tensor_t *nn__conv_front(const tensor__row_t *row, tensor_t *x, tenso
 
 TENSOR__FN tensor_t *nn__conv_call(const tensor_conv_args_t *a, int rank) {
     const tensor__row_t *row = nn__conv_row(rank);
-    const char *op = row->name;
     nn__window_t g = nn__window_unit();
-    if (!NN__CONV_WINDOW(op, rank, a, &g)) { return TENSOR__(poison); }
+    if (!NN__CONV_WINDOW(row->name, rank, a, &g)) { return TENSOR__(poison); }
     return nn__conv_front(row, a->x, a->weight, a->bias, g, a->same);
 }
 
 TENSOR__FN tensor_t *nn__conv_transpose_call(const tensor_conv_transpose_args_t *a, int rank) {
     const tensor__row_t *row = nn__conv_transpose_row(rank);
-    const char *op = row->name;
     nn__window_t g = nn__window_unit();
-    if (!NN__CONV_WINDOW(op, rank, a, &g) || !NN__TRIPLE(op, rank, a, output_padding, g.in)) {
+    if (!NN__CONV_WINDOW(row->name, rank, a, &g) || !NN__TRIPLE(row->name, rank, a, output_padding, g.in)) {
         return TENSOR__(poison);
     }
     return nn__conv_front(row, a->x, a->weight, a->bias, g, 0);
@@ -9042,9 +9102,8 @@ TENSOR__FN tensor_t *nn__columns_front(const tensor__row_t *row, tensor_t *x, nn
 }
 
 TENSOR__FN tensor_t *nn__columns_call(const tensor__row_t *row, const tensor_columns_args_t *a) {
-    const char *op = row->name;
     nn__window_t g = nn__window_unit();
-    return NN__COLUMNS_WINDOW(op, a, &g) ? nn__columns_front(row, a->x, g) : TENSOR__(poison);
+    return NN__COLUMNS_WINDOW(row->name, a, &g) ? nn__columns_front(row, a->x, g) : TENSOR__(poison);
 }
 
 NN__FILL_DEFAULTS(tensor_columns, NN__COLUMNS_SET)
@@ -9232,7 +9291,7 @@ TENSOR__FN tensor_t *nn__avg_pool_integers(tensor_t *x, const nn__window_t *g, t
     tensor_t *image = nn__framed((tensor_to)(x, TENSOR_I64), g, 0), *y = nn__under_tap(image, g, 0);
     (void)places;
     for (int64_t tap = 1; tap < nn__taps(g); tap++) { y = (tensor_add)(y, nn__under_tap(image, g, tap)); }
-    tensor_t *counts = g->divisor ? (tensor_scalar)((double)g->divisor, TENSOR_I64) : nn__window_counts(g);
+    tensor_t *counts = g->divisor ? nn__constant((double)g->divisor, TENSOR_I64) : nn__window_counts(g);
     return (tensor_to)((tensor_div_mode)(y, nn__beside(counts, x), "trunc"), x->dtype);
 }
 
@@ -9348,9 +9407,8 @@ TENSOR__FN int nn__pool_stride(const char *op, int rank, int called, int64_t v, 
 
 TENSOR__FN tensor_t *nn__max_pool_run(const tensor_max_pool_args_t *a, int rank, tensor_t **places) {
     const tensor__row_t *row = nn__max_pool_row(rank);
-    const char *op = row->name;
     nn__window_t g = nn__window_unit();
-    if (!NN__POOL_WINDOW(op, rank, a, &g) || !NN__TRIPLE(op, rank, a, dilation, g.dilation)) {
+    if (!NN__POOL_WINDOW(row->name, rank, a, &g) || !NN__TRIPLE(row->name, rank, a, dilation, g.dilation)) {
         return TENSOR__(poison);
     }
     return nn__pool_front(row, rank, a->x, g, a->ceil_mode, places);
@@ -9372,11 +9430,10 @@ TENSOR__FN tensor_pair_t nn__indexed(tensor_t *y, tensor_t *places) {
 
 TENSOR__FN tensor_t *nn__avg_pool_call(const tensor_avg_pool_args_t *a, int rank) {
     const tensor__row_t *row = nn__avg_pool_row(rank);
-    const char *op = row->name;
     nn__window_t g = nn__window_unit();
     g.mode = a->no_count_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD;
     g.divisor = a->divisor_override;
-    if (!NN__POOL_WINDOW(op, rank, a, &g)) { return TENSOR__(poison); }
+    if (!NN__POOL_WINDOW(row->name, rank, a, &g)) { return TENSOR__(poison); }
     return nn__pool_front(row, rank, a->x, g, a->ceil_mode, NULL);
 }
 
@@ -9501,9 +9558,8 @@ TENSOR__FN tensor_t *nn__max_unpool_front(const tensor__row_t *row, tensor_t *x,
 
 TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int rank) {
     const tensor__row_t *row = nn__max_unpool_row(rank);
-    const char *op = row->name;
     nn__window_t g = nn__window_unit();
-    if (!NN__POOL_WINDOW(op, rank, a, &g) || !NN__TRIPLE(op, rank, a, size, g.in)) {
+    if (!NN__POOL_WINDOW(row->name, rank, a, &g) || !NN__TRIPLE(row->name, rank, a, size, g.in)) {
         return TENSOR__(poison);
     }
     return nn__max_unpool_front(row, a->x, a->indices, g, a->size > 0);
@@ -9666,24 +9722,14 @@ TENSOR__FN tensor_pair_t nn__fractional_pool(tensor_t *x, int rank, const int64_
 
 TENSOR_API tensor_pair_t(tensor_fractional_max_pool2d)(tensor_t *x, int64_t kernel_h, int64_t kernel_w,
                                                        int64_t h, int64_t w, tensor_t *samples) {
-    int64_t kernel[2], to[2];
-    kernel[0] = kernel_h;
-    kernel[1] = kernel_w;
-    to[0] = h;
-    to[1] = w;
+    const int64_t kernel[2] = {kernel_h, kernel_w}, to[2] = {h, w};
     return nn__fractional_pool(x, 2, kernel, to, samples);
 }
 
 TENSOR_API tensor_pair_t(tensor_fractional_max_pool3d)(tensor_t *x, int64_t kernel_d, int64_t kernel_h,
                                                        int64_t kernel_w, int64_t d, int64_t h, int64_t w,
                                                        tensor_t *samples) {
-    int64_t kernel[3], to[3];
-    kernel[0] = kernel_d;
-    kernel[1] = kernel_h;
-    kernel[2] = kernel_w;
-    to[0] = d;
-    to[1] = h;
-    to[2] = w;
+    const int64_t kernel[3] = {kernel_d, kernel_h, kernel_w}, to[3] = {d, h, w};
     return nn__fractional_pool(x, 3, kernel, to, samples);
 }
 
@@ -10408,7 +10454,7 @@ NN__X(dropout3d, 4, 4, 5)
 
 // 0-d, of x's dtype
 TENSOR__FN tensor_t *nn__number(double v, const tensor_t *x) {
-    return (tensor_scalar)(v, (tensor_dtype_t)x->dtype);
+    return nn__constant(v, (tensor_dtype_t)x->dtype);
 }
 
 TENSOR__FN tensor_t *nn__celu(tensor_t *x, double alpha) {
@@ -11992,7 +12038,7 @@ enum { NN__LOSS_CHUNK = 4096 };   // elements per task
 #define T_LT(a, b) (tensor_lt)(a, b)
 #define T_EQ(a, b) (tensor_eq)(a, b)
 #define T_SEL(m, a, b) (tensor_where)(m, a, b)
-#define T_SET(c) (tensor_scalar)(c, dt)
+#define T_SET(c) nn__constant(c, dt)
 #define T_NLS(a) (tensor_neg)((tensor_logsigmoid)(a))
 
 // ---- pointwise losses
@@ -12247,6 +12293,8 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
 
 // ---- cross entropy and nll of logits [rows, classes]
 
+TENSOR__COLD
+
 // Label of row r, -1 if it is ignored.
 TENSOR__FN int64_t nn__label(const nn__loss_job_t *v, const tensor_arg_t *labels, int64_t r) {
     int64_t t = nn__index(labels, r);
@@ -12369,6 +12417,8 @@ TENSOR__FN int nn__cpu_cross_entropy_back(tensor_call_t *c) {
     nn__run(nn__ceil(v.rows, v.per), nn__cross_entropy_back_task, &v);
     return TENSOR_OK;
 }
+
+TENSOR__END
 
 TENSOR__FN tensor_t *nn__composed_cross_entropy(tensor_t *const *in, const tensor_params_t *params) {
     const tensor__cross_entropy_params_t *p = &params->cross_entropy;
@@ -12909,6 +12959,8 @@ TENSOR__FN uint64_t nn__scratch_ctc(const tensor_call_t *c) {
     return nn__line(sizeof *v) + bytes;
 }
 
+TENSOR__COLD
+
 // First label of item n; lengths have been checked.
 TENSOR__FN int64_t nn__ctc_first(const tensor_call_t *c, int64_t n) {
     int64_t columns = c->p->ctc.columns, at = n * columns;
@@ -13025,6 +13077,8 @@ TENSOR__FN void nn__ctc_task(void *arg, int64_t n, int worker) {
     if (grad) { nn__ctc_backward(&q, loss); }
 }
 
+TENSOR__END
+
 TENSOR__FN int nn__cpu_ctc(tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
     int64_t columns = c->p->ctc.columns, room = columns ? columns : a[1].numel;
@@ -13105,7 +13159,7 @@ TENSOR__FN int nn__ctc_states(tensor_t *const *in, const tensor__ctc_params_t *p
 // contains exp(log_probs), which is added with the value 0.
 TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t *params) {
     const tensor__ctc_params_t *p = &params->ctc;
-    tensor_t *x = in[0], *a = NULL, *low = (tensor_scalar)(-1e30, (tensor_dtype_t)x->dtype);
+    tensor_t *x = in[0], *a = NULL, *low = nn__constant(-1e30, (tensor_dtype_t)x->dtype);
     nn__ctc_states_t of;
     if (!nn__ctc_states(in, p, &of) || (tensor_is_poison)(of.label)) { return TENSOR__(poison); }
     const int64_t states = of.label->dims[1], dims[2] = {x->dims[1], states};
@@ -13116,7 +13170,7 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
         if (t == 0) {
             b = (tensor_where)((tensor_lt_scalar)(nn__beside((tensor_arange)(0, (double)states, 1,
                                                                              TENSOR_I64), x), 2),
-                               (tensor_scalar)(0, (tensor_dtype_t)x->dtype), low);
+                               nn__constant(0, (tensor_dtype_t)x->dtype), low);
             a = b = (tensor_expand_n)(b, dims, 2);
         } else {
             tensor_t *pad = (tensor_expand_n)(low, dims, 1), *both[2];
@@ -13297,6 +13351,8 @@ typedef struct nn__slot_t {
 typedef struct nn__join_t {
     int after;   // an id
     tensor_t *(*as)(tensor_t *x, tensor_t *weight, tensor_t *bias);
+    tensor_t *(*on_device)(tensor_t *x, tensor_t *weight, tensor_t *bias);
+    int halves;  // on a device, only where the op takes f16 or bf16
 } nn__join_t;
 typedef struct nn__field_t nn__field_t;   // a member of a layer's struct, see >>impl-layers
 
@@ -13756,7 +13812,7 @@ TENSOR_API nn_module_t *(nn_child)(nn_module_t *m, const char *name, nn_module_t
 // Use
 // ------------------------------------------------------------------------------
 
-TENSOR__FN tensor_t *nn__forward_plain(nn_module_t *m, tensor_t *x, void *rest) {
+TENSOR__FN tensor_t *nn__forward_itself(nn_module_t *m, tensor_t *x, void *rest) {
     (void)rest;
     if (m->impl->kind && !m->impl->kind->composite) { return m->forward(m, x); }
     tensor_scope_t scope;
@@ -13778,10 +13834,16 @@ typedef struct nn__hooked_t {
     int input;                     // x requires grad
 } nn__hooked_t;
 
+TENSOR__FN void nn__hooked_let_go(nn__hooked_t *c) {
+    tensor_t *grad = c->grad_output;
+    c->grad_output = NULL;
+    if (grad) { TENSOR__(drop)(grad); }
+}
+
 TENSOR__FN void nn__hooked_destroy(void *user) {
     nn__hooked_t *c = (nn__hooked_t *)user;
     if (!TENSOR__DROP(&c->refs)) { return; }
-    if (c->grad_output) { TENSOR__(drop)(c->grad_output); }
+    nn__hooked_let_go(c);
     if (--c->impl->refs == 0) { nn__let_go(c->impl); }
     nn__free(c);
 }
@@ -13808,17 +13870,25 @@ TENSOR__FN int nn__hooked_run(nn__hooked_t *c, tensor_t *grad, tensor_t **result
 TENSOR__FN int nn__hooked_input(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n) {
     nn__hooked_t *c = (nn__hooked_t *)tensor_function_user(ctx);
     (void)n;
-    return nn__hooked_run(c, grad, &grads[0]);
+    int code = nn__hooked_run(c, grad, &grads[0]);
+    tensor_t *x = grads[0];
+    if (x && x == c->grad_output) { grads[0] = (tensor_reshape_n)(x, x->dims, x->ndim); }
+    nn__hooked_let_go(c);               // its graph may hold the two identities, and so c
+    return code;
 }
 
 TENSOR__FN int nn__hooked_output(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n) {
     nn__hooked_t *c = (nn__hooked_t *)tensor_function_user(ctx);
-    tensor_t *nothing = NULL, *old = c->grad_output;
+    tensor_t *nothing = NULL;
     (void)n;
     grads[0] = grad;
-    c->grad_output = TENSOR__(hold)(grad);
-    if (old) { TENSOR__(drop)(old); }
-    return c->input ? TENSOR_OK : nn__hooked_run(c, NULL, &nothing);
+    TENSOR__(hold)(grad);
+    nn__hooked_let_go(c);
+    c->grad_output = grad;
+    if (c->input) { return TENSOR_OK; }
+    int code = nn__hooked_run(c, NULL, &nothing);
+    nn__hooked_let_go(c);
+    return code;
 }
 
 // The first hook after hook `last` that is called before the body (pre) or after it. NULL also where a hook
@@ -13952,7 +14022,7 @@ TENSOR__FN tensor_t *nn__run_module(nn_module_t *m, tensor_t *x, nn__body_fn *bo
 
 TENSOR_API tensor_t *(nn_forward)(nn_module_t *m, tensor_t *x) {
     if (!nn__usable(m) || !m->forward) { return nn__not_ready("forward", m); }
-    return nn__run_module(m, x, nn__forward_plain, NULL);
+    return nn__run_module(m, x, nn__forward_itself, NULL);
 }
 
 typedef struct nn__inputs_t {
@@ -14104,6 +14174,41 @@ TENSOR__FN void *nn__collect_lent(nn_module_t *m, const char *op, nn__items_t *o
     return nn__collect_in(m, op, out, 0);
 }
 
+// A visit to the parameters and buffers of a module, in a scope of its own that ends with it:
+//   nn__visit_t v = nn__visit(m, "parameters");
+//   while (nn__visit_next(&v)) { .. v.item .. }      to its end
+typedef struct nn__visit_t {
+    tensor_scope_t scope;
+    nn__items_t all;
+    int64_t next;
+    nn__item_t *item;
+    int code;                   // why there are no items
+} nn__visit_t;
+
+TENSOR__FN nn__visit_t nn__visit(nn_module_t *m, const char *op) {
+    nn__visit_t v;
+    v.scope = TENSOR__(inner_scope)(-1);
+    v.next = 0;
+    v.item = NULL;
+    v.code = nn__collect_lent(m, op, &v.all) ? TENSOR_OK : tensor_error_code();
+    return v;
+}
+
+// Goes to the next item. 0: there is none, and the visit has ended
+TENSOR__FN int nn__visit_next(nn__visit_t *v) {
+    if (v->next == v->all.n) {
+        (tensor_scope_end)(v->scope);
+        return 0;
+    }
+    v->item = &v->all.item[v->next++];
+    return 1;
+}
+
+// Whether the item is a parameter, under the first of its names.
+TENSOR__FN int nn__visit_first(const nn__visit_t *v) {
+    return v->item->first == v->next - 1 && v->item->slot->kind == NN__PARAMETER;
+}
+
 // kinds: bit k = those of kind k.
 TENSOR__FN nn_named_list_t nn__named(nn_module_t *m, const char *op, unsigned kinds) {
     nn_named_list_t r;
@@ -14236,16 +14341,12 @@ TENSOR__FN int nn__matches(const char *pattern, const char *text) {
 
 TENSOR_API int (nn_requires_grad_named)(nn_module_t *m, const char *pattern, int on) {
     if (!nn__there("requires_grad_named", "the pattern", pattern)) { return 0; }
-    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
-    nn__items_t all;
-    void *block = nn__collect_lent(m, "requires_grad_named", &all);
     int n = 0;
-    for (int64_t i = 0; block && i < all.n; i++) {
-        if (all.item[i].slot->kind != NN__PARAMETER || !nn__matches(pattern, all.item[i].name)) { continue; }
-        if ((tensor_is_poison)((tensor_requires_grad_)(all.item[i].tensor, on))) { continue; }
-        n++;
+    nn__visit_t v = nn__visit(m, "requires_grad_named");
+    while (nn__visit_next(&v)) {
+        if (v.item->slot->kind != NN__PARAMETER || !nn__matches(pattern, v.item->name)) { continue; }
+        if (!(tensor_is_poison)((tensor_requires_grad_)(v.item->tensor, on))) { n++; }
     }
-    (tensor_scope_end)(scope);
     return n;
 }
 
@@ -14336,53 +14437,39 @@ TENSOR_API tensor_t *(nn_pad_sequence)(tensor_t *const *list, int n, int batch_f
 }
 
 TENSOR_API int (nn_parameters)(nn_module_t *m, tensor_t **out, int max) {
-    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
-    nn__items_t all;
-    void *block = nn__collect_lent(m, "parameters", &all);
     int n = 0;
-    for (int64_t i = 0; block && i < all.n; i++) {
-        if (all.item[i].first != i || all.item[i].slot->kind != NN__PARAMETER) { continue; }
-        if (out && n < max) { out[n] = all.item[i].tensor; }
+    nn__visit_t v = nn__visit(m, "parameters");
+    while (nn__visit_next(&v)) {
+        if (!nn__visit_first(&v)) { continue; }
+        if (out && n < max) { out[n] = v.item->tensor; }
         n++;
     }
-    (tensor_scope_end)(scope);
     return n;
 }
 
 TENSOR_API int64_t (nn_num_parameters)(nn_module_t *m) {
-    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
-    nn__items_t all;
-    void *block = nn__collect_lent(m, "num_parameters", &all);
     int64_t n = 0;
-    for (int64_t i = 0; block && i < all.n; i++) {
-        if (all.item[i].first == i && all.item[i].slot->kind == NN__PARAMETER) {
-            n += all.item[i].tensor->numel;
-        }
+    nn__visit_t v = nn__visit(m, "num_parameters");
+    while (nn__visit_next(&v)) {
+        if (nn__visit_first(&v)) { n += v.item->tensor->numel; }
     }
-    (tensor_scope_end)(scope);
     return n;
 }
 
 TENSOR_API nn_module_t *(nn_requires_grad_)(nn_module_t *m, int on) {
-    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
-    nn__items_t all;
-    void *block = nn__collect_lent(m, "requires_grad_", &all);
-    for (int64_t i = 0; block && i < all.n; i++) {
-        if (all.item[i].slot->kind == NN__PARAMETER) { (tensor_requires_grad_)(all.item[i].tensor, on); }
+    nn__visit_t v = nn__visit(m, "requires_grad_");
+    while (nn__visit_next(&v)) {
+        if (v.item->slot->kind == NN__PARAMETER) { (tensor_requires_grad_)(v.item->tensor, on); }
     }
-    (tensor_scope_end)(scope);
     return m;
 }
 
 TENSOR_API int (nn_module_zero_grad)(nn_module_t *m) {
-    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
-    nn__items_t all;
-    void *block = nn__collect_lent(m, "zero_grad", &all);
-    for (int64_t i = 0; block && i < all.n; i++) {
-        if (all.item[i].tensor->grad) { (tensor_set_grad)(all.item[i].tensor, NULL); }
+    nn__visit_t v = nn__visit(m, "zero_grad");
+    while (nn__visit_next(&v)) {
+        if (v.item->tensor->grad) { (tensor_set_grad)(v.item->tensor, NULL); }
     }
-    (tensor_scope_end)(scope);
-    return block ? TENSOR_OK : tensor_error_code();
+    return v.code;
 }
 
 // The slot with a dotted name, NULL if there is none.
@@ -14919,8 +15006,9 @@ NN__CALL_2(THRESHOLD, threshold, "Threshold", threshold, value)
 static const nn__field_t nn__gelu_fields[] = {{"approximate='none'", 0, NN__NOTE, NN__SHOWN, NULL}, NN__LAST};
 static const nn__field_t nn__gelu_tanh_fields[] = {{"approximate='tanh'", 0, NN__NOTE, NN__SHOWN, NULL},
                                                    NN__LAST};
-static const nn__join_t nn__join_relu = {NN__LINEAR_ID, tensor_linear_relu};
-static const nn__join_t nn__join_gelu_tanh = {NN__LINEAR_ID, tensor_linear_gelu_tanh};
+static const nn__join_t nn__join_relu = {NN__LINEAR_ID, tensor_linear_relu, nn__linear_relu_exactly, 0};
+static const nn__join_t nn__join_gelu_tanh = {NN__LINEAR_ID, tensor_linear_gelu_tanh, tensor_linear_gelu_tanh,
+                                              1};
 
 NN__CALL_FORWARD(relu)
 NN__SPECIAL_KIND(RELU, nn_module_t, "ReLU", nn__forward_relu, NULL, NULL, 0, 0, NN__RELU_ID, &nn__join_relu)
@@ -15206,11 +15294,11 @@ typedef struct nn__embedding_layer_t {
 static const nn__field_t nn__embedding_fields[] = {
     {"",                   NN__OF(embedding, num_embeddings),     NN__INT,   NN__SHOWN, NULL},
     {"",                   NN__OF(embedding, embedding_dim),      NN__INT,   NN__SHOWN, NULL},
-    {"padding_idx",        NN__OF(embedding, padding_idx),        NN__INT,   -1,         NULL},
+    {"padding_idx",        NN__OF(embedding, padding_idx),        NN__INT,   -1,        NULL},
     {"max_norm",           NN__OF(embedding, max_norm),           NN__FLOAT, 0,         NULL},
-    {"norm_type",          NN__OF(embedding, norm_type),          NN__FLOAT, 2,          NULL},
-    {"scale_grad_by_freq", NN__OF(embedding, scale_grad_by_freq), NN__BOOL,  0,          NULL},
-    {"sparse",             NN__OF(embedding, sparse),             NN__BOOL,  0,          NULL},
+    {"norm_type",          NN__OF(embedding, norm_type),          NN__FLOAT, 2,         NULL},
+    {"scale_grad_by_freq", NN__OF(embedding, scale_grad_by_freq), NN__BOOL,  0,         NULL},
+    {"sparse",             NN__OF(embedding, sparse),             NN__BOOL,  0,         NULL},
     NN__LAST
 };
 // clang-format on
@@ -15290,10 +15378,10 @@ static const nn__field_t nn__bag_fields[] = {
     {"",                   NN__OF(bag, num_embeddings),     NN__INT,   NN__SHOWN, NULL},
     {"",                   NN__OF(bag, embedding_dim),      NN__INT,   NN__SHOWN, NULL},
     {"max_norm",           NN__OF(bag, max_norm),           NN__FLOAT, 0,         NULL},
-    {"norm_type",          NN__OF(bag, norm_type),          NN__FLOAT, 2,          NULL},
-    {"scale_grad_by_freq", NN__OF(bag, scale_grad_by_freq), NN__BOOL,  0,          NULL},
+    {"norm_type",          NN__OF(bag, norm_type),          NN__FLOAT, 2,         NULL},
+    {"scale_grad_by_freq", NN__OF(bag, scale_grad_by_freq), NN__BOOL,  0,         NULL},
     {"mode",               NN__OF(bag, mode),               NN__WORD,  NN__SHOWN, nn__bag_modes},
-    {"padding_idx",        NN__OF(bag, padding_idx),        NN__INT,   -1,         NULL},
+    {"padding_idx",        NN__OF(bag, padding_idx),        NN__INT,   -1,        NULL},
     NN__LAST
 };
 // clang-format on
@@ -15394,11 +15482,11 @@ static const nn__field_t nn__conv_fields[] = {
     {"kernel_size",  NN__OF(conv, window.kernel),   NN__TUPLE, NN__SHOWN, NULL},
     {"stride",       NN__OF(conv, window.stride),   NN__TUPLE, NN__SHOWN, NULL},
     {"padding",      NN__OF(conv, window.pad),      NN__TUPLE, 0,         NULL},
-    {"padding",      NN__OF(conv, same),            NN__WORD,  0,          nn__same_words},
+    {"padding",      NN__OF(conv, same),            NN__WORD,  0,         nn__same_words},
     {"dilation",     NN__OF(conv, window.dilation), NN__TUPLE, 1,         NULL},
-    {"groups",       NN__OF(conv, window.groups),   NN__INT,   1,          NULL},
-    {"bias",         NN__OF(conv, bias),            NN__BOOL,  1,          NULL},
-    {"padding_mode", NN__OF(conv, padding_mode),    NN__WORD,  0,          nn__padding_modes},
+    {"groups",       NN__OF(conv, window.groups),   NN__INT,   1,         NULL},
+    {"bias",         NN__OF(conv, bias),            NN__BOOL,  1,         NULL},
+    {"padding_mode", NN__OF(conv, padding_mode),    NN__WORD,  0,         nn__padding_modes},
     NN__LAST
 };
 
@@ -15410,8 +15498,8 @@ static const nn__field_t nn__conv_transpose_fields[] = {
     {"padding",        NN__OF(conv, window.pad),      NN__TUPLE, 0,         NULL},
     {"dilation",       NN__OF(conv, window.dilation), NN__TUPLE, 1,         NULL},
     {"output_padding", NN__OF(conv, window.in),       NN__TUPLE, 0,         NULL},
-    {"groups",         NN__OF(conv, window.groups),   NN__INT,   1,          NULL},
-    {"bias",           NN__OF(conv, bias),            NN__BOOL,  1,          NULL},
+    {"groups",         NN__OF(conv, window.groups),   NN__INT,   1,         NULL},
+    {"bias",           NN__OF(conv, bias),            NN__BOOL,  1,         NULL},
     NN__LAST
 };
 // clang-format on
@@ -15571,7 +15659,7 @@ TENSOR__FN tensor_t *nn__forward_avg_pool(nn_module_t *m, tensor_t *x) {
 }
 
 // In a sequential a max pool runs before the relu that it follows, see nn__pair.
-static const nn__join_t nn__join_max_pool = {NN__RELU_ID, NULL};
+static const nn__join_t nn__join_max_pool = {NN__RELU_ID, NULL, NULL, 0};
 
 NN__KINDS(MAX_POOL, nn__pool_layer_t, "MaxPool", nn__forward_max_pool, nn__max_pool_fields, NN__ANY,
           &nn__join_max_pool)
@@ -16472,22 +16560,22 @@ static const char *const nn__nonlinearities[] = {"tanh", "relu"};
 static const nn__field_t nn__rnn_fields[] = {
     {"",              NN__OF(rnn, input_size),    NN__INT,   NN__SHOWN, NULL},
     {"",              NN__OF(rnn, hidden_size),   NN__INT,   NN__SHOWN, NULL},
-    {"proj_size",     NN__OF(rnn, proj_size),     NN__INT,   0,          NULL},
-    {"num_layers",    NN__OF(rnn, num_layers),    NN__INT,   1,          NULL},
-    {"bias",          NN__OF(rnn, bias),          NN__BOOL,  1,          NULL},
-    {"batch_first",   NN__OF(rnn, batch_first),   NN__BOOL,  0,          NULL},
+    {"proj_size",     NN__OF(rnn, proj_size),     NN__INT,   0,         NULL},
+    {"num_layers",    NN__OF(rnn, num_layers),    NN__INT,   1,         NULL},
+    {"bias",          NN__OF(rnn, bias),          NN__BOOL,  1,         NULL},
+    {"batch_first",   NN__OF(rnn, batch_first),   NN__BOOL,  0,         NULL},
     {"dropout",       NN__OF(rnn, dropout),       NN__FLOAT, 0,         NULL},
-    {"bidirectional", NN__OF(rnn, bidirectional), NN__BOOL,  0,          NULL},
+    {"bidirectional", NN__OF(rnn, bidirectional), NN__BOOL,  0,         NULL},
     NN__LAST
 };
 
 static const nn__field_t nn__cell_fields[] = {
     {"",             NN__OF(rnn, input_size),  NN__INT,   NN__SHOWN, NULL},
     {"",             NN__OF(rnn, hidden_size), NN__INT,   NN__SHOWN, NULL},
-    {"bias",         NN__OF(rnn, bias),        NN__BOOL,  1,          NULL},
-    {"batch_first",  NN__OF(rnn, batch_first), NN__BOOL,  0,          NULL},
+    {"bias",         NN__OF(rnn, bias),        NN__BOOL,  1,         NULL},
+    {"batch_first",  NN__OF(rnn, batch_first), NN__BOOL,  0,         NULL},
     {"dropout",      NN__OF(rnn, dropout),     NN__FLOAT, 0,         NULL},
-    {"nonlinearity", NN__OF(rnn, relu),        NN__WORD,  0,          nn__nonlinearities},
+    {"nonlinearity", NN__OF(rnn, relu),        NN__WORD,  0,         nn__nonlinearities},
     NN__LAST
 };
 // clang-format on
@@ -17349,8 +17437,9 @@ TENSOR_API tensor_t *(nn_generate_square_subsequent_mask)(int64_t size) {
 // made (children may be replaced, and hooks may be added, at any time).
 // ------------------------------------------------------------------------------
 
-// What a child and the one after it become, if there is no hook between them. Either they are one op
-// with the same bits, or they change places: a relu runs after the max pool, which leaves it fewer elements.
+// What a child and the one after it become, if there is no hook between them. Either they are one op with the
+// same bits (a device may round gelu of halves later), or they change places: a relu runs after the max pool,
+// which leaves it fewer elements.
 // The largest element of a window is the same before and after relu (except for the sign of a zero), and so
 // is the element that gets the gradient. NULL = neither.
 TENSOR__FN const nn__join_t *nn__pair(const nn__slot_t *s, const tensor_t *x) {
@@ -17366,7 +17455,8 @@ TENSOR__FN const nn__join_t *nn__pair(const nn__slot_t *s, const tensor_t *x) {
     // Sizes that do not fit are an error of the layer that the program made, not of the op.
     const tensor_t *w = a->nslots ? a->slot[0].tensor : NULL;      // NULL too where it is computed
     int fits = x && x->ndim && nn__is_float(x) && w && w->ndim == 2 && w->dims[1] == x->dims[x->ndim - 1];
-    return fits && !x->device ? join : NULL;
+    if (fits && x->device && join->halves) { fits = nn__is_half(x) || TENSOR__(casting)(); }
+    return fits ? join : NULL;
 }
 
 // A result between two children is freed when nothing needs it. The tape keeps what it saves, so without
@@ -17386,7 +17476,8 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
         if (!c) { continue; }
         if (join && join->as) {
             TENSOR__(push_path)(nn__self(), c->key ? c->key : s->name);
-            y = join->as(before, nn__tensor(c->module, 0), nn__tensor(c->module, 1));
+            tensor_t *weight = nn__tensor(c->module, 0), *bias = nn__tensor(c->module, 1);
+            y = (before->device ? join->on_device : join->as)(before, weight, bias);
             TENSOR__(pop_path)(nn__self());
             i++;
         } else {
@@ -17721,7 +17812,7 @@ TENSOR_API tensor_t *(nn_adaptive_predict)(nn_module_t *m, tensor_t *x) {
     return (tensor_scope_return)(scope, (tensor_argmax_dim)((nn_adaptive_log_prob)(m, x), -1, 0));
 }
 
-TENSOR__FN nn_module_t *nn__plain_linear(int64_t in, int64_t out, int bias) {
+TENSOR__FN nn_module_t *nn__linear_of(int64_t in, int64_t out, int bias) {
     nn_linear_args_t a = nn_linear_defaults();
     a.in_features = in;
     a.out_features = out;
@@ -17749,7 +17840,7 @@ TENSOR__FN nn_module_t *nn__make_adaptive_softmax(const nn_adaptive_log_softmax_
     }
 
     m->impl->call = nn__call_adaptive;
-    (nn_child)(m, "head", nn__plain_linear(a->in_features, a->cutoffs[0] + n, a->head_bias));
+    (nn_child)(m, "head", nn__linear_of(a->in_features, a->cutoffs[0] + n, a->head_bias));
     for (int k = 0; k < n && m->code == TENSOR_OK && tail->code == TENSOR_OK; k++) {
         int64_t last = k + 1 < n ? a->cutoffs[k + 1] : a->n_classes;
         char key[24];
@@ -17757,8 +17848,8 @@ TENSOR__FN nn_module_t *nn__make_adaptive_softmax(const nn_adaptive_log_softmax_
         NN__PUT(&t, "%i", k);
         int64_t hidden = (int64_t)((double)a->in_features / pow(a->div_value, k + 1));
         nn_module_t *pair[2];
-        pair[0] = nn__plain_linear(a->in_features, hidden, 0);
-        pair[1] = pair[0] ? nn__plain_linear(hidden, last - a->cutoffs[k], 0) : NULL;
+        pair[0] = nn__linear_of(a->in_features, hidden, 0);
+        pair[1] = pair[0] ? nn__linear_of(hidden, last - a->cutoffs[k], 0) : NULL;
         (nn_child)(tail, key, (nn_sequential_n)(pair, 2));
     }
     (nn_child)(m, "tail", tail);
@@ -18678,8 +18769,8 @@ enum { NN__MAX_STATE = 3, NN__CHUNK = 16384, NN__PARALLEL_FROM = 65536 };
 enum {
     NN__LR, NN__DECAY, NN__MOMENTUM, NN__DAMPENING, NN__NESTEROV, NN__MAXIMIZE, NN__BETA1, NN__BETA2,
     NN__EPS, NN__AMSGRAD, NN__CENTERED, NN__DECOUPLED, NN__DRAG, NN__INITIAL, NN__RHO, NN__NS_A, NN__NS_B,
-    NN__NS_C, NN__NS_STEPS, NN__ADJUST, NN__PLAIN, NN__MAX_ITER, NN__MAX_EVAL, NN__GRAD_TOL, NN__CHANGE_TOL,
-    NN__HISTORY, NN__SEARCH, NN__PAIRS, NN__LENGTH,      // the last two: states of lbfgs, see nn__lbfgs
+    NN__NS_C, NN__NS_STEPS, NN__ADJUST, NN__NO_NESTEROV, NN__MAX_ITER, NN__MAX_EVAL, NN__GRAD_TOL,
+    NN__CHANGE_TOL, NN__HISTORY, NN__SEARCH, NN__PAIRS, NN__LENGTH,      // the last two: states of lbfgs, see nn__lbfgs
     NN__LOW, NN__HIGH, NN__LEAST, NN__MOST, NN__FALL,
     NN__OPTIONS, NN__OLD_OPTIONS = NN__DECOUPLED, NN__ALWAYS = NN__OPTIONS
 };
@@ -18918,7 +19009,7 @@ TENSOR__FN int nn__find_group(nn_optimizer_t *o, const nn__group_t *like) {
     return o->ngroups++;
 }
 
-TENSOR__FN void nn__plain_group(nn__group_t *g) {
+TENSOR__FN void nn__group_init(nn__group_t *g) {
     memset(g, 0, sizeof *g);
     g->ratio = 1;
     for (int k = 0; k < NN__OPTIONS; k++) { g->own[k] = (double)NAN; }
@@ -18997,7 +19088,7 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(const nn__rule_t *rule, const double *o
         o->owned.destroy = nn__optimizer_shutdown;
         TENSOR__(own)(nn__self(), &o->owned);
         nn__group_t all_of_it;
-        nn__plain_group(&all_of_it);
+        nn__group_init(&all_of_it);
         if (nn__find_group(o, &all_of_it) < 0) {
             code = TENSOR_ERR_OUT_OF_MEMORY;
         } else {
@@ -19103,7 +19194,7 @@ TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int
     }
 
     nn__group_t g;
-    nn__plain_group(&g);
+    nn__group_init(&g);
 #define NN__GROUP_SET(type, member)                                                                          \
     if (code == TENSOR_OK) { code = nn__own_option(o, &g, " " #member " ", (double)a.member); }
     NN__GROUP_OPTIONS(NN__GROUP_SET)
@@ -19405,13 +19496,13 @@ TENSOR__FN tensor_t *nn__full_held(const tensor_t *like, const int64_t *dims, in
     return t;
 }
 
-TENSOR__FN int nn__plain(const tensor_t *t, int dtype) {
+TENSOR__FN int nn__step_takes(const tensor_t *t, int dtype) {
     return t->dtype == dtype && (t->flags & TENSOR__CONTIGUOUS) != 0;
 }
 
 // t itself if the kernels can read it as it is, else a contiguous copy, complete before anything changes.
 TENSOR__FN tensor_t *nn__step_operand(tensor_t *t, int dtype) {
-    return nn__plain(t, dtype) ? t : (tensor_clone)((tensor_to)(t, (tensor_dtype_t)dtype));
+    return nn__step_takes(t, dtype) ? t : (tensor_clone)((tensor_to)(t, (tensor_dtype_t)dtype));
 }
 
 // Converts a state whose parameter changed between f64 and the other dtypes, or its device. -> code
@@ -19493,7 +19584,7 @@ TENSOR__FN tensor_t *nn__orthogonal(const nn_optimizer_t *o, const nn__param_t *
     tensor_t *b = (tensor_lerp_scalar)(p->state[0], g, 1 - v[NN__MOMENTUM]);
     tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t *x =
-        (tensor_to)(v[NN__PLAIN] != 0 ? b : (tensor_lerp_scalar)(g, b, v[NN__MOMENTUM]), TENSOR_BF16);
+        (tensor_to)(v[NN__NO_NESTEROV] != 0 ? b : (tensor_lerp_scalar)(g, b, v[NN__MOMENTUM]), TENSOR_BF16);
     if (m > n) { x = (tensor_mT)(x); }
     x = (tensor_div)(x, (tensor_clamp_min)((tensor_norm)(x), v[NN__EPS]));
     for (int k = 0; k < (int)v[NN__NS_STEPS]; k++) {
@@ -22145,11 +22236,17 @@ typedef struct nn__named_index_t {
     int64_t index;
 } nn__named_index_t;
 
-struct nn_safetensors_t {
+// What readers of files with several tensors begin with.
+typedef struct nn__reader_t {
     tensor__owned_t owned;   // first: the context's list
     int dead;                // as in nn_optimizer_t
     nn__source_t source;
-    char *header, *label;
+    char *label;             // the file's name, for errors
+} nn__reader_t;
+
+struct nn_safetensors_t {
+    nn__reader_t base;
+    char *header;
     uint64_t data;   // where the data begins in the source
     nn__entry_t *entry;
     int64_t count, cap;
@@ -22191,9 +22288,34 @@ static const struct {
 };
 enum { NN__DTYPES = (int)(sizeof nn__dtypes / sizeof nn__dtypes[0]) };
 
-TENSOR__FN void nn__reader_close(nn_safetensors_t *r) {
+// A new reader of that kind of object (TENSOR__READER ..), whose destroy ends and buries it. It takes over the
+// source, even if it fails. -> NULL after raising
+TENSOR__FN void *nn__reader_new(int kind, size_t size, void (*destroy)(tensor__owned_t *), nn__source_t *s,
+                                const char *label) {
+    nn__reader_t *r = (nn__reader_t *)TENSOR__(object)(nn__self(), kind, size);
+    if (!r) {
+        nn__close_source(s);
+        return NULL;
+    }
+    r->source = *s;
+    r->owned.destroy = destroy;
+    TENSOR__(own)(nn__self(), &r->owned);
+    r->label = nn__copy_string(label);
+    if (r->label) { return r; }
+    destroy(&r->owned);
+    return NULL;
+}
+
+// Ends what readers begin with.
+TENSOR__FN void nn__reader_end(nn__reader_t *r) {
     TENSOR__(disown)(&r->owned);
     nn__close_source(&r->source);
+    nn__free(r->label);
+    r->dead = 1;
+}
+
+TENSOR__FN void nn__reader_close(nn_safetensors_t *r) {
+    nn__reader_end(&r->base);
     for (int k = 0; k < r->nparts; k++) {
         if (r->part[k]) { nn__reader_close(r->part[k]); }
     }
@@ -22201,12 +22323,10 @@ TENSOR__FN void nn__reader_close(nn_safetensors_t *r) {
     nn__free(r->part);
     nn__free((void *)(uintptr_t)r->part_name);
     nn__free(r->header);
-    nn__free(r->label);
     nn__free(r->entry);
     nn__free(r->sorted);
     nn__free(r->metadata);
     r->count = r->nmetadata = 0;
-    r->dead = 1;
     TENSOR__(bury)(r, TENSOR__READER);
 }
 
@@ -22215,7 +22335,7 @@ TENSOR__FN void nn__reader_shutdown(tensor__owned_t *o) {
 }
 
 TENSOR_API int (nn_safetensors_close)(nn_safetensors_t *r) {
-    if (r && r->dead) {
+    if (r && r->base.dead) {
         return NN__ERROR(TENSOR_ERR_OWNER, "safetensors_close: the reader was closed already");
     }
     if (r) { nn__reader_close(r); }
@@ -22235,8 +22355,8 @@ typedef struct nn__json_t {
 // Refuses the file; about is the name of the tensor concerned, or "".
 TENSOR__FN int nn__malformed(nn__json_t *j, const char *about, const char *what) {
     if (!j->failed) {
-        NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: \"%s\": %s%s%s", j->r->label, about, *about ? ": " : "",
-                 what);
+        NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: \"%s\": %s%s%s", j->r->base.label, about,
+                 *about ? ": " : "", what);
     }
     j->failed = 1;
     return 0;
@@ -22447,7 +22567,7 @@ TENSOR__FN int nn__parse_offsets(nn__json_t *j, nn__entry_t *e) {
 // Whether the data of an entry are in the file and have the size of its shape; raises if not.
 TENSOR__FN int nn__entry_in_file(nn__json_t *j, const nn__entry_t *e) {
     if (e->begin > e->end) { return nn__malformed(j, e->name, "data_offsets end before they begin"); }
-    if (e->end > j->r->source.size - j->r->data) {
+    if (e->end > j->r->base.source.size - j->r->data) {
         return nn__malformed(j, e->name, "data_offsets lie beyond the file's end");
     }
     uint64_t bits = (uint64_t)nn__dtypes[e->dtype].bits;  // the bytes of 8 elements
@@ -22540,8 +22660,8 @@ TENSOR__FN int nn__sort_names(nn_safetensors_t *r) {
     if (r->count) { qsort(r->sorted, (size_t)r->count, sizeof *r->sorted, nn__by_name); }
     for (int64_t i = 1; i < r->count; i++) {
         if (strcmp(r->sorted[i - 1].name, r->sorted[i].name) == 0) {
-            return NN__NO(TENSOR_ERR_FORMAT, "safetensors: \"%s\": %s: two tensors of this name", r->label,
-                          r->sorted[i].name);
+            return NN__NO(TENSOR_ERR_FORMAT, "safetensors: \"%s\": %s: two tensors of this name",
+                          r->base.label, r->sorted[i].name);
         }
     }
     return 1;
@@ -22590,7 +22710,7 @@ TENSOR__FN int nn__offsets_meet(nn__json_t *j) {
         if (e->begin < at) { return nn__malformed(j, e->name, "its data overlap another tensor's"); }
         at = e->end;
     }
-    return at == r->source.size - r->data || nn__malformed(j, "", "bytes after the last tensor");
+    return at == r->base.source.size - r->data || nn__malformed(j, "", "bytes after the last tensor");
 }
 
 // Parses header[0..n-1] of r. 0 after raising.
@@ -22641,11 +22761,11 @@ TENSOR__FN const char *nn__foreign_text(const unsigned char *head) {
 
 // Reads the header of r's source. 0 after raising.
 TENSOR__FN int nn__read_header(nn_safetensors_t *r) {
-    const char *label = r->label;
-    uint64_t n = 0, size = r->source.size;
+    const char *label = r->base.label;
+    uint64_t n = 0, size = r->base.source.size;
     if (size < 8) { return NN__NO(TENSOR_ERR_FORMAT, "safetensors: \"%s\": shorter than 8 bytes", label); }
     unsigned char head[8];
-    if (!nn__read(&r->source, 0, head, 8)) {
+    if (!nn__read(&r->base.source, 0, head, 8)) {
         return NN__NO(TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", label);
     }
     for (int k = 7; k >= 0; k--) { n = n << 8 | head[k]; }
@@ -22661,27 +22781,17 @@ TENSOR__FN int nn__read_header(nn_safetensors_t *r) {
     }
     r->header = (char *)nn__memory(n + 1, 1);
     if (!r->header) { return 0; }
-    if (!nn__read(&r->source, 8, r->header, n)) {
+    if (!nn__read(&r->base.source, 8, r->header, n)) {
         return NN__NO(TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", label);
     }
     r->data = 8 + n;
     return nn__parse_header(r, n);
 }
 
-// A reader that has read nothing yet. Takes over the source, even if it fails. -> NULL after raising
+// A reader that has read nothing yet, as nn__reader_new.
 TENSOR__FN nn_safetensors_t *nn__reader_begin(nn__source_t *s, const char *label) {
-    nn_safetensors_t *r = (nn_safetensors_t *)TENSOR__(object)(nn__self(), TENSOR__READER, sizeof *r);
-    if (!r) {
-        nn__close_source(s);
-        return NULL;
-    }
-    r->source = *s;
-    r->owned.destroy = nn__reader_shutdown;
-    TENSOR__(own)(nn__self(), &r->owned);
-    r->label = nn__copy_string(label);
-    if (r->label) { return r; }
-    nn__reader_close(r);
-    return NULL;
+    size_t size = sizeof(nn_safetensors_t);
+    return (nn_safetensors_t *)nn__reader_new(TENSOR__READER, size, nn__reader_shutdown, s, label);
 }
 
 // Takes over the source, even if it fails.
@@ -22771,16 +22881,16 @@ TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
     uint64_t bytes = e->end - e->begin;
     if (dtype < 0) {
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED,
-                        "safetensors: \"%s\": %s has dtype %s, which tensors cannot have", r->label, e->name,
-                        nn__dtypes[e->dtype].name);
+                        "safetensors: \"%s\": %s has dtype %s, which tensors cannot have", r->base.label,
+                        e->name, nn__dtypes[e->dtype].name);
     }
     if (e->ndim > TENSOR_MAX_DIMS) {
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "safetensors: \"%s\": %s has %i dims, tensors at most %i",
-                        r->label, e->name, e->ndim, (int)TENSOR_MAX_DIMS);
+                        r->base.label, e->name, e->ndim, (int)TENSOR_MAX_DIMS);
     }
 
     if (e->part) { r = r->part[e->part - 1]; }
-    nn__mapping_t *map = r->source.map;
+    nn__mapping_t *map = r->base.source.map;
     uint64_t at = r->data + e->begin;
     if (map && bytes > 0 && widen < 0 && dtype != TENSOR_BOOL && nn__little_endian() &&
         ((uintptr_t)map->data + at) % (uint64_t)size == 0) {
@@ -22794,9 +22904,9 @@ TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
     if ((tensor_is_poison)(t) || bytes == 0) { return t; }
     void *elements = TENSOR__(host)(t, TENSOR_HOST_WRITE, "safetensors");
     if (!elements) { return TENSOR__(poison); }
-    if (!nn__read(&r->source, at, elements, bytes)) {
+    if (!nn__read(&r->base.source, at, elements, bytes)) {
         (tensor_free)(t);
-        return NN__FAIL(TENSOR_ERR_IO, "safetensors: \"%s\": %s cannot be read", r->label, e->name);
+        return NN__FAIL(TENSOR_ERR_IO, "safetensors: \"%s\": %s cannot be read", r->base.label, e->name);
     }
 
     if (!nn__little_endian()) { nn__swap(elements, bytes / (uint64_t)size, (size_t)size); }
@@ -22813,10 +22923,10 @@ TENSOR_API tensor_t *(nn_safetensors_get)(nn_safetensors_t *r, const char *name)
         nn__poisoned("safetensors_get", r ? "name" : "the reader", NULL);
         return TENSOR__(poison);
     }
-    if (r->dead) { return NN__FAIL(TENSOR_ERR_OWNER, "safetensors_get: the reader was closed"); }
+    if (r->base.dead) { return NN__FAIL(TENSOR_ERR_OWNER, "safetensors_get: the reader was closed"); }
     nn__entry_t *e = nn__find_entry(r, "", name);
     if (e) { return nn__read_entry(r, e); }
-    return NN__FAIL(TENSOR_ERR_INDEX, "safetensors: \"%s\" has no tensor \"%s\"", r->label, name);
+    return NN__FAIL(TENSOR_ERR_INDEX, "safetensors: \"%s\" has no tensor \"%s\"", r->base.label, name);
 }
 
 #ifndef TENSOR_NO_STDIO
@@ -22857,7 +22967,7 @@ TENSOR__FN int nn__skip_value(nn__json_t *j) {
 }
 
 // A file beside the index: no folder, no drive, nothing hidden.
-TENSOR__FN int nn__plain_name(const char *s) {
+TENSOR__FN int nn__file_beside(const char *s) {
     return nn__name_ok(s) && s[0] != '.' && strlen(s) < 256 && !strchr(s, '/') && !strchr(s, '\\') &&
            !strchr(s, ':');
 }
@@ -22868,7 +22978,7 @@ TENSOR__FN int nn__part_of(nn__json_t *j, const char *file, int64_t *cap) {
     for (int k = r->nparts - 1; k >= 0; k--) {
         if (strcmp(r->part_name[k], file) == 0) { return k + 1; }
     }
-    if (!nn__plain_name(file)) { return nn__malformed(j, file, "a part must be a file beside the index"); }
+    if (!nn__file_beside(file)) { return nn__malformed(j, file, "a part must be a file beside the index"); }
     if (r->nparts == NN__MAX_PARTS) { return nn__malformed(j, "index", "too many parts"); }
     const char **q = (const char **)nn__room((void *)(uintptr_t)r->part_name, r->nparts, cap, 16, sizeof *q);
     if (!q) { return 0; }
@@ -22939,7 +23049,7 @@ TENSOR__FN int nn__open_parts(nn_safetensors_t *r, const char *path, int map) {
         memcpy(file + folder, r->part_name[k], strlen(r->part_name[k]) + 1);
         r->part[k] = nn__open_reader(file, map);
         good = r->part[k] != NULL;
-        if (good) { TENSOR__(disown)(&r->part[k]->owned); }
+        if (good) { TENSOR__(disown)(&r->part[k]->base.owned); }
     }
 
     nn__free(file);
@@ -22947,7 +23057,7 @@ TENSOR__FN int nn__open_parts(nn_safetensors_t *r, const char *path, int map) {
         nn__entry_t *e = &r->entry[i];
         const nn__entry_t *of = nn__find_entry(r->part[e->part - 1], "", e->name);
         if (!of) {
-            return NN__NO(TENSOR_ERR_FORMAT, "safetensors: \"%s\": %s is not in %s", r->label, e->name,
+            return NN__NO(TENSOR_ERR_FORMAT, "safetensors: \"%s\": %s is not in %s", r->base.label, e->name,
                           r->part_name[e->part - 1]);
         }
         const char *name = e->name;
@@ -22968,7 +23078,7 @@ TENSOR__FN nn_safetensors_t *nn__index_reader(nn__source_t *s, const char *path,
         NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: \"%s\": an index of %u bytes is over the limit", path, n);
     } else {
         r->header = (char *)nn__memory(n + 1, 1);
-        if (r->header && !nn__read(&r->source, 0, r->header, n)) {
+        if (r->header && !nn__read(&r->base.source, 0, r->header, n)) {
             NN__FAIL(TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", path);
         } else if (r->header && nn__parse_index(r, n) && nn__sort_names(r) && nn__open_parts(r, path, map)) {
             return r;
@@ -23869,46 +23979,41 @@ typedef struct nn__member_t {
 } nn__member_t;
 
 struct nn_npz_t {
-    tensor__owned_t owned;          // first: the context's list
-    int dead;                       // as in nn_optimizer_t
-    nn__source_t source;
-    char *directory, *label;        // directory: the central one, in which the names are
+    nn__reader_t base;
+    char *directory;                // the central one, in which the names are
     nn__member_t *member;           // in the order of the archive
     nn__named_index_t *sorted;      // by name
     int64_t count;
 };
 
 TENSOR__FN void nn__npz_end(nn_npz_t *r) {
-    TENSOR__(disown)(&r->owned);
-    nn__close_source(&r->source);
+    nn__reader_end(&r->base);
     nn__free(r->directory);
-    nn__free(r->label);
     nn__free(r->member);
     nn__free(r->sorted);
     r->count = 0;
-    r->dead = 1;
     TENSOR__(bury)(r, TENSOR__ARCHIVE);
 }
 
 TENSOR__FN void nn__npz_shutdown(tensor__owned_t *o) { nn__npz_end((nn_npz_t *)(void *)o); }
 
 TENSOR_API int (nn_npz_close)(nn_npz_t *r) {
-    if (r && r->dead) { return NN__ERROR(TENSOR_ERR_OWNER, "npz_close: the reader was closed already"); }
+    if (r && r->base.dead) { return NN__ERROR(TENSOR_ERR_OWNER, "npz_close: the reader was closed already"); }
     if (r) { nn__npz_end(r); }
     return TENSOR_OK;
 }
 
 TENSOR__FN int nn__npz_bad(const nn_npz_t *r, const char *what) {
-    return NN__NO(TENSOR_ERR_FORMAT, "npz: \"%s\": %s", r->label, what);
+    return NN__NO(TENSOR_ERR_FORMAT, "npz: \"%s\": %s", r->base.label, what);
 }
 
 // Finds the central directory and the number of its entries. 0 after raising.
 TENSOR__FN int nn__npz_find(nn_npz_t *r, uint64_t *at, uint64_t *bytes, uint64_t *count) {
-    uint64_t size = r->source.size, room = size < 22 + 65535 ? size : 22 + 65535, wide;
+    uint64_t size = r->base.source.size, room = size < 22 + 65535 ? size : 22 + 65535, wide;
     if (size < 22) { return nn__npz_bad(r, "shorter than a zip archive"); }
     unsigned char *tail = (unsigned char *)nn__memory(room, 1);
     if (!tail) { return 0; }
-    int read = nn__read(&r->source, size - room, tail, room);
+    int read = nn__read(&r->base.source, size - room, tail, room);
     uint64_t end = room - 22;       // the record of the end may have a comment behind it
     while (read && end > 0 && nn__u32_at(tail + end) != 0x06054B50) { end--; }
     int found = read && nn__u32_at(tail + end) == 0x06054B50;
@@ -23922,12 +24027,12 @@ TENSOR__FN int nn__npz_find(nn_npz_t *r, uint64_t *at, uint64_t *bytes, uint64_t
 
     end += size - room;
     nn__free(tail);
-    if (!read) { return NN__NO(TENSOR_ERR_IO, "npz: \"%s\" cannot be read", r->label); }
+    if (!read) { return NN__NO(TENSOR_ERR_IO, "npz: \"%s\" cannot be read", r->base.label); }
     if (!found) { return nn__npz_bad(r, "not a zip archive"); }
     unsigned char record[56];
-    if (end >= 20 && nn__read(&r->source, end - 20, record, 20) && nn__u32_at(record) == 0x07064B50) {
+    if (end >= 20 && nn__read(&r->base.source, end - 20, record, 20) && nn__u32_at(record) == 0x07064B50) {
         wide = nn__u64_at(record + 8);      // zip64
-        if (!nn__read(&r->source, wide, record, 56) || nn__u32_at(record) != 0x06064B50 || wide > end) {
+        if (!nn__read(&r->base.source, wide, record, 56) || nn__u32_at(record) != 0x06064B50 || wide > end) {
             return nn__npz_bad(r, "the end of the directory is damaged");
         }
         *count = nn__u64_at(record + 32);
@@ -24003,8 +24108,8 @@ TENSOR__FN int nn__npz_directory(nn_npz_t *r) {
     r->member = r->directory ? (nn__member_t *)nn__memory(count + 1, sizeof *r->member) : NULL;
     r->sorted = r->member ? (nn__named_index_t *)nn__memory(count + 1, sizeof *r->sorted) : NULL;
     if (!r->sorted) { return 0; }
-    if (!nn__read(&r->source, at, r->directory, bytes)) {
-        return NN__NO(TENSOR_ERR_IO, "npz: \"%s\" cannot be read", r->label);
+    if (!nn__read(&r->base.source, at, r->directory, bytes)) {
+        return NN__NO(TENSOR_ERR_IO, "npz: \"%s\" cannot be read", r->base.label);
     }
 
     for (uint64_t k = 0; k < count; k++) {
@@ -24019,7 +24124,7 @@ TENSOR__FN int nn__npz_directory(nn_npz_t *r) {
     if (r->count > 1) { qsort(r->sorted, (size_t)r->count, sizeof *r->sorted, nn__by_name); }
     for (int64_t k = 1; k < r->count; k++) {
         if (strcmp(r->sorted[k - 1].name, r->sorted[k].name) == 0) {
-            return NN__NO(TENSOR_ERR_FORMAT, "npz: \"%s\": two arrays are called \"%s\"", r->label,
+            return NN__NO(TENSOR_ERR_FORMAT, "npz: \"%s\": two arrays are called \"%s\"", r->base.label,
                           r->sorted[k].name);
         }
     }
@@ -24028,16 +24133,9 @@ TENSOR__FN int nn__npz_directory(nn_npz_t *r) {
 
 // Takes over the source, even if it fails.
 TENSOR__FN nn_npz_t *nn__npz(nn__source_t *s, const char *label) {
-    nn_npz_t *r = (nn_npz_t *)TENSOR__(object)(nn__self(), TENSOR__ARCHIVE, sizeof *r);
-    if (!r) {
-        nn__close_source(s);
-        return NULL;
-    }
-    r->source = *s;
-    r->owned.destroy = nn__npz_shutdown;
-    TENSOR__(own)(nn__self(), &r->owned);
-    r->label = nn__copy_string(label);
-    if (r->label && nn__npz_directory(r)) { return r; }
+    nn_npz_t *r =
+        (nn_npz_t *)nn__reader_new(TENSOR__ARCHIVE, sizeof(nn_npz_t), nn__npz_shutdown, s, label);
+    if (!r || nn__npz_directory(r)) { return r; }
     nn__npz_end(r);
     return NULL;
 }
@@ -24058,9 +24156,9 @@ TENSOR__FN tensor_t *nn__npz_read(nn_npz_t *r, const nn__member_t *m) {
     nn__npy_t a;
     uint32_t crc = 0;
     memset(&a, 0, sizeof a);
-    a.label = r->label;
+    a.label = r->base.label;
     a.name = m->name;
-    a.source = &r->source;
+    a.source = &r->base.source;
     a.crc = &crc;
     if (m->method != 0) {
         nn__npy_no(&a, TENSOR_ERR_UNSUPPORTED,
@@ -24068,12 +24166,12 @@ TENSOR__FN tensor_t *nn__npz_read(nn_npz_t *r, const nn__member_t *m) {
         return TENSOR__(poison);
     }
 
-    if (!nn__read(&r->source, m->at, local, 30) || nn__u32_at(local) != 0x04034B50) {
+    if (!nn__read(&r->base.source, m->at, local, 30) || nn__u32_at(local) != 0x04034B50) {
         nn__npy_bad(&a, "not where the directory says");
         return TENSOR__(poison);
     }
     a.begin = m->at + 30 + nn__u16_at(local + 26) + nn__u16_at(local + 28);
-    if (a.begin > r->source.size || m->size > r->source.size - a.begin) {
+    if (a.begin > r->base.source.size || m->size > r->base.source.size - a.begin) {
         nn__npy_bad(&a, "longer than the file");
         return TENSOR__(poison);
     }
@@ -24090,7 +24188,7 @@ TENSOR_API tensor_t *(nn_npz_get)(nn_npz_t *r, const char *name) {
         nn__poisoned("npz_get", r ? "name" : "the reader", NULL);
         return TENSOR__(poison);
     }
-    if (r->dead) { return NN__FAIL(TENSOR_ERR_OWNER, "npz_get: the reader was closed"); }
+    if (r->base.dead) { return NN__FAIL(TENSOR_ERR_OWNER, "npz_get: the reader was closed"); }
     nn__named_index_t want, *found = NULL;
     want.name = name;
     want.index = 0;
@@ -24098,7 +24196,7 @@ TENSOR_API tensor_t *(nn_npz_get)(nn_npz_t *r, const char *name) {
         found = (nn__named_index_t *)bsearch(&want, r->sorted, (size_t)r->count, sizeof want, nn__by_name);
     }
     if (found) { return nn__npz_read(r, &r->member[found->index]); }
-    return NN__FAIL(TENSOR_ERR_INDEX, "npz: \"%s\" has no array \"%s\"", r->label, name);
+    return NN__FAIL(TENSOR_ERR_INDEX, "npz: \"%s\" has no array \"%s\"", r->base.label, name);
 }
 
 // ------------------------------------------------------------------------------
@@ -24357,11 +24455,11 @@ typedef struct nn__dl_tensor_t {
     uint64_t byte_offset;
 } nn__dl_tensor_t;
 
-typedef struct nn__dl_plain_t {             // DLManagedTensor
+typedef struct nn__dl_unversioned_t {             // DLManagedTensor
     nn__dl_tensor_t t;
     void *manager;
-    void (*deleter)(struct nn__dl_plain_t *self);
-} nn__dl_plain_t;
+    void (*deleter)(struct nn__dl_unversioned_t *self);
+} nn__dl_unversioned_t;
 
 typedef struct nn__dl_versioned_t {         // DLManagedTensorVersioned
     uint32_t major, minor;
@@ -24385,7 +24483,7 @@ enum { NN__DL_TYPES = (int)(sizeof nn__dl_types / sizeof nn__dl_types[0]) };
 // What another library holds. The memory is not the context's, so that a deleter that runs after
 // tensor_shutdown finds it.
 typedef struct nn__lending_t {
-    union { nn__dl_plain_t plain; nn__dl_versioned_t versioned; } dl;   // first
+    union { nn__dl_unversioned_t unversioned; nn__dl_versioned_t versioned; } dl;   // first
     tensor_t *x;                            // held
     int shutdowns;                          // their number when x was lent: after one more x is gone
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
@@ -24396,7 +24494,9 @@ TENSOR__FN void nn__lending_end(nn__lending_t *l) {
     free(l);
 }
 
-TENSOR__FN void nn__plain_deleter(nn__dl_plain_t *m) { nn__lending_end((nn__lending_t *)(void *)m); }
+TENSOR__FN void nn__unversioned_deleter(nn__dl_unversioned_t *m) {
+    nn__lending_end((nn__lending_t *)(void *)m);
+}
 
 TENSOR__FN void nn__versioned_deleter(nn__dl_versioned_t *m) { nn__lending_end((nn__lending_t *)(void *)m); }
 
@@ -24436,7 +24536,7 @@ TENSOR__FN nn__lending_t *nn__lend(tensor_t *x, int versioned) {
     }
 
     memset((void *)l, 0, sizeof *l);
-    nn__dl_tensor_t *t = versioned ? &l->dl.versioned.t : &l->dl.plain.t;
+    nn__dl_tensor_t *t = versioned ? &l->dl.versioned.t : &l->dl.unversioned.t;
     t->data = x->numel ? a.data : NULL;
     t->device.type = x->device ? NN__DL_CUDA : NN__DL_CPU;
     t->device.id = x->device ? x->device - 1 : 0;
@@ -24472,9 +24572,9 @@ TENSOR_API struct DLManagedTensorVersioned *tensor_to_dlpack(tensor_t *x) {
 TENSOR_API struct DLManagedTensor *tensor_to_dlpack_unversioned(tensor_t *x) {
     nn__lending_t *l = nn__lend(x, 0);
     if (!l) { return NULL; }
-    l->dl.plain.manager = l;
-    l->dl.plain.deleter = nn__plain_deleter;
-    return (struct DLManagedTensor *)(void *)&l->dl.plain;
+    l->dl.unversioned.manager = l;
+    l->dl.unversioned.deleter = nn__unversioned_deleter;
+    return (struct DLManagedTensor *)(void *)&l->dl.unversioned;
 }
 
 // Finds from the strides of a foreign tensor how far its first and last element are from data, in elements.
@@ -24514,8 +24614,8 @@ TENSOR__FN void nn__dl_release_versioned(void *data, void *user) {
     if (m->deleter) { m->deleter(m); }
 }
 
-TENSOR__FN void nn__dl_release_plain(void *data, void *user) {
-    nn__dl_plain_t *m = (nn__dl_plain_t *)user;
+TENSOR__FN void nn__dl_release_unversioned(void *data, void *user) {
+    nn__dl_unversioned_t *m = (nn__dl_unversioned_t *)user;
     (void)data;
     if (m->deleter) { m->deleter(m); }
 }
@@ -24597,9 +24697,9 @@ TENSOR_API tensor_t *(tensor_from_dlpack)(struct DLManagedTensorVersioned *manag
 }
 
 TENSOR_API tensor_t *(tensor_from_dlpack_unversioned)(struct DLManagedTensor *managed) {
-    nn__dl_plain_t *m = (nn__dl_plain_t *)(void *)managed;
+    nn__dl_unversioned_t *m = (nn__dl_unversioned_t *)(void *)managed;
     if (!nn__there("from_dlpack", "m", m)) { return TENSOR__(poison); }
-    return nn__dl_wrap(&m->t, 0, nn__dl_release_plain, m);
+    return nn__dl_wrap(&m->t, 0, nn__dl_release_unversioned, m);
 }
 
 // ------------------------------------------------------------------------------
@@ -24726,7 +24826,7 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     memset(found, 0, (size_t)all->n + 1);
     nn__mismatch_t missing, unexpected, differ;
     char about[200];
-    size_t used = strlen(r->label);
+    size_t used = strlen(r->base.label);
     nn__mismatch_begin(&differ, used, 1);
     for (int64_t i = 0; i < all->n; i++) {
         int transient = all->item[i].slot->kind == NN__TRANSIENT;
@@ -24759,7 +24859,7 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     nn__mismatch_list(&lists, &missing, "missing");
     nn__mismatch_list(&lists, &unexpected, "unexpected");
     nn__mismatch_list(&lists, &differ, "of another shape");
-    return NN__ERROR(TENSOR_ERR_FORMAT, "load: \"%s\": %s", r->label, text);
+    return NN__ERROR(TENSOR_ERR_FORMAT, "load: \"%s\": %s", r->base.label, text);
 }
 
 // Reads the tensors of the module from the file, after nn__check_state, and makes sure that nn__put_state
@@ -24917,15 +25017,15 @@ TENSOR__FN int nn__test_numbers(nn_safetensors_t *r, double *tolerance, uint64_t
     nn__entry_t *e = nn__find_entry(r, "", "test/tolerance");
     if (!inputs || !e || !nn__find_entry(r, "", "test/output")) {
         return NN__ERROR(TENSOR_ERR_FORMAT, "self_test: \"%s\" has no test; nn_save_tested writes one",
-                         r->label);
+                         r->base.label);
     }
     int good = e->ndim == 0 && nn__dtypes[e->dtype].dtype == TENSOR_F64;
     *tolerance = good ? (tensor_item)(nn__read_entry(r, e)) : -1;
     good = nn__decimal(inputs, n) && *n >= 1 && *n <= NN__TEST_INPUTS;
     if (good && *tolerance >= 0) { return TENSOR_OK; }
     return NN__ERROR(TENSOR_ERR_FORMAT,
-                     "self_test: \"%s\": test/tolerance must be an f64 >= 0, test.inputs in 1..%i", r->label,
-                     (int)NN__TEST_INPUTS);
+                     "self_test: \"%s\": test/tolerance must be an f64 >= 0, test.inputs in 1..%i",
+                     r->base.label, (int)NN__TEST_INPUTS);
 }
 
 // In the caller's scope. -> code
@@ -24946,7 +25046,7 @@ TENSOR__FN int nn__self_test(nn_safetensors_t *r, nn_module_t *m) {
     if (tensor_error_code() != TENSOR_OK) { return tensor_error_code(); }
     tensor_t *y = nn__test_output("self_test", m, inputs, (int)n);
     if ((tensor_is_poison)(y)) { return tensor_error_code(); }
-    return nn__compare_output(r->label, y, want, tolerance);
+    return nn__compare_output(r->base.label, y, want, tolerance);
 }
 
 TENSOR_API int (nn_self_test)(nn_safetensors_t *r, nn_module_t *m) {
@@ -25610,7 +25710,7 @@ TENSOR__FN tensor_t *nn__expected(nn_safetensors_t *r, const char *name, int dty
                (from == dtype || (state && (from == TENSOR_F32 || from == TENSOR_F64)));
     for (int k = 0; same && k < ndim; k++) { same = e->dims[k] == dims[k]; }
     if (same) { return state ? (tensor_to)(nn__read_entry(r, e), dtype) : nn__read_entry(r, e); }
-    return NN__FAIL(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\": %s %s", r->label, name,
+    return NN__FAIL(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\": %s %s", r->base.label, name,
                     e ? "does not fit this optimizer" : "is missing");
 }
 
@@ -25625,7 +25725,7 @@ typedef struct nn__staged_t {
 // The part of the file for group i.
 TENSOR__FN void nn__staged_group(const nn__staged_t *s, int i, nn__group_t *g) {
     const double *from = s->groups + i * (s->nown ? 1 + s->nown : 2);
-    nn__plain_group(g);
+    nn__group_init(g);
     g->ratio = from[0];
     if (s->nown) {
         memcpy(g->own, from + 1, (size_t)s->nown * sizeof(double));
@@ -25691,7 +25791,7 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
     }
     if (!rule || strcmp(rule, o->rule->name) != 0) {
         return NN__ERROR(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\" holds the state of %s, not of %s",
-                         r->label, rule ? rule : "no optimizer", o->rule->name);
+                         r->base.label, rule ? rule : "no optimizer", o->rule->name);
     }
 
     int64_t dims[2];
@@ -25725,13 +25825,13 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
     if (held != read) {
         return NN__ERROR(TENSOR_ERR_FORMAT,
                          "load_checkpoint: \"%s\" holds %d tensors that this optimizer does not have",
-                         r->label, held - read);
+                         r->base.label, held - read);
     }
     if (!nn__staged_numbers(o, s)) {
         return NN__ERROR(TENSOR_ERR_FORMAT,
                          "load_checkpoint: \"%s\" holds a step count, learning rate or option no optimizer "
                          "can have",
-                         r->label);
+                         r->base.label);
     }
     return o->settle ? o->settle(o) : TENSOR_OK;
 }
@@ -25811,7 +25911,7 @@ TENSOR__FN int nn__stage_training(nn_safetensors_t *r, const nn_checkpoint_t *c,
     if (!bad) { return TENSOR_OK; }
     return NN__ERROR(TENSOR_ERR_FORMAT,
                      "load_checkpoint: \"%s\" holds a scaler, plateau or place that is not possible",
-                     r->label);
+                     r->base.label);
 }
 
 TENSOR__FN int nn__put_training(nn_checkpoint_t *c, const nn__training_t *t) {
@@ -25844,7 +25944,7 @@ TENSOR__FN int nn__load_checkpoint_from(nn_safetensors_t *r, nn_checkpoint_t *c)
         !nn__decimal(nn_safetensors_metadata(r, "generator.offset"), &g.offset)) {
         return NN__ERROR(TENSOR_ERR_FORMAT,
                          "load_checkpoint: \"%s\" has no step or generator; it is not a checkpoint",
-                         r->label);
+                         r->base.label);
     }
 
     tensor_t **fresh = nn__stage_state(r, &all, &names);

@@ -1,12 +1,13 @@
-"""compiled.py - training steps of this library, as they are and as replays of a capture, beside torch.compile (Inductor,
-optimizer included) and jax.jit (of the whole step, buffers donated), where these are installed. Each column is a process
+"""compiled.py - steps of this library, as they are and as replays of a capture, beside torch.compile (Inductor, optimizer
+included), jax.jit (of the whole training step, buffers donated) and ONNX Runtime (inference; the network as torch exports
+it), where these are installed. Each column is a process
 that has compiled its step; they take turns, a sample of about 50 ms each, pinned to the same processors. With one thread
 the time is the processor's, so that other programs disturb it less. Two columns are bounds: how much of a replay is in
 kernels, and the floor (floor.h): its bytes at the bandwidth or its operations at the peak that are measured in these
 turns. A goal is met where the factor is, or, but for the chain, where a replay is near its bound.
 
 usage: compiled.py BUILD_DIR [--threads N] [--rounds N] [ROW...]       (make bench-compiled)
-       compiled.py torch|jax ROW THREADS                              a column: "ready", then a figure for each line read
+       compiled.py torch|jax|onnxruntime ROW THREADS                              a column: "ready", then a figure for each line read
 """
 import os
 import subprocess
@@ -16,24 +17,28 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 CPUS = sorted(os.sched_getaffinity(0))
 OURS = ("eager", "replay", "kernels", "floor")
-COLUMNS = OURS + ("torch.compile", "jax.jit")
+MODULES = (("torch.compile", "torch"), ("jax.jit", "jax"), ("ONNX Runtime", "onnxruntime"))
+COLUMNS = OURS + tuple(column for column, _ in MODULES)
 RATE = 1e-12        # of learning: see replays.c
 NEAR = 0.9          # kernels / replay meets the goal of eager, floor / replay those of the references
 
-# row, what it is, how many times as fast as eager, torch.compile and jax.jit a replay is to be
+# row, what it is, how many times as fast as eager, torch.compile, jax.jit and ONNX Runtime a replay is to be
 ROWS = [
-    ("chain", "6 pointwise ops and a sum, 1M elements, forward and backward", (2, 1.2, 1.2)),
-    ("rl_train_32", "MLP 8-64-64-4, batch 32, Adam", (1.3, 1.5, 1.5)),
-    ("mlp_train_1", "MLP 784-512-256-10, batch 1, Adam", (None, 1.5, 1.5)),
-    ("mlp_train_32", "MLP 784-512-256-10, batch 32, Adam", (None, 1.5, 1.5)),
-    ("mlp_train_128", "MLP 784-512-256-10, batch 128, Adam", (None, 1.5, 1.5)),
-    ("cnn_train_1", "CNN of make fashion, batch 1, SGD", (None, 1.5, 1.5)),
-    ("cnn_train_64", "CNN of make fashion, batch 64, SGD", (None, 1.5, 1.5)),
-    ("gpt_step", "GPT 4 x 128, context 64, batch 12, clipping, AdamW", (None, 1.5, 1.5)),
-    ("lstm_train", "LSTM 2 x 200, 10000 words, 35 x 20, clipping, SGD", (None, 1.5, 1.5)),
-    ("ncf_train", "NCF, batch 2048, Adam", (None, 1.5, 1.5)),
-    ("resnet18_train", "ResNet-18, 32x32, batch 32, SGD", (None, 1.5, 1.5)),
-    ("gpt_baby_train", "GPT 6 x 384, context 256, batch 8, AdamW", (None, 1.5, 1.5)),
+    ("chain", "6 pointwise ops and a sum, 1M elements, forward and backward", (2, 1.2, 1.2, None)),
+    ("rl_train_32", "MLP 8-64-64-4, batch 32, Adam", (1.3, 1.5, 1.5, None)),
+    ("mlp_train_1", "MLP 784-512-256-10, batch 1, Adam", (None, 1.5, 1.5, None)),
+    ("mlp_train_32", "MLP 784-512-256-10, batch 32, Adam", (None, 1.5, 1.5, None)),
+    ("mlp_train_128", "MLP 784-512-256-10, batch 128, Adam", (None, 1.5, 1.5, None)),
+    ("cnn_train_1", "CNN of make fashion, batch 1, SGD", (None, 1.5, 1.5, None)),
+    ("cnn_train_64", "CNN of make fashion, batch 64, SGD", (None, 1.5, 1.5, None)),
+    ("gpt_step", "GPT 4 x 128, context 64, batch 12, clipping, AdamW", (None, 1.5, 1.5, None)),
+    ("lstm_train", "LSTM 2 x 200, 10000 words, 35 x 20, clipping, SGD", (None, 1.5, 1.5, None)),
+    ("ncf_train", "NCF, batch 2048, Adam", (None, 1.5, 1.5, None)),
+    ("resnet18_train", "ResNet-18, 32x32, batch 32, SGD", (None, 1.5, 1.5, None)),
+    ("gpt_baby_train", "GPT 6 x 384, context 256, batch 8, AdamW", (None, 1.5, 1.5, None)),
+    ("mlp_infer_1", "MLP 784-512-256-10, batch 1, inference", (None, None, None, 1.1)),
+    ("gpt_baby_token", "GPT 6 x 384, one token after 255", (None, None, None, 1.1)),
+    ("resnet18_infer", "ResNet-18, 224x224, batch 1, inference", (None, None, None, 1.1)),
 ]
 
 
@@ -53,14 +58,54 @@ def serve(step, threads):
         print(f"{1e6 * (now - begin) / steps:.6g}", flush=True)
 
 
+def inference_net(name):
+    """-> a network and its input, None where the row is no inference"""
+    import torch
+    import torch.nn as nn
+    import reference as R
+    if name == "mlp_infer_1":
+        net = nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 10))
+        return net.eval(), torch.randn(1, 784)
+    if name == "gpt_baby_token":
+        return R.Token(6, 6, 384, 256).eval(), torch.zeros(1, 1, dtype=torch.long)
+    if name == "resnet18_infer":
+        return R.zoo.ResNet(18, 1000, 1, False).eval(), torch.randn(1, 3, 224, 224)
+    return None
+
+
+def onnxruntime_step(name, threads):
+    import io
+    import onnxruntime
+    import torch
+    found = inference_net(name)
+    if not found:
+        sys.exit(f"{name} trains")
+    net, x = found
+    file = io.BytesIO()
+    with torch.no_grad():
+        torch.onnx.export(net, (x,), file, dynamo=False)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    session = onnxruntime.InferenceSession(file.getvalue(), options, providers=["CPUExecutionProvider"])
+    feed = {session.get_inputs()[0].name: x.numpy()}
+    return lambda: session.run(None, feed)
+
+
 def torch_step(name, threads):
     import torch
     import torch.nn as nn
     import torch.nn.functional as F
-    sys.path.insert(0, HERE)
-    sys.argv = ["reference.py", "start"]           # its networks are wanted, not its rows
     import reference as R
     torch.set_num_threads(threads)
+    found = inference_net(name)
+    if found:
+        net, x = found
+        compiled = torch.compile(net)
+
+        def infer():
+            with torch.no_grad():
+                compiled(x)
+        return infer
     if name == "chain":
         x, b = torch.randn(1000000, requires_grad=True), torch.randn(1000000)
         loss = torch.compile(lambda x, b: (torch.sigmoid(torch.tanh(x * b + 0.5) * x) - b).sum())
@@ -115,6 +160,8 @@ def torch_step(name, threads):
 
 
 def jax_step(name, threads):
+    if not name.endswith(("train", "step", "chain")) and "_train_" not in name:
+        sys.exit(f"{name} is not written for jax")
     if threads == 1:
         os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     import functools
@@ -286,7 +333,7 @@ class Column:
 def installed():
     """-> {column: version}, of the references that are there"""
     found = {}
-    for column, module in (("torch.compile", "torch"), ("jax.jit", "jax")):
+    for column, module in MODULES:
         done = subprocess.run([sys.executable, "-c", f"import {module}; print({module}.__version__)"],
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         if done.returncode == 0:
@@ -312,8 +359,8 @@ def main():
     for column, version in versions.items():
         print(f"{column}: {version}")
     print("\n| row | " + " | ".join(COLUMNS) + " | kernels / replay | floor / replay | "
-          "replay is faster than: eager | torch.compile | jax.jit |")
-    print("|---|" + "---:|" * (len(COLUMNS) + 5))
+          "replay is faster than: eager | " + " | ".join(column for column, _ in MODULES) + " |")
+    print("|---|" + "---:|" * (len(COLUMNS) + 3 + len(MODULES)))
     unknown = set(wanted) - {row for row, _, _ in ROWS}
     if unknown:
         sys.exit(f"no such row: {', '.join(sorted(unknown))}")
@@ -325,9 +372,10 @@ def main():
         for name in COLUMNS:
             command = [program, name, row, str(threads)]
             if name not in OURS:
-                if name not in versions:
+                trains = goals[3] is None
+                if name not in versions or (name == "ONNX Runtime" and trains):
                     continue
-                command = [sys.executable, os.path.abspath(__file__), name.split(".")[0], row, str(threads)]
+                command = [sys.executable, os.path.abspath(__file__), dict(MODULES)[name], row, str(threads)]
             column = Column(name, command, threads)
             why = column.ready()
             if why:
@@ -348,8 +396,8 @@ def main():
             near[name] = median[name] / median["replay"] if known else 0
             cells.append(f"{100 * near[name]:.0f} %" if known else "-")
         near[None] = 0
-        bounds = (None, None, None) if row == "chain" else ("kernels", "floor", "floor")
-        for name, bound, goal in zip(("eager", "torch.compile", "jax.jit"), bounds, goals):
+        bounds = (None,) * 4 if row == "chain" else ("kernels", "floor", "floor", "floor")
+        for name, bound, goal in zip(("eager",) + tuple(column for column, _ in MODULES), bounds, goals):
             if name not in median or "replay" not in median:
                 cells.append("-")
                 continue
@@ -371,8 +419,11 @@ def main():
     print(f"{counted} figures have a goal, {missed} fall short, also of {100 * NEAR:.0f} % of their bound (kernels or floor)")
 
 
-if len(sys.argv) == 4 and sys.argv[1] in ("torch", "jax"):
+STEPS = {"torch": torch_step, "jax": jax_step, "onnxruntime": onnxruntime_step}
+if len(sys.argv) == 4 and sys.argv[1] in STEPS:
     library, row, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    serve((torch_step if library == "torch" else jax_step)(row, number), number)
+    sys.path.insert(0, HERE)
+    sys.argv = ["reference.py", "start"]           # of reference.py its networks are wanted, not its rows
+    serve(STEPS[library](row, number), number)
 else:
     main()

@@ -76,10 +76,7 @@ static void gpt_token(const char *name, int layers, int heads, int width, int co
     gpt_t *net = &g[used++];
     gpt_init(net, layers, heads, width, context, 65);
     nn_eval(&net->base);
-    for (int i = 0; i < layers; i++) {
-        net->keys[i] = tensor_randn(1, heads, context - 1, width / heads);
-        net->values[i] = tensor_randn(1, heads, context - 1, width / heads);
-    }
+    gpt_remember(net, context);
     j.net = &net->base;
     j.x = tensor_zeros_of(TENSOR_I64, 1, 1);
     row(name, &j, infer);

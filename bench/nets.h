@@ -66,6 +66,15 @@ BENCH_FN void gpt_init(gpt_t *g, int layers, int heads, int width, int context, 
     nn_init_normal_(nn_get(g->token, "weight"), 0, 0.02);
 }
 
+// The keys and values of the tokens that a context has but for its last.
+BENCH_FN void gpt_remember(gpt_t *g, int context) {
+    const int64_t size = g->width / g->heads;
+    for (int i = 0; i < g->layers; i++) {
+        g->keys[i] = tensor_randn(1, g->heads, context - 1, size);
+        g->values[i] = tensor_randn(1, g->heads, context - 1, size);
+    }
+}
+
 // NCF on MovieLens-1M's numbers of users and films.
 BENCH_FN nn_module_t *ncf(int sparse) {
     static const int64_t widths[] = {128, 64, 32, 16};

@@ -1,6 +1,6 @@
-// replays.c eager|replay|kernels|floor ROW [THREADS] - a whole training step, as the step itself or as a
-// replay of its capture; how much of the replay is in kernels; the least that such a step can take. For
-// bench/compiled.py: it says "ready" (the floor says more about the step in a second line), and for each line
+// replays.c eager|replay|kernels|floor ROW [THREADS] - a whole step of training or of inference, as the step
+// itself or as a replay of its capture; how much of the replay is in kernels; the least that such a step can
+// take. For bench/compiled.py: it says "ready" (the floor says more about the step in a second line), and for each line
 // that it reads the microseconds of a step.
 // replays.c memory ROW - the bytes of a step's temporaries: those of the step itself, those of the capture,
 // and the most that are alive at one time.
@@ -20,13 +20,13 @@ static const double RATE = 1e-12;
 typedef struct job_t {
     nn_module_t *net;
     nn_optimizer_t *opt;
-    tensor_t *x, *y, *loss;
+    tensor_t *x, *y, *loss;         // y: NULL = inference, whose output is the loss
     double clip;
     int binary;
 } job_t;
 static gpt_t gpt;
 
-// Forward, loss, backward and optimizer; of the chain forward, sum and backward.
+// Forward, loss, backward and optimizer; of the chain forward, sum and backward; of an inference forward.
 static void step(job_t *j) {
     if (!j->net) {
         tensor_set_grad(j->x, NULL);
@@ -34,6 +34,11 @@ static void step(job_t *j) {
         y = tensor_sub(tensor_sigmoid(tensor_mul(y, j->x)), j->y);
         j->loss = tensor_sum(y);
         tensor_backward(j->loss);
+        return;
+    }
+    if (!j->y) {
+        tensor_scope_t scope = tensor_scope_begin_no_grad();
+        j->loss = tensor_scope_return(scope, nn_forward(j->net, j->x));
         return;
     }
     tensor_t *y = nn_forward(j->net, j->x);
@@ -95,6 +100,21 @@ static void resnet(job_t *j) {
     j->opt = nn_sgd(j->net, .lr = RATE, .momentum = 0.9);
     data(j, tensor_randn(32, 3, 32, 32), 32, 10);
 }
+static void mlp_infer(job_t *j) {
+    j->net = nn_eval(nn_sequential(nn_linear(784, 512), nn_relu(), nn_linear(512, 256), nn_relu(),
+                                   nn_linear(256, 10)));
+    j->x = tensor_randn(1, 784);
+}
+static void token(job_t *j) {
+    gpt_init(&gpt, 6, 6, 384, 256, 65);
+    gpt_remember(&gpt, 256);
+    j->net = nn_eval(&gpt.base);
+    j->x = tensor_zeros_of(TENSOR_I64, 1, 1);
+}
+static void resnet_infer(job_t *j) {
+    j->net = nn_eval(resnet_new(18, 1000, 1, 0));
+    j->x = tensor_randn(1, 3, 224, 224);
+}
 static void chain(job_t *j) {
     j->x = tensor_requires_grad_(tensor_randn(1000000), 1);
     j->y = tensor_randn(1000000);
@@ -121,6 +141,12 @@ static int make(job_t *j, const char *row) {
         films(j);
     } else if (!strcmp(row, "resnet18_train")) {
         resnet(j);
+    } else if (!strcmp(row, "mlp_infer_1")) {
+        mlp_infer(j);
+    } else if (!strcmp(row, "gpt_baby_token")) {
+        token(j);
+    } else if (!strcmp(row, "resnet18_infer")) {
+        resnet_infer(j);
     } else {
         return 0;
     }

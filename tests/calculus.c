@@ -14,6 +14,47 @@ static tensor_t *picked(tensor_t *const *in, int n, void *user) { // an i64 inpu
     return tensor_square(tensor_index_select(in[0], 0, in[1]));
 }
 
+// Many inputs: the lists that a call borrows for its gradients are as long as all of them.
+static tensor_t *mixed_squares(tensor_t *const *in, int n, void *user) {
+    tensor_t *sum = tensor_sum(tensor_square(in[0]));
+    (void)user;
+    for (int k = 1; k < n; k++) { sum = tensor_add(sum, tensor_sum(tensor_mul(in[k], in[k - 1]))); }
+    return sum;
+}
+static void many_inputs(void) {
+    enum { MOST = 12 };
+    for (int n = 1; n <= MOST; n++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_memory_stats_t before, after;
+        tensor_t *in[MOST], *v[MOST], *out[MOST], *h[MOST * MOST];
+        for (int k = 0; k < n; k++) {
+            in[k] = DATA64((double)(k + 1));
+            v[k] = DATA64(1.0 / (k + 2));
+        }
+        before = tensor_memory_stats();
+        for (int turn = 0; turn < 3; turn++) {
+            tensor_scope_t inner = tensor_scope_begin();
+            CHECK(tensor_hessian(mixed_squares, NULL, in, n, h, 0) == 0);
+            for (int i = 0; i < n; i++) {
+                for (int j = 0; j < n; j++) {
+                    double want = i - j == 1 || j - i == 1;
+                    if (i == 0 && j == 0) { want = 2; }
+                    CHECK_NEAR(tensor_item(h[i * n + j]), want, 1e-15);
+                }
+            }
+            tensor_hvp(mixed_squares, NULL, in, n, v, out, 0);
+            CHECK_NEAR(tensor_item(out[0]), 2 * 0.5 + (n > 1 ? 1.0 / 3 : 0), 1e-15);
+            tensor_vhp(mixed_squares, NULL, in, n, v, out, 0);
+            CHECK_NEAR(tensor_item(out[n - 1]), n > 1 ? 1.0 / n : 1, 1e-15);
+            CHECK_OK();
+            tensor_scope_end(inner);
+        }
+        after = tensor_memory_stats();
+        CHECK(after.live_nodes == before.live_nodes && after.live_tensors == before.live_tensors);
+        tensor_scope_end(scope);
+    }
+}
+
 static tensor_t *broken(tensor_t *const *in, int n, void *user) {
     (void)n;
     (void)user;
@@ -138,6 +179,7 @@ static void powers_of_zero(void) {
 
 int main(void) {
     RUN(functional);
+    RUN(many_inputs);
     RUN(powers_of_zero);
     return test_report();
 }

@@ -889,6 +889,32 @@ static void stopped_between(void) {
     }
 }
 
+// A plan that is made again takes the room that it took at first, also for a result of a group's last call
+// that nobody reads.
+static void planned_again(void) {
+    tensor_t *x = tensor_requires_grad_(tensor_rand(40, 50), 1);
+    tensor_t *w = tensor_requires_grad_(tensor_rand(40, 50), 1);
+    tensor_t *given = tensor_ones(40, 50);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *y = tensor_div(x, w), *from = tensor_mul_scalar(given, 2), *in[2], *out[2];
+    in[0] = x;
+    in[1] = w;
+    CHECK(tensor_autograd_grad(&y, 1, &from, in, 2, out, 0) == 0);
+    tensor_t *gx = tensor_scope_return(scope, out[0]);
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK_OK();
+    uint64_t room = tensor_graph_info(g).room_bytes;
+    CHECK(tensor_graph_info(g).groups == 1 && room > 0);
+    for (int threads = 3; threads > 0; threads -= 2) {
+        CHECK(tensor_set_num_threads(threads) == 0);
+        CHECK(tensor_graph_replay(g) == 0);
+        CHECK(tensor_graph_info(g).room_bytes == room * (uint64_t)threads);
+        CHECK(test_same_bits(gx, tensor_div(tensor_full(2, 40, 50), tensor_detach(w))));
+    }
+    CHECK(tensor_graph_free(g) == 0);
+}
+
 // ---- the view of a graph
 
 static void view(void) {
@@ -928,6 +954,23 @@ static void view(void) {
     CHECK(tensor_graph_print(g) == 0);
     tensor_fill_(w, 2);
     CHECK(tensor_graph_replay(g) == 0 && tensor_item(tensor_max(y)) == 30);
+    CHECK(tensor_graph_free(g) == 0);
+}
+
+// A conversion has the row of a clone, but is listed as what it does.
+static void conversions_are_named(void) {
+    tensor_t *x = tensor_randn(3, 4);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_clone(x);
+    tensor_to(x, TENSOR_F64);
+    tensor_copy_(tensor_zeros_of(TENSOR_F64, 3, 4), x);
+    tensor_graph_t *g = tensor_capture_end();
+    int converted = 0, copied = 0;
+    for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) {
+        converted += !strcmp(tensor_graph_call(g, i).op, "to");
+        copied += !strcmp(tensor_graph_call(g, i).op, "clone");
+    }
+    CHECK(converted == 1 && copied == 2);           // tensor_clone, tensor_copy_
     CHECK(tensor_graph_free(g) == 0);
 }
 
@@ -1481,7 +1524,9 @@ int main(void) {
     RUN(unfit);
     RUN(stopped);
     RUN(stopped_between);
+    RUN(planned_again);
     RUN(view);
+    RUN(conversions_are_named);
     RUN(packed);
     RUN(products_made);
     RUN(stepped_early);

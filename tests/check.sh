@@ -216,6 +216,30 @@ for h in $headers; do
         }' $h)"
 done
 
+# How hard a function is to follow, by clang-tidy's count. Kernels, which are loops in loops, and macros are exempt.
+if command -v clang-tidy >/dev/null 2>&1; then
+    mkdir -p "$B"
+    printf '#define TENSOR_IMPLEMENTATION\n#define TENSOR_NN_IMPLEMENTATION\n#include "tensor_nn.h"\n' >"$B/complexity.c"
+    result "cognitive complexity above 25 outside kernels" "$(
+        {
+            awk '/^\/\/ >>[a-z0-9-]+ .*MARK: / { print FILENAME ":" FNR ":room " ($2 ~ /^>>(nn-)?(kernel|simd)/) }' tensor.h tensor_nn.h
+            option=readability-function-cognitive-complexity
+            clang-tidy -quiet --checks="-*,$option" --header-filter='.*' --config="{CheckOptions: [
+                {key: $option.Threshold, value: 25}, {key: $option.IgnoreMacros, value: true}]}" "$B/complexity.c" -- -std=c99 \
+                -I. -DTENSOR_ISA=scalar 2>&1 | sed -n 's,^[^:]*/\(tensor[_n]*\.h:[0-9]*\):.*function \(.*\) (thres.*,\1:\2,p; /error:/p'
+        } | awk -F: '
+            /error:/ { print; next }
+            $3 ~ /^room/ { start[$1, ++n[$1]] = $2; kernel[$1, n[$1]] = $3 ~ /1/; next }
+            {
+                for (i = n[$1]; i > 1 && start[$1, i] > $2 + 0; i--) {}
+                if (!kernel[$1, i]) print
+                found++
+            }
+            END { if (!found) print "no function is above 25, not even a kernel" }')"
+else
+    echo "skipped 1 tests of cognitive complexity: no clang-tidy"
+fi
+
 # A room uses what is above it. The few functions that are declared in one room and defined in a later one are counted.
 upward=$(awk '
     /^\/\/ >>[a-z0-9-]+ .*MARK: / { room = $2 }

@@ -3,6 +3,7 @@
 #
 #   sh tests/differential.sh                    the suite's share: a fixed seed, without Python
 #   sh tests/differential.sh seed N [COUNT]     COUNT programs from seed N on, with PyTorch where it is installed
+#   sh tests/differential.sh beside N [COUNT]   COUNT programs from seed N on, each once and in PyTorch alone
 #   sh tests/differential.sh show N             that of one seed
 #   sh tests/differential.sh replay FILE        programs as text
 B=${B:-build}
@@ -35,6 +36,7 @@ $CC -std=c99 -Wall -Wextra ${CFLAGS:--O1} -pthread -DTENSOR_ALL_PASSES -I. -I"$o
 export TORCH_SIDE=tests/differential/torch_side.py
 case $1 in
 seed) "$out/machine" check "$2" "${3:-2000}" torch ;;
+beside) "$out/machine" beside "$2" "${3:-10000}" ;;
 show) "$out/machine" show "$2" torch ;;
 replay) "$out/machine" replay "$2" torch ;;
 *) "$out/machine" check 1 "${COUNT:-1200}" ;;

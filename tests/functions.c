@@ -289,7 +289,7 @@ static void captured_results(void) {
         tensor_mul_scalar_(c, 2);
         tensor_backward(tensor_sum(y));
         EXPECT(tensor_grad(x), 20, 20);
-        CHECK(!tensor_grad(leaf));                          // what c was made by is no part of it
+        CHECK(!tensor_grad(leaf));                          // what c was made by is not a part of it
         if (kind == 3) { tensor_free(c); }
     }
 

@@ -31,7 +31,7 @@ static void checks(void) {
     tensor_t *x = LEAF64(0.3, 0.4), *in[2];
     in[0] = x;
     in[1] = DATA64(1, 2);
-    CHECK(tensor_gradcheck(poly, NULL, in, 2, 0, 0, 0) == 0); // 0 = the defaults; a constant is no leaf
+    CHECK(tensor_gradcheck(poly, NULL, in, 2, 0, 0, 0) == 0); // 0 = the defaults; a constant is not a leaf
     FAILS(tensor_gradcheck(halved, NULL, in, 1, 1e-6, 1e-5, 1e-3), TENSOR_ERR_AUTOGRAD,
           "gradcheck: input 0, element 0: autograd gives 1.67074, central differences 3.34147", HERE);
     FAILS(tensor_gradcheck(wobbling, NULL, in, 1, 0, 1, 1), TENSOR_ERR_AUTOGRAD,

@@ -229,6 +229,44 @@ static tensor_t *mod_seen(nn_module_t *m, tensor_t *x, tensor_t *y, void *user) 
     return NULL;
 }
 
+// Gradients with a graph that backward hooks have seen: the graph leads back through the module, and goes with the
+// gradients all the same. A hook may hand on the gradient of the result itself.
+static tensor_t *hand_on(nn_module_t *m, tensor_t *gi, tensor_t *go, void *user) {
+    (void)m, (void)gi;
+    ++*(int *)user;
+    return go;
+}
+static tensor_t *look_at_both(nn_module_t *m, tensor_t *gi, tensor_t *go, void *user) {
+    (void)m;
+    *(int *)user += tensor_requires_grad(gi) && tensor_requires_grad(go);
+    return NULL;
+}
+static void hooked_graphs_end(void) {
+    for (int turn = 0; turn < 8; turn++) {
+        int in_place = turn & 1, seen = 0;
+        nn_module_t *m = turn & 2 ? nn_sequential(nn_linear(2, 2), nn_tanh()) : nn_tanh();
+        tensor_scope_t s = tensor_scope_begin();
+        tensor_memory_stats_t before = tensor_memory_stats();
+        tensor_scope_t inner = tensor_scope_begin();
+        tensor_t *x = tensor_requires_grad_(tensor_from(((float[]){0.5f, -1}), TENSOR_F32, 1, 2), 1);
+        nn_register_full_backward_hook(m, turn & 4 ? hand_on : look_at_both, &seen);
+        tensor_t *y = nn_forward(m, tensor_sin(x));
+        y = in_place ? tensor_sigmoid_(tensor_mul_scalar(y, 1)) : tensor_square(y);
+        CHECK(tensor_backward_with(y, tensor_ones(1, 2), TENSOR_CREATE_GRAPH) == 0);
+        tensor_t *g = tensor_grad(x);
+        CHECK(seen == 1 && tensor_requires_grad(g));
+        tensor_set_grad(x, NULL);
+        tensor_scope_end(inner);
+        nn_module_zero_grad(m);
+        tensor_memory_stats_t after = tensor_memory_stats();
+        CHECK_MSG(after.live_nodes == before.live_nodes && after.live_tensors == before.live_tensors,
+                  "%d tensors and %d nodes are left", (int)(after.live_tensors - before.live_tensors),
+                  (int)(after.live_nodes - before.live_nodes));
+        tensor_scope_end(s);
+        nn_free(m);
+    }
+}
+
 static void module_hooks(void) {
     static const float wv[] = {3, 5}, bv[] = {1};
     nn_module_t *lin = nn_linear(2, 1), *net;
@@ -574,6 +612,7 @@ int main(void) {
     RUN(hooked_leaves_leave_nothing);
     RUN(retained_stays_packed);
     RUN(saved_hooks);
+    RUN(hooked_graphs_end);
     RUN(module_hooks);
     RUN(hooked_in_place);
     RUN(hooks_that_free);

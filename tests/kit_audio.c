@@ -90,11 +90,22 @@ static void spectrograms(void) {
     CHECK_POISON(kit_mel_spectrogram(x, 8000, -1, 4, 5), TENSOR_ERR_SHAPE, "n -1 is not a length");
 }
 
+// The dtype is that of the spectrum, whatever the default dtype is.
+static void other_default(void) {
+    CHECK(tensor_set_default_dtype(TENSOR_F64) == 0);
+    CHECK(near(kit_irfft(numbered("z", 12), 12), numbered("i", 12), 1e-12));
+    CHECK(near(kit_irfft(numbered("z", 7), 7), numbered("i", 7), 1e-12));
+    tensor_t *x = get("signal");
+    CHECK(near(kit_mel_spectrogram(x, 8000, 16, 4, 5), get("mel_spectrogram"), 1e-5));
+    CHECK(tensor_set_default_dtype(TENSOR_F32) == 0);
+}
+
 int main(void) {
     fixtures = nn_safetensors_open("tests/fixtures/kit/audio.safetensors");
     CHECK(fixtures != NULL);
     RUN(transforms);
     RUN(spectrograms);
+    RUN(other_default);
     nn_safetensors_close(fixtures);
     return test_report();
 }

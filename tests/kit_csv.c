@@ -77,6 +77,38 @@ static void columns_are_numbers(void) {
     kit_csv_free(csv);
 }
 
+// In a dtype of integers a field must be one of its numbers.
+static void whole_numbers(void) {
+    static const struct {
+        tensor_dtype_t dtype;
+        const char *least, *most, *below, *above;
+    } cases[] = {
+        {TENSOR_BOOL, "0", "1", "-1", "2"},
+        {TENSOR_U8, "0", "255", "-1", "256"},
+        {TENSOR_I8, "-128", "127", "-129", "128"},
+        {TENSOR_I16, "-32768", "32767", "-32769", "32768"},
+        {TENSOR_I32, "-2147483648", "2147483647", "-2147483649", "2147483648"},
+        {TENSOR_I64, "-9007199254740992", "9007199254740992", "-1e16", "1e16"},
+    };
+    char text[200];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(text, sizeof text, "a\n%s\n%s\n", cases[i].least, cases[i].most);
+        kit_csv_t *csv = parse(text);
+        tensor_t *x = tensor_to(kit_csv_numbers(csv, cases[i].dtype, NULL, 0), TENSOR_F64);
+        CHECK(tensor_item(tensor_at(x, "0, 0")) == strtod(cases[i].least, NULL));
+        CHECK(tensor_item(tensor_at(x, "1, 0")) == strtod(cases[i].most, NULL));
+        kit_csv_free(csv);
+        const char *const wrong[] = {cases[i].below, cases[i].above, "0.5", "nan", "inf", "\"\""};
+        for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+            snprintf(text, sizeof text, "a\n1\n%s\n", wrong[k]);
+            csv = parse(text);
+            CHECK_POISON(kit_csv_numbers(csv, cases[i].dtype, NULL, 0), TENSOR_ERR_FORMAT,
+                         "x.csv: row 2: column \"a\": ");
+            kit_csv_free(csv);
+        }
+    }
+}
+
 static void numbers_are_exact(void) {
     static const struct {
         const char *text;
@@ -213,6 +245,7 @@ static void files_are_read(void) {
 int main(void) {
     RUN(fields_are_read);
     RUN(columns_are_numbers);
+    RUN(whole_numbers);
     RUN(numbers_are_exact);
     RUN(hostile_tables);
     RUN(tables_of_users);

@@ -198,7 +198,7 @@ static void misuse(void) {
     CHECK(kit_lora(net, "2", how) == 1 && kit_lora(net, "*", how) == 0);
     CHECK_ERROR(TENSOR_ERR_OWNER, "\"2\" has an adapter already");
     nn_module_t *other = nn_sequential(nn_weight_norm(nn_linear(4, 3)), nn_linear(3, 2));
-    CHECK(kit_lora(other, "*", how) == 1); // its weight is no parameter of the linear
+    CHECK(kit_lora(other, "*", how) == 1); // its weight is not a parameter of the linear
     CHECK(kit_lora_save(path, net) == 0 && kit_lora_load(path, other) == TENSOR_ERR_FORMAT);
     CHECK_ERROR(TENSOR_ERR_FORMAT, "not the adapters of this net");
     CHECK(kit_lora_load("no such file", net) == TENSOR_ERR_IO);

@@ -151,6 +151,11 @@ static void advantages(void) {
     // On policy, V-trace's targets are the returns of lambda 1.
     kit_advantages_t on = kit_vtrace(tensor_zeros_like(l), r, v, d, 0.97, 1, 1);
     CHECK(near(on.returns, kit_gae(r, v, d, 0.97, 1).returns, 1e-12));
+    // A policy that is NaN gives NaN, not the clipped ratio.
+    tensor_t *nan = tensor_full_like(l, NAN);
+    a = kit_vtrace(nan, r, v, d, 0.97, 1, 1);
+    CHECK(tensor_item(tensor_all(tensor_isnan(a.advantages))) == 1);
+    CHECK(tensor_item(tensor_all(tensor_isnan(a.returns))) == 1);
     // One environment without its own dim, f32, done as bool, values with a gradient.
     tensor_t *one = tensor_to(tensor_at(r, ":, 1"), TENSOR_F32),
              *with = tensor_requires_grad_(tensor_clone(tensor_at(v, ":, 1")), 1);

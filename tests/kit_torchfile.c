@@ -98,6 +98,7 @@ static void refused_by_name(void) {
         {"evil.pt", "this global is not allowed: posix.system"},
         {"complex.pt", "this global is not allowed: torch.ComplexFloatStorage"},
         {"expanded.pt", "more elements than its storage"},
+        {"negated.pt", "a view that negates or conjugates"},
         {"legacy.pt", "the form before PyTorch 1.6"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -22,11 +22,45 @@ static void normalize(void) {
         same += fabs(b[i] - (a[i] - mean[c]) / std[c]) <= 1e-3;
     }
     CHECK(same == N * C * H * W);
+    // Bytes have no halves: 0.5 would be a divisor of 0.
+    tensor_t *bytes = tensor_to(x, TENSOR_U8);
+    CHECK_POISON(kit_normalize(bytes, mean, std), TENSOR_ERR_DTYPE, "kit_normalize: x is u8, must be floats");
+    CHECK_POISON(kit_random_rotation(NULL, bytes, 10), TENSOR_ERR_DTYPE, "kit_random_affine: x is u8");
+    CHECK_POISON(kit_color_jitter(NULL, bytes, 0.5, 0, 0, 0), TENSOR_ERR_DTYPE, "kit_color_jitter: x is u8");
+    CHECK_POISON(kit_adjust_hue(bytes, tensor_zeros(N)), TENSOR_ERR_DTYPE, "kit_adjust_hue: x is u8");
+    kit_mixup_t mixed = kit_mixup(NULL, bytes, tensor_zeros_of(TENSOR_I64, N), 2, 1);
+    CHECK(tensor_is_poison(mixed.y));
+    CHECK_POISON(mixed.x, TENSOR_ERR_DTYPE, "kit_mixup: x is u8");
 }
 
 static tensor_t *made_smaller(tensor_t *const *x, int n, void *user) {
     (void)user;
     return n == 1 ? kit_resize(x[0], 3, 5, 1) : NULL;
+}
+
+// Bytes are rounded. PyTorch's weights are whole numbers there, so that it is 1 off at most. The numbers are
+// interpolate(x, (3, 5), mode=mode, antialias=True) of torch 2.15,
+// x = ((torch.arange(126) * 37) % 256).to(torch.uint8).reshape(1, 2, 7, 9).
+static void resized_bytes(void) {
+    static const unsigned char of_torch[2][30] = {
+        {87,  128, 133, 101, 91,  124, 110, 123, 136, 122, 155, 145, 113, 118, 159,
+         114, 155, 160, 128, 118, 98,  133, 132, 124, 104, 142, 120, 101, 128, 140},
+        {83,  130, 133, 103, 89,  125, 110, 123, 136, 121, 157, 143, 113, 116, 163,
+         110, 157, 162, 133, 116, 99,  140, 130, 119, 105, 143, 115, 98,  131, 140}};
+    unsigned char bytes[126];
+    for (int i = 0; i < 126; i++) { bytes[i] = (unsigned char)(i * 37 % 256); }
+    for (int bicubic = 0; bicubic < 2; bicubic++) {
+        tensor_t *small = kit_resize(tensor_from(bytes, TENSOR_U8, 1, 2, 7, 9), 3, 5, bicubic);
+        CHECK(tensor_dtype(small) == TENSOR_U8 && tensor_numel(small) == 30);
+        const unsigned char *p = (const unsigned char *)tensor_data(small);
+        for (int i = 0; p && i < 30; i++) { CHECK(abs(p[i] - of_torch[bicubic][i]) <= 1); }
+    }
+    // What a bicubic edge exceeds 0..255 by is cut off.
+    for (int i = 0; i < 126; i++) { bytes[i] = i % 9 < 4 ? 0 : 255; }
+    tensor_t *wide = kit_resize(tensor_from(bytes, TENSOR_U8, 1, 2, 7, 9), 7, 30, 1);
+    CHECK(tensor_item(tensor_min(wide)) == 0 && tensor_item(tensor_max(wide)) == 255);
+    CHECK(tensor_item(tensor_sum(tensor_eq_scalar(tensor_select(wide, 3, 0), 0))) == 14);
+    CHECK(tensor_item(tensor_sum(tensor_eq_scalar(tensor_select(wide, 3, 29), 255))) == 14);
 }
 
 // torch.nn.functional.interpolate(a, size=size, mode=mode, antialias=True), torch 2.15, first three elements
@@ -58,6 +92,9 @@ static void resizes(void) {
     CHECK(test_same_bits(kit_resize(x, 7, 9, 0), x));
     tensor_t *w = tensor_requires_grad_(tensor_rand_of(TENSOR_F64, 1, 2, 7, 9), 1);
     CHECK_MSG(tensor_gradcheck(made_smaller, NULL, &w, 1, 0, 0, 0) == 0, "%s", tensor_error_text());
+    resized_bytes();
+    CHECK_POISON(kit_resize(tensor_ones_of(TENSOR_I32, 1, 1, 4, 4), 2, 2, 0), TENSOR_ERR_DTYPE,
+                 "kit_resize: x is i32, must be floats");
     CHECK_POISON(kit_resize(x, 0, 3, 0), TENSOR_ERR_SHAPE, "kit_resize");
     CHECK_POISON(kit_resize(tensor_ones(2, 3), 2, 3, 0), TENSOR_ERR_SHAPE, "kit_resize");
 }

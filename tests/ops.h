@@ -470,7 +470,7 @@ TEST_FN void add_tested(const line_t *line, const char *text, int result) {
         one[0] = list[0];
         op->ref = ref_pointwise;
         op->id = row_named(line->name);
-        CHECK_MSG(op->id >= 0, "%s is no row of the tables", line->name);
+        CHECK_MSG(op->id >= 0, "%s is not a row of the tables", line->name);
         op->f = line->rule == INTEGERS || line->rule == SHIFTS ? NULL : line->f;
         op->g = line->rule == TO_FLOAT || line->rule == FLOATS ? NULL : line->g;
         op->nlarge = read_cases("@large", 0, "", 1, list, MAX_CASES);

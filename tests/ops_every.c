@@ -126,32 +126,45 @@ static void gradients_of(const entry_t *op, const case_t *c) {
 
 // ---- another device ----
 
-static void on_device(const entry_t *op, const case_t *c) {
+// way 0: inputs and the default device are there; 1: the inputs alone; 2: the default device alone, which is
+// not to be seen in what has inputs.
+static void on_device_by(const entry_t *op, const case_t *c, int way) {
     tensor_scope_t s = tensor_scope_begin();
     arguments_t a, b;
-    int k, r;
+    int k, r, given = 0;
+    const int place = way < 2 ? TENSOR_CUDA : TENSOR_CPU;
     arguments_of(op, c, TENSOR_F32, &a);
     b = a;
     for (k = 0; k < a.nin; k++) {
-        if (a.in[k]) { b.in[k] = on(a.in[k]); }
+        given += a.in[k] != NULL;
+        if (a.in[k] && way < 2) { b.in[k] = on(a.in[k]); }
+    }
+    if (way > 0 && !given) {
+        tensor_scope_end(s);
+        return;
     }
     call_seeded(op, &a, 0);
-    tensor_set_default_device(TENSOR_CUDA);
+    tensor_set_default_device(way == 1 ? TENSOR_CPU : TENSOR_CUDA);
     call_seeded(op, &b, 0);
     tensor_set_default_device(TENSOR_CPU);
-    CHECK_MSG(tensor_ok(), "%s %s on a device: %s", op->name, c->text, tensor_error_text());
+    CHECK_MSG(tensor_ok(), "%s %s on a device, %d: %s", op->name, c->text, way, tensor_error_text());
     for (r = 0; r < a.nout && r < b.nout && tensor_ok(); r++) {
         tensor_t *y = b.out[r];
         if (!a.out[r] || !y) { continue; }
-        CHECK_MSG(tensor_device(y) == TENSOR_CUDA, "%s %s: result %d is not on the device", op->name, c->text,
+        // The tensors that stand for the numbers of these two are made by the test.
+        const int number = !strcmp(op->name, "allclose") || !strcmp(op->name, "equal");
+        CHECK_MSG(number || (int)tensor_device(y) == place, "%s %s, %d: result %d is elsewhere", op->name,
+                  c->text, way, r);
+        CHECK_MSG(test_same_bits(a.out[r], off(y)), "%s %s, %d: result %d differs", op->name, c->text, way,
                   r);
-        CHECK_MSG(test_same_bits(a.out[r], off(y)), "%s %s: result %d differs on the device", op->name,
-                  c->text, r);
     }
     CHECK(a.nout == b.nout);
     tensor_clear_error();
     tensor_scope_end(s);
     n_device++;
+}
+static void on_device(const entry_t *op, const case_t *c) {
+    for (int way = 0; way < 3; way++) { on_device_by(op, c, way); }
 }
 
 // ---- misuse ----

@@ -8,7 +8,7 @@ static tensor_t *squares(tensor_t *const *in, int n, void *user) {
     return tensor_sum(tensor_square(in[0]));
 }
 
-// What functions of functions are not given, and what is no tensor any more.
+// What functions of functions are not given, and what is not a tensor any more.
 static void missing(void) {
     tensor_scope_t scope = tensor_scope_begin();
     tensor_t *gone = tensor_ones_of(TENSOR_F64, 2), *x, *v, *r;

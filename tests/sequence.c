@@ -1147,7 +1147,7 @@ static void net_dropout(void) {
     y = tensor_rnn(tensor_full(NAN, 2, 1, 3), w, .relu = 1).y;
     CHECK(isnan(tensor_item(tensor_min(y))));
 }
-// A target longer than the input: infinite loss, and a gradient that is no number (PyTorch's NaN).
+// A target longer than the input: infinite loss, and a gradient that is not a number (PyTorch's NaN).
 static void ctc_infinite(void) {
     tensor_t *x = tensor_requires_grad_(tensor_randn(2, 1, 4), 1), *one = tensor_full_of(TENSOR_I64, 2, 1);
     tensor_t *target = tensor_full_of(TENSOR_I64, 1, 1, 3), *y;

@@ -186,6 +186,116 @@ static void no_states(void) {
     CHECK(h.blocks == 0 && h.misuse == 0);
 }
 
+// A thread captures in its own context and goes to two others meanwhile. Each allocation of those fails
+// once, also that of the thread's state there: what is captured goes on when the thread is back, and in
+// between it begins no second capture, which would take the place of the first.
+typedef struct between_t {
+    tensor_context_t *other[2];
+    int again, begun, refused, code;    // begun, refused: second captures
+    double replayed;
+} between_t;
+static void *captures_between(void *arg) {
+    between_t *b = (between_t *)arg;
+    tensor_context_t *own = NULL;
+    tensor_t *x = tensor_ones(4);
+    tensor_capture_begin(TENSOR_CPU);
+    tensor_t *y = tensor_add_scalar(x, 1);
+    for (int i = 0; i < 2; i++) {
+        tensor_context_t *before = tensor_context_use(b->other[i]);
+        if (i == 0) { own = before; }
+        tensor_clear_error();           // from here on it has a state, if there is memory again
+        if (!b->again) { continue; }
+        int code = tensor_capture_begin(TENSOR_CPU);
+        b->begun += code == 0;
+        b->refused += code == TENSOR_ERR_UNSUPPORTED;
+        tensor_clear_error();
+    }
+    tensor_context_use(own);
+    tensor_t *z = tensor_mul_scalar(y, 3);
+    tensor_graph_t *g = tensor_capture_end();
+    b->code = tensor_error_code();
+    if (g) {
+        tensor_fill_(x, 2);
+        tensor_graph_replay(g);
+        b->replayed = tensor_item(tensor_sum(z));
+        tensor_graph_free(g);
+    }
+    tensor_clear_error();
+    tensor_thread_end();
+    return NULL;
+}
+static void captures_between_contexts(void) {
+    heap_t h = {0, -1, 0, 0, 0, 0};
+    tensor_allocator_t a;
+    a.alloc = heap_alloc;
+    a.free = heap_free;
+    a.user = &h;
+    for (int turn = 0; turn < 4; turn++) {
+        int again = turn % 2, failed = 1;
+        h.persistent = turn / 2;
+        for (long k = 0; failed; k++) {
+            between_t b;
+            pthread_t t;
+            memset(&b, 0, sizeof b);
+            b.again = again;
+            for (int i = 0; i < 2; i++) {       // this thread has the state that every context has room for
+                b.other[i] = tensor_context_new();
+                tensor_context_t *before = tensor_context_use(b.other[i]);
+                CHECK(tensor_set_allocator(&a) == 0);
+                tensor_set_error_handler(test_quiet, NULL);
+                tensor_context_use(before);
+            }
+            h.calls = 0;
+            h.fail_at = k;
+            CHECK(pthread_create(&t, NULL, captures_between, &b) == 0);
+            pthread_join(t, NULL);
+            h.fail_at = -1;
+            failed = h.calls > k;
+            CHECK_MSG(b.begun == 0 && (failed || b.refused == 2 * again), "k = %ld: %d begun", k, b.begun);
+            CHECK_MSG(b.code == (b.refused ? TENSOR_ERR_UNSUPPORTED : 0), "k = %ld: code %d", k, b.code);
+            CHECK(b.code || b.replayed == 4 * 3 * 3);
+            for (int i = 0; i < 2; i++) { CHECK(tensor_context_free(b.other[i]) == 0); }
+            CHECK(h.blocks == 0 && h.misuse == 0);
+        }
+    }
+}
+
+// Views of one tensor, made and dropped by many threads at once, leave its references as they were.
+enum { VIEWS = 600000 };
+static pthread_barrier_t views_start;
+static void *views_of_one(void *arg) {
+    tensor_t *x = (tensor_t *)arg;
+    long bad = 0;
+    pthread_barrier_wait(&views_start);
+    for (int k = 0; k < VIEWS; k++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        bad += tensor_is_poison(tensor_transpose(x, 0, 1));
+        tensor_scope_end(scope);
+    }
+    tensor_thread_end();
+    return (void *)bad;
+}
+static void references_by_many(void) {
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *x = tensor_full(0.5, 40, 100);
+    int64_t bytes = (int64_t)tensor_memory_stats().live_bytes;
+    pthread_t t[READERS];
+    pthread_barrier_init(&views_start, NULL, READERS);
+    for (int i = 0; i < READERS; i++) { CHECK(pthread_create(&t[i], NULL, views_of_one, x) == 0); }
+    for (int i = 0; i < READERS; i++) {
+        void *bad;
+        pthread_join(t[i], &bad);
+        CHECK(bad == NULL);
+    }
+    pthread_barrier_destroy(&views_start);
+    CHECK((int64_t)tensor_memory_stats().live_bytes == bytes && tensor_item(tensor_sum(x)) == 2000);
+    bytes = (int64_t)tensor_memory_stats().live_bytes;
+    tensor_free(x);
+    CHECK(bytes - (int64_t)tensor_memory_stats().live_bytes >= 4 * 40 * 100);
+    CHECK_OK();
+    tensor_scope_end(scope);
+}
+
 // Errors, scopes and generators belong to a thread; a tensor may be read by many.
 typedef struct reader_t { tensor_t *shared; double sum, draw; int code; } reader_t;
 static void *read_it(void *arg) {
@@ -492,6 +602,68 @@ static void tasks_of_a_context(void) {
     CHECK(tensor_set_num_threads(1) == 0);
 }
 
+// Tasks need no memory for a state: they work as ever on threads that have none in the context and could get
+// none, threads of the user's, with a state in another context or without, and the library's own.
+static void *run_task(void *arg) {
+    job_t *j = (job_t *)arg;
+    j->task(j->arg, j->i);
+    return NULL;
+}
+static void on_bare_threads(void *user, int64_t n, void (*task)(void *, int64_t), void *arg) {
+    (void)user;
+    for (int64_t i = 0; i < n; i++) {
+        pthread_t t;
+        job_t j = {task, arg, i, 0};
+        pthread_create(&t, NULL, run_task, &j);
+        pthread_join(t, NULL);
+    }
+}
+static void in_turn(void *user, int64_t n, void (*task)(void *, int64_t), void *arg) {
+    (void)user;
+    for (int64_t i = 0; i < n; i++) { task(arg, i); }
+}
+static uint64_t gradients_in_a_scope(void) {
+    tensor_scope_t scope = tensor_scope_begin();
+    uint64_t h = gradients_of_kernels();
+    tensor_scope_end(scope);
+    return h;
+}
+static void tasks_without_memory(void) {
+    static const tensor_parallel_fn_t hooks[] = {on_bare_threads, on_threads, NULL};
+    for (int kind = 0; kind < 3; kind++) {
+        tensor_context_t *own = tensor_context_new(), *before = tensor_context_use(own);
+        heap_t h = {0, -1, 1, 0, 0, 0};
+        tensor_allocator_t a;
+        a.alloc = heap_alloc;
+        a.free = heap_free;
+        a.user = &h;
+        CHECK(tensor_set_allocator(&a) == 0);
+        tensor_set_error_handler(test_quiet, NULL);
+        if (tensor_set_isa("scalar") && tensor_set_isa("sse2")) {
+            tensor_clear_error();       // not in this build
+        }
+        CHECK(tensor_set_parallel_for(in_turn, NULL, 3) == 0);
+        uint64_t want = gradients_in_a_scope();
+        for (int k = 0; k < 3; k++) { CHECK(gradients_in_a_scope() == want); }
+        if (hooks[kind]) {
+            CHECK(tensor_set_parallel_for(hooks[kind], NULL, 3) == 0);
+        } else {
+            CHECK(tensor_set_num_threads(3) == 0);
+        }
+        h.calls = 0;
+        h.fail_at = 0;
+        for (int k = 0; k < 10; k++) {
+            CHECK_MSG(gradients_in_a_scope() == want, "threads of kind %d have other bits", kind);
+        }
+        CHECK_OK();
+        CHECK_MSG(h.calls == 0, "threads of kind %d wanted %ld blocks", kind, h.calls);
+        h.fail_at = -1;
+        tensor_context_use(before);
+        CHECK(tensor_context_free(own) == 0);
+        CHECK(h.blocks == 0 && h.misuse == 0 && jobs_lost == 0);
+    }
+}
+
 // A child of fork has the caller alone: it computes, asks, starts threads of its own and shuts down.
 static void forks(void) {
     CHECK(tensor_set_num_threads(3) == 0);
@@ -595,13 +767,16 @@ int main(int argc, char **argv) {
     RUN(train_and_infer);
     RUN(hand_over);
     RUN(no_states);
+    RUN(captures_between_contexts);
     RUN(slices_of_two);
     RUN(many_readers);
+    RUN(references_by_many);
     RUN(modules_apart);
     RUN(passes_together);
     RUN(captured_elsewhere);
     RUN(captured_twice);
     RUN(tasks_of_a_context);
+    RUN(tasks_without_memory);
     CHECK(tensor_set_num_threads(3) == 0);
     RUN(train_and_infer);
     RUN(hand_over);

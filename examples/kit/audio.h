@@ -69,7 +69,7 @@ static tensor_t *kit_audio__like(tensor_t *numbers, tensor_t *x) {
 // n, so that the angle is exact for any n.
 static tensor_t *kit_audio__matrix(int64_t n, tensor_t *x) {
     const int64_t bins = n / 2 + 1, dims[2] = {n, 2 * bins};
-    tensor_t *m = tensor_empty_n(dims, 2, TENSOR_F64);
+    tensor_t *m = tensor_to(tensor_zeros_n(dims, 2, TENSOR_F64), TENSOR_CPU);
     double *to = (double *)tensor_data_mut(m);
     for (int64_t j = 0; j < n && to; j++) {
         for (int64_t k = 0; k < bins; k++, to += 2) {
@@ -103,8 +103,9 @@ tensor_t *kit_irfft(tensor_t *y, int64_t n) {
         return kit_audio__fail("kit_irfft: y is not [..., n / 2 + 1, 2]");
     }
     // All bins but the first and, of an even n, the last stand for two: theirs and the mirrored one.
-    tensor_t *twice = tensor_full(2, n / 2 + 1, 1);
-    float *weight = (float *)tensor_data_mut(twice);
+    const int64_t bins[2] = {n / 2 + 1, 1};
+    tensor_t *twice = tensor_to(tensor_full_n(bins, 2, 2, TENSOR_F64), TENSOR_CPU);
+    double *weight = (double *)tensor_data_mut(twice);
     if (weight) { weight[0] = 1; }
     if (weight && n % 2 == 0) { weight[n / 2] = 1; }
     y = tensor_mul(y, kit_audio__like(twice, y));
@@ -157,7 +158,7 @@ tensor_t *kit_mel_filters(int64_t n_freqs, double f_min, double f_max, int64_t n
     if (n_freqs < 2 || n_mels < 1 || sample_rate < 1 || !(f_min >= 0 && f_max > f_min)) {
         return kit_audio__fail("kit_mel_filters: sizes or frequencies are wrong");
     }
-    tensor_t *t = tensor_zeros_n(dims, 2, TENSOR_F32);
+    tensor_t *t = tensor_to(tensor_zeros_n(dims, 2, TENSOR_F32), TENSOR_CPU);
     float *to = (float *)tensor_data_mut(t);
     const double low = kit_audio__mel(f_min), step = (kit_audio__mel(f_max) - low) / (double)(n_mels + 1);
     for (int64_t m = 0; m < n_mels && to; m++) {

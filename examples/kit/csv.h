@@ -44,7 +44,8 @@ int64_t kit_csv_drop_empty(kit_csv_t *csv, const char *name);
 
 // Columns as numbers. An empty field is NaN; nan and inf are read; hexadecimal numbers and decimal commas are
 // errors.
-//   dtype   TENSOR_F32, or another one to convert to
+//   dtype   TENSOR_F32 or another one; in one of integers, a field that is not a whole number of its range
+//           (of i64: of -2^53..2^53) is an error, also an empty one
 //   names   n names, or NULL for all columns
 //   -> new [rows, n];  errors FORMAT (names the row, from 1, column and text), INDEX (no such column),
 //      OUT_OF_MEMORY
@@ -66,6 +67,7 @@ tensor_t *kit_csv_classes(const kit_csv_t *csv, const char *name, const char **c
 #include "file.h"
 
 #include <locale.h>
+#include <math.h>
 
 struct kit_csv_t {
     char *text, *file; // the fields, each with a NUL behind it; the name for error texts
@@ -318,21 +320,40 @@ int64_t kit_csv_drop_empty(kit_csv_t *csv, const char *name) {
     return rows - kept;
 }
 
+// Whether dtype has this number; floats have all.
+static int kit_csv__fits(tensor_dtype_t dtype, double value) {
+    const double two_to_53 = 9007199254740992.0;
+    double least = 0, most = 0;
+    switch (dtype) {
+    case TENSOR_BOOL: most = 1; break;
+    case TENSOR_U8: most = UINT8_MAX; break;
+    case TENSOR_I8: most = INT8_MAX; break;
+    case TENSOR_I16: most = INT16_MAX; break;
+    case TENSOR_I32: most = INT32_MAX; break;
+    case TENSOR_I64: most = two_to_53; break;
+    default: return 1;
+    }
+    if (dtype != TENSOR_BOOL && dtype != TENSOR_U8) { least = dtype == TENSOR_I64 ? -most : -most - 1; }
+    return value >= least && value <= most && value == floor(value);
+}
+
 tensor_t *kit_csv_numbers(const kit_csv_t *csv, tensor_dtype_t dtype, const char *const *names, int n) {
     int64_t count = names ? n : kit_csv_columns(csv), rows = kit_csv_rows(csv);
     int64_t dims[2] = {rows, count};
     if (count < 0 || !csv) { return (tensor_detach)(NULL); }
-    tensor_t *x = tensor_empty_n(dims, 2, TENSOR_F64);
+    tensor_t *x = kit_file__tensor(dims, 2, TENSOR_F64);
     double *to = (double *)tensor_data_mut(x);
     for (int64_t k = 0; k < count && to; k++) {
         int64_t column = names ? kit_csv__find(csv, names[k]) : k;
         if (column < 0) { return (tensor_detach)(NULL); }
         for (int64_t row = 0; row < rows; row++) {
             const char *field = kit_csv_field(csv, row, column);
-            if (kit_csv__number(field, &to[row * count + k])) { continue; }
+            double *value = &to[row * count + k];
+            const int number = kit_csv__number(field, value);
+            if (number && kit_csv__fits(dtype, *value)) { continue; }
             char text[160];
-            snprintf(text, sizeof text, "column \"%.50s\": \"%.50s\" is not a number", csv->fields[column],
-                     field);
+            snprintf(text, sizeof text, "column \"%.50s\": \"%.50s\" is not %s", csv->fields[column], field,
+                     number ? "a whole number of the dtype's range" : "a number");
             return kit_csv__fail(csv, TENSOR_ERR_FORMAT, "row", row + 1, text);
         }
     }
@@ -344,7 +365,7 @@ tensor_t *kit_csv_classes(const kit_csv_t *csv, const char *name, const char **c
     int found = 0;
     *count = 0;
     if (column < 0) { return (tensor_detach)(NULL); }
-    tensor_t *y = tensor_empty_n(&rows, 1, TENSOR_I64);
+    tensor_t *y = kit_file__tensor(&rows, 1, TENSOR_I64);
     int64_t *to = (int64_t *)tensor_data_mut(y);
     for (int64_t row = 0; row < rows && to; row++) {
         const char *field = kit_csv_field(csv, row, column);

@@ -60,6 +60,15 @@ KIT_FILE__FN tensor_t *kit_file__fail(int code, const char *file, const char *re
     return (tensor_detach)(NULL);
 }
 
+// Elements that a reader fills: on the CPU, whatever the thread's default device is.   -> new
+KIT_FILE__FN tensor_t *kit_file__tensor(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
+    const tensor_device_t device = tensor_get_default_device();
+    (void)tensor_set_default_device(TENSOR_CPU);
+    tensor_t *x = tensor_empty_n(dims, ndim, dtype);
+    (void)tensor_set_default_device(device);
+    return x;
+}
+
 // The functions of C that take a file's name, for names in UTF-8. Windows has such names in UTF-16 alone; a
 // name that is not UTF-8 is taken for the system's code page, in which main's argv is.
 #if defined(_WIN32)

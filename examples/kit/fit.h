@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-// What an epoch came to. accuracy is NaN where the targets are no classes.
+// What an epoch came to. accuracy is NaN where the targets are not classes.
 typedef struct kit_epoch_t {
     int epoch;                         // from 1; 0 = none was finished
     double train_loss, train_accuracy; // means over the epoch, while the weights changed
@@ -151,7 +151,7 @@ tensor_t *kit_confusion(tensor_t *output, tensor_t *labels) {
     if (!kit_fit__labelled("kit_confusion", output, labels)) { return tensor_detach(NULL); }
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     const int64_t classes = tensor_size(output, 1), dims[2] = {classes, classes};
-    // one_hot refuses labels that are no classes.
+    // one_hot refuses labels that are not classes.
     tensor_t *is = tensor_argmax_dim(tensor_one_hot(labels, classes), -1, 0);
     tensor_t *place = tensor_add(tensor_mul_scalar(is, (double)classes), tensor_argmax_dim(output, -1, 0));
     tensor_t *counts = tensor_reshape_n(tensor_bincount(place, NULL, classes * classes), dims, 2);

@@ -61,7 +61,7 @@ typedef struct kit_gguf__entry_t {
     uint32_t type;  // of a setting, of the elements of a tensor
     uint32_t inner; // of a list's entries
     uint64_t count; // entries of a list, elements of a tensor
-    const unsigned char *data;
+    const unsigned char *data, **text; // text: where each text of a list is, behind its length
     tensor_shape_t shape;
 } kit_gguf__entry_t;
 
@@ -76,7 +76,10 @@ struct kit_gguf_t {
 
 void kit_gguf_close(kit_gguf_t *f) {
     if (!f) { return; }
-    for (int64_t i = 0; i < f->settings; i++) { free(f->setting[i].name); }
+    for (int64_t i = 0; i < f->settings; i++) {
+        free(f->setting[i].name);
+        free((void *)f->setting[i].text);
+    }
     for (int64_t i = 0; i < f->tensors; i++) { free(f->tensor[i].name); }
     free(f->setting);
     free(f->tensor);
@@ -162,7 +165,17 @@ static int kit_gguf__setting(kit_gguf_t *f, kit_gguf__entry_t *e) {
         if (e->inner == KIT_GGUF__ARRAY) { return kit_gguf__bad(f, "a list of lists"); }
     }
     e->data = f->p;
-    return !f->wrong && kit_gguf__values(f, e->inner, e->count);
+    if (f->wrong || !kit_gguf__values(f, e->inner, e->count)) { return 0; }
+    if (e->inner != KIT_GGUF__STRING) { return 1; }
+    // A text takes 8 bytes of the file or more, so that this list is not larger than the file.
+    e->text = (const unsigned char **)malloc(((size_t)e->count + 1) * sizeof *e->text);
+    if (!e->text) { return kit_gguf__bad(f, "out of memory"); }
+    const unsigned char *p = e->data;
+    for (uint64_t i = 0; i < e->count; i++) {
+        e->text[i] = p + 8;
+        p += 8 + kit_file__u64(p);
+    }
+    return 1;
 }
 
 // Elements and bytes of a block of a type that can be read, 0 = it is none.
@@ -341,10 +354,8 @@ int kit_gguf_number(const kit_gguf_t *f, const char *key, double *value) {
 const char *kit_gguf_text(const kit_gguf_t *f, const char *key, int64_t i, size_t *size) {
     const kit_gguf__entry_t *e = f ? kit_gguf__find(f->setting, f->settings, key) : NULL;
     if (!e || e->inner != KIT_GGUF__STRING || i < 0 || (uint64_t)i >= e->count) { return NULL; }
-    const unsigned char *p = e->data;
-    for (; i > 0; i--) { p += 8 + kit_file__u64(p); }
-    *size = (size_t)kit_file__u64(p);
-    return (const char *)p + 8;
+    *size = (size_t)kit_file__u64(e->text[i] - 8);
+    return (const char *)e->text[i];
 }
 
 int64_t kit_gguf_length(const kit_gguf_t *f, const char *key) {
@@ -404,7 +415,7 @@ tensor_t *kit_gguf_get(const kit_gguf_t *f, const char *name) {
     }
     tensor_dtype_t dtype = e->type == KIT_GGUF__F16 ? TENSOR_F16 : TENSOR_F32;
     if (e->type == KIT_GGUF__BF16) { dtype = TENSOR_BF16; }
-    tensor_t *x = tensor_empty_n(e->shape.dims, e->shape.ndim, dtype);
+    tensor_t *x = kit_file__tensor(e->shape.dims, e->shape.ndim, dtype);
     void *to = tensor_data_mut(x);
     for (uint64_t i = 0; i < e->count && to; i += block) {
         const unsigned char *p = e->data + i / block * bytes;

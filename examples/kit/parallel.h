@@ -16,8 +16,9 @@
 //       nn_step(opt);
 //
 // Gradients become their mean over ranks, as in PyTorch's DistributedDataParallel, in buckets of 25 MB while
-// backward still runs. mpi.h has ranks on the CPU, nccl.h ranks on GPUs; another engine fills a
-// kit_collectives_t of its own. Parameters are of f32, on the ranks' device.
+// backward still runs. After a finish they are views of the buckets (PyTorch: gradient_as_bucket_view), which
+// the next sum writes: clone what is to stay. mpi.h has ranks on the CPU, nccl.h ranks on GPUs; another engine
+// fills a kit_collectives_t of its own. Parameters are of f32, on the ranks' device.
 #ifndef KIT_PARALLEL_H
 #define KIT_PARALLEL_H
 
@@ -119,13 +120,14 @@ struct kit_parallel_t {
     int sync, code; // code: the first failure of the engine, after which nothing is sent
 };
 
-// Gives the place this rank's part of the sum.
+// Gives the place this rank's part of the mean.
 static void kit_parallel__copy(kit_parallel__parameter_t *q) {
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     tensor_t *grad = tensor_grad(q->t);
     q->has = grad != NULL;
     if (grad) {
         tensor_copy_(q->place, grad);
+        if (q->p->ranks.size > 1) { tensor_mul_scalar_(q->place, 1.0 / q->p->ranks.size); }
     } else {
         tensor_zero_(q->place);
     }
@@ -168,20 +170,11 @@ static void kit_parallel__arrived(tensor_t *x, void *user) {
     }
 }
 
-// Makes the sums means and writes them back. -> how many ranks have failed
-static float kit_parallel__spread(kit_parallel_t *p, kit_parallel__bucket_t *b) {
+// Gives parameters their means as gradients. -> how many ranks have failed
+static float kit_parallel__spread(kit_parallel__bucket_t *b, kit_parallel__parameter_t *parameter) {
     if (tensor_copy_out(b->marks, b->mark, (size_t)(b->count + 1) * sizeof(float))) { return 1; }
-    if (p->ranks.size > 1) {
-        tensor_mul_scalar_(tensor_narrow(b->data, 0, 0, b->elements), 1.0 / p->ranks.size);
-    }
     for (int64_t k = 0; k < b->count; k++) {
-        kit_parallel__parameter_t *q = &p->parameter[b->first + k];
-        if (b->mark[k] <= 0) { continue; }
-        if (tensor_grad(q->t)) {
-            tensor_copy_(tensor_grad(q->t), q->place);
-        } else {
-            tensor_set_grad(q->t, tensor_clone(q->place));
-        }
+        if (b->mark[k] > 0) { tensor_set_grad(parameter[k].t, parameter[k].place); }
     }
     return b->mark[b->count];
 }
@@ -207,7 +200,7 @@ int (kit_parallel_finish)(kit_parallel_t *p) {
     for (int64_t k = 0; k < p->buckets; k++) {
         kit_parallel__bucket_t *b = &p->bucket[k];
         if (!p->code) { p->code = p->ranks.wait(p->ranks.user, &b->request, 0); }
-        if (!p->code) { failed += kit_parallel__spread(p, b); }
+        if (!p->code) { failed += kit_parallel__spread(b, &p->parameter[b->first]); }
         b->waiting = b->count;
     }
     (tensor_scope_end)(scope);

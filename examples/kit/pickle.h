@@ -168,7 +168,6 @@ static const kit_torch__node_t *kit_torch__item(const struct kit_torch_t *f, int
 // The kind of value that a global is; what is not in this list is refused.
 static int kit_torch__global(struct kit_torch_t *f, const unsigned char *module, size_t m,
                              const unsigned char *name, size_t n) {
-    // clang-format off
     static const struct { const char *name; int what; tensor_dtype_t dtype; } known[] = {
         {"torch._utils._rebuild_tensor_v2", 'T', TENSOR_F32},
         {"torch._utils._rebuild_parameter", 'P', TENSOR_F32},
@@ -179,7 +178,6 @@ static int kit_torch__global(struct kit_torch_t *f, const unsigned char *module,
         {"torch.ShortStorage", 's', TENSOR_I16},      {"torch.CharStorage", 's', TENSOR_I8},
         {"torch.ByteStorage", 's', TENSOR_U8},        {"torch.BoolStorage", 's', TENSOR_BOOL},
     };
-    // clang-format on
     char text[100];
     snprintf(text, sizeof text, "%.*s.%.*s", (int)(m < 40 ? m : 40), (const char *)module,
              (int)(n < 50 ? n : 50), (const char *)name);
@@ -249,7 +247,7 @@ typedef struct kit_torch__view_t {
     tensor_shape_t shape, stride;
 } kit_torch__view_t;
 
-// (storage, offset, size, stride, requires_grad, hooks, ..)   -> NULL, or what is wrong
+// (storage, offset, size, stride, requires_grad, hooks, metadata)   -> NULL, or what is wrong
 static const char *kit_torch__view(const struct kit_torch_t *f, const kit_torch__node_t *args,
                                    kit_torch__view_t *v) {
     int cell = args->first;
@@ -260,6 +258,9 @@ static const char *kit_torch__view(const struct kit_torch_t *f, const kit_torch_
         !kit_torch__numbers(f, stride, &v->stride) || v->shape.ndim != v->stride.ndim) {
         return "a tensor is not described as one, or has over 8 dims";
     }
+    for (int k = 0; k < 2; k++) { (void)kit_torch__item(f, &cell); } // requires_grad, hooks
+    const kit_torch__node_t *more = kit_torch__item(f, &cell);       // {"neg": True}, and the like
+    if (more && more->count > 0) { return "a tensor is a view that negates or conjugates its storage"; }
     // Its elements and the last place it reads, both within the storage.
     uint64_t numel = 1, last = (uint64_t)offset->number;
     const uint64_t room = (uint64_t)storage->number;
@@ -284,7 +285,7 @@ static int kit_torch__reduce(struct kit_torch_t *f) {
     const int callee = f->stack[f->top - 2], arguments = f->stack[f->top - 1];
     const int what = f->node[callee].kind == KIT_TORCH__GLOBAL ? (int)f->node[callee].number : 0;
     if (what == 0 || what == 's' || f->node[arguments].kind != KIT_TORCH__TUPLE) {
-        return kit_torch__bad(f, "something is called that is no function");
+        return kit_torch__bad(f, "something is called that is not a function");
     }
     int cell = f->node[arguments].first;
     const int first = cell < 0 ? -1 : f->cell[cell].node;

@@ -37,7 +37,7 @@ unsigned char *png_pixels(tensor_t *t, int *width, int *height);
 // Appends a PNG file. text: NULL, or what its chunk tEXt "Description" says.   -> nothing; b->failed
 void png_encode(png_bytes_t *b, const unsigned char *rgb, int width, int height, const char *text);
 // Writes beside path, then renames. A file that is there stays as it was on an error.
-//   -> code;  errors IO (also: path is no regular file), OUT_OF_MEMORY (b->failed)
+//   -> code;  errors IO (also: path is not a regular file), OUT_OF_MEMORY (b->failed)
 int png_write_file(const char *path, const png_bytes_t *b);
 // A tensor as png_pixels takes it, a pixel for a pixel.   -> code;  errors as png_pixels, IO
 int png_save(const char *path, tensor_t *image, const char *text);

@@ -7,7 +7,8 @@
 //
 // Each kit_read_x takes a path, each kit_parse_x the same bytes in memory and a name for error texts. Every
 // size that a file states is checked in 64 bits against what is there before anything is allocated. A file is
-// read as a whole or refused as a whole: the error names the file, the record and the reason.
+// read as a whole or refused as a whole: the error names the file, the record and the reason. Tensors are on
+// the CPU.
 #ifndef KIT_READERS_H
 #define KIT_READERS_H
 
@@ -85,9 +86,9 @@ kit_cifar_t kit_parse_cifar(const void *data, size_t size, const char *name, int
         }
     }
     if (!poison) {
-        r.images = tensor_empty_n(dims, 4, TENSOR_U8);
-        r.labels = tensor_empty_n(dims, 1, TENSOR_I64);
-        r.coarse = classes == 100 ? tensor_empty_n(dims, 1, TENSOR_I64) : NULL;
+        r.images = kit_file__tensor(dims, 4, TENSOR_U8);
+        r.labels = kit_file__tensor(dims, 1, TENSOR_I64);
+        r.coarse = classes == 100 ? kit_file__tensor(dims, 1, TENSOR_I64) : NULL;
         unsigned char *image = (unsigned char *)tensor_data_mut(r.images);
         int64_t *label = (int64_t *)tensor_data_mut(r.labels);
         int64_t *coarse = r.coarse ? (int64_t *)tensor_data_mut(r.coarse) : NULL;
@@ -172,7 +173,7 @@ tensor_t *kit_parse_pnm(const void *data, size_t size, const char *name) {
         return kit_file__fail(TENSOR_ERR_FORMAT, name, NULL, -1, "the size is not what width and height say");
     }
     const int64_t dims[3] = {channels, h, w};
-    tensor_t *x = tensor_empty_n(dims, 3, top > 255 ? TENSOR_I32 : TENSOR_U8);
+    tensor_t *x = kit_file__tensor(dims, 3, top > 255 ? TENSOR_I32 : TENSOR_U8);
     void *to = tensor_data_mut(x);
     for (uint64_t i = 0; i < pixels * (uint64_t)channels && to; i++) {
         uint64_t at = i % (uint64_t)channels * pixels + i / (uint64_t)channels;
@@ -277,7 +278,7 @@ kit_wav_t kit_parse_wav(const void *data, size_t size, const char *name) {
     }
     const int64_t width = r.bits / 8, frames = (int64_t)bytes / (channels * width),
                   dims[2] = {channels, frames};
-    r.samples = tensor_empty_n(dims, 2, TENSOR_F32);
+    r.samples = kit_file__tensor(dims, 2, TENSOR_F32);
     float *to = (float *)tensor_data_mut(r.samples);
     for (int64_t i = 0; i < frames * channels && to; i++) {
         to[i % channels * frames + i / channels] = kit_readers__sample(samples + i * width, r.bits, is_float);

@@ -340,6 +340,11 @@ kit_advantages_t kit_gae(tensor_t *rewards, tensor_t *values, tensor_t *done, do
     return result;
 }
 
+// NaN stays NaN, unlike in fmin: a policy that is NaN must be seen.
+static double kit_rl__at_most(double x, double most) {
+    return x > most ? most : x;
+}
+
 kit_advantages_t kit_vtrace(tensor_t *log_rhos, tensor_t *rewards, tensor_t *values, tensor_t *done,
                             double gamma, double clip_rho, double clip_pg_rho) {
     tensor_scope_t scope = tensor_scope_begin_no_grad();
@@ -353,9 +358,9 @@ kit_advantages_t kit_vtrace(tensor_t *log_rhos, tensor_t *rewards, tensor_t *val
         const int last = i + each >= n;
         const double rho = exp(l[i]), goes_on = gamma * (1 - d[i]),
                      next = last ? v[i + each] : out[1][i + each];
-        const double delta = fmin(rho, clip_rho) * (r[i] + goes_on * v[i + each] - v[i]);
-        out[1][i] = v[i] + delta + goes_on * fmin(rho, 1) * (next - v[i + each]);
-        out[0][i] = fmin(rho, clip_pg_rho) * (r[i] + goes_on * next - v[i]);
+        const double delta = kit_rl__at_most(rho, clip_rho) * (r[i] + goes_on * v[i + each] - v[i]);
+        out[1][i] = v[i] + delta + goes_on * kit_rl__at_most(rho, 1) * (next - v[i + each]);
+        out[0][i] = kit_rl__at_most(rho, clip_pg_rho) * (r[i] + goes_on * next - v[i]);
     }
     kit_advantages_t result = kit_rl__results(scope, rewards, out[0], out[1]);
     free(room);

@@ -13,8 +13,8 @@
 // The file is a zip archive of stored entries with a pickle, a program for a stack machine. Here only the
 // part of the machine that builds data runs, and only these globals are known: tensors, parameters,
 // storages of the dtypes below, OrderedDict and Size. Anything else is refused by its name. Dictionaries,
-// lists and tuples are gone through; tensors in them get dotted names ("model.0.weight"), what is no tensor
-// is left out.
+// lists and tuples are gone through; tensors in them get dotted names ("model.0.weight"); what is not a
+// tensor is left out.
 #ifndef KIT_TORCHFILE_H
 #define KIT_TORCHFILE_H
 
@@ -200,7 +200,7 @@ tensor_t *kit_torch_get(const kit_torch_t *f, const char *name) {
         return tensor_detach(NULL);
     }
     kit_torch__view(f, &f->node[f->tensor[i].node], &v);
-    tensor_t *x = tensor_empty_n(v.shape.dims, v.shape.ndim, v.storage->dtype);
+    tensor_t *x = kit_file__tensor(v.shape.dims, v.shape.ndim, v.storage->dtype);
     unsigned char *to = (unsigned char *)tensor_data_mut(x);
     const size_t size = tensor_dtype_size(v.storage->dtype);
     const uint16_t one = 1;

@@ -27,7 +27,7 @@ tensor_t *kit_normalize(tensor_t *x, const double *mean, const double *std);
 
 // To another size, smoothed where it becomes smaller: torch.nn.functional.interpolate(mode="bilinear",
 // antialias=True), or "bicubic". A product with a matrix for each direction, so it has a gradient.
-//   x       floats
+//   x       floats, or u8, whose results are rounded (PyTorch's, in whole numbers, may be 1 off)
 //   -> [N, C, height, width];  errors as above
 tensor_t *kit_resize(tensor_t *x, int64_t height, int64_t width, int bicubic);
 
@@ -145,10 +145,25 @@ static tensor_t *kit_transforms__refuse(tensor_t *x, int wrong, const char *what
     return tensor_detach(NULL);
 }
 
+// The same for a function whose x must be floats.
+static tensor_t *kit_transforms__refuse_integers(tensor_t *x, int wrong, const char *what) {
+    tensor_t *poison = kit_transforms__refuse(x, wrong, what);
+    if (poison) { return poison; }
+    const tensor_dtype_t dtype = tensor_dtype(x);
+    if (dtype == TENSOR_F32 || dtype == TENSOR_F64 || dtype == TENSOR_F16 || dtype == TENSOR_BF16) {
+        return NULL;
+    }
+    char text[160];
+    snprintf(text, sizeof text, "%.*s: x is %s, must be floats; bytes are tensor_div_scalar(x, 255)",
+             (int)strcspn(what, ":"), what, tensor_dtype_name(dtype));
+    tensor_raise(TENSOR_ERR_DTYPE, text);
+    return tensor_detach(NULL);
+}
+
 // ---- places ----
 
 tensor_t *kit_normalize(tensor_t *x, const double *mean, const double *std) {
-    tensor_t *poison = kit_transforms__refuse(x, 0, "kit_normalize: x is not [N, C, H, W]");
+    tensor_t *poison = kit_transforms__refuse_integers(x, 0, "kit_normalize: x is not [N, C, H, W]");
     if (poison) { return poison; }
     const int64_t dims[4] = {1, tensor_size(x, 1), 1, 1};
     tensor_t *m =
@@ -169,7 +184,7 @@ static double kit_transforms__filter(double d, int bicubic) {
 // The matrix [to, from] that makes `to` points of `from`, in dtype and on the device of x.
 static tensor_t *kit_transforms__resizing(tensor_t *x, int64_t from, int64_t to, int bicubic) {
     const int64_t dims[2] = {to, from};
-    tensor_t *m = tensor_to(tensor_zeros_n(dims, 2, TENSOR_F64), TENSOR_CPU);
+    tensor_t *m = tensor_zero_(kit_file__tensor(dims, 2, TENSOR_F64));
     double *row = (double *)tensor_data_mut(m);
     const double scale = (double)from / (double)to, wide = scale > 1 ? scale : 1;
     for (int64_t i = 0; row && i < to; i++, row += from) {
@@ -182,9 +197,7 @@ static tensor_t *kit_transforms__resizing(tensor_t *x, int64_t from, int64_t to,
             row[k] = kit_transforms__filter(((double)k - middle + 0.5) / wide, bicubic);
             sum += row[k];
         }
-        for (int64_t k = first; k < end; k++) {
-            row[k] /= sum;
-        }
+        for (int64_t k = first; k < end; k++) { row[k] /= sum; }
     }
     return tensor_to(tensor_to(m, tensor_dtype(x)), tensor_device(x));
 }
@@ -192,7 +205,13 @@ static tensor_t *kit_transforms__resizing(tensor_t *x, int64_t from, int64_t to,
 tensor_t *kit_resize(tensor_t *x, int64_t height, int64_t width, int bicubic) {
     int wrong = height < 1 || width < 1 ||
                 (tensor_ndim(x) == 4 && (tensor_size(x, 2) < 1 || tensor_size(x, 3) < 1));
-    tensor_t *poison = kit_transforms__refuse(x, wrong, "kit_resize: x is not [N, C, H, W], or a size is 0");
+    static const char what[] = "kit_resize: x is not [N, C, H, W], or a size is 0";
+    tensor_t *poison = kit_transforms__refuse(x, wrong, what);
+    if (!poison && tensor_dtype(x) == TENSOR_U8) {
+        tensor_t *y = kit_resize(tensor_to(x, TENSOR_F32), height, width, bicubic);
+        return tensor_to(tensor_clamp(tensor_round(y), 0, 255), TENSOR_U8);
+    }
+    poison = kit_transforms__refuse_integers(x, wrong, what);
     if (poison) { return poison; }
     tensor_t *down = kit_transforms__resizing(x, tensor_size(x, 2), height, bicubic);
     tensor_t *right = kit_transforms__resizing(x, tensor_size(x, 3), width, bicubic);
@@ -269,9 +288,9 @@ tensor_t *kit_random_crop(tensor_generator_t *g, tensor_t *x, int64_t height, in
     if (tensor_device(x) != TENSOR_CPU || tensor_requires_grad(x)) {
         return kit_transforms__windows(x, top, left, dims, padding);
     }
-    top = tensor_sub_scalar(top, (double)padding);
-    left = tensor_sub_scalar(left, (double)padding);
-    tensor_t *y = tensor_zeros_n(dims, 4, tensor_dtype(x));
+    top = tensor_to(tensor_sub_scalar(top, (double)padding), TENSOR_CPU);
+    left = tensor_to(tensor_sub_scalar(left, (double)padding), TENSOR_CPU);
+    tensor_t *y = tensor_zero_(kit_file__tensor(dims, 4, tensor_dtype(x)));
     const int64_t *rows = (const int64_t *)tensor_data(top), *columns = (const int64_t *)tensor_data(left);
     if (n > 0 && (!rows || !columns)) { return tensor_detach(NULL); } // they cannot be read in a capture
     kit_transforms__copy_rows(y, tensor_contiguous(x), rows, columns);
@@ -296,12 +315,13 @@ tensor_t *kit_random_cutout(tensor_generator_t *g, tensor_t *x, int64_t size) {
 }
 
 tensor_t *kit_affine(tensor_t *x, const kit_affine_t *maps) {
-    tensor_t *poison = kit_transforms__refuse(x, !maps, "kit_affine: x is not [N, C, H, W], or maps is NULL");
+    tensor_t *poison =
+        kit_transforms__refuse_integers(x, !maps, "kit_affine: x is not [N, C, H, W], or maps is NULL");
     if (poison) { return poison; }
     const int64_t n = tensor_size(x, 0), dims[3] = {n, 2, 3};
     const int64_t size[4] = {n, tensor_size(x, 1), tensor_size(x, 2), tensor_size(x, 3)};
     const double pi = 3.14159265358979323846, h = (double)size[2], w = (double)size[3];
-    tensor_t *theta = tensor_empty_n(dims, 3, TENSOR_F64);
+    tensor_t *theta = kit_file__tensor(dims, 3, TENSOR_F64);
     double *t = (double *)tensor_data_mut(theta);
     // From places of the result to places of x: not moved, not scaled, not rotated, not sheared any more. The
     // grid has -1..1 for the width and for the height.
@@ -326,8 +346,9 @@ tensor_t *kit_affine(tensor_t *x, const kit_affine_t *maps) {
 }
 
 tensor_t *kit_random_affine(tensor_generator_t *g, tensor_t *x, kit_affine_t limits) {
-    tensor_t *poison = kit_transforms__refuse(x, limits.scale < 0 || limits.scale >= 1,
-                                              "kit_random_affine: x is not [N, C, H, W], or scale not 0..1");
+    tensor_t *poison = kit_transforms__refuse_integers(
+        x, limits.scale < 0 || limits.scale >= 1,
+        "kit_random_affine: x is not [N, C, H, W], or scale not 0..1");
     if (poison) { return poison; }
     const int64_t n = tensor_size(x, 0);
     tensor_t *u = tensor_to(kit_transforms__draw(g, x, 5 * n, -1, 1), TENSOR_CPU);
@@ -374,7 +395,7 @@ static tensor_t *kit_transforms__channel(tensor_t *sixth, tensor_t *chroma, tens
 
 tensor_t *kit_adjust_hue(tensor_t *x, tensor_t *turns) {
     int wrong = tensor_ndim(x) == 4 && tensor_size(x, 1) != 3;
-    tensor_t *poison = kit_transforms__refuse(x, wrong, "kit_adjust_hue: x is not [N, 3, H, W]");
+    tensor_t *poison = kit_transforms__refuse_integers(x, wrong, "kit_adjust_hue: x is not [N, 3, H, W]");
     if (poison) { return poison; }
     tensor_t *r = tensor_narrow(x, 1, 0, 1), *g = tensor_narrow(x, 1, 1, 1), *b = tensor_narrow(x, 1, 2, 1);
     tensor_t *value = tensor_amax_dim(x, 1, 1), *chroma = tensor_sub(value, tensor_amin_dim(x, 1, 1));
@@ -399,7 +420,7 @@ tensor_t *kit_color_jitter(tensor_generator_t *g, tensor_t *x, double brightness
     int wrong = brightness < 0 || contrast < 0 || saturation < 0 || !(hue >= 0 && hue <= 0.5);
     wrong = wrong || (tensor_ndim(x) == 4 && tensor_size(x, 1) != 3);
     tensor_t *poison =
-        kit_transforms__refuse(x, wrong, "kit_color_jitter: x is not [N, 3, H, W], or a limit wrong");
+        kit_transforms__refuse_integers(x, wrong, "kit_color_jitter: x not [N, 3, H, W], or a limit wrong");
     if (poison) { return poison; }
     const int64_t n = tensor_size(x, 0);
     tensor_t *factor[3];
@@ -438,7 +459,8 @@ static double kit_transforms__log_gamma(double shape) {
 
 kit_mixup_t kit_mixup(tensor_generator_t *g, tensor_t *x, tensor_t *labels, int64_t classes, double alpha) {
     kit_mixup_t r = {NULL, NULL};
-    r.x = kit_transforms__refuse(x, !(alpha > 0), "kit_mixup: x is not [N, C, H, W], or alpha not above 0");
+    r.x = kit_transforms__refuse_integers(x, !(alpha > 0),
+                                          "kit_mixup: x is not [N, C, H, W], or alpha not above 0");
     r.y = r.x;
     if (r.x) { return r; }
     tensor_generator_t own = kit_transforms__begin(g);

@@ -149,6 +149,8 @@ static unsigned long long problem_of(const desc_t &d, const layout_t *const *l) 
     }
     return h;
 }
+static bool is_slope(int epilogue) { return epilogue == CUBLASLT_EPILOGUE_DRELU || epilogue == CUBLASLT_EPILOGUE_DGELU; }
+static bool is_gelu(int epilogue) { return epilogue & (CUBLASLT_EPILOGUE_GELU | (CUBLASLT_EPILOGUE_DGELU & ~AUX)); }
 static void agree(const desc_t &d, const layout_t *const *l) {
     demand(d.magic == DESC && l[0]->magic == LAYOUT && l[1]->magic == LAYOUT && l[2]->magic == LAYOUT && l[3]->magic == LAYOUT,
            "no description or layout");
@@ -168,13 +170,13 @@ static void agree(const desc_t &d, const layout_t *const *l) {
         demand(d.bias && !d.aux && l[3]->batch == 1 && d.compute != CUBLAS_COMPUTE_64F, "sums beside the product");
         return;
     }
-    // The epilogues are bits: an activation, its bias, a matrix beside. cublasLt.h's rules for that one: a mask of
-    // bits, rows of 128, or gelu's x, rows of 8.
+    // The epilogues are bits: an activation or its slope, its bias, a matrix beside. cublasLt.h's rules for that one: a
+    // mask of bits, rows of 128, or gelu's x, rows of 8.
     int bits = d.epilogue == CUBLASLT_EPILOGUE_DEFAULT ? 0 : d.epilogue, act = bits & ~(CUBLASLT_EPILOGUE_BIAS | AUX);
-    demand(act == 0 || act == CUBLASLT_EPILOGUE_RELU || act == CUBLASLT_EPILOGUE_GELU, "epilogue");
+    demand(act == 0 || act == CUBLASLT_EPILOGUE_RELU || act == CUBLASLT_EPILOGUE_GELU || (is_slope(bits) && !d.bias), "epilogue");
     demand(!(bits & CUBLASLT_EPILOGUE_BIAS) == !d.bias && !(bits & AUX) == !d.aux && (act || !d.aux), "epilogue");
     demand(!act || d.compute != CUBLAS_COMPUTE_64F, "an activation of f64");
-    demand(!d.aux || (d.aux_ld >= (long long)l[3]->rows && d.aux_ld % (act == CUBLASLT_EPILOGUE_RELU ? 128 : 8) == 0 &&
+    demand(!d.aux || (d.aux_ld >= (long long)l[3]->rows && d.aux_ld % (is_gelu(bits) ? 8 : 128) == 0 &&
                       (uintptr_t)d.aux % 16 == 0 && l[3]->batch == 1), "matrix beside the result");
 }
 static cublasStatus_t lt_heuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t dp, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
@@ -190,6 +192,10 @@ static cublasStatus_t lt_heuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t dp, 
     fakes.plans++;
     if (fakes.refuse) { return CUBLAS_STATUS_NOT_SUPPORTED; }
     if (fakes.refuse_row_sums && ((desc_t *)dp)->epilogue == CUBLASLT_EPILOGUE_BGRADB) { return CUBLAS_STATUS_NOT_SUPPORTED; }
+    // It has no slope for a product of one term.
+    const desc_t &what = *(desc_t *)dp;
+    const bool single = (what.turned[0] == CUBLAS_OP_T ? l[0]->rows : l[0]->columns) == 1;
+    if ((is_slope(what.epilogue) && single) || (fakes.refuse_slopes && what.aux)) { return CUBLAS_STATUS_NOT_SUPPORTED; }
     std::memset((void *)results, 0, sizeof *results);
     unsigned long long space = w->most < 1024 ? 0 : 1024;
     algo_t algo = {ALGO, {w->align[0], w->align[1], w->align[2], w->align[3]}, problem_of(*(desc_t *)dp, l), space};
@@ -219,8 +225,8 @@ static cublasStatus_t lt_matmul(cublasLtHandle_t h, cublasLtMatmulDesc_t dp, con
         demand(cusim::on_device(at[k], (size_t)last * bytes_of((cudaDataType)l[k]->type)), "a matrix that is not on the device");
     }
     demand(!what.aux || cusim::on_device(what.aux, (size_t)what.aux_ld * l[3]->columns *
-                                                       (what.epilogue & CUBLASLT_EPILOGUE_GELU ? bytes_of((cudaDataType)l[3]->type) : 1) /
-                                                       (what.epilogue & CUBLASLT_EPILOGUE_GELU ? 1 : 8)), "the matrix beside");
+                                                       (is_gelu(what.epilogue) ? bytes_of((cudaDataType)l[3]->type) : 1) /
+                                                       (is_gelu(what.epilogue) ? 1 : 8)), "the matrix beside");
     const bool summing = what.epilogue == CUBLASLT_EPILOGUE_BGRADB;
     const size_t biased = (size_t)(summing ? l[3]->columns : l[3]->rows) * bytes_of((cudaDataType)l[3]->type);
     demand(!what.bias || cusim::on_device(what.bias, biased), "bias");
@@ -232,6 +238,7 @@ static cublasStatus_t lt_matmul(cublasLtHandle_t h, cublasLtMatmulDesc_t dp, con
     fakes.rounded += rounds;
     fakes.summed += summing;
     fakes.activated += (what.epilogue & (CUBLASLT_EPILOGUE_RELU | CUBLASLT_EPILOGUE_GELU)) != 0;
+    fakes.sloped += is_slope(what.epilogue);
     cudaError_t e = cusim::enqueue(s, [=] {
         bool ta = what.turned[0] == CUBLAS_OP_T, tb = what.turned[1] == CUBLAS_OP_T;
         long long n = (long long)D.rows, m = (long long)D.columns, inner = (long long)(ta ? A.rows : A.columns);
@@ -262,6 +269,14 @@ static cublasStatus_t lt_matmul(cublasLtHandle_t h, cublasLtMatmulDesc_t dp, con
                     }
                     if (relu) { sum = std::fmax(sum, 0); }
                     if (gelu) { sum = 0.5 * sum * (1 + std::tanh(0.7978845608028654 * (sum + 0.044715 * sum * sum * sum))); }
+                    if (what.epilogue == CUBLASLT_EPILOGUE_DRELU) {
+                        if (!(((unsigned char *)what.aux)[(j * what.aux_ld + i) / 8] >> i % 8 & 1)) { sum = 0; }
+                    }
+                    if (what.epilogue == CUBLASLT_EPILOGUE_DGELU) {
+                        const double u = get(what.aux, t, j * what.aux_ld + i);
+                        const double th = std::tanh(0.7978845608028654 * (u + 0.044715 * u * u * u));
+                        sum *= 0.5 * (1 + th) + 0.5 * u * (1 - th * th) * 0.7978845608028654 * (1 + 3 * 0.044715 * u * u);
+                    }
                     put(d, t, z * D.stride + j * D.ld + i, sum);
                 }
             }

@@ -8,6 +8,7 @@ struct fakes_t {
     long blas_version = 130100, dnn_version = 91900;
     bool refuse = false;                // no algorithm, no engine for anything
     bool refuse_row_sums = false;       // no algorithm for a product with the sums of a factor's rows
+    bool refuse_slopes = false;         // nor for one times an activation's slope, or with what that reads
     bool refuse_sums = true;            // no engine for a convolution with its bias in f32 or f64
     long live = 0;                      // handles and descriptors
     long products = 0, convs = 0;       // executed
@@ -20,6 +21,7 @@ struct fakes_t {
     long fused = 0;                     // convolutions executed with their bias
     long short_calls = 0;               // so many of the next calls that execute fail for want of memory
     long activated = 0;                 // products executed with an activation
+    long sloped = 0;                    // products executed with an activation's slope
     long summed = 0;                    // products executed with the sums of a factor's rows
 };
 extern fakes_t fakes;

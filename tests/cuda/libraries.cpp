@@ -167,6 +167,127 @@ static void bias_gradients() {
     }
 }
 
+// A linear with its activation, then a linear: where nothing else sees what is between, the product that is the gradient
+// of the second one's input ends with the activation's slope, so backward needs no launch; one, where the library has no
+// such product. Who looks at what is between, uses it twice or wants a graph of the gradients gets what was there before.
+// What is between is made in a scope of its own, as by a module: a tensor that the program has is one who looks.
+enum slopes_way_t { FUSED, REFUSED, AGAIN, ANOMALY, GRAPH, LOOKED_AT, TWICE, HOOKED, ASKED, WAYS };
+struct two_layers_t { tensor_t *p[5], *h, *y; };      // weights and biases of both, x; what is between, or NULL; the result
+static int hooked;
+static tensor_t *hook(tensor_t *g, void *) { return hooked++, g; }
+static void run_pair(two_layers_t &q, bool gelu, slopes_way_t way) {
+    tensor_scope_t scope = tensor_scope_begin();
+    q.h = gelu ? tensor_linear_gelu_tanh(q.p[4], q.p[0], q.p[1]) : tensor_linear_relu(q.p[4], q.p[0], q.p[1]);
+    q.y = tensor_linear(q.h, q.p[2], q.p[3]);
+    if (way == TWICE) { q.y = tensor_add(q.y, tensor_linear(q.h, q.p[2], q.p[3])); }
+    if (way == HOOKED) { tensor_register_hook(q.h, hook, nullptr); }
+    if (way == LOOKED_AT || way == ASKED) { tensor_keep(q.h); }
+    q.y = tensor_scope_return(scope, q.y);
+    if (way != LOOKED_AT && way != ASKED) { q.h = nullptr; }
+}
+static void slopes() {
+    static const int64_t sizes[][4] = {{6, 24, 32, 16}, {5, 7, 9, 3}, {64, 16, 200, 8}, {3, 8, 8, 1}, {0, 4, 8, 2}};
+    for (int dtype : floats) {
+        const int loose = dtype == TENSOR_F16 ? (int)TENSOR_BF16 : dtype;       // halves round what is between at other places
+        for (int kind = 0; kind < 4 * (int)(sizeof sizes / sizeof *sizes); kind++) {
+            const int64_t *s = sizes[kind / 4];
+            const bool gelu = kind & 1, items = kind & 2, f64 = dtype == TENSOR_F64, empty = !s[0];
+            // cuBLASLt has gelu's x beside rows of a multiple of 8, and no slope for products of one term.
+            const bool joins = !f64 && !empty && (!gelu || s[2] % 8 == 0), slope = joins && s[3] > 1;
+            std::vector<int64_t> in = {s[0], s[1]}, out = {s[0], s[3]};
+            if (items) { in.insert(in.begin(), 2), out.insert(out.begin(), 2); }
+            for (int k = 0; k < WAYS; k++) {
+                const slopes_way_t way = (slopes_way_t)k;
+                tensor_scope_t scope = tensor_scope_begin();
+                two_layers_t close, far;
+                const std::vector<int64_t> dims[5] = {{s[2], s[1]}, {s[2]}, {s[3], s[2]}, {s[3]}, in};
+                for (int i = 0; i < 5; i++) {
+                    tensor_t *p = tensor_to(tensor_mul_scalar(random_of(TENSOR_F32, dims[i]), 0.3), (tensor_dtype_t)dtype);
+                    close.p[i] = tensor_requires_grad_(p, 1), far.p[i] = tensor_requires_grad_(on(tensor_detach(p)), 1);
+                }
+                tensor_t *gy = tensor_mul_scalar(tensor_randn_n(out.data(), (int)out.size()), 0.1), *fg;
+                gy = tensor_to(gy, (tensor_dtype_t)dtype), fg = on(gy);
+                fakes.refuse_slopes = way == REFUSED;
+                libraries.products.clear(nullptr);
+                hooked = 0;
+                const long activated = fakes.activated;
+                run_pair(close, gelu, way), run_pair(far, gelu, way);
+                CHECK(near(far.y, close.y, loose) && fakes.activated - activated == (joins && way != REFUSED));
+                tensor_t *want[6] = {}, *got[6] = {};
+                const int n = way == ASKED ? 6 : 5, twice = way == AGAIN;
+                if (way == ANOMALY) { tensor_set_detect_anomaly(1); }
+                for (int turn = 0; turn <= twice; turn++) {
+                    int flags = way == GRAPH ? TENSOR_CREATE_GRAPH : turn < twice ? TENSOR_RETAIN_GRAPH : 0;
+                    tensor_t *of[6] = {close.p[0], close.p[1], close.p[2], close.p[3], close.p[4], close.h};
+                    CHECK(tensor_autograd_grad(&close.y, 1, &gy, of, n, want, flags) == 0);
+                    for (int i = 0; i < 5; i++) { of[i] = far.p[i]; }
+                    of[5] = far.h;
+                    const long sloped = fakes.sloped, products = fakes.products, launches = cusim::counts.launches;
+                    CHECK(tensor_autograd_grad(&far.y, 1, &fg, of, n, got, flags) == 0);
+                    const long more = cusim::counts.launches - launches;
+                    CHECK(fakes.sloped - sloped == (slope && (way == FUSED || way == AGAIN)));
+                    if (joins && way <= AGAIN) { CHECK(more == !(slope && way != REFUSED) && fakes.products - products == 4); }
+                    for (int i = 0; i < n; i++) { CHECK(near(got[i], want[i], loose)); }
+                }
+                if (way == ANOMALY) { tensor_set_detect_anomaly(0); }
+                if (way == GRAPH && !empty && (f64 || dtype == TENSOR_F32)) {       // gradients of gradients
+                    tensor_t *sum = tensor_sum(tensor_mul(want[0], want[0])), *far_sum = tensor_sum(tensor_mul(got[0], got[0]));
+                    CHECK(tensor_autograd_grad(&sum, 1, NULL, &close.p[2], 1, want, 0) == 0);
+                    CHECK(tensor_autograd_grad(&far_sum, 1, NULL, &far.p[2], 1, got, 0) == 0 && near(got[0], want[0], loose));
+                }
+                CHECK(hooked == 2 * (way == HOOKED));
+                if (close.h) { tensor_free(close.h), tensor_free(far.h); }
+                tensor_scope_end(scope);
+            }
+        }
+    }
+    fakes.refuse_slopes = false;
+    libraries.products.clear(nullptr);
+}
+
+// nn_sequential joins them on a device as well: gelu in halves only, and relu by a kernel, because cuBLASLt makes 0 of
+// NaN. The gradients of three linears are 6 products, of which 2 have a slope, and no launch.
+static void sequences() {
+    for (int dtype : floats) {
+        for (int gelu = 0; gelu < 2; gelu++) {
+            tensor_scope_t scope = tensor_scope_begin();
+            const bool f64 = dtype == TENSOR_F64, joins = !gelu || dtype == TENSOR_F16 || dtype == TENSOR_BF16;
+            auto act = [&] { return gelu ? nn_gelu_tanh() : nn_relu(); };
+            nn_module_t *net = nn_sequential(nn_linear(24, 40), act(), nn_linear(40, 16), act(), nn_linear(16, 8));
+            tensor_t *x = random_of(dtype, {6, 24}), *fx = on(x), *p[6], *want[6], *far[6], *y, *fy;
+            CHECK(nn_to(net, dtype) == 0);
+            nn_module_t *far_net = nn_clone(net);
+            CHECK(nn_to(far_net, TENSOR_CUDA) == 0 && nn_parameters(net, p, 6) == 6 && nn_parameters(far_net, far, 6) == 6);
+            y = tensor_sum(nn_forward(net, x));
+            const long activated = fakes.activated;
+            long launches = cusim::counts.launches;
+            fy = nn_forward(far_net, fx);
+            const long forward = cusim::counts.launches - launches;
+            CHECK(fakes.activated - activated == (joins && gelu ? 2 : 0) && forward == (joins && gelu ? 0 : 2));
+            tensor_t *g = tensor_ones_like(fy);
+            CHECK(tensor_backward(y) == 0);
+            const long sloped = fakes.sloped, products = fakes.products;
+            launches = cusim::counts.launches;
+            CHECK(tensor_backward_with(fy, g, 0) == 0);
+            CHECK(fakes.sloped - sloped == (joins && !f64 ? 2 : 0) && fakes.products - products == 5);
+            if (joins && !f64) { CHECK(cusim::counts.launches == launches); }
+            for (int k = 0; k < 6; k++) {
+                want[k] = tensor_grad(p[k]);
+                CHECK(near(tensor_grad(far[k]), want[k], dtype));
+            }
+            tensor_fill_(tensor_select(x, 0, 1), NAN);
+            for (int train = 0; train < 2; train++) {
+                tensor_scope_t inner = train ? tensor_scope_begin() : tensor_scope_begin_no_grad();
+                tensor_t *bad = off(tensor_isnan(nn_forward(far_net, on(x))));
+                CHECK(tensor_equal(bad, tensor_isnan(nn_forward(net, x))) && tensor_item(tensor_sum(bad)) == 8);
+                tensor_scope_end(inner);
+            }
+            nn_free(net), nn_free(far_net);
+            tensor_scope_end(scope);
+        }
+    }
+}
+
 struct conv_case_t { int rank; int64_t images, cin, cout, size, kernel, stride, pad, dilation, groups, more; };
 static const conv_case_t cases[] = {
     {2, 2, 3, 4, 7, 3, 1, 1, 1, 1, 0}, {2, 1, 4, 6, 8, 3, 2, 1, 1, 2, 1}, {2, 3, 2, 2, 6, 3, 2, 0, 1, 1, 0}, {2, 2, 4, 4, 9, 3, 1, 2, 2, 4, 0},
@@ -1155,6 +1276,8 @@ int main() {
     products();
     activations();
     bias_gradients();
+    slopes();
+    sequences();
     convolutions();
     attentions();
     masked_attentions();

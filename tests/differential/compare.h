@@ -9,7 +9,11 @@ TEST_FN const char *dtype_text(int dtype) {
 
 enum { EXACT, CLOSE, FOREIGN }; // bits; within tolerances; the same of another library
 
-static long n_records, n_elements, n_loose, n_errors_agreed;
+// zeros: gradients of zeros against none; loose: elements whose rounding decides
+typedef struct compared_t {
+    long records, elements, loose, errors, zeros;
+} compared_t;
+static compared_t compared;
 
 // Largest difference of element k of record r between the run and those with noise; -1: they disagree about
 // more than rounding.
@@ -49,13 +53,12 @@ TEST_FN int is_coarse(const char *name) {
     return strncmp(name, "hardsigmoid", 11) == 0 || strncmp(name, "polygamma", 9) == 0;
 }
 // A gradient of zeros is as good as none: one of the two libraries may have it and the other not.
-static long n_zeros;
 TEST_FN int zeros(const record_t *r) {
     int64_t k;
     for (k = 0; k < r->n; k++) {
         if (r->v ? r->v[k] != 0 : r->i[k] != 0) { return 0; }
     }
-    n_zeros++;
+    compared.zeros++;
     return 1;
 }
 // a: the run in question, b: the one it is compared with. Fills what with the first difference.
@@ -74,7 +77,7 @@ TEST_FN int differ(const program_t *p, const trace_t *a, const trace_t *b, const
     for (first = 0; first < steps; first++) { // the first statement that only one of them took
         int same =
             how == FOREIGN ? !a->failed[first] == !b->failed[first] : a->failed[first] == b->failed[first];
-        n_errors_agreed += same && a->failed[first] != 0;
+        compared.errors += same && a->failed[first] != 0;
         for (r = 0; r < nnoisy && !same; r++) { loose |= !noisy[r]->failed[first] != !a->failed[first]; }
         if (!same) { break; }
         name = name_of(&p->step[first]);
@@ -147,8 +150,8 @@ TEST_FN int differ(const program_t *p, const trace_t *a, const trace_t *b, const
                 return 1000 + r;
             }
         }
-        n_records++;
-        n_elements += x->n;
+        compared.records++;
+        compared.elements += x->n;
         most = largest(x);
         unit = base_tolerance(is_real(x->dtype) ? x->dtype : TENSOR_F32);
         if (s && how == FOREIGN && is_coarse(name_of(s))) { unit = base_tolerance(TENSOR_F32); }
@@ -174,7 +177,7 @@ TEST_FN int differ(const program_t *p, const trace_t *a, const trace_t *b, const
             if (how != EXACT) {
                 wide = spread(noisy, nnoisy, r, i, x);
                 if (wide < 0) {
-                    n_loose++;
+                    compared.loose++;
                     continue;
                 }
                 room = 200 * wide + unit * (most > 1 ? most : 1);

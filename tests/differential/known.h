@@ -538,6 +538,55 @@ static int nothing_to_index(const program_t *p, const trace_t *a, int at, const 
     const record_t *x = s && s->nin && s->in[0] >= 0 ? made(a, s->in[0]) : NULL;
     return x && !x->n && strncmp(name, "index_", 6) == 0 && strstr(what, " is outside ") && strstr(what, "against \"\"");
 }
+// The directional derivative of a mean or median of no elements, which is NaN: nothing times NaN, or nothing.
+static int of_nothing(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    const step_t *s = step_at(p, a, at);
+    const record_t *x = s && s->nin && s->in[0] >= 0 ? made(a, s->in[0]) : NULL;
+    return x && !x->n && s->via == JVP && strstr(what, "nan") && strstr(what, "element") &&
+           (strncmp(name, "mean", 4) == 0 || strncmp(name, "median", 6) == 0);
+}
+// PyTorch has no derivative of a view of the own dtype.
+static int of_own_dtype(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    const step_t *s = step_at(p, a, at);
+    const record_t *x = s && s->nin && s->in[0] >= 0 ? made(a, s->in[0]) : NULL;
+    return x && strcmp(name, "view_dtype") == 0 && s->via && x->dtype == dtype_of(s->s) && strstr(what, "against 0");
+}
+static int of_order_0(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    int k, there = 0;
+    (void)a, (void)at, (void)name;
+    for (k = 0; k < p->n; k++) { there |= strcmp(name_of(&p->step[k]), "dist") == 0 && p->step[k].f[0] == 0; }
+    return there && strstr(what, "Expected a proper Tensor but got None");
+}
+static int holds_value(const record_t *r, double v) {
+    int64_t k;
+    for (k = 0; r && r->v && k < r->n; k++) {
+        if (r->v[k] == v) { return 1; }
+    }
+    for (k = 0; r && r->i && k < r->n; k++) {
+        if ((double)r->i[k] == v) { return 1; }
+    }
+    return 0;
+}
+// An element of x that is equal to its bound.
+static int on_a_bound(const program_t *p, const trace_t *a, int step) {
+    const step_t *s = &p->step[step];
+    const record_t *x = strcmp(name_of(s), "clamp_tensor") == 0 && s->in[0] >= 0 ? made(a, s->in[0]) : NULL;
+    int64_t k;
+    int i;
+    for (k = 0; x && x->v && k < x->n; k++) {
+        for (i = 1; i < s->nin; i++) {
+            if (s->in[i] >= 0 && holds_value(made(a, s->in[i]), x->v[k])) { return 1; }
+        }
+    }
+    return 0;
+}
+static int shared_with_bounds(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    int k, there = 0;
+    (void)at;
+    for (k = 0; k < p->n; k++) { there |= on_a_bound(p, a, k); }
+    return there && strstr(what, "element") &&
+           (strcmp(name, "grad") == 0 || strstr(what, "gradient") || strstr(what, " by "));
+}
 // What is left out of the program before the rest of it is compared.
 typedef int drop_t(const program_t *p, const trace_t *a, int step);
 static int optimizing(const program_t *p, const trace_t *a, int step) {
@@ -606,6 +655,10 @@ static struct {
     {shared_with_excluded, NULL, "PyTorch at fault: what index_reduce excludes takes a share of the gradient", 0},
     {nothing_to_index, NULL, "an index is looked at where x has no elements, too", 0},
     {constant_there, NULL, "more gradients than PyTorch has", 0},
+    {of_nothing, NULL, "the derivative of a mean or median of no elements is NaN or of no elements", 0},
+    {of_own_dtype, NULL, "PyTorch has no derivative of a view of the own dtype", 0},
+    {of_order_0, NULL, "PyTorch at fault: the gradient of dist of order 0", 0},
+    {shared_with_bounds, on_a_bound, "clamp_tensor passes the gradient on at its bounds, PyTorch shares it", 0},
     {singular, NULL, "the inverse of what is singular except for rounding errors", 0},
 };
 

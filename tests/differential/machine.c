@@ -1,6 +1,7 @@
 // machine.c - random programs over every public function, run in several configurations, compared
 //
 //   machine check FIRST COUNT [torch]    programs of these seeds; torch: PyTorch too, by torch_side.py
+//   machine beside FIRST COUNT           each once, and in PyTorch alone: many programs in little time
 //   machine show SEED                    the program as text, as C, and as Python with PyTorch
 //   machine replay FILE [torch]          a program as text
 //   machine names                        the public functions that the programs of this run called
@@ -44,6 +45,7 @@ enum { NOISES = (int)(sizeof noises / sizeof noises[0]) };
 static int there[SETTINGS], with_torch;
 enum { MOST_RESTS = 6 }; // times that a known difference is left out of a program and the rest compared
 static long n_runs[SETTINGS + 1], n_programs, n_steps, n_failures, n_not_torch, n_known, n_rests, n_crashes;
+static long n_beside; // programs that PyTorch has run, of check_beside
 
 // ---- PyTorch, in one process at the other end of two pipes ----
 
@@ -89,11 +91,8 @@ TEST_FN int stop_torch(void) {
     to_torch = NULL;
     return status;
 }
-// Its run of the program. -> 0: it has no such call
-TEST_FN int run_torch(const program_t *p, const trace_t *like, trace_t *t) {
-    char line[1024];
+TEST_FN void send_to_torch(const program_t *p, const trace_t *like) {
     int k;
-    trace_begin(t);
     for (k = 0; k < p->n; k++) { write_step(to_torch, &p->step[k], 1); }
     fprintf(to_torch, "alive");
     for (k = 0; k < MAX_VALUES; k++) {
@@ -101,6 +100,11 @@ TEST_FN int run_torch(const program_t *p, const trace_t *like, trace_t *t) {
     }
     fprintf(to_torch, "\nrun\n");
     fflush(to_torch);
+}
+// Its run of the program that was sent. -> 0: it has no such call
+TEST_FN int answer_of_torch(const program_t *p, trace_t *t) {
+    char line[1024];
+    trace_begin(t);
     while (fgets(line, sizeof line, from_torch)) {
         record_t *r = &t->r[t->n];
         int used, number, d;
@@ -228,6 +232,14 @@ TEST_FN int without_known(const program_t *p, const trace_t *a, drop_t *drop, in
     }
     return dropped && q->n > 0;
 }
+// Whether two runs agree by what rounding does alone, without the runs with noise, which say what it may do.
+TEST_FN int agree_at_once(const program_t *p, const trace_t *a, const trace_t *b, int how, char *what,
+                          size_t size) {
+    compared_t before = compared;
+    int differs = differ(p, a, b, NULL, 0, how, what, size);
+    if (differs) { compared = before; }
+    return !differs;
+}
 // -> the number of the configuration that differs + 1, 0: none. only: that one alone, -1: all
 TEST_FN int try_program(const program_t *p, int only, char *what, size_t size) {
     static program_t rests[MOST_RESTS];
@@ -252,21 +264,26 @@ TEST_FN int try_program(const program_t *p, int only, char *what, size_t size) {
             n_not_torch++;
             continue;
         }
-        if (how != EXACT && !have_noise) {
-            for (j = 0; j < NOISES; j++) {
+        if (k == TORCH) {
+            send_to_torch(p, &base);
+            if (!answer_of_torch(p, &other)) {
+                n_not_torch++;
+                trace_end(&other);
+                continue;
+            }
+        } else {
+            run_program(p, &settings[k], &other);
+        }
+        n_runs[k]++;
+        j = 0;
+        if (!agree_at_once(p, &base, &other, how, what, size)) {
+            for (j = 0; j < NOISES && how != EXACT && !have_noise; j++) {
                 run_program(p, &noises[j], &noise[j]);
                 noisy[j] = &noise[j];
             }
-            have_noise = 1;
+            have_noise |= how != EXACT;
+            j = differ(p, &base, &other, noisy, have_noise ? NOISES : 0, how, what, size);
         }
-        if (k == TORCH && !run_torch(p, &base, &other)) {
-            n_not_torch++;
-            trace_end(&other);
-            continue;
-        }
-        if (k != TORCH) { run_program(p, &settings[k], &other); }
-        n_runs[k]++;
-        j = differ(p, &base, &other, noisy, have_noise ? NOISES : 0, how, what, size);
         if (j && k == TORCH) {
             drop_t *drop;
             int step;
@@ -372,13 +389,14 @@ TEST_FN void print_program(const program_t *p) {
 
 // ---- all ----
 
-TEST_FN void check_program(program_t *p, int print) {
+// only: as of try_program; with one alone there are no replays
+TEST_FN void check_program(program_t *p, int only, int print) {
     char what[512] = "";
     int bad, steps = p->n;
     n_programs++;
     n_steps += p->n;
-    check_replays(p);
-    bad = try_program(p, -1, what, sizeof what);
+    if (only < 0) { check_replays(p); }
+    bad = try_program(p, only, what, sizeof what);
     CHECK_MSG(!bad, "seed %llu, %s: %s", (unsigned long long)p->seed, bad ? setting_name(bad - 1) : "", what);
     if (!bad) { return; }
     if (n_failures++ >= print) { return; }
@@ -387,6 +405,58 @@ TEST_FN void check_program(program_t *p, int print) {
            steps, p->n, setting_name(bad - 1), what);
     print_program(p);
     fflush(stdout);
+}
+
+// PyTorch's answer to the program that was sent, whose run is a. What differs goes the way of all others.
+TEST_FN void check_answer(program_t *p, const trace_t *a, int print) {
+    trace_t b;
+    char what[512];
+    int answered = answer_of_torch(p, &b);
+    if (answered && !agree_at_once(p, a, &b, FOREIGN, what, sizeof what)) {
+        check_program(p, TORCH, print);
+    } else {
+        n_programs++;
+        n_steps += p->n;
+        n_runs[TORCH] += answered;
+        n_not_torch += !answered;
+    }
+    n_beside += answered;
+    trace_end(&b);
+}
+// While PyTorch runs a program, the next one is made and run here.
+TEST_FN void check_beside(uint64_t first, uint64_t count, int print) {
+    static program_t programs[2];
+    static trace_t runs[2];
+    uint64_t j;
+    int sent = 0, send = 0;
+    for (j = 0; j <= count; j++, sent = send) {
+        program_t *p = &programs[j % 2];
+        trace_t *a = &runs[j % 2];
+        send = 0;
+        if (test_lines > TEST_MAX_LINES - 4) { test_lines = TEST_MAX_LINES - 4; }
+        if (j < count) {
+            generate(p, first + j);
+            run_program(p, &plain_setting, a);
+            send = !a->invalid && for_torch(p);
+        }
+        if (sent) {
+            check_answer(&programs[(j + 1) % 2], &runs[(j + 1) % 2], print);
+            trace_end(&runs[(j + 1) % 2]);
+        }
+        if (send) {
+            send_to_torch(p, a);
+        } else if (j < count) {
+            n_programs++;
+            n_steps += p->n;
+            n_not_torch += !a->invalid;
+            trace_end(a);
+        }
+        if (j % 1000 == 999 || j == count) {
+            printf("to seed %llu: %ld programs, %ld of them beside PyTorch, %ld differ\n",
+                   (unsigned long long)(first + j - (j == count)), n_programs, n_beside, n_failures);
+            fflush(stdout);
+        }
+    }
 }
 
 // What no program called, though it is public, and is no exception.
@@ -528,7 +598,8 @@ TEST_FN void report(void) {
     printf("%ld programs of %ld statements (%ld tried), %ld values of %ld elements compared, %ld elements "
            "whose rounding "
            "decides, %ld errors agreed, %ld hooks called\n",
-           n_programs, n_steps, n_tried, n_records, n_elements, n_loose, n_errors_agreed, n_hooks);
+           n_programs, n_steps, n_tried, compared.records, compared.elements, compared.loose, compared.errors,
+           n_hooks);
     printf("%ld captured steps of %ld calls (%ld statements fail or are refused there, %ld values are "
            "freed), %ld values of their replays compared\n",
            n_graphs, n_graph_calls, n_uncaptured, n_freed, n_replayed);
@@ -539,7 +610,7 @@ TEST_FN void report(void) {
     if (with_torch) {
         printf(" PyTorch %ld (%ld have no counterpart there, %ld differ where they may: without "
                "what differs %ld were compared again), %ld gradients of zeros against none",
-               n_runs[TORCH], n_not_torch, n_known, n_rests, n_zeros);
+               n_runs[TORCH], n_not_torch, n_known, n_rests, compared.zeros);
     }
     printf("\n");
     if (n_equals) { printf("known: %ld times which of equal elements is meant is not said\n", n_equals); }
@@ -561,7 +632,7 @@ TEST_FN void report(void) {
 int main(int argc, char **argv) {
     static program_t p;
     const char *script = getenv("TORCH_SIDE");
-    int k, print = getenv("PRINT") ? atoi(getenv("PRINT")) : 12;
+    int k, beside, print = getenv("PRINT") ? atoi(getenv("PRINT")) : 12;
     tensor_set_error_handler(test_quiet, NULL);
     for (k = 0; k < SETTINGS; k++) {
         there[k] = tensor_set_isa(settings[k].isa) == 0;
@@ -569,7 +640,8 @@ int main(int argc, char **argv) {
     }
     tensor_set_isa(NULL);
     device_start();
-    with_torch = argc > 1 && strcmp(argv[argc - 1], "torch") == 0;
+    beside = argc > 3 && strcmp(argv[1], "beside") == 0;
+    with_torch = beside || (argc > 1 && strcmp(argv[argc - 1], "torch") == 0);
     if (with_torch && !start_torch(script)) {
         if (!test_failed) { printf("skipped 1 test: PyTorch is not there\n"); }
         with_torch = 0;
@@ -582,28 +654,30 @@ int main(int argc, char **argv) {
     }
     if (argc > 2 && strcmp(argv[1], "replay") == 0) {
         FILE *f = fopen(argv[2], "r");
-        while (f && read_program(f, &p)) { check_program(&p, print); }
+        while (f && read_program(f, &p)) { check_program(&p, -1, print); }
         if (f) { fclose(f); }
         CHECK_MSG(n_programs, "%s has no program", argv[2]);
+    } else if (beside) {
+        if (with_torch) { check_beside(strtoull(argv[2], NULL, 10), strtoull(argv[3], NULL, 10), print); }
     } else if (argc > 3 && strcmp(argv[1], "check") == 0) {
         uint64_t first = strtoull(argv[2], NULL, 10), count = strtoull(argv[3], NULL, 10), j;
         printf("seeds %llu to %llu\n", (unsigned long long)first, (unsigned long long)(first + count - 1));
         for (j = 0; j < count; j++) {
             if (test_lines > TEST_MAX_LINES - 4) { test_lines = TEST_MAX_LINES - 4; }
             generate(&p, first + j);
-            check_program(&p, print);
+            check_program(&p, -1, print);
         }
         // Fewer need not reach every function; of so many some more may be needed for a rare one.
         for (; count >= 1200 && j < count + 600 && !all_called(); j++) {
             generate(&p, first + j);
-            check_program(&p, print);
+            check_program(&p, -1, print);
         }
         if (count >= 1200) {
             coverage();
             exceptions_are_tested();
         }
     } else {
-        printf("machine check FIRST COUNT [torch] | show SEED | replay FILE [torch]\n");
+        printf("machine check FIRST COUNT [torch] | beside FIRST COUNT | show SEED | replay FILE [torch]\n");
         return 2;
     }
     report();

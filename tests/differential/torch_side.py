@@ -3,6 +3,7 @@
 # A line is a statement (program.h writes it), "alive ..." the values that are looked at in the end, "run" or "print".
 # The answer: "ok N" or "error N text" per statement, a line and the elements of each value, "done"; "none" if PyTorch
 # has no such call.
+import gc
 import math
 import os
 import re
@@ -22,6 +23,7 @@ import ops
 
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
+gc.freeze()                                                         # what is there now is not garbage
 SCOPE = ops.environment()
 DTYPES = [torch.float32, torch.float64, torch.int32, torch.int64, torch.uint8, torch.bool, torch.float16, torch.bfloat16,
           torch.int8, torch.int16]
@@ -33,14 +35,15 @@ PLAIN, NO_GRAD, WITH_GRAD, INFERENCE = range(4)
 class Answer:
     """What is written, at once in the end."""
     def __init__(self):
-        self.parts = []
+        self.parts, self.file = [], os.fdopen(os.dup(1), "wb")
+        os.dup2(2, 1)                                               # LAPACK of NaN writes to the standard output
 
     def write(self, part):
         self.parts.append(part)
 
     def flush(self):
-        sys.stdout.buffer.write(b"".join(self.parts))
-        sys.stdout.buffer.flush()
+        self.file.write(b"".join(self.parts))
+        self.file.flush()
         self.parts = []
 
 
@@ -185,9 +188,9 @@ def read_modules():
         m = re.match(r"(MODULE|OPTIMIZER)\((.*)\)$", line.rstrip())
         if m and m.group(1) == "MODULE":
             name, _, _, _, make, call = ops.split(m.group(2))
-            modules.append((name, make[1:-1], call[1:-1]))
+            modules.append((name, compile(make[1:-1], name, "eval"), compile(call[1:-1], name, "eval")))
         elif m:
-            optimizers.append(ops.split(m.group(2))[2][1:-1])
+            optimizers.append(compile(ops.split(m.group(2))[2][1:-1], m.group(2), "eval"))
     return modules, optimizers
 
 
@@ -288,6 +291,16 @@ def results(name, s, y):
 class Machine:
     def __init__(self):
         self.x, self.scopes, self.hooks, self.depth, self.kept = {}, [], [], {}, set()
+        self.place = {}                                             # of the memory of each value
+
+    def put(self, k, t):
+        self.x[k], self.depth[k] = t, len(self.scopes)
+        self.place[k] = place_of(t)
+
+    def first_at(self, place, among=None):
+        """The first of the values (or of some) in this memory, -1: none."""
+        found = [k for k, p in self.place.items() if p == place and k in self.x and (among is None or k in among)]
+        return min(found) if place and found else -1
 
     def values(self, s):
         return [None if k < 0 else self.x[k] for k in s.x]
@@ -444,26 +457,22 @@ class Machine:
 KEPT = ("leaf", "channels_last", "empty_strided", "as_strided", "set", "end")
 
 
+def place_of(t):
+    return t.untyped_storage()._cdata if t is not None else 0
+
+
 def dense(name, t, machine):
     """What is new is made row-major at both sides: PyTorch keeps the order of its inputs."""
     if t is None or t.is_contiguous() or name in KEPT:
         return t
-    p = t.untyped_storage()._cdata
-    for x in machine.x.values():
-        if x is not None and x.untyped_storage()._cdata == p:
-            return t
-    return t.contiguous()
+    return t.contiguous() if machine.first_at(place_of(t)) < 0 else t
 
 
 def emit(kind, k, t, machine, among=None):
     if t is None:
         out.write(b"%c %d 0\n" % (kind, k))
         return
-    alias, p = -1, t.untyped_storage()._cdata
-    for j in sorted(machine.x) if among is None else among:
-        if machine.x.get(j) is not None and machine.x[j].untyped_storage()._cdata == p:
-            alias = j
-            break
+    alias = machine.first_at(place_of(t), among)
     leaf_, grad = t.is_leaf, t.requires_grad
     dims = b" ".join(b"%d %d" % (a, b) for a, b in zip(t.shape, t.stride()))
     out.write(b"%c %d 1 %d %d %d %d %d %d %s\n" % (kind, k, NUMBER[t.dtype], grad, leaf_, alias, t.dim(), t.numel(), dims))
@@ -474,7 +483,7 @@ def emit(kind, k, t, machine, among=None):
 
 def run(steps, alive):
     machine = Machine()
-    torch.manual_seed(7)
+    torch.default_generator.manual_seed(7)
     try:
         for n, s in enumerate(steps):
             try:
@@ -497,8 +506,7 @@ def run(steps, alive):
             for k, t in enumerate(y[:s.nout]):
                 t = dense(s.name, t, machine)
                 emit(b"v", s.out + k, t, machine)
-                machine.x[s.out + k] = t
-                machine.depth[s.out + k] = len(machine.scopes)
+                machine.put(s.out + k, t)
                 if s.name == "set":
                     machine.kept.add(s.out + k)
         for k in alive:
