@@ -13734,8 +13734,8 @@ TENSOR__BETWEEN int tensor__share_count(void) {
     return th->slice ? th->slice->shares : tensor__thread_count();
 }
 
-// Runs fn(arg, 0..ntasks-1, 0) one after the other on th: each finds what the ones before it have left. A kernel
-// that is done in parts is interrupted between them.
+// Runs fn(arg, 0..ntasks-1, 0) one after the other on th: each finds what the ones before it have left. A
+// kernel that is done in parts is interrupted between them.
 TENSOR__FN void tensor__in_turn(tensor__thread_t *th, int64_t ntasks, tensor__task_fn fn, void *arg) {
     tensor__slice_t *slice = th->slice;
     if (!slice) {
@@ -13747,8 +13747,8 @@ TENSOR__FN void tensor__in_turn(tensor__thread_t *th, int64_t ntasks, tensor__ta
     slice->in_turn = 0;
 }
 
-// The next turn of a loop of a kernel, which begins with i = -1: a kernel that is done in parts begins with the
-// first turn that is not over, and leaves the loop where the slice ends. It has one such loop.
+// The next turn of a loop of a kernel, which begins with i = -1: a kernel that is done in parts begins with
+// the first turn that is not over, and leaves the loop where the slice ends. It has one such loop.
 TENSOR__FN int tensor__next_turn(int64_t *i) {
     tensor__slice_t *slice = tensor__self()->slice;
     if (slice) { return slice->next_turn(slice, i); }
@@ -17437,8 +17437,8 @@ TENSOR__FN void tensor__gemm_i64(const tensor__gemm_t *g, int dtype) {
     }
 }
 
-// The one entry to products. In a kernel that is done in parts, a product of a million multiply-adds and more,
-// of f32 or f64, is made by tasks alone: what it adds to C is added once.
+// The one entry to products. In a kernel that is done in parts, a product of a million multiply-adds and
+// more, of f32 or f64, is made by tasks alone: what it adds to C is added once.
 TENSOR__FN void tensor__gemm(const tensor__gemm_t *g, int dtype) {
     switch (dtype) {
     case TENSOR_F32:
@@ -25222,7 +25222,8 @@ TENSOR__FN int tensor__some_places(const tensor__places_t *v, int64_t first, int
 
 TENSOR__FN void tensor__places_task(void *arg, int64_t task, int worker) {
     tensor__places_t *v = (tensor__places_t *)arg;
-    int64_t first = task * TENSOR__GRAIN, n = tensor__least(v->c->arg[v->c->nin].numel - first, TENSOR__GRAIN);
+    int64_t first = task * TENSOR__GRAIN, all = v->c->arg[v->c->nin].numel;
+    int64_t n = tensor__least(all - first, TENSOR__GRAIN);
     (void)worker;
     if (!v->code) { v->code = tensor__some_places(v, first, first + n); }
 }

@@ -685,8 +685,8 @@ static void parts_of_a_call(void) {
     }
 }
 
-// More threads between two slices: a call that is under way has scratch for those of its beginning. Matrices, of
-// which none is singular; a convolution, whose tasks make products of their own.
+// More threads between two slices: a call that is under way has scratch for those of its beginning. Matrices,
+// of which none is singular; a convolution, whose tasks make products of their own.
 static void threads_between(void) {
     for (int kind = 0; kind < 2; kind++) {
         tensor_manual_seed(50 + kind);
@@ -720,7 +720,7 @@ static void threads_between(void) {
     }
 }
 
-// Calls whose tasks come one after the other: a sort of one row, scattered writes, fills, the blocks of a head.
+// Calls whose tasks come one after the other: a sort of one row, scattered writes, fills, blocks of a head.
 enum { IN_TURN = 8 };
 typedef struct turns_t {
     tensor_t *x, *many, *rows, *index, *other, *q, *y[2];
@@ -809,7 +809,7 @@ static void parts_in_turn(void) {
                       (int)units(g));
             want = t;
             turns_step(&want, kind);
-            if (kind == IN_TURN - 1) { CHECK(tensor_graph_replay(g) == 0); }    // its gradient is linked again
+            if (kind == IN_TURN - 1) { CHECK(tensor_graph_replay(g) == 0); }    // links its gradient again
             for (int i = 0; i < t.n; i++) {
                 CHECK_MSG(test_same_bits(t.y[i], want.y[i]), "kind %d, %d threads: result %d differs", kind,
                           threads, i);
