@@ -1252,7 +1252,7 @@ TENSOR_API tensor_t *nn_pad_sequence(tensor_t *const *list, int n, int batch_fir
 // Buffers and integers are copied. Call it after nn_step.
 //   updates  how many calls came before; at 0 all is copied, as PyTorch's AveragedModel does
 //   -> code;  errors FORMAT (names or shapes differ; then nothing changed), SHAPE (decay not in 0..1),
-//      POISONED
+//      UNSUPPORTED (in a capture, whose replays would not count: swa_update, and ema_update with 0), POISONED
 TENSOR_API int nn_ema_update(nn_module_t *average, nn_module_t *m, int64_t updates, double decay);
 TENSOR_API int nn_swa_update(nn_module_t *average, nn_module_t *m, int64_t updates);
 
@@ -5811,6 +5811,11 @@ TENSOR__FN int64_t nn__per(int64_t n, int64_t cost) {
     return nn__max(nn__ceil(n, tasks), 1);
 }
 
+enum { NN__PART = 1 << 21 };            // multiply-adds of a task of a kernel that is done in parts, at most
+
+// Whether the calling kernel is done in parts (tensor_graph_resume), for which its tasks are short.
+TENSOR__FN int nn__in_parts(void) { return TENSOR__(share_count)() > TENSOR__(thread_count)(); }
+
 // Runs the tasks. A single one runs on the calling thread, so that a GEMM in it may use the other threads.
 TENSOR__FN void nn__run(int64_t tasks, tensor__task_fn fn, void *arg) {
     if (tasks > 0) { TENSOR__(parallel)(tasks, fn, arg); }
@@ -7540,10 +7545,12 @@ typedef struct nn__direct_t {
     int64_t n, rows, blocks, lines, pitch;   // n = ci kh kw; lines of the padded block, floats of one
     int64_t mr, tiles;                // outputs of a tile of weights, tiles of a group
     int64_t per, image, cuts;         // images of a block, floats of one; tasks that share its outputs
+    int64_t turn, turns;              // of a weight gradient: which block each task adds now; 1 = all of them
     int flipped;                      // the input gradient: x is the output's, the kernel reversed
     int sums;                         // the weight gradient
     int gather;                       // 1 = outputs in vectors, 0 = pixels
     float *packed, *start;            // [groups][tiles][n][mr] and [groups][tiles][mr]
+    float *kept;                      // the sums of all tasks where there are turns, [n][mr] for each tile
     int32_t *off;                     // [n]; of gathered sums [per][rows][ow]
     char *work;
     uint64_t weights, offsets, worker, bytes;   // of the packed weights, off, a worker's block, everything
@@ -7577,6 +7584,9 @@ TENSOR__FN void nn__direct_memory(nn__direct_t *v) {
         v->per = NN__DIRECT_BYTES / (v->image * 4);
     }
     v->per = nn__max(1, nn__min(v->per, nn__ceil(v->images, 8)));
+    if (v->gather && !v->sums && nn__in_parts()) {
+        v->per = nn__max(1, nn__min(v->per, NN__PART / (v->rows * v->ow * v->n * v->mr)));
+    }
     int64_t pixels = v->per * v->rows * v->ow;
     v->worker = nn__line((uint64_t)(v->per * v->image) * 4 + 256);
     if (v->gather) { v->worker += nn__line((uint64_t)(pixels * v->mr) * 4); }
@@ -7608,6 +7618,10 @@ TENSOR__FN int nn__direct_plan(nn__direct_t *v) {
     v->rows = (NN__DIRECT_BYTES / nn__max(line, 1) - (v->kh - 1) * v->dh - 1) / v->sh + 1;
     if (v->gather) { v->rows = nn__min(v->rows, NN__GATHER_BYTES / (v->ow * v->mr * 4)); }
     v->rows = v->sums && !v->gather ? v->oh : nn__min(nn__max(v->rows, 4), v->oh);
+    if (!v->sums && nn__in_parts()) {   // the blocks of a weight gradient are summed apart: they stay
+        int64_t line_work = v->n * v->ow * (v->gather ? v->mr : v->co);
+        v->rows = nn__max(1, nn__min(v->rows, NN__PART / line_work));
+    }
     v->blocks = nn__ceil(v->oh, v->rows);
     v->rows = nn__ceil(v->oh, v->blocks);
     v->blocks = nn__ceil(v->oh, v->rows);
@@ -7738,8 +7752,8 @@ TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     // If a cache holds all kernels, each thread takes blocks of its own (data that another thread wrote is
     // far away); otherwise the threads share the planes of a block.
     v->bytes = (uint64_t)(36 * (v->image_plane + v->out_plane)) * 4;
-    v->own = !v->sums && v->kernel_plane <= NN__WINOGRAD_KERNEL && v->blocks >= 2 * TENSOR__(share_count)() &&
-             v->bytes <= 4 << 20;
+    v->own = !v->sums && v->kernel_plane <= NN__WINOGRAD_KERNEL && v->blocks >= 2 * threads &&
+             v->bytes <= 4 << 20 && !nn__in_parts();
     if (v->own) { v->worker += v->bytes, v->bytes = 0; }
     v->bytes += (uint64_t)(36 * v->kernel_plane) * 4 + v->offsets +
                 nn__line((uint64_t)((v->tiles + 1) * v->mr) * 4) + v->worker * (uint64_t)threads;
@@ -7959,6 +7973,7 @@ TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
     nn__direct_offsets(v, v->lines, v->off);
     int64_t tasks = nn__ceil(v->images, v->per) * v->groups * v->blocks;
     v->cuts = v->gather && shares > 1 ? nn__min(tiles, nn__ceil(2 * shares, tasks)) : 1;
+    if (v->gather && nn__in_parts()) { v->cuts = tiles; }
     nn__run(tasks * v->cuts, v->gather ? nn__direct_gather : nn__direct_task, v);
 }
 
@@ -8031,11 +8046,16 @@ TENSOR__FN void nn__gather_weight(const nn__direct_t *v, const float *gy, int64_
     }
 }
 
-// gw = sum of g x over the images first .. last of group q: cut number `cut` of all outputs, or of those of a
-// tile with gather.
+// The blocks of images and rows that the sum over so many images is made of.
+TENSOR__FN int64_t nn__sums_blocks(const nn__direct_t *v, int64_t images) {
+    return nn__ceil(images, v->per) * v->blocks;
+}
+
+// gw = sum of g x over the images first .. last of group q, or one block of it where there are turns: cut
+// number `cut` of all outputs, or of those of a tile with gather. kept: the tile's sums between turns.
 TENSOR__FN void nn__direct_sums(const nn__direct_t *v, const float *gy, int64_t q, int64_t cut, int64_t first,
-                                int64_t last, int worker, float *to) {
-    int64_t o = cut / v->cuts, rows = nn__sums_rows(v), n, part[2], channels[2] = {0, v->ci};
+                                int64_t last, int worker, float *kept, float *to) {
+    int64_t o = cut / v->cuts, rows = nn__sums_rows(v), part[2], channels[2] = {0, v->ci};
     int64_t from, end;                  // of the sums of an output, or of tile o
     part[0] = rows * (cut % v->cuts) / v->cuts;
     part[1] = rows * (cut % v->cuts + 1) / v->cuts;
@@ -8052,24 +8072,34 @@ TENSOR__FN void nn__direct_sums(const nn__direct_t *v, const float *gy, int64_t 
     }
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
     float *out = block + nn__line((uint64_t)(v->per * v->image) * 4 + 256) / 4;
-    float *sums = v->gather ? out + nn__line((uint64_t)(v->per * v->rows * v->ow * v->mr) * 4) / 4 : to;
-    int64_t each = v->gather ? v->mr : 1;
-    memset(sums + from * each, 0, (size_t)((end - from) * each) * 4);
-    for (; first < last; first += n) {
-        n = nn__min(v->per, last - first);
-        for (int64_t b = 0; b < v->blocks; b++) {
-            for (int64_t i = 0; i < n; i++) {
-                nn__direct_pad(v, v->x + ((first + i) * v->groups + q) * v->ci * v->h * v->w, channels,
-                               b * v->rows * v->sh, v->lines, block + i * v->image);
-            }
-            if (v->gather) {
-                nn__gather_weight(v, gy, q, o, part, first, n, b * v->rows, block, out, sums);
-            } else {
-                nn__direct_weight(v, gy, q, part, first, n, block, to);
-            }
+    float *sums = to;
+    int64_t each = 1;
+    if (v->gather) {
+        sums = kept ? kept : out + nn__line((uint64_t)(v->per * v->rows * v->ow * v->mr) * 4) / 4;
+        each = v->mr;
+    }
+
+    int64_t all = nn__sums_blocks(v, last - first), at = 0, stop = all;
+    if (v->turns > 1) {
+        at = v->turn;
+        stop = nn__min(at + 1, all);
+    }
+    int ends = at < all && stop == all;
+    if (at == 0) { memset(sums + from * each, 0, (size_t)((end - from) * each) * 4); }
+    for (; at < stop; at++) {
+        int64_t image = first + at / v->blocks * v->per, row = at % v->blocks * v->rows;
+        int64_t n = nn__min(v->per, last - image);
+        for (int64_t i = 0; i < n; i++) {
+            nn__direct_pad(v, v->x + ((image + i) * v->groups + q) * v->ci * v->h * v->w, channels,
+                           row * v->sh, v->lines, block + i * v->image);
+        }
+        if (v->gather) {
+            nn__gather_weight(v, gy, q, o, part, image, n, row, block, out, sums);
+        } else {
+            nn__direct_weight(v, gy, q, part, image, n, block, to);
         }
     }
-    if (v->gather) {
+    if (v->gather && ends) {
         NN__DO(v->k, transpose)(end - from, nn__min(v->co - o * v->mr, v->mr), sums + from * v->mr, v->mr,
                                 to + o * v->mr * v->n + from, v->n);
     }
@@ -8242,12 +8272,25 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
 
 NN__PLANNED(conv)
 
+// The copies of the weight's gradient, one for each chunk of images.
+TENSOR__FN uint64_t nn__pieces_bytes(const nn__conv_t *v) {
+    return nn__line((uint64_t)v->chunks * (uint64_t)v->w->numel * v->es);
+}
+
+// The sums of a weight gradient that is done in parts, between its turns.
+TENSOR__FN uint64_t nn__kept_bytes(const nn__conv_t *v) {
+    const nn__direct_t *d = &v->without;
+    if (d->winograd || !d->gather) { return 0; }
+    return (uint64_t)(v->groups * v->chunks * d->tiles * d->n * d->mr) * 4;
+}
+
 // Leaves the plan at the head of the scratch.
 TENSOR__FN uint64_t nn__scratch_conv(const tensor_call_t *c) {
     nn__conv_t *v = (nn__conv_t *)c->scratch;
     nn__conv_plan(c, v);
     uint64_t bytes = v->columnless ? v->without.bytes : v->worker * (uint64_t)TENSOR__(thread_count)();
-    if (c->row->id == NN_OP_CONV_WEIGHT) { bytes += (uint64_t)v->chunks * (uint64_t)v->w->numel * v->es; }
+    if (c->row->id == NN_OP_CONV_WEIGHT) { bytes += nn__pieces_bytes(v); }
+    if (v->columnless && v->without.sums && nn__in_parts()) { bytes += nn__kept_bytes(v); }
     return nn__line(sizeof *v) + bytes;
 }
 
@@ -8330,41 +8373,103 @@ TENSOR__FN char *nn__conv_y(const nn__conv_t *v, int64_t i, int64_t q) {
     return nn__at(v->y, (i * v->groups + q) * v->og * v->pixels);
 }
 
-// The columns of a block, whose first pixel is `first`, of image i and group q: x itself where its lines are
-// they, and *line is then the distance of two; else made in `columns`.
-TENSOR__FN char *nn__conv_columns(const nn__conv_t *v, int64_t i, int64_t q, int64_t first,
-                                  const nn__block_t *b, char *columns, int64_t *line) {
-    char *x = nn__conv_x(v, i, q);
-    if (v->direct) {
-        *line = v->pixels;
-        return x + first * (int64_t)v->es;
+// What a task of a convolution with columns does for a block of pixels. Each step is a task of its own: a
+// convolution that is done in parts takes it once.
+typedef struct nn__conv_step_t {
+    const nn__conv_t *v;
+    nn__block_t b;
+    char *x, *columns;                // the planes of the image
+    int64_t channels;                 // of these
+    char *filled;                     // planes that become the bias, or 0
+    int64_t count, channel, size, apart;   // how many; the first one's bias; elements to fill, between planes
+    tensor__gemm_t g;
+} nn__conv_step_t;
+
+TENSOR__FN void nn__conv_fill(void *arg, int64_t task, int worker) {
+    const nn__conv_step_t *s = (const nn__conv_step_t *)arg;
+    const tensor_arg_t *bias = &s->v->c->arg[2];
+    (void)task, (void)worker;
+    for (int64_t k = 0; k < s->count; k++) {
+        NN__DO(s->v->k, fill)(s->filled + k * s->apart * (int64_t)s->v->es,
+                              bias->data ? nn__value(bias->data, s->v->dtype, s->channel + k) : 0, s->size);
     }
-    nn__im2col(x, columns, &v->g, v->es, v->cg, b);
-    return columns;
+}
+
+TENSOR__FN void nn__conv_columns(void *arg, int64_t task, int worker) {
+    const nn__conv_step_t *s = (const nn__conv_step_t *)arg;
+    (void)task, (void)worker;
+    nn__im2col(s->x, s->columns, &s->v->g, s->v->es, s->channels, &s->b);
+}
+
+TENSOR__FN void nn__conv_add_back(void *arg, int64_t task, int worker) {
+    const nn__conv_step_t *s = (const nn__conv_step_t *)arg;
+    (void)task, (void)worker;
+    NN__DO(s->v->k, col2im)(s->columns, s->x, &s->v->g, s->channels, &s->b);
+}
+
+TENSOR__FN void nn__conv_product(void *arg, int64_t task, int worker) {
+    const nn__conv_step_t *s = (const nn__conv_step_t *)arg;
+    (void)task, (void)worker;
+    TENSOR__(gemm)(&s->g, s->v->dtype);
+}
+
+// Only a long product has tasks of its own for sure.
+TENSOR__FN int nn__conv_is_long(const tensor__gemm_t *g) {
+    return (double)g->m * (double)g->n * (double)g->k >= NN__PART;
+}
+
+TENSOR__FN void nn__conv_multiply(nn__conv_step_t *s) {
+    s->g.scratch = s->columns + s->v->columns;
+    if (nn__conv_is_long(&s->g)) {
+        nn__conv_product(s, 0, 0);
+    } else {
+        nn__run(1, nn__conv_product, s);
+    }
+}
+
+// Runs the tasks; like: the product of each of them. Those that are done in parts with long products come one
+// after the other, so that the products use the threads and are interrupted.
+TENSOR__FN void nn__conv_run_tasks(nn__conv_t *v, int64_t tasks, tensor__task_fn fn,
+                                   const tensor__gemm_t *like) {
+    if (!nn__in_parts() || !nn__conv_is_long(like)) {
+        nn__run(tasks, fn, v);
+        return;
+    }
+    for (int64_t i = -1; TENSOR__(next_turn)(&i) && i < tasks;) { fn(v, i, 0); }
+}
+
+// The columns of a block, whose first pixel is `first`: x itself where its lines are they, and *line is then
+// the distance of two; else made in s->columns.
+TENSOR__FN char *nn__conv_lines(nn__conv_step_t *s, int64_t first, int64_t *line) {
+    if (s->v->direct) {
+        *line = s->v->pixels;
+        return s->x + first * (int64_t)s->v->es;
+    }
+    nn__run(1, nn__conv_columns, s);
+    return s->columns;
 }
 
 TENSOR__FN void nn__conv_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
-    int64_t q = task / v->blocks % v->groups, i = task / v->blocks / v->groups, n;
-    nn__block_t b;
-    char *columns = v->work + v->worker * (uint64_t)worker;
-    const tensor_arg_t *bias = &v->c->arg[2];
-    int64_t first = nn__conv_block(v, task % v->blocks, &b, &n);
-    char *y = nn__conv_y(v, i, q) + first * (int64_t)v->es;
-    tensor__gemm_t g = nn__product(v->og, n, v->kk);
-    g.a = nn__at(v->w, q * v->og * v->kk);
-    g.b = nn__conv_columns(v, i, q, first, &b, columns, &g.brs);
-    g.c = y;
-    g.crs = v->pixels;
-    if (bias->data) {
-        g.accumulate = 1;
-        for (int64_t o = 0; o < v->og; o++) {
-            NN__DO(v->k, fill)(y + o * v->pixels * (int64_t)v->es,
-                               nn__value(bias->data, v->dtype, q * v->og + o), n);
-        }
-    }
-    g.scratch = columns + v->columns;
-    TENSOR__(gemm)(&g, v->dtype);
+    int64_t q = task / v->blocks % v->groups, i = task / v->blocks / v->groups;
+    nn__conv_step_t s;
+    s.v = v;
+    int64_t first = nn__conv_block(v, task % v->blocks, &s.b, &s.size);
+    s.x = nn__conv_x(v, i, q);
+    s.columns = v->work + v->worker * (uint64_t)worker;
+    s.channels = v->cg;
+    s.filled = nn__conv_y(v, i, q) + first * (int64_t)v->es;
+    s.count = v->og;
+    s.channel = q * v->og;
+    s.apart = v->pixels;
+    s.g = nn__product(v->og, s.size, v->kk);
+    s.g.a = nn__at(v->w, q * v->og * v->kk);
+    s.g.b = nn__conv_lines(&s, first, &s.g.brs);
+    s.g.c = s.filled;
+    s.g.crs = v->pixels;
+    s.g.accumulate = v->c->arg[2].data != NULL;
+    if (s.g.accumulate) { nn__run(1, nn__conv_fill, &s); }
+    nn__conv_multiply(&s);
 }
 
 TENSOR__FN int nn__cpu_conv(tensor_call_t *c) {
@@ -8372,7 +8477,8 @@ TENSOR__FN int nn__cpu_conv(tensor_call_t *c) {
     if (v->columnless) {
         nn__direct_run(&v->without, v->work);
     } else if (v->y->numel) {
-        nn__run(v->images * v->groups * v->blocks, nn__conv_task, v);
+        tensor__gemm_t g = nn__product(v->og, v->rows * v->wide, v->kk);
+        nn__conv_run_tasks(v, v->images * v->groups * v->blocks, nn__conv_task, &g);
     }
     return TENSOR_OK;
 }
@@ -8381,35 +8487,34 @@ TENSOR__FN int nn__cpu_conv(tensor_call_t *c) {
 // writes.
 TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
-    int64_t s = task % v->steps, q = task / v->steps % v->groups, i = task / v->steps / v->groups;
-    int64_t c0 = s * v->step, nc = nn__min(v->step, v->cg - c0);
-    char *columns = v->work + v->worker * (uint64_t)worker;
-    char *x = nn__conv_x(v, i, q) + c0 * v->plane * (int64_t)v->es;
-    const tensor_arg_t *bias = &v->c->arg[2];
-    for (int64_t k = 0; k < nc && (!v->direct || bias->data); k++) {
-        NN__DO(v->k, fill)(x + k * v->plane * (int64_t)v->es,
-                           bias->data ? nn__value(bias->data, v->dtype, q * v->cg + c0 + k) : 0, v->plane);
-    }
+    int64_t part = task % v->steps, q = task / v->steps % v->groups, i = task / v->steps / v->groups;
+    int64_t c0 = part * v->step, n;
+    int has_bias = v->c->arg[2].data != NULL;
+    nn__conv_step_t s;
+    s.v = v;
+    s.channels = s.count = nn__min(v->step, v->cg - c0);
+    s.channel = q * v->cg + c0;
+    s.x = s.filled = nn__conv_x(v, i, q) + c0 * v->plane * (int64_t)v->es;
+    s.size = s.apart = v->plane;
+    s.columns = v->work + v->worker * (uint64_t)worker;
+    if (!v->direct || has_bias) { nn__run(1, nn__conv_fill, &s); }
 
-    int64_t n;
     for (int64_t k = 0; v->pixels && k < v->blocks; k++) {
-        nn__block_t b;
-        int64_t first = nn__conv_block(v, k, &b, &n);
-        tensor__gemm_t g = nn__product(nc * v->taps, n, v->og);
-        g.a = nn__at(v->w, q * v->og * v->kk + c0 * v->taps);
-        g.ars = 1;
-        g.acs = v->kk;
-        g.b = nn__conv_y(v, i, q) + first * (int64_t)v->es;
-        g.brs = v->pixels;
-        g.c = columns;
+        int64_t first = nn__conv_block(v, k, &s.b, &n);
+        s.g = nn__product(s.channels * v->taps, n, v->og);
+        s.g.a = nn__at(v->w, q * v->og * v->kk + c0 * v->taps);
+        s.g.ars = 1;
+        s.g.acs = v->kk;
+        s.g.b = nn__conv_y(v, i, q) + first * (int64_t)v->es;
+        s.g.brs = v->pixels;
+        s.g.c = s.columns;
         if (v->direct) {
-            g.c = x + first * (int64_t)v->es;
-            g.crs = v->pixels;
-            g.accumulate = bias->data != NULL;
+            s.g.c = s.x + first * (int64_t)v->es;
+            s.g.crs = v->pixels;
+            s.g.accumulate = has_bias;
         }
-        g.scratch = columns + v->columns;
-        TENSOR__(gemm)(&g, v->dtype);
-        if (!v->direct) { NN__DO(v->k, col2im)(columns, x, &v->g, nc, &b); }
+        nn__conv_multiply(&s);
+        if (!v->direct) { nn__run(1, nn__conv_add_back, &s); }
     }
 }
 
@@ -8418,13 +8523,25 @@ TENSOR__FN int nn__cpu_conv_input(tensor_call_t *c) {
     if (v->columnless) {
         nn__direct_run(&v->without, v->work);
     } else if (v->x->numel) {
-        nn__run(v->images * v->groups * v->steps, nn__conv_input_task, v);
+        tensor__gemm_t g = nn__product(v->step * v->taps, v->rows * v->wide, v->og);
+        nn__conv_run_tasks(v, v->images * v->groups * v->steps, nn__conv_input_task, &g);
     }
     return TENSOR_OK;
 }
 
 // The weight's gradient of a group, [og][kk], from its transpose, 16 of its rows at a time.
-TENSOR__FN void nn__conv_transpose(const nn__conv_t *v, const char *transposed, char *to) {
+typedef struct nn__conv_turned_t {
+    const nn__conv_t *v;
+    const char *transposed;
+    char *to;
+} nn__conv_turned_t;
+
+TENSOR__FN void nn__conv_transpose(void *arg, int64_t task, int worker) {
+    const nn__conv_turned_t *t = (const nn__conv_turned_t *)arg;
+    const nn__conv_t *v = t->v;
+    const char *transposed = t->transposed;
+    char *to = t->to;
+    (void)task, (void)worker;
     for (int64_t k = 0; k < v->kk; k += 16) {
         for (int64_t o = 0; o < v->og; o++) {
             for (int64_t i = k; i < nn__min(k + 16, v->kk); i++) {
@@ -8445,25 +8562,34 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
     int64_t q = task / v->chunks / v->cuts, part = task % v->chunks;
     int64_t first = v->images * part / v->chunks, last = v->images * (part + 1) / v->chunks;
     char *columns = v->work + v->worker * (uint64_t)worker, *to = (char *)v->w->data;
-    char *transposed = columns + v->columns + v->gemm;
     if (v->chunks > 1) { to = v->pieces + (uint64_t)part * (uint64_t)v->w->numel * v->es; }
     to += q * v->og * v->kk * (int64_t)v->es;
-    if (v->sums) {
-        nn__direct_sums(v->sums, (const float *)v->y->data, q, task / v->chunks % v->cuts, first, last,
-                        worker, (float *)(void *)to);
+    const nn__direct_t *d = v->sums;
+    if (d) {
+        int64_t cut = task / v->chunks % v->cuts, tile = (q * v->chunks + part) * d->tiles + cut / d->cuts;
+        nn__direct_sums(d, (const float *)v->y->data, q, cut, first, last, worker,
+                        d->kept ? d->kept + tile * d->n * d->mr : NULL, (float *)(void *)to);
         return;
     }
 
+    nn__conv_turned_t turned;
+    turned.v = v;
+    turned.transposed = columns + v->columns + v->gemm;
+    turned.to = to;
+    nn__conv_step_t s;
+    s.v = v;
+    s.columns = columns;
+    s.channels = v->cg;
     for (int64_t i = first; i < last; i++) {
+        s.x = nn__conv_x(v, i, q);
         for (int64_t k = 0; k < v->blocks; k++) {
-            nn__block_t b;
-            int64_t n, at = nn__conv_block(v, k, &b, &n);
+            int64_t n, at = nn__conv_block(v, k, &s.b, &n);
             tensor__gemm_t g = nn__product(v->og, v->kk, n);
             g.a = nn__conv_y(v, i, q) + at * (int64_t)v->es;
             g.ars = v->pixels;
             g.brs = 1;
             g.bcs = g.k;
-            g.b = nn__conv_columns(v, i, q, at, &b, columns, &g.bcs);
+            g.b = nn__conv_lines(&s, at, &g.bcs);
             g.c = to;
             if (v->transposed) {
                 tensor__gemm_t t = nn__product(v->kk, v->og, n);
@@ -8472,15 +8598,15 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
                 t.b = g.a;
                 t.brs = 1;
                 t.bcs = g.ars;
-                t.c = transposed;
+                t.c = columns + v->columns + v->gemm;
                 g = t;
             }
-            g.accumulate = i > first || k > 0;
-            g.scratch = columns + v->columns;
-            TENSOR__(gemm)(&g, v->dtype);
+            s.g = g;
+            s.g.accumulate = i > first || k > 0;
+            nn__conv_multiply(&s);
         }
     }
-    if (v->transposed) { nn__conv_transpose(v, transposed, to); }
+    if (v->transposed) { nn__run(1, nn__conv_transpose, &turned); }
 }
 
 enum { NN__CONV_JOINED = 16384 };       // elements of the gradient that a task adds up
@@ -8521,15 +8647,27 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
         }
         v->sums = d;
         v->cuts = d->gather ? d->tiles : 1;
-        int64_t wanted = nn__ceil(TENSOR__(share_count)(), v->groups * v->cuts * v->chunks);
+        int64_t wanted = nn__ceil(TENSOR__(thread_count)(), v->groups * v->cuts * v->chunks);
+        v->pieces = v->work + d->bytes;
+        d->turns = 1;
+        d->kept = NULL;
+        if (nn__in_parts()) {
+            int64_t work = d->per * d->rows * d->ow * d->n * (d->gather ? d->mr : d->co);
+            wanted = nn__max(wanted, nn__ceil(work, NN__PART));
+            d->turns = nn__sums_blocks(d, nn__ceil(v->images, v->chunks));
+            if (d->gather) { d->kept = (float *)(void *)(v->pieces + nn__pieces_bytes(v)); }
+        }
         d->cuts = nn__min(wanted, nn__sums_rows(d));
         v->cuts *= d->cuts;
-        v->pieces = v->work + d->bytes;
+        for (d->turn = 0; d->turn < d->turns; d->turn++) {
+            nn__run(v->groups * v->cuts * v->chunks, nn__conv_weight_task, v);
+        }
     } else {
         v->cuts = 1;
         v->pieces = v->work + v->worker * (uint64_t)TENSOR__(thread_count)();
+        tensor__gemm_t g = nn__product(v->og, v->kk, v->rows * v->wide);
+        nn__conv_run_tasks(v, v->groups * v->chunks, nn__conv_weight_task, &g);
     }
-    nn__run(v->groups * v->cuts * v->chunks, nn__conv_weight_task, v);
     if (v->chunks > 1) { nn__run(nn__ceil(v->w->numel, NN__CONV_JOINED), nn__conv_weight_join, v); }
     return TENSOR_OK;
 }
@@ -10556,6 +10694,7 @@ typedef struct nn__attention_t {
     const nn__cpu_t *k;
     const tensor_arg_t *q, *key, *v, *y, *lse, *g, *dq, *dk, *dv;
     int64_t heads, t, s, e, ev, blocks, rows, pitch;    // pitch: numbers in a line of transposed keys
+    int64_t turn;                       // of a gradient: which block of each head is next, -1 = all of them
     int causal, dtype;
     double scale;
     size_t es;
@@ -10723,18 +10862,21 @@ TENSOR__FN void nn__attention_sum(const nn__attention_t *v, const char *tile, co
 }
 
 // One head: with P recomputed and D = P (g vT - delta) scale, dv = PT g, dq = D k, dk = DT q. Blocks go from
-// the last one, which sees the most keys, to the first.
+// the last one, which sees the most keys, to the first; where there are turns, one of them in each.
 TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
     const nn__attention_t *v = (const nn__attention_t *)arg;
     char *p = v->scratch + v->worker * (uint64_t)worker, *d = p + v->tile, *scratch = d + v->tile;
     int64_t first = (v->t - 1) / v->rows * v->rows, last = v->causal ? nn__min(v->s, v->t) : v->s;
+    int64_t t = first, stop = 0;
+    if (v->turn >= 0) { t = stop = first - v->turn * v->rows; }
     const char *keyt = nn__attention_transposed(v, v->key, head, last, scratch);
     const char *vt = nn__attention_transposed(v, v->v, head, last, scratch + v->transposed);
     scratch += 2 * v->transposed;
-    NN__DO(v->k, fill)(nn__head(v->dk, head, last), 0, (v->s - last) * v->e);
-    NN__DO(v->k, fill)(nn__head(v->dv, head, last), 0, (v->s - last) * v->ev);
-
-    for (int64_t t = first; t >= 0; t -= v->rows) {
+    if (t == first) {
+        NN__DO(v->k, fill)(nn__head(v->dk, head, last), 0, (v->s - last) * v->e);
+        NN__DO(v->k, fill)(nn__head(v->dv, head, last), 0, (v->s - last) * v->ev);
+    }
+    for (; t >= stop; t -= v->rows) {
         int64_t n = nn__min(v->rows, v->t - t), keys = v->causal ? nn__min(v->s, t + n) : v->s;
         nn__attention_scores(v, v->q, v->key, keyt, head, t, n, keys, p, scratch);
         nn__attention_scores(v, v->g, v->v, vt, head, t, n, keys, d, scratch);
@@ -10756,7 +10898,15 @@ TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
 
 TENSOR__FN int nn__cpu_attention_back(tensor_call_t *c) {
     nn__attention_t *v = nn__attention_planned(c);
-    if (v->dq->numel || v->dk->numel || v->dv->numel) { nn__run(v->heads, nn__attention_back_task, v); }
+    if (!v->dq->numel && !v->dk->numel && !v->dv->numel) { return TENSOR_OK; }
+    v->turn = -1;
+    if (!nn__in_parts()) {
+        nn__run(v->heads, nn__attention_back_task, v);
+        return TENSOR_OK;
+    }
+    for (v->turn = 0; v->turn * v->rows < nn__max(v->t, 1); v->turn++) {
+        nn__run(v->heads, nn__attention_back_task, v);
+    }
     return TENSOR_OK;
 }
 
@@ -18219,15 +18369,25 @@ TENSOR__FN int nn__average(const char *op, nn_module_t *average, nn_module_t *m,
     return code;
 }
 
+// Whether an average that depends on the number of updates may be taken: not in a capture. -> code
+TENSOR__FN int nn__counts_now(const char *op) {
+    if (!TENSOR__(refuses)(nn__self(), -1)) { return TENSOR_OK; }
+    return NN__ERROR(TENSOR_ERR_UNSUPPORTED,
+                     "%s: not in a capture, whose replays would go on with the same number of updates; call "
+                     "it after tensor_graph_replay", op);
+}
+
 TENSOR_API int (nn_ema_update)(nn_module_t *average, nn_module_t *m, int64_t updates, double decay) {
     if (!(decay >= 0 && decay <= 1)) {
         return NN__ERROR(TENSOR_ERR_SHAPE, "ema_update: decay must be in 0..1 (got %g)", decay);
     }
-    return nn__average("ema_update", average, m, updates > 0 ? 1 - decay : 1);
+    int code = updates > 0 ? (int)TENSOR_OK : nn__counts_now("ema_update");
+    return code ? code : nn__average("ema_update", average, m, updates > 0 ? 1 - decay : 1);
 }
 
 TENSOR_API int (nn_swa_update)(nn_module_t *average, nn_module_t *m, int64_t updates) {
-    return nn__average("swa_update", average, m, updates > 0 ? 1 / ((double)updates + 1) : 1);
+    int code = nn__counts_now("swa_update");
+    return code ? code : nn__average("swa_update", average, m, updates > 0 ? 1 / ((double)updates + 1) : 1);
 }
 
 // t takes the data of fresh, and fresh that of t: the header must stay the one that optimizers and users
