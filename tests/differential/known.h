@@ -347,7 +347,7 @@ static int bytes_negated(const program_t *p, const trace_t *a, int at, const cha
     int k;
     if (!s || !strstr(what, "element") ||
         (strcmp(name, "margin_ranking_loss") && strcmp(name, "soft_margin_loss") &&
-         strcmp(name, "triplet_margin_loss"))) {
+         strcmp(name, "triplet_margin_loss") && strcmp(name, "triplet_margin_with_distance_loss"))) {
         return 0;
     }
     for (k = 0; k < s->nin; k++) {
