@@ -4951,12 +4951,12 @@ static int layer_norm_backward_of(const place_t &at, const tensor_arg_t &dx, voi
     const C *weight = (const C *)w, *m = (const C *)mean, *k = (const C *)rstd;
     C *part = (C *)scratch;
     T *to = (T *)dx.data;
+    const T *before = adds ? to : nullptr;
     int code;
     if (norm_packs(dx, dy, x, w, columns)) {
         const unsigned lanes = (unsigned)lanes_for(columns, lanes_of<T>);
         code = launch(at, {dim3((unsigned)chunks), dim3(lanes, THREADS / lanes)}, layer_norm_gradients<T>, to,
-                      dw ? part : nullptr, g, v, adds ? (const T *)to : nullptr, weight, m, k, rows, columns,
-                      chunk, rms);
+                      dw ? part : nullptr, g, v, before, weight, m, k, rows, columns, chunk, rms);
     } else {
         bool holds = aligned16(to) && aligned16(g) && aligned16(weight);
         const grid_t grid = held_rows_for<T>(at, v, rows, columns, &holds);

@@ -21163,8 +21163,8 @@ TENSOR__FN size_t nn__row_bytes(const tensor_shape_t *shape, tensor_dtype_t dtyp
 TENSOR__FN int nn__sampler_fits(const nn_sampler_t *s, int64_t len) {
     const tensor_t *w = s->weights;
     if (w && w->state == TENSOR__LIVE && (w->ndim != 1 || w->dims[0] != len)) {
-        return NN__NO(TENSOR_ERR_SHAPE, "weighted_random_sampler: weights %t must be [%d], one for each sample",
-                      w, len);
+        return NN__NO(TENSOR_ERR_SHAPE,
+                      "weighted_random_sampler: weights %t must be [%d], one for each sample", w, len);
     }
     if (s->distributed && (s->world_size < 1 || s->rank < 0 || s->rank >= s->world_size)) {
         return NN__NO(TENSOR_ERR_SHAPE,
@@ -24945,6 +24945,30 @@ TENSOR__FN int nn__of_test(nn_safetensors_t *r, const char *name) {
     return strncmp(name, "test/", 5) == 0 && nn_safetensors_metadata(r, "test.inputs") != NULL;
 }
 
+// The error of a file whose names are not those that the module needs, or whose shapes are not.
+TENSOR__FN int nn__state_differs(const nn_safetensors_t *r, const nn__mismatch_t *missing,
+                                 const nn__mismatch_t *unexpected, const nn__mismatch_t *differ) {
+    char text[3 * sizeof missing->text + 100];
+    tensor__text_t lists = nn__text(text, sizeof text);
+    nn__mismatch_list(&lists, missing, "missing");
+    nn__mismatch_list(&lists, unexpected, "unexpected");
+    nn__mismatch_list(&lists, differ, "of another shape");
+    return NN__ERROR(TENSOR_ERR_FORMAT, "load: \"%s\": %s", r->base.label, text);
+}
+
+// Lists the names of the file that the module does not have, of those that begin with the prefix. known:
+// those that it has.
+TENSOR__FN void nn__unexpected_names(nn_safetensors_t *r, const nn__names_t *names,
+                                     const unsigned char *known, int checkpoint,
+                                     nn__mismatch_t *unexpected) {
+    for (int64_t i = 0; i < r->count; i++) {
+        const char *name = r->entry[i].name;
+        if (known[i] || strncmp(name, names->prefix, strlen(names->prefix)) != 0) { continue; }
+        int beside = checkpoint ? nn__of_training(name) : nn__of_test(r, name);
+        if (!beside) { nn__mismatch_name(unexpected, name, NULL); }
+    }
+}
+
 // Compares the tensors of the file whose names begin with the prefix with those that m needs.
 TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, const nn__names_t *names,
                                int partial, int checkpoint) {
@@ -24978,23 +25002,13 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
         }
     }
     nn__mismatch_begin(&unexpected, used + missing.t.length, 1);
-    for (int64_t i = 0; i < r->count && !partial; i++) {
-        const char *name = r->entry[i].name;
-        if (known[i] || strncmp(name, names->prefix, strlen(names->prefix)) != 0) { continue; }
-        int beside = checkpoint ? nn__of_training(name) : nn__of_test(r, name);
-        if (!beside) { nn__mismatch_name(&unexpected, name, NULL); }
-    }
+    if (!partial) { nn__unexpected_names(r, names, known, checkpoint, &unexpected); }
     if (partial && !fitting && all->n && r->count) {
         return NN__ERROR(TENSOR_ERR_FORMAT, "load: \"%s\": none of its %d names is one of the module's",
                          r->base.label, r->count);
     }
     if (!missing.count && !unexpected.count && !differ.count) { return TENSOR_OK; }
-    char text[3 * sizeof missing.text + 100];
-    tensor__text_t lists = nn__text(text, sizeof text);
-    nn__mismatch_list(&lists, &missing, "missing");
-    nn__mismatch_list(&lists, &unexpected, "unexpected");
-    nn__mismatch_list(&lists, &differ, "of another shape");
-    return NN__ERROR(TENSOR_ERR_FORMAT, "load: \"%s\": %s", r->base.label, text);
+    return nn__state_differs(r, &missing, &unexpected, &differ);
 }
 
 // Reads the tensors of the module from the file, after nn__check_state, and makes sure that nn__put_state
