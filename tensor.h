@@ -10408,9 +10408,10 @@ TENSOR__INLINE int tensor__gemm_tiny(const tensor__gemm_t *g, int64_t ars, int64
 
 // Panels of rows have equal heights: 13 rows are 7 + 6, not 12 + 1. -> the height; before row `high` one more
 TENSOR__INLINE int tensor__gemm_height(int rows, int mr, int *high) {
-    int panels = (rows + mr - 1) / mr, h = mr;
-    while (h * panels > rows) { h--; }  // some steps at most; a division takes longer than a tiny product
-    *high = (rows - h * panels) * (h + 1);
+    int panels = (rows + mr - 1) / mr, h = mr, covered = mr * panels;
+    // some steps at most; a division takes longer than a tiny product
+    for (; covered > rows; covered -= panels) { h--; }
+    *high = (rows - covered) * (h + 1);
     return h;
 }
 
