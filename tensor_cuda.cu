@@ -4495,7 +4495,9 @@ __global__ void __launch_bounds__(THREADS, same_type<C, double>::value ? 2 : 3)
         *(pack_t<T, V> *)(dx + at) = out;
     }
 
-    for (int which = 0; part && which < 2; which++) {           // the sums of the threads with these columns
+    if (!part) { return; }
+    TCU_UNROLL
+    for (int which = 0; which < 2; which++) {                   // the sums of the threads with these columns
         TCU_UNROLL
         for (int i = 0; i < V && blockDim.y > 1; i++) {
             s[threadIdx.y * blockDim.x + threadIdx.x] = sums[which].v[i];

@@ -7134,6 +7134,7 @@ TENSOR__FN int nn__infer_layer_norm(tensor__op_t *o, int64_t nd, double eps, int
     o->p = &o->params;
     o->params.layer_norm.columns = n;
     o->params.layer_norm.rms = rms;
+    o->params.layer_norm.adds = 0;
     o->params.layer_norm.eps = eps;
     TENSOR__(result)(o, x->dtype, x->dims, x->ndim);
     for (int k = 0; k < 2; k++) { TENSOR__(result)(o, computed, x->dims, first); }
