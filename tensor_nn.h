@@ -6068,6 +6068,23 @@ TENSOR__FN tensor_t *nn__image(tensor_t *x) {
     return TENSOR__(keeps_channels_last)(x) ? x : nn__contiguous(x);
 }
 
+// Whether t is to have channels innermost, as like has: both are then walked in the order of memory. Else
+// both are row-major.
+TENSOR__FN int nn__last_as(const tensor_t *t, const tensor_t *like) {
+    int same = t->ndim == like->ndim && TENSOR__(keeps_channels_last)(like);
+    for (int k = 0; same && k < t->ndim; k++) { same = t->dims[k] == like->dims[k]; }
+    return same;
+}
+
+// t itself if the kernels can read it as it is, beside like, else a copy, complete before anything changes.
+TENSOR__FN tensor_t *nn__step_operand(tensor_t *t, const tensor_t *like, int dtype) {
+    int last = nn__last_as(t, like);
+    int lies = last ? TENSOR__(keeps_channels_last)(t) : (t->flags & TENSOR__CONTIGUOUS) != 0;
+    if (lies && t->dtype == dtype) { return t; }
+    t = (tensor_clone)((tensor_to)(t, (tensor_dtype_t)dtype));
+    return last ? (tensor_channels_last)(t) : t;
+}
+
 // x with these dims. A view only if they differ: a gradient that is a view cannot become a leaf's own.
 TENSOR__FN tensor_t *nn__shaped(tensor_t *x, const int64_t *dims, int ndim) {
     int same = x->ndim == ndim;
@@ -19407,23 +19424,6 @@ TENSOR__FN tensor_t *nn__full_held(const tensor_t *like, const int64_t *dims, in
     t = (tensor_is_poison)(t) ? NULL : TENSOR__(hold)(t);
     (tensor_scope_end)(scope);
     return t;
-}
-
-// Whether t is to have channels innermost, as like has: both are then walked in the order of memory. Else
-// both are row-major.
-TENSOR__FN int nn__last_as(const tensor_t *t, const tensor_t *like) {
-    int same = t->ndim == like->ndim && TENSOR__(keeps_channels_last)(like);
-    for (int k = 0; same && k < t->ndim; k++) { same = t->dims[k] == like->dims[k]; }
-    return same;
-}
-
-// t itself if the kernels can read it as it is, beside like, else a copy, complete before anything changes.
-TENSOR__FN tensor_t *nn__step_operand(tensor_t *t, const tensor_t *like, int dtype) {
-    int last = nn__last_as(t, like);
-    int lies = last ? TENSOR__(keeps_channels_last)(t) : (t->flags & TENSOR__CONTIGUOUS) != 0;
-    if (lies && t->dtype == dtype) { return t; }
-    t = (tensor_clone)((tensor_to)(t, (tensor_dtype_t)dtype));
-    return last ? (tensor_channels_last)(t) : t;
 }
 
 // Converts a state whose parameter changed between f64 and the other dtypes, its device or layout. -> code
