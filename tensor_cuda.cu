@@ -1907,7 +1907,7 @@ struct limits_t {
     // The fewest elements that one block sums, and the number of blocks that a reduction is divided for.
     // Both are part of the result's definition and do not depend on the device.
     int64_t reduce_chunk = 4096, reduce_blocks = 512;
-    int64_t norm_chunk = 256;                   // rows, in the same sense, for gradients of norms' weights
+    int64_t norm_chunk = 64;                    // the most rows, likewise, for gradients of norms' weights
     // Elements of a batch or group norm's statistic that one block goes through; statistics with more are
     // divided into pieces of norm_piece.
     int64_t norm_block = 4096, norm_piece = 16384;
@@ -4443,6 +4443,73 @@ __global__ void __launch_bounds__(THREADS, HOLDS || same_type<C, double>::value 
     }
 }
 
+// dx and the sums of layer_norm_weights (part, unless NULL) of rows of which a thread has a pack at most: dy
+// and x come from memory once. more: what is added to dx when that is rounded, as an op of its own would; it
+// may be dx; NULL = nothing. A block takes a chunk of rows.
+template <class T, class C = class_t<T>>
+__global__ void __launch_bounds__(THREADS, same_type<C, double>::value ? 2 : 3)
+    layer_norm_gradients(T *dx, C *part, const T *dy, const T *x, const T *more, const C *w, const C *mean,
+                         const C *rstd, int64_t rows, int64_t columns, int64_t chunk, bool rms) {
+    constexpr int V = lanes_of<T>;
+    TCU_SHARED(C, s, [THREADS]);
+    const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
+    const int64_t column = (int64_t)l.lane * V, first = blockIdx.x * chunk, end = least(first + chunk, rows);
+    const bool there = column < columns;
+    pack_t<C, V> weight, sums[2];
+    TCU_UNROLL
+    for (int i = 0; i < V; i++) { weight.v[i] = C(1), sums[0].v[i] = sums[1].v[i] = C(0); }
+    if (w && there) { weight = *(const pack_t<C, V> *)(w + column); }
+
+    for (int64_t r0 = first; r0 < end; r0 += blockDim.y) {
+        const int64_t r = r0 + threadIdx.y, at = r * columns + column;
+        const bool on = there && r < end;
+        pack_t<T, V> g, v, out;
+        C m = 0, k = 0, a = 0, b = 0;
+        if (on) {
+            g = *(const pack_t<T, V> *)(dy + at), v = *(const pack_t<T, V> *)(x + at);
+            m = mean[r], k = rstd[r];
+            TCU_UNROLL
+            for (int i = 0; i < V; i++) {
+                const C slope = to_class<C>(g.v[i]), h = (to_class<C>(v.v[i]) - m) * k;
+                a += slope * weight.v[i];
+                b += slope * weight.v[i] * h;
+                sums[0].v[i] += slope * h;
+                sums[1].v[i] += slope;
+            }
+        }
+        a = rms ? 0 : row_join<sum_op<C>>(a, s, l) / (C)columns;
+        b = row_join<sum_op<C>>(b, s, l) / (C)columns;
+        if (!on) { continue; }
+        TCU_UNROLL
+        for (int i = 0; i < V; i++) {
+            const C h = (to_class<C>(v.v[i]) - m) * k;
+            out.v[i] = from_class<T>(k * (to_class<C>(g.v[i]) * weight.v[i] - a - h * b));
+        }
+        if (more) {
+            v = *(const pack_t<T, V> *)(more + at);
+            TCU_UNROLL
+            for (int i = 0; i < V; i++) {
+                out.v[i] = from_class<T>(to_class<C>(v.v[i]) + to_class<C>(out.v[i]));
+            }
+        }
+        *(pack_t<T, V> *)(dx + at) = out;
+    }
+
+    for (int which = 0; part && which < 2; which++) {           // the sums of the threads with these columns
+        TCU_UNROLL
+        for (int i = 0; i < V && blockDim.y > 1; i++) {
+            s[threadIdx.y * blockDim.x + threadIdx.x] = sums[which].v[i];
+            __syncthreads();
+            C sum = 0;
+            for (int y = 0; y < (int)blockDim.y; y++) { sum += s[y * (int)blockDim.x + l.lane]; }
+            sums[which].v[i] = sum;
+            __syncthreads();
+        }
+        if (threadIdx.y || !there) { continue; }
+        *(pack_t<C, V> *)(part + (which * (int64_t)gridDim.x + blockIdx.x) * columns + column) = sums[which];
+    }
+}
+
 // Sums over chunks of rows: part[0] of dy xhat, part[1] of dy; [2][chunks][columns]. Threads go along
 // columns.
 template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
@@ -4851,39 +4918,73 @@ inline int layer_norm(const place_t &at, const tensor_arg_t &y, void *mean, void
     return 0;
 }
 
-inline uint64_t layer_norm_scratch(const place_t &at, int64_t rows, int64_t columns) {
-    return (uint64_t)(2 * ((rows + at.limits.norm_chunk - 1) / at.limits.norm_chunk) * columns) *
-           sizeof(double);
+// Rows that one block sums for the gradients of weight and bias: part of the result's definition.
+inline int64_t norm_chunk(const place_t &at, int64_t rows, int64_t columns, int dtype) {
+    const int64_t at_once = THREADS / lanes_for(columns, 16 / size_of(dtype));
+    int64_t chunk = least(at.limits.norm_chunk, most(2 * at_once, (rows + 255) / 256));
+    while ((rows + chunk - 1) / chunk > 65535) { chunk *= 2; }
+    return chunk;
 }
 
-// dw and db may be NULL (both or neither); they and w have the class's dtype.
+inline uint64_t layer_norm_scratch(const place_t &at, int64_t rows, int64_t columns, int dtype) {
+    const int64_t chunk = norm_chunk(at, most<int64_t>(rows, 1), columns, dtype);
+    return (uint64_t)(2 * ((rows + chunk - 1) / chunk) * columns) * sizeof(double);
+}
+
+// Whether layer_norm_gradients takes the call, which then may add to what is in dx.
+inline bool norm_packs(const tensor_arg_t &dx, const tensor_arg_t &dy, const tensor_arg_t &x, const void *w,
+                       int64_t columns) {
+    const int64_t V = 16 / size_of(x.dtype);
+    return columns % V == 0 && columns <= THREADS * V && aligned16((const char *)dx.data) &&
+           aligned16((const char *)dy.data) && aligned16((const char *)x.data) && aligned16((const char *)w);
+}
+
+// dw and db may be NULL (both or neither); they and w have the class's dtype. adds: see norm_packs.
+template <class T>
+static int layer_norm_backward_of(const place_t &at, const tensor_arg_t &dx, void *dw, void *db,
+                                  const tensor_arg_t &dy, const tensor_arg_t &x, const void *w,
+                                  const void *mean, const void *rstd, int64_t rows, int64_t columns, bool rms,
+                                  void *scratch, bool adds) {
+    typedef class_t<T> C;
+    const int64_t chunk = norm_chunk(at, rows, columns, x.dtype), chunks = (rows + chunk - 1) / chunk;
+    const T *g = (const T *)dy.data, *v = (const T *)x.data;
+    const C *weight = (const C *)w, *m = (const C *)mean, *k = (const C *)rstd;
+    C *part = (C *)scratch;
+    T *to = (T *)dx.data;
+    int code;
+    if (norm_packs(dx, dy, x, w, columns)) {
+        const unsigned lanes = (unsigned)lanes_for(columns, lanes_of<T>);
+        code = launch(at, {dim3((unsigned)chunks), dim3(lanes, THREADS / lanes)}, layer_norm_gradients<T>, to,
+                      dw ? part : nullptr, g, v, adds ? (const T *)to : nullptr, weight, m, k, rows, columns,
+                      chunk, rms);
+    } else {
+        bool holds = aligned16(to) && aligned16(g) && aligned16(weight);
+        const grid_t grid = held_rows_for<T>(at, v, rows, columns, &holds);
+        auto *kernel = holds ? layer_norm_rows_backward<T, true> : layer_norm_rows_backward<T, false>;
+        code = launch(at, grid, kernel, to, g, v, weight, m, k, rows, columns, rms);
+        if (!code && dw) {
+            code = launch(at, {dim3((unsigned)((columns + 31) / 32), (unsigned)chunks), dim3(32, 8)},
+                          layer_norm_weights<T>, part, g, v, m, k, rows, columns, chunk);
+        }
+    }
+
+    const int wide = sizeof(C) == 8 ? (int)TENSOR_F64 : (int)TENSOR_F32;
+    for (int which = 0; which < 2 && dw && !code; which++) {
+        const C *sums = part + which * chunks * columns;
+        code = sum_partials(at, which ? db : dw, wide, sums, columns, chunks);
+    }
+    return code;
+}
+
 inline int layer_norm_backward(const place_t &at, const tensor_arg_t &dx, void *dw, void *db,
                                const tensor_arg_t &dy, const tensor_arg_t &x, const void *w,
                                const void *mean, const void *rstd, int64_t rows, int64_t columns, bool rms,
-                               void *scratch) {
+                               void *scratch, bool adds = false) {
     if (!rows || !columns) { return 0; }
-    bool holds = aligned16(dx.data) && aligned16(dy.data) && aligned16(w);
-    int64_t chunk = at.limits.norm_chunk;
-    while ((rows + chunk - 1) / chunk > 65535) { chunk *= 2; }
-    int64_t chunks = (rows + chunk - 1) / chunk;
-    int code = 0;
-    TCU_FLOATS(
-        x.dtype, T, typedef class_t<T> C; C *part = (C *)scratch;
-        const grid_t g = held_rows_for<T>(at, (const T *)x.data, rows, columns, &holds);
-        code = launch(at, g, holds ? layer_norm_rows_backward<T, true> : layer_norm_rows_backward<T, false>,
-                      (T *)dx.data, (const T *)dy.data, (const T *)x.data, (const C *)w, (const C *)mean,
-                      (const C *)rstd, rows, columns, rms);
-        if (!code && dw) {
-            code = launch(at, {dim3((unsigned)((columns + 31) / 32), (unsigned)chunks), dim3(32, 8)},
-                          layer_norm_weights<T>, part, (const T *)dy.data, (const T *)x.data, (const C *)mean,
-                          (const C *)rstd, rows, columns, chunk);
-        }
-        const int wide = sizeof(C) == 8 ? (int)TENSOR_F64 : (int)TENSOR_F32;
-        for (int k = 0; k < 2 && dw && !code; k++) {
-            code = sum_partials(at, k ? db : dw, wide, (const C *)part + k * chunks * columns, columns,
-                                chunks);
-        })
-    return code;
+    TCU_FLOATS(x.dtype, T,
+               return layer_norm_backward_of<T>(at, dx, dw, db, dy, x, w, mean, rstd, rows, columns, rms,
+                                                scratch, adds);)
+    return 0;
 }
 
 // All of x's class, contiguous. each: the loss of every row (in scratch if the sum is wanted); y NULL: no
@@ -6900,7 +7001,8 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     int32_t epilogue = q.epilogue;
     if (q.bias && q.epilogue != SUMS_EPILOGUE) { epilogue |= CUBLASLT_EPILOGUE_BIAS; }
     if (q.beside) { epilogue |= CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU; }
-    int64_t extras = q.bias ? alignment_of(q.bias) : 0, beside_ld = relu ? bits_ld(q.n) : q.n;
+    const int64_t beside_ld = relu ? bits_ld(q.n) : q.n;
+    int64_t extras = q.bias ? alignment_of(q.bias) : 0;
     if (q.beside) { extras += 1024ll * alignment_of(q.beside); }
     int64_t tf32 = q.dtype == TENSOR_F32 && __atomic_load_n(&libraries.matmul_tf32, __ATOMIC_RELAXED);
     product_key_t key = {{at.device, q.dtype, q.m, q.n, q.k, q.batch, a.ld, b.ld, d.ld, q.wb, q.xb, q.yb,
@@ -10707,9 +10809,11 @@ static int native_linear(const place_t &at, tensor_call_t *c) {
     reshape(w2, 2, transposed, by);
     if (plain) { return product(at, y2.arg, x2.arg, w2.arg, bias.data); }
     int code = TENSOR_ERR_UNSUPPORTED;
-    if (relu ? !(c->p && c->p->linear.keeps_nan) : at.limits.gelu_epilogue) {
-        code = product(at, y2.arg, x2.arg, w2.arg, bias.data, false, relu ? RELU_EPILOGUE : GELU_EPILOGUE,
-                       c->nout > 1 ? kept.data : nullptr);
+    const bool fused = relu ? !(c->p && c->p->linear.keeps_nan) : at.limits.gelu_epilogue;
+    const int epilogue = relu ? RELU_EPILOGUE : GELU_EPILOGUE;
+    void *beside = c->nout > 1 ? kept.data : nullptr;
+    if (fused) {
+        code = product(at, y2.arg, x2.arg, w2.arg, bias.data, false, epilogue, beside);
     }
     if (code != TENSOR_ERR_UNSUPPORTED) { return code; }
     const tensor_arg_t o[2] = {y2.arg, u2.arg};
@@ -10842,8 +10946,37 @@ static bool norms_halves(const tensor_call_t *c) {
     return fit;
 }
 
+static int native_norm(const place_t &at, tensor_call_t *c);
+
+// The gradient of a layer norm, added to what is in dx, where no kernel does both.
+static int norm_then_add(const place_t &at, const tensor_call_t *c) {
+    enum { DX = 5 };
+    const tensor_arg_t &sum = c->arg[DX];
+    tensor_arg_t arg[8];
+    tensor_params_t p = *c->p;
+    tensor_call_t call = *c;
+    scratch_t scratch(c, (uint64_t)(sum.numel * size_of(sum.dtype)));
+    if (scratch.code) { return scratch.code; }
+    for (int k = 0; k < 8; k++) { arg[k] = c->arg[k]; }
+    arg[DX].data = scratch.at;
+    p.layer_norm.adds = 0;
+    call.arg = arg;
+    call.p = &p;
+    const int code = native_norm(at, &call);
+    const tensor_arg_t o[3] = {sum, sum, arg[DX]};
+    return code ? code : pointwise(at, TENSOR_OP_ADD, o, 2, sum.dtype, nullptr);
+}
+
 static int native_norm(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
+    const bool adds = c->row->id == NN_OP_LAYER_NORM_BACKWARD && c->p->layer_norm.adds;
+    if (adds) {
+        const norm_args_t n(c, true);
+        const bool packs = norm_packs(*n.dx, *n.dy, *n.x, n.weight->data, c->p->layer_norm.columns);
+        if (!packs || !is_dense(c) || (size_of(n.x->dtype) == 2 && !norms_halves(c))) {
+            return norm_then_add(at, c);
+        }
+    }
     bool single = true, twice = true, half = a[0].dtype == TENSOR_F16 || a[0].dtype == TENSOR_BF16;
     if (c->row->id == NN_OP_BATCH_NORM_EVAL) {
         TCU_FLOATS(a[0].dtype, T, return running_norms<T>(at, c);)
@@ -10854,7 +10987,7 @@ static int native_norm(const place_t &at, tensor_call_t *c) {
                  (c->row->id == NN_OP_GROUP_NORM_BACKWARD && !c->p->group_norm.groups);
     bool layer = c->row->id == NN_OP_LAYER_NORM || c->row->id == NN_OP_LAYER_NORM_BACKWARD;
     if (((batch && (half || !is_dense(c))) ||
-         (layer && is_dense(c) && a[0].numel >= at.limits.norm_library)) && norm_by_library(at, c)) {
+         (layer && is_dense(c) && a[0].numel >= at.limits.norm_library && !adds)) && norm_by_library(at, c)) {
         return 0;
     }
 #endif
@@ -10880,12 +11013,12 @@ static int native_norm(const place_t &at, tensor_call_t *c) {
     case NN_OP_LAYER_NORM_BACKWARD: {
         int64_t rows = n.mean->numel, columns = c->p->layer_norm.columns;
         if ((!single && !twice) || !a[0].numel) { return NONE; }
-        scratch_t scratch(c, n.dweight->numel ? layer_norm_scratch(at, rows, columns) : 0);
+        scratch_t scratch(c, n.dweight->numel ? layer_norm_scratch(at, rows, columns, n.x->dtype) : 0);
         if (scratch.code) { return scratch.code; }
         void *dw = n.dweight->numel ? n.dweight->data : nullptr;
         void *db = n.dweight->numel ? n.dbias->data : nullptr;
         return layer_norm_backward(at, *n.dx, dw, db, *n.dy, *n.x, n.weight->data, n.mean->data, n.rstd->data,
-                                   rows, columns, c->p->layer_norm.rms != 0, scratch.at);
+                                   rows, columns, c->p->layer_norm.rms != 0, scratch.at, adds);
     }
     default: return NONE;
     }

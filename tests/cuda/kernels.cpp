@@ -441,7 +441,7 @@ static void rows_of_numbers() {
             CHECK(near_to(shifted[0], shifted[1], 4 * slack(dtype)));
             int sums = class_of(dtype) ? TENSOR_F64 : TENSOR_F32;
             array_t W(sums, {columns}, &w), B(sums, {columns}, &b), M(sums, {rows}), R(sums, {rows}), DW(sums, {columns}), DB(sums, {columns});
-            array_t S(TENSOR_U8, {(int64_t)layer_norm_scratch(at, rows, columns)});
+            array_t S(TENSOR_U8, {(int64_t)layer_norm_scratch(at, rows, columns, dtype)});
             CHECK(layer_norm(at, Y.o, M.o.data, R.o.data, X.o, W.o.data, B.o.data, rows, columns, 1e-5, false) == 0);
             CHECK(layer_norm_backward(at, D.o, DW.o.data, DB.o.data, G.o, X.o, W.o.data, M.o.data, R.o.data, rows, columns, false, S.o.data) == 0);
             values want, dx, dw((size_t)columns), db((size_t)columns);
@@ -464,6 +464,13 @@ static void rows_of_numbers() {
             double tol = columns == 1 ? 0.05 : 6 * slack(dtype);
             CHECK(near_to(Y.get(), want, tol) && near_to(D.get(), dx, 10 * tol));
             CHECK(near_to(DW.get(), dw, 2 * tol) && near_to(DB.get(), db, 2 * tol));
+            if (norm_packs(D.o, G.o, X.o, W.o.data, columns)) {     // added to itself: twice as much, exactly
+                const values once = D.get(), sum = DW.get();
+                CHECK(layer_norm_backward(at, D.o, DW.o.data, DB.o.data, G.o, X.o, W.o.data, M.o.data, R.o.data, rows, columns, false, S.o.data, true) == 0);
+                const values twice = D.get();
+                for (size_t i = 0; i < once.size(); i++) { CHECK(twice[i] == 2 * once[i]); }
+                CHECK(DW.get() == sum);
+            }
         }
     }
     // cross entropy: mean with an ignored target and one that is out of range, weights of classes
