@@ -11717,8 +11717,9 @@ static int backend_graph_begin(int index, void **graph) {
         lock_t hold(&g->pool->lock);
         g->pool->graphs++;
     }
-    g->id = capture_begin(process.allocator, g->device, (void *)s->raw, g->pool ? g->pool->number : 0,
-                          g->pool ? g->pool->used : nullptr);
+    const int pool = g->pool ? g->pool->number : 0;
+    uint64_t *used = g->pool ? g->pool->used : nullptr;
+    g->id = capture_begin(process.allocator, g->device, (void *)s->raw, pool, used);
     g->staged = (unsigned char *)calloc(1, NUMBERS);
     g->used = HELD_BYTES;
     current_t at(g->device);

@@ -391,8 +391,8 @@ TENSOR_API const char *tensor_cuda_library_error(void);
 // and needs zeros there (tensor_set_grad), or the other ranks wait for it. The work goes to the thread's
 // current stream of the device, and the host does not wait. NCCL does the work; it is opened when it is
 // first needed. Tensors must be on the communicator's device and contiguous, or channels-last on all ranks
-// (nn_channels_last; not to be gathered). In a capture these calls become part of the graph: all ranks capture
-// the same step and replay it as often as the others do.
+// (nn_channels_last; not to be gathered). In a capture these calls become part of the graph: all ranks
+// capture the same step and replay it as often as the others do.
 // ------------------------------------------------------------------------------
 
 enum { TENSOR_CUDA_ID_BYTES = 128 };

@@ -6079,6 +6079,31 @@ TENSOR__FN tensor_t *nn__image(tensor_t *x) {
     return TENSOR__(keeps_channels_last)(x) ? x : nn__contiguous(x);
 }
 
+// Whether t is to have channels innermost, as like has: both are then walked in the order of memory. Else
+// both are row-major.
+TENSOR__FN int nn__last_as(const tensor_t *t, const tensor_t *like) {
+    int same = t->ndim == like->ndim && TENSOR__(keeps_channels_last)(like);
+    for (int k = 0; same && k < t->ndim; k++) { same = t->dims[k] == like->dims[k]; }
+    return same;
+}
+
+// A copy of t with channels innermost, as like, which has its dims. (tensor_channels_last would bring in views.)
+TENSOR__FN tensor_t *nn__laid_as(tensor_t *t, const tensor_t *like) {
+    tensor_t *y = (tensor_clone)(t);
+    if ((tensor_is_poison)(y)) { return y; }
+    TENSOR__(follow_layout)(y, like);
+    return TENSOR__(write)(y, t);
+}
+
+// t itself if the kernels can read it as it is, beside like, else a copy, complete before anything changes.
+TENSOR__FN tensor_t *nn__step_operand(tensor_t *t, const tensor_t *like, int dtype) {
+    int last = nn__last_as(t, like);
+    int lies = last ? TENSOR__(keeps_channels_last)(t) : (t->flags & TENSOR__CONTIGUOUS) != 0;
+    if (lies && t->dtype == dtype) { return t; }
+    t = (tensor_to)(t, (tensor_dtype_t)dtype);
+    return last ? nn__laid_as(t, like) : (tensor_clone)(t);
+}
+
 // x with these dims. A view only if they differ: a gradient that is a view cannot become a leaf's own.
 TENSOR__FN tensor_t *nn__shaped(tensor_t *x, const int64_t *dims, int ndim) {
     int same = x->ndim == ndim;
@@ -19593,27 +19618,11 @@ TENSOR__FN tensor_t *nn__full_held(const tensor_t *like, const int64_t *dims, in
     return t;
 }
 
-// Whether t is to have channels innermost, as like has: both are then walked in the order of memory. Else
-// both are row-major.
-TENSOR__FN int nn__last_as(const tensor_t *t, const tensor_t *like) {
-    int same = t->ndim == like->ndim && TENSOR__(keeps_channels_last)(like);
-    for (int k = 0; same && k < t->ndim; k++) { same = t->dims[k] == like->dims[k]; }
-    return same;
-}
-
-// t itself if the kernels can read it as it is, beside like, else a copy, complete before anything changes.
-TENSOR__FN tensor_t *nn__step_operand(tensor_t *t, const tensor_t *like, int dtype) {
-    int last = nn__last_as(t, like);
-    int lies = last ? TENSOR__(keeps_channels_last)(t) : (t->flags & TENSOR__CONTIGUOUS) != 0;
-    if (lies && t->dtype == dtype) { return t; }
-    t = (tensor_clone)((tensor_to)(t, (tensor_dtype_t)dtype));
-    return last ? (tensor_channels_last)(t) : t;
-}
-
-// Converts a state whose parameter changed between f64 and the other dtypes, its device or layout. -> code
-TENSOR__FN int nn__bring(tensor_t *t, int dtype, int device, int last) {
+// Converts a state whose parameter, like, changed between f64 and the other dtypes, its device or layout.
+// -> code
+TENSOR__FN int nn__bring(tensor_t *t, int dtype, int device, const tensor_t *like) {
     tensor_t *fresh = (tensor_to)((tensor_to)(t, dtype), TENSOR_CPU + device);
-    fresh = last ? (tensor_channels_last)(fresh) : nn__contiguous(fresh);
+    fresh = like && nn__last_as(t, like) ? nn__laid_as(fresh, like) : nn__contiguous(fresh);
     if ((tensor_is_poison)(fresh)) { return tensor_error_code(); }
     if (fresh != t) { nn__exchange(t, fresh); }
     return TENSOR_OK;
@@ -19793,7 +19802,7 @@ TENSOR__FN int nn__step_state(const nn_optimizer_t *o, nn__param_t *p, int k, in
         s = p->state[k] = nn__full_held(p->t, dims, ndim, nn__group_option(o, group, NN__INITIAL));
         if (!s) { return 0; }
     }
-    return nn__bring(s, dtype, p->t->device, nn__last_as(s, p->t)) == TENSOR_OK;
+    return nn__bring(s, dtype, p->t->device, p->t) == TENSOR_OK;
 }
 
 // Adds the job of p to those of o; *nupdates counts the numbers in o->update. 0 = raised
@@ -20168,7 +20177,7 @@ TENSOR__FN tensor_t *nn__rows_state(nn_optimizer_t *o, int k, int64_t rows, tens
                         g->numel, old);
     }
     if (old && (old->dtype != g->dtype || old->device != g->device) &&
-        nn__bring(old, g->dtype, g->device, 0) != TENSOR_OK) {
+        nn__bring(old, g->dtype, g->device, NULL) != TENSOR_OK) {
         return NULL;
     }
     if (old && old->dims[0] >= rows) { return old; }
@@ -20736,7 +20745,7 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
 
     if (code == TENSOR_OK && o->skip->device != scaler->device) {      // after nn_to
         code = nn__settle(o);
-        if (code == TENSOR_OK) { code = nn__bring(o->skip, TENSOR_F32, scaler->device, 0); }
+        if (code == TENSOR_OK) { code = nn__bring(o->skip, TENSOR_F32, scaler->device, NULL); }
     }
     if (code == TENSOR_OK) {
         tensor_t *found = (tensor_zero_)((tensor_select)(o->skip, 0, 0));

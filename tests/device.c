@@ -1169,8 +1169,8 @@ static void mixed(void) {
 }
 
 #ifdef TEST_CUDA
-// Weights of convolutions laid out once (nn_channels_last): steps and inference copy nothing to another layout, and the
-// values, gradients, states and files are those of row-major weights.
+// Weights of convolutions laid out once (nn_channels_last): steps and inference copy none to another layout,
+// and the values, gradients, states and files are those of row-major weights.
 static int weight_copies;
 static void note_copy(void *user, const tensor_profiler_call_t *call) {
     static const int64_t weights[4] = {270, 1080, 60, 80};      // elements; no image has as many
@@ -1183,8 +1183,9 @@ static nn_module_t *images_net(void) {
     nn_module_t *m;
     tensor_manual_seed(4);
     m = nn_sequential(nn_conv2d(3, 10, 3, .padding = 1, .no_bias = 1), nn_batch_norm2d(10), nn_relu(),
-                      nn_conv2d(10, 12, 3, .stride = 2), nn_relu(), nn_conv2d(12, 5, 1), nn_conv_transpose2d(5, 4, 2),
-                      nn_adaptive_avg_pool2d(1, 1), nn_flatten(), nn_linear(4, 3));
+                      nn_conv2d(10, 12, 3, .stride = 2), nn_relu(), nn_conv2d(12, 5, 1),
+                      nn_conv_transpose2d(5, 4, 2), nn_adaptive_avg_pool2d(1, 1), nn_flatten(),
+                      nn_linear(4, 3));
     CHECK(nn_channels_last(m) == 0);            // nothing, on the CPU
     return m;
 }
@@ -1198,6 +1199,7 @@ static tensor_t *images_step(nn_module_t *m, nn_optimizer_t *opt, tensor_t *x, t
 }
 static void innermost(void) {
     enum { OPTIMIZERS = 4, STEPS = 4, PARAMETERS = 11 };
+    static const char *const names[OPTIMIZERS] = {"momentum_buffer", "exp_avg_sq", "row_var", "square_avg"};
     const tensor_profiler_t notes = {NULL, note_copy, NULL, NULL, NULL, NULL, NULL, NULL};
     int which, way, step, k;
     for (which = 0; which < OPTIMIZERS; which++) {
@@ -1224,7 +1226,9 @@ static void innermost(void) {
                 opt = nn_rmsprop(m[way], .lr = 0.01, .momentum = 0.5);
             }
             for (step = 0; step < STEPS; step++) {
-                if (way == 2 && step == 1 && which == 3) { CHECK(nn_channels_last(m[way]) == 0); }     // states follow
+                if (way == 2 && step == 1 && which == 3) {      // states follow
+                    CHECK(nn_channels_last(m[way]) == 0);
+                }
                 if (step == 2) { weight_copies = 0; }   // the steady state comes then
                 (void)tensor_profiler_set(&notes);
                 if (way == 2 && step == STEPS - 1 && which != 2) {      // captured
@@ -1246,8 +1250,7 @@ static void innermost(void) {
             CHECK(nn_parameters(m[way], p[way], PARAMETERS) == PARAMETERS);
             w = p[way][3];
             CHECK(tensor_is_channels_last(w) == (way == 2) && tensor_is_contiguous(w) == (way != 2));
-            state[way] = nn_optimizer_state(opt, w, which == 0 ? "momentum_buffer" : which == 1 ? "exp_avg_sq" :
-                                                    which == 2 ? "row_var" : "square_avg");
+            state[way] = nn_optimizer_state(opt, w, names[which]);
             CHECK(state[way] != NULL);
             if (which != 2) { CHECK(tensor_is_channels_last(state[way]) == (way == 2)); }
             state[way] = tensor_clone(tensor_to(tensor_contiguous(state[way]), TENSOR_CPU));
@@ -1269,22 +1272,25 @@ static void innermost(void) {
             CHECK(tensor_graph_free(g) == 0);
             nn_optimizer_free(opt);
         }
-        // Adafactor's step is made of ops that reduce over dims, which copy; it does not copy more than it did.
+        // Adafactor's step is made of ops that reduce over dims, which copy; not more than they did.
         CHECK_MSG(copied[1] > 0 && (which == 2 ? copied[2] < copied[1] : copied[2] == 0),
-                  "optimizer %d: %d copies of weights, with weights laid out once %d", which, copied[1], copied[2]);
+                  "optimizer %d: %d copies of weights, with weights laid out once %d", which, copied[1],
+                  copied[2]);
         for (k = 0; k < PARAMETERS; k++) {
             for (way = 1; way < 3; way++) {
-                tensor_t *here = tensor_detach(p[0][k]), *there = off(tensor_contiguous(tensor_detach(p[way][k])));
-                CHECK_MSG(tensor_allclose(there, here, 2e-4, 2e-5), "optimizer %d, way %d, parameter %d", which, way,
-                          k);
+                tensor_t *here = tensor_detach(p[0][k]), *there = tensor_detach(p[way][k]);
+                CHECK_MSG(tensor_allclose(off(tensor_contiguous(there)), here, 2e-4, 2e-5),
+                          "optimizer %d, way %d, parameter %d", which, way, k);
             }
         }
         for (way = 1; way < 3; way++) {
             CHECK_MSG(tensor_allclose(out[way], out[0], 2e-4, 2e-5), "optimizer %d, way %d", which, way);
-            CHECK_MSG(tensor_allclose(state[way], state[0], 1e-3, 1e-6), "optimizer %d, way %d: state", which, way);
+            CHECK_MSG(tensor_allclose(state[way], state[0], 1e-3, 1e-6), "optimizer %d, way %d: state", which,
+                      way);
         }
         // Another dtype keeps the layout; the CPU has rows.
-        CHECK(nn_to(m[2], TENSOR_BF16) == 0 && tensor_is_channels_last(p[2][3]) && !tensor_is_contiguous(p[2][3]));
+        CHECK(nn_to(m[2], TENSOR_BF16) == 0 && tensor_is_channels_last(p[2][3]));
+        CHECK(!tensor_is_contiguous(p[2][3]));
         CHECK(nn_to(m[2], TENSOR_F32) == 0 && nn_to(m[2], TENSOR_CPU) == 0 && tensor_is_contiguous(p[2][3]));
         CHECK(tensor_allclose(tensor_detach(p[2][3]), tensor_detach(p[0][3]), 1e-2, 1e-2));
         for (way = 0; way < 3; way++) { nn_free(m[way]); }

@@ -681,7 +681,7 @@ static void several(void) {
 // ---- graphs that share a pool ----
 
 enum { POOLED = 4, POOL_PART = 300 };
-// Captures work whose temporary has 4 * large bytes, all of which lies free afterwards. -> 7 x + k, which is kept
+// Captures work whose temporary has 4 * large bytes, which all lie free afterwards. -> 7 x + k, which is kept
 static tensor_t *pool_work(tensor_t *x, int64_t large, int k, tensor_graph_t **g) {
     tensor_scope_t scope = tensor_scope_begin();
     tensor_t *temporary, *first, *last, *y;
@@ -701,8 +701,8 @@ static tensor_t *pool_work(tensor_t *x, int64_t large, int k, tensor_graph_t **g
 static int all_are(tensor_t *x, double v) {
     return tensor_item(tensor_min(x)) == v && tensor_item(tensor_max(x)) == v;
 }
-// Graphs of one pool take the memory of the largest; each has its values when they run in turn, on any streams,
-// and whatever is freed first.
+// Graphs of one pool take the memory of the largest; each has its values when they run in turn, on any
+// streams, and whatever is freed first.
 static void pooled(void) {
     enum { LARGE = 9 << 20, CHUNK = 32 << 20 };
     int64_t took[2], used = tensor_cuda_memory_allocated(TENSOR_CUDA), before;
@@ -730,7 +730,8 @@ static void pooled(void) {
             if (turn == 5) { tensor_cuda_empty_cache(TENSOR_CUDA); }
             if (turn == 6) {
                 tensor_set_default_device(TENSOR_CUDA);
-                CHECK_POISON(tensor_empty((int64_t)1 << 40), TENSOR_ERR_OUT_OF_MEMORY, "out of device memory");
+                CHECK_POISON(tensor_empty((int64_t)1 << 40), TENSOR_ERR_OUT_OF_MEMORY,
+                             "out of device memory");
                 tensor_set_default_device(TENSOR_CPU);
             }
             tensor_cuda_set_stream(turn % 2 ? s1 : s2);
@@ -857,7 +858,8 @@ static void pool_training(void) {
     }
     CHECK(n == 6 && loss[0][0] != loss[0][TURNS - 1]);
     for (step = 0; step < TURNS; step++) {
-        CHECK_MSG(loss[0][step] == loss[1][step], "step %d: %.9g, not %.9g", step, loss[1][step], loss[0][step]);
+        CHECK_MSG(loss[0][step] == loss[1][step], "step %d: %.9g, not %.9g", step, loss[1][step],
+                  loss[0][step]);
     }
     for (k = 0; k < n; k++) { CHECK_MSG(tensor_equal(p[0][k], p[1][k]), "parameter %d", k); }
     tensor_scope_end(scope);
@@ -911,11 +913,14 @@ static void pool_misuse(void) {
     CHECK_ERROR(TENSOR_ERR_DEVICE, "cuda_graph_pool_new: no CUDA device");
     CHECK(tensor_cuda_set_graph_pool(pool) == 0);
     CHECK(tensor_cuda_graph_pool_free(pool) == TENSOR_ERR_OWNER);
-    CHECK_ERROR(TENSOR_ERR_OWNER, "cuda_graph_pool_free: it is the thread's; cuda_set_graph_pool(NULL) first");
+    CHECK_ERROR(TENSOR_ERR_OWNER,
+                "cuda_graph_pool_free: it is the thread's; cuda_set_graph_pool(NULL) first");
     if (device_two()) {
         other = tensor_cuda_graph_pool_new((tensor_device_t)(TENSOR_CUDA + 1));
-        CHECK(tensor_cuda_set_graph_pool(other) == 0 && tensor_capture_begin(TENSOR_CUDA) == TENSOR_ERR_DEVICE);
-        CHECK_ERROR(TENSOR_ERR_DEVICE, "capture_begin: the thread's graph pool is of CUDA device 1, must be of 0");
+        CHECK(tensor_cuda_set_graph_pool(other) == 0);
+        CHECK(tensor_capture_begin(TENSOR_CUDA) == TENSOR_ERR_DEVICE);
+        CHECK_ERROR(TENSOR_ERR_DEVICE,
+                    "capture_begin: the thread's graph pool is of CUDA device 1, must be of 0");
         CHECK(tensor_cuda_set_graph_pool(pool) == 0 && tensor_cuda_graph_pool_free(other) == 0);
     }
     CHECK(tensor_capture_begin(TENSOR_CPU) == 0);       // not the device's
