@@ -196,8 +196,9 @@
 // Options are designated initialisers of one args struct per function. Its members are, in order: site_
 // (which also allows an empty list), the positional arguments, options_are_named_, the options. An extra
 // argument without a name is assigned to options_are_named_: if it is a number, the compiler's message has
-// the name of its type; anything assigned to it is an error at run time, even 0. In C++14 and later the
-// members have initialisers, so that a partial list gives no warning.
+// the name of its type; anything assigned to it is an error at run time, even 0. Behind an option such an
+// argument has the compiler's warning alone. In C++14 and later the members have initialisers, so that a
+// partial list gives no warning.
 struct tensor_options_are_named;
 #define TENSOR_ARGS(function, type, ...)                                                                     \
     ((type){.options_are_named_ = TENSOR__NO_SURPLUS, .site_ = TENSOR__IN(function), __VA_ARGS__})
@@ -3882,13 +3883,14 @@ TENSOR__PRECISE
 on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #endif
 
-// From COLD to END gcc optimizes less, at any level of optimization. Fronts and the bodies of f64 and
-// integers are half of the code; with them at that level the whole compiles in four fifths of the time.
+// From COLD to END gcc optimizes less, at any level of optimization, and compiles in four fifths of the time:
+// loops over f64 and integers.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
 #define TENSOR__COLD _Pragma("GCC push_options")                                                             \
-    _Pragma("GCC optimize(\"O1,strict-aliasing,align-loops,align-functions,fp-contract=off\")")
-// From RARE to END it makes small code, a fifth smaller than COLD's: for what loops over no elements, as
-// errors, printing, files, constructors. Without these passes it takes no longer than COLD.
+    _Pragma("GCC optimize(\"O1,strict-aliasing,align-loops,fp-contract=off\")")
+// From RARE to END it makes small code, a fifth smaller than COLD's: for what loops over no elements, as ops
+// made of others, gradients on tensors, errors, printing, files, constructors. Without these passes it takes
+// no longer than COLD.
 #define TENSOR__RARE _Pragma("GCC push_options")                                                             \
     _Pragma("GCC optimize(\"Os,strict-aliasing,no-gcse,no-tree-pre,no-tree-vrp,fp-contract=off\")")          \
     _Pragma("GCC optimize(\"no-expensive-optimizations,no-schedule-insns2\")")
@@ -4186,6 +4188,7 @@ typedef struct tensor__linear_params_t {        // LINEAR_RELU
 typedef struct tensor__layer_norm_params_t {    // LAYER_NORM
     int64_t columns;                    // elements that are normalised together, the last ones of x
     int64_t rms;                        // 1 = no mean is subtracted
+    int64_t adds;                       // of the gradient, on a device: 1 = it is added to dx
     double eps;
 } tensor__layer_norm_params_t;
 
@@ -4657,6 +4660,9 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     X(tensor__node_t *, grad_alone, (const tensor__grad_t *g, int k)) \
     /* adds gx to the gradient of an output of n. -> 0 = failed, raised */ \
     X(int, grad_give, (tensor__grad_t *g, tensor__node_t *n, int output, tensor_t *gx)) \
+    /* what has already come to where the gradient of input k goes, if that may be added to it in place; */ \
+    /* NULL = nothing, or it may not */ \
+    X(tensor_t *, grad_there, (const tensor__grad_t *g, int k)) \
     /* -> 0 if the product is not small */ \
     X(tensor_t *, small_product, (tensor__op_t *o, int transposed, int results, \
                                   const tensor__row_t *then)) \
@@ -4898,7 +4904,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 
 #define TENSOR_OPS_BINARY(X) \
     X(ADD, add, NUM, F_ADD(F_A, F_B), F_G, F_G, AS_IS) \
-    X(ATAN2, atan2, FLT, F_ATAN2(F_A, F_B), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_DIV(F_MUL(F_G, F_B), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B)))), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_NEG(F_DIV(F_MUL(F_G, F_A), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B))))), AS_IS) \
+    X(ATAN2, atan2, FLT, F_ATAN2(F_A, F_B), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_DIV(F_MUL(F_G, F_B), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(1), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B))))), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_NEG(F_DIV(F_MUL(F_G, F_A), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(1), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B)))))), AS_IS) \
     X(DIV, div, FLT, F_DIV(F_A, F_B), F_DIV(F_G, F_B), F_NEG(F_DIV(F_MUL(F_G, F_DIV(F_A, F_B)), F_B)), AS_IS) \
     X(FLOOR_DIVIDE, floor_divide, NUM, F_FLOORDIV(F_A, F_B), F_C(0), F_C(0), AS_IS) \
     X(FMOD, fmod, NUM, F_FMOD(F_A, F_B), F_G, F_NEG(F_MUL(F_G, F_TRUNC(F_DIV(F_A, F_B)))), AS_IS) \
@@ -4957,7 +4963,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(SINC, sinc, DBL, F_A == 0 ? 1 : sin(3.141592653589793 * F_A) / (3.141592653589793 * F_A), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_DIV(F_MUL(F_G, F_SUB(F_COS(F_MUL(F_A, F_C(3.141592653589793))), F_DIV(F_SIN(F_MUL(F_A, F_C(3.141592653589793))), F_MUL(F_A, F_C(3.141592653589793))))), F_A)), AS_IS)
 
 #define TENSOR_OPS_DOUBLE2(X) \
-    X(COPYSIGN, copysign, DBL, copysign(F_A, F_B), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_MUL(F_G, F_DIV(F_Y, F_A))), F_C(0), AS_IS) \
+    X(COPYSIGN, copysign, DBL, copysign(F_A, F_B), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_MUL(F_G, F_DIV(F_Y, F_SEL(F_EQ(F_A, F_C(0)), F_C(1), F_A)))), F_C(0), AS_IS) \
     X(HURWITZ_ZETA, hurwitz_zeta, DBL, tensor__hurwitz_f64(F_A, F_B), F_C(0), F_NEG(F_MUL(F_G, F_MUL(F_A, F_ZETA(F_ADD(F_A, F_C(1)), F_B)))), AS_IS) \
     X(HYPOT, hypot, DBL, hypot(F_A, F_B), F_MUL(F_G, F_DIV(F_A, F_Y)), F_MUL(F_G, F_DIV(F_B, F_Y)), AS_IS) \
     X(INCOMPLETE_GAMMA, incomplete_gamma, DBL, tensor__igamma_f64(F_P(0), F_A, F_B), F_C(0), F_MUL(F_MUL(F_G, F_SUB(F_C(1), F_MUL(F_C(2), F_P(0)))), F_EXP(F_SUB(F_SUB(F_MUL(F_SUB(F_A, F_C(1)), F_LOG(F_B)), F_B), F_LGAMMA(F_A)))), AS_IS) \
@@ -5119,8 +5125,8 @@ typedef enum tensor_op_id_t {
 //
 // The CPU kernels are compiled once per instruction set, a pass each. TENSOR_PASSES names the passes, bit k
 // for pass k: 0 scalar, 1 SSE2, 2 AVX2 with FMA and F16C, 3 AVX-512 F/DQ/BW/VL, 4 NEON, 5 SIMD128 of
-// WebAssembly, 6 the portable one, 7 the reference formulas in double of TENSOR_REFERENCE. Four ways to choose,
-// from the simplest:
+// WebAssembly, 6 the portable one, 7 the reference formulas in double of TENSOR_REFERENCE. Four ways to
+// choose, from the simplest:
 //   nothing                    what the target may have: 14 on x86-64, 16 on AArch64, 32 with -msimd128,
 //                              1 elsewhere; the processor decides at run time
 //   TENSOR_ISA=avx2            that pass alone: scalar, sse2, avx2, avx512, neon, wasm, or native (the widest
@@ -6565,12 +6571,12 @@ TENSOR__PRECISE_END
 #define TENSOR__IN(function) TENSOR__SITE_OF(function)
 #define TENSOR__STAMP tensor__at
 #endif
-// Same bits whatever the flags: a product and a sum are fused only where V_FMA or V_FNMA says so. gcc puts 2 %
-// of the code before functions and behind jumps, to align them: none is a loop.
+// Same bits whatever the flags: a product and a sum are fused only where V_FMA or V_FNMA says so.
+// gcc aligns loops, but not functions and what follows a jump, which is 3 % of the code.
 #if TENSOR__PASS_INSIDE
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
-#pragma GCC optimize("fp-contract=off,no-align-functions,no-align-jumps")
+#pragma GCC optimize("fp-contract=off,align-functions=1,align-jumps=1")
 #elif defined(__clang__)
 TENSOR__PRECISE
 #pragma STDC FP_CONTRACT OFF
@@ -6656,9 +6662,9 @@ TENSOR__PRECISE_END
 #if TENSOR__PASS < 1 && (defined(TENSOR__X86_PASSES) || defined(TENSOR__ARM_PASSES)) && \
     defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
 // no machine runs these unless told to, yet all programs compile them
-#pragma GCC optimize("O1,strict-aliasing,align-loops,align-functions")
+#pragma GCC optimize("O1,strict-aliasing,align-loops")
 #endif
-#pragma GCC optimize("fp-contract=off,no-align-jumps")
+#pragma GCC optimize("fp-contract=off,align-functions=1,align-jumps=1")
 #if TENSOR__PASS == 0
 // gcc 12 joins the loads of two rows of B in a GEMM tile and reads past the last one
 #pragma GCC optimize("no-tree-vectorize")
@@ -11442,8 +11448,8 @@ TENSOR__FN void tensor__put_place(tensor__text_t *s, const char *site) {
     tensor__puts(s, tensor__basename(site));
 }
 
-// Whether p begins with the _n of the twins that take an array, as in "cat_n" and "index_put_n_". A name ends with
-// 0, or with 1 where it is the beginning of a site.
+// Whether p begins with the _n of the twins that take an array, as in "cat_n" and "index_put_n_". A name ends
+// with 0, or with 1 where it is the beginning of a site.
 TENSOR__FN int tensor__twin_ending(const char *p) {
     return p[0] == '_' && p[1] == 'n' && (p[2] == 0 || p[2] == 1 || p[2] == '_');
 }
@@ -17342,18 +17348,17 @@ TENSOR__INLINE tensor_t *tensor__matrix(tensor__thread_t *th, const char *op, in
     return t;
 }
 
-// The whole op of a product of inputs 0 and 1 of o (1 is [N, K] if `transposed`), with input 2, if there is
-// one, as bias. It is for f32 matrices on the host, so small that the product needs neither scratch nor
-// threads, which fit. The product becomes the last of the results; the pointwise row `then` (NULL = none) of
-// it becomes the first. NULL = inputs of another kind, inputs that do not fit, no memory, or a recorder is
-// set: the general way takes them or says what is wrong
+// The whole op of a product of inputs 0 and 1 of o (transposed: 1 is [N, K], and 0 contiguous), with input 2,
+// if there is one, as bias. It is for f32 matrices on the host, so small that the product needs neither
+// scratch nor threads, which fit. The product becomes the last of the results; the pointwise row `then` (NULL
+// = none) of it becomes the first. NULL = inputs of another kind, inputs that do not fit, no memory, or a
+// recorder is set: the general way takes them or says what is wrong
 TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int transposed, int results,
                                            const tensor__row_t *then) {
     tensor__thread_t *th = o->th;
     const tensor__isa_t *isa = th->ctx->plain;
     const tensor_t *a = o->in[0], *b = o->in[1], *bias = o->nin > 2 ? o->in[2] : NULL;
     if (!isa || th->recorder || !TENSOR__HOST_F32(a) || !TENSOR__HOST_F32(b)) { return NULL; }
-    if (transposed && !(a->flags & TENSOR__CONTIGUOUS)) { return NULL; }        // copied first
     if (a->ndim != 2 || b->ndim != 2 || a->dims[1] != b->dims[transposed]) { return NULL; }
 
     tensor__gemm_t g;
@@ -17369,12 +17374,14 @@ TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int transposed, int 
     g.batch = 1;
     g.scratch = NULL;
     g.accumulate = 0;
-    if (!tensor__gemm_tiny(&g, g.ars, g.acs, g.brs, g.bcs) || g.m == 0 || g.n == 0) { return NULL; }
+    if (!tensor__gemm_tiny(&g, g.ars, g.acs, g.brs, g.bcs)) { return NULL; }
+    int64_t numel = g.m * g.n;
+    if (numel == 0) { return NULL; }
     if (bias && (!TENSOR__HOST_F32(bias) || !(bias->flags & TENSOR__CONTIGUOUS) || bias->ndim != 1 ||
                  bias->dims[0] != g.n)) {
         return NULL;
     }
-    if (then && (g.m * g.n) & (isa->lanes - 1)) { return NULL; }
+    if (then && numel & (isa->lanes - 1)) { return NULL; }
 
     tensor_t *product = tensor__matrix(th, o->row->name, g.m, g.n);
     if (!product) { return NULL; }
@@ -29226,12 +29233,19 @@ TENSOR__FN void tensor__know_rows(tensor__thread_t *th, tensor__merge_fn *merge)
 // -> NULL if no gradient is by rows
 TENSOR__FN tensor__merge_fn *tensor__merge_rows(void) { return tensor__self()->ctx->late.merge_rows; }
 
+// Whether g becomes the leaf's gradient as it is: nobody else sees it, and it lies as the leaf does.
+TENSOR__FN int tensor__leaf_takes(const tensor__thread_t *th, const tensor_t *leaf, const tensor_t *g) {
+    if (tensor__exclusive(th, g, 1)) { return 1; }
+    return leaf->device && tensor__alone(th, g, 1) && tensor__keeps_channels_last(leaf) &&
+        tensor__keeps_channels_last(g);
+}
+
 // leaf.grad += g. A gradient that nobody else sees becomes the leaf's gradient itself.
 TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *g, int create) {
     tensor__grad_lock(leaf);
     tensor_t *old = leaf->grad;
     if (!old) {
-        if (create || (!tensor__exclusive(th, g, 1) && !tensor__rows_of(g))) { g = (tensor_clone)(g); }
+        if (create || (!tensor__leaf_takes(th, leaf, g) && !tensor__rows_of(g))) { g = (tensor_clone)(g); }
         if (g != TENSOR__POISON && !g->site) { g->site = leaf->site; }
     } else if (tensor__rows_of(old) || tensor__rows_of(g)) {
         g = th->ctx->late.add_rows(leaf, old, g);
@@ -29354,20 +29368,25 @@ TENSOR_API int (tensor_set_detect_anomaly)(int on) {
     return was;
 }
 
+// The sum of the gradients that have come to where that of input k goes, if the pass may add to it in place.
+TENSOR__FN tensor_t *tensor__grad_there(const tensor__grad_t *g, int k) {
+    tensor__pass_t *p = g->run;
+    const tensor__edge_t *e = &g->node->edge[k];
+    if (p->create || p->inputs || p->anomaly || !e->node) { return NULL; }
+    const tensor__slot_t *s = tensor__pass_slot(g->th, p, e->node);
+    tensor_t *sum = s ? s->g[e->output] : NULL;
+    if (!sum || !tensor__alone(g->th, sum, 1 + (sum->slot >= 0)) || sum->node ||
+        sum->dtype != g->node->in[k].dtype || (sum->flags & TENSOR__ROWS)) {
+        return NULL;
+    }
+    return sum;
+}
+
 // Adds the gradient of a slice directly to the sum of the tensor it was cut from, if there is one: splitting
 // a tensor costs one tensor of zeros, not one per part. 1 = done or failed, raised; 0 = not possible.
 TENSOR__FN int tensor__slice_into(tensor__grad_t *to) {
-    tensor__pass_t *p = to->run;
-    const tensor__edge_t *e = &to->node->edge[0];
-    tensor_t *g = to->gy[0];
-    if (p->create || p->inputs || p->anomaly || !e->node) { return 0; }
-    tensor__slot_t *s = tensor__pass_slot(to->th, p, e->node);
-    if (!s) { return 1; }
-    tensor_t *sum = s->g[e->output];
-    if (!sum || !tensor__alone(to->th, sum, 1 + (sum->slot >= 0)) || sum->node || sum->dtype != g->dtype ||
-        ((sum->flags | g->flags) & TENSOR__ROWS)) {
-        return 0;
-    }
+    tensor_t *g = to->gy[0], *sum = g->flags & TENSOR__ROWS ? NULL : tensor__grad_there(to, 0);
+    if (!sum) { return 0; }
     const tensor__slice_params_t *at = &to->p->slice;
     tensor_t *part = tensor__slice(sum, (int)at->dim, at->start, at->step, g->dims[at->dim]);
     if (part != TENSOR__POISON) { tensor__add_into(to->th, part, g); }
@@ -29591,8 +29610,8 @@ TENSOR__FN tensor__pass_t *tensor__pass_open(tensor__thread_t *th, tensor__pass_
         p = local;
         memset(p, 0, sizeof *p);
     }
-    p->create = (flags & TENSOR_CREATE_GRAPH) != 0;
-    p->retain = p->create || (flags & TENSOR_RETAIN_GRAPH) != 0;
+    p->create = (flags & TENSOR_CREATE_GRAPH) && !(th->modes & TENSOR__INFERRING);      // it records nothing
+    p->retain = (flags & (TENSOR_CREATE_GRAPH | TENSOR_RETAIN_GRAPH)) != 0;
     memset(&p->places, 0, sizeof p->places);
     p->more = NULL;
     p->hooked = NULL;
@@ -32930,8 +32949,8 @@ TENSOR__INLINE void tensor__step_took(tensor__step_t *s, double us) {
     s->us = took < s->us ? (s->us + took) / 2 : took;
 }
 
-// Runs the call that the graph is at, or a part of it until a time, then goes to the next one if it has ended.
-// now: the time before, then after. -> code
+// Runs the call that the graph is at, or a part of it until a time, then goes to the next one if it has
+// ended. now: the time before, then after. -> code
 TENSOR__FN int tensor__slice_call(tensor_graph_t *g, tensor__thread_t *th, double *now, double until) {
     tensor__step_t *s = g->at;
     int under_way = tensor__under_way(g);

@@ -1303,6 +1303,14 @@ TENSOR_API int nn_copy_state(nn_module_t *dst, nn_module_t *src);
 //      history), OUT_OF_MEMORY, POISONED
 TENSOR_API int nn_to(nn_module_t *m, int to);
 
+// net.to(memory_format=torch.channels_last): on a GPU the parameters and buffers of 4 and 5 dims, and their
+// gradients, get their channels innermost in memory, once, so that convolutions of such images
+// (tensor_channels_last) copy no weights. Values, dims, names and files stay as they are; optimizers continue
+// with the same tensors, and nn_to to another dtype keeps the layout. Call it after nn_to to the GPU; on the
+// CPU, whose weights are row-major, it changes nothing.
+//   -> code;  errors AUTOGRAD (one is a view or has a history), OUT_OF_MEMORY, POISONED
+TENSOR_API int nn_channels_last(nn_module_t *m);
+
 // What the macros call: they note the place of a call in the module that it made, or in its error.
 TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m);
 TENSOR_API nn_named_list_t nn__at_list(const char *site, nn_named_list_t l);
@@ -1361,6 +1369,7 @@ TENSOR__IN_LINE tensor_t *nn__forward_of(nn__module_t m, tensor__tensor_t x) {
 #define nn_num_parameters(...) TENSOR__CALL_KIND(i64, nn_num_parameters, __VA_ARGS__)
 #define nn_register_forward_hook(...) TENSOR__CALL_KIND(i64, nn_register_forward_hook, __VA_ARGS__)
 #define nn_to(...) TENSOR__CALL_KIND(int, nn_to, __VA_ARGS__)
+#define nn_channels_last(...) TENSOR__CALL_KIND(int, nn_channels_last, __VA_ARGS__)
 #endif
 
 // ------------------------------------------------------------------------------
@@ -1371,7 +1380,7 @@ TENSOR__IN_LINE tensor_t *nn__forward_of(nn__module_t m, tensor__tensor_t x) {
 // nn_x_with(args) takes every value literally (a negative _w is equal to the first), and nn_x_defaults()
 // fills args. The numbers before the options are in PyTorch's order. If one is missing, a call without
 // options does not compile, and a call with options fails at run time. One too many gives a warning in C and
-// fails at run time; in C++ it does not compile.
+// fails at run time (a number behind the options has a warning alone); in C++ it does not compile.
 // All: -> module, NULL on failure;  errors SHAPE, OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
 
@@ -2835,7 +2844,8 @@ enum { NN_END = -1 };                       // next: there is no further sample 
 
 // One of x, collate, get_item, get and next is used, the first that is set. Each function returns 0, or a
 // tensor_code_t; what it raises (tensor_raise) is in the loader's error. A loader with workers calls them on
-// the workers' threads, several at the same time, without a tape; next is called by one at a time.
+// the workers' threads, several at the same time; next is called by one at a time. There is no tape and no
+// autocast in any of them, on whatever thread they run.
 typedef struct nn_dataset_t {
     int64_t len;                            // samples; 0 if next is set
     // Writes sample index: x, y point to one sample's elements (y NULL if there is none).
@@ -2880,7 +2890,7 @@ typedef struct nn_sampler_t {
     void *user;
     tensor_t *weights;                      // held by loaders
     int64_t world_size, rank;
-    int no_replacement, shuffle, drop_last;
+    int no_replacement, shuffle, drop_last, distributed;
 } nn_sampler_t;
 
 // Draws by weight (torch.utils.data.WeightedRandomSampler).
@@ -3060,7 +3070,7 @@ TENSOR_API int nn_save(const char *path, nn_module_t *m);
 
 // Loads them by name and converts dtypes. Unless partial, names must match exactly (one name of a shared
 // tensor is enough); shapes must always match. The error text lists what is missing, unexpected or has
-// another shape. After an error the module is unchanged.
+// another shape. After an error the module is unchanged. A partial load of which no name fits is an error.
 typedef struct nn_load_args_t {
     const char *site_ TENSOR_INIT;
     const char *path TENSOR_INIT;
@@ -3872,7 +3882,8 @@ typedef struct nn__cpu_t {
 //
 // The three convolutions are bilinear, each the gradient of the others, so they need no rows for gradients of
 // gradients. Fused gradients (_BACKWARD) are used when no graph of the gradient is wanted; otherwise the
-// engine differentiates the op composed of smaller ones (nn__composed_*).
+// engine differentiates the op composed of smaller ones (nn__composed_*). BATCH_NORM_EVAL is a GPU's, where
+// nothing is recorded; elsewhere it is composed.
 //
 // Outputs from 1 on are kept for the gradient only:
 //
@@ -3910,6 +3921,7 @@ typedef struct nn__cpu_t {
     X(AVG_POOL3D,             avg_pool3d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, of_avg_pool_integers),                 nn__grad_avg_pool,       0,                                                               AS_IS) \
     X(AVG_POOL_BACKWARD,      avg_pool_backward,                     POOL,      (1, 1, "grad"),                                           1, NN__CPU(avg_unpool),                                         nn__grad_avg_pool,       0,                                                               AS_IS) \
     X(BATCH_NORM,             batch_norm,                            NORM,      NN__X_SCALE,                                              4, NN__CPU(plane_norm),                                         nn__grad_plane_norm,     NN__SAVES_NORM,                                                  AS_IS) \
+    X(BATCH_NORM_EVAL,        batch_norm_eval,                       NORM,      (5, 3, "x running_mean running_var weight bias"),         1, NN__CPU(batch_norm_eval),                                    NOGRAD,                  0,                                                               AS_IS) \
     X(CHANNEL_SHUFFLE,        channel_shuffle,                       COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
     X(COL2IM,                 col2im,                                CONV,      NN__X_ALONE,                                              1, NN__CPU(columns),                                            nn__grad_columns,        0,                                                               AS_IS) \
     X(CONV1D,                 conv1d,                                CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv, conv, of_conv_taps),                  nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
@@ -5447,15 +5459,20 @@ NN__KERNEL void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
 #define NN__TINY(v, below) M_AND(V_LT(V_ABS(v), V_SET(below)), V_NE(v, V_ZERO()))
 #define NN__SLOW_STATE 8e-31f
 
-TENSOR__INLINE V_F NN__K(tiny_div)(V_F a, V_F b) {
+// Calls, because they are rare and half of the code of each kernel in line.
+TENSOR__FN TENSOR__NOINLINE V_F NN__K(tiny_mul)(V_F a, V_F b) {
+    return F_OF_D(D_MUL(D_OF_F(a), D_OF_F(b)));
+}
+
+TENSOR__FN TENSOR__NOINLINE V_F NN__K(tiny_div)(V_F a, V_F b) {
     return M_ANY(NN__TINY(a, NN__SLOW_STATE)) ? F_OF_D(D_DIV(D_OF_F(a), D_OF_F(b))) : V_DIV(a, b);
 }
 
-TENSOR__INLINE V_F NN__K(tiny_sqrt)(V_F a) {
+TENSOR__FN TENSOR__NOINLINE V_F NN__K(tiny_sqrt)(V_F a) {
     return M_ANY(NN__TINY(a, NN__SLOW_STATE)) ? F_OF_D(D_SQRT(D_OF_F(a))) : V_SQRT(a);
 }
 
-#define NN__MUL(a, b) (tiny ? F_OF_D(D_MUL(D_OF_F(a), D_OF_F(b))) : V_MUL(a, b))
+#define NN__MUL(a, b) (tiny ? NN__K(tiny_mul)(a, b) : V_MUL(a, b))
 #define NN__DIV(a, b) (tiny ? NN__K(tiny_div)(a, b) : V_DIV(a, b))
 #define NN__SQRT(a) (tiny ? NN__K(tiny_sqrt)(a) : V_SQRT(a))
 #define NN__ANY_TINY()                                                                                       \
@@ -5602,8 +5619,8 @@ NN_LOSSES(NN__X)
 #include "tensor.h"
 #undef TENSOR__PASS
 
-// The passes that are not in the core's: see >>passes of tensor.h. f64 and the reference formulas are compiled
-// together with this part of the file.
+// The passes that are not in the core's: see >>passes of tensor.h. f64 and the reference formulas are
+// compiled together with this part of the file.
 #ifndef TENSOR__MORE_KERNELS
 #ifdef __cplusplus
 extern "C" {
@@ -5704,7 +5721,7 @@ NN__RANKED_ROW(avg_pool, AVG_POOL)
 NN__RANKED_ROW(max_unpool, MAX_UNPOOL)
 #undef NN__RANKED_ROW
 
-// The kernels of all passes by place: f64, the reference formulas, then those of tensor.h (TENSOR__PASSES_OF).
+// The kernels of all passes by place: f64, the reference formulas, those of tensor.h (TENSOR__PASSES_OF).
 #if TENSOR__HAS_PASS(7)
 #define NN__EACH(f) f##_f64, f##_reference, TENSOR__PASSES_OF(f)
 #else
@@ -6152,7 +6169,10 @@ TENSOR__FN void nn__grad_end(tensor__op_t *o, tensor__grad_t *g, int n) {
     }
 }
 
-// Gradients of layer_norm, batch_norm and group_norm, whose parameters have n elements.
+static const tensor__in_place_t nn__added = {NULL, NULL};
+
+// Gradients of layer_norm, batch_norm and group_norm, whose parameters have n elements. On a device, that of
+// layer_norm's x is added where another one has come before it, as past a residual connection.
 TENSOR__FN void nn__grad_norm(tensor__grad_t *g, const tensor__row_t *row, nn__composed_fn fn, int64_t n) {
     if (nn__grad_created(g, fn)) { return; }
     tensor_t *in[5];
@@ -6165,10 +6185,19 @@ TENSOR__FN void nn__grad_norm(tensor__grad_t *g, const tensor__row_t *row, nn__c
     tensor__op_t o;
     if (!nn__grad_begin(&o, g, row, in, 5, 3)) { return; }
     if (!TENSOR__(grad_need)(g, 1) && !TENSOR__(grad_need)(g, 2)) { n = 0; }
-    TENSOR__(follow_layout)(TENSOR__(result)(&o, in[0]->dtype, in[0]->dims, in[0]->ndim), in[0]);
+    tensor_t *sum = NULL;
+    if (in[0]->device && row->id == NN_OP_LAYER_NORM_BACKWARD) { sum = TENSOR__(grad_there)(g, 0); }
+    if (sum && (sum->flags & TENSOR__CONTIGUOUS)) {
+        o.params.layer_norm.adds = 1;
+        o.update = &nn__added;
+        o.out[o.nout++] = sum;
+    } else {
+        TENSOR__(follow_layout)(TENSOR__(result)(&o, in[0]->dtype, in[0]->dims, in[0]->ndim), in[0]);
+    }
     TENSOR__(result)(&o, in[2]->dtype, &n, 1);
     TENSOR__(result)(&o, in[2]->dtype, &n, 1);
     nn__grad_end(&o, g, 3);
+    if (o.update) { g->gx[0] = NULL; }
 }
 
 TENSOR__COLD
@@ -6365,8 +6394,10 @@ TENSOR__FN tensor_t *nn__linear(const tensor__row_t *row, tensor_t *x, tensor_t 
         o.p = &o.params;
         o.params.linear.keeps_nan = 1;
     }
-    tensor_t *done = TENSOR__(small_product)(&o, 1, nn__linear_results(&o), nn__activation(row));
-    if (done) { return done; }
+    if (o.in[0]->flags & TENSOR__CONTIGUOUS) {          // else it is copied first
+        tensor_t *done = TENSOR__(small_product)(&o, 1, nn__linear_results(&o), nn__activation(row));
+        if (done) { return done; }
+    }
     if (!TENSOR__(begin_rest)(&o)) { return TENSOR__(poison); }
     if (!nn__infer_linear(&o)) { return TENSOR__(abandon)(&o); }
     x = o.in[0];
@@ -7200,6 +7231,22 @@ TENSOR__FN int nn__cpu_plane_norm(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
+// Batch norm in evaluation, where a GPU has called for it; f32 and f64.
+TENSOR__FN int nn__cpu_batch_norm_eval(tensor_call_t *c) {
+    const tensor__group_norm_params_t *p = &c->p->group_norm;
+    const tensor_arg_t *a = c->arg;
+    for (int64_t k = 0; k < p->items * p->channels; k++) {
+        int64_t channel = k % p->channels;
+        double scale = 1 / sqrt(nn__value(a[2].data, a[2].dtype, channel) + p->eps);
+        if (a[3].data) { scale *= nn__value(a[3].data, a[3].dtype, channel); }
+        double shift = a[4].data ? nn__value(a[4].data, a[4].dtype, channel) : 0;
+        NN__DO(nn__cpu(a[0].dtype), affine)(NULL, nn__at(&a[0], k * p->plane), nn__at(&a[5], k * p->plane), 0,
+                                            nn__value(a[1].data, a[1].dtype, channel), scale, shift,
+                                            p->plane);
+    }
+    return TENSOR_OK;
+}
+
 // dx = rstd (w g - mean of w g - xhat * mean of w g xhat)
 TENSOR__FN void nn__plane_norm_back_row(const nn__plane_norm_t *v, int64_t r) {
     const tensor__group_norm_params_t *p = &v->c->p->group_norm;
@@ -7330,6 +7377,30 @@ TENSOR__FN tensor_t *nn__norm_by_running(tensor_t *x, tensor_t *mean, tensor_t *
     return nn__narrow((tensor_addcmul)(shift, nn__wide(x), y, 1), x);      // one pass over x
 }
 
+// Whether gradients of one of them are recorded.
+TENSOR__FN int nn__recorded(tensor_t *const *in, int n) {
+    int needs = 0;
+    for (int k = 0; k < n; k++) { needs = needs || (in[k] && (tensor_requires_grad)(in[k])); }
+    return needs && (tensor_grad_enabled)();
+}
+
+// The same in one kernel, which reads halves as they are; w and b may be halves too.
+TENSOR__FN tensor_t *nn__norm_at_once(tensor_t *const *given, double eps) {
+    tensor_t *in[5] = {nn__image(given[0])};
+    for (int k = 1; k < 5; k++) { in[k] = nn__contiguous(given[k]); }
+    tensor__op_t o;
+    if (!TENSOR__(begin)(&o, NN__ROW(BATCH_NORM_EVAL), in, 5)) { return TENSOR__(poison); }
+    const tensor_t *x = in[0];
+    o.p = &o.params;
+    o.params.group_norm.groups = 0;
+    o.params.group_norm.items = x->dims[0];
+    o.params.group_norm.channels = x->dims[1];
+    o.params.group_norm.plane = x->numel / (x->dims[0] * x->dims[1]);
+    o.params.group_norm.eps = eps;
+    TENSOR__(follow_layout)(TENSOR__(result)(&o, x->dtype, x->dims, x->ndim), x);
+    return TENSOR__(finish)(&o);
+}
+
 // Moves a running statistic towards s, which in instance norm is [N * C]. 0 = raised
 TENSOR__FN int nn__move_running(tensor_t *running, tensor_t *s, const tensor_t *x, int instance,
                                 double momentum, double share) {
@@ -7361,6 +7432,8 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
                         own ? ", or neither" : "");
     }
 
+    int as_it_is = x->numel && TENSOR__(halves)(x);
+    if (!own && as_it_is && !nn__recorded(in, 5)) { return nn__norm_at_once(in, eps); }
     w = nn__wide(w);
     b = nn__wide(b);
     if (!own) { return nn__norm_by_running(x, mean, var, w, b, eps); }
@@ -7369,7 +7442,6 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t has one value per channel, its variance is 0", op, x);
     }
     tensor_t *stat[2] = {NULL, NULL};
-    int as_it_is = x->numel && TENSOR__(halves)(x);
     int64_t groups = instance ? nn__max(x->dims[1], 1) : 0;
     tensor_t *y = nn__plane_norm(as_it_is ? x : nn__wide(x), w, b, groups, eps, stat);
     if (mean && stat[0] && x->numel) {   // without elements there are no statistics
@@ -12275,8 +12347,8 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
     o.params.loss.beta = f;
 
     // The fused gradient is for input and target only.
-    if (TENSOR__TRAINS && tensor_grad_enabled() &&
-        ((w && tensor_requires_grad(w)) || (q && tensor_requires_grad(q)))) {
+    if (TENSOR__TRAINS && ((w && tensor_requires_grad(w)) || (q && tensor_requires_grad(q))) &&
+        tensor_grad_enabled()) {
         tensor_scope_t scope = TENSOR__(inner_scope)(-1);
         tensor_t *y = (tensor_to)(nn__pointwise(o.row)->composed(o.in, &o.params), given);
         y = (tensor_scope_return)(scope, y);
@@ -18326,7 +18398,7 @@ TENSOR__FN void nn__exchange(tensor_t *t, tensor_t *fresh) {
     tensor_t was = *t;
     t->dtype = fresh->dtype;
     t->device = fresh->device;
-    t->flags = (uint8_t)(t->flags | TENSOR__CONTIGUOUS);
+    t->flags = (uint8_t)((t->flags & ~TENSOR__CONTIGUOUS) | (fresh->flags & TENSOR__CONTIGUOUS));
     t->offset = fresh->offset;
     t->storage = fresh->storage;
     t->storage->version = was.storage->version + 1;     // whoever compares the version of t reads t again
@@ -18337,26 +18409,35 @@ TENSOR__FN void nn__exchange(tensor_t *t, tensor_t *fresh) {
     fresh->storage = was.storage;
 }
 
-// t with its new device or dtype, in the current scope; NULL after raising.
-TENSOR__FN tensor_t *nn__moved(tensor_t *t, const char *name, int to) {
+// t moved to a device or dtype: row-major, unless its channels are innermost there.
+TENSOR__FN tensor_t *nn__moved(tensor_t *t, int to) {
     if (to < TENSOR_CPU && !nn__is_float(t)) { return t; }
-    if (t->node || t->base) {
-        return NN__GIVE((tensor_t *)NULL, TENSOR_ERR_AUTOGRAD, "to: \"%s\" %t %s", name, t,
-                        t->base ? "is a view" : "has a history");
-    }
-    t = (tensor_to)(t, to);
-    if (!(tensor_is_poison)(t) && !(t->flags & TENSOR__CONTIGUOUS)) { t = (tensor_contiguous)(t); }
-    return (tensor_is_poison)(t) ? NULL : t;
+    return nn__image((tensor_to)(t, to));
 }
 
-TENSOR_API int (nn_to)(nn_module_t *m, int to) {
-    int64_t n = 0;
-    if (to < TENSOR_CPU && to != TENSOR_F32 && to != TENSOR_F64 && to != TENSOR_F16 && to != TENSOR_BF16) {
-        return NN__ERROR(TENSOR_ERR_DTYPE, "to: %s is neither a float dtype nor a device",
-                         tensor_dtype_name((tensor_dtype_t)to));
+// t with its channels innermost.
+TENSOR__FN tensor_t *nn__laid_last(tensor_t *t, int unused) {
+    (void)unused;
+    return t->device && (t->ndim == 4 || t->ndim == 5) ? (tensor_channels_last)(t) : t;
+}
+
+// to(t, where), in the current scope; NULL after raising.
+TENSOR__FN tensor_t *nn__converted(tensor_t *t, const char *op, const char *name,
+                                   tensor_t *(*to)(tensor_t *t, int where), int where) {
+    tensor_t *fresh = to(t, where);
+    if (fresh != t && (t->node || t->base)) {
+        return NN__GIVE((tensor_t *)NULL, TENSOR_ERR_AUTOGRAD, "%s: \"%s\" %t %s", op, name, t,
+                        t->base ? "is a view" : "has a history");
     }
+    return (tensor_is_poison)(fresh) ? NULL : fresh;
+}
+
+// Gives each parameter, gradient and buffer of m the data of to(it, where), all or none. -> code
+TENSOR__FN int nn__convert(nn_module_t *m, const char *op, tensor_t *(*to)(tensor_t *t, int where),
+                           int where) {
+    int64_t n = 0;
     nn__items_t a;
-    void *block = nn__collect(m, "to", &a);
+    void *block = nn__collect(m, op, &a);
     if (!block) { return tensor_error_code(); }
     tensor_t **fresh;
     fresh = (tensor_t **)nn__memory((uint64_t)(2 * a.n + 1), sizeof *fresh);
@@ -18372,10 +18453,10 @@ TENSOR_API int (nn_to)(nn_module_t *m, int to) {
         tensor_t *t = a.item[i].tensor;
         fresh[2 * i] = fresh[2 * i + 1] = NULL;
         if (a.item[i].first != i) { continue; }
-        fresh[2 * i] = nn__moved(t, a.item[i].name, to);
+        fresh[2 * i] = nn__converted(t, op, a.item[i].name, to, where);
         tensor_t *g = (tensor_grad)(t);
         if (fresh[2 * i] && g && !(tensor_is_poison)(g)) {
-            fresh[2 * i + 1] = nn__moved(g, a.item[i].name, to);
+            fresh[2 * i + 1] = nn__converted(g, op, a.item[i].name, to, where);
         }
         if (!fresh[2 * i] || (g && !fresh[2 * i + 1])) { break; }
         n = i + 1;
@@ -18390,6 +18471,18 @@ TENSOR_API int (nn_to)(nn_module_t *m, int to) {
     nn__free(fresh);
     nn__free(block);
     return code;
+}
+
+TENSOR_API int (nn_to)(nn_module_t *m, int to) {
+    if (to < TENSOR_CPU && to != TENSOR_F32 && to != TENSOR_F64 && to != TENSOR_F16 && to != TENSOR_BF16) {
+        return NN__ERROR(TENSOR_ERR_DTYPE, "to: %s is neither a float dtype nor a device",
+                         tensor_dtype_name((tensor_dtype_t)to));
+    }
+    return nn__convert(m, "to", nn__moved, to);
+}
+
+TENSOR_API int (nn_channels_last)(nn_module_t *m) {
+    return nn__convert(m, "channels_last", nn__laid_last, 0);
 }
 
 // Pairs old, new of the tensors and modules met so far, so that shared ones stay shared.
@@ -18772,7 +18865,7 @@ enum {
     NN__LR, NN__DECAY, NN__MOMENTUM, NN__DAMPENING, NN__NESTEROV, NN__MAXIMIZE, NN__BETA1, NN__BETA2,
     NN__EPS, NN__AMSGRAD, NN__CENTERED, NN__DECOUPLED, NN__DRAG, NN__INITIAL, NN__RHO, NN__NS_A, NN__NS_B,
     NN__NS_C, NN__NS_STEPS, NN__ADJUST, NN__NO_NESTEROV, NN__MAX_ITER, NN__MAX_EVAL, NN__GRAD_TOL,
-    NN__CHANGE_TOL, NN__HISTORY, NN__SEARCH, NN__PAIRS, NN__LENGTH,      // the last two: states of lbfgs, see nn__lbfgs
+    NN__CHANGE_TOL, NN__HISTORY, NN__SEARCH, NN__PAIRS, NN__LENGTH,     // the last two: states of nn__lbfgs
     NN__LOW, NN__HIGH, NN__LEAST, NN__MOST, NN__FALL,
     NN__OPTIONS, NN__OLD_OPTIONS = NN__DECOUPLED, NN__ALWAYS = NN__OPTIONS
 };
@@ -19070,6 +19163,9 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(const nn__rule_t *rule, const double *o
     nn_optimizer_t *o = NULL;
     tensor_t **all = NULL;
     if (code == TENSOR_OK) { code = nn__options_agree(rule, option); }
+    if (code == TENSOR_OK && list && m) {
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: takes the parameters of a module or a list, not both", name);
+    }
     if (code == TENSOR_OK && !list && !m && count > 0) { code = nn__poisoned(name, "the list", list); }
     if (code == TENSOR_OK && !list) {
         list = all = nn__parameters_of(m, name, &count);
@@ -19498,20 +19594,29 @@ TENSOR__FN tensor_t *nn__full_held(const tensor_t *like, const int64_t *dims, in
     return t;
 }
 
-TENSOR__FN int nn__step_takes(const tensor_t *t, int dtype) {
-    return t->dtype == dtype && (t->flags & TENSOR__CONTIGUOUS) != 0;
+// Whether t is to have channels innermost, as like has: both are then walked in the order of memory. Else
+// both are row-major.
+TENSOR__FN int nn__last_as(const tensor_t *t, const tensor_t *like) {
+    int same = t->ndim == like->ndim && TENSOR__(keeps_channels_last)(like);
+    for (int k = 0; same && k < t->ndim; k++) { same = t->dims[k] == like->dims[k]; }
+    return same;
 }
 
-// t itself if the kernels can read it as it is, else a contiguous copy, complete before anything changes.
-TENSOR__FN tensor_t *nn__step_operand(tensor_t *t, int dtype) {
-    return nn__step_takes(t, dtype) ? t : (tensor_clone)((tensor_to)(t, (tensor_dtype_t)dtype));
+// t itself if the kernels can read it as it is, beside like, else a copy, complete before anything changes.
+TENSOR__FN tensor_t *nn__step_operand(tensor_t *t, const tensor_t *like, int dtype) {
+    int last = nn__last_as(t, like);
+    int lies = last ? TENSOR__(keeps_channels_last)(t) : (t->flags & TENSOR__CONTIGUOUS) != 0;
+    if (lies && t->dtype == dtype) { return t; }
+    t = (tensor_clone)((tensor_to)(t, (tensor_dtype_t)dtype));
+    return last ? (tensor_channels_last)(t) : t;
 }
 
-// Converts a state whose parameter changed between f64 and the other dtypes, or its device. -> code
-TENSOR__FN int nn__bring(tensor_t *t, int dtype, int device) {
+// Converts a state whose parameter changed between f64 and the other dtypes, its device or layout. -> code
+TENSOR__FN int nn__bring(tensor_t *t, int dtype, int device, int last) {
     tensor_t *fresh = (tensor_to)((tensor_to)(t, dtype), TENSOR_CPU + device);
+    fresh = last ? (tensor_channels_last)(fresh) : nn__contiguous(fresh);
     if ((tensor_is_poison)(fresh)) { return tensor_error_code(); }
-    nn__exchange(t, fresh);
+    if (fresh != t) { nn__exchange(t, fresh); }
     return TENSOR_OK;
 }
 
@@ -19676,16 +19781,20 @@ TENSOR__FN int nn__step_state(const nn_optimizer_t *o, nn__param_t *p, int k, in
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = nn__uses_state(o, group, k) ? nn__state_shape(o, p->t, k, dims) : -1;
     if (ndim < 0) { return 1; }
-    if (!p->state[k]) {
-        if (TENSOR__(refuses)(nn__self(), p->t->device)) {
-            return NN__NO(TENSOR_ERR_UNSUPPORTED,
-                          "step: take a step before the capture, which makes the states");
-        }
-        p->state[k] = nn__full_held(p->t, dims, ndim, nn__group_option(o, group, NN__INITIAL));
-        if (!p->state[k]) { return 0; }
+    tensor_t *s = p->state[k];
+    int last = s && nn__last_as(s, p->t);
+    if (s && s->dtype == dtype && s->device == p->t->device && TENSOR__(keeps_channels_last)(s) == last) {
+        return 1;
     }
-    if (p->state[k]->dtype == dtype && p->state[k]->device == p->t->device) { return 1; }
-    return nn__bring(p->state[k], dtype, p->t->device) == TENSOR_OK;
+    if (TENSOR__(refuses)(nn__self(), p->t->device)) {
+        return NN__NO(TENSOR_ERR_UNSUPPORTED,
+                      "step: take a step before the capture, which makes the states");
+    }
+    if (!s) {
+        s = p->state[k] = nn__full_held(p->t, dims, ndim, nn__group_option(o, group, NN__INITIAL));
+        if (!s) { return 0; }
+    }
+    return nn__bring(s, dtype, p->t->device, nn__last_as(s, p->t)) == TENSOR_OK;
 }
 
 // Adds the job of p to those of o; *nupdates counts the numbers in o->update. 0 = raised
@@ -19703,10 +19812,10 @@ TENSOR__FN int nn__step_job(nn_optimizer_t *o, nn__param_t *p, tensor_t *skip, i
     // The kernels of a device may take halves as they are; states are f32 all the same.
     int as_it_is = nn__kept_half(p->t) && !o->rule->ways->direction && !(tensor_is_poison)(g);
     if (as_it_is && g->dtype == p->t->dtype) { dtype = p->t->dtype; }
-    j->from = nn__step_operand(p->t, dtype);
-    if (!(tensor_is_poison)(g)) { g = nn__step_operand(g, dtype); }
+    j->from = nn__step_operand(p->t, p->t, dtype);
+    if (!(tensor_is_poison)(g)) { g = nn__step_operand(g, p->t, dtype); }
     if (!(tensor_is_poison)(g) && o->rule->ways->direction) {
-        g = nn__step_operand(o->rule->ways->direction(o, p, g, skip, j->state), dtype);
+        g = nn__step_operand(o->rule->ways->direction(o, p, g, skip, j->state), p->t, dtype);
     }
 
     if ((tensor_is_poison)(j->from) || (tensor_is_poison)(g)) { return 0; }
@@ -20060,7 +20169,7 @@ TENSOR__FN tensor_t *nn__rows_state(nn_optimizer_t *o, int k, int64_t rows, tens
                         g->numel, old);
     }
     if (old && (old->dtype != g->dtype || old->device != g->device) &&
-        nn__bring(old, g->dtype, g->device) != TENSOR_OK) {
+        nn__bring(old, g->dtype, g->device, 0) != TENSOR_OK) {
         return NULL;
     }
     if (old && old->dims[0] >= rows) { return old; }
@@ -20385,7 +20494,7 @@ TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, i
                      (int64_t)i);
         }
         if (!g || g->device != device || g->numel == 0) { continue; }
-        copy[i] = nn__step_operand(g, g->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
+        copy[i] = nn__step_operand(g, g, g->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
         nn__step_arg(&a[m++], copy[i], scale ? TENSOR_UPDATE : TENSOR_READ);
     }
 
@@ -20628,7 +20737,7 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
 
     if (code == TENSOR_OK && o->skip->device != scaler->device) {      // after nn_to
         code = nn__settle(o);
-        if (code == TENSOR_OK) { code = nn__bring(o->skip, TENSOR_F32, scaler->device); }
+        if (code == TENSOR_OK) { code = nn__bring(o->skip, TENSOR_F32, scaler->device, 0); }
     }
     if (code == TENSOR_OK) {
         tensor_t *found = (tensor_zero_)((tensor_select)(o->skip, 0, 0));
@@ -21052,6 +21161,21 @@ TENSOR__FN size_t nn__row_bytes(const tensor_shape_t *shape, tensor_dtype_t dtyp
     return bytes;
 }
 
+// Whether what a sampler was given fits a dataset of len samples.
+TENSOR__FN int nn__sampler_fits(const nn_sampler_t *s, int64_t len) {
+    const tensor_t *w = s->weights;
+    if (w && w->state == TENSOR__LIVE && (w->ndim != 1 || w->dims[0] != len)) {
+        return NN__NO(TENSOR_ERR_SHAPE, "weighted_random_sampler: weights %t must be [%d], one for each sample",
+                      w, len);
+    }
+    if (s->distributed && (s->world_size < 1 || s->rank < 0 || s->rank >= s->world_size)) {
+        return NN__NO(TENSOR_ERR_SHAPE,
+                      "distributed_sampler: rank %d must be in 0..world_size - 1, world_size is %d", s->rank,
+                      s->world_size);
+    }
+    return 1;
+}
+
 // Whether the arguments make sense. size: of a batch.
 TENSOR__FN int nn__loader_checks(const nn_data_loader_args_t *a, int64_t size) {
     const nn_dataset_t *d = &a->dataset;
@@ -21080,6 +21204,7 @@ TENSOR__FN int nn__loader_checks(const nn_data_loader_args_t *a, int64_t size) {
     if (d->next && a->shuffle) {
         return NN__NO(TENSOR_ERR_SHAPE, "data_loader: a stream cannot be shuffled");
     }
+    if (!nn__sampler_fits(&a->sampler, d->len)) { return 0; }
     if (a->num_workers < 0 || a->prefetch_factor < 0 || a->num_workers > 256 || a->prefetch_factor > 1024) {
         return NN__NO(TENSOR_ERR_SHAPE,
                       "data_loader: num_workers %i must be in 0..256, prefetch_factor %i in 0..1024",
@@ -21356,7 +21481,7 @@ TENSOR__FN int nn__order_weighted(const nn_sampler_t *s, int64_t len, int64_t ep
     tensor_t *w = (tensor_to)((tensor_to)((tensor_contiguous)(s->weights), TENSOR_CPU), TENSOR_F64);
     const double *weight = (const double *)TENSOR__(host)(w, TENSOR_HOST_READ, "weighted_random_sampler");
     nn__key_t *key = NULL;
-    if (w->ndim != 1 || w->dims[0] != len || !nn__weights_suffice(s, weight, len)) {
+    if (w->numel != len || !nn__weights_suffice(s, weight, len)) {
         NN__FAIL(TENSOR_ERR_SHAPE,
                  "weighted_random_sampler: %d samples of %d by weights %t: these must be one for each "
                  "sample, finite, >= 0 and enough of them > 0", s->count, len, s->weights);
@@ -21394,10 +21519,6 @@ TENSOR_API nn_sampler_t nn_weighted_random_sampler(tensor_t *weights, int64_t nu
 
 TENSOR__FN int nn__order_distributed(const nn_sampler_t *s, int64_t len, int64_t epoch, uint64_t seed,
                                      int64_t *out) {
-    if (s->rank < 0 || s->rank >= s->world_size) {
-        return NN__ERROR(TENSOR_ERR_SHAPE, "distributed_sampler: rank %d is not in 0..%d", s->rank,
-                         s->world_size - 1);
-    }
     int64_t *all = s->shuffle ? (int64_t *)nn__memory((uint64_t)len, sizeof *all) : NULL;
     if (s->shuffle && !all) { return tensor_error_code(); }
     if (all) { nn__shuffle(all, len, seed, epoch); }
@@ -21413,8 +21534,9 @@ TENSOR_API nn_sampler_t nn_distributed_sampler(int64_t world_size, int64_t rank,
     nn_sampler_t s;
     memset((void *)&s, 0, sizeof s);
     s.order = nn__order_distributed;
-    s.world_size = world_size > 0 ? world_size : 1;
-    s.rank = world_size > 0 ? rank : -1;
+    s.distributed = 1;
+    s.world_size = world_size;
+    s.rank = rank;
     s.shuffle = shuffle;
     s.drop_last = drop_last;
     return s;
@@ -21473,13 +21595,20 @@ TENSOR__FN int nn__note(int code, char *text, size_t room) {
     return code > 0 && code < TENSOR_ERR_COUNT ? code : TENSOR_ERR_IO;
 }
 
+// A scope for a function of the dataset, which is to find the same on every thread: no tape, no autocast.
+TENSOR__FN tensor_scope_t nn__sample_scope(void) {
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
+    if (scope.thread) { TENSOR__(autocast)(TENSOR__APART, NULL, 0); }
+    return scope;
+}
+
 // Writes one sample of a dataset with a function. -> what it returned
 TENSOR__FN int nn__get_sample(const nn_data_loader_t *l, int64_t index, void *x, void *y) {
     const nn_dataset_t *d = &l->set;
     nn_item_t item = nn__item(l, index);
     tensor_generator_t before = tensor_get_generator();
     tensor_scope_t scope;
-    scope = TENSOR__(inner_scope)(0);
+    scope = nn__sample_scope();
     tensor_set_generator(item.generator);
     int code;
     if (d->next) {
@@ -21517,7 +21646,7 @@ TENSOR__FN void nn__write_rows(const nn_data_loader_t *l, nn__coming_t *c, int64
 TENSOR__FN void nn__collate(const nn_data_loader_t *l, nn__coming_t *c) {
     tensor_generator_t before = tensor_get_generator();
     tensor_scope_t scope;
-    scope = TENSOR__(inner_scope)(0);
+    scope = nn__sample_scope();
     nn_item_t *items = (nn_item_t *)nn__lent((uint64_t)c->rows + 1, sizeof *items);
     tensor_t *x = NULL, *y = NULL;
     for (int64_t i = 0; items && i < c->rows; i++) {
@@ -22290,8 +22419,8 @@ static const struct {
 };
 enum { NN__DTYPES = (int)(sizeof nn__dtypes / sizeof nn__dtypes[0]) };
 
-// A new reader of that kind of object (TENSOR__READER ..), whose destroy ends and buries it. It takes over the
-// source, even if it fails. -> NULL after raising
+// A new reader of that kind of object (TENSOR__READER ..), whose destroy ends and buries it. It takes over
+// the source, even if it fails. -> NULL after raising
 TENSOR__FN void *nn__reader_new(int kind, size_t size, void (*destroy)(tensor__owned_t *), nn__source_t *s,
                                 const char *label) {
     nn__reader_t *r = (nn__reader_t *)TENSOR__(object)(nn__self(), kind, size);
@@ -24827,6 +24956,7 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     memset(known, 0, (size_t)r->count + 1);
     memset(found, 0, (size_t)all->n + 1);
     nn__mismatch_t missing, unexpected, differ;
+    int64_t fitting = 0;
     char about[200];
     size_t used = strlen(r->base.label);
     nn__mismatch_begin(&differ, used, 1);
@@ -24834,6 +24964,7 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
         int transient = all->item[i].slot->kind == NN__TRANSIENT;
         nn__entry_t *e = transient ? NULL : nn__find_named(r, names, all->item[i].name);
         if (!e) { continue; }
+        fitting++;
         known[e - r->entry] = 1;
         found[all->item[i].first] = 1;
         if (!nn__entry_fits(e, all->item[i].tensor, about, sizeof about)) {
@@ -24854,6 +24985,10 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
         if (known[i] || strncmp(name, names->prefix, strlen(names->prefix)) != 0) { continue; }
         int beside = checkpoint ? nn__of_training(name) : nn__of_test(r, name);
         if (!beside) { nn__mismatch_name(&unexpected, name, NULL); }
+    }
+    if (partial && !fitting && all->n && r->count) {
+        return NN__ERROR(TENSOR_ERR_FORMAT, "load: \"%s\": none of its %d names is one of the module's",
+                         r->base.label, r->count);
     }
     if (!missing.count && !unexpected.count && !differ.count) { return TENSOR_OK; }
     char text[3 * sizeof missing.text + 100];

@@ -441,7 +441,7 @@ static void rows_of_numbers() {
             CHECK(near_to(shifted[0], shifted[1], 4 * slack(dtype)));
             int sums = class_of(dtype) ? TENSOR_F64 : TENSOR_F32;
             array_t W(sums, {columns}, &w), B(sums, {columns}, &b), M(sums, {rows}), R(sums, {rows}), DW(sums, {columns}), DB(sums, {columns});
-            array_t S(TENSOR_U8, {(int64_t)layer_norm_scratch(at, rows, columns)});
+            array_t S(TENSOR_U8, {(int64_t)layer_norm_scratch(at, rows, columns, dtype)});
             CHECK(layer_norm(at, Y.o, M.o.data, R.o.data, X.o, W.o.data, B.o.data, rows, columns, 1e-5, false) == 0);
             CHECK(layer_norm_backward(at, D.o, DW.o.data, DB.o.data, G.o, X.o, W.o.data, M.o.data, R.o.data, rows, columns, false, S.o.data) == 0);
             values want, dx, dw((size_t)columns), db((size_t)columns);
@@ -464,6 +464,13 @@ static void rows_of_numbers() {
             double tol = columns == 1 ? 0.05 : 6 * slack(dtype);
             CHECK(near_to(Y.get(), want, tol) && near_to(D.get(), dx, 10 * tol));
             CHECK(near_to(DW.get(), dw, 2 * tol) && near_to(DB.get(), db, 2 * tol));
+            if (norm_packs(D.o, G.o, X.o, W.o.data, columns)) {     // added to itself: twice as much, exactly
+                const values once = D.get(), sum = DW.get();
+                CHECK(layer_norm_backward(at, D.o, DW.o.data, DB.o.data, G.o, X.o, W.o.data, M.o.data, R.o.data, rows, columns, false, S.o.data, true) == 0);
+                const values twice = D.get();
+                for (size_t i = 0; i < once.size(); i++) { CHECK(twice[i] == 2 * once[i]); }
+                CHECK(DW.get() == sum);
+            }
         }
     }
     // cross entropy: mean with an ignored target and one that is out of range, weights of classes
@@ -1393,6 +1400,35 @@ static void halves() {
             CHECK(tensor_dtype(y[1]) == (tensor_dtype_t)dtype && tensor_dtype(dx[1]) == (tensor_dtype_t)dtype);
             const double close = dtype == TENSOR_F16 ? 4e-3 : 3e-2;
             CHECK(same(y[1], (tensor_to)(y[0], (tensor_dtype_t)dtype), close) && same(dx[1], (tensor_to)(dx[0], (tensor_dtype_t)dtype), close));
+        }
+        // Batch norm in evaluation is one launch, which casts nothing: planes whole or in pieces, of one element, and
+        // channels innermost, by packs or not; statistics and weights are f32 or halves, or not there.
+        for (int form = 0; form < 20; form++) {
+            const int way = form % 5;
+            const bool wide = form >= 10, bare = form / 5 % 2;
+            const int64_t sizes[5][4] = {{2, 8, 9, 7}, {2, 3, 48, 50}, {6, 8, 1, 1}, {2, 16, 5, 3}, {2, 5, 3, 4}};
+            const int64_t channels = sizes[way][1];
+            tensor_p from[5] = {(tensor_randn_n)(sizes[way], way == 2 ? 2 : 4)}, in[2][5] = {};
+            for (int i = 1; i < 5; i++) { from[i] = (tensor_add_scalar)((tensor_rand_n)(&channels, 1), i == 2 ? 0.5 : -0.5); }
+            for (int i = 0; i < (bare ? 3 : 5); i++) {
+                tensor_p rounded = (tensor_to)(from[i], (tensor_dtype_t)dtype);
+                const bool as_f32 = wide && i > 0;
+                in[0][i] = as_f32 ? from[i] : (tensor_to)(rounded, TENSOR_F32);
+                in[1][i] = (tensor_to)(as_f32 ? from[i] : rounded, TENSOR_CUDA);
+            }
+            if (way > 2) { in[1][0] = (tensor_channels_last)(in[1][0]); }
+            for (int k = 0; k < 2; k++) {
+                tensor_batch_norm_args_t a = tensor_batch_norm_defaults();
+                a.x = in[k][0], a.running_mean = in[k][1], a.running_var = in[k][2];
+                a.weight = in[k][3], a.bias = in[k][4];
+                const long begin = cusim::counts.launches;
+                y[k] = (tensor_batch_norm_with)(a);
+                CHECK(!k || cusim::counts.launches - begin == 1);
+            }
+            CHECK(tensor_dtype(y[1]) == (tensor_dtype_t)dtype && (way < 3 || tensor_is_channels_last(y[1])));
+            const bool good = same(y[1], (tensor_to)(y[0], (tensor_dtype_t)dtype), dtype == TENSOR_F16 ? 2e-3 : 2e-2);
+            CHECK(good);
+            if (!good) { std::printf("batch norm in evaluation, form %d\n", form); }
         }
         // Pools: of the largest, and the mean, one launch each and one back; channels innermost as well.
         const int64_t image[4] = {2, 8, 9, 7};

@@ -513,6 +513,56 @@ static void layer_norms() {
     }
     tcu::limits.norm_library = 1 << 18;
 }
+// The gradient of a norm is added to what has come past it, by the same kernel where a thread has a pack of a row. A
+// pass that is asked for gradients of some tensors adds by a launch of its own, to the same values.
+static void residuals() {
+    for (int dtype : floats) {
+        for (int kind = 0; kind < 8; kind++) {          // 1: rms, 2: rows that are no whole packs, 4: where cuDNN would do it
+            tensor_scope_t scope = tensor_scope_begin();
+            const int64_t columns = kind & 2 ? 7 : 24;
+            const int loose = dtype == TENSOR_F16 ? (int)TENSOR_BF16 : dtype;
+            tensor_t *close[3], *far[3], *got[2];
+            for (int k = 0; k < 3; k++) {
+                tensor_t *r = random_of(TENSOR_F32, k == 0 ? std::vector<int64_t>{70, columns} : k == 1 ? std::vector<int64_t>{columns} : std::vector<int64_t>{columns, columns});
+                r = tensor_to(tensor_mul_scalar(r, 0.3), (tensor_dtype_t)dtype);
+                close[k] = tensor_requires_grad_(r, k < 2), far[k] = tensor_requires_grad_(on(tensor_detach(r)), k < 2);
+            }
+            auto loss = [&](tensor_t *const *x) {
+                tensor_scope_t inner = tensor_scope_begin();
+                tensor_t *h = tensor_mul_scalar(x[0], 2), *n;
+                if (kind & 1) {
+                    tensor_rms_norm_args_t r;
+                    r.options_are_named_ = TENSOR__NO_SURPLUS;
+                    r.x = h, r.weight = x[1], r.eps = 1e-5;
+                    n = tensor_rms_norm_with(r);
+                } else {
+                    tensor_layer_norm_args_t a;
+                    a.options_are_named_ = TENSOR__NO_SURPLUS;
+                    a.x = h, a.weight = x[1];
+                    n = tensor_layer_norm_with(a);
+                }
+                tensor_t *y = tensor_add(h, tensor_linear(n, x[2], NULL));
+                return tensor_scope_return(inner, tensor_mean(tensor_mul(y, y)));
+            };
+            tcu::limits.norm_library = kind & 4 ? 0 : 1 << 20;
+            CHECK(tensor_backward(loss(close)) == 0);
+            tensor_t *l = loss(far);
+            long launches = cusim::counts.launches;
+            CHECK(tensor_backward(l) == 0);
+            const long back = cusim::counts.launches - launches;
+            for (int k = 0; k < 2; k++) { CHECK(near(tensor_grad(far[k]), tensor_grad(close[k]), loose)); }
+            l = loss(far);
+            launches = cusim::counts.launches;
+            CHECK(tensor_autograd_grad(&l, 1, NULL, far, 2, got, 0) == 0);
+            const long asked = cusim::counts.launches - launches;
+            if (!(kind & 4)) { CHECK(asked - back == !(kind & 2)); }
+            for (int k = 0; k < 2; k++) { CHECK(near(got[k], tensor_grad(close[k]), loose)); }
+            tensor_scope_end(scope);
+        }
+    }
+    tcu::limits.norm_library = 1 << 18;
+}
+
 // Whole recurrent nets, forward and back: kinds, layers, directions, no bias, items first, states given; weights
 // that lie as cuDNN has them and that do not.
 static void nets() {
@@ -1283,6 +1333,7 @@ int main() {
     masked_attentions();
     nets();
     layer_norms();
+    residuals();
     images();
     exactness();
     again();
