@@ -18407,13 +18407,15 @@ TENSOR_API int (nn_ema_update)(nn_module_t *average, nn_module_t *m, int64_t upd
     if (!(decay >= 0 && decay <= 1)) {
         return NN__ERROR(TENSOR_ERR_SHAPE, "ema_update: decay must be in 0..1 (got %g)", decay);
     }
-    int code = updates > 0 ? (int)TENSOR_OK : nn__counts_now("ema_update");
-    return code ? code : nn__average("ema_update", average, m, updates > 0 ? 1 - decay : 1);
+    if (updates > 0) { return nn__average("ema_update", average, m, 1 - decay); }
+    int code = nn__counts_now("ema_update");
+    return code ? code : nn__average("ema_update", average, m, 1);
 }
 
 TENSOR_API int (nn_swa_update)(nn_module_t *average, nn_module_t *m, int64_t updates) {
     int code = nn__counts_now("swa_update");
-    return code ? code : nn__average("swa_update", average, m, updates > 0 ? 1 / ((double)updates + 1) : 1);
+    double part = updates > 0 ? 1 / ((double)updates + 1) : 1;
+    return code ? code : nn__average("swa_update", average, m, part);
 }
 
 // t takes the data of fresh, and fresh that of t: the header must stay the one that optimizers and users
