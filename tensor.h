@@ -196,8 +196,9 @@
 // Options are designated initialisers of one args struct per function. Its members are, in order: site_
 // (which also allows an empty list), the positional arguments, options_are_named_, the options. An extra
 // argument without a name is assigned to options_are_named_: if it is a number, the compiler's message has
-// the name of its type; anything assigned to it is an error at run time, even 0. In C++14 and later the
-// members have initialisers, so that a partial list gives no warning.
+// the name of its type; anything assigned to it is an error at run time, even 0. Behind an option such an
+// argument has the compiler's warning alone. In C++14 and later the members have initialisers, so that a
+// partial list gives no warning.
 struct tensor_options_are_named;
 #define TENSOR_ARGS(function, type, ...)                                                                     \
     ((type){.options_are_named_ = TENSOR__NO_SURPLUS, .site_ = TENSOR__IN(function), __VA_ARGS__})
@@ -2392,12 +2393,14 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 // Runs a part of the captured step and returns: `while (tensor_graph_resume(g, 500) == 0) { frame(); }` is
 // one replay in slices. A slice ends before the call that would pass the budget, as far as its length is
 // known from the steps before; it makes one call at least, or some blocks of pointwise calls that run
-// together, or a part of a call of these kinds: pointwise, sum of rows, softmax, sorting (some rows),
-// product, linear algebra (some matrices), index_select, gather, random numbers, convolution, pool, norm,
-// attention, loss, recurrent (some of its steps), embedding, dropout, clipping, optimizer. Others are not
-// interrupted (one row that is sorted, one matrix that is solved, scattered writes, products of integers; a
-// GPU's step is one call), and in real time (tensor_set_realtime) none is unless the graph had a slice
-// before, which takes memory for that.
+// together, or a part of a call of these kinds: pointwise, fill, sum of rows, softmax, sort, topk and the
+// like (some rows), product, linear algebra (some matrices), indexing, random numbers, convolution, pool,
+// norm, attention, loss, recurrent (some of its steps), embedding, dropout, clipping, optimizer. Others are
+// not interrupted: sums to fewer than 32 numbers outside of such blocks, softmax, topk, kthvalue and the like
+// of one row, one matrix of linear algebra, products of integers; a GPU's step is one call. With AVX-512, a
+// solve of 500 x 500 takes 25 ms, topk of a million numbers 4 ms, a sum of ten million 1.5 ms.
+// In real time (tensor_set_realtime) no call is interrupted unless the graph had a slice before, which takes
+// memory for that.
 // A call that is under way goes on where the last slice left it, also on another thread or with another
 // number of threads; with another instruction set (tensor_set_isa) that is an error until the first one is
 // set again.
@@ -3880,13 +3883,14 @@ TENSOR__PRECISE
 on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #endif
 
-// From COLD to END gcc optimizes less, at any level of optimization. Fronts and the bodies of f64 and
-// integers are half of the code; with them at that level the whole compiles in four fifths of the time.
+// From COLD to END gcc optimizes less, at any level of optimization, and compiles in four fifths of the time:
+// loops over f64 and integers.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
 #define TENSOR__COLD _Pragma("GCC push_options")                                                             \
-    _Pragma("GCC optimize(\"O1,strict-aliasing,align-loops,align-functions,fp-contract=off\")")
-// From RARE to END it makes small code, a fifth smaller than COLD's: for what loops over no elements, as
-// errors, printing, files, constructors. Without these passes it takes no longer than COLD.
+    _Pragma("GCC optimize(\"O1,strict-aliasing,align-loops,fp-contract=off\")")
+// From RARE to END it makes small code, a fifth smaller than COLD's: for what loops over no elements, as ops
+// made of others, gradients on tensors, errors, printing, files, constructors. Without these passes it takes
+// no longer than COLD.
 #define TENSOR__RARE _Pragma("GCC push_options")                                                             \
     _Pragma("GCC optimize(\"Os,strict-aliasing,no-gcse,no-tree-pre,no-tree-vrp,fp-contract=off\")")          \
     _Pragma("GCC optimize(\"no-expensive-optimizations,no-schedule-insns2\")")
@@ -4598,6 +4602,8 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     X(void, parallel, (int64_t ntasks, tensor__task_fn fn, void *arg)) \
     X(int, share_count, (void)) \
     X(int, thread_count, (void)) \
+    /* the next turn of a loop over calls of parallel: for (i = -1; next_turn(&i) && i < n;) */ \
+    X(int, next_turn, (int64_t *i)) \
     X(void, gemm, (const tensor__gemm_t *g, int dtype)) \
     /* bytes of scratch for the product and its parts */ \
     X(uint64_t, gemm_scratch, (const tensor__gemm_t *g, int dtype)) \
@@ -4898,7 +4904,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 
 #define TENSOR_OPS_BINARY(X) \
     X(ADD, add, NUM, F_ADD(F_A, F_B), F_G, F_G, AS_IS) \
-    X(ATAN2, atan2, FLT, F_ATAN2(F_A, F_B), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_DIV(F_MUL(F_G, F_B), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B)))), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_NEG(F_DIV(F_MUL(F_G, F_A), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B))))), AS_IS) \
+    X(ATAN2, atan2, FLT, F_ATAN2(F_A, F_B), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_DIV(F_MUL(F_G, F_B), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(1), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B))))), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_NEG(F_DIV(F_MUL(F_G, F_A), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(1), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B)))))), AS_IS) \
     X(DIV, div, FLT, F_DIV(F_A, F_B), F_DIV(F_G, F_B), F_NEG(F_DIV(F_MUL(F_G, F_DIV(F_A, F_B)), F_B)), AS_IS) \
     X(FLOOR_DIVIDE, floor_divide, NUM, F_FLOORDIV(F_A, F_B), F_C(0), F_C(0), AS_IS) \
     X(FMOD, fmod, NUM, F_FMOD(F_A, F_B), F_G, F_NEG(F_MUL(F_G, F_TRUNC(F_DIV(F_A, F_B)))), AS_IS) \
@@ -4957,7 +4963,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(SINC, sinc, DBL, F_A == 0 ? 1 : sin(3.141592653589793 * F_A) / (3.141592653589793 * F_A), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_DIV(F_MUL(F_G, F_SUB(F_COS(F_MUL(F_A, F_C(3.141592653589793))), F_DIV(F_SIN(F_MUL(F_A, F_C(3.141592653589793))), F_MUL(F_A, F_C(3.141592653589793))))), F_A)), AS_IS)
 
 #define TENSOR_OPS_DOUBLE2(X) \
-    X(COPYSIGN, copysign, DBL, copysign(F_A, F_B), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_MUL(F_G, F_DIV(F_Y, F_A))), F_C(0), AS_IS) \
+    X(COPYSIGN, copysign, DBL, copysign(F_A, F_B), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_MUL(F_G, F_DIV(F_Y, F_SEL(F_EQ(F_A, F_C(0)), F_C(1), F_A)))), F_C(0), AS_IS) \
     X(HURWITZ_ZETA, hurwitz_zeta, DBL, tensor__hurwitz_f64(F_A, F_B), F_C(0), F_NEG(F_MUL(F_G, F_MUL(F_A, F_ZETA(F_ADD(F_A, F_C(1)), F_B)))), AS_IS) \
     X(HYPOT, hypot, DBL, hypot(F_A, F_B), F_MUL(F_G, F_DIV(F_A, F_Y)), F_MUL(F_G, F_DIV(F_B, F_Y)), AS_IS) \
     X(INCOMPLETE_GAMMA, incomplete_gamma, DBL, tensor__igamma_f64(F_P(0), F_A, F_B), F_C(0), F_MUL(F_MUL(F_G, F_SUB(F_C(1), F_MUL(F_C(2), F_P(0)))), F_EXP(F_SUB(F_SUB(F_MUL(F_SUB(F_A, F_C(1)), F_LOG(F_B)), F_B), F_LGAMMA(F_A)))), AS_IS) \
@@ -5119,8 +5125,8 @@ typedef enum tensor_op_id_t {
 //
 // The CPU kernels are compiled once per instruction set, a pass each. TENSOR_PASSES names the passes, bit k
 // for pass k: 0 scalar, 1 SSE2, 2 AVX2 with FMA and F16C, 3 AVX-512 F/DQ/BW/VL, 4 NEON, 5 SIMD128 of
-// WebAssembly, 6 the portable one, 7 the reference formulas in double of TENSOR_REFERENCE. Four ways to choose,
-// from the simplest:
+// WebAssembly, 6 the portable one, 7 the reference formulas in double of TENSOR_REFERENCE. Four ways to
+// choose, from the simplest:
 //   nothing                    what the target may have: 14 on x86-64, 16 on AArch64, 32 with -msimd128,
 //                              1 elsewhere; the processor decides at run time
 //   TENSOR_ISA=avx2            that pass alone: scalar, sse2, avx2, avx512, neon, wasm, or native (the widest
@@ -6565,12 +6571,12 @@ TENSOR__PRECISE_END
 #define TENSOR__IN(function) TENSOR__SITE_OF(function)
 #define TENSOR__STAMP tensor__at
 #endif
-// Same bits whatever the flags: a product and a sum are fused only where V_FMA or V_FNMA says so. gcc puts 2 %
-// of the code before functions and behind jumps, to align them: none is a loop.
+// Same bits whatever the flags: a product and a sum are fused only where V_FMA or V_FNMA says so.
+// gcc aligns loops, but not functions and what follows a jump, which is 3 % of the code.
 #if TENSOR__PASS_INSIDE
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
-#pragma GCC optimize("fp-contract=off,no-align-functions,no-align-jumps")
+#pragma GCC optimize("fp-contract=off,align-functions=1,align-jumps=1")
 #elif defined(__clang__)
 TENSOR__PRECISE
 #pragma STDC FP_CONTRACT OFF
@@ -6656,9 +6662,9 @@ TENSOR__PRECISE_END
 #if TENSOR__PASS < 1 && (defined(TENSOR__X86_PASSES) || defined(TENSOR__ARM_PASSES)) && \
     defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
 // no machine runs these unless told to, yet all programs compile them
-#pragma GCC optimize("O1,strict-aliasing,align-loops,align-functions")
+#pragma GCC optimize("O1,strict-aliasing,align-loops")
 #endif
-#pragma GCC optimize("fp-contract=off,no-align-jumps")
+#pragma GCC optimize("fp-contract=off,align-functions=1,align-jumps=1")
 #if TENSOR__PASS == 0
 // gcc 12 joins the loads of two rows of B in a GEMM tile and reads past the last one
 #pragma GCC optimize("no-tree-vectorize")
@@ -9696,10 +9702,11 @@ TENSOR__FN void TENSOR__K(gemm_part)(void *arg, int64_t task, int worker) {
     }
 }
 
-TENSOR__FN void TENSOR__K(gemm_split)(tensor__gemm_job_t *job) {
+TENSOR__FN void TENSOR__K(gemm_join)(void *arg, int64_t task, int worker) {
+    const tensor__gemm_job_t *job = (const tensor__gemm_job_t *)arg;
     const tensor__gemm_t *g = job->g;
     const float *parts = tensor__gemm_room(g, job->workers), *bias = (const float *)g->bias;
-    tensor__parallel(job->parts, TENSOR__K(gemm_part), job);
+    (void)task, (void)worker;
     for (int64_t i = 0; i < g->m; i++) {
         for (int64_t j = 0; j < g->n; j++) {
             float *c = (float *)g->c + (g->coff ? g->coff[0] : 0) + i * g->crs + j;
@@ -9833,7 +9840,8 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
             g.b = (const float *)g.b + g.boff[0];
             g.boff = NULL;
         }
-        TENSOR__K(gemm_split)(&job);
+        tensor__parallel(job.parts, TENSOR__K(gemm_part), &job);
+        tensor__parallel(1, TENSOR__K(gemm_join), &job);
         return;
     }
     job.cut = tensor__gemm_cut(&g, tensor__share_count(), TENSOR__MR, TENSOR__NR);
@@ -10400,9 +10408,10 @@ TENSOR__INLINE int tensor__gemm_tiny(const tensor__gemm_t *g, int64_t ars, int64
 
 // Panels of rows have equal heights: 13 rows are 7 + 6, not 12 + 1. -> the height; before row `high` one more
 TENSOR__INLINE int tensor__gemm_height(int rows, int mr, int *high) {
-    int panels = (rows + mr - 1) / mr, h = mr;
-    while (h * panels > rows) { h--; }  // some steps at most; a division takes longer than a tiny product
-    *high = (rows - h * panels) * (h + 1);
+    int panels = (rows + mr - 1) / mr, h = mr, covered = mr * panels;
+    // some steps at most; a division takes longer than a tiny product
+    for (; covered > rows; covered -= panels) { h--; }
+    *high = (rows - covered) * (h + 1);
     return h;
 }
 
@@ -11143,8 +11152,10 @@ typedef struct tensor__packer_t {
 // Takes over the tasks of a kernel that is done in parts (tensor_graph_resume).
 typedef struct tensor__slice_t {
     void (*run)(struct tensor__slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg);
+    int (*next_turn)(struct tensor__slice_t *self, int64_t *i);
     int shares;                     // that the kernel cuts its work for
     int workers;                    // threads that its scratch has room for
+    int in_turn;                    // run: one task after the other
 } tensor__slice_t;
 
 struct tensor__thread_t {
@@ -11438,8 +11449,8 @@ TENSOR__FN void tensor__put_place(tensor__text_t *s, const char *site) {
     tensor__puts(s, tensor__basename(site));
 }
 
-// Whether p begins with the _n of the twins that take an array, as in "cat_n" and "index_put_n_". A name ends with
-// 0, or with 1 where it is the beginning of a site.
+// Whether p begins with the _n of the twins that take an array, as in "cat_n" and "index_put_n_". A name ends
+// with 0, or with 1 where it is the beginning of a site.
 TENSOR__FN int tensor__twin_ending(const char *p) {
     return p[0] == '_' && p[1] == 'n' && (p[2] == 0 || p[2] == 1 || p[2] == '_');
 }
@@ -13728,6 +13739,28 @@ TENSOR__BETWEEN int tensor__thread_count(void) {
 TENSOR__BETWEEN int tensor__share_count(void) {
     const tensor__thread_t *th = tensor__self();
     return th->slice ? th->slice->shares : tensor__thread_count();
+}
+
+// Runs fn(arg, 0..ntasks-1, 0) one after the other on th: each finds what the ones before it have left. A
+// kernel that is done in parts is interrupted between them.
+TENSOR__FN void tensor__in_turn(tensor__thread_t *th, int64_t ntasks, tensor__task_fn fn, void *arg) {
+    tensor__slice_t *slice = th->slice;
+    if (!slice) {
+        for (int64_t i = 0; i < ntasks; i++) { fn(arg, i, 0); }
+        return;
+    }
+    slice->in_turn = 1;
+    slice->run(slice, ntasks, fn, arg);
+    slice->in_turn = 0;
+}
+
+// The next turn of a loop of a kernel, which begins with i = -1: a kernel that is done in parts begins with
+// the first turn that is not over, and leaves the loop where the slice ends. It has one such loop.
+TENSOR__FN int tensor__next_turn(int64_t *i) {
+    tensor__slice_t *slice = tensor__self()->slice;
+    if (slice) { return slice->next_turn(slice, i); }
+    *i += 1;
+    return 1;
 }
 
 TENSOR_API int (tensor_get_num_threads)(void) { return tensor__thread_count(); }
@@ -17223,19 +17256,21 @@ TENSOR__FN CBLAS_TRANSPOSE tensor__blas_side(int64_t down, int64_t across, int64
     return as_it_is ? CblasNoTrans : CblasTrans;
 }
 
-// Whether OpenBLAS made the product. It does not make small products, nor those that it cannot describe.
-TENSOR__FN int tensor__gemm_blas(const tensor__gemm_t *g, int size) {
+typedef struct tensor__blas_t {
+    const tensor__gemm_t *g;
+    int size;                           // bytes of an element
+} tensor__blas_t;
+
+TENSOR__FN void tensor__blas_task(void *arg, int64_t task, int worker) {
+    const tensor__blas_t *job = (const tensor__blas_t *)arg;
+    const tensor__gemm_t *g = job->g;
     int lda;
     CBLAS_TRANSPOSE ta = tensor__blas_side(g->m, g->k, g->ars, g->acs, &lda);
     int ldb;
     CBLAS_TRANSPOSE tb = tensor__blas_side(g->k, g->n, g->brs, g->bcs, &ldb);
-    int64_t most = INT32_MAX;
-    if (!lda || !ldb || (g->bias && g->accumulate) || g->m > most || g->n > most || g->k > most ||
-        g->crs > most || g->crs < g->n || (double)g->m * (double)g->n * (double)g->k < 64.0 * 64 * 64) {
-        return 0;
-    }
-
     int m = (int)g->m, n = (int)g->n, k = (int)g->k, ldc = (int)g->crs, add = g->accumulate || g->bias;
+    int size = job->size;
+    (void)task, (void)worker;
     for (int64_t item = 0; item < g->batch; item++) {
         const char *a = (const char *)g->a + (g->aoff ? g->aoff[item] : 0) * size;
         const char *b = (const char *)g->b + (g->boff ? g->boff[item] : 0) * size;
@@ -17251,16 +17286,38 @@ TENSOR__FN int tensor__gemm_blas(const tensor__gemm_t *g, int size) {
                         (const double *)(const void *)b, ldb, add ? 1.0 : 0.0, (double *)(void *)c, ldc);
         }
     }
+}
+
+// Whether OpenBLAS made the product. It does not make small products, nor those that it cannot describe.
+TENSOR__FN int tensor__gemm_blas(const tensor__gemm_t *g, int size) {
+    int lda, ldb;
+    (void)tensor__blas_side(g->m, g->k, g->ars, g->acs, &lda);
+    (void)tensor__blas_side(g->k, g->n, g->brs, g->bcs, &ldb);
+    int64_t most = INT32_MAX;
+    if (!lda || !ldb || (g->bias && g->accumulate) || g->m > most || g->n > most || g->k > most ||
+        g->crs > most || g->crs < g->n || (double)g->m * (double)g->n * (double)g->k < 64.0 * 64 * 64) {
+        return 0;
+    }
+    tensor__blas_t job;
+    job.g = g;
+    job.size = size;
+    tensor__parallel(1, tensor__blas_task, &job);
     return 1;
 }
 #else
 #define tensor__gemm_blas(g, size) 0
 #endif
 
+TENSOR__FN void tensor__gemm_ref_task(void *arg, int64_t task, int worker) {
+    const tensor__gemm_t *const *g = (const tensor__gemm_t *const *)arg;
+    (void)task, (void)worker;
+    tensor__gemm_ref_f32(*g);
+}
+
 TENSOR__FN void tensor__gemm_f32(const tensor__gemm_t *g) {
     tensor__thread_t *th = tensor__self();
     if (th->ctx->reference) {
-        tensor__gemm_ref_f32(g);
+        tensor__parallel(1, tensor__gemm_ref_task, &g);
         return;
     }
     if (tensor__gemm_blas(g, 4)) { return; }
@@ -17292,18 +17349,17 @@ TENSOR__INLINE tensor_t *tensor__matrix(tensor__thread_t *th, const char *op, in
     return t;
 }
 
-// The whole op of a product of inputs 0 and 1 of o (1 is [N, K] if `transposed`), with input 2, if there is
-// one, as bias. It is for f32 matrices on the host, so small that the product needs neither scratch nor
-// threads, which fit. The product becomes the last of the results; the pointwise row `then` (NULL = none) of
-// it becomes the first. NULL = inputs of another kind, inputs that do not fit, no memory, or a recorder is
-// set: the general way takes them or says what is wrong
+// The whole op of a product of inputs 0 and 1 of o (transposed: 1 is [N, K], and 0 contiguous), with input 2,
+// if there is one, as bias. It is for f32 matrices on the host, so small that the product needs neither
+// scratch nor threads, which fit. The product becomes the last of the results; the pointwise row `then` (NULL
+// = none) of it becomes the first. NULL = inputs of another kind, inputs that do not fit, no memory, or a
+// recorder is set: the general way takes them or says what is wrong
 TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int transposed, int results,
                                            const tensor__row_t *then) {
     tensor__thread_t *th = o->th;
     const tensor__isa_t *isa = th->ctx->plain;
     const tensor_t *a = o->in[0], *b = o->in[1], *bias = o->nin > 2 ? o->in[2] : NULL;
     if (!isa || th->recorder || !TENSOR__HOST_F32(a) || !TENSOR__HOST_F32(b)) { return NULL; }
-    if (transposed && !(a->flags & TENSOR__CONTIGUOUS)) { return NULL; }        // copied first
     if (a->ndim != 2 || b->ndim != 2 || a->dims[1] != b->dims[transposed]) { return NULL; }
 
     tensor__gemm_t g;
@@ -17319,12 +17375,14 @@ TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int transposed, int 
     g.batch = 1;
     g.scratch = NULL;
     g.accumulate = 0;
-    if (!tensor__gemm_tiny(&g, g.ars, g.acs, g.brs, g.bcs) || g.m == 0 || g.n == 0) { return NULL; }
+    if (!tensor__gemm_tiny(&g, g.ars, g.acs, g.brs, g.bcs)) { return NULL; }
+    int64_t numel = g.m * g.n;
+    if (numel == 0) { return NULL; }
     if (bias && (!TENSOR__HOST_F32(bias) || !(bias->flags & TENSOR__CONTIGUOUS) || bias->ndim != 1 ||
                  bias->dims[0] != g.n)) {
         return NULL;
     }
-    if (then && (g.m * g.n) & (isa->lanes - 1)) { return NULL; }
+    if (then && numel & (isa->lanes - 1)) { return NULL; }
 
     tensor_t *product = tensor__matrix(th, o->row->name, g.m, g.n);
     if (!product) { return NULL; }
@@ -17387,7 +17445,8 @@ TENSOR__FN void tensor__gemm_i64(const tensor__gemm_t *g, int dtype) {
     }
 }
 
-// The one entry to products.
+// The one entry to products. In a kernel that is done in parts, a product of a million multiply-adds and
+// more, of f32 or f64, is made by tasks alone: what it adds to C is added once.
 TENSOR__FN void tensor__gemm(const tensor__gemm_t *g, int dtype) {
     switch (dtype) {
     case TENSOR_F32:
@@ -18185,24 +18244,50 @@ TENSOR_API tensor_dtype_t (tensor_get_default_dtype)(void) {
 }
 
 // FILL and ARANGE: start + i step, computed in double.
+typedef struct tensor__filling_t {
+    tensor_arg_t *y;
+    tensor__iter_t it;
+    double first, step;
+    int64_t per;                        // elements of a task
+} tensor__filling_t;
+
+TENSOR__FN void tensor__zero_task(void *arg, int64_t task, int worker) {
+    const tensor__filling_t *f = (const tensor__filling_t *)arg;
+    int64_t size = tensor__sizes[f->y->dtype], n = tensor__least(f->y->numel - task * f->per, f->per);
+    (void)worker;
+    memset((char *)f->y->data + task * f->per * size, 0, (size_t)(n * size));
+}
+
+// Integers beyond 2^53 are not exact as doubles, but the arguments cannot ask for them either.
+TENSOR__FN void tensor__fill_task(void *arg, int64_t task, int worker) {
+    const tensor__filling_t *f = (const tensor__filling_t *)arg;
+    int64_t end = tensor__least((task + 1) * f->per, f->y->numel);
+    double block[TENSOR__BLOCK];
+    (void)worker;
+    for (int64_t i = task * f->per; i < end; i += TENSOR__BLOCK) {
+        int64_t m = tensor__least(end - i, TENSOR__BLOCK);
+        for (int64_t k = 0; k < m; k++) {
+            block[k] = f->step == 0 ? f->first : f->first + (double)(i + k) * f->step;
+        }
+        tensor__iter_move(&f->it, 0, i, m, block, 1);
+    }
+}
+
 TENSOR__FN int tensor__cpu_fill(tensor_call_t *c) {
+    tensor__filling_t f;
     tensor_arg_t *y = &c->arg[c->nin];
-    double first = c->p->fill.start, step = c->row->id == TENSOR_OP_ARANGE ? c->p->fill.step : 0;
-    int size = tensor__sizes[y->dtype];
-    if (y->contiguous && first == 0 && step == 0 && copysign(1, first) > 0) {
-        memset(y->data, 0, (size_t)(y->numel * size));
+    if (!y->numel) { return 0; }
+    f.y = y;
+    f.first = c->p->fill.start;
+    f.step = c->row->id == TENSOR_OP_ARANGE ? c->p->fill.step : 0;
+    f.per = c->thread->slice ? 2 * (int64_t)TENSOR__GRAIN : y->numel;
+    int64_t tasks = (y->numel - 1) / f.per + 1;
+    if (y->contiguous && f.first == 0 && f.step == 0 && copysign(1, f.first) > 0) {
+        tensor__in_turn(c->thread, tasks, tensor__zero_task, &f);
         return 0;
     }
-    tensor__iter_t it;
-
-    // Integers beyond 2^53 are not exact as doubles, but the arguments cannot ask for them either.
-    tensor__iter_init(&it, y, 0, 1, y->dims, y->ndim, y->numel, TENSOR__C_F64);
-    double block[TENSOR__BLOCK];
-    for (int64_t i = 0; i < y->numel; i += TENSOR__BLOCK) {
-        int64_t m = tensor__least(y->numel - i, TENSOR__BLOCK);
-        for (int64_t k = 0; k < m; k++) { block[k] = step == 0 ? first : first + (double)(i + k) * step; }
-        tensor__iter_move(&it, 0, i, m, block, 1);
-    }
+    tensor__iter_init(&f.it, y, 0, 1, y->dims, y->ndim, y->numel, TENSOR__C_F64);
+    tensor__in_turn(c->thread, tasks, tensor__fill_task, &f);
     return 0;
 }
 
@@ -21489,7 +21574,7 @@ TENSOR__FN uint64_t tensor__scratch_rows(const tensor_call_t *c) {
     int fast = tensor__row_is_fast(c->row->id) && tensor__rows_are_fast(c);
     if (fast && c->row->id != TENSOR_OP_LOGSUMEXP) { return 0; }
     uint64_t n = c->arg[0].ndim ? (uint64_t)c->arg[0].dims[c->arg[0].ndim - 1] : 1, bytes;
-    return tensor__mul_u64((n + 8) * 24, (uint64_t)c->thread->ctx->pool.n, &bytes) ? bytes : UINT64_MAX;
+    return tensor__mul_u64((n + 8) * 24, (uint64_t)tensor__thread_count(), &bytes) ? bytes : UINT64_MAX;
 }
 
 TENSOR__FN int tensor__cpu_rows(tensor_call_t *c, tensor__task_fn each) {
@@ -23653,7 +23738,7 @@ TENSOR__FN uint64_t tensor__la_describe(const tensor_call_t *c, tensor__la_t *l)
     l->room = (int64_t)room;
     l->per = 1 + 4096 / ((int64_t)room + 1);
     uint64_t bytes;
-    return tensor__mul_u64(room * 8, (uint64_t)c->thread->ctx->pool.n, &bytes) ?
+    return tensor__mul_u64(room * 8, (uint64_t)tensor__thread_count(), &bytes) ?
         bytes + (uint64_t)l->items * 8 : UINT64_MAX;
 }
 
@@ -24813,10 +24898,12 @@ TENSOR__END
 // adds or a sort of the indices by threads (the order of sums would vary), a check per element while writing
 // (half of a change would stay).
 
-TENSOR__FN int tensor__check_index(tensor_call_t *c, const tensor_arg_t *index, int64_t size) {
+// Elements first .. end of index.
+TENSOR__FN int tensor__check_index(tensor_call_t *c, const tensor_arg_t *index, int64_t size, int64_t first,
+                                   int64_t end) {
     int64_t block[TENSOR__BLOCK];
-    for (int64_t i = 0; i < index->numel; i += TENSOR__BLOCK) {
-        int64_t m = tensor__least(index->numel - i, TENSOR__BLOCK);
+    for (int64_t i = first; i < end; i += TENSOR__BLOCK) {
+        int64_t m = tensor__least(end - i, TENSOR__BLOCK);
         tensor__load_i64(block, (const char *)index->data + i * tensor__sizes[index->dtype], index->dtype, 1,
                          m);
         for (int64_t k = 0; k < m; k++) {
@@ -24957,8 +25044,12 @@ typedef struct tensor__indexed_t {
     char *sums;
     int sum_dtype;
     int64_t n, outer, inner;            // places along d; before it, behind it
-    int64_t per;                        // INDEX_SELECT: rows of a task
+    int64_t per;                        // rows or elements of a task
+    int code;
 } tensor__indexed_t;
+
+// Tasks for n elements.
+TENSOR__FN int64_t tensor__grains(int64_t n) { return (n + TENSOR__GRAIN - 1) / TENSOR__GRAIN; }
 
 TENSOR__FN int64_t tensor__index_value(const tensor_arg_t *index, int64_t i) {
     int64_t k;
@@ -24979,34 +25070,66 @@ TENSOR__FN void tensor__select_task(void *arg, int64_t task, int worker) {
     }
 }
 
-TENSOR__FN void tensor__index_select(tensor__indexed_t *v) {
-    int64_t rows = v->outer * v->index->numel;
-    v->per = 1 + TENSOR__GRAIN / (v->inner + 1);
-    tensor__parallel((rows + v->per - 1) / v->per, tensor__select_task, v);
+// Checks some elements of the index.
+TENSOR__FN void tensor__index_check(void *arg, int64_t task, int worker) {
+    tensor__indexed_t *v = (tensor__indexed_t *)arg;
+    int64_t first = task * TENSOR__GRAIN, n = tensor__least(v->index->numel - first, TENSOR__GRAIN);
+    (void)worker;
+    if (!v->code) { v->code = tensor__check_index(v->c, v->index, v->n, first, first + n); }
 }
 
-// INDEX_COPY, INDEX_ADD: whole rows.
-TENSOR__FN void tensor__index_rows(const tensor__indexed_t *v) {
+// Some elements of x become those of the result, or of the sums.
+TENSOR__FN void tensor__index_start(void *arg, int64_t task, int worker) {
+    const tensor__indexed_t *v = (const tensor__indexed_t *)arg;
+    int64_t first = task * TENSOR__GRAIN, n = tensor__least(v->x->numel - first, TENSOR__GRAIN);
+    const char *from = (const char *)v->x->data + first * v->size;
+    (void)worker;
+    if (v->wide) {
+        tensor__load_f64((double *)(void *)v->sums + first, from, v->x->dtype, 1, n);
+    } else {
+        memcpy((char *)v->y->data + first * v->size, from, (size_t)(n * v->size));
+    }
+}
+
+// Some of the sums become elements of the result.
+TENSOR__FN void tensor__index_end(void *arg, int64_t task, int worker) {
+    const tensor__indexed_t *v = (const tensor__indexed_t *)arg;
+    int64_t first = task * TENSOR__GRAIN, n = tensor__least(v->x->numel - first, TENSOR__GRAIN);
+    (void)worker;
+    tensor__store_f64((char *)v->y->data + first * v->size, v->y->dtype, 1,
+                      (const double *)(const void *)v->sums + first, n);
+}
+
+// INDEX_COPY, INDEX_ADD: some whole rows.
+TENSOR__FN void tensor__index_rows(void *arg, int64_t task, int worker) {
+    const tensor__indexed_t *v = (const tensor__indexed_t *)arg;
     int64_t m = v->index->numel, bytes = v->inner * v->size;
     int64_t sum_bytes = v->inner * tensor__sizes[v->sum_dtype];
-    for (int64_t o = 0; o < v->outer; o++) {
-        for (int64_t k = 0; k < m; k++) {
-            int64_t here = o * m + k, there = o * v->n + tensor__index_value(v->index, k);
-            const char *from = (const char *)v->src->data + here * bytes;
-            if (v->id == TENSOR_OP_INDEX_COPY) {
-                memcpy((char *)v->y->data + there * bytes, from, (size_t)bytes);
-            } else {
-                tensor__add_elements(v->sums + there * sum_bytes, v->sum_dtype, from, v->x->dtype, v->inner);
-            }
+    int64_t end = tensor__least((task + 1) * v->per, v->outer * m);
+    (void)worker;
+    for (int64_t here = task * v->per; here < end; here++) {
+        int64_t there = here / m * v->n + tensor__index_value(v->index, here % m);
+        const char *from = (const char *)v->src->data + here * bytes;
+        if (v->id == TENSOR_OP_INDEX_COPY) {
+            memcpy((char *)v->y->data + there * bytes, from, (size_t)bytes);
+        } else {
+            tensor__add_elements(v->sums + there * sum_bytes, v->sum_dtype, from, v->x->dtype, v->inner);
         }
     }
 }
 
-// GATHER, SCATTER, SCATTER_ADD, SCATTER_REDUCE: elements; at = the multi-index of index's element i.
-TENSOR__FN void tensor__index_elements(const tensor__indexed_t *v) {
-    int64_t at[TENSOR_MAX_DIMS] = {0}, step = tensor__sizes[v->sum_dtype];
+// GATHER, SCATTER, SCATTER_ADD, SCATTER_REDUCE: some elements; at = the multi-index of index's element i.
+TENSOR__FN void tensor__index_elements(void *arg, int64_t task, int worker) {
+    const tensor__indexed_t *v = (const tensor__indexed_t *)arg;
+    int64_t at[TENSOR_MAX_DIMS], step = tensor__sizes[v->sum_dtype], rest = task * v->per;
+    int64_t end = tensor__least(rest + v->per, v->index->numel);
     int ndim = v->x->ndim;
-    for (int64_t i = 0; i < v->index->numel; i++) {
+    (void)worker;
+    for (int e = ndim - 1; e >= 0; e--) {
+        at[e] = rest % v->index->dims[e];
+        rest /= v->index->dims[e];
+    }
+    for (int64_t i = task * v->per; i < end; i++) {
         int64_t k = tensor__index_value(v->index, i), place = 0, from = 0;
         for (int e = 0; e < ndim; e++) { place += (e == v->d ? k : at[e]) * v->x->strides[e]; }
         char *to = (char *)v->y->data + place * v->size;
@@ -25046,45 +25169,52 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
     v.outer = v.inner = 1;
     for (int i = 0; i < v.d; i++) { v.outer *= x->dims[i]; }
     for (int i = v.d + 1; i < x->ndim; i++) { v.inner *= x->dims[i]; }
-    int code = tensor__check_index(c, index, v.n);
-    if (code) { return code; }
+    v.code = 0;
+    tensor__in_turn(c->thread, tensor__grains(index->numel), tensor__index_check, &v);
+    if (v.code) { return v.code; }
 
     int added = v.id == TENSOR_OP_INDEX_ADD || v.id == TENSOR_OP_SCATTER_ADD;
     v.wide = added && tensor__scratch_index(c) > 0;
     v.sum_dtype = v.wide ? (int)TENSOR_F64 : (int)x->dtype;
     v.sums = v.wide ? (char *)c->scratch : (char *)y->data;
-    if (v.wide) {
-        tensor__load_f64((double *)c->scratch, x->data, x->dtype, 1, x->numel);
-    } else if (c->nin == 3 && y->data != x->data) {
-        memcpy(y->data, x->data, (size_t)(x->numel * v.size));
+    if (v.wide || (c->nin == 3 && y->data != x->data)) {
+        tensor__in_turn(c->thread, tensor__grains(x->numel), tensor__index_start, &v);
     }
+    int64_t rows = v.outer * index->numel;
+    v.per = 1 + TENSOR__GRAIN / (v.inner + 1);
     if (v.id == TENSOR_OP_INDEX_SELECT) {
-        tensor__index_select(&v);
+        tensor__parallel((rows + v.per - 1) / v.per, tensor__select_task, &v);
     } else if (tensor__by_rows(v.id)) {
-        tensor__index_rows(&v);
+        tensor__in_turn(c->thread, (rows + v.per - 1) / v.per, tensor__index_rows, &v);
     } else if (v.id == TENSOR_OP_GATHER && index->numel &&
                index->numel / index->dims[v.d] == x->numel / v.n) {
         tensor__gather_t g = {(const char *)x->data, (const char *)index->data, (char *)y->data, v.n,
                               index->dims[v.d], v.inner, y->numel, v.size, index->dtype == TENSOR_I64};
-        tensor__parallel((y->numel + TENSOR__GRAIN - 1) / TENSOR__GRAIN, tensor__gather_task, &g);
+        tensor__parallel(tensor__grains(y->numel), tensor__gather_task, &g);
     } else {
-        tensor__index_elements(&v);
+        v.per = TENSOR__GRAIN / 8;
+        tensor__in_turn(c->thread, (index->numel + v.per - 1) / v.per, tensor__index_elements, &v);
     }
-    if (v.wide) { tensor__store_f64(y->data, y->dtype, 1, (const double *)c->scratch, x->numel); }
+    if (v.wide) { tensor__in_turn(c->thread, tensor__grains(x->numel), tensor__index_end, &v); }
     return 0;
 }
 
-// INDEX: each element's indices (broadcast inputs) as one flat place; negative
-// indices count from the end of their dim.
-TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
-    tensor_arg_t *y = &c->arg[c->nin];
+typedef struct tensor__places_t {
+    const tensor_call_t *c;
     tensor__iter_t it;
-    tensor__iter_init(&it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, TENSOR__C_I64);
-    for (int64_t i = 0; i < y->numel; i += TENSOR__BLOCK) {
-        int64_t at[TENSOR__BLOCK], place[TENSOR__BLOCK] = {0}, m = tensor__least(y->numel - i, TENSOR__BLOCK);
+    int code;
+} tensor__places_t;
+
+// INDEX: each element's indices (broadcast inputs) as one flat place; negative
+// indices count from the end of their dim. Places first .. end. -> code
+TENSOR__FN int tensor__some_places(const tensor__places_t *v, int64_t first, int64_t end) {
+    const tensor_call_t *c = v->c;
+    const tensor_arg_t *y = &c->arg[c->nin];
+    for (int64_t i = first; i < end; i += TENSOR__BLOCK) {
+        int64_t at[TENSOR__BLOCK], place[TENSOR__BLOCK] = {0}, m = tensor__least(end - i, TENSOR__BLOCK);
         for (int a = 0; a < c->nin; a++) {
             int64_t n = c->p->places.size[a];
-            tensor__iter_move(&it, a, i, m, at, 0);
+            tensor__iter_move(&v->it, a, i, m, at, 0);
             for (int64_t k = 0; k < m; k++) {
                 TENSOR__REFUSE_CODE(at[k] < -n || at[k] >= n, INDEX,
                                     n ? "index: index %d at element %d of %n is outside %d..%d" :
@@ -25093,9 +25223,27 @@ TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
                 place[k] = place[k] * n + (at[k] < 0 ? at[k] + n : at[k]);
             }
         }
-        tensor__iter_move(&it, c->nin, i, m, place, 1);
+        tensor__iter_move(&v->it, c->nin, i, m, place, 1);
     }
     return 0;
+}
+
+TENSOR__FN void tensor__places_task(void *arg, int64_t task, int worker) {
+    tensor__places_t *v = (tensor__places_t *)arg;
+    int64_t first = task * TENSOR__GRAIN, all = v->c->arg[v->c->nin].numel;
+    int64_t n = tensor__least(all - first, TENSOR__GRAIN);
+    (void)worker;
+    if (!v->code) { v->code = tensor__some_places(v, first, first + n); }
+}
+
+TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
+    const tensor_arg_t *y = &c->arg[c->nin];
+    tensor__places_t v;
+    v.c = c;
+    v.code = 0;
+    tensor__iter_init(&v.it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, TENSOR__C_I64);
+    tensor__in_turn(c->thread, tensor__grains(y->numel), tensor__places_task, &v);
+    return v.code;
 }
 
 TENSOR__RARE
@@ -26710,9 +26858,9 @@ TENSOR__COLD
 enum { TENSOR__SMALL_SORT = 48 };       // by insertion
 typedef struct tensor__entry_t { uint64_t key; int64_t i; } tensor__entry_t;
 
-// Entries of a row. back: falling order. NaN comes last in both, first if nan_first.
-TENSOR__FN void tensor__order_keys(tensor__entry_t *e, const void *x, int compute_class, int64_t n, int back,
-                                   int nan_first) {
+// n entries of a row from number `first` on. back: falling order. NaN comes last in both, first if nan_first.
+TENSOR__FN void tensor__order_keys(tensor__entry_t *e, const void *x, int compute_class, int64_t first,
+                                   int64_t n, int back, int nan_first) {
     for (int64_t k = 0; k < n; k++) {
         uint64_t u = 0;
         int nan = 0;
@@ -26742,39 +26890,87 @@ TENSOR__FN void tensor__order_keys(tensor__entry_t *e, const void *x, int comput
             }
         }
         e[k].key = u;
-        e[k].i = k;
+        e[k].i = first + k;
     }
 }
 
-// Stable; t is room for as many. -> e or t, where the result is
-TENSOR__FN tensor__entry_t *tensor__order_sort(tensor__entry_t *e, tensor__entry_t *t, int64_t n) {
+enum { TENSOR__SORT_PART = 4096 };      // entries of a task
+
+// A sort by digits, from the last one to the first.
+typedef struct tensor__radix_t {
+    tensor__entry_t *e, *t;             // from, to
+    int64_t n, place[256];              // where the next entry with a digit goes
+    uint64_t differ;                    // the bits in which keys differ
+    int shift;                          // of the digit
+} tensor__radix_t;
+
+TENSOR__FN void tensor__radix_differ(void *arg, int64_t task, int worker) {
+    tensor__radix_t *r = (tensor__radix_t *)arg;
+    int64_t first = task * TENSOR__SORT_PART, end = tensor__least(first + TENSOR__SORT_PART, r->n);
+    uint64_t differ = task ? r->differ : 0;
+    (void)worker;
+    for (int64_t i = first; i < end; i++) { differ |= r->e[i].key ^ r->e[0].key; }
+    r->differ = differ;
+}
+
+// Counts the digits; the last task makes places of the counts.
+TENSOR__FN void tensor__radix_count(void *arg, int64_t task, int worker) {
+    tensor__radix_t *r = (tensor__radix_t *)arg;
+    int64_t first = task * TENSOR__SORT_PART, end = tensor__least(first + TENSOR__SORT_PART, r->n), at = 0;
+    const tensor__entry_t *e = r->e;
+    int shift = r->shift;
+    (void)worker;
+    if (task == 0) { memset(r->place, 0, sizeof r->place); }
+    for (int64_t i = first; i < end; i++) { r->place[e[i].key >> shift & 255]++; }
+    for (int d = 0; d < 256 && end == r->n; d++) {
+        int64_t m = r->place[d];
+        r->place[d] = at;
+        at += m;
+    }
+}
+
+TENSOR__FN void tensor__radix_move(void *arg, int64_t task, int worker) {
+    tensor__radix_t *r = (tensor__radix_t *)arg;
+    int64_t first = task * TENSOR__SORT_PART, end = tensor__least(first + TENSOR__SORT_PART, r->n);
+    const tensor__entry_t *e = r->e;
+    tensor__entry_t *t = r->t;
+    int shift = r->shift;
+    (void)worker;
+    for (int64_t i = first; i < end; i++) { t[r->place[e[i].key >> shift & 255]++] = e[i]; }
+}
+
+// Stable, for a few entries.
+TENSOR__FN void tensor__order_insert(tensor__entry_t *e, int64_t n) {
+    for (int64_t i = 1; i < n; i++) {
+        tensor__entry_t v = e[i];
+        int64_t k = i;
+        for (; k > 0 && e[k - 1].key > v.key; k--) { e[k] = e[k - 1]; }
+        e[k] = v;
+    }
+}
+
+// Stable; t is room for as many. In a kernel that is done in parts r is in its scratch. -> e or t, where the
+// result is
+TENSOR__FN tensor__entry_t *tensor__order_sort(tensor__thread_t *th, tensor__radix_t *r, tensor__entry_t *e,
+                                               tensor__entry_t *t, int64_t n) {
     if (n <= TENSOR__SMALL_SORT) {
-        for (int64_t i = 1; i < n; i++) {
-            tensor__entry_t v = e[i];
-            int64_t k = i;
-            for (; k > 0 && e[k - 1].key > v.key; k--) { e[k] = e[k - 1]; }
-            e[k] = v;
-        }
+        tensor__order_insert(e, n);
         return e;
     }
-
-    uint64_t differ = 0;
-    for (int64_t i = 1; i < n; i++) { differ |= e[i].key ^ e[0].key; }
-    for (int shift = 0; shift < 64; shift += 8) {
-        if (!(differ >> shift & 255)) { continue; }
-        int64_t count[256] = {0}, at = 0;
-        for (int64_t i = 0; i < n; i++) { count[e[i].key >> shift & 255]++; }
-        for (int d = 0; d < 256; d++) {
-            int64_t m = count[d];
-            count[d] = at;
-            at += m;
-        }
-        for (int64_t i = 0; i < n; i++) { t[count[e[i].key >> shift & 255]++] = e[i]; }
-        tensor__entry_t *swap = e;
-        e = t;
-        t = swap;
+    int64_t parts = (n + TENSOR__SORT_PART - 1) / TENSOR__SORT_PART;
+    r->e = e;
+    r->t = t;
+    r->n = n;
+    tensor__in_turn(th, parts, tensor__radix_differ, r);
+    for (r->shift = 0; r->shift < 64; r->shift += 8) {
+        if (!(r->differ >> r->shift & 255)) { continue; }
+        tensor__in_turn(th, parts, tensor__radix_count, r);
+        tensor__in_turn(th, parts, tensor__radix_move, r);
+        tensor__entry_t *swap = r->e;
+        r->e = r->t;
+        r->t = swap;
     }
-    return e;
+    return r->e;
 }
 
 // The key of rank *k (from 0) in e; *k becomes its rank among the entries of that key. t is room for as many.
@@ -26796,7 +26992,7 @@ TENSOR__FN uint64_t tensor__order_select(const tensor__entry_t *e, tensor__entry
     }
     if (n > TENSOR__SMALL_SORT) { return e[0].key; }
     memmove(t, e, (size_t)n * sizeof *t);
-    tensor__order_sort(t, t, n);
+    tensor__order_insert(t, n);
     uint64_t key = t[*k].key;
     int64_t rank = 0;
     while (rank < *k && t[*k - 1 - rank].key == key) { rank++; }
@@ -26811,15 +27007,15 @@ typedef struct tensor__order_t {
 } tensor__order_t;
 
 // For each of these ops, of one row: its n keys in e, room for as many in t -> indices in y.
-TENSOR__FN void tensor__order_top(const tensor__order_t *r, tensor__entry_t *e, tensor__entry_t *t,
-                                  int64_t *y) {
+TENSOR__FN void tensor__order_top(const tensor__order_t *r, tensor__radix_t *x, tensor__entry_t *e,
+                                  tensor__entry_t *t, int64_t *y) {
     int64_t k = r->m - 1, at = 0;
     if (r->m == 0) { return; }
     uint64_t key = tensor__order_select(e, t, r->n, &k);
     for (int64_t i = 0; i < r->n; i++) {        // all below key, and the first k + 1 of key
         if (e[i].key < key || (e[i].key == key && k-- >= 0)) { e[at++] = e[i]; }
     }
-    if (r->c->p->order.sorted) { e = tensor__order_sort(e, t, r->m); }
+    if (r->c->p->order.sorted) { e = tensor__order_sort(r->c->thread, x, e, t, r->m); }
     for (int64_t i = 0; i < r->m; i++) { y[i] = e[i].i; }
 }
 
@@ -26844,10 +27040,10 @@ TENSOR__FN void tensor__order_kth(const tensor__order_t *r, tensor__entry_t *e, 
     y[0] = at;
 }
 
-TENSOR__FN void tensor__order_mode(const tensor__order_t *r, tensor__entry_t *e, tensor__entry_t *t,
-                                   int64_t *y) {
+TENSOR__FN void tensor__order_mode(const tensor__order_t *r, tensor__radix_t *x, tensor__entry_t *e,
+                                   tensor__entry_t *t, int64_t *y) {
     int64_t n = r->n, most = 0, count;
-    e = tensor__order_sort(e, t, n);
+    e = tensor__order_sort(r->c->thread, x, e, t, n);
     for (int64_t i = 0; i < n; i += count) {
         for (count = 1; i + count < n && e[i + count].key == e[i].key; count++) { }
         if (count > most) {
@@ -26857,33 +27053,68 @@ TENSOR__FN void tensor__order_mode(const tensor__order_t *r, tensor__entry_t *e,
     }
 }
 
+// A row in work.
+typedef struct tensor__order_row_t {
+    const tensor__order_t *r;
+    const char *x;
+    int64_t *y;
+    tensor__entry_t *e, *t;             // its entries, and room for as many
+} tensor__order_row_t;
+
+// Makes some entries.
+TENSOR__FN void tensor__order_load(void *arg, int64_t task, int worker) {
+    const tensor__order_row_t *w = (const tensor__order_row_t *)arg;
+    const tensor_call_t *c = w->r->c;
+    int id = c->row->id, cls = w->r->compute_class, dtype = c->arg[0].dtype, low = id == TENSOR_OP_CUMMIN;
+    int falling = id == TENSOR_OP_SORT || id == TENSOR_OP_TOPK ? c->p->order.descending != 0 : low;
+    int nan_first = falling && !low;        // NaN is the largest value, but the running minimum of NaN is NaN
+    int64_t first = task * TENSOR__SORT_PART, n = tensor__least(w->r->n - first, TENSOR__SORT_PART);
+    (void)worker;
+    tensor__load_run(w->t + first, cls, w->x + first * tensor__sizes[dtype], dtype, 1, n);
+    tensor__order_keys(w->e + first, w->t + first, cls, first, n, falling, nan_first);
+}
+
+// Writes some indices.
+TENSOR__FN void tensor__order_write(void *arg, int64_t task, int worker) {
+    const tensor__order_row_t *w = (const tensor__order_row_t *)arg;
+    int64_t first = task * TENSOR__SORT_PART, end = tensor__least(first + TENSOR__SORT_PART, w->r->n);
+    (void)worker;
+    for (int64_t i = first; i < end; i++) { w->y[i] = w->e[i].i; }
+}
+
+// Bytes that a worker needs for a row.
+TENSOR__FN uint64_t tensor__order_room(uint64_t n) {
+    return 2 * n * sizeof(tensor__entry_t) + sizeof(tensor__radix_t);
+}
+
 TENSOR__FN void tensor__order_task(void *arg, int64_t task, int worker) {
     const tensor__order_t *r = (const tensor__order_t *)arg;
     const tensor_call_t *c = r->c;
-    const tensor__order_params_t *p = &c->p->order;
-    const int64_t n = r->n, m = r->m;
-    int id = c->row->id, cls = r->compute_class;
-    int low = id == TENSOR_OP_CUMMIN;
-    int falling = id == TENSOR_OP_SORT || id == TENSOR_OP_TOPK ? p->descending != 0 : low;
-    int nan_first = falling && !low;        // NaN is the largest value, but the running minimum of NaN is NaN
-    uint64_t nan = cls == TENSOR__C_F32 ? UINT32_MAX : UINT64_MAX;
-    tensor__entry_t *work = (tensor__entry_t *)c->scratch + (int64_t)worker * 2 * n;
+    const int64_t n = r->n, m = r->m, parts = (n + TENSOR__SORT_PART - 1) / TENSOR__SORT_PART;
+    uint64_t nan = r->compute_class == TENSOR__C_F32 ? UINT32_MAX : UINT64_MAX;
+    tensor__entry_t *work = (tensor__entry_t *)(void *)((char *)c->scratch +
+                                                        tensor__order_room((uint64_t)n) * (uint64_t)worker);
+    tensor__radix_t *x = (tensor__radix_t *)(void *)(work + 2 * n);
     int64_t end = tensor__least((task + 1) * r->per, r->rows);
 
     for (int64_t row = task * r->per; row < end; row++) {
         tensor__entry_t *e = work, *t = work + n;
         int64_t *y = (int64_t *)c->arg[1].data + row * m, at = 0;
-        tensor__load_run(t, cls, (const char *)c->arg[0].data + row * n * tensor__sizes[c->arg[0].dtype],
-                         c->arg[0].dtype, 1, n);
-        tensor__order_keys(e, t, cls, n, falling, nan_first);
-        switch (id) {
+        tensor__order_row_t w;
+        w.r = r;
+        w.x = (const char *)c->arg[0].data + row * n * tensor__sizes[c->arg[0].dtype];
+        w.y = y;
+        w.e = e;
+        w.t = t;
+        tensor__in_turn(c->thread, parts, tensor__order_load, &w);
+        switch (c->row->id) {
         case TENSOR_OP_SORT:
-            e = tensor__order_sort(e, t, n);
-            for (int64_t i = 0; i < n; i++) { y[i] = e[i].i; }
+            w.e = tensor__order_sort(c->thread, x, e, t, n);
+            tensor__in_turn(c->thread, parts, tensor__order_write, &w);
             break;
-        case TENSOR_OP_TOPK: tensor__order_top(r, e, t, y); break;
+        case TENSOR_OP_TOPK: tensor__order_top(r, x, e, t, y); break;
         case TENSOR_OP_KTHVALUE: tensor__order_kth(r, e, t, nan, y); break;
-        case TENSOR_OP_MODE: tensor__order_mode(r, e, t, y); break;
+        case TENSOR_OP_MODE: tensor__order_mode(r, x, e, t, y); break;
         default:                                            // CUMMAX, CUMMIN: which of two keys is kept
             for (int64_t i = 0; i < n; i++) {
                 if (e[i].key >= e[at].key) { at = i; }
@@ -26899,12 +27130,9 @@ TENSOR__END
 TENSOR__RARE
 
 TENSOR__FN uint64_t tensor__scratch_order(const tensor_call_t *c) {
-    uint64_t n = (uint64_t)c->arg[0].dims[c->arg[0].ndim - 1];
-    if (c->arg[0].numel == c->arg[0].dims[c->arg[0].ndim - 1]) { return 2 * n * sizeof(tensor__entry_t); }
-    uint64_t bytes;
-    return tensor__mul_u64(2 * n * sizeof(tensor__entry_t), (uint64_t)c->thread->ctx->pool.n,
-                           &bytes) ? bytes :
-        UINT64_MAX;
+    uint64_t room = tensor__order_room((uint64_t)c->arg[0].dims[c->arg[0].ndim - 1]), bytes;
+    if (c->arg[0].numel == c->arg[0].dims[c->arg[0].ndim - 1]) { return room; }
+    return tensor__mul_u64(room, (uint64_t)tensor__thread_count(), &bytes) ? bytes : UINT64_MAX;
 }
 
 TENSOR__FN int tensor__cpu_order(tensor_call_t *c) {
@@ -26917,7 +27145,11 @@ TENSOR__FN int tensor__cpu_order(tensor_call_t *c) {
     r.rows = x->numel / r.n;
     r.compute_class = tensor__class(x->dtype);
     r.per = (TENSOR__GRAIN / 16 + r.n - 1) / r.n;
-    tensor__parallel((r.rows + r.per - 1) / r.per, tensor__order_task, &r);
+    if (r.rows == 1 && c->row->id == TENSOR_OP_SORT) {
+        tensor__order_task(&r, 0, 0);       // its own tasks
+    } else {
+        tensor__parallel((r.rows + r.per - 1) / r.per, tensor__order_task, &r);
+    }
     return 0;
 }
 
@@ -29002,12 +29234,19 @@ TENSOR__FN void tensor__know_rows(tensor__thread_t *th, tensor__merge_fn *merge)
 // -> NULL if no gradient is by rows
 TENSOR__FN tensor__merge_fn *tensor__merge_rows(void) { return tensor__self()->ctx->late.merge_rows; }
 
+// Whether g becomes the leaf's gradient as it is: nobody else sees it, and it lies as the leaf does.
+TENSOR__FN int tensor__leaf_takes(const tensor__thread_t *th, const tensor_t *leaf, const tensor_t *g) {
+    if (tensor__exclusive(th, g, 1)) { return 1; }
+    return leaf->device && tensor__alone(th, g, 1) && tensor__keeps_channels_last(leaf) &&
+        tensor__keeps_channels_last(g);
+}
+
 // leaf.grad += g. A gradient that nobody else sees becomes the leaf's gradient itself.
 TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *g, int create) {
     tensor__grad_lock(leaf);
     tensor_t *old = leaf->grad;
     if (!old) {
-        if (create || (!tensor__exclusive(th, g, 1) && !tensor__rows_of(g))) { g = (tensor_clone)(g); }
+        if (create || (!tensor__leaf_takes(th, leaf, g) && !tensor__rows_of(g))) { g = (tensor_clone)(g); }
         if (g != TENSOR__POISON && !g->site) { g->site = leaf->site; }
     } else if (tensor__rows_of(old) || tensor__rows_of(g)) {
         g = th->ctx->late.add_rows(leaf, old, g);
@@ -29372,8 +29611,8 @@ TENSOR__FN tensor__pass_t *tensor__pass_open(tensor__thread_t *th, tensor__pass_
         p = local;
         memset(p, 0, sizeof *p);
     }
-    p->create = (flags & TENSOR_CREATE_GRAPH) != 0;
-    p->retain = p->create || (flags & TENSOR_RETAIN_GRAPH) != 0;
+    p->create = (flags & TENSOR_CREATE_GRAPH) && !(th->modes & TENSOR__INFERRING);      // it records nothing
+    p->retain = (flags & (TENSOR_CREATE_GRAPH | TENSOR_RETAIN_GRAPH)) != 0;
     memset(&p->places, 0, sizeof p->places);
     p->more = NULL;
     p->hooked = NULL;
@@ -30302,8 +30541,8 @@ typedef struct tensor__link_t {
 } tensor__link_t;
 
 // A call that is under way in slices. Its kernel runs from the beginning in each of them and finds the tasks
-// done that earlier slices did: rounds of tasks that are over, and some tasks of the next round. Its scratch
-// is its own, as the thread computes other things in between.
+// done that earlier slices did: turns of its loop, rounds of tasks of this turn, and some tasks of the next
+// round. Its scratch is its own, as the thread computes other things in between.
 typedef struct tensor__pause_t {
     tensor__slice_t slice;              // first: what the thread has is the pause
     tensor__thread_t *thread;
@@ -30311,6 +30550,7 @@ typedef struct tensor__pause_t {
     void *arg;
     int64_t round, done, begin;         // round: of this run; begin: the first of the tasks that run
     int64_t tasks;                      // done of round `done`
+    int64_t turn;                       // of the kernel's loop
     int some, paused;                   // some: this slice has done tasks of it
     int ready;                          // the scratch is large enough for every call
     double now, until, us;              // microseconds of the clock; us: of the longest tasks
@@ -32444,7 +32684,7 @@ TENSOR__INLINE int tensor__graph_planned(const tensor_graph_t *g, const tensor__
 // Whether a call is done in part. Its tasks and its scratch stay as they are: a plan for other threads waits
 // until it has ended, as it may have changed what it reads.
 TENSOR__INLINE int tensor__under_way(const tensor_graph_t *g) {
-    return g->pause.done > 0 || g->pause.tasks > 0;
+    return g->pause.turn > 0 || g->pause.done > 0 || g->pause.tasks > 0;
 }
 
 // Whether a step of the graph can begin or go on now; in_slices: it is done by tensor_graph_resume. The
@@ -32549,18 +32789,31 @@ TENSOR__FN void tensor__pause_task(void *arg, int64_t task, int worker) {
     p->fn(p->arg, p->begin + task, worker);
 }
 
+// Runs the tasks on this thread alone.
+TENSOR__FN void tensor__slice_alone(tensor__slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg) {
+    (void)self;
+    for (int64_t i = 0; i < ntasks; i++) { fn(arg, i, 0); }
+}
+
 // Runs the tasks of a round that earlier slices have not done, a task for each thread at a time, until the
-// slice is over.
+// slice is over. With more threads than the scratch has room for, one task at a time, which uses this thread
+// alone.
 TENSOR__FN void tensor__pause_run(tensor__slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg) {
     tensor__pause_t *p = (tensor__pause_t *)(void *)self;
     if (p->paused || p->round++ < p->done) { return; }
     p->paused = p->some && p->now + p->us > p->until;
     p->fn = fn;
     p->arg = arg;
-    p->thread->slice = NULL;            // what the tasks do is done in one go
+    tensor__slice_t alone;
+    int threads = p->thread->ctx->pool.n;
+    int one = self->in_turn || threads > self->workers;
+    alone.run = tensor__slice_alone;
+    alone.next_turn = NULL;             // a task has no such loop
+    alone.shares = alone.workers = self->workers;
+    alone.in_turn = 0;
+    p->thread->slice = threads > self->workers ? &alone : NULL;     // what the tasks do is done in one go
     while (p->tasks < ntasks && !p->paused) {
-        int64_t n = tensor__least(ntasks - p->tasks, p->thread->ctx->pool.n);
-        if (p->thread->ctx->pool.n > self->workers) { n = 1; }     // this thread alone has room for them
+        int64_t n = one ? 1 : tensor__least(ntasks - p->tasks, threads);
         p->begin = p->tasks;
         tensor__parallel(n, tensor__pause_task, p);
         p->tasks += n;
@@ -32577,6 +32830,18 @@ TENSOR__FN void tensor__pause_run(tensor__slice_t *self, int64_t ntasks, tensor_
     p->thread->slice = self;
 }
 
+// The next turn of the kernel's loop. The rounds of a turn that is over are forgotten.
+TENSOR__FN int tensor__pause_turn(tensor__slice_t *self, int64_t *i) {
+    tensor__pause_t *p = (tensor__pause_t *)(void *)self;
+    if (p->paused) { return 0; }
+    if (*i >= 0) {
+        p->turn = *i + 1;
+        p->round = p->done = 0;
+    }
+    *i = p->turn;
+    return 1;
+}
+
 // Whether the kernel of a step can be done in parts: what it writes is written by its tasks, or once more
 // when it runs to its end, and it reads nothing that it has changed, except where tasks change elements of
 // their own.
@@ -32590,6 +32855,7 @@ TENSOR__FN int tensor__may_pause(const tensor__step_t *s) {
         return !tensor__divides_whole(c);
     case TENSOR_FAMILY_REDUCE:
         return c->arg[1].numel >= TENSOR__REDUCE_ROWS;
+    case TENSOR_FAMILY_FILL:
     case TENSOR_FAMILY_POINTWISE_BACKWARD:
     case TENSOR_FAMILY_ROWS:
     case TENSOR_FAMILY_MATMUL:
@@ -32625,6 +32891,8 @@ TENSOR__FN int tensor__pause_reserve(tensor_graph_t *g, tensor__thread_t *th) {
     tensor__pause_t *p = &g->pause;
     int code = 0;
     p->slice.run = tensor__pause_run;
+    p->slice.next_turn = tensor__pause_turn;
+    p->slice.in_turn = 0;
     p->slice.shares = TENSOR__PAUSE_SHARES;
     p->slice.workers = g->threads;
     tensor__pause_swap(p, th);
@@ -32653,7 +32921,7 @@ TENSOR__FN int tensor__graph_part(tensor_graph_t *g, tensor__thread_t *th, tenso
     int code = tensor__graph_launch(th, g, s);
     th->slice = NULL;
     tensor__pause_swap(p, th);
-    if (code || !p->paused) { p->done = p->tasks = 0; }
+    if (code || !p->paused) { p->turn = p->done = p->tasks = 0; }
     if (!code && !p->paused) { tensor__step_wrote(th, s); }
     return code;
 }
@@ -32682,8 +32950,8 @@ TENSOR__INLINE void tensor__step_took(tensor__step_t *s, double us) {
     s->us = took < s->us ? (s->us + took) / 2 : took;
 }
 
-// Runs the call that the graph is at, or a part of it until a time, then goes to the next one if it has ended.
-// now: the time before, then after. -> code
+// Runs the call that the graph is at, or a part of it until a time, then goes to the next one if it has
+// ended. now: the time before, then after. -> code
 TENSOR__FN int tensor__slice_call(tensor_graph_t *g, tensor__thread_t *th, double *now, double until) {
     tensor__step_t *s = g->at;
     int under_way = tensor__under_way(g);

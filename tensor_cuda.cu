@@ -311,6 +311,7 @@ struct block_t {
     // graphs that keep it; the graph that listed it last, and where.
     uint64_t wrote, read;
     int kept, listed, place;
+    int made;                               // the capture in which it was allocated, 0 = none
     bool released;                          // its tensor is freed, a graph keeps it
 };
 
@@ -326,12 +327,14 @@ struct arena_t {
     block_t *bin[ROWS][BINS];
 };
 
-// The two arenas of a stream, or of a stream in a graph (graph != 0: private to it).
+// The two arenas of a stream, or of a stream in captures (graph != 0: the number of what has them, a graph or
+// a pool of graphs).
 struct lane_t {
     lane_t *next;                           // in its hash bucket
     void *stream;
+    uint64_t *used;                         // of a pool, for >>backend: each stream's last call on its blocks
     int device, graph;
-    bool dead;                              // its graph is freed: memory goes back with the last block
+    bool dead;                              // its graphs are freed: memory goes back with the last block
     bool outside;                           // for a block that is the caller's memory: a wrapped_t
     int64_t live;                           // blocks used or pending
     arena_t arena[2];                       // large, small
@@ -343,7 +346,8 @@ struct queue_t { // events of one foreign stream, in its order: only the head mu
     use_t *head, **tail;
 };
 
-struct capture_t { capture_t *next; void *stream; int graph; };
+// A stream that is being captured. graph, used: of its lane.
+struct capture_t { capture_t *next; void *stream; int id, graph; uint64_t *used; };
 
 enum action_t : uint8_t {
     TRACE_ALLOC,
@@ -870,11 +874,15 @@ inline void poll(allocator_t *A, device_t *d, bool wait) {
     }
 }
 
-inline lane_t *lane_of(device_t *d, void *stream) {
-    int graph = 0;
-    for (capture_t *c = d->captures; c; c = c->next) {
-        if (c->stream == stream) { graph = c->graph; }
-    }
+// -> NULL: the stream is not being captured
+inline const capture_t *capture_of(const device_t *d, const void *stream) {
+    const capture_t *c = d->captures;
+    while (c && c->stream != stream) { c = c->next; }
+    return c;
+}
+
+inline lane_t *lane_of(device_t *d, void *stream, const capture_t *c) {
+    const int graph = c ? c->graph : 0;
     if (d->last && d->last->stream == stream && d->last->graph == graph && !d->last->dead) { return d->last; }
     uint64_t h = (((uint64_t)(uintptr_t)stream >> 4) * 0x9E3779B97F4A7C15u + (uint64_t)graph) >> 58;
     lane_t *l = d->hash[h % HASH];
@@ -884,6 +892,7 @@ inline lane_t *lane_of(device_t *d, void *stream) {
         l->stream = stream;
         l->device = d->index;
         l->graph = graph;
+        l->used = c ? c->used : nullptr;
         l->arena[0].lane = l->arena[1].lane = l;
         l->arena[1].small = true;
         l->next = d->hash[h % HASH];
@@ -1097,7 +1106,8 @@ inline block_t *fetch(allocator_t *A, device_t *d, arena_t *a, uint64_t bytes) {
 inline block_t *attempt(allocator_t *A, device_t *d, void *stream, uint64_t bytes, const char *tag) {
     uint64_t n = (bytes + GRANULE - 1) & ~(GRANULE - 1);
     if (d->npending && !d->captures) { poll(A, d, false); }
-    lane_t *l = lane_of(d, stream);
+    const capture_t *c = capture_of(d, stream);
+    lane_t *l = lane_of(d, stream, c);
     if (!l) { return nullptr; }
     arena_t *a = &l->arena[n <= SMALL];
     block_t *b = fetch(A, d, a, n);
@@ -1118,6 +1128,7 @@ inline block_t *attempt(allocator_t *A, device_t *d, void *stream, uint64_t byte
     b->state = USED;
     b->wrote = b->read = 0;
     b->kept = b->listed = 0;
+    b->made = c ? c->id : 0;
     b->released = false;
     b->requested = bytes;
     b->tag = tag;
@@ -1206,9 +1217,16 @@ inline void release(allocator_t *A, block_t *b) {
     }
 }
 
-// From now until capture_end, allocations of `stream` come from arenas of the graph. -> its number > 0, 0
-// without memory. capture_join adds a stream that was forked from it.
-inline int capture_join(allocator_t *A, int device, void *stream, int graph) {
+// A number for a capture or a pool.
+inline int new_number(allocator_t *A) {
+    return __atomic_add_fetch(&A->next_graph, 1, __ATOMIC_RELAXED);
+}
+
+// From now until capture_end, allocations of `stream` come from arenas of the capture's own, or from those of
+// a pool (its number, and its marks). -> the capture's number > 0, 0 without memory. capture_join adds a
+// stream that was forked from it. graph_release takes the number of the arenas.
+inline int capture_join(allocator_t *A, int device, void *stream, int id, int pool = 0,
+                        uint64_t *used = nullptr) {
     device_t *d = device_of(A, device);
     capture_t *c = (capture_t *)malloc(sizeof *c);
     if (!d || !c) {
@@ -1216,22 +1234,22 @@ inline int capture_join(allocator_t *A, int device, void *stream, int graph) {
         return TENSOR_ERR_OUT_OF_MEMORY;
     }
     lock_t hold(&d->lock);
-    *c = capture_t{d->captures, stream, graph};
+    *c = capture_t{d->captures, stream, id, pool ? pool : id, used};
     d->captures = c;
     return 0;
 }
 
-inline int capture_begin(allocator_t *A, int device, void *stream) {
-    int graph = __atomic_add_fetch(&A->next_graph, 1, __ATOMIC_RELAXED);
-    return capture_join(A, device, stream, graph) ? 0 : graph;
+inline int capture_begin(allocator_t *A, int device, void *stream, int pool = 0, uint64_t *used = nullptr) {
+    const int id = new_number(A);
+    return capture_join(A, device, stream, id, pool, used) ? 0 : id;
 }
 
-inline void capture_end(allocator_t *A, int device, int graph) {
+inline void capture_end(allocator_t *A, int device, int id) {
     device_t *d = A->device[device];
     lock_t hold(&d->lock);
     for (capture_t **at = &d->captures; *at;) {
         capture_t *c = *at;
-        if (c->graph != graph) {
+        if (c->id != id) {
             at = &c->next;
             continue;
         }
@@ -1242,7 +1260,7 @@ inline void capture_end(allocator_t *A, int device, int graph) {
     if (d->captures) { return; }
     for (block_t *b = d->parked, *next; b; b = next) {
         next = b->free_next;
-        if (b->home->lane->graph != graph) {    // also if it was freed: its memory goes to the driver
+        if (b->made != id) {        // also if its graph was freed: its memory goes to the driver
             pend(A, d, b);
             continue;
         }
@@ -1261,7 +1279,7 @@ inline void capture_end(allocator_t *A, int device, int graph) {
     });
 }
 
-// The graph will not run again; the caller has waited for its last run.
+// The graph, or the last one of a pool, will not run again; the caller has waited for its last run.
 inline void graph_release(allocator_t *A, int device, int graph) {
     device_t *d = A->device[device];
     lock_t hold(&d->lock);
@@ -4935,12 +4953,12 @@ static int layer_norm_backward_of(const place_t &at, const tensor_arg_t &dx, voi
     const C *weight = (const C *)w, *m = (const C *)mean, *k = (const C *)rstd;
     C *part = (C *)scratch;
     T *to = (T *)dx.data;
+    const T *before = adds ? to : nullptr;
     int code;
     if (norm_packs(dx, dy, x, w, columns)) {
         const unsigned lanes = (unsigned)lanes_for(columns, lanes_of<T>);
         code = launch(at, {dim3((unsigned)chunks), dim3(lanes, THREADS / lanes)}, layer_norm_gradients<T>, to,
-                      dw ? part : nullptr, g, v, adds ? (const T *)to : nullptr, weight, m, k, rows, columns,
-                      chunk, rms);
+                      dw ? part : nullptr, g, v, before, weight, m, k, rows, columns, chunk, rms);
     } else {
         bool holds = aligned16(to) && aligned16(g) && aligned16(weight);
         const grid_t grid = held_rows_for<T>(at, v, rows, columns, &holds);
@@ -6985,7 +7003,8 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     int32_t epilogue = q.epilogue;
     if (q.bias && q.epilogue != SUMS_EPILOGUE) { epilogue |= CUBLASLT_EPILOGUE_BIAS; }
     if (q.beside) { epilogue |= CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU; }
-    int64_t extras = q.bias ? alignment_of(q.bias) : 0, beside_ld = relu ? bits_ld(q.n) : q.n;
+    const int64_t beside_ld = relu ? bits_ld(q.n) : q.n;
+    int64_t extras = q.bias ? alignment_of(q.bias) : 0;
     if (q.beside) { extras += 1024ll * alignment_of(q.beside); }
     int64_t tf32 = q.dtype == TENSOR_F32 && __atomic_load_n(&libraries.matmul_tf32, __ATOMIC_RELAXED);
     product_key_t key = {{at.device, q.dtype, q.m, q.n, q.k, q.batch, a.ld, b.ld, d.ld, q.wb, q.xb, q.yb,
@@ -8005,6 +8024,53 @@ piece_norm(pieces_t p, T *y, const T *x, const C *mean, const C *rstd, const C *
         const T *row[1] = {x + k.at};
         map_row<T, 1>(y + k.at, row, k.n, l,
                       [&](int64_t, const C *v) { return (v[0] - m) * by * scale + more; });
+    }
+}
+
+// What batch norm in evaluation knows of the channels; numbers of halves are of T or of C. w, b: NULL = 1, 0
+template <class T, class C> struct running_t {
+    const void *mean, *var, *w, *b;
+    bool half_mean, half_var, half_w, half_b;
+    C eps;
+    __device__ static C read(const void *p, bool half, int64_t c) {
+        return half ? to_class<C>(((const T *)p)[c]) : ((const C *)p)[c];
+    }
+    __device__ pair_t<C> of(int64_t c) const {          // y = x a + b
+        C scale = 1 / w_sqrt(read(var, half_var, c) + eps);
+        if (w) { scale *= read(w, half_w, c); }
+        C shift = -(read(mean, half_mean, c) * scale);
+        if (b) { shift += read(b, half_b, c); }
+        return {scale, shift};
+    }
+};
+
+template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
+running_norm(pieces_t p, T *y, const T *x, running_t<T, C> r) {
+    const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
+    for (int64_t q = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; q < p.all;
+         q += (int64_t)gridDim.x * blockDim.y) {
+        const piece_t k = piece_of(p, q);
+        const pair_t<C> by = r.of(k.plane % p.p.channels);
+        const T *row[1] = {x + k.at};
+        map_row<T, 1>(y + k.at, row, k.n, l, [&](int64_t, const C *v) { return v[0] * by.a + by.b; });
+    }
+}
+
+// With channels innermost: a thread has V of them, and walks from pixel to pixel.
+template <class T, int V, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
+running_norm_last(T *y, const T *x, int64_t pixels, int64_t channels, running_t<T, C> r) {
+    typedef pack_t<T, V> pack;
+    const int64_t packs = channels / V, step = (int64_t)gridDim.x * blockDim.y;
+    for (int64_t c = threadIdx.x; c < packs; c += blockDim.x) {
+        pair_t<C> by[V];
+        TCU_UNROLL
+        for (int k = 0; k < V; k++) { by[k] = r.of(c * V + k); }
+        for (int64_t i = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; i < pixels; i += step) {
+            pack v = ((const pack *)x)[i * packs + c];
+            TCU_UNROLL
+            for (int k = 0; k < V; k++) { v.v[k] = from_class<T>(to_class<C>(v.v[k]) * by[k].a + by[k].b); }
+            ((pack *)y)[i * packs + c] = v;
+        }
     }
 }
 
@@ -9388,7 +9454,7 @@ struct stream_t {
     int id, device, idle;
     bool given; // the caller's cudaStream_t, not destroyed or given to others here
     int noted;                                  // since the last check, an op that may find a bad index ran
-    // The arena of the last graph that it was captured for; its number in that graph.
+    // The last capture that it was part of; its number in that capture.
     int part_of, part;
     // The number of its calls; how many of each other stream's calls it has waited for.
     uint64_t calls, seen[MAX_STREAMS];
@@ -9401,8 +9467,16 @@ struct tensor_cuda_event_t {
     tensor_cuda_event_t *next;
     cudaEvent_t at;
     int device;
-    int graph;                  // the arena of the graph in whose capture it was recorded, or 0
+    int graph;                  // the capture in which it was recorded, or 0
     bool timing, recorded, dead;
+};
+
+// Memory that several graphs share. used: marks of each stream's last call on a block of it.
+struct tensor_cuda_graph_pool_t {
+    tensor_cuda_graph_pool_t *next;
+    int device, number, lock, graphs;           // graphs: those that have memory of it
+    bool dead;
+    uint64_t used[tcu::MAX_STREAMS];
 };
 
 struct tensor_cuda_comm_t {
@@ -9458,7 +9532,9 @@ template <class T> struct list_t {
 // The part of a tensor_graph_t that is the device's.
 struct graph_t {
     graph_t *next;
-    int device, arena, failed, noted;           // failed: code of the call that could not be captured
+    int device, id, failed, noted;              // failed: code of the call that could not be captured
+    int turn;                                   // the lock of a run, where it is not its pool's
+    tensor_cuda_graph_pool_t *pool;             // NULL = its memory is its own
     const void *thread;                         // the thread that captures it
     stream_t *on;
     cudaGraphExec_t exec;
@@ -9499,6 +9575,7 @@ static struct {
     tensor_cuda_stream_t *streams;
     tensor_cuda_event_t *events;
     tensor_cuda_comm_t *comms;
+    tensor_cuda_graph_pool_t *pools;
     graph_t *graphs, *capture;                  // capture: the one in progress
     const char *name[COUNTED];
     int64_t native[COUNTED], fallback[COUNTED];
@@ -9507,6 +9584,7 @@ static struct {
 static thread_local struct {
     int generation, nslots;
     tensor_cuda_stream_t *on[MAX_DEVICES], *before_copy_stream;
+    tensor_cuda_graph_pool_t *pool;             // for its captures
     stream_t *now;                              // of the running call
     slot_t *slot[16];                           // whose site is not known yet
 } this_thread;
@@ -9626,7 +9704,7 @@ static tensor_cuda_stream_t *current_handle(int index) {
 
 static graph_t *captured_on(const stream_t *s) {
     graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
-    return g && __atomic_load_n(&s->part_of, __ATOMIC_ACQUIRE) == g->arena ? g : nullptr;
+    return g && __atomic_load_n(&s->part_of, __ATOMIC_ACQUIRE) == g->id ? g : nullptr;
 }
 
 // The calling thread's stream of a device. -> NULL after raising
@@ -9706,6 +9784,8 @@ static int use_before(stream_t *s, block_t *b, bool writes) {
 // Call it after that call; mark comes from next_mark.
 static void use_after(stream_t *s, block_t *b, bool writes, uint64_t mark) {
     bool own = b->home->lane->stream == (void *)s->raw;
+    uint64_t *used = b->home->lane->used;
+    if (used) { __atomic_store_n(&used[s->id], mark, __ATOMIC_RELAXED); }
     if (writes) { __atomic_store_n(&b->wrote, mark, __ATOMIC_RELAXED); }
     if (own && !writes) { __atomic_store_n(&b->read, mark, __ATOMIC_RELAXED); }
     if (!own && record_stream(allocator_of(b), b, (void *)s->raw, writes ? 0 : mark)) {
@@ -9720,13 +9800,16 @@ static uint64_t next_mark(stream_t *s) {
 // s becomes part of the capture; other threads wait for what was queued on it before. -> code
 static int graph_join(graph_t *g, stream_t *s) {
     if (captured_on(s)) { return 0; }
-    if (!g->streams.add(s) || capture_join(process.allocator, g->device, (void *)s->raw, g->arena)) {
+    const int pool = g->pool ? g->pool->number : 0;
+    uint64_t *used = g->pool ? g->pool->used : nullptr;
+    if (!g->streams.add(s) ||
+        capture_join(process.allocator, g->device, (void *)s->raw, g->id, pool, used)) {
         return TENSOR_ERR_OUT_OF_MEMORY;
     }
     lock_t hold(&process.capture_lock);
     s->part = g->streams.n - 1;
     int code = code_of(cudaEventRecord(s->event, s->raw));
-    if (!code) { __atomic_store_n(&s->part_of, g->arena, __ATOMIC_RELEASE); }
+    if (!code) { __atomic_store_n(&s->part_of, g->id, __ATOMIC_RELEASE); }
     return code;
 }
 
@@ -9745,9 +9828,9 @@ static int graph_edge(stream_t *s, stream_t *o) {
 static int list_block(graph_t *g, stream_t *s, block_t *b, tensor__storage_t *storage,
                       bool writes) {
     lock_t hold(&process.graph_lock);
-    if (b->listed != g->arena) {
+    if (b->listed != g->id) {
         if (!g->list.add({b, storage, writes, nullptr, 0})) { return TENSOR_ERR_OUT_OF_MEMORY; }
-        b->listed = g->arena;
+        b->listed = g->id;
         b->place = g->list.n - 1;
         b->kept++;
     }
@@ -9761,7 +9844,7 @@ static int list_block(graph_t *g, stream_t *s, block_t *b, tensor__storage_t *st
     l.readers = writes ? 0 : l.readers | uint64_t(1) << s->part;
     l.writer = writes ? s : l.writer;
     // The graph's own memory is used again within the capture only if a single stream has used it.
-    if (b->home->lane->graph == g->arena && !code) {
+    if (b->made == g->id && !code) {
         code = record_stream(process.allocator, b, (void *)s->raw);
     }
     return code;
@@ -9943,7 +10026,7 @@ static void backend_release(void *, void *block) {
                 listed_t &l = g->list.at[k];
                 if (l.block != b) { continue; }
                 l.storage = nullptr;
-                if (b->home->lane->graph != g->arena) { continue; }
+                if (b->made != g->id) { continue; }
                 l.block = nullptr;              // the graph's own memory stays with the graph anyway
                 b->kept--;
                 b->listed = 0;
@@ -10728,9 +10811,11 @@ static int native_linear(const place_t &at, tensor_call_t *c) {
     reshape(w2, 2, transposed, by);
     if (plain) { return product(at, y2.arg, x2.arg, w2.arg, bias.data); }
     int code = TENSOR_ERR_UNSUPPORTED;
-    if (relu ? !(c->p && c->p->linear.keeps_nan) : at.limits.gelu_epilogue) {
-        code = product(at, y2.arg, x2.arg, w2.arg, bias.data, false, relu ? RELU_EPILOGUE : GELU_EPILOGUE,
-                       c->nout > 1 ? kept.data : nullptr);
+    const bool fused = relu ? !(c->p && c->p->linear.keeps_nan) : at.limits.gelu_epilogue;
+    const int epilogue = relu ? RELU_EPILOGUE : GELU_EPILOGUE;
+    void *beside = c->nout > 1 ? kept.data : nullptr;
+    if (fused) {
+        code = product(at, y2.arg, x2.arg, w2.arg, bias.data, false, epilogue, beside);
     }
     if (code != TENSOR_ERR_UNSUPPORTED) { return code; }
     const tensor_arg_t o[2] = {y2.arg, u2.arg};
@@ -10828,6 +10913,26 @@ template <class T> static int plane_norms(const place_t &at, tensor_call_t *c) {
                   a.dy->data, x, a.mean->data, a.rstd->data);
 }
 
+// Batch norm in evaluation. x and y are both contiguous, or both have channels innermost.
+template <class T> static int running_norms(const place_t &at, tensor_call_t *c) {
+    typedef class_t<T> C;
+    const tensor_arg_t *a = c->arg, &x = a[0], &y = a[5];
+    auto half = [&](int k) { return sizeof(T) < sizeof(C) && a[k].dtype == x.dtype; };
+    const running_t<T, C> r = {a[1].data, a[2].data, a[3].data, a[4].data, half(1), half(2), half(3), half(4),
+                               (C)c->p->group_norm.eps};
+    const pieces_t p = pieces_of(at, planes_of(c->p->group_norm));
+    constexpr int V = lanes_of<T>;
+    if (x.contiguous && p.p.n > 1) {
+        const grid_t rows = rows_for(at, p.all, least(p.p.n, p.longest), V);
+        return launch(at, rows, running_norm<T>, p, y.data, x.data, r);
+    }
+    const int64_t channels = p.p.channels, pixels = p.p.items * p.p.n;
+    const bool wide = channels % V == 0 && aligned16(x.data) && aligned16(y.data);
+    const grid_t grid = rows_for(at, pixels, channels, wide ? V : 1);
+    auto *kernel = wide ? running_norm_last<T, V> : running_norm_last<T, 1>;
+    return launch(at, grid, kernel, y.data, x.data, pixels, channels, r);
+}
+
 static bool is_gradient_of_norm(const tensor_call_t *c) {
     return c->row->id == NN_OP_LAYER_NORM_BACKWARD || c->row->id == NN_OP_GROUP_NORM_BACKWARD;
 }
@@ -10875,6 +10980,10 @@ static int native_norm(const place_t &at, tensor_call_t *c) {
         }
     }
     bool single = true, twice = true, half = a[0].dtype == TENSOR_F16 || a[0].dtype == TENSOR_BF16;
+    if (c->row->id == NN_OP_BATCH_NORM_EVAL) {
+        TCU_FLOATS(a[0].dtype, T, return running_norms<T>(at, c);)
+        return NONE;
+    }
 #ifdef TCU_HAVE_CUDNN
     bool batch = c->row->id == NN_OP_BATCH_NORM ||
                  (c->row->id == NN_OP_GROUP_NORM_BACKWARD && !c->p->group_norm.groups);
@@ -11497,12 +11606,13 @@ static int native(const place_t &at, tensor_call_t *c) {
 // ------------------------------------------------------------------------------
 // >>graphs                                         MARK: a recorded step that runs again
 //
-// A capture is CUDA's own capture of a stream; its memory is an arena that only the graph's runs use. What
-// changes from run to run (offsets of the generator, an optimizer's numbers) is in one small block; before a
-// run, a kernel writes there what has changed, which its arguments bring along, and whether an op of the
-// graph has refused an index that the program has not heard of. tensor.h does the host's part
-// and asks for the first run when the capture ends. What was drawn and counted in the capture has not
-// happened by then: end resets the generator. Rejected: patching kernel arguments in the graph's nodes (one
+// A capture is CUDA's own capture of a stream; its memory is an arena that only the graph's runs use, or
+// those of the graphs of one pool: each of these waits for all that was queued on the pool's memory before.
+// What changes from run to run (offsets of the generator, an optimizer's numbers) is in one small block;
+// before a run, a kernel writes there what has changed, which its arguments bring along, and whether an op of
+// the graph has refused an index that the program has not heard of. tensor.h does the host's part and asks
+// for the first run when the capture ends. What was drawn and counted in the capture has not happened by
+// then: end resets the generator. Rejected: patching kernel arguments in the graph's nodes (one
 // call of the driver for each); a copy (the graph's kernels would wait for another engine).
 // ------------------------------------------------------------------------------
 
@@ -11547,7 +11657,12 @@ static void backend_graph_free(void *graph) {
     }
 
     release(process.allocator, g->numbers);
-    if (g->arena) { graph_release(process.allocator, g->device, g->arena); }
+    if (g->pool) {
+        lock_t hold(&g->pool->lock);            // a capture that begins now comes after it
+        if (--g->pool->graphs == 0) { graph_release(process.allocator, g->device, g->pool->number); }
+    } else if (g->id) {
+        graph_release(process.allocator, g->device, g->id);
+    }
     g->list.drop();
     g->lives.drop();
     g->streams.drop();
@@ -11556,26 +11671,37 @@ static void backend_graph_free(void *graph) {
     free(g);
 }
 
-// Whether a storage was made in the capture: its memory is of the graph's arena. Pinned memory: whether the
-// graph fills it.
+// Whether a storage was made in the capture. Pinned memory: whether the graph fills it.
 static int backend_graph_made(const void *graph, const tensor__storage_t *storage) {
     const graph_t *g = (const graph_t *)graph;
     const block_t *b = storage->deleter == backend_release ? (const block_t *)storage->user : nullptr;
     if (!b) { return 0; }
-    if (storage->device) { return b->home->lane->graph == g->arena; }
+    if (storage->device) { return b->made == g->id; }
     lock_t hold(&process.graph_lock);
-    return b->listed == g->arena && g->list.at[b->place].wrote;
+    return b->listed == g->id && g->list.at[b->place].wrote;
 }
 
 static void capture_over(const graph_t *g) {
-    capture_end(process.allocator, g->device, g->arena);
-    if (process.pinned->device[0]) { capture_end(process.pinned, 0, g->arena); }
+    capture_end(process.allocator, g->device, g->id);
+    if (process.pinned->device[0]) { capture_end(process.pinned, 0, g->id); }
+}
+
+// Whether the calling thread's pool cannot serve a capture on this device; raises if so. -> code
+static int pool_unfit(int index, const char *op) {
+    const tensor_cuda_graph_pool_t *pool = this_thread.pool;
+    if (!pool) { return 0; }
+    if (pool->dead) { return raised(TENSOR_ERR_OWNER, "%s: the thread's graph pool was freed", op); }
+    if (pool->device == index) { return 0; }
+    return raised(TENSOR_ERR_DEVICE, "%s: the thread's graph pool is of CUDA device %i, must be of %i", op,
+                  pool->device, index);
 }
 
 static int backend_graph_begin(int index, void **graph) {
     static const char op[] = "capture_begin";
     stream_t *s = current(index, op);
     if (!s) { return code_now(); }
+    int code = pool_unfit(index, op);
+    if (code) { return code; }
     graph_t *g = (graph_t *)calloc(1, sizeof *g);
     if (!g) { return raised(TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", op); }
     {
@@ -11586,16 +11712,24 @@ static int backend_graph_begin(int index, void **graph) {
     g->device = index;
     // What the cache has could not be given back in the capture: the graph would come on top of it.
     empty_cache(process.allocator, index);
-    g->arena = capture_begin(process.allocator, g->device, (void *)s->raw);
+    if (this_thread.pool) {
+        g->pool = this_thread.pool;
+        lock_t hold(&g->pool->lock);
+        g->pool->graphs++;
+    }
+    const int pool = g->pool ? g->pool->number : 0;
+    uint64_t *used = g->pool ? g->pool->used : nullptr;
+    g->id = capture_begin(process.allocator, g->device, (void *)s->raw, pool, used);
     g->staged = (unsigned char *)calloc(1, NUMBERS);
     g->used = HELD_BYTES;
     current_t at(g->device);
-    int code = !g->arena || !g->staged ? (int)TENSOR_ERR_OUT_OF_MEMORY
-                                       : alloc(process.allocator, g->device, (void *)s->raw, NUMBERS, "graph",
-                                               &g->numbers);
+    code = TENSOR_ERR_OUT_OF_MEMORY;
+    if (g->id && g->staged) {
+        code = alloc(process.allocator, g->device, (void *)s->raw, NUMBERS, "graph", &g->numbers);
+    }
 
     // Pinned memory freed in between must not be waited for on a stream that is being captured.
-    if (!code) { code = capture_join(process.pinned, 0, (void *)s->raw, g->arena); }
+    if (!code) { code = capture_join(process.pinned, 0, (void *)s->raw, g->id); }
     g->on = s;
     if (!code && !g->streams.add(s)) { code = TENSOR_ERR_OUT_OF_MEMORY; }
     g->thread = &this_thread;
@@ -11608,7 +11742,7 @@ static int backend_graph_begin(int index, void **graph) {
         if (!code) { code = code_of(cudaStreamBeginCapture(s->raw, cudaStreamCaptureModeRelaxed)); }
         if (!code) {
             s->part = 0;
-            __atomic_store_n(&s->part_of, g->arena, __ATOMIC_RELEASE);
+            __atomic_store_n(&s->part_of, g->id, __ATOMIC_RELEASE);
             __atomic_store_n(&process.capture, g, __ATOMIC_RELEASE);
         }
     }
@@ -11617,7 +11751,7 @@ static int backend_graph_begin(int index, void **graph) {
         *graph = g;
         return 0;
     }
-    if (g->arena) { capture_over(g); }
+    if (g->id) { capture_over(g); }
     backend_graph_free(g);
     if (code == TENSOR_ERR_CUDA) { return raise_cuda(op); }
     if (code == TENSOR_ERR_UNSUPPORTED) { return raised(code, "%s: another thread captures a step", op); }
@@ -11693,7 +11827,11 @@ static int backend_graph_run(void *graph, int first) {
         }
     }
 
+    const lock_t turn(g->pool ? &g->pool->lock : &g->turn);
     int code = use_before(s, g->numbers, true);
+    for (int k = 0; g->pool && k < __atomic_load_n(&process.nstreams, __ATOMIC_ACQUIRE) && !code; k++) {
+        code = order(s, __atomic_load_n(&g->pool->used[k], __ATOMIC_RELAXED));
+    }
     {
         lock_t hold(&process.graph_lock);
         for (int k = 0; k < g->list.n && !code; k++) {
@@ -11906,11 +12044,13 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
 #ifdef TCU_HAVE_NCCL
     for (int k = 0; k < n + (what == RANKS_GATHER); k++) {
         const tensor_t *x = k < n ? list[k] : y;
+        const bool last = x && what != RANKS_GATHER && TENSOR__(keeps_channels_last)(x);
         if (refuse(!x || x->state != TENSOR__LIVE, TENSOR_ERR_POISONED,
                    "a tensor is NULL, freed, or failed earlier") ||
             refuse(x->device != c->device + 1, TENSOR_ERR_DEVICE,
                    "a tensor is not on the communicator's device") ||
-            refuse(!(x->flags & TENSOR__CONTIGUOUS), TENSOR_ERR_SHAPE, "a tensor is not contiguous") ||
+            refuse(!(x->flags & TENSOR__CONTIGUOUS) && !last, TENSOR_ERR_SHAPE,
+                   "a tensor is not contiguous") ||
             refuse(what <= RANKS_MEAN && nccl_types[x->dtype] < 0, TENSOR_ERR_DTYPE,
                    "NCCL adds no bool and no i16")) {
             return code;
@@ -12243,6 +12383,7 @@ int tensor_cuda_shutdown(void) {
     allocator_free(process.pinned);
     process.allocator = process.pinned = nullptr;
     drop_handles(&process.streams);
+    drop_handles(&process.pools);
     for (tensor_cuda_event_t *e = process.events; e; e = e->next) {
         if (!e->dead) { cudaEventDestroy(e->at); }
     }
@@ -12367,7 +12508,7 @@ int tensor_cuda_stream_wait_event(tensor_cuda_stream_t *stream, tensor_cuda_even
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_wait_event");
     if (!h || event_bad(event, "cuda_stream_wait_event")) { return code_now(); }
     graph_t *g = my_capture();
-    bool forks = g && event->graph == g->arena && g->device == h->of->device;
+    bool forks = g && event->graph == g->id && g->device == h->of->device;
     if (!forks && in_capture(h->of, "cuda_stream_wait_event")) { return TENSOR_ERR_UNSUPPORTED; }
     if (!event->recorded) { return 0; }
     if (!forks && of_graph(event, "cuda_stream_wait_event")) { return TENSOR_ERR_UNSUPPORTED; }
@@ -12451,7 +12592,7 @@ int tensor_cuda_event_record(tensor_cuda_event_t *event, tensor_cuda_stream_t *s
                       event->device, h->of->device);
     }
     event->recorded = true;
-    event->graph = g ? g->arena : 0;
+    event->graph = g ? g->id : 0;
     return code_of(cudaEventRecord(event->at, h->of->raw)) ? raise_cuda("cuda_event_record") : 0;
 }
 
@@ -12489,6 +12630,40 @@ double tensor_cuda_event_elapsed_time(tensor_cuda_event_t *start, tensor_cuda_ev
     }
 
     return ms;
+}
+
+tensor_cuda_graph_pool_t *tensor_cuda_graph_pool_new(tensor_device_t device) {
+    static const char op[] = "cuda_graph_pool_new";
+    if (!gpu_for(device, op)) { return nullptr; }
+    lock_t hold(&process.lock);
+    tensor_cuda_graph_pool_t *pool = handle(&process.pools);
+    if (!pool) {
+        raised(TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", op);
+        return nullptr;
+    }
+    pool->device = (int)device - TENSOR_CUDA;
+    pool->number = new_number(process.allocator);
+    return pool;
+}
+
+int tensor_cuda_graph_pool_free(tensor_cuda_graph_pool_t *pool) {
+    static const char op[] = "cuda_graph_pool_free";
+    if (!pool) { return 0; }
+    if (pool->dead) { return raised(TENSOR_ERR_OWNER, "%s: the pool was freed", op); }
+    (void)current_handle(pool->device);         // of a backend that was started again: none is set
+    if (pool == this_thread.pool) {
+        return raised(TENSOR_ERR_OWNER, "%s: it is the thread's; cuda_set_graph_pool(NULL) first", op);
+    }
+    pool->dead = true;
+    return 0;
+}
+
+int tensor_cuda_set_graph_pool(tensor_cuda_graph_pool_t *pool) {
+    static const char op[] = "cuda_set_graph_pool";
+    if (pool && pool->dead) { return raised(TENSOR_ERR_OWNER, "%s: the pool was freed", op); }
+    if (pool) { (void)current_handle(pool->device); }
+    this_thread.pool = pool;
+    return 0;
 }
 
 int tensor_cuda_comm_id(void *id) {

@@ -10,7 +10,7 @@
 //   tensor_cuda_shutdown();
 //
 // CONTENTS (search for the tag)
-//   >>cuda-manual  >>cuda-start  >>cuda-streams  >>cuda-memory  >>cuda-interop  >>cuda-ops
+//   >>cuda-manual  >>cuda-start  >>cuda-streams  >>cuda-graphs  >>cuda-memory  >>cuda-interop  >>cuda-ops
 //   >>cuda-libraries  >>cuda-ranks
 #ifndef TENSOR_CUDA_H_INCLUDED_7C1E
 #define TENSOR_CUDA_H_INCLUDED_7C1E
@@ -162,6 +162,45 @@ TENSOR_API int tensor_cuda_event_synchronize(tensor_cuda_event_t *event);
 // Time between two marks, in milliseconds; waits for the mark end.
 //   -> ms, NaN on failure;  errors OWNER, POISONED, UNSUPPORTED (no timing, no mark, in a capture), CUDA
 TENSOR_API double tensor_cuda_event_elapsed_time(tensor_cuda_event_t *start, tensor_cuda_event_t *end);
+
+// ------------------------------------------------------------------------------
+// >>cuda-graphs                                    MARK: memory that graphs share
+//
+// A graph (tensor_capture_begin) has memory of its own, so that N graphs take the sum of what they need.
+// Graphs that run one after the other, for example a step for each of several shapes, can share a pool
+// instead (torch.cuda.graph_pool_handle): together they take what the largest of them needs, and their
+// results.
+//
+//   tensor_cuda_graph_pool_t *pool = tensor_cuda_graph_pool_new(TENSOR_CUDA);
+//   tensor_cuda_set_graph_pool(pool);               // for captures of this thread from now on
+//   for (k = 0; k < n; k++) { tensor_capture_begin(TENSOR_CUDA); step(k); g[k] = tensor_capture_end(); }
+//   tensor_cuda_set_graph_pool(NULL);
+//
+// As in PyTorch, captures of one stream share memory; another stream of a capture has a part of its own. A
+// tensor that was made in a capture has its memory until it is freed: no later capture takes it. But it may
+// lie where an earlier graph of the pool has its temporaries. So a replay destroys what graphs that were
+// captured after it have left: run the graphs in the order of their captures, or read or copy such results
+// before. Runs never overlap, on whatever streams and threads: each waits, on the device, for what was queued
+// on the pool's memory before. tensor_cuda_empty_cache does not touch the memory of a pool that graphs use;
+// it goes back with the last of them and of their results.
+// ------------------------------------------------------------------------------
+
+typedef struct tensor_cuda_graph_pool_t tensor_cuda_graph_pool_t;
+
+// Makes a pool for graphs of a device. It takes no memory by itself.
+//   -> pool, NULL on failure;  errors DEVICE (no such device, not started), OUT_OF_MEMORY
+TENSOR_API tensor_cuda_graph_pool_t *tensor_cuda_graph_pool_new(tensor_device_t device);
+
+// Frees a pool; graphs that use it go on, and keep its memory. tensor_cuda_shutdown frees the pools that are
+// left.
+//   -> code;  errors OWNER (freed before, the thread's)
+TENSOR_API int tensor_cuda_graph_pool_free(tensor_cuda_graph_pool_t *pool);
+
+// Captures that the calling thread begins from now on use this pool; NULL = each has memory of its own.
+// Their tensor_capture_begin is an error if by then the pool was freed (OWNER) or the device is another one
+// (DEVICE).
+//   -> code;  errors OWNER (it was freed)
+TENSOR_API int tensor_cuda_set_graph_pool(tensor_cuda_graph_pool_t *pool);
 
 // ------------------------------------------------------------------------------
 // >>cuda-memory                                    MARK: memory
@@ -351,8 +390,9 @@ TENSOR_API const char *tensor_cuda_library_error(void);
 // All ranks make the same calls in the same order. A parameter that was not used has no gradient on its rank
 // and needs zeros there (tensor_set_grad), or the other ranks wait for it. The work goes to the thread's
 // current stream of the device, and the host does not wait. NCCL does the work; it is opened when it is
-// first needed. Tensors must be contiguous and on the communicator's device. In a capture these calls become
-// part of the graph: all ranks capture the same step and replay it as often as the others do.
+// first needed. Tensors must be on the communicator's device and contiguous, or channels-last on all ranks
+// (nn_channels_last; not to be gathered). In a capture these calls become part of the graph: all ranks
+// capture the same step and replay it as often as the others do.
 // ------------------------------------------------------------------------------
 
 enum { TENSOR_CUDA_ID_BYTES = 128 };

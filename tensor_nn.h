@@ -1252,7 +1252,7 @@ TENSOR_API tensor_t *nn_pad_sequence(tensor_t *const *list, int n, int batch_fir
 // Buffers and integers are copied. Call it after nn_step.
 //   updates  how many calls came before; at 0 all is copied, as PyTorch's AveragedModel does
 //   -> code;  errors FORMAT (names or shapes differ; then nothing changed), SHAPE (decay not in 0..1),
-//      POISONED
+//      UNSUPPORTED (in a capture, whose replays would not count: swa_update, and ema_update with 0), POISONED
 TENSOR_API int nn_ema_update(nn_module_t *average, nn_module_t *m, int64_t updates, double decay);
 TENSOR_API int nn_swa_update(nn_module_t *average, nn_module_t *m, int64_t updates);
 
@@ -1302,6 +1302,14 @@ TENSOR_API int nn_copy_state(nn_module_t *dst, nn_module_t *src);
 //   -> code;  errors DTYPE (not a float dtype), DEVICE (no such device), AUTOGRAD (one is a view or has a
 //      history), OUT_OF_MEMORY, POISONED
 TENSOR_API int nn_to(nn_module_t *m, int to);
+
+// net.to(memory_format=torch.channels_last): on a GPU the parameters and buffers of 4 and 5 dims, and their
+// gradients, get their channels innermost in memory, once, so that convolutions of such images
+// (tensor_channels_last) copy no weights. Values, dims, names and files stay as they are; optimizers continue
+// with the same tensors, and nn_to to another dtype keeps the layout. Call it after nn_to to the GPU; on the
+// CPU, whose weights are row-major, it changes nothing.
+//   -> code;  errors AUTOGRAD (one is a view or has a history), OUT_OF_MEMORY, POISONED
+TENSOR_API int nn_channels_last(nn_module_t *m);
 
 // What the macros call: they note the place of a call in the module that it made, or in its error.
 TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m);
@@ -1361,6 +1369,7 @@ TENSOR__IN_LINE tensor_t *nn__forward_of(nn__module_t m, tensor__tensor_t x) {
 #define nn_num_parameters(...) TENSOR__CALL_KIND(i64, nn_num_parameters, __VA_ARGS__)
 #define nn_register_forward_hook(...) TENSOR__CALL_KIND(i64, nn_register_forward_hook, __VA_ARGS__)
 #define nn_to(...) TENSOR__CALL_KIND(int, nn_to, __VA_ARGS__)
+#define nn_channels_last(...) TENSOR__CALL_KIND(int, nn_channels_last, __VA_ARGS__)
 #endif
 
 // ------------------------------------------------------------------------------
@@ -1371,7 +1380,7 @@ TENSOR__IN_LINE tensor_t *nn__forward_of(nn__module_t m, tensor__tensor_t x) {
 // nn_x_with(args) takes every value literally (a negative _w is equal to the first), and nn_x_defaults()
 // fills args. The numbers before the options are in PyTorch's order. If one is missing, a call without
 // options does not compile, and a call with options fails at run time. One too many gives a warning in C and
-// fails at run time; in C++ it does not compile.
+// fails at run time (a number behind the options has a warning alone); in C++ it does not compile.
 // All: -> module, NULL on failure;  errors SHAPE, OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
 
@@ -2835,7 +2844,8 @@ enum { NN_END = -1 };                       // next: there is no further sample 
 
 // One of x, collate, get_item, get and next is used, the first that is set. Each function returns 0, or a
 // tensor_code_t; what it raises (tensor_raise) is in the loader's error. A loader with workers calls them on
-// the workers' threads, several at the same time, without a tape; next is called by one at a time.
+// the workers' threads, several at the same time; next is called by one at a time. There is no tape and no
+// autocast in any of them, on whatever thread they run.
 typedef struct nn_dataset_t {
     int64_t len;                            // samples; 0 if next is set
     // Writes sample index: x, y point to one sample's elements (y NULL if there is none).
@@ -2880,7 +2890,7 @@ typedef struct nn_sampler_t {
     void *user;
     tensor_t *weights;                      // held by loaders
     int64_t world_size, rank;
-    int no_replacement, shuffle, drop_last;
+    int no_replacement, shuffle, drop_last, distributed;
 } nn_sampler_t;
 
 // Draws by weight (torch.utils.data.WeightedRandomSampler).
@@ -3060,7 +3070,7 @@ TENSOR_API int nn_save(const char *path, nn_module_t *m);
 
 // Loads them by name and converts dtypes. Unless partial, names must match exactly (one name of a shared
 // tensor is enough); shapes must always match. The error text lists what is missing, unexpected or has
-// another shape. After an error the module is unchanged.
+// another shape. After an error the module is unchanged. A partial load of which no name fits is an error.
 typedef struct nn_load_args_t {
     const char *site_ TENSOR_INIT;
     const char *path TENSOR_INIT;
@@ -3872,7 +3882,8 @@ typedef struct nn__cpu_t {
 //
 // The three convolutions are bilinear, each the gradient of the others, so they need no rows for gradients of
 // gradients. Fused gradients (_BACKWARD) are used when no graph of the gradient is wanted; otherwise the
-// engine differentiates the op composed of smaller ones (nn__composed_*).
+// engine differentiates the op composed of smaller ones (nn__composed_*). BATCH_NORM_EVAL is a GPU's, where
+// nothing is recorded; elsewhere it is composed.
 //
 // Outputs from 1 on are kept for the gradient only:
 //
@@ -3910,6 +3921,7 @@ typedef struct nn__cpu_t {
     X(AVG_POOL3D,             avg_pool3d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, of_avg_pool_integers),                 nn__grad_avg_pool,       0,                                                               AS_IS) \
     X(AVG_POOL_BACKWARD,      avg_pool_backward,                     POOL,      (1, 1, "grad"),                                           1, NN__CPU(avg_unpool),                                         nn__grad_avg_pool,       0,                                                               AS_IS) \
     X(BATCH_NORM,             batch_norm,                            NORM,      NN__X_SCALE,                                              4, NN__CPU(plane_norm),                                         nn__grad_plane_norm,     NN__SAVES_NORM,                                                  AS_IS) \
+    X(BATCH_NORM_EVAL,        batch_norm_eval,                       NORM,      (5, 3, "x running_mean running_var weight bias"),         1, NN__CPU(batch_norm_eval),                                    NOGRAD,                  0,                                                               AS_IS) \
     X(CHANNEL_SHUFFLE,        channel_shuffle,                       COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
     X(COL2IM,                 col2im,                                CONV,      NN__X_ALONE,                                              1, NN__CPU(columns),                                            nn__grad_columns,        0,                                                               AS_IS) \
     X(CONV1D,                 conv1d,                                CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv, conv, of_conv_taps),                  nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
@@ -5447,15 +5459,20 @@ NN__KERNEL void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
 #define NN__TINY(v, below) M_AND(V_LT(V_ABS(v), V_SET(below)), V_NE(v, V_ZERO()))
 #define NN__SLOW_STATE 8e-31f
 
-TENSOR__INLINE V_F NN__K(tiny_div)(V_F a, V_F b) {
+// Calls, because they are rare and half of the code of each kernel in line.
+TENSOR__FN TENSOR__NOINLINE V_F NN__K(tiny_mul)(V_F a, V_F b) {
+    return F_OF_D(D_MUL(D_OF_F(a), D_OF_F(b)));
+}
+
+TENSOR__FN TENSOR__NOINLINE V_F NN__K(tiny_div)(V_F a, V_F b) {
     return M_ANY(NN__TINY(a, NN__SLOW_STATE)) ? F_OF_D(D_DIV(D_OF_F(a), D_OF_F(b))) : V_DIV(a, b);
 }
 
-TENSOR__INLINE V_F NN__K(tiny_sqrt)(V_F a) {
+TENSOR__FN TENSOR__NOINLINE V_F NN__K(tiny_sqrt)(V_F a) {
     return M_ANY(NN__TINY(a, NN__SLOW_STATE)) ? F_OF_D(D_SQRT(D_OF_F(a))) : V_SQRT(a);
 }
 
-#define NN__MUL(a, b) (tiny ? F_OF_D(D_MUL(D_OF_F(a), D_OF_F(b))) : V_MUL(a, b))
+#define NN__MUL(a, b) (tiny ? NN__K(tiny_mul)(a, b) : V_MUL(a, b))
 #define NN__DIV(a, b) (tiny ? NN__K(tiny_div)(a, b) : V_DIV(a, b))
 #define NN__SQRT(a) (tiny ? NN__K(tiny_sqrt)(a) : V_SQRT(a))
 #define NN__ANY_TINY()                                                                                       \
@@ -5602,8 +5619,8 @@ NN_LOSSES(NN__X)
 #include "tensor.h"
 #undef TENSOR__PASS
 
-// The passes that are not in the core's: see >>passes of tensor.h. f64 and the reference formulas are compiled
-// together with this part of the file.
+// The passes that are not in the core's: see >>passes of tensor.h. f64 and the reference formulas are
+// compiled together with this part of the file.
 #ifndef TENSOR__MORE_KERNELS
 #ifdef __cplusplus
 extern "C" {
@@ -5704,7 +5721,7 @@ NN__RANKED_ROW(avg_pool, AVG_POOL)
 NN__RANKED_ROW(max_unpool, MAX_UNPOOL)
 #undef NN__RANKED_ROW
 
-// The kernels of all passes by place: f64, the reference formulas, then those of tensor.h (TENSOR__PASSES_OF).
+// The kernels of all passes by place: f64, the reference formulas, those of tensor.h (TENSOR__PASSES_OF).
 #if TENSOR__HAS_PASS(7)
 #define NN__EACH(f) f##_f64, f##_reference, TENSOR__PASSES_OF(f)
 #else
@@ -5793,6 +5810,11 @@ TENSOR__FN int64_t nn__per(int64_t n, int64_t cost) {
     if (tasks <= 4 || (double)n * (double)cost < 32768.0) { return nn__max(n, 1); }
     return nn__max(nn__ceil(n, tasks), 1);
 }
+
+enum { NN__PART = 1 << 21 };            // multiply-adds of a task of a kernel that is done in parts, at most
+
+// Whether the calling kernel is done in parts (tensor_graph_resume), for which its tasks are short.
+TENSOR__FN int nn__in_parts(void) { return TENSOR__(share_count)() > TENSOR__(thread_count)(); }
 
 // Runs the tasks. A single one runs on the calling thread, so that a GEMM in it may use the other threads.
 TENSOR__FN void nn__run(int64_t tasks, tensor__task_fn fn, void *arg) {
@@ -6055,6 +6077,31 @@ TENSOR__FN tensor_t *nn__contiguous(tensor_t *x) {
 // Channels stay innermost if the device accepts them so.
 TENSOR__FN tensor_t *nn__image(tensor_t *x) {
     return TENSOR__(keeps_channels_last)(x) ? x : nn__contiguous(x);
+}
+
+// Whether t is to have channels innermost, as like has: both are then walked in the order of memory. Else
+// both are row-major.
+TENSOR__FN int nn__last_as(const tensor_t *t, const tensor_t *like) {
+    int same = t->ndim == like->ndim && TENSOR__(keeps_channels_last)(like);
+    for (int k = 0; same && k < t->ndim; k++) { same = t->dims[k] == like->dims[k]; }
+    return same;
+}
+
+// A copy of t with channels innermost, as like, which has its dims. (tensor_channels_last would bring in views.)
+TENSOR__FN tensor_t *nn__laid_as(tensor_t *t, const tensor_t *like) {
+    tensor_t *y = (tensor_clone)(t);
+    if ((tensor_is_poison)(y)) { return y; }
+    TENSOR__(follow_layout)(y, like);
+    return TENSOR__(write)(y, t);
+}
+
+// t itself if the kernels can read it as it is, beside like, else a copy, complete before anything changes.
+TENSOR__FN tensor_t *nn__step_operand(tensor_t *t, const tensor_t *like, int dtype) {
+    int last = nn__last_as(t, like);
+    int lies = last ? TENSOR__(keeps_channels_last)(t) : (t->flags & TENSOR__CONTIGUOUS) != 0;
+    if (lies && t->dtype == dtype) { return t; }
+    t = (tensor_to)(t, (tensor_dtype_t)dtype);
+    return last ? nn__laid_as(t, like) : (tensor_clone)(t);
 }
 
 // x with these dims. A view only if they differ: a gradient that is a view cannot become a leaf's own.
@@ -6372,8 +6419,10 @@ TENSOR__FN tensor_t *nn__linear(const tensor__row_t *row, tensor_t *x, tensor_t 
         o.p = &o.params;
         o.params.linear.keeps_nan = 1;
     }
-    tensor_t *done = TENSOR__(small_product)(&o, 1, nn__linear_results(&o), nn__activation(row));
-    if (done) { return done; }
+    if (o.in[0]->flags & TENSOR__CONTIGUOUS) {          // else it is copied first
+        tensor_t *done = TENSOR__(small_product)(&o, 1, nn__linear_results(&o), nn__activation(row));
+        if (done) { return done; }
+    }
     if (!TENSOR__(begin_rest)(&o)) { return TENSOR__(poison); }
     if (!nn__infer_linear(&o)) { return TENSOR__(abandon)(&o); }
     x = o.in[0];
@@ -7208,6 +7257,22 @@ TENSOR__FN int nn__cpu_plane_norm(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
+// Batch norm in evaluation, where a GPU has called for it; f32 and f64.
+TENSOR__FN int nn__cpu_batch_norm_eval(tensor_call_t *c) {
+    const tensor__group_norm_params_t *p = &c->p->group_norm;
+    const tensor_arg_t *a = c->arg;
+    for (int64_t k = 0; k < p->items * p->channels; k++) {
+        int64_t channel = k % p->channels;
+        double scale = 1 / sqrt(nn__value(a[2].data, a[2].dtype, channel) + p->eps);
+        if (a[3].data) { scale *= nn__value(a[3].data, a[3].dtype, channel); }
+        double shift = a[4].data ? nn__value(a[4].data, a[4].dtype, channel) : 0;
+        NN__DO(nn__cpu(a[0].dtype), affine)(NULL, nn__at(&a[0], k * p->plane), nn__at(&a[5], k * p->plane), 0,
+                                            nn__value(a[1].data, a[1].dtype, channel), scale, shift,
+                                            p->plane);
+    }
+    return TENSOR_OK;
+}
+
 // dx = rstd (w g - mean of w g - xhat * mean of w g xhat)
 TENSOR__FN void nn__plane_norm_back_row(const nn__plane_norm_t *v, int64_t r) {
     const tensor__group_norm_params_t *p = &v->c->p->group_norm;
@@ -7338,6 +7403,30 @@ TENSOR__FN tensor_t *nn__norm_by_running(tensor_t *x, tensor_t *mean, tensor_t *
     return nn__narrow((tensor_addcmul)(shift, nn__wide(x), y, 1), x);      // one pass over x
 }
 
+// Whether gradients of one of them are recorded.
+TENSOR__FN int nn__recorded(tensor_t *const *in, int n) {
+    int needs = 0;
+    for (int k = 0; k < n; k++) { needs = needs || (in[k] && (tensor_requires_grad)(in[k])); }
+    return needs && (tensor_grad_enabled)();
+}
+
+// The same in one kernel, which reads halves as they are; w and b may be halves too.
+TENSOR__FN tensor_t *nn__norm_at_once(tensor_t *const *given, double eps) {
+    tensor_t *in[5] = {nn__image(given[0])};
+    for (int k = 1; k < 5; k++) { in[k] = nn__contiguous(given[k]); }
+    tensor__op_t o;
+    if (!TENSOR__(begin)(&o, NN__ROW(BATCH_NORM_EVAL), in, 5)) { return TENSOR__(poison); }
+    const tensor_t *x = in[0];
+    o.p = &o.params;
+    o.params.group_norm.groups = 0;
+    o.params.group_norm.items = x->dims[0];
+    o.params.group_norm.channels = x->dims[1];
+    o.params.group_norm.plane = x->numel / (x->dims[0] * x->dims[1]);
+    o.params.group_norm.eps = eps;
+    TENSOR__(follow_layout)(TENSOR__(result)(&o, x->dtype, x->dims, x->ndim), x);
+    return TENSOR__(finish)(&o);
+}
+
 // Moves a running statistic towards s, which in instance norm is [N * C]. 0 = raised
 TENSOR__FN int nn__move_running(tensor_t *running, tensor_t *s, const tensor_t *x, int instance,
                                 double momentum, double share) {
@@ -7369,6 +7458,8 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
                         own ? ", or neither" : "");
     }
 
+    int as_it_is = x->numel && TENSOR__(halves)(x);
+    if (!own && as_it_is && !nn__recorded(in, 5)) { return nn__norm_at_once(in, eps); }
     w = nn__wide(w);
     b = nn__wide(b);
     if (!own) { return nn__norm_by_running(x, mean, var, w, b, eps); }
@@ -7377,7 +7468,6 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t has one value per channel, its variance is 0", op, x);
     }
     tensor_t *stat[2] = {NULL, NULL};
-    int as_it_is = x->numel && TENSOR__(halves)(x);
     int64_t groups = instance ? nn__max(x->dims[1], 1) : 0;
     tensor_t *y = nn__plane_norm(as_it_is ? x : nn__wide(x), w, b, groups, eps, stat);
     if (mean && stat[0] && x->numel) {   // without elements there are no statistics
@@ -7481,10 +7571,12 @@ typedef struct nn__direct_t {
     int64_t n, rows, blocks, lines, pitch;   // n = ci kh kw; lines of the padded block, floats of one
     int64_t mr, tiles;                // outputs of a tile of weights, tiles of a group
     int64_t per, image, cuts;         // images of a block, floats of one; tasks that share its outputs
+    int64_t turn, turns;              // of a weight gradient: which block each task adds now; 1 = all of them
     int flipped;                      // the input gradient: x is the output's, the kernel reversed
     int sums;                         // the weight gradient
     int gather;                       // 1 = outputs in vectors, 0 = pixels
     float *packed, *start;            // [groups][tiles][n][mr] and [groups][tiles][mr]
+    float *kept;                      // the sums of all tasks where there are turns, [n][mr] for each tile
     int32_t *off;                     // [n]; of gathered sums [per][rows][ow]
     char *work;
     uint64_t weights, offsets, worker, bytes;   // of the packed weights, off, a worker's block, everything
@@ -7518,6 +7610,9 @@ TENSOR__FN void nn__direct_memory(nn__direct_t *v) {
         v->per = NN__DIRECT_BYTES / (v->image * 4);
     }
     v->per = nn__max(1, nn__min(v->per, nn__ceil(v->images, 8)));
+    if (v->gather && !v->sums && nn__in_parts()) {
+        v->per = nn__max(1, nn__min(v->per, NN__PART / (v->rows * v->ow * v->n * v->mr)));
+    }
     int64_t pixels = v->per * v->rows * v->ow;
     v->worker = nn__line((uint64_t)(v->per * v->image) * 4 + 256);
     if (v->gather) { v->worker += nn__line((uint64_t)(pixels * v->mr) * 4); }
@@ -7549,6 +7644,10 @@ TENSOR__FN int nn__direct_plan(nn__direct_t *v) {
     v->rows = (NN__DIRECT_BYTES / nn__max(line, 1) - (v->kh - 1) * v->dh - 1) / v->sh + 1;
     if (v->gather) { v->rows = nn__min(v->rows, NN__GATHER_BYTES / (v->ow * v->mr * 4)); }
     v->rows = v->sums && !v->gather ? v->oh : nn__min(nn__max(v->rows, 4), v->oh);
+    if (!v->sums && nn__in_parts()) {   // the blocks of a weight gradient are summed apart: they stay
+        int64_t line_work = v->n * v->ow * (v->gather ? v->mr : v->co);
+        v->rows = nn__max(1, nn__min(v->rows, NN__PART / line_work));
+    }
     v->blocks = nn__ceil(v->oh, v->rows);
     v->rows = nn__ceil(v->oh, v->blocks);
     v->blocks = nn__ceil(v->oh, v->rows);
@@ -7679,8 +7778,8 @@ TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     // If a cache holds all kernels, each thread takes blocks of its own (data that another thread wrote is
     // far away); otherwise the threads share the planes of a block.
     v->bytes = (uint64_t)(36 * (v->image_plane + v->out_plane)) * 4;
-    v->own = !v->sums && v->kernel_plane <= NN__WINOGRAD_KERNEL && v->blocks >= 2 * TENSOR__(share_count)() &&
-             v->bytes <= 4 << 20;
+    v->own = !v->sums && v->kernel_plane <= NN__WINOGRAD_KERNEL && v->blocks >= 2 * threads &&
+             v->bytes <= 4 << 20 && !nn__in_parts();
     if (v->own) { v->worker += v->bytes, v->bytes = 0; }
     v->bytes += (uint64_t)(36 * v->kernel_plane) * 4 + v->offsets +
                 nn__line((uint64_t)((v->tiles + 1) * v->mr) * 4) + v->worker * (uint64_t)threads;
@@ -7900,6 +7999,7 @@ TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
     nn__direct_offsets(v, v->lines, v->off);
     int64_t tasks = nn__ceil(v->images, v->per) * v->groups * v->blocks;
     v->cuts = v->gather && shares > 1 ? nn__min(tiles, nn__ceil(2 * shares, tasks)) : 1;
+    if (v->gather && nn__in_parts()) { v->cuts = tiles; }
     nn__run(tasks * v->cuts, v->gather ? nn__direct_gather : nn__direct_task, v);
 }
 
@@ -7972,11 +8072,16 @@ TENSOR__FN void nn__gather_weight(const nn__direct_t *v, const float *gy, int64_
     }
 }
 
-// gw = sum of g x over the images first .. last of group q: cut number `cut` of all outputs, or of those of a
-// tile with gather.
+// The blocks of images and rows that the sum over so many images is made of.
+TENSOR__FN int64_t nn__sums_blocks(const nn__direct_t *v, int64_t images) {
+    return nn__ceil(images, v->per) * v->blocks;
+}
+
+// gw = sum of g x over the images first .. last of group q, or one block of it where there are turns: cut
+// number `cut` of all outputs, or of those of a tile with gather. kept: the tile's sums between turns.
 TENSOR__FN void nn__direct_sums(const nn__direct_t *v, const float *gy, int64_t q, int64_t cut, int64_t first,
-                                int64_t last, int worker, float *to) {
-    int64_t o = cut / v->cuts, rows = nn__sums_rows(v), n, part[2], channels[2] = {0, v->ci};
+                                int64_t last, int worker, float *kept, float *to) {
+    int64_t o = cut / v->cuts, rows = nn__sums_rows(v), part[2], channels[2] = {0, v->ci};
     int64_t from, end;                  // of the sums of an output, or of tile o
     part[0] = rows * (cut % v->cuts) / v->cuts;
     part[1] = rows * (cut % v->cuts + 1) / v->cuts;
@@ -7993,24 +8098,34 @@ TENSOR__FN void nn__direct_sums(const nn__direct_t *v, const float *gy, int64_t 
     }
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
     float *out = block + nn__line((uint64_t)(v->per * v->image) * 4 + 256) / 4;
-    float *sums = v->gather ? out + nn__line((uint64_t)(v->per * v->rows * v->ow * v->mr) * 4) / 4 : to;
-    int64_t each = v->gather ? v->mr : 1;
-    memset(sums + from * each, 0, (size_t)((end - from) * each) * 4);
-    for (; first < last; first += n) {
-        n = nn__min(v->per, last - first);
-        for (int64_t b = 0; b < v->blocks; b++) {
-            for (int64_t i = 0; i < n; i++) {
-                nn__direct_pad(v, v->x + ((first + i) * v->groups + q) * v->ci * v->h * v->w, channels,
-                               b * v->rows * v->sh, v->lines, block + i * v->image);
-            }
-            if (v->gather) {
-                nn__gather_weight(v, gy, q, o, part, first, n, b * v->rows, block, out, sums);
-            } else {
-                nn__direct_weight(v, gy, q, part, first, n, block, to);
-            }
+    float *sums = to;
+    int64_t each = 1;
+    if (v->gather) {
+        sums = kept ? kept : out + nn__line((uint64_t)(v->per * v->rows * v->ow * v->mr) * 4) / 4;
+        each = v->mr;
+    }
+
+    int64_t all = nn__sums_blocks(v, last - first), at = 0, stop = all;
+    if (v->turns > 1) {
+        at = v->turn;
+        stop = nn__min(at + 1, all);
+    }
+    int ends = at < all && stop == all;
+    if (at == 0) { memset(sums + from * each, 0, (size_t)((end - from) * each) * 4); }
+    for (; at < stop; at++) {
+        int64_t image = first + at / v->blocks * v->per, row = at % v->blocks * v->rows;
+        int64_t n = nn__min(v->per, last - image);
+        for (int64_t i = 0; i < n; i++) {
+            nn__direct_pad(v, v->x + ((image + i) * v->groups + q) * v->ci * v->h * v->w, channels,
+                           row * v->sh, v->lines, block + i * v->image);
+        }
+        if (v->gather) {
+            nn__gather_weight(v, gy, q, o, part, image, n, row, block, out, sums);
+        } else {
+            nn__direct_weight(v, gy, q, part, image, n, block, to);
         }
     }
-    if (v->gather) {
+    if (v->gather && ends) {
         NN__DO(v->k, transpose)(end - from, nn__min(v->co - o * v->mr, v->mr), sums + from * v->mr, v->mr,
                                 to + o * v->mr * v->n + from, v->n);
     }
@@ -8183,12 +8298,25 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
 
 NN__PLANNED(conv)
 
+// The copies of the weight's gradient, one for each chunk of images.
+TENSOR__FN uint64_t nn__pieces_bytes(const nn__conv_t *v) {
+    return nn__line((uint64_t)v->chunks * (uint64_t)v->w->numel * v->es);
+}
+
+// The sums of a weight gradient that is done in parts, between its turns.
+TENSOR__FN uint64_t nn__kept_bytes(const nn__conv_t *v) {
+    const nn__direct_t *d = &v->without;
+    if (d->winograd || !d->gather) { return 0; }
+    return (uint64_t)(v->groups * v->chunks * d->tiles * d->n * d->mr) * 4;
+}
+
 // Leaves the plan at the head of the scratch.
 TENSOR__FN uint64_t nn__scratch_conv(const tensor_call_t *c) {
     nn__conv_t *v = (nn__conv_t *)c->scratch;
     nn__conv_plan(c, v);
     uint64_t bytes = v->columnless ? v->without.bytes : v->worker * (uint64_t)TENSOR__(thread_count)();
-    if (c->row->id == NN_OP_CONV_WEIGHT) { bytes += (uint64_t)v->chunks * (uint64_t)v->w->numel * v->es; }
+    if (c->row->id == NN_OP_CONV_WEIGHT) { bytes += nn__pieces_bytes(v); }
+    if (v->columnless && v->without.sums && nn__in_parts()) { bytes += nn__kept_bytes(v); }
     return nn__line(sizeof *v) + bytes;
 }
 
@@ -8271,41 +8399,103 @@ TENSOR__FN char *nn__conv_y(const nn__conv_t *v, int64_t i, int64_t q) {
     return nn__at(v->y, (i * v->groups + q) * v->og * v->pixels);
 }
 
-// The columns of a block, whose first pixel is `first`, of image i and group q: x itself where its lines are
-// they, and *line is then the distance of two; else made in `columns`.
-TENSOR__FN char *nn__conv_columns(const nn__conv_t *v, int64_t i, int64_t q, int64_t first,
-                                  const nn__block_t *b, char *columns, int64_t *line) {
-    char *x = nn__conv_x(v, i, q);
-    if (v->direct) {
-        *line = v->pixels;
-        return x + first * (int64_t)v->es;
+// What a task of a convolution with columns does for a block of pixels. Each step is a task of its own: a
+// convolution that is done in parts takes it once.
+typedef struct nn__conv_step_t {
+    const nn__conv_t *v;
+    nn__block_t b;
+    char *x, *columns;                // the planes of the image
+    int64_t channels;                 // of these
+    char *filled;                     // planes that become the bias, or 0
+    int64_t count, channel, size, apart;   // how many; the first one's bias; elements to fill, between planes
+    tensor__gemm_t g;
+} nn__conv_step_t;
+
+TENSOR__FN void nn__conv_fill(void *arg, int64_t task, int worker) {
+    const nn__conv_step_t *s = (const nn__conv_step_t *)arg;
+    const tensor_arg_t *bias = &s->v->c->arg[2];
+    (void)task, (void)worker;
+    for (int64_t k = 0; k < s->count; k++) {
+        NN__DO(s->v->k, fill)(s->filled + k * s->apart * (int64_t)s->v->es,
+                              bias->data ? nn__value(bias->data, s->v->dtype, s->channel + k) : 0, s->size);
     }
-    nn__im2col(x, columns, &v->g, v->es, v->cg, b);
-    return columns;
+}
+
+TENSOR__FN void nn__conv_columns(void *arg, int64_t task, int worker) {
+    const nn__conv_step_t *s = (const nn__conv_step_t *)arg;
+    (void)task, (void)worker;
+    nn__im2col(s->x, s->columns, &s->v->g, s->v->es, s->channels, &s->b);
+}
+
+TENSOR__FN void nn__conv_add_back(void *arg, int64_t task, int worker) {
+    const nn__conv_step_t *s = (const nn__conv_step_t *)arg;
+    (void)task, (void)worker;
+    NN__DO(s->v->k, col2im)(s->columns, s->x, &s->v->g, s->channels, &s->b);
+}
+
+TENSOR__FN void nn__conv_product(void *arg, int64_t task, int worker) {
+    const nn__conv_step_t *s = (const nn__conv_step_t *)arg;
+    (void)task, (void)worker;
+    TENSOR__(gemm)(&s->g, s->v->dtype);
+}
+
+// Only a long product has tasks of its own for sure.
+TENSOR__FN int nn__conv_is_long(const tensor__gemm_t *g) {
+    return (double)g->m * (double)g->n * (double)g->k >= NN__PART;
+}
+
+TENSOR__FN void nn__conv_multiply(nn__conv_step_t *s) {
+    s->g.scratch = s->columns + s->v->columns;
+    if (nn__conv_is_long(&s->g)) {
+        nn__conv_product(s, 0, 0);
+    } else {
+        nn__run(1, nn__conv_product, s);
+    }
+}
+
+// Runs the tasks; like: the product of each of them. Those that are done in parts with long products come one
+// after the other, so that the products use the threads and are interrupted.
+TENSOR__FN void nn__conv_run_tasks(nn__conv_t *v, int64_t tasks, tensor__task_fn fn,
+                                   const tensor__gemm_t *like) {
+    if (!nn__in_parts() || !nn__conv_is_long(like)) {
+        nn__run(tasks, fn, v);
+        return;
+    }
+    for (int64_t i = -1; TENSOR__(next_turn)(&i) && i < tasks;) { fn(v, i, 0); }
+}
+
+// The columns of a block, whose first pixel is `first`: x itself where its lines are they, and *line is then
+// the distance of two; else made in s->columns.
+TENSOR__FN char *nn__conv_lines(nn__conv_step_t *s, int64_t first, int64_t *line) {
+    if (s->v->direct) {
+        *line = s->v->pixels;
+        return s->x + first * (int64_t)s->v->es;
+    }
+    nn__run(1, nn__conv_columns, s);
+    return s->columns;
 }
 
 TENSOR__FN void nn__conv_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
-    int64_t q = task / v->blocks % v->groups, i = task / v->blocks / v->groups, n;
-    nn__block_t b;
-    char *columns = v->work + v->worker * (uint64_t)worker;
-    const tensor_arg_t *bias = &v->c->arg[2];
-    int64_t first = nn__conv_block(v, task % v->blocks, &b, &n);
-    char *y = nn__conv_y(v, i, q) + first * (int64_t)v->es;
-    tensor__gemm_t g = nn__product(v->og, n, v->kk);
-    g.a = nn__at(v->w, q * v->og * v->kk);
-    g.b = nn__conv_columns(v, i, q, first, &b, columns, &g.brs);
-    g.c = y;
-    g.crs = v->pixels;
-    if (bias->data) {
-        g.accumulate = 1;
-        for (int64_t o = 0; o < v->og; o++) {
-            NN__DO(v->k, fill)(y + o * v->pixels * (int64_t)v->es,
-                               nn__value(bias->data, v->dtype, q * v->og + o), n);
-        }
-    }
-    g.scratch = columns + v->columns;
-    TENSOR__(gemm)(&g, v->dtype);
+    int64_t q = task / v->blocks % v->groups, i = task / v->blocks / v->groups;
+    nn__conv_step_t s;
+    s.v = v;
+    int64_t first = nn__conv_block(v, task % v->blocks, &s.b, &s.size);
+    s.x = nn__conv_x(v, i, q);
+    s.columns = v->work + v->worker * (uint64_t)worker;
+    s.channels = v->cg;
+    s.filled = nn__conv_y(v, i, q) + first * (int64_t)v->es;
+    s.count = v->og;
+    s.channel = q * v->og;
+    s.apart = v->pixels;
+    s.g = nn__product(v->og, s.size, v->kk);
+    s.g.a = nn__at(v->w, q * v->og * v->kk);
+    s.g.b = nn__conv_lines(&s, first, &s.g.brs);
+    s.g.c = s.filled;
+    s.g.crs = v->pixels;
+    s.g.accumulate = v->c->arg[2].data != NULL;
+    if (s.g.accumulate) { nn__run(1, nn__conv_fill, &s); }
+    nn__conv_multiply(&s);
 }
 
 TENSOR__FN int nn__cpu_conv(tensor_call_t *c) {
@@ -8313,7 +8503,8 @@ TENSOR__FN int nn__cpu_conv(tensor_call_t *c) {
     if (v->columnless) {
         nn__direct_run(&v->without, v->work);
     } else if (v->y->numel) {
-        nn__run(v->images * v->groups * v->blocks, nn__conv_task, v);
+        tensor__gemm_t g = nn__product(v->og, v->rows * v->wide, v->kk);
+        nn__conv_run_tasks(v, v->images * v->groups * v->blocks, nn__conv_task, &g);
     }
     return TENSOR_OK;
 }
@@ -8322,35 +8513,34 @@ TENSOR__FN int nn__cpu_conv(tensor_call_t *c) {
 // writes.
 TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
-    int64_t s = task % v->steps, q = task / v->steps % v->groups, i = task / v->steps / v->groups;
-    int64_t c0 = s * v->step, nc = nn__min(v->step, v->cg - c0);
-    char *columns = v->work + v->worker * (uint64_t)worker;
-    char *x = nn__conv_x(v, i, q) + c0 * v->plane * (int64_t)v->es;
-    const tensor_arg_t *bias = &v->c->arg[2];
-    for (int64_t k = 0; k < nc && (!v->direct || bias->data); k++) {
-        NN__DO(v->k, fill)(x + k * v->plane * (int64_t)v->es,
-                           bias->data ? nn__value(bias->data, v->dtype, q * v->cg + c0 + k) : 0, v->plane);
-    }
+    int64_t part = task % v->steps, q = task / v->steps % v->groups, i = task / v->steps / v->groups;
+    int64_t c0 = part * v->step, n;
+    int has_bias = v->c->arg[2].data != NULL;
+    nn__conv_step_t s;
+    s.v = v;
+    s.channels = s.count = nn__min(v->step, v->cg - c0);
+    s.channel = q * v->cg + c0;
+    s.x = s.filled = nn__conv_x(v, i, q) + c0 * v->plane * (int64_t)v->es;
+    s.size = s.apart = v->plane;
+    s.columns = v->work + v->worker * (uint64_t)worker;
+    if (!v->direct || has_bias) { nn__run(1, nn__conv_fill, &s); }
 
-    int64_t n;
     for (int64_t k = 0; v->pixels && k < v->blocks; k++) {
-        nn__block_t b;
-        int64_t first = nn__conv_block(v, k, &b, &n);
-        tensor__gemm_t g = nn__product(nc * v->taps, n, v->og);
-        g.a = nn__at(v->w, q * v->og * v->kk + c0 * v->taps);
-        g.ars = 1;
-        g.acs = v->kk;
-        g.b = nn__conv_y(v, i, q) + first * (int64_t)v->es;
-        g.brs = v->pixels;
-        g.c = columns;
+        int64_t first = nn__conv_block(v, k, &s.b, &n);
+        s.g = nn__product(s.channels * v->taps, n, v->og);
+        s.g.a = nn__at(v->w, q * v->og * v->kk + c0 * v->taps);
+        s.g.ars = 1;
+        s.g.acs = v->kk;
+        s.g.b = nn__conv_y(v, i, q) + first * (int64_t)v->es;
+        s.g.brs = v->pixels;
+        s.g.c = s.columns;
         if (v->direct) {
-            g.c = x + first * (int64_t)v->es;
-            g.crs = v->pixels;
-            g.accumulate = bias->data != NULL;
+            s.g.c = s.x + first * (int64_t)v->es;
+            s.g.crs = v->pixels;
+            s.g.accumulate = has_bias;
         }
-        g.scratch = columns + v->columns;
-        TENSOR__(gemm)(&g, v->dtype);
-        if (!v->direct) { NN__DO(v->k, col2im)(columns, x, &v->g, nc, &b); }
+        nn__conv_multiply(&s);
+        if (!v->direct) { nn__run(1, nn__conv_add_back, &s); }
     }
 }
 
@@ -8359,13 +8549,25 @@ TENSOR__FN int nn__cpu_conv_input(tensor_call_t *c) {
     if (v->columnless) {
         nn__direct_run(&v->without, v->work);
     } else if (v->x->numel) {
-        nn__run(v->images * v->groups * v->steps, nn__conv_input_task, v);
+        tensor__gemm_t g = nn__product(v->step * v->taps, v->rows * v->wide, v->og);
+        nn__conv_run_tasks(v, v->images * v->groups * v->steps, nn__conv_input_task, &g);
     }
     return TENSOR_OK;
 }
 
 // The weight's gradient of a group, [og][kk], from its transpose, 16 of its rows at a time.
-TENSOR__FN void nn__conv_transpose(const nn__conv_t *v, const char *transposed, char *to) {
+typedef struct nn__conv_turned_t {
+    const nn__conv_t *v;
+    const char *transposed;
+    char *to;
+} nn__conv_turned_t;
+
+TENSOR__FN void nn__conv_transpose(void *arg, int64_t task, int worker) {
+    const nn__conv_turned_t *t = (const nn__conv_turned_t *)arg;
+    const nn__conv_t *v = t->v;
+    const char *transposed = t->transposed;
+    char *to = t->to;
+    (void)task, (void)worker;
     for (int64_t k = 0; k < v->kk; k += 16) {
         for (int64_t o = 0; o < v->og; o++) {
             for (int64_t i = k; i < nn__min(k + 16, v->kk); i++) {
@@ -8386,25 +8588,34 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
     int64_t q = task / v->chunks / v->cuts, part = task % v->chunks;
     int64_t first = v->images * part / v->chunks, last = v->images * (part + 1) / v->chunks;
     char *columns = v->work + v->worker * (uint64_t)worker, *to = (char *)v->w->data;
-    char *transposed = columns + v->columns + v->gemm;
     if (v->chunks > 1) { to = v->pieces + (uint64_t)part * (uint64_t)v->w->numel * v->es; }
     to += q * v->og * v->kk * (int64_t)v->es;
-    if (v->sums) {
-        nn__direct_sums(v->sums, (const float *)v->y->data, q, task / v->chunks % v->cuts, first, last,
-                        worker, (float *)(void *)to);
+    const nn__direct_t *d = v->sums;
+    if (d) {
+        int64_t cut = task / v->chunks % v->cuts, tile = (q * v->chunks + part) * d->tiles + cut / d->cuts;
+        nn__direct_sums(d, (const float *)v->y->data, q, cut, first, last, worker,
+                        d->kept ? d->kept + tile * d->n * d->mr : NULL, (float *)(void *)to);
         return;
     }
 
+    nn__conv_turned_t turned;
+    turned.v = v;
+    turned.transposed = columns + v->columns + v->gemm;
+    turned.to = to;
+    nn__conv_step_t s;
+    s.v = v;
+    s.columns = columns;
+    s.channels = v->cg;
     for (int64_t i = first; i < last; i++) {
+        s.x = nn__conv_x(v, i, q);
         for (int64_t k = 0; k < v->blocks; k++) {
-            nn__block_t b;
-            int64_t n, at = nn__conv_block(v, k, &b, &n);
+            int64_t n, at = nn__conv_block(v, k, &s.b, &n);
             tensor__gemm_t g = nn__product(v->og, v->kk, n);
             g.a = nn__conv_y(v, i, q) + at * (int64_t)v->es;
             g.ars = v->pixels;
             g.brs = 1;
             g.bcs = g.k;
-            g.b = nn__conv_columns(v, i, q, at, &b, columns, &g.bcs);
+            g.b = nn__conv_lines(&s, at, &g.bcs);
             g.c = to;
             if (v->transposed) {
                 tensor__gemm_t t = nn__product(v->kk, v->og, n);
@@ -8413,15 +8624,15 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
                 t.b = g.a;
                 t.brs = 1;
                 t.bcs = g.ars;
-                t.c = transposed;
+                t.c = columns + v->columns + v->gemm;
                 g = t;
             }
-            g.accumulate = i > first || k > 0;
-            g.scratch = columns + v->columns;
-            TENSOR__(gemm)(&g, v->dtype);
+            s.g = g;
+            s.g.accumulate = i > first || k > 0;
+            nn__conv_multiply(&s);
         }
     }
-    if (v->transposed) { nn__conv_transpose(v, transposed, to); }
+    if (v->transposed) { nn__run(1, nn__conv_transpose, &turned); }
 }
 
 enum { NN__CONV_JOINED = 16384 };       // elements of the gradient that a task adds up
@@ -8462,15 +8673,27 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
         }
         v->sums = d;
         v->cuts = d->gather ? d->tiles : 1;
-        int64_t wanted = nn__ceil(TENSOR__(share_count)(), v->groups * v->cuts * v->chunks);
+        int64_t wanted = nn__ceil(TENSOR__(thread_count)(), v->groups * v->cuts * v->chunks);
+        v->pieces = v->work + d->bytes;
+        d->turns = 1;
+        d->kept = NULL;
+        if (nn__in_parts()) {
+            int64_t work = d->per * d->rows * d->ow * d->n * (d->gather ? d->mr : d->co);
+            wanted = nn__max(wanted, nn__ceil(work, NN__PART));
+            d->turns = nn__sums_blocks(d, nn__ceil(v->images, v->chunks));
+            if (d->gather) { d->kept = (float *)(void *)(v->pieces + nn__pieces_bytes(v)); }
+        }
         d->cuts = nn__min(wanted, nn__sums_rows(d));
         v->cuts *= d->cuts;
-        v->pieces = v->work + d->bytes;
+        for (d->turn = 0; d->turn < d->turns; d->turn++) {
+            nn__run(v->groups * v->cuts * v->chunks, nn__conv_weight_task, v);
+        }
     } else {
         v->cuts = 1;
         v->pieces = v->work + v->worker * (uint64_t)TENSOR__(thread_count)();
+        tensor__gemm_t g = nn__product(v->og, v->kk, v->rows * v->wide);
+        nn__conv_run_tasks(v, v->groups * v->chunks, nn__conv_weight_task, &g);
     }
-    nn__run(v->groups * v->cuts * v->chunks, nn__conv_weight_task, v);
     if (v->chunks > 1) { nn__run(nn__ceil(v->w->numel, NN__CONV_JOINED), nn__conv_weight_join, v); }
     return TENSOR_OK;
 }
@@ -10497,6 +10720,7 @@ typedef struct nn__attention_t {
     const nn__cpu_t *k;
     const tensor_arg_t *q, *key, *v, *y, *lse, *g, *dq, *dk, *dv;
     int64_t heads, t, s, e, ev, blocks, rows, pitch;    // pitch: numbers in a line of transposed keys
+    int64_t turn;                       // of a gradient: which block of each head is next, -1 = all of them
     int causal, dtype;
     double scale;
     size_t es;
@@ -10664,18 +10888,21 @@ TENSOR__FN void nn__attention_sum(const nn__attention_t *v, const char *tile, co
 }
 
 // One head: with P recomputed and D = P (g vT - delta) scale, dv = PT g, dq = D k, dk = DT q. Blocks go from
-// the last one, which sees the most keys, to the first.
+// the last one, which sees the most keys, to the first; where there are turns, one of them in each.
 TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
     const nn__attention_t *v = (const nn__attention_t *)arg;
     char *p = v->scratch + v->worker * (uint64_t)worker, *d = p + v->tile, *scratch = d + v->tile;
     int64_t first = (v->t - 1) / v->rows * v->rows, last = v->causal ? nn__min(v->s, v->t) : v->s;
+    int64_t t = first, stop = 0;
+    if (v->turn >= 0) { t = stop = first - v->turn * v->rows; }
     const char *keyt = nn__attention_transposed(v, v->key, head, last, scratch);
     const char *vt = nn__attention_transposed(v, v->v, head, last, scratch + v->transposed);
     scratch += 2 * v->transposed;
-    NN__DO(v->k, fill)(nn__head(v->dk, head, last), 0, (v->s - last) * v->e);
-    NN__DO(v->k, fill)(nn__head(v->dv, head, last), 0, (v->s - last) * v->ev);
-
-    for (int64_t t = first; t >= 0; t -= v->rows) {
+    if (t == first) {
+        NN__DO(v->k, fill)(nn__head(v->dk, head, last), 0, (v->s - last) * v->e);
+        NN__DO(v->k, fill)(nn__head(v->dv, head, last), 0, (v->s - last) * v->ev);
+    }
+    for (; t >= stop; t -= v->rows) {
         int64_t n = nn__min(v->rows, v->t - t), keys = v->causal ? nn__min(v->s, t + n) : v->s;
         nn__attention_scores(v, v->q, v->key, keyt, head, t, n, keys, p, scratch);
         nn__attention_scores(v, v->g, v->v, vt, head, t, n, keys, d, scratch);
@@ -10697,7 +10924,15 @@ TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
 
 TENSOR__FN int nn__cpu_attention_back(tensor_call_t *c) {
     nn__attention_t *v = nn__attention_planned(c);
-    if (v->dq->numel || v->dk->numel || v->dv->numel) { nn__run(v->heads, nn__attention_back_task, v); }
+    if (!v->dq->numel && !v->dk->numel && !v->dv->numel) { return TENSOR_OK; }
+    v->turn = -1;
+    if (!nn__in_parts()) {
+        nn__run(v->heads, nn__attention_back_task, v);
+        return TENSOR_OK;
+    }
+    for (v->turn = 0; v->turn * v->rows < nn__max(v->t, 1); v->turn++) {
+        nn__run(v->heads, nn__attention_back_task, v);
+    }
     return TENSOR_OK;
 }
 
@@ -12138,8 +12373,8 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
     o.params.loss.beta = f;
 
     // The fused gradient is for input and target only.
-    if (TENSOR__TRAINS && tensor_grad_enabled() &&
-        ((w && tensor_requires_grad(w)) || (q && tensor_requires_grad(q)))) {
+    if (TENSOR__TRAINS && ((w && tensor_requires_grad(w)) || (q && tensor_requires_grad(q))) &&
+        tensor_grad_enabled()) {
         tensor_scope_t scope = TENSOR__(inner_scope)(-1);
         tensor_t *y = (tensor_to)(nn__pointwise(o.row)->composed(o.in, &o.params), given);
         y = (tensor_scope_return)(scope, y);
@@ -18160,15 +18395,27 @@ TENSOR__FN int nn__average(const char *op, nn_module_t *average, nn_module_t *m,
     return code;
 }
 
+// Whether an average that depends on the number of updates may be taken: not in a capture. -> code
+TENSOR__FN int nn__counts_now(const char *op) {
+    if (!TENSOR__(refuses)(nn__self(), -1)) { return TENSOR_OK; }
+    return NN__ERROR(TENSOR_ERR_UNSUPPORTED,
+                     "%s: not in a capture, whose replays would go on with the same number of updates; call "
+                     "it after tensor_graph_replay", op);
+}
+
 TENSOR_API int (nn_ema_update)(nn_module_t *average, nn_module_t *m, int64_t updates, double decay) {
     if (!(decay >= 0 && decay <= 1)) {
         return NN__ERROR(TENSOR_ERR_SHAPE, "ema_update: decay must be in 0..1 (got %g)", decay);
     }
-    return nn__average("ema_update", average, m, updates > 0 ? 1 - decay : 1);
+    if (updates > 0) { return nn__average("ema_update", average, m, 1 - decay); }
+    int code = nn__counts_now("ema_update");
+    return code ? code : nn__average("ema_update", average, m, 1);
 }
 
 TENSOR_API int (nn_swa_update)(nn_module_t *average, nn_module_t *m, int64_t updates) {
-    return nn__average("swa_update", average, m, updates > 0 ? 1 / ((double)updates + 1) : 1);
+    int code = nn__counts_now("swa_update");
+    double part = updates > 0 ? 1 / ((double)updates + 1) : 1;
+    return code ? code : nn__average("swa_update", average, m, part);
 }
 
 // t takes the data of fresh, and fresh that of t: the header must stay the one that optimizers and users
@@ -18177,7 +18424,7 @@ TENSOR__FN void nn__exchange(tensor_t *t, tensor_t *fresh) {
     tensor_t was = *t;
     t->dtype = fresh->dtype;
     t->device = fresh->device;
-    t->flags = (uint8_t)(t->flags | TENSOR__CONTIGUOUS);
+    t->flags = (uint8_t)((t->flags & ~TENSOR__CONTIGUOUS) | (fresh->flags & TENSOR__CONTIGUOUS));
     t->offset = fresh->offset;
     t->storage = fresh->storage;
     t->storage->version = was.storage->version + 1;     // whoever compares the version of t reads t again
@@ -18188,26 +18435,35 @@ TENSOR__FN void nn__exchange(tensor_t *t, tensor_t *fresh) {
     fresh->storage = was.storage;
 }
 
-// t with its new device or dtype, in the current scope; NULL after raising.
-TENSOR__FN tensor_t *nn__moved(tensor_t *t, const char *name, int to) {
+// t moved to a device or dtype: row-major, unless its channels are innermost there.
+TENSOR__FN tensor_t *nn__moved(tensor_t *t, int to) {
     if (to < TENSOR_CPU && !nn__is_float(t)) { return t; }
-    if (t->node || t->base) {
-        return NN__GIVE((tensor_t *)NULL, TENSOR_ERR_AUTOGRAD, "to: \"%s\" %t %s", name, t,
-                        t->base ? "is a view" : "has a history");
-    }
-    t = (tensor_to)(t, to);
-    if (!(tensor_is_poison)(t) && !(t->flags & TENSOR__CONTIGUOUS)) { t = (tensor_contiguous)(t); }
-    return (tensor_is_poison)(t) ? NULL : t;
+    return nn__image((tensor_to)(t, to));
 }
 
-TENSOR_API int (nn_to)(nn_module_t *m, int to) {
-    int64_t n = 0;
-    if (to < TENSOR_CPU && to != TENSOR_F32 && to != TENSOR_F64 && to != TENSOR_F16 && to != TENSOR_BF16) {
-        return NN__ERROR(TENSOR_ERR_DTYPE, "to: %s is neither a float dtype nor a device",
-                         tensor_dtype_name((tensor_dtype_t)to));
+// t with its channels innermost.
+TENSOR__FN tensor_t *nn__laid_last(tensor_t *t, int unused) {
+    (void)unused;
+    return t->device && (t->ndim == 4 || t->ndim == 5) ? (tensor_channels_last)(t) : t;
+}
+
+// to(t, where), in the current scope; NULL after raising.
+TENSOR__FN tensor_t *nn__converted(tensor_t *t, const char *op, const char *name,
+                                   tensor_t *(*to)(tensor_t *t, int where), int where) {
+    tensor_t *fresh = to(t, where);
+    if (fresh != t && (t->node || t->base)) {
+        return NN__GIVE((tensor_t *)NULL, TENSOR_ERR_AUTOGRAD, "%s: \"%s\" %t %s", op, name, t,
+                        t->base ? "is a view" : "has a history");
     }
+    return (tensor_is_poison)(fresh) ? NULL : fresh;
+}
+
+// Gives each parameter, gradient and buffer of m the data of to(it, where), all or none. -> code
+TENSOR__FN int nn__convert(nn_module_t *m, const char *op, tensor_t *(*to)(tensor_t *t, int where),
+                           int where) {
+    int64_t n = 0;
     nn__items_t a;
-    void *block = nn__collect(m, "to", &a);
+    void *block = nn__collect(m, op, &a);
     if (!block) { return tensor_error_code(); }
     tensor_t **fresh;
     fresh = (tensor_t **)nn__memory((uint64_t)(2 * a.n + 1), sizeof *fresh);
@@ -18223,10 +18479,10 @@ TENSOR_API int (nn_to)(nn_module_t *m, int to) {
         tensor_t *t = a.item[i].tensor;
         fresh[2 * i] = fresh[2 * i + 1] = NULL;
         if (a.item[i].first != i) { continue; }
-        fresh[2 * i] = nn__moved(t, a.item[i].name, to);
+        fresh[2 * i] = nn__converted(t, op, a.item[i].name, to, where);
         tensor_t *g = (tensor_grad)(t);
         if (fresh[2 * i] && g && !(tensor_is_poison)(g)) {
-            fresh[2 * i + 1] = nn__moved(g, a.item[i].name, to);
+            fresh[2 * i + 1] = nn__converted(g, op, a.item[i].name, to, where);
         }
         if (!fresh[2 * i] || (g && !fresh[2 * i + 1])) { break; }
         n = i + 1;
@@ -18241,6 +18497,18 @@ TENSOR_API int (nn_to)(nn_module_t *m, int to) {
     nn__free(fresh);
     nn__free(block);
     return code;
+}
+
+TENSOR_API int (nn_to)(nn_module_t *m, int to) {
+    if (to < TENSOR_CPU && to != TENSOR_F32 && to != TENSOR_F64 && to != TENSOR_F16 && to != TENSOR_BF16) {
+        return NN__ERROR(TENSOR_ERR_DTYPE, "to: %s is neither a float dtype nor a device",
+                         tensor_dtype_name((tensor_dtype_t)to));
+    }
+    return nn__convert(m, "to", nn__moved, to);
+}
+
+TENSOR_API int (nn_channels_last)(nn_module_t *m) {
+    return nn__convert(m, "channels_last", nn__laid_last, 0);
 }
 
 // Pairs old, new of the tensors and modules met so far, so that shared ones stay shared.
@@ -18623,7 +18891,7 @@ enum {
     NN__LR, NN__DECAY, NN__MOMENTUM, NN__DAMPENING, NN__NESTEROV, NN__MAXIMIZE, NN__BETA1, NN__BETA2,
     NN__EPS, NN__AMSGRAD, NN__CENTERED, NN__DECOUPLED, NN__DRAG, NN__INITIAL, NN__RHO, NN__NS_A, NN__NS_B,
     NN__NS_C, NN__NS_STEPS, NN__ADJUST, NN__NO_NESTEROV, NN__MAX_ITER, NN__MAX_EVAL, NN__GRAD_TOL,
-    NN__CHANGE_TOL, NN__HISTORY, NN__SEARCH, NN__PAIRS, NN__LENGTH,      // the last two: states of lbfgs, see nn__lbfgs
+    NN__CHANGE_TOL, NN__HISTORY, NN__SEARCH, NN__PAIRS, NN__LENGTH,     // the last two: states of nn__lbfgs
     NN__LOW, NN__HIGH, NN__LEAST, NN__MOST, NN__FALL,
     NN__OPTIONS, NN__OLD_OPTIONS = NN__DECOUPLED, NN__ALWAYS = NN__OPTIONS
 };
@@ -18921,6 +19189,9 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(const nn__rule_t *rule, const double *o
     nn_optimizer_t *o = NULL;
     tensor_t **all = NULL;
     if (code == TENSOR_OK) { code = nn__options_agree(rule, option); }
+    if (code == TENSOR_OK && list && m) {
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: takes the parameters of a module or a list, not both", name);
+    }
     if (code == TENSOR_OK && !list && !m && count > 0) { code = nn__poisoned(name, "the list", list); }
     if (code == TENSOR_OK && !list) {
         list = all = nn__parameters_of(m, name, &count);
@@ -19349,20 +19620,13 @@ TENSOR__FN tensor_t *nn__full_held(const tensor_t *like, const int64_t *dims, in
     return t;
 }
 
-TENSOR__FN int nn__step_takes(const tensor_t *t, int dtype) {
-    return t->dtype == dtype && (t->flags & TENSOR__CONTIGUOUS) != 0;
-}
-
-// t itself if the kernels can read it as it is, else a contiguous copy, complete before anything changes.
-TENSOR__FN tensor_t *nn__step_operand(tensor_t *t, int dtype) {
-    return nn__step_takes(t, dtype) ? t : (tensor_clone)((tensor_to)(t, (tensor_dtype_t)dtype));
-}
-
-// Converts a state whose parameter changed between f64 and the other dtypes, or its device. -> code
-TENSOR__FN int nn__bring(tensor_t *t, int dtype, int device) {
+// Converts a state whose parameter, like, changed between f64 and the other dtypes, its device or layout.
+// -> code
+TENSOR__FN int nn__bring(tensor_t *t, int dtype, int device, const tensor_t *like) {
     tensor_t *fresh = (tensor_to)((tensor_to)(t, dtype), TENSOR_CPU + device);
+    fresh = like && nn__last_as(t, like) ? nn__laid_as(fresh, like) : nn__contiguous(fresh);
     if ((tensor_is_poison)(fresh)) { return tensor_error_code(); }
-    nn__exchange(t, fresh);
+    if (fresh != t) { nn__exchange(t, fresh); }
     return TENSOR_OK;
 }
 
@@ -19527,16 +19791,20 @@ TENSOR__FN int nn__step_state(const nn_optimizer_t *o, nn__param_t *p, int k, in
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = nn__uses_state(o, group, k) ? nn__state_shape(o, p->t, k, dims) : -1;
     if (ndim < 0) { return 1; }
-    if (!p->state[k]) {
-        if (TENSOR__(refuses)(nn__self(), p->t->device)) {
-            return NN__NO(TENSOR_ERR_UNSUPPORTED,
-                          "step: take a step before the capture, which makes the states");
-        }
-        p->state[k] = nn__full_held(p->t, dims, ndim, nn__group_option(o, group, NN__INITIAL));
-        if (!p->state[k]) { return 0; }
+    tensor_t *s = p->state[k];
+    int last = s && nn__last_as(s, p->t);
+    if (s && s->dtype == dtype && s->device == p->t->device && TENSOR__(keeps_channels_last)(s) == last) {
+        return 1;
     }
-    if (p->state[k]->dtype == dtype && p->state[k]->device == p->t->device) { return 1; }
-    return nn__bring(p->state[k], dtype, p->t->device) == TENSOR_OK;
+    if (TENSOR__(refuses)(nn__self(), p->t->device)) {
+        return NN__NO(TENSOR_ERR_UNSUPPORTED,
+                      "step: take a step before the capture, which makes the states");
+    }
+    if (!s) {
+        s = p->state[k] = nn__full_held(p->t, dims, ndim, nn__group_option(o, group, NN__INITIAL));
+        if (!s) { return 0; }
+    }
+    return nn__bring(s, dtype, p->t->device, p->t) == TENSOR_OK;
 }
 
 // Adds the job of p to those of o; *nupdates counts the numbers in o->update. 0 = raised
@@ -19554,10 +19822,10 @@ TENSOR__FN int nn__step_job(nn_optimizer_t *o, nn__param_t *p, tensor_t *skip, i
     // The kernels of a device may take halves as they are; states are f32 all the same.
     int as_it_is = nn__kept_half(p->t) && !o->rule->ways->direction && !(tensor_is_poison)(g);
     if (as_it_is && g->dtype == p->t->dtype) { dtype = p->t->dtype; }
-    j->from = nn__step_operand(p->t, dtype);
-    if (!(tensor_is_poison)(g)) { g = nn__step_operand(g, dtype); }
+    j->from = nn__step_operand(p->t, p->t, dtype);
+    if (!(tensor_is_poison)(g)) { g = nn__step_operand(g, p->t, dtype); }
     if (!(tensor_is_poison)(g) && o->rule->ways->direction) {
-        g = nn__step_operand(o->rule->ways->direction(o, p, g, skip, j->state), dtype);
+        g = nn__step_operand(o->rule->ways->direction(o, p, g, skip, j->state), p->t, dtype);
     }
 
     if ((tensor_is_poison)(j->from) || (tensor_is_poison)(g)) { return 0; }
@@ -19911,7 +20179,7 @@ TENSOR__FN tensor_t *nn__rows_state(nn_optimizer_t *o, int k, int64_t rows, tens
                         g->numel, old);
     }
     if (old && (old->dtype != g->dtype || old->device != g->device) &&
-        nn__bring(old, g->dtype, g->device) != TENSOR_OK) {
+        nn__bring(old, g->dtype, g->device, NULL) != TENSOR_OK) {
         return NULL;
     }
     if (old && old->dims[0] >= rows) { return old; }
@@ -20236,7 +20504,7 @@ TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, i
                      (int64_t)i);
         }
         if (!g || g->device != device || g->numel == 0) { continue; }
-        copy[i] = nn__step_operand(g, g->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
+        copy[i] = nn__step_operand(g, g, g->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
         nn__step_arg(&a[m++], copy[i], scale ? TENSOR_UPDATE : TENSOR_READ);
     }
 
@@ -20479,7 +20747,7 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
 
     if (code == TENSOR_OK && o->skip->device != scaler->device) {      // after nn_to
         code = nn__settle(o);
-        if (code == TENSOR_OK) { code = nn__bring(o->skip, TENSOR_F32, scaler->device); }
+        if (code == TENSOR_OK) { code = nn__bring(o->skip, TENSOR_F32, scaler->device, NULL); }
     }
     if (code == TENSOR_OK) {
         tensor_t *found = (tensor_zero_)((tensor_select)(o->skip, 0, 0));
@@ -20903,6 +21171,21 @@ TENSOR__FN size_t nn__row_bytes(const tensor_shape_t *shape, tensor_dtype_t dtyp
     return bytes;
 }
 
+// Whether what a sampler was given fits a dataset of len samples.
+TENSOR__FN int nn__sampler_fits(const nn_sampler_t *s, int64_t len) {
+    const tensor_t *w = s->weights;
+    if (w && w->state == TENSOR__LIVE && (w->ndim != 1 || w->dims[0] != len)) {
+        return NN__NO(TENSOR_ERR_SHAPE,
+                      "weighted_random_sampler: weights %t must be [%d], one for each sample", w, len);
+    }
+    if (s->distributed && (s->world_size < 1 || s->rank < 0 || s->rank >= s->world_size)) {
+        return NN__NO(TENSOR_ERR_SHAPE,
+                      "distributed_sampler: rank %d must be in 0..world_size - 1, world_size is %d", s->rank,
+                      s->world_size);
+    }
+    return 1;
+}
+
 // Whether the arguments make sense. size: of a batch.
 TENSOR__FN int nn__loader_checks(const nn_data_loader_args_t *a, int64_t size) {
     const nn_dataset_t *d = &a->dataset;
@@ -20931,6 +21214,7 @@ TENSOR__FN int nn__loader_checks(const nn_data_loader_args_t *a, int64_t size) {
     if (d->next && a->shuffle) {
         return NN__NO(TENSOR_ERR_SHAPE, "data_loader: a stream cannot be shuffled");
     }
+    if (!nn__sampler_fits(&a->sampler, d->len)) { return 0; }
     if (a->num_workers < 0 || a->prefetch_factor < 0 || a->num_workers > 256 || a->prefetch_factor > 1024) {
         return NN__NO(TENSOR_ERR_SHAPE,
                       "data_loader: num_workers %i must be in 0..256, prefetch_factor %i in 0..1024",
@@ -21207,7 +21491,7 @@ TENSOR__FN int nn__order_weighted(const nn_sampler_t *s, int64_t len, int64_t ep
     tensor_t *w = (tensor_to)((tensor_to)((tensor_contiguous)(s->weights), TENSOR_CPU), TENSOR_F64);
     const double *weight = (const double *)TENSOR__(host)(w, TENSOR_HOST_READ, "weighted_random_sampler");
     nn__key_t *key = NULL;
-    if (w->ndim != 1 || w->dims[0] != len || !nn__weights_suffice(s, weight, len)) {
+    if (w->numel != len || !nn__weights_suffice(s, weight, len)) {
         NN__FAIL(TENSOR_ERR_SHAPE,
                  "weighted_random_sampler: %d samples of %d by weights %t: these must be one for each "
                  "sample, finite, >= 0 and enough of them > 0", s->count, len, s->weights);
@@ -21245,10 +21529,6 @@ TENSOR_API nn_sampler_t nn_weighted_random_sampler(tensor_t *weights, int64_t nu
 
 TENSOR__FN int nn__order_distributed(const nn_sampler_t *s, int64_t len, int64_t epoch, uint64_t seed,
                                      int64_t *out) {
-    if (s->rank < 0 || s->rank >= s->world_size) {
-        return NN__ERROR(TENSOR_ERR_SHAPE, "distributed_sampler: rank %d is not in 0..%d", s->rank,
-                         s->world_size - 1);
-    }
     int64_t *all = s->shuffle ? (int64_t *)nn__memory((uint64_t)len, sizeof *all) : NULL;
     if (s->shuffle && !all) { return tensor_error_code(); }
     if (all) { nn__shuffle(all, len, seed, epoch); }
@@ -21264,8 +21544,9 @@ TENSOR_API nn_sampler_t nn_distributed_sampler(int64_t world_size, int64_t rank,
     nn_sampler_t s;
     memset((void *)&s, 0, sizeof s);
     s.order = nn__order_distributed;
-    s.world_size = world_size > 0 ? world_size : 1;
-    s.rank = world_size > 0 ? rank : -1;
+    s.distributed = 1;
+    s.world_size = world_size;
+    s.rank = rank;
     s.shuffle = shuffle;
     s.drop_last = drop_last;
     return s;
@@ -21324,13 +21605,20 @@ TENSOR__FN int nn__note(int code, char *text, size_t room) {
     return code > 0 && code < TENSOR_ERR_COUNT ? code : TENSOR_ERR_IO;
 }
 
+// A scope for a function of the dataset, which is to find the same on every thread: no tape, no autocast.
+TENSOR__FN tensor_scope_t nn__sample_scope(void) {
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
+    if (scope.thread) { TENSOR__(autocast)(TENSOR__APART, NULL, 0); }
+    return scope;
+}
+
 // Writes one sample of a dataset with a function. -> what it returned
 TENSOR__FN int nn__get_sample(const nn_data_loader_t *l, int64_t index, void *x, void *y) {
     const nn_dataset_t *d = &l->set;
     nn_item_t item = nn__item(l, index);
     tensor_generator_t before = tensor_get_generator();
     tensor_scope_t scope;
-    scope = TENSOR__(inner_scope)(0);
+    scope = nn__sample_scope();
     tensor_set_generator(item.generator);
     int code;
     if (d->next) {
@@ -21368,7 +21656,7 @@ TENSOR__FN void nn__write_rows(const nn_data_loader_t *l, nn__coming_t *c, int64
 TENSOR__FN void nn__collate(const nn_data_loader_t *l, nn__coming_t *c) {
     tensor_generator_t before = tensor_get_generator();
     tensor_scope_t scope;
-    scope = TENSOR__(inner_scope)(0);
+    scope = nn__sample_scope();
     nn_item_t *items = (nn_item_t *)nn__lent((uint64_t)c->rows + 1, sizeof *items);
     tensor_t *x = NULL, *y = NULL;
     for (int64_t i = 0; items && i < c->rows; i++) {
@@ -22141,8 +22429,8 @@ static const struct {
 };
 enum { NN__DTYPES = (int)(sizeof nn__dtypes / sizeof nn__dtypes[0]) };
 
-// A new reader of that kind of object (TENSOR__READER ..), whose destroy ends and buries it. It takes over the
-// source, even if it fails. -> NULL after raising
+// A new reader of that kind of object (TENSOR__READER ..), whose destroy ends and buries it. It takes over
+// the source, even if it fails. -> NULL after raising
 TENSOR__FN void *nn__reader_new(int kind, size_t size, void (*destroy)(tensor__owned_t *), nn__source_t *s,
                                 const char *label) {
     nn__reader_t *r = (nn__reader_t *)TENSOR__(object)(nn__self(), kind, size);
@@ -24669,6 +24957,30 @@ TENSOR__FN int nn__of_test(nn_safetensors_t *r, const char *name) {
     return strncmp(name, "test/", 5) == 0 && nn_safetensors_metadata(r, "test.inputs") != NULL;
 }
 
+// The error of a file whose names are not those that the module needs, or whose shapes are not.
+TENSOR__FN int nn__state_differs(const nn_safetensors_t *r, const nn__mismatch_t *missing,
+                                 const nn__mismatch_t *unexpected, const nn__mismatch_t *differ) {
+    char text[3 * sizeof missing->text + 100];
+    tensor__text_t lists = nn__text(text, sizeof text);
+    nn__mismatch_list(&lists, missing, "missing");
+    nn__mismatch_list(&lists, unexpected, "unexpected");
+    nn__mismatch_list(&lists, differ, "of another shape");
+    return NN__ERROR(TENSOR_ERR_FORMAT, "load: \"%s\": %s", r->base.label, text);
+}
+
+// Lists the names of the file that the module does not have, of those that begin with the prefix. known:
+// those that it has.
+TENSOR__FN void nn__unexpected_names(nn_safetensors_t *r, const nn__names_t *names,
+                                     const unsigned char *known, int checkpoint,
+                                     nn__mismatch_t *unexpected) {
+    for (int64_t i = 0; i < r->count; i++) {
+        const char *name = r->entry[i].name;
+        if (known[i] || strncmp(name, names->prefix, strlen(names->prefix)) != 0) { continue; }
+        int beside = checkpoint ? nn__of_training(name) : nn__of_test(r, name);
+        if (!beside) { nn__mismatch_name(unexpected, name, NULL); }
+    }
+}
+
 // Compares the tensors of the file whose names begin with the prefix with those that m needs.
 TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, const nn__names_t *names,
                                int partial, int checkpoint) {
@@ -24678,6 +24990,7 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     memset(known, 0, (size_t)r->count + 1);
     memset(found, 0, (size_t)all->n + 1);
     nn__mismatch_t missing, unexpected, differ;
+    int64_t fitting = 0;
     char about[200];
     size_t used = strlen(r->base.label);
     nn__mismatch_begin(&differ, used, 1);
@@ -24685,6 +24998,7 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
         int transient = all->item[i].slot->kind == NN__TRANSIENT;
         nn__entry_t *e = transient ? NULL : nn__find_named(r, names, all->item[i].name);
         if (!e) { continue; }
+        fitting++;
         known[e - r->entry] = 1;
         found[all->item[i].first] = 1;
         if (!nn__entry_fits(e, all->item[i].tensor, about, sizeof about)) {
@@ -24700,19 +25014,13 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
         }
     }
     nn__mismatch_begin(&unexpected, used + missing.t.length, 1);
-    for (int64_t i = 0; i < r->count && !partial; i++) {
-        const char *name = r->entry[i].name;
-        if (known[i] || strncmp(name, names->prefix, strlen(names->prefix)) != 0) { continue; }
-        int beside = checkpoint ? nn__of_training(name) : nn__of_test(r, name);
-        if (!beside) { nn__mismatch_name(&unexpected, name, NULL); }
+    if (!partial) { nn__unexpected_names(r, names, known, checkpoint, &unexpected); }
+    if (partial && !fitting && all->n && r->count) {
+        return NN__ERROR(TENSOR_ERR_FORMAT, "load: \"%s\": none of its %d names is one of the module's",
+                         r->base.label, r->count);
     }
     if (!missing.count && !unexpected.count && !differ.count) { return TENSOR_OK; }
-    char text[3 * sizeof missing.text + 100];
-    tensor__text_t lists = nn__text(text, sizeof text);
-    nn__mismatch_list(&lists, &missing, "missing");
-    nn__mismatch_list(&lists, &unexpected, "unexpected");
-    nn__mismatch_list(&lists, &differ, "of another shape");
-    return NN__ERROR(TENSOR_ERR_FORMAT, "load: \"%s\": %s", r->base.label, text);
+    return nn__state_differs(r, &missing, &unexpected, &differ);
 }
 
 // Reads the tensors of the module from the file, after nn__check_state, and makes sure that nn__put_state

@@ -29,7 +29,7 @@ static tensor_t *large_input(const word_t *w, const entry_t *op, const case_t *c
     }
     return x;
 }
-enum { LIMIT_S = 4 };                   // seconds that one call of a row may take, about a sixth of the row's time
+enum { LIMIT_S = 4 };                   // seconds that one call may take, about a sixth of its row's time
 
 typedef struct timed_t {
     const entry_t *op;
@@ -89,7 +89,7 @@ static void every_op(void) {
             tensor_clear_error();
             if (took > LIMIT_S) {
                 left++;
-                printf("skipped %s: one call takes %.1f s; its row wants a smaller case to time\n", ops[k].name, took);
+                printf("skipped %s: one call takes %.1f s, which wants a smaller case\n", ops[k].name, took);
             } else {
                 snprintf(row, sizeof row, "op.%s", ops[k].name);
                 bench_row(row, 1e6 * bench_median(repeat_op, &t), "us");

@@ -531,6 +531,7 @@ static void networks(const char *name) {
         int64_t batch = k == 1 ? 64 : 2, side = 224 / k > 32 ? 224 / k : 32;
         j.net = resnet_new(50, 1000 / k, k > 16 ? 16 : k, 0);
         nn_to(j.net, TENSOR_BF16);
+        nn_channels_last(j.net);
         j.opt = nn_sgd(j.net, .lr = 0.1, .momentum = 0.9);
         j.x = tensor_channels_last(tensor_to(tensor_randn(batch, 3, side, side), TENSOR_BF16));
         j.y = tensor_randint(0, 1000 / k, batch);

@@ -1,7 +1,7 @@
 // replays.c eager|replay|kernels|floor ROW [THREADS] - a whole step of training or of inference, as the step
 // itself or as a replay of its capture; how much of the replay is in kernels; the least that such a step can
-// take. For bench/compiled.py: it says "ready" (the floor says more about the step in a second line), and for each line
-// that it reads the microseconds of a step.
+// take. For bench/compiled.py: it says "ready" (the floor says more about the step in a second line), and for
+// each line that it reads the microseconds of a step.
 // replays.c memory ROW - the bytes of a step's temporaries: those of the step itself, those of the capture,
 // and the most that are alive at one time.
 // replays.c realtime ROW - 1,000,000 replays (REPLAYS of the environment) in real time, and as many runs of

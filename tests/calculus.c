@@ -55,6 +55,31 @@ static void many_inputs(void) {
     }
 }
 
+// Where a derivative is 0 by choice, so is a directional one, which is a derivative of a gradient.
+static tensor_t *angle_of(tensor_t *const *in, int n, void *user) {
+    (void)n, (void)user;
+    return tensor_atan2(in[0], in[1]);
+}
+static tensor_t *with_sign_of(tensor_t *const *in, int n, void *user) {
+    (void)n, (void)user;
+    return tensor_copysign(in[0], in[1]);
+}
+static void derivatives_at_zero(void) {
+    tensor_t *in[2], *v[2], *r;
+    in[0] = DATA64(0, 0, -0.0, 2);
+    in[1] = DATA64(0, -0.0, 0, -3);
+    for (int k = 0; k < 2; k++) {
+        v[k] = tensor_ones(4);
+        v[!k] = tensor_zeros(4);
+        v[0] = tensor_to(v[0], TENSOR_F64);
+        v[1] = tensor_to(v[1], TENSOR_F64);
+        tensor_jvp(angle_of, NULL, in, 2, v, &r, 0);
+        EXPECT_TOL(r, 1e-15, 0, 0, 0, k ? -2.0 / 13 : -3.0 / 13);
+        tensor_jvp(with_sign_of, NULL, in, 2, v, &r, 0);
+        EXPECT_TOL(r, 1e-15, 0, 0, 0, k ? 0 : -1);
+    }
+}
+
 static tensor_t *broken(tensor_t *const *in, int n, void *user) {
     (void)n;
     (void)user;
@@ -180,6 +205,7 @@ static void powers_of_zero(void) {
 int main(void) {
     RUN(functional);
     RUN(many_inputs);
+    RUN(derivatives_at_zero);
     RUN(powers_of_zero);
     return test_report();
 }

@@ -720,6 +720,10 @@ static void refused(void) {
     NOT_CAPTURED("set_lr: not in a capture", nn_set_lr(j.opt, 0.1))
     NOT_CAPTURED("set_group_lr: not in a capture", nn_set_group_lr(j.opt, 0, 0.1))
     NOT_CAPTURED("set_momentum: not in a capture", nn_set_momentum(j.opt, 0.8))
+    nn_module_t *average = nn_clone(j.net);
+    NOT_CAPTURED("swa_update: not in a capture", nn_swa_update(average, j.net, 3))
+    NOT_CAPTURED("ema_update: not in a capture", nn_ema_update(average, j.net, 0, 0.5))
+    nn_free(average);
     NOT_CAPTURED("capture_begin: another step is being captured", tensor_capture_begin(TENSOR_CPU))
     NOT_CAPTURED("take a step before the capture", mlp_step(&j))
     tensor_scope_t inner = tensor_scope_begin();

@@ -166,7 +166,7 @@ plain_objects() {
     side compiled profiled-cuda $CC -std=c99 -Wall -Wextra -O1 -pthread -I. -c tests/parallel/profiled.c -o "$out/profiled.o"
     side compiled gpu-cuda $CC -std=c99 -Wall -Wextra -O1 -I. -Ibench -c bench/gpu.c -o "$out/gpu.o"
     side compiled cusim-sectors $CXX -std=c++17 -O2 -g1 $inc -DCUSIM_SECTORS -c tests/cuda/cusim.cpp -o "$out/cusim-sectors.o"
-    side compiled sectors $CXX $flags $inc -DCUSIM_SECTORS -O1 -fno-tree-sra -fsanitize=thread -c tests/cuda/sectors.cpp \
+    side compiled sectors $CXX $flags $inc ${FULL:+-DSECTORS_ALL_ROWS} -DCUSIM_SECTORS -O1 -fno-tree-sra -fsanitize=thread -c tests/cuda/sectors.cpp \
         -o "$out/sectors.o"
 }
 plain_programs() {
@@ -199,13 +199,9 @@ run_standin() { B=$B CC=$CC CXX=$CXX IMPL=$impl sh tests/gpu.sh > "$out/standin.
 # What ops cost, by the emulator's counts, beside what they cost before: the table of bench/results/gpu-counts.md.
 counted() { timed counts run_counts; }
 run_counts() {
-    {
-        $CXX $flags $inc -DCUSIM_SECTORS -O1 -fno-tree-sra -fsanitize=thread -x c++ -c tensor_cuda.cu \
-            -o "$out/counts-kernels.o" &&
-            $CC -std=gnu99 -Wall -Wextra -O1 -I. -c tests/cuda/counts.c -o "$out/counts.o"
-    } > "$out/counts.log" 2>&1 || return
+    $CC -std=gnu99 -Wall -Wextra -O1 -I. -c tests/cuda/counts.c -o "$out/counts.o" > "$out/counts.log" 2>&1 || return
     arg=tests/cuda/counts.txt
-    run_program counts "$out/counts.o" "$out/counts-kernels.o" "$out/cusim-sectors.o" "$impl"
+    run_program counts "$out/counts.o" "$out/sectors.o" "$out/cusim-sectors.o" "$impl"
     arg=
     grep '^| ' "$out/counts.log" > "$out/counts.md"
     lines=$(wc -l < "$out/counts.md")

@@ -1060,6 +1060,11 @@ static void ranks(void) {
     CHECK_ERROR(TENSOR_ERR_DEVICE, "cuda_all_reduce: a tensor is not on the communicator's device");
     CHECK(tensor_cuda_all_reduce(c, tensor_mT(x), 1) == TENSOR_ERR_SHAPE);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "cuda_all_reduce: a tensor is not contiguous");
+    bad = tensor_channels_last(on(tensor_ones(2, 3, 2, 2)));        // weights laid out so on all ranks
+    CHECK(tensor_cuda_all_reduce(c, bad, 0) == 0 && tensor_cuda_broadcast(c, bad, 0) == 0);
+    CHECK(!tensor_is_contiguous(bad) && tensor_item(tensor_sum(bad)) == 24);
+    CHECK(tensor_cuda_all_gather(c, on(tensor_ones(2, 3, 2, 2)), bad) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "cuda_all_gather: a tensor is not contiguous");
     CHECK(tensor_cuda_all_reduce(c, tensor_gt(x, x), 0) == TENSOR_ERR_DTYPE);
     CHECK_ERROR(TENSOR_ERR_DTYPE, "cuda_all_reduce: NCCL adds no bool and no i16");
     CHECK(tensor_cuda_broadcast(c, x, 1) == TENSOR_ERR_INDEX);
@@ -1162,6 +1167,138 @@ static void mixed(void) {
     }
     CHECK_NEAR(loss[1], loss[0], 5e-3);
 }
+
+#ifdef TEST_CUDA
+// Weights of convolutions laid out once (nn_channels_last): steps and inference copy none to another layout,
+// and the values, gradients, states and files are those of row-major weights.
+static int weight_copies;
+static void note_copy(void *user, const tensor_profiler_call_t *call) {
+    static const int64_t weights[4] = {270, 1080, 60, 80};      // elements; no image has as many
+    tensor_profiler_operand_t x = tensor_profiler_operand(call, 0);
+    int k;
+    (void)user;
+    for (k = 0; k < 4 && strcmp(call->op, "clone") == 0; k++) { weight_copies += x.numel == weights[k]; }
+}
+static nn_module_t *images_net(void) {
+    nn_module_t *m;
+    tensor_manual_seed(4);
+    m = nn_sequential(nn_conv2d(3, 10, 3, .padding = 1, .no_bias = 1), nn_batch_norm2d(10), nn_relu(),
+                      nn_conv2d(10, 12, 3, .stride = 2), nn_relu(), nn_conv2d(12, 5, 1),
+                      nn_conv_transpose2d(5, 4, 2), nn_adaptive_avg_pool2d(1, 1), nn_flatten(),
+                      nn_linear(4, 3));
+    CHECK(nn_channels_last(m) == 0);            // nothing, on the CPU
+    return m;
+}
+static tensor_t *images_step(nn_module_t *m, nn_optimizer_t *opt, tensor_t *x, tensor_t *y) {
+    tensor_t *loss = tensor_cross_entropy(nn_forward(m, x), y);
+    nn_zero_grad(opt);
+    CHECK_MSG(tensor_backward(loss) == 0, "%s", tensor_error_text());
+    nn_clip_grad_norm(opt, 1);
+    CHECK_MSG(nn_step(opt) == 0, "%s", tensor_error_text());
+    return loss;
+}
+static void innermost(void) {
+    enum { OPTIMIZERS = 4, STEPS = 4, PARAMETERS = 11 };
+    static const char *const names[OPTIMIZERS] = {"momentum_buffer", "exp_avg_sq", "row_var", "square_avg"};
+    const tensor_profiler_t notes = {NULL, note_copy, NULL, NULL, NULL, NULL, NULL, NULL};
+    int which, way, step, k;
+    for (which = 0; which < OPTIMIZERS; which++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *p[3][PARAMETERS], *state[3], *out[3];
+        int copied[3] = {0, 0, 0};
+        nn_module_t *m[3];
+        for (way = 0; way < 3; way++) {         // on the CPU; there, row-major; there, channels innermost
+            tensor_t *x = tensor_sin(tensor_reshape(tensor_arange(0, 2 * 3 * 64, 1, TENSOR_F32), 2, 3, 8, 8));
+            tensor_t *y = tensor_arange(0, 2, 1, TENSOR_I64), *w;
+            tensor_graph_t *g = NULL;
+            nn_optimizer_t *opt;
+            m[way] = images_net();
+            if (way) { nn_to(m[way], TENSOR_CUDA), x = on(x), y = on(y); }
+            if (way) { x = tensor_channels_last(x); }
+            if (way == 2 && which != 3) { CHECK(nn_channels_last(m[way]) == 0); }
+            if (which == 0) {
+                opt = nn_sgd(m[way], .lr = 0.05, .momentum = 0.9, .weight_decay = 0.01);
+            } else if (which == 1) {
+                opt = nn_adamw(m[way], .lr = 0.01, .amsgrad = 1);
+            } else if (which == 2) {
+                opt = nn_adafactor(m[way]);
+            } else {
+                opt = nn_rmsprop(m[way], .lr = 0.01, .momentum = 0.5);
+            }
+            for (step = 0; step < STEPS; step++) {
+                if (way == 2 && step == 1 && which == 3) {      // states follow
+                    CHECK(nn_channels_last(m[way]) == 0);
+                }
+                if (step == 2) { weight_copies = 0; }   // the steady state comes then
+                (void)tensor_profiler_set(&notes);
+                if (way == 2 && step == STEPS - 1 && which != 2) {      // captured
+                    CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
+                    tensor_free(images_step(m[way], opt, x, y));
+                    CHECK_MSG((g = tensor_capture_end()) != NULL, "%s", tensor_error_text());
+                } else {
+                    tensor_free(images_step(m[way], opt, x, y));
+                }
+                (void)tensor_profiler_set(NULL);
+            }
+            (void)nn_eval(m[way]);
+            tensor_scope_t no_grad = tensor_scope_begin_no_grad();
+            (void)tensor_profiler_set(&notes);
+            out[way] = nn_forward(m[way], x);
+            (void)tensor_profiler_set(NULL);
+            copied[way] = weight_copies;
+            out[way] = tensor_scope_return(no_grad, tensor_to(out[way], TENSOR_CPU));
+            CHECK(nn_parameters(m[way], p[way], PARAMETERS) == PARAMETERS);
+            w = p[way][3];
+            CHECK(tensor_is_channels_last(w) == (way == 2) && tensor_is_contiguous(w) == (way != 2));
+            state[way] = nn_optimizer_state(opt, w, names[which]);
+            CHECK(state[way] != NULL);
+            if (which != 2) { CHECK(tensor_is_channels_last(state[way]) == (way == 2)); }
+            state[way] = tensor_clone(tensor_to(tensor_contiguous(state[way]), TENSOR_CPU));
+            if (way == 2 && which == 1) {       // files have rows
+                nn_module_t *twin = images_net();
+                nn_optimizer_t *other = nn_adamw(twin, .lr = 0.01, .amsgrad = 1);
+                tensor_t *q[PARAMETERS];
+                int64_t at = 0;
+                CHECK_MSG(nn_save_checkpoint("device.safetensors", m[way], opt, 7) == 0 &&
+                          nn_load_checkpoint("device.safetensors", twin, other, &at) == 0, "%s",
+                          tensor_error_text());
+                CHECK(nn_parameters(twin, q, PARAMETERS) == PARAMETERS && at == 7);
+                CHECK(tensor_equal(q[3], off(tensor_contiguous(w))));
+                CHECK(tensor_equal(nn_optimizer_state(other, q[3], "exp_avg_sq"), state[way]));
+                remove("device.safetensors");
+                nn_optimizer_free(other);
+                nn_free(twin);
+            }
+            CHECK(tensor_graph_free(g) == 0);
+            nn_optimizer_free(opt);
+        }
+        // Adafactor's step is made of ops that reduce over dims, which copy; not more than they did.
+        CHECK_MSG(copied[1] > 0 && (which == 2 ? copied[2] < copied[1] : copied[2] == 0),
+                  "optimizer %d: %d copies of weights, with weights laid out once %d", which, copied[1],
+                  copied[2]);
+        for (k = 0; k < PARAMETERS; k++) {
+            for (way = 1; way < 3; way++) {
+                tensor_t *here = tensor_detach(p[0][k]), *there = tensor_detach(p[way][k]);
+                CHECK_MSG(tensor_allclose(off(tensor_contiguous(there)), here, 2e-4, 2e-5),
+                          "optimizer %d, way %d, parameter %d", which, way, k);
+            }
+        }
+        for (way = 1; way < 3; way++) {
+            CHECK_MSG(tensor_allclose(out[way], out[0], 2e-4, 2e-5), "optimizer %d, way %d", which, way);
+            CHECK_MSG(tensor_allclose(state[way], state[0], 1e-3, 1e-6), "optimizer %d, way %d: state", which,
+                      way);
+        }
+        // Another dtype keeps the layout; the CPU has rows.
+        CHECK(nn_to(m[2], TENSOR_BF16) == 0 && tensor_is_channels_last(p[2][3]));
+        CHECK(!tensor_is_contiguous(p[2][3]));
+        CHECK(nn_to(m[2], TENSOR_F32) == 0 && nn_to(m[2], TENSOR_CPU) == 0 && tensor_is_contiguous(p[2][3]));
+        CHECK(tensor_allclose(tensor_detach(p[2][3]), tensor_detach(p[0][3]), 1e-2, 1e-2));
+        for (way = 0; way < 3; way++) { nn_free(m[way]); }
+        CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
+        tensor_scope_end(scope);
+    }
+}
+#endif
 
 // torch.amp.GradScaler(init_scale=1024, growth_interval=2): infinite gradients in steps 0 and 5 of one
 // optimizer, in step 3 of the other; what PyTorch 2.15 has.
@@ -1303,6 +1440,7 @@ int main(void) {
     RUN(mixed);
     RUN(failures);
 #ifdef TEST_CUDA
+    RUN(innermost);
     RUN(last_gradients);
     RUN(half_steps);
 #endif

@@ -490,6 +490,8 @@ static void in_locale(void) {
     CHECK(nn_get_lr(o) == 0.25);
     CHECK(nn_load(path, other, .partial = 1) == 0);
     CHECK(test_same_bits(nn_get(m, "0.weight"), nn_get(other, "0.weight")));
+    CHECK(nn_load(path, other, .partial = 1, .prefix = "net.") == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "names is one of the module's");
     nn_optimizer_free(o);
     nn_free(m);
     nn_free(other);

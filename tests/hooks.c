@@ -229,8 +229,8 @@ static tensor_t *mod_seen(nn_module_t *m, tensor_t *x, tensor_t *y, void *user) 
     return NULL;
 }
 
-// Gradients with a graph that backward hooks have seen: the graph leads back through the module, and goes with the
-// gradients all the same. A hook may hand on the gradient of the result itself.
+// Gradients with a graph that backward hooks have seen: the graph leads back through the module, and goes
+// with the gradients all the same. A hook may hand on the gradient of the result itself.
 static tensor_t *hand_on(nn_module_t *m, tensor_t *gi, tensor_t *go, void *user) {
     (void)m, (void)gi;
     ++*(int *)user;

@@ -3,6 +3,7 @@
 #
 #   python3 tests/interop.py PROGRAM FOLDER      PROGRAM is tests/formats, FOLDER holds libtensor.so
 import ctypes
+import io
 import json
 import os
 import subprocess
@@ -56,7 +57,10 @@ for name in ("tensor_from_n", "tensor_to_dlpack", "tensor_from_dlpack", "tensor_
              "tensor_from_dlpack_unversioned", "tensor_transpose", "tensor_contiguous", "tensor_error_text",
              "nn_safetensors_parse", "nn_safetensors_get", "nn_safetensors_format", "kit_torch_open", "kit_torch_get"):
     getattr(lib, name).restype = ctypes.c_void_p
+for name in ("nn_parse_npy", "nn_format_npy", "nn_npz_parse", "nn_npz_get", "nn_npz_format"):
+    getattr(lib, name).restype = ctypes.c_void_p
 lib.tensor_error_text.restype = ctypes.c_char_p
+lib.tensor_size.restype = lib.tensor_numel.restype = ctypes.c_int64
 py = ctypes.pythonapi
 py.PyCapsule_New.restype = ctypes.py_object
 py.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
@@ -103,6 +107,67 @@ def take(array):
 def elements(t, like):
     t = lib.tensor_contiguous(ctypes.c_void_p(t))
     return ctypes.string_at(lib.tensor_data(ctypes.c_void_p(t)), like.nbytes)
+
+
+SHAPES = [(), (1,), (0,), (5,), (0, 3), (2, 0, 3), (2, 3, 4), (1, 1, 1, 1, 1, 1, 2, 3)]
+
+
+def shaped(name, shape):
+    n = int(np.prod(shape, dtype=int))
+    return rule(name, n + n % 2).reshape(-1)[:n].reshape(shape)
+
+
+def is_array(t, a):
+    """Whether t, contiguous, is a."""
+    x = ctypes.c_void_p(t)
+    if lib.tensor_is_poison(x) or lib.tensor_dtype(x) != OURS[a.dtype.str[1:]] or lib.tensor_ndim(x) != a.ndim:
+        return False
+    dims = tuple(lib.tensor_size(x, ctypes.c_int64(k)) for k in range(a.ndim))
+    return dims == a.shape and (a.size == 0 or elements(t, a) == np.ascontiguousarray(a).tobytes())
+
+
+def array_shapes():
+    """npy and npz of every dtype, shape, order of dims and order of bytes, as NumPy writes them, and back."""
+    for name in NAMES:
+        for shape in SHAPES:
+            a = shaped(name, shape)
+            for order in "CF":
+                for end in "<>":
+                    b = a.astype(a.dtype.newbyteorder(end), order=order)
+                    file = io.BytesIO()
+                    np.save(file, b)
+                    data = file.getvalue()
+                    t = lib.nn_parse_npy(data, ctypes.c_size_t(len(data)))
+                    check(is_array(t, a), "npy %s %s %s %s" % (name, shape, order, end))
+            t = ctypes.c_void_p(lib.nn_format_npy(ctypes.c_void_p(ours(a, OURS[name]))))
+            back = np.load(io.BytesIO(ctypes.string_at(lib.tensor_data(t), lib.tensor_numel(t))))
+            check(same(back, a), "npy that was written: %s %s" % (name, shape))
+    every = {str(k): shaped(name, shape) for k, (name, shape) in enumerate((n, s) for n in NAMES for s in SHAPES)}
+    file = io.BytesIO()
+    np.savez(file, **every)
+    data = file.getvalue()
+    archive = ctypes.c_void_p(lib.nn_npz_parse(data, ctypes.c_size_t(len(data))))
+    for key, a in every.items():
+        check(is_array(lib.nn_npz_get(archive, key.encode()), a), "npz %s %s" % (a.dtype, a.shape))
+    lib.nn_npz_close(archive)
+    texts = (ctypes.c_char_p * len(every))(*(key.encode() for key in every))
+    tensors = (ctypes.c_void_p * len(every))(*(ours(a, OURS[a.dtype.str[1:]]) for a in every.values()))
+    t = ctypes.c_void_p(lib.nn_npz_format(texts, tensors, len(every)))
+    back = np.load(io.BytesIO(ctypes.string_at(lib.tensor_data(t), lib.tensor_numel(t))))
+    for key, a in every.items():
+        check(same(back[key], a), "npz that was written: %s %s" % (a.dtype, a.shape))
+
+
+def dlpack_shapes():
+    for name in NAMES:
+        for shape in SHAPES:
+            a = shaped(name, shape)
+            check(is_array(take(a), a), "from NumPy %s %s" % (name, shape))
+            check(same(np.from_dlpack(Lent(ours(a, OURS[name]), True)), a), "to NumPy %s %s" % (name, shape))
+    a = rule("f4", 24).reshape(2, 3, 4)
+    for part in (a[:, 1], a[..., ::2], a[::-1, :, ::-1], np.broadcast_to(a[0, 0], (5, 4)), a.transpose(2, 0, 1)):
+        check(is_array(lib.tensor_contiguous(ctypes.c_void_p(take(part.copy() if 0 in part.strides else part))), part),
+              "from NumPy with strides %s" % (part.strides,))
 
 
 OURS = dict(f4=0, f8=1, i4=2, i8=3, u1=4, b1=5, f2=6, i1=8, i2=9)
@@ -177,7 +242,6 @@ def safetensors():
     texts = (ctypes.c_char_p * len(arrays))(*(name.encode() for name in arrays))
     tensors = (ctypes.c_void_p * len(arrays))(*(ours(a, dtype) for dtype, a in arrays.values()))
     t = ctypes.c_void_p(lib.nn_safetensors_format(texts, tensors, len(arrays), None, 0))
-    lib.tensor_numel.restype = ctypes.c_int64
     file = ctypes.string_at(lib.tensor_data(t), lib.tensor_numel(t))
     begin = 8 + int.from_bytes(file[:8], "little")
     entries = json.loads(file[8:begin])
@@ -206,12 +270,24 @@ def torch_files():
         dtype = 7 if name == "bf16" else OURS["f8" if name == "turned" else name]
         check(lib.tensor_dtype(ctypes.c_void_p(t)) == dtype and elements(t, bits) == bits.tobytes(), name + " in all.pt")
     lib.kit_torch_close(ctypes.c_void_p(file))
+    # Tensors of every shape, and several that look into one storage.
+    base = torch.arange(120.0).reshape(2, 3, 4, 5)
+    parts = [base, base[1], base[:, 1:, ::2], base.permute(3, 1, 0, 2), base[1, 2, 3, 4], base[:, :0], base[..., 4:]]
+    every = {"%s.%d" % (name, k): torch.from_numpy(shaped(name, s).copy()) for name in NAMES for k, s in enumerate(SHAPES)}
+    torch.save(dict(every, parts=parts), path)
+    file = ctypes.c_void_p(lib.kit_torch_open(path.encode()))
+    check(lib.kit_torch_count(file) == len(every) + len(parts), "tensors in all.pt")
+    for name, x in list(every.items()) + [("parts.%d" % k, x) for k, x in enumerate(parts)]:
+        check(is_array(lib.kit_torch_get(file, name.encode()), x.numpy()), name + " in all.pt")
+    lib.kit_torch_close(file)
 
 
 files()
+array_shapes()
 safetensors()
 torch_files()
 dlpack_numpy()
+dlpack_shapes()
 dlpack_torch()
 check(lib.tensor_error_code() == 0, lib.tensor_error_text())
 print("%d passed, %d failed" % (passed, failed))

@@ -107,6 +107,45 @@ static void workers(void) {
     nn_data_loader_free(l);
 }
 
+// A sample that is computed is the same in the autocast and the no-grad scope of the caller as on a worker.
+static int multiplied(void *user, nn_item_t *item, void *x, void *y) {
+    tensor_t *a = tensor_rand(8, 8), *b = tensor_matmul(a, a);
+    (void)user, (void)item, (void)y;
+    return tensor_copy_out(b, x, 64 * sizeof(float));
+}
+static int multiplied_batch(void *user, nn_item_t *items, int64_t n, tensor_t **x, tensor_t **y) {
+    tensor_t *a = tensor_rand(n, 8, 8);
+    (void)user, (void)items, (void)y;
+    *x = tensor_matmul(a, a);
+    return 0;
+}
+static void scopes_of_the_caller(void) {
+    uint64_t want = 0;
+    nn_batch_t b;
+    for (int whole_batch = 0; whole_batch < 2; whole_batch++) {
+        nn_dataset_t d;
+        memset((void *)&d, 0, sizeof d);
+        d.len = 4;
+        d.get_item = multiplied;
+        d.collate = whole_batch ? multiplied_batch : NULL;
+        d.x_shape.ndim = 2;
+        d.x_shape.dims[0] = d.x_shape.dims[1] = 8;
+        for (int k = 0; k < 6; k++) {
+            nn_data_loader_t *l = nn_data_loader(d, .batch_size = 4, .seed = 5, .num_workers = k % 2);
+            tensor_scope_t s = k / 2 == 0 ? tensor_scope_begin() : tensor_scope_begin_no_grad();
+            if (k / 2 == 2) { tensor_set_autocast(TENSOR_BF16); }
+            CHECK(nn_next(l, &b) && tensor_dtype(b.x) == TENSOR_F32 && !tensor_requires_grad(b.x));
+            CHECK(tensor_autocast_dtype() == (k / 2 == 2 ? TENSOR_BF16 : TENSOR_DTYPE_NONE));
+            uint64_t got = test_hash(TEST_HASH, b.x);
+            if (k == 0) { want = got; }
+            CHECK_MSG(got == want, "%d workers, scope %d: other samples", k % 2, k / 2);
+            tensor_scope_end(s);
+            nn_data_loader_free(l);
+        }
+    }
+    CHECK_OK();
+}
+
 // A batch of any place is the same after nn_seek, with workers or without; a loop that ends early may go on.
 static void resumes(void) {
     float first[40][5];
@@ -410,9 +449,13 @@ static void samplers(void) {
         nn_data_loader_free(l);
     }
     for (int i = 0; i < 10; i++) { CHECK(seen[i] == 1); }
-    CHECK(firsts(l = nn_data_loader(d, .sampler = nn_distributed_sampler(2, 2, 0, 0)), got) == 0);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "rank 2 is not in 0..1");
-    nn_data_loader_free(l);
+    CHECK(nn_data_loader(d, .sampler = nn_distributed_sampler(2, 2, 0, 0)) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "rank 2 must be in 0..world_size - 1, world_size is 2");
+    CHECK(nn_data_loader(d, .sampler = nn_distributed_sampler(0, 0, 0, 0)) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "world_size is 0");
+    tensor_t *few = tensor_ones(3);
+    CHECK(nn_data_loader(d, .sampler = nn_weighted_random_sampler(few, 5, 1)) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "weights [3] must be [10], one for each sample");
 
     int64_t more = 0;
     nn_sampler_t own;
@@ -537,6 +580,7 @@ int main(void) {
     RUN(in_the_background);
 #endif
     RUN(workers);
+    RUN(scopes_of_the_caller);
     RUN(resumes);
     RUN(failures);
     RUN(one_report);

@@ -115,10 +115,28 @@ static void inferred_gradient(void) {
     }
 }
 
+// In inference mode a gradient has no graph, also where one is asked for, and also of what has a gradient
+// made of other calls; the numbers are those of any mode.
+static void graphs_asked_for_in_inference(void) {
+    nn_module_t *m = nn_lstm(3, 2, .layers = 2, .bidirectional = 1);
+    tensor_t *x = tensor_randn(4, 2, 3), *w = nn_get(m, "weight_ih_l0"), *want, *got;
+    tensor_t *loss = tensor_add(tensor_sum(nn_recurrent_forward(m, x).y),
+                                tensor_cross_entropy(tensor_matmul(x, tensor_mT(w)), tensor_rand(4, 2, 8)));
+    CHECK(tensor_autograd_grad(&loss, 1, NULL, &w, 1, &want, TENSOR_RETAIN_GRAPH) == 0);
+    tensor_scope_t s = tensor_scope_begin_inference();
+    CHECK(tensor_autograd_grad(&loss, 1, NULL, &w, 1, &got, TENSOR_CREATE_GRAPH) == 0);
+    CHECK(test_same_bits(got, want) && !tensor_requires_grad(got));
+    CHECK(tensor_autograd_grad(&loss, 1, NULL, &w, 1, &got, TENSOR_CREATE_GRAPH) == 0);     // it is retained
+    CHECK_OK();
+    tensor_scope_end(s);
+    nn_free(m);
+}
+
 int main(void) {
     RUN(anomaly);
     RUN(switches);
     RUN(inference);
     RUN(inferred_gradient);
+    RUN(graphs_asked_for_in_inference);
     return test_report();
 }

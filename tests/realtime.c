@@ -569,7 +569,7 @@ static void clipped_in_slices(void) {
 // A long call ends its slice between its tasks: products with and without an activation, some of them of long
 // sums; convolutions of each kind; attention; norms; pools; a loss; the optimizer; recurrent layers,
 // embeddings, dropout, softmax, sums of rows, clipping that scales.
-enum { LONG_KINDS = 8, LONG_STEPS = 3 };
+enum { LONG_KINDS = 10, LONG_STEPS = 3 };
 typedef struct long_t {
     nn_module_t *net;
     nn_optimizer_t *opt;
@@ -606,10 +606,17 @@ static void long_make(long_t *l, int kind) {
     } else if (kind == 6) {
         l->net = nn_sequential(nn_gru(48, 56, .bidirectional = 1), nn_linear(112, 600), nn_softmax(-1));
         l->x = tensor_randn(40, 24, 48);
-    } else {                                // nothing is long but for the steps
+    } else if (kind == 7) {                 // nothing is long but for the steps
         l->net = nn_lstm(6, 5);
         l->x = tensor_randn(60, 2, 6);
+    } else if (kind == 8) {                 // each image is a long product
+        l->net = nn_conv2d(64, 128, 1, .stride = 2);
+        l->x = tensor_randn(8, 64, 32, 32);
+    } else {                                // and a long sum
+        l->net = nn_conv2d(96, 64, 3, .stride = 2, .padding = 1);
+        l->x = tensor_randn(12, 96, 14, 14);
     }
+    if (kind > 7) { tensor_requires_grad_(l->x, 1); }
     l->opt = nn_adam(l->net, .lr = 0.01);
     tensor_scope_t scope = tensor_scope_begin();
     l->y = tensor_keep(tensor_randn_like(nn_forward(l->net, l->x)));
@@ -619,6 +626,7 @@ static void long_make(long_t *l, int kind) {
 static void long_step(long_t *l) {
     tensor_scope_t scope = tensor_scope_begin();
     nn_zero_grad(l->opt);
+    if (tensor_requires_grad(l->x)) { tensor_set_grad(l->x, NULL); }
     tensor_t *loss = tensor_mse_loss(nn_forward(l->net, l->x), l->y);
     tensor_backward(loss);
     if (l->clip > 0) { nn_clip_grad_norm(l->opt, l->clip); }
@@ -665,7 +673,7 @@ static void parts_of_a_call(void) {
                 CHECK(r == 1);
                 got[i] = tensor_item(l.loss);
             }
-            const int parts = kind < 7 ? 3 : 100;
+            const int parts = kind < 7 || kind == 9 ? 3 : 100;      // the convolution of kind 8 has 8 tasks
             CHECK_MSG(slices > units(g) + parts, "kind %d: %d slices of %d calls", kind, slices,
                       (int)units(g));
             CHECK_MSG(memcmp(want, got, sizeof got) == 0, "kind %d, %d threads: %.9g %.9g %.9g", kind,
@@ -675,6 +683,163 @@ static void parts_of_a_call(void) {
         }
         tensor_set_num_threads(1);
     }
+}
+
+// More threads between two slices: a call that is under way has scratch for those of its beginning. Matrices,
+// of which none is singular; a convolution, whose tasks make products of their own.
+static void threads_between(void) {
+    for (int kind = 0; kind < 2; kind++) {
+        tensor_manual_seed(50 + kind);
+        tensor_t *x = kind ? tensor_randn(8, 16, 24, 24) : tensor_randn(300, 12, 12);
+        tensor_t *w = tensor_randn(300, kind ? 16 : 12, 1, 1);
+        tensor_t *b = tensor_randn(300, 12, 3), *y = NULL, *got = NULL;
+        tensor_graph_t *g = NULL;
+        for (int captured = 0; captured < 2; captured++) {
+            tensor_scope_t scope = tensor_scope_begin();
+            if (captured) { CHECK(tensor_capture_begin(TENSOR_CPU) == 0); }
+            tensor_t *z = kind ? tensor_conv2d(x, w, .stride = 2) : tensor_linalg_solve(x, b);
+            *(captured ? &got : &y) = tensor_keep(z);
+            tensor_scope_end(scope);
+            if (captured) { g = tensor_capture_end(); }
+        }
+        tensor_fill_(got, 7);
+        CHECK(tensor_graph_resume(g, 0) == 0);
+        tensor_t *full[40];                                 // what the allocator gives next is not zero
+        for (int i = 0; i < 40; i++) { full[i] = tensor_keep(tensor_full(3, 1 << (i % 20))); }
+        for (int i = 0; i < 40; i++) { tensor_free(full[i]); }
+        if (tensor_set_num_threads(4)) { tensor_clear_error(); }    // TENSOR_NO_THREADS
+        int r;
+        while ((r = tensor_graph_resume(g, 0)) == 0) { }
+        CHECK_MSG(r == 1, "kind %d: %s", kind, tensor_error_text());
+        tensor_clear_error();
+        CHECK_MSG(tensor_equal(y, got), "kind %d: other elements", kind);
+        CHECK(tensor_set_num_threads(1) == 0);
+        CHECK(tensor_graph_free(g) == 0);
+        tensor_free(y);
+        tensor_free(got);
+    }
+}
+
+// Calls whose tasks come one after the other: a sort of one row, scattered writes, fills, blocks of a head.
+enum { IN_TURN = 8 };
+typedef struct turns_t {
+    tensor_t *x, *many, *rows, *index, *other, *q, *y[2];
+    int n;
+} turns_t;
+
+static void turns_step(turns_t *t, int kind) {
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *zero = tensor_zeros(200, 64);
+    t->n = 1;
+    if (kind == 0) {
+        tensor_pair_t p = tensor_sort(t->x, -1, 1);
+        t->y[1] = tensor_keep(p.indices);
+        t->n = 2;
+        t->y[0] = p.values;
+    } else if (kind == 1) {
+        t->y[0] = tensor_index_add(zero, 0, t->index, t->rows);
+    } else if (kind == 2) {                 // sums in double
+        t->y[0] = tensor_scatter_add(tensor_flatten(zero, 0, -1), 0, t->other, t->many);
+    } else if (kind == 3) {
+        t->y[0] = tensor_scatter_reduce(tensor_flatten(zero, 0, -1), 0, t->other, t->many, "amax", 1);
+    } else if (kind == 4) {
+        tensor_t *columns = tensor_remainder_scalar(t->other, 64);
+        tensor_t *lines = tensor_remainder_scalar(t->other, 200);
+        t->y[0] = tensor_index_put(zero, t->many, 1, lines, columns);
+    } else if (kind == 5) {
+        t->y[0] = tensor_full(3, 100000);
+        tensor_index_copy_(t->y[0], 0, t->other, t->many);
+    } else if (kind == 6) {                 // in place, in a tensor that the step has made
+        t->y[0] = tensor_add_scalar(zero, 1);
+        tensor_index_add_(t->y[0], 0, t->index, t->rows);
+    } else {
+        tensor_set_grad(t->q, NULL);
+        tensor_t *y = tensor_scaled_dot_product_attention(t->q, t->q, t->q, .is_causal = 1);
+        tensor_backward(tensor_sum(tensor_square(y)));
+        t->y[0] = tensor_grad(t->q);
+    }
+    t->y[0] = tensor_keep(t->y[0]);
+    tensor_scope_end(scope);
+}
+
+static void turns_data(turns_t *t) {
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_copy_(t->x, tensor_round(tensor_mul_scalar(tensor_randn(60000), 1000)));
+    tensor_copy_(t->many, tensor_randn(60000));
+    tensor_copy_(t->rows, tensor_randn(3000, 64));
+    tensor_copy_(t->index, tensor_randint(0, 200, 3000));
+    tensor_copy_(t->other, tensor_randint(0, 12800, 60000));
+    tensor_copy_(t->q, tensor_randn(2, 300, 40));
+    tensor_scope_end(scope);
+}
+
+static void parts_in_turn(void) {
+    static const int parts[IN_TURN] = {100, 10, 30, 30, 12, 12, 10, 8};
+    turns_t t, want;
+    memset(&t, 0, sizeof t);
+    t.x = tensor_zeros(60000);
+    t.many = tensor_zeros(60000);
+    t.rows = tensor_zeros(3000, 64);
+    t.index = tensor_zeros_of(TENSOR_I64, 3000);
+    t.other = tensor_zeros_of(TENSOR_I64, 60000);
+    t.q = tensor_requires_grad_(tensor_zeros(2, 300, 40), 1);
+    for (int kind = 0; kind < IN_TURN; kind++) {
+        for (int threads = 1; threads <= 3; threads += 2) {
+            if (tensor_set_num_threads(threads)) {
+                tensor_clear_error();           // TENSOR_NO_THREADS
+                continue;
+            }
+            tensor_manual_seed(60 + kind);
+            turns_data(&t);
+            turns_step(&t, kind);
+            for (int i = 0; i < t.n; i++) { tensor_free(t.y[i]); }
+            CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+            turns_step(&t, kind);
+            tensor_graph_t *g = tensor_capture_end();
+            turns_data(&t);
+            int slices = 1, r;
+            while ((r = tensor_graph_resume(g, 0)) == 0) {
+                slices++;
+                tensor_scope_t scope = tensor_scope_begin();            // what needs the thread's scratch
+                tensor_sort(tensor_randn(500), 0, 0);
+                tensor_scope_end(scope);
+            }
+            CHECK_MSG(r == 1, "kind %d: %s", kind, tensor_error_text());
+            CHECK_MSG(slices > (int)units(g) + parts[kind], "kind %d: %d slices of %d calls", kind, slices,
+                      (int)units(g));
+            want = t;
+            turns_step(&want, kind);
+            if (kind == IN_TURN - 1) { CHECK(tensor_graph_replay(g) == 0); }    // links its gradient again
+            for (int i = 0; i < t.n; i++) {
+                CHECK_MSG(test_same_bits(t.y[i], want.y[i]), "kind %d, %d threads: result %d differs", kind,
+                          threads, i);
+                tensor_free(t.y[i]);
+                tensor_free(want.y[i]);
+            }
+            CHECK(tensor_graph_free(g) == 0);
+        }
+        tensor_set_num_threads(1);
+    }
+    tensor_set_grad(t.q, NULL);
+}
+
+// An index that is out of range, in the last of the tasks that look for one: nothing is written.
+static void stopped_in_turn(void) {
+    tensor_t *x = tensor_ones(500), *index = tensor_zeros_of(TENSOR_I64, 60000), *src = tensor_ones(60000);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_scatter_add_(x, 0, index, src);
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK(tensor_item(tensor_max(x)) == 60001);
+    tensor_fill_(tensor_narrow(index, 0, 59999, 1), 500);
+    int r, slices = 1;
+    while ((r = tensor_graph_resume(g, 0)) == 0) { slices++; }
+    CHECK(r == -TENSOR_ERR_INDEX && slices > 3);
+    CHECK_ERROR(TENSOR_ERR_INDEX, "index 500 at element 59999");
+    CHECK(tensor_item(tensor_max(x)) == 60001 && tensor_item(tensor_min(x)) == 1);
+    tensor_fill_(index, 1);
+    CHECK(tensor_graph_replay(g) == 0);
+    CHECK(tensor_item(tensor_select(x, 0, 1)) == 60001);
+    CHECK(tensor_graph_free(g) == 0);
 }
 
 // An error inside: it is minus its code, nothing is written to parameters, and the next slice begins anew.
@@ -884,6 +1049,9 @@ int main(void) {
     RUN(replanned);
     RUN(clipped_in_slices);
     RUN(parts_of_a_call);
+    RUN(threads_between);
+    RUN(parts_in_turn);
+    RUN(stopped_in_turn);
     RUN(stopped);
     RUN(budgets);
     RUN(realtime);

@@ -256,6 +256,10 @@ static void optimizers(void) {
     CHECK(nn_cyclic_lr(o, 0, 0.1, 0.2, .step_size_up = -1) == TENSOR_ERR_SHAPE);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "cyclic_lr: step_size_up must be > 0 (got -1)");
     nn_optimizer_free(o);
+    nn_module_t *net = nn_linear(2, 2);
+    CHECK(nn_sgd(net, .list = &w, .count = 1, .lr = 0.1) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "sgd: takes the parameters of a module or a list, not both");
+    nn_free(net);
     whole = tensor_expand(tensor_ones(1, 0), 2, 0);         // no elements share nothing
     w = tensor_requires_grad_(whole, 1);
     o = nn_sgd(.list = &w, .count = 1, .lr = 0.1);

@@ -678,6 +678,275 @@ static void several(void) {
     CHECK_MSG(tensor_cuda_memory_allocated(TENSOR_CUDA) == used, "%lld of %lld",
               (long long)tensor_cuda_memory_allocated(TENSOR_CUDA), (long long)used);
 }
+// ---- graphs that share a pool ----
+
+enum { POOLED = 4, POOL_PART = 300 };
+// Captures work whose temporary has 4 * large bytes, which all lie free afterwards. -> 7 x + k, which is kept
+static tensor_t *pool_work(tensor_t *x, int64_t large, int k, tensor_graph_t **g) {
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *temporary, *first, *last, *y;
+    CHECK_MSG(tensor_capture_begin(TENSOR_CUDA) == 0, "%s", tensor_error_text());
+    tensor_set_default_device(TENSOR_CUDA);
+    temporary = tensor_empty(large);
+    tensor_set_default_device(TENSOR_CPU);
+    first = tensor_narrow(temporary, 0, 0, POOL_PART);
+    last = tensor_narrow(temporary, 0, large - POOL_PART, POOL_PART);
+    tensor_copy_(first, tensor_mul_scalar(x, 3));
+    tensor_copy_(last, tensor_mul_scalar(x, 4));
+    y = tensor_keep(tensor_add_scalar(tensor_add(first, last), k));
+    tensor_scope_end(scope);                    // the temporaries are free
+    CHECK_MSG((*g = tensor_capture_end()) != NULL, "%s", tensor_error_text());
+    return y;
+}
+static int all_are(tensor_t *x, double v) {
+    return tensor_item(tensor_min(x)) == v && tensor_item(tensor_max(x)) == v;
+}
+// Graphs of one pool take the memory of the largest; each has its values when they run in turn, on any
+// streams, and whatever is freed first.
+static void pooled(void) {
+    enum { LARGE = 9 << 20, CHUNK = 32 << 20 };
+    int64_t took[2], used = tensor_cuda_memory_allocated(TENSOR_CUDA), before;
+    int shared, k, turn;
+    for (shared = 0; shared < 2; shared++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *x = on(tensor_ones(POOL_PART)), *y[POOLED], *late;
+        tensor_graph_t *g[POOLED];
+        tensor_cuda_graph_pool_t *pool = shared ? tensor_cuda_graph_pool_new(TENSOR_CUDA) : NULL;
+        tensor_cuda_empty_cache(TENSOR_CUDA);
+        before = tensor_cuda_memory_reserved(TENSOR_CUDA);
+        CHECK(tensor_cuda_set_graph_pool(pool) == 0);
+        for (k = 0; k < POOLED; k++) { y[k] = pool_work(x, LARGE - k * 1000000, k, &g[k]); }
+        CHECK(tensor_cuda_set_graph_pool(NULL) == 0);
+        tensor_cuda_empty_cache(TENSOR_CUDA);
+        took[shared] = tensor_cuda_memory_reserved(TENSOR_CUDA) - before;
+        if (shared) { CHECK(tensor_cuda_graph_pool_free(pool) == 0); }      // the graphs keep its memory
+        for (turn = 0; turn < 3 * POOLED; turn++) {
+            k = turn % POOLED;
+#ifdef TEST_CUDA_SIM
+            cusim_set("seed", turn);
+            cusim_set("random", turn >= POOLED);
+#endif
+            tensor_fill_(x, turn + 1);
+            if (turn == 5) { tensor_cuda_empty_cache(TENSOR_CUDA); }
+            if (turn == 6) {
+                tensor_set_default_device(TENSOR_CUDA);
+                CHECK_POISON(tensor_empty((int64_t)1 << 40), TENSOR_ERR_OUT_OF_MEMORY,
+                             "out of device memory");
+                tensor_set_default_device(TENSOR_CPU);
+            }
+            tensor_cuda_set_stream(turn % 2 ? s1 : s2);
+            CHECK_MSG(tensor_graph_replay(g[k]) == 0, "%s", tensor_error_text());
+            tensor_cuda_set_stream(turn % 3 ? s1 : s2);
+            CHECK_MSG(tensor_graph_replay(g[(k + 1) % POOLED]) == 0, "%s", tensor_error_text());
+            tensor_cuda_set_stream(NULL);
+            CHECK_MSG(all_are(y[k], 7 * (turn + 1) + k), "pool %d, turn %d: %g", shared, turn,
+                      tensor_item(tensor_max(y[k])));
+            k = (k + 1) % POOLED;
+            CHECK_MSG(all_are(y[k], 7 * (turn + 1) + k), "pool %d, turn %d: %g", shared, turn,
+                      tensor_item(tensor_max(y[k])));
+        }
+        // A result that another stream is still to read, and whose memory is an earlier graph's temporary.
+        tensor_fill_(x, 2);
+        CHECK(tensor_graph_replay(g[3]) == 0);
+        tensor_cuda_set_stream(s1);
+        late = tensor_mul_scalar(y[3], 1);
+        tensor_cuda_set_stream(s2);
+        CHECK(tensor_graph_replay(g[0]) == 0);
+        tensor_cuda_set_stream(NULL);
+        CHECK(all_are(late, 17));
+#ifdef TEST_CUDA_SIM
+        cusim_set("random", 0);
+#endif
+        // Freed in any order; results outlive their graphs, and the last ones the pool.
+        tensor_fill_(x, 3);
+        CHECK(tensor_graph_free(g[1]) == 0 && all_are(y[1], 7 * 10 + 1));
+        tensor_free(y[3]);
+        CHECK(tensor_graph_replay(g[0]) == 0 && tensor_graph_replay(g[3]) == 0);
+        CHECK(all_are(y[0], 21) && all_are(y[1], 7 * 10 + 1));
+        CHECK(tensor_graph_free(g[3]) == 0 && tensor_graph_free(g[0]) == 0 && tensor_graph_replay(g[2]) == 0);
+        CHECK(all_are(y[2], 23) && all_are(y[0], 21));
+        CHECK(tensor_graph_free(g[2]) == 0);
+        tensor_cuda_empty_cache(TENSOR_CUDA);
+        CHECK(all_are(y[2], 23) && all_are(y[0], 21));
+        for (k = 0; k < 3; k++) { tensor_free(y[k]); }
+        tensor_cuda_empty_cache(TENSOR_CUDA);
+        // What is left is small: a piece of 2 MiB for each of three streams.
+        CHECK(tensor_cuda_memory_reserved(TENSOR_CUDA) <= before + 3 * (2 << 20));
+        tensor_scope_end(scope);
+    }
+    CHECK(tensor_cuda_memory_allocated(TENSOR_CUDA) == used);
+    // The largest temporary needs two pieces of 32 MiB; results and numbers are small ones.
+    CHECK_MSG(took[0] >= POOLED * (int64_t)CHUNK && took[1] <= 2 * (int64_t)CHUNK + (2 << 20),
+              "%lld bytes, in one pool %lld", (long long)took[0], (long long)took[1]);
+}
+// A result of one graph is what the next one of the pool reads; graphs, results and inputs go in any order.
+static void pool_chain(void) {
+    tensor_cuda_graph_pool_t *pool = tensor_cuda_graph_pool_new(TENSOR_CUDA);
+    tensor_t *x = tensor_keep(on(tensor_ones(POOL_PART))), *y, *z, *part;
+    tensor_graph_t *g, *h;
+    int k;
+    tensor_cuda_set_graph_pool(pool);
+    y = pool_work(x, 5000, 0, &g);
+    z = pool_work(y, 6000, 1, &h);
+    for (k = 2; k < 5; k++) {
+        tensor_fill_(x, k);
+        CHECK(tensor_graph_replay(g) == 0 && tensor_graph_replay(h) == 0);
+        CHECK(all_are(z, 49 * k + 1));
+    }
+    tensor_free(y);                             // h keeps its memory: no later capture takes it
+    part = pool_work(x, 7000, 2, &g);           // the first graph is left to tensor_shutdown
+    CHECK(all_are(part, 30) && tensor_graph_replay(h) == 0 && all_are(z, 49 * 4 + 1));
+    CHECK(tensor_graph_free(h) == 0 && tensor_graph_replay(g) == 0 && all_are(part, 30));
+    CHECK(all_are(z, 49 * 4 + 1));
+    CHECK(tensor_graph_free(g) == 0);
+    tensor_cuda_set_graph_pool(NULL);
+    tensor_free(part);
+    tensor_free(z);
+    tensor_free(x);
+    CHECK(tensor_cuda_graph_pool_free(pool) == 0);
+}
+// Steps of training for several shapes, in one pool, leave the net as eager steps do.
+static void pool_training(void) {
+    enum { SHAPES = 3, TURNS = 9 };
+    tensor_t *p[2][16];
+    double loss[2][TURNS];
+    int captured, k, n = 0, step;
+    tensor_scope_t scope = tensor_scope_begin();
+    for (captured = 0; captured < 2; captured++) {
+        tensor_cuda_graph_pool_t *pool = tensor_cuda_graph_pool_new(TENSOR_CUDA);
+        tensor_graph_t *g[SHAPES] = {NULL, NULL, NULL};
+        tensor_t *x[SHAPES], *y[SHAPES], *l[SHAPES] = {NULL, NULL, NULL};
+        nn_module_t *m;
+        nn_optimizer_t *opt;
+        tensor_set_default_device(TENSOR_CUDA);
+        tensor_manual_seed(3);
+        m = nn_sequential(nn_linear(6, 12), nn_layer_norm(12), nn_dropout(0.3), nn_linear(12, 3));
+        opt = nn_adam(m, .lr = 0.01);
+        for (k = 0; k < SHAPES; k++) {
+            const int64_t rows = 8 - 2 * k;
+            x[k] = tensor_reshape(tensor_sin(tensor_arange(0, rows * 6, 1, TENSOR_F32)), rows, 6);
+            y[k] = tensor_to(tensor_remainder_scalar(tensor_arange(0, rows, 1, TENSOR_F32), 3), TENSOR_I64);
+        }
+        tensor_free(train(0, m, opt, x[0], y[0]));
+        tensor_cuda_set_graph_pool(captured ? pool : NULL);
+        for (step = 0; step < TURNS; step++) {
+            k = step % SHAPES;
+            tensor_mul_scalar_(x[k], 1 + 0.01 * step);
+            if (captured && step >= SHAPES) {
+                CHECK_MSG(tensor_graph_replay(g[k]) == 0, "%s", tensor_error_text());
+            } else {
+                if (captured) { CHECK(tensor_capture_begin(TENSOR_CUDA) == 0); }
+                if (l[k]) { tensor_free(l[k]); }
+                l[k] = train(0, m, opt, x[k], y[k]);
+                nn_zero_grad(opt);
+                if (captured) { CHECK_MSG((g[k] = tensor_capture_end()) != NULL, "%s", tensor_error_text()); }
+            }
+            loss[captured][step] = tensor_item(l[k]);
+        }
+        tensor_cuda_set_graph_pool(NULL);
+        n = nn_parameters(m, p[captured], 16);
+        for (k = 0; k < n; k++) { p[captured][k] = off(tensor_clone(p[captured][k])); }
+        tensor_set_default_device(TENSOR_CPU);
+        for (k = 0; k < SHAPES; k++) {
+            CHECK(tensor_graph_free(g[k]) == 0);
+            tensor_free(l[k]);
+        }
+        nn_optimizer_free(opt);
+        nn_free(m);
+        CHECK(tensor_cuda_graph_pool_free(pool) == 0);
+        CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
+    }
+    CHECK(n == 6 && loss[0][0] != loss[0][TURNS - 1]);
+    for (step = 0; step < TURNS; step++) {
+        CHECK_MSG(loss[0][step] == loss[1][step], "step %d: %.9g, not %.9g", step, loss[1][step],
+                  loss[0][step]);
+    }
+    for (k = 0; k < n; k++) { CHECK_MSG(tensor_equal(p[0][k], p[1][k]), "parameter %d", k); }
+    tensor_scope_end(scope);
+}
+// Two threads replay graphs of one pool at once, each on a stream of its own.
+typedef struct pool_job_t { tensor_graph_t *g; tensor_t *y; double want; int bad; } pool_job_t;
+static void *pool_runs(void *arg) {
+    pool_job_t *j = (pool_job_t *)arg;
+    tensor_cuda_stream_t *s = tensor_cuda_stream_new(TENSOR_CUDA);
+    int k;
+    tensor_cuda_set_stream(s);
+    for (k = 0; k < 20; k++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        j->bad += tensor_graph_replay(j->g) != 0 || !all_are(j->y, j->want);
+        tensor_scope_end(scope);
+    }
+    tensor_cuda_set_stream(NULL);
+    j->bad += tensor_cuda_stream_free(s) != 0 || tensor_error_code() != 0;
+    tensor_thread_end();
+    return NULL;
+}
+static void pool_threads(void) {
+    tensor_cuda_graph_pool_t *pool = tensor_cuda_graph_pool_new(TENSOR_CUDA);
+    tensor_t *x[2];
+    pool_job_t j[2];
+    pthread_t id[2];
+    int k;
+    memset(j, 0, sizeof j);
+    tensor_cuda_set_graph_pool(pool);
+    for (k = 0; k < 2; k++) {
+        x[k] = tensor_keep(on(tensor_full(k + 1, POOL_PART)));
+        j[k].y = pool_work(x[k], 400000 - k, k, &j[k].g);
+        j[k].want = 7 * (k + 1) + k;
+    }
+    tensor_cuda_set_graph_pool(NULL);
+    for (k = 0; k < 2; k++) { pthread_create(&id[k], NULL, pool_runs, &j[k]); }
+    for (k = 0; k < 2; k++) { pthread_join(id[k], NULL); }
+    for (k = 0; k < 2; k++) {
+        CHECK_MSG(j[k].bad == 0, "thread %d: %d of 20 runs", k, j[k].bad);
+        CHECK(tensor_graph_free(j[k].g) == 0);
+        tensor_free(j[k].y);
+        tensor_free(x[k]);
+    }
+    CHECK(tensor_cuda_graph_pool_free(pool) == 0);
+}
+static void pool_misuse(void) {
+    tensor_cuda_graph_pool_t *pool = tensor_cuda_graph_pool_new(TENSOR_CUDA), *other;
+    CHECK(tensor_cuda_graph_pool_new((tensor_device_t)(TENSOR_CUDA + 9)) == NULL);
+    CHECK_ERROR(TENSOR_ERR_DEVICE, "cuda_graph_pool_new: no CUDA device 9 is started");
+    CHECK(tensor_cuda_graph_pool_new(TENSOR_CPU) == NULL);
+    CHECK_ERROR(TENSOR_ERR_DEVICE, "cuda_graph_pool_new: no CUDA device");
+    CHECK(tensor_cuda_set_graph_pool(pool) == 0);
+    CHECK(tensor_cuda_graph_pool_free(pool) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER,
+                "cuda_graph_pool_free: it is the thread's; cuda_set_graph_pool(NULL) first");
+    if (device_two()) {
+        other = tensor_cuda_graph_pool_new((tensor_device_t)(TENSOR_CUDA + 1));
+        CHECK(tensor_cuda_set_graph_pool(other) == 0);
+        CHECK(tensor_capture_begin(TENSOR_CUDA) == TENSOR_ERR_DEVICE);
+        CHECK_ERROR(TENSOR_ERR_DEVICE,
+                    "capture_begin: the thread's graph pool is of CUDA device 1, must be of 0");
+        CHECK(tensor_cuda_set_graph_pool(pool) == 0 && tensor_cuda_graph_pool_free(other) == 0);
+    }
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);       // not the device's
+    CHECK(tensor_graph_free(tensor_capture_end()) == 0);
+    CHECK(tensor_cuda_set_graph_pool(NULL) == 0 && tensor_cuda_graph_pool_free(pool) == 0);
+    CHECK(tensor_cuda_graph_pool_free(NULL) == 0 && tensor_cuda_graph_pool_free(pool) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "cuda_graph_pool_free: the pool was freed");
+    CHECK(tensor_cuda_set_graph_pool(pool) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "cuda_set_graph_pool: the pool was freed");
+}
+// The pool that is the thread's is freed by another one.
+static void *frees_pool(void *pool) {
+    CHECK(tensor_cuda_graph_pool_free((tensor_cuda_graph_pool_t *)pool) == 0);
+    tensor_thread_end();
+    return NULL;
+}
+static void pool_lost(void) {
+    tensor_cuda_graph_pool_t *pool = tensor_cuda_graph_pool_new(TENSOR_CUDA);
+    pthread_t id;
+    CHECK(tensor_cuda_set_graph_pool(pool) == 0);
+    pthread_create(&id, NULL, frees_pool, pool);
+    pthread_join(id, NULL);
+    CHECK(tensor_capture_begin(TENSOR_CUDA) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "capture_begin: the thread's graph pool was freed");
+    CHECK(tensor_cuda_set_graph_pool(NULL) == 0);
+}
 // Memory of the program that a graph reads: the deleter waits for the graph.
 static int deleted;
 static void count_deleted(void *data, void *user) {
@@ -1398,6 +1667,12 @@ int main(void) {
     RUN(linked);
     RUN(regrouped);
     RUN(several);
+    RUN(pooled);
+    RUN(pool_chain);
+    RUN(pool_training);
+    RUN(pool_threads);
+    RUN(pool_misuse);
+    RUN(pool_lost);
     RUN(hostile);
     RUN(misuse);
     RUN(places);

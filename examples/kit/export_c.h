@@ -122,8 +122,9 @@ static int kit_export__use(kit_export_state_t *x, int64_t call, int k) {
     p->touched = 1;
     p->dtype = (tensor_dtype_t)a->dtype;
     int64_t size = (int64_t)tensor_dtype_size(p->dtype);
-    int64_t end = ((const char *)a->data - (const char *)a->storage->data) / size + (a->numel > 0);
-    for (int d = 0; d < a->ndim; d++) { end += a->dims[d] > 1 ? (a->dims[d] - 1) * a->strides[d] : 0; }
+    int64_t end = 0;
+    if (a->numel) { end = ((const char *)a->data - (const char *)a->storage->data) / size + 1; }
+    for (int d = 0; a->numel && d < a->ndim; d++) { end += (a->dims[d] - 1) * a->strides[d]; }
     p->numel = end > p->numel ? end : p->numel;
     if (linear || conv) { p->rows_ = a->dims[0]; }
     return 1;
@@ -232,6 +233,7 @@ static kit_export__writer_t kit_export__writer(const tensor_call_t *c) {
     case NN_OP_RECURRENT: return kit_write_recurrent;
     case NN_OP_RECURRENT_BACKWARD: return kit_write_recurrent_back;
     case TENSOR_OP_TRIL: case TENSOR_OP_TRIU: return kit_write_tri;
+    case NN_OP_CTC_LOSS: return NULL;   // it has the inputs of other losses
     default: break;
     }
     switch (c->row->family) {

@@ -47,9 +47,12 @@ KIT_TEXT_FN int kit_export__all_zero(const kit_place_t *p) {
 }
 
 // The values between braces, eight a line.
+// The size of an array of n elements: C has no empty ones.
+KIT_TEXT_FN long long kit_export__size(int64_t n) { return n ? (long long)n : 1; }
+
 KIT_TEXT_FN void kit_export__values(kit_export_state_t *x, const void *data, tensor_dtype_t dtype,
                                     int64_t n) {
-    kit_put(x, "{");
+    kit_put(x, n ? "{" : "{\n    0");
     for (int64_t i = 0; i < n; i++) {
         kit_put(x, "%s%s", i % 8 ? " " : "\n    ",
                 kit_number(x, kit_export__element(data, dtype, i), dtype).text);
@@ -97,13 +100,13 @@ KIT_TEXT_FN void kit_export__arrays(kit_export_state_t *x, uint64_t *flash, uint
             continue;
         }
         if (p->kind == KIT_STATE) {
-            kit_put(x, "static %s %s[%lld];\n", kit_type(p->dtype), p->name, (long long)p->numel);
+            kit_put(x, "static %s %s[%lld];\n", kit_type(p->dtype), p->name, kit_export__size(p->numel));
             *ram += bytes;
             if (kit_export__all_zero(p)) { continue; }
         }
         *flash += bytes;
         kit_put(x, "static const %s %s%s[%lld] = ", kit_type(p->dtype), p->name,
-                p->kind == KIT_STATE ? "_start" : "", (long long)p->numel);
+                p->kind == KIT_STATE ? "_start" : "", kit_export__size(p->numel));
         kit_export__values(x, p->storage->data, p->dtype, p->numel);
     }
 }
@@ -259,10 +262,16 @@ KIT_TEXT_FN void kit_export__head(kit_export_state_t *x, const kit_export_t *e, 
     kit_put(x, ");\n\n");
 }
 
-// What the test compares with: the outputs of the replays.
-KIT_TEXT_FN int kit_export__record(kit_export_state_t *x, tensor_graph_t *g, const kit_export_t *e) {
+// How many numbers the outputs have.
+KIT_TEXT_FN int64_t kit_export__total(const kit_export_t *e) {
     int64_t total = 0;
     for (int i = 0; i < e->noutputs; i++) { total += tensor_numel(e->outputs[i]); }
+    return total;
+}
+
+// What the test compares with: the outputs of the replays.
+KIT_TEXT_FN int kit_export__record(kit_export_state_t *x, tensor_graph_t *g, const kit_export_t *e) {
+    int64_t total = kit_export__total(e);
     double *all = (double *)malloc((size_t)(total * e->replays + 1) * sizeof *all);
     if (!all) {
         x->failed = 1;
@@ -280,6 +289,10 @@ KIT_TEXT_FN int kit_export__record(kit_export_state_t *x, tensor_graph_t *g, con
         }
     }
     const double *from = all;
+    if (!total) {
+        free(all);
+        return !code;
+    }
     kit_put(x, "static const double want[%d][%lld] = {", e->replays, (long long)total);
     for (int r = 0; r < e->replays && !code; r++) {
         kit_put(x, "%s\n    {", r ? "," : "");
@@ -306,7 +319,8 @@ KIT_TEXT_FN int kit_export__test(kit_export_state_t *x, tensor_graph_t *g, const
     for (int i = 0; i < e->ninputs; i++) {
         tensor_t *t = e->inputs[i];
         const kit_place_t *p = kit_place(x, t->storage);
-        kit_put(x, "static const %s given_%s[%lld] = ", kit_type(p->dtype), p->name, (long long)p->numel);
+        kit_put(x, "static const %s given_%s[%lld] = ", kit_type(p->dtype), p->name,
+                kit_export__size(p->numel));
         kit_export__values(x, t->storage->data, p->dtype, p->numel);
     }
     if (!kit_export__record(x, g, e)) { return 0; }
@@ -321,16 +335,18 @@ KIT_TEXT_FN int kit_export__test(kit_export_state_t *x, tensor_graph_t *g, const
     kit_put(x, "    double most = 0;\n");
     for (int i = 0; i < e->noutputs; i++) {
         const kit_place_t *p = kit_place(x, e->outputs[i]->storage);
-        kit_put(x, "    static %s got_%s[%lld];\n", kit_type(p->dtype), p->name, (long long)p->numel);
+        kit_put(x, "    static %s got_%s[%lld];\n", kit_type(p->dtype), p->name, kit_export__size(p->numel));
     }
     kit_put(x, x->draws ? "    %s_init(%lluu);\n" : "    %s_init();\n", name, (unsigned long long)rng.seed);
     if (x->draws) { kit_put(x, "    stream = %lluu;\n", (unsigned long long)rng.offset); }
-    kit_put(x, "    for (int r = 0; r < %d; r++) {\n        int n = 0;\n        if (%s_step(", e->replays,
-            name);
+    kit_put(x, "    for (int r = 0; r < %d; r++) {\n", e->replays);
+    if (kit_export__total(e)) { kit_put(x, "        int n = 0;\n"); }
+    kit_put(x, "        if (%s_step(", name);
     kit_export__parameters(x, e, 0);
     kit_put(x, ")) { return 1; }\n");
     for (int i = 0; i < e->noutputs; i++) {
         const kit_place_t *p = kit_place(x, e->outputs[i]->storage);
+        if (!p->numel) { continue; }
         kit_put(x, "        for (int i = 0; i < %lld; i++, n++) {\n", (long long)p->numel);
         kit_put(
             x,

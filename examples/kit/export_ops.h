@@ -85,9 +85,8 @@ KIT_TEXT_FN int kit_write_pointwise(kit_export_state_t *x, const tensor_call_t *
         if (at[i] < 0) {
             kit_line(x, "const %s %s = %s;", type, letter[i], kit_number(x, kit_immediate(a), dtype).text);
         } else {
-            const char *cast = a->dtype == dtype ? "" : kit_word("(%s)", type).text;
-            kit_word_t held = kit_word("%s", cast);
-            kit_line(x, "const %s %s = %sp%s[%s];", type, letter[i], held.text, letter[i],
+            kit_word_t cast = a->dtype == dtype ? kit_word("%s", "") : kit_word("(%s)", type);
+            kit_line(x, "const %s %s = %sp%s[%s];", type, letter[i], cast.text, letter[i],
                      kit_nest_index(&nest, at[i]).text);
         }
     }

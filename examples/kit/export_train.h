@@ -51,8 +51,7 @@ KIT_TEXT_FN int kit_write_rows(kit_export_state_t *x, const tensor_call_t *c) {
                      of, at.text, (long long)c->arg[i].strides[a->ndim - 1]);
         }
     }
-    const char *loop = kit_word("for (int j = 0; j < %lld; j++)", (long long)n).text;
-    kit_word_t each = kit_word("%s", loop);
+    kit_word_t each = kit_word("for (int j = 0; j < %lld; j++)", (long long)n);
     x->flops += 4.0 * (double)a->numel;
     if (back) {
         kit_need(x, KIT_SUM);

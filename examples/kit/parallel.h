@@ -17,8 +17,8 @@
 //
 // Gradients become their mean over ranks, as in PyTorch's DistributedDataParallel, in buckets of 25 MB while
 // backward still runs. After a finish they are views of the buckets (PyTorch: gradient_as_bucket_view), which
-// the next sum writes: clone what is to stay. mpi.h has ranks on the CPU, nccl.h ranks on GPUs; another engine
-// fills a kit_collectives_t of its own. Parameters are of f32, on the ranks' device.
+// the next sum writes: clone what is to stay. mpi.h has ranks on the CPU, nccl.h ranks on GPUs; another
+// engine fills a kit_collectives_t of its own. Parameters are of f32, on the ranks' device.
 #ifndef KIT_PARALLEL_H
 #define KIT_PARALLEL_H
 

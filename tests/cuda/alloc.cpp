@@ -512,6 +512,65 @@ static void outlived() {
         CHECK(f.used == 0 && f.ranges.empty() && f.wrong == 0);
     }
 }
+// Captures that follow each other in one pool use the same memory; what they leave in use, and what another stream
+// still reads, is not handed out.
+static void pools() {
+    for (bool segments : {false, true}) {
+        fake_t f;
+        f.no_ranges = segments;
+        options_t o;
+        driver_t dr = fake_driver(&f);
+        allocator_t *A = allocator_new(&dr, &o);
+        u64 used[4] = {};
+        const int pool = new_number(A);
+        int g = capture_begin(A, 0, S1, pool, used);
+        CHECK(g > 0 && g != pool);
+        f.capturing = true;
+        block_t *a = get(A, S1, 40 * MB), *left = get(A, S1, 3 * MB), *read = get(A, S1, 30 * MB), *b;
+        CHECK(a->home->lane->graph == pool && a->home->lane->used == used && a->made == g);
+        const u64 at = a->address;
+        release(A, a);
+        f.capturing = false;
+        capture_end(A, 0, g);
+        const u64 taken = f.used;
+        record_stream(A, read, S2);                         // by work outside of graphs
+        f.streams[S2].first++;
+        int h = capture_begin(A, 0, S1, pool, used);
+        f.capturing = true;
+        b = get(A, S1, 40 * MB);
+        CHECK(b->address == at && b->made == h && h != g);
+        f.uses.insert({read->address, {read->address + read->bytes, S2, f.streams[S2].first}});
+        release(A, read);                                   // of the first capture: waits for S2
+        block_t *more = get(A, S1, 3 * MB);
+        CHECK(more->address != left->address && more->address != read->address);
+        f.capturing = false;
+        capture_end(A, 0, h);
+        CHECK(f.wrong == 0);
+        if (!segments) { CHECK(f.used == taken); }
+        f.streams[S2].second = f.streams[S2].first;
+        release(A, get(A, S1, MB));                         // polls
+        SOUND(A, (std::vector<owned_t>{{left, 3 * MB, {}}, {b, 40 * MB, {}}, {more, 3 * MB, {}}}), &f);
+        empty_cache(A, 0);
+        const u64 kept = f.used;
+        CHECK(kept >= 46 * MB);
+        release(A, b);
+        empty_cache(A, 0);
+        CHECK(f.used == kept);                              // its graphs write there
+        graph_release(A, 0, pool);
+        release(A, left);
+        release(A, more);
+        SOUND(A, nothing, &f);
+        empty_cache(A, 0);
+        CHECK(f.used == 0);
+        g = capture_begin(A, 0, S1, pool, used);            // the number serves again
+        a = get(A, S1, 5 * MB);
+        capture_end(A, 0, g);
+        release(A, a);
+        graph_release(A, 0, pool);
+        allocator_free(A);
+        CHECK(f.ranges.empty() && f.used == 0 && f.wrong == 0);
+    }
+}
 // What is free in a graph that can run again is written at its next run: no rung of what is done against want of
 // memory, and no empty_cache, gives it back to the driver.
 static void live_graphs() {
@@ -1101,6 +1160,7 @@ int main(int count, char **arg) {
     options();
     captures();
     live_graphs();
+    pools();
     outlived();
     refused();
     failures_and_replay();

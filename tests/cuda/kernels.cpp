@@ -1401,6 +1401,35 @@ static void halves() {
             const double close = dtype == TENSOR_F16 ? 4e-3 : 3e-2;
             CHECK(same(y[1], (tensor_to)(y[0], (tensor_dtype_t)dtype), close) && same(dx[1], (tensor_to)(dx[0], (tensor_dtype_t)dtype), close));
         }
+        // Batch norm in evaluation is one launch, which casts nothing: planes whole or in pieces, of one element, and
+        // channels innermost, by packs or not; statistics and weights are f32 or halves, or not there.
+        for (int form = 0; form < 20; form++) {
+            const int way = form % 5;
+            const bool wide = form >= 10, bare = form / 5 % 2;
+            const int64_t sizes[5][4] = {{2, 8, 9, 7}, {2, 3, 48, 50}, {6, 8, 1, 1}, {2, 16, 5, 3}, {2, 5, 3, 4}};
+            const int64_t channels = sizes[way][1];
+            tensor_p from[5] = {(tensor_randn_n)(sizes[way], way == 2 ? 2 : 4)}, in[2][5] = {};
+            for (int i = 1; i < 5; i++) { from[i] = (tensor_add_scalar)((tensor_rand_n)(&channels, 1), i == 2 ? 0.5 : -0.5); }
+            for (int i = 0; i < (bare ? 3 : 5); i++) {
+                tensor_p rounded = (tensor_to)(from[i], (tensor_dtype_t)dtype);
+                const bool as_f32 = wide && i > 0;
+                in[0][i] = as_f32 ? from[i] : (tensor_to)(rounded, TENSOR_F32);
+                in[1][i] = (tensor_to)(as_f32 ? from[i] : rounded, TENSOR_CUDA);
+            }
+            if (way > 2) { in[1][0] = (tensor_channels_last)(in[1][0]); }
+            for (int k = 0; k < 2; k++) {
+                tensor_batch_norm_args_t a = tensor_batch_norm_defaults();
+                a.x = in[k][0], a.running_mean = in[k][1], a.running_var = in[k][2];
+                a.weight = in[k][3], a.bias = in[k][4];
+                const long begin = cusim::counts.launches;
+                y[k] = (tensor_batch_norm_with)(a);
+                CHECK(!k || cusim::counts.launches - begin == 1);
+            }
+            CHECK(tensor_dtype(y[1]) == (tensor_dtype_t)dtype && (way < 3 || tensor_is_channels_last(y[1])));
+            const bool good = same(y[1], (tensor_to)(y[0], (tensor_dtype_t)dtype), dtype == TENSOR_F16 ? 2e-3 : 2e-2);
+            CHECK(good);
+            if (!good) { std::printf("batch norm in evaluation, form %d\n", form); }
+        }
         // Pools: of the largest, and the mean, one launch each and one back; channels innermost as well.
         const int64_t image[4] = {2, 8, 9, 7};
         x = (tensor_to)((tensor_randn_n)(image, 4), (tensor_dtype_t)dtype);

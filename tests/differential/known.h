@@ -80,12 +80,22 @@ static known_t knowns[] = {
     {"group_norm batch_norm instance_norm layer_norm", "mixed dtype (CPU)", "operands of several dtypes promote", 0},
     {"group_norm", "to be greater than 0", "no channels are taken", 0},
     {"backward grad", "to have non-zero size for non-batch", "no channels are taken", 0},
-    {"backward grad poke clip_grads", "ZeroTensors are immutable", "PyTorch at fault", 0},
+    {"", "\"\" against \"RuntimeError: ZeroTensors are immutable", "PyTorch at fault: its zeros cannot be written", 0},
+    {"clip_grads", "AttributeError: 'NoneType' object has no attribute 'device'",
+     "a gradient of zeros is as good as none", 0},
     {"conv_transpose1d conv_transpose2d conv_transpose3d conv1d conv2d conv3d", "\"\" against \"IndexError",
      "no channels are taken", 0},
     {"detach_", "Can't detach views", "PyTorch makes views inside", 0},
+    {"detach_", "is a view; use tensor_detach\" against \"\"", "views of all modes are views", 0},
+    {"det", "inf against -nan", "the derivative of a determinant beyond the largest number", 0},
+    {"det", "inf against nan", "the derivative of a determinant beyond the largest number", 0},
+    {"linalg_solve_triangular", "convert one with tensor_to", "one dtype is wanted", 0},
+    {"baddbmm", "-d f32 against 3-d u8", "PyTorch at fault: alpha is cut to an integer", 0},
+    {"ormqr", "tau.shape[-1] must be equal", "fewer reflections are taken", 0},
     {"as_strided", "stride", "PyTorch's result of jvp", 0},
     {"triplet_margin_loss", "\"\" against", "operands of several dtypes promote", 0},
+    {"triplet_margin_with_distance_loss", "0-d f16 against 0-d f32", "operands of several dtypes promote", 0},
+    {"triplet_margin_with_distance_loss", "0-d bf16 against 0-d f32", "operands of several dtypes promote", 0},
     {"triplet_margin_loss soft_margin_loss", "-d f64 against", "operands of several dtypes promote", 0},
     {"triplet_margin_loss soft_margin_loss", "-d f32 against", "operands of several dtypes promote", 0},
     {"triplet_margin_loss soft_margin_loss", "-d f16 against", "operands of several dtypes promote", 0},
@@ -94,6 +104,7 @@ static known_t knowns[] = {
     {"quantile quantile_dim nanquantile nanquantile_dim", "must be non-empty", "no elements are taken", 0},
     {"unique_consecutive_dim unique_dim", "zero sized dimensions", "no elements are taken", 0},
     {"lstm", "must be w_hh", "PyTorch reads any weights", 0},
+    {"lstm gru rnn", ": h [", "PyTorch expands a first state", 0},
     {"lstm gru rnn", ": w_ih [", "PyTorch reads any weights", 0},
     {"lstm gru rnn", ": w_hh [", "PyTorch reads any weights", 0},
     {"pixel_unshuffle pixel_shuffle", ": size ", "PyTorch at fault: the sizes of images without elements", 0},
@@ -114,7 +125,7 @@ static known_t knowns[] = {
     {"as_strided_scatter", "element", "PyTorch at fault: gradients of overwritten elements", 0},
     {"adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d", "must be a float", "integers are refused",
      0},
-    {"sigmoid exp2 custom", "requires grad 0, leaf 1 against 1, 0",
+    {"sigmoid exp2 custom multilabel_margin_loss", "requires grad 0, leaf 1 against 1, 0",
      "a view from before requires_grad_ stays as it is", 0},
     {"vander combinations linalg_matrix_norm trapezoid cumulative_trapezoid", "requires grad 1, leaf 0 against 0, 1", "a graph that leads nowhere is kept", 0},
     {"reshape view narrow select slice", "requires grad 0, leaf 1 against 1, 0",
@@ -154,7 +165,7 @@ static known_t knowns[] = {
      "operands of several dtypes promote", 0},
     {"cross_entropy", "Long or Byte, but got Int", "indices of i32 are taken", 0},
     {"allclose isclose", "must be greater than or equal to zero", "any tolerance is taken", 0},
-    {"binary_cross_entropy", "should be between 0 and 1", "targets are not looked at", 0},
+    {"binary_cross_entropy module", "should be between 0 and 1", "targets are not looked at", 0},
     {"backward grad", "must have the same dtype, but got", "operands of several dtypes promote", 0},
     {"backward grad", "\"\" against \"RuntimeError: The size of tensor",
      "PyTorch at fault: an index smaller than src", 0},
@@ -172,6 +183,8 @@ static known_t knowns[] = {
     {"unbind", "needs more than 16 places", "the machine has room for 16 results", 0},
     {"unbind split chunk tensor_split", "places, there are 16", "the machine has room for 16 results", 0},
     {"backward grad", "In-place elu backward", "more gradients than PyTorch has", 0},
+    {"backward grad", "In-place leakyReLu backward", "more gradients than PyTorch has", 0},
+    {"backward grad", "output 0 of bessel", "the functions of all orders keep their result", 0},
     {"normalize", "0 against -nan", "PyTorch at fault: eps is 0 in f16", 0},
     {"normalize", "0 against nan", "PyTorch at fault: eps is 0 in f16", 0},
     {"div div_", "inf against -inf", "a divisor of 0 after rounding, whose sign is not said", 0},
@@ -179,7 +192,8 @@ static known_t knowns[] = {
     {"logit", "by jvp: element", "PyTorch at fault: 0, where logit itself is NaN", 0},
     {"linalg_solve_triangular", "f32 or f64 is needed", "integers are refused", 0},
     {"huber_loss", "must be a float", "integers are refused", 0},
-    {"huber_loss gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell", "use tensor_to", "one dtype is wanted", 0},
+    {"huber_loss rnn lstm gru gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell conv1d conv2d conv3d conv_transpose1d "
+     "conv_transpose2d conv_transpose3d", "use tensor_to", "one dtype is wanted", 0},
     {"lstm", "must be a float\" against \"\"", "integers are refused", 0},
     {"addr", "must not be a floating point number", "integers and a fraction promote", 0},
     {"clamp", "by vjp: element", "clamp passes the gradient on at its bounds", 0},
@@ -187,7 +201,7 @@ static known_t knowns[] = {
      "PyTorch at fault: the sum of nothing is what memory held", 0},
     {"segment_reduce", "Expected axis to be the last dimension of lengths", "runs along any dim are taken", 0},
     {"as_strided_scatter", "must have the view's shape", "one dtype is wanted", 0},
-    {"empty_strided", "is expanded", "no change in place of what is expanded", 0},
+    {"empty_strided init", "is expanded", "no change in place of what is expanded", 0},
     {"conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d", "must be at least 1 and below",
      "windows have elements", 0},
     {"dist", "but got None", "PyTorch at fault: the gradient of order 0", 0},
@@ -227,6 +241,8 @@ static known_t knowns[] = {
     {"init", "is out of bounds for dimension 2 with size 0", "PyTorch at fault: dirac of a window of no elements", 0},
     {"clip_grads", "cannot compute the infinity norm on an empty tensor", "the norm of nothing is 0", 0},
     {"sign sign_ sgn sgn_", "nan against 0", "the sign of NaN is NaN", 0},
+    {"backward", "\"\" against \"RuntimeError: Inplace update to inference tensor",
+     "gradients made in inference mode are added to", 0},
     {"clip_grads", "\"\" against \"RuntimeError: Inplace update to inference tensor",
      "gradients made in inference mode are clipped", 0},
     {"", "\"\" against \"RuntimeError: A view was created in no_grad mode",
@@ -330,7 +346,8 @@ static int bytes_negated(const program_t *p, const trace_t *a, int at, const cha
     const step_t *s = step_at(p, a, at);
     int k;
     if (!s || !strstr(what, "element") ||
-        (strcmp(name, "margin_ranking_loss") && strcmp(name, "soft_margin_loss"))) {
+        (strcmp(name, "margin_ranking_loss") && strcmp(name, "soft_margin_loss") &&
+         strcmp(name, "triplet_margin_loss") && strcmp(name, "triplet_margin_with_distance_loss"))) {
         return 0;
     }
     for (k = 0; k < s->nin; k++) {
@@ -445,7 +462,9 @@ static int eps_of_halves(const program_t *p, const trace_t *a, int at, const cha
     const step_t *s = step_at(p, a, at);
     int k;
     (void)p;
-    if (!s || strcmp(name, "cosine_similarity") || !strstr(what, "nan")) { return 0; }
+    if (!s || (strcmp(name, "cosine_similarity") && strcmp(name, "cosine_embedding_loss")) || !strstr(what, "nan")) {
+        return 0;
+    }
     for (k = 0; k < s->nin; k++) {
         if (s->in[k] >= 0 && made(a, s->in[k]) && made(a, s->in[k])->dtype == TENSOR_F16) { return 1; }
     }
@@ -463,6 +482,7 @@ static int jumped(const program_t *p, const trace_t *a, int at, const char *name
     (void)p, (void)a, (void)at;
     if (!strstr(what, "element") || !v || sscanf(v, " is %lf against %lf", &x, &y) != 2) { return 0; }
     if (x - x != 0 || y - y != 0) { return 0; }     // inf and NaN are no jump
+    if (strcmp(name, "frexp") == 0) { return x == 0 || y == 0; }    // 0, or what rounding left of it
     n -= in_place;
     for (k = 0; k < (int)(sizeof whole / sizeof whole[0]); k++) {
         if (strlen(whole[k]) == n && strncmp(name, whole[k], n) == 0) { return fabs(x - y) >= 0.5; }
@@ -485,7 +505,8 @@ static int shared_with_excluded(const program_t *p, const trace_t *a, int at, co
         const step_t *s = &p->step[k];
         there |= strncmp(name_of(s), "index_reduce", 12) == 0 && !s->i[1] && s->s[0] == 'a';    // amin, amax
     }
-    return there && strstr(what, "element") && (strcmp(name, "grad") == 0 || strstr(what, "gradient"));
+    return there && strstr(what, "element") &&
+           (strcmp(name, "grad") == 0 || strstr(what, "gradient") || strstr(what, " by "));
 }
 static int bytes_of_atan2(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     int k, there = 0;
@@ -538,12 +559,14 @@ static int nothing_to_index(const program_t *p, const trace_t *a, int at, const 
     const record_t *x = s && s->nin && s->in[0] >= 0 ? made(a, s->in[0]) : NULL;
     return x && !x->n && strncmp(name, "index_", 6) == 0 && strstr(what, " is outside ") && strstr(what, "against \"\"");
 }
-// The directional derivative of a mean or median of no elements, which is NaN: nothing times NaN, or nothing.
+// The directional derivative of a mean, median or norm of no elements: nothing times NaN, or nothing.
 static int of_nothing(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     const step_t *s = step_at(p, a, at);
     const record_t *x = s && s->nin && s->in[0] >= 0 ? made(a, s->in[0]) : NULL;
     return x && !x->n && s->via == JVP && strstr(what, "nan") && strstr(what, "element") &&
-           (strncmp(name, "mean", 4) == 0 || strncmp(name, "median", 6) == 0);
+           (strncmp(name, "mean", 4) == 0 || strncmp(name, "median", 6) == 0 ||
+            strcmp(name, "linalg_vector_norm") == 0 || strncmp(name, "norm_p", 6) == 0 ||
+            strcmp(name, "l1_loss") == 0 || strcmp(name, "kl_div") == 0);
 }
 // PyTorch has no derivative of a view of the own dtype.
 static int of_own_dtype(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
@@ -587,6 +610,47 @@ static int shared_with_bounds(const program_t *p, const trace_t *a, int at, cons
     return there && strstr(what, "element") &&
            (strcmp(name, "grad") == 0 || strstr(what, "gradient") || strstr(what, " by "));
 }
+// The largest or smallest elements of rows without elements, of which there are none.
+static int none_of_none(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    const step_t *s = step_at(p, a, at);
+    const record_t *y = s && s->nout ? made(a, s->out) : NULL;
+    return y && !y->n && (strncmp(name, "amax", 4) == 0 || strncmp(name, "amin", 4) == 0) &&
+           strstr(what, "to have non-zero size");
+}
+// What are no reflections lengthen columns, here by more than rounding leaves digits of.
+static int no_reflections(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    const record_t *r = record_at(a, at);
+    (void)p;
+    return r && r->v && largest(r) > 1e12 && strstr(what, "element") &&
+           (strcmp(name, "ormqr") == 0 || strcmp(name, "linalg_householder_product") == 0);
+}
+// PyTorch's rows of an image that becomes one column: each is the first one.
+static int one_column(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    const step_t *s = step_at(p, a, at);
+    const record_t *r = record_at(a, at);
+    return s && r && strcmp(name, "interpolate") == 0 && s->ni > 6 && s->i[6] && r->nd == 4 && r->dims[3] == 1 &&
+           strstr(what, "element");
+}
+// Singular vectors turn by what rounding changes of the matrix, over the distance of their values.
+static int close_values(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    const step_t *s = step_at(p, a, at);
+    const record_t *r = record_at(a, at), *d = s ? made(a, s->out) : NULL;
+    const char *v = strstr(what, " is ");
+    double x, y, gap = (double)INFINITY;
+    int64_t k, n = d && d->nd ? d->dims[d->nd - 1] : 0;
+    if ((strcmp(name, "linalg_svd") && strcmp(name, "svd")) || !r || r == d || !n || !v) { return 0; }
+    if (sscanf(v, " is %lf against %lf", &x, &y) != 2) { return 0; }
+    for (k = 1; k < d->n; k++) {
+        if (k % n && fabs(d->v[k] - d->v[k - 1]) < gap) { gap = fabs(d->v[k] - d->v[k - 1]); }
+    }
+    return fabs(x - y) * gap <= 50 * (r->dtype == TENSOR_F64 ? 0x1p-52 : 0x1p-23) * largest(d);
+}
+// Gradients of random projections, of which some have a singular value of 0.
+static int of_projections(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    (void)a, (void)at;
+    return (uses(p, "svd_lowrank") || uses(p, "pca_lowrank")) && strstr(what, "element") &&
+           (strcmp(name, "grad") == 0 || strcmp(name, "clip_grads") == 0 || strstr(what, "gradient"));
+}
 // What is left out of the program before the rest of it is compared.
 typedef int drop_t(const program_t *p, const trace_t *a, int step);
 static int optimizing(const program_t *p, const trace_t *a, int step) {
@@ -612,6 +676,11 @@ static int setting_grad(const program_t *p, const trace_t *a, int step) {
     (void)a;
     return is(&p->step[step], DO_set_grad);
 }
+static int projecting(const program_t *p, const trace_t *a, int step) {
+    const char *name = name_of(&p->step[step]);
+    (void)a;
+    return strcmp(name, "svd_lowrank") == 0 || strcmp(name, "pca_lowrank") == 0;
+}
 static int deciding(const program_t *p, const trace_t *a, int step) {
     (void)a;
     return is_logic_in_place(name_of(&p->step[step]));
@@ -633,7 +702,7 @@ static struct {
     {state_of_halves, optimizing, "the state of optimizers of f16 and bf16 is f32", 0},
     {detached, detaching, "detach_: what hooks and views still hold", 0},
     {bytes, NULL, "conversions to u8 saturate", 0},
-    {bytes_negated, NULL, "PyTorch at fault: -target of u8 wraps", 0},
+    {bytes_negated, NULL, "PyTorch at fault: -target and differences of u8 wrap", 0},
     {rate_of_asgd, optimizing, "ASGD takes a new learning rate at once, PyTorch one step later", 0},
     {bytes_of_atan2, NULL, "PyTorch at fault: the derivative of atan2 negates a, which wraps for u8", 0},
     {cut_mean, NULL, "PyTorch at fault: lp_pool of integers loses the fraction of their mean", 0},
@@ -655,7 +724,12 @@ static struct {
     {shared_with_excluded, NULL, "PyTorch at fault: what index_reduce excludes takes a share of the gradient", 0},
     {nothing_to_index, NULL, "an index is looked at where x has no elements, too", 0},
     {constant_there, NULL, "more gradients than PyTorch has", 0},
-    {of_nothing, NULL, "the derivative of a mean or median of no elements is NaN or of no elements", 0},
+    {of_projections, projecting, "gradients of random projections", 0},
+    {none_of_none, NULL, "no elements are taken", 0},
+    {no_reflections, NULL, "products of what are no reflections", 0},
+    {one_column, NULL, "PyTorch at fault: antialiased images of one column have equal rows", 0},
+    {close_values, NULL, "singular vectors of values that lie close", 0},
+    {of_nothing, NULL, "the derivative of a mean, median or norm of no elements is NaN, or 0", 0},
     {of_own_dtype, NULL, "PyTorch has no derivative of a view of the own dtype", 0},
     {of_order_0, NULL, "PyTorch at fault: the gradient of dist of order 0", 0},
     {shared_with_bounds, on_a_bound, "clamp_tensor passes the gradient on at its bounds, PyTorch shares it", 0},

@@ -363,6 +363,28 @@ static int is_there(const char *name) {
     return f != NULL;
 }
 
+// A step that leaves nothing but a state; an input without elements, and an output.
+static void empties(void) {
+    tensor_t *x = tensor_zeros(0, 3), *y = tensor_randn(2, 3), *sum = tensor_zeros(2, 3);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_scope_t inner = tensor_scope_begin();
+    tensor_add_(sum, tensor_cat(0, x, y));
+    tensor_t *z = tensor_scope_return(inner, tensor_exp(x));
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK_OK();
+    char path[300];
+    tensor_t *in[2] = {y, x};
+    kit_export_t e = {"stateful", in, 1, NULL, NULL, 0, NULL, 0, 2};
+    file_name(path, sizeof path, e.name);
+    CHECK(tensor_graph_export_c(g, path, &e) == 0);
+    CHECK_OK();
+    kit_export_t f = {"empty", in, 2, NULL, &z, 1, NULL, 0, 2};
+    file_name(path, sizeof path, f.name);
+    CHECK(tensor_graph_export_c(g, path, &f) == 0);
+    CHECK_OK();
+    tensor_graph_free(g);
+}
+
 static void refused(void) {
     nn_module_t *m = nn_sequential(nn_conv3d(1, 2, 3), nn_relu());
     CHECK(infer("conv", nn_eval(m), tensor_randn(1, 1, 5, 5, 5), plain, 0) == TENSOR_ERR_UNSUPPORTED);
@@ -376,6 +398,17 @@ static void refused(void) {
     CHECK(nn_to(m, TENSOR_F64) == 0);
     CHECK(infer("wide", m, tensor_to(tensor_randn(2, 3), TENSOR_F64), plain, 0) == TENSOR_ERR_UNSUPPORTED);
     CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "export_c.h knows products of f32 alone");
+    tensor_t *lengths = tensor_full_of(TENSOR_I64, 3, 2), *classes = tensor_ones_of(TENSOR_I64, 2, 2);
+    tensor_t *logits = tensor_randn(3, 2, 5), *targets = tensor_full_of(TENSOR_I64, 2, 2);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_t *loss = tensor_ctc_loss(tensor_log_softmax(logits, -1), classes, lengths, targets);
+    tensor_graph_t *ctc = tensor_capture_end();
+    char path[300];
+    file_name(path, sizeof path, "ctc");
+    kit_export_t unknown = {"ctc", &logits, 1, NULL, &loss, 1, NULL, 0, 0};
+    CHECK(tensor_graph_export_c(ctc, path, &unknown) == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "export_c: ctc_loss at steps.c:");
+    CHECK(tensor_graph_free(ctc) == 0);
     const char *before = folder;
     folder = "no/such/folder";
     CHECK(infer("there", nn_linear(3, 4), tensor_randn(2, 3), plain, 0) == TENSOR_ERR_IO);
@@ -387,7 +420,6 @@ static void refused(void) {
     tensor_t *y = tensor_exp(x);
     tensor_graph_t *g = tensor_capture_end();
     kit_export_t e = {"none", &other, 1, NULL, &y, 1, NULL, 0, 0};
-    char path[300];
     file_name(path, sizeof path, "none");
     CHECK(tensor_graph_export_c(g, path, &e) == TENSOR_ERR_UNSUPPORTED);
     CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "input 0 is not older than the capture, or not read by the step");
@@ -417,6 +449,7 @@ int main(int argc, char **argv) {
     RUN(inferences);
     RUN(image_inferences);
     RUN(sequence_inferences);
+    RUN(empties);
     RUN(refused);
     return test_report();
 }
