@@ -98,8 +98,8 @@ static tensor_t *gpt2_forward(nn_module_t *m, tensor_t *words) {
     for (int i = 0; i < g->config.layers; i++) {
         gpt2_block_t *b = g->h[i];
         x = tensor_add(x, gpt2_attention(g, b, nn_forward(b->ln_1, x)));
-        tensor_t *h = tensor_linear_gelu_tanh(nn_forward(b->ln_2, x), nn_get(b->c_fc, "weight"),
-                                              nn_get(b->c_fc, "bias"));
+        tensor_t *weight = tensor_T(nn_get(b->c_fc, "weight"));     // [in, out] there
+        tensor_t *h = tensor_linear_gelu_tanh(nn_forward(b->ln_2, x), weight, nn_get(b->c_fc, "bias"));
         x = tensor_add(x, nn_forward(b->drop, nn_forward(b->mlp_proj, h)));
     }
     return tensor_linear(nn_forward(g->ln_f, x), nn_get(g->wte, "weight"), NULL);
