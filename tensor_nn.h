@@ -6087,7 +6087,7 @@ TENSOR__FN int nn__last_as(const tensor_t *t, const tensor_t *like) {
     return same;
 }
 
-// A copy of t with channels innermost, as like, which has its dims. (tensor_channels_last would bring in views.)
+// A copy of t, with channels innermost as like has them. (tensor_channels_last would bring in views.)
 TENSOR__FN tensor_t *nn__laid_as(tensor_t *t, const tensor_t *like) {
     tensor_t *y = (tensor_clone)(t);
     if ((tensor_is_poison)(y)) { return y; }
