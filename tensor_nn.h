@@ -13968,6 +13968,10 @@ TENSOR__FN int nn__hooked_run(nn__hooked_t *c, tensor_t *grad, tensor_t **result
 TENSOR__FN int nn__hooked_input(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n) {
     nn__hooked_t *c = (nn__hooked_t *)tensor_function_user(ctx);
     (void)n;
+    if (!c->grad_output) {              // a pass that does not come by the result, as through a saved value
+        grads[0] = grad;
+        return TENSOR_OK;
+    }
     int code = nn__hooked_run(c, grad, &grads[0]);
     tensor_t *x = grads[0];
     if (x && x == c->grad_output) { grads[0] = (tensor_reshape_n)(x, x->dims, x->ndim); }
@@ -18447,11 +18451,11 @@ TENSOR__FN tensor_t *nn__laid_last(tensor_t *t, int unused) {
     return t->device && (t->ndim == 4 || t->ndim == 5) ? (tensor_channels_last)(t) : t;
 }
 
-// to(t, where), in the current scope; NULL after raising.
+// to(t, where), in the current scope; NULL after raising. A gradient may be a view.
 TENSOR__FN tensor_t *nn__converted(tensor_t *t, const char *op, const char *name,
-                                   tensor_t *(*to)(tensor_t *t, int where), int where) {
+                                   tensor_t *(*to)(tensor_t *t, int where), int where, int gradient) {
     tensor_t *fresh = to(t, where);
-    if (fresh != t && (t->node || t->base)) {
+    if (fresh != t && (t->node || (t->base && !gradient))) {
         return NN__GIVE((tensor_t *)NULL, TENSOR_ERR_AUTOGRAD, "%s: \"%s\" %t %s", op, name, t,
                         t->base ? "is a view" : "has a history");
     }
@@ -18479,10 +18483,10 @@ TENSOR__FN int nn__convert(nn_module_t *m, const char *op, tensor_t *(*to)(tenso
         tensor_t *t = a.item[i].tensor;
         fresh[2 * i] = fresh[2 * i + 1] = NULL;
         if (a.item[i].first != i) { continue; }
-        fresh[2 * i] = nn__converted(t, op, a.item[i].name, to, where);
+        fresh[2 * i] = nn__converted(t, op, a.item[i].name, to, where, 0);
         tensor_t *g = (tensor_grad)(t);
         if (fresh[2 * i] && g && !(tensor_is_poison)(g)) {
-            fresh[2 * i + 1] = nn__converted(g, op, a.item[i].name, to, where);
+            fresh[2 * i + 1] = nn__converted(g, op, a.item[i].name, to, where, 1);
         }
         if (!fresh[2 * i] || (g && !fresh[2 * i + 1])) { break; }
         n = i + 1;
@@ -18491,7 +18495,12 @@ TENSOR__FN int nn__convert(nn_module_t *m, const char *op, tensor_t *(*to)(tenso
     for (i = 0; i < n && code == TENSOR_OK; i++) {
         tensor_t *t = a.item[i].tensor;
         if (fresh[2 * i] && fresh[2 * i] != t) { nn__exchange(t, fresh[2 * i]); }
-        if (fresh[2 * i + 1] && fresh[2 * i + 1] != t->grad) { nn__exchange(t->grad, fresh[2 * i + 1]); }
+        if (!fresh[2 * i + 1] || fresh[2 * i + 1] == t->grad) { continue; }
+        if (t->grad->base) {            // the memory that it is a part of stays as it is
+            code = (tensor_set_grad)(t, fresh[2 * i + 1]);
+        } else {
+            nn__exchange(t->grad, fresh[2 * i + 1]);
+        }
     }
     (tensor_scope_end)(scope);
     nn__free(fresh);

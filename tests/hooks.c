@@ -579,6 +579,22 @@ static tensor_t *seen_back(nn_module_t *m, tensor_t *dx, tensor_t *dy, void *use
     ++*(int *)user;
     return NULL;
 }
+// The second backward comes to the input of tanh through its saved result: no hook is called for it.
+static void hooked_saved_result(void) {
+    nn_module_t *m = nn_tanh();
+    int calls = 0;
+    nn_register_full_backward_hook(m, seen_back, &calls);
+    tensor_t *x = tensor_requires_grad_(tensor_linspace(-1, 1, 5), 1), *g;
+    tensor_t *y = nn_forward(m, x), *sum = tensor_sum(y);
+    tensor_autograd_grad(&sum, 1, NULL, &x, 1, &g, TENSOR_CREATE_GRAPH);
+    CHECK(calls == 1);
+    tensor_backward(tensor_sum(tensor_square(g)));
+    CHECK(tensor_ok() && calls == 1);
+    tensor_t *want = tensor_mul_scalar(tensor_mul(tensor_detach(y), tensor_square(tensor_detach(g))), -4);
+    CHECK(tensor_allclose(tensor_grad(x), want, 1e-5, 1e-6));
+    nn_free(m);
+}
+
 // The result of a module with a backward hook is as one without: a view of x stays one, a new one its own.
 static void hooked_in_place(void) {
     nn_module_t *shape = nn_unflatten(1, 2, 1), *act = nn_softplus(1, 20);
@@ -615,6 +631,7 @@ int main(void) {
     RUN(hooked_graphs_end);
     RUN(module_hooks);
     RUN(hooked_in_place);
+    RUN(hooked_saved_result);
     RUN(hooks_that_free);
     return test_report();
 }

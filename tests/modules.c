@@ -641,6 +641,16 @@ static void default_dtype(void) {
     nn_free(bag);
 }
 
+// A gradient that is a part of other memory, as kit/parallel.h gives, becomes one of its own.
+static void converted_gradients(void) {
+    nn_module_t *m = nn_linear(2, 3);
+    tensor_t *all = tensor_arange(0, 10, 1, TENSOR_F32), *w = nn_get(m, "weight");
+    CHECK(tensor_set_grad(w, tensor_view(tensor_narrow(all, 0, 2, 6), 3, 2)) == 0);
+    CHECK(nn_to(m, TENSOR_F64) == 0 && tensor_dtype(tensor_grad(w)) == TENSOR_F64);
+    CHECK(tensor_item(tensor_sum(tensor_grad(w))) == 27 && tensor_dtype(all) == TENSOR_F32);
+    nn_free(m);
+}
+
 int main(void) {
     RUN(walks);
     RUN(freezes_by_name);
@@ -657,5 +667,6 @@ int main(void) {
     RUN(distance_of_the_user);
     RUN(masks_are_inputs);
     RUN(default_dtype);
+    RUN(converted_gradients);
     return test_report();
 }

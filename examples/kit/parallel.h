@@ -120,14 +120,13 @@ struct kit_parallel_t {
     int sync, code; // code: the first failure of the engine, after which nothing is sent
 };
 
-// Gives the place this rank's part of the mean.
+// Gives the place this rank's part of the sum. What an earlier finish has left is there already.
 static void kit_parallel__copy(kit_parallel__parameter_t *q) {
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     tensor_t *grad = tensor_grad(q->t);
     q->has = grad != NULL;
     if (grad) {
         tensor_copy_(q->place, grad);
-        if (q->p->ranks.size > 1) { tensor_mul_scalar_(q->place, 1.0 / q->p->ranks.size); }
     } else {
         tensor_zero_(q->place);
     }
@@ -141,11 +140,21 @@ static void kit_parallel__mark(kit_parallel_t *p, kit_parallel__bucket_t *b) {
     tensor_copy_(b->marks, b->host);
 }
 
+// Makes the sum a mean: each rank adds its share.
+static void kit_parallel__share(kit_parallel_t *p, kit_parallel__bucket_t *b) {
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    if (p->ranks.size > 1) {
+        tensor_mul_scalar_(tensor_narrow(b->data, 0, 0, b->elements), 1.0 / p->ranks.size);
+    }
+    tensor_scope_end(scope);
+}
+
 // Buckets begin in their order, which is the same on all ranks.
 static void kit_parallel__begin(kit_parallel_t *p) {
     while (p->begun < p->buckets && p->bucket[p->begun].waiting == 0 && !p->code) {
         kit_parallel__bucket_t *b = &p->bucket[p->begun++];
         kit_parallel__mark(p, b);
+        kit_parallel__share(p, b);
         p->code = p->ranks.sum(p->ranks.user, 0, b->data, &b->request);
     }
 }
