@@ -8441,7 +8441,7 @@ TENSOR__FN void nn__conv_product(void *arg, int64_t task, int worker) {
 
 // Only a long product has tasks of its own for sure.
 TENSOR__FN int nn__conv_is_long(const tensor__gemm_t *g) {
-    return (double)g->m * (double)g->n * (double)g->k >= NN__PART;
+    return (double)g->m * (double)g->n * (double)g->k >= (double)NN__PART;
 }
 
 TENSOR__FN void nn__conv_multiply(nn__conv_step_t *s) {
