@@ -7026,6 +7026,7 @@ typedef struct nn__norm_t {
     const nn__cpu_t *k;
     int64_t rows, n, per, chunks;
     size_t es;
+    char *apart;                // where a gradient is made that is added to dx; NULL = dx itself
 } nn__norm_t;
 
 TENSOR__FN void nn__layer_norm_task(void *arg, int64_t task, int worker) {
@@ -7056,8 +7057,9 @@ TENSOR__FN int64_t nn__norm_chunks(int64_t rows, int64_t n) {
 }
 
 TENSOR__FN uint64_t nn__scratch_layer_norm_back(const tensor_call_t *c) {
-    int64_t n = c->p->layer_norm.columns;
-    return (uint64_t)(nn__norm_chunks(c->arg[2].numel, n) * 2 * n) * nn__es(c->arg[0].dtype);
+    const tensor__layer_norm_params_t *p = &c->p->layer_norm;
+    uint64_t sums = (uint64_t)(nn__norm_chunks(c->arg[2].numel, p->columns) * 2 * p->columns);
+    return (sums + (p->adds ? (uint64_t)c->arg[0].numel : 0)) * nn__es(c->arg[0].dtype);
 }
 
 TENSOR__FN void nn__layer_norm_back_task(void *arg, int64_t task, int worker) {
@@ -7073,9 +7075,12 @@ TENSOR__FN void nn__layer_norm_back_task(void *arg, int64_t task, int worker) {
             gb = gw + v->n * (int64_t)v->es;
             NN__DO(v->k, fill)(gw, 0, 2 * v->n);
         }
+        char *dx = (char *)nn__at(&a[5], r * v->n), *to = dx;
+        if (v->apart) { to = v->apart + r * v->n * (int64_t)v->es; }
         NN__DO(v->k, layer_norm_back)(nn__at(&a[0], r * v->n), nn__at(&a[1], r * v->n), a[4].data,
-                                      nn__at(&a[2], r), nn__at(&a[3], r), nn__at(&a[5], r * v->n), gw, gb,
-                                      end - r, v->n, (int)v->c->p->layer_norm.rms);
+                                      nn__at(&a[2], r), nn__at(&a[3], r), to, gw, gb, end - r, v->n,
+                                      (int)v->c->p->layer_norm.rms);
+        if (v->apart) { NN__DO(v->k, add)(dx, to, (end - r) * v->n); }
     }
 }
 
@@ -7103,6 +7108,7 @@ TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
     v.rows = c->arg[2].numel;
     v.chunks = nn__norm_chunks(v.rows, v.n);
     v.per = nn__per(v.chunks, 32 * v.n);
+    v.apart = c->p->layer_norm.adds ? (char *)c->scratch + v.chunks * 2 * v.n * (int64_t)v.es : NULL;
     if (c->arg[0].numel > 0) {
         nn__run(nn__ceil(v.chunks, v.per), nn__layer_norm_back_task, &v);
     } else if (c->arg[6].numel) {

@@ -65,7 +65,7 @@ int main(int argc, char **argv) {
 }
 END
 # Where the library reads the thread's profiler, the copy reads NULL, which the compiler folds away.
-sed -e '/th->profiler = NULL;/!s/th->profiler/((const tensor_profiler_t *)NULL)/g' -e 's/tensor__tls->profiler/NULL/' \
+sed -e '/th->profiler = /!s/th->profiler/((const tensor_profiler_t *)NULL)/g' -e 's/tensor__tls->profiler/NULL/' \
     -e 's/if (o->th->plain_heard/if (0/' -e '/tensor__self()->profiler = profiler;/d' tensor.h >"$out/cut/tensor.h"
 cp tensor_nn.h "$out/cut"
 for way in with without; do

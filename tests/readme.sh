@@ -75,6 +75,7 @@ for page in ${DOCS:-README.md CONTRIBUTING.md CHANGELOG.md docs/*.md}; do
             "cc "*)
                 sh -c "$(echo "${line%%&&*}" | sed "s, [a-z]*[.]c , $first ,; s,build/,$B/,; s,-o [a-z]*,-o $R/line.out,; s,^cc,$CC,")" \
                     >"$R/line.err" 2>&1 || { echo "$page: $line"; cat "$R/line.err"; } ;;
+            "BEFORE=folder sh "*) [ -e "${line#BEFORE=folder sh }" ] || echo "$page: there is no script of $line" ;;
             "git clone "* | "nvcc "*) ;;        # tests/cuda.sh compiles the .cu
             "x86_64-w64-mingw32-gcc "*) ;;      # tests/windows.sh compiles the chapter's program
             *) echo "$page: a command that no test looks at: $line" ;;
