@@ -7096,14 +7096,15 @@ TENSOR__INLINE void TENSOR__K(i_store)(void *p, V_I v) { memcpy(p, &v, sizeof v)
 TENSOR__INLINE V_F TENSOR__K(set)(float x) { return TENSOR__K(lanes)(x, x, x, x); }
 TENSOR__INLINE V_I TENSOR__K(i_set)(int32_t x) { return TENSOR__K(i_lanes)(x, x, x, x); }
 
+// Without a loop: of one gcc 12 makes wrong code for RISC-V.
 TENSOR__INLINE V_F TENSOR__K(sel)(V_M m, V_F a, V_F b) {
-    for (int i = 0; i < V_N; i++) { a.v[i] = m.v[i] ? a.v[i] : b.v[i]; }
-    return a;
+    return TENSOR__K(lanes)(m.v[0] ? a.v[0] : b.v[0], m.v[1] ? a.v[1] : b.v[1], m.v[2] ? a.v[2] : b.v[2],
+                            m.v[3] ? a.v[3] : b.v[3]);
 }
 
 TENSOR__INLINE V_I TENSOR__K(i_sel)(V_M m, V_I a, V_I b) {
-    for (int i = 0; i < V_N; i++) { a.v[i] = m.v[i] ? a.v[i] : b.v[i]; }
-    return a;
+    return TENSOR__K(i_lanes)(m.v[0] ? a.v[0] : b.v[0], m.v[1] ? a.v[1] : b.v[1], m.v[2] ? a.v[2] : b.v[2],
+                              m.v[3] ? a.v[3] : b.v[3]);
 }
 
 TENSOR__INLINE V_I TENSOR__K(i_shl)(V_I a, int k) {
