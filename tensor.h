@@ -2398,7 +2398,7 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 // norm, attention, loss, recurrent (some of its steps), embedding, dropout, clipping, optimizer. Others are
 // not interrupted: sums to fewer than 32 numbers outside of such blocks, softmax, topk, kthvalue and the like
 // of one row, one matrix of linear algebra, products of integers; a GPU's step is one call. With AVX-512, a
-// solve of 500 x 500 takes 25 ms, topk of a million numbers 4 ms, a sum of ten million 1.5 ms.
+// solve of 500 x 500 takes some 25 ms, topk of a million numbers 4 ms, a sum of ten million 1.5 ms.
 // In real time (tensor_set_realtime) no call is interrupted unless the graph had a slice before, which takes
 // memory for that.
 // A call that is under way goes on where the last slice left it, also on another thread or with another
@@ -7096,7 +7096,7 @@ TENSOR__INLINE void TENSOR__K(i_store)(void *p, V_I v) { memcpy(p, &v, sizeof v)
 TENSOR__INLINE V_F TENSOR__K(set)(float x) { return TENSOR__K(lanes)(x, x, x, x); }
 TENSOR__INLINE V_I TENSOR__K(i_set)(int32_t x) { return TENSOR__K(i_lanes)(x, x, x, x); }
 
-// Without a loop: of one gcc 12 makes wrong code for RISC-V.
+// Not a loop: gcc 12 compiles one to wrong code for RISC-V.
 TENSOR__INLINE V_F TENSOR__K(sel)(V_M m, V_F a, V_F b) {
     return TENSOR__K(lanes)(m.v[0] ? a.v[0] : b.v[0], m.v[1] ? a.v[1] : b.v[1], m.v[2] ? a.v[2] : b.v[2],
                             m.v[3] ? a.v[3] : b.v[3]);
@@ -11295,8 +11295,8 @@ static TENSOR__TLS tensor__thread_t *tensor__tls;
 static TENSOR__TLS tensor__thread_t *tensor__waiting;
 static TENSOR__TLS uint64_t tensor__me;               // this thread's number, never used again
 
-// What hears of a thread. It goes with it from one state to the next, also where a context between them has
-// no memory for one.
+// The recorder and the profiler of a thread. They move with it from one state to the next, also where a
+// context between them has no memory for a state.
 typedef struct tensor__hears_t {
     tensor_recorder_t *recorder;
     const tensor_profiler_t *profiler;
@@ -12452,7 +12452,7 @@ TENSOR__FN void tensor__hears_clear(tensor__thread_t *th) {
     th->plain_heard = NULL;
 }
 
-// Gives th what heard of the thread's last state.
+// Gives th the recorder and the profiler of the thread's last state.
 TENSOR__FN void tensor__hears_come(tensor__thread_t *th) {
     th->recorder = tensor__heard.recorder;
     th->profiler = tensor__heard.profiler;
@@ -13756,7 +13756,8 @@ TENSOR__FN void tensor__in_turn(tensor__thread_t *th, int64_t ntasks, tensor__ta
 }
 
 // The next turn of a loop of a kernel, which begins with i = -1: a kernel that is done in parts begins with
-// the first turn that is not over, and leaves the loop where the slice ends. It has one such loop.
+// the first turn that is not over, and leaves the loop where the slice ends. It has one such loop, and no
+// tasks before it.
 TENSOR__FN int tensor__next_turn(int64_t *i) {
     tensor__slice_t *slice = tensor__self()->slice;
     if (slice) { return slice->next_turn(slice, i); }

@@ -6303,7 +6303,7 @@ TENSOR__FN const tensor__row_t *nn__row_of_gelu_tanh(void) { return TENSOR__(row
 // The product, which is the argument of the slope.
 TENSOR__FN int nn__keeps_product(const tensor__op_t *o) { return (void)o, 1; }
 
-// Bits, where products multiply by the slope that they tell.
+// A mask of bits, from which products take the slope that they multiply by.
 TENSOR__FN int nn__keeps_bits(const tensor__op_t *o) {
     const tensor_t *x = o->in[0];
     return x->device && x->dtype != TENSOR_F64 && TENSOR__(multiplies)(x);
@@ -8445,7 +8445,7 @@ TENSOR__FN void nn__conv_product(void *arg, int64_t task, int worker) {
     TENSOR__(gemm)(&s->g, s->v->dtype);
 }
 
-// Only a long product has tasks of its own for sure.
+// Only a long product is certain to have tasks of its own.
 TENSOR__FN int nn__conv_is_long(const tensor__gemm_t *g) {
     return (double)g->m * (double)g->n * (double)g->k >= (double)NN__PART;
 }

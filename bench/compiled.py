@@ -59,7 +59,7 @@ def serve(step, threads):
 
 
 def inference_net(name):
-    """-> a network and its input, None where the row is no inference"""
+    """-> a network and its input, None where the row trains"""
     import torch
     import torch.nn as nn
     import reference as R

@@ -617,7 +617,7 @@ static int none_of_none(const program_t *p, const trace_t *a, int at, const char
     return y && !y->n && (strncmp(name, "amax", 4) == 0 || strncmp(name, "amin", 4) == 0) &&
            strstr(what, "to have non-zero size");
 }
-// What are no reflections lengthen columns, here by more than rounding leaves digits of.
+// What is not a reflection lengthens columns, here by more than rounding leaves digits of.
 static int no_reflections(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     const record_t *r = record_at(a, at);
     (void)p;
@@ -726,7 +726,7 @@ static struct {
     {constant_there, NULL, "more gradients than PyTorch has", 0},
     {of_projections, projecting, "gradients of random projections", 0},
     {none_of_none, NULL, "no elements are taken", 0},
-    {no_reflections, NULL, "products of what are no reflections", 0},
+    {no_reflections, NULL, "products of what is not a reflection", 0},
     {one_column, NULL, "PyTorch at fault: antialiased images of one column have equal rows", 0},
     {close_values, NULL, "singular vectors of values that lie close", 0},
     {of_nothing, NULL, "the derivative of a mean, median or norm of no elements is NaN, or 0", 0},
