@@ -4602,8 +4602,8 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     X(void, parallel, (int64_t ntasks, tensor__task_fn fn, void *arg)) \
     X(int, share_count, (void)) \
     X(int, thread_count, (void)) \
-    /* the next turn of a loop over calls of parallel: for (i = -1; next_turn(&i) && i < n;) */ \
-    X(int, next_turn, (int64_t *i)) \
+    /* the next stage of a loop over calls of parallel: for (i = -1; next_stage(&i) && i < n;) */ \
+    X(int, next_stage, (int64_t *i)) \
     X(void, gemm, (const tensor__gemm_t *g, int dtype)) \
     /* bytes of scratch for the product and its parts */ \
     X(uint64_t, gemm_scratch, (const tensor__gemm_t *g, int dtype)) \
@@ -4624,6 +4624,8 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     /* whether x may be changed in place without recording; raises if not */ \
     X(int, changeable, (tensor__thread_t *th, const char *op, tensor_t *x)) \
     /* takes a reference of the library */ \
+    /* a number inside an op that is made of others: on the CPU, 0-d */ \
+    X(tensor_t *, constant, (double value, tensor_dtype_t dtype)) \
     X(tensor_t *, hold, (tensor_t *t)) \
     X(void, drop, (tensor_t *t)) \
     /* the path of modules in error texts */ \
@@ -9852,7 +9854,7 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
         && !TENSOR__K(gemm_a_here)(&g) && !TENSOR__K(gemm_b_here)(&g);
     int64_t kc = job.shared ? tensor__gemm_chunk(g.k) : g.k;
     if (job.cut.tasks > 1 && tensor__share_count() > job.workers && !TENSOR__K(gemm_is_dot)(&g)) {
-        // done in parts: short tasks, of whole chunks of k as gemm_block cuts it
+        // done in slices: short tasks, of whole chunks of k as gemm_block cuts it
         int streams = TENSOR__K(gemm_b_here)(&g) && g.n * g.k > 65536;
         kc = streams ? (int64_t)TENSOR__GEMM_KC : tensor__gemm_chunk(g.k);
     }
@@ -11150,13 +11152,13 @@ typedef struct tensor__packer_t {
     void (*drop)(tensor__thread_t *th, tensor__extra_t *e);
 } tensor__packer_t;
 
-// Takes over the tasks of a kernel that is done in parts (tensor_graph_resume).
+// Takes over the tasks of a kernel that is done in slices (tensor_graph_resume).
 typedef struct tensor__slice_t {
     void (*run)(struct tensor__slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg);
-    int (*next_turn)(struct tensor__slice_t *self, int64_t *i);
+    int (*next_stage)(struct tensor__slice_t *self, int64_t *i);
     int shares;                     // that the kernel cuts its work for
     int workers;                    // threads that its scratch has room for
-    int in_turn;                    // run: one task after the other
+    int in_order;                   // run: one task after the other
 } tensor__slice_t;
 
 struct tensor__thread_t {
@@ -13139,11 +13141,22 @@ TENSOR__FN void tensor__unbase(tensor_t *t) {
     tensor__drop(base);
 }
 
-// The end of an op made of others: drops what it made on the way and keeps y. It is cheaper than a scope and
-// does not count as one (a stale pointer is still noticed until the user's own scope moves on).
-TENSOR__FN tensor_t *tensor__tidy(tensor__thread_t *th, int64_t mark, tensor_t *y) {
-    if (th->top == mark) { return y; }
-    tensor__carry(th, mark, y);
+// Where the stack of headers ended when an op made of others began. It is cheaper than a scope and does not
+// count as one (a stale pointer is still noticed until the user's own scope moves on).
+typedef struct tensor__mark_t { tensor__thread_t *th; int64_t top; } tensor__mark_t;
+
+TENSOR__INLINE tensor__mark_t tensor__mark(tensor__thread_t *th) {
+    tensor__mark_t mark;
+    mark.th = th;
+    mark.top = th->top;
+    return mark;
+}
+
+// The end of an op made of others: drops what it made since the mark and keeps y.
+TENSOR__FN tensor_t *tensor__tidy(tensor__mark_t mark, tensor_t *y) {
+    tensor__thread_t *th = mark.th;
+    if (th->top == mark.top) { return y; }
+    tensor__carry(th, mark.top, y);
     if (y && y->state == TENSOR__LIVE) {
         tensor__unbase(y);
         th->fresh = y->site ? NULL : y;
@@ -13151,24 +13164,24 @@ TENSOR__FN tensor_t *tensor__tidy(tensor__thread_t *th, int64_t mark, tensor_t *
     return y;
 }
 
-TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__tidy_named(tensor__thread_t *th, int64_t mark, tensor_t *y,
+TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__tidy_named(tensor__mark_t mark, tensor_t *y,
                                                          const char *function) {
-    return tensor__named(th, tensor__tidy(th, mark, y), function);
+    return tensor__named(mark.th, tensor__tidy(mark, y), function);
 }
 
 // Ends an op with several results, or puts poison into all of them.
-TENSOR__FN tensor_t *tensor__tidy_n(tensor__thread_t *th, int64_t mark, tensor_t **list, int n,
-                                    const char *function) {
+TENSOR__FN tensor_t *tensor__tidy_n(tensor__mark_t mark, tensor_t **list, int n, const char *function) {
+    tensor__thread_t *th = mark.th;
     uint32_t mine = 0, poison = 0;
     for (int i = 0; i < n; i++) { poison |= (uint32_t)(list[i] == TENSOR__POISON) << i; }
     for (int i = 0; i < n; i++) {
         if (poison) { list[i] = TENSOR__POISON; }
-        if (!tensor__live(list[i]) || list[i]->home != th || list[i]->slot < mark) { continue; }
+        if (!tensor__live(list[i]) || list[i]->home != th || list[i]->slot < mark.top) { continue; }
         mine |= 1u << i;
         th->stack[list[i]->slot] = NULL;
         list[i]->slot = -1;
     }
-    tensor__pop(th, mark);
+    tensor__pop(th, mark.top);
     for (int i = 0; i < n; i++) {
         if (!(mine >> i & 1)) { continue; }
         tensor__enlist(th, list[i]);        // cannot fail: popping made room
@@ -13178,10 +13191,9 @@ TENSOR__FN tensor_t *tensor__tidy_n(tensor__thread_t *th, int64_t mark, tensor_t
     return tensor__named(th, list[0], function);
 }
 
-TENSOR__FN tensor_pair_t tensor__tidy_pair(tensor__thread_t *th, int64_t mark, tensor_pair_t p,
-                                           const char *function) {
+TENSOR__FN tensor_pair_t tensor__tidy_pair(tensor__mark_t mark, tensor_pair_t p, const char *function) {
     tensor_t *list[2] = {p.values, p.indices};
-    tensor__tidy_n(th, mark, list, 2, function);
+    tensor__tidy_n(mark, list, 2, function);
     memcpy(&p, list, sizeof p);
     return p;
 }
@@ -13743,24 +13755,24 @@ TENSOR__BETWEEN int tensor__share_count(void) {
 }
 
 // Runs fn(arg, 0..ntasks-1, 0) one after the other on th: each finds what the ones before it have left. A
-// kernel that is done in parts is interrupted between them.
-TENSOR__FN void tensor__in_turn(tensor__thread_t *th, int64_t ntasks, tensor__task_fn fn, void *arg) {
+// kernel that is done in slices is interrupted between them.
+TENSOR__FN void tensor__in_order(tensor__thread_t *th, int64_t ntasks, tensor__task_fn fn, void *arg) {
     tensor__slice_t *slice = th->slice;
     if (!slice) {
         for (int64_t i = 0; i < ntasks; i++) { fn(arg, i, 0); }
         return;
     }
-    slice->in_turn = 1;
+    slice->in_order = 1;
     slice->run(slice, ntasks, fn, arg);
-    slice->in_turn = 0;
+    slice->in_order = 0;
 }
 
-// The next turn of a loop of a kernel, which begins with i = -1: a kernel that is done in parts begins with
-// the first turn that is not over, and leaves the loop where the slice ends. It has one such loop, and no
+// The next stage of a loop of a kernel, which begins with i = -1: a kernel that is done in slices begins with
+// the first stage that is not over, and leaves the loop where the slice ends. It has one such loop, and no
 // tasks before it.
-TENSOR__FN int tensor__next_turn(int64_t *i) {
+TENSOR__FN int tensor__next_stage(int64_t *i) {
     tensor__slice_t *slice = tensor__self()->slice;
-    if (slice) { return slice->next_turn(slice, i); }
+    if (slice) { return slice->next_stage(slice, i); }
     *i += 1;
     return 1;
 }
@@ -14673,27 +14685,24 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
 #define TENSOR__BEGIN(o, row, ...) TENSOR__BEGIN_BY(tensor__begin, o, row, __VA_ARGS__)
 #define TENSOR__BEGIN_HERE(o, row, ...) TENSOR__BEGIN_BY(tensor__begin_here, o, row, __VA_ARGS__)
 
-// For ops made of others: returns y and drops every other tensor made since `mark_`.
-#define TENSOR__MARK tensor__thread_t *th_ = tensor__self(); int64_t mark_ = th_->top;
+// For ops made of others: returns y, or a pair, and drops every other tensor made since the mark.
+#define TENSOR__RETURN(mark, y) return tensor__tidy_named(mark, y, __func__)
 
-#define TENSOR__RETURN(y) return tensor__tidy_named(th_, mark_, y, __func__)
-
-#define TENSOR__RETURN_PAIR(p) return tensor__tidy_pair(th_, mark_, p, __func__)
+#define TENSOR__RETURN_PAIR(mark, p) return tensor__tidy_pair(mark, p, __func__)
 
 // The arguments must be usable, or the function returns poison.
 #define TENSOR__TAKES(x)                                                                                     \
     if (!tensor__usable(&__func__[7], #x, x)) { return TENSOR__POISON; }
-
-#define TENSOR__MARK1(x) TENSOR__MARK TENSOR__TAKES(x)
-
-#define TENSOR__MARK2(a, b) TENSOR__MARK1(a) TENSOR__TAKES(b)
 
 // A function of one expression; a function made of other ops.
 #define TENSOR__FRONT(name, params, ...)                                                                     \
     TENSOR_API tensor_t *(tensor_##name) params { return __VA_ARGS__; }
 
 #define TENSOR__MADE(name, params, ...)                                                                      \
-    TENSOR_API tensor_t *(tensor_##name) params { TENSOR__MARK TENSOR__RETURN((__VA_ARGS__)); }
+    TENSOR_API tensor_t *(tensor_##name) params {                                                            \
+        tensor__mark_t mark = tensor__mark(tensor__self());                                                  \
+        TENSOR__RETURN(mark, (__VA_ARGS__));                                                                 \
+    }
 
 TENSOR__FN void tensor__set_contiguous(tensor_t *t) {
     int64_t expect = 1;
@@ -14801,15 +14810,15 @@ TENSOR__FN int tensor__open_as(tensor__thread_t *th, int to, tensor_t **x, int n
     return !lost;
 }
 
-// The part of a front, after TENSOR__MARK, that runs on cast inputs and casts no more. Between the two lines
-// nothing may return.
-#define TENSOR__OPEN_AS(to, x, n)                                                                            \
-    uint8_t modes_ = th_->modes;                                                                             \
-    if (!tensor__open_as(th_, to, x, n)) { return TENSOR__POISON; }
-#define TENSOR__RETURN_AS(y)                                                                                 \
+// The part of a front, after its mark, that runs on cast inputs and casts no more; modes: a name for what
+// the second line restores. Between the two lines nothing may return.
+#define TENSOR__OPEN_AS(mark, modes, to, x, n)                                                               \
+    uint8_t modes = mark.th->modes;                                                                          \
+    if (!tensor__open_as(mark.th, to, x, n)) { return TENSOR__POISON; }
+#define TENSOR__RETURN_AS(mark, modes, y)                                                                    \
     tensor_t *y_ = y;                                                                                        \
-    th_->modes = modes_;                                                                                     \
-    TENSOR__RETURN(y_)
+    mark.th->modes = modes;                                                                                  \
+    TENSOR__RETURN(mark, y_)
 
 // -> bit i: x[i] is a new tensor now; only the first 32 have a bit
 TENSOR__FN unsigned tensor__autocast_now(tensor__thread_t *th, int to, tensor_t **x, int n) {
@@ -16296,7 +16305,7 @@ TENSOR__FN int tensor__cpu_transfer(tensor_call_t *c) {
 }
 
 TENSOR__FN tensor_t *tensor__to_device(tensor_t *x, int device, int wait) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor_t *dense = (tensor_contiguous)(x);
     TENSOR__BEGIN(o, TENSOR__ROW(TRANSFER), dense)
     o.p = &o.params;
@@ -16305,7 +16314,7 @@ TENSOR__FN tensor_t *tensor__to_device(tensor_t *x, int device, int wait) {
     o.device = (int16_t)(device || wait || !o.th->ctx->backend[1]->use_copy_stream ? device : TENSOR__PINNED);
     tensor__result(&o, x->dtype, x->dims, x->ndim);
     o.device = 0;
-    return tensor__tidy(th_, mark_, tensor__finish(&o));
+    return tensor__tidy(mark, tensor__finish(&o));
 }
 
 TENSOR__FN void tensor__grad_transfer(tensor__grad_t *g) {
@@ -17447,7 +17456,7 @@ TENSOR__FN void tensor__gemm_i64(const tensor__gemm_t *g, int dtype) {
     }
 }
 
-// The one entry to products. In a kernel that is done in parts, a product of a million multiply-adds and
+// The one entry to products. In a kernel that is done in slices, a product of a million multiply-adds and
 // more, of f32 or f64, is made by tasks alone: what it adds to C is added once.
 TENSOR__FN void tensor__gemm(const tensor__gemm_t *g, int dtype) {
     switch (dtype) {
@@ -18203,20 +18212,20 @@ TENSOR__FN tensor_t *tensor__linspace(int dtype, double start, double end, int64
 }
 
 TENSOR_API tensor_t *(tensor_linspace_of)(tensor_dtype_t dtype, double start, double end, int64_t n) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (!tensor__spaced("linspace", (int)dtype, &start, &end, n)) { return TENSOR__POISON; }
-    TENSOR__RETURN(tensor__linspace((int)dtype, start, end, n));
+    TENSOR__RETURN(mark, tensor__linspace((int)dtype, start, end, n));
 }
 
 TENSOR__FRONT(linspace, (double start, double end, int64_t n),
     (tensor_linspace_of)(tensor_get_default_dtype(), start, end, n))
 
 TENSOR_API tensor_t *(tensor_eye)(int64_t n, int64_t m) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     int64_t dims[2] = {n, m};
-    tensor_t *t = tensor__filled("eye", dims, 2, th_->ctx->default_dtype, 0, NULL);
+    tensor_t *t = tensor__filled("eye", dims, 2, mark.th->ctx->default_dtype, 0, NULL);
     if (t != TENSOR__POISON) { (tensor_fill_)((tensor_diagonal)(t, 0, 0, 1), 1); }
-    TENSOR__RETURN(t);
+    TENSOR__RETURN(mark, t);
 }
 
 TENSOR_API int (tensor_set_default_dtype)(tensor_dtype_t dtype) {
@@ -18285,11 +18294,11 @@ TENSOR__FN int tensor__cpu_fill(tensor_call_t *c) {
     f.per = c->thread->slice ? 2 * (int64_t)TENSOR__GRAIN : y->numel;
     int64_t tasks = (y->numel - 1) / f.per + 1;
     if (y->contiguous && f.first == 0 && f.step == 0 && copysign(1, f.first) > 0) {
-        tensor__in_turn(c->thread, tasks, tensor__zero_task, &f);
+        tensor__in_order(c->thread, tasks, tensor__zero_task, &f);
         return 0;
     }
     tensor__iter_init(&f.it, y, 0, 1, y->dims, y->ndim, y->numel, TENSOR__C_F64);
-    tensor__in_turn(c->thread, tasks, tensor__fill_task, &f);
+    tensor__in_order(c->thread, tasks, tensor__fill_task, &f);
     return 0;
 }
 
@@ -18443,11 +18452,11 @@ TENSOR_API int (tensor_copy_out)(tensor_t *x, void *data, size_t bytes) {
                         x, x, (int64_t)want, (int64_t)bytes, data ? "" : " at NULL");
     if (!want) { return 0; }
     if (x->flags & TENSOR__CONTIGUOUS) { return tensor__host_get(th, "copy_out", TENSOR_HOST_READ, data, x); }
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor_t *c = (tensor_contiguous)((tensor_detach)(x));
     int code = c == TENSOR__POISON ? th->error.code :
         tensor__host_get(th, "copy_out", TENSOR_HOST_READ, data, c);
-    tensor__tidy(th_, mark_, NULL);
+    tensor__tidy(mark, NULL);
     return code;
 }
 
@@ -18473,11 +18482,11 @@ TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double ato
     if (!TENSOR__USABLE(op, "a", a) || !TENSOR__USABLE(op, "b", b)) { return 0; }
     if (!tensor__same_shape(a, b) || (exact && a->dtype != b->dtype)) { return 0; }
     if (a->device || b->device) {
-        TENSOR__MARK
+        tensor__mark_t mark = tensor__mark(tensor__self());
         a = (tensor_to)((tensor_detach)(a), TENSOR_CPU);
         b = (tensor_to)((tensor_detach)(b), TENSOR_CPU);
         int r = a != TENSOR__POISON && b != TENSOR__POISON && tensor__compare(a, b, rtol, atol, exact, op);
-        tensor__tidy(th_, mark_, NULL);
+        tensor__tidy(mark, NULL);
         return r;
     }
 
@@ -18613,12 +18622,12 @@ TENSOR__FN tensor_t *tensor__reshape(const char *op, tensor_t *x, const int64_t 
     if (!tensor__view_strides(x, dims, ndim, strides)) {
         TENSOR__REFUSE(!may_copy, SHAPE, "%s: strides of x %t allow no view as %n; use reshape", op, x, dims,
                        ndim);
-        int64_t mark = o.th->top;
+        tensor__mark_t mark = tensor__mark(o.th);
         tensor_t *c = (tensor_clone)(x);
         if (c == TENSOR__POISON) { return c; }
         o.args[0] = c;
         tensor__view_strides(c, dims, ndim, strides);
-        return tensor__tidy(o.th, mark, tensor__view(&o, dims, strides, ndim, c->offset));
+        return tensor__tidy(mark, tensor__view(&o, dims, strides, ndim, c->offset));
     }
     return tensor__view(&o, dims, strides, ndim, x->offset);
 }
@@ -18826,14 +18835,14 @@ TENSOR_API tensor_t *(tensor_narrow)(tensor_t *x, int64_t dim, int64_t start, in
 }
 
 TENSOR_API tensor_t *(tensor_select)(tensor_t *x, int64_t dim, int64_t index) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     TENSOR__BEGIN(o, TENSOR__ROW(SLICE), x)
     int d = tensor__slice_dim("select", dim, x);
     if (d < 0) { return TENSOR__POISON; }
     int64_t i = index < 0 ? index + x->dims[d] : index;
     TENSOR__REFUSE(i < 0 || i >= x->dims[d], INDEX, "select: index %d is outside dim %i of x %t", index, d,
                    x);
-    TENSOR__RETURN((tensor_squeeze)(tensor__slice(x, d, i, 1, 1), d));
+    TENSOR__RETURN(mark, (tensor_squeeze)(tensor__slice(x, d, i, 1, 1), d));
 }
 
 TENSOR_API tensor_t *(tensor_slice)(tensor_t *x, int64_t dim, int64_t start, int64_t end, int64_t step) {
@@ -18974,8 +18983,8 @@ TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, con
     int expanded = 0;
     for (int i = 0; i < x->ndim; i++) { expanded |= x->strides[i] == 0 && x->dims[i] > 1; }
     if (expanded && x->numel) {
-        TENSOR__MARK
-        TENSOR__RETURN(tensor_as_strided_scatter(tensor_clone(x), src, dims, strides, ndim, offset));
+        tensor__mark_t mark = tensor__mark(tensor__self());
+        TENSOR__RETURN(mark, tensor_as_strided_scatter(tensor_clone(x), src, dims, strides, ndim, offset));
     }
     if (!tensor__in_storage(&o, x, dims, strides, ndim, offset)) { return TENSOR__POISON; }
     TENSOR__REFUSE(!tensor__same_dims(src->dims, src->ndim, dims, ndim) || src->dtype != x->dtype, SHAPE,
@@ -19370,9 +19379,10 @@ TENSOR_API tensor_t *(tensor_diagonal)(tensor_t *x, int64_t offset, int64_t dim1
 }
 
 TENSOR_API tensor_t *(tensor_unfold_dim)(tensor_t *x, int64_t dim, int64_t size, int64_t step) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     TENSOR__DIM(d, "unfold_dim", dim, x)
-    if (!x->ndim) { TENSOR__RETURN((tensor_narrow)(tensor__flat(x), 0, 0, size)); }
+    if (!x->ndim) { TENSOR__RETURN(mark, (tensor_narrow)(tensor__flat(x), 0, 0, size)); }
     TENSOR__REFUSE(size < 0 || size > x->dims[d] || step < 1 || x->ndim == TENSOR_MAX_DIMS, SHAPE,
                    "unfold_dim: windows of %d, step %d do not fit dim %i of x %t", size, step, d, x);
     tensor__stepped_t w = tensor__stepped_init(x);
@@ -19380,11 +19390,11 @@ TENSOR_API tensor_t *(tensor_unfold_dim)(tensor_t *x, int64_t dim, int64_t size,
     w.mul[d] = w.dims[d] > 1 ? step : 1;
     w.dims[w.ndim] = size;
     w.a[w.ndim++] = d;
-    TENSOR__RETURN(tensor__stepped("unfold_dim", x, &w));
+    TENSOR__RETURN(mark, tensor__stepped("unfold_dim", x, &w));
 }
 
 TENSOR_API tensor_t *(tensor_flip_n)(tensor_t *x, const int64_t *dims, int n) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     uint32_t mask = 0;
     if (!tensor__dim_mask("flip", x, dims, n, &mask)) { return TENSOR__POISON; }
     tensor__stepped_t w = tensor__stepped_init(x);
@@ -19394,7 +19404,7 @@ TENSOR_API tensor_t *(tensor_flip_n)(tensor_t *x, const int64_t *dims, int n) {
             w.begin[d] = x->dims[d] - 1;
         }
     }
-    TENSOR__RETURN((tensor_clone)(tensor__stepped("flip", x, &w)));
+    TENSOR__RETURN(mark, (tensor_clone)(tensor__stepped("flip", x, &w)));
 }
 
 TENSOR__FN tensor_t *tensor__flip_at(const char *op, tensor_t *x, int64_t dim) {
@@ -19407,31 +19417,33 @@ TENSOR_API tensor_t *(tensor_fliplr)(tensor_t *x) { return tensor__flip_at("flip
 TENSOR_API tensor_t *(tensor_flipud)(tensor_t *x) { return tensor__flip_at("flipud", x, 0); }
 
 TENSOR_API tensor_t *(tensor_rot90)(tensor_t *x, int64_t k, int64_t dim0, int64_t dim1) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     uint32_t mask = 0;
     int64_t dims[2] = {dim0, dim1};
     if (!tensor__dim_mask("rot90", x, dims, 2, &mask)) { return TENSOR__POISON; }
     k &= 3;
     if (!k) { return (tensor_clone)(x); }
     tensor_t *y = k == 2 ? (tensor_flip_n)(x, dims, 2) : (tensor_flip_n)(x, &dims[k == 1], 1);
-    TENSOR__RETURN(k == 2 ? y : (tensor_contiguous)((tensor_transpose)(y, dim0, dim1)));
+    TENSOR__RETURN(mark, k == 2 ? y : (tensor_contiguous)((tensor_transpose)(y, dim0, dim1)));
 }
 
 TENSOR_API tensor_t *(tensor_roll)(tensor_t *x, int64_t shift, int64_t dim) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     TENSOR__DIM(d, "roll", dim, x)
     if (!x->numel || !x->ndim) { return (tensor_clone)(x); }
     int64_t n = x->dims[d], k = (shift % n + n) % n;
     tensor_t *const parts[2] = {tensor__slice(x, d, n - k, 1, k), tensor__slice(x, d, 0, 1, n - k)};
-    TENSOR__RETURN((tensor_cat_n)(parts, 2, d));
+    TENSOR__RETURN(mark, (tensor_cat_n)(parts, 2, d));
 }
 
 TENSOR_API tensor_t *(tensor_roll_n)(tensor_t *x, const int64_t *shifts, const int64_t *dims, int n) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     TENSOR__REFUSE(n < 1 || !shifts || !dims, SHAPE,
                    "roll: n %i must be at least 1, shifts and dims must not be NULL (x %t)", n, x);
     for (int i = 0; i < n; i++) { x = (tensor_roll)(x, shifts[i], dims[i]); }
-    TENSOR__RETURN(x);
+    TENSOR__RETURN(mark, x);
 }
 
 // The product of n sizes, one of which may be -1: to be inferred (*infer: which one, -1 = none). -> -1 if
@@ -19546,10 +19558,11 @@ TENSOR_API int (tensor_broadcast_tensors)(tensor_t *const *list, int n, tensor_t
 
 // x [N, C, spatial..] with dim 1 innermost in memory; the dims keep their order.
 TENSOR_API tensor_t *(tensor_channels_last)(tensor_t *x) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     TENSOR__REFUSE(x->ndim < 3, SHAPE, "channels_last: x %t must be [N, C, spatial..]", x);
     if ((tensor_is_channels_last)(x)) { return x; }
-    TENSOR__RETURN((tensor_movedim)((tensor_contiguous)((tensor_movedim)(x, 1, -1)), -1, 1));
+    TENSOR__RETURN(mark, (tensor_movedim)((tensor_contiguous)((tensor_movedim)(x, 1, -1)), -1, 1));
 }
 
 TENSOR_API int (tensor_is_channels_last)(tensor_t *x) {
@@ -19567,9 +19580,9 @@ TENSOR__FN tensor_t *tensor__replaced(const char *op, tensor_t *y, tensor_t *v, 
 
 #define TENSOR__X(name, params, view)                                                                        \
     TENSOR_API tensor_t *(tensor_##name) params {                                                            \
-        TENSOR__MARK                                                                                         \
+        tensor__mark_t mark = tensor__mark(tensor__self());                                                  \
         tensor_t *y = (tensor_clone)(x);                                                                     \
-        TENSOR__RETURN(tensor__replaced(#name, y, view, src));                                               \
+        TENSOR__RETURN(mark, tensor__replaced(#name, y, view, src));                                         \
     }
 TENSOR__X(select_scatter, (tensor_t *x, tensor_t *src, int64_t dim, int64_t index),
           (tensor_select)(y, dim, index))
@@ -20070,10 +20083,11 @@ TENSOR__FN tensor_t *tensor__computed(tensor_t *x) {
 }
 
 TENSOR_API tensor_t *(tensor_ndtr)(tensor_t *x) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     int dtype = tensor__float_dtype(x);
     x = tensor_mul_scalar(tensor_erfc(tensor_mul_scalar(tensor__computed(x), -0.7071067811865476)), 0.5);
-    TENSOR__RETURN(tensor_to(x, dtype));
+    TENSOR__RETURN(mark, tensor_to(x, dtype));
 }
 
 // Kinds of polynomials: p[0] = 1, p[1] = slope x + offset.
@@ -20085,7 +20099,7 @@ typedef struct tensor__orthogonal_t {
 
 // p[k + 1] = (a x + b) p[k] - c p[k - 1] (Abramowitz & Stegun, 22.7).
 TENSOR__FN tensor_t *tensor__orthogonal(const tensor__orthogonal_t *f, tensor_t *x, int64_t n) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (!TENSOR__USABLE(f->name, "x", x)) { return TENSOR__POISON; }
     TENSOR__REFUSE(n > 1000, SHAPE, "%s: degree n %d is above 1000", f->name, n);
     int dtype = tensor__float_dtype(x);
@@ -20118,7 +20132,7 @@ TENSOR__FN tensor_t *tensor__orthogonal(const tensor__orthogonal_t *f, tensor_t 
         before = here;
         here = next;
     }
-    TENSOR__RETURN(tensor_to(here, dtype));
+    TENSOR__RETURN(mark, tensor_to(here, dtype));
 }
 
 #define TENSOR__X(name, slope, offset, kind, shifted)                                                        \
@@ -20139,8 +20153,9 @@ TENSOR__X(legendre_polynomial_p, 1, 0, 'P', 0)
 // Below -1 the result is computed by erfcx, which does not underflow. Each of the two formulas sees only its
 // own part of x, so that a NaN of the other one cannot reach the gradient.
 TENSOR_API tensor_t *(tensor_log_ndtr)(tensor_t *x) {
-    TENSOR__MARK1(x)
-    TENSOR__OPEN_AS(TENSOR__CAST_log_ndtr, &x, 1)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
+    TENSOR__OPEN_AS(mark, modes, TENSOR__CAST_log_ndtr, &x, 1)
     int dtype = tensor__float_dtype(x);
     x = tensor__computed(x);
     tensor_t *is_low = tensor_lt_scalar(x, -1), *edge = tensor_full_like(x, -1);
@@ -20148,15 +20163,16 @@ TENSOR_API tensor_t *(tensor_log_ndtr)(tensor_t *x) {
     tensor_t *tail = tensor_erfcx(tensor_mul_scalar(low, -0.7071067811865476));
     low = tensor_sub(tensor_log(tensor_mul_scalar(tail, 0.5)), tensor_mul_scalar(tensor_square(low), 0.5));
     high = tensor_log1p(tensor_mul_scalar(tensor_erfc(tensor_mul_scalar(high, 0.7071067811865476)), -0.5));
-    TENSOR__RETURN_AS(tensor_to(tensor_where(is_low, low, high), dtype));
+    TENSOR__RETURN_AS(mark, modes, tensor_to(tensor_where(is_low, low, high), dtype));
 }
 
 TENSOR_API tensor_t *(tensor_mvlgamma)(tensor_t *x, int p) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     TENSOR__REFUSE(p < 1 || p > 1000, SHAPE, "mvlgamma: p %i must be in 1..1000", p);
     tensor_t *y = tensor_lgamma(x);
     for (int k = 1; k < p; k++) { y = tensor_add(y, tensor_lgamma(tensor_sub_scalar(x, k / 2.0))); }
-    TENSOR__RETURN(tensor_add_scalar(y, p * (p - 1) * 0.2861824714623501));       // log(pi) / 4
+    TENSOR__RETURN(mark, tensor_add_scalar(y, p * (p - 1) * 0.2861824714623501));       // log(pi) / 4
 }
 
 TENSOR__END
@@ -20196,11 +20212,11 @@ TENSOR__X(BITWISE_LEFT_SHIFT, bitwise_left_shift) TENSOR__X(BITWISE_RIGHT_SHIFT,
 
 #define TENSOR__X(name, op)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *a, double b) {                                            \
-        TENSOR__MARK                                                                                         \
+        tensor__mark_t mark = tensor__mark(tensor__self());                                                  \
         if (!TENSOR__USABLE(#name, "a", a)) { return TENSOR__POISON; }                                       \
         int weak = tensor__weak(a->dtype, b);           /* an integer wraps to it, as add_scalar's */        \
         tensor_t *number = tensor__constant(b, tensor__is_float(weak) ? (tensor_dtype_t)weak : TENSOR_I64);  \
-        TENSOR__RETURN(op(tensor_to(number, weak), a));                                                      \
+        TENSOR__RETURN(mark, op(tensor_to(number, weak), a));                                                \
     }
 TENSOR__X(rsub_scalar, (tensor_sub)) TENSOR__X(rpow_scalar, (tensor_pow))
 #undef TENSOR__X
@@ -20294,8 +20310,9 @@ TENSOR__FRONT(lerp_, (tensor_t *x, tensor_t *b, tensor_t *weight),
     tensor__update3(TENSOR__ROW(LERP), x, b, weight, 0))
 
 TENSOR_API tensor_t *(tensor_lerp_scalar_)(tensor_t *x, tensor_t *b, double weight) {
-    TENSOR__MARK1(x)
-    TENSOR__RETURN((tensor_lerp_)(x, b, tensor__constant(weight, (tensor_dtype_t)x->dtype)));
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
+    TENSOR__RETURN(mark, (tensor_lerp_)(x, b, tensor__constant(weight, (tensor_dtype_t)x->dtype)));
 }
 
 TENSOR__MADE(nan_to_num_, (tensor_t *x, double nan, double posinf, double neginf),
@@ -20316,16 +20333,18 @@ TENSOR__MADE(tril_, (tensor_t *x, int64_t diagonal), (tensor_copy_)(x, (tensor_t
 TENSOR__MADE(triu_, (tensor_t *x, int64_t diagonal), (tensor_copy_)(x, (tensor_triu)(x, diagonal)))
 
 TENSOR__INLINE tensor_t *tensor__copy_by(const tensor__in_place_t *how, tensor_t *x, tensor_t *src) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (src->device != x->device) { src = tensor__to_device(src, x->device, 1); }
     if (!tensor__is_float(x->dtype)) { src = tensor_detach(src); }
     tensor_t *const list[2] = {x, src};
-    return tensor__tidy(th_, mark_, tensor__update_by(how, TENSOR__ROW(CLONE), list, 2, 0, 0, NULL, 1));
+    return tensor__tidy(mark, tensor__update_by(how, TENSOR__ROW(CLONE), list, 2, 0, 0, NULL, 1));
 }
 
 TENSOR_API tensor_t *(tensor_copy_)(tensor_t *x, tensor_t *src) {
-    TENSOR__MARK2(x, src)
-    TENSOR__RETURN(tensor__copy_by(&tensor__in_place, x, src));
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
+    TENSOR__TAKES(src)
+    TENSOR__RETURN(mark, tensor__copy_by(&tensor__in_place, x, src));
 }
 
 // As copy_, for tensors that are usable, where nothing is recorded.
@@ -20371,11 +20390,11 @@ TENSOR__FN tensor_t *tensor__fill_masked(const char *name, tensor_t *x, tensor_t
 }
 
 TENSOR_API tensor_t *(tensor_masked_fill)(tensor_t *x, tensor_t *mask, double value) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     TENSOR__BEGIN(o, TENSOR__ROW(WHERE), x)
     if (!tensor__holds("masked_fill", x->dtype, value)) { return TENSOR__POISON; }
     tensor_t *v = tensor__constant(value, (tensor_dtype_t)x->dtype);
-    TENSOR__RETURN(tensor__fill_masked("masked_fill", x, mask, v));
+    TENSOR__RETURN(mark, tensor__fill_masked("masked_fill", x, mask, v));
 }
 
 // A value that is a tensor must be 0-d. -> the value in x's dtype
@@ -20385,9 +20404,11 @@ TENSOR__FN tensor_t *tensor__fill_value(const char *name, tensor_t *x, tensor_t 
 }
 
 TENSOR_API tensor_t *(tensor_masked_fill_tensor)(tensor_t *x, tensor_t *mask, tensor_t *value) {
-    TENSOR__MARK2(x, value)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
+    TENSOR__TAKES(value)
     tensor_t *v = tensor__fill_value("masked_fill_tensor", x, value);
-    TENSOR__RETURN(tensor__fill_masked("masked_fill_tensor", x, mask, v));
+    TENSOR__RETURN(mark, tensor__fill_masked("masked_fill_tensor", x, mask, v));
 }
 
 TENSOR__MADE(masked_fill_tensor_, (tensor_t *x, tensor_t *mask, tensor_t *value),
@@ -20400,7 +20421,8 @@ TENSOR__FRONT(clamp_max, (tensor_t *x, double hi), (tensor_clamp)(x, -(double)IN
 TENSOR__FRONT(clamp_min, (tensor_t *x, double lo), (tensor_clamp)(x, lo, (double)INFINITY))
 
 TENSOR_API tensor_t *(tensor_clamp_tensor)(tensor_t *x, tensor_t *lo, tensor_t *hi) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     TENSOR__REFUSE(!lo && !hi, SHAPE, "clamp_tensor: lo and hi are both NULL, one is needed");
     tensor_t *const bounds[2] = {lo, hi};
     for (int i = 0; i < 2; i++) {
@@ -20410,7 +20432,7 @@ TENSOR_API tensor_t *(tensor_clamp_tensor)(tensor_t *x, tensor_t *lo, tensor_t *
         if (!tensor__live(b) || !tensor__is_float(b->dtype)) { continue; }
         x = tensor_where(tensor_isnan(b), tensor_add_scalar(x, (double)NAN), x);     // the gradient stays x's
     }
-    TENSOR__RETURN(x);
+    TENSOR__RETURN(mark, x);
 }
 
 TENSOR__MADE(deg2rad, (tensor_t *x), (tensor_mul_scalar)(x, 0.017453292519943295))
@@ -20426,24 +20448,27 @@ TENSOR_API tensor_t *(tensor_positive)(tensor_t *x) {
 }
 
 TENSOR_API tensor_t *(tensor_frac)(tensor_t *x) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     TENSOR__REFUSE(!tensor__is_float(x->dtype), DTYPE, "frac: x %t is %y, must be a float", x, x);
-    TENSOR__RETURN(tensor_sub(x, tensor_trunc(x)));
+    TENSOR__RETURN(mark, tensor_sub(x, tensor_trunc(x)));
 }
 
 TENSOR_API tensor_t *(tensor_round_decimals)(tensor_t *x, int decimals) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     TENSOR__REFUSE(!tensor__is_float(x->dtype), DTYPE, "round_decimals: x %t is %y, must be a float", x, x);
     tensor_dtype_t dtype = x->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
     tensor_t *scale = tensor__constant(pow(10, fabs((double)decimals)), dtype), *y = tensor_to(x, dtype);
     y = decimals < 0 ? tensor_mul(tensor_round(tensor_div(y, scale)), scale) :
         tensor_div(tensor_round(tensor_mul(y, scale)), scale);
-    TENSOR__RETURN(tensor_to(y, x->dtype));
+    TENSOR__RETURN(mark, tensor_to(y, x->dtype));
 }
 
 TENSOR_API tensor_t *(tensor_logit)(tensor_t *x, double eps) {
-    TENSOR__MARK1(x)
-    TENSOR__OPEN_AS(TENSOR__CAST_logit, &x, 1)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
+    TENSOR__OPEN_AS(mark, modes, TENSOR__CAST_logit, &x, 1)
     if (!tensor__is_float(x->dtype)) { x = tensor_to(x, TENSOR_F32); }
     if (eps > 0.5) {                    // the bounds are crossed: numbers below the lower one become it
         tensor_t *low = tensor__constant(eps, (tensor_dtype_t)x->dtype);
@@ -20458,24 +20483,26 @@ TENSOR_API tensor_t *(tensor_logit)(tensor_t *x, double eps) {
         tensor_t *one = tensor__constant(1, dtype), *none = tensor__constant((double)NAN, dtype);
         x = tensor_mul(x, tensor_where(inside, one, none));
     }
-    TENSOR__RETURN_AS(tensor_sub(tensor_log(x), tensor_log1p(tensor_neg(x))));
+    TENSOR__RETURN_AS(mark, modes, tensor_sub(tensor_log(x), tensor_log1p(tensor_neg(x))));
 }
 
 TENSOR_API tensor_t *(tensor_nan_to_num)(tensor_t *x, double nan, double posinf, double neginf) {
-    TENSOR__MARK1(x)
-    if (!tensor__is_float(x->dtype)) { TENSOR__RETURN(tensor_clone(x)); }
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
+    if (!tensor__is_float(x->dtype)) { TENSOR__RETURN(mark, tensor_clone(x)); }
     tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
     double top = tensor__greatest(dtype), least = tensor__isnan_f64(neginf) ? -top : neginf;
     tensor_t *y = tensor_where(tensor_isnan(x), tensor__constant(nan, dtype), x);
     if (!tensor__isnan_f64(posinf)) { top = posinf; }
     y = tensor_where(tensor_isposinf(x), tensor__constant(top, dtype), y);
-    TENSOR__RETURN(tensor_where(tensor_isneginf(x), tensor__constant(least, dtype), y));
+    TENSOR__RETURN(mark, tensor_where(tensor_isneginf(x), tensor__constant(least, dtype), y));
 }
 
 TENSOR_API tensor_t *(tensor_signbit)(tensor_t *x) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     if (tensor__is_float(x->dtype)) { x = tensor_copysign(tensor__constant(1, (tensor_dtype_t)x->dtype), x); }
-    TENSOR__RETURN(tensor_lt_scalar(x, 0));
+    TENSOR__RETURN(mark, tensor_lt_scalar(x, 0));
 }
 
 // y as a function of x. y is constant except for jumps: its gradient is 0 everywhere, and the jumps do not
@@ -20491,17 +20518,17 @@ TENSOR__FN tensor_t *tensor__constant_of(tensor_t *y, tensor_t *x) {
 }
 
 TENSOR_API tensor_t *(tensor_div_mode)(tensor_t *a, tensor_t *b, const char *rounding_mode) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (!rounding_mode) { return (tensor_div)(a, b); }
-    if (!strcmp(rounding_mode, "floor")) { TENSOR__RETURN(tensor_floor_divide(a, b)); }
+    if (!strcmp(rounding_mode, "floor")) { TENSOR__RETURN(mark, tensor_floor_divide(a, b)); }
     TENSOR__REFUSE(strcmp(rounding_mode, "trunc") != 0, FORMAT,
                    "div_mode: rounding mode \"%s\" must be trunc or floor", rounding_mode);
     tensor_t *const in[2] = {a, b};
     if (tensor__live(a) && tensor__live(b) && !tensor__is_float(tensor__promote(in, 2))) {
-        TENSOR__RETURN(tensor_floor_divide(tensor_sub(a, tensor_fmod(a, b)), b));
+        TENSOR__RETURN(mark, tensor_floor_divide(tensor_sub(a, tensor_fmod(a, b)), b));
     }
     tensor_t *y = tensor_trunc(tensor_div(tensor_detach(a), tensor_detach(b)));
-    TENSOR__RETURN(tensor__constant_of(tensor__constant_of(y, a), b));
+    TENSOR__RETURN(mark, tensor__constant_of(tensor__constant_of(y, a), b));
 }
 
 TENSOR__MADE(float_power, (tensor_t *a, tensor_t *b),
@@ -20516,7 +20543,9 @@ TENSOR__MADE(fmin, (tensor_t *a, tensor_t *b),
 
 // Works on the bits: as integers, those of two neighbouring numbers differ by 1.
 TENSOR_API tensor_t *(tensor_nextafter)(tensor_t *a, tensor_t *b) {
-    TENSOR__MARK2(a, b)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(a)
+    TENSOR__TAKES(b)
     tensor_t *list[2] = {a, b};
     tensor_dtype_t dtype = (tensor_dtype_t)tensor__promote(list, 2), bits = TENSOR_I32;
     TENSOR__REFUSE(!tensor__is_float((int)dtype), DTYPE,
@@ -20524,7 +20553,7 @@ TENSOR_API tensor_t *(tensor_nextafter)(tensor_t *a, tensor_t *b) {
     if (tensor__sizes[dtype] == 8) { bits = TENSOR_I64; }
     if (tensor__sizes[dtype] == 2) { bits = TENSOR_I16; }
     tensor_t *of[2];
-    if (tensor_broadcast_tensors(list, 2, of)) { TENSOR__RETURN(TENSOR__POISON); }
+    if (tensor_broadcast_tensors(list, 2, of)) { TENSOR__RETURN(mark, TENSOR__POISON); }
     tensor_t *from = tensor_to(of[0], (int)dtype), *x = tensor_contiguous(tensor_detach(from));
     tensor_t *to = tensor_to(tensor_detach(of[1]), (int)dtype);
     tensor_t *grows = tensor_eq(tensor_gt(to, x), tensor_gt_scalar(x, 0));      // in magnitude
@@ -20535,25 +20564,25 @@ TENSOR_API tensor_t *(tensor_nextafter)(tensor_t *a, tensor_t *b) {
     y = tensor_where(tensor_eq(x, to), to, y);
     tensor_t *unordered = tensor_logical_or(tensor_isnan(x), tensor_isnan(to));
     y = tensor_where(unordered, tensor_add(x, to), y);
-    if (tensor_grad_enabled() && tensor__live(from) && tensor__sync_needs_grad(th_, from)) {
+    if (tensor_grad_enabled() && tensor__live(from) && tensor__sync_needs_grad(mark.th, from)) {
         // The gradient with respect to a passes unchanged: it is that of a clone into which the neighbours
         // are written.
         tensor_t *stepped = tensor_clone(from);
-        if (!tensor__live(y) || !tensor__live(stepped)) { TENSOR__RETURN(TENSOR__POISON); }
-        uint8_t mode = th_->grad_mode;
-        th_->grad_mode = 0;
+        if (!tensor__live(y) || !tensor__live(stepped)) { TENSOR__RETURN(mark, TENSOR__POISON); }
+        uint8_t mode = mark.th->grad_mode;
+        mark.th->grad_mode = 0;
         int failed = tensor_is_poison(tensor__write(stepped, y));
-        th_->grad_mode = mode;
-        if (failed) { TENSOR__RETURN(TENSOR__POISON); }
+        mark.th->grad_mode = mode;
+        if (failed) { TENSOR__RETURN(mark, TENSOR__POISON); }
         y = tensor_where(tensor_ne(x, to), stepped, y);
     }
-    TENSOR__RETURN(tensor__constant_of(y, b));
+    TENSOR__RETURN(mark, tensor__constant_of(y, b));
 }
 
 // The exponent comes from the bits of a double, which can hold every float. The mantissa is x times powers of
 // 2, which is exact; there are two factors, because one power may be too large for a double.
 TENSOR_API tensor_t *(tensor_frexp)(tensor_t *x, tensor_t **exponent) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (exponent) { *exponent = TENSOR__POISON; }
     TENSOR__TAKES(x)
     TENSOR__REFUSE(!tensor__is_float(x->dtype), DTYPE, "frexp: x %t is %y, must be a float", x, x);
@@ -20569,36 +20598,42 @@ TENSOR_API tensor_t *(tensor_frexp)(tensor_t *x, tensor_t **exponent) {
     tensor_t *y = tensor_mul(f, tensor_exp2(tensor_to(tensor_neg(half), TENSOR_F64)));
     y = tensor_mul(y, tensor_exp2(tensor_to(tensor_neg(rest), TENSOR_F64)));
     tensor_t *list[2] = {tensor_to(y, x->dtype), tensor_to(e, TENSOR_I32)};
-    tensor__tidy_n(th_, mark_, list, 2, __func__);
+    tensor__tidy_n(mark, list, 2, __func__);
     if (exponent) { *exponent = list[1]; }
     return list[0];
 }
 
 TENSOR_API tensor_t *(tensor_heaviside)(tensor_t *x, tensor_t *values) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     TENSOR__REFUSE(tensor__live(values) && x->dtype != values->dtype, DTYPE,
                    "heaviside: values %t is %y, must be %y as x %t", values, values, x, x);
     tensor_t *step = tensor_to(tensor_gt_scalar(x, 0), x->dtype);
-    TENSOR__RETURN(tensor_where(tensor_eq_scalar(x, 0), tensor_detach(values), step));
+    TENSOR__RETURN(mark, tensor_where(tensor_eq_scalar(x, 0), tensor_detach(values), step));
 }
 
 TENSOR_API tensor_t *(tensor_ldexp)(tensor_t *a, tensor_t *b) {
-    TENSOR__MARK2(a, b)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(a)
+    TENSOR__TAKES(b)
     if (!tensor__is_float(a->dtype) || tensor__is_float(b->dtype)) {
-        TENSOR__RETURN(tensor_mul(a, tensor_exp2(b)));
+        TENSOR__RETURN(mark, tensor_mul(a, tensor_exp2(b)));
     }
     // 2^b in f32 even where the result is f16, which has no 2^20
     tensor_t *power = tensor_exp2(tensor_to(b, a->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32));
-    TENSOR__RETURN(tensor_to(tensor_mul(a, power), a->dtype));
+    TENSOR__RETURN(mark, tensor_to(tensor_mul(a, power), a->dtype));
 }
 
 TENSOR_API tensor_t *(tensor_lerp_scalar)(tensor_t *a, tensor_t *b, double weight) {
-    TENSOR__MARK1(a)
-    TENSOR__RETURN(tensor_lerp(a, b, tensor__constant(weight, (tensor_dtype_t)a->dtype)));
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(a)
+    TENSOR__RETURN(mark, tensor_lerp(a, b, tensor__constant(weight, (tensor_dtype_t)a->dtype)));
 }
 
 TENSOR_API tensor_t *(tensor_isclose)(tensor_t *a, tensor_t *b, double rtol, double atol, int equal_nan) {
-    TENSOR__MARK2(a, b)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(a)
+    TENSOR__TAKES(b)
     TENSOR__REFUSE(a->dtype != b->dtype, DTYPE, "isclose: b %t is %y, must be %y as a %t", b, b, a, a);
     TENSOR__REFUSE(!(rtol >= 0 && atol >= 0), SHAPE, "isclose: rtol %g and atol %g must be >= 0", rtol, atol);
     tensor_t *y = tensor_eq(a, b);
@@ -20609,7 +20644,7 @@ TENSOR_API tensor_t *(tensor_isclose)(tensor_t *a, tensor_t *b, double rtol, dou
     }
     tensor_t *d = tensor_abs(tensor_sub(a, b));
     b = tensor_add_scalar(tensor_mul_scalar(tensor_abs(b), rtol), atol);
-    TENSOR__RETURN(tensor_logical_or(y, tensor_logical_and(tensor_isfinite(d), tensor_le(d, b))));
+    TENSOR__RETURN(mark, tensor_logical_or(y, tensor_logical_and(tensor_isfinite(d), tensor_le(d, b))));
 }
 
 // A copy in another dtype: the formula is the identity, conversion is the iterator's.
@@ -21272,13 +21307,14 @@ TENSOR__FN tensor_t *tensor__sum_to(tensor_t *g, const int64_t *dims, int ndim) 
 }
 
 TENSOR_API tensor_t *(tensor_sum_to_size_n)(tensor_t *x, const int64_t *dims, int ndim) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     if (!tensor__dims_given("sum_to_size", dims, ndim)) { return TENSOR__POISON; }
     int lead = x->ndim - ndim, fits = ndim >= 0 && lead >= 0;
     for (int d = 0; fits && d < ndim; d++) { fits = dims[d] == 1 || dims[d] == x->dims[lead + d]; }
     TENSOR__REFUSE(!fits, SHAPE, "sum_to_size: %n does not broadcast to x %t", dims,
                    ndim < 0 || ndim > TENSOR_MAX_DIMS ? 0 : ndim, x);
-    TENSOR__RETURN(tensor__sum_to(x, dims, ndim));
+    TENSOR__RETURN(mark, tensor__sum_to(x, dims, ndim));
 }
 
 // The shape that a reduction had with keepdim: reshapes t, of the reduced shape, back to it.
@@ -21620,20 +21656,20 @@ TENSOR__FN int tensor__needs_float(const char *op, tensor_t *x) {
 // (keepdim: size 1). dtype: that of the result, < 0: that of x, which is a float.
 TENSOR__FN tensor_t *tensor__rows_op(const tensor__row_t *row, tensor_t *x, int64_t dim, int drop,
                                      int keepdim, int dtype, int reverse, double correction) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     TENSOR__BEGIN(o, row, x)
     x = o.in[0];
     if (dtype < 0 && !tensor__needs_float(o.row->name, x)) { return TENSOR__POISON; }
     TENSOR__DIM(d, o.row->name, dim, x)
     int last = x->ndim - 1, moved = x->ndim > 1 && d != last;
     tensor_t *m = moved ? tensor_movedim(x, d, last) : x;
-    if (m == TENSOR__POISON) { TENSOR__RETURN(m); }
+    if (m == TENSOR__POISON) { TENSOR__RETURN(mark, m); }
     if (!(m->flags & TENSOR__CONTIGUOUS)) { m = tensor_contiguous(m); }
-    if (m == TENSOR__POISON) { TENSOR__RETURN(m); }
+    if (m == TENSOR__POISON) { TENSOR__RETURN(mark, m); }
     if (!m->ndim) {
         int64_t one = 1;
         m = tensor_reshape_n(m, &one, 1);
-        if (m == TENSOR__POISON) { TENSOR__RETURN(m); }
+        if (m == TENSOR__POISON) { TENSOR__RETURN(mark, m); }
     }
     o.args[0] = m;
     o.p = &o.params;
@@ -21645,10 +21681,10 @@ TENSOR__FN tensor_t *tensor__rows_op(const tensor__row_t *row, tensor_t *x, int6
     tensor__result(&o, dtype, m->dims, drop ? m->ndim - 1 : m->ndim);
     tensor_t *y = tensor__finish(&o);
     if (y == TENSOR__POISON || !x->ndim) {
-        TENSOR__RETURN(y == TENSOR__POISON || drop ? y : tensor_reshape_n(y, tensor__no_dims, 0));
+        TENSOR__RETURN(mark, y == TENSOR__POISON || drop ? y : tensor_reshape_n(y, tensor__no_dims, 0));
     }
-    if (!drop) { TENSOR__RETURN(moved ? tensor_contiguous(tensor_movedim(y, last, d)) : y); }
-    TENSOR__RETURN(keepdim ? tensor_unsqueeze(y, d) : y);
+    if (!drop) { TENSOR__RETURN(mark, moved ? tensor_contiguous(tensor_movedim(y, last, d)) : y); }
+    TENSOR__RETURN(mark, keepdim ? tensor_unsqueeze(y, d) : y);
 }
 
 // The product of the others of a row, for each element of x [rows, n].
@@ -21707,9 +21743,9 @@ TENSOR__FRONT(norm_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__rows_op(TENSOR__ROW(NORM), x, dim, 1, keepdim, -1, 0, 0))
 
 TENSOR_API tensor_t *(tensor_logsumexp)(tensor_t *x, int64_t dim, int keepdim) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (tensor__live(x) && !tensor__is_float(x->dtype)) { x = tensor_to(x, tensor_get_default_dtype()); }
-    TENSOR__RETURN(tensor__rows_op(TENSOR__ROW(LOGSUMEXP), x, dim, 1, keepdim, -1, 0, 0));
+    TENSOR__RETURN(mark, tensor__rows_op(TENSOR__ROW(LOGSUMEXP), x, dim, 1, keepdim, -1, 0, 0));
 }
 
 #define TENSOR__X(ID, name)                                                                                  \
@@ -21777,11 +21813,11 @@ TENSOR__MADE(var, (tensor_t *x, double correction), (tensor_var_dim)(tensor__one
 TENSOR__MADE(norm, (tensor_t *x), (tensor_norm_dim)(tensor__one_row(x), 0, 0))
 
 TENSOR_API tensor_t *(tensor_std_dim)(tensor_t *x, int64_t dim, double correction, int keepdim) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     // The gradient of constants is 0, not 0 * inf.
     if (!TENSOR__USABLE("std", "x", x) || !tensor__needs_float("std", x)) { return TENSOR__POISON; }
     tensor_t *v = (tensor_var_dim)(x, dim, correction, keepdim), *zero = tensor_eq_scalar(v, 0);
-    TENSOR__RETURN(tensor_masked_fill(tensor_sqrt(tensor_masked_fill(v, zero, 1)), zero, 0));
+    TENSOR__RETURN(mark, tensor_masked_fill(tensor_sqrt(tensor_masked_fill(v, zero, 1)), zero, 0));
 }
 
 TENSOR__MADE(std, (tensor_t *x, double correction), (tensor_std_dim)(tensor__one_row(x), 0, correction, 0))
@@ -21806,7 +21842,10 @@ TENSOR__FN tensor_pair_t tensor__chosen(tensor_t *x, int64_t dim, tensor_t *at, 
 }
 
 #define TENSOR__MADE_PAIR(name, params, ...)                                                                 \
-    TENSOR_API tensor_pair_t (tensor_##name) params { TENSOR__MARK TENSOR__RETURN_PAIR((__VA_ARGS__)); }
+    TENSOR_API tensor_pair_t (tensor_##name) params {                                                        \
+        tensor__mark_t mark = tensor__mark(tensor__self());                                                  \
+        TENSOR__RETURN_PAIR(mark, (__VA_ARGS__));                                                            \
+    }
 TENSOR__MADE_PAIR(max_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__chosen(x, dim, tensor__arg_op(TENSOR__ROW(ARGMAX), x, dim, 1), !keepdim))
 TENSOR__MADE_PAIR(min_dim, (tensor_t *x, int64_t dim, int keepdim),
@@ -21917,10 +21956,10 @@ TENSOR__FN tensor_t *tensor__fold(const char *op, tensor_t *x, const int64_t *di
 }
 
 #define TENSOR__FOLDED(name, row)                                                                            \
-    TENSOR__MARK                                                                                             \
+    tensor__mark_t mark = tensor__mark(tensor__self());                                                      \
     tensor_shape_t kept;                                                                                     \
     tensor_t *f = tensor__fold(name, x, dims, n, keepdim, &kept);                                            \
-    TENSOR__RETURN(tensor_reshape_n(row, kept.dims, kept.ndim))
+    TENSOR__RETURN(mark, tensor_reshape_n(row, kept.dims, kept.ndim))
 
 TENSOR_API tensor_t *(tensor_logsumexp_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
     TENSOR__FOLDED("logsumexp", tensor_logsumexp(f, -1, 0));
@@ -21975,9 +22014,9 @@ TENSOR__FN tensor_t *tensor__norm_p(tensor_t *x, double p, const int64_t *dims, 
 }
 
 TENSOR_API tensor_t *(tensor_norm_p_dims)(tensor_t *x, double p, const int64_t *dims, int n, int keepdim) {
-    TENSOR__MARK
-    TENSOR__OPEN_AS(TENSOR__ROW(NORM)->cast, &x, 1)
-    TENSOR__RETURN_AS(tensor__norm_p(x, p, dims, n, keepdim));
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__OPEN_AS(mark, modes, TENSOR__ROW(NORM)->cast, &x, 1)
+    TENSOR__RETURN_AS(mark, modes, tensor__norm_p(x, p, dims, n, keepdim));
 }
 
 TENSOR__MADE(norm_p, (tensor_t *x, double p), (tensor_norm_p_dims)(x, p, NULL, 0, 0))
@@ -22017,9 +22056,9 @@ TENSOR__FN tensor_t *tensor__vector_norm_of(const char *op, tensor_t *x, double 
 
 TENSOR__FN tensor_t *tensor__vector_norm(const char *op, tensor_t *x, double ord, const int64_t *dims, int n,
                                          int keepdim) {
-    TENSOR__MARK
-    TENSOR__OPEN_AS(TENSOR__ROW(NORM)->cast, &x, 1)
-    TENSOR__RETURN_AS(tensor__vector_norm_of(op, x, ord, dims, n, keepdim));
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__OPEN_AS(mark, modes, TENSOR__ROW(NORM)->cast, &x, 1)
+    TENSOR__RETURN_AS(mark, modes, tensor__vector_norm_of(op, x, ord, dims, n, keepdim));
 }
 
 TENSOR__FRONT(linalg_vector_norm, (tensor_t *x, double ord, const int64_t *dims, int n, int keepdim),
@@ -22031,33 +22070,33 @@ TENSOR__MADE(count_nonzero_dims, (tensor_t *x, const int64_t *dims, int n),
 TENSOR__MADE(count_nonzero, (tensor_t *x), tensor_sum(tensor_ne_scalar(x, 0)))
 
 TENSOR_API tensor_t *(tensor_nansum_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
-    TENSOR__MARK
-    TENSOR__OPEN_AS(TENSOR__CAST_nansum, &x, 1)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__OPEN_AS(mark, modes, TENSOR__CAST_nansum, &x, 1)
     if (tensor__live(x) && tensor__is_float(x->dtype)) { x = tensor_masked_fill(x, tensor_isnan(x), 0); }
-    TENSOR__RETURN_AS(tensor_sum_dims(x, dims, n, keepdim));
+    TENSOR__RETURN_AS(mark, modes, tensor_sum_dims(x, dims, n, keepdim));
 }
 
 TENSOR__MADE(nansum, (tensor_t *x), (tensor_nansum_dims)(x, NULL, 0, 0))
 
 TENSOR_API tensor_t *(tensor_nanmean_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (!tensor__needs_float("nanmean", x)) { return TENSOR__POISON; }
     tensor_t *count = tensor_sum_dims(tensor_logical_not(tensor_isnan(x)), dims, n, keepdim);
-    TENSOR__RETURN(tensor_div((tensor_nansum_dims)(x, dims, n, keepdim), count));
+    TENSOR__RETURN(mark, tensor_div((tensor_nansum_dims)(x, dims, n, keepdim), count));
 }
 
 TENSOR__MADE(nanmean, (tensor_t *x), (tensor_nanmean_dims)(x, NULL, 0, 0))
-#define TENSOR__RETURN_TWO(first, second, to)                                                                \
+#define TENSOR__RETURN_TWO(mark, first, second, to)                                                          \
     tensor_t *list[2] = {first, second};                                                                     \
-    tensor__tidy_n(th_, mark_, list, 2, __func__);                                                           \
+    tensor__tidy_n(mark, list, 2, __func__);                                                                 \
     if (to) { *(to) = list[1]; }                                                                             \
     return list[0]
 
 #define TENSOR__X(name)                                                                                      \
     TENSOR_API tensor_t *(tensor_##name##_mean_dims)(tensor_t *x, const int64_t *dims, int n,                \
                                                      double correction, int keepdim, tensor_t **mean) {      \
-        TENSOR__MARK                                                                                         \
-        TENSOR__RETURN_TWO((tensor_##name##_dims)(x, dims, n, correction, keepdim),                          \
+        tensor__mark_t mark = tensor__mark(tensor__self());                                                  \
+        TENSOR__RETURN_TWO(mark, (tensor_##name##_dims)(x, dims, n, correction, keepdim),                    \
                            tensor_mean_dims(x, dims, n, keepdim), mean);                                     \
     }                                                                                                        \
     TENSOR_API tensor_t *(tensor_##name##_mean)(tensor_t *x, double correction, tensor_t **mean) {           \
@@ -22067,13 +22106,13 @@ TENSOR__X(var) TENSOR__X(std)
 #undef TENSOR__X
 
 TENSOR_API tensor_t *(tensor_aminmax)(tensor_t *x, tensor_t **largest) {
-    TENSOR__MARK
-    TENSOR__RETURN_TWO(tensor_min(x), tensor_max(x), largest);
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__RETURN_TWO(mark, tensor_min(x), tensor_max(x), largest);
 }
 
 TENSOR_API tensor_t *(tensor_aminmax_dim)(tensor_t *x, int64_t dim, int keepdim, tensor_t **largest) {
-    TENSOR__MARK
-    TENSOR__RETURN_TWO(tensor_amin_dim(x, dim, keepdim), tensor_amax_dim(x, dim, keepdim), largest);
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__RETURN_TWO(mark, tensor_amin_dim(x, dim, keepdim), tensor_amax_dim(x, dim, keepdim), largest);
 }
 #undef TENSOR__RETURN_TWO
 
@@ -22131,7 +22170,8 @@ TENSOR__FN void tensor__grad_logcumsumexp(tensor__grad_t *g) {
 }
 
 TENSOR_API tensor_t *(tensor_diff)(tensor_t *x, int64_t n, int64_t dim) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     TENSOR__REFUSE(!x->ndim || n < 0, SHAPE, "diff: x %t must have a dim and n be >= 0 (got %d)", x, n);
     TENSOR__DIM(d, "diff", dim, x)
     if (n == 0) { x = tensor_clone(x); }
@@ -22140,7 +22180,7 @@ TENSOR_API tensor_t *(tensor_diff)(tensor_t *x, int64_t n, int64_t dim) {
         tensor_t *a = tensor_narrow(x, d, 1, m), *b = tensor_narrow(x, d, 0, m);
         x = from->dtype == TENSOR_BOOL ? tensor_ne(a, b) : tensor_sub(a, b);
     }
-    TENSOR__RETURN(x);
+    TENSOR__RETURN(mark, x);
 }
 
 TENSOR__FN tensor_t *tensor__trapezoids(tensor_t *y, tensor_t *x, double dx, int64_t dim) {
@@ -22185,7 +22225,8 @@ TENSOR__FN tensor_t *tensor__edge_slope(tensor_t *slope, tensor_t *width, int d,
 
 TENSOR_API tensor_t *(tensor_gradient)(tensor_t *x, tensor_t *coordinates, double spacing, int64_t dim,
                                        int edge_order) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     if (coordinates) { TENSOR__TAKES(coordinates) }
     TENSOR__DIM(d, "gradient", dim, x)
     int64_t n = x->ndim ? x->dims[d] : 1, along[TENSOR_MAX_DIMS];
@@ -22215,14 +22256,14 @@ TENSOR_API tensor_t *(tensor_gradient)(tensor_t *x, tensor_t *coordinates, doubl
         parts[0] = tensor__edge_slope(slope, width, d, 0, 1);
         parts[2] = tensor__edge_slope(slope, width, d, n - 2, n - 3);
     }
-    TENSOR__RETURN(tensor_cat_n(parts, 3, d));
+    TENSOR__RETURN(mark, tensor_cat_n(parts, 3, d));
 }
 
 TENSOR_API tensor_t *(tensor_dist)(tensor_t *a, tensor_t *b, double p) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor_t *in[2] = {a, b};
-    TENSOR__OPEN_AS(TENSOR__CAST_dist, in, 2)
-    TENSOR__RETURN_AS((tensor_norm_p)(tensor_sub(in[0], in[1]), p));
+    TENSOR__OPEN_AS(mark, modes, TENSOR__CAST_dist, in, 2)
+    TENSOR__RETURN_AS(mark, modes, (tensor_norm_p)(tensor_sub(in[0], in[1]), p));
 }
 
 TENSOR__FN tensor_t *tensor__cdist(tensor_t *a, tensor_t *b, double p) {
@@ -22239,32 +22280,36 @@ TENSOR__FN tensor_t *tensor__cdist(tensor_t *a, tensor_t *b, double p) {
 }
 
 TENSOR_API tensor_t *(tensor_cdist)(tensor_t *a, tensor_t *b, double p) {
-    TENSOR__MARK2(a, b)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(a)
+    TENSOR__TAKES(b)
     TENSOR__REFUSE(a->ndim < 2 || b->ndim < 2 || TENSOR__WIDE(a) != TENSOR__WIDE(b) || !(p >= 0), SHAPE,
                    "cdist: a %t and b %t must be [..., M, K] and [..., N, K], p >= 0 (got %g)", a, b, p);
     tensor_t *in[2] = {a, b};
-    TENSOR__OPEN_AS(TENSOR__CAST_cdist, in, 2)
-    TENSOR__RETURN_AS(tensor__cdist(in[0], in[1], p));
+    TENSOR__OPEN_AS(mark, modes, TENSOR__CAST_cdist, in, 2)
+    TENSOR__RETURN_AS(mark, modes, tensor__cdist(in[0], in[1], p));
 }
 
 TENSOR_API tensor_t *(tensor_pdist)(tensor_t *x, double p) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     TENSOR__REFUSE(x->ndim != 2 || !(p >= 0), SHAPE, "pdist: x %t must be [N, K] and p >= 0 (got %g)", x, p);
-    TENSOR__OPEN_AS(TENSOR__CAST_pdist, &x, 1)
+    TENSOR__OPEN_AS(mark, modes, TENSOR__CAST_pdist, &x, 1)
     tensor_t *at = tensor_to(tensor_triu_indices(x->dims[0], x->dims[0], 1), (int)tensor_device(x));
     tensor_t *d = tensor_sub(tensor_index_select(x, 0, tensor_select(at, 0, 0)),
                              tensor_index_select(x, 0, tensor_select(at, 0, 1)));
     if (p == (double)INFINITY && x->dims[1] == 0) { p = 1; }
     const int64_t k = -1;
-    TENSOR__RETURN_AS(tensor_norm_p_dims(d, p, &k, 1, 0));
+    TENSOR__RETURN_AS(mark, modes, tensor_norm_p_dims(d, p, &k, 1, 0));
 }
 
 TENSOR_API tensor_t *(tensor_renorm)(tensor_t *x, double p, int64_t dim, double maxnorm) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     TENSOR__DIM(d, "renorm", dim, x)
     TENSOR__REFUSE(x->ndim < 2 || !(p > 0) || !(maxnorm >= 0), SHAPE,
                    "renorm: x %t must have 2 dims, p be > 0 (got %g), maxnorm >= 0 (got %g)", x, p, maxnorm);
-    TENSOR__OPEN_AS(TENSOR__CAST_renorm, &x, 1)
+    TENSOR__OPEN_AS(mark, modes, TENSOR__CAST_renorm, &x, 1)
     int64_t dims[TENSOR_MAX_DIMS];
     int n = 0;
     for (int i = 0; i < x->ndim; i++) {
@@ -22273,7 +22318,7 @@ TENSOR_API tensor_t *(tensor_renorm)(tensor_t *x, double p, int64_t dim, double 
     tensor_t *norm = tensor_norm_p_dims(x, p, dims, n, 1);
     tensor_t *low = tensor_logical_not(tensor_gt_scalar(norm, maxnorm));        // or NaN
     tensor_t *scale = tensor_mul_scalar(tensor_reciprocal(tensor_add_scalar(norm, 1e-7)), maxnorm);
-    TENSOR__RETURN_AS(tensor_mul(x, tensor_masked_fill(scale, low, 1)));
+    TENSOR__RETURN_AS(mark, modes, tensor_mul(x, tensor_masked_fill(scale, low, 1)));
 }
 
 // Weights of observations (of x's columns, a float tensor if `floats`) as x's dtype. NULL = refused, raised
@@ -22291,7 +22336,7 @@ TENSOR__FN tensor_t *tensor__cov_weights(tensor_t *weights, const char *name, in
 }
 
 TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fweights, tensor_t *aweights) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor_t *const given[2] = {fweights, aweights};
     tensor_t *w = NULL;
     if (!TENSOR__USABLE("cov", "x", x)) { return TENSOR__POISON; }
@@ -22299,7 +22344,7 @@ TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fwe
     int one = x->ndim < 2;
     if (!tensor__is_float(x->dtype)) { x = tensor_to(x, TENSOR_F32); }
     if (one) { x = tensor_unsqueeze(tensor__flat(x), 0); }
-    if (x == TENSOR__POISON) { TENSOR__RETURN(x); }
+    if (x == TENSOR__POISON) { TENSOR__RETURN(mark, x); }
     one = x->dims[0] == 1;
     if (tensor__live(aweights) && tensor__is_float(aweights->dtype)) {
         x = tensor_to(x, (tensor_dtype_t)tensor__promote2(x->dtype, aweights->dtype));
@@ -22320,17 +22365,17 @@ TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fwe
     x = tensor_sub(x, mean);
     tensor_t *y = tensor_matmul(x, tensor_mT(w ? tensor_mul(x, w) : x));
     y = tensor_div(y, tensor_clamp(by, 0, (double)INFINITY));
-    TENSOR__RETURN(one ? tensor_reshape_n(y, tensor__no_dims, 0) : y);
+    TENSOR__RETURN(mark, one ? tensor_reshape_n(y, tensor__no_dims, 0) : y);
 }
 
 TENSOR_API tensor_t *(tensor_corrcoef)(tensor_t *x) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor_t *c = (tensor_cov)(x, 1, NULL, NULL);
-    if (c == TENSOR__POISON || !c->ndim) { TENSOR__RETURN(c == TENSOR__POISON ? c : tensor_div(c, c)); }
+    if (c == TENSOR__POISON || !c->ndim) { TENSOR__RETURN(mark, c == TENSOR__POISON ? c : tensor_div(c, c)); }
     int64_t n = c->dims[0];
     tensor_t *sd = tensor_sqrt(tensor_slice(tensor__flat(c), 0, 0, n * n, n + 1));
     c = tensor_div(tensor_div(c, tensor_unsqueeze(sd, 1)), sd);
-    TENSOR__RETURN(tensor_clamp(c, -1, 1));
+    TENSOR__RETURN(mark, tensor_clamp(c, -1, 1));
 }
 
 TENSOR__END
@@ -22530,22 +22575,24 @@ TENSOR_API tensor_t *(tensor_mv)(tensor_t *a, tensor_t *b) { return tensor__prod
 
 // The others are cast by matmul.
 TENSOR__FN tensor_t *tensor__dot(const char *op, tensor_t *a, tensor_t *b) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor_t *in[2] = {a, b};
-    TENSOR__OPEN_AS(TENSOR__CAST_dot, in, 2)
-    TENSOR__RETURN_AS(tensor__product(op, in[0], in[1], 1, 1));
+    TENSOR__OPEN_AS(mark, modes, TENSOR__CAST_dot, in, 2)
+    TENSOR__RETURN_AS(mark, modes, tensor__product(op, in[0], in[1], 1, 1));
 }
 
 TENSOR_API tensor_t *(tensor_dot)(tensor_t *a, tensor_t *b) { return tensor__dot("dot", a, b); }
 TENSOR_API tensor_t *(tensor_vdot)(tensor_t *a, tensor_t *b) { return tensor__dot("vdot", a, b); }
 
 TENSOR_API tensor_t *(tensor_outer)(tensor_t *a, tensor_t *b) {
-    TENSOR__MARK2(a, b)
-    tensor__thread_t *th = th_;
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(a)
+    TENSOR__TAKES(b)
+    tensor__thread_t *th = mark.th;
     if (a->ndim != 1 || b->ndim != 1) {
         return tensor__fail(th, TENSOR_ERR_SHAPE, "outer: a %t and b %t must be 1-d", a, b);
     }
-    TENSOR__RETURN(tensor_mul(tensor_unsqueeze(a, 1), b));
+    TENSOR__RETURN(mark, tensor_mul(tensor_unsqueeze(a, 1), b));
 }
 
 #define TENSOR__HALF(dtype) ((dtype) == TENSOR_F16 || (dtype) == TENSOR_BF16)
@@ -22590,51 +22637,53 @@ TENSOR__FN tensor_t *tensor__add_product_wide(const char *op, tensor__product_fn
 
 // Sum of a batch of products: one product over batch and K together.
 TENSOR__FN tensor_t *tensor__summed_bmm(tensor_t *a, tensor_t *b) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (!tensor__live(a) || !tensor__live(b)) { return (tensor_bmm)(a, b); }
     int fit = a->ndim == 3 && b->ndim == 3 && a->dims[0] == b->dims[0] && a->dims[2] == b->dims[1];
     TENSOR__REFUSE(!fit, SHAPE, "addbmm: a %t and b %t must be [B, M, K] and [B, K, N]", a, b);
     int64_t da[2] = {a->dims[1], a->dims[0] * a->dims[2]}, db[2] = {da[1], b->dims[2]};
     a = tensor_reshape_n(tensor_transpose(a, 0, 1), da, 2);
-    TENSOR__RETURN(tensor_mm(a, tensor_reshape_n(b, db, 2)));
+    TENSOR__RETURN(mark, tensor_mm(a, tensor_reshape_n(b, db, 2)));
 }
 
 #define TENSOR__X(name, product)                                                                             \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha) { \
-        TENSOR__MARK                                                                                         \
+        tensor__mark_t mark = tensor__mark(tensor__self());                                                  \
         tensor_t *in[3] = {x, a, b};                                                                         \
-        TENSOR__OPEN_AS(TENSOR__CAST_addmm, in, 3)                                                           \
-        TENSOR__RETURN_AS(tensor__add_product_wide(#name, product, in[0], in[1], in[2], beta, alpha));       \
+        TENSOR__OPEN_AS(mark, modes, TENSOR__CAST_addmm, in, 3)                                              \
+        TENSOR__RETURN_AS(mark, modes,                                                                       \
+                          tensor__add_product_wide(#name, product, in[0], in[1], in[2], beta, alpha));       \
     }
 TENSOR__X(addmm, (tensor_mm)) TENSOR__X(baddbmm, (tensor_bmm)) TENSOR__X(addbmm, tensor__summed_bmm)
 TENSOR__X(addmv, (tensor_mv)) TENSOR__X(addr, (tensor_outer))
 #undef TENSOR__X
 
 TENSOR_API tensor_t *(tensor_linalg_vecdot)(tensor_t *a, tensor_t *b, int64_t dim) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor_t *in[2] = {a, b};
-    TENSOR__OPEN_AS(TENSOR__CAST_linalg_vecdot, in, 2)
+    TENSOR__OPEN_AS(mark, modes, TENSOR__CAST_linalg_vecdot, in, 2)
     tensor_t *y = tensor_mul(in[0], in[1]);     // a sum of integers keeps their dtype here
     tensor_t *s = tensor_sum_dim(y, dim, 0);
-    TENSOR__RETURN_AS(s == TENSOR__POISON ? s : tensor_to(s, y->dtype));
+    TENSOR__RETURN_AS(mark, modes, s == TENSOR__POISON ? s : tensor_to(s, y->dtype));
 }
 
 // The diagonal of the last two dims as one last dim: every (n + 1)-th element of the rows laid end to end.
 TENSOR__FN tensor_t *tensor__diagonal(tensor_t *x) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (!tensor__live(x)) { return TENSOR__POISON; }
     int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x), k = m < n ? m : n, dims[TENSOR_MAX_DIMS];
     for (int d = 0; d < x->ndim - 2; d++) { dims[d] = x->dims[d]; }
     dims[x->ndim - 2] = k * n;
     x = tensor_reshape_n(tensor_narrow(x, -2, 0, k), dims, x->ndim - 1);
-    TENSOR__RETURN(tensor_slice(x, -1, 0, k * n, n + 1));
+    TENSOR__RETURN(mark, tensor_slice(x, -1, 0, k * n, n + 1));
 }
 
 TENSOR_API tensor_t *(tensor_trace)(tensor_t *x) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     TENSOR__REFUSE(x->ndim != 2, SHAPE, "trace: x %t must have 2 dims", x);
-    TENSOR__OPEN_AS(TENSOR__CAST_trace, &x, 1)
-    TENSOR__RETURN_AS(tensor_sum(tensor__diagonal(x)));
+    TENSOR__OPEN_AS(mark, modes, TENSOR__CAST_trace, &x, 1)
+    TENSOR__RETURN_AS(mark, modes, tensor_sum(tensor__diagonal(x)));
 }
 
 // A tensor whose dims have labels (0..63).
@@ -22792,10 +22841,10 @@ TENSOR__FN tensor_t *tensor__tensordot(tensor_t *a, tensor_t *b, const int64_t *
 
 TENSOR_API tensor_t *(tensor_tensordot_dims)(tensor_t *a, tensor_t *b, const int64_t *dims_a,
                                              const int64_t *dims_b, int n) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor_t *in[2] = {a, b};
-    TENSOR__OPEN_AS(TENSOR__CAST_tensordot, in, 2)
-    TENSOR__RETURN_AS(tensor__tensordot(in[0], in[1], dims_a, dims_b, n));
+    TENSOR__OPEN_AS(mark, modes, TENSOR__CAST_tensordot, in, 2)
+    TENSOR__RETURN_AS(mark, modes, tensor__tensordot(in[0], in[1], dims_a, dims_b, n));
 }
 
 TENSOR_API tensor_t *(tensor_tensordot)(tensor_t *a, tensor_t *b, int n) {
@@ -22993,21 +23042,21 @@ TENSOR__FN tensor_t *tensor__einsum(const char *equation, tensor_t *const *list,
 }
 
 TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *list, int n) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     TENSOR__REFUSE(!equation, FORMAT, "einsum: equation is NULL");
     TENSOR__REFUSE(!list, FORMAT, "einsum: list is NULL, must have the tensors of \"%s\"", equation);
     TENSOR__REFUSE(n < 1, FORMAT, "einsum: n %i must be at least 1", n);
-    if (!TENSOR__CASTING(th_)) { TENSOR__RETURN(tensor__einsum(equation, list, n)); }
+    if (!TENSOR__CASTING(mark.th)) { TENSOR__RETURN(mark, tensor__einsum(equation, list, n)); }
 
-    tensor_t **cast = (tensor_t **)tensor__lend(th_, (uint64_t)n * sizeof *cast), *y = TENSOR__POISON;
+    tensor_t **cast = (tensor_t **)tensor__lend(mark.th, (uint64_t)n * sizeof *cast), *y = TENSOR__POISON;
     if (!cast) { return y; }
     memcpy(cast, list, (size_t)n * sizeof *cast);
-    uint8_t modes = th_->modes;
-    th_->modes |= TENSOR__CAST_ANEW;        // the result of one operand is a view of it
-    if (tensor__open_as(th_, TENSOR__CAST_einsum, cast, n)) { y = tensor__einsum(equation, cast, n); }
-    th_->modes = modes;
-    tensor__give_back(th_, cast);
-    TENSOR__RETURN(y);
+    uint8_t modes = mark.th->modes;
+    mark.th->modes |= TENSOR__CAST_ANEW;        // the result of one operand is a view of it
+    if (tensor__open_as(mark.th, TENSOR__CAST_einsum, cast, n)) { y = tensor__einsum(equation, cast, n); }
+    mark.th->modes = modes;
+    tensor__give_back(mark.th, cast);
+    TENSOR__RETURN(mark, y);
 }
 
 // The best order of a product of matrices (Cormen et al., Introduction to Algorithms, 15.2): cut[i][j] is
@@ -23037,7 +23086,7 @@ TENSOR__FN tensor_t *tensor__chain(tensor_t *const *list, const int64_t *cut, in
 }
 
 TENSOR__FN tensor_t *tensor__multi_dot(const char *op, tensor_t *const *list, int n, int vectors) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (!list || n < 1) { return tensor__no_list(op, list, n); }
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE(op, "list", list[i])) { return TENSOR__POISON; }
@@ -23048,14 +23097,14 @@ TENSOR__FN tensor_t *tensor__multi_dot(const char *op, tensor_t *const *list, in
                        "%s: tensors %i %t and %i %t do not agree on K", op, i - 1, list[i - 1], i, list[i]);
     }
     uint64_t cells = (uint64_t)n * (uint64_t)n;
-    char *memory = (char *)tensor__lend(th_, cells * 16);
+    char *memory = (char *)tensor__lend(mark.th, cells * 16);
     if (!memory) { return TENSOR__POISON; }
     double *cost = (double *)(void *)memory;
     int64_t *cut = (int64_t *)(void *)(memory + cells * 8);
     tensor__chain_cuts(list, n, cost, cut);
     tensor_t *y = n == 1 ? tensor_clone(list[0]) : tensor__chain(list, cut, n, 0, n - 1);
-    tensor__give_back(th_, memory);
-    TENSOR__RETURN(y);
+    tensor__give_back(mark.th, memory);
+    TENSOR__RETURN(mark, y);
 }
 
 TENSOR_API tensor_t *(tensor_linalg_multi_dot_n)(tensor_t *const *list, int n) {
@@ -23066,7 +23115,9 @@ TENSOR_API tensor_t *(tensor_linalg_multi_dot_n)(tensor_t *const *list, int n) {
 TENSOR__FRONT(chain_matmul_n, (tensor_t *const *list, int n), tensor__multi_dot("chain_matmul", list, n, 0))
 
 TENSOR_API tensor_t *(tensor_kron)(tensor_t *a, tensor_t *b) {
-    TENSOR__MARK2(a, b)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(a)
+    TENSOR__TAKES(b)
     int n = a->ndim > b->ndim ? a->ndim : b->ndim;
     TENSOR__REFUSE(n > TENSOR_MAX_DIMS / 2, SHAPE, "kron: a %t or b %t has more than 4 dims", a, b);
     int64_t da[TENSOR_MAX_DIMS], db[TENSOR_MAX_DIMS], dims[TENSOR_MAX_DIMS];
@@ -23081,7 +23132,7 @@ TENSOR_API tensor_t *(tensor_kron)(tensor_t *a, tensor_t *b) {
         dims[d] = (int64_t)size;
     }
     tensor_t *y = tensor_mul(tensor_reshape_n(a, da, 2 * n), tensor_reshape_n(b, db, 2 * n));
-    TENSOR__RETURN(tensor_reshape_n(y, dims, n));
+    TENSOR__RETURN(mark, tensor_reshape_n(y, dims, n));
 }
 
 // The three places along d, rotated by k.
@@ -23123,7 +23174,7 @@ TENSOR__FN int tensor__cpu_tri(tensor_call_t *c) {
 TENSOR__RARE
 
 TENSOR__FN tensor_t *tensor__cross(const char *op, tensor_t *a, tensor_t *b, int64_t dim) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (!TENSOR__USABLE(op, "a", a) || !TENSOR__USABLE(op, "b", b)) { return TENSOR__POISON; }
     int n = 0, d = a->ndim == b->ndim ? tensor__dim(op, dim, a) : 0;
     if (d < 0) { return TENSOR__POISON; }
@@ -23133,18 +23184,18 @@ TENSOR__FN tensor_t *tensor__cross(const char *op, tensor_t *a, tensor_t *b, int
                    SHAPE, "%s: a %t and b %t must have size 3 along dim %d and broadcast otherwise", op, a, b,
                    dim);
     tensor_t *in[2] = {a, b};
-    TENSOR__OPEN_AS(TENSOR__CAST_cross, in, 2)
+    TENSOR__OPEN_AS(mark, modes, TENSOR__CAST_cross, in, 2)
     a = tensor_expand_n(in[0], dims, n);
     b = tensor_expand_n(in[1], dims, n);
-    TENSOR__RETURN_AS(tensor_sub(tensor_mul(tensor__roll3(a, d, 1), tensor__roll3(b, d, 2)),
-                                 tensor_mul(tensor__roll3(a, d, 2), tensor__roll3(b, d, 1))));
+    TENSOR__RETURN_AS(mark, modes, tensor_sub(tensor_mul(tensor__roll3(a, d, 1), tensor__roll3(b, d, 2)),
+                                              tensor_mul(tensor__roll3(a, d, 2), tensor__roll3(b, d, 1))));
 }
 
 TENSOR__FRONT(linalg_cross, (tensor_t *a, tensor_t *b, int64_t dim), tensor__cross("linalg_cross", a, b, dim))
 TENSOR__FRONT(cross, (tensor_t *a, tensor_t *b, int64_t dim), tensor__cross("cross", a, b, dim))
 
 TENSOR__FN tensor_t *tensor__tri(const tensor__row_t *row, tensor_t *x, int64_t diagonal) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     TENSOR__BEGIN(o, row, x)
     TENSOR__REFUSE(x->ndim < 2, SHAPE, "%s: x %t needs at least 2 dims", o.row->name, x);
     int64_t far_away = (int64_t)1 << 60;
@@ -23155,7 +23206,7 @@ TENSOR__FN tensor_t *tensor__tri(const tensor__row_t *row, tensor_t *x, int64_t 
     o.p = &o.params;
     o.params.tri.diagonal = diagonal;
     tensor__result(&o, x->dtype, x->dims, x->ndim);
-    TENSOR__RETURN(tensor__finish(&o));
+    TENSOR__RETURN(mark, tensor__finish(&o));
 }
 
 TENSOR__FRONT(tril, (tensor_t *x, int64_t diagonal), tensor__tri(TENSOR__ROW(TRIL), x, diagonal))
@@ -23718,7 +23769,7 @@ TENSOR__FN void tensor__la_task(void *arg, int64_t task, int worker) {
     }
 }
 
-// No item has failed yet: a call that is done in parts looks at all items each time.
+// No item has failed yet: a call that is done in slices looks at all items each time.
 TENSOR__FN void tensor__la_clear(void *arg, int64_t task, int worker) {
     tensor__la_t *l = (tensor__la_t *)arg;
     (void)task, (void)worker;
@@ -23842,33 +23893,33 @@ TENSOR__FN int tensor__cholesky_begin(tensor__op_t *o, const tensor__row_t *row,
 }
 
 TENSOR_API tensor_t *(tensor_linalg_cholesky)(tensor_t *x, int upper) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor__op_t o;
     if (!tensor__cholesky_begin(&o, TENSOR__ROW(LINALG_CHOLESKY), x, upper)) { return TENSOR__POISON; }
     tensor_t *l = tensor__finish(&o);
-    TENSOR__RETURN(upper && l != TENSOR__POISON ? tensor_mT(l) : l);
+    TENSOR__RETURN(mark, upper && l != TENSOR__POISON ? tensor_mT(l) : l);
 }
 
 TENSOR_API tensor_t *(tensor_cholesky)(tensor_t *x, int upper) { return (tensor_linalg_cholesky)(x, upper); }
 
 // Frees what was made since mark but a result and its info. Both or none are poison.
-TENSOR__FN tensor_linalg_ex_t tensor__linalg_ex(tensor__thread_t *th, int64_t mark, tensor_t *result,
+TENSOR__FN tensor_linalg_ex_t tensor__linalg_ex(tensor__mark_t mark, tensor_t *result,
                                                 tensor_t *info, const char *function) {
     tensor_linalg_ex_t r;
     tensor_t *list[2] = {result, info};
-    tensor__tidy_n(th, mark, list, 2, function);
+    tensor__tidy_n(mark, list, 2, function);
     memcpy(&r, list, sizeof r);
     return r;
 }
 
 TENSOR_API tensor_linalg_ex_t (tensor_linalg_cholesky_ex)(tensor_t *x, int upper) {
     tensor_linalg_ex_t r = {TENSOR__POISON, TENSOR__POISON};
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor__op_t o;
     if (!tensor__cholesky_begin(&o, TENSOR__ROW(LINALG_CHOLESKY_EX), x, upper)) { return r; }
     tensor__la_result(&o, TENSOR_I32, -1, -1);
     if (tensor__finish(&o) == TENSOR__POISON) { return r; }
-    return tensor__linalg_ex(th_, mark_, upper ? tensor_mT(o.out[0]) : o.out[0], o.out[1], __func__);
+    return tensor__linalg_ex(mark, upper ? tensor_mT(o.out[0]) : o.out[0], o.out[1], __func__);
 }
 
 // Expands both to the batch dims of both. 0 = they do not fit, raised.
@@ -23893,16 +23944,16 @@ TENSOR__FN int tensor__la_pair(const char *op, tensor_t **a, tensor_t **b) {
 
 // X of a X = b for matrices.
 TENSOR__FN tensor_t *tensor__solve(const tensor__row_t *row, tensor_t *a, tensor_t *b, int upper, int unit) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor__op_t o;
     if (!tensor__la_begin(&o, row, a, b, 1) || !tensor__la_usable(o.row->name, "b", b, 0)) {
         return TENSOR__POISON;
     }
-    if (!tensor__la_pair(o.row->name, &o.args[0], &o.args[1])) { TENSOR__RETURN(TENSOR__POISON); }
+    if (!tensor__la_pair(o.row->name, &o.args[0], &o.args[1])) { TENSOR__RETURN(mark, TENSOR__POISON); }
     o.params.linalg.upper = upper;
     o.params.linalg.unitriangular = unit;
     tensor__result(&o, b->dtype, o.args[1]->dims, o.args[1]->ndim);
-    TENSOR__RETURN(tensor__finish(&o));
+    TENSOR__RETURN(mark, tensor__finish(&o));
 }
 
 // Whether b has vectors for the matrices a, not matrices.
@@ -23911,15 +23962,17 @@ TENSOR__FN int tensor__solves_vectors(const tensor_t *a, const tensor_t *b) {
 }
 
 TENSOR_API tensor_t *(tensor_linalg_solve)(tensor_t *a, tensor_t *b) {
-    TENSOR__MARK2(a, b)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(a)
+    TENSOR__TAKES(b)
     if (!tensor__solves_vectors(a, b)) { return tensor__solve(TENSOR__ROW(LINALG_SOLVE), a, b, 0, 0); }
     tensor_t *x = tensor__solve(TENSOR__ROW(LINALG_SOLVE), a, tensor_unsqueeze(b, -1), 0, 0);
-    TENSOR__RETURN(x == TENSOR__POISON ? x : tensor_squeeze(x, -1));
+    TENSOR__RETURN(mark, x == TENSOR__POISON ? x : tensor_squeeze(x, -1));
 }
 
 TENSOR_API tensor_t *(tensor_linalg_solve_triangular)(tensor_t *a, tensor_t *b, int upper, int left,
                                                       int unitriangular) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     const tensor__row_t *row = TENSOR__ROW(LINALG_SOLVE_TRIANGULAR);
     if (left) { return tensor__solve(row, a, b, upper != 0, unitriangular != 0); }
     if (!tensor__la_usable("linalg_solve_triangular", "a", a, 1) ||
@@ -23927,28 +23980,29 @@ TENSOR_API tensor_t *(tensor_linalg_solve_triangular)(tensor_t *a, tensor_t *b, 
         return TENSOR__POISON;
     }
     tensor_t *x = tensor__solve(row, tensor_mT(a), tensor_mT(b), !upper, unitriangular != 0);
-    TENSOR__RETURN(x == TENSOR__POISON ? x : tensor_mT(x));
+    TENSOR__RETURN(mark, x == TENSOR__POISON ? x : tensor_mT(x));
 }
 
 TENSOR_API tensor_t *(tensor_cholesky_solve)(tensor_t *b, tensor_t *l, int upper) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (!tensor__la_usable("cholesky_solve", "l", l, 1)) { return TENSOR__POISON; }
     tensor_t *lower = upper ? tensor_mT(l) : l;
     tensor_t *x = tensor_linalg_solve_triangular(lower, b, 0, 1, 0);
-    TENSOR__RETURN(tensor_linalg_solve_triangular(tensor_mT(lower), x, 1, 1, 0));
+    TENSOR__RETURN(mark, tensor_linalg_solve_triangular(tensor_mT(lower), x, 1, 1, 0));
 }
 
 TENSOR_API tensor_t *(tensor_cholesky_inverse)(tensor_t *l, int upper) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (!tensor__la_usable("cholesky_inverse", "l", l, 1)) { return TENSOR__POISON; }
-    TENSOR__RETURN((tensor_cholesky_solve)(tensor__la_eye(l, TENSOR__HIGH(l), TENSOR__HIGH(l)), l, upper));
+    tensor_t *eye = tensor__la_eye(l, TENSOR__HIGH(l), TENSOR__HIGH(l));
+    TENSOR__RETURN(mark, (tensor_cholesky_solve)(eye, l, upper));
 }
 
 TENSOR__FN tensor_t *tensor__inv(const char *op, tensor_t *x) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (!tensor__la_usable(op, "x", x, 1)) { return TENSOR__POISON; }
     tensor_t *eye = tensor__la_eye(x, TENSOR__HIGH(x), TENSOR__HIGH(x));
-    TENSOR__RETURN(tensor__solve(TENSOR__ROW(LINALG_SOLVE), x, eye, 0, 0));
+    TENSOR__RETURN(mark, tensor__solve(TENSOR__ROW(LINALG_SOLVE), x, eye, 0, 0));
 }
 
 TENSOR__FRONT(linalg_inv, (tensor_t *x),
@@ -23957,20 +24011,20 @@ TENSOR__FRONT(inverse, (tensor_t *x), tensor__named(tensor__self(), tensor__inv(
 
 // The place of the first pivot of x that is 0, counted from 1, or 0: i32 [...].
 TENSOR__FN tensor_t *tensor__zero_pivots(tensor_t *x) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor_lu_factor_t f = (tensor_linalg_lu_factor)(tensor_detach(x));
     if (f.lu == TENSOR__POISON) { return TENSOR__POISON; }
     tensor_t *zero = tensor_eq_scalar(tensor__diagonal(f.lu), 0), *any = tensor_any_dim(zero, -1, 0);
-    if (!TENSOR__WIDE(x)) { TENSOR__RETURN(tensor_to(any, TENSOR_I32)); }
+    if (!TENSOR__WIDE(x)) { TENSOR__RETURN(mark, tensor_to(any, TENSOR_I32)); }
     tensor_t *first = tensor_add_scalar(tensor_argmax_dim(tensor_to(zero, TENSOR_I32), -1, 0), 1);
-    TENSOR__RETURN(tensor_to(tensor_mul(first, any), TENSOR_I32));
+    TENSOR__RETURN(mark, tensor_to(tensor_mul(first, any), TENSOR_I32));
 }
 
 // Singular matrices are solved as the identity, so that they reach no error and no gradient, and are NaN.
 // vectors: b has vectors, not matrices.
 TENSOR__FN tensor_linalg_ex_t tensor__solve_ex(tensor_t *a, tensor_t *b, int vectors, const char *function) {
     tensor_linalg_ex_t r = {TENSOR__POISON, TENSOR__POISON};
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor_t *info = tensor__zero_pivots(a);
     if (info == TENSOR__POISON) { return r; }
     tensor_t *bad = tensor_unsqueeze(tensor_unsqueeze(tensor_ne_scalar(info, 0), -1), -1);
@@ -23982,7 +24036,7 @@ TENSOR__FN tensor_linalg_ex_t tensor__solve_ex(tensor_t *a, tensor_t *b, int vec
     } else {
         x = tensor__solve(TENSOR__ROW(LINALG_SOLVE), a, b, 0, 0);
     }
-    return tensor__linalg_ex(th_, mark_, tensor_masked_fill(x, bad, (double)NAN), info, function);
+    return tensor__linalg_ex(mark, tensor_masked_fill(x, bad, (double)NAN), info, function);
 }
 
 TENSOR_API tensor_linalg_ex_t (tensor_linalg_solve_ex)(tensor_t *a, tensor_t *b) {
@@ -23995,10 +24049,10 @@ TENSOR_API tensor_linalg_ex_t (tensor_linalg_solve_ex)(tensor_t *a, tensor_t *b)
 
 TENSOR_API tensor_linalg_ex_t (tensor_linalg_inv_ex)(tensor_t *x) {
     tensor_linalg_ex_t r = {TENSOR__POISON, TENSOR__POISON};
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (!tensor__la_usable("linalg_inv_ex", "x", x, 1)) { return r; }
     r = tensor__solve_ex(x, tensor__la_eye(x, TENSOR__HIGH(x), TENSOR__HIGH(x)), 0, __func__);
-    return tensor__linalg_ex(th_, mark_, r.result, r.info, __func__);
+    return tensor__linalg_ex(mark, r.result, r.info, __func__);
 }
 
 // Determinant, sign, log; only the determinant is visible unless `all`.
@@ -24029,9 +24083,9 @@ TENSOR_API tensor_slogdet_t (tensor_linalg_slogdet)(tensor_t *x) {
 TENSOR_API tensor_slogdet_t (tensor_slogdet)(tensor_t *x) { return (tensor_linalg_slogdet)(x); }
 
 TENSOR_API tensor_t *(tensor_logdet)(tensor_t *x) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor_slogdet_t s = (tensor_linalg_slogdet)(x);
-    TENSOR__RETURN(tensor_masked_fill(s.logabsdet, tensor_lt_scalar(s.sign, 0), (double)NAN));
+    TENSOR__RETURN(mark, tensor_masked_fill(s.logabsdet, tensor_lt_scalar(s.sign, 0), (double)NAN));
 }
 
 TENSOR_API tensor_lu_factor_t (tensor_linalg_lu_factor)(tensor_t *x) {
@@ -24047,7 +24101,7 @@ TENSOR_API tensor_lu_factor_t (tensor_linalg_lu_factor)(tensor_t *x) {
 
 // Row i of the permuted matrix is row order[i]: i64 [..., m].
 TENSOR__FN tensor_t *tensor__swaps(const char *op, tensor_t *pivots, int64_t m) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     TENSOR__BEGIN(o, TENSOR__ROW(LINALG_SWAPS), pivots)
     if (pivots->dtype != TENSOR_I32 || !pivots->ndim || TENSOR__WIDE(pivots) > m) {
         return tensor__fail(o.th, pivots->dtype != TENSOR_I32 ? TENSOR_ERR_DTYPE : TENSOR_ERR_SHAPE,
@@ -24062,7 +24116,7 @@ TENSOR__FN tensor_t *tensor__swaps(const char *op, tensor_t *pivots, int64_t m) 
     memset(&o.params.linalg, 0, sizeof o.params.linalg);
     o.params.linalg.rows = m;
     tensor__result(&o, TENSOR_I64, dims, pivots->ndim);
-    TENSOR__RETURN(tensor__finish(&o));
+    TENSOR__RETURN(mark, tensor__finish(&o));
 }
 
 // L with its ones, U.
@@ -24078,7 +24132,7 @@ TENSOR__FN tensor_t *tensor__lu_upper(tensor_t *lu) {
 
 TENSOR_API tensor_lu_t (tensor_lu_unpack)(tensor_t *lu, tensor_t *pivots) {
     tensor_lu_t r = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (!tensor__la_usable("lu_unpack", "lu", lu, 0)) { return r; }
     int64_t m = TENSOR__HIGH(lu);
     tensor_t *p = tensor__swaps("lu_unpack", pivots, m);
@@ -24087,7 +24141,7 @@ TENSOR_API tensor_lu_t (tensor_lu_unpack)(tensor_t *lu, tensor_t *pivots) {
             tensor_matmul(tensor_detach(lu), tensor_mT(tensor_detach(lu)));      // [..., 0, 0]
     }
     tensor_t *list[3] = {p, tensor__lu_lower(lu), tensor__lu_upper(lu)};
-    tensor__tidy_n(th_, mark_, list, 3, __func__);
+    tensor__tidy_n(mark, list, 3, __func__);
     memcpy(&r, list, sizeof r);
     return r;
 }
@@ -24110,26 +24164,26 @@ TENSOR__FN tensor_t *tensor__row_index(tensor_t *order, tensor_t *x) {
 // x = P L U, x^T = U^T L^T P^T.
 TENSOR__FN tensor_t *tensor__lu_solve(const char *op, tensor_t *lu, tensor_t *pivots, tensor_t *b,
                                       int adjoint) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (!tensor__la_usable(op, "lu", lu, 1) || !tensor__la_usable(op, "b", b, 0)) { return TENSOR__POISON; }
-    if (!tensor__la_pair(op, &lu, &b)) { TENSOR__RETURN(TENSOR__POISON); }
+    if (!tensor__la_pair(op, &lu, &b)) { TENSOR__RETURN(mark, TENSOR__POISON); }
     tensor_t *order = tensor__swaps(op, pivots, TENSOR__HIGH(lu));
-    if (order == TENSOR__POISON) { TENSOR__RETURN(order); }
+    if (order == TENSOR__POISON) { TENSOR__RETURN(mark, order); }
     tensor_t *x;
     if (adjoint) {
         x = tensor_linalg_solve_triangular(tensor_mT(lu), b, 0, 1, 0);
         x = tensor_linalg_solve_triangular(tensor_mT(lu), x, 1, 1, 1);
         order = tensor_argsort(order, -1, 0);       // the inverse permutation
-        if (x == TENSOR__POISON || order == TENSOR__POISON) { TENSOR__RETURN(TENSOR__POISON); }
-        TENSOR__RETURN(tensor_gather(x, -2, tensor__row_index(order, x)));
+        if (x == TENSOR__POISON || order == TENSOR__POISON) { TENSOR__RETURN(mark, TENSOR__POISON); }
+        TENSOR__RETURN(mark, tensor_gather(x, -2, tensor__row_index(order, x)));
     }
     x = tensor_gather(b, -2, tensor__row_index(order, b));
     x = tensor_linalg_solve_triangular(lu, x, 0, 1, 1);
-    TENSOR__RETURN(tensor_linalg_solve_triangular(lu, x, 1, 1, 0));
+    TENSOR__RETURN(mark, tensor_linalg_solve_triangular(lu, x, 1, 1, 0));
 }
 
 TENSOR_API tensor_t *tensor_linalg_lu_solve_with(tensor_linalg_lu_solve_args_t a) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     const char *op = "linalg_lu_solve";
     tensor_t *x = TENSOR__POISON;
     if (tensor__no_surplus(op, a.site_, a.options_are_named_)) {
@@ -24140,7 +24194,7 @@ TENSOR_API tensor_t *tensor_linalg_lu_solve_with(tensor_linalg_lu_solve_args_t a
             if (x != TENSOR__POISON) { x = tensor_mT(x); }
         }
     }
-    return tensor__at(a.site_, tensor__tidy_named(th_, mark_, x, "tensor_linalg_lu_solve"));
+    return tensor__at(a.site_, tensor__tidy_named(mark, x, "tensor_linalg_lu_solve"));
 }
 
 TENSOR__FRONT(lu_solve, (tensor_t *b, tensor_t *lu, tensor_t *pivots),
@@ -24171,7 +24225,7 @@ TENSOR_API tensor_qr_t (tensor_qr)(tensor_t *x) { return (tensor_linalg_qr)(x, N
 
 TENSOR_API tensor_qr_t (tensor_geqrf)(tensor_t *x) {
     tensor_qr_t r = {TENSOR__POISON, TENSOR__POISON};
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor__op_t o;
     if (!tensor__la_usable("geqrf", "x", x, 0)) { return r; }
     if (!tensor__la_begin(&o, TENSOR__ROW(LINALG_QR), tensor_detach(x), NULL, 0)) { return r; }
@@ -24181,7 +24235,7 @@ TENSOR_API tensor_qr_t (tensor_geqrf)(tensor_t *x) {
     tensor__la_result(&o, x->dtype, -1, m < n ? m : n);
     if (tensor__finish(&o) == TENSOR__POISON) { return r; }
     tensor_t *list[2] = {o.out[0], o.out[1]};
-    tensor__tidy_n(th_, mark_, list, 2, __func__);
+    tensor__tidy_n(mark, list, 2, __func__);
     memcpy(&r, list, sizeof r);
     return r;
 }
@@ -24228,15 +24282,19 @@ TENSOR__FN tensor_t *tensor__ormqr(tensor_t *a, tensor_t *tau, tensor_t *c, int 
 }
 
 TENSOR_API tensor_t *(tensor_linalg_householder_product)(tensor_t *a, tensor_t *tau) {
-    TENSOR__MARK2(a, tau)
-    TENSOR__OPEN_AS(TENSOR__CAST_linalg_householder_product, NULL, 0)
-    TENSOR__RETURN_AS(tensor__householder_product(a, tau));
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(a)
+    TENSOR__TAKES(tau)
+    TENSOR__OPEN_AS(mark, modes, TENSOR__CAST_linalg_householder_product, NULL, 0)
+    TENSOR__RETURN_AS(mark, modes, tensor__householder_product(a, tau));
 }
 
 TENSOR_API tensor_t *(tensor_ormqr)(tensor_t *a, tensor_t *tau, tensor_t *c, int left, int transpose) {
-    TENSOR__MARK2(a, tau)
-    TENSOR__OPEN_AS(TENSOR__CAST_ormqr, NULL, 0)
-    TENSOR__RETURN_AS(tensor__ormqr(a, tau, c, left, transpose));
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(a)
+    TENSOR__TAKES(tau)
+    TENSOR__OPEN_AS(mark, modes, TENSOR__CAST_ormqr, NULL, 0)
+    TENSOR__RETURN_AS(mark, modes, tensor__ormqr(a, tau, c, left, transpose));
 }
 
 // The values alone, or values and vectors.
@@ -24261,10 +24319,10 @@ TENSOR_API tensor_linalg_svd_t (tensor_linalg_svd)(tensor_t *x, int full_matrice
 }
 
 TENSOR_API tensor_svd_t (tensor_svd)(tensor_t *x) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor_linalg_svd_t d = (tensor_linalg_svd)(x, 0);
     tensor_t *list[3] = {d.u, d.s, tensor_mT(d.vh)};
-    tensor__tidy_n(th_, mark_, list, 3, __func__);
+    tensor__tidy_n(mark, list, 3, __func__);
     tensor_svd_t r;
     memcpy(&r, list, sizeof r);
     return r;
@@ -24292,21 +24350,21 @@ TENSOR__FN tensor_svd_t tensor__svd_lowrank(tensor_t *x, int64_t q, int niter) {
 TENSOR__FN tensor_svd_t tensor__lowrank(const char *op, tensor_t *x, int64_t q, int center, int niter,
                                         const char *function) {
     tensor_svd_t r = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (!tensor__la_usable(op, "x", x, 0)) { return r; }
     int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x);
     TENSOR__REFUSE_AS(r, q < 0 || q > (m < n ? m : n) || niter < 0, SHAPE,
                       "%s: q %d must be in 0..min(M, N) of x %t, and niter %i not negative", op, q, x, niter);
     if (center) { x = tensor_sub(x, tensor_mean_dim(x, -2, 1)); }
     if (x == TENSOR__POISON) { return r; }
-    uint8_t modes = th_->modes;
-    if (!tensor__open_as(th_, TENSOR__CAST_svd_lowrank, NULL, 0)) { return r; }
+    uint8_t modes = mark.th->modes;
+    if (!tensor__open_as(mark.th, TENSOR__CAST_svd_lowrank, NULL, 0)) { return r; }
     r = tensor__svd_lowrank(m < n ? tensor_mT(x) : x, q, niter);
-    th_->modes = modes;
+    mark.th->modes = modes;
     tensor_t *left = m < n ? r.v : r.u;
     tensor_t *right = m < n ? r.u : r.v;
     tensor_t *list[3] = {left, r.s, right};
-    tensor__tidy_n(th_, mark_, list, 3, function);
+    tensor__tidy_n(mark, list, 3, function);
     memcpy(&r, list, sizeof r);
     return r;
 }
@@ -24429,15 +24487,15 @@ TENSOR__FN tensor_t *tensor__pinv(tensor_linalg_tolerance_args_t *a) {
 }
 
 TENSOR_API tensor_t *tensor_linalg_pinv_with(tensor_linalg_tolerance_args_t a) {
-    TENSOR__MARK
-    uint8_t modes = th_->modes;
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    uint8_t modes = mark.th->modes;
     tensor_t *y = TENSOR__POISON;
     if (tensor__tolerates("linalg_pinv", &a) &&
-        tensor__open_as(th_, TENSOR__ROW(LINALG_PINV)->cast, &a.x, 1)) {
+        tensor__open_as(mark.th, TENSOR__ROW(LINALG_PINV)->cast, &a.x, 1)) {
         y = tensor__pinv(&a);
     }
-    th_->modes = modes;
-    return tensor__at(a.site_, tensor__tidy_named(th_, mark_, y, "tensor_linalg_pinv"));
+    mark.th->modes = modes;
+    return tensor__at(a.site_, tensor__tidy_named(mark, y, "tensor_linalg_pinv"));
 }
 
 TENSOR_API tensor_t *(tensor_pinverse)(tensor_t *x) {
@@ -24449,20 +24507,20 @@ TENSOR_API tensor_t *(tensor_pinverse)(tensor_t *x) {
 }
 
 TENSOR_API tensor_t *tensor_linalg_matrix_rank_with(tensor_linalg_tolerance_args_t a) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor_t *y = TENSOR__POISON;
     if (tensor__tolerates("linalg_matrix_rank", &a)) {
         a.x = tensor_detach(a.x);
         tensor_t *s = a.hermitian ? tensor_abs(tensor_linalg_eigvalsh(a.x, 0)) : tensor_linalg_svdvals(a.x);
         if (s != TENSOR__POISON) { y = tensor_sum_dim(tensor__significant(&a, s), -1, 0); }
     }
-    return tensor__at(a.site_, tensor__tidy_named(th_, mark_, y, "tensor_linalg_matrix_rank"));
+    return tensor__at(a.site_, tensor__tidy_named(mark, y, "tensor_linalg_matrix_rank"));
 }
 
 TENSOR_API tensor_lstsq_t (tensor_linalg_lstsq)(tensor_t *a, tensor_t *b) {
     tensor_lstsq_t r = {TENSOR__POISON, TENSOR__POISON};
-    TENSOR__MARK
-    tensor__thread_t *th = th_;
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    tensor__thread_t *th = mark.th;
     const char *op = "linalg_lstsq";
     if (TENSOR__CASTING(th)) {
         int was = th->modes;
@@ -24498,27 +24556,27 @@ TENSOR_API tensor_lstsq_t (tensor_linalg_lstsq)(tensor_t *a, tensor_t *b) {
     list[0] = x;
     list[1] = m <= n ? (tensor_zeros_n)(&none, 1, (tensor_dtype_t)a->dtype) :
         tensor_sum_dim(tensor_square(tensor_sub(tensor_matmul(a, x), b)), -2, 0);
-    tensor__tidy_n(th, mark_, list, 2, __func__);
+    tensor__tidy_n(mark, list, 2, __func__);
     memcpy(&r, list, sizeof r);
     return r;
 }
 
 TENSOR__FN tensor_t *tensor__power(const char *op, tensor_t *x, int64_t n) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (!tensor__la_usable(op, "x", x, 1)) { return TENSOR__POISON; }
     tensor_t *y = NULL;
     uint64_t left = n < 0 ? 0 - (uint64_t)n : (uint64_t)n;
     if (!n) {                           // still a function of x, with the gradient 0
         y = tensor__la_eye(x, TENSOR__HIGH(x), TENSOR__HIGH(x));
-        TENSOR__RETURN(tensor_where(tensor_ge_scalar(y, 0), y, x));
+        TENSOR__RETURN(mark, tensor_where(tensor_ge_scalar(y, 0), y, x));
     }
-    if (n == 1) { TENSOR__RETURN((tensor_clone)(x)); }
+    if (n == 1) { TENSOR__RETURN(mark, (tensor_clone)(x)); }
     if (n < 0) { x = tensor__inv(op, x); }
     for (; left && x != TENSOR__POISON; left >>= 1) {
         if (left & 1) { y = y ? tensor_matmul(y, x) : x; }
         if (left > 1) { x = tensor_matmul(x, x); }
     }
-    TENSOR__RETURN(x == TENSOR__POISON ? x : y);
+    TENSOR__RETURN(mark, x == TENSOR__POISON ? x : y);
 }
 
 TENSOR__FRONT(linalg_matrix_power, (tensor_t *x, int64_t n), tensor__power("linalg_matrix_power", x, n))
@@ -24565,9 +24623,9 @@ TENSOR__FN tensor_t *tensor__pade_exp(const char *op, tensor_t *x) {
 }
 
 TENSOR__FN tensor_t *tensor__matrix_exp(const char *op, tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__OPEN_AS(TENSOR__CAST_linalg_matrix_exp, &x, 1)
-    TENSOR__RETURN_AS(tensor__pade_exp(op, x));
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__OPEN_AS(mark, modes, TENSOR__CAST_linalg_matrix_exp, &x, 1)
+    TENSOR__RETURN_AS(mark, modes, tensor__pade_exp(op, x));
 }
 
 TENSOR__FRONT(linalg_matrix_exp, (tensor_t *x), tensor__matrix_exp("linalg_matrix_exp", x))
@@ -24646,9 +24704,9 @@ TENSOR__FN tensor_t *tensor__matrix_norm_of(const char *op, tensor_t *x, const c
 
 TENSOR__FN tensor_t *tensor__matrix_norm(const char *op, tensor_t *x, const char *ord, int64_t dim0,
                                          int64_t dim1, int keepdim) {
-    TENSOR__MARK
-    TENSOR__OPEN_AS(TENSOR__ROW(NORM)->cast, &x, 1)
-    TENSOR__RETURN_AS(tensor__matrix_norm_of(op, x, ord, dim0, dim1, keepdim));
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__OPEN_AS(mark, modes, TENSOR__ROW(NORM)->cast, &x, 1)
+    TENSOR__RETURN_AS(mark, modes, tensor__matrix_norm_of(op, x, ord, dim0, dim1, keepdim));
 }
 
 TENSOR__FRONT(linalg_matrix_norm, (tensor_t *x, const char *ord, int64_t dim0, int64_t dim1, int keepdim),
@@ -24676,27 +24734,27 @@ TENSOR_API tensor_t *(tensor_linalg_norm)(tensor_t *x, const char *ord, const in
 }
 
 TENSOR_API tensor_t *(tensor_linalg_cond)(tensor_t *x, const char *p) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     const char *op = "linalg_cond";
     double ord = p ? tensor__ord(p) : 2;
     if (!tensor__la_usable(op, "x", x, ord != 2 && ord != -2)) { return TENSOR__POISON; }
     if (!TENSOR__HIGH(x) || !TENSOR__WIDE(x)) {
-        TENSOR__RETURN((tensor_zeros_n)(x->dims, x->ndim - 2, (tensor_dtype_t)x->dtype));
+        TENSOR__RETURN(mark, (tensor_zeros_n)(x->dims, x->ndim - 2, (tensor_dtype_t)x->dtype));
     }
     if (ord == 2 || ord == -2) {
         tensor_t *s = tensor_linalg_svdvals(x);
-        if (s == TENSOR__POISON) { TENSOR__RETURN(s); }
+        if (s == TENSOR__POISON) { TENSOR__RETURN(mark, s); }
         tensor_t *largest = tensor_select(s, -1, 0), *least = tensor_select(s, -1, -1);
-        TENSOR__RETURN(ord == 2 ? tensor_div(largest, least) : tensor_div(least, largest));
+        TENSOR__RETURN(mark, ord == 2 ? tensor_div(largest, least) : tensor_div(least, largest));
     }
     tensor_slogdet_t d = (tensor_linalg_slogdet)(tensor_detach(x));     // a singular x has no inverse
-    if (d.sign == TENSOR__POISON) { TENSOR__RETURN(d.sign); }
+    if (d.sign == TENSOR__POISON) { TENSOR__RETURN(mark, d.sign); }
     tensor_t *singular = tensor_eq_scalar(d.sign, 0),
              *eye = tensor__la_eye(x, TENSOR__HIGH(x), TENSOR__HIGH(x));
     tensor_t *safe = tensor_where(tensor_unsqueeze(tensor_unsqueeze(singular, -1), -1), eye, x);
     tensor_t *y = tensor_mul(tensor__matrix_norm(op, x, p, -2, -1, 0),
                              tensor__matrix_norm(op, tensor__inv(op, safe), p, -2, -1, 0));
-    TENSOR__RETURN(tensor_masked_fill(y, singular, (double)INFINITY));
+    TENSOR__RETURN(mark, tensor_masked_fill(y, singular, (double)INFINITY));
 }
 
 // ---- torch.linalg: gradients ----
@@ -25172,7 +25230,7 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
     for (int i = 0; i < v.d; i++) { v.outer *= x->dims[i]; }
     for (int i = v.d + 1; i < x->ndim; i++) { v.inner *= x->dims[i]; }
     v.code = 0;
-    tensor__in_turn(c->thread, tensor__grains(index->numel), tensor__index_check, &v);
+    tensor__in_order(c->thread, tensor__grains(index->numel), tensor__index_check, &v);
     if (v.code) { return v.code; }
 
     int added = v.id == TENSOR_OP_INDEX_ADD || v.id == TENSOR_OP_SCATTER_ADD;
@@ -25180,14 +25238,14 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
     v.sum_dtype = v.wide ? (int)TENSOR_F64 : (int)x->dtype;
     v.sums = v.wide ? (char *)c->scratch : (char *)y->data;
     if (v.wide || (c->nin == 3 && y->data != x->data)) {
-        tensor__in_turn(c->thread, tensor__grains(x->numel), tensor__index_start, &v);
+        tensor__in_order(c->thread, tensor__grains(x->numel), tensor__index_start, &v);
     }
     int64_t rows = v.outer * index->numel;
     v.per = 1 + TENSOR__GRAIN / (v.inner + 1);
     if (v.id == TENSOR_OP_INDEX_SELECT) {
         tensor__parallel((rows + v.per - 1) / v.per, tensor__select_task, &v);
     } else if (tensor__by_rows(v.id)) {
-        tensor__in_turn(c->thread, (rows + v.per - 1) / v.per, tensor__index_rows, &v);
+        tensor__in_order(c->thread, (rows + v.per - 1) / v.per, tensor__index_rows, &v);
     } else if (v.id == TENSOR_OP_GATHER && index->numel &&
                index->numel / index->dims[v.d] == x->numel / v.n) {
         tensor__gather_t g = {(const char *)x->data, (const char *)index->data, (char *)y->data, v.n,
@@ -25195,9 +25253,9 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
         tensor__parallel(tensor__grains(y->numel), tensor__gather_task, &g);
     } else {
         v.per = TENSOR__GRAIN / 8;
-        tensor__in_turn(c->thread, (index->numel + v.per - 1) / v.per, tensor__index_elements, &v);
+        tensor__in_order(c->thread, (index->numel + v.per - 1) / v.per, tensor__index_elements, &v);
     }
-    if (v.wide) { tensor__in_turn(c->thread, tensor__grains(x->numel), tensor__index_end, &v); }
+    if (v.wide) { tensor__in_order(c->thread, tensor__grains(x->numel), tensor__index_end, &v); }
     return 0;
 }
 
@@ -25244,7 +25302,7 @@ TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
     v.c = c;
     v.code = 0;
     tensor__iter_init(&v.it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, TENSOR__C_I64);
-    tensor__in_turn(c->thread, tensor__grains(y->numel), tensor__places_task, &v);
+    tensor__in_order(c->thread, tensor__grains(y->numel), tensor__places_task, &v);
     return v.code;
 }
 
@@ -25298,7 +25356,7 @@ TENSOR__INLINE int tensor__index_has_src(int id) {
 // update: in place, which needs a contiguous x; the result is copied back into any other x.
 TENSOR__FN tensor_t *tensor__index_dims(const tensor__row_t *row, tensor_t *x, int64_t dim, tensor_t *index,
                                         tensor_t *src, int how, const tensor__in_place_t *update) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor__op_t o;
     tensor_t *const in[3] = {x, index, src};
     int rows = tensor__by_rows(row->id), has_src = tensor__index_has_src(row->id), nin = has_src ? 3 : 2;
@@ -25319,7 +25377,7 @@ TENSOR__FN tensor_t *tensor__index_dims(const tensor__row_t *row, tensor_t *x, i
     TENSOR__REFUSE(bad, SHAPE, "%s: index %t does not fit x %t along dim %i", name, index, x, d);
     if (update && !(x->flags & TENSOR__CONTIGUOUS)) {
         if (!tensor__update_allowed(o.th, name, x, 0)) { return TENSOR__POISON; }
-        TENSOR__RETURN(update->copy(x, tensor__index_dims(row, x, d, index, src, how, NULL)));
+        TENSOR__RETURN(mark, update->copy(x, tensor__index_dims(row, x, d, index, src, how, NULL)));
     }
 
     for (int i = 0; i < o.nin; i++) {
@@ -25337,7 +25395,7 @@ TENSOR__FN tensor_t *tensor__index_dims(const tensor__row_t *row, tensor_t *x, i
     } else {
         tensor__result(&o, x->dtype, has_src ? x->dims : dims, x->ndim);
     }
-    TENSOR__RETURN(tensor__finish(&o));
+    TENSOR__RETURN(mark, tensor__finish(&o));
 }
 
 // The same, where 0-d operands count as [1].
@@ -25348,14 +25406,14 @@ TENSOR__FN tensor_t *tensor__index_op(const tensor__row_t *row, tensor_t *x, int
     if (!usable || (x->ndim && (index->ndim || (has_src && src->ndim && src->ndim != x->ndim)))) {
         return tensor__index_dims(row, x, dim, index, src, how, update);
     }
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor_t *places = index->ndim ? index : tensor__flat(index);
     tensor_t *values = has_src && !src->ndim ? tensor__flat(src) : src;
     tensor_t *y = tensor__index_dims(row, x->ndim ? x : tensor__flat(x), dim, places, values, how, update);
     const tensor_t *as = row->id == TENSOR_OP_GATHER ? index : x;
     if (tensor__live(y) && update) { y = x; }
     if (!update && !as->ndim) { y = tensor_reshape_n(y, as->dims, 0); }
-    TENSOR__RETURN(y);
+    TENSOR__RETURN(mark, y);
 }
 
 TENSOR__FRONT(index_select, (tensor_t *x, int64_t dim, tensor_t *index),
@@ -25370,18 +25428,18 @@ TENSOR__FN tensor_t *tensor__spread(double value, const tensor_t *x, const int64
 
 TENSOR__FN tensor_t *tensor__scatter_value(tensor_t *x, int64_t dim, tensor_t *index, double value,
                                            const tensor__in_place_t *update) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (!TENSOR__USABLE("scatter", "x", x) || !TENSOR__USABLE("scatter", "index", index) ||
         !tensor__holds("scatter", x->dtype, value)) {
         return TENSOR__POISON;
     }
-    TENSOR__RETURN(tensor__index_op(TENSOR__ROW(SCATTER), x, dim, index,
-                                    tensor__spread(value, x, index->dims, index->ndim), 0, update));
+    TENSOR__RETURN(mark, tensor__index_op(TENSOR__ROW(SCATTER), x, dim, index,
+                                          tensor__spread(value, x, index->dims, index->ndim), 0, update));
 }
 
 TENSOR__FN tensor_t *tensor__index_fill(tensor_t *x, int64_t dim, tensor_t *index, double value,
                                         const tensor__in_place_t *update) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (!TENSOR__USABLE("index_fill", "x", x) ||
         !tensor__holds("index_fill", x->dtype, value)) {
         return TENSOR__POISON;
@@ -25389,16 +25447,16 @@ TENSOR__FN tensor_t *tensor__index_fill(tensor_t *x, int64_t dim, tensor_t *inde
     int64_t one = 1, *size = x->ndim ? x->dims : &one;
     TENSOR__DIM(d, "index_fill", dim, x)
     tensor_t *at = tensor__flat(tensor__places(&index, &size[d], 1));
-    if (at == TENSOR__POISON) { return tensor__named(th_, at, "tensor_index_fill"); }
+    if (at == TENSOR__POISON) { return tensor__named(mark.th, at, "tensor_index_fill"); }
     int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) { dims[i] = i == d ? at->numel : x->dims[i]; }
-    TENSOR__RETURN(tensor__index_op(TENSOR__ROW(INDEX_COPY), x, d, at,
-                                    tensor__spread(value, x, dims, x->ndim), 0, update));
+    TENSOR__RETURN(mark, tensor__index_op(TENSOR__ROW(INDEX_COPY), x, d, at,
+                                          tensor__spread(value, x, dims, x->ndim), 0, update));
 }
 
 TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
                                              const char *reduce, int include_self) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     static const char *const names[] = {"prod", "amax", "amin", "sum", "mean"};
     const double neutral[] = {1, -INFINITY, INFINITY, 0, 0};
     int how = 0;
@@ -25426,7 +25484,7 @@ TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t 
             y = tensor__is_float(x->dtype) ? tensor_div(y, n) : tensor_floor_divide(y, n);
         }
     }
-    TENSOR__RETURN(y);
+    TENSOR__RETURN(mark, y);
 }
 
 #define TENSOR__X(ID, name)                                                                                  \
@@ -25442,7 +25500,9 @@ TENSOR__X(SCATTER_ADD, scatter_add)
 
 // Made of a mask over dim, not of copied rows, whose gradient would count a repeated index twice.
 TENSOR_API tensor_t *(tensor_index_fill_tensor)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *value) {
-    TENSOR__MARK2(x, value)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
+    TENSOR__TAKES(value)
     TENSOR__TAKES(index)
     TENSOR__DIM(d, "index_fill_tensor", dim, x)
     int64_t dims[TENSOR_MAX_DIMS], size = x->ndim ? x->dims[d] : 1;
@@ -25451,7 +25511,7 @@ TENSOR_API tensor_t *(tensor_index_fill_tensor)(tensor_t *x, int64_t dim, tensor
     mask = tensor__index_fill(mask, 0, index, 1, NULL);
     mask = tensor_reshape_n(mask, dims, x->ndim);
     tensor_t *v = tensor__fill_value("index_fill_tensor", x, value);
-    TENSOR__RETURN(tensor__fill_masked("index_fill_tensor", x, mask, v));
+    TENSOR__RETURN(mark, tensor__fill_masked("index_fill_tensor", x, mask, v));
 }
 
 TENSOR__MADE(index_fill_tensor_, (tensor_t *x, int64_t dim, tensor_t *index, tensor_t *value),
@@ -25471,16 +25531,18 @@ TENSOR__MADE(index_add_alpha, (tensor_t *x, int64_t dim, tensor_t *index, tensor
 
 TENSOR_API tensor_t *(tensor_scatter_reduce_)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
                                               const char *reduce, int include_self) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     // The gradient needs x as it was before.
-    tensor_t *was = th_->grad_mode ? tensor_clone(x) : x;
-    TENSOR__RETURN(tensor_copy_(x, tensor_scatter_reduce(was, dim, index, src, reduce, include_self)));
+    tensor_t *was = mark.th->grad_mode ? tensor_clone(x) : x;
+    TENSOR__RETURN(mark, tensor_copy_(x, tensor_scatter_reduce(was, dim, index, src, reduce, include_self)));
 }
 
 // An index of rows is one for each of their elements.
 TENSOR_API tensor_t *(tensor_index_reduce)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
                                            const char *reduce, int include_self) {
-    TENSOR__MARK2(x, index)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
+    TENSOR__TAKES(index)
     TENSOR__TAKES(src)
     TENSOR__DIM(d, "index_reduce", dim, x)
     int known = reduce && (!strcmp(reduce, "prod") || !strcmp(reduce, "mean") || !strcmp(reduce, "amax") ||
@@ -25498,23 +25560,23 @@ TENSOR_API tensor_t *(tensor_index_reduce)(tensor_t *x, int64_t dim, tensor_t *i
     TENSOR__REFUSE(!fits, SHAPE, "index_reduce: src %t must have the shape of x %t with the size of index %t "
                    "in dim %i", src, x, index, d);
     tensor_t *at = tensor_expand_n(tensor_reshape_n(index, dims, x->ndim), src->dims, src->ndim);
-    TENSOR__RETURN(tensor_scatter_reduce(x, d, at, src, reduce, include_self));
+    TENSOR__RETURN(mark, tensor_scatter_reduce(x, d, at, src, reduce, include_self));
 }
 
 TENSOR_API tensor_t *(tensor_index_reduce_)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
                                             const char *reduce, int include_self) {
-    TENSOR__MARK
-    tensor_t *was = th_->grad_mode ? tensor_clone(x) : x;
-    TENSOR__RETURN(tensor_copy_(x, tensor_index_reduce(was, dim, index, src, reduce, include_self)));
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    tensor_t *was = mark.th->grad_mode ? tensor_clone(x) : x;
+    TENSOR__RETURN(mark, tensor_copy_(x, tensor_index_reduce(was, dim, index, src, reduce, include_self)));
 }
 
 TENSOR_API int (tensor_unravel_index)(tensor_t *index, const int64_t *dims, int n, tensor_t **out) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     for (int i = 0; out && i < n; i++) { out[i] = TENSOR__POISON; }
-    if (!TENSOR__USABLE("unravel_index", "index", index)) { return th_->error.code; }
+    if (!TENSOR__USABLE("unravel_index", "index", index)) { return mark.th->error.code; }
     TENSOR__REFUSE_CODE(tensor__category(index->dtype) != 1, DTYPE,
                         "unravel_index: index %t is %y, must be of an integer dtype", index, index);
-    if (!tensor__list_given("unravel_index", "dims", dims, n)) { return th_->error.code; }
+    if (!tensor__list_given("unravel_index", "dims", dims, n)) { return mark.th->error.code; }
     TENSOR__REFUSE_CODE(!out, SHAPE, "unravel_index: out is NULL, must have a place for each of %i dims", n);
     int fits = n >= 1 && n <= TENSOR_MAX_DIMS;
     for (int i = 0; fits && i < n; i++) { fits = dims[i] > 0; }
@@ -25524,18 +25586,19 @@ TENSOR_API int (tensor_unravel_index)(tensor_t *index, const int64_t *dims, int 
         list[i] = tensor_remainder_scalar(at, (double)dims[i]);
         at = tensor_floor_divide_scalar(at, (double)dims[i]);
     }
-    tensor__tidy_n(th_, mark_, list, n, __func__);
+    tensor__tidy_n(mark, list, n, __func__);
     for (int i = 0; i < n; i++) { out[i] = list[i]; }
-    return out[0] == TENSOR__POISON ? th_->error.code : 0;
+    return out[0] == TENSOR__POISON ? mark.th->error.code : 0;
 }
 
 // The host does not need the count: each true element goes to the place of its number among them, and all
 // that have no room to one extra place.
 TENSOR_API tensor_t *(tensor_nonzero_static)(tensor_t *x, int64_t size, int64_t fill_value) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     TENSOR__REFUSE(size < 0 || size > (int64_t)1 << 56, SHAPE, "nonzero_static: size %d must be >= 0", size);
     int64_t room = size + 1, shape[2] = {size, 0};
-    if (!x->ndim) { TENSOR__RETURN(tensor__filled("nonzero_static", shape, 2, TENSOR_I64, 0, x)); }
+    if (!x->ndim) { TENSOR__RETURN(mark, tensor__filled("nonzero_static", shape, 2, TENSOR_I64, 0, x)); }
     tensor_t *there = tensor_detach(tensor__flat(tensor_ne_scalar(x, 0)));
     tensor_t *number = tensor_sub_scalar(tensor_cumsum(tensor_to(there, TENSOR_I64), 0), 1);
     tensor_t *has_room = tensor_logical_and(there, tensor_lt_scalar(number, (double)size));
@@ -25549,11 +25612,13 @@ TENSOR_API tensor_t *(tensor_nonzero_static)(tensor_t *x, int64_t size, int64_t 
         list[d] = tensor_masked_fill(tensor_remainder_scalar(at, n), none, (double)fill_value);
         at = tensor_floor_divide_scalar(at, n);
     }
-    TENSOR__RETURN(tensor_stack_n(list, x->ndim, 1));
+    TENSOR__RETURN(mark, tensor_stack_n(list, x->ndim, 1));
 }
 
 TENSOR_API tensor_t *(tensor_take_along_dim)(tensor_t *x, tensor_t *index, int64_t dim) {
-    TENSOR__MARK2(x, index)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
+    TENSOR__TAKES(index)
     int d = tensor__dim("take_along_dim", dim, x), na = 0, nb = 0, bad = x->ndim != index->ndim;
     if (d < 0) { return TENSOR__POISON; }
     int64_t a[TENSOR_MAX_DIMS], b[TENSOR_MAX_DIMS];
@@ -25569,7 +25634,7 @@ TENSOR_API tensor_t *(tensor_take_along_dim)(tensor_t *x, tensor_t *index, int64
     double size = x->ndim ? (double)x->dims[d] : 1;
     tensor_t *behind = tensor_logical_and(tensor_lt_scalar(index, 0), tensor_ge_scalar(index, -size));
     index = tensor_where(behind, tensor_add_scalar(index, size), index);
-    TENSOR__RETURN(tensor_gather(tensor_expand_n(x, a, na), d, tensor_expand_n(index, b, nb)));
+    TENSOR__RETURN(mark, tensor_gather(tensor_expand_n(x, a, na), d, tensor_expand_n(index, b, nb)));
 }
 
 TENSOR__FN tensor_t *tensor__zeros_meta(const tensor__meta_t *m) {
@@ -25679,25 +25744,26 @@ TENSOR__END
 
 // Places of the true elements of mask (bool), broadcast to dims first: [n], or [n, ndim] if apart.
 TENSOR__FN tensor_t *tensor__true_places(tensor_t *mask, const int64_t *dims, int ndim, int apart) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor__op_t o;
     tensor_t *m = tensor_contiguous(tensor_expand_n(mask, dims, ndim));
     tensor_t *sum = tensor_sum(m);
     int64_t count[2] = {0, ndim};
     if (!tensor__host_i64(sum, TENSOR_SHAPE_FROM_DATA, apart ? "nonzero" : "mask", &count[0]) ||
         !tensor__begin(&o, TENSOR__ROW(NONZERO), &m, 1)) {
-        return tensor__tidy(th_, mark_, TENSOR__POISON);
+        return tensor__tidy(mark, TENSOR__POISON);
     }
     o.p = &o.params;
     o.params.nonzero.by_dim = apart;
     tensor__result(&o, TENSOR_I64, count, apart ? 2 : 1);
-    return tensor__tidy(th_, mark_, tensor__finish(&o));
+    return tensor__tidy(mark, tensor__finish(&o));
 }
 
 TENSOR_API tensor_t *(tensor_nonzero)(tensor_t *x) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     tensor_t *m = x->dtype == TENSOR_BOOL ? x : tensor_ne_scalar(x, 0);
-    TENSOR__RETURN(tensor__true_places(m, x->dims, x->ndim, 1));
+    TENSOR__RETURN(mark, tensor__true_places(m, x->dims, x->ndim, 1));
 }
 
 // Broadcasts mask and x to one shape. 0 = they do not fit, raised.
@@ -25713,16 +25779,16 @@ TENSOR__FN int tensor__masked(const char *name, tensor_t *x, tensor_t *mask, int
 }
 
 TENSOR_API tensor_t *(tensor_masked_select)(tensor_t *x, tensor_t *mask) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim;
     if (!tensor__masked("masked_select", x, mask, dims, &ndim)) { return TENSOR__POISON; }
-    TENSOR__RETURN(tensor_index_select(tensor__flat(tensor_expand_n(x, dims, ndim)), 0,
-                                       tensor__true_places(mask, dims, ndim, 0)));
+    TENSOR__RETURN(mark, tensor_index_select(tensor__flat(tensor_expand_n(x, dims, ndim)), 0,
+                                             tensor__true_places(mask, dims, ndim, 0)));
 }
 
 TENSOR_API tensor_t *(tensor_masked_scatter)(tensor_t *x, tensor_t *mask, tensor_t *src) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim;
     if (!TENSOR__USABLE("masked_scatter", "src", src) ||
@@ -25733,29 +25799,32 @@ TENSOR_API tensor_t *(tensor_masked_scatter)(tensor_t *x, tensor_t *mask, tensor
     if (at == TENSOR__POISON) { return at; }
     TENSOR__REFUSE(at->numel > src->numel, SHAPE, "masked_scatter: src %t has fewer elements than the %d "
                    "true ones of mask %t", src, at->numel, mask);
-    TENSOR__RETURN(tensor_reshape_n(tensor_index_copy(tensor__flat(tensor_expand_n(x, dims, ndim)), 0, at,
-        tensor_narrow(tensor__flat(src), 0, 0, at->numel)), dims, ndim));
+    tensor_t *whole = tensor__flat(tensor_expand_n(x, dims, ndim));
+    tensor_t *values = tensor_narrow(tensor__flat(src), 0, 0, at->numel);
+    TENSOR__RETURN(mark, tensor_reshape_n(tensor_index_copy(whole, 0, at, values), dims, ndim));
 }
 
 TENSOR__MADE(masked_scatter_, (tensor_t *x, tensor_t *mask, tensor_t *src),
     tensor_copy_(x, tensor_masked_scatter(x, mask, src)))
 
 TENSOR_API tensor_t *(tensor_take)(tensor_t *x, tensor_t *index) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     tensor_t *at = tensor__places(&index, &x->numel, 1);
-    if (at == TENSOR__POISON) { TENSOR__RETURN(at); }
-    TENSOR__RETURN(tensor_reshape_n(tensor_index_select(tensor__flat(x), 0, tensor__flat(at)), at->dims,
-                                    at->ndim));
+    if (at == TENSOR__POISON) { TENSOR__RETURN(mark, at); }
+    TENSOR__RETURN(mark, tensor_reshape_n(tensor_index_select(tensor__flat(x), 0, tensor__flat(at)), at->dims,
+                                          at->ndim));
 }
 
 TENSOR_API tensor_t *(tensor_put)(tensor_t *x, tensor_t *index, tensor_t *src, int accumulate) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     tensor_t *at = tensor__places(&index, &x->numel, 1);
-    if (at == TENSOR__POISON) { TENSOR__RETURN(at); }
+    if (at == TENSOR__POISON) { TENSOR__RETURN(mark, at); }
     at = tensor__flat(at);
     const tensor__row_t *row = accumulate ? TENSOR__ROW(INDEX_ADD) : TENSOR__ROW(INDEX_COPY);
     tensor_t *y = tensor__index_op(row, tensor__flat(x), 0, at, tensor__flat(src), 0, NULL);
-    TENSOR__RETURN(tensor_reshape_n(y, x->dims, x->ndim));
+    TENSOR__RETURN(mark, tensor_reshape_n(y, x->dims, x->ndim));
 }
 
 // Advanced indexing as one index: x with the indexed dims merged into dim `dim`, places along it.
@@ -25847,10 +25916,10 @@ TENSOR__FN int tensor__pick(tensor__pick_t *g, tensor_t *x, tensor_t *const *lis
 }
 
 TENSOR_API tensor_t *(tensor_index_n)(tensor_t *x, tensor_t *const *list, int n) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor__pick_t g;
-    TENSOR__RETURN(tensor__pick(&g, x, list, n) ?
-                   tensor_reshape_n(tensor_index_select(g.x, g.dim, g.at), g.dims, g.ndim) : TENSOR__POISON);
+    if (!tensor__pick(&g, x, list, n)) { TENSOR__RETURN(mark, TENSOR__POISON); }
+    TENSOR__RETURN(mark, tensor_reshape_n(tensor_index_select(g.x, g.dim, g.at), g.dims, g.ndim));
 }
 
 TENSOR__FN tensor_t *tensor__index_put(tensor_t *x, tensor_t *const *list, int n, tensor_t *values,
@@ -25873,21 +25942,22 @@ TENSOR__FN tensor_t *tensor__index_put(tensor_t *x, tensor_t *const *list, int n
 
 TENSOR_API tensor_t *(tensor_index_put_n)(tensor_t *x, tensor_t *const *list, int n, tensor_t *values,
                                           int accumulate) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor_t *in[2] = {x, values};
-    TENSOR__OPEN_AS(TENSOR__CAST_index_put, in, 2)
-    TENSOR__RETURN_AS(tensor__index_put(in[0], list, n, in[1], accumulate, NULL));
+    TENSOR__OPEN_AS(mark, modes, TENSOR__CAST_index_put, in, 2)
+    TENSOR__RETURN_AS(mark, modes, tensor__index_put(in[0], list, n, in[1], accumulate, NULL));
 }
 
 TENSOR__MADE(index_put_n_, (tensor_t *x, tensor_t *const *list, int n, tensor_t *values, int accumulate),
     tensor__index_put(x, list, n, values, accumulate, &tensor__in_place))
 
 TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
-    TENSOR__MARK1(index)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(index)
     if (classes == -1 && index->numel && !tensor__is_float(index->dtype)) {
         tensor_t *most = tensor_max(index);
         int ok = tensor__host_i64(most, TENSOR_SHAPE_FROM_DATA, "one_hot", &classes);
-        tensor__tidy(th_, mark_, NULL);
+        tensor__tidy(mark, NULL);
         if (!ok) { return TENSOR__POISON; }
         if (classes < INT64_MAX) { classes++; }
     }
@@ -25903,7 +25973,7 @@ TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
     tensor_t *at = tensor_unsqueeze(index, -1);
     if (zeros == TENSOR__POISON || at == TENSOR__POISON) { return TENSOR__POISON; }
     tensor_t *ones = tensor_to(tensor_ones_n(at->dims, at->ndim, TENSOR_I64), device);
-    TENSOR__RETURN(tensor_scatter(zeros, -1, at, ones));
+    TENSOR__RETURN(mark, tensor_scatter(zeros, -1, at, ones));
 }
 
 TENSOR__END
@@ -25937,18 +26007,18 @@ TENSOR__FN const tensor_t *tensor__cat_shape(tensor_t *const *list, int n) {
 // Joined with each [0] as a tensor of that shape, 0 along dim.
 TENSOR__FN tensor_t *tensor__cat_with_empty(tensor_t *const *list, int n, int64_t dim,
                                             const tensor_t *shape) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     int64_t none[TENSOR_MAX_DIMS];
     TENSOR__DIM(at, "cat", dim, shape)
     for (int i = 0; i < shape->ndim; i++) { none[i] = i == at ? 0 : shape->dims[i]; }
-    tensor_t **rest = (tensor_t **)tensor__lend(th_, (uint64_t)n * sizeof *rest);
+    tensor_t **rest = (tensor_t **)tensor__lend(mark.th, (uint64_t)n * sizeof *rest);
     if (!rest) { return TENSOR__POISON; }
     for (int i = 0; i < n; i++) {
         rest[i] = tensor__joins_all(list[i]) ? tensor_reshape_n(list[i], none, shape->ndim) : list[i];
     }
     tensor_t *joined = (tensor_cat_n)(rest, n, dim);
-    tensor__give_back(th_, rest);
-    return tensor__tidy_named(th_, mark_, joined, "tensor_cat_n");
+    tensor__give_back(mark.th, rest);
+    return tensor__tidy_named(mark, joined, "tensor_cat_n");
 }
 
 // The shape and dtype of the tensors joined along d. -> 0 with an error
@@ -26010,7 +26080,7 @@ TENSOR__FN void tensor__grad_cat(tensor__grad_t *g) {
 }
 
 TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor__thread_t *th = tensor__self();
     if (!list || n < 1) { return tensor__no_list("stack", list, n); }
     for (int i = 0; i < n; i++) {
@@ -26025,14 +26095,14 @@ TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim)
     for (int i = 0; i < n; i++) { views[i] = tensor_unsqueeze(list[i], d); }
     tensor_t *y = tensor_cat_n(views, n, d);
     tensor__give_back(th, views);
-    TENSOR__RETURN(y);
+    TENSOR__RETURN(mark, y);
 }
 
 // hstack, vstack, dstack, column_stack: 0 .. 3.
 TENSOR__FN tensor_t *tensor__stacked(const char *op, tensor_t *const *list, int n, int how) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (!list || n < 1) { return tensor__no_list(op, list, n); }
-    tensor_t **parts = (tensor_t **)tensor__lend(th_, (uint64_t)n * sizeof *parts), *y = NULL;
+    tensor_t **parts = (tensor_t **)tensor__lend(mark.th, (uint64_t)n * sizeof *parts), *y = NULL;
     if (!parts) { return TENSOR__POISON; }
     for (int i = 0; i < n && !y; i++) {
         if (!TENSOR__USABLE(op, "list", list[i])) {
@@ -26055,8 +26125,8 @@ TENSOR__FN tensor_t *tensor__stacked(const char *op, tensor_t *const *list, int 
         }
         y = tensor_cat_n(parts, n, dim);
     }
-    tensor__give_back(th_, parts);
-    return tensor__tidy(th_, mark_, y);
+    tensor__give_back(mark.th, parts);
+    return tensor__tidy(mark, y);
 }
 
 TENSOR__FRONT(hstack_n, (tensor_t *const *list, int n), tensor__stacked("hstack", list, n, 0))
@@ -26079,7 +26149,8 @@ TENSOR__FN tensor_t *tensor__not_view(tensor_t *y, const tensor_t *x) {
 }
 
 TENSOR_API tensor_t *(tensor_repeat_interleave)(tensor_t *x, int64_t repeats, int64_t dim) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     TENSOR__DIM(d, "repeat_interleave", dim, x)
     if (!x->ndim) { x = tensor__flat(x); }
     int64_t dims[TENSOR_MAX_DIMS + 1];
@@ -26089,11 +26160,11 @@ TENSOR_API tensor_t *(tensor_repeat_interleave)(tensor_t *x, int64_t repeats, in
     TENSOR__REFUSE(x->ndim == TENSOR_MAX_DIMS || !tensor__numel_of(dims, x->ndim + 1, &n), SHAPE,
                    "repeat_interleave: x %t cannot be repeated %d times", x, repeats);
     tensor_t *y = tensor_flatten(tensor_expand_n(tensor_unsqueeze(x, d + 1), dims, x->ndim + 1), d, d + 1);
-    TENSOR__RETURN(tensor__not_view(y, x));
+    TENSOR__RETURN(mark, tensor__not_view(y, x));
 }
 
 TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *repeats, int64_t dim) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (!TENSOR__USABLE("repeat_interleave", "x", x) ||
         !TENSOR__USABLE("repeat_interleave", "repeats", repeats)) {
         return TENSOR__POISON;
@@ -26106,7 +26177,7 @@ TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *re
     if (!repeats->numel) { return tensor_clone(x); }
     double least;
     if (!tensor__host_f64(tensor_min(repeats), TENSOR_HOST_READ, "repeat_interleave", &least)) {
-        TENSOR__RETURN(TENSOR__POISON);
+        TENSOR__RETURN(mark, TENSOR__POISON);
     }
     TENSOR__REFUSE(least < 0, INDEX, "repeat_interleave: repeats %t has %g, must be >= 0", repeats, least);
 
@@ -26114,17 +26185,17 @@ TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *re
     tensor_t *ends = tensor_cumsum(tensor_to(repeats, TENSOR_I64), 0), *starts = tensor_sub(ends, repeats);
     int64_t n;
     if (!tensor__host_i64(tensor_select(ends, 0, -1), TENSOR_SHAPE_FROM_DATA, "repeat_interleave", &n)) {
-        TENSOR__RETURN(TENSOR__POISON);
+        TENSOR__RETURN(mark, TENSOR__POISON);
     }
     int64_t room = n + 1;
     tensor_t *marks = tensor__filled("zeros", &room, 1, TENSOR_I64, 0, x);
     marks = tensor_index_add_(marks, 0, starts, tensor_ones_like(starts));
     tensor_t *rows = tensor_sub_scalar(tensor_cumsum(tensor_narrow(marks, 0, 0, n), 0), 1);
-    TENSOR__RETURN(tensor_index_select(x, d, rows));
+    TENSOR__RETURN(mark, tensor_index_select(x, d, rows));
 }
 
 TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int n) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (!TENSOR__USABLE("repeat", "x", x) ||
         !tensor__list_given("repeat", "repeats", repeats, n)) {
         return TENSOR__POISON;
@@ -26162,7 +26233,7 @@ TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int 
         dims[i] *= repeats[i];
         y = tensor_reshape_n(tensor_expand_n(y, wide, 3), dims, n);
     }
-    TENSOR__RETURN(tensor__not_view(y, x));
+    TENSOR__RETURN(mark, tensor__not_view(y, x));
 }
 
 // x as a square matrix: its first ind dims are the rows. Poison, without an error = it is not square.
@@ -26176,7 +26247,7 @@ TENSOR__FN tensor_t *tensor__la_square(tensor_t *x, int ind) {
 }
 
 TENSOR_API tensor_t *(tensor_linalg_tensorinv)(tensor_t *x, int ind) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (!TENSOR__USABLE("linalg_tensorinv", "x", x)) { return TENSOR__POISON; }
     TENSOR__REFUSE(ind < 1 || ind > x->ndim, SHAPE, "linalg_tensorinv: ind %i is outside 1..%i for x %t", ind,
                    (int)x->ndim, x);
@@ -26187,11 +26258,13 @@ TENSOR_API tensor_t *(tensor_linalg_tensorinv)(tensor_t *x, int ind) {
     int64_t dims[TENSOR_MAX_DIMS];
     for (int d = 0; d < x->ndim; d++) { dims[d] = x->dims[(d + ind) % x->ndim]; }
     tensor_t *y = tensor__inv("linalg_tensorinv", square);
-    TENSOR__RETURN(y == TENSOR__POISON ? y : tensor_reshape_n(y, dims, x->ndim));
+    TENSOR__RETURN(mark, y == TENSOR__POISON ? y : tensor_reshape_n(y, dims, x->ndim));
 }
 
 TENSOR_API tensor_t *(tensor_linalg_tensorsolve)(tensor_t *a, tensor_t *b) {
-    TENSOR__MARK2(a, b)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(a)
+    TENSOR__TAKES(b)
     if (!TENSOR__USABLE("linalg_tensorsolve", "a", a) || !TENSOR__USABLE("linalg_tensorsolve", "b", b)) {
         return TENSOR__POISON;
     }
@@ -26202,15 +26275,15 @@ TENSOR_API tensor_t *(tensor_linalg_tensorsolve)(tensor_t *a, tensor_t *b) {
                    a, b);
     const int64_t column[2] = {b->numel, 1};
     tensor_t *x = tensor__solve(TENSOR__ROW(LINALG_SOLVE), square, tensor_reshape_n(b, column, 2), 0, 0);
-    TENSOR__RETURN(x == TENSOR__POISON ? x : tensor_reshape_n(x, a->dims + b->ndim, a->ndim - b->ndim));
+    TENSOR__RETURN(mark, x == TENSOR__POISON ? x : tensor_reshape_n(x, a->dims + b->ndim, a->ndim - b->ndim));
 }
 
 TENSOR_API tensor_t *(tensor_logspace_of)(tensor_dtype_t dtype, double start, double end, int64_t n,
                                           double base) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (!tensor__spaced("logspace", (int)dtype, &start, &end, n)) { return TENSOR__POISON; }
     tensor_t *e = tensor__linspace(TENSOR_F64, start, end, n);
-    TENSOR__RETURN(tensor_to(tensor_pow(tensor_scalar(base, TENSOR_F64), e), (int)dtype));
+    TENSOR__RETURN(mark, tensor_to(tensor_pow(tensor_scalar(base, TENSOR_F64), e), (int)dtype));
 }
 
 TENSOR__FRONT(logspace, (double start, double end, int64_t n, double base),
@@ -26227,7 +26300,7 @@ TENSOR__FN tensor_t *tensor__window(const char *op, double start, double end, in
 
 // The sum of (-1)^k a[k] cos(k t), where t goes once round the circle.
 TENSOR__FN tensor_t *tensor__cosine_sum(const char *op, int64_t n, int periodic, const double *a, int count) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     TENSOR__REFUSE(!a || count < 1, SHAPE, "%s: needs at least one number, not %i", op, a ? count : 0);
     tensor_t *t = tensor__window(op, 0, 6.283185307179586, n, periodic);
     if (t == TENSOR__POISON) { return t; }
@@ -26235,7 +26308,7 @@ TENSOR__FN tensor_t *tensor__cosine_sum(const char *op, int64_t n, int periodic,
     for (int k = 1; k < count && n > 1; k++) {
         y = tensor_add(y, tensor_mul_scalar(tensor_cos(tensor_mul_scalar(t, k)), k % 2 ? -a[k] : a[k]));
     }
-    return tensor__tidy(th_, mark_, tensor_to(y, (int)tensor_get_default_dtype()));
+    return tensor__tidy(mark, tensor_to(y, (int)tensor_get_default_dtype()));
 }
 
 #define TENSOR__X(name, params, ...)                                                                         \
@@ -26263,12 +26336,12 @@ TENSOR__FN tensor_t *tensor__from_middle(const char *op, int64_t n, int periodic
 }
 
 TENSOR_API tensor_t *(tensor_cosine_window)(int64_t n, int periodic) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor_t *t = tensor__from_middle("cosine_window", n, periodic);
     if (t == TENSOR__POISON) { return t; }
     double width = (double)(periodic && n > 1 ? n + 1 : n);
     tensor_t *y = tensor_cos(tensor_mul_scalar(t, 3.141592653589793 / width));
-    TENSOR__RETURN(tensor_to(y, (int)tensor_get_default_dtype()));
+    TENSOR__RETURN(mark, tensor_to(y, (int)tensor_get_default_dtype()));
 }
 
 // A window that falls to both sides with the distance in widths: e^-distance, or the bell of a normal
@@ -26292,25 +26365,25 @@ TENSOR__MADE(gaussian_window, (int64_t n, int periodic, double std),
     tensor__falling("gaussian_window", "std", std, n, periodic, 1))
 
 TENSOR_API tensor_t *(tensor_bartlett_window)(int64_t n, int periodic) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor_t *t = tensor__window("bartlett_window", -1, 1, n, periodic);
     if (t == TENSOR__POISON) { return t; }
-    TENSOR__RETURN(tensor_to(tensor_rsub_scalar(tensor_abs(t), 1), (int)tensor_get_default_dtype()));
+    TENSOR__RETURN(mark, tensor_to(tensor_rsub_scalar(tensor_abs(t), 1), (int)tensor_get_default_dtype()));
 }
 
 TENSOR_API tensor_t *(tensor_kaiser_window)(int64_t n, int periodic, double beta) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor_t *t = tensor__window("kaiser_window", -1, 1, n, periodic);
     if (t == TENSOR__POISON) { return t; }
     tensor_t *height = tensor_sqrt(tensor_rsub_scalar(tensor_square(t), 1));
     tensor_t *most = tensor_i0(tensor_full_like(t, beta));
     tensor_t *y = tensor_div(tensor_i0(tensor_mul_scalar(height, beta)), most);
-    TENSOR__RETURN(tensor_to(y, (int)tensor_get_default_dtype()));
+    TENSOR__RETURN(mark, tensor_to(y, (int)tensor_get_default_dtype()));
 }
 
 TENSOR_API tensor_t *(tensor_empty_strided)(const int64_t *dims, const int64_t *strides, int ndim,
                                             tensor_dtype_t dtype) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     int64_t span = 1;
     if (!tensor__dims_given("empty_strided", dims, ndim) ||
         !tensor__list_given("empty_strided", "strides", strides, ndim)) {
@@ -26328,15 +26401,15 @@ TENSOR_API tensor_t *(tensor_empty_strided)(const int64_t *dims, const int64_t *
     TENSOR__REFUSE(bad, SHAPE,
                    "empty_strided: dims %n and strides %n must be 0 to 8 of each, >= 0, not too large", dims,
                    shown, strides, shown);
-    TENSOR__RETURN((tensor_as_strided)(tensor_empty_n(&span, 1, dtype), dims, strides, ndim, 0));
+    TENSOR__RETURN(mark, (tensor_as_strided)(tensor_empty_n(&span, 1, dtype), dims, strides, ndim, 0));
 }
 
 TENSOR__FN tensor_t *tensor__tri_indices(int64_t rows, int64_t cols, int64_t offset, int lower) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     int64_t dims[2] = {rows, cols};
     tensor_t *m = tensor_ones_n(dims, 2, TENSOR_BOOL);
     m = lower ? tensor_tril(m, offset) : tensor_triu(m, offset);
-    return tensor__tidy(th_, mark_, tensor_contiguous(tensor_mT(tensor_nonzero(m))));
+    return tensor__tidy(mark, tensor_contiguous(tensor_mT(tensor_nonzero(m))));
 }
 
 TENSOR__FRONT(tril_indices, (int64_t rows, int64_t cols, int64_t offset),
@@ -26363,28 +26436,31 @@ TENSOR_API int (tensor_meshgrid)(tensor_t *const *list, int n, const char *index
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < n; k++) { one[k] = 1; }
         one[xy && n > 1 && i < 2 ? 1 - i : i] = list[i]->numel;
-        int64_t mark = th->top;
-        out[i] = tensor__tidy(th, mark, tensor_expand_n(tensor_reshape_n(list[i], one, n), dims, n));
+        tensor__mark_t mark = tensor__mark(th);
+        out[i] = tensor__tidy(mark, tensor_expand_n(tensor_reshape_n(list[i], one, n), dims, n));
         if (out[i] == TENSOR__POISON) { return th->error.code; }
     }
     return 0;
 }
 
 TENSOR_API tensor_t *(tensor_cartesian_prod)(tensor_t *const *list, int n) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor_t *grid[TENSOR_MAX_DIMS];
-    if (tensor_meshgrid(list, n <= TENSOR_MAX_DIMS ? n : 0, "ij", grid)) { TENSOR__RETURN(TENSOR__POISON); }
+    if (tensor_meshgrid(list, n <= TENSOR_MAX_DIMS ? n : 0, "ij", grid)) {
+        TENSOR__RETURN(mark, TENSOR__POISON);
+    }
     for (int i = 0; i < n; i++) { grid[i] = tensor__flat(grid[i]); }
-    TENSOR__RETURN(n == 1 ? tensor_clone(grid[0]) : tensor_stack_n(grid, n, -1));
+    TENSOR__RETURN(mark, n == 1 ? tensor_clone(grid[0]) : tensor_stack_n(grid, n, -1));
 }
 
 enum { TENSOR__CHOSEN = 1024 };     // most elements of a choice
 
 TENSOR_API tensor_t *(tensor_combinations)(tensor_t *x, int r, int with_replacement) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     TENSOR__REFUSE(x->ndim != 1 || r < 0 || r > TENSOR__CHOSEN, SHAPE,
                    "combinations: x %t must be 1-d and r %i in 0..%i", x, r, (int)TENSOR__CHOSEN);
-    if (r == 0) { TENSOR__RETURN(tensor_narrow(x, 0, 0, 0)); }
+    if (r == 0) { TENSOR__RETURN(mark, tensor_narrow(x, 0, 0, 0)); }
     double count = 1, most = 1;         // choices of i, made one after the other
     for (int i = 0; i < r; i++) {
         count *= ((double)x->numel + (with_replacement ? i : -i)) / (i + 1);
@@ -26402,31 +26478,32 @@ TENSOR_API tensor_t *(tensor_combinations)(tensor_t *x, int r, int with_replacem
         tensor_t *keep = with_replacement ? tensor_le(last, next) : tensor_lt(last, next);
         at = tensor_index_n(tensor_cat_n(list, 2, 1), &keep, 1);
     }
-    TENSOR__RETURN(tensor_index_n(x, &at, 1));
+    TENSOR__RETURN(mark, tensor_index_n(x, &at, 1));
 }
 
 TENSOR_API tensor_t *(tensor_block_diag)(tensor_t *const *list, int n) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     int64_t dims[2] = {0, 0}, at[2] = {0, 0};
     if (!list || n < 1) { return tensor__no_list("block_diag", list, n); }
     for (int pass = 0; pass < 2; pass++) {
         tensor_t *y = pass ? tensor__filled("zeros", dims, 2, tensor__promote(list, n), 0, list[0]) : NULL;
         for (int i = 0; i < n; i++) {
             tensor_t *m = tensor__atleast(list[i], 2);
-            if (m == TENSOR__POISON || y == TENSOR__POISON) { TENSOR__RETURN(TENSOR__POISON); }
+            if (m == TENSOR__POISON || y == TENSOR__POISON) { TENSOR__RETURN(mark, TENSOR__POISON); }
             TENSOR__REFUSE(m->ndim > 2, SHAPE, "block_diag: tensor %i %t has more than 2 dims", i, m);
             for (int d = 0; d < 2 && !pass; d++) { dims[d] += m->dims[d]; }
             if (!pass) { continue; }
             tensor_copy_(tensor_narrow(tensor_narrow(y, 0, at[0], m->dims[0]), 1, at[1], m->dims[1]), m);
             for (int d = 0; d < 2; d++) { at[d] += m->dims[d]; }
         }
-        if (pass) { TENSOR__RETURN(y); }
+        if (pass) { TENSOR__RETURN(mark, y); }
     }
     return TENSOR__POISON;
 }
 
 TENSOR_API tensor_t *(tensor_diag_embed)(tensor_t *x, int64_t offset, int64_t dim1, int64_t dim2) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     int64_t limit = (int64_t)1 << 40;
     int nd = x->ndim + 1, a = tensor__dim_of("diag_embed", dim1, nd, x);
     int b = tensor__dim_of("diag_embed", dim2, nd, x);
@@ -26439,7 +26516,7 @@ TENSOR_API tensor_t *(tensor_diag_embed)(tensor_t *x, int64_t offset, int64_t di
     for (int i = 0; i < nd - 2; i++) { dims[i] = x->dims[i]; }
     dims[nd - 2] = dims[nd - 1] = x->dims[nd - 2] + (offset < 0 ? -offset : offset);
     tensor_t *y = tensor__filled("zeros", dims, nd, x->dtype, 0, x), *v = tensor_diagonal(y, offset, -2, -1);
-    if (tensor_copy_(v, x) == TENSOR__POISON) { TENSOR__RETURN(TENSOR__POISON); }
+    if (tensor_copy_(v, x) == TENSOR__POISON) { TENSOR__RETURN(mark, TENSOR__POISON); }
     int64_t order[TENSOR_MAX_DIMS];
     for (int i = 0, k = 0; i < nd; i++) {
         if (i == a) {
@@ -26450,31 +26527,33 @@ TENSOR_API tensor_t *(tensor_diag_embed)(tensor_t *x, int64_t offset, int64_t di
             order[i] = k++;
         }
     }
-    TENSOR__RETURN(a == nd - 2 && b == nd - 1 ? y : tensor_permute_n(y, order, nd));
+    TENSOR__RETURN(mark, a == nd - 2 && b == nd - 1 ? y : tensor_permute_n(y, order, nd));
 }
 
 TENSOR_API tensor_t *(tensor_diag)(tensor_t *x, int64_t diagonal) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     TENSOR__REFUSE(tensor__live(x) && x->ndim != 1 && x->ndim != 2, SHAPE, "diag: x %t must be 1-d or 2-d",
                    x);
-    TENSOR__RETURN(tensor__live(x) && x->ndim == 2 ? tensor_clone(tensor_diagonal(x, diagonal, 0, 1)) :
-                   tensor_diag_embed(x, diagonal, -2, -1));
+    TENSOR__RETURN(mark, tensor__live(x) && x->ndim == 2 ? tensor_clone(tensor_diagonal(x, diagonal, 0, 1)) :
+                         tensor_diag_embed(x, diagonal, -2, -1));
 }
 
 TENSOR__MADE(diagflat, (tensor_t *x, int64_t offset), tensor_diag_embed(tensor__flat(x), offset, -2, -1))
 
 TENSOR_API tensor_t *(tensor_vander)(tensor_t *x, int64_t n, int increasing) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     TENSOR__REFUSE(x->ndim != 1 || n < 0, SHAPE, "vander: x %t must be 1-d and n %d not negative", x, n);
-    TENSOR__OPEN_AS(TENSOR__CAST_vander, &x, 1)
+    TENSOR__OPEN_AS(mark, modes, TENSOR__CAST_vander, &x, 1)
     double last = (double)n - 1;
     tensor_t *e = increasing ? tensor__steps(0, last + 1, 1, x) : tensor__steps(last, -1, -1, x);
     if (tensor__is_float(x->dtype)) { e = tensor_to(e, x->dtype); }  // integers become i64
-    TENSOR__RETURN_AS(tensor_pow(tensor_unsqueeze(x, 1), e));
+    TENSOR__RETURN_AS(mark, modes, tensor_pow(tensor_unsqueeze(x, 1), e));
 }
 
 TENSOR_API tensor_t *(tensor_linalg_vander)(tensor_t *x, int64_t n) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     TENSOR__REFUSE(x->dtype == TENSOR_F16 || x->dtype == TENSOR_BF16 || x->dtype == TENSOR_BOOL, DTYPE,
                    "linalg_vander: x %t is %y, f32, f64 or an integer dtype is needed", x, x);
     int64_t columns = n || !x->ndim ? n : TENSOR__WIDE(x);
@@ -26482,7 +26561,7 @@ TENSOR_API tensor_t *(tensor_linalg_vander)(tensor_t *x, int64_t n) {
                    x, columns);
     tensor_t *e = tensor__steps(0, (double)columns, 1, x);
     if (tensor__is_float(x->dtype)) { e = tensor_to(e, x->dtype); }
-    TENSOR__RETURN(tensor_pow(tensor_unsqueeze(x, -1), e));
+    TENSOR__RETURN(mark, tensor_pow(tensor_unsqueeze(x, -1), e));
 }
 
 // ------------------------------------------------------------------------------
@@ -26727,7 +26806,7 @@ TENSOR__FN tensor_t *tensor__pattern_apply(const tensor__pattern_t *p, tensor_t 
 }
 
 TENSOR__FN tensor_t *tensor__rearranged(tensor_t *x, const tensor_rearrange_args_t *a) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     static const char *const names[] = {"sum", "mean", "prod", "max", "min", "any", "all"};
     static const tensor__row_t *(*const rows[])(void) = {
         tensor__row_SUM, tensor__row_MEAN, tensor__row_PROD, tensor__row_AMAX, tensor__row_AMIN,
@@ -26747,7 +26826,7 @@ TENSOR__FN tensor_t *tensor__rearranged(tensor_t *x, const tensor_rearrange_args
     tensor_t *wrong = tensor__pattern_fit(&p, x, a->reduce != NULL);
     if (wrong) { return wrong; }
     tensor_t *y = tensor__pattern_apply(&p, x, rows[how]());
-    return tensor__tidy_named(th_, mark_, y, "tensor_rearrange");
+    return tensor__tidy_named(mark, y, "tensor_rearrange");
 }
 
 TENSOR_API tensor_t *tensor_rearrange_with(tensor_t *x, tensor_rearrange_args_t a) {
@@ -26951,7 +27030,7 @@ TENSOR__FN void tensor__order_insert(tensor__entry_t *e, int64_t n) {
     }
 }
 
-// Stable; t is room for as many. In a kernel that is done in parts r is in its scratch. -> e or t, where the
+// Stable; t is room for as many. In a kernel that is done in slices r is in its scratch. -> e or t, where the
 // result is
 TENSOR__FN tensor__entry_t *tensor__order_sort(tensor__thread_t *th, tensor__radix_t *r, tensor__entry_t *e,
                                                tensor__entry_t *t, int64_t n) {
@@ -26963,11 +27042,11 @@ TENSOR__FN tensor__entry_t *tensor__order_sort(tensor__thread_t *th, tensor__rad
     r->e = e;
     r->t = t;
     r->n = n;
-    tensor__in_turn(th, parts, tensor__radix_differ, r);
+    tensor__in_order(th, parts, tensor__radix_differ, r);
     for (r->shift = 0; r->shift < 64; r->shift += 8) {
         if (!(r->differ >> r->shift & 255)) { continue; }
-        tensor__in_turn(th, parts, tensor__radix_count, r);
-        tensor__in_turn(th, parts, tensor__radix_move, r);
+        tensor__in_order(th, parts, tensor__radix_count, r);
+        tensor__in_order(th, parts, tensor__radix_move, r);
         tensor__entry_t *swap = r->e;
         r->e = r->t;
         r->t = swap;
@@ -27108,11 +27187,11 @@ TENSOR__FN void tensor__order_task(void *arg, int64_t task, int worker) {
         w.y = y;
         w.e = e;
         w.t = t;
-        tensor__in_turn(c->thread, parts, tensor__order_load, &w);
+        tensor__in_order(c->thread, parts, tensor__order_load, &w);
         switch (c->row->id) {
         case TENSOR_OP_SORT:
             w.e = tensor__order_sort(c->thread, x, e, t, n);
-            tensor__in_turn(c->thread, parts, tensor__order_write, &w);
+            tensor__in_order(c->thread, parts, tensor__order_write, &w);
             break;
         case TENSOR_OP_TOPK: tensor__order_top(r, x, e, t, y); break;
         case TENSOR_OP_KTHVALUE: tensor__order_kth(r, e, t, nan, y); break;
@@ -27158,7 +27237,7 @@ TENSOR__FN int tensor__cpu_order(tensor_call_t *c) {
 // Front of these rows: dim is moved to the end, where the result has count indices (< 0: as many as x).
 TENSOR__FN tensor_t *tensor__order(const tensor__row_t *row, tensor_t *x, int64_t dim, int64_t count,
                                    int64_t k, int descending, int sorted) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     TENSOR__BEGIN(o, row, x)
     TENSOR__DIM(d, o.row->name, dim, x)
     int64_t n = x->ndim ? x->dims[d] : 1;
@@ -27166,7 +27245,7 @@ TENSOR__FN tensor_t *tensor__order(const tensor__row_t *row, tensor_t *x, int64_
     TENSOR__REFUSE(count == 1 && !n && row->id != TENSOR_OP_TOPK && row->id != TENSOR_OP_SORT, SHAPE,
                    "%s: dim %i of x %t has no element to choose from", o.row->name, d, x);
     tensor_t *m = tensor_contiguous(x->ndim ? tensor_movedim(x, d, last) : tensor_unsqueeze(x, 0));
-    if (m == TENSOR__POISON) { TENSOR__RETURN(m); }
+    if (m == TENSOR__POISON) { TENSOR__RETURN(mark, m); }
     int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < last; i++) { dims[i] = m->dims[i]; }
     dims[last] = count < 0 ? n : count;
@@ -27177,8 +27256,8 @@ TENSOR__FN tensor_t *tensor__order(const tensor__row_t *row, tensor_t *x, int64_
     o.params.order.sorted = sorted;
     tensor__result(&o, TENSOR_I64, dims, last + 1);
     m = tensor__finish(&o);
-    if (!x->ndim) { TENSOR__RETURN(tensor_reshape_n(m, tensor__no_dims, 0)); }
-    TENSOR__RETURN(d == last ? m : tensor_contiguous(tensor_movedim(m, last, d)));
+    if (!x->ndim) { TENSOR__RETURN(mark, tensor_reshape_n(m, tensor__no_dims, 0)); }
+    TENSOR__RETURN(mark, d == last ? m : tensor_contiguous(tensor_movedim(m, last, d)));
 }
 
 TENSOR__MADE_PAIR(sort, (tensor_t *x, int64_t dim, int descending),
@@ -27203,11 +27282,11 @@ TENSOR__FN int tensor__k_fits(const char *name, tensor_t *x, int64_t k, int64_t 
 }
 
 TENSOR_API tensor_pair_t (tensor_topk)(tensor_t *x, int64_t k, int64_t dim, int largest, int sorted) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (tensor__live(x) && !x->ndim && !k) { k = 1; }       // a 0-d tensor gives its element
     int fits = tensor__k_fits("topk", x, k, 0, dim);
     tensor_t *at = fits ? tensor__order(TENSOR__ROW(TOPK), x, dim, k, k, largest, sorted) : TENSOR__POISON;
-    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, at, 0));
+    TENSOR__RETURN_PAIR(mark, tensor__chosen(x, dim, at, 0));
 }
 
 TENSOR__FN tensor_t *tensor__rank(tensor_t *x, int64_t k, int64_t dim) {
@@ -27215,9 +27294,9 @@ TENSOR__FN tensor_t *tensor__rank(tensor_t *x, int64_t k, int64_t dim) {
 }
 
 TENSOR_API tensor_pair_t (tensor_kthvalue)(tensor_t *x, int64_t k, int64_t dim, int keepdim) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor_t *at = tensor__k_fits("kthvalue", x, k, 1, dim) ? tensor__rank(x, k, dim) : TENSOR__POISON;
-    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, at, !keepdim));
+    TENSOR__RETURN_PAIR(mark, tensor__chosen(x, dim, at, !keepdim));
 }
 
 TENSOR__MADE_PAIR(median_dim, (tensor_t *x, int64_t dim, int keepdim),
@@ -27298,13 +27377,13 @@ TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int
 
 #define TENSOR__X(name, ignore)                                                                              \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, tensor_t *q) {                                         \
-        TENSOR__MARK                                                                                         \
-        TENSOR__RETURN(tensor__quantile(x, q, 0, 0, NULL, ignore, 1));                                       \
+        tensor__mark_t mark = tensor__mark(tensor__self());                                                  \
+        TENSOR__RETURN(mark, tensor__quantile(x, q, 0, 0, NULL, ignore, 1));                                 \
     }                                                                                                        \
     TENSOR_API tensor_t *(tensor_##name##_dim)(tensor_t *x, tensor_t *q, int64_t dim, int keepdim,           \
                                                const char *interpolation) {                                  \
-        TENSOR__MARK                                                                                         \
-        TENSOR__RETURN(tensor__quantile(x, q, dim, keepdim, interpolation, ignore, 0));                      \
+        tensor__mark_t mark = tensor__mark(tensor__self());                                                  \
+        TENSOR__RETURN(mark, tensor__quantile(x, q, dim, keepdim, interpolation, ignore, 0));                \
     }
 TENSOR__X(quantile, 0) TENSOR__X(nanquantile, 1)
 #undef TENSOR__X
@@ -27316,12 +27395,12 @@ TENSOR__FN tensor_t *tensor__row_order(tensor_t *x) {
     tensor_t *perm = NULL;
     if (x == TENSOR__POISON) { return NULL; }
     for (int64_t c = x->dims[1] - 1; c >= 0; c--) {
-        int64_t mark = th->top;
+        tensor__mark_t mark = tensor__mark(th);
         tensor_t *column = tensor_select(x, 1, c);
         if (perm) { column = tensor_index_select(column, 0, perm); }
         tensor_t *order = tensor__order(TENSOR__ROW(SORT), column, 0, -1, 0, 0, 0);
         if (perm) { order = tensor_index_select(perm, 0, order); }
-        order = tensor__tidy(th, mark, order);
+        order = tensor__tidy(mark, order);
         if (perm) { (tensor_free)(perm); }
         perm = order;
     }
@@ -27361,7 +27440,7 @@ TENSOR__FN void tensor__runs(tensor_t *x, int d, int flat, int sorted, int inver
 // The distinct slices along dim (flat: the distinct elements), in sorted order or in the order of x.
 TENSOR__FN tensor_t *tensor__unique(tensor_t *x, int64_t dim, int flat, tensor_t **inverse, tensor_t **counts,
                                     int sorted, const char *function) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor_t *list[3] = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
     int d;
     if (!TENSOR__USABLE("unique", "x", x)) {
@@ -27372,14 +27451,14 @@ TENSOR__FN tensor_t *tensor__unique(tensor_t *x, int64_t dim, int flat, tensor_t
         d = tensor__dim("unique", dim, x);
     }
     if (d >= 0 && !flat && (!x->ndim || (!x->numel && x->dims[d]))) {
-        tensor__fail(th_, TENSOR_ERR_SHAPE,
+        tensor__fail(mark.th, TENSOR_ERR_SHAPE,
                      "unique: x %t must have dims, and none of them may be 0 except dim %i", x, d);
         d = -1;
     }
     if (d >= 0) { tensor__runs(x, d, flat, sorted, inverse != NULL, counts != NULL, list); }
     if (!inverse) { inverse = &list[1]; }       // list[1] is then list[0], which tidy_n takes once
     if (!counts) { counts = &list[2]; }
-    tensor__tidy_n(th_, mark_, list, 3, function);
+    tensor__tidy_n(mark, list, 3, function);
     *inverse = list[1];
     *counts = list[2];
     return list[0];
@@ -27454,7 +27533,7 @@ TENSOR__FN int tensor__cpu_searchsorted(tensor_call_t *c) {
 }
 
 TENSOR__FN tensor_t *tensor__searchsorted(tensor_t *sorted, tensor_t *values, int right, tensor_t *sorter) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     TENSOR__BEGIN(o, TENSOR__ROW(SEARCHSORTED), sorted, values)
     TENSOR__REFUSE(sorted->dtype != values->dtype, DTYPE,
                    "searchsorted: values %t must be %y as sorted (got %y)", values, sorted, values);
@@ -27472,11 +27551,11 @@ TENSOR__FN tensor_t *tensor__searchsorted(tensor_t *sorted, tensor_t *values, in
 
     o.args[0] = tensor_contiguous(sorted);
     o.args[1] = tensor_contiguous(values);
-    if (o.args[0] == TENSOR__POISON || o.args[1] == TENSOR__POISON) { TENSOR__RETURN(TENSOR__POISON); }
+    if (o.args[0] == TENSOR__POISON || o.args[1] == TENSOR__POISON) { TENSOR__RETURN(mark, TENSOR__POISON); }
     o.p = &o.params;
     o.params.searchsorted.right = right;
     tensor__result(&o, TENSOR_I64, values->dims, values->ndim);
-    TENSOR__RETURN(tensor__finish(&o));
+    TENSOR__RETURN(mark, tensor__finish(&o));
 }
 
 TENSOR_API tensor_t *tensor_searchsorted_with(tensor_searchsorted_args_t a) {
@@ -27486,31 +27565,33 @@ TENSOR_API tensor_t *tensor_searchsorted_with(tensor_searchsorted_args_t a) {
 }
 
 TENSOR_API tensor_t *(tensor_bucketize)(tensor_t *x, tensor_t *boundaries, int right) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     TENSOR__REFUSE(tensor__live(boundaries) && boundaries->ndim != 1, SHAPE,
                    "bucketize: boundaries %t must be 1-d", boundaries);
-    TENSOR__RETURN(tensor__searchsorted(boundaries, x, right != 0, NULL));
+    TENSOR__RETURN(mark, tensor__searchsorted(boundaries, x, right != 0, NULL));
 }
 
 TENSOR_API tensor_t *(tensor_isin)(tensor_t *x, tensor_t *test) {
-    TENSOR__MARK2(x, test)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
+    TENSOR__TAKES(test)
     tensor_t *const in[2] = {x, test};
-    if (!test->numel) { TENSOR__RETURN(tensor__filled("zeros", x->dims, x->ndim, TENSOR_BOOL, 0, x)); }
+    if (!test->numel) { TENSOR__RETURN(mark, tensor__filled("zeros", x->dims, x->ndim, TENSOR_BOOL, 0, x)); }
     tensor_dtype_t dtype = (tensor_dtype_t)tensor__promote(in, 2);
     tensor_t *s = tensor_detach(tensor__flat(tensor_to(test, dtype)));
     if (tensor__is_float(dtype)) { s = tensor_masked_select(s, tensor_logical_not(tensor_isnan(s))); }
     if (tensor__live(s) && !s->numel) {
-        TENSOR__RETURN(tensor__filled("zeros", x->dims, x->ndim, TENSOR_BOOL, 0, x));
+        TENSOR__RETURN(mark, tensor__filled("zeros", x->dims, x->ndim, TENSOR_BOOL, 0, x));
     }
     s = (tensor_sort)(s, 0, 0).values;
     tensor_t *f = tensor_detach(tensor_to(x, dtype));
     tensor_t *at = tensor_clamp(tensor__searchsorted(s, f, 0, NULL), 0, (double)(tensor_numel(s) - 1));
     s = tensor_index_select(s, 0, tensor__flat(at));
-    TENSOR__RETURN(tensor_eq(f, tensor_reshape_n(s, x->dims, x->ndim)));
+    TENSOR__RETURN(mark, tensor_eq(f, tensor_reshape_n(s, x->dims, x->ndim)));
 }
 
 TENSOR_API tensor_t *(tensor_bincount)(tensor_t *x, tensor_t *weights, int64_t minlength) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (!TENSOR__USABLE("bincount", "x", x) ||
         (weights && !TENSOR__USABLE("bincount", "weights", weights))) {
         return TENSOR__POISON;
@@ -27526,7 +27607,7 @@ TENSOR_API tensor_t *(tensor_bincount)(tensor_t *x, tensor_t *weights, int64_t m
         int64_t low, high;
         if (!tensor__host_i64(tensor_min(x), TENSOR_HOST_READ, "bincount", &low) ||
             !tensor__host_i64(tensor_max(x), TENSOR_SHAPE_FROM_DATA, "bincount", &high)) {
-            TENSOR__RETURN(TENSOR__POISON);
+            TENSOR__RETURN(mark, TENSOR__POISON);
         }
         TENSOR__REFUSE(low < 0, INDEX, "bincount: x must not be negative (got %d)", low);
         if (high >= n) { n = high == INT64_MAX ? high : high + 1; }
@@ -27542,17 +27623,17 @@ TENSOR_API tensor_t *(tensor_bincount)(tensor_t *x, tensor_t *weights, int64_t m
     tensor_t *w = weights ? tensor_detach(tensor_to(weights, dtype)) :
         tensor__filled("ones", x->dims, 1, (int)dtype, 1, x);
     tensor_t *counts = tensor__filled("zeros", &n, 1, (int)dtype, 0, x);
-    TENSOR__RETURN(tensor_index_add(counts, 0, tensor_to(x, TENSOR_I64), w));
+    TENSOR__RETURN(mark, tensor_index_add(counts, 0, tensor_to(x, TENSOR_I64), w));
 }
 
 TENSOR_API tensor_t *(tensor_histc)(tensor_t *x, int64_t bins, double low, double high) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     if (!TENSOR__USABLE("histc", "x", x) || !tensor__needs_float("histc", x)) { return TENSOR__POISON; }
     tensor_t *f = tensor_detach(tensor_to(tensor__flat(x), TENSOR_F64));
     if (low == high && x->numel) {
         if (!tensor__host_f64(tensor_min(f), TENSOR_HOST_READ, "histc", &low) ||
             !tensor__host_f64(tensor_max(f), TENSOR_HOST_READ, "histc", &high)) {
-            TENSOR__RETURN(TENSOR__POISON);
+            TENSOR__RETURN(mark, TENSOR__POISON);
         }
     }
     if (low == high) {
@@ -27564,12 +27645,14 @@ TENSOR_API tensor_t *(tensor_histc)(tensor_t *x, int64_t bins, double low, doubl
     f = tensor_masked_select(f, tensor_logical_and(tensor_ge_scalar(f, low), tensor_le_scalar(f, high)));
     f = tensor_mul_scalar(tensor_div_scalar(tensor_sub_scalar(f, low), high - low), (double)bins);
     f = tensor_to(tensor_clamp(f, 0, (double)(bins - 1)), TENSOR_I64);
-    TENSOR__RETURN(tensor_to((tensor_bincount)(f, NULL, bins), x->dtype));
+    TENSOR__RETURN(mark, tensor_to((tensor_bincount)(f, NULL, bins), x->dtype));
 }
 
 TENSOR_API tensor_t *(tensor_segment_reduce)(tensor_t *x, const char *reduce, tensor_t *lengths, int64_t dim,
                                              double initial) {
-    TENSOR__MARK2(x, lengths)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
+    TENSOR__TAKES(lengths)
     static const char *const names[] = {"sum", "mean", "prod", "max", "min"};
     static const char *const rows[] = {"prod", "amax", "amin"};         // of the last three
     const double neutral[] = {0, 0, 1, -(double)INFINITY, (double)INFINITY};
@@ -27585,7 +27668,7 @@ TENSOR_API tensor_t *(tensor_segment_reduce)(tensor_t *x, const char *reduce, te
     const char *op = "segment_reduce";
     if (lengths->numel && (!tensor__host_i64(tensor_min(lengths), TENSOR_HOST_READ, op, &least) ||
                            !tensor__host_i64(tensor_sum(lengths), TENSOR_HOST_READ, op, &sum))) {
-        TENSOR__RETURN(TENSOR__POISON);
+        TENSOR__RETURN(mark, TENSOR__POISON);
     }
 
     TENSOR__REFUSE(least < 0 || sum != n, INDEX, "segment_reduce: lengths must be >= 0 and their sum (%d) "
@@ -27599,13 +27682,13 @@ TENSOR_API tensor_t *(tensor_segment_reduce)(tensor_t *x, const char *reduce, te
     tensor_t *run = tensor__searchsorted(ends, places, 1, NULL);
     double start = given ? initial : neutral[how];
     tensor_t *y = tensor__filled(op, dims, x->ndim, x->dtype, start, x);
-    if (how >= 2) { TENSOR__RETURN(tensor_index_reduce(y, d, run, x, rows[how - 2], 1)); }
+    if (how >= 2) { TENSOR__RETURN(mark, tensor_index_reduce(y, d, run, x, rows[how - 2], 1)); }
     y = tensor_index_add(y, d, run, x);
     if (how == 1) {
         tensor_t *count = tensor_reshape_n(tensor_to(lengths, x->dtype), along, x->ndim);
         y = tensor_div(y, given ? tensor_maximum_scalar(count, 1) : count);
     }
-    TENSOR__RETURN(y);
+    TENSOR__RETURN(mark, y);
 }
 
 // x [points, n] into the bins between the edges of each dim, flat; op: the function, in errors.
@@ -27641,18 +27724,20 @@ TENSOR__FN tensor_t *tensor__histogram(const char *op, tensor_t *x, tensor_t *co
 }
 
 TENSOR_API tensor_t *(tensor_histogram)(tensor_t *x, tensor_t *edges, tensor_t *weight, int density) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     if (weight) { TENSOR__TAKES(weight) }
     if (!tensor__needs_float("histogram", x)) { return TENSOR__POISON; }
     TENSOR__REFUSE(weight && (!tensor__same_shape(weight, x) || weight->dtype != x->dtype), SHAPE,
                    "histogram: weight %t %y must have shape and dtype of x %t %y", weight, weight, x, x);
     tensor_t *w = weight ? tensor__flat(weight) : NULL, *points = tensor_unsqueeze(tensor__flat(x), 1);
-    TENSOR__RETURN(tensor__histogram("histogram", tensor_detach(points), &edges, 1, w, density));
+    TENSOR__RETURN(mark, tensor__histogram("histogram", tensor_detach(points), &edges, 1, w, density));
 }
 
 TENSOR_API tensor_t *(tensor_histogramdd)(tensor_t *x, tensor_t *const *edges, int n, tensor_t *weight,
                                           int density) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     if (weight) { TENSOR__TAKES(weight) }
     if (!tensor__needs_float("histogramdd", x)) { return TENSOR__POISON; }
     TENSOR__REFUSE(!edges, SHAPE, "histogramdd: edges is NULL, must have a tensor for each of %i dims", n);
@@ -27661,7 +27746,7 @@ TENSOR_API tensor_t *(tensor_histogramdd)(tensor_t *x, tensor_t *const *edges, i
     int fits = !weight || (weight->ndim == 1 && weight->dims[0] == x->dims[0] && weight->dtype == x->dtype);
     TENSOR__REFUSE(!fits, SHAPE, "histogramdd: weight %t %y must be [points] and of the dtype of x %t %y",
                    weight, weight, x, x);
-    TENSOR__RETURN(tensor__histogram("histogramdd", tensor_detach(x), edges, n, weight, density));
+    TENSOR__RETURN(mark, tensor__histogram("histogramdd", tensor_detach(x), edges, n, weight, density));
 }
 
 // ------------------------------------------------------------------------------
@@ -27959,9 +28044,10 @@ TENSOR__FN tensor_t *tensor__integers(const char *op, tensor_t *x, int64_t low, 
 }
 
 TENSOR_API tensor_t *(tensor_randint_like)(tensor_t *x, int64_t low, int64_t high) {
-    TENSOR__MARK1(x)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(x)
     tensor_t *y = tensor_to(tensor__integers("randint_like", x, low, high), x->dtype);
-    TENSOR__RETURN(tensor_to(y, (int)tensor_device(x)));
+    TENSOR__RETURN(mark, tensor_to(y, (int)tensor_device(x)));
 }
 
 TENSOR__FN int tensor__deviations(const char *op, tensor_t *std) {
@@ -27973,11 +28059,11 @@ TENSOR__FN int tensor__deviations(const char *op, tensor_t *std) {
 }
 
 TENSOR_API tensor_t *(tensor_normal)(tensor_t *mean, tensor_t *std) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor_t *m = tensor_detach(mean), *d = tensor_detach(std), *z = tensor_add(m, d);
-    if (z == TENSOR__POISON || !tensor__needs_float("normal", z)) { TENSOR__RETURN(TENSOR__POISON); }
-    if (!tensor__deviations("normal", d)) { TENSOR__RETURN(TENSOR__POISON); }
-    TENSOR__RETURN(tensor_add(m, tensor_mul(d, tensor_randn_like(z))));
+    if (z == TENSOR__POISON || !tensor__needs_float("normal", z)) { TENSOR__RETURN(mark, TENSOR__POISON); }
+    if (!tensor__deviations("normal", d)) { TENSOR__RETURN(mark, TENSOR__POISON); }
+    TENSOR__RETURN(mark, tensor_add(m, tensor_mul(d, tensor_randn_like(z))));
 }
 
 TENSOR__FN int tensor__deviation(const char *op, double std) {
@@ -27986,19 +28072,21 @@ TENSOR__FN int tensor__deviation(const char *op, double std) {
 }
 
 TENSOR_API tensor_t *(tensor_normal_scalar)(tensor_t *mean, double std) {
-    TENSOR__MARK1(mean)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(mean)
     if (!tensor__needs_float("normal_scalar", mean) || !tensor__deviation("normal_scalar", std)) {
         return TENSOR__POISON;
     }
-    TENSOR__RETURN(tensor_add(tensor_detach(mean), tensor_mul_scalar(tensor_randn_like(mean), std)));
+    TENSOR__RETURN(mark, tensor_add(tensor_detach(mean), tensor_mul_scalar(tensor_randn_like(mean), std)));
 }
 
 TENSOR_API tensor_t *(tensor_rnormal_scalar)(tensor_t *std, double mean) {
-    TENSOR__MARK1(std)
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    TENSOR__TAKES(std)
     if (!tensor__needs_float("rnormal_scalar", std)) { return TENSOR__POISON; }
     tensor_t *d = tensor_detach(std);
-    if (!tensor__deviations("rnormal_scalar", d)) { TENSOR__RETURN(TENSOR__POISON); }
-    TENSOR__RETURN(tensor_add_scalar(tensor_mul(d, tensor_randn_like(d)), mean));
+    if (!tensor__deviations("rnormal_scalar", d)) { TENSOR__RETURN(mark, TENSOR__POISON); }
+    TENSOR__RETURN(mark, tensor_add_scalar(tensor_mul(d, tensor_randn_like(d)), mean));
 }
 
 TENSOR_API tensor_t *(tensor_normal_size_n)(double mean, double std, const int64_t *dims, int ndim) {
@@ -28014,12 +28102,12 @@ TENSOR__FN tensor_t *tensor__draw_by(const tensor__row_t *row, tensor_t *p, doub
         return TENSOR__POISON;
     }
     if (p->numel) {
-        TENSOR__MARK
+        tensor__mark_t mark = tensor__mark(tensor__self());
         tensor_t *c = tensor_detach(p);
         double lo, hi;
         int known = tensor__host_f64(tensor_min(c), TENSOR_HOST_READ, name, &lo) &&
                     tensor__host_f64(tensor_max(c), TENSOR_HOST_READ, name, &hi);
-        tensor__tidy(th_, mark_, NULL);
+        tensor__tidy(mark, NULL);
         if (!known) { return TENSOR__POISON; }
         TENSOR__REFUSE(!(lo >= 0 && hi <= most), INDEX, "%s: %s %t must lie in 0..%g (from %g to %g)", name,
                        row->id == TENSOR_OP_BERNOULLI ? "p" : "rates", p, most, lo, hi);
@@ -28056,7 +28144,7 @@ TENSOR__FRONT(randperm, (int64_t n),
     tensor__drawn(TENSOR__ROW(RANDPERM), &n, 1, TENSOR_I64, 0, 0, NULL))
 
 TENSOR__FN tensor_t *tensor__multinomial(tensor_t *weights, int64_t n, int replacement) {
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     TENSOR__BEGIN(o, TENSOR__ROW(MULTINOMIAL), weights)
     TENSOR__REFUSE(!weights->ndim || n < 0, SHAPE, "multinomial: weights %t need a dim to draw %d from",
                    weights, n);
@@ -28076,7 +28164,7 @@ TENSOR__FN tensor_t *tensor__multinomial(tensor_t *weights, int64_t n, int repla
     o.params.random.replacement = replacement;
     o.rng = tensor__next_stream(o.th);
     tensor__result(&o, TENSOR_I64, dims, weights->ndim);
-    TENSOR__RETURN(tensor__finish(&o));
+    TENSOR__RETURN(mark, tensor__finish(&o));
 }
 
 TENSOR_API tensor_t *tensor_multinomial_with(tensor_multinomial_args_t a) {
@@ -28173,9 +28261,9 @@ TENSOR__FRONT(geometric_, (tensor_t *x, double p), tensor__draw_made("geometric_
 TENSOR__FRONT(bernoulli_, (tensor_t *x, double p), tensor__draw_made("bernoulli_", 4, x, p, 0))
 
 TENSOR_API tensor_t *(tensor_random_)(tensor_t *x, int64_t low, int64_t high) {
-    TENSOR__MARK
-    if (!tensor__fillable(th_, "random_", x, 1)) { return TENSOR__POISON; }
-    TENSOR__RETURN(tensor_copy_(x, tensor__integers("random_", x, low, high)));
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    if (!tensor__fillable(mark.th, "random_", x, 1)) { return TENSOR__POISON; }
+    TENSOR__RETURN(mark, tensor_copy_(x, tensor__integers("random_", x, low, high)));
 }
 
 TENSOR__END
@@ -28241,12 +28329,13 @@ TENSOR_API tensor_t *(tensor_detach_)(tensor_t *x) {
 // g, a gradient of leaf x, in the shape of x.
 TENSOR__FN tensor_t *tensor__whole(tensor_t *x, tensor_t *g) {
     if (!tensor__rows_of(g)) { return g; }
-    TENSOR__MARK
-    uint8_t modes = th_->modes;
-    th_->modes = (uint8_t)(modes & ~TENSOR__INFERRING);         // the result stays, whatever mode asks for it
+    tensor__mark_t mark = tensor__mark(tensor__self());
+    uint8_t modes = mark.th->modes;
+    // the result stays, whatever mode asks for it
+    mark.th->modes = (uint8_t)(modes & ~TENSOR__INFERRING);
     tensor_t *y = tensor_index_add_(tensor_zeros_like(x), 0, tensor_relu(g->grad), g);
-    th_->modes = modes;
-    return tensor__tidy(th_, mark_, y);
+    mark.th->modes = modes;
+    return tensor__tidy(mark, y);
 }
 
 // Takes the lock of x's gradient. Kernels run under it: on this thread alone, if the program has a job
@@ -30384,7 +30473,7 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
         tensor__puts(&p.s, "tensor(poison)");
         return p.s.length;
     }
-    TENSOR__MARK
+    tensor__mark_t mark = tensor__mark(tensor__self());
     tensor_t *here = x->device ? (tensor_to)((tensor_detach)(x), TENSOR_CPU) : x;
     p.elements = (const char *)tensor__host(here, TENSOR_HOST_READ, "print");
     if (!p.elements) {
@@ -30402,7 +30491,7 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
     } else {
         tensor__print_numbers(&p);
     }
-    if (x->device) { tensor__tidy(th_, mark_, NULL); }
+    if (x->device) { tensor__tidy(mark, NULL); }
     tensor__print_suffixes(&p, th, x);
     tensor__puts(&p.s, ")");
     return p.s.length;
@@ -30543,7 +30632,7 @@ typedef struct tensor__link_t {
 } tensor__link_t;
 
 // A call that is under way in slices. Its kernel runs from the beginning in each of them and finds the tasks
-// done that earlier slices did: turns of its loop, rounds of tasks of this turn, and some tasks of the next
+// done that earlier slices did: stages of its loop, rounds of tasks of this stage, and some tasks of the next
 // round. Its scratch is its own, as the thread computes other things in between.
 typedef struct tensor__pause_t {
     tensor__slice_t slice;              // first: what the thread has is the pause
@@ -30552,7 +30641,7 @@ typedef struct tensor__pause_t {
     void *arg;
     int64_t round, done, begin;         // round: of this run; begin: the first of the tasks that run
     int64_t tasks;                      // done of round `done`
-    int64_t turn;                       // of the kernel's loop
+    int64_t stage;                      // of the kernel's loop
     int some, paused;                   // some: this slice has done tasks of it
     int ready;                          // the scratch is large enough for every call
     double now, until, us;              // microseconds of the clock; us: of the longest tasks
@@ -32686,7 +32775,7 @@ TENSOR__INLINE int tensor__graph_planned(const tensor_graph_t *g, const tensor__
 // Whether a call is done in part. Its tasks and its scratch stay as they are: a plan for other threads waits
 // until it has ended, as it may have changed what it reads.
 TENSOR__INLINE int tensor__under_way(const tensor_graph_t *g) {
-    return g->pause.turn > 0 || g->pause.done > 0 || g->pause.tasks > 0;
+    return g->pause.stage > 0 || g->pause.done > 0 || g->pause.tasks > 0;
 }
 
 // Whether a step of the graph can begin or go on now; in_slices: it is done by tensor_graph_resume. The
@@ -32784,7 +32873,7 @@ TENSOR__FN double tensor__microseconds(void) {
 TENSOR__FN double tensor__microseconds(void) { return (double)clock() * 1e6 / (double)CLOCKS_PER_SEC; }
 #endif
 
-enum { TENSOR__PAUSE_SHARES = 64 };     // that a kernel cuts its work for, to be done in parts
+enum { TENSOR__PAUSE_SHARES = 64 };     // that a kernel cuts its work for, to be done in slices
 
 TENSOR__FN void tensor__pause_task(void *arg, int64_t task, int worker) {
     const tensor__pause_t *p = (const tensor__pause_t *)arg;
@@ -32808,11 +32897,11 @@ TENSOR__FN void tensor__pause_run(tensor__slice_t *self, int64_t ntasks, tensor_
     p->arg = arg;
     tensor__slice_t alone;
     int threads = p->thread->ctx->pool.n;
-    int one = self->in_turn || threads > self->workers;
+    int one = self->in_order || threads > self->workers;
     alone.run = tensor__slice_alone;
-    alone.next_turn = NULL;             // a task has no such loop
+    alone.next_stage = NULL;            // a task has no such loop
     alone.shares = alone.workers = self->workers;
-    alone.in_turn = 0;
+    alone.in_order = 0;
     p->thread->slice = threads > self->workers ? &alone : NULL;     // what the tasks do is done in one go
     while (p->tasks < ntasks && !p->paused) {
         int64_t n = one ? 1 : tensor__least(ntasks - p->tasks, threads);
@@ -32832,19 +32921,19 @@ TENSOR__FN void tensor__pause_run(tensor__slice_t *self, int64_t ntasks, tensor_
     p->thread->slice = self;
 }
 
-// The next turn of the kernel's loop. The rounds of a turn that is over are forgotten.
-TENSOR__FN int tensor__pause_turn(tensor__slice_t *self, int64_t *i) {
+// The next stage of the kernel's loop. The rounds of a stage that is over are forgotten.
+TENSOR__FN int tensor__pause_stage(tensor__slice_t *self, int64_t *i) {
     tensor__pause_t *p = (tensor__pause_t *)(void *)self;
     if (p->paused) { return 0; }
     if (*i >= 0) {
-        p->turn = *i + 1;
+        p->stage = *i + 1;
         p->round = p->done = 0;
     }
-    *i = p->turn;
+    *i = p->stage;
     return 1;
 }
 
-// Whether the kernel of a step can be done in parts: what it writes is written by its tasks, or once more
+// Whether the kernel of a step can be done in slices: what it writes is written by its tasks, or once more
 // when it runs to its end, and it reads nothing that it has changed, except where tasks change elements of
 // their own.
 TENSOR__FN int tensor__may_pause(const tensor__step_t *s) {
@@ -32888,13 +32977,13 @@ TENSOR__FN void tensor__pause_swap(tensor__pause_t *p, tensor__thread_t *th) {
     p->scratch_bytes = bytes;
 }
 
-// Takes the scratch of the calls that can be done in parts. -> code
+// Takes the scratch of the calls that can be done in slices. -> code
 TENSOR__FN int tensor__pause_reserve(tensor_graph_t *g, tensor__thread_t *th) {
     tensor__pause_t *p = &g->pause;
     int code = 0;
     p->slice.run = tensor__pause_run;
-    p->slice.next_turn = tensor__pause_turn;
-    p->slice.in_turn = 0;
+    p->slice.next_stage = tensor__pause_stage;
+    p->slice.in_order = 0;
     p->slice.shares = TENSOR__PAUSE_SHARES;
     p->slice.workers = g->threads;
     tensor__pause_swap(p, th);
@@ -32923,12 +33012,12 @@ TENSOR__FN int tensor__graph_part(tensor_graph_t *g, tensor__thread_t *th, tenso
     int code = tensor__graph_launch(th, g, s);
     th->slice = NULL;
     tensor__pause_swap(p, th);
-    if (code || !p->paused) { p->turn = p->done = p->tasks = 0; }
+    if (code || !p->paused) { p->stage = p->done = p->tasks = 0; }
     if (!code && !p->paused) { tensor__step_wrote(th, s); }
     return code;
 }
 
-// Plans the graph, and takes the scratch of calls in parts, unless that is done. -> code
+// Plans the graph, and takes the scratch of calls in slices, unless that is done. -> code
 TENSOR__FN int tensor__slice_ready(tensor_graph_t *g, tensor__thread_t *th) {
     int code = tensor__graph_planned(g, th) ? 0 : tensor__graph_plan(g);
     if (!code && !g->pause.ready && !th->denies) { code = tensor__pause_reserve(g, th); }

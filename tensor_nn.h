@@ -5811,10 +5811,10 @@ TENSOR__FN int64_t nn__per(int64_t n, int64_t cost) {
     return nn__max(nn__ceil(n, tasks), 1);
 }
 
-enum { NN__PART = 1 << 21 };            // multiply-adds of a task of a kernel that is done in parts, at most
+enum { NN__PART = 1 << 21 };            // multiply-adds of a task of a kernel that is done in slices, at most
 
-// Whether the calling kernel is done in parts (tensor_graph_resume), for which its tasks are short.
-TENSOR__FN int nn__in_parts(void) { return TENSOR__(share_count)() > TENSOR__(thread_count)(); }
+// Whether the calling kernel is done in slices (tensor_graph_resume), for which its tasks are short.
+TENSOR__FN int nn__in_slices(void) { return TENSOR__(share_count)() > TENSOR__(thread_count)(); }
 
 // Runs the tasks. A single one runs on the calling thread, so that a GEMM in it may use the other threads.
 TENSOR__FN void nn__run(int64_t tasks, tensor__task_fn fn, void *arg) {
@@ -6044,23 +6044,9 @@ TENSOR__FN tensor_t *nn__like(const int64_t *dims, int ndim, double value, const
     return nn__beside((tensor_full_n)(dims, ndim, value, (tensor_dtype_t)x->dtype), x);
 }
 
-// A number inside a function that is made of others: on the CPU, whatever the default device is, because a
-// 0-d tensor of the CPU mixes with tensors of all devices.
-TENSOR__FN tensor_t *nn__constant(double value, tensor_dtype_t dtype) {
-    tensor_device_t device = (tensor_get_default_device)();
-    if (device != TENSOR_CPU) { (void)(tensor_set_default_device)(TENSOR_CPU); }
-    tensor_t *t = (tensor_scalar)(value, dtype);
-    if (device != TENSOR_CPU) { (void)(tensor_set_default_device)(device); }
-    return t;
-}
-
-// A tensor that the host fills, whatever the default device is.
+// A tensor that the host fills: on the CPU, whatever the default device is.
 TENSOR__FN tensor_t *nn__host_tensor(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
-    tensor_device_t device = (tensor_get_default_device)();
-    if (device != TENSOR_CPU) { (void)(tensor_set_default_device)(TENSOR_CPU); }
-    tensor_t *t = (tensor_empty_n)(dims, ndim, dtype);
-    if (device != TENSOR_CPU) { (void)(tensor_set_default_device)(device); }
-    return t;
+    return TENSOR__(make)(TENSOR__(self)(), "empty", (int)dtype, dims, ndim, 0);
 }
 
 // Memory from the cache, until the scope ends; NULL after raising.
@@ -6266,18 +6252,14 @@ TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in
 #define NN__OPTIONS(op, set, run) NN__FILL_DEFAULTS(tensor_##op, set) NN__SCOPED(op, tensor_##op, run)
 
 // Opens the scope of a front that is made of public ops. Its inputs become what autocast makes of them for
-// the class `to`; the ops inside are not cast. The scope has no thread after raising.
+// the class `to`; the ops inside are not cast. The scope has no thread if memory was short: raised.
 TENSOR__FN tensor_scope_t nn__open_front(int to, tensor_t **in, int n) {
     tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     if (scope.thread) { TENSOR__(autocast)(to & TENSOR__CAST, in, n); }
     return scope;
 }
 
-#define NN__OPEN_AS(to, in, n)                                                                               \
-    tensor_scope_t scope_ = nn__open_front(to, in, n);                                                       \
-    if (!scope_.thread) { return TENSOR__(poison); }
-#define NN__OPEN tensor_scope_t scope_ = TENSOR__(inner_scope)(-1);
-#define NN__CLOSE(y) return (tensor_scope_return)(scope_, y)
+#define NN__CLOSE(scope, y) return (tensor_scope_return)(scope, y)
 
 // ------------------------------------------------------------------------------
 // >>impl-linear                                    MARK: linear
@@ -6360,7 +6342,7 @@ TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
     a.arg = arg;
     a.nin = a.nout = 1;
     a.compute = arg[0].dtype;
-    nn__run(1, nn__linear_then, &a);    // of a product that is done in parts, it is the last one
+    nn__run(1, nn__linear_then, &a);    // of a product that is done in slices, it is the last one
     return TENSOR_OK;
 }
 
@@ -6554,8 +6536,9 @@ TENSOR__RARE
 
 TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *weight, tensor_t *bias) {
     tensor_t *in[4] = {x1, x2, weight, bias};
-    NN__OPEN_AS(TENSOR__CAST_bilinear, in, 4)
-    if (!nn__inputs("bilinear", "x1 x2 weight bias", 3, in, 4, 15)) { NN__CLOSE(TENSOR__(poison)); }
+    tensor_scope_t scope = nn__open_front(TENSOR__CAST_bilinear, in, 4);
+    if (!scope.thread) { return TENSOR__(poison); }
+    if (!nn__inputs("bilinear", "x1 x2 weight bias", 3, in, 4, 15)) { NN__CLOSE(scope, TENSOR__(poison)); }
     x1 = in[0];
     x2 = in[1];
     weight = in[2];
@@ -6564,8 +6547,9 @@ TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *wei
     for (int d = 0; fits && d < x1->ndim - 1; d++) { fits = x1->dims[d] == x2->dims[d]; }
     if (!fits || x1->dims[x1->ndim - 1] != weight->dims[1] || x2->dims[x2->ndim - 1] != weight->dims[2] ||
         (bias && (bias->ndim != 1 || bias->dims[0] != weight->dims[0]))) {
-        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "bilinear: x1 %t, x2 %t, weight %t must be [..., I], [..., J], "
-                           "[O, I, J], bias [O]", x1, x2, weight));
+        NN__CLOSE(scope, NN__FAIL(TENSOR_ERR_SHAPE,
+                                  "bilinear: x1 %t, x2 %t, weight %t must be [..., I], [..., J], [O, I, J], "
+                                  "bias [O]", x1, x2, weight));
     }
 
     int64_t out = weight->dims[0];
@@ -6579,7 +6563,7 @@ TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *wei
     y = nn__as(y, 3, y->dims[0], out, n2, 0);
     y = (tensor_reshape_n)((tensor_matmul)(y, nn__as(nn__wide(x2), 3, y->dims[0], n2, 1, 0)), lead, x1->ndim);
     if (bias) { y = (tensor_add)(y, nn__wide(bias)); }
-    NN__CLOSE(nn__narrow(y, x1));
+    NN__CLOSE(scope, nn__narrow(y, x1));
 }
 
 // ------------------------------------------------------------------------------
@@ -7515,25 +7499,28 @@ TENSOR__FN int nn__group_norm_usable(tensor_t *const *in, int64_t groups) {
 
 TENSOR__FN tensor_t *nn__group_norm(tensor_t *x, int64_t groups, tensor_t *w, tensor_t *b, double eps) {
     tensor_t *in[3] = {x, w, b};
-    NN__OPEN_AS(NN__ROW(GROUP_NORM)->cast, in, 3)
-    if (!nn__group_norm_usable(in, groups)) { NN__CLOSE(TENSOR__(poison)); }
+    tensor_scope_t scope = nn__open_front(NN__ROW(GROUP_NORM)->cast, in, 3);
+    if (!scope.thread) { return TENSOR__(poison); }
+    if (!nn__group_norm_usable(in, groups)) { NN__CLOSE(scope, TENSOR__(poison)); }
     int as_it_is = in[0]->numel && nn__kept_half(in[0]);
     tensor_t *y = nn__plane_norm(as_it_is ? in[0] : nn__wide(in[0]), nn__wide(in[1]), nn__wide(in[2]), groups,
                                  eps, NULL);
-    NN__CLOSE(nn__narrow(y, in[0]));
+    NN__CLOSE(scope, nn__narrow(y, in[0]));
 }
 
 NN__OWN_FRONT(group_norm, NN__OR(eps, 1e-5), nn__group_norm(a.x, a.groups, a.weight, a.bias, a.eps))
 
 TENSOR__FN tensor_t *nn__local_response_norm(tensor_t *x, int64_t size, double alpha, double beta,
                                              double k0) {
-    NN__OPEN_AS(TENSOR__CAST_local_response_norm, &x, 1)
+    tensor_scope_t scope = nn__open_front(TENSOR__CAST_local_response_norm, &x, 1);
+    if (!scope.thread) { return TENSOR__(poison); }
     tensor_t *const given = x;
     tensor_t *sum = NULL;
-    if (!nn__inputs("local_response_norm", "x", 1, &x, 1, 1)) { NN__CLOSE(TENSOR__(poison)); }
+    if (!nn__inputs("local_response_norm", "x", 1, &x, 1, 1)) { NN__CLOSE(scope, TENSOR__(poison)); }
     if (x->ndim < 3 || size < 1) {
-        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "local_response_norm: x %t must be [N, C, d...] and size %d at "
-                           "least 1", x, size));
+        NN__CLOSE(scope, NN__FAIL(TENSOR_ERR_SHAPE,
+                                  "local_response_norm: x %t must be [N, C, d...] and size %d at least 1", x,
+                                  size));
     }
 
     x = nn__wide(x);
@@ -7553,7 +7540,7 @@ TENSOR__FN tensor_t *nn__local_response_norm(tensor_t *x, int64_t size, double a
         sum = sum ? (tensor_add)(sum, part) : part;
     }
     s = (tensor_add_scalar)((tensor_mul_scalar)(sum, alpha / (double)size), k0);
-    NN__CLOSE(nn__narrow((tensor_div)(x, (tensor_pow_scalar)(s, beta)), given));
+    NN__CLOSE(scope, nn__narrow((tensor_div)(x, (tensor_pow_scalar)(s, beta)), given));
 }
 
 NN__OWN_FRONT(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR(k, 1),
@@ -7577,12 +7564,12 @@ typedef struct nn__direct_t {
     int64_t n, rows, blocks, lines, pitch;   // n = ci kh kw; lines of the padded block, floats of one
     int64_t mr, tiles;                // outputs of a tile of weights, tiles of a group
     int64_t per, image, cuts;         // images of a block, floats of one; tasks that share its outputs
-    int64_t turn, turns;              // of a weight gradient: which block each task adds now; 1 = all of them
+    int64_t round, rounds;            // of a weight gradient: which block each task adds now; 1 = all of them
     int flipped;                      // the input gradient: x is the output's, the kernel reversed
     int sums;                         // the weight gradient
     int gather;                       // 1 = outputs in vectors, 0 = pixels
     float *packed, *start;            // [groups][tiles][n][mr] and [groups][tiles][mr]
-    float *kept;                      // the sums of all tasks where there are turns, [n][mr] for each tile
+    float *kept;                      // the sums of all tasks where there are rounds, [n][mr] for each tile
     int32_t *off;                     // [n]; of gathered sums [per][rows][ow]
     char *work;
     uint64_t weights, offsets, worker, bytes;   // of the packed weights, off, a worker's block, everything
@@ -7616,7 +7603,7 @@ TENSOR__FN void nn__direct_memory(nn__direct_t *v) {
         v->per = NN__DIRECT_BYTES / (v->image * 4);
     }
     v->per = nn__max(1, nn__min(v->per, nn__ceil(v->images, 8)));
-    if (v->gather && !v->sums && nn__in_parts()) {
+    if (v->gather && !v->sums && nn__in_slices()) {
         v->per = nn__max(1, nn__min(v->per, NN__PART / (v->rows * v->ow * v->n * v->mr)));
     }
     int64_t pixels = v->per * v->rows * v->ow;
@@ -7650,7 +7637,7 @@ TENSOR__FN int nn__direct_plan(nn__direct_t *v) {
     v->rows = (NN__DIRECT_BYTES / nn__max(line, 1) - (v->kh - 1) * v->dh - 1) / v->sh + 1;
     if (v->gather) { v->rows = nn__min(v->rows, NN__GATHER_BYTES / (v->ow * v->mr * 4)); }
     v->rows = v->sums && !v->gather ? v->oh : nn__min(nn__max(v->rows, 4), v->oh);
-    if (!v->sums && nn__in_parts()) {   // the blocks of a weight gradient are summed apart: they stay
+    if (!v->sums && nn__in_slices()) {   // the blocks of a weight gradient are summed apart: they stay
         int64_t line_work = v->n * v->ow * (v->gather ? v->mr : v->co);
         v->rows = nn__max(1, nn__min(v->rows, NN__PART / line_work));
     }
@@ -7785,7 +7772,7 @@ TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     // far away); otherwise the threads share the planes of a block.
     v->bytes = (uint64_t)(36 * (v->image_plane + v->out_plane)) * 4;
     v->own = !v->sums && v->kernel_plane <= NN__WINOGRAD_KERNEL && v->blocks >= 2 * threads &&
-             v->bytes <= 4 << 20 && !nn__in_parts();
+             v->bytes <= 4 << 20 && !nn__in_slices();
     if (v->own) { v->worker += v->bytes, v->bytes = 0; }
     v->bytes += (uint64_t)(36 * v->kernel_plane) * 4 + v->offsets +
                 nn__line((uint64_t)((v->tiles + 1) * v->mr) * 4) + v->worker * (uint64_t)threads;
@@ -8005,7 +7992,7 @@ TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
     nn__direct_offsets(v, v->lines, v->off);
     int64_t tasks = nn__ceil(v->images, v->per) * v->groups * v->blocks;
     v->cuts = v->gather && shares > 1 ? nn__min(tiles, nn__ceil(2 * shares, tasks)) : 1;
-    if (v->gather && nn__in_parts()) { v->cuts = tiles; }
+    if (v->gather && nn__in_slices()) { v->cuts = tiles; }
     nn__run(tasks * v->cuts, v->gather ? nn__direct_gather : nn__direct_task, v);
 }
 
@@ -8083,8 +8070,8 @@ TENSOR__FN int64_t nn__sums_blocks(const nn__direct_t *v, int64_t images) {
     return nn__ceil(images, v->per) * v->blocks;
 }
 
-// gw = sum of g x over the images first .. last of group q, or one block of it where there are turns: cut
-// number `cut` of all outputs, or of those of a tile with gather. kept: the tile's sums between turns.
+// gw = sum of g x over the images first .. last of group q, or one block of it where there are rounds: cut
+// number `cut` of all outputs, or of those of a tile with gather. kept: the tile's sums between rounds.
 TENSOR__FN void nn__direct_sums(const nn__direct_t *v, const float *gy, int64_t q, int64_t cut, int64_t first,
                                 int64_t last, int worker, float *kept, float *to) {
     int64_t o = cut / v->cuts, rows = nn__sums_rows(v), part[2], channels[2] = {0, v->ci};
@@ -8112,8 +8099,8 @@ TENSOR__FN void nn__direct_sums(const nn__direct_t *v, const float *gy, int64_t 
     }
 
     int64_t all = nn__sums_blocks(v, last - first), at = 0, stop = all;
-    if (v->turns > 1) {
-        at = v->turn;
+    if (v->rounds > 1) {
+        at = v->round;
         stop = nn__min(at + 1, all);
     }
     int ends = at < all && stop == all;
@@ -8309,7 +8296,7 @@ TENSOR__FN uint64_t nn__pieces_bytes(const nn__conv_t *v) {
     return nn__line((uint64_t)v->chunks * (uint64_t)v->w->numel * v->es);
 }
 
-// The sums of a weight gradient that is done in parts, between its turns.
+// The sums of a weight gradient that is done in slices, between its rounds.
 TENSOR__FN uint64_t nn__kept_bytes(const nn__conv_t *v) {
     const nn__direct_t *d = &v->without;
     if (d->winograd || !d->gather) { return 0; }
@@ -8322,7 +8309,7 @@ TENSOR__FN uint64_t nn__scratch_conv(const tensor_call_t *c) {
     nn__conv_plan(c, v);
     uint64_t bytes = v->columnless ? v->without.bytes : v->worker * (uint64_t)TENSOR__(thread_count)();
     if (c->row->id == NN_OP_CONV_WEIGHT) { bytes += nn__pieces_bytes(v); }
-    if (v->columnless && v->without.sums && nn__in_parts()) { bytes += nn__kept_bytes(v); }
+    if (v->columnless && v->without.sums && nn__in_slices()) { bytes += nn__kept_bytes(v); }
     return nn__line(sizeof *v) + bytes;
 }
 
@@ -8406,7 +8393,7 @@ TENSOR__FN char *nn__conv_y(const nn__conv_t *v, int64_t i, int64_t q) {
 }
 
 // What a task of a convolution with columns does for a block of pixels. Each step is a task of its own: a
-// convolution that is done in parts takes it once.
+// convolution that is done in slices takes it once.
 typedef struct nn__conv_step_t {
     const nn__conv_t *v;
     nn__block_t b;
@@ -8459,15 +8446,15 @@ TENSOR__FN void nn__conv_multiply(nn__conv_step_t *s) {
     }
 }
 
-// Runs the tasks; like: the product of each of them. Those that are done in parts with long products come one
-// after the other, so that the products use the threads and are interrupted.
+// Runs the tasks; like: the product of each of them. Those that are done in slices with long products come
+// one after the other, so that the products use the threads and are interrupted.
 TENSOR__FN void nn__conv_run_tasks(nn__conv_t *v, int64_t tasks, tensor__task_fn fn,
                                    const tensor__gemm_t *like) {
-    if (!nn__in_parts() || !nn__conv_is_long(like)) {
+    if (!nn__in_slices() || !nn__conv_is_long(like)) {
         nn__run(tasks, fn, v);
         return;
     }
-    for (int64_t i = -1; TENSOR__(next_turn)(&i) && i < tasks;) { fn(v, i, 0); }
+    for (int64_t i = -1; TENSOR__(next_stage)(&i) && i < tasks;) { fn(v, i, 0); }
 }
 
 // The columns of a block, whose first pixel is `first`: x itself where its lines are they, and *line is then
@@ -8681,17 +8668,17 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
         v->cuts = d->gather ? d->tiles : 1;
         int64_t wanted = nn__ceil(TENSOR__(thread_count)(), v->groups * v->cuts * v->chunks);
         v->pieces = v->work + d->bytes;
-        d->turns = 1;
+        d->rounds = 1;
         d->kept = NULL;
-        if (nn__in_parts()) {
+        if (nn__in_slices()) {
             int64_t work = d->per * d->rows * d->ow * d->n * (d->gather ? d->mr : d->co);
             wanted = nn__max(wanted, nn__ceil(work, NN__PART));
-            d->turns = nn__sums_blocks(d, nn__ceil(v->images, v->chunks));
+            d->rounds = nn__sums_blocks(d, nn__ceil(v->images, v->chunks));
             if (d->gather) { d->kept = (float *)(void *)(v->pieces + nn__pieces_bytes(v)); }
         }
         d->cuts = nn__min(wanted, nn__sums_rows(d));
         v->cuts *= d->cuts;
-        for (d->turn = 0; d->turn < d->turns; d->turn++) {
+        for (d->round = 0; d->round < d->rounds; d->round++) {
             nn__run(v->groups * v->cuts * v->chunks, nn__conv_weight_task, v);
         }
     } else {
@@ -9395,7 +9382,7 @@ TENSOR__FN tensor_t *nn__avg_pool_integers(tensor_t *x, const nn__window_t *g, t
     tensor_t *image = nn__framed((tensor_to)(x, TENSOR_I64), g, 0), *y = nn__under_tap(image, g, 0);
     (void)places;
     for (int64_t tap = 1; tap < nn__taps(g); tap++) { y = (tensor_add)(y, nn__under_tap(image, g, tap)); }
-    tensor_t *counts = g->divisor ? nn__constant((double)g->divisor, TENSOR_I64) : nn__window_counts(g);
+    tensor_t *counts = g->divisor ? TENSOR__(constant)((double)g->divisor, TENSOR_I64) : nn__window_counts(g);
     return (tensor_to)((tensor_div_mode)(y, nn__beside(counts, x), "trunc"), x->dtype);
 }
 
@@ -9580,7 +9567,7 @@ NN__X(3, (tensor_t *x, int64_t d, int64_t h, int64_t w), d, h, w)
 
 TENSOR__FN tensor_t *nn__lp_pool(tensor_t *x, int rank, double norm, int64_t kernel, int64_t stride,
                                  int ceil) {
-    NN__OPEN
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     tensor_avg_pool_args_t a = tensor_avg_pool_defaults();
     tensor_t *y = TENSOR__(poison);
     double side = (double)kernel;
@@ -9597,7 +9584,7 @@ TENSOR__FN tensor_t *nn__lp_pool(tensor_t *x, int rank, double norm, int64_t ker
         y = NN__FAIL(TENSOR_ERR_SHAPE,
                      "lp_pool%id: norm must not be 0 (got %g), stride must be >= 0 (got %d)", rank, norm,
                      stride);
-        NN__CLOSE(y);
+        NN__CLOSE(scope, y);
     }
     if (TENSOR__GIVEN(x) && x->state == TENSOR__LIVE && !nn__is_float(x)) {
         x = (tensor_to)(x, (tensor_get_default_dtype)());
@@ -9608,7 +9595,7 @@ TENSOR__FN tensor_t *nn__lp_pool(tensor_t *x, int rank, double norm, int64_t ker
     a.ceil_mode = ceil;
     y = nn__avg_pool_call(&a, rank);
     y = (tensor_mul)((tensor_sign)(y), (tensor_relu)((tensor_abs)(y)));
-    NN__CLOSE((tensor_pow_scalar)((tensor_mul_scalar)(y, window), 1 / norm));
+    NN__CLOSE(scope, (tensor_pow_scalar)((tensor_mul_scalar)(y, window), 1 / norm));
 }
 
 #define NN__X(rank)                                                                                          \
@@ -9926,18 +9913,20 @@ TENSOR__FN tensor_t *nn__surround(tensor_t *y, const int64_t *dims, const int64_
 // surround: of TENSOR_PAD_CONSTANT; a layer that pads by another mode is without it.
 TENSOR__FN tensor_t *nn__padded(tensor_t *x, const int64_t *pads, int n, tensor_pad_t mode, double value,
                                 nn__surround_t *surround) {
-    NN__OPEN
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     tensor__op_t o;
     tensor_t *y = x;
     int64_t at = 0, step = 1;           // for a constant: where x begins in the result; a dim's stride
     int grows = 0;
-    if (!TENSOR__(begin)(&o, NN__ROW(PAD), &x, 1)) { NN__CLOSE(TENSOR__(poison)); }
+    if (!TENSOR__(begin)(&o, NN__ROW(PAD), &x, 1)) { NN__CLOSE(scope, TENSOR__(poison)); }
     if (n > 0 && !pads) {
-        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "pad: pads is NULL, must have %i numbers for x %t", n, x));
+        NN__CLOSE(scope, NN__FAIL(TENSOR_ERR_SHAPE, "pad: pads is NULL, must have %i numbers for x %t", n,
+                                  x));
     }
     if (n < 0 || n % 2 != 0 || n > 2 * x->ndim) {
-        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
-                           "pad: %i numbers for x %t, two for each dim from the last one are needed", n, x));
+        NN__CLOSE(scope, NN__FAIL(TENSOR_ERR_SHAPE,
+                                  "pad: %i numbers for x %t, two for each dim from the last one are needed",
+                                  n, x));
     }
 
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
@@ -9947,13 +9936,13 @@ TENSOR__FN tensor_t *nn__padded(tensor_t *x, const int64_t *pads, int n, tensor_
         int64_t right = k < n ? pads[k + 1] : 0;
         int in_range = left >= -limit && right >= -limit && left <= limit && right <= limit;
         if (!in_range || -left > size || -right > size || size + left + right < 0) {
-            NN__CLOSE(
-                NN__FAIL(TENSOR_ERR_SHAPE, "pad: %d and %d do not fit dim %i of x %t", left, right, d, x));
+            NN__CLOSE(scope, NN__FAIL(TENSOR_ERR_SHAPE, "pad: %d and %d do not fit dim %i of x %t", left,
+                                      right, d, x));
         }
         dims[d] = size + left + right;
         if (mode != TENSOR_PAD_CONSTANT) {
             y = nn__pad_taken(y, x, d, left, right, mode);
-            if ((tensor_is_poison)(y)) { NN__CLOSE(y); }
+            if ((tensor_is_poison)(y)) { NN__CLOSE(scope, y); }
             continue;
         }
         y = nn__pad_cut(y, d, size, left, right);
@@ -9961,14 +9950,14 @@ TENSOR__FN tensor_t *nn__padded(tensor_t *x, const int64_t *pads, int n, tensor_
         strides[d] = step;
         grows |= left > 0 || right > 0;
         if (dims[d] > 0 && step > 0x7FFFFFFFFFFF / dims[d]) {
-            NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "pad: the result for x %t is too large", x));
+            NN__CLOSE(scope, NN__FAIL(TENSOR_ERR_SHAPE, "pad: the result for x %t is too large", x));
         }
         step *= dims[d];
     }
 
-    if (!grows) { NN__CLOSE((tensor_clone)(y)); }
+    if (!grows) { NN__CLOSE(scope, (tensor_clone)(y)); }
     if (y->state == TENSOR__LIVE) { y = surround(y, dims, strides, at, value); }
-    NN__CLOSE(y);
+    NN__CLOSE(scope, y);
 }
 
 TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, tensor_pad_t mode,
@@ -9984,16 +9973,16 @@ TENSOR__FN tensor_t *nn__not_view(tensor_t *y, const tensor_t *x) {
 // [N, C, r, r, H, W] -> [N, C, H, r, W, r] and back.
 TENSOR__FN tensor_t *nn__pixels(const tensor__row_t *row, tensor_t *x, int64_t r, const char *dims_text) {
     static const int64_t orders[2][6] = {{0, 1, 4, 2, 5, 3}, {0, 1, 3, 5, 2, 4}};
-    NN__OPEN
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     tensor__op_t o;
     int64_t lead = 1;
     int back = row->id == NN_OP_PIXEL_UNSHUFFLE;
-    if (!TENSOR__(begin)(&o, row, &x, 1)) { NN__CLOSE(TENSOR__(poison)); }
+    if (!TENSOR__(begin)(&o, row, &x, 1)) { NN__CLOSE(scope, TENSOR__(poison)); }
     int n = x->ndim;
     if (n < 3 || r < 1 || r > 0x7FFF ||
         (back ? x->dims[n - 2] % r != 0 || x->dims[n - 1] % r != 0 : x->dims[n - 3] % (r * r) != 0)) {
-        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s for a factor of %d", o.row->name, x,
-                           dims_text, r));
+        NN__CLOSE(scope, NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s for a factor of %d", o.row->name, x,
+                                  dims_text, r));
     }
 
     for (int d = 0; d < n - 3; d++) { lead *= x->dims[d]; }
@@ -10012,7 +10001,7 @@ TENSOR__FN tensor_t *nn__pixels(const tensor__row_t *row, tensor_t *x, int64_t r
     dims[n - 3] = back ? c * r * r : c;
     dims[n - 2] = back ? h : h * r;
     dims[n - 1] = back ? w : w * r;
-    NN__CLOSE(nn__not_view((tensor_reshape_n)((tensor_contiguous)(y), dims, n), x));
+    NN__CLOSE(scope, nn__not_view((tensor_reshape_n)((tensor_contiguous)(y), dims, n), x));
 }
 
 TENSOR_API tensor_t *(tensor_pixel_shuffle)(tensor_t *x, int64_t factor) {
@@ -10024,17 +10013,17 @@ TENSOR_API tensor_t *(tensor_pixel_unshuffle)(tensor_t *x, int64_t factor) {
 }
 
 TENSOR_API tensor_t *(tensor_channel_shuffle)(tensor_t *x, int64_t groups) {
-    NN__OPEN
+    tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     tensor__op_t o;
-    if (!TENSOR__(begin)(&o, NN__ROW(CHANNEL_SHUFFLE), &x, 1)) { NN__CLOSE(TENSOR__(poison)); }
+    if (!TENSOR__(begin)(&o, NN__ROW(CHANNEL_SHUFFLE), &x, 1)) { NN__CLOSE(scope, TENSOR__(poison)); }
     if (x->ndim < 3 || groups < 1 || x->dims[1] % groups != 0) {
-        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
-                           "channel_shuffle: x %t must be [N, C, ...], C a multiple of groups %d", x,
-                           groups));
+        NN__CLOSE(scope, NN__FAIL(TENSOR_ERR_SHAPE,
+                                  "channel_shuffle: x %t must be [N, C, ...], C a multiple of groups %d", x,
+                                  groups));
     }
     x = nn__as(x, 4, x->dims[0], groups, x->dims[1] / groups, x->numel / nn__max(x->dims[0] * x->dims[1], 1));
     x = (tensor_contiguous)((tensor_transpose)(x, 1, 2));
-    NN__CLOSE(nn__not_view((tensor_reshape_n)(x, o.in[0]->dims, o.in[0]->ndim), o.in[0]));
+    NN__CLOSE(scope, nn__not_view((tensor_reshape_n)(x, o.in[0]->dims, o.in[0]->ndim), o.in[0]));
 }
 
 // The weight that cubic interpolation gives to neighbour k, -1..2, of a point at t between neighbours 0 and
@@ -10203,14 +10192,16 @@ TENSOR__FN int nn__interpolate_dim(const tensor_t *x, int d, int64_t size, doubl
 // sizes and factors: of the first dim, the height of three, the last; 0 = equal to the first.
 TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, const double *factors, int mode,
                                            int align, int recompute, int antialias) {
-    NN__OPEN_AS(mode == TENSOR_AREA ? (int)TENSOR__APART : (int)NN__ROW(INTERPOLATE)->cast, &x, 1)
+    int cast = mode == TENSOR_AREA ? (int)TENSOR__APART : (int)NN__ROW(INTERPOLATE)->cast;
+    tensor_scope_t scope = nn__open_front(cast, &x, 1);
+    if (!scope.thread) { return TENSOR__(poison); }
     if (mode == 0) { mode = TENSOR_NEAREST; }
     tensor__op_t o;
     if (!TENSOR__(begin)(&o, NN__ROW(INTERPOLATE), &x, 1) ||
         !nn__interpolate_usable(x, sizes, factors, mode, align, antialias)) {
-        NN__CLOSE(TENSOR__(poison));
+        NN__CLOSE(scope, TENSOR__(poison));
     }
-    if (mode > TENSOR_NEAREST_EXACT && !nn__floats(&o, 1)) { NN__CLOSE(TENSOR__(poison)); }
+    if (mode > TENSOR_NEAREST_EXACT && !nn__floats(&o, 1)) { NN__CLOSE(scope, TENSOR__(poison)); }
     int rank = x->ndim - 2, corners = align && mode > TENSOR_NEAREST_EXACT;
     int64_t out[3] = {0, 0, 0};
     double step[3];
@@ -10219,14 +10210,14 @@ TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, co
         int64_t size = sizes[k] > 0 ? sizes[k] : sizes[0];
         double factor = factors[k] > 0 ? factors[k] : factors[0];
         if (!nn__interpolate_dim(x, d, size, factor, corners, recompute, &out[d], &step[d])) {
-            NN__CLOSE(TENSOR__(poison));
+            NN__CLOSE(scope, TENSOR__(poison));
         }
     }
 
     if (mode == TENSOR_AREA) {
         nn__window_t g = nn__adaptive(1, 1, 1);
         memcpy(g.out + 3 - rank, out, (size_t)rank * sizeof out[0]);
-        NN__CLOSE(nn__pool_front(nn__avg_pool_row(rank), rank, x, g, 0, NULL));
+        NN__CLOSE(scope, nn__pool_front(nn__avg_pool_row(rank), rank, x, g, 0, NULL));
     }
     tensor_t *y = mode > TENSOR_NEAREST_EXACT ? nn__wide(x) : x;
     for (int d = 0; d < rank && y->state == TENSOR__LIVE; d++) {
@@ -10237,7 +10228,7 @@ TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, co
             y = nn__resample(y, 2 + d, out[d], step[d], mode, align);
         }
     }
-    NN__CLOSE(y == x ? (tensor_clone)(x) : nn__narrow(y, x));
+    NN__CLOSE(scope, y == x ? (tensor_clone)(x) : nn__narrow(y, x));
 }
 
 TENSOR__FN tensor_t *nn__interpolate_call(const tensor_interpolate_args_t *a) {
@@ -10344,11 +10335,12 @@ TENSOR__FN int nn__grid_usable(const tensor_t *x, const tensor_t *grid, const te
 
 TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
     tensor_t *in[2] = {a->x, a->grid};
-    NN__OPEN_AS(NN__ROW(GRID_SAMPLE)->cast, in, 2)
+    tensor_scope_t scope = nn__open_front(NN__ROW(GRID_SAMPLE)->cast, in, 2);
+    if (!scope.thread) { return TENSOR__(poison); }
     tensor__op_t o;
     if (!TENSOR__(begin)(&o, NN__ROW(GRID_SAMPLE), in, 2) || !nn__floats(&o, 3) ||
         !nn__grid_usable(in[0], in[1], a)) {
-        NN__CLOSE(TENSOR__(poison));
+        NN__CLOSE(scope, TENSOR__(poison));
     }
     tensor_t *x = nn__wide(in[0]), *grid = nn__wide(in[1]), *y = NULL;
     nn__grid_t v;
@@ -10390,32 +10382,33 @@ TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
     dims[0] = x->dims[0];
     dims[1] = planes;
     memcpy(dims + 2, grid->dims + 1, (size_t)v.rank * sizeof dims[0]);
-    NN__CLOSE(nn__narrow((tensor_reshape_n)(y, dims, v.rank + 2), in[0]));
+    NN__CLOSE(scope, nn__narrow((tensor_reshape_n)(y, dims, v.rank + 2), in[0]));
 }
 
 NN__OWN_FRONT(grid_sample, , nn__grid_sample_front(&a))
 
 TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, int n, int align_corners) {
-    NN__OPEN_AS(NN__ROW(AFFINE_GRID)->cast, &theta, 1)
+    tensor_scope_t scope = nn__open_front(NN__ROW(AFFINE_GRID)->cast, &theta, 1);
+    if (!scope.thread) { return TENSOR__(poison); }
     tensor__op_t o;
     int64_t points = 1;
     int rank = n < 2 ? 0 : n - 2;
     if (!TENSOR__(begin)(&o, NN__ROW(AFFINE_GRID), &theta, 1) || !nn__floats(&o, 1)) {
-        NN__CLOSE(TENSOR__(poison));
+        NN__CLOSE(scope, TENSOR__(poison));
     }
     if ((n != 4 && n != 5) || theta->ndim != 3 || theta->dims[1] != rank || theta->dims[2] != rank + 1 ||
         !size || size[0] != theta->dims[0]) {
-        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
-                           "affine_grid: theta %t must be [N, 2, 3] for a size of [N, C, H, W], "
-                           "[N, 3, 4] for [N, C, D, H, W]",
-                           theta));
+        NN__CLOSE(scope, NN__FAIL(TENSOR_ERR_SHAPE,
+                                  "affine_grid: theta %t must be [N, 2, 3] for a size of [N, C, H, W], "
+                                  "[N, 3, 4] for [N, C, D, H, W]",
+                                  theta));
     }
     int64_t all[5];
     for (int d = 0; d < rank; d++) {
         all[d] = size[2 + d];
         if (all[d] < 1 || all[d] > 0x7FFFFFFF / points) {
-            NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "affine_grid: size %d must be in 1..%d", all[d],
-                               0x7FFFFFFF / points));
+            NN__CLOSE(scope, NN__FAIL(TENSOR_ERR_SHAPE, "affine_grid: size %d must be in 1..%d", all[d],
+                                      0x7FFFFFFF / points));
         }
         points *= all[d];
     }
@@ -10444,7 +10437,7 @@ TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, 
     dims[0] = theta->dims[0];
     memcpy(dims + 1, all, (size_t)rank * sizeof dims[0]);
     dims[rank + 1] = rank;
-    NN__CLOSE((tensor_reshape_n)(base, dims, rank + 2));
+    NN__CLOSE(scope, (tensor_reshape_n)(base, dims, rank + 2));
 }
 
 // ------------------------------------------------------------------------------
@@ -10548,17 +10541,17 @@ NN__X(dropout3d, 4, 4, 5)
 #define NN__COMPOSED_TO(to, name, params, refused, text, result)                                             \
     TENSOR_API tensor_t *(tensor_##name) params {                                                            \
         tensor_t *x_ = x;                                                                                    \
-        tensor_scope_t scope_;                                                                               \
+        tensor_scope_t scope;                                                                                \
         if (!nn__ready(#name, "x", &x_, 1)) { return TENSOR__(poison); }                                     \
         if (refused) { return NN__FAIL(TENSOR_ERR_SHAPE, #name ": " text); }                                 \
-        scope_ = nn__open_front(to, &x_, 1);                                                                 \
+        scope = nn__open_front(to, &x_, 1);                                                                  \
         x = nn__wide(x_);                                                                                    \
-        NN__CLOSE(nn__narrow(result, x_));                                                                   \
+        NN__CLOSE(scope, nn__narrow(result, x_));                                                            \
     }
 
 // 0-d, of x's dtype
 TENSOR__FN tensor_t *nn__number(double v, const tensor_t *x) {
-    return nn__constant(v, (tensor_dtype_t)x->dtype);
+    return TENSOR__(constant)(v, (tensor_dtype_t)x->dtype);
 }
 
 TENSOR__FN tensor_t *nn__celu(tensor_t *x, double alpha) {
@@ -10663,13 +10656,15 @@ TENSOR_API tensor_t *(tensor_glu)(tensor_t *x, int64_t dim) {
 
 TENSOR_API tensor_t *(tensor_prelu)(tensor_t *x, tensor_t *weight) {
     tensor_t *in[2] = {x, weight};
-    NN__OPEN_AS(TENSOR__CAST_prelu, in, 2)
-    if (!nn__ready("prelu", "x weight", in, 2)) { NN__CLOSE(TENSOR__(poison)); }
+    tensor_scope_t scope = nn__open_front(TENSOR__CAST_prelu, in, 2);
+    if (!scope.thread) { return TENSOR__(poison); }
+    if (!nn__ready("prelu", "x weight", in, 2)) { NN__CLOSE(scope, TENSOR__(poison)); }
     x = in[0];
     weight = in[1];
     if (weight->ndim > 1 || (weight->numel != 1 && (x->ndim < 2 || weight->numel != x->dims[1]))) {
-        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "prelu: weight %t must be [1] or have the %d channels of x %t",
-                           weight, x->ndim > 1 ? x->dims[1] : 1, x));
+        NN__CLOSE(scope, NN__FAIL(TENSOR_ERR_SHAPE,
+                                  "prelu: weight %t must be [1] or have the %d channels of x %t", weight,
+                                  x->ndim > 1 ? x->dims[1] : 1, x));
     }
 
     int64_t dims[TENSOR_MAX_DIMS];
@@ -10677,13 +10672,14 @@ TENSOR_API tensor_t *(tensor_prelu)(tensor_t *x, tensor_t *weight) {
     in[0] = nn__wide(x);
     in[1] = (tensor_reshape_n)(nn__wide(weight), dims, x->ndim);
     in[1] = (tensor_where)((tensor_gt_scalar)(in[0], 0), in[0], (tensor_mul)(in[0], in[1]));
-    NN__CLOSE(nn__narrow(in[1], x));
+    NN__CLOSE(scope, nn__narrow(in[1], x));
 }
 
 TENSOR_API tensor_t *(tensor_cosine_similarity)(tensor_t *a, tensor_t *b, int64_t dim, double eps) {
     tensor_t *in[2] = {a, b};
-    NN__OPEN_AS(TENSOR__CAST_cosine_similarity, in, 2)
-    if (!nn__ready("cosine_similarity", "a b", in, 2)) { NN__CLOSE(TENSOR__(poison)); }
+    tensor_scope_t scope = nn__open_front(TENSOR__CAST_cosine_similarity, in, 2);
+    if (!scope.thread) { return TENSOR__(poison); }
+    if (!nn__ready("cosine_similarity", "a b", in, 2)) { NN__CLOSE(scope, TENSOR__(poison)); }
     tensor_t *shape = (tensor_mul)(in[0], in[1]);
     for (int k = 0; k < 2 && !(tensor_is_poison)(shape); k++) {
         in[k] = (tensor_expand_n)(nn__wide(in[k]), shape->dims, shape->ndim);
@@ -10695,19 +10691,20 @@ TENSOR_API tensor_t *(tensor_cosine_similarity)(tensor_t *a, tensor_t *b, int64_
         in[0] = (tensor_sum_dim)((tensor_mul)(in[0], in[1]), dim, 0);
         shape = nn__narrow(in[0], shape);
     }
-    NN__CLOSE(shape);
+    NN__CLOSE(scope, shape);
 }
 
 TENSOR_API tensor_t *(tensor_pairwise_distance)(tensor_t *a, tensor_t *b, double p, double eps, int keepdim) {
     tensor_t *in[2] = {a, b};
-    NN__OPEN_AS(TENSOR__CAST_pairwise_distance, in, 2)
-    if (!nn__ready("pairwise_distance", "a b", in, 2)) { NN__CLOSE(TENSOR__(poison)); }
+    tensor_scope_t scope = nn__open_front(TENSOR__CAST_pairwise_distance, in, 2);
+    if (!scope.thread) { return TENSOR__(poison); }
+    if (!nn__ready("pairwise_distance", "a b", in, 2)) { NN__CLOSE(scope, TENSOR__(poison)); }
     a = in[0];
     b = in[1];
     in[0] = (tensor_sub)(nn__wide(a), nn__wide(b));
     in[0] = nn__p_norm((tensor_add_scalar)(in[0], eps), p, -1, keepdim);
     if (nn__is_half(a) && a->dtype == b->dtype) { in[0] = nn__narrow(in[0], a); }
-    NN__CLOSE(in[0]);
+    NN__CLOSE(scope, in[0]);
 }
 
 // ------------------------------------------------------------------------------
@@ -10726,7 +10723,7 @@ typedef struct nn__attention_t {
     const nn__cpu_t *k;
     const tensor_arg_t *q, *key, *v, *y, *lse, *g, *dq, *dk, *dv;
     int64_t heads, t, s, e, ev, blocks, rows, pitch;    // pitch: numbers in a line of transposed keys
-    int64_t turn;                       // of a gradient: which block of each head is next, -1 = all of them
+    int64_t round;                      // of a gradient: which block of each head is next, -1 = all of them
     int causal, dtype;
     double scale;
     size_t es;
@@ -10894,13 +10891,13 @@ TENSOR__FN void nn__attention_sum(const nn__attention_t *v, const char *tile, co
 }
 
 // One head: with P recomputed and D = P (g vT - delta) scale, dv = PT g, dq = D k, dk = DT q. Blocks go from
-// the last one, which sees the most keys, to the first; where there are turns, one of them in each.
+// the last one, which sees the most keys, to the first; where there are rounds, one of them in each.
 TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
     const nn__attention_t *v = (const nn__attention_t *)arg;
     char *p = v->scratch + v->worker * (uint64_t)worker, *d = p + v->tile, *scratch = d + v->tile;
     int64_t first = (v->t - 1) / v->rows * v->rows, last = v->causal ? nn__min(v->s, v->t) : v->s;
     int64_t t = first, stop = 0;
-    if (v->turn >= 0) { t = stop = first - v->turn * v->rows; }
+    if (v->round >= 0) { t = stop = first - v->round * v->rows; }
     const char *keyt = nn__attention_transposed(v, v->key, head, last, scratch);
     const char *vt = nn__attention_transposed(v, v->v, head, last, scratch + v->transposed);
     scratch += 2 * v->transposed;
@@ -10931,12 +10928,12 @@ TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
 TENSOR__FN int nn__cpu_attention_back(tensor_call_t *c) {
     nn__attention_t *v = nn__attention_planned(c);
     if (!v->dq->numel && !v->dk->numel && !v->dv->numel) { return TENSOR_OK; }
-    v->turn = -1;
-    if (!nn__in_parts()) {
+    v->round = -1;
+    if (!nn__in_slices()) {
         nn__run(v->heads, nn__attention_back_task, v);
         return TENSOR_OK;
     }
-    for (v->turn = 0; v->turn * v->rows < nn__max(v->t, 1); v->turn++) {
+    for (v->round = 0; v->round * v->rows < nn__max(v->t, 1); v->round++) {
         nn__run(v->heads, nn__attention_back_task, v);
     }
     return TENSOR_OK;
@@ -11384,7 +11381,7 @@ TENSOR__FN void nn__recurrent_clear(void *arg, int64_t task, int worker) {
     NN__DO(v->k, fill)(a[11].data, 0, a[11].numel);
 }
 
-// Each step is one task, whose parts use the threads: a kernel that is done in parts pauses between steps.
+// Each step is one task, whose parts use the threads: a kernel that is done in slices pauses between steps.
 TENSOR__FN void nn__recurrent_steps(nn__recurrent_t *v) {
     v->k = nn__cpu(v->dtype);
     if (v->dgi) { nn__run(1, nn__recurrent_clear, v); }
@@ -12142,7 +12139,7 @@ enum { NN__LOSS_CHUNK = 4096 };   // elements per task
 #define T_LT(a, b) (tensor_lt)(a, b)
 #define T_EQ(a, b) (tensor_eq)(a, b)
 #define T_SEL(m, a, b) (tensor_where)(m, a, b)
-#define T_SET(c) nn__constant(c, dt)
+#define T_SET(c) TENSOR__(constant)(c, dt)
 #define T_NLS(a) (tensor_neg)((tensor_logsigmoid)(a))
 
 // ---- pointwise losses
@@ -13263,7 +13260,7 @@ TENSOR__FN int nn__ctc_states(tensor_t *const *in, const tensor__ctc_params_t *p
 // contains exp(log_probs), which is added with the value 0.
 TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t *params) {
     const tensor__ctc_params_t *p = &params->ctc;
-    tensor_t *x = in[0], *a = NULL, *low = nn__constant(-1e30, (tensor_dtype_t)x->dtype);
+    tensor_t *x = in[0], *a = NULL, *low = TENSOR__(constant)(-1e30, (tensor_dtype_t)x->dtype);
     nn__ctc_states_t of;
     if (!nn__ctc_states(in, p, &of) || (tensor_is_poison)(of.label)) { return TENSOR__(poison); }
     const int64_t states = of.label->dims[1], dims[2] = {x->dims[1], states};
@@ -13274,7 +13271,7 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
         if (t == 0) {
             b = (tensor_where)((tensor_lt_scalar)(nn__beside((tensor_arange)(0, (double)states, 1,
                                                                              TENSOR_I64), x), 2),
-                               nn__constant(0, (tensor_dtype_t)x->dtype), low);
+                               TENSOR__(constant)(0, (tensor_dtype_t)x->dtype), low);
             a = b = (tensor_expand_n)(b, dims, 2);
         } else {
             tensor_t *pad = (tensor_expand_n)(low, dims, 1), *both[2];
@@ -20429,7 +20426,7 @@ TENSOR__FN void nn__grads_small(void *arg, int64_t task, int worker) {
     for (task = 0; task < chunks; task++) { nn__grads_task(arg, task, worker); }
 }
 
-// A number for each chunk: in the scratch, so that a call that is done in parts keeps those it has.
+// A number for each chunk: in the scratch, so that a call that is done in slices keeps those it has.
 TENSOR__FN uint64_t nn__scratch_grads(const tensor_call_t *c) {
     int64_t chunks = 0;
     for (int k = 2; k < c->nout; k++) { chunks += nn__ceil(c->arg[k].numel, NN__CHUNK); }
@@ -20477,7 +20474,7 @@ TENSOR__FN void nn__found_task(void *arg, int64_t task, int worker) {
 }
 
 // Multiplies the gradients by arg 0. arg 1, if not absent, is f32 and becomes 1 if one of them is infinite
-// or NaN. That is a task, as the total of a call that is done in parts is none before its end.
+// or NaN. That is a task, as the total of a call that is done in slices is none before its end.
 TENSOR__FN int nn__cpu_scale(tensor_call_t *c) {
     const double *factor = (const double *)c->arg[0].data;
     nn__scaled_t s;
