@@ -9776,8 +9776,8 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_tiny_whole)(const tensor__gemm_t
     TENSOR__K(gemm_tiny)(g, ars, acs, brs, bcs, panel);
 }
 
-// A column by a row, as tiles compute it: one multiply-add to 0 an element. For rows that an optimizer has made
-// as it goes (>>impl-plan): a tile's call takes longer than its 16 results.
+// A column by a row, as tiles compute it: one multiply-add to 0 an element. For rows that an optimizer has
+// made as it goes (>>impl-plan): a tile's call takes longer than its 16 results.
 TENSOR__FN void TENSOR__K(gemm_outer)(const tensor__gemm_t *g, int64_t ars) {
     const float *a = (const float *)g->a, *b = (const float *)g->b;
     int64_t whole = g->n / V_N * V_N, rest = g->n - whole;

@@ -1254,11 +1254,12 @@ static void halves(void) {
     tensor_set_isa(NULL);
 }
 
-// A column by a row has a way of its own too, up to 8,192 elements: the bits of the general one (a batch takes
-// it), whatever the signs, and where results are 0, too small or not numbers.
+// A column by a row has a way of its own too, up to 8,192 elements: the bits of the general one (a batch
+// takes it), whatever the signs, and where results are 0, too small or not numbers.
 static void outer_products(void) {
     static const char *const isas[] = {"scalar", "sse2", "avx2", "avx512", "neon"};
-    static const int64_t sizes[][2] = {{2, 65}, {8, 512}, {5, 784}, {65, 126}, {3, 2730}, {4096, 2}, {9, 1023}};
+    static const int64_t sizes[][2] = {{2, 65}, {8, 512}, {5, 784}, {65, 126}, {3, 2730}, {4096, 2},
+        {9, 1023}};
     static const float odd[] = {-0.0f, 0, 1e-30f, -1e-30f, 1e-42f, -1.5f, INFINITY, 3e38f};
     for (int i = 0; i < 5; i++) {
         if (tensor_set_isa(isas[i])) {
