@@ -33166,13 +33166,14 @@ TENSOR_API tensor_graph_operand_t (tensor_graph_operand)(const tensor_graph_call
     o.bytes = (uint64_t)a->numel * tensor__sizes[a->dtype];
     o.changes = a->role != TENSOR_READ;
     o.data = a->data;
-    if (a->storage) {
-        o.memory = a->storage;
-        o.at = ((const char *)a->data - (const char *)a->storage->data) / tensor__sizes[a->dtype];
-    }
     if (!e) {
         o.place = TENSOR_GRAPH_NUMBER;
-    } else if (e->older) {
+        return o;
+    }
+    const char *first = tensor__is_temporary(e) ? (const char *)e->stand_in.data : e->data;
+    o.memory = a->storage;
+    o.at = ((const char *)a->data - first) / tensor__sizes[a->dtype];
+    if (e->older) {
         o.place = TENSOR_GRAPH_INPUT;
     } else if (e->held) {
         o.place = TENSOR_GRAPH_OUTPUT;
@@ -33180,7 +33181,7 @@ TENSOR_API tensor_graph_operand_t (tensor_graph_operand)(const tensor_graph_call
         o.place = TENSOR_GRAPH_BLOCK;
     } else {
         o.place = TENSOR_GRAPH_TEMPORARY;
-        o.offset = e->at + (uint64_t)((const char *)a->data - (const char *)e->stand_in.data);
+        o.offset = e->at + (uint64_t)((const char *)a->data - first);
     }
     return o;
 }
