@@ -10208,6 +10208,21 @@ TENSOR__FN int nn__interpolate_dim(const tensor_t *x, int d, int64_t size, doubl
     return 1;
 }
 
+// x with its spatial dims made as long as out, one after the other; a dim that stays as it is is left out.
+TENSOR__FN tensor_t *nn__resample_dims(tensor_t *x, const int64_t *out, const double *step, int mode,
+                                       int align, int antialias) {
+    tensor_t *y = mode > TENSOR_NEAREST_EXACT ? nn__wide(x) : x;
+    for (int d = 0; d < x->ndim - 2 && y->state == TENSOR__LIVE; d++) {
+        if (out[d] == x->dims[2 + d] && step[d] == 1) { continue; }
+        if (antialias) {
+            y = nn__antialias(y, 2 + d, out[d], step[d], mode);
+        } else {
+            y = nn__resample(y, 2 + d, out[d], step[d], mode, align);
+        }
+    }
+    return y;
+}
+
 // sizes and factors: of the first dim, the height of three, the last; 0 = equal to the first.
 TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, const double *factors, int mode,
                                            int align, int recompute, int antialias) {
@@ -10238,15 +10253,7 @@ TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, co
         memcpy(g.out + 3 - rank, out, (size_t)rank * sizeof out[0]);
         NN__CLOSE(scope, nn__pool_front(nn__avg_pool_row(rank), rank, x, g, 0, NULL));
     }
-    tensor_t *y = mode > TENSOR_NEAREST_EXACT ? nn__wide(x) : x;
-    for (int d = 0; d < rank && y->state == TENSOR__LIVE; d++) {
-        if (out[d] == x->dims[2 + d] && step[d] == 1) { continue; }
-        if (antialias) {
-            y = nn__antialias(y, 2 + d, out[d], step[d], mode);
-        } else {
-            y = nn__resample(y, 2 + d, out[d], step[d], mode, align);
-        }
-    }
+    tensor_t *y = nn__resample_dims(x, out, step, mode, align, antialias);
     NN__CLOSE(scope, y == x ? (tensor_clone)(x) : nn__narrow(y, x));
 }
 
