@@ -19470,7 +19470,7 @@ TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn_update
     nn__at_step(u, (double)t);
 }
 
-typedef struct nn__stepping_t { const tensor_call_t *c; nn_update_t u; } nn__stepping_t;
+typedef struct nn__stepping_t { const tensor_call_t *c; int64_t tasks; nn_update_t u; } nn__stepping_t;
 
 // How operand i, a gradient, is made; NULL = it is in memory.
 TENSOR__INLINE const tensor__made_t *nn__step_made(const tensor_call_t *c, int64_t i) {
@@ -19522,23 +19522,32 @@ TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
     }
 }
 
+// All tasks of a small step. They are one task: a gradient that is made during the step is a product, which
+// takes over what is left of a slice unless it is in a task.
+TENSOR__FN void nn__step_small(void *arg, int64_t task, int worker) {
+    const nn__stepping_t *s = (const nn__stepping_t *)arg;
+    (void)task;
+    for (int64_t i = 0; i < s->tasks; i++) { nn__step_task(arg, i, worker); }
+}
+
 // The first row of OPTIMIZER, which updates parameters; no tape sees it.
 TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
     const float *skip = (const float *)c->arg[1].data;
-    int64_t tasks = 0, total = 0;
+    int64_t total = 0;
     nn__stepping_t s;
     s.c = c;
+    s.tasks = 0;
     s.u = *(const nn_update_t *)c->arg[0].data;
     if (skip && skip[0] != 0) { return TENSOR_OK; }
     if (skip && skip[1] > 0) { nn__at_step(&s.u, s.u.at - (double)skip[1]); }
     for (int64_t i = 2; i < c->nin + c->nout; i += 5) {
-        tasks += nn__ceil(c->arg[i + 1].numel, nn__step_share(c, i + 1));
+        s.tasks += nn__ceil(c->arg[i + 1].numel, nn__step_share(c, i + 1));
         total += c->arg[i + 1].numel;
     }
     if (total >= NN__PARALLEL_FROM) {
-        TENSOR__(parallel)(tasks, nn__step_task, &s);
+        TENSOR__(parallel)(s.tasks, nn__step_task, &s);
     } else {
-        for (int64_t i = 0; i < tasks; i++) { nn__step_task(&s, i, 0); }
+        nn__run(1, nn__step_small, &s);
     }
     return TENSOR_OK;
 }

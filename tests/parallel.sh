@@ -139,7 +139,7 @@ for _ in 1 2 3; do broken leave 1 "0 1" "$silent"; done
 tries=3
 broken empty 1 0 "another rank did not come to a layer's sum; all ranks need samples in each batch" "1 2" "$silent"
 broken large 1 "0 1 2" "a tensor of 2^31 elements or more is too large for a sum of MPI"
-broken again 1 "0 1" "$silent" 2 "came again after its sum had begun"
+broken again 1 "0 1" "another rank has an error" 2 "came again after its sum had begun"
 broken gather 1 0 "its memory is its own"
 # A rank that is killed: mpirun ends the others at once; where it does not, as between machines, they hear of it in time.
 ranks 3 broken-die >"$P/broken"

@@ -149,9 +149,9 @@ static void kit_parallel__share(kit_parallel_t *p, kit_parallel__bucket_t *b) {
     tensor_scope_end(scope);
 }
 
-// Buckets begin in their order, which is the same on all ranks.
-static void kit_parallel__begin(kit_parallel_t *p) {
-    while (p->begun < p->buckets && p->bucket[p->begun].waiting == 0 && !p->code) {
+// Begins the buckets that are whole, up to number `most`, in their order, which is the same on all ranks.
+static void kit_parallel__begin(kit_parallel_t *p, int64_t most) {
+    while (p->begun < most && p->bucket[p->begun].waiting == 0 && !p->code) {
         kit_parallel__bucket_t *b = &p->bucket[p->begun++];
         kit_parallel__mark(p, b);
         kit_parallel__share(p, b);
@@ -173,7 +173,8 @@ static void kit_parallel__arrived(tensor_t *x, void *user) {
     kit_parallel__copy(q); // once more where a second backward has added to it
     p->bucket[q->bucket].waiting -= !q->ready;
     q->ready = 1;
-    kit_parallel__begin(p);
+    // The last bucket begins in finish: what goes wrong on a rank until then is known to all when it ends.
+    kit_parallel__begin(p, p->buckets - 1);
     for (int64_t k = 0; k < p->begun && !p->code; k++) {
         p->code = p->ranks.wait(p->ranks.user, &p->bucket[k].request, 1);
     }
@@ -204,7 +205,7 @@ int (kit_parallel_finish)(kit_parallel_t *p) {
         if (!q->ready) { kit_parallel__copy(q); } // nothing produced it here, or backward did not run
     }
     for (int64_t k = 0; k < p->buckets; k++) { p->bucket[k].waiting = 0; }
-    kit_parallel__begin(p);
+    kit_parallel__begin(p, p->buckets);
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     for (int64_t k = 0; k < p->buckets; k++) {
         kit_parallel__bucket_t *b = &p->bucket[k];
