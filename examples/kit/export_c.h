@@ -107,7 +107,12 @@ static int kit_export__use(kit_export_state_t *x, int64_t call, const kit_call_t
     p->uses++;
     int linear = strncmp(c->name, "linear", 6) == 0 && k == 1 && a->ndim == 2;
     int conv = k == 1 && (c->id == NN_OP_CONV1D || c->id == NN_OP_CONV2D);
-    p->weights += (linear || conv) && kit_contiguous(a);
+    if ((linear || conv) && kit_contiguous(a) && a->numel > 0) {
+        int64_t row = a->numel / a->dims[0];
+        p->weights++;
+        if (p->row == 0) { p->row = row; }
+        if (p->row != row || a->at % row != 0) { p->row = -1; }
+    }
     int places = k == 2 && (c->id == NN_OP_MAX_POOL1D || c->id == NN_OP_MAX_POOL2D);
     p->spare |= places || (k == 7 && c->id == NN_OP_RECURRENT);
     if (constant) { return 1; }
@@ -123,7 +128,6 @@ static int kit_export__use(kit_export_state_t *x, int64_t call, const kit_call_t
     int64_t end = a->numel ? a->at + 1 : 0;
     for (int d = 0; a->numel && d < a->ndim; d++) { end += (a->dims[d] - 1) * a->strides[d]; }
     p->numel = end > p->numel ? end : p->numel;
-    if (linear || conv) { p->rows_ = a->dims[0]; }
     return 1;
 }
 
@@ -166,6 +170,15 @@ static int kit_export__argument(kit_export_state_t *x, const kit_export_t *e, in
     return 1;
 }
 
+// Whether all elements of f32 are numbers.
+static int kit_export__finite(const kit_place_t *p) {
+    const float *w = (const float *)p->data;
+    for (int64_t i = 0; i < p->numel; i++) {
+        if (!(w[i] - w[i] == 0)) { return 0; }
+    }
+    return 1;
+}
+
 static int kit_export__arguments(kit_export_state_t *x, const kit_export_t *e) {
     for (int64_t i = 0; i < x->places; i++) {
         kit_place_t *p = &x->place[i];
@@ -174,7 +187,7 @@ static int kit_export__arguments(kit_export_state_t *x, const kit_export_t *e) {
         p->kind = p->changes ? KIT_STATE : KIT_CONSTANT;
         snprintf(p->name, sizeof p->name, "%s%lld", p->changes ? "state" : "data", (long long)i);
         int weight = p->kind == KIT_CONSTANT && p->weights == p->uses && p->dtype == TENSOR_F32;
-        if (e->int8 && weight && p->rows_ > 0) { p->rows = p->rows_; }
+        if (e->int8 && weight && p->row > 0 && kit_export__finite(p)) { p->rows = p->numel / p->row; }
     }
     for (int i = 0; i < e->ninputs; i++) {
         if (!kit_export__argument(x, e, i, KIT_INPUT)) { return 0; }

@@ -87,6 +87,18 @@ KIT_TEXT_FN kit_word_t kit_pointer(const kit_export_state_t *x, const kit_arg_t 
     return at ? kit_word("%s + %lld", base, (long long)at) : kit_word("%s", base);
 }
 
+// Declares a pointer to a weight, whose memory may be bytes.   -> the scales of its rows, or an empty word
+KIT_TEXT_FN kit_word_t kit_declare_weight(kit_export_state_t *x, const char *name, const kit_arg_t *a) {
+    const kit_place_t *p = kit_place(x, a->memory);
+    if (!p->rows) {
+        kit_line(x, "const float *%s = %s;", name, kit_pointer(x, a).text);
+        return kit_word("%s", "");
+    }
+    kit_line(x, "const int8_t *%s = %s;", name, kit_pointer(x, a).text);
+    long long first = a->at / (p->numel / p->rows);
+    return first ? kit_word("(%.60s_scale + %lld)", p->name, first) : kit_word("%.60s_scale", p->name);
+}
+
 // Declares a pointer to an operand.
 KIT_TEXT_FN void kit_declare(kit_export_state_t *x, const char *name, const kit_arg_t *a) {
     const char *constant = a->changes ? "" : "const ";

@@ -40,16 +40,18 @@ KIT_TEXT_FN double kit_export__element(const void *data, tensor_dtype_t dtype, i
 }
 
 KIT_TEXT_FN int kit_export__all_zero(const kit_place_t *p) {
-    for (int64_t i = 0; i < p->numel; i++) {
-        if (kit_export__element(p->data, p->dtype, i) != 0) { return 0; }
+    const char *data = (const char *)p->data;
+    int64_t bytes = p->numel * (int64_t)tensor_dtype_size(p->dtype);
+    for (int64_t i = 0; i < bytes; i++) {
+        if (data[i]) { return 0; }          // -0 is not +0
     }
     return 1;
 }
 
-// The values between braces, eight a line.
 // The size of an array of n elements: C has no empty ones.
 KIT_TEXT_FN long long kit_export__size(int64_t n) { return n ? (long long)n : 1; }
 
+// The values between braces, eight a line.
 KIT_TEXT_FN void kit_export__values(kit_export_state_t *x, const void *data, tensor_dtype_t dtype,
                                     int64_t n) {
     kit_put(x, n ? "{" : "{\n    0");

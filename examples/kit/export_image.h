@@ -325,11 +325,7 @@ KIT_TEXT_FN int kit_write_conv(kit_export_state_t *x, const kit_call_t *c) {
         if (!chain) { chain = n; }
     }
     kit_declare(x, "x", &c->arg[0]);
-    if (place->rows) {
-        kit_line(x, "const int8_t *w = %s;", place->name);
-    } else {
-        kit_declare(x, "w", &c->arg[1]);
-    }
+    kit_word_t scale = kit_declare_weight(x, "w", &c->arg[1]);
     if (bias) { kit_declare(x, v.groups > 1 ? "all" : "bias", &c->arg[2]); }
     kit_declare(x, "result", &c->arg[3]);
     if (!scatter) { kit_conv_zeros(x, &v, v.ci); }
@@ -345,9 +341,8 @@ KIT_TEXT_FN int kit_write_conv(kit_export_state_t *x, const kit_call_t *c) {
     snprintf(part, sizeof part, v.groups > 1 ? "w + %lld * q" : "w", v.co * n);
     kit_line(x, "const %s *k = %s;", place->rows ? "int8_t" : "float", part);
     if (place->rows) {
-        kit_line(
-            x, v.groups > 1 ? "const float *scale = %s_scale + %lld * q;" : "const float *scale = %s_scale;",
-            place->name, v.co);
+        const char *line = v.groups > 1 ? "const float *scale = %s + %lld * q;" : "const float *scale = %s;";
+        kit_line(x, line, scale.text, v.co);
     }
     if (bias && v.groups > 1) {
         kit_line(x, "const float *bias = all + %lld * q;", v.co);

@@ -319,22 +319,16 @@ KIT_TEXT_FN int kit_write_linear(kit_export_state_t *x, const kit_call_t *c) {
     s[2] = w->strides[w->ndim - 1];
     s[3] = w->ndim > 1 ? w->strides[0] : k;
     s[4] = n;
-    const kit_place_t *place = kit_place(x, w->memory);
     int alone = c->id == NN_OP_LINEAR;
     if (!alone) {                       // a block of its own: the activation has an `a` too
         kit_line(x, "{");
         x->depth++;
     }
     kit_declare(x, "a", a);
-    if (place->rows) {
-        kit_line(x, "const int8_t *b = %s;", place->name);
-    } else {
-        kit_declare(x, "b", w);
-    }
+    kit_word_t scale = kit_declare_weight(x, "b", w);
     if (c->arg[2].data) { kit_declare(x, "bias", &c->arg[2]); }
     kit_declare(x, "y", y);
-    kit_word_t scale = kit_word("%.60s_scale", place->name);
-    kit_write_product(x, 1, m, n, k, s, c->arg[2].data != NULL, place->rows ? scale.text : NULL);
+    kit_write_product(x, 1, m, n, k, s, c->arg[2].data != NULL, scale.text[0] ? scale.text : NULL);
     if (alone) { return 1; }
     kit_close(x, 1);
     kit_declare(x, "y", y);

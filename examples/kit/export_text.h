@@ -35,7 +35,7 @@ typedef struct kit_place_t {
     int changes, placed;                // by the step; in the arena
     int uses, weights;                  // operands of calls, and those that are weights of a product
     int spare;                          // an output that nobody has to ask for
-    int64_t rows_;                      // of that weight
+    int64_t row;                        // elements of a row of those weights; -1 = they differ
     tensor_dtype_t dtype;
     int64_t numel, first, last, at;     // calls that use it; place in the arena of its dtype
     int64_t rows;                       // int8: a scale for each row; 0 = the elements are as they are

@@ -325,6 +325,12 @@ static tensor_t *masked(nn_module_t *m, tensor_t *x) {
     return tensor_cat(1, tensor_reshape(z, 2, STEPS, 8), last);
 }
 
+// Three linears whose weights are parts of one memory; some of its rows are larger than the others.
+static tensor_t *crossed(nn_module_t *m, tensor_t *x) {
+    tensor_t *memory = tensor_mul_scalar(x, -0.5);
+    return nn_multihead_attention_forward(m, x, memory, tensor_add(memory, x));
+}
+
 static void sequence_inferences(void) {
     tensor_t *words = tensor_randint(0, WORDS, 2, STEPS);
     nn_module_t *m =
@@ -336,6 +342,9 @@ static void sequence_inferences(void) {
                       nn_transformer_encoder_layer(WIDTH, 2, .feedforward = 16, .gelu = 1, .batch_first = 1,
                                                    .norm_first = 1));
     CHECK(infer("encoder", nn_eval(m), words, plain, 0) == 0);
+    m = nn_multihead_attention(8, 2, .batch_first = 1);
+    tensor_mul_scalar_(tensor_detach(tensor_narrow(nn_get(m, "in_proj_weight"), 0, 8, 4)), 20);
+    CHECK(infer("crossed8", nn_eval(m), tensor_randn(2, STEPS, 8), crossed, 1) == 0);
     m = nn_sequential(nn_embedding(WORDS, WIDTH), nn_layer_norm(WIDTH));
     CHECK(infer("gpt", nn_eval(m), tensor_randint(0, 2, 2, STEPS), masked, 0) == 0);
 }
