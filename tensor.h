@@ -30546,7 +30546,9 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
 
 TENSOR_API int (tensor_print)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
+    int had_error = th->error.code != 0;
     size_t n = (tensor_to_string)(x, NULL, 0);
+    if (!had_error && th->error.code) { return th->error.code; }        // x cannot be read
     char *text = (char *)tensor__memory(th, n + 1);
     if (!text) { return th->error.code; }
     (tensor_to_string)(x, text, n + 1);
@@ -32825,6 +32827,11 @@ TENSOR__INLINE int tensor__under_way(const tensor_graph_t *g) {
     return g->pause.stage > 0 || g->pause.done > 0 || g->pause.tasks > 0;
 }
 
+// Whether some blocks of a group are done, and not all.
+TENSOR__INLINE int tensor__group_begun(const tensor_graph_t *g) {
+    return g->at && g->at->group && g->at->group->begin > 0;
+}
+
 // Whether a step of the graph can begin or go on now; in_slices: it is done by tensor_graph_resume. The
 // thread has the graph for itself. -> code
 TENSOR__FN int tensor__graph_ready(tensor_graph_t *g, tensor__thread_t *th, const char *op, int in_slices) {
@@ -32833,11 +32840,12 @@ TENSOR__FN int tensor__graph_ready(tensor_graph_t *g, tensor__thread_t *th, cons
     TENSOR__REFUSE_CODE(g->at && !in_slices, UNSUPPORTED,
                         "%s: a step of this graph is under way; tensor_graph_resume ends it", op);
     if (g->thread != th) { tensor__graph_move_to(g, th); }
-    if (!tensor__under_way(g)) { return tensor__graph_planned(g, th) ? 0 : tensor__graph_plan(g); }
-    TENSOR__REFUSE_CODE(g->isa != th->ctx->isa || g->reference != th->ctx->reference, UNSUPPORTED,
+    int under_way = tensor__under_way(g);
+    int others = g->isa != th->ctx->isa || g->reference != th->ctx->reference;
+    TENSOR__REFUSE_CODE(others && (under_way || tensor__group_begun(g)), UNSUPPORTED,
                         "%s: %s is under way with the kernels of another instruction set; set that again", op,
                         g->at->c.row->name);
-    return 0;
+    return under_way || tensor__graph_planned(g, th) ? 0 : tensor__graph_plan(g);
 }
 
 // Takes the graph for the calling thread, if a step of it can begin or go on now. -> code

@@ -1596,7 +1596,7 @@ TENSOR_API nn_multihead_attention_args_t nn_multihead_attention_defaults(void);
 // Its forward: nn_multihead_attention_forward(m, q, k, v, .key_padding_mask = pad).
 //   query, key, value   [T, N, embed], [S, N, kdim], [S, N, vdim]; batch_first: N comes first; also without N
 //   attn_mask           [T, S] or [N * heads, T, S]; bool (true = must NOT look) or a float to add
-//   key_padding_mask    [N, S]; the same
+//   key_padding_mask    [N, S]; the same; where no key is left, weights are 0 (PyTorch: NaN if asked for)
 //   weights             NULL, or receives the softmax [N, T, S], the mean over heads; every_head:
 //                       [N, heads, T, S]
 //   -> new, shape of query;  grad through the operations inside;  errors SHAPE, DTYPE
@@ -2993,7 +2993,8 @@ TENSOR_API nn_dataset_t nn__at_dataset(const char *site, nn_dataset_t d);
 typedef struct nn_safetensors_t nn_safetensors_t;
 typedef struct nn_metadata_t { const char *key, *value; } nn_metadata_t;
 typedef struct nn_rename_t {
-    const char *from, *to;                  // names in the file that begin with from begin with to here
+    // Names in the file that begin with from (a prefix included) begin with to here, and with nothing else.
+    const char *from, *to;
 } nn_rename_t;
 
 enum { NN_SAFETENSORS_MAX_HEADER = 16 << 20 };      // bytes; a larger header is refused
@@ -3047,6 +3048,7 @@ TENSOR_API int nn_self_test(nn_safetensors_t *r, nn_module_t *m);
 TENSOR_API size_t nn_snapshot_size(nn_module_t *m, nn_optimizer_t *opt);
 
 // Writes the block. It has addresses of nothing: it may be copied, and read by another run of the program.
+//   m, opt  not while a step of theirs is under way in slices (tensor_graph_resume): they are half changed
 //   block   size bytes, of any alignment
 //   -> code;  errors SHAPE (the block is too small: says what it needs), UNSUPPORTED (in a capture), those of
 //      nn_snapshot_size
@@ -3092,7 +3094,7 @@ typedef struct nn_load_args_t {
     const nn_rename_t *renames TENSOR_INIT; // nrenames of them; the first that fits a name counts
     int nrenames TENSOR_INIT;
     // Of a partial load, before the module changes: missing 1 = a name of the module that the file lacks,
-    // 0 = one of the file (behind the prefix) that the module lacks. May be NULL.
+    // 0 = one of the file (behind the prefix, not renamed) that the module lacks. May be NULL.
     void (*unmatched)(void *user, const char *name, int missing) TENSOR_INIT;
     void *user TENSOR_INIT;
 } nn_load_args_t;
@@ -3129,13 +3131,14 @@ TENSOR_API int nn_save_checkpoint(const char *path, nn_module_t *m, nn_optimizer
 //   -> code;  errors as nn_load
 TENSOR_API int nn_load_checkpoint(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t *step);
 
-// What a checkpoint may hold; NULL = not. A loader goes on with the batch after the last one that it gave.
+// What a checkpoint holds; NULL = not, but for the module. A loader goes on with the batch after the last one
+// that it gave. A second net with an optimizer of its own, as of a GAN, has a second file.
 typedef struct nn_checkpoint_t {
-    nn_module_t *module;
+    nn_module_t *module;                    // not NULL
     nn_optimizer_t *optimizer;
     tensor_t *scaler;                       // of nn_grad_scaler
     nn_plateau_t *plateau;
-    nn_data_loader_t *loader;               // over the same dataset
+    nn_data_loader_t *loader;               // over the same dataset, in batches of the same size
     int64_t step;
 } nn_checkpoint_t;
 // Saves all of it, and the calling thread's generator, into one file; loads what is not NULL, and step. Each
@@ -23068,16 +23071,28 @@ TENSOR__FN nn__names_t nn__same_names(void) {
     return names;
 }
 
-// The entry of the module's tensor `name`; NULL = there is none.
+// The first renaming that fits a name of the file; -1 = none does.
+TENSOR__FN int nn__renaming(const nn__names_t *names, const char *name) {
+    for (int i = 0; i < names->n; i++) {
+        const char *from = names->rename[i].from;
+        if (from && strncmp(name, from, strlen(from)) == 0) { return i; }
+    }
+    return -1;
+}
+
+// The entry of the module's tensor `name`; NULL = there is none. A name that is renamed counts as the new
+// one.
 TENSOR__FN nn__entry_t *nn__find_named(nn_safetensors_t *r, const nn__names_t *names, const char *name) {
+    nn__entry_t *e;
     for (int i = 0; i < names->n; i++) {
         const nn_rename_t *q = &names->rename[i];
         size_t length = q->to ? strlen(q->to) : 0;
         if (!q->from || (length && strncmp(name, q->to, length) != 0)) { continue; }
-        nn__entry_t *e = nn__find_entry(r, q->from, name + length);
-        if (e) { return e; }
+        e = nn__find_entry(r, q->from, name + length);
+        if (e && nn__renaming(names, e->name) == i) { return e; }
     }
-    return nn__find_entry(r, names->prefix, name);
+    e = nn__find_entry(r, names->prefix, name);
+    return e && nn__renaming(names, e->name) < 0 ? e : NULL;
 }
 
 TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
@@ -25661,7 +25676,10 @@ TENSOR__FN nn__names_t nn__load_names(const nn_load_args_t *a) {
 
 TENSOR_API int nn_load_with(nn_load_args_t a) {
     int code = TENSOR_ERR_SHAPE;
-    if (!nn__too_many("load", a.site_, a.options_are_named_)) {
+    if ((a.renames != NULL) != (a.nrenames > 0)) {
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "load: nrenames is %i and renames is %s; both must be given, or none",
+                         a.nrenames, a.renames ? "a list" : "NULL");
+    } else if (!nn__too_many("load", a.site_, a.options_are_named_)) {
         nn_safetensors_t *r = (nn_safetensors_open)(a.path);
         nn__names_t names = nn__load_names(&a);
         code = nn__load_from(r, a.module, &names, a.partial);

@@ -479,6 +479,30 @@ static void chain(tensor_dtype_t dtype, int64_t rows, int64_t columns) {
     tensor_scope_end(scope);
 }
 
+// A step that is in the middle of a group does not go on with other kernels.
+static void begun_group(void) {
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *x = tensor_randn(400000);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_t *y = tensor_sigmoid(tensor_exp(tensor_mul_scalar(x, 0.5)));
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK(g && tensor_graph_info(g).groups == 1);
+    tensor_fill_(y, 0);
+    CHECK(tensor_graph_resume(g, 0) == 0);
+    int others = strcmp(tensor_isa_name(), "scalar") != 0 && tensor_set_isa("scalar") == 0;
+    if (others) {
+        CHECK(tensor_graph_resume(g, 0) == -TENSOR_ERR_UNSUPPORTED);
+        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "is under way with the kernels of another instruction set");
+    }
+    tensor_clear_error();
+    tensor_set_isa(NULL);
+    int done;
+    while ((done = tensor_graph_resume(g, 0)) == 0) {}
+    CHECK(done == 1 && tensor_equal(y, tensor_sigmoid(tensor_exp(tensor_mul_scalar(x, 0.5)))));
+    CHECK(tensor_graph_free(g) == 0);
+    tensor_scope_end(scope);
+}
+
 static void chains(void) {
     static const tensor_dtype_t dtypes[] = {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_I64};
     static const int shapes[][2] = {{1, 1}, {2, 1}, {7, 3}, {16, 16}, {5, 51}, {13, 400}, {9, 4445}};
@@ -1535,6 +1559,7 @@ static void places(void) {
 int main(void) {
     RUN(bits);
     RUN(chains);
+    RUN(begun_group);
     RUN(reduced);
     RUN(reduced_wide);
     RUN(shifted);

@@ -554,6 +554,18 @@ static void renames(void) {
     CHECK(tensor_equal(nn_get(to, "0.weight"), nn_get(from, "1.weight")));
     CHECK(nn_load(path, to, .renames = last, .nrenames = 1) == TENSOR_ERR_FORMAT);
     CHECK_ERROR(TENSOR_ERR_FORMAT, "2 unexpected [0.bias, 0.weight]");
+    // A name that was renamed is not there under its old one; of two renamings that fit, the first counts.
+    static const nn_rename_t away[2] = {{"1.", "skipped."}, {"1.", "0."}};
+    CHECK(nn_load(path, to, .renames = away, .nrenames = 2, .partial = 1) == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "0.weight [2,3] (module: [1,2])");
+    nn_module_t *both = nn_sequential(nn_linear(3, 2), nn_linear(2, 1));
+    tensor_t *head = tensor_clone(nn_get(both, "1.weight"));
+    CHECK(nn_load(path, both, .renames = away, .nrenames = 2, .partial = 1) == 0);
+    CHECK(tensor_equal(nn_get(both, "1.weight"), head));
+    CHECK(tensor_equal(nn_get(both, "0.weight"), nn_get(from, "0.weight")));
+    nn_free(both);
+    CHECK(nn_load(path, to, .renames = last, .partial = 1) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "load: nrenames is 0 and renames is a list; both must be given, or none");
     CHECK(nn_load(path, to, .partial = 1) == TENSOR_ERR_FORMAT);
     CHECK_ERROR(TENSOR_ERR_FORMAT, "0.weight [2,3] (module: [1,2])"); // both shapes
     nn_free(from);

@@ -360,6 +360,7 @@ int tensor_graph_export_c(tensor_graph_t *g, const char *path, const kit_export_
     x.graph = g;
     x.lanes = strcmp(tensor_isa_name(), "portable") == 0 ? 4 : 1;
     if (!tensor_ok()) { return tensor_error_code(); }
+    if (!path || !e) { return (tensor_raise)(TENSOR_ERR_POISONED, "export_c: the path or e is NULL"); }
     if (!tensor_graph_info(g).calls) {
         tensor_raise(TENSOR_ERR_OWNER, "export_c: the graph is NULL, was freed, or has no call");
         return tensor_error_code();

@@ -37,7 +37,7 @@ typedef struct kit_dist_t {
 } kit_dist_t;
 
 // All: -> struct, its tensors are poison on failure;  errors those of the ops, at the latest when it is
-// used
+// used. Values are not checked, as with validate_args=False: NaN and negative deviations go through.
 kit_dist_t kit_categorical(tensor_t *logits);                  // classes 0..n-1 by logits [..., n]
 kit_dist_t kit_normal(tensor_t *mean, tensor_t *std);          // broadcast to each other
 kit_dist_t kit_squashed_normal(tensor_t *mean, tensor_t *std); // tanh of a normal one, in (-1, 1)
