@@ -25677,8 +25677,10 @@ TENSOR__FN nn__names_t nn__load_names(const nn_load_args_t *a) {
 TENSOR_API int nn_load_with(nn_load_args_t a) {
     int code = TENSOR_ERR_SHAPE;
     if ((a.renames != NULL) != (a.nrenames > 0)) {
-        code = NN__ERROR(TENSOR_ERR_SHAPE, "load: nrenames is %i and renames is %s; both must be given, or none",
-                         a.nrenames, a.renames ? "a list" : "NULL");
+        const char *list = a.renames ? "a list" : "NULL";
+        code = NN__ERROR(TENSOR_ERR_SHAPE,
+                         "load: nrenames is %i and renames is %s; both must be given, or none", a.nrenames,
+                         list);
     } else if (!nn__too_many("load", a.site_, a.options_are_named_)) {
         nn_safetensors_t *r = (nn_safetensors_open)(a.path);
         nn__names_t names = nn__load_names(&a);

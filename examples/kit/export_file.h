@@ -247,7 +247,7 @@ KIT_TEXT_FN void kit_export__head(kit_export_state_t *x, const kit_export_t *e, 
             "//\n// %llu bytes of memory, %llu bytes of constants, %.0f floating-point operations a step.\n",
             (unsigned long long)ram, (unsigned long long)flash, x->flops);
     if (e->int8) {
-        kit_put(x, "// Weights are bytes with a scale for each row: results are near the library's, not the same.\n");
+        kit_put(x, "// Weights are bytes with a scale for each row: results are near the library's.\n");
     }
     if (x->inexact) {
         kit_put(x, "// Some long sums are in another order than the library's: their last bits differ.\n");
