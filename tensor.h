@@ -9791,6 +9791,24 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_tiny_whole)(const tensor__gemm_t
     TENSOR__K(gemm_tiny)(g, ars, acs, brs, bcs, panel);
 }
 
+// A column by a row, as tiles compute it: one multiply-add to 0 an element. For rows that an optimizer has
+// made as it goes (>>impl-plan): a tile's call takes longer than its 16 results.
+TENSOR__FN void TENSOR__K(gemm_outer)(const tensor__gemm_t *g, int64_t ars) {
+    const float *a = (const float *)g->a, *b = (const float *)g->b;
+    int64_t whole = g->n / V_N * V_N, rest = g->n - whole;
+    for (int64_t i = 0; i < g->m; i++) {
+        float *c = (float *)g->c + i * g->crs;
+        V_F t = V_SET(a[i * ars]);
+        for (int64_t j = 0; j < whole; j += V_N) { V_STORE(c + j, V_FMA(t, V_LOAD(b + j), V_ZERO())); }
+        if (rest) {
+            float last[V_N] = {0};
+            memcpy(last, b + whole, (size_t)rest * sizeof *last);
+            V_STORE(last, V_FMA(t, V_LOAD(last), V_ZERO()));
+            memcpy(c + whole, last, (size_t)rest * sizeof *last);
+        }
+    }
+}
+
 TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     int64_t ars = call->ars, acs = call->acs, brs = call->brs, bcs = call->bcs;
     if (call->m <= 0 || call->n <= 0 || call->batch <= 0) { return; }
@@ -9837,6 +9855,12 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
             if (call->coff) { c += call->coff[0]; }
             TENSOR__K(gemm_dot_products)(call, a, b, c, r);
         }
+        return;
+    }
+
+    if (call->k == 1 && bcs == 1 && call->batch == 1 && call->m * call->n <= TENSOR__GEMM_OUTER &&
+        !call->accumulate && !call->bias && !call->aoff && !call->boff && !call->coff) {
+        TENSOR__K(gemm_outer)(call, ars);
         return;
     }
 
@@ -10396,7 +10420,8 @@ enum {
     TENSOR__GEMM_SPLIT = 8,     // parts of k of a split sum, at least
     TENSOR__GEMM_LEAF = 16384,  // their length, at most
     TENSOR__GEMM_SMALL = 65536, // elements of C that a long sum is split for
-    TENSOR__GEMM_TINY_K = 128   // k of a product of one task that needs no scratch, m and n half of it
+    TENSOR__GEMM_TINY_K = 128,  // k of a product of one task that needs no scratch, m and n half of it
+    TENSOR__GEMM_OUTER = 8192   // elements of a column by a row, at most: its result stays in the first cache
 };
 
 #define TENSOR__MIN(a, b) ((a) < (b) ? (a) : (b))
