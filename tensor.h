@@ -11840,7 +11840,8 @@ TENSOR__FN TENSOR__NOINLINE void *tensor__raw_or_release(tensor__thread_t *th, u
     if (!p) {
         tensor__cache_release(th);
         p = tensor__raw_alloc(th->ctx, bytes);
-        th->denied = p ? NULL : tensor__limited(th->ctx, bytes);
+        // Not after an error: threads without memory share one state, which has one.
+        if (!th->error.code) { th->denied = p ? NULL : tensor__limited(th->ctx, bytes); }
     }
     return p;
 }

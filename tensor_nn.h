@@ -19397,7 +19397,7 @@ TENSOR_API int nn_num_groups(nn_optimizer_t *o) { return o && !o->dead ? o->ngro
 
 // Whether a number of an optimizer may be set: not in a capture. -> code
 TENSOR__FN int nn__set_now(const char *op) {
-    if (!TENSOR__(refuses)(nn__self(), -1)) { return TENSOR_OK; }
+    if (!TENSOR__(recording)(nn__self(), -1, NULL, NULL)) { return TENSOR_OK; }
     return NN__ERROR(TENSOR_ERR_UNSUPPORTED,
                      "%s: not in a capture, which a replay would not do again; set it before "
                      "tensor_graph_replay", op);

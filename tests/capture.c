@@ -785,7 +785,6 @@ static void refused(void) {
     CLEARED("scaler_unscale: take a step before the capture", nn_scaler_unscale(scaler, j.opt))
     CLEARED("graph_replay: not in a capture", tensor_graph_replay(g))
     CLEARED("manual_seed: not in a capture", tensor_manual_seed(1))
-    CLEARED("set_lr: not in a capture", nn_set_lr(j.opt, 0.1))
     CLEARED("capture_begin: another step", tensor_capture_begin(TENSOR_CPU))
     tensor_free(scaler);
 
