@@ -556,7 +556,8 @@ TENSOR_API tensor_t *tensor_scaled_dot_product_attention_with(tensor_scaled_dot_
 TENSOR_API tensor_scaled_dot_product_attention_args_t tensor_scaled_dot_product_attention_defaults(void);
 
 // What a recurrent net gives: y is the output of every step, h the state after the last one (and c, for LSTM
-// only, else NULL). All of them are poison on failure.
+// only, else NULL). All of them are poison on failure. h is made of steps of y, so it has a gradient with
+// regard to y, which PyTorch's has not.
 typedef struct tensor_state_t { tensor_t *y, *h, *c; } tensor_state_t;
 
 typedef struct tensor_rnn_args_t {

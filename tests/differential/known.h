@@ -621,7 +621,7 @@ static int rounded_below_0(const program_t *p, const trace_t *a, int at, const c
     }
     return 0;
 }
-// PyTorch rounds differences of halves to halves before it divides them by the distances, which are wider.
+// PyTorch rounds the slopes at the ends to halves, where those between are wider, as the distances are.
 static int gradient_of_halves(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     int k, there = 0;
     (void)at, (void)name;
@@ -799,7 +799,7 @@ static struct {
     {of_order_0, NULL, "PyTorch at fault: the gradient of dist of order 0", 0},
     {shared_with_bounds, on_a_bound, "clamp_tensor passes the gradient on at its bounds, PyTorch shares it", 0},
     {singular, NULL, "the inverse of what is singular except for rounding errors", 0},
-    {gradient_of_halves, NULL, "PyTorch rounds the differences of gradient to halves, where the result is wider", 0},
+    {gradient_of_halves, NULL, "PyTorch rounds slopes at the ends to halves, where the result is wider", 0},
     {of_last_state, NULL, "the last state of a recurrent net is a step of its output", 0},
     {nearly_equal, NULL, "elements that rounding makes equal, or not", 0},
     {rounded_below_0, NULL, "igamma and igammac of what rounding puts below 0", 0},
