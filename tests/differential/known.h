@@ -609,13 +609,14 @@ static int nearly_equal(const program_t *p, const trace_t *a, int at, const char
     }
     return 0;
 }
-// Below 0 there is no incomplete gamma function; whether what should be 0 is below it, rounding decides.
+// Below 0 there is no incomplete gamma function and no quantile of the normal distribution; whether what should be
+// 0 is below it, rounding decides.
 static int rounded_below_0(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     const step_t *s = step_at(p, a, at);
     const record_t *x = s && s->nin && s->in[0] >= 0 ? made(a, s->in[0]) : NULL;
     int64_t k;
     (void)p;
-    if (!x || !x->v || strncmp(name, "igamma", 6) || !strstr(what, "nan")) { return 0; }
+    if (!x || !x->v || !strstr(what, "nan") || (strncmp(name, "igamma", 6) && strcmp(name, "ndtri"))) { return 0; }
     for (k = 0; k < x->n; k++) {
         if (fabs(x->v[k]) <= (x->dtype == TENSOR_F64 ? 1e-12 : 1e-6)) { return 1; }
     }
@@ -802,7 +803,7 @@ static struct {
     {gradient_of_halves, NULL, "PyTorch rounds slopes at the ends to halves, where the result is wider", 0},
     {of_last_state, NULL, "the last state of a recurrent net is a step of its output", 0},
     {nearly_equal, NULL, "elements that rounding makes equal, or not", 0},
-    {rounded_below_0, NULL, "igamma and igammac of what rounding puts below 0", 0},
+    {rounded_below_0, NULL, "igamma, igammac and ndtri of what rounding puts below 0", 0},
 };
 
 // at: differ's answer, the statement + 1, or 1000 + a record. Sets *drop and *step: what is left out of the program for
