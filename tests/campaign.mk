@@ -4,7 +4,6 @@
 #   make calls            random programs of API calls in process      N=10000000 SEED=1
 #   make coverage         lines and branches of the headers that the tests reach, room by room
 #   make memcheck         the core's test programs under valgrind      MEMCHECK="autograd nn"
-#   make sanitize         test programs under clang's sanitizers of memory and of integers      SANITIZE="autograd nn"
 #   make soak             a million steps of training: no allocation, no page more
 #   make mutants          small faults in the headers, chosen at run time: how many the tests notice    EVERY=9
 #   make stack-usage      docs/stack.md: bytes of stack of each family of calls
@@ -31,11 +30,6 @@ MEMCHECK = autograd calculus composed graph_limits indexing linalg malformed nn 
 memcheck: $(addprefix $(B)/tests/,$(MEMCHECK))
 	@sh tests/memcheck.sh $^
 
-SANITIZE = autograd calculus conv functions hooks indexing malformed modes nn nn_rows sequence training views
-sanitize: $(B)/tests/ops.ok
-	@B=$(B) sh tests/sanitize.sh memory $(SANITIZE)
-	@B=$(B) sh tests/sanitize.sh integer $(SANITIZE)
-
 soak: $(B)/tests/files
 	$(B)/tests/files soak
 
@@ -48,4 +42,4 @@ stack-usage: $(B)/tests/stack
 test-exhaustive: $(B)/tests/ulp
 	$(B)/tests/ulp all
 
-.PHONY: fuzz calls coverage memcheck sanitize soak mutants stack-usage test-exhaustive
+.PHONY: fuzz calls coverage memcheck soak mutants stack-usage test-exhaustive
