@@ -5,7 +5,7 @@
 #   make examples   build/01_tensors .. build/word_vectors; make gallery: runs 12 of them, writes docs/gallery.md
 #   make web        the page that trains in the browser: build/web, for any file server; KEEP=1 sh tests/web.sh: its picture
 #   make test       the tests, eight minutes of two cores; FULL=1: on other systems and processors too, half an hour
-#   make fuzz|calls|coverage|memcheck|mutants|stack-usage   long ways of looking for defects: tests/campaign.mk
+#   make fuzz|calls|coverage|memcheck|soak|mutants|stack-usage   long ways of looking for defects: tests/campaign.mk
 #   make docs       docs/ops.md from the op tables and headers
 #   make check      form of the sources: contents, docs, sizes, symbols
 #   make split      the headers cut at their tags into build/split, for tools that search or draw files

@@ -83,7 +83,8 @@
 //            PyTorch: x.mul_(x) and other in-place changes of a tensor by its own value have correct
 //            gradients; tensor_autograd_grad gives hooked gradients for every input; a checkpoint notices
 //            changed inputs. A recurrent net saves its first state whichever gradients are wanted: a change
-//            of it in place before backward is an error.
+//            of it in place before backward is an error. So is a change of a tensor by a result of a graph of
+//            which it or a view of it is a leaf: the graph would hold itself, and PyTorch never frees it.
 // AUTOCAST   Mixed precision of forward passes, as torch.autocast: in tensor_scope_begin_autocast(dtype)
 //            products of matrices, linear, convolutions, attention, recurrent nets and prelu compute in that
 //            dtype; exp, logs, pow, rsqrt, softmax, sums, norms, layer and group norm, interpolate, losses in
@@ -4014,7 +4015,7 @@ enum {                                  // tensor_t.flags
     TENSOR__INFERENCE = 32,             // made in inference mode: no graph may save it
     TENSOR__ROWS = 64,                  // gradient [n, width] by rows; which: its grad (i64, -1 = none), on
                                         // which the flag means that no row is there twice
-    TENSOR__ONCE_LEAF = 128,            // required grad as a leaf, and no longer does
+    TENSOR__ONCE_LEAF = 128,            // required grad as a leaf and no longer does, or a view of it did
     TENSOR__INHERITED = TENSOR__NO_GRAD_VIEW | TENSOR__MULTI_VIEW       // by views of the view
 };
 
@@ -15878,24 +15879,29 @@ TENSOR__FN int tensor__changeable(tensor__thread_t *th, const char *op, tensor_t
     return allowed;
 }
 
-// Whether leaf is a leaf of the graph that o continues: with a node of its own it would hold itself. This
-// walks the graph, so it is checked at the first change only. Raises.
-TENSOR__FN int tensor__circular(tensor__op_t *o, const tensor_t *leaf) {
+// Whether x, or a view of it, is a leaf of the graph that o continues: with a node of that graph it would
+// hold itself. This walks the graph, so only what once was a leaf, or had such a view, is looked at. Raises.
+TENSOR__FN int tensor__circular(tensor__op_t *o, const tensor_t *x) {
     tensor__node_t **list = NULL;
     int n = 0, found = 0;
-    if (!leaf || leaf->node || !(leaf->flags & TENSOR__ONCE_LEAF)) { return 0; }
+    if (!x || !(x->flags & TENSOR__ONCE_LEAF)) { return 0; }
     tensor_t *from[TENSOR__MAX_IN];
     for (int i = 0; i < o->nin && i < TENSOR__MAX_IN; i++) {
-        if (o->in[i]) { from[n++] = o->in[i]; }
+        tensor_t *in = o->in[i];
+        if (in) { from[n++] = in; }
+        found |= in && in->base == x && !in->node && (in->flags & TENSOR__REQUIRES_GRAD);
     }
     int64_t count = tensor__walk(o->th, from, n, 0, &list);
     for (int64_t k = 0; k < count && !found; k++) {
-        for (int i = 0; i < list[k]->nin; i++) { found |= list[k]->edge[i].leaf == leaf; }
+        for (int i = 0; i < list[k]->nin; i++) {
+            const tensor_t *leaf = list[k]->edge[i].leaf;
+            found |= leaf && (leaf == x || leaf->base == x);
+        }
     }
     if (list) { tensor__give_back(o->th, list); }
     TENSOR__REFUSE_AS(1, found, AUTOGRAD,
-                      "%s: x %t is a leaf of the graph that it would become the result of; change a clone",
-                      o->row->name, leaf);
+                      "%s: x %t, or a view of it, is a leaf of the graph that it would become the result of; "
+                      "change a clone", o->row->name, x);
     return count < 0;
 }
 
@@ -28347,6 +28353,7 @@ TENSOR_API tensor_t *(tensor_requires_grad_)(tensor_t *x, int on) {
     }
     if (on) {
         x->flags = (uint8_t)(x->flags | TENSOR__REQUIRES_GRAD);
+        if (x->base) { x->base->flags = (uint8_t)(x->base->flags | TENSOR__ONCE_LEAF); }
     } else {
         tensor__no_leaf(x);
     }

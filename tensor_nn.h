@@ -556,7 +556,8 @@ TENSOR_API tensor_t *tensor_scaled_dot_product_attention_with(tensor_scaled_dot_
 TENSOR_API tensor_scaled_dot_product_attention_args_t tensor_scaled_dot_product_attention_defaults(void);
 
 // What a recurrent net gives: y is the output of every step, h the state after the last one (and c, for LSTM
-// only, else NULL). All of them are poison on failure.
+// only, else NULL). All of them are poison on failure. h is made of steps of y, so it has a gradient with
+// regard to y, which PyTorch's has not.
 typedef struct tensor_state_t { tensor_t *y, *h, *c; } tensor_state_t;
 
 typedef struct tensor_rnn_args_t {
@@ -11608,11 +11609,10 @@ TENSOR__FN tensor_state_t nn__no_state(void) {
 }
 
 // Whether t is [d0, d1] (d1 < 0: [d0]) of x's dtype; raises if not.
-TENSOR__FN int nn__fits(const char *op, const char *what, const tensor_t *t, const tensor_t *x, int64_t d0,
+TENSOR__FN int nn__fits(const char *op, const char *what, tensor_t *t, const tensor_t *x, int64_t d0,
                         int64_t d1) {
-    if (!TENSOR__GIVEN(t) || t->state != TENSOR__LIVE) {
-        NN__FAIL(TENSOR_ERR_POISONED, "%s: %s is missing, freed or failed earlier", op, what);
-    } else if (t->dtype != x->dtype) {
+    if (!nn__inputs(op, what, 1, &t, 1, 0)) { return 0; }
+    if (t->dtype != x->dtype) {
         NN__FAIL(TENSOR_ERR_DTYPE, "%s: %s is %y, x is %y; use tensor_to", op, what, t, x);
     } else if (d1 < 0 && (t->ndim != 1 || t->dims[0] != d0)) {
         NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %t must be [%d] (x %t)", op, what, t, d0, x);
@@ -11887,12 +11887,10 @@ TENSOR__FN int nn__net_part_fits(const nn__net_t *v, int64_t l, int64_t d, int64
 
 // Finds hidden and size, and checks all weights. 0 = raised
 TENSOR__FN int nn__net_weights(nn__net_t *v) {
-    const tensor_t *x = v->a.x, *w_hh = v->a.weights[1];
+    const tensor_t *x = v->a.x;
+    tensor_t *w_hh = v->a.weights[1];
     int64_t gates = nn__net_gates(v->kind), features = x->dims[x->ndim - 1];
-    if (!TENSOR__GIVEN(w_hh) || w_hh->state != TENSOR__LIVE) {
-        return NN__NO(TENSOR_ERR_OWNER, "%s: weight 1 (w_hh) is %s, must be a tensor", v->op,
-                      w_hh ? "freed or failed" : "NULL");
-    }
+    if (!nn__inputs(v->op, "w_hh", 1, &w_hh, 1, 0)) { return 0; }
     if (w_hh->ndim != 2 || w_hh->dims[0] % gates != 0) {
         return NN__NO(TENSOR_ERR_SHAPE, "%s: weight 1 %t must be w_hh [%d H, H] (x %t)", v->op, w_hh, gates,
                       x);

@@ -1,7 +1,7 @@
 // bounds.c - kernels read nothing past the end of what they are given: operands end where a page ends, and
 // the next page may not be touched. Nor do workers touch what is far from the memory that they have.
 #define _DEFAULT_SOURCE
-#include "test.h"
+#include "heap.h"
 #include <sys/mman.h>
 
 enum { PAGE = 1 << 23 };         // of bytes: several small ones
@@ -165,6 +165,27 @@ static void memory_of_workers(void) {
     tensor_context_free(context);
 }
 
+// A list that a call keeps for its length has its room behind the block's head: nothing is written past the
+// end of blocks that lists of about this length fill.
+static void lists(void) {
+    enum { N = 1 << 14, AROUND = 24 };
+    tensor_t **list = (tensor_t **)malloc((N + AROUND) * sizeof *list);
+    world_of_heap_t w;
+    if (!list || !heap_open(&w, 0)) { return; }
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *one = tensor_ones(1);
+    for (int n = 0; n < N + AROUND; n++) { list[n] = one; }
+    for (int n = N - AROUND; n <= N + AROUND; n += 4) {
+        tensor_scope_t inner = tensor_scope_begin();
+        CHECK(tensor_item(tensor_sum(tensor_stack_n(list, n, 0))) == n);
+        tensor_scope_end(inner);
+    }
+    CHECK_OK();
+    tensor_scope_end(scope);
+    heap_close(&w, 0);
+    free(list);
+}
+
 int main(void) {
     static const char *const isas[] = {"scalar", "sse2", "avx2", "avx512", "neon"};
     int i;
@@ -181,5 +202,6 @@ int main(void) {
         RUN(convolutions);
         RUN(memory_of_workers);
     }
+    RUN(lists);
     return test_report();
 }

@@ -4,6 +4,7 @@
 #   make calls            random programs of API calls in process      N=10000000 SEED=1
 #   make coverage         lines and branches of the headers that the tests reach, room by room
 #   make memcheck         the core's test programs under valgrind      MEMCHECK="autograd nn"
+#   make soak             a million steps of training: no allocation, no page more
 #   make mutants          small faults in the headers, chosen at run time: how many the tests notice    EVERY=9
 #   make stack-usage      docs/stack.md: bytes of stack of each family of calls
 #   make test-exhaustive  every float through every unary kernel (an hour)
@@ -29,6 +30,9 @@ MEMCHECK = autograd calculus composed graph_limits indexing linalg malformed nn 
 memcheck: $(addprefix $(B)/tests/,$(MEMCHECK))
 	@sh tests/memcheck.sh $^
 
+soak: $(B)/tests/files
+	$(B)/tests/files soak
+
 mutants: $(B)/tests/ops.ok
 	@B=$(B) CC='$(CC)' EVERY='$(EVERY)' sh tests/mutants.sh
 
@@ -38,4 +42,4 @@ stack-usage: $(B)/tests/stack
 test-exhaustive: $(B)/tests/ulp
 	$(B)/tests/ulp all
 
-.PHONY: fuzz calls coverage memcheck mutants stack-usage test-exhaustive
+.PHONY: fuzz calls coverage memcheck soak mutants stack-usage test-exhaustive

@@ -137,7 +137,49 @@ static void checkpoint_of_poison(void) {
     CHECK_POISON(tensor_checkpoint(poly, NULL, in, 2), TENSOR_ERR_POISONED, "checkpoint: ");
 }
 
+// A function that multiplies by something else when it is run again.
+enum { OTHER_SIZE, OTHER_RANK, OTHER_STRIDES, A_NUMBER, NO_RESULT, NOT_RECORDED, AS_BEFORE };
+typedef struct unsteady_t {
+    int how, calls;
+} unsteady_t;
+static tensor_t *unsteady(tensor_t *const *in, int n, void *user) {
+    unsteady_t *u = (unsteady_t *)user;
+    tensor_t *by = tensor_full_of(TENSOR_F64, 2, 3);
+    (void)n;
+    if (u->calls++) {
+        switch (u->how) {
+        case OTHER_SIZE: by = tensor_full_of(TENSOR_F64, 2, 1); break;
+        case OTHER_RANK: by = tensor_reshape(by, 1, 3); break;
+        case OTHER_STRIDES: by = tensor_slice(tensor_full_of(TENSOR_F64, 2, 6), 0, 0, 6, 2); break;
+        case A_NUMBER: return tensor_mul_scalar(in[0], 2);
+        case NO_RESULT: return NULL;
+        case NOT_RECORDED: return tensor_detach(in[0]);
+        default: break;
+        }
+    }
+    return tensor_mul(in[0], by);
+}
+static void run_with_other_values(void) {
+    tensor_t *x = LEAF64(1, 2, 3);
+    for (int how = 0; how <= AS_BEFORE; how++) {
+        unsteady_t u = {how, 0};
+        tensor_t *y = tensor_sum(tensor_checkpoint(unsteady, &u, &x, 1));
+        tensor_set_grad(x, NULL);
+        if (how == AS_BEFORE) {
+            CHECK(tensor_backward(y) == 0);
+            CHECK(tensor_item(tensor_sum(tensor_grad(x))) == 6);
+        } else {
+            FAILS(tensor_backward(y), TENSOR_ERR_AUTOGRAD, "checkpoint: fn d", HERE);
+            CHECK(!tensor_grad(x));
+        }
+        CHECK(u.calls == 2);
+    }
+    tensor_t *y = tensor_checkpoint(unsteady, &(unsteady_t){NO_RESULT, 1}, &x, 1);
+    CHECK_POISON(y, TENSOR_ERR_OWNER, "checkpoint: fn did not return a tensor");
+}
+
 int main(void) {
+    RUN(run_with_other_values);
     RUN(checkpoint_of_poison);
     RUN(checkpoint);
     RUN(checkpoint_twice);

@@ -645,6 +645,55 @@ static void steady_steps(void) {
     }
 }
 
+// Many steps of training, with a copy of the net now and then, ask the system for nothing: no block of the
+// allocator and no page more.
+static long soak_steps = 20000;         // make soak: a million
+static long resident_pages(void) {
+    FILE *f = fopen("/proc/self/statm", "r");
+    long all = 0, resident = 0;
+    if (f && fscanf(f, "%ld %ld", &all, &resident) != 2) { resident = 0; }
+    if (f) { fclose(f); }
+    return resident;
+}
+static void soak(void) {
+    nn_module_t *net = nn_sequential(nn_linear(2, 16), nn_tanh(), nn_linear(16, 1)), *best = nn_clone(net);
+    nn_optimizer_t *opt = nn_adam(net, .lr = 0.01);
+    float inputs[] = {0, 0, 0, 1, 1, 0, 1, 1}, labels[] = {0, 1, 1, 0};
+    tensor_t *x = tensor_from(inputs, TENSOR_F32, 4, 2), *y = tensor_from(labels, TENSOR_F32, 4, 1);
+    tensor_memory_stats_t before = tensor_memory_stats(), after;
+    long pages = 0;
+    double loss = 0;
+    CHECK(tensor_set_num_threads(2) == 0);
+    for (long step = 0; step < soak_steps; step++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *l = tensor_binary_cross_entropy_with_logits(nn_forward(net, x), y);
+        nn_zero_grad(opt);
+        tensor_backward(l);
+        nn_step(opt);
+        if (step % 1000 == 0) {
+            loss = tensor_item(l);
+            nn_copy_state(best, net);
+        }
+        tensor_scope_end(scope);
+        if (step == 10000) {
+            before = tensor_memory_stats();
+            pages = resident_pages();
+        }
+    }
+    after = tensor_memory_stats();
+    CHECK_OK();
+    CHECK_MSG(loss < 0.1, "loss %g", loss);
+    CHECK_MSG(after.allocs == before.allocs, "%lld allocations", (long long)(after.allocs - before.allocs));
+    CHECK(after.live_bytes == before.live_bytes && after.live_tensors == before.live_tensors);
+    CHECK(after.live_nodes == before.live_nodes && after.reserved_bytes == before.reserved_bytes);
+    CHECK_MSG(resident_pages() <= pages + 64, "%ld pages after 10,000 steps, %ld after %ld", pages,
+              resident_pages(), soak_steps);
+    CHECK(tensor_set_num_threads(1) == 0);
+    nn_optimizer_free(opt);
+    nn_free(best);
+    nn_free(net);
+}
+
 // ---- what files hold ----
 
 // A safetensors file in memory: the header's text, then n bytes 1.
@@ -901,7 +950,12 @@ static void no_place(void) {
     tensor_clear_error();
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "soak") == 0) {
+        soak_steps = 1000000;
+        RUN(soak);
+        return test_report();
+    }
     RUN(two_savers);
     RUN(synced_saves);
     RUN(failing_reads);
@@ -912,6 +966,7 @@ int main(void) {
     RUN(freed_memory);
     RUN(stale_pointers);
     RUN(steady_steps);
+    RUN(soak);
     RUN(unsupported_tensors);
     RUN(tied_parameters);
     RUN(other_formats);

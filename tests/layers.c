@@ -1,5 +1,5 @@
 // layers.c - layers whose numbers come from tests/fixtures/layers.py: batch norm over ranks (threads here),
-// softmax over many classes, pools whose windows are drawn
+// softmax over many classes, pools whose windows are drawn; and options of one dim of convolutions and pools
 #if defined(__linux__) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE
 #endif
@@ -305,6 +305,104 @@ static void fractional(void) {
     nn_free(copy);
 }
 
+// ---- options of one dim
+
+// y has the last dims a, b, c, and other, which another function makes with the same option, is the same.
+static void is_same(const char *option, tensor_t *y, tensor_t *other, int64_t a, int64_t b, int64_t c) {
+    const int64_t want[3] = {a, b, c};
+    CHECK_OK();
+    for (int d = 0; d < 3; d++) {
+        int64_t size = tensor_size(y, d - 3);
+        CHECK_MSG(size == want[d], "%s: dim %d is %lld", option, d, (long long)size);
+    }
+    CHECK_MSG(test_same_bits(y, other), "%s: layer and function differ", option);
+}
+#define LAYER_AND(option, made, x, other, a, b, c)                                                           \
+    do {                                                                                                     \
+        tensor_scope_t scope = tensor_scope_begin_no_grad();                                                 \
+        nn_module_t *m = made;                                                                               \
+        is_same(option, nn_forward(m, x), other, a, b, c);                                                   \
+        nn_free(m);                                                                                          \
+        tensor_scope_end(scope);                                                                             \
+    } while (0)
+// The options, and the sizes of depth, height and width.
+#define CONV(a, b, c, ...)                                                                                   \
+    LAYER_AND("conv3d " #__VA_ARGS__, nn_conv3d(2, 3, 2, __VA_ARGS__), image,                                \
+              tensor_conv3d(image, nn_get(m, "weight"), nn_get(m, "bias"), __VA_ARGS__), a, b, c)
+#define TRANSPOSED(a, b, c, ...)                                                                             \
+    LAYER_AND("conv_transpose3d " #__VA_ARGS__, nn_conv_transpose3d(2, 3, 2, __VA_ARGS__), small,            \
+              tensor_conv_transpose3d(small, nn_get(m, "weight"), nn_get(m, "bias"), __VA_ARGS__), a, b, c)
+#define MAX_POOL(a, b, c, ...)                                                                               \
+    LAYER_AND("max_pool3d " #__VA_ARGS__, nn_max_pool3d(2, __VA_ARGS__), image,                              \
+              tensor_max_pool3d(image, 2, __VA_ARGS__), a, b, c)
+#define AVG_POOL(a, b, c, ...)                                                                               \
+    LAYER_AND("avg_pool3d " #__VA_ARGS__, nn_avg_pool3d(2, __VA_ARGS__), image,                              \
+              tensor_avg_pool3d(image, 2, __VA_ARGS__), a, b, c)
+#define COLUMNS(rows, columns, ...)                                                                          \
+    LAYER_AND("im2col " #__VA_ARGS__, nn_unfold(2, __VA_ARGS__), flat,                                       \
+              tensor_im2col(flat, 2, __VA_ARGS__), 1, rows, columns)
+#define WIDER(kind, x, a, b, c, ...)                                                                         \
+    LAYER_AND(#kind " " #__VA_ARGS__, nn_##kind(2, 3, 2, __VA_ARGS__), x,                                    \
+              tensor_##kind(x, nn_get(m, "weight"), nn_get(m, "bias")), a, b, c)
+static void options_of_one_dim(void) {
+    tensor_t *image = tensor_randn(1, 2, 7, 8, 9), *small = tensor_randn(1, 2, 3, 4, 5);
+    tensor_t *flat = tensor_randn(1, 2, 7, 8);
+    CONV(3, 4, 4, .stride = 2);
+    CONV(6, 4, 8, .stride_h = 2);
+    CONV(6, 7, 4, .stride_w = 2);
+    CONV(8, 9, 10, .padding = 1);
+    CONV(6, 9, 8, .padding_h = 1);
+    CONV(6, 7, 10, .padding_w = 1);
+    CONV(8, 7, 10, .padding = 1, .padding_h = TENSOR_ZERO);
+    CONV(8, 9, 8, .padding = 1, .padding_w = TENSOR_ZERO);
+    CONV(5, 6, 7, .dilation = 2);
+    CONV(6, 5, 8, .dilation_h = 3);
+    CONV(6, 7, 6, .dilation_w = 3);
+    WIDER(conv3d, image, 6, 6, 8, .kernel_h = 3);
+    WIDER(conv3d, image, 6, 7, 6, .kernel_w = 4);
+    TRANSPOSED(6, 8, 10, .stride = 2);
+    TRANSPOSED(4, 8, 6, .stride_h = 2);
+    TRANSPOSED(4, 5, 14, .stride_w = 3);
+    TRANSPOSED(2, 3, 4, .padding = 1);
+    TRANSPOSED(4, 3, 6, .padding_h = 1);
+    TRANSPOSED(4, 5, 4, .padding_w = 1);
+    TRANSPOSED(5, 6, 7, .dilation = 2);
+    TRANSPOSED(4, 7, 6, .dilation_h = 3);
+    TRANSPOSED(4, 5, 8, .dilation_w = 3);
+    TRANSPOSED(7, 9, 11, .stride = 2, .output_padding = 1);
+    TRANSPOSED(6, 9, 10, .stride = 2, .output_padding_h = 1);
+    TRANSPOSED(6, 8, 11, .stride = 2, .output_padding_w = 1);
+    WIDER(conv_transpose3d, small, 4, 6, 6, .kernel_h = 3);
+    WIDER(conv_transpose3d, small, 4, 5, 8, .kernel_w = 4);
+    MAX_POOL(6, 7, 8, .stride = 1);
+    MAX_POOL(3, 7, 4, .stride_h = 1);
+    MAX_POOL(3, 4, 8, .stride_w = 1);
+    MAX_POOL(4, 5, 5, .padding = 1);
+    MAX_POOL(3, 5, 4, .padding_h = 1);
+    MAX_POOL(3, 4, 5, .padding_w = 1);
+    MAX_POOL(3, 3, 4, .dilation = 2);
+    MAX_POOL(3, 3, 4, .dilation_h = 3);
+    MAX_POOL(3, 4, 3, .dilation_w = 3);
+    MAX_POOL(3, 2, 4, .kernel_h = 3);
+    MAX_POOL(3, 4, 2, .kernel_w = 4);
+    MAX_POOL(4, 4, 5, .ceil_mode = 1);
+    AVG_POOL(6, 7, 8, .stride = 1);
+    AVG_POOL(3, 7, 4, .stride_h = 1);
+    AVG_POOL(3, 4, 8, .stride_w = 1);
+    AVG_POOL(4, 5, 5, .padding = 1);
+    AVG_POOL(3, 5, 4, .padding_h = 1);
+    AVG_POOL(3, 4, 5, .padding_w = 1);
+    AVG_POOL(3, 2, 4, .kernel_h = 3);
+    AVG_POOL(3, 4, 2, .kernel_w = 4);
+    COLUMNS(8, 12, .stride = 2);
+    COLUMNS(8, 24, .stride_w = 2);
+    COLUMNS(8, 72, .padding = 1);
+    COLUMNS(8, 54, .padding_w = 1);
+    COLUMNS(8, 30, .dilation = 2);
+    COLUMNS(8, 30, .dilation_w = 3);
+    COLUMNS(12, 36, .kernel_w = 3);
+}
+
 int main(void) {
     fixture = nn_safetensors_open("tests/fixtures/kit/layers.safetensors");
 #ifdef __linux__
@@ -313,6 +411,7 @@ int main(void) {
     RUN(alone);
     RUN(adaptive);
     RUN(fractional);
+    RUN(options_of_one_dim);
     nn_safetensors_close(fixture);
     return test_report();
 }

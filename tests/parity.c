@@ -503,6 +503,18 @@ static void leaf_of_its_own_graph(void) {
     tensor_copy_(x, tensor_mul_scalar(z, 3));           // of another graph
     EXPECT(gradient(x, z, 0), 3, 6);
     CHECK(tensor_requires_grad(y));
+    CHECK_POISON(tensor_copy_(x, y), TENSOR_ERR_AUTOGRAD, "is a leaf of the graph");    // changed before, too
+
+    // a view that is a leaf of the graph, which would hold its base
+    x = tensor_ones(2);
+    tensor_t *v = tensor_requires_grad_(tensor_narrow(x, 0, 0, 1), 1), *other = tensor_narrow(x, 0, 1, 1);
+    CHECK_POISON(tensor_copy_(other, tensor_cos(v)), TENSOR_ERR_AUTOGRAD, "it, is a leaf of the graph");
+    CHECK_POISON(tensor_copy_(other, v), TENSOR_ERR_AUTOGRAD, "it, is a leaf of the graph");
+    y = tensor_mul_scalar(v, 2);
+    CHECK_POISON(tensor_add_(x, y), TENSOR_ERR_AUTOGRAD, "it, is a leaf of the graph");
+    EXPECT(gradient(y, v, TENSOR_RETAIN_GRAPH), 2);
+    tensor_copy_(other, tensor_mul_scalar(tensor_narrow(z, 0, 0, 1), 3));
+    CHECK_POISON(tensor_copy_(other, y), TENSOR_ERR_AUTOGRAD, "it, is a leaf of the graph");
 }
 
 static void logcumsumexp_twice(void) {

@@ -1,5 +1,6 @@
 // properties.c - what holds of every op: what its comment calls new shares no memory with its inputs and is
-// dense; under autocast it gives what the same call with its casts written out gives, in every mix of dtypes
+// dense; under autocast it gives what the same call with its casts written out gives, in every mix of dtypes;
+// an operand that is no tensor gives an error and poison
 #define TENSOR_BACKEND
 #include "cases.h"
 
@@ -260,10 +261,61 @@ static void autocast_mixes(void) {
     left_mixed = every_case("AUTOCAST", mixed);
 }
 
+// ---- operands that are no tensors ----
+
+static long n_unusable, n_optional;
+
+// A number, or the statistics that a norm keeps.
+static int is_no_result(const char *name, int r) {
+    if (strcmp(name, "equal") == 0 || strcmp(name, "allclose") == 0) { return 1; }
+    return r > 0 && (strcmp(name, "batch_norm") == 0 || strcmp(name, "instance_norm") == 0);
+}
+// Each operand of the case in turn is something else; NULL may be an operand that is left out.
+static void unusable(const entry_t *op, const case_t *c) {
+    enum { NOTHING, A_NUMBER, A_POISON, A_DEAD, KINDS };
+    static const char *const kinds[] = {"NULL", "a number", "poison", "of a scope that ended"};
+    int operands = 1;
+    for (int at = 0; at < operands * KINDS; at++) {
+        tensor_scope_t s = tensor_scope_begin(), inner = tensor_scope_begin();
+        tensor_t *bad[KINDS] = {NULL, (tensor_t *)(uintptr_t)3, tensor_zeros(-1), tensor_zeros(2)};
+        int k = at / KINDS, kind = at % KINDS;
+        arguments_t a;
+        tensor_scope_end(inner);
+        tensor_clear_error();
+        arguments_of(op, c, TENSOR_F32, &a);
+        operands = a.nin;
+        if (k < a.nin && a.in[k]) {
+            a.in[k] = bad[kind];
+            op->call(&a);
+            if (kind == NOTHING && tensor_ok()) {
+                n_optional++;
+            } else {
+                int code = kind == A_POISON ? TENSOR_ERR_POISONED : TENSOR_ERR_OWNER;
+                CHECK_MSG(tensor_error_code() == code || (!is_data(&c->in[k]) && kind == NOTHING),
+                          "%s %s, operand %d %s: \"%s\"", op->name, c->text, k, kinds[kind],
+                          tensor_error_text());
+                for (int r = 0; r < a.nout; r++) {
+                    CHECK_MSG(!a.out[r] || tensor_is_poison(a.out[r]) || is_no_result(op->name, r),
+                              "%s %s, operand %d %s: result %d is there", op->name, c->text, k,
+                              kinds[kind], r);
+                }
+                n_unusable++;
+            }
+        }
+        tensor_clear_error();
+        tensor_scope_end(s);
+    }
+}
+static int left_unusable;
+static void operands_that_are_none(void) {
+    left_unusable = every_case("OPERANDS", unusable);
+}
+
 int main(void) {
     int k;
     RUN(new_is_new);
     RUN(autocast_mixes);
+    RUN(operands_that_are_none);
     printf("%d functions are documented as new: %ld results share nothing and are dense; of %ld ops they are "
            "not row-major:"
            "%s\n",
@@ -271,9 +323,11 @@ int main(void) {
     printf("%ld mixes under autocast, %ld of them refused; cases as they are %ld, in half %ld, in f32 %ld, "
            "in the widest %ld\n",
            n_mixes, n_refused, n_class[0], n_class[1], n_class[2], n_class[3]);
-    printf("skipped: %d ops without layouts, %d under autocast; ops.def says why; %ld cases of ops without a "
-           "class:\n",
-           left_new, left_mixed, n_composed);
+    printf("%ld operands that are no tensors are errors; %ld times NULL is an operand that is left out\n",
+           n_unusable, n_optional);
+    printf("skipped: %d ops without layouts, %d under autocast, %d without such operands; ops.def says why; "
+           "%ld cases of ops without a class:\n",
+           left_new, left_mixed, left_unusable, n_composed);
     for (k = 0; k < COUNT(composed); k++) { printf("    %s: %s\n", composed[k].names, composed[k].why); }
     return test_report();
 }

@@ -685,6 +685,22 @@ static void transformer_values(void) {
     nn_free(e), nn_free(f), nn_free(d), nn_free(se), nn_free(sd);
 }
 
+// A row whose scores are all minus infinity looks at nothing, as one whose mask is so.
+static void attention_to_nothing(void) {
+    float queries[] = {INFINITY, 1}, keys[] = {-1, -2, -3}, values[] = {1, 2, 3};
+    for (int causal = 0; causal < 2; causal++) {
+        tensor_t *q = tensor_from(queries, TENSOR_F32, 1, 2, 1), *k = tensor_from(keys, TENSOR_F32, 1, 3, 1);
+        tensor_t *v = tensor_requires_grad_(tensor_from(values, TENSOR_F32, 1, 3, 1), 1);
+        tensor_t *y = tensor_scaled_dot_product_attention(q, k, v, .is_causal = causal);
+        const float *at = (const float *)tensor_data(y);
+        CHECK(at[0] == 0);
+        CHECK_NEAR(at[1], causal ? 1.2689414 : 1.4247830, 1e-5);
+        CHECK(tensor_backward(tensor_sum(y)) == 0);
+        CHECK_NEAR(tensor_item(tensor_sum(tensor_grad(v))), 1, 1e-5);
+    }
+    CHECK_OK();
+}
+
 static void attention_edges(void) {
     nn_module_t *m = nn_multihead_attention(4, 2, .dropout = 0.5), *c, *d, *e, *l;
     tensor_t *x = tensor_detach(X32(0.1, 3, 2, 4)), *w = NULL, *pad = tensor_ones_of(TENSOR_BOOL, 2, 3), *y,
@@ -1272,6 +1288,7 @@ int main(void) {
     RUN(multihead_attention_values);
     RUN(transformer_values);
     RUN(attention_edges);
+    RUN(attention_to_nothing);
     RUN(lstm_values);
     RUN(gru_rnn_values);
     RUN(cell_values);

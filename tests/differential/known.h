@@ -53,6 +53,7 @@ static known_t knowns[] = {
     {"allclose", "did not match", "operands of several dtypes promote", 0},
     {"cdist", "\"\" against", "operands of several dtypes promote", 0},
     {"cdist", "-d f64 against", "operands of several dtypes promote", 0},
+    {"cdist", "-d f32 against", "operands of several dtypes promote", 0},
     {"kl_div", "Integral inputs not supported", "integers are taken as f32", 0},
     {"lp_pool1d lp_pool2d lp_pool3d", "with optional 0 dim batch size", "no channels are taken", 0},
     {"fractional_max_pool2d fractional_max_pool3d", "has no 0 windows", "a result without windows is refused", 0},
@@ -245,6 +246,7 @@ static known_t knowns[] = {
      "gradients made in inference mode are added to", 0},
     {"clip_grads", "\"\" against \"RuntimeError: Inplace update to inference tensor",
      "gradients made in inference mode are clipped", 0},
+    {"", "is a leaf of the graph that it would become the result of", "a graph that holds itself would stay for ever", 0},
     {"", "\"\" against \"RuntimeError: A view was created in no_grad mode",
      "a view whose base was freed is not a view any more", 0},
 };
@@ -403,11 +405,23 @@ static int inferred(const program_t *p, const trace_t *a, int at, const char *na
     }
     return 0;
 }
+// The result of a module may be a view that PyTorch makes inside.
 static int stale_view(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
-    const step_t *s = step_at(p, a, at);
+    const step_t *s = step_at(p, a, at), *t;
+    int of_module = 0, changed = 0;
     (void)name;
-    return s && s->nin && strstr(what, "\"\" against \"RuntimeError: a leaf Variable that requires grad is being") &&
-           s->in[0] >= 0 && storage_of(a, s->in[0]) != s->in[0];
+    if (!s || !s->nin || s->in[0] < 0 ||
+        !strstr(what, "\"\" against \"RuntimeError: a leaf Variable that requires grad is being")) {
+        return 0;
+    }
+    if (storage_of(a, s->in[0]) != s->in[0]) { return 1; }
+    for (t = p->step; t < s; t++) {
+        const char *other = name_of(t);
+        int in_place = other[strlen(other) - 1] == '_';
+        of_module |= is(t, DO_module) && t->out == s->in[0];
+        changed |= in_place && t->nin && t->in[0] >= 0 && t->in[0] != s->in[0] && storage_of(a, t->in[0]) == s->in[0];
+    }
+    return of_module && changed;
 }
 static int ran_twice(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     (void)a, (void)at, (void)name;
@@ -462,7 +476,8 @@ static int eps_of_halves(const program_t *p, const trace_t *a, int at, const cha
     const step_t *s = step_at(p, a, at);
     int k;
     (void)p;
-    if (!s || (strcmp(name, "cosine_similarity") && strcmp(name, "cosine_embedding_loss")) || !strstr(what, "nan")) {
+    if (!s || !strstr(what, "nan") || (strcmp(name, "cosine_similarity") && strcmp(name, "cosine_embedding_loss") &&
+                                       strcmp(name, "triplet_margin_with_distance_loss"))) {
         return 0;
     }
     for (k = 0; k < s->nin; k++) {
@@ -567,6 +582,58 @@ static int of_nothing(const program_t *p, const trace_t *a, int at, const char *
            (strncmp(name, "mean", 4) == 0 || strncmp(name, "median", 6) == 0 ||
             strcmp(name, "linalg_vector_norm") == 0 || strncmp(name, "norm_p", 6) == 0 ||
             strcmp(name, "l1_loss") == 0 || strcmp(name, "kl_div") == 0);
+}
+// The last state of a recurrent net is a step of its output; PyTorch computes it beside the output.
+static int of_last_state(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    const step_t *s = step_at(p, a, at), *t;
+    const record_t *r = record_at(a, at);
+    int k = s && r ? r->var - s->out + 1 : 0, found = 0;
+    if (strcmp(name, "grad") || k < 1 || k >= s->nin || !r->there || !strstr(what, "not there")) { return 0; }
+    for (t = p->step; t < s; t++) {
+        int net = strcmp(name_of(t), "rnn") == 0 || strcmp(name_of(t), "gru") == 0 || strcmp(name_of(t), "lstm") == 0;
+        found |= net && t->out == s->in[k];
+    }
+    return found;
+}
+// Elements that differ by rounding alone are one element of the set, or two.
+static int nearly_equal(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    const step_t *s = step_at(p, a, at);
+    const record_t *x = s && s->nin && s->in[0] >= 0 ? made(a, s->in[0]) : NULL;
+    int64_t i, j;
+    (void)p;
+    if (!x || !x->v || strncmp(name, "unique", 6) || !(strstr(what, "size") || strstr(what, "element"))) { return 0; }
+    for (i = 0; i < x->n; i++) {
+        for (j = 0; j < i; j++) {
+            double d = fabs(x->v[i] - x->v[j]);
+            if (d > 0 && d <= 32 * (x->dtype == TENSOR_F64 ? 0x1p-52 : 0x1p-23) * largest(x)) { return 1; }
+        }
+    }
+    return 0;
+}
+// Below 0 there is no incomplete gamma function and no quantile of the normal distribution; whether what should be
+// 0 is below it, rounding decides.
+static int rounded_below_0(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    const step_t *s = step_at(p, a, at);
+    const record_t *x = s && s->nin && s->in[0] >= 0 ? made(a, s->in[0]) : NULL;
+    int64_t k;
+    (void)p;
+    if (!x || !x->v || !strstr(what, "nan") || (strncmp(name, "igamma", 6) && strcmp(name, "ndtri"))) { return 0; }
+    for (k = 0; k < x->n; k++) {
+        if (fabs(x->v[k]) <= (x->dtype == TENSOR_F64 ? 1e-12 : 1e-6)) { return 1; }
+    }
+    return 0;
+}
+// PyTorch rounds the slopes at the ends to halves, where those between are wider, as the distances are.
+static int gradient_of_halves(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    int k, there = 0;
+    (void)at, (void)name;
+    for (k = 0; k < p->n; k++) {
+        const step_t *s = &p->step[k];
+        int of_gradient = strcmp(name_of(s), "gradient") == 0 && s->nin > 1 && s->in[0] >= 0 && s->in[1] >= 0;
+        const record_t *x = of_gradient ? made(a, s->in[0]) : NULL, *c = of_gradient ? made(a, s->in[1]) : NULL;
+        there |= x && c && (x->dtype == TENSOR_F16 || x->dtype == TENSOR_BF16) && c->dtype != x->dtype;
+    }
+    return there && strstr(what, "element");
 }
 // PyTorch has no derivative of a view of the own dtype.
 static int of_own_dtype(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
@@ -734,6 +801,10 @@ static struct {
     {of_order_0, NULL, "PyTorch at fault: the gradient of dist of order 0", 0},
     {shared_with_bounds, on_a_bound, "clamp_tensor passes the gradient on at its bounds, PyTorch shares it", 0},
     {singular, NULL, "the inverse of what is singular except for rounding errors", 0},
+    {gradient_of_halves, NULL, "PyTorch rounds slopes at the ends to halves, where the result is wider", 0},
+    {of_last_state, NULL, "the last state of a recurrent net is a step of its output", 0},
+    {nearly_equal, NULL, "elements that rounding makes equal, or not", 0},
+    {rounded_below_0, NULL, "igamma, igammac and ndtri of what rounding puts below 0", 0},
 };
 
 // at: differ's answer, the statement + 1, or 1000 + a record. Sets *drop and *step: what is left out of the program for
