@@ -13563,6 +13563,8 @@ TENSOR__FN TENSOR__NOINLINE void tensor__pool_forget(tensor__pool_t *p) {
 #define TENSOR__POOL_HERE(p) ((void)0)
 #endif
 
+TENSOR__RARE
+
 TENSOR__FN void tensor__pool_stop(tensor_context_t *ctx) {
     tensor__pool_t *p = &ctx->pool;
     TENSOR__POOL_HERE(p);
@@ -13763,6 +13765,8 @@ TENSOR__FN int tensor__crew_stopped(const tensor__crew_t *c) { return c == NULL;
 TENSOR__FN void tensor__crew_join(tensor__crew_t *c) { (void)c; }
 TENSOR__FN void tensor__crews_end(tensor_context_t *ctx) { (void)ctx; }
 #endif
+
+TENSOR__END
 
 // Moves the calling thread's error into text, its place in parentheses: who raises it again adds another one.
 // -> its code, 0 = there was none
@@ -18498,6 +18502,8 @@ TENSOR_API int64_t (tensor_item_i64)(tensor_t *x) {
     return v;
 }
 
+TENSOR__RARE
+
 TENSOR_API int (tensor_copy_out)(tensor_t *x, void *data, size_t bytes) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("copy_out", "x", x)) { return th->error.code; }
@@ -18569,6 +18575,8 @@ TENSOR_API int (tensor_allclose)(tensor_t *a, tensor_t *b, double rtol, double a
 }
 
 TENSOR_API int (tensor_equal)(tensor_t *a, tensor_t *b) { return tensor__compare(a, b, 0, 0, 1, "equal"); }
+
+TENSOR__END
 
 // ------------------------------------------------------------------------------
 // >>impl-views                                     MARK: views
@@ -30302,6 +30310,8 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *cons
     return code;
 }
 
+TENSOR__END
+
 // ------------------------------------------------------------------------------
 // >>impl-print                                     MARK: printing
 //
@@ -32912,6 +32922,8 @@ TENSOR_API int (tensor_graph_replay)(tensor_graph_t *g) {
     return code;
 }
 
+TENSOR__RARE
+
 // A clock in microseconds. Strict C hides the monotonic one of POSIX.
 #if defined(_WIN32) && !defined(TENSOR_NO_THREADS)
 TENSOR__FN double tensor__microseconds(void) {
@@ -33167,8 +33179,6 @@ TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
     return done;
 }
 
-TENSOR__RARE
-
 TENSOR_API tensor_graph_info_t (tensor_graph_info)(const tensor_graph_t *g) {
     tensor_graph_info_t none;
     memset(&none, 0, sizeof none);
@@ -33404,8 +33414,6 @@ TENSOR__END
 #define TENSOR__BITS(ID, name, n, f, cast)                                                                   \
     TENSOR__ROW_OF(ID, name, n, BIT, 0, NULL, TENSOR__POINT_##cast, {NULL}, {NULL}, NULL, NULL,              \
                    tensor__f_##name##_i64, {NULL, NULL, NULL}, {0, 0, 0})
-
-TENSOR__END
 
 TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__TESTS, TENSOR__BITS)
 #undef TENSOR__ROW_OF

@@ -2534,6 +2534,8 @@ TENSOR_API nn_lbfgs_args_t nn_lbfgs_defaults(void);
 // nn__lbfgs), default of lr; the names of their states in files, and the option that creates each; the
 // options, each with its place in files and its default. A new optimizer is a row here, its text above, its
 // line NN__CPP_1 in >>nn-cpp and, if it has its own, a formula.
+// NN__COUNT is NN__NUMBER of an integer.
+#define NN__COUNT NN__NUMBER
 // clang-format off
 #define NN__ADAM_STATES NN__STATE(exp_avg, ALWAYS) NN__STATE(exp_avg_sq, ALWAYS)
 #define NN__ADAM_OPTIONS NN__NUMBER(BETA1, beta1, 0.9) NN__NUMBER(BETA2, beta2, 0.999) NN__NUMBER(EPS, eps, 1e-8)
@@ -2551,8 +2553,8 @@ TENSOR_API nn_lbfgs_args_t nn_lbfgs_defaults(void);
     X(asgd, asgd, DENSE, 1e-2, NN__STATE(ax, ALWAYS), NN__NUMBER(DRAG, lambd, 1e-4) NN__NUMBER(LOW, alpha, 0.75) NN__NUMBER(HIGH, t0, 1e6) NN__NUMBER(DECAY, weight_decay, 0)) \
     X(rprop, rprop, DENSE, 1e-2, NN__STATE(prev, ALWAYS) NN__STATE(step_size, ALWAYS), NN__NUMBER(LOW, etaminus, 0.5) NN__NUMBER(HIGH, etaplus, 1.2) NN__NUMBER(LEAST, step_size_min, 1e-6) NN__NUMBER(MOST, step_size_max, 50)) \
     X(adafactor, sgd, FACTORED, 1e-2, NN__STATE(row_var, ALWAYS) NN__STATE(col_var, ALWAYS) NN__STATE(variance, ALWAYS), NN__NUMBER(FALL, beta2_decay, -0.8) NN__NUMBER(EPS, eps1, 0) NN__NUMBER(LEAST, eps2, 1e-3) NN__NUMBER(HIGH, d, 1) NN__NUMBER(DECAY, weight_decay, 0) NN__ALWAYS_ON(DECOUPLED)) \
-    X(muon, sgd, MATRICES, 1e-3, NN__STATE(momentum_buffer, ALWAYS), NN__NUMBER(DECAY, weight_decay, 0.1) NN__NUMBER(MOMENTUM, momentum, 0.95) NN__NUMBER(EPS, eps, 1e-7) NN__NUMBER(NS_A, ns_a, 3.4445) NN__NUMBER(NS_B, ns_b, -4.775) NN__NUMBER(NS_C, ns_c, 2.0315) NN__NUMBER(NS_STEPS, ns_steps, 5) NN__NUMBER(ADJUST, adjust_lr_fn, NN_ORIGINAL) NN__FLAG(NO_NESTEROV, no_nesterov) NN__ALWAYS_ON(DECOUPLED)) \
-    X(lbfgs, sgd, CLOSURE, 1, NN__STATE(old_dirs, ALWAYS) NN__STATE(old_stps, ALWAYS) NN__STATE(d, ALWAYS), NN__NUMBER(MAX_ITER, max_iter, 20) NN__NUMBER(MAX_EVAL, max_eval, 0) NN__NUMBER(GRAD_TOL, tolerance_grad, 1e-7) NN__NUMBER(CHANGE_TOL, tolerance_change, 1e-9) NN__NUMBER(HISTORY, history_size, 100) NN__NUMBER(SEARCH, line_search_fn, NN_FIXED_STEP))
+    X(muon, sgd, MATRICES, 1e-3, NN__STATE(momentum_buffer, ALWAYS), NN__NUMBER(DECAY, weight_decay, 0.1) NN__NUMBER(MOMENTUM, momentum, 0.95) NN__NUMBER(EPS, eps, 1e-7) NN__NUMBER(NS_A, ns_a, 3.4445) NN__NUMBER(NS_B, ns_b, -4.775) NN__NUMBER(NS_C, ns_c, 2.0315) NN__COUNT(NS_STEPS, ns_steps, 5) NN__COUNT(ADJUST, adjust_lr_fn, NN_ORIGINAL) NN__FLAG(NO_NESTEROV, no_nesterov) NN__ALWAYS_ON(DECOUPLED)) \
+    X(lbfgs, sgd, CLOSURE, 1, NN__STATE(old_dirs, ALWAYS) NN__STATE(old_stps, ALWAYS) NN__STATE(d, ALWAYS), NN__COUNT(MAX_ITER, max_iter, 20) NN__COUNT(MAX_EVAL, max_eval, 0) NN__NUMBER(GRAD_TOL, tolerance_grad, 1e-7) NN__NUMBER(CHANGE_TOL, tolerance_change, 1e-9) NN__COUNT(HISTORY, history_size, 100) NN__COUNT(SEARCH, line_search_fn, NN_FIXED_STEP))
 // clang-format on
 
 // Gives some parameters options of their own (0 = the optimizer's, TENSOR_ZERO = 0, a flag off):
@@ -4492,7 +4494,7 @@ NN__KERNEL void NN__K(direct)(int64_t co, int64_t n, const float *w, const int32
 #define NN__TILE(mr, even) NN__K(direct_tile)(mr, even, m, n, wo, off, bo, p0, p1, y0, y1, ys, ow - x, w1)
             if (sw != 1) {
                 NN__TILE(1, 1);
-            } else if (m > 4) {
+            } else if (NN__MR > 4 && m > 4) {
                 NN__TILE(NN__MR, 0);
             } else if (m > 1) {
                 NN__TILE(4, 0);
@@ -6020,10 +6022,16 @@ TENSOR__FN int nn__same_shape(const tensor_t *a, const tensor_t *b) {
 }
 
 // The defaults of an args struct are in one list: NN__FILL(args, NN__OR(eps, 1e-5) ...). A member that is 0
-// becomes the default and TENSOR_ZERO becomes 0. The list is applied to the args of a call whose macro
-// marked them with TENSOR__NO_SURPLUS (args without the mark are taken literally), and to zeros for
-// name_defaults().
-#define NN__OR(member, value)                                                                                \
+// becomes the default and TENSOR_ZERO becomes 0; NN__OR_COUNT has those that are integers. The list is
+// applied to the args of a call whose macro marked them with TENSOR__NO_SURPLUS (args without the mark are
+// taken literally), and to zeros for name_defaults().
+TENSOR__FN TENSOR__NOINLINE double nn__or(double v, double value) {
+    if (v == 0) { return value; }
+    return v == TENSOR_ZERO ? 0 : v;
+}
+
+#define NN__OR(member, value) a->member = nn__or(a->member, value);
+#define NN__OR_COUNT(member, value)                                                                          \
     if (a->member == 0) {                                                                                    \
         a->member = value;                                                                                   \
     } else if (a->member == TENSOR_ZERO) {                                                                   \
@@ -7140,7 +7148,7 @@ TENSOR__FN void nn__grad_layer_norm(tensor__grad_t *g) {
     nn__grad_norm(g, NN__ROW(LAYER_NORM_BACKWARD), nn__composed_layer_norm, g->p->layer_norm.columns);
 }
 
-NN__FILL_DEFAULTS(tensor_layer_norm, NN__OR(normalized_dims, 1) NN__OR(eps, 1e-5))
+NN__FILL_DEFAULTS(tensor_layer_norm, NN__OR_COUNT(normalized_dims, 1) NN__OR(eps, 1e-5))
 
 // Whether weight or bias, input k, is absent or has the last nd dims of x; raises if not.
 TENSOR__FN int nn__norm_fits(const tensor__op_t *o, int k, int64_t nd) {
@@ -7195,7 +7203,7 @@ TENSOR__FN tensor_t *nn__layer_norm_front(tensor_t *x, tensor_t *w, tensor_t *b,
 NN__FRONT(layer_norm, tensor_layer_norm,
           nn__layer_norm_front(a.x, a.weight, a.bias, a.normalized_dims, a.eps, 0))
 
-NN__OPTIONS(rms_norm, NN__OR(normalized_dims, 1) NN__OR(eps, -1),
+NN__OPTIONS(rms_norm, NN__OR_COUNT(normalized_dims, 1) NN__OR(eps, -1),
             nn__layer_norm_front(a.x, a.weight, NULL, a.normalized_dims, a.eps, 1))
 
 // ---- batch, group and instance norm: x as [items, channels, plane]. A statistic covers the planes of one
@@ -7614,8 +7622,6 @@ enum {
     NN__WINOGRAD_KERNEL = 8192        // floats of a plane of kernels: all planes are 1.2 MB
 };
 
-TENSOR__END
-
 // Images of a task, and the memory of a worker, of packed weights and of offsets.
 TENSOR__FN void nn__direct_memory(nn__direct_t *v) {
     v->per = 1;
@@ -7673,6 +7679,8 @@ TENSOR__FN int nn__direct_plan(nn__direct_t *v) {
     nn__direct_memory(v);
     return 1;
 }
+
+TENSOR__END
 
 // Lines first .. first + lines of the padded planes of some channels.
 TENSOR__FN void nn__direct_pad(const nn__direct_t *v, const float *x, const int64_t channels[2],
@@ -7755,6 +7763,8 @@ TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
 // ---- 3x3 and 5x5 with stride 1 between many channels, by Winograd: a block of rows of tiles is transformed,
 // multiplied plane by plane (channels in vectors), and transformed back.
 
+TENSOR__RARE
+
 TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     int64_t lanes = v->k->lanes, least = v->kh == 5 ? 16 : 32;
     int64_t threads = TENSOR__(thread_count)();
@@ -7802,6 +7812,8 @@ TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     v->winograd = 1;
     return 1;
 }
+
+TENSOR__END
 
 // Some columns of tiles of one vector of channels, from the image or from the output's gradient.
 TENSOR__FN void nn__winograd_in(void *arg, int64_t task, int worker) {
@@ -8666,6 +8678,8 @@ TENSOR__FN void nn__conv_weight_join(void *arg, int64_t task, int worker) {
     }
 }
 
+TENSOR__RARE
+
 TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
     nn__conv_t *v = nn__conv_planned(c);
     nn__direct_t *d = &v->without;
@@ -8713,8 +8727,6 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
     if (v->chunks > 1) { nn__run(nn__ceil(v->w->numel, NN__CONV_JOINED), nn__conv_weight_join, v); }
     return TENSOR_OK;
 }
-
-TENSOR__RARE
 
 // Runs the begun convolution o, whose result has `dims`, as many as its first input.
 TENSOR__FN tensor_t *nn__conv_run(tensor__op_t *o, const nn__window_t *g, const int64_t *dims) {
@@ -8782,8 +8794,19 @@ TENSOR__FN void nn__grad_conv_weight(tensor__grad_t *g) {   // inputs g, x; the 
 }
 
 // The options m, m_h, m_w of a window, and m, m_w of one without m_h: m has its default, the others -1.
-#define NN__OR_DIMS(m, value) NN__OR(m, value) NN__OR(m##_h, -1) NN__OR(m##_w, -1)
-#define NN__OR_PAIR(m, value) NN__OR(m, value) NN__OR(m##_w, -1)
+TENSOR__FN TENSOR__NOINLINE void nn__or_dims(int64_t *m, int64_t *h, int64_t *w, int64_t value) {
+    int64_t *const option[3] = {m, h, w};
+    for (int d = 0; d < 3; d++) {
+        if (*option[d] == 0) {
+            *option[d] = d == 0 ? value : -1;
+        } else if (*option[d] == TENSOR_ZERO) {
+            *option[d] = 0;
+        }
+    }
+}
+
+#define NN__OR_DIMS(m, value) nn__or_dims(&a->m, &a->m##_h, &a->m##_w, value);
+#define NN__OR_PAIR(m, value) NN__OR_COUNT(m, value) NN__OR_COUNT(m##_w, -1)
 #define NN__TRIPLE(op, rank, a, m, to) nn__triple(op, #m, rank, (a)->m, (a)->m##_h, (a)->m##_w, to)
 #define NN__PAIR(op, a, m, to) nn__triple(op, #m, 2, (a)->m, -1, (a)->m##_w, to)
 
@@ -9087,7 +9110,8 @@ TENSOR__FN tensor_t *nn__conv_transpose_call(const tensor_conv_transpose_args_t 
     return nn__conv_front(row, a->x, a->weight, a->bias, g, 0);
 }
 
-#define NN__CONV_SET NN__OR(groups, 1) NN__OR_DIMS(stride, 1) NN__OR_DIMS(padding, 0) NN__OR_DIMS(dilation, 1)
+#define NN__CONV_SET                                                                                         \
+    NN__OR_COUNT(groups, 1) NN__OR_DIMS(stride, 1) NN__OR_DIMS(padding, 0) NN__OR_DIMS(dilation, 1)
 // The functions of an op for 1, 2 and 3 dims.
 #define NN__PER_RANK(op)                                                                                     \
     NN__FRONT(op##1d, tensor_##op, nn__##op##_call(&a, 1))                                                   \
@@ -9517,7 +9541,8 @@ TENSOR__FN int nn__pool_stride(const char *op, int rank, int called, int64_t v, 
 #define NN__POOL_WINDOW(op, rank, a, g)                                                                      \
     (NN__TRIPLE(op, rank, a, kernel, (g)->kernel) && NN__TRIPLE(op, rank, a, padding, (g)->pad) &&           \
      nn__pool_stride(op, rank, NN__CALLED(*(a)), (a)->stride, (a)->stride_h, (a)->stride_w, g))
-#define NN__POOL_SET NN__OR_DIMS(kernel, 0) NN__OR_DIMS(padding, 0) NN__OR(stride_h, -1) NN__OR(stride_w, -1)
+#define NN__POOL_SET                                                                                         \
+    NN__OR_DIMS(kernel, 0) NN__OR_DIMS(padding, 0) NN__OR_COUNT(stride_h, -1) NN__OR_COUNT(stride_w, -1)
 
 TENSOR__FN tensor_t *nn__max_pool_run(const tensor_max_pool_args_t *a, int rank, tensor_t **places) {
     const tensor__row_t *row = nn__max_pool_row(rank);
@@ -12077,7 +12102,7 @@ TENSOR__FN tensor_state_t nn__state_end(nn__state_scope_t *b, tensor_state_t s, 
     return nn__no_state();
 }
 
-#define NN__RNN_SET NN__OR(layers, 1) NN__OR(proj_size, 0) NN__OR(dropout, 0)
+#define NN__RNN_SET NN__OR_COUNT(layers, 1) NN__OR_COUNT(proj_size, 0) NN__OR(dropout, 0)
 NN__FILL_DEFAULTS(tensor_rnn, NN__RNN_SET)
 #define NN__NET(op, kind)                                                                                    \
     TENSOR_API tensor_state_t tensor_##op##_with(tensor_rnn_args_t a) {                                      \
@@ -12747,7 +12772,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     return y;
 }
 
-NN__OWN_FRONT(cross_entropy, NN__OR(ignore_index, -100), nn__cross_entropy_front(&a, 0))
+NN__OWN_FRONT(cross_entropy, NN__OR_COUNT(ignore_index, -100), nn__cross_entropy_front(&a, 0))
 
 TENSOR__FN tensor_t *nn__nll_front(const tensor_nll_loss_args_t *a) {
     tensor_cross_entropy_args_t b = tensor_cross_entropy_defaults();
@@ -12759,7 +12784,7 @@ TENSOR__FN tensor_t *nn__nll_front(const tensor_nll_loss_args_t *a) {
     return nn__cross_entropy_front(&b, 1);
 }
 
-NN__OWN_FRONT(nll_loss, NN__OR(ignore_index, -100), nn__nll_front(&a))
+NN__OWN_FRONT(nll_loss, NN__OR_COUNT(ignore_index, -100), nn__nll_front(&a))
 
 // ---- public functions of the pointwise losses: row, at_zero, weights, parameter, its default
 
@@ -13023,7 +13048,7 @@ TENSOR__FN tensor_t *nn__poisson_nll_loss(const tensor_poisson_nll_loss_args_t *
         return like ? nn__reduce(nn__##op(a, in), a->reduction, like) : TENSOR__(poison);                    \
     }                                                                                                        \
     NN__SCOPED(op, args, nn__run_##op(&a))
-NN__FILL(tensor_margin_loss, NN__OR(margin, 1) NN__OR(p, 1))
+NN__FILL(tensor_margin_loss, NN__OR(margin, 1) NN__OR_COUNT(p, 1))
 NN__FILL(tensor_ranking_loss, NN__OR(margin, 0))
 NN__FILL_DEFAULTS(tensor_triplet_margin_loss, NN__OR(margin, 1) NN__OR(p, 2) NN__OR(eps, 1e-6))
 NN__FILL_DEFAULTS(tensor_triplet_margin_with_distance_loss, NN__OR(margin, 1))
@@ -13390,7 +13415,7 @@ TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
     return nn__reduce(y, a->reduction, a->log_probs);
 }
 
-NN__OPTIONS(ctc_loss, NN__OR(blank, 0), nn__run_ctc_loss(&a))
+NN__OPTIONS(ctc_loss, NN__OR_COUNT(blank, 0), nn__run_ctc_loss(&a))
 
 // ------------------------------------------------------------------------------
 // >>nn-table                                       MARK: rows
@@ -17388,7 +17413,8 @@ TENSOR__FN nn_module_t *nn__make_transformer_layer(nn_transformer_layer_args_t a
     return nn__done(m);
 }
 
-NN__FILL_DEFAULTS(nn_transformer_layer, NN__OR(feedforward, 2048) NN__OR(dropout, 0.1) NN__OR(eps, 1e-5))
+NN__FILL_DEFAULTS(nn_transformer_layer,
+                  NN__OR_COUNT(feedforward, 2048) NN__OR(dropout, 0.1) NN__OR(eps, 1e-5))
 NN__LAYER(transformer_encoder_layer, nn_transformer_layer, nn__make_transformer_layer(a, 0))
 NN__LAYER(transformer_decoder_layer, nn_transformer_layer, nn__make_transformer_layer(a, 1))
 
@@ -17556,8 +17582,10 @@ TENSOR__FN nn_module_t *nn__make_whole_transformer(nn_transformer_net_args_t a) 
     return nn__done(m);
 }
 
-NN__FILL_DEFAULTS(nn_transformer_net, NN__OR(embed, 512) NN__OR(heads, 8) NN__OR(encoder_layers, 6)
-                  NN__OR(decoder_layers, 6) NN__OR(feedforward, 2048) NN__OR(dropout, 0.1) NN__OR(eps, 1e-5))
+NN__FILL_DEFAULTS(nn_transformer_net,
+                  NN__OR_COUNT(embed, 512) NN__OR_COUNT(heads, 8) NN__OR_COUNT(encoder_layers, 6)
+                  NN__OR_COUNT(decoder_layers, 6) NN__OR_COUNT(feedforward, 2048) NN__OR(dropout, 0.1)
+                  NN__OR(eps, 1e-5))
 NN__LAYER(transformer, nn_transformer_net, nn__make_whole_transformer(a))
 
 TENSOR_API tensor_t *(nn_generate_square_subsequent_mask)(int64_t size) {
@@ -18227,7 +18255,7 @@ TENSOR__FN nn_module_t *nn__weight_norm(const nn_weight_norm_args_t *a) {
     return m;
 }
 
-NN__OWN_LAYER(weight_norm, NN__OR(dim, 0), nn__weight_norm(&a))
+NN__OWN_LAYER(weight_norm, NN__OR_COUNT(dim, 0), nn__weight_norm(&a))
 
 // ---- spectral norm
 
@@ -18319,7 +18347,8 @@ TENSOR__FN nn_module_t *nn__spectral_norm(const nn_spectral_norm_args_t *a) {
     return m;
 }
 
-NN__OWN_LAYER(spectral_norm, NN__OR(n_power_iterations, 1) NN__OR(eps, 1e-12) NN__OR(dim, NN__OWN_DIM),
+NN__OWN_LAYER(spectral_norm,
+              NN__OR_COUNT(n_power_iterations, 1) NN__OR(eps, 1e-12) NN__OR_COUNT(dim, NN__OWN_DIM),
               nn__spectral_norm(&a))
 
 // ------------------------------------------------------------------------------
@@ -18996,10 +19025,8 @@ static const nn__ways_t nn__ways_DENSE = {NULL, NULL, NULL, NULL},
 NN__OPTIMIZERS(NN__OPTION_IDS)
 #undef NN__NUMBER
 #undef NN__FLAG
-#undef NN__ALWAYS_ON
 #define NN__NUMBER(option, member, value) " " #member " "
 #define NN__FLAG(option, member) " " #member " "
-#define NN__ALWAYS_ON(option)
 #define NN__RULE(name, step, takes, lr, states, options)                                                     \
     static const nn__rule_t nn__rule_##name = {#name, " lr " options " maximize ", nn__options_##name,       \
                                                &nn__ways_##takes, &nn__formula_##step, NN_STEP_##step,   \
@@ -19007,7 +19034,6 @@ NN__OPTIMIZERS(NN__OPTION_IDS)
 NN__OPTIMIZERS(NN__RULE)
 #undef NN__NUMBER
 #undef NN__FLAG
-#undef NN__ALWAYS_ON
 
 typedef struct nn__param_t {
     tensor_t *t;                      // held
@@ -19304,11 +19330,14 @@ TENSOR__FN int nn__option(const char *op, const char *name, int option, double v
 
 // nn_name_with and nn_name_defaults of each row.
 #define NN__NUMBER(option, member, value) NN__OR(member, value)
+#undef NN__COUNT
+#define NN__COUNT(option, member, value) NN__OR_COUNT(member, value)
 #define NN__FLAG(option, member)
-#define NN__ALWAYS_ON(option)
 #define NN__OPTIMIZER_DEFAULTS(name, step, takes, value, states, options)                                    \
     NN__FILL_DEFAULTS(nn_##name, NN__OR(lr, value) options)
 NN__OPTIMIZERS(NN__OPTIMIZER_DEFAULTS)
+#undef NN__COUNT
+#define NN__COUNT NN__NUMBER
 #undef NN__NUMBER
 #undef NN__FLAG
 #undef NN__ALWAYS_ON
@@ -20951,7 +20980,8 @@ TENSOR__FN int nn__set_cycle(const char *site, nn_optimizer_t *o, double lr, dou
 
 NN__FILL_DEFAULTS(nn_one_cycle_lr, NN__OR(pct_start, 0.3) NN__OR(base_momentum, 0.85)
                   NN__OR(max_momentum, 0.95) NN__OR(div_factor, 25) NN__OR(final_div_factor, 1e4))
-NN__FILL_DEFAULTS(nn_cyclic_lr, NN__OR(step_size_up, 2000) NN__OR(step_size_down, 0) NN__OR(gamma, 1)
+NN__FILL_DEFAULTS(nn_cyclic_lr,
+                  NN__OR_COUNT(step_size_up, 2000) NN__OR_COUNT(step_size_down, 0) NN__OR(gamma, 1)
                   NN__OR(base_momentum, 0.8) NN__OR(max_momentum, 0.9))
 
 TENSOR_API int nn_one_cycle_lr_with(nn_one_cycle_lr_args_t a) {
@@ -21009,8 +21039,8 @@ TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr) {
     double best = q.seen ? sign * q.best : (double)INFINITY;
     NN__OR(factor, 0.1)
     NN__OR(threshold, 1e-4)
-    NN__OR(patience, 10)
-    NN__OR(cooldown, 0)
+    NN__OR_COUNT(patience, 10)
+    NN__OR_COUNT(cooldown, 0)
     NN__OR(min_lr, 0)
     p->bad++;
     if (sign * value < (q.absolute ? best - q.threshold : best * (1 - sign * q.threshold))) {
@@ -21338,7 +21368,7 @@ TENSOR__FN int nn__loader_begin(nn_data_loader_t *l, const nn_data_loader_args_t
     return !l->device || !(tensor_is_poison)((tensor_to)(probe, l->device));
 }
 
-NN__FILL_DEFAULTS(nn_data_loader, NN__OR(batch_size, 1))
+NN__FILL_DEFAULTS(nn_data_loader, NN__OR_COUNT(batch_size, 1))
 
 // Completes what the arguments leave open: the shapes of a dataset of tensors, the count of a distributed
 // sampler, which does not know how many samples there are.
