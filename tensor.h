@@ -30901,7 +30901,7 @@ typedef struct tensor__step_t {
     struct tensor__step_t **product;    // the products that it makes as it goes
     int products;
     int drawn;                          // c.rng is that of the replay, offset numbers later
-    float us, last;                     // what it should take, or its longest tasks, and took in the last run
+    float us;                           // how long it took in slices, or nearly all of its tasks at most
     uint64_t offset;
 } tensor__step_t;
 
@@ -30967,7 +30967,7 @@ typedef struct tensor__pause_t {
     int some, paused;                   // some: this slice has done tasks of it
     int ready;                          // the scratch is large enough for every call
     double now, until;                  // microseconds of the clock
-    double us, longest;                 // of the longest tasks: as far as it is known, and in this run
+    double us, usual;                   // that a task takes at most: in this slice, in nearly all cases
     double kept[(int)TENSOR__KEPT / (int)sizeof(double)];
     void *scratch;
     uint64_t scratch_bytes;
@@ -33210,6 +33210,17 @@ TENSOR__FN void tensor__slice_alone(tensor__slice_t *self, int64_t ntasks, tenso
     for (int64_t i = 0; i < ntasks; i++) { fn(arg, i, 0); }
 }
 
+// Learns from a task. A long one counts at once, but an interruption of the thread no more than double; what
+// is not seen again fades over some hundred tasks.
+TENSOR__INLINE void tensor__pause_learn(tensor__pause_t *p, double took) {
+    double most = 2 * p->usual + 1;
+    if (took > p->usual) {
+        p->usual = took < most ? took : most;
+    } else {
+        p->usual -= (p->usual - took) / 128;
+    }
+}
+
 // Runs the tasks of a round that earlier slices have not done, a task for each thread at a time, until the
 // slice is over. With more threads than the scratch has room for, one task at a time, which uses this thread
 // alone.
@@ -33238,7 +33249,7 @@ TENSOR__FN void tensor__pause_run(tensor__slice_t *self, int64_t ntasks, tensor_
         p->now = tensor__microseconds();
         took += p->now;
         if (took > p->us) { p->us = took; }
-        if (took > p->longest) { p->longest = took; }
+        tensor__pause_learn(p, took);
         p->paused = p->tasks < ntasks && p->now + p->us > p->until;
     }
     if (!p->paused) {
@@ -33331,7 +33342,7 @@ TENSOR__FN int tensor__graph_part(tensor_graph_t *g, tensor__thread_t *th, tenso
     p->thread = th;
     p->round = 0;
     p->some = p->paused = 0;
-    p->us = (double)s->us;
+    p->us = p->usual = (double)s->us;
     p->now = now;
     p->until = until;
     tensor__pause_swap(p, th);
@@ -33339,6 +33350,7 @@ TENSOR__FN int tensor__graph_part(tensor_graph_t *g, tensor__thread_t *th, tenso
     int code = tensor__graph_launch(th, g, s);
     th->slice = NULL;
     tensor__pause_swap(p, th);
+    s->us = (float)p->usual;
     if (code || !p->paused) { p->stage = p->done = p->tasks = 0; }
     if (!code && !p->paused) { tensor__step_wrote(th, s); }
     return code;
@@ -33362,12 +33374,10 @@ TENSOR__FN int tensor__slice_group(tensor_graph_t *g, tensor__thread_t *th, tens
     return code;
 }
 
-// Notes how long a call, or its longest task, took in a run that has ended. A long time that was in one run
-// alone is an interruption.
+// Notes how long a call takes. The long time of an interrupted run fades by halves.
 TENSOR__INLINE void tensor__step_took(tensor__step_t *s, double us) {
     float took = (float)us;
-    s->us = s->last > 0 && s->last < took ? s->last : took;
-    s->last = took;
+    s->us = took < s->us ? (s->us + took) / 2 : took;
 }
 
 // Runs the call that the graph is at, or a part of it until a time, then goes to the next one if it has
@@ -33379,7 +33389,6 @@ TENSOR__FN int tensor__slice_call(tensor_graph_t *g, tensor__thread_t *th, doubl
     if (code) { return code; }
     int pauses = (g->pause.ready || under_way) && tensor__may_pause(s);
     int done = 1;
-    if (!under_way && !(s->group && s->group->begin > 0)) { g->pause.longest = 0; }
     if (s->group) {
         code = tensor__slice_group(g, th, s, &done);
     } else if (pauses) {
@@ -33391,12 +33400,9 @@ TENSOR__FN int tensor__slice_call(tensor_graph_t *g, tensor__thread_t *th, doubl
     th->written = NULL;
     if (done) { g->at = code ? NULL : s->next; }
     if (code) { return code; }
-    double took = -*now;
+    double then = *now;
     *now = tensor__microseconds();
-    took += *now;
-    int alone = !pauses || g->pause.longest == 0;           // it has no tasks that were measured
-    if (alone && took > g->pause.longest) { g->pause.longest = took; }
-    if (done) { tensor__step_took(s, g->pause.longest); }
+    if (!(pauses && g->pause.some)) { tensor__step_took(s, *now - then); }
     return 0;
 }
 
