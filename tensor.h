@@ -20968,6 +20968,7 @@ typedef struct tensor__reduce_t {
     const tensor__isa_t *isa;
     tensor__acc_t *part;
     double *sum;                        // of the columns of a task that has pieces
+    const tensor__slice_t *slice;       // of the call that is done in slices
     // adds n elements in the compute type to a
     void (*leaf)(const struct tensor__reduce_t *r, tensor__acc_t *a, const void *block, int64_t n);
 } tensor__reduce_t;
@@ -21124,11 +21125,22 @@ TENSOR__FN void tensor__reduce_range(const tensor__reduce_t *r, int64_t k, int64
     }
 }
 
+// What a task reduces of its rows or columns: all, or a piece. -> the number of the task among those
+TENSOR__INLINE int64_t tensor__reduce_piece(const tensor__reduce_t *r, int64_t task, int64_t *from,
+                                            int64_t *to) {
+    *from = 0;
+    *to = r->reduced;
+    if (r->pieces == 1) { return task; }
+    *from = task % r->pieces * r->piece;
+    *to = tensor__least(*from + r->piece, r->reduced);
+    return task / r->pieces;
+}
+
 TENSOR__FN void tensor__reduce_rows(void *arg, int64_t task, int worker) {
     tensor__reduce_t *r = (tensor__reduce_t *)arg;
     (void)worker;
-    int64_t from = task % r->pieces * r->piece, to = tensor__least(from + r->piece, r->reduced);
-    task /= r->pieces;
+    int64_t from, to;
+    task = tensor__reduce_piece(r, task, &from, &to);
     int64_t per = (r->kept + r->chunks - 1) / r->chunks, end = tensor__least((task + 1) * per, r->kept);
     for (int64_t k = task * per; k < end; k++) {
         tensor__acc_t own, *a = r->pieces > 1 ? r->part : &own;
@@ -21153,8 +21165,8 @@ TENSOR__FN void tensor__reduce_chunk(void *arg, int64_t task, int worker) {
 TENSOR__FN void tensor__reduce_columns(void *arg, int64_t task, int worker) {
     tensor__reduce_t *r = (tensor__reduce_t *)arg;
     (void)worker;
-    int64_t first = task / r->pieces * TENSOR__BLOCK, n = tensor__least(r->kept - first, TENSOR__BLOCK);
-    int64_t from = task % r->pieces * r->piece, to = tensor__least(from + r->piece, r->reduced);
+    int64_t from, to, first = tensor__reduce_piece(r, task, &from, &to) * TENSOR__BLOCK;
+    int64_t n = tensor__least(r->kept - first, TENSOR__BLOCK);
     double own[TENSOR__BLOCK], *sum = r->pieces > 1 ? r->sum : own;
     for (int64_t k = 0; k < n && from == 0; k++) { sum[k] = 0; }
     float leaf[TENSOR__BLOCK];
@@ -21200,15 +21212,14 @@ typedef char tensor__parts_are_kept[(int)TENSOR__PARTS_AT_ONCE * (int)TENSOR__MO
 // Cuts what a task reduces, n steps of `each` elements, into pieces of whole leaves of steps, if the call is
 // done in slices and the task is long.
 TENSOR__FN void tensor__reduce_cut(tensor__reduce_t *r, int64_t n, int64_t each, int64_t leaf) {
-    const tensor__slice_t *slice = tensor__self()->slice;
     r->piece = n;
     r->pieces = 1;
-    if (!slice || !slice->kept || n * each <= 4 * (int64_t)TENSOR__CHUNK) { return; }
+    if (!r->slice || n * each <= 4 * (int64_t)TENSOR__CHUNK) { return; }
     int64_t leaves = (int64_t)TENSOR__CHUNK / (each * leaf);
     r->piece = leaves > 1 ? leaves * leaf : leaf;
     r->pieces = (n + r->piece - 1) / r->piece;
-    r->part = (tensor__acc_t *)slice->kept;
-    r->sum = (double *)slice->kept;
+    r->part = (tensor__acc_t *)r->slice->kept;
+    r->sum = (double *)r->slice->kept;
 }
 
 // Runs n tasks, the pieces of each one after the other.
@@ -21234,11 +21245,10 @@ TENSOR__FN void tensor__reduce_join(void *arg, int64_t task, int worker) {
 
 TENSOR__FN TENSOR__NOINLINE void tensor__reduce_parts(tensor__reduce_t *r) {
     tensor__acc_t part[TENSOR__PARTS_AT_ONCE * TENSOR__MOST_PARTS];
-    const tensor__slice_t *slice = tensor__self()->slice;
     r->chunk = tensor__chunk_of(r->reduced);
     r->chunks = (r->reduced + r->chunk - 1) / r->chunk;
     tensor__reduce_cut(r, r->chunk, 1, TENSOR__LEAF);
-    r->part = slice && slice->kept ? (tensor__acc_t *)slice->kept : part;
+    r->part = r->slice ? (tensor__acc_t *)r->slice->kept : part;
     for (r->first = 0; r->first < r->kept; r->first += TENSOR__PARTS_AT_ONCE) {
         int64_t n = tensor__least(r->kept - r->first, TENSOR__PARTS_AT_ONCE);
         tensor__reduce_run(r, n * r->chunks, tensor__reduce_chunk);
@@ -21251,7 +21261,7 @@ TENSOR__FN void tensor__reduce_all_rows(tensor__reduce_t *r) {
     int64_t work = r->kept * r->reduced, most = 64;
     tensor__reduce_cut(r, r->reduced, 1, TENSOR__LEAF);
     if (work < 2 * TENSOR__GRAIN) { most = 1; }
-    if (tensor__self()->slice && work / TENSOR__CHUNK > most) { most = work / TENSOR__CHUNK; }
+    if (r->slice && work / TENSOR__CHUNK > most) { most = work / TENSOR__CHUNK; }
     if (r->pieces > 1) { most = r->kept; }
     r->chunks = tensor__least(most, r->kept);
     tensor__reduce_run(r, r->chunks, tensor__reduce_rows);
@@ -21267,6 +21277,7 @@ TENSOR__FN void tensor__reduce_begin(tensor__reduce_t *r, const tensor_call_t *c
     r->dtype = x->dtype;
     r->size = tensor__sizes[x->dtype];
     r->isa = TENSOR__ISA(c->thread);
+    r->slice = c->thread->slice;
     r->compute_class = tensor__class(x->dtype);
     if (c->thread->ctx->reference && r->compute_class == TENSOR__C_F32) { r->compute_class = TENSOR__C_F64; }
     r->kept = r->reduced = 1;
@@ -33282,7 +33293,7 @@ TENSOR__FN void tensor__pause_run(tensor__slice_t *self, int64_t ntasks, tensor_
     int one = self->in_order || threads > self->workers;
     alone.run = tensor__slice_alone;
     alone.next_stage = NULL;             // a task has no such loop
-    alone.kept = NULL;
+    alone.kept = self->kept;
     alone.shares = alone.workers = self->workers;
     alone.in_order = 0;
     p->thread->slice = threads > self->workers ? &alone : NULL;     // what the tasks do is done in one go
