@@ -2394,12 +2394,14 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 // Runs a part of the captured step and returns: `while (tensor_graph_resume(g, 500) == 0) { frame(); }` is
 // one replay in slices. A slice ends before the call that would pass the budget, as far as its length is
 // known from the steps before; it makes one call at least, or some blocks of pointwise calls that run
-// together, or a part of a call of these kinds: pointwise, fill, sum of rows, softmax, sort, topk and the
-// like (some rows), product, linear algebra (some matrices), indexing, random numbers, convolution, pool,
-// norm, attention, loss, recurrent (some of its steps), embedding, dropout, clipping, optimizer. Others are
-// not interrupted: sums to fewer than 32 numbers outside of such blocks, softmax, topk, kthvalue and the like
-// of one row, one matrix of linear algebra, products of integers; a GPU's step is one call. With AVX-512, a
-// solve of 500 x 500 takes some 25 ms, topk of a million numbers 4 ms, a sum of ten million 1.5 ms.
+// together, or a part of a call of these kinds: pointwise, fill, sum and the like, softmax and the like (some
+// rows), sort, topk and the like, product, linear algebra (some matrices, or some columns of a large one),
+// indexing, random numbers, convolution, pool, norm, attention, loss, recurrent (some of its steps),
+// embedding, dropout, clipping, optimizer. Others are not interrupted: softmax, norms and running sums of one
+// row, eigenvalues and singular values of one matrix, products of integers; a GPU's step is one call. On one
+// core with AVX-512 (in brackets PyTorch, in turns), softmax of a million numbers takes 0.3 ms (0.6), their
+// running sum 1.7 (0.9), eigenvalues and vectors of a 200 x 200 matrix 12 (1.7), its singular values and
+// vectors 19 (3.4).
 // In real time (tensor_set_realtime) no call is interrupted unless the graph had a slice before, which takes
 // memory for that.
 // A call that is under way goes on where the last slice left it, also on another thread or with another
@@ -11197,10 +11199,12 @@ typedef struct tensor__packer_t {
 typedef struct tensor__slice_t {
     void (*run)(struct tensor__slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg);
     int (*next_stage)(struct tensor__slice_t *self, int64_t *i);
+    void *kept;                     // TENSOR__KEPT bytes that stay until the kernel has ended
     int shares;                     // that the kernel cuts its work for
     int workers;                    // threads that its scratch has room for
     int in_order;                   // run: one task after the other
 } tensor__slice_t;
+enum { TENSOR__KEPT = 4096 };
 
 struct tensor__thread_t {
     tensor_context_t *ctx;
@@ -20976,10 +20980,13 @@ typedef struct tensor__reduce_t {
     int id, compute_class, dtype, size, nk, nr, reference;
     int64_t kd[TENSOR_MAX_DIMS], ks[TENSOR_MAX_DIMS], rd[TENSOR_MAX_DIMS], rs[TENSOR_MAX_DIMS];
     int64_t kept, reduced, chunk, chunks, first;     // first: the output that `part` begins with
+    int64_t piece, pieces;              // of what a task reduces, where the call is done in slices
     const char *x;
     tensor_arg_t *y;
     const tensor__isa_t *isa;
     tensor__acc_t *part;
+    double *sum;                        // of the columns of a task that has pieces
+    const tensor__slice_t *slice;       // of the call that is done in slices
     // adds n elements in the compute type to a
     void (*leaf)(const struct tensor__reduce_t *r, tensor__acc_t *a, const void *block, int64_t n);
 } tensor__reduce_t;
@@ -21136,36 +21143,53 @@ TENSOR__FN void tensor__reduce_range(const tensor__reduce_t *r, int64_t k, int64
     }
 }
 
+// What a task reduces of its rows or columns: all, or a piece. -> the number of the task among those
+TENSOR__INLINE int64_t tensor__reduce_piece(const tensor__reduce_t *r, int64_t task, int64_t *from,
+                                            int64_t *to) {
+    *from = 0;
+    *to = r->reduced;
+    if (r->pieces == 1) { return task; }
+    *from = task % r->pieces * r->piece;
+    *to = tensor__least(*from + r->piece, r->reduced);
+    return task / r->pieces;
+}
+
 TENSOR__FN void tensor__reduce_rows(void *arg, int64_t task, int worker) {
     tensor__reduce_t *r = (tensor__reduce_t *)arg;
     (void)worker;
+    int64_t from, to;
+    task = tensor__reduce_piece(r, task, &from, &to);
     int64_t per = (r->kept + r->chunks - 1) / r->chunks, end = tensor__least((task + 1) * per, r->kept);
     for (int64_t k = task * per; k < end; k++) {
-        tensor__acc_t a;
-        tensor__acc_init(r, &a);
-        tensor__reduce_range(r, k, 0, r->reduced, &a);
-        tensor__acc_store(r, k, &a);
+        tensor__acc_t own, *a = r->pieces > 1 ? r->part : &own;
+        if (from == 0) { tensor__acc_init(r, a); }
+        tensor__reduce_range(r, k, from, to, a);
+        if (to == r->reduced) { tensor__acc_store(r, k, a); }
     }
 }
 
 TENSOR__FN void tensor__reduce_chunk(void *arg, int64_t task, int worker) {
     tensor__reduce_t *r = (tensor__reduce_t *)arg;
     (void)worker;
-    int64_t k = r->first + task / r->chunks, c = task % r->chunks;
-    tensor__acc_init(r, &r->part[task]);
-    tensor__reduce_range(r, k, c * r->chunk, tensor__least((c + 1) * r->chunk, r->reduced), &r->part[task]);
+    int64_t piece = task % r->pieces * r->piece;
+    task /= r->pieces;
+    int64_t k = r->first + task / r->chunks, from = task % r->chunks * r->chunk;
+    int64_t end = tensor__least(from + r->chunk, r->reduced);
+    if (piece == 0) { tensor__acc_init(r, &r->part[task]); }
+    tensor__reduce_range(r, k, from + piece, tensor__least(from + piece + r->piece, end), &r->part[task]);
 }
 
 // Sum or mean over leading dims of f32: rows of the kept dim are added in leaves of 64, leaves in double.
 TENSOR__FN void tensor__reduce_columns(void *arg, int64_t task, int worker) {
     tensor__reduce_t *r = (tensor__reduce_t *)arg;
     (void)worker;
-    int64_t first = task * TENSOR__BLOCK, n = tensor__least(r->kept - first, TENSOR__BLOCK);
-    double sum[TENSOR__BLOCK];
-    for (int64_t k = 0; k < n; k++) { sum[k] = 0; }
+    int64_t from, to, first = tensor__reduce_piece(r, task, &from, &to) * TENSOR__BLOCK;
+    int64_t n = tensor__least(r->kept - first, TENSOR__BLOCK);
+    double own[TENSOR__BLOCK], *sum = r->pieces > 1 ? r->sum : own;
+    for (int64_t k = 0; k < n && from == 0; k++) { sum[k] = 0; }
     float leaf[TENSOR__BLOCK];
-    for (int64_t i = 0; i < r->reduced; i += 64) {
-        int64_t end = tensor__least(i + 64, r->reduced);
+    for (int64_t i = from; i < to; i += 64) {
+        int64_t end = tensor__least(i + 64, to);
         memset(leaf, 0, (size_t)n * sizeof *leaf);
         for (int64_t j = i; j < end; j++) {
             int64_t at = first + tensor__offset_of(j, r->rd, r->rs, r->nr);
@@ -21173,6 +21197,7 @@ TENSOR__FN void tensor__reduce_columns(void *arg, int64_t task, int worker) {
         }
         for (int64_t k = 0; k < n; k++) { sum[k] += (double)leaf[k]; }
     }
+    if (to < r->reduced) { return; }
     double scale = r->id == TENSOR_OP_MEAN ? 1.0 / (double)r->reduced : 1.0;
     for (int64_t k = 0; k < n; k++) { ((float *)r->y->data)[first + k] = (float)(sum[k] * scale); }
 }
@@ -21199,20 +21224,65 @@ TENSOR__INLINE int64_t tensor__chunk_of(int64_t reduced) {
     return chunk;
 }
 
+typedef char tensor__parts_are_kept[(int)TENSOR__PARTS_AT_ONCE * (int)TENSOR__MOST_PARTS *
+                                    (int)sizeof(tensor__acc_t) <= (int)TENSOR__KEPT ? 1 : -1];
+
+// Cuts what a task reduces, n steps of `each` elements, into pieces of whole leaves of steps, if the call is
+// done in slices and the task is long.
+TENSOR__FN void tensor__reduce_cut(tensor__reduce_t *r, int64_t n, int64_t each, int64_t leaf) {
+    r->piece = n;
+    r->pieces = 1;
+    if (!r->slice || n * each <= 4 * (int64_t)TENSOR__CHUNK) { return; }
+    int64_t leaves = (int64_t)TENSOR__CHUNK / (each * leaf);
+    r->piece = leaves > 1 ? leaves * leaf : leaf;
+    r->pieces = (n + r->piece - 1) / r->piece;
+    r->part = (tensor__acc_t *)r->slice->kept;
+    r->sum = (double *)r->slice->kept;
+}
+
+// Runs n tasks, the pieces of each one after the other.
+TENSOR__FN void tensor__reduce_run(tensor__reduce_t *r, int64_t n, tensor__task_fn fn) {
+    if (r->pieces > 1) {
+        tensor__in_order(tensor__self(), n * r->pieces, fn, r);
+    } else {
+        tensor__parallel(n, fn, r);
+    }
+}
+
+// The outputs from the first on, as many as there are at once: the task ends a round of chunks.
+TENSOR__FN void tensor__reduce_join(void *arg, int64_t task, int worker) {
+    const tensor__reduce_t *r = (const tensor__reduce_t *)arg;
+    int64_t n = tensor__least(r->kept - r->first, TENSOR__PARTS_AT_ONCE);
+    (void)task, (void)worker;
+    for (int64_t k = 0; k < n; k++) {
+        tensor__acc_t a = r->part[k * r->chunks];
+        for (int64_t i = 1; i < r->chunks; i++) { tensor__acc_join(r, &a, &r->part[k * r->chunks + i]); }
+        tensor__acc_store(r, r->first + k, &a);
+    }
+}
+
 TENSOR__FN TENSOR__NOINLINE void tensor__reduce_parts(tensor__reduce_t *r) {
     tensor__acc_t part[TENSOR__PARTS_AT_ONCE * TENSOR__MOST_PARTS];
-    r->part = part;
     r->chunk = tensor__chunk_of(r->reduced);
     r->chunks = (r->reduced + r->chunk - 1) / r->chunk;
+    tensor__reduce_cut(r, r->chunk, 1, TENSOR__LEAF);
+    r->part = r->slice ? (tensor__acc_t *)r->slice->kept : part;
     for (r->first = 0; r->first < r->kept; r->first += TENSOR__PARTS_AT_ONCE) {
         int64_t n = tensor__least(r->kept - r->first, TENSOR__PARTS_AT_ONCE);
-        tensor__parallel(n * r->chunks, tensor__reduce_chunk, r);
-        for (int64_t k = 0; k < n; k++) {
-            tensor__acc_t a = part[k * r->chunks];
-            for (int64_t i = 1; i < r->chunks; i++) { tensor__acc_join(r, &a, &part[k * r->chunks + i]); }
-            tensor__acc_store(r, r->first + k, &a);
-        }
+        tensor__reduce_run(r, n * r->chunks, tensor__reduce_chunk);
+        tensor__parallel(1, tensor__reduce_join, r);
     }
+}
+
+// Whole rows: some for a task, each in pieces where it is long.
+TENSOR__FN void tensor__reduce_all_rows(tensor__reduce_t *r) {
+    int64_t work = r->kept * r->reduced, most = 64;
+    tensor__reduce_cut(r, r->reduced, 1, TENSOR__LEAF);
+    if (work < 2 * TENSOR__GRAIN) { most = 1; }
+    if (r->slice && work / TENSOR__CHUNK > most) { most = work / TENSOR__CHUNK; }
+    if (r->pieces > 1) { most = r->kept; }
+    r->chunks = tensor__least(most, r->kept);
+    tensor__reduce_run(r, r->chunks, tensor__reduce_rows);
 }
 
 // What a call reduces: the dims that stay and those that go, each merged to as few as possible.
@@ -21225,6 +21295,7 @@ TENSOR__FN void tensor__reduce_begin(tensor__reduce_t *r, const tensor_call_t *c
     r->dtype = x->dtype;
     r->size = tensor__sizes[x->dtype];
     r->isa = TENSOR__ISA(c->thread);
+    r->slice = c->thread->slice;
     r->compute_class = tensor__class(x->dtype);
     if (c->thread->ctx->reference && r->compute_class == TENSOR__C_F32) { r->compute_class = TENSOR__C_F64; }
     r->kept = r->reduced = 1;
@@ -21260,26 +21331,20 @@ TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c, void (*leaf)(const tensor__r
     int columns = r.nk == 1 && r.ks[0] == 1 && r.kept >= 8 && r.rs[r.nr - 1] != 1;
     if (sums && f32 && columns) {
         int64_t tasks = (r.kept + TENSOR__BLOCK - 1) / TENSOR__BLOCK;
+        tensor__reduce_cut(&r, r.reduced, tensor__least(r.kept, TENSOR__BLOCK), 64);
         if (r.kept * r.reduced < 2 * TENSOR__GRAIN) {
             for (int64_t t = 0; t < tasks; t++) { tensor__reduce_columns(&r, t, 0); }
         } else {
-            tensor__parallel(tasks, tensor__reduce_columns, &r);
+            tensor__reduce_run(&r, tasks, tensor__reduce_columns);
         }
         return 0;
     }
 
     if (r.kept >= TENSOR__REDUCE_ROWS || r.reduced <= TENSOR__CHUNK) {
-        if (r.kept * r.reduced < 2 * TENSOR__GRAIN) {
-            r.chunks = 1;
-        } else if (r.kept < 64) {
-            r.chunks = r.kept;
-        } else {
-            r.chunks = 64;
-        }
-        tensor__parallel(r.chunks, tensor__reduce_rows, &r);
-        return 0;
+        tensor__reduce_all_rows(&r);
+    } else {
+        tensor__reduce_parts(&r);
     }
-    tensor__reduce_parts(&r);
     return 0;
 }
 
@@ -23282,7 +23347,9 @@ TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) {
 // >>impl-linalg                                    MARK: factorisations
 //
 // Factorisations are plain textbook algorithms in double: a matrix is copied into the worker's scratch in
-// rows, factorised there, and rounded once when it is written. Items of a batch are cut over threads.
+// rows, factorised there, and rounded once when it is written. Items of a batch are cut over threads. A
+// factorisation is a row of tasks, one for each column or row; where the call is done in slices and the
+// matrix is large, such a task is cut further, and the items come one after the other.
 // Solvers, inverses, norms and gradients are made of them and of products. Rejected: calling LAPACK (a
 // dependency, and results that differ from one machine to the next), f32 arithmetic (half the memory, but a
 // condition number of 1e4 leaves three digits), blocking (nothing to gain below some 500 rows).
@@ -23373,39 +23440,6 @@ TENSOR__FN void tensor__la_reflect(const double *v, int64_t stride, int64_t m, d
     for (int64_t i = 1; i < m; i++) { tensor__la_axpy(w, v[i * stride], b + i * row, cols); }
     for (int64_t i = 0; i < m; i++) {
         tensor__la_axpy(b + i * row, i ? -tau * v[i * stride] : -tau, w, cols);
-    }
-}
-
-// LU with partial pivoting, row by row (Golub & Van Loan 3.4).
-TENSOR__FN void tensor__la_lu(double *a, int64_t m, int64_t n, int64_t *swaps) {
-    for (int64_t j = 0; j < m && j < n; j++) {
-        int64_t p = j;
-        for (int64_t i = j + 1; i < m; i++) {
-            if (fabs(a[i * n + j]) > fabs(a[p * n + j])) { p = i; }
-        }
-        swaps[j] = p;
-        if (p != j) { tensor__la_swap(a + p * n, a + j * n, n); }
-        if (a[j * n + j] == 0) { continue; }
-        for (int64_t i = j + 1; i < m; i++) {
-            double f = a[i * n + j] /= a[j * n + j];
-            tensor__la_axpy(a + i * n + j + 1, -f, a + j * n + j + 1, n - j - 1);
-        }
-    }
-}
-
-// b = a^-1 b for one triangle of a, r columns of b.
-TENSOR__FN void tensor__la_triangular(const double *a, int64_t n, double *b, int64_t r, int upper, int unit) {
-    for (int64_t k = 0; k < n; k++) {
-        int64_t i = k, first = 0, end = k;         // the row, and those that are solved
-        if (upper) {
-            i = n - 1 - k;
-            first = i + 1;
-            end = n;
-        }
-        for (int64_t j = first; j < end; j++) {
-            tensor__la_axpy(b + i * r, -a[i * n + j], b + j * r, r);
-        }
-        for (int64_t j = 0; j < r && !unit; j++) { b[i * r + j] /= a[i * n + i]; }
     }
 }
 
@@ -23607,83 +23641,203 @@ TENSOR__FN int tensor__la_svd(double *a, int64_t m, int64_t n, double *u, int64_
     return 1;
 }
 
-// Copies one item in and out; transposed: transposed. rows x cols are those of the copy in scratch.
-TENSOR__FN void tensor__la_load(double *to, const tensor_arg_t *x, int64_t item, int transposed) {
-    int d = x->ndim - 2, r = d + transposed, c = d + 1 - transposed, size = tensor__sizes[x->dtype];
-    const char *at = (const char *)x->data + tensor__offset_of(item, x->dims, x->strides, d) * size;
-    for (int64_t i = 0; i < x->dims[r]; i++) {
-        tensor__load_f64(to + i * x->dims[c], at + i * x->strides[r] * size, x->dtype, x->strides[c],
-                         x->dims[c]);
-    }
-}
-
-TENSOR__FN void tensor__la_store(const tensor_arg_t *y, int64_t item, const double *from, int64_t rows,
-                                 int64_t cols, int transposed) {
-    int size = tensor__sizes[y->dtype];
-    char *to = (char *)y->data + item * rows * cols * size;
-    int64_t row_stride = transposed ? 1 : cols;
-    int64_t stride = transposed ? rows : 1;
-    for (int64_t i = 0; i < rows; i++) {
-        tensor__store_f64(to + i * row_stride * size, y->dtype, stride, from + i * cols, cols);
-    }
-}
-
 // The arguments of the ops below: the call, item `item` of its m x n matrix x in a, room for more numbers
-// in b, and small vectors in w. Each op returns 0, or the row that failed, counted from 1.
+// in b, and small vectors in w. *info becomes 1 + the row that failed.
 typedef struct tensor__la_item_t {
     tensor_call_t *c;
     const tensor_arg_t *x, *y;
     int64_t item, m, n, k;              // k: the smaller of m and n
     double *w, *a, *b;
     int64_t *swaps;                     // in place of w
+    int64_t *info;
+    int64_t count, cuts;                // of the tasks that run: rows or columns of a step, tasks for them
+    const tensor_arg_t *operand;        // of those that copy: rows x cols numbers in `matrix`
+    double *matrix;
+    int64_t rows, cols;
+    int upper, flag;                    // of those that solve, or copy: the unit triangle, transposed
 } tensor__la_item_t;
 
+enum {
+    TENSOR__LA_PART = 1 << 15,          // multiply-adds of a task of a call that is done in slices, about
+    TENSOR__LA_LARGE = 1 << 18          // elements times the smaller side of a matrix that is done in slices
+};
+
+// Runs the tasks of some steps, each of which has n rows or columns of so many multiply-adds.
+TENSOR__FN void tensor__la_run(tensor__la_item_t *q, int64_t steps, int64_t n, int64_t each,
+                               tensor__task_fn fn) {
+    q->count = n;
+    q->cuts = 1;
+    if (q->c->thread->slice) { q->cuts = tensor__least(n, 1 + n * each / TENSOR__LA_PART); }
+    if (q->cuts < 1) { q->cuts = 1; }
+    tensor__in_order(q->c->thread, steps * q->cuts, fn, q);
+}
+
+// The rows or columns of a task, [0] to [1]. -> its step
+TENSOR__INLINE int64_t tensor__la_part(const tensor__la_item_t *q, int64_t task, int64_t part[2]) {
+    int64_t at = task % q->cuts;
+    part[0] = q->count * at / q->cuts;
+    part[1] = q->count * (at + 1) / q->cuts;
+    return task / q->cuts;
+}
+
+TENSOR__FN void tensor__la_load_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    const tensor_arg_t *x = q->operand;
+    int d = x->ndim - 2, r = d + q->flag, c = d + 1 - q->flag, size = tensor__sizes[x->dtype];
+    const char *at = (const char *)x->data + tensor__offset_of(q->item, x->dims, x->strides, d) * size;
+    int64_t part[2];
+    (void)tensor__la_part(q, task, part), (void)worker;
+    for (int64_t i = part[0]; i < part[1]; i++) {
+        tensor__load_f64(q->matrix + i * x->dims[c], at + i * x->strides[r] * size, x->dtype, x->strides[c],
+                         x->dims[c]);
+    }
+}
+
+// Copies one item in; transposed: transposed.
+TENSOR__FN void tensor__la_load(tensor__la_item_t *q, double *to, const tensor_arg_t *x, int transposed) {
+    int d = x->ndim - 2;
+    q->operand = x;
+    q->matrix = to;
+    q->flag = transposed;
+    tensor__la_run(q, 1, x->dims[d + transposed], x->dims[d + 1 - transposed], tensor__la_load_task);
+}
+
+TENSOR__FN void tensor__la_store_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    const tensor_arg_t *y = q->operand;
+    int size = tensor__sizes[y->dtype];
+    char *to = (char *)y->data + q->item * q->rows * q->cols * size;
+    int64_t row_stride = q->flag ? 1 : q->cols;
+    int64_t stride = q->flag ? q->rows : 1;
+    int64_t part[2];
+    (void)tensor__la_part(q, task, part), (void)worker;
+    for (int64_t i = part[0]; i < part[1]; i++) {
+        tensor__store_f64(to + i * row_stride * size, y->dtype, stride, q->matrix + i * q->cols, q->cols);
+    }
+}
+
+// Copies one item out; rows x cols are those of the copy in scratch.
+TENSOR__FN void tensor__la_store(tensor__la_item_t *q, const tensor_arg_t *y, double *from, int64_t rows,
+                                 int64_t cols, int transposed) {
+    q->operand = y;
+    q->matrix = from;
+    q->rows = rows;
+    q->cols = cols;
+    q->flag = transposed;
+    tensor__la_run(q, 1, rows, cols, tensor__la_store_task);
+}
+
+// LU with partial pivoting, column by column and row by row (Golub & Van Loan 3.4).
+TENSOR__FN void tensor__la_lu_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    int64_t m = q->m, n = q->n, part[2], j = tensor__la_part(q, task, part);
+    double *a = q->a;
+    (void)worker;
+    if (part[0] == 0) {
+        int64_t p = j;
+        for (int64_t i = j + 1; i < m; i++) {
+            if (fabs(a[i * n + j]) > fabs(a[p * n + j])) { p = i; }
+        }
+        q->swaps[j] = p;
+        if (p != j) { tensor__la_swap(a + p * n, a + j * n, n); }
+    }
+    if (a[j * n + j] == 0) { return; }
+    for (int64_t i = part[0] > j ? part[0] : j + 1; i < part[1]; i++) {
+        double f = a[i * n + j] /= a[j * n + j];
+        tensor__la_axpy(a + i * n + j + 1, -f, a + j * n + j + 1, n - j - 1);
+    }
+}
+
+TENSOR__FN void tensor__la_lu(tensor__la_item_t *q) {
+    tensor__la_run(q, q->k, q->m, q->n, tensor__la_lu_task);
+}
+
+// A row of b = a^-1 b for one triangle of a, for some columns of b.
+TENSOR__FN void tensor__la_triangular_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    int64_t n = q->n, r = q->count, part[2], k = tensor__la_part(q, task, part);
+    int64_t i = k, first = 0, end = k;          // the row, and those that are solved
+    const double *a = q->a;
+    double *b = q->b + part[0];
+    (void)worker;
+    if (*q->info) { return; }
+    if (q->upper) {
+        i = n - 1 - k;
+        first = i + 1;
+        end = n;
+    }
+    for (int64_t j = first; j < end; j++) {
+        tensor__la_axpy(b + i * r, -a[i * n + j], b + j * r, part[1] - part[0]);
+    }
+    for (int64_t j = 0; j < part[1] - part[0] && !q->flag; j++) { b[i * r + j] /= a[i * n + i]; }
+}
+
+// b = a^-1 b, r columns of b.
+TENSOR__FN void tensor__la_triangular(tensor__la_item_t *q, int64_t r, int upper, int unit) {
+    q->upper = upper;
+    q->flag = unit;
+    tensor__la_run(q, q->n, r, q->n, tensor__la_triangular_task);
+}
+
 // Row swaps, counted from 1, as one order of all rows.
-TENSOR__FN int64_t tensor__la_swaps(const tensor__la_item_t *q) {
+TENSOR__FN void tensor__la_swaps(const tensor__la_item_t *q) {
     int64_t m = q->m, n = q->n, *swaps = q->swaps, *order = swaps + n;
     tensor__load_i64(swaps, (const char *)q->x->data + q->item * n * 4, q->x->dtype, 1, n);
     for (int64_t i = 0; i < m; i++) { order[i] = i; }
     for (int64_t i = 0; i < n; i++) {
-        if (swaps[i] < 1 || swaps[i] > m) { return i + 1; }
+        if (swaps[i] < 1 || swaps[i] > m) {
+            *q->info = i + 1;
+            return;
+        }
         int64_t t = order[i];
         order[i] = order[swaps[i] - 1];
         order[swaps[i] - 1] = t;
     }
     tensor__store_i64((char *)q->y->data + q->item * m * 8, q->y->dtype, 1, order, m);
-    return 0;
 }
 
 // By rows (Golub & Van Loan 4.2).
-TENSOR__FN int64_t tensor__la_cholesky(const tensor__la_item_t *q) {
-    int64_t n = q->n;
+TENSOR__FN void tensor__la_cholesky_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    int64_t n = q->n, part[2], i = tensor__la_part(q, task, part);
     double *a = q->a;
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = 0; j <= i; j++) {
-            double s = a[i * n + j] - tensor__la_dot(a + i * n, a + j * n, j);
-            if (i == j && !(s > 0)) { return i + 1; }
+    (void)worker;
+    for (int64_t j = part[0]; j < part[1] && !*q->info; j++) {
+        if (j > i) {
+            a[i * n + j] = 0;
+            continue;
+        }
+        double s = a[i * n + j] - tensor__la_dot(a + i * n, a + j * n, j);
+        if (i == j && !(s > 0)) {
+            *q->info = i + 1;
+        } else {
             a[i * n + j] = i == j ? sqrt(s) : s / a[j * n + j];
         }
-        for (int64_t j = i + 1; j < n; j++) { a[i * n + j] = 0; }
     }
-    tensor__la_store(q->y, q->item, a, n, n, 0);
-    return 0;
 }
 
-// Without a factor the result is NaN, and info says where.
-TENSOR__FN int64_t tensor__la_cholesky_ex(const tensor__la_item_t *q) {
-    int64_t n = q->n, info = tensor__la_cholesky(q);
-    if (info) {
-        for (int64_t i = 0; i < n * n; i++) { q->a[i] = (double)NAN; }
-        tensor__la_store(q->y, q->item, q->a, n, n, 0);
-    }
-    tensor__store_i64((char *)q->y[1].data + q->item * 4, q->y[1].dtype, 1, &info, 1);
-    return 0;
+TENSOR__FN void tensor__la_cholesky(tensor__la_item_t *q) {
+    tensor__la_run(q, q->n, q->n, q->n, tensor__la_cholesky_task);
 }
 
-TENSOR__FN int64_t tensor__la_det(const tensor__la_item_t *q) {
+// cholesky_ex notes a failure apart from the errors: without a factor the result is NaN, and info says where.
+TENSOR__FN void tensor__la_cholesky_begin(void *arg, int64_t task, int worker) {
+    (void)task, (void)worker;
+    *((const tensor__la_item_t *)arg)->info = 0;
+}
+
+TENSOR__FN void tensor__la_cholesky_end(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    (void)task, (void)worker;
+    for (int64_t i = 0; i < q->n * q->n && *q->info; i++) { q->a[i] = (double)NAN; }
+    tensor__store_i64((char *)q->y[1].data + q->item * 4, q->y[1].dtype, 1, q->info, 1);
+}
+
+TENSOR__FN void tensor__la_det_end(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
     int64_t n = q->n;
     double det = 1, sign = 1, logarithm = 0;
-    tensor__la_lu(q->a, n, n, q->swaps);
+    (void)task, (void)worker;
     for (int64_t i = 0; i < n; i++) {
         double pivot = q->swaps[i] == i ? q->a[i * n + i] : -q->a[i * n + i];
         double side = pivot;                    // 0 and NaN stay
@@ -23693,68 +23847,114 @@ TENSOR__FN int64_t tensor__la_det(const tensor__la_item_t *q) {
         sign *= side;
         logarithm += log(fabs(pivot));
     }
-    tensor__la_store(q->y, q->item, &det, 1, 1, 0);
-    tensor__la_store(q->y + 1, q->item, &sign, 1, 1, 0);
-    tensor__la_store(q->y + 2, q->item, &logarithm, 1, 1, 0);
-    return 0;
+    const double value[3] = {det, sign, logarithm};
+    for (int i = 0; i < 3; i++) {
+        char *to = (char *)q->y[i].data + q->item * tensor__sizes[q->y[i].dtype];
+        tensor__store_f64(to, q->y[i].dtype, 1, &value[i], 1);
+    }
 }
 
-TENSOR__FN int64_t tensor__la_lu_factor(const tensor__la_item_t *q) {
+TENSOR__FN void tensor__la_lu_end(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
     int64_t k = q->k;
-    tensor__la_lu(q->a, q->m, q->n, q->swaps);
+    (void)task, (void)worker;
     for (int64_t i = 0; i < k; i++) { q->swaps[i]++; }
-    tensor__la_store(q->y, q->item, q->a, q->m, q->n, 0);
     tensor__store_i64((char *)q->y[1].data + q->item * k * 4, q->y[1].dtype, 1, q->swaps, k);
-    return 0;
 }
 
-TENSOR__FN int64_t tensor__la_solve(const tensor__la_item_t *q) {
+// Swaps row `task` of b as its pivot was, which is not 0.
+TENSOR__FN void tensor__la_pivot_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    int64_t r = q->count, part[2], i = tensor__la_part(q, task, part);
+    (void)worker;
+    if (*q->info) { return; }
+    if (q->a[i * q->n + i] == 0) {
+        *q->info = i + 1;
+    } else if (q->swaps[i] != i) {
+        double *b = q->b + part[0];
+        tensor__la_swap(b + i * r, b + q->swaps[i] * r, part[1] - part[0]);
+    }
+}
+
+TENSOR__FN void tensor__la_solve(tensor__la_item_t *q) {
     int64_t n = q->n, r = TENSOR__WIDE(q->y);
-    double *a = q->a, *b = q->b;
-    tensor__la_load(b, q->x + 1, q->item, 0);
+    tensor__la_load(q, q->b, q->x + 1, 0);
     if (q->c->row->id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR) {
         const tensor_linalg_params_t *p = &q->c->p->linalg;
-        tensor__la_triangular(a, n, b, r, (int)p->upper, (int)p->unitriangular);
+        tensor__la_triangular(q, r, (int)p->upper, (int)p->unitriangular);
     } else {
-        tensor__la_lu(a, n, n, q->swaps);
-        for (int64_t i = 0; i < n; i++) {
-            if (a[i * n + i] == 0) { return i + 1; }
-            if (q->swaps[i] != i) { tensor__la_swap(b + i * r, b + q->swaps[i] * r, r); }
-        }
-        tensor__la_triangular(a, n, b, r, 0, 1);
-        tensor__la_triangular(a, n, b, r, 1, 0);
+        tensor__la_lu(q);
+        tensor__la_run(q, n, r, 1, tensor__la_pivot_task);
+        tensor__la_triangular(q, r, 0, 1);
+        tensor__la_triangular(q, r, 1, 0);
     }
-    tensor__la_store(q->y, q->item, b, n, r, 0);
-    return 0;
+    tensor__la_store(q, q->y, q->b, n, r, 0);
 }
 
-// Golub & Van Loan 5.2.
-TENSOR__FN int64_t tensor__la_qr(const tensor__la_item_t *q) {
+// Golub & Van Loan 5.2: a column becomes a reflection, which the columns behind it go through.
+TENSOR__FN void tensor__la_qr_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    int64_t m = q->m, n = q->n, part[2], j = tensor__la_part(q, task, part);
+    double *x = q->a + j * n + j, *tau = q->w, *v = q->w + q->k;
+    int64_t first = part[0] > j ? part[0] : j + 1;
+    (void)worker;
+    if (part[0] == 0) { tau[j] = tensor__la_house(x, n, m - j); }
+    if (first < part[1]) {
+        tensor__la_reflect(x, n, m - j, tau[j], x + first - j, n, part[1] - first, v);
+    }
+}
+
+// The columns of the basis from the identity, by the reflections from the last to the first.
+TENSOR__FN void tensor__la_basis_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    int64_t m = q->m, n = q->n, cols = q->count, part[2], j = q->k - 1 - tensor__la_part(q, task, part);
+    double *x = q->a + j * n + j, *tau = q->w, *v = q->w + q->k;
+    int64_t first = part[0] > j ? part[0] : j;
+    (void)worker;
+    if (first < part[1]) {
+        tensor__la_reflect(x, n, m - j, tau[j], q->b + j * cols + first, cols, part[1] - first, v);
+    }
+}
+
+// Some rows of the identity, for the basis.
+TENSOR__FN void tensor__la_identity_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    int64_t part[2];
+    (void)tensor__la_part(q, task, part), (void)worker;
+    for (int64_t i = part[0]; i < part[1]; i++) {
+        memset(q->b + i * q->cols, 0, (size_t)q->cols * sizeof *q->b);
+        if (i < q->cols) { q->b[i * q->cols + i] = 1; }
+    }
+}
+
+// The reflections leave some rows of a.
+TENSOR__FN void tensor__la_upper_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    int64_t n = q->n, part[2];
+    (void)tensor__la_part(q, task, part), (void)worker;
+    for (int64_t i = part[0]; i < part[1]; i++) {
+        for (int64_t j = 0; j < i && j < n; j++) { q->a[i * n + j] = 0; }
+    }
+}
+
+TENSOR__FN void tensor__la_qr(tensor__la_item_t *q) {
     int64_t m = q->m, n = q->n, k = q->k, cols = TENSOR__WIDE(q->y);
-    double *a = q->a, *b = q->b, *tau = q->w, *v = q->w + k;
-    for (int64_t j = 0; j < k; j++) {
-        tau[j] = tensor__la_house(a + j * n + j, n, m - j);
-        tensor__la_reflect(a + j * n + j, n, m - j, tau[j], a + j * n + j + 1, n, n - j - 1, v);
-    }
+    tensor__la_run(q, k, n, 2 * m, tensor__la_qr_task);
     if (q->c->p->linalg.complete == 2) {
-        tensor__la_store(q->y, q->item, a, m, n, 0);
-        tensor__la_store(q->y + 1, q->item, tau, 1, k, 0);
-        return 0;
+        tensor__la_store(q, q->y, q->a, m, n, 0);
+        tensor__la_store(q, q->y + 1, q->w, 1, k, 0);
+        return;
     }
-    tensor__la_identity(b, m, cols);
-    for (int64_t j = k - 1; j >= 0; j--) {
-        tensor__la_reflect(a + j * n + j, n, m - j, tau[j], b + j * cols + j, cols, cols - j, v);
-    }
-    for (int64_t i = 1; i < m; i++) {
-        for (int64_t j = 0; j < i && j < n; j++) { a[i * n + j] = 0; }
-    }
-    tensor__la_store(q->y, q->item, b, m, cols, 0);
-    tensor__la_store(q->y + 1, q->item, a, cols, n, 0);
-    return 0;
+    q->cols = cols;
+    tensor__la_run(q, 1, m, cols, tensor__la_identity_task);
+    tensor__la_run(q, k, cols, 2 * m, tensor__la_basis_task);
+    tensor__la_run(q, 1, m, n, tensor__la_upper_task);
+    tensor__la_store(q, q->y, q->b, m, cols, 0);
+    tensor__la_store(q, q->y + 1, q->a, cols, n, 0);
 }
 
 // For a symmetric matrix; only one triangle is read.
-TENSOR__FN int64_t tensor__la_eigen(const tensor__la_item_t *q) {
+TENSOR__FN int64_t tensor__la_eigen(tensor__la_item_t *q) {
     int64_t n = q->n;
     double *a = q->a, *b = q->b, *w = q->w;
     for (int64_t i = 0; i < n; i++) {
@@ -23768,13 +23968,13 @@ TENSOR__FN int64_t tensor__la_eigen(const tensor__la_item_t *q) {
     }
     if (tensor__isnan_f64(tensor__la_scale(a, n * n))) { return 1; }
     if (!tensor__la_eigh(a, n, w, b, w + n)) { return 2; }
-    tensor__la_store(q->y, q->item, w, 1, n, 0);
-    tensor__la_store(q->y + 1, q->item, b, n, n, 1);
+    tensor__la_store(q, q->y, w, 1, n, 0);
+    tensor__la_store(q, q->y + 1, b, n, n, 1);
     return 0;
 }
 
 // a has the longer side of x in its rows: it is transposed unless x is wide.
-TENSOR__FN int64_t tensor__la_singular(const tensor__la_item_t *q) {
+TENSOR__FN int64_t tensor__la_singular(tensor__la_item_t *q) {
     int wide = q->m < q->n;
     int64_t m = q->m, n = q->n, k = q->k, big = wide ? n : m;
     const tensor_arg_t *y = q->y, *vectors = wide ? &y[2] : &y[1];      // of the longer side
@@ -23783,20 +23983,33 @@ TENSOR__FN int64_t tensor__la_singular(const tensor__la_item_t *q) {
     if (tensor__isnan_f64(tensor__la_scale(a, m * n))) { return 1; }
     if (!tensor__la_svd(a, big, k, b, rows, w, v, v + k * k, w + k)) { return 2; }
 
-    tensor__la_store(y, q->item, w, 1, k, 0);
+    tensor__la_store(q, y, w, 1, k, 0);
     if (wide) {
-        tensor__la_store(y + 1, q->item, v, k, k, 1);
-        tensor__la_store(y + 2, q->item, b, rows, big, 0);
+        tensor__la_store(q, y + 1, v, k, k, 1);
+        tensor__la_store(q, y + 2, b, rows, big, 0);
     } else {
-        tensor__la_store(y + 1, q->item, b, rows, big, 1);
-        tensor__la_store(y + 2, q->item, v, k, k, 0);
+        tensor__la_store(q, y + 1, b, rows, big, 1);
+        tensor__la_store(q, y + 2, v, k, k, 0);
     }
     return 0;
 }
 
-TENSOR__FN int64_t tensor__la_item(const tensor__la_t *l, int64_t item, double *w) {
+// What is done in one go: how often it goes round depends on elements.
+TENSOR__FN void tensor__la_whole(void *arg, int64_t task, int worker) {
+    tensor__la_item_t *q = (tensor__la_item_t *)arg;
+    (void)task, (void)worker;
+    switch (q->c->row->id) {
+    case TENSOR_OP_LINALG_SWAPS: tensor__la_swaps(q); break;
+    case TENSOR_OP_LINALG_EIGH: *q->info = tensor__la_eigen(q); break;
+    default: *q->info = tensor__la_singular(q); break;
+    }
+}
+
+TENSOR__FN void tensor__la_item(const tensor__la_t *l, int64_t item, double *w) {
     tensor__la_item_t q;
+    tensor__thread_t *th = l->c->thread;
     int id = l->c->row->id;
+    memset((void *)&q, 0, sizeof q);
     q.c = l->c;
     q.x = &q.c->arg[0];
     q.y = &q.c->arg[q.c->nin];
@@ -23808,27 +24021,47 @@ TENSOR__FN int64_t tensor__la_item(const tensor__la_t *l, int64_t item, double *
     q.a = w + 8 * (q.m + q.n + 8);
     q.b = q.a + q.m * q.n;
     q.swaps = (int64_t *)(void *)w;
-    if (id == TENSOR_OP_LINALG_SWAPS) { return tensor__la_swaps(&q); }
-    tensor__la_load(q.a, q.x, item, id == TENSOR_OP_LINALG_SVD && q.m >= q.n);
+    q.info = &l->info[item];
+    if (id != TENSOR_OP_LINALG_SWAPS) {
+        tensor__la_load(&q, q.a, q.x, id == TENSOR_OP_LINALG_SVD && q.m >= q.n);
+    }
     switch (id) {
-    case TENSOR_OP_LINALG_CHOLESKY: return tensor__la_cholesky(&q);
-    case TENSOR_OP_LINALG_CHOLESKY_EX: return tensor__la_cholesky_ex(&q);
-    case TENSOR_OP_LINALG_DET: return tensor__la_det(&q);
-    case TENSOR_OP_LINALG_LU_FACTOR: return tensor__la_lu_factor(&q);
+    case TENSOR_OP_LINALG_CHOLESKY:
+        tensor__la_cholesky(&q);
+        tensor__la_store(&q, q.y, q.a, q.n, q.n, 0);
+        break;
+    case TENSOR_OP_LINALG_CHOLESKY_EX:
+        q.info = q.swaps;
+        tensor__in_order(th, 1, tensor__la_cholesky_begin, &q);
+        tensor__la_cholesky(&q);
+        tensor__in_order(th, 1, tensor__la_cholesky_end, &q);
+        tensor__la_store(&q, q.y, q.a, q.n, q.n, 0);
+        break;
+    case TENSOR_OP_LINALG_DET:
+        tensor__la_lu(&q);
+        tensor__in_order(th, 1, tensor__la_det_end, &q);
+        break;
+    case TENSOR_OP_LINALG_LU_FACTOR:
+        tensor__la_lu(&q);
+        tensor__in_order(th, 1, tensor__la_lu_end, &q);
+        tensor__la_store(&q, q.y, q.a, q.m, q.n, 0);
+        break;
     case TENSOR_OP_LINALG_SOLVE:
-    case TENSOR_OP_LINALG_SOLVE_TRIANGULAR: return tensor__la_solve(&q);
-    case TENSOR_OP_LINALG_QR: return tensor__la_qr(&q);
-    case TENSOR_OP_LINALG_EIGH: return tensor__la_eigen(&q);
-    default: return tensor__la_singular(&q);
+    case TENSOR_OP_LINALG_SOLVE_TRIANGULAR: tensor__la_solve(&q); break;
+    case TENSOR_OP_LINALG_QR: tensor__la_qr(&q); break;
+    default: tensor__in_order(th, 1, tensor__la_whole, &q); break;
     }
 }
 
 TENSOR__FN void tensor__la_task(void *arg, int64_t task, int worker) {
-    tensor__la_t *l = (tensor__la_t *)arg;
+    const tensor__la_t *l = (const tensor__la_t *)arg;
     int64_t end = tensor__least((task + 1) * l->per, l->items);
-    for (int64_t i = task * l->per; i < end; i++) {
-        l->info[i] = tensor__la_item(l, i, l->work + worker * l->room);
-    }
+    for (int64_t i = task * l->per; i < end; i++) { tensor__la_item(l, i, l->work + worker * l->room); }
+}
+
+// Whether the items come one after the other, each as tasks: those of a batch would be long.
+TENSOR__FN int tensor__la_apart(const tensor__la_t *l) {
+    return l->c->thread->slice && (double)l->m * (double)l->n * (double)l->k > (double)TENSOR__LA_LARGE;
 }
 
 // No item has failed yet: a call that is done in slices looks at all items each time.
@@ -23869,8 +24102,15 @@ TENSOR__FN int tensor__cpu_linalg(tensor_call_t *c) {
     l.c = c;
     l.info = (int64_t *)c->scratch;
     l.work = (double *)c->scratch + l.items;
-    tensor__parallel(1, tensor__la_clear, &l);
-    tensor__parallel((l.items + l.per - 1) / l.per, tensor__la_task, &l);
+    if (tensor__la_apart(&l)) {
+        for (int64_t i = -1; tensor__next_stage(&i) && i < l.items;) {
+            if (i == 0) { tensor__parallel(1, tensor__la_clear, &l); }
+            tensor__la_item(&l, i, l.work);
+        }
+    } else {
+        tensor__parallel(1, tensor__la_clear, &l);
+        tensor__parallel((l.items + l.per - 1) / l.per, tensor__la_task, &l);
+    }
 
     for (int64_t i = 0; i < l.items; i++) {
         const char *op = c->row->name;
@@ -27039,21 +27279,35 @@ TENSOR__FN void tensor__order_keys(tensor__entry_t *e, const void *x, int comput
 
 enum { TENSOR__SORT_PART = 4096 };      // entries of a task
 
-// A sort by digits, from the last one to the first.
+// Entries in work: a sort by digits, from the last one to the first, a selection, from the first one to the
+// last, and what is looked for in a row. Where the call is done in slices, all of it is in its scratch, and
+// only tasks change it: the code around them runs again in each slice.
 typedef struct tensor__radix_t {
     tensor__entry_t *e, *t;             // from, to
     int64_t n, place[256];              // where the next entry with a digit goes
-    uint64_t differ;                    // the bits in which keys differ
+    uint64_t differ[2];                 // the bits in which keys differ, of a sort and of a selection
+    int selects;                        // which of the two is at work
     int shift;                          // of the digit
+    int level;                          // of a selection: how many digits are done; of each:
+    int64_t left[9], rank[9];           // entries that are left, the rank among them
+    uint64_t key, nan;                  // key: that was selected
+    int64_t most, count, at;            // what is counted, and where
+    int64_t *y;                         // the indices that are found
 } tensor__radix_t;
+
+// Runs tasks for the n entries of r.
+TENSOR__FN void tensor__radix_run(tensor__thread_t *th, tensor__radix_t *r, int64_t n, tensor__task_fn fn) {
+    r->n = n;
+    tensor__in_order(th, (n + TENSOR__SORT_PART - 1) / TENSOR__SORT_PART, fn, r);
+}
 
 TENSOR__FN void tensor__radix_differ(void *arg, int64_t task, int worker) {
     tensor__radix_t *r = (tensor__radix_t *)arg;
     int64_t first = task * TENSOR__SORT_PART, end = tensor__least(first + TENSOR__SORT_PART, r->n);
-    uint64_t differ = task ? r->differ : 0;
+    uint64_t differ = task ? r->differ[r->selects] : 0;
     (void)worker;
     for (int64_t i = first; i < end; i++) { differ |= r->e[i].key ^ r->e[0].key; }
-    r->differ = differ;
+    r->differ[r->selects] = differ;
 }
 
 // Counts the digits; the last task makes places of the counts.
@@ -27083,8 +27337,11 @@ TENSOR__FN void tensor__radix_move(void *arg, int64_t task, int worker) {
 }
 
 // Stable, for a few entries.
-TENSOR__FN void tensor__order_insert(tensor__entry_t *e, int64_t n) {
-    for (int64_t i = 1; i < n; i++) {
+TENSOR__FN void tensor__order_insert(void *arg, int64_t task, int worker) {
+    const tensor__radix_t *r = (const tensor__radix_t *)arg;
+    tensor__entry_t *e = r->e;
+    (void)task, (void)worker;
+    for (int64_t i = 1; i < r->n; i++) {
         tensor__entry_t v = e[i];
         int64_t k = i;
         for (; k > 0 && e[k - 1].key > v.key; k--) { e[k] = e[k - 1]; }
@@ -27092,23 +27349,22 @@ TENSOR__FN void tensor__order_insert(tensor__entry_t *e, int64_t n) {
     }
 }
 
-// Stable; t is room for as many. In a kernel that is done in slices r is in its scratch. -> e or t, where the
-// result is
+// Stable; t is room for as many. -> e or t, where the result is
 TENSOR__FN tensor__entry_t *tensor__order_sort(tensor__thread_t *th, tensor__radix_t *r, tensor__entry_t *e,
                                                tensor__entry_t *t, int64_t n) {
-    if (n <= TENSOR__SMALL_SORT) {
-        tensor__order_insert(e, n);
-        return e;
-    }
-    int64_t parts = (n + TENSOR__SORT_PART - 1) / TENSOR__SORT_PART;
     r->e = e;
     r->t = t;
     r->n = n;
-    tensor__in_order(th, parts, tensor__radix_differ, r);
+    if (n <= TENSOR__SMALL_SORT) {
+        tensor__in_order(th, 1, tensor__order_insert, r);
+        return e;
+    }
+    r->selects = 0;
+    tensor__radix_run(th, r, n, tensor__radix_differ);
     for (r->shift = 0; r->shift < 64; r->shift += 8) {
-        if (!(r->differ >> r->shift & 255)) { continue; }
-        tensor__in_order(th, parts, tensor__radix_count, r);
-        tensor__in_order(th, parts, tensor__radix_move, r);
+        if (!(r->differ[0] >> r->shift & 255)) { continue; }
+        tensor__radix_run(th, r, n, tensor__radix_count);
+        tensor__radix_run(th, r, n, tensor__radix_move);
         tensor__entry_t *swap = r->e;
         r->e = r->t;
         r->t = swap;
@@ -27116,31 +27372,62 @@ TENSOR__FN tensor__entry_t *tensor__order_sort(tensor__thread_t *th, tensor__rad
     return r->e;
 }
 
-// The key of rank *k (from 0) in e; *k becomes its rank among the entries of that key. t is room for as many.
-TENSOR__FN uint64_t tensor__order_select(const tensor__entry_t *e, tensor__entry_t *t, int64_t n,
-                                         int64_t *k) {
-    uint64_t differ = 0;
-    for (int64_t i = 1; i < n; i++) { differ |= e[i].key ^ e[0].key; }
-    for (int shift = 56; shift >= 0 && n > TENSOR__SMALL_SORT; shift -= 8) {
-        if (!(differ >> shift & 255)) { continue; }
-        int64_t count[256] = {0}, m = 0;
-        for (int64_t i = 0; i < n; i++) { count[e[i].key >> shift & 255]++; }
-        uint64_t d = 0;
-        while (*k >= count[d]) { *k -= count[d++]; }
-        for (int64_t i = 0; i < n; i++) {
-            if ((e[i].key >> shift & 255) == d) { t[m++] = e[i]; }
-        }
-        e = t;
-        n = m;
+// Keeps the entries that have the digit of the rank that is looked for.
+TENSOR__FN void tensor__select_keep(void *arg, int64_t task, int worker) {
+    tensor__radix_t *r = (tensor__radix_t *)arg;
+    int64_t first = task * TENSOR__SORT_PART, end = tensor__least(first + TENSOR__SORT_PART, r->n);
+    const tensor__entry_t *e = r->e;
+    int level = r->level, shift = r->shift;
+    (void)worker;
+    if (task == 0) {
+        r->at = 255;
+        while (r->place[r->at] > r->rank[level]) { r->at--; }
+        r->rank[level + 1] = r->rank[level] - r->place[r->at];
+        r->left[level + 1] = 0;
     }
-    if (n > TENSOR__SMALL_SORT) { return e[0].key; }
-    memmove(t, e, (size_t)n * sizeof *t);
-    tensor__order_insert(t, n);
-    uint64_t key = t[*k].key;
-    int64_t rank = 0;
-    while (rank < *k && t[*k - 1 - rank].key == key) { rank++; }
-    *k = rank;
-    return key;
+    int64_t n = r->left[level + 1];
+    for (int64_t i = first; i < end; i++) {
+        if ((int64_t)(e[i].key >> shift & 255) == r->at) { r->t[n++] = e[i]; }
+    }
+    r->left[level + 1] = n;
+}
+
+// The entry of that rank among those that are left, and its rank among those with its key.
+TENSOR__FN void tensor__select_end(void *arg, int64_t task, int worker) {
+    tensor__radix_t *r = (tensor__radix_t *)arg;
+    int64_t rank = r->rank[r->level], n = r->left[r->level];
+    r->key = r->e[0].key;
+    r->at = rank;
+    if (n > TENSOR__SMALL_SORT) { return; }
+    memmove(r->t, r->e, (size_t)n * sizeof *r->t);
+    r->e = r->t;
+    r->n = n;
+    tensor__order_insert(r, task, worker);
+    r->key = r->t[rank].key;
+    r->at = 0;
+    while (r->at < rank && r->t[rank - 1 - r->at].key == r->key) { r->at++; }
+}
+
+// Finds the key of rank k (from 0) in e: r->key, and in r->at its rank among the entries of that key. t is
+// room for as many.
+TENSOR__FN void tensor__order_select(tensor__thread_t *th, tensor__radix_t *r, tensor__entry_t *e,
+                                     tensor__entry_t *t, int64_t n, int64_t k) {
+    r->e = e;
+    r->t = t;
+    r->left[0] = n;
+    r->rank[0] = k;
+    r->level = 0;
+    r->selects = 1;
+    tensor__radix_run(th, r, n, tensor__radix_differ);
+    for (r->shift = 56; r->shift >= 0 && r->left[r->level] > TENSOR__SMALL_SORT; r->shift -= 8) {
+        if (!(r->differ[1] >> r->shift & 255)) { continue; }
+        n = r->left[r->level];
+        tensor__radix_run(th, r, n, tensor__radix_count);
+        tensor__radix_run(th, r, n, tensor__select_keep);
+        r->e = t;
+        r->level++;
+    }
+    tensor__in_order(th, 1, tensor__select_end, r);
 }
 
 typedef struct tensor__order_t {
@@ -27149,50 +27436,108 @@ typedef struct tensor__order_t {
     int compute_class;
 } tensor__order_t;
 
-// For each of these ops, of one row: its n keys in e, room for as many in t -> indices in y.
-TENSOR__FN void tensor__order_top(const tensor__order_t *r, tensor__radix_t *x, tensor__entry_t *e,
-                                  tensor__entry_t *t, int64_t *y) {
-    int64_t k = r->m - 1, at = 0;
-    if (r->m == 0) { return; }
-    uint64_t key = tensor__order_select(e, t, r->n, &k);
-    for (int64_t i = 0; i < r->n; i++) {        // all below key, and the first k + 1 of key
-        if (e[i].key < key || (e[i].key == key && k-- >= 0)) { e[at++] = e[i]; }
+// All entries below the key, and the first ones of it.
+TENSOR__FN void tensor__top_take(void *arg, int64_t task, int worker) {
+    tensor__radix_t *r = (tensor__radix_t *)arg;
+    int64_t first = task * TENSOR__SORT_PART, end = tensor__least(first + TENSOR__SORT_PART, r->n);
+    tensor__entry_t *e = r->e;
+    (void)worker;
+    if (task == 0) {
+        r->count = r->at + 1;           // of the key
+        r->most = 0;                    // that are taken
     }
-    if (r->c->p->order.sorted) { e = tensor__order_sort(r->c->thread, x, e, t, r->m); }
-    for (int64_t i = 0; i < r->m; i++) { y[i] = e[i].i; }
+    for (int64_t i = first; i < end; i++) {
+        int takes = e[i].key < r->key || (e[i].key == r->key && r->count-- > 0);
+        if (takes) { e[r->most++] = e[i]; }
+    }
+}
+
+TENSOR__FN void tensor__order_write(void *arg, int64_t task, int worker) {
+    const tensor__radix_t *r = (const tensor__radix_t *)arg;
+    int64_t first = task * TENSOR__SORT_PART, end = tensor__least(first + TENSOR__SORT_PART, r->n);
+    (void)worker;
+    for (int64_t i = first; i < end; i++) { r->y[i] = r->e[i].i; }
+}
+
+// For each of these ops, of one row: its n keys in e, room for as many in t -> indices in x->y.
+TENSOR__FN void tensor__order_top(const tensor__order_t *r, tensor__radix_t *x, tensor__entry_t *e,
+                                  tensor__entry_t *t) {
+    tensor__thread_t *th = r->c->thread;
+    if (r->m == 0) { return; }
+    tensor__order_select(th, x, e, t, r->n, r->m - 1);
+    x->e = e;
+    tensor__radix_run(th, x, r->n, tensor__top_take);
+    if (r->c->p->order.sorted) { e = tensor__order_sort(th, x, e, t, r->m); }
+    x->e = e;
+    tensor__radix_run(th, x, r->m, tensor__order_write);
+}
+
+// Counts the NaN, and finds the first one.
+TENSOR__FN void tensor__kth_count(void *arg, int64_t task, int worker) {
+    tensor__radix_t *r = (tensor__radix_t *)arg;
+    int64_t first = task * TENSOR__SORT_PART, end = tensor__least(first + TENSOR__SORT_PART, r->n);
+    (void)worker;
+    if (task == 0) { r->count = r->y[0] = 0; }
+    for (int64_t i = first; i < end; i++) {
+        if (r->e[i].key != r->nan) { continue; }
+        if (r->count++ == 0) { r->y[0] = i; }
+    }
+}
+
+// Finds the entry of a key that has a rank among those.
+TENSOR__FN void tensor__kth_find(void *arg, int64_t task, int worker) {
+    tensor__radix_t *r = (tensor__radix_t *)arg;
+    int64_t first = task * TENSOR__SORT_PART, end = tensor__least(first + TENSOR__SORT_PART, r->n);
+    (void)worker;
+    for (int64_t i = first; i < end && r->at >= 0; i++) {
+        if (r->e[i].key == r->key && r->at-- == 0) { r->y[0] = i; }
+    }
 }
 
 // The k-th smallest, or the median: the first NaN if there is one, or, where NaN do not count, the median of
 // the others.
-TENSOR__FN void tensor__order_kth(const tensor__order_t *r, tensor__entry_t *e, tensor__entry_t *t,
-                                  uint64_t nan,
-                                  int64_t *y) {
-    int64_t wanted = r->c->p->order.k, n = r->n, nans = 0, first = 0, at = 0;
+TENSOR__FN void tensor__order_kth(const tensor__order_t *r, tensor__radix_t *x, tensor__entry_t *e,
+                                  tensor__entry_t *t) {
+    tensor__thread_t *th = r->c->thread;
+    int64_t wanted = r->c->p->order.k, n = r->n, nans = 0;
     int may_have_nan = r->compute_class != TENSOR__C_I64 && wanted < 1;
-    for (int64_t i = n - 1; i >= 0 && may_have_nan; i--) {
-        if (e[i].key == nan) {
-            nans++;
-            first = i;
-        }
+    if (may_have_nan) {
+        x->e = e;
+        x->nan = r->compute_class == TENSOR__C_F32 ? UINT32_MAX : UINT64_MAX;
+        tensor__radix_run(th, x, n, tensor__kth_count);
+        nans = x->count;
+        if (wanted == 0 ? nans > 0 : nans == n) { return; }
     }
-    y[0] = first;
-    if (wanted == 0 ? nans > 0 : nans == n) { return; }
-    int64_t k = wanted > 0 ? wanted - 1 : (n - nans - 1) / 2;
-    uint64_t key = tensor__order_select(e, t, n, &k);
-    while (e[at].key != key || k-- > 0) { at++; }
-    y[0] = at;
+    tensor__order_select(th, x, e, t, n, wanted > 0 ? wanted - 1 : (n - nans - 1) / 2);
+    x->e = e;
+    tensor__radix_run(th, x, n, tensor__kth_find);
 }
 
-TENSOR__FN void tensor__order_mode(const tensor__order_t *r, tensor__radix_t *x, tensor__entry_t *e,
-                                   tensor__entry_t *t, int64_t *y) {
-    int64_t n = r->n, most = 0, count;
-    e = tensor__order_sort(r->c->thread, x, e, t, n);
-    for (int64_t i = 0; i < n; i += count) {
-        for (count = 1; i + count < n && e[i + count].key == e[i].key; count++) { }
-        if (count > most) {
-            most = count;
-            y[0] = e[i + count - 1].i;
+// The last one of the longest run of equal entries.
+TENSOR__FN void tensor__mode_find(void *arg, int64_t task, int worker) {
+    tensor__radix_t *r = (tensor__radix_t *)arg;
+    int64_t first = task * TENSOR__SORT_PART, end = tensor__least(first + TENSOR__SORT_PART, r->n);
+    const tensor__entry_t *e = r->e;
+    (void)worker;
+    if (task == 0) { r->count = r->most = 0; }
+    for (int64_t i = first; i < end; i++) {
+        r->count = i > 0 && e[i].key == e[i - 1].key ? r->count + 1 : 1;
+        if (r->count > r->most) {
+            r->most = r->count;
+            r->y[0] = e[i].i;
         }
+    }
+}
+
+// Where the largest key up to each entry is, the last one of equal ones.
+TENSOR__FN void tensor__running_task(void *arg, int64_t task, int worker) {
+    tensor__radix_t *r = (tensor__radix_t *)arg;
+    int64_t first = task * TENSOR__SORT_PART, end = tensor__least(first + TENSOR__SORT_PART, r->n);
+    (void)worker;
+    if (task == 0) { r->at = 0; }
+    for (int64_t i = first; i < end; i++) {
+        if (r->e[i].key >= r->e[r->at].key) { r->at = i; }
+        r->y[i] = r->at;
     }
 }
 
@@ -27200,7 +27545,6 @@ TENSOR__FN void tensor__order_mode(const tensor__order_t *r, tensor__radix_t *x,
 typedef struct tensor__order_row_t {
     const tensor__order_t *r;
     const char *x;
-    int64_t *y;
     tensor__entry_t *e, *t;             // its entries, and room for as many
 } tensor__order_row_t;
 
@@ -27217,14 +27561,6 @@ TENSOR__FN void tensor__order_load(void *arg, int64_t task, int worker) {
     tensor__order_keys(w->e + first, w->t + first, cls, first, n, falling, nan_first);
 }
 
-// Writes some indices.
-TENSOR__FN void tensor__order_write(void *arg, int64_t task, int worker) {
-    const tensor__order_row_t *w = (const tensor__order_row_t *)arg;
-    int64_t first = task * TENSOR__SORT_PART, end = tensor__least(first + TENSOR__SORT_PART, w->r->n);
-    (void)worker;
-    for (int64_t i = first; i < end; i++) { w->y[i] = w->e[i].i; }
-}
-
 // Bytes that a worker needs for a row.
 TENSOR__FN uint64_t tensor__order_room(uint64_t n) {
     return 2 * n * sizeof(tensor__entry_t) + sizeof(tensor__radix_t);
@@ -27233,36 +27569,36 @@ TENSOR__FN uint64_t tensor__order_room(uint64_t n) {
 TENSOR__FN void tensor__order_task(void *arg, int64_t task, int worker) {
     const tensor__order_t *r = (const tensor__order_t *)arg;
     const tensor_call_t *c = r->c;
-    const int64_t n = r->n, m = r->m, parts = (n + TENSOR__SORT_PART - 1) / TENSOR__SORT_PART;
-    uint64_t nan = r->compute_class == TENSOR__C_F32 ? UINT32_MAX : UINT64_MAX;
-    tensor__entry_t *work = (tensor__entry_t *)(void *)((char *)c->scratch +
-                                                        tensor__order_room((uint64_t)n) * (uint64_t)worker);
-    tensor__radix_t *x = (tensor__radix_t *)(void *)(work + 2 * n);
+    tensor__thread_t *th = c->thread;
+    const int64_t n = r->n;
+    tensor__entry_t *e = (tensor__entry_t *)(void *)((char *)c->scratch +
+                                                     tensor__order_room((uint64_t)n) * (uint64_t)worker);
+    tensor__entry_t *t = e + n;
+    tensor__radix_t *x = (tensor__radix_t *)(void *)(t + n);
     int64_t end = tensor__least((task + 1) * r->per, r->rows);
 
     for (int64_t row = task * r->per; row < end; row++) {
-        tensor__entry_t *e = work, *t = work + n;
-        int64_t *y = (int64_t *)c->arg[1].data + row * m, at = 0;
         tensor__order_row_t w;
         w.r = r;
         w.x = (const char *)c->arg[0].data + row * n * tensor__sizes[c->arg[0].dtype];
-        w.y = y;
         w.e = e;
         w.t = t;
-        tensor__in_order(c->thread, parts, tensor__order_load, &w);
+        tensor__in_order(th, (n + TENSOR__SORT_PART - 1) / TENSOR__SORT_PART, tensor__order_load, &w);
+        x->y = (int64_t *)c->arg[1].data + row * r->m;
         switch (c->row->id) {
         case TENSOR_OP_SORT:
-            w.e = tensor__order_sort(c->thread, x, e, t, n);
-            tensor__in_order(c->thread, parts, tensor__order_write, &w);
+            x->e = tensor__order_sort(th, x, e, t, n);
+            tensor__radix_run(th, x, n, tensor__order_write);
             break;
-        case TENSOR_OP_TOPK: tensor__order_top(r, x, e, t, y); break;
-        case TENSOR_OP_KTHVALUE: tensor__order_kth(r, e, t, nan, y); break;
-        case TENSOR_OP_MODE: tensor__order_mode(r, x, e, t, y); break;
-        default:                                            // CUMMAX, CUMMIN: which of two keys is kept
-            for (int64_t i = 0; i < n; i++) {
-                if (e[i].key >= e[at].key) { at = i; }
-                y[i] = at;
-            }
+        case TENSOR_OP_TOPK: tensor__order_top(r, x, e, t); break;
+        case TENSOR_OP_KTHVALUE: tensor__order_kth(r, x, e, t); break;
+        case TENSOR_OP_MODE:
+            x->e = tensor__order_sort(th, x, e, t, n);
+            tensor__radix_run(th, x, n, tensor__mode_find);
+            break;
+        default:                                            // CUMMAX, CUMMIN
+            x->e = e;
+            tensor__radix_run(th, x, n, tensor__running_task);
             break;
         }
     }
@@ -27288,8 +27624,8 @@ TENSOR__FN int tensor__cpu_order(tensor_call_t *c) {
     r.rows = x->numel / r.n;
     r.compute_class = tensor__class(x->dtype);
     r.per = (TENSOR__GRAIN / 16 + r.n - 1) / r.n;
-    if (r.rows == 1 && c->row->id == TENSOR_OP_SORT) {
-        tensor__order_task(&r, 0, 0);       // its own tasks
+    if (r.rows == 1 || (c->thread->slice && r.n > 4 * TENSOR__SORT_PART)) {
+        for (int64_t i = -1; tensor__next_stage(&i) && i < r.rows;) { tensor__order_task(&r, i, 0); }
     } else {
         tensor__parallel((r.rows + r.per - 1) / r.per, tensor__order_task, &r);
     }
@@ -30646,7 +30982,7 @@ typedef struct tensor__step_t {
     struct tensor__step_t **product;    // the products that it makes as it goes
     int products;
     int drawn;                          // c.rng is that of the replay, offset numbers later
-    float us;                           // how long it took in slices
+    float us;                           // how long it took in slices, or nearly all of its tasks at most
     uint64_t offset;
 } tensor__step_t;
 
@@ -30711,7 +31047,9 @@ typedef struct tensor__pause_t {
     int64_t stage;                      // of the kernel's loop
     int some, paused;                   // some: this slice has done tasks of it
     int ready;                          // the scratch is large enough for every call
-    double now, until, us;              // microseconds of the clock; us: of the longest tasks
+    double now, until;                  // microseconds of the clock
+    double us, usual;                   // that a task takes at most: in this slice, in nearly all cases
+    double kept[(int)TENSOR__KEPT / (int)sizeof(double)];
     void *scratch;
     uint64_t scratch_bytes;
 } tensor__pause_t;
@@ -32948,7 +33286,7 @@ TENSOR__FN double tensor__microseconds(void) {
 TENSOR__FN double tensor__microseconds(void) { return (double)clock() * 1e6 / (double)CLOCKS_PER_SEC; }
 #endif
 
-enum { TENSOR__PAUSE_SHARES = 64 };     // that a kernel cuts its work for, to be done in slices
+enum { TENSOR__PAUSE_SHARES = 64 };     // that a kernel cuts its work for at least, to be done in slices
 
 TENSOR__FN void tensor__pause_task(void *arg, int64_t task, int worker) {
     const tensor__pause_t *p = (const tensor__pause_t *)arg;
@@ -32959,6 +33297,17 @@ TENSOR__FN void tensor__pause_task(void *arg, int64_t task, int worker) {
 TENSOR__FN void tensor__slice_alone(tensor__slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg) {
     (void)self;
     for (int64_t i = 0; i < ntasks; i++) { fn(arg, i, 0); }
+}
+
+// Learns from a task. A long one counts at once, but an interruption of the thread no more than double; what
+// is not seen again fades over some hundred tasks.
+TENSOR__INLINE void tensor__pause_learn(tensor__pause_t *p, double took) {
+    double most = 2 * p->usual + 1;
+    if (took > p->usual) {
+        p->usual = took < most ? took : most;
+    } else {
+        p->usual -= (p->usual - took) / 128;
+    }
 }
 
 // Runs the tasks of a round that earlier slices have not done, a task for each thread at a time, until the
@@ -32974,7 +33323,8 @@ TENSOR__FN void tensor__pause_run(tensor__slice_t *self, int64_t ntasks, tensor_
     int threads = p->thread->ctx->pool.n;
     int one = self->in_order || threads > self->workers;
     alone.run = tensor__slice_alone;
-    alone.next_stage = NULL;            // a task has no such loop
+    alone.next_stage = NULL;             // a task has no such loop
+    alone.kept = self->kept;
     alone.shares = alone.workers = self->workers;
     alone.in_order = 0;
     p->thread->slice = threads > self->workers ? &alone : NULL;     // what the tasks do is done in one go
@@ -32984,9 +33334,11 @@ TENSOR__FN void tensor__pause_run(tensor__slice_t *self, int64_t ntasks, tensor_
         tensor__parallel(n, tensor__pause_task, p);
         p->tasks += n;
         p->some = 1;
-        double then = p->now;
+        double took = -p->now;
         p->now = tensor__microseconds();
-        if (p->now - then > p->us) { p->us = p->now - then; }
+        took += p->now;
+        if (took > p->us) { p->us = took; }
+        tensor__pause_learn(p, took);
         p->paused = p->tasks < ntasks && p->now + p->us > p->until;
     }
     if (!p->paused) {
@@ -33019,10 +33371,9 @@ TENSOR__FN int tensor__may_pause(const tensor__step_t *s) {
         return c->row->own || c->row->scratch;
     case TENSOR_FAMILY_POINTWISE:
         return !tensor__divides_whole(c);
-    case TENSOR_FAMILY_REDUCE:
-        return c->arg[1].numel >= TENSOR__REDUCE_ROWS;
     case TENSOR_FAMILY_FILL:
     case TENSOR_FAMILY_POINTWISE_BACKWARD:
+    case TENSOR_FAMILY_REDUCE:
     case TENSOR_FAMILY_ROWS:
     case TENSOR_FAMILY_MATMUL:
     case TENSOR_FAMILY_LINALG:
@@ -33059,7 +33410,8 @@ TENSOR__FN int tensor__pause_reserve(tensor_graph_t *g, tensor__thread_t *th) {
     p->slice.run = tensor__pause_run;
     p->slice.next_stage = tensor__pause_stage;
     p->slice.in_order = 0;
-    p->slice.shares = TENSOR__PAUSE_SHARES;
+    p->slice.kept = p->kept;
+    p->slice.shares = g->threads < TENSOR__PAUSE_SHARES / 2 ? (int)TENSOR__PAUSE_SHARES : 2 * g->threads;
     p->slice.workers = g->threads;
     tensor__pause_swap(p, th);
     th->slice = &p->slice;
@@ -33079,7 +33431,7 @@ TENSOR__FN int tensor__graph_part(tensor_graph_t *g, tensor__thread_t *th, tenso
     p->thread = th;
     p->round = 0;
     p->some = p->paused = 0;
-    p->us = 0;
+    p->us = p->usual = (double)s->us;
     p->now = now;
     p->until = until;
     tensor__pause_swap(p, th);
@@ -33087,6 +33439,7 @@ TENSOR__FN int tensor__graph_part(tensor_graph_t *g, tensor__thread_t *th, tenso
     int code = tensor__graph_launch(th, g, s);
     th->slice = NULL;
     tensor__pause_swap(p, th);
+    s->us = (float)p->usual;
     if (code || !p->paused) { p->stage = p->done = p->tasks = 0; }
     if (!code && !p->paused) { tensor__step_wrote(th, s); }
     return code;
@@ -33138,7 +33491,7 @@ TENSOR__FN int tensor__slice_call(tensor_graph_t *g, tensor__thread_t *th, doubl
     if (code) { return code; }
     double then = *now;
     *now = tensor__microseconds();
-    tensor__step_took(s, pauses && g->pause.some ? g->pause.us : *now - then);
+    if (!(pauses && g->pause.some)) { tensor__step_took(s, *now - then); }
     return 0;
 }
 

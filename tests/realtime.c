@@ -284,7 +284,8 @@ static void other_blocks(void) {
     CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "snapshot: not in a capture");
     CHECK(nn_restore(j.net, j.opt, good, most) == TENSOR_ERR_UNSUPPORTED);
     CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "restore: not in a capture");
-    CHECK(tensor_graph_free(tensor_capture_end()) == 0);
+    CHECK(tensor_capture_end() == NULL);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "capture_end: the capture had an error, which was cleared");
 
     tensor_set_generator(rng);
     run(&j, &after, 0);
@@ -823,6 +824,223 @@ static void parts_in_turn(void) {
     tensor_set_grad(t.q, NULL);
 }
 
+// Calls whose work is one row, one matrix or few sums: they are interrupted within it. Some come twice, so
+// that a row or a matrix follows another one.
+typedef struct one_t {
+    const char *name;
+    int parts;                          // slices beyond its calls, at least
+} one_t;
+static const one_t ONES[] = {
+    {"topk", 60}, {"topk unsorted", 60}, {"topk of few", 40}, {"topk of rows", 80}, {"kthvalue", 60},
+    {"median", 60}, {"median of NaN", 14}, {"nanmedian", 60}, {"mode", 60}, {"cummax", 26}, {"cummin", 26},
+    {"sum", 300}, {"sum of rows", 150}, {"mean of columns", 15}, {"sum of two", 80}, {"amax of rows", 80},
+    {"lu_factor", 140}, {"det", 140}, {"solve", 400}, {"solve of two", 900}, {"cholesky", 140},
+    {"cholesky_ex", 140}, {"cholesky_ex, none", 140}, {"qr", 400}, {"qr, complete", 400}, {"geqrf", 240},
+    {"solve_triangular", 140},
+};
+enum { ONE_KINDS = sizeof ONES / sizeof *ONES };
+typedef struct ones_t {
+    tensor_t *x, *nan, *rows, *square, *two, *tall, *b, *y[2];
+    int n;
+} ones_t;
+
+static void ones_pair(ones_t *t, tensor_t *a, tensor_t *b) {
+    t->y[0] = a;
+    t->y[1] = b;
+    t->n = 2;
+}
+
+static void ones_order(ones_t *t, int kind) {
+    tensor_pair_t p;
+    switch (kind) {
+    case 0: p = tensor_topk(t->x, 20000, -1, 1, 1); break;
+    case 1: p = tensor_topk(t->x, 20000, -1, 0, 0); break;
+    case 2: p = tensor_topk(t->x, 20, -1, 1, 1); break;
+    case 3: p = tensor_topk(t->rows, 9000, -1, 1, 1); break;
+    case 4: p = tensor_kthvalue(t->x, 31000, -1, 0); break;
+    case 5: p = tensor_median_dim(t->x, -1, 0); break;
+    case 6: p = tensor_median_dim(t->nan, -1, 0); break;
+    case 7: p = tensor_nanmedian_dim(t->nan, -1, 0); break;
+    case 8: p = tensor_mode(t->x, -1, 0); break;
+    case 9: p = tensor_cummax(t->x, -1); break;
+    default: p = tensor_cummin(t->nan, -1); break;
+    }
+    ones_pair(t, p.values, p.indices);
+}
+
+static void ones_sums(ones_t *t, int kind) {
+    static const int64_t first[2] = {0, 1}, last[2] = {1, 2};
+    tensor_t *x = tensor_flatten(t->rows, 0, -1);
+    if (kind == 11) {                               // 20 million
+        t->y[0] = tensor_sum(tensor_expand(x, 341, 60000));
+    } else if (kind == 12) {
+        t->y[0] = tensor_sum_dims(tensor_expand(x, 40, 5, 60000), last, 2, 0);
+    } else if (kind == 13) {
+        t->y[0] = tensor_mean_dims(tensor_expand(tensor_reshape(x, 1000, 60), 20, 1000, 60), first, 2, 0);
+    } else if (kind == 14) {
+        t->y[0] = tensor_sum_dims(tensor_expand(x, 2, 50, 60000), last, 2, 0);
+    } else {
+        t->y[0] = tensor_amax_dim(tensor_expand(x, 100, 60000), 1, 0);
+    }
+}
+
+static void ones_matrix(ones_t *t, int kind) {
+    tensor_t *a = t->square, *positive = tensor_matmul(a, tensor_transpose(a, 0, 1));
+    if (kind == 16) {
+        tensor_lu_factor_t f = tensor_linalg_lu_factor(a);
+        ones_pair(t, f.lu, f.pivots);
+    } else if (kind == 17) {
+        t->y[0] = tensor_linalg_det(a);
+    } else if (kind == 18) {
+        t->y[0] = tensor_linalg_solve(a, t->b);
+    } else if (kind == 19) {
+        t->y[0] = tensor_linalg_solve(t->two, t->b);
+    } else if (kind == 20) {
+        t->y[0] = tensor_linalg_cholesky(positive, 0);
+    } else if (kind < 23) {
+        tensor_linalg_ex_t e = tensor_linalg_cholesky_ex(kind == 21 ? positive : a, 0);
+        ones_pair(t, e.result, e.info);
+    } else if (kind < 25) {
+        tensor_qr_t f = tensor_linalg_qr(t->tall, kind == 23 ? NULL : "complete");
+        ones_pair(t, f.q, f.r);
+    } else if (kind == 25) {
+        tensor_qr_t f = tensor_geqrf(tensor_transpose(t->tall, 0, 1));
+        ones_pair(t, f.q, f.r);
+    } else {
+        t->y[0] = tensor_linalg_solve_triangular(a, t->b, 1, 1, 0);
+    }
+}
+
+static void ones_step(ones_t *t, int kind) {
+    tensor_scope_t scope = tensor_scope_begin();
+    t->n = 1;
+    if (kind < 11) {
+        ones_order(t, kind);
+    } else if (kind < 16) {
+        ones_sums(t, kind);
+    } else {
+        ones_matrix(t, kind);
+    }
+    for (int i = 0; i < t->n; i++) { t->y[i] = tensor_keep(t->y[i]); }
+    tensor_scope_end(scope);
+}
+
+static void ones_data(ones_t *t) {
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_copy_(t->x, tensor_round(tensor_mul_scalar(tensor_randn(60000), 1000)));
+    tensor_copy_(t->nan, tensor_where(tensor_gt_scalar(t->x, 1500), tensor_full(NAN, 60000), t->x));
+    tensor_copy_(t->rows, tensor_randn(2, 30000));
+    tensor_copy_(t->square, tensor_add(tensor_randn(150, 150), tensor_eye(150, 150)));
+    tensor_copy_(t->two, tensor_randn(2, 150, 150));
+    tensor_copy_(t->tall, tensor_randn(180, 140));
+    tensor_copy_(t->b, tensor_randn(150, 40));
+    tensor_scope_end(scope);
+}
+
+static void parts_of_one(void) {
+    ones_t t, want;
+    memset(&t, 0, sizeof t);
+    t.x = tensor_zeros(60000);
+    t.nan = tensor_zeros(60000);
+    t.rows = tensor_zeros(2, 30000);
+    t.square = tensor_zeros(150, 150);
+    t.two = tensor_zeros(2, 150, 150);
+    t.tall = tensor_zeros(180, 140);
+    t.b = tensor_zeros(150, 40);
+    for (int kind = 0; kind < ONE_KINDS; kind++) {
+        const one_t *one = &ONES[kind];
+        for (int threads = 1; threads <= 3; threads += 2) {
+            if (tensor_set_num_threads(threads)) {
+                tensor_clear_error();           // TENSOR_NO_THREADS
+                continue;
+            }
+            tensor_manual_seed(90 + kind);
+            ones_data(&t);
+            CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+            ones_step(&t, kind);
+            tensor_graph_t *g = tensor_capture_end();
+            CHECK_MSG(g != NULL, "%s: %s", one->name, tensor_error_text());
+            ones_data(&t);
+            int slices = 1, r;
+            while ((r = tensor_graph_resume(g, 0)) == 0) {
+                slices++;
+                if (slices % 50) { continue; }
+                tensor_scope_t scope = tensor_scope_begin();            // what needs the thread's scratch
+                tensor_sort(tensor_randn(500), 0, 0);
+                tensor_sum(tensor_ones(100000));
+                tensor_linalg_inv(tensor_eye(10, 10));
+                tensor_scope_end(scope);
+            }
+            CHECK_MSG(r == 1, "%s: %s", one->name, tensor_error_text());
+            if (threads == 1) {
+                CHECK_MSG(slices > (int)units(g) + one->parts, "%s: %d slices of %d calls", one->name, slices,
+                          (int)units(g));
+            }
+            want = t;
+            ones_step(&want, kind);
+            for (int i = 0; i < t.n; i++) {
+                CHECK_MSG(test_same_bits(t.y[i], want.y[i]), "%s, %d threads: result %d differs", one->name,
+                          threads, i);
+                tensor_free(t.y[i]);
+                tensor_free(want.y[i]);
+            }
+            CHECK(tensor_graph_free(g) == 0);
+        }
+        tensor_set_num_threads(1);
+    }
+}
+
+// A matrix that turns out to be singular in the middle of a step, behind one that is not.
+static void singular_in_parts(void) {
+    tensor_t *a = tensor_randn(2, 150, 150), *b = tensor_randn(150, 3), *y;
+    tensor_scope_t scope = tensor_scope_begin();
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    y = tensor_keep(tensor_linalg_solve(a, b));
+    tensor_graph_t *g = tensor_capture_end();
+    tensor_t *want = tensor_clone(y), *row = tensor_at(a, "1, 100");
+    tensor_t *kept = tensor_clone(row);
+    tensor_fill_(row, 0);
+    int slices = 1, r;
+    while ((r = tensor_graph_resume(g, 0)) == 0) { slices++; }
+    CHECK(r == -TENSOR_ERR_LINALG && slices > 300);
+    CHECK_ERROR(TENSOR_ERR_LINALG, "matrix 1 of a [2,150,150] is singular");
+    tensor_copy_(row, kept);
+    tensor_fill_(y, 0);
+    while ((r = tensor_graph_resume(g, 0)) == 0) { }
+    CHECK(r == 1 && test_same_bits(y, want));
+    tensor_scope_end(scope);
+    CHECK(tensor_graph_free(g) == 0);
+    tensor_free(y);
+}
+
+// The user's job system, with more workers than a call was once cut for.
+static void one_by_one(void *user, int64_t ntasks, void (*task)(void *arg, int64_t i), void *arg) {
+    ++*(int64_t *)user;
+    for (int64_t i = 0; i < ntasks; i++) { task(arg, i); }
+}
+
+static void many_workers(void) {
+    int64_t rounds = 0;
+    nn_module_t *net = nn_linear(1500, 400);
+    tensor_t *x = tensor_randn(300, 1500), *y;
+    CHECK(tensor_set_parallel_for(one_by_one, &rounds, 100) == 0);
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_t *want = nn_forward(net, x);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    y = tensor_keep(nn_forward(net, x));
+    tensor_graph_t *g = tensor_capture_end();
+    tensor_fill_(y, 0);
+    int slices = 1, r;
+    while ((r = tensor_graph_resume(g, 0)) == 0) { slices++; }
+    CHECK(r == 1 && test_same_bits(y, want));
+    CHECK_MSG(slices > 4, "%d slices", slices);
+    CHECK(tensor_graph_free(g) == 0);
+    tensor_free(y);
+    tensor_scope_end(scope);
+    CHECK(rounds > 0 && tensor_set_parallel_for(NULL, NULL, 1) == 0);
+    nn_free(net);
+}
+
 // An index that is out of range, in the last of the tasks that look for one: nothing is written.
 static void stopped_in_turn(void) {
     tensor_t *x = tensor_ones(500), *index = tensor_zeros_of(TENSOR_I64, 60000), *src = tensor_ones(60000);
@@ -1051,6 +1269,9 @@ int main(void) {
     RUN(parts_of_a_call);
     RUN(threads_between);
     RUN(parts_in_turn);
+    RUN(parts_of_one);
+    RUN(singular_in_parts);
+    RUN(many_workers);
     RUN(stopped_in_turn);
     RUN(stopped);
     RUN(budgets);
