@@ -13308,11 +13308,14 @@ TENSOR__FN void nn__grad_ctc(tensor__grad_t *g) {
     }
 }
 
+// Lengths of the CPU on the device of x; others as they are.
+TENSOR__FN tensor_t *nn__lengths(tensor_t *t, const tensor_t *x) {
+    return x && t && t->state == TENSOR__LIVE && t->device == 0 ? nn__beside(t, x) : t;
+}
+
 TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
-    tensor_t *in[4] = {a->log_probs, a->targets, a->input_lengths, a->target_lengths};
-    for (int k = 2; k < 4 && in[0]; k++) {
-        if (in[k] && in[k]->state == TENSOR__LIVE && in[k]->device == 0) { in[k] = nn__beside(in[k], in[0]); }
-    }
+    tensor_t *in[4] = {a->log_probs, a->targets, nn__lengths(a->input_lengths, a->log_probs),
+                       nn__lengths(a->target_lengths, a->log_probs)};
     if (!nn__loss_inputs("ctc_loss", "log_probs targets input_lengths target_lengths", in, 4, 4, 1,
                          0, 0, a->reduction)) {
         return TENSOR__(poison);
@@ -20022,9 +20025,9 @@ TENSOR_API double nn_get_momentum(nn_optimizer_t *o) {
 // ------------------------------------------------------------------------------
 // >>impl-closure                                   MARK: steps that call the program, L-BFGS
 //
-// A step with a closure evaluates the loss where the optimizer wants it: once, or for L-BFGS along a line until
-// the strong Wolfe conditions hold (Nocedal and Wright, 2006). Rejected: a copy of the parameters for each
-// point of the line, since they are start and direction.
+// A step with a closure evaluates the loss where the optimizer wants it: once, or for L-BFGS along a line
+// until the strong Wolfe conditions hold (Nocedal and Wright, 2006). Rejected: a copy of the parameters for
+// each point of the line, since they are start and direction.
 // ------------------------------------------------------------------------------
 
 // L-BFGS, where all parameters are one vector. Its states belong to parameter 0. old_dirs and old_stps
