@@ -2044,11 +2044,11 @@ TENSOR_API int tensor_check_with(tensor_check_args_t a);
 // takes one stream number of the calling thread's generator, so a longer result never shifts the next one.
 // ------------------------------------------------------------------------------
 
-// Seeds the calling thread's generator.   -> nothing;  errors none
+// Seeds the calling thread's generator.   -> nothing;  errors UNSUPPORTED in a capture
 TENSOR_API void tensor_manual_seed(uint64_t seed);
 // The calling thread's generator (seed, next stream), e.g. for a checkpoint.   -> struct;  errors none
 TENSOR_API tensor_generator_t tensor_get_generator(void);
-// Replaces the calling thread's generator.   -> nothing;  errors none
+// Replaces the calling thread's generator.   -> nothing;  errors UNSUPPORTED in a capture
 TENSOR_API void tensor_set_generator(tensor_generator_t g);
 // Uniform in [0, 1).                            -> new;  grad none;  errors SHAPE, OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_rand_n(const int64_t *dims, int ndim);
@@ -2455,8 +2455,10 @@ typedef struct tensor_graph_call_t {
     int inputs, outputs;        // for tensor_graph_operand: 0 .. inputs - 1, then the outputs
     int64_t stream;             // of its random numbers, 0.. in the replay; -1 = none, or a seed of its own
     int64_t group;              // 0..: of the pointwise calls that run with it, block by block; -1 = alone
-    const struct tensor_call_t *kernel;         // what its kernel is given, for programs that define
-    const void *call_;                          // TENSOR_BACKEND: see >>shared
+    // What its kernel is given, for programs that define TENSOR_BACKEND: its row, and its numbers, as strides
+    // or eps (tensor_params_t; those of an optimizer are its first operand, nn_update_t of tensor_nn.h).
+    const struct tensor_call_t *kernel;
+    const void *call_;
 } tensor_graph_call_t;
 
 typedef enum tensor_graph_place_t {
@@ -2467,15 +2469,19 @@ typedef enum tensor_graph_place_t {
                                 // only one block of it exists at a time
 } tensor_graph_place_t;
 
-// An operand of a call. dims are the graph's.
+// An operand of a call. dims and strides are the graph's.
 typedef struct tensor_graph_operand_t {
     tensor_graph_place_t place;
     tensor_dtype_t dtype;
     int ndim;
-    const int64_t *dims;
+    const int64_t *dims, *strides;      // strides: in elements
     int64_t numel;
     uint64_t bytes;             // of the elements
     uint64_t offset;            // TENSOR_GRAPH_TEMPORARY: of the first element in the graph's block
+    int changes;                // 1 = the call writes it
+    const void *memory;         // the same for all operands that are in one memory; NULL = a number
+    int64_t at;                 // elements from the beginning of that memory to the first one
+    const void *data;           // the first element; of a temporary nothing remains after a replay
 } tensor_graph_operand_t;
 
 // The read-only view of a graph.
@@ -2483,6 +2489,10 @@ typedef struct tensor_graph_operand_t {
 TENSOR_API tensor_graph_info_t tensor_graph_info(const tensor_graph_t *g);
 TENSOR_API tensor_graph_call_t tensor_graph_call(const tensor_graph_t *g, int64_t i);
 TENSOR_API tensor_graph_operand_t tensor_graph_operand(const tensor_graph_call_t *call, int i);
+
+// The memory that a tensor is in, to be compared with that of operands.
+//   -> pointer, NULL for poison;  errors OWNER if x is dead
+TENSOR_API const void *tensor_graph_memory(tensor_t *x);
 
 // The macros of >>sites call these with the number of the C type that data points to, in this list; 0 is any
 // other type, whose size says nothing (void, bytes, structs). A call of tensor__size_is_dtype or _list is
@@ -2580,6 +2590,9 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #endif
 #define TENSOR__CALL_KIND(kind, function, ...)                                                               \
     tensor__at_##kind(TENSOR__IN(function), (function)(__VA_ARGS__))
+// A call that gives nothing.
+#define TENSOR__CALL_VOID(function, ...)                                                                     \
+    ((void)tensor__at_int(TENSOR__IN(function), ((function)(__VA_ARGS__), 0)))
 
 #ifndef TENSOR_EDITOR
 #define tensor_scope_return(...) TENSOR__CALL(tensor_scope_return, __VA_ARGS__)
@@ -3180,6 +3193,8 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 
 #define tensor_check_n(...) TENSOR__CALL_KIND(int, tensor_check_n, __VA_ARGS__)
 
+#define tensor_manual_seed(...) TENSOR__CALL_VOID(tensor_manual_seed, __VA_ARGS__)
+#define tensor_set_generator(...) TENSOR__CALL_VOID(tensor_set_generator, __VA_ARGS__)
 #define tensor_set_default_dtype(...) TENSOR__CALL_KIND(int, tensor_set_default_dtype, __VA_ARGS__)
 
 #define tensor_set_num_threads(...) TENSOR__CALL_KIND(int, tensor_set_num_threads, __VA_ARGS__)
@@ -4085,212 +4100,212 @@ enum { TENSOR_READ, TENSOR_WRITE, TENSOR_UPDATE };
 // only 1 or 0, so that no struct has padding. Members that a row does not read are not set. Dims are
 // 0..ndim-1; offsets, strides and spans count elements.
 
-typedef struct tensor__pointwise_params_t {     // POINTWISE, POINTWISE_BACKWARD
+typedef struct tensor_pointwise_params_t {     // POINTWISE, POINTWISE_BACKWARD
     double p[2];                        // F_P(0) and F_P(1) of the row's formula
-} tensor__pointwise_params_t;
+} tensor_pointwise_params_t;
 
-typedef struct tensor__fill_params_t {          // FILL, ARANGE
+typedef struct tensor_fill_params_t {          // FILL, ARANGE
     double start, step;                 // element k is start + k step; step: of ARANGE alone
-} tensor__fill_params_t;
+} tensor_fill_params_t;
 
-typedef struct tensor__transfer_params_t {      // TRANSFER
+typedef struct tensor_transfer_params_t {      // TRANSFER
     int64_t device;                     // number of the input's device, to which the gradient goes
     int64_t non_blocking;               // 1 = the caller does not wait for the copy
-} tensor__transfer_params_t;
+} tensor_transfer_params_t;
 
-typedef struct tensor__permute_params_t {       // PERMUTE
+typedef struct tensor_permute_params_t {       // PERMUTE
     int64_t dims[TENSOR_MAX_DIMS];      // dim k of the result is dim dims[k] of the input
-} tensor__permute_params_t;
+} tensor_permute_params_t;
 
-typedef struct tensor__slice_params_t {         // SLICE, SLICE_BACKWARD
+typedef struct tensor_slice_params_t {         // SLICE, SLICE_BACKWARD
     int64_t dim, start;                 // start: 0.., an index of dim
     int64_t step;                       // 1..
-} tensor__slice_params_t;
+} tensor_slice_params_t;
 
-typedef struct tensor__as_strided_params_t {    // AS_STRIDED, AS_STRIDED_BACKWARD, AS_STRIDED_SCATTER
+typedef struct tensor_as_strided_params_t {    // AS_STRIDED, AS_STRIDED_BACKWARD, AS_STRIDED_SCATTER
     int64_t offset;                     // of the view's first element from the input's first; may be negative
     int64_t stride[TENSOR_MAX_DIMS];    // of the view
     int64_t base_span;                  // from the input's first element to behind its last; 0 = contiguous
     int64_t base_stride[TENSOR_MAX_DIMS];       // of the input, if base_span is not 0
-} tensor__as_strided_params_t;
+} tensor_as_strided_params_t;
 
-typedef struct tensor__reduce_params_t {        // REDUCE
+typedef struct tensor_reduce_params_t {        // REDUCE
     int64_t mask;                       // bit d is 1 = dim d is reduced
     int64_t keepdim;                    // 1 = the result keeps reduced dims, with size 1
-} tensor__reduce_params_t;
+} tensor_reduce_params_t;
 
-typedef struct tensor__rows_params_t {          // ROWS
+typedef struct tensor_rows_params_t {          // ROWS
     int64_t reverse;                    // CUMSUM, LINEAR_SCAN: 1 = from the last element to the first
     double correction;                  // VAR: the divisor is n - correction
-} tensor__rows_params_t;
+} tensor_rows_params_t;
 
-typedef struct tensor__order_params_t {         // SORT, TOPK, KTHVALUE; CUMMAX, CUMMIN, MODE read none
+typedef struct tensor_order_params_t {         // SORT, TOPK, KTHVALUE; CUMMAX, CUMMIN, MODE read none
     int64_t k;                          // TOPK: 0..; KTHVALUE: 1.., 0 = median, -1 = nanmedian
     int64_t descending;                 // SORT: 1 = from the largest; TOPK: 1 = the largest ones
     int64_t sorted;                     // TOPK: 1 = in order, 0 = as they come in the row
-} tensor__order_params_t;
+} tensor_order_params_t;
 
-typedef struct tensor__searchsorted_params_t {  // SEARCHSORTED
+typedef struct tensor_searchsorted_params_t {  // SEARCHSORTED
     int64_t right;                      // 1 = the place after equal elements, 0 = the place before them
-} tensor__searchsorted_params_t;
+} tensor_searchsorted_params_t;
 
-typedef struct tensor__tri_params_t {           // TRIL, TRIU
+typedef struct tensor_tri_params_t {           // TRIL, TRIU
     int64_t diagonal;                   // 0 = the main one, > 0 above it, < 0 below it
-} tensor__tri_params_t;
+} tensor_tri_params_t;
 
-typedef struct tensor__linalg_params_t {        // LINALG; members that a row does not name are 0
+typedef struct tensor_linalg_params_t {        // LINALG; members that a row does not name are 0
     int64_t upper;                      // SOLVE_TRIANGULAR, EIGH: 1 = the upper triangle, 0 = the lower
     int64_t unitriangular;              // SOLVE_TRIANGULAR: 1 = the diagonal is taken as ones
     int64_t complete;                   // QR: 1 = q is square, 2 = the reflections and tau, not q and r
     int64_t rows;                       // SWAPS: of the matrix, at least the number of pivots
-} tensor__linalg_params_t;
+} tensor_linalg_params_t;
 
-typedef struct tensor__index_params_t {         // GATHER, INDEX_SELECT, _ADD, _COPY, SCATTER, _ADD, _REDUCE
+typedef struct tensor_index_params_t {         // GATHER, INDEX_SELECT, _ADD, _COPY, SCATTER, _ADD, _REDUCE
     int64_t dim;                        // that index runs over
     int64_t reduce;                     // SCATTER_REDUCE: 0 = prod, 1 = amax, 2 = amin
-} tensor__index_params_t;
+} tensor_index_params_t;
 
-typedef struct tensor__places_params_t {        // INDEX: indices of several dims to flat places
+typedef struct tensor_places_params_t {        // INDEX: indices of several dims to flat places
     int64_t size[TENSOR_MAX_DIMS];      // of the dim that index k runs over
-} tensor__places_params_t;
+} tensor_places_params_t;
 
-typedef struct tensor__nonzero_params_t {       // NONZERO
+typedef struct tensor_nonzero_params_t {       // NONZERO
     int64_t by_dim;                     // 1 = a place is ndim indices, 0 = one number
-} tensor__nonzero_params_t;
+} tensor_nonzero_params_t;
 
-typedef struct tensor__cat_params_t {           // CAT
+typedef struct tensor_cat_params_t {           // CAT
     int64_t dim;
-} tensor__cat_params_t;
+} tensor_cat_params_t;
 
-typedef struct tensor__random_params_t {        // RANDOM; the others read none
+typedef struct tensor_random_params_t {        // RANDOM; the others read none
     double low, high;                   // RAND: a number is in [low, high)
     double most;                        // RAND: the greatest number below high in the result's dtype
     double mean, std;                   // RANDN
     int64_t from, to;                   // RANDINT: a number is in from..to-1
     int64_t num_samples;                // MULTINOMIAL: draws per row, 0..
     int64_t replacement;                // MULTINOMIAL: 0: a weight becomes 0 when it is drawn, see its kernel
-} tensor__random_params_t;
+} tensor_random_params_t;
 
 // Windows over planes of size in, with results of size out. The dims are depth, height, width; a 2-d (1-d)
 // window has a depth (and height) of 1. For the gradients and the transposed convolution, in is the size of
 // the large image too.
-typedef struct tensor__window_params_t {        // CONV, POOL, IM2COL, COL2IM
+typedef struct tensor_window_params_t {        // CONV, POOL, IM2COL, COL2IM
     int64_t kernel[3], stride[3], pad[3], dilation[3], in[3], out[3];   // pad: before; after as out needs
     int64_t groups;                     // CONV: of channels, 1..
-    int64_t mode;                       // POOL: NN__COUNT_PAD ..
+    int64_t mode;                       // POOL: NN_POOL_COUNT_PAD ..
     int64_t divisor;                    // AVG_POOL: of each mean, 0 = the window's size
-} tensor__window_params_t;
+} tensor_window_params_t;
 
-typedef struct tensor__linear_params_t {        // LINEAR_RELU
+typedef struct tensor_linear_params_t {        // LINEAR_RELU
     int64_t keeps_nan;                  // relu of NaN must be NaN, whatever it costs
-} tensor__linear_params_t;
+} tensor_linear_params_t;
 
-typedef struct tensor__layer_norm_params_t {    // LAYER_NORM
+typedef struct tensor_layer_norm_params_t {    // LAYER_NORM
     int64_t columns;                    // elements that are normalised together, the last ones of x
     int64_t rms;                        // 1 = no mean is subtracted
     int64_t adds;                       // of the gradient, on a device: 1 = it is added to dx
     double eps;
-} tensor__layer_norm_params_t;
+} tensor_layer_norm_params_t;
 
-typedef struct tensor__group_norm_params_t {    // BATCH_NORM, GROUP_NORM: x is [items, channels, plane]
+typedef struct tensor_group_norm_params_t {    // BATCH_NORM, GROUP_NORM: x is [items, channels, plane]
     int64_t groups;                     // of channels; 0 = batch norm
     int64_t items, channels, plane;
     double eps;
-} tensor__group_norm_params_t;
+} tensor_group_norm_params_t;
 
-typedef struct tensor__embedding_params_t {     // EMBEDDING
+typedef struct tensor_embedding_params_t {     // EMBEDDING
     int64_t padding_idx;                // row without gradient, -1 = none
     int64_t zero_padding;               // 1 = the result for that row is 0 (the gradient of the gradient)
     int64_t scale_grad_by_freq;         // 1 = the gradient of a row is divided by its number of indices
     int64_t sparse;                     // 1 = the gradient of a leaf is kept by rows
-} tensor__embedding_params_t;
+} tensor_embedding_params_t;
 
-typedef struct tensor__dropout_params_t {       // DROPOUT
+typedef struct tensor_dropout_params_t {       // DROPOUT
     double p;                           // 0..1: that an element becomes 0. Word k & 3 of block k >> 2 of the
-} tensor__dropout_params_t;             // call's stream decides over element k
+} tensor_dropout_params_t;             // call's stream decides over element k
 
-typedef struct tensor__attention_params_t {     // ATTENTION
+typedef struct tensor_attention_params_t {     // ATTENTION
     int64_t is_causal;
     double scale;                       // of q kT
-} tensor__attention_params_t;
+} tensor_attention_params_t;
 
-typedef struct tensor__recurrent_params_t {     // RECURRENT: one layer in one direction
-    int64_t kind;                       // NN__TANH_NET ..
+typedef struct tensor_recurrent_params_t {     // RECURRENT: one layer in one direction
+    int64_t kind;                       // NN_TANH_NET ..
     int64_t reverse;                    // 1 = from the last step to the first
-} tensor__recurrent_params_t;
+} tensor_recurrent_params_t;
 
-typedef struct tensor__net_params_t {           // NET: all layers and directions
-    int64_t kind;                       // NN__TANH_NET ..
+typedef struct tensor_net_params_t {           // NET: all layers and directions
+    int64_t kind;                       // NN_TANH_NET ..
     int64_t num_layers, directions;     // directions: 1 or 2
     int64_t no_bias, batch_first;
     int64_t hidden_size;
     int64_t training;                   // 1 = there may be a backward, for which values are kept
-} tensor__net_params_t;
+} tensor_net_params_t;
 
-typedef struct tensor__loss_params_t {          // the losses of NN_LOSSES
+typedef struct tensor_loss_params_t {          // the losses of NN_LOSSES
     int64_t kind;                       // NN__LOSS_BCE .., in the order of NN_LOSSES
     int64_t reduction;                  // tensor_reduction_t
     double beta;                        // beta, delta or whatever the loss calls its number
-} tensor__loss_params_t;
+} tensor_loss_params_t;
 
-typedef struct tensor__cross_entropy_params_t { // CROSS_ENTROPY
+typedef struct tensor_cross_entropy_params_t { // CROSS_ENTROPY
     int64_t reduction;                  // tensor_reduction_t
     int64_t ignore_index;               // targets that do not count
     int64_t log_probs;                  // 1 = the input is log-probabilities (nll_loss)
     double label_smoothing;             // 0..1
-} tensor__cross_entropy_params_t;
+} tensor_cross_entropy_params_t;
 
-typedef struct tensor__ctc_params_t {           // CTC_LOSS
+typedef struct tensor_ctc_params_t {           // CTC_LOSS
     int64_t blank;                      // class
     int64_t columns;                    // of targets [items, columns]; 0 = they are one after the other
     int64_t with_grad;                  // 1 = the second result is the gradient, 0 = it is empty
     int64_t zero_infinity;              // 1 = infinite losses and their gradients become 0
-} tensor__ctc_params_t;
+} tensor_ctc_params_t;
 
-typedef struct tensor__optimizer_params_t {     // OPTIMIZER
-    int64_t kind;                       // NN__STEP_ID_sgd .., NN__SUM_SQUARES, NN__SCALE_GRADS
-} tensor__optimizer_params_t;
+typedef struct tensor_optimizer_params_t {     // OPTIMIZER
+    int64_t kind;                       // NN_STEP_sgd .., NN__SUM_SQUARES, NN__SCALE_GRADS
+} tensor_optimizer_params_t;
 
 // One member is in use, that of the row: a value is read through the member it was written through. The
 // largest one comes first, so that = {0} sets every byte.
 typedef union tensor_params_t {
-    tensor__window_params_t window;
-    tensor__as_strided_params_t as_strided;
-    tensor__pointwise_params_t pointwise;
-    tensor__fill_params_t fill;
-    tensor__transfer_params_t transfer;
-    tensor__permute_params_t permute;
-    tensor__slice_params_t slice;
-    tensor__reduce_params_t reduce;
-    tensor__rows_params_t rows;
-    tensor__order_params_t order;
-    tensor__searchsorted_params_t searchsorted;
-    tensor__tri_params_t tri;
-    tensor__linalg_params_t linalg;
-    tensor__index_params_t index;
-    tensor__places_params_t places;
-    tensor__nonzero_params_t nonzero;
-    tensor__cat_params_t cat;
-    tensor__random_params_t random;
-    tensor__linear_params_t linear;
-    tensor__layer_norm_params_t layer_norm;
-    tensor__group_norm_params_t group_norm;
-    tensor__embedding_params_t embedding;
-    tensor__dropout_params_t dropout;
-    tensor__attention_params_t attention;
-    tensor__recurrent_params_t recurrent;
-    tensor__net_params_t net;
-    tensor__loss_params_t loss;
-    tensor__cross_entropy_params_t cross_entropy;
-    tensor__ctc_params_t ctc;
-    tensor__optimizer_params_t optimizer;
+    tensor_window_params_t window;
+    tensor_as_strided_params_t as_strided;
+    tensor_pointwise_params_t pointwise;
+    tensor_fill_params_t fill;
+    tensor_transfer_params_t transfer;
+    tensor_permute_params_t permute;
+    tensor_slice_params_t slice;
+    tensor_reduce_params_t reduce;
+    tensor_rows_params_t rows;
+    tensor_order_params_t order;
+    tensor_searchsorted_params_t searchsorted;
+    tensor_tri_params_t tri;
+    tensor_linalg_params_t linalg;
+    tensor_index_params_t index;
+    tensor_places_params_t places;
+    tensor_nonzero_params_t nonzero;
+    tensor_cat_params_t cat;
+    tensor_random_params_t random;
+    tensor_linear_params_t linear;
+    tensor_layer_norm_params_t layer_norm;
+    tensor_group_norm_params_t group_norm;
+    tensor_embedding_params_t embedding;
+    tensor_dropout_params_t dropout;
+    tensor_attention_params_t attention;
+    tensor_recurrent_params_t recurrent;
+    tensor_net_params_t net;
+    tensor_loss_params_t loss;
+    tensor_cross_entropy_params_t cross_entropy;
+    tensor_ctc_params_t ctc;
+    tensor_optimizer_params_t optimizer;
 } tensor_params_t;
 
 // These do not compile if parameters are larger than 192 bytes (nodes have copies of them), or if a member is
 // larger than the first.
 typedef char tensor__params_are_small[sizeof(tensor_params_t) <= 192 ? 1 : -1];
 typedef char tensor__params_begin_with_the_largest[sizeof(tensor_params_t) ==
-                                                   sizeof(tensor__window_params_t) ? 1 : -1];
+                                                   sizeof(tensor_window_params_t) ? 1 : -1];
 
 // Elements that the kernel of a captured call computes while it runs, some rows at a time.
 typedef struct tensor__made_t {
@@ -9776,6 +9791,24 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_tiny_whole)(const tensor__gemm_t
     TENSOR__K(gemm_tiny)(g, ars, acs, brs, bcs, panel);
 }
 
+// A column by a row, as tiles compute it: one multiply-add to 0 an element. For rows that an optimizer has
+// made as it goes (>>impl-plan): a tile's call takes longer than its 16 results.
+TENSOR__FN void TENSOR__K(gemm_outer)(const tensor__gemm_t *g, int64_t ars) {
+    const float *a = (const float *)g->a, *b = (const float *)g->b;
+    int64_t whole = g->n / V_N * V_N, rest = g->n - whole;
+    for (int64_t i = 0; i < g->m; i++) {
+        float *c = (float *)g->c + i * g->crs;
+        V_F t = V_SET(a[i * ars]);
+        for (int64_t j = 0; j < whole; j += V_N) { V_STORE(c + j, V_FMA(t, V_LOAD(b + j), V_ZERO())); }
+        if (rest) {
+            float last[V_N] = {0};
+            memcpy(last, b + whole, (size_t)rest * sizeof *last);
+            V_STORE(last, V_FMA(t, V_LOAD(last), V_ZERO()));
+            memcpy(c + whole, last, (size_t)rest * sizeof *last);
+        }
+    }
+}
+
 TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     int64_t ars = call->ars, acs = call->acs, brs = call->brs, bcs = call->bcs;
     if (call->m <= 0 || call->n <= 0 || call->batch <= 0) { return; }
@@ -9822,6 +9855,12 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
             if (call->coff) { c += call->coff[0]; }
             TENSOR__K(gemm_dot_products)(call, a, b, c, r);
         }
+        return;
+    }
+
+    if (call->k == 1 && bcs == 1 && call->batch == 1 && call->m * call->n <= TENSOR__GEMM_OUTER &&
+        !call->accumulate && !call->bias && !call->aoff && !call->boff && !call->coff) {
+        TENSOR__K(gemm_outer)(call, ars);
         return;
     }
 
@@ -10381,7 +10420,8 @@ enum {
     TENSOR__GEMM_SPLIT = 8,     // parts of k of a split sum, at least
     TENSOR__GEMM_LEAF = 16384,  // their length, at most
     TENSOR__GEMM_SMALL = 65536, // elements of C that a long sum is split for
-    TENSOR__GEMM_TINY_K = 128   // k of a product of one task that needs no scratch, m and n half of it
+    TENSOR__GEMM_TINY_K = 128,  // k of a product of one task that needs no scratch, m and n half of it
+    TENSOR__GEMM_OUTER = 8192   // elements of a column by a row, at most: its result stays in the first cache
 };
 
 #define TENSOR__MIN(a, b) ((a) < (b) ? (a) : (b))
@@ -11787,6 +11827,12 @@ TENSOR__FN TENSOR__NOINLINE void tensor__raw_free(tensor_context_t *ctx, void *p
     tensor__tell_memory(0, bytes, -1);
 }
 
+// Why there is no memory, for the text of the error; NULL = the system has none.
+TENSOR__FN const char *tensor__limited(const tensor_context_t *ctx, uint64_t bytes) {
+    int limited = ctx->limit && (ctx->reserved >= ctx->limit || bytes + 64 > ctx->limit - ctx->reserved);
+    return limited ? ": it would pass the limit of tensor_set_memory_limit" : NULL;
+}
+
 // Before an allocation fails, the thread's own cache is released (this thread must not touch another's).
 TENSOR__FN TENSOR__NOINLINE void *tensor__raw_or_release(tensor__thread_t *th, uint64_t bytes) {
     if (th->denies && th->denies(th, TENSOR__DENY_MEMORY)) { return NULL; }
@@ -11794,6 +11840,7 @@ TENSOR__FN TENSOR__NOINLINE void *tensor__raw_or_release(tensor__thread_t *th, u
     if (!p) {
         tensor__cache_release(th);
         p = tensor__raw_alloc(th->ctx, bytes);
+        th->denied = p ? NULL : tensor__limited(th->ctx, bytes);
     }
     return p;
 }
@@ -15742,7 +15789,7 @@ TENSOR__FN int64_t tensor__span(const tensor_t *x) {
 // The parameters of a view of x: `offset` elements after its first one, with these strides.
 TENSOR__FN void tensor__strided_params(tensor__op_t *o, const tensor_t *x, int64_t offset,
                                        const int64_t *strides, int ndim) {
-    tensor__as_strided_params_t *p = &o->params.as_strided;
+    tensor_as_strided_params_t *p = &o->params.as_strided;
     o->p = &o->params;
     p->offset = offset;
     for (int i = 0; i < ndim; i++) { p->stride[i] = strides[i]; }
@@ -18912,7 +18959,7 @@ TENSOR_API tensor_t *(tensor_as_strided)(tensor_t *x, const int64_t *dims, const
 // Adds each element of g (input 0) at its place in a view over zeros. The order is fixed, so overlaps sum the
 // same way every time.
 TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
-    const tensor__as_strided_params_t *p = &c->p->as_strided;
+    const tensor_as_strided_params_t *p = &c->p->as_strided;
     const tensor_arg_t *g = &c->arg[0];
     tensor_arg_t *y = &c->arg[1];
     int last = g->ndim - 1, size = tensor__sizes[y->dtype];
@@ -19172,7 +19219,7 @@ TENSOR__FN tensor_t *tensor__stepped(const char *op, tensor_t *x, const tensor__
     TENSOR__BEGIN(o, TENSOR__ROW(AS_STRIDED), x)
     int64_t dense[TENSOR_MAX_DIMS], step = 1, offset = x->offset, n = 1;
     for (int i = x->ndim - 1; i >= 0; step *= x->dims[i--]) { dense[i] = step; }
-    tensor__as_strided_params_t *p = &o.params.as_strided;
+    tensor_as_strided_params_t *p = &o.params.as_strided;
     o.p = &o.params;
     p->offset = p->base_span = 0;
     int64_t strides[TENSOR_MAX_DIMS];
@@ -19633,7 +19680,7 @@ TENSOR__FN void tensor__grad_reshape(tensor__grad_t *g) {
 // order: the permutation that made x, NULL = none. The result has the memory layout of the tensor that was
 // permuted, so that the gradient of the permutation is contiguous.
 TENSOR__FN tensor_t *tensor__slice_backward(tensor_t *g, const tensor__meta_t *x,
-                                            const tensor__slice_params_t *p, const int64_t *order) {
+                                            const tensor_slice_params_t *p, const int64_t *order) {
     TENSOR__BEGIN(o, TENSOR__ROW(SLICE_BACKWARD), g)
     tensor_scope_t s = tensor__scope_begin(o.th, 0);
     tensor_t *y = (tensor_zeros_n)(x->dims, x->ndim, (tensor_dtype_t)g->dtype);
@@ -19668,14 +19715,14 @@ TENSOR__FN void tensor__grad_slice(tensor__grad_t *g) {
 }
 
 TENSOR__FN void tensor__grad_slice_backward(tensor__grad_t *g) {
-    const tensor__slice_params_t *p = &g->p->slice;
+    const tensor_slice_params_t *p = &g->p->slice;
     g->gx[0] = tensor__slice(g->gy[0], (int)p->dim, p->start, p->step, g->node->in[0].dims[p->dim]);
 }
 
 // The gradient is in the span of input 0: makes it a tensor of that input's shape.
 TENSOR__FN void tensor__from_span(tensor__grad_t *g) {
     const tensor__meta_t *x = &g->node->in[0];
-    const tensor__as_strided_params_t *p = &g->p->as_strided;
+    const tensor_as_strided_params_t *p = &g->p->as_strided;
     tensor_t *y = g->gx[0];
     if (!y || !p->base_span) { return; }
     g->gx[0] = (tensor_as_strided)(y, x->dims, p->base_stride, x->ndim, y->offset);
@@ -19704,7 +19751,7 @@ TENSOR__FN void tensor__grad_as_strided_backward(tensor__grad_t *g) {
     if (c == TENSOR__POISON || !tensor__begin(&o, TENSOR__ROW(AS_STRIDED), &c, 1)) { return; }
     o.p = &o.params;
     o.params = *g->p;
-    const tensor__as_strided_params_t *p = &g->p->as_strided;
+    const tensor_as_strided_params_t *p = &g->p->as_strided;
     int ndim = g->node->in[0].ndim, back = 0;
     for (int i = 0; i < ndim; i++) { back |= p->stride[i] < 0; }
     tensor_t *y = tensor__view(&o, g->node->in[0].dims, p->stride, ndim, c->offset + p->offset);
@@ -19713,7 +19760,7 @@ TENSOR__FN void tensor__grad_as_strided_backward(tensor__grad_t *g) {
 
 TENSOR__FN void tensor__grad_as_strided_scatter(tensor__grad_t *g) {
     const tensor__meta_t *v = &g->node->in[1];
-    const tensor__as_strided_params_t *p = &g->p->as_strided;
+    const tensor_as_strided_params_t *p = &g->p->as_strided;
     tensor_t *c = (tensor_contiguous)(g->gy[0]);
     if (p->base_span && c != TENSOR__POISON) {          // the gradient of x's span: c in it, zeros between
         tensor_t *y = (tensor_zeros_n)(&p->base_span, 1, (tensor_dtype_t)c->dtype);
@@ -23651,7 +23698,7 @@ TENSOR__FN int64_t tensor__la_solve(const tensor__la_item_t *q) {
     double *a = q->a, *b = q->b;
     tensor__la_load(b, q->x + 1, q->item, 0);
     if (q->c->row->id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR) {
-        const tensor__linalg_params_t *p = &q->c->p->linalg;
+        const tensor_linalg_params_t *p = &q->c->p->linalg;
         tensor__la_triangular(a, n, b, r, (int)p->upper, (int)p->unitriangular);
     } else {
         tensor__la_lu(a, n, n, q->swaps);
@@ -27764,7 +27811,7 @@ TENSOR__FN tensor_generator_t tensor__next_stream(tensor__thread_t *th) {
 
 // A captured step draws what follows the generator of each replay: it cannot set it. Raises.
 TENSOR__FN int tensor__seed_refused(tensor__thread_t *th, const char *op) {
-    TENSOR__REFUSE_AS(1, tensor__recording(th, -1, NULL, NULL), UNSUPPORTED,
+    TENSOR__REFUSE_AS(1, tensor__refuses(th, -1), UNSUPPORTED,
                       "%s: not in a capture: a replay goes on with the generator as it is then", op);
     return 0;
 }
@@ -27845,7 +27892,7 @@ TENSOR__INLINE void tensor__random_f32(const int id, tensor__random_t *r, int64_
     tensor_call_t *c = r->c;
     float *f = r->direct ? (float *)c->arg[c->nin].data + i : (float *)block;
     const tensor__isa_t *isa = TENSOR__ISA(c->thread);
-    const tensor__random_params_t *p = &c->p->random;
+    const tensor_random_params_t *p = &c->p->random;
     if (id == TENSOR_OP_RANDN) {
         TENSOR__DO(isa, random_normal)(c->rng, i, m, (float)p->mean, (float)p->std, 0, f);
     } else {
@@ -27970,7 +28017,7 @@ TENSOR__END
 
 // RAND: numbers in [first, second); RANDN: of mean first and deviation second.
 TENSOR__FN void tensor__distribution(tensor__op_t *o, int dtype, double first, double second) {
-    tensor__random_params_t *p = &o->params.random;
+    tensor_random_params_t *p = &o->params.random;
     o->p = &o->params;
     if (o->row->id == TENSOR_OP_RAND) {
         p->low = first;
@@ -29479,7 +29526,7 @@ TENSOR__FN tensor_t *tensor__grad_there(const tensor__grad_t *g, int k) {
 TENSOR__FN int tensor__slice_into(tensor__grad_t *to) {
     tensor_t *g = to->gy[0], *sum = g->flags & TENSOR__ROWS ? NULL : tensor__grad_there(to, 0);
     if (!sum) { return 0; }
-    const tensor__slice_params_t *at = &to->p->slice;
+    const tensor_slice_params_t *at = &to->p->slice;
     tensor_t *part = tensor__slice(sum, (int)at->dim, at->start, at->step, g->dims[at->dim]);
     if (part != TENSOR__POISON) { tensor__add_into(to->th, part, g); }
     return 1;
@@ -33139,11 +33186,19 @@ TENSOR_API tensor_graph_operand_t (tensor_graph_operand)(const tensor_graph_call
     o.dtype = (tensor_dtype_t)a->dtype;
     o.ndim = a->ndim;
     o.dims = a->dims;
+    o.strides = a->strides;
     o.numel = a->numel;
     o.bytes = (uint64_t)a->numel * tensor__sizes[a->dtype];
+    o.changes = a->role != TENSOR_READ;
+    o.data = a->data;
     if (!e) {
         o.place = TENSOR_GRAPH_NUMBER;
-    } else if (e->older) {
+        return o;
+    }
+    const char *first = tensor__is_temporary(e) ? (const char *)e->stand_in.data : e->data;
+    o.memory = a->storage;
+    o.at = ((const char *)a->data - first) / tensor__sizes[a->dtype];
+    if (e->older) {
         o.place = TENSOR_GRAPH_INPUT;
     } else if (e->held) {
         o.place = TENSOR_GRAPH_OUTPUT;
@@ -33151,9 +33206,13 @@ TENSOR_API tensor_graph_operand_t (tensor_graph_operand)(const tensor_graph_call
         o.place = TENSOR_GRAPH_BLOCK;
     } else {
         o.place = TENSOR_GRAPH_TEMPORARY;
-        o.offset = e->at + (uint64_t)((const char *)a->data - (const char *)e->stand_in.data);
+        o.offset = e->at + (uint64_t)((const char *)a->data - first);
     }
     return o;
+}
+
+TENSOR_API const void *(tensor_graph_memory)(tensor_t *x) {
+    return TENSOR__READABLE("graph_memory", x) ? x->storage : NULL;
 }
 
 // Raises the error of a thread in real time. -> whether it is refused

@@ -7264,7 +7264,7 @@ inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
 // On the CPU: >>impl-conv, >>impl-direct, >>impl-pool, >>impl-norm.
 // ------------------------------------------------------------------------------
 
-typedef tensor__window_params_t window_t;
+typedef tensor_window_params_t window_t;
 
 struct conv_t {
     window_t g;
@@ -7828,7 +7828,7 @@ template <class I> struct pool_t {
 // counts
 template <class I> __device__ inline I pool_window(const pool_t<I> &g, int d, I o, I *from, I *to) {
     I end = g.in[d] + g.pad[d], all;
-    if (g.mode == NN__ADAPTIVE) {
+    if (g.mode == NN_POOL_ADAPTIVE) {
         *from = (I)((int64_t)o * g.in[d] / g.out[d]);
         *to = (I)((((int64_t)o + 1) * g.in[d] + g.out[d] - 1) / g.out[d]);
         return *to - *from;
@@ -7840,7 +7840,7 @@ template <class I> __device__ inline I pool_window(const pool_t<I> &g, int d, I 
     all = *to - *from;
     while (*from < 0) { *from += g.dilation[d]; }
     if (*to > g.in[d]) { *to = g.in[d]; }
-    return g.mode == NN__COUNT_PAD ? all : *to - *from;
+    return g.mode == NN_POOL_COUNT_PAD ? all : *to - *from;
 }
 
 // Element i of [planes][sizes][inner] -> its plane; its position in the plane; its index in inner.
@@ -7856,7 +7856,7 @@ template <class I> __device__ inline I pool_place(const I *sizes, I inner, I i, 
 
 // The windows along dim d that may contain position `at`.
 template <class I> __device__ inline void pool_holders(const pool_t<I> &g, int d, I at, I *low, I *high) {
-    if (g.mode == NN__ADAPTIVE) {
+    if (g.mode == NN_POOL_ADAPTIVE) {
         *low = (I)((int64_t)at * g.out[d] / g.in[d] - 1);
         *high = (I)((((int64_t)at + 1) * g.out[d] + g.in[d] - 1) / g.in[d]);
     } else {
@@ -7939,7 +7939,7 @@ pool_backward(pool_t<I> g, T *dx, const int32_t *place, const T *dy, int64_t n) 
 // enough blocks even if there are few statistics, and no division per element.
 struct planes_t { int64_t groups, items, channels, n, rows, planes; };
 
-__host__ __device__ inline planes_t planes_of(const tensor__group_norm_params_t &p) {
+__host__ __device__ inline planes_t planes_of(const tensor_group_norm_params_t &p) {
     if (!p.groups) { return planes_t{0, p.items, p.channels, p.plane, p.channels, p.items}; }  // batch norm
     return planes_t{p.groups, p.items, p.channels, p.plane, p.groups * p.items, p.channels / p.groups};
 }
@@ -8711,11 +8711,11 @@ struct net_t {
     cudnnTensorDescriptor_t h = nullptr, part[2] = {};      // part: what cudnnGetRNNWeightParams fills
     cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
     size_t weights = 0, work = 0, kept = 0;
-    const tensor__net_params_t &p;
+    const tensor_net_params_t &p;
     const int64_t ends, gates, features;                    // ends: layers times directions
     int64_t size;                                           // of an element
     // Call with libraries.lock held.
-    net_t(int device, int dtype, const int64_t *dims, const tensor__net_params_t &p_)
+    net_t(int device, int dtype, const int64_t *dims, const tensor_net_params_t &p_)
         : p(p_), ends(p.num_layers * p.directions), gates(nn_gates(p.kind)), features(dims[2]),
           size(size_of(dtype)) {
         const int64_t width_of_y = p.hidden_size * p.directions, hidden = p.hidden_size;
@@ -8776,8 +8776,8 @@ struct net_t {
 
     net_t(const net_t &) = delete;
     static int64_t nn_gates(int64_t kind) {
-        if (kind == NN__LSTM_NET) { return 4; }
-        return kind == NN__GRU_NET ? 3 : 1;
+        if (kind == NN_LSTM_NET) { return 4; }
+        return kind == NN_GRU_NET ? 3 : 1;
     }
 
     cudnnForwardMode_t mode() const {
@@ -8867,7 +8867,7 @@ static bool net_by_library(const place_t &at, const tensor_call_t *c) {
                      (int64_t)(lines(net.work) + more + (back ? lines(net.kept) + more : 0)));
     if (room.failed) { return false; }
     char *work = (char *)room.at, *space = same ? (char *)w.data : work + lines(net.work);
-    char *state = (char *)states.data, *cells = state && net.p.kind == NN__LSTM_NET
+    char *state = (char *)states.data, *cells = state && net.p.kind == NN_LSTM_NET
         ? state + states.numel / 2 * net.size : nullptr;
     if (!same) { net.move(handle, (char *)w.data, space, false, at.stream); }
     if (!back) {
@@ -9043,7 +9043,7 @@ images_of(window_t g, C *y, const C *x, int64_t n) {
     }
 }
 
-// A step for n items of h features, one thread per feature; gates and states as at NN__LSTM_NET.
+// A step for n items of h features, one thread per feature; gates and states as at NN_LSTM_NET.
 struct recur_t {
     int kind;
     int64_t n, h, g;                            // g: h times the gates
@@ -9057,7 +9057,7 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step(recu
         int64_t item = i / h, k = i - item * h;
         const C *x = (const C *)v.gi + item * v.g + k, *w = (const C *)v.hg + item * v.g + k;
         C *kept = (C *)v.gates + item * 4 * h + k, a = x[0] + w[0];
-        if (v.kind == NN__LSTM_NET) {
+        if (v.kind == NN_LSTM_NET) {
             C b = w_sigmoid(x[h] + w[h]), u = w_tanh(x[2 * h] + w[2 * h]), o = w_sigmoid(x[3 * h] + w[3 * h]);
             a = w_sigmoid(a);
             kept[0] = a;
@@ -9067,7 +9067,7 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step(recu
             u = b * ((const C *)v.c0)[i] + a * u;
             ((C *)v.c)[i] = u;
             a = o * w_tanh(u);
-        } else if (v.kind == NN__GRU_NET) {
+        } else if (v.kind == NN_GRU_NET) {
             C b = w_sigmoid(x[h] + w[h]), u;
             a = w_sigmoid(a);
             u = w_tanh(x[2 * h] + a * w[2 * h]);
@@ -9077,7 +9077,7 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step(recu
             kept[3 * h] = w[2 * h];
             a = u + b * (((const C *)v.h0)[i] - u);
         } else {
-            a = v.kind == NN__TANH_NET ? w_tanh(a) : w_max(a, C(0));
+            a = v.kind == NN_TANH_NET ? w_tanh(a) : w_max(a, C(0));
         }
         ((C *)v.y)[i] = a;
     }
@@ -9092,7 +9092,7 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step_back
         const C *kept = (const C *)v.gates + item * 4 * h + k;
         C *dx = (C *)v.dgi + item * v.g + k, *dw = (C *)(v.dhg ? v.dhg : v.dgi) + item * v.g + k;
         C g = ((C *)v.dh)[i] + ((const C *)v.dy)[i], next = C(0);
-        if (v.kind == NN__LSTM_NET) {
+        if (v.kind == NN_LSTM_NET) {
             C a = kept[0], b = kept[h], u = kept[2 * h], o = kept[3 * h], t = w_tanh(((const C *)v.c)[i]);
             C d = ((C *)v.dc)[i] + (v.dcy ? ((const C *)v.dcy)[i] : C(0)) + g * o * (1 - t * t);
             dx[3 * h] = g * t * (o * (1 - o));
@@ -9100,7 +9100,7 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step_back
             dx[h] = d * ((const C *)v.c0)[i] * (b * (1 - b));
             dx[2 * h] = d * a * (1 - u * u);
             ((C *)v.dc)[i] = d * b;
-        } else if (v.kind == NN__GRU_NET) {
+        } else if (v.kind == NN_GRU_NET) {
             C a = kept[0], b = kept[h], u = kept[2 * h], t = g * (((const C *)v.h0)[i] - u) * (b * (1 - b));
             next = g * b;
             dx[h] = dw[h] = t;
@@ -9111,7 +9111,7 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step_back
         } else {
             C a = ((const C *)v.y)[i];
             dx[0] = a > 0 ? g : C(0);
-            if (v.kind == NN__TANH_NET) { dx[0] = g * (1 - a * a); }
+            if (v.kind == NN_TANH_NET) { dx[0] = g * (1 - a * a); }
         }
         ((C *)v.dh)[i] = next;
     }
@@ -9243,12 +9243,12 @@ struct params_t { param_t of[MANY]; };
 enum { ERROR_WORDS = 256 };
 struct refusals_t { const unsigned long long *word; const unsigned *held; uint32_t of[ERROR_WORDS / 32]; };
 
-template <class C> struct update_t {            // nn__update_t, its numbers in the class of the parameters
+template <class C> struct update_t {            // nn_update_t, its numbers in the class of the parameters
 #define TCU_MEMBER(x) C x;
     NN__NUMBERS(TCU_MEMBER)
 #undef TCU_MEMBER
     bool state[3], skip;
-    nn__update_t of;
+    nn_update_t of;
 };
 
 static_assert(sizeof(params_t) + sizeof(update_t<double>) + sizeof(void *) + sizeof(refusals_t) <= 4096,
@@ -9355,7 +9355,7 @@ template <class C> __host__ __device__ inline void set_numbers(update_t<C> *to) 
 #undef TCU_SET
 }
 
-template <class C> inline update_t<C> update_of(const nn__update_t &n, const param_t &q) {
+template <class C> inline update_t<C> update_of(const nn_update_t &n, const param_t &q) {
     update_t<C> u = {};
     u.of = n;
     u.of.of = nullptr;                          // on the host only
@@ -9366,11 +9366,11 @@ template <class C> inline update_t<C> update_of(const nn__update_t &n, const par
 
 // Computes what depends on the step; t = 1 is the first. By number, because a formula's pointers are the
 // host's.
-__device__ inline void step_numbers_at(nn__update_t *u, double t) {
+__device__ inline void step_numbers_at(nn_update_t *u, double t) {
     u->at = t;
     switch (u->formula) {
 #define TCU_X(name, states, at, must) \
-    case NN__STEP_ID_##name: \
+    case NN_STEP_##name: \
         at(u, t); \
         break;
     NN__STEPS(TCU_X)
@@ -9438,7 +9438,7 @@ template <class F> inline int by_many(const param_t *params, int count, F f) {
 
 // All tensors of one dtype with the same states. live: an update_t<C> on the device, or NULL.
 template <class T, class C = class_t<T>>
-inline int optimizer(const place_t &at, const param_t *params, int count, const nn__update_t &n,
+inline int optimizer(const place_t &at, const param_t *params, int count, const nn_update_t &n,
                      const void *live = nullptr, const refusals_t &refused = {}) {
     update_t<C> u = update_of<C>(n, params[0]);
     step_kernel_t<C> kernel = step_kernel<T>(n.formula, live != nullptr);
@@ -9586,11 +9586,11 @@ struct tensor_cuda_comm_t {
 
 namespace tcu {
 // A number that each run of a graph gets again, at `at` in its numbers: an offset of the generator (host
-// NULL), or the nn__update_t at host.
+// NULL), or the nn_update_t at host.
 struct live_t {
     uint32_t at;
     uint64_t offset, seed;
-    const nn__update_t *host;
+    const nn_update_t *host;
     param_t states;
     bool wide, own_seed;
 };
@@ -10551,7 +10551,7 @@ static int native_reduce(const place_t &at, tensor_call_t *c, int op, uint32_t m
 
 static int native_order(const place_t &at, tensor_call_t *c, int64_t rows, int64_t columns) {
     const tensor_arg_t &x = c->arg[0], &y = c->arg[1];
-    const tensor__order_params_t &p = c->p->order;
+    const tensor_order_params_t &p = c->p->order;
     int id = c->row->id;
     int what = PICK_RANK;
     if (id == TENSOR_OP_SORT) { what = PICK_SORT; }
@@ -11228,7 +11228,7 @@ static int mean_of_planes(const place_t &at, tensor_call_t *c, int64_t between) 
     const int id = c->row->id;
     const bool mean = id == NN_OP_AVG_POOL1D || id == NN_OP_AVG_POOL2D || id == NN_OP_AVG_POOL3D;
     if (!mean || !x.numel) { return NONE; }
-    const bool adaptive = g.mode == NN__ADAPTIVE;
+    const bool adaptive = g.mode == NN_POOL_ADAPTIVE;
     for (int d = 0; d < 3; d++) {
         const bool all = adaptive || (g.kernel[d] == g.in[d] && !g.pad[d] && !g.divisor);
         if (g.out[d] != 1 || !all) { return NONE; }
@@ -11290,7 +11290,7 @@ template <class T> static int entropy(const place_t &where, tensor_call_t *c) {
     const entropy_args_t a(c, back);
     const tensor_arg_t &x = *a.x, &target = *a.target, &weight = *a.weight;
     int64_t rows = x.dims[0], columns = x.dims[1];
-    const tensor__cross_entropy_params_t &p = c->p->cross_entropy;
+    const tensor_cross_entropy_params_t &p = c->p->cross_entropy;
     int reduction = (int)p.reduction;
     labels_t<C> q = {target.data, (const C *)weight.data, target.dtype, p.log_probs != 0, p.ignore_index,
                      (C)p.label_smoothing};
@@ -11315,7 +11315,7 @@ template <class T> static int entropy(const place_t &where, tensor_call_t *c) {
 
 static int ctc(const place_t &where, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
-    const tensor__ctc_params_t &p = c->p->ctc;
+    const tensor_ctc_params_t &p = c->p->ctc;
     const int64_t *dims = a[0].dims;
     bool single = a[0].dtype == TENSOR_F32, want = p.with_grad != 0;
     int64_t rows = want ? dims[0] + !dims[0] : 2;
@@ -11539,7 +11539,7 @@ template <class C> static int recurrent(const place_t &at, tensor_call_t *c) {
         v.g = g;
         v.y = (C *)all.data + t * size;
         v.h0 = forward ? (const C *)all.data + before * size : first;
-        if (v.kind == NN__LSTM_NET) {
+        if (v.kind == NN_LSTM_NET) {
             v.c = cells + t * size;
             v.c0 = forward ? cells + before * size : c0;
         }
@@ -11549,7 +11549,7 @@ template <class C> static int recurrent(const place_t &at, tensor_call_t *c) {
             v.dy = (const C *)a.dy->data + t * size;
             v.dcy = a.dcy->data ? (const C *)a.dcy->data + t * size : nullptr;
             v.dgi = (C *)a.dgi->data + t * n * g;
-            v.dhg = v.kind == NN__GRU_NET ? (C *)a.dhg->data + t * n * g : nullptr;
+            v.dhg = v.kind == NN_GRU_NET ? (C *)a.dhg->data + t * n * g : nullptr;
             v.dh = a.dh->data;
             v.dc = a.dc->data;
             code = launch(at, threads_for(at, size), recur_step_backward<C>, v);
@@ -11609,10 +11609,10 @@ static int native_grads(const place_t &at, tensor_call_t *c) {
     return launch(at, {1, THREADS}, sum_parts, head, (const double *)scratch.at, parts);
 }
 
-// arg 0: nn__update_t on the host; 1: skip; then parameter, gradient and three states, repeatedly.
+// arg 0: nn_update_t on the host; 1: skip; then parameter, gradient and three states, repeatedly.
 template <class T> static int step_in(const place_t &at, tensor_call_t *c, const param_t *params, int count) {
     typedef class_t<T> C;
-    const nn__update_t *u = (const nn__update_t *)c->arg[0].data;
+    const nn_update_t *u = (const nn_update_t *)c->arg[0].data;
     const float *skip = f32_of(c->arg[1]);
     live_t n = {};
     n.host = u;
@@ -11869,7 +11869,7 @@ static int backend_graph_end(void *graph, int wanted) {
     if (captured) { cudaGraphDestroy(captured); }
     if (g->thread == &this_thread) {
         g->drawn = tensor_get_generator().offset - g->rng.offset;
-        tensor_set_generator(g->rng);
+        (tensor_set_generator)(g->rng);
     }
     g->words = words_of(g);
     if (!wanted || g->failed) { return g->failed; }
@@ -11973,7 +11973,7 @@ static int backend_graph_run(void *graph, int first) {
     }
 
     rng.offset += g->drawn;
-    tensor_set_generator(rng);
+    (tensor_set_generator)(rng);
     return 0;
 }
 

@@ -1367,7 +1367,10 @@ TENSOR__IN_LINE tensor_t *nn__forward_of(nn__module_t m, tensor__tensor_t x) {
 #define nn_swa_update(...) TENSOR__CALL_KIND(int, nn_swa_update, __VA_ARGS__)
 #define nn_state(...) nn__at_list(TENSOR__IN(nn_state), (nn_state)(__VA_ARGS__))
 #define nn_num_parameters(...) TENSOR__CALL_KIND(i64, nn_num_parameters, __VA_ARGS__)
+#define nn_register_forward_pre_hook(...) TENSOR__CALL_KIND(i64, nn_register_forward_pre_hook, __VA_ARGS__)
 #define nn_register_forward_hook(...) TENSOR__CALL_KIND(i64, nn_register_forward_hook, __VA_ARGS__)
+#define nn_register_full_backward_hook(...)                                                                  \
+    TENSOR__CALL_KIND(i64, nn_register_full_backward_hook, __VA_ARGS__)
 #define nn_to(...) TENSOR__CALL_KIND(int, nn_to, __VA_ARGS__)
 #define nn_channels_last(...) TENSOR__CALL_KIND(int, nn_channels_last, __VA_ARGS__)
 #endif
@@ -2692,12 +2695,14 @@ TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 #define nn_optimizer_group(o, list, n, ...)                                                                  \
     nn__optimizer_group(o, list, n, TENSOR_ARGS(nn_optimizer_group, nn_group_args_t, __VA_ARGS__))
 #endif
-#define nn_optimizer_state(...) TENSOR__CALL(nn_optimizer_state, __VA_ARGS__)
+#define nn_optimizer_state(...)                                                                              \
+    ((tensor_t *)(intptr_t)TENSOR__CALL_KIND(ptr, nn_optimizer_state, __VA_ARGS__))
 #define nn_step(...) TENSOR__CALL_KIND(int, nn_step, __VA_ARGS__)
 #define nn_step_closure(...) TENSOR__CALL(nn_step_closure, __VA_ARGS__)
 #define nn_optimizer_free(...) TENSOR__CALL_KIND(int, nn_optimizer_free, __VA_ARGS__)
 #define nn_zero_grad(...) TENSOR__CALL_KIND(int, nn_zero_grad, __VA_ARGS__)
 #define nn_set_lr(...) TENSOR__CALL_KIND(int, nn_set_lr, __VA_ARGS__)
+#define nn_get_group_lr(...) TENSOR__CALL_KIND(f64, nn_get_group_lr, __VA_ARGS__)
 #define nn_set_group_lr(...) TENSOR__CALL_KIND(int, nn_set_group_lr, __VA_ARGS__)
 #define nn_set_momentum(...) TENSOR__CALL_KIND(int, nn_set_momentum, __VA_ARGS__)
 // A call without options does not reach the code for them. In C++ overloads see to that, and one macro is
@@ -2822,6 +2827,7 @@ typedef struct nn_plateau_t {
 // The learning rate after one more value of the loss or metric: nn_set_lr(opt, nn_lr_plateau(&p, loss,
 // nn_get_lr(opt))) lowers it by factor when the value has not improved for patience calls.
 TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr);
+#define nn_lr_multi_step(...) TENSOR__CALL_KIND(f64, nn_lr_multi_step, __VA_ARGS__)
 
 // ------------------------------------------------------------------------------
 // >>data                                           MARK: datasets, loaders
@@ -2963,6 +2969,10 @@ TENSOR_API tensor_t *nn_parse_idx(const void *data, size_t size);
 // The same from a file.   -> as above;  errors as above, IO
 TENSOR_API tensor_t *nn_read_idx(const char *path);
 #define nn_next(...) TENSOR__CALL_KIND(int, nn_next, __VA_ARGS__)
+TENSOR_API nn_dataset_t nn__at_dataset(const char *site, nn_dataset_t d);
+#define nn_tensor_dataset(...)                                                                               \
+    nn__at_dataset(TENSOR__IN(nn_tensor_dataset), (nn_tensor_dataset)(__VA_ARGS__))
+#define nn_subset(...) nn__at_dataset(TENSOR__IN(nn_subset), (nn_subset)(__VA_ARGS__))
 #define nn_random_split(...) TENSOR__CALL_KIND(int, nn_random_split, __VA_ARGS__)
 #define nn_data_loader_free(...) TENSOR__CALL_KIND(int, nn_data_loader_free, __VA_ARGS__)
 #define nn_parse_idx(...) TENSOR__CALL(nn_parse_idx, __VA_ARGS__)
@@ -3071,6 +3081,7 @@ TENSOR_API int nn_save(const char *path, nn_module_t *m);
 // Loads them by name and converts dtypes. Unless partial, names must match exactly (one name of a shared
 // tensor is enough); shapes must always match. The error text lists what is missing, unexpected or has
 // another shape. After an error the module is unchanged. A partial load of which no name fits is an error.
+// What load_state_dict(strict=False) returns, missing_keys and unexpected_keys, unmatched is told one by one.
 typedef struct nn_load_args_t {
     const char *site_ TENSOR_INIT;
     const char *path TENSOR_INIT;
@@ -3080,6 +3091,10 @@ typedef struct nn_load_args_t {
     const char *prefix TENSOR_INIT;         // precedes the names in the file; others are ignored
     const nn_rename_t *renames TENSOR_INIT; // nrenames of them; the first that fits a name counts
     int nrenames TENSOR_INIT;
+    // Of a partial load, before the module changes: missing 1 = a name of the module that the file lacks,
+    // 0 = one of the file (behind the prefix) that the module lacks. May be NULL.
+    void (*unmatched)(void *user, const char *name, int missing) TENSOR_INIT;
+    void *user TENSOR_INIT;
 } nn_load_args_t;
 
 //   -> code;  errors IO, FORMAT, OUT_OF_MEMORY, POISONED
@@ -3235,6 +3250,10 @@ TENSOR_API tensor_t *tensor_from_dlpack_unversioned(struct DLManagedTensor *m);
 #define nn_write_npy(...) TENSOR__CALL_KIND(int, nn_write_npy, __VA_ARGS__)
 #define nn_npz_open(...) ((nn_npz_t *)(intptr_t)TENSOR__CALL_KIND(ptr, nn_npz_open, __VA_ARGS__))
 #define nn_npz_write(...) TENSOR__CALL_KIND(int, nn_npz_write, __VA_ARGS__)
+#define tensor_to_dlpack(...)                                                                                \
+    ((struct DLManagedTensorVersioned *)(intptr_t)TENSOR__CALL_KIND(ptr, tensor_to_dlpack, __VA_ARGS__))
+#define tensor_to_dlpack_unversioned(...)                                                                    \
+    ((struct DLManagedTensor *)(intptr_t)TENSOR__CALL_KIND(ptr, tensor_to_dlpack_unversioned, __VA_ARGS__))
 #define tensor_from_dlpack(...) TENSOR__CALL(tensor_from_dlpack, __VA_ARGS__)
 #define tensor_from_dlpack_unversioned(...) TENSOR__CALL(tensor_from_dlpack_unversioned, __VA_ARGS__)
 
@@ -3582,12 +3601,12 @@ template <class... T> inline tensor_t *nn_call(nn_module_t *m, T... inputs) {
 #undef TENSOR__PASS
 #endif
 
-typedef tensor__window_params_t nn__window_t;
+typedef tensor_window_params_t nn__window_t;
 // Modes of a pool's window: a mean counts the padding, it does not, the windows of an adaptive pool.
-enum { NN__COUNT_PAD = 0, NN__NO_COUNT_PAD = 1, NN__ADAPTIVE = 2 };
+enum { NN_POOL_COUNT_PAD = 0, NN_POOL_NO_COUNT_PAD = 1, NN_POOL_ADAPTIVE = 2 };
 
 // Kinds of recurrent nets. The gates kept for backward: LSTM i f g o; GRU r z n, and h's share of n.
-enum { NN__TANH_NET, NN__RELU_NET, NN__LSTM_NET, NN__GRU_NET };
+enum { NN_TANH_NET, NN_RELU_NET, NN_LSTM_NET, NN_GRU_NET };
 
 // The output columns lo..hi-1 whose input column (for kernel column kx) is inside the image.
 TENSOR__INLINE void nn__window_range(const nn__window_t *g, int64_t kx, int64_t *lo, int64_t *hi) {
@@ -3602,7 +3621,7 @@ TENSOR__INLINE void nn__window_range(const nn__window_t *g, int64_t kx, int64_t 
 // -> how many of them a mean counts
 TENSOR__INLINE int64_t nn__window_at(const nn__window_t *g, int d, int64_t o, int64_t *from, int64_t *to) {
     int64_t end = g->in[d] + g->pad[d];
-    if (g->mode == NN__ADAPTIVE) {
+    if (g->mode == NN_POOL_ADAPTIVE) {
         *from = o * g->in[d] / g->out[d];
         *to = ((o + 1) * g->in[d] + g->out[d] - 1) / g->out[d];
         return *to - *from;
@@ -3613,7 +3632,7 @@ TENSOR__INLINE int64_t nn__window_at(const nn__window_t *g, int d, int64_t o, in
     int64_t all = *to - *from;
     while (*from < 0) { *from += g->dilation[d]; }
     if (*to > g->in[d]) { *to = g->in[d]; }
-    return g->mode == NN__COUNT_PAD ? all : *to - *from;
+    return g->mode == NN_POOL_COUNT_PAD ? all : *to - *from;
 }
 
 // Transforms of Winograd's tiles: image 6 -> 6, gradient of the output 4 -> 6, kernel 3 -> 6, output 6 -> 4,
@@ -3634,14 +3653,14 @@ typedef struct nn__block_t { int64_t r0, r1, x0, x1; } nn__block_t;
 // OPTIMIZER calls have this struct as argument 0, on the host, then nn_optimizer_t's skip if step needs it,
 // then x, gradient and three states of each parameter; the kind is the formula, or NN__SUM_SQUARES,
 // NN__SCALE_GRADS.
-typedef struct nn__update_t {
+typedef struct nn_update_t {
 #define NN__MEMBER(x) double x;
     NN__NUMBERS(NN__MEMBER)
     double at;                          // the step, from 1
     // early: sgd's first step, radam's steps without v; lerp_back: PyTorch's lerp computed from its end
     int formula, decay, early, nesterov, decoupled, lerp_back, maximize, by_rows;
     const struct nn__formula_t *of;     // on the host; a device uses the number
-} nn__update_t;
+} nn_update_t;
 
 #ifdef __CUDACC__
 #define NN__BOTH __host__ __device__ inline
@@ -3649,9 +3668,9 @@ typedef struct nn__update_t {
 #define NN__BOTH TENSOR__INLINE
 #endif
 
-NN__BOTH void nn__at_sgd(nn__update_t *u, double t) { u->early = t == 1; }
+NN__BOTH void nn__at_sgd(nn_update_t *u, double t) { u->early = t == 1; }
 
-NN__BOTH void nn__at_adam(nn__update_t *u, double t) {
+NN__BOTH void nn__at_adam(nn_update_t *u, double t) {
     double root = sqrt(1 - pow(u->beta2, t));
     u->step = u->lr / (1 - pow(u->beta1, t));
     u->root = 1 / root;
@@ -3661,15 +3680,15 @@ NN__BOTH void nn__at_adam(nn__update_t *u, double t) {
     }
 }
 
-NN__BOTH void nn__at_adagrad(nn__update_t *u, double t) { u->step = u->lr / (1 + (t - 1) * u->drag); }
+NN__BOTH void nn__at_adagrad(nn_update_t *u, double t) { u->step = u->lr / (1 + (t - 1) * u->drag); }
 
-NN__BOTH double nn__nadam_mu(const nn__update_t *u, double t) {
+NN__BOTH double nn__nadam_mu(const nn_update_t *u, double t) {
     return u->beta1 * (1 - 0.5 * pow(0.96, t * u->drag));
 }
 
 // The product of all mu so far is not a state: it is soon negligible beside 1, and where it is not, mu is
 // soon beta1.
-NN__BOTH void nn__at_nadam(nn__update_t *u, double t) {
+NN__BOTH void nn__at_nadam(nn_update_t *u, double t) {
     double mu = nn__nadam_mu(u, t), next = nn__nadam_mu(u, t + 1), by = pow(0.96, u->drag);
     double all = 1, q = by, i;
     for (i = 1; i <= t && all > 1e-17 && q > 1e-18; i++, q *= by) { all *= u->beta1 * (1 - 0.5 * q); }
@@ -3679,7 +3698,7 @@ NN__BOTH void nn__at_nadam(nn__update_t *u, double t) {
     u->bias = 1 - pow(u->beta2, t);
 }
 
-NN__BOTH void nn__at_radam(nn__update_t *u, double t) {
+NN__BOTH void nn__at_radam(nn_update_t *u, double t) {
     double power = pow(u->beta2, t), most = 2 / u->rest2 - 1, rho = most - 2 * t * power / (1 - power);
     u->early = rho <= 5;
     u->bias = 1 - pow(u->beta1, t);
@@ -3688,7 +3707,7 @@ NN__BOTH void nn__at_radam(nn__update_t *u, double t) {
 }
 
 // step: minus eta; other: the weight of this step in the average.
-NN__BOTH void nn__at_asgd(nn__update_t *u, double t) {
+NN__BOTH void nn__at_asgd(nn_update_t *u, double t) {
     double after = t - 1 - u->high, lr = -u->lr;
     double eta = lr / pow(1 + u->drag * lr * (t - 1), u->low);
     u->step = -eta;
@@ -3787,18 +3806,18 @@ NN__BOTH void nn__at_asgd(nn__update_t *u, double t) {
 #define NN__STEP_take x = g;
 // clang-format on
 enum {
-#define NN__STEP_ID(name, states, at, must) NN__STEP_ID_##name,
+#define NN__STEP_ID(name, states, at, must) NN_STEP_##name,
     NN__STEPS(NN__STEP_ID)
     NN__SUM_SQUARES, NN__SCALE_GRADS
 };
 
-typedef void nn__update_fn(const nn__update_t *u, void *x, const void *g, void *s0, void *s1, void *s2,
+typedef void nn__update_fn(const nn_update_t *u, void *x, const void *g, void *s0, void *s1, void *s2,
                            int64_t n);
 
 // A formula: its kernel in a pass, and the function for those of its numbers that depend on the step.
 typedef struct nn__formula_t {
     nn__update_fn *(*step)(int place);
-    void (*at)(nn__update_t *u, double t);
+    void (*at)(nn_update_t *u, double t);
 } nn__formula_t;
 
 // Inner loops of the passes: name, result, parameters. What each does is described at its definition in
@@ -4064,9 +4083,9 @@ typedef enum nn__loss_t {
 NN__ORDER(convolutions, NN_OP_CONV3D < NN_OP_CONV_TRANSPOSE1D && NN_OP_CONV_TRANSPOSE3D < NN_OP_CONV_WEIGHT)
 NN__ORDER(unpools, NN_OP_MAX_UNPOOL1D + 1 == NN_OP_MAX_UNPOOL2D &&
                    NN_OP_MAX_UNPOOL1D + 2 == NN_OP_MAX_UNPOOL3D)
-NN__ORDER(nets, NN__TANH_NET < NN__LSTM_NET && NN__RELU_NET < NN__LSTM_NET && NN__GRU_NET > NN__LSTM_NET)
+NN__ORDER(nets, NN_TANH_NET < NN_LSTM_NET && NN_RELU_NET < NN_LSTM_NET && NN_GRU_NET > NN_LSTM_NET)
 NN__ORDER(modes, TENSOR_NEAREST < TENSOR_NEAREST_EXACT && TENSOR_LINEAR == TENSOR_NEAREST_EXACT + 1)
-NN__ORDER(steps, NN__STEP_ID_sgd == 0 && NN__STEP_ID_rprop < NN__SUM_SQUARES)
+NN__ORDER(steps, NN_STEP_sgd == 0 && NN_STEP_rprop < NN__SUM_SQUARES)
 NN__ORDER(promoting, NN__LOSS_SMOOTH_L1 < NN__LOSS_HUBER && NN__LOSS_BCE < NN__LOSS_KL_DIV)
 #define TENSOR__X(ID, f, dx, dt)                                                                             \
     NN__ORDER(loss_##ID, (int)NN_OP_LOSS_##ID - (int)NN_OP_LOSS_MSE == (int)NN__LOSS_##ID)
@@ -4928,8 +4947,8 @@ NN__KERNEL void NN__K(max_pool)(const void *x, void *y, int32_t *place, const nn
 #if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 6
     const NN__R *end = q + g->out[0] * g->out[1] * g->out[2];
     int32_t steps[V_N];
-    int two = g->mode != NN__ADAPTIVE && g->kernel[0] == 1 && g->stride[0] == 1 && g->pad[0] == 0;
-    int lanes = g->mode != NN__ADAPTIVE &&
+    int two = g->mode != NN_POOL_ADAPTIVE && g->kernel[0] == 1 && g->stride[0] == 1 && g->pad[0] == 0;
+    int lanes = g->mode != NN_POOL_ADAPTIVE &&
                 (g->kernel[2] - 1) * g->dilation[2] + g->stride[2] * V_N <= NN__LONGEST;
     for (int d = 0; d < V_N; d++) { steps[d] = (int32_t)(d * g->stride[2]); }
     V_I step;
@@ -5316,13 +5335,13 @@ NN__KERNEL void NN__K(attend_back)(void *s, void *d, int64_t valid, int64_t n, d
 #define NN__GATE(p, k) NN__LOAD((const NN__R *)(p) + (k) * n + i, n - i, 0)
 #define NN__PUT_GATE(p, k, v) NN__K(put)((NN__R *)(p) + (k) * n + i, n - i, v)
 
-// The next h and c; the gates are in the order given at NN__LSTM_NET.
+// The next h and c; the gates are in the order given at NN_LSTM_NET.
 NN__KERNEL void NN__K(recur)(int kind, const void *gi, const void *hg, const void *h0, const void *c0,
                              void *gates, void *h, void *c, int64_t n) {
     int64_t i;
     for (i = 0; i < n; i += V_N) {
         V_F a = V_ADD(NN__GATE(gi, 0), NN__GATE(hg, 0)), b, v;
-        if (kind == NN__LSTM_NET) {
+        if (kind == NN_LSTM_NET) {
             a = V_SIGMOID(a);
             NN__PUT_GATE(gates, 0, a);
             b = V_SIGMOID(V_ADD(NN__GATE(gi, 1), NN__GATE(hg, 1)));
@@ -5334,7 +5353,7 @@ NN__KERNEL void NN__K(recur)(int kind, const void *gi, const void *hg, const voi
             b = V_SIGMOID(V_ADD(NN__GATE(gi, 3), NN__GATE(hg, 3)));
             NN__PUT_GATE(gates, 3, b);
             a = V_MUL(b, V_TANH(v));
-        } else if (kind == NN__GRU_NET) {
+        } else if (kind == NN_GRU_NET) {
             a = V_SIGMOID(a);
             NN__PUT_GATE(gates, 0, a);
             b = V_SIGMOID(V_ADD(NN__GATE(gi, 1), NN__GATE(hg, 1)));
@@ -5345,7 +5364,7 @@ NN__KERNEL void NN__K(recur)(int kind, const void *gi, const void *hg, const voi
             NN__PUT_GATE(gates, 2, v);
             a = V_ADD(v, V_MUL(b, V_SUB(NN__GATE(h0, 0), v)));
         } else {
-            a = kind == NN__TANH_NET ? V_TANH(a) : V_MAX(a, V_ZERO());
+            a = kind == NN_TANH_NET ? V_TANH(a) : V_MAX(a, V_ZERO());
         }
         NN__PUT_GATE(h, 0, a);
     }
@@ -5360,7 +5379,7 @@ NN__KERNEL void NN__K(recur_back)(int kind, void *dh, void *dc, const void *gate
     int64_t i;
     for (i = 0; i < n; i += V_N) {
         V_F g = NN__GATE(dh, 0), next = V_ZERO(), a, b, v, t;
-        if (kind == NN__LSTM_NET) {
+        if (kind == NN_LSTM_NET) {
             t = V_TANH(NN__GATE(c, 0));
             a = NN__GATE(gates, 3);
             NN__PUT_GATE(dgi, 3, V_MUL(V_MUL(g, t), V_MUL(a, V_SUB(one, a))));
@@ -5372,7 +5391,7 @@ NN__KERNEL void NN__K(recur_back)(int kind, void *dh, void *dc, const void *gate
             NN__PUT_GATE(dgi, 1, V_MUL(V_MUL(g, NN__GATE(c0, 0)), V_MUL(b, V_SUB(one, b))));
             NN__PUT_GATE(dgi, 2, V_MUL(V_MUL(g, a), V_SUB(one, V_MUL(v, v))));
             NN__PUT_GATE(dc, 0, V_MUL(g, b));
-        } else if (kind == NN__GRU_NET) {
+        } else if (kind == NN_GRU_NET) {
             a = NN__GATE(gates, 0);
             b = NN__GATE(gates, 1);
             v = NN__GATE(gates, 2);
@@ -5388,7 +5407,7 @@ NN__KERNEL void NN__K(recur_back)(int kind, void *dh, void *dc, const void *gate
             NN__PUT_GATE(dhg, 0, t);
         } else {
             a = NN__GATE(h, 0);
-            b = kind == NN__TANH_NET ? V_MUL(g, V_SUB(one, V_MUL(a, a)))
+            b = kind == NN_TANH_NET ? V_MUL(g, V_SUB(one, V_MUL(a, a)))
                                      : V_SEL(V_GT(a, V_ZERO()), g, V_ZERO());
             NN__PUT_GATE(dgi, 0, b);
         }
@@ -5485,9 +5504,9 @@ TENSOR__FN TENSOR__NOINLINE V_F NN__K(tiny_sqrt)(V_F a) {
 #define NN__ANY_TINY() 0
 #endif
 #define NN__STEP_KERNEL(name, states, at, must)                                                              \
-    NN__KERNEL void NN__K(step_##name)(const nn__update_t *given, void *px, const void *pg, void *p0,        \
+    NN__KERNEL void NN__K(step_##name)(const nn_update_t *given, void *px, const void *pg, void *p0,        \
                                        void *p1, void *p2, int64_t n) {                                      \
-        const nn__update_t u = *given;                                                                       \
+        const nn_update_t u = *given;                                                                       \
         NN__R *qx = (NN__R *)px, *q0 = (NN__R *)p0, *q1 = (NN__R *)p1, *q2 = (NN__R *)p2;                    \
         const NN__R *qg = (const NN__R *)pg;                                                                 \
         const int has0 = must > 0 || q0, has1 = must > 1 || (states > 1 && q1), has2 = states > 2 && q2;     \
@@ -6738,7 +6757,7 @@ TENSOR__FN tensor_t *nn__stored_grad(tensor_t *t) {
 }
 
 TENSOR__FN void nn__grad_embedding(tensor__grad_t *g) {
-    const tensor__embedding_params_t *p = &g->p->embedding;
+    const tensor_embedding_params_t *p = &g->p->embedding;
     const tensor__meta_t *w = &g->node->in[1];
     tensor_t *gy = g->gy[0], *leaf = g->node->edge[1].leaf;
     if (!TENSOR__(grad_need)(g, 1)) { return; }
@@ -7041,7 +7060,7 @@ TENSOR__FN int64_t nn__norm_chunks(int64_t rows, int64_t n) {
 }
 
 TENSOR__FN uint64_t nn__scratch_layer_norm_back(const tensor_call_t *c) {
-    const tensor__layer_norm_params_t *p = &c->p->layer_norm;
+    const tensor_layer_norm_params_t *p = &c->p->layer_norm;
     uint64_t sums = (uint64_t)(nn__norm_chunks(c->arg[2].numel, p->columns) * 2 * p->columns);
     return (sums + (p->adds ? (uint64_t)c->arg[0].numel : 0)) * nn__es(c->arg[0].dtype);
 }
@@ -7196,7 +7215,7 @@ TENSOR__FN void nn__plane_norm_task(void *arg, int64_t task, int worker) {
 // Calls row for each statistic.
 TENSOR__FN void nn__plane_norm_run(nn__plane_norm_t *v, const tensor_call_t *c,
                                    void (*row)(const nn__plane_norm_t *v, int64_t r)) {
-    const tensor__group_norm_params_t *p = &c->p->group_norm;
+    const tensor_group_norm_params_t *p = &c->p->group_norm;
     v->c = c;
     v->k = nn__cpu(c->arg[0].dtype);
     v->rows = p->groups ? p->groups * p->items : p->channels;
@@ -7208,12 +7227,12 @@ TENSOR__FN void nn__plane_norm_run(nn__plane_norm_t *v, const tensor_call_t *c,
 }
 
 // Number of plane j of statistic r in x; its channel is this number modulo channels.
-TENSOR__FN int64_t nn__plane(const tensor__group_norm_params_t *p, int64_t planes, int64_t r, int64_t j) {
+TENSOR__FN int64_t nn__plane(const tensor_group_norm_params_t *p, int64_t planes, int64_t r, int64_t j) {
     return p->groups ? r * planes + j : j * p->channels + r;
 }
 
 TENSOR__FN void nn__plane_norm_row(const nn__plane_norm_t *v, int64_t r) {
-    const tensor__group_norm_params_t *p = &v->c->p->group_norm;
+    const tensor_group_norm_params_t *p = &v->c->p->group_norm;
     const tensor_arg_t *a = v->c->arg;
     int64_t n = p->plane;
     double mean = 0, var = 0;
@@ -7249,7 +7268,7 @@ TENSOR__FN int nn__cpu_plane_norm(tensor_call_t *c) {
 
 // Batch norm in evaluation, where a GPU has called for it; f32 and f64.
 TENSOR__FN int nn__cpu_batch_norm_eval(tensor_call_t *c) {
-    const tensor__group_norm_params_t *p = &c->p->group_norm;
+    const tensor_group_norm_params_t *p = &c->p->group_norm;
     const tensor_arg_t *a = c->arg;
     for (int64_t k = 0; k < p->items * p->channels; k++) {
         int64_t channel = k % p->channels;
@@ -7265,7 +7284,7 @@ TENSOR__FN int nn__cpu_batch_norm_eval(tensor_call_t *c) {
 
 // dx = rstd (w g - mean of w g - xhat * mean of w g xhat)
 TENSOR__FN void nn__plane_norm_back_row(const nn__plane_norm_t *v, int64_t r) {
-    const tensor__group_norm_params_t *p = &v->c->p->group_norm;
+    const tensor_group_norm_params_t *p = &v->c->p->group_norm;
     const tensor_arg_t *a = v->c->arg;
     int64_t n = p->plane;
     double mean = nn__value(a[2].data, a[2].dtype, r), rstd = nn__value(a[3].data, a[3].dtype, r), w = 1;
@@ -7308,7 +7327,7 @@ TENSOR__FN int nn__cpu_plane_norm_back(tensor_call_t *c) {
 }
 
 TENSOR__FN tensor_t *nn__composed_plane_norm(tensor_t *const *in, const tensor_params_t *params) {
-    const tensor__group_norm_params_t *p = &params->group_norm;
+    const tensor_group_norm_params_t *p = &params->group_norm;
     const int64_t groups = nn__max(p->groups, 1), over[2] = {p->groups ? 1 : 0, 2};
     const int64_t planes[3] = {p->items, p->channels, p->plane};
     tensor_t *x = in[0];
@@ -7346,7 +7365,7 @@ TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64
     }
 
     o.p = &o.params;
-    tensor__group_norm_params_t *p = &o.params.group_norm;
+    tensor_group_norm_params_t *p = &o.params.group_norm;
     p->groups = groups;
     p->items = transposed ? 1 : x->dims[0];
     p->channels = channels;
@@ -8787,7 +8806,7 @@ TENSOR__FN nn__window_t nn__window_unit(void) {
     memset(&g, 0, sizeof g);
     for (int d = 0; d < 3; d++) { g.kernel[d] = g.stride[d] = g.dilation[d] = g.in[d] = g.out[d] = 1; }
     g.groups = 1;
-    g.mode = NN__NO_COUNT_PAD;
+    g.mode = NN_POOL_NO_COUNT_PAD;
     return g;
 }
 
@@ -9454,7 +9473,7 @@ TENSOR__FN tensor_t *nn__pool_front(const tensor__row_t *row, int rank, tensor_t
     if (places) { *places = TENSOR__(poison); }
     tensor__op_t o;
     if (!TENSOR__(begin)(&o, row, &x, 1)) { return TENSOR__(poison); }
-    if (!nn__one_dtype(&o, 1, g.mode != NN__ADAPTIVE)) { return TENSOR__(poison); }
+    if (!nn__one_dtype(&o, 1, g.mode != NN_POOL_ADAPTIVE)) { return TENSOR__(poison); }
     if (x->ndim != rank + 2 && x->ndim != rank + 1) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x, nn__image_text(rank));
     }
@@ -9469,7 +9488,7 @@ TENSOR__FN tensor_t *nn__pool_front(const tensor__row_t *row, int rank, tensor_t
             return NN__FAIL(TENSOR_ERR_SHAPE, "%s: planes of x %t must have less than 2^31 elements", op, x);
         }
         g.in[d] = size;
-        int ok = g.mode == NN__ADAPTIVE ? nn__pool_adaptive(op, x, &g, d) : nn__pool_windows(op, x, &g, d,
+        int ok = g.mode == NN_POOL_ADAPTIVE ? nn__pool_adaptive(op, x, &g, d) : nn__pool_windows(op, x, &g, d,
                                                                                              ceil);
         if (!ok) { return TENSOR__(poison); }
         dims[at] = g.out[d];
@@ -9522,7 +9541,7 @@ TENSOR__FN tensor_pair_t nn__indexed(tensor_t *y, tensor_t *places) {
 TENSOR__FN tensor_t *nn__avg_pool_call(const tensor_avg_pool_args_t *a, int rank) {
     const tensor__row_t *row = nn__avg_pool_row(rank);
     nn__window_t g = nn__window_unit();
-    g.mode = a->no_count_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD;
+    g.mode = a->no_count_pad ? NN_POOL_NO_COUNT_PAD : NN_POOL_COUNT_PAD;
     g.divisor = a->divisor_override;
     if (!NN__POOL_WINDOW(row->name, rank, a, &g)) { return TENSOR__(poison); }
     return nn__pool_front(row, rank, a->x, g, a->ceil_mode, NULL);
@@ -9544,7 +9563,7 @@ NN__X(1) NN__X(2) NN__X(3)
 // The window of an adaptive pool with results of d x h x w.
 TENSOR__FN nn__window_t nn__adaptive(int64_t d, int64_t h, int64_t w) {
     nn__window_t g = nn__window_unit();
-    g.mode = NN__ADAPTIVE;
+    g.mode = NN_POOL_ADAPTIVE;
     g.out[0] = d;
     g.out[1] = h;
     g.out[2] = w;
@@ -10189,6 +10208,21 @@ TENSOR__FN int nn__interpolate_dim(const tensor_t *x, int d, int64_t size, doubl
     return 1;
 }
 
+// x with its spatial dims made as long as out, one after the other; a dim that stays as it is is left out.
+TENSOR__FN tensor_t *nn__resample_dims(tensor_t *x, const int64_t *out, const double *step, int mode,
+                                       int align, int antialias) {
+    tensor_t *y = mode > TENSOR_NEAREST_EXACT ? nn__wide(x) : x;
+    for (int d = 0; d < x->ndim - 2 && y->state == TENSOR__LIVE; d++) {
+        if (out[d] == x->dims[2 + d] && step[d] == 1) { continue; }
+        if (antialias) {
+            y = nn__antialias(y, 2 + d, out[d], step[d], mode);
+        } else {
+            y = nn__resample(y, 2 + d, out[d], step[d], mode, align);
+        }
+    }
+    return y;
+}
+
 // sizes and factors: of the first dim, the height of three, the last; 0 = equal to the first.
 TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, const double *factors, int mode,
                                            int align, int recompute, int antialias) {
@@ -10219,15 +10253,7 @@ TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, co
         memcpy(g.out + 3 - rank, out, (size_t)rank * sizeof out[0]);
         NN__CLOSE(scope, nn__pool_front(nn__avg_pool_row(rank), rank, x, g, 0, NULL));
     }
-    tensor_t *y = mode > TENSOR_NEAREST_EXACT ? nn__wide(x) : x;
-    for (int d = 0; d < rank && y->state == TENSOR__LIVE; d++) {
-        if (out[d] == x->dims[2 + d] && step[d] == 1) { continue; }
-        if (antialias) {
-            y = nn__antialias(y, 2 + d, out[d], step[d], mode);
-        } else {
-            y = nn__resample(y, 2 + d, out[d], step[d], mode, align);
-        }
-    }
+    tensor_t *y = nn__resample_dims(x, out, step, mode, align, antialias);
     NN__CLOSE(scope, y == x ? (tensor_clone)(x) : nn__narrow(y, x));
 }
 
@@ -11249,8 +11275,8 @@ NN__OPTIONS(scaled_dot_product_attention, , nn__run_scaled_dot_product_attention
 enum { NN__NET_GATES = 4 };   // gates kept of each feature (LSTM, GRU)
 
 TENSOR__FN int64_t nn__net_gates(int64_t kind) {
-    if (kind == NN__LSTM_NET) { return 4; }
-    if (kind == NN__GRU_NET) { return 3; }
+    if (kind == NN_LSTM_NET) { return 4; }
+    if (kind == NN_GRU_NET) { return 3; }
     return 1;
 }
 
@@ -11284,7 +11310,7 @@ TENSOR__FN void nn__recurrent_plan(nn__recurrent_t *v, const tensor_call_t *c) {
     v->per = nn__per(v->n, 20 * v->g);
     v->dgi = back ? &a[8] : NULL;
     v->dhg = NULL;
-    if (back) { v->dhg = v->kind == NN__GRU_NET ? &a[9] : &a[8]; }
+    if (back) { v->dhg = v->kind == NN_GRU_NET ? &a[9] : &a[8]; }
 }
 
 // The product hg[n, g] = h w_hhT + b_hh (in backward: dh[n, h] += dhg w_hh).
@@ -11410,11 +11436,11 @@ TENSOR__FN void nn__recurrent_gates(int kind, tensor_t *x, tensor_t *g, int64_t 
     for (int64_t k = 0; k < nn__net_gates(kind); k++) {
         gate[k] = (tensor_narrow)(g, -1, k * n, n);
         tensor_t *z = (tensor_narrow)(x, -1, k * n, n);
-        if (kind == NN__GRU_NET && k == 2) {
+        if (kind == NN_GRU_NET && k == 2) {
             gate[k] = (tensor_tanh)((tensor_add)(z, (tensor_mul)(gate[0], gate[k])));
-        } else if (kind == NN__GRU_NET) {
+        } else if (kind == NN_GRU_NET) {
             gate[k] = (tensor_sigmoid)((tensor_add)(z, gate[k]));
-        } else if (kind == NN__LSTM_NET) {
+        } else if (kind == NN_LSTM_NET) {
             gate[k] = k == 2 ? (tensor_tanh)(gate[k]) : (tensor_sigmoid)(gate[k]);
         }
     }
@@ -11429,24 +11455,24 @@ TENSOR__FN tensor_t *nn__recurrent_composed(int kind, int reverse, tensor_t *gi,
     for (int64_t s = 0; s < steps; s++) {
         int64_t at = reverse ? steps - 1 - s : s;
         tensor_t *x = (tensor_select)(gi, 0, at), *g = (tensor_linear)(h, w, b);
-        if (kind != NN__GRU_NET) { g = (tensor_add)(x, g); }
+        if (kind != NN_GRU_NET) { g = (tensor_add)(x, g); }
         tensor_t *gate[4];
         nn__recurrent_gates(kind, x, g, n, gate);
-        if (kind == NN__LSTM_NET) {
+        if (kind == NN_LSTM_NET) {
             cell = (tensor_add)((tensor_mul)(gate[1], cell), (tensor_mul)(gate[0], gate[2]));
             h = (tensor_mul)(gate[3], (tensor_tanh)(cell));
             if (w_hr) { h = (tensor_linear)(h, w_hr, NULL); }
-        } else if (kind == NN__GRU_NET) {
+        } else if (kind == NN_GRU_NET) {
             h = (tensor_add)(gate[2], (tensor_mul)(gate[1], (tensor_sub)(h, gate[2])));
         } else {
-            h = kind == NN__TANH_NET ? (tensor_tanh)(g) : (tensor_relu)(g);
+            h = kind == NN_TANH_NET ? (tensor_tanh)(g) : (tensor_relu)(g);
         }
         list[at] = h;
         list[steps + at] = cell;
     }
 
     tensor_t *y = (tensor_stack_n)(list, (int)steps, 0);
-    if (kind == NN__LSTM_NET) { *c = (tensor_stack_n)(list + steps, (int)steps, 0); }
+    if (kind == NN_LSTM_NET) { *c = (tensor_stack_n)(list + steps, (int)steps, 0); }
     return y;
 }
 
@@ -11464,13 +11490,13 @@ TENSOR__FN void nn__grad_recurrent(tensor__grad_t *g) {
     const tensor__meta_t *h0 = &g->node->in[2];
     int64_t kind = g->p->recurrent.kind, steps = y->dims[0];
     in[0] = g->gy[0] ? nn__contiguous(g->gy[0]) : (tensor_zeros_like)(y);
-    in[6] = kind == NN__LSTM_NET && g->gy[1] ? nn__contiguous(g->gy[1]) : NULL;
+    in[6] = kind == NN_LSTM_NET && g->gy[1] ? nn__contiguous(g->gy[1]) : NULL;
     tensor_t *r, *list[2];
     if (g->create) {
         tensor__grad_t both = *g;
         list[0] = in[0];
         list[1] = in[6] ? in[6] : (tensor_zeros_like)(y);
-        r = kind == NN__LSTM_NET ? (tensor_cat_n)(list, 2, -1) : in[0];
+        r = kind == NN_LSTM_NET ? (tensor_cat_n)(list, 2, -1) : in[0];
         both.gy = &r;
         nn__grad_composed(&both, nn__composed_recurrent);
         return;
@@ -11487,11 +11513,11 @@ TENSOR__FN void nn__grad_recurrent(tensor__grad_t *g) {
     if (!nn__grad_begin(&o, g, NN__ROW(RECURRENT_BACKWARD), in, 8, 4)) { return; }
     int k;
     for (k = 0; k < 2; k++) {
-        nn__result_if(!k || kind == NN__GRU_NET, &o, y->dtype, g->node->in[0].dims, 3);
+        nn__result_if(!k || kind == NN_GRU_NET, &o, y->dtype, g->node->in[0].dims, 3);
     }
 
     for (k = 0; k < 2; k++) {
-        nn__result_if(!k || kind == NN__LSTM_NET, &o, y->dtype, h0->dims, 2);
+        nn__result_if(!k || kind == NN_LSTM_NET, &o, y->dtype, h0->dims, 2);
     }
     r = TENSOR__(finish)(&o);
     if (r->state == TENSOR__POISON_STATE) {
@@ -11500,11 +11526,11 @@ TENSOR__FN void nn__grad_recurrent(tensor__grad_t *g) {
     }
     g->gx[0] = o.out[0];
     g->gx[2] = o.out[2];
-    if (kind == NN__LSTM_NET) { g->gx[4] = o.out[3]; }
+    if (kind == NN_LSTM_NET) { g->gx[4] = o.out[3]; }
     int64_t dims[2];
     dims[0] = -1;
     dims[1] = w->dims[0];
-    tensor_t *dhg = (tensor_reshape_n)(o.out[kind == NN__GRU_NET], dims, 2);
+    tensor_t *dhg = (tensor_reshape_n)(o.out[kind == NN_GRU_NET], dims, 2);
     if (TENSOR__(grad_need)(g, 3)) { g->gx[3] = (tensor_sum_dim)(dhg, 0, 0); }
     if (!TENSOR__(grad_need)(g, 1)) { return; }
     k = g->p->recurrent.reverse != 0;   // the states before each step
@@ -11549,7 +11575,7 @@ TENSOR__FN tensor_t *nn__recurrent(int kind, int reverse, tensor_t *gi, tensor_t
         in[1] = nn__contiguous(w);
         in[2] = nn__contiguous(*h);
         in[3] = nn__contiguous(b);
-        in[4] = kind == NN__LSTM_NET ? nn__contiguous(*c) : NULL;
+        in[4] = kind == NN_LSTM_NET ? nn__contiguous(*c) : NULL;
         if (!TENSOR__(begin)(&o, NN__ROW(RECURRENT), in, 5)) { return TENSOR__(poison); }
         o.p = &o.params;
         o.params.recurrent.kind = kind;
@@ -11559,16 +11585,16 @@ TENSOR__FN tensor_t *nn__recurrent(int kind, int reverse, tensor_t *gi, tensor_t
         dims[1] = gi->dims[1];
         dims[2] = w->dims[1];
         TENSOR__(result)(&o, gi->dtype, dims, 3);
-        nn__result_if(kind == NN__LSTM_NET, &o, gi->dtype, dims, 3);
+        nn__result_if(kind == NN_LSTM_NET, &o, gi->dtype, dims, 3);
         dims[2] *= NN__NET_GATES;
-        nn__result_if(kind >= NN__LSTM_NET, &o, gi->dtype, dims, 3);
+        nn__result_if(kind >= NN_LSTM_NET, &o, gi->dtype, dims, 3);
         y = TENSOR__(finish)(&o);
         if (y->state == TENSOR__POISON_STATE) { return y; }
         cells = o.out[1];
     }
 
     *h = nn__last_state(y, last, padded);
-    if (kind == NN__LSTM_NET) { *c = nn__last_state(cells, last, padded); }
+    if (kind == NN_LSTM_NET) { *c = nn__last_state(cells, last, padded); }
     return y;
 }
 
@@ -11603,7 +11629,7 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
 
 // y and the states in one row.
 TENSOR__FN tensor_t *nn__composed_net(tensor_t *const *in, const tensor_params_t *params) {
-    const tensor__net_params_t *p = &params->net;
+    const tensor_net_params_t *p = &params->net;
     tensor_rnn_args_t a = tensor_rnn_defaults();
     int64_t n = p->num_layers * p->directions, h = p->hidden_size, at = 0;
     int per = p->no_bias ? 2 : 4;
@@ -11688,8 +11714,8 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
 
     int64_t dims[4];
     if (!in[7]) {
-        const tensor__net_params_t *p = &g->p->net;
-        dims[0] = p->kind == NN__LSTM_NET ? 2 : 1;
+        const tensor_net_params_t *p = &g->p->net;
+        dims[0] = p->kind == NN_LSTM_NET ? 2 : 1;
         dims[1] = p->num_layers * p->directions;
         dims[2] = y->dims[!p->batch_first];
         dims[3] = p->hidden_size;
@@ -11745,7 +11771,7 @@ TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_
     in[0] = nn__contiguous(x);
     tensor_t *y;
 
-    for (int64_t k = 0; k < (kind == NN__LSTM_NET ? 2 : 1); k++) {
+    for (int64_t k = 0; k < (kind == NN_LSTM_NET ? 2 : 1); k++) {
         y = k ? a->c : a->h;
         if (y) {
             in[2 + k] = nn__contiguous((tensor_narrow)(single ? (tensor_unsqueeze)(y, 1) : y, 0, l * dirs,
@@ -11763,7 +11789,7 @@ TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_
     dims[1] = x->dims[1];
     dims[2] = dirs * hidden;
     TENSOR__(result)(&o, x->dtype, dims, 3);
-    dims[0] = kind == NN__LSTM_NET ? 2 : 1;
+    dims[0] = kind == NN_LSTM_NET ? 2 : 1;
     dims[1] = n;
     dims[2] = x->dims[!p.net.batch_first];
     dims[3] = hidden;
@@ -11808,7 +11834,7 @@ TENSOR__FN int nn__net_options(const nn__net_t *v) {
                       a->batch_first ? "N, T" : "T, N");
     }
     if (a->layers < 1 || a->layers > NN__LAYERS || a->proj_size < 0 ||
-        (a->proj_size > 0 && v->kind != NN__LSTM_NET) || !a->weights ||
+        (a->proj_size > 0 && v->kind != NN_LSTM_NET) || !a->weights ||
         !(a->dropout >= 0 && a->dropout <= 1)) {
         return NN__NO(TENSOR_ERR_SHAPE, "%s: needs weights%s, layers (%d) in 1..%d, proj_size (%d) >= 0 "
                       "(LSTM), dropout (%g) in 0..1; x %t", v->op, a->weights ? "" : " (they are NULL)",
@@ -12009,7 +12035,7 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
     v.padded = padded;
     v.kind = kind;
     v.own = own;
-    v.states = kind == NN__LSTM_NET ? 2 : 1;
+    v.states = kind == NN_LSTM_NET ? 2 : 1;
     v.dirs = a->bidirectional ? 2 : 1;
     v.per = (a->no_bias ? 2 : 4) + (a->proj_size > 0);
     if (!nn__net_inputs(&v, casts ? 0 : 7) || !nn__net_options(&v)) { return nn__no_state(); }
@@ -12031,7 +12057,7 @@ typedef struct nn__state_scope_t {
 TENSOR__FN nn__state_scope_t nn__state_begin(int kind) {
     nn__state_scope_t b;
     b.h = (tensor_scalar)(0, TENSOR_F32);
-    b.c = kind == NN__LSTM_NET ? (tensor_scalar)(0, TENSOR_F32) : NULL;
+    b.c = kind == NN_LSTM_NET ? (tensor_scalar)(0, TENSOR_F32) : NULL;
     b.scope = TENSOR__(inner_scope)(-1);
     return b;
 }
@@ -12062,9 +12088,9 @@ NN__FILL_DEFAULTS(tensor_rnn, NN__RNN_SET)
         b = nn__state_begin(kind);                                                                           \
         return nn__state_end(&b, nn__net(#op, kind, &a, 0, NULL), a.site_);                                  \
     }
-NN__NET(lstm, NN__LSTM_NET)
-NN__NET(gru, NN__GRU_NET)
-NN__NET(rnn, a.relu ? NN__RELU_NET : NN__TANH_NET)
+NN__NET(lstm, NN_LSTM_NET)
+NN__NET(gru, NN_GRU_NET)
+NN__NET(rnn, a.relu ? NN_RELU_NET : NN_TANH_NET)
 
 // A cell is a net of one layer over one step.
 TENSOR__FN tensor_state_t nn__cell(const char *op, int kind, tensor_t *x, tensor_t *h, tensor_t *c,
@@ -12101,19 +12127,19 @@ TENSOR_API tensor_state_t nn__at_state(const char *site, tensor_state_t s) {
 TENSOR_API tensor_state_t (tensor_lstm_cell)(tensor_t *x, tensor_t *h, tensor_t *c, tensor_t *w_ih,
                                              tensor_t *w_hh, tensor_t *b_ih, tensor_t *b_hh) {
     tensor_t *const w[4] = {w_ih, w_hh, b_ih, b_hh};
-    return nn__cell("lstm_cell", NN__LSTM_NET, x, h, c, w);
+    return nn__cell("lstm_cell", NN_LSTM_NET, x, h, c, w);
 }
 
 TENSOR_API tensor_t *(tensor_gru_cell)(tensor_t *x, tensor_t *h, tensor_t *w_ih, tensor_t *w_hh,
                                        tensor_t *b_ih, tensor_t *b_hh) {
     tensor_t *const w[4] = {w_ih, w_hh, b_ih, b_hh};
-    return nn__cell("gru_cell", NN__GRU_NET, x, h, NULL, w).y;
+    return nn__cell("gru_cell", NN_GRU_NET, x, h, NULL, w).y;
 }
 
 TENSOR_API tensor_t *(tensor_rnn_cell)(tensor_t *x, tensor_t *h, tensor_t *w_ih, tensor_t *w_hh,
                                        tensor_t *b_ih, tensor_t *b_hh, int relu) {
     tensor_t *const w[4] = {w_ih, w_hh, b_ih, b_hh};
-    return nn__cell("rnn_cell", relu ? NN__RELU_NET : NN__TANH_NET, x, h, NULL, w).y;
+    return nn__cell("rnn_cell", relu ? NN_RELU_NET : NN_TANH_NET, x, h, NULL, w).y;
 }
 
 // ------------------------------------------------------------------------------
@@ -12522,7 +12548,7 @@ TENSOR__FN int nn__cpu_cross_entropy_back(tensor_call_t *c) {
 TENSOR__END
 
 TENSOR__FN tensor_t *nn__composed_cross_entropy(tensor_t *const *in, const tensor_params_t *params) {
-    const tensor__cross_entropy_params_t *p = &params->cross_entropy;
+    const tensor_cross_entropy_params_t *p = &params->cross_entropy;
     tensor_t *x = nn__wide(in[0]);
     int64_t rows = x->dims[0], classes = x->dims[1];
     tensor_t *ignored = (tensor_eq_scalar)(in[1], (double)p->ignore_index);
@@ -13218,7 +13244,7 @@ typedef struct nn__ctc_states_t {
 } nn__ctc_states_t;
 
 // Reads targets and lengths. 0 = raised
-TENSOR__FN int nn__ctc_states(tensor_t *const *in, const tensor__ctc_params_t *p, nn__ctc_states_t *to) {
+TENSOR__FN int nn__ctc_states(tensor_t *const *in, const tensor_ctc_params_t *p, nn__ctc_states_t *to) {
     tensor_t *x = in[0];
     tensor_arg_t arg[4];
     int64_t first = 0, states = 1;
@@ -13259,7 +13285,7 @@ TENSOR__FN int nn__ctc_states(tensor_t *const *in, const tensor__ctc_params_t *p
 // The same recursion on tensors, with -1e30 for -inf so that no gradient is NaN. PyTorch's gradient also
 // contains exp(log_probs), which is added with the value 0.
 TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t *params) {
-    const tensor__ctc_params_t *p = &params->ctc;
+    const tensor_ctc_params_t *p = &params->ctc;
     tensor_t *x = in[0], *a = NULL, *low = TENSOR__(constant)(-1e30, (tensor_dtype_t)x->dtype);
     nn__ctc_states_t of;
     if (!nn__ctc_states(in, p, &of) || (tensor_is_poison)(of.label)) { return TENSOR__(poison); }
@@ -14080,7 +14106,7 @@ TENSOR__FN int64_t nn__add_hook(nn_module_t *m, const char *op, nn_forward_pre_h
     return h->id;
 }
 
-TENSOR_API int64_t nn_register_forward_pre_hook(nn_module_t *m, nn_forward_pre_hook_t fn, void *user) {
+TENSOR_API int64_t (nn_register_forward_pre_hook)(nn_module_t *m, nn_forward_pre_hook_t fn, void *user) {
     return nn__add_hook(m, "register_forward_pre_hook", fn, NULL, NULL, user);
 }
 
@@ -14088,7 +14114,8 @@ TENSOR_API int64_t (nn_register_forward_hook)(nn_module_t *m, nn_forward_hook_t 
     return nn__add_hook(m, "register_forward_hook", NULL, fn, NULL, user);
 }
 
-TENSOR_API int64_t nn_register_full_backward_hook(nn_module_t *m, nn_full_backward_hook_t fn, void *user) {
+TENSOR_API int64_t (nn_register_full_backward_hook)(nn_module_t *m, nn_full_backward_hook_t fn,
+                                                     void *user) {
     if (!TENSOR__TRAINS) { return NN__UNTRAINED((int64_t)0, "register_full_backward_hook"); }
     return nn__add_hook(m, "register_full_backward_hook", NULL, NULL, fn, user);
 }
@@ -15725,7 +15752,7 @@ NN__LAYER_PER_DIMS(conv_transpose, nn_conv_transpose, nn__conv_transpose_new)
 
 typedef struct nn__pool_layer_t {
     nn_module_t base;
-    nn__window_t window;   // mode: NN__COUNT_PAD ..; out: the size of an adaptive one's result
+    nn__window_t window;   // mode: NN_POOL_COUNT_PAD ..; out: the size of an adaptive one's result
     int ceil_mode;
 } nn__pool_layer_t;
 
@@ -15814,16 +15841,17 @@ TENSOR__FN nn_module_t *nn__make_pool(const nn_pool_args_t *a, const char *op, c
 }
 
 TENSOR__FN nn_module_t *nn__max_pool_new(const nn_pool_args_t *a, int rank) {
-    return nn__make_pool(a, nn__max_pool_row(rank)->name, nn__max_pool_kind(rank), NN__COUNT_PAD, 0, 1);
+    return nn__make_pool(a, nn__max_pool_row(rank)->name, nn__max_pool_kind(rank), NN_POOL_COUNT_PAD, 0, 1);
 }
 
 TENSOR__FN nn_module_t *nn__avg_pool_new(const nn_pool_args_t *a, int rank) {
     return nn__make_pool(a, nn__avg_pool_row(rank)->name, nn__avg_pool_kind(rank),
-                         a->no_count_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD, a->divisor_override, 0);
+                         a->no_count_pad ? NN_POOL_NO_COUNT_PAD : NN_POOL_COUNT_PAD, a->divisor_override, 0);
 }
 
 TENSOR__FN nn_module_t *nn__max_unpool_new(const nn_pool_args_t *a, int rank) {
-    return nn__make_pool(a, nn__max_unpool_row(rank)->name, nn__max_unpool_kind(rank), NN__COUNT_PAD, 0, 0);
+    return nn__make_pool(a, nn__max_unpool_row(rank)->name, nn__max_unpool_kind(rank), NN_POOL_COUNT_PAD, 0,
+                         0);
 }
 
 NN__FILL_DEFAULTS(nn_pool, NN__POOL_SET NN__OR_DIMS(dilation, 1))
@@ -16662,7 +16690,7 @@ typedef struct nn__rnn_layer_t {
     int64_t input_size, hidden_size, num_layers, proj_size;
     double dropout;
     int bias, batch_first, bidirectional, relu;
-    int net, cell;      // net: NN__TANH_NET ..
+    int net, cell;      // net: NN_TANH_NET ..
 } nn__rnn_layer_t;
 
 static const char *const nn__nonlinearities[] = {"tanh", "relu"};
@@ -16783,7 +16811,7 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, cons
     if (a.layers < 1 || a.layers > NN__LAYERS) {
         return nn__refuse(op, "layers must be in 1..65535", a.layers);
     }
-    if (a.proj_size < 0 || (a.proj_size > 0 && (net != NN__LSTM_NET || cell || a.proj_size >= a.hidden))) {
+    if (a.proj_size < 0 || (a.proj_size > 0 && (net != NN_LSTM_NET || cell || a.proj_size >= a.hidden))) {
         return NN__REFUSE("%s: proj_size %d must be 0, or in lstm less than hidden %d", op, a.proj_size,
                           a.hidden);
     }
@@ -16803,7 +16831,7 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, cons
     l->bias = !a.no_bias;
     l->batch_first = a.batch_first != 0;
     l->bidirectional = dirs == 2;
-    l->relu = net == NN__RELU_NET;
+    l->relu = net == NN_RELU_NET;
     l->net = net;
     l->cell = cell;
     int64_t in = a.in_features;
@@ -16815,14 +16843,14 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, cons
 }
 
 NN__FILL_DEFAULTS(nn_rnn, NN__RNN_SET)
-NN__LAYER(lstm, nn_rnn, nn__make_recurrent(a, "lstm", NN__KIND(LSTM), NN__LSTM_NET, 0))
-NN__LAYER(gru, nn_rnn, nn__make_recurrent(a, "gru", NN__KIND(GRU), NN__GRU_NET, 0))
+NN__LAYER(lstm, nn_rnn, nn__make_recurrent(a, "lstm", NN__KIND(LSTM), NN_LSTM_NET, 0))
+NN__LAYER(gru, nn_rnn, nn__make_recurrent(a, "gru", NN__KIND(GRU), NN_GRU_NET, 0))
 NN__LAYER(rnn, nn_rnn,
-          nn__make_recurrent(a, "rnn", NN__KIND(RNN), a.relu ? NN__RELU_NET : NN__TANH_NET, 0))
-NN__LAYER(lstm_cell, nn_rnn, nn__make_recurrent(a, "lstm_cell", NN__KIND(LSTM_CELL), NN__LSTM_NET, 1))
-NN__LAYER(gru_cell, nn_rnn, nn__make_recurrent(a, "gru_cell", NN__KIND(GRU_CELL), NN__GRU_NET, 1))
+          nn__make_recurrent(a, "rnn", NN__KIND(RNN), a.relu ? NN_RELU_NET : NN_TANH_NET, 0))
+NN__LAYER(lstm_cell, nn_rnn, nn__make_recurrent(a, "lstm_cell", NN__KIND(LSTM_CELL), NN_LSTM_NET, 1))
+NN__LAYER(gru_cell, nn_rnn, nn__make_recurrent(a, "gru_cell", NN__KIND(GRU_CELL), NN_GRU_NET, 1))
 NN__LAYER(rnn_cell, nn_rnn,
-          nn__make_recurrent(a, "rnn_cell", NN__KIND(RNN_CELL), a.relu ? NN__RELU_NET : NN__TANH_NET, 1))
+          nn__make_recurrent(a, "rnn_cell", NN__KIND(RNN_CELL), a.relu ? NN_RELU_NET : NN_TANH_NET, 1))
 
 // id: of the net and of its cell.
 TENSOR__FN tensor_t *nn__state_forward(const char *op, const char *makers, nn_module_t *m, int id,
@@ -16871,6 +16899,11 @@ TENSOR__FN int nn__ends(nn__padded_t *p, const nn__rnn_layer_t *l, const tensor_
     }
     if (!nn__is_index(lengths) || lengths->device) {
         return NN__NO(TENSOR_ERR_DTYPE, "%s: lengths %t must be i32 or i64, in host memory", op, lengths);
+    }
+    if (TENSOR__(refuses)(nn__self(), 0)) {
+        return NN__NO(TENSOR_ERR_UNSUPPORTED,
+                      "%s: lengths %t are read by the host, which a replay would not do again: not in a "
+                      "capture", op, lengths);
     }
     int64_t n = lengths->dims[0], steps = x->dims[l->batch_first != 0];
     int64_t least = (tensor_item_i64)((tensor_min)(lengths)), most = (tensor_item_i64)((tensor_max)(lengths));
@@ -18974,7 +19007,7 @@ NN__OPTIMIZERS(NN__OPTION_IDS)
 #define NN__ALWAYS_ON(option)
 #define NN__RULE(name, step, takes, lr, states, options)                                                     \
     static const nn__rule_t nn__rule_##name = {#name, " lr " options " maximize ", nn__options_##name,       \
-                                               &nn__ways_##takes, &nn__formula_##step, NN__STEP_ID_##step,   \
+                                               &nn__ways_##takes, &nn__formula_##step, NN_STEP_##step,   \
                                                NN__##takes, {states {NULL, 0}}};
 NN__OPTIMIZERS(NN__RULE)
 #undef NN__NUMBER
@@ -19013,7 +19046,7 @@ struct nn_optimizer_t {
     nn__param_t *param;
     nn__group_t *group;
     nn__job_t *job;   // cap each: scratch of a step
-    nn__update_t *update;
+    nn_update_t *update;
     int njobs;
     // With a scaler, held, f32 [2]: whether the gradients have an inf or NaN; the number of steps skipped
     // for that reason, which the step counts of the parameters that owe still include. owes: some parameters
@@ -19108,7 +19141,7 @@ TENSOR__FN int nn__param_room(nn_optimizer_t *o, int n) {
     nn__job_t *j = (nn__job_t *)nn__grow(o->job, 0, (uint64_t)cap, sizeof *j);
     if (!j) { return 0; }
     o->job = j;
-    nn__update_t *u = (nn__update_t *)nn__grow(o->update, 0, (uint64_t)cap + 1, sizeof *u);
+    nn_update_t *u = (nn_update_t *)nn__grow(o->update, 0, (uint64_t)cap + 1, sizeof *u);
     if (!u) { return 0; }
     o->update = u;
     o->cap = cap;
@@ -19175,7 +19208,7 @@ TENSOR__FN int nn__options_agree(const nn__rule_t *rule, const double *option) {
         return NN__ERROR(TENSOR_ERR_SHAPE, "%s: history_size must be > 0 (got %g)", name,
                          option[NN__HISTORY]);
     }
-    if (rule->formula == NN__STEP_ID_rprop &&
+    if (rule->formula == NN_STEP_rprop &&
         !(option[NN__LOW] > 0 && option[NN__LOW] < 1 && option[NN__HIGH] > 1)) {
         return NN__ERROR(TENSOR_ERR_SHAPE, "%s: must be 0 < etaminus < 1 < etaplus (got %g, %g)", name,
                          option[NN__LOW], option[NN__HIGH]);
@@ -19367,7 +19400,7 @@ TENSOR_API int nn_num_groups(nn_optimizer_t *o) { return o && !o->dead ? o->ngro
 
 // Whether a number of an optimizer may be set: not in a capture. -> code
 TENSOR__FN int nn__set_now(const char *op) {
-    if (!TENSOR__(recording)(nn__self(), -1, NULL, NULL)) { return TENSOR_OK; }
+    if (!TENSOR__(refuses)(nn__self(), -1)) { return TENSOR_OK; }
     return NN__ERROR(TENSOR_ERR_UNSUPPORTED,
                      "%s: not in a capture, which a replay would not do again; set it before "
                      "tensor_graph_replay", op);
@@ -19382,7 +19415,7 @@ TENSOR_API int (nn_set_group_lr)(nn_optimizer_t *o, int group, double lr) {
     return code;
 }
 
-TENSOR_API double nn_get_group_lr(nn_optimizer_t *o, int group) {
+TENSOR_API double (nn_get_group_lr)(nn_optimizer_t *o, int group) {
     nn__group_t *g = nn__group_at("get_group_lr", o, group);
     return g ? nn__group_option(o, g, NN__LR) : (double)NAN;
 }
@@ -19405,13 +19438,13 @@ TENSOR__FN int nn__state_shape(const nn_optimizer_t *o, const tensor_t *t, int k
 }
 
 // Computes what depends on the step; t = 1 is the first.
-TENSOR__FN void nn__at_step(nn__update_t *u, double t) {
+TENSOR__FN void nn__at_step(nn_update_t *u, double t) {
     u->at = t;
     u->of->at(u, t);
 }
 
 // The numbers of group g at step t (1 = first).
-TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn__update_t *u) {
+TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn_update_t *u) {
     double v[NN__OPTIONS];
     for (int k = 0; k < NN__OPTIONS; k++) { v[k] = nn__group_option(o, &o->group[g], k); }
     double lr = v[NN__LR], decay = v[NN__DECAY];
@@ -19443,7 +19476,7 @@ TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn__updat
     nn__at_step(u, (double)t);
 }
 
-typedef struct nn__stepping_t { const tensor_call_t *c; nn__update_t u; } nn__stepping_t;
+typedef struct nn__stepping_t { const tensor_call_t *c; nn_update_t u; } nn__stepping_t;
 
 // How operand i, a gradient, is made; NULL = it is in memory.
 TENSOR__INLINE const tensor__made_t *nn__step_made(const tensor_call_t *c, int64_t i) {
@@ -19501,7 +19534,7 @@ TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
     int64_t tasks = 0, total = 0;
     nn__stepping_t s;
     s.c = c;
-    s.u = *(const nn__update_t *)c->arg[0].data;
+    s.u = *(const nn_update_t *)c->arg[0].data;
     if (skip && skip[0] != 0) { return TENSOR_OK; }
     if (skip && skip[1] > 0) { nn__at_step(&s.u, s.u.at - (double)skip[1]); }
     for (int64_t i = 2; i < c->nin + c->nout; i += 5) {
@@ -19575,7 +19608,7 @@ typedef struct nn__again_t {
     int now;                    // the step is made at once as well
     int n, owes, *param, *at;   // whose numbers are in update[at]
     int *lead;                  // of each update: the first of param that has it
-    nn__update_t *update;
+    nn_update_t *update;
 } nn__again_t;
 
 TENSOR__FN void nn__again(void *user, int run) {
@@ -19603,7 +19636,7 @@ TENSOR__FN void nn__again(void *user, int run) {
 
 // NULL = nothing is being recorded, or an error was raised.
 TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates, int owes) {
-    uint64_t n = (uint64_t)o->njobs, numbers = (uint64_t)nupdates * sizeof(nn__update_t);
+    uint64_t n = (uint64_t)o->njobs, numbers = (uint64_t)nupdates * sizeof(nn_update_t);
     int device = 0;
     for (int i = 0; i < o->njobs; i++) { device = o->job[i].from->device ? o->job[i].from->device : device; }
     if (!TENSOR__(recording)(nn__self(), device, NULL, NULL)) { return NULL; }
@@ -19612,7 +19645,7 @@ TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates, int owes
     if (!a) { return NULL; }
     a->o = o;
     a->owes = owes;
-    a->update = (nn__update_t *)(void *)(a + 1);
+    a->update = (nn_update_t *)(void *)(a + 1);
     a->param = (int *)(void *)(a->update + nupdates);
     a->at = a->param + n;
     a->lead = a->at + n;
@@ -19891,7 +19924,7 @@ TENSOR__FN int nn__step_run(nn_optimizer_t *o, tensor_arg_t *a, tensor_t *skip) 
 TENSOR__FN int nn__keep_states(nn_optimizer_t *o, tensor_arg_t *a, tensor_t *skip, int at) {
     int all = o->njobs * NN__MAX_STATE, code = TENSOR_OK;
     memset((void *)&o->update[at], 0, sizeof o->update[at]);
-    o->update[at].formula = NN__STEP_ID_take;
+    o->update[at].formula = NN_STEP_take;
     o->update[at].of = &nn__formula_take;
     nn__step_arg(&a[0], NULL, TENSOR_READ);
     a[0].data = &o->update[at];
@@ -19911,7 +19944,7 @@ TENSOR__FN int nn__keep_states(nn_optimizer_t *o, tensor_arg_t *a, tensor_t *ski
             *fresh = NULL;
         }
         if (!like) { break; }
-        code = nn__optimizer_call(&nn__step_row, NN__STEP_ID_take, a, 2, n - 2, like->device);
+        code = nn__optimizer_call(&nn__step_row, NN_STEP_take, a, 2, n - 2, like->device);
     }
     return code;
 }
@@ -19928,7 +19961,7 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
     int code = nn__step_allowed(o, skip);
     if (code != TENSOR_OK) { return code; }
     const nn__ways_t *ways = o->rule->ways;
-    nn__update_t *numbers = o->update;
+    nn_update_t *numbers = o->update;
     nn__again_t *again = NULL;
     tensor_arg_t *a = NULL;
     tensor_scope_t scope = TENSOR__(inner_scope)(0);
@@ -20867,7 +20900,8 @@ TENSOR_API double nn_lr_constant(int64_t step, int64_t total, double lr, double 
     return step < total ? lr * factor : lr;
 }
 
-TENSOR_API double nn_lr_multi_step(int64_t step, const int64_t *milestones, int n, double lr, double gamma_) {
+TENSOR_API double (nn_lr_multi_step)(int64_t step, const int64_t *milestones, int n, double lr,
+                                     double gamma_) {
     int passed = 0;
     if (!milestones && n > 0) {
         return NN__GIVE((double)NAN, TENSOR_ERR_SHAPE, "lr_multi_step: milestones is NULL, n is %i", n);
@@ -21048,7 +21082,12 @@ struct nn_data_loader_t {
     int drop_last;
 };
 
-TENSOR_API nn_dataset_t nn_tensor_dataset(tensor_t *x, tensor_t *y) {
+TENSOR_API nn_dataset_t nn__at_dataset(const char *site, nn_dataset_t d) {
+    (void)tensor__at_int(site, 0);
+    return d;
+}
+
+TENSOR_API nn_dataset_t (nn_tensor_dataset)(tensor_t *x, tensor_t *y) {
     nn_dataset_t d;
     memset((void *)&d, 0, sizeof d);
     d.len = -1;
@@ -21080,7 +21119,7 @@ TENSOR_API nn_dataset_t nn_tensor_dataset(tensor_t *x, tensor_t *y) {
     return d;
 }
 
-TENSOR_API nn_dataset_t nn_subset(nn_dataset_t d, tensor_t *indices) {
+TENSOR_API nn_dataset_t (nn_subset)(nn_dataset_t d, tensor_t *indices) {
     int64_t len = d.len;
     d.len = -1;
     if (len < 0 || d.next) {
@@ -21311,7 +21350,7 @@ TENSOR__FN void nn__loader_complete(nn_data_loader_args_t *a) {
     nn_dataset_t *d = &a->dataset;
     nn_sampler_t *s = &a->sampler;
     if (d->x && d->len >= 0) {
-        nn_dataset_t whole = nn_tensor_dataset(d->x, d->y);
+        nn_dataset_t whole = (nn_tensor_dataset)(d->x, d->y);
         if (d->indices && whole.len >= 0) {
             whole.indices = d->indices;
             whole.len = d->len;
@@ -21458,7 +21497,7 @@ TENSOR_API int (nn_random_split)(nn_dataset_t d, const int64_t *lengths, int n, 
     nn__shuffle(p, sum, seed, 0);
     int64_t at = 0;
     for (int k = 0; k < n; k++) {
-        parts[k] = nn_subset(d, (tensor_narrow)(order, 0, at, lengths[k]));
+        parts[k] = (nn_subset)(d, (tensor_narrow)(order, 0, at, lengths[k]));
         if (parts[k].len < 0) { return tensor_error_code(); }
         at += lengths[k];
     }
@@ -21645,7 +21684,7 @@ TENSOR__FN int nn__get_sample(const nn_data_loader_t *l, int64_t index, void *x,
     tensor_generator_t before = tensor_get_generator();
     tensor_scope_t scope;
     scope = nn__sample_scope();
-    tensor_set_generator(item.generator);
+    (tensor_set_generator)(item.generator);
     int code;
     if (d->next) {
         code = d->next(d->user, &item, x, y);
@@ -21654,7 +21693,7 @@ TENSOR__FN int nn__get_sample(const nn_data_loader_t *l, int64_t index, void *x,
     } else {
         code = d->get(d->user, index, x, y);
     }
-    tensor_set_generator(before);
+    (tensor_set_generator)(before);
     (tensor_scope_end)(scope);
     return code;
 }
@@ -21690,9 +21729,9 @@ TENSOR__FN void nn__collate(const nn_data_loader_t *l, nn__coming_t *c) {
     }
     if (items) {
         c->bad = items[0].index;
-        tensor_set_generator(items[0].generator);
+        (tensor_set_generator)(items[0].generator);
         c->returned = l->set.collate(l->set.user, items, c->rows, &x, &y);
-        tensor_set_generator(before);
+        (tensor_set_generator)(before);
     }
 
     int good = items && c->returned == 0 && tensor_error_code() == TENSOR_OK;
@@ -23015,11 +23054,13 @@ TENSOR__FN nn__entry_t *nn__find_entry(nn_safetensors_t *r, const char *prefix, 
     return found ? &r->entry[found->index] : NULL;
 }
 
-// How the names of a module are found in a file.
+// How the names of a module are found in a file, and who is told of those that are not.
 typedef struct nn__names_t {
     const char *prefix;
     const nn_rename_t *rename;
     int n;
+    void (*unmatched)(void *user, const char *name, int missing);
+    void *user;
 } nn__names_t;
 
 TENSOR__FN nn__names_t nn__same_names(void) {
@@ -23027,6 +23068,8 @@ TENSOR__FN nn__names_t nn__same_names(void) {
     names.prefix = "";
     names.rename = NULL;
     names.n = 0;
+    names.unmatched = NULL;
+    names.user = NULL;
     return names;
 }
 
@@ -24724,7 +24767,7 @@ TENSOR__FN nn__lending_t *nn__lend(tensor_t *x, int versioned) {
     return l;
 }
 
-TENSOR_API struct DLManagedTensorVersioned *tensor_to_dlpack(tensor_t *x) {
+TENSOR_API struct DLManagedTensorVersioned *(tensor_to_dlpack)(tensor_t *x) {
     nn__lending_t *l = nn__lend(x, 1);
     if (!l) { return NULL; }
     nn__dl_versioned_t *m = &l->dl.versioned;
@@ -24736,7 +24779,7 @@ TENSOR_API struct DLManagedTensorVersioned *tensor_to_dlpack(tensor_t *x) {
     return (struct DLManagedTensorVersioned *)(void *)m;
 }
 
-TENSOR_API struct DLManagedTensor *tensor_to_dlpack_unversioned(tensor_t *x) {
+TENSOR_API struct DLManagedTensor *(tensor_to_dlpack_unversioned)(tensor_t *x) {
     nn__lending_t *l = nn__lend(x, 0);
     if (!l) { return NULL; }
     l->dl.unversioned.manager = l;
@@ -24994,8 +25037,8 @@ TENSOR__FN int nn__state_differs(const nn_safetensors_t *r, const nn__mismatch_t
     return NN__ERROR(TENSOR_ERR_FORMAT, "load: \"%s\": %s", r->base.label, text);
 }
 
-// Lists the names of the file that the module does not have, of those that begin with the prefix. known:
-// those that it has.
+// Lists the names of the file that the module does not have, of those that begin with the prefix, or
+// (unexpected NULL) tells of them. known: those that it has.
 TENSOR__FN void nn__unexpected_names(nn_safetensors_t *r, const nn__names_t *names,
                                      const unsigned char *known, int checkpoint,
                                      nn__mismatch_t *unexpected) {
@@ -25003,8 +25046,19 @@ TENSOR__FN void nn__unexpected_names(nn_safetensors_t *r, const nn__names_t *nam
         const char *name = r->entry[i].name;
         if (known[i] || strncmp(name, names->prefix, strlen(names->prefix)) != 0) { continue; }
         int beside = checkpoint ? nn__of_training(name) : nn__of_test(r, name);
-        if (!beside) { nn__mismatch_name(unexpected, name, NULL); }
+        if (!beside && unexpected) { nn__mismatch_name(unexpected, name, NULL); }
+        if (!beside && !unexpected) { names->unmatched(names->user, name, 0); }
     }
+}
+
+// The error of a file of which no name is one of the module's.
+TENSOR__FN int nn__none_fits(const nn_safetensors_t *r, const nn__items_t *all, const nn__names_t *names) {
+    const char *renamed = names->n ? ", renamed" : "";
+    const char *behind = names->prefix[0] ? ", behind the prefix " : "";
+    return NN__ERROR(TENSOR_ERR_FORMAT,
+                     "load: \"%s\": none of its %d names is one of the module's%s%s%s; its first is %s, the "
+                     "module's %s", r->base.label, r->count, renamed, behind, names->prefix, r->entry[0].name,
+                     all->item[0].name);
 }
 
 // Compares the tensors of the file whose names begin with the prefix with those that m needs.
@@ -25033,18 +25087,18 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     }
 
     used += differ.t.length;
+    int chosen = partial || names->n || names->prefix[0];
+    if (chosen && !fitting && all->n && r->count) { return nn__none_fits(r, all, names); }
+    int tells = partial && names->unmatched && !differ.count;
     nn__mismatch_begin(&missing, used, 2);
-    for (int64_t i = 0; i < all->n && !partial; i++) {
-        if (all->item[i].first == i && !found[i] && all->item[i].slot->kind != NN__TRANSIENT) {
-            nn__mismatch_name(&missing, all->item[i].name, NULL);
-        }
+    for (int64_t i = 0; i < all->n; i++) {
+        int absent = all->item[i].first == i && !found[i] && all->item[i].slot->kind != NN__TRANSIENT;
+        if (absent && !partial) { nn__mismatch_name(&missing, all->item[i].name, NULL); }
+        if (absent && tells) { names->unmatched(names->user, all->item[i].name, 1); }
     }
     nn__mismatch_begin(&unexpected, used + missing.t.length, 1);
     if (!partial) { nn__unexpected_names(r, names, known, checkpoint, &unexpected); }
-    if (partial && !fitting && all->n && r->count) {
-        return NN__ERROR(TENSOR_ERR_FORMAT, "load: \"%s\": none of its %d names is one of the module's",
-                         r->base.label, r->count);
-    }
+    if (tells) { nn__unexpected_names(r, names, known, checkpoint, NULL); }
     if (!missing.count && !unexpected.count && !differ.count) { return TENSOR_OK; }
     return nn__state_differs(r, &missing, &unexpected, &differ);
 }
@@ -25581,7 +25635,7 @@ TENSOR_API int (nn_restore)(nn_module_t *m, nn_optimizer_t *opt, const void *blo
     tensor_generator_t rng;
     rng.seed = head.seed;
     rng.offset = head.offset;
-    tensor_set_generator(rng);
+    (tensor_set_generator)(rng);
     return TENSOR_OK;
 }
 
@@ -25605,6 +25659,8 @@ TENSOR__FN nn__names_t nn__load_names(const nn_load_args_t *a) {
     if (a->prefix) { names.prefix = a->prefix; }
     names.rename = a->renames;
     names.n = a->renames ? a->nrenames : 0;
+    names.unmatched = a->partial ? a->unmatched : NULL;
+    names.user = a->user;
     return names;
 }
 
@@ -26142,7 +26198,7 @@ TENSOR__FN int nn__load_checkpoint_from(nn_safetensors_t *r, nn_checkpoint_t *c)
     if (code == TENSOR_OK) { code = nn__put_training(c, &training); }
     if (code != TENSOR_OK) { return code; }
     if (opt) { nn__put_optimizer(opt, &staged); }
-    tensor_set_generator(g);
+    (tensor_set_generator)(g);
     c->step = (int64_t)count;
     return TENSOR_OK;
 }

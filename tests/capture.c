@@ -717,6 +717,12 @@ static void refused(void) {
     NOT_CAPTURED("the shape of its result", tensor_masked_select(x, tensor_gt_scalar(x, 3)))
     NOT_CAPTURED("manual_seed: not in a capture", tensor_manual_seed(1))
     NOT_CAPTURED("set_generator: not in a capture", tensor_set_generator(tensor_get_generator()))
+    nn_module_t *net = nn_lstm(3, 2);
+    int64_t ends[2] = {2, 1};
+    tensor_t *lengths = tensor_from(ends, TENSOR_I64, 2), *lines = tensor_ones(2, 2, 3);
+    NOT_CAPTURED("recurrent_forward: lengths [2] are read by the host",
+                 nn_recurrent_forward(net, lines, .lengths = lengths))
+    nn_free(net);
     NOT_CAPTURED("set_lr: not in a capture", nn_set_lr(j.opt, 0.1))
     NOT_CAPTURED("set_group_lr: not in a capture", nn_set_group_lr(j.opt, 0, 0.1))
     NOT_CAPTURED("set_momentum: not in a capture", nn_set_momentum(j.opt, 0.8))
@@ -750,6 +756,8 @@ static void refused(void) {
     CLEARED("step: take a step before the capture", mlp_step(&j))
     CLEARED("scaler_unscale: take a step before the capture", nn_scaler_unscale(scaler, j.opt))
     CLEARED("graph_replay: not in a capture", tensor_graph_replay(g))
+    CLEARED("manual_seed: not in a capture", tensor_manual_seed(1))
+    CLEARED("set_lr: not in a capture", nn_set_lr(j.opt, 0.1))
     CLEARED("capture_begin: another step", tensor_capture_begin(TENSOR_CPU))
     tensor_free(scaler);
 
@@ -940,10 +948,18 @@ static void view(void) {
     tensor_graph_operand_t o = tensor_graph_operand(&c, 0);
     CHECK(o.place == TENSOR_GRAPH_INPUT && o.dtype == TENSOR_F32);
     CHECK(o.ndim == 2 && o.dims[1] == 4 && o.bytes == 48);
+    CHECK(o.memory == tensor_graph_memory(x) && tensor_graph_memory(x) != tensor_graph_memory(w));
+    CHECK(o.data == tensor_data(x) && o.at == 0 && o.strides[0] == 4 && o.strides[1] == 1 && !o.changes);
     o = tensor_graph_operand(&c, 2);
     CHECK(o.place == TENSOR_GRAPH_TEMPORARY && o.dims[1] == 5 && o.bytes == 60 && o.offset % 64 == 0);
+    const void *product = o.memory;
+    CHECK(o.changes == 1 && product != NULL && product != tensor_graph_operand(&c, 0).memory);
+    c = tensor_graph_call(g, 2);
+    CHECK(tensor_graph_operand(&c, 0).memory == product && !tensor_graph_operand(&c, 0).changes);
     c = tensor_graph_call(g, 3);
-    CHECK(tensor_graph_operand(&c, 1).place == TENSOR_GRAPH_NUMBER);
+    o = tensor_graph_operand(&c, 1);
+    CHECK(o.place == TENSOR_GRAPH_NUMBER && o.memory == NULL && o.dtype == TENSOR_F64);
+    CHECK(*(const double *)o.data == 3);
     o = tensor_graph_operand(&c, 0);
     CHECK(o.place == TENSOR_GRAPH_BLOCK && o.dims[1] == 5 && o.bytes == 60 && o.offset == 0);
     CHECK(tensor_graph_operand(&c, 3).place == TENSOR_GRAPH_NONE);

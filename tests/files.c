@@ -777,11 +777,112 @@ static void load_texts(void) {
     CHECK(nn_load(path, inner, .prefix = "1.") == TENSOR_ERR_FORMAT);
     CHECK_ERROR(TENSOR_ERR_FORMAT, "weight [1,5] (module: [5,3])");
     CHECK(nn_load(path, inner, .prefix = "2.") == TENSOR_ERR_FORMAT);
-    CHECK_ERROR(TENSOR_ERR_FORMAT, ": 2 missing [weight, bias] at ");
+    CHECK_ERROR(TENSOR_ERR_FORMAT, ": none of its 4 names is one of the module's, behind the prefix 2.; its "
+                                   "first is 0.bias, the module's weight at files.c:");
+    nn_rename_t rename = {"encoder.", "0."};
+    CHECK(nn_load(path, a, .renames = &rename, .nrenames = 1, .prefix = "net.") == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "one of the module's, renamed, behind the prefix net.; its first is "
+                                   "0.bias, the module's 0.weight at ");
     remove(path);
     nn_free(a);
     nn_free(b);
     nn_free(inner);
+}
+
+static void note_key(void *user, const char *name, int missing) {
+    char *text = (char *)user;
+    size_t n = strlen(text);
+    snprintf(text + n, 200 - n, "%s%s ", missing ? "-" : "+", name);
+}
+
+// What load_state_dict(strict=False) returns.
+static void unmatched_keys(void) {
+    const char *path = "files_keys.safetensors";
+    nn_module_t *a = nn_sequential(nn_linear(3, 4), nn_batch_norm1d(4), nn_linear(4, 2));
+    nn_module_t *b = nn_sequential(nn_linear(3, 4), nn_relu(), nn_linear(4, 2, .no_bias = 1),
+                                   nn_linear(2, 1));
+    nn_module_t *c = nn_sequential(nn_linear(3, 4)), *d = nn_sequential(nn_linear(3, 5), nn_linear(5, 1));
+    char text[200] = "";
+    CHECK(nn_save(path, a) == 0);
+    CHECK(nn_load(path, b, .partial = 1, .unmatched = note_key, .user = text) == 0);
+    CHECK_TEXT(text, "-3.weight -3.bias +1.num_batches_tracked +1.bias +1.running_mean +1.running_var "
+                     "+1.weight +2.bias ");
+    CHECK(tensor_equal(nn_get(a, "0.weight"), nn_get(b, "0.weight")));
+    // Nobody is told where all fits, where the load is whole, and where a shape differs.
+    text[0] = 0;
+    CHECK(nn_load(path, a, .partial = 1, .unmatched = note_key, .user = text) == 0 && !text[0]);
+    CHECK(nn_load(path, c, .unmatched = note_key, .user = text) == TENSOR_ERR_FORMAT && !text[0]);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "unexpected");
+    CHECK(nn_load(path, d, .partial = 1, .unmatched = note_key, .user = text) == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "0.weight [4,3] (module: [5,3])");
+    CHECK(!text[0]);
+    // Behind a prefix the names are the file's.
+    nn_module_t *part = nn_linear(4, 2, .no_bias = 1);
+    CHECK(nn_load(path, part, .partial = 1, .prefix = "2.", .unmatched = note_key, .user = text) == 0);
+    CHECK_TEXT(text, "+2.bias ");
+    remove(path);
+    nn_free(a);
+    nn_free(b);
+    nn_free(c);
+    nn_free(d);
+    nn_free(part);
+}
+
+// A GAN: two nets, each with an optimizer, in a file each. Both have the generator of random numbers.
+static void gan_step(nn_module_t *const net[2], nn_optimizer_t *const opt[2]) {
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *fake = nn_forward(net[0], tensor_randn(6, 3)), *real = tensor_rand(6, 2);
+    tensor_t *yes = tensor_ones(6, 1), *no = tensor_zeros(6, 1);
+    tensor_t *loss = tensor_binary_cross_entropy_with_logits(nn_forward(net[1], real), yes);
+    tensor_t *more = tensor_binary_cross_entropy_with_logits(nn_forward(net[1], tensor_detach(fake)), no);
+    nn_zero_grad(opt[1]);
+    tensor_backward(tensor_add(loss, more));
+    nn_step(opt[1]);
+    nn_zero_grad(opt[0]);
+    tensor_backward(tensor_binary_cross_entropy_with_logits(nn_forward(net[1], fake), yes));
+    nn_step(opt[0]);
+    tensor_scope_end(scope);
+}
+
+static uint64_t gan_hash(nn_module_t *const net[2]) {
+    tensor_t *bytes[2] = {nn_save_memory(net[0]), nn_save_memory(net[1])};
+    return test_hash(test_hash(TEST_HASH, bytes[0]), bytes[1]);
+}
+
+static void two_optimizers(void) {
+    static const char *const path[2] = {"files_generator.safetensors", "files_critic.safetensors"};
+    nn_module_t *net[2];
+    nn_optimizer_t *opt[2];
+    uint64_t want = 0;
+    for (int run = 0; run < 2; run++) {
+        tensor_manual_seed(run ? 99 : 5);
+        net[0] = nn_sequential(nn_linear(3, 8), nn_batch_norm1d(8), nn_relu(), nn_linear(8, 2));
+        net[1] = nn_sequential(nn_linear(2, 8), nn_leaky_relu(0.2), nn_dropout(0.3), nn_linear(8, 1));
+        opt[0] = nn_adam(net[0], .lr = 0.01);
+        opt[1] = nn_rmsprop(net[1], .lr = 0.02);
+        for (int k = 0; k < 3 && !run; k++) { gan_step(net, opt); }
+        for (int k = 0; k < 2; k++) {
+            int64_t step = 0;
+            if (run) {
+                CHECK(nn_load_checkpoint(path[k], net[k], opt[k], &step) == 0 && step == 3);
+            } else {
+                CHECK(nn_save_checkpoint(path[k], net[k], opt[k], 3) == 0);
+            }
+        }
+        for (int k = 0; k < 3; k++) { gan_step(net, opt); }
+        if (run) {
+            CHECK(gan_hash(net) == want);
+            CHECK(nn_load_checkpoint(path[0], net[1], opt[1], NULL) == TENSOR_ERR_FORMAT);
+            tensor_clear_error();
+        } else {
+            want = gan_hash(net);
+        }
+        for (int k = 0; k < 2; k++) {
+            nn_optimizer_free(opt[k]);
+            nn_free(net[k]);
+            if (run) { remove(path[k]); }
+        }
+    }
 }
 
 static void label_texts(void) {
@@ -815,6 +916,8 @@ int main(void) {
     RUN(tied_parameters);
     RUN(other_formats);
     RUN(load_texts);
+    RUN(unmatched_keys);
+    RUN(two_optimizers);
     RUN(label_texts);
     RUN(no_place);
     return test_report();

@@ -312,6 +312,40 @@ static void svg_is_well_formed(void) {
 }
 
 // The heights of bars are their counts, from 0 on, as of 1, 2 and 3 values here.
+// Labels are UTF-8 in SVG. In PNG a character takes the place of one '?', a byte that is none as well.
+static void labels_are_unicode(void) {
+    static const char *const odd[][2] = {{"Gr\xC3\xB6\xC3\x9F" "e", "Gr\xC3\xB6\xC3\x9F" "e"},
+                                         {"\xE6\x90\x8D \xF0\x9F\x98\x80", "\xE6\x90\x8D \xF0\x9F\x98\x80"},
+                                         {"a\xFF" "b\xC3", "a?b?"},
+                                         {"\xC0\xAF\xED\xA0\x80\xF4\x90\x80\x80", "?????????"},
+                                         {"\xEF\xBF\xBF tab\there", "??? tab?here"}};
+    for (int k = 0; k < 5; k++) {
+        plot_t *p = plot_new(300, 200);
+        plot_panel(p, odd[k][0], NULL, NULL);
+        plot_point(p, NULL, 0, 1);
+        CHECK(plot_save(p, place("u.svg")) == 0);
+        file_t f = slurp(place("u.svg"));
+        char want[80];
+        snprintf(want, sizeof want, ">%s</text>", odd[k][1]);
+        CHECK_MSG(f.at && strstr((const char *)f.at, want) != NULL, "label %d", k);
+        CHECK(f.at && elements((const char *)f.at) > 0);
+        free(f.at);
+        plot_free(p);
+    }
+    file_t f[2];
+    for (int k = 0; k < 2; k++) {
+        plot_t *p = plot_new(300, 200);
+        plot_panel(p, k ? "x ? y ?" : "x \xC3\xB6 y \xFF", NULL, NULL);
+        plot_point(p, NULL, 0, 1);
+        CHECK(plot_save(p, place("u.png")) == 0);
+        f[k] = slurp(place("u.png"));
+        plot_free(p);
+    }
+    CHECK(f[0].at && f[1].at && f[0].n == f[1].n && memcmp(f[0].at, f[1].at, f[0].n) == 0);
+    free(f[0].at);
+    free(f[1].at);
+}
+
 static void bars_stand_on_zero(void) {
     const float values[] = {1, 2, 2, 3, 3, 3};
     plot_t *p = plot_new(400, 300);
@@ -487,6 +521,7 @@ int main(int argc, char **argv) {
     RUN(images_come_back);
     RUN(floats_are_clamped);
     RUN(svg_is_well_formed);
+    RUN(labels_are_unicode);
     RUN(bars_stand_on_zero);
     RUN(png_shows_the_same);
     RUN(every_letter_differs);

@@ -1254,8 +1254,39 @@ static void halves(void) {
     tensor_set_isa(NULL);
 }
 
+// A column by a row has a way of its own too, up to 8,192 elements: the bits of the general one (a batch
+// takes it), whatever the signs, and where results are 0, too small or not numbers.
+static void outer_products(void) {
+    static const char *const isas[] = {"scalar", "sse2", "avx2", "avx512", "neon"};
+    static const int64_t sizes[][2] = {{2, 65}, {8, 512}, {5, 784}, {65, 126}, {3, 2730}, {4096, 2},
+        {9, 1023}};
+    static const float odd[] = {-0.0f, 0, 1e-30f, -1e-30f, 1e-42f, -1.5f, INFINITY, 3e38f};
+    for (int i = 0; i < 5; i++) {
+        if (tensor_set_isa(isas[i])) {
+            tensor_clear_error();
+            continue;
+        }
+        for (int k = 0; k < (int)(sizeof sizes / sizeof sizes[0]); k++) {
+            tensor_scope_t scope = tensor_scope_begin();
+            tensor_t *a = tensor_randn(sizes[k][0], 1), *b = tensor_randn(1, sizes[k][1]);
+            tensor_t *some = tensor_from(odd, TENSOR_F32, 8);
+            tensor_copy_(tensor_narrow(tensor_flatten(a, 0, -1), 0, 0, 2), tensor_narrow(some, 0, k % 7, 2));
+            for (int64_t at = 0; at + 8 <= sizes[k][1]; at += 16) {
+                tensor_copy_(tensor_narrow(tensor_flatten(b, 0, -1), 0, at, 8), some);
+            }
+            tensor_t *general = tensor_select(tensor_matmul(twice(a), twice(b)), 0, 1);
+            CHECK_MSG(same_bits(tensor_matmul(a, b), general), "%s: case %d", isas[i], k);
+            tensor_t *apart = tensor_narrow(tensor_contiguous(tensor_expand(a, sizes[k][0], 7)), 1, 2, 1);
+            CHECK_MSG(same_bits(tensor_matmul(apart, b), general), "%s: case %d apart", isas[i], k);
+            tensor_scope_end(scope);
+        }
+    }
+    tensor_set_isa(NULL);
+}
+
 int main(void) {
     RUN(einsum);
+    RUN(outer_products);
     RUN(halves);
     RUN(small_products);
     RUN(products);

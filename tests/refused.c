@@ -270,7 +270,58 @@ static void optimizers(void) {
     CHECK_ERROR(TENSOR_ERR_SHAPE, "sgd: parameter 0 [2,3] is expanded, several elements share one place");
 }
 
+static void has_line(int line) {
+    char want[40];
+    snprintf(want, sizeof want, " at refused.c:%d", line);
+    CHECK_MSG(strstr(tensor_error_text(), want) != NULL, "no line %d: \"%s\"", line, tensor_error_text());
+    tensor_clear_error();
+}
+
+// Functions whose result is no tensor say where they were called, too.
+static void lines(void) {
+    tensor_t *x = tensor_requires_grad_(ones2(4, 3), 1);
+    nn_dataset_t d = nn_tensor_dataset(x, NULL);
+    nn_module_t *net = nn_linear(2, 2);
+    nn_optimizer_t *o = nn_sgd(net, .lr = 0.1);
+    (void)nn_tensor_dataset(x, tensor_ones(2)); has_line(__LINE__);
+    (void)nn_subset(d, x); has_line(__LINE__);
+    (void)tensor_to_dlpack(x); has_line(__LINE__);
+    (void)tensor_to_dlpack_unversioned(x); has_line(__LINE__);
+    (void)nn_lr_multi_step(0, NULL, 2, 0.1, 0.1); has_line(__LINE__);
+    (void)nn_get_group_lr(o, 7); has_line(__LINE__);
+    (void)nn_optimizer_state(o, x, "exp_avg"); has_line(__LINE__);
+    (void)nn_register_forward_pre_hook(net, NULL, NULL); has_line(__LINE__);
+    (void)nn_register_full_backward_hook(net, NULL, NULL); has_line(__LINE__);
+    for (int k = 0; k < 2; k++) {
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        if (k == 0) { tensor_manual_seed(1); has_line(__LINE__); }
+        if (k == 1) { tensor_set_generator(tensor_get_generator()); has_line(__LINE__); }
+        CHECK(tensor_capture_end() == NULL);
+        tensor_clear_error();
+    }
+    nn_optimizer_free(o);
+    nn_free(net);
+}
+
+// A limit of the program is named; memory that the system does not have is not blamed on it.
+static void memory_limit(void) {
+    tensor_memory_stats_t m = tensor_memory_stats();
+    tensor_set_memory_limit((uint64_t)m.reserved_bytes + 100000);
+    CHECK_POISON(tensor_ones(1000, 1000), TENSOR_ERR_OUT_OF_MEMORY,
+                 "ones: out of memory for shape [1000,1000] f32: it would pass the limit of "
+                 "tensor_set_memory_limit at refused.c:");
+    CHECK(tensor_item(tensor_sum(tensor_ones(10))) == 10);
+    CHECK(nn_linear(1000, 1000) == NULL);
+    CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, "it would pass the limit of tensor_set_memory_limit");
+    tensor_set_memory_limit(0);
+    CHECK(tensor_is_poison(tensor_ones((int64_t)1 << 50)));
+    CHECK_MSG(strstr(tensor_error_text(), "limit") == NULL, "\"%s\"", tensor_error_text());
+    CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, "out of memory for shape");
+}
+
 int main(void) {
+    RUN(lines);
+    RUN(memory_limit);
     RUN(missing);
     RUN(looked_at);
     RUN(attention);

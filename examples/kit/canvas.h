@@ -10,7 +10,8 @@
 //   canvas_free(c);
 //
 // Units are pixels, y goes down, colors are 0xRRGGBB. In PNG edges are smoothed and letters are strokes of a
-// font of its own (ASCII); in SVG they are text. A canvas that is NULL is ignored.
+// font of its own, which has ASCII and '?' for all else; in SVG they are text, in UTF-8. A canvas that is
+// NULL is ignored.
 #ifndef KIT_CANVAS_H_INCLUDED_7C1E
 #define KIT_CANVAS_H_INCLUDED_7C1E
 
@@ -196,15 +197,41 @@ void canvas_line(canvas_t *c, const double *xy, int64_t n, double width, unsigne
     if (!c->rgb) { canvas__print(c, "'/>\n"); }
 }
 
-// Text with the five characters that XML keeps for itself written as it wants them, others than ASCII as '?'.
-static void canvas__escape(canvas_t *c, const char *text) {
-    for (; *text; text++) {
-        if (strchr("<>&'\"", *text)) {
-            canvas__print(c, "&#%d;", *text);
-        } else {
-            canvas__print(c, "%c", *text >= ' ' && *text <= '~' ? *text : '?');
-        }
+// The bytes of the character at p in UTF-8, 1..4; 0 = there is none that can be shown.
+static int canvas__character(const char *p) {
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char *b = (const unsigned char *)p;
+    if (b[0] < 0x80) { return b[0] >= ' ' && b[0] <= '~'; }
+    if (b[0] < 0xC2 || b[0] > 0xF4) { return 0; }
+    int n = 2 + (b[0] >= 0xE0) + (b[0] >= 0xF0);
+    uint32_t code = b[0] & (0x7Fu >> n);
+    for (int k = 1; k < n; k++) {
+        if ((b[k] & 0xC0) != 0x80) { return 0; }
+        code = code << 6 | (b[k] & 0x3F);
     }
+    int half = code >= 0xD800 && code <= 0xDFFF;            // of a pair of UTF-16
+    return code < least[n] || code > 0x10FFFF || half || (code & 0xFFFE) == 0xFFFE ? 0 : n;
+}
+
+// Text in UTF-8 with the five characters that XML keeps for itself written as it wants them, and '?' for
+// each byte that is not part of a character.
+static void canvas__escape(canvas_t *c, const char *text) {
+    while (*text) {
+        int n = canvas__character(text);
+        if (n == 1 && strchr("<>&'\"", *text)) {
+            canvas__print(c, "&#%d;", *text);
+        } else if (n > 0) {
+            canvas__print(c, "%.*s", n, text);
+        } else {
+            canvas__print(c, "?");
+        }
+        text += n > 0 ? n : 1;
+    }
+}
+
+static const char *canvas__next(const char *text) {
+    int n = canvas__character(text);
+    return text + (n > 0 ? n : 1);
 }
 
 static const char *canvas__glyph(char ch) {
@@ -235,10 +262,10 @@ void canvas_text(canvas_t *c, double x, double y, double size, canvas_anchor_t a
         return;
     }
     double unit_x = size * 0.105, unit_y = size * 0.12, columns = 0;
-    for (const char *s = text; *s; s++) { columns += canvas__columns(*s); }
+    for (const char *s = text; *s; s = canvas__next(s)) { columns += canvas__columns(*s); }
     double at = -columns * unit_x * before[anchor];
     int upwards = anchor == CANVAS_UPWARDS;
-    for (const char *s = text; *s; at += canvas__columns(*s++) * unit_x) {
+    for (const char *s = text; *s; at += canvas__columns(*s) * unit_x, s = canvas__next(s)) {
         double old_x = 0, old_y = 0;
         int down = 0;                       // the pen
         for (const char *g = canvas__glyph(*s); *g; g += *g == ' ' ? 1 : 2) {

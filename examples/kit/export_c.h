@@ -58,6 +58,7 @@ int tensor_graph_export_c(tensor_graph_t *g, const char *path, const kit_export_
 #if defined(KIT_EXPORT_C_IMPLEMENTATION) && !defined(KIT_EXPORT_C_DONE)
 #define KIT_EXPORT_C_DONE
 
+#include "export_call.h"
 #include "export_file.h"
 #include "export_image.h"
 #include "export_nets.h"
@@ -69,8 +70,8 @@ int tensor_graph_export_c(tensor_graph_t *g, const char *path, const kit_export_
 
 // ---- what is in memory
 
-static kit_place_t *kit_export__add(kit_export_state_t *x, const tensor_arg_t *a) {
-    kit_place_t *p = kit_place(x, a->storage);
+static kit_place_t *kit_export__add(kit_export_state_t *x, const kit_arg_t *a) {
+    kit_place_t *p = kit_place(x, a->memory);
     if (p) { return p; }
     if ((x->places & (x->places - 1)) == 0) {
         size_t room = (size_t)(x->places ? 2 * x->places : 16) * sizeof *p;
@@ -83,47 +84,43 @@ static kit_place_t *kit_export__add(kit_export_state_t *x, const tensor_arg_t *a
     }
     p = &x->place[x->places++];
     memset((void *)p, 0, sizeof *p);
-    p->storage = a->storage;
+    p->memory = a->memory;
+    p->data = (const char *)a->data - a->at * (int64_t)tensor_dtype_size(a->dtype);
     p->first = p->last = -1;
     return p;
 }
 
 // Notes how a call uses the memory of an operand.   -> 0 if it cannot be written
-static int kit_export__use(kit_export_state_t *x, int64_t call, int k) {
-    const tensor_call_t *c = x->call.kernel;
-    const tensor_arg_t *a = &c->arg[k];
+static int kit_export__use(kit_export_state_t *x, int64_t call, const kit_call_t *c, int k) {
+    const kit_arg_t *a = &c->arg[k];
     kit_place_t *p = kit_export__add(x, a);
     if (!p) { return 0; }
-    int constant = strcmp(c->row->name, "constant") == 0;       // 8 bytes of whatever they mean
-    int written = a->role != TENSOR_READ;
-    p->older = tensor_graph_operand(&x->call, k).place == TENSOR_GRAPH_INPUT;
+    int constant = strcmp(c->name, "constant") == 0;       // 8 bytes of whatever they mean
+    p->older = a->place == TENSOR_GRAPH_INPUT;
     if (p->first < 0) {
         p->first = call;
         p->site = x->call.site;
         p->op = x->call.op;
     }
     p->last = call;
-    p->changes |= written;
+    p->changes |= a->changes;
     p->uses++;
-    int linear = strncmp(c->row->name, "linear", 6) == 0 && k == 1 && a->ndim == 2;
-    int conv = k == 1 && (c->row->id == NN_OP_CONV1D || c->row->id == NN_OP_CONV2D);
-    p->weights += (linear || conv) && a->contiguous;
-    int places = k == 2 && (c->row->id == NN_OP_MAX_POOL1D || c->row->id == NN_OP_MAX_POOL2D);
-    p->spare |= places || (k == 7 && c->row->id == NN_OP_RECURRENT);
+    int linear = strncmp(c->name, "linear", 6) == 0 && k == 1 && a->ndim == 2;
+    int conv = k == 1 && (c->id == NN_OP_CONV1D || c->id == NN_OP_CONV2D);
+    p->weights += (linear || conv) && kit_contiguous(a);
+    int places = k == 2 && (c->id == NN_OP_MAX_POOL1D || c->id == NN_OP_MAX_POOL2D);
+    p->spare |= places || (k == 7 && c->id == NN_OP_RECURRENT);
     if (constant) { return 1; }
-    if (!kit_type((tensor_dtype_t)a->dtype)) {
-        return kit_refuse(x, "%s: export_c.h does not know %s", c->row->name,
-                          tensor_dtype_name((tensor_dtype_t)a->dtype));
+    if (!kit_type(a->dtype)) {
+        return kit_refuse(x, "%s: export_c.h does not know %s", c->name, tensor_dtype_name(a->dtype));
     }
-    if (p->touched && p->dtype != (tensor_dtype_t)a->dtype) {
-        return kit_refuse(x, "%s: a memory is %s and %s", c->row->name, tensor_dtype_name(p->dtype),
-                          tensor_dtype_name((tensor_dtype_t)a->dtype));
+    if (p->touched && p->dtype != a->dtype) {
+        return kit_refuse(x, "%s: a memory is %s and %s", c->name, tensor_dtype_name(p->dtype),
+                          tensor_dtype_name(a->dtype));
     }
     p->touched = 1;
-    p->dtype = (tensor_dtype_t)a->dtype;
-    int64_t size = (int64_t)tensor_dtype_size(p->dtype);
-    int64_t end = 0;
-    if (a->numel) { end = ((const char *)a->data - (const char *)a->storage->data) / size + 1; }
+    p->dtype = a->dtype;
+    int64_t end = a->numel ? a->at + 1 : 0;
     for (int d = 0; a->numel && d < a->ndim; d++) { end += (a->dims[d] - 1) * a->strides[d]; }
     p->numel = end > p->numel ? end : p->numel;
     if (linear || conv) { p->rows_ = a->dims[0]; }
@@ -132,10 +129,9 @@ static int kit_export__use(kit_export_state_t *x, int64_t call, int k) {
 
 static int kit_export__collect(kit_export_state_t *x, int64_t calls) {
     for (int64_t i = 0; i < calls; i++) {
-        x->call = tensor_graph_call(x->graph, i);
-        for (int k = 0; k < x->call.inputs + x->call.outputs; k++) {
-            const tensor_arg_t *a = &x->call.kernel->arg[k];
-            if (a->data && a->storage && !kit_export__use(x, i, k)) { return 0; }
+        kit_call_t c = kit_call(x, i);
+        for (int k = 0; k < c.nin + c.nout; k++) {
+            if (c.arg[k].memory && !kit_export__use(x, i, &c, k)) { return 0; }
         }
     }
     return 1;
@@ -148,17 +144,18 @@ static int kit_export__argument(kit_export_state_t *x, const kit_export_t *e, in
     tensor_t *t = in ? e->inputs[i] : e->outputs[i];
     const char *const *names = in ? e->input_names : e->output_names;
     if (tensor_is_poison(t)) { return kit_refuse(x, "%s %d is poison", what, i); }
-    kit_place_t *p = kit_place(x, t->storage);
+    kit_place_t *p = kit_place_of(x, t);
     if (!p || (in && !p->older) || (!in && p->older)) {
         return kit_refuse(x, in ? "%s %d is not older than the capture, or not read by the step"
                                 : "%s %d was not made by the step", what, i);
     }
-    if (!tensor_is_contiguous(t) || t->offset || t->numel < p->numel || p->kind == kind) {
+    int whole = tensor_is_contiguous(t) && !tensor_storage_offset(t) && tensor_numel(t) >= p->numel;
+    if (!whole || p->kind == kind) {
         return kit_refuse(x, "%s %d is not contiguous, a view of a part, or given twice", what, i);
     }
     if (in && p->changes) { return kit_refuse(x, "%s %d is changed by the step", what, i); }
     p->kind = kind;
-    p->numel = t->numel;
+    p->numel = tensor_numel(t);
     // With a prefix, so that no name of the file's own is the same.
     const char *prefix = in ? "in" : "out";
     if (names) {
@@ -195,11 +192,11 @@ static int kit_export__arguments(kit_export_state_t *x, const kit_export_t *e) {
 
 // ---- the body
 
-typedef int (*kit_export__writer_t)(kit_export_state_t *x, const tensor_call_t *c);
+typedef int (*kit_export__writer_t)(kit_export_state_t *x, const kit_call_t *c);
 typedef struct kit_export__op_t { const char *name; kit_export__writer_t write; } kit_export__op_t;
 
 // The writer of a call; NULL = there is none.
-static kit_export__writer_t kit_export__writer(const tensor_call_t *c) {
+static kit_export__writer_t kit_export__writer(const kit_call_t *c) {
     static const kit_export__op_t ops[] = {{"constant", kit_write_constant},
                                            {"matmul", kit_write_matmul},
                                            {"linear", kit_write_linear},
@@ -213,9 +210,9 @@ static kit_export__writer_t kit_export__writer(const tensor_call_t *c) {
                                            {"scale_grad", kit_write_scale},
                                            {"step", kit_write_step}};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
-        if (strcmp(c->row->name, ops[i].name) == 0) { return ops[i].write; }
+        if (strcmp(c->name, ops[i].name) == 0) { return ops[i].write; }
     }
-    switch (c->row->id) {
+    switch (c->id) {
     case NN_OP_CONV1D: case NN_OP_CONV2D: case NN_OP_CONV_TRANSPOSE1D: case NN_OP_CONV_TRANSPOSE2D:
         return kit_write_conv;
     case NN_OP_CONV_WEIGHT: return kit_write_conv_weight;
@@ -236,13 +233,13 @@ static kit_export__writer_t kit_export__writer(const tensor_call_t *c) {
     case NN_OP_CTC_LOSS: return NULL;   // it has the inputs of other losses
     default: break;
     }
-    switch (c->row->family) {
+    switch (c->family) {
     case TENSOR_FAMILY_POINTWISE: case TENSOR_FAMILY_POINTWISE_BACKWARD: return kit_write_pointwise;
     case TENSOR_FAMILY_FILL: return kit_write_fill;
     case TENSOR_FAMILY_INDEX: return kit_write_index;
     case TENSOR_FAMILY_REDUCE: return kit_write_reduce;
     case TENSOR_FAMILY_ROWS: return kit_write_rows;
-    case TENSOR_FAMILY_LOSS: return c->row->nin == 4 ? kit_write_loss : NULL;
+    case TENSOR_FAMILY_LOSS: return c->nin == 4 ? kit_write_loss : NULL;
     default: return NULL;
     }
 }
@@ -258,10 +255,10 @@ static void kit_export__shape(kit_export_state_t *x, int k) {
 // All calls, a block each under a line that says what it is.
 static int kit_export__body(kit_export_state_t *x, int64_t calls) {
     for (int64_t i = 0; i < calls; i++) {
-        x->call = tensor_graph_call(x->graph, i);
-        const tensor_call_t *c = x->call.kernel;
-        kit_export__writer_t write = kit_export__writer(c);
-        int back = c->row->family == TENSOR_FAMILY_POINTWISE_BACKWARD;
+        kit_call_t c = kit_call(x, i);
+        if (x->failed) { return 0; }
+        kit_export__writer_t write = kit_export__writer(&c);
+        int back = c.family == TENSOR_FAMILY_POINTWISE_BACKWARD;
         if (write == kit_write_step && !x->updates) { kit_put(x, "\n    steps++;\n"); }
         if (!write) {
             return kit_refuse(x, "%s at %s: export_c.h does not know this op", x->call.op,
@@ -273,7 +270,7 @@ static int kit_export__body(kit_export_state_t *x, int64_t calls) {
         for (int k = 0; k < x->call.outputs && k < 6; k++) { kit_export__shape(x, x->call.inputs + k); }
         kit_put(x, "%s, %s\n    {\n", x->call.outputs > 6 ? " .." : "", kit_export__site(x->call.site));
         x->depth = 1;
-        if (!write(x, c)) { return kit_refuse(x, "%s: export_c.h does not know this op", x->call.op); }
+        if (!write(x, &c)) { return kit_refuse(x, "%s: export_c.h does not know this op", x->call.op); }
         x->depth = 0;
         kit_put(x, "    }\n");
     }
@@ -365,6 +362,7 @@ int tensor_graph_export_c(tensor_graph_t *g, const char *path, const kit_export_
         tensor_raise(TENSOR_ERR_UNSUPPORTED, text);
     }
     free(x.text);
+    free((void *)x.arg);
     free((void *)x.place);
     return tensor_error_code();
 }

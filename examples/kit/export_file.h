@@ -5,7 +5,7 @@
 #define KIT_EXPORT_FILE_H
 
 #include "export_c.h"
-#include "export_text.h"
+#include "export_call.h"
 
 // Whether a name can be one of C, or the end of one.   -> 0 if it cannot
 KIT_TEXT_FN int kit_export__name(kit_export_state_t *x, const char *name, int end) {
@@ -41,7 +41,7 @@ KIT_TEXT_FN double kit_export__element(const void *data, tensor_dtype_t dtype, i
 
 KIT_TEXT_FN int kit_export__all_zero(const kit_place_t *p) {
     for (int64_t i = 0; i < p->numel; i++) {
-        if (kit_export__element(p->storage->data, p->dtype, i) != 0) { return 0; }
+        if (kit_export__element(p->data, p->dtype, i) != 0) { return 0; }
     }
     return 1;
 }
@@ -63,7 +63,7 @@ KIT_TEXT_FN void kit_export__values(kit_export_state_t *x, const void *data, ten
 
 // A matrix of weights as bytes, with a scale for each row: w = scale * byte.
 KIT_TEXT_FN void kit_export__bytes(kit_export_state_t *x, const kit_place_t *p) {
-    const float *w = (const float *)p->storage->data;
+    const float *w = (const float *)p->data;
     int64_t k = p->numel / p->rows;
     float *scale = (float *)malloc((size_t)p->rows * sizeof *scale);
     if (!scale) {
@@ -107,7 +107,7 @@ KIT_TEXT_FN void kit_export__arrays(kit_export_state_t *x, uint64_t *flash, uint
         *flash += bytes;
         kit_put(x, "static const %s %s%s[%lld] = ", kit_type(p->dtype), p->name,
                 p->kind == KIT_STATE ? "_start" : "", kit_export__size(p->numel));
-        kit_export__values(x, p->storage->data, p->dtype, p->numel);
+        kit_export__values(x, p->data, p->dtype, p->numel);
     }
 }
 
@@ -209,8 +209,8 @@ KIT_TEXT_FN void kit_export__parameters(kit_export_state_t *x, const kit_export_
     for (int kind = KIT_INPUT; kind <= KIT_OUTPUT; kind++) {
         int count = kind == KIT_INPUT ? e->ninputs : e->noutputs;
         for (int i = 0; i < count; i++) {
-            const tensor_t *t = kind == KIT_INPUT ? e->inputs[i] : e->outputs[i];
-            const kit_place_t *p = kit_place(x, t->storage);
+            tensor_t *t = kind == KIT_INPUT ? e->inputs[i] : e->outputs[i];
+            const kit_place_t *p = kit_place_of(x, t);
             kit_put(x, "%s", n++ ? ", " : "");
             if (types) {
                 kit_put(x, "%s%s *%s", kind == KIT_INPUT ? "const " : "", kit_type(p->dtype), p->name);
@@ -234,7 +234,7 @@ KIT_TEXT_FN void kit_export__head(kit_export_state_t *x, const kit_export_t *e, 
     kit_put(x, ")        -> 0; 1 = a label is out of range\n");
     for (int i = 0; i < e->ninputs + e->noutputs; i++) {
         tensor_t *t = i < e->ninputs ? e->inputs[i] : e->outputs[i - e->ninputs];
-        kit_put(x, "//   %-8s %s[", kit_place(x, t->storage)->name, tensor_dtype_name(tensor_dtype(t)));
+        kit_put(x, "//   %-8s %s[", kit_place_of(x, t)->name, tensor_dtype_name(tensor_dtype(t)));
         for (int d = 0; d < tensor_ndim(t); d++) {
             kit_put(x, d ? ",%lld" : "%lld", (long long)tensor_size(t, d));
         }
@@ -283,8 +283,9 @@ KIT_TEXT_FN int kit_export__record(kit_export_state_t *x, tensor_graph_t *g, con
         code = tensor_graph_replay(g);
         for (int i = 0; i < e->noutputs && !code; i++) {
             tensor_t *t = e->outputs[i];
+            const void *data = tensor_data(t);
             for (int64_t k = 0; k < tensor_numel(t); k++) {
-                *to++ = kit_export__element(t->storage->data, tensor_dtype(t), k);
+                *to++ = kit_export__element(data, tensor_dtype(t), k);
             }
         }
     }
@@ -318,10 +319,10 @@ KIT_TEXT_FN int kit_export__test(kit_export_state_t *x, tensor_graph_t *g, const
     kit_put(x, "_VERIFY\n#include <stdio.h>\n\n");
     for (int i = 0; i < e->ninputs; i++) {
         tensor_t *t = e->inputs[i];
-        const kit_place_t *p = kit_place(x, t->storage);
+        const kit_place_t *p = kit_place_of(x, t);
         kit_put(x, "static const %s given_%s[%lld] = ", kit_type(p->dtype), p->name,
                 kit_export__size(p->numel));
-        kit_export__values(x, t->storage->data, p->dtype, p->numel);
+        kit_export__values(x, tensor_data(t), p->dtype, p->numel);
     }
     if (!kit_export__record(x, g, e)) { return 0; }
     kit_put(x, "\nint main(void) {\n");
@@ -334,7 +335,7 @@ KIT_TEXT_FN int kit_export__test(kit_export_state_t *x, tensor_graph_t *g, const
     }
     kit_put(x, "    double most = 0;\n");
     for (int i = 0; i < e->noutputs; i++) {
-        const kit_place_t *p = kit_place(x, e->outputs[i]->storage);
+        const kit_place_t *p = kit_place_of(x, e->outputs[i]);
         kit_put(x, "    static %s got_%s[%lld];\n", kit_type(p->dtype), p->name, kit_export__size(p->numel));
     }
     kit_put(x, x->draws ? "    %s_init(%lluu);\n" : "    %s_init();\n", name, (unsigned long long)rng.seed);
@@ -345,7 +346,7 @@ KIT_TEXT_FN int kit_export__test(kit_export_state_t *x, tensor_graph_t *g, const
     kit_export__parameters(x, e, 0);
     kit_put(x, ")) { return 1; }\n");
     for (int i = 0; i < e->noutputs; i++) {
-        const kit_place_t *p = kit_place(x, e->outputs[i]->storage);
+        const kit_place_t *p = kit_place_of(x, e->outputs[i]);
         if (!p->numel) { continue; }
         kit_put(x, "        for (int i = 0; i < %lld; i++, n++) {\n", (long long)p->numel);
         kit_put(

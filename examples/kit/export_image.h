@@ -22,14 +22,14 @@ typedef struct kit_conv_t {
 } kit_conv_t;
 
 // -> 0 if the convolution cannot be written
-KIT_TEXT_FN int kit_conv(kit_export_state_t *x, const tensor_call_t *c, kit_conv_t *v) {
-    const tensor__window_params_t *g = &c->p->window;
-    int id = c->row->id, weight = id == NN_OP_CONV_WEIGHT, flipped = !weight && id >= NN_OP_CONV_TRANSPOSE1D;
-    const tensor_arg_t *image = &c->arg[flipped ? 3 : weight], *w = &c->arg[weight ? 2 : 1];
+KIT_TEXT_FN int kit_conv(kit_export_state_t *x, const kit_call_t *c, kit_conv_t *v) {
+    const tensor_window_params_t *g = &c->p->window;
+    int id = c->id, weight = id == NN_OP_CONV_WEIGHT, flipped = !weight && id >= NN_OP_CONV_TRANSPOSE1D;
+    const kit_arg_t *image = &c->arg[flipped ? 3 : weight], *w = &c->arg[weight ? 2 : 1];
     memset((void *)v, 0, sizeof *v);
     if (!kit_plain(x, c, weight ? 3 : 4, -1)) { return 0; }
     if (g->kernel[0] != 1 || g->in[0] != 1 || g->out[0] != 1 || g->pad[0] != 0) {
-        return kit_refuse(x, "%s: export_c.h does not know volumes", c->row->name);
+        return kit_refuse(x, "%s: export_c.h does not know volumes", c->name);
     }
     v->flipped = flipped;
     v->images = image->dims[0];
@@ -271,8 +271,8 @@ KIT_TEXT_FN void kit_conv_lines(kit_export_state_t *x, const kit_conv_t *v, int 
 }
 
 // The gradient by the image where the library adds columns into it: a tap at a time, for some rows of g.
-KIT_TEXT_FN void kit_conv_scatter(kit_export_state_t *x, const kit_conv_t *v, const tensor_call_t *c) {
-    const tensor__window_params_t *g = &c->p->window;
+KIT_TEXT_FN void kit_conv_scatter(kit_export_state_t *x, const kit_conv_t *v, const kit_call_t *c) {
+    const tensor_window_params_t *g = &c->p->window;
     long long taps = v->kh * v->kw, pixels = g->out[1] * g->out[2], step = 256 / taps;
     int64_t strides[5] = {1, v->co * taps, pixels, 1, 0};
     if (step > v->co) { step = v->co; }
@@ -309,10 +309,10 @@ KIT_TEXT_FN void kit_conv_scatter(kit_export_state_t *x, const kit_conv_t *v, co
 }
 
 // Convolutions (x, weight, bias) and their gradients by the image, which are transposed convolutions.
-KIT_TEXT_FN int kit_write_conv(kit_export_state_t *x, const tensor_call_t *c) {
+KIT_TEXT_FN int kit_write_conv(kit_export_state_t *x, const kit_call_t *c) {
     kit_conv_t v;
     if (!kit_conv(x, c, &v)) { return 0; }
-    const kit_place_t *place = kit_place(x, c->arg[1].storage);
+    const kit_place_t *place = kit_place(x, c->arg[1].memory);
     long long taps = v.kh * v.kw, n = v.ci * taps, pixels = v.oh * v.ow;
     kit_way_t way = kit_conv_way(x, &v, 0);
     int direct = way != KIT_COLUMNS, bias = c->arg[2].data != NULL, scatter = v.flipped && !direct;
@@ -375,7 +375,7 @@ KIT_TEXT_FN int kit_write_conv(kit_export_state_t *x, const tensor_call_t *c) {
 // The gradient by the weight. The library sums parts of the images apart, and within a part a chain of
 // products for some images (pixels in vectors), for some pixels of them (outputs in vectors), or for a block
 // of pixels of each image.
-KIT_TEXT_FN int kit_write_conv_weight(kit_export_state_t *x, const tensor_call_t *c) {
+KIT_TEXT_FN int kit_write_conv_weight(kit_export_state_t *x, const kit_call_t *c) {
     kit_conv_t v;
     if (!kit_conv(x, c, &v)) { return 0; }
     long long taps = v.kh * v.kw, n = v.ci * taps, pixels = v.oh * v.ow, sums = v.co * taps;

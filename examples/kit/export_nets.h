@@ -10,19 +10,19 @@
 // ---- attention
 
 typedef struct kit_attention_t {
-    const tensor_arg_t *q, *k, *v, *y, *lse, *g, *dq, *dk, *dv;
+    const kit_arg_t *q, *k, *v, *y, *lse, *g, *dq, *dk, *dv;
     long long t, s, e, ev, rows; // rows: queries of a block
     int causal;
     kit_nest_t heads;
 } kit_attention_t;
 
-KIT_TEXT_FN int kit_attention(kit_export_state_t *x, const tensor_call_t *c, kit_attention_t *v) {
-    int back = c->row->id == NN_OP_ATTENTION_BACKWARD, n = back ? 9 : 5;
-    const tensor_arg_t *a = c->arg;
+KIT_TEXT_FN int kit_attention(kit_export_state_t *x, const kit_call_t *c, kit_attention_t *v) {
+    int back = c->id == NN_OP_ATTENTION_BACKWARD, n = back ? 9 : 5;
+    const kit_arg_t *a = c->arg;
     memset((void *)v, 0, sizeof *v);
     for (int k = 0; k < n; k++) {
         if (a[k].dtype != TENSOR_F32) {
-            return kit_refuse(x, "%s: export_c.h knows f32 alone", c->row->name);
+            return kit_refuse(x, "%s: export_c.h knows f32 alone", c->name);
         }
     }
     v->g = back ? a++ : NULL;
@@ -45,10 +45,10 @@ KIT_TEXT_FN int kit_attention(kit_export_state_t *x, const tensor_call_t *c, kit
     for (int d = 0; d < nd - 2; d++) {
         v->heads.dims[d] = v->q->dims[d];
     }
-    const tensor_arg_t *all[9] = {v->q, v->k, v->v, v->y, v->lse, v->g, v->dq, v->dk, v->dv};
+    const kit_arg_t *all[9] = {v->q, v->k, v->v, v->y, v->lse, v->g, v->dq, v->dk, v->dv};
     for (int k = 0; k < (back ? 9 : 5); k++) {
-        tensor_arg_t outer = *all[k];
-        outer.ndim = (uint8_t)(nd - 2);
+        kit_arg_t outer = *all[k];
+        outer.ndim = nd - 2;
         kit_nest_add(&v->heads, &outer);
     }
     kit_nest_join(&v->heads);
@@ -69,7 +69,7 @@ KIT_TEXT_FN int kit_attention(kit_export_state_t *x, const tensor_call_t *c, kit
 }
 
 // The index of element j of row i of an operand.
-KIT_TEXT_FN kit_word_t kit_element(const tensor_arg_t *a, const char *i, const char *j) {
+KIT_TEXT_FN kit_word_t kit_element(const kit_arg_t *a, const char *i, const char *j) {
     long long row = a->strides[a->ndim - 2], step = a->strides[a->ndim - 1];
     return step == 1 ? kit_word("%lld * %s + %s", row, i, j)
                      : kit_word("%lld * %s + %lld * %s", row, i, step, j);
@@ -78,13 +78,13 @@ KIT_TEXT_FN kit_word_t kit_element(const tensor_arg_t *a, const char *i, const c
 // Loops over heads with a pointer to the head's part of each operand.
 KIT_TEXT_FN void kit_heads(kit_export_state_t *x, const kit_attention_t *v) {
     static const char *const name[] = {"q", "k", "v", "y", "lse", "g", "dq", "dk", "dv"};
-    const tensor_arg_t *all[9] = {v->q, v->k, v->v, v->y, v->lse, v->g, v->dq, v->dk, v->dv};
+    const kit_arg_t *all[9] = {v->q, v->k, v->v, v->y, v->lse, v->g, v->dq, v->dk, v->dv};
     for (int n = 0; n < v->heads.ndim; n++) {
         kit_for(x, kit_index_name(&v->heads, n).text, v->heads.dims[n]);
     }
     for (int k = 0; k < (v->g ? 9 : 5); k++) {
         kit_word_t at = kit_nest_index(&v->heads, k), from = kit_pointer(x, all[k]);
-        kit_line(x, "%sfloat *%s = %s + %s;", all[k]->role == TENSOR_READ ? "const " : "", name[k], from.text,
+        kit_line(x, "%sfloat *%s = %s + %s;", all[k]->changes ? "" : "const ", name[k], from.text,
                  at.text);
     }
 }
@@ -105,7 +105,7 @@ KIT_TEXT_FN void kit_scores(kit_export_state_t *x, const kit_attention_t *v) {
 }
 
 // y = softmax(scale q kT) v
-KIT_TEXT_FN int kit_write_attention(kit_export_state_t *x, const tensor_call_t *c) {
+KIT_TEXT_FN int kit_write_attention(kit_export_state_t *x, const kit_call_t *c) {
     kit_attention_t v;
     if (!kit_attention(x, c, &v)) {
         return 0;
@@ -142,7 +142,7 @@ KIT_TEXT_FN int kit_write_attention(kit_export_state_t *x, const tensor_call_t *
 
 // With P computed again and D = P (g vT - delta) scale: dv = PT g, dq = D k, dk = DT q. The library adds
 // blocks of queries, from the last one to the first.
-KIT_TEXT_FN int kit_write_attention_back(kit_export_state_t *x, const tensor_call_t *c) {
+KIT_TEXT_FN int kit_write_attention_back(kit_export_state_t *x, const kit_call_t *c) {
     kit_attention_t v;
     if (!kit_attention(x, c, &v)) {
         return 0;
@@ -209,7 +209,7 @@ typedef struct kit_recurrent_t {
     int kind, reverse;
 } kit_recurrent_t;
 
-KIT_TEXT_FN kit_recurrent_t kit_recurrent(const tensor_call_t *c, const tensor_arg_t *y) {
+KIT_TEXT_FN kit_recurrent_t kit_recurrent(const kit_call_t *c, const kit_arg_t *y) {
     kit_recurrent_t v;
     v.kind = (int)c->p->recurrent.kind;
     v.reverse = c->p->recurrent.reverse != 0;
@@ -217,10 +217,10 @@ KIT_TEXT_FN kit_recurrent_t kit_recurrent(const tensor_call_t *c, const tensor_a
     v.n = y->dims[1];
     v.h = y->dims[2];
     v.g = v.h;
-    if (v.kind == NN__LSTM_NET) {
+    if (v.kind == NN_LSTM_NET) {
         v.g = 4 * v.h;
     }
-    if (v.kind == NN__GRU_NET) {
+    if (v.kind == NN_GRU_NET) {
         v.g = 3 * v.h;
     }
     return v;
@@ -237,7 +237,7 @@ KIT_TEXT_FN void kit_steps(kit_export_state_t *x, const kit_recurrent_t *v, int 
     }
     kit_line(x, v->reverse ? "const int at = %lld - t;" : "const int at = t;", last);
     kit_line(x, "const float *h = t ? out + %lld * (at %s 1) : h0;", size, v->reverse ? "+" : "-");
-    if (v->kind == NN__LSTM_NET) {
+    if (v->kind == NN_LSTM_NET) {
         kit_line(x, "const float *c = t ? %s + %lld * (at %s 1) : c0;", states, size, v->reverse ? "+" : "-");
     }
 }
@@ -245,7 +245,7 @@ KIT_TEXT_FN void kit_steps(kit_export_state_t *x, const kit_recurrent_t *v, int 
 // What becomes of one feature: x and u are what the input and h add to its gates, p the gates that are kept.
 KIT_TEXT_FN void kit_cell(kit_export_state_t *x, const kit_recurrent_t *v, int kept) {
     long long h = v->h;
-    if (v->kind == NN__LSTM_NET) {
+    if (v->kind == NN_LSTM_NET) {
         kit_need(x, KIT_SIGMOID);
         kit_need(x, KIT_TANH);
         kit_line(x, "const float a = k_sigmoid(x[i] + u[i]), b = k_sigmoid(x[%lld + i] + u[%lld + i]);", h,
@@ -256,7 +256,7 @@ KIT_TEXT_FN void kit_cell(kit_export_state_t *x, const kit_recurrent_t *v, int k
         kit_line(x, "const float e = b * c[%lld * n + i] + a * f;", h);
         kit_line(x, "cells[%lld * m + i] = e;", h);
         kit_line(x, "out[%lld * m + i] = o * k_tanh(e);", h);
-    } else if (v->kind == NN__GRU_NET) {
+    } else if (v->kind == NN_GRU_NET) {
         kit_need(x, KIT_SIGMOID);
         kit_need(x, KIT_TANH);
         kit_line(x, "const float a = k_sigmoid(x[i] + u[i]), b = k_sigmoid(x[%lld + i] + u[%lld + i]);", h,
@@ -264,13 +264,13 @@ KIT_TEXT_FN void kit_cell(kit_export_state_t *x, const kit_recurrent_t *v, int k
         kit_line(x, "const float o = u[%lld + i], f = k_tanh(x[%lld + i] + a * o);", 2 * h, 2 * h);
         kit_line(x, "out[%lld * m + i] = f + b * (h[%lld * n + i] - f);", h, h);
     } else {
-        kit_need(x, v->kind == NN__TANH_NET ? KIT_TANH : KIT_LARGER);
+        kit_need(x, v->kind == NN_TANH_NET ? KIT_TANH : KIT_LARGER);
         kit_line(x,
-                 v->kind == NN__TANH_NET ? "out[%lld * m + i] = k_tanh(x[i] + u[i]);"
+                 v->kind == NN_TANH_NET ? "out[%lld * m + i] = k_tanh(x[i] + u[i]);"
                                          : "out[%lld * m + i] = k_max(x[i] + u[i], 0.0f);",
                  h);
     }
-    if (!kept || v->kind < NN__LSTM_NET) {
+    if (!kept || v->kind < NN_LSTM_NET) {
         return;
     }
     kit_line(x, "gates[%lld * m + i] = a;", 4 * h);
@@ -279,14 +279,14 @@ KIT_TEXT_FN void kit_cell(kit_export_state_t *x, const kit_recurrent_t *v, int k
     kit_line(x, "gates[%lld * m + %lld + i] = o;", 4 * h, 3 * h);
 }
 
-KIT_TEXT_FN int kit_write_recurrent(kit_export_state_t *x, const tensor_call_t *c) {
+KIT_TEXT_FN int kit_write_recurrent(kit_export_state_t *x, const kit_call_t *c) {
     static const char *const name[] = {"gi", "-", "h0", "bias", "c0", "out"};
     kit_recurrent_t v = kit_recurrent(c, &c->arg[5]);
     if (!kit_plain(x, c, 8, -1)) {
         return 0;
     }
-    int lstm = v.kind == NN__LSTM_NET, gates = lstm || v.kind == NN__GRU_NET;
-    const kit_place_t *place = gates ? kit_place(x, c->arg[7].storage) : NULL;
+    int lstm = v.kind == NN_LSTM_NET, gates = lstm || v.kind == NN_GRU_NET;
+    const kit_place_t *place = gates ? kit_place(x, c->arg[7].memory) : NULL;
     int kept = place && place->uses > 1;
     int64_t strides[5] = {v.h, 1, 1, v.h, v.g};
     x->row = v.n * v.g > x->row ? v.n * v.g : x->row;
@@ -319,7 +319,7 @@ KIT_TEXT_FN int kit_write_recurrent(kit_export_state_t *x, const tensor_call_t *
 // The same backward: dh and dc become the gradients of the state before, apart from what goes through w.
 KIT_TEXT_FN void kit_cell_back(kit_export_state_t *x, const kit_recurrent_t *v) {
     long long h = v->h;
-    if (v->kind == NN__LSTM_NET) {
+    if (v->kind == NN_LSTM_NET) {
         kit_need(x, KIT_TANH);
         kit_line(x, "const float *p = gates + %lld * m + i, a = p[0], b = p[%lld], f = p[%lld], o = p[%lld];",
                  4 * h, h, 2 * h, 3 * h);
@@ -331,7 +331,7 @@ KIT_TEXT_FN void kit_cell_back(kit_export_state_t *x, const kit_recurrent_t *v) 
         kit_line(x, "q[%lld + i] = s * a * (1 - f * f);", 2 * h);
         kit_line(x, "dc[%lld * n + i] = s * b;", h);
         kit_line(x, "to[i] = 0;");
-    } else if (v->kind == NN__GRU_NET) {
+    } else if (v->kind == NN_GRU_NET) {
         kit_line(x, "const float *p = gates + %lld * m + i, a = p[0], b = p[%lld], f = p[%lld], o = p[%lld];",
                  4 * h, h, 2 * h, 3 * h);
         kit_line(x, "const float d = to[i], s = d * (1 - b) * (1 - f * f);");
@@ -342,16 +342,16 @@ KIT_TEXT_FN void kit_cell_back(kit_export_state_t *x, const kit_recurrent_t *v) 
         kit_line(x, "to[i] = d * b;");
     } else {
         kit_line(x, "const float f = out[%lld * m + i];", h);
-        kit_line(x, v->kind == NN__TANH_NET ? "q[i] = to[i] * (1 - f * f);" : "q[i] = f > 0 ? to[i] : 0;");
+        kit_line(x, v->kind == NN_TANH_NET ? "q[i] = to[i] * (1 - f * f);" : "q[i] = f > 0 ? to[i] : 0;");
         kit_line(x, "to[i] = 0;");
     }
 }
 
-KIT_TEXT_FN int kit_write_recurrent_back(kit_export_state_t *x, const tensor_call_t *c) {
+KIT_TEXT_FN int kit_write_recurrent_back(kit_export_state_t *x, const kit_call_t *c) {
     static const char *const name[] = {"grad", "out", "cells", "gates", "w",  "h0",
                                        "more", "c0",  "dgi",   "dhg",   "dh", "dc"};
     kit_recurrent_t v = kit_recurrent(c, &c->arg[1]);
-    int lstm = v.kind == NN__LSTM_NET, gru = v.kind == NN__GRU_NET;
+    int lstm = v.kind == NN_LSTM_NET, gru = v.kind == NN_GRU_NET;
     if (!kit_plain(x, c, 12, -1)) {
         return 0;
     }

@@ -6,7 +6,7 @@
 #ifndef KIT_EXPORT_OPS_H
 #define KIT_EXPORT_OPS_H
 
-#include "export_text.h"
+#include "export_call.h"
 
 // ---- pointwise
 
@@ -28,16 +28,16 @@ KIT_TEXT_FN const kit_row_t *kit_row(const char *name) {
     return NULL;
 }
 
-KIT_TEXT_FN int kit_write_pointwise(kit_export_state_t *x, const tensor_call_t *c) {
-    const kit_row_t *row = kit_row(c->row->name);
-    int back = c->row->family == TENSOR_FAMILY_POINTWISE_BACKWARD, which = -1;
-    if (!row) { return kit_refuse(x, "%s: export_c.h does not know this op", c->row->name); }
-    tensor_dtype_t dtype = (tensor_dtype_t)c->compute;
+KIT_TEXT_FN int kit_write_pointwise(kit_export_state_t *x, const kit_call_t *c) {
+    const kit_row_t *row = kit_row(c->name);
+    int back = c->family == TENSOR_FAMILY_POINTWISE_BACKWARD, which = -1;
+    if (!row) { return kit_refuse(x, "%s: export_c.h does not know this op", c->name); }
+    tensor_dtype_t dtype = c->compute;
     if (dtype != TENSOR_F32 && dtype != TENSOR_F64) { dtype = TENSOR_I64; }
     kit_nest_t nest;
     memset(&nest, 0, sizeof nest);
     for (int i = 0; i < c->nout; i++) {
-        const tensor_arg_t *a = &c->arg[c->nin + i];
+        const kit_arg_t *a = &c->arg[c->nin + i];
         if (!a->data) { continue; }
         which = which < 0 ? i : which;
         nest.ndim = a->ndim;
@@ -58,11 +58,11 @@ KIT_TEXT_FN int kit_write_pointwise(kit_export_state_t *x, const tensor_call_t *
     int64_t count = c->arg[c->nin + which].numel;
     int at[5];
     for (int i = 0; i < c->nin && i < 5 && good; i++) {
-        const tensor_arg_t *a = &c->arg[i];
+        const kit_arg_t *a = &c->arg[i];
         at[i] = -1;
         if (!(reads & bit[i])) { continue; }
-        if (!a->data) { good = kit_refuse(x, "%s: an operand of its formula is absent", c->row->name); }
-        if (!a->storage || !good) { continue; }
+        if (!a->data) { good = kit_refuse(x, "%s: an operand of its formula is absent", c->name); }
+        if (!a->memory || !good) { continue; }
         at[i] = nest.n;
         kit_nest_add(&nest, a);
         kit_declare(x, kit_word("p%s", letter[i]).text, a);
@@ -80,7 +80,7 @@ KIT_TEXT_FN int kit_write_pointwise(kit_export_state_t *x, const tensor_call_t *
     kit_nest_join(&nest);
     kit_nest_open(x, &nest);
     for (int i = 0; i < c->nin && i < 5; i++) {
-        const tensor_arg_t *a = &c->arg[i];
+        const kit_arg_t *a = &c->arg[i];
         if (!(reads & bit[i])) { continue; }
         if (at[i] < 0) {
             kit_line(x, "const %s %s = %s;", type, letter[i], kit_number(x, kit_immediate(a), dtype).text);
@@ -91,11 +91,11 @@ KIT_TEXT_FN int kit_write_pointwise(kit_export_state_t *x, const tensor_call_t *
         }
     }
     for (int i = which; i < c->nout; i++) {
-        const tensor_arg_t *a = &c->arg[c->nin + i];
+        const kit_arg_t *a = &c->arg[c->nin + i];
         if (!a->data) { continue; }
         kit_word_t name = c->nout > 1 ? kit_word("d%s", letter[i]) : kit_word("out");
         kit_word_t cast =
-            a->dtype == dtype ? kit_word("%s", "") : kit_word("(%s)", kit_type((tensor_dtype_t)a->dtype));
+            a->dtype == dtype ? kit_word("%s", "") : kit_word("(%s)", kit_type(a->dtype));
         const char *end = a->dtype == TENSOR_BOOL ? " != 0" : "";
         kit_line(x, cast.text[0] ? "%s[%s] = %s((%s)%s);" : "%s[%s] = %s%s%s;", name.text,
                  kit_nest_index(&nest, first++).text, cast.text, text + i * KIT_FORMULA, end);
@@ -107,17 +107,18 @@ KIT_TEXT_FN int kit_write_pointwise(kit_export_state_t *x, const tensor_call_t *
 }
 
 // A number that the host wrote in the capture.
-KIT_TEXT_FN int kit_write_constant(kit_export_state_t *x, const tensor_call_t *c) {
-    kit_place_t *p = kit_place(x, c->arg[1].storage);
-    tensor_arg_t from = c->arg[0], to = c->arg[1];
-    from.dtype = to.dtype = (uint8_t)p->dtype;
+KIT_TEXT_FN int kit_write_constant(kit_export_state_t *x, const kit_call_t *c) {
+    kit_place_t *p = kit_place(x, c->arg[1].memory);
+    kit_arg_t from = c->arg[0], to = c->arg[1];
+    from.dtype = to.dtype = p->dtype;
+    to.at /= (int64_t)tensor_dtype_size(p->dtype);      // it counted bytes
     kit_line(x, "*(%s) = %s;", kit_pointer(x, &to).text, kit_number(x, kit_immediate(&from), p->dtype).text);
     return 1;
 }
 
-KIT_TEXT_FN int kit_write_fill(kit_export_state_t *x, const tensor_call_t *c) {
-    const tensor_arg_t *y = &c->arg[c->nin];
-    const tensor__fill_params_t *p = &c->p->fill;
+KIT_TEXT_FN int kit_write_fill(kit_export_state_t *x, const kit_call_t *c) {
+    const kit_arg_t *y = &c->arg[c->nin];
+    const tensor_fill_params_t *p = &c->p->fill;
     kit_nest_t nest;
     memset(&nest, 0, sizeof nest);
     nest.ndim = y->ndim;
@@ -126,8 +127,8 @@ KIT_TEXT_FN int kit_write_fill(kit_export_state_t *x, const tensor_call_t *c) {
     kit_nest_join(&nest);
     kit_declare(x, "y", y);
     kit_nest_open(x, &nest);
-    tensor_dtype_t dtype = (tensor_dtype_t)y->dtype;
-    if (c->row->id == TENSOR_OP_ARANGE && nest.ndim) {
+    tensor_dtype_t dtype = y->dtype;
+    if (c->id == TENSOR_OP_ARANGE && nest.ndim) {
         kit_line(x, "y[i] = (%s)(%s + i * %s);", kit_type(dtype), kit_number(x, p->start, TENSOR_F64).text,
                  kit_number(x, p->step, TENSOR_F64).text);
     } else {
@@ -262,9 +263,10 @@ KIT_TEXT_FN void kit_write_product(kit_export_state_t *x, int64_t batch, int64_t
     kit_close(x, 3 + parts);
 }
 
-KIT_TEXT_FN int kit_write_matmul(kit_export_state_t *x, const tensor_call_t *c) {
-    tensor__matrices_t made;
-    const tensor_arg_t *arg = tensor__matrices(c->arg, &made), *a = &arg[0], *b = &arg[1], *y = &arg[2];
+KIT_TEXT_FN int kit_write_matmul(kit_export_state_t *x, const kit_call_t *c) {
+    kit_matrix_t matrix[3];
+    kit_matrices(c, matrix);
+    const kit_arg_t *a = &matrix[0].arg, *b = &matrix[1].arg, *y = &matrix[2].arg;
     if (a->dtype != TENSOR_F32) { return kit_refuse(x, "matmul: export_c.h knows products of f32 alone"); }
     int64_t m = a->dims[a->ndim - 2], k = a->dims[a->ndim - 1], n = b->dims[b->ndim - 1], batch = 1;
     int64_t s[5];
@@ -278,8 +280,8 @@ KIT_TEXT_FN int kit_write_matmul(kit_export_state_t *x, const tensor_call_t *c) 
     nest.ndim = y->ndim - 2;
     for (int d = 0; d < nest.ndim; d++) { batch *= nest.dims[d] = y->dims[d]; }
     for (int i = 0; i < 2; i++) {
-        tensor_arg_t outer = arg[i];
-        outer.ndim = (uint8_t)(outer.ndim - 2);
+        kit_arg_t outer = matrix[i].arg;
+        outer.ndim -= 2;
         kit_nest_add(&nest, &outer);
     }
     nest.n = 3;
@@ -298,8 +300,8 @@ KIT_TEXT_FN int kit_write_matmul(kit_export_state_t *x, const tensor_call_t *c) 
             for (int d = 0; d < nest.ndim; d++) {
                 at = kit_word("%.180s + %lld * n%d", at.text, (long long)nest.stride[i][d], d);
             }
-            kit_line(x, "%sfloat *%s = %s%s;", i < 2 ? "const " : "", name[i], kit_pointer(x, &arg[i]).text,
-                     at.text);
+            kit_word_t from = kit_pointer(x, &matrix[i].arg);
+            kit_line(x, "%sfloat *%s = %s%s;", i < 2 ? "const " : "", name[i], from.text, at.text);
         }
     }
     kit_write_product(x, batch, m, n, k, s, 0, NULL);
@@ -307,8 +309,8 @@ KIT_TEXT_FN int kit_write_matmul(kit_export_state_t *x, const tensor_call_t *c) 
     return 1;
 }
 
-KIT_TEXT_FN int kit_write_linear(kit_export_state_t *x, const tensor_call_t *c) {
-    const tensor_arg_t *a = &c->arg[0], *w = &c->arg[1], *y = &c->arg[c->nin];
+KIT_TEXT_FN int kit_write_linear(kit_export_state_t *x, const kit_call_t *c) {
+    const kit_arg_t *a = &c->arg[0], *w = &c->arg[1], *y = &c->arg[c->nin];
     int64_t m = 1, k = w->dims[w->ndim - 1], n = w->ndim > 1 ? w->dims[0] : 1, s[5];
     if (a->dtype != TENSOR_F32) { return kit_refuse(x, "linear: export_c.h knows products of f32 alone"); }
     for (int d = 0; d + 1 < a->ndim; d++) { m *= a->dims[d]; }
@@ -317,8 +319,9 @@ KIT_TEXT_FN int kit_write_linear(kit_export_state_t *x, const tensor_call_t *c) 
     s[2] = w->strides[w->ndim - 1];
     s[3] = w->ndim > 1 ? w->strides[0] : k;
     s[4] = n;
-    const kit_place_t *place = kit_place(x, w->storage);
-    if (c->row->own) {                  // a block of its own: the activation has an `a` too
+    const kit_place_t *place = kit_place(x, w->memory);
+    int alone = c->id == NN_OP_LINEAR;
+    if (!alone) {                       // a block of its own: the activation has an `a` too
         kit_line(x, "{");
         x->depth++;
     }
@@ -332,10 +335,10 @@ KIT_TEXT_FN int kit_write_linear(kit_export_state_t *x, const tensor_call_t *c) 
     kit_declare(x, "y", y);
     kit_word_t scale = kit_word("%.60s_scale", place->name);
     kit_write_product(x, 1, m, n, k, s, c->arg[2].data != NULL, place->rows ? scale.text : NULL);
-    if (!c->row->own) { return 1; }
+    if (alone) { return 1; }
     kit_close(x, 1);
     kit_declare(x, "y", y);
-    const char *then = strcmp(c->row->name, "linear_relu") == 0 ? "relu" : "gelu_tanh";
+    const char *then = strcmp(c->name, "linear_relu") == 0 ? "relu" : "gelu_tanh";
     char text[KIT_FORMULA];
     unsigned reads = 0;
     if (!kit_formula(x, kit_row(then)->formula[0], NULL, TENSOR_F32, text, &reads)) { return 0; }
@@ -383,13 +386,13 @@ KIT_TEXT_FN kit_word_t kit_write_loops(kit_export_state_t *x, char letter, const
     return at;
 }
 
-KIT_TEXT_FN int kit_write_reduce(kit_export_state_t *x, const tensor_call_t *c) {
-    const tensor_arg_t *a = &c->arg[0], *y = &c->arg[1];
+KIT_TEXT_FN int kit_write_reduce(kit_export_state_t *x, const kit_call_t *c) {
+    const kit_arg_t *a = &c->arg[0], *y = &c->arg[1];
     int64_t kd[TENSOR_MAX_DIMS], ks[TENSOR_MAX_DIMS], rd[TENSOR_MAX_DIMS], rs[TENSOR_MAX_DIMS], kept = 1,
                                                                                                 n = 1;
-    int nk = 0, nr = 0, id = c->row->id, mean = id == TENSOR_OP_MEAN, most = id == TENSOR_OP_AMAX;
+    int nk = 0, nr = 0, id = c->id, mean = id == TENSOR_OP_MEAN, most = id == TENSOR_OP_AMAX;
     if (id != TENSOR_OP_SUM && !mean && !most && id != TENSOR_OP_AMIN) {
-        return kit_refuse(x, "%s: export_c.h does not know this op", c->row->name);
+        return kit_refuse(x, "%s: export_c.h does not know this op", c->name);
     }
     for (int d = 0; d < a->ndim; d++) {
         int out = c->p->reduce.mask >> d & 1;
@@ -411,7 +414,7 @@ KIT_TEXT_FN int kit_write_reduce(kit_export_state_t *x, const tensor_call_t *c) 
     kit_line(x, "int k = 0;");
     kit_word_t base = kit_write_loops(x, 'k', kd, ks, nk);
     if (most || id == TENSOR_OP_AMIN) {
-        kit_line(x, "%s s = x[%s];", kit_type((tensor_dtype_t)a->dtype), base.text);
+        kit_line(x, "%s s = x[%s];", kit_type(a->dtype), base.text);
         kit_word_t at = kit_write_loops(x, 'r', rd, rs, nr);
         kit_need(x, KIT_WIDE);
         kit_line(x, "s = K_%s(s, x[%s + %s]);", most ? "MAX" : "MIN", base.text, at.text);
@@ -457,7 +460,7 @@ KIT_TEXT_FN int kit_write_reduce(kit_export_state_t *x, const tensor_call_t *c) 
         kit_word_t at = kit_write_loops(x, 'r', rd, rs, nr);
         kit_line(x, "s += x[%s + %s];", base.text, at.text);
         kit_close(x, nr);
-        kit_line(x, "y[k++] = (%s)(s%s);", kit_type((tensor_dtype_t)y->dtype), over.text);
+        kit_line(x, "y[k++] = (%s)(s%s);", kit_type(y->dtype), over.text);
     }
     kit_close(x, nk);
     return 1;

@@ -11,13 +11,13 @@
 
 // The part of the image that window o of a pool covers, in y0 and y1 (or x0, x1): letter is 'y' or 'x'.
 // counts: n0 (or n1) becomes how many elements of it a mean counts.   -> how many at most
-KIT_TEXT_FN long long kit_window(kit_export_state_t *x, const tensor__window_params_t *g, int d, char letter,
+KIT_TEXT_FN long long kit_window(kit_export_state_t *x, const tensor_window_params_t *g, int d, char letter,
                                  int counts) {
     long long in = g->in[d], out = g->out[d], step = g->stride[d],
               size = (g->kernel[d] - 1) * g->dilation[d] + 1;
     long long pad = g->pad[d], most = size;
     char i = letter == 'y' ? 'i' : 'j';
-    if (g->mode == NN__ADAPTIVE) {
+    if (g->mode == NN_POOL_ADAPTIVE) {
         kit_line(x, "const int %c0 = %c * %lld / %lld, %c1 = ((%c + 1) * %lld + %lld) / %lld;", letter, i, in,
                  out, letter, i, in, out - 1, out);
         if (counts) {
@@ -35,41 +35,42 @@ KIT_TEXT_FN long long kit_window(kit_export_state_t *x, const tensor__window_par
     }
     kit_line(x, "int %c0 = %lld * %c - %lld, %c1 = %c0 + %lld;", letter, step, i, pad, letter, letter, size);
     kit_line(x, "if (%c1 > %lld) { %c1 = %lld; }", letter, in + pad, letter, in + pad);
-    if (counts && g->mode == NN__COUNT_PAD) {
+    if (counts && g->mode == NN_POOL_COUNT_PAD) {
         kit_line(x, "const int n%c = %c1 - %c0;", letter, letter, letter);
     }
     kit_line(x, "while (%c0 < 0) { %c0 += %lld; }", letter, letter, (long long)g->dilation[d]);
     kit_line(x, "if (%c1 > %lld) { %c1 = %lld; }", letter, in, letter, in);
-    if (counts && g->mode != NN__COUNT_PAD) {
+    if (counts && g->mode != NN_POOL_COUNT_PAD) {
         kit_line(x, "const int n%c = %c1 - %c0;", letter, letter, letter);
     }
     return most;
 }
 
 // Loops over planes and outputs, with pointers p and q into x and y.   -> 0 if the pool cannot be written
-KIT_TEXT_FN int kit_pool(kit_export_state_t *x, const tensor_call_t *c, const tensor_arg_t *in,
-                         const tensor_arg_t *out) {
-    const tensor__window_params_t *g = &c->p->window;
+KIT_TEXT_FN int kit_pool(kit_export_state_t *x, const kit_call_t *c, const kit_arg_t *in,
+                         const kit_arg_t *out) {
+    const tensor_window_params_t *g = &c->p->window;
     long long plane = g->out[1] * g->out[2], planes = plane ? out->numel / plane : 0;
-    if (g->in[0] != 1 || g->out[0] != 1 || in->dtype != TENSOR_F32 || !in->contiguous || !out->contiguous) {
-        return kit_refuse(x, "%s: export_c.h knows planes of contiguous f32 alone", c->row->name);
+    int plain = in->dtype == TENSOR_F32 && kit_contiguous(in) && kit_contiguous(out);
+    if (g->in[0] != 1 || g->out[0] != 1 || !plain) {
+        return kit_refuse(x, "%s: export_c.h knows planes of contiguous f32 alone", c->name);
     }
     kit_declare(x, "x", in);
     kit_declare(x, "y", out);
-    if (in->role != TENSOR_READ) {
+    if (in->changes) {
         kit_line(x, "for (int i = 0; i < %lld; i++) { x[i] = 0; }", (long long)in->numel);
     }
     kit_for(x, "n", planes);
-    kit_line(x, "%sfloat *p = x + %lld * n;", in->role == TENSOR_READ ? "const " : "",
+    kit_line(x, "%sfloat *p = x + %lld * n;", in->changes ? "" : "const ",
              (long long)(g->in[1] * g->in[2]));
-    kit_line(x, "%sfloat *q = y + %lld * n;", out->role == TENSOR_READ ? "const " : "", plane);
+    kit_line(x, "%sfloat *q = y + %lld * n;", out->changes ? "" : "const ", plane);
     return 1;
 }
 
 // The largest of a window, the first of equal ones, and its place if anyone reads that.
-KIT_TEXT_FN int kit_write_max_pool(kit_export_state_t *x, const tensor_call_t *c) {
-    const tensor__window_params_t *g = &c->p->window;
-    const kit_place_t *place = kit_place(x, c->arg[2].storage);
+KIT_TEXT_FN int kit_write_max_pool(kit_export_state_t *x, const kit_call_t *c) {
+    const tensor_window_params_t *g = &c->p->window;
+    const kit_place_t *place = kit_place(x, c->arg[2].memory);
     int kept = place && place->uses > 1;
     if (kept) {
         kit_declare(x, "place", &c->arg[2]);
@@ -115,8 +116,8 @@ KIT_TEXT_FN int kit_write_max_pool(kit_export_state_t *x, const tensor_call_t *c
     return 1;
 }
 
-KIT_TEXT_FN int kit_write_max_pool_back(kit_export_state_t *x, const tensor_call_t *c) {
-    const tensor__window_params_t *g = &c->p->window;
+KIT_TEXT_FN int kit_write_max_pool_back(kit_export_state_t *x, const kit_call_t *c) {
+    const tensor_window_params_t *g = &c->p->window;
     long long plane = g->out[1] * g->out[2];
     kit_declare(x, "place", &c->arg[1]);
     if (!kit_pool(x, c, &c->arg[2], &c->arg[0])) {
@@ -129,9 +130,9 @@ KIT_TEXT_FN int kit_write_max_pool_back(kit_export_state_t *x, const tensor_call
 }
 
 // Means over windows, adaptive ones too, and their gradient.
-KIT_TEXT_FN int kit_write_avg_pool(kit_export_state_t *x, const tensor_call_t *c) {
-    const tensor__window_params_t *g = &c->p->window;
-    int back = c->row->id == NN_OP_AVG_POOL_BACKWARD;
+KIT_TEXT_FN int kit_write_avg_pool(kit_export_state_t *x, const kit_call_t *c) {
+    const tensor_window_params_t *g = &c->p->window;
+    int back = c->id == NN_OP_AVG_POOL_BACKWARD;
     if (!kit_pool(x, c, &c->arg[back], &c->arg[!back])) {
         return 0;
     }
@@ -145,9 +146,9 @@ KIT_TEXT_FN int kit_write_avg_pool(kit_export_state_t *x, const tensor_call_t *c
     if (back) {
         kit_line(x, "const float f = q[%lld * i + j] / %s;", ow, by.text);
     } else if (high * broad > 32) { // a large window is summed by rows
-        int even =
-            exact && (g->mode != NN__ADAPTIVE || (g->in[1] % g->out[1] == 0 && g->in[2] % g->out[2] == 0));
-        if (!even || g->pad[1] || g->pad[2]) {
+        int even = g->in[1] % g->out[1] == 0 && g->in[2] % g->out[2] == 0;
+        int alike = exact && (g->mode != NN_POOL_ADAPTIVE || even);
+        if (!alike || g->pad[1] || g->pad[2]) {
             x->inexact = 1;
         }
         kit_need(x, KIT_LEAVES);
@@ -176,14 +177,14 @@ KIT_TEXT_FN int kit_write_avg_pool(kit_export_state_t *x, const tensor_call_t *c
 // ---- batch and group norm: x as [items, channels, plane]
 
 // The offset of plane j of statistic r.
-KIT_TEXT_FN kit_word_t kit_plane(const tensor__group_norm_params_t *p) {
+KIT_TEXT_FN kit_word_t kit_plane(const tensor_group_norm_params_t *p) {
     long long n = p->plane, c = p->channels;
     return p->groups ? kit_word("%lld * r + %lld * j", c / (long long)p->groups * n, n)
                      : kit_word("%lld * j + %lld * r", c * n, n);
 }
 
-KIT_TEXT_FN int kit_write_plane_norm(kit_export_state_t *x, const tensor_call_t *c) {
-    const tensor__group_norm_params_t *p = &c->p->group_norm;
+KIT_TEXT_FN int kit_write_plane_norm(kit_export_state_t *x, const kit_call_t *c) {
+    const tensor_group_norm_params_t *p = &c->p->group_norm;
     long long groups = p->groups, rows = groups ? groups * p->items : p->channels;
     long long planes = groups ? p->channels / groups : p->items, n = p->plane;
     kit_word_t at = kit_plane(p), channel = kit_word("r");
@@ -230,8 +231,8 @@ KIT_TEXT_FN int kit_write_plane_norm(kit_export_state_t *x, const tensor_call_t 
 }
 
 // dx = rstd (w g - mean of w g - xhat * mean of w g xhat)
-KIT_TEXT_FN int kit_write_plane_norm_back(kit_export_state_t *x, const tensor_call_t *c) {
-    const tensor__group_norm_params_t *p = &c->p->group_norm;
+KIT_TEXT_FN int kit_write_plane_norm_back(kit_export_state_t *x, const kit_call_t *c) {
+    const tensor_group_norm_params_t *p = &c->p->group_norm;
     long long groups = p->groups, rows = groups ? groups * p->items : p->channels, channels = p->channels;
     long long planes = groups ? channels / groups : p->items, n = p->plane;
     kit_word_t at = kit_plane(p), channel = kit_word("r");

@@ -8,7 +8,7 @@
 #include "export_ops.h"
 
 // Declares the operands by their names, a word each; "-" = not this one.
-KIT_TEXT_FN void kit_declare_all(kit_export_state_t *x, const tensor_call_t *c, const char *const *name,
+KIT_TEXT_FN void kit_declare_all(kit_export_state_t *x, const kit_call_t *c, const char *const *name,
                                  int n) {
     for (int k = 0; k < n; k++) {
         if (c->arg[k].data && name[k][0] != '-') {
@@ -26,17 +26,17 @@ KIT_TEXT_FN void kit_check_index(kit_export_state_t *x, long long n, long long s
 }
 
 // index_select, index_add, index_copy by rows; gather, scatter, scatter_add by elements.
-KIT_TEXT_FN int kit_write_index(kit_export_state_t *x, const tensor_call_t *c) {
-    const tensor_arg_t *a = &c->arg[0], *index = &c->arg[1], *src = &c->arg[2], *y = &c->arg[c->nin];
-    int id = c->row->id, d = (int)c->p->index.dim,
+KIT_TEXT_FN int kit_write_index(kit_export_state_t *x, const kit_call_t *c) {
+    const kit_arg_t *a = &c->arg[0], *index = &c->arg[1], *src = &c->arg[2], *y = &c->arg[c->nin];
+    int id = c->id, d = (int)c->p->index.dim,
         takes = id == TENSOR_OP_INDEX_SELECT || id == TENSOR_OP_GATHER;
     int adds = id == TENSOR_OP_INDEX_ADD || id == TENSOR_OP_SCATTER_ADD;
     int rows = id == TENSOR_OP_INDEX_SELECT || id == TENSOR_OP_INDEX_ADD || id == TENSOR_OP_INDEX_COPY;
     if (!rows && id != TENSOR_OP_GATHER && id != TENSOR_OP_SCATTER && id != TENSOR_OP_SCATTER_ADD) {
-        return kit_refuse(x, "%s: export_c.h does not know this op", c->row->name);
+        return kit_refuse(x, "%s: export_c.h does not know this op", c->name);
     }
     if (adds && a->dtype != TENSOR_F32) {
-        return kit_refuse(x, "%s: export_c.h knows f32 alone", c->row->name);
+        return kit_refuse(x, "%s: export_c.h knows f32 alone", c->name);
     }
     long long n = a->dims[d], outer = 1, inner = 1, m = index->numel;
     for (int i = 0; i < d; i++) {
@@ -111,26 +111,26 @@ KIT_TEXT_FN int kit_write_index(kit_export_state_t *x, const tensor_call_t *c) {
 }
 
 // tril and triu: the other part of each matrix becomes 0.
-KIT_TEXT_FN int kit_write_tri(kit_export_state_t *x, const tensor_call_t *c) {
-    const tensor_arg_t *a = &c->arg[0], *y = &c->arg[1];
+KIT_TEXT_FN int kit_write_tri(kit_export_state_t *x, const kit_call_t *c) {
+    const kit_arg_t *a = &c->arg[0], *y = &c->arg[1];
     long long rows = a->dims[a->ndim - 2], columns = a->dims[a->ndim - 1];
-    if (!a->contiguous || !y->contiguous) {
-        return kit_refuse(x, "%s: export_c.h knows contiguous alone", c->row->name);
+    if (!kit_contiguous(a) || !kit_contiguous(y)) {
+        return kit_refuse(x, "%s: export_c.h knows contiguous alone", c->name);
     }
     kit_declare(x, "x", a);
     kit_declare(x, "y", y);
     kit_for(x, "i", a->numel);
     kit_line(x, "const int off = i %% %lld - i / %lld %% %lld;", columns, columns, rows);
     kit_line(x,
-             c->row->id == TENSOR_OP_TRIL ? "y[i] = (%s)(off <= %lld ? x[i] : 0);"
+             c->id == TENSOR_OP_TRIL ? "y[i] = (%s)(off <= %lld ? x[i] : 0);"
                                           : "y[i] = (%s)(off >= %lld ? x[i] : 0);",
-             kit_type((tensor_dtype_t)y->dtype), (long long)c->p->tri.diagonal);
+             kit_type(y->dtype), (long long)c->p->tri.diagonal);
     kit_close(x, 1);
     return 1;
 }
 
 // Rows of a table: index, weight.
-KIT_TEXT_FN int kit_write_embedding(kit_export_state_t *x, const tensor_call_t *c) {
+KIT_TEXT_FN int kit_write_embedding(kit_export_state_t *x, const kit_call_t *c) {
     long long rows = c->arg[1].dims[0], width = c->arg[1].dims[1], n = c->arg[0].numel;
     if (!kit_plain(x, c, 3, 0)) {
         return 0;
@@ -153,8 +153,8 @@ KIT_TEXT_FN int kit_write_embedding(kit_export_state_t *x, const tensor_call_t *
 
 // The sums of each row are in the order of the indices; where rows have many, blocks of them are added in
 // double.
-KIT_TEXT_FN int kit_write_embedding_back(kit_export_state_t *x, const tensor_call_t *c) {
-    const tensor_arg_t *y = &c->arg[2];
+KIT_TEXT_FN int kit_write_embedding_back(kit_export_state_t *x, const kit_call_t *c) {
+    const kit_arg_t *y = &c->arg[2];
     long long width = y->dims[1], n = c->arg[1].numel, block = 128 * (long long)y->dims[0], all = y->numel;
     int many = block > 0 && n >= 2 * block;
     if (!kit_plain(x, c, 3, 1)) {
@@ -193,7 +193,7 @@ KIT_TEXT_FN int kit_write_embedding_back(kit_export_state_t *x, const tensor_cal
 
 // ---- layer and rms norm
 
-KIT_TEXT_FN int kit_write_layer_norm(kit_export_state_t *x, const tensor_call_t *c) {
+KIT_TEXT_FN int kit_write_layer_norm(kit_export_state_t *x, const kit_call_t *c) {
     static const char *const name[] = {"x", "w", "b", "y", "mean", "rstd"};
     long long n = c->p->layer_norm.columns, rows = c->arg[4].numel;
     int rms = c->p->layer_norm.rms != 0;
@@ -224,7 +224,7 @@ KIT_TEXT_FN int kit_write_layer_norm(kit_export_state_t *x, const tensor_call_t 
 }
 
 // The gradients by weight and bias: parts of the rows, which are added as a tree.
-KIT_TEXT_FN int kit_write_layer_norm_back(kit_export_state_t *x, const tensor_call_t *c) {
+KIT_TEXT_FN int kit_write_layer_norm_back(kit_export_state_t *x, const kit_call_t *c) {
     static const char *const name[] = {"grad", "x", "mean", "rstd", "w", "out", "dw", "db"};
     long long n = c->p->layer_norm.columns, rows = c->arg[2].numel, parts = (rows + 31) / 32;
     long long most = rows < 16 ? rows : 16, by_size = rows * n / 16384;

@@ -1,7 +1,7 @@
-// export_text.h - how export_c.h writes C: text, operands, loops, formulas
+// export_text.h - how export_c.h writes C: text, loops, formulas
 //
-// Included by the implementation of export_c.h; copy it with that. It reads what kernels are given
-// (>>shared of tensor.h), hence TENSOR_BACKEND.
+// Included by the implementation of export_c.h; copy it with that. It prints the formulas of ops and reads
+// the numbers of their calls (>>ops and >>shared of tensor.h), hence TENSOR_BACKEND.
 #ifndef KIT_EXPORT_TEXT_H
 #define KIT_EXPORT_TEXT_H
 
@@ -29,7 +29,7 @@
 typedef enum kit_kind_t { KIT_TEMPORARY, KIT_STATE, KIT_CONSTANT, KIT_INPUT, KIT_OUTPUT } kit_kind_t;
 
 typedef struct kit_place_t {
-    const tensor__storage_t *storage;
+    const void *memory, *data;          // as the operands have it; its first element
     kit_kind_t kind;
     int older, touched;                 // than the capture; dtype is known
     int changes, placed;                // by the step; in the arena
@@ -49,6 +49,8 @@ typedef struct kit_word_t { char text[KIT_WORD]; } kit_word_t;
 typedef struct kit_export_state_t {
     const tensor_graph_t *graph;
     tensor_graph_call_t call;           // that is being written
+    tensor_graph_operand_t *arg;        // its operands
+    int args;                           // for which there is room
     char *text;                         // the body of the step
     size_t used, room;
     int failed;                         // out of memory
@@ -59,7 +61,7 @@ typedef struct kit_export_state_t {
     int lanes;                          // sums that are made side by side: the K_LANES of the file
     int inexact;                        // some sums are in another order than the library's
     int updates, draws;                 // optimizer groups; whether random numbers are drawn
-    const nn__update_t *update[16];
+    const nn_update_t *update[16];
     int depth;                          // of loops
     double flops;
     char why[300];                      // the refusal; "" = none
@@ -180,105 +182,6 @@ KIT_TEXT_FN const char *kit_arena(tensor_dtype_t dtype) {
     case TENSOR_I64: return "longs";
     default: return "bytes";
     }
-}
-
-KIT_TEXT_FN kit_place_t *kit_place(const kit_export_state_t *x, const tensor__storage_t *s) {
-    for (int64_t i = 0; i < x->places; i++) {
-        if (x->place[i].storage == s) { return &x->place[i]; }
-    }
-    return NULL;
-}
-
-// Whether the first n operands that are there are contiguous f32, apart from `other` (-1 = none).
-KIT_TEXT_FN int kit_plain(kit_export_state_t *x, const tensor_call_t *c, int n, int other) {
-    for (int k = 0; k < n; k++) {
-        const tensor_arg_t *a = &c->arg[k];
-        if (a->data && k != other && (a->dtype != TENSOR_F32 || !a->contiguous)) {
-            return kit_refuse(x, "%s: export_c.h knows contiguous f32 alone", c->row->name);
-        }
-    }
-    return 1;
-}
-
-
-// Where the first element of an operand is, as a C pointer.
-KIT_TEXT_FN kit_word_t kit_pointer(const kit_export_state_t *x, const tensor_arg_t *a) {
-    const kit_place_t *p = kit_place(x, a->storage);
-    int64_t at = ((const char *)a->data - (const char *)p->storage->data)
-                 / (int64_t)tensor_dtype_size((tensor_dtype_t)a->dtype);
-    const char *base = p->kind == KIT_TEMPORARY ? kit_arena(p->dtype) : p->name;
-    if (p->kind == KIT_TEMPORARY) { at += p->at; }
-    return at ? kit_word("%s + %lld", base, (long long)at) : kit_word("%s", base);
-}
-
-// Declares a pointer to an operand.
-KIT_TEXT_FN void kit_declare(kit_export_state_t *x, const char *name, const tensor_arg_t *a) {
-    const char *constant = a->role == TENSOR_READ ? "const " : "";
-    kit_line(x, "%s%s *%s = %s;", constant, kit_type((tensor_dtype_t)a->dtype), name, kit_pointer(x, a).text);
-}
-
-// The first element of an immediate.
-KIT_TEXT_FN double kit_immediate(const tensor_arg_t *a) {
-    switch (a->dtype) {
-    case TENSOR_F32: return (double)*(const float *)a->data;
-    case TENSOR_F64: return *(const double *)a->data;
-    case TENSOR_I32: return (double)*(const int32_t *)a->data;
-    case TENSOR_I64: return (double)*(const int64_t *)a->data;
-    default: return (double)*(const uint8_t *)a->data;
-    }
-}
-
-// ---- loops over several operands
-
-typedef struct kit_nest_t {
-    int ndim, n;                                        // of loops, of operands
-    int64_t dims[TENSOR_MAX_DIMS], stride[9][TENSOR_MAX_DIMS];
-} kit_nest_t;
-
-// Adds an operand to a nest over the dims of another, with which it broadcasts.
-KIT_TEXT_FN void kit_nest_add(kit_nest_t *nest, const tensor_arg_t *a) {
-    for (int d = 0; d < nest->ndim; d++) {
-        int k = d - (nest->ndim - a->ndim);
-        nest->stride[nest->n][d] = k < 0 || a->dims[k] == 1 ? 0 : a->strides[k];
-    }
-    nest->n++;
-}
-
-// Joins dims that all operands walk as one.
-KIT_TEXT_FN void kit_nest_join(kit_nest_t *nest) {
-    int to = 0;
-    for (int d = 0; d < nest->ndim; d++) {
-        int joins = to > 0;
-        if (nest->dims[d] == 1) { continue; }
-        for (int k = 0; k < nest->n && joins; k++) {
-            joins = nest->stride[k][to - 1] == nest->stride[k][d] * nest->dims[d];
-        }
-        to += !joins;
-        nest->dims[to - 1] = joins ? nest->dims[to - 1] * nest->dims[d] : nest->dims[d];
-        for (int k = 0; k < nest->n; k++) { nest->stride[k][to - 1] = nest->stride[k][d]; }
-    }
-    nest->ndim = to;
-}
-
-KIT_TEXT_FN kit_word_t kit_index_name(const kit_nest_t *nest, int d) {
-    return nest->ndim == 1 ? kit_word("i") : kit_word("i%d", d);
-}
-
-KIT_TEXT_FN void kit_nest_open(kit_export_state_t *x, const kit_nest_t *nest) {
-    for (int d = 0; d < nest->ndim; d++) { kit_for(x, kit_index_name(nest, d).text, nest->dims[d]); }
-}
-
-// The index of operand k in the loops.
-KIT_TEXT_FN kit_word_t kit_nest_index(const kit_nest_t *nest, int k) {
-    kit_word_t w = kit_word("%s", "");
-    for (int d = 0; d < nest->ndim; d++) {
-        int64_t s = nest->stride[k][d];
-        kit_word_t i = kit_index_name(nest, d), one;
-        if (!s) { continue; }
-        one = s == 1 ? i : kit_word("%lld * %.20s", (long long)s, i.text);
-        w = w.text[0] ? kit_word("%.180s + %.40s", w.text, one.text) : one;
-    }
-    return w.text[0] ? w : kit_word("0");
 }
 
 // ---- formulas

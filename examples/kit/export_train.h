@@ -10,14 +10,14 @@
 
 // Softmax, log_softmax, logsumexp and their gradients. An operand whose rows are not contiguous goes through
 // a buffer.
-KIT_TEXT_FN int kit_write_rows(kit_export_state_t *x, const tensor_call_t *c) {
-    int id = c->row->id, n_in = c->nin, gathered[3] = {0, 0, 0};
+KIT_TEXT_FN int kit_write_rows(kit_export_state_t *x, const kit_call_t *c) {
+    int id = c->id, n_in = c->nin, gathered[3] = {0, 0, 0};
     int back = id == TENSOR_OP_SOFTMAX_BACKWARD || id == TENSOR_OP_LOG_SOFTMAX_BACKWARD;
     int known = back || id == TENSOR_OP_SOFTMAX || id == TENSOR_OP_LOG_SOFTMAX || id == TENSOR_OP_LOGSUMEXP;
     static const char *const name[2][3] = {{"x", "y", ""}, {"g", "y", "out"}};
-    const tensor_arg_t *a = &c->arg[0];
+    const kit_arg_t *a = &c->arg[0];
     if (!known || a->dtype != TENSOR_F32) {
-        return kit_refuse(x, "%s: export_c.h does not know this op", c->row->name);
+        return kit_refuse(x, "%s: export_c.h does not know this op", c->name);
     }
     int64_t n = a->dims[a->ndim - 1];
     kit_nest_t nest;
@@ -25,7 +25,7 @@ KIT_TEXT_FN int kit_write_rows(kit_export_state_t *x, const tensor_call_t *c) {
     nest.ndim = a->ndim - 1;
     for (int d = 0; d < nest.ndim; d++) { nest.dims[d] = a->dims[d]; }
     for (int i = 0; i < n_in + 1; i++) {
-        tensor_arg_t outer = c->arg[i];
+        kit_arg_t outer = c->arg[i];
         if (outer.ndim == a->ndim) {
             gathered[i] = outer.strides[a->ndim - 1] != 1 && n > 1;
             outer.ndim--;
@@ -101,14 +101,14 @@ KIT_TEXT_FN int kit_write_rows(kit_export_state_t *x, const tensor_call_t *c) {
     {#ID, {KIT_WORDS(f(V_, x, t, p, q)), KIT_WORDS(dx(V_, x, t, p, q)), KIT_WORDS(dt(V_, x, t, p, q)), NULL}},
 
 // The formula of a pointwise loss (0), its derivatives by input (1) and target (2).
-KIT_TEXT_FN int kit_loss_formula(kit_export_state_t *x, const tensor_call_t *c, int which, char *out,
+KIT_TEXT_FN int kit_loss_formula(kit_export_state_t *x, const kit_call_t *c, int which, char *out,
                                  unsigned *reads) {
     static const kit_row_t rows[] = {NN_LOSSES(KIT_LOSS){NULL, {NULL, NULL, NULL, NULL}}};
     return kit_formula(x, rows[c->p->loss.kind].formula[which], &c->p->loss.beta, TENSOR_F32, out, reads);
 }
 
 // What the terms of a loss are multiplied by.
-KIT_TEXT_FN double kit_loss_factor(const tensor_call_t *c, const tensor_arg_t *a) {
+KIT_TEXT_FN double kit_loss_factor(const kit_call_t *c, const kit_arg_t *a) {
     if (c->p->loss.reduction == TENSOR_MEAN) { return 1 / (double)a->numel; }
     if (c->p->loss.reduction == TENSOR_BATCHMEAN) { return 1 / (double)(a->ndim ? a->dims[0] : 1); }
     return 1;
@@ -122,7 +122,7 @@ KIT_TEXT_FN void kit_loss_loads(kit_export_state_t *x, unsigned reads) {
     }
 }
 
-KIT_TEXT_FN int kit_loss_pointers(kit_export_state_t *x, const tensor_arg_t *a, unsigned reads) {
+KIT_TEXT_FN int kit_loss_pointers(kit_export_state_t *x, const kit_arg_t *a, unsigned reads) {
     if (a[0].dtype != TENSOR_F32) {
         return kit_refuse(x, "%s: export_c.h knows losses of f32 alone", x->call.op);
     }
@@ -139,14 +139,14 @@ KIT_TEXT_FN int kit_loss_pointers(kit_export_state_t *x, const tensor_arg_t *a, 
     return 1;
 }
 
-KIT_TEXT_FN int kit_write_loss(kit_export_state_t *x, const tensor_call_t *c) {
+KIT_TEXT_FN int kit_write_loss(kit_export_state_t *x, const kit_call_t *c) {
     char text[KIT_FORMULA];
     unsigned reads = 0;
-    const tensor_arg_t *a = c->arg;
+    const kit_arg_t *a = c->arg;
     int whole = c->p->loss.reduction != TENSOR_NONE;
     if (!kit_loss_formula(x, c, 0, text, &reads) || !kit_loss_pointers(x, a, reads)) { return 0; }
     if (!a[3].data) { reads &= ~(1u << ('q' - 'a')); }
-    if (c->p->loss.kind == NN__LOSS_BCE) { kit_line(x, "// the input is in 0..1; here nobody checks it"); }
+    if (c->id == NN_OP_LOSS_BCE) { kit_line(x, "// the input is in 0..1; here nobody checks it"); }
     kit_declare(x, "y", &a[4]);
     int cut = whole && a[0].numel > 4096;       // so many are summed at a time
     if (whole) {
@@ -172,10 +172,10 @@ KIT_TEXT_FN int kit_write_loss(kit_export_state_t *x, const tensor_call_t *c) {
     return 1;
 }
 
-KIT_TEXT_FN int kit_write_loss_back(kit_export_state_t *x, const tensor_call_t *c) {
+KIT_TEXT_FN int kit_write_loss_back(kit_export_state_t *x, const kit_call_t *c) {
     char text[2][KIT_FORMULA];
     unsigned reads = 0;
-    const tensor_arg_t *a = c->arg;
+    const kit_arg_t *a = c->arg;
     int each = c->p->loss.reduction == TENSOR_NONE;
     for (int k = 0; k < 2; k++) {
         if (a[5 + k].numel && a[5 + k].data && !kit_loss_formula(x, c, 1 + k, text[k], &reads)) { return 0; }
@@ -200,9 +200,9 @@ KIT_TEXT_FN int kit_write_loss_back(kit_export_state_t *x, const tensor_call_t *
 }
 
 // Labels of logits [rows, classes].
-KIT_TEXT_FN int kit_write_cross_entropy(kit_export_state_t *x, const tensor_call_t *c) {
-    const tensor__cross_entropy_params_t *p = &c->p->cross_entropy;
-    const tensor_arg_t *a = c->arg;
+KIT_TEXT_FN int kit_write_cross_entropy(kit_export_state_t *x, const kit_call_t *c) {
+    const tensor_cross_entropy_params_t *p = &c->p->cross_entropy;
+    const kit_arg_t *a = c->arg;
     long long rows = a[0].dims[0], classes = a[0].dims[1];
     if (a[0].dtype != TENSOR_F32) {
         return kit_refuse(x, "cross_entropy: export_c.h knows losses of f32 alone");
@@ -268,9 +268,9 @@ KIT_TEXT_FN int kit_write_cross_entropy(kit_export_state_t *x, const tensor_call
     return 1;
 }
 
-KIT_TEXT_FN int kit_write_cross_entropy_back(kit_export_state_t *x, const tensor_call_t *c) {
-    const tensor__cross_entropy_params_t *p = &c->p->cross_entropy;
-    const tensor_arg_t *a = c->arg;
+KIT_TEXT_FN int kit_write_cross_entropy_back(kit_export_state_t *x, const kit_call_t *c) {
+    const tensor_cross_entropy_params_t *p = &c->p->cross_entropy;
+    const kit_arg_t *a = c->arg;
     long long rows = a[1].dims[0], classes = a[1].dims[1];
     if (p->label_smoothing > 0 && a[5].data) {
         return kit_refuse(x, "cross_entropy: export_c.h does not know label_smoothing beside weights");
@@ -318,7 +318,7 @@ KIT_TEXT_FN int kit_write_cross_entropy_back(kit_export_state_t *x, const tensor
 
 // ---- dropout
 
-KIT_TEXT_FN int kit_write_dropout(kit_export_state_t *x, const tensor_call_t *c) {
+KIT_TEXT_FN int kit_write_dropout(kit_export_state_t *x, const kit_call_t *c) {
     double p = c->p->dropout.p;
     unsigned long keep = (unsigned long)((1 - p) * 16777216.0 + 0.5);
     long long n = c->arg[0].numel;
@@ -347,7 +347,7 @@ KIT_TEXT_FN int kit_write_dropout(kit_export_state_t *x, const tensor_call_t *c)
 // ---- clipping and optimizers
 
 // The sum of the squares of all gradients in double, eight chains for each 16384 elements of a gradient.
-KIT_TEXT_FN int kit_write_squares(kit_export_state_t *x, const tensor_call_t *c) {
+KIT_TEXT_FN int kit_write_squares(kit_export_state_t *x, const kit_call_t *c) {
     kit_declare(x, "y", &c->arg[0]);
     kit_line(x, "double total = 0;");
     for (int i = 2; i < c->nout; i++) {
@@ -363,7 +363,7 @@ KIT_TEXT_FN int kit_write_squares(kit_export_state_t *x, const tensor_call_t *c)
     return 1;
 }
 
-KIT_TEXT_FN int kit_write_scale(kit_export_state_t *x, const tensor_call_t *c) {
+KIT_TEXT_FN int kit_write_scale(kit_export_state_t *x, const kit_call_t *c) {
     if (c->arg[1].data) { return kit_refuse(x, "scale_grad: export_c.h does not know gradient scalers"); }
     kit_declare(x, "by", &c->arg[0]);
     for (int i = 2; i < c->nin + c->nout; i++) {
@@ -376,7 +376,7 @@ KIT_TEXT_FN int kit_write_scale(kit_export_state_t *x, const tensor_call_t *c) {
 }
 
 // The number of a group of an optimizer.   -> -1 if there are too many
-KIT_TEXT_FN int kit_update(kit_export_state_t *x, const nn__update_t *u) {
+KIT_TEXT_FN int kit_update(kit_export_state_t *x, const nn_update_t *u) {
     int i = 0;
     while (i < x->updates && x->update[i] != u) { i++; }
     if (i == 16) { return -1; }
@@ -385,11 +385,11 @@ KIT_TEXT_FN int kit_update(kit_export_state_t *x, const nn__update_t *u) {
 }
 
 // What becomes of x, g and the states at one element.
-KIT_TEXT_FN int kit_write_update(kit_export_state_t *x, const nn__update_t *u, int states) {
+KIT_TEXT_FN int kit_write_update(kit_export_state_t *x, const nn_update_t *u, int states) {
     if (u->maximize) { kit_line(x, "g = -g;"); }
     if (u->decoupled) { kit_line(x, "w = w * shrink;"); }
     if (u->decay) { kit_line(x, "g = g + %s * w;", kit_number(x, u->weight_decay, TENSOR_F32).text); }
-    if (u->formula == NN__STEP_ID_sgd) {
+    if (u->formula == NN_STEP_sgd) {
         if (states > 0) {
             kit_line(x, "s0[i] = first ? g : s0[i] * %s + %s * g;",
                      kit_number(x, u->momentum, TENSOR_F32).text, kit_number(x, u->rest, TENSOR_F32).text);
@@ -399,7 +399,7 @@ KIT_TEXT_FN int kit_write_update(kit_export_state_t *x, const nn__update_t *u, i
         kit_line(x, "p[i] = w + rate * g;");
         return 1;
     }
-    if (u->formula != NN__STEP_ID_adam) {
+    if (u->formula != NN_STEP_adam) {
         return kit_refuse(x, "step: export_c.h knows SGD, Adam and AdamW alone");
     }
     kit_need(x, KIT_SQRT);
@@ -419,14 +419,14 @@ KIT_TEXT_FN int kit_write_update(kit_export_state_t *x, const nn__update_t *u, i
     return 1;
 }
 
-KIT_TEXT_FN int kit_write_step(kit_export_state_t *x, const tensor_call_t *c) {
-    const nn__update_t *u = (const nn__update_t *)c->arg[0].data;
+KIT_TEXT_FN int kit_write_step(kit_export_state_t *x, const kit_call_t *c) {
+    const nn_update_t *u = (const nn_update_t *)c->arg[0].data;
     if (c->arg[1].data) { return kit_refuse(x, "step: export_c.h does not know gradient scalers"); }
     int group = kit_update(x, u);
     if (group < 0) { return kit_refuse(x, "step: export_c.h knows at most 16 groups"); }
     if (u->by_rows) { return kit_refuse(x, "step: export_c.h does not know sparse gradients"); }
     kit_line(x, "const double lr = rates[%d];", group);
-    if (u->formula == NN__STEP_ID_adam) {
+    if (u->formula == NN_STEP_adam) {
         kit_need(x, KIT_POWER);
         kit_need(x, KIT_SQRT64);
         kit_line(x, "const float size = (float)(-lr / (1 - k_power(%s, steps + %lld)));",
@@ -441,7 +441,7 @@ KIT_TEXT_FN int kit_write_step(kit_export_state_t *x, const tensor_call_t *c) {
                  kit_number(x, u->weight_decay, TENSOR_F64).text);
     }
     for (int i = 2; i + 4 < c->nin + c->nout; i += 5) {
-        const tensor_arg_t *a = &c->arg[i];
+        const kit_arg_t *a = &c->arg[i];
         int states = 0;
         if (a[4].dtype == TENSOR_I64 && a[4].data) {
             return kit_refuse(x, "step: export_c.h does not know sparse gradients");
@@ -456,7 +456,7 @@ KIT_TEXT_FN int kit_write_step(kit_export_state_t *x, const tensor_call_t *c) {
             kit_declare(x, kit_word("s%d", k).text, &a[2 + k]);
             states = k + 1;
         }
-        int early = u->formula == NN__STEP_ID_sgd && states > 0;
+        int early = u->formula == NN_STEP_sgd && states > 0;
         if (early) {
             kit_line(x, "const int first = steps + %lld == 1;", (long long)(u->at - x->update[0]->at));
         }
@@ -464,7 +464,7 @@ KIT_TEXT_FN int kit_write_step(kit_export_state_t *x, const tensor_call_t *c) {
         kit_line(x, "float w = p[i], g = grad[i];");
         if (!kit_write_update(x, u, states)) { return 0; }
         kit_close(x, 2);
-        x->flops += (u->formula == NN__STEP_ID_adam ? 12.0 : 2.0 + 3.0 * states) * (double)a[0].numel;
+        x->flops += (u->formula == NN_STEP_adam ? 12.0 : 2.0 + 3.0 * states) * (double)a[0].numel;
     }
     return 1;
 }

@@ -189,12 +189,18 @@ const char *kit_torch_name(const kit_torch_t *f, int64_t i) {
 
 // ---- tensors ----
 
+// The number of a tensor; -1 = there is none of that name.
+static int64_t kit_torch__find(const kit_torch_t *f, const char *name) {
+    int64_t i = 0;
+    while (i < kit_torch_count(f) && strcmp(kit_torch_name(f, i), name) != 0) { i++; }
+    return i < kit_torch_count(f) ? i : -1;
+}
+
 tensor_t *kit_torch_get(const kit_torch_t *f, const char *name) {
-    int64_t i = 0, at[TENSOR_MAX_DIMS] = {0};
+    int64_t i = kit_torch__find(f, name), at[TENSOR_MAX_DIMS] = {0};
     char text[160];
     kit_torch__view_t v;
-    while (i < kit_torch_count(f) && strcmp(kit_torch_name(f, i), name) != 0) { i++; }
-    if (i >= kit_torch_count(f)) {
+    if (i < 0) {
         snprintf(text, sizeof text, "kit_torch_get: there is no tensor \"%.100s\"", name);
         tensor_raise(TENSOR_ERR_INDEX, text);
         return tensor_detach(NULL);
@@ -229,6 +235,14 @@ int kit_torch_load(const kit_torch_t *f, nn_module_t *m, const char *prefix) {
         char name[1200], text[400], shapes[2][80];
         tensor_t *to = state.item[i].tensor;
         snprintf(name, sizeof name, "%s%s", prefix ? prefix : "", state.item[i].name);
+        if (kit_torch__find(f, name) < 0) {
+            const char *first = kit_torch_count(f) ? kit_torch_name(f, 0) : "none";
+            snprintf(text, sizeof text,
+                     "kit_torch_load: the file has no %.120s; the first of its %lld names is %.120s", name,
+                     (long long)kit_torch_count(f), first);
+            tensor_raise(TENSOR_ERR_INDEX, text);
+            break;
+        }
         list[i] = kit_torch_get(f, name);
         if (!tensor_ok()) { break; }
         tensor_shape_t want = tensor_shape(to), got = tensor_shape(list[i]);

@@ -1136,11 +1136,11 @@ template <class C> static void gradients_of(int dtype) {
 // More tensors than a launch takes, empty and unaligned ones: the rules themselves are compared with the CPU's
 // bits in tests/device.c.
 static void optimizers() {
-    for (int rule : {NN__STEP_ID_sgd, NN__STEP_ID_adam, NN__STEP_ID_rmsprop}) {
-        nn__update_t u;
+    for (int rule : {NN_STEP_sgd, NN_STEP_adam, NN_STEP_rmsprop}) {
+        nn_update_t u;
         memset(&u, 0, sizeof u);
         u.formula = rule, u.lr = -0.1, u.weight_decay = 0.1, u.decay = 1, u.momentum = 0.9, u.rest = 1, u.beta1 = 0.9, u.rest1 = 0.1;
-        u.beta2 = 0.99, u.rest2 = 0.01, u.eps = 1e-3, u.step = -0.3, u.root = 2, u.maximize = rule == NN__STEP_ID_adam;
+        u.beta2 = 0.99, u.rest2 = 0.01, u.eps = 1e-3, u.step = -0.3, u.root = 2, u.maximize = rule == NN_STEP_adam;
         std::vector<std::unique_ptr<array_t>> all;
         std::vector<param_t> params;
         std::vector<values> start;
@@ -1153,7 +1153,7 @@ static void optimizers() {
                 all.push_back(std::make_unique<array_t>(TENSOR_F32, std::vector<int64_t>{n}, &start.back(), std::vector<int64_t>{}, i % 3 == 2));
             }
             size_t o = all.size() - 4;
-            params.push_back({all[o]->o.data, all[o + 1]->o.data, {all[o + 2]->o.data, rule == NN__STEP_ID_sgd ? nullptr : all[o + 3]->o.data, nullptr}, n});
+            params.push_back({all[o]->o.data, all[o + 1]->o.data, {all[o + 2]->o.data, rule == NN_STEP_sgd ? nullptr : all[o + 3]->o.data, nullptr}, n});
         }
         long launches = cusim::counts.launches;
         CHECK(optimizer<float>(at, params.data(), count, u) == 0);
@@ -1164,9 +1164,9 @@ static void optimizers() {
                 double p = start[(size_t)i * 4][(size_t)j], g = start[(size_t)i * 4 + 1][(size_t)j], m = start[(size_t)i * 4 + 2][(size_t)j];
                 double v = start[(size_t)i * 4 + 3][(size_t)j];
                 g = (u.maximize ? -g : g) + 0.1 * p;
-                if (rule == NN__STEP_ID_sgd) { p -= 0.1 * (0.9 * m + g); }
-                if (rule == NN__STEP_ID_adam) { p -= 0.3 * (0.9 * m + 0.1 * g) / (2 * std::sqrt(0.99 * v + 0.01 * g * g) + 1e-3); }
-                if (rule == NN__STEP_ID_rmsprop) { p -= 0.1 * (0.9 * v + g / (std::sqrt(0.99 * m + 0.01 * g * g) + 1e-3)); }
+                if (rule == NN_STEP_sgd) { p -= 0.1 * (0.9 * m + g); }
+                if (rule == NN_STEP_adam) { p -= 0.3 * (0.9 * m + 0.1 * g) / (2 * std::sqrt(0.99 * v + 0.01 * g * g) + 1e-3); }
+                if (rule == NN_STEP_rmsprop) { p -= 0.1 * (0.9 * v + g / (std::sqrt(0.99 * m + 0.01 * g * g) + 1e-3)); }
                 want.push_back(p);
             }
             good = good && near_to(all[(size_t)i * 4]->get(), want, 1e-5);

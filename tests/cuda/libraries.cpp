@@ -1292,11 +1292,11 @@ enum { LENET = 1, RESNET18, RESNET50, ALEXNET, VGG19, MOBILENET, MODELS };
     }
     for (int dtype : {TENSOR_F32, TENSOR_F16, TENSOR_BF16}) {    // LSTM and GRU: no plans, but its words for a net are taken
         // GNMT: the first layer of the encoder, the next, the others and the decoder's; a net of several
-        static const int64_t sizes[][5] = {{NN__LSTM_NET, 1, 2, 1024, 1024}, {NN__LSTM_NET, 1, 1, 2048, 1024}, {NN__LSTM_NET, 1, 1, 1024, 1024},
-                                           {NN__LSTM_NET, 2, 1, 650, 650}, {NN__GRU_NET, 2, 2, 650, 650}, {0, 2, 1, 650, 650}, {1, 2, 2, 650, 650}};
+        static const int64_t sizes[][5] = {{NN_LSTM_NET, 1, 2, 1024, 1024}, {NN_LSTM_NET, 1, 1, 2048, 1024}, {NN_LSTM_NET, 1, 1, 1024, 1024},
+                                           {NN_LSTM_NET, 2, 1, 650, 650}, {NN_GRU_NET, 2, 2, 650, 650}, {0, 2, 1, 650, 650}, {1, 2, 2, 650, 650}};
         for (auto &z : sizes) {
             const int64_t dims[3] = {50, 128, z[3]};
-            tensor__net_params_t p = {};
+            tensor_net_params_t p = {};
             p.kind = z[0];
             p.num_layers = z[1];
             p.directions = z[2];
