@@ -2731,6 +2731,94 @@ TCU_UNROLL
     }
 }
 
+// Integers of one dtype that lie beside each other, in packs: one kernel for all formulas of a dtype; TRUTH:
+// for those that give a bool.
+template <class T> constexpr int few_lanes_of = sizeof(T) == 8 ? 2 : 4;
+
+#define TCU_X(ID, name, ...)                                                                                 \
+    case TENSOR_OP_##ID:                                                                                     \
+        if constexpr (op_##name::KIND != TENSOR__FLT &&                                                      \
+                      TRUTH == (op_##name::KIND == TENSOR__CMP || op_##name::KIND == TENSOR__LOG)) {         \
+            const op_##name f{{p[0], p[1], p[2], p[3]}};                                                     \
+            TCU_UNROLL                                                                                       \
+            for (int i = 0; i < V; i++) { y[i] = f(x[0][i], x[1][i], x[2][i]); }                             \
+        }                                                                                                    \
+        break;
+template <bool TRUTH, int V>
+__device__ inline void apply_pack(int op, const double *p, const int64_t (*x)[V], int64_t *y) {
+    switch (op) { TCU_POINTWISE_ROWS(TCU_X) }
+}
+#undef TCU_X
+
+template <class T, bool TRUTH>
+__global__ void __launch_bounds__(THREADS, 4) pointwise_integers(any_set_t s) {
+    typedef typename pick_t<TRUTH, bool8, T>::type Y;
+    constexpr int V = few_lanes_of<T>;
+    const int64_t packs = s.w.n / V;
+    for (int64_t q = thread_index(); q * V < s.w.n; q += thread_count()) {
+        int64_t x[3][V] = {}, y[V] = {};
+        const int there = q < packs ? V : (int)(s.w.n - packs * V);
+        TCU_UNROLL
+        for (int k = 0; k < 3; k++) {
+            if (k >= s.arity) { continue; }
+            const T *from = (const T *)s.p[k + 1];
+            const int64_t step = from && s.w.ndim ? s.w.strides[k + 1][0] : 0;
+            if (from && step && there == V) {
+                const pack_t<T, V> in = ((const pack_t<T, V> *)from)[q];
+                TCU_UNROLL
+                for (int i = 0; i < V; i++) { x[k][i] = to_class<int64_t>(in.v[i]); }
+                continue;
+            }
+            TCU_UNROLL
+            for (int i = 0; i < V; i++) {
+                if (!from) { x[k][i] = to_class<int64_t>(s.value[k + 1]); }
+                if (from && i < there) { x[k][i] = to_class<int64_t>(from[step * (q * V + i)]); }
+            }
+        }
+
+        apply_pack<TRUTH, V>(s.op, s.param, x, y);
+        pack_t<Y, V> out;
+        TCU_UNROLL
+        for (int i = 0; i < V; i++) { out.v[i] = from_class<Y>(y[i]); }
+        if (there == V) {
+            ((pack_t<Y, V> *)s.p[0])[q] = out;
+            continue;
+        }
+        for (int i = 0; i < there; i++) { ((Y *)s.p[0])[q * V + i] = out.v[i]; }
+    }
+}
+
+// The dtype, if pointwise_integers can take them: one dim, one dtype, addresses of whole packs. Else -1
+inline int integers_of(const walk_t &w, const tensor_arg_t *o, int count, bool truth) {
+    int dtype = TENSOR_BOOL;
+    for (int k = count - 1; k > 0; k--) {
+        if (!is_immediate(o[k])) { dtype = o[k].dtype; }
+    }
+    if (w.ndim > 1 || class_of(dtype) != 2 || o[0].dtype != (truth ? (int)TENSOR_BOOL : dtype)) { return -1; }
+    for (int k = 0; k < count; k++) {
+        if (is_immediate(o[k])) { continue; }
+        const int64_t step = w.ndim ? w.strides[k][0] : 0;
+        if (!aligned16(o[k].data) || (k && o[k].dtype != dtype)) { return -1; }
+        if (step != 1 && (step || !k)) { return -1; }
+    }
+    return dtype;
+}
+
+template <bool TRUTH> inline int launch_integers(const place_t &at, int dtype, const any_set_t &s) {
+    auto go = [&](auto type) {
+        typedef TCU_TYPE(type) T;
+        return launch(at, threads_for(at, s.w.n / few_lanes_of<T> + 1), pointwise_integers<T, TRUTH>, s);
+    };
+    switch (dtype) {
+    case TENSOR_I64: return go(type_t<int64_t>());
+    case TENSOR_I32: return go(type_t<int32_t>());
+    case TENSOR_I16: return go(type_t<int16_t>());
+    case TENSOR_I8: return go(type_t<int8_t>());
+    case TENSOR_U8: return go(type_t<uint8_t>());
+    default: return go(type_t<bool8>());
+    }
+}
+
 // Blocks for rows with so many vectors: several short rows per block, or several blocks per long row.
 inline grid_t row_grid(const place_t &at, int64_t rows, int64_t vectors) {
     unsigned wide = 1;
@@ -2784,7 +2872,7 @@ inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity
     walk_t w = zero ? walk_of(o, arity + 1) : walk_by_memory(o, arity + 1);    // zero: needs numbers
     if (!w.n) { return 0; }
     double none[4] = {0, 0, 0, 0};
-    bool large = false;
+    bool large = false, relation = false;
     if (!p) { p = none; }
     switch (op) {
 #define TCU_X(ID, name, ...)                                                                                 \
@@ -2796,6 +2884,7 @@ inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity
             if (arity != N) {                                                                                \
                 return TENSOR_ERR_INTERNAL;                                                                  \
             }                                                                                                \
+            relation = truth;                                                                                \
             if (class_of(compute) || !fits_rows(w, o, N + 1, truth)) {                                       \
                 break;                                                                                       \
             }                                                                                                \
@@ -2832,6 +2921,10 @@ inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity
     }
 
     if (large && class_of(compute) == 2) { return TENSOR_ERR_UNSUPPORTED; }
+    const int integers = class_of(compute) == 2 && !zero ? integers_of(w, o, arity + 1, relation) : -1;
+    if (integers >= 0) {
+        return relation ? launch_integers<true>(at, integers, s) : launch_integers<false>(at, integers, s);
+    }
     return by_class(compute, [&](auto type) {
         typedef TCU_TYPE(type) C;
         if constexpr (same_type<C, int64_t>::value) {
@@ -3823,6 +3916,31 @@ __device__ inline wide_t<lanes_of<T>> wide_part(const T *y, const T *const *x, c
     return {head, packs, columns - packs * V};
 }
 
+// Pack q of N rows from element `head` on.
+template <class T, int N, int V>
+__device__ inline void load_packs(pack_t<T, V> *in, const T *const *x, int64_t head, int64_t q) {
+    TCU_UNROLL
+    for (int k = 0; k < N; k++) { in[k] = ((const pack_t<T, V> *)(x[k] + head))[q]; }
+}
+
+// Element i of N packs, then of M weights.
+template <int N, int M, class T, class C, int V>
+__device__ inline void pack_values(C *v, const pack_t<T, V> *in, const pack_t<C, V> *weight, int i) {
+    TCU_UNROLL
+    for (int k = 0; k < N; k++) { v[k] = to_class<C>(in[k].v[i]); }
+    TCU_UNROLL
+    for (int k = 0; k < M; k++) { v[N + k] = weight[k].v[i]; }
+}
+
+// The same of column i, which is in no pack.
+template <int N, int M, class T, class C>
+__device__ inline void column_values(C *v, const T *const *x, const C *const *w, int64_t i) {
+    TCU_UNROLL
+    for (int k = 0; k < N; k++) { v[k] = to_class<C>(x[k][i]); }
+    TCU_UNROLL
+    for (int k = 0; k < M; k++) { v[N + k] = w[k][i]; }
+}
+
 // f(column, values) for a whole row, in packs if addresses allow it: the values of N inputs, then those of M
 // weights, which all rows share and which have the class's dtype.
 template <class T, int N, int M, class F>
@@ -3830,28 +3948,23 @@ __device__ inline void each_weighted(const T *const *x, const class_t<T> *const 
                                      lanes_t l, F f) {
     constexpr int V = lanes_of<T>;
     typedef class_t<T> C;
+    C v[N + M];
     const wide_t<V> wide = wide_part<T, N, M>(x[0], x, w, columns);
     for (int64_t q = l.lane; q < wide.packs; q += l.lanes) {
         pack_t<T, V> in[N];
         pack_t<C, V> weight[M + 1];
-        TCU_UNROLL
-        for (int k = 0; k < N; k++) { in[k] = ((const pack_t<T, V> *)(x[k] + wide.head))[q]; }
-        TCU_UNROLL
-        for (int k = 0; k < M; k++) { weight[k] = ((const pack_t<C, V> *)w[k])[q]; }
+        load_packs<T, N>(in, x, wide.head, q);
+        load_packs<C, M>(weight, w, 0, q);
         TCU_UNROLL
         for (int i = 0; i < V; i++) {
-            C v[N + M];
-            for (int k = 0; k < N; k++) { v[k] = to_class<C>(in[k].v[i]); }
-            for (int k = 0; k < M; k++) { v[N + k] = weight[k].v[i]; }
+            pack_values<N, M>(v, in, weight, i);
             f(wide.head + q * V + i, v);
         }
     }
 
     for (int64_t j = l.lane; j < wide.rest; j += l.lanes) {
         const int64_t i = wide.place(j);
-        C v[N + M];
-        for (int k = 0; k < N; k++) { v[k] = to_class<C>(x[k][i]); }
-        for (int k = 0; k < M; k++) { v[N + k] = w[k][i]; }
+        column_values<N, M>(v, x, w, i);
         f(i, v);
     }
 }
@@ -3867,19 +3980,16 @@ __device__ inline void map_weighted(T *y, const T *const *x, const class_t<T> *c
                                     lanes_t l, F f) {
     constexpr int V = lanes_of<T>;
     typedef class_t<T> C;
+    C v[N + M];
     const wide_t<V> wide = wide_part<T, N, M>(y, x, w, columns);
     for (int64_t q = l.lane; q < wide.packs; q += l.lanes) {
         pack_t<T, V> in[N], out;
         pack_t<C, V> weight[M + 1];
-        TCU_UNROLL
-        for (int k = 0; k < N; k++) { in[k] = ((const pack_t<T, V> *)(x[k] + wide.head))[q]; }
-        TCU_UNROLL
-        for (int k = 0; k < M; k++) { weight[k] = ((const pack_t<C, V> *)w[k])[q]; }
+        load_packs<T, N>(in, x, wide.head, q);
+        load_packs<C, M>(weight, w, 0, q);
         TCU_UNROLL
         for (int i = 0; i < V; i++) {
-            C v[N + M];
-            for (int k = 0; k < N; k++) { v[k] = to_class<C>(in[k].v[i]); }
-            for (int k = 0; k < M; k++) { v[N + k] = weight[k].v[i]; }
+            pack_values<N, M>(v, in, weight, i);
             out.v[i] = from_class<T>(f(wide.head + q * V + i, v));
         }
         ((pack_t<T, V> *)(y + wide.head))[q] = out;
@@ -3887,9 +3997,7 @@ __device__ inline void map_weighted(T *y, const T *const *x, const class_t<T> *c
 
     for (int64_t j = l.lane; j < wide.rest; j += l.lanes) {
         const int64_t i = wide.place(j);
-        C v[N + M];
-        for (int k = 0; k < N; k++) { v[k] = to_class<C>(x[k][i]); }
-        for (int k = 0; k < M; k++) { v[N + k] = w[k][i]; }
+        column_values<N, M>(v, x, w, i);
         y[i] = from_class<T>(f(i, v));
     }
 }
@@ -3924,30 +4032,20 @@ template <class T, bool HOLDS, int N = 1> struct row_t {
     const T *x[N];
     int64_t columns;
     lanes_t l;
-    pack_t<T, V> pack[N][HOLDS ? HELD : 1];
+    pack_t<T, V> pack[HOLDS ? HELD : 1][N];
 
     __device__ row_t(const T *const (&from)[N], int64_t n, lanes_t of) : columns(n), l(of) {
         TCU_UNROLL
-        for (int j = 0; j < N; j++) {
-            x[j] = from[j];
-            if constexpr (HOLDS) {
-                TCU_UNROLL
-                for (int k = 0; k < HELD; k++) {
-                    if (at(k) < columns) { pack[j][k] = ((const pack_t<T, V> *)x[j])[at(k) / V]; }
-                }
+        for (int j = 0; j < N; j++) { x[j] = from[j]; }
+        if constexpr (HOLDS) {
+            TCU_UNROLL
+            for (int k = 0; k < HELD; k++) {
+                if (at(k) < columns) { load_packs<T, N>(pack[k], x, 0, at(k) / V); }
             }
         }
     }
 
     __device__ int64_t at(int k) const { return (int64_t)(k * l.lanes + l.lane) * V; }
-
-    // Element i of pack k of each row, then of M weights.
-    template <int M> __device__ void values(C *v, int k, int i, const pack_t<C, V> *weight) const {
-        TCU_UNROLL
-        for (int j = 0; j < N; j++) { v[j] = to_class<C>(pack[j][k].v[i]); }
-        TCU_UNROLL
-        for (int j = 0; j < M; j++) { v[N + j] = weight[j].v[i]; }
-    }
 
     // f(column, values): of the rows, then of M weights, which all rows share, of the class's dtype.
     template <int M = 0, class F> __device__ void each(F f, const C *const *w = nullptr) const {
@@ -3956,12 +4054,11 @@ template <class T, bool HOLDS, int N = 1> struct row_t {
             for (int k = 0; k < HELD; k++) {
                 if (at(k) >= columns) { continue; }
                 pack_t<C, V> weight[M + 1];
-                TCU_UNROLL
-                for (int j = 0; j < M; j++) { weight[j] = ((const pack_t<C, V> *)w[j])[at(k) / V]; }
+                load_packs<C, M>(weight, w, 0, at(k) / V);
                 TCU_UNROLL
                 for (int i = 0; i < V; i++) {
                     C v[N + M];
-                    values<M>(v, k, i, weight);
+                    pack_values<N, M>(v, pack[k], weight, i);
                     f(at(k) + i, v);
                 }
             }
@@ -3978,12 +4075,11 @@ template <class T, bool HOLDS, int N = 1> struct row_t {
                 if (at(k) >= columns) { continue; }
                 pack_t<C, V> weight[M + 1];
                 pack_t<T, V> out;
-                TCU_UNROLL
-                for (int j = 0; j < M; j++) { weight[j] = ((const pack_t<C, V> *)w[j])[at(k) / V]; }
+                load_packs<C, M>(weight, w, 0, at(k) / V);
                 TCU_UNROLL
                 for (int i = 0; i < V; i++) {
                     C v[N + M];
-                    values<M>(v, k, i, weight);
+                    pack_values<N, M>(v, pack[k], weight, i);
                     out.v[i] = from_class<T>(f(at(k) + i, v));
                 }
                 ((pack_t<T, V> *)y)[at(k) / V] = out;
@@ -6402,6 +6498,7 @@ __device__ inline double householder(double *x, int j, int m) {
     for (int i = j + 1 + lane; i < m; i += WARP) { sum += x[i] / big * (x[i] / big); }
     double r = hypot(a, big * sqrt(warp_join<sum_op<double>>(sum))), beta = a >= 0 ? -r : r;
     for (int i = j + 1 + lane; i < m; i += WARP) { x[i] /= a - beta; }
+    __syncwarp();                               // all have read x[j]: a shuffle does not say so
     if (!lane) { x[j] = beta; }
     __syncwarp();
     return (beta - a) / beta;

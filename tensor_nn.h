@@ -18,8 +18,8 @@
 //   >>impl-modules  >>impl-layers  >>layers-calls  >>layers-linear  >>layers-image  >>layers-norm
 //   >>layers-recurrent  >>layers-attention  >>layers-sequential
 //   >>layers-losses  >>layers-parametrized
-//   >>impl-copies  >>impl-init  >>impl-optim  >>impl-clip  >>impl-schedule  >>impl-data  >>impl-sources
-//   >>impl-files  >>impl-formats  >>impl-state  >>impl-progress
+//   >>impl-copies  >>impl-init  >>impl-optim  >>impl-closure  >>impl-clip  >>impl-schedule  >>impl-data
+//   >>impl-sources  >>impl-files  >>impl-formats  >>impl-state  >>impl-progress
 //   >>nn-license
 
 #ifndef TENSOR_NN__PASS
@@ -1014,7 +1014,7 @@ typedef struct tensor_ctc_loss_args_t {
 // Connectionist temporal classification: -log of the probability of all alignments that give the targets.
 //   log_probs                      [T, N, C] or [T, C], f32/f64/f16/bf16, logarithms of probabilities
 //   targets                        [N, S] padded or [sum of target_lengths], i32/i64, no blanks; [S]
-//   input_lengths, target_lengths  [N] or [], i32/i64
+//   input_lengths, target_lengths  [N] or [], i32/i64, on the device of log_probs or on the CPU
 //   -> new 0-d: each item / max(its target length, 1), then the mean;  TENSOR_NONE: [N] or []
 //   grad    for log_probs that come from log_softmax, as PyTorch's
 //   errors  INDEX (a class or length outside), SHAPE, DTYPE
@@ -13360,8 +13360,14 @@ TENSOR__FN void nn__grad_ctc(tensor__grad_t *g) {
     }
 }
 
+// Lengths of the CPU on the device of x; others as they are.
+TENSOR__FN tensor_t *nn__lengths(tensor_t *t, const tensor_t *x) {
+    return x && t && t->state == TENSOR__LIVE && t->device == 0 ? nn__beside(t, x) : t;
+}
+
 TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
-    tensor_t *in[4] = {a->log_probs, a->targets, a->input_lengths, a->target_lengths};
+    tensor_t *in[4] = {a->log_probs, a->targets, nn__lengths(a->input_lengths, a->log_probs),
+                       nn__lengths(a->target_lengths, a->log_probs)};
     if (!nn__loss_inputs("ctc_loss", "log_probs targets input_lengths target_lengths", in, 4, 4, 1,
                          0, 0, a->reduction)) {
         return TENSOR__(poison);
@@ -20035,6 +20041,67 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
     return nn__step(o, NULL);
 }
 
+TENSOR_API int (nn_zero_grad)(nn_optimizer_t *o) {
+    TENSOR__(report)(nn__self(), NULL);         // an earlier call's
+    int code = nn__bad_optimizer("zero_grad", o);
+    if (code != TENSOR_OK) { return code; }
+    for (int i = 0; i < o->nparams; i++) {
+        if (o->param[i].t->grad) { (tensor_set_grad)(o->param[i].t, NULL); }
+    }
+    o->unscaled = 0;
+    return TENSOR_OK;
+}
+
+TENSOR_API int (nn_set_lr)(nn_optimizer_t *o, double lr) {
+    int code = nn__bad_optimizer("set_lr", o);
+    if (code != TENSOR_OK) { return code; }
+    if (!(lr >= 0)) { return NN__ERROR(TENSOR_ERR_SHAPE, "set_lr: lr must be >= 0 (got %g)", lr); }
+    code = nn__set_now("set_lr");
+    if (code == TENSOR_OK) { o->option[NN__LR] = lr; }
+    return code;
+}
+
+TENSOR_API double nn_get_lr(nn_optimizer_t *o) {
+    return o && !o->dead ? o->option[NN__LR] : (double)NAN;
+}
+
+// The option that is its momentum; < 0 if it has none.
+TENSOR__FN int nn__momentum_of(const nn_optimizer_t *o) {
+    if (strstr(o->rule->options, " beta1 ")) { return NN__BETA1; }
+    return strstr(o->rule->options, " momentum ") ? NN__MOMENTUM : -1;
+}
+
+TENSOR_API int (nn_set_momentum)(nn_optimizer_t *o, double momentum) {
+    int code = nn__bad_optimizer("set_momentum", o);
+    if (code != TENSOR_OK) { return code; }
+    int k = nn__momentum_of(o);
+    if (k < 0) {
+        return NN__ERROR(TENSOR_ERR_UNSUPPORTED, "set_momentum: %s has neither momentum nor beta1",
+                         o->rule->name);
+    }
+    double checked;
+    code = nn__option("set_momentum", "momentum", k, momentum, &checked);
+    if (code != TENSOR_OK) { return code; }
+    code = nn__set_now("set_momentum");
+    if (code != TENSOR_OK) { return code; }
+    o->option[k] = momentum;
+    for (int i = 0; i < o->ngroups; i++) { o->group[i].own[k] = (double)NAN; }
+    return TENSOR_OK;
+}
+
+TENSOR_API double nn_get_momentum(nn_optimizer_t *o) {
+    int k = o && !o->dead ? nn__momentum_of(o) : -1;
+    return k < 0 ? (double)NAN : nn__group_option(o, &o->group[0], k);
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-closure                                   MARK: steps that call the program, L-BFGS
+//
+// A step with a closure evaluates the loss where the optimizer wants it: once, or for L-BFGS along a line
+// until the strong Wolfe conditions hold (Nocedal and Wright, 2006). Rejected: a copy of the parameters for
+// each point of the line, since they are start and direction.
+// ------------------------------------------------------------------------------
+
 // L-BFGS, where all parameters are one vector. Its states belong to parameter 0. old_dirs and old_stps
 // [room, N] are the last changes y of the gradient and s of the parameters; room grows up to HISTORY, change
 // k is in row k % HISTORY, and there have been PAIRS of them so far. d [2, N] is the direction and the
@@ -20404,59 +20471,6 @@ TENSOR_API tensor_t *(nn_step_closure)(nn_optimizer_t *o, tensor_t *(*closure)(v
     if (o->rule->ways->minimize) { return o->rule->ways->minimize(&s); }
     nn__evaluate(&s, 0, &loss);
     return tensor_error_code() == TENSOR_OK && nn__step(o, NULL) == TENSOR_OK ? loss : TENSOR__(poison);
-}
-
-TENSOR_API int (nn_zero_grad)(nn_optimizer_t *o) {
-    TENSOR__(report)(nn__self(), NULL);         // an earlier call's
-    int code = nn__bad_optimizer("zero_grad", o);
-    if (code != TENSOR_OK) { return code; }
-    for (int i = 0; i < o->nparams; i++) {
-        if (o->param[i].t->grad) { (tensor_set_grad)(o->param[i].t, NULL); }
-    }
-    o->unscaled = 0;
-    return TENSOR_OK;
-}
-
-TENSOR_API int (nn_set_lr)(nn_optimizer_t *o, double lr) {
-    int code = nn__bad_optimizer("set_lr", o);
-    if (code != TENSOR_OK) { return code; }
-    if (!(lr >= 0)) { return NN__ERROR(TENSOR_ERR_SHAPE, "set_lr: lr must be >= 0 (got %g)", lr); }
-    code = nn__set_now("set_lr");
-    if (code == TENSOR_OK) { o->option[NN__LR] = lr; }
-    return code;
-}
-
-TENSOR_API double nn_get_lr(nn_optimizer_t *o) {
-    return o && !o->dead ? o->option[NN__LR] : (double)NAN;
-}
-
-// The option that is its momentum; < 0 if it has none.
-TENSOR__FN int nn__momentum_of(const nn_optimizer_t *o) {
-    if (strstr(o->rule->options, " beta1 ")) { return NN__BETA1; }
-    return strstr(o->rule->options, " momentum ") ? NN__MOMENTUM : -1;
-}
-
-TENSOR_API int (nn_set_momentum)(nn_optimizer_t *o, double momentum) {
-    int code = nn__bad_optimizer("set_momentum", o);
-    if (code != TENSOR_OK) { return code; }
-    int k = nn__momentum_of(o);
-    if (k < 0) {
-        return NN__ERROR(TENSOR_ERR_UNSUPPORTED, "set_momentum: %s has neither momentum nor beta1",
-                         o->rule->name);
-    }
-    double checked;
-    code = nn__option("set_momentum", "momentum", k, momentum, &checked);
-    if (code != TENSOR_OK) { return code; }
-    code = nn__set_now("set_momentum");
-    if (code != TENSOR_OK) { return code; }
-    o->option[k] = momentum;
-    for (int i = 0; i < o->ngroups; i++) { o->group[i].own[k] = (double)NAN; }
-    return TENSOR_OK;
-}
-
-TENSOR_API double nn_get_momentum(nn_optimizer_t *o) {
-    int k = o && !o->dead ? nn__momentum_of(o) : -1;
-    return k < 0 ? (double)NAN : nn__group_option(o, &o->group[0], k);
 }
 
 // ------------------------------------------------------------------------------

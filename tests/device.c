@@ -1,4 +1,7 @@
 // device.c - the door to other devices, tried with a mirror of the CPU, or with CUDA (mirror.h).
+#if defined(TEST_CUDA_SIM) && !defined(_POSIX_C_SOURCE)
+#define _POSIX_C_SOURCE 200809L                 // setenv
+#endif
 #define TENSOR_BACKEND
 #include "mirror.h"
 #ifdef TEST_CUDA
@@ -656,7 +659,7 @@ static void host_side(void) {
         }
         y[d][6] = tensor_ctc_loss(tensor_log_softmax(tensor_reshape(x, 4, 2, 3), 2),
                                   tensor_ones_of(TENSOR_I64, 2, 1),
-                                  tensor_full_of(TENSOR_I64, 4, 2), tensor_ones_of(TENSOR_I64, 2));
+                                  off(tensor_full_of(TENSOR_I64, 4, 2)), tensor_ones_of(TENSOR_I64, 2));
         CHECK(tensor_to_string(x, text, sizeof text) > 20 && !strncmp(text, "tensor([[ 0.,  1.", 17));
         y[d][7] = tensor_norm(x);
         nn_optimizer_free(opt);
@@ -775,6 +778,74 @@ static void faults(void) {
     nn_optimizer_free(opt);
     nn_free(m);
     tensor_set_default_device(TENSOR_CPU);
+}
+// There is no memory from the k-th allocation of a step on, for every k: the error says so, the parameters
+// are all as before the step or all as behind it, the CPU works on, and the next step does what this one
+// would have done.
+enum { CNN_PARAMETERS = 7 };
+static void alloc_line(void *user, const char *text) {
+    long long n;
+    if (sscanf(text, "num_device_alloc %lld", &n) == 1) { *(long long *)user = n; }
+}
+static int cnn_step(nn_module_t *m, nn_optimizer_t *opt) {
+    tensor_t *loss;
+    tensor_set_default_device(TENSOR_CUDA);
+    tensor_manual_seed(8);
+    loss = loss_of(1, m);
+    nn_zero_grad(opt);
+    tensor_backward(loss);
+    nn_step(opt);
+    tensor_set_default_device(TENSOR_CPU);
+    return tensor_error_code();
+}
+static int cnn_is(nn_module_t *m, tensor_t *const *want) {
+    tensor_t *p[CNN_PARAMETERS];
+    int k, same = nn_parameters(m, p, CNN_PARAMETERS) == CNN_PARAMETERS;
+    for (k = 0; k < CNN_PARAMETERS && same; k++) { same = tensor_equal(off(p[k]), want[k]); }
+    return same;
+}
+static void exhausted(void) {
+    nn_module_t *start = model(1), *m;
+    nn_optimizer_t *opt;
+    tensor_t *before[CNN_PARAMETERS], *after[CNN_PARAMETERS];
+    long long from = 0, to = 0;
+    int64_t used = tensor_cuda_memory_allocated(TENSOR_CUDA);
+    int k, met = 0, calls = 0;
+    CHECK(nn_parameters(start, before, CNN_PARAMETERS) == CNN_PARAMETERS);
+    for (k = 0; k < CNN_PARAMETERS; k++) { before[k] = tensor_clone(tensor_detach(before[k])); }
+    for (k = -1; k < calls; k++) {              // -1: all is well
+        tensor_scope_t scope = tensor_scope_begin();
+        m = nn_clone(start);
+        nn_to(m, TENSOR_CUDA);
+        opt = optimizer(1, m);
+        tensor_cuda_memory_stats(TENSOR_CUDA, alloc_line, &from);
+        cusim_set("full", k);
+        if (cnn_step(m, opt) != TENSOR_OK) {
+            cusim_set("full", -1);
+            CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, "out of device memory");
+            CHECK(tensor_item(tensor_sum(tensor_ones(3))) == 3);
+            if (cnn_is(m, before)) {
+                CHECK_MSG(cnn_step(m, opt) == TENSOR_OK, "%d: %s", k, tensor_error_text());
+            }
+            met++;
+        }
+        cusim_set("full", -1);
+        if (k < 0) {
+            CHECK(nn_parameters(m, after, CNN_PARAMETERS) == CNN_PARAMETERS);
+            for (int i = 0; i < CNN_PARAMETERS; i++) { after[i] = tensor_keep(off(tensor_detach(after[i]))); }
+            tensor_cuda_memory_stats(TENSOR_CUDA, alloc_line, &to);
+            calls = (int)(to - from);
+        }
+        CHECK_MSG(cnn_is(m, after) && !cnn_is(m, before), "allocation %d", k);
+        nn_optimizer_free(opt);
+        nn_free(m);
+        tensor_scope_end(scope);
+        CHECK_MSG(tensor_cuda_memory_allocated(TENSOR_CUDA) == used, "allocation %d", k);
+    }
+    CHECK_MSG(met > 40, "%d", met);
+    CHECK(cnn_is(start, before));
+    for (k = 0; k < CNN_PARAMETERS; k++) { tensor_free(after[k]); }
+    nn_free(start);
 }
 #endif
 #ifdef TEST_CUDA
@@ -1462,6 +1533,12 @@ int main(void) {
     CHECK(tensor_cuda_init() == 0 && tensor_item(tensor_sum(on(tensor_ones(3)))) == 3);     // and again
     CHECK(tensor_shutdown() == 0 && tensor_cuda_shutdown() == 0);
 #ifdef TEST_CUDA_SIM
+    setenv("TENSOR_CUDA_NO_CACHE", "1", 1);     // an allocation is one of the driver's
+    cusim_set("protect", 0);                    // of each of them, which takes time
+    RUN(started);
+    RUN(exhausted);
+    unsetenv("TENSOR_CUDA_NO_CACHE");
+    CHECK(tensor_shutdown() == 0 && tensor_cuda_shutdown() == 0);
     cusim_set("live", 0);
 #endif
 #endif

@@ -1644,7 +1644,9 @@ int main(void) {
     RUN(elsewhere);
 #ifdef TEST_CUDA
 #ifdef TEST_CUDA_SIM
+#ifndef TEST_FEW
     cusim_set("protect", 1);
+#endif
     cusim_set("devices", 2);
 #endif
     if (device_start()) { return test_report(); }

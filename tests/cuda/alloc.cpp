@@ -151,6 +151,18 @@ static driver_t fake_driver(fake_t *f) {
             f_event_free, f_event_record, f_event_query, f_stream_sync, f_fill};
 }
 
+// What most cases begin with: an allocator over a fake driver, with nothing of it changed.
+struct bed_t {
+    fake_t f;
+    options_t o;
+    driver_t dr = fake_driver(&f);
+    allocator_t *A;
+    explicit bed_t(bool segments) {
+        f.no_ranges = segments;
+        A = allocator_new(&dr, &o);
+    }
+};
+
 // ------------------------------------------------------------------------------------------------------ the invariants
 struct owned_t { block_t *b; u64 bytes; std::vector<void *> streams; };
 // -> what does not hold, or NULL. live: what the test holds; f: NULL in the emulator.
@@ -281,11 +293,9 @@ static void *const S1 = (void *)16, *const S2 = (void *)32, *const S3 = (void *)
 // ------------------------------------------------------------------------------- what PyTorch's tests ask of its own
 static void like_pytorch() {
     for (bool segments : {false, true}) {
-        fake_t f;
-        f.no_ranges = segments;
-        options_t o;
-        driver_t dr = fake_driver(&f);
-        allocator_t *A = allocator_new(&dr, &o);
+        bed_t bed(segments);
+        fake_t &f = bed.f;
+        allocator_t *A = bed.A;
         block_t *a = get(A, S1, 1024), *b;
         CHECK(now_of(A, ACTIVE_BYTES) == 1024 && now_of(A, REQUESTED_BYTES) == 1024);
         CHECK(alloc(A, 0, S1, 0, "zero", &b) == 0 && !b && now_of(A, ALLOCATION) == 1);
@@ -432,11 +442,9 @@ static void options() {
 }
 static void captures() {
     for (bool segments : {false, true}) {
-        fake_t f;
-        f.no_ranges = segments;
-        options_t o;
-        driver_t dr = fake_driver(&f);
-        allocator_t *A = allocator_new(&dr, &o);
+        bed_t bed(segments);
+        fake_t &f = bed.f;
+        allocator_t *A = bed.A;
         block_t *before = get(A, S1, 2 * MB), *other = get(A, S2, MB);
         release(A, get(A, S1, 4 * MB));
         int g = capture_begin(A, 0, S1);
@@ -487,11 +495,9 @@ static void captures() {
 // stream before the driver gets it.
 static void outlived() {
     for (bool segments : {false, true}) {
-        fake_t f;
-        f.no_ranges = segments;
-        options_t o;
-        driver_t dr = fake_driver(&f);
-        allocator_t *A = allocator_new(&dr, &o);
+        bed_t bed(segments);
+        fake_t &f = bed.f;
+        allocator_t *A = bed.A;
         int g = capture_begin(A, 0, S1);
         block_t *a = get(A, S1, 70 * MB);
         capture_end(A, 0, g);
@@ -516,11 +522,9 @@ static void outlived() {
 // still reads, is not handed out.
 static void pools() {
     for (bool segments : {false, true}) {
-        fake_t f;
-        f.no_ranges = segments;
-        options_t o;
-        driver_t dr = fake_driver(&f);
-        allocator_t *A = allocator_new(&dr, &o);
+        bed_t bed(segments);
+        fake_t &f = bed.f;
+        allocator_t *A = bed.A;
         u64 used[4] = {};
         const int pool = new_number(A);
         int g = capture_begin(A, 0, S1, pool, used);

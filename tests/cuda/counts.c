@@ -148,6 +148,124 @@ static void networks(const char *suffix) {
     nn_free(m);
 }
 
+// Calls that bring the kernels which no row above has, in layouts that they take: what each kernel moved is in
+// tests/cuda/moved.txt.
+static tensor_t *back(tensor_t *x, tensor_t *y) {
+    tensor_backward(tensor_sum(tensor_mul(y, y)));
+    return tensor_grad(x);
+}
+static tensor_t *leaf(tensor_t *x) { return tensor_requires_grad_(tensor_to(x, TENSOR_CUDA), 1); }
+static void pointwise_kernels(void) {
+    tensor_t *x = tensor_randn(64, 512), *turned = tensor_transpose(x, 0, 1), *whole = tensor_randint(0, 9, 64, 512), *y;
+    tensor_contiguous(turned);
+    tensor_to(x, TENSOR_BF16);
+    tensor_to(tensor_contiguous(tensor_to(turned, TENSOR_F64)), TENSOR_F32);
+    tensor_to(tensor_channels_last(tensor_reshape(x, 4, 8, 32, 32)), TENSOR_BF16);
+    tensor_to(tensor_narrow(turned, 0, 1, 300), TENSOR_F16);
+    tensor_add(x, tensor_transpose(tensor_randn(512, 64), 0, 1));
+    tensor_mul(whole, whole);
+    tensor_add_scalar(tensor_to(x, TENSOR_F64), 1);
+    tensor_fill_(tensor_narrow(tensor_empty(64, 512), 1, 3, 400), 2);
+    tensor_arange(0, 4096, 1, TENSOR_I64);
+    tensor_tril(x, 0);
+    y = leaf(tensor_to(x, TENSOR_F64));
+    back(y, tensor_tanh(y));
+    tensor_rand_like(tensor_to(x, TENSOR_F64));
+    tensor_poisson(tensor_full(3, 64, 512));
+    y = leaf(x);
+    back(y, tensor_softmax(y, 1));
+    tensor_logsumexp(x, 1, 0);
+    tensor_var(x, 1);
+    tensor_std(tensor_reshape(x, 1, 32768), 1);
+    tensor_sum_dim(turned, 1, 0);
+    tensor_amax_dim(turned, 0, 0);
+}
+static void order_kernels(void) {
+    tensor_t *x = tensor_randn(64, 100), *wide = tensor_randn(4, 5000), *order = tensor_argsort(x, 1, 0), *few;
+    tensor_argsort(wide, 1, 0);
+    tensor_topk(wide, 2500, 1, 1, 0);
+    tensor_topk(x, 5, 1, 1, 0);
+    tensor_kthvalue(x, 3, 1, 0);
+    tensor_mode(x, 1, 0);
+    tensor_mode(wide, 1, 0);
+    tensor_gather(x, 1, order);
+    tensor_index_select(x, 1, tensor_select(order, 0, 0));
+    tensor_index_select(x, 0, tensor_randint(0, 64, 32));
+    tensor_take(x, order);
+    tensor_put(x, order, x, 1);
+    tensor_searchsorted(tensor_sort(x, 1, 0).values, x);
+    tensor_nonzero(tensor_gt_scalar(x, 0));
+    few = tensor_abs(tensor_add_scalar(x, 9));
+    tensor_multinomial(few, 7);
+    tensor_randperm(5000);
+}
+static void matrix_kernels(void) {
+    tensor_t *a = tensor_randn(8, 12, 12), *b = tensor_matmul(a, tensor_mT(a));
+    b = tensor_add(b, tensor_eye(12, 12));
+    tensor_matmul(tensor_randn(64, 128), tensor_randn(128, 96));
+    tensor_linalg_cholesky(b, 0);
+    tensor_linalg_solve(a, tensor_randn(8, 12, 3));
+    tensor_linalg_lu(a);
+    tensor_linalg_eigh(b, 0);
+    tensor_linalg_svd(a, 0);
+}
+static void network_kernels(void) {
+    tensor_t *image = leaf(tensor_randn(4, 8, 16, 16)), *last = leaf(tensor_channels_last(tensor_randn(4, 8, 16, 16)));
+    tensor_t *kernel = leaf(tensor_randn(8, 8, 3, 3)), *ones = tensor_ones(8), *large = leaf(tensor_randn(4, 4, 96, 96));
+    tensor_t *scale = leaf(tensor_ones(8)), *x = leaf(tensor_randn(6, 4, 16)), *h = NULL, *c = NULL, *y;
+    nn_module_t *net = nn_lstm(16, 16);
+    nn_optimizer_t *opt = nn_sgd(net, .lr = 0.1);
+    tensor_graph_t *g;
+    back(image, tensor_conv2d(image, kernel, ones, .padding = 1));
+    back(last, tensor_conv2d(last, kernel, ones, .padding = 1));
+    back(image, tensor_group_norm(image, 4, scale, scale));
+    for (int64_t columns = 512; columns < 5000; columns += 2003) {
+        tensor_t *rows = leaf(tensor_randn(16, columns)), *weight = leaf(tensor_ones(columns));
+        back(rows, tensor_layer_norm(rows, 1, weight, weight));
+        back(rows, tensor_rms_norm(rows, 1, weight));
+    }
+    back(last, tensor_max_pool2d(last, 2));
+    back(last, tensor_avg_pool2d(last, 2));
+    back(large, tensor_batch_norm(large, NULL, NULL, tensor_narrow(scale, 0, 0, 4), tensor_narrow(scale, 0, 0, 4),
+                                  .training = 1));
+    tensor_batch_norm(tensor_detach(last), ones, ones, ones, ones);
+    back(image, tensor_im2col(image, 3));
+    back(image, tensor_mse_loss(image, tensor_zeros_like(image)));
+    y = leaf(tensor_log_softmax(tensor_randn(9, 2, 5), 2));
+    tensor_backward(tensor_ctc_loss(y, tensor_ones_of(TENSOR_I64, 2, 3), tensor_full_of(TENSOR_I64, 9, 2),
+                                    tensor_full_of(TENSOR_I64, 2, 2)));
+    y = leaf(tensor_randn(1, 2, 1, 32));
+    tensor_scaled_dot_product_attention(y, tensor_randn(1, 2, 200, 32), tensor_randn(1, 2, 200, 32));
+    tensor_scatter_add(tensor_zeros(4, 100), 1, tensor_randint(0, 100, 4, 300), tensor_randn(4, 300));
+    nn_to(net, TENSOR_CUDA);
+    tensor_backward(tensor_sum(nn_lstm_forward(net, x, &h, &c)));
+    nn_clip_grad_norm(opt, 1);
+    nn_step(opt);
+    tensor_capture_begin(TENSOR_CUDA);
+    nn_step(opt);
+    g = tensor_capture_end();
+    tensor_graph_replay(g);
+    tensor_graph_free(g);
+    nn_optimizer_free(opt);
+    nn_free(net);
+}
+static void others(void) {
+    static void (*const all[])(void) = {pointwise_kernels, order_kernels, matrix_kernels, network_kernels};
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_set_default_device(TENSOR_CUDA);
+        tensor_manual_seed(2);
+        all[k]();
+        tensor_set_default_device(TENSOR_CPU);
+        tensor_scope_end(scope);
+        if (!tensor_ok()) {
+            printf("others %d: %s\n", (int)k, tensor_error_text());
+            tensor_clear_error();
+            failed = 1;
+        }
+    }
+}
+
 int main(int argc, char **argv) {
     FILE *file = argc > 1 ? fopen(argv[1], "r") : NULL;
     char line[200];
@@ -177,6 +295,7 @@ int main(int argc, char **argv) {
         rows(suffix);
         networks(suffix);
     }
+    others();
     tensor_shutdown();
     return tensor_cuda_shutdown() || failed;
 }

@@ -3,8 +3,8 @@
 // Compiled without instrumentation: under the thread sanitizer the scheduler must be invisible, for every access and
 // every lock of its own would order what CUDA leaves unordered. For the same reason nothing here calls libc while
 // a kernel runs, order goes through addresses that no two launches share, and each CUDA thread has an identity of its
-// own. Host threads take turns: one is in the emulator at a time, which orders them where CUDA would not; what runs
-// on streams is ordered by CUDA's rules alone.
+// own. Host threads take turns: one is in the emulator at a time. TSan does not hear of it, so that to it they run at
+// once, and only what CUDA or the program orders is ordered.
 #include "cusim.h"
 #undef threadIdx
 #undef __syncthreads
@@ -33,17 +33,23 @@ void *__tsan_get_current_fiber(void);
 void __tsan_switch_to_fiber(void *, unsigned);
 void __tsan_acquire(void *);
 void __tsan_release(void *);
+void AnnotateIgnoreWritesBegin(const char *, int);
+void AnnotateIgnoreWritesEnd(const char *, int);
 // Its second at exit looks for races of threads that outlive main: there are none.
 const char *__tsan_default_options(void) { return "atexit_sleep_ms=0:halt_on_error=1"; }
 }
 #define ACQUIRE(p) __tsan_acquire((void *)(p))
 #define RELEASE(p) __tsan_release((void *)(p))
 #define BECOME(t) __tsan_switch_to_fiber(t, 1)
+#define UNSEEN_BEGIN() AnnotateIgnoreWritesBegin(__FILE__, __LINE__)     // memory of the emulator changes hands unseen
+#define UNSEEN_END() AnnotateIgnoreWritesEnd(__FILE__, __LINE__)
 constexpr bool TSAN = true;
 #else
 #define ACQUIRE(p) ((void)0)
 #define RELEASE(p) ((void)0)
 #define BECOME(t) ((void)0)
+#define UNSEEN_BEGIN() ((void)0)
+#define UNSEEN_END() ((void)0)
 constexpr bool TSAN = false;
 #endif
 #if defined(__x86_64__)
@@ -56,7 +62,13 @@ asm(".text\n.globl cusim_switch\n.type cusim_switch,@function\ncusim_switch:\n"
 namespace cusim {
 
 enum { SHARED_MOST = 48 << 10, MAX_THREADS = 1024, TSAN_THREADS = 256, STACK = 128 << 10, PAGE = 4096, SITES = 256, TOKENS = 64 };
-config_t config;
+static config_t from_outside() {
+    config_t c;
+    const char *missing = std::getenv("CUSIM_MISSING");
+    if (missing) { c.missing = missing; }
+    return c;
+}
+config_t config = from_outside();
 counts_t counts;
 thread_local launched_t last;
 index_t index;
@@ -105,6 +117,7 @@ struct fiber {
     char *stack = nullptr;
     size_t size = 0;
     int thread = -1;
+    uint64_t grid = 0, number = 0;      // with TSan: the grid it knows, the number of its thread there
     void *tsan = nullptr, *fake = nullptr;
 #if !defined(__x86_64__)
     ucontext_t context;
@@ -134,7 +147,7 @@ static struct {
     int npool = 0;
     CUstream_st *stream = nullptr;
     char *start = nullptr, *token = nullptr;
-    unsigned nslots = 0;
+    uint64_t nslots = 0, grid = 0, all = 0;     // threads that began, grids, threads of this one
 } B;
 static char *new_token();
 static fiber *new_slot();
@@ -196,9 +209,13 @@ static void fiber_main() {
         while (B.next < B.n) {      // threads run as a plain loop until one blocks
             B.current->thread = B.order[B.next++];
             set_thread(B.current->thread);
-            ACQUIRE(B.start);
+            fiber *self = B.current;
+            if (TSAN && self->grid != B.grid) {
+                ACQUIRE(B.start);
+                self->grid = B.grid;
+            }
             (*B.kernel)();
-            RELEASE(B.start + 8);
+            if (TSAN && self->number + TSAN_THREADS >= B.all) { RELEASE(B.start + 8); }     // its last thread
             B.exited++;
             if (B.waiting) { kernel_fault("divergent __syncthreads: a thread returned while another waits"); }
             if (TSAN || (B.ready.n && config.shuffle && random(2))) { break; }
@@ -283,21 +300,21 @@ void syncthreads(const void *site) {
     ACQUIRE(t);
 }
 int lane() { return B.current->thread & 31; }
-// Each lane of the mask leaves a value; then all of them may read all.
-unsigned long long *warp_exchange(unsigned mask, unsigned long long value) {
+// Each lane of the mask leaves a value; then all of them may read all. ordered: also what each wrote before.
+unsigned long long *warp_exchange(unsigned mask, unsigned long long value, bool ordered) {
     int w = B.current->thread >> 5, l = B.current->thread & 31, rest = B.n - w * 32;
     warp &W = B.warps[w];
     if (rest < 32) { mask &= (1u << rest) - 1; }
     if (!(mask >> l & 1)) { kernel_fault("warp operation: the calling lane is not in its mask"); }
     if (W.arrived && W.mask != mask) { kernel_fault("warp operation: lanes pass different masks"); }
-    if (!W.arrived) { W.token = new_token(); }
+    if (!W.arrived && ordered) { W.token = new_token(); }
     char *t = W.token;
     (void)t;
     unsigned p = W.parity;
     W.mask = mask;
     W.slot[p][l] = value;
     W.arrived |= 1u << l;
-    RELEASE(t);
+    if (ordered) { RELEASE(t); }
     if (W.arrived != mask) {
         W.waiting[W.nwaiting++] = B.current;
         park();
@@ -307,7 +324,7 @@ unsigned long long *warp_exchange(unsigned mask, unsigned long long value) {
         for (int i = 0; i < W.nwaiting; i++) { B.ready.push(W.waiting[i]); }
         W.nwaiting = 0;
     }
-    ACQUIRE(t);
+    if (ordered) { ACQUIRE(t); }
     return W.slot[p];
 }
 static void *shared[SITES];
@@ -349,6 +366,8 @@ static void run_grid(dim3 grid, dim3 block, size_t bytes, CUstream_st *stream, c
         B.n = (int)n;
         for (unsigned i = 0; i < n; i++) { B.order[i] = (int)i; }
     }
+    B.grid++;
+    B.all = nblocks * n;
     B.nslots = 0;                   // goes on from block to block: neighbours share no identity
     dynamic_bytes = bytes;
 #ifdef CUSIM_TSAN
@@ -427,13 +446,13 @@ struct entry_t {
                 none = 0;
                 sched_yield();
             }
-            ACQUIRE(&api);
+            UNSEEN_BEGIN();
         }
         api.depth++;
     }
     ~entry_t() {
         if (--api.depth) { return; }
-        RELEASE(&api);
+        UNSEEN_END();
         __atomic_store_n(&api.owner, 0, __ATOMIC_RELEASE);
     }
 };
@@ -463,24 +482,31 @@ static void guard(bool open) {
 }  // namespace cusim
 using namespace cusim;
 
+// Identities of threads, which are dear under TSan: a stream that ends leaves them to the next one. All of its work was
+// waited for by the host, before which that one's cannot begin.
+static std::vector<std::vector<fiber>> spare_pools;
+
 struct CUstream_st {
     std::deque<op> queue;
     token_p tail;
     CUgraph_st *graph = nullptr;
     int lane = 0, device = 0;
+    bool abandoned = false;         // threads hang in the middle of a kernel
     void *tsan = nullptr;
     unsigned ntokens = 0;
     char ring[TOKENS * 16];         // addresses of barrier generations
-    std::vector<fiber> pool{TSAN ? (size_t)TSAN_THREADS : 0};
-    CUstream_st() { streams.push_back(this); }
+    std::vector<fiber> pool;
+    CUstream_st() {
+        streams.push_back(this);
+        if (TSAN && spare_pools.empty()) { spare_pools.emplace_back((size_t)TSAN_THREADS); }
+        if (TSAN) {
+            pool = std::move(spare_pools.back());
+            spare_pools.pop_back();
+        }
+    }
     ~CUstream_st() {
         streams.erase(std::find(streams.begin(), streams.end(), this));
-        for (fiber &f : pool) {
-            if (f.stack) { munmap(f.stack - PAGE, STACK + PAGE); }
-#ifdef CUSIM_TSAN
-            if (f.tsan) { __tsan_destroy_fiber(f.tsan); }
-#endif
-        }
+        if (TSAN && !abandoned) { spare_pools.push_back(std::move(pool)); }
 #ifdef CUSIM_TSAN
         if (tsan) { __tsan_destroy_fiber(tsan); }
 #endif
@@ -510,7 +536,11 @@ struct CUgraphExec_st {
 namespace cusim {
 
 static char *new_token() { return B.stream->ring + B.stream->ntokens++ % TOKENS * 16; }
-static fiber *new_slot() { return &B.stream->pool[B.nslots++ % TSAN_THREADS]; }
+static fiber *new_slot() {
+    fiber *f = &B.stream->pool[B.nslots % TSAN_THREADS];
+    f->number = B.nslots++;
+    return f;
+}
 static bool runnable(CUstream_st *s) { return !s->queue.empty() && !(s->queue.front().wait && !s->queue.front().wait->done); }
 static void step(CUstream_st *s) {
     op o = std::move(s->queue.front());
@@ -569,7 +599,7 @@ static CUstream_st *needed(const token_p &t) {
 static void give_way() {
     const int depth = api.depth;
     api.depth = 0;
-    RELEASE(&api);
+    UNSEEN_END();
     __atomic_store_n(&api.owner, 0, __ATOMIC_RELEASE);
     usleep(100);
     entry_t again;
@@ -679,26 +709,47 @@ bool argument(const void *from, size_t bytes) {
 static struct ran_t {
     enum { MOST = 1 << 14 };
     uintptr_t at[MOST];
+#ifdef CUSIM_SECTORS
+    moved_t load[MOST], store[MOST];
+#endif
     ~ran_t() {
         extern char start __asm__("__executable_start");
         const char *name = std::getenv("CUSIM_KERNELS");
         FILE *file = name ? std::fopen(name, "w") : nullptr;
-        for (uintptr_t a : at) {
-            if (a && file) { std::fprintf(file, "%016lx\n", (unsigned long)(a - (uintptr_t)&start)); }
+        for (int k = 0; k < MOST && file; k++) {
+            if (!at[k]) { continue; }
+            std::fprintf(file, "%016lx", (unsigned long)(at[k] - (uintptr_t)&start));
+#ifdef CUSIM_SECTORS
+            for (const moved_t &m : {load[k], store[k]}) { std::fprintf(file, " %ld %ld %ld", m.requests, m.sectors, m.bytes); }
+#endif
+            std::fprintf(file, "\n");
         }
         if (file) { std::fclose(file); }
     }
 } kernels_ran;
-void ran(void (*kernel)()) {
+static uintptr_t place_of(void (*kernel)()) {
     const uintptr_t a = (uintptr_t)kernel;
     for (uintptr_t k = a / 16 % ran_t::MOST;; k = (k + 1) % ran_t::MOST) {
         uintptr_t there = __atomic_load_n(&kernels_ran.at[k], __ATOMIC_RELAXED);
-        if (there == a) { return; }
-        if (!there && __atomic_compare_exchange_n(&kernels_ran.at[k], &there, a, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) { return; }
-        if (there == a) { return; }
+        if (there == a) { return k; }
+        if (!there && __atomic_compare_exchange_n(&kernels_ran.at[k], &there, a, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) { return k; }
+        if (there == a) { return k; }
     }
 }
-cudaError_t launch(dim3 grid, dim3 block, size_t bytes, cudaStream_t s, work_t thread) {
+void ran(void (*kernel)()) { place_of(kernel); }
+#ifdef CUSIM_SECTORS
+static void moved_by(void (*kernel)(), const traffic_t &before) {
+    const uintptr_t k = place_of(kernel);
+    const moved_t *now[2] = {&traffic.load, &traffic.store}, *then[2] = {&before.load, &before.store};
+    moved_t *to[2] = {&kernels_ran.load[k], &kernels_ran.store[k]};
+    for (int i = 0; i < 2; i++) {
+        to[i]->requests += now[i]->requests - then[i]->requests;
+        to[i]->sectors += now[i]->sectors - then[i]->sectors;
+        to[i]->bytes += now[i]->bytes - then[i]->bytes;
+    }
+}
+#endif
+cudaError_t launch(void (*kernel)(), dim3 grid, dim3 block, size_t bytes, cudaStream_t s, work_t thread) {
     entry_t hold;
     uint64_t threads = (uint64_t)block.x * block.y * block.z;
     if (sticky) { return fail(cudaErrorLaunchFailure); }
@@ -716,9 +767,17 @@ cudaError_t launch(dim3 grid, dim3 block, size_t bytes, cudaStream_t s, work_t t
         return fail(cudaErrorLaunchFailure);
     }
     traffic.blocks = std::max(traffic.blocks, (long)grid.x * grid.y * grid.z);
+    (void)kernel;
     enqueue_work(s, [=] {
+#ifdef CUSIM_SECTORS
+        const traffic_t before = traffic;
+#endif
         run_grid(grid, block, bytes, running, thread);
+#ifdef CUSIM_SECTORS
+        moved_by(kernel, before);
+#endif
         if (!B.error) { return; }
+        running->abandoned = true;
         std::snprintf(fault_text, sizeof fault_text, "block (%u,%u,%u) thread (%u,%u,%u): %s", index.block.x,
                       index.block.y, index.block.z, index.thread.x, index.thread.y, index.thread.z, B.error);
         std::fprintf(stderr, "cusim: fault in %s\n", fault_text);
@@ -760,7 +819,9 @@ static char *exact(size_t n) {      // not a byte more, so that the address sani
 static cudaError_t may_allocate(size_t n, int device) {
     if (sticky) { return fail(cudaErrorLaunchFailure); }
     if (capturing() && capture_mode != cudaStreamCaptureModeRelaxed) { return forbidden(); }
-    if (counts.allocs++ == config.fail_alloc || used[device] + n > config.memory) {
+    const long number = counts.allocs++;
+    const bool full = config.full_from >= 0 && number >= config.full_from;
+    if (full || number == config.fail_alloc || used[device] + n > config.memory) {
         return fail(cudaErrorMemoryAllocation);
     }
     return cudaSuccess;
@@ -1337,6 +1398,7 @@ void cusim_set(const char *what, long value) {
     if (w == "fail_launch") { config.fail_launch = value < 0 ? -1 : counts.launches + value; }
     if (w == "reset") { reset(); }
     if (w == "fail_alloc") { config.fail_alloc = value < 0 ? -1 : counts.allocs + value; }
+    if (w == "full") { config.full_from = value < 0 ? -1 : counts.allocs + value; }
     if (w == "fail_call") { config.fail_call = value < 0 ? -1 : counts.calls + value; }
     if (w == "live") {
         if (counts.live_memory || counts.live_pinned || counts.live_chunks || counts.live_ranges || counts.live_streams ||

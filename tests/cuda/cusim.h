@@ -39,12 +39,13 @@ struct config_t {
     order_t order = LATE;       // LATE: nothing runs before a wait demands it; RANDOM: at any call, some progress
     bool shuffle = true;        // random order of threads and blocks
     bool protect = false;       // device memory cannot be touched while host code runs
-    const char *missing = "";   // library that cannot be opened, or symbol that is not in its library
+    const char *missing = "";   // library that cannot be opened, or symbol that is not in its library: $CUSIM_MISSING
     int capability = 90;
     bool peers = true;          // devices can use each other's memory
     int devices = 1, sms = 4;   // -1 = the driver is too old; few multiprocessors, so that grid-stride loops turn more than once
     size_t memory = size_t(1) << 30;                            // bytes per device
     long fail_alloc = -1, fail_launch = -1, fail_call = -1;     // the call that fails, counted from 0 since reset()
+    long full_from = -1;                                        // allocations from this one on fail
 };
 extern config_t config;
 
@@ -72,7 +73,9 @@ const char *range_log();                        // since the last call
 void seed(uint64_t s);
 void reset();                   // counts of calls to 0, the sticky error forgotten; streams and memory stay
 const char *fault();            // what the last faulty kernel did, "" if none
-void ran(void (*kernel)());     // launched: noted for the list that $CUSIM_KERNELS is at the end, places in the program
+// Launched: noted for the list that $CUSIM_KERNELS is at the end, places in the program. With CUSIM_SECTORS each has
+// behind it what all its launches moved: requests, sectors and bytes loaded, then stored.
+void ran(void (*kernel)());
 void *library_open(const char *name);
 void *library_symbol(void *library, const char *name);
 void library_fake(const char *library, const char *name, void *function);     // adds one
@@ -105,7 +108,7 @@ template <class P> inline bool argument(P p) {
     return sizeof p != sizeof(void *) || argument(&p, sizeof p);
 #endif
 }
-cudaError_t launch(dim3 grid, dim3 block, size_t shared, cudaStream_t s, std::function<void()> thread);
+cudaError_t launch(void (*kernel)(), dim3 grid, dim3 block, size_t shared, cudaStream_t s, std::function<void()> thread);
 
 // What a kernel sees.
 struct index_t { uint3 thread, block; dim3 block_dim, grid_dim; };
@@ -115,7 +118,7 @@ void *shared_memory(int *site, size_t bytes);   // the block's copy of a shared 
 extern int dynamic_site;
 extern size_t dynamic_bytes;
 int lane();
-unsigned long long *warp_exchange(unsigned mask, unsigned long long value);
+unsigned long long *warp_exchange(unsigned mask, unsigned long long value, bool ordered = false);
 [[noreturn]] void kernel_fault(const char *text);
 
 template <class T> inline T shuffle(unsigned mask, T v, int from, bool inside) {
@@ -144,7 +147,7 @@ template <class... P, class... A>
 inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared, cudaStream_t s, A... a) {
     std::tuple<P...> args{P(a)...};
     if (!(cusim::argument<P>(P(a)) && ...)) { return cudaGetLastError(); }
-    cudaError_t e = cusim::launch(grid, block, shared, s, [kernel, args] { std::apply(kernel, args); });
+    cudaError_t e = cusim::launch((void (*)())kernel, grid, block, shared, s, [kernel, args] { std::apply(kernel, args); });
     if (!e) {
         cusim::ran((void (*)())kernel);
         cusim::last = {(void (*)())kernel, grid, block};
@@ -166,7 +169,7 @@ inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_
 #define __threadfence() ((void)0)
 #define __threadfence_system() ((void)0)
 
-inline void __syncwarp(unsigned mask = ~0u) { cusim::warp_exchange(mask, 0); }
+inline void __syncwarp(unsigned mask = ~0u) { cusim::warp_exchange(mask, 0, true); }     // the others order no memory
 template <class T> inline T __shfl_sync(unsigned mask, T v, int from, int width = 32) {
     int l = cusim::lane();
     return cusim::shuffle(mask, v, (l & ~(width - 1)) | (from & (width - 1)), true);

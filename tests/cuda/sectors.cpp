@@ -133,6 +133,20 @@ static void pointwise_rows_of(int dtype, const std::string &name) {
     row("cumsum" + end, [&] { return scan(at, SCAN_SUM, y.o, x.o, 64, 1024, false, nullptr); });
 }
 
+static void integers() {
+    static const struct { int dtype; const char *name; } kinds[] = {{TENSOR_I64, "i64"}, {TENSOR_I32, "i32"}, {TENSOR_U8, "u8"}};
+    const std::vector<int64_t> dims = {2, 32, 16, 16};
+    for (auto &k : kinds) {
+        for (auto &l : layouts) {
+            array_t x(k.dtype, dims, l.order), w(k.dtype, dims, l.order), y(k.dtype, dims, l.order), truth(TENSOR_BOOL, dims, l.order);
+            tensor_arg_t two[3] = {y.o, x.o, w.o}, less[3] = {truth.o, x.o, w.o};
+            const std::string end = std::string(" ") + k.name + " " + l.name;
+            row("add" + end, [&] { return pointwise(at, TENSOR_OP_ADD, two, 2, k.dtype, nullptr); });
+            row("lt" + end, [&] { return pointwise(at, TENSOR_OP_LT, less, 2, k.dtype, nullptr); });
+        }
+    }
+}
+
 static void orders_and_places() {
     const int64_t n = 20000;
     array_t x(TENSOR_F32, {1, n}, {}, n), y(TENSOR_I64, {1, n}), scratch(TENSOR_U8, {(int64_t)(4 * sort_scratch(n) + add_scratch(512, 256))});
@@ -174,6 +188,7 @@ __attribute__((weak)) int main(int argc, char **argv) {
     cudaMemcpyAsync(error, words, sizeof words, cudaMemcpyHostToDevice, at.stream);
     pointwise_rows_of(TENSOR_F32, "f32");
     pointwise_rows_of(TENSOR_BF16, "bf16");
+    integers();
     orders_and_places();
     cudaFree(error);
     cudaStreamDestroy(at.stream);

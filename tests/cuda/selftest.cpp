@@ -4,7 +4,9 @@
 #include "cusim.h"
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -360,6 +362,25 @@ static int do_graph(int bug) {
     return bad;
 }
 
+// Two threads of the host, which the emulator lets in one after the other: nothing of that orders them.
+static int do_threads(int bug) {
+    int n = 0;
+    std::mutex lock;
+    auto work = [&](cudaStream_t s) {
+        for (int k = 0; k < 3; k++) {
+            cudaStreamQuery(s);
+            if (!bug) { lock.lock(); }
+            n++;
+            if (!bug) { lock.unlock(); }
+            cudaStreamQuery(s);
+        }
+    };
+    std::thread a(work, s1), b(work, s2);
+    a.join();
+    b.join();
+    return !bug && n != 6;
+}
+
 // ----------------------------------------------------------------------------------------------------------- the table
 struct setting_t { cusim::order_t order; bool protect; };
 static const setting_t EAGER = {cusim::EAGER, false}, LATE = {cusim::LATE, false}, RANDOM = {cusim::RANDOM, false},
@@ -401,13 +422,15 @@ static const struct {
     {"allocation inside a capture", do_graph, ALLOC_IN_CAPTURE, ALL, LATE},
     {"wait for another stream inside a capture", do_graph, WAIT_IN_CAPTURE, ALL, LATE},
     {"memory that is not pinned in a capture", do_graph, PAGEABLE_IN_CAPTURE, ALL, LATE},
+    {"variable of two threads of the host", do_threads, 1, TSAN, LATE},
     {"fork that is not joined", do_graph, NO_JOIN, ALL, LATE},
     {"graph runs over freed memory", do_graph, STALE_POINTER, ASAN, LATE},
     {"graph runs over freed memory, protected", do_graph, STALE_POINTER, ALL, PROTECT},
 };
 static const struct { const char *name; int (*run)(int bug); } right[] = {
     {"sum", do_sum}, {"matmul", do_matmul}, {"softmax", do_softmax}, {"scatter with atomics", do_scatter},
-    {"rotate with __syncwarp", do_rotate}, {"launch", do_launch}, {"streams", do_streams}, {"graph", do_graph}};
+    {"rotate with __syncwarp", do_rotate}, {"launch", do_launch}, {"streams", do_streams}, {"graph", do_graph},
+    {"threads", do_threads}};
 
 static int found(int (*run)(int), int bug, setting_t setting, int seeds, bool quiet) {
     int n = 0;
