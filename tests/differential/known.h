@@ -54,6 +54,7 @@ static known_t knowns[] = {
     {"cdist", "\"\" against", "operands of several dtypes promote", 0},
     {"cdist", "-d f64 against", "operands of several dtypes promote", 0},
     {"cdist", "-d f32 against", "operands of several dtypes promote", 0},
+    {"gradient", "-d f32 against", "integers give the default dtype", 0},
     {"kl_div", "Integral inputs not supported", "integers are taken as f32", 0},
     {"lp_pool1d lp_pool2d lp_pool3d", "with optional 0 dim batch size", "no channels are taken", 0},
     {"fractional_max_pool2d fractional_max_pool3d", "has no 0 windows", "a result without windows is refused", 0},
