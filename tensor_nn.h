@@ -13360,9 +13360,10 @@ TENSOR__FN void nn__grad_ctc(tensor__grad_t *g) {
     }
 }
 
-// Lengths of the CPU on the device of x; others as they are.
+// Lengths of the CPU on the device of x; others, and what is no tensor, as they are.
 TENSOR__FN tensor_t *nn__lengths(tensor_t *t, const tensor_t *x) {
-    return x && t && t->state == TENSOR__LIVE && t->device == 0 ? nn__beside(t, x) : t;
+    int live = TENSOR__GIVEN(t) && t->state == TENSOR__LIVE && TENSOR__GIVEN(x) && x->state == TENSOR__LIVE;
+    return live && t->device == 0 ? nn__beside(t, x) : t;
 }
 
 TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
