@@ -23667,13 +23667,20 @@ TENSOR__FN void tensor__la_run(tensor__la_item_t *q, int64_t steps, int64_t n, i
                                tensor__task_fn fn) {
     q->count = n;
     q->cuts = 1;
-    if (q->c->thread->slice) { q->cuts = tensor__least(n, 1 + n * each / TENSOR__LA_PART); }
+    if (!q->c->thread->slice) {
+        for (int64_t i = 0; i < steps; i++) { fn(q, i, 0); }
+        return;
+    }
+    q->cuts = tensor__least(n, 1 + n * each / TENSOR__LA_PART);
     if (q->cuts < 1) { q->cuts = 1; }
     tensor__in_order(q->c->thread, steps * q->cuts, fn, q);
 }
 
 // The rows or columns of a task, [0] to [1]. -> its step
 TENSOR__INLINE int64_t tensor__la_part(const tensor__la_item_t *q, int64_t task, int64_t part[2]) {
+    part[0] = 0;
+    part[1] = q->count;
+    if (q->cuts == 1) { return task; }          // divisions take longer than a row of a small matrix
     int64_t at = task % q->cuts;
     part[0] = q->count * at / q->cuts;
     part[1] = q->count * (at + 1) / q->cuts;
