@@ -21161,10 +21161,18 @@ TENSOR__FN void tensor__reduce_rows(void *arg, int64_t task, int worker) {
     task = tensor__reduce_piece(r, task, &from, &to);
     int64_t per = (r->kept + r->chunks - 1) / r->chunks, end = tensor__least((task + 1) * per, r->kept);
     for (int64_t k = task * per; k < end; k++) {
-        tensor__acc_t own, *a = r->pieces > 1 ? r->part : &own;
-        if (from == 0) { tensor__acc_init(r, a); }
-        tensor__reduce_range(r, k, from, to, a);
-        if (to == r->reduced) { tensor__acc_store(r, k, a); }
+        tensor__acc_t a;
+        if (from == 0) {
+            tensor__acc_init(r, &a);
+        } else {
+            a = *r->part;
+        }
+        tensor__reduce_range(r, k, from, to, &a);
+        if (to == r->reduced) {
+            tensor__acc_store(r, k, &a);
+        } else {
+            *r->part = a;
+        }
     }
 }
 
@@ -21185,8 +21193,12 @@ TENSOR__FN void tensor__reduce_columns(void *arg, int64_t task, int worker) {
     (void)worker;
     int64_t from, to, first = tensor__reduce_piece(r, task, &from, &to) * TENSOR__BLOCK;
     int64_t n = tensor__least(r->kept - first, TENSOR__BLOCK);
-    double own[TENSOR__BLOCK], *sum = r->pieces > 1 ? r->sum : own;
-    for (int64_t k = 0; k < n && from == 0; k++) { sum[k] = 0; }
+    double sum[TENSOR__BLOCK];
+    if (from > 0) {
+        memcpy(sum, r->sum, (size_t)n * sizeof *sum);
+    } else {
+        for (int64_t k = 0; k < n; k++) { sum[k] = 0; }
+    }
     float leaf[TENSOR__BLOCK];
     for (int64_t i = from; i < to; i += 64) {
         int64_t end = tensor__least(i + 64, to);
@@ -21197,7 +21209,10 @@ TENSOR__FN void tensor__reduce_columns(void *arg, int64_t task, int worker) {
         }
         for (int64_t k = 0; k < n; k++) { sum[k] += (double)leaf[k]; }
     }
-    if (to < r->reduced) { return; }
+    if (to < r->reduced) {
+        memcpy(r->sum, sum, (size_t)n * sizeof *sum);
+        return;
+    }
     double scale = r->id == TENSOR_OP_MEAN ? 1.0 / (double)r->reduced : 1.0;
     for (int64_t k = 0; k < n; k++) { ((float *)r->y->data)[first + k] = (float)(sum[k] * scale); }
 }
