@@ -2990,7 +2990,8 @@ TENSOR_API nn_dataset_t nn__at_dataset(const char *site, nn_dataset_t d);
 // beside the old one (path.tmp-PROCESS-NUMBER, which stays if the process is killed), wait until it is on
 // the disk and rename it. So a full disk, a crash or another writer never leaves a partial file. Links are
 // followed, permissions are kept, and anything that is not a regular file (device, FIFO, directory) is
-// refused. Rejected: PyTorch's pickles (they run code; convert them with two lines of Python).
+// refused. Rejected: PyTorch's pickles (they run code; examples/kit/torchfile.h reads the tensors of a .pt
+// file and runs nothing).
 // ------------------------------------------------------------------------------
 
 typedef struct nn_safetensors_t nn_safetensors_t;
@@ -7410,6 +7411,13 @@ TENSOR__FN int nn__per_channel(const char *op, const char *what, const tensor_t 
     return 1;
 }
 
+// Whether gradients of one of them are recorded.
+TENSOR__FN int nn__recorded(tensor_t *const *in, int n) {
+    int needs = 0;
+    for (int k = 0; k < n; k++) { needs = needs || (in[k] && (tensor_requires_grad)(in[k])); }
+    return needs && (tensor_grad_enabled)();
+}
+
 // Batch or instance norm by running statistics: x k + (b - mean k), k = w / deviation.
 TENSOR__FN tensor_t *nn__norm_by_running(tensor_t *x, tensor_t *mean, tensor_t *var, tensor_t *w, tensor_t *b,
                                          double eps) {
@@ -7422,13 +7430,6 @@ TENSOR__FN tensor_t *nn__norm_by_running(tensor_t *x, tensor_t *mean, tensor_t *
     y = (tensor_reshape_n)(y, dims, x->ndim);
     shift = (tensor_reshape_n)(shift, dims, x->ndim);
     return nn__narrow((tensor_addcmul)(shift, nn__wide(x), y, 1), x);      // one pass over x
-}
-
-// Whether gradients of one of them are recorded.
-TENSOR__FN int nn__recorded(tensor_t *const *in, int n) {
-    int needs = 0;
-    for (int k = 0; k < n; k++) { needs = needs || (in[k] && (tensor_requires_grad)(in[k])); }
-    return needs && (tensor_grad_enabled)();
 }
 
 // The same in one kernel, which reads halves as they are; w and b may be halves too.
