@@ -114,16 +114,6 @@ shown() {
     row "$1" "$2" "$lines lines of C with main, $(if [ $good = 1 ]; then echo "prints what it should"; else echo "prints something else"; fi)" \
         "$(mark "$good" 1)" "build/$3"
 }
-# on_gpu SECTION CLAIM COMMAND: a claim that needs a GPU, and what the command says last.
-on_gpu() {
-    if ! nvidia-smi -L >/dev/null 2>&1; then
-        row "$1" "$2" "no GPU here" "not run" "$3"
-        return
-    fi
-    measure gpu $3
-    rc=$?
-    row "$1" "$2" "$(tail -n 1 "$P/gpu.txt")" "$(mark "$rc == 0" 1)" "$3"
-}
 section() {
     printf '\n## %s\n\n| § | the paper | here | met | how | command |\n| --- | --- | --- | --- | --- | --- |\n' "$1" >>"$P/rows.md"
 }
@@ -181,8 +171,6 @@ row 4.2 "Memory is shared with NumPy and by DLPack in constant time, however lar
     "python3 bench/paper.py share"
 tested 4.2 "Both ways with NumPy and PyTorch, writes seen on both sides, lifetimes right" python.sh "sh tests/python.sh"
 shown 4.2 "A user's differentiable function, forward and backward" 06_custom_function
-on_gpu 4.2 "A CUDA kernel of the user's own through raw pointer and stream, recorded by autograd (the suite runs it on the emulator)" \
-    "build/custom_kernel"
 tested 4.2 "Datasets and loaders are the user's: shuffling, batches, workers" loader "build/tests/loader"
 tested 4.2 "Optimizers are the user's too: plain code on weights and gradients" training "build/tests/training"
 tested 4.3 "Reverse-mode gradients, each checked against finite differences, second ones too" gradcheck "build/tests/gradcheck"
@@ -250,7 +238,6 @@ row 5.4 "Processes share tensors: Hogwild (two processes at least 1.7 times as f
     "two processes: $shown times the samples of one; $both % wrong, one process $alone %" \
     "$(hogwild_mark "$times" "$alone" "$both")" "build/hogwild"
 tested 5.4 "Gradients are added up over processes (here by MPI)" parallel.sh "sh tests/parallel.sh"
-on_gpu 5.4 "The same by NCCL, on GPUs (the suite runs it on the emulator)" "build/parallel/gpus"
 mpi="mpirun --allow-run-as-root --oversubscribe --mca btl self,vader"
 for n in 1 2; do [ ! -x "$B/parallel/ranks" ] || measure "ranks$n" $mpi -np $n "$B/parallel/ranks" speed; done
 one=$(text ranks1 's/.*: step \([0-9]*\) ms.*/\1/p') two=$(text ranks2 's/.*: step \([0-9]*\) ms.*/\1/p')
@@ -268,7 +255,6 @@ row 5.5 "Counted references free at once: live bytes of a training step of ResNe
 
 section "Evaluation (section 6)"
 ahead=$(value queue queue_ahead)
-on_gpu 6.1 "Figure 1 as a GPU's own trace" "sh bench/gpu.sh"
 row 6.1 "Figure 1: the device takes about three times as long as the host needs to queue" \
     "$(either "$ahead" "emulated: $(number %.0f "$ahead/1") times (host $(number %.2f "$(value queue queue_host)/1") ms, device at least $(number %.0f "$(value queue queue_device)/1") ms)" "$no_cuda")" \
     "$(mark "${ahead:-0} >= 3" "$ahead")" "build/paper/trace queue FILE.svg"
@@ -373,8 +359,9 @@ Times are medians, those of Table 1 of ${TURNS:-3} turns; in brackets the least 
 time is real, without the driver's own 2 to 4 us a launch. Kernels are taken to need what their bytes and products need
 at the rates of the data sheet, which no kernel reaches: 10.3 TFLOP/s and 717 GB/s for the Quadro GP100 that the paper
 used, 67 TFLOP/s and 4.8 TB/s for an H200. No row was measured on a GPU; where there is one, \`make gpu\` measures ops,
-networks, the queue of figure 1 and the first steps of figure 2. Figure 3 (section 6.4) counts papers that name PyTorch,
-which no program shows.
+networks, the queue of figure 1 and the first steps of figure 2. Two more things wait for one and have no row; the suite
+runs them on an emulator: a CUDA kernel of the user's own, recorded by autograd ([examples/custom_kernel.cu](../examples/custom_kernel.cu)),
+and sums of gradients by NCCL. Figure 3 (section 6.4) counts papers that name PyTorch, which no program shows.
 END
     cat "$P/rows.md"
     cat <<END
