@@ -25115,6 +25115,15 @@ TENSOR__FN int nn__none_fits(const nn_safetensors_t *r, const nn__items_t *all, 
                      all->item[0].name);
 }
 
+// Whether a name of the file begins with the prefix.
+TENSOR__FN int nn__has_prefix(const nn_safetensors_t *r, const char *prefix) {
+    size_t n = strlen(prefix);
+    for (int64_t i = 0; i < (int64_t)r->count; i++) {
+        if (strncmp(r->entry[i].name, prefix, n) == 0) { return 1; }
+    }
+    return 0;
+}
+
 // Compares the tensors of the file whose names begin with the prefix with those that m needs.
 TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, const nn__names_t *names,
                                int partial, int checkpoint) {
@@ -25141,7 +25150,7 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     }
 
     used += differ.t.length;
-    int chosen = partial || names->n || names->prefix[0];
+    int chosen = partial || names->n || !nn__has_prefix(r, names->prefix);
     if (chosen && !fitting && all->n && r->count) { return nn__none_fits(r, all, names); }
     int tells = partial && names->unmatched && !differ.count;
     nn__mismatch_begin(&missing, used, 2);
