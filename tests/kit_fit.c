@@ -197,6 +197,11 @@ static void values_and_options(void) {
     CHECK_ERROR(TENSOR_ERR_SHAPE, NULL);
     f.x = x;
     f.loss = NULL;
+    nn_optimizer_t *given = f.opt;
+    f.opt = NULL;
+    CHECK(kit_fit(f).epoch == 0);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "kit_fit: the optimizer is NULL");
+    f.opt = given;
     f.y = tensor_full_of(TENSOR_I64, 6, 101);
     kit_fit(f);
     CHECK_MSG(strncmp(tensor_error_text(), "cross_entropy: target 6 ", 24) == 0, "%s", tensor_error_text());

@@ -444,7 +444,7 @@ static void wrong_use_is_refused(void) {
     CHECK(plot_save(p, place("x.gif")) == TENSOR_ERR_FORMAT);
     CHECK_ERROR(TENSOR_ERR_FORMAT, "ends in .svg or .png");
     plot_curve(p, "wrong", tensor_zeros(3), tensor_zeros(4));
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "not as long as");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "elements, must have");
     CHECK(plot_save(p, place("never.svg")) == TENSOR_ERR_SHAPE);           // the first error stays
     file_t f = slurp(place("never.svg"));
     CHECK(f.at == NULL);

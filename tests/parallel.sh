@@ -8,12 +8,12 @@ P=$B/parallel
 passed=0
 failed=0
 if ! command -v mpicc >/dev/null 2>&1 || ! command -v mpirun >/dev/null 2>&1; then
-    echo "skipped 133 tests of several ranks: no mpicc, or no mpirun"
+    echo "skipped 135 tests of several ranks: no mpicc, or no mpirun"
     echo "0 passed, 0 failed"
     exit 0
 fi
 if ! timeout 60 mpirun --allow-run-as-root --oversubscribe --mca btl self,vader -np 2 true </dev/null 2>/dev/null; then
-    echo "skipped 133 tests of several ranks: mpirun cannot start two processes here"
+    echo "skipped 135 tests of several ranks: mpirun cannot start two processes here"
     echo "0 passed, 0 failed"
     exit 0
 fi
@@ -39,6 +39,17 @@ if ! mpicc -std=c99 -O1 -pthread -I. "$P/impl.c" -c -o "$P/impl.o" ||
     echo "$passed passed, $((failed + 1)) failed"
     exit 1
 fi
+
+# The example, by one process and by two: the same loss, and a net that has learnt.
+# shellcheck disable=SC2086
+result "$(mpicc -std=c99 $warn -O1 -pthread -I. -Iexamples examples/mpi/data_parallel.c "$P/impl.o" -lm -o "$P/data_parallel" 2>&1 |
+    head -n 5)"
+for n in 1 2; do
+    STEPS=150 timeout -k 5 60 mpirun --allow-run-as-root --oversubscribe --mca btl self,vader -np $n "$P/data_parallel" \
+        </dev/null >"$P/example$n" 2>"$P/err.txt" || echo "$n processes: status $?" >>"$P/example$n"
+done
+result "$(sed 's/^[12] processes: loss \(0[.][0-9]*\), 9[5-9][.0-9]* % .*/\1/' "$P/example1" "$P/example2" | sort -u |
+    awk '{ print } END { exit NR != 1 || !/^0[.][0-9]*$/ }' >"$P/example" || cat "$P/example" "$P/err.txt")"
 
 recovery=0
 # ranks N MODE [FILE]: what they print, within a minute; the status is mpirun's.

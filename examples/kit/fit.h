@@ -288,7 +288,9 @@ static void kit_fit__pass(const kit_fit_t *f, tensor_t *index, int learn, int ep
 // Whether the options can be worked with; raised if not.
 static int kit_fit__check(const kit_fit_t *f) {
     char line[200] = "";
-    if (tensor_ndim(f->x) < 1 || tensor_ndim(f->y) < 1) {
+    if (!f->net || !f->opt) {
+        snprintf(line, sizeof line, "kit_fit: the %s is NULL", f->net ? "optimizer" : "net");
+    } else if (tensor_ndim(f->x) < 1 || tensor_ndim(f->y) < 1) {
         kit_fit__refuse("kit_fit: x and y must be [N, ...]", "x", f->x, "y", f->y);
     } else if (tensor_size(f->x, 0) != tensor_size(f->y, 0)) {
         kit_fit__refuse("kit_fit: x and y must have as many samples", "x", f->x, "y", f->y);

@@ -51,6 +51,8 @@ int png_save(const char *path, tensor_t *image, const char *text);
 #ifndef KIT_PNG_IMPLEMENTED
 #define KIT_PNG_IMPLEMENTED
 
+#include <stdio.h>
+
 #include "file.h"
 
 static unsigned char png__byte(double v) {
@@ -63,7 +65,10 @@ double *png_numbers(tensor_t *t, int64_t n) {
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     tensor_t *wide = tensor_to(tensor_detach(t), TENSOR_F64);
     if (tensor_is_poison(wide) || tensor_numel(wide) != n || n < 1 || n > INT64_C(1) << 28) {
-        (void)tensor_raise(TENSOR_ERR_SHAPE, "png: a tensor is empty, too large, or not as long as another");
+        char text[160];
+        snprintf(text, sizeof text, "png: a tensor has %lld elements, must have %lld, of 1 to 2^28",
+                 (long long)tensor_numel(wide), (long long)n);
+        (void)tensor_raise(TENSOR_ERR_SHAPE, text);
     } else {
         to = (double *)malloc((size_t)n * sizeof *to);
         if (!to || tensor_copy_out(wide, to, (size_t)n * sizeof *to)) {
