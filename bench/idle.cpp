@@ -70,10 +70,10 @@ bool on_device(const void *, size_t) { return true; }
 void syncthreads(const void *) { abort(); }
 void *shared_memory(int *, size_t) { abort(); }
 int lane() { abort(); }
-unsigned long long *warp_exchange(unsigned, unsigned long long) { abort(); }
+unsigned long long *warp_exchange(unsigned, unsigned long long, bool) { abort(); }
 void kernel_fault(const char *) { abort(); }
 
-cudaError_t launch(dim3, dim3, size_t, cudaStream_t, std::function<void()>) {
+cudaError_t launch(void (*)(), dim3, dim3, size_t, cudaStream_t, std::function<void()>) {
     counted.launches++;
     if (next_kernel > 0) {
         const double t = now();
