@@ -4641,9 +4641,9 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     X(void, disown, (tensor__owned_t *o)) \
     /* whether x may be changed in place without recording; raises if not */ \
     X(int, changeable, (tensor__thread_t *th, const char *op, tensor_t *x)) \
-    /* takes a reference of the library */ \
     /* a number inside an op that is made of others: on the CPU, 0-d */ \
     X(tensor_t *, constant, (double value, tensor_dtype_t dtype)) \
+    /* takes a reference of the library */ \
     X(tensor_t *, hold, (tensor_t *t)) \
     X(void, drop, (tensor_t *t)) \
     /* the path of modules in error texts */ \
@@ -33345,7 +33345,7 @@ TENSOR__FN void tensor__pause_run(tensor__slice_t *self, int64_t ntasks, tensor_
     int threads = p->thread->ctx->pool.n;
     int one = self->in_order || threads > self->workers;
     alone.run = tensor__slice_alone;
-    alone.next_stage = NULL;             // a task has no such loop
+    alone.next_stage = NULL;            // a task has no such loop
     alone.kept = self->kept;
     alone.shares = alone.workers = self->workers;
     alone.in_order = 0;

@@ -19560,8 +19560,8 @@ TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
     }
 }
 
-// All tasks of a small step. They are one task: a gradient that is made during the step is a product, which
-// takes over what is left of a slice unless it is in a task.
+// All tasks of a small step, as one task. A gradient that is made during the step is a product, whose own
+// tasks would else be taken for tasks of this call, which a slice may interrupt.
 TENSOR__FN void nn__step_small(void *arg, int64_t task, int worker) {
     const nn__stepping_t *s = (const nn__stepping_t *)arg;
     (void)task;

@@ -66,7 +66,7 @@ double *png_numbers(tensor_t *t, int64_t n) {
     tensor_t *wide = tensor_to(tensor_detach(t), TENSOR_F64);
     if (tensor_is_poison(wide) || tensor_numel(wide) != n || n < 1 || n > INT64_C(1) << 28) {
         char text[160];
-        snprintf(text, sizeof text, "png: a tensor has %lld elements, must have %lld, of 1 to 2^28",
+        snprintf(text, sizeof text, "png: a tensor has %lld elements, must have %lld (1 to 2^28)",
                  (long long)tensor_numel(wide), (long long)n);
         (void)tensor_raise(TENSOR_ERR_SHAPE, text);
     } else {
