@@ -3052,7 +3052,8 @@ TENSOR_API int nn_self_test(nn_safetensors_t *r, nn_module_t *m);
 TENSOR_API size_t nn_snapshot_size(nn_module_t *m, nn_optimizer_t *opt);
 
 // Writes the block. It has addresses of nothing: it may be copied, and read by another run of the program.
-//   m, opt  not while a step of theirs is under way in slices (tensor_graph_resume): they are half changed
+//   m, opt  not while a step of theirs is under way in time slices (tensor_graph_resume): they are half
+//           changed
 //   block   size bytes, of any alignment
 //   -> code;  errors SHAPE (the block is too small: says what it needs), UNSUPPORTED (in a capture), those of
 //      nn_snapshot_size
@@ -5837,10 +5838,10 @@ TENSOR__FN int64_t nn__per(int64_t n, int64_t cost) {
     return nn__max(nn__ceil(n, tasks), 1);
 }
 
-enum { NN__PART = 1 << 21 };            // multiply-adds of a task of a kernel that is done in slices, at most
+enum { NN__PART = 1 << 21 };            // multiply-adds of a task in a time slice, at most
 
-// Whether the calling kernel is done in slices (tensor_graph_resume), for which its tasks are short.
-TENSOR__FN int nn__in_slices(void) { return TENSOR__(share_count)() > TENSOR__(thread_count)(); }
+// Whether the calling kernel is done in time slices (tensor_graph_resume), for which its tasks are short.
+TENSOR__FN int nn__in_time_slices(void) { return TENSOR__(share_count)() > TENSOR__(thread_count)(); }
 
 // Runs the tasks. A single one runs on the calling thread, so that a GEMM in it may use the other threads.
 TENSOR__FN void nn__run(int64_t tasks, tensor__task_fn fn, void *arg) {
@@ -6374,7 +6375,7 @@ TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
     a.arg = arg;
     a.nin = a.nout = 1;
     a.compute = arg[0].dtype;
-    nn__run(1, nn__linear_then, &a);    // of a product that is done in slices, it is the last one
+    nn__run(1, nn__linear_then, &a);    // of a product that is done in time slices, it is the last one
     return TENSOR_OK;
 }
 
@@ -7633,7 +7634,7 @@ TENSOR__FN void nn__direct_memory(nn__direct_t *v) {
         v->per = NN__DIRECT_BYTES / (v->image * 4);
     }
     v->per = nn__max(1, nn__min(v->per, nn__ceil(v->images, 8)));
-    if (v->gather && !v->sums && nn__in_slices()) {
+    if (v->gather && !v->sums && nn__in_time_slices()) {
         v->per = nn__max(1, nn__min(v->per, NN__PART / (v->rows * v->ow * v->n * v->mr)));
     }
     int64_t pixels = v->per * v->rows * v->ow;
@@ -7667,7 +7668,7 @@ TENSOR__FN int nn__direct_plan(nn__direct_t *v) {
     v->rows = (NN__DIRECT_BYTES / nn__max(line, 1) - (v->kh - 1) * v->dh - 1) / v->sh + 1;
     if (v->gather) { v->rows = nn__min(v->rows, NN__GATHER_BYTES / (v->ow * v->mr * 4)); }
     v->rows = v->sums && !v->gather ? v->oh : nn__min(nn__max(v->rows, 4), v->oh);
-    if (!v->sums && nn__in_slices()) {   // the blocks of a weight gradient are summed apart: they stay
+    if (!v->sums && nn__in_time_slices()) {   // the blocks of a weight gradient are summed apart: they stay
         int64_t line_work = v->n * v->ow * (v->gather ? v->mr : v->co);
         v->rows = nn__max(1, nn__min(v->rows, NN__PART / line_work));
     }
@@ -7806,7 +7807,7 @@ TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     // far away); otherwise the threads share the planes of a block.
     v->bytes = (uint64_t)(36 * (v->image_plane + v->out_plane)) * 4;
     v->own = !v->sums && v->kernel_plane <= NN__WINOGRAD_KERNEL && v->blocks >= 2 * threads &&
-             v->bytes <= 4 << 20 && !nn__in_slices();
+             v->bytes <= 4 << 20 && !nn__in_time_slices();
     if (v->own) { v->worker += v->bytes, v->bytes = 0; }
     v->bytes += (uint64_t)(36 * v->kernel_plane) * 4 + v->offsets +
                 nn__line((uint64_t)((v->tiles + 1) * v->mr) * 4) + v->worker * (uint64_t)threads;
@@ -8028,7 +8029,7 @@ TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
     nn__direct_offsets(v, v->lines, v->off);
     int64_t tasks = nn__ceil(v->images, v->per) * v->groups * v->blocks;
     v->cuts = v->gather && shares > 1 ? nn__min(tiles, nn__ceil(2 * shares, tasks)) : 1;
-    if (v->gather && nn__in_slices()) { v->cuts = tiles; }
+    if (v->gather && nn__in_time_slices()) { v->cuts = tiles; }
     nn__run(tasks * v->cuts, v->gather ? nn__direct_gather : nn__direct_task, v);
 }
 
@@ -8188,7 +8189,7 @@ typedef struct nn__conv_t {
     int64_t images, groups, cg, og;   // channels and outputs of a group
     int64_t taps, kk, plane, pixels;  // size of the kernel, cg taps, sizes of an image and an output plane
     int64_t rows, wide, parts, blocks;   // rows and columns per block, blocks per row, blocks per image
-    int64_t step, steps;              // channels per task of the input gradient, tasks per image and group
+    int64_t each, shares;             // channels per task of the input gradient, tasks per image and group
     int64_t chunks, cuts;             // parts of the images of the weight gradient, and of its channels
     int dtype, direct;                // direct: the image is its own columns (1 x 1)
     size_t es;
@@ -8292,9 +8293,9 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
         v->direct &= v->g.stride[d] == 1 && v->g.pad[d] == 0 && v->g.out[d] == v->g.in[d];
     }
 
-    v->step = nn__max(1, input ? nn__min(v->cg, 256 / v->taps) : v->cg);
-    v->steps = nn__ceil(v->cg, v->step);
-    int64_t m = v->step * v->taps;
+    v->each = nn__max(1, input ? nn__min(v->cg, 256 / v->taps) : v->cg);
+    v->shares = nn__ceil(v->cg, v->each);
+    int64_t m = v->each * v->taps;
     int64_t all = v->g.out[0] * v->g.out[1];
     v->parts = nn__ceil(nn__max(v->g.out[2], 1), nn__max(512, 262144 / nn__max(1, m * (int64_t)v->es)));
     v->wide = nn__ceil(v->g.out[2], v->parts);
@@ -8332,7 +8333,7 @@ TENSOR__FN uint64_t nn__pieces_bytes(const nn__conv_t *v) {
     return nn__line((uint64_t)v->chunks * (uint64_t)v->w->numel * v->es);
 }
 
-// The sums of a weight gradient that is done in slices, between its rounds.
+// The sums of a weight gradient that is done in time slices, between its rounds.
 TENSOR__FN uint64_t nn__kept_bytes(const nn__conv_t *v) {
     const nn__direct_t *d = &v->without;
     if (d->winograd || !d->gather) { return 0; }
@@ -8345,7 +8346,7 @@ TENSOR__FN uint64_t nn__scratch_conv(const tensor_call_t *c) {
     nn__conv_plan(c, v);
     uint64_t bytes = v->columnless ? v->without.bytes : v->worker * (uint64_t)TENSOR__(thread_count)();
     if (c->row->id == NN_OP_CONV_WEIGHT) { bytes += nn__pieces_bytes(v); }
-    if (v->columnless && v->without.sums && nn__in_slices()) { bytes += nn__kept_bytes(v); }
+    if (v->columnless && v->without.sums && nn__in_time_slices()) { bytes += nn__kept_bytes(v); }
     return nn__line(sizeof *v) + bytes;
 }
 
@@ -8428,9 +8429,9 @@ TENSOR__FN char *nn__conv_y(const nn__conv_t *v, int64_t i, int64_t q) {
     return nn__at(v->y, (i * v->groups + q) * v->og * v->pixels);
 }
 
-// What a task of a convolution with columns does for a block of pixels. Each step is a task of its own: a
-// convolution that is done in slices takes it once.
-typedef struct nn__conv_step_t {
+// What a task of a convolution with columns does for a block of pixels. Each stage is a task of its own: a
+// convolution that is done in time slices takes it once.
+typedef struct nn__conv_job_t {
     const nn__conv_t *v;
     nn__block_t b;
     char *x, *columns;                // the planes of the image
@@ -8438,10 +8439,10 @@ typedef struct nn__conv_step_t {
     char *filled;                     // planes that become the bias, or 0
     int64_t count, channel, size, apart;   // how many; the first one's bias; elements to fill, between planes
     tensor__gemm_t g;
-} nn__conv_step_t;
+} nn__conv_job_t;
 
 TENSOR__FN void nn__conv_fill(void *arg, int64_t task, int worker) {
-    const nn__conv_step_t *s = (const nn__conv_step_t *)arg;
+    const nn__conv_job_t *s = (const nn__conv_job_t *)arg;
     const tensor_arg_t *bias = &s->v->c->arg[2];
     (void)task, (void)worker;
     for (int64_t k = 0; k < s->count; k++) {
@@ -8451,19 +8452,19 @@ TENSOR__FN void nn__conv_fill(void *arg, int64_t task, int worker) {
 }
 
 TENSOR__FN void nn__conv_columns(void *arg, int64_t task, int worker) {
-    const nn__conv_step_t *s = (const nn__conv_step_t *)arg;
+    const nn__conv_job_t *s = (const nn__conv_job_t *)arg;
     (void)task, (void)worker;
     nn__im2col(s->x, s->columns, &s->v->g, s->v->es, s->channels, &s->b);
 }
 
 TENSOR__FN void nn__conv_add_back(void *arg, int64_t task, int worker) {
-    const nn__conv_step_t *s = (const nn__conv_step_t *)arg;
+    const nn__conv_job_t *s = (const nn__conv_job_t *)arg;
     (void)task, (void)worker;
     NN__DO(s->v->k, col2im)(s->columns, s->x, &s->v->g, s->channels, &s->b);
 }
 
 TENSOR__FN void nn__conv_product(void *arg, int64_t task, int worker) {
-    const nn__conv_step_t *s = (const nn__conv_step_t *)arg;
+    const nn__conv_job_t *s = (const nn__conv_job_t *)arg;
     (void)task, (void)worker;
     TENSOR__(gemm)(&s->g, s->v->dtype);
 }
@@ -8473,7 +8474,7 @@ TENSOR__FN int nn__conv_is_long(const tensor__gemm_t *g) {
     return (double)g->m * (double)g->n * (double)g->k >= (double)NN__PART;
 }
 
-TENSOR__FN void nn__conv_multiply(nn__conv_step_t *s) {
+TENSOR__FN void nn__conv_multiply(nn__conv_job_t *s) {
     s->g.scratch = s->columns + s->v->columns;
     if (nn__conv_is_long(&s->g)) {
         nn__conv_product(s, 0, 0);
@@ -8482,11 +8483,11 @@ TENSOR__FN void nn__conv_multiply(nn__conv_step_t *s) {
     }
 }
 
-// Runs the tasks; like: the product of each of them. Those that are done in slices with long products come
-// one after the other, so that the products use the threads and are interrupted.
+// Runs the tasks; like: the product of each of them. Those that are done in time slices with long products
+// come one after the other, so that the products use the threads and are interrupted.
 TENSOR__FN void nn__conv_run_tasks(nn__conv_t *v, int64_t tasks, tensor__task_fn fn,
                                    const tensor__gemm_t *like) {
-    if (!nn__in_slices() || !nn__conv_is_long(like)) {
+    if (!nn__in_time_slices() || !nn__conv_is_long(like)) {
         nn__run(tasks, fn, v);
         return;
     }
@@ -8495,7 +8496,7 @@ TENSOR__FN void nn__conv_run_tasks(nn__conv_t *v, int64_t tasks, tensor__task_fn
 
 // The columns of a block, whose first pixel is `first`: x itself where its lines are they, and *line is then
 // the distance of two; else made in s->columns.
-TENSOR__FN char *nn__conv_lines(nn__conv_step_t *s, int64_t first, int64_t *line) {
+TENSOR__FN char *nn__conv_lines(nn__conv_job_t *s, int64_t first, int64_t *line) {
     if (s->v->direct) {
         *line = s->v->pixels;
         return s->x + first * (int64_t)s->v->es;
@@ -8507,7 +8508,7 @@ TENSOR__FN char *nn__conv_lines(nn__conv_step_t *s, int64_t first, int64_t *line
 TENSOR__FN void nn__conv_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
     int64_t q = task / v->blocks % v->groups, i = task / v->blocks / v->groups;
-    nn__conv_step_t s;
+    nn__conv_job_t s;
     s.v = v;
     int64_t first = nn__conv_block(v, task % v->blocks, &s.b, &s.size);
     s.x = nn__conv_x(v, i, q);
@@ -8542,12 +8543,12 @@ TENSOR__FN int nn__cpu_conv(tensor_call_t *c) {
 // writes.
 TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
-    int64_t part = task % v->steps, q = task / v->steps % v->groups, i = task / v->steps / v->groups;
-    int64_t c0 = part * v->step, n;
+    int64_t part = task % v->shares, q = task / v->shares % v->groups, i = task / v->shares / v->groups;
+    int64_t c0 = part * v->each, n;
     int has_bias = v->c->arg[2].data != NULL;
-    nn__conv_step_t s;
+    nn__conv_job_t s;
     s.v = v;
-    s.channels = s.count = nn__min(v->step, v->cg - c0);
+    s.channels = s.count = nn__min(v->each, v->cg - c0);
     s.channel = q * v->cg + c0;
     s.x = s.filled = nn__conv_x(v, i, q) + c0 * v->plane * (int64_t)v->es;
     s.size = s.apart = v->plane;
@@ -8578,8 +8579,8 @@ TENSOR__FN int nn__cpu_conv_input(tensor_call_t *c) {
     if (v->columnless) {
         nn__direct_run(&v->without, v->work);
     } else if (v->x->numel) {
-        tensor__gemm_t g = nn__product(v->step * v->taps, v->rows * v->wide, v->og);
-        nn__conv_run_tasks(v, v->images * v->groups * v->steps, nn__conv_input_task, &g);
+        tensor__gemm_t g = nn__product(v->each * v->taps, v->rows * v->wide, v->og);
+        nn__conv_run_tasks(v, v->images * v->groups * v->shares, nn__conv_input_task, &g);
     }
     return TENSOR_OK;
 }
@@ -8631,7 +8632,7 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
     turned.v = v;
     turned.transposed = columns + v->columns + v->gemm;
     turned.to = to;
-    nn__conv_step_t s;
+    nn__conv_job_t s;
     s.v = v;
     s.columns = columns;
     s.channels = v->cg;
@@ -8708,7 +8709,7 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
         v->pieces = v->work + d->bytes;
         d->rounds = 1;
         d->kept = NULL;
-        if (nn__in_slices()) {
+        if (nn__in_time_slices()) {
             int64_t work = d->per * d->rows * d->ow * d->n * (d->gather ? d->mr : d->co);
             wanted = nn__max(wanted, nn__ceil(work, NN__PART));
             d->rounds = nn__sums_blocks(d, nn__ceil(v->images, v->chunks));
@@ -10985,7 +10986,7 @@ TENSOR__FN int nn__cpu_attention_back(tensor_call_t *c) {
     nn__attention_t *v = nn__attention_planned(c);
     if (!v->dq->numel && !v->dk->numel && !v->dv->numel) { return TENSOR_OK; }
     v->round = -1;
-    if (!nn__in_slices()) {
+    if (!nn__in_time_slices()) {
         nn__run(v->heads, nn__attention_back_task, v);
         return TENSOR_OK;
     }
@@ -11437,7 +11438,7 @@ TENSOR__FN void nn__recurrent_clear(void *arg, int64_t task, int worker) {
     NN__DO(v->k, fill)(a[11].data, 0, a[11].numel);
 }
 
-// Each step is one task, whose parts use the threads: a kernel that is done in slices pauses between steps.
+// Each step is one task, whose parts use the threads: in time slices, a kernel pauses between steps.
 TENSOR__FN void nn__recurrent_steps(nn__recurrent_t *v) {
     v->k = nn__cpu(v->dtype);
     if (v->dgi) { nn__run(1, nn__recurrent_clear, v); }
@@ -11843,7 +11844,7 @@ typedef struct nn__net_t {
     int64_t hidden, size, n;        // features of c, features of h; items
     tensor_t *first[2];             // h and c before the first step, [ends, n, features]; NULL: not made yet
     tensor_t **end;                 // the last h of each layer and direction, then the last c
-    int made;                       // how many of the `ends` are made
+    int ended;                      // how many of the `ends` there are
 } nn__net_t;
 
 TENSOR__FN int nn__net_inputs(const nn__net_t *v, unsigned floats) {
@@ -11971,9 +11972,9 @@ TENSOR__FN tensor_t *nn__net_direction(nn__net_t *v, tensor_t *x, int64_t l, int
     }
     if (reversed) { y = nn__reversed(y, v->padded); }
     for (int k = 0; k < v->states; k++) {
-        v->end[k * v->ends + v->made] = (tensor_unsqueeze)(state[k], 0);
+        v->end[k * v->ends + v->ended] = (tensor_unsqueeze)(state[k], 0);
     }
-    v->made++;
+    v->ended++;
     return y;
 }
 
@@ -12002,9 +12003,9 @@ TENSOR__FN tensor_t *nn__net_layers(nn__net_t *v, tensor_t *x) {
             y = nn__net_layer(v, x, l);
         } else if (!(tensor_is_poison)(y)) {
             for (int k = 0; k < v->states; k++) {
-                v->end[k * v->ends + v->made] = (tensor_select)(both, 0, k);
+                v->end[k * v->ends + v->ended] = (tensor_select)(both, 0, k);
             }
-            v->made++;
+            v->ended++;
         }
         x = drops && l + run < a->layers ? (tensor_dropout)(y, a->dropout, 1) : y;
     }
@@ -12036,7 +12037,7 @@ TENSOR__FN tensor_state_t nn__net_run(nn__net_t *v) {
 
     tensor_t *out[2] = {NULL, NULL};
     for (int k = 0; k < v->states; k++) {
-        out[k] = (tensor_cat_n)(v->end + k * v->ends, v->made, 0);
+        out[k] = (tensor_cat_n)(v->end + k * v->ends, v->ended, 0);
         out[k] = nn__narrow(v->single ? (tensor_squeeze)(out[k], 1) : out[k], a->x);
     }
     if (v->single) {
@@ -18075,7 +18076,7 @@ TENSOR__FN nn__slot_t *nn__parametrizable(const char *op, nn_module_t *m, const 
 }
 
 // The child with that name, a new one of that kind if there is none. NULL after raising
-TENSOR__FN nn_module_t *nn__kid_made(nn_module_t *m, const char *name, const nn__kind_t *kind) {
+TENSOR__FN nn_module_t *nn__add_kid(nn_module_t *m, const char *name, const nn__kind_t *kind) {
     nn_module_t *kid = nn__kid(m, name);
     if (kid) { return kid; }
     kid = (nn_module_t *)nn__make(kind);
@@ -18090,8 +18091,8 @@ TENSOR__FN nn_module_t *nn__kid_made(nn_module_t *m, const char *name, const nn_
 
 // Moves slot `name` of m to its list of parametrizations. -> the list, NULL after raising
 TENSOR__FN nn_module_t *nn__parametrized(nn_module_t *m, const char *name, const char *original) {
-    nn_module_t *sets = nn__kid_made(m, "parametrizations", NN__KIND(MODULE_DICT));
-    nn_module_t *list = sets ? nn__kid_made(sets, name, NN__KIND(PARAMETRIZATION_LIST)) : NULL;
+    nn_module_t *sets = nn__add_kid(m, "parametrizations", NN__KIND(MODULE_DICT));
+    nn_module_t *list = sets ? nn__add_kid(sets, name, NN__KIND(PARAMETRIZATION_LIST)) : NULL;
     nn__slot_t *s = nn__find_slot(m->impl, name, strlen(name));
     if (!list || s->kind == NN__COMPUTED) { return list; }
     int trains = (tensor_requires_grad)(s->tensor);
@@ -19511,15 +19512,15 @@ TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn_update
 typedef struct nn__stepping_t { const tensor_call_t *c; int64_t tasks; nn_update_t u; } nn__stepping_t;
 
 // How operand i, a gradient, is made; NULL = it is in memory.
-TENSOR__INLINE const tensor__made_t *nn__step_made(const tensor_call_t *c, int64_t i) {
-    return c->made ? c->made[i] : NULL;
+TENSOR__INLINE const tensor__lazy_t *nn__step_lazy(const tensor_call_t *c, int64_t i) {
+    return c->lazy ? c->lazy[i] : NULL;
 }
 
 // The elements of gradient i in a task: whole rows, if the gradient is made during the step.
 TENSOR__FN int64_t nn__step_share(const tensor_call_t *c, int64_t i) {
-    const tensor__made_t *made = nn__step_made(c, i);
-    if (!made) { return NN__CHUNK; }
-    return made->width < NN__CHUNK ? NN__CHUNK / made->width * made->width : made->width;
+    const tensor__lazy_t *lazy = nn__step_lazy(c, i);
+    if (!lazy) { return NN__CHUNK; }
+    return lazy->width < NN__CHUNK ? NN__CHUNK / lazy->width * lazy->width : lazy->width;
 }
 
 // task counts shares over all parameters.
@@ -19534,12 +19535,12 @@ TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
         tasks = nn__ceil(c->arg[i].numel, share);
     }
     const tensor_arg_t *a = &c->arg[i - 1];
-    const tensor__made_t *made = nn__step_made(c, i);
+    const tensor__lazy_t *lazy = nn__step_lazy(c, i);
 
     // NULL, or the row of x and its states for each row of g; < 0 = none
     const int64_t *rows = a[4].dtype == TENSOR_I64 ? (const int64_t *)a[4].data : NULL;
     int64_t width = rows ? a[1].dims[1] : a[1].numel;
-    if (made) { width = made->most * made->width; }
+    if (lazy) { width = lazy->most * lazy->width; }
     size_t size = a->dtype == TENSOR_F64 ? 8 : 4;
     int64_t from = task * share;
     char *at[5];
@@ -19552,8 +19553,8 @@ TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
             at[k] = (char *)a[k].data;
             if (at[k]) { at[k] += (size_t)(k == 1 ? from : to) * size; }
         }
-        if (made) {
-            at[1] = (char *)(uintptr_t)made->rows(made, from / made->width, n / made->width, worker);
+        if (lazy) {
+            at[1] = (char *)(uintptr_t)lazy->rows(lazy, from / lazy->width, n / lazy->width, worker);
         }
         if (rows) { at[4] = NULL; }
         s->u.of->step(nn__cpu(a->dtype)->place)(&s->u, at[0], at[1], at[2], at[3], at[4], n);
@@ -19561,7 +19562,7 @@ TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
 }
 
 // All tasks of a small step, as one task. A gradient that is made during the step is a product, whose own
-// tasks would else be taken for tasks of this call, which a slice may interrupt.
+// tasks would else be taken for tasks of this call, which a time slice may interrupt.
 TENSOR__FN void nn__step_small(void *arg, int64_t task, int worker) {
     const nn__stepping_t *s = (const nn__stepping_t *)arg;
     (void)task;
@@ -20514,7 +20515,7 @@ TENSOR__FN void nn__grads_small(void *arg, int64_t task, int worker) {
     for (task = 0; task < chunks; task++) { nn__grads_task(arg, task, worker); }
 }
 
-// A number for each chunk: in the scratch, so that a call that is done in slices keeps those it has.
+// A number for each chunk: in the scratch, so that a call that is done in time slices keeps those it has.
 TENSOR__FN uint64_t nn__scratch_grads(const tensor_call_t *c) {
     int64_t chunks = 0;
     for (int k = 2; k < c->nout; k++) { chunks += nn__ceil(c->arg[k].numel, NN__CHUNK); }
@@ -20562,7 +20563,7 @@ TENSOR__FN void nn__found_task(void *arg, int64_t task, int worker) {
 }
 
 // Multiplies the gradients by arg 0. arg 1, if not absent, is f32 and becomes 1 if one of them is infinite
-// or NaN. That is a task, as the total of a call that is done in slices is none before its end.
+// or NaN. That is a task, as the total of a call that is done in time slices is none before its end.
 TENSOR__FN int nn__cpu_scale(tensor_call_t *c) {
     const double *factor = (const double *)c->arg[0].data;
     nn__scaled_t s;
@@ -21120,7 +21121,7 @@ struct nn_data_loader_t {
     nn__coming_t *ring;
     int64_t room, first, queued;
     int ended, over;            // ended: the stream has no more; over: nn_next has yet to say so
-    int64_t streamed, pass;     // the stream's next sample; batches that it still has to skip
+    int64_t taken, pass;        // the stream's next sample; batches that it still has to skip
     int drop_last;
 };
 
@@ -21455,7 +21456,7 @@ TENSOR__FN void nn__loader_place(nn_data_loader_t *l, int64_t epoch, int64_t pos
     nn__drop_ahead(l);
     l->epoch = epoch;
     l->position = position;
-    l->streamed = 0;
+    l->taken = 0;
     l->pass = l->set.next ? position : 0;
 }
 
@@ -21792,18 +21793,18 @@ TENSOR__FN void nn__collate(const nn_data_loader_t *l, nn__coming_t *c) {
 }
 
 // The next rows of a stream. c->rows becomes what there were.
-TENSOR__FN void nn__stream(nn_data_loader_t *l, nn__coming_t *c) {
+TENSOR__FN void nn__next_rows(nn_data_loader_t *l, nn__coming_t *c) {
     int64_t i = -l->pass * l->batch;        // skipped rows are written to the first row
     l->pass = 0;
     for (; i < c->rows; i++) {
         size_t row = (size_t)(i > 0 ? i : 0);
         char *y = c->y_rows ? c->y_rows + row * l->y_row : NULL;
-        c->bad = l->streamed;
-        c->returned = nn__get_sample(l, l->streamed, c->x_rows + row * l->x_row, y);
+        c->bad = l->taken;
+        c->returned = nn__get_sample(l, l->taken, c->x_rows + row * l->x_row, y);
         c->code = nn__note(c->returned == NN_END ? 0 : c->returned, c->text, sizeof c->text);
         if (c->code) { return; }
         if (c->returned == NN_END) { break; }
-        l->streamed++;
+        l->taken++;
     }
     c->last = i < c->rows;
     if (i < 0 || (c->last && l->drop_last)) { i = 0; }
@@ -21854,7 +21855,7 @@ TENSOR__FN void nn__work(nn_data_loader_t *l, nn__coming_t *c, int64_t begin, in
     } else if (l->set.collate) {
         nn__collate(l, c);
     } else {
-        nn__stream(l, c);
+        nn__next_rows(l, c);
     }
     TENSOR__(hold_errors)(held);
 }
@@ -22008,7 +22009,7 @@ TENSOR__FN void nn__loader_rewind(nn_data_loader_t *l) {
     if (l->crew) { TENSOR__(crew_lock)(l->crew); }
     for (; l->queued > 0; l->queued--) { nn__drop_coming(&l->ring[l->first++ % l->room]); }
     l->ended = 0;
-    l->streamed = 0;
+    l->taken = 0;
     if (l->crew) { TENSOR__(crew_unlock)(l->crew); }
     l->position = 0;
     l->epoch++;
