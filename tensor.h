@@ -19909,7 +19909,7 @@ TENSOR__FN tensor_t *tensor__binary(const tensor__row_t *row, tensor_t *a, tenso
     TENSOR__BEGIN_HERE(o, row, a, b)
     if (o.plain) { return tensor__plain_finish(&o, row, a, b, 2, 0); }
     return tensor__pointwise_finish(&o, TENSOR__LIKELY(a->dtype == b->dtype) ? a->dtype :
-                                    tensor__promote(in_, 2));
+                                    tensor__promote(o.in, 2));
 }
 
 // The dtype of (tensor, number): an integral number does not change it, a fraction turns integers to f32.
@@ -19933,8 +19933,8 @@ TENSOR__FN tensor_t *tensor__ternary(const tensor__row_t *row, tensor_t *a, tens
                                      double f0) {
     TENSOR__BEGIN(o, row, a, b, c)
     tensor__formula_numbers(&o, f0, 0);
-    return tensor__pointwise_finish(&o, row->id == TENSOR_OP_WHERE ? tensor__promote(in_ + 1, 2) :
-                                    tensor__promote(in_, 3));
+    return tensor__pointwise_finish(&o, row->id == TENSOR_OP_WHERE ? tensor__promote(o.in + 1, 2) :
+                                    tensor__promote(o.in, 3));
 }
 
 // The stretch of memory that the elements of x take (x has at least one): its lowest byte and one past its
@@ -20128,7 +20128,7 @@ TENSOR__FN tensor_t *tensor__igamma(const char *op, tensor_t *a, tensor_t *x, in
     if (!tensor__constant_first(op, a)) { return TENSOR__POISON; }
     TENSOR__BEGIN(o, TENSOR__ROW(INCOMPLETE_GAMMA), a, x)
     tensor__formula_numbers(&o, upper, 0);
-    return tensor__named(o.th, tensor__pointwise_finish(&o, tensor__promote(in_, 2)), op);
+    return tensor__named(o.th, tensor__pointwise_finish(&o, tensor__promote(o.in, 2)), op);
 }
 
 TENSOR__FRONT(igamma, (tensor_t *a, tensor_t *x), tensor__igamma("igamma", a, x, 0))

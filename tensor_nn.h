@@ -6023,23 +6023,23 @@ TENSOR__FN int nn__same_shape(const tensor_t *a, const tensor_t *b) {
            (a->ndim == 0 || memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof(int64_t)) == 0);
 }
 
-// The defaults of an args struct are in one list: NN__FILL(args, NN__OR(eps, 1e-5) ...). A member that is 0
-// becomes the default and TENSOR_ZERO becomes 0; NN__OR_COUNT has those that are integers. The list is
-// applied to the args of a call whose macro marked them with TENSOR__NO_SURPLUS (args without the mark are
+// The defaults of an args struct `a` are in one list: NN__FILL(args, a, NN__OR(a, eps, 1e-5) ...). A member
+// that is 0 becomes the default and TENSOR_ZERO becomes 0; NN__OR_COUNT has those that are integers. The list
+// is applied to the args of a call whose macro marked them with TENSOR__NO_SURPLUS (args without the mark are
 // taken literally), and to zeros for name_defaults().
 TENSOR__FN TENSOR__NOINLINE double nn__or(double v, double value) {
     if (v == 0) { return value; }
     return v == TENSOR_ZERO ? 0 : v;
 }
 
-#define NN__OR(member, value) a->member = nn__or(a->member, value);
-#define NN__OR_COUNT(member, value)                                                                          \
-    if (a->member == 0) {                                                                                    \
-        a->member = value;                                                                                   \
-    } else if (a->member == TENSOR_ZERO) {                                                                   \
-        a->member = 0;                                                                                       \
+#define NN__OR(a, member, value) (a)->member = nn__or((a)->member, value);
+#define NN__OR_COUNT(a, member, value)                                                                       \
+    if ((a)->member == 0) {                                                                                  \
+        (a)->member = value;                                                                                 \
+    } else if ((a)->member == TENSOR_ZERO) {                                                                 \
+        (a)->member = 0;                                                                                     \
     }
-#define NN__FILL(args, set)                                                                                  \
+#define NN__FILL(args, a, set)                                                                               \
     TENSOR__FN void nn__fill_##args(args##_args_t *a) {                                                      \
         (void)a;                                                                                             \
         set                                                                                                  \
@@ -6055,17 +6055,18 @@ TENSOR__FN TENSOR__NOINLINE double nn__or(double v, double value) {
     }
 // Whether a call's macro, or its C++ function, filled the args `a`: 0 is the default.
 #define NN__CALLED(a) ((a).options_are_named_ == TENSOR__NO_SURPLUS)
-#define NN__FILL_DEFAULTS(args, set) NN__FILL(args, set) NN__DEFAULTS(args, args)
+#define NN__FILL_DEFAULTS(args, a, set) NN__FILL(args, a, set) NN__DEFAULTS(args, args)
 // Begins a function of the args `a`, a struct args_args_t: fills them. 0 after raising.
 #define NN__TAKE(op, args, a)                                                                                \
     (!nn__too_many(op, (a).site_, (a).options_are_named_) &&                                                 \
      (NN__CALLED(a) ? (nn__fill_##args(&(a)), 1) : 1))
-// tensor_op_with(a), whose result is `run`.
-#define NN__FRONT(op, args, run)                                                                             \
+// tensor_op_with(a), whose result is `run`, an expression of a.
+#define NN__FRONT(op, args, a, run)                                                                          \
     TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
         return tensor__at(a.site_, NN__TAKE(#op, args, a) ? run : TENSOR__(poison));                         \
     }
-#define NN__OWN_FRONT(op, set, run) NN__FILL_DEFAULTS(tensor_##op, set) NN__FRONT(op, tensor_##op, run)
+#define NN__OWN_FRONT(op, a, set, run)                                                                       \
+    NN__FILL_DEFAULTS(tensor_##op, a, set) NN__FRONT(op, tensor_##op, a, run)
 
 // t, which was made on the default device, moved to the device of x.
 TENSOR__FN tensor_t *nn__beside(tensor_t *t, const tensor_t *x) {
@@ -6274,7 +6275,7 @@ TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in
 }
 
 // tensor_op_with(a), whose result is `run`; its temporaries are freed with the scope.
-#define NN__SCOPED(op, args, run)                                                                            \
+#define NN__SCOPED(op, args, a, run)                                                                         \
     TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
         tensor_scope_t scope;                                                                                \
         if (!NN__TAKE(#op, args, a)) { return tensor__at(a.site_, TENSOR__(poison)); }                       \
@@ -6282,7 +6283,8 @@ TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in
         return tensor__at(a.site_, scope.thread ? (tensor_scope_return)(scope, run) : TENSOR__(poison));     \
     }
 
-#define NN__OPTIONS(op, set, run) NN__FILL_DEFAULTS(tensor_##op, set) NN__SCOPED(op, tensor_##op, run)
+#define NN__OPTIONS(op, a, set, run)                                                                         \
+    NN__FILL_DEFAULTS(tensor_##op, a, set) NN__SCOPED(op, tensor_##op, a, run)
 
 // Opens the scope of a front that is made of public ops. Its inputs become what autocast makes of them for
 // the class `to`; the ops inside are not cast. The scope has no thread if memory was short: raised.
@@ -6865,7 +6867,7 @@ TENSOR__FN tensor_t *nn__embedding_front(tensor_t *index, tensor_t *w, int64_t r
     return (tensor_scope_return)(scope, nn__narrow(y, w));
 }
 
-NN__OWN_FRONT(embedding, , nn__embedding_front(a.index, a.weight, a.padding_idx, a.max_norm, a.norm_type,
+NN__OWN_FRONT(embedding, a, , nn__embedding_front(a.index, a.weight, a.padding_idx, a.max_norm, a.norm_type,
                                                a.scale_grad_by_freq, a.sparse))
 
 // The bag of each of n indices, and its place in the bag, both [n] i64 on the CPU.
@@ -7028,7 +7030,7 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     return nn__narrow(nn__bag_sum(x, keep, &u, a->mode == TENSOR_BAG_MEAN), w);
 }
 
-NN__OPTIONS(embedding_bag, , nn__run_embedding_bag(&a))
+NN__OPTIONS(embedding_bag, a, , nn__run_embedding_bag(&a))
 
 // ------------------------------------------------------------------------------
 // >>impl-norm                                      MARK: norms
@@ -7150,7 +7152,7 @@ TENSOR__FN void nn__grad_layer_norm(tensor__grad_t *g) {
     nn__grad_norm(g, NN__ROW(LAYER_NORM_BACKWARD), nn__composed_layer_norm, g->p->layer_norm.columns);
 }
 
-NN__FILL_DEFAULTS(tensor_layer_norm, NN__OR_COUNT(normalized_dims, 1) NN__OR(eps, 1e-5))
+NN__FILL_DEFAULTS(tensor_layer_norm, a, NN__OR_COUNT(a, normalized_dims, 1) NN__OR(a, eps, 1e-5))
 
 // Whether weight or bias, input k, is absent or has the last nd dims of x; raises if not.
 TENSOR__FN int nn__norm_fits(const tensor__op_t *o, int k, int64_t nd) {
@@ -7202,10 +7204,10 @@ TENSOR__FN tensor_t *nn__layer_norm_front(tensor_t *x, tensor_t *w, tensor_t *b,
     return TENSOR__(finish_wide)(&o);
 }
 
-NN__FRONT(layer_norm, tensor_layer_norm,
+NN__FRONT(layer_norm, tensor_layer_norm, a,
           nn__layer_norm_front(a.x, a.weight, a.bias, a.normalized_dims, a.eps, 0))
 
-NN__OPTIONS(rms_norm, NN__OR_COUNT(normalized_dims, 1) NN__OR(eps, -1),
+NN__OPTIONS(rms_norm, a, NN__OR_COUNT(a, normalized_dims, 1) NN__OR(a, eps, -1),
             nn__layer_norm_front(a.x, a.weight, NULL, a.normalized_dims, a.eps, 1))
 
 // ---- batch, group and instance norm: x as [items, channels, plane]. A statistic covers the planes of one
@@ -7504,10 +7506,10 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
     return nn__narrow(y, x);
 }
 
-NN__OPTIONS(batch_norm, NN__OR(momentum, 0.1) NN__OR(eps, 1e-5),
+NN__OPTIONS(batch_norm, a, NN__OR(a, momentum, 0.1) NN__OR(a, eps, 1e-5),
             nn__batch_norm(a.x, a.running_mean, a.running_var, a.weight, a.bias, 0, a.training, a.momentum,
                            a.eps))
-NN__OPTIONS(instance_norm, NN__OR(momentum, 0.1) NN__OR(eps, 1e-5),
+NN__OPTIONS(instance_norm, a, NN__OR(a, momentum, 0.1) NN__OR(a, eps, 1e-5),
             nn__batch_norm(a.x, a.running_mean, a.running_var, a.weight, a.bias, 1, !a.no_use_input_stats,
                            a.momentum, a.eps))
 
@@ -7541,7 +7543,7 @@ TENSOR__FN tensor_t *nn__group_norm(tensor_t *x, int64_t groups, tensor_t *w, te
     NN__CLOSE(scope, nn__narrow(y, in[0]));
 }
 
-NN__OWN_FRONT(group_norm, NN__OR(eps, 1e-5), nn__group_norm(a.x, a.groups, a.weight, a.bias, a.eps))
+NN__OWN_FRONT(group_norm, a, NN__OR(a, eps, 1e-5), nn__group_norm(a.x, a.groups, a.weight, a.bias, a.eps))
 
 TENSOR__FN tensor_t *nn__local_response_norm(tensor_t *x, int64_t size, double alpha, double beta,
                                              double k0) {
@@ -7576,7 +7578,7 @@ TENSOR__FN tensor_t *nn__local_response_norm(tensor_t *x, int64_t size, double a
     NN__CLOSE(scope, nn__narrow((tensor_div)(x, (tensor_pow_scalar)(s, beta)), given));
 }
 
-NN__OWN_FRONT(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR(k, 1),
+NN__OWN_FRONT(local_response_norm, a, NN__OR(a, alpha, 1e-4) NN__OR(a, beta, 0.75) NN__OR(a, k, 1),
             nn__local_response_norm(a.x, a.size, a.alpha, a.beta, a.k))
 
 // ------------------------------------------------------------------------------
@@ -8807,8 +8809,8 @@ TENSOR__FN TENSOR__NOINLINE void nn__or_dims(int64_t *m, int64_t *h, int64_t *w,
     }
 }
 
-#define NN__OR_DIMS(m, value) nn__or_dims(&a->m, &a->m##_h, &a->m##_w, value);
-#define NN__OR_PAIR(m, value) NN__OR_COUNT(m, value) NN__OR_COUNT(m##_w, -1)
+#define NN__OR_DIMS(a, m, value) nn__or_dims(&(a)->m, &(a)->m##_h, &(a)->m##_w, value);
+#define NN__OR_PAIR(a, m, value) NN__OR_COUNT(a, m, value) NN__OR_COUNT(a, m##_w, -1)
 #define NN__TRIPLE(op, rank, a, m, to) nn__triple(op, #m, rank, (a)->m, (a)->m##_h, (a)->m##_w, to)
 #define NN__PAIR(op, a, m, to) nn__triple(op, #m, 2, (a)->m, -1, (a)->m##_w, to)
 
@@ -9112,17 +9114,18 @@ TENSOR__FN tensor_t *nn__conv_transpose_call(const tensor_conv_transpose_args_t 
     return nn__conv_front(row, a->x, a->weight, a->bias, g, 0);
 }
 
-#define NN__CONV_SET                                                                                         \
-    NN__OR_COUNT(groups, 1) NN__OR_DIMS(stride, 1) NN__OR_DIMS(padding, 0) NN__OR_DIMS(dilation, 1)
+#define NN__CONV_SET(a)                                                                                      \
+    NN__OR_COUNT(a, groups, 1) NN__OR_DIMS(a, stride, 1) NN__OR_DIMS(a, padding, 0)                          \
+    NN__OR_DIMS(a, dilation, 1)
 // The functions of an op for 1, 2 and 3 dims.
-#define NN__PER_RANK(op)                                                                                     \
-    NN__FRONT(op##1d, tensor_##op, nn__##op##_call(&a, 1))                                                   \
-    NN__FRONT(op##2d, tensor_##op, nn__##op##_call(&a, 2))                                                   \
-    NN__FRONT(op##3d, tensor_##op, nn__##op##_call(&a, 3))
-NN__FILL_DEFAULTS(tensor_conv, NN__CONV_SET)
-NN__FILL_DEFAULTS(tensor_conv_transpose, NN__CONV_SET NN__OR_DIMS(output_padding, 0))
-NN__PER_RANK(conv)
-NN__PER_RANK(conv_transpose)
+#define NN__PER_RANK(op, a)                                                                                  \
+    NN__FRONT(op##1d, tensor_##op, a, nn__##op##_call(&a, 1))                                                \
+    NN__FRONT(op##2d, tensor_##op, a, nn__##op##_call(&a, 2))                                                \
+    NN__FRONT(op##3d, tensor_##op, a, nn__##op##_call(&a, 3))
+NN__FILL_DEFAULTS(tensor_conv, a, NN__CONV_SET(a))
+NN__FILL_DEFAULTS(tensor_conv_transpose, a, NN__CONV_SET(a) NN__OR_DIMS(a, output_padding, 0))
+NN__PER_RANK(conv, a)
+NN__PER_RANK(conv_transpose, a)
 
 // ------------------------------------------------------------------------------
 // >>impl-columns                                   MARK: im2col, col2im
@@ -9198,8 +9201,9 @@ TENSOR__FN void nn__grad_columns(tensor__grad_t *g) {
     (NN__PAIR(op, a, kernel, (g)->kernel) && NN__PAIR(op, a, dilation, (g)->dilation) &&                     \
      NN__PAIR(op, a, padding, (g)->pad) && NN__PAIR(op, a, stride, (g)->stride) &&                           \
      nn__triple(op, "height", 2, (a)->height, -1, (a)->width > 0 ? (a)->width : -1, (g)->in))
-#define NN__COLUMNS_SET                                                                                      \
-    NN__OR_PAIR(kernel, 0) NN__OR_PAIR(dilation, 1) NN__OR_PAIR(padding, 0) NN__OR_PAIR(stride, 1)
+#define NN__COLUMNS_SET(a)                                                                                   \
+    NN__OR_PAIR(a, kernel, 0) NN__OR_PAIR(a, dilation, 1) NN__OR_PAIR(a, padding, 0)                         \
+    NN__OR_PAIR(a, stride, 1)
 
 // g.in: the size of the images that col2im adds into.
 TENSOR__FN tensor_t *nn__columns_front(const tensor__row_t *row, tensor_t *x, nn__window_t g) {
@@ -9246,9 +9250,9 @@ TENSOR__FN tensor_t *nn__columns_call(const tensor__row_t *row, const tensor_col
     return NN__COLUMNS_WINDOW(row->name, a, &g) ? nn__columns_front(row, a->x, g) : TENSOR__(poison);
 }
 
-NN__FILL_DEFAULTS(tensor_columns, NN__COLUMNS_SET)
-NN__FRONT(im2col, tensor_columns, nn__columns_call(NN__ROW(IM2COL), &a))
-NN__FRONT(col2im, tensor_columns, nn__columns_call(NN__ROW(COL2IM), &a))
+NN__FILL_DEFAULTS(tensor_columns, a, NN__COLUMNS_SET(a))
+NN__FRONT(im2col, tensor_columns, a, nn__columns_call(NN__ROW(IM2COL), &a))
+NN__FRONT(col2im, tensor_columns, a, nn__columns_call(NN__ROW(COL2IM), &a))
 
 // ------------------------------------------------------------------------------
 // >>impl-pool                                      MARK: pooling
@@ -9543,8 +9547,9 @@ TENSOR__FN int nn__pool_stride(const char *op, int rank, int called, int64_t v, 
 #define NN__POOL_WINDOW(op, rank, a, g)                                                                      \
     (NN__TRIPLE(op, rank, a, kernel, (g)->kernel) && NN__TRIPLE(op, rank, a, padding, (g)->pad) &&           \
      nn__pool_stride(op, rank, NN__CALLED(*(a)), (a)->stride, (a)->stride_h, (a)->stride_w, g))
-#define NN__POOL_SET                                                                                         \
-    NN__OR_DIMS(kernel, 0) NN__OR_DIMS(padding, 0) NN__OR_COUNT(stride_h, -1) NN__OR_COUNT(stride_w, -1)
+#define NN__POOL_SET(a)                                                                                      \
+    NN__OR_DIMS(a, kernel, 0) NN__OR_DIMS(a, padding, 0) NN__OR_COUNT(a, stride_h, -1)                       \
+    NN__OR_COUNT(a, stride_w, -1)
 
 TENSOR__FN tensor_t *nn__max_pool_run(const tensor_max_pool_args_t *a, int rank, tensor_t **places) {
     const tensor__row_t *row = nn__max_pool_row(rank);
@@ -9578,10 +9583,10 @@ TENSOR__FN tensor_t *nn__avg_pool_call(const tensor_avg_pool_args_t *a, int rank
     return nn__pool_front(row, rank, a->x, g, a->ceil_mode, NULL);
 }
 
-NN__FILL_DEFAULTS(tensor_max_pool, NN__POOL_SET NN__OR_DIMS(dilation, 1))
-NN__FILL_DEFAULTS(tensor_avg_pool, NN__POOL_SET)
-NN__PER_RANK(max_pool)
-NN__PER_RANK(avg_pool)
+NN__FILL_DEFAULTS(tensor_max_pool, a, NN__POOL_SET(a) NN__OR_DIMS(a, dilation, 1))
+NN__FILL_DEFAULTS(tensor_avg_pool, a, NN__POOL_SET(a))
+NN__PER_RANK(max_pool, a)
+NN__PER_RANK(avg_pool, a)
 #define NN__X(rank)                                                                                          \
     TENSOR_API tensor_pair_t tensor__max_pool##rank##d_with_indices(tensor_max_pool_args_t a) {              \
         tensor_t *places = TENSOR__(poison), *y = places;                                                    \
@@ -9706,8 +9711,8 @@ TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int 
     return nn__max_unpool_front(row, a->x, a->indices, g, a->size > 0);
 }
 
-NN__FILL_DEFAULTS(tensor_max_unpool, NN__POOL_SET NN__OR_DIMS(size, 0))
-NN__PER_RANK(max_unpool)
+NN__FILL_DEFAULTS(tensor_max_unpool, a, NN__POOL_SET(a) NN__OR_DIMS(a, size, 0))
+NN__PER_RANK(max_unpool, a)
 #undef NN__PER_RANK
 
 // ---- windows whose places are drawn
@@ -10295,7 +10300,7 @@ TENSOR__FN tensor_t *nn__interpolate_call(const tensor_interpolate_args_t *a) {
                                  a->recompute_scale_factor, a->antialias);
 }
 
-NN__OWN_FRONT(interpolate, , nn__interpolate_call(&a))
+NN__OWN_FRONT(interpolate, a, , nn__interpolate_call(&a))
 
 // Coordinates -1..1 as positions 0..size-1.
 TENSOR__FN tensor_t *nn__grid_places(tensor_t *g, int64_t size, int align) {
@@ -10442,7 +10447,7 @@ TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
     NN__CLOSE(scope, nn__narrow((tensor_reshape_n)(y, dims, v.rank + 2), in[0]));
 }
 
-NN__OWN_FRONT(grid_sample, , nn__grid_sample_front(&a))
+NN__OWN_FRONT(grid_sample, a, , nn__grid_sample_front(&a))
 
 TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, int n, int align_corners) {
     tensor_scope_t scope = nn__open_front(NN__ROW(AFFINE_GRID)->cast, &theta, 1);
@@ -10592,18 +10597,18 @@ NN__X(dropout3d, 4, 4, 5)
 // functions).
 // ------------------------------------------------------------------------------
 
-// A function of x, computed in f32 for halves. refused: a condition that makes the call an error with this
-// text.
-#define NN__COMPOSED(...) NN__COMPOSED_TO(TENSOR__APART, __VA_ARGS__)
-#define NN__COMPOSED_TO(to, name, params, refused, text, result)                                             \
+// A function of x, computed in f32 for halves; `given` is x before that. refused: a condition that makes the
+// call an error with this text.
+#define NN__COMPOSED(name, x, ...) NN__COMPOSED_TO(TENSOR__APART, name, x, given_, __VA_ARGS__)
+#define NN__COMPOSED_TO(to, name, x, given, params, refused, text, result)                                   \
     TENSOR_API tensor_t *(tensor_##name) params {                                                            \
-        tensor_t *x_ = x;                                                                                    \
+        tensor_t *given = x;                                                                                 \
         tensor_scope_t scope;                                                                                \
-        if (!nn__ready(#name, "x", &x_, 1)) { return TENSOR__(poison); }                                     \
+        if (!nn__ready(#name, "x", &given, 1)) { return TENSOR__(poison); }                                  \
         if (refused) { return NN__FAIL(TENSOR_ERR_SHAPE, #name ": " text); }                                 \
-        scope = nn__open_front(to, &x_, 1);                                                                  \
-        x = nn__wide(x_);                                                                                    \
-        NN__CLOSE(scope, nn__narrow(result, x_));                                                            \
+        scope = nn__open_front(to, &given, 1);                                                               \
+        x = nn__wide(given);                                                                                 \
+        NN__CLOSE(scope, nn__narrow(result, given));                                                         \
     }
 
 // 0-d, of x's dtype
@@ -10669,30 +10674,33 @@ TENSOR__FN tensor_t *nn__feature_alpha(tensor_t *x, double p) {
 }
 
 // clang-format off
-NN__COMPOSED(alpha_dropout, (tensor_t *x, double p, int training), !(p >= 0 && p <= 1), "p must be in 0..1",
-             !training || p == 0 ? x_ : nn__alpha_dropout(x, p, x->dims))
-NN__COMPOSED(feature_alpha_dropout, (tensor_t *x, double p, int training), !(p >= 0 && p <= 1) || x->ndim < 2,
-             "p must be in 0..1 and x at least [N, C]", !training || p == 0 ? x_ : nn__feature_alpha(x, p))
-NN__COMPOSED(celu, (tensor_t *x, double alpha), alpha == 0, "alpha must not be 0", nn__celu(x, alpha))
-NN__COMPOSED_TO(TENSOR__FULL, gumbel_softmax, (tensor_t *x, double tau, int hard, int64_t dim), 0, "",
+NN__COMPOSED_TO(TENSOR__APART, alpha_dropout, x, given, (tensor_t *x, double p, int training),
+             !(p >= 0 && p <= 1), "p must be in 0..1",
+             !training || p == 0 ? given : nn__alpha_dropout(x, p, x->dims))
+NN__COMPOSED_TO(TENSOR__APART, feature_alpha_dropout, x, given, (tensor_t *x, double p, int training),
+             !(p >= 0 && p <= 1) || x->ndim < 2,
+             "p must be in 0..1 and x at least [N, C]", !training || p == 0 ? given : nn__feature_alpha(x, p))
+NN__COMPOSED(celu, x, (tensor_t *x, double alpha), alpha == 0, "alpha must not be 0", nn__celu(x, alpha))
+NN__COMPOSED_TO(TENSOR__FULL, gumbel_softmax, x, given,
+             (tensor_t *x, double tau, int hard, int64_t dim), 0, "",
              nn__gumbel(x, tau, hard, dim))
-NN__COMPOSED(hardshrink, (tensor_t *x, double lambd), 0, "",
+NN__COMPOSED(hardshrink, x, (tensor_t *x, double lambd), 0, "",
              (tensor_where)((tensor_le_scalar)((tensor_abs)(x), lambd), nn__number(0, x), x))
-NN__COMPOSED_TO(TENSOR__FULL, normalize, (tensor_t *x, double p, int64_t dim, double eps), 0, "",
+NN__COMPOSED_TO(TENSOR__FULL, normalize, x, given, (tensor_t *x, double p, int64_t dim, double eps), 0, "",
              (tensor_div)(x, (tensor_clamp_min)(nn__p_norm(x, p, dim, 1), eps)))
-NN__COMPOSED(relu6, (tensor_t *x), 0, "", (tensor_hardtanh)(x, 0, 6))
-NN__COMPOSED(rrelu, (tensor_t *x, double lower, double upper, int training), !(lower <= upper),
+NN__COMPOSED(relu6, x, (tensor_t *x), 0, "", (tensor_hardtanh)(x, 0, 6))
+NN__COMPOSED(rrelu, x, (tensor_t *x, double lower, double upper, int training), !(lower <= upper),
              "lower is above upper",
              training ? nn__random_slopes(x, lower, upper) : (tensor_leaky_relu)(x, (lower + upper) / 2))
-NN__COMPOSED(selu, (tensor_t *x), 0, "",
+NN__COMPOSED(selu, x, (tensor_t *x), 0, "",
              (tensor_mul_scalar)((tensor_elu)(x, 1.6732632423543772), 1.0507009873554805))
-NN__COMPOSED_TO(TENSOR__FULL, softmin, (tensor_t *x, int64_t dim), 0, "",
+NN__COMPOSED_TO(TENSOR__FULL, softmin, x, given, (tensor_t *x, int64_t dim), 0, "",
                 (tensor_softmax)((tensor_neg)(x), dim))
-NN__COMPOSED(softshrink, (tensor_t *x, double lambd), !(lambd >= 0), "lambd must be >= 0",
+NN__COMPOSED(softshrink, x, (tensor_t *x, double lambd), !(lambd >= 0), "lambd must be >= 0",
              (tensor_sub)(x, (tensor_clamp)(x, -lambd, lambd)))
-NN__COMPOSED(softsign, (tensor_t *x), 0, "", (tensor_div)(x, (tensor_add_scalar)((tensor_abs)(x), 1)))
-NN__COMPOSED(tanhshrink, (tensor_t *x), 0, "", (tensor_sub)(x, (tensor_tanh)(x)))
-NN__COMPOSED(threshold, (tensor_t *x, double threshold, double value), 0, "",
+NN__COMPOSED(softsign, x, (tensor_t *x), 0, "", (tensor_div)(x, (tensor_add_scalar)((tensor_abs)(x), 1)))
+NN__COMPOSED(tanhshrink, x, (tensor_t *x), 0, "", (tensor_sub)(x, (tensor_tanh)(x)))
+NN__COMPOSED(threshold, x, (tensor_t *x, double threshold, double value), 0, "",
              (tensor_where)((tensor_le_scalar)(x, threshold), nn__number(value, x), x))
 
 // clang-format on
@@ -11293,7 +11301,7 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
     return (tensor_to)(y, (tensor_dtype_t)dtype);
 }
 
-NN__OPTIONS(scaled_dot_product_attention, , nn__run_scaled_dot_product_attention(&a))
+NN__OPTIONS(scaled_dot_product_attention, a, , nn__run_scaled_dot_product_attention(&a))
 
 // ------------------------------------------------------------------------------
 // >>impl-recurrent                                 MARK: recurrent nets
@@ -12104,9 +12112,9 @@ TENSOR__FN tensor_state_t nn__state_end(nn__state_scope_t *b, tensor_state_t s, 
     return nn__no_state();
 }
 
-#define NN__RNN_SET NN__OR_COUNT(layers, 1) NN__OR_COUNT(proj_size, 0) NN__OR(dropout, 0)
-NN__FILL_DEFAULTS(tensor_rnn, NN__RNN_SET)
-#define NN__NET(op, kind)                                                                                    \
+#define NN__RNN_SET(a) NN__OR_COUNT(a, layers, 1) NN__OR_COUNT(a, proj_size, 0) NN__OR(a, dropout, 0)
+NN__FILL_DEFAULTS(tensor_rnn, a, NN__RNN_SET(a))
+#define NN__NET(op, a, kind)                                                                                 \
     TENSOR_API tensor_state_t tensor_##op##_with(tensor_rnn_args_t a) {                                      \
         nn__state_scope_t b;                                                                                 \
         if (!NN__TAKE(#op, tensor_rnn, a)) {                                                                 \
@@ -12116,9 +12124,9 @@ NN__FILL_DEFAULTS(tensor_rnn, NN__RNN_SET)
         b = nn__state_begin(kind);                                                                           \
         return nn__state_end(&b, nn__net(#op, kind, &a, 0, NULL), a.site_);                                  \
     }
-NN__NET(lstm, NN_LSTM_NET)
-NN__NET(gru, NN_GRU_NET)
-NN__NET(rnn, a.relu ? NN_RELU_NET : NN_TANH_NET)
+NN__NET(lstm, a, NN_LSTM_NET)
+NN__NET(gru, a, NN_GRU_NET)
+NN__NET(rnn, a, a.relu ? NN_RELU_NET : NN_TANH_NET)
 
 // A cell is a net of one layer over one step.
 TENSOR__FN tensor_state_t nn__cell(const char *op, int kind, tensor_t *x, tensor_t *h, tensor_t *c,
@@ -12774,7 +12782,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     return y;
 }
 
-NN__OWN_FRONT(cross_entropy, NN__OR_COUNT(ignore_index, -100), nn__cross_entropy_front(&a, 0))
+NN__OWN_FRONT(cross_entropy, a, NN__OR_COUNT(a, ignore_index, -100), nn__cross_entropy_front(&a, 0))
 
 TENSOR__FN tensor_t *nn__nll_front(const tensor_nll_loss_args_t *a) {
     tensor_cross_entropy_args_t b = tensor_cross_entropy_defaults();
@@ -12786,19 +12794,19 @@ TENSOR__FN tensor_t *nn__nll_front(const tensor_nll_loss_args_t *a) {
     return nn__cross_entropy_front(&b, 1);
 }
 
-NN__OWN_FRONT(nll_loss, NN__OR_COUNT(ignore_index, -100), nn__nll_front(&a))
+NN__OWN_FRONT(nll_loss, a, NN__OR_COUNT(a, ignore_index, -100), nn__nll_front(&a))
 
 // ---- public functions of the pointwise losses: row, at_zero, weights, parameter, its default
 
-#define NN__LOSS(op, row, at_zero, w, q, f, set)                                                             \
-    NN__OWN_FRONT(op, set, nn__loss_front(row, at_zero, a.input, a.target, w, q, f, a.reduction))
-NN__LOSS(mse_loss, NN__ROW(LOSS_MSE), NULL, NULL, NULL, 0, )
-NN__LOSS(l1_loss, NN__ROW(LOSS_L1), NULL, NULL, NULL, 0, )
-NN__LOSS(smooth_l1_loss, NN__ROW(LOSS_SMOOTH_L1), NN__ROW(LOSS_L1), NULL, NULL, a.beta, NN__OR(beta, 1))
-NN__LOSS(huber_loss, NN__ROW(LOSS_HUBER), NULL, NULL, NULL, a.delta, NN__OR(delta, 1))
-NN__LOSS(binary_cross_entropy, NN__ROW(LOSS_BCE), NULL, a.weight, NULL, 0, )
-NN__LOSS(binary_cross_entropy_with_logits, NN__ROW(LOSS_BCE_LOGITS), NULL, a.weight, a.pos_weight, 0, )
-NN__LOSS(kl_div, a.log_target ? NN__ROW(LOSS_KL_DIV_LOG) : NN__ROW(LOSS_KL_DIV), NULL, NULL, NULL, 0, )
+#define NN__LOSS(op, a, row, at_zero, w, q, f, set)                                                          \
+    NN__OWN_FRONT(op, a, set, nn__loss_front(row, at_zero, a.input, a.target, w, q, f, a.reduction))
+NN__LOSS(mse_loss, a, NN__ROW(LOSS_MSE), NULL, NULL, NULL, 0, )
+NN__LOSS(l1_loss, a, NN__ROW(LOSS_L1), NULL, NULL, NULL, 0, )
+NN__LOSS(smooth_l1_loss, a, NN__ROW(LOSS_SMOOTH_L1), NN__ROW(LOSS_L1), NULL, NULL, a.beta, NN__OR(a, beta, 1))
+NN__LOSS(huber_loss, a, NN__ROW(LOSS_HUBER), NULL, NULL, NULL, a.delta, NN__OR(a, delta, 1))
+NN__LOSS(binary_cross_entropy, a, NN__ROW(LOSS_BCE), NULL, a.weight, NULL, 0, )
+NN__LOSS(binary_cross_entropy_with_logits, a, NN__ROW(LOSS_BCE_LOGITS), NULL, a.weight, a.pos_weight, 0, )
+NN__LOSS(kl_div, a, a.log_target ? NN__ROW(LOSS_KL_DIV_LOG) : NN__ROW(LOSS_KL_DIV), NULL, NULL, NULL, 0, )
 
 // ---- losses made of other ops
 
@@ -13040,7 +13048,7 @@ TENSOR__FN tensor_t *nn__poisson_nll_loss(const tensor_poisson_nll_loss_args_t *
 }
 
 // tensor_op_with(a): nn__op(&a, in), reduced. The arguments after `same` are the inputs of nn__loss_inputs.
-#define NN__LOSS_OF(op, args, names, required, floats, signs, same, ...)                                     \
+#define NN__LOSS_OF(op, args, a, names, required, floats, signs, same, ...)                                  \
     TENSOR__FN tensor_t *nn__run_##op(const args##_args_t *a) {                                              \
         tensor_t *in[] = {__VA_ARGS__};                                                                      \
         const tensor_t *like;                                                                                \
@@ -13049,34 +13057,34 @@ TENSOR__FN tensor_t *nn__poisson_nll_loss(const tensor_poisson_nll_loss_args_t *
                                same, a->reduction);                                                          \
         return like ? nn__reduce(nn__##op(a, in), a->reduction, like) : TENSOR__(poison);                    \
     }                                                                                                        \
-    NN__SCOPED(op, args, nn__run_##op(&a))
-NN__FILL(tensor_margin_loss, NN__OR(margin, 1) NN__OR_COUNT(p, 1))
-NN__FILL(tensor_ranking_loss, NN__OR(margin, 0))
-NN__FILL_DEFAULTS(tensor_triplet_margin_loss, NN__OR(margin, 1) NN__OR(p, 2) NN__OR(eps, 1e-6))
-NN__FILL_DEFAULTS(tensor_triplet_margin_with_distance_loss, NN__OR(margin, 1))
-NN__FILL_DEFAULTS(tensor_gaussian_nll_loss, NN__OR(eps, 1e-6))
-NN__FILL_DEFAULTS(tensor_poisson_nll_loss, NN__OR(eps, 1e-8))
-#define NN__X(op, args, ...) NN__DEFAULTS(tensor_##op, args) NN__LOSS_OF(op, args, __VA_ARGS__)
-NN__X(hinge_embedding_loss, tensor_margin_loss, "input target", 2, 1, 2, 2, a->input, a->target)
-NN__X(soft_margin_loss, tensor_margin_loss, "input target", 2, 3, 0, 2, a->input, a->target)
-NN__X(multi_margin_loss, tensor_margin_loss, "input target weight", 2, 1, 0, 0, a->input, a->target,
+    NN__SCOPED(op, args, a, nn__run_##op(&a))
+NN__FILL(tensor_margin_loss, a, NN__OR(a, margin, 1) NN__OR_COUNT(a, p, 1))
+NN__FILL(tensor_ranking_loss, a, NN__OR(a, margin, 0))
+NN__FILL_DEFAULTS(tensor_triplet_margin_loss, a, NN__OR(a, margin, 1) NN__OR(a, p, 2) NN__OR(a, eps, 1e-6))
+NN__FILL_DEFAULTS(tensor_triplet_margin_with_distance_loss, a, NN__OR(a, margin, 1))
+NN__FILL_DEFAULTS(tensor_gaussian_nll_loss, a, NN__OR(a, eps, 1e-6))
+NN__FILL_DEFAULTS(tensor_poisson_nll_loss, a, NN__OR(a, eps, 1e-8))
+#define NN__X(op, args, a, ...) NN__DEFAULTS(tensor_##op, args) NN__LOSS_OF(op, args, a, __VA_ARGS__)
+NN__X(hinge_embedding_loss, tensor_margin_loss, a, "input target", 2, 1, 2, 2, a->input, a->target)
+NN__X(soft_margin_loss, tensor_margin_loss, a, "input target", 2, 3, 0, 2, a->input, a->target)
+NN__X(multi_margin_loss, tensor_margin_loss, a, "input target weight", 2, 1, 0, 0, a->input, a->target,
       a->weight)
-NN__X(multilabel_margin_loss, tensor_margin_loss, "input target", 2, 1, 0, 0, a->input, a->target)
-NN__X(multilabel_soft_margin_loss, tensor_margin_loss, "input target weight", 2, 7, 0, 2, a->input, a->target,
-      a->weight)
-NN__X(margin_ranking_loss, tensor_ranking_loss, "input1 input2 target", 3, 7, 0, 6, a->input1, a->input2,
+NN__X(multilabel_margin_loss, tensor_margin_loss, a, "input target", 2, 1, 0, 0, a->input, a->target)
+NN__X(multilabel_soft_margin_loss, tensor_margin_loss, a, "input target weight", 2, 7, 0, 2, a->input,
+      a->target, a->weight)
+NN__X(margin_ranking_loss, tensor_ranking_loss, a, "input1 input2 target", 3, 7, 0, 6, a->input1, a->input2,
       a->target)
-NN__X(cosine_embedding_loss, tensor_ranking_loss, "input1 input2 target", 3, 3, 4, 2, a->input1, a->input2,
+NN__X(cosine_embedding_loss, tensor_ranking_loss, a, "input1 input2 target", 3, 3, 4, 2, a->input1, a->input2,
       a->target)
 #undef NN__X
 
-NN__LOSS_OF(triplet_margin_loss, tensor_triplet_margin_loss, "anchor positive negative", 3, 7, 0, 6,
+NN__LOSS_OF(triplet_margin_loss, tensor_triplet_margin_loss, a, "anchor positive negative", 3, 7, 0, 6,
             a->anchor, a->positive, a->negative)
-NN__LOSS_OF(triplet_margin_with_distance_loss, tensor_triplet_margin_with_distance_loss,
+NN__LOSS_OF(triplet_margin_with_distance_loss, tensor_triplet_margin_with_distance_loss, a,
             "anchor positive negative", 3, 7, 0, 6, a->anchor, a->positive, a->negative)
-NN__LOSS_OF(gaussian_nll_loss, tensor_gaussian_nll_loss, "input target var", 3, 7, 0, 0, a->input, a->target,
-            a->var)
-NN__LOSS_OF(poisson_nll_loss, tensor_poisson_nll_loss, "input target", 2, 3, 0, 2, a->input, a->target)
+NN__LOSS_OF(gaussian_nll_loss, tensor_gaussian_nll_loss, a, "input target var", 3, 7, 0, 0, a->input,
+            a->target, a->var)
+NN__LOSS_OF(poisson_nll_loss, tensor_poisson_nll_loss, a, "input target", 2, 3, 0, 2, a->input, a->target)
 
 // ------------------------------------------------------------------------------
 // >>impl-ctc                                       MARK: connectionist temporal classification
@@ -13424,7 +13432,7 @@ TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
     return nn__reduce(y, a->reduction, a->log_probs);
 }
 
-NN__OPTIONS(ctc_loss, NN__OR_COUNT(blank, 0), nn__run_ctc_loss(&a))
+NN__OPTIONS(ctc_loss, a, NN__OR_COUNT(a, blank, 0), nn__run_ctc_loss(&a))
 
 // ------------------------------------------------------------------------------
 // >>nn-table                                       MARK: rows
@@ -15008,15 +15016,16 @@ TENSOR__FN void nn__add_buffer(nn_module_t *m, const char *name, int64_t n, doub
 }
 
 // nn_layer_with(a), whose result is `make`, an expression of a.
-#define NN__LAYER(layer, args, make)                                                                         \
+#define NN__LAYER(layer, args, a, make)                                                                      \
     TENSOR_API nn_module_t *nn_##layer##_with(args##_args_t a) {                                             \
         return nn__stamp(a.site_, NN__TAKE(#layer, args, a) ? make : NULL);                                  \
     }
-#define NN__OWN_LAYER(layer, set, make) NN__FILL_DEFAULTS(nn_##layer, set) NN__LAYER(layer, nn_##layer, make)
-#define NN__LAYER_PER_DIMS(layer, args, make)                                                                \
-    NN__LAYER(layer##1d, args, make(&a, 1))                                                                  \
-    NN__LAYER(layer##2d, args, make(&a, 2))                                                                  \
-    NN__LAYER(layer##3d, args, make(&a, 3))
+#define NN__OWN_LAYER(layer, a, set, make)                                                                   \
+    NN__FILL_DEFAULTS(nn_##layer, a, set) NN__LAYER(layer, nn_##layer, a, make)
+#define NN__LAYER_PER_DIMS(layer, args, a, make)                                                             \
+    NN__LAYER(layer##1d, args, a, make(&a, 1))                                                               \
+    NN__LAYER(layer##2d, args, a, make(&a, 2))                                                               \
+    NN__LAYER(layer##3d, args, a, make(&a, 3))
 
 // ---- inside a forward
 
@@ -15386,7 +15395,7 @@ TENSOR__FN nn_module_t *nn__make_linear(nn_linear_args_t a) {
     return nn__done(&l->base);
 }
 
-NN__OWN_LAYER(linear, , nn__make_linear(a))
+NN__OWN_LAYER(linear, a, , nn__make_linear(a))
 
 // ---- bilinear: it has no forward of one tensor
 
@@ -15526,7 +15535,7 @@ TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     return nn__done(&l->base);
 }
 
-NN__OWN_LAYER(embedding, a->padding_idx = NN__CALLED(*a) ? a->padding_idx : -1;, nn__make_embedding(a))
+NN__OWN_LAYER(embedding, a, a->padding_idx = NN__CALLED(*a) ? a->padding_idx : -1;, nn__make_embedding(a))
 
 // ---- embedding_bag
 
@@ -15620,7 +15629,7 @@ TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
     return nn__done(&l->base);
 }
 
-NN__OWN_LAYER(embedding_bag, , nn__make_embedding_bag(a))
+NN__OWN_LAYER(embedding_bag, a, , nn__make_embedding_bag(a))
 
 // ------------------------------------------------------------------------------
 // >>layers-image                                   MARK: convolutions, pools, layers of images
@@ -15772,10 +15781,11 @@ TENSOR__FN nn_module_t *nn__conv_transpose_new(const nn_conv_transpose_args_t *a
     return nn__make_conv(op, nn__conv_transpose_kind(rank), &l, 1);
 }
 
-NN__FILL_DEFAULTS(nn_conv, NN__CONV_SET NN__OR_DIMS(kernel, 0))
-NN__FILL_DEFAULTS(nn_conv_transpose, NN__CONV_SET NN__OR_DIMS(kernel, 0) NN__OR_DIMS(output_padding, 0))
-NN__LAYER_PER_DIMS(conv, nn_conv, nn__conv_new)
-NN__LAYER_PER_DIMS(conv_transpose, nn_conv_transpose, nn__conv_transpose_new)
+NN__FILL_DEFAULTS(nn_conv, a, NN__CONV_SET(a) NN__OR_DIMS(a, kernel, 0))
+NN__FILL_DEFAULTS(nn_conv_transpose, a,
+                  NN__CONV_SET(a) NN__OR_DIMS(a, kernel, 0) NN__OR_DIMS(a, output_padding, 0))
+NN__LAYER_PER_DIMS(conv, nn_conv, a, nn__conv_new)
+NN__LAYER_PER_DIMS(conv_transpose, nn_conv_transpose, a, nn__conv_transpose_new)
 
 // ---- pools
 
@@ -15883,10 +15893,10 @@ TENSOR__FN nn_module_t *nn__max_unpool_new(const nn_pool_args_t *a, int rank) {
                          0);
 }
 
-NN__FILL_DEFAULTS(nn_pool, NN__POOL_SET NN__OR_DIMS(dilation, 1))
-NN__LAYER_PER_DIMS(max_pool, nn_pool, nn__max_pool_new)
-NN__LAYER_PER_DIMS(avg_pool, nn_pool, nn__avg_pool_new)
-NN__LAYER_PER_DIMS(max_unpool, nn_pool, nn__max_unpool_new)
+NN__FILL_DEFAULTS(nn_pool, a, NN__POOL_SET(a) NN__OR_DIMS(a, dilation, 1))
+NN__LAYER_PER_DIMS(max_pool, nn_pool, a, nn__max_pool_new)
+NN__LAYER_PER_DIMS(avg_pool, nn_pool, a, nn__avg_pool_new)
+NN__LAYER_PER_DIMS(max_unpool, nn_pool, a, nn__max_unpool_new)
 
 typedef struct nn__unpool_rest_t {
     tensor_t *indices;
@@ -16052,9 +16062,9 @@ TENSOR__FN nn_module_t *nn__make_fractional(const nn_fractional_max_pool_args_t 
     return NN__REFUSE("%s: output_ratio %g must be between 0 and 1, in each dim", op, a->output_ratio);
 }
 
-NN__FILL_DEFAULTS(nn_fractional_max_pool, )
-NN__LAYER(fractional_max_pool2d, nn_fractional_max_pool, nn__make_fractional(&a, 2))
-NN__LAYER(fractional_max_pool3d, nn_fractional_max_pool, nn__make_fractional(&a, 3))
+NN__FILL_DEFAULTS(nn_fractional_max_pool, a, )
+NN__LAYER(fractional_max_pool2d, nn_fractional_max_pool, a, nn__make_fractional(&a, 2))
+NN__LAYER(fractional_max_pool3d, nn_fractional_max_pool, a, nn__make_fractional(&a, 3))
 
 // ---- upsample: the numbers that PyTorch prints depend on which were given, so it prints itself
 
@@ -16131,10 +16141,10 @@ TENSOR__FN nn_module_t *nn__make_upsampling(nn_upsample_args_t a, const nn__kind
     return nn__make_upsample(a, kind);
 }
 
-NN__OWN_LAYER(upsample, , nn__make_upsample(a, NN__KIND(UPSAMPLE)))
-NN__LAYER(upsampling_nearest2d, nn_upsample,
+NN__OWN_LAYER(upsample, a, , nn__make_upsample(a, NN__KIND(UPSAMPLE)))
+NN__LAYER(upsampling_nearest2d, nn_upsample, a,
           nn__make_upsampling(a, NN__KIND(UPSAMPLING_NEAREST2D), "upsampling_nearest2d", TENSOR_NEAREST))
-NN__LAYER(upsampling_bilinear2d, nn_upsample,
+NN__LAYER(upsampling_bilinear2d, nn_upsample, a,
           nn__make_upsampling(a, NN__KIND(UPSAMPLING_BILINEAR2D), "upsampling_bilinear2d", TENSOR_BILINEAR))
 
 // ---- pads
@@ -16283,9 +16293,9 @@ TENSOR__FN nn_module_t *nn__make_fold(const nn_columns_args_t *a) {
     return nn__make_columns(a, "fold", NN__KIND(FOLD));
 }
 
-NN__FILL_DEFAULTS(nn_columns, NN__COLUMNS_SET)
-NN__LAYER(unfold, nn_columns, nn__make_columns(&a, "unfold", NN__KIND(UNFOLD)))
-NN__LAYER(fold, nn_columns, nn__make_fold(&a))
+NN__FILL_DEFAULTS(nn_columns, a, NN__COLUMNS_SET(a))
+NN__LAYER(unfold, nn_columns, a, nn__make_columns(&a, "unfold", NN__KIND(UNFOLD)))
+NN__LAYER(fold, nn_columns, a, nn__make_fold(&a))
 
 // ------------------------------------------------------------------------------
 // >>layers-norm                                    MARK: norms
@@ -16377,8 +16387,8 @@ TENSOR__FN nn_module_t *nn__make_rms_norm(nn_rms_norm_args_t a) {
                               a.eps < 0 ? NAN : a.eps, !a.no_affine, 0);
 }
 
-NN__OWN_LAYER(layer_norm, NN__OR(eps, 1e-5), nn__make_layer_norm(a))
-NN__OWN_LAYER(rms_norm, NN__OR(eps, -1), nn__make_rms_norm(a))
+NN__OWN_LAYER(layer_norm, a, NN__OR(a, eps, 1e-5), nn__make_layer_norm(a))
+NN__OWN_LAYER(rms_norm, a, NN__OR(a, eps, -1), nn__make_rms_norm(a))
 
 // ---- batch norm, instance norm
 
@@ -16479,10 +16489,10 @@ TENSOR__FN nn_module_t *nn__instance_norm_new(const nn_instance_norm_args_t *a, 
     return nn__make_batch_norm(nn__instance_norm_kind(dims), &b, 1);
 }
 
-NN__FILL_DEFAULTS(nn_batch_norm, NN__OR(eps, 1e-5) NN__OR(momentum, 0.1))
-NN__FILL_DEFAULTS(nn_instance_norm, NN__OR(eps, 1e-5) NN__OR(momentum, 0.1))
-NN__LAYER_PER_DIMS(batch_norm, nn_batch_norm, nn__batch_norm_new)
-NN__LAYER_PER_DIMS(instance_norm, nn_instance_norm, nn__instance_norm_new)
+NN__FILL_DEFAULTS(nn_batch_norm, a, NN__OR(a, eps, 1e-5) NN__OR(a, momentum, 0.1))
+NN__FILL_DEFAULTS(nn_instance_norm, a, NN__OR(a, eps, 1e-5) NN__OR(a, momentum, 0.1))
+NN__LAYER_PER_DIMS(batch_norm, nn_batch_norm, a, nn__batch_norm_new)
+NN__LAYER_PER_DIMS(instance_norm, nn_instance_norm, a, nn__instance_norm_new)
 
 // ---- batch norm over processes
 
@@ -16616,7 +16626,7 @@ TENSOR__FN nn_module_t *nn__make_sync_norm(const nn_sync_batch_norm_args_t *a) {
     return &l->norm.base;
 }
 
-NN__OWN_LAYER(sync_batch_norm, NN__OR(eps, 1e-5) NN__OR(momentum, 0.1), nn__make_sync_norm(&a))
+NN__OWN_LAYER(sync_batch_norm, a, NN__OR(a, eps, 1e-5) NN__OR(a, momentum, 0.1), nn__make_sync_norm(&a))
 
 // ---- group norm
 
@@ -16665,7 +16675,7 @@ TENSOR__FN nn_module_t *nn__make_group_norm(nn_group_norm_args_t a) {
     return nn__done(&l->base);
 }
 
-NN__OWN_LAYER(group_norm, NN__OR(eps, 1e-5), nn__make_group_norm(a))
+NN__OWN_LAYER(group_norm, a, NN__OR(a, eps, 1e-5), nn__make_group_norm(a))
 
 // ---- local response norm
 
@@ -16704,7 +16714,7 @@ TENSOR__FN nn_module_t *nn__make_local_response_norm(nn_local_response_norm_args
     return &l->base;
 }
 
-NN__OWN_LAYER(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR(k, 1),
+NN__OWN_LAYER(local_response_norm, a, NN__OR(a, alpha, 1e-4) NN__OR(a, beta, 0.75) NN__OR(a, k, 1),
               nn__make_local_response_norm(a))
 
 // ------------------------------------------------------------------------------
@@ -16871,14 +16881,14 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, cons
     return nn__done(&l->base);
 }
 
-NN__FILL_DEFAULTS(nn_rnn, NN__RNN_SET)
-NN__LAYER(lstm, nn_rnn, nn__make_recurrent(a, "lstm", NN__KIND(LSTM), NN_LSTM_NET, 0))
-NN__LAYER(gru, nn_rnn, nn__make_recurrent(a, "gru", NN__KIND(GRU), NN_GRU_NET, 0))
-NN__LAYER(rnn, nn_rnn,
+NN__FILL_DEFAULTS(nn_rnn, a, NN__RNN_SET(a))
+NN__LAYER(lstm, nn_rnn, a, nn__make_recurrent(a, "lstm", NN__KIND(LSTM), NN_LSTM_NET, 0))
+NN__LAYER(gru, nn_rnn, a, nn__make_recurrent(a, "gru", NN__KIND(GRU), NN_GRU_NET, 0))
+NN__LAYER(rnn, nn_rnn, a,
           nn__make_recurrent(a, "rnn", NN__KIND(RNN), a.relu ? NN_RELU_NET : NN_TANH_NET, 0))
-NN__LAYER(lstm_cell, nn_rnn, nn__make_recurrent(a, "lstm_cell", NN__KIND(LSTM_CELL), NN_LSTM_NET, 1))
-NN__LAYER(gru_cell, nn_rnn, nn__make_recurrent(a, "gru_cell", NN__KIND(GRU_CELL), NN_GRU_NET, 1))
-NN__LAYER(rnn_cell, nn_rnn,
+NN__LAYER(lstm_cell, nn_rnn, a, nn__make_recurrent(a, "lstm_cell", NN__KIND(LSTM_CELL), NN_LSTM_NET, 1))
+NN__LAYER(gru_cell, nn_rnn, a, nn__make_recurrent(a, "gru_cell", NN__KIND(GRU_CELL), NN_GRU_NET, 1))
+NN__LAYER(rnn_cell, nn_rnn, a,
           nn__make_recurrent(a, "rnn_cell", NN__KIND(RNN_CELL), a.relu ? NN_RELU_NET : NN_TANH_NET, 1))
 
 // id: of the net and of its cell.
@@ -16958,7 +16968,7 @@ TENSOR__FN int nn__ends(nn__padded_t *p, const nn__rnn_layer_t *l, const tensor_
     return !(tensor_is_poison)(p->reversed) && !(tensor_is_poison)(p->last) && !(tensor_is_poison)(p->past);
 }
 
-NN__FILL_DEFAULTS(nn_recurrent, )
+NN__FILL_DEFAULTS(nn_recurrent, a, )
 
 TENSOR_API tensor_state_t nn_recurrent_forward_with(nn_recurrent_args_t a) {
     static const char op[] = "recurrent_forward";
@@ -17266,9 +17276,9 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
     return nn__done(m);
 }
 
-NN__OWN_LAYER(multihead_attention, NN__OR(dropout, 0), nn__make_attention(a))
+NN__OWN_LAYER(multihead_attention, a, NN__OR(a, dropout, 0), nn__make_attention(a))
 
-NN__FILL_DEFAULTS(nn_attention, )
+NN__FILL_DEFAULTS(nn_attention, a, )
 
 // The other inputs are in rest.
 TENSOR__FN tensor_t *nn__attention_body(nn_module_t *m, tensor_t *x, void *rest) {
@@ -17422,10 +17432,10 @@ TENSOR__FN nn_module_t *nn__make_transformer_layer(nn_transformer_layer_args_t a
     return nn__done(m);
 }
 
-NN__FILL_DEFAULTS(nn_transformer_layer,
-                  NN__OR_COUNT(feedforward, 2048) NN__OR(dropout, 0.1) NN__OR(eps, 1e-5))
-NN__LAYER(transformer_encoder_layer, nn_transformer_layer, nn__make_transformer_layer(a, 0))
-NN__LAYER(transformer_decoder_layer, nn_transformer_layer, nn__make_transformer_layer(a, 1))
+NN__FILL_DEFAULTS(nn_transformer_layer, a,
+                  NN__OR_COUNT(a, feedforward, 2048) NN__OR(a, dropout, 0.1) NN__OR(a, eps, 1e-5))
+NN__LAYER(transformer_encoder_layer, nn_transformer_layer, a, nn__make_transformer_layer(a, 0))
+NN__LAYER(transformer_decoder_layer, nn_transformer_layer, a, nn__make_transformer_layer(a, 1))
 
 // ---- their stacks: children "layers" (a ModuleList) and "norm", no options
 
@@ -17457,7 +17467,7 @@ NN__SCOPED_KIND(ENCODER, nn_module_t, "TransformerEncoder", nn__forward_transfor
 NN__SCOPED_KIND(DECODER, nn_module_t, "TransformerDecoder", nn__forward_transformer, NULL, NN__DECODER_ID)
 NN__PLAIN_KIND(MODULE_LIST, nn_module_t, "ModuleList", NULL, NULL)
 
-NN__FILL_DEFAULTS(nn_transformer, )
+NN__FILL_DEFAULTS(nn_transformer, a, )
 
 // The other inputs are in rest.
 TENSOR__FN tensor_t *nn__transformer_body(nn_module_t *m, tensor_t *x, void *rest) {
@@ -17591,11 +17601,11 @@ TENSOR__FN nn_module_t *nn__make_whole_transformer(nn_transformer_net_args_t a) 
     return nn__done(m);
 }
 
-NN__FILL_DEFAULTS(nn_transformer_net,
-                  NN__OR_COUNT(embed, 512) NN__OR_COUNT(heads, 8) NN__OR_COUNT(encoder_layers, 6)
-                  NN__OR_COUNT(decoder_layers, 6) NN__OR_COUNT(feedforward, 2048) NN__OR(dropout, 0.1)
-                  NN__OR(eps, 1e-5))
-NN__LAYER(transformer, nn_transformer_net, nn__make_whole_transformer(a))
+NN__FILL_DEFAULTS(nn_transformer_net, a,
+                  NN__OR_COUNT(a, embed, 512) NN__OR_COUNT(a, heads, 8) NN__OR_COUNT(a, encoder_layers, 6)
+                  NN__OR_COUNT(a, decoder_layers, 6) NN__OR_COUNT(a, feedforward, 2048)
+                  NN__OR(a, dropout, 0.1) NN__OR(a, eps, 1e-5))
+NN__LAYER(transformer, nn_transformer_net, a, nn__make_whole_transformer(a))
 
 TENSOR_API tensor_t *(nn_generate_square_subsequent_mask)(int64_t size) {
     int64_t dims[2];
@@ -17739,30 +17749,33 @@ TENSOR_API nn_module_t *(nn_sequential_n)(nn_module_t *const *list, int n) {
 // options for modules (the same members again).
 // ------------------------------------------------------------------------------
 
-// The inputs `in` as members of the args `a`; FIRST is the member that a positional argument would be.
+// The inputs `in` of module m as members of the args `a`; FIRST is the member that a positional argument
+// would be, HOLD keeps the tensors among the options of layer l.
 #define NN__FIRST_IN_TWO input
-#define NN__TAKE_IN_TWO 2, a.input = in[0]; a.target = in[1];
-#define NN__HOLD_IN_TWO
+#define NN__TAKE_IN_TWO(a, in, m) 2, a.input = in[0]; a.target = in[1];
+#define NN__HOLD_IN_TWO(l)
 #define NN__FIRST_WEIGHTED input
-#define NN__TAKE_WEIGHTED 2, a.input = in[0]; a.target = in[1]; a.weight = nn__called(m, "weight");
-#define NN__HOLD_WEIGHTED nn__hold_option(&l->base, "weight", &l->options.weight);
+#define NN__TAKE_WEIGHTED(a, in, m)                                                                          \
+    2, a.input = in[0]; a.target = in[1]; a.weight = nn__called(m, "weight");
+#define NN__HOLD_WEIGHTED(l) nn__hold_option(&l->base, "weight", &l->options.weight);
 #define NN__FIRST_WEIGHTED_TWICE input
-#define NN__TAKE_WEIGHTED_TWICE NN__TAKE_WEIGHTED a.pos_weight = nn__called(m, "pos_weight");
-#define NN__HOLD_WEIGHTED_TWICE                                                                              \
-    NN__HOLD_WEIGHTED nn__hold_option(&l->base, "pos_weight", &l->options.pos_weight);
+#define NN__TAKE_WEIGHTED_TWICE(a, in, m)                                                                    \
+    NN__TAKE_WEIGHTED(a, in, m) a.pos_weight = nn__called(m, "pos_weight");
+#define NN__HOLD_WEIGHTED_TWICE(l)                                                                           \
+    NN__HOLD_WEIGHTED(l) nn__hold_option(&l->base, "pos_weight", &l->options.pos_weight);
 #define NN__FIRST_RANKED input1
-#define NN__TAKE_RANKED 3, a.input1 = in[0]; a.input2 = in[1]; a.target = in[2];
-#define NN__HOLD_RANKED
+#define NN__TAKE_RANKED(a, in, m) 3, a.input1 = in[0]; a.input2 = in[1]; a.target = in[2];
+#define NN__HOLD_RANKED(l)
 #define NN__FIRST_IN_TRIPLES anchor
-#define NN__TAKE_IN_TRIPLES 3, a.anchor = in[0]; a.positive = in[1]; a.negative = in[2];
-#define NN__HOLD_IN_TRIPLES
+#define NN__TAKE_IN_TRIPLES(a, in, m) 3, a.anchor = in[0]; a.positive = in[1]; a.negative = in[2];
+#define NN__HOLD_IN_TRIPLES(l)
 #define NN__FIRST_WITH_VAR input
-#define NN__TAKE_WITH_VAR 3, a.input = in[0]; a.target = in[1]; a.var = in[2];
-#define NN__HOLD_WITH_VAR
+#define NN__TAKE_WITH_VAR(a, in, m) 3, a.input = in[0]; a.target = in[1]; a.var = in[2];
+#define NN__HOLD_WITH_VAR(l)
 #define NN__FIRST_IN_FOUR log_probs
-#define NN__TAKE_IN_FOUR                                                                                     \
+#define NN__TAKE_IN_FOUR(a, in, m)                                                                           \
     4, a.log_probs = in[0]; a.targets = in[1]; a.input_lengths = in[2]; a.target_lengths = in[3];
-#define NN__HOLD_IN_FOUR
+#define NN__HOLD_IN_FOUR(l)
 
 // Makes an option that is a tensor a buffer.
 TENSOR__FN void nn__hold_option(nn_module_t *m, const char *name, tensor_t **option) {
@@ -17770,8 +17783,8 @@ TENSOR__FN void nn__hold_option(nn_module_t *m, const char *name, tensor_t **opt
     *option = NULL;
 }
 
-#define NN__TAKEN(...) NN__TAKEN_AS(__VA_ARGS__)
-#define NN__TAKEN_AS(takes, set)                                                                             \
+#define NN__TAKEN(m, n, ...) NN__TAKEN_AS(m, n, __VA_ARGS__)
+#define NN__TAKEN_AS(m, n, takes, set)                                                                       \
     if (!nn__takes(m, n, takes)) { return TENSOR__(poison); }                                                \
     set
 #define NN__LOSS_LAYER(ID, name, args, function, printed, inputs)                                            \
@@ -17781,7 +17794,7 @@ TENSOR__FN void nn__hold_option(nn_module_t *m, const char *name, tensor_t **opt
     } nn__##name##_layer_t;                                                                                  \
     TENSOR__FN tensor_t *nn__call_##name(nn_module_t *m, tensor_t *const *in, int n) {                       \
         args##_args_t a = ((const nn__##name##_layer_t *)m)->options;                                        \
-        NN__TAKEN(NN__TAKE_##inputs)                                                                         \
+        NN__TAKEN(m, n, NN__TAKE_##inputs(a, in, m))                                                         \
         return function##_with(a);                                                                           \
     }                                                                                                        \
     NN__PLAIN_KIND(ID, nn__##name##_layer_t, printed, NULL, NULL)                                            \
@@ -17795,7 +17808,7 @@ TENSOR__FN void nn__hold_option(nn_module_t *m, const char *name, tensor_t **opt
             l->base.impl->call = nn__call_##name;                                                            \
             l->options = a;                                                                                  \
             l->options.site_ = NULL;                                                                         \
-            NN__HOLD_##inputs                                                                                \
+            NN__HOLD_##inputs(l)                                                                             \
         }                                                                                                    \
         return nn__stamp(a.site_, l ? nn__done(&l->base) : NULL);                                            \
     }
@@ -18032,7 +18045,7 @@ TENSOR__FN nn_module_t *nn__make_adaptive_softmax(const nn_adaptive_log_softmax_
     return nn__done(m);
 }
 
-NN__OWN_LAYER(adaptive_log_softmax_with_loss, NN__OR(div_value, 4), nn__make_adaptive_softmax(&a))
+NN__OWN_LAYER(adaptive_log_softmax_with_loss, a, NN__OR(a, div_value, 4), nn__make_adaptive_softmax(&a))
 
 // ------------------------------------------------------------------------------
 // >>layers-parametrized                            MARK: tensors of modules that are computed
@@ -18264,7 +18277,7 @@ TENSOR__FN nn_module_t *nn__weight_norm(const nn_weight_norm_args_t *a) {
     return m;
 }
 
-NN__OWN_LAYER(weight_norm, NN__OR_COUNT(dim, 0), nn__weight_norm(&a))
+NN__OWN_LAYER(weight_norm, a, NN__OR_COUNT(a, dim, 0), nn__weight_norm(&a))
 
 // ---- spectral norm
 
@@ -18356,8 +18369,8 @@ TENSOR__FN nn_module_t *nn__spectral_norm(const nn_spectral_norm_args_t *a) {
     return m;
 }
 
-NN__OWN_LAYER(spectral_norm,
-              NN__OR_COUNT(n_power_iterations, 1) NN__OR(eps, 1e-12) NN__OR_COUNT(dim, NN__OWN_DIM),
+NN__OWN_LAYER(spectral_norm, a,
+              NN__OR_COUNT(a, n_power_iterations, 1) NN__OR(a, eps, 1e-12) NN__OR_COUNT(a, dim, NN__OWN_DIM),
               nn__spectral_norm(&a))
 
 // ------------------------------------------------------------------------------
@@ -18867,7 +18880,7 @@ TENSOR_API tensor_t *(nn_init_xavier_normal_)(tensor_t *t, double gain) {
     return nn__init(t, tensor_normal_, 0, gain * sqrt(2 / (fan[0] + fan[1])));
 }
 
-NN__FILL_DEFAULTS(nn_kaiming, )
+NN__FILL_DEFAULTS(nn_kaiming, a, )
 
 TENSOR_API tensor_t *nn_init_kaiming_uniform__with(nn_kaiming_args_t a) {
     double fan[2];
@@ -19338,12 +19351,12 @@ TENSOR__FN int nn__option(const char *op, const char *name, int option, double v
 }
 
 // nn_name_with and nn_name_defaults of each row.
-#define NN__NUMBER(option, member, value) NN__OR(member, value)
+#define NN__NUMBER(option, member, value) NN__OR(a, member, value)
 #undef NN__COUNT
-#define NN__COUNT(option, member, value) NN__OR_COUNT(member, value)
+#define NN__COUNT(option, member, value) NN__OR_COUNT(a, member, value)
 #define NN__FLAG(option, member)
 #define NN__OPTIMIZER_DEFAULTS(name, step, takes, value, states, options)                                    \
-    NN__FILL_DEFAULTS(nn_##name, NN__OR(lr, value) options)
+    NN__FILL_DEFAULTS(nn_##name, a, NN__OR(a, lr, value) options)
 NN__OPTIMIZERS(NN__OPTIMIZER_DEFAULTS)
 #undef NN__COUNT
 #define NN__COUNT NN__NUMBER
@@ -19366,8 +19379,14 @@ NN__OPTIMIZERS(NN__OPTIMIZER_DEFAULTS)
         return nn__optimizer(&nn__rule_##name, v, a.module, a.list, a.count, a.site_, code);                 \
     }
 NN__OPTIMIZERS(NN__OPTIMIZER)
+#undef NN__OPTIMIZER
+#undef NN__OPTIMIZER_DEFAULTS
+#undef NN__COUNT
+#undef NN__NUMBER
+#undef NN__FLAG
+#undef NN__ALWAYS_ON
 
-NN__FILL_DEFAULTS(nn_group, )
+NN__FILL_DEFAULTS(nn_group, a, )
 
 // Gives g the value v of an option, which a call named; padded: its name between blanks. -> code
 TENSOR__FN int nn__own_option(const nn_optimizer_t *o, nn__group_t *g, const char *padded, double v) {
@@ -20691,8 +20710,8 @@ TENSOR__FN tensor_t *nn__total_norm(const char *op, tensor_t *const *list, int n
     return NN__FAIL(TENSOR_ERR_AUTOGRAD, "%s: the norm of order %g of the gradients is %g", op, p, v);
 }
 
-NN__FILL_DEFAULTS(nn_clip_grad_norm, NN__OR(norm_type, 2))
-NN__FILL_DEFAULTS(nn_get_total_norm, NN__OR(norm_type, 2))
+NN__FILL_DEFAULTS(nn_clip_grad_norm, a, NN__OR(a, norm_type, 2))
+NN__FILL_DEFAULTS(nn_get_total_norm, a, NN__OR(a, norm_type, 2))
 
 TENSOR_API tensor_t *nn_clip_grad_norm_with(nn_clip_grad_norm_args_t a) {
     nn_optimizer_t *o = a.optimizer;
@@ -20995,11 +21014,11 @@ TENSOR__FN int nn__set_cycle(const char *site, nn_optimizer_t *o, double lr, dou
     return tensor__at_int(site, code);
 }
 
-NN__FILL_DEFAULTS(nn_one_cycle_lr, NN__OR(pct_start, 0.3) NN__OR(base_momentum, 0.85)
-                  NN__OR(max_momentum, 0.95) NN__OR(div_factor, 25) NN__OR(final_div_factor, 1e4))
-NN__FILL_DEFAULTS(nn_cyclic_lr,
-                  NN__OR_COUNT(step_size_up, 2000) NN__OR_COUNT(step_size_down, 0) NN__OR(gamma, 1)
-                  NN__OR(base_momentum, 0.8) NN__OR(max_momentum, 0.9))
+NN__FILL_DEFAULTS(nn_one_cycle_lr, a, NN__OR(a, pct_start, 0.3) NN__OR(a, base_momentum, 0.85)
+                  NN__OR(a, max_momentum, 0.95) NN__OR(a, div_factor, 25) NN__OR(a, final_div_factor, 1e4))
+NN__FILL_DEFAULTS(nn_cyclic_lr, a,
+                  NN__OR_COUNT(a, step_size_up, 2000) NN__OR_COUNT(a, step_size_down, 0) NN__OR(a, gamma, 1)
+                  NN__OR(a, base_momentum, 0.8) NN__OR(a, max_momentum, 0.9))
 
 TENSOR_API int nn_one_cycle_lr_with(nn_one_cycle_lr_args_t a) {
     if (!NN__TAKE("one_cycle_lr", nn_one_cycle_lr, a)) { return tensor__at_int(a.site_, TENSOR_ERR_SHAPE); }
@@ -21054,11 +21073,11 @@ TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr) {
     q = *p;
     double sign = q.maximize ? -1 : 1;
     double best = q.seen ? sign * q.best : (double)INFINITY;
-    NN__OR(factor, 0.1)
-    NN__OR(threshold, 1e-4)
-    NN__OR_COUNT(patience, 10)
-    NN__OR_COUNT(cooldown, 0)
-    NN__OR(min_lr, 0)
+    NN__OR(a, factor, 0.1)
+    NN__OR(a, threshold, 1e-4)
+    NN__OR_COUNT(a, patience, 10)
+    NN__OR_COUNT(a, cooldown, 0)
+    NN__OR(a, min_lr, 0)
     p->bad++;
     if (sign * value < (q.absolute ? best - q.threshold : best * (1 - sign * q.threshold))) {
         p->seen = 1;
@@ -21385,7 +21404,7 @@ TENSOR__FN int nn__loader_begin(nn_data_loader_t *l, const nn_data_loader_args_t
     return !l->device || !(tensor_is_poison)((tensor_to)(probe, l->device));
 }
 
-NN__FILL_DEFAULTS(nn_data_loader, NN__OR_COUNT(batch_size, 1))
+NN__FILL_DEFAULTS(nn_data_loader, a, NN__OR_COUNT(a, batch_size, 1))
 
 // Completes what the arguments leave open: the shapes of a dataset of tensors, the count of a distributed
 // sampler, which does not know how many samples there are.
@@ -25716,7 +25735,7 @@ TENSOR_API int (nn_save)(const char *path, nn_module_t *m) {
     return code;
 }
 
-NN__FILL_DEFAULTS(nn_load, )
+NN__FILL_DEFAULTS(nn_load, a, )
 
 TENSOR__FN nn__names_t nn__load_names(const nn_load_args_t *a) {
     nn__names_t names = nn__same_names();
