@@ -4549,9 +4549,9 @@ typedef struct tensor__op_t {
     uint8_t wants;                      // bit k: input k needs a gradient; set by tensor__tracks
     const struct tensor__in_place_t *update;    // output 0 is input 0, changed in place; NULL = not in place
     tensor_t *original;                 // copy of input 0 from before the change, if the gradient needs it
-    // Computes the results of small operands without a call block. -> 0 if they are not small: then the
-    // kernel of the row runs. NULL = the kernel always runs
-    int (*direct)(struct tensor__op_t *o);
+    // Computes the results of small operands, f32 on the host, from their first elements, without a call
+    // block. NULL = the kernel of the row runs
+    void (*direct)(const struct tensor__op_t *o, const float *const *in, void *const *out);
     tensor_params_t *p;                 // NULL = none
     tensor_generator_t rng;             // stream of this call, for random ops (set from next_stream)
     double imm;
@@ -4683,9 +4683,11 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     /* what has already come to where the gradient of input k goes, if that may be added to it in place; */ \
     /* NULL = nothing, or it may not */ \
     X(tensor_t *, grad_there, (const tensor__grad_t *g, int k)) \
-    /* -> 0 if the product is not small */ \
-    X(tensor_t *, small_product, (tensor__op_t *o, int transposed, int results, \
-                                  const tensor__row_t *then)) \
+    /* a product that is direct: makes its results; computes them. -> 0 = the product is not small */ \
+    X(int, infer_small_product, (tensor__op_t *o, int transposed, int results, \
+                                 const tensor__row_t *then)) \
+    X(void, small_product, (const tensor__op_t *o, int transposed, const tensor__row_t *then, \
+                            const float *const *in, void *const *out)) \
     /* whether products take the halves of x as they are */ \
     X(int, multiplies, (const tensor_t *x)) \
     X(int, begin_rest, (tensor__op_t *o)) \
@@ -14146,10 +14148,12 @@ TENSOR__END
 // ------------------------------------------------------------------------------
 // >>impl-front                                     MARK: fronts: checks, shapes, results
 //
-// Every op starts with begin (are the arguments usable?), computes its shape, asks for its results and
-// finishes. Shape and dtype checks are in the fronts, once for all devices. Rejected: checks in the kernels
-// (once per device, and too late: the result already exists), a general shape-inference language for what a
-// few lines of C express.
+// The front of an op has three steps: begin (are the inputs usable? It casts, and widens and makes dense what
+// the row says), infer (reads the inputs of the call alone: checks, shape, results), finish (launches,
+// records, releases what was made for the call). An infer of its own is a function, tensor__infer_matmul;
+// where it is some lines it is written in the front. Shape and dtype checks are in the fronts, once for all
+// devices. Rejected: checks in the kernels (once per device, and too late: the result already exists), a
+// general shape-inference language for what a few lines of C express.
 // ------------------------------------------------------------------------------
 
 #define TENSOR__X(ID, ...) TENSOR__FN const tensor__row_t *tensor__row_##ID(void);
@@ -14462,10 +14466,6 @@ TENSOR__INLINE int tensor__plain(const tensor__thread_t *th, const tensor__row_t
     return !th->recorder && tensor__plain_inputs(th, row, in, nin);
 }
 
-TENSOR__INLINE void *tensor__ptr(const tensor_t *t) {
-    return (char *)t->storage->data + t->offset * (int64_t)tensor__sizes[t->dtype];
-}
-
 TENSOR__INLINE int tensor__needs_grad(const tensor_t *t) {
     return TENSOR__TRAINS && (t->node != NULL || (t->flags & TENSOR__REQUIRES_GRAD) != 0);
 }
@@ -14740,6 +14740,7 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
     tensor_t *const in_[] = {__VA_ARGS__};                                                                   \
     if (!begin(&o, row, in_, (int)(sizeof in_ / sizeof *in_))) { return TENSOR__POISON; }
 #define TENSOR__BEGIN(o, row, ...) TENSOR__BEGIN_BY(tensor__begin, o, row, __VA_ARGS__)
+#define TENSOR__BEGIN_WIDE(o, row, ...) TENSOR__BEGIN_BY(tensor__begin_wide, o, row, __VA_ARGS__)
 #define TENSOR__BEGIN_HERE(o, row, ...) TENSOR__BEGIN_BY(tensor__begin_here, o, row, __VA_ARGS__)
 
 // For ops made of others: returns y, or a pair, and drops every other tensor made since the mark.
@@ -15954,14 +15955,21 @@ TENSOR__FN int tensor__record_update(tensor__op_t *o) {
 // ------------------------------------------------------------------------------
 // >>impl-gate                                      MARK: the way to kernels and data
 //
-// There are two ways to the elements of tensors. Kernels run behind tensor__launch: it chooses and runs the
-// backend's kernel (which takes its scratch), then counts the versions of changed storages. Everything else
-// is an access of the host and is in >>impl-host. A plain call (tensor__plain), where no recorder listens,
-// runs the body that its kernel would run, without a call block: half of what a small op would cost. Small
-// products (tensor__small_product) and argmax (tensor__op_t, direct) have such a way too.
-// tests/check.sh knows who may read storage->data. Rejected: a call block for each access of the host (it
-// would cost more than the work), fronts of their own for small operands.
+// There are two doors to the elements of tensors, a room each: kernels run behind this one, and everything
+// else is an access of the host (>>impl-host). tests/check.sh refuses the address of an element elsewhere.
+// tensor__launch chooses and runs the backend's kernel (which takes its scratch), then counts the versions of
+// changed storages. Where no recorder listens and the operands are small, dense and on the host, what the
+// kernel would do for them is done without a call block, which is half of what a small op would cost: begin
+// or infer sets `plain` (a pointwise row: its body) or `direct` (a function of the front: products, argmax)
+// in the op, and finish launches it by tensor__launch_plain, tensor__launch_direct; derivatives of pointwise
+// rows by tensor__launch_plain_back. Rejected: a call block for each access of the host (it would cost more
+// than the work), fronts of their own for small operands.
 // ------------------------------------------------------------------------------
+
+// The first element of t.
+TENSOR__INLINE void *tensor__ptr(const tensor_t *t) {
+    return (char *)t->storage->data + t->offset * (int64_t)tensor__sizes[t->dtype];
+}
 
 TENSOR__INLINE void tensor__arg_shape(tensor_arg_t *a, const int64_t *dims, const int64_t *strides,
                                       uint8_t ndim, int64_t numel) {
@@ -16109,8 +16117,8 @@ TENSOR__FN void tensor__body_uniform(tensor__body_t body, const void *const *in,
     }
 }
 
-// The kernel of a plain call, without a call block; row, in, nin and immediate are those of o.
-TENSOR__INLINE void tensor__plain_run(const tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in,
+// Runs the body of a plain call, without a call block; row, in, nin and immediate are those of o.
+TENSOR__INLINE void tensor__launch_plain(const tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in,
                                       int nin, int immediate) {
     tensor__body_t body = tensor__point(row)->forward[o->th->ctx->plain->place];
     const double *p = o->p ? o->p->pointwise.p : NULL;
@@ -16126,6 +16134,98 @@ TENSOR__INLINE void tensor__plain_run(const tensor__op_t *o, const tensor__row_t
     } else {
         body(data, out, p, y->numel);
     }
+}
+
+// Runs the function that the front gave for small operands, without a call block.
+TENSOR__INLINE void tensor__launch_direct(const tensor__op_t *o) {
+    const float *in[TENSOR__MAX_IN];
+    void *out[TENSOR__MAX_OUT];
+    for (int i = 0; i < o->nin; i++) { in[i] = o->in[i] ? (const float *)tensor__ptr(o->in[i]) : NULL; }
+    for (int i = 0; i < o->nout; i++) { out[i] = tensor__ptr(o->out[i]); }
+    o->direct(o, in, out);
+}
+
+// Whether calls of o may be direct: no recorder is set, and a pass of the CPU runs.
+TENSOR__INLINE int tensor__may_be_direct(const tensor__op_t *o) {
+    return o->th->ctx->plain && !o->th->recorder;
+}
+
+// What the body of a fused derivative reads. A number that replaces an input is kept separately.
+typedef struct tensor__plain_grad_t {
+    const void *in[5];                  // saved inputs, saved output, incoming gradient
+    const tensor__saved_t *number;
+} tensor__plain_grad_t;
+
+// Whether a wanted derivative reads the saved value of that source. A value that none reads may have
+// changed.
+TENSOR__FN int tensor__grad_reads(const tensor__point_t *d, int wanted, int source) {
+    int saved = source < 0 ? TENSOR__SY : 1 << source;
+    for (int k = 0; k < 3; k++) {
+        if ((wanted >> k & 1) && (d->reads[k] & saved)) { return 1; }
+    }
+    return 0;
+}
+
+// Whether a derivative is plain as in tensor__plain, the saved values too. -1 = a saved value that is read
+// has changed, raised
+TENSOR__INLINE int tensor__grad_is_plain(tensor__grad_t *g, const tensor__point_t *d, int wanted,
+                                         tensor__plain_grad_t *reads) {
+    const tensor__node_t *n = g->node;
+    const tensor_t *gy = g->gy[0];
+    int plain = !g->th->recorder && tensor__plain_operand(g->th, gy) && d->backward[g->th->ctx->plain->place];
+    plain = plain && n->out[0].dtype == TENSOR_F32;
+    for (int i = 0; i < 5; i++) { reads->in[i] = NULL; }
+    reads->number = NULL;
+    for (int i = 0; i < n->nsaved; i++) {
+        const tensor__saved_t *v = &n->saved[i];
+        if (v->is_immediate) {
+            reads->number = v;
+            continue;
+        }
+        if (v->storage && v->storage->version != v->version && tensor__grad_reads(d, wanted, v->source) &&
+            !tensor__check_saved(g, v)) {
+            return -1;
+        }
+        plain = plain && v->storage && v->dtype == TENSOR_F32 && v->contiguous && v->numel == gy->numel;
+        if (plain) { reads->in[v->source < 0 ? 3 : v->source] = (const float *)v->storage->data + v->offset; }
+    }
+    if (plain) { reads->in[4] = (const float *)gy->storage->data + gy->offset; }
+    return plain;
+}
+
+// Makes the wanted gradients. The last one overwrites the incoming gradient if that is nobody else's (mine):
+// each element is read first. 0 = out of memory, not raised
+TENSOR__INLINE int tensor__grad_results(tensor__grad_t *g, int wanted, int mine, void **out) {
+    tensor_t *gy = g->gy[0];
+    for (int k = 0, left = wanted; left; k++, left >>= 1) {
+        if (!(left & 1)) { continue; }
+        tensor_t *t = mine && left == 1 ? gy : tensor__like(g->th, g->node->row->name, gy);
+        if (!t) { return 0; }
+        g->gx[k] = t;
+        out[k] = (float *)t->storage->data + t->offset;
+    }
+    return 1;
+}
+
+// Runs the body of the wanted derivatives of g's node without a call block, if they are plain. mine: the
+// incoming gradient may be overwritten. -> 0 = not plain, or out of memory, not raised; -1 = raised
+TENSOR__INLINE int tensor__launch_plain_back(tensor__grad_t *g, const tensor__point_t *d, int wanted,
+                                             int mine) {
+    tensor__plain_grad_t reads;
+    int plain = tensor__grad_is_plain(g, d, wanted, &reads);
+    if (plain <= 0) { return plain; }
+    void *out[3] = {NULL, NULL, NULL};
+    if (!tensor__grad_results(g, wanted, mine, out)) { return 0; }
+    tensor__body_t body = d->backward[g->th->ctx->plain->place];
+    const double *p = g->node->p ? g->node->p->pointwise.p : NULL;
+    int64_t numel = g->gy[0]->numel;
+    if (reads.number) {
+        tensor__body_uniform(body, reads.in, 5, out, 3, p, numel, reads.number->source,
+                             (float)reads.number->immediate);
+    } else {
+        body(reads.in, out, p, numel);
+    }
+    return 1;
 }
 
 // Undoes the results of an op that failed.
@@ -16184,10 +16284,12 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
         if (o->out[i] == TENSOR__POISON) { return tensor__abandon(o); }
     }
     if (o->plain) {
-        tensor__plain_run(o, o->row, o->in, o->nin, o->immediate);
+        tensor__launch_plain(o, o->row, o->in, o->nin, o->immediate);
         if (o->update) { tensor__bump(o->th, o->out[0]->storage, o->row->name); }
-    } else if (o->row->cpu && !(o->direct && o->direct(o))) {
-        if (tensor__launch_op(o)) { return tensor__abandon(o); }
+    } else if (o->direct) {
+        tensor__launch_direct(o);
+    } else if (o->row->cpu && tensor__launch_op(o)) {
+        return tensor__abandon(o);
     }
     return tensor__commit(o);
 }
@@ -16260,7 +16362,7 @@ TENSOR__FN tensor_t *tensor__plain_heard(tensor__op_t *o) {
     tensor_profiler_call_t heard = tensor__call_heard(&c, 0);
     th->away = 1;
     if (p->begin) { p->begin(p->user, &heard); }
-    tensor__plain_run(o, o->row, o->in, o->nin, o->immediate);
+    tensor__launch_plain(o, o->row, o->in, o->nin, o->immediate);
     if (p->end) { p->end(p->user, &heard); }
     return tensor__commit(o);
 }
@@ -17397,20 +17499,6 @@ TENSOR__FN void tensor__gemm_f32(const tensor__gemm_t *g) {
     TENSOR__DO(TENSOR__ISA(th), gemm_f32)(g);
 }
 
-// The first element of t, which is f32 on the host.
-TENSOR__INLINE float *tensor__floats_of(const tensor_t *t) {
-    return (float *)t->storage->data + t->offset;
-}
-
-// Sets the first result of o, in whole vectors, to the pointwise row `then` of the last one.
-TENSOR__FN TENSOR__NOINLINE void tensor__apply_direct(const tensor__op_t *o, const tensor__row_t *then) {
-    const void *in[1];
-    void *out[1];
-    in[0] = tensor__floats_of(o->out[o->nout - 1]);
-    out[0] = tensor__floats_of(o->out[0]);
-    tensor__point(then)->forward[o->th->ctx->plain->place](in, out, NULL, o->out[0]->numel);
-}
-
 // A fresh matrix of f32 on the host. NULL = out of memory, not raised
 TENSOR__INLINE tensor_t *tensor__matrix(tensor__thread_t *th, const char *op, int64_t m, int64_t n) {
     tensor_t *t = tensor__fresh_f32(th, op, 2, m * n);
@@ -17422,56 +17510,67 @@ TENSOR__INLINE tensor_t *tensor__matrix(tensor__thread_t *th, const char *op, in
     return t;
 }
 
-// The whole op of a product of inputs 0 and 1 of o (transposed: 1 is [N, K], and 0 contiguous), with input 2,
-// if there is one, as bias. It is for f32 matrices on the host, so small that the product needs neither
-// scratch nor threads, which fit. The product becomes the last of the results; the pointwise row `then` (NULL
-// = none) of it becomes the first. NULL = inputs of another kind, inputs that do not fit, no memory, or a
-// recorder is set: the general way takes them or says what is wrong
-TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int transposed, int results,
+// Describes the product of the inputs 0 and 1 of o, two matrices (transposed: 1 is [N, K]).
+TENSOR__INLINE void tensor__small_describe(const tensor__op_t *o, int transposed, tensor__gemm_t *g) {
+    const tensor_t *a = o->in[0], *b = o->in[1];
+    g->m = a->dims[0];
+    g->k = a->dims[1];
+    g->n = b->dims[!transposed];
+    g->ars = a->strides[0];
+    g->acs = a->strides[1];
+    g->brs = b->strides[transposed];
+    g->bcs = b->strides[!transposed];
+    g->crs = g->n;
+    g->aoff = g->boff = g->coff = NULL;
+    g->batch = 1;
+    g->scratch = NULL;
+    g->accumulate = 0;
+}
+
+// Makes the results of a product that is direct: of f32 matrices on the host that fit, so small that it needs
+// neither scratch nor threads, with input 2, if there is one, as bias. The product becomes the last result;
+// then: the pointwise row of it that becomes the first (NULL = none). 0 = inputs of another kind, inputs that
+// do not fit, no memory, or a recorder is set: the general way takes them or says what is wrong
+TENSOR__FN int tensor__infer_small_product(tensor__op_t *o, int transposed, int results,
                                            const tensor__row_t *then) {
-    tensor__thread_t *th = o->th;
-    const tensor__isa_t *isa = th->ctx->plain;
     const tensor_t *a = o->in[0], *b = o->in[1], *bias = o->nin > 2 ? o->in[2] : NULL;
-    if (!isa || th->recorder || !TENSOR__HOST_F32(a) || !TENSOR__HOST_F32(b)) { return NULL; }
-    if (a->ndim != 2 || b->ndim != 2 || a->dims[1] != b->dims[transposed]) { return NULL; }
+    if (!tensor__may_be_direct(o) || !TENSOR__HOST_F32(a) || !TENSOR__HOST_F32(b)) { return 0; }
+    if (a->ndim != 2 || b->ndim != 2 || a->dims[1] != b->dims[transposed]) { return 0; }
 
     tensor__gemm_t g;
-    g.m = a->dims[0];
-    g.k = a->dims[1];
-    g.n = b->dims[!transposed];
-    g.ars = a->strides[0];
-    g.acs = a->strides[1];
-    g.brs = b->strides[transposed];
-    g.bcs = b->strides[!transposed];
-    g.crs = g.n;
-    g.aoff = g.boff = g.coff = NULL;
-    g.batch = 1;
-    g.scratch = NULL;
-    g.accumulate = 0;
-    if (!tensor__gemm_tiny(&g, g.ars, g.acs, g.brs, g.bcs)) { return NULL; }
+    tensor__small_describe(o, transposed, &g);
+    if (!tensor__gemm_tiny(&g, g.ars, g.acs, g.brs, g.bcs)) { return 0; }
     int64_t numel = g.m * g.n;
-    if (numel == 0) { return NULL; }
+    if (numel == 0) { return 0; }
     if (bias && (!TENSOR__HOST_F32(bias) || !(bias->flags & TENSOR__CONTIGUOUS) || bias->ndim != 1 ||
                  bias->dims[0] != g.n)) {
-        return NULL;
+        return 0;
     }
-    if (then && numel & (isa->lanes - 1)) { return NULL; }
+    if (then && numel & (o->th->ctx->plain->lanes - 1)) { return 0; }
 
-    tensor_t *product = tensor__matrix(th, o->row->name, g.m, g.n);
-    if (!product) { return NULL; }
+    tensor_t *product = tensor__matrix(o->th, o->row->name, g.m, g.n);
+    if (!product) { return 0; }
     o->out[0] = product;
     o->nout = 1;
-    if (results > 1) {
-        product = tensor__result(o, TENSOR_F32, product->dims, 2);
-        if (product == TENSOR__POISON) { return tensor__abandon(o); }
-    }
-    g.a = tensor__floats_of(a);
-    g.b = tensor__floats_of(b);
-    g.bias = bias ? tensor__floats_of(bias) : NULL;
-    g.c = product->storage->data;
+    if (results > 1) { tensor__result(o, TENSOR_F32, product->dims, 2); }
+    return 1;
+}
+
+// Computes such a product and, in whole vectors, the row `then` of it.
+TENSOR__FN void tensor__small_product(const tensor__op_t *o, int transposed, const tensor__row_t *then,
+                                      const float *const *in, void *const *out) {
+    const tensor__isa_t *isa = o->th->ctx->plain;
+    tensor__gemm_t g;
+    tensor__small_describe(o, transposed, &g);
+    g.a = in[0];
+    g.b = in[1];
+    g.bias = o->nin > 2 ? in[2] : NULL;
+    g.c = out[o->nout - 1];
     TENSOR__DO(isa, gemm_f32)(&g);
-    if (then) { tensor__apply_direct(o, then); }
-    return tensor__commit(o);
+    if (then) {
+        const void *product = g.c;
+        tensor__point(then)->forward[isa->place](&product, out, NULL, o->out[0]->numel);
+    }
 }
 
 TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
@@ -19883,7 +19982,7 @@ TENSOR__INLINE tensor_t *tensor__plain_finish(tensor__op_t *o, const tensor__row
     o->out[0] = t;
     o->nout = 1;
     tensor_t *const in[2] = {a, b};
-    tensor__plain_run(o, row, in, nin, immediate);
+    tensor__launch_plain(o, row, in, nin, immediate);
     if (tensor__tracks_few(o, row, a, b)) {
         t->node = tensor__node_plain(o, row);           // as tensor__record: the node's one reference is t's
         if (!t->node) { return tensor__abandon(o); }
@@ -20881,63 +20980,6 @@ TENSOR__INLINE int tensor__grad_by_text(tensor__grad_t *g, const tensor__point_t
     return wanted;
 }
 
-// What the body of a fused derivative reads. A number that replaces an input is kept separately.
-typedef struct tensor__plain_grad_t {
-    const void *in[5];                  // saved inputs, saved output, incoming gradient
-    const tensor__saved_t *number;
-} tensor__plain_grad_t;
-
-// Whether a wanted derivative reads the saved value of that source. A value that none reads may have
-// changed.
-TENSOR__FN int tensor__grad_reads(const tensor__point_t *d, int wanted, int source) {
-    int saved = source < 0 ? TENSOR__SY : 1 << source;
-    for (int k = 0; k < 3; k++) {
-        if ((wanted >> k & 1) && (d->reads[k] & saved)) { return 1; }
-    }
-    return 0;
-}
-
-// Whether a derivative is plain as in tensor__plain, the saved values too: its body then runs on them without
-// a call block. -1 = a saved value that is read has changed, raised
-TENSOR__INLINE int tensor__grad_is_plain(tensor__grad_t *g, const tensor__point_t *d, int wanted,
-                                         tensor__plain_grad_t *reads) {
-    const tensor__node_t *n = g->node;
-    const tensor_t *gy = g->gy[0];
-    int plain = !g->th->recorder && tensor__plain_operand(g->th, gy) && d->backward[g->th->ctx->plain->place];
-    plain = plain && n->out[0].dtype == TENSOR_F32;
-    for (int i = 0; i < 5; i++) { reads->in[i] = NULL; }
-    reads->number = NULL;
-    for (int i = 0; i < n->nsaved; i++) {
-        const tensor__saved_t *v = &n->saved[i];
-        if (v->is_immediate) {
-            reads->number = v;
-            continue;
-        }
-        if (v->storage && v->storage->version != v->version && tensor__grad_reads(d, wanted, v->source) &&
-            !tensor__check_saved(g, v)) {
-            return -1;
-        }
-        plain = plain && v->storage && v->dtype == TENSOR_F32 && v->contiguous && v->numel == gy->numel;
-        if (plain) { reads->in[v->source < 0 ? 3 : v->source] = (const float *)v->storage->data + v->offset; }
-    }
-    if (plain) { reads->in[4] = (const float *)gy->storage->data + gy->offset; }
-    return plain;
-}
-
-// Makes the wanted gradients. The last one overwrites the incoming gradient if that is nobody else's (mine):
-// each element is read first. 0 = out of memory, not raised
-TENSOR__INLINE int tensor__grad_results(tensor__grad_t *g, int wanted, int mine, void **out) {
-    tensor_t *gy = g->gy[0];
-    for (int k = 0, left = wanted; left; k++, left >>= 1) {
-        if (!(left & 1)) { continue; }
-        tensor_t *t = mine && left == 1 ? gy : tensor__like(g->th, g->node->row->name, gy);
-        if (!t) { return 0; }
-        g->gx[k] = t;
-        out[k] = (float *)t->storage->data + t->offset;
-    }
-    return 1;
-}
-
 // Gradient of every pointwise row: one fused kernel of the derivative columns, or the same text on tensors.
 TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
     tensor__node_t *n = g->node;
@@ -20946,22 +20988,9 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
     int count = n->nin < 3 ? n->nin : 3, passed;
     int wanted = tensor__grad_by_text(g, d, count, &passed);
     if (wanted <= 0) { return; }
-    tensor__plain_grad_t reads;
-    int plain = tensor__grad_is_plain(g, d, wanted, &reads);
-    if (plain < 0) { return; }
-    void *out[3] = {NULL, NULL, NULL};
     int mine = !passed && gy->refs == 1 && gy->storage->refs == 1;
-    if (!plain || !tensor__grad_results(g, wanted, mine, out)) {
-        tensor__backward_call(g, wanted, count);        // raises if it has no memory for them either
-        return;
-    }
-    tensor__body_t body = d->backward[g->th->ctx->plain->place];
-    const double *p = n->p ? n->p->pointwise.p : NULL;
-    if (reads.number) {
-        tensor__body_uniform(body, reads.in, 5, out, 3, p, gy->numel, reads.number->source,
-                             (float)reads.number->immediate);
-    } else {
-        body(reads.in, out, p, gy->numel);
+    if (!tensor__launch_plain_back(g, d, wanted, mine)) {
+        tensor__backward_call(g, wanted, count);        // raises if it has no memory for the gradients either
     }
 }
 
@@ -21910,7 +21939,8 @@ TENSOR__FN tensor_t *tensor__arg_op(const tensor__row_t *row, tensor_t *x, int64
 
 // Over all elements, which are one row.
 TENSOR__FN tensor_t *tensor__arg_all(const tensor__row_t *row, tensor_t *x,
-                                     int (*direct)(tensor__op_t *o)) {
+                                     void (*direct)(const tensor__op_t *o, const float *const *in,
+                                                    void *const *out)) {
     TENSOR__BEGIN_HERE(o, row, x)               // the class of these rows is AS_IS
     TENSOR__REFUSE(!x->numel, SHAPE, "%s: x %t has no element to choose from", row->name, x);
     if (!(x->flags & TENSOR__CONTIGUOUS)) {
@@ -21919,7 +21949,7 @@ TENSOR__FN tensor_t *tensor__arg_all(const tensor__row_t *row, tensor_t *x,
     if (x->ndim != 1) {
         if (!tensor__put_input(&o, 0, tensor__one_row(o.in[0]))) { return tensor__abandon(&o); }
     }
-    o.direct = direct;
+    if (tensor__may_be_direct(&o) && TENSOR__HOST_F32(o.in[0])) { o.direct = direct; }
     o.p = &o.params;
     o.params.rows.reverse = 0;
     o.params.rows.correction = 0;
@@ -21931,20 +21961,13 @@ TENSOR__FRONT(argmax_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__arg_op(TENSOR__ROW(ARGMAX), x, dim, keepdim))
 TENSOR__FRONT(argmin_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__arg_op(TENSOR__ROW(ARGMIN), x, dim, keepdim))
-// Whether input 0, contiguous, is f32 on the host, and no recorder is set.
-TENSOR__INLINE int tensor__arg_small(const tensor__op_t *o) {
-    return o->th->ctx->plain && !o->th->recorder && TENSOR__HOST_F32(o->in[0]);
-}
-
 #define TENSOR__X(ID, name, leaf)                                                                            \
-    TENSOR__FN int tensor__##name##_direct(tensor__op_t *o) {                                                \
-        if (!tensor__arg_small(o)) { return 0; }                                                             \
+    TENSOR__FN void tensor__##name##_direct(const tensor__op_t *o, const float *const *in,                   \
+                                            void *const *out) {                                              \
         const tensor__isa_t *isa = o->th->ctx->plain;                                                        \
-        const float *x = tensor__floats_of(o->in[0]);                                                        \
+        const float *x = in[0];                                                                              \
         int64_t n = o->in[0]->numel;                                                                         \
-        int64_t at = TENSOR__DO(isa, find)(x, n, TENSOR__DO(isa, leaf)(x, n));                               \
-        *(int64_t *)tensor__ptr(o->out[0]) = at;                                                             \
-        return 1;                                                                                            \
+        *(int64_t *)out[0] = TENSOR__DO(isa, find)(x, n, TENSOR__DO(isa, leaf)(x, n));                       \
     }                                                                                                        \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) {                                                      \
         return tensor__arg_all(tensor__row_##ID(), x, tensor__##name##_direct);                              \
@@ -22624,9 +22647,17 @@ TENSOR__FN TENSOR__NOINLINE int tensor__matmul_batch(const tensor_t *a, const te
     return fits ? ndim : -1;
 }
 
+TENSOR__FN void tensor__matmul_direct(const tensor__op_t *o, const float *const *in, void *const *out) {
+    tensor__small_product(o, 0, NULL, in, out);
+}
+
 // Checks the inputs and makes the result. 0 = raised
 TENSOR__FN int tensor__infer_matmul(tensor__op_t *o) {
     tensor_t *a = o->in[0], *b = o->in[1];
+    if (tensor__infer_small_product(o, 0, 1, NULL)) {
+        o->direct = tensor__matmul_direct;
+        return 1;
+    }
     TENSOR__REFUSE_AS(0, !a->ndim || !b->ndim, SHAPE,
                       "matmul: a %t and b %t must have at least 1 dim; use mul for numbers", a, b);
     TENSOR__REFUSE_AS(0, a->dtype != b->dtype, DTYPE,
@@ -22648,14 +22679,9 @@ TENSOR__FN int tensor__infer_matmul(tensor__op_t *o) {
 }
 
 TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
-    tensor__op_t o;
-    tensor_t *const in[2] = {a, b};
-    if (!tensor__begin(&o, TENSOR__ROW(MATMUL), in, 2)) { return TENSOR__POISON; }
-    tensor_t *y = tensor__small_product(&o, 0, 1, NULL);
-    if (y) { return y; }
-    if (!tensor__begin_rest(&o)) { return TENSOR__POISON; }
+    TENSOR__BEGIN_WIDE(o, TENSOR__ROW(MATMUL), a, b)
     if (!tensor__infer_matmul(&o)) { return tensor__abandon(&o); }
-    y = tensor__finish_wide(&o);
+    tensor_t *y = tensor__finish_wide(&o);
     return TENSOR__LIKELY(y != TENSOR__POISON) ? y : tensor__named(o.th, y, __func__);
 }
 
@@ -29690,7 +29716,7 @@ TENSOR__FN int tensor__add_into(tensor__thread_t *th, tensor_t *sum, tensor_t *g
     o.update = &tensor__in_place_unrecorded;
     o.out[o.nout++] = sum;
     if (o.plain) {
-        tensor__plain_run(&o, o.row, list, 2, 0);
+        tensor__launch_plain(&o, o.row, list, 2, 0);
         tensor__bump(th, sum->storage, "backward");
         return 1;
     }
