@@ -21824,39 +21824,51 @@ TENSOR__FN int tensor__needs_float(const char *op, tensor_t *x) {
     return 1;
 }
 
-// Front of ROWS: x with dim moved to the end and contiguous. drop: the result has one element per row
-// (keepdim: size 1). dtype: that of the result, < 0: that of x, which is a float.
+// Checks x, moves dim to its end, dense, and makes the result, of dtype (< 0: that of x, which is a float);
+// drop: one element per row. -> the dim, -1 = raised
+TENSOR__FN int tensor__infer_rows(tensor__op_t *o, int64_t dim, int drop, int dtype, int reverse,
+                                  double correction) {
+    tensor_t *x = o->in[0];
+    if (dtype < 0 && !tensor__needs_float(o->row->name, x)) { return -1; }
+    int d = tensor__dim(o->row->name, dim, x), ndim = x->ndim;
+    if (d < 0) { return -1; }
+    if (ndim > 1 && d != ndim - 1) {
+        if (!tensor__put_input(o, 0, tensor_movedim(x, d, ndim - 1))) { return -1; }
+    }
+    if (!(o->in[0]->flags & TENSOR__CONTIGUOUS)) {
+        if (!tensor__put_input(o, 0, tensor_contiguous(o->in[0]))) { return -1; }
+    }
+    if (!ndim && !tensor__put_input(o, 0, tensor__one_row(o->in[0]))) { return -1; }
+
+    x = o->in[0];
+    o->p = &o->params;
+    o->params.rows.reverse = reverse;
+
+    // Of no elements the divisor is 0 at most: their variance is NaN.
+    o->params.rows.correction = TENSOR__WIDE(x) ? correction : 0;
+    if (dtype < 0) { dtype = x->dtype; }
+    tensor__result(o, dtype, x->dims, drop ? x->ndim - 1 : x->ndim);
+    return d;
+}
+
+// y, made of rows along dim d of an x of ndim dims, with that dim where it was; see tensor__rows_op.
+TENSOR__FN tensor_t *tensor__rows_back(tensor_t *y, int ndim, int d, int drop, int keepdim) {
+    if (y == TENSOR__POISON) { return y; }
+    if (!ndim) { return drop ? y : tensor_reshape_n(y, tensor__no_dims, 0); }
+    if (drop) { return keepdim ? tensor_unsqueeze(y, d) : y; }
+    return d == ndim - 1 ? y : tensor_contiguous(tensor_movedim(y, ndim - 1, d));
+}
+
+// Front of ROWS along dim. drop: the result has one element per row (keepdim: size 1). dtype: that of the
+// result, < 0: that of x, which is a float.
 TENSOR__FN tensor_t *tensor__rows_op(const tensor__row_t *row, tensor_t *x, int64_t dim, int drop,
                                      int keepdim, int dtype, int reverse, double correction) {
     tensor__mark_t mark = tensor__mark(tensor__self());
     TENSOR__BEGIN(o, row, x)
-    x = o.in[0];
-    if (dtype < 0 && !tensor__needs_float(o.row->name, x)) { return TENSOR__POISON; }
-    TENSOR__DIM(d, o.row->name, dim, x)
-    int last = x->ndim - 1, moved = x->ndim > 1 && d != last;
-    tensor_t *m = moved ? tensor_movedim(x, d, last) : x;
-    if (m == TENSOR__POISON) { TENSOR__RETURN(mark, m); }
-    if (!(m->flags & TENSOR__CONTIGUOUS)) { m = tensor_contiguous(m); }
-    if (m == TENSOR__POISON) { TENSOR__RETURN(mark, m); }
-    if (!m->ndim) {
-        int64_t one = 1;
-        m = tensor_reshape_n(m, &one, 1);
-        if (m == TENSOR__POISON) { TENSOR__RETURN(mark, m); }
-    }
-    o.args[0] = m;
-    o.p = &o.params;
-    o.params.rows.reverse = reverse;
-
-    // Of no elements the divisor is 0 at most: their variance is NaN.
-    o.params.rows.correction = m->dims[m->ndim - 1] ? correction : 0;
-    if (dtype < 0) { dtype = m->dtype; }
-    tensor__result(&o, dtype, m->dims, drop ? m->ndim - 1 : m->ndim);
+    int ndim = o.in[0]->ndim, d = tensor__infer_rows(&o, dim, drop, dtype, reverse, correction);
+    if (d < 0) { return tensor__abandon(&o); }
     tensor_t *y = tensor__finish(&o);
-    if (y == TENSOR__POISON || !x->ndim) {
-        TENSOR__RETURN(mark, y == TENSOR__POISON || drop ? y : tensor_reshape_n(y, tensor__no_dims, 0));
-    }
-    if (!drop) { TENSOR__RETURN(mark, moved ? tensor_contiguous(tensor_movedim(y, last, d)) : y); }
-    TENSOR__RETURN(mark, keepdim ? tensor_unsqueeze(y, d) : y);
+    TENSOR__RETURN(mark, tensor__rows_back(y, ndim, d, drop, keepdim));
 }
 
 // The product of the others of a row, for each element of x [rows, n].

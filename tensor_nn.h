@@ -8276,12 +8276,13 @@ TENSOR__FN int nn__conv_direct(const tensor_call_t *c, nn__conv_t *v, nn__direct
 }
 
 TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
-    int id = c->row->id, weight = id == NN_OP_CONV_WEIGHT, input = !weight && id >= NN_OP_CONV_TRANSPOSE1D;
+    const int id = c->row->id, by_weight = id == NN_OP_CONV_WEIGHT;     // the gradient by the weight
+    const int by_input = !by_weight && id >= NN_OP_CONV_TRANSPOSE1D;    // by the input: x is computed from y
     v->c = c;
     v->sums = NULL;
-    v->y = &c->arg[weight || input ? 0 : 3];
-    v->x = &c->arg[input ? 3 : weight];
-    v->w = &c->arg[weight ? 2 : 1];
+    v->y = &c->arg[by_weight || by_input ? 0 : 3];
+    v->x = &c->arg[by_input ? 3 : by_weight];
+    v->w = &c->arg[by_weight ? 2 : 1];
     v->dtype = v->x->dtype;
     v->es = nn__es(v->dtype);
     v->g = c->p->window;
@@ -8298,7 +8299,7 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
         v->direct &= v->g.stride[d] == 1 && v->g.pad[d] == 0 && v->g.out[d] == v->g.in[d];
     }
 
-    v->each = nn__max(1, input ? nn__min(v->cg, 256 / v->taps) : v->cg);
+    v->each = nn__max(1, by_input ? nn__min(v->cg, 256 / v->taps) : v->cg);
     v->shares = nn__ceil(v->cg, v->each);
     int64_t m = v->each * v->taps;
     int64_t all = v->g.out[0] * v->g.out[1];
@@ -8313,12 +8314,13 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     v->chunks = nn__min(v->images, 8);
     if ((double)v->w->numel * (double)v->es * (double)v->chunks > 33554432.0) { v->chunks = 1; }
     tensor__gemm_t g = nn__product(v->og, v->rows * v->wide, v->kk);
-    if (input) { g = nn__product(m, v->rows * v->wide, v->og); }
+    if (by_input) { g = nn__product(m, v->rows * v->wide, v->og); }
 
     // The transposed gradient of the weight is cheaper: the smaller of the two factors is packed.
-    v->transposed = weight && v->og >= 32 && v->og < v->kk ? nn__line((uint64_t)(v->og * v->kk) * v->es) : 0;
-    if (weight && v->transposed) { g = nn__product(v->kk, v->og, v->rows * v->wide); }
-    if (weight && !v->transposed) { g = nn__product(v->og, v->kk, v->rows * v->wide); }
+    const int transposed = by_weight && v->og >= 32 && v->og < v->kk;
+    v->transposed = transposed ? nn__line((uint64_t)(v->og * v->kk) * v->es) : 0;
+    if (by_weight && v->transposed) { g = nn__product(v->kk, v->og, v->rows * v->wide); }
+    if (by_weight && !v->transposed) { g = nn__product(v->og, v->kk, v->rows * v->wide); }
     v->columns = v->direct ? 0 : nn__line((uint64_t)(m * v->rows * v->wide) * v->es);
     v->gemm = nn__line(TENSOR__(gemm_scratch)(&g, v->dtype));
 
@@ -8735,8 +8737,9 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// Runs the begun convolution o, whose result has `dims`, as many as its first input.
-TENSOR__FN tensor_t *nn__conv_run(tensor__op_t *o, const nn__window_t *g, const int64_t *dims) {
+// Makes the operands of the convolution o dense, or channels-last if one of the first two is, and the result,
+// which has `dims`, as many as the first input. 0 = raised
+TENSOR__FN int nn__conv_result(tensor__op_t *o, const nn__window_t *g, const int64_t *dims) {
     tensor_t **in = o->args, *like;
     if (TENSOR__(keeps_channels_last)(in[0])) {
         like = in[0];
@@ -8749,21 +8752,22 @@ TENSOR__FN tensor_t *nn__conv_run(tensor__op_t *o, const nn__window_t *g, const 
         tensor_t *dense = like && i < 2 ? (tensor_channels_last)(in[i]) : nn__contiguous(in[i]);
         if (dense == in[i]) { continue; }
         if (like == in[i]) { like = dense; }
-        if (!TENSOR__(put_input)(o, i, dense)) { return TENSOR__(abandon)(o); }
+        if (!TENSOR__(put_input)(o, i, dense)) { return 0; }
     }
     o->p = &o->params;
     o->p->window = *g;
     TENSOR__(follow_layout)(TENSOR__(result)(o, in[0]->dtype, dims, in[0]->ndim), like);
-    return TENSOR__(finish_wide)(o);
+    return 1;
 }
 
-// A convolution of the gradients.
+// A convolution of the gradients, whose window is complete.
 TENSOR__FN tensor_t *nn__conv_op(const tensor__row_t *row, tensor_t *a, tensor_t *b,
                                  const nn__window_t *window, const int64_t *dims) {
     tensor__op_t o;
     tensor_t *in[3] = {a, b, NULL};
     if (!TENSOR__(begin)(&o, row, in, row->nin)) { return TENSOR__(poison); }
-    return nn__conv_run(&o, window, dims);
+    if (!nn__conv_result(&o, window, dims)) { return TENSOR__(abandon)(&o); }
+    return TENSOR__(finish_wide)(&o);
 }
 
 // The gradient of a convolution and of a transposed one (in which x and y have exchanged roles).
@@ -8962,15 +8966,19 @@ typedef struct nn__taps_t {
 static const nn__taps_t nn__of_conv_taps = {nn__conv_taps};
 static const nn__taps_t nn__of_conv_transposed_taps = {nn__conv_transposed_taps};
 
-// A convolution or a transposed one, with bias; x has a batch dim, and the result has dims.
-TENSOR__FN tensor_t *nn__conv_integers(const tensor__row_t *row, tensor_t *x, tensor_t *w, tensor_t *bias,
-                                       const nn__window_t *g, const int64_t *dims) {
-    tensor_t *y = ((const nn__taps_t *)row->own)->run(x, w, g);
+// The convolution o or a transposed one, with bias, made of other ops; dims: of the result with a batch dim,
+// which an unbatched x lacks.
+TENSOR__FN tensor_t *nn__conv_integers(const tensor__op_t *o, const nn__window_t *g, const int64_t *dims,
+                                       int unbatched) {
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
+    tensor_t *x = unbatched ? (tensor_unsqueeze)(o->in[0], 0) : o->in[0], *bias = o->in[2];
+    if ((tensor_is_poison)(x)) { NN__CLOSE(scope, x); }
+    tensor_t *y = ((const nn__taps_t *)o->row->own)->run(x, o->in[1], g);
     int64_t each[5] = {1, 1, 1, 1, 1};
     y = (tensor_reshape_n)(y, dims, x->ndim);
-    if (!bias) { return (tensor_contiguous)(y); }
     each[0] = dims[1];
-    return (tensor_add)(y, (tensor_reshape_n)(bias, each, x->ndim - 1));
+    y = bias ? (tensor_add)(y, (tensor_reshape_n)(bias, each, x->ndim - 1)) : (tensor_contiguous)(y);
+    NN__CLOSE(scope, unbatched ? (tensor_squeeze)(y, 0) : y);
 }
 
 // Checks that x, weight and bias agree on dims, channels and groups; *outputs becomes the number of output
@@ -9037,8 +9045,9 @@ TENSOR__FN int nn__conv_transposed_size(const tensor__op_t *o, nn__window_t *g, 
     return 1;
 }
 
-// Checks the inputs and completes the window: g holds stride, padding and dilation, the groups, and in the
-// output_padding of a transposed convolution. dims: of the result, with a batch dim. 0 = raised
+// Checks the inputs, completes the window (g has stride, padding, dilation, groups, and in `in` the
+// output_padding of a transposed convolution) and makes the result, which has `dims` with a batch dim. There
+// is no kernel, so no result, for integers. 0 = raised
 TENSOR__FN int nn__infer_conv(tensor__op_t *o, nn__window_t *g, int same, int64_t dims[5]) {
     const char *op = o->row->name;
     tensor_t *x = o->in[0], *w = o->in[1];
@@ -9066,7 +9075,9 @@ TENSOR__FN int nn__infer_conv(tensor__op_t *o, nn__window_t *g, int same, int64_
         if (!fits) { return 0; }
         dims[2 + d - (3 - rank)] = transposed ? g->in[d] : g->out[d];
     }
-    return 1;
+    if (!nn__is_float(x)) { return 1; }
+    if (x->ndim == rank + 1 && !TENSOR__(put_input)(o, 0, (tensor_unsqueeze)(x, 0))) { return 0; }
+    return nn__conv_result(o, g, dims);
 }
 
 // Convolves x, or the other way round (the rows of transposed convolutions).
@@ -9076,20 +9087,11 @@ TENSOR__FN tensor_t *nn__conv_front(const tensor__row_t *row, tensor_t *x, tenso
     tensor_t *const in[3] = {x, w, bias};
     int64_t dims[5];
     if (!TENSOR__(begin_wide)(&o, row, in, 3)) { return TENSOR__(poison); }
+    const int ndim = o.in[0]->ndim, unbatched = ndim == o.in[1]->ndim - 1;
     if (!nn__infer_conv(&o, &g, same, dims)) { return TENSOR__(abandon)(&o); }
-    x = o.in[0];
-    const int ndim = x->ndim, image = ndim == o.in[1]->ndim - 1;        // one without a batch dim
-    if (!nn__is_float(x)) {
-        tensor_scope_t scope = TENSOR__(inner_scope)(0);
-        tensor_t *y = image ? (tensor_unsqueeze)(x, 0) : x;
-        if ((tensor_is_poison)(y)) { return (tensor_scope_return)(scope, y); }
-        y = nn__conv_integers(row, y, o.in[1], o.in[2], &g, dims);
-        return (tensor_scope_return)(scope, image ? (tensor_squeeze)(y, 0) : y);
-    }
-    if (!image) { return nn__conv_run(&o, &g, dims); }
-    if (!TENSOR__(put_input)(&o, 0, (tensor_unsqueeze)(x, 0))) { return TENSOR__(abandon)(&o); }
-    tensor_t *y = nn__conv_run(&o, &g, dims);               // x may be gone now
-    if ((tensor_is_poison)(y)) { return y; }
+    if (!o.nout) { return nn__conv_integers(&o, &g, dims, unbatched); }
+    tensor_t *y = TENSOR__(finish_wide)(&o);
+    if (!unbatched || (tensor_is_poison)(y)) { return y; }
     tensor_t *one = (tensor_reshape_n)(y, dims + 1, ndim);
     (tensor_free)(y);
     return one;
