@@ -8971,10 +8971,25 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
 #define TENSOR__FMA_AT(x, p, m) ((void)0)
 #endif
 #define TENSOR__LEAVE(i) (TENSOR__PASS == 3 && nv > 1 && i % (col ? 2 : 3) == 0)
-// row i of A, u steps ahead: some bases and a scaled stride cover 16 rows without 16 pointers
+// row i of A, u steps ahead: a base for three rows and a scaled stride cover 16 rows without 16 pointers
+#define TENSOR__BASE_0 a
+#define TENSOR__BASE_1 a
+#define TENSOR__BASE_2 a
+#define TENSOR__BASE_3 a3
+#define TENSOR__BASE_4 a3
+#define TENSOR__BASE_5 a3
+#define TENSOR__BASE_6 a6
+#define TENSOR__BASE_7 a6
+#define TENSOR__BASE_8 a6
+#define TENSOR__BASE_9 a9
+#define TENSOR__BASE_10 a9
+#define TENSOR__BASE_11 a9
+#define TENSOR__BASE_12 a12
+#define TENSOR__BASE_13 a12
+#define TENSOR__BASE_14 a12
+#define TENSOR__BASE_15 a15
 #undef TENSOR__AT
-#define TENSOR__AT(i, u) (*((col ? a + i : (i < 3 ? a : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : \
-                                            i < 15 ? a12 : a15) + (i % 3) * as) + (u)))
+#define TENSOR__AT(i, u) (*((col ? a + i : TENSOR__BASE_##i + (i % 3) * as) + (u)))
 #undef TENSOR__FMAROW
 
 #define TENSOR__FMAROW(i, u) if (mr > i && TENSOR__LEAVE(i)) { \
@@ -17617,8 +17632,8 @@ TENSOR__FN void tensor__gemm_i64(const tensor__gemm_t *g, int dtype) {
     }
 }
 
-// The one entry to products. In a kernel that is done in time slices, a product of a million multiply-adds
-// and more, of f32 or f64, is made by tasks alone: what it adds to C is added once.
+// The one entry to products. In a kernel that is done in time slices, a product of f32 or f64 that is not
+// tiny (tensor__gemm_tiny: at most 2^19 multiply-adds) is made by tasks alone: what it adds is added once.
 TENSOR__FN void tensor__gemm(const tensor__gemm_t *g, int dtype) {
     switch (dtype) {
     case TENSOR_F32:

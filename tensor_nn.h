@@ -8476,7 +8476,8 @@ TENSOR__FN void nn__conv_product(void *arg, int64_t task, int worker) {
     TENSOR__(gemm)(&s->g, s->v->dtype);
 }
 
-// Only a long product is certain to have tasks of its own.
+// Whether a product is longer than a task of a time slice may be. It then has tasks of its own, as every one
+// that is not tiny (tensor__gemm); a shorter one is one task, with whatever it adds to.
 TENSOR__FN int nn__conv_is_long(const tensor__gemm_t *g) {
     return (double)g->m * (double)g->n * (double)g->k >= (double)NN__PART;
 }
