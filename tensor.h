@@ -4564,7 +4564,7 @@ typedef struct tensor__op_t {
     tensor_t *original;                 // copy of input 0 from before the change, if the gradient needs it
     // Computes the results of small operands, f32 on the host, from their first elements, without a call
     // block. NULL = the kernel of the row runs
-    void (*direct)(const struct tensor__op_t *o, const float *const *in, void *const *out);
+    void (*small)(const struct tensor__op_t *o, const float *const *in, void *const *out);
     tensor_params_t *p;                 // NULL = none
     tensor_generator_t rng;             // stream of this call, for random ops (set from next_stream)
     double imm;
@@ -4696,7 +4696,7 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     /* what has already come to where the gradient of input k goes, if that may be added to it in place; */ \
     /* NULL = nothing, or it may not */ \
     X(tensor_t *, grad_there, (const tensor__grad_t *g, int k)) \
-    /* a product that is direct: makes its results; computes them. -> 0 = the product is not small */ \
+    /* a small product: makes its results; computes them. -> 0 = the product is not small */ \
     X(int, infer_small_product, (tensor__op_t *o, int transposed, int results, \
                                  const tensor__row_t *then)) \
     X(void, small_product, (const tensor__op_t *o, int transposed, const tensor__row_t *then, \
@@ -14628,7 +14628,7 @@ TENSOR__INLINE int tensor__begin_here(tensor__op_t *o, const tensor__row_t *row,
     o->visible = 1;
     o->update = NULL;
     o->original = NULL;
-    o->direct = NULL;
+    o->small = NULL;
     o->p = NULL;
     o->rng.seed = o->rng.offset = 0;
     if (nin < 1 || nin > TENSOR__MAX_IN) {
@@ -15988,8 +15988,8 @@ TENSOR__FN int tensor__record_update(tensor__op_t *o) {
 // tensor__launch chooses and runs the backend's kernel (which takes its scratch), then counts the versions of
 // changed storages. Where no recorder listens and the operands are small, dense and on the host, what the
 // kernel would do for them is done without a call block, which is half of what a small op would cost: begin
-// or infer sets `plain` (a pointwise row: its body) or `direct` (a function of the front: products, argmax)
-// in the op, and finish launches it by tensor__launch_plain, tensor__launch_direct; derivatives of pointwise
+// or infer sets `plain` (a pointwise row: its body) or `small` (a function of the front: products, argmax)
+// in the op, and finish launches it by tensor__launch_plain, tensor__launch_small; derivatives of pointwise
 // rows by tensor__launch_plain_back. Rejected: a call block for each access of the host (it would cost more
 // than the work), fronts of their own for small operands.
 // ------------------------------------------------------------------------------
@@ -16165,16 +16165,16 @@ TENSOR__INLINE void tensor__launch_plain(const tensor__op_t *o, const tensor__ro
 }
 
 // Runs the function that the front gave for small operands, without a call block.
-TENSOR__INLINE void tensor__launch_direct(const tensor__op_t *o) {
+TENSOR__INLINE void tensor__launch_small(const tensor__op_t *o) {
     const float *in[TENSOR__MAX_IN];
     void *out[TENSOR__MAX_OUT];
     for (int i = 0; i < o->nin; i++) { in[i] = o->in[i] ? (const float *)tensor__ptr(o->in[i]) : NULL; }
     for (int i = 0; i < o->nout; i++) { out[i] = tensor__ptr(o->out[i]); }
-    o->direct(o, in, out);
+    o->small(o, in, out);
 }
 
-// Whether calls of o may be direct: no recorder is set, and a pass of the CPU runs.
-TENSOR__INLINE int tensor__may_be_direct(const tensor__op_t *o) {
+// Whether o may be computed by such a function: no recorder is set, and a pass of the CPU runs.
+TENSOR__INLINE int tensor__may_be_small(const tensor__op_t *o) {
     return o->th->ctx->plain && !o->th->recorder;
 }
 
@@ -16314,8 +16314,8 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
     if (o->plain) {
         tensor__launch_plain(o, o->row, o->in, o->nin, o->immediate);
         if (o->update) { tensor__bump(o->th, o->out[0]->storage, o->row->name); }
-    } else if (o->direct) {
-        tensor__launch_direct(o);
+    } else if (o->small) {
+        tensor__launch_small(o);
     } else if (o->row->cpu && tensor__launch_op(o)) {
         return tensor__abandon(o);
     }
@@ -17555,14 +17555,14 @@ TENSOR__INLINE void tensor__small_describe(const tensor__op_t *o, int transposed
     g->accumulate = 0;
 }
 
-// Makes the results of a product that is direct: of f32 matrices on the host that fit, so small that it needs
+// Makes the results of a small product: of f32 matrices on the host that fit, so small that it needs
 // neither scratch nor threads, with input 2, if there is one, as bias. The product becomes the last result;
 // then: the pointwise row of it that becomes the first (NULL = none). 0 = inputs of another kind, inputs that
 // do not fit, no memory, or a recorder is set: the general way takes them or says what is wrong
 TENSOR__FN int tensor__infer_small_product(tensor__op_t *o, int transposed, int results,
                                            const tensor__row_t *then) {
     const tensor_t *a = o->in[0], *b = o->in[1], *bias = o->nin > 2 ? o->in[2] : NULL;
-    if (!tensor__may_be_direct(o) || !TENSOR__HOST_F32(a) || !TENSOR__HOST_F32(b)) { return 0; }
+    if (!tensor__may_be_small(o) || !TENSOR__HOST_F32(a) || !TENSOR__HOST_F32(b)) { return 0; }
     if (a->ndim != 2 || b->ndim != 2 || a->dims[1] != b->dims[transposed]) { return 0; }
 
     tensor__gemm_t g;
@@ -21979,8 +21979,8 @@ TENSOR__FN tensor_t *tensor__arg_op(const tensor__row_t *row, tensor_t *x, int64
 
 // Over all elements, which are one row.
 TENSOR__FN tensor_t *tensor__arg_all(const tensor__row_t *row, tensor_t *x,
-                                     void (*direct)(const tensor__op_t *o, const float *const *in,
-                                                    void *const *out)) {
+                                     void (*small)(const tensor__op_t *o, const float *const *in,
+                                                   void *const *out)) {
     TENSOR__BEGIN_HERE(o, row, x)               // the class of these rows is AS_IS
     TENSOR__REFUSE(!x->numel, SHAPE, "%s: x %t has no element to choose from", row->name, x);
     if (!(x->flags & TENSOR__CONTIGUOUS)) {
@@ -21989,7 +21989,7 @@ TENSOR__FN tensor_t *tensor__arg_all(const tensor__row_t *row, tensor_t *x,
     if (x->ndim != 1) {
         if (!tensor__put_input(&o, 0, tensor__one_row(o.in[0]))) { return tensor__abandon(&o); }
     }
-    if (tensor__may_be_direct(&o) && TENSOR__HOST_F32(o.in[0])) { o.direct = direct; }
+    if (tensor__may_be_small(&o) && TENSOR__HOST_F32(o.in[0])) { o.small = small; }
     o.p = &o.params;
     o.params.rows.reverse = 0;
     o.params.rows.correction = 0;
@@ -22002,7 +22002,7 @@ TENSOR__FRONT(argmax_dim, (tensor_t *x, int64_t dim, int keepdim),
 TENSOR__FRONT(argmin_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__arg_op(TENSOR__ROW(ARGMIN), x, dim, keepdim))
 #define TENSOR__X(ID, name, leaf)                                                                            \
-    TENSOR__FN void tensor__##name##_direct(const tensor__op_t *o, const float *const *in,                   \
+    TENSOR__FN void tensor__##name##_small(const tensor__op_t *o, const float *const *in,                    \
                                             void *const *out) {                                              \
         const tensor__isa_t *isa = o->th->ctx->plain;                                                        \
         const float *x = in[0];                                                                              \
@@ -22010,7 +22010,7 @@ TENSOR__FRONT(argmin_dim, (tensor_t *x, int64_t dim, int keepdim),
         *(int64_t *)out[0] = TENSOR__DO(isa, find)(x, n, TENSOR__DO(isa, leaf)(x, n));                       \
     }                                                                                                        \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) {                                                      \
-        return tensor__arg_all(tensor__row_##ID(), x, tensor__##name##_direct);                              \
+        return tensor__arg_all(tensor__row_##ID(), x, tensor__##name##_small);                               \
     }
 TENSOR__X(ARGMAX, argmax, leaf_max) TENSOR__X(ARGMIN, argmin, leaf_min)
 #undef TENSOR__X
@@ -22687,7 +22687,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__matmul_batch(const tensor_t *a, const te
     return fits ? ndim : -1;
 }
 
-TENSOR__FN void tensor__matmul_direct(const tensor__op_t *o, const float *const *in, void *const *out) {
+TENSOR__FN void tensor__matmul_small(const tensor__op_t *o, const float *const *in, void *const *out) {
     tensor__small_product(o, 0, NULL, in, out);
 }
 
@@ -22695,7 +22695,7 @@ TENSOR__FN void tensor__matmul_direct(const tensor__op_t *o, const float *const 
 TENSOR__FN int tensor__infer_matmul(tensor__op_t *o) {
     tensor_t *a = o->in[0], *b = o->in[1];
     if (tensor__infer_small_product(o, 0, 1, NULL)) {
-        o->direct = tensor__matmul_direct;
+        o->small = tensor__matmul_small;
         return 1;
     }
     TENSOR__REFUSE_AS(0, !a->ndim || !b->ndim, SHAPE,

@@ -6389,7 +6389,7 @@ TENSOR__FN int nn__linear_results(const tensor__op_t *o) {
     return 1 + (graph && tensor_grad_enabled());
 }
 
-TENSOR__FN void nn__linear_direct(const tensor__op_t *o, const float *const *in, void *const *out) {
+TENSOR__FN void nn__linear_small(const tensor__op_t *o, const float *const *in, void *const *out) {
     TENSOR__(small_product)(o, 1, nn__activation(o->row), in, out);
 }
 
@@ -6398,7 +6398,7 @@ TENSOR__FN int nn__infer_linear(tensor__op_t *o) {
     const char *op = o->row->name;
     tensor_t *x = o->in[0], *weight = o->in[1], *bias = o->in[2];
     if (TENSOR__(infer_small_product)(o, 1, nn__linear_results(o), nn__activation(o->row))) {
-        o->direct = nn__linear_direct;
+        o->small = nn__linear_small;
         return 1;
     }
     if (!nn__floats(o, 7)) { return 0; }
@@ -8196,7 +8196,7 @@ typedef struct nn__conv_t {
     int64_t rows, wide, parts, blocks;   // rows and columns per block, blocks per row, blocks per image
     int64_t each, shares;             // channels per task of the input gradient, tasks per image and group
     int64_t chunks, cuts;             // parts of the images of the weight gradient, and of its channels
-    int dtype, direct;                // direct: the image is its own columns (1 x 1)
+    int dtype, as_columns;            // as_columns: the image is its own columns (1 x 1)
     size_t es;
     uint64_t columns, gemm, worker;   // bytes: columns of a worker, its GEMM, all of it
     uint64_t transposed;              // of a transposed weight gradient, after the GEMM; 0 = not transposed
@@ -8294,9 +8294,9 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     v->kk = v->cg * v->taps;
     v->plane = nn__volume(v->g.in);
     v->pixels = nn__volume(v->g.out);
-    v->direct = v->taps == 1;
+    v->as_columns = v->taps == 1;
     for (int d = 0; d < 3; d++) {
-        v->direct &= v->g.stride[d] == 1 && v->g.pad[d] == 0 && v->g.out[d] == v->g.in[d];
+        v->as_columns &= v->g.stride[d] == 1 && v->g.pad[d] == 0 && v->g.out[d] == v->g.in[d];
     }
 
     v->each = nn__max(1, by_input ? nn__min(v->cg, 256 / v->taps) : v->cg);
@@ -8305,7 +8305,7 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     int64_t all = v->g.out[0] * v->g.out[1];
     v->parts = nn__ceil(nn__max(v->g.out[2], 1), nn__max(512, 262144 / nn__max(1, m * (int64_t)v->es)));
     v->wide = nn__ceil(v->g.out[2], v->parts);
-    v->rows = (v->direct ? 524288 : 262144) / nn__max(1, m * v->wide * (int64_t)v->es);
+    v->rows = (v->as_columns ? 524288 : 262144) / nn__max(1, m * v->wide * (int64_t)v->es);
     v->rows = nn__min(nn__max(v->rows, nn__ceil(64, nn__max(v->wide, 1))), nn__max(all, 1));
     if (v->parts > 1) { v->rows = 1; }
     v->blocks = nn__max(1, nn__ceil(all, v->rows));
@@ -8321,7 +8321,7 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     v->transposed = transposed ? nn__line((uint64_t)(v->og * v->kk) * v->es) : 0;
     if (by_weight && v->transposed) { g = nn__product(v->kk, v->og, v->rows * v->wide); }
     if (by_weight && !v->transposed) { g = nn__product(v->og, v->kk, v->rows * v->wide); }
-    v->columns = v->direct ? 0 : nn__line((uint64_t)(m * v->rows * v->wide) * v->es);
+    v->columns = v->as_columns ? 0 : nn__line((uint64_t)(m * v->rows * v->wide) * v->es);
     v->gemm = nn__line(TENSOR__(gemm_scratch)(&g, v->dtype));
 
     // The last block or step may be narrow, and a GEMM with a small result may need more scratch.
@@ -8505,7 +8505,7 @@ TENSOR__FN void nn__conv_run_tasks(nn__conv_t *v, int64_t tasks, tensor__task_fn
 // The columns of a block, whose first pixel is `first`: x itself where its lines are they, and *line is then
 // the distance of two; else made in s->columns.
 TENSOR__FN char *nn__conv_lines(nn__conv_job_t *s, int64_t first, int64_t *line) {
-    if (s->v->direct) {
+    if (s->v->as_columns) {
         *line = s->v->pixels;
         return s->x + first * (int64_t)s->v->es;
     }
@@ -8561,7 +8561,7 @@ TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
     s.x = s.filled = nn__conv_x(v, i, q) + c0 * v->plane * (int64_t)v->es;
     s.size = s.apart = v->plane;
     s.columns = v->work + v->worker * (uint64_t)worker;
-    if (!v->direct || has_bias) { nn__run(1, nn__conv_fill, &s); }
+    if (!v->as_columns || has_bias) { nn__run(1, nn__conv_fill, &s); }
 
     for (int64_t k = 0; v->pixels && k < v->blocks; k++) {
         int64_t first = nn__conv_block(v, k, &s.b, &n);
@@ -8572,13 +8572,13 @@ TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
         s.g.b = nn__conv_y(v, i, q) + first * (int64_t)v->es;
         s.g.brs = v->pixels;
         s.g.c = s.columns;
-        if (v->direct) {
+        if (v->as_columns) {
             s.g.c = s.x + first * (int64_t)v->es;
             s.g.crs = v->pixels;
             s.g.accumulate = has_bias;
         }
         nn__conv_multiply(&s);
-        if (!v->direct) { nn__run(1, nn__conv_add_back, &s); }
+        if (!v->as_columns) { nn__run(1, nn__conv_add_back, &s); }
     }
 }
 
