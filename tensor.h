@@ -4696,11 +4696,9 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     /* what has already come to where the gradient of input k goes, if that may be added to it in place; */ \
     /* NULL = nothing, or it may not */ \
     X(tensor_t *, grad_there, (const tensor__grad_t *g, int k)) \
-    /* a small product: makes its results; computes them. -> 0 = the product is not small */ \
-    X(int, infer_small_product, (tensor__op_t *o, int transposed, int results, \
-                                 const tensor__row_t *then)) \
-    X(void, small_product, (const tensor__op_t *o, int transposed, const tensor__row_t *then, \
-                            const float *const *in, void *const *out)) \
+    /* -> 0 if the product is not small */ \
+    X(tensor_t *, small_product, (tensor__op_t *o, int transposed, int results, \
+                                  const tensor__row_t *then)) \
     /* whether products take the halves of x as they are */ \
     X(int, multiplies, (const tensor_t *x)) \
     X(int, begin_rest, (tensor__op_t *o)) \
@@ -14179,9 +14177,10 @@ TENSOR__END
 // The front of an op has three steps: begin (are the inputs usable? It casts, and widens and makes dense what
 // the row says), infer (reads the inputs of the call alone: checks, shape, results), finish (launches,
 // records, releases what was made for the call). An infer of its own is a function, tensor__infer_matmul;
-// where it is some lines it is written in the front. Shape and dtype checks are in the fronts, once for all
-// devices. Rejected: checks in the kernels (once per device, and too late: the result already exists), a
-// general shape-inference language for what a few lines of C express.
+// where it is some lines it is written in the front. Where the nanoseconds of small operands count, a short
+// form of infer and finish comes right after begin (tensor__plain_finish, tensor__small_product). Shape and
+// dtype checks are in the fronts, once for all devices. Rejected: checks in the kernels (once per device, and
+// too late: the result already exists), a general shape-inference language for what a few lines of C express.
 // ------------------------------------------------------------------------------
 
 #define TENSOR__X(ID, ...) TENSOR__FN const tensor__row_t *tensor__row_##ID(void);
@@ -14768,7 +14767,6 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
     tensor_t *const in_[] = {__VA_ARGS__};                                                                   \
     if (!begin(&o, row, in_, (int)(sizeof in_ / sizeof *in_))) { return TENSOR__POISON; }
 #define TENSOR__BEGIN(o, row, ...) TENSOR__BEGIN_BY(tensor__begin, o, row, __VA_ARGS__)
-#define TENSOR__BEGIN_WIDE(o, row, ...) TENSOR__BEGIN_BY(tensor__begin_wide, o, row, __VA_ARGS__)
 #define TENSOR__BEGIN_HERE(o, row, ...) TENSOR__BEGIN_BY(tensor__begin_here, o, row, __VA_ARGS__)
 
 // For ops made of others: returns y, or a pair, and drops every other tensor made since the mark.
@@ -15986,12 +15984,11 @@ TENSOR__FN int tensor__record_update(tensor__op_t *o) {
 // There are two doors to the elements of tensors, a room each: kernels run behind this one, and everything
 // else is an access of the host (>>impl-host). tests/check.sh refuses the address of an element elsewhere.
 // tensor__launch chooses and runs the backend's kernel (which takes its scratch), then counts the versions of
-// changed storages. Where no recorder listens and the operands are small, dense and on the host, what the
-// kernel would do for them is done without a call block, which is half of what a small op would cost: begin
-// or infer sets `plain` (a pointwise row: its body) or `small` (a function of the front: products, argmax)
-// in the op, and finish launches it by tensor__launch_plain, tensor__launch_small; derivatives of pointwise
-// rows by tensor__launch_plain_back. Rejected: a call block for each access of the host (it would cost more
-// than the work), fronts of their own for small operands.
+// changed storages. Where no recorder listens and the operands are small, dense and on the host, the launch
+// has a short form without a call block, which is half of what a small op would cost: the body of a pointwise
+// row (tensor__launch_plain) or of its derivatives (_plain_back), a product of a pass (_product), a function
+// of the front (_small: argmax). Rejected: a call block for each access of the host (it would cost more than
+// the work); products by begin, infer and finish like the others (16 % more instructions for a small one).
 // ------------------------------------------------------------------------------
 
 // The first element of t.
@@ -16162,6 +16159,33 @@ TENSOR__INLINE void tensor__launch_plain(const tensor__op_t *o, const tensor__ro
     } else {
         body(data, out, p, y->numel);
     }
+}
+
+// The first element of t, which is f32 on the host.
+TENSOR__INLINE float *tensor__floats_of(const tensor_t *t) {
+    return (float *)t->storage->data + t->offset;
+}
+
+// Sets the first result of o, in whole vectors, to the pointwise row `then` of the last one.
+TENSOR__FN TENSOR__NOINLINE void tensor__launch_then(const tensor__op_t *o, const tensor__row_t *then) {
+    const void *in[1];
+    void *out[1];
+    in[0] = tensor__floats_of(o->out[o->nout - 1]);
+    out[0] = tensor__floats_of(o->out[0]);
+    tensor__point(then)->forward[o->th->ctx->plain->place](in, out, NULL, o->out[0]->numel);
+}
+
+// Multiplies inputs 0 and 1 of o, with input 2, if there is one, as bias, into its last result, as g says;
+// the pointwise row `then` (NULL = none) of it becomes the first result. All are small, f32, on the host.
+TENSOR__INLINE void tensor__launch_product(const tensor__op_t *o, tensor__gemm_t *g,
+                                           const tensor__row_t *then) {
+    const tensor_t *bias = o->nin > 2 ? o->in[2] : NULL;
+    g->a = tensor__floats_of(o->in[0]);
+    g->b = tensor__floats_of(o->in[1]);
+    g->bias = bias ? tensor__floats_of(bias) : NULL;
+    g->c = o->out[o->nout - 1]->storage->data;
+    TENSOR__DO(o->th->ctx->plain, gemm_f32)(g);
+    if (then) { tensor__launch_then(o, then); }
 }
 
 // Runs the function that the front gave for small operands, without a call block.
@@ -17538,67 +17562,50 @@ TENSOR__INLINE tensor_t *tensor__matrix(tensor__thread_t *th, const char *op, in
     return t;
 }
 
-// Describes the product of the inputs 0 and 1 of o, two matrices (transposed: 1 is [N, K]).
-TENSOR__INLINE void tensor__small_describe(const tensor__op_t *o, int transposed, tensor__gemm_t *g) {
-    const tensor_t *a = o->in[0], *b = o->in[1];
-    g->m = a->dims[0];
-    g->k = a->dims[1];
-    g->n = b->dims[!transposed];
-    g->ars = a->strides[0];
-    g->acs = a->strides[1];
-    g->brs = b->strides[transposed];
-    g->bcs = b->strides[!transposed];
-    g->crs = g->n;
-    g->aoff = g->boff = g->coff = NULL;
-    g->batch = 1;
-    g->scratch = NULL;
-    g->accumulate = 0;
-}
-
-// Makes the results of a small product: of f32 matrices on the host that fit, so small that it needs
-// neither scratch nor threads, with input 2, if there is one, as bias. The product becomes the last result;
-// then: the pointwise row of it that becomes the first (NULL = none). 0 = inputs of another kind, inputs that
-// do not fit, no memory, or a recorder is set: the general way takes them or says what is wrong
-TENSOR__FN int tensor__infer_small_product(tensor__op_t *o, int transposed, int results,
+// Infers, launches and records the product of inputs 0 and 1 of o (transposed: 1 is [N, K], and 0
+// contiguous), with input 2, if there is one, as bias. It is for f32 matrices on the host, so small that the
+// product needs neither scratch nor threads, which fit. The product becomes the last of the results; the
+// pointwise row `then` (NULL = none) of it becomes the first. NULL = inputs of another kind, inputs that do
+// not fit, no memory, or a recorder is set: the general way takes them or says what is wrong
+TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int transposed, int results,
                                            const tensor__row_t *then) {
+    const tensor__isa_t *isa = o->th->ctx->plain;
     const tensor_t *a = o->in[0], *b = o->in[1], *bias = o->nin > 2 ? o->in[2] : NULL;
-    if (!tensor__may_be_small(o) || !TENSOR__HOST_F32(a) || !TENSOR__HOST_F32(b)) { return 0; }
-    if (a->ndim != 2 || b->ndim != 2 || a->dims[1] != b->dims[transposed]) { return 0; }
+    if (!tensor__may_be_small(o) || !TENSOR__HOST_F32(a) || !TENSOR__HOST_F32(b)) { return NULL; }
+    if (a->ndim != 2 || b->ndim != 2 || a->dims[1] != b->dims[transposed]) { return NULL; }
 
     tensor__gemm_t g;
-    tensor__small_describe(o, transposed, &g);
-    if (!tensor__gemm_tiny(&g, g.ars, g.acs, g.brs, g.bcs)) { return 0; }
+    g.m = a->dims[0];
+    g.k = a->dims[1];
+    g.n = b->dims[!transposed];
+    g.ars = a->strides[0];
+    g.acs = a->strides[1];
+    g.brs = b->strides[transposed];
+    g.bcs = b->strides[!transposed];
+    g.crs = g.n;
+    g.aoff = g.boff = g.coff = NULL;
+    g.batch = 1;
+    g.scratch = NULL;
+    g.accumulate = 0;
+    if (!tensor__gemm_tiny(&g, g.ars, g.acs, g.brs, g.bcs)) { return NULL; }
     int64_t numel = g.m * g.n;
-    if (numel == 0) { return 0; }
+    if (numel == 0) { return NULL; }
     if (bias && (!TENSOR__HOST_F32(bias) || !(bias->flags & TENSOR__CONTIGUOUS) || bias->ndim != 1 ||
                  bias->dims[0] != g.n)) {
-        return 0;
+        return NULL;
     }
-    if (then && numel & (o->th->ctx->plain->lanes - 1)) { return 0; }
+    if (then && numel & (isa->lanes - 1)) { return NULL; }
 
     tensor_t *product = tensor__matrix(o->th, o->row->name, g.m, g.n);
-    if (!product) { return 0; }
+    if (!product) { return NULL; }
     o->out[0] = product;
     o->nout = 1;
-    if (results > 1) { tensor__result(o, TENSOR_F32, product->dims, 2); }
-    return 1;
-}
-
-// Computes such a product and, in whole vectors, the row `then` of it.
-TENSOR__FN void tensor__small_product(const tensor__op_t *o, int transposed, const tensor__row_t *then,
-                                      const float *const *in, void *const *out) {
-    const tensor__isa_t *isa = o->th->ctx->plain;
-    tensor__gemm_t g;
-    tensor__small_describe(o, transposed, &g);
-    g.a = in[0];
-    g.b = in[1];
-    g.bias = o->nin > 2 ? in[2] : NULL;
-    g.c = out[o->nout - 1];
-    TENSOR__DO(isa, gemm_f32)(&g);
-    if (then) {
-        const void *product = g.c;
-        tensor__point(then)->forward[isa->place](&product, out, NULL, o->out[0]->numel);
+    if (results > 1) {
+        product = tensor__result(o, TENSOR_F32, product->dims, 2);
+        if (product == TENSOR__POISON) { return tensor__abandon(o); }
     }
+    tensor__launch_product(o, &g, then);
+    return tensor__commit(o);
 }
 
 TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
@@ -22687,17 +22694,9 @@ TENSOR__FN TENSOR__NOINLINE int tensor__matmul_batch(const tensor_t *a, const te
     return fits ? ndim : -1;
 }
 
-TENSOR__FN void tensor__matmul_small(const tensor__op_t *o, const float *const *in, void *const *out) {
-    tensor__small_product(o, 0, NULL, in, out);
-}
-
 // Checks the inputs and makes the result. 0 = raised
 TENSOR__FN int tensor__infer_matmul(tensor__op_t *o) {
     tensor_t *a = o->in[0], *b = o->in[1];
-    if (tensor__infer_small_product(o, 0, 1, NULL)) {
-        o->small = tensor__matmul_small;
-        return 1;
-    }
     TENSOR__REFUSE_AS(0, !a->ndim || !b->ndim, SHAPE,
                       "matmul: a %t and b %t must have at least 1 dim; use mul for numbers", a, b);
     TENSOR__REFUSE_AS(0, a->dtype != b->dtype, DTYPE,
@@ -22719,9 +22718,12 @@ TENSOR__FN int tensor__infer_matmul(tensor__op_t *o) {
 }
 
 TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
-    TENSOR__BEGIN_WIDE(o, TENSOR__ROW(MATMUL), a, b)
+    TENSOR__BEGIN(o, TENSOR__ROW(MATMUL), a, b)
+    tensor_t *y = tensor__small_product(&o, 0, 1, NULL);
+    if (y) { return y; }
+    if (!tensor__begin_rest(&o)) { return TENSOR__POISON; }
     if (!tensor__infer_matmul(&o)) { return tensor__abandon(&o); }
-    tensor_t *y = tensor__finish_wide(&o);
+    y = tensor__finish_wide(&o);
     return TENSOR__LIKELY(y != TENSOR__POISON) ? y : tensor__named(o.th, y, __func__);
 }
 

@@ -6389,18 +6389,10 @@ TENSOR__FN int nn__linear_results(const tensor__op_t *o) {
     return 1 + (graph && tensor_grad_enabled());
 }
 
-TENSOR__FN void nn__linear_small(const tensor__op_t *o, const float *const *in, void *const *out) {
-    TENSOR__(small_product)(o, 1, nn__activation(o->row), in, out);
-}
-
 // Checks the inputs and makes the results. 0 = raised
 TENSOR__FN int nn__infer_linear(tensor__op_t *o) {
     const char *op = o->row->name;
     tensor_t *x = o->in[0], *weight = o->in[1], *bias = o->in[2];
-    if (TENSOR__(infer_small_product)(o, 1, nn__linear_results(o), nn__activation(o->row))) {
-        o->small = nn__linear_small;
-        return 1;
-    }
     if (!nn__floats(o, 7)) { return 0; }
     int vector = weight->ndim == 1;
     if (vector && bias && bias->numel != 1) {
@@ -6439,11 +6431,16 @@ TENSOR__FN tensor_t *nn__linear(const tensor__row_t *row, tensor_t *x, tensor_t 
                                 int keeps_nan) {
     tensor_t *const in[3] = {x, weight, bias};
     tensor__op_t o;
-    if (!TENSOR__(begin_wide)(&o, row, in, 3)) { return TENSOR__(poison); }
+    if (!TENSOR__(begin)(&o, row, in, 3)) { return TENSOR__(poison); }
     if (keeps_nan) {
         o.p = &o.params;
         o.params.linear.keeps_nan = 1;
     }
+    if (o.in[0]->flags & TENSOR__CONTIGUOUS) {          // else it is copied first
+        tensor_t *done = TENSOR__(small_product)(&o, 1, nn__linear_results(&o), nn__activation(row));
+        if (done) { return done; }
+    }
+    if (!TENSOR__(begin_rest)(&o)) { return TENSOR__(poison); }
     if (!nn__infer_linear(&o)) { return TENSOR__(abandon)(&o); }
     x = o.in[0];
     if (row->own && nn__is_half(x) && (!x->device || !TENSOR__(multiplies)(x))) {
