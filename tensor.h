@@ -16175,17 +16175,14 @@ TENSOR__FN TENSOR__NOINLINE void tensor__launch_then(const tensor__op_t *o, cons
     tensor__point(then)->forward[o->th->ctx->plain->place](in, out, NULL, o->out[0]->numel);
 }
 
-// Multiplies inputs 0 and 1 of o, with input 2, if there is one, as bias, into its last result, as g says;
-// the pointwise row `then` (NULL = none) of it becomes the first result. All are small, f32, on the host.
-TENSOR__INLINE void tensor__launch_product(const tensor__op_t *o, tensor__gemm_t *g,
-                                           const tensor__row_t *then) {
-    const tensor_t *bias = o->nin > 2 ? o->in[2] : NULL;
-    g->a = tensor__floats_of(o->in[0]);
-    g->b = tensor__floats_of(o->in[1]);
+// y = a b, with a bias unless it is NULL, as g says: matrices of f32 on the host, of a small product.
+TENSOR__INLINE void tensor__launch_product(const tensor__isa_t *isa, tensor__gemm_t *g, const tensor_t *a,
+                                           const tensor_t *b, const tensor_t *bias, const tensor_t *y) {
+    g->a = tensor__floats_of(a);
+    g->b = tensor__floats_of(b);
     g->bias = bias ? tensor__floats_of(bias) : NULL;
-    g->c = o->out[o->nout - 1]->storage->data;
-    TENSOR__DO(o->th->ctx->plain, gemm_f32)(g);
-    if (then) { tensor__launch_then(o, then); }
+    g->c = y->storage->data;
+    TENSOR__DO(isa, gemm_f32)(g);
 }
 
 // Runs the function that the front gave for small operands, without a call block.
@@ -17569,9 +17566,10 @@ TENSOR__INLINE tensor_t *tensor__matrix(tensor__thread_t *th, const char *op, in
 // not fit, no memory, or a recorder is set: the general way takes them or says what is wrong
 TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int transposed, int results,
                                            const tensor__row_t *then) {
-    const tensor__isa_t *isa = o->th->ctx->plain;
+    tensor__thread_t *th = o->th;
+    const tensor__isa_t *isa = th->ctx->plain;
     const tensor_t *a = o->in[0], *b = o->in[1], *bias = o->nin > 2 ? o->in[2] : NULL;
-    if (!tensor__may_be_small(o) || !TENSOR__HOST_F32(a) || !TENSOR__HOST_F32(b)) { return NULL; }
+    if (!isa || th->recorder || !TENSOR__HOST_F32(a) || !TENSOR__HOST_F32(b)) { return NULL; }
     if (a->ndim != 2 || b->ndim != 2 || a->dims[1] != b->dims[transposed]) { return NULL; }
 
     tensor__gemm_t g;
@@ -17596,7 +17594,7 @@ TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int transposed, int 
     }
     if (then && numel & (isa->lanes - 1)) { return NULL; }
 
-    tensor_t *product = tensor__matrix(o->th, o->row->name, g.m, g.n);
+    tensor_t *product = tensor__matrix(th, o->row->name, g.m, g.n);
     if (!product) { return NULL; }
     o->out[0] = product;
     o->nout = 1;
@@ -17604,7 +17602,8 @@ TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int transposed, int 
         product = tensor__result(o, TENSOR_F32, product->dims, 2);
         if (product == TENSOR__POISON) { return tensor__abandon(o); }
     }
-    tensor__launch_product(o, &g, then);
+    tensor__launch_product(isa, &g, a, b, bias, product);
+    if (then) { tensor__launch_then(o, then); }
     return tensor__commit(o);
 }
 
