@@ -4652,6 +4652,9 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     X(void, bury, (void *object, int kind)) \
     X(void, own, (tensor__thread_t *th, tensor__owned_t *o)) \
     X(void, disown, (tensor__owned_t *o)) \
+    /* calls visit for each object with that destroy, under the context's lock */ \
+    X(void, each_owned, (tensor__thread_t *th, void (*destroy)(tensor__owned_t *), \
+                         void (*visit)(tensor__owned_t *o, void *user), void *user)) \
     /* whether x may be changed in place without recording; raises if not */ \
     X(int, changeable, (tensor__thread_t *th, const char *op, tensor_t *x)) \
     /* a number inside an op that is made of others: on the CPU, 0-d */ \
@@ -12756,6 +12759,15 @@ TENSOR__FN void tensor__disown(tensor__owned_t *o) {
     TENSOR__UNLOCK(&ctx->mutex);
 }
 
+TENSOR__FN void tensor__each_owned(tensor__thread_t *th, void (*destroy)(tensor__owned_t *),
+                                   void (*visit)(tensor__owned_t *o, void *user), void *user) {
+    TENSOR__LOCK(&th->ctx->mutex);
+    for (tensor__owned_t *o = th->ctx->owned; o; o = o->next) {
+        if (o->destroy == destroy) { visit(o, user); }
+    }
+    TENSOR__UNLOCK(&th->ctx->mutex);
+}
+
 // Replaces a recorder where only a profiler is set.
 static tensor_recorder_t tensor__no_recorder;
 
@@ -15912,8 +15924,9 @@ TENSOR__FN int tensor__circular(tensor__op_t *o, const tensor_t *x) {
     tensor__node_t **list = NULL;
     int n = 0, found = 0;
     if (!x || !(x->flags & TENSOR__ONCE_LEAF)) { return 0; }
-    tensor_t *from[TENSOR__MAX_IN];
-    for (int i = 0; i < o->nin && i < TENSOR__MAX_IN; i++) {
+    tensor_t **from = (tensor_t **)tensor__lend(o->th, (uint64_t)o->nin * sizeof *from);
+    if (!from) { return 1; }
+    for (int i = 0; i < o->nin; i++) {
         tensor_t *in = o->in[i];
         if (in) { from[n++] = in; }
         found |= in && in->base == x && !in->node && (in->flags & TENSOR__REQUIRES_GRAD);
@@ -15925,6 +15938,7 @@ TENSOR__FN int tensor__circular(tensor__op_t *o, const tensor_t *x) {
             found |= leaf && (leaf == x || leaf->base == x);
         }
     }
+    tensor__give_back(o->th, from);
     if (list) { tensor__give_back(o->th, list); }
     TENSOR__REFUSE_AS(1, found, AUTOGRAD,
                       "%s: x %t, or a view of it, is a leaf of the graph that it would become the result of; "
@@ -29965,7 +29979,7 @@ TENSOR__FN void tensor__call_grad(tensor__pass_t *p, tensor__slot_t *s, tensor__
 // One tensor for two inputs: their sums must be separate. A tensor in a slot is added to only where nobody
 // else holds it; a tensor that a leaf has taken over is always added to.
 TENSOR__FN void tensor__separate(const tensor__node_t *n, tensor_t *const *gy, tensor_t **gx) {
-    if (n->nin > TENSOR__MAX_IN) { return; }
+    if (n->nin > TENSOR__MAX_IN && !n->custom) { return; }      // each has a gradient of its own
     for (int i = 1; i < n->nin; i++) {
         for (int k = 0; k < i; k++) {
             int owned = gx[i] != gy[0] || !n->edge[i].node || !n->edge[k].node;

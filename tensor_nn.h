@@ -2683,7 +2683,7 @@ TENSOR_API tensor_t *nn_scaler_scale(tensor_t *scaler, tensor_t *loss);
 // nn_scaler_step makes the step, as nn_step, or skips it if a gradient was infinite or NaN. Neither waits
 // for a device; skipped steps do not count.
 //   -> code;  errors as nn_step, SHAPE, DEVICE (scaler and gradients), UNSUPPORTED (unscaled since the last
-//      step or nn_zero_grad; first in a capture)
+//      step, update or nn_zero_grad; first in a capture)
 TENSOR_API int nn_scaler_unscale(tensor_t *scaler, nn_optimizer_t *o);
 TENSOR_API int nn_scaler_step(tensor_t *scaler, nn_optimizer_t *o);
 // Lowers or raises the scale; call it once after the steps of all optimizers.
@@ -19108,7 +19108,7 @@ struct nn_optimizer_t {
     tensor_t *skip;
     int (*settle)(nn_optimizer_t *o);   // NULL without a scaler, else nn__settle
     int owes;
-    int unscaled;            // its gradients are unscaled
+    tensor__count_t unscaled;           // its gradients are unscaled: nn__mark_of the scaler; or 0
     int stepping;            // nn__lbfgs is running: its closure must not change the optimizer
     const char *site;
 };
@@ -20077,7 +20077,7 @@ TENSOR_API int (nn_zero_grad)(nn_optimizer_t *o) {
     for (int i = 0; i < o->nparams; i++) {
         if (o->param[i].t->grad) { (tensor_set_grad)(o->param[i].t, NULL); }
     }
-    o->unscaled = 0;
+    TENSOR__ATOMIC_STORE(&o->unscaled, 0);
     return TENSOR_OK;
 }
 
@@ -20851,6 +20851,19 @@ TENSOR_API tensor_t *(nn_scaler_scale)(tensor_t *scaler, tensor_t *loss) {
     return (tensor_mul)(loss, (tensor_clone)(nn__scaler(scaler, NN__SCALE)));   // loss keeps this scale
 }
 
+// Tells one scaler from another; never 0.
+TENSOR__FN tensor__count_t nn__mark_of(const tensor_t *scaler) {
+    return (tensor__count_t)((uintptr_t)scaler->storage >> 4 & 0x7FFFFFFF) | 1;
+}
+
+// An update ends what was unscaled for a step that the program has left out.
+TENSOR__FN void nn__forget_unscaled(tensor__owned_t *owned, void *mark) {
+    nn_optimizer_t *o = (nn_optimizer_t *)(void *)owned;
+    if (TENSOR__ATOMIC_LOAD(&o->unscaled) == *(tensor__count_t *)mark) {
+        TENSOR__ATOMIC_STORE(&o->unscaled, 0);
+    }
+}
+
 TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
     if (!TENSOR__TRAINS) { return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "scaler_unscale"); }
     int code = nn__bad_optimizer("scaler_unscale", o);
@@ -20859,7 +20872,7 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
     tensor_t *factor = (tensor_reciprocal)((tensor_to)(nn__scaler(scaler, NN__SCALE), TENSOR_F64));
     tensor_t *worst = nn__scaler(scaler, NN__FOUND);
     if (code == TENSOR_OK) { code = tensor_error_code(); }
-    if (code == TENSOR_OK && o->unscaled) {
+    if (code == TENSOR_OK && TENSOR__ATOMIC_LOAD(&o->unscaled)) {
         code = NN__ERROR(TENSOR_ERR_UNSUPPORTED, "scaler_unscale: the gradients were unscaled already");
     }
     if (code == TENSOR_OK && !o->skip) {
@@ -20882,7 +20895,7 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
         factor = (tensor_to)((tensor_to)(factor, TENSOR_F32), TENSOR_F64);
         code = nn__grads_call(o, NULL, o->nparams, scaler->device, 1, factor, found);
         (tensor_copy_)(worst, (tensor_maximum)(worst, found));
-        o->unscaled = code == TENSOR_OK;
+        TENSOR__ATOMIC_STORE(&o->unscaled, code == TENSOR_OK ? nn__mark_of(scaler) : 0);
         code = tensor_error_code();
     }
     (tensor_scope_end)(scope);
@@ -20894,11 +20907,11 @@ TENSOR_API int (nn_scaler_step)(tensor_t *scaler, nn_optimizer_t *o) {
     int code = nn__bad_optimizer("scaler_step", o);
     tensor_scope_t scope;
     scope = TENSOR__(inner_scope)(0);
-    if (code == TENSOR_OK && !o->unscaled) { code = (nn_scaler_unscale)(scaler, o); }
+    if (code == TENSOR_OK && !TENSOR__ATOMIC_LOAD(&o->unscaled)) { code = (nn_scaler_unscale)(scaler, o); }
     if (code == TENSOR_OK) {
         code = nn__step(o, o->skip);
         if (code == TENSOR_OK) {
-            o->unscaled = 0;
+            TENSOR__ATOMIC_STORE(&o->unscaled, 0);
             (tensor_add_)((tensor_select)(o->skip, 0, 1), (tensor_select)(o->skip, 0, 0));
         }
     }
@@ -20919,6 +20932,10 @@ TENSOR_API int (nn_scaler_update)(tensor_t *scaler) {
     (tensor_copy_)(v[NN__GROWN], (tensor_masked_fill)(grown, (tensor_logical_or)(bad, due), 0));
     (tensor_zero_)(v[NN__FOUND]);
     (tensor_scope_end)(scope);
+    if (tensor_error_code() == TENSOR_OK) {
+        tensor__count_t mark = nn__mark_of(scaler);
+        TENSOR__(each_owned)(nn__self(), nn__optimizer_shutdown, nn__forget_unscaled, &mark);
+    }
     return tensor_error_code();
 }
 
@@ -26257,9 +26274,9 @@ TENSOR__FN int nn__put_training(nn_checkpoint_t *c, const nn__training_t *t) {
     if (t->scaler && (tensor_is_poison)((tensor_copy_)(c->scaler, t->scaler))) { return tensor_error_code(); }
     if (t->plateau) { nn__put_plateau(c->plateau, t->plateau); }
     if (t->loader) {
+        nn__loader_place(c->loader, t->loader[1], t->loader[2]);        // first: workers read the seed
         memcpy(&c->loader->seed, &t->loader[0], sizeof c->loader->seed);
         c->loader->order_epoch = -1;
-        nn__loader_place(c->loader, t->loader[1], t->loader[2]);
     }
     return TENSOR_OK;
 }
