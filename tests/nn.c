@@ -1724,7 +1724,8 @@ static void step_left_out(void) {
     for (int by_module = 0; by_module < 2; by_module++) {
         nn_module_t *net = nn_linear(2, 1);
         nn_optimizer_t *o = nn_sgd(net, .lr = 0.1), *other = nn_sgd(net, .lr = 0.1);
-        tensor_t *scaler = nn_grad_scaler(1024, 1000), *second = nn_grad_scaler(2, 1000), *x = tensor_ones(4, 2);
+        tensor_t *scaler = nn_grad_scaler(1024, 1000), *second = nn_grad_scaler(2, 1000);
+        tensor_t *x = tensor_ones(4, 2);
         nn_init_constant_(nn_get(net, "weight"), 1);
         for (int i = 0; i < 2; i++) {
             if (by_module) {
