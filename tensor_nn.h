@@ -2965,12 +2965,6 @@ TENSOR_API int nn_seek(nn_data_loader_t *l, int64_t batches);
 // Ends its threads and frees it before tensor_shutdown does.   -> code;  errors none
 TENSOR_API int nn_data_loader_free(nn_data_loader_t *l);
 
-// Parses the bytes of an IDX file (MNIST and similar data sets).
-//   -> new u8 i8 i16 i32 f32 or f64
-//   errors  FORMAT (not IDX, truncated, trailing bytes, gzip), SHAPE, OUT_OF_MEMORY
-TENSOR_API tensor_t *nn_parse_idx(const void *data, size_t size);
-// The same from a file.   -> as above;  errors as above, IO
-TENSOR_API tensor_t *nn_read_idx(const char *path);
 #define nn_next(...) TENSOR__CALL_KIND(int, nn_next, __VA_ARGS__)
 TENSOR_API nn_dataset_t nn__at_dataset(const char *site, nn_dataset_t d);
 #define nn_tensor_dataset(...)                                                                               \
@@ -2978,8 +2972,6 @@ TENSOR_API nn_dataset_t nn__at_dataset(const char *site, nn_dataset_t d);
 #define nn_subset(...) nn__at_dataset(TENSOR__IN(nn_subset), (nn_subset)(__VA_ARGS__))
 #define nn_random_split(...) TENSOR__CALL_KIND(int, nn_random_split, __VA_ARGS__)
 #define nn_data_loader_free(...) TENSOR__CALL_KIND(int, nn_data_loader_free, __VA_ARGS__)
-#define nn_parse_idx(...) TENSOR__CALL(nn_parse_idx, __VA_ARGS__)
-#define nn_read_idx(...) TENSOR__CALL(nn_read_idx, __VA_ARGS__)
 
 // ------------------------------------------------------------------------------
 // >>files                                          MARK: safetensors
@@ -22087,7 +22079,7 @@ TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-sources                                   MARK: bytes of files and memory, IDX
+// >>impl-sources                                   MARK: bytes of files and memory
 //
 // Readers see a source of bytes, which is a file or memory, and check its size before they allocate.
 // Rejected: a read of the whole file (large ones are read one tensor at a time).
@@ -22360,107 +22352,6 @@ TENSOR__FN void nn__widen(void *data, uint64_t n, int from) {
         }
     }
 }
-
-// ------------------------------------------------------------------------------
-// IDX
-// ------------------------------------------------------------------------------
-
-TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
-    unsigned char head[4 + 4 * TENSOR_MAX_DIMS];
-    uint64_t numel = 1, got = s->size < 4 ? s->size : 4;
-    tensor_dtype_t dtype = TENSOR_I32;
-    if (!nn__read(s, 0, head, got)) { return NN__FAIL(TENSOR_ERR_IO, "idx: \"%s\" cannot be read", label); }
-    if (got >= 2 && head[0] == 0x1F && head[1] == 0x8B) {
-        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" is gzip-compressed; decompress it first (gunzip)",
-                        label);
-    }
-    if (got < 4 || head[0] != 0 || head[1] != 0) {
-        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" is not an IDX file (first bytes are not 0 0)", label);
-    }
-
-    int rank = head[3];
-    switch (head[2]) {
-    case 0x08:
-        dtype = TENSOR_U8;
-        break;
-    case 0x09:
-        dtype = TENSOR_I8;
-        break;
-    case 0x0B:
-        dtype = TENSOR_I16;
-        break;
-    case 0x0C: break;
-    case 0x0D:
-        dtype = TENSOR_F32;
-        break;
-    case 0x0E:
-        dtype = TENSOR_F64;
-        break;
-    default:
-        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has the unknown type code %d", label,
-                        (int64_t)head[2]);
-    }
-
-    size_t size = tensor_dtype_size(dtype);
-    if (rank < 1 || rank > TENSOR_MAX_DIMS) {
-        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has %d dims; 1 to 8 are allowed", label,
-                        (int64_t)rank);
-    }
-    if (!nn__read(s, 4, head + 4, 4 * (uint64_t)rank)) {
-        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" ends inside its header", label);
-    }
-
-    int64_t dims[TENSOR_MAX_DIMS];
-    for (int k = 0; k < rank; k++) {
-        const unsigned char *p = head + 4 + 4 * k;
-        dims[k] =
-            (int64_t)((uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | (uint32_t)p[3]);
-        if (dims[k] == 0) { return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has a dim of 0", label); }
-        if (numel > ((uint64_t)1 << 60) / (uint64_t)dims[k]) {
-            return NN__FAIL(TENSOR_ERR_FORMAT, "idx: the sizes in \"%s\" overflow", label);
-        }
-        numel *= (uint64_t)dims[k];
-    }
-    uint64_t bytes = numel * size;
-    if (bytes != s->size - 4 - 4 * (uint64_t)rank) {
-        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" must hold %d bytes of data (got %d)", label,
-                        (int64_t)bytes, (int64_t)(s->size - 4 - 4 * (uint64_t)rank));
-    }
-    tensor_t *t = nn__host_tensor(dims, rank, dtype);
-    void *elements = TENSOR__(host)(t, TENSOR_HOST_WRITE, "idx");
-    if (!elements) { return TENSOR__(poison); }
-    if (!nn__read(s, 4 + 4 * (uint64_t)rank, elements, bytes)) {
-        (tensor_free)(t);
-        return NN__FAIL(TENSOR_ERR_IO, "idx: \"%s\" cannot be read", label);
-    }
-    if (nn__little_endian()) { nn__swap(elements, numel, size); }
-    return t;
-}
-
-TENSOR_API tensor_t *(nn_parse_idx)(const void *data, size_t size) {
-    nn__source_t s = nn__from_memory(data, size);
-    return nn__idx(&s, "memory");
-}
-
-#ifndef TENSOR_NO_STDIO
-// What parse makes of the file at path.
-TENSOR__FN tensor_t *nn__read_file(const char *op, const char *path,
-                                   tensor_t *(*parse)(nn__source_t *s, const char *label)) {
-    nn__source_t s;
-    if (!nn__open(&s, op, path)) { return TENSOR__(poison); }
-    tensor_t *t = parse(&s, path);
-    nn__close_source(&s);
-    return t;
-}
-
-TENSOR_API tensor_t *(nn_read_idx)(const char *path) {
-    return nn__read_file("read_idx", path, nn__idx);
-}
-#else
-TENSOR_API tensor_t *(nn_read_idx)(const char *path) {
-    return (void)path, NN__SILENT(TENSOR__(poison), "read_idx");
-}
-#endif
 
 // ------------------------------------------------------------------------------
 // >>impl-files                                     MARK: safetensors
@@ -24624,7 +24515,11 @@ TENSOR_API tensor_t *(nn_npz_format)(const char *const *names, tensor_t *const *
 
 #ifndef TENSOR_NO_STDIO
 TENSOR_API tensor_t *(nn_read_npy)(const char *path) {
-    return nn__read_file("read_npy", path, nn__npy);
+    nn__source_t s;
+    if (!nn__open(&s, "read_npy", path)) { return TENSOR__(poison); }
+    tensor_t *t = nn__npy(&s, path);
+    nn__close_source(&s);
+    return t;
 }
 
 TENSOR_API nn_npz_t *(nn_npz_open)(const char *path) {
