@@ -3134,7 +3134,7 @@ typedef struct nn_checkpoint_t {
     nn_optimizer_t *optimizer;
     tensor_t *scaler;                       // of nn_grad_scaler
     nn_plateau_t *plateau;
-    nn_data_loader_t *loader;               // over the same dataset, in batches of the same size
+    nn_data_loader_t *loader;               // over the same dataset; with another batch_size, FORMAT
     int64_t step;
 } nn_checkpoint_t;
 // Saves all of it, and the calling thread's generator, into one file; loads what is not NULL, and step. Each
@@ -24976,14 +24976,15 @@ TENSOR__FN int nn__of_test(nn_safetensors_t *r, const char *name) {
 }
 
 // The error of a file whose names are not those that the module needs, or whose shapes are not.
-TENSOR__FN int nn__state_differs(const nn_safetensors_t *r, const nn__mismatch_t *missing,
+// hint: what the file is, if another function reads it, or "".
+TENSOR__FN int nn__state_differs(const nn_safetensors_t *r, const char *hint, const nn__mismatch_t *missing,
                                  const nn__mismatch_t *unexpected, const nn__mismatch_t *differ) {
     char text[3 * sizeof missing->text + 100];
     tensor__text_t lists = nn__text(text, sizeof text);
     nn__mismatch_list(&lists, missing, "missing");
     nn__mismatch_list(&lists, unexpected, "unexpected");
     nn__mismatch_list(&lists, differ, "of another shape");
-    return NN__ERROR(TENSOR_ERR_FORMAT, "load: \"%s\": %s", r->base.label, text);
+    return NN__ERROR(TENSOR_ERR_FORMAT, "load: \"%s\"%s: %s", r->base.label, hint, text);
 }
 
 // Lists the names of the file that the module does not have, of those that begin with the prefix, or
@@ -25030,7 +25031,9 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     nn__mismatch_t missing, unexpected, differ;
     int64_t fitting = 0;
     char about[200];
-    size_t used = strlen(r->base.label);
+    int other = !checkpoint && nn_safetensors_metadata(r, "generator.seed");
+    const char *hint = other ? " is a checkpoint, for nn_load_checkpoint" : "";
+    size_t used = strlen(r->base.label) + strlen(hint);
     nn__mismatch_begin(&differ, used, 1);
     for (int64_t i = 0; i < all->n; i++) {
         int transient = all->item[i].slot->kind == NN__TRANSIENT;
@@ -25058,7 +25061,7 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     if (!partial) { nn__unexpected_names(r, names, known, checkpoint, &unexpected); }
     if (tells) { nn__unexpected_names(r, names, known, checkpoint, NULL); }
     if (!missing.count && !unexpected.count && !differ.count) { return TENSOR_OK; }
-    return nn__state_differs(r, &missing, &unexpected, &differ);
+    return nn__state_differs(r, hint, &missing, &unexpected, &differ);
 }
 
 // Reads the tensors of the module from the file, after nn__check_state, and makes sure that nn__put_state
@@ -25760,7 +25763,7 @@ TENSOR__FN char *nn__state_name(const nn_optimizer_t *o, int i, int k, const nn_
     return t.p;
 }
 
-enum { NN__PLATEAU = 10, NN__LOADER = 3 };      // numbers of a plateau, f64, and of a loader, i64
+enum { NN__PLATEAU = 10, NN__LOADER = 4 };      // numbers of a plateau, f64, and of a loader, i64
 
 TENSOR__FN void nn__plateau_numbers(const nn_plateau_t *p, double *to) {
     double all[NN__PLATEAU] = {p->factor, p->threshold, p->min_lr, (double)p->patience, (double)p->cooldown,
@@ -25804,6 +25807,7 @@ TENSOR__FN int nn__save_training(nn__save_t *s, const nn_checkpoint_t *c) {
         memcpy(all, &c->loader->seed, sizeof all[0]);
         all[1] = c->loader->epoch;
         all[2] = c->loader->position - (c->loader->ahead.size > 0);     // the batch ahead was not given yet
+        all[3] = c->loader->batch;
         s->name[s->n] = "training/loader";
         s->t[s->n++] = (tensor_from_n)(all, TENSOR_I64, &n, 1);
     }
@@ -26111,6 +26115,11 @@ TENSOR__FN int nn__stage_training(nn_safetensors_t *r, const nn_checkpoint_t *c,
         found = nn__expected(r, "training/loader", TENSOR_I64, &n, 1, 0);
         t->loader = (const int64_t *)TENSOR__(host)(found, TENSOR_HOST_READ, "load_checkpoint");
         if (!t->loader) { return tensor_error_code(); }
+        if (t->loader[3] != c->loader->batch) {
+            return NN__ERROR(TENSOR_ERR_FORMAT,
+                             "load_checkpoint: \"%s\" holds the place of a loader with batch_size %d, this one "
+                             "has %d", r->base.label, t->loader[3], c->loader->batch);
+        }
         bad |= t->loader[1] < 0 || t->loader[2] < 0 || t->loader[2] > c->loader->batches;
         bad |= t->loader[1] > (int64_t)1 << 53 || t->loader[2] > (int64_t)1 << 53;
     }
