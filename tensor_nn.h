@@ -2846,7 +2846,8 @@ TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr);
 // One sample of one epoch. While its function runs, the generator is the calling thread's as well.
 typedef struct nn_item_t {
     int64_t index, epoch;
-    tensor_generator_t generator;           // made of the loader's seed, index and epoch
+    tensor_generator_t generator;           // made of the loader's seed, index and epoch, and of the place in
+                                            // the epoch where a sampler or indices can repeat a sample
 } nn_item_t;
 
 enum { NN_END = -1 };                       // next: there is no further sample in this epoch
@@ -21441,14 +21442,15 @@ TENSOR_API int64_t nn_num_batches(nn_data_loader_t *l) {
     return l->set.next && !l->dead ? -1 : l->batches;
 }
 
-// Goes to a place; batches on their way are dropped.
+// Goes to a place; batches on their way are dropped. Numbers that no training reaches, which a file may have,
+// are cut to what can be added to and multiplied.
 TENSOR__FN void nn__loader_place(nn_data_loader_t *l, int64_t epoch, int64_t position) {
     nn__crew_end(l);
     nn__drop_ahead(l);
-    l->epoch = epoch;
-    l->position = position;
+    l->epoch = nn__min(epoch, INT64_MAX / 2);
+    l->position = l->set.next ? nn__min(position, INT64_MAX / l->batch / 2) : position;
     l->streamed = 0;
-    l->pass = l->set.next ? position : 0;
+    l->pass = l->set.next ? l->position : 0;
 }
 
 TENSOR_API int (nn_seek)(nn_data_loader_t *l, int64_t batches) {
@@ -21456,7 +21458,7 @@ TENSOR_API int (nn_seek)(nn_data_loader_t *l, int64_t batches) {
     if (code != TENSOR_OK) { return code; }
     if (batches < 0) { return NN__ERROR(TENSOR_ERR_SHAPE, "seek: batches must be >= 0 (got %d)", batches); }
     if (l->set.next) {
-        nn__loader_place(l, 0, nn__min(batches, INT64_MAX / l->batch / 2));     // no stream is that long
+        nn__loader_place(l, 0, batches);
     } else if (l->batches > 0) {
         nn__loader_place(l, batches / l->batches, batches % l->batches);
     } else {
@@ -21685,10 +21687,13 @@ TENSOR__FN int64_t nn__sample_at(const nn_data_loader_t *l, int64_t i) {
     return l->indices ? l->indices[at] : at;
 }
 
-TENSOR__FN nn_item_t nn__item(const nn_data_loader_t *l, int64_t index) {
+// place: how many samples of the epoch are before it.
+TENSOR__FN nn_item_t nn__item(const nn_data_loader_t *l, int64_t index, int64_t place) {
     nn_item_t item;
     uint32_t word[4];
-    TENSOR__(philox)(l->seed ^ 0x9E3779B97F4A7C15u, (uint64_t)l->epoch, (uint64_t)index, word);
+    uint64_t seed = l->seed ^ 0x9E3779B97F4A7C15u;
+    if (l->sampler.order || l->indices) { seed += (uint64_t)place * 0xD1342543DE82EF95u; }
+    TENSOR__(philox)(seed, (uint64_t)l->epoch, (uint64_t)index, word);
     item.index = index;
     item.epoch = l->epoch;
     item.generator.seed = (uint64_t)word[0] << 32 | word[1];
@@ -21712,9 +21717,9 @@ TENSOR__FN tensor_scope_t nn__sample_scope(void) {
 }
 
 // Writes one sample of a dataset with a function. -> what it returned
-TENSOR__FN int nn__get_sample(const nn_data_loader_t *l, int64_t index, void *x, void *y) {
+TENSOR__FN int nn__get_sample(const nn_data_loader_t *l, int64_t index, int64_t place, void *x, void *y) {
     const nn_dataset_t *d = &l->set;
-    nn_item_t item = nn__item(l, index);
+    nn_item_t item = nn__item(l, index, place);
     tensor_generator_t before = tensor_get_generator();
     tensor_scope_t scope;
     scope = nn__sample_scope();
@@ -21735,14 +21740,14 @@ TENSOR__FN int nn__get_sample(const nn_data_loader_t *l, int64_t index, void *x,
 // Rows begin..end-1 of a batch whose samples have an index, up to the first that fails.
 TENSOR__FN void nn__write_rows(const nn_data_loader_t *l, nn__coming_t *c, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
-        int64_t at = nn__sample_at(l, c->position * l->batch + i);
+        int64_t place = c->position * l->batch + i, at = nn__sample_at(l, place);
         char *x = c->x_rows + (size_t)i * l->x_row, *y = c->y_rows ? c->y_rows + (size_t)i * l->y_row : NULL;
         if (l->set.x) {
             if (l->x_row) { memcpy(x, l->all_x + (size_t)at * l->x_row, l->x_row); }
             if (y && l->y_row) { memcpy(y, l->all_y + (size_t)at * l->y_row, l->y_row); }
             continue;
         }
-        c->returned = nn__get_sample(l, at, x, y);
+        c->returned = nn__get_sample(l, at, place, x, y);
         c->code = nn__note(c->returned, c->text, sizeof c->text);
         if (c->code) {
             c->bad = at;
@@ -21759,7 +21764,8 @@ TENSOR__FN void nn__collate(const nn_data_loader_t *l, nn__coming_t *c) {
     nn_item_t *items = (nn_item_t *)nn__lent((uint64_t)c->rows + 1, sizeof *items);
     tensor_t *x = NULL, *y = NULL;
     for (int64_t i = 0; items && i < c->rows; i++) {
-        items[i] = nn__item(l, nn__sample_at(l, c->position * l->batch + i));
+        int64_t place = c->position * l->batch + i;
+        items[i] = nn__item(l, nn__sample_at(l, place), place);
     }
     if (items) {
         c->bad = items[0].index;
@@ -21791,7 +21797,7 @@ TENSOR__FN void nn__stream(nn_data_loader_t *l, nn__coming_t *c) {
         size_t row = (size_t)(i > 0 ? i : 0);
         char *y = c->y_rows ? c->y_rows + row * l->y_row : NULL;
         c->bad = l->streamed;
-        c->returned = nn__get_sample(l, l->streamed, c->x_rows + row * l->x_row, y);
+        c->returned = nn__get_sample(l, l->streamed, l->streamed, c->x_rows + row * l->x_row, y);
         c->code = nn__note(c->returned == NN_END ? 0 : c->returned, c->text, sizeof c->text);
         if (c->code) { return; }
         if (c->returned == NN_END) { break; }
