@@ -103,11 +103,11 @@ canvas_t *canvas_new(const char *path, int width, int height) {
     size_t length = strlen(path);
     int svg = length > 4 && strcmp(path + length - 4, ".svg") == 0;
     if (!svg && (length <= 4 || strcmp(path + length - 4, ".png") != 0)) {
-        (void)tensor_raise(TENSOR_ERR_FORMAT, "canvas: the name of a picture ends in .svg or .png");
+        (void)(tensor_raise)(TENSOR_ERR_FORMAT, "canvas: the name of a picture ends in .svg or .png");
         return NULL;
     }
     if (width < 1 || width > 8192 || height < 1 || height > 8192 || length >= 1024) {
-        (void)tensor_raise(TENSOR_ERR_SHAPE, "canvas: sides are 1..8192, a path is shorter than 1024");
+        (void)(tensor_raise)(TENSOR_ERR_SHAPE, "canvas: sides are 1..8192, a path is shorter than 1024");
         return NULL;
     }
     canvas_t *c = (canvas_t *)calloc(1, sizeof *c);
@@ -115,7 +115,7 @@ canvas_t *canvas_new(const char *path, int width, int height) {
     if (c && !svg) { c->rgb = (unsigned char *)malloc(bytes); }
     if (!c || (!svg && !c->rgb)) {
         free(c);
-        (void)tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "canvas: no memory");
+        (void)(tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "canvas: no memory");
         return NULL;
     }
     memcpy(c->path, path, length + 1);
