@@ -160,6 +160,14 @@
 #define TENSOR__UNUSED
 #endif
 
+// Without optimisation gcc keeps each static function that nothing calls, and all that it names, unless it is
+// inline.
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__OPTIMIZE__)
+#define TENSOR__STATIC TENSOR__UNUSED static inline
+#else
+#define TENSOR__STATIC TENSOR__UNUSED static
+#endif
+
 // A call that is still there after constant folding does not compile.
 #if defined(__has_attribute)
 #if __has_attribute(error)
@@ -173,7 +181,7 @@
 // Written before every public function. A program may define its own, the same one in all its files.
 #ifndef TENSOR_API
 #ifdef TENSOR_STATIC
-#define TENSOR_API TENSOR__UNUSED static
+#define TENSOR_API TENSOR__STATIC
 #else
 #define TENSOR_API extern
 #endif
@@ -3940,15 +3948,20 @@ on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #define TENSOR__END
 #endif
 
-#define TENSOR__FN static TENSOR__UNUSED
+#define TENSOR__FN TENSOR__STATIC
 #ifndef TENSOR__BOTH
 #define TENSOR__BOTH                    // what a device compiles as well: tensor_cuda.cu says how
 #endif
 #if defined(__GNUC__) || defined(__clang__)
 #define TENSOR__INLINE static inline __attribute__((always_inline, unused))
 #define TENSOR__LIKELY(x) __builtin_expect(!!(x), 1)
+#if defined(__clang__) || defined(__OPTIMIZE__)
 #define TENSOR__NOINLINE __attribute__((noinline))
 #define TENSOR__FAILS __attribute__((noinline, cold))   // what leads to its calls is unlikely and made small
+#else
+#define TENSOR__NOINLINE                                // see TENSOR__STATIC
+#define TENSOR__FAILS
+#endif
 #define TENSOR__RESTRICT __restrict
 #define TENSOR__PREFETCH(p) __builtin_prefetch(p)
 #define TENSOR__PREFETCH_WRITE(p) __builtin_prefetch(p, 1)
@@ -11385,7 +11398,7 @@ static tensor_t tensor__poison_tensor = {
 TENSOR__FN tensor__thread_t *tensor__attach(tensor_context_t *ctx);
 
 // Not always in line: where the compiler makes small code, it is a call.
-TENSOR__FN inline tensor__thread_t *tensor__self(void) {
+TENSOR__UNUSED static inline tensor__thread_t *tensor__self(void) {
     tensor__thread_t *th = tensor__tls;
     return TENSOR__LIKELY(th != NULL) ? th : tensor__attach(NULL);
 }
@@ -33979,15 +33992,14 @@ TENSOR_API const void *tensor__at_ptr(const char *site, const void *p) {
 
 TENSOR_API int tensor__shutdowns(void) { return TENSOR__ATOMIC_LOAD(&tensor__shutdown_count); }
 
-static const tensor__internals_t tensor__internals_table = {
-    TENSOR__API_VERSION, tensor__poison,
-#define TENSOR__X(result, name, parameters) tensor__##name,
-    TENSOR__INTERNALS(TENSOR__X)
-#undef TENSOR__X
-};
-
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {
-    return version == TENSOR__API_VERSION ? &tensor__internals_table : NULL;
+    static const tensor__internals_t table = {
+        TENSOR__API_VERSION, tensor__poison,
+#define TENSOR__X(result, name, parameters) tensor__##name,
+        TENSOR__INTERNALS(TENSOR__X)
+#undef TENSOR__X
+    };
+    return version == TENSOR__API_VERSION ? &table : NULL;
 }
 
 #ifndef TENSOR_STATIC

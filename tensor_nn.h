@@ -18991,8 +18991,8 @@ typedef struct nn__rule_t {
     const char *name;
     const char *options;                // their names, each after a blank and before one
     const unsigned char *option;        // which they are
-    const nn__ways_t *ways;
-    const nn__formula_t *of;
+    const nn__ways_t *(*ways)(void);
+    const nn__formula_t *(*of)(void);
     int formula, takes;
     struct {
         const char *name;
@@ -19001,7 +19001,10 @@ typedef struct nn__rule_t {
 } nn__rule_t;
 #define NN__STATE(name, option) {#name, NN__##option},
 #define NN__FORMULA(name, states, at, must)                                                                  \
-    static const nn__formula_t nn__formula_##name = {nn__do_step_##name, at};
+    TENSOR__FN const nn__formula_t *nn__formula_##name(void) {                                               \
+        static const nn__formula_t formula = {nn__do_step_##name, at};                                       \
+        return &formula;                                                                                     \
+    }
 NN__STEPS(NN__FORMULA)
 #undef NN__FORMULA
 
@@ -19012,12 +19015,18 @@ TENSOR__FN tensor_t *nn__factored(const nn_optimizer_t *o, const struct nn__para
                                   tensor_t *skip, tensor_t **state);
 TENSOR__FN int nn__factored_shape(const tensor_t *t, int k, int64_t *dims);
 TENSOR__FN int nn__keep_states(nn_optimizer_t *o, tensor_arg_t *a, tensor_t *skip, int at);
-static const nn__ways_t nn__ways_DENSE = {NULL, NULL, NULL, NULL},
-                        nn__ways_ROWS_TOO = {NULL, NULL, NULL, NULL},
-                        nn__ways_ROWS_ONLY = {NULL, NULL, NULL, NULL},
-                        nn__ways_MATRICES = {nn__orthogonal, NULL, NULL, nn__keep_states},
-                        nn__ways_FACTORED = {nn__factored, nn__factored_shape, NULL, nn__keep_states},
-                        nn__ways_CLOSURE = {NULL, NULL, nn__lbfgs, NULL};
+#define NN__WAYS(takes, direction, shape, minimize, keep)                                                    \
+    TENSOR__FN const nn__ways_t *nn__ways_##takes(void) {                                                    \
+        static const nn__ways_t ways = {direction, shape, minimize, keep};                                   \
+        return &ways;                                                                                        \
+    }
+NN__WAYS(DENSE,     NULL,           NULL,               NULL,      NULL)
+NN__WAYS(ROWS_TOO,  NULL,           NULL,               NULL,      NULL)
+NN__WAYS(ROWS_ONLY, NULL,           NULL,               NULL,      NULL)
+NN__WAYS(MATRICES,  nn__orthogonal, NULL,               NULL,      nn__keep_states)
+NN__WAYS(FACTORED,  nn__factored,   nn__factored_shape, NULL,      nn__keep_states)
+NN__WAYS(CLOSURE,   NULL,           NULL,               nn__lbfgs, NULL)
+#undef NN__WAYS
 #define NN__OPTION_IDS(name, step, takes, lr, states, options)                                               \
     static const unsigned char nn__options_##name[] = {NN__LR, options NN__MAXIMIZE};
 #define NN__NUMBER(option, member, value) NN__##option,
@@ -19029,9 +19038,12 @@ NN__OPTIMIZERS(NN__OPTION_IDS)
 #define NN__NUMBER(option, member, value) " " #member " "
 #define NN__FLAG(option, member) " " #member " "
 #define NN__RULE(name, step, takes, lr, states, options)                                                     \
-    static const nn__rule_t nn__rule_##name = {#name, " lr " options " maximize ", nn__options_##name,       \
-                                               &nn__ways_##takes, &nn__formula_##step, NN_STEP_##step,   \
-                                               NN__##takes, {states {NULL, 0}}};
+    TENSOR__FN const nn__rule_t *nn__rule_##name(void) {                                                     \
+        static const nn__rule_t rule = {#name, " lr " options " maximize ", nn__options_##name,              \
+                                        nn__ways_##takes, nn__formula_##step, NN_STEP_##step,                \
+                                        NN__##takes, {states {NULL, 0}}};                                    \
+        return &rule;                                                                                        \
+    }
 NN__OPTIMIZERS(NN__RULE)
 #undef NN__NUMBER
 #undef NN__FLAG
@@ -19355,7 +19367,7 @@ NN__OPTIMIZERS(NN__OPTIMIZER_DEFAULTS)
         NN__NUMBER(LR, lr, value)                                                                            \
         NN__FLAG(MAXIMIZE, maximize)                                                                         \
         options                                                                                              \
-        return nn__optimizer(&nn__rule_##name, v, a.module, a.list, a.count, a.site_, code);                 \
+        return nn__optimizer(nn__rule_##name(), v, a.module, a.list, a.count, a.site_, code);                \
     }
 NN__OPTIMIZERS(NN__OPTIMIZER)
 
@@ -19457,7 +19469,8 @@ TENSOR__FN int nn__uses_state(const nn_optimizer_t *o, const nn__group_t *g, int
 
 // The dims of state k of parameter t. -> their number; < 0 if it does not have that state
 TENSOR__FN int nn__state_shape(const nn_optimizer_t *o, const tensor_t *t, int k, int64_t *dims) {
-    if (o->rule->ways->shape) { return o->rule->ways->shape(t, k, dims); }
+    const nn__ways_t *ways = o->rule->ways();
+    if (ways->shape) { return ways->shape(t, k, dims); }
     memcpy(dims, t->dims, (size_t)t->ndim * sizeof dims[0]);
     return t->ndim;
 }
@@ -19474,7 +19487,7 @@ TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn_update
     for (int k = 0; k < NN__OPTIONS; k++) { v[k] = nn__group_option(o, &o->group[g], k); }
     double lr = v[NN__LR], decay = v[NN__DECAY];
     memset(u, 0, sizeof *u);
-    u->of = o->rule->of;
+    u->of = o->rule->of();
     u->formula = o->rule->formula;
     u->by_rows = o->rule->takes == NN__ROWS_ONLY;
     u->lr = -lr;
@@ -19628,7 +19641,7 @@ TENSOR__FN int nn__step_on(nn_optimizer_t *o, const nn__job_t *like, tensor_arg_
         nn__step_arg(&a[n++], j->from, TENSOR_UPDATE);
         nn__step_arg(&a[n++], j->grad, TENSOR_READ);
         for (int k = 0; k < NN__MAX_STATE; k++) {
-            nn__step_arg(&a[n++], o->rule->ways->direction ? NULL : j->param->state[k], TENSOR_UPDATE);
+            nn__step_arg(&a[n++], o->rule->ways()->direction ? NULL : j->param->state[k], TENSOR_UPDATE);
         }
         // Rules that accept rows have no third state; its argument is the list of rows.
         if (j->rows) { nn__step_arg(&a[n - 1], j->rows, TENSOR_READ); }
@@ -19905,12 +19918,13 @@ TENSOR__FN int nn__step_job(nn_optimizer_t *o, nn__param_t *p, tensor_t *skip, i
     j->rows = tensor__rows_of(g);
     memset((void *)j->state, 0, sizeof j->state);
     // The kernels of a device may take halves as they are; states are f32 all the same.
-    int as_it_is = nn__kept_half(p->t) && !o->rule->ways->direction && !(tensor_is_poison)(g);
+    const nn__ways_t *ways = o->rule->ways();
+    int as_it_is = nn__kept_half(p->t) && !ways->direction && !(tensor_is_poison)(g);
     if (as_it_is && g->dtype == p->t->dtype) { dtype = p->t->dtype; }
     j->from = nn__step_operand(p->t, p->t, dtype);
     if (!(tensor_is_poison)(g)) { g = nn__step_operand(g, p->t, dtype); }
-    if (!(tensor_is_poison)(g) && o->rule->ways->direction) {
-        g = nn__step_operand(o->rule->ways->direction(o, p, g, skip, j->state), p->t, dtype);
+    if (!(tensor_is_poison)(g) && ways->direction) {
+        g = nn__step_operand(ways->direction(o, p, g, skip, j->state), p->t, dtype);
     }
 
     if ((tensor_is_poison)(j->from) || (tensor_is_poison)(g)) { return 0; }
@@ -19959,7 +19973,7 @@ TENSOR__FN int nn__keep_states(nn_optimizer_t *o, tensor_arg_t *a, tensor_t *ski
     int all = o->njobs * NN__MAX_STATE, code = TENSOR_OK;
     memset((void *)&o->update[at], 0, sizeof o->update[at]);
     o->update[at].formula = NN_STEP_take;
-    o->update[at].of = &nn__formula_take;
+    o->update[at].of = nn__formula_take();
     nn__step_arg(&a[0], NULL, TENSOR_READ);
     a[0].data = &o->update[at];
     nn__step_arg(&a[1], skip, TENSOR_READ);
@@ -19994,7 +20008,7 @@ TENSOR__FN int nn__step_write(const nn__job_t *j) {
 TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
     int code = nn__step_allowed(o, skip);
     if (code != TENSOR_OK) { return code; }
-    const nn__ways_t *ways = o->rule->ways;
+    const nn__ways_t *ways = o->rule->ways();
     nn_update_t *numbers = o->update;
     nn__again_t *again = NULL;
     tensor_arg_t *a = NULL;
@@ -20463,7 +20477,8 @@ TENSOR_API tensor_t *(nn_step_closure)(nn_optimizer_t *o, tensor_t *(*closure)(v
         return TENSOR__(poison);
     }
     if (!closure) { return NN__FAIL(TENSOR_ERR_POISONED, "step_closure: the closure is NULL"); }
-    if (o->rule->ways->minimize) { return o->rule->ways->minimize(&s); }
+    const nn__ways_t *ways = o->rule->ways();
+    if (ways->minimize) { return ways->minimize(&s); }
     nn__evaluate(&s, 0, &loss);
     return tensor_error_code() == TENSOR_OK && nn__step(o, NULL) == TENSOR_OK ? loss : TENSOR__(poison);
 }
