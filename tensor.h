@@ -9179,15 +9179,21 @@ TENSOR__FN void TENSOR__K(gemm_first)(int col, int64_t k, const float *a, int64_
     }
 }
 
-// [rows - 1][columns of A contiguous][vectors - 1]
+// The tiles of that many rows: [vectors - 1]; col: the columns of A are contiguous.
 #undef TENSOR__ENTRY
 #define TENSOR__ENTRY(i, u) { { TENSOR__K(gemm_r1_##i), TENSOR__K(gemm_r2_##i) }, \
                               { TENSOR__K(gemm_c1_##i), TENSOR__K(gemm_c2_##i) } },
 #undef TENSOR__TALL_ENTRY
 #define TENSOR__TALL_ENTRY(i, u) { { TENSOR__K(gemm_r1_##i), NULL }, { TENSOR__K(gemm_c1_##i), NULL } },
-static const tensor__gemm_tile_fn TENSOR__K(gemm_tiles)[][2][2] = {
-    TENSOR__ROWS(TENSOR__ENTRY, 0) TENSOR__TALL(TENSOR__TALL_ENTRY, 0)
-};
+TENSOR__FN const tensor__gemm_tile_fn *TENSOR__K(gemm_tiles)(int rows, int col) {
+    static const tensor__gemm_tile_fn tiles[][2][2] = {
+        TENSOR__ROWS(TENSOR__ENTRY, 0) TENSOR__TALL(TENSOR__TALL_ENTRY, 0)
+    };
+    return tiles[rows - 1][col];
+}
+#undef TENSOR__ENTRY
+#define TENSOR__ENTRY(i, u) + 1
+enum { TENSOR__K(gemm_tallest) = 0 TENSOR__ALL(TENSOR__ENTRY, 0) };
 
 // dst[p * V_N * step] gets line p of the V_N columns at src, which are ld apart; w of them are valid and k is
 // contiguous. The lanes past w get copies of column w - 1: lanes are independent and nobody reads these.
@@ -9412,7 +9418,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                     }
                     float *cc = c + (ic + i) * g->crs + jc;
                     mr = i < first ? first : (int)TENSOR__MIN(mr0 + (i - first < high), rows - i);
-                    fn = TENSOR__K(gemm_tiles)[mr - 1][col];
+                    fn = TENSOR__K(gemm_tiles)(mr, col);
                     if (a_here) {
                         aa = a + (ic + i) * g->ars + p * g->acs;
                     } else {
@@ -9784,7 +9790,7 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64
     float *c = (float *)g->c + (g->coff ? g->coff[0] : 0);
     int m = (int)g->m, n = (int)g->n, col = acs != 1, high, w, mr;
     int64_t as = col ? acs : ars;
-    int most = n > V_N ? TENSOR__MR : (int)(sizeof TENSOR__K(gemm_tiles) / sizeof TENSOR__K(gemm_tiles)[0]);
+    int most = n > V_N ? (int)TENSOR__MR : (int)TENSOR__K(gemm_tallest);
     int mr0 = tensor__gemm_height(m, most, &high);
     for (int j = 0; j < n; j += w, c += w, bias = bias ? bias + w : bias) {
         int two = n - j >= TENSOR__NR;
@@ -9802,7 +9808,7 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64
             const tensor__gemm_tile_fn *fn;
             float *ci = c + i * g->crs;
             mr = mr0 + (i < high);
-            fn = TENSOR__K(gemm_tiles)[mr - 1][col];
+            fn = TENSOR__K(gemm_tiles)(mr, col);
 #if TENSOR__PASS != 3
             if (!whole) {
                 TENSOR__K(gemm_ragged)(fn[0], mr, g->k, ai, as, bj, ci, g->crs, bias, g->accumulate, w);
@@ -32584,9 +32590,12 @@ TENSOR__FN void tensor__call_move(tensor_graph_t *g, tensor__step_t *s) {
 
 TENSOR__FN int tensor__cpu_group(tensor_call_t *c);
 
-static const tensor__row_t tensor__group_row = {
-    "pointwise_group", TENSOR_FAMILY_COMPOSED, -1, 0, 0, 0, TENSOR__AS_IS, 0, 0, NULL, tensor__cpu_group,
-    NULL, NULL, NULL};
+TENSOR__FN const tensor__row_t *tensor__group_row(void) {
+    static const tensor__row_t row = {
+        "pointwise_group", TENSOR_FAMILY_COMPOSED, -1, 0, 0, 0, TENSOR__AS_IS, 0, 0, NULL, tensor__cpu_group,
+        NULL, NULL, NULL};
+    return &row;
+}
 
 // Gives the reductions of a group their memory. -> code
 TENSOR__FN int tensor__group_reduce(tensor_graph_t *g, tensor__group_t *v) {
@@ -32649,7 +32658,7 @@ TENSOR__FN int tensor__group_call(tensor_graph_t *g, tensor__step_t *s) {
     s->traced = (tensor__traced_t **)tensor__graph_memory(g, most * sizeof *s->traced);
     v->stream = (tensor__stream_t *)tensor__graph_memory(g, most * sizeof *v->stream);
     if (!arg || !s->traced || !v->stream || tensor__group_reduce(g, v)) { return g->code; }
-    s->c.row = &tensor__group_row;
+    s->c.row = tensor__group_row();
     s->c.arg = arg;
     s->c.thread = g->thread;
 

@@ -3924,69 +3924,71 @@ typedef struct nn__cpu_t {
 #define NN__LOSS_INPUTS (4, 2, "input target weight pos_weight")
 #define NN__SAVES_NORM TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2
 #define NN__SAVES_LOSS TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD
-#define NN__NO_KERNEL (NULL, NULL, NULL)
-#define NN__CPU(kernel) (nn__cpu_##kernel, NULL, NULL)
-#define NN__CPU_WITH(kernel, scratch) (nn__cpu_##kernel, nn__scratch_##scratch, NULL)
-#define NN__CPU_OWN(kernel, own) (nn__cpu_##kernel, NULL, &nn__##own)
-#define NN__CPU_WITH_OWN(kernel, scratch, own) (nn__cpu_##kernel, nn__scratch_##scratch, &nn__##own)
+#define NN__NO_KERNEL (NULL, NULL, NULL, )
+#define NN__CPU(kernel) (nn__cpu_##kernel, NULL, NULL, )
+#define NN__CPU_WITH(kernel, scratch) (nn__cpu_##kernel, nn__scratch_##scratch, NULL, )
+#define NN__CPU_OWN(kernel, type, value)                                                                     \
+    (nn__cpu_##kernel, NULL, &own, static const nn__##type##_t own = value;)
+#define NN__CPU_WITH_OWN(kernel, scratch, type, value)                                                       \
+    (nn__cpu_##kernel, nn__scratch_##scratch, &own, static const nn__##type##_t own = value;)
 
 // clang-format off
 #define NN_OPS(X) \
-    X(AFFINE_GRID,            affine_grid,                           COMPOSED,  (1, 1, "theta"),                                          1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               APART) \
-    X(ATTENTION,              scaled_dot_product_attention,          ATTENTION, (3, 3, "query key value"),                                2, NN__CPU_WITH(attention, attention),                          nn__grad_attention,      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY | TENSOR__SY1, LOW) \
-    X(ATTENTION_BACKWARD,     scaled_dot_product_attention_backward, ATTENTION, (6, 6, "grad query key value y logsumexp"),               3, NN__CPU_WITH(attention_back, attention),                     NOGRAD,                  0,                                                               AS_IS) \
-    X(AVG_POOL1D,             avg_pool1d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, of_avg_pool_integers),                 nn__grad_avg_pool,       0,                                                               AS_IS) \
-    X(AVG_POOL2D,             avg_pool2d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, of_avg_pool_integers),                 nn__grad_avg_pool,       0,                                                               AS_IS) \
-    X(AVG_POOL3D,             avg_pool3d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, of_avg_pool_integers),                 nn__grad_avg_pool,       0,                                                               AS_IS) \
-    X(AVG_POOL_BACKWARD,      avg_pool_backward,                     POOL,      (1, 1, "grad"),                                           1, NN__CPU(avg_unpool),                                         nn__grad_avg_pool,       0,                                                               AS_IS) \
-    X(BATCH_NORM,             batch_norm,                            NORM,      NN__X_SCALE,                                              4, NN__CPU(plane_norm),                                         nn__grad_plane_norm,     NN__SAVES_NORM,                                                  AS_IS) \
-    X(BATCH_NORM_EVAL,        batch_norm_eval,                       NORM,      (5, 3, "x running_mean running_var weight bias"),         1, NN__CPU(batch_norm_eval),                                    NOGRAD,                  0,                                                               AS_IS) \
-    X(CHANNEL_SHUFFLE,        channel_shuffle,                       COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
-    X(COL2IM,                 col2im,                                CONV,      NN__X_ALONE,                                              1, NN__CPU(columns),                                            nn__grad_columns,        0,                                                               AS_IS) \
-    X(CONV1D,                 conv1d,                                CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv, conv, of_conv_taps),                  nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
-    X(CONV2D,                 conv2d,                                CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv, conv, of_conv_taps),                  nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
-    X(CONV3D,                 conv3d,                                CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv, conv, of_conv_taps),                  nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
-    X(CONV_TRANSPOSE1D,       conv_transpose1d,                      CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv_input, conv, of_conv_transposed_taps), nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
-    X(CONV_TRANSPOSE2D,       conv_transpose2d,                      CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv_input, conv, of_conv_transposed_taps), nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
-    X(CONV_TRANSPOSE3D,       conv_transpose3d,                      CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv_input, conv, of_conv_transposed_taps), nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
-    X(CONV_WEIGHT,            conv_weight,                           CONV,      (2, 2, "grad x"),                                         1, NN__CPU_WITH(conv_weight, conv),                             nn__grad_conv_weight,    TENSOR__CROSS,                                                   AS_IS) \
-    X(CROSS_ENTROPY,          cross_entropy,                         LOSS,      (3, 2, "input target weight"),                            3, NN__CPU_WITH(cross_entropy, cross_entropy),                  nn__grad_cross_entropy,  NN__SAVES_NORM,                                                  FULL) \
-    X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward,                LOSS,      (6, 5, "grad input target logsumexp divisor weight"),     1, NN__CPU(cross_entropy_back),                                 NOGRAD,                  0,                                                               AS_IS) \
-    X(CTC_LOSS,               ctc_loss,                              LOSS,      (4, 4, "log_probs targets input_lengths target_lengths"), 2, NN__CPU_WITH(ctc, ctc),                                      nn__grad_ctc,            TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY1, AS_IS) \
-    X(DROPOUT,                dropout,                               DROPOUT,   NN__X_ALONE,                                              1, NN__CPU(dropout),                                            nn__grad_dropout,        0,                                                               AS_IS) \
-    X(EMBEDDING,              embedding,                             EMBEDDING, (2, 2, "index weight"),                                   1, NN__CPU(embedding),                                          nn__grad_embedding,      TENSOR__SA,                                                      AS_IS) \
-    X(EMBEDDING_BACKWARD,     embedding_backward,                    EMBEDDING, (2, 2, "grad index"),                                     1, NN__CPU_WITH(embedding_back, embedding_back),                nn__grad_embedding_back, TENSOR__SB,                                                      AS_IS) \
-    X(GRID_SAMPLE,            grid_sample,                           COMPOSED,  (2, 2, "x grid"),                                         1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               WIDEST) \
-    X(GROUP_NORM,             group_norm,                            NORM,      NN__X_SCALE,                                              4, NN__CPU(plane_norm),                                         nn__grad_plane_norm,     NN__SAVES_NORM,                                                  FULL) \
-    X(GROUP_NORM_BACKWARD,    group_norm_backward,                   NORM,      (5, 4, "grad x mean rstd weight"),                        3, NN__CPU_WITH(plane_norm_back, plane_norm_back),              NOGRAD,                  0,                                                               AS_IS) \
-    X(IM2COL,                 im2col,                                CONV,      NN__X_ALONE,                                              1, NN__CPU(columns),                                            nn__grad_columns,        0,                                                               AS_IS) \
-    X(INTERPOLATE,            interpolate,                           COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               FULL) \
-    X(LAYER_NORM,             layer_norm,                            NORM,      NN__X_SCALE,                                              3, NN__CPU(layer_norm),                                         nn__grad_layer_norm,     NN__SAVES_NORM,                                                  FULL | TENSOR__HALVES | TENSOR__DENSE_A) \
-    X(LAYER_NORM_BACKWARD,    layer_norm_backward,                   NORM,      (5, 4, "grad x mean rstd weight"),                        3, NN__CPU_WITH(layer_norm_back, layer_norm_back),              NOGRAD,                  0,                                                               AS_IS) \
-    X(LINEAR,                 linear,                                MATMUL,    NN__X_WEIGHT,                                             1, NN__CPU_WITH(linear, linear),                                nn__grad_linear,         TENSOR__CROSS,                                                   LOW | TENSOR__PRODUCT | TENSOR__DENSE_A | TENSOR__DENSE_C) \
-    X(LINEAR_GELU_TANH,       linear_gelu_tanh,                      MATMUL,    NN__X_WEIGHT,                                             2, NN__CPU_WITH_OWN(linear, linear, then_gelu_tanh),            nn__grad_linear,         TENSOR__CROSS | TENSOR__SY1,                                     LOW | TENSOR__DENSE_A | TENSOR__DENSE_C) \
-    X(LINEAR_RELU,            linear_relu,                           MATMUL,    NN__X_WEIGHT,                                             2, NN__CPU_WITH_OWN(linear, linear, then_relu),                 nn__grad_linear,         TENSOR__CROSS | TENSOR__SY | TENSOR__SY1,                        LOW | TENSOR__DENSE_A | TENSOR__DENSE_C) \
-    X(LOSS_BACKWARD,          loss_backward,                         LOSS,      (5, 3, "grad input target weight pos_weight"),            2, NN__CPU(loss_back),                                          NOGRAD,                  0,                                                               AS_IS) \
-    X(MAX_POOL1D,             max_pool1d,                            POOL,      NN__X_ALONE,                                              2, NN__CPU_OWN(max_pool, of_max_pool_integers),                 nn__grad_max_pool,       TENSOR__SY1,                                                     AS_IS) \
-    X(MAX_POOL2D,             max_pool2d,                            POOL,      NN__X_ALONE,                                              2, NN__CPU_OWN(max_pool, of_max_pool_integers),                 nn__grad_max_pool,       TENSOR__SY1,                                                     AS_IS) \
-    X(MAX_POOL3D,             max_pool3d,                            POOL,      NN__X_ALONE,                                              2, NN__CPU_OWN(max_pool, of_max_pool_integers),                 nn__grad_max_pool,       TENSOR__SY1,                                                     AS_IS) \
-    X(MAX_POOL_BACKWARD,      max_pool_backward,                     POOL,      (2, 2, "grad place"),                                     1, NN__CPU(max_unpool),                                         nn__grad_max_unpool,     TENSOR__SB,                                                      AS_IS) \
-    X(MAX_UNPOOL1D,           max_unpool1d,                          COMPOSED,  (2, 2, "x indices"),                                      1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
-    X(MAX_UNPOOL2D,           max_unpool2d,                          COMPOSED,  (2, 2, "x indices"),                                      1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
-    X(MAX_UNPOOL3D,           max_unpool3d,                          COMPOSED,  (2, 2, "x indices"),                                      1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
-    X(PAD,                    pad,                                   COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
-    X(PIXEL_SHUFFLE,          pixel_shuffle,                         COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
-    X(PIXEL_UNSHUFFLE,        pixel_unshuffle,                       COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
-    X(RECURRENT,              recurrent,                             RECURRENT, (5, 3, "gi w_hh h0 b_hh c0"),                             3, NN__CPU_WITH(recurrent, recurrent),                          nn__grad_recurrent,      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SE | TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, LOW) \
-    X(RECURRENT_BACKWARD,     recurrent_backward,                    RECURRENT, (8, 6, "grad y c gates w_hh h0 dc c0"),                   4, NN__CPU_WITH(recurrent, recurrent),                          NOGRAD,                  0,                                                               AS_IS) \
-    X(LOSS_MSE,               mse_loss,                              LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_MSE),                 nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
-    X(LOSS_L1,                l1_loss,                               LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_L1),                  nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
-    X(LOSS_SMOOTH_L1,         smooth_l1_loss,                        LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_SMOOTH_L1),           nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
-    X(LOSS_HUBER,             huber_loss,                            LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_HUBER),               nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
-    X(LOSS_BCE,               binary_cross_entropy,                  LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_BCE),                 nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
-    X(LOSS_BCE_LOGITS,        binary_cross_entropy_with_logits,      LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_BCE_LOGITS),          nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
-    X(LOSS_KL_DIV,            kl_div,                                LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_KL_DIV),              nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
-    X(LOSS_KL_DIV_LOG,        kl_div,                                LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_KL_DIV_LOG),          nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL)
+    X(AFFINE_GRID,            affine_grid,                           COMPOSED,  (1, 1, "theta"),                                          1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               APART) \
+    X(ATTENTION,              scaled_dot_product_attention,          ATTENTION, (3, 3, "query key value"),                                2, NN__CPU_WITH(attention, attention),                                   nn__grad_attention,      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY | TENSOR__SY1, LOW) \
+    X(ATTENTION_BACKWARD,     scaled_dot_product_attention_backward, ATTENTION, (6, 6, "grad query key value y logsumexp"),               3, NN__CPU_WITH(attention_back, attention),                              NOGRAD,                  0,                                                               AS_IS) \
+    X(AVG_POOL1D,             avg_pool1d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, integers, {nn__avg_pool_integers}),             nn__grad_avg_pool,       0,                                                               AS_IS) \
+    X(AVG_POOL2D,             avg_pool2d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, integers, {nn__avg_pool_integers}),             nn__grad_avg_pool,       0,                                                               AS_IS) \
+    X(AVG_POOL3D,             avg_pool3d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, integers, {nn__avg_pool_integers}),             nn__grad_avg_pool,       0,                                                               AS_IS) \
+    X(AVG_POOL_BACKWARD,      avg_pool_backward,                     POOL,      (1, 1, "grad"),                                           1, NN__CPU(avg_unpool),                                                  nn__grad_avg_pool,       0,                                                               AS_IS) \
+    X(BATCH_NORM,             batch_norm,                            NORM,      NN__X_SCALE,                                              4, NN__CPU(plane_norm),                                                  nn__grad_plane_norm,     NN__SAVES_NORM,                                                  AS_IS) \
+    X(BATCH_NORM_EVAL,        batch_norm_eval,                       NORM,      (5, 3, "x running_mean running_var weight bias"),         1, NN__CPU(batch_norm_eval),                                             NOGRAD,                  0,                                                               AS_IS) \
+    X(CHANNEL_SHUFFLE,        channel_shuffle,                       COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               AS_IS) \
+    X(COL2IM,                 col2im,                                CONV,      NN__X_ALONE,                                              1, NN__CPU(columns),                                                     nn__grad_columns,        0,                                                               AS_IS) \
+    X(CONV1D,                 conv1d,                                CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv, conv, taps, {nn__conv_taps}),                  nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
+    X(CONV2D,                 conv2d,                                CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv, conv, taps, {nn__conv_taps}),                  nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
+    X(CONV3D,                 conv3d,                                CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv, conv, taps, {nn__conv_taps}),                  nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
+    X(CONV_TRANSPOSE1D,       conv_transpose1d,                      CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv_input, conv, taps, {nn__conv_transposed_taps}), nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
+    X(CONV_TRANSPOSE2D,       conv_transpose2d,                      CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv_input, conv, taps, {nn__conv_transposed_taps}), nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
+    X(CONV_TRANSPOSE3D,       conv_transpose3d,                      CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv_input, conv, taps, {nn__conv_transposed_taps}), nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
+    X(CONV_WEIGHT,            conv_weight,                           CONV,      (2, 2, "grad x"),                                         1, NN__CPU_WITH(conv_weight, conv),                                      nn__grad_conv_weight,    TENSOR__CROSS,                                                   AS_IS) \
+    X(CROSS_ENTROPY,          cross_entropy,                         LOSS,      (3, 2, "input target weight"),                            3, NN__CPU_WITH(cross_entropy, cross_entropy),                           nn__grad_cross_entropy,  NN__SAVES_NORM,                                                  FULL) \
+    X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward,                LOSS,      (6, 5, "grad input target logsumexp divisor weight"),     1, NN__CPU(cross_entropy_back),                                          NOGRAD,                  0,                                                               AS_IS) \
+    X(CTC_LOSS,               ctc_loss,                              LOSS,      (4, 4, "log_probs targets input_lengths target_lengths"), 2, NN__CPU_WITH(ctc, ctc),                                               nn__grad_ctc,            TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY1, AS_IS) \
+    X(DROPOUT,                dropout,                               DROPOUT,   NN__X_ALONE,                                              1, NN__CPU(dropout),                                                     nn__grad_dropout,        0,                                                               AS_IS) \
+    X(EMBEDDING,              embedding,                             EMBEDDING, (2, 2, "index weight"),                                   1, NN__CPU(embedding),                                                   nn__grad_embedding,      TENSOR__SA,                                                      AS_IS) \
+    X(EMBEDDING_BACKWARD,     embedding_backward,                    EMBEDDING, (2, 2, "grad index"),                                     1, NN__CPU_WITH(embedding_back, embedding_back),                         nn__grad_embedding_back, TENSOR__SB,                                                      AS_IS) \
+    X(GRID_SAMPLE,            grid_sample,                           COMPOSED,  (2, 2, "x grid"),                                         1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               WIDEST) \
+    X(GROUP_NORM,             group_norm,                            NORM,      NN__X_SCALE,                                              4, NN__CPU(plane_norm),                                                  nn__grad_plane_norm,     NN__SAVES_NORM,                                                  FULL) \
+    X(GROUP_NORM_BACKWARD,    group_norm_backward,                   NORM,      (5, 4, "grad x mean rstd weight"),                        3, NN__CPU_WITH(plane_norm_back, plane_norm_back),                       NOGRAD,                  0,                                                               AS_IS) \
+    X(IM2COL,                 im2col,                                CONV,      NN__X_ALONE,                                              1, NN__CPU(columns),                                                     nn__grad_columns,        0,                                                               AS_IS) \
+    X(INTERPOLATE,            interpolate,                           COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               FULL) \
+    X(LAYER_NORM,             layer_norm,                            NORM,      NN__X_SCALE,                                              3, NN__CPU(layer_norm),                                                  nn__grad_layer_norm,     NN__SAVES_NORM,                                                  FULL | TENSOR__HALVES | TENSOR__DENSE_A) \
+    X(LAYER_NORM_BACKWARD,    layer_norm_backward,                   NORM,      (5, 4, "grad x mean rstd weight"),                        3, NN__CPU_WITH(layer_norm_back, layer_norm_back),                       NOGRAD,                  0,                                                               AS_IS) \
+    X(LINEAR,                 linear,                                MATMUL,    NN__X_WEIGHT,                                             1, NN__CPU_WITH(linear, linear),                                         nn__grad_linear,         TENSOR__CROSS,                                                   LOW | TENSOR__PRODUCT | TENSOR__DENSE_A | TENSOR__DENSE_C) \
+    X(LINEAR_GELU_TANH,       linear_gelu_tanh,                      MATMUL,    NN__X_WEIGHT,                                             2, NN__CPU_WITH_OWN(linear, linear, then, NN__THEN_GELU_TANH),          nn__grad_linear,         TENSOR__CROSS | TENSOR__SY1,                                     LOW | TENSOR__DENSE_A | TENSOR__DENSE_C) \
+    X(LINEAR_RELU,            linear_relu,                           MATMUL,    NN__X_WEIGHT,                                             2, NN__CPU_WITH_OWN(linear, linear, then, NN__THEN_RELU),               nn__grad_linear,         TENSOR__CROSS | TENSOR__SY | TENSOR__SY1,                        LOW | TENSOR__DENSE_A | TENSOR__DENSE_C) \
+    X(LOSS_BACKWARD,          loss_backward,                         LOSS,      (5, 3, "grad input target weight pos_weight"),            2, NN__CPU(loss_back),                                                   NOGRAD,                  0,                                                               AS_IS) \
+    X(MAX_POOL1D,             max_pool1d,                            POOL,      NN__X_ALONE,                                              2, NN__CPU_OWN(max_pool, integers, {nn__max_pool_integers}),             nn__grad_max_pool,       TENSOR__SY1,                                                     AS_IS) \
+    X(MAX_POOL2D,             max_pool2d,                            POOL,      NN__X_ALONE,                                              2, NN__CPU_OWN(max_pool, integers, {nn__max_pool_integers}),             nn__grad_max_pool,       TENSOR__SY1,                                                     AS_IS) \
+    X(MAX_POOL3D,             max_pool3d,                            POOL,      NN__X_ALONE,                                              2, NN__CPU_OWN(max_pool, integers, {nn__max_pool_integers}),             nn__grad_max_pool,       TENSOR__SY1,                                                     AS_IS) \
+    X(MAX_POOL_BACKWARD,      max_pool_backward,                     POOL,      (2, 2, "grad place"),                                     1, NN__CPU(max_unpool),                                                  nn__grad_max_unpool,     TENSOR__SB,                                                      AS_IS) \
+    X(MAX_UNPOOL1D,           max_unpool1d,                          COMPOSED,  (2, 2, "x indices"),                                      1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               AS_IS) \
+    X(MAX_UNPOOL2D,           max_unpool2d,                          COMPOSED,  (2, 2, "x indices"),                                      1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               AS_IS) \
+    X(MAX_UNPOOL3D,           max_unpool3d,                          COMPOSED,  (2, 2, "x indices"),                                      1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               AS_IS) \
+    X(PAD,                    pad,                                   COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               AS_IS) \
+    X(PIXEL_SHUFFLE,          pixel_shuffle,                         COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               AS_IS) \
+    X(PIXEL_UNSHUFFLE,        pixel_unshuffle,                       COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               AS_IS) \
+    X(RECURRENT,              recurrent,                             RECURRENT, (5, 3, "gi w_hh h0 b_hh c0"),                             3, NN__CPU_WITH(recurrent, recurrent),                                   nn__grad_recurrent,      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SE | TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, LOW) \
+    X(RECURRENT_BACKWARD,     recurrent_backward,                    RECURRENT, (8, 6, "grad y c gates w_hh h0 dc c0"),                   4, NN__CPU_WITH(recurrent, recurrent),                                   NOGRAD,                  0,                                                               AS_IS) \
+    X(LOSS_MSE,               mse_loss,                              LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise, NN__POINTWISE(MSE)),          nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_L1,                l1_loss,                               LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise, NN__POINTWISE(L1)),           nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_SMOOTH_L1,         smooth_l1_loss,                        LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise, NN__POINTWISE(SMOOTH_L1)),    nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_HUBER,             huber_loss,                            LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise, NN__POINTWISE(HUBER)),        nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_BCE,               binary_cross_entropy,                  LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise, NN__POINTWISE(BCE)),          nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_BCE_LOGITS,        binary_cross_entropy_with_logits,      LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise, NN__POINTWISE(BCE_LOGITS)),   nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_KL_DIV,            kl_div,                                LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise, NN__POINTWISE(KL_DIV)),       nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_KL_DIV_LOG,        kl_div,                                LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise, NN__POINTWISE(KL_DIV_LOG)),   nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL)
 
 // As TENSOR_OPS_COMPOSED; losses are those without a row.
 #define NN_OPS_COMPOSED(X) \
@@ -6316,8 +6318,8 @@ TENSOR__FN int nn__keeps_bits(const tensor__op_t *o) {
     return x->device && x->dtype != TENSOR_F64 && TENSOR__(multiplies)(x);
 }
 
-static const nn__then_t nn__then_relu = {nn__row_of_relu, tensor_relu, nn__keeps_bits};
-static const nn__then_t nn__then_gelu_tanh = {nn__row_of_gelu_tanh, tensor_gelu_tanh, nn__keeps_product};
+#define NN__THEN_RELU {nn__row_of_relu, tensor_relu, nn__keeps_bits}
+#define NN__THEN_GELU_TANH {nn__row_of_gelu_tanh, tensor_gelu_tanh, nn__keeps_product}
 
 TENSOR__FN const nn__then_t *nn__then(const tensor__row_t *row) { return (const nn__then_t *)row->own; }
 
@@ -8946,8 +8948,6 @@ TENSOR__FN tensor_t *nn__conv_transposed_taps(tensor_t *x, tensor_t *w, const nn
 typedef struct nn__taps_t {
     tensor_t *(*run)(tensor_t *x, tensor_t *w, const nn__window_t *g);
 } nn__taps_t;
-static const nn__taps_t nn__of_conv_taps = {nn__conv_taps};
-static const nn__taps_t nn__of_conv_transposed_taps = {nn__conv_transposed_taps};
 
 // A convolution or a transposed one, with bias; x has a batch dim, and the result has dims.
 TENSOR__FN tensor_t *nn__conv_integers(const tensor__row_t *row, tensor_t *x, tensor_t *w, tensor_t *bias,
@@ -9431,8 +9431,6 @@ TENSOR__FN tensor_t *nn__avg_pool_integers(tensor_t *x, const nn__window_t *g, t
 typedef struct nn__integers_t {
     tensor_t *(*run)(tensor_t *x, const nn__window_t *g, tensor_t **places);
 } nn__integers_t;
-static const nn__integers_t nn__of_max_pool_integers = {nn__max_pool_integers};
-static const nn__integers_t nn__of_avg_pool_integers = {nn__avg_pool_integers};
 
 // The pool of integers x; the result has dims.
 TENSOR__FN tensor_t *nn__pool_integers(const tensor__row_t *row, tensor_t *x, const nn__window_t *g,
@@ -11063,19 +11061,22 @@ TENSOR__FN tensor_t *nn__composed_biased(tensor_t *const *in, const tensor_param
 }
 
 TENSOR__FN void nn__grad_biased(tensor__grad_t *g);
-static const tensor__row_t nn__biased_rows[2] = {
-    {"attention_biased", TENSOR_FAMILY_ATTENTION, 4, 4, 2, 0, 0, NN_OP_BIASED,
-     TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY1, nn__grad_biased,
-     nn__declined, NULL, "query key value bias", NULL},
-    {"attention_biased_backward", TENSOR_FAMILY_ATTENTION, 7, 7, 3, 0, 0, NN_OP_BIASED_BACKWARD, 0, NULL,
-     nn__declined, NULL, "grad query key value y logsumexp bias", NULL}};
+TENSOR__FN const tensor__row_t *nn__biased_row(int backward) {
+    static const tensor__row_t rows[2] = {
+        {"attention_biased", TENSOR_FAMILY_ATTENTION, 4, 4, 2, 0, 0, NN_OP_BIASED,
+         TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY1, nn__grad_biased,
+         nn__declined, NULL, "query key value bias", NULL},
+        {"attention_biased_backward", TENSOR_FAMILY_ATTENTION, 7, 7, 3, 0, 0, NN_OP_BIASED_BACKWARD, 0, NULL,
+         nn__declined, NULL, "grad query key value y logsumexp bias", NULL}};
+    return &rows[backward];
+}
 
 TENSOR__FN void nn__grad_biased(tensor__grad_t *g) {
     tensor_t *in[7];
     nn__attention_saved(g, in);
     in[6] = nn__saved(g, 3);
     tensor__op_t o;
-    if (!g->create && TENSOR__(begin)(&o, &nn__biased_rows[1], in, 7)) {
+    if (!g->create && TENSOR__(begin)(&o, nn__biased_row(1), in, 7)) {
         o.p = &o.params;
         o.params = *g->p;
         o.visible = 3;
@@ -11126,7 +11127,7 @@ TENSOR__FN tensor_t *nn__attention_biased(tensor_t *q, tensor_t *k, tensor_t *v,
     in[2] = v;
     in[3] = nn__contiguous((tensor_expand_n)((tensor_masked_fill)(y, dead, 0), dims, n));
     tensor__op_t o;
-    if (!TENSOR__(begin)(&o, &nn__biased_rows[0], in, 4)) { return nn__unless_raised(before); }
+    if (!TENSOR__(begin)(&o, nn__biased_row(0), in, 4)) { return nn__unless_raised(before); }
     o.p = &o.params;
     o.params.attention.is_causal = 0;
     o.params.attention.scale = scale;
@@ -11693,12 +11694,15 @@ TENSOR__FN tensor_t *nn__composed_net(tensor_t *const *in, const tensor_params_t
 }
 
 TENSOR__FN void nn__grad_net(tensor__grad_t *g);
-static const tensor__row_t nn__net_rows[2] = {
-    {"recurrent_net", TENSOR_FAMILY_RECURRENT, 4, 2, 3, 0, 0, NN_OP_NET,
-     TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY2, nn__grad_net, nn__declined,
-     NULL, "x weights h0 c0", NULL},
-    {"recurrent_net_backward", TENSOR_FAMILY_RECURRENT, 8, 5, 4, 0, 0, NN_OP_NET_BACKWARD, 0, NULL,
-     nn__declined, NULL, "grad x weights y reserve h0 c0 dstates", NULL}};
+TENSOR__FN const tensor__row_t *nn__net_row(int backward) {
+    static const tensor__row_t rows[2] = {
+        {"recurrent_net", TENSOR_FAMILY_RECURRENT, 4, 2, 3, 0, 0, NN_OP_NET,
+         TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY2, nn__grad_net,
+         nn__declined, NULL, "x weights h0 c0", NULL},
+        {"recurrent_net_backward", TENSOR_FAMILY_RECURRENT, 8, 5, 4, 0, 0, NN_OP_NET_BACKWARD, 0, NULL,
+         nn__declined, NULL, "grad x weights y reserve h0 c0 dstates", NULL}};
+    return &rows[backward];
+}
 
 TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
     tensor__grad_t both = *g;
@@ -11713,7 +11717,7 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
     in[7] = g->gy[1] ? nn__contiguous(g->gy[1]) : NULL;
     tensor__op_t o;
     tensor_t *r;
-    if (!g->create && TENSOR__(begin)(&o, &nn__net_rows[1], in, 8)) {
+    if (!g->create && TENSOR__(begin)(&o, nn__net_row(1), in, 8)) {
         o.p = &o.params;
         o.params = *g->p;
         o.visible = 4;
@@ -11802,7 +11806,7 @@ TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_
     }
 
     tensor__op_t o;
-    if (!TENSOR__(begin)(&o, &nn__net_rows[0], in, 4)) { return nn__unless_raised(before); }
+    if (!TENSOR__(begin)(&o, nn__net_row(0), in, 4)) { return nn__unless_raised(before); }
     o.p = &o.params;
     o.params = p;
     o.visible = 2;
@@ -12295,6 +12299,9 @@ TENSOR__FN tensor_t *nn__reduced(tensor_t *y, const tensor_params_t *p, const te
 }
 
 // The rows of the gradient, one for each loss.
+#define NN__POINTWISE(ID)                                                                                    \
+    {nn__do_value_##ID, TENSOR__GRAD(nn__do_slope_##ID), TENSOR__GRAD(nn__composed_##ID),                    \
+     TENSOR__GRAD(nn__row_back_##ID)}
 #define NN__LOSS_BACKWARD(own)                                                                               \
     {"loss_backward", TENSOR_FAMILY_LOSS, 5, 3, 2, 0, TENSOR__AS_IS, NN_OP_LOSS_BACKWARD, 0, NULL,           \
      nn__cpu_loss_back, NULL, "grad input target weight pos_weight", own}
@@ -12309,11 +12316,9 @@ TENSOR__FN tensor_t *nn__reduced(tensor_t *y, const tensor_params_t *p, const te
         return nn__reduced(y, params, in[0]);                                                                \
     }                                                                                                        \
     TENSOR__FN const tensor__row_t *nn__row_back_##ID(void);                                                 \
-    static const nn__pointwise_t nn__pointwise_##ID = {                                                      \
-        nn__do_value_##ID, TENSOR__GRAD(nn__do_slope_##ID), TENSOR__GRAD(nn__composed_##ID),                 \
-        TENSOR__GRAD(nn__row_back_##ID)};                                                                    \
     TENSOR__FN const tensor__row_t *nn__row_back_##ID(void) {                                                \
-        static const tensor__row_t row = NN__LOSS_BACKWARD(&nn__pointwise_##ID);                             \
+        static const nn__pointwise_t own = NN__POINTWISE(ID);                                                \
+        static const tensor__row_t row = NN__LOSS_BACKWARD(&own);                                            \
         return &row;                                                                                         \
     }
 NN_LOSSES(NN__X)
@@ -13428,10 +13433,12 @@ NN__OPTIONS(ctc_loss, NN__OR_COUNT(blank, 0), nn__run_ctc_loss(&a))
 #define NOGRAD NULL
 #define NN__COUNTS(n, required, names) n, required
 #define NN__NAMES(n, required, names) names
-#define NN__CODE(cpu, scratch, own) cpu, scratch
-#define NN__OWN(cpu, scratch, own) own
+#define NN__CODE(cpu, scratch, own, ...) cpu, scratch
+#define NN__OWN(cpu, scratch, own, ...) own
+#define NN__DECLARE_OWN(cpu, scratch, own, ...) __VA_ARGS__
 #define NN__ROW_OF(ID, name, family, inputs, nout, kernel, grad, saves, cast)                                \
     TENSOR__FN const tensor__row_t *nn__row_##ID(void) {                                                     \
+        NN__DECLARE_OWN kernel                                                                               \
         static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, NN__COUNTS inputs, nout, 0,         \
                                           TENSOR__##cast, NN_OP_##ID, saves, TENSOR__GRAD(grad),             \
                                           NN__CODE kernel, NN__NAMES inputs, NN__OWN kernel};                \
@@ -13520,7 +13527,7 @@ typedef struct nn__kind_t {
     int dims;                   // of its images; 0 if that is not part of the kind
     int composite;              // its forward makes temporaries, so a scope is opened for it
     int id;                     // NN__ANY, or one of those that code asks for
-    const nn__join_t *join;     // NULL, or what it becomes after another kind in a sequential
+    const nn__join_t *(*join)(void);    // NULL, or what it becomes after another kind in a sequential
 } nn__kind_t;
 
 // What a module does to its first input x; rest: its other inputs and results, as the body knows them.
@@ -14862,6 +14869,12 @@ TENSOR__FN void nn__put_fields(const nn_module_t *m, tensor__text_t *t) {
                                         dims, composite, id,                 join};                          \
         return &kind;                                                                                        \
     }
+// nn__join_name(), for those forms.
+#define NN__JOIN(name, after, as, on_device, halves)                                                         \
+    TENSOR__FN const nn__join_t *nn__join_##name(void) {                                                     \
+        static const nn__join_t join = {after, as, on_device, halves};                                       \
+        return &join;                                                                                        \
+    }
 #define NN__FITTING(layer) (sizeof(layer) * sizeof(char[sizeof(layer) <= NN__LAYER_SIZE ? 1 : -1]))
 
 #define NN__PLAIN_KIND(ID, layer, name, forward, fields)                                                     \
@@ -15165,19 +15178,18 @@ NN__CALL_2(THRESHOLD, threshold, "Threshold", threshold, value)
 static const nn__field_t nn__gelu_fields[] = {{"approximate='none'", 0, NN__NOTE, NN__SHOWN, NULL}, NN__LAST};
 static const nn__field_t nn__gelu_tanh_fields[] = {{"approximate='tanh'", 0, NN__NOTE, NN__SHOWN, NULL},
                                                    NN__LAST};
-static const nn__join_t nn__join_relu = {NN__LINEAR_ID, tensor_linear_relu, nn__linear_relu_exactly, 0};
-static const nn__join_t nn__join_gelu_tanh = {NN__LINEAR_ID, tensor_linear_gelu_tanh, tensor_linear_gelu_tanh,
-                                              1};
+NN__JOIN(relu, NN__LINEAR_ID, tensor_linear_relu, nn__linear_relu_exactly, 0)
+NN__JOIN(gelu_tanh, NN__LINEAR_ID, tensor_linear_gelu_tanh, tensor_linear_gelu_tanh, 1)
 
 NN__CALL_FORWARD(relu)
-NN__SPECIAL_KIND(RELU, nn_module_t, "ReLU", nn__forward_relu, NULL, NULL, 0, 0, NN__RELU_ID, &nn__join_relu)
+NN__SPECIAL_KIND(RELU, nn_module_t, "ReLU", nn__forward_relu, NULL, NULL, 0, 0, NN__RELU_ID, nn__join_relu)
 NN__CALL_CONSTRUCTOR(RELU, relu)
 
 NN__CALL_0(GELU, gelu, "GELU", nn__gelu_fields)
 
 NN__CALL_FORWARD(gelu_tanh)
 NN__SPECIAL_KIND(GELU_TANH, nn_module_t, "GELU", nn__forward_gelu_tanh, nn__gelu_tanh_fields, NULL, 0, 0,
-                 NN__ANY, &nn__join_gelu_tanh)
+                 NN__ANY, nn__join_gelu_tanh)
 NN__CALL_CONSTRUCTOR(GELU_TANH, gelu_tanh)
 
 // ---- rrelu: draws its slopes in training
@@ -15818,10 +15830,10 @@ TENSOR__FN tensor_t *nn__forward_avg_pool(nn_module_t *m, tensor_t *x) {
 }
 
 // In a sequential a max pool runs before the relu that it follows, see nn__pair.
-static const nn__join_t nn__join_max_pool = {NN__RELU_ID, NULL, NULL, 0};
+NN__JOIN(max_pool, NN__RELU_ID, NULL, NULL, 0)
 
 NN__KINDS(MAX_POOL, nn__pool_layer_t, "MaxPool", nn__forward_max_pool, nn__max_pool_fields, NN__ANY,
-          &nn__join_max_pool)
+          nn__join_max_pool)
 NN__KIND_BY_DIMS(max_pool, MAX_POOL)
 NN__IMAGE_KIND(AVG_POOL1D, nn__pool_layer_t, "AvgPool1d", nn__forward_avg_pool, nn__pool_tuples, 1)
 NN__IMAGE_KIND(AVG_POOL2D, nn__pool_layer_t, "AvgPool2d", nn__forward_avg_pool, nn__avg_pool_fields, 2)
@@ -17613,8 +17625,9 @@ TENSOR_API tensor_t *(nn_generate_square_subsequent_mask)(int64_t size) {
 TENSOR__FN const nn__join_t *nn__pair(const nn__slot_t *s, const tensor_t *x) {
     const nn_module_impl_t *a = s[0].child, *b = s[1].child;
     if (!a || !b || a->hooks || b->hooks || !nn__usable(a->module) || !nn__usable(b->module)) { return NULL; }
-    const nn__join_t *join = a->kind && b->kind ? b->kind->join : NULL;
-    if (!join || join->after != a->kind->id) { return NULL; }
+    if (!a->kind || !b->kind || !b->kind->join) { return NULL; }
+    const nn__join_t *join = b->kind->join();
+    if (join->after != a->kind->id) { return NULL; }
     if (a->module->forward != a->kind->forward || b->module->forward != b->kind->forward) { return NULL; }
     if (!join->as) {                            // a window with dilation may be empty, which gives -inf
         const nn__window_t *g = &((const nn__pool_layer_t *)b->module)->window;
