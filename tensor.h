@@ -823,9 +823,18 @@ TENSOR_API int64_t tensor_item_i64(tensor_t *x);
 //   -> code;  errors SHAPE if bytes is not numel * element size, DTYPE if the type of data does not fit
 TENSOR_API int tensor_copy_out(tensor_t *x, void *data, size_t bytes);
 
-// Whether shapes are equal and |a - b| <= atol + rtol * |b| everywhere (PyTorch: rtol 1e-5, atol 1e-8).
+typedef struct tensor_allclose_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *a TENSOR_INIT, *b TENSOR_INIT;
+    double rtol TENSOR_INIT, atol TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
+    int equal_nan TENSOR_INIT;              // NaN equals NaN
+} tensor_allclose_args_t;
+
+// Whether shapes are equal and |a - b| <= atol + rtol * |b| everywhere: tensor_allclose(a, b, 1e-5, 1e-8) has
+// PyTorch's defaults.
 //   -> 1 or 0;  errors DTYPE, POISONED
-TENSOR_API int tensor_allclose(tensor_t *a, tensor_t *b, double rtol, double atol);
+TENSOR_API int tensor_allclose_with(tensor_allclose_args_t a);
 
 // Whether shapes, dtypes and all elements are equal.
 //   -> 1 or 0;  errors POISONED
@@ -3195,7 +3204,6 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_free(...) TENSOR__CALL_KIND(int, tensor_free, __VA_ARGS__)
 #define tensor_set(...) TENSOR__CALL_KIND(int, tensor_set, __VA_ARGS__)
 
-#define tensor_allclose(...) TENSOR__CALL_KIND(int, tensor_allclose, __VA_ARGS__)
 #define tensor_equal(...) TENSOR__CALL_KIND(int, tensor_equal, __VA_ARGS__)
 #define tensor_print(...) TENSOR__CALL_KIND(int, tensor_print, __VA_ARGS__)
 #define tensor_to_string(...)                                                                                \
@@ -3457,6 +3465,8 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_rearrange(x, ...)                                                                             \
     tensor_rearrange_with(x, TENSOR_ARGS(tensor_rearrange, tensor_rearrange_args_t, __VA_ARGS__))
 #define tensor_check(...) tensor_check_with(TENSOR_ARGS(tensor_check, tensor_check_args_t, __VA_ARGS__))
+#define tensor_allclose(...)                                                                                 \
+    tensor_allclose_with(TENSOR_ARGS_NEEDED(tensor_allclose, tensor_allclose_args_t, __VA_ARGS__))
 #define tensor_searchsorted(...)                                                                             \
     tensor_searchsorted_with(TENSOR_ARGS(tensor_searchsorted, tensor_searchsorted_args_t, __VA_ARGS__))
 #define tensor_multinomial(...)                                                                              \
@@ -3629,6 +3639,16 @@ inline tensor_t *tensor_rearrange(tensor_t *x, const char *pattern,
     return tensor_rearrange_with(x, options_are_named);
 }
 
+inline int tensor_allclose(tensor_t *a, tensor_t *b, double rtol, double atol,
+                           tensor_allclose_args_t options_are_named = tensor_allclose_args_t()) {
+    options_are_named.a = a;
+    options_are_named.b = b;
+    options_are_named.rtol = rtol;
+    options_are_named.atol = atol;
+    options_are_named.options_are_named_ = TENSOR__NO_SURPLUS;
+    return tensor_allclose_with(options_are_named);
+}
+
 inline tensor_t *tensor_searchsorted(
     tensor_t *sorted, tensor_t *values,
     tensor_searchsorted_args_t options_are_named = tensor_searchsorted_args_t()) {
@@ -3717,6 +3737,7 @@ template <class... P> inline int tensor_check(tensor_t *x, const char *pattern, 
 #define tensor_chain_matmul(...) TENSOR__CALL(tensor_chain_matmul, __VA_ARGS__)
 #define tensor_index(x, ...) TENSOR__CALL(tensor_index, x, {__VA_ARGS__})
 #define tensor_rearrange(...) TENSOR__CALL(tensor_rearrange, __VA_ARGS__)
+#define tensor_allclose(...) TENSOR__CALL_KIND(int, tensor_allclose, __VA_ARGS__)
 #define tensor_searchsorted(...) TENSOR__CALL(tensor_searchsorted, __VA_ARGS__)
 #define tensor_multinomial(...) TENSOR__CALL(tensor_multinomial, __VA_ARGS__)
 #define tensor_linalg_pinv(...) TENSOR__CALL(tensor_linalg_pinv, __VA_ARGS__)
@@ -18562,27 +18583,30 @@ TENSOR_API int tensor__copy_out(int type, tensor_t *x, void *data, size_t bytes)
     return (tensor_copy_out)(x, data, bytes);
 }
 
-// Whether m pairs of elements are equal, or close enough as well.
+// What else than equal elements agrees: close ones; those and NaN with NaN; nothing.
+enum { TENSOR__NEAR, TENSOR__NEAR_OR_NAN, TENSOR__EXACT };
+
 TENSOR__FN int tensor__pairs_agree(const double *u, const double *v, int64_t m, double rtol, double atol,
-                                   int exact) {
+                                   int how) {
     for (int64_t k = 0; k < m; k++) {
         if (u[k] == v[k]) { continue; }
+        if (how == TENSOR__NEAR_OR_NAN && u[k] != u[k] && v[k] != v[k]) { continue; }
         int near_enough = fabs(u[k] - v[k]) <= atol + rtol * fabs(v[k]);
-        if (exact || !near_enough || fabs(v[k]) > 1.7976931348623157e308) { return 0; }
+        if (how == TENSOR__EXACT || !near_enough || fabs(v[k]) > 1.7976931348623157e308) { return 0; }
     }
     return 1;
 }
 
-// Compares pairs of elements in double; 1 = all are equal or close enough.
-TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double atol, int exact,
-                               const char *op) {
+// Compares pairs of elements in double; 1 = all agree.
+TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double atol, int how, const char *op) {
+    int exact = how == TENSOR__EXACT;
     if (!TENSOR__USABLE(op, "a", a) || !TENSOR__USABLE(op, "b", b)) { return 0; }
     if (!tensor__same_shape(a, b) || (exact && a->dtype != b->dtype)) { return 0; }
     if (a->device || b->device) {
         tensor__mark_t mark = tensor__mark(tensor__self());
         a = (tensor_to)((tensor_detach)(a), TENSOR_CPU);
         b = (tensor_to)((tensor_detach)(b), TENSOR_CPU);
-        int r = a != TENSOR__POISON && b != TENSOR__POISON && tensor__compare(a, b, rtol, atol, exact, op);
+        int r = a != TENSOR__POISON && b != TENSOR__POISON && tensor__compare(a, b, rtol, atol, how, op);
         tensor__tidy(mark, NULL);
         return r;
     }
@@ -18601,17 +18625,22 @@ TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double ato
         double v[TENSOR__BLOCK];
         tensor__iter_move(&it, 1, i, m, v, 0);
         int agree = compute_class == TENSOR__C_I64 ? !memcmp(u, v, (size_t)m * 8) :
-                    tensor__pairs_agree(u, v, m, rtol, atol, exact);
+                    tensor__pairs_agree(u, v, m, rtol, atol, how);
         if (!agree) { return 0; }
     }
     return 1;
 }
 
-TENSOR_API int (tensor_allclose)(tensor_t *a, tensor_t *b, double rtol, double atol) {
-    return tensor__compare(a, b, rtol, atol, 0, "allclose");
+TENSOR_API int tensor_allclose_with(tensor_allclose_args_t a) {
+    int how = a.equal_nan ? TENSOR__NEAR_OR_NAN : TENSOR__NEAR;
+    int good = tensor__no_surplus("allclose", a.site_, a.options_are_named_) &&
+               tensor__compare(a.a, a.b, a.rtol, a.atol, how, "allclose");
+    return tensor__at_int(a.site_, good);
 }
 
-TENSOR_API int (tensor_equal)(tensor_t *a, tensor_t *b) { return tensor__compare(a, b, 0, 0, 1, "equal"); }
+TENSOR_API int (tensor_equal)(tensor_t *a, tensor_t *b) {
+    return tensor__compare(a, b, 0, 0, TENSOR__EXACT, "equal");
+}
 
 TENSOR__END
 

@@ -2846,7 +2846,8 @@ TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr);
 // One sample of one epoch. While its function runs, the generator is the calling thread's as well.
 typedef struct nn_item_t {
     int64_t index, epoch;
-    tensor_generator_t generator;           // made of the loader's seed, index and epoch
+    tensor_generator_t generator;           // made of the loader's seed, index and epoch, and of the place in
+                                            // the epoch where a sampler or indices can repeat a sample
 } nn_item_t;
 
 enum { NN_END = -1 };                       // next: there is no further sample in this epoch
@@ -2965,12 +2966,6 @@ TENSOR_API int nn_seek(nn_data_loader_t *l, int64_t batches);
 // Ends its threads and frees it before tensor_shutdown does.   -> code;  errors none
 TENSOR_API int nn_data_loader_free(nn_data_loader_t *l);
 
-// Parses the bytes of an IDX file (MNIST and similar data sets).
-//   -> new u8 i8 i16 i32 f32 or f64
-//   errors  FORMAT (not IDX, truncated, trailing bytes, gzip), SHAPE, OUT_OF_MEMORY
-TENSOR_API tensor_t *nn_parse_idx(const void *data, size_t size);
-// The same from a file.   -> as above;  errors as above, IO
-TENSOR_API tensor_t *nn_read_idx(const char *path);
 #define nn_next(...) TENSOR__CALL_KIND(int, nn_next, __VA_ARGS__)
 TENSOR_API nn_dataset_t nn__at_dataset(const char *site, nn_dataset_t d);
 #define nn_tensor_dataset(...)                                                                               \
@@ -2978,8 +2973,6 @@ TENSOR_API nn_dataset_t nn__at_dataset(const char *site, nn_dataset_t d);
 #define nn_subset(...) nn__at_dataset(TENSOR__IN(nn_subset), (nn_subset)(__VA_ARGS__))
 #define nn_random_split(...) TENSOR__CALL_KIND(int, nn_random_split, __VA_ARGS__)
 #define nn_data_loader_free(...) TENSOR__CALL_KIND(int, nn_data_loader_free, __VA_ARGS__)
-#define nn_parse_idx(...) TENSOR__CALL(nn_parse_idx, __VA_ARGS__)
-#define nn_read_idx(...) TENSOR__CALL(nn_read_idx, __VA_ARGS__)
 
 // ------------------------------------------------------------------------------
 // >>files                                          MARK: safetensors
@@ -3142,7 +3135,7 @@ typedef struct nn_checkpoint_t {
     nn_optimizer_t *optimizer;
     tensor_t *scaler;                       // of nn_grad_scaler
     nn_plateau_t *plateau;
-    nn_data_loader_t *loader;               // over the same dataset, in batches of the same size
+    nn_data_loader_t *loader;               // over the same dataset; with another batch_size, FORMAT
     int64_t step;
 } nn_checkpoint_t;
 // Saves all of it, and the calling thread's generator, into one file; loads what is not NULL, and step. Each
@@ -21494,14 +21487,15 @@ TENSOR_API int64_t nn_num_batches(nn_data_loader_t *l) {
     return l->set.next && !l->dead ? -1 : l->batches;
 }
 
-// Goes to a place; batches on their way are dropped.
+// Goes to a place; batches on their way are dropped. Numbers that no training reaches, which a file may have,
+// are cut to what can be added to and multiplied.
 TENSOR__FN void nn__loader_place(nn_data_loader_t *l, int64_t epoch, int64_t position) {
     nn__crew_end(l);
     nn__drop_ahead(l);
-    l->epoch = epoch;
-    l->position = position;
+    l->epoch = nn__min(epoch, INT64_MAX / 2);
+    l->position = l->set.next ? nn__min(position, INT64_MAX / l->batch / 2) : position;
     l->streamed = 0;
-    l->pass = l->set.next ? position : 0;
+    l->pass = l->set.next ? l->position : 0;
 }
 
 TENSOR_API int (nn_seek)(nn_data_loader_t *l, int64_t batches) {
@@ -21509,7 +21503,7 @@ TENSOR_API int (nn_seek)(nn_data_loader_t *l, int64_t batches) {
     if (code != TENSOR_OK) { return code; }
     if (batches < 0) { return NN__ERROR(TENSOR_ERR_SHAPE, "seek: batches must be >= 0 (got %d)", batches); }
     if (l->set.next) {
-        nn__loader_place(l, 0, nn__min(batches, INT64_MAX / l->batch / 2));     // no stream is that long
+        nn__loader_place(l, 0, batches);
     } else if (l->batches > 0) {
         nn__loader_place(l, batches / l->batches, batches % l->batches);
     } else {
@@ -21738,10 +21732,13 @@ TENSOR__FN int64_t nn__sample_at(const nn_data_loader_t *l, int64_t i) {
     return l->indices ? l->indices[at] : at;
 }
 
-TENSOR__FN nn_item_t nn__item(const nn_data_loader_t *l, int64_t index) {
+// place: how many samples of the epoch are before it.
+TENSOR__FN nn_item_t nn__item(const nn_data_loader_t *l, int64_t index, int64_t place) {
     nn_item_t item;
     uint32_t word[4];
-    TENSOR__(philox)(l->seed ^ 0x9E3779B97F4A7C15u, (uint64_t)l->epoch, (uint64_t)index, word);
+    uint64_t seed = l->seed ^ 0x9E3779B97F4A7C15u;
+    if (l->sampler.order || l->indices) { seed += (uint64_t)place * 0xD1342543DE82EF95u; }
+    TENSOR__(philox)(seed, (uint64_t)l->epoch, (uint64_t)index, word);
     item.index = index;
     item.epoch = l->epoch;
     item.generator.seed = (uint64_t)word[0] << 32 | word[1];
@@ -21765,9 +21762,9 @@ TENSOR__FN tensor_scope_t nn__sample_scope(void) {
 }
 
 // Writes one sample of a dataset with a function. -> what it returned
-TENSOR__FN int nn__get_sample(const nn_data_loader_t *l, int64_t index, void *x, void *y) {
+TENSOR__FN int nn__get_sample(const nn_data_loader_t *l, int64_t index, int64_t place, void *x, void *y) {
     const nn_dataset_t *d = &l->set;
-    nn_item_t item = nn__item(l, index);
+    nn_item_t item = nn__item(l, index, place);
     tensor_generator_t before = tensor_get_generator();
     tensor_scope_t scope;
     scope = nn__sample_scope();
@@ -21788,14 +21785,14 @@ TENSOR__FN int nn__get_sample(const nn_data_loader_t *l, int64_t index, void *x,
 // Rows begin..end-1 of a batch whose samples have an index, up to the first that fails.
 TENSOR__FN void nn__write_rows(const nn_data_loader_t *l, nn__coming_t *c, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
-        int64_t at = nn__sample_at(l, c->position * l->batch + i);
+        int64_t place = c->position * l->batch + i, at = nn__sample_at(l, place);
         char *x = c->x_rows + (size_t)i * l->x_row, *y = c->y_rows ? c->y_rows + (size_t)i * l->y_row : NULL;
         if (l->set.x) {
             if (l->x_row) { memcpy(x, l->all_x + (size_t)at * l->x_row, l->x_row); }
             if (y && l->y_row) { memcpy(y, l->all_y + (size_t)at * l->y_row, l->y_row); }
             continue;
         }
-        c->returned = nn__get_sample(l, at, x, y);
+        c->returned = nn__get_sample(l, at, place, x, y);
         c->code = nn__note(c->returned, c->text, sizeof c->text);
         if (c->code) {
             c->bad = at;
@@ -21812,7 +21809,8 @@ TENSOR__FN void nn__collate(const nn_data_loader_t *l, nn__coming_t *c) {
     nn_item_t *items = (nn_item_t *)nn__lent((uint64_t)c->rows + 1, sizeof *items);
     tensor_t *x = NULL, *y = NULL;
     for (int64_t i = 0; items && i < c->rows; i++) {
-        items[i] = nn__item(l, nn__sample_at(l, c->position * l->batch + i));
+        int64_t place = c->position * l->batch + i;
+        items[i] = nn__item(l, nn__sample_at(l, place), place);
     }
     if (items) {
         c->bad = items[0].index;
@@ -21844,7 +21842,7 @@ TENSOR__FN void nn__stream(nn_data_loader_t *l, nn__coming_t *c) {
         size_t row = (size_t)(i > 0 ? i : 0);
         char *y = c->y_rows ? c->y_rows + row * l->y_row : NULL;
         c->bad = l->streamed;
-        c->returned = nn__get_sample(l, l->streamed, c->x_rows + row * l->x_row, y);
+        c->returned = nn__get_sample(l, l->streamed, l->streamed, c->x_rows + row * l->x_row, y);
         c->code = nn__note(c->returned == NN_END ? 0 : c->returned, c->text, sizeof c->text);
         if (c->code) { return; }
         if (c->returned == NN_END) { break; }
@@ -22132,7 +22130,7 @@ TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-sources                                   MARK: bytes of files and memory, IDX
+// >>impl-sources                                   MARK: bytes of files and memory
 //
 // Readers see a source of bytes, which is a file or memory, and check its size before they allocate.
 // Rejected: a read of the whole file (large ones are read one tensor at a time).
@@ -22405,107 +22403,6 @@ TENSOR__FN void nn__widen(void *data, uint64_t n, int from) {
         }
     }
 }
-
-// ------------------------------------------------------------------------------
-// IDX
-// ------------------------------------------------------------------------------
-
-TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
-    unsigned char head[4 + 4 * TENSOR_MAX_DIMS];
-    uint64_t numel = 1, got = s->size < 4 ? s->size : 4;
-    tensor_dtype_t dtype = TENSOR_I32;
-    if (!nn__read(s, 0, head, got)) { return NN__FAIL(TENSOR_ERR_IO, "idx: \"%s\" cannot be read", label); }
-    if (got >= 2 && head[0] == 0x1F && head[1] == 0x8B) {
-        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" is gzip-compressed; decompress it first (gunzip)",
-                        label);
-    }
-    if (got < 4 || head[0] != 0 || head[1] != 0) {
-        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" is not an IDX file (first bytes are not 0 0)", label);
-    }
-
-    int rank = head[3];
-    switch (head[2]) {
-    case 0x08:
-        dtype = TENSOR_U8;
-        break;
-    case 0x09:
-        dtype = TENSOR_I8;
-        break;
-    case 0x0B:
-        dtype = TENSOR_I16;
-        break;
-    case 0x0C: break;
-    case 0x0D:
-        dtype = TENSOR_F32;
-        break;
-    case 0x0E:
-        dtype = TENSOR_F64;
-        break;
-    default:
-        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has the unknown type code %d", label,
-                        (int64_t)head[2]);
-    }
-
-    size_t size = tensor_dtype_size(dtype);
-    if (rank < 1 || rank > TENSOR_MAX_DIMS) {
-        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has %d dims; 1 to 8 are allowed", label,
-                        (int64_t)rank);
-    }
-    if (!nn__read(s, 4, head + 4, 4 * (uint64_t)rank)) {
-        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" ends inside its header", label);
-    }
-
-    int64_t dims[TENSOR_MAX_DIMS];
-    for (int k = 0; k < rank; k++) {
-        const unsigned char *p = head + 4 + 4 * k;
-        dims[k] =
-            (int64_t)((uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | (uint32_t)p[3]);
-        if (dims[k] == 0) { return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has a dim of 0", label); }
-        if (numel > ((uint64_t)1 << 60) / (uint64_t)dims[k]) {
-            return NN__FAIL(TENSOR_ERR_FORMAT, "idx: the sizes in \"%s\" overflow", label);
-        }
-        numel *= (uint64_t)dims[k];
-    }
-    uint64_t bytes = numel * size;
-    if (bytes != s->size - 4 - 4 * (uint64_t)rank) {
-        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" must hold %d bytes of data (got %d)", label,
-                        (int64_t)bytes, (int64_t)(s->size - 4 - 4 * (uint64_t)rank));
-    }
-    tensor_t *t = nn__host_tensor(dims, rank, dtype);
-    void *elements = TENSOR__(host)(t, TENSOR_HOST_WRITE, "idx");
-    if (!elements) { return TENSOR__(poison); }
-    if (!nn__read(s, 4 + 4 * (uint64_t)rank, elements, bytes)) {
-        (tensor_free)(t);
-        return NN__FAIL(TENSOR_ERR_IO, "idx: \"%s\" cannot be read", label);
-    }
-    if (nn__little_endian()) { nn__swap(elements, numel, size); }
-    return t;
-}
-
-TENSOR_API tensor_t *(nn_parse_idx)(const void *data, size_t size) {
-    nn__source_t s = nn__from_memory(data, size);
-    return nn__idx(&s, "memory");
-}
-
-#ifndef TENSOR_NO_STDIO
-// What parse makes of the file at path.
-TENSOR__FN tensor_t *nn__read_file(const char *op, const char *path,
-                                   tensor_t *(*parse)(nn__source_t *s, const char *label)) {
-    nn__source_t s;
-    if (!nn__open(&s, op, path)) { return TENSOR__(poison); }
-    tensor_t *t = parse(&s, path);
-    nn__close_source(&s);
-    return t;
-}
-
-TENSOR_API tensor_t *(nn_read_idx)(const char *path) {
-    return nn__read_file("read_idx", path, nn__idx);
-}
-#else
-TENSOR_API tensor_t *(nn_read_idx)(const char *path) {
-    return (void)path, NN__SILENT(TENSOR__(poison), "read_idx");
-}
-#endif
 
 // ------------------------------------------------------------------------------
 // >>impl-files                                     MARK: safetensors
@@ -24669,7 +24566,11 @@ TENSOR_API tensor_t *(nn_npz_format)(const char *const *names, tensor_t *const *
 
 #ifndef TENSOR_NO_STDIO
 TENSOR_API tensor_t *(nn_read_npy)(const char *path) {
-    return nn__read_file("read_npy", path, nn__npy);
+    nn__source_t s;
+    if (!nn__open(&s, "read_npy", path)) { return TENSOR__(poison); }
+    tensor_t *t = nn__npy(&s, path);
+    nn__close_source(&s);
+    return t;
 }
 
 TENSOR_API nn_npz_t *(nn_npz_open)(const char *path) {
@@ -25126,14 +25027,15 @@ TENSOR__FN int nn__of_test(nn_safetensors_t *r, const char *name) {
 }
 
 // The error of a file whose names are not those that the module needs, or whose shapes are not.
-TENSOR__FN int nn__state_differs(const nn_safetensors_t *r, const nn__mismatch_t *missing,
+// hint: what the file is, if another function reads it, or "".
+TENSOR__FN int nn__state_differs(const nn_safetensors_t *r, const char *hint, const nn__mismatch_t *missing,
                                  const nn__mismatch_t *unexpected, const nn__mismatch_t *differ) {
     char text[3 * sizeof missing->text + 100];
     tensor__text_t lists = nn__text(text, sizeof text);
     nn__mismatch_list(&lists, missing, "missing");
     nn__mismatch_list(&lists, unexpected, "unexpected");
     nn__mismatch_list(&lists, differ, "of another shape");
-    return NN__ERROR(TENSOR_ERR_FORMAT, "load: \"%s\": %s", r->base.label, text);
+    return NN__ERROR(TENSOR_ERR_FORMAT, "load: \"%s\"%s: %s", r->base.label, hint, text);
 }
 
 // Lists the names of the file that the module does not have, of those that begin with the prefix, or
@@ -25180,7 +25082,9 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     nn__mismatch_t missing, unexpected, differ;
     int64_t fitting = 0;
     char about[200];
-    size_t used = strlen(r->base.label);
+    int other = !checkpoint && nn_safetensors_metadata(r, "generator.seed");
+    const char *hint = other ? " is a checkpoint, for nn_load_checkpoint" : "";
+    size_t used = strlen(r->base.label) + strlen(hint);
     nn__mismatch_begin(&differ, used, 1);
     for (int64_t i = 0; i < all->n; i++) {
         int transient = all->item[i].slot->kind == NN__TRANSIENT;
@@ -25208,7 +25112,7 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     if (!partial) { nn__unexpected_names(r, names, known, checkpoint, &unexpected); }
     if (tells) { nn__unexpected_names(r, names, known, checkpoint, NULL); }
     if (!missing.count && !unexpected.count && !differ.count) { return TENSOR_OK; }
-    return nn__state_differs(r, &missing, &unexpected, &differ);
+    return nn__state_differs(r, hint, &missing, &unexpected, &differ);
 }
 
 // Reads the tensors of the module from the file, after nn__check_state, and makes sure that nn__put_state
@@ -25910,7 +25814,7 @@ TENSOR__FN char *nn__state_name(const nn_optimizer_t *o, int i, int k, const nn_
     return t.p;
 }
 
-enum { NN__PLATEAU = 10, NN__LOADER = 3 };      // numbers of a plateau, f64, and of a loader, i64
+enum { NN__PLATEAU = 10, NN__LOADER = 4 };      // numbers of a plateau, f64, and of a loader, i64
 
 TENSOR__FN void nn__plateau_numbers(const nn_plateau_t *p, double *to) {
     double all[NN__PLATEAU] = {p->factor, p->threshold, p->min_lr, (double)p->patience, (double)p->cooldown,
@@ -25954,6 +25858,7 @@ TENSOR__FN int nn__save_training(nn__save_t *s, const nn_checkpoint_t *c) {
         memcpy(all, &c->loader->seed, sizeof all[0]);
         all[1] = c->loader->epoch;
         all[2] = c->loader->position - (c->loader->ahead.size > 0);     // the batch ahead was not given yet
+        all[3] = c->loader->batch;
         s->name[s->n] = "training/loader";
         s->t[s->n++] = (tensor_from_n)(all, TENSOR_I64, &n, 1);
     }
@@ -26261,6 +26166,11 @@ TENSOR__FN int nn__stage_training(nn_safetensors_t *r, const nn_checkpoint_t *c,
         found = nn__expected(r, "training/loader", TENSOR_I64, &n, 1, 0);
         t->loader = (const int64_t *)TENSOR__(host)(found, TENSOR_HOST_READ, "load_checkpoint");
         if (!t->loader) { return tensor_error_code(); }
+        if (t->loader[3] != c->loader->batch) {
+            return NN__ERROR(TENSOR_ERR_FORMAT,
+                             "load_checkpoint: \"%s\" holds the place of a loader with batch_size %d, this one "
+                             "has %d", r->base.label, t->loader[3], c->loader->batch);
+        }
         bad |= t->loader[1] < 0 || t->loader[2] < 0 || t->loader[2] > c->loader->batches;
         bad |= t->loader[1] > (int64_t)1 << 53 || t->loader[2] > (int64_t)1 << 53;
     }
