@@ -3930,6 +3930,24 @@ TENSOR__PRECISE
 on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #endif
 
+// From INSIDE to OUTSIDE is the library. Same bits whatever the flags: a product and a sum are fused only
+// where V_FMA or V_FNMA says so. gcc aligns loops, but not functions and what follows a jump, which is 3 % of
+// the code.
+#if defined(__GNUC__) && !defined(__clang__)
+#define TENSOR__INSIDE _Pragma("GCC push_options")                                                           \
+    _Pragma("GCC optimize(\"fp-contract=off,align-functions=1,align-jumps=1\")")
+#define TENSOR__OUTSIDE _Pragma("GCC pop_options")
+#elif defined(__clang__)
+#define TENSOR__INSIDE TENSOR__PRECISE _Pragma("STDC FP_CONTRACT OFF")
+#define TENSOR__OUTSIDE TENSOR__PRECISE_END
+#elif defined(_MSC_VER)
+#define TENSOR__INSIDE __pragma(fp_contract(off))
+#define TENSOR__OUTSIDE
+#else
+#define TENSOR__INSIDE
+#define TENSOR__OUTSIDE
+#endif
+
 // From COLD to END gcc optimizes less, at any level of optimization, and compiles in four fifths of the time:
 // loops over f64 and integers.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
@@ -5471,13 +5489,14 @@ TENSOR__INLINE const tensor__point_t *tensor__point(const tensor__row_t *row) {
 // bits are the same everywhere. Passes have their own functions of f32: these serve f64, the fronts and the
 // numbers of optimizers.
 //
-// TENSOR__PASS_INSIDE gives the rest of the library these functions under the names of <math.h>, as macros
+// TENSOR__PASS_MATH gives the rest of the library these functions under the names of <math.h>, as macros
 // with arguments, until it takes the names away again. Rejected: names of their own at 300 calls, libm's
 // results rounded to fewer digits (they still differ now and then).
 // ------------------------------------------------------------------------------
 #ifdef TENSOR__PORTABLE
+TENSOR__INSIDE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_INSIDE 1
+#define TENSOR__PASS_MATH 1
 #include TENSOR_SELF
 #undef TENSOR__PASS
 
@@ -6535,9 +6554,10 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q) {
 
 #ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_INSIDE 0
+#define TENSOR__PASS_MATH 0
 #include TENSOR_SELF
 #undef TENSOR__PASS
+TENSOR__OUTSIDE
 #endif
 TENSOR__PRECISE_END
 #endif   // TENSOR_SHARED_7C1E
@@ -6553,15 +6573,13 @@ TENSOR__PRECISE_END
 // flags would decide) and intrinsics in macros of 100 lines (no breakpoints). The kernels of tensor_nn.h come
 // at the end of the same pass (TENSOR__MORE_KERNELS). Where tensor_nn.h is implemented in a file of its own,
 // it opens a pass with TENSOR__PASS_OPEN, adds its kernels, and ends it with TENSOR__PASS_CLOSE.
-// TENSOR__PASS_WORDS only undefines the words of the formulas. TENSOR__PASS_INSIDE only opens (1) or closes
-// (0) the inside of the library: calls of public functions do not record their site, because the user's own
-// call does; nothing is fused; in a portable build the names of <math.h> mean the functions of
-// >>portable-math.
+// TENSOR__PASS_MATH only lets the names of <math.h> mean the functions of >>portable-math (1), or no longer
+// (0). Rejected: more such short inclusions. gcc reads every line of the file each time, and when it has read
+// some 250,000 lines its tables of columns are full, which costs it a third of its parsing.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__PASS
-#ifdef TENSOR__PASS_INSIDE
-#ifdef TENSOR__PORTABLE
+#ifdef TENSOR__PASS_MATH
 // newlib's <math.h> has log2 as a macro
 #undef acos
 #undef acosh
@@ -6588,7 +6606,7 @@ TENSOR__PRECISE_END
 #undef tan
 #undef tanh
 #undef tgamma
-#if TENSOR__PASS_INSIDE
+#if TENSOR__PASS_MATH
 #define acos(x) tensor__acos_f64(x)
 #define acosh(x) tensor__acosh_f64(x)
 #define asin(x) tensor__asin_f64(x)
@@ -6615,39 +6633,9 @@ TENSOR__PRECISE_END
 #define tanh(x) tensor__tanh_f64(x)
 #define tgamma(x) tensor__tgamma_f64(x)
 #endif
-#endif
-#undef TENSOR_HERE
-#undef TENSOR__IN
-#undef TENSOR__STAMP
-#if TENSOR__PASS_INSIDE
-#define TENSOR_HERE ((const char *)0)
-#define TENSOR__IN(function) ((const char *)0)
-#define TENSOR__STAMP(site, result) (result)
+#undef TENSOR__PASS_MATH
 #else
-#define TENSOR_HERE TENSOR__SITE
-#define TENSOR__IN(function) TENSOR__SITE_OF(function)
-#define TENSOR__STAMP tensor__at
-#endif
-// Same bits whatever the flags: a product and a sum are fused only where V_FMA or V_FNMA says so.
-// gcc aligns loops, but not functions and what follows a jump, which is 3 % of the code.
-#if TENSOR__PASS_INSIDE
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC push_options
-#pragma GCC optimize("fp-contract=off,align-functions=1,align-jumps=1")
-#elif defined(__clang__)
-TENSOR__PRECISE
-#pragma STDC FP_CONTRACT OFF
-#elif defined(_MSC_VER)
-#pragma fp_contract(off)
-#endif
-#elif defined(__GNUC__) && !defined(__clang__)
-#pragma GCC pop_options
-#elif defined(__clang__)
-TENSOR__PRECISE_END
-#endif
-#undef TENSOR__PASS_INSIDE
-#else
-#if !defined(TENSOR__PASS_CLOSE) && !defined(TENSOR__PASS_WORDS)
+#ifndef TENSOR__PASS_CLOSE
 
 // ------------------------------------------------------------------------------
 // >>simd                                           MARK: vector vocabulary
@@ -8618,7 +8606,7 @@ TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b) {
 #define V_SIGMOID(x) TENSOR__K(sigmoid)(x)
 #endif   // !TENSOR__PASS_CLOSE
 
-#if !defined(TENSOR__PASS_OPEN) && !defined(TENSOR__PASS_CLOSE) && !defined(TENSOR__PASS_WORDS)
+#if !defined(TENSOR__PASS_OPEN) && !defined(TENSOR__PASS_CLOSE)
 
 // ------------------------------------------------------------------------------
 // >>kernel-pointwise                               MARK: pointwise bodies
@@ -10264,12 +10252,12 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #endif
 
 // The kernels of tensor_nn.h, where that is implemented in the same file.
-#if defined(TENSOR__MORE_KERNELS) && !defined(TENSOR__PASS_CLOSE) && !defined(TENSOR__PASS_WORDS)
+#if defined(TENSOR__MORE_KERNELS) && !defined(TENSOR__PASS_CLOSE)
 #define TENSOR_NN__PASS TENSOR__PASS
 #include TENSOR__MORE_KERNELS
 #endif
 
-#if !defined(TENSOR__PASS_OPEN) && !defined(TENSOR__PASS_WORDS)
+#ifndef TENSOR__PASS_OPEN
 // Closes the pass.
 #if defined(__clang__)
 #if TENSOR__PASS > 0 && TENSOR__PASS < 4
@@ -10402,9 +10390,8 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #endif   // !TENSOR__PASS_OPEN
 #ifndef TENSOR__PASS_OPEN
 #undef TENSOR__PASS
-#undef TENSOR__PASS_WORDS
 #endif
-#endif   // !TENSOR__PASS_INSIDE
+#endif   // !TENSOR__PASS_MATH
 #endif   // TENSOR__PASS
 
 // ------------------------------------------------------------------------------
@@ -10430,11 +10417,21 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #include <stdio.h>
 #endif
 
-// The inside of the library begins, see >>kernels.
+// The inside of the library begins: calls of public functions do not record their site, because the user's
+// own call does.
+TENSOR__INSIDE
+#undef TENSOR_HERE
+#undef TENSOR__IN
+#undef TENSOR__STAMP
+#define TENSOR_HERE ((const char *)0)
+#define TENSOR__IN(function) ((const char *)0)
+#define TENSOR__STAMP(site, result) (result)
+#ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_INSIDE 1
+#define TENSOR__PASS_MATH 1
 #include TENSOR_SELF
 #undef TENSOR__PASS
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -17734,10 +17731,71 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__X, TENSOR_
 #undef TENSOR__OUT
 #undef TENSOR__FORWARD
 #undef TENSOR__BACKWARD
-// Ends the words of the formulas, here and for the meanings that follow.
-#define TENSOR__PASS 0
-#define TENSOR__PASS_WORDS
-#include TENSOR_SELF
+#undef F_A
+#undef F_B
+#undef F_C_
+#undef F_Y
+#undef F_G
+#undef F_P
+#undef F_C
+#undef F_INF
+#undef F_ADD
+#undef F_SUB
+#undef F_MUL
+#undef F_DIV
+#undef F_NEG
+#undef F_ABS
+#undef F_SIGN
+#undef F_SQRT
+#undef F_RSQRT
+#undef F_MIN
+#undef F_MAX
+#undef F_FLOORDIV
+#undef F_FMOD
+#undef F_REMAINDER
+#undef F_FLOOR
+#undef F_CEIL
+#undef F_TRUNC
+#undef F_ROUND
+#undef F_POW
+#undef F_ATAN2
+#undef F_EXP
+#undef F_EXP2
+#undef F_EXPM1
+#undef F_LOG
+#undef F_LOG2
+#undef F_LOG10
+#undef F_LOG1P
+#undef F_SIN
+#undef F_COS
+#undef F_TAN
+#undef F_ASIN
+#undef F_ACOS
+#undef F_ATAN
+#undef F_SINH
+#undef F_COSH
+#undef F_TANH
+#undef F_SIGMOID
+#undef F_ERF
+#undef F_ERFC
+#undef F_GELU
+#undef F_LT
+#undef F_LE
+#undef F_GT
+#undef F_GE
+#undef F_EQ
+#undef F_NE
+#undef F_ISNAN
+#undef F_AND
+#undef F_OR
+#undef F_XOR
+#undef F_SEL
+#undef F_ERFINV
+#undef F_POLYGAMMA
+#undef F_LGAMMA
+#undef F_ZETA
+#undef F_BESSEL
+#undef F_BESSEL_I
 // int64_t with wrap-around, for NUM, CMP and LOG rows.
 #define F_A (((const int64_t *)in[0])[i])
 #define F_B (((const int64_t *)in[1])[i])
@@ -17829,9 +17887,39 @@ TENSOR_OPS_BITWISE(TENSOR__X)
 #undef TENSOR__FORWARD
 #undef TENSOR__FORWARD_NUM
 #undef TENSOR__FORWARD_FLT
-#define TENSOR__PASS 0
-#define TENSOR__PASS_WORDS
-#include TENSOR_SELF
+#undef F_A
+#undef F_B
+#undef F_C_
+#undef F_P
+#undef F_C
+#undef F_INF
+#undef F_ADD
+#undef F_SUB
+#undef F_MUL
+#undef F_NEG
+#undef F_ABS
+#undef F_SIGN
+#undef F_MIN
+#undef F_MAX
+#undef F_FLOORDIV
+#undef F_FMOD
+#undef F_REMAINDER
+#undef F_FLOOR
+#undef F_CEIL
+#undef F_TRUNC
+#undef F_ROUND
+#undef F_POW
+#undef F_LT
+#undef F_LE
+#undef F_GT
+#undef F_GE
+#undef F_EQ
+#undef F_NE
+#undef F_ISNAN
+#undef F_AND
+#undef F_OR
+#undef F_XOR
+#undef F_SEL
 
 TENSOR__END
 
@@ -20860,9 +20948,53 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__NONE, TENS
 #undef TENSOR__THREE
 #undef TENSOR__NONE
 #undef TENSOR__D
-#define TENSOR__PASS 0
-#define TENSOR__PASS_WORDS
-#include TENSOR_SELF
+#undef F_A
+#undef F_B
+#undef F_C_
+#undef F_Y
+#undef F_G
+#undef F_C
+#undef F_P
+#undef F_INF
+#undef F_ADD
+#undef F_SUB
+#undef F_MUL
+#undef F_DIV
+#undef F_NEG
+#undef F_ABS
+#undef F_SIGN
+#undef F_SQRT
+#undef F_RSQRT
+#undef F_FLOORDIV
+#undef F_TRUNC
+#undef F_POW
+#undef F_EXP
+#undef F_EXPM1
+#undef F_LOG
+#undef F_LOG1P
+#undef F_SIN
+#undef F_COS
+#undef F_SINH
+#undef F_COSH
+#undef F_TANH
+#undef F_SIGMOID
+#undef F_ERF
+#undef F_ERFC
+#undef F_ERFINV
+#undef F_POLYGAMMA
+#undef F_LGAMMA
+#undef F_ZETA
+#undef F_BESSEL
+#undef F_BESSEL_I
+#undef F_LT
+#undef F_LE
+#undef F_GT
+#undef F_GE
+#undef F_EQ
+#undef F_NE
+#undef F_AND
+#undef F_OR
+#undef F_SEL
 
 TENSOR__END
 
@@ -33863,9 +33995,52 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__TESTS, TEN
 #undef TENSOR__TESTS
 #undef TENSOR__BITS
 #undef TENSOR__READ
-#define TENSOR__PASS 0
-#define TENSOR__PASS_WORDS
-#include TENSOR_SELF
+#undef F_A
+#undef F_B
+#undef F_C_
+#undef F_Y
+#undef F_G
+#undef F_C
+#undef F_P
+#undef F_ADD
+#undef F_SUB
+#undef F_MUL
+#undef F_DIV
+#undef F_FLOORDIV
+#undef F_POW
+#undef F_LT
+#undef F_LE
+#undef F_GT
+#undef F_GE
+#undef F_EQ
+#undef F_NE
+#undef F_AND
+#undef F_OR
+#undef F_SEL
+#undef F_NEG
+#undef F_ABS
+#undef F_SIGN
+#undef F_SQRT
+#undef F_RSQRT
+#undef F_TRUNC
+#undef F_EXP
+#undef F_EXPM1
+#undef F_LOG
+#undef F_LOG1P
+#undef F_SIN
+#undef F_COS
+#undef F_SINH
+#undef F_COSH
+#undef F_TANH
+#undef F_SIGMOID
+#undef F_ERF
+#undef F_ERFC
+#undef F_ERFINV
+#undef F_POLYGAMMA
+#undef F_LGAMMA
+#undef F_ZETA
+#undef F_BESSEL
+#undef F_BESSEL_I
 #define TENSOR__KERNEL(name) tensor__cpu_##name, NULL
 #define TENSOR__KERNEL_WITH(name, scratch) tensor__cpu_##name, tensor__scratch_##scratch
 #define TENSOR__NO_KERNEL NULL, NULL
@@ -34034,10 +34209,21 @@ const char TENSOR__OF_BUILD(tensor__build) = 1;
 }
 #endif
 
+#ifndef TENSOR__MORE_KERNELS        // else tensor_nn.h goes on inside
+#ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_INSIDE 0
+#define TENSOR__PASS_MATH 0
 #include TENSOR_SELF
 #undef TENSOR__PASS
+#endif
+#undef TENSOR_HERE
+#undef TENSOR__IN
+#undef TENSOR__STAMP
+#define TENSOR_HERE TENSOR__SITE
+#define TENSOR__IN(function) TENSOR__SITE_OF(function)
+#define TENSOR__STAMP tensor__at
+TENSOR__OUTSIDE
+#endif
 
 #endif   // TENSOR_IMPLEMENTATION
 

@@ -3585,7 +3585,8 @@ template <class... T> inline tensor_t *nn_call(nn_module_t *m, T... inputs) {
 // ------------------------------------------------------------------------------
 
 // A second guard: a file may have included this header before it asked for the implementation.
-#if defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_IMPLEMENTATION) || defined(TENSOR_BACKEND)
+#if (defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_IMPLEMENTATION) || defined(TENSOR_BACKEND)) && \
+    !defined(TENSOR_SHARED_7C1E)
 #define TENSOR__LATER
 #include "tensor.h"
 #undef TENSOR__LATER
@@ -3595,8 +3596,9 @@ template <class... T> inline tensor_t *nn_call(nn_module_t *m, T... inputs) {
 #define TENSOR_NN_SHARED_7C1E
 
 #ifdef TENSOR__PORTABLE
+TENSOR__INSIDE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_INSIDE 1
+#define TENSOR__PASS_MATH 1
 #include "tensor.h"
 #undef TENSOR__PASS
 #endif
@@ -4097,9 +4099,10 @@ NN_LOSSES(TENSOR__X)
 
 #ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_INSIDE 0
+#define TENSOR__PASS_MATH 0
 #include "tensor.h"
 #undef TENSOR__PASS
+TENSOR__OUTSIDE
 #endif
 #endif   // TENSOR_NN_SHARED_7C1E
 #endif
@@ -4155,11 +4158,6 @@ NN_LOSSES(TENSOR__X)
 #define NN__R float
 #define NN__S float
 #else
-#define TENSOR__PASS 0   // whose closing lines also end these macros
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC push_options
-#pragma GCC diagnostic push
-#endif
 #if TENSOR_NN__PASS == 6
 #define NN__R double
 #else
@@ -5585,7 +5583,39 @@ static const nn__cpu_t NN__K(cpu) = {TENSOR_NN__PASS - 6, 0, 0, 0, 0};
 #undef NN__R
 #undef NN__S
 #undef NN__EVEN
-#if TENSOR_NN__PASS > 5 || !defined(TENSOR__MORE_KERNELS)
+#if TENSOR_NN__PASS > 5
+#undef V_N
+#undef V_F
+#undef V_LOAD
+#undef V_STORE
+#undef V_SET
+#undef V_ZERO
+#undef V_ADD
+#undef V_SUB
+#undef V_MUL
+#undef V_DIV
+#undef V_FMA
+#undef V_NEG
+#undef V_ABS
+#undef V_SQRT
+#undef V_EXP
+#undef V_LOG
+#undef V_LOG1P
+#undef V_SIGMOID
+#undef V_TANH
+#undef V_LT
+#undef V_GT
+#undef V_EQ
+#undef V_SEL
+#undef V_MAX
+#undef V_HSUM
+#undef V_HMAX
+#undef V_MAXR
+#undef V_AHEAD
+#undef V_PART
+#undef V_PUT_PART
+#undef V_CUT_PART
+#elif !defined(TENSOR__MORE_KERNELS)
 #define TENSOR__PASS_CLOSE
 #include "tensor.h"
 #undef TENSOR__PASS_CLOSE
@@ -5634,11 +5664,23 @@ NN_LOSSES(NN__X)
 #include "tensor.h"
 #endif
 
-// The inside of the library begins, see >>kernels of tensor.h.
+#ifndef TENSOR__MORE_KERNELS        // else tensor.h left it open
+// The inside of the library begins: calls of public functions do not record their site, because the user's
+// own call does.
+TENSOR__INSIDE
+#undef TENSOR_HERE
+#undef TENSOR__IN
+#undef TENSOR__STAMP
+#define TENSOR_HERE ((const char *)0)
+#define TENSOR__IN(function) ((const char *)0)
+#define TENSOR__STAMP(site, result) (result)
+#ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_INSIDE 1
+#define TENSOR__PASS_MATH 1
 #include "tensor.h"
 #undef TENSOR__PASS
+#endif
+#endif
 
 // The passes that are not in the core's: see >>passes of tensor.h. f64 and the reference formulas are
 // compiled together with this part of the file.
@@ -26390,10 +26432,19 @@ TENSOR__END
 #endif   // TENSOR__COMPILES_NN
 #undef TENSOR__MORE_KERNELS
 
+#ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_INSIDE 0
+#define TENSOR__PASS_MATH 0
 #include "tensor.h"
 #undef TENSOR__PASS
+#endif
+#undef TENSOR_HERE
+#undef TENSOR__IN
+#undef TENSOR__STAMP
+#define TENSOR_HERE TENSOR__SITE
+#define TENSOR__IN(function) TENSOR__SITE_OF(function)
+#define TENSOR__STAMP tensor__at
+TENSOR__OUTSIDE
 
 #endif   // TENSOR_NN_IMPLEMENTATION
 
