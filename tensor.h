@@ -65,10 +65,12 @@
 //            name_with knows it. One warning is reported the same way, once and with code 0: a scope holds
 //            some 100,000 tensors, which is what a loop without a reset does.
 // THREADS    Any number of threads may use the library. A tensor may be read by many threads; two threads
-//            must not write the same tensor at once. The library starts threads only after
-//            tensor_set_num_threads(n). Results have the same bits for every number of threads. Where there
-//            is no memory for a thread's state, every call of that thread fails with OUT_OF_MEMORY; such
-//            threads share one state, so one may read the error text of another.
+//            must not write the same tensor at once. A view is a tensor of its own: threads may mark views
+//            of one tensor as leaves at once, and write views that have no element in common unless that is
+//            recorded. The library starts threads only after tensor_set_num_threads(n). Results have the
+//            same bits for every number of threads. Where there is no memory for a thread's state, every
+//            call of that thread fails with OUT_OF_MEMORY; such threads share one state, so one may read the
+//            error text of another.
 // HOST       Floating-point traps: no op raises invalid, division by zero or overflow where its results have
 //            none by IEEE's rules (0/0 of the program's own numbers still traps; comparisons with NaN may). A
 //            rounding mode other than to nearest changes the last bits of results, function values by up to
@@ -3949,22 +3951,25 @@ on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #define TENSOR__GIVEN(p) ((p) != NULL)
 #endif
 
-// Counters that several threads use. These six operations are here because C99 and MSVC's C have no
-// stdatomic.
+// Counters that several threads use. These operations are here because C99 and MSVC's C have no stdatomic.
+// NOTE stores a word that threads may store at once, and no order with others is meant.
 typedef int32_t tensor__count_t;
 #if defined(TENSOR_NO_THREADS)
 #define TENSOR__ATOMIC_LOAD(p) (*(p))
 #define TENSOR__ATOMIC_STORE(p, v) ((void)(*(p) = (v)))
 #define TENSOR__ATOMIC_ADD(p, v) ((*(p) += (v)) - (v))
+#define TENSOR__ATOMIC_NOTE(p, v) ((void)(*(p) = (v)))
 #elif defined(__GNUC__) || defined(__clang__)
 #define TENSOR__ATOMIC_LOAD(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
 #define TENSOR__ATOMIC_STORE(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
 #define TENSOR__ATOMIC_ADD(p, v) __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL)   // gives the old value
+#define TENSOR__ATOMIC_NOTE(p, v) __atomic_store_n(p, v, __ATOMIC_RELAXED)
 #elif defined(_MSC_VER)
 #include <intrin.h>
 #define TENSOR__ATOMIC_LOAD(p) (_ReadWriteBarrier(), *(volatile tensor__count_t *)(p))
 #define TENSOR__ATOMIC_STORE(p, v) ((void)_InterlockedExchange((volatile long *)(p), (long)(v)))
 #define TENSOR__ATOMIC_ADD(p, v) _InterlockedExchangeAdd((volatile long *)(p), (long)(v))
+#define TENSOR__ATOMIC_NOTE(p, v) ((void)(*(p) = (v)))
 #else
 #error "tensor.h: this compiler's atomics and thread-local words are not known: define TENSOR_NO_THREADS"
 #endif
@@ -4017,7 +4022,6 @@ enum {                                  // tensor_t.flags
     TENSOR__INFERENCE = 32,             // made in inference mode: no graph may save it
     TENSOR__ROWS = 64,                  // gradient [n, width] by rows; which: its grad (i64, -1 = none), on
                                         // which the flag means that no row is there twice
-    TENSOR__ONCE_LEAF = 128,            // required grad as a leaf and no longer does, or a view of it did
     TENSOR__INHERITED = TENSOR__NO_GRAD_VIEW | TENSOR__MULTI_VIEW       // by views of the view
 };
 
@@ -4077,6 +4081,8 @@ struct tensor_t {
     uint64_t epoch;                     // scope resets of the home thread at its death
     const char *freed;                  // dead: where tensor_free did it, "" = somewhere; NULL = a scope
     tensor__count_t lock;               // guards grad during accumulation
+    tensor__count_t once_leaf;          // 1 = required grad as a leaf and no longer does, or a view of it
+                                        // did, which its thread says here
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
 };
 
@@ -14318,7 +14324,7 @@ TENSOR__INLINE tensor_t *tensor__new_header(tensor__thread_t *th, const char *op
     t->base_version = t->rebased = 0;
     t->op = op;
     t->site = NULL;
-    t->lock = 0;
+    t->lock = t->once_leaf = 0;
     tensor__count(&th->live_tensors, 1);
     return t;
 }
@@ -15892,7 +15898,7 @@ TENSOR__FN int tensor__changeable(tensor__thread_t *th, const char *op, tensor_t
 TENSOR__FN int tensor__circular(tensor__op_t *o, const tensor_t *x) {
     tensor__node_t **list = NULL;
     int n = 0, found = 0;
-    if (!x || !(x->flags & TENSOR__ONCE_LEAF)) { return 0; }
+    if (!x || !TENSOR__ATOMIC_LOAD(&x->once_leaf)) { return 0; }
     tensor_t *from[TENSOR__MAX_IN];
     for (int i = 0; i < o->nin && i < TENSOR__MAX_IN; i++) {
         tensor_t *in = o->in[i];
@@ -16052,10 +16058,15 @@ TENSOR__FN void tensor__follow_layout(tensor_t *t, const tensor_t *x) {
     if (tensor__keeps_channels_last(x)) { tensor__make_channels_last(t); }
 }
 
+// Counts a change of s, of which threads may change parts at once.
 TENSOR__INLINE void tensor__bump(tensor__thread_t *th, tensor__storage_t *s, const char *op) {
-    s->version++;
-    s->write_op = op;
-    s->write_site = NULL;
+    if (TENSOR__ALONE) {
+        s->version++;
+    } else {
+        (void)TENSOR__ATOMIC_ADD(&s->version, 1);
+    }
+    TENSOR__ATOMIC_NOTE(&s->write_op, op);
+    TENSOR__ATOMIC_NOTE(&s->write_site, NULL);
     th->written = s;
 }
 
@@ -28699,7 +28710,8 @@ TENSOR__END
 // x becomes a leaf of no further graph; graphs that exist still name it.
 TENSOR__FN void tensor__no_leaf(tensor_t *x) {
     if (!(x->flags & TENSOR__REQUIRES_GRAD)) { return; }
-    x->flags = (uint8_t)((x->flags & ~TENSOR__REQUIRES_GRAD) | TENSOR__ONCE_LEAF);
+    x->flags = (uint8_t)(x->flags & ~TENSOR__REQUIRES_GRAD);
+    TENSOR__ATOMIC_STORE(&x->once_leaf, 1);
 }
 
 TENSOR__RARE
@@ -28719,7 +28731,7 @@ TENSOR_API tensor_t *(tensor_requires_grad_)(tensor_t *x, int on) {
     }
     if (on) {
         x->flags = (uint8_t)(x->flags | TENSOR__REQUIRES_GRAD);
-        if (x->base) { x->base->flags = (uint8_t)(x->base->flags | TENSOR__ONCE_LEAF); }
+        if (x->base) { TENSOR__ATOMIC_STORE(&x->base->once_leaf, 1); }
     } else {
         tensor__no_leaf(x);
     }
@@ -33149,7 +33161,7 @@ TENSOR__INLINE void tensor__step_wrote(tensor__thread_t *th, const tensor__step_
     for (int i = 0; i < s->c.nin + s->c.nout; i++) {
         if (s->c.arg[i].role == TENSOR_READ || !s->c.arg[i].storage) { continue; }
         tensor__bump(th, s->c.arg[i].storage, s->c.row->name);
-        s->c.arg[i].storage->write_site = s->site;
+        TENSOR__ATOMIC_NOTE(&s->c.arg[i].storage->write_site, s->site);
     }
 }
 
@@ -33859,7 +33871,7 @@ TENSOR__INLINE tensor_t *tensor__at_fresh(tensor__thread_t *th, const char *site
     if (!site[0]) { return t; }
     tensor__stamp(t, site);
     if (th->written) {
-        th->written->write_site = site;
+        TENSOR__ATOMIC_NOTE(&th->written->write_site, site);
         th->written = NULL;
     }
     return t;
@@ -33942,7 +33954,7 @@ TENSOR_API const void *tensor__at_ptr(const char *site, const void *p) {
     tensor__thread_t *th = tensor__self();
     tensor__stamp_error(th, site);
     if (th->written) {          // tensor_data_mut
-        th->written->write_site = site;
+        TENSOR__ATOMIC_NOTE(&th->written->write_site, site);
         th->written = NULL;
     }
     return p;

@@ -500,6 +500,33 @@ static uint64_t next_rows(nn_data_loader_t *l, int batches) {
     return h;
 }
 
+// What could not be loaded is not saved, and a scaler that cannot be changed refuses the load as a whole.
+static void refused_trainings(const char *path, nn_checkpoint_t *from, nn_checkpoint_t *to) {
+    tensor_t *weight = nn_get(from->module, "weight");
+    nn_data_loader_t *loader = to->loader;
+    tensor_t *scaler = to->scaler;
+    from->loader = to->loader = NULL;
+    CHECK(nn_checkpoint_save(path, from) == 0);
+    from->plateau->patience = INT64_MAX;
+    CHECK(nn_checkpoint_save(path, from) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "the plateau has a number that is not possible; counts are 0..2^53");
+    from->plateau->patience = 0;
+
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_fill_(weight, 5);
+    tensor_scope_end(scope);
+    scope = tensor_scope_begin_inference();
+    to->scaler = tensor_keep(tensor_clone(scaler));
+    tensor_scope_end(scope);
+    CHECK(nn_checkpoint_load(path, to) == TENSOR_ERR_AUTOGRAD);
+    CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "load_checkpoint: x [6] was made in inference mode");
+    CHECK(tensor_item(tensor_min(weight)) == 5 && tensor_item(tensor_max(weight)) == 5);
+    tensor_free(to->scaler);
+    to->scaler = scaler;
+    CHECK(nn_checkpoint_load(path, to) == 0 && tensor_item(tensor_max(weight)) < 5);
+    to->loader = loader;
+}
+
 static void trainings(void) {
     const char *path = "build/formats.checkpoint";
     tensor_t *x = tensor_randn(20, 3);
@@ -533,6 +560,7 @@ static void trainings(void) {
         CHECK(nn_save_checkpoint(path, m, o, 2) == 0 && nn_checkpoint_load(path, &d) == TENSOR_ERR_FORMAT);
         CHECK_ERROR(TENSOR_ERR_FORMAT, "training/scaler is missing");
         CHECK(d.step == 17);
+        refused_trainings(path, &c, &d);
         nn_data_loader_free(d.loader);
         tensor_free(c.scaler);
         tensor_free(d.scaler);
