@@ -507,10 +507,22 @@ static void refused_trainings(const char *path, nn_checkpoint_t *from, nn_checkp
     tensor_t *scaler = to->scaler;
     from->loader = to->loader = NULL;
     CHECK(nn_checkpoint_save(path, from) == 0);
-    from->plateau->patience = INT64_MAX;
-    CHECK(nn_checkpoint_save(path, from) == TENSOR_ERR_SHAPE);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "the plateau has a number that is not possible; counts are 0..2^53");
-    from->plateau->patience = 0;
+    nn_plateau_t good = *from->plateau;
+    for (int k = 0; k < 8; k++) {
+        nn_plateau_t *p = from->plateau;
+        *p = good;
+        p->factor = k == 0 ? 1e300 : p->factor;
+        p->threshold = k == 1 ? -1e300 : p->threshold;
+        p->min_lr = k == 2 ? (double)NAN : p->min_lr;
+        p->patience = k == 3 ? INT64_MAX : p->patience;
+        p->cooldown = k == 4 ? INT64_MAX : p->cooldown;
+        p->seen = k == 5 ? -1 : p->seen;
+        p->bad = k == 6 ? -1 : p->bad;
+        p->resting = k == 7 ? -1 : p->resting;
+        CHECK_MSG(nn_checkpoint_save(path, from) == TENSOR_ERR_SHAPE, "number %d is saved", k);
+        CHECK_ERROR(TENSOR_ERR_SHAPE, "the plateau has a number that is not possible; counts are 0..2^53");
+    }
+    *from->plateau = good;
 
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     tensor_fill_(weight, 5);
