@@ -2463,7 +2463,8 @@ typedef struct tensor_graph_call_t {
     // What its kernel is given, for programs that define TENSOR_BACKEND: its row, and its numbers, as strides
     // or eps (tensor_params_t; those of an optimizer are its first operand, nn_update_t of tensor_nn.h).
     const struct tensor_call_t *kernel;
-    const void *call_;
+    const tensor_graph_t *graph_;
+    int64_t index_;
 } tensor_graph_call_t;
 
 typedef enum tensor_graph_place_t {
@@ -2490,7 +2491,8 @@ typedef struct tensor_graph_operand_t {
 } tensor_graph_operand_t;
 
 // The read-only view of a graph.
-//   -> struct, of zeros if g is NULL, freed or being captured, or if i is out of range;  errors none
+//   call    what tensor_graph_call gave
+//   -> struct, of zeros if the graph is NULL, freed or being captured, or if i is out of range;  errors none
 TENSOR_API tensor_graph_info_t tensor_graph_info(const tensor_graph_t *g);
 TENSOR_API tensor_graph_call_t tensor_graph_call(const tensor_graph_t *g, int64_t i);
 TENSOR_API tensor_graph_operand_t tensor_graph_operand(const tensor_graph_call_t *call, int i);
@@ -33584,15 +33586,18 @@ TENSOR_API tensor_graph_call_t (tensor_graph_call)(const tensor_graph_t *g, int6
     call.stream = s->drawn ? (int64_t)s->offset : -1;
     call.group = s->group ? s->group->number : -1;
     call.kernel = &s->c;
-    call.call_ = s;
+    call.graph_ = g;
+    call.index_ = i;
     return call;
 }
 
 TENSOR_API tensor_graph_operand_t (tensor_graph_operand)(const tensor_graph_call_t *call, int i) {
     tensor_graph_operand_t o;
     memset(&o, 0, sizeof o);
-    if (!call || !call->call_ || i < 0 || i >= call->inputs + call->outputs) { return o; }
-    const tensor__step_t *s = (const tensor__step_t *)call->call_;
+    const tensor_graph_t *g = call ? call->graph_ : NULL;
+    if (!g || g->state != TENSOR__GRAPH_READY || call->index_ >= g->info.calls) { return o; }
+    const tensor__step_t *s = g->call[call->index_];
+    if (i < 0 || i >= s->c.nin + s->c.nout) { return o; }
     const tensor_arg_t *a = &s->c.arg[i];
     const tensor__traced_t *e = s->traced[i];
     if (!a->data && !a->storage) { return o; }

@@ -3098,7 +3098,8 @@ typedef struct nn_load_args_t {
     const nn_rename_t *renames TENSOR_INIT; // nrenames of them; the first that fits a name counts
     int nrenames TENSOR_INIT;
     // Of a partial load, before the module changes: missing 1 = a name of the module that the file lacks,
-    // 0 = one of the file (behind the prefix, not renamed) that the module lacks. May be NULL.
+    // 0 = one of the file (behind the prefix, not renamed) that the module lacks. May be NULL. An error that
+    // it raises is that of the load.
     void (*unmatched)(void *user, const char *name, int missing) TENSOR_INIT;
     void *user TENSOR_INIT;
 } nn_load_args_t;
@@ -25133,6 +25134,7 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     memset(known, 0, (size_t)r->count + 1);
     memset(found, 0, (size_t)all->n + 1);
     nn__mismatch_t missing, unexpected, differ;
+    int pending = tensor_error_code();
     int64_t fitting = 0;
     char about[200];
     size_t used = strlen(r->base.label);
@@ -25162,6 +25164,7 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     nn__mismatch_begin(&unexpected, used + missing.t.length, 1);
     if (!partial) { nn__unexpected_names(r, names, known, checkpoint, &unexpected); }
     if (tells) { nn__unexpected_names(r, names, known, checkpoint, NULL); }
+    if (pending == TENSOR_OK && tensor_error_code() != TENSOR_OK) { return tensor_error_code(); }
     if (!missing.count && !unexpected.count && !differ.count) { return TENSOR_OK; }
     return nn__state_differs(r, &missing, &unexpected, &differ);
 }
