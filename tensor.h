@@ -65,10 +65,12 @@
 //            name_with knows it. One warning is reported the same way, once and with code 0: a scope holds
 //            some 100,000 tensors, which is what a loop without a reset does.
 // THREADS    Any number of threads may use the library. A tensor may be read by many threads; two threads
-//            must not write the same tensor at once. The library starts threads only after
-//            tensor_set_num_threads(n). Results have the same bits for every number of threads. Where there
-//            is no memory for a thread's state, every call of that thread fails with OUT_OF_MEMORY; such
-//            threads share one state, so one may read the error text of another.
+//            must not write the same tensor at once. A view is a tensor of its own: threads may mark views
+//            of one tensor as leaves at once, and write views that have no element in common unless that is
+//            recorded. The library starts threads only after tensor_set_num_threads(n). Results have the
+//            same bits for every number of threads. Where there is no memory for a thread's state, every
+//            call of that thread fails with OUT_OF_MEMORY; such threads share one state, so one may read the
+//            error text of another.
 // HOST       Floating-point traps: no op raises invalid, division by zero or overflow where its results have
 //            none by IEEE's rules (0/0 of the program's own numbers still traps; comparisons with NaN may). A
 //            rounding mode other than to nearest changes the last bits of results, function values by up to
@@ -2476,7 +2478,8 @@ typedef struct tensor_graph_call_t {
     // What its kernel is given, for programs that define TENSOR_BACKEND: its row, and its numbers, as strides
     // or eps (tensor_params_t; those of an optimizer are its first operand, nn_update_t of tensor_nn.h).
     const struct tensor_call_t *kernel;
-    const void *call_;
+    const tensor_graph_t *graph_;
+    int64_t index_;
 } tensor_graph_call_t;
 
 typedef enum tensor_graph_place_t {
@@ -2503,7 +2506,8 @@ typedef struct tensor_graph_operand_t {
 } tensor_graph_operand_t;
 
 // The read-only view of a graph.
-//   -> struct, of zeros if g is NULL, freed or being captured, or if i is out of range;  errors none
+//   call    what tensor_graph_call gave
+//   -> struct, of zeros if the graph is NULL, freed or being captured, or if i is out of range;  errors none
 TENSOR_API tensor_graph_info_t tensor_graph_info(const tensor_graph_t *g);
 TENSOR_API tensor_graph_call_t tensor_graph_call(const tensor_graph_t *g, int64_t i);
 TENSOR_API tensor_graph_operand_t tensor_graph_operand(const tensor_graph_call_t *call, int i);
@@ -4004,22 +4008,25 @@ on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #define TENSOR__GIVEN(p) ((p) != NULL)
 #endif
 
-// Counters that several threads use. These six operations are here because C99 and MSVC's C have no
-// stdatomic.
+// Counters that several threads use. These operations are here because C99 and MSVC's C have no stdatomic.
+// NOTE stores a word that threads may store at once, and no order with others is meant.
 typedef int32_t tensor__count_t;
 #if defined(TENSOR_NO_THREADS)
 #define TENSOR__ATOMIC_LOAD(p) (*(p))
 #define TENSOR__ATOMIC_STORE(p, v) ((void)(*(p) = (v)))
 #define TENSOR__ATOMIC_ADD(p, v) ((*(p) += (v)) - (v))
+#define TENSOR__ATOMIC_NOTE(p, v) ((void)(*(p) = (v)))
 #elif defined(__GNUC__) || defined(__clang__)
 #define TENSOR__ATOMIC_LOAD(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
 #define TENSOR__ATOMIC_STORE(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
 #define TENSOR__ATOMIC_ADD(p, v) __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL)   // gives the old value
+#define TENSOR__ATOMIC_NOTE(p, v) __atomic_store_n(p, v, __ATOMIC_RELAXED)
 #elif defined(_MSC_VER)
 #include <intrin.h>
 #define TENSOR__ATOMIC_LOAD(p) (_ReadWriteBarrier(), *(volatile tensor__count_t *)(p))
 #define TENSOR__ATOMIC_STORE(p, v) ((void)_InterlockedExchange((volatile long *)(p), (long)(v)))
 #define TENSOR__ATOMIC_ADD(p, v) _InterlockedExchangeAdd((volatile long *)(p), (long)(v))
+#define TENSOR__ATOMIC_NOTE(p, v) ((void)(*(p) = (v)))
 #else
 #error "tensor.h: this compiler's atomics and thread-local words are not known: define TENSOR_NO_THREADS"
 #endif
@@ -4072,7 +4079,6 @@ enum {                                  // tensor_t.flags
     TENSOR__INFERENCE = 32,             // made in inference mode: no graph may save it
     TENSOR__ROWS = 64,                  // gradient [n, width] by rows; which: its grad (i64, -1 = none), on
                                         // which the flag means that no row is there twice
-    TENSOR__ONCE_LEAF = 128,            // required grad as a leaf and no longer does, or a view of it did
     TENSOR__INHERITED = TENSOR__NO_GRAD_VIEW | TENSOR__MULTI_VIEW       // by views of the view
 };
 
@@ -4132,6 +4138,8 @@ struct tensor_t {
     uint64_t epoch;                     // scope resets of the home thread at its death
     const char *freed;                  // dead: where tensor_free did it, "" = somewhere; NULL = a scope
     tensor__count_t lock;               // guards grad during accumulation
+    tensor__count_t once_leaf;          // 1 = required grad as a leaf and no longer does, or a view of it
+                                        // did, which its thread says here
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
 };
 
@@ -14498,7 +14506,7 @@ TENSOR__INLINE tensor_t *tensor__new_header(tensor__thread_t *th, const char *op
     t->base_version = t->rebased = 0;
     t->op = op;
     t->site = NULL;
-    t->lock = 0;
+    t->lock = t->once_leaf = 0;
     tensor__count(&th->live_tensors, 1);
     return t;
 }
@@ -16072,7 +16080,7 @@ TENSOR__FN int tensor__changeable(tensor__thread_t *th, const char *op, tensor_t
 TENSOR__FN int tensor__circular(tensor__op_t *o, const tensor_t *x) {
     tensor__node_t **list = NULL;
     int n = 0, found = 0;
-    if (!x || !(x->flags & TENSOR__ONCE_LEAF)) { return 0; }
+    if (!x || !TENSOR__ATOMIC_LOAD(&x->once_leaf)) { return 0; }
     tensor_t **from = (tensor_t **)tensor__lend(o->th, (uint64_t)o->nin * sizeof *from);
     if (!from) { return 1; }
     for (int i = 0; i < o->nin; i++) {
@@ -16234,10 +16242,15 @@ TENSOR__FN void tensor__follow_layout(tensor_t *t, const tensor_t *x) {
     if (tensor__keeps_channels_last(x)) { tensor__make_channels_last(t); }
 }
 
+// Counts a change of s, of which threads may change parts at once.
 TENSOR__INLINE void tensor__bump(tensor__thread_t *th, tensor__storage_t *s, const char *op) {
-    s->version++;
-    s->write_op = op;
-    s->write_site = NULL;
+    if (TENSOR__ALONE) {
+        s->version++;
+    } else {
+        (void)TENSOR__ATOMIC_ADD(&s->version, 1);
+    }
+    TENSOR__ATOMIC_NOTE(&s->write_op, op);
+    TENSOR__ATOMIC_NOTE(&s->write_site, NULL);
     th->written = s;
 }
 
@@ -29451,7 +29464,8 @@ TENSOR__END
 // x becomes a leaf of no further graph; graphs that exist still name it.
 TENSOR__FN void tensor__no_leaf(tensor_t *x) {
     if (!(x->flags & TENSOR__REQUIRES_GRAD)) { return; }
-    x->flags = (uint8_t)((x->flags & ~TENSOR__REQUIRES_GRAD) | TENSOR__ONCE_LEAF);
+    x->flags = (uint8_t)(x->flags & ~TENSOR__REQUIRES_GRAD);
+    TENSOR__ATOMIC_STORE(&x->once_leaf, 1);
 }
 
 TENSOR__RARE
@@ -29471,7 +29485,7 @@ TENSOR_API tensor_t *(tensor_requires_grad_)(tensor_t *x, int on) {
     }
     if (on) {
         x->flags = (uint8_t)(x->flags | TENSOR__REQUIRES_GRAD);
-        if (x->base) { x->base->flags = (uint8_t)(x->base->flags | TENSOR__ONCE_LEAF); }
+        if (x->base) { TENSOR__ATOMIC_STORE(&x->base->once_leaf, 1); }
     } else {
         tensor__no_leaf(x);
     }
@@ -33904,7 +33918,7 @@ TENSOR__INLINE void tensor__step_wrote(tensor__thread_t *th, const tensor__step_
     for (int i = 0; i < s->c.nin + s->c.nout; i++) {
         if (s->c.arg[i].role == TENSOR_READ || !s->c.arg[i].storage) { continue; }
         tensor__bump(th, s->c.arg[i].storage, s->c.row->name);
-        s->c.arg[i].storage->write_site = s->site;
+        TENSOR__ATOMIC_NOTE(&s->c.arg[i].storage->write_site, s->site);
     }
 }
 
@@ -34329,15 +34343,18 @@ TENSOR_API tensor_graph_call_t (tensor_graph_call)(const tensor_graph_t *g, int6
     call.stream = s->drawn ? (int64_t)s->offset : -1;
     call.group = s->group ? s->group->number : -1;
     call.kernel = &s->c;
-    call.call_ = s;
+    call.graph_ = g;
+    call.index_ = i;
     return call;
 }
 
 TENSOR_API tensor_graph_operand_t (tensor_graph_operand)(const tensor_graph_call_t *call, int i) {
     tensor_graph_operand_t o;
     memset(&o, 0, sizeof o);
-    if (!call || !call->call_ || i < 0 || i >= call->inputs + call->outputs) { return o; }
-    const tensor__step_t *s = (const tensor__step_t *)call->call_;
+    const tensor_graph_t *g = call ? call->graph_ : NULL;
+    if (!g || g->state != TENSOR__GRAPH_READY || call->index_ >= g->info.calls) { return o; }
+    const tensor__step_t *s = g->call[call->index_];
+    if (i < 0 || i >= s->c.nin + s->c.nout) { return o; }
     const tensor_arg_t *a = &s->c.arg[i];
     const tensor__traced_t *e = s->traced[i];
     if (!a->data && !a->storage) { return o; }
@@ -34705,7 +34722,7 @@ TENSOR__INLINE tensor_t *tensor__at_fresh(tensor__thread_t *th, const char *site
     if (!site[0]) { return t; }
     tensor__stamp(t, site);
     if (th->written) {
-        th->written->write_site = site;
+        TENSOR__ATOMIC_NOTE(&th->written->write_site, site);
         th->written = NULL;
     }
     return t;
@@ -34788,7 +34805,7 @@ TENSOR_API const void *tensor__at_ptr(const char *site, const void *p) {
     tensor__thread_t *th = tensor__self();
     tensor__stamp_error(th, site);
     if (th->written) {          // tensor_data_mut
-        th->written->write_site = site;
+        TENSOR__ATOMIC_NOTE(&th->written->write_site, site);
         th->written = NULL;
     }
     return p;

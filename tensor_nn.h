@@ -3091,7 +3091,8 @@ typedef struct nn_load_args_t {
     const nn_rename_t *renames TENSOR_INIT; // nrenames of them; the first that fits a name counts
     int nrenames TENSOR_INIT;
     // Of a partial load, before the module changes: missing 1 = a name of the module that the file lacks,
-    // 0 = one of the file (behind the prefix, not renamed) that the module lacks. May be NULL.
+    // 0 = one of the file (behind the prefix, not renamed) that the module lacks. May be NULL. An error that
+    // it raises is that of the load.
     void (*unmatched)(void *user, const char *name, int missing) TENSOR_INIT;
     void *user TENSOR_INIT;
 } nn_load_args_t;
@@ -3140,7 +3141,7 @@ typedef struct nn_checkpoint_t {
 } nn_checkpoint_t;
 // Saves all of it, and the calling thread's generator, into one file; loads what is not NULL, and step. Each
 // reads the other functions' files too, where they have what is asked for. After an error nothing changed.
-//   -> code;  errors as nn_save_checkpoint, nn_load_checkpoint
+//   -> code;  errors as nn_save_checkpoint, nn_load_checkpoint, SHAPE (a number of the plateau, to save)
 TENSOR_API int nn_checkpoint_save(const char *path, const nn_checkpoint_t *c);
 TENSOR_API int nn_checkpoint_load(const char *path, nn_checkpoint_t *c);
 #define nn_safetensors_get(...) TENSOR__CALL(nn_safetensors_get, __VA_ARGS__)
@@ -25122,6 +25123,7 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     memset(known, 0, (size_t)r->count + 1);
     memset(found, 0, (size_t)all->n + 1);
     nn__mismatch_t missing, unexpected, differ;
+    int pending = tensor_error_code();
     int64_t fitting = 0;
     char about[200];
     int other = !checkpoint && nn_safetensors_metadata(r, "generator.seed");
@@ -25153,6 +25155,7 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     nn__mismatch_begin(&unexpected, used + missing.t.length, 1);
     if (!partial) { nn__unexpected_names(r, names, known, checkpoint, &unexpected); }
     if (tells) { nn__unexpected_names(r, names, known, checkpoint, NULL); }
+    if (pending == TENSOR_OK && tensor_error_code() != TENSOR_OK) { return tensor_error_code(); }
     if (!missing.count && !unexpected.count && !differ.count) { return TENSOR_OK; }
     return nn__state_differs(r, hint, &missing, &unexpected, &differ);
 }
@@ -25718,14 +25721,19 @@ TENSOR__FN nn__names_t nn__load_names(const nn_load_args_t *a) {
     return names;
 }
 
+// Whether the options of a load can be used; raises if not.
+TENSOR__FN int nn__load_checks(const char *op, const nn_load_args_t *a) {
+    if ((a->renames != NULL) != (a->nrenames > 0)) {
+        const char *list = a->renames ? "a list" : "NULL";
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: nrenames is %i and renames is %s; both must be given, or none",
+                      op, a->nrenames, list);
+    }
+    return !nn__too_many(op, a->site_, a->options_are_named_);
+}
+
 TENSOR_API int nn_load_with(nn_load_args_t a) {
     int code = TENSOR_ERR_SHAPE;
-    if ((a.renames != NULL) != (a.nrenames > 0)) {
-        const char *list = a.renames ? "a list" : "NULL";
-        code = NN__ERROR(TENSOR_ERR_SHAPE,
-                         "load: nrenames is %i and renames is %s; both must be given, or none", a.nrenames,
-                         list);
-    } else if (!nn__too_many("load", a.site_, a.options_are_named_)) {
+    if (nn__load_checks("load", &a)) {
         nn_safetensors_t *r = (nn_safetensors_open)(a.path);
         nn__names_t names = nn__load_names(&a);
         code = nn__load_from(r, a.module, &names, a.partial);
@@ -25764,7 +25772,7 @@ TENSOR__FN int nn__load_tested(nn_safetensors_t *r, const nn_load_args_t *a) {
 
 TENSOR_API int nn_load_tested_with(nn_load_args_t a) {
     int code = TENSOR_ERR_SHAPE;
-    if (!nn__too_many("load_tested", a.site_, a.options_are_named_)) {
+    if (nn__load_checks("load_tested", &a)) {
         nn_safetensors_t *r = (nn_safetensors_open)(a.path);
         tensor_scope_t scope = TENSOR__(inner_scope)(0);
         code = r ? nn__load_tested(r, &a) : tensor_error_code();
@@ -25879,6 +25887,15 @@ TENSOR__FN void nn__put_plateau(nn_plateau_t *p, const double *from) {
     p->resting = (int64_t)from[9];
 }
 
+// Whether these can be the numbers of a plateau.
+TENSOR__FN int nn__plateau_possible(const double *p) {
+    for (int i = 0; i < NN__PLATEAU; i++) {
+        double least = i < 5 ? TENSOR_ZERO : 0;
+        if (i != 6 && !(p[i] >= least && p[i] <= 9007199254740992.0)) { return 0; }
+    }
+    return p[5] <= 3;
+}
+
 // Adds the state of a training that is not in module or optimizer. -> code
 TENSOR__FN int nn__save_training(nn__save_t *s, const nn_checkpoint_t *c) {
     if (c->scaler) {
@@ -25890,6 +25907,10 @@ TENSOR__FN int nn__save_training(nn__save_t *s, const nn_checkpoint_t *c) {
         double all[NN__PLATEAU];
         int64_t n = NN__PLATEAU;
         nn__plateau_numbers(c->plateau, all);
+        if (!nn__plateau_possible(all)) {
+            return NN__ERROR(TENSOR_ERR_SHAPE,
+                             "checkpoint_save: the plateau has a number that is not possible; counts are 0..2^53");
+        }
         s->name[s->n] = "training/plateau";
         s->t[s->n++] = (tensor_from_n)(all, TENSOR_F64, &n, 1);
     }
@@ -26164,20 +26185,12 @@ typedef struct nn__training_t {
     const int64_t *loader;
 } nn__training_t;
 
-// Whether these can be the numbers of a scaler, and of a plateau.
+// Whether these can be the numbers of a scaler.
 TENSOR__FN int nn__scaler_possible(const float *p) {
     for (int i = 0; i < NN__SCALER; i++) {
         if (!(p[i] >= 0) || p[i] - p[i] != 0) { return 0; }
     }
     return p[NN__SCALE] > 0 && p[NN__GROWTH] > 0 && p[NN__BACKOFF] > 0 && p[NN__INTERVAL] >= 1;
-}
-
-TENSOR__FN int nn__plateau_possible(const double *p) {
-    for (int i = 0; i < NN__PLATEAU; i++) {
-        double least = i < 5 ? TENSOR_ZERO : 0;
-        if (i != 6 && !(p[i] >= least && p[i] <= 9007199254740992.0)) { return 0; }
-    }
-    return p[5] <= 3;
 }
 
 // -> code
@@ -26188,6 +26201,7 @@ TENSOR__FN int nn__stage_training(nn_safetensors_t *r, const nn_checkpoint_t *c,
     int bad = 0;
     if (c->scaler) {
         if ((tensor_is_poison)(nn__scaler(c->scaler, NN__SCALE))) { return tensor_error_code(); }
+        if (!TENSOR__(changeable)(nn__self(), "load_checkpoint", c->scaler)) { return tensor_error_code(); }
         t->scaler = nn__expected(r, "training/scaler", TENSOR_F32, &n, 1, 0);
         if ((tensor_is_poison)(t->scaler)) { return tensor_error_code(); }
         const float *p = (const float *)TENSOR__(host)(t->scaler, TENSOR_HOST_READ, "load_checkpoint");
