@@ -65,10 +65,12 @@
 //            name_with knows it. One warning is reported the same way, once and with code 0: a scope holds
 //            some 100,000 tensors, which is what a loop without a reset does.
 // THREADS    Any number of threads may use the library. A tensor may be read by many threads; two threads
-//            must not write the same tensor at once. The library starts threads only after
-//            tensor_set_num_threads(n). Results have the same bits for every number of threads. Where there
-//            is no memory for a thread's state, every call of that thread fails with OUT_OF_MEMORY; such
-//            threads share one state, so one may read the error text of another.
+//            must not write the same tensor at once. A view is a tensor of its own: threads may mark views
+//            of one tensor as leaves at once, and write views that have no element in common unless that is
+//            recorded. The library starts threads only after tensor_set_num_threads(n). Results have the
+//            same bits for every number of threads. Where there is no memory for a thread's state, every
+//            call of that thread fails with OUT_OF_MEMORY; such threads share one state, so one may read the
+//            error text of another.
 // HOST       Floating-point traps: no op raises invalid, division by zero or overflow where its results have
 //            none by IEEE's rules (0/0 of the program's own numbers still traps; comparisons with NaN may). A
 //            rounding mode other than to nearest changes the last bits of results, function values by up to
@@ -823,9 +825,18 @@ TENSOR_API int64_t tensor_item_i64(tensor_t *x);
 //   -> code;  errors SHAPE if bytes is not numel * element size, DTYPE if the type of data does not fit
 TENSOR_API int tensor_copy_out(tensor_t *x, void *data, size_t bytes);
 
-// Whether shapes are equal and |a - b| <= atol + rtol * |b| everywhere (PyTorch: rtol 1e-5, atol 1e-8).
+typedef struct tensor_allclose_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *a TENSOR_INIT, *b TENSOR_INIT;
+    double rtol TENSOR_INIT, atol TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
+    int equal_nan TENSOR_INIT;              // NaN equals NaN
+} tensor_allclose_args_t;
+
+// Whether shapes are equal and |a - b| <= atol + rtol * |b| everywhere: tensor_allclose(a, b, 1e-5, 1e-8) has
+// PyTorch's defaults.
 //   -> 1 or 0;  errors DTYPE, POISONED
-TENSOR_API int tensor_allclose(tensor_t *a, tensor_t *b, double rtol, double atol);
+TENSOR_API int tensor_allclose_with(tensor_allclose_args_t a);
 
 // Whether shapes, dtypes and all elements are equal.
 //   -> 1 or 0;  errors POISONED
@@ -2402,14 +2413,12 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 // Runs a part of the captured step and returns: `while (tensor_graph_resume(g, 500) == 0) { frame(); }` is
 // one replay in time slices. A time slice ends before the call that would pass the budget, as far as its
 // length is known from the steps before; it makes one call at least, or some blocks of pointwise calls that
-// run together, or a part of a call of these kinds: pointwise, fill, sum and the like, softmax and the like
-// (some rows), sort, topk and the like, product, linear algebra (some matrices, or some columns of a large
-// one), indexing, random numbers, convolution, pool, norm, attention, loss, recurrent (some of its steps),
-// embedding, dropout, clipping, optimizer. Others are not interrupted: softmax, norms and running sums of one
-// row, eigenvalues and singular values of one matrix, products of integers; a GPU's step is one call. On one
-// core with AVX-512 (in brackets PyTorch, in turns), softmax of a million numbers takes 0.3 ms (0.6), their
-// running sum 1.7 (0.9), eigenvalues and vectors of a 200 x 200 matrix 12 (1.7), its singular values and
-// vectors 19 (3.4).
+// run together, or a part of a call of these kinds: pointwise, fill, sum and the like, softmax and the like,
+// also running sums, norms and variances of rows (some rows, or a part of a long one), sort, topk and the
+// like, product, linear algebra (some matrices, or a part of a large one), indexing, random numbers,
+// convolution, pool, layer norm (some rows), norms of images (some channels or groups), attention, loss,
+// recurrent (some of its steps), embedding, dropout, clipping, optimizer. Others are not interrupted, as
+// products of integers; a GPU's step is one call.
 // In real time (tensor_set_realtime) no call is interrupted unless the graph had a time slice before, which
 // takes memory for that.
 // A call that is under way goes on where the last time slice left it, also on another thread or with another
@@ -2444,7 +2453,7 @@ TENSOR_API int tensor_is_realtime(void);    // -> 1 or 0;  errors none
 //      a GPU, in a capture
 TENSOR_API int tensor_graph_free(tensor_graph_t *g);
 
-// Prints the bytes of a graph, then its calls, a line each, to stdout.
+// Prints the bytes and operations of a graph, then its calls, a line each, to stdout.
 //   -> code;  errors POISONED, OWNER as tensor_graph_replay; IO (stdout cannot be written), UNSUPPORTED under
 //      TENSOR_NO_STDIO
 TENSOR_API int tensor_graph_print(const tensor_graph_t *g);
@@ -2469,7 +2478,8 @@ typedef struct tensor_graph_call_t {
     // What its kernel is given, for programs that define TENSOR_BACKEND: its row, and its numbers, as strides
     // or eps (tensor_params_t; those of an optimizer are its first operand, nn_update_t of tensor_nn.h).
     const struct tensor_call_t *kernel;
-    const void *call_;
+    const tensor_graph_t *graph_;
+    int64_t index_;
 } tensor_graph_call_t;
 
 typedef enum tensor_graph_place_t {
@@ -2496,10 +2506,16 @@ typedef struct tensor_graph_operand_t {
 } tensor_graph_operand_t;
 
 // The read-only view of a graph.
-//   -> struct, of zeros if g is NULL, freed or being captured, or if i is out of range;  errors none
+//   call    what tensor_graph_call gave
+//   -> struct, of zeros if the graph is NULL, freed or being captured, or if i is out of range;  errors none
 TENSOR_API tensor_graph_info_t tensor_graph_info(const tensor_graph_t *g);
 TENSOR_API tensor_graph_call_t tensor_graph_call(const tensor_graph_t *g, int64_t i);
 TENSOR_API tensor_graph_operand_t tensor_graph_operand(const tensor_graph_call_t *call, int i);
+
+// Floating-point operations of a call, as PyTorch's FlopCounterMode counts them: two for each multiply-add of
+// matrix products, convolutions, attention and a recurrent layer's state, by their shapes. Others count as 0.
+//   -> operations, 0 if call is NULL or none;  errors none
+TENSOR_API double tensor_graph_flops(const tensor_graph_call_t *call);
 
 // The memory that a tensor is in, to be compared with that of operands.
 //   -> pointer, NULL for poison;  errors OWNER if x is dead
@@ -3195,7 +3211,6 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_free(...) TENSOR__CALL_KIND(int, tensor_free, __VA_ARGS__)
 #define tensor_set(...) TENSOR__CALL_KIND(int, tensor_set, __VA_ARGS__)
 
-#define tensor_allclose(...) TENSOR__CALL_KIND(int, tensor_allclose, __VA_ARGS__)
 #define tensor_equal(...) TENSOR__CALL_KIND(int, tensor_equal, __VA_ARGS__)
 #define tensor_print(...) TENSOR__CALL_KIND(int, tensor_print, __VA_ARGS__)
 #define tensor_to_string(...)                                                                                \
@@ -3457,6 +3472,8 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_rearrange(x, ...)                                                                             \
     tensor_rearrange_with(x, TENSOR_ARGS(tensor_rearrange, tensor_rearrange_args_t, __VA_ARGS__))
 #define tensor_check(...) tensor_check_with(TENSOR_ARGS(tensor_check, tensor_check_args_t, __VA_ARGS__))
+#define tensor_allclose(...)                                                                                 \
+    tensor_allclose_with(TENSOR_ARGS_NEEDED(tensor_allclose, tensor_allclose_args_t, __VA_ARGS__))
 #define tensor_searchsorted(...)                                                                             \
     tensor_searchsorted_with(TENSOR_ARGS(tensor_searchsorted, tensor_searchsorted_args_t, __VA_ARGS__))
 #define tensor_multinomial(...)                                                                              \
@@ -3629,6 +3646,16 @@ inline tensor_t *tensor_rearrange(tensor_t *x, const char *pattern,
     return tensor_rearrange_with(x, options_are_named);
 }
 
+inline int tensor_allclose(tensor_t *a, tensor_t *b, double rtol, double atol,
+                           tensor_allclose_args_t options_are_named = tensor_allclose_args_t()) {
+    options_are_named.a = a;
+    options_are_named.b = b;
+    options_are_named.rtol = rtol;
+    options_are_named.atol = atol;
+    options_are_named.options_are_named_ = TENSOR__NO_SURPLUS;
+    return tensor_allclose_with(options_are_named);
+}
+
 inline tensor_t *tensor_searchsorted(
     tensor_t *sorted, tensor_t *values,
     tensor_searchsorted_args_t options_are_named = tensor_searchsorted_args_t()) {
@@ -3717,6 +3744,7 @@ template <class... P> inline int tensor_check(tensor_t *x, const char *pattern, 
 #define tensor_chain_matmul(...) TENSOR__CALL(tensor_chain_matmul, __VA_ARGS__)
 #define tensor_index(x, ...) TENSOR__CALL(tensor_index, x, {__VA_ARGS__})
 #define tensor_rearrange(...) TENSOR__CALL(tensor_rearrange, __VA_ARGS__)
+#define tensor_allclose(...) TENSOR__CALL_KIND(int, tensor_allclose, __VA_ARGS__)
 #define tensor_searchsorted(...) TENSOR__CALL(tensor_searchsorted, __VA_ARGS__)
 #define tensor_multinomial(...) TENSOR__CALL(tensor_multinomial, __VA_ARGS__)
 #define tensor_linalg_pinv(...) TENSOR__CALL(tensor_linalg_pinv, __VA_ARGS__)
@@ -3909,6 +3937,24 @@ TENSOR__PRECISE
 on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #endif
 
+// From INSIDE to OUTSIDE is the library. Same bits whatever the flags: a product and a sum are fused only
+// where V_FMA or V_FNMA says so. gcc aligns loops, but not functions and what follows a jump, which is 3 % of
+// the code.
+#if defined(__GNUC__) && !defined(__clang__)
+#define TENSOR__INSIDE _Pragma("GCC push_options")                                                           \
+    _Pragma("GCC optimize(\"fp-contract=off,align-functions=1,align-jumps=1\")")
+#define TENSOR__OUTSIDE _Pragma("GCC pop_options")
+#elif defined(__clang__)
+#define TENSOR__INSIDE TENSOR__PRECISE _Pragma("STDC FP_CONTRACT OFF")
+#define TENSOR__OUTSIDE TENSOR__PRECISE_END
+#elif defined(_MSC_VER)
+#define TENSOR__INSIDE __pragma(fp_contract(off))
+#define TENSOR__OUTSIDE
+#else
+#define TENSOR__INSIDE
+#define TENSOR__OUTSIDE
+#endif
+
 // From COLD to END gcc optimizes less, at any level of optimization, and compiles in four fifths of the time:
 // loops over f64 and integers.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
@@ -3962,22 +4008,25 @@ on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #define TENSOR__GIVEN(p) ((p) != NULL)
 #endif
 
-// Counters that several threads use. These six operations are here because C99 and MSVC's C have no
-// stdatomic.
+// Counters that several threads use. These operations are here because C99 and MSVC's C have no stdatomic.
+// NOTE stores a word that threads may store at once, and no order with others is meant.
 typedef int32_t tensor__count_t;
 #if defined(TENSOR_NO_THREADS)
 #define TENSOR__ATOMIC_LOAD(p) (*(p))
 #define TENSOR__ATOMIC_STORE(p, v) ((void)(*(p) = (v)))
 #define TENSOR__ATOMIC_ADD(p, v) ((*(p) += (v)) - (v))
+#define TENSOR__ATOMIC_NOTE(p, v) ((void)(*(p) = (v)))
 #elif defined(__GNUC__) || defined(__clang__)
 #define TENSOR__ATOMIC_LOAD(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
 #define TENSOR__ATOMIC_STORE(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
 #define TENSOR__ATOMIC_ADD(p, v) __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL)   // gives the old value
+#define TENSOR__ATOMIC_NOTE(p, v) __atomic_store_n(p, v, __ATOMIC_RELAXED)
 #elif defined(_MSC_VER)
 #include <intrin.h>
 #define TENSOR__ATOMIC_LOAD(p) (_ReadWriteBarrier(), *(volatile tensor__count_t *)(p))
 #define TENSOR__ATOMIC_STORE(p, v) ((void)_InterlockedExchange((volatile long *)(p), (long)(v)))
 #define TENSOR__ATOMIC_ADD(p, v) _InterlockedExchangeAdd((volatile long *)(p), (long)(v))
+#define TENSOR__ATOMIC_NOTE(p, v) ((void)(*(p) = (v)))
 #else
 #error "tensor.h: this compiler's atomics and thread-local words are not known: define TENSOR_NO_THREADS"
 #endif
@@ -4030,7 +4079,6 @@ enum {                                  // tensor_t.flags
     TENSOR__INFERENCE = 32,             // made in inference mode: no graph may save it
     TENSOR__ROWS = 64,                  // gradient [n, width] by rows; which: its grad (i64, -1 = none), on
                                         // which the flag means that no row is there twice
-    TENSOR__ONCE_LEAF = 128,            // required grad as a leaf and no longer does, or a view of it did
     TENSOR__INHERITED = TENSOR__NO_GRAD_VIEW | TENSOR__MULTI_VIEW       // by views of the view
 };
 
@@ -4090,6 +4138,8 @@ struct tensor_t {
     uint64_t epoch;                     // scope resets of the home thread at its death
     const char *freed;                  // dead: where tensor_free did it, "" = somewhere; NULL = a scope
     tensor__count_t lock;               // guards grad during accumulation
+    tensor__count_t once_leaf;          // 1 = required grad as a leaf and no longer does, or a view of it
+                                        // did, which its thread says here
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
 };
 
@@ -4652,6 +4702,9 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     X(void, bury, (void *object, int kind)) \
     X(void, own, (tensor__thread_t *th, tensor__owned_t *o)) \
     X(void, disown, (tensor__owned_t *o)) \
+    /* calls visit for each object with that destroy, under the context's lock */ \
+    X(void, each_owned, (tensor__thread_t *th, void (*destroy)(tensor__owned_t *), \
+                         void (*visit)(tensor__owned_t *o, void *user), void *user)) \
     /* whether x may be changed in place without recording; raises if not */ \
     X(int, changeable, (tensor__thread_t *th, const char *op, tensor_t *x)) \
     /* a number inside an op that is made of others: on the CPU, 0-d */ \
@@ -5447,13 +5500,14 @@ TENSOR__INLINE const tensor__point_t *tensor__point(const tensor__row_t *row) {
 // bits are the same everywhere. Passes have their own functions of f32: these serve f64, the fronts and the
 // numbers of optimizers.
 //
-// TENSOR__PASS_INSIDE gives the rest of the library these functions under the names of <math.h>, as macros
+// TENSOR__PASS_MATH gives the rest of the library these functions under the names of <math.h>, as macros
 // with arguments, until it takes the names away again. Rejected: names of their own at 300 calls, libm's
 // results rounded to fewer digits (they still differ now and then).
 // ------------------------------------------------------------------------------
 #ifdef TENSOR__PORTABLE
+TENSOR__INSIDE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_INSIDE 1
+#define TENSOR__PASS_MATH 1
 #include TENSOR_SELF
 #undef TENSOR__PASS
 
@@ -6511,9 +6565,10 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q) {
 
 #ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_INSIDE 0
+#define TENSOR__PASS_MATH 0
 #include TENSOR_SELF
 #undef TENSOR__PASS
+TENSOR__OUTSIDE
 #endif
 TENSOR__PRECISE_END
 #endif   // TENSOR_SHARED_7C1E
@@ -6529,15 +6584,13 @@ TENSOR__PRECISE_END
 // flags would decide) and intrinsics in macros of 100 lines (no breakpoints). The kernels of tensor_nn.h come
 // at the end of the same pass (TENSOR__MORE_KERNELS). Where tensor_nn.h is implemented in a file of its own,
 // it opens a pass with TENSOR__PASS_OPEN, adds its kernels, and ends it with TENSOR__PASS_CLOSE.
-// TENSOR__PASS_WORDS only undefines the words of the formulas. TENSOR__PASS_INSIDE only opens (1) or closes
-// (0) the inside of the library: calls of public functions do not record their site, because the user's own
-// call does; nothing is fused; in a portable build the names of <math.h> mean the functions of
-// >>portable-math.
+// TENSOR__PASS_MATH only lets the names of <math.h> mean the functions of >>portable-math (1), or no longer
+// (0). Rejected: more such short inclusions. gcc reads every line of the file each time, and when it has read
+// some 250,000 lines its tables of columns are full, which costs it a third of its parsing.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__PASS
-#ifdef TENSOR__PASS_INSIDE
-#ifdef TENSOR__PORTABLE
+#ifdef TENSOR__PASS_MATH
 // newlib's <math.h> has log2 as a macro
 #undef acos
 #undef acosh
@@ -6564,7 +6617,7 @@ TENSOR__PRECISE_END
 #undef tan
 #undef tanh
 #undef tgamma
-#if TENSOR__PASS_INSIDE
+#if TENSOR__PASS_MATH
 #define acos(x) tensor__acos_f64(x)
 #define acosh(x) tensor__acosh_f64(x)
 #define asin(x) tensor__asin_f64(x)
@@ -6591,39 +6644,9 @@ TENSOR__PRECISE_END
 #define tanh(x) tensor__tanh_f64(x)
 #define tgamma(x) tensor__tgamma_f64(x)
 #endif
-#endif
-#undef TENSOR_HERE
-#undef TENSOR__IN
-#undef TENSOR__STAMP
-#if TENSOR__PASS_INSIDE
-#define TENSOR_HERE ((const char *)0)
-#define TENSOR__IN(function) ((const char *)0)
-#define TENSOR__STAMP(site, result) (result)
+#undef TENSOR__PASS_MATH
 #else
-#define TENSOR_HERE TENSOR__SITE
-#define TENSOR__IN(function) TENSOR__SITE_OF(function)
-#define TENSOR__STAMP tensor__at
-#endif
-// Same bits whatever the flags: a product and a sum are fused only where V_FMA or V_FNMA says so.
-// gcc aligns loops, but not functions and what follows a jump, which is 3 % of the code.
-#if TENSOR__PASS_INSIDE
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC push_options
-#pragma GCC optimize("fp-contract=off,align-functions=1,align-jumps=1")
-#elif defined(__clang__)
-TENSOR__PRECISE
-#pragma STDC FP_CONTRACT OFF
-#elif defined(_MSC_VER)
-#pragma fp_contract(off)
-#endif
-#elif defined(__GNUC__) && !defined(__clang__)
-#pragma GCC pop_options
-#elif defined(__clang__)
-TENSOR__PRECISE_END
-#endif
-#undef TENSOR__PASS_INSIDE
-#else
-#if !defined(TENSOR__PASS_CLOSE) && !defined(TENSOR__PASS_WORDS)
+#ifndef TENSOR__PASS_CLOSE
 
 // ------------------------------------------------------------------------------
 // >>simd                                           MARK: vector vocabulary
@@ -8594,7 +8617,7 @@ TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b) {
 #define V_SIGMOID(x) TENSOR__K(sigmoid)(x)
 #endif   // !TENSOR__PASS_CLOSE
 
-#if !defined(TENSOR__PASS_OPEN) && !defined(TENSOR__PASS_CLOSE) && !defined(TENSOR__PASS_WORDS)
+#if !defined(TENSOR__PASS_OPEN) && !defined(TENSOR__PASS_CLOSE)
 
 // ------------------------------------------------------------------------------
 // >>kernel-pointwise                               MARK: pointwise bodies
@@ -8797,10 +8820,15 @@ TENSOR__BETWEEN int64_t TENSOR__K(find)(const float *x, int64_t n, float v) {
 // Called from >>impl-rows. On a GPU: >>rows.
 // ------------------------------------------------------------------------------
 
-// y = e^(x - max); returns the sum. The next row is likely to be the next in memory.
-TENSOR__FN float TENSOR__K(row_exp)(const float *x, float *y, int64_t n, float max) {
+// y = e^(x - max); returns the sum. The next row is likely to be the next in memory. lanes: the sums that a
+// row in parts goes on with, else NULL.
+TENSOR__FN float TENSOR__K(row_exp)(const float *x, float *y, int64_t n, float max, float *lanes) {
     V_F m = V_SET(max), a = V_ZERO(), b = V_ZERO();
     int64_t i = 0;
+    if (lanes) {
+        a = V_LOAD(lanes);
+        b = V_LOAD(lanes + V_N);
+    }
     for (; i + 2 * V_N <= n; i += 2 * V_N) {
         V_AHEAD(x + i, n);
         V_AHEAD(x + i + V_N, n);
@@ -8821,20 +8849,46 @@ TENSOR__FN float TENSOR__K(row_exp)(const float *x, float *y, int64_t n, float m
         V_PUT_PART(y + i, n - i, u);
         b = V_ADD(b, V_CUT_PART(u, n - i));
     }
+    if (lanes) {
+        V_STORE(lanes, a);
+        V_STORE(lanes + V_N, b);
+    }
     return V_HSUM(V_ADD(a, b));
 }
 
-TENSOR__FN float TENSOR__K(row_dot)(const float *x, const float *y, int64_t n) {
+// The sum of x y, or with leaf_sum's bits that of x if y is NULL. lanes: as above.
+TENSOR__FN float TENSOR__K(row_dot)(const float *x, const float *y, int64_t n, float *lanes) {
     V_F a = V_ZERO(), b = a, c = a, d = a;
     int64_t i = 0;
+    if (lanes) {
+        a = V_LOAD(lanes);
+        b = V_LOAD(lanes + V_N);
+        c = V_LOAD(lanes + 2 * V_N);
+        d = V_LOAD(lanes + 3 * V_N);
+    }
+    for (; !y && i + 4 * V_N <= n; i += 4 * V_N) {
+        a = V_ADD(a, V_LOAD(x + i));
+        b = V_ADD(b, V_LOAD(x + i + V_N));
+        c = V_ADD(c, V_LOAD(x + i + 2 * V_N));
+        d = V_ADD(d, V_LOAD(x + i + 3 * V_N));
+    }
     for (; i + 4 * V_N <= n; i += 4 * V_N) {
         a = V_FMA(V_LOAD(x + i), V_LOAD(y + i), a);
         b = V_FMA(V_LOAD(x + i + V_N), V_LOAD(y + i + V_N), b);
         c = V_FMA(V_LOAD(x + i + 2 * V_N), V_LOAD(y + i + 2 * V_N), c);
         d = V_FMA(V_LOAD(x + i + 3 * V_N), V_LOAD(y + i + 3 * V_N), d);
     }
-    TENSOR__WHOLE { a = V_FMA(V_LOAD(x + i), V_LOAD(y + i), a); }
-    if (i < n) { b = V_FMA(V_PART(x + i, n - i, 0), V_PART(y + i, n - i, 0), b); }
+    TENSOR__WHOLE { a = y ? V_FMA(V_LOAD(x + i), V_LOAD(y + i), a) : V_ADD(a, V_LOAD(x + i)); }
+    if (i < n) {
+        V_F u = V_PART(x + i, n - i, 0);
+        b = y ? V_FMA(u, V_PART(y + i, n - i, 0), b) : V_ADD(b, u);
+    }
+    if (lanes) {
+        V_STORE(lanes, a);
+        V_STORE(lanes + V_N, b);
+        V_STORE(lanes + 2 * V_N, c);
+        V_STORE(lanes + 3 * V_N, d);
+    }
     return V_HSUM(V_ADD(V_ADD(a, b), V_ADD(c, d)));
 }
 
@@ -8847,8 +8901,22 @@ TENSOR__FN void TENSOR__K(row_scale)(const float *x, float *z, int64_t n, float 
 }
 
 TENSOR__BETWEEN void TENSOR__K(row_softmax)(const float *x, float *y, int64_t n) {
-    float s = TENSOR__K(row_exp)(x, y, n, TENSOR__K(leaf_peak)(x, n));
+    float s = TENSOR__K(row_exp)(x, y, n, TENSOR__K(leaf_peak)(x, n), NULL);
     TENSOR__K(row_scale)(y, y, n, 1.0f / s, 0.0f);
+}
+
+// The same for some elements of a row that is done in parts: in pass 0 the peak, in pass 1 e^(x - peak) and
+// the sum, in pass 2 the quotients. All parts but the last have a multiple of four vectors.
+TENSOR__BETWEEN void TENSOR__K(softmax_part)(int pass, const float *x, float *y, int64_t n,
+                                             tensor__along_t *t) {
+    if (pass == 0) {
+        float m = TENSOR__K(leaf_peak)(x, n);
+        if (m > t->peak) { t->peak = m; }
+    } else if (pass == 1) {
+        t->sum = TENSOR__K(row_exp)(x, y, n, t->peak, t->lanes);
+    } else {
+        TENSOR__K(row_scale)(y, y, n, 1.0f / t->sum, 0.0f);
+    }
 }
 
 TENSOR__FN float TENSOR__K(row_log)(float x) {
@@ -8860,21 +8928,48 @@ TENSOR__FN float TENSOR__K(row_log)(float x) {
 TENSOR__BETWEEN float TENSOR__K(row_logsumexp)(const float *x, float *work, int64_t n) {
     float m = TENSOR__K(leaf_max)(x, n);
     if (m == -(float)INFINITY || m == (float)INFINITY) { return m; }
-    return m + TENSOR__K(row_log)(TENSOR__K(row_exp)(x, work, n, m));
+    return m + TENSOR__K(row_log)(TENSOR__K(row_exp)(x, work, n, m, NULL));
+}
+
+// Two passes over parts of a row. -> the result, once they are all done
+TENSOR__BETWEEN float TENSOR__K(logsumexp_part)(int pass, const float *x, float *work, int64_t n,
+                                                tensor__along_t *t) {
+    if (pass == 0) {
+        float m = TENSOR__K(leaf_max)(x, n);
+        if (m > t->peak || tensor__isnan_f32(m)) { t->peak = m; }
+        return 0;
+    }
+    if (t->peak == -(float)INFINITY || t->peak == (float)INFINITY) { return t->peak; }
+    return t->peak + TENSOR__K(row_log)(TENSOR__K(row_exp)(x, work, n, t->peak, t->lanes));
+}
+
+// y = x - a - b
+TENSOR__INLINE void TENSOR__K(row_less)(const float *x, float *y, int64_t n, float a, float b) {
+    V_F va = V_SET(a), vb = V_SET(b);
+    int64_t i = 0;
+    TENSOR__WHOLE { V_STORE(y + i, V_SUB(V_SUB(V_LOAD(x + i), va), vb)); }
+    if (i < n) { V_PUT_PART(y + i, n - i, V_SUB(V_SUB(V_PART(x + i, n - i, 0), va), vb)); }
 }
 
 TENSOR__BETWEEN void TENSOR__K(row_log_softmax)(const float *x, float *y, int64_t n) {
     float m = TENSOR__K(leaf_peak)(x, n);
-    float s = TENSOR__K(row_log)(TENSOR__K(row_exp)(x, y, n, m));
-    V_F vm = V_SET(m), vs = V_SET(s);
-    int64_t i = 0;
-    TENSOR__WHOLE { V_STORE(y + i, V_SUB(V_SUB(V_LOAD(x + i), vm), vs)); }
-    if (i < n) { V_PUT_PART(y + i, n - i, V_SUB(V_SUB(V_PART(x + i, n - i, 0), vm), vs)); }
+    float s = TENSOR__K(row_log)(TENSOR__K(row_exp)(x, y, n, m, NULL));
+    TENSOR__K(row_less)(x, y, n, m, s);
 }
 
-// dx = y (g - sum(g y))
-TENSOR__BETWEEN void TENSOR__K(row_softmax_backward)(const float *g, const float *y, float *dx, int64_t n) {
-    float s = TENSOR__K(row_dot)(g, y, n);
+// Passes 0 and 1 are softmax's.
+TENSOR__BETWEEN void TENSOR__K(log_softmax_part)(int pass, const float *x, float *y, int64_t n,
+                                                 tensor__along_t *t) {
+    if (pass == 2) {
+        TENSOR__K(row_less)(x, y, n, t->peak, TENSOR__K(row_log)(t->sum));
+    } else {
+        TENSOR__K(softmax_part)(pass, x, y, n, t);
+    }
+}
+
+// dx = y (g - s)
+TENSOR__INLINE void TENSOR__K(row_softmax_slope)(const float *g, const float *y, float *dx, int64_t n,
+                                                 float s) {
     V_F vs = V_SET(s);
     int64_t i = 0;
     TENSOR__WHOLE { V_STORE(dx + i, V_MUL(V_LOAD(y + i), V_SUB(V_LOAD(g + i), vs))); }
@@ -8883,16 +8978,44 @@ TENSOR__BETWEEN void TENSOR__K(row_softmax_backward)(const float *g, const float
     }
 }
 
-// dx = g - e^y sum(g)
-TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const float *y, float *dx,
-                                                         int64_t n) {
-    float s = TENSOR__K(leaf_sum)(g, n);
+// s = sum(g y)
+TENSOR__BETWEEN void TENSOR__K(row_softmax_backward)(const float *g, const float *y, float *dx, int64_t n) {
+    TENSOR__K(row_softmax_slope)(g, y, dx, n, TENSOR__K(row_dot)(g, y, n, NULL));
+}
+
+TENSOR__BETWEEN void TENSOR__K(softmax_backward_part)(int pass, const float *g, const float *y, float *dx,
+                                                      int64_t n, tensor__along_t *t) {
+    if (pass == 0) {
+        t->sum = TENSOR__K(row_dot)(g, y, n, t->lanes);
+    } else {
+        TENSOR__K(row_softmax_slope)(g, y, dx, n, t->sum);
+    }
+}
+
+// dx = g - e^y s
+TENSOR__INLINE void TENSOR__K(row_log_softmax_slope)(const float *g, const float *y, float *dx, int64_t n,
+                                                     float s) {
     V_F vs = V_SET(s);
     int64_t i = 0;
     TENSOR__WHOLE { V_STORE(dx + i, V_SUB(V_LOAD(g + i), V_MUL(V_EXP(V_LOAD(y + i)), vs))); }
     if (i < n) {
         V_F v = V_EXP(V_PART(y + i, n - i, 0));
         V_PUT_PART(dx + i, n - i, V_SUB(V_PART(g + i, n - i, 0), V_MUL(v, vs)));
+    }
+}
+
+// s = sum(g)
+TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const float *y, float *dx,
+                                                         int64_t n) {
+    TENSOR__K(row_log_softmax_slope)(g, y, dx, n, TENSOR__K(leaf_sum)(g, n));
+}
+
+TENSOR__BETWEEN void TENSOR__K(log_softmax_backward_part)(int pass, const float *g, const float *y,
+                                                          float *dx, int64_t n, tensor__along_t *t) {
+    if (pass == 0) {
+        t->sum = TENSOR__K(row_dot)(g, NULL, n, t->lanes);
+    } else {
+        TENSOR__K(row_log_softmax_slope)(g, y, dx, n, t->sum);
     }
 }
 
@@ -9173,15 +9296,21 @@ TENSOR__FN void TENSOR__K(gemm_first)(int col, int64_t k, const float *a, int64_
     }
 }
 
-// [rows - 1][columns of A contiguous][vectors - 1]
+// The tiles of that many rows: [vectors - 1]; col: the columns of A are contiguous.
 #undef TENSOR__ENTRY
 #define TENSOR__ENTRY(i, u) { { TENSOR__K(gemm_r1_##i), TENSOR__K(gemm_r2_##i) }, \
                               { TENSOR__K(gemm_c1_##i), TENSOR__K(gemm_c2_##i) } },
 #undef TENSOR__TALL_ENTRY
 #define TENSOR__TALL_ENTRY(i, u) { { TENSOR__K(gemm_r1_##i), NULL }, { TENSOR__K(gemm_c1_##i), NULL } },
-static const tensor__gemm_tile_fn TENSOR__K(gemm_tiles)[][2][2] = {
-    TENSOR__ROWS(TENSOR__ENTRY, 0) TENSOR__TALL(TENSOR__TALL_ENTRY, 0)
-};
+TENSOR__FN const tensor__gemm_tile_fn *TENSOR__K(gemm_tiles)(int rows, int col) {
+    static const tensor__gemm_tile_fn tiles[][2][2] = {
+        TENSOR__ROWS(TENSOR__ENTRY, 0) TENSOR__TALL(TENSOR__TALL_ENTRY, 0)
+    };
+    return tiles[rows - 1][col];
+}
+#undef TENSOR__ENTRY
+#define TENSOR__ENTRY(i, u) + 1
+enum { TENSOR__K(gemm_tallest) = 0 TENSOR__ALL(TENSOR__ENTRY, 0) };
 
 // dst[p * V_N * step] gets line p of the V_N columns at src, which are ld apart; w of them are valid and k is
 // contiguous. The lanes past w get copies of column w - 1: lanes are independent and nobody reads these.
@@ -9406,7 +9535,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                     }
                     float *cc = c + (ic + i) * g->crs + jc;
                     mr = i < first ? first : (int)TENSOR__MIN(mr0 + (i - first < high), rows - i);
-                    fn = TENSOR__K(gemm_tiles)[mr - 1][col];
+                    fn = TENSOR__K(gemm_tiles)(mr, col);
                     if (a_here) {
                         aa = a + (ic + i) * g->ars + p * g->acs;
                     } else {
@@ -9778,7 +9907,7 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64
     float *c = (float *)g->c + (g->coff ? g->coff[0] : 0);
     int m = (int)g->m, n = (int)g->n, col = acs != 1, high, w, mr;
     int64_t as = col ? acs : ars;
-    int most = n > V_N ? TENSOR__MR : (int)(sizeof TENSOR__K(gemm_tiles) / sizeof TENSOR__K(gemm_tiles)[0]);
+    int most = n > V_N ? (int)TENSOR__MR : (int)TENSOR__K(gemm_tallest);
     int mr0 = tensor__gemm_height(m, most, &high);
     for (int j = 0; j < n; j += w, c += w, bias = bias ? bias + w : bias) {
         int two = n - j >= TENSOR__NR;
@@ -9796,7 +9925,7 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64
             const tensor__gemm_tile_fn *fn;
             float *ci = c + i * g->crs;
             mr = mr0 + (i < high);
-            fn = TENSOR__K(gemm_tiles)[mr - 1][col];
+            fn = TENSOR__K(gemm_tiles)(mr, col);
 #if TENSOR__PASS != 3
             if (!whole) {
                 TENSOR__K(gemm_ragged)(fn[0], mr, g->k, ai, as, bj, ci, g->crs, bias, g->accumulate, w);
@@ -10249,12 +10378,12 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #endif
 
 // The kernels of tensor_nn.h, where that is implemented in the same file.
-#if defined(TENSOR__MORE_KERNELS) && !defined(TENSOR__PASS_CLOSE) && !defined(TENSOR__PASS_WORDS)
+#if defined(TENSOR__MORE_KERNELS) && !defined(TENSOR__PASS_CLOSE)
 #define TENSOR_NN__PASS TENSOR__PASS
 #include TENSOR__MORE_KERNELS
 #endif
 
-#if !defined(TENSOR__PASS_OPEN) && !defined(TENSOR__PASS_WORDS)
+#ifndef TENSOR__PASS_OPEN
 // Closes the pass.
 #if defined(__clang__)
 #if TENSOR__PASS > 0 && TENSOR__PASS < 4
@@ -10387,9 +10516,8 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #endif   // !TENSOR__PASS_OPEN
 #ifndef TENSOR__PASS_OPEN
 #undef TENSOR__PASS
-#undef TENSOR__PASS_WORDS
 #endif
-#endif   // !TENSOR__PASS_INSIDE
+#endif   // !TENSOR__PASS_MATH
 #endif   // TENSOR__PASS
 
 // ------------------------------------------------------------------------------
@@ -10415,11 +10543,21 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #include <stdio.h>
 #endif
 
-// The inside of the library begins, see >>kernels.
+// The inside of the library begins: calls of public functions do not record their site, because the user's
+// own call does.
+TENSOR__INSIDE
+#undef TENSOR_HERE
+#undef TENSOR__IN
+#undef TENSOR__STAMP
+#define TENSOR_HERE ((const char *)0)
+#define TENSOR__IN(function) ((const char *)0)
+#define TENSOR__STAMP(site, result) (result)
+#ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_INSIDE 1
+#define TENSOR__PASS_MATH 1
 #include TENSOR_SELF
 #undef TENSOR__PASS
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -10731,6 +10869,14 @@ typedef struct tensor__isa_t {
     int lanes;                          // f32 in a vector
     int bypasses;                       // whether its kernel bypass goes past the caches
 } tensor__isa_t;
+// What the passes over a long row that is done in parts have found so far.
+typedef struct tensor__along_t {
+    float lanes[4 * 16];                // the sums of the pass's vectors
+    float peak, sum;
+    double m, s;                        // of rows in double
+    int64_t k;
+} tensor__along_t;
+
 #define TENSOR__KERNELS(X)                                                                                   \
     X(float, leaf_sum, (const float *x, int64_t n))                                                          \
     X(float, leaf_max, (const float *x, int64_t n))                                                          \
@@ -10741,6 +10887,13 @@ typedef struct tensor__isa_t {
     X(float, row_logsumexp, (const float *x, float *work, int64_t n))                                        \
     X(void, row_softmax_backward, (const float *g, const float *y, float *dx, int64_t n))                    \
     X(void, row_log_softmax_backward, (const float *g, const float *y, float *dx, int64_t n))                \
+    X(void, softmax_part, (int pass, const float *x, float *y, int64_t n, tensor__along_t *t))               \
+    X(void, log_softmax_part, (int pass, const float *x, float *y, int64_t n, tensor__along_t *t))           \
+    X(float, logsumexp_part, (int pass, const float *x, float *work, int64_t n, tensor__along_t *t))         \
+    X(void, softmax_backward_part, (int pass, const float *g, const float *y, float *dx, int64_t n,          \
+                                    tensor__along_t *t))                                                     \
+    X(void, log_softmax_backward_part, (int pass, const float *g, const float *y, float *dx, int64_t n,      \
+                                        tensor__along_t *t))                                                 \
     X(void, gemm_f32, (const tensor__gemm_t *g))                                                             \
     X(void, gemm_tile_f64, (int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs,              \
                             const double *b, double *c))                                                     \
@@ -11231,6 +11384,7 @@ typedef struct tensor__time_slice_t {
     int shares;                     // that the kernel cuts its work for
     int workers;                    // threads that its scratch has room for
     int in_order;                   // run: one task after the other
+    const int *over;                // run: no task is left once this is set; NULL = all are run
 } tensor__time_slice_t;
 enum { TENSOR__KEPT = 4096 };
 
@@ -11385,7 +11539,7 @@ static TENSOR__TLS tensor_context_t *tensor__used_context;     // of its next st
 static const int64_t tensor__no_dims[1] = {0};
 static tensor_t tensor__poison_tensor = {
     TENSOR__POISON_STATE, TENSOR_F32, 0, 0, 0, 1, 0, 0, 0, NULL, NULL, 0, -1, 0, 0, NULL, NULL, NULL,
-    "poison", NULL, NULL, 0, NULL, 0, {0}, {0}};
+    "poison", NULL, NULL, 0, NULL, 0, 0, {0}, {0}};
 #define TENSOR__POISON (&tensor__poison_tensor)
 #define tensor__poison TENSOR__POISON       // for TENSOR__(poison)
 
@@ -12765,6 +12919,15 @@ TENSOR__FN void tensor__disown(tensor__owned_t *o) {
     TENSOR__UNLOCK(&ctx->mutex);
 }
 
+TENSOR__FN void tensor__each_owned(tensor__thread_t *th, void (*destroy)(tensor__owned_t *),
+                                   void (*visit)(tensor__owned_t *o, void *user), void *user) {
+    TENSOR__LOCK(&th->ctx->mutex);
+    for (tensor__owned_t *o = th->ctx->owned; o; o = o->next) {
+        if (o->destroy == destroy) { visit(o, user); }
+    }
+    TENSOR__UNLOCK(&th->ctx->mutex);
+}
+
 // Replaces a recorder where only a profiler is set.
 static tensor_recorder_t tensor__no_recorder;
 
@@ -13852,9 +14015,21 @@ TENSOR__FN void tensor__in_order(tensor__thread_t *th, int64_t ntasks, tensor__t
     slice->in_order = 0;
 }
 
-// The next stage of a loop of a kernel, which begins with i = -1: a kernel that is done in time slices begins
-// with the first stage that is not over, and leaves the loop where the time slice ends. It has one such loop,
-// and no tasks before it.
+// Runs fn(arg, 0.., 0) one after the other on th until one sets *over, which stays between time slices.
+TENSOR__FN void tensor__until(tensor__thread_t *th, const int *over, tensor__task_fn fn, void *arg) {
+    tensor__time_slice_t *slice = th->time_slice;
+    if (!slice) {
+        for (int64_t i = 0; !*over; i++) { fn(arg, i, 0); }
+        return;
+    }
+    slice->over = over;
+    tensor__in_order(th, INT64_MAX, fn, arg);
+    slice->over = NULL;
+}
+
+// The next stage of a loop of a kernel, which begins with i = -1: a kernel that is done in time slices begins with
+// the first stage that is not over, and leaves the loop where the time slice ends. It has one such loop, and no
+// tasks before it.
 TENSOR__FN int tensor__next_stage(int64_t *i) {
     tensor__time_slice_t *slice = tensor__self()->time_slice;
     if (slice) { return slice->next_stage(slice, i); }
@@ -14349,7 +14524,7 @@ TENSOR__INLINE tensor_t *tensor__new_header(tensor__thread_t *th, const char *op
     t->base_version = t->rebased = 0;
     t->op = op;
     t->site = NULL;
-    t->lock = 0;
+    t->lock = t->once_leaf = 0;
     tensor__count(&th->live_tensors, 1);
     return t;
 }
@@ -15919,9 +16094,10 @@ TENSOR__FN int tensor__changeable(tensor__thread_t *th, const char *op, tensor_t
 TENSOR__FN int tensor__circular(tensor__op_t *o, const tensor_t *x) {
     tensor__node_t **list = NULL;
     int n = 0, found = 0;
-    if (!x || !(x->flags & TENSOR__ONCE_LEAF)) { return 0; }
-    tensor_t *from[TENSOR__MAX_IN];
-    for (int i = 0; i < o->nin && i < TENSOR__MAX_IN; i++) {
+    if (!x || !TENSOR__ATOMIC_LOAD(&x->once_leaf)) { return 0; }
+    tensor_t **from = (tensor_t **)tensor__lend(o->th, (uint64_t)o->nin * sizeof *from);
+    if (!from) { return 1; }
+    for (int i = 0; i < o->nin; i++) {
         tensor_t *in = o->in[i];
         if (in) { from[n++] = in; }
         found |= in && in->base == x && !in->node && (in->flags & TENSOR__REQUIRES_GRAD);
@@ -15933,6 +16109,7 @@ TENSOR__FN int tensor__circular(tensor__op_t *o, const tensor_t *x) {
             found |= leaf && (leaf == x || leaf->base == x);
         }
     }
+    tensor__give_back(o->th, from);
     if (list) { tensor__give_back(o->th, list); }
     TENSOR__REFUSE_AS(1, found, AUTOGRAD,
                       "%s: x %t, or a view of it, is a leaf of the graph that it would become the result of; "
@@ -16085,10 +16262,15 @@ TENSOR__FN void tensor__follow_layout(tensor_t *t, const tensor_t *x) {
     if (tensor__keeps_channels_last(x)) { tensor__make_channels_last(t); }
 }
 
+// Counts a change of s, of which threads may change parts at once.
 TENSOR__INLINE void tensor__bump(tensor__thread_t *th, tensor__storage_t *s, const char *op) {
-    s->version++;
-    s->write_op = op;
-    s->write_site = NULL;
+    if (TENSOR__ALONE) {
+        s->version++;
+    } else {
+        (void)TENSOR__ATOMIC_ADD(&s->version, 1);
+    }
+    TENSOR__ATOMIC_NOTE(&s->write_op, op);
+    TENSOR__ATOMIC_NOTE(&s->write_site, NULL);
     th->written = s;
 }
 
@@ -17813,10 +17995,71 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__X, TENSOR_
 #undef TENSOR__OUT
 #undef TENSOR__FORWARD
 #undef TENSOR__BACKWARD
-// Ends the words of the formulas, here and for the meanings that follow.
-#define TENSOR__PASS 0
-#define TENSOR__PASS_WORDS
-#include TENSOR_SELF
+#undef F_A
+#undef F_B
+#undef F_C_
+#undef F_Y
+#undef F_G
+#undef F_P
+#undef F_C
+#undef F_INF
+#undef F_ADD
+#undef F_SUB
+#undef F_MUL
+#undef F_DIV
+#undef F_NEG
+#undef F_ABS
+#undef F_SIGN
+#undef F_SQRT
+#undef F_RSQRT
+#undef F_MIN
+#undef F_MAX
+#undef F_FLOORDIV
+#undef F_FMOD
+#undef F_REMAINDER
+#undef F_FLOOR
+#undef F_CEIL
+#undef F_TRUNC
+#undef F_ROUND
+#undef F_POW
+#undef F_ATAN2
+#undef F_EXP
+#undef F_EXP2
+#undef F_EXPM1
+#undef F_LOG
+#undef F_LOG2
+#undef F_LOG10
+#undef F_LOG1P
+#undef F_SIN
+#undef F_COS
+#undef F_TAN
+#undef F_ASIN
+#undef F_ACOS
+#undef F_ATAN
+#undef F_SINH
+#undef F_COSH
+#undef F_TANH
+#undef F_SIGMOID
+#undef F_ERF
+#undef F_ERFC
+#undef F_GELU
+#undef F_LT
+#undef F_LE
+#undef F_GT
+#undef F_GE
+#undef F_EQ
+#undef F_NE
+#undef F_ISNAN
+#undef F_AND
+#undef F_OR
+#undef F_XOR
+#undef F_SEL
+#undef F_ERFINV
+#undef F_POLYGAMMA
+#undef F_LGAMMA
+#undef F_ZETA
+#undef F_BESSEL
+#undef F_BESSEL_I
 // int64_t with wrap-around, for NUM, CMP and LOG rows.
 #define F_A (((const int64_t *)in[0])[i])
 #define F_B (((const int64_t *)in[1])[i])
@@ -17908,9 +18151,39 @@ TENSOR_OPS_BITWISE(TENSOR__X)
 #undef TENSOR__FORWARD
 #undef TENSOR__FORWARD_NUM
 #undef TENSOR__FORWARD_FLT
-#define TENSOR__PASS 0
-#define TENSOR__PASS_WORDS
-#include TENSOR_SELF
+#undef F_A
+#undef F_B
+#undef F_C_
+#undef F_P
+#undef F_C
+#undef F_INF
+#undef F_ADD
+#undef F_SUB
+#undef F_MUL
+#undef F_NEG
+#undef F_ABS
+#undef F_SIGN
+#undef F_MIN
+#undef F_MAX
+#undef F_FLOORDIV
+#undef F_FMOD
+#undef F_REMAINDER
+#undef F_FLOOR
+#undef F_CEIL
+#undef F_TRUNC
+#undef F_ROUND
+#undef F_POW
+#undef F_LT
+#undef F_LE
+#undef F_GT
+#undef F_GE
+#undef F_EQ
+#undef F_NE
+#undef F_ISNAN
+#undef F_AND
+#undef F_OR
+#undef F_XOR
+#undef F_SEL
 
 TENSOR__END
 
@@ -18662,27 +18935,30 @@ TENSOR_API int tensor__copy_out(int type, tensor_t *x, void *data, size_t bytes)
     return (tensor_copy_out)(x, data, bytes);
 }
 
-// Whether m pairs of elements are equal, or close enough as well.
+// What else than equal elements agrees: close ones; those and NaN with NaN; nothing.
+enum { TENSOR__NEAR, TENSOR__NEAR_OR_NAN, TENSOR__EXACT };
+
 TENSOR__FN int tensor__pairs_agree(const double *u, const double *v, int64_t m, double rtol, double atol,
-                                   int exact) {
+                                   int how) {
     for (int64_t k = 0; k < m; k++) {
         if (u[k] == v[k]) { continue; }
+        if (how == TENSOR__NEAR_OR_NAN && u[k] != u[k] && v[k] != v[k]) { continue; }
         int near_enough = fabs(u[k] - v[k]) <= atol + rtol * fabs(v[k]);
-        if (exact || !near_enough || fabs(v[k]) > 1.7976931348623157e308) { return 0; }
+        if (how == TENSOR__EXACT || !near_enough || fabs(v[k]) > 1.7976931348623157e308) { return 0; }
     }
     return 1;
 }
 
-// Compares pairs of elements in double; 1 = all are equal or close enough.
-TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double atol, int exact,
-                               const char *op) {
+// Compares pairs of elements in double; 1 = all agree.
+TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double atol, int how, const char *op) {
+    int exact = how == TENSOR__EXACT;
     if (!TENSOR__USABLE(op, "a", a) || !TENSOR__USABLE(op, "b", b)) { return 0; }
     if (!tensor__same_shape(a, b) || (exact && a->dtype != b->dtype)) { return 0; }
     if (a->device || b->device) {
         tensor__mark_t mark = tensor__mark(tensor__self());
         a = (tensor_to)((tensor_detach)(a), TENSOR_CPU);
         b = (tensor_to)((tensor_detach)(b), TENSOR_CPU);
-        int r = a != TENSOR__POISON && b != TENSOR__POISON && tensor__compare(a, b, rtol, atol, exact, op);
+        int r = a != TENSOR__POISON && b != TENSOR__POISON && tensor__compare(a, b, rtol, atol, how, op);
         tensor__tidy(mark, NULL);
         return r;
     }
@@ -18701,17 +18977,22 @@ TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double ato
         double v[TENSOR__BLOCK];
         tensor__iter_move(&it, 1, i, m, v, 0);
         int agree = compute_class == TENSOR__C_I64 ? !memcmp(u, v, (size_t)m * 8) :
-                    tensor__pairs_agree(u, v, m, rtol, atol, exact);
+                    tensor__pairs_agree(u, v, m, rtol, atol, how);
         if (!agree) { return 0; }
     }
     return 1;
 }
 
-TENSOR_API int (tensor_allclose)(tensor_t *a, tensor_t *b, double rtol, double atol) {
-    return tensor__compare(a, b, rtol, atol, 0, "allclose");
+TENSOR_API int tensor_allclose_with(tensor_allclose_args_t a) {
+    int how = a.equal_nan ? TENSOR__NEAR_OR_NAN : TENSOR__NEAR;
+    int good = tensor__no_surplus("allclose", a.site_, a.options_are_named_) &&
+               tensor__compare(a.a, a.b, a.rtol, a.atol, how, "allclose");
+    return tensor__at_int(a.site_, good);
 }
 
-TENSOR_API int (tensor_equal)(tensor_t *a, tensor_t *b) { return tensor__compare(a, b, 0, 0, 1, "equal"); }
+TENSOR_API int (tensor_equal)(tensor_t *a, tensor_t *b) {
+    return tensor__compare(a, b, 0, 0, TENSOR__EXACT, "equal");
+}
 
 TENSOR__END
 
@@ -20932,9 +21213,53 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__NONE, TENS
 #undef TENSOR__THREE
 #undef TENSOR__NONE
 #undef TENSOR__D
-#define TENSOR__PASS 0
-#define TENSOR__PASS_WORDS
-#include TENSOR_SELF
+#undef F_A
+#undef F_B
+#undef F_C_
+#undef F_Y
+#undef F_G
+#undef F_C
+#undef F_P
+#undef F_INF
+#undef F_ADD
+#undef F_SUB
+#undef F_MUL
+#undef F_DIV
+#undef F_NEG
+#undef F_ABS
+#undef F_SIGN
+#undef F_SQRT
+#undef F_RSQRT
+#undef F_FLOORDIV
+#undef F_TRUNC
+#undef F_POW
+#undef F_EXP
+#undef F_EXPM1
+#undef F_LOG
+#undef F_LOG1P
+#undef F_SIN
+#undef F_COS
+#undef F_SINH
+#undef F_COSH
+#undef F_TANH
+#undef F_SIGMOID
+#undef F_ERF
+#undef F_ERFC
+#undef F_ERFINV
+#undef F_POLYGAMMA
+#undef F_LGAMMA
+#undef F_ZETA
+#undef F_BESSEL
+#undef F_BESSEL_I
+#undef F_LT
+#undef F_LE
+#undef F_GT
+#undef F_GE
+#undef F_EQ
+#undef F_NE
+#undef F_AND
+#undef F_OR
+#undef F_SEL
 
 TENSOR__END
 
@@ -21563,67 +21888,110 @@ TENSOR__FN void tensor__grad_amax(tensor__grad_t *g) {
 // (a transpose costs less than rows that miss the cache).
 // ------------------------------------------------------------------------------
 
+enum {
+    TENSOR__ROW_PART = 1024,            // elements of a part of a row that is done in time slices; whole vectors
+    TENSOR__ROW_LONG = 8192             // a longer row is done in parts
+};
+
 typedef struct tensor__rowcall_t {
     tensor_call_t *c;
     int64_t rows, n, per;
     const tensor__isa_t *isa;
     int compute_class, fast;
+    tensor__along_t *along;             // of `row`, which is done in parts; NULL: tasks have whole rows
+    int64_t row, parts;
 } tensor__rowcall_t;
+
+// Which passes go over which elements of a row of n: those from `from` to `to` - 1.
+enum { TENSOR__PASS_0 = 1, TENSOR__PASS_1 = 2, TENSOR__PASS_2 = 4 };
+typedef struct tensor__stretch_t {
+    int passes;
+    int64_t from, to, n;
+} tensor__stretch_t;
 
 // softmax, log_softmax and logsumexp of a row; the last gives one number. This is f64 and the reference: f32
 // has row_softmax in >>kernel-rows, a GPU softmax_rows in tensor_cuda.cu.
-TENSOR__INLINE void tensor__f64_softmax(const int id, const double *x, double *y, int64_t n) {
-    double m = -(double)INFINITY, s = 0;
-    for (int64_t i = 0; i < n; i++) { m = tensor__max_f64(m, x[i]); }
-    for (int64_t i = 0; i < n; i++) { s += exp(x[i] - m); }
+TENSOR__INLINE void tensor__f64_softmax(const int id, const double *x, double *y, tensor__stretch_t a,
+                                        tensor__along_t *t) {
+    double m = t->m, s = t->s;
+    if (a.passes & TENSOR__PASS_0) {
+        if (a.from == 0) { m = -(double)INFINITY; }
+        for (int64_t i = a.from; i < a.to; i++) { m = tensor__max_f64(m, x[i]); }
+        t->m = m;
+    }
+    if (a.passes & TENSOR__PASS_1) {
+        if (a.from == 0) { s = 0; }
+        for (int64_t i = a.from; i < a.to; i++) { s += exp(x[i] - m); }
+        t->s = s;
+    }
     if (id == TENSOR_OP_LOGSUMEXP) {
         int flat = m == (double)INFINITY || m == -(double)INFINITY;
-        y[0] = flat ? m : m + log(s);
+        if (a.passes & TENSOR__PASS_1) { y[0] = flat ? m : m + log(s); }
         return;
     }
-    for (int64_t i = 0; i < n; i++) {
-        y[i] = id == TENSOR_OP_SOFTMAX ? exp(x[i] - m) / s : x[i] - m - log(s);
+    if (a.passes & TENSOR__PASS_2) {
+        for (int64_t i = a.from; i < a.to; i++) {
+            y[i] = id == TENSOR_OP_SOFTMAX ? exp(x[i] - m) / s : x[i] - m - log(s);
+        }
     }
 }
 
-TENSOR__INLINE void tensor__f64_softmax_backward(const double *g, const double *y, double *dx, int64_t n) {
-    double s = 0;
-    for (int64_t i = 0; i < n; i++) { s += g[i] * y[i]; }
-    for (int64_t i = 0; i < n; i++) { dx[i] = y[i] * (g[i] - s); }
+TENSOR__INLINE void tensor__f64_softmax_backward(const double *g, const double *y, double *dx,
+                                                 tensor__stretch_t a, tensor__along_t *t) {
+    double s = t->s;
+    if (a.passes & TENSOR__PASS_0) {
+        if (a.from == 0) { s = 0; }
+        for (int64_t i = a.from; i < a.to; i++) { s += g[i] * y[i]; }
+        t->s = s;
+    }
+    if (a.passes & TENSOR__PASS_1) {
+        for (int64_t i = a.from; i < a.to; i++) { dx[i] = y[i] * (g[i] - s); }
+    }
 }
 
 TENSOR__INLINE void tensor__f64_log_softmax_backward(const double *g, const double *y, double *dx,
-                                                     int64_t n) {
-    double s = 0;
-    for (int64_t i = 0; i < n; i++) { s += g[i]; }
-    for (int64_t i = 0; i < n; i++) { dx[i] = g[i] - exp(y[i]) * s; }
+                                                     tensor__stretch_t a, tensor__along_t *t) {
+    double s = t->s;
+    if (a.passes & TENSOR__PASS_0) {
+        if (a.from == 0) { s = 0; }
+        for (int64_t i = a.from; i < a.to; i++) { s += g[i]; }
+        t->s = s;
+    }
+    if (a.passes & TENSOR__PASS_1) {
+        for (int64_t i = a.from; i < a.to; i++) { dx[i] = g[i] - exp(y[i]) * s; }
+    }
 }
 
-TENSOR__INLINE void tensor__f64_cumsum(const double *x, double *y, int64_t n, int reverse) {
-    double s = 0;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t k = reverse ? n - 1 - i : i;
+TENSOR__INLINE void tensor__f64_cumsum(const double *x, double *y, int reverse, tensor__stretch_t a,
+                                       tensor__along_t *t) {
+    double s = a.from ? t->s : 0;
+    for (int64_t i = a.from; i < a.to; i++) {
+        int64_t k = reverse ? a.n - 1 - i : i;
         y[k] = s += x[k];
     }
+    t->s = s;
 }
 
-TENSOR__INLINE void tensor__f64_cumprod(const double *x, double *y, int64_t n) {
-    double s = 1;
-    for (int64_t i = 0; i < n; i++) { y[i] = s *= x[i]; }
+TENSOR__INLINE void tensor__f64_cumprod(const double *x, double *y, tensor__stretch_t a, tensor__along_t *t) {
+    double s = a.from ? t->s : 1;
+    for (int64_t i = a.from; i < a.to; i++) { y[i] = s *= x[i]; }
+    t->s = s;
 }
 
-TENSOR__INLINE void tensor__f64_linear_scan(const double *x, const double *a, double *y, int64_t n,
-                                            int reverse) {
-    double s = 0;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t k = reverse ? n - 1 - i : i;
-        y[k] = s = i ? x[k] + a[k] * s : x[k];
+TENSOR__INLINE void tensor__f64_linear_scan(const double *x, const double *b, double *y, int reverse,
+                                            tensor__stretch_t a, tensor__along_t *t) {
+    double s = a.from ? t->s : 0;
+    for (int64_t i = a.from; i < a.to; i++) {
+        int64_t k = reverse ? a.n - 1 - i : i;
+        y[k] = s = i ? x[k] + b[k] * s : x[k];
     }
+    t->s = s;
 }
 
-TENSOR__INLINE void tensor__f64_logcumsumexp(const double *x, double *y, int64_t n) {
-    double sum = -(double)INFINITY;
-    for (int64_t i = 0; i < n; i++) {           // equal infinities have no difference
+TENSOR__INLINE void tensor__f64_logcumsumexp(const double *x, double *y, tensor__stretch_t a,
+                                             tensor__along_t *t) {
+    double sum = a.from ? t->s : -(double)INFINITY;
+    for (int64_t i = a.from; i < a.to; i++) {   // equal infinities have no difference
         double hi = sum, lo = x[i];
         if (x[i] > sum) {
             hi = x[i];
@@ -21631,89 +21999,129 @@ TENSOR__INLINE void tensor__f64_logcumsumexp(const double *x, double *y, int64_t
         }
         y[i] = sum = hi == lo && hi - lo != 0 ? hi : hi + log1p(exp(lo - hi));
     }
+    t->s = sum;
 }
 
 // The product of all others, from both sides: exact with zeros, without a division.
-TENSOR__INLINE void tensor__f64_prod_others(const double *x, double *y, int64_t n) {
-    double s = 1;
-    for (int64_t i = 0; i < n; i++) {
-        y[i] = s;
-        s *= x[i];
+TENSOR__INLINE void tensor__f64_prod_others(const double *x, double *y, tensor__stretch_t a,
+                                            tensor__along_t *t) {
+    double s = t->s;
+    if (a.passes & TENSOR__PASS_0) {
+        if (a.from == 0) { s = 1; }
+        for (int64_t i = a.from; i < a.to; i++) {
+            y[i] = s;
+            s *= x[i];
+        }
     }
-    s = 1;
-    for (int64_t i = n - 1; i >= 0; i--) {
-        y[i] *= s;
-        s *= x[i];
+    if (a.passes & TENSOR__PASS_1) {
+        if (a.from == 0) { s = 1; }
+        for (int64_t i = a.n - 1 - a.from; i >= a.n - a.to; i--) {
+            y[i] *= s;
+            s *= x[i];
+        }
     }
+    t->s = s;
 }
 
-TENSOR__INLINE double tensor__f64_var(const double *x, int64_t n, double correction) {
-    double s = 0;
-    for (int64_t i = 0; i < n; i++) { s += x[i]; }
-    double mean = s / (double)n;
-    s = 0;
-    for (int64_t i = 0; i < n; i++) { s += (x[i] - mean) * (x[i] - mean); }
-    return s / tensor__max_f64((double)n - correction, 0);
+TENSOR__INLINE void tensor__f64_var(const double *x, double *y, double correction, tensor__stretch_t a,
+                                    tensor__along_t *t) {
+    double s = t->s;
+    if (a.passes & TENSOR__PASS_0) {
+        if (a.from == 0) { s = 0; }
+        for (int64_t i = a.from; i < a.to; i++) { s += x[i]; }
+        t->m = s / (double)a.n;                 // once all are in s
+    }
+    if (a.passes & TENSOR__PASS_1) {
+        double mean = t->m;
+        if (a.from == 0) { s = 0; }
+        for (int64_t i = a.from; i < a.to; i++) { s += (x[i] - mean) * (x[i] - mean); }
+        y[0] = s / tensor__max_f64((double)a.n - correction, 0);
+    }
+    t->s = s;
 }
 
-TENSOR__INLINE double tensor__f64_norm(const double *x, int64_t n) {
-    double m = 0, s = 0;
-    for (int64_t i = 0; i < n; i++) { m = tensor__max_f64(m, fabs(x[i])); }
-    if (m == 0 || tensor__isnan_f64(m) || m == (double)INFINITY) { return m; }
-    for (int64_t i = 0; i < n; i++) { s += (x[i] / m) * (x[i] / m); }
-    return m * sqrt(s);
+TENSOR__INLINE void tensor__f64_norm(const double *x, double *y, tensor__stretch_t a, tensor__along_t *t) {
+    double m = t->m, s = t->s;
+    if (a.passes & TENSOR__PASS_0) {
+        if (a.from == 0) { m = 0; }
+        for (int64_t i = a.from; i < a.to; i++) { m = tensor__max_f64(m, fabs(x[i])); }
+        t->m = m;
+    }
+    if (a.passes & TENSOR__PASS_1) {
+        int flat = m == 0 || tensor__isnan_f64(m) || m == (double)INFINITY;
+        if (a.from == 0) { s = 0; }
+        for (int64_t i = a.from; i < a.to && !flat; i++) { s += (x[i] / m) * (x[i] / m); }
+        t->s = s;
+        y[0] = flat ? m : m * sqrt(s);
+    }
 }
 
 // The place of the largest x (sign 1) or of the smallest (sign -1); that of the first NaN if there is one.
-TENSOR__INLINE int64_t tensor__f64_arg(const double *x, int64_t n, double sign) {
-    int64_t k = 0;
-    for (int64_t i = 0; i < n; i++) {
-        if (tensor__isnan_f64(x[i])) { return i; }
-        if (i == 0 || x[i] * sign > x[k] * sign) { k = i; }
+TENSOR__INLINE void tensor__f64_arg(const double *x, double *y, double sign, tensor__stretch_t a,
+                                    tensor__along_t *t) {
+    int64_t k = a.from ? t->k : 0;
+    for (int64_t i = a.from; i < a.to && !tensor__isnan_f64(x[k]); i++) {
+        if (tensor__isnan_f64(x[i]) || x[i] * sign > x[k] * sign) { k = i; }
     }
-    return k;
+    t->k = k;
+    y[0] = (double)k;
 }
 
-// One row in double: the reference, and all dtypes except f32.
+// How many passes over a row there are.
+TENSOR__INLINE int tensor__row_passes(const int id, int fast) {
+    switch (id) {
+    case TENSOR_OP_SOFTMAX: case TENSOR_OP_LOG_SOFTMAX:
+        return 3;
+    case TENSOR_OP_LOGSUMEXP: case TENSOR_OP_SOFTMAX_BACKWARD: case TENSOR_OP_LOG_SOFTMAX_BACKWARD:
+    case TENSOR_OP_PROD_OTHERS: case TENSOR_OP_VAR: case TENSOR_OP_NORM:
+        return 2;
+    case TENSOR_OP_ARGMAX: case TENSOR_OP_ARGMIN:
+        return fast ? 2 : 1;
+    default:
+        return 1;
+    }
+}
+
+// Passes over elements of a row in double: the reference, and all dtypes except f32.
 TENSOR__INLINE void tensor__row_f64(const int id, const tensor__rowcall_t *r, const double *x,
-                                    const double *x2, double *y, int64_t n) {
+                                    const double *x2, double *y, tensor__stretch_t a, tensor__along_t *t) {
     const tensor_params_t *p = r->c->p;         // NULL for rows without
     switch (id) {
     case TENSOR_OP_SOFTMAX: case TENSOR_OP_LOG_SOFTMAX: case TENSOR_OP_LOGSUMEXP:
-        tensor__f64_softmax(id, x, y, n);
+        tensor__f64_softmax(id, x, y, a, t);
         break;
     case TENSOR_OP_SOFTMAX_BACKWARD:
-        tensor__f64_softmax_backward(x, x2, y, n);
+        tensor__f64_softmax_backward(x, x2, y, a, t);
         break;
     case TENSOR_OP_LOG_SOFTMAX_BACKWARD:
-        tensor__f64_log_softmax_backward(x, x2, y, n);
+        tensor__f64_log_softmax_backward(x, x2, y, a, t);
         break;
     case TENSOR_OP_CUMSUM:
-        tensor__f64_cumsum(x, y, n, p->rows.reverse != 0);
+        tensor__f64_cumsum(x, y, p->rows.reverse != 0, a, t);
         break;
     case TENSOR_OP_CUMPROD:
-        tensor__f64_cumprod(x, y, n);
+        tensor__f64_cumprod(x, y, a, t);
         break;
     case TENSOR_OP_LINEAR_SCAN:
-        tensor__f64_linear_scan(x, x2, y, n, p->rows.reverse != 0);
+        tensor__f64_linear_scan(x, x2, y, p->rows.reverse != 0, a, t);
         break;
     case TENSOR_OP_LOGCUMSUMEXP:
-        tensor__f64_logcumsumexp(x, y, n);
+        tensor__f64_logcumsumexp(x, y, a, t);
         break;
     case TENSOR_OP_PROD_OTHERS:
-        tensor__f64_prod_others(x, y, n);
+        tensor__f64_prod_others(x, y, a, t);
         break;
     case TENSOR_OP_VAR:
-        y[0] = tensor__f64_var(x, n, p->rows.correction);
+        tensor__f64_var(x, y, p->rows.correction, a, t);
         break;
     case TENSOR_OP_NORM:
-        y[0] = tensor__f64_norm(x, n);
+        tensor__f64_norm(x, y, a, t);
         break;
     case TENSOR_OP_ARGMAX:
-        y[0] = (double)tensor__f64_arg(x, n, 1);
+        tensor__f64_arg(x, y, 1, a, t);
         break;
     case TENSOR_OP_ARGMIN:
-        y[0] = (double)tensor__f64_arg(x, n, -1);
+        tensor__f64_arg(x, y, -1, a, t);
         break;
     default: break;
     }
@@ -21721,25 +22129,28 @@ TENSOR__INLINE void tensor__row_f64(const int id, const tensor__rowcall_t *r, co
 
 // Integers: only cumsum, cumprod and argmax get here.
 TENSOR__INLINE void tensor__row_i64(const int id, const tensor__rowcall_t *r, const int64_t *x, int64_t *y,
-                                    int64_t n) {
+                                    tensor__stretch_t a, tensor__along_t *t) {
     if (id == TENSOR_OP_CUMSUM) {
-        uint64_t s = 0;
-        for (int64_t i = 0; i < n; i++) {
-            int64_t k = r->c->p->rows.reverse ? n - 1 - i : i;
+        uint64_t s = a.from ? (uint64_t)t->k : 0;
+        for (int64_t i = a.from; i < a.to; i++) {
+            int64_t k = r->c->p->rows.reverse ? a.n - 1 - i : i;
             s += (uint64_t)x[k];
             y[k] = (int64_t)s;
         }
+        t->k = (int64_t)s;
         return;
     }
     if (id == TENSOR_OP_CUMPROD) {
-        uint64_t s = 1;
-        for (int64_t i = 0; i < n; i++) { y[i] = (int64_t)(s *= (uint64_t)x[i]); }
+        uint64_t s = a.from ? (uint64_t)t->k : 1;
+        for (int64_t i = a.from; i < a.to; i++) { y[i] = (int64_t)(s *= (uint64_t)x[i]); }
+        t->k = (int64_t)s;
         return;
     }
-    int64_t k = 0;
-    for (int64_t i = 1; i < n; i++) {
+    int64_t k = a.from ? t->k : 0;
+    for (int64_t i = a.from; i < a.to; i++) {
         if (id == TENSOR_OP_ARGMAX ? x[i] > x[k] : x[i] < x[k]) { k = i; }
     }
+    t->k = k;
     y[0] = k;
 }
 
@@ -21752,6 +22163,32 @@ TENSOR__INLINE void tensor__row_i64(const int id, const tensor__rowcall_t *r, co
     X(LOG_SOFTMAX_BACKWARD, TENSOR__DO(isa, row_log_softmax_backward)(a, b, y, n))                           \
     X(ARGMAX, *(int64_t *)(void *)(y) = TENSOR__DO(isa, find)(a, n, TENSOR__DO(isa, leaf_max)(a, n)))        \
     X(ARGMIN, *(int64_t *)(void *)(y) = TENSOR__DO(isa, find)(a, n, TENSOR__DO(isa, leaf_min)(a, n)))
+
+// The same for a pass over n elements of a row from element i on, where a and b are.
+#define TENSOR__FAST_PARTS(X, isa, pass, a, b, y, work, i, n, t)                                             \
+    X(SOFTMAX, TENSOR__DO(isa, softmax_part)(pass, a, (y) + (i), n, t))                                      \
+    X(LOG_SOFTMAX, TENSOR__DO(isa, log_softmax_part)(pass, a, (y) + (i), n, t))                              \
+    X(LOGSUMEXP, *(y) = TENSOR__DO(isa, logsumexp_part)(pass, a, (work) + (i), n, t))                        \
+    X(SOFTMAX_BACKWARD, TENSOR__DO(isa, softmax_backward_part)(pass, a, b, (y) + (i), n, t))                 \
+    X(LOG_SOFTMAX_BACKWARD, TENSOR__DO(isa, log_softmax_backward_part)(pass, a, b, (y) + (i), n, t))         \
+    X(ARGMAX, tensor__arg_part(isa, pass, a, y, i, n, t, pass ? 0 : TENSOR__DO(isa, leaf_max)(a, n), 1))     \
+    X(ARGMIN, tensor__arg_part(isa, pass, a, y, i, n, t, pass ? 0 : TENSOR__DO(isa, leaf_min)(a, n), 0))
+
+// best: the largest or smallest element of this part; in pass 1 the first element that is the best of all is
+// found.
+TENSOR__INLINE void tensor__arg_part(const tensor__isa_t *isa, int pass, const float *x, float *y, int64_t i,
+                                     int64_t n, tensor__along_t *t, float best, int largest) {
+    if (pass == 0) {
+        int better = i == 0 || tensor__isnan_f32(best) || (largest ? best > t->peak : best < t->peak);
+        if (better) { t->peak = best; }
+        t->k = -1;
+        return;
+    }
+    int64_t at = t->k < 0 ? TENSOR__DO(isa, find)(x, n, t->peak) : n;
+    if (at == n) { return; }
+    t->k = i + at;
+    *(int64_t *)(void *)y = t->k;
+}
 
 TENSOR__INLINE int tensor__row_is_fast(const int id) {
     switch (id) {
@@ -21774,43 +22211,101 @@ TENSOR__INLINE int tensor__row_is_integral(const int id) {
            id == TENSOR_OP_ARGMIN;
 }
 
+// What a task does: all of each of its rows, or, of a part of one, the copy in double, a pass, or the copy of
+// the result.
+typedef struct tensor__rowpart_t {
+    int loads, stores, pass;            // pass: of a part
+    tensor__stretch_t span;
+} tensor__rowpart_t;
+
+TENSOR__INLINE tensor__rowpart_t tensor__row_part(const tensor__rowcall_t *r, int passes, int fast,
+                                                  int64_t task) {
+    tensor__rowpart_t p = {1, 1, 0, {(1 << passes) - 1, 0, r->n, r->n}};
+    if (!r->along) { return p; }
+    p.pass = (int)(task / r->parts) - !fast;    // -1 loads
+    p.loads = p.pass < 0;
+    p.stores = p.pass == passes;
+    p.span.passes = p.loads || p.stores ? 0 : 1 << p.pass;
+    p.span.from = task % r->parts * TENSOR__ROW_PART;
+    p.span.to = tensor__least(p.span.from + TENSOR__ROW_PART, r->n);
+    return p;
+}
+
+// A row, or the part p of one, by the kernels of f32.
+TENSOR__INLINE void tensor__row_f32(const int id, const tensor__rowcall_t *r, const tensor__rowpart_t *p,
+                                    const char *x, const char *x2, char *y, char *work, tensor__along_t *t) {
+    const float *fx = (const float *)(const void *)x, *fx2 = (const float *)(const void *)x2;
+    float *fy = (float *)(void *)y, *fw = (float *)(void *)work;
+    (void)fx2, (void)fw;
+    if (!r->along) {
+        switch (id) {
+#define TENSOR__X(ID, call) case TENSOR_OP_##ID: call; break;
+        TENSOR__FAST_ROWS(TENSOR__X, r->isa, fx, fx2, fy, fw, r->n)
+#undef TENSOR__X
+        default: break;
+        }
+        return;
+    }
+    int64_t i = p->span.from, n = p->span.to - i;
+    switch (id) {
+#define TENSOR__X(ID, call) case TENSOR_OP_##ID: call; break;
+    TENSOR__FAST_PARTS(TENSOR__X, r->isa, p->pass, fx + i, fx2 + i, fy, fw, i, n, t)
+#undef TENSOR__X
+    default: break;
+    }
+}
+
 // id is a constant where this is inlined, once per row, so that no row reaches the kernels of another.
 TENSOR__INLINE void tensor__row_task(const int id, void *arg, int64_t task, int worker) {
     tensor__rowcall_t *r = (tensor__rowcall_t *)arg;
     tensor_call_t *c = r->c;
     const tensor_arg_t *x = &c->arg[0], *x2 = c->nin > 1 ? &c->arg[1] : NULL;
     tensor_arg_t *y = &c->arg[c->nin];
-    int64_t n = r->n, m = r->rows ? y->numel / r->rows : 0, end = tensor__least((task + 1) * r->per, r->rows);
+    int64_t n = r->n, m = r->rows ? y->numel / r->rows : 0, k = task * r->per;
+    int64_t end = tensor__least(k + r->per, r->rows);
     int xs = tensor__sizes[x->dtype], ys = tensor__sizes[y->dtype], cs = tensor__class_size[r->compute_class];
+    int fast = r->fast && tensor__row_is_fast(id);
+    tensor__rowpart_t p = tensor__row_part(r, tensor__row_passes(id, fast), fast, task);
+    tensor__along_t own, *t = &own;
+    own.m = own.s = 0;
+    own.k = 0;
+    if (r->along) {
+        t = r->along;
+        k = r->row;
+        end = k + 1;
+        if (task == 0) {
+            memset(t, 0, sizeof *t);
+            t->peak = -(float)INFINITY;
+        }
+    }
     char *work = (char *)c->scratch;        // NULL: a kernel of f32 that needs none
     if (work) { work += (size_t)worker * 3 * (size_t)(n + 8) * 8; }
-    for (int64_t k = task * r->per; k < end; k++) {
+    for (; k < end; k++) {
         const char *a = (const char *)x->data + k * n * xs, *b = x2 ? (const char *)x2->data + k * n * xs :
             NULL;
         char *to = (char *)y->data + k * m * ys;
-        if (r->fast && tensor__row_is_fast(id)) {
-            const float *fa = (const float *)(const void *)a, *fb = (const float *)(const void *)b;
-            float *fy = (float *)(void *)to;
-            (void)fb;
-            switch (id) {
-#define TENSOR__X(ID, call) case TENSOR_OP_##ID: call; break;
-            TENSOR__FAST_ROWS(TENSOR__X, r->isa, fa, fb, fy, (float *)(void *)work, n)
-#undef TENSOR__X
-            default: break;
-            }
+        if (fast) {
+            tensor__row_f32(id, r, &p, a, b, to, work, t);
             continue;
         }
 
+        int64_t i = p.span.from, some = p.span.to - i;
         char *bx = work, *bx2 = work + (n + 8) * cs, *by = work + 2 * (n + 8) * cs;
-        tensor__load_run(bx, r->compute_class, a, x->dtype, 1, n);
-        if (b) { tensor__load_run(bx2, r->compute_class, b, x2->dtype, 1, n); }
-        if (r->compute_class == TENSOR__C_I64 && tensor__row_is_integral(id)) {
-            tensor__row_i64(id, r, (const int64_t *)(void *)bx, (int64_t *)(void *)by, n);
-        } else {
-            tensor__row_f64(id, r, (const double *)(void *)bx, (const double *)(void *)bx2,
-                            (double *)(void *)by, n);
+        if (p.loads) { tensor__load_run(bx + i * cs, r->compute_class, a + i * xs, x->dtype, 1, some); }
+        if (p.loads && b) {
+            tensor__load_run(bx2 + i * cs, r->compute_class, b + i * xs, x2->dtype, 1, some);
         }
-        tensor__store_run(to, y->dtype, 1, by, r->compute_class, m);
+        if (p.span.passes && r->compute_class == TENSOR__C_I64 && tensor__row_is_integral(id)) {
+            tensor__row_i64(id, r, (const int64_t *)(void *)bx, (int64_t *)(void *)by, p.span, t);
+        } else if (p.span.passes) {
+            tensor__row_f64(id, r, (const double *)(void *)bx, (const double *)(void *)bx2,
+                            (double *)(void *)by, p.span, t);
+        }
+        if (p.stores && m == n) {
+            tensor__store_run(to + i * ys, y->dtype, 1, by + i * cs, r->compute_class, some);
+        } else if (p.stores) {
+            tensor__store_run(to, y->dtype, 1, by, r->compute_class, m);
+        }
     }
 }
 
@@ -21832,7 +22327,18 @@ TENSOR__FN int tensor__cpu_rows(tensor_call_t *c, tensor__task_fn each) {
     r.fast = r.n > 0 && tensor__rows_are_fast(c);
     if (r.rows == 0) { return 0; }
     r.per = r.n ? (TENSOR__GRAIN / 4 + r.n - 1) / r.n : r.rows;
-    tensor__parallel((r.rows + r.per - 1) / r.per, each, &r);
+    r.along = NULL;
+    if (!c->thread->time_slice || r.n <= TENSOR__ROW_LONG) {
+        tensor__parallel((r.rows + r.per - 1) / r.per, each, &r);
+        return 0;
+    }
+    int fast = r.fast && tensor__row_is_fast(c->row->id);
+    int64_t stages = tensor__row_passes(c->row->id, fast) + (fast ? 0 : 2);
+    r.along = (tensor__along_t *)c->thread->time_slice->kept;
+    r.parts = (r.n + TENSOR__ROW_PART - 1) / TENSOR__ROW_PART;
+    for (r.row = -1; tensor__next_stage(&r.row) && r.row < r.rows;) {
+        tensor__in_order(c->thread, stages * r.parts, each, &r);
+    }
     return 0;
 }
 
@@ -23433,8 +23939,9 @@ TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) {
 //
 // Factorisations are plain textbook algorithms in double: a matrix is copied into the worker's scratch in
 // rows, factorised there, and rounded once when it is written. Items of a batch are cut over threads. A
-// factorisation is a row of tasks, one for each column or row; where the call is done in time slices and the
-// matrix is large, such a task is cut further, and the items come one after the other.
+// factorisation is a few rounds, each of which is one task with plain loops; where the call is done in time slices
+// and the matrix is large, a round is a task for each column or row, or several, and the items come one after
+// the other.
 // Solvers, inverses, norms and gradients are made of them and of products. Rejected: calling LAPACK (a
 // dependency, and results that differ from one machine to the next), f32 arithmetic (half the memory, but a
 // condition number of 1e4 leaves three digits), blocking (nothing to gain below some 500 rows).
@@ -23483,15 +23990,8 @@ TENSOR__FN void tensor__la_swap(double *x, double *y, int64_t n) {
     }
 }
 
-TENSOR__FN void tensor__la_identity(double *x, int64_t m, int64_t n) {
-    memset(x, 0, (size_t)(m * n) * sizeof *x);
-    for (int64_t i = 0; i < m && i < n; i++) { x[i * n + i] = 1; }
-}
-
-// The power of two that brings the largest element to about 1; 0 if x is 0, NaN if an element is not finite.
-TENSOR__FN double tensor__la_scale(const double *x, int64_t n) {
-    double big = 0;
-    for (int64_t i = 0; i < n; i++) { big = tensor__max_f64(big, fabs(x[i])); }
+// The power of two that brings the largest magnitude to about 1; 0 if that is 0, NaN if it is not finite.
+TENSOR__FN double tensor__la_scale(double big) {
     if (!(big <= 1.7976931348623157e308)) { return (double)NAN; }
     if (big == 0) { return 0; }
     int e;
@@ -23528,37 +24028,9 @@ TENSOR__FN void tensor__la_reflect(const double *v, int64_t stride, int64_t m, d
     }
 }
 
-// Householder tridiagonalisation of the symmetric a, which is used up: d the diagonal, e beside it, the basis
-// in the rows of z. tau, w: n doubles each; z is the identity.
-TENSOR__FN void tensor__la_tridiagonal(double *a, int64_t n, double *d, double *e, double *z, double *tau,
-                                       double *w) {
-    for (int64_t k = 0; k + 2 < n; k++) {
-        double *v = a + k * n + k + 1, *rest = v + n;
-        int64_t l = n - k - 1;
-        tau[k] = tensor__la_house(v, 1, l);
-        e[k] = v[0];
-        v[0] = 1;
-        if (tau[k] == 0) { continue; }
-        memset(w, 0, (size_t)l * sizeof *w);    // rest -= v uT + u vT, u = tau (rest v) - (tau/2)(..) v
-        for (int64_t i = 0; i < l; i++) { tensor__la_axpy(w, tau[k] * v[i], rest + i * n, l); }
-        tensor__la_axpy(w, -0.5 * tau[k] * tensor__la_dot(w, v, l), v, l);
-        for (int64_t i = 0; i < l; i++) {
-            tensor__la_axpy(rest + i * n, -v[i], w, l);
-            tensor__la_axpy(rest + i * n, -w[i], v, l);
-        }
-    }
-    for (int64_t i = 0; i < n; i++) { d[i] = a[i * n + i]; }
-    if (n > 1) { e[n - 2] = a[(n - 2) * n + n - 1]; }
-    for (int64_t k = n - 3; k >= 0; k--) {
-        tensor__la_reflect(a + k * n + k + 1, 1, n - k - 1, tau[k], z + (k + 1) * n + k + 1, n, n - k - 1, w);
-    }
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = 0; j < i; j++) { tensor__la_swap(z + i * n + j, z + j * n + i, 1); }
-    }
-}
-
-// One implicit QR step with Wilkinson's shift on rows lo..hi of the tridiagonal matrix d, e.
-TENSOR__FN void tensor__la_qr_step(double *d, double *e, double *z, int64_t n, int64_t lo, int64_t hi) {
+// One implicit QR step with Wilkinson's shift on rows lo..hi of the tridiagonal matrix d, e. The cosine and
+// the sine of the rotation of rows k and k + 1 become cs[2 k] and cs[2 k + 1].
+TENSOR__FN void tensor__la_qr_step(double *d, double *e, double *cs, int64_t lo, int64_t hi) {
     double h = (d[hi - 1] - d[hi]) / 2, b = e[hi - 1], r = hypot(h, b);
     double x = d[lo] - (d[hi] - b * (b / (h >= 0 ? h + r : h - r))), y = e[lo];
     for (int64_t k = lo; k < hi; k++) {
@@ -23577,100 +24049,9 @@ TENSOR__FN void tensor__la_qr_step(double *d, double *e, double *z, int64_t n, i
             y = s * e[k + 1];
             e[k + 1] *= c;
         }
-        tensor__la_rotate(z + k * n, z + (k + 1) * n, c, s, n);
+        cs[2 * k] = c;
+        cs[2 * k + 1] = s;
     }
-}
-
-// Swaps rows of z, n long, so that the values d are ascending.
-TENSOR__FN void tensor__la_ascending(double *d, double *z, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        int64_t least = i;
-        for (int64_t j = i + 1; j < n; j++) {
-            if (d[j] < d[least]) { least = j; }
-        }
-        if (least == i) { continue; }
-        double t = d[i];
-        d[i] = d[least];
-        d[least] = t;
-        tensor__la_swap(z + i * n, z + least * n, n);
-    }
-}
-
-// Eigenvalues d, ascending, eigenvectors in the rows of z; a is used up, w: 3 n doubles. Householder
-// tridiagonalisation, implicit QR steps with Wilkinson's shift (Golub & Van Loan 8.3). 0 = no convergence.
-TENSOR__FN int tensor__la_eigh(double *a, int64_t n, double *d, double *z, double *w) {
-    double scale = tensor__la_scale(a, n * n), *e = w + n, *tau = w + 2 * n;
-    tensor__la_identity(z, n, n);
-    for (int64_t i = 0; i < n; i++) { d[i] = 0; }
-    if (scale == 0) { return 1; }
-    for (int64_t i = 0; i < n * n; i++) { a[i] *= scale; }
-    tensor__la_tridiagonal(a, n, d, e, z, tau, w);
-
-    int64_t hi = n - 1, rounds = 0;
-    while (hi > 0) {
-        int64_t lo = hi;
-        while (lo > 0 && fabs(e[lo - 1]) > 2.2204460492503131e-16 * (fabs(d[lo - 1]) + fabs(d[lo])) + 1e-40) {
-            lo--;
-        }
-        if (lo == hi) {
-            hi--;
-            continue;
-        }
-        if (++rounds > 60 * n) { return 0; }
-        tensor__la_qr_step(d, e, z, n, lo, hi);
-    }
-    tensor__la_ascending(d, z, n);
-    for (int64_t i = 0; i < n; i++) { d[i] /= scale; }
-    return 1;
-}
-
-// Rotates each two rows of u, m long, that are not orthogonal, and those of v with them. s: the squares of
-// u's rows; *most: the largest so far. -> whether any were rotated
-TENSOR__FN int tensor__la_jacobi_sweep(double *u, int64_t m, int64_t n, double *s, double *v, double *most) {
-    int rotated = 0;
-    for (int64_t i = 0; i < n; i++) {
-        s[i] = tensor__la_dot(u + i * m, u + i * m, m);
-        if (s[i] > *most) { *most = s[i]; }
-    }
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = i + 1; j < n; j++) {
-            double cross = tensor__la_dot(u + i * m, u + j * m, m), tiny = 1e-36 * *most;
-            if (!(s[i] > tiny && s[j] > tiny)) { continue; }
-            if (fabs(cross) <= 2.2204460492503131e-16 * sqrt((double)m * s[i] * s[j])) { continue; }
-            double zeta = (s[j] - s[i]) / (2 * cross);
-            double t = (zeta >= 0 ? 1 : -1) / (fabs(zeta) + hypot(1, zeta)), c = 1 / hypot(1, t);
-            tensor__la_rotate(u + i * m, u + j * m, c, -t * c, m);
-            tensor__la_rotate(v + i * n, v + j * n, c, -t * c, n);
-            s[i] -= t * cross;
-            s[j] += t * cross;
-            rotated = 1;
-        }
-    }
-    return rotated;
-}
-
-// The norms s of u's rows, descending, with the rows of u and v in their order; u's rows are divided by them.
-// -> how many are not nearly 0: most is the square of the largest
-TENSOR__FN int64_t tensor__la_normalize(double *u, int64_t m, int64_t n, double *s, double *v, double most) {
-    int64_t have = 0;
-    for (int64_t i = 0; i < n; i++) { s[i] = sqrt(tensor__la_dot(u + i * m, u + i * m, m)); }
-    for (int64_t i = 0; i < n; i++) {
-        int64_t best = i;
-        for (int64_t j = i; j < n; j++) {
-            if (s[j] > s[best]) { best = j; }
-        }
-        if (best != i) {
-            double t = s[i];
-            s[i] = s[best];
-            s[best] = t;
-            tensor__la_swap(u + i * m, u + best * m, m);
-            tensor__la_swap(v + i * n, v + best * n, n);
-        }
-        if (s[i] <= 1e-18 * sqrt(most)) { continue; }
-        for (int64_t j = 0; j < m; j++) { u[i * m + j] /= s[i]; }
-        have++;
-    }
-    return have;
 }
 
 // One more row of an orthonormal basis: the unit vector that the first `have` rows of u cover least, made
@@ -23696,35 +24077,16 @@ TENSOR__FN void tensor__la_next_row(double *u, int64_t m, int64_t have) {
     for (int64_t j = 0; j < m; j++) { x[j] /= norm; }
 }
 
-// Singular values s, descending, of the matrix whose n columns are the rows of a (length m >= n): left
-// vectors in the rows of u (`rows` of them, n or m), right ones in the rows of v. g: n n, w: 3 n doubles.
-// One-sided Jacobi (Golub & Van Loan 8.6.3) after a change of basis to the eigenvectors of aT a, which leaves
-// it little to do (preconditioning: Drmac & Veselic, SIAM J. Matrix Anal. Appl. 29, 2008).
-TENSOR__FN int tensor__la_svd(double *a, int64_t m, int64_t n, double *u, int64_t rows, double *s, double *v,
-                              double *g, double *w) {
-    double scale = tensor__la_scale(a, m * n), most = 0;
-    for (int64_t i = 0; i < m * n; i++) { a[i] *= scale; }
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = 0; j <= i; j++) {
-            g[i * n + j] = g[j * n + i] = tensor__la_dot(a + i * m, a + j * m, m);
-        }
-    }
-    if (!tensor__la_eigh(g, n, s, v, w)) { return 0; }
-    for (int64_t i = 0; i < n / 2; i++) { tensor__la_swap(v + i * n, v + (n - 1 - i) * n, n); }
-    memset(u, 0, (size_t)(rows * m) * sizeof *u);
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = 0; j < n; j++) { tensor__la_axpy(u + i * m, v[i * n + j], a + j * m, m); }
-    }
-
-    int sweeps = 0;
-    while (tensor__la_jacobi_sweep(u, m, n, s, v, &most)) {
-        if (++sweeps == 60) { return 0; }
-    }
-    int64_t have = tensor__la_normalize(u, m, n, s, v, most);
-    for (int64_t i = 0; i < n && scale != 0; i++) { s[i] /= scale; }
-    for (; have < rows; have++) { tensor__la_next_row(u, m, have); }
-    return 1;
-}
+// How far the eigenvalues and singular values of a matrix are; it lies behind the vectors in w.
+typedef struct tensor__la_state_t {
+    double big, scale, whole;   // the largest magnitude, 1 / it about; whole: scale of x, of which g is made
+    double most;                // the square of the largest norm so far
+    int64_t lo, hi, rounds;     // rows of the QR step, how many there were; sweeps
+    int64_t column;             // of the vectors, that the step rotates next
+    int64_t row, i, j;          // whose norm, and which pair, comes next in a sweep
+    int64_t have;               // singular values that are not nearly 0
+    int rotated, over;
+} tensor__la_state_t;
 
 // The arguments of the ops below: the call, item `item` of its m x n matrix x in a, room for more numbers
 // in b, and small vectors in w. *info becomes 1 + the row that failed.
@@ -23735,11 +24097,15 @@ typedef struct tensor__la_item_t {
     double *w, *a, *b;
     int64_t *swaps;                     // in place of w
     int64_t *info;
-    int64_t count, cuts;                // of the tasks that run: rows or columns of a step, tasks for them
+    int64_t steps, count, cuts;         // that run: steps, rows or columns of one, tasks for these
     const tensor_arg_t *operand;        // of those that copy: rows x cols numbers in `matrix`
     double *matrix;
     int64_t rows, cols;
     int upper, flag;                    // of those that solve, or copy: the unit triangle, transposed
+    double *g, *d, *z, *e;              // a symmetric matrix k x k, eigenvalues, vectors in rows, 5 k numbers
+    double *u, *v;                      // left and right singular vectors in rows
+    int64_t left, high;                 // how many rows u has, and how long they are
+    tensor__la_state_t *state;
 } tensor__la_item_t;
 
 enum {
@@ -23747,13 +24113,18 @@ enum {
     TENSOR__LA_LARGE = 1 << 18          // elements times the smaller side of a matrix in time slices
 };
 
-// Runs the tasks of some steps, each of which has n rows or columns of so many multiply-adds.
+// What a task does: some steps, and some rows or columns of each, those from first to end.
+typedef struct tensor__la_part_t { int64_t step, steps, first, end; } tensor__la_part_t;
+
+// Runs the tasks of some steps, each of which has n rows or columns of so many multiply-adds. A call that is
+// done in one go has one task, so that a small matrix is done by plain loops.
 TENSOR__FN void tensor__la_run(tensor__la_item_t *q, int64_t steps, int64_t n, int64_t each,
                                tensor__task_fn fn) {
+    q->steps = steps;
     q->count = n;
-    q->cuts = 1;
+    q->cuts = 0;
     if (!q->c->thread->time_slice) {
-        for (int64_t i = 0; i < steps; i++) { fn(q, i, 0); }
+        fn(q, 0, 0);
         return;
     }
     q->cuts = tensor__least(n, 1 + n * each / TENSOR__LA_PART);
@@ -23761,15 +24132,15 @@ TENSOR__FN void tensor__la_run(tensor__la_item_t *q, int64_t steps, int64_t n, i
     tensor__in_order(q->c->thread, steps * q->cuts, fn, q);
 }
 
-// The rows or columns of a task, [0] to [1]. -> its step
-TENSOR__INLINE int64_t tensor__la_part(const tensor__la_item_t *q, int64_t task, int64_t part[2]) {
-    part[0] = 0;
-    part[1] = q->count;
-    if (q->cuts == 1) { return task; }          // divisions take longer than a row of a small matrix
+TENSOR__INLINE tensor__la_part_t tensor__la_part(const tensor__la_item_t *q, int64_t task) {
+    tensor__la_part_t p = {0, q->steps, 0, q->count};
+    if (q->cuts == 0) { return p; }
     int64_t at = task % q->cuts;
-    part[0] = q->count * at / q->cuts;
-    part[1] = q->count * (at + 1) / q->cuts;
-    return task / q->cuts;
+    p.step = task / q->cuts;
+    p.steps = p.step + 1;
+    p.first = q->count * at / q->cuts;
+    p.end = q->count * (at + 1) / q->cuts;
+    return p;
 }
 
 TENSOR__FN void tensor__la_load_task(void *arg, int64_t task, int worker) {
@@ -23777,9 +24148,9 @@ TENSOR__FN void tensor__la_load_task(void *arg, int64_t task, int worker) {
     const tensor_arg_t *x = q->operand;
     int d = x->ndim - 2, r = d + q->flag, c = d + 1 - q->flag, size = tensor__sizes[x->dtype];
     const char *at = (const char *)x->data + tensor__offset_of(q->item, x->dims, x->strides, d) * size;
-    int64_t part[2];
-    (void)tensor__la_part(q, task, part), (void)worker;
-    for (int64_t i = part[0]; i < part[1]; i++) {
+    tensor__la_part_t p = tensor__la_part(q, task);
+    (void)worker;
+    for (int64_t i = p.first; i < p.end; i++) {
         tensor__load_f64(q->matrix + i * x->dims[c], at + i * x->strides[r] * size, x->dtype, x->strides[c],
                          x->dims[c]);
     }
@@ -23801,9 +24172,9 @@ TENSOR__FN void tensor__la_store_task(void *arg, int64_t task, int worker) {
     char *to = (char *)y->data + q->item * q->rows * q->cols * size;
     int64_t row_stride = q->flag ? 1 : q->cols;
     int64_t stride = q->flag ? q->rows : 1;
-    int64_t part[2];
-    (void)tensor__la_part(q, task, part), (void)worker;
-    for (int64_t i = part[0]; i < part[1]; i++) {
+    tensor__la_part_t p = tensor__la_part(q, task);
+    (void)worker;
+    for (int64_t i = p.first; i < p.end; i++) {
         tensor__store_f64(to + i * row_stride * size, y->dtype, stride, q->matrix + i * q->cols, q->cols);
     }
 }
@@ -23822,21 +24193,24 @@ TENSOR__FN void tensor__la_store(tensor__la_item_t *q, const tensor_arg_t *y, do
 // LU with partial pivoting, column by column and row by row (Golub & Van Loan 3.4).
 TENSOR__FN void tensor__la_lu_task(void *arg, int64_t task, int worker) {
     const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    int64_t m = q->m, n = q->n, part[2], j = tensor__la_part(q, task, part);
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t m = q->m, n = q->n, *swaps = q->swaps;
     double *a = q->a;
     (void)worker;
-    if (part[0] == 0) {
-        int64_t p = j;
-        for (int64_t i = j + 1; i < m; i++) {
-            if (fabs(a[i * n + j]) > fabs(a[p * n + j])) { p = i; }
+    for (int64_t j = part.step; j < part.steps; j++) {
+        if (part.first == 0) {
+            int64_t p = j;
+            for (int64_t i = j + 1; i < m; i++) {
+                if (fabs(a[i * n + j]) > fabs(a[p * n + j])) { p = i; }
+            }
+            swaps[j] = p;
+            if (p != j) { tensor__la_swap(a + p * n, a + j * n, n); }
         }
-        q->swaps[j] = p;
-        if (p != j) { tensor__la_swap(a + p * n, a + j * n, n); }
-    }
-    if (a[j * n + j] == 0) { return; }
-    for (int64_t i = part[0] > j ? part[0] : j + 1; i < part[1]; i++) {
-        double f = a[i * n + j] /= a[j * n + j];
-        tensor__la_axpy(a + i * n + j + 1, -f, a + j * n + j + 1, n - j - 1);
+        if (a[j * n + j] == 0) { continue; }
+        for (int64_t i = part.first > j ? part.first : j + 1; i < part.end; i++) {
+            double f = a[i * n + j] /= a[j * n + j];
+            tensor__la_axpy(a + i * n + j + 1, -f, a + j * n + j + 1, n - j - 1);
+        }
     }
 }
 
@@ -23844,24 +24218,28 @@ TENSOR__FN void tensor__la_lu(tensor__la_item_t *q) {
     tensor__la_run(q, q->k, q->m, q->n, tensor__la_lu_task);
 }
 
-// A row of b = a^-1 b for one triangle of a, for some columns of b.
+// Rows of b = a^-1 b for one triangle of a, for some columns of b.
 TENSOR__FN void tensor__la_triangular_task(void *arg, int64_t task, int worker) {
     const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    int64_t n = q->n, r = q->count, part[2], k = tensor__la_part(q, task, part);
-    int64_t i = k, first = 0, end = k;          // the row, and those that are solved
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t n = q->n, r = q->count, cols = part.end - part.first;
+    int upper = q->upper, unit = q->flag;
     const double *a = q->a;
-    double *b = q->b + part[0];
+    double *b = q->b + part.first;
     (void)worker;
     if (*q->info) { return; }
-    if (q->upper) {
-        i = n - 1 - k;
-        first = i + 1;
-        end = n;
+    for (int64_t k = part.step; k < part.steps; k++) {
+        int64_t i = k, first = 0, end = k;      // the row, and those that are solved
+        if (upper) {
+            i = n - 1 - k;
+            first = i + 1;
+            end = n;
+        }
+        for (int64_t j = first; j < end; j++) {
+            tensor__la_axpy(b + i * r, -a[i * n + j], b + j * r, cols);
+        }
+        for (int64_t j = 0; j < cols && !unit; j++) { b[i * r + j] /= a[i * n + i]; }
     }
-    for (int64_t j = first; j < end; j++) {
-        tensor__la_axpy(b + i * r, -a[i * n + j], b + j * r, part[1] - part[0]);
-    }
-    for (int64_t j = 0; j < part[1] - part[0] && !q->flag; j++) { b[i * r + j] /= a[i * n + i]; }
 }
 
 // b = a^-1 b, r columns of b.
@@ -23872,7 +24250,9 @@ TENSOR__FN void tensor__la_triangular(tensor__la_item_t *q, int64_t r, int upper
 }
 
 // Row swaps, counted from 1, as one order of all rows.
-TENSOR__FN void tensor__la_swaps(const tensor__la_item_t *q) {
+TENSOR__FN void tensor__la_swaps(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    (void)task, (void)worker;
     int64_t m = q->m, n = q->n, *swaps = q->swaps, *order = swaps + n;
     tensor__load_i64(swaps, (const char *)q->x->data + q->item * n * 4, q->x->dtype, 1, n);
     for (int64_t i = 0; i < m; i++) { order[i] = i; }
@@ -23891,20 +24271,22 @@ TENSOR__FN void tensor__la_swaps(const tensor__la_item_t *q) {
 // By rows (Golub & Van Loan 4.2).
 TENSOR__FN void tensor__la_cholesky_task(void *arg, int64_t task, int worker) {
     const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    int64_t n = q->n, part[2], i = tensor__la_part(q, task, part);
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t n = q->n;
     double *a = q->a;
     (void)worker;
-    for (int64_t j = part[0]; j < part[1] && !*q->info; j++) {
-        if (j > i) {
-            a[i * n + j] = 0;
-            continue;
-        }
-        double s = a[i * n + j] - tensor__la_dot(a + i * n, a + j * n, j);
-        if (i == j && !(s > 0)) {
-            *q->info = i + 1;
-        } else {
+    if (*q->info) { return; }
+    for (int64_t i = part.step; i < part.steps; i++) {
+        int64_t j = part.first;
+        for (; j < part.end && j <= i; j++) {
+            double s = a[i * n + j] - tensor__la_dot(a + i * n, a + j * n, j);
+            if (i == j && !(s > 0)) {
+                *q->info = i + 1;
+                return;
+            }
             a[i * n + j] = i == j ? sqrt(s) : s / a[j * n + j];
         }
+        for (; j < part.end; j++) { a[i * n + j] = 0; }
     }
 }
 
@@ -23954,17 +24336,21 @@ TENSOR__FN void tensor__la_lu_end(void *arg, int64_t task, int worker) {
     tensor__store_i64((char *)q->y[1].data + q->item * k * 4, q->y[1].dtype, 1, q->swaps, k);
 }
 
-// Swaps row `task` of b as its pivot was, which is not 0.
+// Swaps rows of b as their pivots were, of which none is 0.
 TENSOR__FN void tensor__la_pivot_task(void *arg, int64_t task, int worker) {
     const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    int64_t r = q->count, part[2], i = tensor__la_part(q, task, part);
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t n = q->n, r = q->count;
+    const int64_t *swaps = q->swaps;
+    double *b = q->b + part.first;
     (void)worker;
     if (*q->info) { return; }
-    if (q->a[i * q->n + i] == 0) {
-        *q->info = i + 1;
-    } else if (q->swaps[i] != i) {
-        double *b = q->b + part[0];
-        tensor__la_swap(b + i * r, b + q->swaps[i] * r, part[1] - part[0]);
+    for (int64_t i = part.step; i < part.steps; i++) {
+        if (q->a[i * n + i] == 0) {
+            *q->info = i + 1;
+            return;
+        }
+        if (swaps[i] != i) { tensor__la_swap(b + i * r, b + swaps[i] * r, part.end - part.first); }
     }
 }
 
@@ -23986,34 +24372,42 @@ TENSOR__FN void tensor__la_solve(tensor__la_item_t *q) {
 // Golub & Van Loan 5.2: a column becomes a reflection, which the columns behind it go through.
 TENSOR__FN void tensor__la_qr_task(void *arg, int64_t task, int worker) {
     const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    int64_t m = q->m, n = q->n, part[2], j = tensor__la_part(q, task, part);
-    double *x = q->a + j * n + j, *tau = q->w, *v = q->w + q->k;
-    int64_t first = part[0] > j ? part[0] : j + 1;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t m = q->m, n = q->n;
+    double *tau = q->w, *v = q->w + q->k;
     (void)worker;
-    if (part[0] == 0) { tau[j] = tensor__la_house(x, n, m - j); }
-    if (first < part[1]) {
-        tensor__la_reflect(x, n, m - j, tau[j], x + first - j, n, part[1] - first, v);
+    for (int64_t j = part.step; j < part.steps; j++) {
+        double *x = q->a + j * n + j;
+        int64_t first = part.first > j ? part.first : j + 1;
+        if (part.first == 0) { tau[j] = tensor__la_house(x, n, m - j); }
+        if (first < part.end) {
+            tensor__la_reflect(x, n, m - j, tau[j], x + first - j, n, part.end - first, v);
+        }
     }
 }
 
 // The columns of the basis from the identity, by the reflections from the last to the first.
 TENSOR__FN void tensor__la_basis_task(void *arg, int64_t task, int worker) {
     const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    int64_t m = q->m, n = q->n, cols = q->count, part[2], j = q->k - 1 - tensor__la_part(q, task, part);
-    double *x = q->a + j * n + j, *tau = q->w, *v = q->w + q->k;
-    int64_t first = part[0] > j ? part[0] : j;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t m = q->m, n = q->n, cols = q->count;
+    double *tau = q->w, *v = q->w + q->k;
     (void)worker;
-    if (first < part[1]) {
-        tensor__la_reflect(x, n, m - j, tau[j], q->b + j * cols + first, cols, part[1] - first, v);
+    for (int64_t j = q->k - 1 - part.step; j >= q->k - part.steps; j--) {
+        int64_t first = part.first > j ? part.first : j;
+        if (first < part.end) {
+            tensor__la_reflect(q->a + j * n + j, n, m - j, tau[j], q->b + j * cols + first, cols,
+                               part.end - first, v);
+        }
     }
 }
 
 // Some rows of the identity, for the basis.
 TENSOR__FN void tensor__la_identity_task(void *arg, int64_t task, int worker) {
     const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    int64_t part[2];
-    (void)tensor__la_part(q, task, part), (void)worker;
-    for (int64_t i = part[0]; i < part[1]; i++) {
+    tensor__la_part_t part = tensor__la_part(q, task);
+    (void)worker;
+    for (int64_t i = part.first; i < part.end; i++) {
         memset(q->b + i * q->cols, 0, (size_t)q->cols * sizeof *q->b);
         if (i < q->cols) { q->b[i * q->cols + i] = 1; }
     }
@@ -24022,9 +24416,10 @@ TENSOR__FN void tensor__la_identity_task(void *arg, int64_t task, int worker) {
 // The reflections leave some rows of a.
 TENSOR__FN void tensor__la_upper_task(void *arg, int64_t task, int worker) {
     const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    int64_t n = q->n, part[2];
-    (void)tensor__la_part(q, task, part), (void)worker;
-    for (int64_t i = part[0]; i < part[1]; i++) {
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t n = q->n;
+    (void)worker;
+    for (int64_t i = part.first; i < part.end; i++) {
         for (int64_t j = 0; j < i && j < n; j++) { q->a[i * n + j] = 0; }
     }
 }
@@ -24045,11 +24440,54 @@ TENSOR__FN void tensor__la_qr(tensor__la_item_t *q) {
     tensor__la_store(q, q->y + 1, q->a, cols, n, 0);
 }
 
-// For a symmetric matrix; only one triangle is read.
-TENSOR__FN int64_t tensor__la_eigen(tensor__la_item_t *q) {
+// Runs tasks until one says that it was the last.
+TENSOR__FN void tensor__la_until(tensor__la_item_t *q, tensor__task_fn fn) {
+    q->cuts = q->c->thread->time_slice != NULL;
+    tensor__until(q->c->thread, &q->state->over, fn, q);
+}
+
+TENSOR__FN void tensor__la_largest_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    double big = part.first == 0 ? 0 : q->state->big;
+    (void)worker;
+    for (int64_t i = part.first * q->cols; i < part.end * q->cols; i++) {
+        big = tensor__max_f64(big, fabs(q->matrix[i]));
+    }
+    q->state->big = big;
+}
+
+// Brings the largest element to about 1.
+TENSOR__FN void tensor__la_scale_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    double scale = tensor__la_scale(q->state->big);
+    (void)worker;
+    if (tensor__isnan_f64(scale)) {
+        *q->info = 1;
+        return;
+    }
+    q->state->scale = scale;
+    for (int64_t i = part.first * q->cols; i < part.end * q->cols; i++) { q->matrix[i] *= scale; }
+}
+
+// 0 = x has inf or NaN, noted
+TENSOR__FN int tensor__la_scaled(tensor__la_item_t *q, double *x, int64_t rows, int64_t cols) {
+    q->matrix = x;
+    q->cols = cols;
+    tensor__la_run(q, 1, rows, cols, tensor__la_largest_task);
+    tensor__la_run(q, 1, rows, cols, tensor__la_scale_task);
+    return *q->info == 0;
+}
+
+// The other triangle of a symmetric matrix, of which only one is read.
+TENSOR__FN void tensor__la_mirror_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
     int64_t n = q->n;
-    double *a = q->a, *b = q->b, *w = q->w;
-    for (int64_t i = 0; i < n; i++) {
+    double *a = q->a;
+    (void)worker;
+    for (int64_t i = part.first; i < part.end; i++) {
         for (int64_t j = 0; j < i; j++) {
             if (q->c->p->linalg.upper) {
                 a[i * n + j] = a[j * n + i];
@@ -24058,42 +24496,354 @@ TENSOR__FN int64_t tensor__la_eigen(tensor__la_item_t *q) {
             }
         }
     }
-    if (tensor__isnan_f64(tensor__la_scale(a, n * n))) { return 1; }
-    if (!tensor__la_eigh(a, n, w, b, w + n)) { return 2; }
-    tensor__la_store(q, q->y, w, 1, n, 0);
-    tensor__la_store(q, q->y + 1, b, n, n, 1);
-    return 0;
 }
 
-// a has the longer side of x in its rows: it is transposed unless x is wide.
-TENSOR__FN int64_t tensor__la_singular(tensor__la_item_t *q) {
-    int wide = q->m < q->n;
-    int64_t m = q->m, n = q->n, k = q->k, big = wide ? n : m;
-    const tensor_arg_t *y = q->y, *vectors = wide ? &y[2] : &y[1];      // of the longer side
-    int64_t rows = vectors->dims[vectors->ndim - (wide ? 2 : 1)];
-    double *a = q->a, *b = q->b, *w = q->w, *v = b + rows * big;
-    if (tensor__isnan_f64(tensor__la_scale(a, m * n))) { return 1; }
-    if (!tensor__la_svd(a, big, k, b, rows, w, v, v + k * k, w + k)) { return 2; }
+// Householder tridiagonalisation of g, two steps for each column k: w = tau (rest v), then with
+// u = w - (tau / 2)(w v) v, rest -= v uT + u vT. Some columns of w, then some rows of rest.
+TENSOR__FN void tensor__la_tridiagonal_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t n = q->k;
+    double *w = q->e, *e = w + n, *tau = w + 2 * n;
+    (void)worker;
+    for (int64_t step = part.step; step < part.steps; step++) {
+        int64_t k = step / 2, l = n - k - 1, first = part.first, end = tensor__least(part.end, l);
+        double *v = q->g + k * n + k + 1, *rest = v + n;
+        if (first == 0 && step % 2 == 0) {
+            tau[k] = tensor__la_house(v, 1, l);
+            e[k] = v[0];
+            v[0] = 1;
+        }
+        if (tau[k] == 0) { continue; }
+        if (step % 2 == 0) {
+            for (int64_t j = first; j < end; j++) { w[j] = 0; }
+            for (int64_t i = 0; i < l && first < end; i++) {
+                tensor__la_axpy(w + first, tau[k] * v[i], rest + i * n + first, end - first);
+            }
+            continue;
+        }
+        if (first == 0) { tensor__la_axpy(w, -0.5 * tau[k] * tensor__la_dot(w, v, l), v, l); }
+        for (int64_t i = first; i < end; i++) {
+            tensor__la_axpy(rest + i * n, -v[i], w, l);
+            tensor__la_axpy(rest + i * n, -w[i], v, l);
+        }
+    }
+}
 
-    tensor__la_store(q, y, w, 1, k, 0);
-    if (wide) {
-        tensor__la_store(q, y + 1, v, k, k, 1);
-        tensor__la_store(q, y + 2, b, rows, big, 0);
-    } else {
-        tensor__la_store(q, y + 1, b, rows, big, 1);
-        tensor__la_store(q, y + 2, v, k, k, 0);
+TENSOR__FN void tensor__la_unit_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t n = q->k;
+    (void)worker;
+    for (int64_t i = part.first; i < part.end; i++) {
+        memset(q->z + i * n, 0, (size_t)n * sizeof *q->z);
+        q->z[i * n + i] = 1;
+    }
+}
+
+// The basis of the tridiagonal matrix, from the identity, in the columns of z.
+TENSOR__FN void tensor__la_vectors_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t n = q->k;
+    double *w = q->e, *tau = w + 2 * n;
+    (void)worker;
+    for (int64_t k = n - 3 - part.step; k >= n - 2 - part.steps; k--) {
+        int64_t first = part.first > k ? part.first : k + 1;
+        if (first < part.end) {
+            tensor__la_reflect(q->g + k * n + k + 1, 1, n - k - 1, tau[k], q->z + (k + 1) * n + first, n,
+                               part.end - first, w);
+        }
+    }
+}
+
+// Brings the basis into the rows of z; what the QR steps begin with.
+TENSOR__FN void tensor__la_rows_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t n = q->k;
+    (void)worker;
+    for (int64_t i = part.first; i < part.end; i++) {
+        for (int64_t j = 0; j < i; j++) { tensor__la_swap(q->z + i * n + j, q->z + j * n + i, 1); }
+        q->d[i] = q->g[i * n + i];
+    }
+    if (part.first > 0) { return; }
+    if (n > 1) { q->e[2 * n - 2] = q->g[(n - 2) * n + n - 1]; }
+    q->state->hi = n - 1;
+    q->state->rounds = q->state->column = 0;
+    q->state->over = 0;
+}
+
+// Finds the rows lo..hi of the next QR step, hi behind all that are done. 0 = there are none
+TENSOR__FN int tensor__la_undone(const double *d, const double *e, tensor__la_state_t *t) {
+    for (; t->hi > 0; t->hi--) {
+        int64_t lo = t->hi;
+        while (lo > 0 && fabs(e[lo - 1]) > 2.2204460492503131e-16 * (fabs(d[lo - 1]) + fabs(d[lo])) + 1e-40) {
+            lo--;
+        }
+        t->lo = lo;
+        if (lo < t->hi) { return 1; }
     }
     return 0;
 }
 
-// What is done in one go: how often it goes round depends on elements.
-TENSOR__FN void tensor__la_whole(void *arg, int64_t task, int worker) {
-    tensor__la_item_t *q = (tensor__la_item_t *)arg;
+// An implicit QR step with Wilkinson's shift (Golub & Van Loan 8.3), and its rotations of some columns.
+TENSOR__FN void tensor__la_qr_next(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_state_t *t = q->state;
+    int64_t n = q->k;
+    double *e = q->e + n, *cs = q->e + 3 * n;
     (void)task, (void)worker;
-    switch (q->c->row->id) {
-    case TENSOR_OP_LINALG_SWAPS: tensor__la_swaps(q); break;
-    case TENSOR_OP_LINALG_EIGH: *q->info = tensor__la_eigen(q); break;
-    default: *q->info = tensor__la_singular(q); break;
+    if (t->column == 0) {
+        t->over = !tensor__la_undone(q->d, e, t);
+        if (!t->over && ++t->rounds > 60 * n) {
+            *q->info = 2;
+            t->over = 1;
+        }
+        if (t->over) { return; }
+        tensor__la_qr_step(q->d, e, cs, t->lo, t->hi);
+    }
+    int64_t cols = n - t->column;
+    if (q->cuts) { cols = tensor__least(cols, 8 + TENSOR__LA_PART / (4 * (t->hi - t->lo))); }
+    double *z = q->z + t->column;
+    for (int64_t k = t->lo; k < t->hi; k++) {
+        tensor__la_rotate(z + k * n, z + (k + 1) * n, cs[2 * k], cs[2 * k + 1], cols);
+    }
+    t->column += cols;
+    if (t->column == n) { t->column = 0; }
+}
+
+// Swaps rows of z so that the values d are ascending, one after the other.
+TENSOR__FN void tensor__la_ascending_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t n = q->k;
+    double *d = q->d, scale = q->state->scale;
+    (void)worker;
+    for (int64_t i = part.step; i < part.steps; i++) {
+        int64_t least = i;
+        for (int64_t j = i + 1; j < n; j++) {
+            if (d[j] < d[least]) { least = j; }
+        }
+        if (least != i) {
+            double t = d[i];
+            d[i] = d[least];
+            d[least] = t;
+            tensor__la_swap(q->z + i * n, q->z + least * n, n);
+        }
+        d[i] = scale == 0 ? 0 : d[i] / scale;
+    }
+}
+
+// Eigenvalues d, ascending, eigenvectors in the rows of z; g is used up. Householder tridiagonalisation,
+// implicit QR steps. 0 = not finite or no convergence, noted
+TENSOR__FN int tensor__la_eigh(tensor__la_item_t *q) {
+    int64_t n = q->k;
+    if (!tensor__la_scaled(q, q->g, n, n)) { return 0; }
+    tensor__la_run(q, 2 * (n - 2), n, 2 * n, tensor__la_tridiagonal_task);
+    tensor__la_run(q, 1, n, n, tensor__la_unit_task);
+    tensor__la_run(q, n - 2, n, 2 * n, tensor__la_vectors_task);
+    tensor__la_run(q, 1, n, 2 * n, tensor__la_rows_task);
+    tensor__la_until(q, tensor__la_qr_next);
+    if (*q->info) { return 0; }
+    tensor__la_run(q, n, 1, 2 * n, tensor__la_ascending_task);
+    return 1;
+}
+
+TENSOR__FN void tensor__la_eigen(tensor__la_item_t *q) {
+    int64_t n = q->n;
+    q->g = q->a;
+    q->d = q->w;
+    q->z = q->b;
+    q->e = q->w + n;
+    tensor__la_run(q, 1, n, n, tensor__la_mirror_task);
+    if (!tensor__la_eigh(q)) { return; }
+    tensor__la_store(q, q->y, q->d, 1, n, 0);
+    tensor__la_store(q, q->y + 1, q->z, n, n, 1);
+}
+
+// Some of a row of g = a aT, and of the column that it equals.
+TENSOR__FN void tensor__la_gram_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t n = q->k, m = q->high;
+    const double *a = q->a;
+    double *g = q->g;
+    (void)worker;
+    for (int64_t i = part.step; i < part.steps; i++) {
+        for (int64_t j = part.first; j < part.end && j <= i; j++) {
+            g[i * n + j] = g[j * n + i] = tensor__la_dot(a + i * m, a + j * m, m);
+        }
+    }
+    q->state->whole = q->state->scale;
+}
+
+// Brings the eigenvectors into the order of descending values; what the sweeps begin with.
+TENSOR__FN void tensor__la_descending_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    tensor__la_state_t *t = q->state;
+    int64_t n = q->k;
+    (void)worker;
+    for (int64_t i = part.first; i < part.end; i++) {
+        tensor__la_swap(q->v + i * n, q->v + (n - 1 - i) * n, n);
+    }
+    if (part.first > 0) { return; }
+    t->most = 0;
+    t->rounds = t->row = t->i = t->have = 0;
+    t->j = 1;
+    t->rotated = t->over = 0;
+}
+
+// Some columns of u = v a; the rows of u that are not singular vectors yet are 0.
+TENSOR__FN void tensor__la_turned_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t n = q->k, m = q->high, cols = part.end - part.first;
+    (void)worker;
+    for (int64_t i = part.step; i < part.steps; i++) {
+        double *u = q->u + i * m + part.first;
+        for (int64_t j = 0; j < cols; j++) { u[j] = 0; }
+        for (int64_t j = 0; j < n && i < n; j++) {
+            tensor__la_axpy(u, q->v[i * n + j], q->a + j * m + part.first, cols);
+        }
+    }
+}
+
+// Rotates rows i and j of u, unless they are orthogonal, and those of v with them. s: the squares of u's
+// rows. -> whether they were rotated
+TENSOR__FN int tensor__la_jacobi(const tensor__la_item_t *q, double *s, int64_t i, int64_t j) {
+    int64_t n = q->k, m = q->high;
+    double *ui = q->u + i * m, *uj = q->u + j * m;
+    double cross = tensor__la_dot(ui, uj, m), tiny = 1e-36 * q->state->most;
+    if (!(s[i] > tiny && s[j] > tiny)) { return 0; }
+    if (fabs(cross) <= 2.2204460492503131e-16 * sqrt((double)m * s[i] * s[j])) { return 0; }
+    double zeta = (s[j] - s[i]) / (2 * cross);
+    double t = (zeta >= 0 ? 1 : -1) / (fabs(zeta) + hypot(1, zeta)), c = 1 / hypot(1, t);
+    tensor__la_rotate(ui, uj, c, -t * c, m);
+    tensor__la_rotate(q->v + i * n, q->v + j * n, c, -t * c, n);
+    s[i] -= t * cross;
+    s[j] += t * cross;
+    return 1;
+}
+
+// A sweep of rotations, or some of them: the norms of all rows, then each two rows.
+TENSOR__FN void tensor__la_sweep_next(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_state_t *t = q->state;
+    int64_t n = q->k, m = q->high, left = q->cuts ? 1 + TENSOR__LA_PART / (8 * m + 1) : n * n + n;
+    double *s = q->d;
+    (void)task, (void)worker;
+    for (; t->row < n && left > 0; t->row++, left--) {
+        const double *u = q->u + t->row * m;
+        s[t->row] = tensor__la_dot(u, u, m);
+        if (s[t->row] > t->most) { t->most = s[t->row]; }
+    }
+
+    int64_t i = t->i, j = t->j;
+    for (; i < n; i++, j = i + 1) {
+        for (; j < n && left > 0; j++, left--) { t->rotated |= tensor__la_jacobi(q, s, i, j); }
+        if (j < n) { break; }
+    }
+    t->i = i;
+    t->j = j;
+    if (i < n) { return; }
+    t->over = !t->rotated;
+    if (t->rotated && ++t->rounds == 60) {
+        *q->info = 2;
+        t->over = 1;
+    }
+    t->row = t->i = 0;
+    t->j = 1;
+    t->rotated = 0;
+}
+
+TENSOR__FN void tensor__la_norms_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t m = q->high;
+    (void)worker;
+    for (int64_t i = part.first; i < part.end; i++) {
+        q->d[i] = sqrt(tensor__la_dot(q->u + i * m, q->u + i * m, m));
+    }
+}
+
+// Brings the norms of u's rows into descending order, with the rows of u and v, and divides u's rows by them.
+TENSOR__FN void tensor__la_normalize_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t n = q->k, m = q->high;
+    double *u = q->u, *s = q->d, scale = q->state->whole;
+    (void)worker;
+    for (int64_t i = part.step; i < part.steps; i++) {
+        int64_t best = i;
+        for (int64_t j = i; j < n; j++) {
+            if (s[j] > s[best]) { best = j; }
+        }
+        if (best != i) {
+            double t = s[i];
+            s[i] = s[best];
+            s[best] = t;
+            tensor__la_swap(u + i * m, u + best * m, m);
+            tensor__la_swap(q->v + i * n, q->v + best * n, n);
+        }
+        if (s[i] > 1e-18 * sqrt(q->state->most)) {
+            for (int64_t j = 0; j < m; j++) { u[i * m + j] /= s[i]; }
+            q->state->have++;
+        }
+        if (scale != 0) { s[i] /= scale; }
+    }
+}
+
+TENSOR__FN void tensor__la_more_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    (void)worker;
+    for (int64_t i = part.step; i < part.steps; i++) {
+        tensor__la_next_row(q->u, q->high, q->state->have + i);
+    }
+}
+
+// Singular values d, descending, of the matrix whose k columns are the rows of a: left vectors in the rows of
+// u, right ones in those of v. One-sided Jacobi (Golub & Van Loan 8.6.3) after a change of basis to the
+// eigenvectors of aT a, which leaves it little to do (preconditioning: Drmac & Veselic, SIAM J. Matrix Anal.
+// Appl. 29, 2008). 0 = not finite or no convergence, noted
+TENSOR__FN int tensor__la_svd(tensor__la_item_t *q) {
+    int64_t n = q->k, m = q->high;
+    if (!tensor__la_scaled(q, q->a, n, m)) { return 0; }
+    tensor__la_run(q, n, n, m, tensor__la_gram_task);
+    if (!tensor__la_eigh(q)) { return 0; }
+    tensor__la_run(q, 1, n / 2, n, tensor__la_descending_task);
+    tensor__la_run(q, q->left, m, n, tensor__la_turned_task);
+    tensor__la_until(q, tensor__la_sweep_next);
+    if (*q->info) { return 0; }
+    tensor__la_run(q, 1, n, m, tensor__la_norms_task);
+    tensor__la_run(q, n, 1, 3 * m, tensor__la_normalize_task);
+    tensor__la_run(q, q->left - q->state->have, 1, 4 * n * m, tensor__la_more_task);
+    return 1;
+}
+
+// a has the longer side of x in its rows: it is transposed unless x is wide.
+TENSOR__FN void tensor__la_singular(tensor__la_item_t *q) {
+    int wide = q->m < q->n;
+    int64_t k = q->k, big = wide ? q->n : q->m;
+    const tensor_arg_t *y = q->y, *vectors = wide ? &y[2] : &y[1];      // of the longer side
+    q->left = vectors->dims[vectors->ndim - (wide ? 2 : 1)];
+    q->high = big;
+    q->u = q->b;
+    q->v = q->z = q->b + q->left * big;
+    q->g = q->v + k * k;
+    q->d = q->w;
+    q->e = q->w + k;
+    if (!tensor__la_svd(q)) { return; }
+
+    tensor__la_store(q, y, q->d, 1, k, 0);
+    if (wide) {
+        tensor__la_store(q, y + 1, q->v, k, k, 1);
+        tensor__la_store(q, y + 2, q->u, q->left, big, 0);
+    } else {
+        tensor__la_store(q, y + 1, q->u, q->left, big, 1);
+        tensor__la_store(q, y + 2, q->v, k, k, 0);
     }
 }
 
@@ -24101,7 +24851,6 @@ TENSOR__FN void tensor__la_item(const tensor__la_t *l, int64_t item, double *w) 
     tensor__la_item_t q;
     tensor__thread_t *th = l->c->thread;
     int id = l->c->row->id;
-    memset((void *)&q, 0, sizeof q);
     q.c = l->c;
     q.x = &q.c->arg[0];
     q.y = &q.c->arg[q.c->nin];
@@ -24113,6 +24862,7 @@ TENSOR__FN void tensor__la_item(const tensor__la_t *l, int64_t item, double *w) 
     q.a = w + 8 * (q.m + q.n + 8);
     q.b = q.a + q.m * q.n;
     q.swaps = (int64_t *)(void *)w;
+    q.state = (tensor__la_state_t *)(void *)(w + 6 * q.k);
     q.info = &l->info[item];
     if (id != TENSOR_OP_LINALG_SWAPS) {
         tensor__la_load(&q, q.a, q.x, id == TENSOR_OP_LINALG_SVD && q.m >= q.n);
@@ -24141,7 +24891,9 @@ TENSOR__FN void tensor__la_item(const tensor__la_t *l, int64_t item, double *w) 
     case TENSOR_OP_LINALG_SOLVE:
     case TENSOR_OP_LINALG_SOLVE_TRIANGULAR: tensor__la_solve(&q); break;
     case TENSOR_OP_LINALG_QR: tensor__la_qr(&q); break;
-    default: tensor__in_order(th, 1, tensor__la_whole, &q); break;
+    case TENSOR_OP_LINALG_SWAPS: tensor__in_order(th, 1, tensor__la_swaps, &q); break;
+    case TENSOR_OP_LINALG_EIGH: tensor__la_eigen(&q); break;
+    default: tensor__la_singular(&q); break;
     }
 }
 
@@ -28770,7 +29522,8 @@ TENSOR__END
 // x becomes a leaf of no further graph; graphs that exist still name it.
 TENSOR__FN void tensor__no_leaf(tensor_t *x) {
     if (!(x->flags & TENSOR__REQUIRES_GRAD)) { return; }
-    x->flags = (uint8_t)((x->flags & ~TENSOR__REQUIRES_GRAD) | TENSOR__ONCE_LEAF);
+    x->flags = (uint8_t)(x->flags & ~TENSOR__REQUIRES_GRAD);
+    TENSOR__ATOMIC_STORE(&x->once_leaf, 1);
 }
 
 TENSOR__RARE
@@ -28790,7 +29543,7 @@ TENSOR_API tensor_t *(tensor_requires_grad_)(tensor_t *x, int on) {
     }
     if (on) {
         x->flags = (uint8_t)(x->flags | TENSOR__REQUIRES_GRAD);
-        if (x->base) { x->base->flags = (uint8_t)(x->base->flags | TENSOR__ONCE_LEAF); }
+        if (x->base) { TENSOR__ATOMIC_STORE(&x->base->once_leaf, 1); }
     } else {
         tensor__no_leaf(x);
     }
@@ -30017,7 +30770,7 @@ TENSOR__FN void tensor__call_grad(tensor__pass_t *p, tensor__slot_t *s, tensor__
 // One tensor for two inputs: their sums must be separate. A tensor in a slot is added to only where nobody
 // else holds it; a tensor that a leaf has taken over is always added to.
 TENSOR__FN void tensor__separate(const tensor__node_t *n, tensor_t *const *gy, tensor_t **gx) {
-    if (n->nin > TENSOR__MAX_IN) { return; }
+    if (n->nin > TENSOR__MAX_IN && !n->custom) { return; }      // each has a gradient of its own
     for (int i = 1; i < n->nin; i++) {
         for (int k = 0; k < i; k++) {
             int owned = gx[i] != gy[0] || !n->edge[i].node || !n->edge[k].node;
@@ -32613,9 +33366,12 @@ TENSOR__FN void tensor__call_move(tensor_graph_t *g, tensor__unit_t *s) {
 
 TENSOR__FN int tensor__cpu_group(tensor_call_t *c);
 
-static const tensor__row_t tensor__group_row = {
-    "pointwise_group", TENSOR_FAMILY_COMPOSED, -1, 0, 0, 0, TENSOR__AS_IS, 0, 0, NULL, tensor__cpu_group,
-    NULL, NULL, NULL};
+TENSOR__FN const tensor__row_t *tensor__group_row(void) {
+    static const tensor__row_t row = {
+        "pointwise_group", TENSOR_FAMILY_COMPOSED, -1, 0, 0, 0, TENSOR__AS_IS, 0, 0, NULL, tensor__cpu_group,
+        NULL, NULL, NULL};
+    return &row;
+}
 
 // Gives the reductions of a group their memory. -> code
 TENSOR__FN int tensor__group_reduce(tensor_graph_t *g, tensor__group_t *v) {
@@ -32678,7 +33434,7 @@ TENSOR__FN int tensor__group_call(tensor_graph_t *g, tensor__unit_t *s) {
     s->traced = (tensor__traced_t **)tensor__graph_memory(g, most * sizeof *s->traced);
     v->walked = (tensor__walked_t *)tensor__graph_memory(g, most * sizeof *v->walked);
     if (!arg || !s->traced || !v->walked || tensor__group_reduce(g, v)) { return g->code; }
-    s->c.row = &tensor__group_row;
+    s->c.row = tensor__group_row();
     s->c.arg = arg;
     s->c.thread = g->thread;
 
@@ -33220,7 +33976,7 @@ TENSOR__INLINE void tensor__unit_wrote(tensor__thread_t *th, const tensor__unit_
     for (int i = 0; i < s->c.nin + s->c.nout; i++) {
         if (s->c.arg[i].role == TENSOR_READ || !s->c.arg[i].storage) { continue; }
         tensor__bump(th, s->c.arg[i].storage, s->c.row->name);
-        s->c.arg[i].storage->write_site = s->site;
+        TENSOR__ATOMIC_NOTE(&s->c.arg[i].storage->write_site, s->site);
     }
 }
 
@@ -33387,10 +34143,8 @@ TENSOR__FN void tensor__pause_task(void *arg, int64_t task, int worker) {
 }
 
 // Runs the tasks on this thread alone.
-TENSOR__FN void tensor__time_slice_alone(tensor__time_slice_t *self, int64_t ntasks, tensor__task_fn fn,
-                                         void *arg) {
-    (void)self;
-    for (int64_t i = 0; i < ntasks; i++) { fn(arg, i, 0); }
+TENSOR__FN void tensor__time_slice_alone(tensor__time_slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg) {
+    for (int64_t i = 0; i < ntasks && !(self->over && *self->over); i++) { fn(arg, i, 0); }
 }
 
 // Learns from a task. A long one counts at once, but an interruption of the thread no more than double; what
@@ -33421,13 +34175,15 @@ TENSOR__FN void tensor__pause_run(tensor__time_slice_t *self, int64_t ntasks, te
     alone.kept = self->kept;
     alone.shares = alone.workers = self->workers;
     alone.in_order = 0;
-    p->thread->time_slice = threads > self->workers ? &alone : NULL;    // the tasks are done in one go
+    alone.over = NULL;
+    p->thread->time_slice = threads > self->workers ? &alone : NULL;     // what the tasks do is done in one go
     while (p->tasks < ntasks && !p->paused) {
         int64_t n = one ? 1 : tensor__least(ntasks - p->tasks, threads);
         p->begin = p->tasks;
         tensor__parallel(n, tensor__pause_task, p);
         p->tasks += n;
         p->some = 1;
+        if (self->over && *self->over) { p->tasks = ntasks; }
         double took = -p->now;
         p->now = tensor__microseconds();
         took += p->now;
@@ -33504,6 +34260,7 @@ TENSOR__FN int tensor__pause_reserve(tensor_graph_t *g, tensor__thread_t *th) {
     p->time_slice.run = tensor__pause_run;
     p->time_slice.next_stage = tensor__pause_stage;
     p->time_slice.in_order = 0;
+    p->time_slice.over = NULL;
     p->time_slice.kept = p->kept;
     p->time_slice.shares = g->threads < TENSOR__PAUSE_SHARES / 2 ? (int)TENSOR__PAUSE_SHARES : 2 * g->threads;
     p->time_slice.workers = g->threads;
@@ -33645,15 +34402,18 @@ TENSOR_API tensor_graph_call_t (tensor_graph_call)(const tensor_graph_t *g, int6
     call.stream = s->drawn ? (int64_t)s->offset : -1;
     call.group = s->group ? s->group->number : -1;
     call.kernel = &s->c;
-    call.call_ = s;
+    call.graph_ = g;
+    call.index_ = i;
     return call;
 }
 
 TENSOR_API tensor_graph_operand_t (tensor_graph_operand)(const tensor_graph_call_t *call, int i) {
     tensor_graph_operand_t o;
     memset(&o, 0, sizeof o);
-    if (!call || !call->call_ || i < 0 || i >= call->inputs + call->outputs) { return o; }
-    const tensor__unit_t *s = (const tensor__unit_t *)call->call_;
+    const tensor_graph_t *g = call ? call->graph_ : NULL;
+    if (!g || g->state != TENSOR__GRAPH_READY || call->index_ >= g->info.calls) { return o; }
+    const tensor__unit_t *s = g->call[call->index_];
+    if (i < 0 || i >= s->c.nin + s->c.nout) { return o; }
     const tensor_arg_t *a = &s->c.arg[i];
     const tensor__traced_t *e = s->traced[i];
     if (!a->data && !a->storage) { return o; }
@@ -33683,6 +34443,45 @@ TENSOR_API tensor_graph_operand_t (tensor_graph_operand)(const tensor_graph_call
         o.offset = e->at + (uint64_t)((const char *)a->data - first);
     }
     return o;
+}
+
+TENSOR__FN double tensor__conv_flops(const char *name, const tensor_arg_t *a, const tensor_arg_t *b,
+                                     const tensor_arg_t *y) {
+    if (strncmp(name, "conv", 4) != 0) { return 0; }                    // im2col, col2im
+    const tensor_arg_t *first = strcmp(name, "conv_weight") == 0 ? y : b;
+    if (first->ndim == 0 || first->numel == 0) { return 0; }
+    double taps = (double)(first->numel / first->dims[0]);              // of one channel of the weights
+    int places = first == y || strncmp(name, "conv_transpose", 14) == 0;
+    return 2 * taps * (double)(places ? a->numel : y->numel);
+}
+
+// q: query, key, value; back: with the gradients of all three.
+TENSOR__FN double tensor__attention_flops(const tensor_arg_t *q, int back) {
+    if (q[0].ndim < 2 || q[1].ndim < 2 || q[2].ndim < 2 || q[0].numel == 0) { return 0; }
+    double e = (double)TENSOR__WIDE(&q[0]), ev = (double)TENSOR__WIDE(&q[2]);
+    double scores = (double)q[0].numel / e * (double)TENSOR__HIGH(&q[1]);
+    return 2 * scores * (back ? 3 * e + 2 * ev : e + ev);
+}
+
+TENSOR_API double (tensor_graph_flops)(const tensor_graph_call_t *call) {
+    const tensor_call_t *c = call ? call->kernel : NULL;
+    if (!c || !c->row) { return 0; }
+    const tensor_arg_t *a = c->arg, *y = &c->arg[c->nin];
+    const char *name = c->row->name;
+    int back = strstr(name, "_backward") != NULL;
+    switch (c->row->family) {
+    case TENSOR_FAMILY_MATMUL:
+        return a->ndim ? 2 * (double)y->numel * (double)TENSOR__WIDE(a) : 0;
+    case TENSOR_FAMILY_CONV:
+        return tensor__conv_flops(name, a, a + 1, y);
+    case TENSOR_FAMILY_ATTENTION:               // behind the gradient
+        return tensor__attention_flops(a + back, back);
+    case TENSOR_FAMILY_RECURRENT:               // gates, or their gradients, and the weights of the state
+        if (back) { return 2 * (double)y->numel * (double)TENSOR__WIDE(a + 4); }
+        return 2 * (double)a->numel * (double)TENSOR__WIDE(a + 1);
+    default:
+        return 0;
+    }
 }
 
 TENSOR_API const void *(tensor_graph_memory)(tensor_t *x) {
@@ -33727,10 +34526,15 @@ TENSOR_API int (tensor_graph_print)(const tensor_graph_t *g) {
     if (code) { return code; }
     char line[2000];
     tensor__text_t s = {line, sizeof line, 0};
+    double flops = 0;
+    for (int64_t i = 0; i < g->info.calls; i++) {
+        tensor_graph_call_t call = (tensor_graph_call)(g, i);
+        flops += (tensor_graph_flops)(&call);
+    }
     tensor__text(&s, "graph: %d calls, %d groups of them run block by block, inputs %u bytes, outputs %u, "
-                 "temporaries %u in a block of %u and workers' blocks of %u", g->info.calls, g->info.groups,
-                 g->info.input_bytes, g->info.output_bytes, g->info.temporary_bytes, g->info.packed_bytes,
-                 g->info.room_bytes);
+                 "temporaries %u in a block of %u and workers' blocks of %u, products of %u operations",
+                 g->info.calls, g->info.groups, g->info.input_bytes, g->info.output_bytes,
+                 g->info.temporary_bytes, g->info.packed_bytes, g->info.room_bytes, (uint64_t)flops);
     int bad = puts(line) < 0;
     for (int64_t i = 0; i < g->info.calls && !bad; i++) {
         tensor_graph_call_t call = (tensor_graph_call)(g, i);
@@ -33740,6 +34544,8 @@ TENSOR_API int (tensor_graph_print)(const tensor_graph_t *g) {
         tensor__puts(&s, " ->");
         for (int k = 0; k < call.outputs; k++) { tensor__print_operand(&s, &call, call.inputs + k); }
         if (call.group >= 0) { tensor__text(&s, ", group %d", call.group); }
+        flops = (tensor_graph_flops)(&call);
+        if (flops > 0) { tensor__text(&s, ", %u operations", (uint64_t)flops); }
         tensor__text(&s, "%w", call.site);
         bad = puts(line) < 0;
     }
@@ -33871,9 +34677,52 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__TESTS, TEN
 #undef TENSOR__TESTS
 #undef TENSOR__BITS
 #undef TENSOR__READ
-#define TENSOR__PASS 0
-#define TENSOR__PASS_WORDS
-#include TENSOR_SELF
+#undef F_A
+#undef F_B
+#undef F_C_
+#undef F_Y
+#undef F_G
+#undef F_C
+#undef F_P
+#undef F_ADD
+#undef F_SUB
+#undef F_MUL
+#undef F_DIV
+#undef F_FLOORDIV
+#undef F_POW
+#undef F_LT
+#undef F_LE
+#undef F_GT
+#undef F_GE
+#undef F_EQ
+#undef F_NE
+#undef F_AND
+#undef F_OR
+#undef F_SEL
+#undef F_NEG
+#undef F_ABS
+#undef F_SIGN
+#undef F_SQRT
+#undef F_RSQRT
+#undef F_TRUNC
+#undef F_EXP
+#undef F_EXPM1
+#undef F_LOG
+#undef F_LOG1P
+#undef F_SIN
+#undef F_COS
+#undef F_SINH
+#undef F_COSH
+#undef F_TANH
+#undef F_SIGMOID
+#undef F_ERF
+#undef F_ERFC
+#undef F_ERFINV
+#undef F_POLYGAMMA
+#undef F_LGAMMA
+#undef F_ZETA
+#undef F_BESSEL
+#undef F_BESSEL_I
 #define TENSOR__KERNEL(name) tensor__cpu_##name, NULL
 #define TENSOR__KERNEL_WITH(name, scratch) tensor__cpu_##name, tensor__scratch_##scratch
 #define TENSOR__NO_KERNEL NULL, NULL
@@ -33932,7 +34781,7 @@ TENSOR__INLINE tensor_t *tensor__at_fresh(tensor__thread_t *th, const char *site
     if (!site[0]) { return t; }
     tensor__stamp(t, site);
     if (th->written) {
-        th->written->write_site = site;
+        TENSOR__ATOMIC_NOTE(&th->written->write_site, site);
         th->written = NULL;
     }
     return t;
@@ -34015,7 +34864,7 @@ TENSOR_API const void *tensor__at_ptr(const char *site, const void *p) {
     tensor__thread_t *th = tensor__self();
     tensor__stamp_error(th, site);
     if (th->written) {          // tensor_data_mut
-        th->written->write_site = site;
+        TENSOR__ATOMIC_NOTE(&th->written->write_site, site);
         th->written = NULL;
     }
     return p;
@@ -34042,10 +34891,21 @@ const char TENSOR__OF_BUILD(tensor__build) = 1;
 }
 #endif
 
+#ifndef TENSOR__MORE_KERNELS        // else tensor_nn.h goes on inside
+#ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_INSIDE 0
+#define TENSOR__PASS_MATH 0
 #include TENSOR_SELF
 #undef TENSOR__PASS
+#endif
+#undef TENSOR_HERE
+#undef TENSOR__IN
+#undef TENSOR__STAMP
+#define TENSOR_HERE TENSOR__SITE
+#define TENSOR__IN(function) TENSOR__SITE_OF(function)
+#define TENSOR__STAMP tensor__at
+TENSOR__OUTSIDE
+#endif
 
 #endif   // TENSOR_IMPLEMENTATION
 

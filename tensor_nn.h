@@ -2683,7 +2683,7 @@ TENSOR_API tensor_t *nn_scaler_scale(tensor_t *scaler, tensor_t *loss);
 // nn_scaler_step makes the step, as nn_step, or skips it if a gradient was infinite or NaN. Neither waits
 // for a device; skipped steps do not count.
 //   -> code;  errors as nn_step, SHAPE, DEVICE (scaler and gradients), UNSUPPORTED (unscaled since the last
-//      step or nn_zero_grad; first in a capture)
+//      step, update or nn_zero_grad; first in a capture)
 TENSOR_API int nn_scaler_unscale(tensor_t *scaler, nn_optimizer_t *o);
 TENSOR_API int nn_scaler_step(tensor_t *scaler, nn_optimizer_t *o);
 // Lowers or raises the scale; call it once after the steps of all optimizers.
@@ -2846,7 +2846,8 @@ TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr);
 // One sample of one epoch. While its function runs, the generator is the calling thread's as well.
 typedef struct nn_item_t {
     int64_t index, epoch;
-    tensor_generator_t generator;           // made of the loader's seed, index and epoch
+    tensor_generator_t generator;           // made of the loader's seed, index and epoch, and of the place in
+                                            // the epoch where a sampler or indices can repeat a sample
 } nn_item_t;
 
 enum { NN_END = -1 };                       // next: there is no further sample in this epoch
@@ -2965,12 +2966,6 @@ TENSOR_API int nn_seek(nn_data_loader_t *l, int64_t batches);
 // Ends its threads and frees it before tensor_shutdown does.   -> code;  errors none
 TENSOR_API int nn_data_loader_free(nn_data_loader_t *l);
 
-// Parses the bytes of an IDX file (MNIST and similar data sets).
-//   -> new u8 i8 i16 i32 f32 or f64
-//   errors  FORMAT (not IDX, truncated, trailing bytes, gzip), SHAPE, OUT_OF_MEMORY
-TENSOR_API tensor_t *nn_parse_idx(const void *data, size_t size);
-// The same from a file.   -> as above;  errors as above, IO
-TENSOR_API tensor_t *nn_read_idx(const char *path);
 #define nn_next(...) TENSOR__CALL_KIND(int, nn_next, __VA_ARGS__)
 TENSOR_API nn_dataset_t nn__at_dataset(const char *site, nn_dataset_t d);
 #define nn_tensor_dataset(...)                                                                               \
@@ -2978,8 +2973,6 @@ TENSOR_API nn_dataset_t nn__at_dataset(const char *site, nn_dataset_t d);
 #define nn_subset(...) nn__at_dataset(TENSOR__IN(nn_subset), (nn_subset)(__VA_ARGS__))
 #define nn_random_split(...) TENSOR__CALL_KIND(int, nn_random_split, __VA_ARGS__)
 #define nn_data_loader_free(...) TENSOR__CALL_KIND(int, nn_data_loader_free, __VA_ARGS__)
-#define nn_parse_idx(...) TENSOR__CALL(nn_parse_idx, __VA_ARGS__)
-#define nn_read_idx(...) TENSOR__CALL(nn_read_idx, __VA_ARGS__)
 
 // ------------------------------------------------------------------------------
 // >>files                                          MARK: safetensors
@@ -3099,7 +3092,8 @@ typedef struct nn_load_args_t {
     const nn_rename_t *renames TENSOR_INIT; // nrenames of them; the first that fits a name counts
     int nrenames TENSOR_INIT;
     // Of a partial load, before the module changes: missing 1 = a name of the module that the file lacks,
-    // 0 = one of the file (behind the prefix, not renamed) that the module lacks. May be NULL.
+    // 0 = one of the file (behind the prefix, not renamed) that the module lacks. May be NULL. An error that
+    // it raises is that of the load.
     void (*unmatched)(void *user, const char *name, int missing) TENSOR_INIT;
     void *user TENSOR_INIT;
 } nn_load_args_t;
@@ -3143,12 +3137,12 @@ typedef struct nn_checkpoint_t {
     nn_optimizer_t *optimizer;
     tensor_t *scaler;                       // of nn_grad_scaler
     nn_plateau_t *plateau;
-    nn_data_loader_t *loader;               // over the same dataset, in batches of the same size
+    nn_data_loader_t *loader;               // over the same dataset; with another batch_size, FORMAT
     int64_t step;
 } nn_checkpoint_t;
 // Saves all of it, and the calling thread's generator, into one file; loads what is not NULL, and step. Each
 // reads the other functions' files too, where they have what is asked for. After an error nothing changed.
-//   -> code;  errors as nn_save_checkpoint, nn_load_checkpoint
+//   -> code;  errors as nn_save_checkpoint, nn_load_checkpoint, SHAPE (a number of the plateau, to save)
 TENSOR_API int nn_checkpoint_save(const char *path, const nn_checkpoint_t *c);
 TENSOR_API int nn_checkpoint_load(const char *path, nn_checkpoint_t *c);
 #define nn_safetensors_get(...) TENSOR__CALL(nn_safetensors_get, __VA_ARGS__)
@@ -3593,7 +3587,8 @@ template <class... T> inline tensor_t *nn_call(nn_module_t *m, T... inputs) {
 // ------------------------------------------------------------------------------
 
 // A second guard: a file may have included this header before it asked for the implementation.
-#if defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_IMPLEMENTATION) || defined(TENSOR_BACKEND)
+#if (defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_IMPLEMENTATION) || defined(TENSOR_BACKEND)) && \
+    !defined(TENSOR_SHARED_7C1E)
 #define TENSOR__LATER
 #include "tensor.h"
 #undef TENSOR__LATER
@@ -3603,8 +3598,9 @@ template <class... T> inline tensor_t *nn_call(nn_module_t *m, T... inputs) {
 #define TENSOR_NN_SHARED_7C1E
 
 #ifdef TENSOR__PORTABLE
+TENSOR__INSIDE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_INSIDE 1
+#define TENSOR__PASS_MATH 1
 #include "tensor.h"
 #undef TENSOR__PASS
 #endif
@@ -3932,69 +3928,71 @@ typedef struct nn__cpu_t {
 #define NN__LOSS_INPUTS (4, 2, "input target weight pos_weight")
 #define NN__SAVES_NORM TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2
 #define NN__SAVES_LOSS TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD
-#define NN__NO_KERNEL (NULL, NULL, NULL)
-#define NN__CPU(kernel) (nn__cpu_##kernel, NULL, NULL)
-#define NN__CPU_WITH(kernel, scratch) (nn__cpu_##kernel, nn__scratch_##scratch, NULL)
-#define NN__CPU_OWN(kernel, own) (nn__cpu_##kernel, NULL, &nn__##own)
-#define NN__CPU_WITH_OWN(kernel, scratch, own) (nn__cpu_##kernel, nn__scratch_##scratch, &nn__##own)
+#define NN__NO_KERNEL (NULL, NULL, NULL, )
+#define NN__CPU(kernel) (nn__cpu_##kernel, NULL, NULL, )
+#define NN__CPU_WITH(kernel, scratch) (nn__cpu_##kernel, nn__scratch_##scratch, NULL, )
+#define NN__CPU_OWN(kernel, type, value)                                                                     \
+    (nn__cpu_##kernel, NULL, &own, static const nn__##type##_t own = value;)
+#define NN__CPU_WITH_OWN(kernel, scratch, type, value)                                                       \
+    (nn__cpu_##kernel, nn__scratch_##scratch, &own, static const nn__##type##_t own = value;)
 
 // clang-format off
 #define NN_OPS(X) \
-    X(AFFINE_GRID,            affine_grid,                           COMPOSED,  (1, 1, "theta"),                                          1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               APART) \
-    X(ATTENTION,              scaled_dot_product_attention,          ATTENTION, (3, 3, "query key value"),                                2, NN__CPU_WITH(attention, attention),                          nn__grad_attention,      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY | TENSOR__SY1, LOW) \
-    X(ATTENTION_BACKWARD,     scaled_dot_product_attention_backward, ATTENTION, (6, 6, "grad query key value y logsumexp"),               3, NN__CPU_WITH(attention_back, attention),                     NOGRAD,                  0,                                                               AS_IS) \
-    X(AVG_POOL1D,             avg_pool1d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, of_avg_pool_integers),                 nn__grad_avg_pool,       0,                                                               AS_IS) \
-    X(AVG_POOL2D,             avg_pool2d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, of_avg_pool_integers),                 nn__grad_avg_pool,       0,                                                               AS_IS) \
-    X(AVG_POOL3D,             avg_pool3d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, of_avg_pool_integers),                 nn__grad_avg_pool,       0,                                                               AS_IS) \
-    X(AVG_POOL_BACKWARD,      avg_pool_backward,                     POOL,      (1, 1, "grad"),                                           1, NN__CPU(avg_unpool),                                         nn__grad_avg_pool,       0,                                                               AS_IS) \
-    X(BATCH_NORM,             batch_norm,                            NORM,      NN__X_SCALE,                                              4, NN__CPU(plane_norm),                                         nn__grad_plane_norm,     NN__SAVES_NORM,                                                  AS_IS) \
-    X(BATCH_NORM_EVAL,        batch_norm_eval,                       NORM,      (5, 3, "x running_mean running_var weight bias"),         1, NN__CPU(batch_norm_eval),                                    NOGRAD,                  0,                                                               AS_IS) \
-    X(CHANNEL_SHUFFLE,        channel_shuffle,                       COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
-    X(COL2IM,                 col2im,                                CONV,      NN__X_ALONE,                                              1, NN__CPU(columns),                                            nn__grad_columns,        0,                                                               AS_IS) \
-    X(CONV1D,                 conv1d,                                CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv, conv, of_conv_taps),                  nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
-    X(CONV2D,                 conv2d,                                CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv, conv, of_conv_taps),                  nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
-    X(CONV3D,                 conv3d,                                CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv, conv, of_conv_taps),                  nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
-    X(CONV_TRANSPOSE1D,       conv_transpose1d,                      CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv_input, conv, of_conv_transposed_taps), nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
-    X(CONV_TRANSPOSE2D,       conv_transpose2d,                      CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv_input, conv, of_conv_transposed_taps), nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
-    X(CONV_TRANSPOSE3D,       conv_transpose3d,                      CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv_input, conv, of_conv_transposed_taps), nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
-    X(CONV_WEIGHT,            conv_weight,                           CONV,      (2, 2, "grad x"),                                         1, NN__CPU_WITH(conv_weight, conv),                             nn__grad_conv_weight,    TENSOR__CROSS,                                                   AS_IS) \
-    X(CROSS_ENTROPY,          cross_entropy,                         LOSS,      (3, 2, "input target weight"),                            3, NN__CPU_WITH(cross_entropy, cross_entropy),                  nn__grad_cross_entropy,  NN__SAVES_NORM,                                                  FULL) \
-    X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward,                LOSS,      (6, 5, "grad input target logsumexp divisor weight"),     1, NN__CPU(cross_entropy_back),                                 NOGRAD,                  0,                                                               AS_IS) \
-    X(CTC_LOSS,               ctc_loss,                              LOSS,      (4, 4, "log_probs targets input_lengths target_lengths"), 2, NN__CPU_WITH(ctc, ctc),                                      nn__grad_ctc,            TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY1, AS_IS) \
-    X(DROPOUT,                dropout,                               DROPOUT,   NN__X_ALONE,                                              1, NN__CPU(dropout),                                            nn__grad_dropout,        0,                                                               AS_IS) \
-    X(EMBEDDING,              embedding,                             EMBEDDING, (2, 2, "index weight"),                                   1, NN__CPU(embedding),                                          nn__grad_embedding,      TENSOR__SA,                                                      AS_IS) \
-    X(EMBEDDING_BACKWARD,     embedding_backward,                    EMBEDDING, (2, 2, "grad index"),                                     1, NN__CPU_WITH(embedding_back, embedding_back),                nn__grad_embedding_back, TENSOR__SB,                                                      AS_IS) \
-    X(GRID_SAMPLE,            grid_sample,                           COMPOSED,  (2, 2, "x grid"),                                         1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               WIDEST) \
-    X(GROUP_NORM,             group_norm,                            NORM,      NN__X_SCALE,                                              4, NN__CPU(plane_norm),                                         nn__grad_plane_norm,     NN__SAVES_NORM,                                                  FULL) \
-    X(GROUP_NORM_BACKWARD,    group_norm_backward,                   NORM,      (5, 4, "grad x mean rstd weight"),                        3, NN__CPU_WITH(plane_norm_back, plane_norm_back),              NOGRAD,                  0,                                                               AS_IS) \
-    X(IM2COL,                 im2col,                                CONV,      NN__X_ALONE,                                              1, NN__CPU(columns),                                            nn__grad_columns,        0,                                                               AS_IS) \
-    X(INTERPOLATE,            interpolate,                           COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               FULL) \
-    X(LAYER_NORM,             layer_norm,                            NORM,      NN__X_SCALE,                                              3, NN__CPU(layer_norm),                                         nn__grad_layer_norm,     NN__SAVES_NORM,                                                  FULL | TENSOR__HALVES | TENSOR__DENSE_A) \
-    X(LAYER_NORM_BACKWARD,    layer_norm_backward,                   NORM,      (5, 4, "grad x mean rstd weight"),                        3, NN__CPU_WITH(layer_norm_back, layer_norm_back),              NOGRAD,                  0,                                                               AS_IS) \
-    X(LINEAR,                 linear,                                MATMUL,    NN__X_WEIGHT,                                             1, NN__CPU_WITH(linear, linear),                                nn__grad_linear,         TENSOR__CROSS,                                                   LOW | TENSOR__PRODUCT | TENSOR__DENSE_A | TENSOR__DENSE_C) \
-    X(LINEAR_GELU_TANH,       linear_gelu_tanh,                      MATMUL,    NN__X_WEIGHT,                                             2, NN__CPU_WITH_OWN(linear, linear, then_gelu_tanh),            nn__grad_linear,         TENSOR__CROSS | TENSOR__SY1,                                     LOW | TENSOR__DENSE_A | TENSOR__DENSE_C) \
-    X(LINEAR_RELU,            linear_relu,                           MATMUL,    NN__X_WEIGHT,                                             2, NN__CPU_WITH_OWN(linear, linear, then_relu),                 nn__grad_linear,         TENSOR__CROSS | TENSOR__SY | TENSOR__SY1,                        LOW | TENSOR__DENSE_A | TENSOR__DENSE_C) \
-    X(LOSS_BACKWARD,          loss_backward,                         LOSS,      (5, 3, "grad input target weight pos_weight"),            2, NN__CPU(loss_back),                                          NOGRAD,                  0,                                                               AS_IS) \
-    X(MAX_POOL1D,             max_pool1d,                            POOL,      NN__X_ALONE,                                              2, NN__CPU_OWN(max_pool, of_max_pool_integers),                 nn__grad_max_pool,       TENSOR__SY1,                                                     AS_IS) \
-    X(MAX_POOL2D,             max_pool2d,                            POOL,      NN__X_ALONE,                                              2, NN__CPU_OWN(max_pool, of_max_pool_integers),                 nn__grad_max_pool,       TENSOR__SY1,                                                     AS_IS) \
-    X(MAX_POOL3D,             max_pool3d,                            POOL,      NN__X_ALONE,                                              2, NN__CPU_OWN(max_pool, of_max_pool_integers),                 nn__grad_max_pool,       TENSOR__SY1,                                                     AS_IS) \
-    X(MAX_POOL_BACKWARD,      max_pool_backward,                     POOL,      (2, 2, "grad place"),                                     1, NN__CPU(max_unpool),                                         nn__grad_max_unpool,     TENSOR__SB,                                                      AS_IS) \
-    X(MAX_UNPOOL1D,           max_unpool1d,                          COMPOSED,  (2, 2, "x indices"),                                      1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
-    X(MAX_UNPOOL2D,           max_unpool2d,                          COMPOSED,  (2, 2, "x indices"),                                      1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
-    X(MAX_UNPOOL3D,           max_unpool3d,                          COMPOSED,  (2, 2, "x indices"),                                      1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
-    X(PAD,                    pad,                                   COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
-    X(PIXEL_SHUFFLE,          pixel_shuffle,                         COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
-    X(PIXEL_UNSHUFFLE,        pixel_unshuffle,                       COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                               NOGRAD,                  0,                                                               AS_IS) \
-    X(RECURRENT,              recurrent,                             RECURRENT, (5, 3, "gi w_hh h0 b_hh c0"),                             3, NN__CPU_WITH(recurrent, recurrent),                          nn__grad_recurrent,      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SE | TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, LOW) \
-    X(RECURRENT_BACKWARD,     recurrent_backward,                    RECURRENT, (8, 6, "grad y c gates w_hh h0 dc c0"),                   4, NN__CPU_WITH(recurrent, recurrent),                          NOGRAD,                  0,                                                               AS_IS) \
-    X(LOSS_MSE,               mse_loss,                              LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_MSE),                 nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
-    X(LOSS_L1,                l1_loss,                               LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_L1),                  nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
-    X(LOSS_SMOOTH_L1,         smooth_l1_loss,                        LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_SMOOTH_L1),           nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
-    X(LOSS_HUBER,             huber_loss,                            LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_HUBER),               nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
-    X(LOSS_BCE,               binary_cross_entropy,                  LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_BCE),                 nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
-    X(LOSS_BCE_LOGITS,        binary_cross_entropy_with_logits,      LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_BCE_LOGITS),          nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
-    X(LOSS_KL_DIV,            kl_div,                                LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_KL_DIV),              nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
-    X(LOSS_KL_DIV_LOG,        kl_div,                                LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise_KL_DIV_LOG),          nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL)
+    X(AFFINE_GRID,            affine_grid,                           COMPOSED,  (1, 1, "theta"),                                          1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               APART) \
+    X(ATTENTION,              scaled_dot_product_attention,          ATTENTION, (3, 3, "query key value"),                                2, NN__CPU_WITH(attention, attention),                                   nn__grad_attention,      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY | TENSOR__SY1, LOW) \
+    X(ATTENTION_BACKWARD,     scaled_dot_product_attention_backward, ATTENTION, (6, 6, "grad query key value y logsumexp"),               3, NN__CPU_WITH(attention_back, attention),                              NOGRAD,                  0,                                                               AS_IS) \
+    X(AVG_POOL1D,             avg_pool1d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, integers, {nn__avg_pool_integers}),             nn__grad_avg_pool,       0,                                                               AS_IS) \
+    X(AVG_POOL2D,             avg_pool2d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, integers, {nn__avg_pool_integers}),             nn__grad_avg_pool,       0,                                                               AS_IS) \
+    X(AVG_POOL3D,             avg_pool3d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, integers, {nn__avg_pool_integers}),             nn__grad_avg_pool,       0,                                                               AS_IS) \
+    X(AVG_POOL_BACKWARD,      avg_pool_backward,                     POOL,      (1, 1, "grad"),                                           1, NN__CPU(avg_unpool),                                                  nn__grad_avg_pool,       0,                                                               AS_IS) \
+    X(BATCH_NORM,             batch_norm,                            NORM,      NN__X_SCALE,                                              4, NN__CPU(plane_norm),                                                  nn__grad_plane_norm,     NN__SAVES_NORM,                                                  AS_IS) \
+    X(BATCH_NORM_EVAL,        batch_norm_eval,                       NORM,      (5, 3, "x running_mean running_var weight bias"),         1, NN__CPU(batch_norm_eval),                                             NOGRAD,                  0,                                                               AS_IS) \
+    X(CHANNEL_SHUFFLE,        channel_shuffle,                       COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               AS_IS) \
+    X(COL2IM,                 col2im,                                CONV,      NN__X_ALONE,                                              1, NN__CPU(columns),                                                     nn__grad_columns,        0,                                                               AS_IS) \
+    X(CONV1D,                 conv1d,                                CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv, conv, taps, {nn__conv_taps}),                  nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
+    X(CONV2D,                 conv2d,                                CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv, conv, taps, {nn__conv_taps}),                  nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
+    X(CONV3D,                 conv3d,                                CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv, conv, taps, {nn__conv_taps}),                  nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
+    X(CONV_TRANSPOSE1D,       conv_transpose1d,                      CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv_input, conv, taps, {nn__conv_transposed_taps}), nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
+    X(CONV_TRANSPOSE2D,       conv_transpose2d,                      CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv_input, conv, taps, {nn__conv_transposed_taps}), nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
+    X(CONV_TRANSPOSE3D,       conv_transpose3d,                      CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv_input, conv, taps, {nn__conv_transposed_taps}), nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
+    X(CONV_WEIGHT,            conv_weight,                           CONV,      (2, 2, "grad x"),                                         1, NN__CPU_WITH(conv_weight, conv),                                      nn__grad_conv_weight,    TENSOR__CROSS,                                                   AS_IS) \
+    X(CROSS_ENTROPY,          cross_entropy,                         LOSS,      (3, 2, "input target weight"),                            3, NN__CPU_WITH(cross_entropy, cross_entropy),                           nn__grad_cross_entropy,  NN__SAVES_NORM,                                                  FULL) \
+    X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward,                LOSS,      (6, 5, "grad input target logsumexp divisor weight"),     1, NN__CPU(cross_entropy_back),                                          NOGRAD,                  0,                                                               AS_IS) \
+    X(CTC_LOSS,               ctc_loss,                              LOSS,      (4, 4, "log_probs targets input_lengths target_lengths"), 2, NN__CPU_WITH(ctc, ctc),                                               nn__grad_ctc,            TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY1, AS_IS) \
+    X(DROPOUT,                dropout,                               DROPOUT,   NN__X_ALONE,                                              1, NN__CPU(dropout),                                                     nn__grad_dropout,        0,                                                               AS_IS) \
+    X(EMBEDDING,              embedding,                             EMBEDDING, (2, 2, "index weight"),                                   1, NN__CPU(embedding),                                                   nn__grad_embedding,      TENSOR__SA,                                                      AS_IS) \
+    X(EMBEDDING_BACKWARD,     embedding_backward,                    EMBEDDING, (2, 2, "grad index"),                                     1, NN__CPU_WITH(embedding_back, embedding_back),                         nn__grad_embedding_back, TENSOR__SB,                                                      AS_IS) \
+    X(GRID_SAMPLE,            grid_sample,                           COMPOSED,  (2, 2, "x grid"),                                         1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               WIDEST) \
+    X(GROUP_NORM,             group_norm,                            NORM,      NN__X_SCALE,                                              4, NN__CPU(plane_norm),                                                  nn__grad_plane_norm,     NN__SAVES_NORM,                                                  FULL) \
+    X(GROUP_NORM_BACKWARD,    group_norm_backward,                   NORM,      (5, 4, "grad x mean rstd weight"),                        3, NN__CPU_WITH(plane_norm_back, plane_norm_back),                       NOGRAD,                  0,                                                               AS_IS) \
+    X(IM2COL,                 im2col,                                CONV,      NN__X_ALONE,                                              1, NN__CPU(columns),                                                     nn__grad_columns,        0,                                                               AS_IS) \
+    X(INTERPOLATE,            interpolate,                           COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               FULL) \
+    X(LAYER_NORM,             layer_norm,                            NORM,      NN__X_SCALE,                                              3, NN__CPU(layer_norm),                                                  nn__grad_layer_norm,     NN__SAVES_NORM,                                                  FULL | TENSOR__HALVES | TENSOR__DENSE_A) \
+    X(LAYER_NORM_BACKWARD,    layer_norm_backward,                   NORM,      (5, 4, "grad x mean rstd weight"),                        3, NN__CPU_WITH(layer_norm_back, layer_norm_back),                       NOGRAD,                  0,                                                               AS_IS) \
+    X(LINEAR,                 linear,                                MATMUL,    NN__X_WEIGHT,                                             1, NN__CPU_WITH(linear, linear),                                         nn__grad_linear,         TENSOR__CROSS,                                                   LOW | TENSOR__PRODUCT | TENSOR__DENSE_A | TENSOR__DENSE_C) \
+    X(LINEAR_GELU_TANH,       linear_gelu_tanh,                      MATMUL,    NN__X_WEIGHT,                                             2, NN__CPU_WITH_OWN(linear, linear, then, NN__THEN_GELU_TANH),          nn__grad_linear,         TENSOR__CROSS | TENSOR__SY1,                                     LOW | TENSOR__DENSE_A | TENSOR__DENSE_C) \
+    X(LINEAR_RELU,            linear_relu,                           MATMUL,    NN__X_WEIGHT,                                             2, NN__CPU_WITH_OWN(linear, linear, then, NN__THEN_RELU),               nn__grad_linear,         TENSOR__CROSS | TENSOR__SY | TENSOR__SY1,                        LOW | TENSOR__DENSE_A | TENSOR__DENSE_C) \
+    X(LOSS_BACKWARD,          loss_backward,                         LOSS,      (5, 3, "grad input target weight pos_weight"),            2, NN__CPU(loss_back),                                                   NOGRAD,                  0,                                                               AS_IS) \
+    X(MAX_POOL1D,             max_pool1d,                            POOL,      NN__X_ALONE,                                              2, NN__CPU_OWN(max_pool, integers, {nn__max_pool_integers}),             nn__grad_max_pool,       TENSOR__SY1,                                                     AS_IS) \
+    X(MAX_POOL2D,             max_pool2d,                            POOL,      NN__X_ALONE,                                              2, NN__CPU_OWN(max_pool, integers, {nn__max_pool_integers}),             nn__grad_max_pool,       TENSOR__SY1,                                                     AS_IS) \
+    X(MAX_POOL3D,             max_pool3d,                            POOL,      NN__X_ALONE,                                              2, NN__CPU_OWN(max_pool, integers, {nn__max_pool_integers}),             nn__grad_max_pool,       TENSOR__SY1,                                                     AS_IS) \
+    X(MAX_POOL_BACKWARD,      max_pool_backward,                     POOL,      (2, 2, "grad place"),                                     1, NN__CPU(max_unpool),                                                  nn__grad_max_unpool,     TENSOR__SB,                                                      AS_IS) \
+    X(MAX_UNPOOL1D,           max_unpool1d,                          COMPOSED,  (2, 2, "x indices"),                                      1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               AS_IS) \
+    X(MAX_UNPOOL2D,           max_unpool2d,                          COMPOSED,  (2, 2, "x indices"),                                      1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               AS_IS) \
+    X(MAX_UNPOOL3D,           max_unpool3d,                          COMPOSED,  (2, 2, "x indices"),                                      1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               AS_IS) \
+    X(PAD,                    pad,                                   COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               AS_IS) \
+    X(PIXEL_SHUFFLE,          pixel_shuffle,                         COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               AS_IS) \
+    X(PIXEL_UNSHUFFLE,        pixel_unshuffle,                       COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               AS_IS) \
+    X(RECURRENT,              recurrent,                             RECURRENT, (5, 3, "gi w_hh h0 b_hh c0"),                             3, NN__CPU_WITH(recurrent, recurrent),                                   nn__grad_recurrent,      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SE | TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, LOW) \
+    X(RECURRENT_BACKWARD,     recurrent_backward,                    RECURRENT, (8, 6, "grad y c gates w_hh h0 dc c0"),                   4, NN__CPU_WITH(recurrent, recurrent),                                   NOGRAD,                  0,                                                               AS_IS) \
+    X(LOSS_MSE,               mse_loss,                              LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise, NN__POINTWISE(MSE)),          nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_L1,                l1_loss,                               LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise, NN__POINTWISE(L1)),           nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_SMOOTH_L1,         smooth_l1_loss,                        LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise, NN__POINTWISE(SMOOTH_L1)),    nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_HUBER,             huber_loss,                            LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise, NN__POINTWISE(HUBER)),        nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_BCE,               binary_cross_entropy,                  LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise, NN__POINTWISE(BCE)),          nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_BCE_LOGITS,        binary_cross_entropy_with_logits,      LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise, NN__POINTWISE(BCE_LOGITS)),   nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_KL_DIV,            kl_div,                                LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise, NN__POINTWISE(KL_DIV)),       nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL) \
+    X(LOSS_KL_DIV_LOG,        kl_div,                                LOSS,      NN__LOSS_INPUTS,                                          1, NN__CPU_WITH_OWN(loss, loss, pointwise, NN__POINTWISE(KL_DIV_LOG)),   nn__grad_loss,           NN__SAVES_LOSS,                                                  FULL)
 
 // As TENSOR_OPS_COMPOSED; losses are those without a row.
 #define NN_OPS_COMPOSED(X) \
@@ -4103,9 +4101,10 @@ NN_LOSSES(TENSOR__X)
 
 #ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_INSIDE 0
+#define TENSOR__PASS_MATH 0
 #include "tensor.h"
 #undef TENSOR__PASS
+TENSOR__OUTSIDE
 #endif
 #endif   // TENSOR_NN_SHARED_7C1E
 #endif
@@ -4161,11 +4160,6 @@ NN_LOSSES(TENSOR__X)
 #define NN__R float
 #define NN__S float
 #else
-#define TENSOR__PASS 0   // whose closing lines also end these macros
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC push_options
-#pragma GCC diagnostic push
-#endif
 #if TENSOR_NN__PASS == 6
 #define NN__R double
 #else
@@ -5591,7 +5585,39 @@ static const nn__cpu_t NN__K(cpu) = {TENSOR_NN__PASS - 6, 0, 0, 0, 0};
 #undef NN__R
 #undef NN__S
 #undef NN__EVEN
-#if TENSOR_NN__PASS > 5 || !defined(TENSOR__MORE_KERNELS)
+#if TENSOR_NN__PASS > 5
+#undef V_N
+#undef V_F
+#undef V_LOAD
+#undef V_STORE
+#undef V_SET
+#undef V_ZERO
+#undef V_ADD
+#undef V_SUB
+#undef V_MUL
+#undef V_DIV
+#undef V_FMA
+#undef V_NEG
+#undef V_ABS
+#undef V_SQRT
+#undef V_EXP
+#undef V_LOG
+#undef V_LOG1P
+#undef V_SIGMOID
+#undef V_TANH
+#undef V_LT
+#undef V_GT
+#undef V_EQ
+#undef V_SEL
+#undef V_MAX
+#undef V_HSUM
+#undef V_HMAX
+#undef V_MAXR
+#undef V_AHEAD
+#undef V_PART
+#undef V_PUT_PART
+#undef V_CUT_PART
+#elif !defined(TENSOR__MORE_KERNELS)
 #define TENSOR__PASS_CLOSE
 #include "tensor.h"
 #undef TENSOR__PASS_CLOSE
@@ -5640,11 +5666,23 @@ NN_LOSSES(NN__X)
 #include "tensor.h"
 #endif
 
-// The inside of the library begins, see >>kernels of tensor.h.
+#ifndef TENSOR__MORE_KERNELS        // else tensor.h left it open
+// The inside of the library begins: calls of public functions do not record their site, because the user's
+// own call does.
+TENSOR__INSIDE
+#undef TENSOR_HERE
+#undef TENSOR__IN
+#undef TENSOR__STAMP
+#define TENSOR_HERE ((const char *)0)
+#define TENSOR__IN(function) ((const char *)0)
+#define TENSOR__STAMP(site, result) (result)
+#ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_INSIDE 1
+#define TENSOR__PASS_MATH 1
 #include "tensor.h"
 #undef TENSOR__PASS
+#endif
+#endif
 
 // The passes that are not in the core's: see >>passes of tensor.h. f64 and the reference formulas are
 // compiled together with this part of the file.
@@ -6326,8 +6364,8 @@ TENSOR__FN int nn__keeps_bits(const tensor__op_t *o) {
     return x->device && x->dtype != TENSOR_F64 && TENSOR__(multiplies)(x);
 }
 
-static const nn__then_t nn__then_relu = {nn__row_of_relu, tensor_relu, nn__keeps_bits};
-static const nn__then_t nn__then_gelu_tanh = {nn__row_of_gelu_tanh, tensor_gelu_tanh, nn__keeps_product};
+#define NN__THEN_RELU {nn__row_of_relu, tensor_relu, nn__keeps_bits}
+#define NN__THEN_GELU_TANH {nn__row_of_gelu_tanh, tensor_gelu_tanh, nn__keeps_product}
 
 TENSOR__FN const nn__then_t *nn__then(const tensor__row_t *row) { return (const nn__then_t *)row->own; }
 
@@ -8961,8 +8999,6 @@ TENSOR__FN tensor_t *nn__conv_transposed_taps(tensor_t *x, tensor_t *w, const nn
 typedef struct nn__taps_t {
     tensor_t *(*run)(tensor_t *x, tensor_t *w, const nn__window_t *g);
 } nn__taps_t;
-static const nn__taps_t nn__of_conv_taps = {nn__conv_taps};
-static const nn__taps_t nn__of_conv_transposed_taps = {nn__conv_transposed_taps};
 
 // The convolution o or a transposed one, with bias, made of other ops; dims: of the result with a batch dim,
 // which an unbatched x lacks.
@@ -9446,8 +9482,6 @@ TENSOR__FN tensor_t *nn__avg_pool_integers(tensor_t *x, const nn__window_t *g, t
 typedef struct nn__integers_t {
     tensor_t *(*run)(tensor_t *x, const nn__window_t *g, tensor_t **places);
 } nn__integers_t;
-static const nn__integers_t nn__of_max_pool_integers = {nn__max_pool_integers};
-static const nn__integers_t nn__of_avg_pool_integers = {nn__avg_pool_integers};
 
 // The pool of integers x; the result has dims.
 TENSOR__FN tensor_t *nn__pool_integers(const tensor__row_t *row, tensor_t *x, const nn__window_t *g,
@@ -11082,19 +11116,22 @@ TENSOR__FN tensor_t *nn__composed_biased(tensor_t *const *in, const tensor_param
 }
 
 TENSOR__FN void nn__grad_biased(tensor__grad_t *g);
-static const tensor__row_t nn__biased_rows[2] = {
-    {"attention_biased", TENSOR_FAMILY_ATTENTION, 4, 4, 2, 0, 0, NN_OP_BIASED,
-     TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY1, nn__grad_biased,
-     nn__declined, NULL, "query key value bias", NULL},
-    {"attention_biased_backward", TENSOR_FAMILY_ATTENTION, 7, 7, 3, 0, 0, NN_OP_BIASED_BACKWARD, 0, NULL,
-     nn__declined, NULL, "grad query key value y logsumexp bias", NULL}};
+TENSOR__FN const tensor__row_t *nn__biased_row(int backward) {
+    static const tensor__row_t rows[2] = {
+        {"attention_biased", TENSOR_FAMILY_ATTENTION, 4, 4, 2, 0, 0, NN_OP_BIASED,
+         TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY1, nn__grad_biased,
+         nn__declined, NULL, "query key value bias", NULL},
+        {"attention_biased_backward", TENSOR_FAMILY_ATTENTION, 7, 7, 3, 0, 0, NN_OP_BIASED_BACKWARD, 0, NULL,
+         nn__declined, NULL, "grad query key value y logsumexp bias", NULL}};
+    return &rows[backward];
+}
 
 TENSOR__FN void nn__grad_biased(tensor__grad_t *g) {
     tensor_t *in[7];
     nn__attention_saved(g, in);
     in[6] = nn__saved(g, 3);
     tensor__op_t o;
-    if (!g->create && TENSOR__(begin)(&o, &nn__biased_rows[1], in, 7)) {
+    if (!g->create && TENSOR__(begin)(&o, nn__biased_row(1), in, 7)) {
         o.p = &o.params;
         o.params = *g->p;
         o.visible = 3;
@@ -11145,7 +11182,7 @@ TENSOR__FN tensor_t *nn__attention_biased(tensor_t *q, tensor_t *k, tensor_t *v,
     in[2] = v;
     in[3] = nn__contiguous((tensor_expand_n)((tensor_masked_fill)(y, dead, 0), dims, n));
     tensor__op_t o;
-    if (!TENSOR__(begin)(&o, &nn__biased_rows[0], in, 4)) { return nn__unless_raised(before); }
+    if (!TENSOR__(begin)(&o, nn__biased_row(0), in, 4)) { return nn__unless_raised(before); }
     o.p = &o.params;
     o.params.attention.is_causal = 0;
     o.params.attention.scale = scale;
@@ -11712,12 +11749,15 @@ TENSOR__FN tensor_t *nn__composed_net(tensor_t *const *in, const tensor_params_t
 }
 
 TENSOR__FN void nn__grad_net(tensor__grad_t *g);
-static const tensor__row_t nn__net_rows[2] = {
-    {"recurrent_net", TENSOR_FAMILY_RECURRENT, 4, 2, 3, 0, 0, NN_OP_NET,
-     TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY2, nn__grad_net, nn__declined,
-     NULL, "x weights h0 c0", NULL},
-    {"recurrent_net_backward", TENSOR_FAMILY_RECURRENT, 8, 5, 4, 0, 0, NN_OP_NET_BACKWARD, 0, NULL,
-     nn__declined, NULL, "grad x weights y reserve h0 c0 dstates", NULL}};
+TENSOR__FN const tensor__row_t *nn__net_row(int backward) {
+    static const tensor__row_t rows[2] = {
+        {"recurrent_net", TENSOR_FAMILY_RECURRENT, 4, 2, 3, 0, 0, NN_OP_NET,
+         TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY2, nn__grad_net,
+         nn__declined, NULL, "x weights h0 c0", NULL},
+        {"recurrent_net_backward", TENSOR_FAMILY_RECURRENT, 8, 5, 4, 0, 0, NN_OP_NET_BACKWARD, 0, NULL,
+         nn__declined, NULL, "grad x weights y reserve h0 c0 dstates", NULL}};
+    return &rows[backward];
+}
 
 TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
     tensor__grad_t both = *g;
@@ -11732,7 +11772,7 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
     in[7] = g->gy[1] ? nn__contiguous(g->gy[1]) : NULL;
     tensor__op_t o;
     tensor_t *r;
-    if (!g->create && TENSOR__(begin)(&o, &nn__net_rows[1], in, 8)) {
+    if (!g->create && TENSOR__(begin)(&o, nn__net_row(1), in, 8)) {
         o.p = &o.params;
         o.params = *g->p;
         o.visible = 4;
@@ -11821,7 +11861,7 @@ TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_
     }
 
     tensor__op_t o;
-    if (!TENSOR__(begin)(&o, &nn__net_rows[0], in, 4)) { return nn__unless_raised(before); }
+    if (!TENSOR__(begin)(&o, nn__net_row(0), in, 4)) { return nn__unless_raised(before); }
     o.p = &o.params;
     o.params = p;
     o.visible = 2;
@@ -12314,6 +12354,9 @@ TENSOR__FN tensor_t *nn__reduced(tensor_t *y, const tensor_params_t *p, const te
 }
 
 // The rows of the gradient, one for each loss.
+#define NN__POINTWISE(ID)                                                                                    \
+    {nn__do_value_##ID, TENSOR__GRAD(nn__do_slope_##ID), TENSOR__GRAD(nn__composed_##ID),                    \
+     TENSOR__GRAD(nn__row_back_##ID)}
 #define NN__LOSS_BACKWARD(own)                                                                               \
     {"loss_backward", TENSOR_FAMILY_LOSS, 5, 3, 2, 0, TENSOR__AS_IS, NN_OP_LOSS_BACKWARD, 0, NULL,           \
      nn__cpu_loss_back, NULL, "grad input target weight pos_weight", own}
@@ -12328,11 +12371,9 @@ TENSOR__FN tensor_t *nn__reduced(tensor_t *y, const tensor_params_t *p, const te
         return nn__reduced(y, params, in[0]);                                                                \
     }                                                                                                        \
     TENSOR__FN const tensor__row_t *nn__row_back_##ID(void);                                                 \
-    static const nn__pointwise_t nn__pointwise_##ID = {                                                      \
-        nn__do_value_##ID, TENSOR__GRAD(nn__do_slope_##ID), TENSOR__GRAD(nn__composed_##ID),                 \
-        TENSOR__GRAD(nn__row_back_##ID)};                                                                    \
     TENSOR__FN const tensor__row_t *nn__row_back_##ID(void) {                                                \
-        static const tensor__row_t row = NN__LOSS_BACKWARD(&nn__pointwise_##ID);                             \
+        static const nn__pointwise_t own = NN__POINTWISE(ID);                                                \
+        static const tensor__row_t row = NN__LOSS_BACKWARD(&own);                                            \
         return &row;                                                                                         \
     }
 NN_LOSSES(NN__X)
@@ -13447,10 +13488,12 @@ NN__OPTIONS(ctc_loss, a, NN__OR_COUNT(a, blank, 0), nn__run_ctc_loss(&a))
 #define NOGRAD NULL
 #define NN__COUNTS(n, required, names) n, required
 #define NN__NAMES(n, required, names) names
-#define NN__CODE(cpu, scratch, own) cpu, scratch
-#define NN__OWN(cpu, scratch, own) own
+#define NN__CODE(cpu, scratch, own, ...) cpu, scratch
+#define NN__OWN(cpu, scratch, own, ...) own
+#define NN__DECLARE_OWN(cpu, scratch, own, ...) __VA_ARGS__
 #define NN__ROW_OF(ID, name, family, inputs, nout, kernel, grad, saves, cast)                                \
     TENSOR__FN const tensor__row_t *nn__row_##ID(void) {                                                     \
+        NN__DECLARE_OWN kernel                                                                               \
         static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, NN__COUNTS inputs, nout, 0,         \
                                           TENSOR__##cast, NN_OP_##ID, saves, TENSOR__GRAD(grad),             \
                                           NN__CODE kernel, NN__NAMES inputs, NN__OWN kernel};                \
@@ -13539,7 +13582,7 @@ typedef struct nn__kind_t {
     int dims;                   // of its images; 0 if that is not part of the kind
     int composite;              // its forward makes temporaries, so a scope is opened for it
     int id;                     // NN__ANY, or one of those that code asks for
-    const nn__join_t *join;     // NULL, or what it becomes after another kind in a sequential
+    const nn__join_t *(*join)(void);    // NULL, or what it becomes after another kind in a sequential
 } nn__kind_t;
 
 // What a module does to its first input x; rest: its other inputs and results, as the body knows them.
@@ -14881,6 +14924,12 @@ TENSOR__FN void nn__put_fields(const nn_module_t *m, tensor__text_t *t) {
                                         dims, composite, id,                 join};                          \
         return &kind;                                                                                        \
     }
+// nn__join_name(), for those forms.
+#define NN__JOIN(name, after, as, on_device, halves)                                                         \
+    TENSOR__FN const nn__join_t *nn__join_##name(void) {                                                     \
+        static const nn__join_t join = {after, as, on_device, halves};                                       \
+        return &join;                                                                                        \
+    }
 #define NN__FITTING(layer) (sizeof(layer) * sizeof(char[sizeof(layer) <= NN__LAYER_SIZE ? 1 : -1]))
 
 #define NN__PLAIN_KIND(ID, layer, name, forward, fields)                                                     \
@@ -15185,19 +15234,18 @@ NN__CALL_2(THRESHOLD, threshold, "Threshold", threshold, value)
 static const nn__field_t nn__gelu_fields[] = {{"approximate='none'", 0, NN__NOTE, NN__SHOWN, NULL}, NN__LAST};
 static const nn__field_t nn__gelu_tanh_fields[] = {{"approximate='tanh'", 0, NN__NOTE, NN__SHOWN, NULL},
                                                    NN__LAST};
-static const nn__join_t nn__join_relu = {NN__LINEAR_ID, tensor_linear_relu, nn__linear_relu_exactly, 0};
-static const nn__join_t nn__join_gelu_tanh = {NN__LINEAR_ID, tensor_linear_gelu_tanh, tensor_linear_gelu_tanh,
-                                              1};
+NN__JOIN(relu, NN__LINEAR_ID, tensor_linear_relu, nn__linear_relu_exactly, 0)
+NN__JOIN(gelu_tanh, NN__LINEAR_ID, tensor_linear_gelu_tanh, tensor_linear_gelu_tanh, 1)
 
 NN__CALL_FORWARD(relu)
-NN__SPECIAL_KIND(RELU, nn_module_t, "ReLU", nn__forward_relu, NULL, NULL, 0, 0, NN__RELU_ID, &nn__join_relu)
+NN__SPECIAL_KIND(RELU, nn_module_t, "ReLU", nn__forward_relu, NULL, NULL, 0, 0, NN__RELU_ID, nn__join_relu)
 NN__CALL_CONSTRUCTOR(RELU, relu)
 
 NN__CALL_0(GELU, gelu, "GELU", nn__gelu_fields)
 
 NN__CALL_FORWARD(gelu_tanh)
 NN__SPECIAL_KIND(GELU_TANH, nn_module_t, "GELU", nn__forward_gelu_tanh, nn__gelu_tanh_fields, NULL, 0, 0,
-                 NN__ANY, &nn__join_gelu_tanh)
+                 NN__ANY, nn__join_gelu_tanh)
 NN__CALL_CONSTRUCTOR(GELU_TANH, gelu_tanh)
 
 // ---- rrelu: draws its slopes in training
@@ -15839,10 +15887,10 @@ TENSOR__FN tensor_t *nn__forward_avg_pool(nn_module_t *m, tensor_t *x) {
 }
 
 // In a sequential a max pool runs before the relu that it follows, see nn__pair.
-static const nn__join_t nn__join_max_pool = {NN__RELU_ID, NULL, NULL, 0};
+NN__JOIN(max_pool, NN__RELU_ID, NULL, NULL, 0)
 
 NN__KINDS(MAX_POOL, nn__pool_layer_t, "MaxPool", nn__forward_max_pool, nn__max_pool_fields, NN__ANY,
-          &nn__join_max_pool)
+          nn__join_max_pool)
 NN__KIND_BY_DIMS(max_pool, MAX_POOL)
 NN__IMAGE_KIND(AVG_POOL1D, nn__pool_layer_t, "AvgPool1d", nn__forward_avg_pool, nn__pool_tuples, 1)
 NN__IMAGE_KIND(AVG_POOL2D, nn__pool_layer_t, "AvgPool2d", nn__forward_avg_pool, nn__avg_pool_fields, 2)
@@ -17634,8 +17682,9 @@ TENSOR_API tensor_t *(nn_generate_square_subsequent_mask)(int64_t size) {
 TENSOR__FN const nn__join_t *nn__pair(const nn__slot_t *s, const tensor_t *x) {
     const nn_module_impl_t *a = s[0].child, *b = s[1].child;
     if (!a || !b || a->hooks || b->hooks || !nn__usable(a->module) || !nn__usable(b->module)) { return NULL; }
-    const nn__join_t *join = a->kind && b->kind ? b->kind->join : NULL;
-    if (!join || join->after != a->kind->id) { return NULL; }
+    if (!a->kind || !b->kind || !b->kind->join) { return NULL; }
+    const nn__join_t *join = b->kind->join();
+    if (join->after != a->kind->id) { return NULL; }
     if (a->module->forward != a->kind->forward || b->module->forward != b->kind->forward) { return NULL; }
     if (!join->as) {                            // a window with dilation may be empty, which gives -inf
         const nn__window_t *g = &((const nn__pool_layer_t *)b->module)->window;
@@ -19112,7 +19161,7 @@ struct nn_optimizer_t {
     tensor_t *skip;
     int (*settle)(nn_optimizer_t *o);   // NULL without a scaler, else nn__settle
     int owes;
-    int unscaled;            // its gradients are unscaled
+    tensor__count_t unscaled;           // its gradients are unscaled: nn__mark_of the scaler; or 0
     int stepping;            // nn__lbfgs is running: its closure must not change the optimizer
     const char *site;
 };
@@ -20087,7 +20136,7 @@ TENSOR_API int (nn_zero_grad)(nn_optimizer_t *o) {
     for (int i = 0; i < o->nparams; i++) {
         if (o->param[i].t->grad) { (tensor_set_grad)(o->param[i].t, NULL); }
     }
-    o->unscaled = 0;
+    TENSOR__ATOMIC_STORE(&o->unscaled, 0);
     return TENSOR_OK;
 }
 
@@ -20861,6 +20910,19 @@ TENSOR_API tensor_t *(nn_scaler_scale)(tensor_t *scaler, tensor_t *loss) {
     return (tensor_mul)(loss, (tensor_clone)(nn__scaler(scaler, NN__SCALE)));   // loss keeps this scale
 }
 
+// Tells one scaler from another; never 0.
+TENSOR__FN tensor__count_t nn__mark_of(const tensor_t *scaler) {
+    return (tensor__count_t)((uintptr_t)scaler->storage >> 4 & 0x7FFFFFFF) | 1;
+}
+
+// An update ends what was unscaled for a step that the program has left out.
+TENSOR__FN void nn__forget_unscaled(tensor__owned_t *owned, void *mark) {
+    nn_optimizer_t *o = (nn_optimizer_t *)(void *)owned;
+    if (TENSOR__ATOMIC_LOAD(&o->unscaled) == *(tensor__count_t *)mark) {
+        TENSOR__ATOMIC_STORE(&o->unscaled, 0);
+    }
+}
+
 TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
     if (!TENSOR__TRAINS) { return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "scaler_unscale"); }
     int code = nn__bad_optimizer("scaler_unscale", o);
@@ -20869,7 +20931,7 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
     tensor_t *factor = (tensor_reciprocal)((tensor_to)(nn__scaler(scaler, NN__SCALE), TENSOR_F64));
     tensor_t *worst = nn__scaler(scaler, NN__FOUND);
     if (code == TENSOR_OK) { code = tensor_error_code(); }
-    if (code == TENSOR_OK && o->unscaled) {
+    if (code == TENSOR_OK && TENSOR__ATOMIC_LOAD(&o->unscaled)) {
         code = NN__ERROR(TENSOR_ERR_UNSUPPORTED, "scaler_unscale: the gradients were unscaled already");
     }
     if (code == TENSOR_OK && !o->skip) {
@@ -20892,7 +20954,7 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
         factor = (tensor_to)((tensor_to)(factor, TENSOR_F32), TENSOR_F64);
         code = nn__grads_call(o, NULL, o->nparams, scaler->device, 1, factor, found);
         (tensor_copy_)(worst, (tensor_maximum)(worst, found));
-        o->unscaled = code == TENSOR_OK;
+        TENSOR__ATOMIC_STORE(&o->unscaled, code == TENSOR_OK ? nn__mark_of(scaler) : 0);
         code = tensor_error_code();
     }
     (tensor_scope_end)(scope);
@@ -20904,11 +20966,11 @@ TENSOR_API int (nn_scaler_step)(tensor_t *scaler, nn_optimizer_t *o) {
     int code = nn__bad_optimizer("scaler_step", o);
     tensor_scope_t scope;
     scope = TENSOR__(inner_scope)(0);
-    if (code == TENSOR_OK && !o->unscaled) { code = (nn_scaler_unscale)(scaler, o); }
+    if (code == TENSOR_OK && !TENSOR__ATOMIC_LOAD(&o->unscaled)) { code = (nn_scaler_unscale)(scaler, o); }
     if (code == TENSOR_OK) {
         code = nn__step(o, o->skip);
         if (code == TENSOR_OK) {
-            o->unscaled = 0;
+            TENSOR__ATOMIC_STORE(&o->unscaled, 0);
             (tensor_add_)((tensor_select)(o->skip, 0, 1), (tensor_select)(o->skip, 0, 0));
         }
     }
@@ -20929,6 +20991,10 @@ TENSOR_API int (nn_scaler_update)(tensor_t *scaler) {
     (tensor_copy_)(v[NN__GROWN], (tensor_masked_fill)(grown, (tensor_logical_or)(bad, due), 0));
     (tensor_zero_)(v[NN__FOUND]);
     (tensor_scope_end)(scope);
+    if (tensor_error_code() == TENSOR_OK) {
+        tensor__count_t mark = nn__mark_of(scaler);
+        TENSOR__(each_owned)(nn__self(), nn__optimizer_shutdown, nn__forget_unscaled, &mark);
+    }
     return tensor_error_code();
 }
 
@@ -21487,14 +21553,15 @@ TENSOR_API int64_t nn_num_batches(nn_data_loader_t *l) {
     return l->set.next && !l->dead ? -1 : l->batches;
 }
 
-// Goes to a place; batches on their way are dropped.
+// Goes to a place; batches on their way are dropped. Numbers that no training reaches, which a file may have,
+// are cut to what can be added to and multiplied.
 TENSOR__FN void nn__loader_place(nn_data_loader_t *l, int64_t epoch, int64_t position) {
     nn__crew_end(l);
     nn__drop_ahead(l);
-    l->epoch = epoch;
-    l->position = position;
+    l->epoch = nn__min(epoch, INT64_MAX / 2);
+    l->position = l->set.next ? nn__min(position, INT64_MAX / l->batch / 2) : position;
     l->taken = 0;
-    l->pass = l->set.next ? position : 0;
+    l->pass = l->set.next ? l->position : 0;
 }
 
 TENSOR_API int (nn_seek)(nn_data_loader_t *l, int64_t batches) {
@@ -21502,7 +21569,7 @@ TENSOR_API int (nn_seek)(nn_data_loader_t *l, int64_t batches) {
     if (code != TENSOR_OK) { return code; }
     if (batches < 0) { return NN__ERROR(TENSOR_ERR_SHAPE, "seek: batches must be >= 0 (got %d)", batches); }
     if (l->set.next) {
-        nn__loader_place(l, 0, nn__min(batches, INT64_MAX / l->batch / 2));     // no stream is that long
+        nn__loader_place(l, 0, batches);
     } else if (l->batches > 0) {
         nn__loader_place(l, batches / l->batches, batches % l->batches);
     } else {
@@ -21731,10 +21798,13 @@ TENSOR__FN int64_t nn__sample_at(const nn_data_loader_t *l, int64_t i) {
     return l->indices ? l->indices[at] : at;
 }
 
-TENSOR__FN nn_item_t nn__item(const nn_data_loader_t *l, int64_t index) {
+// place: how many samples of the epoch are before it.
+TENSOR__FN nn_item_t nn__item(const nn_data_loader_t *l, int64_t index, int64_t place) {
     nn_item_t item;
     uint32_t word[4];
-    TENSOR__(philox)(l->seed ^ 0x9E3779B97F4A7C15u, (uint64_t)l->epoch, (uint64_t)index, word);
+    uint64_t seed = l->seed ^ 0x9E3779B97F4A7C15u;
+    if (l->sampler.order || l->indices) { seed += (uint64_t)place * 0xD1342543DE82EF95u; }
+    TENSOR__(philox)(seed, (uint64_t)l->epoch, (uint64_t)index, word);
     item.index = index;
     item.epoch = l->epoch;
     item.generator.seed = (uint64_t)word[0] << 32 | word[1];
@@ -21758,9 +21828,9 @@ TENSOR__FN tensor_scope_t nn__sample_scope(void) {
 }
 
 // Writes one sample of a dataset with a function. -> what it returned
-TENSOR__FN int nn__get_sample(const nn_data_loader_t *l, int64_t index, void *x, void *y) {
+TENSOR__FN int nn__get_sample(const nn_data_loader_t *l, int64_t index, int64_t place, void *x, void *y) {
     const nn_dataset_t *d = &l->set;
-    nn_item_t item = nn__item(l, index);
+    nn_item_t item = nn__item(l, index, place);
     tensor_generator_t before = tensor_get_generator();
     tensor_scope_t scope;
     scope = nn__sample_scope();
@@ -21781,14 +21851,14 @@ TENSOR__FN int nn__get_sample(const nn_data_loader_t *l, int64_t index, void *x,
 // Rows begin..end-1 of a batch whose samples have an index, up to the first that fails.
 TENSOR__FN void nn__write_rows(const nn_data_loader_t *l, nn__coming_t *c, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
-        int64_t at = nn__sample_at(l, c->position * l->batch + i);
+        int64_t place = c->position * l->batch + i, at = nn__sample_at(l, place);
         char *x = c->x_rows + (size_t)i * l->x_row, *y = c->y_rows ? c->y_rows + (size_t)i * l->y_row : NULL;
         if (l->set.x) {
             if (l->x_row) { memcpy(x, l->all_x + (size_t)at * l->x_row, l->x_row); }
             if (y && l->y_row) { memcpy(y, l->all_y + (size_t)at * l->y_row, l->y_row); }
             continue;
         }
-        c->returned = nn__get_sample(l, at, x, y);
+        c->returned = nn__get_sample(l, at, place, x, y);
         c->code = nn__note(c->returned, c->text, sizeof c->text);
         if (c->code) {
             c->bad = at;
@@ -21805,7 +21875,8 @@ TENSOR__FN void nn__collate(const nn_data_loader_t *l, nn__coming_t *c) {
     nn_item_t *items = (nn_item_t *)nn__lent((uint64_t)c->rows + 1, sizeof *items);
     tensor_t *x = NULL, *y = NULL;
     for (int64_t i = 0; items && i < c->rows; i++) {
-        items[i] = nn__item(l, nn__sample_at(l, c->position * l->batch + i));
+        int64_t place = c->position * l->batch + i;
+        items[i] = nn__item(l, nn__sample_at(l, place), place);
     }
     if (items) {
         c->bad = items[0].index;
@@ -21837,7 +21908,7 @@ TENSOR__FN void nn__next_rows(nn_data_loader_t *l, nn__coming_t *c) {
         size_t row = (size_t)(i > 0 ? i : 0);
         char *y = c->y_rows ? c->y_rows + row * l->y_row : NULL;
         c->bad = l->taken;
-        c->returned = nn__get_sample(l, l->taken, c->x_rows + row * l->x_row, y);
+        c->returned = nn__get_sample(l, l->taken, l->taken, c->x_rows + row * l->x_row, y);
         c->code = nn__note(c->returned == NN_END ? 0 : c->returned, c->text, sizeof c->text);
         if (c->code) { return; }
         if (c->returned == NN_END) { break; }
@@ -22125,7 +22196,7 @@ TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-sources                                   MARK: bytes of files and memory, IDX
+// >>impl-sources                                   MARK: bytes of files and memory
 //
 // Readers see a source of bytes, which is a file or memory, and check its size before they allocate.
 // Rejected: a read of the whole file (large ones are read one tensor at a time).
@@ -22398,107 +22469,6 @@ TENSOR__FN void nn__widen(void *data, uint64_t n, int from) {
         }
     }
 }
-
-// ------------------------------------------------------------------------------
-// IDX
-// ------------------------------------------------------------------------------
-
-TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
-    unsigned char head[4 + 4 * TENSOR_MAX_DIMS];
-    uint64_t numel = 1, got = s->size < 4 ? s->size : 4;
-    tensor_dtype_t dtype = TENSOR_I32;
-    if (!nn__read(s, 0, head, got)) { return NN__FAIL(TENSOR_ERR_IO, "idx: \"%s\" cannot be read", label); }
-    if (got >= 2 && head[0] == 0x1F && head[1] == 0x8B) {
-        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" is gzip-compressed; decompress it first (gunzip)",
-                        label);
-    }
-    if (got < 4 || head[0] != 0 || head[1] != 0) {
-        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" is not an IDX file (first bytes are not 0 0)", label);
-    }
-
-    int rank = head[3];
-    switch (head[2]) {
-    case 0x08:
-        dtype = TENSOR_U8;
-        break;
-    case 0x09:
-        dtype = TENSOR_I8;
-        break;
-    case 0x0B:
-        dtype = TENSOR_I16;
-        break;
-    case 0x0C: break;
-    case 0x0D:
-        dtype = TENSOR_F32;
-        break;
-    case 0x0E:
-        dtype = TENSOR_F64;
-        break;
-    default:
-        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has the unknown type code %d", label,
-                        (int64_t)head[2]);
-    }
-
-    size_t size = tensor_dtype_size(dtype);
-    if (rank < 1 || rank > TENSOR_MAX_DIMS) {
-        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has %d dims; 1 to 8 are allowed", label,
-                        (int64_t)rank);
-    }
-    if (!nn__read(s, 4, head + 4, 4 * (uint64_t)rank)) {
-        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" ends inside its header", label);
-    }
-
-    int64_t dims[TENSOR_MAX_DIMS];
-    for (int k = 0; k < rank; k++) {
-        const unsigned char *p = head + 4 + 4 * k;
-        dims[k] =
-            (int64_t)((uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | (uint32_t)p[3]);
-        if (dims[k] == 0) { return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has a dim of 0", label); }
-        if (numel > ((uint64_t)1 << 60) / (uint64_t)dims[k]) {
-            return NN__FAIL(TENSOR_ERR_FORMAT, "idx: the sizes in \"%s\" overflow", label);
-        }
-        numel *= (uint64_t)dims[k];
-    }
-    uint64_t bytes = numel * size;
-    if (bytes != s->size - 4 - 4 * (uint64_t)rank) {
-        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" must hold %d bytes of data (got %d)", label,
-                        (int64_t)bytes, (int64_t)(s->size - 4 - 4 * (uint64_t)rank));
-    }
-    tensor_t *t = nn__host_tensor(dims, rank, dtype);
-    void *elements = TENSOR__(host)(t, TENSOR_HOST_WRITE, "idx");
-    if (!elements) { return TENSOR__(poison); }
-    if (!nn__read(s, 4 + 4 * (uint64_t)rank, elements, bytes)) {
-        (tensor_free)(t);
-        return NN__FAIL(TENSOR_ERR_IO, "idx: \"%s\" cannot be read", label);
-    }
-    if (nn__little_endian()) { nn__swap(elements, numel, size); }
-    return t;
-}
-
-TENSOR_API tensor_t *(nn_parse_idx)(const void *data, size_t size) {
-    nn__source_t s = nn__from_memory(data, size);
-    return nn__idx(&s, "memory");
-}
-
-#ifndef TENSOR_NO_STDIO
-// What parse makes of the file at path.
-TENSOR__FN tensor_t *nn__read_file(const char *op, const char *path,
-                                   tensor_t *(*parse)(nn__source_t *s, const char *label)) {
-    nn__source_t s;
-    if (!nn__open(&s, op, path)) { return TENSOR__(poison); }
-    tensor_t *t = parse(&s, path);
-    nn__close_source(&s);
-    return t;
-}
-
-TENSOR_API tensor_t *(nn_read_idx)(const char *path) {
-    return nn__read_file("read_idx", path, nn__idx);
-}
-#else
-TENSOR_API tensor_t *(nn_read_idx)(const char *path) {
-    return (void)path, NN__SILENT(TENSOR__(poison), "read_idx");
-}
-#endif
 
 // ------------------------------------------------------------------------------
 // >>impl-files                                     MARK: safetensors
@@ -24662,7 +24632,11 @@ TENSOR_API tensor_t *(nn_npz_format)(const char *const *names, tensor_t *const *
 
 #ifndef TENSOR_NO_STDIO
 TENSOR_API tensor_t *(nn_read_npy)(const char *path) {
-    return nn__read_file("read_npy", path, nn__npy);
+    nn__source_t s;
+    if (!nn__open(&s, "read_npy", path)) { return TENSOR__(poison); }
+    tensor_t *t = nn__npy(&s, path);
+    nn__close_source(&s);
+    return t;
 }
 
 TENSOR_API nn_npz_t *(nn_npz_open)(const char *path) {
@@ -25119,14 +25093,15 @@ TENSOR__FN int nn__of_test(nn_safetensors_t *r, const char *name) {
 }
 
 // The error of a file whose names are not those that the module needs, or whose shapes are not.
-TENSOR__FN int nn__state_differs(const nn_safetensors_t *r, const nn__mismatch_t *missing,
+// hint: what the file is, if another function reads it, or "".
+TENSOR__FN int nn__state_differs(const nn_safetensors_t *r, const char *hint, const nn__mismatch_t *missing,
                                  const nn__mismatch_t *unexpected, const nn__mismatch_t *differ) {
     char text[3 * sizeof missing->text + 100];
     tensor__text_t lists = nn__text(text, sizeof text);
     nn__mismatch_list(&lists, missing, "missing");
     nn__mismatch_list(&lists, unexpected, "unexpected");
     nn__mismatch_list(&lists, differ, "of another shape");
-    return NN__ERROR(TENSOR_ERR_FORMAT, "load: \"%s\": %s", r->base.label, text);
+    return NN__ERROR(TENSOR_ERR_FORMAT, "load: \"%s\"%s: %s", r->base.label, hint, text);
 }
 
 // Lists the names of the file that the module does not have, of those that begin with the prefix, or
@@ -25171,9 +25146,12 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     memset(known, 0, (size_t)r->count + 1);
     memset(found, 0, (size_t)all->n + 1);
     nn__mismatch_t missing, unexpected, differ;
+    int pending = tensor_error_code();
     int64_t fitting = 0;
     char about[200];
-    size_t used = strlen(r->base.label);
+    int other = !checkpoint && nn_safetensors_metadata(r, "generator.seed");
+    const char *hint = other ? " is a checkpoint, for nn_load_checkpoint" : "";
+    size_t used = strlen(r->base.label) + strlen(hint);
     nn__mismatch_begin(&differ, used, 1);
     for (int64_t i = 0; i < all->n; i++) {
         int transient = all->item[i].slot->kind == NN__TRANSIENT;
@@ -25200,8 +25178,9 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     nn__mismatch_begin(&unexpected, used + missing.t.length, 1);
     if (!partial) { nn__unexpected_names(r, names, known, checkpoint, &unexpected); }
     if (tells) { nn__unexpected_names(r, names, known, checkpoint, NULL); }
+    if (pending == TENSOR_OK && tensor_error_code() != TENSOR_OK) { return tensor_error_code(); }
     if (!missing.count && !unexpected.count && !differ.count) { return TENSOR_OK; }
-    return nn__state_differs(r, &missing, &unexpected, &differ);
+    return nn__state_differs(r, hint, &missing, &unexpected, &differ);
 }
 
 // Reads the tensors of the module from the file, after nn__check_state, and makes sure that nn__put_state
@@ -25765,14 +25744,19 @@ TENSOR__FN nn__names_t nn__load_names(const nn_load_args_t *a) {
     return names;
 }
 
+// Whether the options of a load can be used; raises if not.
+TENSOR__FN int nn__load_checks(const char *op, const nn_load_args_t *a) {
+    if ((a->renames != NULL) != (a->nrenames > 0)) {
+        const char *list = a->renames ? "a list" : "NULL";
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: nrenames is %i and renames is %s; both must be given, or none",
+                      op, a->nrenames, list);
+    }
+    return !nn__too_many(op, a->site_, a->options_are_named_);
+}
+
 TENSOR_API int nn_load_with(nn_load_args_t a) {
     int code = TENSOR_ERR_SHAPE;
-    if ((a.renames != NULL) != (a.nrenames > 0)) {
-        const char *list = a.renames ? "a list" : "NULL";
-        code = NN__ERROR(TENSOR_ERR_SHAPE,
-                         "load: nrenames is %i and renames is %s; both must be given, or none", a.nrenames,
-                         list);
-    } else if (!nn__too_many("load", a.site_, a.options_are_named_)) {
+    if (nn__load_checks("load", &a)) {
         nn_safetensors_t *r = (nn_safetensors_open)(a.path);
         nn__names_t names = nn__load_names(&a);
         code = nn__load_from(r, a.module, &names, a.partial);
@@ -25811,7 +25795,7 @@ TENSOR__FN int nn__load_tested(nn_safetensors_t *r, const nn_load_args_t *a) {
 
 TENSOR_API int nn_load_tested_with(nn_load_args_t a) {
     int code = TENSOR_ERR_SHAPE;
-    if (!nn__too_many("load_tested", a.site_, a.options_are_named_)) {
+    if (nn__load_checks("load_tested", &a)) {
         nn_safetensors_t *r = (nn_safetensors_open)(a.path);
         tensor_scope_t scope = TENSOR__(inner_scope)(0);
         code = r ? nn__load_tested(r, &a) : tensor_error_code();
@@ -25903,7 +25887,7 @@ TENSOR__FN char *nn__state_name(const nn_optimizer_t *o, int i, int k, const nn_
     return t.p;
 }
 
-enum { NN__PLATEAU = 10, NN__LOADER = 3 };      // numbers of a plateau, f64, and of a loader, i64
+enum { NN__PLATEAU = 10, NN__LOADER = 4 };      // numbers of a plateau, f64, and of a loader, i64
 
 TENSOR__FN void nn__plateau_numbers(const nn_plateau_t *p, double *to) {
     double all[NN__PLATEAU] = {p->factor, p->threshold, p->min_lr, (double)p->patience, (double)p->cooldown,
@@ -25926,6 +25910,15 @@ TENSOR__FN void nn__put_plateau(nn_plateau_t *p, const double *from) {
     p->resting = (int64_t)from[9];
 }
 
+// Whether these can be the numbers of a plateau.
+TENSOR__FN int nn__plateau_possible(const double *p) {
+    for (int i = 0; i < NN__PLATEAU; i++) {
+        double least = i < 5 ? TENSOR_ZERO : 0;
+        if (i != 6 && !(p[i] >= least && p[i] <= 9007199254740992.0)) { return 0; }
+    }
+    return p[5] <= 3;
+}
+
 // Adds the state of a training that is not in module or optimizer. -> code
 TENSOR__FN int nn__save_training(nn__save_t *s, const nn_checkpoint_t *c) {
     if (c->scaler) {
@@ -25937,6 +25930,10 @@ TENSOR__FN int nn__save_training(nn__save_t *s, const nn_checkpoint_t *c) {
         double all[NN__PLATEAU];
         int64_t n = NN__PLATEAU;
         nn__plateau_numbers(c->plateau, all);
+        if (!nn__plateau_possible(all)) {
+            return NN__ERROR(TENSOR_ERR_SHAPE,
+                             "checkpoint_save: the plateau has a number that is not possible; counts are 0..2^53");
+        }
         s->name[s->n] = "training/plateau";
         s->t[s->n++] = (tensor_from_n)(all, TENSOR_F64, &n, 1);
     }
@@ -25947,6 +25944,7 @@ TENSOR__FN int nn__save_training(nn__save_t *s, const nn_checkpoint_t *c) {
         memcpy(all, &c->loader->seed, sizeof all[0]);
         all[1] = c->loader->epoch;
         all[2] = c->loader->position - (c->loader->ahead.size > 0);     // the batch ahead was not given yet
+        all[3] = c->loader->batch;
         s->name[s->n] = "training/loader";
         s->t[s->n++] = (tensor_from_n)(all, TENSOR_I64, &n, 1);
     }
@@ -26210,20 +26208,12 @@ typedef struct nn__training_t {
     const int64_t *loader;
 } nn__training_t;
 
-// Whether these can be the numbers of a scaler, and of a plateau.
+// Whether these can be the numbers of a scaler.
 TENSOR__FN int nn__scaler_possible(const float *p) {
     for (int i = 0; i < NN__SCALER; i++) {
         if (!(p[i] >= 0) || p[i] - p[i] != 0) { return 0; }
     }
     return p[NN__SCALE] > 0 && p[NN__GROWTH] > 0 && p[NN__BACKOFF] > 0 && p[NN__INTERVAL] >= 1;
-}
-
-TENSOR__FN int nn__plateau_possible(const double *p) {
-    for (int i = 0; i < NN__PLATEAU; i++) {
-        double least = i < 5 ? TENSOR_ZERO : 0;
-        if (i != 6 && !(p[i] >= least && p[i] <= 9007199254740992.0)) { return 0; }
-    }
-    return p[5] <= 3;
 }
 
 // -> code
@@ -26234,6 +26224,7 @@ TENSOR__FN int nn__stage_training(nn_safetensors_t *r, const nn_checkpoint_t *c,
     int bad = 0;
     if (c->scaler) {
         if ((tensor_is_poison)(nn__scaler(c->scaler, NN__SCALE))) { return tensor_error_code(); }
+        if (!TENSOR__(changeable)(nn__self(), "load_checkpoint", c->scaler)) { return tensor_error_code(); }
         t->scaler = nn__expected(r, "training/scaler", TENSOR_F32, &n, 1, 0);
         if ((tensor_is_poison)(t->scaler)) { return tensor_error_code(); }
         const float *p = (const float *)TENSOR__(host)(t->scaler, TENSOR_HOST_READ, "load_checkpoint");
@@ -26254,6 +26245,11 @@ TENSOR__FN int nn__stage_training(nn_safetensors_t *r, const nn_checkpoint_t *c,
         found = nn__expected(r, "training/loader", TENSOR_I64, &n, 1, 0);
         t->loader = (const int64_t *)TENSOR__(host)(found, TENSOR_HOST_READ, "load_checkpoint");
         if (!t->loader) { return tensor_error_code(); }
+        if (t->loader[3] != c->loader->batch) {
+            return NN__ERROR(TENSOR_ERR_FORMAT,
+                             "load_checkpoint: \"%s\" holds the place of a loader with batch_size %d, this one "
+                             "has %d", r->base.label, t->loader[3], c->loader->batch);
+        }
         bad |= t->loader[1] < 0 || t->loader[2] < 0 || t->loader[2] > c->loader->batches;
         bad |= t->loader[1] > (int64_t)1 << 53 || t->loader[2] > (int64_t)1 << 53;
     }
@@ -26267,9 +26263,9 @@ TENSOR__FN int nn__put_training(nn_checkpoint_t *c, const nn__training_t *t) {
     if (t->scaler && (tensor_is_poison)((tensor_copy_)(c->scaler, t->scaler))) { return tensor_error_code(); }
     if (t->plateau) { nn__put_plateau(c->plateau, t->plateau); }
     if (t->loader) {
+        nn__loader_place(c->loader, t->loader[1], t->loader[2]);        // first: workers read the seed
         memcpy(&c->loader->seed, &t->loader[0], sizeof c->loader->seed);
         c->loader->order_epoch = -1;
-        nn__loader_place(c->loader, t->loader[1], t->loader[2]);
     }
     return TENSOR_OK;
 }
@@ -26473,10 +26469,19 @@ TENSOR__END
 #endif   // TENSOR__COMPILES_NN
 #undef TENSOR__MORE_KERNELS
 
+#ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_INSIDE 0
+#define TENSOR__PASS_MATH 0
 #include "tensor.h"
 #undef TENSOR__PASS
+#endif
+#undef TENSOR_HERE
+#undef TENSOR__IN
+#undef TENSOR__STAMP
+#define TENSOR_HERE TENSOR__SITE
+#define TENSOR__IN(function) TENSOR__SITE_OF(function)
+#define TENSOR__STAMP tensor__at
+TENSOR__OUTSIDE
 
 #endif   // TENSOR_NN_IMPLEMENTATION
 

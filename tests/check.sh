@@ -366,6 +366,16 @@ done
 
 # The rule of the kit (CONTRIBUTING.md).
 result "private names in the kit" "$(grep -nE '\b(tensor|TENSOR|nn|NN)__[A-Za-z]' examples/kit/*.h)"
+result "the kit raises with a line of its own, which helps nobody; write (tensor_raise)(code, text)" "$(
+    grep -nE '(^|[^(a-z_])tensor_raise\([A-Z]' examples/kit/*.h)"
+# A program may use any of them together. Those of MPI and NCCL want their libraries' headers.
+{
+    for f in examples/kit/*.h; do sed -n 's/^#if defined(\(KIT_[A-Z0-9_]*_IMPLEMENTATION\)).*/#define \1/p' "$f"; done
+    ls examples/kit/*.h | grep -v '/mpi\.h$\|/nccl\.h$' | sed 's/.*/#include "&"/'
+} >"$B/check-kit.c"
+result "headers of the kit that do not go together" "$(
+    ${CC:-gcc} -std=c99 -D_GNU_SOURCE -I. -fsyntax-only "$B/check-kit.c" 2>&1 | grep 'error:' | head -n 5
+    ${CXX:-g++} -std=c++11 -x c++ -I. -fsyntax-only "$B/check-kit.c" 2>&1 | grep 'error:' | head -n 5)"
 # kit_used FILE ...: the headers that these include, directly or through each other.
 kit_used() {
     used=$(grep -ohE 'kit/[a-z0-9_]+\.h' "$@" | sed 's,.*/,,' | sort -u)
