@@ -14027,9 +14027,9 @@ TENSOR__FN void tensor__until(tensor__thread_t *th, const int *over, tensor__tas
     slice->over = NULL;
 }
 
-// The next stage of a loop of a kernel, which begins with i = -1: a kernel that is done in time slices begins with
-// the first stage that is not over, and leaves the loop where the time slice ends. It has one such loop, and no
-// tasks before it.
+// The next stage of a loop of a kernel, which begins with i = -1: a kernel that is done in time slices begins
+// with the first stage that is not over, and leaves the loop where the time slice ends. It has one such loop,
+// and no tasks before it.
 TENSOR__FN int tensor__next_stage(int64_t *i) {
     tensor__time_slice_t *slice = tensor__self()->time_slice;
     if (slice) { return slice->next_stage(slice, i); }
@@ -21890,7 +21890,7 @@ TENSOR__FN void tensor__grad_amax(tensor__grad_t *g) {
 // ------------------------------------------------------------------------------
 
 enum {
-    TENSOR__ROW_PART = 1024,            // elements of a part of a row that is done in time slices; whole vectors
+    TENSOR__ROW_PART = 1024,            // elements of a part of a row in time slices; whole vectors
     TENSOR__ROW_LONG = 8192             // a longer row is done in parts
 };
 
@@ -23940,9 +23940,9 @@ TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) {
 //
 // Factorisations are plain textbook algorithms in double: a matrix is copied into the worker's scratch in
 // rows, factorised there, and rounded once when it is written. Items of a batch are cut over threads. A
-// factorisation is a few rounds, each of which is one task with plain loops; where the call is done in time slices
-// and the matrix is large, a round is a task for each column or row, or several, and the items come one after
-// the other.
+// factorisation is a few rounds, each of which is one task with plain loops; where the call is done in time
+// slices and the matrix is large, a round is a task for each column or row, or several, and the items come
+// one after the other.
 // Solvers, inverses, norms and gradients are made of them and of products. Rejected: calling LAPACK (a
 // dependency, and results that differ from one machine to the next), f32 arithmetic (half the memory, but a
 // condition number of 1e4 leaves three digits), blocking (nothing to gain below some 500 rows).
@@ -34144,7 +34144,8 @@ TENSOR__FN void tensor__pause_task(void *arg, int64_t task, int worker) {
 }
 
 // Runs the tasks on this thread alone.
-TENSOR__FN void tensor__time_slice_alone(tensor__time_slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg) {
+TENSOR__FN void tensor__time_slice_alone(tensor__time_slice_t *self, int64_t ntasks, tensor__task_fn fn,
+                                         void *arg) {
     for (int64_t i = 0; i < ntasks && !(self->over && *self->over); i++) { fn(arg, i, 0); }
 }
 
@@ -34177,7 +34178,7 @@ TENSOR__FN void tensor__pause_run(tensor__time_slice_t *self, int64_t ntasks, te
     alone.shares = alone.workers = self->workers;
     alone.in_order = 0;
     alone.over = NULL;
-    p->thread->time_slice = threads > self->workers ? &alone : NULL;     // what the tasks do is done in one go
+    p->thread->time_slice = threads > self->workers ? &alone : NULL;    // the tasks are done in one go
     while (p->tasks < ntasks && !p->paused) {
         int64_t n = one ? 1 : tensor__least(ntasks - p->tasks, threads);
         p->begin = p->tasks;
