@@ -25137,24 +25137,24 @@ TENSOR__FN int nn__has_prefix(const nn_safetensors_t *r, const char *prefix) {
     return 0;
 }
 
-// Looks in the file for each tensor of the module: marks the names that the file has, of both sides, and lists
-// those that have another shape or dtype there. -> how many there are
-TENSOR__FN int64_t nn__known_names(nn_safetensors_t *r, const nn__items_t *all, const nn__names_t *names,
-                                   unsigned char *known, unsigned char *found, nn__mismatch_t *differ) {
-    int64_t there = 0;
+// Marks the entries of the file (known) and the tensors (found) that belong together, and notes those that
+// differ. -> how many there are
+TENSOR__FN int64_t nn__match_entries(nn_safetensors_t *r, const nn__items_t *all, const nn__names_t *names,
+                                     unsigned char *known, unsigned char *found, nn__mismatch_t *differ) {
+    int64_t matches = 0;
     char about[200];
     for (int64_t i = 0; i < all->n; i++) {
         if (all->item[i].slot->kind == NN__TRANSIENT) { continue; }
         nn__entry_t *e = nn__find_named(r, names, all->item[i].name);
         if (!e) { continue; }
-        there++;
+        matches++;
         known[e - r->entry] = 1;
         found[all->item[i].first] = 1;
         if (!nn__entry_fits(e, all->item[i].tensor, about, sizeof about)) {
             nn__mismatch_name(differ, all->item[i].name, about);
         }
     }
-    return there;
+    return matches;
 }
 
 // Compares the tensors of the file whose names begin with the prefix with those that m needs.
@@ -25171,10 +25171,10 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     const char *hint = other ? " is a checkpoint, for nn_load_checkpoint" : "";
     size_t used = strlen(r->base.label) + strlen(hint);
     nn__mismatch_begin(&differ, used, 1);
-    int64_t fitting = nn__known_names(r, all, names, known, found, &differ);
+    int64_t matches = nn__match_entries(r, all, names, known, found, &differ);
     used += differ.t.length;
     int chosen = partial || names->n || !nn__has_prefix(r, names->prefix);
-    if (chosen && !fitting && all->n && r->count) { return nn__none_fits(r, all, names); }
+    if (chosen && !matches && all->n && r->count) { return nn__none_fits(r, all, names); }
     int tells = partial && names->unmatched && !differ.count;
     nn__mismatch_begin(&missing, used, 2);
     for (int64_t i = 0; i < all->n; i++) {
@@ -25939,8 +25939,8 @@ TENSOR__FN int nn__save_training(nn__save_t *s, const nn_checkpoint_t *c) {
         nn__plateau_numbers(c->plateau, all);
         if (!nn__plateau_possible(all)) {
             return NN__ERROR(TENSOR_ERR_SHAPE,
-                             "checkpoint_save: the plateau has a number that is not possible; counts are "
-                             "0..2^53");
+                             "checkpoint_save: the plateau has a number that is not possible; "
+                             "counts are 0..2^53");
         }
         s->name[s->n] = "training/plateau";
         s->t[s->n++] = (tensor_from_n)(all, TENSOR_F64, &n, 1);
@@ -26255,8 +26255,8 @@ TENSOR__FN int nn__stage_training(nn_safetensors_t *r, const nn_checkpoint_t *c,
         if (!t->loader) { return tensor_error_code(); }
         if (t->loader[3] != c->loader->batch) {
             return NN__ERROR(TENSOR_ERR_FORMAT,
-                             "load_checkpoint: \"%s\" holds the place of a loader with batch_size %d, this "
-                             "one has %d", r->base.label, t->loader[3], c->loader->batch);
+                             "load_checkpoint: \"%s\" holds the place of a loader with batch_size %d, "
+                             "this one has %d", r->base.label, t->loader[3], c->loader->batch);
         }
         bad |= t->loader[1] < 0 || t->loader[2] < 0 || t->loader[2] > c->loader->batches;
         bad |= t->loader[1] > (int64_t)1 << 53 || t->loader[2] > (int64_t)1 << 53;
