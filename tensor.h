@@ -6561,9 +6561,9 @@ TENSOR__PRECISE_END
 // at the end of the same pass (TENSOR__MORE_KERNELS). Where tensor_nn.h is implemented in a file of its own,
 // it opens a pass with TENSOR__PASS_OPEN, adds its kernels, and ends it with TENSOR__PASS_CLOSE.
 // TENSOR__PASS_MATH only lets the names of <math.h> mean the functions of >>portable-math (1), or no longer
-// (0). Rejected: more such short inclusions, as to undefine the words of the formulas. gcc reads every line of
-// the file each time, and when it has read some 250,000 lines, the place of every further word takes an entry
-// of a table: ten such inclusions were a third of the time of parsing.
+// (0). Rejected: more such short inclusions, as to undefine the words of the formulas. gcc reads every line
+// of the file each time, and when it has read some 250,000 lines, the place of every further word takes an
+// entry of a table: ten such inclusions were a third of the time of parsing.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__PASS
