@@ -4614,7 +4614,7 @@ typedef struct tensor__op_t {
     tensor_t *original;                 // copy of input 0 from before the change, if the gradient needs it
     // Computes the results of small operands, f32 on the host, from their first elements, without a call
     // block. NULL = the kernel of the row runs
-    void (*small)(const struct tensor__op_t *o, const float *const *in, void *const *out);
+    void (*small_fn)(const struct tensor__op_t *o, const float *const *in, void *const *out);
     tensor_params_t *p;                 // NULL = none
     tensor_generator_t rng;             // stream of this call, for random ops (set from next_stream)
     double imm;
@@ -10079,8 +10079,8 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     int64_t kc = job.shared ? tensor__gemm_chunk(g.k) : g.k;
     if (job.cut.tasks > 1 && tensor__share_count() > job.workers && !TENSOR__K(gemm_is_dot)(&g)) {
         // done in time slices: short tasks, of whole chunks of k as gemm_block cuts it
-        int far = TENSOR__K(gemm_b_here)(&g) && g.n * g.k > 65536;
-        kc = far ? (int64_t)TENSOR__GEMM_KC : tensor__gemm_chunk(g.k);
+        int b_is_large = TENSOR__K(gemm_b_here)(&g) && g.n * g.k > 65536;
+        kc = b_is_large ? (int64_t)TENSOR__GEMM_KC : tensor__gemm_chunk(g.k);
     }
     int64_t mc = (g.m - 1) / TENSOR__GEMM_MC + 1;  // equal blocks of whole panels
     mc = job.shared ? ((g.m - 1) / mc / TENSOR__MR + 1) * TENSOR__MR : g.m;
@@ -15159,7 +15159,7 @@ TENSOR__INLINE int tensor__begin_here(tensor__op_t *o, const tensor__row_t *row,
     o->visible = 1;
     o->update = NULL;
     o->original = NULL;
-    o->small = NULL;
+    o->small_fn = NULL;
     o->p = NULL;
     o->rng.seed = o->rng.offset = 0;
     if (nin < 1 || nin > TENSOR__MAX_IN) {
@@ -16730,7 +16730,7 @@ TENSOR__INLINE void tensor__launch_small(const tensor__op_t *o) {
     void *out[TENSOR__MAX_OUT];
     for (int i = 0; i < o->nin; i++) { in[i] = o->in[i] ? (const float *)tensor__ptr(o->in[i]) : NULL; }
     for (int i = 0; i < o->nout; i++) { out[i] = tensor__ptr(o->out[i]); }
-    o->small(o, in, out);
+    o->small_fn(o, in, out);
 }
 
 // Whether o may be computed by such a function: no recorder is set, and a pass of the CPU runs.
@@ -16874,7 +16874,7 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
     if (o->plain) {
         tensor__launch_plain(o, o->row, o->in, o->nin, o->immediate);
         if (o->update) { tensor__bump(o->th, o->out[0]->storage, o->row->name); }
-    } else if (o->small) {
+    } else if (o->small_fn) {
         tensor__launch_small(o);
     } else if (o->row->cpu && tensor__launch_op(o)) {
         return tensor__abandon(o);
@@ -22510,8 +22510,8 @@ TENSOR__FN tensor_t *tensor__arg_op(const tensor__row_t *row, tensor_t *x, int64
 
 // Over all elements, which are one row.
 TENSOR__FN tensor_t *tensor__arg_all(const tensor__row_t *row, tensor_t *x,
-                                     void (*small)(const tensor__op_t *o, const float *const *in,
-                                                   void *const *out)) {
+                                     void (*small_fn)(const tensor__op_t *o, const float *const *in,
+                                                      void *const *out)) {
     TENSOR__BEGIN_HERE(o, row, x)               // the class of these rows is AS_IS
     TENSOR__REFUSE(!x->numel, SHAPE, "%s: x %t has no element to choose from", row->name, x);
     if (!(x->flags & TENSOR__CONTIGUOUS)) {
@@ -22520,7 +22520,7 @@ TENSOR__FN tensor_t *tensor__arg_all(const tensor__row_t *row, tensor_t *x,
     if (x->ndim != 1) {
         if (!tensor__put_input(&o, 0, tensor__one_row(o.in[0]))) { return tensor__abandon(&o); }
     }
-    if (tensor__may_be_small(&o) && TENSOR__HOST_F32(o.in[0])) { o.small = small; }
+    if (tensor__may_be_small(&o) && TENSOR__HOST_F32(o.in[0])) { o.small_fn = small_fn; }
     o.p = &o.params;
     o.params.rows.reverse = 0;
     o.params.rows.correction = 0;
