@@ -26243,9 +26243,9 @@ TENSOR__FN int nn__put_training(nn_checkpoint_t *c, const nn__training_t *t) {
     if (t->scaler && (tensor_is_poison)((tensor_copy_)(c->scaler, t->scaler))) { return tensor_error_code(); }
     if (t->plateau) { nn__put_plateau(c->plateau, t->plateau); }
     if (t->loader) {
+        nn__loader_place(c->loader, t->loader[1], t->loader[2]);        // its workers end, which read the seed
         memcpy(&c->loader->seed, &t->loader[0], sizeof c->loader->seed);
         c->loader->order_epoch = -1;
-        nn__loader_place(c->loader, t->loader[1], t->loader[2]);
     }
     return TENSOR_OK;
 }
