@@ -582,6 +582,63 @@ static void trainings(void) {
     remove(path);
 }
 
+// A place counts batches, so it is another one in batches of another size: nothing of the file is taken.
+static void another_batch_size(void) {
+    const char *path = "build/formats.batches";
+    tensor_t *x = tensor_randn(20, 3);
+    nn_module_t *m = nn_linear(3, 2), *other = nn_linear(3, 2);
+    nn_checkpoint_t c, d;
+    memset((void *)&c, 0, sizeof c);
+    c.module = m;
+    c.loader = nn_data_loader(nn_tensor_dataset(x, NULL), .batch_size = 4, .shuffle = 1, .seed = 6);
+    (void)next_rows(c.loader, 2);
+    c.step = 2;
+    CHECK(nn_checkpoint_save(path, &c) == 0);
+    uint64_t want = next_rows(c.loader, 3);
+
+    d = c;
+    d.module = other;
+    d.step = 7;
+    d.loader = nn_data_loader(nn_tensor_dataset(x, NULL), .batch_size = 2, .shuffle = 1, .seed = 1);
+    uint64_t first = next_rows(d.loader, 3);
+    CHECK(nn_seek(d.loader, 0) == 0);
+    CHECK(nn_checkpoint_load(path, &d) == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "holds the place of a loader with batch_size 4, this one has 2");
+    CHECK(d.step == 7 && !tensor_equal(nn_get(m, "weight"), nn_get(other, "weight")));
+    CHECK(next_rows(d.loader, 3) == first);
+
+    nn_data_loader_free(d.loader);
+    d.loader = nn_data_loader(nn_tensor_dataset(x, NULL), .batch_size = 4, .shuffle = 1, .seed = 1);
+    CHECK(nn_checkpoint_load(path, &d) == 0 && d.step == 2 && next_rows(d.loader, 3) == want);
+    CHECK(tensor_equal(nn_get(m, "weight"), nn_get(other, "weight")));
+    nn_data_loader_free(d.loader);
+    nn_data_loader_free(c.loader);
+    nn_free(other);
+    nn_free(m);
+    remove(path);
+}
+
+// nn_load says what a checkpoint is for.
+static void a_checkpoint_as_weights(void) {
+    const char *path = "build/formats.checkpoint";
+    nn_module_t *m = nn_linear(3, 2);
+    nn_optimizer_t *o = nn_adam(m);
+    tensor_backward(tensor_sum(nn_forward(m, tensor_ones(1, 3))));
+    nn_step(o);
+    CHECK(nn_save_checkpoint(path, m, o, 1) == 0);
+    CHECK(nn_load(path, m) == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "is a checkpoint, for nn_load_checkpoint: 7 unexpected [optimizer/");
+    CHECK(nn_load(path, m, .partial = 1) == 0);
+    nn_optimizer_free(o);
+    nn_free(m);
+    nn_module_t *wide = nn_linear(4, 2);
+    CHECK(nn_load_checkpoint(path, wide, NULL, NULL) == TENSOR_ERR_FORMAT);
+    CHECK(strstr(tensor_error_text(), "nn_load_checkpoint") == NULL);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "of another shape");
+    nn_free(wide);
+    remove(path);
+}
+
 static void renames(void) {
     const char *path = "build/formats.renamed";
     nn_module_t *from = nn_sequential(nn_linear(3, 2), nn_linear(2, 1)), *to = nn_sequential(nn_linear(3, 2));
@@ -674,6 +731,8 @@ int main(int argc, char **argv) {
     RUN(mapped);
     RUN(parts);
     RUN(trainings);
+    RUN(another_batch_size);
+    RUN(a_checkpoint_as_weights);
     RUN(renames);
     return test_report();
 }
