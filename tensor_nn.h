@@ -25009,6 +25009,12 @@ TENSOR__FN int nn__of_test(nn_safetensors_t *r, const char *name) {
     return strncmp(name, "test/", 5) == 0 && nn_safetensors_metadata(r, "test.inputs") != NULL;
 }
 
+// What nn_load says of a file that another function reads.
+TENSOR__FN const char *nn__what_else(nn_safetensors_t *r, int checkpoint) {
+    if (checkpoint || !nn_safetensors_metadata(r, "generator.seed")) { return ""; }
+    return " is a checkpoint, for nn_load_checkpoint";
+}
+
 // The error of a file whose names are not those that the module needs, or whose shapes are not.
 // hint: what the file is, if another function reads it, or "".
 TENSOR__FN int nn__state_differs(const nn_safetensors_t *r, const char *hint, const nn__mismatch_t *missing,
@@ -25065,8 +25071,7 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     nn__mismatch_t missing, unexpected, differ;
     int64_t fitting = 0;
     char about[200];
-    int other = !checkpoint && nn_safetensors_metadata(r, "generator.seed");
-    const char *hint = other ? " is a checkpoint, for nn_load_checkpoint" : "";
+    const char *hint = nn__what_else(r, checkpoint);
     size_t used = strlen(r->base.label) + strlen(hint);
     nn__mismatch_begin(&differ, used, 1);
     for (int64_t i = 0; i < all->n; i++) {
@@ -26151,8 +26156,8 @@ TENSOR__FN int nn__stage_training(nn_safetensors_t *r, const nn_checkpoint_t *c,
         if (!t->loader) { return tensor_error_code(); }
         if (t->loader[3] != c->loader->batch) {
             return NN__ERROR(TENSOR_ERR_FORMAT,
-                             "load_checkpoint: \"%s\" holds the place of a loader with batch_size %d, this one "
-                             "has %d", r->base.label, t->loader[3], c->loader->batch);
+                             "load_checkpoint: \"%s\" holds the place of a loader with batch_size %d, this "
+                             "one has %d", r->base.label, t->loader[3], c->loader->batch);
         }
         bad |= t->loader[1] < 0 || t->loader[2] < 0 || t->loader[2] > c->loader->batches;
         bad |= t->loader[1] > (int64_t)1 << 53 || t->loader[2] > (int64_t)1 << 53;
