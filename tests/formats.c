@@ -500,6 +500,45 @@ static uint64_t next_rows(nn_data_loader_t *l, int batches) {
     return h;
 }
 
+// What could not be loaded is not saved, and a scaler that cannot be changed refuses the load as a whole.
+static void refused_trainings(const char *path, nn_checkpoint_t *from, nn_checkpoint_t *to) {
+    tensor_t *weight = nn_get(from->module, "weight");
+    nn_data_loader_t *loader = to->loader;
+    tensor_t *scaler = to->scaler;
+    from->loader = to->loader = NULL;
+    CHECK(nn_checkpoint_save(path, from) == 0);
+    nn_plateau_t good = *from->plateau;
+    for (int k = 0; k < 8; k++) {
+        nn_plateau_t *p = from->plateau;
+        *p = good;
+        p->factor = k == 0 ? 1e300 : p->factor;
+        p->threshold = k == 1 ? -1e300 : p->threshold;
+        p->min_lr = k == 2 ? (double)NAN : p->min_lr;
+        p->patience = k == 3 ? INT64_MAX : p->patience;
+        p->cooldown = k == 4 ? INT64_MAX : p->cooldown;
+        p->seen = k == 5 ? -1 : p->seen;
+        p->bad = k == 6 ? -1 : p->bad;
+        p->resting = k == 7 ? -1 : p->resting;
+        CHECK_MSG(nn_checkpoint_save(path, from) == TENSOR_ERR_SHAPE, "number %d is saved", k);
+        CHECK_ERROR(TENSOR_ERR_SHAPE, "the plateau has a number that is not possible; counts are 0..2^53");
+    }
+    *from->plateau = good;
+
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_fill_(weight, 5);
+    tensor_scope_end(scope);
+    scope = tensor_scope_begin_inference();
+    to->scaler = tensor_keep(tensor_clone(scaler));
+    tensor_scope_end(scope);
+    CHECK(nn_checkpoint_load(path, to) == TENSOR_ERR_AUTOGRAD);
+    CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "load_checkpoint: x [6] was made in inference mode");
+    CHECK(tensor_item(tensor_min(weight)) == 5 && tensor_item(tensor_max(weight)) == 5);
+    tensor_free(to->scaler);
+    to->scaler = scaler;
+    CHECK(nn_checkpoint_load(path, to) == 0 && tensor_item(tensor_max(weight)) < 5);
+    to->loader = loader;
+}
+
 static void trainings(void) {
     const char *path = "build/formats.checkpoint";
     tensor_t *x = tensor_randn(20, 3);
@@ -533,6 +572,7 @@ static void trainings(void) {
         CHECK(nn_save_checkpoint(path, m, o, 2) == 0 && nn_checkpoint_load(path, &d) == TENSOR_ERR_FORMAT);
         CHECK_ERROR(TENSOR_ERR_FORMAT, "training/scaler is missing");
         CHECK(d.step == 17);
+        refused_trainings(path, &c, &d);
         nn_data_loader_free(d.loader);
         tensor_free(c.scaler);
         tensor_free(d.scaler);
