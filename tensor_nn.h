@@ -25139,6 +25139,12 @@ TENSOR__FN int nn__of_test(nn_safetensors_t *r, const char *name) {
     return strncmp(name, "test/", 5) == 0 && nn_safetensors_metadata(r, "test.inputs") != NULL;
 }
 
+// What nn_load says of a file that another function reads.
+TENSOR__FN const char *nn__what_else(nn_safetensors_t *r, int checkpoint) {
+    if (checkpoint || !nn_safetensors_metadata(r, "generator.seed")) { return ""; }
+    return " is a checkpoint, for nn_load_checkpoint";
+}
+
 // The error of a file whose names are not those that the module needs, or whose shapes are not.
 // hint: what the file is, if another function reads it, or "".
 TENSOR__FN int nn__state_differs(const nn_safetensors_t *r, const char *hint, const nn__mismatch_t *missing,
@@ -25214,8 +25220,7 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     memset(found, 0, (size_t)all->n + 1);
     nn__mismatch_t missing, unexpected, differ;
     int pending = tensor_error_code();
-    int other = !checkpoint && nn_safetensors_metadata(r, "generator.seed");
-    const char *hint = other ? " is a checkpoint, for nn_load_checkpoint" : "";
+    const char *hint = nn__what_else(r, checkpoint);
     size_t used = strlen(r->base.label) + strlen(hint);
     nn__mismatch_begin(&differ, used, 1);
     int64_t matches = nn__match_entries(r, all, names, known, found, &differ);
