@@ -1002,6 +1002,7 @@ static void view(void) {
     tensor_fill_(w, 2);
     CHECK(tensor_graph_replay(g) == 0 && tensor_item(tensor_max(y)) == 30);
     CHECK(tensor_graph_free(g) == 0);
+    CHECK(tensor_graph_operand(&c, 1).place == TENSOR_GRAPH_NONE && !tensor_graph_operand(&c, 1).data);
 }
 
 // The operations of all calls of a graph whose name begins so.

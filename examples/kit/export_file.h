@@ -15,7 +15,7 @@ KIT_TEXT_FN int kit_export__name(kit_export_state_t *x, const char *name, int en
         char c = name[i];
         good = c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
     }
-    return good || kit_refuse(x, "\"%.60s\" cannot be a name in C", name ? name : "(null)");
+    return good || kit_cannot(x, "\"%.60s\" cannot be a name in C", name ? name : "(null)");
 }
 
 // A line of the program, "train.c:12"; "" = not known.
@@ -287,7 +287,7 @@ KIT_TEXT_FN size_t kit_export__bytes_of(tensor_t *t) {
 // Replays, and copies the outputs of each one to `to`.   -> code
 KIT_TEXT_FN int kit_export__replay(tensor_graph_t *g, const kit_export_t *e, char *to) {
     for (int r = 0; r < e->replays; r++) {
-        int code = tensor_graph_replay(g);
+        int code = (tensor_graph_replay)(g);
         if (code) { return code; }
         for (int i = 0; i < e->noutputs; i++) {
             tensor_t *t = e->outputs[i];
