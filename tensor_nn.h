@@ -7253,7 +7253,7 @@ NN__OPTIONS(rms_norm, a, NN__OR_COUNT(a, normalized_dims, 1) NN__OR(a, eps, -1),
 // channel in all items (batch) or of the channels of a group in one item.
 
 enum {
-    NN__PLANE_LONG = 4096, NN__STATISTIC_LONG = 32768   // elements from which slices end within a statistic
+    NN__PLANE_LONG = 4096, NN__STATISTIC_LONG = 32768   // elements from which time slices end within one
 };
 
 // How far a statistic is: a sum over a plane, its total of g, and what the planes before have come to.
@@ -7270,7 +7270,7 @@ typedef struct nn__plane_norm_t {
     void (*row)(const struct nn__plane_norm_t *v, const nn__planes_t *q);
     void (*piece)(const struct nn__plane_norm_t *v, nn__plane_sums_t *s, int pass, const nn__planes_t *q);
     int passes;
-    int64_t length, pieces, stage;  // in slices: elements of a piece, pieces of a plane, the next one of all
+    int64_t length, pieces, stage;  // in time slices: elements of a piece, pieces of a plane, the next
     nn__plane_sums_t *sums;
 } nn__plane_norm_t;
 
@@ -7295,8 +7295,8 @@ TENSOR__FN void nn__plane_norm_part(void *arg, int64_t task, int worker) {
     v->piece(v, v->sums, (int)(pass % v->passes), &q);
 }
 
-// Calls row for each statistic. In slices, those of many elements are cut into pieces of whole leaves, so
-// that sums have the same order.
+// Calls row for each statistic. In time slices, those of many elements are cut into pieces of whole leaves,
+// so that sums have the same order.
 TENSOR__FN void nn__plane_norm_run(nn__plane_norm_t *v, const tensor_call_t *c) {
     const tensor_group_norm_params_t *p = &c->p->group_norm;
     v->c = c;
@@ -7306,7 +7306,7 @@ TENSOR__FN void nn__plane_norm_run(nn__plane_norm_t *v, const tensor_call_t *c) 
     v->per = nn__per(v->rows, 6 * v->planes * p->plane);
     v->sums = (nn__plane_sums_t *)c->scratch;
     v->part = (double *)(void *)(v->sums + 1);
-    if (!nn__in_slices() || p->plane < NN__PLANE_LONG || v->planes * p->plane < NN__STATISTIC_LONG) {
+    if (!nn__in_time_slices() || p->plane < NN__PLANE_LONG || v->planes * p->plane < NN__STATISTIC_LONG) {
         nn__run(nn__ceil(v->rows, v->per), nn__plane_norm_task, v);
         return;
     }
@@ -7390,7 +7390,7 @@ TENSOR__FN void nn__plane_norm_row(const nn__plane_norm_t *v, const nn__planes_t
 
 TENSOR__FN uint64_t nn__scratch_plane_norm(const tensor_call_t *c) {
     (void)c;
-    return nn__in_slices() ? sizeof(nn__plane_sums_t) : 0;
+    return nn__in_time_slices() ? sizeof(nn__plane_sums_t) : 0;
 }
 
 TENSOR__FN int nn__cpu_plane_norm(tensor_call_t *c) {
