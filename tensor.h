@@ -24932,11 +24932,13 @@ TENSOR__FN int tensor__la_apart(const tensor__la_t *l) {
     return l->c->thread->time_slice && (double)l->m * (double)l->n * (double)l->k > (double)TENSOR__LA_LARGE;
 }
 
-// No item has failed yet: a call that is done in time slices looks at all items each time.
+// No item has failed yet, and no singular value is known: a call that is done in time slices looks at both
+// each time.
 TENSOR__FN void tensor__la_clear(void *arg, int64_t task, int worker) {
     tensor__la_t *l = (tensor__la_t *)arg;
     (void)task, (void)worker;
     memset(l->info, 0, (size_t)l->items * sizeof *l->info);
+    memset((void *)(l->work + 6 * l->k), 0, sizeof(tensor__la_state_t));
 }
 
 // Sizes; -> bytes of scratch, UINT64_MAX = too many.
