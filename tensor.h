@@ -2416,9 +2416,9 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 // run together, or a part of a call of these kinds: pointwise, fill, sum and the like, softmax and the like,
 // also running sums, norms and variances of rows (some rows, or a part of a long one), sort, topk and the
 // like, product, linear algebra (some matrices, or a part of a large one), indexing, random numbers,
-// convolution, pool, layer norm (some rows), norms of images (some channels or groups), attention, loss,
-// recurrent (some of its steps), embedding, dropout, clipping, optimizer. Others are not interrupted, as
-// products of integers; a GPU's step is one call.
+// convolution, pool, layer norm (some rows), norms of images (some channels or groups, or a part of a
+// large one), attention, loss, recurrent (some of its steps), embedding, dropout, clipping, optimizer. Others
+// are not interrupted, as products of integers; a GPU's step is one call.
 // In real time (tensor_set_realtime) no call is interrupted unless the graph had a time slice before, which
 // takes memory for that.
 // A call that is under way goes on where the last time slice left it, also on another thread or with another
@@ -24073,9 +24073,8 @@ TENSOR__FN void tensor__la_qr_step(double *d, double *e, double *cs, int64_t lo,
     }
 }
 
-// One more row of an orthonormal basis: the unit vector that the first `have` rows of u cover least, made
-// orthogonal to all of them twice.
-TENSOR__FN void tensor__la_next_row(double *u, int64_t m, int64_t have) {
+// The unit vector that the first `have` rows of u cover least, as row `have`.
+TENSOR__FN void tensor__la_least_covered(double *u, int64_t m, int64_t have) {
     double *x = u + have * m, least = 2;
     int64_t best = 0;
     for (int64_t j = 0; j < m; j++) {
@@ -24088,12 +24087,6 @@ TENSOR__FN void tensor__la_next_row(double *u, int64_t m, int64_t have) {
     }
     memset(x, 0, (size_t)m * sizeof *x);
     x[best] = 1;
-    for (int64_t i = 0; i < 2 * have; i++) {
-        const double *y = u + i % have * m;
-        tensor__la_axpy(x, -tensor__la_dot(x, y, m), y, m);
-    }
-    double norm = sqrt(tensor__la_dot(x, x, m));
-    for (int64_t j = 0; j < m; j++) { x[j] /= norm; }
 }
 
 // How far the eigenvalues and singular values of a matrix are; it lies behind the vectors in w.
@@ -24662,7 +24655,7 @@ TENSOR__FN int tensor__la_eigh(tensor__la_item_t *q) {
     tensor__la_run(q, 2 * (n - 2), n, 2 * n, tensor__la_tridiagonal_task);
     tensor__la_run(q, 1, n, n, tensor__la_unit_task);
     tensor__la_run(q, n - 2, n, 2 * n, tensor__la_vectors_task);
-    tensor__la_run(q, 1, n, 2 * n, tensor__la_rows_task);
+    tensor__la_run(q, 1, n, 16 * n, tensor__la_rows_task);      // one element of a line of cache at a time
     tensor__la_until(q, tensor__la_qr_next);
     if (*q->info) { return 0; }
     tensor__la_run(q, n, 1, 2 * n, tensor__la_ascending_task);
@@ -24814,12 +24807,23 @@ TENSOR__FN void tensor__la_normalize_task(void *arg, int64_t task, int worker) {
     }
 }
 
+// More rows of an orthonormal basis: each is made orthogonal to all rows before it twice.
 TENSOR__FN void tensor__la_more_task(void *arg, int64_t task, int worker) {
     const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
     tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t m = q->high;
     (void)worker;
-    for (int64_t i = part.step; i < part.steps; i++) {
-        tensor__la_next_row(q->u, q->high, q->state->have + i);
+    for (int64_t step = part.step; step < part.steps; step++) {
+        int64_t have = q->state->have + step, end = 2 * have;
+        double *x = q->u + have * m;
+        if (part.first == 0) { tensor__la_least_covered(q->u, m, have); }
+        for (int64_t i = part.first; i < part.end && i < end; i++) {
+            const double *y = q->u + i % have * m;
+            tensor__la_axpy(x, -tensor__la_dot(x, y, m), y, m);
+        }
+        if (part.end < q->count) { continue; }
+        double norm = sqrt(tensor__la_dot(x, x, m));
+        for (int64_t j = 0; j < m; j++) { x[j] /= norm; }
     }
 }
 
@@ -24838,7 +24842,7 @@ TENSOR__FN int tensor__la_svd(tensor__la_item_t *q) {
     if (*q->info) { return 0; }
     tensor__la_run(q, 1, n, m, tensor__la_norms_task);
     tensor__la_run(q, n, 1, 3 * m, tensor__la_normalize_task);
-    tensor__la_run(q, q->left - q->state->have, 1, 4 * n * m, tensor__la_more_task);
+    tensor__la_run(q, q->left - q->state->have, 2 * q->left, 2 * m, tensor__la_more_task);
     return 1;
 }
 
@@ -24927,11 +24931,13 @@ TENSOR__FN int tensor__la_apart(const tensor__la_t *l) {
     return l->c->thread->time_slice && (double)l->m * (double)l->n * (double)l->k > (double)TENSOR__LA_LARGE;
 }
 
-// No item has failed yet: a call that is done in time slices looks at all items each time.
+// No item has failed yet, and no singular value is known: a call that is done in time slices looks at both
+// each time.
 TENSOR__FN void tensor__la_clear(void *arg, int64_t task, int worker) {
     tensor__la_t *l = (tensor__la_t *)arg;
     (void)task, (void)worker;
     memset(l->info, 0, (size_t)l->items * sizeof *l->info);
+    memset((void *)(l->work + 6 * l->k), 0, sizeof(tensor__la_state_t));
 }
 
 // Sizes; -> bytes of scratch, UINT64_MAX = too many.
