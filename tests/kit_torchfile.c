@@ -52,6 +52,8 @@ static void every_dtype(void) {
     CHECK_TEXT(kit_torch_name(f, 0), "");
     kit_torch_close(f);
     kit_torch_close(NULL);
+    CHECK(!kit_torch_parse(NULL, 100, "a"));
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "a: ");
     free(data);
 }
 

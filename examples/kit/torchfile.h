@@ -156,7 +156,7 @@ kit_torch_t *kit_torch_parse(const void *data, size_t size, const char *name) {
         kit_file__fail(TENSOR_ERR_OUT_OF_MEMORY, name, NULL, -1, "out of memory");
         return NULL;
     }
-    if (kit_torch__find_program(f, (const unsigned char *)data, size)) {
+    if (kit_torch__find_program(f, (const unsigned char *)data, data ? size : 0)) {
         while (kit_torch__step(f)) {}
         if (!f->code && f->top != 1) { kit_torch__bad(f, "the program leaves no value"); }
         if (!f->code) { kit_torch__walk(f, f->stack[0], path, 0, 0); }
