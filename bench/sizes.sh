@@ -105,6 +105,7 @@ if [ -n "$LADDER" ]; then
     flags="-std=c99 -O2 -fno-asynchronous-unwind-tables -w -pthread -I. -Iexamples"
     build everything whole "$CC" -O2 "$T/everything" $CC $flags -c "$T/everything.c" -o "$T/everything" &
     build empty - "$CC" -O2 "$T/empty" $CC $flags "$T/empty.c" -o "$T/empty"
+    build plain static "$CC" -O0 "$T/plain" $CC $flags -O0 "$T/xor-static.c" -lm -o "$T/plain"
     build relu sse2 "$CC" -O2 "$T/relu" $CC $flags -DTENSOR_ISA=sse2 "$T/relu-static.c" -lm -o "$T/relu"
     build mlp forward "$CC" -O2 "$T/mlp" $CC $flags -DTENSOR_ISA=avx2 -DTENSOR_NO_AUTOGRAD "$T/mlp-static.c" -lm -o "$T/mlp"
     for rung in xor cnn gpt; do

@@ -972,6 +972,7 @@ static void view(void) {
         CHECK(c.outputs == 1 && c.group == (i < 2 ? -1 : 0));
     }
     tensor_graph_call_t c = tensor_graph_call(g, 1);
+    CHECK(tensor_graph_flops(&c) == 2 * 3 * 4 * 5 && tensor_graph_flops(NULL) == 0);
     tensor_graph_operand_t o = tensor_graph_operand(&c, 0);
     CHECK(o.place == TENSOR_GRAPH_INPUT && o.dtype == TENSOR_F32);
     CHECK(o.ndim == 2 && o.dims[1] == 4 && o.bytes == 48);
@@ -994,10 +995,56 @@ static void view(void) {
     CHECK(tensor_graph_operand(&c, 1).place == TENSOR_GRAPH_OUTPUT);
     CHECK(tensor_graph_call(g, 5).op == NULL && tensor_graph_call(g, -1).op == NULL);
     CHECK(tensor_graph_call(g, 5).kernel == NULL && c.kernel != NULL && c.stream == -1 && info.streams == 0);
+    CHECK(tensor_graph_flops(&c) == 0);
+    c = tensor_graph_call(g, 5);
+    CHECK(tensor_graph_flops(&c) == 0);
     CHECK(tensor_graph_print(g) == 0);
     tensor_fill_(w, 2);
     CHECK(tensor_graph_replay(g) == 0 && tensor_item(tensor_max(y)) == 30);
     CHECK(tensor_graph_free(g) == 0);
+    CHECK(tensor_graph_operand(&c, 1).place == TENSOR_GRAPH_NONE && !tensor_graph_operand(&c, 1).data);
+}
+
+// The operations of all calls of a graph whose name begins so.
+static double operations(const tensor_graph_t *g, const char *name) {
+    double sum = 0;
+    for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) {
+        tensor_graph_call_t c = tensor_graph_call(g, i);
+        if (strncmp(c.op, name, strlen(name)) == 0) { sum += tensor_graph_flops(&c); }
+    }
+    return sum;
+}
+
+// Each kind of product, forward and backward, by its shapes.
+static void operations_are_counted(void) {
+    tensor_t *x = tensor_randn(2, 3, 10, 12), *wide = tensor_randn(2, 5, 8);
+    tensor_t *sequence = tensor_randn(4, 2, 3);
+    nn_module_t *m = nn_sequential(nn_conv2d(3, 6, 3), nn_conv_transpose2d(6, 4, 2), nn_flatten(),
+                                   nn_linear(4 * 9 * 11, 7));
+    nn_module_t *lstm = nn_lstm(3, 5);
+    tensor_requires_grad_(x, 1);
+    tensor_requires_grad_(wide, 1);
+    tensor_requires_grad_(sequence, 1);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *y = tensor_sum(nn_forward(m, x)), *keys = tensor_cat(1, wide, wide);
+    tensor_t *z = tensor_sum(tensor_scaled_dot_product_attention(wide, keys, keys));
+    tensor_backward(tensor_add(tensor_add(y, z), tensor_sum(nn_lstm_forward(lstm, sequence, NULL, NULL))));
+    tensor_scope_end(scope);
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK_OK();
+    // A convolution's gradient by its input is a transposed one, and the other way round.
+    double conv = 2.0 * 2 * 6 * 8 * 10 * (3 * 9), transposed = 2.0 * 2 * 6 * 8 * 10 * (4 * 4);
+    CHECK(operations(g, "conv2d") == conv + transposed);
+    CHECK(operations(g, "conv_transpose2d") == transposed + conv);
+    CHECK(operations(g, "conv_weight") == conv + transposed);
+    CHECK(operations(g, "linear") == 2.0 * 4 * 2 * 3 * 20);         // the other one's result is not read
+    CHECK(operations(g, "matmul") > 2 * 2.0 * 2 * 396 * 7);
+    CHECK(operations(g, "scaled_dot_product_attention") == 2.0 * 2 * 5 * 10 * (2 * 8 + 5 * 8));
+    CHECK(operations(g, "recurrent") == 2 * 2.0 * 4 * 2 * 20 * 5);
+    CHECK(operations(g, "sum") == 0 && operations(g, "cat") == 0);
+    CHECK(tensor_graph_print(g) == 0);
+    CHECK(tensor_graph_free(g) == 0 && nn_free(m) == 0 && nn_free(lstm) == 0);
 }
 
 // A conversion has the row of a clone, but is listed as what it does.
@@ -1375,6 +1422,95 @@ static void counts(void) {
     }
 }
 
+// Two parameters alone, each with an optimizer of the same kind: one is trained by steps, one by replays.
+typedef struct alone_t { tensor_t *w; nn_optimizer_t *o; } alone_t;
+
+static void alone_step(const alone_t *a) {
+    tensor_scope_t scope = tensor_scope_begin();
+    nn_zero_grad(a->o);
+    tensor_backward(tensor_sum(tensor_square(tensor_add_scalar(a->w, 1))));
+    nn_step(a->o);
+    tensor_scope_end(scope);
+}
+
+static int alone_same(const alone_t *a, const alone_t *b) {
+    return test_same_bits(tensor_detach(a->w), tensor_detach(b->w));
+}
+
+// An option is changed between replays: they do what the step does with it, or name it.
+typedef struct option_t {
+    const char *rule, *named;           // NULL: a replay has the new option
+    double momentum;                    // less than 0: not set
+    int amsgrad, decays;                // of a new group
+} option_t;
+
+static void option_change(const option_t *row, alone_t *a, int change) {
+    tensor_t **list = &a->w;
+    if (!change) {
+        a->w = tensor_requires_grad_(tensor_full(1.5, 4, 4), 1);
+        if (strcmp(row->rule, "sgd") == 0) { a->o = nn_sgd(NULL, .list = list, .count = 1, .lr = 0.1); }
+        if (strcmp(row->rule, "sgd with") == 0) {
+            a->o = nn_sgd(NULL, .list = list, .count = 1, .lr = 0.1, .momentum = 0.9);
+        }
+        if (strcmp(row->rule, "rmsprop") == 0) { a->o = nn_rmsprop(NULL, .list = list, .count = 1); }
+        if (strcmp(row->rule, "muon") == 0) { a->o = nn_muon(NULL, .list = list, .count = 1); }
+        if (strcmp(row->rule, "adam") == 0) { a->o = nn_adam(NULL, .list = list, .count = 1, .lr = 0.1); }
+        return;
+    }
+    if (row->momentum >= 0) { CHECK(nn_set_momentum(a->o, row->momentum) == 0); }
+    if (row->amsgrad) { CHECK(nn_optimizer_group(a->o, list, 1, .amsgrad = 1) == 0); }
+    if (row->decays) { CHECK(nn_optimizer_group(a->o, list, 1, .weight_decay = 0.5) == 0); }
+    CHECK(nn_set_lr(a->o, 0.01) == 0);
+}
+
+static void options(void) {
+    static const option_t rows[] = {
+        {"sgd", "step: momentum of sgd is 0.5 since the capture", 0.5, 0, 0},
+        {"rmsprop", "step: momentum of rmsprop is 0.5 since the capture", 0.5, 0, 0},
+        {"muon", "step: momentum of muon is 0.5 since the capture", 0.5, 0, 0},
+        {"adam", "step: amsgrad of adam is 1 since the capture", -1, 1, 0},
+        {"sgd", NULL, -1, 0, 1},
+        {"sgd with", NULL, 0.5, 0, 0},
+        {"sgd with", NULL, 0, 0, 0},
+        {"muon", NULL, -1, 0, 1},
+        {"adam", NULL, 0.5, 0, 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const option_t *row = &rows[i];
+        tensor_scope_t scope = tensor_scope_begin();
+        alone_t eager, replayed;
+        option_change(row, &eager, 0);
+        option_change(row, &replayed, 0);
+        alone_step(&eager);
+        alone_step(&eager);
+        alone_step(&replayed);
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        alone_step(&replayed);
+        tensor_graph_t *g = tensor_capture_end();
+        CHECK(alone_same(&eager, &replayed));
+        option_change(row, &eager, 1);
+        option_change(row, &replayed, 1);
+        for (int k = 0; k < 3; k++) {
+            if (row->named) {
+                CHECK(tensor_graph_replay(g) == TENSOR_ERR_UNSUPPORTED);
+                CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, row->named);
+                if (k == 1) {           // a state that it has by now is not in the captured calls either
+                    alone_step(&eager);
+                    alone_step(&replayed);
+                }
+            } else {
+                CHECK_MSG(tensor_graph_replay(g) == 0, "%s", tensor_error_text());
+                alone_step(&eager);
+            }
+            CHECK_MSG(alone_same(&eager, &replayed), "row %d", (int)i);
+        }
+        CHECK(tensor_graph_free(g) == 0);
+        nn_optimizer_free(eager.o);
+        nn_optimizer_free(replayed.o);
+        tensor_scope_end(scope);
+    }
+}
+
 // A step that adds to a gradient older than itself needs that gradient.
 static void older_gradient(void) {
     tensor_t *w = tensor_requires_grad_(tensor_ones(1), 1);
@@ -1570,6 +1706,7 @@ int main(void) {
     RUN(stopped_between);
     RUN(planned_again);
     RUN(view);
+    RUN(operations_are_counted);
     RUN(conversions_are_named);
     RUN(packed);
     RUN(products_made);
@@ -1579,6 +1716,7 @@ int main(void) {
     RUN(left_open);
     RUN(contexts_are_freed);
     RUN(counts);
+    RUN(options);
     RUN(older_gradient);
     RUN(own_gradient);
     RUN(memory_of_the_program);

@@ -49,6 +49,9 @@ typedef struct kit_export_t {
 //   -> code;  errors OWNER (g is NULL or was freed), UNSUPPORTED (an op, a dtype, a name, or a tensor of the
 //      lists that is not contiguous or that the step does not use), IO, OUT_OF_MEMORY, those of a replay
 int tensor_graph_export_c(tensor_graph_t *g, const char *path, const kit_export_t *e);
+// Errors have the line of the call, not one of this file.
+#define tensor_graph_export_c(...)                                                                           \
+    ((tensor_graph_export_c)(__VA_ARGS__) ? tensor_raise(tensor_error_code(), "") : TENSOR_OK)
 
 #ifdef __cplusplus
 }
@@ -117,10 +120,10 @@ static int kit_export__use(kit_export_state_t *x, int64_t call, const kit_call_t
     p->spare |= places || (k == 7 && c->id == NN_OP_RECURRENT);
     if (constant) { return 1; }
     if (!kit_type(a->dtype)) {
-        return kit_refuse(x, "%s: export_c.h does not know %s", c->name, tensor_dtype_name(a->dtype));
+        return kit_cannot(x, "%s: export_c.h does not know %s", c->name, tensor_dtype_name(a->dtype));
     }
     if (p->touched && p->dtype != a->dtype) {
-        return kit_refuse(x, "%s: a memory is %s and %s", c->name, tensor_dtype_name(p->dtype),
+        return kit_cannot(x, "%s: a memory is %s and %s", c->name, tensor_dtype_name(p->dtype),
                           tensor_dtype_name(a->dtype));
     }
     p->touched = 1;
@@ -131,11 +134,19 @@ static int kit_export__use(kit_export_state_t *x, int64_t call, const kit_call_t
     return 1;
 }
 
+// Adds to the reason of a refusal where the program made the call.   -> 0
+static int kit_export__recorded(kit_export_state_t *x) {
+    const size_t n = strlen(x->why);
+    const char *site = kit_export__site(x->call.site);
+    if (site[0]) { snprintf(x->why + n, sizeof x->why - n, " (%s)", site); }
+    return 0;
+}
+
 static int kit_export__collect(kit_export_state_t *x, int64_t calls) {
     for (int64_t i = 0; i < calls; i++) {
         kit_call_t c = kit_call(x, i);
         for (int k = 0; k < c.nin + c.nout; k++) {
-            if (c.arg[k].memory && !kit_export__use(x, i, &c, k)) { return 0; }
+            if (c.arg[k].memory && !kit_export__use(x, i, &c, k)) { return kit_export__recorded(x); }
         }
     }
     return 1;
@@ -147,17 +158,17 @@ static int kit_export__argument(kit_export_state_t *x, const kit_export_t *e, in
     const char *what = in ? "input" : "output";
     tensor_t *t = in ? e->inputs[i] : e->outputs[i];
     const char *const *names = in ? e->input_names : e->output_names;
-    if (tensor_is_poison(t)) { return kit_refuse(x, "%s %d is poison", what, i); }
+    if (tensor_is_poison(t)) { return kit_cannot(x, "%s %d is poison", what, i); }
     kit_place_t *p = kit_place_of(x, t);
     if (!p || (in && !p->older) || (!in && p->older)) {
-        return kit_refuse(x, in ? "%s %d is not older than the capture, or not read by the step"
+        return kit_cannot(x, in ? "%s %d is not older than the capture, or not read by the step"
                                 : "%s %d was not made by the step", what, i);
     }
     int whole = tensor_is_contiguous(t) && !tensor_storage_offset(t) && tensor_numel(t) >= p->numel;
     if (!whole || p->kind == kind) {
-        return kit_refuse(x, "%s %d is not contiguous, a view of a part, or given twice", what, i);
+        return kit_cannot(x, "%s %d is not contiguous, a view of a part, or given twice", what, i);
     }
-    if (in && p->changes) { return kit_refuse(x, "%s %d is changed by the step", what, i); }
+    if (in && p->changes) { return kit_cannot(x, "%s %d is changed by the step", what, i); }
     p->kind = kind;
     p->numel = tensor_numel(t);
     // With a prefix, so that no name of the file's own is the same.
@@ -274,8 +285,8 @@ static int kit_export__body(kit_export_state_t *x, int64_t calls) {
         int back = c.family == TENSOR_FAMILY_POINTWISE_BACKWARD;
         if (write == kit_write_step && !x->updates) { kit_put(x, "\n    steps++;\n"); }
         if (!write) {
-            return kit_refuse(x, "%s at %s: export_c.h does not know this op", x->call.op,
-                              kit_export__site(x->call.site));
+            kit_cannot(x, "%s: export_c.h does not know this op", x->call.op);
+            return kit_export__recorded(x);
         }
         kit_put(x, "\n    // %s%s:", x->call.op, back ? "_backward" : "");
         for (int k = 0; k < x->call.inputs && k < 6; k++) { kit_export__shape(x, k); }
@@ -283,7 +294,10 @@ static int kit_export__body(kit_export_state_t *x, int64_t calls) {
         for (int k = 0; k < x->call.outputs && k < 6; k++) { kit_export__shape(x, x->call.inputs + k); }
         kit_put(x, "%s, %s\n    {\n", x->call.outputs > 6 ? " .." : "", kit_export__site(x->call.site));
         x->depth = 1;
-        if (!write(x, &c)) { return kit_refuse(x, "%s: export_c.h does not know this op", x->call.op); }
+        if (!write(x, &c)) {
+            kit_cannot(x, "%s: export_c.h does not know this op", x->call.op);
+            return kit_export__recorded(x);
+        }
         x->depth = 0;
         kit_put(x, "    }\n");
     }
@@ -354,7 +368,7 @@ static int kit_export__write(kit_export_state_t *x, tensor_graph_t *g, const kit
     return good && !x->failed;
 }
 
-int tensor_graph_export_c(tensor_graph_t *g, const char *path, const kit_export_t *e) {
+int (tensor_graph_export_c)(tensor_graph_t *g, const char *path, const kit_export_t *e) {
     kit_export_state_t x;
     memset((void *)&x, 0, sizeof x);
     x.graph = g;
@@ -362,18 +376,17 @@ int tensor_graph_export_c(tensor_graph_t *g, const char *path, const kit_export_
     if (!tensor_ok()) { return tensor_error_code(); }
     if (!path || !e) { return (tensor_raise)(TENSOR_ERR_POISONED, "export_c: the path or e is NULL"); }
     if (!tensor_graph_info(g).calls) {
-        tensor_raise(TENSOR_ERR_OWNER, "export_c: the graph is NULL, was freed, or has no call");
-        return tensor_error_code();
+        return (tensor_raise)(TENSOR_ERR_OWNER, "export_c: the graph is NULL, was freed, or has no call");
     }
     int good = kit_export__write(&x, g, e);
     if (x.failed) {
-        tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "export_c: out of memory");
+        (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "export_c: out of memory");
     } else if (good) {
         kit_export__file(&x, path);
     } else if (tensor_ok()) {
         char text[400];
         snprintf(text, sizeof text, "export_c: %s", x.why);
-        tensor_raise(TENSOR_ERR_UNSUPPORTED, text);
+        (tensor_raise)(TENSOR_ERR_UNSUPPORTED, text);
     }
     free(x.text);
     free((void *)x.arg);

@@ -15,7 +15,7 @@ KIT_TEXT_FN int kit_export__name(kit_export_state_t *x, const char *name, int en
         char c = name[i];
         good = c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
     }
-    return good || kit_refuse(x, "\"%.60s\" cannot be a name in C", name ? name : "(null)");
+    return good || kit_cannot(x, "\"%.60s\" cannot be a name in C", name ? name : "(null)");
 }
 
 // A line of the program, "train.c:12"; "" = not known.
@@ -285,7 +285,7 @@ KIT_TEXT_FN int kit_export__record(kit_export_state_t *x, tensor_graph_t *g, con
     int code = 0;
     double *to = all;
     for (int r = 0; r < e->replays && !code; r++) {
-        code = tensor_graph_replay(g);
+        code = (tensor_graph_replay)(g);
         for (int i = 0; i < e->noutputs && !code; i++) {
             tensor_t *t = e->outputs[i];
             const void *data = tensor_data(t);
