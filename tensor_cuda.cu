@@ -7288,7 +7288,8 @@ struct result_t {
     int64_t image, channel, pixel;
 };
 __device__ inline result_t result_at(const images_t &y, bool last, int64_t i) {
-    const int64_t inner = last ? y.channels : y.pixels, outer = last ? y.pixels : y.channels;
+    const int64_t inner = last ? y.channels : y.pixels;
+    const int64_t outer = last ? y.pixels : y.channels;
     const int64_t row = i / inner, image = row / outer, low = i - row * inner, high = row - image * outer;
     return last ? result_t{image, low, high} : result_t{image, high, low};
 }
@@ -11235,14 +11236,17 @@ static int own_conv(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &y = c->arg[c->nin], &w = c->arg[of_weight ? 2 : 1];
     const bool dense = is_dense(c);
     const bool last = !dense && innermost(c->arg[0]) && innermost(of_weight ? c->arg[1] : y);
-    const bool w_last = last && innermost(w), bias_lies = of_weight || c->arg[2].contiguous || !c->arg[2].data;
+    const bool w_last = last && innermost(w);
+    const bool bias_lies = of_weight || c->arg[2].contiguous || !c->arg[2].data;
     if (!dense && !(last && (w_last || w.contiguous) && bias_lies)) {
         return over_copies(at, c, false, native_conv);
     }
 
     conv_t v = conv_of(c, w, last);
     const int64_t taps = v.g.kernel[0] * v.g.kernel[1] * v.g.kernel[2];
-    v.w = {v.cg * taps, w_last ? 1 : taps, w_last ? v.cg : 1};
+    v.w.out = v.cg * taps;
+    v.w.in = w_last ? 1 : taps;
+    v.w.tap = w_last ? v.cg : 1;
     const bool turns = last && !of_weight && !(input && w_last);
     scratch_t scratch(c, turns ? (uint64_t)(w.numel * size_of(w.dtype)) : 0);
     int code = scratch.code;

@@ -7494,8 +7494,8 @@ TENSOR__FN tensor_t *nn__norm_at_once(tensor_t *const *given, double eps) {
     return TENSOR__(finish)(&o);
 }
 
-// The gradient of x is y's, scaled by the same kernel. Those of weight and bias are what batch norm in training
-// has with these statistics.
+// The gradient of x is y's, scaled by the same kernel. Those of weight and bias are what batch norm in
+// training has with these statistics.
 TENSOR__FN void nn__grad_norm_eval(tensor__grad_t *g) {
     enum { X, MEAN, VAR, WEIGHT, BIAS };
     if (nn__grad_created(g, nn__composed_norm_eval)) { return; }
@@ -7535,6 +7535,21 @@ TENSOR__FN int nn__move_running(tensor_t *running, tensor_t *s, const tensor_t *
     return !(tensor_is_poison)((tensor_copy_)(running, s));
 }
 
+// in: x, mean, variance, weight, bias. Where gradients are recorded, the statistics are copied: a step of
+// training may move them before the gradient reads them.
+TENSOR__FN tensor_t *nn__norm_in_evaluation(tensor_t *const *in, double eps) {
+    tensor_t *x = in[0], *mean = in[1], *var = in[2];
+    if (nn__recorded(in, 5)) {
+        mean = (tensor_clone)(mean);
+        var = (tensor_clone)(var);
+    }
+    if (x->numel && TENSOR__(halves)(x) && !nn__recorded(&in[1], 2)) {
+        tensor_t *const given[5] = {x, mean, var, in[3], in[4]};
+        return nn__norm_at_once(given, eps);
+    }
+    return nn__norm_by_running(x, mean, var, nn__wide(in[3]), nn__wide(in[4]), eps);
+}
+
 // instance: statistics per item. own: use the statistics of x, not the running ones.
 TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, tensor_t *w, tensor_t *b,
                                     int instance, int own, double momentum, double eps) {
@@ -7557,18 +7572,10 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
                         own ? ", or neither" : "");
     }
 
+    if (!own) { return nn__norm_in_evaluation(in, eps); }
     int as_it_is = x->numel && TENSOR__(halves)(x);
-    if (!own && nn__recorded(in, 5)) {      // a step of training may move them before the gradient reads them
-        mean = (tensor_clone)(mean);
-        var = (tensor_clone)(var);
-    }
-    if (!own && as_it_is && !nn__recorded(&in[1], 2)) {
-        tensor_t *const given[5] = {x, mean, var, w, b};
-        return nn__norm_at_once(given, eps);
-    }
     w = nn__wide(w);
     b = nn__wide(b);
-    if (!own) { return nn__norm_by_running(x, mean, var, w, b, eps); }
     for (int k = instance ? 2 : 0; k < x->ndim; k++) { n *= k == 1 ? 1 : x->dims[k]; }
     if (n == 1) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t has one value per channel, its variance is 0", op, x);
