@@ -13,10 +13,11 @@
 //   tensor_graph_export_c(g, "digits.c", &e);
 //
 // The file needs no library, no malloc and no libm. It has digits_init, and digits_step(in_0, in_1, out_0,
-// rates). `cc -DDIGITS_VERIFY digits.c` is a program that repeats the recorded steps and compares. Written
-// are, in f32: products, pointwise ops, sums, softmax, losses, dropout, convolutions and pools of lines and
-// images, norms, embeddings, indexing, attention, LSTM, GRU and RNN, clipping, SGD and Adam(W). Another op
-// is an error that names it.
+// rates). `cc -DDIGITS_VERIFY digits.c` is a program that repeats the recorded steps and compares bits (a NaN
+// with any NaN), or numbers where the file's first lines say that results differ. Written are, in f32:
+// products, pointwise ops, sums, softmax, losses, dropout, convolutions and pools of lines and images, norms,
+// embeddings, indexing, attention, LSTM, GRU and RNN, clipping, SGD and Adam(W). Another op is an error that
+// names it.
 #ifndef KIT_EXPORT_C_H
 #define KIT_EXPORT_C_H
 
@@ -46,8 +47,8 @@ typedef struct kit_export_t {
 // that, so they are the same on every processor; in other programs under TENSOR_ISA=scalar. Where some sums
 // are in another order, and with int8, they differ in last bits; the file's first lines say so.
 //   path    receives the file; on an error it is as it was before
-//   -> code;  errors OWNER (g is NULL or was freed), UNSUPPORTED (an op, a dtype, a name, or a tensor of the
-//      lists that is not contiguous or that the step does not use), IO, OUT_OF_MEMORY, those of a replay
+//   -> code;  errors OWNER (g is NULL or was freed), UNSUPPORTED (an op, a dtype, a name or two that are equal,
+//      or a tensor of the lists that is not contiguous or that the step does not use), POISONED (NULL), IO, OUT_OF_MEMORY, those of a replay
 int tensor_graph_export_c(tensor_graph_t *g, const char *path, const kit_export_t *e);
 // Errors have the line of the call, not one of this file.
 #define tensor_graph_export_c(...)                                                                           \
@@ -320,14 +321,38 @@ static char *kit_export__take(kit_export_state_t *x) {
     return text;
 }
 
+// The names of the inputs or outputs: each can be one, and is there once.
+static int kit_export__list(kit_export_state_t *x, const char *const *names, int n, const char *what) {
+    for (int i = 0; i < n && names; i++) {
+        if (!kit_export__name(x, names[i], 1)) { return 0; }
+        for (int k = 0; k < i; k++) {
+            if (strcmp(names[i], names[k]) == 0) {
+                return kit_cannot(x, "%s %d and %d have one name, \"%s\"", what, k, i, names[i]);
+            }
+        }
+    }
+    return 1;
+}
+
 static int kit_export__names(kit_export_state_t *x, const kit_export_t *e) {
-    int good = kit_export__name(x, e->name ? e->name : "step", 0);
-    for (int i = 0; i < e->ninputs && e->input_names && good; i++) {
-        good = kit_export__name(x, e->input_names[i], 1);
-    }
-    for (int i = 0; i < e->noutputs && e->output_names && good; i++) {
-        good = kit_export__name(x, e->output_names[i], 1);
-    }
+    return kit_export__name(x, e->name ? e->name : "step", 0) &&
+           kit_export__list(x, e->input_names, e->ninputs, "inputs") &&
+           kit_export__list(x, e->output_names, e->noutputs, "outputs");
+}
+
+// Adds the program that repeats the steps, behind the numbers that only it has.
+static int kit_export__tested(kit_export_state_t *x, tensor_graph_t *g, const kit_export_t *e,
+                              const char *name) {
+    uint64_t known = x->needs;
+    char *step = kit_export__take(x);
+    int good = kit_export__test(x, g, e, name);
+    char *test = kit_export__take(x);
+    x->needs &= ~known;
+    kit_put(x, "%s", step ? step : "");
+    kit_export__functions(x);
+    kit_put(x, "%s", test ? test : "");
+    free(step);
+    free(test);
     return good;
 }
 
@@ -360,7 +385,7 @@ static int kit_export__write(kit_export_state_t *x, tensor_graph_t *g, const kit
         kit_put(x, ") {%s", body ? body : "");
         if (x->draws) { kit_put(x, "    stream += %lld;\n", (long long)streams); }
         kit_put(x, "    return 0;\n}\n");
-        if (e->replays > 0) { good = kit_export__test(x, g, e, name); }
+        if (e->replays > 0) { good = kit_export__tested(x, g, e, name); }
     }
     free(arenas);
     free(body);
@@ -377,6 +402,9 @@ int (tensor_graph_export_c)(tensor_graph_t *g, const char *path, const kit_expor
     if (!path || !e) { return (tensor_raise)(TENSOR_ERR_POISONED, "export_c: the path or e is NULL"); }
     if (!tensor_graph_info(g).calls) {
         return (tensor_raise)(TENSOR_ERR_OWNER, "export_c: the graph is NULL, was freed, or has no call");
+    }
+    if ((e->ninputs > 0 && !e->inputs) || (e->noutputs > 0 && !e->outputs)) {
+        return (tensor_raise)(TENSOR_ERR_POISONED, "export_c: the list of inputs or outputs is NULL");
     }
     int good = kit_export__write(&x, g, e);
     if (x.failed) {

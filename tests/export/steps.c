@@ -301,7 +301,11 @@ static tensor_t *dims(nn_module_t *m, tensor_t *x) {
                       tensor_sum_dim(tensor_sum_dim(z, 5, 0), 2, 0));
 }
 
+static tensor_t *scaled(nn_module_t *m, tensor_t *x) { return tensor_mul_scalar(nn_forward(m, x), 0.5); }
+
 static void inferences(void) {
+    const float signs[4] = {1, -0.0f, NAN, -INFINITY};
+    CHECK(infer("signs", nn_identity(), tensor_from(signs, TENSOR_F32, 4), scaled, 0) == 0);
     CHECK(infer("dims", nn_relu(), tensor_randn(2, 3, 4, 2, 5, 2, 3), dims, 0) == 0);
     CHECK(infer("softmax", nn_eval(net(nn_relu(), nn_softmax(1))), tensor_randn(ITEMS, 8), plain, 0) == 0);
     CHECK(infer("sums", nn_eval(net(nn_hardtanh(-1, 1), NULL)), tensor_randn(ITEMS, 8), sums, 0) == 0);
@@ -443,6 +447,19 @@ static void refused(void) {
     CHECK(tensor_graph_export_c(g, path, &e) == TENSOR_ERR_UNSUPPORTED);
     CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "export_c: \"two words\" cannot be a name in C at steps.c:");
     e.name = "none";
+    const char *const twice[2] = {"x", "x"};
+    tensor_t *const two[2] = {x, x};
+    e.inputs = two;
+    e.ninputs = 2;
+    e.input_names = twice;
+    CHECK(tensor_graph_export_c(g, path, &e) == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "export_c: inputs 0 and 1 have one name, \"x\"");
+    e.inputs = NULL;
+    CHECK(tensor_graph_export_c(g, path, &e) == TENSOR_ERR_POISONED);
+    CHECK_ERROR(TENSOR_ERR_POISONED, "export_c: the list of inputs or outputs is NULL");
+    e.inputs = &x;
+    e.ninputs = 1;
+    e.input_names = NULL;
     CHECK(tensor_graph_export_c(NULL, path, &e) == TENSOR_ERR_OWNER);
     CHECK_ERROR(TENSOR_ERR_OWNER, "export_c: the graph is NULL");
     CHECK(!is_there("none") && tensor_graph_export_c(g, path, &e) == 0 && is_there("none"));
