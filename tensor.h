@@ -17,8 +17,8 @@
 //   >>shared  >>ops  >>vocabulary  >>passes  >>portable-math  >>functions
 //   >>kernels  >>simd  >>simd-math  >>kernel-pointwise  >>kernel-reduce  >>kernel-rows  >>kernel-gemm
 //   >>kernel-random  >>kernel-copies  >>kernel-table
-//   >>impl  >>impl-gemm-shared  >>impl-passes  >>impl-platform  >>impl-state  >>impl-errors  >>impl-alloc
-//   >>impl-backend  >>impl-context  >>impl-scopes  >>impl-threads  >>impl-shutdown
+//   >>impl  >>impl-gemm-shared  >>impl-passes  >>impl-bodies  >>impl-platform  >>impl-state  >>impl-errors
+//   >>impl-alloc  >>impl-backend  >>impl-context  >>impl-scopes  >>impl-threads  >>impl-shutdown
 //   >>impl-front  >>impl-autocast  >>impl-graph  >>impl-saved  >>impl-tape  >>impl-gate  >>impl-host
 //   >>impl-transfer  >>impl-iterator  >>impl-gemm  >>impl-cpu  >>impl-create  >>impl-inspect  >>impl-views
 //   >>impl-pointwise  >>impl-reduce  >>impl-rows  >>impl-statistics  >>impl-products  >>impl-linalg
@@ -5231,9 +5231,9 @@ typedef enum tensor_op_id_t {
 // No scalar pass is built where a vector pass is the target's baseline: nothing would choose it.
 //
 // TENSOR_IMPLEMENTATION_PART=1..4 compiles a quarter of the implementation, so that four files share the
-// work: 1 the core, 2 tensor_nn.h, 3 the passes except AVX-512, 4 AVX-512. The parts of a program must agree
-// in version, passes and what is left out (TENSOR_NO_AUTOGRAD, _THREADS, _STDIO): their names contain these,
-// so other parts do not link.
+// work: 1 the core, 2 tensor_nn.h, 3 the passes except AVX-512, 4 AVX-512 and the pointwise bodies of f64 and
+// integers. The parts of a program must agree in version, passes and what is left out (TENSOR_NO_AUTOGRAD,
+// _THREADS, _STDIO): their names contain these, so other parts do not link.
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_NO_SIMD)
@@ -5318,7 +5318,7 @@ typedef enum tensor_op_id_t {
 #ifndef TENSOR_IMPLEMENTATION_PART
 #define TENSOR__PART 0
 #elif TENSOR_IMPLEMENTATION_PART < 1 || TENSOR_IMPLEMENTATION_PART > 4
-#error "tensor.h: TENSOR_IMPLEMENTATION_PART is 1 core, 2 tensor_nn.h, 3 kernels, 4 kernels of AVX-512"
+#error "tensor.h: TENSOR_IMPLEMENTATION_PART is 1 core, 2 tensor_nn.h, 3 kernels, 4 AVX-512 and bodies"
 #elif defined(TENSOR_STATIC)
 #error "tensor.h: TENSOR_STATIC is one file, TENSOR_IMPLEMENTATION_PART several"
 #else
@@ -5326,6 +5326,7 @@ typedef enum tensor_op_id_t {
 #endif
 #define TENSOR__COMPILES_CORE (TENSOR__PART <= 1)
 #define TENSOR__COMPILES_NN (TENSOR__PART == 0 || TENSOR__PART == 2)
+#define TENSOR__COMPILES_BODIES (TENSOR__PART == 0 || TENSOR__PART == 4)
 #define TENSOR__COMPILES_PASS(k)                                                                             \
     (TENSOR__HAS_PASS(k) && (TENSOR__PART == 0 || TENSOR__PART == ((k) == 3 ? 4 : 3)))
 
@@ -6528,6 +6529,29 @@ TENSOR__FN uint16_t tensor__bf16_from_f32(float x) {
     return (uint16_t)((u + 0x7FFFu + (u >> 16 & 1u)) >> 16);
 }
 
+TENSOR__INLINE double tensor__min_f64(double a, double b) {
+    if (tensor__isnan_f64(a)) { return a; }
+    if (tensor__isnan_f64(b)) { return b; }
+    if (a < b) { return a; }
+    return b;
+}
+
+TENSOR__INLINE double tensor__max_f64(double a, double b) {
+    if (tensor__isnan_f64(a)) { return a; }
+    if (tensor__isnan_f64(b)) { return b; }
+    if (a > b) { return a; }
+    return b;
+}
+
+// Float to integer: truncates, saturates, NaN gives 0 (C leaves it undefined). Only a number that fits is
+// converted: gcc may convert before it compares, and a number that does not fit raises invalid.
+TENSOR__INLINE int64_t tensor__i64_from(double v) {
+    if (v != v) { return 0; }
+    double fits = v < 9223372036854774784.0 ? v : 9223372036854774784.0;    // the largest below 2^63
+    if (fits < -9223372036854775808.0) { fits = -9223372036854775808.0; }
+    return v >= 9223372036854775808.0 ? INT64_MAX : (int64_t)fits;
+}
+
 TENSOR__FN double tensor__remainder_f64(double a, double b) {
     double r = fmod(a, b);
     return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
@@ -6585,8 +6609,9 @@ TENSOR__PRECISE_END
 // at the end of the same pass (TENSOR__MORE_KERNELS). Where tensor_nn.h is implemented in a file of its own,
 // it opens a pass with TENSOR__PASS_OPEN, adds its kernels, and ends it with TENSOR__PASS_CLOSE.
 // TENSOR__PASS_MATH only lets the names of <math.h> mean the functions of >>portable-math (1), or no longer
-// (0). Rejected: more such short inclusions. gcc reads every line of the file each time, and when it has read
-// some 250,000 lines its tables of columns are full, which costs it a third of its parsing.
+// (0). Rejected: more such short inclusions, as to undefine the words of the formulas. gcc reads every line
+// of the file each time, and when it has read some 250,000 lines, the place of every further word takes an
+// entry of a table: ten such inclusions were a third of the time of parsing.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__PASS
@@ -10965,6 +10990,338 @@ TENSOR_OPS_FORMULAS(TENSOR__BOTH_WAYS, TENSOR__BOTH_WAYS, TENSOR__BOTH_WAYS) TEN
 #include TENSOR_SELF
 #endif
 
+// ------------------------------------------------------------------------------
+// >>impl-bodies                                    MARK: pointwise bodies of f64 and integers
+//
+// The text of the rows in two more meanings: double (which is also the reference for f32) and int64_t. They
+// need >>functions alone, so the smallest part, that of AVX-512, has them. Rejected: reference formulas
+// written a second time by hand (they drift apart from the vector ones).
+// ------------------------------------------------------------------------------
+
+#if TENSOR__PART
+#define TENSOR__X(ID, name, ...)                                                                             \
+    extern TENSOR__BETWEEN tensor__body_fn TENSOR__BUILT(tensor__f_##name##_f64),                            \
+        TENSOR__BUILT(tensor__b_##name##_f64), TENSOR__BUILT(tensor__f_##name##_i64);
+TENSOR_OPS_POINTWISE(TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X)
+#undef TENSOR__X
+#endif
+
+#if TENSOR__COMPILES_BODIES
+#define F_A (((const double *)in[0])[i])
+#define F_B (((const double *)in[1])[i])
+#define F_C_ (((const double *)in[2])[i])
+#define F_Y (((const double *)in[3])[i])
+#define F_G (((const double *)in[4])[i])
+#define F_P(k) p[k]
+#define F_C(x) ((double)(x))
+#define F_INF ((double)INFINITY)
+#define F_ADD(a, b) ((a) + (b))
+#define F_SUB(a, b) ((a) - (b))
+#define F_MUL(a, b) ((a) * (b))
+#define F_DIV(a, b) ((a) / (b))
+#define F_NEG(a) (-(a))
+#define F_ABS(a) fabs(a)
+#define F_SIGN(a) tensor__sign_f64(a)
+#define F_SQRT(a) sqrt(a)
+#define F_RSQRT(a) (1 / sqrt(a))
+#define F_MIN(a, b) tensor__min_f64(a, b)
+#define F_MAX(a, b) tensor__max_f64(a, b)
+#define F_FLOORDIV(a, b) tensor__floordiv_f64(a, b)
+#define F_FMOD(a, b) fmod(a, b)
+#define F_REMAINDER(a, b) tensor__remainder_f64(a, b)
+#define F_FLOOR(a) floor(a)
+#define F_CEIL(a) ceil(a)
+#define F_TRUNC(a) trunc(a)
+#define F_ROUND(a) tensor__round_f64(a)
+#define F_POW(a, b) pow(a, b)
+#define F_ATAN2(a, b) atan2(a, b)
+#define F_EXP(a) exp(a)
+#define F_EXP2(a) exp2(a)
+#define F_EXPM1(a) expm1(a)
+#define F_LOG(a) log(a)
+#define F_LOG2(a) log2(a)
+#define F_LOG10(a) log10(a)
+#define F_LOG1P(a) log1p(a)
+#define F_SIN(a) sin(a)
+#define F_COS(a) cos(a)
+#define F_TAN(a) tan(a)
+#define F_ASIN(a) asin(a)
+#define F_ACOS(a) acos(a)
+#define F_ATAN(a) atan(a)
+#define F_SINH(a) sinh(a)
+#define F_COSH(a) cosh(a)
+#define F_TANH(a) tanh(a)
+#define F_SIGMOID(a) tensor__sigmoid_f64(a)
+#define F_ERF(a) erf(a)
+#define F_ERFC(a) erfc(a)
+#define F_GELU(a) tensor__gelu_f64(a)
+#define F_LT(a, b) ((a) < (b))
+#define F_LE(a, b) ((a) <= (b))
+#define F_GT(a, b) ((a) > (b))
+#define F_GE(a, b) ((a) >= (b))
+#define F_EQ(a, b) ((a) == (b))
+#define F_NE(a, b) ((a) != (b))
+#define F_ISNAN(a) tensor__isnan_f64(a)
+#define F_AND(a, b) ((a) & (b))
+#define F_OR(a, b) ((a) | (b))
+#define F_XOR(a, b) ((a) ^ (b))
+#define F_SEL(m, a, b) ((m) ? (a) : (b))
+
+TENSOR__COLD
+
+TENSOR__INLINE double tensor__sign_f64(double a) {
+    if (a > 0) { return 1.0; }
+    if (a < 0) { return -1.0; }
+    return a + 0.0;
+}
+
+TENSOR__INLINE double tensor__sigmoid_f64(double a) {
+    double e = exp(a < 0 ? a : -a);
+    return a < 0 ? e / (1 + e) : 1 / (1 + e);
+}
+
+TENSOR__INLINE double tensor__gelu_f64(double a) {
+    return a < -40 ? -0.0 : a * 0.5 * erfc(a * -0.7071067811865476);       // -inf * 0 would be NaN
+}
+
+// Halves go to even, whatever the rounding mode of the process.
+TENSOR__INLINE double tensor__round_f64(double a) {
+    double f = floor(a), d = a - f;
+    if (d > 0.5 || (d == 0.5 && fmod(f, 2) != 0)) { f += 1; }
+    return tensor__isnan_f64(a) ? a : copysign(f, a);
+}
+
+#define F_ERFINV(x) tensor__erfinv_f64(x)
+#define F_POLYGAMMA(n, x) tensor__polygamma_f64(n, x)
+#define F_LGAMMA(x) tensor__lgamma_f64(x)
+#define F_ZETA(s, q) tensor__hurwitz_f64(s, q)
+#define F_BESSEL(n, kind, x) tensor__bessel_f64(n, kind, x)
+#define F_BESSEL_I(n, scaled, x) tensor__bessel_i_f64(n, scaled, x)
+
+#define TENSOR__FORWARD(name, f)                                                                             \
+    TENSOR__BETWEEN void TENSOR__BUILT(tensor__f_##name##_f64)(                                              \
+        const void *const *in, void *const *out, const double *p, int64_t n) {                               \
+        (void)in, (void)p;                                                                                   \
+        for (int64_t i = 0; i < n; i++) { ((double *)out[0])[i] = f; }                                       \
+    }
+
+#define TENSOR__BACKWARD(name, text)                                                                         \
+    TENSOR__BETWEEN void TENSOR__BUILT(tensor__b_##name##_f64)(                                              \
+        const void *const *in, void *const *out, const double *p, int64_t n) {                               \
+        (void)in, (void)p;                                                                                   \
+        for (int64_t i = 0; i < n; i++) { text }                                                             \
+    }
+#define TENSOR__OUT(k, f) if (out[k]) { ((double *)out[k])[i] = f; }
+#define TENSOR__ONE(ID, name, kind, f, dA, ...)                                                              \
+    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA))
+#define TENSOR__TWO(ID, name, kind, f, dA, dB, ...)                                                          \
+    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA) TENSOR__OUT(1, dB))
+#define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, ...)                                                    \
+    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA) TENSOR__OUT(1, dB) TENSOR__OUT(2, dC))
+#define TENSOR__X(ID, name, nin, kind, f, ...) TENSOR__FORWARD(name, (f) ? 1.0 : 0.0)
+#define TENSOR__NONE(...)
+TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__X, TENSOR__NONE)
+#undef TENSOR__ONE
+#undef TENSOR__TWO
+#undef TENSOR__THREE
+#undef TENSOR__NONE
+#undef TENSOR__X
+#undef TENSOR__OUT
+#undef TENSOR__FORWARD
+#undef TENSOR__BACKWARD
+#undef F_A
+#undef F_B
+#undef F_C_
+#undef F_Y
+#undef F_G
+#undef F_P
+#undef F_C
+#undef F_INF
+#undef F_ADD
+#undef F_SUB
+#undef F_MUL
+#undef F_DIV
+#undef F_NEG
+#undef F_ABS
+#undef F_SIGN
+#undef F_SQRT
+#undef F_RSQRT
+#undef F_MIN
+#undef F_MAX
+#undef F_FLOORDIV
+#undef F_FMOD
+#undef F_REMAINDER
+#undef F_FLOOR
+#undef F_CEIL
+#undef F_TRUNC
+#undef F_ROUND
+#undef F_POW
+#undef F_ATAN2
+#undef F_EXP
+#undef F_EXP2
+#undef F_EXPM1
+#undef F_LOG
+#undef F_LOG2
+#undef F_LOG10
+#undef F_LOG1P
+#undef F_SIN
+#undef F_COS
+#undef F_TAN
+#undef F_ASIN
+#undef F_ACOS
+#undef F_ATAN
+#undef F_SINH
+#undef F_COSH
+#undef F_TANH
+#undef F_SIGMOID
+#undef F_ERF
+#undef F_ERFC
+#undef F_GELU
+#undef F_LT
+#undef F_LE
+#undef F_GT
+#undef F_GE
+#undef F_EQ
+#undef F_NE
+#undef F_ISNAN
+#undef F_AND
+#undef F_OR
+#undef F_XOR
+#undef F_SEL
+#undef F_ERFINV
+#undef F_POLYGAMMA
+#undef F_LGAMMA
+#undef F_ZETA
+#undef F_BESSEL
+#undef F_BESSEL_I
+// int64_t with wrap-around, for NUM, CMP and LOG rows.
+#define F_A (((const int64_t *)in[0])[i])
+#define F_B (((const int64_t *)in[1])[i])
+#define F_C_ (((const int64_t *)in[2])[i])
+#define F_P(k) tensor__i64_from(p[k])
+#define F_C(x) ((int64_t)(x))
+#define F_INF INT64_MAX
+#define F_ADD(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
+#define F_SUB(a, b) ((int64_t)((uint64_t)(a) - (uint64_t)(b)))
+#define F_MUL(a, b) ((int64_t)((uint64_t)(a) * (uint64_t)(b)))
+#define F_NEG(a) ((int64_t)(0 - (uint64_t)(a)))
+#define F_ABS(a) ((a) < 0 ? F_NEG(a) : (a))
+#define F_SIGN(a) ((int64_t)((a) > 0) - (int64_t)((a) < 0))
+#define F_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define F_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define F_FLOORDIV(a, b) tensor__floordiv_i64(a, b)
+#define F_FMOD(a, b) ((b) == -1 || (b) == 0 ? 0 : (a) % (b))
+#define F_REMAINDER(a, b) tensor__remainder_i64(a, b)
+#define F_FLOOR(a) (a)
+#define F_CEIL(a) (a)
+#define F_TRUNC(a) (a)
+#define F_ROUND(a) (a)
+#define F_POW(a, b) tensor__pow_i64(a, b)
+#define F_LT(a, b) ((a) < (b))
+#define F_LE(a, b) ((a) <= (b))
+#define F_GT(a, b) ((a) > (b))
+#define F_GE(a, b) ((a) >= (b))
+#define F_EQ(a, b) ((a) == (b))
+#define F_NE(a, b) ((a) != (b))
+#define F_ISNAN(a) ((void)(a), 0)
+#define F_AND(a, b) ((a) & (b))
+#define F_OR(a, b) ((a) | (b))
+#define F_XOR(a, b) ((a) ^ (b))
+#define F_SEL(m, a, b) ((m) ? (a) : (b))
+
+// Divisors are checked for 0 before any element is written; hardware must not divide INT64_MIN by -1.
+TENSOR__INLINE int64_t tensor__floordiv_i64(int64_t a, int64_t b) {
+    if (b == -1) { return F_NEG(a); }
+    if (b == 0) { return 0; }
+    int64_t q = a / b;
+    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
+
+TENSOR__INLINE int64_t tensor__remainder_i64(int64_t a, int64_t b) {
+    int64_t r = F_FMOD(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+TENSOR__FN int64_t tensor__pow_i64(int64_t a, int64_t b) {
+    if (b < 0) {
+        if (a == 1) { return 1; }
+        if (a == -1) { return b & 1 ? -1 : 1; }
+        return 0;
+    }
+    uint64_t r = 1, x = (uint64_t)a;
+    for (; b; b >>= 1, x *= x) {
+        if (b & 1) { r *= x; }
+    }
+    return (int64_t)r;
+}
+
+#define TENSOR__FORWARD(name, f)                                                                             \
+    TENSOR__BETWEEN void TENSOR__BUILT(tensor__f_##name##_i64)(                                              \
+        const void *const *in, void *const *out, const double *p, int64_t n) {                               \
+        (void)in, (void)p;                                                                                   \
+        for (int64_t i = 0; i < n; i++) { ((int64_t *)out[0])[i] = f; }                                      \
+    }
+#define TENSOR__FORWARD_NUM(name, f) TENSOR__FORWARD(name, f)
+#define TENSOR__FORWARD_FLT(name, f)
+#define TENSOR__X(ID, name, kind, f, ...) TENSOR__FORWARD_##kind(name, f)
+TENSOR_OPS_FORMULAS(TENSOR__X, TENSOR__X, TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__X(ID, name, nin, kind, f, ...) TENSOR__FORWARD(name, (f) ? 1 : 0)
+TENSOR_OPS_COMPARE(TENSOR__X)
+#undef TENSOR__X
+
+#define TENSOR__X(ID, name, nin, f, ...)                                                                     \
+    TENSOR__BETWEEN void TENSOR__BUILT(tensor__f_##name##_i64)(                                              \
+        const void *const *in, void *const *out, const double *q, int64_t n) {                               \
+        (void)q;                                                                                             \
+        for (int64_t i = 0; i < n; i++) {                                                                    \
+            int64_t a = ((const int64_t *)in[0])[i], b = nin > 1 ? ((const int64_t *)in[1])[i] : 0;          \
+            (void)b;                                                                                         \
+            ((int64_t *)out[0])[i] = f;                                                                      \
+        }                                                                                                    \
+    }
+TENSOR_OPS_BITWISE(TENSOR__X)
+#undef TENSOR__X
+#undef TENSOR__FORWARD
+#undef TENSOR__FORWARD_NUM
+#undef TENSOR__FORWARD_FLT
+#undef F_A
+#undef F_B
+#undef F_C_
+#undef F_P
+#undef F_C
+#undef F_INF
+#undef F_ADD
+#undef F_SUB
+#undef F_MUL
+#undef F_NEG
+#undef F_ABS
+#undef F_SIGN
+#undef F_MIN
+#undef F_MAX
+#undef F_FLOORDIV
+#undef F_FMOD
+#undef F_REMAINDER
+#undef F_FLOOR
+#undef F_CEIL
+#undef F_TRUNC
+#undef F_ROUND
+#undef F_POW
+#undef F_LT
+#undef F_LE
+#undef F_GT
+#undef F_GE
+#undef F_EQ
+#undef F_NE
+#undef F_ISNAN
+#undef F_AND
+#undef F_OR
+#undef F_XOR
+#undef F_SEL
+
+TENSOR__END
+#endif
+
 #if TENSOR__COMPILES_CORE
 #define TENSOR__X(result, f, params)                                                                         \
     TENSOR__INLINE tensor__##f##_fn *tensor__do_##f(int place) {                                             \
@@ -14027,9 +14384,9 @@ TENSOR__FN void tensor__until(tensor__thread_t *th, const int *over, tensor__tas
     slice->over = NULL;
 }
 
-// The next stage of a loop of a kernel, which begins with i = -1: a kernel that is done in time slices begins with
-// the first stage that is not over, and leaves the loop where the time slice ends. It has one such loop, and no
-// tasks before it.
+// The next stage of a loop of a kernel, which begins with i = -1: a kernel that is done in time slices begins
+// with the first stage that is not over, and leaves the loop where the time slice ends. It has one such loop,
+// and no tasks before it.
 TENSOR__FN int tensor__next_stage(int64_t *i) {
     tensor__time_slice_t *slice = tensor__self()->time_slice;
     if (slice) { return slice->next_stage(slice, i); }
@@ -16751,15 +17108,6 @@ TENSOR__END
 // peaks of memory).
 // ------------------------------------------------------------------------------
 
-// Float to integer: truncates, saturates, NaN gives 0 (C leaves it undefined). Only a number that fits is
-// converted: gcc may convert before it compares, and a number that does not fit raises invalid.
-TENSOR__INLINE int64_t tensor__i64_from(double v) {
-    if (v != v) { return 0; }
-    double fits = v < 9223372036854774784.0 ? v : 9223372036854774784.0;    // the largest below 2^63
-    if (fits < -9223372036854775808.0) { fits = -9223372036854775808.0; }
-    return v >= 9223372036854775808.0 ? INT64_MAX : (int64_t)fits;
-}
-
 TENSOR__INLINE int64_t tensor__clip(double v, double lo, double hi) {
     if (v != v) { return 0; }
     if (v < lo) { v = lo; }
@@ -17856,337 +18204,8 @@ TENSOR__FN void tensor__gemm(const tensor__gemm_t *g, int dtype) {
 // ------------------------------------------------------------------------------
 // >>impl-cpu                                       MARK: CPU kernels: pointwise families
 //
-// The text of the rows in two more meanings: double (which is also the reference for f32) and int64_t; and
-// the kernels of the pointwise families, which choose among these and the passes. Rejected: reference
-// formulas written a second time by hand (they drift apart from the vector ones).
+// The kernels of the pointwise families, which choose among the bodies of the passes and of >>impl-bodies.
 // ------------------------------------------------------------------------------
-#define F_A (((const double *)in[0])[i])
-#define F_B (((const double *)in[1])[i])
-#define F_C_ (((const double *)in[2])[i])
-#define F_Y (((const double *)in[3])[i])
-#define F_G (((const double *)in[4])[i])
-#define F_P(k) p[k]
-#define F_C(x) ((double)(x))
-#define F_INF ((double)INFINITY)
-#define F_ADD(a, b) ((a) + (b))
-#define F_SUB(a, b) ((a) - (b))
-#define F_MUL(a, b) ((a) * (b))
-#define F_DIV(a, b) ((a) / (b))
-#define F_NEG(a) (-(a))
-#define F_ABS(a) fabs(a)
-#define F_SIGN(a) tensor__sign_f64(a)
-#define F_SQRT(a) sqrt(a)
-#define F_RSQRT(a) (1 / sqrt(a))
-#define F_MIN(a, b) tensor__min_f64(a, b)
-#define F_MAX(a, b) tensor__max_f64(a, b)
-#define F_FLOORDIV(a, b) tensor__floordiv_f64(a, b)
-#define F_FMOD(a, b) fmod(a, b)
-#define F_REMAINDER(a, b) tensor__remainder_f64(a, b)
-#define F_FLOOR(a) floor(a)
-#define F_CEIL(a) ceil(a)
-#define F_TRUNC(a) trunc(a)
-#define F_ROUND(a) tensor__round_f64(a)
-#define F_POW(a, b) pow(a, b)
-#define F_ATAN2(a, b) atan2(a, b)
-#define F_EXP(a) exp(a)
-#define F_EXP2(a) exp2(a)
-#define F_EXPM1(a) expm1(a)
-#define F_LOG(a) log(a)
-#define F_LOG2(a) log2(a)
-#define F_LOG10(a) log10(a)
-#define F_LOG1P(a) log1p(a)
-#define F_SIN(a) sin(a)
-#define F_COS(a) cos(a)
-#define F_TAN(a) tan(a)
-#define F_ASIN(a) asin(a)
-#define F_ACOS(a) acos(a)
-#define F_ATAN(a) atan(a)
-#define F_SINH(a) sinh(a)
-#define F_COSH(a) cosh(a)
-#define F_TANH(a) tanh(a)
-#define F_SIGMOID(a) tensor__sigmoid_f64(a)
-#define F_ERF(a) erf(a)
-#define F_ERFC(a) erfc(a)
-#define F_GELU(a) tensor__gelu_f64(a)
-#define F_LT(a, b) ((a) < (b))
-#define F_LE(a, b) ((a) <= (b))
-#define F_GT(a, b) ((a) > (b))
-#define F_GE(a, b) ((a) >= (b))
-#define F_EQ(a, b) ((a) == (b))
-#define F_NE(a, b) ((a) != (b))
-#define F_ISNAN(a) tensor__isnan_f64(a)
-#define F_AND(a, b) ((a) & (b))
-#define F_OR(a, b) ((a) | (b))
-#define F_XOR(a, b) ((a) ^ (b))
-#define F_SEL(m, a, b) ((m) ? (a) : (b))
-
-TENSOR__COLD
-
-TENSOR__INLINE double tensor__sign_f64(double a) {
-    if (a > 0) { return 1.0; }
-    if (a < 0) { return -1.0; }
-    return a + 0.0;
-}
-
-TENSOR__INLINE double tensor__min_f64(double a, double b) {
-    if (tensor__isnan_f64(a)) { return a; }
-    if (tensor__isnan_f64(b)) { return b; }
-    if (a < b) { return a; }
-    return b;
-}
-
-TENSOR__INLINE double tensor__max_f64(double a, double b) {
-    if (tensor__isnan_f64(a)) { return a; }
-    if (tensor__isnan_f64(b)) { return b; }
-    if (a > b) { return a; }
-    return b;
-}
-
-TENSOR__INLINE double tensor__sigmoid_f64(double a) {
-    double e = exp(a < 0 ? a : -a);
-    return a < 0 ? e / (1 + e) : 1 / (1 + e);
-}
-
-TENSOR__INLINE double tensor__gelu_f64(double a) {
-    return a < -40 ? -0.0 : a * 0.5 * erfc(a * -0.7071067811865476);       // -inf * 0 would be NaN
-}
-
-// Halves go to even, whatever the rounding mode of the process.
-TENSOR__INLINE double tensor__round_f64(double a) {
-    double f = floor(a), d = a - f;
-    if (d > 0.5 || (d == 0.5 && fmod(f, 2) != 0)) { f += 1; }
-    return tensor__isnan_f64(a) ? a : copysign(f, a);
-}
-
-#define F_ERFINV(x) tensor__erfinv_f64(x)
-#define F_POLYGAMMA(n, x) tensor__polygamma_f64(n, x)
-#define F_LGAMMA(x) tensor__lgamma_f64(x)
-#define F_ZETA(s, q) tensor__hurwitz_f64(s, q)
-#define F_BESSEL(n, kind, x) tensor__bessel_f64(n, kind, x)
-#define F_BESSEL_I(n, scaled, x) tensor__bessel_i_f64(n, scaled, x)
-
-#define TENSOR__FORWARD(name, f)                                                                             \
-    TENSOR__FN void tensor__f_##name##_f64(const void *const *in, void *const *out, const double *p,         \
-                                           int64_t n) {                                                      \
-        (void)in, (void)p;                                                                                   \
-        for (int64_t i = 0; i < n; i++) { ((double *)out[0])[i] = f; }                                       \
-    }
-
-#define TENSOR__BACKWARD(name, text)                                                                         \
-    TENSOR__FN void tensor__b_##name##_f64(const void *const *in, void *const *out, const double *p,         \
-                                           int64_t n) {                                                      \
-        (void)in, (void)p;                                                                                   \
-        for (int64_t i = 0; i < n; i++) { text }                                                             \
-    }
-#define TENSOR__OUT(k, f) if (out[k]) { ((double *)out[k])[i] = f; }
-#define TENSOR__ONE(ID, name, kind, f, dA, ...)                                                              \
-    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA))
-#define TENSOR__TWO(ID, name, kind, f, dA, dB, ...)                                                          \
-    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA) TENSOR__OUT(1, dB))
-#define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, ...)                                                    \
-    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA) TENSOR__OUT(1, dB) TENSOR__OUT(2, dC))
-#define TENSOR__X(ID, name, nin, kind, f, ...) TENSOR__FORWARD(name, (f) ? 1.0 : 0.0)
-#define TENSOR__NONE(...)
-TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__X, TENSOR__NONE)
-#undef TENSOR__ONE
-#undef TENSOR__TWO
-#undef TENSOR__THREE
-#undef TENSOR__NONE
-#undef TENSOR__X
-#undef TENSOR__OUT
-#undef TENSOR__FORWARD
-#undef TENSOR__BACKWARD
-#undef F_A
-#undef F_B
-#undef F_C_
-#undef F_Y
-#undef F_G
-#undef F_P
-#undef F_C
-#undef F_INF
-#undef F_ADD
-#undef F_SUB
-#undef F_MUL
-#undef F_DIV
-#undef F_NEG
-#undef F_ABS
-#undef F_SIGN
-#undef F_SQRT
-#undef F_RSQRT
-#undef F_MIN
-#undef F_MAX
-#undef F_FLOORDIV
-#undef F_FMOD
-#undef F_REMAINDER
-#undef F_FLOOR
-#undef F_CEIL
-#undef F_TRUNC
-#undef F_ROUND
-#undef F_POW
-#undef F_ATAN2
-#undef F_EXP
-#undef F_EXP2
-#undef F_EXPM1
-#undef F_LOG
-#undef F_LOG2
-#undef F_LOG10
-#undef F_LOG1P
-#undef F_SIN
-#undef F_COS
-#undef F_TAN
-#undef F_ASIN
-#undef F_ACOS
-#undef F_ATAN
-#undef F_SINH
-#undef F_COSH
-#undef F_TANH
-#undef F_SIGMOID
-#undef F_ERF
-#undef F_ERFC
-#undef F_GELU
-#undef F_LT
-#undef F_LE
-#undef F_GT
-#undef F_GE
-#undef F_EQ
-#undef F_NE
-#undef F_ISNAN
-#undef F_AND
-#undef F_OR
-#undef F_XOR
-#undef F_SEL
-#undef F_ERFINV
-#undef F_POLYGAMMA
-#undef F_LGAMMA
-#undef F_ZETA
-#undef F_BESSEL
-#undef F_BESSEL_I
-// int64_t with wrap-around, for NUM, CMP and LOG rows.
-#define F_A (((const int64_t *)in[0])[i])
-#define F_B (((const int64_t *)in[1])[i])
-#define F_C_ (((const int64_t *)in[2])[i])
-#define F_P(k) tensor__i64_from(p[k])
-#define F_C(x) ((int64_t)(x))
-#define F_INF INT64_MAX
-#define F_ADD(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
-#define F_SUB(a, b) ((int64_t)((uint64_t)(a) - (uint64_t)(b)))
-#define F_MUL(a, b) ((int64_t)((uint64_t)(a) * (uint64_t)(b)))
-#define F_NEG(a) ((int64_t)(0 - (uint64_t)(a)))
-#define F_ABS(a) ((a) < 0 ? F_NEG(a) : (a))
-#define F_SIGN(a) ((int64_t)((a) > 0) - (int64_t)((a) < 0))
-#define F_MIN(a, b) ((a) < (b) ? (a) : (b))
-#define F_MAX(a, b) ((a) > (b) ? (a) : (b))
-#define F_FLOORDIV(a, b) tensor__floordiv_i64(a, b)
-#define F_FMOD(a, b) ((b) == -1 || (b) == 0 ? 0 : (a) % (b))
-#define F_REMAINDER(a, b) tensor__remainder_i64(a, b)
-#define F_FLOOR(a) (a)
-#define F_CEIL(a) (a)
-#define F_TRUNC(a) (a)
-#define F_ROUND(a) (a)
-#define F_POW(a, b) tensor__pow_i64(a, b)
-#define F_LT(a, b) ((a) < (b))
-#define F_LE(a, b) ((a) <= (b))
-#define F_GT(a, b) ((a) > (b))
-#define F_GE(a, b) ((a) >= (b))
-#define F_EQ(a, b) ((a) == (b))
-#define F_NE(a, b) ((a) != (b))
-#define F_ISNAN(a) ((void)(a), 0)
-#define F_AND(a, b) ((a) & (b))
-#define F_OR(a, b) ((a) | (b))
-#define F_XOR(a, b) ((a) ^ (b))
-#define F_SEL(m, a, b) ((m) ? (a) : (b))
-
-// Divisors are checked for 0 before any element is written; hardware must not divide INT64_MIN by -1.
-TENSOR__INLINE int64_t tensor__floordiv_i64(int64_t a, int64_t b) {
-    if (b == -1) { return F_NEG(a); }
-    if (b == 0) { return 0; }
-    int64_t q = a / b;
-    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
-}
-
-TENSOR__INLINE int64_t tensor__remainder_i64(int64_t a, int64_t b) {
-    int64_t r = F_FMOD(a, b);
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-
-TENSOR__FN int64_t tensor__pow_i64(int64_t a, int64_t b) {
-    if (b < 0) {
-        if (a == 1) { return 1; }
-        if (a == -1) { return b & 1 ? -1 : 1; }
-        return 0;
-    }
-    uint64_t r = 1, x = (uint64_t)a;
-    for (; b; b >>= 1, x *= x) {
-        if (b & 1) { r *= x; }
-    }
-    return (int64_t)r;
-}
-
-#define TENSOR__FORWARD(name, f)                                                                             \
-    TENSOR__FN void tensor__f_##name##_i64(const void *const *in, void *const *out, const double *p,         \
-                                           int64_t n) {                                                      \
-        (void)in, (void)p;                                                                                   \
-        for (int64_t i = 0; i < n; i++) { ((int64_t *)out[0])[i] = f; }                                      \
-    }
-#define TENSOR__FORWARD_NUM(name, f) TENSOR__FORWARD(name, f)
-#define TENSOR__FORWARD_FLT(name, f)
-#define TENSOR__X(ID, name, kind, f, ...) TENSOR__FORWARD_##kind(name, f)
-TENSOR_OPS_FORMULAS(TENSOR__X, TENSOR__X, TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, nin, kind, f, ...) TENSOR__FORWARD(name, (f) ? 1 : 0)
-TENSOR_OPS_COMPARE(TENSOR__X)
-#undef TENSOR__X
-
-#define TENSOR__X(ID, name, nin, f, ...)                                                                     \
-    TENSOR__FN void tensor__f_##name##_i64(const void *const *in, void *const *out, const double *q,         \
-                                           int64_t n) {                                                      \
-        (void)q;                                                                                             \
-        for (int64_t i = 0; i < n; i++) {                                                                    \
-            int64_t a = ((const int64_t *)in[0])[i], b = nin > 1 ? ((const int64_t *)in[1])[i] : 0;          \
-            (void)b;                                                                                         \
-            ((int64_t *)out[0])[i] = f;                                                                      \
-        }                                                                                                    \
-    }
-TENSOR_OPS_BITWISE(TENSOR__X)
-#undef TENSOR__X
-#undef TENSOR__FORWARD
-#undef TENSOR__FORWARD_NUM
-#undef TENSOR__FORWARD_FLT
-#undef F_A
-#undef F_B
-#undef F_C_
-#undef F_P
-#undef F_C
-#undef F_INF
-#undef F_ADD
-#undef F_SUB
-#undef F_MUL
-#undef F_NEG
-#undef F_ABS
-#undef F_SIGN
-#undef F_MIN
-#undef F_MAX
-#undef F_FLOORDIV
-#undef F_FMOD
-#undef F_REMAINDER
-#undef F_FLOOR
-#undef F_CEIL
-#undef F_TRUNC
-#undef F_ROUND
-#undef F_POW
-#undef F_LT
-#undef F_LE
-#undef F_GT
-#undef F_GE
-#undef F_EQ
-#undef F_NE
-#undef F_ISNAN
-#undef F_AND
-#undef F_OR
-#undef F_XOR
-#undef F_SEL
-
-TENSOR__END
 
 // Integer divisors must not be 0: all are checked before anything is written.
 TENSOR__FN int tensor__check_divisor(tensor_call_t *c, const tensor__iter_t *it) {
@@ -21890,7 +21909,7 @@ TENSOR__FN void tensor__grad_amax(tensor__grad_t *g) {
 // ------------------------------------------------------------------------------
 
 enum {
-    TENSOR__ROW_PART = 1024,            // elements of a part of a row that is done in time slices; whole vectors
+    TENSOR__ROW_PART = 1024,            // elements of a part of a row in time slices; whole vectors
     TENSOR__ROW_LONG = 8192             // a longer row is done in parts
 };
 
@@ -23940,9 +23959,9 @@ TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) {
 //
 // Factorisations are plain textbook algorithms in double: a matrix is copied into the worker's scratch in
 // rows, factorised there, and rounded once when it is written. Items of a batch are cut over threads. A
-// factorisation is a few rounds, each of which is one task with plain loops; where the call is done in time slices
-// and the matrix is large, a round is a task for each column or row, or several, and the items come one after
-// the other.
+// factorisation is a few rounds, each of which is one task with plain loops; where the call is done in time
+// slices and the matrix is large, a round is a task for each column or row, or several, and the items come
+// one after the other.
 // Solvers, inverses, norms and gradients are made of them and of products. Rejected: calling LAPACK (a
 // dependency, and results that differ from one machine to the next), f32 arithmetic (half the memory, but a
 // condition number of 1e4 leaves three digits), blocking (nothing to gain below some 500 rows).
@@ -34144,7 +34163,8 @@ TENSOR__FN void tensor__pause_task(void *arg, int64_t task, int worker) {
 }
 
 // Runs the tasks on this thread alone.
-TENSOR__FN void tensor__time_slice_alone(tensor__time_slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg) {
+TENSOR__FN void tensor__time_slice_alone(tensor__time_slice_t *self, int64_t ntasks, tensor__task_fn fn,
+                                         void *arg) {
     for (int64_t i = 0; i < ntasks && !(self->over && *self->over); i++) { fn(arg, i, 0); }
 }
 
@@ -34177,7 +34197,7 @@ TENSOR__FN void tensor__pause_run(tensor__time_slice_t *self, int64_t ntasks, te
     alone.shares = alone.workers = self->workers;
     alone.in_order = 0;
     alone.over = NULL;
-    p->thread->time_slice = threads > self->workers ? &alone : NULL;     // what the tasks do is done in one go
+    p->thread->time_slice = threads > self->workers ? &alone : NULL;    // the tasks are done in one go
     while (p->tasks < ntasks && !p->paused) {
         int64_t n = one ? 1 : tensor__least(ntasks - p->tasks, threads);
         p->begin = p->tasks;
@@ -34637,17 +34657,17 @@ TENSOR__END
 #define TENSOR__VECTOR_NUM(f) {TENSOR__PASSES_OF(f)}
 #define TENSOR__VECTOR_DBL(f) {NULL}
 #define TENSOR__INTEGER_FLT(f) NULL
-#define TENSOR__INTEGER_NUM(f) f
+#define TENSOR__INTEGER_NUM(f) TENSOR__BUILT(f)
 #define TENSOR__INTEGER_DBL(f) NULL
 #ifdef TENSOR_NO_AUTOGRAD
 #define TENSOR__POINT(name, kind, d0, d1, d2, r0, r1, r2)                                                    \
-    TENSOR__VECTOR_##kind(tensor__f_##name), {NULL}, tensor__f_##name##_f64, NULL,                           \
+    TENSOR__VECTOR_##kind(tensor__f_##name), {NULL}, TENSOR__BUILT(tensor__f_##name##_f64), NULL,            \
     TENSOR__INTEGER_##kind(tensor__f_##name##_i64), {NULL, NULL, NULL}, {0, 0, 0}
 #else
 #define TENSOR__POINT(name, kind, d0, d1, d2, r0, r1, r2)                                                    \
     TENSOR__VECTOR_##kind(tensor__f_##name), TENSOR__VECTOR_##kind(tensor__b_##name),                        \
-    tensor__f_##name##_f64, tensor__b_##name##_f64, TENSOR__INTEGER_##kind(tensor__f_##name##_i64),          \
-    {d0, d1, d2}, {r0, r1, r2}
+    TENSOR__BUILT(tensor__f_##name##_f64), TENSOR__BUILT(tensor__b_##name##_f64),                            \
+    TENSOR__INTEGER_##kind(tensor__f_##name##_i64), {d0, d1, d2}, {r0, r1, r2}
 #endif
 #define TENSOR__ONE(ID, name, kind, f, dA, cast)                                                             \
     TENSOR__ROW_OF(ID, name, 1, kind, TENSOR__READ(dA), TENSOR__GRAD(tensor__grad_pointwise),                \
@@ -34664,11 +34684,11 @@ TENSOR__END
 
 #define TENSOR__TESTS(ID, name, n, kind, f, cast)                                                            \
     TENSOR__ROW_OF(ID, name, n, kind, 0, NULL, TENSOR__POINT_##cast,                                         \
-                   {TENSOR__PASSES_OF(tensor__f_##name)}, {NULL}, tensor__f_##name##_f64, NULL,              \
-                   tensor__f_##name##_i64, {NULL, NULL, NULL}, {0, 0, 0})
+                   {TENSOR__PASSES_OF(tensor__f_##name)}, {NULL}, TENSOR__BUILT(tensor__f_##name##_f64),     \
+                   NULL, TENSOR__BUILT(tensor__f_##name##_i64), {NULL, NULL, NULL}, {0, 0, 0})
 #define TENSOR__BITS(ID, name, n, f, cast)                                                                   \
     TENSOR__ROW_OF(ID, name, n, BIT, 0, NULL, TENSOR__POINT_##cast, {NULL}, {NULL}, NULL, NULL,              \
-                   tensor__f_##name##_i64, {NULL, NULL, NULL}, {0, 0, 0})
+                   TENSOR__BUILT(tensor__f_##name##_i64), {NULL, NULL, NULL}, {0, 0, 0})
 
 TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__TESTS, TENSOR__BITS)
 #undef TENSOR__ROW_OF

@@ -19734,8 +19734,51 @@ typedef struct nn__again_t {
     int now;                    // the step is made at once as well
     int n, owes, *param, *at;   // whose numbers are in update[at]
     int *lead;                  // of each update: the first of param that has it
+    int *given;                 // of each of param: bit k = the step has its state k
     nn_update_t *update;
+    double (*option)[NN__OPTIONS];      // of each update, at the capture
 } nn__again_t;
+
+// The name of option k, which the rule has.
+TENSOR__FN void nn__option_name(const nn__rule_t *rule, int k, char name[40]) {
+    const char *at = rule->options;
+    for (int i = 0; rule->option[i] != k; i++) { at = strchr(at + 1, ' ') + 1; }
+    size_t n = (size_t)(strchr(at + 1, ' ') - at) - 1;
+    memcpy(name, at + 1, n);
+    name[n] = 0;
+}
+
+// The option that has changed since the capture so that the step would make other calls, as a state that it
+// begins to use; < 0 = none. i: which of the parameters.
+TENSOR__FN int nn__again_differs(const nn__again_t *a, int i) {
+    const nn_optimizer_t *o = a->o;
+    const nn__group_t *g = &o->group[o->param[a->param[i]].group];
+    for (int k = 0; k < NN__MAX_STATE; k++) {
+        int needs = o->rule->state[k].needs;
+        if (needs != NN__ALWAYS && nn__uses_state(o, g, k) && !(a->given[i] >> k & 1)) { return needs; }
+    }
+    for (int k = 0; k < NN__OPTIONS && o->rule->ways()->direction; k++) {
+        int number = k == NN__LR || k == NN__DECAY;         // of the step's own call, as nn__numbers has it
+        if (!number && nn__group_option(o, g, k) != a->option[a->at[i]][k]) { return k; }
+    }
+    return -1;
+}
+
+// Whether a replay does to parameter i what the step would do; raises if not.
+TENSOR__FN int nn__again_fits(const nn__again_t *a, int i) {
+    const nn__param_t *p = &a->o->param[a->param[i]], *q = &a->o->param[a->lead[a->at[i]]];
+    if (p->step != q->step || p->group != q->group) {
+        return NN__NO(TENSOR_ERR_UNSUPPORTED,
+                      "step: parameters that shared group and count then no longer do; capture it again");
+    }
+    int k = nn__again_differs(a, i);
+    if (k < 0) { return 1; }
+    char name[40];
+    nn__option_name(a->o->rule, k, name);
+    return NN__NO(TENSOR_ERR_UNSUPPORTED,
+                  "step: %s of %s is %g since the capture, which the captured calls do not have; capture it "
+                  "again", name, a->o->rule->name, nn__group_option(a->o, &a->o->group[p->group], k));
+}
 
 TENSOR__FN void nn__again(void *user, int run) {
     nn__again_t *a = (nn__again_t *)user;
@@ -19745,11 +19788,7 @@ TENSOR__FN void nn__again(void *user, int run) {
     }
     if (nn__bad_optimizer("step", a->o) != TENSOR_OK) { return; }
     for (int i = 0; i < a->n; i++) {
-        const nn__param_t *p = &a->o->param[a->param[i]], *q = &a->o->param[a->lead[a->at[i]]];
-        if (p->step == q->step && p->group == q->group) { continue; }
-        NN__FAIL(TENSOR_ERR_UNSUPPORTED,
-                 "step: parameters that shared group and count then no longer do; capture it again");
-        return;
+        if (!nn__again_fits(a, i)) { return; }
     }
     for (int i = 0; i < a->n; i++) {
         nn__param_t *p = &a->o->param[a->param[i]];
@@ -19762,26 +19801,34 @@ TENSOR__FN void nn__again(void *user, int run) {
 
 // NULL = nothing is being recorded, or an error was raised.
 TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates, int owes) {
-    uint64_t n = (uint64_t)o->njobs, numbers = (uint64_t)nupdates * sizeof(nn_update_t);
+    uint64_t n = (uint64_t)o->njobs, updates = (uint64_t)nupdates;
     int device = 0;
     for (int i = 0; i < o->njobs; i++) { device = o->job[i].from->device ? o->job[i].from->device : device; }
     if (!TENSOR__(recording)(nn__self(), device, NULL, NULL)) { return NULL; }
     nn__again_t *a;
-    a = (nn__again_t *)nn__memory(1, sizeof *a + numbers + (2 * n + (uint64_t)nupdates) * sizeof(int));
+    uint64_t each = sizeof *a->update + sizeof *a->option + sizeof(int);
+    a = (nn__again_t *)nn__memory(1, sizeof *a + updates * each + 3 * n * sizeof(int));
     if (!a) { return NULL; }
     a->o = o;
     a->owes = owes;
     a->update = (nn_update_t *)(void *)(a + 1);
-    a->param = (int *)(void *)(a->update + nupdates);
+    a->option = (double (*)[NN__OPTIONS])(void *)(a->update + nupdates);
+    a->param = (int *)(void *)(a->option + nupdates);
     a->at = a->param + n;
-    a->lead = a->at + n;
-    memcpy(a->update, o->update, (size_t)numbers);
+    a->given = a->at + n;
+    a->lead = a->given + n;
+    memcpy(a->update, o->update, (size_t)updates * sizeof *a->update);
     for (int i = o->njobs - 1; i >= 0; i--) {
         a->lead[o->job[i].update] = (int)(o->job[i].param - o->param);
     }
     for (int i = 0; i < o->njobs; i++) {
-        a->param[a->n] = (int)(o->job[i].param - o->param);
-        a->at[a->n++] = o->job[i].update;
+        const nn__param_t *p = o->job[i].param;
+        const nn__group_t *g = &o->group[p->group];
+        int at = o->job[i].update;
+        for (int k = 0; k < NN__OPTIONS; k++) { a->option[at][k] = nn__group_option(o, g, k); }
+        for (int k = 0; k < NN__MAX_STATE; k++) { a->given[i] |= (p->state[k] != NULL) << k; }
+        a->param[a->n] = (int)(p - o->param);
+        a->at[a->n++] = at;
     }
     a->now = TENSOR__(recording)(nn__self(), device, nn__again, a) == 2;
     return a;
@@ -25092,12 +25139,6 @@ TENSOR__FN int nn__of_test(nn_safetensors_t *r, const char *name) {
     return strncmp(name, "test/", 5) == 0 && nn_safetensors_metadata(r, "test.inputs") != NULL;
 }
 
-// What nn_load says of a file that another function reads.
-TENSOR__FN const char *nn__what_else(nn_safetensors_t *r, int checkpoint) {
-    if (checkpoint || !nn_safetensors_metadata(r, "generator.seed")) { return ""; }
-    return " is a checkpoint, for nn_load_checkpoint";
-}
-
 // The error of a file whose names are not those that the module needs, or whose shapes are not.
 // hint: what the file is, if another function reads it, or "".
 TENSOR__FN int nn__state_differs(const nn_safetensors_t *r, const char *hint, const nn__mismatch_t *missing,
@@ -25143,6 +25184,26 @@ TENSOR__FN int nn__has_prefix(const nn_safetensors_t *r, const char *prefix) {
     return 0;
 }
 
+// Marks the entries of the file (known) and the tensors (found) that belong together, and notes those that
+// differ. -> how many there are
+TENSOR__FN int64_t nn__match_entries(nn_safetensors_t *r, const nn__items_t *all, const nn__names_t *names,
+                                     unsigned char *known, unsigned char *found, nn__mismatch_t *differ) {
+    int64_t matches = 0;
+    char about[200];
+    for (int64_t i = 0; i < all->n; i++) {
+        if (all->item[i].slot->kind == NN__TRANSIENT) { continue; }
+        nn__entry_t *e = nn__find_named(r, names, all->item[i].name);
+        if (!e) { continue; }
+        matches++;
+        known[e - r->entry] = 1;
+        found[all->item[i].first] = 1;
+        if (!nn__entry_fits(e, all->item[i].tensor, about, sizeof about)) {
+            nn__mismatch_name(differ, all->item[i].name, about);
+        }
+    }
+    return matches;
+}
+
 // Compares the tensors of the file whose names begin with the prefix with those that m needs.
 TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, const nn__names_t *names,
                                int partial, int checkpoint) {
@@ -25153,26 +25214,14 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     memset(found, 0, (size_t)all->n + 1);
     nn__mismatch_t missing, unexpected, differ;
     int pending = tensor_error_code();
-    int64_t fitting = 0;
-    char about[200];
-    const char *hint = nn__what_else(r, checkpoint);
+    int other = !checkpoint && nn_safetensors_metadata(r, "generator.seed");
+    const char *hint = other ? " is a checkpoint, for nn_load_checkpoint" : "";
     size_t used = strlen(r->base.label) + strlen(hint);
     nn__mismatch_begin(&differ, used, 1);
-    for (int64_t i = 0; i < all->n; i++) {
-        int transient = all->item[i].slot->kind == NN__TRANSIENT;
-        nn__entry_t *e = transient ? NULL : nn__find_named(r, names, all->item[i].name);
-        if (!e) { continue; }
-        fitting++;
-        known[e - r->entry] = 1;
-        found[all->item[i].first] = 1;
-        if (!nn__entry_fits(e, all->item[i].tensor, about, sizeof about)) {
-            nn__mismatch_name(&differ, all->item[i].name, about);
-        }
-    }
-
+    int64_t matches = nn__match_entries(r, all, names, known, found, &differ);
     used += differ.t.length;
     int chosen = partial || names->n || !nn__has_prefix(r, names->prefix);
-    if (chosen && !fitting && all->n && r->count) { return nn__none_fits(r, all, names); }
+    if (chosen && !matches && all->n && r->count) { return nn__none_fits(r, all, names); }
     int tells = partial && names->unmatched && !differ.count;
     nn__mismatch_begin(&missing, used, 2);
     for (int64_t i = 0; i < all->n; i++) {
@@ -25937,7 +25986,8 @@ TENSOR__FN int nn__save_training(nn__save_t *s, const nn_checkpoint_t *c) {
         nn__plateau_numbers(c->plateau, all);
         if (!nn__plateau_possible(all)) {
             return NN__ERROR(TENSOR_ERR_SHAPE,
-                             "checkpoint_save: the plateau has a number that is not possible; counts are 0..2^53");
+                             "checkpoint_save: the plateau has a number that is not possible; "
+                             "counts are 0..2^53");
         }
         s->name[s->n] = "training/plateau";
         s->t[s->n++] = (tensor_from_n)(all, TENSOR_F64, &n, 1);
@@ -26252,8 +26302,8 @@ TENSOR__FN int nn__stage_training(nn_safetensors_t *r, const nn_checkpoint_t *c,
         if (!t->loader) { return tensor_error_code(); }
         if (t->loader[3] != c->loader->batch) {
             return NN__ERROR(TENSOR_ERR_FORMAT,
-                             "load_checkpoint: \"%s\" holds the place of a loader with batch_size %d, this "
-                             "one has %d", r->base.label, t->loader[3], c->loader->batch);
+                             "load_checkpoint: \"%s\" holds the place of a loader with batch_size %d, "
+                             "this one has %d", r->base.label, t->loader[3], c->loader->batch);
         }
         bad |= t->loader[1] < 0 || t->loader[2] < 0 || t->loader[2] > c->loader->batches;
         bad |= t->loader[1] > (int64_t)1 << 53 || t->loader[2] > (int64_t)1 << 53;
