@@ -2416,9 +2416,9 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 // run together, or a part of a call of these kinds: pointwise, fill, sum and the like, softmax and the like,
 // also running sums, norms and variances of rows (some rows, or a part of a long one), sort, topk and the
 // like, product, linear algebra (some matrices, or a part of a large one), indexing, random numbers,
-// convolution, pool, layer norm (some rows), norms of images (some channels or groups), attention, loss,
-// recurrent (some of its steps), embedding, dropout, clipping, optimizer. Others are not interrupted, as
-// products of integers; a GPU's step is one call.
+// convolution, pool, layer norm (some rows), norms of images (some channels or groups, or a part of a
+// large one), attention, loss, recurrent (some of its steps), embedding, dropout, clipping, optimizer. Others
+// are not interrupted, as products of integers; a GPU's step is one call.
 // In real time (tensor_set_realtime) no call is interrupted unless the graph had a time slice before, which
 // takes memory for that.
 // A call that is under way goes on where the last time slice left it, also on another thread or with another
@@ -4614,7 +4614,7 @@ typedef struct tensor__op_t {
     tensor_t *original;                 // copy of input 0 from before the change, if the gradient needs it
     // Computes the results of small operands, f32 on the host, from their first elements, without a call
     // block. NULL = the kernel of the row runs
-    void (*small)(const struct tensor__op_t *o, const float *const *in, void *const *out);
+    void (*small_fn)(const struct tensor__op_t *o, const float *const *in, void *const *out);
     tensor_params_t *p;                 // NULL = none
     tensor_generator_t rng;             // stream of this call, for random ops (set from next_stream)
     double imm;
@@ -10079,8 +10079,8 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     int64_t kc = job.shared ? tensor__gemm_chunk(g.k) : g.k;
     if (job.cut.tasks > 1 && tensor__share_count() > job.workers && !TENSOR__K(gemm_is_dot)(&g)) {
         // done in time slices: short tasks, of whole chunks of k as gemm_block cuts it
-        int far = TENSOR__K(gemm_b_here)(&g) && g.n * g.k > 65536;
-        kc = far ? (int64_t)TENSOR__GEMM_KC : tensor__gemm_chunk(g.k);
+        int b_is_large = TENSOR__K(gemm_b_here)(&g) && g.n * g.k > 65536;
+        kc = b_is_large ? (int64_t)TENSOR__GEMM_KC : tensor__gemm_chunk(g.k);
     }
     int64_t mc = (g.m - 1) / TENSOR__GEMM_MC + 1;  // equal blocks of whole panels
     mc = job.shared ? ((g.m - 1) / mc / TENSOR__MR + 1) * TENSOR__MR : g.m;
@@ -15159,7 +15159,7 @@ TENSOR__INLINE int tensor__begin_here(tensor__op_t *o, const tensor__row_t *row,
     o->visible = 1;
     o->update = NULL;
     o->original = NULL;
-    o->small = NULL;
+    o->small_fn = NULL;
     o->p = NULL;
     o->rng.seed = o->rng.offset = 0;
     if (nin < 1 || nin > TENSOR__MAX_IN) {
@@ -16714,17 +16714,14 @@ TENSOR__FN TENSOR__NOINLINE void tensor__launch_then(const tensor__op_t *o, cons
     tensor__point(then)->forward[o->th->ctx->plain->place](in, out, NULL, o->out[0]->numel);
 }
 
-// Multiplies inputs 0 and 1 of o, with input 2, if there is one, as bias, into its last result, as g says;
-// the pointwise row `then` (NULL = none) of it becomes the first result. All are small, f32, on the host.
-TENSOR__INLINE void tensor__launch_product(const tensor__op_t *o, tensor__gemm_t *g,
-                                           const tensor__row_t *then) {
-    const tensor_t *bias = o->nin > 2 ? o->in[2] : NULL;
-    g->a = tensor__floats_of(o->in[0]);
-    g->b = tensor__floats_of(o->in[1]);
+// y = a b, with a bias unless it is NULL, as g says: matrices of f32 on the host, of a small product.
+TENSOR__INLINE void tensor__launch_product(const tensor__isa_t *isa, tensor__gemm_t *g, const tensor_t *a,
+                                           const tensor_t *b, const tensor_t *bias, const tensor_t *y) {
+    g->a = tensor__floats_of(a);
+    g->b = tensor__floats_of(b);
     g->bias = bias ? tensor__floats_of(bias) : NULL;
-    g->c = o->out[o->nout - 1]->storage->data;
-    TENSOR__DO(o->th->ctx->plain, gemm_f32)(g);
-    if (then) { tensor__launch_then(o, then); }
+    g->c = y->storage->data;
+    TENSOR__DO(isa, gemm_f32)(g);
 }
 
 // Runs the function that the front gave for small operands, without a call block.
@@ -16733,7 +16730,7 @@ TENSOR__INLINE void tensor__launch_small(const tensor__op_t *o) {
     void *out[TENSOR__MAX_OUT];
     for (int i = 0; i < o->nin; i++) { in[i] = o->in[i] ? (const float *)tensor__ptr(o->in[i]) : NULL; }
     for (int i = 0; i < o->nout; i++) { out[i] = tensor__ptr(o->out[i]); }
-    o->small(o, in, out);
+    o->small_fn(o, in, out);
 }
 
 // Whether o may be computed by such a function: no recorder is set, and a pass of the CPU runs.
@@ -16877,7 +16874,7 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
     if (o->plain) {
         tensor__launch_plain(o, o->row, o->in, o->nin, o->immediate);
         if (o->update) { tensor__bump(o->th, o->out[0]->storage, o->row->name); }
-    } else if (o->small) {
+    } else if (o->small_fn) {
         tensor__launch_small(o);
     } else if (o->row->cpu && tensor__launch_op(o)) {
         return tensor__abandon(o);
@@ -18099,9 +18096,10 @@ TENSOR__INLINE tensor_t *tensor__matrix(tensor__thread_t *th, const char *op, in
 // not fit, no memory, or a recorder is set: the general way takes them or says what is wrong
 TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int transposed, int results,
                                            const tensor__row_t *then) {
-    const tensor__isa_t *isa = o->th->ctx->plain;
+    tensor__thread_t *th = o->th;
+    const tensor__isa_t *isa = th->ctx->plain;
     const tensor_t *a = o->in[0], *b = o->in[1], *bias = o->nin > 2 ? o->in[2] : NULL;
-    if (!tensor__may_be_small(o) || !TENSOR__HOST_F32(a) || !TENSOR__HOST_F32(b)) { return NULL; }
+    if (!isa || th->recorder || !TENSOR__HOST_F32(a) || !TENSOR__HOST_F32(b)) { return NULL; }
     if (a->ndim != 2 || b->ndim != 2 || a->dims[1] != b->dims[transposed]) { return NULL; }
 
     tensor__gemm_t g;
@@ -18126,7 +18124,7 @@ TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int transposed, int 
     }
     if (then && numel & (isa->lanes - 1)) { return NULL; }
 
-    tensor_t *product = tensor__matrix(o->th, o->row->name, g.m, g.n);
+    tensor_t *product = tensor__matrix(th, o->row->name, g.m, g.n);
     if (!product) { return NULL; }
     o->out[0] = product;
     o->nout = 1;
@@ -18134,7 +18132,8 @@ TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int transposed, int 
         product = tensor__result(o, TENSOR_F32, product->dims, 2);
         if (product == TENSOR__POISON) { return tensor__abandon(o); }
     }
-    tensor__launch_product(o, &g, then);
+    tensor__launch_product(isa, &g, a, b, bias, product);
+    if (then) { tensor__launch_then(o, then); }
     return tensor__commit(o);
 }
 
@@ -22511,8 +22510,8 @@ TENSOR__FN tensor_t *tensor__arg_op(const tensor__row_t *row, tensor_t *x, int64
 
 // Over all elements, which are one row.
 TENSOR__FN tensor_t *tensor__arg_all(const tensor__row_t *row, tensor_t *x,
-                                     void (*small)(const tensor__op_t *o, const float *const *in,
-                                                   void *const *out)) {
+                                     void (*small_fn)(const tensor__op_t *o, const float *const *in,
+                                                      void *const *out)) {
     TENSOR__BEGIN_HERE(o, row, x)               // the class of these rows is AS_IS
     TENSOR__REFUSE(!x->numel, SHAPE, "%s: x %t has no element to choose from", row->name, x);
     if (!(x->flags & TENSOR__CONTIGUOUS)) {
@@ -22521,7 +22520,7 @@ TENSOR__FN tensor_t *tensor__arg_all(const tensor__row_t *row, tensor_t *x,
     if (x->ndim != 1) {
         if (!tensor__put_input(&o, 0, tensor__one_row(o.in[0]))) { return tensor__abandon(&o); }
     }
-    if (tensor__may_be_small(&o) && TENSOR__HOST_F32(o.in[0])) { o.small = small; }
+    if (tensor__may_be_small(&o) && TENSOR__HOST_F32(o.in[0])) { o.small_fn = small_fn; }
     o.p = &o.params;
     o.params.rows.reverse = 0;
     o.params.rows.correction = 0;
@@ -24074,9 +24073,8 @@ TENSOR__FN void tensor__la_qr_step(double *d, double *e, double *cs, int64_t lo,
     }
 }
 
-// One more row of an orthonormal basis: the unit vector that the first `have` rows of u cover least, made
-// orthogonal to all of them twice.
-TENSOR__FN void tensor__la_next_row(double *u, int64_t m, int64_t have) {
+// The unit vector that the first `have` rows of u cover least, as row `have`.
+TENSOR__FN void tensor__la_least_covered(double *u, int64_t m, int64_t have) {
     double *x = u + have * m, least = 2;
     int64_t best = 0;
     for (int64_t j = 0; j < m; j++) {
@@ -24089,12 +24087,6 @@ TENSOR__FN void tensor__la_next_row(double *u, int64_t m, int64_t have) {
     }
     memset(x, 0, (size_t)m * sizeof *x);
     x[best] = 1;
-    for (int64_t i = 0; i < 2 * have; i++) {
-        const double *y = u + i % have * m;
-        tensor__la_axpy(x, -tensor__la_dot(x, y, m), y, m);
-    }
-    double norm = sqrt(tensor__la_dot(x, x, m));
-    for (int64_t j = 0; j < m; j++) { x[j] /= norm; }
 }
 
 // How far the eigenvalues and singular values of a matrix are; it lies behind the vectors in w.
@@ -24663,7 +24655,7 @@ TENSOR__FN int tensor__la_eigh(tensor__la_item_t *q) {
     tensor__la_run(q, 2 * (n - 2), n, 2 * n, tensor__la_tridiagonal_task);
     tensor__la_run(q, 1, n, n, tensor__la_unit_task);
     tensor__la_run(q, n - 2, n, 2 * n, tensor__la_vectors_task);
-    tensor__la_run(q, 1, n, 2 * n, tensor__la_rows_task);
+    tensor__la_run(q, 1, n, 16 * n, tensor__la_rows_task);      // one element of a line of cache at a time
     tensor__la_until(q, tensor__la_qr_next);
     if (*q->info) { return 0; }
     tensor__la_run(q, n, 1, 2 * n, tensor__la_ascending_task);
@@ -24815,12 +24807,23 @@ TENSOR__FN void tensor__la_normalize_task(void *arg, int64_t task, int worker) {
     }
 }
 
+// More rows of an orthonormal basis: each is made orthogonal to all rows before it twice.
 TENSOR__FN void tensor__la_more_task(void *arg, int64_t task, int worker) {
     const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
     tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t m = q->high;
     (void)worker;
-    for (int64_t i = part.step; i < part.steps; i++) {
-        tensor__la_next_row(q->u, q->high, q->state->have + i);
+    for (int64_t step = part.step; step < part.steps; step++) {
+        int64_t have = q->state->have + step, end = 2 * have;
+        double *x = q->u + have * m;
+        if (part.first == 0) { tensor__la_least_covered(q->u, m, have); }
+        for (int64_t i = part.first; i < part.end && i < end; i++) {
+            const double *y = q->u + i % have * m;
+            tensor__la_axpy(x, -tensor__la_dot(x, y, m), y, m);
+        }
+        if (part.end < q->count) { continue; }
+        double norm = sqrt(tensor__la_dot(x, x, m));
+        for (int64_t j = 0; j < m; j++) { x[j] /= norm; }
     }
 }
 
@@ -24839,7 +24842,7 @@ TENSOR__FN int tensor__la_svd(tensor__la_item_t *q) {
     if (*q->info) { return 0; }
     tensor__la_run(q, 1, n, m, tensor__la_norms_task);
     tensor__la_run(q, n, 1, 3 * m, tensor__la_normalize_task);
-    tensor__la_run(q, q->left - q->state->have, 1, 4 * n * m, tensor__la_more_task);
+    tensor__la_run(q, q->left - q->state->have, 2 * q->left, 2 * m, tensor__la_more_task);
     return 1;
 }
 
@@ -24928,11 +24931,13 @@ TENSOR__FN int tensor__la_apart(const tensor__la_t *l) {
     return l->c->thread->time_slice && (double)l->m * (double)l->n * (double)l->k > (double)TENSOR__LA_LARGE;
 }
 
-// No item has failed yet: a call that is done in time slices looks at all items each time.
+// No item has failed yet, and no singular value is known: a call that is done in time slices looks at both
+// each time.
 TENSOR__FN void tensor__la_clear(void *arg, int64_t task, int worker) {
     tensor__la_t *l = (tensor__la_t *)arg;
     (void)task, (void)worker;
     memset(l->info, 0, (size_t)l->items * sizeof *l->info);
+    memset((void *)(l->work + 6 * l->k), 0, sizeof(tensor__la_state_t));
 }
 
 // Sizes; -> bytes of scratch, UINT64_MAX = too many.
