@@ -90,6 +90,19 @@ static void spectrograms(void) {
     CHECK_POISON(kit_mel_spectrogram(x, 8000, -1, 4, 5), TENSOR_ERR_SHAPE, "n -1 is not a length");
 }
 
+// Cosines of integers would be whole numbers.
+static void integers_are_refused(void) {
+    tensor_t *x = tensor_arange(0, 8, 1, TENSOR_I64), *y = tensor_zeros_of(TENSOR_I32, 5, 2);
+    CHECK_POISON(kit_rfft(x), TENSOR_ERR_DTYPE, "kit_rfft: x must be of floats");
+    CHECK_POISON(kit_rfft(tensor_to(x, TENSOR_U8)), TENSOR_ERR_DTYPE, "kit_rfft");
+    CHECK_POISON(kit_stft(x, 4, 2, NULL, 1), TENSOR_ERR_DTYPE, "kit_stft: x must be of floats");
+    CHECK_POISON(kit_mel_spectrogram(x, 8000, 4, 2, 2), TENSOR_ERR_DTYPE, "kit_stft");
+    CHECK_POISON(kit_irfft(y, 8), TENSOR_ERR_DTYPE, "kit_irfft: y must be of floats");
+    CHECK_POISON(kit_power(y), TENSOR_ERR_DTYPE, "kit_power: y must be of floats");
+    CHECK_POISON(kit_magnitude(y), TENSOR_ERR_DTYPE, "kit_magnitude: y must be of floats");
+    CHECK(tensor_dtype(kit_rfft(tensor_to(x, TENSOR_BF16))) == TENSOR_BF16);
+}
+
 // The dtype is that of the spectrum, whatever the default dtype is.
 static void other_default(void) {
     CHECK(tensor_set_default_dtype(TENSOR_F64) == 0);
@@ -105,6 +118,7 @@ int main(void) {
     CHECK(fixtures != NULL);
     RUN(transforms);
     RUN(spectrograms);
+    RUN(integers_are_refused);
     RUN(other_default);
     nn_safetensors_close(fixtures);
     return test_report();

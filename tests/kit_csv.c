@@ -223,7 +223,7 @@ static void tables_of_users(void) {
     CHECK(kit_csv_drop_empty(csv, "none") == 0);
     CHECK_ERROR(TENSOR_ERR_INDEX, "there is no column \"none\"");
     CHECK(kit_csv_missing(NULL, "NA") == 0 && kit_csv_drop_empty(NULL, "a") == 0);
-    CHECK_ERROR(TENSOR_ERR_OWNER, "csv: there is no column");
+    CHECK_ERROR(TENSOR_ERR_OWNER, "csv: the table is NULL");
     kit_csv_free(csv);
 }
 
@@ -239,7 +239,9 @@ static void files_are_read(void) {
     CHECK_ERROR(TENSOR_ERR_IO, "no path");
     kit_csv_free(NULL);
     CHECK(kit_csv_rows(NULL) == 0 && kit_csv_columns(NULL) == 0 && kit_csv_find(NULL, "a") == -1);
-    CHECK_POISON(kit_csv_numbers(NULL, TENSOR_F32, NULL, 0), TENSOR_ERR_OWNER, NULL);
+    CHECK_POISON(kit_csv_numbers(NULL, TENSOR_F32, NULL, 0), TENSOR_ERR_OWNER, "kit_csv_numbers: the table");
+    CHECK(!kit_parse_csv(NULL, 4, "x.csv", ','));
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "x.csv");
 }
 
 int main(void) {

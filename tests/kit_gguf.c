@@ -62,6 +62,8 @@ static void as_llama_cpp(void) {
     CHECK(kit_gguf_length(f, "toy.eps") == -1 && kit_gguf_length(f, "none") == -1);
     kit_gguf_close(f);
     kit_gguf_close(NULL);
+    CHECK(!kit_gguf_parse(NULL, 100, "a"));
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "a: ");
     nn_safetensors_close(want);
     CHECK(!kit_gguf_open("tests/fixtures/kit/none.gguf"));
     CHECK_ERROR(TENSOR_ERR_IO, "none.gguf");

@@ -193,6 +193,8 @@ static void misuse(void) {
     CHECK_ERROR(TENSOR_ERR_SHAPE, "rank must be >= 1");
     CHECK(kit_lora(net, "*", often) == 0);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "dropout in 0..1");
+    CHECK(kit_lora(net, NULL, how) == 0);
+    CHECK_ERROR(TENSOR_ERR_POISONED, "kit_lora: the pattern is NULL");
     CHECK(kit_lora(NULL, "*", how) == 0);
     CHECK_ERROR(TENSOR_ERR_POISONED, NULL);
     CHECK(kit_lora(net, "2", how) == 1 && kit_lora(net, "*", how) == 0);

@@ -458,6 +458,13 @@ static void wrong_use_is_refused(void) {
     plot_image(NULL, "nothing", tensor_zeros(2, 2));
     CHECK(plot_save(NULL, place("never.svg")) != 0);
     CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, "not made");
+    plot_t *nameless = plot_new(300, 200);
+    plot_panel(nameless, 0, 0, 0);
+    CHECK(plot_save(nameless, NULL) == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "(no path): the name of a picture ends in");
+    plot_curve(nameless, NULL, NULL, NULL);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "plot: a tensor is NULL");
+    plot_free(nameless);
     CHECK(png_save(place("never.png"), tensor_zeros(4, 2, 2), NULL) == TENSOR_ERR_SHAPE);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "[3, H, W]");
     p = plot_new(300, 200);

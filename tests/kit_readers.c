@@ -122,6 +122,10 @@ static void hostile_idx(void) {
     CHECK_POISON(kit_read_idx(path), TENSOR_ERR_IO, path);
     CHECK_POISON(kit_read_idx(NULL), TENSOR_ERR_IO, "(no path)");
     CHECK_POISON(kit_parse_idx(NULL, 0, NULL), TENSOR_ERR_FORMAT, "(memory): it is not an IDX file");
+    CHECK_POISON(kit_parse_idx(NULL, 100, "a"), TENSOR_ERR_FORMAT, "a: it is not an IDX file");
+    CHECK_POISON(kit_parse_cifar(NULL, 3073, "a", 10).images, TENSOR_ERR_FORMAT, "a: ");
+    CHECK_POISON(kit_parse_pnm(NULL, 50, "a"), TENSOR_ERR_FORMAT, "a: it does not begin with P2");
+    CHECK_POISON(kit_parse_wav(NULL, 100, "a").samples, TENSOR_ERR_FORMAT, "it is not a RIFF WAVE file");
 }
 
 // ---- CIFAR ----

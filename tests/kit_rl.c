@@ -112,6 +112,14 @@ static void values_are_checked(void) {
     CHECK_POISON(kit_log_prob(b, tensor_full(0.5, 2)), TENSOR_ERR_SHAPE, "0 or 1");
     CHECK_POISON(kit_log_prob(b, nan), TENSOR_ERR_SHAPE, "0 or 1");
     CHECK_POISON(kit_log_prob(c, tensor_full_of(TENSOR_I64, 3, 2)), TENSOR_ERR_INDEX, "gather");
+    // One action for each place of the batch, as broadcasting has it: a shorter list is not its beginning.
+    kit_dist_t five = kit_categorical(tensor_zeros(5, 4));
+    CHECK_POISON(kit_log_prob(five, tensor_zeros_of(TENSOR_I64, 3)), TENSOR_ERR_SHAPE, NULL);
+    five = kit_categorical(tensor_zeros(3, 5, 4));
+    CHECK_POISON(kit_log_prob(five, tensor_zeros_of(TENSOR_I64, 2, 4)), TENSOR_ERR_SHAPE, NULL);
+    tensor_t *draws = kit_log_prob(five, tensor_zeros_of(TENSOR_I64, 7, 1, 5));
+    CHECK(tensor_ndim(draws) == 3 && tensor_size(draws, 0) == 7 && tensor_size(draws, 1) == 3);
+    CHECK(tensor_ok() && tensor_numel(kit_log_prob(five, tensor_zeros_of(TENSOR_I64, 1))) == 15);
     CHECK(!tensor_is_poison(kit_log_prob(s, tensor_full(-1, 2))) && tensor_ok());
     CHECK(!tensor_is_poison(kit_log_prob(b, good)) && !tensor_is_poison(kit_log_prob(b, two)));
     // A logit of minus infinity is a class that is never drawn. No elements are no reason to refuse.
@@ -229,7 +237,21 @@ static void advantages(void) {
     CHECK_POISON(kit_gae(r, v, one, 0.97, 0.9).advantages, TENSOR_ERR_SHAPE, "rewards and done");
     CHECK_POISON(kit_vtrace(v, r, v, d, 1, 1, 1).advantages, TENSOR_ERR_SHAPE, NULL);
     CHECK_POISON(kit_gae(tensor_scalar(1, TENSOR_F32), v, d, 1, 1).advantages, TENSOR_ERR_SHAPE, NULL);
-    CHECK_POISON(kit_gae(NULL, v, d, 1, 1).advantages, TENSOR_ERR_OWNER, NULL);
+    CHECK_POISON(kit_gae(NULL, v, d, 1, 1).advantages, TENSOR_ERR_OWNER, "kit_gae: an argument is NULL");
+    CHECK_POISON(kit_vtrace(NULL, r, v, d, 1, 1, 1).returns, TENSOR_ERR_OWNER, "kit_vtrace: an argument");
+    // Rewards that are counted: the results are floats, those of the values.
+    tensor_t *whole = tensor_arange(1, 5, 1, TENSOR_I64), *ones = tensor_ones(5);
+    tensor_t *none = tensor_zeros_of(TENSOR_I64, 4);
+    a = kit_gae(whole, ones, none, 0.9, 0.9);
+    on = kit_gae(tensor_to(whole, TENSOR_F32), ones, none, 0.9, 0.9);
+    CHECK(near(a.advantages, on.advantages, 0) && near(a.returns, on.returns, 0));
+    CHECK_NEAR(tensor_item(tensor_sum(a.advantages)), 23.1778, 1e-2);
+    a = kit_vtrace(tensor_zeros(4), whole, ones, none, 0.9, 1, 1);
+    on = kit_vtrace(tensor_zeros(4), tensor_to(whole, TENSOR_F32), ones, none, 0.9, 1, 1);
+    CHECK(near(a.advantages, on.advantages, 0) && near(a.returns, on.returns, 0));
+    ones = tensor_ones_of(TENSOR_I64, 5);
+    CHECK_POISON(kit_gae(whole, ones, none, 1, 1).returns, TENSOR_ERR_DTYPE, "kit_gae: rewards or values");
+    CHECK_POISON(kit_vtrace(none, whole, ones, none, 1, 1, 1).returns, TENSOR_ERR_DTYPE, "kit_vtrace: rew");
 }
 
 // Transition t is the state {t, t} and the action t.
@@ -283,6 +305,18 @@ static void replay(void) {
     wrong[1] = tensor_scalar(1, TENSOR_F32);
     CHECK(kit_replay_new(5, wrong, 2).fields == 0);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "a field has no dims");
+    CHECK(kit_replay_new(5, NULL, 2).fields == 0);
+    CHECK_ERROR(TENSOR_ERR_POISONED, "kit_replay_new: the list is NULL");
+    wrong[1] = NULL;
+    CHECK(kit_replay_new(5, wrong, 2).fields == 0);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "kit_replay_new: a field is NULL");
+    r = kit_replay_new(5, like, 2);
+    CHECK(kit_replay_push(&r, NULL) == TENSOR_ERR_POISONED);
+    CHECK_ERROR(TENSOR_ERR_POISONED, "kit_replay_push: the list is NULL");
+    wrong[0] = like[0];
+    CHECK(kit_replay_push(&r, wrong) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "kit_replay_push: a field is NULL");
+    kit_replay_free(&r);
     CHECK(kit_replay_new(INT64_MAX / 4, like, 2).fields == 0);
     CHECK_ERROR(tensor_error_code(), NULL);
 }

@@ -113,6 +113,8 @@ static void files_take_their_place_when_whole(void) {
     CHECK(has(path, "new") && has(place("a.tmp1"), NULL));
     CHECK(put(NULL, "") == TENSOR_ERR_IO);
     CHECK_ERROR(TENSOR_ERR_IO, "(no path): cannot be written");
+    CHECK(kit_setting(NULL, 3, 0, 5) == 3);
+    CHECK_ERROR(TENSOR_ERR_POISONED, "kit_setting: the name is NULL");
     remove(place("a.tmp"));
     remove(path);
     remove(other);

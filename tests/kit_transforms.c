@@ -411,6 +411,7 @@ static void decoders(void) {
     CHECK(releases == 4);
     remove(path);
     CHECK_POISON(kit_read_image(path, decode, release), TENSOR_ERR_IO, path);
+    CHECK_POISON(kit_read_image(path, NULL, release), TENSOR_ERR_POISONED, "kit_read_image: decode is NULL");
     path = kit_temporary("b.picture", "\2\1abc", 5);
     CHECK_POISON(kit_read_image(path, decode, release), TENSOR_ERR_FORMAT, "the decoder cannot read it");
     remove(path);

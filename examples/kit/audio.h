@@ -60,6 +60,19 @@ static tensor_t *kit_audio__fail(const char *what) {
     return (tensor_detach)(NULL);
 }
 
+// -> 1 = x has floats; 0 = not, after raising what, or x is NULL or poison, whose error is raised
+static int kit_audio__floats(tensor_t *x, const char *what) {
+    if (!x || tensor_is_poison(x)) {
+        (void)tensor_detach(x);
+        return 0;
+    }
+    const tensor_dtype_t dtype = tensor_dtype(x);
+    const int good =
+        dtype == TENSOR_F32 || dtype == TENSOR_F64 || dtype == TENSOR_F16 || dtype == TENSOR_BF16;
+    if (!good) { (tensor_raise)(TENSOR_ERR_DTYPE, what); }
+    return good;
+}
+
 // numbers (an f64 tensor of this function's caller) as x has them.
 static tensor_t *kit_audio__like(tensor_t *numbers, tensor_t *x) {
     return tensor_to(tensor_to(numbers, tensor_dtype(x)), tensor_device(x));
@@ -90,14 +103,14 @@ static tensor_t *kit_audio__pairs(tensor_t *x) {
 }
 
 tensor_t *kit_rfft(tensor_t *x) {
-    if (!x || tensor_is_poison(x)) { return tensor_detach(x); }
+    if (!kit_audio__floats(x, "kit_rfft: x must be of floats")) { return (tensor_detach)(NULL); }
     const int64_t n = tensor_ndim(x) > 0 ? tensor_size(x, -1) : 0;
     if (n < 1 || n > 1 << 20) { return kit_audio__fail("kit_rfft: the last dim of x is not 1..2^20"); }
     return kit_audio__pairs(tensor_matmul(x, kit_audio__matrix(n, x)));
 }
 
 tensor_t *kit_irfft(tensor_t *y, int64_t n) {
-    if (!y || tensor_is_poison(y)) { return tensor_detach(y); }
+    if (!kit_audio__floats(y, "kit_irfft: y must be of floats")) { return (tensor_detach)(NULL); }
     const int dims = tensor_ndim(y);
     if (n < 1 || n > 1 << 20 || dims < 2 || tensor_size(y, -1) != 2 || tensor_size(y, -2) != n / 2 + 1) {
         return kit_audio__fail("kit_irfft: y is not [..., n / 2 + 1, 2]");
@@ -114,15 +127,17 @@ tensor_t *kit_irfft(tensor_t *y, int64_t n) {
 }
 
 tensor_t *kit_power(tensor_t *y) {
+    if (!kit_audio__floats(y, "kit_power: y must be of floats")) { return (tensor_detach)(NULL); }
     return tensor_sum_dim(tensor_square(y), -1, 0);
 }
 
 tensor_t *kit_magnitude(tensor_t *y) {
+    if (!kit_audio__floats(y, "kit_magnitude: y must be of floats")) { return (tensor_detach)(NULL); }
     return tensor_norm_dim(y, -1, 0);
 }
 
 tensor_t *kit_stft(tensor_t *x, int64_t n_fft, int64_t hop, tensor_t *window, int center) {
-    if (!x || tensor_is_poison(x)) { return tensor_detach(x); }
+    if (!kit_audio__floats(x, "kit_stft: x must be of floats")) { return (tensor_detach)(NULL); }
     const int64_t half = center ? n_fft / 2 : 0, pads[2] = {half, half};
     const int64_t samples = tensor_ndim(x) > 0 ? tensor_size(x, -1) : 0;
     if (hop == 0) { hop = n_fft / 4; }

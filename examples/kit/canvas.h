@@ -102,13 +102,13 @@ static void canvas__print(canvas_t *c, const char *format, ...) {
 // Raises what is wrong with the picture of a path.   -> NULL
 static canvas_t *canvas__fail(int code, const char *path, const char *what) {
     char text[400];
-    (void)snprintf(text, sizeof text, "%.250s: %s", path, what);
+    (void)snprintf(text, sizeof text, "%.250s: %s", path ? path : "(no path)", what);
     (void)(tensor_raise)(code, text);
     return NULL;
 }
 
 canvas_t *canvas_new(const char *path, int width, int height) {
-    size_t length = strlen(path);
+    size_t length = path ? strlen(path) : 0;
     int svg = length > 4 && strcmp(path + length - 4, ".svg") == 0;
     if (!svg && (length <= 4 || strcmp(path + length - 4, ".png") != 0)) {
         return canvas__fail(TENSOR_ERR_FORMAT, path, "the name of a picture ends in .svg or .png");

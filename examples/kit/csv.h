@@ -229,6 +229,7 @@ kit_csv_t *kit_parse_csv(const void *data, size_t size, const char *name, char s
     const char *wrong = "out of memory";
     int64_t line = -1;
     if (!name) { name = "(memory)"; }
+    if (!data) { size = 0; }
     if (csv && size < SIZE_MAX) {
         csv->text = (char *)malloc(size + 1);
         csv->file = (char *)malloc(strlen(name) + 1);
@@ -279,7 +280,7 @@ const char *kit_csv_field(const kit_csv_t *csv, int64_t row, int64_t column) {
 }
 
 int64_t kit_csv_find(const kit_csv_t *csv, const char *name) {
-    for (int64_t k = 0; k < kit_csv_columns(csv); k++) {
+    for (int64_t k = 0; name && k < kit_csv_columns(csv); k++) {
         if (strcmp(csv->fields[k], name) == 0) { return k; }
     }
     return -1;
@@ -289,12 +290,12 @@ static int64_t kit_csv__find(const kit_csv_t *csv, const char *name) {
     int64_t k = name ? kit_csv_find(csv, name) : -1;
     char text[128];
     if (k >= 0) { return k; }
-    snprintf(text, sizeof text, "there is no column \"%.60s\"", name ? name : "(NULL)");
-    if (csv) {
-        kit_csv__fail(csv, TENSOR_ERR_INDEX, NULL, -1, text);
-    } else {
-        kit_file__fail(TENSOR_ERR_OWNER, "csv", NULL, -1, text);
+    if (!csv) {
+        kit_file__fail(TENSOR_ERR_OWNER, "csv", NULL, -1, "the table is NULL");
+        return -1;
     }
+    snprintf(text, sizeof text, "there is no column \"%.60s\"", name ? name : "(NULL)");
+    kit_csv__fail(csv, TENSOR_ERR_INDEX, NULL, -1, text);
     return -1;
 }
 
@@ -340,7 +341,10 @@ static int kit_csv__fits(tensor_dtype_t dtype, double value) {
 tensor_t *kit_csv_numbers(const kit_csv_t *csv, tensor_dtype_t dtype, const char *const *names, int n) {
     int64_t count = names ? n : kit_csv_columns(csv), rows = kit_csv_rows(csv);
     int64_t dims[2] = {rows, count};
-    if (count < 0 || !csv) { return (tensor_detach)(NULL); }
+    if (!csv) {
+        return kit_file__fail(TENSOR_ERR_OWNER, "kit_csv_numbers", NULL, -1, "the table is NULL");
+    }
+    if (count < 0) { return (tensor_detach)(NULL); }
     tensor_t *x = kit_file__tensor(dims, 2, TENSOR_F64);
     double *to = (double *)tensor_data_mut(x);
     for (int64_t k = 0; k < count && to; k++) {

@@ -309,7 +309,7 @@ kit_gguf_t *kit_gguf_parse(const void *data, size_t size, const char *name) {
         return NULL;
     }
     f->begin = f->p = (const unsigned char *)data;
-    f->end = f->p + size;
+    f->end = f->p + (data ? size : 0);
     f->code = TENSOR_ERR_FORMAT;
     if (kit_gguf__read(f)) { return f; }
     if (strcmp(f->wrong, "out of memory") == 0) { f->code = TENSOR_ERR_OUT_OF_MEMORY; }

@@ -64,6 +64,7 @@ static void kit_idx__from_big(unsigned char *to, const unsigned char *from, size
 
 tensor_t *kit_parse_idx(const void *data, size_t size, const char *name) {
     const unsigned char *p = (const unsigned char *)data;
+    if (!data) { size = 0; }
     if (size >= 2 && p[0] == 0x1F && p[1] == 0x8B) {
         return kit_file__fail(TENSOR_ERR_FORMAT, name, NULL, -1,
                               "it is gzip-compressed; decompress it first (gunzip)");

@@ -214,6 +214,10 @@ int kit_lora(nn_module_t *net, const char *pattern, kit_lora_t how) {
         (tensor_raise)(TENSOR_ERR_SHAPE, "kit_lora: rank must be >= 1, dropout in 0..1");
         return 0;
     }
+    if (!pattern) {
+        (tensor_raise)(TENSOR_ERR_POISONED, "kit_lora: the pattern is NULL");
+        return 0;
+    }
     nn_named_list_t list = nn_named_parameters(net);
     nn_module_t **linear = (nn_module_t **)calloc((size_t)list.count + 1, sizeof *linear);
     if (!linear) {

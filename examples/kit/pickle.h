@@ -261,7 +261,7 @@ static const char *kit_torch__view(const struct kit_torch_t *f, const kit_torch_
     for (int k = 0; k < 2; k++) { (void)kit_torch__item(f, &cell); } // requires_grad, hooks
     const kit_torch__node_t *more = kit_torch__item(f, &cell);       // {"neg": True}, and the like
     if (more && more->count > 0) { return "a tensor is a view that negates or conjugates its storage"; }
-    // Its elements and the last place it reads, both within the storage.
+    // The last place it reads is within the storage; views with stride 0 have more elements than that.
     uint64_t numel = 1, last = (uint64_t)offset->number;
     const uint64_t room = (uint64_t)storage->number;
     for (int k = 0; k < v->shape.ndim; k++) { numel = v->shape.dims[k] == 0 ? 0 : numel; }
@@ -269,7 +269,7 @@ static const char *kit_torch__view(const struct kit_torch_t *f, const kit_torch_
         const uint64_t d = (uint64_t)v->shape.dims[k], s = (uint64_t)v->stride.dims[k];
         if (d > 1 && s > room / (d - 1)) { return "a tensor reaches beyond its storage"; }
         last += s * (d - 1);
-        if (last > room || numel > room / d) { return "a tensor has more elements than its storage"; }
+        if (last > room || numel > INT64_MAX / 8 / d) { return "a tensor has more elements than its storage"; }
         numel *= d;
     }
     if (numel > 0 && last >= room) { return "a tensor reaches beyond its storage"; }

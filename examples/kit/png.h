@@ -63,8 +63,10 @@ static unsigned char png__byte(double v) {
 double *png_numbers(tensor_t *t, int64_t n) {
     double *to = NULL;
     tensor_scope_t scope = tensor_scope_begin_no_grad();
-    tensor_t *wide = tensor_to(tensor_detach(t), TENSOR_F64);
-    if (tensor_is_poison(wide) || tensor_numel(wide) != n || n < 1 || n > INT64_C(1) << 28) {
+    tensor_t *wide = t ? tensor_to(tensor_detach(t), TENSOR_F64) : NULL;
+    if (!t) {
+        (void)(tensor_raise)(TENSOR_ERR_OWNER, "plot: a tensor is NULL");
+    } else if (tensor_is_poison(wide) || tensor_numel(wide) != n || n < 1 || n > INT64_C(1) << 28) {
         char text[160];
         snprintf(text, sizeof text, "a tensor has %lld elements, must have %lld (1 to 2^28)",
                  (long long)tensor_numel(wide), (long long)n);

@@ -66,6 +66,7 @@ kit_wav_t kit_read_wav(const char *path);
 // ---- CIFAR ----
 
 kit_cifar_t kit_parse_cifar(const void *data, size_t size, const char *name, int classes) {
+    if (!data) { size = 0; }
     const size_t pixels = 3 * 32 * 32, labels = classes == 100 ? 2 : 1, record = labels + pixels,
                  n = size / record;
     const unsigned char *p = (const unsigned char *)data;
@@ -143,6 +144,7 @@ static int64_t kit_readers__pnm_number(kit_readers__text_t *t) {
 }
 
 tensor_t *kit_parse_pnm(const void *data, size_t size, const char *name) {
+    if (!data) { size = 0; }
     kit_readers__text_t t = {(const unsigned char *)data, (const unsigned char *)data + size};
     int kind = size > 2 && t.p[0] == 'P' ? t.p[1] - '0' : 0;
     if (kind != 2 && kind != 3 && kind != 5 && kind != 6) {
@@ -234,6 +236,7 @@ kit_wav_t kit_parse_wav(const void *data, size_t size, const char *name) {
     uint64_t at = 12, bytes = 0;
     const char *wrong = NULL;
     kit_wav_t r = {NULL, 0, 0};
+    if (!data) { size = 0; }
     if (size < 12 || memcmp(p, "RIFF", 4) != 0 || memcmp(p + 8, "WAVE", 4) != 0) {
         wrong = "it is not a RIFF WAVE file";
     }
@@ -241,6 +244,7 @@ kit_wav_t kit_parse_wav(const void *data, size_t size, const char *name) {
         const uint64_t chunk = kit_file__u32(p + at + 4);
         if (chunk > size - at - 8) {
             wrong = "a chunk is longer than the file";
+            break;
         } else if (memcmp(p + at, "fmt ", 4) == 0 && chunk >= 16) {
             format = p + at + 8;
             if (kit_file__u16(format) == 0xFFFE && chunk < 26) { wrong = "the extended format is cut off"; }

@@ -1,7 +1,7 @@
 // rl.h - what reinforcement learning needs beside a network: distributions over actions, advantages, a
 // replay buffer, targets that follow slowly
 //
-// A file to copy and to change. In one C file of the program:
+// A file to copy and to change, with advantages.h and file.h beside it. In one C file of the program:
 //
 //   #define KIT_RL_IMPLEMENTATION
 //   #include "kit/rl.h"
@@ -15,6 +15,8 @@
 #define KIT_RL_H
 
 #include "tensor_nn.h"
+
+#include "advantages.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -58,8 +60,8 @@ kit_draw_t kit_rsample(kit_dist_t d);
 
 // log p(value), each place for itself: sum over the last dim for an action of several numbers.
 //   value   what kit_sample gives; squashed: of magnitude over 1 - 1e-7 counts as that
-//   -> new;  grad to parameters and value;  errors INDEX (no such class), SHAPE (NaN, squashed: outside of
-//      -1..1, Bernoulli: not 0 or 1)
+//   -> new;  grad to parameters and value;  errors INDEX (no such class), SHAPE (no broadcast with the batch
+//      of parameters; NaN, squashed: outside of -1..1, Bernoulli: not 0 or 1)
 tensor_t *kit_log_prob(kit_dist_t d, tensor_t *value);
 
 //   -> new;  errors UNSUPPORTED of a squashed one (it has no formula: take -log_prob of a draw)
@@ -70,28 +72,6 @@ tensor_t *kit_kl(kit_dist_t p, kit_dist_t q);
 
 // The most likely value.   -> new: i64 of a categorical, tanh(mean) of a squashed one
 tensor_t *kit_mode(kit_dist_t d);
-
-// ---- advantages ----
-// T steps of N environments: rewards and done [T, ...], values [T + 1, ...] with the value of the state
-// after the last step. done 1 = the episode ended with this step, so that nothing behind it counts. No
-// gradients.
-
-typedef struct kit_advantages_t {
-    tensor_t *advantages; // [T, ...]
-    tensor_t *returns;    // what the value should have been, [T, ...]
-} kit_advantages_t;
-
-// Generalised advantage estimation (Schulman et al. 2016).
-//   gamma, lambda  0..1
-//   -> struct of two new tensors, poison on failure;  errors SHAPE
-kit_advantages_t kit_gae(tensor_t *rewards, tensor_t *values, tensor_t *done, double gamma, double lambda);
-
-// V-trace (Espeholt et al. 2018), for steps that another policy took.
-//   log_rhos  log of (probability now / probability then) of the actions, [T, ...]
-//   gamma     0..1; clip_rho, clip_pg_rho  above 0
-//   -> struct as above: the advantages for the policy gradient, vs;  errors SHAPE
-kit_advantages_t kit_vtrace(tensor_t *log_rhos, tensor_t *rewards, tensor_t *values, tensor_t *done,
-                            double gamma, double clip_rho, double clip_pg_rho);
 
 // ---- replay buffer, targets ----
 
@@ -127,10 +107,10 @@ int kit_polyak(nn_module_t *target, nn_module_t *source, double tau);
 #if defined(KIT_RL_IMPLEMENTATION) && !defined(KIT_RL_DONE)
 #define KIT_RL_DONE
 
+#define KIT_ADVANTAGES_IMPLEMENTATION
+#include "advantages.h"
+
 #include <float.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 //   -> poison
 static tensor_t *kit_rl__fail(int code, const char *what) {
@@ -258,7 +238,11 @@ tensor_t *kit_log_prob(kit_dist_t d, tensor_t *value) {
     const double most = 1 - 1e-7;
     value = kit_rl__given(d, value);
     switch (d.kind) {
-    case KIT_CATEGORICAL: return tensor_squeeze(tensor_gather(d.a, -1, tensor_unsqueeze(value, -1)), -1);
+    case KIT_CATEGORICAL: {
+        tensor_t *both[2], *list[2] = {tensor_unsqueeze(value, -1), d.a};
+        tensor_broadcast_tensors(list, 2, both);
+        return tensor_squeeze(tensor_gather(both[1], -1, tensor_narrow(both[0], -1, 0, 1)), -1);
+    }
     case KIT_NORMAL: return kit_rl__normal_log_prob(d, value);
     case KIT_SQUASHED_NORMAL:
         return kit_rl__squashed_log_prob(d, tensor_atanh(tensor_clamp(value, -most, most)));
@@ -319,105 +303,17 @@ tensor_t *kit_mode(kit_dist_t d) {
     return tensor_to(tensor_gt_scalar(d.a, 0), tensor_dtype(d.a));
 }
 
-// ---- advantages ----
-
-// The numbers of x as doubles of the host, NULL if it is not [T + more, ...] with as many numbers in each
-// step.
-static const double *kit_rl__steps(tensor_t *x, int64_t steps, int64_t each) {
-    tensor_t *host = tensor_contiguous(tensor_to(tensor_to(tensor_detach(x), TENSOR_CPU), TENSOR_F64));
-    if (tensor_is_poison(host)) { return NULL; }
-    if (tensor_ndim(host) > 0 && tensor_size(host, 0) == steps && tensor_numel(host) == steps * each) {
-        static const double none = 0;
-        return tensor_numel(host) ? (const double *)tensor_data(host) : &none;
-    }
-    kit_rl__fail(TENSOR_ERR_SHAPE, "advantages: rewards and done are [T, ...], values are [T + 1, ...]");
-    return NULL;
-}
-
-// Both results in the shape, dtype and place of rewards.
-static kit_advantages_t kit_rl__results(tensor_scope_t scope, tensor_t *rewards, double *const data[2]) {
-    tensor_shape_t shape = tensor_shape(rewards);
-    kit_advantages_t r = {NULL, NULL};
-    tensor_scope_end(scope);
-    for (int k = 0; k < 2; k++) {
-        scope = tensor_scope_begin_no_grad();
-        tensor_t *t =
-            data[k] ? tensor_from_n(data[k], TENSOR_F64, shape.dims, shape.ndim) : tensor_detach(NULL);
-        t = data[k] ? tensor_to(tensor_to(t, tensor_dtype(rewards)), tensor_device(rewards)) : t;
-        *(k ? &r.returns : &r.advantages) = tensor_scope_return(scope, t);
-    }
-    return r;
-}
-
-// Two arrays of n doubles at out[0] and out[1].   -> to be freed, NULL = raised
-static double *kit_rl__arrays(int64_t n, double *out[2]) {
-    double *room = (double *)calloc((size_t)n + 1, 2 * sizeof *room);
-    if (!room) { kit_rl__fail(TENSOR_ERR_OUT_OF_MEMORY, "advantages: out of memory"); }
-    out[0] = room;
-    out[1] = room ? room + n : NULL;
-    return room;
-}
-
-kit_advantages_t kit_gae(tensor_t *rewards, tensor_t *values, tensor_t *done, double gamma, double lambda) {
-    const int good = kit_rl__wanted(gamma >= 0 && gamma <= 1 && lambda >= 0 && lambda <= 1,
-                                    "kit_gae: gamma and lambda must be in 0..1");
-    tensor_scope_t scope = tensor_scope_begin_no_grad();
-    const int64_t steps = tensor_ndim(rewards) > 0 ? tensor_size(rewards, 0) : 0;
-    const int64_t each = steps > 0 ? tensor_numel(rewards) / steps : 0, n = steps * each;
-    const double *r = good ? kit_rl__steps(rewards, steps, each) : NULL;
-    const double *d = r ? kit_rl__steps(done, steps, each) : NULL;
-    const double *v = d ? kit_rl__steps(values, steps + 1, each) : NULL;
-    double *out[2] = {NULL, NULL}, *room = v ? kit_rl__arrays(n, out) : NULL;
-    for (int64_t i = n - 1; i >= 0 && room; i--) {
-        const double goes_on = 1 - d[i], later = i + each < n ? out[0][i + each] : 0;
-        const double delta = r[i] + gamma * goes_on * v[i + each] - v[i];
-        out[0][i] = delta + gamma * lambda * goes_on * later;
-        out[1][i] = out[0][i] + v[i];
-    }
-    kit_advantages_t result = kit_rl__results(scope, rewards, out);
-    free(room);
-    return result;
-}
-
-// NaN stays NaN, unlike in fmin: a policy that is NaN must be seen.
-static double kit_rl__at_most(double x, double most) {
-    return x > most ? most : x;
-}
-
-kit_advantages_t kit_vtrace(tensor_t *log_rhos, tensor_t *rewards, tensor_t *values, tensor_t *done,
-                            double gamma, double clip_rho, double clip_pg_rho) {
-    const int good = kit_rl__wanted(gamma >= 0 && gamma <= 1 && clip_rho > 0 && clip_pg_rho > 0,
-                                    "kit_vtrace: gamma must be in 0..1, the clips above 0");
-    tensor_scope_t scope = tensor_scope_begin_no_grad();
-    const int64_t steps = tensor_ndim(rewards) > 0 ? tensor_size(rewards, 0) : 0;
-    const int64_t each = steps > 0 ? tensor_numel(rewards) / steps : 0, n = steps * each;
-    const double *r = good ? kit_rl__steps(rewards, steps, each) : NULL;
-    const double *d = r ? kit_rl__steps(done, steps, each) : NULL;
-    const double *v = d ? kit_rl__steps(values, steps + 1, each) : NULL;
-    const double *l = v ? kit_rl__steps(log_rhos, steps, each) : NULL;
-    double *out[2] = {NULL, NULL}, *room = l ? kit_rl__arrays(n, out) : NULL;
-    for (int64_t i = n - 1; i >= 0 && room; i--) {
-        const int last = i + each >= n;
-        const double rho = exp(l[i]), goes_on = gamma * (1 - d[i]),
-                     next = last ? v[i + each] : out[1][i + each];
-        const double delta = kit_rl__at_most(rho, clip_rho) * (r[i] + goes_on * v[i + each] - v[i]);
-        out[1][i] = v[i] + delta + goes_on * kit_rl__at_most(rho, 1) * (next - v[i + each]);
-        out[0][i] = kit_rl__at_most(rho, clip_pg_rho) * (r[i] + goes_on * next - v[i]);
-    }
-    kit_advantages_t result = kit_rl__results(scope, rewards, out);
-    free(room);
-    return result;
-}
-
 // ---- replay buffer, targets ----
 
 kit_replay_t kit_replay_new(int64_t capacity, tensor_t *const *like, int fields) {
     kit_replay_t r;
     tensor_scope_t scope = tensor_scope_begin_no_grad();
-    int good = kit_rl__wanted(capacity > 0 && fields > 0 && fields <= KIT_REPLAY_FIELDS,
+    int good = like && kit_rl__wanted(capacity > 0 && fields > 0 && fields <= KIT_REPLAY_FIELDS,
                               "kit_replay_new: capacity is below 1, or not 1..8 fields");
     memset(&r, 0, sizeof r);
+    if (!like) { kit_rl__fail(TENSOR_ERR_POISONED, "kit_replay_new: the list is NULL"); }
     for (int k = 0; k < fields && good; k++, r.fields += good) {
+        if (!like[k]) { kit_rl__fail(TENSOR_ERR_OWNER, "kit_replay_new: a field is NULL"); }
         tensor_shape_t shape = tensor_shape(like[k]);
         good = shape.ndim > 0;
         (void)kit_rl__wanted(good || tensor_is_poison(like[k]), "kit_replay_new: a field has no dims");
@@ -440,12 +336,14 @@ void kit_replay_free(kit_replay_t *r) {
 }
 
 int kit_replay_push(kit_replay_t *r, tensor_t *const *fields) {
-    const int64_t n = r->fields > 0 && tensor_ndim(fields[0]) > 0 ? tensor_size(fields[0], 0) : 0;
+    if (!fields) { kit_rl__fail(TENSOR_ERR_POISONED, "kit_replay_push: the list is NULL"); }
+    const int64_t n = fields && r->fields > 0 && tensor_ndim(fields[0]) > 0 ? tensor_size(fields[0], 0) : 0;
     const int64_t first = n < r->capacity - r->next ? n : r->capacity - r->next;
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     (void)kit_rl__wanted(n >= 1 && n <= r->capacity, "kit_replay_push: no transitions, or over the capacity");
     // All is looked at before anything is changed.
     for (int k = 0; k < r->fields && tensor_ok(); k++) {
+        if (!fields[k]) { kit_rl__fail(TENSOR_ERR_OWNER, "kit_replay_push: a field is NULL"); }
         tensor_shape_t have = tensor_shape(r->field[k]), got = tensor_shape(fields[k]);
         have.dims[0] = n;
         int same =

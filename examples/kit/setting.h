@@ -90,6 +90,10 @@ double kit_real(const char *name, const char *text, double otherwise, double lea
 }
 
 int kit_setting(const char *name, int otherwise, int least, int most) {
+    if (!name) {
+        kit_refuse(TENSOR_ERR_POISONED, "kit_setting", "the name is NULL");
+        return otherwise;
+    }
     return kit_whole(name, getenv(name), otherwise, least, most);
 }
 

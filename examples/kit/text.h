@@ -152,6 +152,15 @@ int kit_tokenizer_pair(const kit_tokenizer_t *t, int64_t rank, int64_t *left, in
     return 1;
 }
 
+// -> 1; 0 after raising that a text of some bytes, or a tokenizer, is NULL
+static int kit_text__there(const char *op, const void *what, const char *name) {
+    char text[80];
+    if (what) { return 1; }
+    snprintf(text, sizeof text, "the %s is NULL", name);
+    kit_file__fail(TENSOR_ERR_OWNER, op, NULL, -1, text);
+    return 0;
+}
+
 static kit_tokenizer_t *kit_text__no_memory(kit_tokenizer_t *t) {
     (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "tokenizer: out of memory");
     kit_tokenizer_free(t);
@@ -163,6 +172,7 @@ static int kit_text__order(const void *a, const void *b) {
 }
 
 kit_tokenizer_t *kit_tokenizer_chars(const char *text, size_t size) {
+    if (size && !kit_text__there("kit_tokenizer_chars", text, "text")) { return NULL; }
     kit_tokenizer_t *t = kit_tokenizer_new();
     const unsigned char *p = (const unsigned char *)text;
     kit_tables__set_t found;
@@ -294,6 +304,7 @@ int32_t kit_byte_code(int byte) {
 }
 
 kit_tokenizer_t *kit_tokenizer_train(const char *text, size_t size, int tokens) {
+    if (size && !kit_text__there("kit_tokenizer_train", text, "text")) { return NULL; }
     kit_tokenizer_t *t = kit_tokenizer_new();
     kit_tables__pairs_t counts = {NULL, 0, 0};
     kit_text__words_t w;
@@ -410,6 +421,8 @@ static size_t kit_text__joined(const kit_tokenizer_t *t, kit_text__work_t *w, co
 }
 
 tensor_t *kit_encode(const kit_tokenizer_t *t, const char *text, size_t size) {
+    if (!kit_text__there("kit_encode", t, "tokenizer")) { return (tensor_detach)(NULL); }
+    if (size && !kit_text__there("kit_encode", text, "text")) { return (tensor_detach)(NULL); }
     const unsigned char *p = (const unsigned char *)text;
     int64_t *ids = size < SIZE_MAX / 16 ? (int64_t *)malloc((size + 1) * sizeof *ids) : NULL;
     kit_text__work_t w;
@@ -417,7 +430,6 @@ tensor_t *kit_encode(const kit_tokenizer_t *t, const char *text, size_t size) {
     size_t n;
     tensor_t *failed = NULL;
     memset(&w, 0, sizeof w);
-    if (!t) { failed = tensor_detach(NULL); }
     for (size_t at = 0; at < size && ids && !failed; at += n) {
         int32_t c;
         n = t->chars ? kit_unicode_decode(p + at, size - at, &c) : kit_unicode_word(p + at, size - at);
@@ -446,6 +458,14 @@ tensor_t *kit_encode(const kit_tokenizer_t *t, const char *text, size_t size) {
 }
 
 char *kit_decode(const kit_tokenizer_t *t, tensor_t *ids, size_t *size) {
+    if (size) { *size = 0; }
+    if (!kit_text__there("kit_decode", t, "tokenizer")) { return NULL; }
+    if (!kit_text__there("kit_decode", ids, "tensor of ids")) { return NULL; }
+    const tensor_dtype_t dtype = tensor_dtype(ids);
+    if (dtype == TENSOR_F32 || dtype == TENSOR_F64 || dtype == TENSOR_F16 || dtype == TENSOR_BF16) {
+        kit_file__fail(TENSOR_ERR_DTYPE, "kit_decode", NULL, -1, "ids must be integers, not floats");
+        return NULL;
+    }
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     tensor_t *x = tensor_contiguous(tensor_to(tensor_to(ids, TENSOR_CPU), TENSOR_I64));
     const int64_t *id = (const int64_t *)tensor_data(x);

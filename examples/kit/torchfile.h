@@ -38,7 +38,8 @@ void kit_torch_close(kit_torch_t *f);
 int64_t kit_torch_count(const kit_torch_t *f); // tensors
 // Name of tensor i in the order of the file; "" if the file is one tensor.   -> borrowed, NULL = no such i
 const char *kit_torch_name(const kit_torch_t *f, int64_t i);
-//   -> new;  errors INDEX (no such name), OUT_OF_MEMORY
+//   -> new; of a view whose elements share memory (expand, unfold) such a view;  errors INDEX (no such name),
+//      OUT_OF_MEMORY
 tensor_t *kit_torch_get(const kit_torch_t *f, const char *name);
 
 // Copies all parameters and buffers of m from the file by name (prefix "model." for "model.0.weight"),
@@ -156,7 +157,7 @@ kit_torch_t *kit_torch_parse(const void *data, size_t size, const char *name) {
         kit_file__fail(TENSOR_ERR_OUT_OF_MEMORY, name, NULL, -1, "out of memory");
         return NULL;
     }
-    if (kit_torch__find_program(f, (const unsigned char *)data, size)) {
+    if (kit_torch__find_program(f, (const unsigned char *)data, data ? size : 0)) {
         while (kit_torch__step(f)) {}
         if (!f->code && f->top != 1) { kit_torch__bad(f, "the program leaves no value"); }
         if (!f->code) { kit_torch__walk(f, f->stack[0], path, 0, 0); }
@@ -206,6 +207,17 @@ tensor_t *kit_torch_get(const kit_torch_t *f, const char *name) {
         return (tensor_detach)(NULL);
     }
     kit_torch__view(f, &f->node[f->tensor[i].node], &v);
+    // A view whose elements share memory, as of expand or unfold, stays one: a few bytes may be very many
+    // elements. What it reaches is read as a row.
+    const kit_torch__view_t whole = v;
+    int64_t reach = 1;
+    for (int k = 0; k < v.shape.ndim; k++) { reach += (v.shape.dims[k] - 1) * v.stride.dims[k]; }
+    const int shares = v.numel > reach;
+    if (shares) {
+        v.shape.ndim = v.stride.ndim = 1;
+        v.shape.dims[0] = v.numel = reach;
+        v.stride.dims[0] = 1;
+    }
     tensor_t *x = kit_file__tensor(v.shape.dims, v.shape.ndim, v.storage->dtype);
     unsigned char *to = (unsigned char *)tensor_data_mut(x);
     const size_t size = tensor_dtype_size(v.storage->dtype);
@@ -223,7 +235,8 @@ tensor_t *kit_torch_get(const kit_torch_t *f, const char *name) {
             at[k] = 0;
         }
     }
-    return x;
+    if (!shares) { return x; }
+    return tensor_as_strided(x, whole.shape.dims, whole.stride.dims, whole.shape.ndim, 0);
 }
 
 int kit_torch_load(const kit_torch_t *f, nn_module_t *m, const char *prefix) {

@@ -477,14 +477,14 @@ kit_mixup_t kit_mixup(tensor_generator_t *g, tensor_t *x, tensor_t *labels, int6
 // ---- files ----
 
 tensor_t *kit_read_image(const char *path, kit_decode_image_t decode, void (*release)(void *)) {
+    if (!decode) { return kit_file__fail(TENSOR_ERR_POISONED, "kit_read_image", NULL, -1, "decode is NULL"); }
     size_t size;
     int width = 0, height = 0, channels = 0;
     unsigned char *data = kit_file__load(path, &size);
     unsigned char *pixels = data ? decode(data, size, &width, &height, &channels) : NULL;
     tensor_t *x = NULL;
-    if (!data) {
-        x = tensor_detach(NULL);
-    } else if (!pixels) {
+    if (!data) { return (tensor_detach)(NULL); }
+    if (!pixels) {
         x = kit_file__fail(TENSOR_ERR_FORMAT, path, NULL, -1, "the decoder cannot read it");
     } else if (width < 1 || height < 1 || channels < 1 || channels > 4) {
         x = kit_file__fail(TENSOR_ERR_FORMAT, path, NULL, -1, "the decoder says sizes that no picture has");
