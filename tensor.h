@@ -11171,8 +11171,9 @@ typedef struct tensor__raw_t {
     struct tensor__raw_t *next, **prev;
     tensor_context_t *ctx;
     uint64_t bytes;
-    int headers;
-    struct tensor__raw_t *next_dead;    // of a dead object, see tensor__object
+    tensor__count_t headers;            // set when they are filled: other threads walk through slabs
+    // Of a dead object, see tensor__object; or the slab of storages that its thread took before this one
+    struct tensor__raw_t *next_dead;
 } tensor__raw_t;
 
 // Dead objects of one kind, oldest first.
@@ -11261,6 +11262,7 @@ struct tensor__thread_t {
     int64_t header_count;
     tensor_t *fresh_headers;        // never used ones
     tensor__storage_t *storages;
+    tensor__raw_t *storage_slabs;
     void *bins[TENSOR__CLASSES];
     tensor_t *foreign_headers;      // freed by other threads: lock-free stacks, drained when a list runs dry
     tensor__storage_t *foreign_storages;
@@ -12050,6 +12052,9 @@ TENSOR__FN TENSOR__NOINLINE int tensor__storage_slow(tensor__thread_t *th) {
     tensor__storage_t *slab = (tensor__storage_t *)tensor__raw_or_release(th, N * sizeof(tensor__storage_t));
     if (!slab) { return 0; }
     memset(slab, 0, N * sizeof(tensor__storage_t));
+    tensor__raw_t *r = (tensor__raw_t *)(void *)((char *)slab - 64);
+    r->next_dead = th->storage_slabs;
+    th->storage_slabs = r;
     for (int i = 0; i < N; i++) {
         slab[i].home = th;
         slab[i].next = th->storages;
@@ -31267,10 +31272,10 @@ TENSOR__FN int64_t *tensor__graph_dims(tensor_graph_t *g, const int64_t *from, i
     return to;
 }
 
-// Whether a call changes a storage in place that its thread has made.
-TENSOR__FN int tensor__changes_own(const tensor_call_t *c, const tensor__storage_t *s) {
+// Whether a call changes a storage in place.
+TENSOR__FN int tensor__changes(const tensor_call_t *c, const tensor__storage_t *s) {
     for (int i = c->nin; i < c->nin + c->nout; i++) {
-        if (c->arg[i].storage == s && c->arg[i].role == TENSOR_UPDATE) { return s->home == c->thread; }
+        if (c->arg[i].storage == s && c->arg[i].role == TENSOR_UPDATE) { return 1; }
     }
     return 0;
 }
@@ -31305,12 +31310,13 @@ TENSOR__FN int tensor__graph_operand_own(tensor_graph_t *g, tensor__step_t *step
                         a->dims, (int)a->ndim);
 
     // A storage that is met for the first time was made in the capture if it is written, and is older if it
-    // is read; an empty tensor that is changed in place is an exception. Memory of the program is always
-    // older.
+    // is read; an empty tensor that is changed in place is an exception. Memory of the program and of other
+    // threads is always older.
     tensor__traced_t *e = tensor__traced_find(g, a->storage);
     if (!e) {
-        int read = a->role == TENSOR_READ && !tensor__changes_own(&step->c, a->storage);
-        e = tensor__trace(g, a->storage, read || a->storage->size_class < 0);
+        int read = a->role == TENSOR_READ && !tensor__changes(&step->c, a->storage);
+        int others = a->storage->size_class < 0 || a->storage->home != g->thread;
+        e = tensor__trace(g, a->storage, read || others);
     }
     if (!e) { return g->code; }
     if (!e->op) {
@@ -31506,37 +31512,20 @@ TENSOR__FN void tensor__capture_site(tensor_recorder_t *self, const char *site) 
     g->unsited = NULL;
 }
 
-// Traces the storages of all live headers of the thread. -> code
+// Traces all storages that the thread has made and that are in use. -> code
 TENSOR__FN int tensor__graph_census(tensor_graph_t *g) {
     tensor__thread_t *th = g->thread;
-    int64_t live = TENSOR__RELAXED_LOAD(&th->live_tensors);     // less than 0 if it frees those of others
-    int64_t room = (live > 0 ? live : 0) + 64, n = 0;
-    tensor__storage_t **list = NULL;
-    for (int fits = 0; !fits; room = n + 64) {
-        if (list) { tensor__memory_free(th, list); }
-        list = (tensor__storage_t **)tensor__memory(th, (uint64_t)room * sizeof *list);
-        if (!list) { return g->code = TENSOR_ERR_OUT_OF_MEMORY; }
-        n = 0;
-        TENSOR__LOCK(&th->ctx->mutex);
-        for (tensor__raw_t *r = th->ctx->raw; r; r = r->next) {
-            tensor_t *slab = (tensor_t *)(void *)((char *)r + 64);
-            for (int i = 0; i < r->headers; i++) {
-                tensor_t *t = &slab[i];
-                if (t->home != th || t->state != TENSOR__LIVE || t->device || !t->storage) { continue; }
-                if (n < room) { list[n] = t->storage; }
-                n++;
-            }
+    tensor__drain(th);
+    for (tensor__storage_t *s = th->storages; s; s = s->next) { s->refs = 0; }      // the last drop leaves 1
+    for (tensor__raw_t *r = th->storage_slabs; r; r = r->next_dead) {
+        tensor__storage_t *slab = (tensor__storage_t *)(void *)((char *)r + 64);
+        for (int i = 0; i < TENSOR__SLAB; i++) {
+            tensor__storage_t *s = &slab[i];
+            if (!TENSOR__ATOMIC_LOAD(&s->refs) || s->device || tensor__is_pinned(th, s)) { continue; }
+            if (!tensor__trace(g, s, 1)) { return g->code; }
         }
-        TENSOR__UNLOCK(&th->ctx->mutex);
-        fits = n <= room;
     }
-
-    for (int64_t i = 0; i < n && !g->code; i++) {
-        if (tensor__is_pinned(th, list[i]) || tensor__traced_find(g, list[i])) { continue; }
-        tensor__trace(g, list[i], 1);
-    }
-    tensor__memory_free(th, list);
-    return g->code;
+    return 0;
 }
 
 // Lets go of all that a graph holds beside its own block.

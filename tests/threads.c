@@ -789,6 +789,41 @@ static void slices_of_two(void) {
     CHECK(tensor_graph_free(g) == 0);
 }
 
+// A net that another thread has made, whose numbers this thread has converted: what its step changes in place
+// is older than a capture, whichever thread made the tensor and its memory.
+static nn_module_t *background;
+static void *make_background(void *arg) {
+    (void)arg;
+    background = nn_sequential(nn_linear(4, 8), nn_batch_norm1d(8));
+    return NULL;
+}
+static uint64_t outputs_of(int elsewhere, int converted) {
+    pthread_t thread;
+    if (elsewhere) {
+        CHECK(pthread_create(&thread, NULL, make_background, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    } else {
+        make_background(NULL);
+    }
+    if (converted) { CHECK(nn_to(background, TENSOR_F64) == 0 && nn_to(background, TENSOR_F32) == 0); }
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_t *x = tensor_ones(3, 4);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_mul_scalar_(nn_get(background, "1.running_mean"), 0.5);      // written first, then read
+    tensor_t *y = nn_forward(background, x);
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK_OK();
+    CHECK(y && tensor_graph_replay(g) == 0);
+    uint64_t bytes = tensor_graph_info(g).output_bytes;
+    CHECK(tensor_graph_free(g) == 0);
+    tensor_scope_end(scope);
+    nn_free(background);
+    return bytes;
+}
+static void made_in_the_background(void) {
+    uint64_t want = outputs_of(0, 0);
+    for (int how = 1; how < 4; how++) { CHECK(outputs_of(how & 1, how >> 1) == want); }
+}
+
 int main(int argc, char **argv) {
     (void)argv;
 #ifdef __SANITIZE_THREAD__
@@ -812,6 +847,7 @@ int main(int argc, char **argv) {
     RUN(passes_together);
     RUN(captured_elsewhere);
     RUN(captured_twice);
+    RUN(made_in_the_background);
     RUN(tasks_of_a_context);
     RUN(tasks_without_memory);
     CHECK(tensor_set_num_threads(3) == 0);
