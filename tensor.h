@@ -12018,13 +12018,13 @@ TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__header_slow(tensor__thread_t *th) 
     tensor_t *slab = (tensor_t *)tensor__raw_or_release(th, N * sizeof(tensor_t));
     if (!slab) { return NULL; }
     memset(slab, 0, N * sizeof(tensor_t));
-    ((tensor__raw_t *)(void *)((char *)slab - 64))->headers = N;
     for (int i = N - 1; i >= 0; i--) {
         slab[i].state = TENSOR__DEAD;
         slab[i].home = th;
         slab[i].next = th->fresh_headers;
         th->fresh_headers = &slab[i];
     }
+    TENSOR__ATOMIC_STORE(&((tensor__raw_t *)(void *)((char *)slab - 64))->headers, N);
     tensor_t *t = th->fresh_headers;
     th->fresh_headers = t->next;
     return t;
@@ -12707,7 +12707,8 @@ TENSOR__FN int64_t tensor__same_origin(const tensor_context_t *ctx, const tensor
     *bytes = 0;
     for (tensor__raw_t *r = ctx->raw; r; r = r->next) {
         tensor_t *slab = (tensor_t *)(void *)((char *)r + 64);
-        for (int k = 0; k < r->headers; k++) {
+        int count = TENSOR__ATOMIC_LOAD(&r->headers);
+        for (int k = 0; k < count; k++) {
             const tensor_t *other = &slab[k];
             if (other->state != TENSOR__LIVE || !tensor__same_name(other->op, t->op)) { continue; }
             if (!tensor__same_name(other->site, t->site)) { continue; }
@@ -12727,7 +12728,8 @@ TENSOR_API size_t (tensor_memory_report)(char *text, size_t size) {
     TENSOR__LOCK(&ctx->mutex);
     for (tensor__raw_t *r = ctx->raw; r; r = r->next) {         // one line per op and site
         tensor_t *slab = (tensor_t *)(void *)((char *)r + 64);
-        for (int i = 0; i < r->headers; i++) {
+        int count = TENSOR__ATOMIC_LOAD(&r->headers);
+        for (int i = 0; i < count; i++) {
             tensor_t *t = &slab[i];
             if (t->state != TENSOR__LIVE) { continue; }
             int64_t bytes, n = tensor__same_origin(ctx, t, &bytes);

@@ -824,6 +824,28 @@ static void made_in_the_background(void) {
     for (int how = 1; how < 4; how++) { CHECK(outputs_of(how & 1, how >> 1) == want); }
 }
 
+// A capture begins while another thread makes tensors. The thread sanitizer watches.
+static void *make_tensors(void *arg) {
+    (void)arg;
+    tensor_scope_t scope = tensor_scope_begin();
+    for (int i = 0; i < 3000; i++) { tensor_ones(1); }
+    tensor_scope_end(scope);
+    return NULL;
+}
+static void captured_beside(void) {
+    pthread_t thread;
+    tensor_t *x = tensor_ones(4);
+    CHECK(pthread_create(&thread, NULL, make_tensors, NULL) == 0);
+    for (int i = 0; i < 300; i++) {
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_relu(x);
+        tensor_scope_end(scope);
+        CHECK(tensor_graph_free(tensor_capture_end()) == 0);
+    }
+    pthread_join(thread, NULL);
+}
+
 int main(int argc, char **argv) {
     (void)argv;
 #ifdef __SANITIZE_THREAD__
@@ -848,6 +870,7 @@ int main(int argc, char **argv) {
     RUN(captured_elsewhere);
     RUN(captured_twice);
     RUN(made_in_the_background);
+    RUN(captured_beside);
     RUN(tasks_of_a_context);
     RUN(tasks_without_memory);
     CHECK(tensor_set_num_threads(3) == 0);
