@@ -2394,7 +2394,8 @@ TENSOR_API tensor_graph_t *tensor_capture_end(void);
 //      The first replay on another thread plans the step again, for which it may take memory
 //   -> code;  errors OWNER: g was freed, runs on another thread, is of another context, a tensor it uses was
 //      freed, or a gradient that it adds to is another one; UNSUPPORTED: in a capture, a step with bf16 under
-//      an instruction set with other products of it, or parameters of one group no longer are;
+//      an instruction set with other products of it, a parameter was frozen or unfrozen since, parameters of
+//      one group no longer are, or an option of an optimizer that the captured calls lack was set since;
 //      OUT_OF_MEMORY: planning for other threads; POISONED: g is NULL; those of the step's ops, or the error
 //      that was pending
 TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
@@ -31080,6 +31081,7 @@ typedef struct tensor__link_t {
     tensor_t *leaf, *grad;
     tensor__storage_t *storage;         // of leaf
     tensor__storage_t *older;           // of a gradient older than the step, which it adds to, else NULL
+    int trained;                        // the leaf required a gradient when the capture ended
 } tensor__link_t;
 
 // A call that is under way in slices. Its kernel runs from the beginning in each of them and finds the tasks
@@ -32854,6 +32856,7 @@ TENSOR__FN void tensor__graph_link(tensor_graph_t *g) {
     for (tensor__link_t *l = g->links; l; l = l->next) {
         const tensor_t *leaf = l->leaf;
         int stays = leaf->state == TENSOR__LIVE && leaf->storage == l->storage;
+        l->trained = stays && (leaf->flags & TENSOR__REQUIRES_GRAD);
         stays = stays && tensor__graph_age(g, l->storage) == TENSOR__AGE_OLDER;
         int grad = TENSOR__AGE_UNKNOWN;
         if (stays && leaf->grad) {
@@ -32983,6 +32986,9 @@ TENSOR__FN int tensor__graph_unfit(const tensor_graph_t *g, tensor__thread_t *th
         TENSOR__REFUSE_CODE(moved, OWNER,
                             "%s: %t or the gradient that the step adds to has other memory than "
                             "at the capture (zero_grad, to); capture it again", op, leaf);
+        TENSOR__REFUSE_CODE(l->trained && !(leaf->flags & TENSOR__REQUIRES_GRAD), UNSUPPORTED,
+                            "%s: %t, of which the step makes a gradient, was frozen since the capture; "
+                            "capture it again", op, leaf);
     }
     if (g->backend) { return 0; }
     TENSOR__REFUSE_CODE(g->bf16 && g->takes_bf16 != tensor__takes_bf16(th->ctx), UNSUPPORTED,

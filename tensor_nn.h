@@ -19676,6 +19676,8 @@ typedef struct nn__again_t {
     int n, owes, *param, *at;   // whose numbers are in update[at]
     int *lead;                  // of each update: the first of param that has it
     int *given;                 // of each of param: bit k = the step has its state k
+    int all;
+    char *frozen;               // of all parameters of o: it required no gradient
     nn_update_t *update;
     double (*option)[NN__OPTIONS];      // of each update, at the capture
 } nn__again_t;
@@ -19728,6 +19730,13 @@ TENSOR__FN void nn__again(void *user, int run) {
         return;
     }
     if (nn__bad_optimizer("step", a->o) != TENSOR_OK) { return; }
+    for (int i = 0; i < a->all; i++) {
+        tensor_t *t = a->o->param[i].t;
+        if (!a->frozen[i] || !(tensor_requires_grad)(t)) { continue; }
+        NN__FAIL(TENSOR_ERR_UNSUPPORTED,
+                 "step: %t was frozen at the capture and requires a gradient since; capture it again", t);
+        return;
+    }
     for (int i = 0; i < a->n; i++) {
         if (!nn__again_fits(a, i)) { return; }
     }
@@ -19748,7 +19757,8 @@ TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates, int owes
     if (!TENSOR__(recording)(nn__self(), device, NULL, NULL)) { return NULL; }
     nn__again_t *a;
     uint64_t each = sizeof *a->update + sizeof *a->option + sizeof(int);
-    a = (nn__again_t *)nn__memory(1, sizeof *a + updates * each + 3 * n * sizeof(int));
+    a = (nn__again_t *)nn__memory(1, sizeof *a + updates * each + 3 * n * sizeof(int) +
+                                          (uint64_t)o->nparams);
     if (!a) { return NULL; }
     a->o = o;
     a->owes = owes;
@@ -19758,6 +19768,9 @@ TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates, int owes
     a->at = a->param + n;
     a->given = a->at + n;
     a->lead = a->given + n;
+    a->frozen = (char *)(void *)(a->lead + nupdates);
+    a->all = o->nparams;
+    for (int i = 0; i < a->all; i++) { a->frozen[i] = !(tensor_requires_grad)(o->param[i].t); }
     memcpy(a->update, o->update, (size_t)updates * sizeof *a->update);
     for (int i = o->njobs - 1; i >= 0; i--) {
         a->lead[o->job[i].update] = (int)(o->job[i].param - o->param);

@@ -1464,6 +1464,34 @@ static void options(void) {
     }
 }
 
+// A parameter that is frozen since the capture, or no longer is, is not trained as the step would.
+static void frozen(void) {
+    for (int before = 0; before < 2; before++) {
+        job_t j;
+        memset(&j, 0, sizeof j);
+        mlp(&j);
+        tensor_scope_t scope = tensor_scope_begin();
+        nn_module_t *part = nn_get_child(j.net, "0");
+        mlp_step(&j);
+        CHECK(nn_zero_grad(j.opt) == 0 && nn_requires_grad_(part, !before) == part);
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        mlp_step(&j);
+        tensor_graph_t *g = tensor_capture_end();
+        CHECK(tensor_graph_replay(g) == 0);
+        tensor_t *was = tensor_clone(tensor_detach(nn_get(j.net, "0.weight")));
+        CHECK(nn_requires_grad_(part, before) == part);
+        CHECK(tensor_graph_replay(g) == TENSOR_ERR_UNSUPPORTED);
+        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, before ? "step: [64,8] was frozen at the capture and requires a"
+                                                   : "of which the step makes a gradient, was frozen since");
+        CHECK(test_same_bits(tensor_detach(nn_get(j.net, "0.weight")), was));
+        CHECK(nn_requires_grad_(part, !before) == part && tensor_graph_replay(g) == 0);
+        CHECK(tensor_graph_free(g) == 0);
+        tensor_scope_end(scope);
+        nn_optimizer_free(j.opt);
+        nn_free(j.net);
+    }
+}
+
 // A step that adds to a gradient older than itself needs that gradient.
 static void older_gradient(void) {
     tensor_t *w = tensor_requires_grad_(tensor_ones(1), 1);
@@ -1669,6 +1697,7 @@ int main(void) {
     RUN(contexts_are_freed);
     RUN(counts);
     RUN(options);
+    RUN(frozen);
     RUN(older_gradient);
     RUN(own_gradient);
     RUN(memory_of_the_program);
