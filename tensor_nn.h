@@ -26235,7 +26235,14 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
     return o->settle ? o->settle(o) : TENSOR_OK;
 }
 
-TENSOR__FN void nn__put_optimizer(nn_optimizer_t *o, const nn__staged_t *s) {
+// Whether a state can take the elements of one that was read: graphs that were captured go on with it.
+TENSOR__FN int nn__state_takes(const tensor_t *old, const tensor_t *t) {
+    return old && t && old->dtype == t->dtype && old->ndim == t->ndim &&
+           memcmp(old->dims, t->dims, (size_t)t->ndim * sizeof t->dims[0]) == 0;
+}
+
+// -> code
+TENSOR__FN int nn__put_optimizer(nn_optimizer_t *o, const nn__staged_t *s) {
     memcpy(o->option, s->options, (size_t)s->noptions * sizeof(double));
     for (int i = 0; i < o->ngroups; i++) {
         nn__group_t *g = &o->group[i], fresh;
@@ -26247,10 +26254,15 @@ TENSOR__FN void nn__put_optimizer(nn_optimizer_t *o, const nn__staged_t *s) {
         o->param[i].step = s->steps[i];
         for (int k = 0; k < NN__MAX_STATE; k++) {
             tensor_t *t = s->state[i * NN__MAX_STATE + k], *old = o->param[i].state[k];
+            if (nn__state_takes(old, t)) {
+                if ((tensor_is_poison)((tensor_copy_)(old, t))) { return tensor_error_code(); }
+                continue;
+            }
             o->param[i].state[k] = t ? TENSOR__(hold)(t) : NULL;
             if (old) { TENSOR__(drop)(old); }
         }
     }
+    return TENSOR_OK;
 }
 
 // The part of a checkpoint that is not module or optimizer: elements of tensors of the current scope.
@@ -26352,8 +26364,8 @@ TENSOR__FN int nn__load_checkpoint_from(nn_safetensors_t *r, nn_checkpoint_t *c)
     if (code == TENSOR_OK) { code = nn__stage_training(r, c, &training); }
     if (code == TENSOR_OK) { code = nn__put_state(&all, fresh); }
     if (code == TENSOR_OK) { code = nn__put_training(c, &training); }
+    if (code == TENSOR_OK && opt) { code = nn__put_optimizer(opt, &staged); }
     if (code != TENSOR_OK) { return code; }
-    if (opt) { nn__put_optimizer(opt, &staged); }
     (tensor_set_generator)(g);
     c->step = (int64_t)count;
     return TENSOR_OK;

@@ -1492,6 +1492,48 @@ static void frozen(void) {
     }
 }
 
+// A checkpoint goes into the states that are there, which a graph goes on with.
+static void loaded(void) {
+    static const char path[] = "build/tests/capture_loaded.st";
+    job_t eager, replayed;
+    memset(&eager, 0, sizeof eager);
+    tensor_manual_seed(4);
+    mlp(&eager);
+    replayed = eager;
+    replayed.net = nn_clone(eager.net);
+    replayed.opt = nn_adam(replayed.net, .lr = 0.01);
+    tensor_scope_t scope = tensor_scope_begin();
+    mlp_step(&eager);
+    mlp_step(&replayed);
+    CHECK(nn_save_checkpoint(path, eager.net, eager.opt, 1) == 0);
+    mlp_step(&eager);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    mlp_step(&replayed);
+    tensor_graph_t *g = tensor_capture_end();
+    tensor_t *w = nn_get(replayed.net, "0.weight"), *state = nn_optimizer_state(replayed.opt, w, "exp_avg");
+    for (int kept = 0; kept < 2; kept++) {
+        if (kept) { tensor_keep(state); }
+        int64_t at = 0;
+        CHECK(nn_load_checkpoint(path, eager.net, eager.opt, &at) == 0 && at == 1);
+        CHECK(nn_load_checkpoint(path, replayed.net, replayed.opt, &at) == 0);
+        CHECK(nn_optimizer_state(replayed.opt, w, "exp_avg") == state);
+        for (int k = 0; k < 3; k++) {
+            mlp_step(&eager);
+            CHECK_MSG(tensor_graph_replay(g) == 0, "%s", tensor_error_text());
+            tensor_clear_error();
+        }
+        CHECK(test_same_bits(tensor_detach(nn_get(eager.net, "0.weight")), tensor_detach(w)));
+    }
+    tensor_free(state);
+    remove(path);
+    CHECK(tensor_graph_free(g) == 0);
+    tensor_scope_end(scope);
+    nn_optimizer_free(eager.opt);
+    nn_optimizer_free(replayed.opt);
+    nn_free(eager.net);
+    nn_free(replayed.net);
+}
+
 // A step that adds to a gradient older than itself needs that gradient.
 static void older_gradient(void) {
     tensor_t *w = tensor_requires_grad_(tensor_ones(1), 1);
@@ -1698,6 +1740,7 @@ int main(void) {
     RUN(counts);
     RUN(options);
     RUN(frozen);
+    RUN(loaded);
     RUN(older_gradient);
     RUN(own_gradient);
     RUN(memory_of_the_program);
