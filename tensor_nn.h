@@ -19723,6 +19723,16 @@ TENSOR__FN int nn__again_fits(const nn__again_t *a, int i) {
                   "again", name, a->o->rule->name, nn__group_option(a->o, &a->o->group[p->group], k));
 }
 
+// Whether a replay must settle first, as nn__unsettled.
+TENSOR__FN int nn__again_unsettled(const nn__again_t *a) {
+    const nn_optimizer_t *o = a->o;
+    if (!o->owes || !a->owes) { return o->owes; }
+    int owing = 0, both = 0;
+    for (int i = 0; i < o->nparams; i++) { owing += o->param[i].owes != 0; }
+    for (int i = 0; i < a->n; i++) { both += o->param[a->param[i]].owes != 0; }
+    return both != a->n || owing != a->n;
+}
+
 TENSOR__FN void nn__again(void *user, int run) {
     nn__again_t *a = (nn__again_t *)user;
     if (!run) {
@@ -19737,6 +19747,7 @@ TENSOR__FN void nn__again(void *user, int run) {
                  "step: %t was frozen at the capture and requires a gradient since; capture it again", t);
         return;
     }
+    if (nn__again_unsettled(a) && a->o->settle(a->o) != TENSOR_OK) { return; }
     for (int i = 0; i < a->n; i++) {
         if (!nn__again_fits(a, i)) { return; }
     }

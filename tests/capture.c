@@ -1534,6 +1534,44 @@ static void loaded(void) {
     nn_free(replayed.net);
 }
 
+// Steps that a scaler skipped are not counted when a replay steps without it.
+static void alone_skipped(const alone_t *a, tensor_t *scaler) {
+    tensor_scope_t scope = tensor_scope_begin();
+    nn_zero_grad(a->o);
+    tensor_backward(nn_scaler_scale(scaler, tensor_sum(tensor_mul_scalar(a->w, INFINITY))));
+    nn_scaler_step(scaler, a->o);
+    nn_scaler_update(scaler);
+    tensor_scope_end(scope);
+}
+
+static void skipped_before(void) {
+    static const option_t adam = {"adam", NULL, -1, 0, 0};
+    tensor_scope_t scope = tensor_scope_begin();
+    alone_t a[2];
+    tensor_t *scaler[2];
+    tensor_graph_t *g = NULL;
+    for (int i = 0; i < 2; i++) {
+        option_change(&adam, &a[i], 0);
+        scaler[i] = nn_grad_scaler(2, 1000);
+        alone_step(&a[i]);
+        if (i) { CHECK(tensor_capture_begin(TENSOR_CPU) == 0); }
+        alone_step(&a[i]);
+        if (i) { g = tensor_capture_end(); }
+        for (int k = 0; k < 6; k++) { alone_skipped(&a[i], scaler[i]); }
+    }
+    CHECK(alone_same(&a[0], &a[1]));
+    for (int k = 0; k < 2; k++) {
+        alone_step(&a[0]);
+        CHECK(tensor_graph_replay(g) == 0 && alone_same(&a[0], &a[1]));
+    }
+    CHECK(tensor_graph_free(g) == 0);
+    for (int i = 0; i < 2; i++) {
+        nn_optimizer_free(a[i].o);
+        tensor_free(scaler[i]);
+    }
+    tensor_scope_end(scope);
+}
+
 // A step that adds to a gradient older than itself needs that gradient.
 static void older_gradient(void) {
     tensor_t *w = tensor_requires_grad_(tensor_ones(1), 1);
@@ -1741,6 +1779,7 @@ int main(void) {
     RUN(options);
     RUN(frozen);
     RUN(loaded);
+    RUN(skipped_before);
     RUN(older_gradient);
     RUN(own_gradient);
     RUN(memory_of_the_program);
