@@ -2422,8 +2422,9 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 // gradients have no defined values. It must not change them, nor tensors that the step reads.
 //   g          as tensor_graph_replay, which is refused while a step is under way
 //   budget_us  microseconds
-//   -> 1: the step is done; 0: more of it is left; less than 0: minus the code of an error, which ends the
-//      step where it arose: the next slice begins the step again
+//   -> 1: the step is done; 0: more of it is left; less than 0: minus the code of an error. One of a call of
+//      the step ends the step there, and the next slice begins it again; after others (a pending error, no
+//      memory to plan, another instruction set, a lock in real time) the next slice goes on
 //   errors     as tensor_graph_replay, SHAPE (budget_us is NaN), UNSUPPORTED (another instruction set)
 TENSOR_API int tensor_graph_resume(tensor_graph_t *g, double budget_us);
 
@@ -33288,8 +33289,9 @@ TENSOR__INLINE int tensor__graph_whole(tensor_graph_t *g, tensor__thread_t *th) 
         for (tensor__step_t *s = g->first; s && !code; s = s->next) { code = tensor__graph_run(th, g, s); }
         th->written = NULL;
     }
-    if (!code) { tensor__graph_end(g, th); }
-    return code;
+    if (code) { return code; }
+    tensor__graph_end(g, th);
+    return th->error.code;              // of what was done all the same, as waking workers in real time
 }
 
 TENSOR_API int (tensor_graph_replay)(tensor_graph_t *g) {
@@ -33554,9 +33556,9 @@ TENSOR__FN int tensor__graph_slice(tensor_graph_t *g, tensor__thread_t *th, doub
         if (code) { return -code; }
         more = g->at && !tensor__under_way(g) && now - begin + (double)g->at->us <= budget_us;
     }
-    if (g->at) { return 0; }
-    tensor__graph_end(g, th);
-    return 1;
+    if (!g->at) { tensor__graph_end(g, th); }
+    if (th->error.code) { return -th->error.code; }
+    return g->at == NULL;
 }
 
 TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {

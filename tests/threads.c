@@ -846,6 +846,26 @@ static void captured_beside(void) {
     pthread_join(thread, NULL);
 }
 
+// Real time: a replay that has woken workers gives the code of the error that this is.
+static void woken(void) {
+    tensor_t *x = tensor_randn(500, 500);
+    CHECK(tensor_set_num_threads(2) == 0);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_matmul(x, x);
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK(tensor_graph_replay(g) == 0);
+    for (int slices = 0; slices < 2; slices++) {
+        usleep(200000);                     // they sleep
+        CHECK(tensor_set_realtime(1) == 0);
+        int code = slices ? -tensor_graph_resume(g, 1e9) : tensor_graph_replay(g);
+        CHECK(tensor_set_realtime(0) == 0);
+        CHECK(code == TENSOR_ERR_UNSUPPORTED);
+        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "a lock of the system is taken, in real time");
+    }
+    CHECK(tensor_graph_replay(g) == 0 && tensor_graph_free(g) == 0);
+    CHECK(tensor_set_num_threads(1) == 0);
+}
+
 int main(int argc, char **argv) {
     (void)argv;
 #ifdef __SANITIZE_THREAD__
@@ -871,6 +891,7 @@ int main(int argc, char **argv) {
     RUN(captured_twice);
     RUN(made_in_the_background);
     RUN(captured_beside);
+    RUN(woken);
     RUN(tasks_of_a_context);
     RUN(tasks_without_memory);
     CHECK(tensor_set_num_threads(3) == 0);
