@@ -2455,10 +2455,12 @@ TENSOR_API int tensor_graph_print(const tensor_graph_t *g);
 // temporaries, packed_bytes what those with memory of their own take, room_bytes the blocks of all workers
 // for the others. groups: of pointwise calls, and reductions to one number, that run together. streams: each
 // call that draws random numbers has a stream of the generator; the next replay begins with the stream after
-// these.
+// these. lost: a tensor that the step uses was freed since or has other memory, so what operands point to is
+// not to be read. begun: a step is under way in slices.
 typedef struct tensor_graph_info_t {
     int64_t calls, streams, groups;
     uint64_t input_bytes, output_bytes, temporary_bytes, packed_bytes, room_bytes;
+    int lost, begun;
 } tensor_graph_info_t;
 
 // A call of a graph, in the order of its replays.
@@ -32972,6 +32974,13 @@ TENSOR_API int (tensor_graph_free)(tensor_graph_t *g) {
     return 0;
 }
 
+// Whether a leaf, or the gradient that the step adds to, has other memory than at the capture.
+TENSOR__FN int tensor__link_moved(const tensor__link_t *l) {
+    const tensor_t *leaf = l->leaf;
+    if (!leaf || leaf->state != TENSOR__LIVE) { return 0; }
+    return leaf->storage != l->storage || (l->older && (!leaf->grad || leaf->grad->storage != l->older));
+}
+
 // Whether a graph can run now. -> code
 TENSOR__FN int tensor__graph_unfit(const tensor_graph_t *g, tensor__thread_t *th, const char *op) {
     TENSOR__REFUSE_CODE(g->thread->ctx != th->ctx, OWNER, "%s: the graph was captured in another context",
@@ -32982,9 +32991,7 @@ TENSOR__FN int tensor__graph_unfit(const tensor_graph_t *g, tensor__thread_t *th
     for (const tensor__link_t *l = g->links; l; l = l->next) {
         const tensor_t *leaf = l->leaf;
         if (!leaf || leaf->state != TENSOR__LIVE) { continue; }
-        int moved = leaf->storage != l->storage;
-        moved = moved || (l->older && (!leaf->grad || leaf->grad->storage != l->older));
-        TENSOR__REFUSE_CODE(moved, OWNER,
+        TENSOR__REFUSE_CODE(tensor__link_moved(l), OWNER,
                             "%s: %t or the gradient that the step adds to has other memory than "
                             "at the capture (zero_grad, to); capture it again", op, leaf);
         TENSOR__REFUSE_CODE(l->trained && !(leaf->flags & TENSOR__REQUIRES_GRAD), UNSUPPORTED,
@@ -33578,7 +33585,12 @@ TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
 TENSOR_API tensor_graph_info_t (tensor_graph_info)(const tensor_graph_t *g) {
     tensor_graph_info_t none;
     memset(&none, 0, sizeof none);
-    return TENSOR__GIVEN(g) && g->state == TENSOR__GRAPH_READY ? g->info : none;
+    if (!TENSOR__GIVEN(g) || g->state != TENSOR__GRAPH_READY) { return none; }
+    tensor_graph_info_t info = g->info;
+    info.lost = g->lost != NULL;
+    for (const tensor__link_t *l = g->links; l; l = l->next) { info.lost |= tensor__link_moved(l); }
+    info.begun = g->at != NULL;
+    return info;
 }
 
 TENSOR_API tensor_graph_call_t (tensor_graph_call)(const tensor_graph_t *g, int64_t i) {

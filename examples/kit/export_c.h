@@ -46,8 +46,10 @@ typedef struct kit_export_t {
 // that, so they are the same on every processor; in other programs under TENSOR_ISA=scalar. Where some sums
 // are in another order, and with int8, they differ in last bits; the file's first lines say so.
 //   path    receives the file; on an error it is as it was before
-//   -> code;  errors OWNER (g is NULL or was freed), UNSUPPORTED (an op, a dtype, a name, or a tensor of the
-//      lists that is not contiguous or that the step does not use), IO, OUT_OF_MEMORY, those of a replay
+//   -> code;  errors OWNER (g is NULL or was freed, or a tensor that the step uses), UNSUPPORTED (an op, a
+//      dtype, a name, a tensor of the lists that is not contiguous or that the step does not use, a step that
+//      is under way in slices, or one that does not step all parameters equally often), IO, OUT_OF_MEMORY,
+//      those of a replay
 int tensor_graph_export_c(tensor_graph_t *g, const char *path, const kit_export_t *e);
 
 #ifdef __cplusplus
@@ -361,8 +363,17 @@ int tensor_graph_export_c(tensor_graph_t *g, const char *path, const kit_export_
     x.lanes = strcmp(tensor_isa_name(), "portable") == 0 ? 4 : 1;
     if (!tensor_ok()) { return tensor_error_code(); }
     if (!path || !e) { return (tensor_raise)(TENSOR_ERR_POISONED, "export_c: the path or e is NULL"); }
-    if (!tensor_graph_info(g).calls) {
+    tensor_graph_info_t info = tensor_graph_info(g);
+    if (!info.calls) {
         tensor_raise(TENSOR_ERR_OWNER, "export_c: the graph is NULL, was freed, or has no call");
+        return tensor_error_code();
+    }
+    if (info.lost) {
+        tensor_raise(TENSOR_ERR_OWNER, "export_c: a tensor of the step was freed since the capture, or moved");
+        return tensor_error_code();
+    }
+    if (info.begun) {
+        tensor_raise(TENSOR_ERR_UNSUPPORTED, "export_c: a step is under way; tensor_graph_resume ends it");
         return tensor_error_code();
     }
     int good = kit_export__write(&x, g, e);

@@ -394,6 +394,34 @@ static void empties(void) {
     tensor_graph_free(g);
 }
 
+// A graph whose weights have been freed, and one with a step under way.
+static void unfit(void) {
+    for (int freed = 0; freed < 2; freed++) {
+        nn_module_t *net = nn_linear(4, 2);
+        tensor_t *x = tensor_randn(8, 4);
+        tensor_scope_t scope = tensor_scope_begin_no_grad();
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        tensor_t *y = tensor_exp(nn_forward(net, x));
+        tensor_graph_t *g = tensor_capture_end();
+        char path[300];
+        file_name(path, sizeof path, "unfit");
+        kit_export_t e = {"unfit", &x, 1, NULL, &y, 1, NULL, 0, 0};
+        if (freed) {
+            nn_free(net);
+            CHECK(tensor_graph_info(g).lost == 1);
+            CHECK(tensor_graph_export_c(g, path, &e) == TENSOR_ERR_OWNER);
+            CHECK_ERROR(TENSOR_ERR_OWNER, "export_c: a tensor of the step was freed since the capture");
+        } else {
+            CHECK(tensor_graph_resume(g, 0) == 0 && tensor_graph_info(g).begun == 1);
+            CHECK(tensor_graph_export_c(g, path, &e) == TENSOR_ERR_UNSUPPORTED);
+            CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "export_c: a step is under way");
+            nn_free(net);
+        }
+        CHECK(!is_there("unfit") && tensor_graph_free(g) == 0);
+        tensor_scope_end(scope);
+    }
+}
+
 static void refused(void) {
     nn_module_t *m = nn_sequential(nn_conv3d(1, 2, 3), nn_relu());
     CHECK(infer("conv", nn_eval(m), tensor_randn(1, 1, 5, 5, 5), plain, 0) == TENSOR_ERR_UNSUPPORTED);
@@ -459,6 +487,7 @@ int main(int argc, char **argv) {
     RUN(image_inferences);
     RUN(sequence_inferences);
     RUN(empties);
+    RUN(unfit);
     RUN(refused);
     return test_report();
 }
