@@ -274,7 +274,11 @@ static int kit_export__body(kit_export_state_t *x, int64_t calls) {
         if (x->failed) { return 0; }
         kit_export__writer_t write = kit_export__writer(&c);
         int back = c.family == TENSOR_FAMILY_POINTWISE_BACKWARD;
-        if (write == kit_write_step && !x->updates) { kit_put(x, "\n    steps++;\n"); }
+        if (write == kit_write_step && !x->updates) {
+            int64_t each = kit_step_count(x, calls);
+            if (each < 0) { return kit_refuse(x, "step: not all parameters are stepped equally often"); }
+            kit_put(x, "\n    steps += %lld;\n", (long long)each);
+        }
         if (!write) {
             return kit_refuse(x, "%s at %s: export_c.h does not know this op", x->call.op,
                               kit_export__site(x->call.site));
