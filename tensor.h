@@ -4021,7 +4021,7 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 #define TENSOR__DROP(p) tensor__unref(p)
 
 enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, with memory of alloc(-1)
-enum { TENSOR__API_VERSION = 17, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
+enum { TENSOR__API_VERSION = 18, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0,
        TENSOR__EMPTIED = 0x7E50E391 };         // by a shutdown that still works on it
 
@@ -4722,6 +4722,7 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     /* the rows that tensor_nn.h names */ \
     X(const tensor__row_t *, row_RELU, (void)) \
     X(const tensor__row_t *, row_GELU_TANH, (void)) \
+    X(const tensor__row_t *, row_BERNOULLI, (void)) \
     /* must precede the first gradient by rows */ \
     X(void, know_rows, (tensor__thread_t *th, tensor__merge_fn *merge)) \
     /* NULL if there are no gradients by rows */ \

@@ -10649,11 +10649,22 @@ TENSOR__FN tensor_t *nn__p_norm(tensor_t *x, double p, int64_t dim, int keepdim)
     return p == 0 || p == 1 ? a : (tensor_pow_scalar)(a, 1 / p);
 }
 
+// Ones with probability p, else zeros. tensor_bernoulli would read its tensor of p to check it.
+TENSOR__FN tensor_t *nn__ones_of(const int64_t *like, double p, const tensor_t *x) {
+    tensor__op_t o;
+    tensor_t *const in[1] = {nn__like(like, x->ndim, p, x)};
+    if (!nn__is_float(x)) { return NN__FAIL(TENSOR_ERR_DTYPE, "alpha_dropout: x is %y, not a float", x); }
+    if (!TENSOR__(begin)(&o, TENSOR__(row_BERNOULLI)(), in, 1)) { return TENSOR__(poison); }
+    o.rng = TENSOR__(next_stream)(o.th);
+    TENSOR__(result)(&o, x->dtype, in[0]->dims, in[0]->ndim);
+    return TENSOR__(finish)(&o);
+}
+
 // Keeps mean 0 and variance 1: dropped elements become -1.758 = selu(-infinity), then a x + b.
 // like: a shape with one element for each element, or each channel, that is dropped.
 TENSOR__FN tensor_t *nn__alpha_dropout(tensor_t *x, double p, const int64_t *like) {
     double alpha = -1.7580993408473766, a = 1 / sqrt((alpha * alpha * p + 1) * (1 - p));
-    tensor_t *keep = (tensor_bernoulli)(nn__like(like, x->ndim, 1 - p, x));
+    tensor_t *keep = nn__ones_of(like, 1 - p, x);
     if (p == 1) { return (tensor_mul_scalar)(x, 0); }
     tensor_t *shift = (tensor_mul_scalar)((tensor_add_scalar)((tensor_neg)(keep), 1 - p), a * alpha);
     return (tensor_add)((tensor_mul)(x, (tensor_mul_scalar)(keep, a)), shift);

@@ -118,6 +118,21 @@ static void sums(job_t *j) {
     j->step = sums_step;
 }
 
+static tensor_t *alpha_step(job_t *j) {
+    tensor_t *y = tensor_alpha_dropout(tensor_selu(nn_forward(j->body, j->x)), 0.3, 1);
+    y = tensor_flatten(tensor_feature_alpha_dropout(tensor_reshape(y, ITEMS, 8, 2), 0.4, 1), 1, -1);
+    return finish(j, tensor_mse_loss(nn_forward(j->head, y), j->y));
+}
+static void alpha(job_t *j) {
+    j->body = nn_linear(8, 16);
+    j->head = nn_linear(16, 4);
+    j->net = nn_sequential(j->body, j->head);
+    j->opt = nn_sgd(j->net, .lr = 0.05);
+    j->x = tensor_randn(ITEMS, 8);
+    j->y = tensor_randn(ITEMS, 4);
+    j->step = alpha_step;
+}
+
 // Half precision with a scaler, whose factor grows on the way.
 static tensor_t *scaled_step(job_t *j) {
     tensor_scope_t scope = tensor_scope_begin_autocast(TENSOR_F16);
@@ -338,6 +353,7 @@ static void bits(void) {
             compare("lstm", lstm);
             compare("gpt", gpt);
             compare("sums", sums);
+            compare("alpha", alpha);
             compare("scaled", scaled);
             compare("one, AdamW", one_adamw);
             compare("one, SGD", one_sgd);
