@@ -2451,7 +2451,7 @@ TENSOR_API int tensor_graph_free(tensor_graph_t *g);
 //      TENSOR_NO_STDIO
 TENSOR_API int tensor_graph_print(const tensor_graph_t *g);
 
-// What a graph of the CPU consists of; a GPU's is all zeros. temporary_bytes is the sum of the sizes of the
+// What a graph of the CPU consists of; a GPU's counts are 0. temporary_bytes is the sum of the sizes of the
 // temporaries, packed_bytes what those with memory of their own take, room_bytes the blocks of all workers
 // for the others. groups: of pointwise calls, and reductions to one number, that run together. streams: each
 // call that draws random numbers has a stream of the generator; the next replay begins with the stream after
